@@ -180,7 +180,7 @@ func (q *Question) keep(caps *mcp.ClientCapabilities) func([]byte) bool {
 // Ask sends all questions to the client at once and waits for all the answers. A
 // person may need minutes to answer; meanwhile the call costs memory, but no connection.
 //
-// Ask fails with ErrUndeclared, ErrNoAnswer, ErrTooManyPending, or the cause of ctx or of
+// Ask fails with ErrUndeclared, ErrNoAnswer, ErrTooManyPending, ErrUnavailable, or the cause of ctx or of
 // the call. From a stateless client (2026-07-28) it also fails with ErrTooManyRounds or
 // ErrTooMuchInput. It fails with mcp.ErrInexpressible where the client's revision cannot
 // express a question, such as a choice of several values in a form before 2025-11-25.
@@ -196,7 +196,7 @@ func (c *Call) Ask(ctx context.Context, questions ...Question) (Answers, error) 
 	}
 	outcomes, err := c.put(ctx, qs)
 	if err != nil {
-		return Answers{}, err
+		return Answers{}, forHandler(err)
 	}
 	c.asked.Store(true)
 	a := Answers{make(map[string]hosted.Outcome, len(qs))}
@@ -413,7 +413,7 @@ func (p *Peer) Roots(ctx context.Context) ([]mcp.Root, error) {
 	}
 	a, err := p.p.Ask(ctx, actors.Question{Key: key, Method: q.method, Keep: q.keep(&caps)})
 	if err != nil {
-		return nil, err
+		return nil, forHandler(err)
 	}
 	return Answers{map[string]hosted.Outcome{key: {Answer: a}}}.Roots(key)
 }

@@ -75,7 +75,8 @@ func (c *Call) revision() mcp.Revision { return c.peer.p.Revision() }
 func (c *Call) Peer() *Peer { return &c.peer }
 
 // Meta returns the request's `_meta` object as it came, or as a middleware passed it on;
-// nil if absent. It is valid until the handler returns.
+// nil if absent. It is valid until the handler returns. A task has of it the progress token, the
+// trace, and, if they have 8 KiB at most, the members that say nothing of how the request is to be read.
 func (c *Call) Meta() mcp.Meta { return mcp.Meta(c.msg.Meta) }
 
 // Attempt returns 1 for the first run of a call, and more when the call runs again
@@ -104,7 +105,7 @@ func (c *Call) Progress(ctx context.Context, progress, total float64, message st
 		b = append(b, `,"message":`...)
 		b = codec.AppendString(b, message)
 	}
-	return c.c.Progress(ctx, progress, append(b, '}'))
+	return forHandler(c.c.Progress(ctx, progress, append(b, '}')))
 }
 
 // ElicitationComplete tells the client that the interaction at a URL has ended, which
@@ -124,7 +125,7 @@ func (c *Call) ElicitationComplete(ctx context.Context, elicitationID string) er
 	if err != nil {
 		return err
 	}
-	return c.c.Notify(ctx, mcp.NotifyElicitationComplete, params)
+	return forHandler(c.c.Notify(ctx, mcp.NotifyElicitationComplete, params))
 }
 
 // hosts notes the task that the client has made of an elicitation of a URL.
@@ -179,7 +180,7 @@ func (p *Peer) Ping(ctx context.Context) error {
 	defer cancel()
 	a, err := p.p.Ask(ctx, actors.Question{Key: "ping", Method: mcp.MethodPing})
 	if err != nil {
-		return err
+		return forHandler(err)
 	}
 	if a.Err != nil {
 		return a.Err
@@ -233,7 +234,7 @@ func (c *Call) Ping(ctx context.Context) error {
 	defer cancel()
 	a, err := c.c.Ask(ctx, []actors.Question{{Key: "ping", Method: mcp.MethodPing}})
 	if err != nil {
-		return err
+		return forHandler(err)
 	}
 	if a[0].Err != nil {
 		return a[0].Err

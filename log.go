@@ -50,7 +50,7 @@ func (c *Call) Log(ctx context.Context, level mcp.LoggingLevel, logger string, d
 		c.c.Pass()
 		return err
 	}
-	return c.c.Notify(ctx, mcp.NotifyMessage, params)
+	return forHandler(c.c.Notify(ctx, mcp.NotifyMessage, params))
 }
 
 // tellMissed tells the client how many log messages were dropped, if any.
@@ -59,7 +59,7 @@ func (c *Call) tellMissed(ctx context.Context) error {
 	if n == 0 || !wants(c.peer.p, mcp.LevelWarning) {
 		return nil
 	}
-	return c.c.Tell(ctx, mcp.NotifyMessage, missedParams(n))
+	return forHandler(c.c.Tell(ctx, mcp.NotifyMessage, missedParams(n)))
 }
 
 // Log sends a log message that belongs to no call, on the session's standalone
@@ -76,14 +76,14 @@ func (p *Peer) Log(ctx context.Context, level mcp.LoggingLevel, logger string, d
 	}
 	if n := p.p.Missed(); n > 0 && wants(p.p, mcp.LevelWarning) {
 		if err := p.p.Notify(ctx, mcp.NotifyMessage, missedParams(n)); err != nil {
-			return err
+			return forHandler(err)
 		}
 	}
 	params, send, err := p.p.Handler().(*service).logParams(level, logger, data)
 	if !send {
 		return err
 	}
-	return p.p.Notify(ctx, mcp.NotifyMessage, params)
+	return forHandler(p.p.Notify(ctx, mcp.NotifyMessage, params))
 }
 
 // pushMissed sends the client the number of dropped messages once there is room again, if

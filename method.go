@@ -132,7 +132,7 @@ func (c *Call) Notify(ctx context.Context, method string, params any) error {
 	if err != nil {
 		return err
 	}
-	return c.c.Notify(ctx, method, raw)
+	return forHandler(c.c.Notify(ctx, method, raw))
 }
 
 // Notify is Call.Notify outside of a call, on the session's standalone stream. It fails
@@ -144,7 +144,7 @@ func (p *Peer) Notify(ctx context.Context, method string, params any) error {
 	if err != nil {
 		return err
 	}
-	return p.p.Notify(ctx, method, raw)
+	return forHandler(p.p.Notify(ctx, method, raw))
 }
 
 func ownParams(method string, params any) ([]byte, error) {

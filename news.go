@@ -55,7 +55,7 @@ func (n *news) Task(t *actors.TaskChange) {
 	}
 	key := worker.Key{Tenant: t.Tenant, Server: t.Server, ID: t.ID}
 	if t.Rev != 0 {
-		rt.tasks.Heard(key)
+		rt.tasks.Heard(key, task.Kind(t.Ended))
 	}
 	if t.Session != "" && t.Method != "" {
 		n.push(rt, key, t)
@@ -98,9 +98,9 @@ func (n *news) push(rt *Runtime, key worker.Key, t *actors.TaskChange) (here boo
 }
 
 // tellSession sends a notification about a task to the session that made it, on whichever node that listens. rev is that of the
-// task's record, 0 for what tells nothing of its state. It reports whether this node writes the session's stream.
-func (rt *Runtime) tellSession(key worker.Key, session string, rev uint64, method string, params []byte) (here bool) {
-	t := &actors.TaskChange{Tenant: key.Tenant, Server: key.Server, ID: key.ID, Rev: rev}
+// task's record, 0 for what tells nothing of its state, and ended how the task ended, 0 if it has not. It reports whether this node writes the session's stream.
+func (rt *Runtime) tellSession(key worker.Key, session string, rev uint64, ended task.Kind, method string, params []byte) (here bool) {
+	t := &actors.TaskChange{Tenant: key.Tenant, Server: key.Server, ID: key.ID, Rev: rev, Ended: uint8(ended)}
 	if session != "" {
 		t.Session, t.Method, t.Params = session, method, params
 		if here = rt.news.push(rt, key, t); here {
@@ -127,6 +127,6 @@ func (rt *Runtime) taskChanged(key worker.Key, rev uint64, r *task.Record) {
 		}
 	}
 	if session != "" || rt.shared() {
-		rt.tellSession(key, session, rev, mcp.NotifyTasksStatus, params)
+		rt.tellSession(key, session, rev, r.How(), mcp.NotifyTasksStatus, params)
 	}
 }

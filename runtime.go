@@ -105,7 +105,7 @@ func New(o Options) (*Runtime, error) {
 	}
 	rt := &Runtime{opts: o, log: o.Log, hits: limits.NewLog(o.Log), cluster: node, tel: tel, mounts: make(map[string]*mount), paths: make(map[string]http.Handler), ids: make(map[string]string), drained: make(chan struct{}), dismissed: make(chan struct{})}
 	rt.keys = nodestore.NewKeys(node.Keys())
-	rt.tasks = worker.NewPool(worker.Config{Store: nodestore.NewTasks(node), Node: node.Name(), Boot: node.Boot(), Running: o.Shared.TasksPerNode, PerPrincipal: o.Shared.OpenTasksPerPrincipal, PerNode: o.Shared.OpenTasksPerNode, Shared: rt.shared(), Charge: rt.chargeTask, Changed: rt.taskChanged, Log: o.Log})
+	rt.tasks = worker.NewPool(worker.Config{Store: nodestore.NewTasks(node), Node: node.Name(), Boot: node.Boot(), Running: o.Shared.TasksPerNode, PerPrincipal: o.Shared.OpenTasksPerPrincipal, PerNode: o.Shared.OpenTasksPerNode, Shared: rt.shared(), Ledger: taskLedger{rt}, Changed: rt.taskChanged, Log: o.Log})
 	rt.node = actors.NewNode(actors.Config{Name: node.Name(), Boot: node.Boot(), Store: nodestore.New(node), Mail: nodestore.NewMail(node), News: &rt.news, Limits: rt.nodeLimits(), Keys: rt.keys, Log: o.Log, Hits: rt.hits, Replayed: tel.Replayed})
 	rt.news.begin(rt)
 	if m := node.Mail(); m != nil {
@@ -509,11 +509,6 @@ func names(revisions []mcp.Revision) []string {
 		names[i] = r.String()
 	}
 	return names
-}
-
-// chargeTask charges the principal of a task for what it stores.
-func (rt *Runtime) chargeTask(tenant, address string, bytes int, kept time.Duration, must bool) bool {
-	return rt.node.ChargeTask(tenant, address, bytes, kept, must)
 }
 
 // logTask logs what happened to a task, at debug: a busy server has thousands of these lines in a second. The tenant stands for the

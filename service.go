@@ -92,7 +92,11 @@ func (s *service) internal(what string, err error) *mcp.Error {
 	case actors.Later(err):
 		level, shown = slog.LevelWarn, actors.Unavailable
 	}
-	s.rt.log.Log(context.Background(), level, "request failed", "server", s.id, "method", what, "error", err)
+	attrs := []any{"server", s.id, "method", what, "error", err}
+	if of, ok := errors.AsType[storeError](err); ok { // what its text leaves out
+		attrs = append(attrs, "store", of.err)
+	}
+	s.rt.log.Log(context.Background(), level, "request failed", attrs...)
 	return shown
 }
 

@@ -79,8 +79,8 @@ var ErrSessionFull = actors.ErrSessionFull
 // (HTTP+SSE, stdio) keeps them in memory, as it ends with the process.
 //
 // Get them with [Call.Session] or [Peer.Values]. Their methods may be called from any
-// goroutine. They fail with ErrNoSession for a client without a session, and with
-// ErrSessionEnded once the session is gone.
+// goroutine. They fail with ErrNoSession for a client without a session, with
+// ErrSessionEnded once the session is gone, and with ErrUnavailable while the store is away.
 type SessionValues struct{ p *actors.Peer }
 
 // Session returns the values of the call's session.
@@ -97,7 +97,7 @@ func (s SessionValues) Get(ctx context.Context, key string, into any) (found boo
 	}
 	raw, err := s.p.Value(ctx, key)
 	if raw == nil || err != nil {
-		return false, err
+		return false, forHandler(err)
 	}
 	if err := codec.Unmarshal(raw, into); err != nil {
 		return false, fmt.Errorf("troupe: value %q of the session: %w", key, err)
@@ -116,7 +116,7 @@ func (s SessionValues) Set(ctx context.Context, key string, value any) error {
 	if err != nil {
 		return fmt.Errorf("troupe: value %q of the session: %w", key, err)
 	}
-	return s.p.SetValue(ctx, key, raw)
+	return forHandler(s.p.SetValue(ctx, key, raw))
 }
 
 // Delete removes the value of a key, if there is one.
@@ -124,5 +124,5 @@ func (s SessionValues) Delete(ctx context.Context, key string) error {
 	if s.p.Revision().Stateless() {
 		return ErrNoSession
 	}
-	return s.p.SetValue(ctx, key, nil)
+	return forHandler(s.p.SetValue(ctx, key, nil))
 }

@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -94,7 +96,7 @@ func Step[T any](ctx context.Context, call *Call, name string, fn func(ctx conte
 	var out T
 	s, err := a.Find(ctx, name)
 	if err != nil {
-		return out, err
+		return out, forHandler(err)
 	}
 	if s == nil {
 		began := time.Now()
@@ -110,7 +112,7 @@ func Step[T any](ctx context.Context, call *Call, name string, fn func(ctx conte
 			return out, fmt.Errorf("troupe: step %q: %w", name, err)
 		}
 		if err := a.Keep(ctx, *s, began); err != nil {
-			return out, err
+			return out, forHandler(err)
 		}
 		telemetry.Step(ctx, name, time.Since(began), false)
 		return out, failed
@@ -155,7 +157,7 @@ func (c *Call) Task() string {
 // TaskMessage sets the message for people that clients see with the task. It does nothing in a call that is no task.
 func (c *Call) TaskMessage(ctx context.Context, message string) error {
 	if a := c.attempt(); a != nil {
-		return a.Say(ctx, message)
+		return forHandler(a.Say(ctx, message))
 	}
 	return nil
 }
@@ -249,7 +251,7 @@ func (r *taskRun) Tell(ctx context.Context, method string, params []byte) error 
 	p["_meta"] = json.RawMessage(mcp.Meta(nil).WithRelatedTask(r.Key.ID))
 	raw, err := codec.Marshal(p)
 	if err == nil {
-		here := r.s.rt.tellSession(r.Key, r.Request.Session, 0, method, raw)
+		here := r.s.rt.tellSession(r.Key, r.Request.Session, 0, 0, method, raw)
 		r.mu.Lock()
 		r.far = !here
 		r.mu.Unlock()
@@ -306,10 +308,14 @@ func (c *Call) becomesTask(t *tool) (yes bool, refusal *mcp.Error) {
 		}
 		caps := c.peer.Capabilities()
 		can := caps.Has(mcp.CapClientTasksExtension)
-		if !can && t.Task == TaskRequired {
-			return false, lackingError(mcp.CapClientTasksExtension, r)
+		if t.Task == TaskRequired {
+			if !can {
+				return false, lackingError(mcp.CapClientTasksExtension, r)
+			}
+			return true, nil
 		}
-		return can, nil
+		// The server decides: a request that is too large for a task has its result, as it has from other clients.
+		return can && (len(c.msg.Params) <= maxTaskRequest || t.Rerun == Safe), nil
 	case r.Has(mcp.FeatureCoreTasks) && c.msg.Task != nil && c.svc.srv.hasTasks.Load():
 		if t.Task == TaskForbidden {
 			return false, mcp.Errorf(mcp.CodeMethodNotFound, "calls of tool %s cannot become tasks", shown(t.Name))
@@ -375,6 +381,9 @@ func (s *service) createTask(ctx context.Context, call *Call, t *tool, args, dst
 	if refusal := call.tooManyTasks(err); refusal != nil {
 		return nil, 0, refusal
 	}
+	if errors.Is(err, errTaskTooLarge) {
+		return nil, 0, mcp.Errorf(mcp.CodeInvalidParams, "a request that becomes a task of tool %s may have %d bytes", shown(t.Name), maxTaskRequest)
+	}
 	if err != nil {
 		return nil, 0, s.failure(call, "tools/call "+t.Name, err)
 	}
@@ -395,8 +404,11 @@ func (s *service) createTask(ctx context.Context, call *Call, t *tool, args, dst
 	return dst, 0, nil
 }
 
-// tooManyTasks is the client's error for an error of the tasks that says that there are too many, nil for any other.
+// tooManyTasks is the client's error for an error of the tasks that says that there are too many, or that they store too much; nil for any other.
 func (c *Call) tooManyTasks(err error) *mcp.Error {
+	if full, ok := errors.AsType[noRoomError](err); ok {
+		return c.c.Refuse(full.why)
+	}
 	switch {
 	case errors.Is(err, worker.ErrTooMany):
 		return c.c.Refuse(actors.TasksOfPrincipal)
@@ -417,12 +429,15 @@ func immediate(notice string) mcp.Meta {
 
 // storeTask stores the task of a call.
 func (s *service) storeTask(ctx context.Context, call *Call, t *tool, args []byte, ttl time.Duration) (worker.Snapshot, error) {
-	var params map[string]json.RawMessage
-	if err := codec.Unmarshal(orEmpty(call.msg.Params), &params); err != nil {
+	meta, err := taskMeta(call.Meta())
+	if err != nil {
 		return worker.Snapshot{}, err
 	}
-	params["arguments"] = args
-	raw, err := codec.Marshal(params)
+	raw, err := codec.Marshal(struct {
+		Name      string          `json:"name"`
+		Arguments json.RawMessage `json:"arguments,omitempty"`
+		Meta      json.RawMessage `json:"_meta,omitempty"`
+	}{t.Name, args, meta})
 	if err != nil {
 		return worker.Snapshot{}, err
 	}
@@ -430,15 +445,55 @@ func (s *service) storeTask(ctx context.Context, call *Call, t *tool, args []byt
 	if err != nil {
 		return worker.Snapshot{}, err
 	}
-	if full := call.c.StoreTask(len(raw)+len(principal), ttl); full != nil {
-		return worker.Snapshot{}, full
-	}
 	p := call.c.Peer()
 	message := append([]byte(`{"jsonrpc":"2.0","id":0,"method":"tools/call","params":`), raw...)
+	request := worker.Request{Message: append(message, '}'), Principal: principal, Client: p.Client(), Capabilities: p.Capabilities(), Session: p.Key().ID}
+	if t.Rerun != Safe && len(request.Message)+len(request.Client)+len(request.Capabilities) > maxTaskRequest {
+		return worker.Snapshot{}, errTaskTooLarge
+	}
 	return s.rt.tasks.Create(ctx, worker.NewTask{
 		Tenant: p.Key().Tenant, From: call.c.From(), Who: shown(call.Principal().String()), Server: s.id, Revision: p.Revision().String(), Method: mcp.MethodToolsCall, Name: t.Name, TTL: ttl,
-		Request: worker.Request{Message: append(message, '}'), Principal: principal, Client: p.Client(), Capabilities: p.Capabilities(), Session: p.Key().ID},
+		Request: request,
 	})
+}
+
+// maxTaskRequest is the largest request that is stored with a task, in bytes, unless its tool says more: see Tool.Task.
+var maxTaskRequest = limits.TaskRequest.Value()
+
+// errTaskTooLarge reports a request that is too large to become a task.
+var errTaskTooLarge = errors.New("troupe: the request is too large for a task")
+
+// envelope are the members of `_meta` that say how a request is to be read. What a task needs of them is stored in other places.
+var envelope = [...]string{mcp.MetaProtocolVersion, mcp.MetaClientInfo, mcp.MetaClientCapabilities, mcp.MetaLogLevel}
+
+// tracing are the members that belong to the trace of a request, and its progress token.
+var tracing = [...]string{"progressToken", "traceparent", "tracestate", "baggage"}
+
+// taskMeta returns what is stored with a task of the `_meta` of its request: the progress token, the trace, and whatever a handler may want, if that is little.
+func taskMeta(meta mcp.Meta) (json.RawMessage, error) {
+	if meta == nil {
+		return nil, nil
+	}
+	var all map[string]json.RawMessage
+	if err := codec.Unmarshal(meta, &all); err != nil {
+		return nil, err
+	}
+	size := 0
+	for name, value := range all {
+		switch {
+		case slices.Contains(envelope[:], name):
+			delete(all, name)
+		case !slices.Contains(tracing[:], name):
+			size += len(name) + len(value)
+		}
+	}
+	if size > limits.TaskMeta.Value() {
+		maps.DeleteFunc(all, func(name string, _ json.RawMessage) bool { return !slices.Contains(tracing[:], name) })
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	return codec.Marshal(all)
 }
 
 // awaitTask waits until a task has ended, or for a time.

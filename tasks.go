@@ -64,20 +64,23 @@ func (s *service) tasksMethod(ctx context.Context, call *Call, m *codec.Message,
 }
 
 // failedTask is the answer for an error of the tasks.
-func (s *service) failedTask(m *codec.Message, err error) *mcp.Error {
+func (s *service) failedTask(call *Call, err error) *mcp.Error {
+	if full, ok := errors.AsType[noRoomError](err); ok {
+		return call.c.Refuse(full.why)
+	}
 	switch {
 	case errors.Is(err, worker.ErrUnknown):
 		return errNoTask()
 	case errors.Is(err, worker.ErrTooMuch):
 		return mcp.Errorf(mcp.CodeInvalidParams, "the answers of a task may have %d bytes together, with its questions", limits.TaskAsked.Value())
 	}
-	return s.internal(string(m.Method), err)
+	return s.internal(string(call.msg.Method), err)
 }
 
 func (s *service) getTask(ctx context.Context, call *Call, m *codec.Message, key worker.Key, dst []byte) ([]byte, *mcp.Error) {
 	t, err := s.rt.tasks.Get(ctx, key)
 	if err != nil {
-		return nil, s.failedTask(m, err)
+		return nil, s.failedTask(call, err)
 	}
 	r := call.revision()
 	if !r.Has(mcp.FeatureTasksExtension) {
@@ -95,7 +98,7 @@ func (s *service) cancelTask(ctx context.Context, call *Call, m *codec.Message, 
 	r := call.revision()
 	if r.Has(mcp.FeatureTasksExtension) {
 		if err != nil && !errors.Is(err, task.ErrEnded) {
-			return nil, s.failedTask(m, err)
+			return nil, s.failedTask(call, err)
 		}
 		return s.encode(dst, call, m, nil, struct{}{})
 	}
@@ -103,7 +106,7 @@ func (s *service) cancelTask(ctx context.Context, call *Call, m *codec.Message, 
 		return nil, mcp.Errorf(mcp.CodeInvalidParams, "the task has ended: it is %s", t.Record.Status(r))
 	}
 	if err != nil {
-		return nil, s.failedTask(m, err)
+		return nil, s.failedTask(call, err)
 	}
 	return s.encode(dst, call, m, nil, mcp.CancelTaskResult{Task: t.Record.Core(key.ID, r)})
 }
@@ -122,7 +125,7 @@ func (s *service) updateTask(ctx context.Context, call *Call, m *codec.Message, 
 		}
 	}
 	if _, err := s.rt.tasks.Answer(ctx, key, answers); err != nil {
-		return nil, s.failedTask(m, err)
+		return nil, s.failedTask(call, err)
 	}
 	return s.encode(dst, call, m, nil, struct{}{})
 }
@@ -142,7 +145,7 @@ func (s *service) taskResult(ctx context.Context, call *Call, key worker.Key, ds
 			err = s.askForTask(ctx, call, key, ask)
 		}
 		if err != nil {
-			return nil, s.failedTask(call.msg, err)
+			return nil, s.failedTask(call, err)
 		}
 		if t.Record.State == task.Ended {
 			break

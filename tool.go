@@ -62,7 +62,8 @@ type Tool struct {
 	Needs mcp.Capability
 	Rerun Rerun
 	// Task says whether calls of the tool become tasks. A task whose process is lost runs
-	// again if Rerun, or the annotations, say that it may; it ends as failed otherwise.
+	// again if Rerun, or the annotations, say that it may; it ends as failed otherwise. A request of more than
+	// 256 KiB becomes a task only with Rerun: Safe.
 	Task TaskSupport
 	// TaskTTL is how long a task of the tool is kept after its creation, whatever it does, unless
 	// its client asks for another time (2025-11-25). 0 means 24 hours. Options.Store.TaskMax is the most.
@@ -494,6 +495,9 @@ func (s *service) failedTool(call *Call, t *tool, dst []byte, err error) ([]byte
 	}
 	if refusal := undeclared(err); refusal != nil {
 		return nil, 0, refusal
+	}
+	if ofStore(err) { // its text is for the log, and a client that comes again may have its result
+		return nil, 0, s.internal("tools/call "+t.Name, err)
 	}
 	if fault, ok := errors.AsType[*argumentError](err); ok && !call.revision().Has(mcp.FeatureInputErrorsAsResults) {
 		return nil, 0, mcp.NewError(mcp.CodeInvalidParams, fault.Error())

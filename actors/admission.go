@@ -40,6 +40,7 @@ type accounts struct {
 	lostLogs *quota.Turns[*quota.Account] // for reading the log of a stream without a writer
 	attaches *quota.Turns[*quota.Account] // for asking other nodes for their streams
 	pace     *quota.Pace[*quota.Account]  // of appends to the event log
+	way      [budgets]atomic.Int64        // bytes that are charged and on their way to the store: see charge
 }
 
 // sessionAccount has a session's own counts and bucket, besides the account of its principal. It is
@@ -97,7 +98,7 @@ func (s *sessionAccount) giveBack(l *Limits, now time.Time, n int) {
 func newAccounts(l NodeLimits, rs *refusals, store Store) accounts {
 	l = l.Defaults()
 	turns := quota.NewTurns[*quota.Account]
-	return accounts{quota.New(l.quota()), l, rs, store, turns(limits.LostLogs.Value()), turns(limits.Attaches.Value()), quota.NewPace[*quota.Account](l.Bytes, storeKeeps)}
+	return accounts{Accounts: quota.New(l.quota()), limits: l, refusals: rs, store: store, lostLogs: turns(limits.LostLogs.Value()), attaches: turns(limits.Attaches.Value()), pace: quota.NewPace[*quota.Account](l.Bytes, storeKeeps)}
 }
 
 // noPlace is the reason that a request gets no place.

@@ -376,8 +376,8 @@ func (s *streamActor) begin() {
 		}
 	}
 	s.keepBody(body)
-	data, err := s.newRecord(body)
-	s.store(data, body, err)
+	data, stored, err := s.newRecord(body)
+	s.store(data, body, stored, err)
 	if len(g.ends) > 0 {
 		s.step(stream.Event{Op: stream.Push, Entries: g.ends})
 	}

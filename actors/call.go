@@ -117,26 +117,43 @@ func (c *Call) ProgressToken() []byte {
 // again after its node was lost, it is that value as raw JSON.
 func (c *Call) Principal() any { return c.principal }
 
-// StoreTask charges the client of a call for a task of so many bytes, which is kept for so long. It returns the client's error if
-// there is no room for it.
-func (c *Call) StoreTask(bytes int, life time.Duration) *mcp.Error {
-	n := c.peer.node
-	no := n.accounts.storable(c.from, TaskBudget, bytes, life)
-	if no == admitted {
-		return nil
-	}
-	return c.Refuse(no)
+// TaskCharge is what a task of a client stores, and for how long.
+type TaskCharge struct {
+	Tenant, Address string
+	Bytes           int
+	Kept            time.Duration
 }
 
-// ChargeTask charges a client for bytes that a task of it stores, which are kept for so long. It reports false, and charges nothing,
-// while the client has its share of the store; with must it charges them all the same.
-func (n *Node) ChargeTask(tenant, address string, bytes int, life time.Duration, must bool) bool {
-	a := n.accounts.Of(tenant, address)
-	if !must && n.accounts.room(a, TaskBudget, bytes) == StoreOfPrincipal {
-		return false
+func (n *Node) taskCharge(c TaskCharge) charge {
+	return charge{of: n.accounts.Of(c.Tenant, c.Address), usage: int(TaskBudget), in: TaskBudget, bytes: int64(c.Bytes), life: c.Kept}
+}
+
+// ChargeTask charges a client for what a task of it is about to store. It reports why there is no room, and charges nothing then; with must
+// it charges it all the same. The caller calls SettleTask.
+func (n *Node) ChargeTask(t TaskCharge, must bool) (no Reason, ok bool) {
+	c := n.taskCharge(t)
+	if !must {
+		no = n.accounts.storable(c)
+		return no, no == admitted
 	}
-	a.Used[TaskBudget].Add(time.Now(), int64(bytes), max(life, time.Second))
-	return true
+	n.accounts.way[c.in].Add(c.bytes)
+	c.add(c.bytes)
+	return admitted, true
+}
+
+// SettleTask says that what was charged is stored, or that it certainly is not, which gives it back.
+func (n *Node) SettleTask(t TaskCharge, stored bool) {
+	var err error
+	if !stored {
+		err = ErrAgain
+	}
+	n.accounts.settle(n.taskCharge(t), err)
+}
+
+// ReturnTask gives back the charge for what is stored no more.
+func (n *Node) ReturnTask(t TaskCharge) {
+	c := n.taskCharge(t)
+	c.add(-c.bytes)
 }
 
 // Refuse counts a refusal of the call because of a limit, and returns the client's error.

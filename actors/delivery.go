@@ -191,9 +191,9 @@ func (d *logged) begin() *streamActor {
 	s := n.streams.build(r.svc, d.sess, newID(), rec, d.conn)
 	s.reqs = []*requestActor{r}
 	s.keepBody(body)
-	data, err := s.newRecord(body)
+	data, stored, err := s.newRecord(body)
 	s.start() // from here on the end of the session may come in a turn of the stream
-	s.store(data, body, err)
+	s.store(data, body, stored, err)
 	return s
 }
 

@@ -315,10 +315,13 @@ func (s *streamActor) recordStored(m recordStored) {
 
 // store stores the record of a new stream that newRecord has made and, beside it, the body of calls
 // that may run again. A refusal, err, comes as a message, too: the caller has not finished with the stream.
-func (s *streamActor) store(data, body []byte, err error) {
+func (s *streamActor) store(data, body []byte, stored charge, err error) {
 	go func() {
-		rev, err := s.open(data, body, err)
-		_ = s.Post(recordStored{rev, err})
+		rev, failed := s.open(data, body, err)
+		if err == nil {
+			s.node.accounts.settle(stored, failed)
+		}
+		_ = s.Post(recordStored{rev, failed})
 	}()
 }
 
@@ -333,17 +336,17 @@ func (s *streamActor) open(data, body []byte, err error) (rev uint64, _ error) {
 	return s.node.store.OpenStream(ctx, s.path, data, body, s.svc.recordTTL())
 }
 
-// newRecord returns the record of a new stream as it is stored, if there is room for it and
-// its body. Otherwise the error is a verdict.
-func (s *streamActor) newRecord(body []byte) ([]byte, error) {
-	data, err := s.live.Encode()
-	if err != nil {
-		return nil, err
+// newRecord returns the record of a new stream as it is stored, and what is charged for it and its body, if there is
+// room for both. Otherwise the error is a verdict.
+func (s *streamActor) newRecord(body []byte) (data []byte, c charge, err error) {
+	if data, err = s.live.Encode(); err != nil {
+		return nil, c, err
 	}
-	if no := s.node.accounts.storable(s.sess.billed(), EventBudget, len(data)+len(body), s.svc.recordTTL()); no != admitted {
-		return nil, verdict{reason: no}
+	c = charge{of: s.sess.billed(), usage: int(EventBudget), in: EventBudget, bytes: int64(len(data) + len(body)), life: s.svc.recordTTL()}
+	if no := s.node.accounts.storable(c); no != admitted {
+		return nil, c, verdict{reason: no}
 	}
-	return data, nil
+	return data, c, nil
 }
 
 // recordTTL is the lifetime of a writer record. It is rewritten every quarter of that, so

@@ -52,6 +52,7 @@ type ListChange struct {
 type TaskChange struct {
 	Tenant, Server, ID string
 	Rev                uint64          `json:",omitempty"` // of its record
+	Ended              uint8           `json:",omitempty"` // how it ended, as the record says; 0: it has not
 	Session            string          `json:",omitempty"`
 	Method             string          `json:",omitempty"`
 	Params             json.RawMessage `json:",omitempty"`

@@ -393,25 +393,50 @@ func (l *Listening) wants(method string) bool {
 // ErrSessionEnded is the cause when the client deleted the session.
 var ErrSessionEnded = errors.New("the session has ended")
 
-// storable decides whether bytes more may be stored for a client, and charges them to its account
-// for as long as they last.
-func (d *accounts) storable(a *quota.Account, b Budget, bytes int, life time.Duration) Reason {
-	no := d.room(a, b, bytes)
-	if no == admitted {
-		a.Used[b].Add(time.Now(), int64(bytes), max(life, time.Second))
+// A charge is bytes that are stored for a client for as long as life. They count as on their way from storable until settle: the
+// store does not know of them yet, and others that come meanwhile must not count on the same room.
+type charge struct {
+	of    *quota.Account
+	usage int // of the account: a budget, or usedFresh
+	in    Budget
+	bytes int64
+	life  time.Duration
+}
+
+// storable charges bytes that are about to be stored, or says why there is no room for them. A store that is nearly full takes
+// nothing new, so that existing sessions and streams can go on. The caller calls settle.
+func (d *accounts) storable(c charge) Reason {
+	// What is counted first is seen by all that come at the same time, so that no two of them take the same room.
+	way := d.way[c.in].Add(c.bytes) - c.bytes
+	mine := storedFor(c.of, c.in)
+	c.add(c.bytes)
+	no := d.room(c, way, mine)
+	if no != admitted {
+		d.way[c.in].Add(-c.bytes)
+		c.add(-c.bytes)
 	}
 	return no
 }
 
-// room decides whether bytes more may be stored for a client. A store that is nearly full takes nothing new, so that existing
-// sessions and streams can go on.
-func (d *accounts) room(a *quota.Account, b Budget, bytes int) Reason {
-	used, limit := d.store.Use(b)
-	if b == EventBudget {
-		used += d.BytesOf(quota.Waiting) / 2 // it is in memory as events and as appends
+// room decides on a charge beside the bytes on their way and those that the client has in the budget.
+func (d *accounts) room(c charge, way, mine int64) Reason {
+	used, limit := d.store.Use(c.in)
+	if c.in == EventBudget {
+		way += d.BytesOf(quota.Waiting) / 2 // it is in memory as events and as appends
 	}
-	return noRoom[quota.FairStore(used, storedFor(a, b), int64(bytes), limit, limits.StoreShare.Value())]
+	return noRoom[quota.FairStore(used+way, mine, c.bytes, limit, limits.StoreShare.Value())]
 }
+
+// settle says what became of bytes that were charged: they are stored, or err says why not. What is certainly not stored is given back.
+func (d *accounts) settle(c charge, err error) {
+	d.way[c.in].Add(-c.bytes)
+	if err != nil && !errors.Is(err, ErrUnavailable) {
+		c.add(-c.bytes)
+	}
+}
+
+// add counts bytes more for the client; a negative number gives them back.
+func (c charge) add(bytes int64) { c.of.Used[c.usage].Add(time.Now(), bytes, max(c.life, time.Second)) }
 
 // noRoom is the reason that nothing more is stored.
 var noRoom = [...]Reason{quota.Admitted: admitted, quota.Full: StoreFull, quota.OverShare: StoreOfPrincipal}
@@ -436,20 +461,20 @@ func storedFor(a *quota.Account, b Budget) int64 {
 	return n
 }
 
-// session charges a client for the record of a session, of size bytes, for as long as it lasts. A negative size returns
-// the charge.
-func (d *accounts) session(in *Input, rec *session.Record, l *session.Lifetime, size int) {
-	usage, life := int(SessionBudget), l.Idle
+// session is the charge for the record of a session, of size bytes, for as long as it lasts.
+func (d *accounts) session(in *Input, rec *session.Record, l *session.Lifetime, size int) charge {
+	c := charge{of: d.Of(in.Tenant, in.Address), usage: int(SessionBudget), in: SessionBudget, bytes: int64(size), life: l.Idle}
 	if rec.Fresh {
-		usage, life = usedFresh, l.Fresh
+		c.usage, c.life = usedFresh, l.Fresh
 	}
-	d.Of(in.Tenant, in.Address).Used[usage].Add(time.Now(), int64(size), max(life, time.Second))
+	return c
 }
 
 // gone returns the charge for a session that is no longer stored, or no longer as rec has it.
 func (d *accounts) gone(in *Input, rec *session.Record, l *session.Lifetime) {
 	if data, err := codec.Marshal(rec); err == nil {
-		d.session(in, rec, l, -len(data))
+		c := d.session(in, rec, l, len(data))
+		c.add(-c.bytes)
 	}
 }
 

@@ -209,18 +209,17 @@ func (d *sessions) create(ctx context.Context, svc *Service, in *Input, set Sett
 	if err != nil {
 		return nil, fmt.Errorf("actors: create session: %w", err)
 	}
-	if no := n.accounts.room(n.accounts.Of(in.Tenant, in.Address), SessionBudget, len(data)); no != admitted {
-		return nil, verdict{reason: no}
-	}
 	held, no := d.holds(&rec, key, in)
 	if no.reason != admitted {
 		return nil, no
 	}
-	n.accounts.session(in, &rec, &svc.Limits.Session, len(data))
-	rev, err := n.store.Create(ctx, key.record(), data, time.Until(rec.Expires))
-	if err != nil && !errors.Is(err, ErrUnavailable) {
-		n.accounts.gone(in, &rec, &svc.Limits.Session)
+	stored := n.accounts.session(in, &rec, &svc.Limits.Session, len(data))
+	if no := n.accounts.storable(stored); no != admitted {
+		held.Free()
+		return nil, verdict{reason: no}
 	}
+	rev, err := n.store.Create(ctx, key.record(), data, time.Until(rec.Expires))
+	n.accounts.settle(stored, err)
 	if err != nil {
 		held.Free()
 		return nil, fmt.Errorf("actors: create session: %w", err)

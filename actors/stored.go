@@ -71,7 +71,8 @@ func (s *sessionActor) heard(in *Input) (there bool) {
 		n, now := s.node, s.view.Load().rec
 		n.accounts.gone(in, &before, &s.svc.Limits.Session)
 		if data, err := now.Encode(); err == nil {
-			n.accounts.session(in, &now, &s.svc.Limits.Session, len(data))
+			c := n.accounts.session(in, &now, &s.svc.Limits.Session, len(data))
+			c.add(c.bytes)
 		}
 	case errors.Is(err, ErrNotFound): // deleted elsewhere
 		s.gone()
@@ -250,9 +251,9 @@ func (s *sessionActor) listen(svc *Service, in *Input) {
 	// The actor starts before the record names it, so that every reader of the record finds it:
 	// a message for it waits, and the next stream ends it.
 	st.start()
-	data, err := st.newRecord(nil)
+	data, stored, err := st.newRecord(nil)
 	named := make(chan naming, 1)
-	go func() { named <- s.storeStandalone(st, data, err) }()
+	go func() { named <- s.storeStandalone(st, data, stored, err) }()
 	if <-st.ready; st.unstored.Load() {
 		return // the stream ended before it could begin, and the client knows
 	}
@@ -277,13 +278,14 @@ type naming struct {
 // data is the stream's record, unless err says why the stream may not begin. If the process is
 // lost in between, the old stream is still the session's; the new one is unknown and expires.
 // The client learns of the stream last: any event id that it has is of a stream that was named.
-func (s *sessionActor) storeStandalone(st *streamActor, data []byte, err error) (of naming) {
+func (s *sessionActor) storeStandalone(st *streamActor, data []byte, stored charge, err error) (of naming) {
 	n := s.node
 	ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
 	defer cancel()
 	var rev uint64
 	if err == nil {
 		rev, err = n.store.OpenStream(ctx, st.path, data, nil, s.svc.recordTTL())
+		n.accounts.settle(stored, err)
 	}
 	if err == nil && !st.Stopped() {
 		of = s.nameStandalone(ctx, st)

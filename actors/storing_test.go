@@ -29,11 +29,11 @@ func TestStoreIsShared(t *testing.T) {
 		mallory, bob  bool
 		malloryReason Reason
 	}{
-		{"sessions, half of it in use", SessionBudget, limit / 2, true, true, admitted},
+		{"sessions, less than half of it in use", SessionBudget, limit * 2 / 5, true, true, admitted},
 		{"sessions, little room", SessionBudget, limit * 4 / 5, false, true, StoreOfPrincipal},
 		{"sessions that nobody uses, little room", SessionBudget, limit * 4 / 5, false, true, StoreOfPrincipal},
 		{"sessions, nearly full", SessionBudget, limit*9/10 + 100, false, false, StoreFull},
-		{"calls, half of it in use", EventBudget, limit / 2, true, true, admitted},
+		{"calls, less than half of it in use", EventBudget, limit * 2 / 5, true, true, admitted},
 		{"calls, little room", EventBudget, limit * 4 / 5, false, true, StoreOfPrincipal},
 		{"calls, nearly full", EventBudget, limit*9/10 + 100, false, false, StoreFull},
 		{"sessions, while calls have little room", SessionBudget, -limit * 4 / 5, true, true, admitted},
@@ -147,6 +147,56 @@ func TestWhatIsStoredIsCharged(t *testing.T) {
 			t.Errorf("one that could not be stored is charged: %d bytes", used(SessionBudget))
 		}
 	})
+}
+
+// TestWhatIsOnItsWayCounts has sessions, or calls, of many clients that begin while the store answers none of them. No two of them take the same
+// room: less than half of it is taken, and some is left for another client.
+func TestWhatIsOnItsWayCounts(t *testing.T) {
+	for name, op := range map[string]string{"sessions": "Create", "calls": "OpenStream"} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Limits{StoreWait: time.Hour}, NodeLimits{}, func(t *testing.T, h *held) {
+				h.svc.Handler = safeHandler{h.handler}
+				h.handler.f = ticks(time.Hour)
+				const clients = 64
+				address := func(i int) string { return fmt.Sprintf("192.0.2.%d", i+1) }
+				session := make([]string, clients)
+				if op == "OpenStream" {
+					for i := range session {
+						c := &heldConn{}
+						h.postFrom(c, address(i), "", initializeAs("2025-11-25"))
+						session[i] = c.name
+					}
+				}
+				var waiting atomic.Int32
+				goes := make(chan struct{})
+				h.mem.before = func(o, _ string) error {
+					if o == op {
+						waiting.Add(1)
+						<-goes
+					}
+					return nil
+				}
+				h.mem.fills(SessionBudget, 1, 8<<10)
+				h.mem.fills(EventBudget, 1, 32<<10)
+				for i := range clients {
+					body := initializeAs("2025-11-25")
+					if op == "OpenStream" {
+						body = `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"x","arguments":{"pad":"` + strings.Repeat("x", 1<<10) + `"}}}`
+					}
+					go h.postFrom(&heldConn{}, address(i), session[i], body)
+				}
+				time.Sleep(time.Second)
+				if n, refused := int(waiting.Load()), int(h.refusals.of(StoreOfPrincipal)+h.refusals.of(StoreFull)); n == clients || n < clients/8 || n+refused != clients {
+					t.Errorf("%d of %d begin, and %d are refused", n, clients, refused)
+				}
+				close(goes)
+				time.Sleep(time.Second)
+				if session, events := h.accounts.way[SessionBudget].Load(), h.accounts.way[EventBudget].Load(); session != 0 || events != 0 {
+					t.Errorf("%d bytes of sessions and %d of calls are still on their way", session, events)
+				}
+			})
+		})
+	}
 }
 
 // TestEventsCountBeforeTheyAreStored has clients whose events wait for the store begin more calls. The events count at once, for

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -70,6 +71,28 @@ func (n *Node) Part(ctx context.Context, task, name string) ([]byte, error) {
 		return nil, fmt.Errorf("cluster: %s of task %s: %w", name, task, err)
 	}
 	return data, nil
+}
+
+// DropPart deletes a part of a task, whose size is at most so many bytes; without a name it deletes all parts. The record stays. What is not there
+// is no error.
+func (n *Node) DropPart(ctx context.Context, task, name string, size int) error {
+	filters := []string{n.subject("task." + task + ".>")}
+	err := n.checkPart(task, cmp.Or(name, "all"))
+	if name != "" {
+		filters = []string{n.partSubject(task, name, 0)}
+		if size > bodyPart {
+			filters = append(filters, filters[0]+".>")
+		}
+	}
+	for _, f := range filters {
+		if err == nil {
+			err = n.api(ctx, "STREAM.PURGE."+n.streamName(tasks), map[string]any{"filter": f}, nil)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("cluster: drop %s of task %s: %w", cmp.Or(name, "all parts"), task, err)
+	}
+	return nil
 }
 
 // PartsSince reports whether a part of a task was stored after a revision.

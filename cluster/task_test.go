@@ -47,6 +47,26 @@ func TestPartsOfATask(t *testing.T) {
 		if got, err := n.Part(ctx, testTask, "req"); err != nil || string(got) != "request" {
 			t.Errorf("the request: %q, %v", got, err)
 		}
+		for _, tt := range []struct {
+			drop string
+			size int
+			left []string
+		}{{"none", 0, []string{"req", "s-1"}}, {"s-1", 4 * bodyPart, []string{"req"}}, {"", 0, nil}} {
+			if err := n.DropPart(ctx, testTask, tt.drop, tt.size); err != nil {
+				t.Errorf("drop %q: %v", tt.drop, err)
+			}
+			left := must[[]string](t)(n.Parts(ctx, testTask))
+			if slices.Sort(left); !slices.Equal(left, tt.left) {
+				t.Errorf("after drop of %q the parts %v are left, want %v", tt.drop, left, tt.left)
+			}
+			if all := must[map[string]uint64](t)(n.subjects(ctx, tasks, "task."+testTask+".>")); len(all) != len(tt.left) && tt.drop != "none" {
+				t.Errorf("after drop of %q the messages %v are left", tt.drop, all)
+			}
+		}
+		if _, got, err := n.Get(ctx, "task."+testTask); err != nil || got != next {
+			t.Errorf("the record after that: %d, %v", got, err)
+		}
+		wantErr(t, "drop of a bad part", n.DropPart(ctx, testTask, "*", 0), ErrBadKey)
 		for _, name := range []string{"", "a.b", "*", ">"} {
 			wantErr(t, "part "+name, n.PutPart(ctx, testTask, name, nil, rev, time.Hour), ErrBadKey)
 			wantErr(t, "part of task "+name, n.PutPart(ctx, "anon.demo."+name, "x", nil, rev, time.Hour), ErrBadKey)

@@ -324,7 +324,11 @@ var acting = []mutation{
 	},
 	{
 		"one client fills the store", limit, "actors/service.go",
-		"storedFor(a, b), int64(bytes), limit", "0*storedFor(a, b), int64(bytes), limit", "", "",
+		"used+way, mine, c.bytes, limit", "used+way, 0*mine, c.bytes, limit", "", "",
+	},
+	{
+		"what is on its way to the store has room twice", limit, "actors/service.go",
+		"FairStore(used+way, ", "FairStore(used, ", "", "TestWhatIsOnItsWayCounts",
 	},
 	{
 		"ten clients fill the store", limit, "internal/quota/bytes.go",
@@ -336,7 +340,7 @@ var acting = []mutation{
 	},
 	{
 		"clients share the store from the beginning", limit, "internal/quota/bytes.go",
-		"used <= limit/2", "used <= 0", "", "",
+		"used+n <= limit/2", "used+n <= 0", "", "",
 	},
 	{
 		"events are not charged", limit, "actors/batch.go",
@@ -352,7 +356,7 @@ var acting = []mutation{
 	},
 	{
 		"what is stored is not charged", limit, "actors/service.go",
-		"a.Used[b].Add(time.Now(), int64(bytes), max(life, time.Second))", "a.Used[b].Add(time.Now(), 0, max(life, time.Second))", "", "",
+		"c.of.Used[c.usage].Add(time.Now(), bytes, max(c.life, time.Second))", "c.of.Used[c.usage].Add(time.Now(), 0*bytes, max(c.life, time.Second))", "", "",
 	},
 	{
 		"a state is good with other answers", seal, "actors/mrtr.go",
@@ -492,7 +496,7 @@ var acting = []mutation{
 	},
 	{
 		"a budget that is full stops what needs the other", limit, "actors/service.go",
-		"used, limit := d.store.Use(b)\n\tif b", "used, limit := d.store.Use(SessionBudget)\n\tif b", "", "TestStoreIsShared",
+		"used, limit := d.store.Use(c.in)\n", "used, limit := d.store.Use(SessionBudget)\n", "", "TestStoreIsShared",
 	},
 	{
 		"room for calls is asked for a session", limit, "actors/admission.go",

@@ -40,7 +40,7 @@ var tasks = []mutation{
 	},
 	{
 		"steps do not count for the share of a principal", limit, "internal/worker/step.go",
-		"if err = a.charge(ctx, len(data), false); err == nil {", "if err = a.charge(ctx, len(data), true); err == nil {", "internal/spec/task", "TestStepsCountForTheShare",
+		"a.storing(ctx, len(data), ForStep,", "a.storing(ctx, len(data), ForResult,", "internal/spec/task", "TestStepsCountForTheShare",
 	},
 	{
 		"a process that stood still begins a step that another has stored", guard, "internal/worker/step.go",
@@ -59,7 +59,7 @@ var tasks = []mutation{
 		"case epoch > 1 && !s.Safe(r.Method, r.Name):", "case epoch > 1 && !s.Safe(r.Method, r.Name) && bad != nil:", "", "TestNeverRunsOnce",
 	},
 	{
-		"a task that waits keeps its place", limit, "internal/worker/attempt.go",
+		"a task that waits keeps its place", limit, "internal/worker/question.go",
 		"		_ = a.work.Load().Done()\n		a.p.free(a.work.Load())\n	}\n	return a.wake, nil", "		_ = a.work.Load().Done()\n	}\n	return a.wake, nil", "", "TestWaitingHoldsNoPlace",
 	},
 	{
@@ -95,11 +95,23 @@ var tasks = []mutation{
 		"if r.State == task.Queued && p.Store", "if r.State == task.Queued && r.Created < 0 && p.Store", "", "TestAnswerAgain",
 	},
 	{
+		"a task that could not be created leaves its request", expiry, "internal/worker/tasks.go",
+		"			p.undo(key, c)\n", "			p.Ledger.Settle(c, false)\n", "", "TestAFailedCreationLeavesNothing",
+	},
+	{
+		"a task keeps its request", expiry, "internal/worker/attempt.go",
+		"return a.p.Store.DropPart(ctx, a.Key.path(), requestPart, a.stored)", "return nil", "", "TestWhatAnEndedTaskKeeps",
+	},
+	{
+		"a cancelled task keeps its steps", expiry, "internal/worker/ending.go",
+		"	if how == task.Cancelled {\n		name = \"\"", "	if how == 0 {\n		name = \"\"", "", "TestWhatAnEndedTaskKeeps",
+	},
+	{
 		"an answer may have any size", limit, "internal/worker/tasks.go",
 		"if err == nil && size(r.Questions) > maxAsked {", "if err == nil && size(r.Questions) < 0 {", "", "TestTooMuchIsAsked",
 	},
 	{
-		"questions may have any size", limit, "internal/worker/attempt.go",
+		"questions may have any size", limit, "internal/worker/question.go",
 		"if size(r.Questions) > maxAsked {", "if size(r.Questions) < 0 {", "", "TestTooMuchIsAsked",
 	},
 	{
@@ -132,7 +144,7 @@ var tasks = []mutation{
 	},
 	{
 		"what another process has ended stays open", expiry, "internal/worker/pool.go",
-		"case err == nil && r.State == task.Ended, errors.Is(err, actors.ErrNotFound)", "case err == nil && r.State > task.Ended, errors.Is(err, actors.ErrNotFound)", "", "TestOpenTasksOfTwoProcesses",
+		"case err == nil && r.State == task.Ended:", "case err == nil && r.State > task.Ended:", "", "TestOpenTasksOfTwoProcesses",
 	},
 	{
 		"tasks of an earlier process are not open", expiry, "internal/worker/pool.go",

@@ -140,7 +140,7 @@ var told = []mutation{
 	},
 	{
 		"a node that follows a task is not told of its changes", merge, "news.go",
-		"		rt.tasks.Heard(key)\n", "", "internal/spec/nodes", "TestTasksElsewhere",
+		"		rt.tasks.Heard(key, task.Kind(t.Ended))\n", "", "internal/spec/nodes", "TestTasksElsewhere",
 	},
 	{
 		"a node tells nobody of its tasks", merge, "news.go",

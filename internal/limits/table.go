@@ -217,6 +217,10 @@ var (
 		Beyond: "others wait"})
 	StepTries = add[int](Row{Section: Task, Name: "times that a step of a task is tried in a run", Default: 10,
 		Beyond: "the handler gets its error"})
+	TaskRequest = add[int](Row{Section: Task, Name: "request that becomes a task", Kind: Size, Default: 256 * kib, Shown: "256 KiB, unless the tool has `Rerun: troupe.Safe`",
+		Beyond: "no task: -32602 where the client or the tool demands one, and the result otherwise"})
+	TaskMeta = add[int](Row{Section: Task, Name: "what it keeps of `_meta` for its handler, beside the progress token and the trace", Kind: Size, Default: 8 * kib,
+		Beyond: "it keeps only these"})
 	TaskResult = add[int](Row{Section: Task, Name: "result of a task, or of a step", Kind: Size, Default: 16 * mib,
 		Beyond: "the task fails, -32603; the handler gets an error"})
 	TaskAsked = add[int](Row{Section: Task, Name: "questions of a task together, with their answers", Kind: Size, Default: 256 * kib,

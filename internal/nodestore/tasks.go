@@ -27,6 +27,11 @@ func (s Tasks) Part(ctx context.Context, task, name string) ([]byte, error) {
 	return data, storeError(err)
 }
 
+// DropPart deletes a part of a task, or all.
+func (s Tasks) DropPart(ctx context.Context, task, name string, size int) error {
+	return storeError(s.n.DropPart(ctx, task, name, size))
+}
+
 // PartsSince reports whether a part of a task was stored after a revision.
 func (s Tasks) PartsSince(ctx context.Context, task string, rev uint64) (bool, error) {
 	since, err := s.n.PartsSince(ctx, task, rev)

@@ -118,12 +118,12 @@ const newcomer = 6
 
 // FairStore decides on n bytes more to be stored: used of limit bytes are in use, mine of them for the same client, and a
 // client that cannot have all it wants may have at most a share-th part. What is stored lasts, so that no client can be
-// told to give something back: up to a half anybody may store, and from there on a client that has stored less than the share, and less
-// than a sixth of what is left up to nine tenths. Of ten clients that come one after the other and take all they can get, the first has a half, and
+// told to give something back: up to a half, with the new bytes, anybody may store, and from there on a client that has stored less than the share,
+// and less than a sixth of what is left up to nine tenths, again with the new bytes. Of ten clients that come one after the other and take all they can get, the first has a half, and
 // an eleventh may still store a sixtieth of the limit. A limit of 0 is none.
 func FairStore(used, mine, n, limit, share int64) Refusal {
 	switch most := limit / 10 * 9; {
-	case limit <= 0 || used <= limit/2:
+	case limit <= 0 || used+n <= limit/2:
 		return Admitted
 	case used > most:
 		return Full

@@ -227,7 +227,10 @@ func TestFairStore(t *testing.T) {
 		want          Refusal
 	}{
 		{"nothing is known", 0, 0, 10, Admitted},
-		{"half of it", 800, 800, 500, Admitted},
+		{"half of it, with what is new", 500, 500, 300, Admitted},
+		{"more than half with what is new", 500, 500, 301, OverShare},
+		{"more than half with what is new, of another", 790, 40, 60, Admitted},
+		{"half of it, and already more than a share", 800, 800, 1, OverShare},
 		{"more, and already more than a share", 801, 101, 1, OverShare},
 		{"more, up to a sixteenth", 801, 50, 49, Admitted},
 		{"beyond a sixteenth", 801, 50, 51, OverShare},

@@ -197,8 +197,14 @@ func (r *Record) held(epoch uint64) error {
 	return nil
 }
 
+// end ends the task. Of its questions the keys stay, for operators: nobody reads the rest again.
 func (r *Record) end(o Outcome, now time.Time) {
 	r.Outcome = &o
+	var asked []Question
+	for _, q := range r.Questions {
+		asked = append(asked, Question{Key: q.Key})
+	}
+	r.Questions = asked
 	r.Holder, r.HolderBoot = "", ""
 	how := RunFinished
 	if o.Kind == Cancelled {

@@ -37,6 +37,14 @@ var statuses = [...][2]mcp.TaskStatus{
 	Lost:      {mcp.TaskFailed, mcp.TaskFailed},
 }
 
+// How is how the task ended, 0 if it has not.
+func (r *Record) How() Kind {
+	if r.State != Ended || r.Outcome == nil {
+		return 0
+	}
+	return r.Outcome.Kind
+}
+
 // Status is what a reader of a revision sees of the task. An outcome of a kind that this release does not know is a
 // failure.
 func (r *Record) Status(reader mcp.Revision) mcp.TaskStatus {

@@ -121,16 +121,19 @@ const (
 // of the task, so that an answer that comes late can only be one to it.
 type Question struct {
 	Key     string          `json:"key"`
-	Request json.RawMessage `json:"request"`           // method and params
-	Answer  json.RawMessage `json:"answer,omitempty"`  // result, or error as an object with code and message
+	Request json.RawMessage `json:"request,omitempty"` // method and params; nil once the task has ended
+	Answer  json.RawMessage `json:"answer,omitempty"`  // result, or error as an object with code and message; nil then, too
 	Refused bool            `json:"refused,omitempty"` // Answer is an error
 }
 
 // open reports whether the question has no answer.
 func (q *Question) open() bool { return q.Answer == nil }
 
-// Open returns the questions that have no answer.
+// Open returns the questions that have no answer; a task that has ended waits for none.
 func (r *Record) Open() (open []Question) {
+	if r.State == Ended {
+		return nil
+	}
 	for _, q := range r.Questions {
 		if q.open() {
 			open = append(open, q)

@@ -25,9 +25,6 @@ const (
 	inRecord = 64 << 10
 )
 
-// maxAsked bounds all questions of a task with their answers, in bytes: they are in its record.
-var maxAsked = limits.TaskAsked.Value()
-
 // maxOutcome is the largest outcome, in bytes.
 var maxOutcome = limits.TaskResult.Value()
 
@@ -52,6 +49,7 @@ type Attempt struct {
 	expires time.Time     // of the task
 	sure    atomic.Int64  // when it was certain that the attempt had the task, unix nanoseconds
 	clear   func()        // it is no suspect any more
+	stored  int           // bytes of the request as it is stored
 	steps   names
 	heard   atomic.Int32 // changes by other processes that nobody has looked at
 
@@ -86,7 +84,7 @@ func (n *names) take(name string) bool {
 func (p *Pool) attempt(s *serving, key Key, w *given) (*Attempt, error) {
 	// Everything is read before the attempt begins: one that has begun runs.
 	var req Request
-	bad := p.request(s.ctx, key, &req)
+	size, bad := p.request(s.ctx, key, &req)
 	if bad != nil && !errors.Is(bad, errNoRequest) {
 		return nil, bad
 	}
@@ -166,6 +164,7 @@ func (p *Pool) attempt(s *serving, key Key, w *given) (*Attempt, error) {
 			return nil, errNothing
 		}
 		a := p.prepare(s, key, r, next, epoch, w, req, began)
+		a.stored = size
 		if a.clear = clear; r.Lost >= suspectAfter {
 			time.AfterFunc(suspectFor, clear)
 		}
@@ -179,18 +178,18 @@ var errNoRequest = errors.New("worker: the request of a task cannot be read")
 // internalError is the error of a task that broke down.
 var internalError = []byte(`{"code":-32603,"message":"internal error"}`)
 
-// request reads the request of a task.
-func (p *Pool) request(ctx context.Context, key Key, req *Request) error {
+// request reads the request of a task, and returns its size as it is stored.
+func (p *Pool) request(ctx context.Context, key Key, req *Request) (size int, err error) {
 	data, err := p.Store.Part(ctx, key.path(), requestPart)
 	if err == nil {
 		err = json.Unmarshal(data, req)
 	} else if !errors.Is(err, actors.ErrNotFound) {
-		return err
+		return 0, err
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %w", errNoRequest, err)
+		return 0, fmt.Errorf("%w: %w", errNoRequest, err)
 	}
-	return nil
+	return len(data), nil
 }
 
 // prepare makes the attempt whose beginning was sent to the store at began, in unix nanoseconds.
@@ -377,12 +376,27 @@ func (a *Attempt) run() {
 	}
 	a.cancel(nil)
 	switch {
-	case parked, errors.Is(cause, ErrTakenOver): // it has no work, or that is another's
-	case cause == nil, errors.Is(cause, ErrCancelled), errors.Is(cause, ErrExpired):
+	case errors.Is(cause, ErrTakenOver): // its work is another's
+	case parked: // it has none
+		if cause == nil {
+			a.p.tryOn(a.dropRequest, func(error) {})
+		}
+	case cause == nil:
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), 2*keepEvery)
+		defer cancel()
+		if a.dropRequest(ctx) == nil { // otherwise the work comes again, and does it
+			_ = a.work.Load().Done()
+		}
+	case errors.Is(cause, ErrCancelled), errors.Is(cause, ErrExpired): // who cancelled it has deleted all; what has expired is gone
 		_ = a.work.Load().Done()
 	default:
 		a.p.Log.Warn("the outcome of a task was not stored, it runs again", "server", a.Key.Server, "task", a.Key.Digest(), "error", cause)
 	}
+}
+
+// dropRequest deletes the request of a task that has its outcome: nothing reads it again.
+func (a *Attempt) dropRequest(ctx context.Context) error {
+	return a.p.Store.DropPart(ctx, a.Key.path(), requestPart, a.stored)
 }
 
 // serve runs the handler, and has a panic as an error.
@@ -418,25 +432,22 @@ func (a *Attempt) finish(res Result) error {
 	switch {
 	case len(o.Value) > maxOutcome:
 		o = task.Outcome{Kind: task.Failed, Value: []byte(`{"code":-32603,"message":"the result is larger than 16 MiB, which is what is stored of a task"}`)}
-	case len(o.Value) > inRecord:
-		_ = a.charge(ctx, len(o.Value), true)
-		if err := a.putPart(ctx, outcomePart, o.Value); err != nil {
-			return err
-		}
-		o.Value, o.Parts = nil, 1
 	}
-	return a.changeLocked(ctx, func(r *task.Record) error { return r.Finish(a.epoch, o, a.p.Store.Now()) })
+	return a.storing(ctx, len(o.Value), ForResult, atExpiry, func() error {
+		if len(o.Value) > inRecord {
+			if err := a.putPart(ctx, outcomePart, o.Value); err != nil {
+				return err
+			}
+			o.Value, o.Parts = nil, 1
+		}
+		return a.changeLocked(ctx, func(r *task.Record) error { return r.Finish(a.epoch, o, a.p.Store.Now()) })
+	})
 }
 
-// charge counts what the task stores on its principal. Without must it waits while the principal has its share of the store.
-func (a *Attempt) charge(ctx context.Context, bytes int, must bool) error {
-	if a.p.Charge == nil {
-		return nil
-	}
-	for b, said := (backoff{}), false; ; said = true {
-		if a.p.Charge(a.Key.Tenant, a.address, bytes, time.Until(a.expires), must) {
-			return nil
-		}
+// storing has put store bytes of the task, which it charges before. A step waits for that while the client has its share of the store.
+func (a *Attempt) storing(ctx context.Context, bytes int, purpose Purpose, back giveBack, put func() error) error {
+	c := Charge{a.Key.Tenant, a.address, bytes, time.Until(a.expires)}
+	for b, said := (backoff{}), false; a.p.Ledger.Charge(c, purpose) != nil; said = true {
 		if !said {
 			a.p.Log.Warn("a task waits until its principal has less in the store", "server", a.Key.Server, "tenant", a.Key.Tenant, "task", a.Key.Digest())
 		}
@@ -444,6 +455,9 @@ func (a *Attempt) charge(ctx context.Context, bytes int, must bool) error {
 			return context.Cause(ctx)
 		}
 	}
+	err := put()
+	a.p.settled(a.Key, c, err, back)
+	return err
 }
 
 // putPart stores a part beside the record, as long as the attempt has the task. mu is held.
@@ -495,100 +509,4 @@ func (a *Attempt) drop() {
 	if a.p.live[a.Key] == a {
 		delete(a.p.live, a.Key)
 	}
-}
-
-// Question is one that a handler asks its client.
-type Question struct {
-	Key     string          // unique in the task
-	Request json.RawMessage // method and params
-}
-
-// Ask puts questions to the client and waits until all have answers, however long that takes. A question that an earlier attempt
-// has asked under the same key keeps its answer. An error is the cause of ctx, or that of the attempt's end.
-func (a *Attempt) Ask(ctx context.Context, qs []Question) ([]task.Reply, error) {
-	select {
-	case a.asking <- struct{}{}:
-		defer func() { <-a.asking }()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	case <-a.ctx.Done():
-		return nil, context.Cause(a.ctx)
-	}
-	for {
-		answers, missing, open := a.answers(qs)
-		if len(missing) == 0 && !open {
-			return answers, nil
-		}
-		wake, err := a.park(ctx, missing)
-		if err != nil {
-			return nil, err
-		}
-		select {
-		case <-wake: // it has a place again
-		case <-a.ctx.Done():
-			return nil, context.Cause(a.ctx)
-		case <-ctx.Done(): // the task waits on: only its client, or the handler's end, ends that
-			return nil, context.Cause(ctx)
-		}
-	}
-}
-
-// answers returns the answers that are stored, and the questions that were never asked. open says that one was asked and has no answer.
-func (a *Attempt) answers(qs []Question) (answers []task.Reply, missing []task.Question, open bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	asked := make(map[string]task.Question, len(a.rec.Questions))
-	for _, q := range a.rec.Questions {
-		asked[q.Key] = q
-	}
-	answers = make([]task.Reply, len(qs))
-	for i, q := range qs {
-		old, ok := asked[q.Key]
-		switch {
-		case !ok:
-			missing = append(missing, task.Question{Key: q.Key, Request: q.Request})
-		case old.Answer == nil:
-			open = true
-		default:
-			answers[i] = task.Reply{Value: old.Answer, Refused: old.Refused}
-		}
-	}
-	return answers, missing, open
-}
-
-// park has the task wait for its client, with more questions if there are any. The handler gives its place back until wake is closed.
-func (a *Attempt) park(ctx context.Context, more []task.Question) (wake chan struct{}, err error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.returned {
-		return nil, ErrTakenOver // of a goroutine that the handler left behind
-	}
-	if len(more) > 0 {
-		if err := a.changeLocked(ctx, func(r *task.Record) error {
-			if err := r.Ask(a.epoch, a.p.Store.Now(), more...); err != nil {
-				return err
-			}
-			if size(r.Questions) > maxAsked {
-				return actors.ErrTooMuchInput
-			}
-			return nil
-		}); err != nil {
-			return nil, err
-		}
-	}
-	if a.wake == nil {
-		a.wake = make(chan struct{})
-		a.parked.Store(true)
-		_ = a.work.Load().Done()
-		a.p.free(a.work.Load())
-	}
-	return a.wake, nil
-}
-
-// size is about how many bytes questions and their answers have.
-func size(qs []task.Question) (n int) {
-	for _, q := range qs {
-		n += len(q.Key) + len(q.Request) + len(q.Answer)
-	}
-	return n
 }

@@ -30,7 +30,11 @@ type census struct {
 // counted is a task that has not ended.
 type counted struct {
 	who     string
-	expires int64 // milliseconds since 1970; 0: not known yet
+	address string // of the client, if others share the tenant and something was charged
+	expires int64  // milliseconds since 1970; 0: not known yet
+
+	// Bytes that this process has charged and gives back early.
+	atEnd, atCancellation int
 }
 
 func newCensus(each, all int) *census {
@@ -54,7 +58,7 @@ func (c *census) add(key Key, who string, expires time.Time) error {
 	defer c.mu.Unlock()
 	err := c.room(who)
 	if err == nil {
-		c.put(key, counted{who, expires.UnixMilli()})
+		c.put(key, counted{who: who, expires: expires.UnixMilli()})
 	}
 	return err
 }
@@ -64,7 +68,8 @@ func (c *census) see(key Key, who string, expires int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if old, ok := c.tasks[key]; !ok || old.expires == 0 {
-		c.put(key, counted{who, expires})
+		old.who, old.expires = who, expires
+		c.put(key, old)
 	}
 }
 
@@ -75,23 +80,41 @@ func (c *census) put(key Key, n counted) {
 	c.of[n.who]++
 }
 
+// stored notes bytes of a task that were charged. What is not counted any more has ended, or expired: its bytes are given back with time.
+func (c *census) stored(key Key, of Charge, back giveBack) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n, ok := c.tasks[key]
+	if !ok || back == atExpiry {
+		return
+	}
+	n.address = of.Address
+	if back == atEnd {
+		n.atEnd += of.Bytes
+	} else {
+		n.atCancellation += of.Bytes
+	}
+	c.tasks[key] = n
+}
+
 // drop counts a task no more. mu is held.
-func (c *census) drop(key Key) {
+func (c *census) drop(key Key) (n counted) {
 	n, ok := c.tasks[key]
 	if !ok {
-		return
+		return n
 	}
 	delete(c.tasks, key)
 	if c.of[n.who]--; c.of[n.who] == 0 {
 		delete(c.of, n.who)
 	}
+	return n
 }
 
-// ended counts a task no more.
-func (c *census) ended(key Key) {
+// ended counts a task no more, and returns what was known of it.
+func (c *census) ended(key Key) counted {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.drop(key)
+	return c.drop(key)
 }
 
 // sweep drops what has expired, and returns some of the tasks whose end another process may have stored: those that were not read yet, those

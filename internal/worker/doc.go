@@ -31,7 +31,7 @@
 // From the top; most of what a file uses lies in its own line or below:
 //
 //	follow tasks look  what clients and operators ask of tasks
-//	step held attempt  a run of a handler, which may wait for its client
-//	reclaim offer pool census places suspect  the tasks of a node: queues, what runs, how many there may be, and whose turn it is
-//	store  what a pool is given
+//	step held attempt question  a run of a handler, which may wait for its client
+//	reclaim offer pool census places suspect ending  the tasks of a node: queues, what runs, how many there may be, whose turn it is, and what goes with their ends
+//	store ledger  what a pool is given
 package worker

@@ -99,7 +99,7 @@ func (p *Pool) changed(key Key, rev uint64, r *task.Record) {
 	p.look(key)
 	p.mu.Unlock()
 	if r.State == task.Ended {
-		p.census.ended(key)
+		p.over(key, r.How())
 	}
 	if p.Changed != nil {
 		p.Changed(key, rev, r)
@@ -117,8 +117,12 @@ func (p *Pool) look(key Key) {
 	}
 }
 
-// Heard says that another process has changed a task: those who follow it look at it now, and so does a run of it here.
-func (p *Pool) Heard(key Key) {
+// Heard says that another process has changed a task: those who follow it look at it now, and so does a run of it here. ended is how the task
+// ended, 0 if it has not.
+func (p *Pool) Heard(key Key, ended task.Kind) {
+	if ended != 0 {
+		p.over(key, ended)
+	}
 	p.mu.Lock()
 	p.look(key)
 	a := p.live[key]

@@ -50,9 +50,8 @@ type Config struct {
 	PerPrincipal, PerNode int
 	// Shared says that other processes have the same store, and may create work.
 	Shared bool
-	// Charge, if not nil, counts bytes that a task stores beside its request, for as long as they are kept, on the principal of a tenant and
-	// an address. It reports false, and counts nothing, if the principal has its share of the store; with must it counts them all the same.
-	Charge func(tenant, address string, bytes int, kept time.Duration, must bool) bool
+	// Ledger counts what tasks store; nil counts nothing.
+	Ledger Ledger
 	// Changed, if not nil, is called after this process has changed a task's record, which has the revision since. It must not block, nor
 	// keep the record.
 	Changed func(key Key, rev uint64, r *task.Record)
@@ -117,6 +116,9 @@ type serving struct {
 func NewPool(c Config) *Pool {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Ledger == nil {
+		c.Ledger = freely{}
 	}
 	p := &Pool{Config: c, places: newPlaces(c.Running, c.Shared), census: newCensus(c.PerPrincipal, c.PerNode), services: make(map[string]*serving), live: make(map[Key]*Attempt), starting: make(map[Key]*given), followers: make(map[Key]map[*follower]bool), offers: make(map[Key]*offer), doubts: make(map[Key]time.Time), ended: make(chan struct{}), suspects: make(chan struct{}, mostSuspects)}
 	p.base, p.stop = context.WithCancelCause(context.Background())
@@ -288,7 +290,10 @@ func (p *Pool) work(w *given) {
 		a.run()
 		return
 	case errors.Is(err, errNothing):
-		p.census.ended(key)
+		if err := p.dropEnded(s.ctx, key); err != nil {
+			p.later(w, time.Second)
+			break
+		}
 		_ = w.Done()
 	case errors.Is(err, task.ErrWaiting) || errors.Is(err, actors.ErrNotFound):
 		if n := w.Deliveries(); n < early {
@@ -296,7 +301,7 @@ func (p *Pool) work(w *given) {
 			break
 		}
 		if errors.Is(err, actors.ErrNotFound) {
-			p.census.ended(key) // nobody was told of the task, or it has expired
+			p.over(key, 0) // nobody was told of the task, or it has expired
 		}
 		_ = w.Done()
 	case errors.Is(err, errResumed): // its place goes to the handler that waited
@@ -487,8 +492,11 @@ func (p *Pool) recount() {
 		for _, key := range p.census.sweep(p.Store.Now()) {
 			r, _, err := p.read(ctx, key)
 			switch {
-			case err == nil && r.State == task.Ended, errors.Is(err, actors.ErrNotFound) && !p.offered(key):
-				p.census.ended(key)
+			case err == nil && r.State == task.Ended:
+				p.over(key, r.How())
+				dropped++
+			case errors.Is(err, actors.ErrNotFound) && !p.offered(key):
+				p.over(key, 0)
 				dropped++
 			case err == nil:
 				p.census.see(key, principal(key.Tenant, token(r.From)), r.Expires().UnixMilli())

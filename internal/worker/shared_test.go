@@ -297,12 +297,12 @@ func TestHeardFromAnotherProcess(t *testing.T) {
 		least time.Duration // until the handler's context ends, and until the follower hears
 		most  time.Duration
 	}{
-		"told":     {func(runs, follows *worker.Pool, key worker.Key) { runs.Heard(key); follows.Heard(key) }, 0, 50 * time.Millisecond},
+		"told":     {func(runs, follows *worker.Pool, key worker.Key) { runs.Heard(key, 0); follows.Heard(key, 0) }, 0, 50 * time.Millisecond},
 		"not told": {func(_, _ *worker.Pool, _ worker.Key) {}, 200 * time.Millisecond, 7 * time.Second},
 		"of something, and of the task itself": {func(runs, follows *worker.Pool, key worker.Key) {
-			runs.Heard(worker.Key{Tenant: key.Tenant, Server: key.Server, ID: "other"})
+			runs.Heard(worker.Key{Tenant: key.Tenant, Server: key.Server, ID: "other"}, 0)
 			for range 100 {
-				runs.Heard(key)
+				runs.Heard(key, 0)
 			}
 			follows.LookAgain()
 		}, 0, 50 * time.Millisecond},

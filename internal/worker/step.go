@@ -73,13 +73,12 @@ func (a *Attempt) Keep(ctx context.Context, s Step, began time.Time) error {
 		return fmt.Errorf("worker: step %q: %w", s.Name, err)
 	}
 	var sent int64
-	if err = a.charge(ctx, len(data), false); err == nil {
+	if err = a.storing(ctx, len(data), ForStep, atCancellation, func() error {
 		a.mu.Lock()
+		defer a.mu.Unlock()
 		sent = time.Now().UnixNano()
-		err = a.putPart(ctx, stepPart(s.Name), data)
-		a.mu.Unlock()
-	}
-	if err != nil {
+		return a.putPart(ctx, stepPart(s.Name), data)
+	}); err != nil {
 		return fmt.Errorf("worker: step %q: %w", s.Name, err)
 	}
 	a.clear()

@@ -67,9 +67,13 @@ type Store interface {
 	Get(ctx context.Context, key string) (data []byte, rev uint64, err error)
 	Create(ctx context.Context, key string, data []byte, ttl time.Duration) (rev uint64, err error)
 	Update(ctx context.Context, key string, data []byte, rev uint64, ttl time.Duration) (uint64, error)
+	// Delete removes a record, if there is one, whatever revision it has if rev is 0.
+	Delete(ctx context.Context, key string, rev uint64) error
 	// PutPart stores a part of a task if its record has revision rev, or if there is none and rev is 0. Part reads it.
 	PutPart(ctx context.Context, task, name string, data []byte, rev uint64, ttl time.Duration) error
 	Part(ctx context.Context, task, name string) ([]byte, error)
+	// DropPart deletes a part whose size is at most so many bytes, or all parts of a task if name is "".
+	DropPart(ctx context.Context, task, name string, size int) error
 	// PartsSince reports whether a part was stored after a revision of the record.
 	PartsSince(ctx context.Context, task string, rev uint64) (bool, error)
 	// Tasks lists records in the order of their revisions, from a revision on.

@@ -42,10 +42,19 @@ func (p *Pool) Create(ctx context.Context, n NewTask) (_ Snapshot, err error) {
 	if err := p.census.add(key, principal(n.Tenant, token(n.From)), r.Expires()); err != nil {
 		return Snapshot{}, err
 	}
+	c := p.charge(key, &r, len(req)+len(rec))
+	if err := p.Ledger.Charge(c, ForTask); err != nil {
+		p.census.ended(key)
+		return Snapshot{}, err
+	}
+	p.census.stored(key, p.charge(key, &r, len(req)), atEnd) // at once: it may end before Create does
 	defer func() {
 		if err != nil { // if it is there after all, its work will show
 			p.census.ended(key)
+			p.undo(key, c)
+			return
 		}
+		p.Ledger.Settle(c, true)
 	}()
 	if err := p.Store.PutPart(ctx, key.path(), requestPart, req, 0, n.TTL); err != nil {
 		return Snapshot{}, err
@@ -60,8 +69,7 @@ func (p *Pool) Create(ctx context.Context, n NewTask) (_ Snapshot, err error) {
 	if err != nil {
 		return Snapshot{}, err
 	}
-	if err := o.renew(ctx, n.TTL); err != nil {
-		_, _ = p.Cancel(ctx, key) // it may have no work
+	if err := o.renew(ctx, n.TTL); err != nil { // it may have no work
 		return Snapshot{}, fmt.Errorf("worker: %w: %w", actors.ErrUnavailable, err)
 	}
 	p.serveNow(n.Server)
@@ -120,6 +128,12 @@ func (p *Pool) Cancel(ctx context.Context, key Key) (Snapshot, error) {
 			a.cancel(ErrCancelled)
 		}
 	}
+	if s.Record.How() == task.Cancelled { // now, or before: that may have left something
+		drop := func(ctx context.Context) error { return p.drop(ctx, key, task.Cancelled) }
+		if drop(ctx) != nil {
+			p.tryOn(drop, func(error) {})
+		}
+	}
 	return s, err
 }
 
@@ -128,6 +142,7 @@ func (p *Pool) Cancel(ctx context.Context, key Key) (Snapshot, error) {
 func (p *Pool) Answer(ctx context.Context, key Key, answers map[string]task.Reply) (Snapshot, error) {
 	o := p.offer(key, "")
 	defer o.settled()
+	var c Charge // of the answers
 	s, err := p.edit(ctx, key, func(r *task.Record) error {
 		o.from = token(r.From)
 		before := *r
@@ -141,6 +156,9 @@ func (p *Pool) Answer(ctx context.Context, key Key, answers map[string]task.Repl
 		ready, err := r.Answer(answers, p.Store.Now())
 		if err == nil && size(r.Questions) > maxAsked {
 			return ErrTooMuch
+		}
+		if err == nil {
+			err = p.chargeAnswers(key, &c, &before, r)
 		}
 		if err == nil && ready {
 			err = o.make(ctx, r.Left(p.Store.Now()))
@@ -156,10 +174,34 @@ func (p *Pool) Answer(ctx context.Context, key Key, answers map[string]task.Repl
 			err = o.renew(ctx, s.Record.Left(p.Store.Now()))
 		}
 	}
+	if c.Bytes > 0 {
+		p.settled(key, c, err, atEnd)
+	}
 	if errors.Is(err, errUnchanged) || errors.Is(err, task.ErrNotWaiting) || errors.Is(err, task.ErrEnded) {
 		err = nil
 	}
 	return s, err
+}
+
+// chargeAnswers charges what answers add to the record of a task, once, however often the record is tried. Small ones count, and are never refused.
+func (p *Pool) chargeAnswers(key Key, c *Charge, before, after *task.Record) error {
+	bytes := size(after.Questions) - size(before.Questions)
+	if bytes <= c.Bytes {
+		return nil
+	}
+	if c.Bytes > 0 {
+		p.Ledger.Settle(*c, false)
+	}
+	*c = p.charge(key, after, bytes)
+	purpose := ForStep
+	if bytes <= smallAnswer {
+		purpose = ForResult
+	}
+	err := p.Ledger.Charge(*c, purpose)
+	if err != nil {
+		*c = Charge{}
+	}
+	return err
 }
 
 var errUnchanged = errors.New("worker: nothing was changed")

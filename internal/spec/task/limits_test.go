@@ -53,7 +53,7 @@ func TestAFullShareOfTasks(t *testing.T) {
 	testkit.Long(t, "it fills the store of tasks")
 	testkit.Bubble(t, func(t *testing.T) {
 		h := serve(t, troupe.Options{Authenticate: host.User, Store: troupe.StoreOptions{MaxStore: 1 << 30}}, nil)
-		add(h, troupe.Tool{Name: "eat", Task: troupe.TaskOptional}, func(ctx context.Context, _ *troupe.Call, in WorkIn) (*mcp.CallToolResult, error) {
+		add(h, troupe.Tool{Name: "eat", Task: troupe.TaskOptional, Rerun: troupe.Safe}, func(ctx context.Context, _ *troupe.Call, in WorkIn) (*mcp.CallToolResult, error) {
 			return words(fmt.Sprint(len(in.Text))), host.Sleep(ctx, in.MS)
 		})
 		greedy := client{&host.Stateless{T: t, Client: host.As(h.Unchecked(), "greedy"), Capabilities: withTasks}}
@@ -95,8 +95,8 @@ func TestStepsCountForTheShare(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := serve(t, troupe.Options{Authenticate: host.User, Store: troupe.StoreOptions{MaxStore: 1 << 30}}, nil)
 		var stored atomic.Int64
-		large := strings.Repeat("x", 4<<20)
-		add(h, troupe.Tool{Name: "grow", Task: troupe.TaskOptional}, func(ctx context.Context, call *troupe.Call, in WorkIn) (*mcp.CallToolResult, error) {
+		large := strings.Repeat("x", 1<<20)
+		add(h, troupe.Tool{Name: "grow", Task: troupe.TaskOptional, Rerun: troupe.Safe}, func(ctx context.Context, call *troupe.Call, in WorkIn) (*mcp.CallToolResult, error) {
 			for i := range 100 {
 				if _, err := troupe.Step(ctx, call, fmt.Sprint(i), func(context.Context) (string, error) { return large, nil }); err != nil {
 					return nil, err
@@ -109,11 +109,11 @@ func TestStepsCountForTheShare(t *testing.T) {
 		other := client{&host.Stateless{T: t, Client: host.As(h.Unchecked(), "other"), Capabilities: withTasks}}
 		id := greedy.begin("grow", `{}`)
 		time.Sleep(time.Minute)
-		if n := stored.Load(); n < 4 || n > 16 {
-			t.Errorf("%d steps of 4 MiB are stored", n)
+		if n := stored.Load(); n < 16 || n > 32 {
+			t.Errorf("%d steps of 1 MiB are stored", n)
 		}
 		host.Equal(t, "the task that waits", str(t, greedy.of("get", id), "result", "status"), "working")
-		refused(t, "one task more", greedy.call("grow", `{}`), -32600)
+		refused(t, "one task more", greedy.call("grow", `{"text":"`+large+`"}`), -32600)
 		for range 5 {
 			small := other.begin("work", `{"ms":10,"text":"y"}`)
 			polled(t, "completed", func() string { return other.of("get", small) })

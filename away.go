@@ -1,0 +1,54 @@
+package troupe
+
+import (
+	"errors"
+
+	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/cluster"
+)
+
+// ErrUnavailable reports that the store cannot be asked, did not answer, or is full: what was to be stored may or may not be. A handler that
+// returns the error, wrapped or not, gives its client the error of a request that may be sent again: -32603 with retryAfterMs, and
+// status 503 where there is no session.
+var ErrUnavailable = errors.New("store unavailable: try again shortly")
+
+// errStore is the text of any other error of the store.
+var errStore = errors.New("the store has failed")
+
+// storeError is an error of the store as handlers get it. They may pass its text on to a model, so it has nothing of the store's: no names of
+// subjects and keys, which are in the log.
+type storeError struct{ err error }
+
+func (e storeError) Error() string {
+	if actors.Later(e.err) {
+		return ErrUnavailable.Error()
+	}
+	return errStore.Error()
+}
+
+// Is reports whether the error is ErrUnavailable.
+func (e storeError) Is(target error) bool { return target == ErrUnavailable && actors.Later(e.err) }
+
+// Unwrap returns the error with all that is known of it, for the log.
+func (e storeError) Unwrap() error { return e.err }
+
+// forHandler returns an error as a handler may see it.
+func forHandler(err error) error {
+	if _, told := errors.AsType[storeError](err); told || !ofStore(err) {
+		return err
+	}
+	return storeError{err}
+}
+
+// ofStore reports whether an error comes from the store.
+func ofStore(err error) bool {
+	if actors.Later(err) {
+		return true
+	}
+	for _, of := range [...]error{actors.ErrFenced, actors.ErrConflict, actors.ErrNotFound, cluster.ErrDamaged, cluster.ErrSealed} {
+		if errors.Is(err, of) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,62 @@
+package nodes_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
+	"github.com/troupe-run/troupe/internal/testkit"
+)
+
+// TestTheStoreFailsInAHandler: what a handler asks of the store fails, and it returns that error, wrapped, or says it in its own words. Its client gets
+// the error of a request that may come again, and no text has the name of a subject, a key or a package.
+func TestTheStoreFailsInAHandler(t *testing.T) {
+	for name, tt := range map[string]struct {
+		stream string // that is gone
+		do     func(ctx context.Context, call *troupe.Call) error
+	}{
+		"a value is stored": {"sessions", func(ctx context.Context, call *troupe.Call) error { return call.Session().Set(ctx, "k", 1) }},
+		"a question without a session": {"keys", func(ctx context.Context, call *troupe.Call) error {
+			_, err := call.Elicit(ctx, "?", host.Form)
+			return err
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			nodes(t, 1, nil, func(t *testing.T, v *testkit.VirtualNATS, all ...*host.Host) {
+				h := all[0]
+				h.AddTool("wrap", 0, func(ctx context.Context, call *troupe.Call) (string, error) {
+					err := tt.do(ctx, call)
+					if err == nil || !errors.Is(err, troupe.ErrUnavailable) {
+						t.Errorf("it fails with %v", err)
+					}
+					return "done", fmt.Errorf("while it worked: %w", err)
+				})
+				h.AddTool("tell", 0, func(ctx context.Context, call *troupe.Call) (string, error) {
+					return fmt.Sprint("it failed: ", tt.do(ctx, call)), nil
+				})
+				m := h.Stateless(`{"elicitation":{"form":{}}}`)
+				sessions := map[string]*testkit.Client{"wrap": h.Session(), "tell": h.Session()}
+				v.DeleteStreams(t, tt.stream)
+				time.Sleep(5 * time.Second)
+				call := func(tool string) *testkit.Answer {
+					if tt.stream == "sessions" {
+						return sessions[tool].Post(host.Call("1", tool, `{}`))
+					}
+					a, _ := m.Tool(tool, `{}`)
+					return a
+				}
+				a := call("wrap")
+				want := map[string]int{"sessions": 200, "keys": 503}[tt.stream]
+				if a.StatusCode != want || !strings.Contains(a.Body, `"code":-32603`) || !strings.Contains(a.Body, `"retryAfterMs":1000`) || strings.Contains(a.Body, "isError") {
+					t.Errorf("the error that was returned: %s %s, want %d and an error that may come again", a.Status, a.Body, want)
+				}
+				host.Contains(t, "the handler's own words", call("tell").Body, `it failed: store unavailable: try again shortly`)
+			})
+		})
+	}
+}

@@ -1,0 +1,91 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/internal/task"
+)
+
+// charge is what a task stores, for as long as it is kept.
+func (p *Pool) charge(key Key, r *task.Record, bytes int) Charge {
+	return Charge{key.Tenant, r.From, bytes, r.Left(p.Store.Now())}
+}
+
+// settled says what became of bytes of a task that were charged, and notes what is to be given back when it ends.
+func (p *Pool) settled(key Key, c Charge, err error, back giveBack) {
+	stored := err == nil || errors.Is(err, actors.ErrUnavailable)
+	p.Ledger.Settle(c, stored)
+	if stored {
+		p.census.stored(key, c, back)
+	}
+}
+
+// over counts a task no more that has ended, and gives back what went with it; how is 0 if it is not known.
+func (p *Pool) over(key Key, how task.Kind) {
+	n := p.census.ended(key)
+	if how == task.Cancelled {
+		n.atEnd += n.atCancellation
+	}
+	if n.atEnd > 0 {
+		p.Ledger.Return(Charge{key.Tenant, n.address, n.atEnd, max(0, time.UnixMilli(n.expires).Sub(p.Store.Now()))})
+	}
+}
+
+// drop deletes what a task that has ended needs no more: its request, and all parts of one that was cancelled.
+func (p *Pool) drop(ctx context.Context, key Key, how task.Kind) error {
+	name := requestPart
+	if how == task.Cancelled {
+		name = ""
+	}
+	return p.Store.DropPart(ctx, key.path(), name, math.MaxInt)
+}
+
+// dropEnded is drop for work whose task has ended.
+func (p *Pool) dropEnded(ctx context.Context, key Key) error {
+	r, _, err := p.read(ctx, key)
+	if errors.Is(err, actors.ErrNotFound) { // it has expired, with all that it had
+		p.over(key, 0)
+		return nil
+	}
+	if err == nil {
+		p.over(key, r.How())
+		err = p.drop(ctx, key, r.How())
+	}
+	return err
+}
+
+// tryOn does something in the background, again and again for beginWait while it fails, and then calls end. A pool that closes leaves it.
+func (p *Pool) tryOn(f func(ctx context.Context) error, end func(err error)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		go end(ErrClosing)
+		return
+	}
+	p.tasks.Go(func() {
+		ctx, cancel := context.WithTimeout(p.base, beginWait)
+		defer cancel()
+		for b := (backoff{}); ; {
+			err := f(ctx)
+			if err == nil || !b.sleep(ctx) {
+				end(err)
+				return
+			}
+		}
+	})
+}
+
+// undo deletes all of a task that could not be created, whose id nobody has, and gives back what was charged for it.
+func (p *Pool) undo(key Key, c Charge) {
+	p.tryOn(func(ctx context.Context) error {
+		// The record goes first: without it no attempt begins, and what begins without the request runs nothing.
+		if err := p.Store.Delete(ctx, key.record(), 0); err != nil {
+			return err
+		}
+		return p.Store.DropPart(ctx, key.path(), "", math.MaxInt)
+	}, func(err error) { p.Ledger.Settle(c, err != nil) })
+}

@@ -1,0 +1,36 @@
+package troupe
+
+import (
+	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/internal/worker"
+)
+
+// taskLedger counts what tasks store on the accounts of the node.
+type taskLedger struct{ rt *Runtime }
+
+var _ worker.Ledger = taskLedger{}
+
+// noRoomError reports that a client may store no more in tasks.
+type noRoomError struct{ why actors.Reason }
+
+func (noRoomError) Error() string { return "troupe: there is no room for what a task stores" }
+
+// Charge implements worker.Ledger. In a store that is nearly full the steps of tasks go on, as long as there is room at all.
+func (l taskLedger) Charge(c worker.Charge, p worker.Purpose) error {
+	why, ok := l.rt.node.ChargeTask(actors.TaskCharge(c), p == worker.ForResult)
+	if !ok && p == worker.ForStep && why == actors.StoreFull {
+		why, ok = l.rt.node.ChargeTask(actors.TaskCharge(c), true)
+	}
+	if !ok {
+		return noRoomError{why}
+	}
+	return nil
+}
+
+// Settle implements worker.Ledger.
+func (l taskLedger) Settle(c worker.Charge, stored bool) {
+	l.rt.node.SettleTask(actors.TaskCharge(c), stored)
+}
+
+// Return implements worker.Ledger.
+func (l taskLedger) Return(c worker.Charge) { l.rt.node.ReturnTask(actors.TaskCharge(c)) }
