@@ -345,3 +345,28 @@ func syncPath(path string) error {
 	}
 	return nil
 }
+
+// blocks are the files with the messages of each stream, by their paths, as they were before the server opened them. A stream always has one.
+//
+// The server reads them when it starts after a kill. Where it cannot read on, because a bit has changed or a write was cut off, it cuts the file off there,
+// and says nothing. Files that it writes anew, because most of their messages have expired, replace the old ones by a rename.
+type blocks map[string]map[string]fs.FileInfo
+
+// blocks finds those of the streams that must be there.
+func (d *directory) blocks() blocks {
+	all := make(blocks)
+	for _, stream := range d.id.Streams {
+		dir := filepath.Join(d.streamDir(stream), "msgs")
+		entries, err := os.ReadDir(dir)
+		if err != nil { // The server finishes a purge that was cut off, or fails.
+			continue
+		}
+		all[stream] = make(map[string]fs.FileInfo)
+		for _, e := range entries {
+			if st, err := e.Info(); err == nil && strings.HasSuffix(e.Name(), ".blk") {
+				all[stream][filepath.Join(dir, e.Name())] = st
+			}
+		}
+	}
+	return all
+}

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/owner"
 )
 
 const (
@@ -83,7 +85,7 @@ func openDirectory(path string, shards int, names func(shards int) []string) (*d
 		return nil, fmt.Errorf("cluster: data directory: %w", err)
 	}
 	// Whoever can move files there can answer in this process's place on its socket, and give it another store.
-	if why, advice := othersMayWrite(path, st, userOf()); why != "" {
+	if why, advice := owner.Others(path, st); why != "" {
 		return nil, dirError(path, ErrWritable, why, advice)
 	}
 	d := &directory{path: path}

@@ -80,11 +80,10 @@
 // The files from the top; most of the names that a file uses are in its own line or below:
 //
 //	sessions members  what an operator is told
-//	keyring tag eventlog task tail replay stats  the stored data of sessions, streams and tasks
+//	task replay tail eventlog  the stored data of streams and tasks
 //	work  the queue of what tasks have to run
-//	loss blocks  what the store has lost
-//	fleet mail unread replays  other nodes
-//	embedded listen remote node lease  the node, and the server in it or elsewhere
+//	fleet mail unread  other nodes
+//	embedded listen remote node lease loss stats keyring  the node, the server in it or elsewhere, and the keys of the fleet
 //	hearts outbox  what mail has heard, and has to send
 //	records flush pressure outage shards streams directory  how data is stored
 //	options lock reply inbox descriptions errors  shared by all of these

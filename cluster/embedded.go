@@ -198,3 +198,23 @@ func (l serverLog) Errorf(format string, v ...any) {
 	}
 	l.at(slog.LevelError, format, v)
 }
+
+// checkBlocks logs and counts what the server could not read of the files that were there before it started.
+func (n *Node) checkBlocks(before blocks) {
+	for stream, files := range before {
+		if len(files) == 0 {
+			n.counters.unreadable.Add(1)
+			n.log.Error("a stream of the store has no file with messages: what it held is lost", "stream", stream, "lost", loses(stream))
+		}
+		for path, was := range files {
+			if is, err := os.Stat(path); err == nil && os.SameFile(was, is) && is.Size() < was.Size() {
+				n.counters.unreadable.Add(1)
+				n.log.Error("the end of a file of the store cannot be read: the records in it are lost, unless it is a write that was never acknowledged",
+					"stream", stream, "file", path, "bytes", was.Size()-is.Size())
+			}
+		}
+	}
+}
+
+// Unreadable counts the files of the store in this process that were missing or could not be read to their end when it was opened.
+func (n *Node) Unreadable() uint64 { return n.counters.unreadable.Load() }

@@ -259,36 +259,6 @@ func TestRotatedLetters(t *testing.T) {
 	})
 }
 
-// TestReplays: of one sender, each serial is taken once, whatever the order, and what is known of senders is bounded.
-func TestReplays(t *testing.T) {
-	t.Parallel()
-	r := replays{boots: make(map[Peer]*windows)}
-	take := func(f letter.Form, boot string, serial uint64) bool {
-		return r.first(&letter.Head{Form: f, Node: "a", Boot: boot, Serial: serial})
-	}
-	for _, c := range []struct {
-		serial uint64
-		first  bool
-	}{{100, true}, {100, false}, {99, true}, {99, false}, {102, true}, {101, true}, {101, false}, {36, false}, {39, true}, {39, false}, {300, true}, {102, false}, {237, true}, {236, false}, {math.MaxUint64, true}, {300, false}} {
-		if got := take(letter.To, "x", c.serial); got != c.first {
-			t.Errorf("serial %d comes for the first time: %v", c.serial, got)
-		}
-	}
-	if !take(letter.All, "x", 100) || take(letter.Heart, "x", 100) || !take(letter.To, "y", 100) {
-		t.Error("what is for one node, what is for all, and another boot are told apart wrongly")
-	}
-	for i := range 3 * maxHeard {
-		take(letter.Heart, fmt.Sprint("boot", i), 1)
-		take(letter.Heart, "busy", uint64(i+1))
-	}
-	if len(r.boots) > maxHeard {
-		t.Errorf("%d boots are known", len(r.boots))
-	}
-	if take(letter.Heart, "busy", 3*maxHeard) {
-		t.Error("a boot that is heard all the time was forgotten")
-	}
-}
-
 // TestEarlierRelease: nodes whose letters have no MAC and this release refuse to share a store, and either says why.
 func TestEarlierRelease(t *testing.T) {
 	testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {

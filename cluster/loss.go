@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -133,12 +132,4 @@ func (n *Node) replaced(ctx context.Context, kinds []*kind) {
 	}
 	n.losses.lost.Add(uint64(len(kinds)))
 	n.log.Error("streams of the store were lost while this process ran: they were made again, and what they held is gone", "streams", names, "lost", gone)
-}
-
-// shardsOf is the number of shards that the metadata of a stream say.
-func shardsOf(metadata map[string]string) int {
-	if shards, err := strconv.Atoi(metadata[shardsKey]); err == nil {
-		return shards
-	}
-	return 1
 }

@@ -56,7 +56,7 @@ type Mail struct {
 	turn      sync.Mutex // guards the fields below; held while a letter is received
 	receive   func(*Letter)
 	missed    func(from Peer)
-	replays   replays
+	replays   *letter.Replays
 
 	counts mailCounts
 	stop   chan struct{} // closed to end the goroutine that sends
@@ -82,7 +82,7 @@ func (n *Node) Mail() *Mail { return n.mail }
 
 // newMail connects, and subscribes to what others send. Letters are refused until Listen.
 func newMail(ctx context.Context, n *Node) (*Mail, error) {
-	m := &Mail{node: n, self: Peer{n.name, n.boot}, out: newOutbox(), hits: limits.NewLog(n.log), hearts: hearts{since: time.Now(), heard: make(map[Peer]*heard)}, replays: replays{boots: make(map[Peer]*windows)}, stop: make(chan struct{}), done: make(chan struct{})}
+	m := &Mail{node: n, self: Peer{n.name, n.boot}, out: newOutbox(), hits: limits.NewLog(n.log), hearts: hearts{since: time.Now(), heard: make(map[Peer]*heard)}, replays: letter.NewReplays(maxHeard), stop: make(chan struct{}), done: make(chan struct{})}
 	var err error
 	if m.conn, err = n.connect(ctx, n.name+" mail", nats.NoEcho(), nats.CustomInboxPrefix(n.subject("re"))); err != nil {
 		return nil, err
@@ -172,7 +172,7 @@ func (m *Mail) read(msg *nats.Msg, h letter.Head, data []byte) {
 	}
 	m.turn.Lock()
 	defer m.turn.Unlock()
-	if !m.replays.first(&h) {
+	if !m.replays.First(&h) {
 		m.counts.replayed.Add(1)
 		m.hits.Rarely(slog.LevelWarn, "messages of other nodes come more than once", slog.String("from", h.Node))
 		return

@@ -67,6 +67,14 @@ func (n *Node) setShards(shards int) {
 	}
 }
 
+// shardsOf is the number of shards that the metadata of a stream say.
+func shardsOf(metadata map[string]string) int {
+	if shards, err := strconv.Atoi(metadata[shardsKey]); err == nil {
+		return shards
+	}
+	return 1
+}
+
 // tookShards warns if the store has another number of shards than the node was given.
 func (n *Node) tookShards() {
 	if given := n.opts.Shards; given != 0 && given != len(n.shards) {

@@ -45,7 +45,7 @@ type StreamStats struct {
 
 type counters struct {
 	appends, bytes, fenced, full, unavailable, refused, undecided, unreadable atomic.Uint64
-	time                                                          atomic.Int64
+	time                                                                      atomic.Int64
 }
 
 func (c *counters) appended(d time.Duration, size int, err error) {

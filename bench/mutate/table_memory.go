@@ -167,8 +167,8 @@ var memory = []mutation{
 		"if !r.began.Before(asked) ||", "if !r.began.Before(asked.Add(-2*time.Hour)) ||", "", "TestKeyring_unknownEpochs",
 	},
 	{
-		"a tag is of the process", seal, "cluster/tag.go",
-		"	h := hmac.New(sha256.New, r.tagKey)", "	h := hmac.New(sha256.New, []byte(r.node.boot))", "", "TestTag",
+		"a tag is of the process", seal, "cluster/keyring.go",
+		"	h := hmac.New(sha256.New, *key)", "	h := hmac.New(sha256.New, []byte(r.node.boot))", "", "TestTag",
 	},
 	{
 		"a parked call is not counted", limit, "actors/stateless.go",

@@ -120,8 +120,8 @@ var remote = []mutation{
 		"[...]string{to, reply} {", "[...]string{to, \"\"} {", "", "TestSealed|TestForgedLetters",
 	},
 	{
-		"a letter may come twice", guard, "cluster/replays.go",
-		"	if bit == 0 || w.seen&bit != 0 {\n", "	if bit == 0 {\n", "", "TestForgedLetters|TestReplays",
+		"a letter may come twice", guard, "internal/letter/replays.go",
+		"	if bit == 0 || w.seen&bit != 0 {\n", "	if bit == 0 {\n", "", "TestReplays",
 	},
 	{
 		"a reply is taken from anybody", seal, "cluster/inbox.go",

@@ -1,6 +1,6 @@
 //go:build unix
 
-package cluster
+package owner
 
 import (
 	"fmt"
@@ -9,9 +9,8 @@ import (
 	"syscall"
 )
 
-// othersMayWrite says why users other than this process's and root could put files into a directory, and what to do about it; "" if they could not.
-// A group that has the number of the user who owns the directory counts as that user's own, as most Linux systems make them.
-func othersMayWrite(path string, st fs.FileInfo, user int) (why, advice string) {
+// others is Others for a process of a user.
+func others(path string, st fs.FileInfo, user int) (why, advice string) {
 	sys, ok := st.Sys().(*syscall.Stat_t)
 	if !ok {
 		return "", ""
@@ -26,5 +25,5 @@ func othersMayWrite(path string, st fs.FileInfo, user int) (why, advice string) 
 	return "", ""
 }
 
-// userOf is the user of this process.
-func userOf() int { return os.Geteuid() }
+// current is the user of this process.
+func current() int { return os.Geteuid() }

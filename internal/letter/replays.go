@@ -1,6 +1,4 @@
-package cluster
-
-import "github.com/troupe-run/troupe/internal/letter"
+package letter
 
 // lateLetters is how far behind the newest letter of its sender one may come: servers keep the order of what comes over one connection, and
 // when its sender connects to another server, what it sends there may overtake the last ones.
@@ -24,11 +22,19 @@ func (w *window) take(serial uint64) bool {
 	return true
 }
 
-// replays finds letters that come again: somebody who reads what nodes send has the letters, though not the key.
-type replays struct {
-	boots map[Peer]*windows
+// sender is a boot of a node.
+type sender struct{ node, boot string }
+
+// Replays finds letters that come again: somebody who reads what nodes send has the letters, though not the key. Make it with NewReplays. One goroutine may use it at a
+// time.
+type Replays struct {
+	most  int
+	boots map[sender]*windows
 	turn  uint64
 }
+
+// NewReplays returns Replays that knows the letters of so many boots at most.
+func NewReplays(most int) *Replays { return &Replays{most: most, boots: make(map[sender]*windows)} }
 
 // windows are those of a boot. What is for one node and what is for all come on subjects of their own, and may overtake each other.
 type windows struct {
@@ -36,12 +42,12 @@ type windows struct {
 	used     uint64
 }
 
-// first reports whether a letter comes for the first time. Of more than maxHeard boots, the one that was not heard for longest is forgotten.
-func (r *replays) first(h *letter.Head) bool {
-	p := Peer{h.Node, h.Boot}
+// First reports whether a letter comes for the first time. Of too many boots, the one that was not heard for longest is forgotten.
+func (r *Replays) First(h *Head) bool {
+	p := sender{h.Node, h.Boot}
 	w := r.boots[p]
 	if w == nil {
-		if len(r.boots) >= maxHeard {
+		if len(r.boots) >= r.most {
 			r.forget()
 		}
 		w = &windows{}
@@ -49,14 +55,14 @@ func (r *replays) first(h *letter.Head) bool {
 	}
 	r.turn++
 	w.used = r.turn
-	if h.Form == letter.To {
+	if h.Form == To {
 		return w.own.take(h.Serial)
 	}
 	return w.all.take(h.Serial)
 }
 
-func (r *replays) forget() {
-	var oldest Peer
+func (r *Replays) forget() {
+	var oldest sender
 	least := ^uint64(0)
 	for p, w := range r.boots {
 		if w.used < least {

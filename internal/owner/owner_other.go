@@ -1,0 +1,9 @@
+//go:build !unix
+
+package owner
+
+import "io/fs"
+
+func others(string, fs.FileInfo, int) (why, advice string) { return "", "" }
+
+func current() int { return -1 }
