@@ -23,7 +23,7 @@
 //
 // The build decides which library does that. sonic, which compiles machine code for each type at run time, has native
 // paths for amd64 and arm64 and for the Go releases that the build constraint of path_native.go names. Elsewhere, and
-// with the build tag troupe_nosonic, it is json/v2, at two to four times the processor time for a payload of a type. [Path]
+// with the build tag troupe_nosonic, it is json/v2, at two to seven times the processor time for a payload of a type. [Path]
 // says which. They differ in the following, and a test holds them to the rest:
 //
 //   - json/v2 refuses a member that comes twice, with [ErrDuplicate], where it decodes into a struct or map; to sonic the

@@ -63,6 +63,11 @@ func TestOwnMethod(t *testing.T) {
 		} {
 			host.Equal(t, params, c.Post(host.Method("1", "acme/search", params)).Body, want)
 		}
+		twice := `{"jsonrpc":"2.0","id":1,"result":{"hits":["y"]}}`
+		if troupe.Codec() == "json/v2" {
+			twice = `{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"invalid params: a member comes twice"}}`
+		}
+		host.Equal(t, "a member that comes twice", c.Post(host.Method("1", "acme/search", `{"query":"x","query":"y"}`)).Body, twice)
 		host.Equal(t, "no object", c.Post(host.Method("1", "acme/list", "")).Body, host.Fault("1", host.Internal, "internal error", ""))
 		host.Equal(t, "unknown", c.Post(host.Method("1", "acme/find", "")).Body, host.Fault("1", host.NoMethod, "method not found: acme/find", ""))
 		host.Equal(t, "a stream", host.Last(t, c.Post(host.Method("1", "acme/search", `{"query":"x","ms":1000}`))), `{"jsonrpc":"2.0","id":1,"result":{"hits":["x"]}}`)
