@@ -71,6 +71,7 @@
 // The files from the top; most of the names that a file uses are in its own line or below:
 //
 //	project_lifecycle project_question project_content project_catalogue  the messages of older revisions
+//	check  whether a peer can read content
 //	discover sampling requestmeta errortable completion elicit prompt tool content resource progress input lifecycle listen root  the messages
 //	jsonrpc errors methods capability capabilities form logging revision  methods, capabilities and errors by revision
 //	decode task meta raw scan result  decoding
