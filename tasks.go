@@ -121,6 +121,7 @@ func (s *service) updateTask(ctx context.Context, call *Call, m *codec.Message, 
 	}
 	answers := make(map[string]task.Reply, len(given))
 	for k, v := range given {
+		answers[k] = task.Reply{} // does not fit
 		if isObject(v) {
 			answers[k] = task.Reply{Value: v}
 		}
