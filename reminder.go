@@ -2,6 +2,7 @@ package troupe
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -74,7 +75,7 @@ func (rs *reminders) remind(key worker.Key, waited time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), taskPatience)
 	t, err := rs.rt.tasks.Get(ctx, key)
 	cancel()
-	over := err == nil && t.Record.State != task.Waiting || err == worker.ErrUnknown
+	over := err == nil && t.Record.State != task.Waiting || errors.Is(err, worker.ErrUnknown)
 	rs.mu.Lock()
 	switch {
 	case rs.closed:
