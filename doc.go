@@ -56,7 +56,7 @@
 //
 // From the top; a file mostly uses files of its own line or of a line below:
 //
-//	serve operate drain news mount  serving, and how it ends; what operators and other nodes tell
+//	serve operate drain news reminder mount  serving, and how it ends; what operators and other nodes tell
 //	dispatch tasks form log method  the requests that come in
 //	prompt session catalogue lists stateless resource task server result tool principal ask  a server, what it offers, and what a handler can do
 //	runtime service options visible call ledger away  the base of all others

@@ -57,6 +57,9 @@ func (n *news) Task(t *actors.TaskChange) {
 	if t.Rev != 0 {
 		rt.tasks.Heard(key, task.Kind(t.Ended))
 	}
+	if t.Asks != 0 {
+		rt.reminders.heard(key, t)
+	}
 	if t.Session != "" && t.Method != "" {
 		n.push(rt, key, t)
 	}
@@ -125,6 +128,9 @@ func (rt *Runtime) taskChanged(key worker.Key, rev uint64, r *task.Record) {
 		if params, err = codec.Marshal(mcp.TaskStatusParams{Task: r.Core(key.ID, revision)}); err == nil {
 			session = r.Session
 		}
+	}
+	if session != "" {
+		rt.reminders.begin(key, r)
 	}
 	if session != "" || rt.shared() {
 		rt.tellSession(key, session, rev, r.How(), mcp.NotifyTasksStatus, params)

@@ -47,19 +47,21 @@ var (
 // Runtime serves mounted servers from one store. It is an http.Handler for all
 // of their endpoints. Its methods may be called from any goroutine.
 type Runtime struct {
-	opts     Options
-	log      *slog.Logger
-	cluster  *cluster.Node
-	tasks    *worker.Pool
-	keys     actors.Keys
-	node     *actors.Node
-	news     news // of other nodes
-	tel      *telemetry.Instruments
-	unwatch  func() error
-	root     http.Handler
-	names    *transport.Names
-	hits     *limits.Log
-	scraping chan struct{} // holds a value while somebody reads /metrics
+	opts    Options
+	log     *slog.Logger
+	cluster *cluster.Node
+	tasks   *worker.Pool
+	keys    actors.Keys
+	node    *actors.Node
+	news    news // of other nodes
+	// reminders put the questions of tasks to clients that do not ask for them.
+	reminders reminders
+	tel       *telemetry.Instruments
+	unwatch   func() error
+	root      http.Handler
+	names     *transport.Names
+	hits      *limits.Log
+	scraping  chan struct{} // holds a value while somebody reads /metrics
 
 	mu        sync.Mutex // guards mounts, paths and ids, and changes of routes
 	mounts    map[string]*mount
@@ -108,6 +110,7 @@ func New(o Options) (*Runtime, error) {
 	rt.tasks = worker.NewPool(worker.Config{Store: nodestore.NewTasks(node), Node: node.Name(), Boot: node.Boot(), Running: o.Shared.TasksPerNode, PerPrincipal: o.Shared.OpenTasksPerPrincipal, PerNode: o.Shared.OpenTasksPerNode, Shared: rt.shared(), Ledger: taskLedger{rt}, Changed: rt.taskChanged, Log: o.Log})
 	rt.node = actors.NewNode(actors.Config{Name: node.Name(), Boot: node.Boot(), Store: nodestore.New(node), Mail: nodestore.NewMail(node), News: &rt.news, Limits: rt.nodeLimits(), Keys: rt.keys, Log: o.Log, Hits: rt.hits, Replayed: tel.Replayed})
 	rt.news.begin(rt)
+	rt.reminders.rt = rt
 	if m := node.Mail(); m != nil {
 		m.Says(rt.load)
 	}
@@ -183,6 +186,7 @@ func (rt *Runtime) Close(ctx context.Context) error {
 		rt.ready.Store(false)
 		rt.closed.Store(true)
 		var errs []error
+		rt.reminders.close()
 		if rt.tasks != nil {
 			give, cancel := half(ctx)
 			errs = append(errs, rt.tasks.Close(give))

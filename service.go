@@ -32,7 +32,7 @@ type service struct {
 	layers int           // how many middlewares that are
 	hiding panicLog      // the panics of Visible
 
-	asking    sync.Map     // *asker of the call that puts a task's questions to its client, by the task's id
+	asking    sync.Map     // *asker that puts a task's questions to its client, by the task's id
 	watch     hosted.Watch // tasks of clients
 	discovery discovery
 	elsewhere elsewhere // what is known of the lists of other nodes

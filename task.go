@@ -34,7 +34,8 @@ const (
 	// TaskOptional: a call becomes a task if its client asks for one (2025-11-25) or can handle one
 	// (since 2026-07-28). Any other client gets the result.
 	TaskOptional
-	// TaskRequired: every call becomes a task. A client that cannot handle one is refused.
+	// TaskRequired: every call becomes a task. A client that cannot handle one is refused, but one
+	// of a revision before 2025-11-25, which has no tasks: it gets the result, as from TaskOptional.
 	TaskRequired
 )
 
@@ -322,10 +323,10 @@ func (c *Call) becomesTask(t *tool) (yes bool, refusal *mcp.Error) {
 		}
 		return true, nil
 	}
-	if t.Task == TaskRequired {
-		return false, mcp.Errorf(mcp.CodeMethodNotFound, "calls of tool %s must become tasks: send params.task (since 2025-11-25)", shown(t.Name))
+	if t.Task == TaskRequired && c.revision().Has(mcp.FeatureCoreTasks) {
+		return false, mcp.Errorf(mcp.CodeMethodNotFound, "calls of tool %s must become tasks: send params.task", shown(t.Name))
 	}
-	return false, nil
+	return false, nil // a client of an older revision cannot ask for a task: it has the result
 }
 
 // taskTTL is how long a task is kept.

@@ -84,6 +84,7 @@ func (s *service) getTask(ctx context.Context, call *Call, m *codec.Message, key
 	}
 	r := call.revision()
 	if !r.Has(mcp.FeatureTasksExtension) {
+		s.rt.reminders.begin(key, &t.Record) // the process that ran it may be gone
 		return s.encode(dst, call, m, nil, mcp.GetTaskResult{Task: t.Record.Core(key.ID, r)})
 	}
 	d, err := detailed(t, r)
@@ -120,6 +121,7 @@ func (s *service) updateTask(ctx context.Context, call *Call, m *codec.Message, 
 	}
 	answers := make(map[string]task.Reply, len(given))
 	for k, v := range given {
+		answers[k] = task.Reply{} // does not fit
 		if isObject(v) {
 			answers[k] = task.Reply{Value: v}
 		}
@@ -156,11 +158,16 @@ func (s *service) taskResult(ctx context.Context, call *Call, key worker.Key, ds
 }
 
 // unasked returns the open questions of a task that its client can answer, and that the call has not asked.
-func (c *Call) unasked(t worker.Snapshot, asked map[string]bool) (qs []task.Question) {
+func (c *Call) unasked(t worker.Snapshot, asked map[string]bool) []task.Question {
+	return openFor(&c.peer, t, asked)
+}
+
+// openFor returns the open questions of a task that a client can answer, and that asked does not have, which has them then.
+func openFor(p *Peer, t worker.Snapshot, asked map[string]bool) (qs []task.Question) {
 	if t.Record.State != task.Waiting {
 		return nil
 	}
-	caps := c.peer.Capabilities()
+	caps := p.Capabilities()
 	for _, q := range t.Record.Open() {
 		var request mcp.InputRequest
 		if asked[q.Key] || codec.Unmarshal(q.Request, &request) != nil || lackingOf(needsOf(request), &caps) != 0 {
@@ -186,16 +193,22 @@ func needsOf(q mcp.InputRequest) mcp.Capability {
 	return mcp.CapClientElicitationForm
 }
 
-// askForTask puts questions of a task to the client, and takes its answers. A client that does not answer in time may still do so
-// with another call.
+// askForTask puts questions of a task to the client of a tasks/result, and takes its answers. A client that does not answer in time may still
+// do so with another call.
 func (s *service) askForTask(ctx context.Context, call *Call, key worker.Key, open []task.Question) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	me := &asker{cancel}
+	me := &asker{cancel, true}
 	if before, ok := s.asking.Swap(key.ID, me); ok { // its client may be gone: the newest call asks
 		before.(*asker).cancel(errAnswered)
 	}
+	defer s.rt.reminders.asks(key, callAsks)()
 	defer s.asking.CompareAndDelete(key.ID, me)
+	return s.putForTask(ctx, cancel, key, open, call.put)
+}
+
+// putForTask puts questions of a task to a client with put, and takes its answers.
+func (s *service) putForTask(ctx context.Context, cancel context.CancelCauseFunc, key worker.Key, open []task.Question, put func(context.Context, []hosted.Question) ([]hosted.Outcome, error)) error {
 	go func() { // the task may end, or be answered by others
 		err := s.rt.tasks.Follow(ctx, key, func(now worker.Snapshot) bool { return now.Record.State == task.Waiting })
 		cancel(cmp.Or(err, errAnswered))
@@ -217,7 +230,7 @@ func (s *service) askForTask(ctx context.Context, call *Call, key worker.Key, op
 		}
 		qs[i] = hosted.Question{Question: actors.Question{Key: q.Key, Method: asked.Method, Params: raw}}
 	}
-	answers, err := call.put(ctx, qs)
+	answers, err := put(ctx, qs)
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errAnswered):
 		return nil
@@ -244,8 +257,11 @@ func (s *service) askForTask(ctx context.Context, call *Call, key worker.Key, op
 // errAnswered reports that a call has no question of a task to put any more: the task waits no more, or another call asks.
 var errAnswered = errors.New("troupe: the questions of the task are not this call's")
 
-// asker is the call that puts a task's questions to its client.
-type asker struct{ cancel context.CancelCauseFunc }
+// asker is who puts a task's questions to its client.
+type asker struct {
+	cancel context.CancelCauseFunc
+	call   bool // a tasks/result; otherwise they are on the standalone stream
+}
 
 // listTasks lists the tasks of a principal. The cursor is the revision from which the next page goes on, sealed.
 func (s *service) listTasks(ctx context.Context, call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {

@@ -53,6 +53,7 @@ type TaskChange struct {
 	Tenant, Server, ID string
 	Rev                uint64          `json:",omitempty"` // of its record
 	Ended              uint8           `json:",omitempty"` // how it ended, as the record says; 0: it has not
+	Asks               uint8           `json:",omitempty"` // who puts its questions to its client, as the sender means it; 0: nothing is said of that
 	Session            string          `json:",omitempty"`
 	Method             string          `json:",omitempty"`
 	Params             json.RawMessage `json:",omitempty"`

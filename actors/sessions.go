@@ -550,6 +550,17 @@ func (s *sessionActor) accepted(c Conn) {
 	c.Accepted()
 }
 
+// Writer returns a session whose standalone stream, or connection, this node writes; nil if it writes none.
+func (n *Node) Writer(key SessionKey) *Peer {
+	if s, ok := n.sessions.Get(key); ok && (!s.shared || s.writes()) {
+		return s.peer
+	}
+	if l, ok := n.bound.Get(key); ok {
+		return l.sess.peer
+	}
+	return nil
+}
+
 // PushTo is Peer.Push to a session that is named by its key. It does nothing, and reports false, if the session is not in this node's
 // memory, or if another node writes its standalone stream.
 func (n *Node) PushTo(key SessionKey, method string, params []byte) (here bool) {

@@ -20,7 +20,8 @@ type changeInput struct {
 const extra = "extra"
 
 // addChange adds tools that make the server announce changes: updates of resources,
-// and lists that grow and shrink.
+// and lists that grow and shrink. The lists are those of one process, as whatever a program
+// adds with AddTool is: one that runs several processes has to change all of them.
 func addChange(s *troupe.Server) {
 	troupe.AddTool(s, troupe.Tool{
 		Name:        "touch",
@@ -53,7 +54,7 @@ func addChange(s *troupe.Server) {
 	}
 	troupe.AddTool(s, troupe.Tool{
 		Name:        "change",
-		Description: "Adds an item to one of the server's lists, or takes it away again.",
+		Description: "Adds an item to one of the lists of the process that gets the call, or takes it away again. Behind a proxy other processes keep theirs.",
 	}, func(_ context.Context, _ *troupe.Call, in changeInput) (string, error) {
 		list, ok := lists[in.What]
 		if !ok {

@@ -219,6 +219,8 @@ var (
 		Beyond: "the handler gets its error"})
 	TaskRequest = add[int](Row{Section: Task, Name: "request that becomes a task", Kind: Size, Default: 256 * kib, Shown: "256 KiB, unless the tool has `Rerun: troupe.Safe`",
 		Beyond: "no task: -32602 where the client or the tool demands one, and the result otherwise"})
+	TaskPatience = add[time.Duration](Row{Section: Task, Name: "time that a task of 2025-11-25 waits for a `tasks/result` that takes its questions", Kind: Time, Default: 3 * second,
+		Beyond: "they are put on the standalone stream of the session that made it"})
 	TaskMeta = add[int](Row{Section: Task, Name: "what it keeps of `_meta` for its handler, beside the progress token and the trace", Kind: Size, Default: 8 * kib,
 		Beyond: "it keeps only these"})
 	TaskResult = add[int](Row{Section: Task, Name: "result of a task, or of a step", Kind: Size, Default: 16 * mib,

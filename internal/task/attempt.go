@@ -119,8 +119,8 @@ type Reply struct {
 }
 
 // Answer takes the answers to open questions, by key. Keys that nobody asked for are ignored, and so are answers to
-// questions that have one: the first one counts. ready reports that all questions have answers: the task is
-// queued again.
+// questions that have one: the first one counts. An answer without a value does not fit its question, which stays open; the task says so
+// while it waits. ready reports that all questions have answers: the task is queued again.
 func (r *Record) Answer(answers map[string]Reply, now time.Time) (ready bool, err error) {
 	switch r.State {
 	case Ended:
@@ -129,23 +129,30 @@ func (r *Record) Answer(answers map[string]Reply, now time.Time) (ready bool, er
 	default:
 		return false, ErrNotWaiting
 	}
-	taken, open := false, 0
+	taken, open, unfit := false, 0, r.Unfit
 	questions := slices.Clone(r.Questions)
 	for i := range questions {
 		q := &questions[i]
 		if !q.open() {
 			continue
 		}
-		if a, ok := answers[q.Key]; ok && a.Value != nil {
+		switch a, ok := answers[q.Key]; {
+		case !ok:
+		case a.Value == nil:
+			unfit = q.Key
+		default:
 			q.Answer, q.Refused, taken = slices.Clone(a.Value), a.Refused, true
+			if unfit == q.Key {
+				unfit = ""
+			}
 			continue
 		}
 		open++
 	}
-	if !taken {
+	if !taken && unfit == r.Unfit {
 		return false, nil
 	}
-	r.Questions = questions
+	r.Questions, r.Unfit = questions, unfit
 	if open > 0 {
 		r.change(Waiting, now)
 		return false, nil

@@ -40,6 +40,7 @@ type Record struct {
 
 	Runs      []Run      `json:"runs,omitempty"`      // the newest attempts, oldest first, at most KeptRuns
 	Questions []Question `json:"questions,omitempty"` // all that it has asked, oldest first
+	Unfit     string     `json:"unfit,omitempty"`     // key of an open question whose last answer was none: see Answer
 	Outcome   *Outcome   `json:"outcome,omitempty"`   // once it has ended
 
 	// Unknown is what a newer release has stored beside that.

@@ -2,6 +2,7 @@ package task
 
 import (
 	"encoding/json"
+	"strconv"
 	"time"
 
 	"github.com/troupe-run/troupe/mcp"
@@ -60,8 +61,11 @@ func (r *Record) Failure() json.RawMessage {
 	return r.Outcome.Value
 }
 
-// message is the message for people.
+// message is the message for people. What a client has to know of its answer comes before what the handler says.
 func (r *Record) message() string {
+	if r.State == Waiting && r.Unfit != "" {
+		return "the answer to " + strconv.Quote(r.Unfit) + " is no JSON object and was not taken"
+	}
 	if r.Message != "" || r.Outcome == nil {
 		return r.Message
 	}

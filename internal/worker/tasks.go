@@ -163,7 +163,7 @@ func (p *Pool) Answer(ctx context.Context, key Key, answers map[string]task.Repl
 		if err == nil && ready {
 			err = o.make(ctx, r.Left(p.Store.Now()))
 		}
-		if err == nil && before.Updated == r.Updated && before.State == r.State && len(before.Open()) == len(r.Open()) {
+		if err == nil && before.Updated == r.Updated && before.State == r.State && before.Unfit == r.Unfit && len(before.Open()) == len(r.Open()) {
 			return errUnchanged
 		}
 		return err

@@ -34,11 +34,15 @@ func TestTaskSupportOfTools(t *testing.T) {
 				host.Equal(t, tool+" in "+r, at(t, tools[tool], "execution"), want)
 			}
 			host.Equal(t, "optional, no task, "+r, c.Post(host.Call("1", "work", `{"text":"x"}`)).Body, host.TextResult("1", "x"))
-			refused(t, "required, no task, "+r, c.Post(host.Call("1", "must", `{}`)).Body, host.NoMethod)
+			if r < host.R20251125 {
+				host.Equal(t, "required, no task, "+r, c.Post(host.Call("1", "must", `{"text":"x"}`)).Body, host.TextResult("1", "x"))
+			} else {
+				refused(t, "required, no task, "+r, c.Post(host.Call("1", "must", `{}`)).Body, host.NoMethod)
+			}
 			if r < host.R20251125 { // which does not know params.task
 				host.Equal(t, "forbidden, "+r, c.Post(augmented("echo", `{"text":"x"}`, `{}`)).Body, host.TextResult("1", "x"))
 				host.Equal(t, "optional, "+r, c.Post(augmented("work", `{"text":"x"}`, `{}`)).Body, host.TextResult("1", "x"))
-				refused(t, "required, "+r, c.Post(augmented("must", `{}`, `{}`)).Body, host.NoMethod)
+				host.Equal(t, "required, "+r, c.Post(augmented("must", `{"text":"x"}`, `{}`)).Body, host.TextResult("1", "x"))
 				for _, method := range []string{"get", "result", "cancel", "list"} {
 					refused(t, method+", "+r, c.Post(of(method, strange)).Body, host.NoMethod)
 				}

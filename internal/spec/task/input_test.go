@@ -369,3 +369,27 @@ func TestWhatIsAskedBeforeATask(t *testing.T) {
 		}
 	})
 }
+
+// TestAnAnswerThatDoesNotFit: an answer that is no object is acknowledged and not taken, and the task says so to both eras until that question has one.
+func TestAnAnswerThatDoesNotFit(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := asking(t, troupe.Options{})
+		c, core := stateless(h, withForms), session(h)
+		id := c.begin("two", `{}`)
+		message := func() string {
+			time.Sleep(time.Second)
+			return str(t, c.of("get", id), "result", "statusMessage")
+		}
+		c.await(id, "input_required")
+		host.Equal(t, "before an answer", message(), "")
+		c.of("update", id, `"inputResponses":{"age":"yes","strange":1}`)
+		const unfit = `the answer to "age" is no JSON object and was not taken`
+		host.Equal(t, "after one that does not fit", message(), unfit)
+		host.Equal(t, "in 2025-11-25", str(t, core.Post(of("get", id)).Body, "result", "statusMessage"), unfit)
+		c.of("update", id, `"inputResponses":{"name":`+accept("ann")+`}`)
+		host.Equal(t, "after the answer to another question", message(), unfit)
+		c.of("update", id, `"inputResponses":{"age":`+accept("7")+`}`)
+		c.await(id, "completed")
+		host.Equal(t, "at the end", message(), "")
+	})
+}

@@ -1,0 +1,92 @@
+package nodes_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
+	"github.com/troupe-run/troupe/internal/testkit"
+)
+
+// TestRemindersElsewhere: a task runs at one node, its session listens at another, and polls a third. Its question is on the standalone stream once,
+// however many nodes remind the session; a tasks/result at any node takes it over, and keeps it from the stream; and the answer
+// may go to any node.
+func TestRemindersElsewhere(t *testing.T) {
+	nodes(t, 3, nil, func(t *testing.T, _ *testkit.VirtualNATS, all ...*host.Host) {
+		for _, h := range all {
+			troupe.AddTool(h.Server, troupe.Tool{Name: "ask", Task: troupe.TaskOptional}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+				r, err := call.Elicit(ctx, "Which one?", host.Form)
+				return string(r.Action), err
+			})
+		}
+		const asks, takes = `"elicitation/create"`, `"notifications/cancelled"`
+		h := all[0]
+		c := h.Unchecked().Initialize(host.EveryCapability)
+		rest := others(all, h)
+		stream := host.Listen(by(rest[0], c).Get(""))
+		of := func(id, method, task string) string { return host.Method(id, "tasks/"+method, `{"taskId":"`+task+`"}`) }
+		begin := func() string {
+			return taskID(t, c.Post(host.Method("1", "tools/call", `{"name":"ask","arguments":{},"task":{}}`)).Body)
+		}
+		poll := func(task string, d time.Duration) {
+			for range d / (10 * time.Second) {
+				for _, n := range all {
+					by(n, c).Post(of("5", "get", task))
+				}
+				time.Sleep(10 * time.Second)
+			}
+		}
+		answer := func(question string) {
+			var q struct{ ID json.RawMessage }
+			if err := json.Unmarshal([]byte(question), &q); err != nil {
+				t.Fatal(err)
+			}
+			by(rest[1], c).Post(`{"jsonrpc":"2.0","id":` + string(q.ID) + `,"result":{"action":"decline"}}`)
+		}
+		completed := func(task string) {
+			t.Helper()
+			time.Sleep(5 * time.Second)
+			host.Contains(t, "the task", by(rest[1], c).Post(of("5", "get", task)).Body, `"completed"`)
+		}
+		asked := func() (all []string) {
+			for _, m := range stream.Since(0) {
+				if strings.Contains(m, asks) {
+					all = append(all, m)
+				}
+			}
+			return all
+		}
+
+		first := begin()
+		poll(first, 5*time.Minute)
+		if got := asked(); len(got) != 1 {
+			t.Fatalf("%d questions are on the stream", len(got))
+		}
+		answer(asked()[0])
+		completed(first)
+
+		second := begin()
+		result := host.Listen(by(rest[1], c).Post(of("9", "result", second)))
+		poll(second, 2*time.Minute)
+		if got := asked(); len(got) != 1 {
+			t.Errorf("%d questions are on the stream, beside a tasks/result", len(got)-1)
+		}
+		answer(result.Since(0)[0])
+		completed(second)
+
+		third := begin()
+		time.Sleep(10 * time.Second)
+		result = host.Listen(by(rest[1], c).Post(of("9", "result", third)))
+		poll(third, 2*time.Minute)
+		if got, withdrawn := asked(), count(stream.Since(0), takes); len(got) != 2 || withdrawn != 1 {
+			t.Errorf("the stream has %d questions and %d withdrawals, want two and one", len(got), withdrawn)
+		}
+		answer(result.Since(0)[0])
+		completed(third)
+		stream.Close()
+	})
+}

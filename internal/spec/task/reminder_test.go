@@ -1,0 +1,134 @@
+package task_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
+	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// asker adds the tool ask, which asks once and answers with what it got.
+func asker(h *host.Host) {
+	add(h, troupe.Tool{Name: "ask", Task: troupe.TaskOptional, Rerun: troupe.Safe}, func(ctx context.Context, call *troupe.Call, _ WorkIn) (*mcp.CallToolResult, error) {
+		r, err := call.Elicit(ctx, "Which one?", host.Form)
+		return words(string(r.Action)), err
+	})
+}
+
+// questions are those among messages of a stream, and withdrawn how many cancellations there are.
+func questions(messages []string) (asked []string, withdrawn int) {
+	for _, m := range messages {
+		switch {
+		case strings.Contains(m, `"elicitation/create"`):
+			asked = append(asked, m)
+		case strings.Contains(m, `"notifications/cancelled"`):
+			withdrawn++
+		}
+	}
+	return asked, withdrawn
+}
+
+// listens reads a stream, and returns what has come on it so far.
+func listens(t *testing.T, a *testkit.Answer) func() []string {
+	t.Helper()
+	l := host.Listen(a)
+	t.Cleanup(l.Close)
+	return func() []string { return l.Since(0) }
+}
+
+// TestQuestionsOnTheStandaloneStream: a client of 2025-11-25 that calls no tasks/result gets the question of its task on its standalone stream
+// after three seconds, once, with the task's id, and its answer lets the task end.
+func TestQuestionsOnTheStandaloneStream(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := serve(t, troupe.Options{}, nil)
+		asker(h)
+		c := session(h)
+		stream := listens(t, c.Get(""))
+		id := begin(t, c, "ask", `{}`)
+		time.Sleep(2 * time.Second)
+		if asked, _ := questions(stream()); len(asked) != 0 {
+			t.Errorf("before it is time: %q", asked)
+		}
+		time.Sleep(2 * time.Minute)
+		asked, withdrawn := questions(stream())
+		if len(asked) != 1 || withdrawn != 0 {
+			t.Fatalf("%d questions and %d withdrawals: %q", len(asked), withdrawn, asked)
+		}
+		host.Equal(t, "its task", str(t, asked[0], "params", "_meta", related, "taskId"), id)
+		c.Post(`{"jsonrpc":"2.0","id":` + at(t, asked[0], "id") + `,"result":{"action":"decline"}}`)
+		await(t, c, id, "completed")
+		host.Contains(t, "its result", body(t, c.Post(of("result", id))), `"text":"decline"`)
+		time.Sleep(5 * time.Minute)
+		if asked, withdrawn := questions(stream()); len(asked) != 1 || withdrawn != 0 {
+			t.Errorf("after the end: %d questions and %d withdrawals", len(asked), withdrawn)
+		}
+	})
+}
+
+// TestAResultTakesTheQuestions: while a tasks/result is open its stream has the questions, and the standalone stream none; one that comes
+// after the reminder takes the question over, which is withdrawn from the standalone stream.
+func TestAResultTakesTheQuestions(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := serve(t, troupe.Options{}, nil)
+		asker(h)
+		c := session(h)
+		stream := listens(t, c.Get(""))
+
+		id := begin(t, c, "ask", `{}`)
+		result := listens(t, c.Post(host.Method(`"result"`, "tasks/result", `{"taskId":"`+id+`"}`)))
+		time.Sleep(5 * time.Minute)
+		if asked, _ := questions(stream()); len(asked) != 0 {
+			t.Errorf("beside a tasks/result: %q", asked)
+		}
+		q := result()[0]
+		host.Contains(t, "the question of tasks/result", q, `"elicitation/create"`)
+		c.Post(`{"jsonrpc":"2.0","id":` + at(t, q, "id") + `,"result":{"action":"decline"}}`)
+		await(t, c, id, "completed")
+
+		id = begin(t, c, "ask", `{}`)
+		time.Sleep(10 * time.Second)
+		if asked, _ := questions(stream()); len(asked) != 1 {
+			t.Fatalf("the reminder has %d questions", len(asked))
+		}
+		result = listens(t, c.Post(host.Method(`"result"`, "tasks/result", `{"taskId":"`+id+`"}`)))
+		time.Sleep(2 * time.Minute)
+		q = result()[0]
+		host.Contains(t, "the question of the second tasks/result", q, `"elicitation/create"`)
+		if asked, withdrawn := questions(stream()); len(asked) != 1 || withdrawn != 1 {
+			t.Errorf("%d questions and %d withdrawals, want one of each", len(asked), withdrawn)
+		}
+		c.Post(`{"jsonrpc":"2.0","id":` + at(t, q, "id") + `,"result":{"action":"cancel"}}`)
+		await(t, c, id, "completed")
+	})
+}
+
+// TestWhoIsNotReminded: the question of a task goes to no session but that which made it, and to none that cannot answer. A cancelled
+// task withdraws it.
+func TestWhoIsNotReminded(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := serve(t, troupe.Options{}, nil)
+		asker(h)
+		other := listens(t, session(h).Get(""))
+		c := session(h)
+		id := begin(t, c, "ask", `{}`)
+		time.Sleep(10 * time.Minute)
+		stream := listens(t, c.Get("")) // later than the question
+		time.Sleep(2 * time.Minute)
+		if asked, _ := questions(stream()); len(asked) != 1 {
+			t.Errorf("who listens later has %d questions", len(asked))
+		}
+		c.Post(of("cancel", id))
+		time.Sleep(time.Minute)
+		if _, withdrawn := questions(stream()); withdrawn != 1 {
+			t.Errorf("the cancelled task has withdrawn its question %d times", withdrawn)
+		}
+		if asked, _ := questions(other()); len(asked) != 0 {
+			t.Errorf("another session has %q", asked)
+		}
+	})
+}
