@@ -158,11 +158,12 @@ func (rt *Runtime) serve(srv *Server, path string) (*service, error) {
 // handler makes the HTTP side of a server.
 func (rt *Runtime) handler(s *service) *transport.Handler {
 	l := &s.limits
+	path, _ := publicPath(rt.opts.HTTP.PublicURL) // settle has looked at it
 	return transport.NewHandler(dispatcher{rt.node, s.svc}, transport.Options{
 		MaxBody: l.MaxBody, Limits: codec.Limits{MaxDepth: l.MaxDepth, MaxBatch: l.MaxBatch, MaxValues: l.MaxValues},
 		BodyTimeout: l.BodyTimeout, BodyRate: l.BodyRate, WriteTimeout: l.WriteTimeout, MaxQueued: l.MaxQueued,
 		AllowOrigins: rt.opts.HTTP.AllowOrigins, AllowHosts: rt.opts.HTTP.AllowHosts,
-		Authenticate: rt.authenticate, Revisions: names(handshakes), Stateless: names(statelessRevisions), Leaving: rt.leaving.Load, Log: rt.log, Observer: rt.observer(),
+		PublicPath: path, Authenticate: rt.authenticate, Revisions: names(handshakes), Stateless: names(statelessRevisions), Leaving: rt.leaving.Load, Log: rt.log, Observer: rt.observer(),
 		Accounts: rt.node.Accounts(), Account: dispatcher{rt.node, s.svc}.account,
 	})
 }

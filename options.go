@@ -5,8 +5,10 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
@@ -200,6 +202,11 @@ type HTTPOptions struct {
 	// made the name stand for this server's address (DNS rebinding). On a UNIX socket an empty
 	// list allows every name. "*" allows every name everywhere.
 	AllowHosts []string
+	// PublicURL is the URL under which clients reach the paths of the Runtime, such as
+	// https://example.com/tools where a proxy cuts /tools off. Its path comes before the
+	// address in the first event of HTTP+SSE, which clients could not use otherwise. Empty
+	// means that no proxy changes paths.
+	PublicURL string
 	// TrustedProxies are the addresses of proxies whose word about the client's address
 	// counts. Authenticate, Middleware, limits and logs then see that address in
 	// http.Request.RemoteAddr. It comes from Forwarded (RFC 7239) or X-Forwarded-For: the
@@ -258,17 +265,34 @@ func (o *Options) settle() error {
 	}
 	stored, err := storedHeaders(o.HTTP.StoredHeaders)
 	o.HTTP.StoredHeaders = stored
+	_, badURL := publicPath(o.HTTP.PublicURL)
 	o.HTTP.AllowOrigins, o.HTTP.AllowHosts = slices.Clone(o.HTTP.AllowOrigins), slices.Clone(o.HTTP.AllowHosts)
 	o.HTTP.TrustedProxies, o.MethodMiddleware = slices.Clone(o.HTTP.TrustedProxies), slices.Clone(o.MethodMiddleware)
 	s := &o.Store
 	return errors.Join(
-		err, o.Limits.settle(), o.Shared.settle(), limits.MaxHeader.Settle(&o.HTTP.MaxHeader), limits.HeaderTimeout.Settle(&o.HTTP.HeaderTimeout),
+		err, badURL, o.Limits.settle(), o.Shared.settle(), limits.MaxHeader.Settle(&o.HTTP.MaxHeader), limits.HeaderTimeout.Settle(&o.HTTP.HeaderTimeout),
 		limits.ConnectionsPerAddress.Settle(&o.HTTP.ConnectionsPerAddress), limits.Connections.Settle(&o.HTTP.Connections),
 		limits.MaxStore.Settle(&s.MaxStore), limits.SessionIdle.Settle(&s.SessionIdle), limits.SessionUnused.Settle(&s.SessionUnused), limits.SessionMax.Settle(&s.SessionMax), limits.TaskMax.Settle(&s.TaskMax),
 		limits.ReplayAge.Settle(&s.ReplayAge), limits.ReplayEvents.Settle(&s.ReplayEvents), limits.ReplayBytes.Settle(&s.ReplayBytes),
 		limits.DrainDelay.Settle(&o.DrainDelay), limits.DrainWait.Settle(&o.DrainWait),
 		limits.Lease.Settle(&s.Lease), s.NATS.check(), noneOf("Options.MethodMiddleware", o.MethodMiddleware),
 	)
+}
+
+// publicPath returns the path of a PublicURL, escaped and without a slash at its end.
+func publicPath(raw string) (string, error) {
+	if raw == "" {
+		return "", nil
+	}
+	u, err := url.Parse(raw)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || strings.ContainsAny(raw, "?#") {
+		return "", errors.New("Options.HTTP.PublicURL is no URL such as https://HOST or https://HOST/PATH, which ends with its path")
+	}
+	path := strings.TrimSuffix(u.EscapedPath(), "/")
+	if strings.Contains(path, "//") || strings.Contains(path+"/", "/./") || strings.Contains(path+"/", "/../") {
+		return "", errors.New("Options.HTTP.PublicURL is no URL that a path can follow: its own has an empty part, or one of dots alone")
+	}
+	return path, nil
 }
 
 // Limits are the limits of one server. ServerOptions.Limits sets them for that server, and

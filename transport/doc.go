@@ -85,7 +85,7 @@
 //	pipe admit stateless preflight forwarded  requests, and how they are refused
 //	stream memory reuse hangup  event streams, and their connections afterwards
 //	handler drain_conn inline drain_listener crowd refusal sse origin  the endpoint and its listener
-//	event lines options exchange framing watchdog backlog media  one exchange and its parts
+//	event separators lines options exchange framing watchdog backlog media  one exchange and its parts
 //
 // # Not the public API
 //

@@ -14,6 +14,7 @@ const comment = ":\n\n"
 // appendEvent appends one server-sent event. A line break in data, which JSON has only as white space, begins another
 // data line. An id that cannot be sent as one line is left out.
 func appendEvent(dst []byte, id string, retryMS int, data []byte) []byte {
+	data = escapeSeparators(data)
 	if id != "" && !strings.ContainsAny(id, "\n\r\x00") {
 		dst = append(dst, "id: "...)
 		dst = append(dst, id...)
@@ -42,6 +43,7 @@ func appendEvent(dst []byte, id string, retryMS int, data []byte) []byte {
 // appendLine appends data, which must be JSON, as one line. Data that is not JSON becomes one line too, so that the
 // reader cannot take the rest of a message for another one.
 func appendLine(dst, data []byte) []byte {
+	data = escapeSeparators(data)
 	if bytes.IndexByte(data, '\n') < 0 && bytes.IndexByte(data, '\r') < 0 {
 		return append(dst, data...)
 	}

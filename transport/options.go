@@ -69,6 +69,10 @@ type Options struct {
 	// socket an empty list allows every host, and another list only what it holds.
 	AllowHosts []string
 
+	// PublicPath is what proxies cut off the paths that clients use, such as "/tools", escaped and without a slash at its end.
+	// The address in the first event of HTTP+SSE begins with it. Empty means that they cut off nothing.
+	PublicPath string
+
 	// Authenticate returns the principal of a request. Nil lets every request in, with a nil principal. An error is
 	// answered with 401, or as a [Denial] says; its text is not sent to the client.
 	Authenticate func(*http.Request) (any, error)

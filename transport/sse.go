@@ -48,7 +48,7 @@ const sessionParam = "sessionId"
 // SSE returns the handler of the GET that opens a session of the HTTP+SSE transport (2024-11-05). The session lives as
 // long as its connection. Its first event gives the address of the session's messages: the path of the request as the
 // client wrote it, with messages as its last segment, and the id of the session. So the address is right below any
-// prefix that a mux strips; a proxy that rewrites paths must map both endpoints alike. A POST is answered with 405,
+// prefix that a mux strips; what a proxy cuts off comes before it, see Options.PublicPath. A POST is answered with 405,
 // which tells a client that tries the newer transport first to fall back.
 //
 // If the dispatcher is no [Connector], every request is answered with 404.
@@ -57,7 +57,7 @@ func (h *Handler) SSE(messages string) http.Handler {
 		return http.HandlerFunc(notFound)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h.serve(&Exchange{endpoint: sseEndpoint, messages: sibling(r, messages)}, w, r)
+		h.serve(&Exchange{endpoint: sseEndpoint, messages: h.o.PublicPath + sibling(r, messages)}, w, r)
 	})
 }
 

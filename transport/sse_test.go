@@ -233,6 +233,12 @@ func TestMessagesAddress(t *testing.T) {
 		(<-l.opened).Cut()
 	}
 
+	behind := NewHandler(l, Options{PublicPath: "/pub%20lic"})
+	mux.Handle("/behind/", http.StripPrefix("/behind", bothEndpoints(behind)))
+	e := &events{bufio.NewReader(dial(t, addr).send(at("/behind/sse", request("GET", addr, ""))).response("GET").Body)}
+	e.want(t, event{Name: "endpoint", Data: "/pub%20lic/behind/messages?sessionId=s%261"})
+	(<-l.opened).Cut()
+
 	l.connect = func(x *Exchange) { x.Open(); x.Finish() }
 	r := httptest.NewRequest("GET", "/a/sse", nil)
 	r.RequestURI = "" // as a request made by hand

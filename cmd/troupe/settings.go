@@ -26,6 +26,7 @@ type settings struct {
 	allowOrigins   []string
 	allowHosts     []string
 	trustedProxies networks
+	publicURL      string
 	healthListen   string
 	netHTTP        bool
 	weights        weights
@@ -51,7 +52,7 @@ type settings struct {
 var settingGroups = slices.Concat(ownGroups, limitGroups(ownGroups))
 
 var ownGroups = []flagGroup{
-	{"Addresses and access", []string{"listen", "health-listen", "allow-anonymous", "allow-origin", "allow-host", "trusted-proxy", "weight", "tls-cert", "tls-key"}},
+	{"Addresses and access", []string{"listen", "health-listen", "allow-anonymous", "allow-origin", "allow-host", "public-url", "trusted-proxy", "weight", "tls-cert", "tls-key"}},
 	{"Storage", []string{"data", "memory", "max-store", "shards", "sync"}},
 	{"Storage on NATS servers, for several processes", []string{"nats", "nats-creds", "nats-nkey", "nats-token", "nats-ca", "nats-cert", "nats-key", "nats-replicas", "nats-prefix", "nats-listen"}},
 	{"Serving and ending", []string{"conformance", "page-size", "sse-grace", "stateless-grace", "retry", "ping-every", "drain-delay", "drain-wait", "net-http"}},
@@ -68,6 +69,7 @@ func (s *settings) register(cmd *cobra.Command) {
 	f.BoolVar(&s.allowAnonymous, "allow-anonymous", false, "serve other machines without authentication")
 	f.StringArrayVar(&s.allowOrigins, "allow-origin", nil, "`origin` of web pages that may call, beside the server's own; may be repeated")
 	f.StringArrayVar(&s.allowHosts, "allow-host", nil, "`host` name that clients use, such as mcp.example.com; may be repeated (localhost and, beyond a loopback address, IP addresses); * for any")
+	f.StringVar(&s.publicURL, "public-url", "", "`url` under which clients reach this server, if a proxy cuts off its path: https://HOST/PATH")
 	f.Var(&s.trustedProxies, "trusted-proxy", "`CIDR` of proxies whose Forwarded or X-Forwarded-For names the client; may be repeated")
 	f.Var(&s.weights, "weight", "`CLIENT=N` gives a client N times what others get of what is short: its IPv4 address, its IPv6 network of 64 bits; may be repeated (1 each)")
 	f.StringVar(&s.tlsCert, "tls-cert", "", "`file` with the certificate; serves https")
@@ -267,7 +269,7 @@ func (s *settings) options() troupe.Options {
 		Store: troupe.StoreOptions{Node: s.node, Shards: s.shards, Sync: s.sync, NATS: s.nats},
 		HTTP: troupe.HTTPOptions{
 			TLSCert: s.tlsCert, TLSKey: s.tlsKey,
-			AllowOrigins: s.allowOrigins, AllowHosts: s.allowHosts, TrustedProxies: s.trustedProxies, HealthListen: s.healthListen, NetHTTP: s.netHTTP,
+			AllowOrigins: s.allowOrigins, AllowHosts: s.allowHosts, PublicURL: s.publicURL, TrustedProxies: s.trustedProxies, HealthListen: s.healthListen, NetHTTP: s.netHTTP,
 		},
 	}
 	if s.sync == 0 {
