@@ -18,6 +18,7 @@ import (
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/guard"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/transport"
@@ -209,7 +210,7 @@ func (rt *Runtime) authenticate(r *http.Request) (any, error) {
 	}
 	c := &caller{r: r, stored: o.HTTP.StoredHeaders}
 	if o.Authenticate != nil {
-		p, err := o.Authenticate(r)
+		p, err := rt.ask(r)
 		if no, ok := errors.AsType[*AuthError](err); ok && no != nil {
 			return nil, &transport.Denial{Status: no.Status, Challenge: no.Challenge, Err: err}
 		}
@@ -224,6 +225,20 @@ func (rt *Runtime) authenticate(r *http.Request) (any, error) {
 	}
 	c.key = c.tenant()
 	return c, nil
+}
+
+// ask calls Options.Authenticate on a goroutine of its own, which it may end: the response to r must not end with it.
+func (rt *Runtime) ask(r *http.Request) (p Principal, err error) {
+	failure := guard.Apart(func() { p, err = rt.opts.Authenticate(r) })
+	switch {
+	case failure == nil:
+		return p, err
+	case failure.Value == http.ErrAbortHandler: //nolint:errorlint // as net/http compares it
+		panic(http.ErrAbortHandler)
+	}
+	rt.node.Kernel().CountPanic()
+	rt.log.Error("Authenticate "+failure.Did(), failure.Attrs()...)
+	return Principal{}, &AuthError{Status: http.StatusInternalServerError, Err: errors.New("internal error")}
 }
 
 func principalOf(v any) Principal {
