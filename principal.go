@@ -271,21 +271,21 @@ func requestOf(v any) *http.Request {
 	return nil
 }
 
-// Header returns the header of the HTTP request that the call came with, nil over stdio.
-// The caller must not change it. When the call runs again in another process, or came by
+// Header returns a copy of the header of the HTTP request that the call came with, nil over
+// stdio. Each call of Header makes another copy, which is the caller's own. When the call runs again in another process, or came by
 // HTTP+SSE to another process than its session's, it holds only the headers that
 // Options.HTTP.StoredHeaders names. If a stateless client sends the
 // request again with answers (2026-07-28), the header is that of the request with which
 // the handler began.
 func (c *Call) Header() http.Header {
 	if r := requestOf(c.c.Principal()); r != nil {
-		return r.Header
+		return r.Header.Clone()
 	}
 	switch v := c.c.Principal().(type) {
 	case json.RawMessage:
 		return storedOf(v).Header
 	case *carriedCaller:
-		return v.Header
+		return v.Header.Clone()
 	}
 	return nil
 }
