@@ -218,6 +218,26 @@ func (rt *Runtime) route(path string) (http.Handler, bool) {
 	return h, ok
 }
 
+// logged logs that Options.Middleware, or a handler within it, has ended the goroutine of its request. The connection, or the
+// stream of HTTP/2, ends then, as it does after a panic, which net/http logs.
+func (rt *Runtime) logged(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		returned := false
+		defer func() {
+			if returned {
+				return
+			}
+			v := recover()
+			if v != nil {
+				panic(v)
+			}
+			rt.log.Error("Middleware, or a handler within it, ended the goroutine of a request", "path", r.URL.Path)
+		}()
+		h.ServeHTTP(w, r)
+		returned = true
+	})
+}
+
 // serveMount hands a request to the server at its path. The lookup is exact: a
 // mount is one endpoint, not a tree.
 func (rt *Runtime) serveMount(w http.ResponseWriter, r *http.Request) {

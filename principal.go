@@ -18,6 +18,7 @@ import (
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/guard"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/transport"
@@ -209,7 +210,7 @@ func (rt *Runtime) authenticate(r *http.Request) (any, error) {
 	}
 	c := &caller{r: r, stored: o.HTTP.StoredHeaders}
 	if o.Authenticate != nil {
-		p, err := o.Authenticate(r)
+		p, err := rt.ask(r)
 		if no, ok := errors.AsType[*AuthError](err); ok && no != nil {
 			return nil, &transport.Denial{Status: no.Status, Challenge: no.Challenge, Err: err}
 		}
@@ -224,6 +225,20 @@ func (rt *Runtime) authenticate(r *http.Request) (any, error) {
 	}
 	c.key = c.tenant()
 	return c, nil
+}
+
+// ask calls Options.Authenticate on a goroutine of its own, which it may end: the response to r must not end with it.
+func (rt *Runtime) ask(r *http.Request) (p Principal, err error) {
+	failure := guard.Apart(func() { p, err = rt.opts.Authenticate(r) })
+	switch {
+	case failure == nil:
+		return p, err
+	case failure.Value == http.ErrAbortHandler: //nolint:errorlint // as net/http compares it
+		panic(http.ErrAbortHandler)
+	}
+	rt.node.Kernel().CountPanic()
+	rt.log.Error("Authenticate "+failure.Did(), failure.Attrs()...)
+	return Principal{}, &AuthError{Status: http.StatusInternalServerError, Err: errors.New("internal error")}
 }
 
 func principalOf(v any) Principal {
@@ -256,21 +271,21 @@ func requestOf(v any) *http.Request {
 	return nil
 }
 
-// Header returns the header of the HTTP request that the call came with, nil over stdio.
-// The caller must not change it. When the call runs again in another process, or came by
+// Header returns a copy of the header of the HTTP request that the call came with, nil over
+// stdio. Each call of Header makes another copy, which is the caller's own. When the call runs again in another process, or came by
 // HTTP+SSE to another process than its session's, it holds only the headers that
 // Options.HTTP.StoredHeaders names. If a stateless client sends the
 // request again with answers (2026-07-28), the header is that of the request with which
 // the handler began.
 func (c *Call) Header() http.Header {
 	if r := requestOf(c.c.Principal()); r != nil {
-		return r.Header
+		return r.Header.Clone()
 	}
 	switch v := c.c.Principal().(type) {
 	case json.RawMessage:
 		return storedOf(v).Header
 	case *carriedCaller:
-		return v.Header
+		return v.Header.Clone()
 	}
 	return nil
 }

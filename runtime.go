@@ -122,7 +122,7 @@ func New(o Options) (*Runtime, error) {
 	rt.names = transport.NewNames(transport.Options{AllowOrigins: o.HTTP.AllowOrigins, AllowHosts: o.HTTP.AllowHosts, Observer: rt.observer()})
 	rt.root = http.HandlerFunc(rt.serveMount)
 	if o.Middleware != nil {
-		rt.root = o.Middleware(rt.root)
+		rt.root = rt.logged(o.Middleware(rt.root))
 	}
 	rt.ready.Store(true)
 	return rt, nil

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/guard"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -32,15 +32,13 @@ func (s *service) hook() {
 	}
 }
 
-// contain runs f, a function of the program. A panic of f is logged and counted, and goes no further.
+// contain runs f, a function of the program, on a goroutine of its own, which f may end. A panic of f is logged and counted,
+// and goes no further.
 func (s *service) contain(what string, f func()) {
-	defer func() {
-		if p := recover(); p != nil {
-			s.rt.node.Kernel().CountPanic()
-			s.rt.log.Error("a function of the server panicked", "server", s.id, "function", what, "panic", p, "stack", string(debug.Stack()))
-		}
-	}()
-	f()
+	if failure := guard.Apart(f); failure != nil {
+		s.rt.node.Kernel().CountPanic()
+		s.rt.log.Error("a function of the server "+failure.Did(), append(failure.Attrs(), "server", s.id, "function", what)...)
+	}
 }
 
 // Notified handles the client's notifications other than cancellation. It ignores those

@@ -42,7 +42,7 @@ func (s *service) Listening(ctx context.Context, c *actors.Call) (actors.Listeni
 	caps := s.srv.capabilities()
 	f := in.Notifications.Within(&caps)
 	ctx = call.context(ctx)
-	view := call.view()
+	view := s.viewOf(call.Principal)
 	limit := s.svc.Limits.Subscriptions
 	followed, refusal := s.followable(ctx, call, &f, limit)
 	if refusal != nil {
@@ -54,7 +54,7 @@ func (s *service) Listening(ctx context.Context, c *actors.Call) (actors.Listeni
 		uri = s.srv.listed(view, uri)
 		switch {
 		case seen[uri] || !absolute(uri) || !s.follows(view, uri) || limit >= 0 && len(uris) >= limit || s.tooLong(uri):
-		case s.srv.opts.Subscribe != nil && s.srv.opts.Subscribe(ctx, call, uri) != nil:
+		case !s.allows(ctx, call, uri):
 		default:
 			seen[uri] = true
 			uris = append(uris, uri)
@@ -74,6 +74,16 @@ func (s *service) Listening(ctx context.Context, c *actors.Call) (actors.Listeni
 		l.Hears = func(uri string) bool { return s.follows(later, uri) }
 	}
 	return l, nil
+}
+
+// allows reports whether ServerOptions.Subscribe allows a listener the resource.
+func (s *service) allows(ctx context.Context, call *Call, uri string) bool {
+	if s.srv.opts.Subscribe == nil {
+		return true
+	}
+	allowed := false
+	s.contain("Subscribe", func() { allowed = s.srv.opts.Subscribe(ctx, call, uri) == nil })
+	return allowed
 }
 
 // looksStateless reports whether a request that came without headers is meant to be

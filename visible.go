@@ -2,12 +2,12 @@ package troupe
 
 import (
 	"context"
-	"runtime/debug"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/internal/guard"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -48,21 +48,35 @@ func (t *resourceTemplate) item() Item {
 type view struct {
 	caller Principal
 	s      *service
+	within bool // Visible runs within a handler's goroutine, which may end with it
 }
 
 // sees reports whether the item is visible. An item for which Visible panics is not: Visible
 // also runs outside of requests, where a panic would end the process.
-func (v *view) sees(i Item) (seen bool) {
-	if v == nil {
+func (v *view) sees(i Item) bool {
+	switch {
+	case v == nil:
 		return true
+	case v.within:
+		return v.ask(i)
 	}
+	seen := false
+	guard.Apart(func() { seen = v.ask(i) })
+	return seen
+}
+
+// ask calls Visible. If that ends the goroutine, ask does not return.
+func (v *view) ask(i Item) (seen bool) {
+	returned := false
 	defer func() {
-		if p := recover(); p != nil {
+		if !returned {
 			seen = false
-			v.s.hiding.panicked(v.s, p)
+			v.s.hiding.failed(v.s, guard.Caught(recover()))
 		}
 	}()
-	return v.s.srv.opts.Visible(v.caller, i)
+	seen = v.s.srv.opts.Visible(v.caller, i)
+	returned = true
+	return seen
 }
 
 // panicLog keeps a Visible that panics for every item of every list from flooding the log.
@@ -74,16 +88,16 @@ type panicLog struct {
 // panicEvery is how often panics of Visible are logged.
 const panicEvery = time.Minute
 
-// panicked counts a panic, and logs it if none was logged within a minute.
-func (l *panicLog) panicked(s *service, p any) {
+// failed counts a panic, and logs it if none was logged within a minute.
+func (l *panicLog) failed(s *service, failure *guard.Failure) {
 	s.rt.node.Kernel().CountPanic()
 	now, last := time.Now().UnixNano(), l.last.Load()
 	if last != 0 && now-last < int64(panicEvery) || !l.last.CompareAndSwap(last, now) {
 		l.silent.Add(1)
 		return
 	}
-	s.rt.log.Error("a function of the server panicked", "server", s.id, "function", "Visible", "panic", p,
-		"unlogged", l.silent.Swap(0), "stack", string(debug.Stack()))
+	s.rt.log.Error("a function of the server "+failure.Did(), append(failure.Attrs(), "server", s.id, "function", "Visible",
+		"unlogged", l.silent.Swap(0))...)
 }
 
 // viewOf returns the server as a principal sees it. It calls who only if the server has a Visible.
@@ -91,11 +105,17 @@ func (s *service) viewOf(who func() Principal) *view {
 	if s.srv.opts.Visible == nil {
 		return nil
 	}
-	return &view{who(), s}
+	return &view{caller: who(), s: s}
 }
 
-// view returns the server as the caller of c sees it.
-func (c *Call) view() *view { return c.svc.viewOf(c.Principal) }
+// view returns the server as the caller of c sees it, for use by the goroutine that handles c.
+func (c *Call) view() *view {
+	v := c.svc.viewOf(c.Principal)
+	if v != nil {
+		v.within = true
+	}
+	return v
+}
 
 // seen returns t if the caller may see it.
 func (c *Call) seen(t *tool) *tool {
@@ -162,7 +182,7 @@ func (v *view) afterwards() *view {
 	if v == nil {
 		return nil
 	}
-	return &view{v.caller.withoutToken(), v.s}
+	return &view{caller: v.caller.withoutToken(), s: v.s}
 }
 
 // FilterChanged makes the server call ServerOptions.Visible again: clients whose lists differ

@@ -367,9 +367,9 @@ func (l *boundConn) call(in *Input, came answerer, reply replier, principal any,
 		return true
 	}
 	l.calls.Go(func() {
+		defer l.freeSlot()
+		defer reply.over() // without a response, too, the batch must not wait for it
 		r.serve()
-		reply.over() // without a response, too, the batch must not wait for it
-		l.freeSlot()
 	})
 	return true
 }

@@ -38,11 +38,12 @@ type delivery interface {
 
 // response is the message that ends a request: a result or an error.
 type response struct {
-	data  []byte // the whole message, valid during the call
-	code  int    // of the error, 0 for a result
-	later bool   // the error is Unavailable
-	gone  bool   // the error is SessionGone
-	asks  bool   // the result is input_required: the client must send the request again
+	data   []byte // the whole message, valid during the call
+	code   int    // of the error, 0 for a result
+	later  bool   // the error is Unavailable
+	gone   bool   // the error is SessionGone
+	asks   bool   // the result is input_required: the client must send the request again
+	exited bool   // the handler has ended the goroutine, which may be that of the connection
 }
 
 // ending is why a delivery ends without the handler's response.
@@ -214,6 +215,12 @@ func (d *logged) answer(a response) {
 	case a.gone:
 		faults.SessionEnded.Tell(d.conn, d.r.id)
 		return
+	case a.exited:
+		if x, ok := d.conn.(Exchange); ok {
+			x.AnswerLast(200, a.data)
+			return
+		}
+		fallthrough
 	default:
 		d.conn.Answer(200, a.data)
 		return

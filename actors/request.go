@@ -6,12 +6,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"sync"
 	"time"
 	"unsafe"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/guard"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/record"
@@ -82,11 +82,12 @@ type (
 	// callResult reports that the handler returned; data is the encoded response.
 	callResult struct {
 		kernel.Reply
-		data  []byte
-		idEnd int // where the id ends in it
-		code  int // of the error, 0 for a result
-		later bool
-		gone  bool
+		data   []byte
+		idEnd  int // where the id ends in it
+		code   int // of the error, 0 for a result
+		later  bool
+		gone   bool
+		exited bool
 	}
 	// emitted is an entry for the client. The handler's own notifications are numbered.
 	emitted struct {
@@ -149,7 +150,7 @@ func (r *requestActor) Receive(m any) {
 		if r.parking != nil { // another request has taken the place of the first, with an id of its own
 			m.data = withID(r.id, rest)
 		}
-		r.step(request.Result, response{data: m.data, code: m.code, later: m.later, gone: m.gone}, nil)
+		r.step(request.Result, response{data: m.data, code: m.code, later: m.later, gone: m.gone, exited: m.exited}, nil)
 		r.concluded(rest)
 		m.Done()
 	case *tally:
@@ -334,21 +335,34 @@ func (r *requestActor) enter(limit int) error {
 	return nil
 }
 
-// serve runs the handler, hands over its response and releases the actor.
-func (r *requestActor) serve() {
-	r.work()
-	r.release()
-}
+// serve runs the handler, hands over its response and releases the actor. It does all that also if the handler ends the
+// goroutine; then it does not return.
+func (r *requestActor) serve() { r.work((*requestActor).release) }
 
-// work runs the handler and hands over its response. Nothing finds the request afterwards.
-func (r *requestActor) work() {
+// work runs the handler, hands over its response, and calls then. Nothing finds the request any more when it does.
+func (r *requestActor) work(then func(*requestActor)) {
 	id := r.id // r.id changes when the client sends the request again
 	head := append(r.out.B[:0], `{"jsonrpc":"2.0","id":`...)
 	head = append(head, id...)
 	r.result.idEnd = len(head)
 	head = append(head, `,"result":`...)
-	out, err := r.handle(head)
-	r.result.code, r.result.later, r.result.gone = 0, false, false
+	out, err := []byte(nil), errExited
+	defer func() { // the handler may end the goroutine
+		r.handOver(id, head, out, err)
+		then(r)
+	}()
+	out, err = r.handle(head)
+}
+
+// The responses to requests whose handlers have panicked, and have ended their goroutine.
+var (
+	errBroken = &mcp.Error{Code: mcp.CodeInternalError, Message: "internal error"}
+	errExited = &mcp.Error{Code: mcp.CodeInternalError, Message: "internal error"}
+)
+
+// handOver hands over the response: out or, if there is an error, that. head is the beginning of the response.
+func (r *requestActor) handOver(id, head, out []byte, err *mcp.Error) {
+	r.result.code, r.result.later, r.result.gone, r.result.exited = 0, false, false, err == errExited
 	if err != nil {
 		out = codec.AppendError(head[:0], id, err.Code, err.Message, compact(err.Data))
 		r.result.code = err.Code
@@ -397,16 +411,21 @@ func compact(data []byte) []byte {
 	return codec.AppendCompact(nil, data)
 }
 
-// handle runs the handler and contains its panic to this request.
+// handle runs the handler and contains its panic to this request. If the handler ends the goroutine, handle does not return.
 func (r *requestActor) handle(head []byte) (out []byte, err *mcp.Error) {
+	returned := false
 	defer func() {
-		if p := recover(); p != nil {
-			r.node.k.CountPanic()
-			r.node.log.Error("handler panicked", "method", string(r.call.msg.Method), "panic", p, "stack", string(debug.Stack()))
-			out, err = nil, &mcp.Error{Code: mcp.CodeInternalError, Message: "internal error"}
+		if returned {
+			return
 		}
+		failure := guard.Caught(recover())
+		r.node.k.CountPanic()
+		r.node.log.Error("handler "+failure.Did(), append(failure.Attrs(), "method", string(r.call.msg.Method))...)
+		out, err = nil, errBroken
 	}()
-	return r.svc.Handler.Serve(r.ctx, r.call, head)
+	out, err = r.svc.Handler.Serve(r.ctx, r.call, head)
+	returned = true
+	return out, err
 }
 
 // calls makes the actors of requests and keeps them, with their PIDs, for the next

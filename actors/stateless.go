@@ -244,8 +244,10 @@ func (a *arrival) run(r *requestActor, x roundTrip) {
 }
 
 // serveStateless is serve for a stateless request.
-func (r *requestActor) serveStateless() {
-	r.work()
+func (r *requestActor) serveStateless() { r.work((*requestActor).leaveStateless) }
+
+// leaveStateless lets go of the exchange of a request that has its response, and releases the actor.
+func (r *requestActor) leaveStateless() {
 	r.stateless.served.release()
 	r.unpark()
 	r.node.statelessCalls.drop(r)
@@ -338,6 +340,8 @@ func (d *direct) answer(a response) {
 		d.conn.Finish()
 	case a.asks && d.over == nil: // the waiting handler keeps the connection's goroutine
 		d.conn.AnswerLast(200, a.data)
+	case a.exited:
+		d.conn.AnswerLast(statusOf(a), a.data)
 	case a.later && !a.asks:
 		d.r.node.refusals.unavailable(d.conn, d.r.id)
 	default:

@@ -142,7 +142,15 @@ func (h *Handler) serve(x *Exchange, w http.ResponseWriter, r *http.Request) {
 		h.serveInline(x, w, r.Method)
 		return
 	}
+	returned := false
+	defer func() {
+		if !returned { // the goroutine ends, and net/http with it: what is not flushed would not be sent
+			x.handlerReturned()
+			_ = http.NewResponseController(w).Flush()
+		}
+	}()
 	h.dispatch(x, r.Method)
+	returned = true
 	x.handlerReturned()
 }
 
@@ -162,7 +170,7 @@ func (h *Handler) dispatch(x *Exchange, method string) {
 	}
 }
 
-// returned runs when the dispatcher has returned or panicked.
+// returned runs when the dispatcher has returned or panicked, or ends its goroutine.
 func (x *Exchange) returned() {
 	if v := recover(); v != nil {
 		if v != http.ErrAbortHandler {

@@ -6,12 +6,12 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"runtime/debug"
 	"sync"
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/faults"
+	"github.com/troupe-run/troupe/internal/guard"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -86,7 +86,7 @@ func NewPipe(in io.Reader, out io.Writer, o PipeOptions) *Pipe {
 // meant to be a notification. The other has a result or an error and no method: the peer could take an error with its
 // id for the response to a request of its own.
 //
-// A panic of take is logged and cuts the pipe.
+// A panic of take is logged and cuts the pipe. So does take if it ends the goroutine; then Serve does not return.
 func (p *Pipe) Serve(ctx context.Context, take func(m *codec.Message, line []byte)) error {
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
@@ -130,13 +130,16 @@ func (p *Pipe) line(ctx context.Context, line []byte, m *codec.Message, take fun
 		p.refuse(ctx, http.StatusBadRequest, "message", e.Code, e.Reason, e.ID)
 		return
 	}
+	returned := false
 	defer func() {
-		if v := recover(); v != nil {
-			p.o.Log.LogAttrs(ctx, slog.LevelError, "transport: message handler panicked", panicAttrs(v, debug.Stack())...)
+		if !returned {
+			failure := guard.Caught(recover())
+			p.o.Log.ErrorContext(ctx, "transport: message handler "+failure.Did(), failure.Attrs()...)
 			p.cut(cutPanic)
 		}
 	}()
 	take(m, line)
+	returned = true
 }
 
 // answerable reports whether a line that was refused as a message is answered. m is what the scan found in it.

@@ -326,3 +326,36 @@ func TestCallerThatIsRefused(t *testing.T) {
 		t.Errorf("it ends with %v", err)
 	}
 }
+
+// TestGoexit has a handler, and the functions of a client, end their goroutine, as t.FailNow does: the calls end with an
+// error, and the client goes on.
+func TestGoexit(t *testing.T) {
+	t.Parallel()
+	for _, revision := range []mcp.Revision{mcp.Revision20251125, mcp.Latest} {
+		srv := troupe.NewServer(mcp.Implementation{Name: "t", Version: "1"}, nil)
+		troupe.AddTool(srv, troupe.Tool{Name: "exit"}, func(context.Context, *troupe.Call, struct{}) (string, error) { runtime.Goexit(); return "", nil })
+		troupe.AddTool(srv, troupe.Tool{Name: "ask"}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+			_ = call.Progress(ctx, 1, 2, "")
+			_, err := call.Roots(ctx)
+			return "", err
+		})
+		c := troupetest.Connect(t, srv, troupetest.Options{
+			Revision: revision,
+			Roots:    func(context.Context) ([]mcp.Root, error) { runtime.Goexit(); return nil, nil },
+			Progress: func(mcp.ProgressParams) { runtime.Goexit() },
+		})
+		for range 2 {
+			var wire *mcp.Error
+			if _, err := c.CallTool(t.Context(), "exit", nil); !errors.As(err, &wire) || wire.Code != mcp.CodeInternalError {
+				t.Errorf("%v: a handler: got %v", revision, err)
+			}
+			r, err := c.CallTool(t.Context(), "ask", nil)
+			if err == nil && !r.IsError {
+				t.Errorf("%v: an answer: got %+v", revision, r)
+			}
+		}
+		if err := c.Close(); err != nil {
+			t.Errorf("%v: close: %v", revision, err)
+		}
+	}
+}

@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
+	"github.com/troupe-run/troupe/internal/guard"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -48,13 +50,33 @@ func (c *Client) answers(ctx context.Context, questions mcp.InputRequests) (json
 }
 
 // respond lets the function of the options answer a question, one at a time.
-func (c *Client) respond(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+func (c *Client) respond(ctx context.Context, method string, params json.RawMessage) (result json.RawMessage, err error) {
 	select {
 	case c.order <- struct{}{}:
 		defer func() { <-c.order }()
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
+	if failed := apart(func() { result, err = c.answer(ctx, method, params) }); failed != nil {
+		return nil, failed
+	}
+	return result, err
+}
+
+// apart runs a function of the test, which may end its goroutine as t.FailNow does: then it returns an error. A panic goes on.
+func apart(f func()) error {
+	switch failure := guard.Apart(f); {
+	case failure == nil:
+		return nil
+	case failure.Exited():
+		return fmt.Errorf("troupetest: a function of the test %s: %v", failure.Did(), failure.Value)
+	default:
+		panic(fmt.Sprintf("%v\n\n%s", failure.Value, failure.Stack))
+	}
+}
+
+// answer calls the function that answers a question.
+func (c *Client) answer(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 	switch {
 	case method == mcp.MethodPing:
 		return json.RawMessage(`{}`), nil
@@ -94,6 +116,11 @@ func (c *Client) notice(m message) {
 	if m.Method == mcp.NotifySubscriptionsAcknowledged {
 		pass(m.Params, c.acknowledge)
 	}
+	_ = apart(func() { c.tell(m) }) // the test has failed, and goes on
+}
+
+// tell calls the function that sees a notification.
+func (c *Client) tell(m message) {
 	switch {
 	case m.Method == mcp.NotifyProgress && c.o.Progress != nil:
 		pass(m.Params, c.o.Progress)

@@ -6,12 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/internal/guard"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/task"
 	"github.com/troupe-run/troupe/mcp"
@@ -352,7 +352,13 @@ func (a *Attempt) verify() {
 func (a *Attempt) run() {
 	began := time.Now()
 	a.p.Log.Debug("a run of a task begins", "server", a.Key.Server, "task", a.Key.Digest(), "attempt", a.Number)
-	res := a.serve()
+	res := Result{Err: mcp.NewError(mcp.CodeInternalError, "")}
+	defer func() { a.conclude(began, res) }() // the handler may end the goroutine
+	res = a.serve()
+}
+
+// conclude stores the outcome of a run that began at a time, and gives up its place.
+func (a *Attempt) conclude(began time.Time, res Result) {
 	a.mu.Lock()
 	a.returned = true // from here on it neither parks nor resumes
 	parked := a.parked.Load()
@@ -399,15 +405,20 @@ func (a *Attempt) dropRequest(ctx context.Context) error {
 	return a.p.Store.DropPart(ctx, a.Key.path(), requestPart, a.stored)
 }
 
-// serve runs the handler, and has a panic as an error.
+// serve runs the handler, and has a panic as an error. If the handler ends the goroutine, serve does not return.
 func (a *Attempt) serve() (res Result) {
+	returned := false
 	defer func() {
-		if p := recover(); p != nil {
-			a.p.Log.Error("the handler of a task panicked", "server", a.Key.Server, "name", a.rec.Name, "panic", p, "stack", string(debug.Stack()))
-			res = Result{Err: mcp.NewError(mcp.CodeInternalError, "")}
+		if returned {
+			return
 		}
+		failure := guard.Caught(recover())
+		a.p.Log.Error("the handler of a task "+failure.Did(), append(failure.Attrs(), "server", a.Key.Server, "name", a.rec.Name)...)
+		res = Result{Err: mcp.NewError(mcp.CodeInternalError, "")}
 	}()
-	return a.s.Run(a.ctx, a)
+	res = a.s.Run(a.ctx, a)
+	returned = true
+	return res
 }
 
 // finish stores the outcome.

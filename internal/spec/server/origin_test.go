@@ -3,6 +3,7 @@ package server_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -165,4 +166,28 @@ func TestAuthError(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestHeaderIsACopy has a handler change the header that it gets: it reads the request's again, and so does the middleware.
+func TestHeaderIsACopy(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		after := ""
+		h := host.New(t, troupe.Options{}, &troupe.ServerOptions{MethodMiddleware: []troupe.MethodMiddleware{func(next troupe.MethodHandler) troupe.MethodHandler {
+			return func(ctx context.Context, call *troupe.Call, method string, params json.RawMessage) (json.RawMessage, error) {
+				defer func() { after = call.Header().Get("X-Locale") }()
+				return next(ctx, call, method, params)
+			}
+		}}})
+		h.AddTool("change", 0, func(_ context.Context, call *troupe.Call) (string, error) {
+			header := call.Header()
+			header["X-Locale"][0] = "changed"
+			header.Set("X-Other", "changed")
+			return call.Header().Get("X-Locale") + "|" + call.Header().Get("X-Other"), nil
+		})
+		c := h.Client()
+		c.Header = http.Header{"X-Locale": {"de"}, "X-Other": {"o"}}
+		c.Initialize(`{}`)
+		host.Equal(t, "the handler", c.Post(host.Call("1", "change", `{}`)).Body, host.TextResult("1", "de|o"))
+		host.Equal(t, "the middleware", after, "de")
+	})
 }

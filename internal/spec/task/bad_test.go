@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -229,4 +230,22 @@ func many(n int) string {
 		all[i] = fmt.Sprintf(`"k%d":{}`, i)
 	}
 	return strings.Join(all, ",")
+}
+
+// TestTaskHandlerEndsItsGoroutine has the handler of a task end its goroutine: the task fails, and its place is free.
+func TestTaskHandlerEndsItsGoroutine(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		o := host.Unhurried
+		o.Authenticate = host.User
+		h := asking(t, o)
+		add(h, troupe.Tool{Name: "exits", Task: troupe.TaskOptional}, func(context.Context, *troupe.Call, WorkIn) (*mcp.CallToolResult, error) {
+			runtime.Goexit()
+			return nil, nil
+		})
+		now := stateless(h, withForms).as("ann")
+		id := now.begin("exits", `{}`)
+		now.await(id, "failed")
+		host.Contains(t, "its error", at(t, now.of("get", id), "result", "error"), "-32603")
+		now.await(now.begin("work", `{"ms":10}`), "completed")
+	})
 }
