@@ -121,6 +121,15 @@ func (h *Handler) admitPost(x *Exchange, w http.ResponseWriter, r *http.Request)
 	if no := h.readBody(x, w, r); no != nil {
 		return no
 	}
+	no := h.admitMessage(x, r)
+	if no != nil && no.retryAfter == 0 && x.isLarge() && h.o.Owe != nil {
+		h.o.Owe(x.account, len(x.Body))
+	}
+	return no
+}
+
+// admitMessage checks the message in the body of a POST.
+func (h *Handler) admitMessage(x *Exchange, r *http.Request) *refusal {
 	if no := x.scan(r.Context()); no != nil {
 		return no
 	}
@@ -133,9 +142,17 @@ func (h *Handler) admitPost(x *Exchange, w http.ResponseWriter, r *http.Request)
 	return nil
 }
 
+// isLarge reports whether the body costs so much that it is scanned in turn, and paid for if its message is refused.
+func (x *Exchange) isLarge() bool { return len(x.Body) > limits.TurnBytes.Value() && x.account != nil }
+
 // scan scans the body. Large ones are scanned in turn.
 func (x *Exchange) scan(ctx context.Context) *refusal {
-	if len(x.Body) > limits.TurnBytes.Value() && x.account != nil {
+	if x.isLarge() {
+		if x.h.o.Debt != nil {
+			if wait := x.h.o.Debt(x.account); wait > 0 {
+				return refuseDebt(wait)
+			}
+		}
 		ctx, cancel := context.WithTimeout(ctx, limits.TurnWait.Value())
 		defer cancel()
 		turns := x.h.o.Accounts.Turns

@@ -153,6 +153,12 @@ func refuseMessage(e *codec.ScanError) *refusal {
 	return &refusal{status: 400, code: e.Code, reason: cmp.Or(e.Limit(), "message"), message: e.Reason, id: e.ID}
 }
 
+// refuseDebt refuses a large body of a client whose large bodies were refused too often.
+func refuseDebt(wait time.Duration) *refusal {
+	r := &limits.PrincipalRate.Refusal
+	return &refusal{status: r.Status, code: r.Code, reason: limits.PrincipalRate.Counted, message: r.Message, retryAfter: wait}
+}
+
 // refuse writes the refusal and counts it.
 func (h *Handler) refuse(w http.ResponseWriter, e endpoint, no *refusal, p *plain) {
 	if h.o.Observer != nil {
@@ -173,6 +179,7 @@ func (h *Handler) refuse(w http.ResponseWriter, e endpoint, no *refusal, p *plai
 	}
 	if no.hangUp {
 		header.Set("Connection", "close")
+		p.unread = false // the server reads no more of it
 	}
 	if no.bare {
 		h.respond(w, no.status, nil, p)

@@ -400,3 +400,40 @@ func TestEveryRequestIsCounted(t *testing.T) {
 		})
 	}
 }
+
+// TestRefusedBodiesArePaidFor sends large bodies that are no messages, faster than a principal may send large ones: they are refused
+// without being looked at, until time has paid for them. Small messages are served all the while.
+func TestRefusedBodiesArePaidFor(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		dial, m := wires[0].begin(t, troupe.Options{Shared: troupe.SharedLimits{PrincipalRate: 10}})
+		conn := dial()
+		in := bufio.NewReader(conn)
+		post := func(body string) (int, string) {
+			go func() {
+				_, _ = io.WriteString(conn, request{method: "POST", path: "/mcp", head: typed, body: body}.text(""))
+			}()
+			resp, err := http.ReadResponse(in, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.Copy(io.Discard, resp.Body)
+			return resp.StatusCode, resp.Header.Get("Retry-After")
+		}
+		junk := strings.Repeat("{},", 1<<20/3)
+		for i, want := range []int{400, 400, 429, 429} {
+			if got, after := post(junk); got != want || (after == "1") != (want == 429) {
+				t.Errorf("body %d: %d, come back after %q s; want %d", i, got, after, want)
+			}
+			if got, _ := post("{}"); got != 400 {
+				t.Errorf("a small one: %d, want 400", got)
+			}
+		}
+		if n := m.Count("troupe.http.refused", "principal-rate"); n != 2 {
+			t.Errorf("%d are counted, want 2", n)
+		}
+		time.Sleep(time.Second)
+		if got, _ := post(junk); got != 400 {
+			t.Errorf("after the time that was said: %d, want 400", got)
+		}
+	})
+}
