@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/limits"
 )
 
 // writeState is what a drainConn knows of writes to its client.
@@ -49,6 +51,15 @@ func (g *drainConn) SetWriteDeadline(t time.Time) error {
 	defer w.mu.Unlock()
 	w.until, w.theirs = 0, !t.IsZero()
 	return g.Conn.SetWriteDeadline(t)
+}
+
+// boundBuffers bounds what the system keeps for a connection: requests that were sent ahead, and responses that were not read. Otherwise
+// it lets that grow to megabytes for each, which nothing counts.
+func boundBuffers(c net.Conn) {
+	if tcp, ok := c.(*net.TCPConn); ok {
+		_ = tcp.SetReadBuffer(limits.SocketBuffer.Value())
+		_ = tcp.SetWriteBuffer(limits.SocketBuffer.Value())
+	}
 }
 
 // dropUnsent has the system forget what it holds for a client that does not read, as soon as the connection is closed. Otherwise it

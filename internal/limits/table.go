@@ -275,6 +275,8 @@ var (
 	Connections = add[int](Row{Section: Node, Name: "connections, in `Serve`", Option: "HTTP.Connections", Shown: "one for each 64 KiB of `MaxMemory`, or `ulimit -n` without a reserve",
 		Beyond: "see below", Counted: "connections", By: HTTP,
 		Usage: "`number` of connections of all clients (one for each 64 KiB of --max-memory, or what ulimit -n allows, but for a reserve)"})
+	SocketBuffer = add[int](Row{Section: Node, Name: "bytes that the system keeps of what has come on a connection, and of what its client has not taken, in `Serve`", Kind: Size, Default: 128 * kib, Shown: "128 KiB each; Linux counts twice that",
+		Beyond: "TCP has the other side wait"})
 	HTTP2Streams = add[int](Row{Section: Node, Name: "requests at a time on a connection of HTTP/2, in `Serve`", Default: 64,
 		Beyond: "the protocol has the client wait"})
 	HTTP2Window = add[int](Row{Section: Node, Name: "bytes of bodies that have come on such a connection and were not read", Kind: Size, Default: 128 * kib,
