@@ -12,11 +12,11 @@ var carrying = []mutation{
 	},
 	{
 		"large bodies are scanned at once", limit, "transport/admit.go",
-		"if len(x.Body) > limits.TurnBytes.Value() && x.account != nil {", "if len(x.Body) < 0 && x.account != nil {", "", "TestLargeBodiesTakeTurns",
+		"return len(x.Body) > limits.TurnBytes.Value() && x.account != nil }", "return len(x.Body) < 0 && x.account != nil }", "", "TestLargeBodiesTakeTurns",
 	},
 	{
 		"small bodies wait", limit, "transport/admit.go",
-		"if len(x.Body) > limits.TurnBytes.Value() && x.account != nil {", "if x.account != nil {", "", "TestLargeBodiesTakeTurns",
+		"return len(x.Body) > limits.TurnBytes.Value() && x.account != nil }", "return x.account != nil }", "", "TestLargeBodiesTakeTurns",
 	},
 	{
 		"the place of a large body is kept", guard, "transport/admit.go",
