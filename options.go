@@ -219,6 +219,10 @@ type HTTPOptions struct {
 	// /metrics in Serve, such as 127.0.0.1:9090, without TLS. Listen then answers them with
 	// 404. The listener stays open to the end of a drain. Empty means that Listen serves them.
 	HealthListen string
+	// PublicMetrics has Listen answer /metrics for everybody. The zero value has it do so for clients of this machine
+	// alone, that reach it over a loopback address and through no proxy: metrics name servers and tools, and say how busy
+	// they are. HealthListen serves them to whoever reaches it, in any case.
+	PublicMetrics bool
 	// NetHTTP has Serve use net/http for all connections. Otherwise a listener of Troupe's own serves plain requests of HTTP/1.1, at about half
 	// the cost, and gives net/http the connections that bring anything else. TLS is net/http's in any case.
 	NetHTTP bool
@@ -231,13 +235,16 @@ type HTTPOptions struct {
 	// Mcp-Session-Id are never stored.
 	StoredHeaders []string
 	// ConnectionsPerAddress bounds the connections of one IPv4 address, or of one IPv6 network
-	// of 64 bits, where Serve listens. 0 means 1,024, negative none. The addresses in
-	// TrustedProxies have no such bound. Connections beyond it are closed at once.
+	// of 64 bits, where Serve listens. 0 means 1,024, negative none. It is at most a sixteenth
+	// of Connections. The addresses in TrustedProxies have no such bound. Connections beyond
+	// it are closed at once.
 	ConnectionsPerAddress int
-	// Connections bounds the connections of all clients where Serve listens. 0 means the
-	// number of files that the process may open, without a reserve of 256, or of a quarter if
-	// that is less; one address then has at most half of it. Beyond it an idle connection of
-	// an address that has more of them is closed; if there is none, the new connection is.
+	// Connections bounds the connections of all clients where Serve listens. 0 means one for
+	// each 64 KiB of Shared.MaxMemory, or if that is less, for each file that the process may
+	// open, without a reserve of 256, or of a quarter if that is less. Beyond it the new
+	// connection is closed, unless its address has fewer than another one: then one of the
+	// other's is closed, first one that is idle, and otherwise the one that has for longest
+	// waited for the rest of a request or for its client to read a response.
 	Connections int
 	// MaxHeader is the largest header of a request in bytes, where Serve listens. 0
 	// means 32 KiB. A larger one is answered with 431.

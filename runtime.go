@@ -59,9 +59,9 @@ type Runtime struct {
 	tel       *telemetry.Instruments
 	unwatch   func() error
 	root      http.Handler
-	names     *transport.Names
+	guard     *transport.Guard // of the paths that have no server
 	hits      *limits.Log
-	scraping  chan struct{} // holds a value while somebody reads /metrics
+	scraping  *quota.Turns[*quota.Account] // to read /metrics
 
 	mu        sync.Mutex // guards mounts, paths and ids, and changes of routes
 	mounts    map[string]*mount
@@ -118,8 +118,9 @@ func New(o Options) (*Runtime, error) {
 		_ = rt.Close(context.Background())
 		return nil, fmt.Errorf("troupe: gauges: %w", err)
 	}
-	rt.scraping = make(chan struct{}, 1)
-	rt.names = transport.NewNames(transport.Options{AllowOrigins: o.HTTP.AllowOrigins, AllowHosts: o.HTTP.AllowHosts, Observer: rt.observer()})
+	rt.scraping = quota.NewTurns[*quota.Account](1)
+	rt.guard = transport.NewGuard(transport.Options{AllowOrigins: o.HTTP.AllowOrigins, AllowHosts: o.HTTP.AllowHosts, Observer: rt.observer(),
+		BodyTimeout: o.Limits.BodyTimeout, BodyRate: o.Limits.BodyRate, WriteTimeout: o.Limits.WriteTimeout, Accounts: rt.node.Accounts(), Account: rt.account})
 	rt.root = http.HandlerFunc(rt.serveMount)
 	if o.Middleware != nil {
 		rt.root = rt.logged(o.Middleware(rt.root))
@@ -163,11 +164,23 @@ func (rt *Runtime) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if rt.leaving.Load() {
 		defer rt.countWhileDraining(w)()
 	}
-	rt.serveMounts(w, r)
+	rt.serveMounts(w, rt.seen(r))
 }
 
+// seen returns r with the address of its client.
+func (rt *Runtime) seen(r *http.Request) *http.Request {
+	return transport.Forwarded{Trusted: rt.opts.HTTP.TrustedProxies}.Seen(r)
+}
+
+// serveMounts serves the mounted servers. Their Handlers bound and count what goes straight to them.
 func (rt *Runtime) serveMounts(w http.ResponseWriter, r *http.Request) {
-	rt.root.ServeHTTP(w, transport.Forwarded{Trusted: rt.opts.HTTP.TrustedProxies}.Seen(r))
+	if rt.opts.Middleware == nil {
+		if h, ok := rt.route(r.URL.Path); ok {
+			h.ServeHTTP(w, r)
+			return
+		}
+	}
+	rt.guard.Serve(w, r, rt.root, false)
 }
 
 // Node returns the name of this node.
@@ -264,12 +277,12 @@ func (d dispatcher) input(x *transport.Exchange) actors.Input {
 	return in
 }
 
-// account returns the account of the client of x.
-func (d dispatcher) account(x *transport.Exchange) *quota.Account {
-	if c, ok := x.Principal.(*caller); ok && c.key != anonymous {
-		return d.node.Accounts().Of(c.key, "")
+// account returns the account of a client: that of its principal, or of its address if it is anonymous or nobody knows yet who it is.
+func (rt *Runtime) account(principal any, address string) *quota.Account {
+	if c, ok := principal.(*caller); ok && c.key != anonymous {
+		return rt.node.Accounts().Of(c.key, "")
 	}
-	return d.node.Accounts().Of(anonymous, host(x.RemoteAddr()))
+	return rt.node.Accounts().Of(anonymous, host(address))
 }
 
 // host returns the part of an address before its port, without the brackets of IPv6. A

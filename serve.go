@@ -61,8 +61,8 @@ func loopback(addr string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// Serve listens and serves the mounted servers, /healthz, /readyz, /metrics (or these
-// three at HTTPOptions.HealthListen) and, without Authenticate, a list of the servers' paths
+// Serve listens and serves the mounted servers, /healthz, /readyz, /metrics for clients of this
+// machine (or these three at HTTPOptions.HealthListen) and, without Authenticate, a list of the servers' paths
 // at /. It answers no path for a Host or an Origin that is not allowed. When ctx ends it
 // drains. It closes the Runtime before it returns.
 //
@@ -95,7 +95,8 @@ func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
 		ErrorLog: log.New(serverLog{rt}, "", 0)}
 	transport.Configure(hs)
 	door := transport.NewDrainListener(ln, hs)
-	all, perAddress := limits.ConnectionsOf(rt.opts.HTTP.Connections, rt.opts.HTTP.ConnectionsPerAddress)
+	door.LimitWrites(rt.opts.Limits.WriteTimeout)
+	all, perAddress := limits.ConnectionsOf(rt.opts.HTTP.Connections, rt.opts.HTTP.ConnectionsPerAddress, rt.opts.Shared.MaxMemory)
 	door.Limit(transport.Crowd{All: all, PerAddress: perAddress, Network: quota.Network, Exempt: rt.opts.HTTP.TrustedProxies, Refused: rt.turnedAway, Faulty: rt.observer().Rejected})
 	failed := make(chan error, 1)
 	var front *http1.Front // nil: net/http serves all
@@ -152,18 +153,26 @@ func (rt *Runtime) serveAll(w http.ResponseWriter, r *http.Request) {
 	if rt.leaving.Load() {
 		defer rt.countWhileDraining(w)()
 	}
-	if rt.opts.HTTP.HealthListen == "" && rt.probe(w, r) {
-		return
+	r = rt.seen(r)
+	if rt.opts.HTTP.HealthListen == "" {
+		if probe := rt.probe(r); probe != nil && (r.URL.Path != metricsPath || rt.opts.HTTP.PublicMetrics || transport.Local(r)) {
+			rt.guard.Serve(w, r, probe, true)
+			return
+		}
 	}
 	if r.URL.Path == "/" && (r.Method == http.MethodGet || r.Method == http.MethodHead) && rt.opts.Authenticate == nil {
 		if _, mounted := rt.route("/"); !mounted {
-			if !rt.names.Refuse(w, r) {
-				plainText(w, http.StatusOK, rt.index())
-			}
+			rt.guard.Serve(w, r, http.HandlerFunc(rt.serveIndex), false)
 			return
 		}
 	}
 	rt.serveMounts(w, r)
+}
+
+func (rt *Runtime) serveIndex(w http.ResponseWriter, r *http.Request) {
+	if !rt.guard.Refuse(w, r) {
+		rt.respondText(w, r, http.StatusOK, rt.index())
+	}
 }
 
 // mostListed is how many servers the index names.
@@ -191,10 +200,12 @@ func (rt *Runtime) index() string {
 	return "MCP is at\n\n" + strings.Join(paths, "\n") + "\n" + more
 }
 
-// probe serves /healthz, /readyz and /metrics. It reports whether the request was one for them.
-func (rt *Runtime) probe(w http.ResponseWriter, r *http.Request) bool {
+const metricsPath = "/metrics"
+
+// probe returns the handler of /healthz, /readyz or /metrics if the request is one for them, and otherwise nil.
+func (rt *Runtime) probe(r *http.Request) http.Handler {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return false
+		return nil
 	}
 	var serve http.HandlerFunc
 	switch r.URL.Path {
@@ -202,20 +213,21 @@ func (rt *Runtime) probe(w http.ResponseWriter, r *http.Request) bool {
 		serve = rt.serveHealth
 	case "/readyz":
 		serve = rt.serveReady
-	case "/metrics":
+	case metricsPath:
 		if rt.opts.Telemetry.Metrics == nil {
-			return false
+			return nil
 		}
 		serve = rt.serveMetrics
 	default:
-		return false
+		return nil
 	}
-	// HAProxy and other balancers ask with HTTP/1.0 and no Host. No browser does.
-	nameless := r.Host == "" && !r.ProtoAtLeast(1, 1) && len(r.Header["Origin"]) == 0
-	if nameless || !rt.names.Refuse(w, r) {
-		serve(w, r)
-	}
-	return true
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// HAProxy and other balancers ask with HTTP/1.0 and no Host. No browser does.
+		nameless := r.Host == "" && !r.ProtoAtLeast(1, 1) && len(r.Header["Origin"]) == 0
+		if nameless || !rt.guard.Refuse(w, r) {
+			serve(w, r)
+		}
+	})
 }
 
 // openHealth serves the probes on HTTPOptions.HealthListen, if that is set, until the caller
@@ -230,9 +242,11 @@ func (rt *Runtime) openHealth() (shut func(), err error) {
 	}
 	hs := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if !rt.probe(w, r) {
-				rt.serveNothing(w, r)
+			h, first := rt.probe(r), true
+			if h == nil {
+				h, first = http.HandlerFunc(rt.serveNothing), false
 			}
+			rt.guard.Serve(w, r, h, first)
 		}),
 		ReadTimeout: limits.HeaderTimeout.Value(), WriteTimeout: limits.WriteTimeout.Value(), IdleTimeout: time.Minute,
 		MaxHeaderBytes: rt.opts.HTTP.MaxHeader, ErrorLog: log.New(serverLog{rt}, "", 0),
@@ -260,9 +274,9 @@ func (rt *Runtime) openHealth() (shut func(), err error) {
 
 // serveNothing answers a request for a path where nothing is.
 func (rt *Runtime) serveNothing(w http.ResponseWriter, r *http.Request) {
-	if !rt.names.Refuse(w, r) {
-		w.Header().Set("Cache-Control", "no-store") // a server may be mounted there later
-		http.NotFound(w, r)
+	if !rt.guard.Refuse(w, r) {
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		rt.respondText(w, r, http.StatusNotFound, "404 page not found\n")
 	}
 }
 
@@ -302,37 +316,30 @@ func (rt *Runtime) Ready() error {
 	return nil
 }
 
-func (rt *Runtime) serveHealth(w http.ResponseWriter, _ *http.Request) {
+func (rt *Runtime) serveHealth(w http.ResponseWriter, r *http.Request) {
 	rt.watched.Store(true)
 	status, text := health(rt.cluster.Outage(), time.Now())
-	plainText(w, status, text)
+	rt.respondText(w, r, status, text)
 }
 
 // serveMetrics serves /metrics. One request at a time reads them, and with them the state of
-// the store. A client that does not read its response holds up nobody: the next one may read
-// before the response is written.
+// the store; the next one, by turns of their addresses, may do so after a pause. A client that
+// does not read its response holds up nobody: the next one may read before the response is
+// written.
 func (rt *Runtime) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	wait, cancel := context.WithTimeout(r.Context(), limits.ScrapeWait.Value())
 	defer cancel()
-	select {
-	case rt.scraping <- struct{}{}:
-	case <-wait.Done():
+	if !rt.scraping.Take(wait, rt.account(nil, r.RemoteAddr)) {
 		rt.observer().Rejected(http.StatusServiceUnavailable, limits.ScrapeWait.Counted)
-		plainText(w, http.StatusServiceUnavailable, "others read the metrics\n")
+		rt.respondText(w, r, http.StatusServiceUnavailable, "others read the metrics\n")
 		return
 	}
 	p := &page{header: w.Header(), status: http.StatusOK}
 	func() {
-		defer func() { <-rt.scraping }()
+		defer time.AfterFunc(limits.ScrapeEvery.Value(), rt.scraping.Leave)
 		rt.opts.Telemetry.Metrics.ServeHTTP(p, r)
 	}()
-	c := http.NewResponseController(w) // its errors mean that the client is gone, or that nobody can set deadlines
-	_ = c.SetWriteDeadline(time.Now().Add(limits.ScrapeWait.Value()))
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(p.status)
-	_, _ = w.Write(p.body.Bytes())
-	_ = c.Flush()
-	_ = c.SetWriteDeadline(time.Time{})
+	rt.guard.Respond(w, r, p.status, p.body.Bytes())
 }
 
 // page is a response that is not written yet.
@@ -346,19 +353,18 @@ func (p *page) Header() http.Header         { return p.header }
 func (p *page) WriteHeader(status int)      { p.status = status }
 func (p *page) Write(b []byte) (int, error) { return p.body.Write(b) }
 
-func (rt *Runtime) serveReady(w http.ResponseWriter, _ *http.Request) {
+func (rt *Runtime) serveReady(w http.ResponseWriter, r *http.Request) {
 	if err := rt.Ready(); err != nil {
-		plainText(w, http.StatusServiceUnavailable, err.Error()+"\n")
+		rt.respondText(w, r, http.StatusServiceUnavailable, err.Error()+"\n")
 		return
 	}
-	plainText(w, http.StatusOK, "ready\n")
+	rt.respondText(w, r, http.StatusOK, "ready\n")
 }
 
-func plainText(w http.ResponseWriter, status int, text string) {
+func (rt *Runtime) respondText(w http.ResponseWriter, r *http.Request, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	_, _ = w.Write([]byte(text))
+	rt.guard.Respond(w, r, status, []byte(text))
 }
 
 // ServeStdio serves srv to the one client on standard input and output, as hosts

@@ -29,7 +29,7 @@ func (h *Handler) admit(x *Exchange, w http.ResponseWriter, r *http.Request) *re
 		return refuseMethod
 	}
 	if r.Method == http.MethodOptions {
-		answerPreflight(w, r, x.endpoint.methods())
+		h.answerPreflight(x, w, r, x.endpoint.methods())
 		return preflight
 	}
 	if h.isClosing() {
@@ -42,16 +42,16 @@ func (h *Handler) admit(x *Exchange, w http.ResponseWriter, r *http.Request) *re
 			return denied(err)
 		}
 		x.Principal = principal
+		if no := x.countAnew(); no != nil {
+			return no
+		}
 	}
 	if no := h.admitVersion(x, r); no != nil {
 		return no
 	}
 	switch x.endpoint {
 	case sseEndpoint:
-		if no := admitGet(r); no != nil {
-			return no
-		}
-		return x.holdBody(0)
+		return admitGet(r)
 	case messagesEndpoint:
 		id, ok := sessionOf(r)
 		if !ok {
@@ -79,10 +79,6 @@ func (h *Handler) admit(x *Exchange, w http.ResponseWriter, r *http.Request) *re
 			}
 			x.LastEventID = v[0]
 		}
-		if x.LastEventID != "" {
-			return nil // a resume is not refused for its client's memory: what it reads waits for room
-		}
-		return x.holdBody(0)
 	}
 	return nil
 }
@@ -97,21 +93,6 @@ func (o *Options) admitNames(r *http.Request) *refusal {
 		return refuseOrigin
 	}
 	return nil
-}
-
-// Names checks the Host and the Origin of requests for paths that are not a Handler's. Make it with NewNames.
-type Names struct{ h *Handler }
-
-// NewNames returns a Names that lets pass what a Handler with the options o does.
-func NewNames(o Options) *Names { return &Names{NewHandler(nil, o)} }
-
-// Refuse answers r if its Host or its Origin is not allowed, and reports whether it did.
-func (n *Names) Refuse(w http.ResponseWriter, r *http.Request) bool {
-	no := n.h.o.admitNames(r)
-	if no != nil {
-		n.h.refuse(w, r, streamable, no)
-	}
-	return no != nil
 }
 
 func admitGet(r *http.Request) *refusal {
@@ -140,6 +121,15 @@ func (h *Handler) admitPost(x *Exchange, w http.ResponseWriter, r *http.Request)
 	if no := h.readBody(x, w, r); no != nil {
 		return no
 	}
+	no := h.admitMessage(x, r)
+	if no != nil && no.retryAfter == 0 && x.isLarge() && h.o.Owe != nil {
+		h.o.Owe(x.account, len(x.Body))
+	}
+	return no
+}
+
+// admitMessage checks the message in the body of a POST.
+func (h *Handler) admitMessage(x *Exchange, r *http.Request) *refusal {
 	if no := x.scan(r.Context()); no != nil {
 		return no
 	}
@@ -152,9 +142,17 @@ func (h *Handler) admitPost(x *Exchange, w http.ResponseWriter, r *http.Request)
 	return nil
 }
 
+// isLarge reports whether the body costs so much that it is scanned in turn, and paid for if its message is refused.
+func (x *Exchange) isLarge() bool { return len(x.Body) > limits.TurnBytes.Value() && x.account != nil }
+
 // scan scans the body. Large ones are scanned in turn.
 func (x *Exchange) scan(ctx context.Context) *refusal {
-	if len(x.Body) > limits.TurnBytes.Value() && x.account != nil {
+	if x.isLarge() {
+		if x.h.o.Debt != nil {
+			if wait := x.h.o.Debt(x.account); wait > 0 {
+				return refuseDebt(wait)
+			}
+		}
 		ctx, cancel := context.WithTimeout(ctx, limits.TurnWait.Value())
 		defer cancel()
 		turns := x.h.o.Accounts.Turns
@@ -184,6 +182,8 @@ func (h *Handler) readBody(x *Exchange, w http.ResponseWriter, r *http.Request) 
 	b := x.body.B[:0]
 	// One byte more than announced, so that the last read also finds the end.
 	b = slices.Grow(b, int(min(max(r.ContentLength, 0)+1, maxAhead)))
+	x.conn.handlerEnds() // it is up to the client
+	defer x.conn.handlerBegins()
 	h.reads.begin(&x.watch, w)
 	defer h.reads.end(&x.watch)
 	for others := readStep; ; {
@@ -222,6 +222,7 @@ func (h *Handler) readBody(x *Exchange, w http.ResponseWriter, r *http.Request) 
 		}
 		break
 	}
+	x.unread = false
 	if len(b) == 0 {
 		return refuseEmpty
 	}

@@ -43,10 +43,23 @@ func crowdOf(t *testing.T, w Crowd) *crowded { return crowdBehind(t, w, front) }
 // crowdBehind is crowdOf with what front puts before the server.
 func crowdBehind(t *testing.T, w Crowd, front func(net.Listener, *http.Server) net.Listener) *crowded {
 	c := &crowded{t: t, ln: &pipes{make(chan net.Conn), make(chan struct{})}, release: make(chan struct{})}
-	s := &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/wait" {
+	guard, own := NewGuard(Options{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/wait":
 			<-c.release
+		case "/body":
+			_, _ = io.Copy(io.Discard, r.Body)
+		case "/large":
+			_, _ = w.Write(fill(64 << 10))
 		}
+	})
+	mcp := NewHandler(funcs{}, Options{})
+	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/mcp" {
+			mcp.ServeHTTP(w, r)
+			return
+		}
+		guard.Serve(w, r, own, false)
 	})}
 	Configure(s)
 	c.d = NewDrainListener(c.ln, s)
@@ -156,21 +169,90 @@ func TestRoomInACrowd(t *testing.T) {
 		if _, in := c.dial("192.0.2.3", waiting); !in || c.open(idle) {
 			t.Errorf("another address is let in: %t; the idle connection of the one with the most is open: %t", in, c.open(idle))
 		}
-		for what, conn := range map[string]*client{"a request runs": busy, "a request has begun": begun, "the address has one alone": other} {
+		for what, conn := range map[string]*client{"a request runs": busy, "another one was idle": begun, "the address has one alone": other} {
 			if !c.open(conn) {
 				t.Errorf("closed though %s", what)
 			}
 		}
-		if _, in := c.dial("192.0.2.4", waiting); in {
-			t.Error("let in though no connection can make room")
+		if _, in := c.dial("192.0.2.4", waiting); !in || c.open(begun) {
+			t.Errorf("one more address is let in: %t; a connection with half a header is open: %t", in, c.open(begun))
 		}
-		if diff := cmp.Diff(c.seen(), []string{"connections 192.0.2.1", "connections 192.0.2.4"}); diff != "" {
+		if _, in := c.dial("192.0.2.5", waiting); in {
+			t.Error("let in though no address has two connections more")
+		}
+		if diff := cmp.Diff(c.seen(), []string{"connections 192.0.2.1", "0 connections", "connections 192.0.2.5"}); diff != "" {
 			t.Errorf("refused (-got +want):\n%s", diff)
 		}
 		if n := c.d.leaving.Load(); n != 0 {
 			t.Errorf("%d connections are still to make room", n)
 		}
 	})
+}
+
+// TestRoomAmongBusyConnections has an address hold connections in every way that lasts as long as it likes. Each makes room for another
+// address, the oldest first. One whose request is being handled does not.
+func TestRoomAmongBusyConnections(t *testing.T) {
+	t.Parallel()
+	const toMCP = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"
+	for name, held := range map[string]string{
+		"half a header":              "GET / HTTP/1.1\r\nHo",
+		"half of a second header":    "GET /mcp HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHo",
+		"a body that nobody reads":   "GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n",
+		"a body that somebody reads": "POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n",
+		"chunks that somebody reads": "POST /body HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n",
+		"a body for a Handler":       toMCP + "Content-Length: 5\r\n\r\n",
+		"chunks for a Handler":       toMCP + "Transfer-Encoding: chunked\r\n\r\n",
+		"a response":                 "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+		"a large response":           "GET /large HTTP/1.1\r\nHost: x\r\n\r\n",
+		"a response of a Handler":    toMCP + "Content-Length: " + strconv.Itoa(len(ping)) + "\r\n\r\n" + ping,
+		"a refusal of a Handler":     "PUT /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := crowdOf(t, Crowd{All: 5})
+				c.d.LimitWrites(time.Minute)
+				hold := func(request string) net.Conn { // as dial, but for what comes: it is not read
+					a, b := net.Pipe()
+					c.ln.conns <- from{b, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1234}}
+					t.Cleanup(func() { a.Close() })
+					go func() { _, _ = io.WriteString(a, request) }()
+					time.Sleep(2 * time.Second)
+					synctest.Wait()
+					return a
+				}
+				closed := func(a net.Conn) bool {
+					_ = a.SetWriteDeadline(time.Now().Add(time.Nanosecond))
+					_, err := a.Write([]byte("x"))
+					return err != nil && !isTimeout(err)
+				}
+				runs := hold(waiting)
+				first, second, third := hold(held), hold(held), hold(held)
+				_, _ = c.dial("192.0.2.2", waiting)
+				for i, row := range []struct {
+					from   string
+					in     bool
+					closed int // of the three, those that came first
+				}{{"192.0.2.1", false, 0}, {"192.0.2.3", true, 1}, {"192.0.2.4", true, 2}, {"192.0.2.5", true, 3}, {"192.0.2.6", false, 3}} {
+					_, in := c.dial(row.from, waiting)
+					if got, want := [3]bool{closed(first), closed(second), closed(third)}, [3]bool{row.closed > 0, row.closed > 1, row.closed > 2}; in != row.in || got != want {
+						t.Errorf("%d: let in %t, closed are %v; want %t, %v", i, in, got, row.in, want)
+					}
+				}
+				if closed(runs) {
+					t.Error("the one whose request is handled is closed")
+				}
+				if diff := cmp.Diff(c.seen(), []string{"connections 192.0.2.1", "0 connections", "0 connections", "0 connections", "connections 192.0.2.6"}); diff != "" {
+					t.Errorf("refused and closed (-got +want):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+func isTimeout(err error) bool {
+	e, ok := err.(net.Error)
+	return ok && e.Timeout()
 }
 
 // TestHeadersAreCounted counts headers that come too late or are too large, and nothing else that ends by a deadline.

@@ -25,7 +25,9 @@ import (
 type drainConn struct {
 	net.Conn
 	listener *DrainListener
-	from     netip.Addr  // the address that it counts for; the zero Addr is none
+	from     netip.Addr // the address that it counts for; the zero Addr is none
+	room     roomState  // what says whether it can be closed to make room
+	writes   writeState
 	away     bool        // an event stream has it; guarded by the listener's mu
 	over     atomic.Bool // a header had two lengths: nothing more is read
 
@@ -60,6 +62,9 @@ func (g *drainConn) setIdle(waits bool) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if !waits && g.idle { // the request came with the one before
+		g.room.begins(g.listener)
+	}
 	g.header = false
 	if g.idle = waits; !waits {
 		g.keepOpen()
@@ -97,33 +102,6 @@ func (g *drainConn) closeIfIdle() {
 	defer g.mu.Unlock()
 	if g.idle && !g.closing {
 		g.closing = g.Conn.SetReadDeadline(time.Unix(1, 0)) == nil
-	}
-}
-
-// waits reports whether the connection waits for a request, and was not asked to close.
-func (g *drainConn) waits() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.idle && !g.closing
-}
-
-// leave makes the connection close to make room, and reports whether it will unless a request has come.
-func (g *drainConn) leave() bool {
-	g.closeIfIdle()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closing && !g.leaving {
-		g.leaving = true
-		g.listener.leaving.Add(1)
-	}
-	return g.closing
-}
-
-// stays takes back that the connection makes room, or has made it. mu is held.
-func (g *drainConn) stays() {
-	if g.leaving {
-		g.leaving = false
-		g.listener.leaving.Add(-1)
 	}
 }
 
@@ -178,6 +156,7 @@ func (g *drainConn) received(p []byte, n int, err error) (_ int, _, fault error)
 		}
 		if g.idle {
 			g.header, g.idle = true, false
+			g.room.begins(g.listener)
 		}
 		g.keepOpen()
 		switch {
@@ -217,7 +196,7 @@ func (g *drainConn) Write(p []byte) (int, error) {
 	if bytes.HasPrefix(p, headerTooLarge) {
 		g.listener.crowd.faulty(http.StatusRequestHeaderFieldsTooLarge, limits.MaxHeader.Counted)
 	}
-	return g.Conn.Write(p)
+	return g.writeInTime(p)
 }
 
 func (g *drainConn) SetReadDeadline(t time.Time) error {

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/troupe-run/troupe/internal/limits"
 )
@@ -19,10 +20,12 @@ import (
 // Make it with NewDrainListener. Its methods may be called from any goroutine.
 type DrainListener struct {
 	net.Listener
-	crowd   Crowd        // set before Accept
-	also    func() int   // the same; may be nil
-	taking  atomic.Int64 // Accepts that may have a connection which is not yet in conns
-	leaving atomic.Int64 // connections that were asked to make room
+	crowd    Crowd         // set before Accept
+	also     func() int    // the same; may be nil
+	patience time.Duration // for a write, set before Accept; 0 or less is no bound
+	began    time.Time     // its clock is the time since then
+	taking   atomic.Int64  // Accepts that may have a connection which is not yet in conns
+	leaving  atomic.Int64  // connections that were asked to make room
 
 	once sync.Once
 	shut chan struct{} // closed by Shut
@@ -38,7 +41,7 @@ type DrainListener struct {
 
 // NewDrainListener returns a DrainListener in front of ln. It sets s.ConnState and s.ConnContext. Reuse may be put around it.
 func NewDrainListener(ln net.Listener, s *http.Server) *DrainListener {
-	d := &DrainListener{Listener: ln, shut: make(chan struct{}), done: make(chan struct{}), conns: make(map[*drainConn]struct{}), from: make(map[netip.Addr]int)}
+	d := &DrainListener{Listener: ln, began: time.Now(), shut: make(chan struct{}), done: make(chan struct{}), conns: make(map[*drainConn]struct{}), from: make(map[netip.Addr]int)}
 	before := s.ConnState
 	s.ConnState = func(c net.Conn, state http.ConnState) {
 		switch g := drainConnOf(c); state {
@@ -56,7 +59,7 @@ func NewDrainListener(ln net.Listener, s *http.Server) *DrainListener {
 		if connContext != nil {
 			ctx = connContext(ctx, c)
 		}
-		return withFraming(ctx, c)
+		return withConn(withFraming(ctx, c), c)
 	}
 	return d
 }
@@ -79,6 +82,13 @@ func (d *DrainListener) CountAlso(f func() int) { d.also = f }
 
 // Limit bounds the connections. Call it before Accept.
 func (d *DrainListener) Limit(crowd Crowd) { d.crowd = crowd }
+
+// LimitWrites bounds how long one write to a client may take, whatever it belongs to, where nobody else sets a deadline for it. A
+// connection on which a write takes longer is closed. Call it before Accept.
+func (d *DrainListener) LimitWrites(limit time.Duration) { d.patience = limit }
+
+// now is the clock of the listener, in nanoseconds. It is never 0.
+func (d *DrainListener) now() int64 { return int64(time.Since(d.began)) + 1 }
 
 // Open returns the number of connections that are served or wait for their next request, from when they were made. It does not count
 // those that an open event stream took over from net/http: see Handler.Streams.
@@ -104,8 +114,12 @@ func (d *DrainListener) Accept() (net.Conn, error) {
 		c, err := d.Listener.Accept()
 		switch {
 		case err == nil:
-			g, from, limit := d.letIn(c)
+			g, from, limit, taken := d.letIn(c)
+			if taken {
+				d.crowd.faulty(0, limits.Connections.Counted)
+			}
 			if limit == nil {
+				boundBuffers(c)
 				return g, nil
 			}
 			_ = c.Close()
@@ -130,63 +144,15 @@ func (d *DrainListener) Accept() (net.Conn, error) {
 	return nil, net.ErrClosed
 }
 
-const (
-	// candidates is how many connections are looked at for one that can make room.
-	candidates = 64
-	// mostLeaving bounds the connections that were asked to make room and are not closed yet. By so many there may be
-	// more than Crowd.All.
-	mostLeaving = 32
-)
-
-// letIn adds c to the connections of the listener. It returns nil, with the limit, if there are too many.
-func (d *DrainListener) letIn(c net.Conn) (*drainConn, netip.Addr, *limits.Row) {
-	from := d.crowd.addressOf(c)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	own := d.from[from]
-	if d.crowd.PerAddress > 0 && from.IsValid() && own >= d.crowd.PerAddress {
-		return nil, from, limits.ConnectionsPerAddress.Row
-	}
-	if d.crowd.All > 0 && len(d.conns) >= d.crowd.All && !d.makeRoom(own) {
-		return nil, from, limits.Connections.Row
-	}
-	return d.add(c, from), from, nil
-}
-
-// add adds c to the connections of the listener. mu is held.
-func (d *DrainListener) add(c net.Conn, from netip.Addr) *drainConn {
-	g := &drainConn{Conn: c, listener: d, from: from, idle: true, header: true}
-	d.conns[g] = struct{}{}
-	if from.IsValid() {
-		d.from[from]++
-	}
-	return g
-}
-
-// makeRoom closes a connection that waits for a request, for one of an address that has own connections. It chooses
-// among some connections one of the address that has the most, which must stay ahead. It returns false if it finds
-// none. mu is held.
-func (d *DrainListener) makeRoom(own int) bool {
-	if d.leaving.Load() >= mostLeaving {
-		return false
-	}
-	var most *drainConn
-	left := candidates
-	for g := range d.conns { // in no order
-		if d.from[g.from] > own+1 && g.waits() && (most == nil || d.from[g.from] > d.from[most.from]) {
-			most = g
-		}
-		if left--; left == 0 {
-			break
-		}
-	}
-	return most != nil && most.leave()
-}
-
 // remove removes g, which is closed.
 func (d *DrainListener) remove(g *drainConn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.drop(g)
+}
+
+// drop removes g from the connections of the listener. mu is held.
+func (d *DrainListener) drop(g *drainConn) {
 	if _, there := d.conns[g]; !there {
 		return
 	}

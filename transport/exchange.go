@@ -65,17 +65,17 @@ type Exchange struct {
 	chunks bool // the peer knows chunked transfer encoding
 	closes bool // no request can follow on the connection: the client says so, or a body was not read
 	http1  bool
-	timed  bool // the server has a WriteTimeout, which is lifted until the response
 	inline bool // the connection cannot be taken over: ServeHTTP stays and writes
 	body   *codec.Buffer
 
+	plain
+
+	resumes    bool           // over HTTP/1.1, so that nothing refuses it but the number of connections
 	account    *quota.Account // counts the bytes that are held for the client; nil until there are some
 	bodyHeld   int64          // of these, for the request
 	valuesHeld int64          // and for what decoding it makes
 
-	length [1]string     // value of Content-Length
-	watch  watched       // the read of the body, and then the write of a plain response
-	wake   chan struct{} // inline: wakes ServeHTTP
+	wake chan struct{} // inline: wakes ServeHTTP
 
 	// writing is held while another goroutine than that of ServeHTTP writes to w; ServeHTTP takes it before it returns.
 	// It is taken while mu is held.
@@ -101,12 +101,13 @@ func (x *Exchange) begin(h *Handler, w http.ResponseWriter, r *http.Request) {
 	x.h, x.w, x.base, x.remote, x.Header = h, w, r.Context(), r.RemoteAddr, r.Header
 	x.chunks = r.ProtoAtLeast(1, 1)
 	x.http1 = r.ProtoMajor == 1
+	x.plain.begin(r)
 	x.closes = r.Close || r.Method != http.MethodPost && r.ContentLength != 0
 	if x.http1 && len(r.TransferEncoding) > 0 && !framed(r) {
 		x.closes = true
 		w.Header().Set("Connection", "close")
 	}
-	if x.timed = endsWrites(r); x.timed {
+	if x.timed {
 		writeBy(w, 0)
 	}
 	x.inline = !x.http1 || !canHijack(w)
@@ -370,10 +371,7 @@ func (x *Exchange) answer(status int, body []byte, retryAfter time.Duration, las
 	if retryAfter > 0 {
 		w.Header().Set("Retry-After", seconds(retryAfter))
 	}
-	if x.timed {
-		writeBy(w, x.h.o.WriteTimeout)
-	}
-	x.h.respond(w, status, body, &x.length, &x.watch)
+	x.h.respondJSON(w, status, body, &x.plain)
 	if held > requestBytes {
 		x.letGo(quota.Queues, held)
 	}

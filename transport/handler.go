@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
-	"strconv"
 	"sync"
 
 	"github.com/troupe-run/troupe/codec"
@@ -131,9 +130,15 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (h *Handler) serve(x *Exchange, w http.ResponseWriter, r *http.Request) {
 	x.begin(h, w, r)
-	if no := h.admit(x, w, r); no != nil {
+	no := x.count(r)
+	x.conn.handlerBegins()
+	defer x.conn.handlerEnds()
+	if no == nil {
+		no = h.admit(x, w, r)
+	}
+	if no != nil {
 		if no != preflight {
-			h.refuse(w, r, x.endpoint, no)
+			h.refuse(w, x.endpoint, no, &x.plain)
 		}
 		x.release()
 		return
@@ -189,33 +194,6 @@ func (x *Exchange) returned() {
 	}
 	faults.Internal.Tell(x, id)
 	x.release()
-}
-
-// Values of headers that many responses share. Their capacity is their length, so that an append copies them.
-var (
-	jsonHeader     = []string{typeJSON}
-	noStore        = []string{"no-store"}
-	exposedHeaders = []string{"Mcp-Session-Id, MCP-Protocol-Version, Retry-After, WWW-Authenticate"}
-)
-
-// respond writes a whole response, which no cache may keep: a cache would give it to other clients (RFC 9110, 15.1). No slow reader can hold it up for more than WriteTimeout. It ignores errors, because
-// the peer is then gone. length is memory for the value of Content-Length, and watch is for the watchdog.
-func (h *Handler) respond(w http.ResponseWriter, status int, body []byte, length *[1]string, watch *watched) {
-	header := w.Header()
-	header["Cache-Control"] = noStore
-	if len(body) == 0 {
-		w.WriteHeader(status)
-		return
-	}
-	header["Content-Type"] = jsonHeader
-	length[0] = strconv.Itoa(len(body))
-	header["Content-Length"] = length[:]
-	h.writes.begin(watch, w)
-	w.WriteHeader(status)
-	_, _ = w.Write(body)
-	// The watchdog does not cover the server's own flush: the bytes must be out before the watch ends.
-	_ = http.NewResponseController(w).Flush()
-	h.writes.end(watch)
 }
 
 // leaving reports whether connections must be closed after their responses.

@@ -95,11 +95,18 @@ func (x *Exchange) pump(w http.ResponseWriter) {
 			batch = []byte(comment) // with the header: see firstChunk
 		}
 		x.mu.Unlock()
-		if !started {
+		begins := !started
+		if begins {
+			if x.unread { // the server reads it before it sends the header
+				x.h.endBody(w)
+			}
 			w.WriteHeader(http.StatusOK)
 			started = true
 		}
 		err := x.push(w, rc, batch)
+		if begins && x.unread { // or the server would take its end for that of the client
+			_ = rc.SetReadDeadline(time.Time{})
+		}
 		buf.Free()
 		x.mu.Lock()
 		x.s.writing = 0

@@ -1,6 +1,8 @@
 package transport
 
 import (
+	"net/http"
+
 	"github.com/troupe-run/troupe/internal/quota"
 )
 
@@ -16,38 +18,85 @@ const (
 	streamBytes = 16 << 10
 )
 
-// hold counts n bytes more of a kind on the account of x, or returns why there is no room.
-func (x *Exchange) hold(k quota.Kind, n int64) *refusal {
-	o := &x.h.o
-	if o.Account == nil || n <= 0 {
-		return nil
-	}
+// hold counts n bytes more of a kind on an account, nil for one that is to be found for the principal at the address. It returns the
+// account, or why there is no room.
+func (o *Options) hold(a *quota.Account, principal any, address string, k quota.Kind, n int64) (*quota.Account, *refusal) {
 	for {
-		if x.account == nil {
-			x.account = o.Account(x)
+		if a == nil {
+			a = o.Account(principal, address)
 		}
-		no, ok := o.Accounts.Charge(x.account, k, n)
+		no, ok := o.Accounts.Charge(a, k, n)
 		switch {
 		case !ok: // it was dropped
-			x.account = nil
+			a = nil
 		case no == quota.Full:
-			return refuseMemory
+			return a, refuseMemory
 		case no != quota.Admitted:
-			return refuseMemoryShare
+			return a, refuseMemoryShare
 		default:
-			return nil
+			return a, nil
 		}
 	}
 }
 
-// holdAnyway counts n bytes that the account of x holds whether there is room or not.
-func (x *Exchange) holdAnyway(k quota.Kind, n int64) {
+// holdAnyway is hold for what is held whether there is room or not.
+func (o *Options) holdAnyway(a *quota.Account, principal any, address string, k quota.Kind, n int64) *quota.Account {
+	for a == nil || !o.Accounts.ChargeAnyway(a, k, n) {
+		a = o.Account(principal, address)
+	}
+	return a
+}
+
+// resumes reports whether a request resumes a stream over HTTP/1.1. That is not refused for its client's memory: what it reads of the
+// stream waits for room, and it has a connection to itself, of which a client has few. HTTP/2 has many requests on one.
+func resumes(r *http.Request) bool {
+	return r.ProtoMajor == 1 && r.Method == http.MethodGet && len(r.Header["Last-Event-Id"]) > 0 && r.Header["Last-Event-Id"][0] != ""
+}
+
+// count counts the request before anything is done for it: on the account of its address, as long as nobody knows its principal. A
+// Guard may have counted it already.
+func (x *Exchange) count(r *http.Request) *refusal {
+	x.resumes = resumes(r)
+	if p, ok := r.Body.(*passage); ok && p.handOver(x) {
+		return nil
+	}
+	if no := x.holdBody(0); no != nil {
+		return no.uncounted(r)
+	}
+	return nil
+}
+
+// countAnew moves the request to the account of its principal.
+func (x *Exchange) countAnew() *refusal {
 	o := &x.h.o
 	if o.Account == nil {
-		return
+		return nil
 	}
-	for x.account == nil || !o.Accounts.ChargeAnyway(x.account, k, n) {
-		x.account = o.Account(x)
+	before, held := x.account, x.bodyHeld
+	if x.account = o.Account(x.Principal, x.remote); x.account == before {
+		return nil
+	}
+	x.bodyHeld = 0
+	if no := x.holdBody(0); no != nil { // its address goes on to count it, until it is refused
+		x.account, x.bodyHeld = before, held
+		return no
+	}
+	o.Accounts.Refund(before, quota.Bodies, held)
+	return nil
+}
+
+// hold counts n bytes more of a kind on the account of x, or returns why there is no room.
+func (x *Exchange) hold(k quota.Kind, n int64) (no *refusal) {
+	if o := &x.h.o; o.Account != nil && n > 0 {
+		x.account, no = o.hold(x.account, x.Principal, x.remote, k, n)
+	}
+	return no
+}
+
+// holdAnyway counts n bytes that the account of x holds whether there is room or not.
+func (x *Exchange) holdAnyway(k quota.Kind, n int64) {
+	if o := &x.h.o; o.Account != nil {
+		x.account = o.holdAnyway(x.account, x.Principal, x.remote, k, n)
 	}
 }
 
@@ -61,6 +110,11 @@ func (x *Exchange) letGo(k quota.Kind, n int64) {
 // holdBody counts the request with n bytes of its body, those that were counted before included.
 func (x *Exchange) holdBody(n int64) *refusal {
 	more := requestBytes + n - x.bodyHeld
+	if x.resumes {
+		x.holdAnyway(quota.Bodies, more)
+		x.bodyHeld += more
+		return nil
+	}
 	no := x.hold(quota.Bodies, more)
 	if no == nil && more > 0 {
 		x.bodyHeld += more

@@ -16,7 +16,7 @@ import (
 // what it has served are over, nothing may be left on it.
 func counted(t testing.TB, o *Options, most int64) *quota.Accounts {
 	a := quota.New(quota.Limits{Places: 100, Each: 100, Accounts: 100, Bytes: most})
-	o.Accounts, o.Account = a, func(*Exchange) *quota.Account { return a.Of("client", "") }
+	o.Accounts, o.Account = a, func(any, string) *quota.Account { return a.Of("client", "") }
 	t.Cleanup(func() {
 		t, ok := t.(*testing.T)
 		for k := range quota.Kinds {
@@ -123,7 +123,7 @@ func TestStreamsAreAskedFor(t *testing.T) {
 	for _, target := range []string{"/mcp", "/sse"} {
 		virtually(t, func(t *testing.T, serve func(Dispatcher, Options) *pipes) {
 			a := quota.New(quota.Limits{Places: 100, Each: 100, Accounts: 100, Bytes: 1 << 20})
-			o := Options{Accounts: a, Account: func(*Exchange) *quota.Account { return a.Of("client", "") }}
+			o := Options{Accounts: a, Account: func(any, string) *quota.Account { return a.Of("client", "") }}
 			var streams []*Exchange
 			open := func(x *Exchange) {
 				x.Open()
@@ -181,7 +181,7 @@ func TestQueuesAreCounted(t *testing.T) {
 		seen := newCounts()
 		o := Options{Observer: seen, MaxQueued: 8 << 20}
 		a := quota.New(quota.Limits{Places: 100, Each: 100, Accounts: 100, Bytes: 1 << 20})
-		o.Accounts, o.Account = a, func(*Exchange) *quota.Account { return a.Of("client", "") }
+		o.Accounts, o.Account = a, func(any, string) *quota.Account { return a.Of("client", "") }
 		opened := make(chan *Exchange, 1)
 		p := serve(funcs{get: func(x *Exchange) {
 			x.Open()

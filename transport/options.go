@@ -104,11 +104,17 @@ type Options struct {
 	// so that clients make new ones. Nil means never.
 	Leaving func() bool
 
-	// Accounts counts the bytes that requests and their responses hold, on the account that Account returns for the
-	// client of x. Account is called when x has its Principal; it may return another account later, once Accounts has
-	// dropped the first. Nil counts nothing.
+	// Accounts counts the bytes that requests and their responses hold, on the account that Account returns for a principal
+	// at an address, which is "host:port" as in http.Request.RemoteAddr. A request counts on the account of a nil principal
+	// from its beginning, and on that of its own once it is authenticated. Account may return another account later, once
+	// Accounts has dropped the first. Nil counts nothing.
 	Accounts *quota.Accounts
-	Account  func(x *Exchange) *quota.Account
+	Account  func(principal any, address string) *quota.Account
+
+	// Owe charges an account for the bytes of a large body whose message is refused, and Debt says for how long the account
+	// owes for such bodies: until then its large bodies are refused before they are scanned. Nil charges nothing.
+	Owe  func(a *quota.Account, size int)
+	Debt func(a *quota.Account) time.Duration
 
 	// Log gets what an operator should see. Nil discards it.
 	Log *slog.Logger
@@ -143,7 +149,7 @@ func lowered(in []string) []string {
 }
 
 // Configure sets the limits of s for the time before a Handler sees a request: how long a header may take, how large it
-// may be, and how long an idle connection is kept. It does not change fields that are set. It leaves WriteTimeout and
+// may be, how long an idle connection is kept, and how much a connection of HTTP/2 may bring at a time. It does not change fields that are set. It leaves WriteTimeout and
 // ReadTimeout alone, since both would end long calls; the Handler limits bodies and writes itself.
 func Configure(s *http.Server) {
 	if s.ReadHeaderTimeout == 0 {
@@ -154,5 +160,9 @@ func Configure(s *http.Server) {
 	}
 	if s.MaxHeaderBytes == 0 {
 		s.MaxHeaderBytes = limits.MaxHeader.Value()
+	}
+	if s.HTTP2 == nil {
+		window := limits.HTTP2Window.Value()
+		s.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: limits.HTTP2Streams.Value(), MaxReceiveBufferPerConnection: window, MaxReceiveBufferPerStream: window}
 	}
 }

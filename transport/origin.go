@@ -32,6 +32,16 @@ func sideOf(r *http.Request) side {
 	return beyond
 }
 
+// Local reports whether r comes from this machine: it came in over a loopback address or a UNIX socket, its client's address is no
+// other one, and no proxy says that it brings it from elsewhere.
+func Local(r *http.Request) bool {
+	if sideOf(r) == beyond || len(r.Header["Forwarded"])+len(r.Header["X-Forwarded-For"]) > 0 {
+		return false
+	}
+	client, err := netip.ParseAddrPort(r.RemoteAddr)
+	return err != nil || client.Addr().Unmap().IsLoopback() // what is no address is the other end of a socket
+}
+
 // hostAllowed checks the Host header, against DNS rebinding: a page whose name was made to stand for this server's
 // address sends that name. An address, and localhost, cannot be rebound.
 func (o *Options) hostAllowed(host string, from side) bool {

@@ -15,7 +15,7 @@ const (
 
 // answerPreflight answers the request by which a browser asks what a page may send. Access-Control-Allow-Headers has no
 // wildcard for a prefix, nor one for requests with credentials, so it repeats the Mcp-Param-* that were asked for.
-func answerPreflight(w http.ResponseWriter, r *http.Request, methods string) {
+func (h *Handler) answerPreflight(x *Exchange, w http.ResponseWriter, r *http.Request, methods string) {
 	header := w.Header()
 	header["Cache-Control"] = noStore // Access-Control-Max-Age is for the browser's own memory
 	header.Set("Allow", methods)
@@ -27,7 +27,7 @@ func answerPreflight(w http.ResponseWriter, r *http.Request, methods string) {
 	} else {
 		header.Set("Vary", "Origin")
 	}
-	w.WriteHeader(http.StatusNoContent)
+	h.respond(w, http.StatusNoContent, nil, &x.plain)
 }
 
 // params lists the names of parameters' headers in asked, each after a comma.

@@ -31,6 +31,10 @@ type refusal struct {
 	challenge    string // WWW-Authenticate, if there is one
 	retryAfter   time.Duration
 
+	// bare leaves out the body. Over HTTP/2 a client that gives no window would keep the response, which nothing counts if it
+	// was the memory for the request that there was no room for.
+	bare bool
+
 	// hangUp closes the connection, because its next bytes are not the start of a request.
 	hangUp bool
 }
@@ -110,6 +114,12 @@ func denied(err error) *refusal {
 	return &no
 }
 
+// uncounted returns the refusal of a request that nothing counts.
+func (r refusal) uncounted(of *http.Request) *refusal {
+	r.bare = of.ProtoMajor == 2
+	return &r
+}
+
 // of returns the refusal with the id of m, if m is a request.
 func (r refusal) of(m *codec.Message) *refusal {
 	if m.Kind == codec.Request {
@@ -143,15 +153,16 @@ func refuseMessage(e *codec.ScanError) *refusal {
 	return &refusal{status: 400, code: e.Code, reason: cmp.Or(e.Limit(), "message"), message: e.Reason, id: e.ID}
 }
 
+// refuseDebt refuses a large body of a client whose large bodies were refused too often.
+func refuseDebt(wait time.Duration) *refusal {
+	r := &limits.PrincipalRate.Refusal
+	return &refusal{status: r.Status, code: r.Code, reason: limits.PrincipalRate.Counted, message: r.Message, retryAfter: wait}
+}
+
 // refuse writes the refusal and counts it.
-func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, e endpoint, no *refusal) {
+func (h *Handler) refuse(w http.ResponseWriter, e endpoint, no *refusal, p *plain) {
 	if h.o.Observer != nil {
 		h.o.Observer.Rejected(no.status, no.reason)
-	}
-	if r.ContentLength != 0 && !no.hangUp {
-		// net/http reads the rest of a small body before it answers, so that read must end too, before the time to write
-		// is over.
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(min(h.o.BodyTimeout, h.o.WriteTimeout) / 2))
 	}
 	header := w.Header()
 	switch no.status {
@@ -168,12 +179,14 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, e endpoint, no 
 	}
 	if no.hangUp {
 		header.Set("Connection", "close")
+		p.unread = false // the server reads no more of it
+	}
+	if no.bare {
+		h.respond(w, no.status, nil, p)
+		return
 	}
 	b := codec.GetBuffer()
 	defer b.Free()
 	b.B = codec.AppendError(b.B, no.id, no.code, no.message, no.data)
-	if endsWrites(r) {
-		writeBy(w, h.o.WriteTimeout)
-	}
-	h.respond(w, no.status, b.B, new([1]string), new(watched))
+	h.respondJSON(w, no.status, b.B, p)
 }

@@ -12,11 +12,11 @@ var carrying = []mutation{
 	},
 	{
 		"large bodies are scanned at once", limit, "transport/admit.go",
-		"if len(x.Body) > limits.TurnBytes.Value() && x.account != nil {", "if len(x.Body) < 0 && x.account != nil {", "", "TestLargeBodiesTakeTurns",
+		"return len(x.Body) > limits.TurnBytes.Value() && x.account != nil }", "return len(x.Body) < 0 && x.account != nil }", "", "TestLargeBodiesTakeTurns",
 	},
 	{
 		"small bodies wait", limit, "transport/admit.go",
-		"if len(x.Body) > limits.TurnBytes.Value() && x.account != nil {", "if x.account != nil {", "", "TestLargeBodiesTakeTurns",
+		"return len(x.Body) > limits.TurnBytes.Value() && x.account != nil }", "return x.account != nil }", "", "TestLargeBodiesTakeTurns",
 	},
 	{
 		"the place of a large body is kept", guard, "transport/admit.go",
@@ -43,8 +43,8 @@ var carrying = []mutation{
 		"\treturn beyond\n}", "\treturn withoutPort\n}", "", "",
 	},
 	{
-		"a page of another origin asks other paths", guard, "transport/admit.go",
-		"no := n.h.o.admitNames(r)", "no := (*refusal)(nil)", "internal/spec/transports", "TestNamesOnEveryPath|TestHealthListen",
+		"a page of another origin asks other paths", guard, "transport/guard.go",
+		"no := g.h.o.admitNames(r)", "no := (*refusal)(nil)", "internal/spec/transports", "TestNamesOnEveryPath|TestHealthListen",
 	},
 	{
 		"a host is allowed on any port", guard, "transport/origin.go",
@@ -151,28 +151,24 @@ var carrying = []mutation{
 		"_ = g.Conn.SetReadDeadline(g.until)", "_ = g.until", "", "",
 	},
 	{
-		"one address has any number of connections", limit, "transport/drain_listener.go",
+		"one address has any number of connections", limit, "transport/drain_room.go",
 		"own >= d.crowd.PerAddress {", "own < 0 {", "", "TestCrowdOfAnAddress",
 	},
 	{
-		"one address has a connection too many", limit, "transport/drain_listener.go",
+		"one address has a connection too many", limit, "transport/drain_room.go",
 		"own >= d.crowd.PerAddress {", "own > d.crowd.PerAddress {", "", "TestCrowdOfAnAddress",
 	},
 	{
-		"connections have no bound together", limit, "transport/drain_listener.go",
-		"len(d.conns) >= d.crowd.All &&", "len(d.conns) < 0 &&", "", "TestCrowdOfAnAddress",
+		"connections have no bound together", limit, "transport/drain_room.go",
+		"len(d.conns) >= d.crowd.All {", "len(d.conns) < 0 {", "", "TestCrowdOfAnAddress",
 	},
 	{
 		"a proxy is bounded like a client", limit, "transport/crowd.go",
 		"if (Forwarded{Trusted: w.Exempt}).trusts(a) {", "if (Forwarded{}).trusts(a) {", "", "TestCrowdOfAnAddress",
 	},
 	{
-		"a busy connection makes room", guard, "transport/drain_listener.go",
-		"> own+1 && g.waits() &&", "> own+1 &&", "", "TestRoomInACrowd",
-	},
-	{
-		"the same address makes room for itself", guard, "transport/drain_listener.go",
-		"> own+1 && g.waits() &&", "> own-1 && g.waits() &&", "", "TestRoomInACrowd",
+		"the same address makes room for itself", guard, "transport/drain_room.go",
+		"owned > own+1 && !g.away", "owned > own-1 && !g.away", "", "TestRoomInACrowd",
 	},
 	{
 		"a closed connection keeps its place", limit, "transport/drain_listener.go",
@@ -212,7 +208,7 @@ var carrying = []mutation{
 	},
 	{
 		"one address has all connections", limit, "internal/limits/connections.go",
-		"perAddress > half {", "perAddress > all {", "", "",
+		"max(all/addressPart, 1)", "all", "", "",
 	},
 	{
 		"a request with two lengths runs", guard, "transport/drain_conn.go",

@@ -35,16 +35,12 @@ var memory = []mutation{
 		"left >= 0 && mine", "mine", "", "",
 	},
 	{
-		"a stream is opened without asking", limit, "transport/admit.go",
-		"			return nil // a resume is not refused for its client's memory: what it reads waits for room\n		}\n		return x.holdBody(0)", "		}\n		return nil", "", "TestStreamsAreAskedFor",
+		"a stream is opened without asking", limit, "transport/memory.go",
+		"	if x.resumes {\n", "	if n == 0 {\n", "", "TestStreamsAreAskedFor",
 	},
 	{
-		"a connection of HTTP+SSE is opened without asking", limit, "transport/admit.go",
-		"		return x.holdBody(0)\n	case messages", "		return nil\n	case messages", "", "TestStreamsAreAskedFor",
-	},
-	{
-		"a resume is refused for its memory", limit, "transport/admit.go",
-		"			return nil // a resume is not refused", "			// a resume is not refused", "", "TestStreamsAreAskedFor",
+		"a resume is refused for its memory", limit, "transport/memory.go",
+		"return r.ProtoMajor == 1 && r.Method == http.MethodGet", "return false && r.Method == http.MethodGet", "", "TestStreamsAreAskedFor",
 	},
 	{
 		"a few that hold little take the last eighth", limit, "internal/quota/bytes.go",

@@ -56,23 +56,31 @@ var public = []mutation{
 	},
 	{
 		"many read the metrics at once", limit, "runtime.go",
-		"rt.scraping = make(chan struct{}, 1)", "rt.scraping = make(chan struct{}, 9)", "internal/spec/transports", "TestMetricsAreReadByOne",
-	},
-	{
-		"a client that does not read the metrics stays", limit, "serve.go",
-		"_ = c.SetWriteDeadline(time.Now().Add(limits.ScrapeWait.Value()))", "", "internal/spec/transports", "TestMetricsAreReadByOne",
+		"rt.scraping = quota.NewTurns[*quota.Account](1)", "rt.scraping = quota.NewTurns[*quota.Account](9)", "internal/spec/transports", "TestMetricsAreReadByOne",
 	},
 	{
 		"a reader of the metrics keeps its turn", limit, "serve.go",
-		"\t\tdefer func() { <-rt.scraping }()\n", "", "internal/spec/transports", "TestMetricsAreReadByOne",
+		"\t\tdefer time.AfterFunc(limits.ScrapeEvery.Value(), rt.scraping.Leave)\n", "", "internal/spec/transports", "TestMetricsAreReadByOne",
+	},
+	{
+		"the metrics are read without a pause", limit, "serve.go",
+		"defer time.AfterFunc(limits.ScrapeEvery.Value(), rt.scraping.Leave)", "defer rt.scraping.Leave()", "internal/spec/transports", "TestMetricsAreReadByOne",
+	},
+	{
+		"the metrics are for everybody", guard, "serve.go",
+		"rt.opts.HTTP.PublicMetrics || transport.Local(r)", "true", "internal/spec/transports", "TestMetricsOfThisMachine",
+	},
+	{
+		"a proxy on this machine passes for a client of it", guard, "transport/origin.go",
+		"len(r.Header[\"Forwarded\"])+len(r.Header[\"X-Forwarded-For\"]) > 0", "false", "internal/spec/transports", "TestMetricsOfThisMachine",
 	},
 	{
 		"a path where nothing is answers any name", guard, "serve.go",
-		"if !rt.names.Refuse(w, r) {\n\t\thttp.NotFound(w, r)", "if true {\n\t\thttp.NotFound(w, r)", "internal/spec/transports", "TestNamesOnEveryPath",
+		"if !rt.guard.Refuse(w, r) {\n\t\tw.Header()", "if true {\n\t\tw.Header()", "internal/spec/transports", "TestNamesOnEveryPath",
 	},
 	{
 		"the probes answer any name", guard, "serve.go",
-		"if nameless || !rt.names.Refuse(w, r) {", "if nameless || r != nil {", "internal/spec/transports", "TestNamesOnEveryPath",
+		"if nameless || !rt.guard.Refuse(w, r) {", "if nameless || r != nil {", "internal/spec/transports", "TestNamesOnEveryPath",
 	},
 	{
 		"a page passes for a balancer's probe", guard, "serve.go",
@@ -80,11 +88,39 @@ var public = []mutation{
 	},
 	{
 		"the list of servers is for any name", guard, "serve.go",
-		"if !rt.names.Refuse(w, r) {\n\t\t\t\tplainText(", "if true {\n\t\t\t\tplainText(", "internal/spec/transports", "TestNamesOnEveryPath",
+		"if !rt.guard.Refuse(w, r) {\n\t\trt.respondText(w, r, http.StatusOK, rt.index())", "if true {\n\t\trt.respondText(w, r, http.StatusOK, rt.index())", "internal/spec/transports", "TestNamesOnEveryPath",
 	},
 	{
 		"the probes stay on the main listener", guard, "serve.go",
-		"if rt.opts.HTTP.HealthListen == \"\" && rt.probe(w, r) {", "if rt.probe(w, r) {", "internal/spec/transports", "TestHealthListen",
+		"if rt.opts.HTTP.HealthListen == \"\" {\n\t\tif probe", "if true {\n\t\tif probe", "internal/spec/transports", "TestHealthListen",
+	},
+	{
+		"a write to a client that does not read has no end", limit, "serve.go",
+		"\tdoor.LimitWrites(rt.opts.Limits.WriteTimeout)\n", "", "internal/spec/transports", "TestResponsesThatNobodyReads",
+	},
+	{
+		"the system keeps megabytes for a connection", limit, "transport/drain_listener.go",
+		"\t\t\t\tboundBuffers(c)\n", "", "", "TestBuffersOfConnections",
+	},
+	{
+		"a body that nobody wants has no end", limit, "transport/plain.go",
+		"if p.unread {", "if false {", "internal/spec/transports", "TestBodiesThatDoNotCome",
+	},
+	{
+		"a request counts only for a Handler", limit, "transport/guard.go",
+		"if no := p.count(r, first); no != nil {", "if no := (*refusal)(nil); no != nil {", "internal/spec/transports", "TestEveryRequestIsCounted",
+	},
+	{
+		"a request counts only when its body is read", limit, "transport/handler.go",
+		"no := x.count(r)", "no := (*refusal)(nil)", "internal/spec/transports", "TestEveryRequestIsCounted",
+	},
+	{
+		"a connection that waits for its client keeps its place", limit, "transport/drain_room.go",
+		"waits := idle || g.room.handlers.Load() <= 0 || writing > 0 && now-writing >= int64(unreadAfter)", "waits := idle", "transport", "TestRoomAmongBusyConnections",
+	},
+	{
+		"a connection whose request is handled makes room", guard, "transport/drain_room.go",
+		"g.room.handlers.Load() <= 0", "true", "transport", "TestRoomAmongBusyConnections",
 	},
 	{
 		"issuer and subject run together", guard, "principal.go",

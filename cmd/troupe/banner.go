@@ -18,12 +18,16 @@ func (s *settings) announce(w io.Writer, log *slog.Logger, node string, addr, st
 	if s.healthListen != "" {
 		probes = baseURL(s.healthListen, false) // with port 0 the log has the port
 	}
+	metrics := probes + "/metrics"
+	if s.healthListen == "" && !s.publicMetrics && !onThisMachine(addr) {
+		metrics = "not served: set --health-listen or --public-metrics"
+	}
 	serves := ""
 	if store != nil {
 		serves = "nats://" + store.String()
 	}
 	if s.logFormat == "json" {
-		log.Info("serving", "node", node, "mcp", base+"/mcp", "health", probes+"/healthz", "ready", probes+"/readyz", "metrics", probes+"/metrics", "data", s.data, "nats", s.nats.String(), "nats_listen", serves, "codec", troupe.Codec())
+		log.Info("serving", "node", node, "mcp", base+"/mcp", "health", probes+"/healthz", "ready", probes+"/readyz", "metrics", metrics, "data", s.data, "nats", s.nats.String(), "nats_listen", serves, "codec", troupe.Codec())
 		return
 	}
 	data := s.data
@@ -42,8 +46,8 @@ troupe serves MCP on %[1]s/mcp
   data      %[2]s
   node      %[3]s
   health    %[5]s/healthz  %[5]s/readyz
-  metrics   %[5]s/metrics
-  codec     %[6]s
+  metrics   %[6]s
+  codec     %[7]s
 
 Give the first URL to any client that speaks "Streamable HTTP" (and %[1]s/sse to a
 client that only knows "SSE"), or try it by hand:
@@ -53,7 +57,13 @@ client that only knows "SSE"), or try it by hand:
 
 Ctrl-C drains and ends it.
 
-`, base, data, node, mcp.LatestLegacy, probes, troupe.Codec())
+`, base, data, node, mcp.LatestLegacy, probes, metrics, troupe.Codec())
+}
+
+// onThisMachine reports whether clients of this machine reach the server over a loopback address.
+func onThisMachine(addr net.Addr) bool {
+	tcp, ok := addr.(*net.TCPAddr)
+	return !ok || tcp.IP.IsLoopback() || tcp.IP.IsUnspecified()
 }
 
 // baseURL is the URL under which a client on this machine reaches the server.

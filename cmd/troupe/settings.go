@@ -28,6 +28,7 @@ type settings struct {
 	trustedProxies networks
 	publicURL      string
 	healthListen   string
+	publicMetrics  bool
 	netHTTP        bool
 	weights        weights
 	tlsCert        string
@@ -52,7 +53,7 @@ type settings struct {
 var settingGroups = slices.Concat(ownGroups, limitGroups(ownGroups))
 
 var ownGroups = []flagGroup{
-	{"Addresses and access", []string{"listen", "health-listen", "allow-anonymous", "allow-origin", "allow-host", "public-url", "trusted-proxy", "weight", "tls-cert", "tls-key"}},
+	{"Addresses and access", []string{"listen", "health-listen", "public-metrics", "allow-anonymous", "allow-origin", "allow-host", "public-url", "trusted-proxy", "weight", "tls-cert", "tls-key"}},
 	{"Storage", []string{"data", "memory", "max-store", "shards", "sync"}},
 	{"Storage on NATS servers, for several processes", []string{"nats", "nats-creds", "nats-nkey", "nats-token", "nats-ca", "nats-cert", "nats-key", "nats-replicas", "nats-prefix", "nats-listen"}},
 	{"Serving and ending", []string{"conformance", "page-size", "sse-grace", "stateless-grace", "retry", "ping-every", "drain-delay", "drain-wait", "net-http"}},
@@ -65,6 +66,7 @@ func (s *settings) register(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&s.listen, "listen", "127.0.0.1:8080", "`address` to listen on; port 0 takes a free one")
 	f.StringVar(&s.healthListen, "health-listen", "", "`address` to serve /healthz, /readyz and /metrics on instead, without TLS")
+	f.BoolVar(&s.publicMetrics, "public-metrics", false, "serve /metrics to other machines, too, where no --health-listen does")
 	f.BoolVar(&s.netHTTP, "net-http", false, "serve all connections with Go's net/http, not only those that need it")
 	f.BoolVar(&s.allowAnonymous, "allow-anonymous", false, "serve other machines without authentication")
 	f.StringArrayVar(&s.allowOrigins, "allow-origin", nil, "`origin` of web pages that may call, beside the server's own; may be repeated")
@@ -269,7 +271,7 @@ func (s *settings) options() troupe.Options {
 		Store: troupe.StoreOptions{Node: s.node, Shards: s.shards, Sync: s.sync, NATS: s.nats},
 		HTTP: troupe.HTTPOptions{
 			TLSCert: s.tlsCert, TLSKey: s.tlsKey,
-			AllowOrigins: s.allowOrigins, AllowHosts: s.allowHosts, PublicURL: s.publicURL, TrustedProxies: s.trustedProxies, HealthListen: s.healthListen, NetHTTP: s.netHTTP,
+			AllowOrigins: s.allowOrigins, AllowHosts: s.allowHosts, PublicURL: s.publicURL, TrustedProxies: s.trustedProxies, HealthListen: s.healthListen, PublicMetrics: s.publicMetrics, NetHTTP: s.netHTTP,
 		},
 	}
 	if s.sync == 0 {

@@ -11,22 +11,33 @@ import (
 
 func TestConnectionsOf(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct{ all, perAddress, files, wantAll, wantPerAddress int }{
-		{0, 1024, 1 << 20, 1<<20 - 256, 1024},
-		{0, 1024, 2048, 1792, 896},
-		{0, 1024, 1024, 768, 384},
-		{0, 1024, 200, 150, 75},
-		{0, -1, 200, 150, 0},
-		{0, 7, 1, 1, 1},
-		{0, 1024, 0, 0, 1024},
-		{100, 1024, 200, 100, 1024},
-		{100, -1, 0, 100, 0},
+	const gib = 1 << 30
+	for _, tt := range []struct {
+		all, perAddress, files  int
+		memory                  int64
+		wantAll, wantPerAddress int
+	}{
+		{0, 1024, 1 << 20, 512 << 20, 8192, 512},
+		{0, 1024, 1 << 20, 24 * gib, 393_216, 1024},
+		{0, 1024, 1 << 20, 1 << 50, 1<<20 - 256, 1024},
+		{0, 1024, 2048, gib, 1792, 112},
+		{0, 1024, 1024, gib, 768, 48},
+		{0, 1024, 200, gib, 150, 9},
+		{0, -1, 200, gib, 150, 0},
+		{0, 7, 1, gib, 1, 1},
+		{0, 1024, 0, gib, 16_384, 1024},
+		{0, 1024, 1024, 0, 768, 48},
+		{0, 1024, 0, 0, 0, 1024},
+		{100, 1024, 200, gib, 100, 6},
+		{100_000, 1024, 200, 1 << 20, 100_000, 1024},
+		{3, 1024, 200, gib, 3, 1},
+		{100, -1, 0, gib, 100, 0},
 	} {
-		if all, perAddress := connectionsOf(tt.all, tt.perAddress, tt.files); all != tt.wantAll || perAddress != tt.wantPerAddress {
-			t.Errorf("%d and %d of %d files: %d and %d, want %d and %d", tt.all, tt.perAddress, tt.files, all, perAddress, tt.wantAll, tt.wantPerAddress)
+		if all, perAddress := connectionsOf(tt.all, tt.perAddress, tt.files, tt.memory); all != tt.wantAll || perAddress != tt.wantPerAddress {
+			t.Errorf("%d and %d of %d files and %d bytes: %d and %d, want %d and %d", tt.all, tt.perAddress, tt.files, tt.memory, all, perAddress, tt.wantAll, tt.wantPerAddress)
 		}
 	}
-	if all, _ := ConnectionsOf(0, 0); all < 0 {
+	if all, _ := ConnectionsOf(0, 0, gib); all < 1 || all > 16_384 {
 		t.Errorf("of this process: %d", all)
 	}
 }

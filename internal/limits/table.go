@@ -275,16 +275,24 @@ var (
 
 // The limits of a node.
 var (
-	ConnectionsPerAddress = add[int](Row{Section: Node, Name: "connections of an IPv4 address, or of an IPv6 network of 64 bits, in `Serve`", Option: "HTTP.ConnectionsPerAddress", Default: 1024, None: true,
+	ConnectionsPerAddress = add[int](Row{Section: Node, Name: "connections of an IPv4 address, or of an IPv6 network of 64 bits, in `Serve`", Option: "HTTP.ConnectionsPerAddress", Default: 1024, Shown: "1,024, and at most a sixteenth of `Connections`", None: true,
 		Beyond: "closed at once", Counted: "address-connections", By: HTTP,
 		Usage: "`number` of connections of an IPv4 address, or of an IPv6 network of 64 bits; 0 for no limit"})
-	Connections = add[int](Row{Section: Node, Name: "connections, in `Serve`", Option: "HTTP.Connections", Shown: "`ulimit -n` without a reserve, see below",
+	Connections = add[int](Row{Section: Node, Name: "connections, in `Serve`", Option: "HTTP.Connections", Shown: "one for each 64 KiB of `MaxMemory`, or `ulimit -n` without a reserve",
 		Beyond: "see below", Counted: "connections", By: HTTP,
-		Usage: "`number` of connections of all clients (what ulimit -n allows, but for a reserve)"})
+		Usage: "`number` of connections of all clients (one for each 64 KiB of --max-memory, or what ulimit -n allows, but for a reserve)"})
+	SocketBuffer = add[int](Row{Section: Node, Name: "bytes that the system keeps of what has come on a connection, and of what its client has not taken, in `Serve`", Kind: Size, Default: 128 * kib, Shown: "128 KiB each; Linux counts twice that",
+		Beyond: "TCP has the other side wait"})
+	HTTP2Streams = add[int](Row{Section: Node, Name: "requests at a time on a connection of HTTP/2, in `Serve`", Default: 64,
+		Beyond: "the protocol has the client wait"})
+	HTTP2Window = add[int](Row{Section: Node, Name: "bytes of bodies that have come on such a connection and were not read", Kind: Size, Default: 128 * kib,
+		Beyond: "the protocol has the client wait"})
 	HealthConnections = add[int](Row{Section: Node, Name: "connections to `HealthListen`", Default: 64,
 		Beyond: "the same", Counted: "health-connections", By: HTTP})
-	ScrapeWait = add[time.Duration](Row{Section: Node, Name: "time that a request for `/metrics` waits for another one, and its response for its client", Kind: Time, Default: 10 * second,
-		Beyond: "503; the connection of a client that does not read is closed", Counted: "metrics", By: HTTP})
+	ScrapeWait = add[time.Duration](Row{Section: Node, Name: "time that a request for `/metrics` waits for others", Kind: Time, Default: 10 * second,
+		Beyond: "503", Counted: "metrics", By: HTTP})
+	ScrapeEvery = add[time.Duration](Row{Section: Node, Name: "time between two readings of the metrics", Kind: Time, Default: 50 * int64(time.Millisecond),
+		Beyond: "further requests for `/metrics` wait, by turns of their addresses"})
 	Turns = add[int](Row{Section: Node, Name: "large requests that are scanned, validated and decoded at once", Shown: "half as many as processors",
 		Beyond: "others wait for their turn, by principal; small requests never wait"})
 	TurnBytes  = add[int](Row{Section: Node, Name: "a large request: its body, or the arguments of a tool, has more than", Kind: Size, Default: 64 * kib})

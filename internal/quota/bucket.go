@@ -96,6 +96,17 @@ func (b Bucket) Owe(now time.Time, n int64) {
 	}
 }
 
+// Debt is how long it takes until the bucket owes nothing; 0 if it does not now.
+func (b Bucket) Debt(now time.Time) time.Duration {
+	if b.l == nil {
+		return 0
+	}
+	if tokens := b.l.TokensAt(now); tokens < 0 {
+		return max(time.Duration(-tokens/float64(b.l.Limit())*float64(time.Second)), time.Millisecond)
+	}
+	return 0
+}
+
 // Full reports whether the bucket has all its tokens, as a new one would.
 func (b Bucket) Full(now time.Time) bool {
 	return b.l == nil || b.l.TokensAt(now) >= float64(b.l.Burst())

@@ -114,3 +114,24 @@ func TestBurst(t *testing.T) {
 		}
 	}
 }
+
+// TestDebt has a bucket owe what it has not got, and be paid by time.
+func TestDebt(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1, 0)
+	b := NewBucket(Rate{PerSecond: 10, Burst: 20})
+	if b.Debt(now) != 0 || (Bucket{}).Debt(now) != 0 {
+		t.Error("a full bucket, or one without a limit, owes something")
+	}
+	b.Owe(now, 20)
+	if b.Debt(now) != 0 || b.Take(now) == 0 {
+		t.Error("an empty bucket owes something, or has something")
+	}
+	b.Owe(now, 5)
+	if got := b.Debt(now); got != 500*time.Millisecond {
+		t.Errorf("5 tokens take %v at 10 a second", got)
+	}
+	if got := b.Debt(now.Add(time.Second)); got != 0 {
+		t.Errorf("after a second it owes for %v", got)
+	}
+}

@@ -89,7 +89,7 @@ func TestConnections(t *testing.T) {
 		t.Skip("other systems have one loopback address")
 	}
 	began, release := make(chan bool, 3), make(chan bool)
-	h := host.NewLoopback(t, troupe.Options{HTTP: troupe.HTTPOptions{Connections: 3}, Middleware: func(http.Handler) http.Handler {
+	h := host.NewLoopback(t, troupe.Options{HTTP: troupe.HTTPOptions{Connections: 3, ConnectionsPerAddress: -1}, Middleware: func(http.Handler) http.Handler {
 		return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { began <- true; <-release })
 	}}, nil, nil)
 	address := strings.TrimSuffix(strings.TrimPrefix(h.URL, "http://"), "/mcp")

@@ -219,19 +219,87 @@ func TestMetricsAreReadByOne(t *testing.T) {
 		for range cap(answers) {
 			got = append(got, <-answers)
 		}
-		want := []string{"4s: 200 up 1\n", "8s: 200 up 1\n", "10s: 503 others read the metrics\n", "10s: 503 others read the metrics\n", "12s: 200 up 1\n"}
+		want := []string{"4.05s: 200 up 1\n", "8.1s: 200 up 1\n", "10s: 503 others read the metrics\n", "10s: 503 others read the metrics\n", "12.15s: 200 up 1\n"} // with a pause after each
 		if !slices.Equal(got, want) || most != 1 {
 			t.Errorf("got %q, %d at a time; want %q, one at a time", got, most, want)
 		}
 		if n := m.Count("troupe.http.refused", "metrics"); n != 2 {
 			t.Errorf("%d are counted, want 2", n)
 		}
+		time.Sleep(20 * time.Second)
 		if b, err := io.ReadAll(deaf); len(b) != 0 || err != nil {
-			t.Errorf("a client that did not read for 12 s gets %q, %v", b, err)
+			t.Errorf("a client that did not read for 32 s gets %q, %v", b, err)
 		}
 		stop()
 		if err := <-served; err != nil {
 			t.Error(err)
 		}
 	})
+}
+
+// TestMetricsOfThisMachine asks for the metrics from this machine and from others, in the ways in which they may come.
+func TestMetricsOfThisMachine(t *testing.T) {
+	for name, row := range map[string]struct {
+		local, peer string // addresses of the connection; "" is a UNIX socket
+		head        string
+		public      bool
+		want        int
+	}{
+		"over loopback":                  {"127.0.0.1", "127.0.0.1", "", false, 200},
+		"over a socket":                  {"", "", "", false, 200},
+		"from another machine":           {"192.0.2.1", "192.0.2.2", "", false, 404},
+		"from this machine, by its name": {"192.0.2.1", "192.0.2.1", "", false, 404},
+		"through a proxy here":           {"127.0.0.1", "127.0.0.1", "X-Forwarded-For: 192.0.2.2\r\n", false, 404},
+		"through a proxy that lies":      {"127.0.0.1", "127.0.0.1", "Forwarded: for=127.0.0.1\r\n", false, 404},
+		"for everybody":                  {"192.0.2.1", "192.0.2.2", "", true, 200},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				rt, err := troupe.New(troupe.Options{DrainDelay: -1, AllowAnonymous: true, HTTP: troupe.HTTPOptions{PublicMetrics: row.public},
+					Telemetry: troupe.Telemetry{Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("up 1\n")) })}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ln := testkit.NewListener()
+				ctx, stop := context.WithCancel(t.Context())
+				served := make(chan error, 1)
+				go func() { served <- rt.ServeOn(ctx, between{ln, row.local, row.peer}) }()
+				conn, err := ln.Dial(t.Context(), "", "")
+				if got, body := ask(t, conn, err, "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n"+row.head+"\r\n"); got != row.want {
+					t.Errorf("%d %q, want %d", got, body, row.want)
+				}
+				stop()
+				if err := <-served; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// between is a listener whose connections have these addresses.
+type between struct {
+	net.Listener
+	local, peer string
+}
+
+func (b between) Accept() (net.Conn, error) {
+	conn, err := b.Listener.Accept()
+	return addressed{conn, b}, err
+}
+
+type addressed struct {
+	net.Conn
+	between
+}
+
+func (a addressed) Close() error         { return a.Conn.Close() }
+func (a addressed) LocalAddr() net.Addr  { return addr(a.local) }
+func (a addressed) RemoteAddr() net.Addr { return addr(a.peer) }
+
+func addr(ip string) net.Addr {
+	if ip == "" {
+		return &net.UnixAddr{Net: "unix"}
+	}
+	return &net.TCPAddr{IP: net.ParseIP(ip), Port: 80}
 }

@@ -1,0 +1,170 @@
+package transport
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/troupe-run/troupe/internal/limits"
+)
+
+// roomState says whether a connection can be closed to make room for another one, and which of several should be.
+type roomState struct {
+	// handlers counts the requests whose handlers run. The connection keeps its place for them. It does not while it waits for the
+	// rest of a header or of a body, nor while its client does not read a response: a client can make that last as long as it likes.
+	handlers atomic.Int64
+	// since is when the connection was made, or the request began that came last, by the clock of the listener.
+	since atomic.Int64
+}
+
+// begins notes that a request begins now.
+func (r *roomState) begins(d *DrainListener) { r.since.Store(d.now()) }
+
+// connKey has the drainConn of a connection in its context.
+type connKey struct{}
+
+// withConn returns ctx with the drainConn below c, if there is one.
+func withConn(ctx context.Context, c net.Conn) context.Context {
+	if g := drainConnOf(c); g != nil {
+		return context.WithValue(ctx, connKey{}, g)
+	}
+	return ctx
+}
+
+// connOf returns the drainConn of a request, or nil if there is none.
+func connOf(r *http.Request) *drainConn {
+	g, _ := r.Context().Value(connKey{}).(*drainConn)
+	return g
+}
+
+// handlerBegins keeps the connection from being closed to make room, until handlerEnds.
+func (g *drainConn) handlerBegins() {
+	if g != nil {
+		g.room.handlers.Add(1)
+	}
+}
+
+func (g *drainConn) handlerEnds() {
+	if g != nil {
+		g.room.handlers.Add(-1)
+	}
+}
+
+const (
+	// candidates is how many connections are looked at for one that can make room.
+	candidates = 64
+	// mostLeaving bounds the idle connections that were asked to make room and are not closed yet. By so many there may be
+	// more than Crowd.All.
+	mostLeaving = 32
+	// unreadAfter is how long a write may take before its client counts as one that does not read.
+	unreadAfter = time.Second
+)
+
+// letIn adds c to the connections of the listener. It returns nil, with the limit, if there are too many. taken reports whether
+// another connection, which was not idle, was closed for it.
+func (d *DrainListener) letIn(c net.Conn) (g *drainConn, from netip.Addr, limit *limits.Row, taken bool) {
+	from = d.crowd.addressOf(c)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	own := d.from[from]
+	if d.crowd.PerAddress > 0 && from.IsValid() && own >= d.crowd.PerAddress {
+		return nil, from, limits.ConnectionsPerAddress.Row, false
+	}
+	if d.crowd.All > 0 && len(d.conns) >= d.crowd.All {
+		made := false
+		if made, taken = d.makeRoom(own); !made {
+			return nil, from, limits.Connections.Row, false
+		}
+	}
+	return d.add(c, from), from, nil, taken
+}
+
+// add adds c to the connections of the listener. mu is held.
+func (d *DrainListener) add(c net.Conn, from netip.Addr) *drainConn {
+	g := &drainConn{Conn: c, listener: d, from: from, idle: true, header: true}
+	g.room.begins(d)
+	d.conns[g] = struct{}{}
+	if from.IsValid() {
+		d.from[from]++
+	}
+	return g
+}
+
+// candidate is a connection that can make room.
+type candidate struct {
+	conn  *drainConn
+	owned int // connections of its address
+	idle  bool
+	since int64
+}
+
+// before reports whether c should make room rather than o: first what belongs to the address that has most, then what is idle, then
+// what has been as it is for longest.
+func (c candidate) before(o candidate) bool {
+	switch {
+	case o.conn == nil || c.owned != o.owned:
+		return o.conn == nil || c.owned > o.owned
+	case c.idle != o.idle:
+		return c.idle
+	}
+	return c.since < o.since
+}
+
+// makeRoom closes a connection for one of an address that has own connections. It chooses among some connections, and their
+// addresses must stay ahead. It reports whether it found one, and whether that was not idle. mu is held.
+func (d *DrainListener) makeRoom(own int) (made, taken bool) {
+	var first candidate
+	left, now := candidates, d.now()
+	for g := range d.conns { // in no order
+		if owned := d.from[g.from]; owned > own+1 && !g.away {
+			if c, ok := g.candidate(owned, now); ok && c.before(first) {
+				first = c
+			}
+		}
+		if left--; left == 0 {
+			break
+		}
+	}
+	switch {
+	case first.conn == nil:
+		return false, false
+	case first.idle:
+		return d.leaving.Load() < mostLeaving && first.conn.leave(), false
+	}
+	d.drop(first.conn)
+	closeAtOnce(first.conn.Conn)
+	return true, true
+}
+
+// candidate returns the connection as one that can make room, if it can. The listener's mu is held.
+func (g *drainConn) candidate(owned int, now int64) (candidate, bool) {
+	g.mu.Lock()
+	idle, closing := g.idle, g.closing
+	g.mu.Unlock()
+	writing := g.writes.since.Load()
+	waits := idle || g.room.handlers.Load() <= 0 || writing > 0 && now-writing >= int64(unreadAfter)
+	return candidate{g, owned, idle, g.room.since.Load()}, waits && !closing
+}
+
+// leave makes an idle connection close to make room, and reports whether it will unless a request has come.
+func (g *drainConn) leave() bool {
+	g.closeIfIdle()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closing && !g.leaving {
+		g.leaving = true
+		g.listener.leaving.Add(1)
+	}
+	return g.closing
+}
+
+// stays takes back that the connection makes room, or has made it. mu is held.
+func (g *drainConn) stays() {
+	if g.leaving {
+		g.leaving = false
+		g.listener.leaving.Add(-1)
+	}
+}

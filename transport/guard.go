@@ -1,0 +1,182 @@
+package transport
+
+import (
+	"io"
+	"net/http"
+	"sync"
+
+	"github.com/troupe-run/troupe/internal/quota"
+)
+
+// Guard bounds and counts the requests that no Handler bounds and counts: those for paths that are not a Handler's, and those that
+// another handler sees first. Make it with NewGuard. Its methods may be called from any goroutine.
+type Guard struct{ h *Handler }
+
+// NewGuard returns a Guard with the checks, the times and the accounts of a Handler with the options o.
+func NewGuard(o Options) *Guard { return &Guard{NewHandler(nil, o)} }
+
+// Refuse answers r if its Host or its Origin is not allowed, and reports whether it did.
+func (g *Guard) Refuse(w http.ResponseWriter, r *http.Request) bool {
+	no := g.h.o.admitNames(r)
+	if no != nil {
+		g.h.refuse(w, streamable, no, plainOf(r))
+	}
+	return no != nil
+}
+
+// Respond answers r with a whole body. It bounds the time that the client has to read it, and to send a body that nobody wants.
+func (g *Guard) Respond(w http.ResponseWriter, r *http.Request, status int, body []byte) {
+	g.h.respond(w, status, body, plainOf(r))
+}
+
+// Serve has next serve r, which counts as held memory of its address meanwhile. It bounds how long the body of r may take, and how
+// long the client may leave unread what next writes over HTTP/2; over HTTP/1.1 that is up to the listener, see
+// [DrainListener.LimitWrites]. A Handler that next calls takes all of this over. If there is no room, Serve refuses r; with first it does
+// so only if the address holds something else, because a probe that is refused has the process taken for ill.
+func (g *Guard) Serve(w http.ResponseWriter, r *http.Request, next http.Handler, first bool) {
+	p := &passage{ReadCloser: r.Body, h: g.h, conn: connOf(r), waits: r.ContentLength != 0}
+	if p.ReadCloser == nil {
+		p.ReadCloser = http.NoBody
+	}
+	if no := p.count(r, first); no != nil {
+		g.h.refuse(w, streamable, no.uncounted(r), plainOf(r))
+		return
+	}
+	p.conn.handlerBegins()
+	if p.waits {
+		g.h.reads.begin(&p.watch, w)
+	}
+	defer p.end(w)
+	seen := new(http.Request)
+	*seen = *r
+	seen.Body = p
+	if r.ProtoMajor != 2 {
+		next.ServeHTTP(w, seen)
+		return
+	}
+	// The server would write the end of the response after the return, without a bound and uncounted; over HTTP/1.1 the request has a
+	// connection to itself, and there a flush would change the response.
+	b := bounded{w, g.h}
+	next.ServeHTTP(b, seen)
+	if !p.isOver() {
+		b.Flush()
+	}
+}
+
+// passage is a request on its way through a Guard. It is the body of that request, by which a Handler finds it.
+type passage struct {
+	io.ReadCloser
+	h       *Handler
+	conn    *drainConn
+	account *quota.Account // nil if nothing is counted
+
+	mu    sync.Mutex // guards the fields below
+	over  bool       // a Handler has taken the request over, or it was served
+	waits bool       // a part of the body is still to come
+	watch watched    // the read of the body
+}
+
+// count counts the request on the account of its address.
+func (p *passage) count(r *http.Request, first bool) (no *refusal) {
+	o := &p.h.o
+	if o.Account == nil {
+		return nil
+	}
+	if resumes(r) {
+		p.account = o.holdAnyway(nil, nil, r.RemoteAddr, quota.Bodies, requestBytes)
+		return nil
+	}
+	if p.account, no = o.hold(nil, nil, r.RemoteAddr, quota.Bodies, requestBytes); no != nil && first && p.account.Bytes() == 0 {
+		p.account = o.holdAnyway(p.account, nil, r.RemoteAddr, quota.Bodies, requestBytes)
+		return nil
+	}
+	return no
+}
+
+// Read reads the body.
+func (p *passage) Read(b []byte) (int, error) {
+	if p.isOver() { // a Handler does the rest
+		return p.ReadCloser.Read(b)
+	}
+	p.conn.handlerEnds() // it is up to the client
+	n, err := p.ReadCloser.Read(b)
+	p.conn.handlerBegins()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.watch.got.Add(int64(n)); err != nil {
+		p.waits = p.waits && err != io.EOF
+		p.h.reads.end(&p.watch)
+	}
+	return n, err
+}
+
+func (p *passage) isOver() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.over
+}
+
+// take ends what the Guard does for the request, and reports whether it did it until now.
+func (p *passage) take() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over {
+		return false
+	}
+	p.over = true
+	p.conn.handlerEnds()
+	p.h.reads.end(&p.watch)
+	return true
+}
+
+// handOver has x count the request, and bound it. It fails if the request was handed over before, or has been served.
+func (p *passage) handOver(x *Exchange) bool {
+	if !p.take() {
+		return false
+	}
+	if p.account != nil {
+		x.account, x.bodyHeld = p.account, requestBytes
+	}
+	return true
+}
+
+// end ends the request, unless a Handler has it. The server may still read the rest of a small body.
+func (p *passage) end(w http.ResponseWriter) {
+	if !p.take() {
+		return
+	}
+	if p.account != nil {
+		p.h.o.Accounts.Refund(p.account, quota.Bodies, requestBytes)
+	}
+	if p.waits {
+		p.h.endBody(w)
+	}
+}
+
+// bounded is a response over HTTP/2, whose client may give it no window: each write has WriteTimeout.
+type bounded struct {
+	http.ResponseWriter
+	h *Handler
+}
+
+// Unwrap is for http.ResponseController.
+func (b bounded) Unwrap() http.ResponseWriter { return b.ResponseWriter }
+
+// Write implements http.ResponseWriter.
+func (b bounded) Write(p []byte) (int, error) {
+	var watch watched
+	b.h.writes.begin(&watch, b.ResponseWriter)
+	defer b.h.writes.end(&watch)
+	return b.ResponseWriter.Write(p)
+}
+
+// FlushError is Flush, for http.ResponseController.
+func (b bounded) FlushError() error {
+	var watch watched
+	b.h.writes.begin(&watch, b.ResponseWriter)
+	defer b.h.writes.end(&watch)
+	return http.NewResponseController(b.ResponseWriter).Flush()
+}
+
+// Flush implements http.Flusher.
+func (b bounded) Flush() { _ = b.FlushError() }

@@ -1,0 +1,75 @@
+package transport
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// Values of headers that many responses share. Their capacity is their length, so that an append copies them.
+var (
+	jsonHeader     = []string{typeJSON}
+	noStore        = []string{"no-store"}
+	exposedHeaders = []string{"Mcp-Session-Id, MCP-Protocol-Version, Retry-After, WWW-Authenticate"}
+)
+
+// plain is what the writing of a response that is no stream needs beside the response.
+type plain struct {
+	conn   *drainConn // nil if no DrainListener has the connection
+	unread bool       // the request has a body of which the end was not read
+	timed  bool       // the server has a WriteTimeout, which is lifted until the response
+	length [1]string  // value of Content-Length
+	watch  watched    // the read of the body, and then the write of the response
+}
+
+// plainOf returns the plain of a request.
+func plainOf(r *http.Request) *plain {
+	p := new(plain)
+	p.begin(r)
+	return p
+}
+
+func (p *plain) begin(r *http.Request) {
+	p.conn, p.unread, p.timed = connOf(r), r.ContentLength != 0, endsWrites(r)
+}
+
+// respond writes a whole response, with the media type that its header names if body is not empty. No cache may keep it, which would give it to
+// other clients (RFC 9110, 15.1). No slow reader can hold it up for
+// more than WriteTimeout, and no body that does not come for more than half of that. It ignores errors, because the peer is then gone.
+func (h *Handler) respond(w http.ResponseWriter, status int, body []byte, p *plain) {
+	w.Header()["Cache-Control"] = noStore
+	if len(body) > 0 || status != http.StatusNoContent { // with a length, as the flush would have it sent in chunks otherwise
+		p.length[0] = strconv.Itoa(len(body))
+		w.Header()["Content-Length"] = p.length[:]
+	}
+	p.conn.handlerEnds() // what is left is up to the client
+	defer p.conn.handlerBegins()
+	if p.unread {
+		h.endBody(w)
+	}
+	if p.timed {
+		writeBy(w, h.o.WriteTimeout)
+	}
+	h.writes.begin(&p.watch, w)
+	w.WriteHeader(status)
+	if len(body) > 0 {
+		_, _ = w.Write(body)
+	}
+	// The watchdog does not cover the server's own flush: the bytes must be out before the watch ends.
+	_ = http.NewResponseController(w).Flush()
+	h.writes.end(&p.watch)
+}
+
+// respondJSON is respond for a body that is JSON.
+func (h *Handler) respondJSON(w http.ResponseWriter, status int, body []byte, p *plain) {
+	if len(body) > 0 {
+		w.Header()["Content-Type"] = jsonHeader
+	}
+	h.respond(w, status, body, p)
+}
+
+// endBody bounds the time for the rest of a body that no handler reads. The server reads a small one to its end before it sends the
+// header of the response, so that this read must end before the time to write is over.
+func (h *Handler) endBody(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(min(h.o.BodyTimeout, h.o.WriteTimeout) / 2))
+}
