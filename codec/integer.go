@@ -78,11 +78,11 @@ func numbers(data []byte, f func(i, end int) bool) {
 }
 
 // appendPlain appends the number raw without fraction and exponent. It returns false, and appends nothing, if raw is
-// already plain, is no integer, or has more digits than any Go integer; with wide, than maxWide and than raw has characters.
+// already plain, is no integer, or has more digits than any Go integer; with wide, than maxWide.
 func appendPlain(dst, raw []byte, wide bool) ([]byte, bool) {
 	most := maxInteger
 	if wide {
-		most = max(maxWide, len(raw))
+		most = maxWide
 	}
 	mantissa, exponent := raw, []byte(nil)
 	if e := bytes.IndexAny(raw, "eE"); e >= 0 {

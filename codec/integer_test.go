@@ -50,7 +50,7 @@ func TestNumbersThatAreNoInteger(t *testing.T) {
 
 // TestBigIntegersInAnyForm checks the same for big.Int, which decodes itself.
 func TestBigIntegersInAnyForm(t *testing.T) {
-	long := "1" + strings.Repeat("0", 500)
+	long := "1" + strings.Repeat("0", 200)
 	for raw, want := range map[string]string{
 		"5": "5", "5.0": "5", "5e0": "5", "-0.0": "0", "2.50e1": "25", "1e30": "1" + strings.Repeat("0", 30), "1.5e+308": "15" + strings.Repeat("0", 307),
 		"123456789012345678901234567890.0": "123456789012345678901234567890", long + ".0": long, "12000000000000000000000000e-1": "1200000000000000000000000",

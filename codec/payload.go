@@ -156,7 +156,7 @@ func repair(b []byte) []byte {
 //
 // A number without a fraction is an integer however it is written: 3.0 and 1e2 like 3 and 100 (JSON Schema 2020-12). If
 // such a number stands for a Go integer or a big.Int, all of them in data are read in their plain form; a big.Int takes up
-// to 309 digits that are not written out. A number too large for its type is a *DecodeError.
+// to 309 digits in that way. A number too large for its type is a *DecodeError.
 //
 // Nothing in v refers to data afterwards. data is copied only if v can hold a json.Number, or an interface while data
 // has numbers.
