@@ -17,9 +17,9 @@ func (noRoomError) Error() string { return "troupe: there is no room for what a 
 
 // Charge implements worker.Ledger. In a store that is nearly full the steps of tasks go on, as long as there is room at all.
 func (l taskLedger) Charge(c worker.Charge, p worker.Purpose) error {
-	why, ok := l.rt.node.ChargeTask(actors.TaskCharge(c), p == worker.ForResult)
+	why, ok := actors.TasksOf(l.rt.node).Charge(actors.TaskCharge(c), p == worker.ForResult)
 	if !ok && p == worker.ForStep && why == actors.StoreFull {
-		why, ok = l.rt.node.ChargeTask(actors.TaskCharge(c), true)
+		why, ok = actors.TasksOf(l.rt.node).Charge(actors.TaskCharge(c), true)
 	}
 	if !ok {
 		return noRoomError{why}
@@ -29,8 +29,8 @@ func (l taskLedger) Charge(c worker.Charge, p worker.Purpose) error {
 
 // Settle implements worker.Ledger.
 func (l taskLedger) Settle(c worker.Charge, stored bool) {
-	l.rt.node.SettleTask(actors.TaskCharge(c), stored)
+	actors.TasksOf(l.rt.node).Settle(actors.TaskCharge(c), stored)
 }
 
 // Return implements worker.Ledger.
-func (l taskLedger) Return(c worker.Charge) { l.rt.node.ReturnTask(actors.TaskCharge(c)) }
+func (l taskLedger) Return(c worker.Charge) { actors.TasksOf(l.rt.node).Return(actors.TaskCharge(c)) }

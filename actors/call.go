@@ -117,6 +117,12 @@ func (c *Call) ProgressToken() []byte {
 // again after its node was lost, it is that value as raw JSON.
 func (c *Call) Principal() any { return c.principal }
 
+// TaskAccounts charges clients of a node for what their tasks store. Make it with TasksOf.
+type TaskAccounts struct{ a *accounts }
+
+// TasksOf returns the accounts of a node as far as tasks go.
+func TasksOf(n *Node) TaskAccounts { return TaskAccounts{&n.accounts} }
+
 // TaskCharge is what a task of a client stores, and for how long.
 type TaskCharge struct {
 	Tenant, Address string
@@ -124,35 +130,35 @@ type TaskCharge struct {
 	Kept            time.Duration
 }
 
-func (n *Node) taskCharge(c TaskCharge) charge {
-	return charge{of: n.accounts.Of(c.Tenant, c.Address), usage: int(TaskBudget), in: TaskBudget, bytes: int64(c.Bytes), life: c.Kept}
+func (t TaskAccounts) charge(c TaskCharge) charge {
+	return charge{of: t.a.Of(c.Tenant, c.Address), usage: int(TaskBudget), in: TaskBudget, bytes: int64(c.Bytes), life: c.Kept}
 }
 
-// ChargeTask charges a client for what a task of it is about to store. It reports why there is no room, and charges nothing then; with must
-// it charges it all the same. The caller calls SettleTask.
-func (n *Node) ChargeTask(t TaskCharge, must bool) (no Reason, ok bool) {
-	c := n.taskCharge(t)
+// Charge charges a client for what a task of it is about to store. It reports why there is no room, and charges nothing then; with must
+// it charges it all the same. The caller calls Settle.
+func (t TaskAccounts) Charge(of TaskCharge, must bool) (no Reason, ok bool) {
+	c := t.charge(of)
 	if !must {
-		no = n.accounts.storable(c)
+		no = t.a.storable(c)
 		return no, no == admitted
 	}
-	n.accounts.way[c.in].Add(c.bytes)
+	t.a.way[c.in].Add(c.bytes)
 	c.add(c.bytes)
 	return admitted, true
 }
 
-// SettleTask says that what was charged is stored, or that it certainly is not, which gives it back.
-func (n *Node) SettleTask(t TaskCharge, stored bool) {
+// Settle says that what was charged is stored, or that it certainly is not, which gives it back.
+func (t TaskAccounts) Settle(of TaskCharge, stored bool) {
 	var err error
 	if !stored {
 		err = ErrAgain
 	}
-	n.accounts.settle(n.taskCharge(t), err)
+	t.a.settle(t.charge(of), err)
 }
 
-// ReturnTask gives back the charge for what is stored no more.
-func (n *Node) ReturnTask(t TaskCharge) {
-	c := n.taskCharge(t)
+// Return gives back the charge for what is stored no more.
+func (t TaskAccounts) Return(of TaskCharge) {
+	c := t.charge(of)
 	c.add(-c.bytes)
 }
 

@@ -18,9 +18,6 @@ import (
 )
 
 const (
-	// outcomePart is the part of a task that has a large outcome.
-	outcomePart = "out"
-	requestPart = "req"
 	// inRecord is the largest outcome that is stored in the record, in bytes.
 	inRecord = 64 << 10
 )

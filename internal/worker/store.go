@@ -20,6 +20,12 @@ const idLetters = "abcdefghijklmnopqrstuvwxyz234567"
 // idLength is the length of a task's id: 130 random bits.
 const idLength = 26
 
+// The names of a task's parts, beside those of its steps.
+const (
+	requestPart = "req"
+	outcomePart = "out" // of an outcome that is too large for the record
+)
+
 // Key names a task.
 type Key struct{ Tenant, Server, ID string }
 

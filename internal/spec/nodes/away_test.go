@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/troupe-run/troupe"
@@ -43,6 +44,7 @@ func TestTheStoreFailsInAHandler(t *testing.T) {
 				sessions := map[string]*testkit.Client{"wrap": h.Session(), "tell": h.Session()}
 				v.DeleteStreams(t, tt.stream)
 				time.Sleep(5 * time.Second)
+				synctest.Wait()
 				call := func(tool string) *testkit.Answer {
 					if tt.stream == "sessions" {
 						return sessions[tool].Post(host.Call("1", tool, `{}`))

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/troupe-run/troupe"
@@ -50,6 +51,7 @@ func TestRemindersElsewhere(t *testing.T) {
 		completed := func(task string) {
 			t.Helper()
 			time.Sleep(5 * time.Second)
+			synctest.Wait()
 			host.Contains(t, "the task", by(rest[1], c).Post(of("5", "get", task)).Body, `"completed"`)
 		}
 		asked := func() (all []string) {
