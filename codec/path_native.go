@@ -37,22 +37,9 @@ var decoders = sync.Pool{New: func() any {
 // still checks that a MarshalJSON returns one value.
 const encoding = encoder.SortMapKeys | encoder.NoNullSliceOrMap | encoder.NoEncoderNewline
 
-// holders carry a slice header to sonic, which needs a pointer to one, without an allocation each time.
-var holders = sync.Pool{New: func() any { return new([]byte) }}
-
-// encodeValue appends the JSON of v, whose type has plan p, to dst. After an error what is appended is undefined.
-func encodeValue(dst []byte, v any, p plan) ([]byte, error) {
-	if p&holdsBytes != 0 {
-		v = withBytes(v)
-	}
-	h := holders.Get().(*[]byte)
-	*h = dst
-	err := encoder.EncodeInto(h, v, encoding)
-	out := *h
-	*h = nil
-	holders.Put(h)
-	return out, err
-}
+// encodeInto appends the JSON of v to *h. After an error what is appended is undefined. The compiler puts it where it is
+// called.
+func encodeInto(h *[]byte, v any) error { return encoder.EncodeInto(h, v, encoding) }
 
 // decodeValue decodes valid JSON into v. It returns a *DecodeError or the error of a method of v.
 func decodeValue(data []byte, v any) error {

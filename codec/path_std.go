@@ -17,8 +17,11 @@ var payloads *jsonv2.Codec
 
 func init() { payloads = jsonv2.New(decodeTree) }
 
-// encodeValue appends the JSON of v to dst. After an error what is appended is undefined.
-func encodeValue(dst []byte, v any, _ plan) ([]byte, error) { return payloads.Append(dst, v) }
+// encodeInto appends the JSON of v to *h. After an error what is appended is undefined.
+func encodeInto(h *[]byte, v any) (err error) {
+	*h, err = payloads.Append(*h, v)
+	return err
+}
 
 // decodeValue decodes valid JSON into v. It returns a *DecodeError, ErrDuplicate, or the error of a method of v.
 func decodeValue(data []byte, v any) error {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"strconv"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -68,6 +69,9 @@ func described(t reflect.Type) string {
 	return t.Kind().String()
 }
 
+// holders carry a slice header to the encoder, which needs a pointer to one, without an allocation each time.
+var holders = sync.Pool{New: func() any { return new([]byte) }}
+
 // Marshal encodes v as compact JSON in UTF-8. The package comment says how it differs from encoding/json. JSON from a
 // json.RawMessage or a MarshalJSON method must be valid by Valid, or Marshal fails. In strings that are not valid UTF-8
 // the wrong bytes become U+FFFD. A nil []byte is written as "", like an empty one; but in an interface sonic writes it as
@@ -88,7 +92,15 @@ func Marshal(v any) ([]byte, error) {
 // AppendMarshal appends what Marshal returns to dst. After an error it returns dst as it was.
 func AppendMarshal(dst []byte, v any) ([]byte, error) {
 	p := planOf(reflect.TypeOf(v))
-	out, err := encodeValue(dst, v, p)
+	if Native && p&holdsBytes != 0 {
+		v = withBytes(v)
+	}
+	h := holders.Get().(*[]byte)
+	*h = dst
+	err := encodeInto(h, v)
+	out := *h
+	*h = nil
+	holders.Put(h)
 	if err == nil {
 		out, err = finish(out, len(dst), p&holdsRaw != 0)
 	}
