@@ -82,7 +82,7 @@ func driveTypeScript(t *testing.T, release, modules string, seen *coverage) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*patience)
 	defer cancel()
 	node := exec.CommandContext(ctx, "node", filepath.Join("npm", "main.mjs"), string(settings))
 	var stderr bytes.Buffer

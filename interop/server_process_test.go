@@ -23,8 +23,8 @@ import (
 	"time"
 )
 
-// patience is how long a test waits for something that should come at once.
-const patience = 20 * time.Second
+// patience is how long a test waits for something that should come at once. It is no measure: a test that needs it hangs.
+const patience = 2 * time.Minute
 
 // program is the path of the command under test, and shared is the server of the tests that need none of their
 // own.
@@ -194,7 +194,7 @@ func (s *process) stop() error {
 		_ = s.cmd.Process.Signal(syscall.SIGQUIT) // its stacks go to the log
 		select {
 		case <-s.ended:
-		case <-time.After(5 * time.Second):
+		case <-time.After(patience):
 			s.kill()
 		}
 		err = errors.New("the server did not end")

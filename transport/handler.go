@@ -149,9 +149,8 @@ func (h *Handler) serve(x *Exchange, w http.ResponseWriter, r *http.Request) {
 	}
 	returned := false
 	defer func() {
-		if !returned { // the goroutine ends, and net/http with it: what is not flushed would not be sent
+		if !returned { // the goroutine ends
 			x.handlerReturned()
-			_ = http.NewResponseController(w).Flush()
 		}
 	}()
 	h.dispatch(x, r.Method)

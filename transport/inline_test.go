@@ -4,13 +4,17 @@ import (
 	"bufio"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/troupe-run/troupe/internal/http1"
 )
 
 // opaque hides the Hijacker of a writer, as middleware does.
@@ -189,5 +193,56 @@ func TestRecorder(t *testing.T) {
 	h.ServeHTTP(w, r)
 	if got, err := all(w.Body); err != nil || len(got) != 3 || w.Code != 200 {
 		t.Errorf("got %d %v, %v", w.Code, got, err)
+	}
+}
+
+// TestDispatcherEndsItsGoroutine has the dispatcher end its goroutine after its answer: over every kind of connection the
+// client gets the whole response, and the next request is served.
+func TestDispatcherEndsItsGoroutine(t *testing.T) {
+	t.Parallel()
+	kinds := maps.Clone(servers)
+	kinds["http"] = func(t *testing.T, h http.Handler) (*http.Client, string) {
+		s := httptest.NewServer(h)
+		t.Cleanup(s.Close)
+		return s.Client(), s.URL
+	}
+	kinds["front"] = func(t *testing.T, h http.Handler) (*http.Client, string) {
+		s := httptest.NewUnstartedServer(h)
+		Configure(s.Config)
+		s.Listener = http1.NewFront(s.Listener, s.Config)
+		s.Start()
+		t.Cleanup(s.Close)
+		return s.Client(), s.URL
+	}
+	for name, start := range kinds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client, url := start(t, NewHandler(funcs{post: func(x *Exchange) {
+				if x.Header.Get("Connection") == "" {
+					x.AnswerLast(200, x.Body)
+				} else {
+					x.Answer(200, x.Body)
+				}
+				runtime.Goexit()
+			}}, Options{}))
+			for i := range 4 {
+				r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(ping))
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Close = i%2 == 0 // the answer does not say that it is the last
+				r.Header.Set("Content-Type", typeJSON)
+				r.Header.Set("Accept", typeJSON+", "+typeSSE)
+				resp, err := client.Do(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				body, err := io.ReadAll(resp.Body)
+				resp.Body.Close()
+				if err != nil || string(body) != ping || resp.StatusCode != 200 {
+					t.Errorf("got %s %q, %v", resp.Status, body, err)
+				}
+			}
+		})
 	}
 }

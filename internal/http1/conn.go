@@ -6,11 +6,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/troupe-run/troupe/internal/guard"
 )
 
 const (
@@ -286,21 +285,15 @@ func (c *conn) newCall(h *head) (*call, *http.Request) {
 	return x, r
 }
 
-// run runs the handler. It is false if that panicked. If the handler ends the goroutine, what it has written is sent, and the
-// connection ends.
+// run runs the handler. It is false if that panicked.
 func (c *conn) run(x *call, r *http.Request) (whole bool) {
 	defer func() {
 		x.ctx.end()
 		if whole {
 			return
 		}
-		switch failure := guard.Caught(recover()); {
-		case failure.Exited():
-			if x.status != 0 && !x.hijacked {
-				x.finish()
-			}
-		case failure.Value != http.ErrAbortHandler: //nolint:errorlint // as net/http compares it
-			c.front.logf("http: panic serving %v: %v\n%s", r.RemoteAddr, failure.Value, failure.Stack)
+		if v := recover(); v != nil && v != http.ErrAbortHandler { //nolint:errorlint // as net/http compares it
+			c.front.logf("http: panic serving %v: %v\n%s", r.RemoteAddr, v, debug.Stack())
 		}
 	}()
 	c.front.hs.Handler.ServeHTTP(x, r)

@@ -30,7 +30,7 @@ var layers = []layer{
 	{"internal/directory", nil, nil, "finding a value by key needs nothing"},
 	{"internal/hosted", []string{"mcp", "codec", "actors", "internal/limits"}, nil, "it asks by a call of actors, and knows no handler"},
 	{"internal/guard", nil, nil, "how code ended is known without knowing whose it was"},
-	{"internal/http1", []string{"internal/guard"}, nil, "a listener knows requests and responses, and nothing of what they carry"},
+	{"internal/http1", nil, nil, "a listener knows requests and responses, and nothing of what they carry"},
 	{"internal/inproc", nil, nil, "a name for a server of this process needs nothing"},
 	{"internal/jsonv2", nil, nil, "a library's options know nothing of what they are for"},
 	{"internal/kernel", []string{"internal/directory"}, nil, "an actor system knows nothing of what its actors do"},

@@ -10,6 +10,7 @@ import { equal } from './expect.mjs'
 import asking from './features/asking.mjs'
 import calls from './features/calls.mjs'
 import catalogue from './features/catalogue.mjs'
+import extTasks from './features/exttasks.mjs'
 import handshake from './features/handshake.mjs'
 import http from './features/http.mjs'
 import modernOnly from './features/modern.mjs'
@@ -20,7 +21,7 @@ import tools from './features/tools.mjs'
 import { load, modern } from './sdk.mjs'
 import { open } from './session.mjs'
 
-const features = [...handshake, ...tools, ...calls, ...catalogue, ...asking, ...notifications, ...tasks, ...http, ...modernOnly]
+const features = [...handshake, ...tools, ...calls, ...catalogue, ...asking, ...notifications, ...tasks, ...extTasks, ...http, ...modernOnly]
 const only = process.argv[3] && new RegExp(process.argv[3]) // to try something by hand
 
 const server = JSON.parse(process.argv[2])

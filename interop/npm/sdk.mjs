@@ -17,12 +17,16 @@ const since = (version) => (release) => version.localeCompare(release, 'en', { n
 // loadClient loads a release from 2.0 on, in which the client is a package of its own. Handlers are set by the names of
 // methods there, and answers that the client does not wait for are errors of another class.
 async function loadClient(modules, version) {
-  const dist = join(modules, `client-${version.replaceAll('.', '-')}`, 'dist')
+  // It has its own name, because the package of tasks looks for it by that.
+  const dist = join(modules, '@modelcontextprotocol', 'client', 'dist')
+  const installed = createRequire(join(modules, 'x.js'))('./@modelcontextprotocol/client/package.json').version
+  if (installed !== version) throw new Error(`release ${version} is wanted, and ${installed} is installed`)
   const types = await import(pathToFileURL(join(dist, 'index.mjs')))
   return {
     version,
     types: { ...types, McpError: types.ProtocolError, ErrorCode: types.SdkErrorCode },
     named: true,
+    tasks: await import(pathToFileURL(join(modules, '@modelcontextprotocol', 'ext-tasks', 'dist', 'client', 'index.js'))),
     Client: types.Client,
     transports: {
       http: types.StreamableHTTPClientTransport,

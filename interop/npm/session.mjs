@@ -32,6 +32,8 @@ class Session {
   asked = [] // the params of the questions to model and user
   answers = new Map() // what the user answers, by the message of the question; it may be a function
   #tolerated = []
+  #raw = new Map() // who waits for the response to a request that the client knows nothing of, by its id
+  #rawCount = 0
 
   constructor(way, capabilities, { client, handlers = true }) {
     this.way = way
@@ -71,6 +73,11 @@ class Session {
       get: () => deliver,
       set: (f) => {
         deliver = f && ((message, ...more) => {
+          const raw = this.#raw.get(message.id)
+          if (raw && !message.method) {
+            this.#raw.delete(message.id)
+            return raw(message)
+          }
           if (heard.at(-1) !== message) heard.push(message) // a client may put one function before the other
           return f(message, ...more)
         })
@@ -116,6 +123,15 @@ class Session {
     const { types, named } = this.way.sdk
     const anything = { '~standard': { version: 1, vendor: 'interop', validate: (value) => ({ value }) } }
     return this.client.request(request, named ? anything : types.ResultSchema)
+  }
+
+  // raw sends a request past the client, whose schemas know nothing of its result, and returns the response. An error of the
+  // transport is that of the request.
+  async raw(request) {
+    const id = `raw-${++this.#rawCount}`
+    const response = new Promise((resolve) => this.#raw.set(id, resolve))
+    await this.transport.send({ jsonrpc: '2.0', id, ...request })
+    return response
   }
 
   // page asks for one page of the tools.

@@ -60,8 +60,9 @@ export default [
     async run(session) {
       session.tolerate(/unknown token/)
       const began = Date.now()
-      await counts(session, 12, 500, { timeout: 5000, resetTimeoutOnProgress: true })
-      holds(Date.now() - began > 5000, 'the call took no longer than its timeout')
+      // The timeout is long, because on a busy machine a second between two messages of progress may become many.
+      await counts(session, 21, 1000, { timeout: 20_000, resetTimeoutOnProgress: true })
+      holds(Date.now() - began > 20_000, 'the call took no longer than its timeout')
     },
   },
   {
