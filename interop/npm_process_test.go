@@ -17,7 +17,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 )
 
 // releases are the tested releases of the TypeScript SDK: the last before each newer revision, and a recent one.

@@ -72,7 +72,10 @@ func TestHandlerEndsItsGoroutine(t *testing.T) {
 				}
 				host.Equal(t, request, got, want)
 			}
-			if got := sse.Ask(request); !strings.Contains(got, want) && !strings.Contains(got, "about to") {
+			if strings.Contains(request, "late") {
+				continue // Ask returns the first message
+			}
+			if got := sse.Ask(request); got != want {
 				t.Errorf("HTTP+SSE: %s: %s", request, got)
 			}
 		}
