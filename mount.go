@@ -164,7 +164,7 @@ func (rt *Runtime) handler(s *service) *transport.Handler {
 		BodyTimeout: l.BodyTimeout, BodyRate: l.BodyRate, WriteTimeout: l.WriteTimeout, MaxQueued: l.MaxQueued,
 		AllowOrigins: rt.opts.HTTP.AllowOrigins, AllowHosts: rt.opts.HTTP.AllowHosts,
 		PublicPath: path, Authenticate: rt.authenticate, Revisions: names(handshakes), Stateless: names(statelessRevisions), Leaving: rt.leaving.Load, Log: rt.log, Observer: rt.observer(),
-		Accounts: rt.node.Accounts(), Account: rt.account, Owe: rt.node.ChargeRefused, Debt: rt.node.RefusedFor,
+		Accounts: rt.node.Accounts(), Account: rt.account, Owe: actors.ChargeRefused, Debt: actors.RefusedFor,
 	})
 }
 

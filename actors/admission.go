@@ -261,13 +261,13 @@ func (d *accounts) charge(s *sessionAccount, in *Input, rate, cost int) verdict 
 }
 
 // ChargeRefused charges a for the size of a body whose message was refused before anybody knew what it is: as a message that is no
-// call. What it has not got, it owes: see [Node.RefusedFor].
-func (n *Node) ChargeRefused(a *quota.Account, size int) {
+// call. What it has not got, it owes: see [RefusedFor].
+func ChargeRefused(a *quota.Account, size int) {
 	a.Buckets[rateOfMessages].Owe(time.Now(), int64(perCall*(size/bytesPerToken)))
 }
 
 // RefusedFor is how long a owes for what ChargeRefused charged.
-func (n *Node) RefusedFor(a *quota.Account) time.Duration {
+func RefusedFor(a *quota.Account) time.Duration {
 	return a.Buckets[rateOfMessages].Debt(time.Now())
 }
 

@@ -215,6 +215,7 @@ func (h *Handler) readBody(x *Exchange, w http.ResponseWriter, r *http.Request) 
 			continue
 		}
 		if err != io.EOF {
+			x.unread = !errors.Is(err, os.ErrDeadlineExceeded) // or its time is over
 			if x.watch.trickled.Load() {
 				return refuseTrickle
 			}

@@ -179,7 +179,6 @@ func (h *Handler) refuse(w http.ResponseWriter, e endpoint, no *refusal, p *plai
 	}
 	if no.hangUp {
 		header.Set("Connection", "close")
-		p.unread = false // the server reads no more of it
 	}
 	if no.bare {
 		h.respond(w, no.status, nil, p)
