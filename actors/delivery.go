@@ -294,6 +294,20 @@ func (d *bound) end(why ending, id []byte) {
 	}
 }
 
+// broke reports whether the node is not heard that has the connection of x.
+func broke(x Exchange) bool {
+	far, ok := x.(interface{ Broken() bool })
+	return ok && far.Broken()
+}
+
+// expired returns what has ended the context of x's request, if that was not its client.
+func expired(x Exchange) error {
+	if near, ok := x.(interface{ Expired() error }); ok {
+		return near.Expired()
+	}
+	return nil
+}
+
 // fault sends the error for a request that a contained panic left without a response. A
 // request of a session has status 200: see refuseInSession.
 func fault(c answerer, id []byte, status int) {

@@ -404,20 +404,6 @@ type connGone struct {
 	ended  error
 }
 
-// broke reports whether the node is not heard that has the connection of x.
-func broke(x Exchange) bool {
-	far, ok := x.(interface{ Broken() bool })
-	return ok && far.Broken()
-}
-
-// expired returns what has ended the context of x's request, if that was not its client.
-func expired(x Exchange) error {
-	if near, ok := x.(interface{ Expired() error }); ok {
-		return near.Expired()
-	}
-	return nil
-}
-
 // connectionGone hands the call on to the next exchange that waits for it, if any;
 // otherwise it cancels the call, unless the client may come back for it.
 func (r *requestActor) connectionGone(m connGone) {

@@ -29,7 +29,6 @@
 //   - json/v2 refuses a member that comes twice, with [ErrDuplicate], where it decodes into a struct or map; to sonic the
 //     last one counts, but of two objects or arrays it merges what they hold.
 //   - A nil []byte in an interface is [] to sonic and "" to json/v2.
-//   - json/v2 calls MarshalText of map keys whose kind is string; sonic writes them as they are.
 //   - A name in a tag that encoding/json does not allow counts to json/v2 up to the first such character; sonic takes the
 //     field's own name.
 //   - json/v2 writes \b and \f, and sonic \u0008 and \u000c.

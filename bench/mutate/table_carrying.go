@@ -4,7 +4,7 @@ package main
 var carrying = []mutation{
 	{
 		"a request in chunks over TLS leaves its connection open", guard, "transport/drain_listener.go",
-		"if _, encrypted := c.(*tls.Conn); encrypted || drainConnOf(c) == nil {", "if _, encrypted := c.(*tls.Conn); encrypted && drainConnOf(c) == nil {", "internal/spec/transports", "TestChunksOverTLS",
+		"if _, encrypted := c.(*tls.Conn); encrypted {", "if _, encrypted := c.(*tls.Conn); encrypted && g == nil {", "internal/spec/transports", "TestChunksOverTLS",
 	},
 	{
 		"a request in chunks to another server leaves its connection open", guard, "transport/exchange.go",
@@ -100,7 +100,7 @@ var carrying = []mutation{
 	},
 	{
 		"header and message say different revisions", negotiation, "transport/stateless.go",
-		"if len(said) != 1 || !codec.SameString(m.ProtocolVersion, requested) {", "if len(said) != 1 {", "", "",
+		"if !codec.SameString(m.ProtocolVersion, requested) {", "if requested == \"\" {", "", "",
 	},
 	{
 		"the method of a notification's header is not looked at", validation, "transport/stateless.go",
@@ -124,7 +124,7 @@ var carrying = []mutation{
 	},
 	{
 		"a message is in any charset", validation, "transport/media.go",
-		"&& !strings.EqualFold(unquote(trim(v)), \"utf-8\") {", "&& unquote(trim(v)) == \"\" {", "", "",
+		"!strings.EqualFold(v, \"utf-8\") && !strings.EqualFold(v, \"utf8\") {", "v == \"\" {", "", "",
 	},
 	{
 		"a reader that stops is written to without bound", limit, "transport/pipe.go",
@@ -184,7 +184,7 @@ var carrying = []mutation{
 	},
 	{
 		"a slow header is not counted", limit, "transport/drain_conn.go",
-		"case err != nil && errors.Is(err, os.ErrDeadlineExceeded):", "case err != nil && n < 0 && errors.Is(err, os.ErrDeadlineExceeded):", "", "TestHeadersAreCounted",
+		"if g.header && err != nil && errors.Is(err, os.ErrDeadlineExceeded) {", "if g.header && err != nil && n < 0 && errors.Is(err, os.ErrDeadlineExceeded) {", "", "TestHeadersAreCounted",
 	},
 	{
 		"a large header is not counted", limit, "transport/drain_conn.go",

@@ -116,7 +116,7 @@ var memory = []mutation{
 	},
 	{
 		"what was queued is not given back", limit, "transport/stream.go",
-		"	s.writing -= min(n, s.writing)\n	x.letQueueGo()", "	s.writing -= min(n, s.writing)", "", "Counted",
+		"	s.backlog.wrote(n, s.queued())\n	x.letQueueGo()", "	s.backlog.wrote(n, s.queued())", "", "Counted",
 	},
 	{
 		"a stream's end gives nothing back", limit, "transport/stream.go",

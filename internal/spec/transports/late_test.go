@@ -16,17 +16,10 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// slowly returns what s has after d.
-type slowly struct {
-	io.Reader
-	d time.Duration
-}
+// reader is an io.Reader made of a function.
+type reader func(p []byte) (int, error)
 
-func (s *slowly) Read(p []byte) (int, error) {
-	time.Sleep(s.d)
-	s.d = 0
-	return s.Reader.Read(p)
-}
+func (r reader) Read(p []byte) (int, error) { return r(p) }
 
 // TestLateAnswers has a program's own http.Server give each response one second, less than the requests take: whatever they
 // wait for, they are answered.
@@ -94,7 +87,12 @@ func TestLateAnswers(t *testing.T) {
 				} {
 					var body io.Reader = strings.NewReader(row.body)
 					if row.body2 > 0 {
-						body = &slowly{body, row.body2}
+						whole := body
+						body = reader(func(p []byte) (int, error) {
+							time.Sleep(row.body2)
+							row.body2 = 0
+							return whole.Read(p)
+						})
 					}
 					r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, ts.URL+"/mcp", body)
 					if err != nil {
