@@ -119,7 +119,6 @@ func (d *DrainListener) Accept() (net.Conn, error) {
 				d.crowd.faulty(0, limits.Connections.Counted)
 			}
 			if limit == nil {
-				boundBuffers(c)
 				return g, nil
 			}
 			_ = c.Close()

@@ -86,6 +86,7 @@ func (d *DrainListener) letIn(c net.Conn) (g *drainConn, from netip.Addr, limit 
 func (d *DrainListener) add(c net.Conn, from netip.Addr) *drainConn {
 	g := &drainConn{Conn: c, listener: d, from: from, idle: true, header: true}
 	g.room.begins(d)
+	boundBuffers(c)
 	d.conns[g] = struct{}{}
 	if from.IsValid() {
 		d.from[from]++

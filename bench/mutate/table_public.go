@@ -99,8 +99,8 @@ var public = []mutation{
 		"\tdoor.LimitWrites(rt.opts.Limits.WriteTimeout)\n", "", "internal/spec/transports", "TestResponsesThatNobodyReads",
 	},
 	{
-		"the system keeps megabytes for a connection", limit, "transport/drain_listener.go",
-		"\t\t\t\tboundBuffers(c)\n", "", "", "TestBuffersOfConnections",
+		"the system keeps megabytes for a connection", limit, "transport/drain_room.go",
+		"\tboundBuffers(c)\n", "", "", "TestBuffersOfConnections",
 	},
 	{
 		"a body that nobody wants has no end", limit, "transport/plain.go",

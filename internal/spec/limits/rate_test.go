@@ -190,8 +190,8 @@ func TestAccountsAreForgotten(t *testing.T) {
 		alone := listens.Get("")
 		defer alone.Close()
 		go alone.All()
-		if n := m.Count("troupe.accounts", ""); n != 51 {
-			t.Errorf("%d accounts, want one of each principal", n)
+		if n := m.Count("troupe.accounts", ""); n != 52 {
+			t.Errorf("%d accounts, want one of each principal and that of their address", n)
 		}
 		time.Sleep(2 * time.Minute)
 		if n := m.Count("troupe.accounts", ""); n != 1 {
