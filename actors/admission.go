@@ -267,9 +267,7 @@ func ChargeRefused(a *quota.Account, size int) {
 }
 
 // RefusedFor is how long a owes for what ChargeRefused charged.
-func RefusedFor(a *quota.Account) time.Duration {
-	return a.Buckets[rateOfMessages].Debt(time.Now())
-}
+func RefusedFor(a *quota.Account) time.Duration { return a.Buckets[rateOfMessages].Debt(time.Now()) }
 
 // admitSession takes the tokens of a new session, or refuses it.
 func (d *accounts) admitSession(in *Input, id []byte) bool {

@@ -82,12 +82,11 @@ type (
 	// callResult reports that the handler returned; data is the encoded response.
 	callResult struct {
 		kernel.Reply
-		data   []byte
-		idEnd  int // where the id ends in it
-		code   int // of the error, 0 for a result
-		later  bool
-		gone   bool
-		exited bool
+		data         []byte
+		idEnd        int // where the id ends in it
+		code         int // of the error, 0 for a result
+		later        bool
+		gone, exited bool
 	}
 	// emitted is an entry for the client. The handler's own notifications are numbered.
 	emitted struct {

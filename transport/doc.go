@@ -84,8 +84,8 @@
 //
 //	pipe guard admit stateless preflight forwarded  requests, and how they are refused
 //	stream memory reuse hangup  event streams and their connections afterwards, and what is held in memory
-//	plain handler inline drain_room drain_write drain_listener drain_conn crowd refusal sse origin  the endpoint and its listener
-//	event separators lines options exchange framing watchdog backlog media  one exchange and its parts
+//	handler inline drain_room drain_write drain_listener drain_conn crowd refusal sse origin  the endpoint and its listener
+//	event separators lines options exchange framing plain watchdog backlog media  one exchange and its parts
 //
 // # Not the public API
 //

@@ -10,5 +10,5 @@
 //	listener  the connections
 //	virtual sieve  a NATS server that needs no network, and lines to it that can be cut and lose messages
 //	bubble  virtual time, and what -short leaves out
-//	nats disk cpu document race  NATS servers, a small disk, the time of a processor, documents that tests write, and the race detector
+//	nats disk full cpu document race  NATS servers, a small disk, what runs with -tags full, the time of a processor, documents that tests write, and the race detector
 package testkit

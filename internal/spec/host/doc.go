@@ -20,6 +20,6 @@
 //
 // The files from the top; most of the names that a file uses are in its own line or below:
 //
-//	pipe park check crash full fleet  tests on a server, or on several
+//	pipe park check crash fleet  tests on a server, or on several
 //	host conform lines listening meter question raw stateless message tools  the server, its tools and its clients
 package host

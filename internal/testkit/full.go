@@ -1,0 +1,24 @@
+package testkit
+
+import (
+	"testing"
+	"time"
+)
+
+// Full skips a test unless the tests are built with the tag "full". It is for tests whose outcome depends on how fast or how busy the machine is, and for those
+// that take minutes: the gate runs without them, and .ci/night with them. The reason says why the test is one of them.
+func Full(t testing.TB, reason string) {
+	t.Helper()
+	if !FullSize {
+		t.Skip(reason + ": runs with -tags full")
+	}
+}
+
+// Within fails the test if something took longer than limit. It measures only with the tag "full": how long something takes on a busy machine says
+// nothing about it.
+func Within(t testing.TB, what string, took, limit time.Duration) {
+	t.Helper()
+	if FullSize && took > limit {
+		t.Errorf("%s took %v, longer than %v", what, took, limit)
+	}
+}
