@@ -132,7 +132,7 @@ var public = []mutation{
 	},
 	{
 		"a listener keeps the token of its caller", guard, "visible.go",
-		"return &view{v.caller.withoutToken(), v.s}", "return &view{v.caller, v.s}", "internal/spec/server", "",
+		"return &view{caller: v.caller.withoutToken(), s: v.s}", "return &view{caller: v.caller, s: v.s}", "internal/spec/server", "",
 	},
 	{
 		"next of an earlier run is good", guard, "method.go",
