@@ -10,6 +10,7 @@ import (
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/guard"
 	"github.com/troupe-run/troupe/internal/hosted"
 	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/mcp"
@@ -155,4 +156,13 @@ func must(err error) {
 
 func methodNotFound(m *codec.Message) *mcp.Error {
 	return mcp.Errorf(mcp.CodeMethodNotFound, "method not found: %s", shown(string(m.Method)))
+}
+
+// contain runs f, a function of the program, on a goroutine of its own, which f may end. A panic of f is logged and counted,
+// and goes no further.
+func (s *service) contain(what string, f func()) {
+	if failure := guard.Apart(f); failure != nil {
+		s.rt.node.Kernel().CountPanic()
+		s.rt.log.Error("a function of the server "+failure.Did(), append(failure.Attrs(), "server", s.id, "function", what)...)
+	}
 }

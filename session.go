@@ -7,7 +7,6 @@ import (
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/guard"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -29,15 +28,6 @@ func (s *service) hook() {
 		s.svc.Ended = func(p *actors.Peer, how actors.Ending) {
 			s.contain("SessionEnded", func() { f(&Peer{p}, sessionEnds[how]) })
 		}
-	}
-}
-
-// contain runs f, a function of the program, on a goroutine of its own, which f may end. A panic of f is logged and counted,
-// and goes no further.
-func (s *service) contain(what string, f func()) {
-	if failure := guard.Apart(f); failure != nil {
-		s.rt.node.Kernel().CountPanic()
-		s.rt.log.Error("a function of the server "+failure.Did(), append(failure.Attrs(), "server", s.id, "function", what)...)
 	}
 }
 

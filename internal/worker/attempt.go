@@ -349,9 +349,16 @@ func (a *Attempt) verify() {
 func (a *Attempt) run() {
 	began := time.Now()
 	a.p.Log.Debug("a run of a task begins", "server", a.Key.Server, "task", a.Key.Digest(), "attempt", a.Number)
-	res := Result{Err: mcp.NewError(mcp.CodeInternalError, "")}
-	defer func() { a.conclude(began, res) }() // the handler may end the goroutine
-	res = a.serve()
+	res, returned := Result{Err: mcp.NewError(mcp.CodeInternalError, "")}, false
+	defer func() { // the handler may panic, or end the goroutine
+		if !returned {
+			failure := guard.Caught(recover())
+			a.p.Log.Error("the handler of a task "+failure.Did(), append(failure.Attrs(), "server", a.Key.Server, "name", a.rec.Name)...)
+		}
+		a.conclude(began, res)
+	}()
+	res = a.s.Run(a.ctx, a)
+	returned = true
 }
 
 // conclude stores the outcome of a run that began at a time, and gives up its place.
@@ -400,22 +407,6 @@ func (a *Attempt) conclude(began time.Time, res Result) {
 // dropRequest deletes the request of a task that has its outcome: nothing reads it again.
 func (a *Attempt) dropRequest(ctx context.Context) error {
 	return a.p.Store.DropPart(ctx, a.Key.path(), requestPart, a.stored)
-}
-
-// serve runs the handler, and has a panic as an error. If the handler ends the goroutine, serve does not return.
-func (a *Attempt) serve() (res Result) {
-	returned := false
-	defer func() {
-		if returned {
-			return
-		}
-		failure := guard.Caught(recover())
-		a.p.Log.Error("the handler of a task "+failure.Did(), append(failure.Attrs(), "server", a.Key.Server, "name", a.rec.Name)...)
-		res = Result{Err: mcp.NewError(mcp.CodeInternalError, "")}
-	}()
-	res = a.s.Run(a.ctx, a)
-	returned = true
-	return res
 }
 
 // finish stores the outcome.
