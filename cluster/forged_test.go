@@ -189,6 +189,7 @@ func epochOf(m *nats.Msg, epoch uint64) []byte {
 
 // TestForgedEpochs: made-up numbers of keys have the ring read a bounded number of times, and a key that is made meanwhile is known in time.
 func TestForgedEpochs(t *testing.T) {
+	testkit.Unraced(t, "half a minute of virtual time under the race detector")
 	rotate := 4 * time.Minute
 	testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {
 		rotating := func(name string) *mailbox {

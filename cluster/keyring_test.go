@@ -272,6 +272,7 @@ func TestKeyring_unknownEpochsCostLittle(t *testing.T) {
 // TestKeyringOfAFleet has three nodes seal and open while the key is replaced every minute: what one has sealed any other opens at once, also
 // one that began in between, and what was sealed with the keys before stays good.
 func TestKeyringOfAFleet(t *testing.T) {
+	testkit.Unraced(t, "half a minute of virtual time under the race detector")
 	testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {
 		begin := func(name string) *Node {
 			return open(t, Options{Node: name, KeyRotate: time.Minute, Remote: Remote{URL: v.Line(name).URL()}})

@@ -354,6 +354,7 @@ func TestRemoteGuards(t *testing.T) {
 
 // TestReclaim has a node offer again what the process before it had, and nothing else.
 func TestReclaim(t *testing.T) {
+	testkit.Full(t, "what a worker is silent about is given out again after 5 s")
 	t.Parallel()
 	c := testkit.StartNATS(t, 1, nil)
 	ctx := t.Context()

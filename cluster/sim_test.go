@@ -17,6 +17,7 @@ import (
 // TestModel checks that the model of the store, on which tests of other packages rely,
 // answers every operation as the store does; only the numbers of revisions differ.
 func TestModel(t *testing.T) {
+	testkit.Unraced(t, "half a minute of virtual time under the race detector")
 	t.Parallel()
 	seeds, steps := uint64(3), 1000
 	if testing.Short() {

@@ -79,6 +79,7 @@ func appendOf(n *Node, log string, num uint64, data []byte) *nats.Msg {
 
 // TestTailWhileTheLogExpires has the first appends of a log expire at once, at each moment of a search for its end. What is left has the end.
 func TestTailWhileTheLogExpires(t *testing.T) {
+	testkit.Unraced(t, "half a minute of virtual time under the race detector")
 	testkit.Long(t, "many logs")
 	testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {
 		age := time.Hour

@@ -42,6 +42,7 @@ func binary(t *testing.T) string {
 	if testing.Short() {
 		t.Skip("builds the program and starts processes")
 	}
+	testkit.Unraced(t, "the processes are built without the detector")
 	path, err := built()
 	if err != nil {
 		t.Fatal(err)

@@ -29,8 +29,8 @@ const ordered = 3
 // need each other are no reason to make them one.
 func TestFilesHaveAnOrder(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("it checks the types of every package")
+	if testing.Short() || raceEnabled {
+		t.Skip("it checks the types of every package, and shares nothing: runs without -short and -race")
 	}
 	packages, err := listed(root)
 	if err != nil {

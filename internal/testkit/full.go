@@ -14,6 +14,15 @@ func Full(t testing.TB, reason string) {
 	}
 }
 
+// Unraced skips a test under the race detector, unless the tests are built with the tag "full". It is for tests in which the detector sees nothing, as those of
+// processes that are built without it, and for those that it makes many times longer: the gate runs them without it. The reason says which it is.
+func Unraced(t testing.TB, reason string) {
+	t.Helper()
+	if RaceEnabled && !FullSize {
+		t.Skip(reason + ": runs without -race")
+	}
+}
+
 // Within fails the test if something took longer than limit. It measures only with the tag "full": how long something takes on a busy machine says
 // nothing about it.
 func Within(t testing.TB, what string, took, limit time.Duration) {
