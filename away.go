@@ -10,7 +10,13 @@ import (
 // ErrUnavailable reports that the store cannot be asked, did not answer, or is full: what was to be stored may or may not be. A handler that
 // returns the error, wrapped or not, gives its client the error of a request that may be sent again: -32603 with retryAfterMs, and
 // status 503 where there is no session.
-var ErrUnavailable = errors.New("store unavailable: try again shortly")
+var ErrUnavailable error = unavailable{}
+
+// unavailable is an error of the store to those who ask whether one may come again.
+type unavailable struct{}
+
+func (unavailable) Error() string { return "store unavailable: try again shortly" }
+func (unavailable) Unwrap() error { return actors.ErrUnavailable }
 
 // errStore is the text of any other error of the store.
 var errStore = errors.New("the store has failed")

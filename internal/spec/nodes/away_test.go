@@ -18,14 +18,11 @@ import (
 // the error of a request that may come again, and no text has the name of a subject, a key or a package.
 func TestTheStoreFailsInAHandler(t *testing.T) {
 	for name, tt := range map[string]struct {
-		stream string // that is gone
+		stream string // that is gone; without one the client has no session
 		do     func(ctx context.Context, call *troupe.Call) error
 	}{
-		"a value is stored": {"sessions", func(ctx context.Context, call *troupe.Call) error { return call.Session().Set(ctx, "k", 1) }},
-		"a question without a session": {"keys", func(ctx context.Context, call *troupe.Call) error {
-			_, err := call.Elicit(ctx, "?", host.Form)
-			return err
-		}},
+		"a value is stored":      {"sessions", func(ctx context.Context, call *troupe.Call) error { return call.Session().Set(ctx, "k", 1) }},
+		"what another call said": {"", func(context.Context, *troupe.Call) error { return fmt.Errorf("another: %w", troupe.ErrUnavailable) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			nodes(t, 1, nil, func(t *testing.T, v *testkit.VirtualNATS, all ...*host.Host) {
@@ -42,22 +39,24 @@ func TestTheStoreFailsInAHandler(t *testing.T) {
 				})
 				m := h.Stateless(`{"elicitation":{"form":{}}}`)
 				sessions := map[string]*testkit.Client{"wrap": h.Session(), "tell": h.Session()}
-				v.DeleteStreams(t, tt.stream)
-				time.Sleep(5 * time.Second)
-				synctest.Wait()
+				if tt.stream != "" {
+					v.DeleteStreams(t, tt.stream)
+					time.Sleep(5 * time.Second)
+					synctest.Wait()
+				}
 				call := func(tool string) *testkit.Answer {
-					if tt.stream == "sessions" {
+					if tt.stream != "" {
 						return sessions[tool].Post(host.Call("1", tool, `{}`))
 					}
 					a, _ := m.Tool(tool, `{}`)
 					return a
 				}
 				a := call("wrap")
-				want := map[string]int{"sessions": 200, "keys": 503}[tt.stream]
+				want := map[string]int{"sessions": 200, "": 503}[tt.stream]
 				if a.StatusCode != want || !strings.Contains(a.Body, `"code":-32603`) || !strings.Contains(a.Body, `"retryAfterMs":1000`) || strings.Contains(a.Body, "isError") {
 					t.Errorf("the error that was returned: %s %s, want %d and an error that may come again", a.Status, a.Body, want)
 				}
-				host.Contains(t, "the handler's own words", call("tell").Body, `it failed: store unavailable: try again shortly`)
+				host.Contains(t, "the handler's own words", call("tell").Body, `store unavailable: try again shortly`)
 			})
 		})
 	}
