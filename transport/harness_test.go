@@ -275,6 +275,15 @@ func (e *events) next() (event, error) {
 	}
 }
 
+// first is next for the first event, which a comment precedes unless it came with the header.
+func (e *events) first() (event, error) {
+	ev, err := e.next()
+	if err == errComment {
+		return e.next()
+	}
+	return ev, err
+}
+
 // all returns the events up to the end of the stream; the error is nil if it ended well.
 func all(r io.Reader) ([]event, error) {
 	e := &events{bufio.NewReader(r)}

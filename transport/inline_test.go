@@ -131,7 +131,7 @@ func TestInline(t *testing.T) {
 
 			resp = request("GET", "", "")
 			e := &events{bufio.NewReader(resp.Body)}
-			first, err := e.next()
+			first, err := e.first()
 			if err != nil || first.ID != "1" || resp.Header.Get("Mcp-Session-Id") != "s" || resp.Header.Get("Content-Type") != typeSSE {
 				t.Errorf("first event: %v, %v, %v", first, err, resp.Header)
 			}

@@ -156,7 +156,7 @@ func TestReuseBreaks(t *testing.T) {
 	}}, Options{})
 	resp := dial(t, addr).send(request("POST", addr, ping)).response("POST")
 	stream := &events{bufio.NewReader(resp.Body)}
-	if got, err := stream.next(); got.Data != ping || err != nil {
+	if got, err := stream.first(); got.Data != ping || err != nil {
 		t.Fatalf("the event: %v, %v", got, err)
 	}
 	close(read)
@@ -218,7 +218,7 @@ func TestReuseOfStatelessStreams(t *testing.T) {
 			c = dial(t, addr)
 		}
 	}
-	if _, err := (&events{bufio.NewReader(c.send(strings.Replace(callRequest(), `"id":7`, `"id":0`, 1)).response("POST").Body)}).next(); err != nil {
+	if _, err := (&events{bufio.NewReader(c.send(strings.Replace(callRequest(), `"id":7`, `"id":0`, 1)).response("POST").Body)}).first(); err != nil {
 		t.Fatal(err)
 	}
 	c.Close()

@@ -186,7 +186,7 @@ func TestReaderThatDoesNotRead(t *testing.T) {
 		}}, Options{Observer: seen})
 		c := p.dial(t).send(request("GET", "x", ""))
 		e := &events{bufio.NewReader(c.response("GET").Body)}
-		if got, err := e.next(); err != nil || got.ID != "1" {
+		if got, err := e.first(); err != nil || got.ID != "1" {
 			t.Errorf("got %v, %v", got, err)
 		}
 		if got := <-outcomes; got.after != 30*time.Second || got.room != ErrGone {
