@@ -24,7 +24,7 @@ import (
 )
 
 // patience is how long a test waits for something that should come at once. It is no measure: a test that needs it hangs.
-const patience = 2 * time.Minute
+const patience = time.Minute
 
 // program is the path of the command under test, and shared is the server of the tests that need none of their
 // own.

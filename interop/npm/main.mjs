@@ -6,7 +6,7 @@
 // the server at "mortal" to "kill" or to "end" and to be started again, after which it waits for a line of input, and {"done": true}.
 import { createInterface } from 'node:readline'
 
-import { equal } from './expect.mjs'
+import { equal, later, patience } from './expect.mjs'
 import asking from './features/asking.mjs'
 import calls from './features/calls.mjs'
 import catalogue from './features/catalogue.mjs'
@@ -41,7 +41,8 @@ const tell = (way, feature, began, error) => say({ way: way.name, feature, ms: D
 async function attempt(way, name, run) {
   if (only && !only.test(`${way.name} ${name}`)) return
   const began = Date.now()
-  await run().then(() => tell(way, name, began), (error) => tell(way, name, began, error))
+  const hangs = later(3 * patience).then(() => { throw new Error('it hangs') })
+  await Promise.race([run(), hangs]).then(() => tell(way, name, began), (error) => tell(way, name, began, error))
 }
 
 // An error that nobody waits for is one of the SDK's or of this program's, and must not pass unseen.

@@ -18,7 +18,7 @@ const notifications = {
 
 // open connects a client the way that is given: an SDK, a transport and a revision. Options: capabilities, and what the
 // transport takes (reconnectionOptions, sessionId), what the client and its function connect take, handlers (false
-// for none of notifications), and where to find the server when not at its own place.
+// for none of notifications), questions (false where others answer them), and where to find the server when not at its own place.
 export async function open(way, options = {}) {
   const session = new Session(way, options.capabilities ?? everything, options)
   await session.connect(options)
@@ -35,7 +35,7 @@ class Session {
   #raw = new Map() // who waits for the response to a request that the client knows nothing of, by its id
   #rawCount = 0
 
-  constructor(way, capabilities, { client, handlers = true }) {
+  constructor(way, capabilities, { client, handlers = true, questions = true }) {
     this.way = way
     const { Client, types, named } = way.sdk
     this.client = new Client({ name: 'interop', version: '1.0.0' }, { capabilities, ...(way.modern && { versionNegotiation: { mode: 'auto' } }), ...client })
@@ -48,6 +48,7 @@ class Session {
     }
     this.client.fallbackNotificationHandler = async (n) => { throw new Error(`a notification that the SDK does not know: ${JSON.stringify(n)}`) }
     this.client.fallbackRequestHandler = async (r) => { throw new Error(`a request that the SDK does not know: ${JSON.stringify(r)}`) }
+    if (!questions) return
     if (capabilities.roots) this.client.setRequestHandler(schema('roots/list', 'ListRootsRequestSchema'), () => ({ roots: this.roots }))
     if (capabilities.sampling) this.client.setRequestHandler(schema('sampling/createMessage', 'CreateMessageRequestSchema'), (r, x) => this.sample(r.params, x))
     const elicit = schema('elicitation/create', 'ElicitRequestSchema')

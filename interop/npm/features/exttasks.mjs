@@ -8,7 +8,7 @@ const feature = (name, run, needs = () => true) => ({
   needs: (way) => !!way.sdk.tasks && needs(way),
   modern: true,
   async run(_, way) {
-    const session = await open(way)
+    const session = await open(way, { questions: false })
     const tasks = begin(session)
     await run(session, tasks, way.sdk.tasks)
     await tasks.close()
@@ -67,7 +67,7 @@ export default [
       equal([done.status, done.result?.content[0].type], ['completed', 'text'], 'the outcome')
       equal(session.asked.filter((p) => p.message === `Delete ${file}?`).length, 1, 'how often it asks')
     }
-  }),
+  }, (way) => way.modern || way.transport !== 'stdio'), // the package asks for no result of 2025-11-25 before there is one
   feature('a task that is cancelled', async (session, tasks) => {
     const execution = await tasks.callTool('slow_compute', { seconds: 600, label: 'x' }, prefer)
     const settled = settle(execution)
@@ -87,7 +87,7 @@ export default [
     const execution = await tasks.callTool('job', { steps: 3, step_ms: 300 }, prefer)
     const reference = execution.serializeReference()
     await execution.detach()
-    const other = await open(session.way)
+    const other = await open(session.way, { questions: false })
     const again = begin(other)
     const done = await settle(await again.resumeTask(reference))
     equal(resultFromTaskOutcome(done).structuredContent.steps.map((s) => s.n), [1, 2, 3], 'the steps of its result')
