@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/testkit"
 )
 
 func TestOneAnswerOnly(t *testing.T) {
@@ -224,6 +226,7 @@ func TestConfigureKeepsWhatIsSet(t *testing.T) {
 
 // TestOtherHandlersKeepTheirConnection checks that no deadline of ours outlives our response.
 func TestOtherHandlersKeepTheirConnection(t *testing.T) {
+	testkit.Full(t, "20 ms to write an answer, in real time")
 	t.Parallel()
 	h := NewHandler(funcs{}, Options{WriteTimeout: 20 * time.Millisecond, BodyTimeout: 20 * time.Millisecond})
 	mux := http.NewServeMux()

@@ -121,8 +121,8 @@ func (d *DrainListener) Accept() (net.Conn, error) {
 			if limit == nil {
 				return g, nil
 			}
+			d.crowd.refused(limit, from) // first, so that who sees the end finds it counted
 			_ = c.Close()
-			d.crowd.refused(limit, from)
 		case !d.isShut():
 			return nil, err
 		}

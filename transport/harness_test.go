@@ -198,7 +198,7 @@ func dial(t testing.TB, addr string) *client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(5 * time.Minute))
 	return &client{c, bufio.NewReader(c), t}
 }
 
@@ -306,7 +306,7 @@ func wait(t testing.TB, what string, c <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-c:
-	case <-time.After(15 * time.Second):
+	case <-time.After(5 * time.Minute):
 		buf := make([]byte, 1<<20)
 		t.Fatalf("timed out waiting for %s\n%s", what, bytes.TrimSpace(buf[:runtime.Stack(buf, true)]))
 	}
