@@ -17,7 +17,6 @@ const (
 // wildcard for a prefix, nor one for requests with credentials, so it repeats the Mcp-Param-* that were asked for.
 func (h *Handler) answerPreflight(x *Exchange, w http.ResponseWriter, r *http.Request, methods string) {
 	header := w.Header()
-	header["Cache-Control"] = noStore // Access-Control-Max-Age is for the browser's own memory
 	header.Set("Allow", methods)
 	if header["Access-Control-Allow-Origin"] != nil {
 		header.Set("Access-Control-Allow-Methods", methods)
