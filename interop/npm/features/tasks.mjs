@@ -97,7 +97,9 @@ export default [
         holds(seen.statuses.includes('input_required'), `the statuses ${seen.statuses}`)
         holds(seen.result.content[0].type === 'text' && !seen.result.isError, `the result ${JSON.stringify(seen.result)}`)
         const asked = session.asked.filter((p) => p.message === `Delete ${file}?`)
-        equal(asked.map((p) => p._meta['io.modelcontextprotocol/related-task'].taskId), [seen.task.taskId], 'the task of the question, which came once')
+        // A client that calls tasks/result three seconds late has the question of its standalone stream withdrawn, and gets it there again.
+        const of = new Set(asked.map((p) => p._meta['io.modelcontextprotocol/related-task'].taskId))
+        equal([...of], [seen.task.taskId], 'the task of the question')
         equal((await session.client.experimental.tasks.getTask(seen.task.taskId)).status, 'completed', 'the status')
       }
     },
