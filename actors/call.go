@@ -123,15 +123,16 @@ type TaskAccounts struct{ a *accounts }
 // TasksOf returns the accounts of a node as far as tasks go.
 func TasksOf(n *Node) TaskAccounts { return TaskAccounts{&n.accounts} }
 
-// TaskCharge is what a task of a client stores, and for how long.
+// TaskCharge is what a task of a client stores, and for how long from when it was made.
 type TaskCharge struct {
 	Tenant, Address string
 	Bytes           int
+	Made            time.Time
 	Kept            time.Duration
 }
 
 func (t TaskAccounts) charge(c TaskCharge) charge {
-	return charge{of: t.a.Of(c.Tenant, c.Address), usage: int(TaskBudget), in: TaskBudget, bytes: int64(c.Bytes), life: c.Kept}
+	return charge{of: t.a.Of(c.Tenant, c.Address), in: TaskBudget, bytes: int64(c.Bytes), life: c.Kept}
 }
 
 // Charge charges a client for what a task of it is about to store. It reports why there is no room, and charges nothing then; with must
@@ -158,8 +159,7 @@ func (t TaskAccounts) Settle(of TaskCharge, stored bool) {
 
 // Return gives back the charge for what is stored no more.
 func (t TaskAccounts) Return(of TaskCharge) {
-	c := t.charge(of)
-	c.add(-c.bytes)
+	t.a.Of(of.Tenant, of.Address).Lasting.TakeBack(time.Now(), of.Made, int64(of.Bytes), of.Kept)
 }
 
 // Refuse counts a refusal of the call because of a limit, and returns the client's error.

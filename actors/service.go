@@ -436,7 +436,13 @@ func (d *accounts) settle(c charge, err error) {
 }
 
 // add counts bytes more for the client; a negative number gives them back.
-func (c charge) add(bytes int64) { c.of.Used[c.usage].Add(time.Now(), bytes, max(c.life, time.Second)) }
+func (c charge) add(bytes int64) {
+	if c.in == TaskBudget {
+		c.of.Lasting.Add(time.Now(), bytes, c.life)
+		return
+	}
+	c.of.Used[c.usage].Add(time.Now(), bytes, max(c.life, time.Second))
+}
 
 // noRoom is the reason that nothing more is stored.
 var noRoom = [...]Reason{quota.Admitted: admitted, quota.Full: StoreFull, quota.OverShare: StoreOfPrincipal}
@@ -454,6 +460,9 @@ const storeKeeps = 10 * time.Second
 // storedFor is how much of a budget a client has.
 func storedFor(a *quota.Account, b Budget) int64 {
 	now := time.Now()
+	if b == TaskBudget {
+		return a.Lasting.Amount(now)
+	}
 	n := a.Used[b].Amount(now)
 	if b == SessionBudget {
 		n += a.Used[usedFresh].Amount(now)

@@ -50,6 +50,8 @@ type Account struct {
 	Buckets [Rates]Bucket
 	// Used counts what the client has taken that comes back with time.
 	Used [Uses]Usage
+	// Lasting is the same for what comes back after times that differ.
+	Lasting Lasting
 
 	key     key
 	weight  int64
@@ -124,7 +126,7 @@ func (a *Account) idle(now time.Time) bool {
 			return false
 		}
 	}
-	return true
+	return a.Lasting.Amount(now) <= trifle
 }
 
 // drop ends an account that is idle; it reports whether it was.

@@ -12,7 +12,7 @@
 //   - the bytes that are held for it ([Accounts.Charge]);
 //   - a turn among the others that wait for one of few places ([Accounts.Turns], [Turns]);
 //   - a pace for bytes that come back by themselves ([Pace]);
-//   - usages ([Account.Used], [Usage]) of things that come back with time, such as room in a store.
+//   - usages ([Account.Used], [Usage], [Lasting]) of things that come back with time, such as room in a store.
 //
 // [Accounts.Admit] also gives out [Limits.Places], which all requests in flight share.
 // When more than three quarters are in use, an account gets no more than an equal
@@ -52,5 +52,5 @@
 //	pace  bytes that come back after a time, spaced out
 //	turns  few places, taken by turns
 //	account  one account
-//	bucket usage weight  what it counts, and what it counts for
+//	lasting bucket usage weight  what it counts, and what it counts for
 package quota

@@ -48,6 +48,22 @@ func (u *Usage) Amount(at time.Time) int64 {
 	return u.now + int64(float64(u.before)*(1-passed))
 }
 
+// takeBack is Add of -n for what was taken at since: of what has come back already, nothing comes back a second time.
+func (u *Usage) takeBack(at, since time.Time, n int64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.life == 0 {
+		return
+	}
+	u.roll(at)
+	switch since.UnixNano() / int64(u.life) {
+	case u.window:
+		u.now = max(0, u.now-n)
+	case u.window - 1:
+		u.before = max(0, u.before-n)
+	}
+}
+
 // roll moves on to the window of at. A time before the current window counts as within it.
 func (u *Usage) roll(at time.Time) {
 	window := at.UnixNano() / int64(u.life)

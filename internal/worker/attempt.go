@@ -33,22 +33,21 @@ type Attempt struct {
 	// Number is 1 for the first run, and more when the task runs again because its worker was lost.
 	Number int
 
-	p       *Pool
-	s       *serving
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
-	expiry  *time.Timer
-	work    atomic.Pointer[given]
-	parked  atomic.Bool   // the handler waits for its client: the attempt has neither work nor a place; changed with mu held
-	asking  chan struct{} // has one place: one question after the other
-	again   bool          // there may be steps of earlier attempts
-	address string        // of the client, if others share the tenant
-	expires time.Time     // of the task
-	sure    atomic.Int64  // when it was certain that the attempt had the task, unix nanoseconds
-	clear   func()        // it is no suspect any more
-	stored  int           // bytes of the request as it is stored
-	steps   names
-	heard   atomic.Int32 // changes by other processes that nobody has looked at
+	p      *Pool
+	s      *serving
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	expiry *time.Timer
+	work   atomic.Pointer[given]
+	parked atomic.Bool   // the handler waits for its client: the attempt has neither work nor a place; changed with mu held
+	asking chan struct{} // has one place: one question after the other
+	again  bool          // there may be steps of earlier attempts
+	of     Charge        // without bytes
+	sure   atomic.Int64  // when it was certain that the attempt had the task, unix nanoseconds
+	clear  func()        // it is no suspect any more
+	stored int           // bytes of the request as it is stored
+	steps  names
+	heard  atomic.Int32 // changes by other processes that nobody has looked at
 
 	mu       slowLock // guards the fields below; held while the record is written, however long that takes
 	rec      task.Record
@@ -192,7 +191,7 @@ func (p *Pool) request(ctx context.Context, key Key, req *Request) (size int, er
 // prepare makes the attempt whose beginning was sent to the store at began, in unix nanoseconds.
 func (p *Pool) prepare(s *serving, key Key, r task.Record, rev, epoch uint64, w *given, req Request, began int64) *Attempt {
 	a := &Attempt{Key: key, Revision: r.Revision, Number: r.Attempt, Request: req, p: p, s: s, again: epoch > 1, rec: r, rev: rev, epoch: epoch, asking: make(chan struct{}, 1), mu: make(slowLock, 1)}
-	a.address, a.expires = r.From, r.Expires()
+	a.of = p.charge(key, &r, 0)
 	a.work.Store(w)
 	a.sure.Store(began)
 	p.census.see(key, w.who, r.Expires().UnixMilli())
@@ -445,7 +444,8 @@ func (a *Attempt) finish(res Result) error {
 
 // storing has put store bytes of the task, which it charges before. A step waits for that while the client has its share of the store.
 func (a *Attempt) storing(ctx context.Context, bytes int, purpose Purpose, back giveBack, put func() error) error {
-	c := Charge{a.Key.Tenant, a.address, bytes, time.Until(a.expires)}
+	c := a.of
+	c.Bytes = bytes
 	for b, said := (backoff{}), false; a.p.Ledger.Charge(c, purpose) != nil; said = true {
 		if !said {
 			a.p.Log.Warn("a task waits until its principal has less in the store", "server", a.Key.Server, "tenant", a.Key.Tenant, "task", a.Key.Digest())

@@ -30,7 +30,7 @@ type census struct {
 // counted is a task that has not ended.
 type counted struct {
 	who     string
-	address string // of the client, if others share the tenant and something was charged
+	of      Charge // the last, if something was charged
 	expires int64  // milliseconds since 1970; 0: not known yet
 
 	// Bytes that this process has charged and gives back early.
@@ -88,7 +88,7 @@ func (c *census) stored(key Key, of Charge, back giveBack) {
 	if !ok || back == atExpiry {
 		return
 	}
-	n.address = of.Address
+	n.of = of
 	if back == atEnd {
 		n.atEnd += of.Bytes
 	} else {

@@ -12,7 +12,7 @@ import (
 
 // charge is what a task stores, for as long as it is kept.
 func (p *Pool) charge(key Key, r *task.Record, bytes int) Charge {
-	return Charge{key.Tenant, r.From, bytes, r.Left(p.Store.Now())}
+	return Charge{key.Tenant, r.From, bytes, time.UnixMilli(r.Created), time.Duration(r.TTL) * time.Millisecond}
 }
 
 // settled says what became of bytes of a task that were charged, and notes what is to be given back when it ends.
@@ -31,7 +31,8 @@ func (p *Pool) over(key Key, how task.Kind) {
 		n.atEnd += n.atCancellation
 	}
 	if n.atEnd > 0 {
-		p.Ledger.Return(Charge{key.Tenant, n.address, n.atEnd, max(0, time.UnixMilli(n.expires).Sub(p.Store.Now()))})
+		n.of.Bytes = n.atEnd
+		p.Ledger.Return(n.of)
 	}
 }
 
@@ -51,7 +52,7 @@ func (p *Pool) dropEnded(ctx context.Context, key Key) error {
 		p.over(key, 0)
 		return nil
 	}
-	if err == nil {
+	if err == nil && r.State == task.Ended { // a task that goes on elsewhere needs all that it has
 		p.over(key, r.How())
 		err = p.drop(ctx, key, r.How())
 	}
@@ -79,13 +80,14 @@ func (p *Pool) tryOn(f func(ctx context.Context) error, end func(err error)) {
 	})
 }
 
-// undo deletes all of a task that could not be created, whose id nobody has, and gives back what was charged for it.
+// undo deletes all of a task that could not be created, whose id nobody has, and gives back what was charged for it, unless it has ended, which did.
 func (p *Pool) undo(key Key, c Charge) {
+	ended := p.census.ended(key).atEnd == 0
 	p.tryOn(func(ctx context.Context) error {
 		// The record goes first: without it no attempt begins, and what begins without the request runs nothing.
 		if err := p.Store.Delete(ctx, key.record(), 0); err != nil {
 			return err
 		}
 		return p.Store.DropPart(ctx, key.path(), "", math.MaxInt)
-	}, func(err error) { p.Ledger.Settle(c, err != nil) })
+	}, func(err error) { p.Ledger.Settle(c, ended || err != nil) })
 }

@@ -12,10 +12,11 @@ type Ledger interface {
 	Return(c Charge)
 }
 
-// Charge is what is stored for a client, and for how long.
+// Charge is what is stored for a client, and for how long: that of its task, whenever it is stored.
 type Charge struct {
 	Tenant, Address string // Address is "" unless others share the tenant
 	Bytes           int
+	Made            time.Time // the task
 	Kept            time.Duration
 }
 

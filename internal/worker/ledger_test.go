@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -284,4 +285,59 @@ func TestWorkOfAnEndedTask(t *testing.T) {
 			t.Errorf("it ended with kind %d after %d runs", r.How(), h.runs.Load())
 		}
 	})
+}
+
+// TestACancellationThatIsNotStored: a task whose cancellation fails goes on with all that it has, and one whose cancellation is stored although
+// the answer of the store is lost keeps nothing.
+func TestACancellationThatIsNotStored(t *testing.T) {
+	for _, stored := range []bool{false, true} {
+		t.Run(fmt.Sprint(stored), func(t *testing.T) {
+			withFaults(t, func(t *testing.T, h *house, s *faulty) {
+				l := &ledger{}
+				h.keeping(s, l)
+				h.handle(func(ctx context.Context, a *worker.Attempt) worker.Result {
+					if _, err := step(ctx, a, "one", func() string { return `1` }); err != nil {
+						return worker.Result{Err: internal(err)}
+					}
+					return asks(ctx, a)
+				})
+				key := h.create(`{}`)
+				time.Sleep(time.Second)
+				_, before := h.stored(key)
+				s.update = func(ctx context.Context, key string, data []byte, rev uint64, ttl time.Duration) (uint64, error) {
+					if !stored {
+						return 0, actors.ErrFull
+					}
+					_, err := s.Store.Update(ctx, key, data, rev, ttl)
+					<-ctx.Done()
+					return 0, errors.Join(errLostAnswer, actors.ErrUnavailable, err)
+				}
+				ctx, hangUp := context.WithTimeout(t.Context(), 100*time.Millisecond)
+				defer hangUp()
+				if _, err := h.Cancel(ctx, key); err == nil {
+					t.Error("it was cancelled")
+				}
+				s.update = nil
+				time.Sleep(10 * time.Second)
+				_, parts := h.stored(key)
+				if stored {
+					if len(parts) != 0 {
+						t.Errorf("the parts %v are left", parts)
+					}
+					l.has(t, "after the end", 0, 2000)
+					return
+				}
+				if len(parts) != len(before) || len(parts) != 2 {
+					t.Errorf("of the parts %v it has %v left", before, parts)
+				}
+				if _, err := h.Answer(t.Context(), key, replies("q", `"x"`)); err != nil {
+					t.Fatal(err)
+				}
+				h.ended(key)
+				if r := h.get(key); r.How() != task.Done {
+					t.Errorf("it ended with kind %d", r.How())
+				}
+			})
+		})
+	}
 }

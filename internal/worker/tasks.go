@@ -50,7 +50,6 @@ func (p *Pool) Create(ctx context.Context, n NewTask) (_ Snapshot, err error) {
 	p.census.stored(key, p.charge(key, &r, len(req)), atEnd) // at once: it may end before Create does
 	defer func() {
 		if err != nil { // if it is there after all, its work will show
-			p.census.ended(key)
 			p.undo(key, c)
 			return
 		}
@@ -128,11 +127,14 @@ func (p *Pool) Cancel(ctx context.Context, key Key) (Snapshot, error) {
 			a.cancel(ErrCancelled)
 		}
 	}
-	if s.Record.How() == task.Cancelled { // now, or before: that may have left something
-		drop := func(ctx context.Context) error { return p.drop(ctx, key, task.Cancelled) }
-		if drop(ctx) != nil {
-			p.tryOn(drop, func(error) {})
-		}
+	if s.Record.How() != task.Cancelled {
+		return s, err
+	}
+	drop := func(ctx context.Context) error { return p.drop(ctx, key, task.Cancelled) }
+	if err != nil && !errors.Is(err, task.ErrEnded) { // it may go on, and then needs what it has
+		p.tryOn(func(ctx context.Context) error { return p.dropEnded(ctx, key) }, func(error) {})
+	} else if drop(ctx) != nil { // now, or before: that may have left something
+		p.tryOn(drop, func(error) {})
 	}
 	return s, err
 }
@@ -168,14 +170,14 @@ func (p *Pool) Answer(ctx context.Context, key Key, answers map[string]task.Repl
 		}
 		return err
 	})
+	if c.Bytes > 0 {
+		p.settled(key, c, err, atEnd)
+	}
 	if !o.made.IsZero() {
 		p.serveNow(key.Server)
 		if err == nil {
 			err = o.renew(ctx, s.Record.Left(p.Store.Now()))
 		}
-	}
-	if c.Bytes > 0 {
-		p.settled(key, c, err, atEnd)
 	}
 	if errors.Is(err, errUnchanged) || errors.Is(err, task.ErrNotWaiting) || errors.Is(err, task.ErrEnded) {
 		err = nil

@@ -117,6 +117,33 @@ func TestWhatEndsGivesRoom(t *testing.T) {
 	})
 }
 
+// TestAShortTaskHidesNoLongOne: what a client has stored for an hour counts against its share for as long, although its first task was kept for
+// a second.
+func TestAShortTaskHidesNoLongOne(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		const size = 40 << 10
+		h := serve(t, smallStore, nil)
+		keeper(h, nil)
+		pad := strings.Repeat("x", size)
+		c := host.As(h.Unchecked(), "ann").Initialize(host.EveryCapability)
+		if made := body(t, c.Post(augmented("keep", `{"ms":1,"text":"x"}`, `{"ttl":1000}`))); str(t, made, "result", "task", "taskId") == "" {
+			t.Fatalf("no task: %s", made)
+		}
+		for n := range 100 {
+			made := body(t, c.Post(augmented("keep", `{"ms":3600000,"text":"`+pad+`"}`, `{"ttl":7200000}`)))
+			if at(t, made, "error") != "" {
+				if n < 30 || n > 2<<20/size {
+					t.Errorf("%d tasks of 40 KiB fill the half of 4 MiB that one client may have", n)
+				}
+				host.Equal(t, "a task too many", str(t, made, "error", "message"), tooMuch)
+				return
+			}
+			time.Sleep(10 * time.Second)
+		}
+		t.Error("100 tasks of 40 KiB have room")
+	})
+}
+
 // TestStepsOfACancelledTaskGo: a task that is cancelled gives back what its steps have stored; the steps of one that has a result stay.
 func TestStepsOfACancelledTaskGo(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
