@@ -237,6 +237,7 @@ func TestForgedEpochs(t *testing.T) {
 
 // TestRotatedLetters: letters come whichever node makes the next key, and to a node that knows it only by them.
 func TestRotatedLetters(t *testing.T) {
+	testkit.Unraced(t, "virtual time that is long under the race detector")
 	testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {
 		at := func(name string, rotate time.Duration) *mailbox {
 			b := &mailbox{Node: open(t, Options{Node: name, KeyRotate: rotate, Remote: Remote{URL: v.Line(name).URL()}})}

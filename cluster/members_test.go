@@ -50,6 +50,7 @@ func TestBeats(t *testing.T) {
 // TestMembers: a node that is there is listed with what it says, one that does not renew its lease is late and then gone, and one that has
 // ended is forgotten.
 func TestMembers(t *testing.T) {
+	testkit.Unraced(t, "virtual time that is long under the race detector")
 	fleet(t, 3, func(t *testing.T, v *testkit.VirtualNATS, nodes ...*mailbox) {
 		a, b, c := nodes[0], nodes[1], nodes[2]
 		b.Mail().Says(func() Load { return Load{Calls: 5, Release: "r"} })

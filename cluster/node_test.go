@@ -70,6 +70,7 @@ func (n *Node) entry(t *testing.T, name string) (e entry, ok bool) {
 }
 
 func TestLease(t *testing.T) {
+	testkit.Unraced(t, "virtual time that is long under the race detector")
 	stores(t, func(t *testing.T, o Options) {
 		bubble(t, func(t *testing.T) {
 			n := open(t, o)

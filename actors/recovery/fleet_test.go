@@ -4,11 +4,14 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/testkit"
 )
 
 // TestFleets runs random histories of several nodes on one store. What holds for one node holds for them, and no node
 // takes a stream from another one that is there.
 func TestFleets(t *testing.T) {
+	testkit.Unraced(t, "one goroutine does all of it")
 	if testing.Short() {
 		*fleets = min(*fleets, 40)
 	}

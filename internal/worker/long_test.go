@@ -78,6 +78,7 @@ func survey(ran *[]string) func(ctx context.Context, a *worker.Attempt) worker.R
 // TestTasksWaitForDays waits three days for each of two answers, longer than anything else in the store lives: on the pool that runs
 // the task, and with the pool replaced while it waits. No step runs again, and no question is asked twice.
 func TestTasksWaitForDays(t *testing.T) {
+	testkit.Unraced(t, "virtual time that is long under the race detector")
 	testkit.Long(t, "the store has something to do each second of the days")
 	for _, replaced := range []bool{false, true} {
 		t.Run(fmt.Sprintf("replaced=%t", replaced), func(t *testing.T) {
@@ -114,6 +115,7 @@ func TestTasksWaitForDays(t *testing.T) {
 
 // TestTasksPauseForDays runs a handler that does nothing for days between its steps, longer than anything else in the store lives.
 func TestTasksPauseForDays(t *testing.T) {
+	testkit.Unraced(t, "virtual time that is long under the race detector")
 	testkit.Long(t, "a worker says each second that it has its work")
 	bubble(t, 4, func(t *testing.T, h *house) {
 		var ran []string
@@ -136,6 +138,7 @@ func TestTasksPauseForDays(t *testing.T) {
 
 // TestTasksOfManySteps ends the process twice in the middle of five thousand steps: each runs once.
 func TestTasksOfManySteps(t *testing.T) {
+	testkit.Unraced(t, "virtual time that is long under the race detector")
 	const steps = 5000
 	testkit.Bubble(t, func(t *testing.T) {
 		ran := make(map[int]int)

@@ -56,6 +56,7 @@ func stateless(method, name, params string) string {
 // TestBytesHeld compares what is counted for what clients hold with what the heap and the stacks grow by: each within a
 // factor of two of the other. docs/limits.md has the figures.
 func TestBytesHeld(t *testing.T) {
+	testkit.Unraced(t, "virtual time that is long under the race detector")
 	testkit.Long(t, "it measures memory")
 	big := strings.Repeat("x", 1<<20)
 	// What was just written to the log stays in memory in blocks of 8 MiB, until real time passes: the store does not ask the virtual

@@ -100,6 +100,7 @@ func abandonServers(h *host.Host, n int) (unmount func()) {
 // TestNothingIsLeft abandons sessions, streams and parked calls, waits until everything
 // has expired, and does it again (invariant I9).
 func TestNothingIsLeft(t *testing.T) {
+	testkit.Unraced(t, "virtual time that is long under the race detector")
 	testkit.Long(t, "a crowd")
 	sessions, streams, parked, servers := host.Sized(10_000, 200), host.Sized(1000, 60), host.Sized(1000, 60), host.Sized(100, 20)
 	testkit.Bubble(t, func(t *testing.T) {

@@ -442,6 +442,7 @@ func limitRows() []limitRow {
 // passes. One more is refused with exactly this response and counted, no other client
 // is harmed, and there is room again afterwards.
 func TestLimits(t *testing.T) {
+	testkit.Unraced(t, "virtual time that is long under the race detector")
 	for _, row := range limitRows() {
 		t.Run(row.name, func(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {

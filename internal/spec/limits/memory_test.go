@@ -57,6 +57,7 @@ func TestMemoryIsShared(t *testing.T) {
 // TestMemoryOfOutcomes: a response that is kept for a client that may have lost it is counted for as long as it is kept,
 // and not kept if there is no room, or if the client has used up half of its share: its next request must find room.
 func TestMemoryOfOutcomes(t *testing.T) {
+	testkit.Unraced(t, "virtual time that is long under the race detector")
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{Shared: troupe.SharedLimits{MaxMemory: 4 << 20}}, nil)
 		text := strings.Repeat("x", 50_000)

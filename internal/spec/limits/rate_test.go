@@ -20,6 +20,7 @@ import (
 // TestTenTimesTheRate has one client call at ten times its rate, and another client at the same address at half
 // of it.
 func TestTenTimesTheRate(t *testing.T) {
+	testkit.Unraced(t, "virtual time that is long under the race detector")
 	testkit.Long(t, "a crowd")
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)

@@ -15,6 +15,7 @@ import (
 // store as much as it can: it is refused when it has its share. Other clients begin
 // sessions and make calls of any length meanwhile.
 func TestOneClientDoesNotFillTheStore(t *testing.T) {
+	testkit.Unraced(t, "virtual time that is long under the race detector")
 	testkit.Long(t, "it fills a store")
 	for name, fill := range map[string]func(mallory *testkit.Client, i int) *testkit.Answer{
 		"with sessions": func(mallory *testkit.Client, _ int) *testkit.Answer {

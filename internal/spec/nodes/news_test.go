@@ -73,6 +73,7 @@ func TestListsElsewhere(t *testing.T) {
 
 // TestListsOfWhoComesLater opens streams after another node has changed its list: they begin with that, as long as the nodes differ.
 func TestListsOfWhoComesLater(t *testing.T) {
+	testkit.Unraced(t, "virtual time that is long under the race detector")
 	nodes(t, 2, nil, func(t *testing.T, v *testkit.VirtualNATS, all ...*host.Host) {
 		a, b := all[0], all[1]
 		c := b.Session()

@@ -17,6 +17,7 @@ import (
 // however many nodes remind the session; a tasks/result at any node takes it over, and keeps it from the stream; and the answer
 // may go to any node.
 func TestRemindersElsewhere(t *testing.T) {
+	testkit.Unraced(t, "virtual time that is long under the race detector")
 	nodes(t, 3, nil, func(t *testing.T, _ *testkit.VirtualNATS, all ...*host.Host) {
 		for _, h := range all {
 			troupe.AddTool(h.Server, troupe.Tool{Name: "ask", Task: troupe.TaskOptional}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {

@@ -91,6 +91,7 @@ func TestRawToolsAndTheirSchemas(t *testing.T) {
 }
 
 func TestPagesWhileToolsChange(t *testing.T) {
+	testkit.Unraced(t, "virtual time that is long under the race detector")
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
 		names, _, _ := host.ToolsOf(t, h.Session())

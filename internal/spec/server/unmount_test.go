@@ -208,6 +208,7 @@ func TestUnmountUnderLoad(t *testing.T) {
 // TestUnmountedServersAreForgotten mounts and unmounts a server under ever new ids,
 // which leaves nothing in the runtime.
 func TestUnmountedServersAreForgotten(t *testing.T) {
+	testkit.Unraced(t, "virtual time that is long under the race detector")
 	rt, err := troupe.New(troupe.Options{})
 	if err != nil {
 		t.Fatal(err)

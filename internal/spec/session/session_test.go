@@ -73,6 +73,7 @@ func ended(t *testing.T, c *testkit.Client) {
 // TestOpenStreamKeepsTheSession checks that a client that listens uses its session,
 // which ends, together with the stream, only at its absolute lifetime.
 func TestOpenStreamKeepsTheSession(t *testing.T) {
+	testkit.Unraced(t, "virtual time that is long under the race detector")
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{Store: troupe.StoreOptions{SessionIdle: 10 * time.Minute, SessionMax: 40 * time.Minute}}, nil)
 		c, idle := h.Session(), h.Session()
@@ -99,6 +100,7 @@ func TestOpenStreamKeepsTheSession(t *testing.T) {
 // TestRunningCallKeepsTheSession checks the same of a running call, whether its client
 // is connected or not.
 func TestRunningCallKeepsTheSession(t *testing.T) {
+	testkit.Unraced(t, "virtual time that is long under the race detector")
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{Store: troupe.StoreOptions{SessionIdle: 10 * time.Minute, SessionMax: 40 * time.Minute}}, nil)
 		causes := make(chan error, 1)

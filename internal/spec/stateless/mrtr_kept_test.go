@@ -15,6 +15,7 @@ import (
 // that lost those of the newest calls get them again, and the oldest are forgotten before
 // their time.
 func TestAnswersKeptAreBounded(t *testing.T) {
+	testkit.Unraced(t, "virtual time that is long under the race detector")
 	if testing.Short() {
 		t.Skip("fills 16 MiB with answers")
 	}

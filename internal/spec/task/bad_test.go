@@ -51,6 +51,7 @@ func (b *table) row(what, response string) {
 
 // TestBadRequestsAboutTasks compares the answers to requests that make no sense with testdata/bad.txt, in both eras. -update writes that.
 func TestBadRequestsAboutTasks(t *testing.T) {
+	testkit.Unraced(t, "virtual time that is long under the race detector")
 	testkit.Bubble(t, func(t *testing.T) {
 		o := host.Unhurried
 		o.Authenticate, o.Limits.PageSize = host.User, 10

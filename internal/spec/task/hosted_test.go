@@ -194,6 +194,7 @@ func TestAClientMayInsistOnATask(t *testing.T) {
 // TestThePollIntervalIsHeeded measures the time between looks at a task whose client names an interval, sensible or not (tasks,
 // getting tasks).
 func TestThePollIntervalIsHeeded(t *testing.T) {
+	testkit.Unraced(t, "virtual time that is long under the race detector")
 	testkit.Bubble(t, func(t *testing.T) {
 		h := hosts(t, troupe.Options{Limits: troupe.Limits{MaxCall: 24 * time.Hour}})
 		for _, row := range []struct{ interval, want string }{

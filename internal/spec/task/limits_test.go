@@ -50,6 +50,7 @@ func TestOpenTasksAreLimited(t *testing.T) {
 // TestAFullShareOfTasks: one principal fills its share of what tasks may store with arguments of 4 MiB. Its next task is refused; the
 // tasks that it has go on, and so do another's, which begin, run and end.
 func TestAFullShareOfTasks(t *testing.T) {
+	testkit.Unraced(t, "virtual time that is long under the race detector")
 	testkit.Long(t, "it fills the store of tasks")
 	testkit.Bubble(t, func(t *testing.T) {
 		h := serve(t, troupe.Options{Authenticate: host.User, Store: troupe.StoreOptions{MaxStore: 1 << 30}}, nil)

@@ -54,6 +54,7 @@ func TestIdsOfTasksAreTheServers(t *testing.T) {
 
 // TestStatusesGoOnlyWhereTheyMay polls tasks all the time, and for hours after their end.
 func TestStatusesGoOnlyWhereTheyMay(t *testing.T) {
+	testkit.Unraced(t, "virtual time that is long under the race detector")
 	testkit.Bubble(t, func(t *testing.T) {
 		h := asking(t, host.Unhurried)
 		old, now := session(h), stateless(h, withForms)

@@ -196,6 +196,7 @@ func meddle(h *host.Host, rnd *rand.Rand, stop <-chan struct{}) {
 // TestRowdyClients has clients do everything at once over both HTTP transports while
 // their server comes and goes. Nothing panics, waits forever or is left behind.
 func TestRowdyClients(t *testing.T) {
+	testkit.Unraced(t, "virtual time that is long under the race detector")
 	testkit.Long(t, "a crowd")
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

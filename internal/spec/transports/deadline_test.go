@@ -353,6 +353,7 @@ func TestStreamsThatStay(t *testing.T) {
 // TestEveryRequestIsCounted has one address make a server hold requests that never end, on each path: it is refused when it has its share
 // of the memory, before the memory is gone, and nothing stays counted. Only a resume over HTTP/1.1 is not refused: it has a connection.
 func TestEveryRequestIsCounted(t *testing.T) {
+	testkit.Unraced(t, "virtual time that is long under the race detector")
 	const memory, budget, clients = 8 << 20, 2 << 20, 120 // 85 requests of 24 KiB fit the budget
 	for _, w := range wires {
 		if w.secure && !w.http2 {

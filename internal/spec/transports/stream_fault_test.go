@@ -102,6 +102,7 @@ func TestUpdateBeforeTheFirstStream(t *testing.T) {
 // made meanwhile, however long that was: by a resume as long as there is something to
 // resume, else by a new stream.
 func TestUpdateWhileNobodyListens(t *testing.T) {
+	testkit.Unraced(t, "virtual time that is long under the race detector")
 	testkit.Long(t, "six waits")
 	for _, away := range []time.Duration{time.Minute, 9 * time.Minute, 11 * time.Minute, 13 * time.Minute, 14 * time.Minute, 20 * time.Minute} {
 		t.Run(away.String(), func(t *testing.T) {
