@@ -123,6 +123,16 @@ func TestNewsOfTasksComeInOrder(t *testing.T) {
 	}
 }
 
+// TestNewsOfTasksComeBeforeAnyServer: from the moment at which others are heard, what they tell of a task's questions meets a whole Runtime.
+func TestNewsOfTasksComeBeforeAnyServer(t *testing.T) {
+	t.Parallel()
+	rt := &Runtime{}
+	rt.news.begin(rt)
+	for _, asks := range []uint8{pleaseAsk, callAsks, streamAsks, nobodyAsks} {
+		rt.news.Task(&actors.TaskChange{Tenant: "anon", Server: "main", ID: "x", Session: "y", Asks: asks})
+	}
+}
+
 // TestNewsOfListsAreJudged has another node tell of lists what makes no sense: nothing is announced.
 func TestNewsOfListsAreJudged(t *testing.T) {
 	t.Parallel()

@@ -110,7 +110,6 @@ func New(o Options) (*Runtime, error) {
 	rt.tasks = worker.NewPool(worker.Config{Store: nodestore.NewTasks(node), Node: node.Name(), Boot: node.Boot(), Running: o.Shared.TasksPerNode, PerPrincipal: o.Shared.OpenTasksPerPrincipal, PerNode: o.Shared.OpenTasksPerNode, Shared: rt.shared(), Ledger: taskLedger{rt}, Changed: rt.taskChanged, Log: o.Log})
 	rt.node = actors.NewNode(actors.Config{Name: node.Name(), Boot: node.Boot(), Store: nodestore.New(node), Mail: nodestore.NewMail(node), News: &rt.news, Limits: rt.nodeLimits(), Keys: rt.keys, Log: o.Log, Hits: rt.hits, Replayed: tel.Replayed})
 	rt.news.begin(rt)
-	rt.reminders.rt = rt
 	if m := node.Mail(); m != nil {
 		m.Says(rt.load)
 	}
