@@ -13,6 +13,7 @@ import (
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/worker"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -130,6 +131,29 @@ func TestNewsOfTasksComeBeforeAnyServer(t *testing.T) {
 	rt.news.begin(rt)
 	for _, asks := range []uint8{pleaseAsk, callAsks, streamAsks, nobodyAsks} {
 		rt.news.Task(&actors.TaskChange{Tenant: "anon", Server: "main", ID: "x", Session: "y", Asks: asks})
+	}
+}
+
+// TestAReminderEndsNoLaterOne: one that finds its task running, or gone, leaves what has begun since then.
+func TestAReminderEndsNoLaterOne(t *testing.T) {
+	t.Parallel()
+	rt, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := rt.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	key, rs := worker.Key{Tenant: "anon", Server: "main", ID: "gone"}, &rt.reminders
+	first, second := &reminder{asked: 1}, &reminder{asked: 2}
+	rs.due = map[worker.Key]*reminder{key: second}
+	if rs.remind(key, first, taskPatience); rs.due[key] != second {
+		t.Error("the reminder of the second question has ended with that of the first")
+	}
+	if rs.remind(key, second, taskPatience); rs.due[key] != nil {
+		t.Error("the reminder of a task that is gone goes on")
 	}
 }
 

@@ -38,11 +38,18 @@ type reminders struct {
 
 	mu        sync.Mutex // guards the fields below
 	closed    bool
-	due       map[worker.Key]*time.Timer
+	due       map[worker.Key]*reminder
 	elsewhere map[worker.Key]time.Time // tasks whose questions another node puts to the client, and until when it may
 }
 
-// begin watches a task of a session of 2025-11-25 that waits for its client, unless it is watched already.
+// reminder watches a task that waits for its client, until the task waits no more or asks something else.
+type reminder struct {
+	asked int // how many questions the task had asked when it began
+	timer *time.Timer
+}
+
+// begin watches a task of a session of 2025-11-25 that waits for its client, unless it is watched already. A task that has asked another question
+// since then begins to wait anew.
 func (rs *reminders) begin(key worker.Key, r *task.Record) {
 	revision, _ := mcp.ParseRevision(r.Revision)
 	if r.State != task.Waiting || r.Session == "" || !revision.Has(mcp.FeatureCoreTasks) {
@@ -50,13 +57,18 @@ func (rs *reminders) begin(key worker.Key, r *task.Record) {
 	}
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	if rs.closed || rs.due[key] != nil {
+	old, me := rs.due[key], &reminder{asked: len(r.Questions)}
+	if rs.closed || old != nil && old.asked >= me.asked {
 		return
 	}
-	if rs.due == nil {
-		rs.due = make(map[worker.Key]*time.Timer)
+	if old != nil {
+		old.timer.Stop()
 	}
-	rs.due[key] = time.AfterFunc(taskPatience, func() { rs.remind(key, taskPatience) })
+	if rs.due == nil {
+		rs.due = make(map[worker.Key]*reminder)
+	}
+	rs.due[key] = me
+	me.timer = time.AfterFunc(taskPatience, func() { rs.remind(key, me, taskPatience) })
 }
 
 // close ends all reminders.
@@ -64,27 +76,27 @@ func (rs *reminders) close() {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	rs.closed = true
-	for _, t := range rs.due {
-		t.Stop()
+	for _, d := range rs.due {
+		d.timer.Stop()
 	}
 	rs.due = nil
 }
 
 // remind has the session asked that made a task, if the task still waits and nobody asks, and looks again later.
-func (rs *reminders) remind(key worker.Key, waited time.Duration) {
+func (rs *reminders) remind(key worker.Key, me *reminder, waited time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), taskPatience)
 	t, err := rs.rt.tasks.Get(ctx, key)
 	cancel()
 	over := err == nil && t.Record.State != task.Waiting || errors.Is(err, worker.ErrUnknown)
 	rs.mu.Lock()
 	switch {
-	case rs.closed:
+	case rs.due[key] != me: // it is closed, or the task has asked again since it was read
 		over = true
 	case over:
 		delete(rs.due, key)
 	default:
 		next := min(2*waited, mostPatience)
-		rs.due[key] = time.AfterFunc(next, func() { rs.remind(key, next) })
+		me.timer = time.AfterFunc(next, func() { rs.remind(key, me, next) })
 	}
 	rs.mu.Unlock()
 	if over || err != nil || rs.isAsked(key) {
