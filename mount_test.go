@@ -7,8 +7,11 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
@@ -155,6 +158,33 @@ func TestAReminderEndsNoLaterOne(t *testing.T) {
 	if rs.remind(key, second, taskPatience); rs.due[key] != nil {
 		t.Error("the reminder of a task that is gone goes on")
 	}
+}
+
+// TestAskersElsewhereAreForgotten: of a node that tells no more who asks nothing is left when its question can have no answer any more, asked for or not.
+func TestAskersElsewhereAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var rs reminders
+		for i := range 100 {
+			rs.setAsked(worker.Key{ID: strconv.Itoa(i)}, time.Minute)
+		}
+		time.Sleep(30 * time.Second)
+		again, over := worker.Key{ID: "1"}, worker.Key{ID: "2"}
+		rs.setAsked(again, time.Minute)
+		rs.setAsked(over, 0)
+		if !rs.isAsked(again) || rs.isAsked(over) {
+			t.Error("what was told last does not count")
+		}
+		time.Sleep(31 * time.Second)
+		synctest.Wait()
+		if len(rs.elsewhere) != 1 || !rs.isAsked(again) {
+			t.Errorf("after a minute others ask for %d tasks, want that of which they told again", len(rs.elsewhere))
+		}
+		rs.close()
+		rs.setAsked(again, time.Minute)
+		if len(rs.elsewhere) != 0 {
+			t.Error("it goes on after the end")
+		}
+	})
 }
 
 // TestNewsOfListsAreJudged has another node tell of lists what makes no sense: nothing is announced.
