@@ -282,6 +282,37 @@ func TestFloodWhileTheRingIsRead(t *testing.T) {
 	})
 }
 
+// TestLettersOfANewKeyComeInOrder: letters wait for the key ring, and those that come when the key has become known, for those that wait.
+func TestLettersOfANewKeyComeInOrder(t *testing.T) {
+	fleet(t, 2, func(t *testing.T, _ *testkit.VirtualNATS, nodes ...*mailbox) {
+		a, b := nodes[0], nodes[1]
+		ring := b.keyring
+		know := func(keys map[uint64]sealKey, current uint64) (map[uint64]sealKey, uint64) {
+			ring.mu.Lock()
+			defer ring.mu.Unlock()
+			keys, ring.keys = ring.keys, keys
+			current, ring.current = ring.current, current
+			return keys, current
+		}
+		var all []string
+		send := func(n int) {
+			for range n {
+				a.Mail().Tell("lists", fmt.Append(nil, len(all)))
+				all = append(all, fmt.Sprint("a lists ", len(all)))
+			}
+			synctest.Wait()
+		}
+		keys, current := know(map[uint64]sealKey{}, 0)
+		b.reads.busy(t, 1, func() { time.Sleep(2 * time.Second) })
+		send(5)
+		know(keys, current) // as by a read that somebody else has begun
+		send(100)
+		b.want(t, "before the ring was read", nil, nil)
+		time.Sleep(3 * time.Second)
+		b.want(t, "then", all, nil)
+	})
+}
+
 // TestRotatedLetters: letters come whichever node makes the next key, and to a node that knows it only by them.
 func TestRotatedLetters(t *testing.T) {
 	testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {

@@ -137,7 +137,7 @@ var remote = []mutation{
 	},
 	{
 		"letters overtake those that wait for the key ring", merge, "cluster/unread.go",
-		"		m.unread.wait()\n", "", "", "TestFloodWhileTheRingIsRead",
+		"		m.unread.wait()\n", "", "", "TestLettersOfANewKeyComeInOrder",
 	},
 	{
 		"what a boot sends to others counts against a late letter", merge, "cluster/outbox.go",
