@@ -26,7 +26,10 @@ var _ actors.News = (*news)(nil)
 const toldTasks = 4096
 
 // begin takes what other nodes tell from now on.
-func (n *news) begin(rt *Runtime) { n.rt.Store(rt) }
+func (n *news) begin(rt *Runtime) {
+	rt.reminders.rt = rt // before the next line, after which another goroutine may hear of questions
+	n.rt.Store(rt)
+}
 
 // Lists announces changes of lists on another node.
 func (n *news) Lists(server string, changed []actors.ListChange) {

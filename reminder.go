@@ -38,11 +38,18 @@ type reminders struct {
 
 	mu        sync.Mutex // guards the fields below
 	closed    bool
-	due       map[worker.Key]*time.Timer
-	elsewhere map[worker.Key]time.Time // tasks whose questions another node puts to the client, and until when it may
+	due       map[worker.Key]*reminder
+	elsewhere map[worker.Key]*time.Timer // tasks whose questions another node puts to the client, until it has ended or the timer has
 }
 
-// begin watches a task of a session of 2025-11-25 that waits for its client, unless it is watched already.
+// reminder watches a task that waits for its client, until the task waits no more or asks something else.
+type reminder struct {
+	asked int // how many questions the task had asked when it began
+	timer *time.Timer
+}
+
+// begin watches a task of a session of 2025-11-25 that waits for its client, unless it is watched already. A task that has asked another question
+// since then begins to wait anew.
 func (rs *reminders) begin(key worker.Key, r *task.Record) {
 	revision, _ := mcp.ParseRevision(r.Revision)
 	if r.State != task.Waiting || r.Session == "" || !revision.Has(mcp.FeatureCoreTasks) {
@@ -50,13 +57,18 @@ func (rs *reminders) begin(key worker.Key, r *task.Record) {
 	}
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	if rs.closed || rs.due[key] != nil {
+	old, me := rs.due[key], &reminder{asked: len(r.Questions)}
+	if rs.closed || old != nil && old.asked >= me.asked {
 		return
 	}
-	if rs.due == nil {
-		rs.due = make(map[worker.Key]*time.Timer)
+	if old != nil {
+		old.timer.Stop()
 	}
-	rs.due[key] = time.AfterFunc(taskPatience, func() { rs.remind(key, taskPatience) })
+	if rs.due == nil {
+		rs.due = make(map[worker.Key]*reminder)
+	}
+	rs.due[key] = me
+	me.timer = time.AfterFunc(taskPatience, func() { rs.remind(key, me, taskPatience) })
 }
 
 // close ends all reminders.
@@ -64,27 +76,30 @@ func (rs *reminders) close() {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	rs.closed = true
-	for _, t := range rs.due {
+	for _, d := range rs.due {
+		d.timer.Stop()
+	}
+	for _, t := range rs.elsewhere {
 		t.Stop()
 	}
-	rs.due = nil
+	rs.due, rs.elsewhere = nil, nil
 }
 
 // remind has the session asked that made a task, if the task still waits and nobody asks, and looks again later.
-func (rs *reminders) remind(key worker.Key, waited time.Duration) {
+func (rs *reminders) remind(key worker.Key, me *reminder, waited time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), taskPatience)
 	t, err := rs.rt.tasks.Get(ctx, key)
 	cancel()
 	over := err == nil && t.Record.State != task.Waiting || errors.Is(err, worker.ErrUnknown)
 	rs.mu.Lock()
 	switch {
-	case rs.closed:
+	case rs.due[key] != me: // it is closed, or the task has asked again since it was read
 		over = true
 	case over:
 		delete(rs.due, key)
 	default:
 		next := min(2*waited, mostPatience)
-		rs.due[key] = time.AfterFunc(next, func() { rs.remind(key, next) })
+		me.timer = time.AfterFunc(next, func() { rs.remind(key, me, next) })
 	}
 	rs.mu.Unlock()
 	if over || err != nil || rs.isAsked(key) {
@@ -99,12 +114,32 @@ func (rs *reminders) remind(key worker.Key, waited time.Duration) {
 func (rs *reminders) isAsked(key worker.Key) bool {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	until, ok := rs.elsewhere[key]
-	if ok && time.Now().After(until) { // that node is gone
+	return rs.elsewhere[key] != nil
+}
+
+// setAsked notes that another node puts the questions of a task to the client for so long at most, or, with 0, that none does.
+func (rs *reminders) setAsked(key worker.Key, most time.Duration) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if old := rs.elsewhere[key]; old != nil {
+		old.Stop()
 		delete(rs.elsewhere, key)
-		return false
 	}
-	return ok
+	if most == 0 || rs.closed {
+		return
+	}
+	if rs.elsewhere == nil {
+		rs.elsewhere = make(map[worker.Key]*time.Timer)
+	}
+	var lost *time.Timer
+	lost = time.AfterFunc(most, func() { // that node is gone, or its last letter
+		rs.mu.Lock()
+		defer rs.mu.Unlock()
+		if rs.elsewhere[key] == lost {
+			delete(rs.elsewhere, key)
+		}
+	})
+	rs.elsewhere[key] = lost
 }
 
 // tell tells the other nodes who asks.
@@ -112,13 +147,18 @@ func (rs *reminders) tell(key worker.Key, asks uint8, session string) {
 	rs.rt.node.TellTask(&actors.TaskChange{Tenant: key.Tenant, Server: key.Server, ID: key.ID, Asks: asks, Session: session})
 }
 
-// asks tells the other nodes that this one puts the questions of a task to the client, until over is called.
-func (rs *reminders) asks(key worker.Key, how uint8) (over func()) {
-	if !rs.rt.shared() {
-		return func() {}
+// asks tells the other nodes that an asker of this one puts the questions of a task to the client, until over is called. An asker that has
+// given way to another one here ends without a word: that one goes on.
+func (s *service) asks(key worker.Key, me *asker) (over func()) {
+	rs := &s.rt.reminders
+	if rs.rt.shared() {
+		rs.tell(key, me.how, "")
 	}
-	rs.tell(key, how, "")
-	return func() { rs.tell(key, nobodyAsks, "") }
+	return func() {
+		if s.asking.CompareAndDelete(key.ID, me) && rs.rt.shared() {
+			rs.tell(key, nobodyAsks, "")
+		}
+	}
 }
 
 // heard takes what another node tells.
@@ -127,26 +167,20 @@ func (rs *reminders) heard(key worker.Key, t *actors.TaskChange) {
 	if s == nil {
 		return
 	}
-	switch t.Asks {
-	case pleaseAsk:
+	if t.Asks == pleaseAsk {
 		rs.askHere(key, t.Session)
 		return
-	case nobodyAsks:
-		rs.mu.Lock()
-		delete(rs.elsewhere, key)
-		rs.mu.Unlock()
-		return
 	}
-	rs.mu.Lock()
-	if rs.elsewhere == nil {
-		rs.elsewhere = make(map[worker.Key]time.Time)
+	if t.Asks == nobodyAsks {
+		rs.setAsked(key, 0)
+	} else {
+		rs.setAsked(key, s.limits.MaxAsk)
 	}
-	rs.elsewhere[key] = time.Now().Add(s.limits.MaxAsk)
-	rs.mu.Unlock()
 	if here, ok := s.asking.Load(key.ID); ok {
-		if me := here.(*asker); t.Asks == callAsks {
+		switch me := here.(*asker); {
+		case t.Asks == callAsks:
 			me.cancel(errAnswered)
-		} else if me.call { // that node has not heard of it
+		case me.how == callAsks: // that node has not heard of it, or those who have heard that node do not know of it any more
 			rs.tell(key, callAsks, "")
 		}
 	}
@@ -170,7 +204,7 @@ func (rs *reminders) askHere(key worker.Key, session string) bool {
 		return false
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
-	me := &asker{cancel, false}
+	me := &asker{cancel, streamAsks}
 	if _, asked := s.asking.LoadOrStore(key.ID, me); asked {
 		cancel(nil)
 		return true
@@ -181,7 +215,7 @@ func (rs *reminders) askHere(key worker.Key, session string) bool {
 		if rs.isAsked(key) { // after it is known that this one asks, so that one of two gives way
 			return
 		}
-		if err := s.askOnStream(ctx, cancel, key, &Peer{p}); err != nil {
+		if err := s.askOnStream(ctx, me, key, &Peer{p}); err != nil {
 			s.rt.log.Debug("the questions of a task are not on the stream of its session", "server", s.id, "task", key.Digest(), "error", err)
 		}
 	}()
@@ -189,7 +223,7 @@ func (rs *reminders) askHere(key worker.Key, session string) bool {
 }
 
 // askOnStream puts the open questions of a task on the standalone stream of the session that made it, all at once, and takes the answers.
-func (s *service) askOnStream(ctx context.Context, cancel context.CancelCauseFunc, key worker.Key, p *Peer) error {
+func (s *service) askOnStream(ctx context.Context, me *asker, key worker.Key, p *Peer) error {
 	t, err := s.rt.tasks.Get(ctx, key)
 	if err != nil {
 		return err
@@ -198,8 +232,8 @@ func (s *service) askOnStream(ctx context.Context, cancel context.CancelCauseFun
 	if open == nil {
 		return nil
 	}
-	defer s.rt.reminders.asks(key, streamAsks)()
-	return s.putForTask(ctx, cancel, key, open, func(ctx context.Context, qs []hosted.Question) ([]hosted.Outcome, error) {
+	defer s.asks(key, me)()
+	return s.putForTask(ctx, me.cancel, key, open, func(ctx context.Context, qs []hosted.Question) ([]hosted.Outcome, error) {
 		var err error
 		outcomes, ends := make([]hosted.Outcome, len(qs)), make(chan error, len(qs))
 		for i := range qs {
@@ -207,7 +241,7 @@ func (s *service) askOnStream(ctx context.Context, cancel context.CancelCauseFun
 				a, err := p.p.Ask(ctx, qs[i].Question)
 				outcomes[i].Answer = a
 				if err != nil {
-					cancel(err)
+					me.cancel(err)
 				}
 				ends <- err
 			}()

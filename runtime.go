@@ -38,7 +38,7 @@ var (
 	ErrDamaged = cluster.ErrDamaged
 	// ErrForeign: it holds other files than those of a store.
 	ErrForeign = cluster.ErrForeign
-	// ErrWritable: users other than that of the process, and root, may put files into it, or it is another user's.
+	// ErrWritable: users other than that of the process, and root, may put files into it, or another one into its place, or it is another user's.
 	ErrWritable = cluster.ErrWritable
 	// ErrNATS: the servers of [NATSOptions] cannot be used. The text says why, and what to do.
 	ErrNATS = cluster.ErrRemote
@@ -110,7 +110,6 @@ func New(o Options) (*Runtime, error) {
 	rt.tasks = worker.NewPool(worker.Config{Store: nodestore.NewTasks(node), Node: node.Name(), Boot: node.Boot(), Running: o.Shared.TasksPerNode, PerPrincipal: o.Shared.OpenTasksPerPrincipal, PerNode: o.Shared.OpenTasksPerNode, Shared: rt.shared(), Ledger: taskLedger{rt}, Changed: rt.taskChanged, Log: o.Log})
 	rt.node = actors.NewNode(actors.Config{Name: node.Name(), Boot: node.Boot(), Store: nodestore.New(node), Mail: nodestore.NewMail(node), News: &rt.news, Limits: rt.nodeLimits(), Keys: rt.keys, Log: o.Log, Hits: rt.hits, Replayed: tel.Replayed})
 	rt.news.begin(rt)
-	rt.reminders.rt = rt
 	if m := node.Mail(); m != nil {
 		m.Says(rt.load)
 	}

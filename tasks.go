@@ -198,12 +198,11 @@ func needsOf(q mcp.InputRequest) mcp.Capability {
 func (s *service) askForTask(ctx context.Context, call *Call, key worker.Key, open []task.Question) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	me := &asker{cancel, true}
+	me := &asker{cancel, callAsks}
 	if before, ok := s.asking.Swap(key.ID, me); ok { // its client may be gone: the newest call asks
 		before.(*asker).cancel(errAnswered)
 	}
-	defer s.rt.reminders.asks(key, callAsks)()
-	defer s.asking.CompareAndDelete(key.ID, me)
+	defer s.asks(key, me)()
 	return s.putForTask(ctx, cancel, key, open, call.put)
 }
 
@@ -260,7 +259,7 @@ var errAnswered = errors.New("troupe: the questions of the task are not this cal
 // asker is who puts a task's questions to its client.
 type asker struct {
 	cancel context.CancelCauseFunc
-	call   bool // a tasks/result; otherwise they are on the standalone stream
+	how    uint8 // callAsks or streamAsks
 }
 
 // listTasks lists the tasks of a principal. The cursor is the revision from which the next page goes on, sealed.

@@ -77,6 +77,10 @@ func openDirectory(path string, shards int, names func(shards int) []string) (*d
 	if err != nil {
 		return nil, fmt.Errorf("cluster: data directory: %w", err)
 	}
+	// Whoever can move files there, or the directory itself, can answer in this process's place on its socket, and give it another store.
+	if why, advice := owner.Above(path); why != "" {
+		return nil, dirError(path, ErrWritable, why, advice)
+	}
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("cluster: data directory: %w", err)
 	}
@@ -84,7 +88,6 @@ func openDirectory(path string, shards int, names func(shards int) []string) (*d
 	if err != nil {
 		return nil, fmt.Errorf("cluster: data directory: %w", err)
 	}
-	// Whoever can move files there can answer in this process's place on its socket, and give it another store.
 	if why, advice := owner.Others(path, st); why != "" {
 		return nil, dirError(path, ErrWritable, why, advice)
 	}

@@ -70,10 +70,10 @@
 // letter whose key is not known waits until the key ring was read, which many made-up numbers of keys cannot have happen often.
 //
 // A letter that was read and is sent again is dropped, too: each node knows the serials of the boots that it hears. A reply is good for one question. Not
-// covered is what somebody does who can read letters, publish them and hold others up: one that was held up is taken when it comes, unless 64 later ones of its
-// sender came before it; and a letter to all from a boot that had ended before this one began is taken while its key is in the ring. What is told by such a letter
-// is a hint, or a count that is over after seconds. Nor is the word of the servers covered that nobody listens to a subject; no node takes another for dead because of it. Letters are
-// not encrypted: who reads them reads what clients send and get.
+// covered is what somebody does who can read letters, publish them and hold others up: one that was held up is taken when it comes, unless it is then 64
+// letters or more behind the newest that came from its sender on that subject; and a letter to all from a boot that had ended before this one began is taken
+// while its key is in the ring. What is told by such a letter is a hint, or a count that is over after seconds. Nor is the word of the servers covered that
+// nobody listens to a subject; no node takes another for dead because of it. Letters are not encrypted: who reads them reads what clients send and get.
 //
 // # Files
 //

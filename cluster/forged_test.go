@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -232,6 +233,83 @@ func TestForgedEpochs(t *testing.T) {
 		if h, _, _ := letter.Read(s.letter("29").Data); h.Epoch == epoch {
 			t.Error("the new key is not used")
 		}
+	})
+}
+
+// TestFloodWhileTheRingIsRead: what nodes send comes once and in order, while the key ring is being read and a stranger fills the room for letters whose keys
+// are not known.
+func TestFloodWhileTheRingIsRead(t *testing.T) {
+	fleet(t, 2, func(t *testing.T, v *testkit.VirtualNATS, nodes ...*mailbox) {
+		a, b := nodes[0], nodes[1]
+		s := newStranger(t, v)
+		forge := func(size, times int) {
+			h := letter.Head{Form: letter.All, Kind: "x", Node: "a", Boot: "b", Epoch: math.MaxUint64}
+			for range times {
+				s.send("troupe.all", "", append(letter.Append(nil, h, make([]byte, size)), make([]byte, letter.MACSize)...))
+			}
+		}
+		b.reads.busy(t, 1, func() { time.Sleep(3 * time.Second) })
+		forge(10, 1)
+		time.Sleep(100 * time.Millisecond)
+		var all, one []string
+		send := func(n int) {
+			for range n {
+				a.Mail().Tell("lists", fmt.Append(nil, len(all)))
+				a.Mail().Send(b.self(), "x", fmt.Append(nil, len(one)))
+				all, one = append(all, fmt.Sprint("a lists ", len(all))), append(one, fmt.Sprint("a x ", len(one)))
+			}
+		}
+		send(5)
+		forge(900_000, maxUnread/900_000)
+		forge(1000, 900)
+		send(200)
+		time.Sleep(4 * time.Second)
+		got, missed := b.letters()
+		var gotAll, gotOne []string
+		for _, l := range got {
+			if strings.HasPrefix(l, "a lists ") {
+				gotAll = append(gotAll, l)
+			} else {
+				gotOne = append(gotOne, l)
+			}
+		}
+		if !slices.Equal(gotAll, all) || !slices.Equal(gotOne, one) || missed != nil {
+			t.Errorf("%d letters to all came, %d to one, of %d each, and some of %q were missed; the first are %q and %q", len(gotAll), len(gotOne), len(all), missed, gotAll[:min(6, len(gotAll))], gotOne[:min(6, len(gotOne))])
+		}
+		if st := b.Mail().Stats(); st.Replayed != 0 || st.Forged == 0 {
+			t.Errorf("%d letters count as replayed and %d as forged", st.Replayed, st.Forged)
+		}
+	})
+}
+
+// TestLettersOfANewKeyComeInOrder: letters wait for the key ring, and those that come when the key has become known, for those that wait.
+func TestLettersOfANewKeyComeInOrder(t *testing.T) {
+	fleet(t, 2, func(t *testing.T, _ *testkit.VirtualNATS, nodes ...*mailbox) {
+		a, b := nodes[0], nodes[1]
+		ring := b.keyring
+		know := func(keys map[uint64]sealKey, current uint64) (map[uint64]sealKey, uint64) {
+			ring.mu.Lock()
+			defer ring.mu.Unlock()
+			keys, ring.keys = ring.keys, keys
+			current, ring.current = ring.current, current
+			return keys, current
+		}
+		var all []string
+		send := func(n int) {
+			for range n {
+				a.Mail().Tell("lists", fmt.Append(nil, len(all)))
+				all = append(all, fmt.Sprint("a lists ", len(all)))
+			}
+			synctest.Wait()
+		}
+		keys, current := know(map[uint64]sealKey{}, 0)
+		b.reads.busy(t, 1, func() { time.Sleep(2 * time.Second) })
+		send(5)
+		know(keys, current) // as by a read that somebody else has begun
+		send(100)
+		b.want(t, "before the ring was read", nil, nil)
+		time.Sleep(3 * time.Second)
+		b.want(t, "then", all, nil)
 	})
 }
 

@@ -254,6 +254,17 @@ func (r *Keyring) read(renew bool) (joined bool, err error) {
 	return false, f.err
 }
 
+// restore makes the ring and the key for tags again, if the store has lost them.
+func (r *Keyring) restore(ctx context.Context) error {
+	for joined := true; joined; { // a read that was joined may make no key
+		var err error
+		if joined, err = r.read(true); err != nil {
+			return err
+		}
+	}
+	return r.readTagKey(ctx)
+}
+
 func (r *Keyring) refresh(ctx context.Context, renew bool) error {
 	keys, newer, err := r.load(ctx)
 	if err != nil {

@@ -25,6 +25,7 @@ type losses struct {
 	looked  time.Time
 	since   time.Time // when streams began to be missing; zero: they are there
 	said    bool      // it was logged why they cannot be made again
+	keyless bool      // the stream of keys was made again, and does not have the ring yet
 
 	lost    atomic.Uint64
 	missing atomic.Pointer[Outage]
@@ -40,6 +41,8 @@ func (l *losses) look(ctx context.Context, n *Node, now time.Time) {
 	}
 	l.looked = now
 	var missing, replaced []*kind
+	// What is known of some streams counts though others do not answer: the next look finds no difference.
+	defer func() { l.goOn(ctx, n, replaced) }()
 	for i := range n.kinds {
 		k := &n.kinds[i]
 		s, err := n.fillOf(ctx, k.name)
@@ -63,9 +66,6 @@ func (l *losses) look(ctx context.Context, n *Node, now time.Time) {
 	} else {
 		l.since, l.said = time.Time{}, false
 		l.missing.Store(nil)
-	}
-	if len(replaced) > 0 {
-		n.replaced(ctx, replaced)
 	}
 }
 
@@ -111,25 +111,28 @@ func (l *losses) fail(n *Node, now time.Time, why string) {
 	}
 }
 
-// replaced goes on with streams that are not those of before.
-func (n *Node) replaced(ctx context.Context, kinds []*kind) {
+// goOn goes on with streams that are not those of before, and stores again what every node needs of them.
+func (l *losses) goOn(ctx context.Context, n *Node, replaced []*kind) {
 	var names, gone []string
-	for _, k := range kinds {
+	said := l.keyless
+	for _, k := range replaced {
 		names = append(names, n.streamName(k.name))
 		gone = append(gone, loses(k.name))
 		switch k.name {
 		case "nodes":
 			n.lease.again.Store(true)
 		case "keys":
-			_, err := n.keyring.read(true)
-			if err == nil {
-				err = n.keyring.readTagKey(ctx)
-			}
-			if err != nil { // Whatever needs a key reads the ring again.
-				n.log.Warn("the key ring was lost, and is not there yet", "error", err)
-			}
+			l.keyless = true
 		}
 	}
-	n.losses.lost.Add(uint64(len(kinds)))
-	n.log.Error("streams of the store were lost while this process ran: they were made again, and what they held is gone", "streams", names, "lost", gone)
+	if len(replaced) > 0 {
+		l.lost.Add(uint64(len(replaced)))
+		n.log.Error("streams of the store were lost while this process ran: they were made again, and what they held is gone", "streams", names, "lost", gone)
+	}
+	if l.keyless {
+		err := n.keyring.restore(ctx)
+		if l.keyless = err != nil; l.keyless && !said {
+			n.log.Warn("the key ring was lost, and is not there yet", "error", err)
+		}
+	}
 }

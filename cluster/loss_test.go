@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -103,6 +104,61 @@ func TestStreamComesBackOtherwise(t *testing.T) {
 		}
 		if got := strings.Count(log.String(), "another number of event shards"); got != 1 {
 			t.Errorf("the log says it %d times", got)
+		}
+	})
+}
+
+// TestALossIsSaidThoughAnotherStreamIsSilent: what was made again counts as lost, and the lease learns of it, though a stream behind it in the list
+// does not answer at the same time.
+func TestALossIsSaidThoughAnotherStreamIsSilent(t *testing.T) {
+	testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {
+		var log syncBuffer
+		a := open(t, Options{Node: "a", Remote: Remote{URL: v.Line("a").URL()}})
+		// What looks is a copy, for which the stream of tasks has a name that no server has an answer for.
+		n := &Node{opts: a.opts, prefix: a.prefix, shards: a.shards, log: slog.New(slog.NewTextHandler(&log, nil)), outages: a.outages, reads: a.reads, lease: &lease{}, keyring: a.keyring}
+		n.kinds = slices.Clone(a.kinds)
+		n.kinds[slices.IndexFunc(n.kinds, func(k kind) bool { return k.name == tasks })].name = "no answer"
+		l := &n.losses
+		before := time.Now().Add(-time.Hour)
+		l.created = map[string]time.Time{"nodes": before, "keys": before, "sessions": before}
+		l.look(t.Context(), n, time.Now())
+		if n.Lost() != 3 || !n.lease.again.Load() || strings.Count(log.String(), "were lost while this process ran") != 1 {
+			t.Errorf("%d streams are lost, the lease knows of it: %v, and the log says %q", n.Lost(), n.lease.again.Load(), log.String())
+		}
+		l.look(t.Context(), n, time.Now().Add(time.Minute))
+		if n.Lost() != 3 {
+			t.Errorf("later %d streams are lost", n.Lost())
+		}
+	})
+}
+
+// TestKeysAreRestoredLater: where the stream of keys is there again and takes nothing yet, the ring and the key for tags are stored as soon as it does.
+func TestKeysAreRestoredLater(t *testing.T) {
+	testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {
+		var log syncBuffer
+		a := open(t, Options{Node: "a", Remote: Remote{URL: v.Line("a").URL()}, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		tag := a.Keys().Tag([]byte("id"))
+		js := must[jetstream.JetStream](t)(jetstream.New(a.conn))
+		keys := must[jetstream.Stream](t)(js.Stream(t.Context(), a.streamName("keys"))).CachedInfo().Config
+		full := keys
+		full.MaxBytes = 1
+		time.Sleep(time.Second) // streams are told apart by the time at which they were made
+		change(t, js.DeleteStream(t.Context(), keys.Name))
+		must[jetstream.Stream](t)(js.CreateStream(t.Context(), full))
+		time.Sleep(30 * time.Second)
+		if n := strings.Count(log.String(), "the key ring was lost, and is not there yet"); a.Lost() != 1 || n != 1 {
+			t.Fatalf("%d streams are lost, and the log says %d times that keys are", a.Lost(), n)
+		}
+		must[jetstream.Stream](t)(js.UpdateStream(t.Context(), keys))
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		key, _, err := a.Get(t.Context(), tagRecord)
+		if known := a.keyring.tagKey.Load(); err != nil || string(key) != string(*known) {
+			t.Errorf("the store has the key for tags: %v, %v", string(key) == string(*known), err)
+		}
+		b := open(t, Options{Node: "b", Remote: Remote{URL: v.Line("b").URL()}})
+		if again := b.Keys().Tag([]byte("id")); string(again) != string(tag) {
+			t.Error("a node that starts later makes other tags")
 		}
 	})
 }

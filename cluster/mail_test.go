@@ -557,6 +557,42 @@ func TestOutbox(t *testing.T) {
 	wantErr(t, "a letter after close", o.put(msg(letter.To, 0), letter.To), ErrClosed)
 }
 
+// TestSerials: a letter that is late counts as one only by those that its sender sent to the same subject, and serials rise however many
+// subjects there were.
+func TestSerials(t *testing.T) {
+	t.Parallel()
+	o, replays := newOutbox(), letter.NewReplays(10)
+	send := func(to string, f letter.Form) *letter.Head {
+		m := &nats.Msg{Subject: to, Data: letter.Append(nil, letter.Head{Form: f, Kind: "x", Node: "a", Boot: "b"}, nil)}
+		change(t, o.put(m, f))
+		h, _, err := letter.Read(append(m.Data, make([]byte, letter.MACSize)...))
+		change(t, err)
+		return &h
+	}
+	all, one := send("all", letter.All), send("at.x", letter.To)
+	for range 100 {
+		send("at.y", letter.To)
+		send("at.z", letter.To)
+	}
+	for _, later := range []*letter.Head{send("at.x", letter.To), send("all", letter.Heart)} {
+		if !replays.First(later) {
+			t.Errorf("a letter counts as one that came before: %+v", later)
+		}
+	}
+	for _, late := range []*letter.Head{one, all} {
+		if !replays.First(late) || replays.First(late) {
+			t.Errorf("a late letter is not taken once: %+v", late)
+		}
+	}
+	last := send("at.x", letter.To)
+	for i := range 3 * maxHeard {
+		send(fmt.Sprint("at.", i), letter.To)
+	}
+	if next := send("at.x", letter.To); next.Serial <= last.Serial || len(o.serials) > maxHeard {
+		t.Errorf("after serial %d comes %d, and %d subjects are known", last.Serial, next.Serial, len(o.serials))
+	}
+}
+
 // TestHeartsForget: what is known of others is bounded.
 func TestHeartsForget(t *testing.T) {
 	t.Parallel()

@@ -19,18 +19,21 @@ var errOutbox = errors.New("too many letters wait to be sent")
 type outbox struct {
 	ready chan struct{} // holds one: there are letters
 
-	mu     sync.Mutex // guards the fields below
-	queue  []*nats.Msg
-	bytes  int
-	told   uint64 // the number of the last letter to all
-	serial uint64 // of the last letter or heart
-	closed bool
+	mu      sync.Mutex // guards the fields below
+	queue   []*nats.Msg
+	bytes   int
+	told    uint64            // the number of the last letter to all
+	sent    uint64            // how many letters and hearts there were
+	serials map[string]uint64 // of the last ones, by their subjects
+	closed  bool
 }
 
-func newOutbox() *outbox { return &outbox{ready: make(chan struct{}, 1)} }
+func newOutbox() *outbox {
+	return &outbox{ready: make(chan struct{}, 1), serials: make(map[string]uint64)}
+}
 
 // put queues a letter or a reply. A letter to all gets the next number, and a heart that of the last one, in the order in which they are sent. The number of a
-// letter that is not sent is used up: so others notice that they missed it.
+// letter that is not sent is used up: so others notice that they missed it. Each subject has serials of its own.
 func (o *outbox) put(m *nats.Msg, form letter.Form) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -39,11 +42,9 @@ func (o *outbox) put(m *nats.Msg, form letter.Form) error {
 	}
 	switch form {
 	case letter.To:
-		o.serial++
-		letter.Number(m.Data, 0, o.serial)
+		letter.Number(m.Data, 0, o.serial(m.Subject))
 	case letter.All, letter.Heart, letter.Bye:
-		o.serial++
-		letter.Number(m.Data, o.told, o.serial)
+		letter.Number(m.Data, o.told, o.serial(m.Subject))
 	}
 	switch {
 	case o.closed:
@@ -58,6 +59,21 @@ func (o *outbox) put(m *nats.Msg, form letter.Form) error {
 	default:
 	}
 	return nil
+}
+
+// serial returns the next serial of a subject. What is known of subjects is bounded: one that is forgotten goes on with a number that is higher than any
+// before, as no subject has had more letters than all together. The lock is held.
+func (o *outbox) serial(subject string) uint64 {
+	last, known := o.serials[subject]
+	if !known {
+		if len(o.serials) >= maxHeard {
+			clear(o.serials)
+		}
+		last = o.sent
+	}
+	o.sent++
+	o.serials[subject] = last + 1
+	return last + 1
 }
 
 // skip uses up the number of a letter to all that cannot be sent.

@@ -36,3 +36,33 @@ func TestDirectoryOfOthers(t *testing.T) {
 		change(t, n.Close(t.Context()))
 	}
 }
+
+// TestDirectoryBelowOthers: a data directory that others may replace, as they may write one above it, is refused with what to do, and nothing is made there. Where
+// the sticky bit keeps them from that, it is used.
+func TestDirectoryBelowOthers(t *testing.T) {
+	t.Parallel()
+	shared := filepath.Join(t.TempDir(), "shared")
+	change(t, os.Mkdir(shared, 0o700))
+	change(t, os.Chmod(shared, 0o777))
+	link := filepath.Join(t.TempDir(), "link")
+	change(t, os.Symlink(filepath.Join(shared, "below"), link))
+	for _, dir := range []string{filepath.Join(shared, "new"), filepath.Join(shared, "below", "new"), filepath.Join(shared, "below"), link} {
+		before := snapshot(t, shared)
+		_, err := Open(t.Context(), Options{Dir: dir})
+		wantErr(t, "a directory in one of others", err, ErrWritable)
+		if err == nil || !strings.Contains(err.Error(), "chmod go-w '"+shared+"'") || !strings.Contains(err.Error(), dir) {
+			t.Errorf("%s: %v, want what to do in it", dir, err)
+		}
+		if d := cmp.Diff(snapshot(t, shared), before); d != "" {
+			t.Errorf("something was made (-got +want):\n%s", d)
+		}
+		if dir == filepath.Join(shared, "new") {
+			change(t, os.Mkdir(filepath.Join(shared, "below"), 0o700))
+		}
+	}
+	change(t, os.Chmod(shared, 0o777|os.ModeSticky))
+	for _, dir := range []string{filepath.Join(shared, "new"), link} {
+		n := must[*Node](t)(Open(t.Context(), Options{Dir: dir}))
+		change(t, n.Close(t.Context()))
+	}
+}

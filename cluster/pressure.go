@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,12 +32,13 @@ type fillOf struct {
 	since       atomic.Int64 // bytes written since then
 	full        bool         // used by the goroutine that measures, as the next one
 	missing     bool         // the stream is not there
+	sizes       recordSizes
 }
 
 // Use returns how many bytes of a budget are in use, and how many there are. Both
 // are 0 before they are known, and where there is no limit. The node measures
-// them five times in a lease, and adds the sessions and calls that it
-// stores in between. Events count as if all shards were as full as the fullest
+// them five times in a lease, and adds the sessions, calls and tasks that it
+// stores in between, and what they grow by. Events count as if all shards were as full as the fullest
 // one, because a new stream may lie there.
 func (n *Node) Use(b Budget) (used, limit int64) {
 	f := &n.fills[b]
@@ -45,6 +47,44 @@ func (n *Node) Use(b Budget) (used, limit int64) {
 
 // written adds the bytes of a new record.
 func (n *Node) written(b Budget, bytes int) { n.fills[b].since.Add(int64(bytes)) }
+
+// recordFill is the budget that a record belongs to, or nil.
+func (n *Node) recordFill(key string) *fillOf {
+	switch {
+	case strings.HasPrefix(key, "session."):
+		return &n.fills[SessionBudget]
+	case strings.HasPrefix(key, "task."):
+		return &n.fills[TaskBudget]
+	}
+	return nil
+}
+
+// recorded counts a record as written that has revision rev and replaces that of revision old; 0: it is new. As a record may be updated often, one that has
+// grown counts with the difference. If the old size is not known, all of it counts until it is measured.
+func (n *Node) recorded(key string, size int, rev, old uint64) {
+	if f := n.recordFill(key); f != nil {
+		f.since.Add(int64(max(size-f.sizes.of(old), 0)))
+		f.sizes.note(rev, size)
+	}
+}
+
+// recordSizes are the sizes of records that were read or written lately. A revision takes the place of that which is 1024 older.
+type recordSizes [1024]atomic.Uint64 // a revision, and the size in sizeBits
+
+// sizeBits is how many bits the size of a record needs, which is at most MaxRecord.
+const sizeBits = 20
+
+func (s *recordSizes) note(rev uint64, size int) {
+	s[rev%uint64(len(s))].Store(rev<<sizeBits | uint64(size))
+}
+
+// of is the size of the record of a revision, 0 if it is not known.
+func (s *recordSizes) of(rev uint64) int {
+	if v := s[rev%uint64(len(s))].Load(); v>>sizeBits == rev {
+		return int(v & (1<<sizeBits - 1))
+	}
+	return 0
+}
 
 // measure reads how full the store is. A value that it cannot read stays.
 func (n *Node) measure(ctx context.Context) {

@@ -35,3 +35,48 @@ func TestUse(t *testing.T) {
 		}
 	})
 }
+
+// TestUseOfRecordsThatGrow checks that a record counts at once as much as an update has made it longer, and no more however often it is updated:
+// answers of tasks and their results go into records.
+func TestUseOfRecordsThatGrow(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := open(t, Options{MaxStore: 256 << 20})
+		for key, b := range map[string]Budget{"task.anon.demo.t1": TaskBudget, "session.anon.demo.s1": SessionBudget} {
+			time.Sleep(2 * limits.Lease.Value()) // it is measured
+			before, _ := n.Use(b)
+			is := func(what string, least, most int64) {
+				t.Helper()
+				if used, _ := n.Use(b); used < before+least || used > before+most {
+					t.Errorf("%s takes %d bytes, want %d to %d", what, used-before, least, most)
+				}
+			}
+			rev := must[uint64](t)(n.Create(t.Context(), key, make([]byte, 1000), time.Hour))
+			is(key, 1000, 1100)
+			for range 20 {
+				rev = must[uint64](t)(n.Update(t.Context(), key, make([]byte, 200_000), rev, time.Hour))
+			}
+			is("what has grown", 200_000, 201_000)
+			rev = must[uint64](t)(n.Update(t.Context(), key, make([]byte, 500), rev, time.Hour))
+			rev = must[uint64](t)(n.Update(t.Context(), key, make([]byte, 100_000), rev, time.Hour))
+			is("what has shrunk, and grown again, before it is measured", 200_000, 300_000)
+			time.Sleep(2 * limits.Lease.Value())
+			is("what was measured", 100_000, 101_000)
+
+			// An update of what another process has written, by what was read of it.
+			n.fills[b].sizes = recordSizes{}
+			if _, _, err := n.Get(t.Context(), key); err != nil {
+				t.Fatal(err)
+			}
+			rev = must[uint64](t)(n.Update(t.Context(), key, make([]byte, 150_000), rev, time.Hour))
+			is("what was read before", 150_000, 151_000)
+			// Of what is not known, all counts.
+			n.fills[b].sizes = recordSizes{}
+			rev = must[uint64](t)(n.Update(t.Context(), key, make([]byte, 150_000), rev, time.Hour))
+			is("what was not read before", 300_000, 301_000)
+			if _, err := n.Update(t.Context(), key, make([]byte, 400_000), rev-1, time.Hour); err == nil {
+				t.Error("an update of an old revision succeeds")
+			}
+			is("what was refused", 300_000, 301_000)
+		}
+	})
+}

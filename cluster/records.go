@@ -229,6 +229,9 @@ func (n *Node) Get(ctx context.Context, key string) (data []byte, rev uint64, er
 	if err != nil {
 		return nil, 0, fmt.Errorf("cluster: get %s: %w", key, err)
 	}
+	if f := n.recordFill(key); f != nil {
+		f.sizes.note(rev, len(data))
+	}
 	return data, rev, nil
 }
 
@@ -253,11 +256,7 @@ func (n *Node) Create(ctx context.Context, key string, data []byte, ttl time.Dur
 	if err != nil {
 		return 0, fmt.Errorf("cluster: create %s: %w", key, err)
 	}
-	for _, b := range []Budget{SessionBudget, TaskBudget} {
-		if stream == n.streamName(budgetNames[b]) {
-			n.written(b, len(data))
-		}
-	}
+	n.recorded(key, len(data), rev, 0)
 	return rev, nil
 }
 
@@ -305,6 +304,7 @@ func (n *Node) Update(ctx context.Context, key string, data []byte, rev uint64, 
 	if err != nil {
 		return 0, fmt.Errorf("cluster: update %s: %w", key, err)
 	}
+	n.recorded(key, len(data), next, rev)
 	return next, nil
 }
 

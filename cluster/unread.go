@@ -21,14 +21,15 @@ const (
 
 // unread keeps letters whose key this node does not know, until it has read the key ring. Anybody who may send can make up the number of a
 // key. So one read serves all that came until it ends, each read that finds no new key makes the pause before the next one longer, and
-// what comes in a pause is dropped.
+// what comes in a pause is dropped. Letters whose key is known have no part in its room: they wait where they arrive, so that none overtakes another.
 type unread struct {
-	mu      sync.Mutex // guards the fields below
-	queue   []unreadLetter
-	bytes   int
-	reading bool
-	pause   time.Duration
-	next    time.Time // when the ring may be read again
+	mu    sync.Mutex // guards the fields below
+	queue []unreadLetter
+	bytes int
+	busy  chan struct{} // closed when all of queue was read; nil: nothing waits
+	read  bool          // the ring was read: queue takes no more
+	pause time.Duration
+	next  time.Time // when the ring may be read again
 }
 
 type unreadLetter struct {
@@ -36,55 +37,65 @@ type unreadLetter struct {
 	again func(*nats.Msg) // what to do with it once the ring was read
 }
 
-// put keeps a letter of a key that is not known, or one that would overtake such letters. begin says that the ring must be read now.
+// put keeps a letter of a key that is not known. begin says that the ring must be read now.
 func (u *unread) put(l unreadLetter, now time.Time) (kept, begin bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if !u.reading && now.Before(u.next) || u.bytes+len(l.msg.Data) > maxUnread {
+	if now.Before(u.next) || u.read || u.bytes+len(l.msg.Data) > maxUnread {
 		return false, false
 	}
-	begin, u.reading = !u.reading, true
+	if begin = u.busy == nil; begin {
+		u.busy = make(chan struct{})
+	}
 	u.queue = append(u.queue, l)
 	u.bytes += len(l.msg.Data)
 	return true, begin
 }
 
-// take returns what waits. After the last one nothing does, and letters are taken as they come.
-func (u *unread) take() []unreadLetter {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	all := u.queue
-	u.queue, u.bytes = nil, 0
-	u.reading = len(all) > 0
-	return all
-}
-
-// was notes whether a read of the ring found a new key.
-func (u *unread) was(found bool, now time.Time) {
+// take returns what waits, when the ring was read and had a new key or not. The caller calls over when it has read all of that.
+func (u *unread) take(found bool, now time.Time) []unreadLetter {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.pause = min(max(2*u.pause, pauseFirst), pauseMost); found {
 		u.pause = 0
 	}
 	u.next = now.Add(u.pause)
+	all := u.queue
+	u.queue, u.bytes, u.read = nil, 0, true
+	return all
 }
 
-// busy reports whether letters wait.
-func (u *unread) busy() bool {
+func (u *unread) over() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.reading
+	close(u.busy)
+	u.busy, u.read = nil, false
 }
 
-// checked reports whether a letter has a valid MAC for the subject that it came on, and may be read now. One whose key is not known yet, and what
-// would overtake it, is given to again once the key ring was read; without again there is no second time.
+// wait returns when nothing waits that has come before.
+func (u *unread) wait() {
+	u.mu.Lock()
+	busy := u.busy
+	u.mu.Unlock()
+	if busy != nil {
+		<-busy
+	}
+}
+
+// checked reports whether a letter has a valid MAC for the subject that it came on. One whose key is not known yet is given to again once the key ring was
+// read; without again there is no second time. With again it returns no sooner than those before it are read: the connection keeps what comes meanwhile,
+// and drops what is too much of that.
 func (m *Mail) checked(msg *nats.Msg, h *letter.Head, on string, again func(*nats.Msg)) (ok bool) {
 	ring := m.node.keyring
 	key, known := ring.known(h.Epoch)
 	if known {
 		key.withMAC(func(mac hash.Hash) { ok = letter.Sealed(msg.Data, mac, on, msg.Reply) })
 	}
-	if again != nil && (ok && m.unread.busy() || !known && h.Epoch > ring.newest()) {
+	switch {
+	case again == nil:
+	case ok:
+		m.unread.wait()
+	case !known && h.Epoch > ring.newest():
 		kept, begin := m.unread.put(unreadLetter{msg, again}, time.Now())
 		if begin {
 			m.aside.Go(m.readRing)
@@ -111,10 +122,8 @@ func (m *Mail) readRing() {
 	if err != nil {
 		m.hits.Rarely(slog.LevelWarn, "the key of messages from other nodes cannot be read", slog.Any("error", err))
 	}
-	m.unread.was(ring.newest() > before, time.Now())
-	for all := m.unread.take(); len(all) > 0; all = m.unread.take() {
-		for _, l := range all {
-			l.again(l.msg)
-		}
+	defer m.unread.over()
+	for _, l := range m.unread.take(ring.newest() > before, time.Now()) {
+		l.again(l.msg)
 	}
 }

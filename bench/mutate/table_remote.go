@@ -136,6 +136,14 @@ var remote = []mutation{
 		"!known && h.Epoch > ring.newest()", "!known && h.Epoch > 1<<62", "", "TestRotatedLetters",
 	},
 	{
+		"letters overtake those that wait for the key ring", merge, "cluster/unread.go",
+		"		m.unread.wait()\n", "", "", "TestLettersOfANewKeyComeInOrder",
+	},
+	{
+		"what a boot sends to others counts against a late letter", merge, "cluster/outbox.go",
+		"	last, known := o.serials[subject]\n", "	last, known := o.sent, true\n", "", "TestSerials",
+	},
+	{
 		"a node of an earlier release is joined", guard, "cluster/fleet.go",
 		"		if e.Letters < letter.Oldest {\n", "		if e.Letters < 0 {\n", "", "TestEarlierRelease",
 	},

@@ -46,7 +46,7 @@ type Head struct {
 	Node   string // of the sender: [a-z0-9-]{1,32}
 	Boot   string // the same
 	Num    uint64 // see Form
-	Serial uint64 // counts what the sender's boot sends, so that a receiver notices a letter that comes twice; 0 in replies
+	Serial uint64 // counts what the sender's boot sends to the same subject, so that a receiver notices a letter that comes twice; 0 in replies
 	Epoch  uint64 // of the key of the MAC
 }
 

@@ -1,6 +1,6 @@
 package letter
 
-// lateLetters is how far behind the newest letter of its sender one may come: servers keep the order of what comes over one connection, and
+// lateLetters is how far behind the newest letter of its sender to the same subject one may come: servers keep the order of what comes over one connection, and
 // when its sender connects to another server, what it sends there may overtake the last ones.
 const lateLetters = 64
 

@@ -3,6 +3,7 @@ package nodes_test
 import (
 	"context"
 	"encoding/json"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -91,5 +92,43 @@ func TestRemindersElsewhere(t *testing.T) {
 		answer(result.Since(0)[0])
 		completed(third)
 		stream.Close()
+	})
+}
+
+// TestResultsAfterEachOther: a client that calls tasks/result again, at the same node or at another one, still has its question from that call alone:
+// what the call before tells when it ends does not have the node of the standalone stream ask as well.
+func TestResultsAfterEachOther(t *testing.T) {
+	nodes(t, 3, nil, func(t *testing.T, _ *testkit.VirtualNATS, all ...*host.Host) {
+		for _, h := range all {
+			troupe.AddTool(h.Server, troupe.Tool{Name: "ask", Task: troupe.TaskOptional}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+				r, err := call.Elicit(ctx, "Which one?", host.Form)
+				return string(r.Action), err
+			})
+		}
+		c := all[0].Unchecked().Initialize(host.EveryCapability)
+		rest := others(all, all[0])
+		stream := host.Listen(by(rest[0], c).Get(""))
+		defer stream.Close()
+		for _, at := range [][]*host.Host{{all[0], all[0]}, {all[0], rest[1]}, {rest[1], all[0], all[0], rest[1]}} {
+			task := taskID(t, c.Post(host.Method("1", "tools/call", `{"name":"ask","arguments":{},"task":{}}`)).Body)
+			var results []*host.Listening
+			for i, h := range at {
+				results = append(results, host.Listen(by(h, c).Post(host.Method(strconv.Itoa(10+i), "tasks/result", `{"taskId":"`+task+`"}`))))
+				time.Sleep(time.Second)
+			}
+			time.Sleep(2 * time.Minute)
+			if n := count(stream.Since(0), `"elicitation/create"`); n != 0 {
+				t.Errorf("%d questions are on the stream beside %d calls of tasks/result", n, len(at))
+			}
+			last := results[len(at)-1]
+			if n := count(last.Since(0), `"elicitation/create"`); n != 1 {
+				t.Errorf("the last of %d calls has %d questions", len(at), n)
+			}
+			c.Post(host.Method("5", "tasks/cancel", `{"taskId":"`+task+`"}`))
+			time.Sleep(5 * time.Second)
+			for _, r := range results {
+				r.Close()
+			}
+		}
 	})
 }

@@ -132,3 +132,38 @@ func TestWhoIsNotReminded(t *testing.T) {
 		}
 	})
 }
+
+// TestEachQuestionIsReminded: a second question of a task is on the standalone stream as soon as the first one was, however late the first one was
+// answered.
+func TestEachQuestionIsReminded(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := serve(t, troupe.Options{}, nil)
+		add(h, troupe.Tool{Name: "twice", Task: troupe.TaskOptional, Rerun: troupe.Safe}, func(ctx context.Context, call *troupe.Call, _ WorkIn) (*mcp.CallToolResult, error) {
+			if _, err := call.Elicit(ctx, "Which file?", host.Form); err != nil {
+				return nil, err
+			}
+			r, err := call.Elicit(ctx, "Sure?", host.Form)
+			return words(string(r.Action)), err
+		})
+		c := session(h)
+		stream := listens(t, c.Get(""))
+		for _, late := range []time.Duration{4 * time.Second, 50 * time.Second, 4 * time.Minute} {
+			before := len(stream())
+			id := begin(t, c, "twice", `{}`)
+			for _, text := range []string{"Which file?", "Sure?"} {
+				time.Sleep(4 * time.Second)
+				asked, _ := questions(stream()[before:])
+				if len(asked) != 1 || !strings.Contains(asked[0], text) {
+					t.Fatalf("4 s after the question %q, the stream has %q", text, asked)
+				}
+				before = len(stream())
+				time.Sleep(late - 4*time.Second)
+				if again, withdrawn := questions(stream()[before:]); len(again) != 0 || withdrawn != 0 {
+					t.Fatalf("before the question %q was answered, the stream has %q, and %d withdrawals", text, again, withdrawn)
+				}
+				c.Post(`{"jsonrpc":"2.0","id":` + at(t, asked[0], "id") + `,"result":{"action":"decline"}}`)
+			}
+			await(t, c, id, "completed")
+		}
+	})
+}
