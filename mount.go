@@ -122,14 +122,14 @@ const mainID = "main"
 // srv is mounted elsewhere.
 func (rt *Runtime) serve(srv *Server, path string) (*service, error) {
 	id := cmp.Or(srv.opts.ID, defaultID(path))
-	if other, taken := rt.ids[id]; taken {
-		return nil, fmt.Errorf("troupe: mount %s: there is a server with id %q already, at %s: set ServerOptions.ID of one of them", path, id, other)
+	if other := rt.services[id]; other != nil {
+		return nil, fmt.Errorf("troupe: mount %s: there is a server with id %q already, at %s: set ServerOptions.ID of one of them", path, id, other.path)
 	}
 	own := srv.opts.Limits.over(rt.opts.Limits)
 	if err := own.settle(); err != nil {
 		return nil, fmt.Errorf("troupe: the server %q: %w", id, err)
 	}
-	s := &service{rt: rt, srv: srv, id: id, elsewhere: elsewhere{shared: rt.shared()}, limits: own, ops: rt.tel.Operations(id), spans: rt.tel.Tracing()}
+	s := &service{rt: rt, srv: srv, id: id, path: path, elsewhere: elsewhere{shared: rt.shared()}, limits: own, ops: rt.tel.Operations(id), spans: rt.tel.Tracing()}
 	s.svc = actors.NewService(id, s, rt.limits(&own))
 	s.svc.ResultMeta = mcp.Meta(nil).WithServerInfo(srv.impl)
 	chain, err := s.chained()
@@ -150,9 +150,16 @@ func (rt *Runtime) serve(srv *Server, path string) (*service, error) {
 		t, ok := s.srv.tools.get(name)
 		return ok && t.safe
 	}})
-	rt.ids[id] = path
-	rt.cluster.Serves(slices.Collect(maps.Keys(rt.ids)))
+	rt.services[id] = s
+	rt.cluster.Serves(slices.Collect(maps.Keys(rt.services)))
 	return s, nil
+}
+
+// service is that of a server that is served here, nil if it is not.
+func (rt *Runtime) service(id string) *service {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	return rt.services[id]
 }
 
 // handler makes the HTTP side of a server.
@@ -196,8 +203,8 @@ func (rt *Runtime) Unmount(path string) bool {
 	rt.node.Unmount(m.service.svc)
 	m.service.srv.mount.clear()
 	rt.mu.Lock()
-	delete(rt.ids, id)
-	rt.cluster.Serves(slices.Collect(maps.Keys(rt.ids)))
+	delete(rt.services, id)
+	rt.cluster.Serves(slices.Collect(maps.Keys(rt.services)))
 	rt.mu.Unlock()
 	return true
 }

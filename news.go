@@ -37,15 +37,13 @@ func (n *news) Lists(server string, changed []actors.ListChange) {
 	if rt == nil {
 		return
 	}
-	rt.mu.Lock()
-	m := rt.mounts[rt.ids[server]]
-	rt.mu.Unlock()
-	if m == nil {
+	s := rt.service(server)
+	if s == nil {
 		return
 	}
 	for _, c := range changed {
 		if list := slices.Index(listNames[:], c.List); list >= 0 && validDigest(c.Digest) {
-			m.service.srv.mount.heard(list, c.Digest, c.Again)
+			s.srv.mount.heard(list, c.Digest, c.Again)
 		}
 	}
 }

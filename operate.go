@@ -158,12 +158,9 @@ func (a adminSessions) EndSession(ctx context.Context, id string) (admin.Session
 	if err != nil {
 		return admin.Session{}, err
 	}
-	a.rt.mu.Lock()
-	m := a.rt.mounts[a.rt.ids[s.Server]]
-	a.rt.mu.Unlock()
 	var svc *actors.Service
-	if m != nil {
-		svc = m.service.svc
+	if here := a.rt.service(s.Server); here != nil {
+		svc = here.svc
 	}
 	switch err = a.rt.node.EndSession(ctx, svc, actors.SessionKey{Tenant: s.Tenant, Server: s.Server, ID: s.ID}); {
 	case errors.Is(err, actors.ErrNotFound):
@@ -191,11 +188,9 @@ func (a adminSessions) find(ctx context.Context, id string) (cluster.StoredSessi
 // told is what is told of a session. A record that this release cannot read has no more than its key.
 func (a adminSessions) told(ctx context.Context, s *cluster.StoredSession) (admin.Session, error) {
 	out := admin.Session{ID: telemetry.Hash(s.ID), Server: s.Server, Tenant: s.Tenant, Streams: []admin.Stream{}}
-	a.rt.mu.Lock()
-	if path, ok := a.rt.ids[s.Server]; ok {
-		out.Server = path
+	if here := a.rt.service(s.Server); here != nil {
+		out.Server = here.path
 	}
-	a.rt.mu.Unlock()
 	rec, err := session.Decode(s.Data)
 	if err == nil && session.Newer(s.Data) == 0 {
 		out.Revision, out.Client, out.Subscribed = rec.Revision, clientName(rec.Client), len(rec.Subscribed)

@@ -163,7 +163,7 @@ func (s *service) asks(key worker.Key, me *asker) (over func()) {
 
 // heard takes what another node tells.
 func (rs *reminders) heard(key worker.Key, t *actors.TaskChange) {
-	s := rs.service(key.Server)
+	s := rs.rt.service(key.Server)
 	if s == nil {
 		return
 	}
@@ -186,19 +186,9 @@ func (rs *reminders) heard(key worker.Key, t *actors.TaskChange) {
 	}
 }
 
-// service is a server that is mounted here, nil if it is not.
-func (rs *reminders) service(id string) *service {
-	rs.rt.mu.Lock()
-	defer rs.rt.mu.Unlock()
-	if m := rs.rt.mounts[rs.rt.ids[id]]; m != nil {
-		return m.service
-	}
-	return nil
-}
-
 // askHere begins to put the open questions of a task to its session, and reports whether this node writes the session's stream. It does not wait.
 func (rs *reminders) askHere(key worker.Key, session string) bool {
-	s := rs.service(key.Server)
+	s := rs.rt.service(key.Server)
 	p := rs.rt.node.Writer(actors.SessionKey{Tenant: key.Tenant, Server: key.Server, ID: session})
 	if s == nil || p == nil {
 		return false

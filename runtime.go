@@ -63,9 +63,9 @@ type Runtime struct {
 	hits      *limits.Log
 	scraping  *quota.Turns[*quota.Account] // to read /metrics
 
-	mu        sync.Mutex // guards mounts, paths and ids, and changes of routes
+	mu        sync.Mutex // guards mounts, paths and services, and changes of routes
 	mounts    map[string]*mount
-	ids       map[string]string // the paths of servers by their ids
+	services  map[string]*service // by the ids of their servers: those that are mounted, and one behind a pipe
 	paths     map[string]http.Handler
 	routes    atomic.Pointer[map[string]http.Handler] // copy of paths to read from; nil when paths has changed
 	ready     atomic.Bool
@@ -105,7 +105,7 @@ func New(o Options) (*Runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("troupe: %w", err)
 	}
-	rt := &Runtime{opts: o, log: o.Log, hits: limits.NewLog(o.Log), cluster: node, tel: tel, mounts: make(map[string]*mount), paths: make(map[string]http.Handler), ids: make(map[string]string), drained: make(chan struct{}), dismissed: make(chan struct{})}
+	rt := &Runtime{opts: o, log: o.Log, hits: limits.NewLog(o.Log), cluster: node, tel: tel, mounts: make(map[string]*mount), paths: make(map[string]http.Handler), services: make(map[string]*service), drained: make(chan struct{}), dismissed: make(chan struct{})}
 	rt.keys = nodestore.NewKeys(node.Keys())
 	rt.tasks = worker.NewPool(worker.Config{Store: nodestore.NewTasks(node), Node: node.Name(), Boot: node.Boot(), Running: o.Shared.TasksPerNode, PerPrincipal: o.Shared.OpenTasksPerPrincipal, PerNode: o.Shared.OpenTasksPerNode, Shared: rt.shared(), Ledger: taskLedger{rt}, Changed: rt.taskChanged, Log: o.Log})
 	rt.node = actors.NewNode(actors.Config{Name: node.Name(), Boot: node.Boot(), Store: nodestore.New(node), Mail: nodestore.NewMail(node), News: &rt.news, Limits: rt.nodeLimits(), Keys: rt.keys, Log: o.Log, Hits: rt.hits, Replayed: tel.Replayed})

@@ -26,6 +26,7 @@ type service struct {
 	srv    *Server
 	svc    *actors.Service
 	id     string // of the server in the store
+	path   string // where it is mounted, or would be
 	limits Limits // those of ServerOptions, completed from Options
 	ops    *telemetry.Operations
 	spans  bool

@@ -338,10 +338,8 @@ func (a adminTasks) task(t worker.Snapshot) admin.Task {
 	if r.State == task.Ended && r.Outcome != nil {
 		out.State = r.Outcome.Kind.String()
 	}
-	a.rt.mu.Lock()
-	defer a.rt.mu.Unlock()
-	if path, ok := a.rt.ids[t.Key.Server]; ok {
-		out.Server = path
+	if here := a.rt.service(t.Key.Server); here != nil {
+		out.Server = here.path
 	}
 	return out
 }

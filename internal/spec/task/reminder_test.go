@@ -167,3 +167,31 @@ func TestEachQuestionIsReminded(t *testing.T) {
 		}
 	})
 }
+
+// TestQuestionsOverStdio: a client over stdio has one connection, and the question of its task comes there once.
+func TestQuestionsOverStdio(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		p := host.NewPipe(t, troupe.Options{})
+		troupe.AddTool(p.Server, troupe.Tool{Name: "ask", Task: troupe.TaskOptional}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+			r, err := call.Elicit(ctx, "Which one?", host.Form)
+			return string(r.Action), err
+		})
+		p.Initialize("2025-11-25")
+		p.Send(augmented("ask", `{}`, `{}`))
+		time.AfterFunc(2*time.Minute, func() { p.Send(`{"jsonrpc":"2.0","id":"late","method":"ping"}`) })
+		var lines []string
+		for len(lines) == 0 || !strings.Contains(lines[len(lines)-1], `"late"`) {
+			lines = append(lines, p.Next())
+		}
+		asked, withdrawn := questions(lines)
+		if len(asked) != 1 || withdrawn != 0 {
+			t.Fatalf("%d questions and %d withdrawals: %q", len(asked), withdrawn, lines)
+		}
+		p.Send(`{"jsonrpc":"2.0","id":` + at(t, asked[0], "id") + `,"result":{"action":"decline"}}`)
+		for line := ""; !strings.Contains(line, `"completed"`); line = p.Next() {
+			if strings.Contains(line, `"elicitation/create"`) {
+				t.Fatalf("it asks again: %s", line)
+			}
+		}
+	})
+}

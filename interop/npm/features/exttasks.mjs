@@ -19,6 +19,7 @@ const feature = (name, run, needs = () => true) => ({
 // begin makes the package use a session. The client's schemas do not know the results of the extension, for which the package
 // asks for another way to send requests.
 function begin(session) {
+  session.tolerate(/unknown message ID: .*"tools":/) // the package gives up its own tools/list, whose response may be on its way
   const framing = session.way.modern && {
     v2RequestFraming: {
       protocolVersion: session.way.revision, clientInfo: { name: 'interop', version: '1.0.0' },
@@ -67,7 +68,7 @@ export default [
       equal([done.status, done.result?.content[0].type], ['completed', 'text'], 'the outcome')
       equal(session.asked.filter((p) => p.message === `Delete ${file}?`).length, 1, 'how often it asks')
     }
-  }, (way) => way.modern || way.transport !== 'stdio'), // the package asks for no result of 2025-11-25 before there is one
+  }),
   feature('a task that is cancelled', async (session, tasks) => {
     const execution = await tasks.callTool('slow_compute', { seconds: 600, label: 'x' }, prefer)
     const settled = settle(execution)

@@ -5,8 +5,7 @@ import { open } from '../session.mjs'
 const needs = (way) => way.since('2025-11-25') && !way.modern && !!Object.getOwnPropertyDescriptor(way.sdk.Client.prototype, 'experimental')
 
 // follow calls a tool as a task, and returns what the SDK yields of it: its id, its statuses, and the result or the error.
-async function follow(session, name, args, options) {
-  const seen = { statuses: [] }
+async function follow(session, name, args, options, seen = { statuses: [] }) {
   for await (const m of session.client.experimental.tasks.callToolStream({ name, arguments: args }, undefined, { task: { ttl: 600_000 }, ...options })) {
     if (m.type === 'taskCreated') seen.task = m.task
     if (m.type === 'taskStatus' && seen.statuses.at(-1) !== m.task.status) seen.statuses.push(m.task.status)
@@ -89,12 +88,14 @@ export default [
     name: 'a task that asks',
     needs,
     async run(session) {
-      session.answers.set('Delete a.txt?', { action: 'accept', content: { confirm: true } })
-      session.answers.set('Delete b.txt?', { action: 'decline' })
-      for (const file of ['a.txt', 'b.txt']) {
-        const seen = await follow(session, 'confirm_delete', { filename: file })
+      for (const [file, answer] of [['a.txt', { action: 'accept', content: { confirm: true } }], ['b.txt', { action: 'decline' }]]) {
+        const seen = { statuses: [] }
+        session.answers.set(`Delete ${file}?`, async () => {
+          await until(() => seen.statuses.includes('input_required'), () => `the task waits: ${seen.statuses}`)
+          return answer
+        })
+        await follow(session, 'confirm_delete', { filename: file }, {}, seen)
         equal(seen.error, undefined, 'the error')
-        holds(seen.statuses.includes('input_required'), `the statuses ${seen.statuses}`)
         holds(seen.result.content[0].type === 'text' && !seen.result.isError, `the result ${JSON.stringify(seen.result)}`)
         const asked = session.asked.filter((p) => p.message === `Delete ${file}?`)
         // A client that calls tasks/result three seconds late has the question of its standalone stream withdrawn, and gets it there again.
