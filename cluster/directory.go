@@ -68,6 +68,18 @@ func dirError(path string, err error, what, advice string) error {
 	return fmt.Errorf("cluster: data directory %s: %w%s: %s", path, err, what, advice)
 }
 
+// openDirectory is openDirectory of the node's directory. Others may be able to replace it, which is not refused: that cannot be told from a volume of a container
+// that is open to all, and is this process's own.
+func (n *Node) openDirectory(shards int, names func(shards int) []string) (err error) {
+	if n.dir, err = openDirectory(n.opts.Dir, shards, names); err != nil {
+		return err
+	}
+	if why, advice := owner.Above(n.dir.path); why != "" {
+		n.log.Warn("other users of this machine may replace the data directory", "directory", n.dir.path, "why", why, "advice", advice)
+	}
+	return nil
+}
+
 // openDirectory locks the data directory at path and reads its identity, creating
 // both in a new or empty one. names returns the streams of this node, in the order of
 // kinds, by the number of shards, which is the one given only for a new store; without names the store in the directory is
@@ -77,10 +89,6 @@ func openDirectory(path string, shards int, names func(shards int) []string) (*d
 	if err != nil {
 		return nil, fmt.Errorf("cluster: data directory: %w", err)
 	}
-	// Whoever can move files there, or the directory itself, can answer in this process's place on its socket, and give it another store.
-	if why, advice := owner.Above(path); why != "" {
-		return nil, dirError(path, ErrWritable, why, advice)
-	}
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("cluster: data directory: %w", err)
 	}
@@ -88,6 +96,7 @@ func openDirectory(path string, shards int, names func(shards int) []string) (*d
 	if err != nil {
 		return nil, fmt.Errorf("cluster: data directory: %w", err)
 	}
+	// Whoever can put files there can answer in this process's place on its socket, and give it another store.
 	if why, advice := owner.Others(path, st); why != "" {
 		return nil, dirError(path, ErrWritable, why, advice)
 	}

@@ -104,7 +104,7 @@ func (n *Node) start(ctx context.Context) (err error) {
 	}
 	path, reserved, before := "", int64(0), blocks(nil)
 	if n.opts.Dir != "" {
-		if n.dir, err = openDirectory(n.opts.Dir, n.opts.newShards(), n.streamNames); err != nil {
+		if err := n.openDirectory(n.opts.newShards(), n.streamNames); err != nil {
 			return err
 		}
 		n.setShards(n.dir.id.shards())

@@ -411,7 +411,7 @@ func (n *Node) startRemote(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, remoteStart)
 	defer cancel()
 	if n.opts.Dir != "" {
-		if n.dir, err = openDirectory(n.opts.Dir, 0, nil); err != nil {
+		if err := n.openDirectory(0, nil); err != nil {
 			return err
 		}
 		if n.name == "" {

@@ -33,10 +33,10 @@ func replaces(path string, st fs.FileInfo, user int) (why, advice string) {
 	switch {
 	case !ok:
 	case int(sys.Uid) != user && sys.Uid != 0:
-		why = fmt.Sprintf("they may replace it: %s, above it, belongs to user %d, and this process runs as %d", path, sys.Uid, user)
+		why = fmt.Sprintf("%s, above it, belongs to user %d, and this process runs as %d", path, sys.Uid, user)
 		advice = fmt.Sprintf("run it as user %d, or name a directory elsewhere with --data", sys.Uid)
 	case st.Mode()&fs.ModeSticky == 0 && mayWrite(st, sys, true):
-		why = fmt.Sprintf("they may replace it: %s, above it, has the mode %04o and the group %d", path, st.Mode().Perm(), sys.Gid)
+		why = fmt.Sprintf("%s, above it, has the mode %04o and the group %d", path, st.Mode().Perm(), sys.Gid)
 		advice = fmt.Sprintf("chmod go-w '%s', or chmod +t where others need it, or name a directory elsewhere with --data", path)
 	}
 	return why, advice
