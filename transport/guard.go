@@ -99,8 +99,8 @@ func (p *passage) Read(b []byte) (int, error) {
 		return p.ReadCloser.Read(b)
 	}
 	p.conn.handlerEnds() // it is up to the client
+	defer p.conn.handlerBegins()
 	n, err := p.ReadCloser.Read(b)
-	p.conn.handlerBegins()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.watch.got.Add(int64(n)); err != nil {
