@@ -36,15 +36,16 @@ func (g *Guard) Respond(w http.ResponseWriter, r *http.Request, status int, body
 
 // Serve has next serve r, which counts as held memory of its address meanwhile. It bounds how long the body of r may take, and how
 // long the client may leave unread what next writes over HTTP/2; over HTTP/1.1 that is up to the listener, see
-// [DrainListener.LimitWrites]. A Handler that next calls takes all of this over. If there is no room, Serve refuses r; with first it does
-// so only if the address holds something else, because a probe that is refused has the process taken for ill.
-func (g *Guard) Serve(w http.ResponseWriter, r *http.Request, next http.Handler, first bool) {
+// [DrainListener.LimitWrites]. A Handler that next calls takes all of this over. If there is no room, Serve refuses r. It
+// refuses no probe of HTTP/1.1, which has a connection to itself, and over HTTP/2 one only if the address holds something else: a balancer
+// takes the process for ill, which may only be busy, and all its clients may have the balancer's address.
+func (g *Guard) Serve(w http.ResponseWriter, r *http.Request, next http.Handler, probe bool) {
 	p := &passage{ReadCloser: r.Body, h: g.h, w: w, conn: connOf(r), waits: r.ContentLength != 0}
 	if p.ReadCloser == nil {
 		p.ReadCloser = http.NoBody
 	}
 	p.conn.handlerBegins()
-	if no := p.count(r, first); no != nil {
+	if no := p.count(r, probe); no != nil {
 		defer p.conn.handlerEnds()
 		g.h.refuse(w, streamable, no.uncounted(r), plainOf(r))
 		return
@@ -95,16 +96,16 @@ func passageOf(r *http.Request) *passage {
 }
 
 // count counts the request on the account of its address.
-func (p *passage) count(r *http.Request, first bool) (no *refusal) {
+func (p *passage) count(r *http.Request, probe bool) (no *refusal) {
 	o := &p.h.o
 	if o.Account == nil {
 		return nil
 	}
-	if resumes(r) {
+	if resumes(r) || probe && r.ProtoMajor == 1 {
 		p.account = o.holdAnyway(nil, nil, r.RemoteAddr, quota.Bodies, requestBytes)
 		return nil
 	}
-	if p.account, no = o.hold(nil, nil, r.RemoteAddr, quota.Bodies, requestBytes); no != nil && first && p.account.Bytes() == 0 {
+	if p.account, no = o.hold(nil, nil, r.RemoteAddr, quota.Bodies, requestBytes); no != nil && probe && p.account.Bytes() == 0 {
 		p.account = o.holdAnyway(p.account, nil, r.RemoteAddr, quota.Bodies, requestBytes)
 		return nil
 	}

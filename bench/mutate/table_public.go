@@ -108,7 +108,7 @@ var public = []mutation{
 	},
 	{
 		"a request counts only for a Handler", limit, "transport/guard.go",
-		"if no := p.count(r, first); no != nil {", "if no := (*refusal)(nil); no != nil {", "internal/spec/transports", "TestEveryRequestIsCounted",
+		"if no := p.count(r, probe); no != nil {", "if no := (*refusal)(nil); no != nil {", "internal/spec/transports", "TestEveryRequestIsCounted",
 	},
 	{
 		"a request counts only when its body is read", limit, "transport/handler.go",

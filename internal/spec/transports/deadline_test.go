@@ -351,7 +351,8 @@ func TestStreamsThatStay(t *testing.T) {
 }
 
 // TestEveryRequestIsCounted has one address make a server hold requests that never end, on each path: it is refused when it has its share
-// of the memory, before the memory is gone, and nothing stays counted. Only a resume over HTTP/1.1 is not refused: it has a connection.
+// of the memory, before the memory is gone, and nothing stays counted. Only a resume and a probe over HTTP/1.1 are not refused: each has a
+// connection.
 func TestEveryRequestIsCounted(t *testing.T) {
 	const memory, budget, clients = 8 << 20, 2 << 20, 120 // 85 requests of 24 KiB fit the budget
 	for _, w := range wires {
@@ -385,8 +386,12 @@ func TestEveryRequestIsCounted(t *testing.T) {
 					}
 					synctest.Wait()
 					held, refused := m.Count("troupe.memory.held", "bodies"), m.Count("troupe.http.refused", "memory-share")+m.Count("troupe.http.refused", "memory")
-					resumes := len(r.head) > 6 && r.head[6] == "last-event-id" && !w.http2
-					if (refused == before || held > budget) && !resumes {
+					resumes := len(r.head) > 6 && r.head[6] == "last-event-id"
+					probes := r.method != "POST" && (r.path == "/healthz" || r.path == "/readyz" || r.path == "/metrics")
+					switch anyway := (resumes || probes) && !w.http2; {
+					case anyway && (refused != before || held != clients*24<<10):
+						t.Errorf("%s: %d of %d are refused, and %d bytes are held", r, refused-before, clients, held)
+					case !anyway && (refused == before || held > budget):
 						t.Errorf("%s: %d of %d are refused, and %d bytes are held of %d", r, refused-before, clients, held, budget)
 					}
 					before = refused
@@ -436,4 +441,34 @@ func TestRefusedBodiesArePaidFor(t *testing.T) {
 			t.Errorf("after the time that was said: %d, want 400", got)
 		}
 	})
+}
+
+// TestProbesOfABusyAddress has the clients of an address, which may be that of a balancer, hold its share of the memory: over HTTP/1.1 the
+// balancer's probes are answered as ever. One that is refused would have it take the process out.
+func TestProbesOfABusyAddress(t *testing.T) {
+	for _, w := range wires {
+		if w.http2 {
+			continue // there a probe can have many requests beside it
+		}
+		t.Run(w.name, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				dial, _ := w.begin(t, troupe.Options{Shared: troupe.SharedLimits{MaxMemory: 8 << 20}, HTTP: troupe.HTTPOptions{Connections: 1000, ConnectionsPerAddress: -1}})
+				for range 100 {
+					conn := dial()
+					go func() {
+						_, _ = io.WriteString(conn, request{method: "POST", path: "/mcp", head: typed}.text("Content-Length: 10\r\n"))
+					}()
+				}
+				synctest.Wait()
+				if status, body := ask(t, dial(), nil, request{method: "POST", path: "/mcp", head: typed, body: cancels}.text("")); status != 429 {
+					t.Errorf("a request: %d %s, want 429", status, body)
+				}
+				for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
+					if status, body := ask(t, dial(), nil, request{method: "GET", path: path}.text("")); status != 200 {
+						t.Errorf("%s: %d %s", path, status, body)
+					}
+				}
+			})
+		})
+	}
 }
