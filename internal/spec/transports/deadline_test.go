@@ -425,7 +425,7 @@ func TestRefusedBodiesArePaidFor(t *testing.T) {
 			return resp.StatusCode, resp.Header.Get("Retry-After")
 		}
 		junk := strings.Repeat("{},", 1<<20/3)
-		for i, want := range []int{400, 400, 429, 429} {
+		for i, want := range []int{400, 429, 429, 429} { // the small one costs a token that is not there
 			if got, after := post(junk); got != want || (after == "1") != (want == 429) {
 				t.Errorf("body %d: %d, come back after %q s; want %d", i, got, after, want)
 			}
@@ -433,14 +433,61 @@ func TestRefusedBodiesArePaidFor(t *testing.T) {
 				t.Errorf("a small one: %d, want 400", got)
 			}
 		}
-		if n := m.Count("troupe.http.refused", "principal-rate"); n != 2 {
-			t.Errorf("%d are counted, want 2", n)
+		if n := m.Count("troupe.http.refused", "principal-rate"); n != 3 {
+			t.Errorf("%d are counted, want 3", n)
 		}
 		time.Sleep(time.Second)
 		if got, _ := post(junk); got != 400 {
 			t.Errorf("after the time that was said: %d, want 400", got)
 		}
 	})
+}
+
+// TestSmallRefusedBodiesArePaidFor is TestRefusedBodiesArePaidFor with bodies that need not wait for their turn.
+func TestSmallRefusedBodiesArePaidFor(t *testing.T) {
+	values := strings.Repeat("{},", 20_000)
+	for name, row := range map[string]struct {
+		junk   string
+		served int // before they are refused
+	}{
+		"a batch that is too long":   {"[" + values + "{}]", 7},                     // 30 tokens of 200
+		"no JSON":                    {"[" + values, 7},                             // its values are not known
+		"no message, without values": {`"` + strings.Repeat("x", 60_000) + `"`, 20}, // 10 tokens
+		"a member that comes twice":  {`{"id":1,"id":2,"a":[` + values + "{}]}", 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				dial, _ := wires[0].begin(t, troupe.Options{Shared: troupe.SharedLimits{PrincipalRate: 10}})
+				conn := dial()
+				in := bufio.NewReader(conn)
+				post := func(body string) int {
+					go func() {
+						_, _ = io.WriteString(conn, request{method: "POST", path: "/mcp", head: typed, body: body}.text(""))
+					}()
+					resp, err := http.ReadResponse(in, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					_, _ = io.Copy(io.Discard, resp.Body)
+					return resp.StatusCode
+				}
+				n := 0
+				for n < 1000 && post(row.junk) == 400 {
+					n++
+				}
+				if n < row.served || n > row.served+1 {
+					t.Errorf("%d are looked at, want %d", n, row.served)
+				}
+				if got := post(host.Method("1", "ping", "")); got != 200 {
+					t.Errorf("a small message: %d, want 200", got)
+				}
+				time.Sleep(time.Second)
+				if got := post(row.junk); got != 400 {
+					t.Errorf("after the time that was said: %d, want 400", got)
+				}
+			})
+		})
+	}
 }
 
 // TestProbesOfABusyAddress has the clients of an address, which may be that of a balancer, hold its share of the memory: over HTTP/1.1 the
