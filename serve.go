@@ -364,7 +364,6 @@ func (rt *Runtime) serveReady(w http.ResponseWriter, r *http.Request) {
 
 func (rt *Runtime) respondText(w http.ResponseWriter, r *http.Request, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Header().Set("Cache-Control", "no-store")
 	rt.guard.Respond(w, r, status, []byte(text))
 }
 
