@@ -220,8 +220,10 @@ type HTTPOptions struct {
 	// 404. The listener stays open to the end of a drain. Empty means that Listen serves them.
 	HealthListen string
 	// PublicMetrics has Listen answer /metrics for everybody. The zero value has it do so for clients of this machine
-	// alone, that reach it over a loopback address and through no proxy: metrics name servers and tools, and say how busy
-	// they are. HealthListen serves them to whoever reaches it, in any case.
+	// alone, which reach it over a loopback address or a UNIX socket, with 127.0.0.1, [::1] or localhost as the Host, and through no
+	// proxy: metrics name servers and tools, and say how busy they are. A proxy on this machine is known by the headers that it adds,
+	// Forwarded, Via, X-Forwarded-For and the like, or X-Real-IP and the like, and by a Host that it passes on. If it does neither, the
+	// world can read the metrics through it: have it refuse /metrics, or set HealthListen. That serves them to whoever reaches it.
 	PublicMetrics bool
 	// NetHTTP has Serve use net/http for all connections. Otherwise a listener of Troupe's own serves plain requests of HTTP/1.1, at about half
 	// the cost, and gives net/http the connections that bring anything else. TLS is net/http's in any case.

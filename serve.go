@@ -242,11 +242,12 @@ func (rt *Runtime) openHealth() (shut func(), err error) {
 	}
 	hs := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			h, first := rt.probe(r), true
+			h := rt.probe(r)
 			if h == nil {
-				h, first = http.HandlerFunc(rt.serveNothing), false
+				rt.guard.Serve(w, r, http.HandlerFunc(rt.serveNothing), false)
+				return
 			}
-			rt.guard.Serve(w, r, h, first)
+			rt.guard.Serve(w, r, h, true)
 		}),
 		ReadTimeout: limits.HeaderTimeout.Value(), WriteTimeout: limits.WriteTimeout.Value(), IdleTimeout: time.Minute,
 		MaxHeaderBytes: rt.opts.HTTP.MaxHeader, ErrorLog: log.New(serverLog{rt}, "", 0),
@@ -363,7 +364,6 @@ func (rt *Runtime) serveReady(w http.ResponseWriter, r *http.Request) {
 
 func (rt *Runtime) respondText(w http.ResponseWriter, r *http.Request, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Header().Set("Cache-Control", "no-store")
 	rt.guard.Respond(w, r, status, []byte(text))
 }
 

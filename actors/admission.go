@@ -260,10 +260,10 @@ func (d *accounts) charge(s *sessionAccount, in *Input, rate, cost int) verdict 
 	return verdict{}
 }
 
-// ChargeRefused charges a for the size of a body whose message was refused before anybody knew what it is: as a message that is no
-// call. What it has not got, it owes: see [RefusedFor].
-func ChargeRefused(a *quota.Account, size int) {
-	a.Buckets[rateOfMessages].Owe(time.Now(), int64(perCall*(size/bytesPerToken)))
+// ChargeRefused charges a for a body whose message was refused before anybody knew what it is: as a message that is no call, but also for
+// a part of a token. What it has not got, it owes: see [RefusedFor].
+func ChargeRefused(a *quota.Account, size, values int) {
+	a.Buckets[rateOfMessages].Owe(time.Now(), int64(1+perCall*size/bytesPerToken+perCall*values/valuesPerToken))
 }
 
 // RefusedFor is how long a owes for what ChargeRefused charged.

@@ -6,10 +6,12 @@ import (
 )
 
 // maxInteger is the number of digits of the largest integer that a Go type of fixed size holds, and maxWide that of the largest
-// that other programs write with an exponent, because they have it as a float64.
+// that other programs write with an exponent, because they have it as a float64. maxAdded is how many bytes more than those of the data
+// all integers together may take that are so wide: six bytes of data would be a digit for each of maxWide otherwise.
 const (
 	maxInteger = 20
 	maxWide    = 309
+	maxAdded   = 64 << 10
 )
 
 // maybeInteger reports whether the value that does not fit may be an integer with a fraction or an exponent.
@@ -25,19 +27,26 @@ func (e *DecodeError) maybeInteger() bool {
 }
 
 // plainIntegers returns data, which is valid JSON, with integers written plainly that had a fraction or an exponent. ok
-// is false if there are none. wide says whether a big.Int may take them, which holds more digits.
+// is false if there are none, or if they would be too long together. wide says whether a big.Int may take them, which holds more digits.
 func plainIntegers(data []byte, wide bool) (out []byte, ok bool) {
-	from := 0
+	var room [maxInteger + 1]byte
+	plain, from, added := room[:0], 0, 0
 	numbers(data, func(i, end int) bool {
-		mark := len(out)
-		if next, plain := appendPlain(append(out, data[from:i]...), data[i:end], wide); plain {
-			out, from, ok = next, end, true
-		} else {
-			out = out[:mark]
+		var changed bool
+		if plain, changed = appendPlain(plain[:0], data[i:end], wide); !changed {
+			return true
 		}
-		return true
+		added += len(plain) - (end - i)
+		if ok = !wide || added <= len(data)+maxAdded; ok {
+			out = append(append(out, data[from:i]...), plain...)
+			from = end
+		}
+		return ok
 	})
-	return append(out, data[from:]...), ok
+	if !ok {
+		return nil, false
+	}
+	return append(out, data[from:]...), true
 }
 
 // originOf returns the offset in data of the byte at offset at in the result of plainIntegers.

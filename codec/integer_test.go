@@ -1,9 +1,13 @@
 package codec
 
 import (
+	"encoding/json"
+	"errors"
 	"math/big"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestIntegersInAnyForm checks that integers are accepted however they are written.
@@ -78,6 +82,63 @@ func TestBigIntegersInAnyForm(t *testing.T) {
 		if err := Unmarshal([]byte(`{"N":`+raw+`}`), &v); err == nil {
 			t.Errorf("%s became %v", raw, &v.N)
 		}
+	}
+}
+
+// TestBigIntegersLeaveOthers: numbers beside a big.Int are written out for it alone, and not for what else is wrong, nor beyond a bound
+// for all of them together.
+func TestBigIntegersLeaveOthers(t *testing.T) {
+	type mixed struct {
+		B big.Int
+		T time.Time
+		N json.Number
+		I int
+		L []float64
+		M []*big.Int
+	}
+	many := "[" + strings.Repeat("1e308,", 10_000) + "1]"
+	for name, row := range map[string]struct {
+		data string
+		fits bool
+		n    string // N, if that is sure
+	}{
+		"all fits":               {`{"N":1e308,"B":1,"L":` + many + `}`, true, "1e308"},
+		"another method refuses": {`{"N":1e308,"B":1,"L":` + many + `,"T":"x"}`, false, "1e308"},
+		"an integer does not":    {`{"N":1e308,"B":1,"L":` + many + `,"I":1.5}`, false, "1e308"},
+		"an integer has a point": {`{"N":1e308,"B":1,"L":` + many + `,"I":1.0}`, true, "1e308"},
+		"big ones are":           {`{"B":1e300,"M":[1e308,2.0],"I":1.0}`, true, ""},
+		"a hundred are":          {`{"M":[` + strings.Repeat("1e308,", 100) + `1]}`, true, ""},
+		"too many are":           {`{"B":1,"M":` + many + `}`, false, ""},
+		"and too many others":    {`{"B":1e3,"L":` + many + `}`, false, ""},
+	} {
+		var v mixed
+		before := new(runtime.MemStats)
+		runtime.ReadMemStats(before)
+		err := Unmarshal([]byte(row.data), &v)
+		after := new(runtime.MemStats)
+		runtime.ReadMemStats(after)
+		if (err == nil) != row.fits || row.n != "" && string(v.N) != row.n {
+			t.Errorf("%s: %v, N is %.20s", name, err, v.N)
+		}
+		if got := after.TotalAlloc - before.TotalAlloc; got > 4<<20 {
+			t.Errorf("%s: %d bytes are made of %d", name, got, len(row.data))
+		}
+	}
+}
+
+// TestIntegersThatDoNotFit has one value among many plain integers not fit: what is made to say so does not grow by their square.
+func TestIntegersThatDoNotFit(t *testing.T) {
+	data := []byte("[" + strings.Repeat("1,", 20_000) + `"x"]`)
+	before, after := new(runtime.MemStats), new(runtime.MemStats)
+	runtime.ReadMemStats(before)
+	var v []int
+	err := Unmarshal(data, &v)
+	runtime.ReadMemStats(after)
+	if wrong, ok := errors.AsType[*DecodeError](err); !ok || wrong.Offset < len(data)-4 {
+		t.Errorf("got %v", err)
+	}
+	if got := after.TotalAlloc - before.TotalAlloc; got > 4<<20 {
+		t.Errorf("%d bytes are made of %d", got, len(data))
 	}
 }
 

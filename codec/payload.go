@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"strconv"
+	"strings"
 	"sync"
 	"unicode/utf8"
 )
@@ -168,7 +169,8 @@ func repair(b []byte) []byte {
 //
 // A number without a fraction is an integer however it is written: 3.0 and 1e2 like 3 and 100 (JSON Schema 2020-12). If
 // such a number stands for a Go integer or a big.Int, all of them in data are read in their plain form; a big.Int takes up
-// to 309 digits in that way. A number too large for its type is a *DecodeError.
+// to 309 digits in that way, unless data would more than double by that and grow by more than 64 KiB. A number too large for its type is a
+// *DecodeError.
 //
 // Nothing in v refers to data afterwards. data is copied only if v can hold a json.Number, or an interface while data
 // has numbers.
@@ -192,8 +194,9 @@ func UnmarshalValid(data []byte, v any) error {
 	if std, ok := errors.AsType[*json.UnmarshalTypeError](err); ok { // of a method of v; its text quotes the data
 		err = &DecodeError{Offset: -1, Type: std.Type}
 	}
-	wide := err != ErrDuplicate && planOf(reflect.TypeOf(v))&holdsBig != 0 // the error may be that of big.Int
-	if wrong, ok := err.(*DecodeError); wide || ok && wrong.maybeInteger() {
+	wrong, ok := err.(*DecodeError)
+	wide := !ok && planOf(reflect.TypeOf(v))&holdsBig != 0 && strings.Contains(err.Error(), "math/big: ") // big.Int has no error of a type
+	if wide || ok && wrong.maybeInteger() {
 		if plain, ok := plainIntegers(data, wide); ok {
 			err = UnmarshalValid(plain, v)
 			if wrong, ok := err.(*DecodeError); ok && wrong.Offset >= 0 {

@@ -198,8 +198,8 @@ func UnmarshalContent(data []byte) (Content, error) {
 func (c Contents) Typed() Contents {
 	out := c
 	for i, block := range c {
-		typed := withType(block)
-		if typed == block {
+		typed, missing := withType(block)
+		if !missing {
 			continue
 		}
 		if len(out) > 0 && &out[0] == &c[0] {
@@ -215,8 +215,8 @@ func (c Contents) Typed() Contents {
 func (x *GetPromptResult) Typed() *GetPromptResult {
 	out := x
 	for i, m := range x.Messages {
-		block := withType(m.Content)
-		if block == m.Content {
+		block, missing := withType(m.Content)
+		if !missing {
 			continue
 		}
 		if out == x {
@@ -229,43 +229,45 @@ func (x *GetPromptResult) Typed() *GetPromptResult {
 	return out
 }
 
-func withType(block Content) Content {
+// withType returns a copy of a block with its type, if that is missing. A block of a program's own type, which may be of one that cannot
+// be compared, has what it embeds.
+func withType(block Content) (typed Content, missing bool) {
 	switch b := block.(type) {
 	case *TextContent:
 		if b != nil && b.Type == "" {
 			copied := *b
 			copied.Type = typeText
-			return &copied
+			return &copied, true
 		}
 	case *ImageContent:
 		if b != nil && b.Type == "" {
 			copied := *b
 			copied.Type = typeImage
-			return &copied
+			return &copied, true
 		}
 	case *AudioContent:
 		if b != nil && b.Type == "" {
 			copied := *b
 			copied.Type = typeAudio
-			return &copied
+			return &copied, true
 		}
 	case *ResourceLink:
 		if b != nil && b.Type == "" {
 			copied := *b
 			copied.Type = typeResourceLink
-			return &copied
+			return &copied, true
 		}
 	case *EmbeddedResource:
 		if b != nil && b.Type == "" {
 			copied := *b
 			copied.Type = typeResource
-			return &copied
+			return &copied, true
 		}
 	case *ToolUseContent:
 		if b != nil && b.Type == "" {
 			copied := *b
 			copied.Type = typeToolUse
-			return &copied
+			return &copied, true
 		}
 	case *ToolResultContent:
 		if b != nil {
@@ -276,11 +278,11 @@ func withType(block Content) Content {
 			if b.Type == "" || b.Content == nil || len(inner) > 0 && &inner[0] != &b.Content[0] {
 				copied := *b
 				copied.Type, copied.Content = typeToolResult, inner
-				return &copied
+				return &copied, true
 			}
 		}
 	}
-	return block
+	return block, false
 }
 
 // decodeContents decodes a list of blocks or a single block. list says which it was.

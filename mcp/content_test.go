@@ -67,6 +67,45 @@ func TestTypedFillsOnlyWhatIsMissing(t *testing.T) {
 	}
 }
 
+// rich is a block of a program's own type, which cannot be compared.
+type rich struct {
+	*mcp.TextContent
+	Tags []string `json:"tags"`
+}
+
+func TestBlocksOfAnyType(t *testing.T) {
+	t.Parallel()
+	own := rich{mcp.Text("a"), []string{"x"}}
+	full := mcp.Contents{own, mcp.ToolResult("1", own)}
+	if got := full.Typed(); &got[0] != &full[0] {
+		t.Error("got a copy of blocks that lack nothing")
+	}
+	for _, r := range []mcp.Revision{mcp.Revision20241105, mcp.Revision20250326, mcp.Revision20250618} {
+		if got := full.For(r); &got[0] != &full[0] {
+			t.Errorf("%s: got a copy of blocks that it knows", r)
+		}
+		if got := (mcp.Contents{own, mcp.Link(mcp.Resource{URI: "a:b", Icons: []mcp.Icon{{Src: "a:c"}}})}).For(r); len(got[0].(rich).Tags) != 1 {
+			t.Errorf("%s: got %v", r, got)
+		}
+		prompt := &mcp.GetPromptResult{Messages: []mcp.PromptMessage{{Content: own}}}
+		if got := prompt.For(r); got != prompt {
+			t.Errorf("%s: got a copy of messages that it knows", r)
+		}
+	}
+	bare := mcp.Contents{own, &mcp.TextContent{Text: "b"}}
+	if got := bare.Typed(); got[1].(*mcp.TextContent).Type != "text" || len(got[0].(rich).Tags) != 1 {
+		t.Errorf("got %v", got)
+	}
+	prompt := &mcp.GetPromptResult{Messages: []mcp.PromptMessage{{Content: own}}}
+	if got := prompt.Typed(); got != prompt {
+		t.Error("got a copy of messages that lack nothing")
+	}
+	prompt.Messages = append(prompt.Messages, mcp.PromptMessage{Content: &mcp.TextContent{Text: "b"}})
+	if got := prompt.Typed(); got.Messages[1].Content.(*mcp.TextContent).Type != "text" || prompt.Messages[1].Content.(*mcp.TextContent).Type != "" {
+		t.Errorf("got %v of %v", got, prompt)
+	}
+}
+
 func TestUnknownContentKeepsItsBytes(t *testing.T) {
 	t.Parallel()
 	const in = `{"type":"video","z":1.0,"a":{"b":"<&>"},"Text":"x"}`

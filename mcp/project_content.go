@@ -46,8 +46,8 @@ func (x *GetPromptResult) For(r Revision) *GetPromptResult {
 	}
 	messages := x.Messages
 	for i, m := range x.Messages {
-		block := blockFor(m.Content, r)
-		if block == m.Content {
+		block, changed := blockFor(m.Content, r)
+		if !changed {
 			continue
 		}
 		if same(messages, x.Messages) {
@@ -94,8 +94,8 @@ func (c Contents) For(r Revision) Contents {
 	}
 	out := c
 	for i, block := range c {
-		b := blockFor(block, r)
-		if b == block {
+		b, changed := blockFor(block, r)
+		if !changed {
 			continue
 		}
 		if same(out, c) {
@@ -106,49 +106,49 @@ func (c Contents) For(r Revision) Contents {
 	return out
 }
 
-// blockFor returns the block itself when nothing has to change.
-func blockFor(block Content, r Revision) Content {
+// blockFor returns the block for a peer of the revision, and whether it is another one.
+func blockFor(block Content, r Revision) (_ Content, changed bool) {
 	plain := !r.Has(FeatureTitles) // no _meta, no lastModified
 	switch b := block.(type) {
 	case *TextContent:
 		if b != nil && plain && newer(b.Meta, b.Annotations) {
 			c := *b
 			c.Meta, c.Annotations = nil, b.Annotations.forRevision(r)
-			return &c
+			return &c, true
 		}
 	case *ImageContent:
 		if b != nil && plain && newer(b.Meta, b.Annotations) {
 			c := *b
 			c.Meta, c.Annotations = nil, b.Annotations.forRevision(r)
-			return &c
+			return &c, true
 		}
 	case *AudioContent:
 		switch {
 		case b == nil:
 		case !r.Has(FeatureAudio):
 			return &EmbeddedResource{Type: typeResource, Annotations: b.Annotations.forRevision(r),
-				Resource: ResourceContents{URI: contentURI(b.Data), MIMEType: b.MIMEType, Blob: &b.Data}}
+				Resource: ResourceContents{URI: contentURI(b.Data), MIMEType: b.MIMEType, Blob: &b.Data}}, true
 		case plain && newer(b.Meta, b.Annotations):
 			c := *b
 			c.Meta, c.Annotations = nil, b.Annotations.forRevision(r)
-			return &c
+			return &c, true
 		}
 	case *ResourceLink:
 		switch {
 		case b == nil:
 		case !r.Has(FeatureResourceLinks):
-			return &TextContent{Type: typeText, Text: linkText(&b.Resource), Annotations: b.Annotations.forRevision(r)}
+			return &TextContent{Type: typeText, Text: linkText(&b.Resource), Annotations: b.Annotations.forRevision(r)}, true
 		case len(b.Icons) > 0 && !r.Has(FeatureIcons):
-			return &ResourceLink{Type: b.Type, Resource: b.Resource.For(r)}
+			return &ResourceLink{Type: b.Type, Resource: b.Resource.For(r)}, true
 		}
 	case *EmbeddedResource:
 		if b != nil && plain && (newer(b.Meta, b.Annotations) || len(b.Resource.Meta) > 0) {
 			c := *b
 			c.Meta, c.Annotations, c.Resource.Meta = nil, b.Annotations.forRevision(r), nil
-			return &c
+			return &c, true
 		}
 	}
-	return block
+	return block, false
 }
 
 // newer reports whether m or a has anything that came with [FeatureTitles].

@@ -41,9 +41,9 @@ func (p CreateMessageParams) For(r Revision) (CreateMessageParams, error) {
 				if !r.Has(FeatureAudio) {
 					return CreateMessageParams{}, inexpressible("audio content in sampling", r)
 				}
-				block = blockFor(b, r)
+				block, _ = blockFor(b, r)
 			default:
-				block = blockFor(block, r)
+				block, _ = blockFor(block, r)
 			}
 			messages = append(messages, SamplingMessage{Role: m.Role, Content: Blocks(block)})
 		}

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -122,8 +123,12 @@ func (h *Handler) admitPost(x *Exchange, w http.ResponseWriter, r *http.Request)
 		return no
 	}
 	no := h.admitMessage(x, r)
-	if no != nil && no.retryAfter == 0 && x.isLarge() && h.o.Owe != nil {
-		h.o.Owe(x.account, len(x.Body))
+	if no != nil && no.retryAfter == 0 && x.account != nil && h.o.Owe != nil {
+		values := x.Msg.Values
+		if values == 0 { // it is no JSON: nobody has counted them
+			values = bytes.Count(x.Body, []byte{','})
+		}
+		h.o.Owe(x.account, len(x.Body), values)
 	}
 	return no
 }
@@ -142,17 +147,18 @@ func (h *Handler) admitMessage(x *Exchange, r *http.Request) *refusal {
 	return nil
 }
 
-// isLarge reports whether the body costs so much that it is scanned in turn, and paid for if its message is refused.
+// isLarge reports whether the body costs so much that it is scanned in turn.
 func (x *Exchange) isLarge() bool { return len(x.Body) > limits.TurnBytes.Value() && x.account != nil }
 
-// scan scans the body. Large ones are scanned in turn.
+// scan scans the body. Large ones are scanned in turn, and none but the smallest while the client owes for others: to look at one of those
+// costs no more than to refuse it.
 func (x *Exchange) scan(ctx context.Context) *refusal {
-	if x.isLarge() {
-		if x.h.o.Debt != nil {
-			if wait := x.h.o.Debt(x.account); wait > 0 {
-				return refuseDebt(wait)
-			}
+	if len(x.Body) > limits.OwedBytes.Value() && x.account != nil && x.h.o.Debt != nil {
+		if wait := x.h.o.Debt(x.account); wait > 0 {
+			return refuseDebt(wait)
 		}
+	}
+	if x.isLarge() {
 		ctx, cancel := context.WithTimeout(ctx, limits.TurnWait.Value())
 		defer cancel()
 		turns := x.h.o.Accounts.Turns

@@ -84,7 +84,7 @@ type Exchange struct {
 	mu      sync.Mutex // guards the fields below
 	w       http.ResponseWriter
 	state   state
-	aborted bool // Cut before anything was sent
+	aborted bool // Cut before anything was sent, or the writing of the response has panicked
 	last    bool // AnswerLast
 	session string
 	s       *stream // nil unless opened
@@ -142,7 +142,7 @@ func (x *Exchange) release() {
 // unless the connection was taken over.
 func (x *Exchange) handlerReturned() {
 	x.mu.Lock()
-	s, aborted, last := x.s, x.aborted, x.last
+	s, last := x.s, x.last
 	if s == nil {
 		x.w = nil
 	}
@@ -166,6 +166,9 @@ func (x *Exchange) handlerReturned() {
 	if !last {
 		tellGone(cancel, hook)
 	}
+	x.mu.Lock()
+	aborted := x.aborted
+	x.mu.Unlock()
 	if aborted {
 		panic(http.ErrAbortHandler)
 	}
@@ -371,12 +374,21 @@ func (x *Exchange) answer(status int, body []byte, retryAfter time.Duration, las
 	if retryAfter > 0 {
 		w.Header().Set("Retry-After", seconds(retryAfter))
 	}
+	whole := false
+	defer func() {
+		if !whole { // the response, which the program may have wrapped, has panicked
+			x.mu.Lock()
+			x.aborted = true
+			x.mu.Unlock()
+		}
+		if held > requestBytes {
+			x.letGo(quota.Queues, held)
+		}
+		x.writing.Unlock()
+		x.signal()
+	}()
 	x.h.respondJSON(w, status, body, &x.plain)
-	if held > requestBytes {
-		x.letGo(quota.Queues, held)
-	}
-	x.writing.Unlock()
-	x.signal()
+	whole = true
 	return true
 }
 

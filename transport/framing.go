@@ -20,8 +20,9 @@ func framed(r *http.Request) bool { return r.Context().Value(framedKey{}) != nil
 // handler can see that it was there. A body that net/http cannot read is not followed, as the connection ends with it.
 type framing struct {
 	part           part
-	line           [48]byte // of the line that comes, the beginning and, if it is longer, the end
+	line           [48]byte // of the line that comes in pieces, the beginning and, if it is longer, the end
 	n              int      // of line
+	long           bool     // it is longer than that
 	sent           int      // bytes of the header that earlier reads have returned, at most peeked
 	begun          bool     // the first line of the header has come
 	old            bool     // it is of HTTP/1.0
@@ -75,6 +76,7 @@ func (f *framing) follow(p []byte) (n int, faulty bool) {
 			break
 		}
 		line := p[at : at+end]
+		f.long = f.long || len(line) > len(f.line)
 		if at += end + 1; f.n > 0 {
 			f.keep(line)
 			line, f.n = f.line[:f.n], 0
@@ -82,6 +84,7 @@ func (f *framing) follow(p []byte) (n int, faulty bool) {
 		if f.take(line) {
 			return min(len(p), max(0, header+peeked-f.sent)), true
 		}
+		f.long = false
 		if f.part == inHeader && !f.begun {
 			header, f.sent = at, 0
 		}
@@ -97,6 +100,7 @@ func (f *framing) keep(piece []byte) {
 	n := copy(f.line[f.n:], piece)
 	f.n += n
 	if piece = piece[n:]; len(piece) > 0 {
+		f.long = true
 		end := f.line[len(f.line)-len(version10)-1:] // with a CR
 		n := min(len(piece), len(end))
 		copy(end, end[n:])
@@ -141,7 +145,7 @@ func (f *framing) judge(line []byte) (faulty bool) {
 			return false
 		}
 		n, err := strconv.ParseInt(string(bytes.Trim(line[len(contentLength):], " \t")), 10, 64)
-		if err != nil || n < 0 || f.length && n != f.left {
+		if err != nil || n < 0 || f.length && n != f.left || f.long { // of a long line that came in pieces the middle is not known
 			return true
 		}
 		f.length, f.left = true, n

@@ -1,8 +1,13 @@
 package transport
 
 import (
+	"bufio"
+	"context"
+	"errors"
 	"io"
+	"net"
 	"net/http"
+	"os"
 	"sync"
 
 	"github.com/troupe-run/troupe/internal/quota"
@@ -31,26 +36,27 @@ func (g *Guard) Respond(w http.ResponseWriter, r *http.Request, status int, body
 
 // Serve has next serve r, which counts as held memory of its address meanwhile. It bounds how long the body of r may take, and how
 // long the client may leave unread what next writes over HTTP/2; over HTTP/1.1 that is up to the listener, see
-// [DrainListener.LimitWrites]. A Handler that next calls takes all of this over. If there is no room, Serve refuses r; with first it does
-// so only if the address holds something else, because a probe that is refused has the process taken for ill.
-func (g *Guard) Serve(w http.ResponseWriter, r *http.Request, next http.Handler, first bool) {
-	p := &passage{ReadCloser: r.Body, h: g.h, conn: connOf(r), waits: r.ContentLength != 0}
+// [DrainListener.LimitWrites]. A Handler that next calls takes all of this over. If there is no room, Serve refuses r. It
+// refuses no probe of HTTP/1.1, which has a connection to itself, and over HTTP/2 one only if the address holds something else: a balancer
+// takes the process for ill, which may only be busy, and all its clients may have the balancer's address.
+func (g *Guard) Serve(w http.ResponseWriter, r *http.Request, next http.Handler, probe bool) {
+	p := &passage{ReadCloser: r.Body, h: g.h, w: w, conn: connOf(r), waits: r.ContentLength != 0}
 	if p.ReadCloser == nil {
 		p.ReadCloser = http.NoBody
 	}
-	if no := p.count(r, first); no != nil {
+	p.conn.handlerBegins()
+	if no := p.count(r, probe); no != nil {
+		defer p.conn.handlerEnds()
 		g.h.refuse(w, streamable, no.uncounted(r), plainOf(r))
 		return
 	}
-	p.conn.handlerBegins()
-	if p.waits {
-		g.h.reads.begin(&p.watch, w)
-	}
-	defer p.end(w)
-	seen := new(http.Request)
-	*seen = *r
+	defer p.end()
+	seen := r.WithContext(context.WithValue(r.Context(), passageKey{}, p))
 	seen.Body = p
 	if r.ProtoMajor != 2 {
+		if p.waits {
+			w = awaitingOf(w, p)
+		}
 		next.ServeHTTP(w, seen)
 		return
 	}
@@ -63,30 +69,43 @@ func (g *Guard) Serve(w http.ResponseWriter, r *http.Request, next http.Handler,
 	}
 }
 
-// passage is a request on its way through a Guard. It is the body of that request, by which a Handler finds it.
+// passage is a request on its way through a Guard. It is the body of that request, and in its context: what another handler puts around
+// the body hides it from no Handler.
 type passage struct {
 	io.ReadCloser
 	h       *Handler
+	w       http.ResponseWriter
 	conn    *drainConn
 	account *quota.Account // nil if nothing is counted
 
 	mu    sync.Mutex // guards the fields below
 	over  bool       // a Handler has taken the request over, or it was served
 	waits bool       // a part of the body is still to come
-	watch watched    // the read of the body
+	begun bool       // somebody has waited for it
+	now   int        // how many wait for it now
+	watch watched    // for the body
+}
+
+// passageKey has the passage of a request in its context.
+type passageKey struct{}
+
+// passageOf returns the passage of r, or nil if it has come through no Guard.
+func passageOf(r *http.Request) *passage {
+	p, _ := r.Context().Value(passageKey{}).(*passage)
+	return p
 }
 
 // count counts the request on the account of its address.
-func (p *passage) count(r *http.Request, first bool) (no *refusal) {
+func (p *passage) count(r *http.Request, probe bool) (no *refusal) {
 	o := &p.h.o
 	if o.Account == nil {
 		return nil
 	}
-	if resumes(r) {
+	if resumes(r) || probe && r.ProtoMajor == 1 {
 		p.account = o.holdAnyway(nil, nil, r.RemoteAddr, quota.Bodies, requestBytes)
 		return nil
 	}
-	if p.account, no = o.hold(nil, nil, r.RemoteAddr, quota.Bodies, requestBytes); no != nil && first && p.account.Bytes() == 0 {
+	if p.account, no = o.hold(nil, nil, r.RemoteAddr, quota.Bodies, requestBytes); no != nil && probe && p.account.Bytes() == 0 {
 		p.account = o.holdAnyway(p.account, nil, r.RemoteAddr, quota.Bodies, requestBytes)
 		return nil
 	}
@@ -94,20 +113,45 @@ func (p *passage) count(r *http.Request, first bool) (no *refusal) {
 }
 
 // Read reads the body.
-func (p *passage) Read(b []byte) (int, error) {
-	if p.isOver() { // a Handler does the rest
+func (p *passage) Read(b []byte) (n int, err error) {
+	if !p.await() { // a Handler does the rest
 		return p.ReadCloser.Read(b)
 	}
+	defer func() { p.came(n, err) }()
 	p.conn.handlerEnds() // it is up to the client
-	n, err := p.ReadCloser.Read(b)
-	p.conn.handlerBegins()
+	defer p.conn.handlerBegins()
+	return p.ReadCloser.Read(b)
+}
+
+// await notes that somebody waits for the body. Only meanwhile does its time pass: at any other time the client may have sent all of it.
+// await returns false if that is up to a Handler; otherwise came follows.
+func (p *passage) await() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.watch.got.Add(int64(n)); err != nil {
-		p.waits = p.waits && err != io.EOF
-		p.h.reads.end(&p.watch)
+	if p.over {
+		return false
 	}
-	return n, err
+	switch p.now++; {
+	case p.begun:
+		p.h.reads.resume(&p.watch)
+	case p.waits:
+		p.begun = true
+		p.h.reads.begin(&p.watch, p.w)
+	}
+	return true
+}
+
+// came notes what has come of the body.
+func (p *passage) came(n int, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.watch.got.Add(int64(n))
+	if p.now--; err != nil {
+		p.waits = p.waits && err != io.EOF && !errors.Is(err, os.ErrDeadlineExceeded) // or its time is over
+		p.h.reads.end(&p.watch)
+	} else if p.now == 0 {
+		p.h.reads.pause(&p.watch)
+	}
 }
 
 func (p *passage) isOver() bool {
@@ -141,7 +185,7 @@ func (p *passage) handOver(x *Exchange) bool {
 }
 
 // end ends the request, unless a Handler has it. The server may still read the rest of a small body.
-func (p *passage) end(w http.ResponseWriter) {
+func (p *passage) end() {
 	if !p.take() {
 		return
 	}
@@ -149,8 +193,53 @@ func (p *passage) end(w http.ResponseWriter) {
 		p.h.o.Accounts.Refund(p.account, quota.Bodies, requestBytes)
 	}
 	if p.waits {
-		p.h.endBody(w)
+		p.h.endBody(p.w)
 	}
+}
+
+// awaiting is a response over HTTP/1.1 to a request with a body. The server reads the rest of the body before it sends the header: with
+// any write.
+type awaiting struct {
+	http.ResponseWriter
+	p *passage
+}
+
+func awaitingOf(w http.ResponseWriter, p *passage) http.ResponseWriter {
+	a := awaiting{w, p}
+	if canHijack(w) {
+		return takeable{a}
+	}
+	return a
+}
+
+// Unwrap is for http.ResponseController.
+func (a awaiting) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+// Write implements http.ResponseWriter.
+func (a awaiting) Write(p []byte) (int, error) {
+	if a.p.await() {
+		defer a.p.came(0, nil)
+	}
+	return a.ResponseWriter.Write(p)
+}
+
+// FlushError is Flush, for http.ResponseController.
+func (a awaiting) FlushError() error {
+	if a.p.await() {
+		defer a.p.came(0, nil)
+	}
+	return http.NewResponseController(a.ResponseWriter).Flush()
+}
+
+// Flush implements http.Flusher.
+func (a awaiting) Flush() { _ = a.FlushError() }
+
+// takeable is awaiting where the connection can be taken over.
+type takeable struct{ awaiting }
+
+// Hijack implements http.Hijacker.
+func (a takeable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return http.NewResponseController(a.ResponseWriter).Hijack()
 }
 
 // bounded is a response over HTTP/2, whose client may give it no window: each write has WriteTimeout.

@@ -133,6 +133,12 @@ func (h *Handler) serve(x *Exchange, w http.ResponseWriter, r *http.Request) {
 	no := x.count(r)
 	x.conn.handlerBegins()
 	defer x.conn.handlerEnds()
+	passed := false
+	defer func() {
+		if !passed { // it is refused, or Authenticate, the body or the response, which the program may have wrapped, has panicked
+			x.release()
+		}
+	}()
 	if no == nil {
 		no = h.admit(x, w, r)
 	}
@@ -140,10 +146,9 @@ func (h *Handler) serve(x *Exchange, w http.ResponseWriter, r *http.Request) {
 		if no != preflight {
 			h.refuse(w, x.endpoint, no, &x.plain)
 		}
-		x.release()
 		return
 	}
-	if x.inline {
+	if passed = true; x.inline { // returned releases it
 		h.serveInline(x, w, r.Method)
 		return
 	}

@@ -2,7 +2,9 @@ package transport
 
 import (
 	"errors"
+	"log/slog"
 	"net/http"
+	"runtime/debug"
 	"time"
 )
 
@@ -62,8 +64,15 @@ func (x *Exchange) waiting() bool {
 	return x.state == fresh
 }
 
-// pump writes an event stream through w until the stream ends. Nothing else uses w meanwhile.
+// pump writes an event stream through w until the stream ends. Nothing else uses w meanwhile. If w, which the program may have wrapped,
+// panics, the stream is cut: its caller aborts the request then.
 func (x *Exchange) pump(w http.ResponseWriter) {
+	defer func() {
+		if v := recover(); v != nil && v != http.ErrAbortHandler {
+			x.h.o.Log.LogAttrs(x.base, slog.LevelError, "transport: a response panicked", panicAttrs(v, debug.Stack())...)
+		}
+		x.cut(cutPanic) // unless it has ended
+	}()
 	rc, done := http.NewResponseController(w), x.base.Done()
 	for started := false; ; {
 		x.mu.Lock()

@@ -57,7 +57,7 @@ func resumes(r *http.Request) bool {
 // Guard may have counted it already.
 func (x *Exchange) count(r *http.Request) *refusal {
 	x.resumes = resumes(r)
-	if p, ok := r.Body.(*passage); ok && p.handOver(x) {
+	if p := passageOf(r); p != nil && p.handOver(x) {
 		return nil
 	}
 	if no := x.holdBody(0); no != nil {

@@ -111,9 +111,9 @@ type Options struct {
 	Accounts *quota.Accounts
 	Account  func(principal any, address string) *quota.Account
 
-	// Owe charges an account for the bytes of a large body whose message is refused, and Debt says for how long the account
-	// owes for such bodies: until then its large bodies are refused before they are scanned. Nil charges nothing.
-	Owe  func(a *quota.Account, size int)
+	// Owe charges an account for the bytes and the JSON values of a body whose message is refused, and Debt says for how long the account
+	// owes for such bodies: until then its bodies, but for the smallest, are refused before they are scanned. Nil charges nothing.
+	Owe  func(a *quota.Account, size, values int)
 	Debt func(a *quota.Account) time.Duration
 
 	// Log gets what an operator should see. Nil discards it.

@@ -33,13 +33,25 @@ func sideOf(r *http.Request) side {
 }
 
 // Local reports whether r comes from this machine: it came in over a loopback address or a UNIX socket, its client's address is no
-// other one, and no proxy says that it brings it from elsewhere.
+// other one, its Host is 127.0.0.1, [::1] or localhost, and it has no header by which a proxy says that it brings it from elsewhere. A proxy
+// that adds none, and does not pass the Host on, cannot be told from a client of this machine.
 func Local(r *http.Request) bool {
-	if sideOf(r) == beyond || len(r.Header["Forwarded"])+len(r.Header["X-Forwarded-For"]) > 0 {
+	name, _, _ := splitHost(r.Host)
+	if sideOf(r) == beyond || !isLoopback(name) || passedOn(r.Header) {
 		return false
 	}
 	client, err := netip.ParseAddrPort(r.RemoteAddr)
 	return err != nil || client.Addr().Unmap().IsLoopback() // what is no address is the other end of a socket
+}
+
+// passedOn reports whether header has a field of a proxy, such as Via, X-Forwarded-Proto or X-Real-Ip.
+func passedOn(header http.Header) bool {
+	for name := range header {
+		if name == "Forwarded" || name == "Via" || strings.HasPrefix(name, "X-Forwarded") || strings.HasSuffix(name, "-Ip") {
+			return true
+		}
+	}
+	return false
 }
 
 // hostAllowed checks the Host header, against DNS rebinding: a page whose name was made to stand for this server's

@@ -33,9 +33,9 @@ func (p *plain) begin(r *http.Request) {
 	p.conn, p.unread, p.timed = connOf(r), r.ContentLength != 0, endsWrites(r)
 }
 
-// respond writes a whole response, with the media type that its header names if body is not empty. No cache may keep it, which would give it to
-// other clients (RFC 9110, 15.1). No slow reader can hold it up for
-// more than WriteTimeout, and no body that does not come for more than half of that. It ignores errors, because the peer is then gone.
+// respond writes a whole response, with the media type that its header names if body is not empty. No cache may keep it, which would give
+// it to other clients (RFC 9110, 15.1). No slow reader can hold it up for more than WriteTimeout, and no body that does not come for more
+// than half of that. It ignores errors, because the peer is then gone.
 func (h *Handler) respond(w http.ResponseWriter, status int, body []byte, p *plain) {
 	w.Header()["Cache-Control"] = noStore
 	if len(body) > 0 || status != http.StatusNoContent { // with a length, as the flush would have it sent in chunks otherwise
@@ -51,13 +51,13 @@ func (h *Handler) respond(w http.ResponseWriter, status int, body []byte, p *pla
 		writeBy(w, h.o.WriteTimeout)
 	}
 	h.writes.begin(&p.watch, w)
+	defer h.writes.end(&p.watch)
 	w.WriteHeader(status)
 	if len(body) > 0 {
 		_, _ = w.Write(body)
 	}
 	// The watchdog does not cover the server's own flush: the bytes must be out before the watch ends.
 	_ = http.NewResponseController(w).Flush()
-	h.writes.end(&p.watch)
 }
 
 // respondJSON is respond for a body that is JSON.

@@ -153,7 +153,7 @@ func refuseMessage(e *codec.ScanError) *refusal {
 	return &refusal{status: 400, code: e.Code, reason: cmp.Or(e.Limit(), "message"), message: e.Reason, id: e.ID}
 }
 
-// refuseDebt refuses a large body of a client whose large bodies were refused too often.
+// refuseDebt refuses a body of a client whose bodies were refused too often.
 func refuseDebt(wait time.Duration) *refusal {
 	r := &limits.PrincipalRate.Refusal
 	return &refusal{status: r.Status, code: r.Code, reason: limits.PrincipalRate.Counted, message: r.Message, retryAfter: wait}

@@ -54,7 +54,7 @@ const sessionParam = "sessionId"
 // If the dispatcher is no [Connector], every request is answered with 404.
 func (h *Handler) SSE(messages string) http.Handler {
 	if _, ok := h.d.(Connector); !ok {
-		return http.HandlerFunc(notFound)
+		return http.HandlerFunc(h.serveNothing)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.serve(&Exchange{endpoint: sseEndpoint, messages: h.o.PublicPath + sibling(r, messages)}, w, r)
@@ -65,17 +65,21 @@ func (h *Handler) SSE(messages string) http.Handler {
 // query parameter sessionId names. If the dispatcher is no [Connector], every request is answered with 404.
 func (h *Handler) Messages() http.Handler {
 	if _, ok := h.d.(Connector); !ok {
-		return http.HandlerFunc(notFound)
+		return http.HandlerFunc(h.serveNothing)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.serve(&Exchange{endpoint: messagesEndpoint}, w, r)
 	})
 }
 
-// notFound answers a request for an endpoint that the dispatcher does not serve.
-func notFound(w http.ResponseWriter, r *http.Request) {
-	w.Header()["Cache-Control"] = noStore
-	http.NotFound(w, r)
+// serveNothing answers a request for an endpoint that the dispatcher does not serve.
+func (h *Handler) serveNothing(w http.ResponseWriter, r *http.Request) {
+	g := &Guard{h}
+	g.Serve(w, r, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !g.Refuse(w, r) {
+			g.Respond(w, r, http.StatusNotFound, nil)
+		}
+	}), false)
 }
 
 // sibling returns the escaped path of r with its last segment replaced. It reads the request line, since a mux may have

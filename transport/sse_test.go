@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -384,7 +385,24 @@ func TestNoConnector(t *testing.T) {
 		if resp, _ := do(t, s.addr, raw); resp.StatusCode != 404 {
 			t.Errorf("%.20q: got %d, want 404", raw, resp.StatusCode)
 		}
+		if resp, _ := do(t, s.addr, strings.Replace(raw, "Host: "+s.addr, "Host: evil.example.com", 1)); resp.StatusCode != 403 {
+			t.Errorf("%.20q: got %d for another host, want 403", raw, resp.StatusCode)
+		}
 	}
+	synctest.Test(t, func(t *testing.T) {
+		h := NewHandler(funcs{}, Options{})
+		server := &http.Server{Handler: h.Messages()}
+		Configure(server)
+		ln, ended, began := &pipes{make(chan net.Conn), make(chan struct{})}, make(chan struct{}), time.Now()
+		go func() { defer close(ended); _ = server.Serve(front(ln, server)) }()
+		c := ln.dial(t).send("POST /messages HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n")
+		_ = c.SetReadDeadline(began.Add(time.Hour))
+		if all, err := io.ReadAll(c.r); !strings.HasPrefix(string(all), "HTTP/1.1 404 ") || err != nil || time.Since(began) > 31*time.Second {
+			t.Errorf("a body that does not come: %q, %v after %v", all, err, time.Since(began))
+		}
+		_ = server.Close()
+		<-ended
+	})
 }
 
 // TestConnectorWithoutAnAnswer checks what a client gets when the runtime has a bug.

@@ -21,7 +21,7 @@ const (
 	cutMemory  = "memory"        // the client has its share of the memory, or nothing is left
 	cutWrite   = "write"         // the peer is gone
 	cutTimeout = "write-timeout" // the peer does not read
-	cutPanic   = "panic"         // the dispatcher panicked
+	cutPanic   = "panic"         // the dispatcher panicked, or the response to which the stream is written
 	cutClosing = "closing"       // the handler was closed
 	cutClosed  = "client-closed" // the client of a stateless request is gone, which cancels it, or one of HTTP+SSE, which ends its session
 )

@@ -24,8 +24,18 @@ type watched struct {
 	prev, next *watched
 	w          http.ResponseWriter
 	since      time.Time
-	got        atomic.Int64 // bytes so far
-	trickled   atomic.Bool  // it was ended for its rate
+	paused     time.Time     // when the pause began that lasts; the zero Time is none
+	rested     time.Duration // the pauses before
+	got        atomic.Int64  // bytes so far
+	trickled   atomic.Bool   // it was ended for its rate
+}
+
+// age is how long w has taken, but for its pauses.
+func (w *watched) age(now time.Time) time.Duration {
+	if !w.paused.IsZero() {
+		now = w.paused
+	}
+	return now.Sub(w.since) - w.rested
 }
 
 const (
@@ -67,6 +77,7 @@ func newWatchdog(limit time.Duration, bite func(http.ResponseWriter)) *watchdog 
 // begin watches a read or write on rw until end.
 func (d *watchdog) begin(w *watched, rw http.ResponseWriter) {
 	w.w, w.since = rw, time.Now()
+	w.paused, w.rested = time.Time{}, 0
 	w.got.Store(0)
 	d.mu.Lock()
 	w.prev, w.next = d.list.prev, &d.list
@@ -76,6 +87,24 @@ func (d *watchdog) begin(w *watched, rw http.ResponseWriter) {
 		time.AfterFunc(d.wait(0), d.look)
 	}
 	d.mu.Unlock()
+}
+
+// pause stops the time of w until resume: the peer can do nothing. Neither does anything once w has ended.
+func (d *watchdog) pause(w *watched) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if w.next != nil {
+		w.paused = time.Now()
+	}
+}
+
+func (d *watchdog) resume(w *watched) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if w.next != nil && !w.paused.IsZero() {
+		w.rested += time.Since(w.paused)
+		w.paused = time.Time{}
+	}
 }
 
 // end stops watching w. If the watchdog has ended w, the connection keeps its deadline: it is of no use any more.
@@ -108,16 +137,21 @@ func (d *watchdog) look() {
 	defer d.mu.Unlock()
 	next, last := d.limit, false
 	for w := d.list.next; w != &d.list && !last; {
-		age, after := now.Sub(w.since), w.next
+		age, after := w.age(now), w.next
 		trickles := d.least > 0 && age >= trickleAfter && float64(w.got.Load()) < d.least*age.Seconds()
-		if age >= d.limit || trickles {
+		switch {
+		case !w.paused.IsZero():
+			next = min(next, max(d.wait(age), trickleEvery)) // and not again and again for what may go on for a moment only
+		case age >= d.limit || trickles:
 			w.trickled.Store(age < d.limit)
 			w.prev.next, after.prev = after, w.prev
 			w.prev, w.next = nil, nil
 			d.bite(w.w)
-		} else {
+		default:
 			next = min(next, d.wait(age))
-			last = d.least <= 0 || age < trickleAfter // those behind it began later
+		}
+		if age = now.Sub(w.since); age < d.limit && (d.least <= 0 || age < trickleAfter) { // those behind it began later
+			next, last = min(next, d.wait(age)), true
 		}
 		w = after
 	}

@@ -72,7 +72,7 @@ var public = []mutation{
 	},
 	{
 		"a proxy on this machine passes for a client of it", guard, "transport/origin.go",
-		"len(r.Header[\"Forwarded\"])+len(r.Header[\"X-Forwarded-For\"]) > 0", "false", "internal/spec/transports", "TestMetricsOfThisMachine",
+		"!isLoopback(name) || passedOn(r.Header)", "!isLoopback(name)", "internal/spec/transports", "TestMetricsOfThisMachine",
 	},
 	{
 		"a path where nothing is answers any name", guard, "serve.go",
@@ -108,7 +108,7 @@ var public = []mutation{
 	},
 	{
 		"a request counts only for a Handler", limit, "transport/guard.go",
-		"if no := p.count(r, first); no != nil {", "if no := (*refusal)(nil); no != nil {", "internal/spec/transports", "TestEveryRequestIsCounted",
+		"if no := p.count(r, probe); no != nil {", "if no := (*refusal)(nil); no != nil {", "internal/spec/transports", "TestEveryRequestIsCounted",
 	},
 	{
 		"a request counts only when its body is read", limit, "transport/handler.go",

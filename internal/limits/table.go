@@ -297,6 +297,7 @@ var (
 		Beyond: "others wait for their turn, by principal; small requests never wait"})
 	TurnBytes  = add[int](Row{Section: Node, Name: "a large request: its body, or the arguments of a tool, has more than", Kind: Size, Default: 64 * kib})
 	TurnValues = add[int](Row{Section: Node, Name: "or its arguments are part of a message of more values than", Default: 1000})
+	OwedBytes  = add[int](Row{Section: Node, Name: "a body that has to wait until those of its client that were refused are paid for has more than", Kind: Size, Default: 4 * kib})
 	TurnWait   = add[time.Duration](Row{Section: Node, Name: "time that a large request waits for its turn", Kind: Time, Default: 5 * second,
 		Beyond: "503, come back, before it is scanned; -32603, come back, before it is validated (counted in `troupe.refusals` then)", Counted: "turn", By: HTTP})
 	CallsPerNode = add[int](Row{Section: Node, Name: "requests in flight", Option: "Shared.CallsPerNode", Default: 10_000, None: true,

@@ -13,7 +13,7 @@ import (
 var separable = []string{
 	"a://{v}", "a://x/{v}/{w}", "a://{v,w}", "a://x{/v,w}", "a://x{/v}{;w}", "a://x{;v,w}", "a://x{;w,v}{#l}",
 	"a://{v}{?w}", "a://{v}{?w,l*}", "a://x?fixed=1{&v,l*,w}", "a://x{?v}{&w}{#l}", "a://café/{v}{/l*}", "a://x{/l*}{?v,w}",
-	"https://Host/{v}/%41/{w}", "a://{v:5}/{v}", "a://x{?w}{#v}", "a://{v}{/w,l*}",
+	"https://Host/{v}/%41/{w}", "https://{v}@x.Host/{w}", "a://{v:5}/{v}", "a://x{?w}{#v}", "a://{v}{/w,l*}",
 }
 
 // operators are those of RFC 6570, appendix A.

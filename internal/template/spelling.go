@@ -72,17 +72,34 @@ func upper(c byte) byte {
 	return c
 }
 
-// inLowerCase returns a URI, or its beginning, with its scheme in lower case, and the host too where case means nothing.
+// inLowerCase returns a URI, as escaped returns it, with its scheme in lower case, and the host too where case means nothing. The user
+// before a host has case.
 func inLowerCase(uri string) string {
 	colon := strings.IndexByte(uri, ':')
 	if colon < 0 || strings.IndexByte(letters, uri[0]) < 0 || strings.ContainsAny(uri[:colon], "/?#%") {
 		return uri
 	}
-	end := colon
-	if scheme := uri[:colon]; strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https") {
-		end = authorityEnd(uri)
+	scheme := strings.ToLower(uri[:colon])
+	if scheme != "http" && scheme != "https" {
+		return scheme + uri[colon:]
 	}
-	return strings.ToLower(uri[:end]) + uri[end:]
+	end := authorityEnd(uri)
+	host := max(colon, strings.LastIndexByte(uri[:end], '@'))
+	return scheme + uri[colon:host] + lowerCase(uri[host:end]) + uri[end:]
+}
+
+// lowerCase returns text with its letters in lower case, but not those of escapes.
+func lowerCase(text string) string {
+	b := []byte(text)
+	for i := 0; i < len(b); i++ {
+		switch c := b[i]; {
+		case c == '%':
+			i += 2
+		case 'A' <= c && c <= 'Z':
+			b[i] = c - 'A' + 'a'
+		}
+	}
+	return string(b)
 }
 
 // authorityEnd returns where the authority of a URI ends: after its scheme, if it has none.

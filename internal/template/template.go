@@ -75,6 +75,7 @@ func New(text string) (*Template, error) {
 	if err != nil {
 		return nil, err
 	}
+	spell(parts)
 	t := &Template{}
 	b := pattern{t: t}
 	b.WriteString(`\A`)
@@ -155,6 +156,28 @@ func merged(parts []part) (out []part, _ error) {
 	return out, nil
 }
 
+// spell spells the text between expressions as [Normal] spells that of a URI.
+func spell(parts []part) {
+	var all strings.Builder // with one byte for each expression: what its expansion begins with, if that is known
+	for i := range parts {
+		if p := &parts[i]; p.vars != nil {
+			all.WriteString(cmp.Or(p.first(), "\x00"))
+		} else {
+			p.text = escaped(p.text)
+			all.WriteString(p.text)
+		}
+	}
+	spelled := inLowerCase(all.String())
+	for i := range parts {
+		n := 1
+		if p := &parts[i]; p.vars == nil {
+			n = len(p.text)
+			p.text = spelled[:n]
+		}
+		spelled = spelled[n:]
+	}
+}
+
 // pattern is the regular expression of a template as it is built.
 type pattern struct {
 	strings.Builder
@@ -174,11 +197,7 @@ const (
 func (b *pattern) add(parts []part, i int) error {
 	p := &parts[i]
 	if p.vars == nil {
-		text := escaped(p.text)
-		if i == 0 {
-			text = inLowerCase(text)
-		}
-		b.WriteString(regexp.QuoteMeta(text))
+		b.WriteString(regexp.QuoteMeta(p.text))
 		return nil
 	}
 	may := p.alphabet(parts[i+1:])

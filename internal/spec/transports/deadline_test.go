@@ -351,7 +351,8 @@ func TestStreamsThatStay(t *testing.T) {
 }
 
 // TestEveryRequestIsCounted has one address make a server hold requests that never end, on each path: it is refused when it has its share
-// of the memory, before the memory is gone, and nothing stays counted. Only a resume over HTTP/1.1 is not refused: it has a connection.
+// of the memory, before the memory is gone, and nothing stays counted. Only a resume and a probe over HTTP/1.1 are not refused: each has a
+// connection.
 func TestEveryRequestIsCounted(t *testing.T) {
 	testkit.Unraced(t, "virtual time that is long under the race detector")
 	const memory, budget, clients = 8 << 20, 2 << 20, 120 // 85 requests of 24 KiB fit the budget
@@ -386,8 +387,12 @@ func TestEveryRequestIsCounted(t *testing.T) {
 					}
 					synctest.Wait()
 					held, refused := m.Count("troupe.memory.held", "bodies"), m.Count("troupe.http.refused", "memory-share")+m.Count("troupe.http.refused", "memory")
-					resumes := len(r.head) > 6 && r.head[6] == "last-event-id" && !w.http2
-					if (refused == before || held > budget) && !resumes {
+					resumes := len(r.head) > 6 && r.head[6] == "last-event-id"
+					probes := r.method != "POST" && (r.path == "/healthz" || r.path == "/readyz" || r.path == "/metrics")
+					switch anyway := (resumes || probes) && !w.http2; {
+					case anyway && (refused != before || held != clients*24<<10):
+						t.Errorf("%s: %d of %d are refused, and %d bytes are held", r, refused-before, clients, held)
+					case !anyway && (refused == before || held > budget):
 						t.Errorf("%s: %d of %d are refused, and %d bytes are held of %d", r, refused-before, clients, held, budget)
 					}
 					before = refused
@@ -421,7 +426,7 @@ func TestRefusedBodiesArePaidFor(t *testing.T) {
 			return resp.StatusCode, resp.Header.Get("Retry-After")
 		}
 		junk := strings.Repeat("{},", 1<<20/3)
-		for i, want := range []int{400, 400, 429, 429} {
+		for i, want := range []int{400, 429, 429, 429} { // the small one costs a token that is not there
 			if got, after := post(junk); got != want || (after == "1") != (want == 429) {
 				t.Errorf("body %d: %d, come back after %q s; want %d", i, got, after, want)
 			}
@@ -429,12 +434,89 @@ func TestRefusedBodiesArePaidFor(t *testing.T) {
 				t.Errorf("a small one: %d, want 400", got)
 			}
 		}
-		if n := m.Count("troupe.http.refused", "principal-rate"); n != 2 {
-			t.Errorf("%d are counted, want 2", n)
+		if n := m.Count("troupe.http.refused", "principal-rate"); n != 3 {
+			t.Errorf("%d are counted, want 3", n)
 		}
 		time.Sleep(time.Second)
 		if got, _ := post(junk); got != 400 {
 			t.Errorf("after the time that was said: %d, want 400", got)
 		}
 	})
+}
+
+// TestSmallRefusedBodiesArePaidFor is TestRefusedBodiesArePaidFor with bodies that need not wait for their turn.
+func TestSmallRefusedBodiesArePaidFor(t *testing.T) {
+	values := strings.Repeat("{},", 20_000)
+	for name, row := range map[string]struct {
+		junk   string
+		served int // before they are refused
+	}{
+		"a batch that is too long":   {"[" + values + "{}]", 7},                     // 30 tokens of 200
+		"no JSON":                    {"[" + values, 7},                             // its values are not known
+		"no message, without values": {`"` + strings.Repeat("x", 60_000) + `"`, 20}, // 10 tokens
+		"a member that comes twice":  {`{"id":1,"id":2,"a":[` + values + "{}]}", 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				dial, _ := wires[0].begin(t, troupe.Options{Shared: troupe.SharedLimits{PrincipalRate: 10}})
+				conn := dial()
+				in := bufio.NewReader(conn)
+				post := func(body string) int {
+					go func() {
+						_, _ = io.WriteString(conn, request{method: "POST", path: "/mcp", head: typed, body: body}.text(""))
+					}()
+					resp, err := http.ReadResponse(in, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					_, _ = io.Copy(io.Discard, resp.Body)
+					return resp.StatusCode
+				}
+				n := 0
+				for n < 1000 && post(row.junk) == 400 {
+					n++
+				}
+				if n < row.served || n > row.served+1 {
+					t.Errorf("%d are looked at, want %d", n, row.served)
+				}
+				if got := post(host.Method("1", "ping", "")); got != 200 {
+					t.Errorf("a small message: %d, want 200", got)
+				}
+				time.Sleep(time.Second)
+				if got := post(row.junk); got != 400 {
+					t.Errorf("after the time that was said: %d, want 400", got)
+				}
+			})
+		})
+	}
+}
+
+// TestProbesOfABusyAddress has the clients of an address, which may be that of a balancer, hold its share of the memory: over HTTP/1.1 the
+// balancer's probes are answered as ever. One that is refused would have it take the process out.
+func TestProbesOfABusyAddress(t *testing.T) {
+	for _, w := range wires {
+		if w.http2 {
+			continue // there a probe can have many requests beside it
+		}
+		t.Run(w.name, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				dial, _ := w.begin(t, troupe.Options{Shared: troupe.SharedLimits{MaxMemory: 8 << 20}, HTTP: troupe.HTTPOptions{Connections: 1000, ConnectionsPerAddress: -1}})
+				for range 100 {
+					conn := dial()
+					go func() {
+						_, _ = io.WriteString(conn, request{method: "POST", path: "/mcp", head: typed}.text("Content-Length: 10\r\n"))
+					}()
+				}
+				synctest.Wait()
+				if status, body := ask(t, dial(), nil, request{method: "POST", path: "/mcp", head: typed, body: cancels}.text("")); status != 429 {
+					t.Errorf("a request: %d %s, want 429", status, body)
+				}
+				for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
+					if status, body := ask(t, dial(), nil, request{method: "GET", path: path}.text("")); status != 200 {
+						t.Errorf("%s: %d %s", path, status, body)
+					}
+				}
+			})
+		})
+	}
 }

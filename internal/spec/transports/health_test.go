@@ -74,14 +74,18 @@ func TestNamesOnEveryPath(t *testing.T) {
 			if want == "" {
 				status, want = 404, "404 page not found\n"
 			}
+			public := status
+			if path == "/metrics" { // it is for this machine
+				public = 404
+			}
 			for _, row := range []struct {
 				head   string
 				status int
 			}{
 				{"GET PATH HTTP/1.1\r\nHost: 127.0.0.1\r\n", status},
 				{"GET PATH HTTP/1.1\r\nHost: localhost:8080\r\n", status},
-				{"GET PATH HTTP/1.1\r\nHost: mcp.example.com\r\n", status},
-				{"GET PATH HTTP/1.1\r\nHost: mcp.example.com\r\nOrigin: https://app.example.com\r\n", status},
+				{"GET PATH HTTP/1.1\r\nHost: mcp.example.com\r\n", public},
+				{"GET PATH HTTP/1.1\r\nHost: mcp.example.com\r\nOrigin: https://app.example.com\r\n", public},
 				{"GET PATH HTTP/1.1\r\nHost: evil.example.com\r\n", 403},
 				{"GET PATH HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: https://evil.example.com\r\n", 403},
 				{"GET PATH HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: null\r\n", 403},
@@ -252,10 +256,26 @@ func TestMetricsOfThisMachine(t *testing.T) {
 		"through a proxy here":           {"127.0.0.1", "127.0.0.1", "X-Forwarded-For: 192.0.2.2\r\n", false, 404},
 		"through a proxy that lies":      {"127.0.0.1", "127.0.0.1", "Forwarded: for=127.0.0.1\r\n", false, 404},
 		"for everybody":                  {"192.0.2.1", "192.0.2.2", "", true, 200},
+		"by a name":                      {"127.0.0.1", "127.0.0.1", "Host: localhost:8080\r\n", false, 200},
+		"over IPv6":                      {"::1", "::1", "Host: [::1]:8080\r\n", false, 200},
+		"by a public name":               {"127.0.0.1", "127.0.0.1", "Host: mcp.example.com\r\n", false, 404},
+		"by a public name, on a socket":  {"", "", "Host: mcp.example.com\r\n", false, 404},
+		"by no name":                     {"127.0.0.1", "127.0.0.1", "Host: \r\n", false, 403},
+		"through nginx":                  {"127.0.0.1", "127.0.0.1", "X-Real-IP: 192.0.2.2\r\n", false, 404},
+		"through a CDN":                  {"127.0.0.1", "127.0.0.1", "CF-Connecting-IP: 192.0.2.2\r\n", false, 404},
+		"through a tunnel":               {"127.0.0.1", "127.0.0.1", "True-Client-IP: 192.0.2.2\r\n", false, 404},
+		"through a gateway":              {"127.0.0.1", "127.0.0.1", "Via: 1.1 gateway\r\n", false, 404},
+		"through a proxy of TLS":         {"127.0.0.1", "127.0.0.1", "X-Forwarded-Proto: https\r\n", false, 404},
+		"through a proxy on a socket":    {"", "", "x-forwarded-host: mcp.example.com\r\n", false, 404},
+		"with headers of its own":        {"127.0.0.1", "127.0.0.1", "User-Agent: x\r\nX-Prometheus-Scrape-Timeout-Seconds: 10\r\nAuthorization: x\r\n", false, 200},
 	} {
 		t.Run(name, func(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
-				rt, err := troupe.New(troupe.Options{DrainDelay: -1, AllowAnonymous: true, HTTP: troupe.HTTPOptions{PublicMetrics: row.public},
+				var hosts []string
+				if row.local != "" { // a socket is for any host
+					hosts = []string{"mcp.example.com"}
+				}
+				rt, err := troupe.New(troupe.Options{DrainDelay: -1, AllowAnonymous: true, HTTP: troupe.HTTPOptions{PublicMetrics: row.public, AllowHosts: hosts},
 					Telemetry: troupe.Telemetry{Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("up 1\n")) })}})
 				if err != nil {
 					t.Fatal(err)
@@ -265,7 +285,11 @@ func TestMetricsOfThisMachine(t *testing.T) {
 				served := make(chan error, 1)
 				go func() { served <- rt.ServeOn(ctx, between{ln, row.local, row.peer}) }()
 				conn, err := ln.Dial(t.Context(), "", "")
-				if got, body := ask(t, conn, err, "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n"+row.head+"\r\n"); got != row.want {
+				head := row.head
+				if !strings.HasPrefix(head, "Host: ") {
+					head = "Host: 127.0.0.1\r\n" + head
+				}
+				if got, body := ask(t, conn, err, "GET /metrics HTTP/1.1\r\n"+head+"\r\n"); got != row.want {
 					t.Errorf("%d %q, want %d", got, body, row.want)
 				}
 				stop()
