@@ -91,8 +91,11 @@ func TestABodyIsWaitedFor(t *testing.T) {
 		return err
 	}
 	reads := func(w http.ResponseWriter, r *http.Request) {
-		if read(r, 5) != nil || read(r, 5) != nil {
-			w.WriteHeader(http.StatusRequestTimeout)
+		for range 2 {
+			if read(r, 5) != nil {
+				w.WriteHeader(http.StatusRequestTimeout)
+				return
+			}
 		}
 	}
 	writes := func(w http.ResponseWriter, r *http.Request) {
