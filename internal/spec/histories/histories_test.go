@@ -54,7 +54,6 @@ type report struct {
 
 // TestKept runs the histories that were wrong once, which must be right now.
 func TestKept(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
 	files, err := filepath.Glob(filepath.Join(kept, "*.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +90,6 @@ func complain(t *testing.T, h history) {
 
 // TestHistories runs random histories of several nodes: see the package's documentation.
 func TestHistories(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
 	if testing.Short() {
 		*histories = min(*histories, 6)
 	}

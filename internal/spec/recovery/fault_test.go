@@ -227,7 +227,6 @@ func TestWithdrawnQuestionIsNoMessageOfTheHandler(t *testing.T) {
 // lost one: however late its client comes back, it gets the same response again, or
 // learns that it is too late.
 func TestAnsweredCallNeverRunsAgain(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
 		var runs atomic.Int32

@@ -17,7 +17,6 @@ import (
 // TestRerunSendsNothingThatTheLogForgot has the log forget its oldest events, by number
 // and by age. A call that runs again must not send them again.
 func TestRerunSendsNothingThatTheLogForgot(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
 	testkit.Long(t, "long logs")
 	for name, tt := range map[string]struct{ n, delayMS, before int }{
 		"more than it holds":    {1500, 1, 1200},

@@ -144,7 +144,6 @@ func field(content []byte) string {
 // TestBatchOutlivesTheLog checks that calls of a batch that were answered or cancelled
 // stay so though the log has forgotten it, whatever class the calls are of.
 func TestBatchOutlivesTheLog(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
 	t.Parallel()
 	testkit.Long(t, "virtual hours on a disk")
 	testkit.Bubble(t, func(t *testing.T) {
@@ -256,7 +255,6 @@ func TestNewestIDOutlivesItsEvent(t *testing.T) {
 // TestQuestionOutlivesItsEvent checks that a question that was open for longer than
 // events live, and over a crash, takes its answer.
 func TestQuestionOutlivesItsEvent(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
 	t.Parallel()
 	testkit.Long(t, "virtual hours on a disk")
 	testkit.Bubble(t, func(t *testing.T) {
@@ -283,7 +281,6 @@ func TestQuestionOutlivesItsEvent(t *testing.T) {
 // another event has that number; a refused resume runs nothing again; and two processes
 // that begin from the same copy send different ids.
 func TestPowerCutTakesNoIDTwice(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
 	t.Parallel()
 	testkit.Bubble(t, func(t *testing.T) {
 		var again atomic.Int32
