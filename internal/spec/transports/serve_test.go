@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/binary"
 	"encoding/pem"
 	"errors"
 	"io"
@@ -158,6 +159,52 @@ func TestTLS(t *testing.T) {
 	}
 	if _ = resp.Body.Close(); resp.StatusCode != 400 {
 		t.Errorf("without TLS: %s, want 400", resp.Status)
+	}
+}
+
+// TestWindowsOfHTTP2: a connection of HTTP/2 may have 64 requests at a time, and bring 128 KiB of bodies that nobody has read: what the server's
+// first frames say (RFC 9113, sections 6.5.2 and 6.9) binds every client.
+func TestWindowsOfHTTP2(t *testing.T) {
+	t.Parallel()
+	certFile, keyFile, pool := certificate(t)
+	h := host.NewLoopback(t, troupe.Options{HTTP: troupe.HTTPOptions{TLSCert: certFile, TLSKey: keyFile}}, nil, nil)
+	conn, err := tls.Dial("tcp", strings.TrimPrefix(h.URL[:strings.LastIndexByte(h.URL, '/')], "http://"), &tls.Config{RootCAs: pool, NextProtos: []string{"h2"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	const settings, ping, windowUpdate = 4, 6, 8
+	// The answer to the ping comes after all that the server says by itself.
+	hello := append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), 0, 0, 0, settings, 0, 0, 0, 0, 0)
+	if _, err := conn.Write(append(hello, 0, 0, 8, ping, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8)); err != nil {
+		t.Fatal(err)
+	}
+	streams, window, all := uint32(0), uint32(0), uint32(65535) // what the protocol begins with
+	for kind := byte(0); kind != ping; {
+		head := make([]byte, 9)
+		if _, err := io.ReadFull(conn, head); err != nil {
+			t.Fatal(err)
+		}
+		body := make([]byte, int(head[0])<<16|int(head[1])<<8|int(head[2]))
+		if _, err := io.ReadFull(conn, body); err != nil {
+			t.Fatal(err)
+		}
+		switch kind = head[3]; kind {
+		case settings:
+			for ; len(body) >= 6; body = body[6:] {
+				switch value := binary.BigEndian.Uint32(body[2:]); binary.BigEndian.Uint16(body) {
+				case 3:
+					streams = value
+				case 4:
+					window = value
+				}
+			}
+		case windowUpdate:
+			all += binary.BigEndian.Uint32(body)
+		}
+	}
+	if streams != 64 || window != 128<<10 || all != 128<<10 {
+		t.Errorf("%d streams, %d bytes for one and %d for all, want 64 and 131072 for each", streams, window, all)
 	}
 }
 
