@@ -234,4 +234,24 @@ var carrying = []mutation{
 		"a name in pieces is not seen", guard, "transport/framing.go",
 		"line, f.n = f.line[:f.n], 0", "line, f.n = f.line[:min(f.n, 3)], 0", "", "TestFraming",
 	},
+	{
+		"the middle of a long line counts for nothing", guard, "transport/framing.go",
+		"n != f.left || f.long {", "n != f.left {", "", "TestFramingOfPaddedLengths",
+	},
+	{
+		"a body takes time that nobody waits for it", limit, "transport/watchdog.go",
+		"w.rested += time.Since(w.paused)", "w.rested += 0 * time.Since(w.paused)", "", "TestABodyIsWaitedFor",
+	},
+	{
+		"a request that Authenticate aborts stays counted", limit, "transport/handler.go",
+		"if !passed { // it is refused", "if !passed && no != nil { // it is refused", "", "TestAbortedRequests",
+	},
+	{
+		"a small body that is refused costs nothing", limit, "transport/admit.go",
+		"h.o.Owe(x.account, len(x.Body), values)", "h.o.Owe(x.account, 0*len(x.Body), 0*values)", "internal/spec/transports", "TestSmallRefusedBodiesArePaidFor",
+	},
+	{
+		"what a proxy brings comes from this machine", guard, "transport/origin.go",
+		"!isLoopback(name) || passedOn(r.Header)", "!isLoopback(name)", "internal/spec/transports", "TestMetricsOfThisMachine",
+	},
 }

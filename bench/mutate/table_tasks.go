@@ -314,4 +314,24 @@ var tasks = []mutation{
 		"a task that may not run again ends with an outage", expiry, "internal/worker/held.go",
 		"return time.Since(first) < deadFor", "return time.Since(first) < 0", "", "TestAnOutageEndsNoTask",
 	},
+	{
+		"a cancellation that is not stored takes what the task has", guard, "internal/worker/tasks.go",
+		"err != nil && !errors.Is(err, task.ErrEnded)", "err == task.ErrWaiting", "", "TestACancellationThatIsNotStored",
+	},
+	{
+		"what a task stores counts for as long as its first one", limit, "internal/quota/lasting.go",
+		"l.all()[index].Add(at, n, lasts)", "l.all()[0*index].Add(at, n, lasts)", "", "TestLasting",
+	},
+	{
+		"what ends early is taken from others", limit, "internal/quota/usage.go",
+		"case u.window - 1:\n\t\tu.before = max(0, u.before-n)", "default:\n\t\tu.now = max(0, u.now-n)", "", "TestTakeBack",
+	},
+	{
+		"an earlier question holds up the reminder of the next", guard, "reminder.go",
+		"old.asked >= me.asked", "old.asked > 0", "internal/spec/task", "TestEachQuestionIsReminded",
+	},
+	{
+		"who has given way says that nobody asks", guard, "reminder.go",
+		"if s.asking.CompareAndDelete(key.ID, me) && rs.rt.shared() {", "if s.asking.CompareAndDelete(key.ID, me) || rs.rt.shared() {", "internal/spec/nodes", "TestResultsAfterEachOther",
+	},
 }
