@@ -169,15 +169,22 @@ type stream2 struct {
 // newFrames begins a connection whose streams have a window of that many bytes.
 func newFrames(c net.Conn, window uint32) *frames {
 	f := &frames{Conn: c, next: 1, over: make(chan stream2, 256)}
+	f.mu.Lock() // read answers the server's settings, which may come first, and nothing may go before the preface
 	go f.read()
 	_, _ = io.WriteString(c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
-	f.write(4, 0, 0, binary.BigEndian.AppendUint32([]byte{0, 4}, window))
+	f.put(4, 0, 0, binary.BigEndian.AppendUint32([]byte{0, 4}, window))
+	f.mu.Unlock()
 	return f
 }
 
 func (f *frames) write(kind, flags byte, id uint32, payload []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.put(kind, flags, id, payload)
+}
+
+// put writes a frame. mu is held.
+func (f *frames) put(kind, flags byte, id uint32, payload []byte) {
 	n := len(payload)
 	b := binary.BigEndian.AppendUint32([]byte{byte(n >> 16), byte(n >> 8), byte(n), kind, flags}, id)
 	_, _ = f.Conn.Write(append(b, payload...))

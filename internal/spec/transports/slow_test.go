@@ -57,7 +57,7 @@ func TestMiddlewareTakesItsTime(t *testing.T) {
 						synctest.Wait()
 						f.write(0, 1, id, []byte(r.body))
 						if end := <-f.over; end.err != nil || end.status != 0x88 || end.reset {
-							t.Errorf("%s: %+v, want 200", r, end)
+							t.Errorf("%s: %+v, %v, want 200", r, end, end.err)
 						}
 						continue
 					}
