@@ -245,6 +245,8 @@ func (s *sessionActor) listen(svc *Service, in *Input) {
 		n.refusals.unavailable(in.Conn, nil)
 		return
 	}
+	// What the client subscribes to from here on is told by this stream, or noted as missed, unless another node is told of it.
+	subscribed := len(s.view.Load().rec.Subscribed) > 0
 	rec := record.Stream{Version: record.Version, Node: n.name, Boot: n.boot, Epoch: 1, Revision: s.view.Load().rec.Revision}
 	st := n.streams.build(svc, s, newID(), rec, in.Conn)
 	st.order = n.listened.Add(1)
@@ -263,7 +265,8 @@ func (s *sessionActor) listen(svc *Service, in *Input) {
 		st.unmount()
 		return
 	}
-	gap := s.missed.Swap(false) || of.old != "" || len(s.view.Load().rec.Subscribed) > 0
+	subscribed = subscribed || s.shared && len(s.view.Load().rec.Subscribed) > 0
+	gap := s.missed.Swap(false) || of.old != "" || subscribed
 	svc.Handler.Opened(s.peer, gap)
 }
 
