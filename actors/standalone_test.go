@@ -266,3 +266,43 @@ func TestMessageToAStreamThatIsLeft(t *testing.T) {
 		})
 	}
 }
+
+// opening notes with which gaps streams open.
+type opening struct {
+	plainHandler
+	gaps chan bool
+}
+
+func (o opening) Opened(_ *Peer, gap bool) { o.gaps <- gap }
+
+// TestSubscriptionWhileAStreamBegins: what a client subscribes to when the record names its new stream goes out on that stream, which has missed
+// nothing. What it subscribed to before may have changed meanwhile.
+func TestSubscriptionWhileAStreamBegins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := opening{gaps: make(chan bool, 1)}
+		a := newStatelessNode(t, o)
+		first := true
+		a.store.after = func(op, _ string) error {
+			if op == "Update" && first {
+				first = false
+				return a.s.peer.Subscribe(t.Context(), "x:1")
+			}
+			return nil
+		}
+		h := a.get()
+		synctest.Wait()
+		if <-o.gaps {
+			t.Error("a stream that opens before the subscription has a gap")
+		}
+		a.n.ResourceUpdated(a.s.svc, "x:1", false)
+		synctest.Wait()
+		if _, _, events := h.now(); len(events) != 1 {
+			t.Errorf("after an update the stream has %q", events)
+		}
+		a.get()
+		synctest.Wait()
+		if !<-o.gaps {
+			t.Error("the stream that follows has no gap")
+		}
+	})
+}
