@@ -32,8 +32,9 @@ import (
 type Options struct {
 	// Dir is the data directory: every write acknowledged there survives a crash of
 	// the process. Empty keeps everything in memory. With StoreOptions.NATS it keeps the
-	// name of this node alone, and may be empty. A directory that other users may write, or
-	// replace because they may write one above it, is refused (ErrWritable). Without one the process needs for a moment of its start a
+	// name of this node alone, and may be empty. A directory that other users may write
+	// is refused (ErrWritable); where they may replace it, because they may write one above it, the log
+	// says so. Without one the process needs for a moment of its start a
 	// place for an empty directory: TMPDIR, /dev/shm, /var/tmp or /run.
 	Dir string
 	// Listen is the address where Serve listens. Empty means 127.0.0.1:8080.

@@ -38,7 +38,7 @@ var (
 	ErrDamaged = cluster.ErrDamaged
 	// ErrForeign: it holds other files than those of a store.
 	ErrForeign = cluster.ErrForeign
-	// ErrWritable: users other than that of the process, and root, may put files into it, or another one into its place, or it is another user's.
+	// ErrWritable: users other than that of the process, and root, may put files into it, or it is another user's.
 	ErrWritable = cluster.ErrWritable
 	// ErrNATS: the servers of [NATSOptions] cannot be used. The text says why, and what to do.
 	ErrNATS = cluster.ErrRemote

@@ -15,7 +15,7 @@ var (
 	// ErrForeign: the directory holds files, and none says that it is a data
 	// directory.
 	ErrForeign = errors.New("not a data directory")
-	// ErrWritable: users other than that of the process, and root, may put files into the directory, or another one into its place, or it is another user's.
+	// ErrWritable: users other than that of the process, and root, may put files into the directory, or it is another user's.
 	ErrWritable = errors.New("others may write it")
 )
 
