@@ -81,6 +81,7 @@ func (c *cut) copy(t *testing.T, to string) {
 // before it is on the disk. A power cut at any flush, which leaves the state before that
 // flush, keeps every acknowledged append and record.
 func TestPowerCutAtEveryFlush(t *testing.T) {
+	testkit.Unraced(t, "one goroutine does all of it")
 	testkit.Long(t, "many directories")
 	t.Parallel()
 	dir := t.TempDir()

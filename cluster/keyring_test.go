@@ -78,6 +78,7 @@ func TestKeyring_race(t *testing.T) {
 }
 
 func TestKeyring_rotates(t *testing.T) {
+	testkit.Unraced(t, "virtual time that is long under the race detector")
 	testkit.Long(t, "hours of renewals")
 	bubble(t, func(t *testing.T) {
 		n := open(t, Options{KeyRotate: time.Hour, Lease: time.Hour})

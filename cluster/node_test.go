@@ -132,6 +132,7 @@ func TestLeaseCountsFromTheSending(t *testing.T) {
 }
 
 func TestLeaseOverwrittenByNewBoot(t *testing.T) {
+	testkit.Unraced(t, "virtual time that is long under the race detector")
 	testkit.Long(t, "virtual minutes of renewals")
 	bubble(t, func(t *testing.T) {
 		n := open(t, Options{Lease: time.Minute})

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/testkit"
 )
 
 const testKey = "session.anon.demo.s1"
@@ -96,6 +98,7 @@ func TestRecordRace(t *testing.T) {
 }
 
 func TestRecordLifetime(t *testing.T) {
+	testkit.Unraced(t, "virtual time that is long under the race detector")
 	stores(t, func(t *testing.T, o Options) {
 		o.Lease = time.Minute // renewals are not the subject
 		bubble(t, func(t *testing.T) {

@@ -17,6 +17,7 @@ const testTask = "anon.demo.t1"
 
 // TestPartsOfATask stores parts of all sizes beside a record, and only under the record's revision.
 func TestPartsOfATask(t *testing.T) {
+	testkit.Unraced(t, "one goroutine does all of it")
 	t.Parallel()
 	stores(t, func(t *testing.T, o Options) {
 		o.Prefix = "p-1"

@@ -69,6 +69,7 @@ func BenchmarkMount(b *testing.B) {
 // TestThousandServers mounts a thousand servers in one runtime. Each answers for itself,
 // and a session or stream of one server does not exist for another.
 func TestThousandServers(t *testing.T) {
+	testkit.Unraced(t, "one goroutine does all of it")
 	testkit.Long(t, "a crowd")
 	n, probe := 1000, 25
 	if testkit.RaceEnabled {

@@ -325,6 +325,7 @@ func TestTheOutcomeIsThatOfTheQuestion(t *testing.T) {
 // TestATaskThatCannotBeUnderstood has a client say of its task what is none, when it makes it and later. The handler learns of it,
 // and a task that has an id is cancelled.
 func TestATaskThatCannotBeUnderstood(t *testing.T) {
+	testkit.Unraced(t, "virtual time that is long under the race detector")
 	testkit.Bubble(t, func(t *testing.T) {
 		h := hosts(t, troupe.Options{})
 		c := h.Client().Initialize(hosting)

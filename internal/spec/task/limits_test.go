@@ -92,6 +92,7 @@ func TestAFullShareOfTasks(t *testing.T) {
 // TestStepsCountForTheShare: what a principal's tasks store counts for its share of the store. Beyond that its steps wait to be stored, its
 // new tasks are refused, and another's tasks go on.
 func TestStepsCountForTheShare(t *testing.T) {
+	testkit.Unraced(t, "one goroutine does all of it")
 	testkit.Long(t, "it fills the store of tasks")
 	testkit.Bubble(t, func(t *testing.T) {
 		h := serve(t, troupe.Options{Authenticate: host.User, Store: troupe.StoreOptions{MaxStore: 1 << 30}}, nil)

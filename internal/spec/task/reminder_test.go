@@ -110,6 +110,7 @@ func TestAResultTakesTheQuestions(t *testing.T) {
 // TestWhoIsNotReminded: the question of a task goes to no session but that which made it, and to none that cannot answer. A cancelled
 // task withdraws it.
 func TestWhoIsNotReminded(t *testing.T) {
+	testkit.Unraced(t, "virtual time that is long under the race detector")
 	testkit.Bubble(t, func(t *testing.T) {
 		h := serve(t, troupe.Options{}, nil)
 		asker(h)
@@ -136,6 +137,7 @@ func TestWhoIsNotReminded(t *testing.T) {
 // TestEachQuestionIsReminded: a second question of a task is on the standalone stream as soon as the first one was, however late the first one was
 // answered.
 func TestEachQuestionIsReminded(t *testing.T) {
+	testkit.Unraced(t, "virtual time that is long under the race detector")
 	testkit.Bubble(t, func(t *testing.T) {
 		h := serve(t, troupe.Options{}, nil)
 		add(h, troupe.Tool{Name: "twice", Task: troupe.TaskOptional, Rerun: troupe.Safe}, func(ctx context.Context, call *troupe.Call, _ WorkIn) (*mcp.CallToolResult, error) {

@@ -324,6 +324,7 @@ func isTimeout(err error) bool {
 
 // TestStreamsThatStay has no stream of HTTP/2 last for ever whose client gives no window, or sends no body.
 func TestStreamsThatStay(t *testing.T) {
+	testkit.Unraced(t, "virtual time that is long under the race detector")
 	for _, w := range wires {
 		if !w.http2 {
 			continue

@@ -202,6 +202,7 @@ func TestTwoStreamsBegunAtOnce(t *testing.T) {
 // given up, because they may not have arrived. Announcements sent long before are not
 // repeated.
 func TestListChangesToldOnABrokenConnection(t *testing.T) {
+	testkit.Unraced(t, "virtual time that is long under the race detector")
 	for name, row := range map[string]struct {
 		lives time.Duration // how long the connection lives after the change
 		ends  bool          // before the next one begins
