@@ -408,7 +408,11 @@ func (a *Attempt) dropRequest(ctx context.Context) error {
 	return a.p.Store.DropPart(ctx, a.Key.path(), requestPart, a.stored)
 }
 
-// finish stores the outcome.
+// finishWait is how long an outcome waits for the store once the task's server is unmounted, or the pool closes.
+const finishWait = time.Minute
+
+// finish stores the outcome. It waits for the store for as long as the task is kept: nobody else has the outcome, and a task that may not run again
+// would be lost with it.
 func (a *Attempt) finish(res Result) error {
 	o := task.Outcome{Kind: task.Done, Value: res.Value}
 	switch {
@@ -423,10 +427,11 @@ func (a *Attempt) finish(res Result) error {
 	case res.IsError:
 		o.Kind = task.ToolError
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), time.Minute)
-	defer cancel()
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), a.rec.Left(a.p.Store.Now()))
+	defer cancel()
+	defer context.AfterFunc(a.s.ctx, func() { time.AfterFunc(finishWait, cancel) })()
 	switch {
 	case len(o.Value) > maxOutcome:
 		o = task.Outcome{Kind: task.Failed, Value: []byte(`{"code":-32603,"message":"the result is larger than 16 MiB, which is what is stored of a task"}`)}
