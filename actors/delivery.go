@@ -320,17 +320,3 @@ func fault(c answerer, id []byte, status int) {
 func internalError(id []byte) []byte {
 	return codec.AppendError(nil, id, faults.Internal.Code, faults.Internal.Text, nil)
 }
-
-// lostCalls are the error responses to calls with an unknown outcome.
-func lostCalls(calls []record.Call, answered map[string]bool) []stream.Entry {
-	var finals []stream.Entry
-	for _, c := range calls {
-		if !answered[string(c.ID)] {
-			finals = append(finals, stream.Entry{Kind: stream.Final, Meta: c.ID, Data: codec.AppendError(nil, c.ID, faults.Lost.Code, faults.Lost.Text, nil)})
-		}
-	}
-	return finals
-}
-
-// lostCall is the same response for one request.
-func lostCall(id []byte) []byte { return lostCalls([]record.Call{{ID: id}}, nil)[0].Data }

@@ -61,16 +61,18 @@ func (s *streamActor) look() {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
 		defer cancel()
-		rev, err := s.node.streams.whoHas(ctx, s.key, epoch, s.svc.recordTTL(), len(s.rec.Calls) == 0)
+		rev, err := s.node.streams.whoHas(ctx, s.key, epoch, len(s.rec.Calls) == 0)
 		_ = s.Post(looked{rev, err})
 	}()
 }
 
+// errMaybeTaken reports that a writer record is gone, and that another writer may have had the stream meanwhile.
+var errMaybeTaken = fmt.Errorf("%w: other nodes have taken streams of this one over", ErrNotFound)
+
 // whoHas returns the revision of a stream's writer record if it is that of this boot and
-// epoch. ErrNotFound reports that it is gone and no other writer took it: it may be stored
-// again. ttl is the lifetime of records. ErrFenced reports another writer's record, ErrSessionEnded that the session does
-// not want the stream any more.
-func (d *streams) whoHas(ctx context.Context, key StreamKey, epoch uint64, ttl time.Duration, standalone bool) (rev uint64, err error) {
+// epoch. ErrNotFound reports that it is gone: it may be stored again. It is errMaybeTaken if what answered the stream's calls may have been
+// another node. ErrFenced reports another writer's record, ErrSessionEnded that the session does not want the stream any more.
+func (d *streams) whoHas(ctx context.Context, key StreamKey, epoch uint64, standalone bool) (rev uint64, err error) {
 	n := d.node
 	rec, rev, err := d.readWriter(ctx, key)
 	stored := &rec
@@ -79,8 +81,7 @@ func (d *streams) whoHas(ctx context.Context, key StreamKey, epoch uint64, ttl t
 	} else if err != nil {
 		return 0, err
 	}
-	certain, missed := !n.store.Suspended(), n.store.Missed(ttl)
-	switch takeover.Whose(stored, n.boot, epoch, certain, missed) {
+	switch takeover.Whose(stored, n.boot, epoch, !n.store.Suspended()) {
 	case takeover.Own:
 		return rev, nil
 	case takeover.Taken:
@@ -96,6 +97,14 @@ func (d *streams) whoHas(ctx context.Context, key StreamKey, epoch uint64, ttl t
 		return 0, ErrSessionEnded
 	case err != nil:
 		return 0, err
+	case n.fleet.mail == nil:
+		return 0, ErrNotFound
+	}
+	switch taken, err := n.store.Taken(ctx, n.boot, true); {
+	case err != nil:
+		return 0, err
+	case taken:
+		return 0, errMaybeTaken
 	}
 	return 0, ErrNotFound
 }
@@ -128,12 +137,39 @@ func (s *streamActor) looked(m looked) {
 			s.step(stream.Event{Op: stream.Refresh})
 		}
 	case errors.Is(m.err, ErrNotFound):
-		s.node.log.Info("the store forgot a stream that is written here: it is stored again", "stream", s.key.ID)
-		s.step(stream.Event{Op: stream.Absent, Epoch: takeover.NextEpoch(s.m.Epoch(), randomStep())})
+		e := stream.Event{Op: stream.Absent, Epoch: takeover.NextEpoch(s.m.Epoch(), randomStep())}
+		if errors.Is(m.err, errMaybeTaken) {
+			s.endCalls(&e)
+		}
+		s.node.log.Info("the store forgot a stream that is written here: it is stored again", "stream", s.key.ID, "ends", e.Last)
+		s.step(e)
 	case errors.Is(m.err, ErrUnavailable), errors.Is(m.err, ErrAgain):
 		s.step(stream.Event{Op: stream.Again})
 	default:
 		s.step(stream.Event{Op: stream.Fenced, Err: m.err})
+	}
+}
+
+// endCalls has a stream that is stored again end the calls that have no response yet: their clients may have been told that the outcome is
+// unknown, and whoever was not learns it now.
+func (s *streamActor) endCalls(e *stream.Event) {
+	if s.silent { // its client has cancelled, and nothing more is sent
+		return
+	}
+	answered := make(map[string]bool)
+	for _, i := range s.past.Digest.Done {
+		answered[string(s.rec.Calls[i].ID)] = true
+	}
+	for i := range s.muted {
+		answered[string(s.rec.Calls[i].ID)] = true
+	}
+	if e.Entries = lostCalls(s.rec.Calls, answered); len(e.Entries) == 0 {
+		return
+	}
+	e.Last, e.Err = true, errTaken
+	s.live.Safe, s.body = false, nil // none of them runs again
+	for _, r := range s.reqs {
+		_ = r.Post(streamGone{errTaken})
 	}
 }
 
@@ -352,6 +388,9 @@ func (s *streamActor) newRecord(body []byte) (data []byte, c charge, err error) 
 // recordTTL is the lifetime of a writer record. It is rewritten every quarter of that, so
 // that never less than ReplayAge remains.
 func (svc *Service) recordTTL() time.Duration { return RecordTTL(svc.Limits.ReplayAge) }
+
+// longest is for how long a process may have something to say of a call: it runs, and then its record lives.
+func (svc *Service) longest() time.Duration { return svc.Limits.MaxCall + svc.recordTTL() }
 
 // RecordTTL is the lifetime of the record of a stream whose events can be replayed for
 // replayAge. Stores must keep events longer than that.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -43,12 +45,9 @@ type Mail interface {
 	Tell(kind string, data []byte)
 	// Others are the other nodes that were heard lately.
 	Others() []Address
-	// Gone reports whether a boot has no entry in the store any more, so that others may take over what it wrote: this
-	// node's own entry was renewed after that was seen. An error leaves that open.
+	// Gone is the one judge of whether a boot is dead, so that others may take over what it wrote. An error says that this node cannot
+	// tell, as it was without its own lease until a moment ago.
 	Gone(ctx context.Context, a Address) (bool, error)
-	// Lately reports whether a boot may come back if it is gone: it was heard within the last minutes, has not said goodbye, and no
-	// later boot of its node was heard.
-	Lately(a Address) bool
 }
 
 // ErrNobody reports that nobody takes the messages of a node: they were not delivered.
@@ -60,6 +59,7 @@ type fleet struct {
 	node     *Node
 	mail     Mail         // nil: alone
 	far      farReaders   // connections of other nodes, of streams that are written here
+	marks    marks        // boots that are gone
 	readings readings     // connections here, of streams that other nodes write
 	beaten   time.Time    // when the heart last beat; this and away belong to its turn
 	away     bool         // the lease was over, or the process stood still
@@ -241,4 +241,48 @@ func (f *fleet) aside(l *Letter, do func()) {
 		defer f.working.Add(-1)
 		do()
 	}()
+}
+
+// marks are the boots of which this node has noted that they are gone, so that a thousand takeovers note it once. The zero value is ready.
+type marks struct {
+	once sync.Once
+	turn chan struct{}        // one at a time
+	at   map[string]time.Time // by boot
+	word time.Time            // when a boot was marked last that a client had named
+}
+
+const (
+	// takenFor is for how long at least it is noted that a boot is gone: for longer than its calls may run and their records live.
+	takenFor = 24 * time.Hour
+	// markAgain is after what time it is noted anew: the boot may have been back meanwhile, and have begun other calls.
+	markAgain = time.Minute
+)
+
+// mark notes that a boot is gone, unless that was noted a moment ago. named says that a client has named the boot, which may be made up: of these one is
+// noted in a second, and for no longer than need be. longest is how long calls may run, and their records live.
+func (k *marks) mark(ctx context.Context, store Store, boot string, longest time.Duration, named bool) error {
+	k.once.Do(func() { k.turn, k.at = make(chan struct{}, 1), make(map[string]time.Time) })
+	select {
+	case k.turn <- struct{}{}:
+		defer func() { <-k.turn }()
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
+	}
+	now := time.Now()
+	maps.DeleteFunc(k.at, func(_ string, at time.Time) bool { return now.Sub(at) > markAgain })
+	if _, marked := k.at[boot]; marked {
+		return nil
+	}
+	life := max(takenFor, longest)
+	if named {
+		if life = longest; now.Sub(k.word) < time.Second {
+			return fmt.Errorf("actors: too many nodes are gone: %w", ErrUnavailable)
+		}
+		k.word = now
+	}
+	if err := store.MarkTaken(ctx, boot, life+markAgain); err != nil {
+		return fmt.Errorf("actors: note that a node is gone: %w: %w", ErrUnavailable, err)
+	}
+	k.at[boot] = now
+	return nil
 }

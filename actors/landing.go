@@ -409,7 +409,7 @@ func (d *relays) unsent(ctx context.Context, in *Input, m *codec.Message, at Add
 	if !lost {
 		select {
 		case n.sessions.guesses <- struct{}{}: // the node may be made up
-			lost = n.fleet.isLost(ctx, at, err) && !n.fleet.mail.Lately(at) // one that was cut off still has the client's connection
+			lost = n.fleet.isLost(ctx, at, err)
 			<-n.sessions.guesses
 		case <-ctx.Done():
 		}

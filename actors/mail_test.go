@@ -38,8 +38,6 @@ func (p post) Others() (all []Address) {
 	return all
 }
 
-func (p post) Lately(a Address) bool { return p.box.Lately(a.Node, a.Boot) }
-
 func (p post) Gone(ctx context.Context, a Address) (bool, error) {
 	gone, err := p.box.Gone(ctx, a.Node, a.Boot)
 	if err != nil {

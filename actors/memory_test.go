@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -198,8 +199,20 @@ func (m *memory) EndStream(_ context.Context, path string) error {
 }
 
 func (m *memory) Use(b Budget) (used, limit int64) { return m.used[b].Load(), m.limit[b].Load() }
-func (m *memory) Missed(time.Duration) bool        { return false }
-func (m *memory) Suspended() bool                  { return false }
+
+func (m *memory) MarkTaken(_ context.Context, boot string, _ time.Duration) error {
+	m.put("taken."+boot, true)
+	return nil
+}
+
+func (m *memory) Taken(ctx context.Context, boot string, _ bool) (bool, error) {
+	_, _, err := m.Get(ctx, "taken."+boot)
+	if errors.Is(err, ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+func (m *memory) Suspended() bool { return false }
 
 // plainHandler serves nothing and has no catalogue.
 type plainHandler struct{ Handler }

@@ -282,7 +282,7 @@ func (q *pendingRequests) reach(svc *Service, s *sessionActor, m *codec.Message)
 		_, _, err := n.streams.find(ctx, svc, s, key, given)
 		far, ok := errors.AsType[errElsewhere](err)
 		if !ok {
-			return q.atAsker(ctx, key, m, err)
+			return q.atAsker(ctx, svc, key, m, err)
 		}
 		if elsewhere, err = q.forward(ctx, key, far.at(), m); elsewhere {
 			return true, err
@@ -292,13 +292,22 @@ func (q *pendingRequests) reach(svc *Service, s *sessionActor, m *codec.Message)
 }
 
 // atAsker is reach for an answer whose stream the store does not have, which err says. Who asked may have been cut off for longer than
-// records live, and be about to store it again: then it gets the answer, or the client must send it again.
-func (q *pendingRequests) atAsker(ctx context.Context, key StreamKey, m *codec.Message, err error) (elsewhere bool, _ error) {
+// records live, and be about to store it again: then it gets the answer. If it is gone, that is noted, so that its calls end if it comes back after
+// all, and nobody needs the answer. Otherwise the client must send it again.
+func (q *pendingRequests) atAsker(ctx context.Context, svc *Service, key StreamKey, m *codec.Message, err error) (elsewhere bool, _ error) {
 	if !errors.Is(err, errBadEvent) {
 		return false, err
 	}
-	asker := askedBy(m.ID)
-	if elsewhere, asked := q.forward(ctx, key, asker, m); elsewhere && (asked == nil || q.node.fleet.mail.Lately(asker)) {
+	f, asker := &q.node.fleet, askedBy(m.ID)
+	elsewhere, asked := q.forward(ctx, key, asker, m)
+	if elsewhere && asked != nil {
+		gone, failed := f.mail.Gone(ctx, asker)
+		if gone && failed == nil {
+			failed = f.marks.mark(ctx, q.node.store, asker.Boot, svc.longest(), true)
+		}
+		elsewhere = !gone || failed != nil
+	}
+	if elsewhere {
 		return true, asked
 	}
 	return false, err

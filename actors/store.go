@@ -57,8 +57,10 @@ type Store interface {
 	Use(b Budget) (used, limit int64)
 	// Suspended reports whether this node's lease is uncertain now.
 	Suspended() bool
-	// Missed reports whether this node was without its lease for longer than d while others were not, and has had it again for less than d.
-	Missed(d time.Duration) bool
+	// MarkTaken notes for a time that a boot is gone, before the first of its streams is taken over.
+	MarkTaken(ctx context.Context, boot string, ttl time.Duration) error
+	// Taken reports whether some node has noted that of a boot. sure says that false must be certain, which may cost a write.
+	Taken(ctx context.Context, boot string, sure bool) (bool, error)
 }
 
 // Budget names a part of the store that has a limit of its own.

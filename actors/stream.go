@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/attachment"
 	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/kernel"
@@ -575,3 +576,17 @@ func (d *streams) forget(path string) {
 		n.log.Debug("events left to expire", "stream", path, "error", err)
 	}
 }
+
+// lostCalls are the error responses to calls with an unknown outcome.
+func lostCalls(calls []record.Call, answered map[string]bool) []stream.Entry {
+	var finals []stream.Entry
+	for _, c := range calls {
+		if !answered[string(c.ID)] {
+			finals = append(finals, stream.Entry{Kind: stream.Final, Meta: c.ID, Data: codec.AppendError(nil, c.ID, faults.Lost.Code, faults.Lost.Text, nil)})
+		}
+	}
+	return finals
+}
+
+// lostCall is the same response for one request.
+func lostCall(id []byte) []byte { return lostCalls([]record.Call{{ID: id}}, nil)[0].Data }

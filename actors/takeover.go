@@ -41,6 +41,8 @@ func (d *streams) takeOver(ctx context.Context, svc *Service, s *sessionActor, k
 			m.Read(d.readOn(ctx, s, key, m.Log))
 		case takeover.CheckLease:
 			m.Certain(!n.store.Suspended())
+		case takeover.MarkTaken:
+			m.Marked(n.fleet.marks.mark(ctx, n.store, m.Writer.Boot, svc.longest(), false))
 		case takeover.ReadBody:
 			body, err := n.store.Body(ctx, key.path())
 			passes := errors.Is(err, ErrUnavailable) || errors.Is(err, ErrAgain)
@@ -440,7 +442,7 @@ func (w *farWriter) at() Address { return Address{w.Node, w.Boot} }
 // writer is this boot as the writer in a record, without an epoch.
 func (n *Node) writer() takeover.Writer { return takeover.Writer{Node: n.name, Boot: n.boot} }
 
-// gone reports whether a writer has no entry in the store any more.
+// gone reports whether a writer is dead.
 func (f *fleet) gone(ctx context.Context, w takeover.Writer) (bool, error) {
 	gone, err := f.mail.Gone(ctx, Address{w.Node, w.Boot})
 	if err != nil {

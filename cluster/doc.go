@@ -54,7 +54,8 @@
 // their first byte is a version. An empty message is a tombstone that expires
 // by itself. Events live under ev.<tenant>.<server>.<session>.<stream>: .open
 // is the writer record, .body its body, .0 to .999 a ring of appends. In a store that has several shards for
-// events, the first token is ev-<shard>. A task is a record under
+// events, the first token is ev-<shard>. nodes.<node> is the entry of a node, and
+// nodes.taken.<boot> says of a boot that it is gone. A task is a record under
 // task.<tenant>.<server>.<task> with parts behind it, and a message under work.<server> while it has
 // something to run.
 //
@@ -62,7 +63,7 @@
 //
 // Mail carries them, over core NATS: nothing is kept of a letter, and each arrives at most once. Letters
 // to all are numbered, and so are the hearts that say every second that a node is there: a receiver
-// learns that it missed some, though not which. Gone is the one way to conclude that a node is dead.
+// learns that it missed some, though not which. Node.Gone is the one way to conclude that a node is dead.
 //
 // Each letter and each reply has a MAC, by a key that is made from one of the key ring. It covers all that is in it, who sends it, the subject that it
 // is sent to and the one that its reply is expected on. So a user of the same servers who may publish to the nodes' subjects, and may not read the store,

@@ -16,8 +16,6 @@ const (
 	heartEvery = time.Second
 	// maxHeard caps the boots whose numbers are known. The one that was silent for longest is forgotten.
 	maxHeard = 1024
-	// mayReturn is how long a boot that is gone may be one that was cut off, and comes back.
-	mayReturn = 5 * time.Minute
 )
 
 // Peer names one boot of a node.
@@ -193,22 +191,6 @@ func (l *hearts) others(self string, within time.Duration, now time.Time) []Peer
 	}
 	slices.SortFunc(all, func(a, b Peer) int { return strings.Compare(a.Node, b.Node) })
 	return all
-}
-
-// lately reports whether a boot was heard a short time ago, and no later one of its node was.
-func (l *hearts) lately(p Peer, now time.Time) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	e := l.heard[p]
-	if e == nil || e.heart.IsZero() || now.Sub(e.heart) > mayReturn {
-		return false
-	}
-	for q, later := range l.heard {
-		if q.Node == p.Node && later.beat.entry > e.beat.entry {
-			return false
-		}
-	}
-	return true
 }
 
 // unlike returns those of some boots that serve others, and say so.

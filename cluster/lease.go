@@ -35,9 +35,9 @@ type lease struct {
 
 	m       *leases.Machine // only register and the loop use it
 	renewed atomic.Int64    // when the last successful renewal was sent, by m
-	away    atomic.Pointer[leases.Absence]
-	again   atomic.Bool  // the stream of entries was made again
-	over    atomic.Int64 // nanoseconds for which the lease was over, until the last renewal
+	calm    atomic.Int64    // from when on the lease is steady, unless its renewals are late until then, by m
+	again   atomic.Bool     // the stream of entries was made again
+	over    atomic.Int64    // nanoseconds for which the lease was over, until the last renewal
 
 	stop    chan struct{} // closed to end the loops
 	done    chan struct{} // closed when the one that renews has ended
@@ -72,6 +72,10 @@ func (l *lease) payload() []byte {
 	return data
 }
 
+// leftFor is for how long others find out that a boot has left in order, or that another one has its name. After that they wait until their own
+// leases are steady.
+const leftFor = 15 * time.Minute
+
 // register writes the first entry, over that of an older boot if there is one.
 func (l *lease) register(ctx context.Context) error {
 	for conflicts := 0; ; {
@@ -85,15 +89,18 @@ func (l *lease) register(ctx context.Context) error {
 			if json.Unmarshal(data, &e) != nil || e.Boot != l.node.boot { // Otherwise an earlier try was stored after all.
 				l.node.succeeds = true
 			}
-			rev, err = l.update(ctx, rev)
+			if rev, err = l.update(ctx, rev); err == nil && l.node.mail != nil && l.node.succeeds && validName(e.Boot) {
+				_ = l.node.MarkTaken(ctx, e.Boot, leftFor) // it never comes back under this name
+			}
 		}
 		switch {
 		case err == nil:
 			l.mu.Lock()
 			l.entry.First = rev
 			l.mu.Unlock()
-			l.m.Rev, l.m.Renewed = rev, sent
+			l.m.Rev, l.m.Renewed, l.m.Since = rev, sent, sent
 			l.renewed.Store(int64(sent))
+			l.calm.Store(int64(l.m.SteadyFrom()))
 			return nil
 		case conflicts < 5 && (errors.Is(err, ErrConflict) || errors.Is(err, ErrRetry)):
 			conflicts++
@@ -102,19 +109,6 @@ func (l *lease) register(ctx context.Context) error {
 			return fmt.Errorf("cluster: register node %s: %w", l.node.name, err)
 		}
 	}
-}
-
-// Alive reports whether a boot of a node has its lease.
-func (n *Node) Alive(ctx context.Context, node, boot string) (bool, error) {
-	data, _, err := n.Get(ctx, "nodes."+node)
-	var e entry
-	switch {
-	case errors.Is(err, ErrNotFound):
-		return false, nil
-	case err != nil:
-		return false, err
-	}
-	return json.Unmarshal(data, &e) == nil && e.Boot == boot, nil
 }
 
 // voidLeases deletes all node entries, one by one. To empty a whole stream the
@@ -260,10 +254,7 @@ func (l *lease) renew(ctx context.Context) error {
 				l.over.Add(int64(over))
 			}
 			l.renewed.Store(int64(m.Renewed))
-			if a := m.Away; a.Lasted > 0 {
-				l.away.Store(&a)
-				m.Away = leases.Absence{}
-			}
+			l.calm.Store(int64(m.SteadyFrom()))
 			return m.Err
 		}
 	}
@@ -283,6 +274,11 @@ func (l *lease) age() time.Duration {
 	return time.Since(l.base) - time.Duration(l.renewed.Load())
 }
 
+// steady reports whether an entry of another node that is not there says that this one is gone; see leases.Machine.Steady.
+func (l *lease) steady() bool {
+	return l.age() <= l.node.opts.Lease && time.Since(l.base) >= time.Duration(l.calm.Load())
+}
+
 // suspended returns for how long the lease was over, in all.
 func (l *lease) suspended() time.Duration {
 	return time.Duration(l.over.Load()) + max(0, l.age()-l.node.opts.Lease)
@@ -300,6 +296,9 @@ func (l *lease) close(ctx context.Context, remove bool) error {
 	// An election may take as long. After that other nodes take the streams over without the deletion.
 	ctx, cancel := context.WithTimeout(ctx, max(callTimeout, l.node.opts.Lease))
 	defer cancel()
+	if l.node.mail != nil { // A node that has just begun knows by this that the boot is gone, and by no entry that is not there.
+		_ = l.node.MarkTaken(ctx, l.node.boot, leftFor)
+	}
 	err := l.node.bury(ctx, l.stream(), l.subject(), l.m.Rev)
 	for errors.Is(err, errNoResponders) && sleep(ctx, 250*time.Millisecond) { // The servers are electing.
 		err = l.node.bury(ctx, l.stream(), l.subject(), l.m.Rev)
@@ -326,4 +325,156 @@ func (l *lease) create(ctx context.Context) (uint64, error) {
 
 func (l *lease) update(ctx context.Context, rev uint64) (uint64, error) {
 	return l.node.put(ctx, l.subject(), encodeRecord(l.payload()), l.node.opts.Lease, guard{seq: rev})
+}
+
+// Gone is the one judge of whether a boot is dead, so that others may take over what it wrote. It has three answers: true; false, the boot
+// is there; and an error, which wraps ErrUnavailable: this node cannot tell.
+//
+// A boot is gone when another one has its node's name, when somebody has noted so (MarkTaken), or when it has no entry. The last says nothing
+// before this node has held its own lease for a while without a break: what has kept the one from the servers may have kept the other. And
+// in any case this node's own entry is renewed after that was seen, as a node that is cut off itself cannot tell.
+func (n *Node) Gone(ctx context.Context, p Peer) (bool, error) {
+	gone, err := n.gone(ctx, p)
+	if err != nil {
+		return false, fmt.Errorf("%w: whether node %.32q is there: %w", ErrUnavailable, p.Node, err)
+	}
+	return gone, nil
+}
+
+func (n *Node) gone(ctx context.Context, p Peer) (bool, error) {
+	certain := !validName(p.Node) || !validName(p.Boot) // It was never there.
+	if !certain {
+		data, _, err := n.Get(ctx, "nodes."+p.Node)
+		var e entry
+		switch {
+		case err == nil && json.Unmarshal(data, &e) == nil && e.Boot == p.Boot:
+			return false, nil
+		case err != nil && !errors.Is(err, ErrNotFound):
+			return false, err
+		}
+		certain = err == nil
+	}
+	err := n.lease.confirm(ctx)
+	if err == nil && !certain && !n.lease.steady() { // The renewal may have shown that others before it did not come.
+		err = errNotSteady
+	}
+	if err == nil {
+		return true, nil
+	}
+	taken, failed := n.Taken(ctx, p.Boot, false)
+	if failed != nil {
+		return false, failed
+	}
+	if taken {
+		return true, nil
+	}
+	return false, err
+}
+
+var errNotSteady = errors.New("this node has not had its lease for long enough to tell")
+
+// takenKey is the key of what says that a boot is gone. It is beside the entries, which have one token more.
+func takenKey(boot string) string { return "nodes.taken." + boot }
+
+// MarkTaken notes, for a time, that a boot is gone, before the first of its streams is taken over. A process that was cut off for so long that
+// the writer records of its streams have expired learns from that whether any of them may have been another's meanwhile.
+func (n *Node) MarkTaken(ctx context.Context, boot string, ttl time.Duration) error {
+	if !validName(boot) {
+		return fmt.Errorf("%w: boot %.32q", ErrBadKey, boot)
+	}
+	_, err := n.put(ctx, n.subject(takenKey(boot)), encodeRecord([]byte(n.boot)), ttl, guard{any: true})
+	if err != nil {
+		return fmt.Errorf("cluster: note that boot %s is gone: %w", boot, err)
+	}
+	return nil
+}
+
+// Taken reports whether MarkTaken was called for a boot, anywhere. A leader of replicated servers that was replaced and does not know it yet
+// answers with what it has: sure says that false must be certain. That is concluded from a write, a tombstone under the very key, which
+// only the leader can have stored.
+//
+// Those who ask at the same time whether this node itself is meant, for which a thousand streams may have a reason, share an answer.
+func (n *Node) Taken(ctx context.Context, boot string, sure bool) (taken bool, err error) {
+	if !validName(boot) {
+		return false, nil
+	}
+	ask := func(ctx context.Context) (bool, error) {
+		return n.isTaken(ctx, n.subject(takenKey(boot)), sure && n.replicas > 1)
+	}
+	if boot == n.boot && sure {
+		taken, err = n.taken.ask(ctx, ask)
+	} else {
+		taken, err = ask(ctx)
+	}
+	if err != nil {
+		return false, fmt.Errorf("cluster: whether boot %s is gone: %w", boot, err)
+	}
+	return taken, nil
+}
+
+// sharedAnswer is the answer to a question that many may have at the same time. Each gets that of a question that was put after it came. The zero
+// value is ready.
+type sharedAnswer struct {
+	mu   sync.Mutex // guards next and busy
+	next *pendingAnswer
+	busy bool
+}
+
+type pendingAnswer struct {
+	done chan struct{} // closed when it is there
+	yes  bool
+	err  error
+}
+
+func (s *sharedAnswer) ask(ctx context.Context, put func(ctx context.Context) (bool, error)) (bool, error) {
+	s.mu.Lock()
+	if s.next == nil {
+		s.next = &pendingAnswer{done: make(chan struct{})}
+	}
+	a := s.next
+	if !s.busy {
+		s.busy = true
+		go s.run(put)
+	}
+	s.mu.Unlock()
+	select {
+	case <-a.done:
+		return a.yes, a.err
+	case <-ctx.Done():
+		return false, fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
+	}
+}
+
+// run puts the question as long as somebody has it.
+func (s *sharedAnswer) run(put func(ctx context.Context) (bool, error)) {
+	for {
+		s.mu.Lock()
+		a := s.next
+		s.next, s.busy = nil, a != nil
+		s.mu.Unlock()
+		if a == nil {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+		a.yes, a.err = put(ctx)
+		cancel()
+		close(a.done)
+	}
+}
+
+func (n *Node) isTaken(ctx context.Context, subject string, sure bool) (bool, error) {
+	for {
+		s, err := n.last(ctx, n.streamName("nodes"), subject)
+		switch {
+		case err != nil && !errors.Is(err, ErrNotFound):
+			return false, err
+		case len(s.data) > 0:
+			return true, nil
+		case !sure:
+			return false, nil
+		}
+		if _, err = n.put(ctx, subject, nil, markerTTL, guard{seq: s.seq}); !errors.Is(err, ErrConflict) {
+			return false, err
+		}
+	}
 }

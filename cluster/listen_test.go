@@ -90,8 +90,8 @@ func TestListen(t *testing.T) {
 			t.Errorf("%s asks: %q, %v", pair[0].Name(), reply, err)
 		}
 	}
-	if alive, err := n.Alive(ctx, "b", b.Boot()); !alive || err != nil {
-		t.Errorf("the other is alive: %v, %v", alive, err)
+	if gone, err := n.Gone(ctx, Peer{"b", b.Boot()}); gone || err != nil {
+		t.Errorf("the other is gone: %v, %v", gone, err)
 	}
 	change(t, b.Offer(ctx, "anon", "demo", "t", "c", time.Hour))
 	q := must[*WorkQueue](t)(n.Work(ctx, "demo"))

@@ -32,7 +32,7 @@ type Letter struct {
 }
 
 // Mail carries letters between the nodes that share the servers, each at most once: nothing is kept of one that is lost. All methods may be called
-// from any goroutine, and none but Ask and Gone waits.
+// from any goroutine, and none but Ask waits.
 //
 // Each letter and reply has a MAC by the key ring: one that does not come from a node of this store is dropped, and nobody replies to it. See the package's comment
 // for what that covers.
@@ -413,27 +413,6 @@ func (m *Mail) seal(msg *nats.Msg) error {
 
 // Others are the other nodes that were heard within the lease, and have not said goodbye.
 func (m *Mail) Others() []Peer { return m.hearts.others(m.self.Node, m.node.opts.Lease, time.Now()) }
-
-// Lately reports whether a boot may come back if it has no entry: it was heard within the last five minutes, has not said goodbye, and no
-// later boot of its node was heard. A process that was cut off from the servers goes on when it reaches them again.
-func (m *Mail) Lately(p Peer) bool { return m.hearts.lately(p, time.Now()) }
-
-// Gone reports whether a boot has no entry in the store any more. This node's own entry was then renewed after that was seen: a node that
-// is itself cut off cannot tell. Any error wraps ErrUnavailable.
-func (m *Mail) Gone(ctx context.Context, p Peer) (bool, error) {
-	var alive bool
-	var err error
-	if validName(p.Node) { // Otherwise it was never there.
-		alive, err = m.node.Alive(ctx, p.Node, p.Boot)
-	}
-	if err == nil && !alive {
-		err = m.node.lease.confirm(ctx)
-	}
-	if err != nil {
-		return false, fmt.Errorf("%w: whether node %.32q is there: %w", ErrUnavailable, p.Node, err)
-	}
-	return !alive, nil
-}
 
 // Stats returns the counts, which are 0 without mail.
 func (m *Mail) Stats() MailStats {

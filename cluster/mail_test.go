@@ -366,7 +366,7 @@ func TestMailGone(t *testing.T) {
 	fleet(t, 2, func(t *testing.T, v *testkit.VirtualNATS, nodes ...*mailbox) {
 		a, b := nodes[0], nodes[1]
 		gone := func(of *mailbox, p Peer) string {
-			yes, err := of.Mail().Gone(t.Context(), p)
+			yes, err := of.Gone(t.Context(), p)
 			if err != nil && !errors.Is(err, ErrUnavailable) {
 				t.Errorf("the error is %v", err)
 			}
@@ -376,11 +376,20 @@ func TestMailGone(t *testing.T) {
 			return fmt.Sprint(yes, err != nil)
 		}
 		for _, c := range []struct {
-			p    Peer
-			want string
-		}{{b.self(), "false false"}, {Peer{"b", "other"}, "true false"}, {Peer{"nobody", "x"}, "true false"}, {Peer{"*", ">"}, "true false"}, {a.self(), "false false"}} {
-			if got := gone(a, c.p); got != c.want {
-				t.Errorf("%v is gone: %s, want %s", c.p, got, c.want)
+			after time.Duration
+			p     Peer
+			want  string
+		}{
+			{0, b.self(), "false false"},
+			{0, Peer{"b", "other"}, "true false"}, // another boot has its name
+			{0, Peer{"*", ">"}, "true false"},
+			{0, a.self(), "false false"},
+			{0, Peer{"nobody", "x"}, "false true"}, // a node that has just begun cannot tell
+			{a.opts.Lease, Peer{"nobody", "x"}, "false true"},
+			{2 * time.Second, Peer{"nobody", "x"}, "true false"},
+		} {
+			if time.Sleep(c.after); gone(a, c.p) != c.want {
+				t.Errorf("%v is gone: not %s", c.p, c.want)
 			}
 		}
 		v.Line("b").Break()
@@ -407,8 +416,16 @@ func TestMailGone(t *testing.T) {
 		}
 		v.Line("a").Heal()
 		time.Sleep(3 * time.Second)
-		if got := gone(a, Peer{"b", "other"}); got != "true false" {
-			t.Errorf("when it is back: %s", got)
+		if got := gone(a, Peer{"nobody", "x"}); got != "false true" {
+			t.Errorf("when it has just come back: %s", got)
+		}
+		change(t, b.MarkTaken(t.Context(), "m", time.Minute))
+		if got := gone(a, Peer{"nobody", "m"}); got != "true false" {
+			t.Errorf("when it has just come back, and another one knows: %s", got)
+		}
+		time.Sleep(a.opts.Lease)
+		if got := gone(a, Peer{"nobody", "y"}); got != "true false" {
+			t.Errorf("a lease later: %s", got)
 		}
 
 		// It is cut off between the read and the renewal.
@@ -453,7 +470,7 @@ func TestGoneNeedsARenewal(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 50 {
 			all.Go(func() {
-				yes, err := a.Mail().Gone(t.Context(), Peer{"x", fmt.Sprint(i)})
+				yes, err := a.Gone(t.Context(), Peer{"x", fmt.Sprint(i)})
 				sent := a.lease.base.Add(time.Duration(a.lease.renewed.Load()))
 				if !yes || err != nil {
 					t.Errorf("gone: %v, %v", yes, err)

@@ -44,7 +44,8 @@ type Node struct {
 	tailSlots slots      // of searches for its end
 	lease     *lease
 	keyring   *Keyring
-	mail      *Mail // nil: there are no other nodes
+	mail      *Mail        // nil: there are no other nodes
+	taken     sharedAnswer // whether streams of this boot were taken over
 
 	outages  *outages
 	losses   losses
@@ -245,13 +246,6 @@ func (n *Node) Listens() net.Addr { return n.listens }
 // clock. A suspended node must take no new work. It resumes by itself, under the
 // same boot nonce, unless a newer boot has its name.
 func (n *Node) Suspended() bool { return n.lease.age() > n.opts.Lease }
-
-// Missed reports whether the node was without its lease for longer than d while others had theirs, and has had it again for less than d.
-// What expires after d may have been another's meanwhile. It was not if no node could reach the store.
-func (n *Node) Missed(d time.Duration) bool {
-	a := n.lease.away.Load()
-	return a != nil && a.Missed(d, time.Since(n.lease.base))
-}
 
 // Keys returns the fleet's key ring.
 func (n *Node) Keys() *Keyring { return n.keyring }

@@ -76,7 +76,7 @@ func TestRights(t *testing.T) {
 	if got := <-told; got != "lists" {
 		t.Errorf("told %s", got)
 	}
-	if gone, err := a.Mail().Gone(ctx, Peer{"b", "x"}); !gone || err != nil {
+	if gone, err := a.Gone(ctx, Peer{"b", "x"}); !gone || err != nil {
 		t.Errorf("gone: %v, %v", gone, err)
 	}
 	for _, n := range []*Node{a, b} {

@@ -144,7 +144,7 @@ func TestMailAcrossServers(t *testing.T) {
 		return slices.Contains(b.got, "a lists ") || len(b.missed) > 0
 	})
 	eventually(t, "b can say who is gone", func() bool {
-		gone, err := b.Mail().Gone(t.Context(), Peer{"a", "other"})
+		gone, err := b.Gone(t.Context(), Peer{"a", "other"})
 		return gone && err == nil
 	})
 }

@@ -251,10 +251,11 @@ func TestRemoteLeases(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		node, boot string
-		want       bool
-	}{{"a", again.Boot(), true}, {"a", a.Boot(), false}, {"b", b.Boot(), true}, {"c", b.Boot(), false}} {
-		if alive, err := b.Alive(t.Context(), tt.node, tt.boot); err != nil || alive != tt.want {
-			t.Errorf("boot %s of %s is alive: %v, %v, want %v", tt.boot, tt.node, alive, err, tt.want)
+		want       string
+	}{{"a", again.Boot(), "false false"}, {"a", a.Boot(), "true false"}, {"b", b.Boot(), "false false"}, {"c", b.Boot(), "false true"}} { // b has just begun
+		gone, err := b.Gone(t.Context(), Peer{tt.node, tt.boot})
+		if got := fmt.Sprint(gone, err != nil); got != tt.want {
+			t.Errorf("boot %s of %s is gone: %v, %v, want %s", tt.boot, tt.node, gone, err, tt.want)
 		}
 	}
 	// The older boot finds that out with its next renewal.

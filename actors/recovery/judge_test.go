@@ -84,6 +84,7 @@ type emission struct {
 	moment
 	size    int
 	visible bool
+	run     int // by its serial, of a message
 }
 
 // run is one run of a handler.
@@ -357,7 +358,7 @@ func (j *judge) returned(r *run, result string) {
 	r.ended, r.end, r.result = true, j.now(), result
 	if !r.p.dead.Load() {
 		j.noted("run %d returns", r.serial)
-		r.request.emitted = append(r.request.emitted, emission{"final", r.end, len(result), true})
+		r.request.emitted = append(r.request.emitted, emission{"final", r.end, len(result), true, 0})
 	}
 }
 
@@ -369,7 +370,7 @@ func (j *judge) failed(r *run, cause error) {
 		return
 	}
 	j.noted("run %d fails: %v", r.serial, cause)
-	r.request.emitted = append(r.request.emitted, emission{"final", r.end, 100, true})
+	r.request.emitted = append(r.request.emitted, emission{"final", r.end, 100, true, 0})
 	if _, over := j.over(r); !over && errors.Is(cause, actors.ErrStreamLost) && r.request.accepted {
 		j.faulted("%s runs on %s, which nobody took it from, and was lost: %v", r.request.name, r.p.name, cause)
 	}
@@ -380,7 +381,7 @@ func (j *judge) emits(r *run, what string, size int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if !r.p.dead.Load() { // a process that was cut off may still store it later
-		r.request.emitted = append(r.request.emitted, emission{r.request.name + " " + what, j.now(), size, true})
+		r.request.emitted = append(r.request.emitted, emission{r.request.name + " " + what, j.now(), size, true, r.serial})
 	}
 }
 
@@ -390,7 +391,7 @@ func (j *judge) gives(request, what, answer string) {
 	defer j.mu.Unlock()
 	j.given[what] = append(j.given[what], answer)
 	r := j.requests[request]
-	r.emitted = append(r.emitted, emission{"answer", j.now(), len(answer), false})
+	r.emitted = append(r.emitted, emission{"answer", j.now(), len(answer), false, 0})
 	r.input += len(answer)
 }
 
@@ -535,7 +536,7 @@ func (j *judge) event(id string, e event, from string) (m message) {
 // skips judges that nothing is left out between two events.
 func (j *judge) skips(s *streamTale, after, pos position, id string) {
 	for _, x := range s.events {
-		if after.less(x.pos) && x.pos.less(pos) && !j.lost(x.at) && (x.req == nil || !x.req.tried && !j.forgot(x.req)) {
+		if after.less(x.pos) && x.pos.less(pos) && !j.lost(x.at) && (x.req == nil || !x.req.tried) {
 			j.faulted("event %s comes after %d.%d, and %s was left out", short(id), after.num, after.k, short(x.id))
 			return
 		}
@@ -545,7 +546,7 @@ func (j *judge) skips(s *streamTale, after, pos position, id string) {
 // answers judges the response to a request.
 func (j *judge) answers(r *request, id string, m message) {
 	for _, f := range r.finals {
-		if !j.lost(f.at) && !j.forgot(r) {
+		if !j.lost(f.at) {
 			j.faulted("%s was answered twice, by %s and %s", r.name, short(f.id), short(id))
 		}
 	}
@@ -574,7 +575,9 @@ func (j *judge) callLost(r *request) {
 	var end moment // of the newest process that ran it
 	for _, run := range r.runs {
 		if e, over := j.over(run); !over {
-			j.faulted("%s is said to be lost, and the process that runs it was not", r.name)
+			if !j.doubtful(r) {
+				j.faulted("%s is said to be lost, and the process that runs it was not", r.name)
+			}
 			return
 		} else if e.at.After(end.at) {
 			end = e

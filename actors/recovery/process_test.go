@@ -62,6 +62,9 @@ func (w *world) newProcess(n int, pl *place) *process {
 		if before.place == pl {
 			before.link.Supersede()
 			w.judge.replaces(before)
+			if w.office != nil {
+				go store{p.link}.notes(before.boot)
+			}
 		}
 	}
 	l := &w.plan.Limits

@@ -90,5 +90,32 @@ func (s store) EndStream(ctx context.Context, path string) error {
 
 func (s store) Now() time.Time                        { return s.link.Now() }
 func (s store) Use(actors.Budget) (used, limit int64) { return 0, 0 }
-func (s store) Missed(time.Duration) bool             { return false }
 func (s store) Suspended() bool                       { return s.link.Suspended() }
+
+func (s store) MarkTaken(ctx context.Context, boot string, ttl time.Duration) error {
+	_, err := s.Create(ctx, "taken."+boot, []byte{1}, ttl)
+	if errors.Is(err, actors.ErrConflict) {
+		return nil
+	}
+	return err
+}
+
+// notes has it noted that a boot has left, or was replaced.
+func (s store) notes(boot string) {
+	for range 10 {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		err := s.MarkTaken(ctx, boot, time.Hour)
+		cancel()
+		if err == nil {
+			return
+		}
+	}
+}
+
+func (s store) Taken(ctx context.Context, boot string, _ bool) (bool, error) {
+	_, _, err := s.Get(ctx, "taken."+boot)
+	if errors.Is(err, actors.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}

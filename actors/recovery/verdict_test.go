@@ -1,6 +1,8 @@
 package recovery
 
 import (
+	"bytes"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -126,6 +128,14 @@ func (j *judge) comes(stream string, e event, opened time.Time) {
 	defer j.mu.Unlock()
 	s := j.tales[stream]
 	sent := j.emittedAt(s, e.id).at
+	what := j.whatOf(s, e.id)
+	for _, r := range s.requests {
+		for _, x := range r.emitted { // the run before may have sent the same, and it was lost with that
+			if by := fmt.Appendf(nil, `"run":%d`, x.run); x.run > 0 && x.what == what && (bytes.Contains(e.data, append(by, ',')) || bytes.Contains(e.data, append(by, '}'))) {
+				sent = x.at
+			}
+		}
+	}
 	if m, ok := read(e.data); ok && m.Method == "" && j.requests[m.ID] != nil {
 		for _, run := range j.requests[m.ID].runs {
 			if run.result == m.Result {

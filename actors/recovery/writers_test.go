@@ -106,12 +106,12 @@ func (j *judge) over(r *run) (since moment, over bool) {
 	return since, false
 }
 
-// forgot reports whether a process that ran a request was away for longer than the store remembers who has taken its
-// streams over, and had ended them. It begins them again then.
-func (j *judge) forgot(r *request) bool {
-	return r != nil && j.w.office != nil && slices.ContainsFunc(r.runs, func(run *run) bool {
+// doubtful reports whether a process that ran a request was away alone for a lease: when it is back, the call ends as lost if its record has expired
+// meanwhile and others have taken streams of that process, though they may not have taken this one.
+func (j *judge) doubtful(r *request) bool {
+	return slices.ContainsFunc(r.runs, func(run *run) bool {
 		return slices.ContainsFunc(j.state(run.p).away, func(a absence) bool {
-			return a.until().After(run.began) && a.until().Sub(a.from.at) > j.w.plan.recordTTL()
+			return a.until().After(run.began) && a.until().Sub(a.from.at) > lease
 		})
 	})
 }

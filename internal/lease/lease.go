@@ -31,20 +31,8 @@ const (
 // PerTerm is how often in its term a lease is renewed.
 const PerTerm = 5
 
-// Absence is a time in which a node did not have its lease. The zero value is none.
-type Absence struct {
-	Lasted time.Duration
-	Until  time.Duration // by the clock of the process
-	Writes uint64        // of the entries of all nodes meanwhile
-	term   time.Duration
-}
-
-// Missed reports whether others may have gone on for d meanwhile, and the absence ended less than d ago: they have written
-// their entries half as often as one node does in that time. When nobody could, as all were without the store, there are only
-// the first renewals after that.
-func (a Absence) Missed(d, now time.Duration) bool {
-	return a.Lasted > d && now-a.Until < d && a.Writes > uint64(d*PerTerm/a.term/2)
-}
+// reconnect is how long a process may take to reach servers that have come back, and to write its entry there.
+const reconnect = 2 * time.Second
 
 // Machine is a lease and the renewal under way. Times are counted by a clock of the process that never jumps.
 type Machine struct {
@@ -53,9 +41,8 @@ type Machine struct {
 	// Renewed is when the last successful renewal was sent. Before its answer came, the entry may have been another node's, so
 	// the time of sending counts.
 	Renewed time.Duration
-	Away    Absence // the last time without the lease
+	Since   time.Duration // since when every renewal came in time for this node to know of others: see SteadyFrom
 
-	last uint64 // the revision of the entry when a renewal began last
 	boot string
 	term time.Duration
 	sent time.Duration
@@ -69,9 +56,6 @@ func New(boot string, term time.Duration) *Machine { return &Machine{boot: boot,
 // Renew begins a renewal.
 func (m *Machine) Renew(now time.Duration) {
 	m.sent, m.read, m.Err = now, false, nil
-	if m.Rev > 0 {
-		m.last = m.Rev
-	}
 	if m.do = Update; m.Rev == 0 {
 		m.do = Read
 	}
@@ -90,8 +74,8 @@ func (m *Machine) Wrote(rev uint64, conflict bool, err error) {
 	case err != nil:
 		m.end(err)
 	default:
-		if gap := m.sent - m.Renewed; gap > m.term && m.last > 0 && rev > m.last {
-			m.Away = Absence{gap, m.sent, rev - m.last - 1, m.term}
+		if m.do == Create || m.sent-m.Renewed > late(m.term) {
+			m.Since = m.sent
 		}
 		m.Rev, m.Renewed = rev, m.sent
 		m.end(nil)
@@ -116,3 +100,16 @@ func (m *Machine) Found(boot string, rev uint64, missing bool, err error) {
 
 // Certain reports whether the lease was renewed in time.
 func (m *Machine) Certain(now time.Duration) bool { return now-m.Renewed <= m.term }
+
+// late is the time between two renewals from which on the entry of another living node may have expired in the same outage: that one
+// may have been renewed PerTerm earlier, and takes a reconnect longer to come back.
+func late(term time.Duration) time.Duration {
+	return max(term-term/PerTerm-reconnect, 2*term/PerTerm)
+}
+
+// SteadyFrom is when an entry of another node that is not there begins to say that this one is gone: the lease was renewed in time for one
+// term and a reconnect then. Before that, what has kept this node from the servers may have kept the other one.
+func (m *Machine) SteadyFrom() time.Duration { return m.Since + m.term + reconnect }
+
+// Steady reports whether that is so.
+func (m *Machine) Steady(now time.Duration) bool { return m.Certain(now) && now >= m.SteadyFrom() }

@@ -45,32 +45,52 @@ func TestARenewal(t *testing.T) {
 	}
 }
 
-// TestAbsences checks that a time without the lease in which others went on is told from one in which nobody could renew anything.
-func TestAbsences(t *testing.T) {
+// TestSteady has a node renew its lease of 5 s each second, but for an outage, and asks when it may say of others that they are gone.
+func TestSteady(t *testing.T) {
 	for name, row := range map[string]struct {
-		gap    time.Duration
-		writes uint64 // of all nodes until the lease is back, that included
-		after  time.Duration
-		want   bool
+		away    time.Duration // in seconds: between two renewals
+		expired bool          // the entry was gone then
+		to      time.Duration // in seconds, after that renewal: before, it may not say so
 	}{
-		"others went on":                {100, 81, 10, true},
-		"nobody did":                    {100, 8, 10, false},
-		"others went on, and long ago":  {100, 81, 81, false},
-		"too short":                     {80, 81, 10, false},
-		"a power cut took entries back": {100, 0, 10, false},
+		"it has just begun":                      {0, true, 7},
+		"each renewal in time":                   {1, false, 0},
+		"late, but others' entries lived":        {2, false, 0},
+		"so late that others' may have expired":  {3, false, 7},
+		"its lease was over":                     {9, true, 7},
+		"over, and its entry not yet taken away": {6, false, 7},
 	} {
-		m := New("b", 5)
-		m.Rev, m.Renewed = 1000, 7
-		m.Renew(8)
-		m.Wrote(0, false, errAny)
-		m.Renew(7 + row.gap)
-		m.Wrote(0, true, errAny)
-		m.Found("", 0, true, errAny)
-		if m.Wrote(1000+row.writes, false, nil); m.Err != nil {
-			t.Fatalf("%s: %v", name, m.Err)
+		m := New("b", 5*time.Second)
+		now := 100 * time.Second
+		renew := func(expired bool) {
+			m.Renew(now)
+			if m.Next() == Update && expired {
+				m.Wrote(0, true, errAny)
+			}
+			if m.Next() == Read {
+				m.Found("", 0, true, errAny)
+			}
+			if m.Wrote(m.Rev+1, false, nil); m.Err != nil {
+				t.Fatalf("%s: %v", name, m.Err)
+			}
 		}
-		if got := m.Away.Missed(80, 7+row.gap+row.after); got != row.want {
-			t.Errorf("%s: got %t", name, got)
+		renew(true)
+		if row.away > 0 {
+			for range 20 {
+				now += time.Second
+				renew(false)
+			}
+			if !m.Steady(now) {
+				t.Fatalf("%s: not steady after 20 s", name)
+			}
+			now += row.away * time.Second
+			renew(row.expired)
+		}
+		for after := time.Duration(0); after < 10; after++ {
+			if got := m.Steady(now); got != (after >= row.to) {
+				t.Errorf("%s: %d s later, steady is %t", name, after, got)
+			}
+			now += time.Second
+			renew(false)
 		}
 	}
 }

@@ -10,14 +10,17 @@ import (
 )
 
 // mail carries the messages of a node.
-type mail struct{ m *cluster.Mail }
+type mail struct {
+	n *cluster.Node
+	m *cluster.Mail
+}
 
 // NewMail returns what carries messages between a node and the others that share its servers, or nil if there are no others.
 func NewMail(n *cluster.Node) actors.Mail {
 	if n.Mail() == nil {
 		return nil
 	}
-	return mail{n.Mail()}
+	return mail{n, n.Mail()}
 }
 
 func (s mail) Listen(receive func(*actors.Letter), missed func(actors.Address)) {
@@ -50,8 +53,6 @@ func (s mail) Others() []actors.Address {
 }
 
 func (s mail) Gone(ctx context.Context, a actors.Address) (bool, error) {
-	gone, err := s.m.Gone(ctx, cluster.Peer(a))
+	gone, err := s.n.Gone(ctx, cluster.Peer(a))
 	return gone, storeError(err)
 }
-
-func (s mail) Lately(a actors.Address) bool { return s.m.Lately(cluster.Peer(a)) }

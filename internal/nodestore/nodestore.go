@@ -154,5 +154,13 @@ func (s Store) Use(b actors.Budget) (used, limit int64) {
 
 func (s Store) Suspended() bool { return s.n.Suspended() }
 
-// Missed implements actors.Store.
-func (s Store) Missed(d time.Duration) bool { return s.n.Missed(d) }
+// MarkTaken implements actors.Store.
+func (s Store) MarkTaken(ctx context.Context, boot string, ttl time.Duration) error {
+	return storeError(s.n.MarkTaken(ctx, boot, ttl))
+}
+
+// Taken implements actors.Store.
+func (s Store) Taken(ctx context.Context, boot string, sure bool) (bool, error) {
+	taken, err := s.n.Taken(ctx, boot, sure)
+	return taken, storeError(err)
+}

@@ -94,10 +94,10 @@ func (s Tasks) Work(ctx context.Context, server string) (worker.Queue, error) {
 	return queue{q}, nil
 }
 
-// Alive reports whether a process has the lease of its node.
-func (s Tasks) Alive(ctx context.Context, node, boot string) (bool, error) {
-	alive, err := s.n.Alive(ctx, node, boot)
-	return alive, storeError(err)
+// Gone reports whether a process is dead.
+func (s Tasks) Gone(ctx context.Context, node, boot string) (bool, error) {
+	gone, err := s.n.Gone(ctx, cluster.Peer{Node: node, Boot: boot})
+	return gone, storeError(err)
 }
 
 // Reclaim offers the work again that an earlier process of this node had.

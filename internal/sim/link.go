@@ -31,6 +31,7 @@ type Link struct {
 	ice     chan struct{} // closed when the process goes on that stands still; nil: it runs
 	since   time.Time     // since when the lease is renewed, or is not
 	long    bool          // before that it was not renewed for longer than it lasts
+	steady  time.Time     // from when on it knows of others, if it is renewed until then
 	later   bool          // another boot of the node has begun, and has the lease
 	left    bool          // the process has given its entry back
 	changed chan struct{} // closed with the next change of the phase
@@ -47,7 +48,7 @@ const (
 // NewLink returns a link that is up. It calls fate once for each operation. lease is how
 // long the link may be down before Suspended returns true.
 func NewLink(s *Store, lease time.Duration, fate func(op string) Fate) *Link {
-	return &Link{store: s, fate: fate, lease: lease, since: time.Now(), changed: make(chan struct{})}
+	return &Link{store: s, fate: fate, lease: lease, since: time.Now(), steady: time.Now().Add(lease + reconnect), changed: make(chan struct{})}
 }
 
 // Down cuts the process off from the store until Up.
@@ -102,7 +103,11 @@ func (l *Link) become(change func()) {
 		l.phase = dead
 	}
 	if now := l.renews(); now != renewed {
-		l.long = now && time.Since(l.since) > l.lease
+		gap := time.Since(l.since)
+		l.long = now && gap > l.lease
+		if now && gap > max(l.lease*4/5-reconnect, l.lease*2/5) {
+			l.steady = time.Now().Add(l.lease + reconnect)
+		}
 		l.since = time.Now()
 	}
 	if l.phase != was {
@@ -146,6 +151,9 @@ func (l *Link) Suspended() bool {
 	return l.later || time.Since(l.since) > l.lease
 }
 
+// reconnect is how long a process may take to come back to a store that is back, as that of package lease.
+const reconnect = 2 * time.Second
+
 // renewal is after what time a process whose lease is over has another one, once it reaches
 // the store again.
 const renewal = time.Second
@@ -158,17 +166,33 @@ func (l *Link) entered() bool {
 	return !left && !l.Suspended()
 }
 
-// Gone reports whether the store has no entry of the other process any more, and this one has
-// renewed its own after that was seen. If it cannot, the error is ErrUnavailable.
+// Gone reports whether the other process is dead: another boot has its node's name, or it has given its entry back, or the store has no entry
+// of it and this one has held its own for a while. This one has renewed its own after that was seen. If it cannot tell, the error is
+// ErrUnavailable.
 func (l *Link) Gone(ctx context.Context, other *Link) (gone bool, err error) {
-	err = l.do(ctx, "Gone", func(bool) error { gone = !other.entered(); return nil })
+	certain := false
+	err = l.do(ctx, "Gone", func(bool) error { gone, certain = !other.entered(), other.over(); return nil })
 	if err == nil && gone {
 		err = l.do(ctx, "Renew", func(bool) error { return nil })
 	}
-	if err != nil || gone && !l.entered() {
+	if err != nil || gone && (!l.entered() || !certain && !l.knows()) {
 		return false, ErrUnavailable
 	}
 	return gone, nil
+}
+
+// over reports whether the process has ended for certain.
+func (l *Link) over() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.left || l.later
+}
+
+// knows reports whether an entry that is not there says to the process that another one is dead.
+func (l *Link) knows() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.renews() && !time.Now().Before(l.steady)
 }
 
 // Supersede tells the link that another boot of its node has begun. That boot has the lease

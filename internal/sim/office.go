@@ -253,14 +253,6 @@ func (b *Box) Others(f func(node, boot string)) {
 	}
 }
 
-// Lately reports whether a boot is not dead: it may come back, if it has no entry.
-func (b *Box) Lately(node, boot string) bool {
-	x := b.office.find(node, boot)
-	b.office.mu.Lock()
-	defer b.office.mu.Unlock()
-	return x != nil && !x.dead
-}
-
 // Gone reports whether a boot has no entry any more; see Link.Gone. Of boxes without a link, the dead have none, and one that
 // is cut off cannot tell.
 func (b *Box) Gone(ctx context.Context, node, boot string) (bool, error) {

@@ -91,6 +91,56 @@ func TestRefusedGuardIsLookedInto(t *testing.T) {
 	})
 }
 
+// TestEndInPlaceOfWhatWaits stores a stream again whose calls may have ended elsewhere: nothing of what waits is stored any more, whatever the write in
+// flight was, and the entries that end the stream are.
+func TestEndInPlaceOfWhatWaits(t *testing.T) {
+	taken := errors.New("taken")
+	for name, first := range map[string][]Event{
+		"found by the append":               {{Op: Guarded}},
+		"found by a rewriting before it":    {{Op: Outlived}, {Op: Guarded}},
+		"and found once more":               {{Op: Guarded}, {Op: Absent, Epoch: 6, Entries: []Entry{msg("end")}, Last: true, Err: taken}, {Op: Guarded}},
+		"the response is what is in flight": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, told := newWorld(t, Limits{Part: 100}), fates{}
+			w.step(Event{Op: Opened, Rev: 1, Epoch: 1})
+			w.step(Event{Op: Push, Entries: []Entry{msg("a")}})
+			w.ack()
+			large := strings.Repeat("b", 250)
+			w.step(Event{Op: Push, Entries: []Entry{told.entry(Message, large)}, Last: first == nil})
+			w.ack() // the first of its parts
+			if first == nil {
+				first = []Event{{Op: Guarded}}
+			} else {
+				w.step(Event{Op: Push, Entries: []Entry{told.entry(Final, "response")}, Last: true})
+			}
+			for _, e := range append(first, Event{Op: Absent, Epoch: 7, Entries: []Entry{msg("end")}, Last: true, Err: taken}) {
+				w.inFlight = nil
+				w.step(e)
+			}
+			if w.inFlight.Do != DoCreate || w.inFlight.Num != 1 {
+				t.Fatalf("in flight %+v", w.inFlight)
+			}
+			w.inFlight = nil
+			w.step(Event{Op: Push, Entries: []Entry{told.entry(Final, "late")}, Last: true})
+			w.step(Event{Op: Created, Rev: 2})
+			for w.ack() {
+			}
+			if diff := cmp.Diff([]string{"1.0 a", "2.0 end"}, w.delivered); diff != "" || !w.ended || !Last(w.log[2]) || EpochOf(w.log[2]) != 7 {
+				t.Errorf("delivered (-want +got):\n%s, ended %t", diff, w.ended)
+			}
+			want := fates{large: {taken}, "late": {ErrEnded}}
+			if _, ok := told["response"]; ok {
+				want["response"] = []error{taken}
+			}
+			told.check(t, want)
+			if name != "the response is what is in flight" && told["response"] == nil {
+				t.Error("the response was not dropped")
+			}
+		})
+	}
+}
+
 // TestPartsBeforeARecordThatIsStoredAgain checks that all parts of an append are stored once more when
 // the record is gone, because they will expire before the new record does.
 func TestPartsBeforeARecordThatIsStoredAgain(t *testing.T) {

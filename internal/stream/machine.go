@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"slices"
 	"time"
 
 	"github.com/troupe-run/troupe/internal/limits"
@@ -56,7 +57,7 @@ type Event struct {
 	Covered uint64 // Opened: last append that the record covers (takeover)
 	Sizes   []int  // Opened: sizes of the retained appends, oldest first (takeover)
 	Entries []Entry
-	Last    bool              // Push: the stream ends with these; Cancel always does
+	Last    bool              // Push, Absent: the stream ends with these; Cancel always does
 	Of      func(*Entry) bool // Withdraw: which entries
 	Err     error
 }
@@ -75,7 +76,7 @@ const (
 	Again                // the write in flight was not done, or its outcome is unknown: it may be tried again
 	Guarded              // the write was not done: the writer record has another revision
 	Ours                 // the record is this writer's, under Rev
-	Absent               // the record is gone, and no writer took the stream: the next record has Epoch
+	Absent               // the record is gone: the next one has Epoch. With Last, Entries end the stream, in place of all that waits
 	Created              // the record was stored again, under Rev
 	Fenced               // another writer has the stream, or it has been ended
 	Refresh              // the writer record is due to be rewritten
@@ -265,8 +266,8 @@ func (m *Machine) Resend(out []Effect) []Effect {
 	return m.send(out)
 }
 
-// guard follows a write that was refused for its guard. A record that is gone was not taken
-// by another writer: it is stored again, and this writer goes on.
+// guard follows a write that was refused for its guard. A record that is gone is stored again, and this writer goes on, or ends
+// the stream.
 func (m *Machine) guard(e Event, out []Effect) []Effect {
 	f := &m.flight
 	if m.phase != Open || !f.busy {
@@ -278,8 +279,12 @@ func (m *Machine) guard(e Event, out []Effect) []Effect {
 	case Ours:
 		m.tries, m.rev, f.doubt = 0, e.Rev, certain
 	case Absent:
-		m.tries, m.epoch, f.doubt = 0, e.Epoch, creating
+		m.tries, m.epoch = 0, e.Epoch
 		m.rewind(f)
+		if e.Last {
+			out = m.replace(&e, out)
+		}
+		f.doubt = creating
 	case Created:
 		if f.doubt = certain; f.record {
 			return m.refreshed(e.Rev, out)
@@ -287,6 +292,28 @@ func (m *Machine) guard(e Event, out []Effect) []Effect {
 		m.tries, m.rev, m.covered = 0, e.Rev, m.whole
 	}
 	return m.send(out)
+}
+
+// replace drops all that waits, the write in flight included, for the entries that end the stream.
+func (m *Machine) replace(e *Event, out []Effect) []Effect {
+	if left := m.waiting(); len(left) > 0 {
+		out = append(out, Effect{Do: DoDrop, Entries: left, Err: e.Err})
+	}
+	m.queue, m.queued, m.held, m.last = e.Entries, 0, nil, true
+	for i := range m.queue {
+		m.queued += m.queue[i].size()
+	}
+	m.flight = m.gather()
+	return out
+}
+
+// waiting lists the entries that are not stored.
+func (m *Machine) waiting() []Entry {
+	left := slices.Clone(m.flight.entries)
+	if m.held != nil {
+		left = append(left, m.held.entries...)
+	}
+	return append(left, m.queue...)
 }
 
 // rewind makes all parts of an append be stored again: the next record does not cover the
@@ -453,11 +480,7 @@ func (m *Machine) lose(err error, out []Effect) []Effect {
 		return out
 	}
 	m.phase = Lost
-	left := append([]Entry(nil), m.flight.entries...)
-	if m.held != nil {
-		left = append(left, m.held.entries...)
-	}
-	left = append(left, m.queue...)
+	left := m.waiting()
 	m.queue, m.queued, m.flight, m.held = nil, 0, flight{}, nil
 	if len(left) > 0 {
 		out = append(out, Effect{Do: DoDrop, Entries: left, Err: err})

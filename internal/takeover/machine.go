@@ -15,6 +15,7 @@ const (
 	AskGone              // find out whether Writer is gone: Gone
 	ReadLog              // read Log on up to its last append: Read
 	CheckLease           // find out whether this node is certain of its lease: Certain
+	MarkTaken            // note that Writer is gone: Marked
 	ReadBody             // read the body of the calls: BodyRead
 	Replace              // replace the record of revision Rev by Rec: Replaced
 	Reread               // read the writer record, to see whether an attempt with an unknown outcome has stored it: Record
@@ -118,7 +119,20 @@ func (m *Machine) Certain(certain bool) {
 	m.Rec.Attempt, m.Rec.Node, m.Rec.Boot, m.Rec.Epoch = m.Rec.Runs()+1, m.self.Node, m.self.Boot, NextEpoch(m.Rec.Epoch, m.epoch)
 	m.Rec.Low, m.Rec.Bytes = m.Log.Kept()
 	m.Rec.Safe = m.Rec.Safe && !m.Log.Unknown
-	if m.do = ReadBody; !m.Rec.Safe {
+	if m.do = MarkTaken; m.alone || !m.Writer.MustBeGone(m.self.Boot, m.given) {
+		m.Marked(nil)
+	}
+}
+
+// Marked takes whether it is noted that the writer's boot is gone. That comes before the record changes: a writer that finds its record
+// expired, and no such note, knows that nobody has taken its stream.
+func (m *Machine) Marked(err error) {
+	switch {
+	case err != nil:
+		m.fail(err)
+	case m.Rec.Safe:
+		m.do = ReadBody
+	default:
 		m.replace()
 	}
 }

@@ -43,6 +43,8 @@ func upTo(t *testing.T, m *Machine, do Do) {
 			m.Read(m.Log.Read(0))
 		case CheckLease:
 			m.Certain(true)
+		case MarkTaken:
+			m.Marked(nil)
 		case ReadBody:
 			m.BodyRead([]byte("body"), false, nil)
 		case Replace:
@@ -54,6 +56,32 @@ func upTo(t *testing.T, m *Machine, do Do) {
 		}
 	}
 	t.Fatalf("it does not come to %d", do)
+}
+
+// TestTakeoverIsNotedFirst checks that a takeover from a boot that is gone is noted before the record changes, and does not go on without that; of
+// a stream that is this boot's own, or was given up, nothing is noted.
+func TestTakeoverIsNotedFirst(t *testing.T) {
+	m := New(me, Writer{}, false, 41)
+	upTo(t, m, MarkTaken)
+	if m.Marked(errors.New("away")); m.Next() != Failed {
+		t.Errorf("next is %d though it is not noted", m.Next())
+	}
+	for name, m := range map[string]*Machine{"given up": New(me, Writer{"m", "a", 3}, false, 41), "alone": New(me, Writer{}, true, 41), "its own": New(Writer{Node: "m", Boot: "a"}, Writer{}, false, 41)} {
+		for range 4 { // the steps up to the lease
+			switch m.Next() {
+			case ReadRecord:
+				m.Record(dead, 7, false, nil)
+			case ReadLog:
+				m.Log.From(0)
+				m.Read(m.Log.Read(0))
+			case CheckLease:
+				m.Certain(true)
+			}
+		}
+		if m.Next() != ReadBody {
+			t.Errorf("%s: next is %d, want the body", name, m.Next())
+		}
+	}
 }
 
 // TestTakeover checks that a takeover asks for the old writer before it does anything, and has a new epoch after it.
@@ -192,20 +220,18 @@ func TestLifetimes(t *testing.T) {
 func TestWhose(t *testing.T) {
 	own := record.Stream{Boot: "b", Epoch: 3}
 	for name, row := range map[string]struct {
-		rec             *record.Stream
-		certain, missed bool
-		want            Claim
+		rec     *record.Stream
+		certain bool
+		want    Claim
 	}{
-		"its own":                                     {&own, true, false, Own},
-		"its own, after a long time away":             {&own, true, true, Own},
-		"another's":                                   {&record.Stream{Boot: "c", Epoch: 3}, true, false, Taken},
-		"of this boot, another takeover":              {&record.Stream{Boot: "b", Epoch: 4}, true, false, Taken},
-		"expired":                                     {nil, true, false, Lost},
-		"expired, and the lease is over":              {nil, false, false, Doubt},
-		"expired, while others went on":               {nil, true, true, Taken},
-		"expired, while others went on, not yet back": {nil, false, true, Doubt},
+		"its own":                        {&own, true, Own},
+		"its own, and the lease is over": {&own, false, Own},
+		"another's":                      {&record.Stream{Boot: "c", Epoch: 3}, true, Taken},
+		"of this boot, another takeover": {&record.Stream{Boot: "b", Epoch: 4}, true, Taken},
+		"expired":                        {nil, true, Lost},
+		"expired, and the lease is over": {nil, false, Doubt},
 	} {
-		if got := Whose(row.rec, "b", 3, row.certain, row.missed); got != row.want {
+		if got := Whose(row.rec, "b", 3, row.certain); got != row.want {
 			t.Errorf("%s: got %d, want %d", name, got, row.want)
 		}
 	}

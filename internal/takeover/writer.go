@@ -33,15 +33,13 @@ type Claim uint8
 const (
 	Own   Claim = iota // the record is its own: it goes on
 	Taken              // another writer has the stream
-	Lost               // the record is gone. No other writer can have taken the stream: it may be stored again
-	Doubt              // the record is gone. Another writer may have taken the stream over, ended it and let it expire
+	Lost               // the record is gone. It may be stored again: by what Machine.Marked notes the writer learns whether the stream was another's
+	Doubt              // the record is gone, and another writer may be about to have the stream
 )
 
 // Whose says what a writer of a boot and an epoch may do. rec is the writer record, nil if there is none. certain says that
-// the node is certain of its lease, and missed that it was without it for longer than records live while others were not. A
-// record that has expired was not taken: nobody takes over the stream of a node that has its lease. Of one that was away alone
-// for so long another may have taken the stream over, and ended it, and then its record has expired, too.
-func Whose(rec *record.Stream, boot string, epoch uint64, certain, missed bool) Claim {
+// the node is certain of its lease.
+func Whose(rec *record.Stream, boot string, epoch uint64, certain bool) Claim {
 	switch {
 	case rec != nil && rec.Boot == boot && rec.Epoch == epoch:
 		return Own
@@ -49,8 +47,6 @@ func Whose(rec *record.Stream, boot string, epoch uint64, certain, missed bool) 
 		return Taken
 	case !certain:
 		return Doubt
-	case missed:
-		return Taken
 	}
 	return Lost
 }

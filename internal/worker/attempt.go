@@ -105,7 +105,7 @@ func (p *Pool) attempt(s *serving, key Key, w *given) (*Attempt, error) {
 		if r.State != task.Ended && !s.Known(r.Method, r.Name) {
 			return nil, errNotKnown
 		}
-		if err := p.elsewhere(s, key, &r, w); err != nil {
+		if err := p.elsewhere(s, &r, w); err != nil {
 			return nil, err
 		}
 		if r.State == task.Running {

@@ -12,9 +12,9 @@ import (
 const heldFor = 10 * time.Second
 
 // elsewhere returns errHeld if the answers of a task are for a handler that waits in another process, and errTwice if the task runs in
-// another process that is alive and was given other work of it. A task that may not run again has nowhere else to go on: it is left to
-// its process until that is dead for certain, as the servers forget who is alive while none of them runs.
-func (p *Pool) elsewhere(s *serving, key Key, r *task.Record, w *given) error {
+// another process that is not gone and was given other work of it. A task that may not run again has nowhere else to go on: it is left to
+// its process until that is gone.
+func (p *Pool) elsewhere(s *serving, r *task.Record, w *given) error {
 	safe := s.Safe(r.Method, r.Name)
 	node, boot, is := r.Holder, r.HolderBoot, errHeld
 	switch {
@@ -30,32 +30,10 @@ func (p *Pool) elsewhere(s *serving, key Key, r *task.Record, w *given) error {
 	if boot == p.Boot {
 		return nil
 	}
-	alive, err := p.Store.Alive(s.ctx, node, boot)
-	switch {
-	case err != nil:
-		return err
-	case alive:
+	if gone, err := p.Store.Gone(s.ctx, node, boot); !gone || err != nil {
 		return is
-	case !safe && p.doubt(key):
-		return errTwice
 	}
 	return nil
-}
-
-// deadFor is for how long a process must be dead before a task ends with it. One that was cut off from the store takes its lease again
-// within less.
-const deadFor = 4 * time.Second
-
-// doubt reports whether the process of a task was not seen dead before, or only a moment ago.
-func (p *Pool) doubt(key Key) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	first, ok := p.doubts[key]
-	if !ok {
-		first = time.Now()
-		p.doubts[key] = first
-	}
-	return time.Since(first) < deadFor
 }
 
 // release has another process go on with a task once it has its answers: the handler that waited here has ended with the mount. Of a

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -95,7 +94,6 @@ type Pool struct {
 	starting  map[Key]*given // work whose attempt is about to begin
 	followers map[Key]map[*follower]bool
 	offers    map[Key]*offer
-	doubts    map[Key]time.Time // when the processes of tasks were seen dead first
 	closed    bool
 }
 
@@ -120,7 +118,7 @@ func NewPool(c Config) *Pool {
 	if c.Ledger == nil {
 		c.Ledger = freely{}
 	}
-	p := &Pool{Config: c, places: newPlaces(c.Running, c.Shared), census: newCensus(c.PerPrincipal, c.PerNode), services: make(map[string]*serving), live: make(map[Key]*Attempt), starting: make(map[Key]*given), followers: make(map[Key]map[*follower]bool), offers: make(map[Key]*offer), doubts: make(map[Key]time.Time), ended: make(chan struct{}), suspects: make(chan struct{}, mostSuspects)}
+	p := &Pool{Config: c, places: newPlaces(c.Running, c.Shared), census: newCensus(c.PerPrincipal, c.PerNode), services: make(map[string]*serving), live: make(map[Key]*Attempt), starting: make(map[Key]*given), followers: make(map[Key]map[*follower]bool), offers: make(map[Key]*offer), ended: make(chan struct{}), suspects: make(chan struct{}, mostSuspects)}
 	p.base, p.stop = context.WithCancelCause(context.Background())
 	go p.keep()
 	return p
@@ -385,7 +383,6 @@ func (p *Pool) keep() {
 				s.due = time.Time{}
 			}
 		}
-		maps.DeleteFunc(p.doubts, func(_ Key, first time.Time) bool { return time.Since(first) > time.Minute })
 		all := make([]*Attempt, 0, len(p.live))
 		for _, a := range p.live {
 			all = append(all, a)

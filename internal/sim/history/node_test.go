@@ -81,6 +81,7 @@ func (n *node) register() {
 
 // begin begins to serve.
 func (n *node) begin(rev uint64, sent time.Duration) {
+	n.lease.Since = sent
 	n.lease.Rev, n.lease.Renewed, n.up, n.ahead = rev, sent, true, n.w.store.skew
 	n.w.note("%s serves", n.boot)
 	n.beat()
@@ -222,7 +223,13 @@ func (n *node) gone(by takeover.Writer, f func(gone bool, err error)) {
 		case err == nil && e.boot == by.Boot:
 			f(false, nil)
 		case err == nil || errors.Is(err, errMissing):
-			n.confirm = append(n.confirm, func(err error) { f(err == nil, err) })
+			certain := err == nil // another boot has the name
+			n.confirm = append(n.confirm, func(err error) {
+				if err == nil && !certain && !n.lease.Steady(n.w.now) {
+					err = errUnsure
+				}
+				f(err == nil, err)
+			})
 			n.renew()
 		default:
 			f(false, err)

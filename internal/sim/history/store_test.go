@@ -32,6 +32,7 @@ type store struct {
 	entries map[string]entry
 	written uint64 // the revision of the entry that was written last
 	streams map[string]*slog
+	taken   map[string]bool          // boots whose streams were taken over, as MarkTaken notes it
 	absent  map[string]time.Duration // when the entry of a boot was last seen to be gone
 }
 
@@ -58,14 +59,14 @@ type slot struct {
 }
 
 func newStore(w *world) *store {
-	return &store{w: w, skew: 1000 * time.Hour, entries: map[string]entry{}, streams: map[string]*slog{}, absent: map[string]time.Duration{}}
+	return &store{w: w, skew: 1000 * time.Hour, entries: map[string]entry{}, streams: map[string]*slog{}, taken: map[string]bool{}, absent: map[string]time.Duration{}}
 }
 
 func (s *store) clock() time.Duration { return s.w.now + s.skew }
 
 func (s *store) clone() *store {
 	c := *s
-	c.entries = maps.Clone(s.entries)
+	c.entries, c.taken = maps.Clone(s.entries), maps.Clone(s.taken)
 	c.streams = make(map[string]*slog, len(s.streams))
 	for id, l := range s.streams {
 		k := *l

@@ -156,12 +156,14 @@ func (s *writer) renewed() {
 func (s *writer) look() {
 	var rec record.Stream
 	var rev uint64
+	var taken bool
 	epoch := s.m.Epoch()
 	s.n.op(func(st *store) error {
 		l, err := st.record(s.id)
 		if err == nil {
 			rec, rev = l.rec, l.rev
 		}
+		taken = st.taken[s.n.boot]
 		return err
 	}, func(err error) {
 		stored := &rec
@@ -171,7 +173,7 @@ func (s *writer) look() {
 			s.step(stream.Event{Op: stream.Again})
 			return
 		}
-		switch takeover.Whose(stored, s.n.boot, epoch, s.n.certain(), s.n.lease.Away.Missed(s.n.w.plan.recordTTL(), s.n.w.now)) {
+		switch takeover.Whose(stored, s.n.boot, epoch, s.n.certain()) {
 		case takeover.Own:
 			s.life.Wrote(s.n.skew())
 			s.step(stream.Event{Op: stream.Ours, Rev: rev})
@@ -180,7 +182,15 @@ func (s *writer) look() {
 			}
 		case takeover.Lost:
 			s.n.w.judge.count("records stored again")
-			s.step(stream.Event{Op: stream.Absent, Epoch: takeover.NextEpoch(s.m.Epoch(), s.n.w.rnd.Uint64())})
+			e := stream.Event{Op: stream.Absent, Epoch: takeover.NextEpoch(s.m.Epoch(), s.n.w.rnd.Uint64())}
+			if taken && len(s.past.Digest.Done) == 0 {
+				s.n.w.judge.count("calls ended as their streams were stored again")
+				s.n.w.judge.tales[s.id].doubtful = true
+				s.run.end()
+				s.live.Safe = false
+				e.Entries, e.Last, e.Err = []stream.Entry{{Kind: stream.Final, Meta: s.live.Calls[0].ID, Data: lostData}}, true, errTaken
+			}
+			s.step(e)
 		case takeover.Doubt:
 			s.step(stream.Event{Op: stream.Again})
 		case takeover.Taken:
@@ -312,6 +322,8 @@ func (n *node) take(id string, given takeover.Writer, f func(*writer, *takeover.
 		case takeover.CheckLease:
 			m.Certain(n.certain())
 			next()
+		case takeover.MarkTaken:
+			n.op(func(st *store) error { st.taken[m.Writer.Boot] = true; return nil }, func(err error) { m.Marked(err); next() })
 		case takeover.ReadBody:
 			n.op(func(st *store) error {
 				if l := st.streams[id]; l == nil || !st.hasBody(l) {

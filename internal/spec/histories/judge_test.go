@@ -278,7 +278,7 @@ func (j *judge) failed(r *run, cause error) {
 		(strings.Contains(cause.Error(), "the connection was closed") || kind == "sse" && strings.Contains(cause.Error(), "the session has ended")) {
 		return // its client lost the process
 	}
-	if (!j.over(r) || j.untaken(r)) && !r.request.tried && !r.request.cut && !r.request.forgotten && !j.waitsInVain(r.request) {
+	if !j.over(r) && !r.request.tried && !r.request.cut && !r.request.forgotten && !j.waitsInVain(r.request) {
 		j.faulted("%s ends on %s, which nobody took it from: %v", r.request.name, r.p.name, cause)
 	}
 }

@@ -2,7 +2,6 @@ package histories
 
 import (
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -20,7 +19,6 @@ type trouble struct {
 	from time.Time
 	to   time.Time // zero: it goes on
 	soft bool      // it takes nobody's lease
-	runs bool      // the store forgets meanwhile what has expired: it runs
 }
 
 func (x *trouble) until() time.Time {
@@ -119,12 +117,12 @@ func (j *judge) isAway(p *process) bool {
 	return j.state(p).away > 0
 }
 
-// outage notes that no process reaches the store, which may run, from now on (1), or no more (-1).
-func (j *judge) outage(by int, runs bool) {
+// outage notes that no process reaches the store from now on (1), or no more (-1).
+func (j *judge) outage(by int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if by > 0 {
-		j.troubles = append(j.troubles, &trouble{from: time.Now(), runs: runs})
+		j.troubles = append(j.troubles, &trouble{from: time.Now()})
 		return
 	}
 	for _, x := range j.troubles {
@@ -154,36 +152,18 @@ func (j *judge) lost(at time.Time) bool {
 }
 
 // over reports whether the effects of a run may count no longer: its process has ended or gave up what it had, or others could take it
-// for dead. Entries are renewed each second, so that one may expire a second less than a lease after the last.
+// for dead, which they may not after what has kept all of them from the store. Entries are renewed each second, so that one may expire a second less than a lease after the last.
 func (j *judge) over(r *run) bool {
-	return j.overBut(r, func(*trouble) bool { return false })
-}
-
-// overBut is over without regard to some troubles.
-func (j *judge) overBut(r *run, but func(x *trouble) bool) bool {
 	s := j.state(r.p)
 	if !s.ended.IsZero() || !s.left.IsZero() || j.lost(r.began) {
 		return true
 	}
 	for _, x := range j.troubles {
-		if !x.soft && !but(x) && (x.p == nil || x.p == r.p) && x.until().After(r.began) && x.until().Sub(x.from) > lease-2*time.Second {
+		if !x.soft && x.p == r.p && x.until().After(r.began) && x.until().Sub(x.from) > lease-2*time.Second {
 			return true
 		}
 	}
 	return false
-}
-
-// untaken reports whether nobody can have taken the stream of a session's call from a run, because all processes were without the store, which ran, until
-// its record had expired: whoever takes a stream over needs that.
-func (j *judge) untaken(r *run) bool {
-	if j.kind(r.request) != "session" || r.request.po.Task {
-		return false
-	}
-	record := time.Duration(j.w.plan.Replay)*4/3 + time.Second
-	long := func(x *trouble) bool {
-		return x.p == nil && x.runs && x.from.After(r.began) && x.until().Sub(x.from) > record && time.Since(x.until()) < settling
-	}
-	return slices.ContainsFunc(j.troubles, long) && !j.overBut(r, long)
 }
 
 // over0 reports whether any run of a request may count no longer.

@@ -225,14 +225,14 @@ func (w *world) harm(i int, f fault) {
 	case "drain":
 		w.drain(pl, rest)
 	case "outage", "stop":
-		w.outage(1, f.Do == "outage")
+		w.outage(1)
 		if f.Do == "stop" {
 			give := w.serving.take()
 			w.nats.Stop()
 			give()
 		}
 		time.Sleep(rest)
-		w.outage(-1, false)
+		w.outage(-1)
 		w.judge.note("outage is over")
 	case "lose":
 		if p == nil {
@@ -281,8 +281,8 @@ func (w *world) harm(i int, f fault) {
 }
 
 // outage has all lines refuse connections, from now on (1), or no more (-1).
-func (w *world) outage(by int, runs bool) {
-	w.judge.outage(by, runs)
+func (w *world) outage(by int) {
+	w.judge.outage(by)
 	defer w.serving.take()()
 	w.mu.Lock()
 	w.down += by
@@ -375,7 +375,7 @@ func (w *world) power(at, lose, rest time.Duration) {
 	when := time.Now()
 	time.Sleep(at - flushes)
 	w.judge.note("power cut, what is younger than %v is lost", time.Since(when))
-	w.judge.outage(1, false)
+	w.judge.outage(1)
 	w.kill(rest, func() {
 		defer w.serving.take()()
 		w.judge.cut(when)
@@ -393,6 +393,6 @@ func (w *world) power(at, lose, rest time.Duration) {
 		if starts {
 			w.nats.Start(w.t)
 		}
-		w.judge.outage(-1, false)
+		w.judge.outage(-1)
 	}, w.places...)
 }
