@@ -72,7 +72,23 @@ var machines = []mutation{
 	},
 	{
 		"parts before a lost record are not stored again", guard, "internal/stream/machine.go",
-		"m.tries, m.epoch, f.doubt = 0, e.Epoch, creating\n\t\tm.rewind(f)", "m.tries, m.epoch, f.doubt = 0, e.Epoch, creating", "", "",
+		"m.tries, m.epoch = 0, e.Epoch\n\t\tm.rewind(f)", "m.tries, m.epoch = 0, e.Epoch", "", "",
+	},
+	{
+		"what waits is stored though the stream ends in its place", guard, "internal/stream/machine.go",
+		"	m.queue, m.queued, m.held, m.last = e.Entries, 0, nil, true\n", "	m.queue, m.queued, m.held, m.last = append(m.queue, e.Entries...), 0, nil, true\n", "", "TestEndInPlaceOfWhatWaits",
+	},
+	{
+		"a takeover is not noted before the record changes", guard, "internal/takeover/machine.go",
+		"m.alone || !m.Writer.MustBeGone(m.self.Boot, m.given) {\n\t\tm.Marked(nil)", "true {\n\t\tm.Marked(nil)", "", "TestTakeoverIsNotedFirst",
+	},
+	{
+		"a lease is steady at once", expiry, "internal/lease/lease.go",
+		"return m.Since + m.term + reconnect }", "return m.Since }", "", "TestSteady",
+	},
+	{
+		"a late renewal is as good as one in time", expiry, "internal/lease/lease.go",
+		"m.sent-m.Renewed > late(m.term)", "m.sent-m.Renewed > m.term", "", "TestSteady",
 	},
 	{
 		"parts before a rewritten record are not stored again", guard, "internal/stream/machine.go",

@@ -47,8 +47,28 @@ var remote = []mutation{
 		"			l.node.succeeds = true\n", "			l.node.succeeds = rev == 0\n", "", "TestReclaim",
 	},
 	{
-		"a node that cannot renew its lease says who is gone", guard, "cluster/mail.go",
-		"	if err == nil && !alive {\n", "	if err == nil && alive {\n", "", "TestMailGone",
+		"a node that cannot renew its lease says who is gone", guard, "cluster/lease.go",
+		"	err := n.lease.confirm(ctx)\n", "	var err error\n", "", "TestMailGone",
+	},
+	{
+		"a node that was away says who is gone", guard, "cluster/lease.go",
+		"!certain && !n.lease.steady() {", "!certain && !n.lease.steady() && false {", "internal/spec/nodes", "TestARestartOfTheStoreEndsNoCall",
+	},
+	{
+		"what others have found counts for nothing", merge, "cluster/lease.go",
+		"	if taken {\n		return true, nil\n", "	if taken && false {\n		return true, nil\n", "", "TestMailGone",
+	},
+	{
+		"a node that comes back does not ask whether its streams were taken", guard, "actors/fence.go",
+		"	case taken:\n		return 0, errMaybeTaken\n", "	case taken && false:\n		return 0, errMaybeTaken\n", "internal/spec/nodes", "TestTakenOverAndForgotten",
+	},
+	{
+		"an answer is dropped though nobody knows whether its asker is there", guard, "actors/pending.go",
+		"elsewhere = !gone || failed != nil", "elsewhere = !gone && failed == nil", "internal/spec/nodes", "TestAnswerAfterALongOutage",
+	},
+	{
+		"an outcome is given up after a minute", expiry, "internal/worker/attempt.go",
+		"context.WithoutCancel(a.ctx), a.rec.Left(a.p.Store.Now()))", "context.WithoutCancel(a.ctx), time.Minute)", "internal/spec/histories", "TestKept/18",
 	},
 	{
 		"a renewal that was sent before counts", guard, "cluster/lease.go",

@@ -60,7 +60,7 @@ var storage = []mutation{
 	},
 	{
 		"a first lease counts from the answer", expiry, "cluster/lease.go",
-		"l.m.Rev, l.m.Renewed = rev, sent\n\t\t\tl.renewed.Store(int64(sent))", "l.m.Rev, l.m.Renewed = rev, sent\n\t\t\tl.renewed.Store(int64(max(sent, time.Since(l.base))))", "", "",
+		"\t\t\tl.renewed.Store(int64(sent))", "\t\t\tl.renewed.Store(int64(max(sent, time.Since(l.base))))", "", "",
 	},
 	{
 		"each unknown key has the ring read", limit, "cluster/keyring.go",

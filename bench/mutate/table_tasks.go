@@ -304,15 +304,15 @@ var tasks = []mutation{
 	},
 	{
 		"answers go to any process", guard, "internal/worker/held.go",
-		"\tcase alive:\n\t\treturn is\n", "\tcase alive && is != errHeld:\n\t\treturn is\n", "", "TestAnswersOfSharedTasks",
+		"!gone || err != nil {", "(!gone || err != nil) && is != errHeld {", "", "TestAnswersOfSharedTasks",
 	},
 	{
 		"work that is there twice runs twice", guard, "internal/worker/held.go",
 		"r.Work != 0 && r.Work != w.Seq()", "r.Work != 0 && r.Work != r.Work", "", "TestWorkThatIsOfferedTwice",
 	},
 	{
-		"a task that may not run again ends with an outage", expiry, "internal/worker/held.go",
-		"return time.Since(first) < deadFor", "return time.Since(first) < 0", "", "TestAnOutageEndsNoTask",
+		"a task that may not run again ends with an outage", guard, "internal/worker/held.go",
+		"!gone || err != nil {", "!gone && err == nil {", "", "TestAnOutageEndsNoTask",
 	},
 	{
 		"a cancellation that is not stored takes what the task has", guard, "internal/worker/tasks.go",
