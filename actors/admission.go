@@ -6,6 +6,7 @@ import (
 	"errors"
 	"iter"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -41,10 +42,10 @@ type accounts struct {
 	attaches *quota.Turns[*quota.Account] // for asking other nodes for their streams
 	pace     *quota.Pace[*quota.Account]  // of appends to the event log
 	way      [budgets]atomic.Int64        // bytes that are charged and on their way to the store: see charge
+	deciding [budgets]sync.Mutex          // held while it is decided whether bytes more may be stored
 }
 
-// sessionAccount has a session's own counts and bucket, besides the account of its principal. It is
-// nil for requests without a session.
+// sessionAccount has a session's own counts and bucket, besides the account of its principal. It is nil for requests without a session.
 type sessionAccount struct {
 	account quota.Memo                   // the account of the session's last request
 	calling atomic.Pointer[quota.Bucket] // for requests; made by the first

@@ -406,14 +406,13 @@ type charge struct {
 // storable charges bytes that are about to be stored, or says why there is no room for them. A store that is nearly full takes
 // nothing new, so that existing sessions and streams can go on. The caller calls settle.
 func (d *accounts) storable(c charge) Reason {
-	// What is counted first is seen by all that come at the same time, so that no two of them take the same room.
-	way := d.way[c.in].Add(c.bytes) - c.bytes
-	mine := storedFor(c.of, c.in)
-	c.add(c.bytes)
-	no := d.room(c, way, mine)
-	if no != admitted {
-		d.way[c.in].Add(-c.bytes)
-		c.add(-c.bytes)
+	// One after the other: no two of them take the same room, and what is refused is never counted, which might have others refused.
+	d.deciding[c.in].Lock()
+	defer d.deciding[c.in].Unlock()
+	no := d.room(c, d.way[c.in].Load(), storedFor(c.of, c.in))
+	if no == admitted {
+		d.way[c.in].Add(c.bytes)
+		c.add(c.bytes)
 	}
 	return no
 }

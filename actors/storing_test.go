@@ -3,7 +3,9 @@ package actors
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -251,4 +253,47 @@ func TestEventsCountBeforeTheyAreStored(t *testing.T) {
 			})
 		})
 	}
+}
+
+// yielding lets others go on while it says how full the store is.
+type yielding struct{ Store }
+
+func (y yielding) Use(b Budget) (used, limit int64) {
+	for range 20 {
+		runtime.Gosched()
+	}
+	return y.Store.Use(b)
+}
+
+// TestRefusedBytesRefuseNobody has one client ask for ten times what its share of the store is, all at once, and another one for a little: what is refused to the first
+// counts for nobody.
+func TestRefusedBytesRefuseNobody(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		const limit, each, n = 1 << 20, 16 << 10, 640
+		h.mem.fills(TaskBudget, 0, limit)
+		h.accounts.store = yielding{h.mem}
+		ask := func(from string, bytes int64) Reason {
+			return h.accounts.storable(charge{of: h.accounts.Of("anon", from), in: TaskBudget, bytes: bytes, life: time.Hour})
+		}
+		var all sync.WaitGroup
+		var taken, full atomic.Int32
+		for i := range n {
+			all.Go(func() {
+				from, bytes := "greedy", int64(each)
+				if i%8 == 0 {
+					from, bytes = "modest", 16
+				}
+				switch no := ask(from, bytes); {
+				case no == StoreFull:
+					full.Add(1)
+				case no == admitted && from == "greedy":
+					taken.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		if full.Load() > 0 || taken.Load() > limit/2/each || taken.Load() < limit/2/each-1 {
+			t.Errorf("%d times the store was full, and one client had %d of %d", full.Load(), taken.Load(), limit/each)
+		}
+	})
 }
