@@ -108,11 +108,11 @@ var tasks = []mutation{
 	},
 	{
 		"an answer may have any size", limit, "internal/worker/tasks.go",
-		"if err == nil && size(r.Questions) > maxAsked {", "if err == nil && size(r.Questions) < 0 {", "", "TestTooMuchIsAsked",
+		"(size(r.Questions) > maxAsked || ", "(size(r.Questions) < 0 || ", "", "TestTooMuchIsAsked",
 	},
 	{
 		"questions may have any size", limit, "internal/worker/question.go",
-		"if size(r.Questions) > maxAsked {", "if size(r.Questions) < 0 {", "", "TestTooMuchIsAsked",
+		"if size(r.Questions) > maxAsked || ", "if size(r.Questions) < 0 || ", "", "TestTooMuchIsAsked",
 	},
 	{
 		"more run than there are places", limit, "internal/worker/places.go",
@@ -301,6 +301,18 @@ var tasks = []mutation{
 	{
 		"a question that its client may still take does not count", limit, "actors/pending.go",
 		"\tif x.part && q.open[x.id] == x {\n", "\tif x.part && q.open[x.id] != x {\n", "internal/spec/task", "TestHostedQuestionsCount",
+	},
+	{
+		"a record is written with six bytes for each angle bracket", limit, "internal/task/record.go",
+		"data, err := codec.Marshal(r)", "_ = codec.Marshal\n\tdata, err := json.Marshal(r)", "internal/spec/task", "TestAnswersToTheBrim",
+	},
+	{
+		"answers leave no room for what comes later", limit, "internal/worker/question.go",
+		"len(data) <= maxRecord-reserved", "len(data) <= maxRecord", "", "TestAnswersThatTakeAllRoom",
+	},
+	{
+		"an outcome that does not fit has the task run again", limit, "internal/worker/attempt.go",
+		"if errors.Is(err, errTooBig) {", "if errors.Is(err, errTooBig) && false {", "", "TestNoRoomForAnOutcome",
 	},
 	{
 		"answers go to any process", guard, "internal/worker/held.go",

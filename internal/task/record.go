@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/unknown"
 )
 
@@ -59,7 +60,7 @@ func Decode(data []byte) (r Record, err error) {
 
 // Encode returns the record as it is stored.
 func (r *Record) Encode() ([]byte, error) {
-	data, err := json.Marshal(r)
+	data, err := codec.Marshal(r) // as encoding/json has six bytes for each < in a text
 	if err != nil {
 		return nil, err
 	}

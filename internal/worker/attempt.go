@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/guard"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/task"
@@ -225,6 +226,9 @@ func (p *Pool) put(ctx context.Context, key Key, r *task.Record, rev uint64) (ui
 	if err != nil {
 		return 0, fmt.Errorf("worker: record of a task: %w", err)
 	}
+	if len(data) > maxRecord {
+		return 0, fmt.Errorf("%w: %d bytes, at most %d are stored", errTooBig, len(data), maxRecord)
+	}
 	unknown := false
 	for b := (backoff{}); ; {
 		left := r.Left(p.Store.Now())
@@ -416,10 +420,10 @@ const finishWait = time.Minute
 func (a *Attempt) finish(res Result) error {
 	o := task.Outcome{Kind: task.Done, Value: res.Value}
 	switch {
-	case res.Err == nil && !json.Valid(res.Value):
+	case res.Err == nil && !codec.Valid(res.Value):
 		o = task.Outcome{Kind: task.Failed, Value: internalError}
 	case res.Err != nil:
-		value, err := json.Marshal(res.Err)
+		value, err := codec.Marshal(res.Err)
 		if err != nil {
 			value = internalError
 		}
@@ -443,9 +447,22 @@ func (a *Attempt) finish(res Result) error {
 			}
 			o.Value, o.Parts = nil, 1
 		}
-		return a.changeLocked(ctx, func(r *task.Record) error { return r.Finish(a.epoch, o, a.p.Store.Now()) })
+		err := a.changeLocked(ctx, func(r *task.Record) error { return r.Finish(a.epoch, o, a.p.Store.Now()) })
+		if errors.Is(err, errTooBig) { // that is an outcome, and no other run has a better one
+			err = a.changeLocked(ctx, func(r *task.Record) error {
+				r.Message = ""
+				return r.Finish(a.epoch, task.Outcome{Kind: task.Failed, Value: noRoom}, a.p.Store.Now())
+			})
+		}
+		return err
 	})
 }
+
+// errTooBig reports that a record is larger than what is stored of one. Nothing was stored.
+var errTooBig = errors.New("worker: the record of a task is too large")
+
+// noRoom is the error of a task whose record has no room for its outcome.
+var noRoom = []byte(`{"code":-32603,"message":"what the task has said and asked leaves no room for its outcome"}`)
 
 // storing has put store bytes of the task, which it charges before. A step waits for that while the client has its share of the store.
 func (a *Attempt) storing(ctx context.Context, bytes int, purpose Purpose, back giveBack, put func() error) error {

@@ -12,6 +12,19 @@ import (
 // maxAsked bounds all questions of a task with their answers, in bytes: they are in its record.
 var maxAsked = limits.TaskAsked.Value()
 
+const (
+	// maxRecord is the most bytes of a record as it is stored.
+	maxRecord = 512 << 10
+	// reserved are those that what comes later may take: an outcome, the runs, who has the task, and what it says.
+	reserved = inRecord + 32<<10
+)
+
+// leavesRoom reports whether a record with its questions and answers leaves room for what comes later.
+func leavesRoom(r *task.Record) bool {
+	data, err := r.Encode()
+	return err == nil && len(data) <= maxRecord-reserved
+}
+
 // Question is one that a handler asks its client.
 type Question struct {
 	Key     string          // unique in the task
@@ -98,7 +111,7 @@ func (a *Attempt) putQuestions(ctx context.Context, more []task.Question) error 
 		if err := r.Ask(a.epoch, a.p.Store.Now(), more...); err != nil {
 			return err
 		}
-		if size(r.Questions) > maxAsked {
+		if size(r.Questions) > maxAsked || !leavesRoom(r) {
 			return actors.ErrTooMuchInput
 		}
 		return nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/task"
 )
 
@@ -68,7 +69,7 @@ func (a *Attempt) Find(ctx context.Context, name string) (*Step, error) {
 // Keep stores the result of a step. After an error the attempt must not go on: the step may run again in a later one.
 func (a *Attempt) Keep(ctx context.Context, s Step, began time.Time) error {
 	s.Attempt, s.Began, s.Took = a.Number, began.UnixMilli(), time.Since(began).Milliseconds()
-	data, err := json.Marshal(&s)
+	data, err := codec.Marshal(&s)
 	if err != nil {
 		return fmt.Errorf("worker: step %q: %w", s.Name, err)
 	}

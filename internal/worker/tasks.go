@@ -2,12 +2,12 @@ package worker
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/task"
 )
 
@@ -31,7 +31,7 @@ func (p *Pool) Create(ctx context.Context, n NewTask) (_ Snapshot, err error) {
 	key := Key{n.Tenant, n.Server, newID()}
 	r := task.New(p.Store.Now(), n.TTL)
 	r.Revision, r.Method, r.Name, r.Session, r.From, r.Who = n.Revision, n.Method, n.Name, n.Request.Session, n.From, n.Who
-	req, err := json.Marshal(&n.Request)
+	req, err := codec.Marshal(&n.Request)
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("worker: request of a task: %w", err)
 	}
@@ -156,7 +156,7 @@ func (p *Pool) Answer(ctx context.Context, key Key, answers map[string]task.Repl
 			return errUnchanged
 		}
 		ready, err := r.Answer(answers, p.Store.Now())
-		if err == nil && size(r.Questions) > maxAsked {
+		if err == nil && (size(r.Questions) > maxAsked || !leavesRoom(r)) {
 			return ErrTooMuch
 		}
 		if err == nil {
