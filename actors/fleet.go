@@ -48,6 +48,9 @@ type Mail interface {
 	// Gone is the one judge of whether a boot is dead, so that others may take over what it wrote. An error says that this node cannot
 	// tell, as it was without its own lease until a moment ago.
 	Gone(ctx context.Context, a Address) (bool, error)
+	// Heard reports whether a boot has been heard, however long ago, and has not said goodbye: its name is not made up. It says nothing of
+	// whether it lives.
+	Heard(a Address) bool
 }
 
 // ErrNobody reports that nobody takes the messages of a node: they were not delivered.
@@ -248,7 +251,6 @@ type marks struct {
 	once sync.Once
 	turn chan struct{}        // one at a time
 	at   map[string]time.Time // by boot
-	word time.Time            // when a boot was marked last that a client had named
 }
 
 const (
@@ -258,9 +260,8 @@ const (
 	markAgain = time.Minute
 )
 
-// mark notes that a boot is gone, unless that was noted a moment ago. named says that a client has named the boot, which may be made up: of these one is
-// noted in a second, and for no longer than need be. longest is how long calls may run, and their records live.
-func (k *marks) mark(ctx context.Context, store Store, boot string, longest time.Duration, named bool) error {
+// mark notes that a boot is gone, unless that was noted a moment ago. longest is how long calls may run, and their records live.
+func (k *marks) mark(ctx context.Context, store Store, boot string, longest time.Duration) error {
 	k.once.Do(func() { k.turn, k.at = make(chan struct{}, 1), make(map[string]time.Time) })
 	select {
 	case k.turn <- struct{}{}:
@@ -273,14 +274,7 @@ func (k *marks) mark(ctx context.Context, store Store, boot string, longest time
 	if _, marked := k.at[boot]; marked {
 		return nil
 	}
-	life := max(takenFor, longest)
-	if named {
-		if life = longest; now.Sub(k.word) < time.Second {
-			return fmt.Errorf("actors: too many nodes are gone: %w", ErrUnavailable)
-		}
-		k.word = now
-	}
-	if err := store.MarkTaken(ctx, boot, life+markAgain); err != nil {
+	if err := store.MarkTaken(ctx, boot, max(takenFor, longest)+markAgain); err != nil {
 		return fmt.Errorf("actors: note that a node is gone: %w: %w", ErrUnavailable, err)
 	}
 	k.at[boot] = now

@@ -38,6 +38,8 @@ func (p post) Others() (all []Address) {
 	return all
 }
 
+func (p post) Heard(a Address) bool { return p.box.Heard(a.Node, a.Boot) }
+
 func (p post) Gone(ctx context.Context, a Address) (bool, error) {
 	gone, err := p.box.Gone(ctx, a.Node, a.Boot)
 	if err != nil {

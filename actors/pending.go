@@ -293,7 +293,7 @@ func (q *pendingRequests) reach(svc *Service, s *sessionActor, m *codec.Message)
 
 // atAsker is reach for an answer whose stream the store does not have, which err says. Who asked may have been cut off for longer than
 // records live, and be about to store it again: then it gets the answer. If it is gone, that is noted, so that its calls end if it comes back after
-// all, and nobody needs the answer. Otherwise the client must send it again.
+// all, and nobody needs the answer. Otherwise the client must send it again. Of a node that was never heard there is nothing to wait for.
 func (q *pendingRequests) atAsker(ctx context.Context, svc *Service, key StreamKey, m *codec.Message, err error) (elsewhere bool, _ error) {
 	if !errors.Is(err, errBadEvent) {
 		return false, err
@@ -303,7 +303,7 @@ func (q *pendingRequests) atAsker(ctx context.Context, svc *Service, key StreamK
 	if elsewhere && asked != nil {
 		gone, failed := f.mail.Gone(ctx, asker)
 		if gone && failed == nil {
-			failed = f.marks.mark(ctx, q.node.store, asker.Boot, svc.longest(), true)
+			failed = f.marks.mark(ctx, q.node.store, asker.Boot, svc.longest())
 		}
 		elsewhere = !gone || failed != nil
 	}
@@ -322,6 +322,8 @@ func (q *pendingRequests) forward(ctx context.Context, key StreamKey, to Address
 	_, err = f.ask(ctx, to, letterAnswer, answerLetter{key, m.ID, m.Result, m.Err})
 	switch {
 	case errors.Is(err, errNotHere):
+		return false, nil
+	case errors.Is(err, ErrNobody) && !f.mail.Heard(to): // a client may name anybody, and learns nothing by it
 		return false, nil
 	case errors.Is(err, ErrNobody) && key.ID == "":
 		if gone, err := f.mail.Gone(ctx, to); gone && err == nil {

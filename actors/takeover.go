@@ -42,7 +42,7 @@ func (d *streams) takeOver(ctx context.Context, svc *Service, s *sessionActor, k
 		case takeover.CheckLease:
 			m.Certain(!n.store.Suspended())
 		case takeover.MarkTaken:
-			m.Marked(n.fleet.marks.mark(ctx, n.store, m.Writer.Boot, svc.longest(), false))
+			m.Marked(n.fleet.marks.mark(ctx, n.store, m.Writer.Boot, svc.longest()))
 		case takeover.ReadBody:
 			body, err := n.store.Body(ctx, key.path())
 			passes := errors.Is(err, ErrUnavailable) || errors.Is(err, ErrAgain)

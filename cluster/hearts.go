@@ -193,6 +193,13 @@ func (l *hearts) others(self string, within time.Duration, now time.Time) []Peer
 	return all
 }
 
+// knows reports whether a boot has been heard, and has not said goodbye.
+func (l *hearts) knows(p Peer) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.heard[p] != nil
+}
+
 // unlike returns those of some boots that serve others, and say so.
 func (l *hearts) unlike(serves uint64, of []Peer) (all []Peer) {
 	l.mu.Lock()

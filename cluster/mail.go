@@ -414,6 +414,9 @@ func (m *Mail) seal(msg *nats.Msg) error {
 // Others are the other nodes that were heard within the lease, and have not said goodbye.
 func (m *Mail) Others() []Peer { return m.hearts.others(m.self.Node, m.node.opts.Lease, time.Now()) }
 
+// Heard reports whether a boot has been heard, however long ago, and has not said goodbye. A name that was made up was not.
+func (m *Mail) Heard(p Peer) bool { return m.hearts.knows(p) }
+
 // Stats returns the counts, which are 0 without mail.
 func (m *Mail) Stats() MailStats {
 	if m == nil {

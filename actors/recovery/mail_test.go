@@ -87,6 +87,8 @@ func (m mail) Others() (all []actors.Address) {
 	return all
 }
 
+func (m mail) Heard(a actors.Address) bool { return m.box.Heard(a.Node, a.Boot) }
+
 func (m mail) Gone(ctx context.Context, a actors.Address) (bool, error) {
 	gone, err := m.box.Gone(ctx, a.Node, a.Boot)
 	if err != nil {

@@ -11,6 +11,9 @@ import (
 // again.
 const codeCallLost = -32010
 
+// codeUnavailable is the error of a call that did not get what it needs of the store.
+const codeUnavailable = -32603
+
 // message is what of a JSON-RPC message is looked at.
 type message struct {
 	ID     json.RawMessage `json:"id"`
@@ -111,6 +114,8 @@ func (k *call) judgeAnswer(m message) error {
 		if k.d.w.dying.Load() < k.boot {
 			return fmt.Errorf("the call was given up and nobody was killed")
 		}
+		return nil
+	case m.Error != nil && m.Error.Code == codeUnavailable && k.tool == "tick" && k.d.w.fleet != nil && k.d.w.excused(k.boot): // the store was away when it sent a message
 		return nil
 	case m.Error != nil:
 		return fmt.Errorf("answered with error %d", m.Error.Code)

@@ -56,3 +56,5 @@ func (s mail) Gone(ctx context.Context, a actors.Address) (bool, error) {
 	gone, err := s.n.Gone(ctx, cluster.Peer(a))
 	return gone, storeError(err)
 }
+
+func (s mail) Heard(a actors.Address) bool { return s.m.Heard(cluster.Peer(a)) }

@@ -253,6 +253,9 @@ func (b *Box) Others(f func(node, boot string)) {
 	}
 }
 
+// Heard reports whether there ever was such a boot.
+func (b *Box) Heard(node, boot string) bool { return b.office.find(node, boot) != nil }
+
 // Gone reports whether a boot has no entry any more; see Link.Gone. Of boxes without a link, the dead have none, and one that
 // is cut off cannot tell.
 func (b *Box) Gone(ctx context.Context, node, boot string) (bool, error) {

@@ -193,3 +193,15 @@ func TestAnswerAfterALongOutage(t *testing.T) {
 		}
 	})
 }
+
+// TestAnswersToNobody has a client answer questions of nodes that never were, at a node that has just begun and cannot tell who is gone: it learns nothing by that.
+func TestAnswersToNobody(t *testing.T) {
+	testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {
+		c := payer(t, v, "a").Unchecked().Initialize(`{"elicitation":{"form":{}}}`)
+		for _, id := range []string{`"nobody.abcdefgh.1"`, `"nobody.abcdefgh.1-abcdefghijklmnopqrstuvwxyz"`} {
+			if a := c.Post(yes(host.Asked{ID: []byte(id)})); a.StatusCode != 202 {
+				t.Errorf("an answer to %s: %s %s", id, a.Status, a.Body)
+			}
+		}
+	})
+}
