@@ -90,7 +90,7 @@ func (l *lease) register(ctx context.Context) error {
 				l.node.succeeds = true
 			}
 			if rev, err = l.update(ctx, rev); err == nil && l.node.mail != nil && l.node.succeeds && validName(e.Boot) {
-				_ = l.node.MarkTaken(ctx, e.Boot, leftFor) // it never comes back under this name
+				_ = l.node.markTaken(ctx, e.Boot, hasLeft, leftFor) // it never comes back under this name
 			}
 		}
 		switch {
@@ -297,7 +297,7 @@ func (l *lease) close(ctx context.Context, remove bool) error {
 	ctx, cancel := context.WithTimeout(ctx, max(callTimeout, l.node.opts.Lease))
 	defer cancel()
 	if l.node.mail != nil { // A node that has just begun knows by this that the boot is gone, and by no entry that is not there.
-		_ = l.node.MarkTaken(ctx, l.node.boot, leftFor)
+		_ = l.node.markTaken(ctx, l.node.boot, hasLeft, leftFor)
 	}
 	err := l.node.bury(ctx, l.stream(), l.subject(), l.m.Rev)
 	for errors.Is(err, errNoResponders) && sleep(ctx, 250*time.Millisecond) { // The servers are electing.
@@ -361,11 +361,11 @@ func (n *Node) gone(ctx context.Context, p Peer) (bool, error) {
 	if err == nil {
 		return true, nil
 	}
-	taken, failed := n.Taken(ctx, p.Boot, false)
-	if failed != nil {
+	why, _, failed := n.get(ctx, n.streamName("nodes"), n.subject(takenKey(p.Boot)))
+	if failed != nil && !errors.Is(failed, ErrNotFound) {
 		return false, failed
 	}
-	if taken {
+	if taken := string(why) == hasLeft; taken { // One whose streams were taken over may be back.
 		return true, nil
 	}
 	return false, err
@@ -379,10 +379,17 @@ func takenKey(boot string) string { return "nodes.taken." + boot }
 // MarkTaken notes, for a time, that a boot is gone, before the first of its streams is taken over. A process that was cut off for so long that
 // the writer records of its streams have expired learns from that whether any of them may have been another's meanwhile.
 func (n *Node) MarkTaken(ctx context.Context, boot string, ttl time.Duration) error {
+	return n.markTaken(ctx, boot, "taken", ttl)
+}
+
+// hasLeft is what a mark says of a boot that never comes back.
+const hasLeft = "left"
+
+func (n *Node) markTaken(ctx context.Context, boot, why string, ttl time.Duration) error {
 	if !validName(boot) {
 		return fmt.Errorf("%w: boot %.32q", ErrBadKey, boot)
 	}
-	_, err := n.put(ctx, n.subject(takenKey(boot)), encodeRecord([]byte(n.boot)), ttl, guard{any: true})
+	_, err := n.put(ctx, n.subject(takenKey(boot)), encodeRecord([]byte(why)), ttl, guard{any: true})
 	if err != nil {
 		return fmt.Errorf("cluster: note that boot %s is gone: %w", boot, err)
 	}

@@ -419,7 +419,7 @@ func TestMailGone(t *testing.T) {
 		if got := gone(a, Peer{"nobody", "x"}); got != "false true" {
 			t.Errorf("when it has just come back: %s", got)
 		}
-		change(t, b.MarkTaken(t.Context(), "m", time.Minute))
+		change(t, b.markTaken(t.Context(), "m", hasLeft, time.Minute))
 		if got := gone(a, Peer{"nobody", "m"}); got != "true false" {
 			t.Errorf("when it has just come back, and another one knows: %s", got)
 		}

@@ -56,7 +56,7 @@ var remote = []mutation{
 	},
 	{
 		"what others have found counts for nothing", merge, "cluster/lease.go",
-		"	if taken {\n		return true, nil\n", "	if taken && false {\n		return true, nil\n", "", "TestMailGone",
+		"taken := string(why) == hasLeft; taken {", "taken := string(why) == hasLeft; taken && false {", "", "TestMailGone",
 	},
 	{
 		"a node that comes back does not ask whether its streams were taken", guard, "actors/fence.go",
