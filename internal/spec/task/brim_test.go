@@ -2,7 +2,6 @@ package task_test
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -14,22 +13,6 @@ import (
 	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/mcp"
 )
-
-// openQuestion is the key of the question that a task waits for.
-func openQuestion(t *testing.T, got string) string {
-	t.Helper()
-	var a struct {
-		Result struct{ InputRequests map[string]json.RawMessage }
-	}
-	if err := json.Unmarshal([]byte(got), &a); err != nil {
-		t.Fatal(err)
-	}
-	for key := range a.Result.InputRequests {
-		return key
-	}
-	t.Fatalf("the task asks nothing: %s", got)
-	return ""
-}
 
 // pasted is the answer of a client that pastes a text.
 func pasted(key, text string) string {
@@ -52,7 +35,7 @@ func TestAngleBracketsTakeAByteEach(t *testing.T) {
 		now := stateless(h, withForms)
 		id := now.begin("review", `{}`)
 		time.Sleep(time.Second)
-		a := now.of("update", id, pasted(openQuestion(t, now.of("get", id)), strings.Repeat("<", 85000)))
+		a := now.of("update", id, pasted(keys(t, now.of("get", id))[0], strings.Repeat("<", 85000)))
 		time.Sleep(20 * time.Second)
 		if got := now.of("get", id); str(t, got, "result", "status") != "completed" || effects.Load() != 1 {
 			t.Errorf("after %.100s the task says %.200s, and its handler ran %d times", a, got, effects.Load())
@@ -75,7 +58,7 @@ func TestAnswersToTheBrim(t *testing.T) {
 		try := func(filler int) (id string, taken bool) {
 			id = now.begin("review", `{}`)
 			time.Sleep(time.Second)
-			a := now.of("update", id, pasted(openQuestion(t, now.of("get", id)), strings.Repeat("<", 80000)+strings.Repeat("x", filler)))
+			a := now.of("update", id, pasted(keys(t, now.of("get", id))[0], strings.Repeat("<", 80000)+strings.Repeat("x", filler)))
 			return id, strings.Contains(a, `"complete"`)
 		}
 		low, high := 0, 400000
