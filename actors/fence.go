@@ -100,7 +100,7 @@ func (d *streams) whoHas(ctx context.Context, key StreamKey, epoch uint64, stand
 	case n.fleet.mail == nil:
 		return 0, ErrNotFound
 	}
-	switch taken, err := n.store.Taken(ctx, n.boot, true); {
+	switch taken, err := n.store.Taken(ctx); {
 	case err != nil:
 		return 0, err
 	case taken:
@@ -156,10 +156,7 @@ func (s *streamActor) endCalls(e *stream.Event) {
 	if s.silent { // its client has cancelled, and nothing more is sent
 		return
 	}
-	answered := make(map[string]bool)
-	for _, i := range s.past.Digest.Done {
-		answered[string(s.rec.Calls[i].ID)] = true
-	}
+	answered := s.past.Digest.Answered(s.rec.Calls)
 	for i := range s.muted {
 		answered[string(s.rec.Calls[i].ID)] = true
 	}

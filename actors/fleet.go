@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -246,9 +245,8 @@ func (f *fleet) aside(l *Letter, do func()) {
 	}()
 }
 
-// marks are the boots of which this node has noted that they are gone, so that a thousand takeovers note it once. The zero value is ready.
+// marks are the boots of which this node has noted that they are gone, so that a thousand takeovers note it once.
 type marks struct {
-	once sync.Once
 	turn chan struct{}        // one at a time
 	at   map[string]time.Time // by boot
 }
@@ -262,7 +260,6 @@ const (
 
 // mark notes that a boot is gone, unless that was noted a moment ago. longest is how long calls may run, and their records live.
 func (k *marks) mark(ctx context.Context, store Store, boot string, longest time.Duration) error {
-	k.once.Do(func() { k.turn, k.at = make(chan struct{}, 1), make(map[string]time.Time) })
 	select {
 	case k.turn <- struct{}{}:
 		defer func() { <-k.turn }()

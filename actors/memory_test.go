@@ -2,7 +2,6 @@ package actors
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -200,19 +199,9 @@ func (m *memory) EndStream(_ context.Context, path string) error {
 
 func (m *memory) Use(b Budget) (used, limit int64) { return m.used[b].Load(), m.limit[b].Load() }
 
-func (m *memory) MarkTaken(_ context.Context, boot string, _ time.Duration) error {
-	m.put("taken."+boot, true)
-	return nil
-}
-
-func (m *memory) Taken(ctx context.Context, boot string, _ bool) (bool, error) {
-	_, _, err := m.Get(ctx, "taken."+boot)
-	if errors.Is(err, ErrNotFound) {
-		return false, nil
-	}
-	return err == nil, err
-}
-func (m *memory) Suspended() bool { return false }
+func (m *memory) MarkTaken(context.Context, string, time.Duration) error { return nil }
+func (m *memory) Taken(context.Context) (bool, error)                    { return false, nil }
+func (m *memory) Suspended() bool                                        { return false }
 
 // plainHandler serves nothing and has no catalogue.
 type plainHandler struct{ Handler }

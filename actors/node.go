@@ -114,6 +114,7 @@ func NewNode(c Config) *Node {
 	n.pending.node, n.drain.node, n.calls.node, n.mrtr.node = n, n, n, n
 	n.fleet.handed.life = repeatedFor
 	n.fleet.node, n.fleet.mail, n.fleet.news, n.fleet.looking = n, c.Mail, c.News, make(chan struct{}, looksAtOnce)
+	n.fleet.marks = marks{make(chan struct{}, 1), make(map[string]time.Time)}
 	n.relays.begin(n)
 	n.pending.open = make(map[string]*pendingRequest)
 	n.subs = subscription.NewTable(n.k, KindSubscription)

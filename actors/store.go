@@ -59,8 +59,8 @@ type Store interface {
 	Suspended() bool
 	// MarkTaken notes for a time that a boot is gone, before the first of its streams is taken over.
 	MarkTaken(ctx context.Context, boot string, ttl time.Duration) error
-	// Taken reports whether some node has noted that of a boot. sure says that false must be certain, which may cost a write.
-	Taken(ctx context.Context, boot string, sure bool) (bool, error)
+	// Taken reports whether some node has noted that of this one. False is certain, which may cost a write.
+	Taken(ctx context.Context) (bool, error)
 }
 
 // Budget names a part of the store that has a limit of its own.

@@ -330,7 +330,7 @@ func (l *lease) update(ctx context.Context, rev uint64) (uint64, error) {
 // Gone is the one judge of whether a boot is dead, so that others may take over what it wrote. It has three answers: true; false, the boot
 // is there; and an error, which wraps ErrUnavailable: this node cannot tell.
 //
-// A boot is gone when another one has its node's name, when somebody has noted so (MarkTaken), or when it has no entry. The last says nothing
+// A boot is gone when another one has its node's name, when it is noted that it has left, or when it has no entry. The last says nothing
 // before this node has held its own lease for a while without a break: what has kept the one from the servers may have kept the other. And
 // in any case this node's own entry is renewed after that was seen, as a node that is cut off itself cannot tell.
 func (n *Node) Gone(ctx context.Context, p Peer) (bool, error) {
@@ -365,7 +365,7 @@ func (n *Node) gone(ctx context.Context, p Peer) (bool, error) {
 	if failed != nil && !errors.Is(failed, ErrNotFound) {
 		return false, failed
 	}
-	if taken := string(why) == hasLeft; taken { // One whose streams were taken over may be back.
+	if string(why) == hasLeft { // One whose streams were taken over may be back.
 		return true, nil
 	}
 	return false, err
@@ -396,25 +396,13 @@ func (n *Node) markTaken(ctx context.Context, boot, why string, ttl time.Duratio
 	return nil
 }
 
-// Taken reports whether MarkTaken was called for a boot, anywhere. A leader of replicated servers that was replaced and does not know it yet
-// answers with what it has: sure says that false must be certain. That is concluded from a write, a tombstone under the very key, which
-// only the leader can have stored.
-//
-// Those who ask at the same time whether this node itself is meant, for which a thousand streams may have a reason, share an answer.
-func (n *Node) Taken(ctx context.Context, boot string, sure bool) (taken bool, err error) {
-	if !validName(boot) {
-		return false, nil
-	}
-	ask := func(ctx context.Context) (bool, error) {
-		return n.isTaken(ctx, n.subject(takenKey(boot)), sure && n.replicas > 1)
-	}
-	if boot == n.boot && sure {
-		taken, err = n.taken.ask(ctx, ask)
-	} else {
-		taken, err = ask(ctx)
-	}
+// Taken reports whether it is noted anywhere that this boot is gone (MarkTaken): others may have had its streams. False is certain, also where a leader
+// of replicated servers that was replaced and does not know it yet answers with what it has: it is concluded from a write there, a tombstone under the
+// very key, which only the leader can have stored. Those who ask at the same time, for which a thousand streams may have a reason, share an answer.
+func (n *Node) Taken(ctx context.Context) (bool, error) {
+	taken, err := n.taken.ask(ctx, n.isTaken)
 	if err != nil {
-		return false, fmt.Errorf("cluster: whether boot %s is gone: %w", boot, err)
+		return false, fmt.Errorf("cluster: whether others have taken this boot for gone: %w", err)
 	}
 	return taken, nil
 }
@@ -469,7 +457,8 @@ func (s *sharedAnswer) run(put func(ctx context.Context) (bool, error)) {
 	}
 }
 
-func (n *Node) isTaken(ctx context.Context, subject string, sure bool) (bool, error) {
+func (n *Node) isTaken(ctx context.Context) (bool, error) {
+	subject := n.subject(takenKey(n.boot))
 	for {
 		s, err := n.last(ctx, n.streamName("nodes"), subject)
 		switch {
@@ -477,7 +466,7 @@ func (n *Node) isTaken(ctx context.Context, subject string, sure bool) (bool, er
 			return false, err
 		case len(s.data) > 0:
 			return true, nil
-		case !sure:
+		case n.replicas <= 1:
 			return false, nil
 		}
 		if _, err = n.put(ctx, subject, nil, markerTTL, guard{seq: s.seq}); !errors.Is(err, ErrConflict) {

@@ -12,7 +12,10 @@ import (
 
 // store returns the actors' errors, as the adapter of internal/nodestore does for the
 // real store.
-type store struct{ link *sim.Link }
+type store struct {
+	link *sim.Link
+	boot string
+}
 
 var _ actors.Store = store{}
 
@@ -112,8 +115,8 @@ func (s store) notes(boot string) {
 	}
 }
 
-func (s store) Taken(ctx context.Context, boot string, _ bool) (bool, error) {
-	_, _, err := s.Get(ctx, "taken."+boot)
+func (s store) Taken(ctx context.Context) (bool, error) {
+	_, _, err := s.Get(ctx, "taken."+s.boot)
 	if errors.Is(err, actors.ErrNotFound) {
 		return false, nil
 	}

@@ -76,7 +76,7 @@ var machines = []mutation{
 	},
 	{
 		"what waits is stored though the stream ends in its place", guard, "internal/stream/machine.go",
-		"	m.queue, m.queued, m.held, m.last = e.Entries, 0, nil, true\n", "	m.queue, m.queued, m.held, m.last = append(m.queue, e.Entries...), 0, nil, true\n", "", "TestEndInPlaceOfWhatWaits",
+		"	m.held = nil\n	m.endWith(e.Entries)\n", "	m.endWith(e.Entries)\n", "", "TestEndInPlaceOfWhatWaits",
 	},
 	{
 		"a takeover is not noted before the record changes", guard, "internal/takeover/machine.go",
@@ -84,11 +84,11 @@ var machines = []mutation{
 	},
 	{
 		"a lease is steady at once", expiry, "internal/lease/lease.go",
-		"return m.Since + m.term + reconnect }", "return m.Since }", "", "TestSteady",
+		"return m.Since + m.term + Reconnect }", "return m.Since }", "", "TestSteady",
 	},
 	{
 		"a late renewal is as good as one in time", expiry, "internal/lease/lease.go",
-		"m.sent-m.Renewed > late(m.term)", "m.sent-m.Renewed > m.term", "", "TestSteady",
+		"m.sent-m.Renewed > Late(m.term)", "m.sent-m.Renewed > m.term", "", "TestSteady",
 	},
 	{
 		"parts before a rewritten record are not stored again", guard, "internal/stream/machine.go",
@@ -100,7 +100,7 @@ var machines = []mutation{
 	},
 	{
 		"what waits is kept past a cancel", guard, "internal/stream/machine.go",
-		"m.queue, m.queued, m.last = e.Entries, 0, true", "m.queue, m.queued, m.last = append(m.queue, e.Entries...), 0, true", "", "",
+		"m.queue, m.queued, m.last = entries, 0, true", "m.queue, m.queued, m.last = append(m.queue, entries...), 0, true", "", "",
 	},
 	{
 		"the ring keeps one append too many", limit, "internal/stream/machine.go",

@@ -56,7 +56,7 @@ var remote = []mutation{
 	},
 	{
 		"what others have found counts for nothing", merge, "cluster/lease.go",
-		"taken := string(why) == hasLeft; taken {", "taken := string(why) == hasLeft; taken && false {", "", "TestMailGone",
+		"if string(why) == hasLeft {", "if string(why) == hasLeft && false {", "", "TestMailGone",
 	},
 	{
 		"a node that comes back does not ask whether its streams were taken", guard, "actors/fence.go",

@@ -31,8 +31,8 @@ const (
 // PerTerm is how often in its term a lease is renewed.
 const PerTerm = 5
 
-// reconnect is how long a process may take to reach servers that have come back, and to write its entry there.
-const reconnect = 2 * time.Second
+// Reconnect is how long a process may take to reach servers that have come back, and to write its entry there.
+const Reconnect = 2 * time.Second
 
 // Machine is a lease and the renewal under way. Times are counted by a clock of the process that never jumps.
 type Machine struct {
@@ -74,7 +74,7 @@ func (m *Machine) Wrote(rev uint64, conflict bool, err error) {
 	case err != nil:
 		m.end(err)
 	default:
-		if m.do == Create || m.sent-m.Renewed > late(m.term) {
+		if m.do == Create || m.sent-m.Renewed > Late(m.term) {
 			m.Since = m.sent
 		}
 		m.Rev, m.Renewed = rev, m.sent
@@ -101,15 +101,15 @@ func (m *Machine) Found(boot string, rev uint64, missing bool, err error) {
 // Certain reports whether the lease was renewed in time.
 func (m *Machine) Certain(now time.Duration) bool { return now-m.Renewed <= m.term }
 
-// late is the time between two renewals from which on the entry of another living node may have expired in the same outage: that one
+// Late is the time between two renewals from which on the entry of another living node may have expired in the same outage: that one
 // may have been renewed PerTerm earlier, and takes a reconnect longer to come back.
-func late(term time.Duration) time.Duration {
-	return max(term-term/PerTerm-reconnect, 2*term/PerTerm)
+func Late(term time.Duration) time.Duration {
+	return max(term-term/PerTerm-Reconnect, 2*term/PerTerm)
 }
 
 // SteadyFrom is when an entry of another node that is not there begins to say that this one is gone: the lease was renewed in time for one
 // term and a reconnect then. Before that, what has kept this node from the servers may have kept the other one.
-func (m *Machine) SteadyFrom() time.Duration { return m.Since + m.term + reconnect }
+func (m *Machine) SteadyFrom() time.Duration { return m.Since + m.term + Reconnect }
 
 // Steady reports whether that is so.
 func (m *Machine) Steady(now time.Duration) bool { return m.Certain(now) && now >= m.SteadyFrom() }

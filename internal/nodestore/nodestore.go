@@ -160,7 +160,7 @@ func (s Store) MarkTaken(ctx context.Context, boot string, ttl time.Duration) er
 }
 
 // Taken implements actors.Store.
-func (s Store) Taken(ctx context.Context, boot string, sure bool) (bool, error) {
-	taken, err := s.n.Taken(ctx, boot, sure)
+func (s Store) Taken(ctx context.Context) (bool, error) {
+	taken, err := s.n.Taken(ctx)
 	return taken, storeError(err)
 }

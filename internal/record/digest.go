@@ -21,6 +21,15 @@ type Digest struct {
 	Questions []Question `json:"asked,omitempty"`
 }
 
+// Answered are the raw ids of those of a stream's calls that Done has.
+func (d *Digest) Answered(calls []Call) map[string]bool {
+	answered := make(map[string]bool, len(d.Done))
+	for _, i := range d.Done {
+		answered[string(calls[i].ID)] = true
+	}
+	return answered
+}
+
 // Seen is the newest event that clients see. The zero value means no event: the beginning
 // of a stream.
 type Seen struct {

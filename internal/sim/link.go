@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	leases "github.com/troupe-run/troupe/internal/lease"
 )
 
 // answerWait is how long an append waits for its acknowledgement.
@@ -48,7 +50,7 @@ const (
 // NewLink returns a link that is up. It calls fate once for each operation. lease is how
 // long the link may be down before Suspended returns true.
 func NewLink(s *Store, lease time.Duration, fate func(op string) Fate) *Link {
-	return &Link{store: s, fate: fate, lease: lease, since: time.Now(), steady: time.Now().Add(lease + reconnect), changed: make(chan struct{})}
+	return &Link{store: s, fate: fate, lease: lease, since: time.Now(), steady: time.Now().Add(lease + leases.Reconnect), changed: make(chan struct{})}
 }
 
 // Down cuts the process off from the store until Up.
@@ -105,8 +107,8 @@ func (l *Link) become(change func()) {
 	if now := l.renews(); now != renewed {
 		gap := time.Since(l.since)
 		l.long = now && gap > l.lease
-		if now && gap > max(l.lease*4/5-reconnect, l.lease*2/5) {
-			l.steady = time.Now().Add(l.lease + reconnect)
+		if now && gap > leases.Late(l.lease) {
+			l.steady = time.Now().Add(l.lease + leases.Reconnect)
 		}
 		l.since = time.Now()
 	}
@@ -150,9 +152,6 @@ func (l *Link) Suspended() bool {
 	}
 	return l.later || time.Since(l.since) > l.lease
 }
-
-// reconnect is how long a process may take to come back to a store that is back, as that of package lease.
-const reconnect = 2 * time.Second
 
 // renewal is after what time a process whose lease is over has another one, once it reaches
 // the store again.

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	leases "github.com/troupe-run/troupe/internal/lease"
 )
 
 const lease = 5 * time.Second
@@ -51,8 +53,8 @@ func TestGone(t *testing.T) {
 		{"who asks is cut off", func(a, b member) { b.Link.Kill(); a.Down() }, 2 * lease, false, ErrUnavailable},
 		{"who asks has just come back", func(a, b member) { b.Link.Kill(); a.Down(); time.Sleep(2 * lease); a.Up() }, 0, false, ErrUnavailable},
 		{"who asks is back for a while", func(a, b member) { b.Link.Kill(); a.Down(); time.Sleep(2 * lease); a.Up() }, lease, false, ErrUnavailable},
-		{"who asks is back for long", func(a, b member) { b.Link.Kill(); a.Down(); time.Sleep(2 * lease); a.Up() }, lease + reconnect, true, nil},
-		{"the store was away from both", func(a, b member) { a.Down(); b.Down(); time.Sleep(2 * lease); a.Up() }, reconnect, false, ErrUnavailable},
+		{"who asks is back for long", func(a, b member) { b.Link.Kill(); a.Down(); time.Sleep(2 * lease); a.Up() }, lease + leases.Reconnect, true, nil},
+		{"the store was away from both", func(a, b member) { a.Down(); b.Down(); time.Sleep(2 * lease); a.Up() }, leases.Reconnect, false, ErrUnavailable},
 		{"who asks was replaced", func(a, b member) { b.Link.Kill(); a.Supersede() }, 2 * lease, false, ErrUnavailable},
 		{"without mail", func(a, b member) { b.Link.Kill(); a.Cut(true) }, lease, true, nil},
 	} {
@@ -60,7 +62,7 @@ func TestGone(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				o, s := NewOffice(nil), New(time.Hour)
 				a, b := enter(o, s, "a", "1"), enter(o, s, "b", "1")
-				time.Sleep(lease + reconnect)
+				time.Sleep(lease + leases.Reconnect)
 				c.harm(a, b)
 				time.Sleep(c.after)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)

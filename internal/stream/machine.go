@@ -228,10 +228,7 @@ func (m *Machine) Step(e Event, out []Effect) []Effect {
 		if len(m.queue) > 0 {
 			out = append(out, Effect{Do: DoDrop, Entries: m.queue, Err: ErrEnded})
 		}
-		m.queue, m.queued, m.last = e.Entries, 0, true
-		for i := range m.queue {
-			m.queued += m.queue[i].size()
-		}
+		m.endWith(e.Entries)
 		return m.next(out)
 	case Withdraw:
 		return m.withdraw(e.Of, out)
@@ -299,12 +296,18 @@ func (m *Machine) replace(e *Event, out []Effect) []Effect {
 	if left := m.waiting(); len(left) > 0 {
 		out = append(out, Effect{Do: DoDrop, Entries: left, Err: e.Err})
 	}
-	m.queue, m.queued, m.held, m.last = e.Entries, 0, nil, true
+	m.held = nil
+	m.endWith(e.Entries)
+	m.flight = m.gather()
+	return out
+}
+
+// endWith has entries end the stream, in place of what is queued.
+func (m *Machine) endWith(entries []Entry) {
+	m.queue, m.queued, m.last = entries, 0, true
 	for i := range m.queue {
 		m.queued += m.queue[i].size()
 	}
-	m.flight = m.gather()
-	return out
 }
 
 // waiting lists the entries that are not stored.

@@ -16,10 +16,7 @@ const (
 // stored beside the record. all says that nobody knows which calls have their responses: then the stream ends, with what is waiting.
 func Fates(rec *record.Stream, log *Log, bodies int) (fates []Fate, all bool) {
 	fates = make([]Fate, len(rec.Calls))
-	answered := make(map[string]bool, len(log.Digest.Done))
-	for _, i := range log.Digest.Done {
-		answered[string(rec.Calls[i].ID)] = true
-	}
+	answered := log.Digest.Answered(rec.Calls)
 	all = log.Unknown && len(rec.Calls) > 1
 	for i, c := range rec.Calls {
 		switch {
