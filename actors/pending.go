@@ -301,6 +301,9 @@ func (q *pendingRequests) atAsker(ctx context.Context, svc *Service, key StreamK
 	f, asker := &q.node.fleet, askedBy(m.ID)
 	elsewhere, asked := q.forward(ctx, key, asker, m)
 	if elsewhere && asked != nil {
+		if !f.mail.Heard(asker) { // as in forward, which takes no client's word for a writer
+			return false, err
+		}
 		gone, failed := f.mail.Gone(ctx, asker)
 		if gone && failed == nil {
 			failed = f.marks.mark(ctx, q.node.store, asker.Boot, svc.longest())
@@ -323,9 +326,10 @@ func (q *pendingRequests) forward(ctx context.Context, key StreamKey, to Address
 	switch {
 	case errors.Is(err, errNotHere):
 		return false, nil
-	case errors.Is(err, ErrNobody) && !f.mail.Heard(to): // a client may name anybody, and learns nothing by it
-		return false, nil
 	case errors.Is(err, ErrNobody) && key.ID == "":
+		if !f.mail.Heard(to) { // a client may name anybody, and learns nothing by it
+			return false, nil
+		}
 		if gone, err := f.mail.Gone(ctx, to); gone && err == nil {
 			return false, nil // and so is what asked
 		}

@@ -67,6 +67,10 @@ var remote = []mutation{
 		"elsewhere = !gone || failed != nil", "elsewhere = !gone && failed == nil", "internal/spec/nodes", "TestAnswerAfterALongOutage",
 	},
 	{
+		"a writer that was never heard counts as made up", guard, "actors/pending.go",
+		"case errors.Is(err, ErrNobody) && key.ID == \"\":", "case errors.Is(err, ErrNobody):", "internal/spec/histories", "TestKept/61",
+	},
+	{
 		"an outcome is given up after a minute", expiry, "internal/worker/attempt.go",
 		"context.WithoutCancel(a.ctx), a.rec.Left(a.p.Store.Now()))", "context.WithoutCancel(a.ctx), time.Minute)", "internal/spec/histories", "TestKept/18",
 	},
