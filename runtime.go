@@ -107,7 +107,7 @@ func New(o Options) (*Runtime, error) {
 	}
 	rt := &Runtime{opts: o, log: o.Log, hits: limits.NewLog(o.Log), cluster: node, tel: tel, mounts: make(map[string]*mount), paths: make(map[string]http.Handler), services: make(map[string]*service), drained: make(chan struct{}), dismissed: make(chan struct{})}
 	rt.keys = nodestore.NewKeys(node.Keys())
-	rt.tasks = worker.NewPool(worker.Config{Store: nodestore.NewTasks(node), Node: node.Name(), Boot: node.Boot(), Running: o.Shared.TasksPerNode, PerPrincipal: o.Shared.OpenTasksPerPrincipal, PerNode: o.Shared.OpenTasksPerNode, Shared: rt.shared(), Ledger: taskLedger{rt}, Changed: rt.taskChanged, Log: o.Log})
+	rt.tasks = worker.NewPool(worker.Config{Store: nodestore.NewTasks(node), Node: node.Name(), Boot: node.Boot(), Running: o.Shared.TasksPerNode, PerPrincipal: o.Shared.OpenTasksPerPrincipal, PerNode: o.Shared.OpenTasksPerNode, Shared: rt.shared(), Tag: rt.keys.Tag, Ledger: taskLedger{rt}, Changed: rt.taskChanged, Log: o.Log})
 	rt.node = actors.NewNode(actors.Config{Name: node.Name(), Boot: node.Boot(), Store: nodestore.New(node), Mail: nodestore.NewMail(node), News: &rt.news, Limits: rt.nodeLimits(), Keys: rt.keys, Log: o.Log, Hits: rt.hits, Replayed: tel.Replayed})
 	rt.news.begin(rt)
 	if m := node.Mail(); m != nil {
@@ -448,6 +448,9 @@ func (rt *Runtime) gauges() []telemetry.Gauge {
 		})},
 		{Name: "troupe.store.undecided", Unit: "{write}", Doc: "Writes to a replicated store that were sent again, because an earlier one was not decided.", Counter: true, Read: one(func() int64 {
 			return int64(rt.cluster.Undecided())
+		})},
+		{Name: "troupe.store.concluded", Unit: "{write}", Doc: "Writes to a replicated store that show that something is not there, which a read does not.", Counter: true, Read: one(func() int64 {
+			return int64(rt.cluster.Concluded())
 		})},
 		{Name: "troupe.store.lost", Unit: "{stream}", Doc: "Streams of the store that were lost while the process ran.", Counter: true, Read: one(func() int64 {
 			return int64(rt.cluster.Lost())

@@ -90,6 +90,8 @@ func (d *door) Get(ctx context.Context, key string) ([]byte, uint64, error) {
 	return d.memory.Get(ctx, key)
 }
 
+func (d *door) Peek(ctx context.Context, key string) ([]byte, uint64, error) { return d.Get(ctx, key) }
+
 // inBand runs f with nodes n1, n2, … in virtual time.
 func inBand(t *testing.T, nodes int, l Limits, f func(t *testing.T, c *band)) {
 	t.Helper()

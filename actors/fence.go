@@ -115,14 +115,15 @@ func (d *streams) stillWrites(ctx context.Context, w *streamActor) (bool, error)
 	if d.node.fleet.mail == nil {
 		return true, nil
 	}
-	rec, _, err := d.readWriter(ctx, w.key)
+	rec, rev, err := d.readWriter(ctx, w.key)
+	if err == nil && rec.Boot == d.node.boot {
+		err = d.node.store.Holds(ctx, w.path, rev)
+	}
 	switch {
-	case errors.Is(err, errBadEvent): // the store forgot it, or it has ended
+	case err == nil && rec.Boot == d.node.boot, errors.Is(err, errBadEvent): // the store forgot it, or it has ended
 		return true, nil
-	case err != nil:
+	case err != nil && !errors.Is(err, ErrFenced):
 		return false, err
-	case rec.Boot == d.node.boot:
-		return true, nil
 	}
 	_ = w.Post(refresh{})
 	return false, nil

@@ -81,6 +81,11 @@ func (m *memory) write(op, key string, data []byte, rev uint64) (next uint64, er
 	return next, err
 }
 
+func (m *memory) Peek(_ context.Context, key string) ([]byte, uint64, error) {
+	s, err := m.read("Peek", key)
+	return s.data, s.rev, err
+}
+
 func (m *memory) Get(_ context.Context, key string) ([]byte, uint64, error) {
 	s, err := m.read("Get", key)
 	return s.data, s.rev, err
@@ -117,6 +122,13 @@ func (m *memory) OpenStream(_ context.Context, path string, rec, body []byte, _ 
 func (m *memory) Writer(_ context.Context, path string) ([]byte, uint64, error) {
 	s, err := m.read("Writer", path)
 	return s.data, s.rev, err
+}
+
+func (m *memory) Holds(_ context.Context, path string, rev uint64) error {
+	if s, err := m.read("Holds", path); err != nil || s.rev != rev {
+		return ErrFenced
+	}
+	return nil
 }
 
 func (m *memory) Body(_ context.Context, path string) ([]byte, error) {

@@ -463,8 +463,12 @@ func (s *sessionActor) tellEnded(how Ending) {
 
 // read reads the record of a session. With ErrNotFound and a revision, the record has expired and is still stored.
 func (d *sessions) read(ctx context.Context, key SessionKey) (session.Record, uint64, error) {
+	return d.readBy(ctx, key, d.node.store.Get)
+}
+
+func (d *sessions) readBy(ctx context.Context, key SessionKey, get func(ctx context.Context, key string) ([]byte, uint64, error)) (session.Record, uint64, error) {
 	var rec session.Record
-	data, rev, err := d.node.store.Get(ctx, key.record())
+	data, rev, err := get(ctx, key.record())
 	if err != nil {
 		return rec, 0, fmt.Errorf("actors: read session: %w", err)
 	}

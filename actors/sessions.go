@@ -136,7 +136,11 @@ func (d *sessions) load(ctx context.Context, svc *Service, key SessionKey, in *I
 			return nil, ErrClosing
 		}
 		s, err := d.Obtain(key, func() (*sessionActor, error) {
-			rec, rev, err := d.read(ctx, key)
+			get := n.store.Get
+			if in != nil && !key.tagged(in.Session, n.mrtr.keys) { // it may be a guess, on which no write is spent
+				get = n.store.Peek
+			}
+			rec, rev, err := d.readBy(ctx, key, get)
 			if err != nil {
 				return nil, err
 			}

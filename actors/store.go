@@ -24,8 +24,10 @@ var (
 // Store keeps the data that must survive a crash: records and the event log. Its methods
 // are safe for concurrent use and return the errors above, wrapped.
 type Store interface {
-	// Get reads the newest version of a record.
+	// Get reads a record, which may be older than the last write by 20 s. ErrNotFound is certain, which may cost a write. Peek is for keys
+	// that may be made up, on which none is spent.
 	Get(ctx context.Context, key string) (data []byte, rev uint64, err error)
+	Peek(ctx context.Context, key string) (data []byte, rev uint64, err error)
 	Create(ctx context.Context, key string, data []byte, ttl time.Duration) (rev uint64, err error)
 	Update(ctx context.Context, key string, data []byte, rev uint64, ttl time.Duration) (uint64, error)
 	Delete(ctx context.Context, key string, rev uint64) error
@@ -33,7 +35,10 @@ type Store interface {
 	// OpenStream creates the writer record of a stream and, beside it, the body of a call
 	// that may run again.
 	OpenStream(ctx context.Context, stream string, rec, body []byte, ttl time.Duration) (rev uint64, err error)
+	// Writer reads the writer record as Get does. Holds returns nil if it has revision rev for certain, which may cost a write, and ErrFenced if it
+	// has not.
 	Writer(ctx context.Context, stream string) (rec []byte, rev uint64, err error)
+	Holds(ctx context.Context, stream string, rev uint64) error
 	Body(ctx context.Context, stream string) ([]byte, error)
 	// Rewrite rewrites the writer record if its revision is still rev. KeepBody then gives
 	// the body the same lifetime; a nil body keeps the stored one.

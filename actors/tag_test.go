@@ -57,10 +57,13 @@ func TestSessionKey(t *testing.T) {
 func TestGuessesDoNotHoldUpSessions(t *testing.T) {
 	inBubble(t, Limits{}, crowd(), func(t *testing.T, h *held) {
 		h.mrtr.keys = tagKeys{}
-		var slow, most, reads atomic.Int64
+		var slow, most, reads, certain atomic.Int64
 		h.mem.before = func(op, _ string) error {
-			if op != "Get" || slow.Load() == 0 {
+			if op != "Get" && op != "Peek" || slow.Load() == 0 {
 				return nil
+			}
+			if op == "Get" { // it may cost a write
+				certain.Add(1)
 			}
 			most.Store(max(most.Load(), reads.Add(1)))
 			time.Sleep(time.Duration(slow.Load()))
@@ -90,6 +93,9 @@ func TestGuessesDoNotHoldUpSessions(t *testing.T) {
 		}
 		if n := most.Load(); n != int64(limits.GuessReads.Value())+1 || codes[404] == 0 || codes[404]+codes[503] != len(guesses) {
 			t.Errorf("%d reads at once; answers %v", n, codes)
+		}
+		if n := certain.Load(); n != 1 {
+			t.Errorf("%d questions that may cost a write, want that of the session that is there", n)
 		}
 	})
 }

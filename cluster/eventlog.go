@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -83,15 +84,33 @@ func (n *Node) putBody(ctx context.Context, stream string, body []byte, rev uint
 	return n.putMessages(ctx, func(i int) string { return n.eventSubject(stream, bodyLeaf(i)) }, body, g, ttl)
 }
 
-// Writer reads a stream's writer record and its revision from the leader.
+// Writer reads a stream's writer record and its revision from the leader. ErrNotFound is certain, and what is found may be old, as with Get.
 func (n *Node) Writer(ctx context.Context, stream string) (rec []byte, rev uint64, err error) {
 	if err = n.checkStream(stream); err == nil {
-		rec, rev, err = n.get(ctx, n.eventStream(stream), n.eventSubject(stream, "open"))
+		rec, rev, err = n.find(ctx, n.eventStream(stream), n.eventSubject(stream, "open"))
 	}
 	if err != nil {
 		return nil, 0, fmt.Errorf("cluster: writer of %s: %w", stream, err)
 	}
 	return rec, rev, nil
+}
+
+// Holds returns nil if the writer record of a stream has revision rev, and ErrFenced if it has not. Both are certain: on replicated servers a
+// message that expires within seconds is stored under the condition that it has.
+func (n *Node) Holds(ctx context.Context, stream string, rev uint64) error {
+	err := n.checkStream(stream)
+	if err == nil && n.replicas > 1 {
+		_, err = n.put(ctx, n.eventSubject(stream, "held"), nil, markerTTL, guard{subject: n.eventSubject(stream, "open"), seq: rev})
+	} else if err == nil {
+		var now uint64
+		if _, now, err = n.get(ctx, n.eventStream(stream), n.eventSubject(stream, "open")); err == nil && now != rev || errors.Is(err, ErrNotFound) {
+			err = ErrFenced
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("cluster: whether the writer of %s is the same: %w", stream, err)
+	}
+	return nil
 }
 
 // Body reads the body stored by OpenStream from the leader. ErrNotFound: there

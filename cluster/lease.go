@@ -354,19 +354,18 @@ func (n *Node) gone(ctx context.Context, p Peer) (bool, error) {
 		}
 		certain = err == nil
 	}
-	err := n.lease.confirm(ctx)
-	if err == nil && !certain && !n.lease.steady() { // The renewal may have shown that others before it did not come.
-		err = errNotSteady
+	if err := n.lease.confirm(ctx); err != nil {
+		return false, err
 	}
-	if err == nil {
+	if certain || n.lease.steady() { // The renewal may have shown that others before it did not come.
 		return true, nil
 	}
-	why, _, failed := n.get(ctx, n.streamName("nodes"), n.subject(takenKey(p.Boot)))
-	if failed != nil && !errors.Is(failed, ErrNotFound) {
-		return false, failed
-	}
-	if string(why) == hasLeft { // One whose streams were taken over may be back.
+	why, _, err := n.get(ctx, n.streamName("nodes"), n.subject(takenKey(p.Boot)))
+	switch {
+	case string(why) == hasLeft: // One whose streams were taken over may be back.
 		return true, nil
+	case err == nil, errors.Is(err, ErrNotFound):
+		return false, errNotSteady
 	}
 	return false, err
 }
@@ -396,81 +395,11 @@ func (n *Node) markTaken(ctx context.Context, boot, why string, ttl time.Duratio
 	return nil
 }
 
-// Taken reports whether it is noted anywhere that this boot is gone (MarkTaken): others may have had its streams. False is certain, also where a leader
-// of replicated servers that was replaced and does not know it yet answers with what it has: it is concluded from a write there, a tombstone under the
-// very key, which only the leader can have stored. Those who ask at the same time, for which a thousand streams may have a reason, share an answer.
+// Taken reports whether it is noted anywhere that this boot is gone (MarkTaken): others may have had its streams. False is certain.
 func (n *Node) Taken(ctx context.Context) (bool, error) {
-	taken, err := n.taken.ask(ctx, n.isTaken)
-	if err != nil {
+	_, _, err := n.find(ctx, n.streamName("nodes"), n.subject(takenKey(n.boot)))
+	if err != nil && !errors.Is(err, ErrNotFound) {
 		return false, fmt.Errorf("cluster: whether others have taken this boot for gone: %w", err)
 	}
-	return taken, nil
-}
-
-// sharedAnswer is the answer to a question that many may have at the same time. Each gets that of a question that was put after it came. The zero
-// value is ready.
-type sharedAnswer struct {
-	mu   sync.Mutex // guards next and busy
-	next *pendingAnswer
-	busy bool
-}
-
-type pendingAnswer struct {
-	done chan struct{} // closed when it is there
-	yes  bool
-	err  error
-}
-
-func (s *sharedAnswer) ask(ctx context.Context, put func(ctx context.Context) (bool, error)) (bool, error) {
-	s.mu.Lock()
-	if s.next == nil {
-		s.next = &pendingAnswer{done: make(chan struct{})}
-	}
-	a := s.next
-	if !s.busy {
-		s.busy = true
-		go s.run(put)
-	}
-	s.mu.Unlock()
-	select {
-	case <-a.done:
-		return a.yes, a.err
-	case <-ctx.Done():
-		return false, fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
-	}
-}
-
-// run puts the question as long as somebody has it.
-func (s *sharedAnswer) run(put func(ctx context.Context) (bool, error)) {
-	for {
-		s.mu.Lock()
-		a := s.next
-		s.next, s.busy = nil, a != nil
-		s.mu.Unlock()
-		if a == nil {
-			return
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
-		a.yes, a.err = put(ctx)
-		cancel()
-		close(a.done)
-	}
-}
-
-func (n *Node) isTaken(ctx context.Context) (bool, error) {
-	subject := n.subject(takenKey(n.boot))
-	for {
-		s, err := n.last(ctx, n.streamName("nodes"), subject)
-		switch {
-		case err != nil && !errors.Is(err, ErrNotFound):
-			return false, err
-		case len(s.data) > 0:
-			return true, nil
-		case n.replicas <= 1:
-			return false, nil
-		}
-		if _, err = n.put(ctx, subject, nil, markerTTL, guard{seq: s.seq}); !errors.Is(err, ErrConflict) {
-			return false, err
-		}
-	}
+	return err == nil, nil
 }

@@ -44,8 +44,9 @@ type Node struct {
 	tailSlots slots      // of searches for its end
 	lease     *lease
 	keyring   *Keyring
-	mail      *Mail        // nil: there are no other nodes
-	taken     sharedAnswer // whether streams of this boot were taken over
+	mail      *Mail // nil: there are no other nodes
+
+	conclusions conclusions // what is not there
 
 	outages  *outages
 	losses   losses

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -218,14 +219,26 @@ func decodeRecord(payload []byte) ([]byte, error) {
 
 // Get reads a record and its revision from the stream's leader.
 //
-// ErrNotFound is certain; ErrUnavailable says nothing about the record;
-// ErrNewer and ErrDamaged say that it is there and cannot be read.
+// ErrNotFound is certain, which costs a write on replicated servers; ErrUnavailable
+// says nothing about the record; ErrNewer and ErrDamaged say that it is there and
+// cannot be read. What is found may be older than the last write, by as long as a
+// leader that was replaced takes to notice that (20 s).
 func (n *Node) Get(ctx context.Context, key string) (data []byte, rev uint64, err error) {
+	return n.getBy(ctx, key, n.find)
+}
+
+// Peek is Get for a key that may be made up, on which no write is spent: a record that was
+// created just now may be ErrNotFound on replicated servers.
+func (n *Node) Peek(ctx context.Context, key string) (data []byte, rev uint64, err error) {
+	return n.getBy(ctx, key, n.get)
+}
+
+func (n *Node) getBy(ctx context.Context, key string, get func(ctx context.Context, stream, subject string) ([]byte, uint64, error)) (data []byte, rev uint64, err error) {
 	stream, err := n.route(key)
 	if err != nil {
 		return nil, 0, fmt.Errorf("cluster: get: %w", err)
 	}
-	data, rev, err = n.get(ctx, stream, n.subject(key))
+	data, rev, err = get(ctx, stream, n.subject(key))
 	if err != nil {
 		return nil, 0, fmt.Errorf("cluster: get %s: %w", key, err)
 	}
@@ -243,6 +256,123 @@ func (n *Node) get(ctx context.Context, stream, subject string) (data []byte, re
 	}
 	data, err = decodeRecord(s.data)
 	return data, s.seq, err
+}
+
+// find is get, whose ErrNotFound is certain. A leader that was replaced answers reads with what it had for up to 20 s, until it notices; what
+// it cannot do is store. So on replicated servers it is concluded from a write: a tombstone under the very key.
+func (n *Node) find(ctx context.Context, stream, subject string) (data []byte, rev uint64, err error) {
+	data, rev, err = n.get(ctx, stream, subject)
+	if n.replicas <= 1 || !errors.Is(err, ErrNotFound) || rev != 0 && n.final(subject) {
+		return data, rev, err
+	}
+	s, err := n.conclusions.ask(ctx, subject, func(ctx context.Context) (stored, error) { return n.conclude(ctx, stream, subject) })
+	if err != nil {
+		return nil, s.seq, err
+	}
+	data, err = decodeRecord(s.data)
+	return data, s.seq, err
+}
+
+// final reports whether a tombstone under a subject is there for good: ids of sessions and tasks do not return. A writer stores the record of its
+// stream again, and a node its entry.
+func (n *Node) final(subject string) bool {
+	kind, _, _ := strings.Cut(strings.TrimPrefix(subject, n.prefix), ".")
+	return kind == "session" || kind == "task"
+}
+
+// conclude stores a tombstone under a subject that has nothing, or only a tombstone, and returns ErrNotFound; or what is there. If it can neither store
+// nor see what is in the way, the error is ErrUnavailable.
+func (n *Node) conclude(ctx context.Context, stream, subject string) (stored, error) {
+	n.counters.concluded.Add(1)
+	var seq uint64
+	var err error
+	for range 3 { // The first try may meet a tombstone, and the second find that it has expired.
+		if _, err = n.put(ctx, subject, nil, markerTTL, guard{seq: seq}); err == nil {
+			return stored{}, ErrNotFound
+		}
+		if !errors.Is(err, ErrConflict) {
+			break
+		}
+		s, failed := n.last(ctx, stream, subject)
+		switch {
+		case errors.Is(failed, ErrNotFound):
+			seq = 0
+		case failed != nil:
+			return stored{}, failed
+		case len(s.data) > 0:
+			return s, nil
+		case n.final(subject):
+			return stored{seq: s.seq}, ErrNotFound
+		default:
+			seq = s.seq
+		}
+	}
+	return stored{}, fmt.Errorf("%w: whether it is there: %v", ErrUnavailable, err) // not a conflict for the caller, nor a full store
+}
+
+// conclusions has each question about a subject put once at a time: a thousand streams may have a reason to ask the same. Each asker gets
+// the answer to a question that was put after it came. The zero value is ready.
+type conclusions struct {
+	mu    sync.Mutex             // guards the fields below
+	asked map[string]*conclusion // by subject
+}
+
+// conclusion is the question about a subject that is put next, and whether one is under way.
+type conclusion struct {
+	next *pendingAnswer
+	busy bool
+}
+
+type pendingAnswer struct {
+	done chan struct{} // closed when it is there
+	s    stored
+	err  error
+}
+
+func (c *conclusions) ask(ctx context.Context, subject string, put func(ctx context.Context) (stored, error)) (stored, error) {
+	c.mu.Lock()
+	q := c.asked[subject]
+	if q == nil {
+		if c.asked == nil {
+			c.asked = make(map[string]*conclusion)
+		}
+		q = new(conclusion)
+		c.asked[subject] = q
+	}
+	if q.next == nil {
+		q.next = &pendingAnswer{done: make(chan struct{})}
+	}
+	a := q.next
+	if !q.busy {
+		q.busy = true
+		go c.run(q, subject, put)
+	}
+	c.mu.Unlock()
+	select {
+	case <-a.done:
+		return a.s, a.err
+	case <-ctx.Done():
+		return stored{}, fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
+	}
+}
+
+// run puts the question as long as somebody has it.
+func (c *conclusions) run(q *conclusion, subject string, put func(ctx context.Context) (stored, error)) {
+	for {
+		c.mu.Lock()
+		a := q.next
+		if q.next = nil; a == nil {
+			delete(c.asked, subject)
+		}
+		c.mu.Unlock()
+		if a == nil {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+		a.s, a.err = put(ctx)
+		cancel()
+		close(a.done)
+	}
 }
 
 // Create stores a record that must not exist yet and returns its revision. The

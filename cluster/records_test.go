@@ -3,7 +3,9 @@ package cluster
 import (
 	"bytes"
 	"context"
+	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -267,4 +269,86 @@ func TestFullStore(t *testing.T) {
 			t.Errorf("stats: %+v", s)
 		}
 	})
+}
+
+// TestNotThereIsAWrite has a leader that was replaced answer reads, as one does for up to 20 s until it notices: nothing is missing because that one
+// does not have it. On servers that agree, what is not there leaves a tombstone under the very key, and one only.
+func TestNotThereIsAWrite(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	n, other := open(t, Options{}), open(t, Options{})
+	by := func(writes, reads *Node) *Node { // what a node of replicated servers is that writes and reads by way of these
+		return &Node{opts: n.opts, prefix: n.prefix, kinds: n.kinds, shards: n.shards, log: n.log, outages: n.outages, replicas: 3, acks: writes.acks, reads: reads.reads, logReads: reads.logReads}
+	}
+	const there, none = "session.a.s.there", "session.a.s.none"
+	rev := must[uint64](t)(n.Create(ctx, there, []byte("x"), time.Hour))
+	writer := must[uint64](t)(n.OpenStream(ctx, testStream, []byte("{}"), nil, time.Hour))
+
+	behind := by(n, other)
+	_, _, err := behind.Get(ctx, there)
+	wantErr(t, "get by way of a leader that was replaced", err, ErrUnavailable)
+	if errors.Is(err, ErrConflict) {
+		t.Errorf("it is a conflict, too: %v", err)
+	}
+	_, _, err = behind.Peek(ctx, there)
+	wantErr(t, "peek there", err, ErrNotFound)
+	_, _, err = behind.Writer(ctx, testStream)
+	wantErr(t, "writer by way of a leader that was replaced", err, ErrUnavailable)
+	wantErr(t, "whether the writer is the same", behind.Holds(ctx, testStream, writer), nil)
+	wantErr(t, "whether an earlier writer is the same", behind.Holds(ctx, testStream, writer-1), ErrFenced)
+	wantErr(t, "the same of a server alone", n.Holds(ctx, testStream, writer), nil)
+	wantErr(t, "and of an earlier writer", n.Holds(ctx, testStream, writer-1), ErrFenced)
+	if _, now, err := n.Get(ctx, there); err != nil || now != rev {
+		t.Errorf("the record has revision %d after that, %v, want %d", now, err, rev)
+	}
+
+	agreed := by(n, n)
+	var all sync.WaitGroup
+	for range 100 {
+		all.Go(func() {
+			if _, _, err := agreed.Get(ctx, none); !errors.Is(err, ErrNotFound) {
+				t.Errorf("a record that nobody has made: %v", err)
+			}
+		})
+	}
+	all.Wait()
+	if s, err := n.last(ctx, n.streamName("sessions"), n.subject(none)); err != nil || len(s.data) > 0 {
+		t.Errorf("what is left of it: %q, %v, want a tombstone", s.data, err)
+	}
+	before := agreed.Concluded()
+	for range 10 {
+		_, _, err = agreed.Get(ctx, none)
+		wantErr(t, "the same once more", err, ErrNotFound)
+	}
+	if writes := agreed.Concluded() - before; writes > 0 {
+		t.Errorf("%d writes for a tombstone that is there", writes)
+	}
+	if _, err := agreed.Create(ctx, none, []byte("y"), time.Hour); err != nil {
+		t.Errorf("create over what says that there is nothing: %v", err)
+	}
+	if data, _, err := agreed.Get(ctx, none); err != nil || string(data) != "y" {
+		t.Errorf("what was created then: %q, %v", data, err)
+	}
+
+	// A writer may store its record again: a tombstone says only that nothing was there.
+	const gone = "a.s.x.gone"
+	for range 2 {
+		before = agreed.Concluded()
+		_, _, err = agreed.Writer(ctx, gone)
+		wantErr(t, "writer of a stream that nobody has begun", err, ErrNotFound)
+		if writes := agreed.Concluded() - before; writes != 1 {
+			t.Errorf("that cost %d writes, want 1", writes)
+		}
+	}
+	rev = must[uint64](t)(agreed.OpenStream(ctx, gone, []byte("{}"), nil, time.Hour))
+	if _, now, err := agreed.Writer(ctx, gone); err != nil || now != rev {
+		t.Errorf("the record of a stream that was begun since has revision %d, %v, want %d", now, err, rev)
+	}
+
+	// A store that takes no writes says nothing.
+	full := by(n, n)
+	full.acks = other.acks // which has no such stream
+	full.prefix = "elsewhere."
+	_, _, err = full.Get(ctx, none)
+	wantErr(t, "get where nothing can be stored", err, ErrUnavailable)
 }

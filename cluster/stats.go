@@ -44,8 +44,8 @@ type StreamStats struct {
 }
 
 type counters struct {
-	appends, bytes, fenced, full, unavailable, refused, undecided, unreadable atomic.Uint64
-	time                                                                      atomic.Int64
+	appends, bytes, fenced, full, unavailable, refused, undecided, unreadable, concluded atomic.Uint64
+	time                                                                                 atomic.Int64
 }
 
 func (c *counters) appended(d time.Duration, size int, err error) {
@@ -144,6 +144,9 @@ func (n *Node) Leases() (held, late int) {
 
 // Undecided is described with Reconnects.
 func (n *Node) Undecided() uint64 { return n.counters.undecided.Load() }
+
+// Concluded is how often a write showed that something is not there, or was to show it; see Get.
+func (n *Node) Concluded() uint64 { return n.counters.concluded.Load() }
 
 // Restarts is Stats.Restarts alone, without a question to the store.
 func (n *Node) Restarts() uint64 { return n.outages.restarts.Load() }

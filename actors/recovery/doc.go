@@ -18,6 +18,7 @@
 //	storeless  a node is cut off from the store
 //	unheard    a node is cut off from the others
 //	island     both
+//	behind     both, but for 20 s its reads find what the store had: a NATS server that led is cut off with it
 //	freeze     a process stands still, and then goes on as if nothing had been (SIGSTOP)
 //	drain      a node leaves in order
 //
@@ -67,6 +68,8 @@
 //	event ids are written without their epochs  seed 326, and 9 of 2,000
 //	a record that has expired counts as taken   seed 35, and 10 of the first 184
 //	answered members of a batch are forgotten   seed 1, and 10 of the first 99
+//	what was not found is taken for not there   fleet 261
+//	a writer believes the record that it reads  fleet 900
 //
 // A run ends when ten are wrong. Each kept history is wrong with the code as it was before
 // recovery was mended.

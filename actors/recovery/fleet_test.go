@@ -54,8 +54,8 @@ func (p *plan) calmed() (at time.Duration) {
 }
 
 func (p *plan) newFleetFault(r *rand.Rand) fault {
-	kinds := []string{"kill", "storeless", "unheard", "island", "freeze", "drain", "power", "outage", "full", "split"}
-	f := fault{Do: kinds[pick(r, 25, 13, 13, 13, 15, 12, 3, 3, 2, 1)], Node: r.IntN(p.Nodes)}
+	kinds := []string{"kill", "storeless", "unheard", "island", "behind", "freeze", "drain", "power", "outage", "full", "split"}
+	f := fault{Do: kinds[pick(r, 25, 9, 13, 9, 14, 15, 12, 3, 3, 2, 1)], Node: r.IntN(p.Nodes)}
 	replay := time.Duration(p.Limits.Replay)
 	switch pick(r, 30, 40, 30) {
 	case 0:

@@ -12,8 +12,8 @@ const (
 	drainWait = 10 * time.Second
 )
 
-// isolate keeps a node's process from the store (storeless), from the other nodes (unheard), or from both (island) for a
-// while, or has it stand still (freeze).
+// isolate keeps a node's process from the store (storeless), from the other nodes (unheard), or from both (island; behind: beside a server
+// that does not know yet that it leads nobody) for a while, or has it stand still (freeze).
 func (w *world) isolate(pl *place, how string, d time.Duration) {
 	w.mu.Lock()
 	p := pl.cur
@@ -41,6 +41,10 @@ func (w *world) afflict(p *process, how string, by int) {
 		p.unheard += by
 	case "island":
 		p.storeless += by
+		p.unheard += by
+	case "behind":
+		p.storeless += by
+		p.behind += by
 		p.unheard += by
 	case "freeze":
 		p.frozen += by

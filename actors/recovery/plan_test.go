@@ -74,7 +74,7 @@ type ask struct {
 // fault is one fault.
 type fault struct {
 	At   span
-	Do   string // kill, power, outage, jump, full, split; in a fleet storeless, unheard, island, freeze, drain, too
+	Do   string // kill, power, outage, jump, full, split; in a fleet storeless, unheard, island, behind, freeze, drain, too
 	Node int    `json:",omitempty"` // whose process it happens to
 	For  span   `json:",omitempty"` // kill, power, drain: until the next process starts; jump: how far
 	Lose span   `json:",omitempty"` // power: time since the last flush

@@ -34,7 +34,7 @@ type process struct {
 	box   *sim.Box // nil: the node is alone
 
 	// faults of the process under way, guarded by world.mu
-	storeless, unheard, frozen int
+	storeless, behind, unheard, frozen int // behind is how many of storeless leave it the reads of a leader that was replaced
 	// when balancers notice that it leaves, or is in trouble, guarded by world.mu; zero: never
 	leaving, shunned time.Time
 

@@ -36,6 +36,11 @@ func (s store) Get(ctx context.Context, key string) ([]byte, uint64, error) {
 	return data, rev, translated(err)
 }
 
+func (s store) Peek(ctx context.Context, key string) ([]byte, uint64, error) {
+	data, rev, err := s.link.Peek(ctx, key)
+	return data, rev, translated(err)
+}
+
 func (s store) Create(ctx context.Context, key string, data []byte, ttl time.Duration) (uint64, error) {
 	rev, err := s.link.Create(ctx, key, data, ttl)
 	return rev, translated(err)
@@ -58,6 +63,10 @@ func (s store) OpenStream(ctx context.Context, path string, rec, body []byte, tt
 func (s store) Writer(ctx context.Context, path string) ([]byte, uint64, error) {
 	rec, rev, err := s.link.Writer(ctx, path)
 	return rec, rev, translated(err)
+}
+
+func (s store) Holds(ctx context.Context, path string, rev uint64) error {
+	return translated(s.link.Holds(ctx, path, rev))
 }
 
 func (s store) Body(ctx context.Context, path string) ([]byte, error) {

@@ -177,7 +177,7 @@ func (w *world) harm(i int, f fault) {
 		w.kill(time.Duration(f.For), nil, pl)
 	case "split":
 		w.split(pl, time.Duration(f.For))
-	case "storeless", "unheard", "island", "freeze":
+	case "storeless", "unheard", "island", "behind", "freeze":
 		w.isolate(pl, f.Do, time.Duration(f.For))
 	case "drain":
 		w.drain(pl, time.Duration(f.For))
@@ -306,10 +306,13 @@ func (w *world) connect(p *process) {
 	if p.dead.Load() {
 		return
 	}
-	if w.down > 0 || p.storeless > 0 {
-		p.link.Down()
-	} else {
+	switch {
+	case w.down == 0 && p.storeless == 0:
 		p.link.Up()
+	case w.down == 0 && p.storeless == p.behind:
+		p.link.Behind()
+	default:
+		p.link.Down()
 	}
 	if p.box != nil {
 		p.box.Cut(p.unheard > 0)

@@ -56,6 +56,11 @@ func (s Store) Get(ctx context.Context, key string) ([]byte, uint64, error) {
 	return data, rev, storeError(err)
 }
 
+func (s Store) Peek(ctx context.Context, key string) ([]byte, uint64, error) {
+	data, rev, err := s.n.Peek(ctx, key)
+	return data, rev, storeError(err)
+}
+
 func (s Store) Create(ctx context.Context, key string, data []byte, ttl time.Duration) (uint64, error) {
 	rev, err := s.n.Create(ctx, key, data, ttl)
 	return rev, storeError(err)
@@ -78,6 +83,10 @@ func (s Store) OpenStream(ctx context.Context, stream string, rec, body []byte, 
 func (s Store) Writer(ctx context.Context, stream string) ([]byte, uint64, error) {
 	rec, rev, err := s.n.Writer(ctx, stream)
 	return rec, rev, storeError(err)
+}
+
+func (s Store) Holds(ctx context.Context, stream string, rev uint64) error {
+	return storeError(s.n.Holds(ctx, stream, rev))
 }
 
 func (s Store) Body(ctx context.Context, stream string) ([]byte, error) {

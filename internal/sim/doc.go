@@ -8,9 +8,11 @@
 //
 // A Link is one process's way to a store. It delays and fails operations as its Fate
 // says, and can be down or dead. An operation that was under way then may have been
-// done or not: its outcome is unknown.
+// done or not: its outcome is unknown. A link that is behind is down, but for reads, which
+// find what was stored when it was cut off, as from a leader that does not know yet that it
+// was replaced.
 //
-//	Link:  up ◀──▶ down        up, down ──▶ dead
+//	Link:  up ◀──▶ behind, down        up, behind, down ──▶ dead
 //
 // A link also stands for the process's entry in the store, which it renews while it is up.
 // The entry is gone when it was not renewed for a lease, when another boot of the node has

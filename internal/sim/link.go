@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -35,6 +36,8 @@ type Link struct {
 	long    bool          // before that it was not renewed for longer than it lasts
 	steady  time.Time     // from when on it knows of others, if it is renewed until then
 	later   bool          // another boot of the node has begun, and has the lease
+	old     *Store        // what the server had that the process reads, when both were cut off
+	notices time.Time     // when that server finds out that others have gone on
 	left    bool          // the process has given its entry back
 	changed chan struct{} // closed with the next change of the phase
 }
@@ -43,6 +46,7 @@ type phase uint8
 
 const (
 	up phase = iota
+	behind
 	down
 	dead
 )
@@ -55,6 +59,20 @@ func NewLink(s *Store, lease time.Duration, fate func(op string) Fate) *Link {
 
 // Down cuts the process off from the store until Up.
 func (l *Link) Down() { l.become(func() { l.phase = down }) }
+
+// Behind is Down together with a server that led and does not know yet that others have gone on without it: for a while, reads find what
+// it had.
+func (l *Link) Behind() {
+	old := l.store.fork()
+	l.become(func() {
+		if l.phase != behind {
+			l.phase, l.old, l.notices = behind, old, time.Now().Add(noticesAfter)
+		}
+	})
+}
+
+// noticesAfter is after what time, at most, a leader that is alone stops answering.
+const noticesAfter = 20 * time.Second
 
 // Up ends an outage.
 func (l *Link) Up() { l.become(func() { l.phase = up }) }
@@ -205,27 +223,47 @@ func (l *Link) Supersede() {
 // do carries out one operation. f runs while the store is locked; half tells it to store
 // only the first of its messages.
 func (l *Link) do(ctx context.Context, op string, f func(half bool) error) error {
+	return l.carry(ctx, op, l.store, f)
+}
+
+// read carries out an operation that only reads, which finds what an old leader has while the process is behind.
+func (l *Link) read(ctx context.Context, op string, f func(s *Store) error) error {
+	s := l.source()
+	return l.carry(ctx, op, s, func(bool) error { return f(s) })
+}
+
+// source is what reads find now.
+func (l *Link) source() *Store {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.phase == behind && time.Now().Before(l.notices) {
+		return l.old
+	}
+	return l.store
+}
+
+func (l *Link) carry(ctx context.Context, op string, s *Store, f func(half bool) error) error {
 	fate := l.fate(op)
 	if !l.runs(ctx) {
 		return ErrUnavailable
 	}
 	p, changed := l.now()
-	switch p {
-	case dead:
+	switch {
+	case p == dead:
 		return ErrUnavailable
-	case down:
+	case p == down, p == behind && s == l.store:
 		return l.outage(ctx, fate)
 	}
 	if !pass(ctx, fate.There, changed) {
 		if fate.Stray {
-			_ = l.apply(fate.Half, f)
+			_ = apply(s, fate.Half, f)
 		}
 		return l.outage(ctx, fate)
 	}
 	if fate.Again {
 		return ErrRetry
 	}
-	err := l.apply(false, f)
+	err := apply(s, false, f)
 	if !pass(ctx, fate.Back, changed) {
 		return l.outage(ctx, fate)
 	}
@@ -235,16 +273,16 @@ func (l *Link) do(ctx context.Context, op string, f func(half bool) error) error
 	return err
 }
 
-func (l *Link) apply(half bool, f func(half bool) error) error {
-	l.store.mu.Lock()
-	defer l.store.mu.Unlock()
+func apply(s *Store, half bool, f func(half bool) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return f(half)
 }
 
 // outage returns the error of an operation that gets no answer.
 func (l *Link) outage(ctx context.Context, fate Fate) error {
 	p, changed := l.now()
-	for p == down && fate.Hang {
+	for (p == down || p == behind) && fate.Hang {
 		select {
 		case <-ctx.Done():
 			return ErrUnavailable
@@ -252,7 +290,7 @@ func (l *Link) outage(ctx context.Context, fate Fate) error {
 			p, changed = l.now()
 		}
 	}
-	if p == down { // a connection is refused soon, not at once
+	if p == down || p == behind { // a connection is refused soon, not at once
 		pass(ctx, fate.There, changed)
 	}
 	return ErrUnavailable
@@ -279,10 +317,34 @@ func pass(ctx context.Context, d time.Duration, changed <-chan struct{}) bool {
 	return false
 }
 
-// Get reads a record.
+// Get reads a record. ErrNotFound is certain.
 func (l *Link) Get(ctx context.Context, key string) (data []byte, rev uint64, err error) {
-	failed := l.do(ctx, "Get", func(bool) error {
-		data, rev, err = l.store.get(key)
+	return l.find(ctx, "Get", func(s *Store) ([]byte, uint64, error) { return s.get(key) })
+}
+
+// Peek reads a record. It may be there although it was not found.
+func (l *Link) Peek(ctx context.Context, key string) (data []byte, rev uint64, err error) {
+	return l.look(ctx, "Peek", func(s *Store) ([]byte, uint64, error) { return s.get(key) })
+}
+
+// find is look, which concludes from a write that there is nothing.
+func (l *Link) find(ctx context.Context, op string, f func(s *Store) ([]byte, uint64, error)) (data []byte, rev uint64, err error) {
+	if data, rev, err = l.look(ctx, op, f); !errors.Is(err, ErrNotFound) {
+		return data, rev, err
+	}
+	failed := l.do(ctx, "Conclude", func(bool) error {
+		data, rev, err = f(l.store)
+		return err
+	})
+	if failed != nil {
+		return nil, 0, failed
+	}
+	return data, rev, nil
+}
+
+func (l *Link) look(ctx context.Context, op string, f func(s *Store) ([]byte, uint64, error)) (data []byte, rev uint64, err error) {
+	failed := l.read(ctx, op, func(s *Store) error {
+		data, rev, err = f(s)
 		return err
 	})
 	if failed != nil {
@@ -324,22 +386,25 @@ func (l *Link) OpenStream(ctx context.Context, path string, rec, body []byte, tt
 	return l.write(ctx, "OpenStream", func(half bool) (uint64, error) { return l.store.openStream(path, rec, body, ttl, half) })
 }
 
-// Writer reads the writer record of a stream.
+// Writer reads the writer record of a stream. ErrNotFound is certain.
 func (l *Link) Writer(ctx context.Context, path string) (rec []byte, rev uint64, err error) {
-	failed := l.do(ctx, "Writer", func(bool) error {
-		rec, rev, err = l.store.writer(path)
-		return err
+	return l.find(ctx, "Writer", func(s *Store) ([]byte, uint64, error) { return s.writer(path) })
+}
+
+// Holds fails unless the writer record has revision rev.
+func (l *Link) Holds(ctx context.Context, path string, rev uint64) error {
+	return l.do(ctx, "Holds", func(bool) error {
+		if _, now, _ := l.store.writer(path); now != rev {
+			return ErrFenced
+		}
+		return nil
 	})
-	if failed != nil {
-		return nil, 0, failed
-	}
-	return rec, rev, nil
 }
 
 // Body reads the body of a stream.
 func (l *Link) Body(ctx context.Context, path string) (body []byte, err error) {
-	failed := l.do(ctx, "Body", func(bool) error {
-		body, err = l.store.body(path)
+	failed := l.read(ctx, "Body", func(s *Store) error {
+		body, err = s.body(path)
 		return err
 	})
 	if failed != nil {
@@ -380,8 +445,8 @@ func (l *Link) Append(path string, rev, num uint64, data []byte, done func(error
 // Read calls f with the appends from..to that are stored.
 func (l *Link) Read(ctx context.Context, path string, from, to uint64, f func(num uint64, data []byte)) error {
 	var all []slot
-	err := l.do(ctx, "Read", func(bool) error {
-		l.store.read(path, from, to, func(num uint64, data []byte) { all = append(all, slot{num: num, data: data}) })
+	err := l.read(ctx, "Read", func(s *Store) error {
+		s.read(path, from, to, func(num uint64, data []byte) { all = append(all, slot{num: num, data: data}) })
 		return nil
 	})
 	if err != nil {
@@ -395,8 +460,8 @@ func (l *Link) Read(ctx context.Context, path string, from, to uint64, f func(nu
 
 // Tail returns the number of the last append, searched forward from hint.
 func (l *Link) Tail(ctx context.Context, path string, hint uint64) (tail uint64, err error) {
-	err = l.do(ctx, "Tail", func(bool) error {
-		tail = l.store.tail(path, hint)
+	err = l.read(ctx, "Tail", func(s *Store) error {
+		tail = s.tail(path, hint)
 		return nil
 	})
 	if err != nil {

@@ -119,6 +119,13 @@ func (s *Store) Restore(snap Snapshot) {
 	s.mu.Unlock()
 }
 
+// fork returns a store with the content and the clock that this one has now.
+func (s *Store) fork() *Store {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &Store{eventTTL: s.eventTTL, skew: s.skew, now: s.now.clone()}
+}
+
 func (st state) clone() state {
 	st.records = maps.Clone(st.records)
 	streams := make(map[string]*log, len(st.streams))

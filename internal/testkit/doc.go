@@ -10,5 +10,6 @@
 //	listener  the connections
 //	virtual sieve  a NATS server that needs no network, and lines to it that can be cut and lose messages
 //	bubble  virtual time, and what -short leaves out
+//	cables  three NATS servers of which one can be cut off
 //	nats disk full cpu document race  NATS servers, a small disk, what runs with -tags full, the time of a processor, documents that tests write, and the race detector
 package testkit

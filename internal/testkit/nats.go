@@ -32,7 +32,7 @@ func StartNATS(t testing.TB, n int, change func(o *server.Options)) *NATS {
 	}
 	for i := range n {
 		o := &server.Options{
-			ServerName: fmt.Sprintf("nats-%d", i+1), Host: "127.0.0.1", Port: ports[i], NoSigs: true, NoLog: true,
+			ServerName: serverName(i), Host: "127.0.0.1", Port: ports[i], NoSigs: true, NoLog: true,
 			JetStream: true, StoreDir: t.TempDir(), DisableJetStreamBanner: true,
 		}
 		if n > 1 {
@@ -62,6 +62,8 @@ func StartNATS(t testing.TB, n int, change func(o *server.Options)) *NATS {
 	}
 	return c
 }
+
+func serverName(i int) string { return fmt.Sprintf("nats-%d", i+1) }
 
 // lead waits until the servers have a leader.
 func (c *NATS) lead(t testing.TB) {

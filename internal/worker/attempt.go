@@ -79,14 +79,12 @@ func (n *names) take(name string) bool {
 // attempt begins an attempt for work, or says why there is nothing to begin. No other goroutine of the process does so for the
 // same task.
 func (p *Pool) attempt(s *serving, key Key, w *given) (*Attempt, error) {
-	// Everything is read before the attempt begins: one that has begun runs.
-	var req Request
-	size, bad := p.request(s.ctx, key, &req)
-	if bad != nil && !errors.Is(bad, errNoRequest) {
-		return nil, bad
+	get := p.Store.Get
+	if w.Deliveries() < early { // whoever makes the task may be about to store its record
+		get = p.Store.Peek
 	}
 	for {
-		r, rev, err := p.read(s.ctx, key)
+		r, rev, err := p.readBy(s.ctx, key, get)
 		if err != nil {
 			return nil, err
 		}
@@ -116,6 +114,12 @@ func (p *Pool) attempt(s *serving, key Key, w *given) (*Attempt, error) {
 			case stored:
 				r.Progressed()
 			}
+		}
+		// Everything is read before the attempt begins: one that has begun runs. Whoever has the record has the request, which was stored before.
+		var req Request
+		size, bad := p.request(s.ctx, key, &req)
+		if bad != nil && !errors.Is(bad, errNoRequest) {
+			return nil, bad
 		}
 		epoch, err := r.Begin(p.Node, p.Boot, p.Store.Now())
 		r.Work = w.Seq()

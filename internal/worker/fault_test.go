@@ -443,3 +443,61 @@ func TestAnAnswerThatWaited(t *testing.T) {
 		}
 	})
 }
+
+// asked counts how records are asked for: for certain, which may cost a write, or not.
+type asked struct {
+	worker.Store
+	certain, not atomic.Int32
+}
+
+func (a *asked) Get(ctx context.Context, key string) ([]byte, uint64, error) {
+	a.certain.Add(1)
+	return a.Store.Get(ctx, key)
+}
+
+func (a *asked) Peek(ctx context.Context, key string) ([]byte, uint64, error) {
+	a.not.Add(1)
+	return a.Store.Peek(ctx, key)
+}
+
+// TestGuessesCostNoWrite: that a task is not there is only concluded for an id that a node of the store has made.
+func TestGuessesCostNoWrite(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		n, err := cluster.Open(t.Context(), cluster.Options{Lease: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &asked{Store: nodestore.NewTasks(n)}
+		h := &house{t: t, node: n}
+		h.Pool = worker.NewPool(worker.Config{Store: s, Node: "n", Boot: "boot1", Running: 4, Tag: n.Keys().Tag})
+		h.Mount(h.service())
+		h.handle(func(context.Context, *worker.Attempt) worker.Result { return done(`{}`) })
+		key := h.create(`{}`)
+		if h.ended(key); !key.Valid() {
+			t.Errorf("the id of a task is %q", key.ID)
+		}
+		for _, tt := range []struct {
+			name    string
+			key     worker.Key
+			certain bool
+			there   bool
+		}{
+			{"a task", key, true, true},
+			{"the same of another tenant", worker.Key{Tenant: "bob", Server: key.Server, ID: key.ID}, false, false},
+			{"a guess", worker.Key{Tenant: key.Tenant, Server: key.Server, ID: key.ID[:13] + strings.Repeat("a", 13)}, false, false},
+		} {
+			s.certain.Store(0)
+			s.not.Store(0)
+			if _, err := h.Get(t.Context(), tt.key); (err == nil) != tt.there {
+				t.Errorf("%s: %v", tt.name, err)
+			}
+			if certain := s.certain.Load() > 0; certain != tt.certain || certain == (s.not.Load() > 0) {
+				t.Errorf("%s: asked for certain %d times, and %d times not", tt.name, s.certain.Load(), s.not.Load())
+			}
+		}
+		h.close()
+		if err := n.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -47,6 +47,9 @@ type Config struct {
 	Running int
 	// PerPrincipal and PerNode are how many tasks of a principal, and of all, may not have ended; 0 or less is no limit.
 	PerPrincipal, PerNode int
+	// Tag makes the second half of an id, which shows without a look into the store that it is no guess: 8 bytes that only the nodes of the
+	// store can make, or none. nil makes none.
+	Tag func(data []byte) []byte
 	// Shared says that other processes have the same store, and may create work.
 	Shared bool
 	// Ledger counts what tasks store; nil counts nothing.
@@ -546,9 +549,21 @@ func (b *backoff) sleep(ctx context.Context) bool {
 	}
 }
 
-// read reads a task's record.
+// read reads a task's record. ErrNotFound is certain.
 func (p *Pool) read(ctx context.Context, key Key) (r task.Record, rev uint64, err error) {
-	data, rev, err := p.Store.Get(ctx, key.record())
+	return p.readBy(ctx, key, p.Store.Get)
+}
+
+// readAsked is read for a key that a client names, and may have made up.
+func (p *Pool) readAsked(ctx context.Context, key Key) (r task.Record, rev uint64, err error) {
+	if key.tagged(p.Tag) {
+		return p.read(ctx, key)
+	}
+	return p.readBy(ctx, key, p.Store.Peek)
+}
+
+func (p *Pool) readBy(ctx context.Context, key Key, get func(ctx context.Context, key string) ([]byte, uint64, error)) (r task.Record, rev uint64, err error) {
+	data, rev, err := get(ctx, key.record())
 	if err != nil {
 		return r, 0, err
 	}

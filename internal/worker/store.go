@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/base32"
 	"encoding/hex"
 	"encoding/json"
@@ -17,7 +18,7 @@ import (
 
 const idLetters = "abcdefghijklmnopqrstuvwxyz234567"
 
-// idLength is the length of a task's id: 130 random bits.
+// idLength is the length of a task's id: 130 random bits, or 65 and a tag of 64 that only the nodes of the store can make.
 const idLength = 26
 
 // The names of a task's parts, beside those of its steps.
@@ -45,10 +46,34 @@ func (k Key) record() string { return "task." + k.path() }
 
 var idEncoding = base32.NewEncoding(idLetters).WithPadding(base32.NoPadding)
 
-func newID() string {
+// newKey makes the key of a new task.
+func newKey(tenant, server string, tag func([]byte) []byte) Key {
 	b := make([]byte, 17)
 	_, _ = rand.Read(b) // never fails
-	return idEncoding.EncodeToString(b)[:idLength]
+	k := Key{tenant, server, idEncoding.EncodeToString(b)[:idLength]}
+	if t := k.tag(tag); t != "" {
+		k.ID = k.ID[:idLength/2] + t
+	}
+	return k
+}
+
+// tag is the second half of the id that follows from the rest of the key; "" if the node makes none.
+func (k Key) tag(tag func([]byte) []byte) string {
+	if tag == nil {
+		return ""
+	}
+	half := k
+	half.ID = k.ID[:idLength/2]
+	return idEncoding.EncodeToString(tag([]byte(half.record())))
+}
+
+// tagged reports whether the id is one that a node of this store has made. One of an earlier release is not.
+func (k Key) tagged(tag func([]byte) []byte) bool {
+	if !k.Valid() {
+		return false
+	}
+	t := k.tag(tag)
+	return t != "" && subtle.ConstantTimeCompare([]byte(t), []byte(k.ID[idLength/2:])) == 1
 }
 
 // principal is whose task it is: that of the tenant, or of the client among those who share the tenant.
@@ -70,7 +95,9 @@ func token(from string) string {
 
 // Store keeps tasks and their work. Its methods are safe for concurrent use, and return the errors of package actors, wrapped.
 type Store interface {
+	// Get reads a record. ErrNotFound is certain, which may cost a write. Peek is for keys that may be made up, on which none is spent.
 	Get(ctx context.Context, key string) (data []byte, rev uint64, err error)
+	Peek(ctx context.Context, key string) (data []byte, rev uint64, err error)
 	Create(ctx context.Context, key string, data []byte, ttl time.Duration) (rev uint64, err error)
 	Update(ctx context.Context, key string, data []byte, rev uint64, ttl time.Duration) (uint64, error)
 	// Delete removes a record, if there is one, whatever revision it has if rev is 0.

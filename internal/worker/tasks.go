@@ -28,7 +28,7 @@ func (p *Pool) Create(ctx context.Context, n NewTask) (_ Snapshot, err error) {
 	if _, err := p.service(n.Server); err != nil {
 		return Snapshot{}, err
 	}
-	key := Key{n.Tenant, n.Server, newID()}
+	key := newKey(n.Tenant, n.Server, p.Tag)
 	r := task.New(p.Store.Now(), n.TTL)
 	r.Revision, r.Method, r.Name, r.Session, r.From, r.Who = n.Revision, n.Method, n.Name, n.Request.Session, n.From, n.Who
 	req, err := codec.Marshal(&n.Request)
@@ -77,7 +77,7 @@ func (p *Pool) Create(ctx context.Context, n NewTask) (_ Snapshot, err error) {
 
 // Get reads a task. ErrUnknown: there is none, or it has expired.
 func (p *Pool) Get(ctx context.Context, key Key) (Snapshot, error) {
-	r, rev, err := p.read(ctx, key)
+	r, rev, err := p.readAsked(ctx, key)
 	if err == nil && r.Outcome != nil && r.Outcome.Parts > 0 {
 		o := *r.Outcome
 		o.Value, err = p.Store.Part(ctx, key.path(), outcomePart)
@@ -92,7 +92,7 @@ func (p *Pool) Get(ctx context.Context, key Key) (Snapshot, error) {
 // edit changes the record of a task for its client.
 func (p *Pool) edit(ctx context.Context, key Key, f func(r *task.Record) error) (Snapshot, error) {
 	for {
-		r, rev, err := p.read(ctx, key)
+		r, rev, err := p.readAsked(ctx, key)
 		if errors.Is(err, actors.ErrNotFound) {
 			return Snapshot{}, ErrUnknown
 		}
