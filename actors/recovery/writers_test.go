@@ -90,20 +90,21 @@ func (j *judge) replaces(p *process) {
 // over returns since when the effects of a run may count no longer: its process has ended, gave up what it had, or
 // others could take it for dead.
 func (j *judge) over(r *run) (since moment, over bool) {
-	if since, over = j.ended[r.p]; over || j.w.office == nil {
+	since, over = j.ended[r.p]
+	if j.w.office == nil {
 		return since, over
 	}
 	s := j.state(r.p)
-	for i := range s.away {
+	for i := range s.away { // it may have been away when it died: then it could renew nothing
 		a := &s.away[i]
-		if end := a.until(); end.After(r.began) && end.Sub(a.from.at) >= lease {
+		if end := a.until(); end.After(r.began) && end.Sub(a.from.at) >= lease && (!over || a.from.at.Before(since.at)) {
 			return a.from, true
 		}
 	}
-	if !s.left.IsZero() {
+	if !over && !s.left.IsZero() {
 		return moment{s.left, j.w.disk.Now()}, true
 	}
-	return since, false
+	return since, over
 }
 
 // doubtful reports whether a process that ran a request was away alone for a lease: when it is back, the call ends as lost if its record has expired
