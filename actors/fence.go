@@ -115,18 +115,22 @@ func (d *streams) stillWrites(ctx context.Context, w *streamActor) (bool, error)
 	if d.node.fleet.mail == nil {
 		return true, nil
 	}
-	rec, rev, err := d.readWriter(ctx, w.key)
-	if err == nil && rec.Boot == d.node.boot {
-		err = d.node.store.Holds(ctx, w.path, rev)
+	for refused := uint64(0); ; {
+		rec, rev, err := d.readWriter(ctx, w.key)
+		switch {
+		case errors.Is(err, errBadEvent): // the store forgot it, or it has ended
+			return true, nil
+		case err != nil:
+			return false, err
+		case rec.Boot != d.node.boot || rev == refused: // or a leader that was replaced still says that it is this node's
+			_ = w.Post(refresh{})
+			return false, nil
+		}
+		if err = d.node.store.Holds(ctx, w.path, rev); !errors.Is(err, ErrFenced) {
+			return err == nil, err
+		}
+		refused = rev // or the stream itself has just written its record again
 	}
-	switch {
-	case err == nil && rec.Boot == d.node.boot, errors.Is(err, errBadEvent): // the store forgot it, or it has ended
-		return true, nil
-	case err != nil && !errors.Is(err, ErrFenced):
-		return false, err
-	}
-	_ = w.Post(refresh{})
-	return false, nil
 }
 
 func (s *streamActor) looked(m looked) {

@@ -65,6 +65,7 @@ type fleet struct {
 	readings readings     // connections here, of streams that other nodes write
 	beaten   time.Time    // when the heart last beat; this and away belong to its turn
 	away     bool         // the lease was over, or the process stood still
+	lapsed   bool         // the lease has been over for so long that clients were let go
 	pushes   pushes       // messages of other nodes to the sessions of this one
 	handed   pushes       // messages of clients that other nodes have handed to this one
 	working  atomic.Int64 // letters that are worked on beside the goroutines that receive
@@ -120,6 +121,13 @@ func (f *fleet) returned(now time.Time) bool {
 	}
 	f.away = false
 	return true
+}
+
+// lapses reports that the lease has been over for as long as it lasts, once in each outage. It belongs to the heart's turn.
+func (f *fleet) lapses() bool {
+	was := f.lapsed
+	f.lapsed = f.mail != nil && f.node.store.Lapsed()
+	return f.lapsed && !was
 }
 
 // beat is called every second. It belongs to the heart's turn.

@@ -57,9 +57,24 @@ func (h *heart) Receive(m any) {
 		h.rolled = now
 		n.k.Roll()
 	}
+	if n.fleet.lapses() {
+		h.letGo(streams)
+	}
 	n.fleet.beat(now)
 	n.relays.beat(now)
 	n.timer.Reset(time.Second)
+}
+
+// letGo ends connections of clients that can go on elsewhere, where the node's lease has been over for long: another node may have what they
+// wait for, and this one hears nothing of it. A call that its client could not come back for keeps its connection: closing it would be a cancel, or
+// lose the response.
+func (h *heart) letGo(streams []*attached) {
+	n := h.node
+	n.log.Warn("this node has no lease: clients that can come back are sent to other nodes", "streams", len(streams), "listeners", n.listeners.Len())
+	for _, a := range streams {
+		h.Contain(a.Release)
+	}
+	n.listeners.end("this node has lost its store: listen again", func(l *listenActor) bool { return l.sess == nil })
 }
 
 func (h *heart) Failed(any, bool) { h.node.timer.Reset(time.Second) }

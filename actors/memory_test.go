@@ -213,6 +213,7 @@ func (m *memory) Use(b Budget) (used, limit int64) { return m.used[b].Load(), m.
 
 func (m *memory) MarkTaken(context.Context, string, time.Duration) error { return nil }
 func (m *memory) Taken(context.Context) (bool, error)                    { return false, nil }
+func (m *memory) Lapsed() bool                                           { return false }
 func (m *memory) Suspended() bool                                        { return false }
 
 // plainHandler serves nothing and has no catalogue.

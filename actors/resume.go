@@ -220,6 +220,9 @@ func (r *replay) run(ctx context.Context) error {
 	if r.s.ended.Load() { // while the resume was held
 		return ErrSessionEnded
 	}
+	if r.n.fleet.mail != nil && r.n.store.Lapsed() { // others may have the stream; the client is held, and not let go once more
+		return fmt.Errorf("actors: resume: this node has no lease: %w", ErrUnavailable)
+	}
 	w, rec, at, err := r.find(ctx)
 	if err != nil {
 		return err

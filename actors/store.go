@@ -62,6 +62,8 @@ type Store interface {
 	Use(b Budget) (used, limit int64)
 	// Suspended reports whether this node's lease is uncertain now.
 	Suspended() bool
+	// Lapsed reports whether the lease has been over for as long as it lasts: by then others have what this node had, if they live.
+	Lapsed() bool
 	// MarkTaken notes for a time that a boot is gone, before the first of its streams is taken over.
 	MarkTaken(ctx context.Context, boot string, ttl time.Duration) error
 	// Taken reports whether some node has noted that of this one. False is certain, which may cost a write.

@@ -248,6 +248,9 @@ func (n *Node) Listens() net.Addr { return n.listens }
 // same boot nonce, unless a newer boot has its name.
 func (n *Node) Suspended() bool { return n.lease.age() > n.opts.Lease }
 
+// Lapsed reports whether the node has been suspended for as long as its lease lasts: others that live have taken it for gone by then.
+func (n *Node) Lapsed() bool { return n.lease.age() > 2*n.opts.Lease }
+
 // Keys returns the fleet's key ring.
 func (n *Node) Keys() *Keyring { return n.keyring }
 

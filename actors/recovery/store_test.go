@@ -102,7 +102,9 @@ func (s store) EndStream(ctx context.Context, path string) error {
 
 func (s store) Now() time.Time                        { return s.link.Now() }
 func (s store) Use(actors.Budget) (used, limit int64) { return 0, 0 }
-func (s store) Suspended() bool                       { return s.link.Suspended() }
+func (s store) Lapsed() bool                          { return s.link.Lapsed() }
+
+func (s store) Suspended() bool { return s.link.Suspended() }
 
 func (s store) MarkTaken(ctx context.Context, boot string, ttl time.Duration) error {
 	_, err := s.Create(ctx, "taken."+boot, []byte{1}, ttl)

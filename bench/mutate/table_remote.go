@@ -63,6 +63,22 @@ var remote = []mutation{
 		"	if n.replicas <= 1 || !errors.Is(err, ErrNotFound)", "	if true || !errors.Is(err, ErrNotFound)", "", "TestNotThereIsAWrite",
 	},
 	{
+		"a node without its lease holds its clients", guard, "actors/fleet.go",
+		"	return f.lapsed && !was\n", "	return false && !was\n", "internal/spec/nodes", "TestNodeWithoutItsLeaseHoldsNobody",
+	},
+	{
+		"a node without its lease takes resumes", guard, "actors/resume.go",
+		"	if r.n.fleet.mail != nil && r.n.store.Lapsed() {", "	if r.n.fleet.mail != nil && r.n.store.Lapsed() && false {", "internal/spec/nodes", "TestNodeWithoutItsLeaseHoldsNobody",
+	},
+	{
+		"a call is cut that its client cannot come back for", guard, "internal/attachment/attachment.go",
+		"	if named {\n		a.Reconnect()", "	if named || !named {\n		a.Reconnect()", "internal/attachment", "TestRelease",
+	},
+	{
+		"a lease that another boot has ended seems renewed each time", guard, "internal/lease/lease.go",
+		"min(m.Renewed, m.sent-m.term-1)", "m.sent-m.term-1", "", "TestARenewal",
+	},
+	{
 		"a tombstone is the end of a stream", guard, "cluster/records.go",
 		"return kind == \"session\" || kind == \"task\"", "return kind != \"\"", "", "TestNotThereIsAWrite",
 	},
@@ -76,7 +92,7 @@ var remote = []mutation{
 	},
 	{
 		"a writer believes the record that it reads", guard, "actors/fence.go",
-		"		err = d.node.store.Holds(ctx, w.path, rev)\n", "		_ = rev\n", "actors/recovery", "TestKept",
+		"		if err = d.node.store.Holds(ctx, w.path, rev); !errors.Is(err, ErrFenced) {", "		if err = nil; !errors.Is(err, ErrFenced) {", "actors/recovery", "TestKept",
 	},
 	{
 		"a node that comes back does not ask whether its streams were taken", guard, "actors/fence.go",

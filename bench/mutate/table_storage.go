@@ -52,7 +52,7 @@ var storage = []mutation{
 	},
 	{
 		"a lease goes on after a newer boot", expiry, "internal/lease/lease.go",
-		"m.Rev, m.Renewed = 0, m.sent-m.term-1\n", "m.Rev = 0\n", "cluster", "",
+		"m.Rev, m.Renewed = 0, min(m.Renewed, m.sent-m.term-1)\n", "m.Rev = 0\n", "cluster", "",
 	},
 	{
 		"a lease counts from the answer to its renewal", expiry, "cluster/lease.go",

@@ -302,6 +302,19 @@ func (a *Attachment[K]) Reconnect() {
 	a.Cut()
 }
 
+// Release is Reconnect for a client that can come back: it has an event id to do so. Another one keeps its connection.
+func (a *Attachment[K]) Release() {
+	a.mu.Lock()
+	if a.Primes && !a.done {
+		a.prime()
+	}
+	named := a.named
+	a.mu.Unlock()
+	if named {
+		a.Reconnect()
+	}
+}
+
 // Cut closes the connection: another one has replaced it, or the stream is lost.
 func (a *Attachment[K]) Cut() {
 	a.mu.Lock()

@@ -98,3 +98,30 @@ func TestEachAppendOnce(t *testing.T) {
 		t.Errorf("%d connections are open, %d are counted", among.Len(), held.Load())
 	}
 }
+
+// TestRelease sends clients away that have an event id to come back with, and no others.
+func TestRelease(t *testing.T) {
+	for name, tt := range map[string]struct {
+		primes, event, over bool
+	}{
+		"knows polling":                   {primes: true, over: true},
+		"knows polling, and has an event": {primes: true, event: true, over: true},
+		"has an event of this connection": {event: true, over: true},
+		"has no event":                    {},
+	} {
+		var among attachment.Set[string]
+		var held atomic.Int64
+		c := &client{}
+		a := attachment.New(attachment.Config[string]{Among: &among, Held: &held, Conn: c, Stream: "s", Primes: tt.primes}, 1, 0, true)
+		a.Open(false)
+		if tt.event {
+			a.Frame(attachment.Frame{From: 1, Append: stream.Append{Num: 1, Entries: []stream.Entry{{Kind: stream.Message, Data: []byte(said(1))}}}})
+		}
+		if a.Release(); c.over != tt.over || a.Over() != tt.over {
+			t.Errorf("a client that %s: its connection is over: %t, want %t", name, c.over, tt.over)
+		}
+		if tt.over && (among.Len() != 0 || held.Load() != 0) {
+			t.Errorf("a client that %s: %d connections are open, and %d counted", name, among.Len(), held.Load())
+		}
+	}
+}

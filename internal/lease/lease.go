@@ -91,7 +91,7 @@ func (m *Machine) Found(boot string, rev uint64, missing bool, err error) {
 		m.end(err)
 	case boot != m.boot:
 		// The boot that overwrote the entry ended this lease, however long it had left.
-		m.Rev, m.Renewed = 0, m.sent-m.term-1
+		m.Rev, m.Renewed = 0, min(m.Renewed, m.sent-m.term-1)
 		m.end(ErrTaken)
 	default:
 		m.Rev, m.do = rev, Update

@@ -24,8 +24,8 @@ func TestARenewal(t *testing.T) {
 		"expired":                              {5, func(m *Machine) { m.Wrote(0, true, errAny); m.Found("", 0, true, errAny) }, Create, nil, 1},
 		"created":                              {0, func(m *Machine) { m.Found("", 0, true, errAny); m.Wrote(8, false, nil) }, Over, nil, 10},
 		"somebody created it meanwhile":        {0, func(m *Machine) { m.Found("", 0, true, errAny); m.Wrote(0, true, errAny) }, Over, errAny, 1},
-		"a newer boot's ends what is left":     {5, func(m *Machine) { m.Wrote(0, true, errAny); m.Found("c", 7, false, nil) }, Over, ErrTaken, 10 - 5 - 1},
-		"unreadable, so of another":            {0, func(m *Machine) { m.Found("", 7, false, nil) }, Over, ErrTaken, 10 - 5 - 1},
+		"a newer boot's ends what is left":     {5, func(m *Machine) { m.Wrote(0, true, errAny); m.Found("c", 7, false, nil) }, Over, ErrTaken, 1},
+		"unreadable, so of another":            {0, func(m *Machine) { m.Found("", 7, false, nil) }, Over, ErrTaken, 1},
 		"it cannot be read, the lease goes on": {0, func(m *Machine) { m.Found("", 0, false, errAny) }, Over, errAny, 1},
 	} {
 		m := New("b", 5)
@@ -38,6 +38,15 @@ func TestARenewal(t *testing.T) {
 		if m.Next() != row.next || !errors.Is(m.Err, row.err) || m.Renewed != row.from {
 			t.Errorf("%s: next is %d, %v, renewed at %d; want %d, %v, %d", name, m.Next(), m.Err, m.Renewed, row.next, row.err, row.from)
 		}
+	}
+	taken := New("b", 5)
+	taken.Renewed = 9
+	for now := range time.Duration(5) { // it ends at once what is left, and is over from then on
+		taken.Renew(10 + now)
+		taken.Found("c", 7, false, nil)
+	}
+	if taken.Renewed != 10-5-1 {
+		t.Errorf("a lease that a newer boot has ended counts as renewed at %d, want %d", taken.Renewed, 10-5-1)
 	}
 	m := New("b", 5)
 	if m.Renewed = 10; !m.Certain(15) || m.Certain(16) {

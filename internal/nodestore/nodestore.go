@@ -163,6 +163,8 @@ func (s Store) Use(b actors.Budget) (used, limit int64) {
 
 func (s Store) Suspended() bool { return s.n.Suspended() }
 
+func (s Store) Lapsed() bool { return s.n.Lapsed() }
+
 // MarkTaken implements actors.Store.
 func (s Store) MarkTaken(ctx context.Context, boot string, ttl time.Duration) error {
 	return storeError(s.n.MarkTaken(ctx, boot, ttl))

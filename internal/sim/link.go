@@ -171,6 +171,13 @@ func (l *Link) Suspended() bool {
 	return l.later || time.Since(l.since) > l.lease
 }
 
+// Lapsed reports that the process has not been certain of its lease for as long as that lasts, or that another one has its name.
+func (l *Link) Lapsed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.later || !l.renews() && time.Since(l.since) > 2*l.lease
+}
+
 // renewal is after what time a process whose lease is over has another one, once it reaches
 // the store again.
 const renewal = time.Second

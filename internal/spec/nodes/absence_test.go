@@ -13,7 +13,7 @@ import (
 
 // payer starts a node with a tool that may not run again: it sends progress, waits for its client if it is told to, and then says that it has paid.
 func payer(t *testing.T, v *testkit.VirtualNATS, name string) *host.Host {
-	o := troupe.Options{Limits: troupe.Limits{MaxAsk: time.Hour, MaxCall: 3 * time.Hour}, Store: troupe.StoreOptions{Node: name, ReplayAge: time.Minute, NATS: troupe.NATSOptions{URL: v.Line(name).URL()}}}
+	o := troupe.Options{Limits: troupe.Limits{MaxAsk: time.Hour, MaxCall: 3 * time.Hour}, Store: troupe.StoreOptions{Node: name, Lease: 5 * time.Second, ReplayAge: time.Minute, NATS: troupe.NATSOptions{URL: v.Line(name).URL()}}}
 	h := host.New(t, o, nil)
 	troupe.AddTool(h.Server, troupe.Tool{Name: "pay"}, func(ctx context.Context, call *troupe.Call, in struct {
 		Ask   bool `json:"ask,omitempty"`
