@@ -12,6 +12,7 @@ type Asked struct {
 	ID     json.RawMessage
 	Method string
 	Params json.RawMessage
+	Event  string `json:"-"` // the id of the event that brought it, from NextQuestion
 }
 
 // ParseAsked reads a request of the server.
@@ -38,6 +39,7 @@ func NextQuestion(t *testing.T, a *testkit.Answer) Asked {
 			continue
 		}
 		q := ParseAsked(t, e.Data)
+		q.Event = e.ID
 		if q.ID != nil && q.Method != "" {
 			return q
 		}
