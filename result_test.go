@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -43,7 +43,7 @@ func TestResultHead(t *testing.T) {
 // TestResultHeadAllocatesNothing checks that a result for 2026-07-28 costs as much as one
 // for a session.
 func TestResultHeadAllocatesNothing(t *testing.T) {
-	if testkit.RaceEnabled {
+	if when.RaceEnabled {
 		t.Skip("under the race detector pools lose what they have, at random")
 	}
 	h := newResultHead(mcp.Implementation{Name: "s", Version: "1"})

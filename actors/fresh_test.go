@@ -8,7 +8,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/session"
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 const initialized = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
@@ -19,7 +19,7 @@ var freshLimits = Limits{Session: session.Lifetime{Idle: 72 * time.Hour, Fresh: 
 // TestFreshSessionsExpire begins sessions whose clients send something after initialize, or nothing. Each is looked for
 // after a crash, an hour later.
 func TestFreshSessionsExpire(t *testing.T) {
-	testkit.Long(t, "virtual hours")
+	when.Long(t, "virtual hours")
 	echo := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}`
 	for name, tt := range map[string]struct {
 		then func(h *held, session string)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/sim"
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -73,7 +73,7 @@ func TestAbandonedForwards(t *testing.T) {
 // TestRandomForwards has clients that follow the protocol while letters are lost and late: they send a request again that was not
 // answered. Each call runs once and gets its client's answers, whichever nodes the requests reach.
 func TestRandomForwards(t *testing.T) {
-	testkit.Unraced(t, "one goroutine does all of it")
+	when.Unraced(t, "one goroutine does all of it")
 	forwarded, broken := int64(0), int64(0)
 	seeds := uint64(20)
 	if testing.Short() {

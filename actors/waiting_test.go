@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/quota"
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -27,7 +27,7 @@ func inUse() int64 {
 // TestWhatWaitsForTheLogIsCounted has calls send while the store does not answer: what waits is counted, within a factor
 // of two of what the heap grows by, and given back when it is stored, or the streams end.
 func TestWhatWaitsForTheLogIsCounted(t *testing.T) {
-	testkit.Long(t, "it measures the heap")
+	when.Long(t, "it measures the heap")
 	for name, row := range map[string]struct {
 		calls, messages, size int
 		batch                 bool

@@ -15,7 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 // snapshot returns the content and mode of everything below dir.
@@ -215,7 +215,7 @@ func TestHalfMadeDirectory(t *testing.T) {
 // TestKill checks that everything acknowledged before kill -9 is there after a restart,
 // and that the dead process's lease is not.
 func TestKill(t *testing.T) {
-	testkit.Long(t, "it kills processes")
+	when.Long(t, "it kills processes")
 	t.Parallel()
 	dir := t.TempDir()
 	for round := range 3 {
@@ -248,7 +248,7 @@ func TestKill(t *testing.T) {
 		n := must[*Node](t)(Open(t.Context(), Options{Dir: dir, Node: "again"}))
 		took := time.Since(start)
 		t.Logf("round %d: %d acknowledged, restart took %v", round, acked, took)
-		testkit.Within(t, "a restart", took, 5*time.Second)
+		when.Within(t, "a restart", took, 5*time.Second)
 		tail, err := n.Tail(t.Context(), stream, 0)
 		if err != nil || tail < acked {
 			t.Errorf("tail: got %d, %v, want at least %d", tail, err, acked)

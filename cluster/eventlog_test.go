@@ -15,7 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 const testStream = "anon.demo.s1.st1"
@@ -45,7 +45,7 @@ func fill(t *testing.T, n *Node, stream string, rev, from, to uint64) {
 }
 
 func TestRing(t *testing.T) {
-	testkit.Unraced(t, "one goroutine does all of it")
+	when.Unraced(t, "one goroutine does all of it")
 	t.Parallel()
 	stores(t, func(t *testing.T, o Options) {
 		n := open(t, o)
@@ -121,7 +121,7 @@ func TestRing(t *testing.T) {
 // TestAppendsExpire checks that appends expire, oldest first, and that the tail is found
 // however many are gone.
 func TestAppendsExpire(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
+	when.Unraced(t, "virtual time that is long under the race detector")
 	stores(t, func(t *testing.T, o Options) {
 		o.ReplayAge = 10 * time.Second
 		o.Lease = time.Minute // renewals are not the subject
@@ -181,7 +181,7 @@ func TestBodyWhosePartsDoNotFit(t *testing.T) {
 }
 
 func TestBody(t *testing.T) {
-	testkit.Unraced(t, "one goroutine does all of it")
+	when.Unraced(t, "one goroutine does all of it")
 	t.Parallel()
 	stores(t, func(t *testing.T, o Options) {
 		n := open(t, o)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 // tryOpen opens a node, and returns why it could not.
@@ -133,7 +134,7 @@ func TestFleetStartsTogether(t *testing.T) {
 
 // TestStrangers: a node that has other servers for long is logged, with what differs.
 func TestStrangers(t *testing.T) {
-	testkit.Unraced(t, "half a minute of virtual time under the race detector")
+	when.Unraced(t, "half a minute of virtual time under the race detector")
 	testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {
 		var text syncBuffer
 		o := Options{Node: "a", Remote: Remote{URL: v.Line("a").URL()}, Log: slog.New(slog.NewTextHandler(&text, nil))}

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 // cut is a disk that keeps only flushed data when the power fails.
@@ -81,8 +81,8 @@ func (c *cut) copy(t *testing.T, to string) {
 // before it is on the disk. A power cut at any flush, which leaves the state before that
 // flush, keeps every acknowledged append and record.
 func TestPowerCutAtEveryFlush(t *testing.T) {
-	testkit.Unraced(t, "one goroutine does all of it")
-	testkit.Long(t, "many directories")
+	when.Unraced(t, "one goroutine does all of it")
+	when.Long(t, "many directories")
 	t.Parallel()
 	dir := t.TempDir()
 	n := must[*Node](t)(Open(t.Context(), Options{Dir: dir, Sync: -1}))
@@ -236,7 +236,7 @@ func flushIsShared(t *testing.T) {
 // the last flush, with their directory, and the block that it left.
 func TestFlushOfManyBlocks(t *testing.T) {
 	t.Parallel()
-	testkit.Long(t, "many files")
+	when.Long(t, "many files")
 	dir := t.TempDir()
 	n := open(t, Options{Dir: dir, Sync: -1})
 	c := &cut{dir: dir, flushed: map[string]int64{}}

@@ -18,6 +18,7 @@ import (
 	"github.com/troupe-run/troupe/internal/inproc"
 	"github.com/troupe-run/troupe/internal/letter"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 // stranger is a user of the same NATS server who is no node: it reads all that nodes send one another, and may publish anything.
@@ -190,7 +191,7 @@ func epochOf(m *nats.Msg, epoch uint64) []byte {
 
 // TestForgedEpochs: made-up numbers of keys have the ring read a bounded number of times, and a key that is made meanwhile is known in time.
 func TestForgedEpochs(t *testing.T) {
-	testkit.Unraced(t, "half a minute of virtual time under the race detector")
+	when.Unraced(t, "half a minute of virtual time under the race detector")
 	rotate := 4 * time.Minute
 	testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {
 		rotating := func(name string) *mailbox {
@@ -315,7 +316,7 @@ func TestLettersOfANewKeyComeInOrder(t *testing.T) {
 
 // TestRotatedLetters: letters come whichever node makes the next key, and to a node that knows it only by them.
 func TestRotatedLetters(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
+	when.Unraced(t, "virtual time that is long under the race detector")
 	testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {
 		at := func(name string, rotate time.Duration) *mailbox {
 			b := &mailbox{Node: open(t, Options{Node: name, KeyRotate: rotate, Remote: Remote{URL: v.Line(name).URL()}})}

@@ -9,14 +9,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 // TestHerdOfReads has the largest number of clients resume at once, each from a log of
 // 4 MiB. All of them get it, and the node keeps its connection, which carries leases
 // and appends too.
 func TestHerdOfReads(t *testing.T) {
-	testkit.Full(t, "a crowd, whose reads the store has 5 s for")
+	when.Full(t, "a crowd, whose reads the store has 5 s for")
 	const streams, appends = 8, 16
 	const herd = 100
 	n := open(t, Options{Dir: t.TempDir()})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 func TestKeyring_sealAndOpen(t *testing.T) {
@@ -78,8 +79,8 @@ func TestKeyring_race(t *testing.T) {
 }
 
 func TestKeyring_rotates(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
-	testkit.Long(t, "hours of renewals")
+	when.Unraced(t, "virtual time that is long under the race detector")
+	when.Long(t, "hours of renewals")
 	bubble(t, func(t *testing.T) {
 		n := open(t, Options{KeyRotate: time.Hour, Lease: time.Hour})
 		m := joined(t, n, "other")
@@ -273,7 +274,7 @@ func TestKeyring_unknownEpochsCostLittle(t *testing.T) {
 // TestKeyringOfAFleet has three nodes seal and open while the key is replaced every minute: what one has sealed any other opens at once, also
 // one that began in between, and what was sealed with the keys before stays good.
 func TestKeyringOfAFleet(t *testing.T) {
-	testkit.Unraced(t, "half a minute of virtual time under the race detector")
+	when.Unraced(t, "half a minute of virtual time under the race detector")
 	testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {
 		begin := func(name string) *Node {
 			return open(t, Options{Node: name, KeyRotate: time.Minute, Remote: Remote{URL: v.Line(name).URL()}})

@@ -11,7 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 const onAny = "127.0.0.1:0"
@@ -47,7 +47,7 @@ func TestListenCheck(t *testing.T) {
 	defer taken.Close()
 	began := time.Now()
 	_, err := Open(t.Context(), Options{Dir: dir, Listen: Listen{Address: taken.Addr().String(), Token: "t"}})
-	testkit.Within(t, "the refusal of a port that is taken", time.Since(began), startTimeout/2)
+	when.Within(t, "the refusal of a port that is taken", time.Since(began), startTimeout/2)
 	if err == nil || !strings.Contains(err.Error(), "in use") {
 		t.Errorf("a port that is taken: %v", err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/troupe-run/troupe/internal/letter"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 // mailbox is a node that notes what it gets.
@@ -326,7 +327,7 @@ func TestMailGap(t *testing.T) {
 
 // TestMailSilence: a node that dies may have told something last that nobody got, which no later letter of it shows.
 func TestMailSilence(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
+	when.Unraced(t, "virtual time that is long under the race detector")
 	fleet(t, 2, func(t *testing.T, v *testkit.VirtualNATS, nodes ...*mailbox) {
 		a, b := nodes[0], nodes[1]
 		time.Sleep(time.Minute)

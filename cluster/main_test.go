@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server/ats"
 
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 // childEnv makes the test binary run as one of the child processes below.
@@ -150,7 +151,7 @@ func bubble(t *testing.T, f func(t *testing.T)) {
 // disk even where virtual hours pass in no time; so there are few, and none with -short.
 func stores(t *testing.T, f func(t *testing.T, o Options)) {
 	t.Run("file", func(t *testing.T) {
-		testkit.Long(t, "virtual hours on a disk")
+		when.Long(t, "virtual hours on a disk")
 		f(t, Options{Dir: t.TempDir(), Sync: time.Hour})
 	})
 	t.Run("memory", func(t *testing.T) { f(t, Options{}) })

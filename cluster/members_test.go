@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 // TestBeats: what a heart says is read as it was said, and what an older or a newer release says as far as it can be.
@@ -50,7 +51,7 @@ func TestBeats(t *testing.T) {
 // TestMembers: a node that is there is listed with what it says, one that does not renew its lease is late and then gone, and one that has
 // ended is forgotten.
 func TestMembers(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
+	when.Unraced(t, "virtual time that is long under the race detector")
 	fleet(t, 3, func(t *testing.T, v *testkit.VirtualNATS, nodes ...*mailbox) {
 		a, b, c := nodes[0], nodes[1], nodes[2]
 		b.Mail().Says(func() Load { return Load{Calls: 5, Release: "r"} })
@@ -194,7 +195,7 @@ func TestStoredSessions(t *testing.T) {
 
 // TestMissingReplicas: a server that is away is missing in all streams, until it is back.
 func TestMissingReplicas(t *testing.T) {
-	testkit.Long(t, "elections take seconds")
+	when.Long(t, "elections take seconds")
 	t.Parallel()
 	c := testkit.StartNATS(t, 3, nil)
 	n := remote(t, c, "a")

@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 // used makes a directory that holds a session, a key and a stream of 20 appends.
@@ -56,7 +56,7 @@ func change(t *testing.T, err error) {
 // TestCutShortDirectories checks that a directory comes up with everything in it,
 // twice, whatever a killed start or a power cut before a flush left there.
 func TestCutShortDirectories(t *testing.T) {
-	testkit.Long(t, "many directories")
+	when.Long(t, "many directories")
 	t.Parallel()
 	for what, harm := range map[string]func(t *testing.T, stream func(name string) string, dir string){
 		"a purge before its second exchange": func(t *testing.T, stream func(string) string, _ string) {
@@ -228,7 +228,7 @@ func TestLeasesAreVoidedOneByOne(t *testing.T) {
 // so.
 func TestNewerServer(t *testing.T) {
 	t.Parallel()
-	testkit.Long(t, "opens the same directory four times")
+	when.Long(t, "opens the same directory four times")
 	dir := t.TempDir()
 	sealed := used(t, Options{Dir: dir})
 	events := filepath.Join(dir, storeDir, "$G", "streams", logOf(4))

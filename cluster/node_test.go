@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 func TestOptions(t *testing.T) {
@@ -70,7 +70,7 @@ func (n *Node) entry(t *testing.T, name string) (e entry, ok bool) {
 }
 
 func TestLease(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
+	when.Unraced(t, "virtual time that is long under the race detector")
 	stores(t, func(t *testing.T, o Options) {
 		bubble(t, func(t *testing.T) {
 			n := open(t, o)
@@ -132,8 +132,8 @@ func TestLeaseCountsFromTheSending(t *testing.T) {
 }
 
 func TestLeaseOverwrittenByNewBoot(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
-	testkit.Long(t, "virtual minutes of renewals")
+	when.Unraced(t, "virtual time that is long under the race detector")
+	when.Long(t, "virtual minutes of renewals")
 	bubble(t, func(t *testing.T) {
 		n := open(t, Options{Lease: time.Minute})
 		old := joined(t, n, "same")

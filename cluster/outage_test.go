@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 // eventually waits for something that happens only in real time, on a disk.
@@ -29,7 +30,7 @@ func eventually(t *testing.T, what string, f func() bool) {
 // itself when there is room, under the same boot, with everything that was
 // acknowledged.
 func TestFullDisk(t *testing.T) {
-	testkit.Long(t, "it fills a disk")
+	when.Long(t, "it fills a disk")
 	t.Parallel()
 	disk := testkit.SmallDisk(t, 48<<20)
 	n := open(t, Options{Dir: disk + "/data", MaxStore: 1 << 30})

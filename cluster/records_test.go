@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 const testKey = "session.anon.demo.s1"
@@ -100,7 +100,7 @@ func TestRecordRace(t *testing.T) {
 }
 
 func TestRecordLifetime(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
+	when.Unraced(t, "virtual time that is long under the race detector")
 	stores(t, func(t *testing.T, o Options) {
 		o.Lease = time.Minute // renewals are not the subject
 		bubble(t, func(t *testing.T) {

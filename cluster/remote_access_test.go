@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 // TestNoSecretInARefusal: what is refused as an address may be a password with characters that end the address before its @.
@@ -119,7 +120,7 @@ func (d *doorman) Check(server.ClientAuthentication) bool {
 
 // TestRefusedForAWhile: servers that let the node in no more, as while their accounts are being changed, are asked until they do.
 func TestRefusedForAWhile(t *testing.T) {
-	testkit.Full(t, "real servers end and come back")
+	when.Full(t, "real servers end and come back")
 	t.Parallel()
 	d := &doorman{refused: make(chan struct{}, 64)}
 	c := testkit.StartNATS(t, 1, func(o *server.Options) { o.CustomClientAuthentication = d })

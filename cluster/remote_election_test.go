@@ -15,13 +15,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 // TestRemoteElection ends one NATS server after the other, the leader of the tasks first, and starts each again, while two nodes write. What was
 // acknowledged stays, no record is missing for a moment, and a guard that was lost stays lost.
 func TestRemoteElection(t *testing.T) {
-	testkit.Full(t, "real servers end and come back")
-	testkit.Long(t, "elections take seconds")
+	when.Full(t, "real servers end and come back")
+	when.Long(t, "elections take seconds")
 	t.Parallel()
 	c := testkit.StartNATS(t, 3, nil)
 	nodes := []*Node{remote(t, c, "a"), remote(t, c, "b")}
@@ -115,8 +116,8 @@ func wait(t *testing.T, what string, holds func() bool) {
 
 // TestMailAcrossServers has nodes on different servers of a cluster speak to each other, also once the server of one is gone.
 func TestMailAcrossServers(t *testing.T) {
-	testkit.Full(t, "real servers end and come back")
-	testkit.Long(t, "three servers")
+	when.Full(t, "real servers end and come back")
+	when.Long(t, "three servers")
 	t.Parallel()
 	c := testkit.StartNATS(t, 3, nil)
 	urls := strings.Split(c.URL(), ",")
@@ -152,7 +153,7 @@ func TestMailAcrossServers(t *testing.T) {
 // TestRemoteReach looks for a stream that nobody serves at the moment, as between two leaders. What a start needs of it waits until somebody
 // does, and says which it was when nobody comes.
 func TestRemoteReach(t *testing.T) {
-	testkit.Full(t, "real servers end and come back")
+	when.Full(t, "real servers end and come back")
 	t.Parallel()
 	c := testkit.StartNATS(t, 1, nil)
 	n := remote(t, c, "a")

@@ -21,6 +21,7 @@ import (
 
 	leases "github.com/troupe-run/troupe/internal/lease"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 // remote opens a node on servers.
@@ -120,7 +121,7 @@ func TestRemoteAccess(t *testing.T) {
 			began := time.Now()
 			_, err := Open(t.Context(), Options{Remote: c.bad(s)})
 			wantErr(t, "wrong access", err, ErrRemote)
-			testkit.Within(t, "the refusal", time.Since(began), remoteStart/2)
+			when.Within(t, "the refusal", time.Since(began), remoteStart/2)
 			if err != nil && strings.Contains(err.Error(), "secret") {
 				t.Error(err)
 			}
@@ -298,7 +299,7 @@ func TestRemoteGuards(t *testing.T) {
 		t.Run(fmt.Sprint(servers), func(t *testing.T) {
 			t.Parallel()
 			if servers > 1 {
-				testkit.Long(t, "three servers")
+				when.Long(t, "three servers")
 			}
 			c := testkit.StartNATS(t, servers, nil)
 			nodes := []*Node{remote(t, c, "a"), remote(t, c, "b")}
@@ -355,7 +356,7 @@ func TestRemoteGuards(t *testing.T) {
 
 // TestReclaim has a node offer again what the process before it had, and nothing else.
 func TestReclaim(t *testing.T) {
-	testkit.Full(t, "what a worker is silent about is given out again after 5 s")
+	when.Full(t, "what a worker is silent about is given out again after 5 s")
 	t.Parallel()
 	c := testkit.StartNATS(t, 1, nil)
 	ctx := t.Context()

@@ -20,6 +20,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 // authority signs certificates for tests.
@@ -89,7 +90,7 @@ func TestRemoteTLS(t *testing.T) {
 		_, err := Open(t.Context(), Options{Remote: r})
 		wantErr(t, what, err, ErrRemote)
 	}
-	testkit.Within(t, "refusals", time.Since(began), remoteStart/2)
+	when.Within(t, "refusals", time.Since(began), remoteStart/2)
 }
 
 // TestRemoteCreds connects with a file of credentials to a server that trusts an operator.

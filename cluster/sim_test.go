@@ -12,12 +12,13 @@ import (
 
 	"github.com/troupe-run/troupe/internal/sim"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 // TestModel checks that the model of the store, on which tests of other packages rely,
 // answers every operation as the store does; only the numbers of revisions differ.
 func TestModel(t *testing.T) {
-	testkit.Unraced(t, "half a minute of virtual time under the race detector")
+	when.Unraced(t, "half a minute of virtual time under the race detector")
 	t.Parallel()
 	seeds, steps := uint64(3), 1000
 	if testing.Short() {

@@ -14,14 +14,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 // TestEveryState copies the directory of a process at every flush and every rename,
 // while the process starts, runs and ends, again and again. Each copy must come up,
 // with everything that was acknowledged by then.
 func TestEveryState(t *testing.T) {
-	testkit.Full(t, "traces a process and opens hundreds of copies of its directory")
+	when.Full(t, "traces a process and opens hundreds of copies of its directory")
 	t.Parallel()
 	strace, err := exec.LookPath("strace")
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 // TestTailOfAnyLog checks that the end of a log is found from any append of it, whichever of the first have expired,
@@ -79,8 +80,8 @@ func appendOf(n *Node, log string, num uint64, data []byte) *nats.Msg {
 
 // TestTailWhileTheLogExpires has the first appends of a log expire at once, at each moment of a search for its end. What is left has the end.
 func TestTailWhileTheLogExpires(t *testing.T) {
-	testkit.Unraced(t, "half a minute of virtual time under the race detector")
-	testkit.Long(t, "many logs")
+	when.Unraced(t, "half a minute of virtual time under the race detector")
+	when.Long(t, "many logs")
 	testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {
 		age := time.Hour
 		n := open(t, Options{Node: "a", ReplayAge: age, Remote: Remote{URL: v.Line("a").URL()}})
@@ -143,8 +144,8 @@ func TestTailWhileTheLogExpires(t *testing.T) {
 // TestTailWhileABatchExpires looks for the ends of logs while a store removes many appends of one moment, one by one and in any order. What came after
 // them has the end.
 func TestTailWhileABatchExpires(t *testing.T) {
-	testkit.Full(t, "the log expires in real time")
-	testkit.Long(t, "appends expire in real time")
+	when.Full(t, "the log expires in real time")
+	when.Long(t, "appends expire in real time")
 	t.Parallel()
 	for name, dir := range map[string]string{"memory": "", "file": t.TempDir()} {
 		t.Run(name, func(t *testing.T) {

@@ -10,14 +10,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 const testTask = "anon.demo.t1"
 
 // TestPartsOfATask stores parts of all sizes beside a record, and only under the record's revision.
 func TestPartsOfATask(t *testing.T) {
-	testkit.Unraced(t, "one goroutine does all of it")
+	when.Unraced(t, "one goroutine does all of it")
 	t.Parallel()
 	stores(t, func(t *testing.T, o Options) {
 		o.Prefix = "p-1"
@@ -227,7 +227,7 @@ func TestWorkOfADeadProcess(t *testing.T) {
 	q = must[*WorkQueue](t)(n.Work(t.Context(), "demo"))
 	defer q.Close()
 	got := q.next(t).Task + q.next(t).Task
-	testkit.Within(t, "what is given out at once, and not by itself,", time.Since(start), 4*time.Second)
+	when.Within(t, "what is given out at once, and not by itself,", time.Since(start), 4*time.Second)
 	if got != "bc" {
 		t.Errorf("got %s, want bc", got)
 	}

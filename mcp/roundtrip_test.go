@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -161,7 +161,7 @@ func readSamples(t *testing.T) map[string][]json.RawMessage {
 }
 
 func TestSamplesRoundTrip(t *testing.T) {
-	testkit.Unraced(t, "one goroutine does all of it")
+	when.Unraced(t, "one goroutine does all of it")
 	t.Parallel()
 	for coder := range coders {
 		for def, samples := range readSamples(t) {

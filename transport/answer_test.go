@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 func TestOneAnswerOnly(t *testing.T) {
@@ -226,7 +226,7 @@ func TestConfigureKeepsWhatIsSet(t *testing.T) {
 
 // TestOtherHandlersKeepTheirConnection checks that no deadline of ours outlives our response.
 func TestOtherHandlersKeepTheirConnection(t *testing.T) {
-	testkit.Full(t, "20 ms to write an answer, in real time")
+	when.Full(t, "20 ms to write an answer, in real time")
 	t.Parallel()
 	h := NewHandler(funcs{}, Options{WriteTimeout: 20 * time.Millisecond, BodyTimeout: 20 * time.Millisecond})
 	mux := http.NewServeMux()

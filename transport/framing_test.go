@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 // pieces writes text in pieces of n bytes, as far as the server reads.
@@ -52,7 +52,7 @@ var framings = map[string]struct {
 // TestFraming sends requests whose end two servers may see in different places, whole and in pieces, on new and on kept
 // connections, and behind other requests that are sent with them. A request that is hidden in such a body never runs.
 func TestFraming(t *testing.T) {
-	testkit.Unraced(t, "one goroutine does all of it")
+	when.Unraced(t, "one goroutine does all of it")
 	t.Parallel()
 	const get = "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 	before := map[string]struct {

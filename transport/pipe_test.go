@@ -21,7 +21,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 // served has a Pipe read all of in, answer nothing and finish, and returns its messages and its output.
@@ -508,7 +508,7 @@ func TestPipePanic(t *testing.T) {
 
 // TestPipeManyMessages echoes messages of all sizes to a client that reads and writes at once.
 func TestPipeManyMessages(t *testing.T) {
-	testkit.Unraced(t, "one goroutine does all of it")
+	when.Unraced(t, "one goroutine does all of it")
 	if testing.Short() {
 		t.Skip("a crowd: runs without -short")
 	}

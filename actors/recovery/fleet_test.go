@@ -5,13 +5,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 // TestFleets runs random histories of several nodes on one store. What holds for one node holds for them, and no node
 // takes a stream from another one that is there.
 func TestFleets(t *testing.T) {
-	testkit.Unraced(t, "one goroutine does all of it")
+	when.Unraced(t, "one goroutine does all of it")
 	if testing.Short() {
 		*fleets = min(*fleets, 40)
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/troupe-run/troupe/bench/loadgen"
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 // filler is a server that holds 64 MiB of garbage.
@@ -30,7 +30,7 @@ func main() {
 
 // TestCollect: a program to which the file is added gives back its memory when it is asked to, and as often as it is.
 func TestCollect(t *testing.T) {
-	testkit.Full(t, "builds a program, and measures it")
+	when.Full(t, "builds a program, and measures it")
 	t.Parallel()
 	dir := t.TempDir()
 	for name, text := range map[string]string{"go.mod": "module filler\n\ngo 1.26\n", "main.go": filler, "collecting.go": collecting} {

@@ -3,12 +3,12 @@ package main
 import (
 	"testing"
 
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 // TestRecovery checks that the soak runs as many histories as it is asked for.
 func TestRecovery(t *testing.T) {
-	testkit.Full(t, "builds a test")
+	when.Full(t, "builds a test")
 	for _, of := range []property{recoveryProperty, fleetsProperty, simProperty} {
 		r, err := runHistories(t.Context(), options{histories: 20, seed: 5, log: t.Output()}, of)
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 // stored is a task as tasks/get has it, or the error.
@@ -95,7 +96,7 @@ func answer(id, keys, value string) string {
 
 // TestTwoProcessesShareTasks has one process make tasks that the other one reads, answers and cancels.
 func TestTwoProcessesShareTasks(t *testing.T) {
-	testkit.Full(t, "processes on one NATS server, whose leases end")
+	when.Full(t, "processes on one NATS server, whose leases end")
 	t.Parallel()
 	binary(t)
 	c := testkit.StartNATS(t, 1, nil)
@@ -131,7 +132,7 @@ func TestTwoProcessesShareTasks(t *testing.T) {
 
 // TestProcessTakesUpItsTasks kills a process on NATS servers: the next one of its name has its tasks at once.
 func TestProcessTakesUpItsTasks(t *testing.T) {
-	testkit.Full(t, "processes on one NATS server, whose leases end")
+	when.Full(t, "processes on one NATS server, whose leases end")
 	t.Parallel()
 	binary(t)
 	c := testkit.StartNATS(t, 1, nil)
@@ -165,7 +166,7 @@ func TestProcessTakesUpItsTasks(t *testing.T) {
 
 // TestTasksWhileNATSIsAway stops the servers: requests end in time, and tasks go on when the servers are back.
 func TestTasksWhileNATSIsAway(t *testing.T) {
-	testkit.Full(t, "processes on one NATS server, whose leases end")
+	when.Full(t, "processes on one NATS server, whose leases end")
 	t.Parallel()
 	binary(t)
 	c := testkit.StartNATS(t, 1, nil)
@@ -217,7 +218,7 @@ func TestNATSRefusalsOfAProcess(t *testing.T) {
 
 // TestProcessesOnTheStoreOfOne starts a process that serves its store to another one, and kills it: it comes back with all that is stored.
 func TestProcessesOnTheStoreOfOne(t *testing.T) {
-	testkit.Full(t, "processes on one NATS server, whose leases end")
+	when.Full(t, "processes on one NATS server, whose leases end")
 	t.Parallel()
 	binary(t)
 	dir := t.TempDir()

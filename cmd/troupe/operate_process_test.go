@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupe-run/troupe/internal/admin"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 // operator runs a command with a data directory and fails the test unless it ends with a code; it returns what the command writes.
@@ -22,7 +23,7 @@ func operator(t *testing.T, dir string, code int, args ...string) string {
 // TestOperatorsOfAFleet looks at two processes and a session that both serve, ends it by way of the one that does not write its stream,
 // and drains the other.
 func TestOperatorsOfAFleet(t *testing.T) {
-	testkit.Full(t, "processes on one NATS server, whose leases end")
+	when.Full(t, "processes on one NATS server, whose leases end")
 	t.Parallel()
 	binary(t)
 	c := testkit.StartNATS(t, 1, nil)

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 // buildDir is where binary builds; TestMain makes and removes it.
@@ -42,7 +43,7 @@ func binary(t *testing.T) string {
 	if testing.Short() {
 		t.Skip("builds the program and starts processes")
 	}
-	testkit.Unraced(t, "the processes are built without the detector")
+	when.Unraced(t, "the processes are built without the detector")
 	path, err := built()
 	if err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 func msg(s string) Entry { return Entry{Kind: Message, Data: []byte(s)} }
@@ -381,7 +381,7 @@ func TestRefreshTakesItsTurnAndGuardsWhatFollows(t *testing.T) {
 // TestRandomWalk checks, over seeded orders of events, that each pushed entry is delivered
 // once and in order, and that the log reads back the same.
 func TestRandomWalk(t *testing.T) {
-	testkit.Unraced(t, "one goroutine does all of it")
+	when.Unraced(t, "one goroutine does all of it")
 	seeds := uint64(200)
 	if testing.Short() {
 		seeds = 40

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -280,7 +280,7 @@ func TestStatus(t *testing.T) {
 // TestEndedIsFinal makes random changes by attempts that come and go, some of them with epochs of before. Once a task has
 // ended it never changes, no epoch is given twice, and only the newest attempt has changed anything.
 func TestEndedIsFinal(t *testing.T) {
-	testkit.Unraced(t, "one goroutine does all of it")
+	when.Unraced(t, "one goroutine does all of it")
 	t.Parallel()
 	for seed := range uint64(2000) {
 		rnd := rand.New(rand.NewPCG(seed, 12))

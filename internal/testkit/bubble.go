@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server/ats"
+
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 // Main runs a package's tests, with the clock started. With -short more of them run at once, as some wait more than they
@@ -37,14 +39,6 @@ func SpareCollections() {
 	}
 }
 
-// Long skips a test with -short, which leaves out what takes long. The reason says what that is.
-func Long(t testing.TB, reason string) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip(reason + ": runs without -short")
-	}
-}
-
 // Bubble runs f in virtual time, and then lets the store's last goroutines end. It fails
 // the test if one does not end.
 func Bubble(t *testing.T, f func(t *testing.T)) {
@@ -66,7 +60,7 @@ var (
 // detector, on whichever threads look at their channels, and two of them at once end the process (https://go.dev/issue/78156). Call it before
 // synctest.Test.
 func OneAtATime(t *testing.T) {
-	if !RaceEnabled {
+	if !when.RaceEnabled {
 		return
 	}
 	inBubbles.Lock()

@@ -8,13 +8,15 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
+
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 // SmallDisk mounts a file system of size bytes for the test and returns its path. Without
 // the right to mount it skips the test or, where CI is set, fails it.
 func SmallDisk(t *testing.T, size int) string {
 	t.Helper()
-	Full(t, "mounts a file system")
+	when.Full(t, "mounts a file system")
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+strconv.Itoa(size)); err != nil {
 		if os.Getenv("CI") != "" {

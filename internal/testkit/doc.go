@@ -9,7 +9,7 @@
 //	sse client  the client
 //	listener  the connections
 //	virtual sieve  a NATS server that needs no network, and lines to it that can be cut and lose messages
-//	bubble  virtual time, and what -short leaves out
+//	bubble  virtual time
 //	cables  three NATS servers of which one can be cut off
-//	nats disk full cpu document race  NATS servers, a small disk, what runs with -tags full, the time of a processor, documents that tests write, and the race detector
+//	nats disk cpu document  NATS servers, a small disk, the time of a processor, and documents that tests write
 package testkit

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 // TestPlans checks which values a plan says fit, and that it leaves the others to the validator.
@@ -63,7 +63,7 @@ func TestPlans(t *testing.T) {
 
 // TestPlansAgainstTheValidator draws schemas and values. What fits by a plan must fit.
 func TestPlansAgainstTheValidator(t *testing.T) {
-	testkit.Unraced(t, "one goroutine does all of it")
+	when.Unraced(t, "one goroutine does all of it")
 	r := rand.New(rand.NewPCG(1, 2))
 	simple, fit, valid := 0, 0, 0
 	for range 4000 {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/troupe-run/troupe/internal/nodestore"
 	"github.com/troupe-run/troupe/internal/task"
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/internal/worker"
 )
 
@@ -36,7 +36,7 @@ func (h *house) createFor(tenant, from string) (worker.Key, error) {
 // TestNobodyWaitsBehindAFlood: behind a principal that has filled all places and queued 2,000 tasks more, others wait for no more than the
 // first places that become free; and none of the 2,000 is dropped.
 func TestNobodyWaitsBehindAFlood(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
+	when.Unraced(t, "virtual time that is long under the race detector")
 	t.Parallel()
 	for name, c := range map[string]worker.Config{
 		"in memory":    {Running: 4},
@@ -151,7 +151,7 @@ func TestTheLastPlaces(t *testing.T) {
 // TestOpenTasks refuses more tasks than may be open, of one principal and of all, and counts those that are: also after a restart, and
 // no longer once they have ended, by their clients or by their lifetime.
 func TestOpenTasks(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
+	when.Unraced(t, "virtual time that is long under the race detector")
 	t.Parallel()
 	bubble(t, 1, func(t *testing.T, h *house) {
 		limits := worker.Config{Running: 2, PerPrincipal: 5, PerNode: 8}

@@ -15,6 +15,7 @@ import (
 	"github.com/troupe-run/troupe/cluster"
 	"github.com/troupe-run/troupe/internal/task"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/internal/worker"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -78,8 +79,8 @@ func survey(ran *[]string) func(ctx context.Context, a *worker.Attempt) worker.R
 // TestTasksWaitForDays waits three days for each of two answers, longer than anything else in the store lives: on the pool that runs
 // the task, and with the pool replaced while it waits. No step runs again, and no question is asked twice.
 func TestTasksWaitForDays(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
-	testkit.Long(t, "the store has something to do each second of the days")
+	when.Unraced(t, "virtual time that is long under the race detector")
+	when.Long(t, "the store has something to do each second of the days")
 	for _, replaced := range []bool{false, true} {
 		t.Run(fmt.Sprintf("replaced=%t", replaced), func(t *testing.T) {
 			bubble(t, 4, func(t *testing.T, h *house) {
@@ -115,8 +116,8 @@ func TestTasksWaitForDays(t *testing.T) {
 
 // TestTasksPauseForDays runs a handler that does nothing for days between its steps, longer than anything else in the store lives.
 func TestTasksPauseForDays(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
-	testkit.Long(t, "a worker says each second that it has its work")
+	when.Unraced(t, "virtual time that is long under the race detector")
+	when.Long(t, "a worker says each second that it has its work")
 	bubble(t, 4, func(t *testing.T, h *house) {
 		var ran []string
 		h.handle(func(ctx context.Context, a *worker.Attempt) worker.Result {
@@ -138,7 +139,7 @@ func TestTasksPauseForDays(t *testing.T) {
 
 // TestTasksOfManySteps ends the process twice in the middle of five thousand steps: each runs once.
 func TestTasksOfManySteps(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
+	when.Unraced(t, "virtual time that is long under the race detector")
 	const steps = 5000
 	testkit.Bubble(t, func(t *testing.T) {
 		ran := make(map[int]int)

@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/task"
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/internal/worker"
 )
 
 // TestLook finds a task of any tenant, and tells of its runs and steps, of any size and as the first release stored them.
 func TestLook(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
+	when.Unraced(t, "virtual time that is long under the race detector")
 	t.Parallel()
 	bubble(t, 4, func(t *testing.T, h *house) {
 		h.handle(func(ctx context.Context, a *worker.Attempt) worker.Result {

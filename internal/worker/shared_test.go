@@ -14,7 +14,7 @@ import (
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/internal/nodestore"
 	"github.com/troupe-run/troupe/internal/task"
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/internal/worker"
 )
 
@@ -58,7 +58,7 @@ func (h *house) join(f *fleet, node string) *worker.Pool {
 // TestAnswersOfSharedTasks: a handler that waits goes on where it waits, whichever process takes the answer or is given the work. Where
 // its process is gone, or has it mounted no more, the task goes on elsewhere, if it may.
 func TestAnswersOfSharedTasks(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
+	when.Unraced(t, "virtual time that is long under the race detector")
 	t.Parallel()
 	const n = 20
 	dies := func(f *fleet, p *worker.Pool) {

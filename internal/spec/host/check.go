@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 // Equal fails the test unless got is want.
@@ -31,7 +32,7 @@ func Contains(t *testing.T, what, got, want string) {
 // Sized returns whole with -tags full, and otherwise small. With the race detector, which makes everything many times
 // slower, it always returns small.
 func Sized[T any](whole, small T) T {
-	if testkit.FullSize && !testkit.RaceEnabled {
+	if when.FullSize && !when.RaceEnabled {
 		return whole
 	}
 	return small

@@ -15,7 +15,7 @@ import (
 
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 var update = flag.Bool("update", false, "write testdata/budgets.json anew")
@@ -105,7 +105,7 @@ func measure(f func()) budget {
 // TestBudgets compares what requests take from the heap with testdata/budgets.json: a tenth more fails. Where they take less, write
 // it anew with -update.
 func TestBudgets(t *testing.T) {
-	if testkit.RaceEnabled {
+	if when.RaceEnabled {
 		t.Skip("under the race detector pools lose what they have, at random")
 	}
 	const file = "testdata/budgets.json"

@@ -8,13 +8,14 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 // TestFullStoreRefusesNewWorkAndLetsOldEnd fills the store: running calls end well, new
 // ones are refused, and new ones are accepted again when events have expired.
 func TestFullStoreRefusesNewWorkAndLetsOldEnd(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
-	testkit.Long(t, "it fills a store")
+	when.Unraced(t, "virtual time that is long under the race detector")
+	when.Long(t, "it fills a store")
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{Store: troupe.StoreOptions{MaxStore: host.Sized[int64](16<<20, 6<<20), Lease: 5 * time.Second}, Limits: troupe.Limits{LogRate: -1}}, nil)
 		c := h.Session()

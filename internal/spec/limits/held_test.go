@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -56,8 +57,8 @@ func stateless(method, name, params string) string {
 // TestBytesHeld compares what is counted for what clients hold with what the heap and the stacks grow by: each within a
 // factor of two of the other. docs/limits.md has the figures.
 func TestBytesHeld(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
-	testkit.Long(t, "it measures memory")
+	when.Unraced(t, "virtual time that is long under the race detector")
+	when.Long(t, "it measures memory")
 	big := strings.Repeat("x", 1<<20)
 	// What was just written to the log stays in memory in blocks of 8 MiB, until real time passes: the store does not ask the virtual
 	// clock. A resume from the memory of the node does not read them, after which they would go.

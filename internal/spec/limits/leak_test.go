@@ -9,6 +9,7 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -100,8 +101,8 @@ func abandonServers(h *host.Host, n int) (unmount func()) {
 // TestNothingIsLeft abandons sessions, streams and parked calls, waits until everything
 // has expired, and does it again (invariant I9).
 func TestNothingIsLeft(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
-	testkit.Long(t, "a crowd")
+	when.Unraced(t, "virtual time that is long under the race detector")
+	when.Long(t, "a crowd")
 	sessions, streams, parked, servers := host.Sized(10_000, 200), host.Sized(1000, 60), host.Sized(1000, 60), host.Sized(100, 20)
 	testkit.Bubble(t, func(t *testing.T) {
 		const idle = 5 * time.Minute

@@ -15,6 +15,7 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -442,7 +443,7 @@ func limitRows() []limitRow {
 // passes. One more is refused with exactly this response and counted, no other client
 // is harmed, and there is room again afterwards.
 func TestLimits(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
+	when.Unraced(t, "virtual time that is long under the race detector")
 	for _, row := range limitRows() {
 		t.Run(row.name, func(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -57,7 +58,7 @@ func TestMemoryIsShared(t *testing.T) {
 // TestMemoryOfOutcomes: a response that is kept for a client that may have lost it is counted for as long as it is kept,
 // and not kept if there is no room, or if the client has used up half of its share: its next request must find room.
 func TestMemoryOfOutcomes(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
+	when.Unraced(t, "virtual time that is long under the race detector")
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{Shared: troupe.SharedLimits{MaxMemory: 4 << 20}}, nil)
 		text := strings.Repeat("x", 50_000)

@@ -15,13 +15,14 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 // TestTenTimesTheRate has one client call at ten times its rate, and another client at the same address at half
 // of it.
 func TestTenTimesTheRate(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
-	testkit.Long(t, "a crowd")
+	when.Unraced(t, "virtual time that is long under the race detector")
+	when.Long(t, "a crowd")
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
 		const seconds = 10
@@ -121,7 +122,7 @@ func TestBucketOutlivesTheMemoryOfASession(t *testing.T) {
 
 // TestNoLimits switches the limits on numbers and rates off.
 func TestNoLimits(t *testing.T) {
-	testkit.Long(t, "thousands of calls")
+	when.Long(t, "thousands of calls")
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{Limits: troupe.Limits{CallRate: -1, CallsPerSession: -1, StreamsPerSession: -1, PendingPerSession: -1, SubscriptionsPerSession: -1}, Shared: troupe.SharedLimits{PrincipalRate: -1, CallsPerPrincipal: -1, CallsPerNode: -1, StreamsPerPrincipal: -1, PendingPerPrincipal: -1, SessionsPerPrincipal: -1}}, nil)
 		c := h.Unchecked().Initialize(`{"elicitation":{"form":{}}}`)
@@ -233,7 +234,7 @@ func TestAChangingAddressKeepsItsSession(t *testing.T) {
 // TestFullNodeStarvesNobody has one client keep the node full: another client that comes late, and heeds
 // Retry-After, gets its share.
 func TestFullNodeStarvesNobody(t *testing.T) {
-	testkit.Long(t, "a crowd")
+	when.Long(t, "a crowd")
 	testkit.Bubble(t, func(t *testing.T) {
 		m := host.NewMeter()
 		h := host.New(t, troupe.Options{Shared: troupe.SharedLimits{CallsPerNode: 8, PrincipalRate: 1e6}, Limits: troupe.Limits{CallRate: 1e6}, Authenticate: host.User, Telemetry: troupe.Telemetry{MeterProvider: m}}, nil)

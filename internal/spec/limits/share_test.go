@@ -9,14 +9,15 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 // TestOneClientDoesNotFillTheStore has a client stay within all limits on numbers and
 // store as much as it can: it is refused when it has its share. Other clients begin
 // sessions and make calls of any length meanwhile.
 func TestOneClientDoesNotFillTheStore(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
-	testkit.Long(t, "it fills a store")
+	when.Unraced(t, "virtual time that is long under the race detector")
+	when.Long(t, "it fills a store")
 	for name, fill := range map[string]func(mallory *testkit.Client, i int) *testkit.Answer{
 		"with sessions": func(mallory *testkit.Client, _ int) *testkit.Answer {
 			return mallory.Post(strings.Replace(host.InitializeRequest, `"version":"`, `"version":"`+strings.Repeat("1", 7000), 1))

@@ -10,6 +10,7 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 // payer starts a node with a tool that may not run again: it sends progress, waits for its client if it is told to, and then says that it has paid.
@@ -65,7 +66,7 @@ func patient(c *testkit.Client, call *testkit.Answer, id string, hosts ...*host.
 		if i == 300 || strings.Contains(all, `"id":1`) {
 			return all
 		}
-		time.Sleep(5 * time.Second)
+		<-time.After(5 * time.Second)
 		call = hosts[i%len(hosts)].Moved(c).Get(id)
 	}
 }
@@ -81,7 +82,7 @@ func whole(a *testkit.Answer) string {
 // TestARestartOfTheStoreEndsNoCall has the store away from two nodes for longer than their leases. Clients of calls at the first one come back to the
 // second one meanwhile, where they are held. The second node is back first, and sees no entry of the first: it takes nothing over.
 func TestARestartOfTheStoreEndsNoCall(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
+	when.Unraced(t, "virtual time that is long under the race detector")
 	for _, away := range []time.Duration{3500 * time.Millisecond, 8 * time.Second, time.Minute} { // between, others' entries expire and the own lease does not
 		t.Run(away.String(), func(t *testing.T) {
 			testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {
@@ -122,7 +123,7 @@ func TestARestartOfTheStoreEndsNoCall(t *testing.T) {
 // TestCutOffForLongerThanRecordsLive cuts one node off for a little less and a little more than writer records live, while the other one goes on and
 // nobody comes to it: nothing is taken over, and the call goes on when its node is back.
 func TestCutOffForLongerThanRecordsLive(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
+	when.Unraced(t, "virtual time that is long under the race detector")
 	for _, away := range []time.Duration{70 * time.Second, 90 * time.Second, 5 * time.Minute} {
 		t.Run(away.String(), func(t *testing.T) {
 			testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {
@@ -170,7 +171,7 @@ func TestTakenOverAndForgotten(t *testing.T) {
 // TestAnswerAfterALongOutage has the store away from both nodes for longer than records live. An answer that comes to the other node before the one
 // that asks is back is not taken, and so not lost.
 func TestAnswerAfterALongOutage(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
+	when.Unraced(t, "virtual time that is long under the race detector")
 	testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {
 		a, b := payer(t, v, "a"), payer(t, v, "b")
 		c := a.Unchecked().Initialize(`{"elicitation":{"form":{}}}`)

@@ -7,13 +7,14 @@ import (
 
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 // TestNodeWithoutItsLeaseHoldsNobody cuts a node off from the store, or has a second process take its name. Its clients reach it, and would hear its comments for
 // as long as that lasts, while the other node has what they wait for. Once the lease has been over for its own length it sends away, once, whoever can come
 // back elsewhere, and nobody else.
 func TestNodeWithoutItsLeaseHoldsNobody(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
+	when.Unraced(t, "virtual time that is long under the race detector")
 	for _, how := range []string{"cut off", "replaced"} {
 		t.Run(how, func(t *testing.T) {
 			testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {

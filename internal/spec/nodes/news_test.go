@@ -10,6 +10,7 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -73,7 +74,7 @@ func TestListsElsewhere(t *testing.T) {
 
 // TestListsOfWhoComesLater opens streams after another node has changed its list: they begin with that, as long as the nodes differ.
 func TestListsOfWhoComesLater(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
+	when.Unraced(t, "virtual time that is long under the race detector")
 	nodes(t, 2, nil, func(t *testing.T, v *testkit.VirtualNATS, all ...*host.Host) {
 		a, b := all[0], all[1]
 		c := b.Session()

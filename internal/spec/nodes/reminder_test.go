@@ -12,13 +12,14 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 // TestRemindersElsewhere: a task runs at one node, its session listens at another, and polls a third. Its question is on the standalone stream once,
 // however many nodes remind the session; a tasks/result at any node takes it over, and keeps it from the stream; and the answer
 // may go to any node.
 func TestRemindersElsewhere(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
+	when.Unraced(t, "virtual time that is long under the race detector")
 	nodes(t, 3, nil, func(t *testing.T, _ *testkit.VirtualNATS, all ...*host.Host) {
 		for _, h := range all {
 			troupe.AddTool(h.Server, troupe.Tool{Name: "ask", Task: troupe.TaskOptional}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {

@@ -9,13 +9,14 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 // TestLeaderThatWasReplaced cuts a NATS server off together with a node, as where a rack loses its uplink. It led all streams, and goes on to answer reads from what
 // it has for up to 20 s, while the others go on without it. Clients whose balancer sends them to that node are never told that what the others have begun is not
 // there: a session, a stream, a task.
 func TestLeaderThatWasReplaced(t *testing.T) {
-	testkit.Full(t, "three servers hold elections")
+	when.Full(t, "three servers hold elections")
 	servers := testkit.StartCabledNATS(t)
 	urls := strings.Split(servers.URL(), ",")
 	start := func(name string, at int) *host.Host {

@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 // serving is a host that Runtime.Serve serves.
@@ -63,7 +64,7 @@ func (s *serving) fresh(c *testkit.Client) *testkit.Client {
 // TestDrainWaitsOnlyForWhatNobodyElseCanEnd drains a server while calls of each kind run, and has another client call
 // all the time.
 func TestDrainWaitsOnlyForWhatNobodyElseCanEnd(t *testing.T) {
-	testkit.Long(t, "virtual minutes of six kinds of calls")
+	when.Long(t, "virtual minutes of six kinds of calls")
 	count := host.CallWith("1", "count", `{"to":60,"delay_ms":1000}`, "1")
 	for name, tt := range map[string]struct {
 		revision, call string

@@ -11,13 +11,14 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/mcp"
 )
 
 // TestLargeCallsOverACrash loses a process with calls of more than 256 KiB: those of a tool or method that says Safe run
 // again, those of a tool that is only annotated do not.
 func TestLargeCallsOverACrash(t *testing.T) {
-	testkit.Long(t, "bodies of megabytes")
+	when.Long(t, "bodies of megabytes")
 	type in struct {
 		Pad string `json:"pad"`
 	}

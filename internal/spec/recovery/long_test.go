@@ -11,13 +11,14 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/mcp"
 )
 
 // TestRerunSendsNothingThatTheLogForgot has the log forget its oldest events, by number
 // and by age. A call that runs again must not send them again.
 func TestRerunSendsNothingThatTheLogForgot(t *testing.T) {
-	testkit.Long(t, "long logs")
+	when.Long(t, "long logs")
 	for name, tt := range map[string]struct{ n, delayMS, before int }{
 		"more than it holds":    {1500, 1, 1200},
 		"longer than it lasts":  {8, 60 * 1000, 5},

@@ -13,6 +13,7 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -44,7 +45,7 @@ func accept(t *testing.T, c *testkit.Client, question testkit.Event, answer stri
 // TestAnswersOutliveTheLog has a call ask twice with one key, and the log forget the
 // first answer in between. The run after a crash gets the right answer to each question.
 func TestAnswersOutliveTheLog(t *testing.T) {
-	testkit.Long(t, "long logs")
+	when.Long(t, "long logs")
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		between func(ctx context.Context, call *troupe.Call) error
@@ -145,7 +146,7 @@ func field(content []byte) string {
 // stay so though the log has forgotten it, whatever class the calls are of.
 func TestBatchOutlivesTheLog(t *testing.T) {
 	t.Parallel()
-	testkit.Long(t, "virtual hours on a disk")
+	when.Long(t, "virtual hours on a disk")
 	testkit.Bubble(t, func(t *testing.T) {
 		var runs [3]atomic.Int32
 		add := func(h *host.Host) {
@@ -202,7 +203,7 @@ func TestBatchOutlivesTheLog(t *testing.T) {
 // however long the call is silent, even if entries that clients never see came after it,
 // and if the process was lost meanwhile.
 func TestNewestIDOutlivesItsEvent(t *testing.T) {
-	testkit.Long(t, "hours of renewals")
+	when.Long(t, "hours of renewals")
 	t.Parallel()
 	for name, rerun := range map[string]troupe.Rerun{"never": troupe.Never, "safe": troupe.Safe} {
 		t.Run(name, func(t *testing.T) {
@@ -256,7 +257,7 @@ func TestNewestIDOutlivesItsEvent(t *testing.T) {
 // events live, and over a crash, takes its answer.
 func TestQuestionOutlivesItsEvent(t *testing.T) {
 	t.Parallel()
-	testkit.Long(t, "virtual hours on a disk")
+	when.Long(t, "virtual hours on a disk")
 	testkit.Bubble(t, func(t *testing.T) {
 		o := troupe.Options{Limits: troupe.Limits{MaxAsk: 2 * time.Hour, MaxCall: 3 * time.Hour}}
 		dir := t.TempDir()

@@ -18,6 +18,7 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -91,7 +92,7 @@ func TestRawToolsAndTheirSchemas(t *testing.T) {
 }
 
 func TestPagesWhileToolsChange(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
+	when.Unraced(t, "virtual time that is long under the race detector")
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
 		names, _, _ := host.ToolsOf(t, h.Session())
@@ -456,7 +457,7 @@ func TestTraceContext(t *testing.T) {
 // TestIDIsFreeOnceAnswered checks that a client that has a response may use its id
 // again, though it should not.
 func TestIDIsFreeOnceAnswered(t *testing.T) {
-	testkit.Long(t, "thousands of calls")
+	when.Long(t, "thousands of calls")
 	h := host.NewLoopback(t, host.Unhurried, nil, nil)
 	c := h.Unchecked().Initialize(`{}`)
 	for range 2000 {

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe"
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -236,7 +236,7 @@ func serveTypes(t *testing.T, add func(*troupe.Server)) string {
 // TestSchemasMeanWhatGoEncodes registers a tool with a field of each type, and checks that its schemas fit the JSON
 // that the tool reads and writes.
 func TestSchemasMeanWhatGoEncodes(t *testing.T) {
-	testkit.Unraced(t, "one goroutine does all of it")
+	when.Unraced(t, "one goroutine does all of it")
 	url := serveTypes(t, func(srv *troupe.Server) {
 		for name, g := range goTypes {
 			g.add(srv, name)

@@ -16,6 +16,7 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -158,7 +159,7 @@ func TestLogRateCanBeNone(t *testing.T) {
 // TestRerunAfterDroppedLogs checks that a call that runs again sends no message twice,
 // whatever its earlier run had dropped and whatever level the client has set meanwhile.
 func TestRerunAfterDroppedLogs(t *testing.T) {
-	testkit.Long(t, "two crashes")
+	when.Long(t, "two crashes")
 	for name, o := range map[string]troupe.Options{"another rate": {Limits: troupe.Limits{LogRate: -1}}, "the same rate": {Limits: troupe.Limits{LogRate: 10}}} {
 		t.Run(name, func(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {

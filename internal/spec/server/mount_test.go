@@ -11,6 +11,7 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/internal/toolschema"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -69,10 +70,10 @@ func BenchmarkMount(b *testing.B) {
 // TestThousandServers mounts a thousand servers in one runtime. Each answers for itself,
 // and a session or stream of one server does not exist for another.
 func TestThousandServers(t *testing.T) {
-	testkit.Unraced(t, "one goroutine does all of it")
-	testkit.Long(t, "a crowd")
+	when.Unraced(t, "one goroutine does all of it")
+	when.Long(t, "a crowd")
 	n, probe := 1000, 25
-	if testkit.RaceEnabled {
+	if when.RaceEnabled {
 		n = 200
 	}
 	testkit.Bubble(t, func(t *testing.T) {
@@ -80,7 +81,7 @@ func TestThousandServers(t *testing.T) {
 		before := host.InUse()
 		servers := tenants(h.Runtime, n)
 		// A third more than the budget, for the remains of other tests.
-		if each := (host.InUse() - before) / int64(n); each > 40<<10 && !testkit.RaceEnabled {
+		if each := (host.InUse() - before) / int64(n); each > 40<<10 && !when.RaceEnabled {
 			t.Errorf("a server holds %d bytes while nobody calls, want 30 KiB at most", each)
 		}
 		runtime.KeepAlive(servers)

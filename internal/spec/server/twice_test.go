@@ -9,6 +9,7 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -43,7 +44,7 @@ const wholeSchema = `{"type":"object","$defs":{"part":{"type":"object","properti
 // TestArgumentsThatComeTwice checks that no handler runs for arguments in which a member comes twice: of these a decoder makes other
 // values than the ones that were checked.
 func TestArgumentsThatComeTwice(t *testing.T) {
-	testkit.Unraced(t, "one goroutine does all of it")
+	when.Unraced(t, "one goroutine does all of it")
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
 		ran := ""

@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -132,7 +133,7 @@ func TestUnmount(t *testing.T) {
 // TestUnmountUnderLoad unmounts a server while requests are on their way: they are
 // answered, and leave nothing.
 func TestUnmountUnderLoad(t *testing.T) {
-	testkit.Long(t, "a crowd")
+	when.Long(t, "a crowd")
 	rounds, clients := 40, 8
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
@@ -208,7 +209,7 @@ func TestUnmountUnderLoad(t *testing.T) {
 // TestUnmountedServersAreForgotten mounts and unmounts a server under ever new ids,
 // which leaves nothing in the runtime.
 func TestUnmountedServersAreForgotten(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
+	when.Unraced(t, "virtual time that is long under the race detector")
 	rt, err := troupe.New(troupe.Options{})
 	if err != nil {
 		t.Fatal(err)

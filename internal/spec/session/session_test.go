@@ -16,6 +16,7 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -73,7 +74,7 @@ func ended(t *testing.T, c *testkit.Client) {
 // TestOpenStreamKeepsTheSession checks that a client that listens uses its session,
 // which ends, together with the stream, only at its absolute lifetime.
 func TestOpenStreamKeepsTheSession(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
+	when.Unraced(t, "virtual time that is long under the race detector")
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{Store: troupe.StoreOptions{SessionIdle: 10 * time.Minute, SessionMax: 40 * time.Minute}}, nil)
 		c, idle := h.Session(), h.Session()
@@ -100,7 +101,7 @@ func TestOpenStreamKeepsTheSession(t *testing.T) {
 // TestRunningCallKeepsTheSession checks the same of a running call, whether its client
 // is connected or not.
 func TestRunningCallKeepsTheSession(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
+	when.Unraced(t, "virtual time that is long under the race detector")
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{Store: troupe.StoreOptions{SessionIdle: 10 * time.Minute, SessionMax: 40 * time.Minute}}, nil)
 		causes := make(chan error, 1)

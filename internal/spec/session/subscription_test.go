@@ -17,6 +17,7 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -129,9 +130,9 @@ func TestSubResources(t *testing.T) {
 // subscriptions although some sessions do not read, and that nothing remains of
 // sessions that unsubscribe or go.
 func TestThousandSubscribers(t *testing.T) {
-	testkit.Long(t, "a crowd")
+	when.Long(t, "a crowd")
 	sessions, deaf := 1000, 10
-	if testkit.RaceEnabled {
+	if when.RaceEnabled {
 		sessions = 100
 	}
 	const uris = 10

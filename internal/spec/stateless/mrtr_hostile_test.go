@@ -14,13 +14,14 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/mcp"
 )
 
 // TestHostileRetries sends too much in the members that only requests of 2026-07-28
 // have: each request gets an error of its own, at once, and leaves nothing behind.
 func TestHostileRetries(t *testing.T) {
-	testkit.Long(t, "states of megabytes")
+	when.Long(t, "states of megabytes")
 	testkit.Bubble(t, func(t *testing.T) {
 		h, _, _ := host.NewParking(t, troupe.Options{})
 		m := h.Stateless(host.EveryCapability)

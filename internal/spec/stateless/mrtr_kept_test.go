@@ -8,6 +8,7 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -15,7 +16,7 @@ import (
 // that lost those of the newest calls get them again, and the oldest are forgotten before
 // their time.
 func TestAnswersKeptAreBounded(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
+	when.Unraced(t, "virtual time that is long under the race detector")
 	if testing.Short() {
 		t.Skip("fills 16 MiB with answers")
 	}

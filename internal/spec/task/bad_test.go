@@ -17,6 +17,7 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -51,7 +52,7 @@ func (b *table) row(what, response string) {
 
 // TestBadRequestsAboutTasks compares the answers to requests that make no sense with testdata/bad.txt, in both eras. -update writes that.
 func TestBadRequestsAboutTasks(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
+	when.Unraced(t, "virtual time that is long under the race detector")
 	testkit.Bubble(t, func(t *testing.T) {
 		o := host.Unhurried
 		o.Authenticate, o.Limits.PageSize = host.User, 10

@@ -11,6 +11,7 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -45,7 +46,7 @@ func TestAngleBracketsTakeAByteEach(t *testing.T) {
 
 // TestAnswersToTheBrim looks for the longest answer that is taken. The task goes on with it as with any other.
 func TestAnswersToTheBrim(t *testing.T) {
-	testkit.Unraced(t, "one goroutine does all of it")
+	when.Unraced(t, "one goroutine does all of it")
 	testkit.Bubble(t, func(t *testing.T) {
 		lines := new(host.Lines)
 		h := host.New(t, troupe.Options{Log: slog.New(slog.NewTextHandler(lines, nil)), Limits: troupe.Limits{CallRate: 1e6}, Shared: troupe.SharedLimits{PrincipalRate: 1e6}}, nil)

@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -144,7 +145,7 @@ func TestALookWithoutAnswerIsRepeated(t *testing.T) {
 // TestARerunGoesOnWithTheClientsTask loses the process at each step of a hosted question. The client is not asked to host it
 // again, and not for a result that it has given.
 func TestARerunGoesOnWithTheClientsTask(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
+	when.Unraced(t, "virtual time that is long under the race detector")
 	testkit.Bubble(t, func(t *testing.T) {
 		add := func(h *host.Host) *host.Host {
 			add(h, troupe.Tool{Name: "then", Rerun: troupe.Safe}, func(ctx context.Context, call *troupe.Call, _ WorkIn) (*mcp.CallToolResult, error) {

@@ -11,6 +11,7 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -194,7 +195,7 @@ func TestAClientMayInsistOnATask(t *testing.T) {
 // TestThePollIntervalIsHeeded measures the time between looks at a task whose client names an interval, sensible or not (tasks,
 // getting tasks).
 func TestThePollIntervalIsHeeded(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
+	when.Unraced(t, "virtual time that is long under the race detector")
 	testkit.Bubble(t, func(t *testing.T) {
 		h := hosts(t, troupe.Options{Limits: troupe.Limits{MaxCall: 24 * time.Hour}})
 		for _, row := range []struct{ interval, want string }{
@@ -325,7 +326,7 @@ func TestTheOutcomeIsThatOfTheQuestion(t *testing.T) {
 // TestATaskThatCannotBeUnderstood has a client say of its task what is none, when it makes it and later. The handler learns of it,
 // and a task that has an id is cancelled.
 func TestATaskThatCannotBeUnderstood(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
+	when.Unraced(t, "virtual time that is long under the race detector")
 	testkit.Bubble(t, func(t *testing.T) {
 		h := hosts(t, troupe.Options{})
 		c := h.Client().Initialize(hosting)

@@ -12,6 +12,7 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -50,8 +51,8 @@ func TestOpenTasksAreLimited(t *testing.T) {
 // TestAFullShareOfTasks: one principal fills its share of what tasks may store with arguments of 4 MiB. Its next task is refused; the
 // tasks that it has go on, and so do another's, which begin, run and end.
 func TestAFullShareOfTasks(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
-	testkit.Long(t, "it fills the store of tasks")
+	when.Unraced(t, "virtual time that is long under the race detector")
+	when.Long(t, "it fills the store of tasks")
 	testkit.Bubble(t, func(t *testing.T) {
 		h := serve(t, troupe.Options{Authenticate: host.User, Store: troupe.StoreOptions{MaxStore: 1 << 30}}, nil)
 		add(h, troupe.Tool{Name: "eat", Task: troupe.TaskOptional, Rerun: troupe.Safe}, func(ctx context.Context, _ *troupe.Call, in WorkIn) (*mcp.CallToolResult, error) {
@@ -92,8 +93,8 @@ func TestAFullShareOfTasks(t *testing.T) {
 // TestStepsCountForTheShare: what a principal's tasks store counts for its share of the store. Beyond that its steps wait to be stored, its
 // new tasks are refused, and another's tasks go on.
 func TestStepsCountForTheShare(t *testing.T) {
-	testkit.Unraced(t, "one goroutine does all of it")
-	testkit.Long(t, "it fills the store of tasks")
+	when.Unraced(t, "one goroutine does all of it")
+	when.Long(t, "it fills the store of tasks")
 	testkit.Bubble(t, func(t *testing.T) {
 		h := serve(t, troupe.Options{Authenticate: host.User, Store: troupe.StoreOptions{MaxStore: 1 << 30}}, nil)
 		var stored atomic.Int64

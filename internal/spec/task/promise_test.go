@@ -16,6 +16,7 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -54,7 +55,7 @@ func TestIdsOfTasksAreTheServers(t *testing.T) {
 
 // TestStatusesGoOnlyWhereTheyMay polls tasks all the time, and for hours after their end.
 func TestStatusesGoOnlyWhereTheyMay(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
+	when.Unraced(t, "virtual time that is long under the race detector")
 	testkit.Bubble(t, func(t *testing.T) {
 		h := asking(t, host.Unhurried)
 		old, now := session(h), stateless(h, withForms)

@@ -9,6 +9,7 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -110,7 +111,7 @@ func TestAResultTakesTheQuestions(t *testing.T) {
 // TestWhoIsNotReminded: the question of a task goes to no session but that which made it, and to none that cannot answer. A cancelled
 // task withdraws it.
 func TestWhoIsNotReminded(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
+	when.Unraced(t, "virtual time that is long under the race detector")
 	testkit.Bubble(t, func(t *testing.T) {
 		h := serve(t, troupe.Options{}, nil)
 		asker(h)
@@ -137,7 +138,7 @@ func TestWhoIsNotReminded(t *testing.T) {
 // TestEachQuestionIsReminded: a second question of a task is on the standalone stream as soon as the first one was, however late the first one was
 // answered.
 func TestEachQuestionIsReminded(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
+	when.Unraced(t, "virtual time that is long under the race detector")
 	testkit.Bubble(t, func(t *testing.T) {
 		h := serve(t, troupe.Options{}, nil)
 		add(h, troupe.Tool{Name: "twice", Task: troupe.TaskOptional, Rerun: troupe.Safe}, func(ctx context.Context, call *troupe.Call, _ WorkIn) (*mcp.CallToolResult, error) {

@@ -13,6 +13,7 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -78,7 +79,7 @@ func TestTasksAtOnceLeaveRoom(t *testing.T) {
 // TestWhatEndsGivesRoom: a client that has filled its share of the store has new tasks once it has cancelled some, and 40 tasks
 // of 256 KiB one after the other, each of which has ended before the next.
 func TestWhatEndsGivesRoom(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
+	when.Unraced(t, "virtual time that is long under the race detector")
 	testkit.Bubble(t, func(t *testing.T) {
 		h := serve(t, smallStore, nil)
 		keeper(h, nil)

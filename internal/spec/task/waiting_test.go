@@ -11,13 +11,14 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/mcp"
 )
 
 // TestManyThatWaitStallNobody has two thousand tasks wait for their clients at a server with sixteen places: calls and new tasks
 // take no longer than before, each answered one completes, and what the others held is free once they have.
 func TestManyThatWaitStallNobody(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
+	when.Unraced(t, "virtual time that is long under the race detector")
 	waiting := host.Sized(2000, 300)
 	testkit.Bubble(t, func(t *testing.T) {
 		o := host.Unhurried

@@ -17,11 +17,12 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/mcp"
 )
 
 func TestBadBodies(t *testing.T) { // not in parallel, as it measures the heap
-	testkit.Long(t, "connections linger for half a second")
+	when.Long(t, "connections linger for half a second")
 	e := newBadEnv(t)
 	tooLarge := host.Fault("", host.Invalid, "the message is too large", "")
 	dial := func(t *testing.T) net.Conn {
@@ -186,7 +187,7 @@ type floodIn struct {
 // cuts that client, serves others meanwhile, and the client can resume what the log
 // still has.
 func TestReaderThatNeverReads(t *testing.T) {
-	testkit.Long(t, "it fills a connection")
+	when.Long(t, "it fills a connection")
 	h := host.NewLoopback(t, troupe.Options{Limits: troupe.Limits{LogRate: -1}}, nil, func(ln net.Listener) net.Listener { return narrow{ln} })
 	flooded := make(chan error, 1)
 	reading := make(chan struct{}) // gets a value once the client has its first events: a cut discards what the client has not read

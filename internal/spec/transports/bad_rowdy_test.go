@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 // loudLog fails a test when something is logged as an error, except deliberate panics.
@@ -196,8 +197,8 @@ func meddle(h *host.Host, rnd *rand.Rand, stop <-chan struct{}) {
 // TestRowdyClients has clients do everything at once over both HTTP transports while
 // their server comes and goes. Nothing panics, waits forever or is left behind.
 func TestRowdyClients(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
-	testkit.Long(t, "a crowd")
+	when.Unraced(t, "virtual time that is long under the race detector")
+	when.Long(t, "a crowd")
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {

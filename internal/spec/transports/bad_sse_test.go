@@ -10,6 +10,7 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 const connectAnew = "unknown session: connect anew"
@@ -52,7 +53,7 @@ func TestBadMessagesOverSSE(t *testing.T) {
 }
 
 func TestBadRequestsOverSSE(t *testing.T) { // not in parallel, as its end measures the heap
-	testkit.Long(t, "connections linger for half a second")
+	when.Long(t, "connections linger for half a second")
 	e := newBadEnv(t)
 	s := e.Unchecked().OpenSSE("/sse")
 	defer s.Stream.Close()

@@ -8,12 +8,13 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 // TestLargeBatchOverACrash has calls of a batch that run again get their responses
 // while others of the batch still begin.
 func TestLargeBatchOverACrash(t *testing.T) {
-	testkit.Long(t, "a body of megabytes")
+	when.Long(t, "a body of megabytes")
 	testkit.Bubble(t, func(t *testing.T) {
 		dir := t.TempDir()
 		addAgain := func(h *host.Host) {

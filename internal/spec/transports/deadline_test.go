@@ -19,6 +19,7 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -324,7 +325,7 @@ func isTimeout(err error) bool {
 
 // TestStreamsThatStay has no stream of HTTP/2 last for ever whose client gives no window, or sends no body.
 func TestStreamsThatStay(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
+	when.Unraced(t, "virtual time that is long under the race detector")
 	for _, w := range wires {
 		if !w.http2 {
 			continue
@@ -362,7 +363,7 @@ func TestStreamsThatStay(t *testing.T) {
 // of the memory, before the memory is gone, and nothing stays counted. Only a resume and a probe over HTTP/1.1 are not refused: each has a
 // connection.
 func TestEveryRequestIsCounted(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
+	when.Unraced(t, "virtual time that is long under the race detector")
 	const memory, budget, clients = 8 << 20, 2 << 20, 120 // 85 requests of 24 KiB fit the budget
 	for _, w := range wires {
 		if w.secure && !w.http2 {

@@ -25,6 +25,7 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -225,7 +226,7 @@ func TestBadCertificate(t *testing.T) {
 // reads in addition.
 func TestHeaderLimit(t *testing.T) {
 	t.Parallel()
-	testkit.Long(t, "connections linger for half a second")
+	when.Long(t, "connections linger for half a second")
 	for _, tt := range []struct {
 		limit, size, status int
 	}{{0, 30 << 10, 200}, {0, 40 << 10, 431}, {2000, 1000, 200}, {2000, 8000, 431}} {

@@ -14,12 +14,13 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 // TestMiddlewareTakesItsTime has Options.Middleware think before it passes a request on, before it reads a body itself, and in the midst of
 // that: the client, which has sent all that it could, is not taken for a slow one. It is taken for one while somebody waits for its body.
 func TestMiddlewareTakesItsTime(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
+	when.Unraced(t, "virtual time that is long under the race detector")
 	const think = 40 * time.Second
 	middleware := func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 func TestStdio(t *testing.T) {
@@ -58,7 +59,7 @@ func TestStdioBatch(t *testing.T) {
 }
 
 func TestStdioAnswersTenThousandCallsSentAtOnce(t *testing.T) {
-	testkit.Long(t, "a crowd")
+	when.Long(t, "a crowd")
 	p := host.NewPipe(t, troupe.Options{})
 	p.Initialize("2025-11-25")
 	const n = 10000
@@ -172,7 +173,7 @@ func TestStdioEnds(t *testing.T) {
 
 // TestStdioLivesOn checks that a session over stdio lives as long as its process.
 func TestStdioLivesOn(t *testing.T) {
-	testkit.Long(t, "hours of renewals")
+	when.Long(t, "hours of renewals")
 	testkit.Bubble(t, func(t *testing.T) {
 		p := host.NewPipe(t, troupe.Options{Store: troupe.StoreOptions{SessionMax: 10 * time.Minute}})
 		p.Initialize("2025-11-25")

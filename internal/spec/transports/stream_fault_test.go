@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -102,8 +103,8 @@ func TestUpdateBeforeTheFirstStream(t *testing.T) {
 // made meanwhile, however long that was: by a resume as long as there is something to
 // resume, else by a new stream.
 func TestUpdateWhileNobodyListens(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
-	testkit.Long(t, "six waits")
+	when.Unraced(t, "virtual time that is long under the race detector")
+	when.Long(t, "six waits")
 	for _, away := range []time.Duration{time.Minute, 9 * time.Minute, 11 * time.Minute, 13 * time.Minute, 14 * time.Minute, 20 * time.Minute} {
 		t.Run(away.String(), func(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
@@ -202,7 +203,7 @@ func TestTwoStreamsBegunAtOnce(t *testing.T) {
 // given up, because they may not have arrived. Announcements sent long before are not
 // repeated.
 func TestListChangesToldOnABrokenConnection(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
+	when.Unraced(t, "virtual time that is long under the race detector")
 	for name, row := range map[string]struct {
 		lives time.Duration // how long the connection lives after the change
 		ends  bool          // before the next one begins

@@ -10,6 +10,7 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -17,7 +18,7 @@ import (
 // once all has been sent, as no client reads a megabyte between two calls of a handler. One to which more is sent than that
 // is cut off.
 func TestLargeMessages(t *testing.T) {
-	testkit.Unraced(t, "virtual time that is long under the race detector")
+	when.Unraced(t, "virtual time that is long under the race detector")
 	for _, revision := range []string{"2025-03-26", "2025-06-18", "2025-11-25", host.R20260728} {
 		for _, row := range []struct {
 			n, bytes int

@@ -1,9 +1,17 @@
-package testkit
+package when
 
 import (
 	"testing"
 	"time"
 )
+
+// Long skips a test with -short, which leaves out what takes long. The reason says what that is.
+func Long(t testing.TB, reason string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip(reason + ": runs without -short")
+	}
+}
 
 // Full skips a test unless the tests are built with the tag "full". It is for tests whose outcome depends on how fast or how busy the machine is, and for those
 // that take minutes: the gate runs without them, and .ci/night with them. The reason says why the test is one of them.

@@ -1,6 +1,6 @@
-//go:build !race
+//go:build race
 
-package testkit
+package when
 
 // RaceEnabled is true under the race detector, which makes pools lose what they have, and long tests smaller.
-const RaceEnabled = false
+const RaceEnabled = true
