@@ -95,10 +95,12 @@ func TestRefusedGuardIsLookedInto(t *testing.T) {
 // flight was, and the entries that end the stream are.
 func TestEndInPlaceOfWhatWaits(t *testing.T) {
 	taken := errors.New("taken")
+	rest := strings.Repeat("e", 75) // has no room in the same append
+	end := []Entry{msg("end"), msg(rest)}
 	for name, first := range map[string][]Event{
 		"found by the append":               {{Op: Guarded}},
 		"found by a rewriting before it":    {{Op: Outlived}, {Op: Guarded}},
-		"and found once more":               {{Op: Guarded}, {Op: Absent, Epoch: 6, Entries: []Entry{msg("end")}, Last: true, Err: taken}, {Op: Guarded}},
+		"and found once more":               {{Op: Guarded}, {Op: Absent, Epoch: 6, Entries: end, Last: true, Err: taken}, {Op: Guarded}},
 		"the response is what is in flight": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -114,7 +116,7 @@ func TestEndInPlaceOfWhatWaits(t *testing.T) {
 			} else {
 				w.step(Event{Op: Push, Entries: []Entry{told.entry(Final, "response")}, Last: true})
 			}
-			for _, e := range append(first, Event{Op: Absent, Epoch: 7, Entries: []Entry{msg("end")}, Last: true, Err: taken}) {
+			for _, e := range append(first, Event{Op: Absent, Epoch: 7, Entries: end, Last: true, Err: taken}) {
 				w.inFlight = nil
 				w.step(e)
 			}
@@ -126,7 +128,7 @@ func TestEndInPlaceOfWhatWaits(t *testing.T) {
 			w.step(Event{Op: Created, Rev: 2})
 			for w.ack() {
 			}
-			if diff := cmp.Diff([]string{"1.0 a", "2.0 end"}, w.delivered); diff != "" || !w.ended || !Last(w.log[2]) || EpochOf(w.log[2]) != 7 {
+			if diff := cmp.Diff([]string{"1.0 a", "2.0 end", "3.0 " + rest}, w.delivered); diff != "" || !w.ended || !Last(w.log[3]) || EpochOf(w.log[3]) != 7 {
 				t.Errorf("delivered (-want +got):\n%s, ended %t", diff, w.ended)
 			}
 			want := fates{large: {taken}, "late": {ErrEnded}}
