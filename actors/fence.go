@@ -133,6 +133,18 @@ func (d *streams) stillWrites(ctx context.Context, w *streamActor) (bool, error)
 	}
 }
 
+// certain returns err, by which the log of a stream refuses an event id, if its record certainly has revision rev: then the log was not that of a
+// leader that was replaced. Otherwise it returns ErrUnavailable.
+func (d *streams) certain(ctx context.Context, key StreamKey, rev uint64, err error) error {
+	if d.node.fleet.mail == nil || !errors.Is(err, errBadEvent) {
+		return err
+	}
+	if failed := d.node.store.Holds(ctx, key.path(), rev); failed != nil {
+		return fmt.Errorf("actors: resume: what was read is old: %w: %w", ErrUnavailable, failed)
+	}
+	return err
+}
+
 func (s *streamActor) looked(m looked) {
 	switch {
 	case m.err == nil:

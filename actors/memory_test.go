@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -125,10 +126,11 @@ func (m *memory) Writer(_ context.Context, path string) ([]byte, uint64, error) 
 }
 
 func (m *memory) Holds(_ context.Context, path string, rev uint64) error {
-	if s, err := m.read("Holds", path); err != nil || s.rev != rev {
+	s, err := m.read("Holds", path)
+	if errors.Is(err, ErrNotFound) || err == nil && s.rev != rev {
 		return ErrFenced
 	}
-	return nil
+	return err
 }
 
 func (m *memory) Body(_ context.Context, path string) ([]byte, error) {

@@ -337,7 +337,8 @@ func (r *replay) judge(ctx context.Context) (rec record.Stream, err error) {
 	if r.n.streams.serves(r.key) { // another resume has just taken it over
 		return rec, nil
 	}
-	if rec, _, err = r.n.streams.readWriter(ctx, r.key); err != nil {
+	rec, rev, err := r.n.streams.readWriter(ctx, r.key)
+	if err != nil {
 		return rec, err
 	}
 	at := extent{watermarks: rec.Watermarks()}
@@ -357,7 +358,7 @@ func (r *replay) judge(ctx context.Context) (rec record.Stream, err error) {
 		}
 	}
 	_, err = probe.check(ctx, at, 1)
-	return rec, err
+	return rec, r.n.streams.certain(ctx, r.key, rev, err)
 }
 
 // ask posts m to a stream and returns how far its writer has got.

@@ -14,8 +14,9 @@
 //   - Every error says what became of the operation. ErrNotFound, ErrConflict,
 //     ErrFenced, ErrRetry, ErrFull and ErrTooBig mean that it was not done;
 //     ErrUnavailable means that the outcome is unknown.
-//   - ErrNotFound is certain, but from Peek: on replicated servers Get and Writer conclude it from
-//     a write, as a leader that was replaced answers reads with what it had until it notices.
+//   - ErrNotFound of Get, Writer and Taken is certain: on replicated servers it is concluded from
+//     a write, as a leader that was replaced answers reads with what it had until it notices. That
+//     of Peek, of bodies and parts, and of lists is what the leader says.
 //   - Once Rewrite has succeeded on a stream, the store accepts no append of
 //     the previous writer (ErrFenced): every append names the revision of the
 //     writer record it was made under, and the store checks it.

@@ -24,7 +24,7 @@ var ErrRemote = errors.New("nats cannot be used")
 
 // Errors of calls. Each says what became of the operation.
 var (
-	// ErrNotFound: the leader has no such record. Nothing was changed.
+	// ErrNotFound: there is no such record.
 	ErrNotFound = errors.New("not found")
 	// ErrConflict: the record exists (Create) or has another revision
 	// (Update, Delete, Rewrite, OpenStream). Not done.

@@ -101,6 +101,9 @@ func (n *Node) Holds(ctx context.Context, stream string, rev uint64) error {
 	err := n.checkStream(stream)
 	if err == nil && n.replicas > 1 {
 		_, err = n.put(ctx, n.eventSubject(stream, "held"), nil, markerTTL, guard{subject: n.eventSubject(stream, "open"), seq: rev})
+		if err != nil && !errors.Is(err, ErrFenced) { // That it could not be stored leaves it open, whatever the reason.
+			err = fmt.Errorf("%w: %v", ErrUnavailable, err)
+		}
 	} else if err == nil {
 		var now uint64
 		if _, now, err = n.get(ctx, n.eventStream(stream), n.eventSubject(stream, "open")); err == nil && now != rev || errors.Is(err, ErrNotFound) {

@@ -342,23 +342,32 @@ func (n *Node) Gone(ctx context.Context, p Peer) (bool, error) {
 }
 
 func (n *Node) gone(ctx context.Context, p Peer) (bool, error) {
-	certain := !validName(p.Node) || !validName(p.Boot) // It was never there.
-	if !certain {
-		data, _, err := n.Get(ctx, "nodes."+p.Node)
-		var e entry
-		switch {
-		case err == nil && json.Unmarshal(data, &e) == nil && e.Boot == p.Boot:
-			return false, nil
-		case err != nil && !errors.Is(err, ErrNotFound):
-			return false, err
+	if !validName(p.Node) || !validName(p.Boot) { // It was never there.
+		return true, n.lease.confirm(ctx)
+	}
+	look := func(get func(ctx context.Context, stream, subject string) ([]byte, uint64, error)) (there, another bool, err error) {
+		data, _, err := get(ctx, n.streamName("nodes"), n.subject("nodes."+p.Node))
+		if errors.Is(err, ErrNotFound) {
+			return false, false, nil
 		}
-		certain = err == nil
+		var e entry
+		there = err == nil && json.Unmarshal(data, &e) == nil && e.Boot == p.Boot
+		return there, !there, err
 	}
-	if err := n.lease.confirm(ctx); err != nil {
+	there, another, err := look(n.get)
+	if err == nil && !there {
+		err = n.lease.confirm(ctx)
+	}
+	switch {
+	case err != nil || there:
 		return false, err
-	}
-	if certain || n.lease.steady() { // The renewal may have shown that others before it did not come.
+	case another:
 		return true, nil
+	case n.lease.steady(): // The renewal may have shown that others before it did not come.
+		if n.replicas > 1 { // Only now is it worth a write, which the entry of a node that comes back would meet.
+			there, _, err = look(n.find)
+		}
+		return err == nil && !there, err
 	}
 	why, _, err := n.get(ctx, n.streamName("nodes"), n.subject(takenKey(p.Boot)))
 	switch {

@@ -265,7 +265,7 @@ func (n *Node) find(ctx context.Context, stream, subject string) (data []byte, r
 	if n.replicas <= 1 || !errors.Is(err, ErrNotFound) || rev != 0 && n.final(subject) {
 		return data, rev, err
 	}
-	s, err := n.conclusions.ask(ctx, subject, func(ctx context.Context) (stored, error) { return n.conclude(ctx, stream, subject) })
+	s, err := n.conclusions.ask(ctx, subject, func(ctx context.Context) (stored, error) { return n.conclude(ctx, stream, subject, rev) })
 	if err != nil {
 		return nil, s.seq, err
 	}
@@ -273,20 +273,19 @@ func (n *Node) find(ctx context.Context, stream, subject string) (data []byte, r
 	return data, s.seq, err
 }
 
-// final reports whether a tombstone under a subject is there for good: ids of sessions and tasks do not return. A writer stores the record of its
+// final reports whether a tombstone under a subject is enough: ids of sessions and tasks do not return. A writer stores the record of its
 // stream again, and a node its entry.
 func (n *Node) final(subject string) bool {
 	kind, _, _ := strings.Cut(strings.TrimPrefix(subject, n.prefix), ".")
 	return kind == "session" || kind == "task"
 }
 
-// conclude stores a tombstone under a subject that has nothing, or only a tombstone, and returns ErrNotFound; or what is there. If it can neither store
-// nor see what is in the way, the error is ErrUnavailable.
-func (n *Node) conclude(ctx context.Context, stream, subject string) (stored, error) {
+// conclude stores a tombstone under a subject that has nothing, or only the tombstone seq, and returns ErrNotFound; or what is there. If it can neither
+// store nor see what is in the way, the error is ErrUnavailable.
+func (n *Node) conclude(ctx context.Context, stream, subject string, seq uint64) (stored, error) {
 	n.counters.concluded.Add(1)
-	var seq uint64
 	var err error
-	for range 3 { // The first try may meet a tombstone, and the second find that it has expired.
+	for range 3 { // The first try may meet a tombstone, or that one may have expired, and so the second.
 		if _, err = n.put(ctx, subject, nil, markerTTL, guard{seq: seq}); err == nil {
 			return stored{}, ErrNotFound
 		}

@@ -103,7 +103,7 @@ func (n *Node) Streams(ctx context.Context, session string, limit int) (found []
 			break
 		}
 		id := n.tokens(subject)[4]
-		rec, _, gone := n.Writer(ctx, session+"."+id)
+		rec, _, gone := n.get(ctx, n.eventStream(session+"."+id), subject)
 		switch {
 		case errors.Is(gone, ErrNotFound): // It ended just now, or its tombstone is still there.
 			all--

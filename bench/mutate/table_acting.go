@@ -284,7 +284,7 @@ var acting = []mutation{
 	},
 	{
 		"a bad event id takes a stream over", guard, "actors/resume.go",
-		"_, err = probe.check(ctx, at, 1)\n\treturn rec, err", "_, _ = probe.check(ctx, at, 1)\n\treturn rec, err", "", "",
+		"_, err = probe.check(ctx, at, 1)\n", "_, _ = probe.check(ctx, at, 1)\n", "", "",
 	},
 	{
 		"a node keeps in memory what another may go on with", guard, "actors/stream.go",

@@ -48,11 +48,11 @@ var remote = []mutation{
 	},
 	{
 		"a node that cannot renew its lease says who is gone", guard, "cluster/lease.go",
-		"	if err := n.lease.confirm(ctx); err != nil {\n", "	if err := n.lease.confirm(ctx); err != nil && false {\n", "", "TestMailGone",
+		"		err = n.lease.confirm(ctx)\n", "", "", "TestMailGone",
 	},
 	{
 		"a node that was away says who is gone", guard, "cluster/lease.go",
-		"if certain || n.lease.steady() {", "if certain || n.lease.age() >= 0 {", "internal/spec/nodes", "TestARestartOfTheStoreEndsNoCall",
+		"	case n.lease.steady():", "	case n.lease.age() >= 0:", "internal/spec/nodes", "TestARestartOfTheStoreEndsNoCall",
 	},
 	{
 		"what others have found counts for nothing", merge, "cluster/lease.go",
@@ -61,6 +61,10 @@ var remote = []mutation{
 	{
 		"what a read does not find is not there", guard, "cluster/records.go",
 		"	if n.replicas <= 1 || !errors.Is(err, ErrNotFound)", "	if true || !errors.Is(err, ErrNotFound)", "", "TestNotThereIsAWrite",
+	},
+	{
+		"a log of a leader that was replaced refuses an event id", guard, "actors/fence.go",
+		"	if failed := d.node.store.Holds(ctx, key.path(), rev); failed != nil {", "	if failed := d.node.store.Holds(ctx, key.path(), rev); failed != nil && false {", "", "TestResumeByAnOldLog",
 	},
 	{
 		"a node without its lease holds its clients", guard, "actors/fleet.go",
