@@ -136,7 +136,7 @@ func (l *lease) run() {
 	defer close(l.done)
 	tick := time.NewTicker(l.node.opts.Lease / leases.PerTerm)
 	defer tick.Stop()
-	failing := false
+	failing, said := false, time.Time{}
 	for {
 		select {
 		case <-l.stop:
@@ -157,7 +157,9 @@ func (l *lease) run() {
 		} else if err == nil && failing {
 			l.node.log.Info("lease renewed again", "node", l.node.name)
 		}
-		failing = err != nil
+		if failing = err != nil; failing {
+			said = l.node.sayRefused(said)
+		}
 	}
 }
 

@@ -93,7 +93,8 @@ type Remote struct {
 	// CA is the path of a PEM file with the authorities that may have signed the servers' certificates. "" takes those of
 	// the system.
 	CA string
-	// Cert and Key are the paths of PEM files with the certificate that the node shows. Both or none are set.
+	// Cert and Key are the paths of PEM files with the certificate that the node shows. Both or none are set. These files, and those of
+	// CA and Creds, are read again for each connection.
 	Cert, Key string
 	// Replicas is how many servers keep a copy of each stream: 1, 3 or 5. 0 takes what the streams have; streams that
 	// are not there yet get 3 in a cluster, and 1 otherwise.

@@ -74,27 +74,37 @@ func (r *Remote) options() ([]nats.Option, error) {
 		}
 		o = append(o, key)
 	}
+	return r.certificates(o)
+}
+
+// certificates adds to the options of a connection what proves who is at either end. The files are read for each connection: whoever renews
+// certificates exchanges them while the process runs.
+func (r *Remote) certificates(o []nats.Option) ([]nats.Option, error) {
 	if r.CA == "" && r.Cert == "" {
 		return o, nil
 	}
-	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	var own nats.TLSCertHandler
+	var roots nats.RootCAsHandler
 	if r.CA != "" {
-		pem, err := os.ReadFile(r.CA)
-		if c.RootCAs = x509.NewCertPool(); err == nil && !c.RootCAs.AppendCertsFromPEM(pem) {
-			err = fmt.Errorf("%s has no certificate", r.CA)
+		roots = func() (*x509.CertPool, error) {
+			pem, err := os.ReadFile(r.CA)
+			pool := x509.NewCertPool()
+			if err == nil && !pool.AppendCertsFromPEM(pem) {
+				err = fmt.Errorf("%s has no certificate", r.CA)
+			}
+			return pool, err
 		}
-		if err != nil {
+		if _, err := roots(); err != nil {
 			return nil, r.fault(err, "the file of authorities must hold certificates as PEM")
 		}
 	}
 	if r.Cert != "" {
-		cert, err := tls.LoadX509KeyPair(r.Cert, r.Key)
-		if err != nil {
+		own = func() (tls.Certificate, error) { return tls.LoadX509KeyPair(r.Cert, r.Key) }
+		if _, err := own(); err != nil {
 			return nil, r.fault(err, "the certificate and its key must be PEM files that belong together")
 		}
-		c.Certificates = []tls.Certificate{cert}
 	}
-	return append(o, nats.Secure(c)), nil
+	return append(o, nats.ClientTLSConfig(own, roots)), nil
 }
 
 // dial connects to the servers of Options.Remote. While none answers, it tries again: they may start later than this process.
@@ -123,6 +133,20 @@ func (n *Node) dial(ctx context.Context, more []nats.Option) (*nats.Conn, error)
 			return nil, r.fault(err, "no server answers: start it, or check the address")
 		}
 	}
+}
+
+// refusedAgain is how often it is logged that servers do not let a node in that was connected before.
+const refusedAgain = time.Minute
+
+// sayRefused logs why servers do not let the node in again, if they answer, and said was not just now; it returns when that was said last. To the rest of the
+// node they seem to be away.
+func (n *Node) sayRefused(said time.Time) time.Time {
+	err := n.conn.LastError()
+	if err == nil || !refused(err) || time.Since(said) < refusedAgain {
+		return said
+	}
+	n.log.Warn("nats refuses the connection", "servers", n.opts.Remote.String(), "error", err)
+	return time.Now()
 }
 
 // missedFor tells streams that were just made from those that were there: processes that start together make them together.

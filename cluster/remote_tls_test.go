@@ -8,10 +8,13 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
+	"log/slog"
 	"math/big"
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -91,6 +94,52 @@ func TestRemoteTLS(t *testing.T) {
 		wantErr(t, what, err, ErrRemote)
 	}
 	when.Within(t, "refusals", time.Since(began), remoteStart/2)
+}
+
+// TestRenewedCertificates exchanges all certificates while a node runs. Servers that have theirs before the node has its own refuse it, which it logs; it
+// connects once its files are exchanged, too.
+func TestRenewedCertificates(t *testing.T) {
+	t.Parallel()
+	files := t.TempDir()
+	file := func(name string) string { return filepath.Join(files, name) }
+	// renew makes an authority, and what the servers show by it. install gives the node what it needs then.
+	renew := func() (servers *tls.Config, install func()) {
+		a := newAuthority(t)
+		a.issue(t, "server", &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+		a.issue(t, "client", &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+		pool := x509.NewCertPool()
+		pool.AddCert(a.cert)
+		own := must[tls.Certificate](t)(tls.LoadX509KeyPair(a.file("server.pem"), a.file("server.key")))
+		return &tls.Config{Certificates: []tls.Certificate{own}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12}, func() {
+			for _, name := range []string{"ca.pem", "client.pem", "client.key"} {
+				if err := os.WriteFile(file(name), must[[]byte](t)(os.ReadFile(a.file(name))), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	shown, install := renew()
+	install()
+	var options *testkit.NATSOptions
+	c := testkit.StartNATS(t, 1, func(o *testkit.NATSOptions) {
+		o.TLS, o.TLSVerify, o.TLSConfig = true, true, shown
+		options = o
+	})
+	var log syncBuffer
+	n := open(t, Options{Remote: Remote{URL: c.URL(), CA: file("ca.pem"), Cert: file("client.pem"), Key: file("client.key")}, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	c.Stop(0)
+	shown, install = renew()
+	options.TLSConfig = shown
+	c.Start(t, 0)
+	wait(t, "line that says why the node is not let in", func() bool {
+		s := log.String()
+		return strings.Contains(s, "nats refuses the connection") && strings.Contains(s, "certificate")
+	})
+	install()
+	wait(t, "connection with the new certificates", func() bool {
+		_, _, err := n.Get(t.Context(), testKey)
+		return errors.Is(err, ErrNotFound)
+	})
 }
 
 // TestRemoteCreds connects with a file of credentials to a server that trusts an operator.

@@ -67,6 +67,10 @@ var remote = []mutation{
 		"	if failed := d.node.store.Holds(ctx, key.path(), rev); failed != nil {", "	if failed := d.node.store.Holds(ctx, key.path(), rev); failed != nil && false {", "", "TestResumeByAnOldLog",
 	},
 	{
+		"certificates are read once", guard, "cluster/remote.go",
+		"	return append(o, nats.ClientTLSConfig(own, roots)), nil\n", "	cert, _ := own()\n	pool, _ := roots()\n	return append(o, nats.Secure(&tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: pool})), nil\n", "", "TestRenewedCertificates",
+	},
+	{
 		"a node without its lease holds its clients", guard, "actors/fleet.go",
 		"	return f.lapsed && !was\n", "	return false && !was\n", "internal/spec/nodes", "TestNodeWithoutItsLeaseHoldsNobody",
 	},
