@@ -14,7 +14,7 @@ const interruption = (name, how, during, after) => ({
     await each(async (way) => {
       const session = await open(way, { endpoint: way.server.mortal, transport: patient })
       for (const pattern of broken) session.tolerate(pattern)
-      if (way.modern) return void state.set(way, await parked(session))
+      if (way.modern) return void state.set(way, await parked(session, how))
       await listening(session)
       await session.client.subscribeResource({ uri: 'test://watched-resource' })
       state.set(way, { session, call: await during(session) })
@@ -34,8 +34,8 @@ const interruption = (name, how, during, after) => ({
 })
 
 // parked begins calls of each kind: one that runs, and some that wait for answers of the client. goesOn checks what has become
-// of them after the restart.
-async function parked(session) {
+// of them after the restart. The one that runs has time to end before a server that ends in order, and none before one that is killed.
+async function parked(session, how) {
   session.tolerate(/unknown message ID[^]*"listen:/)
   session.tolerate(/terminated|other side closed|ECONNRESET|ECONNREFUSED/)
   const { client, answers } = session
@@ -49,7 +49,7 @@ async function parked(session) {
   const listening = await client.listen({ toolsListChanged: true })
   const waiting = [session.text('test_input_required_result_multi_round'), session.text('ask', { question: 'Who?' }), session.call('ask_once', { question: 'Who, once?' })]
   const controller = new AbortController()
-  const running = session.text('count', { to: 10, delay_ms: 50 }, { onprogress() {}, signal: controller.signal })
+  const running = session.text('count', { to: how === 'end' ? 10 : 10000, delay_ms: 50 }, { onprogress() {}, signal: controller.signal })
   for (const call of [...waiting, running]) call.catch(() => {})
   await until(() => asked === waiting.length, 'the questions')
   await until(() => session.told('notifications/progress').some((p) => p.progress === 2), 'the call has begun')
