@@ -265,7 +265,8 @@ func (n *Node) find(ctx context.Context, stream, subject string) (data []byte, r
 	if n.replicas <= 1 || !errors.Is(err, ErrNotFound) || rev != 0 && n.final(subject) {
 		return data, rev, err
 	}
-	s, err := n.conclusions.ask(ctx, subject, func(ctx context.Context) (stored, error) { return n.conclude(ctx, stream, subject, rev) })
+	seq := rev // The question may be put, for others, after this call has returned.
+	s, err := n.conclusions.ask(ctx, subject, func(ctx context.Context) (stored, error) { return n.conclude(ctx, stream, subject, seq) })
 	if err != nil {
 		return nil, s.seq, err
 	}
