@@ -63,18 +63,25 @@ func (a *authority) issue(t *testing.T, name string, c *x509.Certificate) (*x509
 	return must[*x509.Certificate](t)(x509.ParseCertificate(der)), key
 }
 
-// TestRemoteTLS connects to a server that shows a certificate and asks for one.
-func TestRemoteTLS(t *testing.T) {
-	t.Parallel()
-	a := newAuthority(t)
+// serverTLS signs a certificate for servers on this machine, and one for clients, in the files client.pem and client.key. It returns what those servers show,
+// and ask for.
+func (a *authority) serverTLS(t *testing.T) *tls.Config {
+	t.Helper()
 	a.issue(t, "server", &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
 	a.issue(t, "client", &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)
 	own := must[tls.Certificate](t)(tls.LoadX509KeyPair(a.file("server.pem"), a.file("server.key")))
+	return &tls.Config{Certificates: []tls.Certificate{own}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12}
+}
+
+// TestRemoteTLS connects to a server that shows a certificate and asks for one.
+func TestRemoteTLS(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	shown := a.serverTLS(t)
 	c := testkit.StartNATS(t, 1, func(o *server.Options) {
-		o.TLS, o.TLSVerify = true, true
-		o.TLSConfig = &tls.Config{Certificates: []tls.Certificate{own}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12}
+		o.TLS, o.TLSVerify, o.TLSConfig = true, true, shown
 	})
 	good := Remote{URL: c.URL(), CA: a.file("ca.pem"), Cert: a.file("client.pem"), Key: a.file("client.key")}
 	open(t, Options{Remote: good})
@@ -105,12 +112,7 @@ func TestRenewedCertificates(t *testing.T) {
 	// renew makes an authority, and what the servers show by it. install gives the node what it needs then.
 	renew := func() (servers *tls.Config, install func()) {
 		a := newAuthority(t)
-		a.issue(t, "server", &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
-		a.issue(t, "client", &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
-		pool := x509.NewCertPool()
-		pool.AddCert(a.cert)
-		own := must[tls.Certificate](t)(tls.LoadX509KeyPair(a.file("server.pem"), a.file("server.key")))
-		return &tls.Config{Certificates: []tls.Certificate{own}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12}, func() {
+		return a.serverTLS(t), func() {
 			for _, name := range []string{"ca.pem", "client.pem", "client.key"} {
 				if err := os.WriteFile(file(name), must[[]byte](t)(os.ReadFile(a.file(name))), 0o600); err != nil {
 					t.Fatal(err)
