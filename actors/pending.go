@@ -423,7 +423,7 @@ func (q *pendingRequests) receive(x *pendingRequest, journal *streamActor, m *co
 		}
 		switch {
 		case t.err == nil, errors.Is(t.err, stream.ErrEnded):
-			return true, nil // stored, or the call was cancelled and will withdraw the question
+			return true, nil // stored, or the call was cancelled
 		case mine:
 			return true, t.err
 		}
@@ -461,7 +461,8 @@ func (s *streamActor) journalAnswer(x *pendingRequest, t *recording, m *codec.Me
 	}
 }
 
-// settle ends t. A stored answer goes to the handler; after a failure another answer may be taken.
+// settle ends t. A stored answer goes to the handler; after a failure another answer may be taken. Where the call has ended
+// there is no second run that would need it stored: it goes to whoever is about to give the question up.
 func (q *pendingRequests) settle(x *pendingRequest, t *recording, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -470,7 +471,7 @@ func (q *pendingRequests) settle(x *pendingRequest, t *recording, err error) {
 	}
 	t.done, t.err = true, err
 	switch {
-	case err != nil && !x.lingers:
+	case err != nil && !x.lingers && !errors.Is(err, stream.ErrEnded):
 		x.recording = nil
 	case q.open[x.id] == x:
 		q.remove(x)

@@ -400,7 +400,11 @@ var acting = []mutation{
 	},
 	{
 		"an answer that was not stored stays taken", guard, "actors/pending.go",
-		"case err != nil && !x.lingers:\n\t\tx.recording = nil", "case err != nil && t == nil:\n\t\tx.recording = nil", "", "",
+		"case err != nil && !x.lingers && !errors.Is(err, stream.ErrEnded):", "case err != nil && !x.lingers && t == nil:", "", "",
+	},
+	{
+		"an answer is lost that comes when its call ends", guard, "actors/pending.go",
+		"case err != nil && !x.lingers && !errors.Is(err, stream.ErrEnded):", "case err != nil && !x.lingers:", "internal/spec/task", "TestATaskThatComesWithTheCancelIsCancelled",
 	},
 	{
 		"a batch has an id twice", validation, "actors/batch.go",

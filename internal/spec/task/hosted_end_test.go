@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -122,6 +125,30 @@ func TestATaskThatComesTooLateIsCancelled(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		came(t, "after the call", listening.Since(0), "tasks/cancel")
+	})
+}
+
+// TestATaskThatComesWithTheCancelIsCancelled has a client make its task while it cancels the call: whichever is first, it
+// hears that nobody waits for the task.
+func TestATaskThatComesWithTheCancelIsCancelled(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := hosts(t, troupe.Options{})
+		c := h.Client().Initialize(hosting)
+		listening := host.Listen(c.Get(""))
+		const rounds = 200
+		for i := range rounds {
+			id := strconv.Itoa(i)
+			a := c.Post(host.Call(id, "who", `{}`))
+			q := next(t, a, "elicitation/create")
+			var both sync.WaitGroup
+			both.Go(func() { c.Post(host.Cancel(id)) })
+			both.Go(func() { made(c, q.ID, "working") })
+			both.Wait()
+			a.All()
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		came(t, "one for each call", listening.Since(0), slices.Repeat([]string{"tasks/cancel"}, rounds)...)
 	})
 }
 
