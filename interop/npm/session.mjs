@@ -16,6 +16,9 @@ const notifications = {
   'tasks/status': 'TaskStatus',
 }
 
+// What a client reports of its session when that has ended.
+const gone = /Failed to open SSE stream: Not Found|unknown session/
+
 // open connects a client the way that is given: an SDK, a transport and a revision. Options: capabilities, and what the
 // transport takes (reconnectionOptions, sessionId), what the client and its function connect take, handlers (false
 // for none of notifications), questions (false where others answer them), and where to find the server when not at its own place.
@@ -39,7 +42,7 @@ class Session {
     this.way = way
     const { Client, types, named } = way.sdk
     this.client = new Client({ name: 'interop', version: '1.0.0' }, { capabilities, ...(way.modern && { versionNegotiation: { mode: 'auto' } }), ...client })
-    this.client.onerror = (e) => this.closing || this.errors.push(String(e?.stack ?? e))
+    this.client.onerror = (e) => this.closing || (this.ending && gone.test(e)) || this.errors.push(String(e?.stack ?? e))
     // With a handler the SDK checks what comes by its own schema. What it has no schema for should not come at all.
     const schema = (method, name) => named ? method : types[name]
     for (const [method, name] of Object.entries(handlers ? notifications : {})) {
@@ -156,6 +159,8 @@ class Session {
 
   async close() {
     if (this.closing) return
+    // A client may resume the stream of a call that was given up, or answer a question, when its session has ended and it has not.
+    this.ending = true
     if (this.transport.terminateSession) await this.transport.terminateSession()
     this.closing = true
     await this.client.close()
