@@ -246,7 +246,7 @@ func TestFullStore(t *testing.T) {
 			t.Errorf("append after a slot was emptied: %v", err)
 		}
 		// The lease and the keys have budgets of their own.
-		if err := n.lease.renew(ctx); err != nil {
+		if err := n.lease.confirm(ctx); err != nil {
 			t.Errorf("renew in a full store: %v", err)
 		}
 		must[[]byte](t)(n.Keys().Seal([]byte("x"), nil))

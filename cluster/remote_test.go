@@ -241,12 +241,14 @@ func TestRemoteStreams(t *testing.T) {
 func TestRemoteLeases(t *testing.T) {
 	t.Parallel()
 	c := testkit.StartNATS(t, 1, nil)
-	a := remote(t, c, "a")
-	b := remote(t, c, "b")
+	begin := func(name string) *Node { // nothing but the test renews a lease
+		return open(t, Options{Node: name, Lease: time.Hour, Remote: Remote{URL: c.URL()}})
+	}
+	a, b := begin("a"), begin("b")
 	if _, ok := b.entry(t, "a"); !ok {
 		t.Error("the second node removed the entry of the first")
 	}
-	again := remote(t, c, "a")
+	again := begin("a")
 	if e, ok := b.entry(t, "a"); !ok || e.Boot != again.Boot() {
 		t.Errorf("after a newer boot the entry is %+v", e)
 	}
