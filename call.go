@@ -29,6 +29,7 @@ type Call struct {
 	asked   atomic.Bool              // set when the client has answered a question of the call
 	ctx     callContext              // the handler's context
 	urls    atomic.Pointer[sync.Map] // ids of the client's tasks that open a URL, by the ids of their elicitations; nil without
+	values  seenValues               // of the session, that the call has read
 }
 
 // passing is a request on its way through the middleware.

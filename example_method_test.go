@@ -116,15 +116,12 @@ func ExampleTryAddTool() {
 	// read
 }
 
-// The values of a session survive a crash of the process.
-func ExampleCall_Session() {
+// The values of a session survive a crash of the process. Calls that count at the same time, on any nodes, miss none.
+func ExampleUpdateValue() {
 	srv := troupe.NewServer(anyone, nil)
 	troupe.AddTool(srv, troupe.Tool{Name: "visit"}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
-		var visits int
-		if _, err := call.Session().Get(ctx, "visits", &visits); err != nil {
-			return "", err
-		}
-		return fmt.Sprintf("visit %d", visits+1), call.Session().Set(ctx, "visits", visits+1)
+		visits, err := troupe.UpdateValue(ctx, call.Session(), "visits", func(n int) (int, error) { return n + 1, nil })
+		return fmt.Sprintf("visit %d", visits), err
 	})
 	v := visit(srv, `{}`)
 	defer v.close()
@@ -133,4 +130,25 @@ func ExampleCall_Session() {
 	// Output:
 	// {"content":[{"type":"text","text":"visit 1"}]}
 	// {"content":[{"type":"text","text":"visit 2"}]}
+}
+
+// A call sets what it has read only if no other call has set it meanwhile.
+func ExampleCall_Session() {
+	srv := troupe.NewServer(anyone, nil)
+	troupe.AddTool(srv, troupe.Tool{Name: "use"}, func(ctx context.Context, call *troupe.Call, in struct {
+		Unit string `json:"unit"`
+	}) (string, error) {
+		var unit string
+		if _, err := call.Session().Get(ctx, "unit", &unit); err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("%q before", unit), call.Session().Set(ctx, "unit", in.Unit)
+	})
+	v := visit(srv, `{}`)
+	defer v.close()
+	v.request("tools/call", `{"name":"use","arguments":{"unit":"m"}}`)
+	v.request("tools/call", `{"name":"use","arguments":{"unit":"ft"}}`)
+	// Output:
+	// {"content":[{"type":"text","text":"\"\" before"}]}
+	// {"content":[{"type":"text","text":"\"m\" before"}]}
 }

@@ -1,9 +1,11 @@
 package troupe
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
@@ -61,21 +63,51 @@ var ErrNoSession = errors.New("troupe: the client has no session")
 // value was not stored.
 var ErrSessionFull = actors.ErrSessionFull
 
+// ErrValueChanged reports that another call has set the value since Get returned it: the new value was not stored. UpdateValue
+// builds on the other call's value instead.
+var ErrValueChanged = errors.New("another call has set the value since this one read it")
+
 // SessionValues are values that the handlers of a session share: small things, such as the
 // choices that the client has made. They are stored with the session's record and end with
-// the session; a stored value survives a crash. A session that is bound to a connection
-// (HTTP+SSE, stdio) keeps them in memory, as it ends with the process.
+// the session; a stored value survives a crash, and the next Get finds it on any node. A session
+// that is bound to a connection (HTTP+SSE, stdio) keeps them in memory, as it ends with the process.
 //
 // Get them with [Call.Session] or [Peer.Values]. Their methods may be called from any
 // goroutine. They fail with ErrNoSession for a client without a session, with
-// ErrSessionEnded once the session is gone, and with ErrUnavailable while the store is away.
-type SessionValues struct{ p *actors.Peer }
+// ErrSessionEnded once the session is gone, and with ErrUnavailable while the store is away: then nothing is known of
+// whether a value was stored. Where several nodes share the store, each Get asks it, which takes a round trip.
+type SessionValues struct {
+	p    *actors.Peer
+	seen *seenValues
+}
+
+// seenValues are the values, as JSON, that Get has returned and that Set has stored, by key; nil is none. Set compares them.
+type seenValues struct {
+	mu  sync.Mutex // guards all
+	all map[string][]byte
+}
+
+func (v *seenValues) of(key string) (raw []byte, seen bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	raw, seen = v.all[key]
+	return raw, seen
+}
+
+func (v *seenValues) note(key string, raw []byte) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.all == nil {
+		v.all = make(map[string][]byte)
+	}
+	v.all[key] = raw
+}
 
 // Session returns the values of the call's session.
-func (c *Call) Session() SessionValues { return SessionValues{c.peer.p} }
+func (c *Call) Session() SessionValues { return SessionValues{c.peer.p, &c.values} }
 
 // Values returns the values of the session.
-func (p *Peer) Values() SessionValues { return SessionValues{p.p} }
+func (p *Peer) Values() SessionValues { return SessionValues{p.p, new(seenValues)} }
 
 // Get decodes the value of a key into the variable that into points to. It reports whether
 // there is such a value.
@@ -84,33 +116,86 @@ func (s SessionValues) Get(ctx context.Context, key string, into any) (found boo
 		return false, ErrNoSession
 	}
 	raw, err := s.p.Value(ctx, key)
-	if raw == nil || err != nil {
+	if err != nil {
 		return false, forHandler(err)
 	}
+	if s.seen.note(key, raw); raw == nil {
+		return false, nil
+	}
 	if err := codec.Unmarshal(raw, into); err != nil {
-		return false, fmt.Errorf("troupe: value %q of the session: %w", key, err)
+		return false, wrongValue(key, err)
 	}
 	return true, nil
 }
 
-// Set stores a value, which must encode as JSON, under a key, and waits for the store. If
-// two calls set one key at the same time, the later one counts. A call that runs again
-// after a crash sets the value again.
+// Set stores a value, which must encode as JSON, under a key, and waits for the store. A key that the call has read with Get must
+// still have the value that Get returned: otherwise Set fails with ErrValueChanged. Without a Get before, of two calls that set one
+// key at the same time the later one counts. A call that runs again after a crash sets the value again.
 func (s SessionValues) Set(ctx context.Context, key string, value any) error {
-	if s.p.Revision().Stateless() {
-		return ErrNoSession
-	}
 	raw, err := codec.Marshal(value)
 	if err != nil {
-		return fmt.Errorf("troupe: value %q of the session: %w", key, err)
+		return wrongValue(key, err)
 	}
-	return forHandler(s.p.SetValue(ctx, key, raw))
+	return s.store(ctx, key, raw)
 }
 
-// Delete removes the value of a key, if there is one.
-func (s SessionValues) Delete(ctx context.Context, key string) error {
+// Delete removes the value of a key, if there is one, as Set does.
+func (s SessionValues) Delete(ctx context.Context, key string) error { return s.store(ctx, key, nil) }
+
+// store stores a value as JSON, or nil.
+func (s SessionValues) store(ctx context.Context, key string, raw []byte) error {
+	seen, read := s.seen.of(key)
+	return s.edit(ctx, key, func(old []byte) ([]byte, error) {
+		if read && !bytes.Equal(old, seen) {
+			return nil, ErrValueChanged
+		}
+		return raw, nil
+	})
+}
+
+// edit stores what f makes of the value of a key.
+func (s SessionValues) edit(ctx context.Context, key string, f func(old []byte) ([]byte, error)) error {
 	if s.p.Revision().Stateless() {
 		return ErrNoSession
 	}
-	return forHandler(s.p.SetValue(ctx, key, nil))
+	var now []byte
+	err := s.p.UpdateValue(ctx, key, func(old []byte) (_ []byte, err error) {
+		now, err = f(old)
+		return now, err
+	})
+	if err == nil {
+		s.seen.note(key, now)
+	}
+	return forHandler(err)
+}
+
+func wrongValue(key string, err error) error {
+	return fmt.Errorf("troupe: value %q of the session: %w", key, err)
+}
+
+// UpdateValue stores what change makes of the value of a key, which is the zero value of T if there is none, and returns that. Of calls that
+// update one key at the same time, on any nodes, each builds on what another one has stored: change is called again with that, and so should do
+// nothing else. Its error is returned, and nothing is stored then. The errors are otherwise those of [SessionValues.Set]. A call that
+// runs again after a crash updates the value again.
+func UpdateValue[T any](ctx context.Context, s SessionValues, key string, change func(old T) (T, error)) (T, error) {
+	var now, none T
+	err := s.edit(ctx, key, func(raw []byte) (next []byte, err error) {
+		var old T
+		if raw != nil {
+			if err := codec.Unmarshal(raw, &old); err != nil {
+				return nil, wrongValue(key, err)
+			}
+		}
+		if now, err = change(old); err != nil {
+			return nil, err
+		}
+		if next, err = codec.Marshal(now); err != nil {
+			return nil, wrongValue(key, err)
+		}
+		return next, nil
+	})
+	if err != nil {
+		return none, err
+	}
+	return now, nil
 }

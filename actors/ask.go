@@ -327,13 +327,14 @@ func withdrawal(x *pendingRequest, why string) []byte {
 	return fmt.Appendf(nil, `{"requestId":%s,"reason":%s}`, x.id, strconv.Quote(why))
 }
 
-// Forget drops the kept answer: the next question with Keep is sent to the client.
+// Forget drops the kept answer, on all nodes: the next question with Keep is sent to the client.
 func (p *Peer) Forget() {
 	s, err := p.who.session()
 	if err != nil {
 		return
 	}
-	if k := s.keeps.Load(); k != nil {
-		k.forget()
+	s.forget()
+	if s.shared {
+		p.node.fleet.forgotten(p.node.base, p.key)
 	}
 }

@@ -22,7 +22,7 @@ type band struct {
 	mu   sync.Mutex // guards the rest
 	fate map[string]sim.Fate
 	sent map[string]int
-	once string // the kind of a message that is lost
+	less map[string]int // how many messages of a kind are lost from now on
 }
 
 // mate is a node of a band.
@@ -129,8 +129,8 @@ func (c *band) what(kind string) sim.Fate {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sent[kind]++
-	if c.once == kind {
-		c.once = ""
+	if c.less[kind] > 0 {
+		c.less[kind]--
 		return sim.Fate{Lost: true}
 	}
 	return c.fate[kind]
@@ -145,11 +145,11 @@ func (c *band) let(f sim.Fate, kinds ...string) {
 	}
 }
 
-// loseOne loses the next message of a kind.
-func (c *band) loseOne(kind string) {
+// lose loses the next n messages of a kind.
+func (c *band) lose(kind string, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.once = kind
+	c.less = map[string]int{kind: n}
 }
 
 // count is how many messages of a kind were sent so far.

@@ -150,6 +150,9 @@ func (n *Node) Close(ctx context.Context) error {
 	}
 	n.drain.over.Store(true)
 	n.timer.Stop()
+	if n.fleet.pulse != nil {
+		n.fleet.pulse.Stop()
+	}
 	if n.accounts.InFlight() > 0 {
 		n.drain.giveUp(ctx)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/pulse"
 	"github.com/troupe-run/troupe/internal/quota"
 )
 
@@ -73,6 +74,7 @@ type fleet struct {
 
 	looking chan struct{} // one for each session whose record is read without a request: looksAtOnce
 	lost    atomic.Int64  // when messages were lost last, by clock.running: what was read of a record before may have changed since
+	pulse   *pulse.Pulse  // the process stood still, which is as if messages were lost; nil: alone
 
 	news       News // nil: nobody wants it
 	told       toldUpdates
@@ -120,6 +122,7 @@ func (f *fleet) returned(now time.Time) bool {
 		return false
 	}
 	f.away = false
+	f.misses()
 	return true
 }
 

@@ -34,7 +34,7 @@ func TestFreshSessionsExpire(t *testing.T) {
 		"a GET":                 {func(h *held, s string) { h.Get(h.svc, h.input(s, "192.0.2.1", &heldConn{})) }, 200},
 		"something of its own":  {func(h *held, s string) { h.post(s, `{"jsonrpc":"2.0","method":"acme/x"}`) }, 200},
 		"for another session":   {func(h *held, s string) { h.post(h.begin("2025-11-25"), initialized) }, 404},
-		"a value of the server": {func(h *held, s string) { _ = h.peerOf(s).SetValue(h.t.Context(), "k", []byte("1")) }, 404},
+		"a value of the server": {func(h *held, s string) { _ = setValue(h.t, h.peerOf(s), "1") }, 404},
 		"of another revision": {func(h *held, s string) {
 			in := h.input(s, "192.0.2.1", &heldConn{})
 			in.Version = "2025-06-18"

@@ -229,9 +229,12 @@ type repetition struct {
 
 // missed is called when messages to all nodes were lost: whatever they said is made good. Nobody knows what that was.
 func (f *fleet) missed(Address) {
-	f.lost.Store(int64(f.node.clock.running()))
+	f.misses()
 	f.repeats("")
 }
+
+// misses has sessions read their records again before they are served: others may have changed them.
+func (f *fleet) misses() { f.lost.Store(int64(f.node.clock.running())) }
 
 // repeats has what clients may have missed repeated: all of it, or the resources of one server. If that happens often, it is done
 // once a second.

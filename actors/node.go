@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-run/troupe/internal/attachment"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/pulse"
 	"github.com/troupe-run/troupe/internal/quota"
 	replaying "github.com/troupe-run/troupe/internal/replay"
 	"github.com/troupe-run/troupe/internal/subscription"
@@ -126,6 +127,7 @@ func NewNode(c Config) *Node {
 	n.timer = time.AfterFunc(time.Hour, func() { _ = n.heart.Post(tick{}) })
 	n.timer.Reset(time.Second) // after the assignment, since the tick uses the field
 	if n.fleet.mail != nil {
+		n.fleet.pulse = pulse.New(n.fleet.misses)
 		n.fleet.mail.Listen(n.fleet.receive, n.fleet.missed)
 	}
 	return n

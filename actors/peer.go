@@ -283,8 +283,8 @@ func withOwner(ctx context.Context, owner any) context.Context {
 // The new value was not stored.
 var ErrSessionFull = errors.New("the session keeps as many values as it may")
 
-// Value is the value that SetValue stored under a key, nil if there is none. The caller
-// must not change it. An error is the store's, or says that the session has ended.
+// Value is the value that was stored under a key last, on any node, nil if there is none. The caller must not change it. Where other
+// nodes share the store that costs a question to it. An error is the store's, or says that the session has ended.
 func (p *Peer) Value(ctx context.Context, key string) ([]byte, error) {
 	s, err := p.actor(ctx)
 	if err != nil {
@@ -300,17 +300,25 @@ func (p *Peer) Value(ctx context.Context, key string) ([]byte, error) {
 	return v.rec.Values[key], nil
 }
 
-// SetValue stores a value with the session's record; nil removes it. value is JSON and
-// belongs to the node from now on. When SetValue returns nil, the value survives a crash,
-// except in a bound session.
-func (p *Peer) SetValue(ctx context.Context, key string, value []byte) error {
+// UpdateValue stores with the session's record, under a key, what edit makes of the value there; nil is none. If the record is changed
+// meanwhile, edit is called again. Values are JSON; edit must not change the one it gets, and that which it returns belongs to the node. An error of
+// edit is returned, and nothing is stored then. When UpdateValue returns nil, the value survives a crash, except in a bound session, and
+// whoever asks finds it, on any node.
+func (p *Peer) UpdateValue(ctx context.Context, key string, edit func(old []byte) ([]byte, error)) error {
 	room := session.Room{Values: limits.Values.Value(), Bytes: limits.ValueBytes.Value()}
-	var full error
+	var full, failed error
 	err := p.change(ctx, func(r *session.Record) (changed bool) {
-		changed, full = r.SetValue(key, value, room)
+		var value []byte
+		full = nil
+		if value, failed = edit(r.Values[key]); failed == nil {
+			changed, full = r.SetValue(key, value, room)
+		}
 		return changed
 	})
-	if full != nil {
+	switch {
+	case failed != nil:
+		return failed
+	case full != nil:
 		return ErrSessionFull
 	}
 	return err

@@ -326,10 +326,10 @@ func (s *sessionActor) adopt(v *view) {
 	}
 }
 
-// newest returns the record, read again if another node is known to have changed it.
+// newest returns the record as it is in the store.
 func (s *sessionActor) newest() (*view, error) {
-	if s.behind.Load() > s.view.Load().rev {
-		if err := s.reread(s.node.sessions.lookups, true); err != nil {
+	if s.shared {
+		if err := s.reread(s.node.sessions.lookups, true, true); err != nil {
 			return nil, err
 		}
 	}

@@ -297,8 +297,9 @@ func (d *sessions) remove(ctx context.Context, s *sessionActor) (first bool, err
 	if err := d.node.store.Delete(ctx, s.key.record(), 0); err != nil && !errors.Is(err, ErrNotFound) {
 		return false, err
 	}
-	d.node.fleet.ended(s.key, &s.view.Load().rec, false)
-	return s.endSession(), nil
+	first = s.endSession()
+	d.node.fleet.ended(ctx, s.key, &s.view.Load().rec, false)
+	return first, nil
 }
 
 // EndSession ends a session as its client's DELETE does, for an operator. svc is nil if its server is not mounted here. What the session
@@ -316,7 +317,7 @@ func (n *Node) EndSession(ctx context.Context, svc *Service, key SessionKey) err
 		err = n.store.Delete(ctx, key.record(), 0)
 	}
 	if err == nil {
-		n.fleet.ended(key, &rec, false)
+		n.fleet.ended(ctx, key, &rec, false)
 	}
 	return err
 }

@@ -19,33 +19,36 @@ type storedHome struct{ *sessionActor }
 
 var _ home = storedHome{}
 
-// change rewrites the record by compare-and-set.
+// change rewrites the record by compare-and-set. That edit has nothing to change is only believed of a record that was read
+// since: another node may have changed what this one knows.
 func (h storedHome) change(ctx context.Context, edit func(*session.Record) bool) error {
 	s, n := h.sessionActor, h.node
 	v := s.view.Load()
 	rec, rev := v.rec, v.rev
-	for {
+	for read := !s.shared; ; read = true {
 		was := rec
-		if !edit(&rec) {
+		if edit(&rec) {
+			rec = rec.Touched(time.Now(), s.svc.Limits.Session)
+			data, err := rec.Encode()
+			if err != nil {
+				return fmt.Errorf("actors: change session: %w", err)
+			}
+			next, err := n.store.Update(ctx, s.key.record(), data, rev, time.Until(rec.Expires))
+			if err == nil {
+				n.sessions.adopt(s, &view{rec: rec, rev: next})
+				n.fleet.changed(ctx, s.key, &was, &rec, next)
+				return nil
+			}
+			if !errors.Is(err, ErrConflict) {
+				return fmt.Errorf("actors: change session: %w", err)
+			}
+		} else if read {
 			if rev != v.rev { // it may be this node's own change, of which nobody was told
 				n.fleet.changed(ctx, s.key, &v.rec, &was, rev)
 			}
 			return nil
 		}
-		rec = rec.Touched(time.Now(), s.svc.Limits.Session)
-		data, err := rec.Encode()
-		if err != nil {
-			return fmt.Errorf("actors: change session: %w", err)
-		}
-		next, err := n.store.Update(ctx, s.key.record(), data, rev, time.Until(rec.Expires))
-		if err == nil {
-			n.sessions.adopt(s, &view{rec: rec, rev: next})
-			n.fleet.changed(ctx, s.key, &was, &rec, next)
-			return nil
-		}
-		if !errors.Is(err, ErrConflict) {
-			return fmt.Errorf("actors: change session: %w", err)
-		}
+		var err error
 		if rec, rev, err = n.sessions.read(ctx, s.key); err != nil {
 			return err
 		}

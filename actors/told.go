@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +22,8 @@ import (
 //
 //	known ──recordAge old, or a word that it has changed──▶ outdated ──read again──▶ known
 //	                                                            └──gone──▶ the session ends here
+//
+// What a client's next request must find, wherever it goes, all nodes say that they know before the client hears of it.
 
 const (
 	// recordAge is for how long a session is served from what was read of its record.
@@ -29,8 +32,8 @@ const (
 	lookSpread = 10 * time.Second
 	// lookPause is how long a look that failed, or that found no place, waits before the next.
 	lookPause = 2 * time.Second
-	// changedWait is how long a client waits at most until the node that writes its standalone stream knows of a change.
-	changedWait = 2 * time.Second
+	// knownWait is how long a client waits at most until the other nodes know of a change of its session.
+	knownWait = time.Second
 	// mostReason bounds the reason of a cancel that other nodes are told.
 	mostReason = 1 << 10
 )
@@ -52,9 +55,9 @@ func init() {
 type sessionLetter struct {
 	Session SessionKey
 	Rev     uint64 `json:",omitempty"` // of the record that was written
-	Stream  string `json:",omitempty"` // the standalone stream, which the receiver is thought to write
 	Old     string `json:",omitempty"` // a stream that is the standalone stream no more
 	Expired bool   `json:",omitempty"` // the session has ended by its own clock
+	Forget  bool   `json:",omitempty"` // the answers that calls share are not right any more
 }
 
 // known is how old what a node knows of a record is. The zero value is that of a session whose record is nobody else's.
@@ -80,6 +83,7 @@ func (s *sessionActor) outdated() bool {
 		return false
 	}
 	n := s.node
+	n.fleet.pulse.Feel()
 	at := s.asOf.Load()
 	return at < n.fleet.lost.Load() || int64(n.clock.running())-at > int64(recordAge) || s.view.Load().rev < s.behind.Load()
 }
@@ -89,21 +93,25 @@ func (s *sessionActor) outdated() bool {
 // slots bounds the reads, nil for a caller that has a place.
 func (s *sessionActor) upToDate(slots chan struct{}) (expired bool, err error) {
 	expired = s.view.Load().rec.Expired(time.Now())
-	if s.shared && (expired || s.outdated()) {
-		err = s.reread(slots, true)
-		expired = false // it was not just now
+	if !s.shared || !expired && !s.outdated() {
+		return expired, nil
 	}
-	return expired, err
+	if err = s.reread(slots, true, false); err == nil && s.outdated() { // by what has come since that read began
+		err = s.reread(slots, true, true)
+	}
+	return false, err // it was not just now
 }
 
 // reread reads the record again. Those who want it at once share one read. late says that the session's client may have
-// been told of what is found.
-func (s *sessionActor) reread(slots chan struct{}, late bool) error {
+// been told of what is found; anew, that the read must not have begun before the call.
+func (s *sessionActor) reread(slots chan struct{}, late, anew bool) error {
 	r := &rereading{done: make(chan struct{}), err: errInternal}
 	for !s.reading.CompareAndSwap(nil, r) {
 		if other := s.reading.Load(); other != nil {
-			<-other.done
-			return other.err
+			if <-other.done; !anew {
+				return other.err
+			}
+			anew = false // whatever begins after that one does
 		}
 	}
 	defer func() {
@@ -131,7 +139,7 @@ func (s *sessionActor) readAgain(slots chan struct{}, late bool) error {
 	switch {
 	case errors.Is(err, ErrNotFound):
 		if rev != 0 && n.store.Delete(ctx, s.key.record(), rev) == nil { // of all nodes one does it
-			n.fleet.ended(s.key, &rec, true)
+			n.fleet.ended(ctx, s.key, &rec, true)
 			s.endSession()
 		}
 		s.gone()
@@ -144,7 +152,9 @@ func (s *sessionActor) readAgain(slots chan struct{}, late bool) error {
 	} else {
 		n.sessions.adopt(s, v)
 	}
-	s.asOf.Store(int64(at))
+	if s.asOf.Swap(int64(at)) < n.fleet.lost.Load() { // that they are not right any more may have been lost, too
+		s.forget()
+	}
 	return nil
 }
 
@@ -188,7 +198,7 @@ func (s *sessionActor) look() bool {
 	}
 	go func() {
 		defer func() { <-places }()
-		if err := s.reread(nil, true); err != nil && !errors.Is(err, ErrNotFound) {
+		if err := s.reread(nil, true, false); err != nil && !errors.Is(err, ErrNotFound) {
 			s.node.log.Debug("session not looked at", "session", s.key.ID, "error", err)
 		}
 	}()
@@ -229,15 +239,15 @@ func (s *sessionActor) hints(rev uint64) {
 
 // catchUp reads the record again until it has at least a revision that was written before.
 func (s *sessionActor) catchUp(rev uint64) error {
-	for range 3 { // the first may share a read that began before
-		if s.view.Load().rev >= rev {
-			return nil
-		}
-		if err := s.reread(nil, false); err != nil {
+	for anew := false; s.view.Load().rev < rev; anew = true {
+		if err := s.reread(nil, false, anew); err != nil {
 			return err
 		}
+		if anew && s.view.Load().rev < rev {
+			return ErrUnavailable
+		}
 	}
-	return ErrUnavailable
+	return nil
 }
 
 // differ reports whether a change of a record is of interest elsewhere. A confirmed digest is not: whoever begins the next
@@ -247,33 +257,40 @@ func differ(was, now *session.Record) bool {
 		!maps.EqualFunc(was.Values, now.Values, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) })
 }
 
-// changed makes a change of a session's record known. It returns when the node that writes the standalone stream knows
-// of it, or cannot be reached: that one reads the record again before recordAge is over, and its successor does so when it
-// takes the stream over. The others are told, and read the record when they next need it.
+// askOthers tells all other nodes what they must know of a session before its client hears of it, and returns when each has
+// said that it does, or after knownWait. Who has not heard of it by then stands still, and notices that when it goes on (internal/pulse); or letters to it
+// are lost, and the number of one to all shows it: there must be one beside these, after them where what they make known is to be known first.
+func (f *fleet) askOthers(ctx context.Context, kind string, m *sessionLetter) {
+	if f.mail == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, knownWait)
+	defer cancel()
+	var all sync.WaitGroup
+	for _, to := range f.mail.Others() {
+		all.Go(func() { _, _ = f.ask(ctx, to, kind, m) })
+	}
+	all.Wait()
+}
+
+// changed makes a change of a session's record known. A change of its level or its subscriptions holds at all nodes when it
+// returns, as askOthers says: who writes the standalone stream has read it then. Values are asked for where they are wanted.
 func (f *fleet) changed(ctx context.Context, key SessionKey, was, now *session.Record, rev uint64) {
 	if f.mail == nil || !differ(was, now) {
 		return
 	}
-	m := sessionLetter{Session: key, Rev: rev}
-	defer f.tell(letterSessionChanged, m) // last, so that the writer gets the question first
-	at := StreamKey{key, now.Standalone}
-	if _, here := f.node.streams.Get(at); now.Standalone == "" || here {
-		return
+	m := &sessionLetter{Session: key, Rev: rev}
+	if was.Level != now.Level || !slices.Equal(was.Subscribed, now.Subscribed) {
+		f.askOthers(ctx, letterSessionChanged, m)
 	}
-	ctx, cancel := context.WithTimeout(ctx, changedWait)
-	defer cancel()
-	m.Stream = now.Standalone
-	for asked := f.self(); ; {
-		rec, _, err := f.node.streams.readWriter(ctx, at)
-		writer := Address{rec.Node, rec.Boot}
-		if err != nil || writer == asked || writer == f.self() {
-			return
-		}
-		asked = writer
-		if _, err = f.ask(ctx, writer, letterSessionChanged, m); !errors.Is(err, errNotHere) {
-			return
-		}
-	}
+	f.tell(letterSessionChanged, m)
+}
+
+// forgotten has the other nodes forget what the calls of a session share. First they are told: who forgets twice would ask the client twice.
+func (f *fleet) forgotten(ctx context.Context, key SessionKey) {
+	m := &sessionLetter{Session: key, Forget: true}
+	f.tell(letterSessionChanged, m)
+	f.askOthers(ctx, letterSessionChanged, m)
 }
 
 // replaced has the node that writes a standalone stream end it: another one is the session's now. It must be called before
@@ -282,7 +299,7 @@ func (f *fleet) replaced(key StreamKey) {
 	if f.mail == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(f.node.base, changedWait)
+	ctx, cancel := context.WithTimeout(f.node.base, knownWait)
 	defer cancel()
 	rec, _, err := f.node.streams.readWriter(ctx, key)
 	if writer := (Address{rec.Node, rec.Boot}); err == nil && writer != f.self() {
@@ -292,8 +309,7 @@ func (f *fleet) replaced(key StreamKey) {
 	}
 }
 
-// receiveChanged takes the news that the record of a session has changed. An answer is due where this node writes the
-// standalone stream.
+// receiveChanged takes the news that a session has changed. Who asks waits until it holds here.
 func (f *fleet) receiveChanged(l *Letter) {
 	n := f.node
 	var m sessionLetter
@@ -304,37 +320,20 @@ func (f *fleet) receiveChanged(l *Letter) {
 	if st, ok := n.streams.Get(StreamKey{key, m.Old}); ok && len(st.rec.Calls) == 0 {
 		_ = st.Post(endStream{})
 	}
-	if m.Rev == 0 {
-		return
-	}
 	begins := n.sessions.Begins(key) // first: what begins later reads the new record
 	s, here := n.sessions.Get(key)
-	if l.Reply == nil {
-		switch {
-		case here:
-			s.hints(m.Rev)
-		case begins:
-			f.aside(l, func() {
-				if s, ok := n.sessions.Current(key); ok {
-					s.hints(m.Rev)
-				}
-			})
-		}
-		return
+	if here {
+		s.learns(&m)
 	}
-	at := StreamKey{key, m.Stream}
-	if here && n.streams.serves(at) && s.view.Load().rev >= m.Rev {
+	if !begins && (l.Reply == nil || !here || s.view.Load().rev >= m.Rev || !s.writes()) {
 		l.reply(done, nil)
 		return
 	}
 	f.aside(l, func() {
-		if w, ok := n.streams.Current(at); !ok || w.Stopped() {
-			l.reply(notHere, nil)
-			return
-		}
 		if s, ok := n.sessions.Current(key); ok {
+			s.learns(&m)
+			// An update of a resource may come next, which the client has subscribed to by then.
 			if err := s.catchUp(m.Rev); err != nil && !errors.Is(err, ErrNotFound) {
-				s.hints(m.Rev)
 				l.reply(tryAgain, nil)
 				return
 			}
@@ -343,9 +342,28 @@ func (f *fleet) receiveChanged(l *Letter) {
 	})
 }
 
-// ended tells the other nodes that a session has ended, which had the record.
-func (f *fleet) ended(key SessionKey, rec *session.Record, expired bool) {
-	f.tell(letterSessionEnded, sessionLetter{Session: key, Old: rec.Standalone, Expired: expired})
+// forget drops the kept answer, if there is one.
+func (s *sessionActor) forget() {
+	if k := s.keeps.Load(); k != nil {
+		k.forget()
+	}
+}
+
+// learns notes what a letter says of the session.
+func (s *sessionActor) learns(m *sessionLetter) {
+	if m.Forget {
+		s.forget()
+	}
+	s.hints(m.Rev)
+}
+
+// ended tells the other nodes that a session has ended, which had the record. They know it when it returns, as askOthers says, unless it
+// has expired: each finds that out by itself.
+func (f *fleet) ended(ctx context.Context, key SessionKey, rec *session.Record, expired bool) {
+	m := &sessionLetter{Session: key, Old: rec.Standalone, Expired: expired}
+	if f.tell(letterSessionEnded, m); !expired {
+		f.askOthers(ctx, letterSessionEnded, m)
+	}
 }
 
 // receiveEnded takes the news that a session has ended. Clocks differ: a node judges by itself whether a session has
@@ -360,24 +378,20 @@ func (f *fleet) receiveEnded(l *Letter) {
 	if st, ok := n.streams.Get(StreamKey{key, m.Old}); ok && !m.Expired { // its session may not be in memory
 		st.endStream()
 	}
-	end := func(s *sessionActor) {
-		if !m.Expired {
+	if _, here := n.sessions.Get(key); !here && !n.sessions.Begins(key) {
+		l.reply(done, nil)
+		return
+	}
+	f.aside(l, func() { // it goes through all streams
+		switch s, ok := n.sessions.Current(key); {
+		case ok && m.Expired:
+			s.asOf.Store(doubted)
+			_ = s.Post(idleTick{})
+		case ok:
 			s.gone()
-			return
 		}
-		s.asOf.Store(doubted)
-		_ = s.Post(idleTick{})
-	}
-	begins := n.sessions.Begins(key)
-	if s, here := n.sessions.Get(key); here {
-		f.aside(l, func() { end(s) }) // it goes through all streams
-	} else if begins {
-		f.aside(l, func() {
-			if s, ok := n.sessions.Current(key); ok {
-				end(s)
-			}
-		})
-	}
+		l.reply(done, nil)
+	})
 }
 
 // cancelLetter says that a client has cancelled a call that does not run where the cancel arrived.

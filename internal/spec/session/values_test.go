@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -58,6 +59,31 @@ func TestSessionValues(t *testing.T) {
 
 		m := h.Stateless(`{}`)
 		a, id := m.Tool("keep", `{"key":"k"}`)
+		host.Equal(t, "stateless", m.Done(a, id), troupe.ErrNoSession.Error())
+	})
+}
+
+// TestSessionValuesAreUpdated updates a value in sessions of each kind: calls at the same time count each other.
+func TestSessionValuesAreUpdated(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{}, nil)
+		h.AddTool("count", 0, func(ctx context.Context, call *troupe.Call) (string, error) {
+			n, err := troupe.UpdateValue(ctx, call.Session(), "n", func(n int) (int, error) { return n + 1, nil })
+			return fmt.Sprint(n), err
+		})
+		c, sse := h.Session(), h.SSE()
+		sse.Handshake("2024-11-05", `{}`)
+		var calls sync.WaitGroup
+		for i := range 20 {
+			calls.Go(func() { c.Post(host.Call(fmt.Sprint("1", i), "count", `{}`)) })
+		}
+		calls.Wait()
+		host.Equal(t, "a session", c.Post(host.Call("1", "count", `{}`)).Body, host.TextResult("1", "21"))
+		for want := range 2 {
+			host.Equal(t, "over HTTP+SSE", sse.Ask(host.Call("1", "count", `{}`)), host.TextResult("1", fmt.Sprint(want+1)))
+		}
+		m := h.Stateless(`{}`)
+		a, id := m.Tool("count", `{}`)
 		host.Equal(t, "stateless", m.Done(a, id), troupe.ErrNoSession.Error())
 	})
 }
