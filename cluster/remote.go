@@ -272,6 +272,9 @@ func (n *Node) agree(ctx context.Context) error {
 	if err := n.reach(ctx); err != nil {
 		return err
 	}
+	if err := n.mayAcknowledge(ctx); err != nil {
+		return err
+	}
 	if len(made) > 0 && oldest.Before(began.Add(-2*missedFor)) {
 		n.log.Error("streams of the store were missing beside older ones: they were made again, and what they held is lost", "streams", made)
 	}
@@ -298,6 +301,24 @@ func (n *Node) reach(ctx context.Context) error {
 				return n.opts.Remote.fault(err, "stream "+n.streamName(k.name)+" takes no writes: "+n.permissions())
 			}
 		}
+	}
+	return nil
+}
+
+// mayAcknowledge finds out whether the servers permit acknowledgements of work: without them none would ever be done. They answer nothing to one,
+// so it goes to nobody; what is not permitted a server refuses before its next answer.
+func (n *Node) mayAcknowledge(ctx context.Context) error {
+	err := n.conn.Publish("$JS.ACK.none", nil)
+	if err == nil {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		err = n.conn.FlushWithContext(ctx)
+	}
+	if refused := n.conn.LastError(); errors.Is(refused, nats.ErrPermissionViolation) {
+		err = refused
+	}
+	if err != nil {
+		return n.opts.Remote.fault(err, n.permissions())
 	}
 	return nil
 }
