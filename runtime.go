@@ -429,6 +429,7 @@ func (rt *Runtime) gauges() []telemetry.Gauge {
 			return 0
 		})},
 		{Name: "troupe.lease.suspended.time", Unit: "ms", Doc: "Time for which the node's lease was not certain.", Counter: true, Read: one(func() int64 { return rt.cluster.SuspendedFor().Milliseconds() })},
+		{Name: "troupe.store.clock.ahead", Unit: "ms", Doc: "By how much the clock of this machine is ahead of that of the NATS servers.", Read: one(func() int64 { return rt.cluster.Ahead().Milliseconds() })},
 		{Name: "troupe.leases", Unit: "{process}", Doc: "Processes of the store by their lease: those that have it, and those whose lease was not renewed in time.", Label: "state", Read: func(observe func(string, int64)) {
 			held, late := rt.cluster.Leases()
 			observe("held", int64(held))

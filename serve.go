@@ -311,6 +311,9 @@ func (rt *Runtime) Ready() error {
 	if rt.cluster.Suspended() {
 		return errors.New("the store does not answer")
 	}
+	if wrong := rt.cluster.ClockWrong(); wrong != nil {
+		return wrong
+	}
 	if stream := rt.cluster.Silent(); stream != "" {
 		return fmt.Errorf("the store cannot be written: its stream %s does not answer", stream)
 	}

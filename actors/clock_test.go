@@ -285,3 +285,19 @@ func TestBodyIsRenewed(t *testing.T) {
 		})
 	}
 }
+
+// TestSessionsLiveByTheStoresClock has the store's clock go on by eleven minutes, and back: a session is gone when its record is, whatever the
+// machine takes the time for.
+func TestSessionsLiveByTheStoresClock(t *testing.T) {
+	for off, want := range map[time.Duration]int{-11 * time.Minute: 200, 0: 200, 11 * time.Minute: 404} {
+		inBubble(t, freshLimits, NodeLimits{}, func(t *testing.T, h *held) {
+			h.handler.f = func(context.Context, *Call) ([]byte, *mcp.Error) { return []byte("{}"), nil }
+			name := h.begin("2025-11-25") // it has ten minutes for its next request
+			h.mem.skew.Add(int64(off))
+			time.Sleep(time.Second)
+			if status, body := h.post(name, message("1", "x")).answer(); status != want {
+				t.Errorf("the clock goes on by %v: answered %d %s, want %d", off, status, body, want)
+			}
+		})
+	}
+}

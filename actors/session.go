@@ -73,7 +73,7 @@ type home interface {
 	// change makes edit change the session's record; edit returns false if nothing changes.
 	change(ctx context.Context, edit func(*session.Record) bool) error
 	// keepAlive notes that the session is in use, so that its record does not expire. It does not wait.
-	keepAlive(now time.Time)
+	keepAlive()
 	// tell sends a message that belongs to no call, and waits until the client cannot miss it: ErrNoStream reports that
 	// there is no way to the client.
 	tell(ctx context.Context, e stream.Entry) error
@@ -258,9 +258,8 @@ func (s *sessionActor) idle() {
 	if s.closing {
 		return
 	}
-	now := time.Now()
-	expires := s.view.Load().rec.Expires
-	if !now.Before(expires) {
+	now, lives := time.Now(), s.view.Load().rec.Expires.Sub(s.node.store.Now())
+	if lives <= 0 {
 		if s.shared { // another node may have kept it alive
 			s.look()
 			s.timer.Reset(lookPause)
@@ -273,13 +272,13 @@ func (s *sessionActor) idle() {
 	active := s.calls.Len() > 0 || s.held > 0 || s.opening > 0
 	if active {
 		// A session with a call or a connection is active.
-		s.home.keepAlive(now)
+		s.home.keepAlive()
 		left = s.svc.Limits.SessionDrop
 	}
 	if b := s.calling.Load(); left <= 0 && b != nil && !b.Full(now) {
 		left = s.svc.Limits.SessionDrop // a session that comes back would have a full bucket
 	}
-	if left = min(left, expires.Sub(now)); left > 0 {
+	if left = min(left, lives); left > 0 {
 		s.timer.Reset(s.untilLook(active, left))
 		return
 	}
@@ -478,7 +477,7 @@ func (d *sessions) readBy(ctx context.Context, key SessionKey, get func(ctx cont
 	if rec, err = session.Decode(data); err != nil {
 		return rec, 0, fmt.Errorf("actors: read session: %w", err)
 	}
-	if rec.Expired(time.Now()) {
+	if rec.Expired(d.node.store.Now()) {
 		return rec, rev, ErrNotFound
 	}
 	return rec, rev, nil

@@ -207,7 +207,7 @@ var errNewer = fmt.Errorf("written by a newer release: %w", ErrUnavailable)
 func (d *sessions) create(ctx context.Context, svc *Service, in *Input, set Settled) (*sessionActor, error) {
 	n := d.node
 	key := SessionKey{Tenant: in.Tenant, Server: svc.ID, ID: newID()}
-	rec := session.New(time.Now(), svc.Limits.Session)
+	rec := session.New(n.store.Now(), svc.Limits.Session)
 	rec.Revision, rec.Client, rec.Capabilities, rec.Announced = set.Revision, set.Client, set.Capabilities, set.Announced
 	data, err := rec.Encode()
 	if err != nil {
@@ -222,7 +222,7 @@ func (d *sessions) create(ctx context.Context, svc *Service, in *Input, set Sett
 		held.Free()
 		return nil, verdict{reason: no}
 	}
-	rev, err := n.store.Create(ctx, key.record(), data, time.Until(rec.Expires))
+	rev, err := n.store.Create(ctx, key.record(), data, rec.Expires.Sub(n.store.Now()))
 	n.accounts.settle(stored, err)
 	if err != nil {
 		held.Free()
@@ -471,7 +471,7 @@ func (s *sessionActor) begins(r *requestActor, w way, m *codec.Message, body []b
 // enters enters an admitted request in the session. On an error it frees the actor; the caller passes the error to
 // refuseInSession.
 func (s *sessionActor) enters(r *requestActor) error {
-	s.home.keepAlive(r.started)
+	s.home.keepAlive()
 	err := r.enter(s.svc.Limits.PerSession)
 	if err != nil {
 		r.cancel(err)

@@ -28,12 +28,12 @@ func (h storedHome) change(ctx context.Context, edit func(*session.Record) bool)
 	for read := !s.shared; ; read = true {
 		was := rec
 		if edit(&rec) {
-			rec = rec.Touched(time.Now(), s.svc.Limits.Session)
+			rec = rec.Touched(n.store.Now(), s.svc.Limits.Session)
 			data, err := rec.Encode()
 			if err != nil {
 				return fmt.Errorf("actors: change session: %w", err)
 			}
-			next, err := n.store.Update(ctx, s.key.record(), data, rev, time.Until(rec.Expires))
+			next, err := n.store.Update(ctx, s.key.record(), data, rev, rec.Expires.Sub(n.store.Now()))
 			if err == nil {
 				n.sessions.adopt(s, &view{rec: rec, rev: next})
 				n.fleet.changed(ctx, s.key, &was, &rec, next)
@@ -87,9 +87,9 @@ func (s *sessionActor) heard(in *Input) (there bool) {
 }
 
 // keepAlive rewrites the record when that is due, so that it does not expire.
-func (h storedHome) keepAlive(now time.Time) {
+func (h storedHome) keepAlive() {
 	s := h.sessionActor
-	if v := s.view.Load(); !v.rec.Due(now, s.svc.Limits.Session) || !s.touching.CompareAndSwap(false, true) {
+	if v := s.view.Load(); !v.rec.Due(s.node.store.Now(), s.svc.Limits.Session) || !s.touching.CompareAndSwap(false, true) {
 		return
 	}
 	go func() {
@@ -122,7 +122,7 @@ func (h storedHome) end(expired bool) (first bool) {
 	s := h.sessionActor
 	if first = h.endHere(expired); first {
 		how := Deleted
-		if s.view.Load().rec.Expired(time.Now()) {
+		if s.view.Load().rec.Expired(s.node.store.Now()) {
 			how = Expired
 		}
 		s.over(how)

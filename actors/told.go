@@ -92,7 +92,7 @@ func (s *sessionActor) outdated() bool {
 // session alive. It reports whether the session has expired, as far as this node can decide that; ErrNotFound: it has ended.
 // slots bounds the reads, nil for a caller that has a place.
 func (s *sessionActor) upToDate(slots chan struct{}) (expired bool, err error) {
-	expired = s.view.Load().rec.Expired(time.Now())
+	expired = s.view.Load().rec.Expired(s.node.store.Now())
 	if !s.shared || !expired && !s.outdated() {
 		return expired, nil
 	}

@@ -175,7 +175,7 @@ func (l *lease) measures(stop chan struct{}) {
 	}()
 	tick := time.NewTicker(l.node.opts.Lease / leases.PerTerm)
 	defer tick.Stop()
-	others := make(strangers)
+	others, wrong := make(strangers), time.Time{}
 	if l.node.mail != nil {
 		l.node.answered.under.Go(func() { l.node.answered.run(ctx, l.node) })
 	}
@@ -189,8 +189,22 @@ func (l *lease) measures(stop chan struct{}) {
 		if l.node.mail != nil {
 			l.node.losses.look(ctx, l.node, time.Now())
 			others.look(ctx, l.node)
+			wrong = l.node.sayAhead(wrong)
 		}
 	}
+}
+
+// sayAhead logs that the machine's clock is wrong, if it was not said just now, and that it is right again; it returns when the first was said last.
+func (n *Node) sayAhead(said time.Time) time.Time {
+	switch err := n.ClockWrong(); {
+	case err != nil && time.Since(said) > refusedAgain:
+		n.log.Error("this process must not serve", "error", err)
+		return time.Now()
+	case err == nil && !said.IsZero():
+		n.log.Info("the clock of this machine is right again")
+		return time.Time{}
+	}
+	return said
 }
 
 // waited takes the renewal that others wait for. Who comes later waits for the one after.

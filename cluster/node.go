@@ -15,6 +15,9 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/remoteclock"
 )
 
 // Node is one process's membership of the cluster, and its access to the store.
@@ -46,7 +49,8 @@ type Node struct {
 	keyring   *Keyring
 	mail      *Mail // nil: there are no other nodes
 
-	conclusions conclusions // what is not there
+	conclusions conclusions       // what is not there
+	clock       remoteclock.Clock // of the remote servers
 
 	outages  *outages
 	losses   losses
@@ -328,4 +332,23 @@ func randomName(n int) string {
 		b[i] = letters[int(b[i])%len(letters)]
 	}
 	return string(b)
+}
+
+// Now is the time by the clock of the servers, which count the lifetimes of what is stored; without a monotonic reading.
+func (n *Node) Now() time.Time { return n.clock.Now() }
+
+// Ahead is by how much this machine's clock is ahead of that of the servers, and below 0 by how much it is behind, as far as it can be told. It is measured every
+// second, for servers of others only.
+func (n *Node) Ahead() time.Duration { return n.clock.Ahead() }
+
+// ClockWrong returns an error while the machine's clock is too far from that of the servers: the process must not serve.
+func (n *Node) ClockWrong() error {
+	by, than := n.clock.Ahead(), "ahead of"
+	if by < 0 {
+		by, than = -by, "behind"
+	}
+	if by <= limits.ClockAhead.Value() {
+		return nil
+	}
+	return fmt.Errorf("the clock of this machine is %v %s that of the NATS servers", by.Round(100*time.Millisecond), than)
 }

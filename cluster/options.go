@@ -57,8 +57,9 @@ type Options struct {
 	// Log gets events of the node and what the embedded server logs. Nil discards.
 	Log *slog.Logger
 
-	sized bool // MaxStore was set
-	guess bool // Prefix was not set, and that of the servers is to be found
+	sized bool             // MaxStore was set
+	now   func() time.Time // the machine's clock; nil is time.Now, and tests have others
+	guess bool             // Prefix was not set, and that of the servers is to be found
 }
 
 const (
@@ -211,6 +212,9 @@ func (o *Options) complete() error {
 	}
 	if err := o.Listen.check(o); err != nil {
 		return err
+	}
+	if o.now == nil {
+		o.now = time.Now
 	}
 	if o.Remote.set() && o.Prefix == "" {
 		o.Prefix, o.guess = remotePrefix, true

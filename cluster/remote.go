@@ -275,6 +275,11 @@ func (n *Node) agree(ctx context.Context) error {
 	if err := n.mayAcknowledge(ctx); err != nil {
 		return err
 	}
+	if _, err := n.fillOf(ctx, clockOf); err == nil { // Otherwise the clock is looked at once it serves.
+		if err := n.ClockWrong(); err != nil {
+			return n.opts.Remote.fault(err, "have NTP set both")
+		}
+	}
 	if len(made) > 0 && oldest.Before(began.Add(-2*missedFor)) {
 		n.log.Error("streams of the store were missing beside older ones: they were made again, and what they held is lost", "streams", made)
 	}

@@ -173,6 +173,9 @@ func (n *Node) fill(ctx context.Context, name string) (sum StreamStats, err erro
 	return sum, nil
 }
 
+// clockOf is the stream whose leader's clock counts: several servers may have several.
+const clockOf = "sessions"
+
 func (n *Node) fillOf(ctx context.Context, name string) (StreamStats, error) {
 	var info struct {
 		Created time.Time `json:"created"`
@@ -192,9 +195,14 @@ func (n *Node) fillOf(ctx context.Context, name string) (StreamStats, error) {
 			Messages uint64 `json:"messages"`
 			Bytes    uint64 `json:"bytes"`
 		} `json:"state"`
+		Time time.Time `json:"ts"` // by the clock of the stream's leader
 	}
+	sent := n.opts.now()
 	if err := n.api(ctx, "STREAM.INFO."+n.streamName(name), nil, &info); err != nil {
 		return StreamStats{}, err
+	}
+	if name == clockOf && n.opts.Remote.set() && !info.Time.IsZero() {
+		n.clock.Hear(sent, n.opts.now(), info.Time)
 	}
 	s := StreamStats{Bytes: info.State.Bytes, MaxBytes: uint64(max(info.Config.MaxBytes, 0)), Messages: info.State.Messages, created: info.Created, shards: shardsOf(info.Config.Metadata)}
 	if c := info.Cluster; c != nil {

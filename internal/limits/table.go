@@ -332,6 +332,8 @@ var (
 		Beyond: "further reads wait"})
 	GuessReads = add[int](Row{Section: Node, Name: "reads of sessions at a time whose ids have not the right tag: ids that are made up, or of an earlier release", Default: 8,
 		Beyond: "further reads wait"})
+	ClockAhead = add[time.Duration](Row{Section: Node, Name: "difference between the clocks of the machine and of the NATS servers", Kind: Time, Default: 2 * second,
+		Beyond: "refused at the start; later `/readyz` is 503 and the log says so"})
 	Lease = add[time.Duration](Row{Section: Node, Name: "time for which a silent node counts as alive", Option: "Store.Lease", Kind: Time, Default: 5 * second, Least: second,
 		Beyond: "a node that cannot renew its lease answers 503 until it can; other nodes take its streams over",
 		Usage:  "`time` for which a silent node counts as alive"})

@@ -154,8 +154,8 @@ func Unreadable(err error) error {
 	return fmt.Errorf("%w: %w", actors.ErrUnavailable, err)
 }
 
-// Now returns the time of this machine's clock, which the embedded store uses, too.
-func (s Store) Now() time.Time { return time.Now().Round(0) }
+// Now returns the time of the store's clock: that of remote servers, or this machine's, which the embedded store uses, too.
+func (s Store) Now() time.Time { return s.n.Now() }
 
 func (s Store) Use(b actors.Budget) (used, limit int64) {
 	return s.n.Use([...]cluster.Budget{actors.SessionBudget: cluster.SessionBudget, actors.EventBudget: cluster.EventBudget, actors.TaskBudget: cluster.TaskBudget}[b])
