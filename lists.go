@@ -132,4 +132,7 @@ func (s *service) tellLists(here, again which) {
 		}
 	}
 	s.rt.node.TellLists(s.svc, changed)
+	s.rt.mu.Lock()
+	defer s.rt.mu.Unlock()
+	s.rt.saysServes()
 }

@@ -2,15 +2,16 @@ package troupe
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"fmt"
 	"maps"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/program"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/internal/worker"
@@ -30,7 +31,8 @@ type mount struct {
 // /messages for the path /mcp, and in the same directory for any path that ends with /mcp;
 // for any other path below it, such as /weather/sse and /weather/messages. A path matches
 // only itself: it has no parts in braces. Mount panics when one of the paths or the server's
-// id is taken, or the server is mounted already: these are mistakes in the program.
+// id is taken, or the server is mounted already, and when other processes on the same NATS servers have
+// another program under that id, a server of another implementation name: these are mistakes in the program, or in how it is run.
 func (rt *Runtime) Mount(path string, srv *Server) { must(rt.TryMount(path, srv)) }
 
 // TryMount is Mount for servers and paths that the program learns when it runs: where Mount
@@ -143,6 +145,14 @@ func (rt *Runtime) serve(srv *Server, path string) (*service, error) {
 	if !srv.mount.set(s) {
 		return nil, fmt.Errorf("troupe: the server %q is mounted already", id)
 	}
+	rt.services[id] = s
+	rt.saysServes()
+	if err := rt.cluster.Admits(context.Background()); err != nil {
+		delete(rt.services, id)
+		rt.saysServes()
+		srv.mount.clear()
+		return nil, fmt.Errorf("troupe: mount %s: %w", path, err)
+	}
 	rt.tasks.Mount(worker.Service{ID: id, Run: s.runTask, Known: func(_, name string) bool {
 		_, ok := s.srv.tools.get(name)
 		return ok
@@ -150,9 +160,16 @@ func (rt *Runtime) serve(srv *Server, path string) (*service, error) {
 		t, ok := s.srv.tools.get(name)
 		return ok && t.safe
 	}})
-	rt.services[id] = s
-	rt.cluster.Serves(slices.Collect(maps.Keys(rt.services)))
 	return s, nil
+}
+
+// saysServes has the other nodes know what is served here. rt.mu is held.
+func (rt *Runtime) saysServes() {
+	all := make(map[string]program.Program, len(rt.services))
+	for id, s := range rt.services {
+		all[id] = program.Program{Name: s.srv.impl.Name, Tools: s.srv.digest(listTools, nil)}
+	}
+	rt.cluster.Serves(all)
 }
 
 // service is that of a server that is served here, nil if it is not.
@@ -204,7 +221,7 @@ func (rt *Runtime) Unmount(path string) bool {
 	m.service.srv.mount.clear()
 	rt.mu.Lock()
 	delete(rt.services, id)
-	rt.cluster.Serves(slices.Collect(maps.Keys(rt.services)))
+	rt.saysServes()
 	rt.mu.Unlock()
 	return true
 }

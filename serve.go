@@ -314,6 +314,9 @@ func (rt *Runtime) Ready() error {
 	if wrong := rt.cluster.ClockWrong(); wrong != nil {
 		return wrong
 	}
+	if clash := rt.cluster.Clash(); clash != nil {
+		return clash
+	}
 	if stream := rt.cluster.Silent(); stream != "" {
 		return fmt.Errorf("the store cannot be written: its stream %s does not answer", stream)
 	}

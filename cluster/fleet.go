@@ -3,11 +3,9 @@ package cluster
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"log/slog"
 	"maps"
 	"slices"
@@ -16,6 +14,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/letter"
+	"github.com/troupe-run/troupe/internal/program"
 )
 
 // settings are those that the node was given. What it was not given it takes as it is.
@@ -80,74 +79,153 @@ func (n *Node) entries(ctx context.Context) (map[string]entry, error) {
 	all := make(map[string]entry, len(subjects))
 	for subject := range subjects {
 		data, rev, err := n.get(ctx, n.streamName("nodes"), subject)
-		var e entry
 		switch {
 		case errors.Is(err, ErrNotFound) || errors.Is(err, ErrDamaged) || errors.Is(err, ErrNewer):
 			continue
 		case err != nil:
 			return nil, err
-		case json.Unmarshal(data, &e) != nil:
-			continue
 		}
-		e.First = cmp.Or(e.First, rev) // The first one is written before its revision is known.
-		all[strings.TrimPrefix(subject, n.subject("nodes."))] = e
+		if e, ok := readEntry(data, rev); ok {
+			all[strings.TrimPrefix(subject, n.subject("nodes."))] = e
+		}
 	}
 	return all, nil
 }
 
-// maxServers is how many ids of servers an entry names. Of more, nodes tell each other only whether they are the same.
-const maxServers = 64
-
-// Serves says which servers the node has, by their ids. A node that is heard and has others for a minute is logged: its clients find
-// there what they do not find here, or the other way round.
-func (n *Node) Serves(ids []string) {
-	ids = slices.Sorted(slices.Values(ids))
-	digest := fnv.New64a()
-	for _, id := range ids {
-		_, _ = digest.Write(append(binary.AppendUvarint(nil, uint64(len(id))), id...)) // Never fails.
+// readEntry decodes an entry of revision rev.
+func readEntry(data []byte, rev uint64) (e entry, ok bool) {
+	if json.Unmarshal(data, &e) != nil {
+		return e, false
 	}
+	e.First = cmp.Or(e.First, rev) // The first one is written before its revision is known.
+	e.Programs.Read(rev)
+	return e, true
+}
+
+// Serves says which servers the node has, by their ids, and what they are. A node that is heard and has others for a minute, or the same with other tools, is
+// logged: its clients find there what they do not find here, or the other way round.
+func (n *Node) Serves(all map[string]program.Program) {
 	l := n.lease
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.serves = digest.Sum64()
-	if l.entry.Servers = ids; len(ids) > maxServers {
-		l.entry.Servers = nil
+	l.claims = program.Of(all, l.claims)
+	l.serves, l.programs = l.claims.Digests()
+	if l.entry.Servers, l.entry.Programs = l.claims.IDs(), l.claims; !l.claims.Few() {
+		l.entry.Servers, l.entry.Programs = nil, nil
 	}
 }
 
-// strangers are the nodes that were heard and do not have the servers of this one.
-type strangers map[Peer]time.Time
+// admission bounds the time to find out whether others have another program, when a server is mounted.
+const admission = 2 * time.Second
 
-// strangerAfter is how long nodes may have other servers than this one, as while they are started one by one.
-const strangerAfter = time.Minute
-
-// look logs those that have been strangers for long.
-func (s strangers) look(ctx context.Context, n *Node) {
-	n.lease.mu.Lock()
-	mine, serves := n.lease.entry.Servers, n.lease.serves
-	n.lease.mu.Unlock()
-	now := time.Now()
-	found := make(strangers)
-	for _, p := range n.mail.hearts.unlike(serves, n.mail.Others()) {
-		found[p] = now
-		if since, ok := s[p]; ok {
-			found[p] = since
+// Admits returns ErrRemote if another node serves another program under an id of this one, and did so first. It writes the entry to find that out; where that
+// fails nobody can tell, and the later of two logs it as soon as it can, and must not serve (Clash).
+func (n *Node) Admits(ctx context.Context) error {
+	if n.mail == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, admission)
+	defer cancel()
+	if n.lease.confirm(ctx) != nil {
+		return nil
+	}
+	all, err := n.entries(ctx)
+	if err != nil {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if name == n.name {
+			continue
+		}
+		if what := n.lease.earlier(all[name].Programs); what != "" {
+			return n.fault(fmt.Errorf("node %s, which is there, is another program: %s", name, what),
+				"give one of the two servers another id, or the processes another prefix, or end all others first")
 		}
 	}
-	clear(s)
-	maps.Copy(s, found)
-	for p, since := range s {
-		if now.Sub(since) < strangerAfter {
-			continue
+	return nil
+}
+
+// earlier says which other programs another node had before this one.
+func (l *lease) earlier(there program.Claims) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.entry.Programs.Earlier(there)
+}
+
+// Clash says that another node serves another program under an id of this one, and did so first; nil if none is known.
+func (n *Node) Clash() error {
+	if what := n.clash.Load(); what != nil {
+		return fmt.Errorf("another program is on the same NATS servers: %s", *what)
+	}
+	return nil
+}
+
+// strangers are the nodes that were heard and do not serve what this one serves.
+type strangers map[Peer]*strange
+
+type strange struct {
+	since time.Time // or when it was logged
+	read  [2]uint64 // what this node and that one served when its entry was read; zeros: it was not
+	clash string    // see lease.other
+}
+
+// strangerAfter is how long nodes may serve something else than this one, as while they are started one by one.
+const strangerAfter = time.Minute
+
+// look reads the entries of strangers, and logs those that have been so for long.
+func (s strangers) look(ctx context.Context, n *Node) {
+	l := n.lease
+	l.mu.Lock()
+	self, mine := beat{serves: l.serves, programs: l.programs}, l.claims
+	l.mu.Unlock()
+	now, found, clash := time.Now(), n.mail.hearts.unlike(self, n.mail.Others()), (*string)(nil)
+	maps.DeleteFunc(s, func(p Peer, _ *strange) bool { _, still := found[p]; return !still })
+	for p, b := range found {
+		x := s[p]
+		if x == nil {
+			x = &strange{since: now}
+			s[p] = x
 		}
-		s[p] = now
-		data, _, err := n.get(ctx, n.streamName("nodes"), n.subject("nodes."+p.Node))
-		var e entry
-		if err != nil || json.Unmarshal(data, &e) != nil || e.Boot != p.Boot {
-			continue
+		long := now.Sub(x.since) >= strangerAfter
+		if now := [2]uint64{self.programs, b.programs}; now != x.read || long {
+			data, rev, err := n.get(ctx, n.streamName("nodes"), n.subject("nodes."+p.Node))
+			if e, ok := readEntry(data, rev); err == nil && ok && e.Boot == p.Boot {
+				before := x.clash
+				x.clash = l.earlier(e.Programs)
+				if _, is := e.Programs.Digests(); is == b.programs || len(e.Programs) == 0 { // Otherwise its heart was quicker than its entry.
+					x.read = now
+				}
+				if x.clash != "" && (x.clash != before || long) {
+					n.log.LogAttrs(ctx, slog.LevelError, "this process must not serve: another program is on the same NATS servers", slog.String("node", p.Node), slog.String("what", x.clash))
+				}
+				if long {
+					n.sayStrange(ctx, p, &e, mine)
+				}
+			}
 		}
+		if long {
+			x.since = now
+		}
+		if x.clash != "" {
+			clash = &x.clash
+		}
+	}
+	n.clash.Store(clash)
+}
+
+// sayStrange logs what another node serves otherwise than this one.
+func (n *Node) sayStrange(ctx context.Context, p Peer, e *entry, mine program.Claims) {
+	node := slog.String("node", p.Node)
+	here := mine.IDs()
+	if !mine.Few() {
+		here = nil
+	}
+	if there, here := without(e.Servers, here), without(here, e.Servers); len(there)+len(here) > 0 {
 		n.log.LogAttrs(ctx, slog.LevelWarn, "another process on the same NATS servers does not serve the same: requests to some paths fail there or here",
-			slog.String("node", p.Node), slog.Any("only_there", without(e.Servers, mine)), slog.Any("only_here", without(mine, e.Servers)))
+			node, slog.Any("only_there", there), slog.Any("only_here", here))
+	}
+	if others := mine.OtherTools(e.Programs); len(others) > 0 {
+		n.log.LogAttrs(ctx, slog.LevelWarn, "another process on the same NATS servers has other tools, as while a new release takes the place of an old one", node, slog.Any("servers", others))
 	}
 }
 

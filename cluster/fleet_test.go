@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/troupe-run/troupe/internal/program"
 	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/internal/testkit/when"
 )
@@ -132,6 +133,15 @@ func TestFleetStartsTogether(t *testing.T) {
 	})
 }
 
+// served are servers of one program.
+func served(ids ...string) map[string]program.Program {
+	all := make(map[string]program.Program)
+	for _, id := range ids {
+		all[id] = program.Program{Name: "program", Tools: "t"}
+	}
+	return all
+}
+
 // TestStrangers: a node that has other servers for long is logged, with what differs.
 func TestStrangers(t *testing.T) {
 	when.Unraced(t, "half a minute of virtual time under the race detector")
@@ -141,12 +151,12 @@ func TestStrangers(t *testing.T) {
 		a, b := &mailbox{Node: open(t, o)}, listening(t, v, "b")
 		a.listen()
 		logged := func() int { synctest.Wait(); return strings.Count(text.String(), "does not serve the same") }
-		a.Serves([]string{"one", "two"})
+		a.Serves(served("one", "two"))
 		time.Sleep(5 * time.Minute)
 		if logged() != 0 {
 			t.Errorf("a node that has not said what it serves is logged: %s", text.String())
 		}
-		b.Serves([]string{"two", "three"})
+		b.Serves(served("two", "three"))
 		time.Sleep(50 * time.Second)
 		if logged() != 0 {
 			t.Errorf("a difference is logged at once: %s", text.String())
@@ -155,7 +165,7 @@ func TestStrangers(t *testing.T) {
 		if n := logged(); n < 2 || n > 4 || !strings.Contains(text.String(), "node=b only_there=[three] only_here=[one]") {
 			t.Errorf("it is logged %d times: %s", n, text.String())
 		}
-		b.Serves([]string{"two", "one"})
+		b.Serves(served("two", "one"))
 		time.Sleep(2 * time.Second)
 		n := logged()
 		time.Sleep(5 * time.Minute)
@@ -166,7 +176,7 @@ func TestStrangers(t *testing.T) {
 		for i := range many {
 			many[i] = fmt.Sprintf("server-%d", i)
 		}
-		b.Serves(many)
+		b.Serves(served(many...))
 		time.Sleep(2 * time.Minute)
 		if logged() == n {
 			t.Error("a difference between many is not logged")

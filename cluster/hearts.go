@@ -23,10 +23,11 @@ type Peer struct{ Node, Boot string }
 
 // beat is what a heart says beside its number. Fields are only ever added, at the end.
 type beat struct {
-	entry  uint64 // the revision of the first entry of this boot: a later boot of the same node has a higher one
-	serves uint64 // digest of the ids of its servers, see Node.Serves
-	age    uint64 // milliseconds since the last renewal of its lease was sent
-	load   *Load  // nil: its release does not say, or nobody told it, see Mail.Says
+	entry    uint64 // the revision of the first entry of this boot: a later boot of the same node has a higher one
+	serves   uint64 // digest of the ids of its servers, see Node.Serves
+	age      uint64 // milliseconds since the last renewal of its lease was sent
+	load     *Load  // nil: its release does not say, or nobody told it, see Mail.Says
+	programs uint64 // digest of what the servers are; 0: its release does not say
 }
 
 // Load is what a node tells others of itself.
@@ -49,11 +50,11 @@ const maxRelease = 64
 func (b beat) encode() []byte {
 	out := binary.AppendUvarint(binary.AppendUvarint(nil, b.entry), b.serves)
 	out = binary.AppendUvarint(out, b.age)
-	l := b.load
-	if l == nil {
-		return out
+	var l Load
+	flags := uint64(0)
+	if b.load != nil {
+		l, flags = *b.load, flagLoad
 	}
-	flags := uint64(flagLoad)
 	if l.Draining {
 		flags |= flagDraining
 	}
@@ -61,7 +62,8 @@ func (b beat) encode() []byte {
 		out = binary.AppendUvarint(out, field)
 	}
 	release := l.Release[:min(len(l.Release), maxRelease)]
-	return append(binary.AppendUvarint(out, uint64(len(release))), release...)
+	out = append(binary.AppendUvarint(out, uint64(len(release))), release...)
+	return binary.AppendUvarint(out, b.programs)
 }
 
 // readBeat reads what an older or newer release may have said: what is not there is 0.
@@ -74,9 +76,13 @@ func readBeat(data []byte) (b beat) {
 		}
 		data = data[n:]
 	}
-	if flags&flagLoad != 0 && release <= uint64(len(data)) {
+	if release > uint64(len(data)) {
+		return b
+	}
+	if flags&flagLoad != 0 {
 		b.load = &Load{flags&flagDraining != 0, count(calls), count(streams), count(sessions), strings.ToValidUTF8(string(data[:release]), "")}
 	}
+	b.programs, _ = binary.Uvarint(data[release:])
 	return b
 }
 
@@ -200,13 +206,15 @@ func (l *hearts) knows(p Peer) bool {
 	return l.heard[p] != nil
 }
 
-// unlike returns those of some boots that serve others, and say so.
-func (l *hearts) unlike(serves uint64, of []Peer) (all []Peer) {
+// unlike returns what those of some boots say that serve others than self does, as far as they say.
+func (l *hearts) unlike(self beat, of []Peer) map[Peer]beat {
+	differ := func(here, there uint64) bool { return here != 0 && there != 0 && here != there }
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	all := make(map[Peer]beat)
 	for _, p := range of {
-		if e := l.heard[p]; e != nil && serves != 0 && e.beat.serves != 0 && e.beat.serves != serves {
-			all = append(all, p)
+		if e := l.heard[p]; e != nil && (differ(self.serves, e.beat.serves) || differ(self.programs, e.beat.programs)) {
+			all[p] = e.beat
 		}
 	}
 	return all

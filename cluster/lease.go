@@ -11,6 +11,7 @@ import (
 
 	leases "github.com/troupe-run/troupe/internal/lease"
 	"github.com/troupe-run/troupe/internal/letter"
+	"github.com/troupe-run/troupe/internal/program"
 )
 
 // entry is the record nodes.<node>.
@@ -24,6 +25,7 @@ type entry struct {
 	Settings map[string]string `json:"settings,omitempty"` // that all nodes must have alike
 	Letters  int               `json:"letters,omitempty"`  // the version of the letters that it writes, where others may be there; 0 in those of releases before 2
 	Servers  []string          `json:"servers,omitempty"`  // the ids of what it serves
+	Programs program.Claims    `json:"programs,omitempty"` // the same, with what it is; releases before do not say
 }
 
 // lease keeps the node's entry alive. It only decides when others may take over;
@@ -43,11 +45,12 @@ type lease struct {
 	done    chan struct{} // closed when the one that renews has ended
 	counted chan struct{} // closed when the one that measures has ended
 
-	wanted chan struct{} // holds one: somebody waits for next
-	mu     sync.Mutex    // guards the fields below
-	next   *renewal      // the renewal that is sent next, if somebody waits for it
-	entry  entry
-	serves uint64 // digest of the ids of the servers
+	wanted           chan struct{} // holds one: somebody waits for next
+	mu               sync.Mutex    // guards the fields below
+	next             *renewal      // the renewal that is sent next, if somebody waits for it
+	entry            entry
+	claims           program.Claims
+	serves, programs uint64 // digests of the ids of the servers, and of what they are
 }
 
 // renewal is one that somebody waits for.
@@ -68,6 +71,7 @@ func newLease(n *Node) *lease {
 func (l *lease) payload() []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.entry.Programs.Send()
 	data, _ := json.Marshal(l.entry) // Nothing in it can fail.
 	return data
 }
@@ -278,11 +282,17 @@ func (l *lease) renew(ctx context.Context) error {
 
 // stored notes the revision of an entry. The first one in a stream that was made again is that of the boot: revisions begin anew there.
 func (l *lease) stored(rev uint64, err error) {
-	if err == nil && l.again.Swap(false) {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.entry.First = rev
+	if err != nil {
+		return
 	}
+	again := l.again.Swap(false)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if again {
+		l.entry.First = rev
+		l.entry.Programs.Anew()
+	}
+	l.entry.Programs.Stored(rev)
 }
 
 // age returns how long ago the last successful renewal was sent.

@@ -321,7 +321,7 @@ func (m *Mail) Says(f func() Load) { m.says.Store(&f) }
 func (m *Mail) beat(f letter.Form) {
 	l := m.node.lease
 	l.mu.Lock()
-	b := beat{entry: l.entry.First, serves: l.serves}
+	b := beat{entry: l.entry.First, serves: l.serves, programs: l.programs}
 	l.mu.Unlock()
 	b.age = uint64(max(l.age(), 0) / time.Millisecond)
 	if says := m.says.Load(); says != nil {

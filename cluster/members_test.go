@@ -17,12 +17,14 @@ import (
 // TestBeats: what a heart says is read as it was said, and what an older or a newer release says as far as it can be.
 func TestBeats(t *testing.T) {
 	t.Parallel()
-	full := beat{entry: 300, serves: 1 << 63, age: 1500, load: &Load{Draining: true, Calls: 7, Streams: 1 << 20, Sessions: 3, Release: "v0.2.0"}}
+	full := beat{entry: 300, serves: 1 << 63, age: 1500, load: &Load{Draining: true, Calls: 7, Streams: 1 << 20, Sessions: 3, Release: "v0.2.0"}, programs: 5}
+	before := full
+	before.programs = 0
 	text := func(b beat) string {
 		if b.load == nil {
-			return fmt.Sprint(b.entry, b.serves, b.age, " none")
+			return fmt.Sprint(b.entry, b.serves, b.age, " none ", b.programs)
 		}
-		return fmt.Sprint(b.entry, b.serves, b.age, *b.load)
+		return fmt.Sprint(b.entry, b.serves, b.age, *b.load, b.programs)
 	}
 	two := binary.AppendUvarint(binary.AppendUvarint(nil, 300), 9)
 	for what, c := range map[string]struct {
@@ -32,11 +34,12 @@ func TestBeats(t *testing.T) {
 		"all":                {full.encode(), full},
 		"more than we know":  {append(full.encode(), 1, 2, 3), full},
 		"the first release":  {two, beat{entry: 300, serves: 9}},
-		"no load":            {beat{entry: 1, age: 2}.encode(), beat{entry: 1, age: 2}},
-		"cut off":            {full.encode()[:len(full.encode())-1], beat{entry: full.entry, serves: full.serves, age: full.age}},
+		"no load":            {beat{entry: 1, age: 2, programs: 3}.encode(), beat{entry: 1, age: 2, programs: 3}},
+		"a release before":   {full.encode()[:len(full.encode())-1], before},
+		"cut off":            {full.encode()[:len(full.encode())-2], beat{entry: full.entry, serves: full.serves, age: full.age}},
 		"nothing":            {nil, beat{}},
-		"a length that lies": {append(beat{entry: 1}.encode(), 1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1), beat{entry: 1}},
-		"a big number":       {append(beat{}.encode(), 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 0, 0, 0), beat{load: &Load{Calls: 1<<31 - 1}}},
+		"a length that lies": {append([]byte{1, 0, 0}, 1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1), beat{entry: 1}},
+		"a big number":       {append([]byte{0, 0, 0}, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 0, 0, 0), beat{load: &Load{Calls: 1<<31 - 1}}},
 	} {
 		if got := readBeat(c.data); text(got) != text(c.want) {
 			t.Errorf("%s: got %s, want %s", what, text(got), text(c.want))

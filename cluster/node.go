@@ -49,8 +49,9 @@ type Node struct {
 	keyring   *Keyring
 	mail      *Mail // nil: there are no other nodes
 
-	conclusions conclusions       // what is not there
-	clock       remoteclock.Clock // of the remote servers
+	conclusions conclusions            // what is not there
+	clock       remoteclock.Clock      // of the remote servers
+	clash       atomic.Pointer[string] // what another program has under the same id; nil without
 
 	outages  *outages
 	losses   losses
@@ -90,6 +91,9 @@ func Open(ctx context.Context, o Options) (*Node, error) {
 }
 
 func newNode(o Options) *Node {
+	if o.now == nil {
+		o.now = time.Now
+	}
 	n := &Node{opts: o, name: o.Node, boot: randomName(8), log: o.Log, replayTTL: formatTTL(o.ReplayAge), readSlots: make(slots, readsAtOnce), gets: make(slots, getsAtOnce), tailSlots: make(slots, readsAtOnce)}
 	if o.Prefix != "" {
 		n.prefix = o.Prefix + "."

@@ -213,9 +213,6 @@ func (o *Options) complete() error {
 	if err := o.Listen.check(o); err != nil {
 		return err
 	}
-	if o.now == nil {
-		o.now = time.Now
-	}
 	if o.Remote.set() && o.Prefix == "" {
 		o.Prefix, o.guess = remotePrefix, true
 	}

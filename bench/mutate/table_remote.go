@@ -249,7 +249,7 @@ var remote = []mutation{
 	},
 	{
 		"nodes with other settings share a store", guard, "cluster/fleet.go",
-		"; what != \"\" {\n", "; what == \"all\" {\n", "", "TestFleetSettings",
+		"n.opts.settings()); what != \"\" {\n", "n.opts.settings()); what == \"all\" {\n", "", "TestFleetSettings",
 	},
 	{
 		"of nodes that start together none stays", guard, "cluster/fleet.go",
@@ -265,7 +265,35 @@ var remote = []mutation{
 	},
 	{
 		"a node with other servers is logged at once", limit, "cluster/fleet.go",
-		"if now.Sub(since) < strangerAfter {", "if now.Sub(since) < 0 {", "", "TestStrangers",
+		"		long := now.Sub(x.since) >= strangerAfter\n", "		long := now.Sub(x.since) >= 0\n", "", "TestStrangers",
+	},
+	{
+		"another program shares a store", guard, "cluster/fleet.go",
+		"n.lease.earlier(all[name].Programs); what != \"\" {", "n.lease.earlier(all[name].Programs); what == \"all\" {", "", "TestAnotherProgram",
+	},
+	{
+		"the earlier of two programs is refused", guard, "internal/program/program.go",
+		"its.Since < mine.Since)", "its.Since > mine.Since)", "cluster", "TestAnotherProgram",
+	},
+	{
+		"of two programs that come together both stay", guard, "internal/program/program.go",
+		"	c.Send()\n	c.Stored(rev)\n", "	c.Send()\n	c.Stored(rev + 1000)\n", "cluster", "TestProgramsThatStartTogether|TestEntriesThatSayNoProgram",
+	},
+	{
+		"who finds another program later says nothing", guard, "cluster/fleet.go",
+		"			clash = &x.clash\n", "			_ = &x.clash\n", "", "TestAnotherProgram",
+	},
+	{
+		"a machine with a wrong clock starts", guard, "cluster/remote.go",
+		"		if err := n.ClockWrong(); err != nil {\n", "		if err := error(nil); err != nil {\n", "", "TestClockThatIsWrong",
+	},
+	{
+		"the store's clock follows the machine's", guard, "internal/remoteclock/clock.go",
+		"	if last := c.last.Load(); last != nil {\n		now", "	if last := c.last.Load(); last == nil {\n		now", "", "",
+	},
+	{
+		"a user who may not acknowledge work starts", guard, "cluster/remote.go",
+		"	if refused := n.conn.LastError(); errors.Is(refused, nats.ErrPermissionViolation) {\n		err", "	if refused := n.conn.LastError(); err != nil && errors.Is(refused, nats.ErrPermissionViolation) {\n		err", "", "TestRights",
 	},
 	{
 		"the store of several nodes lets in anybody", guard, "cluster/options.go",

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"os"
 	"os/signal"
 	"syscall"
@@ -81,8 +82,10 @@ func (s *settings) serve(ctx context.Context, stderr io.Writer) error {
 	if err != nil {
 		return explain(err, o)
 	}
-	rt.Mount("/mcp", s.demo())
-	ln, err := rt.Listen()
+	var ln net.Listener
+	if err = rt.TryMount("/mcp", s.demo()); err == nil {
+		ln, err = rt.Listen()
+	}
 	if err != nil {
 		return explain(errors.Join(err, rt.Close(context.WithoutCancel(ctx))), o)
 	}

@@ -58,7 +58,7 @@ var layers = []layer{
 	{"internal/testkit", []string{"mcp", "codec", "actors", "transport", "cluster", "internal"}, nil, "the root's own tests use it"},
 	{"actors", []string{"mcp", "codec", "internal"}, nil, "actors declare what they need of transport and cluster; the root joins them"},
 	{"transport", []string{"mcp", "codec", "internal/faults", "internal/guard", "internal/http1", "internal/limits", "internal/quota", "internal/telemetry"}, nil, "a transport carries bytes and holds no protocol state"},
-	{"cluster", []string{"mcp", "codec", "internal/inproc", "internal/lease", "internal/letter", "internal/limits", "internal/owner", "internal/remoteclock", "internal/telemetry"}, nil, "storage knows records and events, not who writes them"},
+	{"cluster", []string{"mcp", "codec", "internal/inproc", "internal/lease", "internal/letter", "internal/limits", "internal/owner", "internal/program", "internal/remoteclock", "internal/telemetry"}, nil, "storage knows records and events, not who writes them"},
 	{"", []string{"mcp", "codec", "actors", "transport", "cluster", "internal"}, []string{"examples"}, "the public API is below its users"},
 	{"internal/spec", []string{"", "mcp"}, []string{"codec", "internal/limits", "internal/toolschema"}, "the specification is tested over the wire, from outside"},
 	{"troupetest", []string{"", "mcp", "internal/guard", "internal/origin"}, nil, "it tests what any user can write, over a pipe that knows its request"},
