@@ -123,6 +123,7 @@ func TestForgottenIsNotTaken(t *testing.T) {
 				c, session := &heldConn{}, h.begin("2025-11-25")
 				go h.postOn(c, session, aCall)
 				time.Sleep(90 * time.Second)
+				before := h.epochs()
 				tt.meanwhile(h, session)
 				if err := <-ended; !errors.Is(err, tt.cause) {
 					t.Errorf("the handler ended with %v, want %v", err, tt.cause)
@@ -131,9 +132,32 @@ func TestForgottenIsNotTaken(t *testing.T) {
 				if diff := cmp.Diff(talked(5), c.events()); (diff == "") != (tt.cause == nil) {
 					t.Errorf("events (-want +got):\n%s", diff)
 				}
+				// What was sent before is not sent again under its event ids, whatever the store may still have of that.
+				if name == "the store forgot it" {
+					for path, epoch := range before {
+						if now := h.epochs()[path]; now <= epoch {
+							t.Errorf("stored again in epoch %d, after %d", now, epoch)
+						}
+					}
+				}
 			})
 		})
 	}
+}
+
+// epochs are those of the writer records, by their streams.
+func (h *held) epochs() map[string]uint64 {
+	h.mem.mu.Lock()
+	defer h.mem.mu.Unlock()
+	all := make(map[string]uint64)
+	for path := range h.mem.appends {
+		rec, err := record.Decode(h.mem.records[path].data)
+		if err != nil {
+			h.t.Error(err)
+		}
+		all[path] = rec.Epoch
+	}
+	return all
 }
 
 // TestForgottenCallRunsAgain checks that a record that was stored again gives a later run

@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -336,6 +337,55 @@ func TestResumeFromMemory(t *testing.T) {
 			t.Errorf("%d bytes are kept, %d appends were read of them", st.Cache, st.Cached)
 		}
 	})
+	// The store has lost the end of the log, of which this node was told that it is stored, and another node has had the stream since: what that
+	// one stored counts, whether it has ended the stream or this node takes it over again.
+	for _, ended := range []bool{true, false} {
+		inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+			more := make(chan int)
+			h.svc = NewService("s", safeHandler{h.handler}, Limits{})
+			h.handler.f = speaker(more)
+			session := h.begin("2025-11-25")
+			first := &heldConn{}
+			go h.postOn(first, session, message("1", "x"))
+			more <- 1
+			synctest.Wait()
+			event := first.lastID()
+			more <- 2
+			close(more)
+			synctest.Wait()
+			h.mem.mu.Lock()
+			for _, log := range h.mem.appends {
+				delete(log, slices.Max(slices.Collect(maps.Keys(log))))
+			}
+			h.mem.mu.Unlock()
+			n, svc, end := h.heir(safeHandler{&heldHandler{f: func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
+				for i := range 3 { // the first two were sent by the first run
+					say(ctx, c, i+1)
+				}
+				if !ended {
+					<-ctx.Done()
+				}
+				return []byte(`"of the other"`), nil
+			}}}, Limits{})
+			go h.resume(n, svc, session, event)
+			time.Sleep(time.Second)
+			end()
+			want := []string{said(2), said(3), `{"jsonrpc":"2.0","id":1,"result":"of the other"}`}
+			if !ended {
+				want[2] = `{"jsonrpc":"2.0","id":1,"result":{}}` // of this node's run
+			}
+			for range 2 {
+				c := &heldConn{}
+				in := h.input(session, "192.0.2.1", c)
+				in.LastEventID = event
+				go h.Get(h.svc, in)
+				time.Sleep(time.Second)
+				if got := c.events(); !slices.Equal(got, want) {
+					t.Errorf("the other has ended it %t: the client got %q, want %q", ended, got, want)
+				}
+			}
+		})
+	}
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		h.svc = NewService("s", safeHandler{h.handler}, Limits{})
 		h.handler.f = ticks(5 * time.Second)

@@ -258,4 +258,16 @@ var memory = []mutation{
 		"a listener is not given back", limit, "actors/listen.go",
 		"	l.held.Free()\n	l.from.Held", "	l.from.Held", "internal/spec/limits", "TestMemoryOfCalls",
 	},
+	{
+		"a node's memory of a stream counts though another has had it", guard, "actors/far.go",
+		"if over && rec.Boot == r.n.boot {", "if over {", "", "TestResumeFromMemory",
+	},
+	{
+		"a node that takes a stream over again has its memory of before", guard, "actors/takeover.go",
+		"	n.cache.Drop(w.path) // of an earlier time as its writer\n", "", "", "TestResumeFromMemory",
+	},
+	{
+		"a record that is stored again has the epoch that it had", guard, "actors/fence.go",
+		"Epoch: takeover.NextEpoch(s.m.Epoch(), randomStep())", "Epoch: s.m.Epoch()", "", "TestForgottenIsNotTaken",
+	},
 }
