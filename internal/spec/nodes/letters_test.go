@@ -35,8 +35,11 @@ func TestAnswersOfAnySizeAtAnotherNode(t *testing.T) {
 
 // TestMessagesOfAnySizeToASessionElsewhere sends large messages to a session whose standalone stream is on another node than the handler.
 func TestMessagesOfAnySizeToASessionElsewhere(t *testing.T) {
-	took := make(chan error, 1)
+	var took chan error
 	host.Fleet(t, 2, troupe.Options{}, func(h *host.Host) {
+		if took == nil {
+			took = make(chan error, 1)
+		}
 		troupe.AddTool(h.Server, troupe.Tool{Name: "large"}, func(ctx context.Context, call *troupe.Call, in struct{ Size int }) (string, error) {
 			ctx, cancel := context.WithTimeout(ctx, 5*time.Second) // beyond that it would fail after a minute
 			defer cancel()
