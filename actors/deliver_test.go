@@ -19,6 +19,7 @@ import (
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/relay"
 	"github.com/troupe-run/troupe/internal/sim"
+	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -259,6 +260,38 @@ func TestLettersToTheReleaseBefore(t *testing.T) {
 			case !fits && (len(got) > 0 || !errors.Is(err, ErrUnavailable)):
 				t.Errorf("of a letter of %d bytes, which that release does not take, came %d: %v", len(want), len(got), err)
 			}
+		}
+	})
+}
+
+// TestLettersOfTheReleaseBefore has a node get an answer, and a message to a session, in one message each.
+func TestLettersOfTheReleaseBefore(t *testing.T) {
+	inFleet(t, 2, nil, func(t *testing.T, all []*member) {
+		a, b := all[0], all[1]
+		a.handler.f = asksForOne
+		session := a.begin("2025-11-25")
+		listening := a.get(session, "")
+		call, answer := a.asked(session, `{}`)
+		s, _ := a.sessions.Get(SessionKey{"anon", "s", session})
+		id := codec.Field([]byte(answer), "id")
+		for kind, v := range map[string]any{
+			letterPush:   pushLetter{Stream: StreamKey{s.key, s.view.Load().rec.Standalone}, Kind: stream.Message, Meta: b.fleet.pushes.name(b.Node, nil), Data: []byte(`{"n":1}`)},
+			letterAnswer: answerLetter{StreamKey{s.key, askedOn(id)}, id, []byte(`{"said":"yes"}`), nil},
+		} {
+			data, err := codec.Marshal(v)
+			if err == nil {
+				_, err = b.fleet.ask(t.Context(), a.fleet.self(), kind, packet(data))
+			}
+			if err != nil {
+				t.Errorf("%s: %v", kind, err)
+			}
+		}
+		synctest.Wait()
+		if got := listening.events(); len(got) != 1 || !strings.Contains(got[0], `{"n":1}`) {
+			t.Errorf("the stream got %q", got)
+		}
+		if got := call.events(); len(got) != 2 || !strings.Contains(got[1], `{"said":"yes"}`) {
+			t.Errorf("the call got %q", got)
 		}
 	})
 }
