@@ -229,7 +229,7 @@ func (r *replay) reads() {
 		r.unread()
 		if x := r.reading.Swap(nil); x != nil {
 			r.n.fleet.readings.drop(x)
-			r.n.fleet.mail.Send(x.at, letterCredit, appendCredit(nil, x.id, 0, true))
+			r.n.fleet.send(x.at, letterCredit, packet(appendCredit(nil, x.id, 0, true)))
 		}
 	})
 }
@@ -315,7 +315,7 @@ func (x *reading) credit(f *fleet, bytes int) {
 	}
 	x.mu.Unlock()
 	if owed >= creditEvery {
-		f.mail.Send(x.at, letterCredit, appendCredit(nil, x.id, owed, false))
+		f.send(x.at, letterCredit, packet(appendCredit(nil, x.id, owed, false)))
 	}
 }
 
@@ -371,7 +371,7 @@ func (f *fleet) askWriter(at Address, all []*reading) {
 	for _, x := range all {
 		data = binary.AppendUvarint(data, x.id)
 	}
-	reply, err := f.ask(ctx, at, letterAlive, data)
+	reply, err := f.ask(ctx, at, letterAlive, packet(data))
 	if err != nil {
 		f.unheard(at, all)
 		return

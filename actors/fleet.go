@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/letter"
 	"github.com/troupe-run/troupe/internal/pulse"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/relay"
 )
 
 // Address names one boot of a node.
@@ -199,9 +201,45 @@ func (l *Letter) read(n *Node, v any) bool {
 // errNotHere reports that a node does not have what it was asked for, and will not have it without taking it over.
 var errNotHere = errors.New("actors: not on that node")
 
+// errNotKnown reports that a node's release does not know letters of a kind, or cannot read this one.
+var errNotKnown = fmt.Errorf("actors: its release does not know such letters: %w", ErrUnavailable)
+
+// short is a letter that one message of the mail has room for, whatever it says: each of its parts has a bound. What a client or a
+// handler has said has none, and goes by deliver. TestLargestLetters sends the largest of each kind.
+type short interface{ short() }
+
+// packet is a short letter in a form of its own: of at most relay.MaxHead and relay.MaxUpload bytes, or a frame of a stream.
+type packet []byte
+
+func (packet) short()        {}
+func (usageLetter) short()   {}
+func (sessionLetter) short() {}
+func (cancelLetter) short()  {}
+func (streamLetter) short()  {}
+func (extentLetter) short()  {}
+func (updatedLetter) short() {}
+func (listsLetter) short()   {}
+func (*TaskChange) short()   {}
+
+// letterOf is what a letter says.
+func letterOf(v short) ([]byte, error) {
+	if raw, ok := v.(packet); ok {
+		return raw, nil
+	}
+	return encodeLetter(v)
+}
+
+func encodeLetter(v any) ([]byte, error) {
+	data, err := codec.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("actors: letter: %w", err)
+	}
+	return data, nil
+}
+
 // ask sends a letter and returns the reply. The errors are errNotHere, ErrNobody and ErrUnavailable, wrapped; the last one also
 // means that the outcome is unknown.
-func (f *fleet) ask(ctx context.Context, to Address, kind string, v any) ([]byte, error) {
+func (f *fleet) ask(ctx context.Context, to Address, kind string, v short) ([]byte, error) {
 	data, err := letterOf(v)
 	if err != nil {
 		return nil, err
@@ -210,6 +248,8 @@ func (f *fleet) ask(ctx context.Context, to Address, kind string, v any) ([]byte
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("actors: ask node %s: %w", to.Node, err)
+	case len(reply) > 0 && reply[0] == notKnown:
+		return nil, fmt.Errorf("actors: node %s: %w", to.Node, errNotKnown)
 	case len(reply) == 0 || reply[0] >= tryAgain:
 		return nil, fmt.Errorf("actors: node %s cannot tell: %w", to.Node, ErrUnavailable)
 	case reply[0] == notHere:
@@ -218,20 +258,39 @@ func (f *fleet) ask(ctx context.Context, to Address, kind string, v any) ([]byte
 	return reply[1:], nil
 }
 
-// letterOf is what a letter says; bytes stay as they are.
-func letterOf(v any) ([]byte, error) {
-	if raw, ok := v.([]byte); ok {
-		return raw, nil
-	}
-	data, err := codec.Marshal(v)
+// deliver sends a letter of any size on behalf of a session: in parts, which are counted for its principal here and there. The errors are
+// those of ask.
+func (f *fleet) deliver(ctx context.Context, s *sessionActor, to Address, kind string, v any) error {
+	data, err := encodeLetter(v)
 	if err != nil {
-		return nil, fmt.Errorf("actors: letter: %w", err)
+		return err
 	}
-	return data, nil
+	from := s.billed()
+	var held quota.Holding
+	for !held.ChargeAnyway(f.node.accounts.Accounts, from, quota.Bodies, int64(len(data))) {
+		from = s.billed()
+	}
+	defer held.Free()
+	head := &relayed{Tenant: s.key.Tenant, Address: from.From(), Server: s.key.Server, Kind: kind}
+	reply, err := f.node.relays.hand(ctx, to, exchangeLetter, relay.NewID(), head, data)
+	switch {
+	case errors.Is(err, errNotKnown) && len(data) <= letter.MaxData: // the release before takes it as one message
+		_, err = f.ask(ctx, to, kind, packet(data))
+	case err == nil && reply[0] != isTaken:
+		err = fmt.Errorf("actors: node %s has no room for a letter of %d bytes: %w", to.Node, len(data), ErrUnavailable)
+	}
+	return err
+}
+
+// send sends a letter to a node, and does not wait.
+func (f *fleet) send(to Address, kind string, v short) {
+	if data, err := letterOf(v); err == nil {
+		f.mail.Send(to, kind, data)
+	}
 }
 
 // tell sends a letter to all other nodes, if there are any.
-func (f *fleet) tell(kind string, v any) {
+func (f *fleet) tell(kind string, v short) {
 	if f.mail == nil {
 		return
 	}

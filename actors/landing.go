@@ -103,7 +103,7 @@ func (a *arrival) land(to Address) landed {
 	defer x.cancel(nil)
 	var over context.CancelFunc
 	x.going, over = context.WithCancel(ctx)
-	x.Near = relay.NewNear(x.id, &x.held, func(letter []byte) { n.fleet.mail.Send(to, exchangeAlive, letter) }, over)
+	x.Near = relay.NewNear(x.id, &x.held, func(letter []byte) { n.fleet.send(to, exchangeAlive, packet(letter)) }, over)
 	n.relays.near.Put(x.id, x) // first, as frames may come before the reply
 	defer n.relays.near.Drop(x.id, x)
 	bounded, stop := context.WithTimeout(ctx, wait)

@@ -164,7 +164,7 @@ func TestMissedNewsAreMadeGood(t *testing.T) {
 				t.Fatalf("%s got %d updates, want %d: nothing was lost", f.name, got, want)
 			}
 		}
-		a.fleet.tell("heart", "")
+		a.fleet.tell("heart", packet(""))
 		if took, ok := until(2*time.Second, func() bool { return call.ctx.Err() != nil }); !ok {
 			t.Errorf("a session whose end was lost lives after %v", took)
 		}

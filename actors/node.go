@@ -104,7 +104,7 @@ func NewNode(c Config) *Node {
 	if c.Log == nil {
 		c.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
-	n := &Node{k: kernel.New(kernel.Config{Log: c.Log, Node: c.Name + "." + c.Boot, Kinds: kinds}), log: c.Log, name: c.Name, boot: c.Boot, store: c.Store, clock: newClock(c.Store.Now), replayed: c.Replayed}
+	n := &Node{k: kernel.New(kernel.Config{Log: c.Log, Kinds: kinds}), log: c.Log, name: c.Name, boot: c.Boot, store: c.Store, clock: newClock(c.Store.Now), replayed: c.Replayed}
 	n.sessions = sessions{kernel.NewDirectory[SessionKey, *sessionActor](), n, make(chan struct{}, maxLookups(c.Limits.Defaults().Calls)), make(chan struct{}, limits.GuessReads.Value())}
 	n.streams = streams{kernel.NewDirectory[StreamKey, *streamActor](), n}
 	n.base, n.stopAll = context.WithCancelCause(context.Background())

@@ -269,7 +269,7 @@ func (q *pendingRequests) reach(svc *Service, s *sessionActor, m *codec.Message)
 	defer cancel()
 	key := StreamKey{s.key, askedOn(m.ID)}
 	if key.ID == "" {
-		return q.forward(ctx, key, askedBy(m.ID), m)
+		return q.forward(ctx, s, key, askedBy(m.ID), m)
 	}
 	if w, here := n.streams.Get(key); here && !w.Stopped() { // nobody asks any more, unless another node has the stream
 		ours, err := n.streams.stillWrites(ctx, w)
@@ -282,9 +282,9 @@ func (q *pendingRequests) reach(svc *Service, s *sessionActor, m *codec.Message)
 		_, _, err := n.streams.find(ctx, svc, s, key, given)
 		far, ok := errors.AsType[errElsewhere](err)
 		if !ok {
-			return q.atAsker(ctx, svc, key, m, err)
+			return q.atAsker(ctx, s, key, m, err)
 		}
-		if elsewhere, err = q.forward(ctx, key, far.at(), m); elsewhere {
+		if elsewhere, err = q.forward(ctx, s, key, far.at(), m); elsewhere {
 			return true, err
 		}
 		given = far.Writer
@@ -294,19 +294,19 @@ func (q *pendingRequests) reach(svc *Service, s *sessionActor, m *codec.Message)
 // atAsker is reach for an answer whose stream the store does not have, which err says. Who asked may have been cut off for longer than
 // records live, and be about to store it again: then it gets the answer. If it is gone, that is noted, so that its calls end if it comes back after
 // all, and nobody needs the answer. Otherwise the client must send it again. Of a node that was never heard there is nothing to wait for.
-func (q *pendingRequests) atAsker(ctx context.Context, svc *Service, key StreamKey, m *codec.Message, err error) (elsewhere bool, _ error) {
+func (q *pendingRequests) atAsker(ctx context.Context, s *sessionActor, key StreamKey, m *codec.Message, err error) (elsewhere bool, _ error) {
 	if !errors.Is(err, errBadEvent) {
 		return false, err
 	}
 	f, asker := &q.node.fleet, askedBy(m.ID)
-	elsewhere, asked := q.forward(ctx, key, asker, m)
+	elsewhere, asked := q.forward(ctx, s, key, asker, m)
 	if elsewhere && asked != nil {
 		if !f.mail.Heard(asker) { // as in forward, which takes no client's word for a writer
 			return false, err
 		}
 		gone, failed := f.mail.Gone(ctx, asker)
 		if gone && failed == nil {
-			failed = f.marks.mark(ctx, q.node.store, asker.Boot, svc.longest())
+			failed = f.marks.mark(ctx, q.node.store, asker.Boot, s.svc.longest())
 		}
 		elsewhere = !gone || failed != nil
 	}
@@ -317,12 +317,12 @@ func (q *pendingRequests) atAsker(ctx context.Context, svc *Service, key StreamK
 }
 
 // forward has another node take an answer. elsewhere is false if that node does not have what asked.
-func (q *pendingRequests) forward(ctx context.Context, key StreamKey, to Address, m *codec.Message) (elsewhere bool, err error) {
+func (q *pendingRequests) forward(ctx context.Context, s *sessionActor, key StreamKey, to Address, m *codec.Message) (elsewhere bool, err error) {
 	f := &q.node.fleet
 	if f.mail == nil || to.Node == "" || to.Boot == q.node.boot {
 		return false, nil
 	}
-	_, err = f.ask(ctx, to, letterAnswer, answerLetter{key, m.ID, m.Result, m.Err})
+	err = f.deliver(ctx, s, to, letterAnswer, answerLetter{key, m.ID, m.Result, m.Err})
 	switch {
 	case errors.Is(err, errNotHere):
 		return false, nil

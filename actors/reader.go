@@ -110,7 +110,7 @@ func (r *farReader) send(what byte, from, num uint64, data []byte) {
 	for _, n := range [...]uint64{r.at.id, from, num} {
 		b = binary.AppendUvarint(b, n)
 	}
-	r.fleet.mail.Send(r.at.node, letterFrame, append(b, data...))
+	r.fleet.send(r.at.node, letterFrame, packet(append(b, data...)))
 }
 
 func (r *farReader) Frame(f attachment.Frame) {

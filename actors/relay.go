@@ -18,7 +18,8 @@ import (
 const (
 	exchangeRetry   = "exchange.retry"   // a request that is sent again, for the node where its call is parked
 	exchangeMessage = "exchange.message" // a message of a session, for the node that has its connection
-	exchangePart    = "exchange.part"    // more of the body of either
+	exchangeLetter  = "exchange.letter"  // a letter of any size, of the kind that its head names
+	exchangePart    = "exchange.part"    // more of the body of one of these
 	exchangeFrame   = "exchange.frame"   // what the call does with its exchange
 	exchangeAlive   = "exchange.alive"   // both ways: one side is there, and how far it is
 	exchangeGone    = "exchange.gone"    // both ways: one side has given the exchange up
@@ -27,6 +28,7 @@ const (
 func init() {
 	receivers[exchangeRetry] = takeRequest
 	receivers[exchangeMessage] = takeRequest
+	receivers[exchangeLetter] = takeRequest
 	receivers[exchangePart] = takePart
 	receivers[exchangeFrame] = takeFrame
 	receivers[exchangeAlive] = takeAlive
@@ -60,6 +62,7 @@ func (d *relays) begin(n *Node) {
 // relayed is what a letter says of a request beside its body.
 type relayed struct {
 	ID      []byte `json:",omitempty"` // raw JSON
+	Kind    string `json:",omitempty"` // of the letter that is the body
 	Tenant  string
 	Address string `json:",omitempty"`
 	Server  string
@@ -88,10 +91,10 @@ func (d *relays) hand(ctx context.Context, to Address, kind string, id relay.ID,
 	}
 	d.handed.Add(1)
 	at := min(len(body), relay.MaxUpload)
-	reply, err := d.node.fleet.ask(ctx, to, kind, (&relay.Begin{ID: id, Size: len(body), Head: said, Data: body[:at]}).Append(nil))
+	reply, err := d.node.fleet.ask(ctx, to, kind, packet((&relay.Begin{ID: id, Size: len(body), Head: said, Data: body[:at]}).Append(nil)))
 	for err == nil && at < len(body) && len(reply) == 1 && reply[0] == sendMore {
 		end := min(len(body), at+relay.MaxUpload)
-		reply, err = d.node.fleet.ask(ctx, to, exchangePart, (&relay.Part{ID: id, Offset: at, Data: body[at:end]}).Append(nil))
+		reply, err = d.node.fleet.ask(ctx, to, exchangePart, packet((&relay.Part{ID: id, Offset: at, Data: body[at:end]}).Append(nil)))
 		at = end
 	}
 	if err == nil && (len(reply) == 0 || reply[0] == sendMore) {
@@ -116,7 +119,7 @@ func (l *Letter) unreadable(n *Node) {
 	l.reply(notKnown, nil)
 }
 
-// coming is a request of another node whose letters come one after the other.
+// coming is a request of another node, or a letter of any size, whose parts come one after the other.
 type coming struct {
 	node  *Node
 	key   relayKey
@@ -124,7 +127,7 @@ type coming struct {
 	head  relayed
 	in    Input
 	body  *relay.Upload
-	from  *quota.Account // counts the request
+	from  *quota.Account // counts the request; nil for a letter, which belongs to one that was counted
 	held  quota.Holding
 	heard atomic.Int64 // when its last letter came, by the node's clock
 	over  atomic.Bool  // it has come, or was given up
@@ -133,13 +136,13 @@ type coming struct {
 // takeRequest takes the first letter of a request.
 func takeRequest(f *fleet, l *Letter) {
 	n := f.node
-	if n.drain.closing.Load() { // what it had is gone
+	if l.Kind != exchangeLetter && n.drain.closing.Load() { // what it had is gone
 		l.reply(notHere, nil)
 		return
 	}
 	b, err := relay.ReadBegin(l.Data)
 	c := &coming{node: n, kind: l.Kind, key: relayKey{l.From, b.ID}}
-	if err != nil || codec.Unmarshal(b.Head, &c.head) != nil {
+	if err != nil || codec.Unmarshal(b.Head, &c.head) != nil || l.Kind == exchangeLetter && delivered[c.head.Kind] == nil {
 		l.unreadable(n)
 		return
 	}
@@ -165,15 +168,18 @@ func takeRequest(f *fleet, l *Letter) {
 	}
 }
 
-// enters counts the request on the account of its principal, or refuses it.
+// enters counts the request on the account of its principal, or refuses it. Of a letter the bytes are counted.
 func (c *coming) enters(l *Letter, size int) bool {
 	a := &c.node.accounts
 	var no verdict
-	if c.from, no = a.enter(nil, &c.in); c.from != nil {
+	if c.kind != exchangeLetter {
+		c.from, no = a.enter(nil, &c.in)
+	}
+	if no.reason == admitted {
 		if no = a.hold(&c.held, nil, &c.in, quota.Bodies, quota.RequestBytes+int64(size)); no.reason == admitted {
 			return true
 		}
-		a.Leave(c.from)
+		c.leave()
 	}
 	c.node.refusals.refuseVerdict(c.answerer(l), c.head.ID, no)
 	return false
@@ -181,7 +187,7 @@ func (c *coming) enters(l *Letter, size int) bool {
 
 // answerer is where the request is refused that l has brought.
 func (c *coming) answerer(l *Letter) answerer {
-	if c.kind == exchangeMessage {
+	if c.kind != exchangeRetry {
 		return &posted{l: l}
 	}
 	l.reply(done, []byte{isTaken})
@@ -224,7 +230,9 @@ func (c *coming) expire() {
 }
 
 func (c *coming) leave() {
-	c.node.accounts.Leave(c.from)
+	if c.from != nil {
+		c.node.accounts.Leave(c.from)
+	}
 	c.held.Free()
 }
 
@@ -233,10 +241,13 @@ func (c *coming) arrive(l *Letter) {
 	body, _ := c.body.Body()
 	var m codec.Message
 	bad := false
-	scan := func() { bad = codec.Scan(body, &m, anyMessage) != nil }
+	from, read := c.from, func() { bad = codec.Scan(body, &m, anyMessage) != nil }
+	if c.kind == exchangeLetter {
+		from, read = c.node.accounts.Of(c.in.Tenant, c.in.Address), func() { c.letter(l, body) }
+	}
 	if len(body) <= limits.TurnBytes.Value() {
-		scan()
-	} else if !c.node.accounts.inTurn(c.node.base, c.from, false, scan) {
+		read()
+	} else if !c.node.accounts.inTurn(c.node.base, from, false, read) {
 		c.leave()
 		l.reply(tryAgain, nil)
 		return
@@ -247,9 +258,27 @@ func (c *coming) arrive(l *Letter) {
 		l.unreadable(c.node)
 	case c.kind == exchangeMessage:
 		c.message(l, &m, body)
-	default:
+	case c.kind == exchangeRetry:
 		c.retry(l, &m)
 	}
+}
+
+// delivered are what a node does with letters of any size. They reply to each one, and hold what it says no longer than until then.
+var delivered = map[string]func(*fleet, *Letter){
+	letterAnswer: (*fleet).receiveAnswer,
+	letterPush:   (*fleet).receivePush,
+}
+
+// letter takes a letter whose parts are all here. l is the last of them: its reply is that to the letter.
+func (c *coming) letter(l *Letter, data []byte) {
+	delivered[c.head.Kind](&c.node.fleet, &Letter{From: l.From, Kind: c.head.Kind, Data: data, Reply: func(reply []byte) {
+		c.leave()
+		status, said := reply[0], reply[1:]
+		if status == done {
+			said = append([]byte{isTaken}, said...)
+		}
+		l.reply(status, said)
+	}})
 }
 
 // visit is the exchange of a request that another node took, with a call of this one.
@@ -265,9 +294,8 @@ const visitBytes = 4 << 10
 // visit begins the exchange of a request. At most about most bytes wait for the other node.
 func (d *relays) visit(key relayKey, in *Input, most int) *visit {
 	v := &visit{key: key}
-	mail := d.node.fleet.mail
 	d.node.accounts.holdAnyway(&v.held, nil, in, quota.Queues, visitBytes)
-	v.Far = relay.NewFar(key.id, &v.held, most, func(letter []byte) { mail.Send(key.from, exchangeFrame, letter) }, func() {
+	v.Far = relay.NewFar(key.id, &v.held, most, func(letter []byte) { d.node.fleet.send(key.from, exchangeFrame, packet(letter)) }, func() {
 		d.far.Drop(key, v)
 		v.held.Free()
 	})
@@ -295,7 +323,7 @@ func takeFrame(f *fleet, l *Letter) {
 
 // gone tells a node that an exchange with it is over on this side.
 func (d *relays) gone(to Address, id relay.ID, broken bool) {
-	d.node.fleet.mail.Send(to, exchangeGone, (&relay.Gone{ID: id, Broken: broken}).Append(nil))
+	d.node.fleet.send(to, exchangeGone, packet((&relay.Gone{ID: id, Broken: broken}).Append(nil)))
 }
 
 // takeGone takes the end of an exchange on its other side.
@@ -363,7 +391,7 @@ func (d *relays) beat(now time.Time) {
 	say := func(to Address, a relay.Alive) {
 		b := a.Append(letters[to])
 		if len(b) > relay.MaxUpload {
-			d.node.fleet.mail.Send(to, exchangeAlive, b)
+			d.node.fleet.send(to, exchangeAlive, packet(b))
 			b = nil
 		}
 		letters[to] = b
@@ -372,7 +400,7 @@ func (d *relays) beat(now time.Time) {
 	d.far.Each(func(v *visit) { say(v.key.from, v.Alive()) })
 	for to, b := range letters {
 		if len(b) > 0 {
-			d.node.fleet.mail.Send(to, exchangeAlive, b)
+			d.node.fleet.send(to, exchangeAlive, packet(b))
 		}
 	}
 }

@@ -656,6 +656,9 @@ func TestBadLetters(t *testing.T) {
 			"no state":               {exchangeRetry, begin(head, toolCall("1", ""))},
 			"a message in no JSON":   {exchangeMessage, begin(head, "{")},
 			"no message":             {exchangeMessage, nil},
+			"a letter of no kind":    {exchangeLetter, begin(head, "{}")},
+			"a kind that is short":   {exchangeLetter, begin(`{"Tenant":"anon","Server":"s","Kind":"cancel"}`, "{}")},
+			"a letter in no JSON":    {exchangeLetter, begin(`{"Tenant":"anon","Server":"s","Kind":"answer"}`, "{")},
 			"a part of nothing":      {exchangePart, (&relay.Part{ID: id, Data: []byte("x")}).Append(nil)},
 			"no part":                {exchangePart, nil},
 		} {

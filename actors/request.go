@@ -427,7 +427,7 @@ func (r *requestActor) handle(head []byte) (out []byte, err *mcp.Error) {
 	return out, err
 }
 
-// calls makes the actors of requests and keeps them, with their PIDs, for the next
+// calls makes the actors of requests and keeps them for the next
 // requests.
 type calls struct {
 	node *Node

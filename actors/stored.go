@@ -188,7 +188,7 @@ func (s *sessionActor) sendOn(ctx context.Context, id string, e stream.Entry) er
 			if asked.IsZero() {
 				asked, e.Meta = time.Now(), s.node.fleet.pushes.name(s.node, e.Meta)
 			}
-			err = far.push(ctx, &e)
+			err = far.push(ctx, s, &e)
 			switch {
 			case errors.Is(err, errNotHere):
 				given = far.Writer

@@ -472,7 +472,7 @@ type errElsewhere struct {
 func (e errElsewhere) Error() string { return "actors: node " + e.Node + " writes the stream" }
 
 // ask is fleet.ask. A node that nobody hears is not gone before its entry is.
-func (w *farWriter) ask(ctx context.Context, kind string, v any) ([]byte, error) {
+func (w *farWriter) ask(ctx context.Context, kind string, v short) ([]byte, error) {
 	reply, err := w.fleet.ask(ctx, w.at(), kind, v)
 	if errors.Is(err, ErrNobody) {
 		err = fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -481,7 +481,6 @@ func (w *farWriter) ask(ctx context.Context, kind string, v any) ([]byte, error)
 }
 
 // push has the writer store an entry. After ErrUnavailable it may be stored; the same entry may be pushed again.
-func (w *farWriter) push(ctx context.Context, e *stream.Entry) error {
-	_, err := w.fleet.ask(ctx, w.at(), letterPush, pushLetter{w.key, e.Kind, e.Meta, e.Data})
-	return err
+func (w *farWriter) push(ctx context.Context, s *sessionActor, e *stream.Entry) error {
+	return w.fleet.deliver(ctx, s, w.at(), letterPush, pushLetter{w.key, e.Kind, e.Meta, e.Data})
 }

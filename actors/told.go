@@ -303,9 +303,7 @@ func (f *fleet) replaced(key StreamKey) {
 	defer cancel()
 	rec, _, err := f.node.streams.readWriter(ctx, key)
 	if writer := (Address{rec.Node, rec.Boot}); err == nil && writer != f.self() {
-		if data, err := letterOf(sessionLetter{Session: key.Session, Old: key.ID}); err == nil {
-			f.mail.Send(writer, letterSessionChanged, data)
-		}
+		f.send(writer, letterSessionChanged, sessionLetter{Session: key.Session, Old: key.ID})
 	}
 }
 

@@ -16,9 +16,6 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 )
 
-// MaxLetter is the most data of a letter, or of its reply.
-const MaxLetter = maxPayload - letter.MaxHead
-
 // maxArrived caps the bytes of letters that wait to be received, for each of the two subjects.
 const maxArrived = 64 << 20
 
@@ -210,8 +207,8 @@ func (m *Mail) read(msg *nats.Msg, h letter.Head, data []byte) {
 }
 
 func (m *Mail) reply(subject string, data []byte) {
-	if len(data) > MaxLetter {
-		m.node.log.Error("a reply to another node is too big", "bytes", len(data), "most", MaxLetter)
+	if len(data) > letter.MaxData {
+		m.node.log.Error("a reply to another node is too big", "bytes", len(data), "most", letter.MaxData)
 		m.answer(subject, letter.Refusal, nil)
 		return
 	}
@@ -246,8 +243,8 @@ func (m *Mail) isReply(msg *nats.Msg) bool {
 // compose makes a letter. ErrTooBig: it does not fit.
 func (m *Mail) compose(subject string, form letter.Form, kind string, data []byte) (*nats.Msg, error) {
 	h := letter.Head{Form: form, Kind: kind, Node: m.self.Node, Boot: m.self.Boot} // whose names Check needs
-	if len(data) > MaxLetter {
-		return nil, fmt.Errorf("%w: a message %s of %d bytes, at most %d can be sent", ErrTooBig, kind, len(data), MaxLetter)
+	if len(data) > letter.MaxData {
+		return nil, fmt.Errorf("%w: a message %s of %d bytes, at most %d can be sent", ErrTooBig, kind, len(data), letter.MaxData)
 	}
 	if err := h.Check(); err != nil {
 		return nil, err

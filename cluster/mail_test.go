@@ -143,8 +143,8 @@ func TestMailLimits(t *testing.T) {
 	fleet(t, 2, func(t *testing.T, v *testkit.VirtualNATS, nodes ...*mailbox) {
 		a, b := nodes[0], nodes[1]
 		began := time.Now()
-		big := make([]byte, MaxLetter)
-		if reply, err := a.Mail().Ask(t.Context(), b.self(), "echo", big[4:]); len(reply) != MaxLetter || err != nil {
+		big := make([]byte, letter.MaxData)
+		if reply, err := a.Mail().Ask(t.Context(), b.self(), "echo", big[4:]); len(reply) != letter.MaxData || err != nil {
 			t.Errorf("the biggest letter: %d bytes of reply, %v", len(reply), err)
 		}
 		_, err := a.Mail().Ask(t.Context(), b.self(), "echo", big)

@@ -84,7 +84,31 @@ var relayed = []mutation{
 	},
 	{
 		"relay: a forwarded request is not counted where its call is", limit, "actors/relay.go",
-		"	if c.from, no = a.enter(nil, &c.in); c.from != nil {", "	if c.from, no = a.Of(c.in.Tenant, c.in.Address), (verdict{}); c.from != nil {", "", "TestForwardsAreCounted",
+		"		c.from, no = a.enter(nil, &c.in)\n", "		c.from = a.Of(c.in.Tenant, c.in.Address)\n", "", "TestForwardsAreCounted",
+	},
+	{
+		"relay: a letter of any size is not counted where it comes", limit, "actors/relay.go",
+		"no = a.hold(&c.held, nil, &c.in, quota.Bodies, quota.RequestBytes+int64(size)); no.reason == admitted", "no = a.hold(&c.held, nil, &c.in, quota.Bodies, quota.RequestBytes+int64(size)/64); no.reason == admitted", "", "TestLetterWithoutRoom|TestDeliveredOfAnySize",
+	},
+	{
+		"relay: a letter of any size is not counted where it is sent", limit, "actors/fleet.go",
+		"from, quota.Bodies, int64(len(data)))", "from, quota.Bodies, 0)", "", "TestDeliveredOfAnySize",
+	},
+	{
+		"relay: a letter of any size stays counted where it came", limit, "actors/relay.go",
+		"Reply: func(reply []byte) {\n		c.leave()\n", "Reply: func(reply []byte) {\n", "", "TestDeliveredOfAnySize",
+	},
+	{
+		"relay: a letter of any kind comes in parts", validation, "actors/relay.go",
+		" || l.Kind == exchangeLetter && delivered[c.head.Kind] == nil {", " {", "", "TestBadLetters",
+	},
+	{
+		"relay: the release before gets no answers", guard, "actors/fleet.go",
+		"case errors.Is(err, errNotKnown) && len(data) <= letter.MaxData:", "case errors.Is(err, errNotKnown) && len(data) <= letter.MaxData/1024:", "", "TestLettersToTheReleaseBefore",
+	},
+	{
+		"relay: a refused letter counts as taken", guard, "actors/fleet.go",
+		"case err == nil && reply[0] != isTaken:", "case err == nil && len(reply) == 0:", "", "TestLetterWithoutRoom",
 	},
 	{
 		"relay: a forwarded message is not counted where it comes", limit, "actors/landing.go",

@@ -2,15 +2,15 @@ package kernel
 
 import (
 	"errors"
-	"fmt"
+	"strconv"
 	"sync"
 
 	"github.com/asynkron/protoactor-go/actor"
 )
 
 // ErrStopped reports a message to an actor that has stopped. The message was not
-// handled. It is an [ErrUnreachable], too.
-var ErrStopped = fmt.Errorf("%w: it has stopped", ErrUnreachable)
+// handled.
+var ErrStopped = errors.New("kernel: the actor has stopped")
 
 // ErrOverloaded reports a [Bulk] message to an actor whose mailbox is full. The
 // message was not handled, and may be sent again later.
@@ -45,13 +45,20 @@ type Bulk interface {
 	Bulk() bool
 }
 
-// Actor is the kernel's part of an actor: its PID and its mailbox. A type that is an
+// Refusable is a message whose sender waits for its outcome.
+type Refusable interface {
+	// Refused takes the place of Receive when the actor stops while the message is in
+	// its mailbox. It may run on any goroutine.
+	Refused(error)
+}
+
+// Actor is the kernel's part of an actor: its name and its mailbox. A type that is an
 // actor embeds it and passes it to [Kernel.Start] before any other use; the zero
 // value is not usable, and an Actor must not be copied. The methods are safe for
 // concurrent use.
 type Actor struct {
 	k    *Kernel
-	pid  *PID
+	key  string
 	kind Kind
 	b    Behaviour
 
@@ -64,22 +71,16 @@ type Actor struct {
 }
 
 // Start makes c an idle actor with an empty mailbox; b is its behaviour, usually the type
-// that embeds c. key names the actor among those of its kind; an empty key gets a unique
-// number. If two live actors have the same key, messages by PID reach the one that was
-// started last. Call Start once per Actor, before its other methods. It panics for a kind
+// that embeds c. key tells the actor from others of its kind in the log; an empty key gets a
+// unique number. Call Start once per Actor, before its other methods. It panics for a kind
 // that has no name in the [Config].
 func (k *Kernel) Start(c *Actor, kind Kind, key string, b Behaviour) {
 	if key == "" {
-		key = k.sys.ProcessRegistry.NextId()
+		key = strconv.FormatUint(k.named.Add(1), 36)
 	}
-	c.k, c.kind, c.b = k, kind, b
-	c.pid = k.PID(k.sys.ProcessRegistry.Address, kind, key)
-	k.sys.ProcessRegistry.LocalPIDs.GetBucket(c.pid.Id).Set(c.pid.Id, (*process)(c))
+	c.k, c.key, c.kind, c.b = k, key, kind, b
 	k.live[kind].Add(1)
 }
-
-// PID is the actor's address, for [Kernel.Send] and [Ask], on any node.
-func (c *Actor) PID() *PID { return c.pid }
 
 // Post sends m to the actor. An idle actor handles m on the calling goroutine before Post
 // returns; a busy one finds m in its mailbox. Post fails with [ErrStopped] when the actor
@@ -158,7 +159,7 @@ func (c *Actor) Stop() {
 	left := c.queue
 	c.queue = nil
 	c.mu.Unlock()
-	c.k.ended(c)
+	c.k.live[c.kind].Add(-1)
 	for _, m := range left {
 		if r, ok := m.(Refusable); ok {
 			r.Refused(ErrStopped)
@@ -178,7 +179,7 @@ func (c *Actor) StopIdle() bool {
 	}
 	c.closed = true
 	c.mu.Unlock()
-	c.k.ended(c)
+	c.k.live[c.kind].Add(-1)
 	return true
 }
 
@@ -189,14 +190,7 @@ func (c *Actor) Stopped() bool {
 	return c.closed
 }
 
-// ended removes the name of an actor, unless another actor has it now.
-func (k *Kernel) ended(c *Actor) {
-	k.sys.ProcessRegistry.LocalPIDs.GetBucket(c.pid.Id).RemoveCb(c.pid.Id, func(_ string, p any, _ bool) bool { return p == (*process)(c) })
-	k.live[c.kind].Add(-1)
-}
-
-// Rest takes the actor out of the count of live actors, for an owner that keeps it and its
-// PID for later use. The actor still takes messages.
+// Rest takes the actor out of the count of live actors, for an owner that keeps it for later use. The actor still takes messages.
 func (c *Actor) Rest() { c.k.live[c.kind].Add(-1) }
 
 // Wake ends what Rest began.

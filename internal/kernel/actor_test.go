@@ -2,6 +2,8 @@ package kernel
 
 import (
 	"errors"
+	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -174,7 +176,6 @@ func TestMailboxIsBounded(t *testing.T) {
 func TestPanicIsContained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := New(Config{Kinds: []string{"some", "other"}})
-		defer time.Sleep(time.Minute) // until the library's dead-letter throttle ends
 		var handled, failed, lasts int
 		c := &Actor{}
 		k.Start(c, other, "", &probe{on: func(m any) {
@@ -206,6 +207,18 @@ func TestPanicIsContained(t *testing.T) {
 	})
 }
 
+// TestKeysAreNotLogged makes an actor panic whose key is a secret.
+func TestKeysAreNotLogged(t *testing.T) {
+	var log strings.Builder
+	k := New(Config{Log: slog.New(slog.NewTextHandler(&log, nil)), Kinds: []string{"some"}})
+	c := &Actor{}
+	k.Start(c, some, "tenant.s3cret", &probe{on: func(any) { panic("on purpose") }})
+	_ = c.Post(1)
+	if text := log.String(); !strings.Contains(text, "some#") || strings.Contains(text, "s3cret") {
+		t.Errorf("logged:\n%s", text)
+	}
+}
+
 func BenchmarkPost(b *testing.B) {
 	k := New(Config{Kinds: []string{"some", "other"}})
 	c := start(k, func(any) {})
@@ -216,12 +229,13 @@ func BenchmarkPost(b *testing.B) {
 	}
 }
 
-func BenchmarkSend(b *testing.B) {
-	k := New(Config{Kinds: []string{"some", "other"}})
-	c := start(k, func(any) {})
-	m := &struct{}{}
+// BenchmarkStart measures an actor's start and end.
+func BenchmarkStart(b *testing.B) {
+	k := New(Config{Kinds: []string{"some"}})
 	b.ReportAllocs()
 	for b.Loop() {
-		k.sys.Root.Send(c.pid, m)
+		c := &Actor{}
+		k.Start(c, some, "tenant.0123456789abcdef0123456789abcdef", &probe{})
+		c.Stop()
 	}
 }

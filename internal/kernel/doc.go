@@ -1,7 +1,6 @@
 // Package kernel is the actor system of one process: actors with a mailbox each,
 // answers to messages, and directories of live actors. It knows nothing of what its
-// actors do. protoactor-go gives it the registry of names, dead letters, supervision
-// and the way to other nodes, and is used nowhere else.
+// actors do. protoactor-go gives it the supervision, and is used nowhere else.
 //
 // # Actors
 //
@@ -29,14 +28,8 @@
 //
 //	Start ──▶ idle ◀──▶ running ──▶ stopped        Stop, StopIdle, the third panic within a minute
 //
-// # Names and other nodes
-//
-// An actor's [PID] is the name of its node, its kind and its key. [Kernel.Send] and [Ask]
-// reach the actor by it, on this node or on another. Messages for other nodes leave by the
-// [Remote] of the [Config]; those that come in go to [Kernel.Deliver]. If a message reaches
-// no actor, its sender gets [ErrUnreachable]: as the error of Ask, or through [Refusable].
-// A [Directory] is the short way to an actor of this process, without a name to build and
-// look up; docs/design/011 has the figures.
+// An actor is found by the key of what it stands for, in a [Directory] of its owner. It has no name for other
+// nodes: docs/design/011 says why.
 //
 // # Rules for actors
 //
@@ -53,9 +46,8 @@
 // # Answers
 //
 // A message that embeds [Reply] carries its answer: the sender posts it and waits, and
-// usually finds the answer there when Post returns. [Ask] sends to a PID and waits for an
-// answer with a context. A message that is [Refusable] learns when the actor stops before
-// handling it.
+// usually finds the answer there when Post returns. A message that is [Refusable] learns
+// when the actor stops before handling it.
 //
 // # Goroutines
 //
@@ -68,7 +60,7 @@
 // From the top; most of what a file uses lies in its own line or below:
 //
 //	config directory  a kernel, and the actors of one kind by key
-//	actor panic process  an actor, what follows its panics, and how protoactor sees it
-//	ask remote reply  answers, and messages of other nodes
-//	send kernel system  what becomes of a message; names and counts; protoactor's system
+//	actor panic  an actor, and what follows its panics
+//	reply  answers
+//	kernel  counts
 package kernel

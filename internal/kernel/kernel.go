@@ -3,35 +3,21 @@ package kernel
 import (
 	"log/slog"
 	"sync/atomic"
-
-	"github.com/asynkron/protoactor-go/actor"
 )
 
 // Kind says what an actor stands for: it is an index into the names that [New] got.
 type Kind uint8
 
-// PID is the address of an actor: the name of its node and, after a slash, its kind and its
-// key. Compare PIDs by their fields. [Kernel.PID] makes one without an actor.
-type PID = actor.PID
-
 // Kernel is the actor system of one process. [New] makes one; the zero value is not
 // usable. The methods are safe for concurrent use.
 type Kernel struct {
-	sys    *actor.ActorSystem
 	log    *slog.Logger
-	remote Remote
 	kinds  []string
 	live   []atomic.Int64 // by kind
 	panics atomic.Int64
-	lost   atomic.Int64 // messages that reached no actor
+	named  atomic.Uint64 // actors that were started without a key
 
 	deepest, before atomic.Int64 // most messages that waited in a mailbox, since the last Roll and before it
-}
-
-// PID is the address of an actor of a node, this one or another, whether it lives or
-// not.
-func (k *Kernel) PID(node string, kind Kind, key string) *PID {
-	return actor.NewPID(node, k.kinds[kind]+"/"+key)
 }
 
 // Live is the number of actors of a kind that have started and not stopped, without
@@ -64,7 +50,3 @@ func (k *Kernel) waits(n int) {
 // CountPanic adds one to [Kernel.Panics], for a panic that an owner contained outside its
 // actors.
 func (k *Kernel) CountPanic() { k.panics.Add(1) }
-
-// Undelivered is the number of messages that [Kernel.Send] and [Ask] could not bring
-// to an actor since the start.
-func (k *Kernel) Undelivered() int64 { return k.lost.Load() }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/asynkron/protoactor-go/eventstream"
 )
 
 const (
@@ -20,6 +21,9 @@ const (
 // which goes on, or ends after its last allowed failure.
 var strategy = actor.NewOneForOneStrategy(PanicLimit-1, panicWindow, actor.DefaultDecider)
 
+// system is where the strategy tells of its decisions, which nobody hears.
+var system = &actor.ActorSystem{EventStream: eventstream.NewEventStream()}
+
 // panicked contains a panic of Receive on m.
 func (c *Actor) panicked(m, r any) {
 	c.k.panics.Add(1)
@@ -27,7 +31,7 @@ func (c *Actor) panicked(m, r any) {
 	if c.failures == nil || c.failures.NumberOfFailures(panicWindow) == 0 { // older failures no longer count
 		c.failures = actor.NewRestartStatistics()
 	}
-	strategy.HandleFailure(c.k.sys, failure{c, m}, c.pid, c.failures, r, m)
+	strategy.HandleFailure(system, failure{c, m}, nil, c.failures, r, m)
 }
 
 // failure is the supervisor of an actor that has panicked on m: it carries out the
@@ -51,8 +55,8 @@ func (f failure) StopChildren(...*actor.PID) { f.tell(true) }
 // EscalateFailure ends the actor, as the kernel has no supervisor.
 func (f failure) EscalateFailure(any, any) { f.tell(true) }
 
-// Children is the actor.
-func (f failure) Children() []*actor.PID { return []*actor.PID{f.c.pid} }
+// Children is empty: the strategy's decision is about the actor that has failed.
+func (f failure) Children() []*actor.PID { return nil }
 
 func (f failure) tell(last bool) {
 	c := f.c
@@ -71,7 +75,7 @@ func (f failure) tell(last bool) {
 // as the id of a session.
 func (c *Actor) name() string {
 	h := fnv.New32a()
-	_, _ = io.WriteString(h, c.pid.Id)
+	_, _ = io.WriteString(h, c.key)
 	return fmt.Sprintf("%s#%08x", c.k.kinds[c.kind], h.Sum32())
 }
 

@@ -89,7 +89,6 @@ var owners = []owner{
 	{"github.com/nats-io", []string{"cluster", "internal/testkit", "bench/natsd"}, false, "storage is reached through interfaces of its users"},
 	{"github.com/HdrHistogram/hdrhistogram-go", []string{"bench/loadgen"}, false, "one place sums up latencies"},
 	{"github.com/KimMachineGun/automemlimit", []string{"internal/memory"}, false, "one place knows the machine's memory"},
-	{"github.com/orcaman/concurrent-map", []string{"internal/kernel"}, false, "protoactor's registry is made of it"},
 	{"github.com/prometheus", []string{"cmd", "bench/host"}, false, "an embedding program brings its own exporter"},
 	{"github.com/spf13/cobra", []string{"cmd"}, false, "only the command has flags"},
 	{"github.com/yosida95/uritemplate", []string{"internal/template"}, false, "one place reads URI templates"},

@@ -3,12 +3,18 @@ package sim
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/letter"
 )
 
 // ErrNobody reports that a message was not delivered: nobody takes it.
 var ErrNobody = errors.New("sim: nobody there")
+
+// ErrTooBig reports that a message was not sent, as it has more than letter.MaxData bytes.
+var ErrTooBig = errors.New("sim: message too big")
 
 // Office carries messages between processes. Make one with NewOffice.
 type Office struct {
@@ -143,7 +149,7 @@ func (b *Box) carry(to *Box, kind string, data []byte, replied func([]byte)) (th
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
-	case to != nil && (b.dead || b.cut || to.cut || fate.Lost):
+	case to != nil && (b.dead || b.cut || to.cut || fate.Lost || len(data) > letter.MaxData):
 		to.lost[b] = true
 		return true
 	case to == nil || to.dead || to.receive == nil:
@@ -164,6 +170,9 @@ func (b *Box) carry(to *Box, kind string, data []byte, replied func([]byte)) (th
 		var reply func([]byte)
 		if replied != nil {
 			reply = func(answer []byte) {
+				if len(answer) > letter.MaxData { // what comes instead says nothing
+					answer = nil
+				}
 				answer = append([]byte(nil), answer...)
 				send := func() {
 					o.mu.Lock()
@@ -192,8 +201,12 @@ func (o *Office) find(node, boot string) *Box {
 	return o.boxes[[2]string{node, boot}]
 }
 
-// Ask sends a message and waits for the reply: ErrNobody if nobody takes it, ErrUnavailable if none came within 5 s.
+// Ask sends a message and waits for the reply: ErrNobody if nobody takes it, ErrTooBig, and ErrUnavailable if none came within 5 s. A
+// reply that is too big comes without data.
 func (b *Box) Ask(ctx context.Context, node, boot, kind string, data []byte) ([]byte, error) {
+	if len(data) > letter.MaxData {
+		return nil, fmt.Errorf("%w: %s, %d bytes", ErrTooBig, kind, len(data))
+	}
 	ctx, cancel := context.WithTimeout(ctx, answerWait)
 	defer cancel()
 	if !b.runs(ctx) {
@@ -213,13 +226,13 @@ func (b *Box) Ask(ctx context.Context, node, boot, kind string, data []byte) ([]
 	return nil, ErrUnavailable
 }
 
-// Send sends a message.
+// Send sends a message. One that is too big is lost.
 func (b *Box) Send(node, boot, kind string, data []byte) {
 	to := b.office.find(node, boot)
 	b.send(func() { b.carry(to, kind, data, nil) })
 }
 
-// Tell sends a message to all others.
+// Tell sends a message to all others. One that is too big is lost.
 func (b *Box) Tell(kind string, data []byte) {
 	b.send(func() {
 		for _, to := range b.others() {

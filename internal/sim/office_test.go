@@ -8,6 +8,7 @@ import (
 	"time"
 
 	leases "github.com/troupe-run/troupe/internal/lease"
+	"github.com/troupe-run/troupe/internal/letter"
 )
 
 const lease = 5 * time.Second
@@ -142,6 +143,45 @@ func TestFrozenOperation(t *testing.T) {
 		time.Sleep(time.Minute)
 		if err1, err2 := <-first, <-second; err1 != nil || err2 != nil || s.Size() != 2 {
 			t.Errorf("then %d records are stored: %v, %v", s.Size(), err1, err2)
+		}
+	})
+}
+
+// TestMessagesHaveASize sends messages, and replies, as large as one may be, and larger by a byte.
+func TestMessagesHaveASize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := NewOffice(nil)
+		a, b := o.Join("a", "1"), o.Join("b", "1")
+		got, missed := make(map[string]int), 0
+		b.Listen(func(_, _, kind string, data []byte, reply func([]byte)) {
+			got[kind] += len(data)
+			if reply != nil {
+				reply(append(data, data...))
+			}
+		}, func(string, string) { missed++ })
+		for more := range 2 {
+			data := make([]byte, letter.MaxData+more)
+			a.Send("b", "1", "send", data)
+			a.Tell("tell", data)
+			_, err := a.Ask(t.Context(), "b", "1", "ask", data)
+			if errors.Is(err, ErrTooBig) != (more > 0) {
+				t.Errorf("with %d bytes more than fit: %v", more, err)
+			}
+		}
+		a.Tell("later", nil)
+		synctest.Wait()
+		for _, kind := range []string{"send", "tell", "ask"} {
+			if got[kind] != letter.MaxData {
+				t.Errorf("%d bytes came by %s, want %d", got[kind], kind, letter.MaxData)
+			}
+		}
+		if missed != 1 {
+			t.Errorf("the loss of a message to all was noticed %d times", missed)
+		}
+		for size, want := range map[int]int{letter.MaxData / 2: letter.MaxData / 2 * 2, letter.MaxData/2 + 1: 0} {
+			if reply, err := a.Ask(t.Context(), "b", "1", "ask", make([]byte, size)); err != nil || len(reply) != want {
+				t.Errorf("a reply to %d bytes has %d, want %d: %v", size, len(reply), want, err)
+			}
 		}
 	})
 }

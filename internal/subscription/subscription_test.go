@@ -50,7 +50,7 @@ func (o *one) Wants(string) bool {
 
 // newTable returns a table over a kernel of its own.
 func newTable() *Table {
-	return NewTable(kernel.New(kernel.Config{Log: slog.New(slog.DiscardHandler), Node: "n", Kinds: []string{"subscription"}}), 0)
+	return NewTable(kernel.New(kernel.Config{Log: slog.New(slog.DiscardHandler), Kinds: []string{"subscription"}}), 0)
 }
 
 // TestPanicsLoseNobody checks that a subscription that ends by panics makes place for
