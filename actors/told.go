@@ -320,18 +320,27 @@ func (f *fleet) receiveChanged(l *Letter) {
 	}
 	begins := n.sessions.Begins(key) // first: what begins later reads the new record
 	s, here := n.sessions.Get(key)
-	if here {
-		s.learns(&m)
+	if here && m.Forget {
+		s.forget()
 	}
-	if !begins && (l.Reply == nil || !here || s.view.Load().rev >= m.Rev || !s.writes()) {
+	// An update of a resource may come next, which the client has subscribed to by then: who writes its stream must have read that.
+	reads := here && l.Reply != nil && s.view.Load().rev < m.Rev && s.writes()
+	if !begins && !reads {
+		if here {
+			s.hints(m.Rev)
+		}
 		l.reply(done, nil)
 		return
 	}
 	f.aside(l, func() {
-		if s, ok := n.sessions.Current(key); ok {
-			s.learns(&m)
-			// An update of a resource may come next, which the client has subscribed to by then.
+		s, ok := n.sessions.Current(key)
+		switch {
+		case !ok:
+		case !reads:
+			s.hints(m.Rev)
+		default:
 			if err := s.catchUp(m.Rev); err != nil && !errors.Is(err, ErrNotFound) {
+				s.hints(m.Rev)
 				l.reply(tryAgain, nil)
 				return
 			}
@@ -345,14 +354,6 @@ func (s *sessionActor) forget() {
 	if k := s.keeps.Load(); k != nil {
 		k.forget()
 	}
-}
-
-// learns notes what a letter says of the session.
-func (s *sessionActor) learns(m *sessionLetter) {
-	if m.Forget {
-		s.forget()
-	}
-	s.hints(m.Rev)
 }
 
 // ended tells the other nodes that a session has ended, which had the record. They know it when it returns, as askOthers says, unless it

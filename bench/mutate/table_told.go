@@ -84,7 +84,7 @@ var told = []mutation{
 	},
 	{
 		"news of a session that is being read are lost", merge, "actors/told.go",
-		"	if !begins && (l.Reply == nil", "	if (!begins || key.ID != \"\") && (l.Reply == nil", "", "TestNewsWhileASessionIsRead",
+		"	if !begins && !reads {", "	if !reads {", "", "TestNewsWhileASessionIsRead",
 	},
 	{
 		"the end of a session that is being read is lost", merge, "actors/told.go",
