@@ -149,7 +149,7 @@ func (rt *Runtime) serve(srv *Server, path string) (*service, error) {
 	}, Safe: func(method, name string) bool {
 		t, ok := s.srv.tools.get(name)
 		return ok && t.safe
-	}})
+	}, Makes: srv.hasTasks.Load})
 	rt.services[id] = s
 	rt.cluster.Serves(slices.Collect(maps.Keys(rt.services)))
 	return s, nil

@@ -154,7 +154,7 @@ func TestWork(t *testing.T) {
 			other := must[*WorkQueue](t)(n.Work(ctx, "demo2"))
 			defer other.Close()
 			for _, id := range []string{"a", "b"} {
-				if err := n.Offer(ctx, "anon", "demo", id, "", time.Hour); err != nil {
+				if _, err := n.Offer(ctx, "anon", "demo", id, "", time.Hour); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -186,7 +186,7 @@ func TestWork(t *testing.T) {
 			} else if err := later.Done(); err != nil {
 				t.Fatal(err)
 			}
-			if err := n.Offer(ctx, "anon", "demo", "c", "", 2*time.Second); err != nil {
+			if _, err := n.Offer(ctx, "anon", "demo", "c", "", 2*time.Second); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(10 * time.Second)
@@ -195,8 +195,9 @@ func TestWork(t *testing.T) {
 			if got := must[[]string](t)(n.Working(ctx)); len(got) != 0 {
 				t.Errorf("servers with work, at the end: %v", got)
 			}
-			wantErr(t, "a task of a bad name", n.Offer(ctx, "anon", "demo", "a.b", "", time.Hour), ErrBadKey)
-			_, err := n.Work(ctx, "*")
+			_, err := n.Offer(ctx, "anon", "demo", "a.b", "", time.Hour)
+			wantErr(t, "a task of a bad name", err, ErrBadKey)
+			_, err = n.Work(ctx, "*")
 			wantErr(t, "the work of all", err, ErrBadKey)
 		})
 	})
@@ -209,7 +210,7 @@ func TestWorkOfADeadProcess(t *testing.T) {
 	n := must[*Node](t)(Open(t.Context(), o))
 	q := must[*WorkQueue](t)(n.Work(t.Context(), "demo"))
 	for _, id := range []string{"a", "b", "c"} {
-		if err := n.Offer(t.Context(), "anon", "demo", id, "", time.Hour); err != nil {
+		if _, err := n.Offer(t.Context(), "anon", "demo", id, "", time.Hour); err != nil {
 			t.Fatal(err)
 		}
 	}

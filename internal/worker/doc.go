@@ -32,6 +32,6 @@
 //
 //	follow tasks look  what clients and operators ask of tasks
 //	step held attempt question  a run of a handler, which may wait for its client
-//	reclaim offer pool census places suspect ending  the tasks of a node: queues, what runs, how many there may be, whose turn it is, and what goes with their ends
+//	compare reclaim offer pool serving census places suspect ending  the tasks of a node: queues, what runs, how many there may be, whose turn it is, and what goes with their ends
 //	store ledger  what a pool is given
 package worker
