@@ -170,13 +170,18 @@ func (n *Node) makeConsumer(ctx context.Context, js jetstream.JetStream, server 
 // Retire removes the consumer of a server's work, unless there is work or another node waits for some. It is made again by whoever needs it.
 func (n *Node) Retire(ctx context.Context, server string) error {
 	js, err := jetstream.New(n.conn)
-	if err == nil {
+	for tries := 0; err == nil && tries < 5; tries++ {
 		var c jetstream.Consumer
-		if c, err = js.Consumer(ctx, n.streamName(work), server); err == nil {
-			if i := c.CachedInfo(); i.NumPending == 0 && i.NumAckPending == 0 && i.NumWaiting == 0 {
-				err = js.DeleteConsumer(ctx, n.streamName(work), server)
-			}
+		if c, err = js.Consumer(ctx, n.streamName(work), server); err != nil {
+			break
 		}
+		if i := c.CachedInfo(); i.NumPending > 0 || i.NumAckPending > 0 {
+			return nil
+		} else if i.NumWaiting == 0 {
+			err = js.DeleteConsumer(ctx, n.streamName(work), server)
+			break
+		}
+		sleep(ctx, 100*time.Millisecond) // A queue of this node takes a moment to close.
 	}
 	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return fmt.Errorf("cluster: retire the work of %s: %w: %w", server, ErrUnavailable, err)

@@ -20,7 +20,7 @@ const (
 	comparePage = 100
 )
 
-// compare offers the work of tasks again that have lost it, at once and every ten minutes. The record of a task and its work lie in two streams, and one may be
+// compare offers the work of tasks again that have lost it, at the first mount and every ten minutes. The record of a task and its work lie in two streams, and one may be
 // lost without the other: in a power cut, as each is flushed by its own timer, or with the stream of work, which somebody may remove.
 func (p *Pool) compare() {
 	t := time.NewTimer(0)

@@ -89,11 +89,12 @@ type Pool struct {
 	stop   context.CancelCauseFunc
 	places *places
 	// suspects are the places of tasks that may be what ends processes.
-	suspects chan struct{}
-	census   *census
-	tasks    sync.WaitGroup // the goroutines of attempts that run, and of queues
-	ended    chan struct{}  // closed when none of them runs, or nobody waits for them any more
-	again    atomic.Int64   // tasks of an earlier process of this node that were taken up at once
+	suspects  chan struct{}
+	census    *census
+	comparing sync.Once      // starts compare, with the first service
+	tasks     sync.WaitGroup // the goroutines of attempts that run, and of queues
+	ended     chan struct{}  // closed when none of them runs, or nobody waits for them any more
+	again     atomic.Int64   // tasks of an earlier process of this node that were taken up at once
 
 	mu        sync.Mutex // guards the fields below
 	services  map[string]*serving
@@ -115,7 +116,6 @@ func NewPool(c Config) *Pool {
 	p := &Pool{Config: c, places: newPlaces(c.Running, c.Shared), census: newCensus(c.PerPrincipal, c.PerNode), services: make(map[string]*serving), live: make(map[Key]*Attempt), starting: make(map[Key]*given), followers: make(map[Key]map[*follower]bool), offers: make(map[Key]*offer), ended: make(chan struct{}), suspects: make(chan struct{}, mostSuspects)}
 	p.base, p.stop = context.WithCancelCause(context.Background())
 	go p.keep()
-	p.tasks.Go(p.compare)
 	return p
 }
 
@@ -129,6 +129,7 @@ func (p *Pool) Mount(svc Service) {
 		return
 	}
 	p.services[svc.ID] = s
+	p.comparing.Do(func() { p.tasks.Go(p.compare) })
 	p.tasks.Go(func() {
 		if p.Shared && (s.Makes == nil || s.Makes()) { // another process may make work at any time
 			p.begin(s)
