@@ -4,7 +4,8 @@
 //
 // # Guarantees
 //
-//   - [Pool.Create] returns once the task is stored: whatever happens to the process, it runs or expires.
+//   - [Pool.Create] returns once the task is stored: whatever happens to the process, it runs or expires. Its work is offered again where the
+//     store has lost it, and is removed only once the task has ended.
 //   - An attempt changes a task only while no other attempt has taken it over. The store checks each write of an attempt,
 //     its steps included, against the revision of the task's record.
 //   - What ended never changes. A step that was stored does not run again, and a question that was answered is not asked again.
