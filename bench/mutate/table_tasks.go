@@ -120,7 +120,7 @@ var tasks = []mutation{
 	},
 	{
 		"work of another task is a task's own", guard, "cluster/work.go",
-		"of == tenant && id == task, nil", "of == tenant, nil", "", "TestWorkByItsNumber",
+		"of == tenant && id == task, nil", "of == tenant && id != \"\", nil", "", "TestWorkByItsNumber",
 	},
 	{
 		"a consumer asks for more than the account allows", limit, "cluster/work.go",
