@@ -16,8 +16,10 @@ const (
 	compareTurn = compareEvery - 30*time.Second
 	// compareAgain is how soon a comparison begins anew that the store has not let end.
 	compareAgain = 30 * time.Second
-	// comparePage is how many records are read at a time.
+	// comparePage is how many records are read at a time, and compareRest for how much longer than that took nothing is read then: a store has half a million
+	// records at most, and reading them is a second of the servers' work for each five thousand.
 	comparePage = 100
+	compareRest = 3
 )
 
 // compare offers the work of tasks again that have lost it, at the first mount and every ten minutes. The record of a task and its work lie in two streams, and one may be
@@ -64,6 +66,7 @@ func (p *Pool) serveWorking() error {
 // compareAll compares all tasks with their work.
 func (p *Pool) compareAll(ctx context.Context) error {
 	for from := uint64(0); ; {
+		began := time.Now()
 		page, err := p.Store.AllTasks(ctx, from, comparePage)
 		if err != nil || len(page) == 0 {
 			return err
@@ -73,6 +76,11 @@ func (p *Pool) compareAll(ctx context.Context) error {
 				return err
 			}
 			from = st.Rev + 1
+		}
+		select {
+		case <-time.After(compareRest * time.Since(began)):
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 	}
 }
