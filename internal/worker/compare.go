@@ -16,8 +16,8 @@ const (
 	compareTurn = compareEvery - 30*time.Second
 	// compareAgain is how soon a comparison begins anew that the store has not let end.
 	compareAgain = 30 * time.Second
-	// comparePage is how many records are read at a time, and compareRest for how much longer than that took nothing is read then: a store has half a million
-	// records at most, and reading them is a second of the servers' work for each five thousand.
+	// comparePage is how many records are read at a time, and compareRest for how much longer than that took nothing is read then: a store may have hundreds
+	// of thousands of records, and reading five thousand is a second of work.
 	comparePage = 100
 	compareRest = 3
 )
