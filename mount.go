@@ -159,7 +159,7 @@ func (rt *Runtime) serve(srv *Server, path string) (*service, error) {
 	}, Safe: func(method, name string) bool {
 		t, ok := s.srv.tools.get(name)
 		return ok && t.safe
-	}})
+	}, Makes: srv.hasTasks.Load})
 	return s, nil
 }
 

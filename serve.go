@@ -297,7 +297,8 @@ func health(o *cluster.Outage, now time.Time) (status int, text string) {
 var errDraining = errors.New("draining")
 
 // Ready returns nil when the Runtime can serve, and otherwise an error that says why not:
-// the Runtime drains or is closed, or its store does not answer or cannot write. Serve
+// the Runtime drains or is closed, its store does not answer or cannot write, or NATS
+// servers refuse what tasks need, so that none may be created. Serve
 // answers /readyz by it. It is for the readiness probe of a program with an http.Server of
 // its own, and costs almost nothing.
 func (rt *Runtime) Ready() error {
@@ -320,7 +321,7 @@ func (rt *Runtime) Ready() error {
 	if stream := rt.cluster.Silent(); stream != "" {
 		return fmt.Errorf("the store cannot be written: its stream %s does not answer", stream)
 	}
-	return nil
+	return rt.tasks.Fault()
 }
 
 func (rt *Runtime) serveHealth(w http.ResponseWriter, r *http.Request) {

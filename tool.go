@@ -242,8 +242,10 @@ func newTool(t Tool, checked json.RawMessage) (*tool, error) {
 }
 
 func (s *Server) addTool(t *tool) error {
-	if t.Task != TaskForbidden {
-		s.hasTasks.Store(true)
+	if t.Task != TaskForbidden && !s.hasTasks.Swap(true) {
+		if here := s.mount.service(); here != nil {
+			here.rt.tasks.Serve(here.id)
+		}
 	}
 	if err := s.tools.put(t.Name, t); err != nil {
 		return fmt.Errorf("troupe: tool %w", err)

@@ -46,6 +46,8 @@ var (
 	ErrBadKey = errors.New("bad key")
 	// ErrNobody: nobody takes the messages of that boot of a node. Not delivered.
 	ErrNobody = errors.New("nobody takes messages there")
+	// ErrNoConsumer: the servers allow no consumer of work, as where the account has as many as it may. It comes with ErrUnavailable.
+	ErrNoConsumer = errors.New("nats allows no consumer of work")
 	// ErrClosed: the node was closed. Not done. It wraps ErrUnavailable.
 	ErrClosed error = closedError{}
 )

@@ -93,7 +93,7 @@ func TestListen(t *testing.T) {
 	if gone, err := n.Gone(ctx, Peer{"b", b.Boot()}); gone || err != nil {
 		t.Errorf("the other is gone: %v, %v", gone, err)
 	}
-	change(t, b.Offer(ctx, "anon", "demo", "t", "c", time.Hour))
+	must[uint64](t)(b.Offer(ctx, "anon", "demo", "t", "c", time.Hour))
 	q := must[*WorkQueue](t)(n.Work(ctx, "demo"))
 	w := must[*Work](t)(q.Next(ctx))
 	q.Close()

@@ -62,7 +62,7 @@ func TestRights(t *testing.T) {
 	change(t, appendWait(a, testStream, rev, 1, []byte("x")))
 	must[[]Stored](t)(b.Read(ctx, testStream, 1, 1))
 	must[uint64](t)(b.Tail(ctx, testStream, 0))
-	change(t, a.Offer(ctx, "anon", "demo", "t", "client", time.Hour))
+	must[uint64](t)(a.Offer(ctx, "anon", "demo", "t", "client", time.Hour))
 	q := must[*WorkQueue](t)(b.Work(ctx, "demo"))
 	defer q.Close()
 	change(t, must[*Work](t)(q.Next(ctx)).Done())

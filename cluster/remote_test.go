@@ -364,7 +364,7 @@ func TestReclaim(t *testing.T) {
 	ctx := t.Context()
 	a := remote(t, c, "a")
 	for i := range 5 {
-		if err := a.Offer(ctx, "anon", "demo", fmt.Sprintf("t%d", i), "client", time.Hour); err != nil {
+		if _, err := a.Offer(ctx, "anon", "demo", fmt.Sprintf("t%d", i), "client", time.Hour); err != nil {
 			t.Fatal(err)
 		}
 	}

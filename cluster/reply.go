@@ -26,9 +26,13 @@ const (
 	codeNoReplicas          = 10074
 	codeOverlap             = 10065
 	codeConsumer            = 10012 // it cannot be changed
+	codeMaxAckPending       = 10121 // a consumer asks for more than the servers or the account allow
 	codeStreamOffline       = 10118
 	codeStreamOfflineReason = 10194
 )
+
+// codeBadRequest is the code of answers that say that what was asked for is not allowed, beside that of the error.
+const codeBadRequest = 400
 
 // apiError is the error object of JetStream's answers.
 type apiError struct {

@@ -154,7 +154,7 @@ func TestWork(t *testing.T) {
 			other := must[*WorkQueue](t)(n.Work(ctx, "demo2"))
 			defer other.Close()
 			for _, id := range []string{"a", "b"} {
-				if err := n.Offer(ctx, "anon", "demo", id, "", time.Hour); err != nil {
+				if _, err := n.Offer(ctx, "anon", "demo", id, "", time.Hour); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -186,7 +186,7 @@ func TestWork(t *testing.T) {
 			} else if err := later.Done(); err != nil {
 				t.Fatal(err)
 			}
-			if err := n.Offer(ctx, "anon", "demo", "c", "", 2*time.Second); err != nil {
+			if _, err := n.Offer(ctx, "anon", "demo", "c", "", 2*time.Second); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(10 * time.Second)
@@ -195,9 +195,83 @@ func TestWork(t *testing.T) {
 			if got := must[[]string](t)(n.Working(ctx)); len(got) != 0 {
 				t.Errorf("servers with work, at the end: %v", got)
 			}
-			wantErr(t, "a task of a bad name", n.Offer(ctx, "anon", "demo", "a.b", "", time.Hour), ErrBadKey)
-			_, err := n.Work(ctx, "*")
+			_, err := n.Offer(ctx, "anon", "demo", "a.b", "", time.Hour)
+			wantErr(t, "a task of a bad name", err, ErrBadKey)
+			_, err = n.Work(ctx, "*")
 			wantErr(t, "the work of all", err, ErrBadKey)
+		})
+	})
+}
+
+// TestWorkByItsNumber: work is there under its number, for its task alone, until it is withdrawn or done. Of those who ask for a turn one has it, and nobody else until it is over: not even where that one
+// lives on. What keeps it is no work.
+func TestWorkByItsNumber(t *testing.T) {
+	stores(t, func(t *testing.T, o Options) {
+		o.Lease = time.Minute // renewals are not the subject
+		bubble(t, func(t *testing.T) {
+			n := open(t, o)
+			ctx := t.Context()
+			a, b := must[uint64](t)(n.Offer(ctx, "anon", "demo", "a", "client", time.Hour)), must[uint64](t)(n.Offer(ctx, "anon", "demo", "b", "", time.Hour))
+			has := func(server, task string, seq uint64, want bool) {
+				t.Helper()
+				for tenant, want := range map[string]bool{"anon": want, "other": false} {
+					if got := must[bool](t)(n.HasWork(ctx, tenant, server, task, seq)); got != want {
+						t.Errorf("work %d of task %s of %s at %s is there: %v", seq, task, tenant, server, got)
+					}
+				}
+			}
+			has("demo", "a", a, true)
+			has("demo", "b", b, true)
+			has("demo", "a", b, false)
+			has("demo2", "a", a, false)
+			has("demo", "a", 0, false)
+			has("demo", "a", 99, false)
+			for range 2 { // what is not there is no error
+				if err := n.Withdraw(ctx, a); err != nil {
+					t.Error(err)
+				}
+			}
+			has("demo", "a", a, false)
+			if !must[bool](t)(n.TakeTurn(ctx, time.Minute)) || must[bool](t)(n.TakeTurn(ctx, time.Minute)) {
+				t.Error("the first who asks for a turn does not have it, or the second does")
+			}
+			if got := must[[]string](t)(n.Working(ctx)); !slices.Equal(got, []string{"demo"}) {
+				t.Errorf("servers with work: %v", got)
+			}
+			time.Sleep(time.Minute + 2*time.Second)
+			if !must[bool](t)(n.TakeTurn(ctx, time.Minute)) {
+				t.Error("nobody has a turn after the first")
+			}
+			// The consumer of a server goes with the last who wants it, and not before its work.
+			q := must[*WorkQueue](t)(n.Work(ctx, "demo"))
+			other := must[*WorkQueue](t)(n.Work(ctx, "demo"))
+			there := func(what string, want bool) {
+				t.Helper()
+				change(t, n.Retire(ctx, "demo"))
+				err := n.api(ctx, "CONSUMER.INFO."+n.streamName(work)+".demo", nil, nil)
+				if got := err == nil; got != want {
+					t.Errorf("%s: there is a consumer: %v, %v", what, got, err)
+				}
+			}
+			w := q.next(t)
+			q.Close()
+			there("with work", true)
+			if err := w.Done(); err != nil {
+				t.Fatal(err)
+			}
+			waits, cancel := context.WithCancel(ctx)
+			left := make(chan error)
+			go func() {
+				_, err := other.Next(waits)
+				left <- err
+			}()
+			time.Sleep(time.Second)
+			there("somebody waits", true)
+			cancel()
+			<-left
+			other.Close()
+			there("with nobody", false)
+			there("again", false)
 		})
 	})
 }
@@ -209,7 +283,7 @@ func TestWorkOfADeadProcess(t *testing.T) {
 	n := must[*Node](t)(Open(t.Context(), o))
 	q := must[*WorkQueue](t)(n.Work(t.Context(), "demo"))
 	for _, id := range []string{"a", "b", "c"} {
-		if err := n.Offer(t.Context(), "anon", "demo", id, "", time.Hour); err != nil {
+		if _, err := n.Offer(t.Context(), "anon", "demo", id, "", time.Hour); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -18,16 +18,17 @@ const (
 	// streams. An election may take longer than that: then a second attempt begins, and fences the first.
 	workWait       = 5 * time.Second
 	replicatedWait = 8 * time.Second
-	// maxWork is how many messages of a server workers may have at a time, on all nodes together.
+	// maxWork is how many messages of a server workers may have at a time, on all nodes together, where the servers allow so many.
 	maxWork = 200_000
+	// unused is after which time the servers remove the consumer of a server that no node serves. It is made again where there is work.
+	unused = 24 * time.Hour
 	// maxConsumers bounds the servers of a store that have tasks, each of which has a consumer.
 	maxConsumers = 4096
 )
 
-// Offer stores that a task of a server has something to run, for ttl. It may be offered twice: the task's record
-// says what there is to do. From tells apart those who share the tenant; it may be empty.
-func (n *Node) Offer(ctx context.Context, tenant, server, task, from string, ttl time.Duration) error {
-	var err error
+// Offer stores that a task of a server has something to run, for ttl, and returns the number of that work: a later one has a higher one, until the
+// stream is lost. It may be offered twice: the task's record says what there is to do. From tells apart those who share the tenant; it may be empty.
+func (n *Node) Offer(ctx context.Context, tenant, server, task, from string, ttl time.Duration) (seq uint64, err error) {
 	what := tenant + "." + task
 	if from != "" {
 		what += "." + from
@@ -38,12 +39,53 @@ func (n *Node) Offer(ctx context.Context, tenant, server, task, from string, ttl
 	case !validTokens(tenant, 1) || !validTokens(server, 1) || !validTokens(task, 1) || from != "" && !validTokens(from, 1):
 		err = fmt.Errorf("%w: task %q of %q and %q", ErrBadKey, task, tenant, server)
 	default:
-		_, err = n.put(ctx, n.subject("work."+server), []byte(what), ttl, guard{any: true})
+		seq, err = n.put(ctx, n.subject("work."+server), []byte(what), ttl, guard{any: true})
 	}
 	if err != nil {
-		return fmt.Errorf("cluster: offer task %s: %w", task, err)
+		return 0, fmt.Errorf("cluster: offer task %s: %w", task, err)
+	}
+	return seq, nil
+}
+
+// HasWork reports whether the work seq of a task is stored. Other work may have its number, where the stream was lost or is as it was earlier. On replicated servers "no" is
+// certain only if it was asked after a write to the stream, as [Node.Offer] is: a leader that was replaced answers reads for a while.
+func (n *Node) HasWork(ctx context.Context, tenant, server, task string, seq uint64) (bool, error) {
+	var r struct {
+		Message struct {
+			Subject string `json:"subject"`
+			Data    []byte `json:"data"`
+		} `json:"message"`
+	}
+	err := ErrNotFound
+	if seq > 0 {
+		err = n.api(ctx, "STREAM.MSG.GET."+n.streamName(work), map[string]any{"seq": seq}, &r)
+	}
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return false, fmt.Errorf("cluster: work of task %s: %w", task, err)
+	}
+	of, id, _ := parseWork(r.Message.Data)
+	return err == nil && r.Message.Subject == n.subject("work."+server) && of == tenant && id == task, nil
+}
+
+// Withdraw removes work that was offered, whoever has it. What is not there is no error.
+func (n *Node) Withdraw(ctx context.Context, seq uint64) error {
+	err := n.api(ctx, "STREAM.MSG.DELETE."+n.streamName(work), map[string]any{"seq": seq, "no_erase": true}, nil)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return fmt.Errorf("cluster: withdraw work: %w", err)
 	}
 	return nil
+}
+
+// TakeTurn reports whether this node is the one that compares tasks with their work now: the first to ask. Nobody else is for ttl, or until the stream of work is lost.
+func (n *Node) TakeTurn(ctx context.Context, ttl time.Duration) (bool, error) {
+	_, err := n.put(ctx, n.subject("work.turn.compare"), []byte(n.name), ttl, guard{}) // three tokens, so that it is no server's
+	if errors.Is(err, ErrConflict) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("cluster: take a turn: %w", err)
+	}
+	return true, nil
 }
 
 // Work is a task that a worker has to run. Its worker calls Keep at least every second, and at the end Done or Later. If it
@@ -73,7 +115,8 @@ type WorkQueue struct {
 	iter     jetstream.MessagesContext
 }
 
-// Work opens the queue of a server's work. The first call for a server makes its consumer.
+// Work opens the queue of a server's work. The first call for a server makes its consumer. ErrNoConsumer: the servers refuse that, and no work
+// of the server is given out until they do not.
 func (n *Node) Work(ctx context.Context, server string) (*WorkQueue, error) {
 	if !validName(server) {
 		return nil, fmt.Errorf("cluster: work of %q: %w", server, ErrBadKey)
@@ -84,17 +127,9 @@ func (n *Node) Work(ctx context.Context, server string) (*WorkQueue, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	want := jetstream.ConsumerConfig{
-		Durable: server, FilterSubject: n.subject("work." + server), AckPolicy: jetstream.AckExplicitPolicy, AckWait: n.workWait(),
-		MaxAckPending: maxWork, MaxDeliver: -1,
-		MemoryStorage: !n.opts.shared(), // it ends with its process, and the next one gives all work out again
-	}
-	c, err := js.CreateOrUpdateConsumer(ctx, n.streamName(work), want)
-	if no, ok := errors.AsType[*jetstream.APIError](err); ok && no.ErrorCode == codeConsumer && want.MemoryStorage {
-		// It was made while the process served other nodes, which it does no more.
-		if err = js.DeleteConsumer(ctx, n.streamName(work), server); err == nil {
-			c, err = js.CreateConsumer(ctx, n.streamName(work), want)
-		}
+	c, err := n.makeConsumer(ctx, js, server)
+	if no, ok := errors.AsType[*jetstream.APIError](err); ok && no.Code == codeBadRequest {
+		return nil, fmt.Errorf("cluster: work of %s: %w: %w: %w", server, ErrNoConsumer, ErrUnavailable, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cluster: work of %s: %w: %w", server, ErrUnavailable, err)
@@ -105,6 +140,53 @@ func (n *Node) Work(ctx context.Context, server string) (*WorkQueue, error) {
 		return nil, fmt.Errorf("cluster: work of %s: %w: %w", server, ErrUnavailable, err)
 	}
 	return &WorkQueue{n: n, consumer: c, iter: iter}, nil
+}
+
+// makeConsumer makes the consumer of a server's work, or takes the one that is there. Where the servers, or the account, allow fewer messages at a time than it should have, it has
+// the half of that, or of the half.
+func (n *Node) makeConsumer(ctx context.Context, js jetstream.JetStream, server string) (jetstream.Consumer, error) {
+	want := jetstream.ConsumerConfig{
+		Durable: server, FilterSubject: n.subject("work." + server), AckPolicy: jetstream.AckExplicitPolicy, AckWait: n.workWait(),
+		MaxAckPending: maxWork, MaxDeliver: -1, InactiveThreshold: unused,
+		MemoryStorage: !n.opts.shared(), // it ends with its process, and the next one gives all work out again
+	}
+	for {
+		c, err := js.CreateOrUpdateConsumer(ctx, n.streamName(work), want)
+		no, ok := errors.AsType[*jetstream.APIError](err)
+		switch {
+		case ok && no.ErrorCode == codeMaxAckPending && want.MaxAckPending > 1:
+			want.MaxAckPending /= 2
+			continue
+		case ok && no.ErrorCode == codeConsumer && want.MemoryStorage:
+			// It was made while the process served other nodes, which it does no more.
+			if err = js.DeleteConsumer(ctx, n.streamName(work), server); err == nil {
+				c, err = js.CreateConsumer(ctx, n.streamName(work), want)
+			}
+		}
+		return c, err
+	}
+}
+
+// Retire removes the consumer of a server's work, unless there is work or another node waits for some. It is made again by whoever needs it.
+func (n *Node) Retire(ctx context.Context, server string) error {
+	js, err := jetstream.New(n.conn)
+	for tries := 0; err == nil && tries < 5; tries++ {
+		var c jetstream.Consumer
+		if c, err = js.Consumer(ctx, n.streamName(work), server); err != nil {
+			break
+		}
+		if i := c.CachedInfo(); i.NumPending > 0 || i.NumAckPending > 0 {
+			return nil
+		} else if i.NumWaiting == 0 {
+			err = js.DeleteConsumer(ctx, n.streamName(work), server)
+			break
+		}
+		sleep(ctx, 100*time.Millisecond) // A queue of this node takes a moment to close.
+	}
+	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return fmt.Errorf("cluster: retire the work of %s: %w: %w", server, ErrUnavailable, err)
+	}
+	return nil
 }
 
 // workWait is how long the servers of this store wait for a silent worker.
@@ -145,11 +227,10 @@ func (n *Node) Reclaim(ctx context.Context, server string, had func(tenant, task
 		if ttl <= 0 {
 			continue
 		}
-		if err := n.Offer(ctx, w.tenant, server, w.task, w.who, ttl); err != nil {
+		if _, err := n.Offer(ctx, w.tenant, server, w.task, w.who, ttl); err != nil {
 			return err
 		}
-		// It may be done by now, and a second offer of a task does no harm.
-		_ = n.api(ctx, "STREAM.MSG.DELETE."+n.streamName(work), map[string]any{"seq": w.seq, "no_erase": true}, nil)
+		_ = n.Withdraw(ctx, w.seq) // a second offer of a task does no harm
 	}
 	return nil
 }

@@ -91,12 +91,56 @@ var tasks = []mutation{
 		"		case <-p.ended:\n", "		case <-p.base.Done():\n", "", "TestADrainKeepsItsWork",
 	},
 	{
-		"an answer that was lost is not made good", guard, "internal/worker/tasks.go",
-		"if r.State == task.Queued && p.Store", "if r.State == task.Queued && r.Created < 0 && p.Store", "", "TestAnswerAgain",
+		"work is removed whose record is not there", guard, "internal/worker/pool.go",
+		"_ = w.Later(min(time.Second<<min(n-early, 20), mostLate))", "_ = w.Done()", "", "TestAClockThatIsAhead|TestAnAnswerThatTakes",
+	},
+	{
+		"an attempt that has expired by its own clock removes its work", guard, "internal/worker/attempt.go",
+		"case errors.Is(cause, ErrCancelled): // who", "case errors.Is(cause, ErrCancelled), errors.Is(cause, ErrExpired): // who", "", "TestAClockThatIsAhead",
+	},
+	{
+		"work that is lost is not offered again", guard, "internal/worker/compare.go",
+		"if there, err := has(); there || err != nil {", "if there, err := has(); there || err != nil || ctx != nil {", "", "TestLostWork",
+	},
+	{
+		"what a leader that was replaced does not have is lost", guard, "internal/worker/compare.go",
+		"		there, err = has()\n", "		_, err = has()\n", "", "TestNotThereIsAskedAfterAWrite",
+	},
+	{
+		"a task that runs in another process is offered again", guard, "internal/worker/compare.go",
+		"if r.State == task.Running && !p.dead(ctx, &r) {", "if r.State == task.Running && !p.dead(ctx, &r) && ctx == nil {", "", "TestOneProcessCompares",
+	},
+	{
+		"a number that a stream gives twice is that of the lost work", guard, "internal/worker/compare.go",
+		"if o.seq != r.Work {", "if o.seq > 0 {", "internal/spec/task", "TestTaskWhoseWorkIsLostRuns",
+	},
+	{
+		"a task is made that nothing runs", guard, "internal/worker/serving.go",
+		"	if fault := s.fault.Load(); fault != nil {\n		return fmt.Errorf(\"worker", "	if fault := s.fault.Load(); fault != nil && ctx == nil {\n		return fmt.Errorf(\"worker", "", "TestNoTaskIsMade",
+	},
+	{
+		"work of another task is a task's own", guard, "cluster/work.go",
+		"of == tenant && id == task, nil", "of == tenant && id != \"\", nil", "", "TestWorkByItsNumber",
+	},
+	{
+		"a consumer asks for more than the account allows", limit, "cluster/work.go",
+		"case ok && no.ErrorCode == codeMaxAckPending && want.MaxAckPending > 1:", "case ok && no.ErrorCode == codeMaxAckPending && want.MaxAckPending > maxWork:", "internal/spec/nodes", "TestTasksRunWithin",
+	},
+	{
+		"a consumer goes that others use", guard, "cluster/work.go",
+		"} else if i.NumWaiting == 0 {", "} else if i.NumWaiting >= 0 {", "", "TestWorkByItsNumber",
+	},
+	{
+		"a server that was unmounted keeps its consumer", expiry, "internal/worker/serving.go",
+		"			p.retire(s)\n", "", "internal/spec/nodes", "TestConsumersCome",
+	},
+	{
+		"a server without tasks has a consumer", limit, "internal/worker/pool.go",
+		"if p.Shared && (s.Makes == nil || s.Makes()) {", "if p.Shared {", "internal/spec/nodes", "TestConsumersCome",
 	},
 	{
 		"a task that could not be created leaves its request", expiry, "internal/worker/tasks.go",
-		"			p.undo(key, c)\n", "			p.Ledger.Settle(c, false)\n", "", "TestAFailedCreationLeavesNothing",
+		"			p.undo(key, c, o.seq)\n", "			p.Ledger.Settle(c, false)\n", "", "TestAFailedCreationLeavesNothing",
 	},
 	{
 		"a task keeps its request", expiry, "internal/worker/attempt.go",

@@ -2,6 +2,8 @@ package nodestore
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/troupe-run/troupe/cluster"
@@ -75,8 +77,26 @@ func (s Tasks) PartHead(ctx context.Context, task, name string) ([]byte, int, er
 }
 
 // Offer stores that a task has something to run.
-func (s Tasks) Offer(ctx context.Context, tenant, server, task, from string, ttl time.Duration) error {
-	return storeError(s.n.Offer(ctx, tenant, server, task, from, ttl))
+func (s Tasks) Offer(ctx context.Context, tenant, server, task, from string, ttl time.Duration) (uint64, error) {
+	seq, err := s.n.Offer(ctx, tenant, server, task, from, ttl)
+	return seq, storeError(err)
+}
+
+// HasWork reports whether a task has the work of a number.
+func (s Tasks) HasWork(ctx context.Context, tenant, server, task string, seq uint64) (bool, error) {
+	has, err := s.n.HasWork(ctx, tenant, server, task, seq)
+	return has, storeError(err)
+}
+
+// Withdraw removes work.
+func (s Tasks) Withdraw(ctx context.Context, seq uint64) error {
+	return storeError(s.n.Withdraw(ctx, seq))
+}
+
+// TakeTurn reports whether this node compares tasks with their work now.
+func (s Tasks) TakeTurn(ctx context.Context, ttl time.Duration) (bool, error) {
+	mine, err := s.n.TakeTurn(ctx, ttl)
+	return mine, storeError(err)
 }
 
 // Working lists the servers that have work.
@@ -88,10 +108,18 @@ func (s Tasks) Working(ctx context.Context) ([]string, error) {
 // Work opens the queue of a server's work.
 func (s Tasks) Work(ctx context.Context, server string) (worker.Queue, error) {
 	q, err := s.n.Work(ctx, server)
+	if errors.Is(err, cluster.ErrNoConsumer) {
+		return nil, fmt.Errorf("%w: %w", worker.ErrNoQueue, storeError(err))
+	}
 	if err != nil {
 		return nil, storeError(err)
 	}
 	return queue{q}, nil
+}
+
+// Retire says that this node serves a server no more.
+func (s Tasks) Retire(ctx context.Context, server string) error {
+	return storeError(s.n.Retire(ctx, server))
 }
 
 // Gone reports whether a process is dead.

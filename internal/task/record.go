@@ -33,7 +33,7 @@ type Record struct {
 	Lost    int    `json:"lost,omitempty"`    // how many in a row were lost without having stored anything
 	Node    string `json:"node,omitempty"`    // that runs it
 	Boot    string `json:"boot,omitempty"`    // of that node
-	Work    uint64 `json:"work,omitempty"`    // the work that it does, as the queue numbers it; 0: not known
+	Work    uint64 `json:"work,omitempty"`    // the work that it has while it is queued or runs, as the queue numbers it; 0: not known
 
 	// Holder and HolderBoot are where a handler waits in memory for the answers, or did when the last one came.
 	Holder     string `json:"holder,omitempty"`

@@ -301,35 +301,57 @@ func (l *Line) carry(from, to, of net.Conn) {
 	}
 }
 
-// DeleteStreams removes the streams whose names end with suffix, as a person does by mistake.
-func (v *VirtualNATS) DeleteStreams(t testing.TB, suffix string) {
+// ask sends a request to the JetStream API of the server, and decodes its answer.
+func (v *VirtualNATS) ask(t testing.TB, subject string, into any) {
 	t.Helper()
 	conn, err := nats.Connect("", nats.InProcessServer(v.Server))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	ask := func(subject string, into any) {
-		m, err := conn.Request("$JS.API."+subject, nil, 10*time.Second)
-		if err == nil {
-			err = json.Unmarshal(m.Data, into)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+	m, err := conn.Request("$JS.API."+subject, nil, 10*time.Second)
+	if err == nil {
+		err = json.Unmarshal(m.Data, into)
 	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// DeleteStreams removes the streams whose names end with suffix, as a person does by mistake.
+func (v *VirtualNATS) DeleteStreams(t testing.TB, suffix string) {
+	t.Helper()
 	var all struct{ Streams []string }
-	ask("STREAM.NAMES", &all)
+	v.ask(t, "STREAM.NAMES", &all)
 	deleted := 0
 	for _, name := range all.Streams {
 		if strings.HasSuffix(name, suffix) {
 			var done struct{ Success bool }
-			if ask("STREAM.DELETE."+name, &done); done.Success {
+			if v.ask(t, "STREAM.DELETE."+name, &done); done.Success {
 				deleted++
 			}
 		}
 	}
 	if deleted == 0 {
 		t.Fatalf("no stream of %v ends with %s", all.Streams, suffix)
+	}
+}
+
+// Consumers are the names of a stream's consumers.
+func (v *VirtualNATS) Consumers(t testing.TB, stream string) []string {
+	t.Helper()
+	var all struct{ Consumers []string }
+	v.ask(t, "CONSUMER.NAMES."+stream, &all)
+	return all.Consumers
+}
+
+// AllowConsumers has the account have at most so many consumers of a stream from now on, and each so many messages at a time; -1 is any number.
+func (v *VirtualNATS) AllowConsumers(t testing.TB, consumers, pending int) {
+	t.Helper()
+	err := v.Server.GlobalAccount().UpdateJetStreamLimits(map[string]server.JetStreamAccountLimits{"": {
+		MaxMemory: -1, MaxStore: -1, MaxStreams: -1, MemoryMaxStreamBytes: -1, StoreMaxStreamBytes: -1, MaxConsumers: consumers, MaxAckPending: pending,
+	}})
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -79,12 +79,8 @@ func (n *names) take(name string) bool {
 // attempt begins an attempt for work, or says why there is nothing to begin. No other goroutine of the process does so for the
 // same task.
 func (p *Pool) attempt(s *serving, key Key, w *given) (*Attempt, error) {
-	get := p.Store.Get
-	if w.Deliveries() < early { // whoever makes the task may be about to store its record
-		get = p.Store.Peek
-	}
 	for {
-		r, rev, err := p.readBy(s.ctx, key, get)
+		r, rev, err := p.readBy(s.ctx, key, p.Store.Peek) // whoever makes the task may be about to store its record
 		if err != nil {
 			return nil, err
 		}
@@ -404,8 +400,9 @@ func (a *Attempt) conclude(began time.Time, res Result) {
 		if a.dropRequest(ctx) == nil { // otherwise the work comes again, and does it
 			_ = a.work.Load().Done()
 		}
-	case errors.Is(cause, ErrCancelled), errors.Is(cause, ErrExpired): // who cancelled it has deleted all; what has expired is gone
+	case errors.Is(cause, ErrCancelled): // who cancelled it has deleted all
 		_ = a.work.Load().Done()
+	case errors.Is(cause, ErrExpired): // its work expires, too, unless this process's clock is wrong
 	default:
 		a.p.Log.Warn("the outcome of a task was not stored, it runs again", "server", a.Key.Server, "task", a.Key.Digest(), "error", cause)
 	}

@@ -4,7 +4,8 @@
 //
 // # Guarantees
 //
-//   - [Pool.Create] returns once the task is stored: whatever happens to the process, it runs or expires.
+//   - [Pool.Create] returns once the task is stored: whatever happens to the process, it runs or expires. Its work is offered again where the
+//     store has lost it, and is removed only once the task has ended.
 //   - An attempt changes a task only while no other attempt has taken it over. The store checks each write of an attempt,
 //     its steps included, against the revision of the task's record.
 //   - What ended never changes. A step that was stored does not run again, and a question that was answered is not asked again.
@@ -32,6 +33,6 @@
 //
 //	follow tasks look  what clients and operators ask of tasks
 //	step held attempt question  a run of a handler, which may wait for its client
-//	reclaim offer pool census places suspect ending  the tasks of a node: queues, what runs, how many there may be, whose turn it is, and what goes with their ends
+//	compare reclaim offer pool serving census places suspect ending  the tasks of a node: queues, what runs, how many there may be, whose turn it is, and what goes with their ends
 //	store ledger  what a pool is given
 package worker

@@ -45,18 +45,18 @@ func (p *Pool) drop(ctx context.Context, key Key, how task.Kind) error {
 	return p.Store.DropPart(ctx, key.path(), name, math.MaxInt)
 }
 
-// dropEnded is drop for work whose task has ended.
-func (p *Pool) dropEnded(ctx context.Context, key Key) error {
+// dropEnded is drop for a task that has ended, and reports whether it has. One that goes on, or only seems to have expired, needs all that it has.
+func (p *Pool) dropEnded(ctx context.Context, key Key) (ended bool, err error) {
 	r, _, err := p.read(ctx, key)
-	if errors.Is(err, actors.ErrNotFound) { // it has expired, with all that it had
+	if errors.Is(err, actors.ErrNotFound) {
 		p.over(key, 0)
-		return nil
+		return false, nil
 	}
-	if err == nil && r.State == task.Ended { // a task that goes on elsewhere needs all that it has
+	if err == nil && r.State == task.Ended {
 		p.over(key, r.How())
-		err = p.drop(ctx, key, r.How())
+		return true, p.drop(ctx, key, r.How())
 	}
-	return err
+	return false, err
 }
 
 // tryOn does something in the background, again and again for beginWait while it fails, and then calls end. A pool that closes leaves it.
@@ -80,14 +80,17 @@ func (p *Pool) tryOn(f func(ctx context.Context) error, end func(err error)) {
 	})
 }
 
-// undo deletes all of a task that could not be created, whose id nobody has, and gives back what was charged for it, unless it has ended, which did.
-func (p *Pool) undo(key Key, c Charge) {
+// undo deletes all of a task that could not be created, whose id nobody has, with its work if it has any, and gives back what was charged for it, unless it has ended, which did.
+func (p *Pool) undo(key Key, c Charge, work uint64) {
 	ended := p.census.ended(key).atEnd == 0
 	p.tryOn(func(ctx context.Context) error {
 		// The record goes first: without it no attempt begins, and what begins without the request runs nothing.
 		if err := p.Store.Delete(ctx, key.record(), 0); err != nil {
 			return err
 		}
-		return p.Store.DropPart(ctx, key.path(), "", math.MaxInt)
+		if err := p.Store.DropPart(ctx, key.path(), "", math.MaxInt); err != nil || work == 0 {
+			return err
+		}
+		return p.Store.Withdraw(ctx, work)
 	}, func(err error) { p.Ledger.Settle(c, ended || err != nil) })
 }

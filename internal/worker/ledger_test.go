@@ -114,11 +114,12 @@ func (b *breaking) PutPart(ctx context.Context, path, name string, data []byte, 
 	return b.failed("put", b.Store.PutPart(ctx, path, name, data, rev, ttl))
 }
 
-func (b *breaking) Offer(ctx context.Context, tenant, server, id, from string, ttl time.Duration) error {
+func (b *breaking) Offer(ctx context.Context, tenant, server, id, from string, ttl time.Duration) (uint64, error) {
 	if b.at == "offer" && !b.lost {
-		return actors.ErrFull
+		return 0, actors.ErrFull
 	}
-	return b.failed("offer", b.Store.Offer(ctx, tenant, server, id, from, ttl))
+	seq, err := b.Store.Offer(ctx, tenant, server, id, from, ttl)
+	return seq, b.failed("offer", err)
 }
 
 func (b *breaking) Create(ctx context.Context, key string, data []byte, ttl time.Duration) (uint64, error) {

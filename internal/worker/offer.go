@@ -10,7 +10,7 @@ type offer struct {
 	p    *Pool
 	key  Key
 	from string        // who made the task, among those who share its tenant
-	made time.Time     // zero: it is not
+	seq  uint64        // of the work; 0: it is not made
 	over chan struct{} // closed when the record is stored too, or never will be
 }
 
@@ -50,28 +50,12 @@ func (p *Pool) await(ctx context.Context, key Key) {
 }
 
 // make stores the work, once.
-func (o *offer) make(ctx context.Context, left time.Duration) error {
-	if !o.made.IsZero() {
-		return nil
+func (o *offer) make(ctx context.Context, left time.Duration) (err error) {
+	if o.seq == 0 {
+		o.p.expect(o.key, time.Now()) // before a worker can see it
+		o.seq, err = o.p.Store.Offer(ctx, o.key.Tenant, o.key.Server, o.key.ID, o.from, left)
 	}
-	now := time.Now()
-	o.p.expect(o.key, now) // before a worker can see it
-	if err := o.p.Store.Offer(ctx, o.key.Tenant, o.key.Server, o.key.ID, o.from, left); err != nil {
-		return err
-	}
-	o.made = now
-	return nil
-}
-
-// renew stores the work again if the record took so long that a worker may have dropped it.
-func (o *offer) renew(ctx context.Context, left time.Duration) error {
-	if time.Since(o.made) < promptly {
-		return nil
-	}
-	o.made = time.Time{}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), beginWait)
-	defer cancel()
-	return o.make(ctx, left)
+	return err
 }
 
 // Work that was made here is asked for when no worker of the process has seen it for pokeAfter, and again after twice as long each time,

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,11 +21,13 @@ const (
 	verifyEvery = 5
 	// recountEvery is in how many of these times the census is compared with the store.
 	recountEvery = 10
-	// early is how often work is looked at again whose record does not say yet that there is something to run: who made the
-	// work stores that next. The waits are earlyWait, twice that, and so on: 5.5 s together.
+	// early is how often work is looked at again soon whose record does not say yet that there is something to run: who made the
+	// work stores that next. The waits are earlyWait, twice that, and so on, 5.5 s together; then 1 s, 2 s, 4 s and so on up to mostLate.
 	early     = 10
 	earlyWait = 100 * time.Millisecond
-	// promptly is how long after its work a record is stored at most. Work that is older may have been dropped.
+	// mostLate is no multiple of the half minute after which a queue is asked anew: the same process would get the work each time.
+	mostLate = 47 * time.Second
+	// promptly is how long after its work a record is stored as a rule.
 	promptly = 2 * time.Second
 	// retryWait is the first wait before something is tried again that the store did not do.
 	retryWait = 50 * time.Millisecond
@@ -69,6 +70,9 @@ type Service struct {
 	Known func(method, name string) bool
 	// Safe reports whether a task may run again after its worker was lost.
 	Safe func(method, name string) bool
+	// Makes reports whether there are calls of the service that may become tasks; nil is yes. Where processes share a store, the queue of a service that does not is
+	// opened once Serve says so, or there is work.
+	Makes func() bool
 }
 
 // Result is what a handler returned: a result as the newest revision has it, or an error.
@@ -85,11 +89,12 @@ type Pool struct {
 	stop   context.CancelCauseFunc
 	places *places
 	// suspects are the places of tasks that may be what ends processes.
-	suspects chan struct{}
-	census   *census
-	tasks    sync.WaitGroup // the goroutines of attempts that run, and of queues
-	ended    chan struct{}  // closed when none of them runs, or nobody waits for them any more
-	again    atomic.Int64   // tasks of an earlier process of this node that were taken up at once
+	suspects  chan struct{}
+	census    *census
+	comparing sync.Once      // starts compare, with the first service
+	tasks     sync.WaitGroup // the goroutines of attempts that run, and of queues
+	ended     chan struct{}  // closed when none of them runs, or nobody waits for them any more
+	again     atomic.Int64   // tasks of an earlier process of this node that were taken up at once
 
 	mu        sync.Mutex // guards the fields below
 	services  map[string]*serving
@@ -98,19 +103,6 @@ type Pool struct {
 	followers map[Key]map[*follower]bool
 	offers    map[Key]*offer
 	closed    bool
-}
-
-// serving is a mounted service.
-type serving struct {
-	Service
-	ctx    context.Context // ends with the mount
-	cancel context.CancelCauseFunc
-	once   sync.Once // starts its queue
-	queue  atomic.Pointer[Queue]
-	unseen map[Key]time.Time // work that was made here, and that no worker of this process has seen yet; guarded by Pool.mu
-	poking bool              // a timer will look at unseen; guarded by Pool.mu
-	due    time.Time         // when the last work comes again that was put off; guarded by Pool.mu
-	asking atomic.Bool       // the queue is being asked for work that was overlooked
 }
 
 // NewPool returns a Pool.
@@ -129,7 +121,7 @@ func NewPool(c Config) *Pool {
 
 // Mount begins to run the tasks of a service, once there are any.
 func (p *Pool) Mount(svc Service) {
-	s := &serving{Service: svc, unseen: make(map[Key]time.Time)}
+	s := &serving{Service: svc, tried: make(chan struct{}), unseen: make(map[Key]time.Time)}
 	s.ctx, s.cancel = context.WithCancelCause(p.base)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -137,8 +129,9 @@ func (p *Pool) Mount(svc Service) {
 		return
 	}
 	p.services[svc.ID] = s
+	p.comparing.Do(func() { p.tasks.Go(p.compare) })
 	p.tasks.Go(func() {
-		if p.Shared {
+		if p.Shared && (s.Makes == nil || s.Makes()) { // another process may make work at any time
 			p.begin(s)
 		}
 		if p.hasWork(s) { // the store may overlook it as it may overlook what is new
@@ -157,69 +150,6 @@ func (p *Pool) Unmount(server string) {
 	p.mu.Unlock()
 	if s != nil {
 		s.cancel(ErrClosing)
-	}
-}
-
-// hasWork reports whether earlier processes have left work for a service. While the store does not say, it is asked again.
-func (p *Pool) hasWork(s *serving) bool {
-	for b := (backoff{}); ; {
-		servers, err := p.Store.Working(s.ctx)
-		if err == nil {
-			return slices.Contains(servers, s.ID)
-		}
-		if !b.sleep(s.ctx) {
-			return false
-		}
-	}
-}
-
-// begin starts the queue of a service, unless it runs.
-func (p *Pool) begin(s *serving) {
-	s.once.Do(func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if !p.closed {
-			p.tasks.Go(func() { p.serve(s) })
-		}
-	})
-}
-
-// serve takes the work of a service.
-func (p *Pool) serve(s *serving) {
-	said := time.Time{} // when an interruption was told last
-	for b := (backoff{}); ; {
-		q, err := p.Store.Work(s.ctx, s.ID)
-		if err == nil {
-			b = backoff{}
-			s.queue.Store(&q)
-			err = p.take(s, q)
-			s.queue.Store(nil)
-			q.Close()
-		}
-		if s.ctx.Err() != nil {
-			for _, g := range p.places.release(s) {
-				_ = g.Later(0)
-			}
-			return
-		}
-		if time.Since(said) >= time.Minute {
-			said = time.Now()
-			p.Log.Warn("the queue of tasks is interrupted", "server", s.ID, "error", err)
-		}
-		if !b.sleep(s.ctx) {
-			return
-		}
-	}
-}
-
-// take gives each work to a worker of its own, as many at a time as there are places.
-func (p *Pool) take(s *serving, q Queue) error {
-	for {
-		w, err := q.Next(s.ctx)
-		if err != nil {
-			return err
-		}
-		p.assign(s, w)
 	}
 }
 
@@ -251,6 +181,17 @@ func (p *Pool) later(w *given, d time.Duration) {
 	if at := time.Now().Add(d); at.After(w.s.due) {
 		w.s.due = at
 	}
+}
+
+// late puts work off whose record does not say that there is something to run, nor that the task has ended. It is never removed: the record may be about to be stored, or have expired only by
+// the clock of this process. Work that nobody needs expires with its task.
+func (p *Pool) late(w *given) {
+	n := w.Deliveries()
+	if n < early {
+		p.later(w, time.Duration(n)*earlyWait)
+		return
+	}
+	_ = w.Later(min(time.Second<<min(n-early, 20), mostLate)) // nobody asks for it again each second
 }
 
 // given is work that this process was given.
@@ -291,20 +232,16 @@ func (p *Pool) work(w *given) {
 		a.run()
 		return
 	case errors.Is(err, errNothing):
-		if err := p.dropEnded(s.ctx, key); err != nil {
+		switch ended, err := p.dropEnded(s.ctx, key); {
+		case err != nil:
 			p.later(w, time.Second)
-			break
+		case ended:
+			_ = w.Done()
+		default:
+			p.late(w)
 		}
-		_ = w.Done()
 	case errors.Is(err, task.ErrWaiting) || errors.Is(err, actors.ErrNotFound):
-		if n := w.Deliveries(); n < early {
-			p.later(w, time.Duration(n)*earlyWait)
-			break
-		}
-		if errors.Is(err, actors.ErrNotFound) {
-			p.over(key, 0) // nobody was told of the task, or it has expired
-		}
-		_ = w.Done()
+		p.late(w)
 	case errors.Is(err, errResumed): // its place goes to the handler that waited
 		return
 	case errors.Is(err, errStale): // another worker has it by now
@@ -415,13 +352,6 @@ func (p *Pool) keep() {
 	}
 }
 
-// serveNow starts the queue of a server, if it is mounted by now.
-func (p *Pool) serveNow(server string) {
-	if s, err := p.service(server); err == nil {
-		p.begin(s)
-	}
-}
-
 // offered reports whether work of a task is just being made.
 func (p *Pool) offered(key Key) bool {
 	p.mu.Lock()
@@ -433,16 +363,6 @@ func (p *Pool) offered(key Key) bool {
 type follower struct {
 	dirty map[Key]bool  // what may have changed since it looked; guarded by Pool.mu
 	wake  chan struct{} // has one place
-}
-
-// service returns a mounted service.
-func (p *Pool) service(server string) (*serving, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if s := p.services[server]; s != nil && !p.closed {
-		return s, nil
-	}
-	return nil, fmt.Errorf("worker: server %s is not mounted: %w", server, actors.ErrUnavailable)
 }
 
 // Counts says how many attempts run now, and how many handlers wait for their clients.

@@ -42,7 +42,7 @@ func (f *fleet) Reclaim(ctx context.Context, server string, had func(tenant, tas
 	all, err := f.AllTasks(ctx, 0, 1000)
 	for _, st := range all {
 		if left := had(st.Tenant, st.ID); left > 0 && err == nil {
-			err = f.Offer(ctx, st.Tenant, server, st.ID, "", left)
+			_, err = f.Offer(ctx, st.Tenant, server, st.ID, "", left)
 		}
 	}
 	return err

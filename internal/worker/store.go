@@ -117,10 +117,18 @@ type Store interface {
 	// Parts lists the names of a task's parts. PartHead reads the beginning of one, and its size.
 	Parts(ctx context.Context, task string) ([]string, error)
 	PartHead(ctx context.Context, task, name string) (head []byte, size int, err error)
-	// Offer stores that a task has something to run. From tells apart those who share a tenant. Work opens the queue of that; Working lists the servers that have any.
-	Offer(ctx context.Context, tenant, server, task, from string, ttl time.Duration) error
+	// Offer stores that a task has something to run, and returns the number of that work. From tells apart those who share a tenant. Withdraw removes work, whoever has it.
+	Offer(ctx context.Context, tenant, server, task, from string, ttl time.Duration) (seq uint64, err error)
+	Withdraw(ctx context.Context, seq uint64) error
+	// HasWork reports whether a task has the work of a number. That it has not is certain after a write to the stream of work.
+	HasWork(ctx context.Context, tenant, server, task string, seq uint64) (bool, error)
+	// Work opens the queue of a server's work; ErrNoQueue: the store refuses that. Working lists the servers that have any. Retire says that this process
+	// serves a server no more.
 	Work(ctx context.Context, server string) (Queue, error)
 	Working(ctx context.Context) ([]string, error)
+	Retire(ctx context.Context, server string) error
+	// TakeTurn reports whether this process is the one that compares tasks with their work now. Nobody else is for ttl.
+	TakeTurn(ctx context.Context, ttl time.Duration) (bool, error)
 	// Reclaim offers the work again that an earlier process of this node had, for as long as had says; 0 leaves one alone.
 	Reclaim(ctx context.Context, server string, had func(tenant, task string) time.Duration) error
 	// Suspended reports whether this process does not have the lease of its node for certain.
@@ -187,6 +195,8 @@ var (
 
 // Errors of what clients ask of tasks.
 var (
+	// ErrNoQueue reports that the store does not give out the work of a server, so that nothing would run a task. None was made.
+	ErrNoQueue = errors.New("worker: the store gives out no work")
 	// ErrUnknown reports that there is no such task for this client.
 	ErrUnknown = errors.New("worker: no such task")
 	// ErrTooMuch reports answers that leave the record of the task no room. None was taken.

@@ -118,7 +118,7 @@ func lostTask(t *testing.T, h *house, id string, lost int) worker.Key {
 	if _, err := h.node.Create(t.Context(), "task.anon.demo."+id, data, ttl); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.node.Offer(t.Context(), "anon", "demo", id, "", ttl); err != nil {
+	if _, err := h.node.Offer(t.Context(), "anon", "demo", id, "", ttl); err != nil {
 		t.Fatal(err)
 	}
 	return worker.Key{Tenant: "anon", Server: "demo", ID: id}

@@ -25,7 +25,7 @@ type NewTask struct {
 // Create stores a task and has it run, unless there are too many: ErrTooMany, ErrFull. After an error other than actors.ErrUnavailable there is none; after that one it is
 // unknown, and nobody has its id.
 func (p *Pool) Create(ctx context.Context, n NewTask) (_ Snapshot, err error) {
-	if _, err := p.service(n.Server); err != nil {
+	if err := p.serves(ctx, n.Server); err != nil {
 		return Snapshot{}, err
 	}
 	key := newKey(n.Tenant, n.Server, p.Tag)
@@ -48,9 +48,11 @@ func (p *Pool) Create(ctx context.Context, n NewTask) (_ Snapshot, err error) {
 		return Snapshot{}, err
 	}
 	p.census.stored(key, p.charge(key, &r, len(req)), atEnd) // at once: it may end before Create does
+	o := p.offer(key, n.From)
+	defer o.settled()
 	defer func() {
-		if err != nil { // if it is there after all, its work will show
-			p.undo(key, c)
+		if err != nil {
+			p.undo(key, c, o.seq)
 			return
 		}
 		p.Ledger.Settle(c, true)
@@ -58,20 +60,19 @@ func (p *Pool) Create(ctx context.Context, n NewTask) (_ Snapshot, err error) {
 	if err := p.Store.PutPart(ctx, key.path(), requestPart, req, 0, n.TTL); err != nil {
 		return Snapshot{}, err
 	}
-	// The work comes first: there is no record that nobody ever runs.
-	o := p.offer(key, n.From)
-	defer o.settled()
+	// The work comes first, and the record says which it is: so there is none that nobody ever runs.
 	if err := o.make(ctx, n.TTL); err != nil {
 		return Snapshot{}, err
+	}
+	r.Work = o.seq
+	if rec, err = r.Encode(); err != nil {
+		return Snapshot{}, fmt.Errorf("worker: record of a task: %w", err)
 	}
 	rev, err := p.Store.Create(ctx, key.record(), rec, n.TTL)
 	if err != nil {
 		return Snapshot{}, err
 	}
-	if err := o.renew(ctx, n.TTL); err != nil { // it may have no work
-		return Snapshot{}, fmt.Errorf("worker: %w: %w", actors.ErrUnavailable, err)
-	}
-	p.serveNow(n.Server)
+	p.Serve(n.Server) // it may have been mounted anew
 	return Snapshot{key, r, rev}, nil
 }
 
@@ -132,7 +133,10 @@ func (p *Pool) Cancel(ctx context.Context, key Key) (Snapshot, error) {
 	}
 	drop := func(ctx context.Context) error { return p.drop(ctx, key, task.Cancelled) }
 	if err != nil && !errors.Is(err, task.ErrEnded) { // it may go on, and then needs what it has
-		p.tryOn(func(ctx context.Context) error { return p.dropEnded(ctx, key) }, func(error) {})
+		p.tryOn(func(ctx context.Context) error {
+			_, err := p.dropEnded(ctx, key)
+			return err
+		}, func(error) {})
 	} else if drop(ctx) != nil { // now, or before: that may have left something
 		p.tryOn(drop, func(error) {})
 	}
@@ -148,13 +152,6 @@ func (p *Pool) Answer(ctx context.Context, key Key, answers map[string]task.Repl
 	s, err := p.edit(ctx, key, func(r *task.Record) error {
 		o.from = token(r.From)
 		before := *r
-		if r.State == task.Queued && p.Store.Now().UnixMilli()-r.Updated > promptly.Milliseconds() {
-			// An answer before may have failed behind the record: a client that comes again has its work offered again.
-			if err := o.make(ctx, r.Left(p.Store.Now())); err != nil {
-				return err
-			}
-			return errUnchanged
-		}
 		ready, err := r.Answer(answers, p.Store.Now())
 		if err == nil && (size(r.Questions) > maxAsked || !leavesRoom(r)) {
 			return ErrTooMuch
@@ -164,6 +161,7 @@ func (p *Pool) Answer(ctx context.Context, key Key, answers map[string]task.Repl
 		}
 		if err == nil && ready {
 			err = o.make(ctx, r.Left(p.Store.Now()))
+			r.Work = o.seq
 		}
 		if err == nil && before.Updated == r.Updated && before.State == r.State && before.Unfit == r.Unfit && len(before.Open()) == len(r.Open()) {
 			return errUnchanged
@@ -173,11 +171,8 @@ func (p *Pool) Answer(ctx context.Context, key Key, answers map[string]task.Repl
 	if c.Bytes > 0 {
 		p.settled(key, c, err, atEnd)
 	}
-	if !o.made.IsZero() {
-		p.serveNow(key.Server)
-		if err == nil {
-			err = o.renew(ctx, s.Record.Left(p.Store.Now()))
-		}
+	if o.seq != 0 {
+		p.Serve(key.Server)
 	}
 	if errors.Is(err, errUnchanged) || errors.Is(err, task.ErrNotWaiting) || errors.Is(err, task.ErrEnded) {
 		err = nil

@@ -345,7 +345,7 @@ func TestNeverRunsOnce(t *testing.T) {
 		if _, err := h.node.Create(t.Context(), "task.anon.demo.abc", data, ttl); err != nil {
 			t.Fatal(err)
 		}
-		if err := h.node.Offer(t.Context(), "anon", "demo", "abc", "", ttl); err != nil {
+		if _, err := h.node.Offer(t.Context(), "anon", "demo", "abc", "", ttl); err != nil {
 			t.Fatal(err)
 		}
 		h.close()
@@ -374,18 +374,21 @@ func TestAToolThatComesLater(t *testing.T) {
 	})
 }
 
-// TestWorkWithoutARecord is dropped after a while: the process that made it has died before anybody had the id.
+// TestWorkWithoutARecord expires: the process that made it has died before anybody had the id. Meanwhile it runs nothing, and holds up nobody.
 func TestWorkWithoutARecord(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, h *house) {
 		h.handle(func(context.Context, *worker.Attempt) worker.Result { return done(`{}`) })
-		if err := h.node.Offer(t.Context(), "anon", "demo", "ghost", "", ttl); err != nil {
+		if _, err := h.node.Offer(t.Context(), "anon", "demo", "ghost", "", ttl); err != nil {
 			t.Fatal(err)
 		}
 		key := h.create(`{}`)
 		h.ended(key)
-		time.Sleep(10 * time.Second)
+		time.Sleep(ttl + time.Minute)
 		if left, err := h.node.Working(t.Context()); err != nil || len(left) != 0 || h.runs.Load() != 1 {
 			t.Errorf("work is left: %v, %v, after %d runs", left, err, h.runs.Load())
+		}
+		if open, _ := h.Open(); open != 0 {
+			t.Errorf("%d tasks are open", open)
 		}
 	})
 }
