@@ -41,15 +41,15 @@ func (rt *Runtime) TryMount(path string, srv *Server) error {
 	if path == "" || path[0] != '/' || strings.ContainsAny(path, "{}?#") {
 		return fmt.Errorf("troupe: mount %q: want a path that begins with a slash and has no {, }, ? or #: a path matches only itself", path)
 	}
-	rt.mu.Lock()
-	defer rt.mu.Unlock()
+	rt.mounting.Lock()
+	defer rt.mounting.Unlock()
 	m := &mount{paths: []string{path}}
 	if !rt.opts.HTTP.NoSSE {
 		sse, messages := legacyPaths(path)
 		m.paths = append(m.paths, sse, messages)
 	}
 	for _, p := range m.paths {
-		if rt.paths[p] != nil {
+		if _, taken := rt.route(p); taken {
 			return fmt.Errorf("troupe: mount %s: there is a server at %s already", path, p)
 		}
 	}
@@ -59,6 +59,8 @@ func (rt *Runtime) TryMount(path string, srv *Server) error {
 	}
 	m.service = svc
 	m.handler = rt.handler(m.service)
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
 	rt.mounts[path] = m
 	for i, h := range []http.Handler{m.handler, m.handler.SSE(messagesSegment), m.handler.Messages()}[:len(m.paths)] {
 		rt.paths[m.paths[i]] = h
@@ -121,10 +123,10 @@ func defaultID(path string) string {
 const mainID = "main"
 
 // serve registers srv, which will be at path, with the node. It fails if the id is taken or
-// srv is mounted elsewhere.
+// srv is mounted elsewhere. rt.mounting is held.
 func (rt *Runtime) serve(srv *Server, path string) (*service, error) {
 	id := cmp.Or(srv.opts.ID, defaultID(path))
-	if other := rt.services[id]; other != nil {
+	if other := rt.service(id); other != nil {
 		return nil, fmt.Errorf("troupe: mount %s: there is a server with id %q already, at %s: set ServerOptions.ID of one of them", path, id, other.path)
 	}
 	own := srv.opts.Limits.over(rt.opts.Limits)
@@ -145,11 +147,9 @@ func (rt *Runtime) serve(srv *Server, path string) (*service, error) {
 	if !srv.mount.set(s) {
 		return nil, fmt.Errorf("troupe: the server %q is mounted already", id)
 	}
-	rt.services[id] = s
-	rt.saysServes()
+	rt.register(id, s)
 	if err := rt.cluster.Admits(context.Background()); err != nil {
-		delete(rt.services, id)
-		rt.saysServes()
+		rt.register(id, nil)
 		srv.mount.clear()
 		return nil, fmt.Errorf("troupe: mount %s: %w", path, err)
 	}
@@ -163,8 +163,21 @@ func (rt *Runtime) serve(srv *Server, path string) (*service, error) {
 	return s, nil
 }
 
+// register makes s the service of an id, or with nil none, and has the other nodes know what is served here.
+func (rt *Runtime) register(id string, s *service) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	if rt.services[id] = s; s == nil {
+		delete(rt.services, id)
+	}
+	rt.saysServes()
+}
+
 // saysServes has the other nodes know what is served here. rt.mu is held.
 func (rt *Runtime) saysServes() {
+	if !rt.shared() {
+		return
+	}
 	all := make(map[string]program.Program, len(rt.services))
 	for id, s := range rt.services {
 		all[id] = program.Program{Name: s.srv.impl.Name, Tools: s.srv.digest(listTools, nil)}
@@ -219,10 +232,7 @@ func (rt *Runtime) Unmount(path string) bool {
 	rt.tasks.Unmount(id)
 	rt.node.Unmount(m.service.svc)
 	m.service.srv.mount.clear()
-	rt.mu.Lock()
-	delete(rt.services, id)
-	rt.saysServes()
-	rt.mu.Unlock()
+	rt.register(id, nil)
 	return true
 }
 

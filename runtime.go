@@ -63,6 +63,7 @@ type Runtime struct {
 	hits      *limits.Log
 	scraping  *quota.Turns[*quota.Account] // to read /metrics
 
+	mounting  sync.Mutex // held while a server is mounted, which may ask the store
 	mu        sync.Mutex // guards mounts, paths and services, and changes of routes
 	mounts    map[string]*mount
 	services  map[string]*service // by the ids of their servers: those that are mounted, and one behind a pipe

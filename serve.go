@@ -468,7 +468,7 @@ func (rt *Runtime) serviceOf(srv *Server) (*service, error) {
 	if s := srv.mount.service(); s != nil && s.rt == rt {
 		return s, nil
 	}
-	rt.mu.Lock()
-	defer rt.mu.Unlock()
+	rt.mounting.Lock()
+	defer rt.mounting.Unlock()
 	return rt.serve(srv, "/mcp")
 }

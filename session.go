@@ -106,7 +106,7 @@ func (v *seenValues) note(key string, raw []byte) {
 // Session returns the values of the call's session.
 func (c *Call) Session() SessionValues { return SessionValues{c.peer.p, &c.values} }
 
-// Values returns the values of the session.
+// Values returns the values of the session. Each call returns other SessionValues, which have read nothing yet: see Set.
 func (p *Peer) Values() SessionValues { return SessionValues{p.p, new(seenValues)} }
 
 // Get decodes the value of a key into the variable that into points to. It reports whether
@@ -128,9 +128,9 @@ func (s SessionValues) Get(ctx context.Context, key string, into any) (found boo
 	return true, nil
 }
 
-// Set stores a value, which must encode as JSON, under a key, and waits for the store. A key that the call has read with Get must
-// still have the value that Get returned: otherwise Set fails with ErrValueChanged. Without a Get before, of two calls that set one
-// key at the same time the later one counts. A call that runs again after a crash sets the value again.
+// Set stores a value, which must encode as JSON, under a key, and waits for the store. A key that was read with Get before, or set, of the same
+// call, or the same SessionValues of a Peer, must still have that value: otherwise Set fails with ErrValueChanged. Else, of two calls that set one
+// key at the same time, the later one counts. After ErrUnavailable the value may have been stored; Get says so. A call that runs again after a crash sets the value again.
 func (s SessionValues) Set(ctx context.Context, key string, value any) error {
 	raw, err := codec.Marshal(value)
 	if err != nil {
@@ -174,8 +174,8 @@ func wrongValue(key string, err error) error {
 }
 
 // UpdateValue stores what change makes of the value of a key, which is the zero value of T if there is none, and returns that. Of calls that
-// update one key at the same time, on any nodes, each builds on what another one has stored: change is called again with that, and so should do
-// nothing else. Its error is returned, and nothing is stored then. The errors are otherwise those of [SessionValues.Set]. A call that
+// update one key at the same time, on any nodes, each builds on what another one has stored: change is called again with that, and also
+// before its error is returned, or where it changes nothing, as what this process knew may be old; so it should do nothing else. Its error is returned, and nothing is stored then. The errors are otherwise those of [SessionValues.Set]. A call that
 // runs again after a crash updates the value again.
 func UpdateValue[T any](ctx context.Context, s SessionValues, key string, change func(old T) (T, error)) (T, error) {
 	var now, none T

@@ -106,7 +106,7 @@ func (n *Node) Connect(svc *Service, in *Input) {
 	if in.Patient {
 		age = math.MaxInt64 // it lives as long as its process
 	}
-	s := n.sessions.build(svc, key, session.New(n.store.Now(), session.Lifetime{Idle: age, Absolute: age}), 0)
+	s := n.sessions.build(svc, key, session.New(time.Now(), session.Lifetime{Idle: age, Absolute: age}), 0)
 	l.sess, s.home, s.inputEnded = s, l, l.inputEnded
 	s.held = 1 // its connection
 	s.patient = in.Patient
@@ -474,6 +474,9 @@ func (l *boundConn) pushUpdate(data []byte) {
 
 // keepAlive does nothing: the connection is there.
 func (l *boundConn) keepAlive() {}
+
+// lives goes by the machine's monotonic clock, which nobody sets.
+func (l *boundConn) lives(expires time.Time) time.Duration { return time.Until(expires) }
 
 // again fails: a session whose actor has stopped has lost its connection.
 func (l *boundConn) again(context.Context) (*sessionActor, error) { return nil, l.sess.svc.ended() }

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -203,8 +204,49 @@ func TestUpdateThatIsRefused(t *testing.T) {
 		if err := setValue(t, a.peerOf(name), "1"); err != nil {
 			t.Fatal(err)
 		}
+		b.door.shut.Store(true)
+		if err := refusing(b); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("while it cannot be known: %v", err)
+		}
+		b.door.shut.Store(false)
 		if err := refusing(b); err != nil || value(t, a.peerOf(name)) != "2" {
 			t.Errorf("of what another node has stored: %v", err)
+		}
+	})
+}
+
+// TestNamingThatComesLate names a standalone stream after a later one of the same node, and after one of another node that this node has not heard of: neither
+// is replaced by it.
+func TestNamingThatComesLate(t *testing.T) {
+	inBand(t, 2, Limits{}, func(t *testing.T, c *band) {
+		a, b := c.all[0], c.all[1]
+		name := a.begin("2025-11-25")
+		b.post(name, ping)
+		a.listen(name)
+		c.let(lost, letterSessionChanged)
+		b.listen(name)
+		s := a.peerOf(name).last.Load()
+		newest := b.peerOf(name).last.Load().view.Load().rec.Standalone
+		late := &streamActor{key: StreamKey{s.key, newID()}} // of the order 0
+		of := s.nameStandalone(t.Context(), late)
+		rec, _, err := a.sessions.read(t.Context(), s.key)
+		if err != nil || !of.replaced || of.old != "" || rec.Standalone != newest {
+			t.Errorf("replaced %v, in place of %q; the record names %q, want %q: %v", of.replaced, of.old, rec.Standalone, newest, err)
+		}
+	})
+}
+
+// TestEndThatFindsNoPlace tells a node of the end of a session while it has no place for what that needs: it serves the session no more.
+func TestEndThatFindsNoPlace(t *testing.T) {
+	inBand(t, 2, Limits{}, func(t *testing.T, c *band) {
+		a, b := c.all[0], c.all[1]
+		name := a.begin("2025-11-25")
+		b.post(name, ping)
+		b.fleet.working.Add(atOnce)
+		a.remove(name)
+		b.fleet.working.Add(-atOnce)
+		if status, body := b.post(name, ping).answer(); status != 404 {
+			t.Errorf("answered %d %s", status, body)
 		}
 	})
 }

@@ -156,7 +156,7 @@ func (p *Peer) Subscribe(ctx context.Context, uri string) error {
 		}
 		return changed && full == nil
 	})
-	if full != nil {
+	if err == nil && full != nil {
 		p.node.refusals.countAs(SubscriptionsOfSession, full)
 		return ErrTooManySubscriptions
 	}
@@ -300,8 +300,8 @@ func (p *Peer) Value(ctx context.Context, key string) ([]byte, error) {
 	return v.rec.Values[key], nil
 }
 
-// UpdateValue stores with the session's record, under a key, what edit makes of the value there; nil is none. If the record is changed
-// meanwhile, edit is called again. Values are JSON; edit must not change the one it gets, and that which it returns belongs to the node. An error of
+// UpdateValue stores with the session's record, under a key, what edit makes of the value there; nil is none. It is called again
+// where the record was changed meanwhile, or it has refused or changed nothing by what this node knew. Values are JSON; edit must not change the one it gets, and that which it returns belongs to the node. An error of
 // edit is returned, and nothing is stored then. When UpdateValue returns nil, the value survives a crash, except in a bound session, and
 // whoever asks finds it, on any node.
 func (p *Peer) UpdateValue(ctx context.Context, key string, edit func(old []byte) ([]byte, error)) error {
@@ -316,10 +316,12 @@ func (p *Peer) UpdateValue(ctx context.Context, key string, edit func(old []byte
 		return changed
 	})
 	switch {
+	case err != nil: // what edit said of an older record counts for nothing
+		return err
 	case failed != nil:
 		return failed
 	case full != nil:
 		return ErrSessionFull
 	}
-	return err
+	return nil
 }

@@ -74,6 +74,8 @@ type home interface {
 	change(ctx context.Context, edit func(*session.Record) bool) error
 	// keepAlive notes that the session is in use, so that its record does not expire. It does not wait.
 	keepAlive()
+	// lives is how long it is until expires, by the clock that the session lives by.
+	lives(expires time.Time) time.Duration
 	// tell sends a message that belongs to no call, and waits until the client cannot miss it: ErrNoStream reports that
 	// there is no way to the client.
 	tell(ctx context.Context, e stream.Entry) error
@@ -258,7 +260,7 @@ func (s *sessionActor) idle() {
 	if s.closing {
 		return
 	}
-	now, lives := time.Now(), s.view.Load().rec.Expires.Sub(s.node.store.Now())
+	now, lives := time.Now(), s.home.lives(s.view.Load().rec.Expires)
 	if lives <= 0 {
 		if s.shared { // another node may have kept it alive
 			s.look()

@@ -107,6 +107,8 @@ func (h storedHome) keepAlive() {
 	}()
 }
 
+func (h storedHome) lives(expires time.Time) time.Duration { return expires.Sub(h.node.store.Now()) }
+
 // again loads the session from its record, unless another actor already serves it.
 func (h storedHome) again(ctx context.Context) (*sessionActor, error) {
 	if h.node.drain.closing.Load() {
@@ -327,8 +329,9 @@ func (s *sessionActor) unopened(st *streamActor, err error) {
 // the record already names one with a later GET.
 func (s *sessionActor) nameStandalone(ctx context.Context, st *streamActor) (of naming) {
 	of.err = s.home.change(ctx, func(r *session.Record) bool {
-		if now, ok := s.node.streams.Get(StreamKey{s.key, r.Standalone}); ok && now.order > st.order {
-			of.replaced = true
+		of.old = ""
+		now, here := s.node.streams.Get(StreamKey{s.key, r.Standalone})
+		if of.replaced = of.replaced || here && now.order > st.order; of.replaced { // by what this node knew, or by the record
 			return false
 		}
 		if r.Standalone != st.key.ID { // equal if an attempt with an unknown outcome succeeded

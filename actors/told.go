@@ -377,14 +377,18 @@ func (f *fleet) receiveEnded(l *Letter) {
 	if st, ok := n.streams.Get(StreamKey{key, m.Old}); ok && !m.Expired { // its session may not be in memory
 		st.endStream()
 	}
-	if _, here := n.sessions.Get(key); !here && !n.sessions.Begins(key) {
+	begins := n.sessions.Begins(key) // first, as in receiveChanged
+	s, here := n.sessions.Get(key)
+	if !here && !begins {
 		l.reply(done, nil)
 		return
+	}
+	if here {
+		s.asOf.Store(doubted) // should there be no place to end it now
 	}
 	f.aside(l, func() { // it goes through all streams
 		switch s, ok := n.sessions.Current(key); {
 		case ok && m.Expired:
-			s.asOf.Store(doubted)
 			_ = s.Post(idleTick{})
 		case ok:
 			s.gone()

@@ -126,11 +126,13 @@ func (n *Node) Admits(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, admission)
 	defer cancel()
-	if n.lease.confirm(ctx) != nil {
-		return nil
+	err := n.lease.confirm(ctx)
+	var all map[string]entry
+	if err == nil {
+		all, err = n.entries(ctx)
 	}
-	all, err := n.entries(ctx)
 	if err != nil {
+		n.log.Warn("whether other processes on the NATS servers are the same program is not known yet", "error", err)
 		return nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -166,7 +168,7 @@ type strangers map[Peer]*strange
 type strange struct {
 	since time.Time // or when it was logged
 	read  [2]uint64 // what this node and that one served when its entry was read; zeros: it was not
-	clash string    // see lease.other
+	clash string    // see lease.earlier
 }
 
 // strangerAfter is how long nodes may serve something else than this one, as while they are started one by one.
@@ -187,13 +189,13 @@ func (s strangers) look(ctx context.Context, n *Node) {
 			s[p] = x
 		}
 		long := now.Sub(x.since) >= strangerAfter
-		if now := [2]uint64{self.programs, b.programs}; now != x.read || long {
+		if serve := [2]uint64{self.programs, b.programs}; serve != x.read || long {
 			data, rev, err := n.get(ctx, n.streamName("nodes"), n.subject("nodes."+p.Node))
 			if e, ok := readEntry(data, rev); err == nil && ok && e.Boot == p.Boot {
 				before := x.clash
 				x.clash = l.earlier(e.Programs)
 				if _, is := e.Programs.Digests(); is == b.programs || len(e.Programs) == 0 { // Otherwise its heart was quicker than its entry.
-					x.read = now
+					x.read = serve
 				}
 				if x.clash != "" && (x.clash != before || long) {
 					n.log.LogAttrs(ctx, slog.LevelError, "this process must not serve: another program is on the same NATS servers", slog.String("node", p.Node), slog.String("what", x.clash))
@@ -206,8 +208,8 @@ func (s strangers) look(ctx context.Context, n *Node) {
 		if long {
 			x.since = now
 		}
-		if x.clash != "" {
-			clash = &x.clash
+		if what := x.clash; what != "" { // a copy, as Clash reads it meanwhile
+			clash = &what
 		}
 	}
 	n.clash.Store(clash)
@@ -216,11 +218,11 @@ func (s strangers) look(ctx context.Context, n *Node) {
 // sayStrange logs what another node serves otherwise than this one.
 func (n *Node) sayStrange(ctx context.Context, p Peer, e *entry, mine program.Claims) {
 	node := slog.String("node", p.Node)
-	here := mine.IDs()
-	if !mine.Few() {
-		here = nil
+	if !mine.Few() || len(e.Servers) == 0 {
+		n.log.LogAttrs(ctx, slog.LevelWarn, "another process on the same NATS servers does not serve the same, or as another program, or with other tools", node)
+		return
 	}
-	if there, here := without(e.Servers, here), without(here, e.Servers); len(there)+len(here) > 0 {
+	if there, here := without(e.Servers, mine.IDs()), without(mine.IDs(), e.Servers); len(there)+len(here) > 0 {
 		n.log.LogAttrs(ctx, slog.LevelWarn, "another process on the same NATS servers does not serve the same: requests to some paths fail there or here",
 			node, slog.Any("only_there", there), slog.Any("only_here", here))
 	}

@@ -347,7 +347,7 @@ func (n *Node) Ahead() time.Duration { return n.clock.Ahead() }
 
 // ClockWrong returns an error while the machine's clock is too far from that of the servers: the process must not serve.
 func (n *Node) ClockWrong() error {
-	by, than := n.clock.Ahead(), "ahead of"
+	by, than := n.clock.Surely(), "ahead of"
 	if by < 0 {
 		by, than = -by, "behind"
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/troupe-run/troupe/internal/program"
 	"github.com/troupe-run/troupe/internal/testkit"
-	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 // under is one program, under one id.
@@ -23,7 +22,6 @@ func under(id, name, tools string) map[string]program.Program {
 // TestAnotherProgram: under an id of a server one program is served, and the node that comes later with another one is refused. The same with other tools is
 // logged after a minute, as a new release may have them.
 func TestAnotherProgram(t *testing.T) {
-	when.Unraced(t, "half a minute of virtual time under the race detector")
 	testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {
 		logs := make(map[string]*syncBuffer)
 		begin := func(name string) *Node {
@@ -64,7 +62,22 @@ func TestAnotherProgram(t *testing.T) {
 			t.Errorf("other tools are logged %d and %d times", logged("a", tools), logged("b", tools))
 		}
 
-		// Who did not ask finds out, and says that it must not serve.
+		// Who did not ask finds out, and says that it must not serve, to whoever asks meanwhile.
+		asking := time.NewTicker(100 * time.Millisecond)
+		defer asking.Stop()
+		asked, stop := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(asked)
+			for {
+				select {
+				case <-asking.C:
+					_ = c.Clash()
+				case <-stop:
+					return
+				}
+			}
+		}()
+		defer func() { close(stop); <-asked }()
 		c.Serves(under("main", "search", "1"))
 		time.Sleep(5 * time.Second)
 		synctest.Wait()

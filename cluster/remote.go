@@ -319,7 +319,7 @@ func (n *Node) mayAcknowledge(ctx context.Context) error {
 		defer cancel()
 		err = n.conn.FlushWithContext(ctx)
 	}
-	if refused := n.conn.LastError(); errors.Is(refused, nats.ErrPermissionViolation) {
+	if refused := n.conn.LastError(); errors.Is(refused, nats.ErrPermissionViolation) && strings.Contains(refused.Error(), "$JS.ACK") {
 		err = refused
 	}
 	if err != nil {

@@ -428,7 +428,7 @@ var acting = []mutation{
 	},
 	{
 		"an older GET replaces a later one", merge, "actors/stored.go",
-		"ok && now.order > st.order {", "ok && now.order > st.order && of.replaced {", "", "",
+		"here && now.order > st.order; of.replaced {", "here && now.order > st.order+1<<40; of.replaced {", "", "",
 	},
 	{
 		"a takeover outlives the session", guard, "actors/sessions.go",

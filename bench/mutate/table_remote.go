@@ -281,7 +281,7 @@ var remote = []mutation{
 	},
 	{
 		"who finds another program later says nothing", guard, "cluster/fleet.go",
-		"			clash = &x.clash\n", "			_ = &x.clash\n", "", "TestAnotherProgram",
+		"			clash = &what\n", "			_ = &what\n", "", "TestAnotherProgram",
 	},
 	{
 		"a machine with a wrong clock starts", guard, "cluster/remote.go",
@@ -293,7 +293,7 @@ var remote = []mutation{
 	},
 	{
 		"a user who may not acknowledge work starts", guard, "cluster/remote.go",
-		"	if refused := n.conn.LastError(); errors.Is(refused, nats.ErrPermissionViolation) {\n		err", "	if refused := n.conn.LastError(); err != nil && errors.Is(refused, nats.ErrPermissionViolation) {\n		err", "", "TestRights",
+		"	if refused := n.conn.LastError(); errors.Is(refused, nats.ErrPermissionViolation) && strings", "	if refused := n.conn.LastError(); err != nil && errors.Is(refused, nats.ErrPermissionViolation) && strings", "", "TestRights",
 	},
 	{
 		"the store of several nodes lets in anybody", guard, "cluster/options.go",

@@ -43,6 +43,18 @@ var told = []mutation{
 		"	if s.shared {\n		p.node.fleet.forgotten", "	if !s.shared {\n		p.node.fleet.forgotten", "", "TestTheNextRequestFinds",
 	},
 	{
+		"a stream that is named late replaces a newer one", guard, "actors/stored.go",
+		"of.replaced = of.replaced || here && now.order", "of.replaced = here && now.order", "", "TestNamingThatComesLate",
+	},
+	{
+		"a session that has ended is served where there is no place to end it", guard, "actors/told.go",
+		"		s.asOf.Store(doubted) // should there be", "		_ = s // should there be", "", "TestEndThatFindsNoPlace",
+	},
+	{
+		"what an update said of an old record counts", guard, "actors/peer.go",
+		"	case err != nil: // what edit said", "	case err != nil && failed == nil: // what edit said", "", "TestUpdateThatIsRefused",
+	},
+	{
 		"a client waits for a node that is silent", limit, "actors/told.go",
 		"	ctx, cancel := context.WithTimeout(ctx, knownWait)\n", "	ctx, cancel := context.WithTimeout(ctx, time.Minute)\n", "", "TestTheNextRequestFinds",
 	},
@@ -88,7 +100,7 @@ var told = []mutation{
 	},
 	{
 		"the end of a session that is being read is lost", merge, "actors/told.go",
-		"; !here && !n.sessions.Begins(key) {", "; !here {", "", "TestNewsWhileASessionIsRead",
+		"	if !here && !begins {\n", "	if !here {\n", "", "TestNewsWhileASessionIsRead",
 	},
 	{
 		"the former standalone stream goes on elsewhere", merge, "actors/stored.go",

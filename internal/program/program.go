@@ -2,7 +2,7 @@
 // tasks for each other, and of two that have different ones the later must not serve.
 //
 // A node writes its claims with its entry in the store, and reads those of others after that: so of two nodes at least the later sees the earlier.
-// Nothing here does I/O. Claims are used by one goroutine at a time.
+// Nothing here does I/O. Claims are used by one goroutine at a time, but for their ids, names and tools, which never change.
 package program
 
 import (

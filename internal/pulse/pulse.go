@@ -51,7 +51,8 @@ func (p *Pulse) feel() time.Time {
 	now, last := time.Now(), *p.last.Load()
 	if max(now.Sub(last), now.Round(0).Sub(last.Round(0))) > Every+Still {
 		p.stood()
-		p.last.Store(&now) // last, as others look only at this
+		noted := now
+		p.last.Store(&noted) // last, as others look only at this
 	}
 	return now
 }

@@ -3,6 +3,7 @@
 package remoteclock
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,7 +21,12 @@ type reading struct {
 	then  time.Time     // by the servers
 	here  time.Time     // the same moment by the machine, whose monotonic clock is counted on from it
 	ahead time.Duration // of the machine's clock
+	least time.Duration // the least of it in the last readings, 0 if it changed sides
+	last  []time.Duration
 }
+
+// believed is how many answers in a row must say that the machine's clock is wrong, once there were so many: one may come from a server that is.
+const believed = 3
 
 // counted is the time by the servers as it is counted on from the reading.
 func (r *reading) counted(now time.Time) time.Time { return r.then.Add(now.Sub(r.here)) }
@@ -47,6 +53,15 @@ func (c *Clock) Hear(sent, received, server time.Time) {
 	} else if d := received.Round(0).Sub(server); d < 0 {
 		next.ahead = d
 	}
+	next.last = []time.Duration{next.ahead}
+	if last := c.last.Load(); last != nil {
+		next.last = append(next.last, last.last[:min(len(last.last), believed-1)]...)
+	}
+	if low, high := slices.Min(next.last), slices.Max(next.last); low > 0 {
+		next.least = low
+	} else if high < 0 {
+		next.least = high
+	}
 	c.last.Store(next)
 }
 
@@ -57,6 +72,14 @@ func (c *Clock) Now() time.Time {
 		now = last.counted(now)
 	}
 	return now.Round(0)
+}
+
+// Surely is what the last three answers agree on, or all where there were fewer: by how much the machine's clock is ahead at least, or below 0 behind.
+func (c *Clock) Surely() time.Duration {
+	if last := c.last.Load(); last != nil {
+		return last.least
+	}
+	return 0
 }
 
 // Ahead is by how much the machine's clock was ahead of that of the servers at least when they were last heard, and below 0 by how much it was behind. 0 is also what

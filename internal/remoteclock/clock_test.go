@@ -1,6 +1,7 @@
 package remoteclock_test
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,10 +41,21 @@ func TestClock(t *testing.T) {
 		hear(1900*ms, 100*ms)
 		is("an answer that takes long", -11*time.Minute, 11*time.Minute-1900*ms)
 
+		if got := c.Surely(); got != 11*time.Minute-1900*ms {
+			t.Errorf("surely ahead by %v", got)
+		}
 		machine = -time.Hour
 		is("the machine's clock was set", -11*time.Minute, 11*time.Minute-1900*ms)
 		hear(10*ms, 10*ms)
 		is("and the server is heard", -11*time.Minute, -49*time.Minute+10*ms)
+		surely := []time.Duration{c.Surely()} // one server may be wrong
+		for range 2 {
+			hear(10*ms, 10*ms)
+			surely = append(surely, c.Surely())
+		}
+		if want := []time.Duration{0, 0, -49*time.Minute + 10*ms}; !slices.Equal(surely, want) {
+			t.Errorf("surely ahead by %v, want %v", surely, want)
+		}
 
 		machine, server = 0, -time.Second
 		hear(10*ms, 30*ms)
