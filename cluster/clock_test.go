@@ -46,7 +46,7 @@ func TestClockThatIsWrong(t *testing.T) {
 			if (err != nil) != wrong || (ahead-by).Abs() > 100*time.Millisecond {
 				t.Errorf("%s: ahead by %v, %v", what, ahead, err)
 			}
-			if d := n.Now().Sub(time.Now()).Abs(); d > 100*time.Millisecond {
+			if d := time.Until(n.Now()).Abs(); d > 100*time.Millisecond {
 				t.Errorf("%s: the store's clock is off by %v", what, d)
 			}
 		}
