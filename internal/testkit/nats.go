@@ -21,6 +21,10 @@ type NATS struct {
 // NATSOptions are the options of a server, for tests that may not import its package.
 type NATSOptions = server.Options
 
+// anyStore is what servers of tests let streams reserve. By default that is most of what the disk has free, which is the machine's affair: nothing is
+// written for it.
+const anyStore = 1 << 40
+
 // StartNATS starts n servers, with what change makes of the options of each; nil changes nothing. They end with the test.
 func StartNATS(t testing.TB, n int, change func(o *server.Options)) *NATS {
 	t.Helper()
@@ -33,7 +37,7 @@ func StartNATS(t testing.TB, n int, change func(o *server.Options)) *NATS {
 	for i := range n {
 		o := &server.Options{
 			ServerName: serverName(i), Host: "127.0.0.1", Port: ports[i], NoSigs: true, NoLog: true,
-			JetStream: true, StoreDir: t.TempDir(), DisableJetStreamBanner: true,
+			JetStream: true, StoreDir: t.TempDir(), JetStreamMaxStore: anyStore, DisableJetStreamBanner: true,
 		}
 		if n > 1 {
 			o.Cluster = server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: ports[n+i]}

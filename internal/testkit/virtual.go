@@ -54,7 +54,7 @@ func StartVirtualNATS(t testing.TB, change func(o *server.Options)) *VirtualNATS
 	v.options = server.Options{
 		ServerName: fmt.Sprintf("nats-%d", v.id), DontListen: true, NoSigs: true, NoLog: true,
 		// A flush takes real time: virtual hours would have very many.
-		JetStream: true, StoreDir: t.TempDir(), DisableJetStreamBanner: true, SyncInterval: 100 * time.Hour,
+		JetStream: true, StoreDir: t.TempDir(), JetStreamMaxStore: anyStore, DisableJetStreamBanner: true, SyncInterval: 100 * time.Hour,
 	}
 	if change != nil {
 		change(&v.options)
