@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/internal/program"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -135,4 +136,16 @@ func (s *service) tellLists(here, again which) {
 	s.rt.mu.Lock()
 	defer s.rt.mu.Unlock()
 	s.rt.saysServes()
+}
+
+// saysServes has the other nodes know what is served here. rt.mu is held.
+func (rt *Runtime) saysServes() {
+	if !rt.shared() {
+		return
+	}
+	all := make(map[string]program.Program, len(rt.services))
+	for id, s := range rt.services {
+		all[id] = program.Program{Name: s.srv.impl.Name, Tools: s.srv.digest(listTools, nil)}
+	}
+	rt.cluster.Serves(all)
 }

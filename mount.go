@@ -11,7 +11,6 @@ import (
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/program"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/internal/worker"
@@ -171,18 +170,6 @@ func (rt *Runtime) register(id string, s *service) {
 		delete(rt.services, id)
 	}
 	rt.saysServes()
-}
-
-// saysServes has the other nodes know what is served here. rt.mu is held.
-func (rt *Runtime) saysServes() {
-	if !rt.shared() {
-		return
-	}
-	all := make(map[string]program.Program, len(rt.services))
-	for id, s := range rt.services {
-		all[id] = program.Program{Name: s.srv.impl.Name, Tools: s.srv.digest(listTools, nil)}
-	}
-	rt.cluster.Serves(all)
 }
 
 // service is that of a server that is served here, nil if it is not.

@@ -326,15 +326,3 @@ func (p *Peer) withdraw(x *pendingRequest, why string) {
 func withdrawal(x *pendingRequest, why string) []byte {
 	return fmt.Appendf(nil, `{"requestId":%s,"reason":%s}`, x.id, strconv.Quote(why))
 }
-
-// Forget drops the kept answer, on all nodes: the next question with Keep is sent to the client.
-func (p *Peer) Forget() {
-	s, err := p.who.session()
-	if err != nil {
-		return
-	}
-	s.forget()
-	if s.shared {
-		p.node.fleet.forgotten(p.node.base, p.key)
-	}
-}

@@ -213,8 +213,6 @@ type packet []byte
 
 func (packet) short()        {}
 func (usageLetter) short()   {}
-func (sessionLetter) short() {}
-func (cancelLetter) short()  {}
 func (streamLetter) short()  {}
 func (extentLetter) short()  {}
 func (updatedLetter) short() {}

@@ -60,6 +60,8 @@ type sessionLetter struct {
 	Forget  bool   `json:",omitempty"` // the answers that calls share are not right any more
 }
 
+func (sessionLetter) short() {}
+
 // known is how old what a node knows of a record is. The zero value is that of a session whose record is nobody else's.
 type known struct {
 	shared  bool                      // other nodes may change the record; never changes
@@ -286,6 +288,18 @@ func (f *fleet) changed(ctx context.Context, key SessionKey, was, now *session.R
 	f.tell(letterSessionChanged, m)
 }
 
+// Forget drops the kept answer, on all nodes: the next question with Keep is sent to the client.
+func (p *Peer) Forget() {
+	s, err := p.who.session()
+	if err != nil {
+		return
+	}
+	s.forget()
+	if s.shared {
+		p.node.fleet.forgotten(p.node.base, p.key)
+	}
+}
+
 // forgotten has the other nodes forget what the calls of a session share. First they are told: who forgets twice would ask the client twice.
 func (f *fleet) forgotten(ctx context.Context, key SessionKey) {
 	m := &sessionLetter{Session: key, Forget: true}
@@ -403,6 +417,8 @@ type cancelLetter struct {
 	Request string // its id, raw
 	Reason  string `json:",omitempty"`
 }
+
+func (cancelLetter) short() {}
 
 // cancelled tells the other nodes that a client has cancelled a call.
 func (f *fleet) cancelled(key SessionKey, id, reason string) {

@@ -39,7 +39,7 @@ var told = []mutation{
 		"!expired {\n		f.askOthers", "expired {\n		f.askOthers", "", "TestTheNextRequestFinds",
 	},
 	{
-		"only this node forgets the roots", merge, "actors/ask.go",
+		"only this node forgets the roots", merge, "actors/told.go",
 		"	if s.shared {\n		p.node.fleet.forgotten", "	if !s.shared {\n		p.node.fleet.forgotten", "", "TestTheNextRequestFinds",
 	},
 	{
