@@ -314,10 +314,7 @@ func TestResumeFromMemory(t *testing.T) {
 		again := func(n *Node, svc *Service, want []string, read bool) {
 			t.Helper()
 			before := h.mem.reads.Load()
-			c := &heldConn{}
-			in := h.input(session, "192.0.2.1", c)
-			in.LastEventID = event
-			go n.Get(svc, in)
+			c := h.resume(n, svc, session, event)
 			synctest.Wait()
 			if got := c.events(); !slices.Equal(got, want) {
 				t.Errorf("the client got %q, want %q", got, want)
@@ -367,7 +364,7 @@ func TestResumeFromMemory(t *testing.T) {
 				}
 				return []byte(`"of the other"`), nil
 			}}}, Limits{})
-			go h.resume(n, svc, session, event)
+			h.resume(n, svc, session, event)
 			time.Sleep(time.Second)
 			end()
 			want := []string{said(2), said(3), `{"jsonrpc":"2.0","id":1,"result":"of the other"}`}
@@ -375,10 +372,7 @@ func TestResumeFromMemory(t *testing.T) {
 				want[2] = `{"jsonrpc":"2.0","id":1,"result":{}}` // of this node's run
 			}
 			for range 2 {
-				c := &heldConn{}
-				in := h.input(session, "192.0.2.1", c)
-				in.LastEventID = event
-				go h.Get(h.svc, in)
+				c := h.resume(h.Node, h.svc, session, event)
 				time.Sleep(time.Second)
 				if got := c.events(); !slices.Equal(got, want) {
 					t.Errorf("the other has ended it %t: the client got %q, want %q", ended, got, want)

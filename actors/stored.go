@@ -33,7 +33,7 @@ func (h storedHome) change(ctx context.Context, edit func(*session.Record) bool)
 			if err != nil {
 				return fmt.Errorf("actors: change session: %w", err)
 			}
-			next, err := n.store.Update(ctx, s.key.record(), data, rev, rec.Expires.Sub(n.store.Now()))
+			next, err := n.store.Update(ctx, s.key.record(), data, rev, h.lives(rec.Expires))
 			if err == nil {
 				n.sessions.adopt(s, &view{rec: rec, rev: next})
 				n.fleet.changed(ctx, s.key, &was, &rec, next)

@@ -125,7 +125,7 @@ func (n *Node) voidLeases(ctx context.Context) error {
 	for subject := range subjects {
 		s, err := n.last(ctx, n.streamName("nodes"), subject)
 		if err == nil {
-			err = n.api(ctx, "STREAM.MSG.DELETE."+n.streamName("nodes"), map[string]any{"seq": s.seq, "no_erase": true}, nil)
+			err = n.deleteMessage(ctx, n.streamName("nodes"), s.seq)
 		}
 		// An entry that expires just now is as good as deleted.
 		if err != nil && !errors.Is(err, ErrNotFound) {

@@ -481,7 +481,7 @@ func (n *Node) bury(ctx context.Context, stream, subject string, seq uint64) err
 	}
 	// A full store refuses even the tombstone if that is bigger than the record,
 	// and deleting must be possible just then.
-	err = n.api(ctx, "STREAM.MSG.DELETE."+stream, map[string]any{"seq": seq, "no_erase": true}, nil)
+	err = n.deleteMessage(ctx, stream, seq)
 	if errors.Is(err, ErrNotFound) {
 		return ErrConflict
 	}
@@ -489,4 +489,9 @@ func (n *Node) bury(ctx context.Context, stream, subject string, seq uint64) err
 		err = n.flushed(ctx, n.streamOf(subject))
 	}
 	return err
+}
+
+// deleteMessage removes the message seq of a stream, whatever is on its way there.
+func (n *Node) deleteMessage(ctx context.Context, stream string, seq uint64) error {
+	return n.api(ctx, "STREAM.MSG.DELETE."+stream, map[string]any{"seq": seq, "no_erase": true}, nil)
 }

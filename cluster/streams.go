@@ -11,11 +11,13 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/troupe-run/troupe/internal/letter"
 )
 
 const (
 	// maxPayload is NATS's own limit for one message, headers included.
-	maxPayload = 1 << 20
+	maxPayload = letter.MaxMessage
 	// MaxRecord is the size limit of a record's data in bytes.
 	MaxRecord = 512 << 10
 	// MaxAppend is the size limit of one append's data in bytes. The caller must

@@ -69,7 +69,7 @@ func (n *Node) HasWork(ctx context.Context, tenant, server, task string, seq uin
 
 // Withdraw removes work that was offered, whoever has it. What is not there is no error.
 func (n *Node) Withdraw(ctx context.Context, seq uint64) error {
-	err := n.api(ctx, "STREAM.MSG.DELETE."+n.streamName(work), map[string]any{"seq": seq, "no_erase": true}, nil)
+	err := n.deleteMessage(ctx, n.streamName(work), seq)
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return fmt.Errorf("cluster: withdraw work: %w", err)
 	}

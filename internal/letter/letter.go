@@ -61,8 +61,9 @@ const (
 	MACSize = 16
 	// MaxHead is the most bytes of a head and the MAC.
 	MaxHead = namesAt + 3 + maxKind + 2*maxName + MACSize
-	// MaxData is the most bytes of the data of a letter, or of a reply: a message has 1 MiB.
-	MaxData = 1<<20 - MaxHead
+	// MaxMessage is NATS's own limit for one message, in bytes, and MaxData is the most bytes of the data of a letter, or of a reply.
+	MaxMessage = 1 << 20
+	MaxData    = MaxMessage - MaxHead
 )
 
 // ErrNewer reports that a letter is of a newer version, ErrOlder that it is of one that is not read any more, and ErrMalformed that it is of none.

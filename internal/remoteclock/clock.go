@@ -18,11 +18,9 @@ type Clock struct {
 
 // reading is what is known of the clock.
 type reading struct {
-	then  time.Time     // by the servers
-	here  time.Time     // the same moment by the machine, whose monotonic clock is counted on from it
-	ahead time.Duration // of the machine's clock
-	least time.Duration // the least of it in the last readings, 0 if it changed sides
-	last  []time.Duration
+	then  time.Time       // by the servers
+	here  time.Time       // the same moment by the machine, whose monotonic clock is counted on from it
+	ahead []time.Duration // by how much the machine's clock was ahead, of this answer and the ones before it
 }
 
 // believed is how many answers in a row must say that the machine's clock is wrong, once there were so many: one may come from a server that is.
@@ -37,8 +35,9 @@ func (c *Clock) Hear(sent, received, server time.Time) {
 	defer c.hearing.Unlock()
 	// The server said it between the two.
 	took := max(received.Sub(sent), 0)
-	next := &reading{then: server.Add(took / 2), here: time.Now()}
+	next := &reading{then: server.Add(took / 2), here: time.Now(), ahead: []time.Duration{ahead(sent, received, server)}}
 	if last := c.last.Load(); last != nil {
+		next.ahead = append(next.ahead, last.ahead[:min(len(last.ahead), believed-1)]...)
 		switch now, most := last.counted(next.here), server.Add(took); {
 		case now.Before(server):
 			next.then = server
@@ -48,22 +47,16 @@ func (c *Clock) Hear(sent, received, server time.Time) {
 			next.then = now
 		}
 	}
-	if d := sent.Round(0).Sub(server); d > 0 {
-		next.ahead = d
-	} else if d := received.Round(0).Sub(server); d < 0 {
-		next.ahead = d
-	}
-	next.last = []time.Duration{next.ahead}
-	if last := c.last.Load(); last != nil {
-		next.last = append(next.last, last.last[:min(len(last.last), believed-1)]...)
-	}
-	if low, high := slices.Min(next.last), slices.Max(next.last); low > 0 {
-		next.least = low
-	} else if high < 0 {
-		next.least = high
-	}
 	c.last.Store(next)
 }
+
+// ahead is by how much the machine's clock is ahead at least of a server that said its time between two of the machine, and below 0 behind.
+func ahead(sent, received, server time.Time) time.Duration {
+	return nearest(sent.Round(0).Sub(server), received.Round(0).Sub(server))
+}
+
+// nearest is what is nearest to 0 of all that lies between low and high.
+func nearest(low, high time.Duration) time.Duration { return max(low, min(high, 0)) }
 
 // Now is the time by the clock of the servers, without a monotonic reading. It does not follow when the machine's clock is set.
 func (c *Clock) Now() time.Time {
@@ -77,7 +70,7 @@ func (c *Clock) Now() time.Time {
 // Surely is what the last three answers agree on, or all where there were fewer: by how much the machine's clock is ahead at least, or below 0 behind.
 func (c *Clock) Surely() time.Duration {
 	if last := c.last.Load(); last != nil {
-		return last.least
+		return nearest(slices.Min(last.ahead), slices.Max(last.ahead))
 	}
 	return 0
 }
@@ -86,7 +79,7 @@ func (c *Clock) Surely() time.Duration {
 // the time that the answer took does not let tell.
 func (c *Clock) Ahead() time.Duration {
 	if last := c.last.Load(); last != nil {
-		return last.ahead
+		return last.ahead[0]
 	}
 	return 0
 }
