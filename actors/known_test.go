@@ -215,6 +215,28 @@ func TestUpdateThatIsRefused(t *testing.T) {
 	})
 }
 
+// TestChangeThatIsToldTwice tells a node twice that the client's roots have changed, after it has the new ones, too: it does not ask for them
+// again. A change that nothing names may be another one.
+func TestChangeThatIsToldTwice(t *testing.T) {
+	inBand(t, 2, Limits{}, func(t *testing.T, c *band) {
+		a, b := c.all[0], c.all[1]
+		name := a.begin("2025-11-25")
+		b.post(name, ping)
+		s := b.peerOf(name).last.Load()
+		for _, tt := range []struct {
+			change uint64
+			asks   bool
+		}{{1, true}, {1, false}, {2, true}, {1, false}, {2, false}, {0, true}, {0, true}, {2, false}} {
+			s.kept().answer = []byte("{}")
+			a.fleet.tell(letterSessionChanged, &sessionLetter{Session: s.key, Forget: true, Change: tt.change})
+			synctest.Wait()
+			if asks := s.kept().answer == nil; asks != tt.asks {
+				t.Errorf("change %d: the next call asks: %v", tt.change, asks)
+			}
+		}
+	})
+}
+
 // TestNamingThatComesLate names a standalone stream after a later one of the same node, and after one of another node that this node has not heard of: neither
 // is replaced by it.
 func TestNamingThatComesLate(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -506,6 +507,7 @@ type kept struct {
 	mu     sync.Mutex // guards the rest
 	answer []byte     // nil if there is none
 	asking *shared    // the question that is being asked, nil without one
+	told   [4]uint64  // the last changes that other nodes have told of; 0 for none
 }
 
 // shared is a question that several calls wait for.
@@ -545,11 +547,18 @@ func (k *kept) end(x *shared, a Answer, err error, keep func([]byte) bool) {
 	close(x.done)
 }
 
-// forget makes the next call ask again. Calls that wait for an answer still get it.
-func (k *kept) forget() {
+// forget makes the next call ask again. Calls that wait for an answer still get it. Of a change that it is told of twice the answer may
+// know by then; 0 is one that nobody tells of twice.
+func (k *kept) forget(change uint64) {
 	k.mu.Lock()
+	defer k.mu.Unlock()
+	if change != 0 {
+		if slices.Contains(k.told[:], change) {
+			return
+		}
+		k.told = [...]uint64{change, k.told[0], k.told[1], k.told[2]}
+	}
 	k.answer, k.asking = nil, nil
-	k.mu.Unlock()
 }
 
 // share returns the kept answer, the answer that another call waits for, or the answer that ask gets. The end
@@ -565,20 +574,16 @@ func (k *kept) share(ctx, over context.Context, keep func([]byte) bool, ask func
 			k.end(x, a, err, keep)
 			return a, err
 		}
-		timer := time.NewTimer(shareWait)
 		select {
 		case <-x.done:
-			timer.Stop()
 			if x.ok {
 				return Answer{Result: bytes.Clone(x.answer.Result), Err: x.answer.Err}, nil
 			}
-		case <-timer.C:
+		case <-time.After(shareWait):
 			insist = true
 		case <-over.Done():
-			timer.Stop()
 			return Answer{}, context.Cause(over)
 		case <-ctx.Done():
-			timer.Stop()
 			return Answer{}, context.Cause(ctx)
 		}
 	}
@@ -586,10 +591,9 @@ func (k *kept) share(ctx, over context.Context, keep func([]byte) bool, ask func
 
 // kept is the session's kept answer.
 func (s *sessionActor) kept() *kept {
-	k := s.keeps.Load()
-	for k == nil {
-		s.keeps.CompareAndSwap(nil, new(kept))
-		k = s.keeps.Load()
+	if k := s.keeps.Load(); k != nil {
+		return k
 	}
-	return k
+	s.keeps.CompareAndSwap(nil, new(kept))
+	return s.keeps.Load()
 }

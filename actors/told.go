@@ -58,6 +58,7 @@ type sessionLetter struct {
 	Old     string `json:",omitempty"` // a stream that is the standalone stream no more
 	Expired bool   `json:",omitempty"` // the session has ended by its own clock
 	Forget  bool   `json:",omitempty"` // the answers that calls share are not right any more
+	Change  uint64 `json:",omitempty"` // what makes them wrong; 0 if nothing says it
 }
 
 func (sessionLetter) short() {}
@@ -300,9 +301,9 @@ func (p *Peer) Forget() {
 	}
 }
 
-// forgotten has the other nodes forget what the calls of a session share. First they are told: who forgets twice would ask the client twice.
+// forgotten has the other nodes forget what the calls of a session share. The two letters may come in any order.
 func (f *fleet) forgotten(ctx context.Context, key SessionKey) {
-	m := &sessionLetter{Session: key, Forget: true}
+	m := &sessionLetter{Session: key, Forget: true, Change: rand.Uint64()}
 	f.tell(letterSessionChanged, m)
 	f.askOthers(ctx, letterSessionChanged, m)
 }
@@ -335,7 +336,7 @@ func (f *fleet) receiveChanged(l *Letter) {
 	begins := n.sessions.Begins(key) // first: what begins later reads the new record
 	s, here := n.sessions.Get(key)
 	if here && m.Forget {
-		s.forget()
+		s.kept().forget(m.Change)
 	}
 	// An update of a resource may come next, which the client has subscribed to by then: who writes its stream must have read that.
 	reads := here && l.Reply != nil && s.view.Load().rev < m.Rev && s.writes()
@@ -366,7 +367,7 @@ func (f *fleet) receiveChanged(l *Letter) {
 // forget drops the kept answer, if there is one.
 func (s *sessionActor) forget() {
 	if k := s.keeps.Load(); k != nil {
-		k.forget()
+		k.forget(0)
 	}
 }
 

@@ -302,4 +302,8 @@ var told = []mutation{
 		"a resume gets no answer from a node that ends", guard, "actors/hold.go",
 		"			h.n.refusals.unavailable(h, nil)\n			return false\n", "			return false\n", "internal/spec/histories", "TestKept/100561",
 	},
+	{
+		"a change that is told twice counts twice", guard, "actors/pending.go",
+		"if slices.Contains(k.told[:], change) {", "if slices.Contains(k.told[3:], change) {", "", "TestChangeThatIsToldTwice",
+	},
 }
