@@ -6,7 +6,7 @@
 // virtual time, in a bubble of its own, on nodes over the model of package sim.
 //
 //	kill     the process is dead at once, and another one starts
-//	power    the same, and the store is as it was at an earlier flush
+//	power    the same, and the store is as it was at an earlier flush, or some of its streams are
 //	split    the process is cut off and another one takes its place; later it goes on
 //	outage   the store is away, for up to an hour
 //	full     the store takes no writes
@@ -22,7 +22,7 @@
 //	freeze     a process stands still, and then goes on as if nothing had been (SIGSTOP)
 //	drain      a node leaves in order
 //
-// and in some histories messages between nodes are lost, or late.
+// and in some histories messages between nodes are lost, or late, or the clocks of the processes differ by up to two seconds.
 //
 // Operations of the store are slow, are refused, and are done without an acknowledgement. One history in forty has the limits that a server has by default, so that
 // more than 1,000 appends and 4 MiB are left behind; the others have small ones, where

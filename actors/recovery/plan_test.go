@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/sim"
 )
 
 // plan is a history before it happens: what clients ask for, what handlers do, and
@@ -12,6 +14,7 @@ type plan struct {
 	Seed    uint64
 	Nodes   int     `json:",omitempty"` // of a fleet; 0 is one node that is alone
 	Letters letters `json:",omitzero"`
+	Clocks  span    `json:",omitempty"` // of the processes and the store differ by so much at most
 	Limits  limits
 	Clients []clientPlan
 	Faults  []fault `json:",omitempty"`
@@ -78,6 +81,9 @@ type fault struct {
 	Node int    `json:",omitempty"` // whose process it happens to
 	For  span   `json:",omitempty"` // kill, power, drain: until the next process starts; jump: how far
 	Lose span   `json:",omitempty"` // power: time since the last flush
+
+	// power: which of the store's streams were flushed then, and not now; see sim.Snapshot.Apart. 0: all
+	Apart uint8 `json:",omitempty"`
 }
 
 func (p *plan) recordTTL() time.Duration { return time.Duration(p.Limits.Replay) * 4 / 3 }
@@ -157,6 +163,19 @@ func (p *plan) draw(r *rand.Rand) {
 			f.At = span(moments[r.IntN(len(moments))] + between(r, 0, 3*time.Second))
 		}
 		p.Faults = append(p.Faults, f)
+	}
+	p.part(p.rng("parts"))
+}
+
+// part draws what of the store goes its own way: streams that a power cut takes back differently, and clocks.
+func (p *plan) part(r *rand.Rand) {
+	for i := range p.Faults {
+		if f := &p.Faults[i]; f.Do == "power" && r.IntN(2) == 0 {
+			f.Apart = uint8(1 + r.IntN(1<<(1+sim.Shards)-2)) // neither none nor all
+		}
+	}
+	if p.Nodes > 0 && r.IntN(2) == 0 {
+		p.Clocks = span(2 * time.Second) // a process whose clock is off by more does not serve
 	}
 }
 

@@ -58,6 +58,9 @@ func (w *world) newProcess(n int, pl *place) *process {
 		defer mu.Unlock()
 		return w.fate(r.Uint64(), r.Uint64())
 	})
+	if d := time.Duration(w.plan.Clocks); d > 0 {
+		p.link.Ahead(between(w.plan.rng("clock "+p.name), -d, d))
+	}
 	for _, before := range w.all {
 		if before.place == pl {
 			before.link.Supersede()

@@ -166,7 +166,7 @@ func (w *world) harm(i int, f fault) {
 	at := time.Duration(f.At)
 	switch f.Do {
 	case "power":
-		w.power(at, time.Duration(f.Lose), time.Duration(f.For))
+		w.power(at, &f)
 		return
 	}
 	time.Sleep(at)
@@ -235,9 +235,9 @@ func (w *world) restart(rest time.Duration, of ...*place) {
 	}
 }
 
-// power cuts the power: what was written since the last flush is lost.
-func (w *world) power(at, lose, rest time.Duration) {
-	flushes := max(0, at-lose)
+// power cuts the power: what was written since the last flush is lost, all of it or that of some streams.
+func (w *world) power(at time.Duration, f *fault) {
+	flushes := max(0, at-time.Duration(f.Lose))
 	time.Sleep(flushes)
 	snap, when := w.disk.Snapshot(), time.Now()
 	time.Sleep(at - flushes)
@@ -250,11 +250,14 @@ func (w *world) power(at, lose, rest time.Duration) {
 		}
 	}
 	w.mu.Unlock()
-	w.kill(rest, func() {
+	w.kill(time.Duration(f.For), func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if when.Before(w.cutAt) { // the disk has been in the state after that cut since then
 			snap, when = w.flushed, w.cutAt
+		}
+		if f.Apart != 0 {
+			snap = snap.Apart(w.disk.Snapshot(), f.Apart)
 		}
 		w.disk.Restore(snap)
 		w.cutAt, w.flushed = time.Now(), snap

@@ -4,7 +4,8 @@
 // package cluster keeps them in NATS, with the same revisions, guards, lifetimes and
 // ring. Its only clock is that of the bubble it is used in, plus Store.Jump: the
 // clock of a machine jumps, or goes on while a process stands still. Store.Snapshot
-// is a flush, and Store.Restore is a power cut.
+// is a flush, and Store.Restore is a power cut; Snapshot.Apart is one that takes back
+// only what some of the server's streams have.
 //
 // A Link is one process's way to a store. It delays and fails operations as its Fate
 // says, and can be down or dead. An operation that was under way then may have been
@@ -17,7 +18,7 @@
 // A link also stands for the process's entry in the store, which it renews while it is up.
 // The entry is gone when it was not renewed for a lease, when another boot of the node has
 // begun, or when the process has given it back. Link.Freeze has the process stand still, in
-// either phase.
+// either phase, and Link.Ahead has it be wrong about the store's clock.
 //
 // An Office carries messages between processes, each of which has a Box there.
 //

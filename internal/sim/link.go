@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	leases "github.com/troupe-run/troupe/internal/lease"
@@ -28,6 +29,7 @@ type Link struct {
 	store *Store
 	fate  func(op string) Fate
 	lease time.Duration
+	ahead atomic.Int64 // of the store's clock, in nanoseconds
 
 	mu      sync.Mutex // guards the rest
 	phase   phase
@@ -431,8 +433,11 @@ func (l *Link) KeepBody(ctx context.Context, path string, body []byte, rev uint6
 	return l.do(ctx, "KeepBody", func(bool) error { return l.store.keepBody(path, body, rev, ttl) })
 }
 
-// Now returns the store's clock, also while the link is down.
-func (l *Link) Now() time.Time { return l.store.Now().Round(0) }
+// Now returns the store's clock as far as the process knows it, also while the link is down.
+func (l *Link) Now() time.Time { return l.store.Now().Round(0).Add(time.Duration(l.ahead.Load())) }
+
+// Ahead has the process believe that the store's clock is d later than it is.
+func (l *Link) Ahead(d time.Duration) { l.ahead.Store(int64(d)) }
 
 // Append stores append num under the writer record's revision rev, and calls done
 // once, from another goroutine.

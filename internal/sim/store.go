@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"hash/fnv"
 	"maps"
 	"slices"
 	"sync"
@@ -109,6 +110,38 @@ func (s *Store) Snapshot() Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return Snapshot{s.now.clone()}
+}
+
+// Shards is in how many streams of a server the log lies. The records lie in one more.
+const Shards = 3
+
+// Apart returns what is left where streams are restored at different instants: those with a bit in older as they are in s, the others as they are
+// in later. Bit 0 is that of the records, the others those of the shards of the log. Revisions go on from those of later.
+func (s Snapshot) Apart(later Snapshot, older uint8) Snapshot {
+	mixed := later.of.clone()
+	if older&1 != 0 {
+		mixed.records = s.of.records
+	}
+	for _, of := range []map[string]*log{s.of.streams, later.of.streams} {
+		for path := range of {
+			if older>>(1+shard(path))&1 == 0 {
+				continue
+			}
+			if l := s.of.streams[path]; l != nil {
+				mixed.streams[path] = l
+			} else {
+				delete(mixed.streams, path)
+			}
+		}
+	}
+	return Snapshot{mixed.clone()}
+}
+
+// shard is where a stream of the log lies.
+func shard(path string) uint32 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(path))
+	return h.Sum32() % Shards
 }
 
 // Restore puts the content of snap back, revisions included. The clock stays. Nothing else
