@@ -164,7 +164,7 @@ func (w *world) chaosRound(how string, tasks *taskSoak) error {
 		go crowd.scatter()
 	}
 	lasts := w.fleet.lasts(rng)
-	if how != byAway {
+	if how != byAway && how != byCrash {
 		for !w.answers() && time.Since(harmed) < patience && w.wait(time.Millisecond) {
 		}
 		w.early = append(w.early, time.Since(harmed))

@@ -41,7 +41,8 @@
 // until each has come as a whole. The streams of the quiet client may pause for a second at most.
 //
 // In chaos each request goes to the next node that is ready. In each round the fleet is harmed in one way: a node is killed, stopped or cut off from
-// NATS past its lease, or drained; it is killed and --herd clients with a stream each come back within a second; all NATS servers are away for --away, once; and
+// NATS past its lease, or drained; a second process takes its name; it is killed and --herd clients with a stream each come back within a second; all NATS servers are
+// killed at once, and are back within three seconds, or are away for --away, once; and
 // with --nats 3 the server that leads a stream of events is stopped for 8 s and killed. "soak chaos kill cut" has only these. Clients judge as in kill; tasks are
 // made in each round, and judged as in nodes. Beside all of it a greedy tenant with an address of its own takes all that each node gives it, with --greedy calls at a
 // time, some with large arguments: each is answered or refused. A request may fail, or be refused for a moment, only while the fleet is harmed and for 10 s after that.

@@ -35,6 +35,7 @@ type fleet struct {
 	how    atomic.Value // string: what is done to it in this round
 	away   time.Duration
 	victim string       // to what
+	twin   *process     // another one with the name of a node, nil without one
 	heal   func() error // ends that
 	harmed atomic.Bool  // it is under way
 	healed atomic.Int64 // when it was over, unix nanoseconds
@@ -110,6 +111,9 @@ func (f *fleet) end() {
 			_ = p.signal(sigCont)
 		}
 		_ = p.kill()
+	}
+	if f.twin != nil {
+		_ = f.twin.kill()
 	}
 	for _, lines := range f.lines {
 		for _, l := range lines {

@@ -18,6 +18,8 @@ const (
 	byCut    = "cut"    // of a node, from NATS
 	byLeader = "leader" // of a stream of events: stopped and then killed
 	byAway   = "away"   // all NATS servers
+	byCrash  = "crash"  // of all NATS servers at once
+	byTwin   = "twin"   // a second process with the name of a node, which then goes on alone for a while
 )
 
 const (
@@ -28,7 +30,7 @@ const (
 )
 
 // known are all of them.
-var known = []string{byKill, byHerd, byStop, byDrain, byCut, byLeader, byAway}
+var known = []string{byKill, byHerd, byStop, byDrain, byCut, byLeader, byAway, byCrash, byTwin}
 
 // harms draws what happens in each round of a run. Each kind is there before one comes again, but NATS is away only once. Who names
 // harms gets these, in their order.
@@ -38,7 +40,7 @@ func harms(rng *rand.Rand, o options) (all []string) {
 			all = append(all, o.attacks...)
 			continue
 		}
-		deck := []string{byKill, byStop, byCut, byDrain}
+		deck := []string{byKill, byStop, byCut, byDrain, byCrash, byTwin}
 		if o.nats > 1 {
 			deck = append(deck, byLeader)
 		}
@@ -76,7 +78,12 @@ func (f *fleet) harm(rng *rand.Rand) error {
 		return f.behead()
 	case byAway:
 		f.victim, f.heal = "NATS", f.nats.back
-		return f.nats.away()
+		return f.nats.leave(syscall.SIGTERM)
+	case byCrash:
+		f.victim, f.heal = "NATS", f.nats.back
+		return f.nats.leave(syscall.SIGKILL)
+	case byTwin:
+		return f.double(node)
 	}
 	return node.kill()
 }
@@ -84,7 +91,7 @@ func (f *fleet) harm(rng *rand.Rand) error {
 // lasts is how long the harm goes on until it is healed.
 func (f *fleet) lasts(rng *rand.Rand) time.Duration {
 	switch f.how.Load() {
-	case byStop, byCut:
+	case byStop, byCut, byTwin:
 		return standstill
 	case byLeader:
 		return headless + time.Duration(rng.IntN(2000))*time.Millisecond
@@ -106,6 +113,22 @@ func drain(p *process) error {
 	case <-time.After(time.Minute):
 		return errors.New("a node that was told to end is there after a minute")
 	}
+}
+
+// double starts a second process with the name of a node, which no client reaches, and later ends both in favour of a third.
+func (f *fleet) double(node *process) error {
+	twin, err := node.twin()
+	if err != nil {
+		return err
+	}
+	f.twin, f.heal = twin, func() error {
+		if err := errors.Join(node.kill(), twin.kill()); err != nil {
+			return err
+		}
+		f.twin = nil
+		return node.start()
+	}
+	return twin.start()
 }
 
 // cut cuts a node off from NATS, or joins it again.
@@ -139,10 +162,10 @@ func (f *fleet) behead() error {
 	return nil
 }
 
-// away ends all servers in order, and back starts them again.
-func (s *natsServers) away() error {
+// leave ends all servers, and back starts them again.
+func (s *natsServers) leave(with syscall.Signal) error {
 	for _, n := range s.all {
-		if err := n.leave(syscall.SIGTERM); err != nil {
+		if err := n.leave(with); err != nil {
 			return err
 		}
 	}

@@ -42,7 +42,7 @@ func (l *listener) run() {
 			switch {
 			case w.ctx.Err() != nil, errors.Is(err, errDropped):
 			case client.Failed(err) == client.Broken && w.excused(before):
-			case errors.Is(err, errToldToLeave) && w.fleet != nil && w.excused(before): // the node ends in order
+			case errors.Is(err, errToldToLeave) && w.fleet != nil && w.excused(before): // the node ends in order, or others live without it
 			default:
 				w.violated(nil, "%s: a listener ended and nobody was killed: %v", l.v, err)
 			}
@@ -51,8 +51,8 @@ func (l *listener) run() {
 	}
 }
 
-// errToldToLeave reports that the server has ended a listener because it ends itself.
-var errToldToLeave = errors.New("the server is shutting down")
+// errToldToLeave reports that the server has ended a listener because it ends itself, or cannot know of updates.
+var errToldToLeave = errors.New("the server has sent the client away")
 
 // read reads the messages of a listener. The client goes away now and then.
 func (l *listener) read(events *client.Events, id string, boot int64) error {
@@ -66,7 +66,7 @@ func (l *listener) read(events *client.Events, id string, boot int64) error {
 		if n == 0 {
 			want = `{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged",` + meta + `"notifications":{"resourceSubscriptions":["` + l.resource() + `"]}}}`
 		}
-		if strings.Contains(e.Data, `"reason":"the server is shutting down"`) {
+		if strings.Contains(e.Data, `"reason":"the server is shutting down"`) || strings.Contains(e.Data, `"reason":"this node has lost its store: listen again"`) {
 			return errToldToLeave
 		}
 		if e.Data != want {

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -87,6 +88,31 @@ func freeAddress(seed uint64) (string, error) {
 		}
 	}
 	return "", errors.New("no free port")
+}
+
+// twin is a process with the same settings at another address.
+func (p *process) twin() (*process, error) {
+	_, port, err := net.SplitHostPort(p.addr)
+	if err != nil {
+		return nil, err
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return nil, err
+	}
+	other := &process{bin: p.bin, args: slices.Clone(p.args)}
+	if other.addr, err = freeAddress(n); err != nil {
+		return nil, err
+	}
+	for i, arg := range p.args {
+		switch arg {
+		case "--listen":
+			other.args[i+1] = other.addr
+		case "--data":
+			other.args[i+1] += "-twin"
+		}
+	}
+	return other, nil
 }
 
 // url is where the n-th server is.
