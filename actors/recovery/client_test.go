@@ -392,17 +392,18 @@ func (a *asking) replies(e event, m message) {
 	case "twice":
 		times = 2
 	}
+	asked := time.Now()
 	for range times {
 		a.all.Go(func() {
 			if a.pause(time.Duration(q.After)) {
-				a.says(m, q, st.Size)
+				a.says(m, q, st.Size, asked)
 			}
 		})
 	}
 }
 
-// says sends one answer until the server takes it.
-func (a *asking) says(m message, q ask, size int) {
+// says sends one answer to a question that came at asked until the server takes it.
+func (a *asking) says(m message, q ask, size int, asked time.Time) {
 	a.mu.Lock()
 	a.answers++
 	r := response{To: m.What, N: a.answers, Pad: strings.Repeat("y", size)}
@@ -423,7 +424,7 @@ func (a *asking) says(m message, q ask, size int) {
 		if c != nil && c.begun(a.w.over) && (c.status == 202 || c.status == 404) {
 			a.w.judge.note("%s was answered (%d): %d", m.What, r.N, c.status)
 			if c.status == 202 {
-				a.w.judge.gave(m.What, c.p)
+				a.w.judge.gave(m.What, asked, c.p)
 			}
 			return
 		}

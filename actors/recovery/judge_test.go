@@ -26,10 +26,10 @@ type judge struct {
 	notes     []note
 	requests  map[string]*request
 	tales     map[string]*streamTale
-	given     map[string][]string  // answers by question
-	accepted  map[string]time.Time // when an answer was accepted, by question
-	taken     map[string]taken     // the first answer that a handler got, by question
-	ended     map[*process]moment  // when the effects of a process ceased to count
+	given     map[string][]string // answers by question
+	accepted  map[string]answered // by question
+	taken     map[string]taken    // the first answer that a handler got, by question
+	ended     map[*process]moment // when the effects of a process ceased to count
 	states    map[*process]*state
 	gone      map[int]bool     // clients that end their sessions
 	hearings  map[int]*hearing // by client
@@ -148,7 +148,7 @@ type message struct {
 }
 
 func newJudge(w *world) *judge {
-	return &judge{w: w, requests: map[string]*request{}, tales: map[string]*streamTale{}, given: map[string][]string{}, accepted: map[string]time.Time{}, taken: map[string]taken{}, ended: map[*process]moment{}, states: map[*process]*state{}, gone: map[int]bool{}, hearings: map[int]*hearing{}, sums: map[string]int{}}
+	return &judge{w: w, requests: map[string]*request{}, tales: map[string]*streamTale{}, given: map[string][]string{}, accepted: map[string]answered{}, taken: map[string]taken{}, ended: map[*process]moment{}, states: map[*process]*state{}, gone: map[int]bool{}, hearings: map[int]*hearing{}, sums: map[string]int{}}
 }
 
 func (j *judge) note(text string, args ...any) {
@@ -419,12 +419,15 @@ func (j *judge) takes(r *run, what, answer string) {
 	}
 }
 
-// gave notes that a process has accepted an answer.
-func (j *judge) gave(what string, p *process) {
+// answered is when a question came to its client, and when an answer to it was accepted.
+type answered struct{ asked, at time.Time }
+
+// gave notes that a process has accepted an answer to a question that came at asked.
+func (j *judge) gave(what string, asked time.Time, p *process) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if _, known := j.accepted[what]; !known && j.counts(p) {
-		j.accepted[what] = time.Now()
+		j.accepted[what] = answered{asked, time.Now()}
 	}
 }
 
@@ -436,8 +439,8 @@ func (j *judge) unanswered(r *run, since time.Time, whats []string) {
 		return
 	}
 	for _, what := range whats {
-		at, ok := j.accepted[what]
-		if !ok || at.Before(since) || j.lost(at) { // it may not have been for this run
+		a, ok := j.accepted[what]
+		if !ok || a.at.Before(since) || j.lost(a.at) || j.lost(a.asked) { // it may not have been for this run, which has asked again
 			return
 		}
 	}
