@@ -203,7 +203,7 @@ func TestMissingReplicas(t *testing.T) {
 	c := testkit.StartNATS(t, 3, nil)
 	n := remote(t, c, "a")
 	missing := func() (all int) {
-		s := n.Stats()
+		s := n.stats(t.Context())
 		if s.Streams == nil {
 			return -1
 		}
@@ -214,7 +214,7 @@ func TestMissingReplicas(t *testing.T) {
 	}
 	wait(t, "all replicas to be there", func() bool { return missing() == 0 })
 	c.Stop(0)
-	wait(t, "a replica of each stream to be missing", func() bool { return missing() == len(n.Stats().Streams) })
+	wait(t, "a replica of each stream to be missing", func() bool { return missing() == len(n.stats(t.Context()).Streams) })
 	c.Start(t, 0)
 	wait(t, "all replicas to be back", func() bool { return missing() == 0 })
 }

@@ -264,7 +264,7 @@ func TestFullStore(t *testing.T) {
 		if err := n.EndStream(ctx, testStream); err != nil {
 			t.Errorf("end of a stream in a full store: %v", err)
 		}
-		s := n.Stats()
+		s := n.stats(t.Context())
 		if s.AppendFull == 0 || s.MaxBytes > uint64(o.MaxStore) || s.Streams["sessions"].Bytes > s.Streams["sessions"].MaxBytes {
 			t.Errorf("stats: %+v", s)
 		}

@@ -131,7 +131,7 @@ func hasShards(t *testing.T, n *Node, shards int) {
 	if err != nil || len(found) != manyStreams || all != manyStreams {
 		t.Errorf("the session has %d of %d streams, %v", len(found), all, err)
 	}
-	sum := n.Stats().Streams[events]
+	sum := n.stats(t.Context()).Streams[events]
 	if sum.Messages != 3*manyStreams || sum.MaxBytes != uint64(eventBudget(n.opts.MaxStore)) {
 		t.Errorf("events: %+v, want %d messages and the budget of all shards", sum, 3*manyStreams)
 	}

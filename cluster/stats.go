@@ -68,6 +68,12 @@ func (c *counters) appended(d time.Duration, size int, err error) {
 // Stats asks the store, for at most 1 s, and reads the counters. Call it for
 // metrics and for admission about once a second, not for each request.
 func (n *Node) Stats() Stats {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	return n.stats(ctx)
+}
+
+func (n *Node) stats(ctx context.Context) Stats {
 	s := Stats{
 		LeaseAge:          n.lease.age(),
 		Lease:             n.opts.Lease,
@@ -86,8 +92,6 @@ func (n *Node) Stats() Stats {
 	if n.flusher != nil {
 		s.InFlight += n.flusher.waiting()
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
 	streams := make(map[string]StreamStats, len(kinds))
 	for i := range kinds {
 		st, err := n.fill(ctx, kinds[i].name)
