@@ -16,8 +16,8 @@ import (
 // maxClient bounds, in bytes, what a session keeps of its client.
 var maxClient = limits.ClientInfo.Value()
 
-// Initialize negotiates a session (2025-11-25, basic/lifecycle). For a version that it does
-// not know it offers the newest one with sessions.
+// Initialize negotiates a session (2025-11-25, basic/lifecycle). For a version that the
+// server does not speak it offers the newest one with sessions that it does.
 func (s *service) Initialize(ctx context.Context, params []byte) (actors.Settled, []byte, *mcp.Error) {
 	version, ok := codec.Str(codec.Field(params, "protocolVersion"))
 	info, caps := codec.Field(params, "clientInfo"), codec.Field(params, "capabilities")
@@ -28,7 +28,10 @@ func (s *service) Initialize(ctx context.Context, params []byte) (actors.Settled
 	if err := codec.UnmarshalValid(params, &p); err != nil {
 		return actors.Settled{}, nil, invalidParams(err)
 	}
-	r := mcp.Negotiate(p.ProtocolVersion, handshakes)
+	r := mcp.Negotiate(p.ProtocolVersion, s.speaks)
+	if r == 0 {
+		return actors.Settled{}, nil, s.speaks.refuseInitialize(p.ProtocolVersion)
+	}
 	revision := r.String()
 	client, kept, ok := session.Keep(&p, maxClient)
 	if !ok {

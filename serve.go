@@ -184,8 +184,8 @@ func (rt *Runtime) index() string {
 	var paths []string
 	for _, m := range rt.mounted() {
 		line := m.paths[0]
-		if len(m.paths) > 1 {
-			line += "   (" + m.paths[1] + " for clients of HTTP+SSE)"
+		if len(m.paths) > 2 {
+			line += "   (" + m.paths[2] + " for clients of HTTP+SSE)"
 		}
 		paths = append(paths, line)
 	}
@@ -413,8 +413,8 @@ func (rt *Runtime) ServePipe(ctx context.Context, srv *Server, in io.Reader, out
 	defer hush()
 	err = pipe.Serve(ctx, func(m *codec.Message, line []byte) {
 		in := session // Message changes it
-		if m.Kind == codec.Request && looksStateless(m) {
-			if no := checkMeta(m); no != nil {
+		if m.Kind == codec.Request && known.speaks.looksStateless(m) {
+			if no := known.speaks.checkMeta(m); no != nil {
 				_ = pipe.Room(ctx)
 				pipe.Answer(200, codec.AppendError(nil, m.ID, no.Code, no.Message, no.Data))
 				return

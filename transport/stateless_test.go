@@ -284,7 +284,7 @@ func TestEras(t *testing.T) {
 func TestStatelessIsOff(t *testing.T) {
 	t.Parallel()
 	s := serve(t, seen, Options{Revisions: legacyRevisions})
-	unsupported := `{"jsonrpc":"2.0","error":{"code":-32022,"message":"Unsupported protocol version","data":{"supported":["2025-11-25","2025-06-18"],"requested":"2026-07-28"}}}`
+	unsupported := `{"jsonrpc":"2.0","error":{"code":-32602,"message":"MCP-Protocol-Version is not supported","data":{"supported":["2025-11-25","2025-06-18"],"requested":"2026-07-28"}}}`
 	for _, row := range []struct {
 		raw    string
 		status int
