@@ -20,6 +20,9 @@ var maxClient = limits.ClientInfo.Value()
 // server does not speak it offers the newest one with sessions that it does.
 func (s *service) Initialize(ctx context.Context, params []byte) (actors.Settled, []byte, *mcp.Error) {
 	version, ok := codec.Str(codec.Field(params, "protocolVersion"))
+	if len(s.speaks.sessions()) == 0 {
+		return actors.Settled{}, nil, s.speaks.refuseInitialize(version)
+	}
 	info, caps := codec.Field(params, "clientInfo"), codec.Field(params, "capabilities")
 	if !ok || version == "" || !isObject(info) || !isObject(caps) {
 		return actors.Settled{}, nil, mcp.NewError(mcp.CodeInvalidParams, "initialize needs protocolVersion, capabilities and clientInfo")
@@ -29,9 +32,6 @@ func (s *service) Initialize(ctx context.Context, params []byte) (actors.Settled
 		return actors.Settled{}, nil, invalidParams(err)
 	}
 	r := mcp.Negotiate(p.ProtocolVersion, s.speaks)
-	if r == 0 {
-		return actors.Settled{}, nil, s.speaks.refuseInitialize(p.ProtocolVersion)
-	}
 	revision := r.String()
 	client, kept, ok := session.Keep(&p, maxClient)
 	if !ok {
@@ -180,6 +180,9 @@ func (s *service) route(ctx context.Context, call *Call, m *codec.Message, dst [
 	if known, ok := mcp.LookupMethod(m.Method); !ok || !known.Allowed(mcp.ToServer, r) {
 		if h, ok := s.srv.method(m.Method); ok {
 			return s.callMethod(ctx, call, h, dst)
+		}
+		if string(m.Method) == mcp.MethodInitialize && len(s.speaks.sessions()) == 0 {
+			return nil, s.speaks.refuseInitialize(r.String())
 		}
 		return nil, methodNotFound(m)
 	}

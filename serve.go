@@ -23,6 +23,7 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/origin"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/mcp"
 	"github.com/troupe-run/troupe/transport"
 )
 
@@ -413,13 +414,11 @@ func (rt *Runtime) ServePipe(ctx context.Context, srv *Server, in io.Reader, out
 	defer hush()
 	err = pipe.Serve(ctx, func(m *codec.Message, line []byte) {
 		in := session // Message changes it
-		if m.Kind == codec.Request && known.speaks.looksStateless(m) {
-			if no := known.speaks.checkMeta(m); no != nil {
-				_ = pipe.Room(ctx)
-				pipe.Answer(200, codec.AppendError(nil, m.ID, no.Code, no.Message, no.Data))
-				return
-			}
-			in.Stateless = true
+		var no *mcp.Error
+		if in.Stateless, no = known.speaks.judge(m); no != nil {
+			_ = pipe.Room(ctx)
+			pipe.Answer(200, codec.AppendError(nil, m.ID, no.Code, no.Message, no.Data))
+			return
 		}
 		rt.node.Message(svc, &in, principal, m, line)
 	})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/worker"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -99,6 +100,18 @@ func (all spoken) looksStateless(m *codec.Message) bool {
 		return string(m.Method) != mcp.MethodInitialize
 	}
 	return m.ProtocolVersion != nil || string(m.Method) == mcp.MethodServerDiscover || codec.Optional(m.Meta, mcp.MetaClientCapabilities) != nil
+}
+
+// judge decides whether a message that came without headers is a stateless request, and refuses one that no
+// revision allows.
+func (all spoken) judge(m *codec.Message) (stateless bool, refusal *mcp.Error) {
+	switch {
+	case m.Kind == codec.Batch && len(all.sessions()) == 0:
+		return false, faults.OneMessage.Error()
+	case m.Kind != codec.Request || !all.looksStateless(m):
+		return false, nil
+	}
+	return true, all.checkMeta(m)
 }
 
 // checkMeta checks the metadata of a stateless request that came without headers
