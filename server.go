@@ -181,6 +181,27 @@ func (s *Server) capabilities() mcp.ServerCapabilities {
 	return c
 }
 
+// Revisions returns the revisions that clients may begin to use with the server, oldest first:
+// those of its ServerOptions, or else those of the Runtime that it is mounted in. A server that is
+// mounted nowhere and names none may speak all. The slice is the caller's.
+func (s *Server) Revisions() []mcp.Revision {
+	if m := s.mount.service(); m != nil {
+		return slices.Clone(m.speaks)
+	}
+	return slices.Clone(s.speaks(nil))
+}
+
+// speaks returns the revisions of the server in a Runtime whose options name others.
+func (s *Server) speaks(others []mcp.Revision) spoken {
+	switch {
+	case s.opts.Revisions != nil:
+		return s.opts.Revisions
+	case others != nil:
+		return others
+	}
+	return mcp.Revisions()
+}
+
 // changeDelay gathers changes of a catalogue into one notification.
 const changeDelay = 50 * time.Millisecond
 

@@ -219,14 +219,18 @@ func TestSessionsOutliveTheirRevision(t *testing.T) {
 						t.Errorf("a notification: %s %s", a.Status, a.Body)
 					}
 					listening := moved.Get("")
-					if listening.StatusCode != http.StatusOK {
-						t.Errorf("its own stream: %s %s", listening.Status, listening.Body)
+					if !listening.Stream() {
+						t.Fatalf("its own stream: %s %s", listening.Status, listening.Body)
 					}
 					listening.Close()
 					if len(events) < 2 {
 						t.Fatalf("the call sent %v", events)
 					}
-					again := moved.Get(events[0].ID).All()
+					resumed := moved.Get(events[0].ID)
+					if !resumed.Stream() {
+						t.Fatalf("resuming the call: %s %s", resumed.Status, resumed.Body)
+					}
+					again := resumed.All()
 					host.Equal(t, "the end of the call, resumed", again[len(again)-1].Data, events[len(events)-1].Data)
 					if revision == mcp.Revision20250326 {
 						host.Equal(t, "a batch", moved.Post(host.Batch(host.Call("3", "echo", `{"text":"x"}`))).Body, "["+host.TextResult("3", "x")+"]")
