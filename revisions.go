@@ -73,8 +73,7 @@ func (all spoken) newestFirst() []string {
 	return out
 }
 
-// refuse returns the error for a version that is not spoken. Its text names those that are where the client may know
-// nothing of data.
+// refuse returns the error for a version that is not spoken. An empty text is the one of the code.
 func (all spoken) refuse(requested, text string) *mcp.Error {
 	return mcp.NewError(mcp.CodeUnsupportedVersion, text).WithData(mcp.UnsupportedVersionData{Supported: all.newestFirst(), Requested: shown(requested)})
 }
