@@ -16,10 +16,13 @@ import (
 // maxClient bounds, in bytes, what a session keeps of its client.
 var maxClient = limits.ClientInfo.Value()
 
-// Initialize negotiates a session (2025-11-25, basic/lifecycle). For a version that it does
-// not know it offers the newest one with sessions.
+// Initialize negotiates a session (2025-11-25, basic/lifecycle). For a version that the
+// server does not speak it offers the newest one with sessions that it does.
 func (s *service) Initialize(ctx context.Context, params []byte) (actors.Settled, []byte, *mcp.Error) {
 	version, ok := codec.Str(codec.Field(params, "protocolVersion"))
+	if len(s.speaks.sessions()) == 0 {
+		return actors.Settled{}, nil, s.speaks.refuseInitialize(version)
+	}
 	info, caps := codec.Field(params, "clientInfo"), codec.Field(params, "capabilities")
 	if !ok || version == "" || !isObject(info) || !isObject(caps) {
 		return actors.Settled{}, nil, mcp.NewError(mcp.CodeInvalidParams, "initialize needs protocolVersion, capabilities and clientInfo")
@@ -28,7 +31,7 @@ func (s *service) Initialize(ctx context.Context, params []byte) (actors.Settled
 	if err := codec.UnmarshalValid(params, &p); err != nil {
 		return actors.Settled{}, nil, invalidParams(err)
 	}
-	r := mcp.Negotiate(p.ProtocolVersion, handshakes)
+	r := mcp.Negotiate(p.ProtocolVersion, s.speaks)
 	revision := r.String()
 	client, kept, ok := session.Keep(&p, maxClient)
 	if !ok {
@@ -177,6 +180,9 @@ func (s *service) route(ctx context.Context, call *Call, m *codec.Message, dst [
 	if known, ok := mcp.LookupMethod(m.Method); !ok || !known.Allowed(mcp.ToServer, r) {
 		if h, ok := s.srv.method(m.Method); ok {
 			return s.callMethod(ctx, call, h, dst)
+		}
+		if string(m.Method) == mcp.MethodInitialize && len(s.speaks.sessions()) == 0 {
+			return nil, s.speaks.refuseInitialize(r.String())
 		}
 		return nil, methodNotFound(m)
 	}

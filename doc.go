@@ -24,7 +24,7 @@
 //
 // # Revisions
 //
-// Every server serves clients of all [Revisions] at once: clients that begin a session
+// Every server serves clients of all [Revisions] at once, unless [Options] or [ServerOptions] name fewer: clients that begin a session
 // with initialize, and stateless clients (2026-07-28), whose requests belong to no session.
 // A handler is written once for all of them. In a session, a question to the client
 // ([Call.Ask]) is a request of the server; a stateless client gets it in an input_required
@@ -59,5 +59,5 @@
 //	serve operate drain news reminder mount  serving, and how it ends; what operators and other nodes tell
 //	dispatch tasks form log method  the requests that come in
 //	prompt session catalogue lists stateless resource task server result tool principal ask  a server, what it offers, and what a handler can do
-//	runtime service options visible call ledger away  the base of all others
+//	runtime service options visible call revisions ledger away  the base of all others
 package troupe

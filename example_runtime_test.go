@@ -20,6 +20,23 @@ func ExampleRevisions() {
 	// [2024-11-05 2025-03-26 2025-06-18 2025-11-25 2026-07-28]
 }
 
+// A client that would take the newest revision begins a session, which outlives the process.
+func ExampleOptions_revisions() {
+	rt, err := troupe.New(troupe.Options{Revisions: []mcp.Revision{mcp.Revision20250618, mcp.Revision20251125}})
+	if err != nil {
+		panic(err)
+	}
+	defer rt.Close(context.Background())
+	srv := troupe.NewServer(anyone, nil)
+	rt.Mount("/mcp", srv)
+	fmt.Println(srv.Revisions())
+	_, err = troupe.New(troupe.Options{Revisions: []mcp.Revision{mcp.Revision20251125, mcp.Revision20251125}})
+	fmt.Println(err)
+	// Output:
+	// [2025-06-18 2025-11-25]
+	// troupe: Options.Revisions: 2025-11-25 comes twice
+}
+
 // A client's session goes on in the next process on the same directory.
 func ExampleOptions_dir() {
 	dir, err := os.MkdirTemp("", "troupe")

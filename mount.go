@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -22,11 +23,13 @@ import (
 type mount struct {
 	service *service
 	handler *transport.Handler
-	paths   []string // every path of it
+	// paths are all paths of it: that of Mount, and those of HTTP+SSE as far as it has them, where messages are posted before where
+	// sessions begin.
+	paths []string
 }
 
 // Mount serves srv at path, such as "/mcp", from now on. Clients of the HTTP+SSE transport
-// (2024-11-05) find it at two more paths, unless HTTPOptions.NoSSE is set: at /sse and
+// (2024-11-05) find it at two more paths, unless HTTPOptions.NoSSE is set or the server does not speak that revision: at /sse and
 // /messages for the path /mcp, and in the same directory for any path that ends with /mcp;
 // for any other path below it, such as /weather/sse and /weather/messages. A path matches
 // only itself: it has no parts in braces. Mount panics when one of the paths or the server's
@@ -43,9 +46,13 @@ func (rt *Runtime) TryMount(path string, srv *Server) error {
 	rt.mounting.Lock()
 	defer rt.mounting.Unlock()
 	m := &mount{paths: []string{path}}
-	if !rt.opts.HTTP.NoSSE {
-		sse, messages := legacyPaths(path)
-		m.paths = append(m.paths, sse, messages)
+	if sse, messages := legacyPaths(path); !rt.opts.HTTP.NoSSE {
+		switch {
+		case srv.speaks(rt.opts.Revisions).has(mcp.FeatureHTTPSSE):
+			m.paths = append(m.paths, messages, sse)
+		case rt.shared(): // no session begins here, but another node may have one that began while the revision was spoken
+			m.paths = append(m.paths, messages)
+		}
 	}
 	for _, p := range m.paths {
 		if _, taken := rt.route(p); taken {
@@ -61,7 +68,7 @@ func (rt *Runtime) TryMount(path string, srv *Server) error {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	rt.mounts[path] = m
-	for i, h := range []http.Handler{m.handler, m.handler.SSE(messagesSegment), m.handler.Messages()}[:len(m.paths)] {
+	for i, h := range []http.Handler{m.handler, m.handler.Messages(), m.handler.SSE(messagesSegment)}[:len(m.paths)] {
 		rt.paths[m.paths[i]] = h
 	}
 	rt.routes.Store(nil)
@@ -129,10 +136,10 @@ func (rt *Runtime) serve(srv *Server, path string) (*service, error) {
 		return nil, fmt.Errorf("troupe: mount %s: there is a server with id %q already, at %s: set ServerOptions.ID of one of them", path, id, other.path)
 	}
 	own := srv.opts.Limits.over(rt.opts.Limits)
-	if err := own.settle(); err != nil {
+	if err := errors.Join(own.settle(), checkRevisions("ServerOptions.Revisions", srv.opts.Revisions)); err != nil {
 		return nil, fmt.Errorf("troupe: the server %q: %w", id, err)
 	}
-	s := &service{rt: rt, srv: srv, id: id, path: path, elsewhere: elsewhere{shared: rt.shared()}, limits: own, ops: rt.tel.Operations(id), spans: rt.tel.Tracing()}
+	s := &service{rt: rt, srv: srv, id: id, path: path, speaks: srv.speaks(rt.opts.Revisions), elsewhere: elsewhere{shared: rt.shared()}, limits: own, ops: rt.tel.Operations(id), spans: rt.tel.Tracing()}
 	s.svc = actors.NewService(id, s, rt.limits(&own))
 	s.svc.ResultMeta = mcp.Meta(nil).WithServerInfo(srv.impl)
 	chain, err := s.chained()
@@ -187,7 +194,7 @@ func (rt *Runtime) handler(s *service) *transport.Handler {
 		MaxBody: l.MaxBody, Limits: codec.Limits{MaxDepth: l.MaxDepth, MaxBatch: l.MaxBatch, MaxValues: l.MaxValues},
 		BodyTimeout: l.BodyTimeout, BodyRate: l.BodyRate, WriteTimeout: l.WriteTimeout, MaxQueued: l.MaxQueued,
 		AllowOrigins: rt.opts.HTTP.AllowOrigins, AllowHosts: rt.opts.HTTP.AllowHosts,
-		PublicPath: path, Authenticate: rt.authenticate, Revisions: names(handshakes), Stateless: names(statelessRevisions), Leaving: rt.leaving.Load, Log: rt.log, Observer: rt.observer(),
+		PublicPath: path, Authenticate: rt.authenticate, Revisions: names(s.speaks.sessions()), Stateless: names(s.speaks.stateless()), Leaving: rt.leaving.Load, Log: rt.log, Observer: rt.observer(),
 		Accounts: rt.node.Accounts(), Account: rt.account, Owe: actors.ChargeRefused, Debt: actors.RefusedFor,
 	})
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/troupe-run/troupe/cluster"
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/mcp"
 )
 
 // Options are the settings of a Runtime. The zero value keeps everything in memory and
@@ -57,6 +58,10 @@ type Options struct {
 	// MethodMiddleware of ServerOptions. The first one is outermost: it sees a request
 	// first and its result last.
 	MethodMiddleware []MethodMiddleware
+	// Revisions are the revisions of the protocol that clients may begin to use with each server that names none; see
+	// ServerOptions.Revisions. nil means all of [Revisions]. New refuses an empty list, and one that
+	// has a revision twice or names none of them.
+	Revisions []mcp.Revision
 	// Redact sees every log message before it is encoded for a client, to remove secrets
 	// and details that would help an attacker. It may change the message, and returns
 	// false to drop it. Several run at once. nil lets all messages through.
@@ -229,7 +234,7 @@ type HTTPOptions struct {
 	// NetHTTP has Serve use net/http for all connections. Otherwise a listener of Troupe's own serves plain requests of HTTP/1.1, at about half
 	// the cost, and gives net/http the connections that bring anything else. TLS is net/http's in any case.
 	NetHTTP bool
-	// NoSSE leaves out the endpoints of HTTP+SSE, the transport of 2024-11-05.
+	// NoSSE leaves out the endpoints of HTTP+SSE, the transport of 2024-11-05. Servers that do not speak that revision have none.
 	NoSSE bool
 	// StoredHeaders names the headers that are stored with a call that may run again, so
 	// that [Call.Header] has them in another process, too. A request may have 8 KiB of
@@ -278,9 +283,10 @@ func (o *Options) settle() error {
 	_, badURL := publicPath(o.HTTP.PublicURL)
 	o.HTTP.AllowOrigins, o.HTTP.AllowHosts = slices.Clone(o.HTTP.AllowOrigins), slices.Clone(o.HTTP.AllowHosts)
 	o.HTTP.TrustedProxies, o.MethodMiddleware = slices.Clone(o.HTTP.TrustedProxies), slices.Clone(o.MethodMiddleware)
+	o.Revisions = ordered(o.Revisions)
 	s := &o.Store
 	return errors.Join(
-		err, badURL, o.Limits.settle(), o.Shared.settle(), limits.MaxHeader.Settle(&o.HTTP.MaxHeader), limits.HeaderTimeout.Settle(&o.HTTP.HeaderTimeout),
+		err, badURL, checkRevisions("Options.Revisions", o.Revisions), o.Limits.settle(), o.Shared.settle(), limits.MaxHeader.Settle(&o.HTTP.MaxHeader), limits.HeaderTimeout.Settle(&o.HTTP.HeaderTimeout),
 		limits.ConnectionsPerAddress.Settle(&o.HTTP.ConnectionsPerAddress), limits.Connections.Settle(&o.HTTP.Connections),
 		limits.MaxStore.Settle(&s.MaxStore), limits.SessionIdle.Settle(&s.SessionIdle), limits.SessionUnused.Settle(&s.SessionUnused), limits.SessionMax.Settle(&s.SessionMax), limits.TaskMax.Settle(&s.TaskMax),
 		limits.ReplayAge.Settle(&s.ReplayAge), limits.ReplayEvents.Settle(&s.ReplayEvents), limits.ReplayBytes.Settle(&s.ReplayBytes),

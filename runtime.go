@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,7 +23,6 @@ import (
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/internal/worker"
-	"github.com/troupe-run/troupe/mcp"
 	"github.com/troupe-run/troupe/transport"
 )
 
@@ -500,37 +498,10 @@ func (rt *Runtime) storeMessages(observe func(string, int64)) {
 	}
 }
 
-// The revisions of this release, oldest first: the revisions whose clients begin a session
-// with initialize, and those whose requests are stateless.
-var (
-	handshakes         = []mcp.Revision{mcp.Revision20241105, mcp.Revision20250326, mcp.Revision20250618, mcp.Revision20251125}
-	statelessRevisions = []mcp.Revision{mcp.Revision20260728}
-)
-
-// Revisions returns the protocol revisions that this release serves, oldest first. Each
-// server serves clients of all of them.
-func Revisions() []string { return append(names(handshakes), names(statelessRevisions)...) }
-
 // Codec names what payloads, such as arguments, results and schemas, go through in this program: "sonic native", or
 // "json/v2" where that has no native path: on other processors than amd64 and arm64, with Go releases that it does not
 // know yet, and with the build tag troupe_nosonic. docs/dependencies.md says how the two differ.
 func Codec() string { return codec.Path() }
-
-// newestFirst returns the same in the order in which clients get them: a client takes the
-// first one that it knows.
-func newestFirst() []string {
-	all := Revisions()
-	slices.Reverse(all)
-	return all
-}
-
-func names(revisions []mcp.Revision) []string {
-	names := make([]string, len(revisions))
-	for i, r := range revisions {
-		names[i] = r.String()
-	}
-	return names
-}
 
 // logTask logs what happened to a task, at debug: a busy server has thousands of these lines in a second. The tenant stands for the
 // principal, or for all anonymous clients.

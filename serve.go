@@ -23,6 +23,7 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/origin"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/mcp"
 	"github.com/troupe-run/troupe/transport"
 )
 
@@ -184,8 +185,8 @@ func (rt *Runtime) index() string {
 	var paths []string
 	for _, m := range rt.mounted() {
 		line := m.paths[0]
-		if len(m.paths) > 1 {
-			line += "   (" + m.paths[1] + " for clients of HTTP+SSE)"
+		if len(m.paths) > 2 {
+			line += "   (" + m.paths[2] + " for clients of HTTP+SSE)"
 		}
 		paths = append(paths, line)
 	}
@@ -413,13 +414,11 @@ func (rt *Runtime) ServePipe(ctx context.Context, srv *Server, in io.Reader, out
 	defer hush()
 	err = pipe.Serve(ctx, func(m *codec.Message, line []byte) {
 		in := session // Message changes it
-		if m.Kind == codec.Request && looksStateless(m) {
-			if no := checkMeta(m); no != nil {
-				_ = pipe.Room(ctx)
-				pipe.Answer(200, codec.AppendError(nil, m.ID, no.Code, no.Message, no.Data))
-				return
-			}
-			in.Stateless = true
+		var no *mcp.Error
+		if in.Stateless, no = known.speaks.judge(m); no != nil {
+			_ = pipe.Room(ctx)
+			pipe.Answer(200, codec.AppendError(nil, m.ID, no.Code, no.Message, no.Data))
+			return
 		}
 		rt.node.Message(svc, &in, principal, m, line)
 	})

@@ -38,6 +38,15 @@ type ServerOptions struct {
 	SubResources bool
 	// Limits are the server's own limits. A zero field takes the Runtime's.
 	Limits Limits
+	// Revisions are the revisions of the protocol that clients may begin to use with the server, in any order: nil means those of
+	// Options. All nodes should have the same; docs/revisions.md says what happens while they change.
+	//
+	// Without 2026-07-28 the server answers as one that has never heard of it, so that a client which
+	// prefers that revision begins a session instead. Without any older one initialize is
+	// refused with the revisions that are left. Without 2024-11-05 a client of HTTP+SSE cannot connect.
+	// A session goes on to its end in the revision in which it began, whether or not the server still speaks that.
+	// Mount refuses an empty list, and one that has a revision twice or names none of [Revisions].
+	Revisions []mcp.Revision
 	// ListCache is how long clients since 2026-07-28 may keep the lists and the result of
 	// server/discover. ReadCache is how long they may keep the contents of resources; a
 	// handler can set another time with Call.SetCache.
@@ -121,7 +130,7 @@ func TryNewServer(impl mcp.Implementation, opts *ServerOptions) (*Server, error)
 	if opts != nil {
 		s.opts = *opts
 	}
-	s.opts.MethodMiddleware = slices.Clone(s.opts.MethodMiddleware)
+	s.opts.MethodMiddleware, s.opts.Revisions = slices.Clone(s.opts.MethodMiddleware), ordered(s.opts.Revisions)
 	s.opts.Experimental, s.opts.Extensions = maps.Clone(s.opts.Experimental), maps.Clone(s.opts.Extensions)
 	if s.opts.ID != "" && !serverID.MatchString(s.opts.ID) {
 		return nil, fmt.Errorf("troupe: server id %q: want 1 to 32 of a-z, 0-9 and -", s.opts.ID)
@@ -170,6 +179,27 @@ func (s *Server) capabilities() mcp.ServerCapabilities {
 		c.Extensions[mcp.ExtensionTasks] = nil
 	}
 	return c
+}
+
+// Revisions returns the revisions that clients may begin to use with the server, oldest first:
+// those of its ServerOptions, or else those of the Runtime that it is mounted in. A server that is
+// mounted nowhere and names none may speak all. The slice is the caller's.
+func (s *Server) Revisions() []mcp.Revision {
+	if m := s.mount.service(); m != nil {
+		return slices.Clone(m.speaks)
+	}
+	return slices.Clone(s.speaks(nil))
+}
+
+// speaks returns the revisions of the server in a Runtime whose options name others.
+func (s *Server) speaks(others []mcp.Revision) spoken {
+	switch {
+	case s.opts.Revisions != nil:
+		return s.opts.Revisions
+	case others != nil:
+		return others
+	}
+	return mcp.Revisions()
 }
 
 // changeDelay gathers changes of a catalogue into one notification.

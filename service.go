@@ -28,6 +28,7 @@ type service struct {
 	id     string // of the server in the store
 	path   string // where it is mounted, or would be
 	limits Limits // those of ServerOptions, completed from Options
+	speaks spoken
 	ops    *telemetry.Operations
 	spans  bool
 	chain  MethodHandler // the middleware; nil if there is none

@@ -8,6 +8,7 @@ import (
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/worker"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -88,19 +89,39 @@ func (s *service) allows(ctx context.Context, call *Call, uri string) bool {
 
 // looksStateless reports whether a request that came without headers is meant to be
 // stateless, even if its metadata are not complete: older revisions have neither its method
-// nor such metadata.
-func looksStateless(m *codec.Message) bool {
+// nor such metadata. A server that speaks only revisions without sessions takes every request for
+// one, but for initialize, whose refusal tells the client which revisions there are; and a server that
+// speaks none of them takes none for one, as it would if there were none.
+func (all spoken) looksStateless(m *codec.Message) bool {
+	switch {
+	case len(all.stateless()) == 0:
+		return false
+	case len(all.sessions()) == 0:
+		return string(m.Method) != mcp.MethodInitialize
+	}
 	return m.ProtocolVersion != nil || string(m.Method) == mcp.MethodServerDiscover || codec.Optional(m.Meta, mcp.MetaClientCapabilities) != nil
+}
+
+// judge decides whether a message that came without headers is a stateless request, and refuses one that no
+// revision allows.
+func (all spoken) judge(m *codec.Message) (stateless bool, refusal *mcp.Error) {
+	switch {
+	case m.Kind == codec.Batch && len(all.sessions()) == 0:
+		return false, faults.OneMessage.Error()
+	case m.Kind != codec.Request || !all.looksStateless(m):
+		return false, nil
+	}
+	return true, all.checkMeta(m)
 }
 
 // checkMeta checks the metadata of a stateless request that came without headers
 // (2026-07-28, basic/index, _meta).
-func checkMeta(m *codec.Message) *mcp.Error {
+func (all spoken) checkMeta(m *codec.Message) *mcp.Error {
 	q, err := mcp.Meta(m.Meta).Request()
-	if q.Version == nil || slices.Contains(statelessRevisions, q.Revision) {
+	if q.Version == nil || q.Revision.Stateless() && slices.Contains(all, q.Revision) {
 		return err
 	}
-	return mcp.NewError(mcp.CodeUnsupportedVersion, "").WithData(mcp.UnsupportedVersionData{Supported: newestFirst(), Requested: shown(string(q.Version))})
+	return all.refuse(string(q.Version), "")
 }
 
 // discovery holds the results of server/discover by revision: each is the same for all
@@ -123,7 +144,7 @@ func (s *service) discover(dst []byte, r mcp.Revision) ([]byte, *mcp.Error) {
 		SupportedVersions []string               `json:"supportedVersions"`
 		Capabilities      mcp.ServerCapabilities `json:"capabilities"`
 		Instructions      string                 `json:"instructions,omitempty"`
-	}{newestFirst(), s.capabilities().For(r), s.srv.opts.Instructions})
+	}{s.speaks.newestFirst(), s.capabilities().For(r), s.srv.opts.Instructions})
 	if err != nil {
 		return nil, s.internal(mcp.MethodServerDiscover, err)
 	}

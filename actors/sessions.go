@@ -402,7 +402,7 @@ func (d *sessions) initialize(svc *Service, in *Input, m *codec.Message, size in
 	set, result, rerr := svc.Handler.Initialize(withOwner(ctx, in.Principal), m.Params)
 	if rerr != nil {
 		n.accounts.forgive(in, perSession)
-		in.Conn.Answer(200, codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, rerr.Data))
+		in.Conn.Answer(rerr.HTTPStatus(0), codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, rerr.Data))
 		return
 	}
 	s, err := n.sessions.create(ctx, svc, in, set)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/mcp"
 )
 
 // admit makes all checks that come before the dispatcher. It returns nil if the request may go on.
@@ -66,6 +67,9 @@ func (h *Handler) admit(x *Exchange, w http.ResponseWriter, r *http.Request) *re
 			return refuseSession
 		}
 		x.SessionID = v[0]
+	}
+	if r.Method != http.MethodPost && h.onlyStateless(x) {
+		return refuseStatelessMethod
 	}
 	switch r.Method {
 	case http.MethodPost:
@@ -141,7 +145,7 @@ func (h *Handler) admitMessage(x *Exchange, r *http.Request) *refusal {
 	if no := x.holdValues(); no != nil {
 		return no.of(&x.Msg)
 	}
-	if x.Stateless || x.Msg.ProtocolVersion != nil && h.bothEras(x) {
+	if x.Stateless || x.Msg.ProtocolVersion != nil && h.bothEras(x) || h.onlyStateless(x) && string(x.Msg.Method) != mcp.MethodInitialize {
 		return h.admitStateless(x, r.Header)
 	}
 	return nil

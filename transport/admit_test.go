@@ -45,7 +45,7 @@ func TestAdmission(t *testing.T) {
 	badAccept := invalid("Accept must admit application/json and text/event-stream")
 	badSession := invalid("Invalid Mcp-Session-Id header")
 	badVersion := func(requested string) string {
-		return `{"jsonrpc":"2.0","error":{"code":-32022,"message":"Unsupported protocol version","data":{"supported":["2025-11-25","2025-06-18"],"requested":"` + requested + `"}}}`
+		return `{"jsonrpc":"2.0","error":{"code":-32602,"message":"MCP-Protocol-Version is not supported","data":{"supported":["2025-11-25","2025-06-18"],"requested":"` + requested + `"}}}`
 	}
 	long := `{"jsonrpc":"2.0","id":1,"method":"` + strings.Repeat("m", 200) + `"}`
 	chunked := func(body string) string { return fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(body), body) }

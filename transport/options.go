@@ -92,12 +92,13 @@ type Options struct {
 	// more than half of MaxQueued counts only when WriteTimeout is over, unless four times MaxQueued is queued.
 	MaxQueued int
 
-	// Revisions are the supported values of MCP-Protocol-Version that have sessions, in the order in which a refusal
-	// lists them to a client that asked for another one. Empty refuses every such request that has the header.
+	// Revisions are the supported revisions that have sessions, as values of MCP-Protocol-Version. A request that names a
+	// session may have any revision that has sessions, since the dispatcher knows in which one the session began. If there are
+	// none, a request that names no session must be stateless, or initialize, which the dispatcher refuses.
 	Revisions []string
 
 	// Stateless are the supported revisions whose requests belong to no session, from 2026-07-28 on. Empty refuses such
-	// requests like those of any other revision that is not supported.
+	// requests like those of any other revision that is not supported, and with an error that those revisions do not have.
 	Stateless []string
 
 	// Leaving reports whether the server is about to end. Responses then say that their connection is closed after them,

@@ -7,7 +7,8 @@ import (
 
 const (
 	// allowedHeaders are the headers that a page may always send. paramPrefix begins the names of the headers that
-	// mirror a tool's parameters (2026-07-28); only the tools know the rest of those names.
+	// mirror a tool's parameters (2026-07-28); only the tools know the rest of those names. Pages may send those of 2026-07-28 to a
+	// server that does not speak it, too: a page whose request the browser stops does not learn that it should fall back.
 	allowedHeaders = "Content-Type, Accept, Authorization, Mcp-Session-Id, MCP-Protocol-Version, Last-Event-ID, " +
 		"Mcp-Method, Mcp-Name, traceparent, tracestate"
 	paramPrefix = "mcp-param-"

@@ -143,7 +143,11 @@ func (h *Handler) refuseRevision(x *Exchange, requested string) *refusal {
 		Supported []string `json:"supported"`
 		Requested string   `json:"requested"`
 	}{supported, strings.ToValidUTF8(requested, "\uFFFD")})
-	no := refusing(faults.Version)
+	fault := faults.Version
+	if len(h.o.Stateless) == 0 {
+		fault = faults.LegacyVersion
+	}
+	no := refusing(fault)
 	no.data = data
 	return no.of(&x.Msg)
 }

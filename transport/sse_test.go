@@ -266,7 +266,7 @@ func TestAdmissionOfSSE(t *testing.T) {
 	const endpoint = "event: endpoint\ndata: /messages?sessionId=new\n\n"
 	const good = "Authorization: Bearer good"
 	badSession := invalid("The query must hold one valid sessionId")
-	badVersion := `{"jsonrpc":"2.0","error":{"code":-32022,"message":"Unsupported protocol version","data":{"supported":["2024-11-05"],"requested":"1"}}}`
+	badVersion := `{"jsonrpc":"2.0","error":{"code":-32602,"message":"MCP-Protocol-Version is not supported","data":{"supported":["2024-11-05"],"requested":"1"}}}`
 	for name, row := range map[string]struct {
 		method, target string // "" is a GET of /sse, or a POST of ping to /messages
 		body           string

@@ -27,7 +27,8 @@ func stateless(version string) bool {
 }
 
 // admitVersion checks MCP-Protocol-Version. A value that is no revision with sessions can be judged only together with
-// the message of a POST; until then x.Stateless says that there is such a value.
+// the message of a POST; until then x.Stateless says that there is such a value. A session may go on in a revision that is
+// not served any more.
 func (h *Handler) admitVersion(x *Exchange, r *http.Request) *refusal {
 	v := r.Header["Mcp-Protocol-Version"]
 	if len(v) == 0 {
@@ -39,6 +40,9 @@ func (h *Handler) admitVersion(x *Exchange, r *http.Request) *refusal {
 		return nil
 	}
 	switch {
+	case namesSession(x, r) && ofSessions(requested) != 0:
+		x.Version = ofSessions(requested).String()
+		return nil
 	case !h.bothEras(x):
 	case r.Method == http.MethodPost:
 		x.Stateless = true
@@ -47,6 +51,25 @@ func (h *Handler) admitVersion(x *Exchange, r *http.Request) *refusal {
 		return refuseStatelessMethod
 	}
 	return h.refuseRevision(x, requested)
+}
+
+// namesSession reports whether a request belongs to a session that has begun.
+func namesSession(x *Exchange, r *http.Request) bool {
+	return x.endpoint == messagesEndpoint || x.endpoint == streamable && len(r.Header["Mcp-Session-Id"]) > 0
+}
+
+// ofSessions returns the revision that has sessions and this date, or 0.
+func ofSessions(version string) mcp.Revision {
+	if r, _ := mcp.ParseRevision(version); r.Has(mcp.FeatureSessions) {
+		return r
+	}
+	return 0
+}
+
+// onlyStateless reports whether a request is of a revision with sessions, of which the server speaks none, and of no session
+// that began when it did.
+func (h *Handler) onlyStateless(x *Exchange) bool {
+	return len(h.o.Revisions) == 0 && h.bothEras(x) && x.SessionID == ""
 }
 
 // agreed returns the value of a header that may have come several times, in lines or in a list: clients and gateways add one
@@ -75,6 +98,9 @@ func agreed(v []string) string {
 func (h *Handler) admitStateless(x *Exchange, header http.Header) *refusal {
 	m, requested := &x.Msg, agreed(header["Mcp-Protocol-Version"])
 	if m.ProtocolVersion == nil && !stateless(requested) {
+		if requested == "" {
+			return refuseRevisionHeader.of(m)
+		}
 		return h.refuseRevision(x, requested)
 	}
 	if m.Kind != codec.Request && m.Kind != codec.Notification {

@@ -284,7 +284,7 @@ func TestEras(t *testing.T) {
 func TestStatelessIsOff(t *testing.T) {
 	t.Parallel()
 	s := serve(t, seen, Options{Revisions: legacyRevisions})
-	unsupported := `{"jsonrpc":"2.0","error":{"code":-32022,"message":"Unsupported protocol version","data":{"supported":["2025-11-25","2025-06-18"],"requested":"2026-07-28"}}}`
+	unsupported := `{"jsonrpc":"2.0","error":{"code":-32602,"message":"MCP-Protocol-Version is not supported","data":{"supported":["2025-11-25","2025-06-18"],"requested":"2026-07-28"}}}`
 	for _, row := range []struct {
 		raw    string
 		status int
@@ -293,6 +293,39 @@ func TestStatelessIsOff(t *testing.T) {
 		{callRequest(), 400, unsupported},
 		{request("GET", s.addr, "", "MCP-Protocol-Version: 2026-07-28"), 400, unsupported},
 		{request("POST", s.addr, statelessCall), 200, `{"stateless":false,"version":"","session":"","last":""}`},
+	} {
+		if resp, body := do(t, s.addr, row.raw); resp.StatusCode != row.status || body != row.want {
+			t.Errorf("%s: got %d %s, want %d %s", row.raw, resp.StatusCode, body, row.status, row.want)
+		}
+	}
+}
+
+// TestSessionsAreOff has a server without sessions but for those that began when it had them.
+func TestSessionsAreOff(t *testing.T) {
+	t.Parallel()
+	s := serve(t, seen, Options{Stateless: []string{"2026-07-28"}})
+	const older, session = "MCP-Protocol-Version: 2025-06-18", "Mcp-Session-Id: a"
+	ping := call("1", "ping")
+	badHeader := errorBody(-32020, "Header mismatch: MCP-Protocol-Version is not the version in params._meta", `,"id":1`)
+	unsupported := `{"jsonrpc":"2.0","error":{"code":-32022,"message":"Unsupported protocol version","data":{"supported":["2026-07-28"],"requested":"2025-06-18"}}}`
+	taken := func(version, session string) string {
+		return fmt.Sprintf(`{"stateless":false,"version":%q,"session":%q,"last":""}`, version, session)
+	}
+	for _, row := range []struct {
+		raw    string
+		status int
+		want   string
+	}{
+		{callRequest(), 200, `{"stateless":true,"version":"2026-07-28","session":"","last":""}`},
+		{request("POST", s.addr, ping), 400, badHeader},
+		{request("POST", s.addr, call("1", "initialize")), 200, taken("", "")},
+		{request("POST", s.addr, ping, older), 400, strings.Replace(unsupported, `"error"`, `"id":1,"error"`, 1)},
+		{request("POST", s.addr, ping, session), 200, taken("", "a")},
+		{request("POST", s.addr, ping, session, older), 200, taken("2025-06-18", "a")},
+		{request("POST", s.addr, ping, session, "MCP-Protocol-Version: 2025-06-19"), 400, strings.NewReplacer(`"error"`, `"id":1,"error"`, "2025-06-18", "2025-06-19").Replace(unsupported)},
+		{request("GET", s.addr, ""), 405, errorBody(-32600, "Method not allowed", "")},
+		{request("DELETE", s.addr, ""), 405, errorBody(-32600, "Method not allowed", "")},
+		{request("GET", s.addr, "", older), 400, unsupported},
 	} {
 		if resp, body := do(t, s.addr, row.raw); resp.StatusCode != row.status || body != row.want {
 			t.Errorf("%s: got %d %s, want %d %s", row.raw, resp.StatusCode, body, row.status, row.want)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -22,7 +23,7 @@ import (
 // Options are what a client declares and how it answers. The zero value is a client of the
 // newest revision that declares nothing, so no handler can ask it.
 type Options struct {
-	// Revision is the revision that the client speaks. 0 means the newest.
+	// Revision is the revision that the client speaks, which must be one of the server's. 0 means the newest of those.
 	Revision mcp.Revision
 	// Runtime are the options of the runtime that serves, for its limits. A DrainWait of 0
 	// means 5 seconds here, and a Store.Lease of 0 a minute.
@@ -114,9 +115,6 @@ type message struct {
 // client a server of its own, or close the first client before.
 func Connect(t testing.TB, srv *troupe.Server, o Options) *Client {
 	t.Helper()
-	if o.Revision == 0 {
-		o.Revision = mcp.Latest
-	}
 	if o.LogLevel == "" {
 		o.LogLevel = mcp.LevelInfo
 	}
@@ -126,12 +124,7 @@ func Connect(t testing.TB, srv *troupe.Server, o Options) *Client {
 	if o.Runtime.Store.Lease == 0 {
 		o.Runtime.Store.Lease = time.Minute // no other node waits for its end, and a test in virtual time may let hours pass
 	}
-	c := &Client{o: o, stateful: o.Revision.Has(mcp.FeatureSessions), lines: make(chan []byte), quit: make(chan struct{}), gone: make(chan struct{}), order: make(chan struct{}, 1), served: make(chan error, 1), waiting: map[string]request{}}
-	declared, err := json.Marshal(c.capabilities())
-	if err != nil {
-		t.Fatalf("troupetest: capabilities: %v", err)
-	}
-	c.declared = declared
+	c := &Client{lines: make(chan []byte), quit: make(chan struct{}), gone: make(chan struct{}), order: make(chan struct{}, 1), served: make(chan error, 1), waiting: map[string]request{}}
 	if p := o.Principal; o.Runtime.Authenticate == nil && (p.Issuer != "" || p.Subject != "" || p.Claims != nil || p.Token.Reveal() != "") {
 		o.Runtime.Authenticate = func(*http.Request) (troupe.Principal, error) { return p, nil }
 	}
@@ -141,7 +134,12 @@ func Connect(t testing.TB, srv *troupe.Server, o Options) *Client {
 	}
 	if err := rt.TryMount(mountPath, srv); err != nil {
 		_ = rt.Close(t.Context()) // nothing has begun
-		t.Fatalf("troupetest: a server is served to one client at a time: %v", err)
+		t.Fatalf("troupetest: %v (a server is served to one client at a time)", err)
+	}
+	if err := c.speak(o, srv.Revisions()); err != nil {
+		rt.Unmount(mountPath)     // another client may have the server
+		_ = rt.Close(t.Context()) // nothing has begun
+		t.Fatalf("troupetest: %v", err)
 	}
 	c.ctx, c.stop = context.WithCancel(context.WithoutCancel(t.Context()))
 	request := &http.Request{Method: http.MethodPost, URL: &url.URL{Path: mountPath}, Header: http.Header{}, RemoteAddr: "192.0.2.1:1234"}
@@ -168,6 +166,23 @@ func Connect(t testing.TB, srv *troupe.Server, o Options) *Client {
 		t.Fatalf("troupetest: %v", err)
 	}
 	return c
+}
+
+// speak takes the options of a client of a server that speaks the revisions, oldest first.
+func (c *Client) speak(o Options, spoken []mcp.Revision) error {
+	if o.Revision == 0 {
+		o.Revision = spoken[len(spoken)-1]
+	}
+	if !slices.Contains(spoken, o.Revision) {
+		return fmt.Errorf("the server speaks %v, not %s", spoken, o.Revision)
+	}
+	c.o, c.stateful = o, o.Revision.Has(mcp.FeatureSessions)
+	declared, err := json.Marshal(c.capabilities())
+	if err != nil {
+		return fmt.Errorf("capabilities: %w", err)
+	}
+	c.declared = declared
+	return nil
 }
 
 // mountPath is where a runtime mounts its server. No request goes there: mounting finds out

@@ -261,6 +261,43 @@ func TestConnectTwice(t *testing.T) {
 	})
 }
 
+// TestRevisionOfTheServer connects clients of the default and of each revision to servers that speak some.
+func TestRevisionOfTheServer(t *testing.T) {
+	for _, spoken := range [][]mcp.Revision{{mcp.Revision20250326, mcp.Revision20251125}, {mcp.Latest}} {
+		for _, asked := range append(mcp.Revisions(), 0) {
+			troupetest.Test(t, func(t *testing.T) {
+				srv := troupe.NewServer(mcp.Implementation{Name: "test", Version: "1"}, nil)
+				troupe.AddTool(srv, troupe.Tool{Name: "revision"}, func(_ context.Context, call *troupe.Call, _ struct{}) (string, error) {
+					return call.Peer().Revision(), nil
+				})
+				f, got, ended := &fatal{TB: t}, "", make(chan struct{})
+				go func() { // stands for a test
+					defer close(ended)
+					r, err := troupetest.Connect(f, srv, troupetest.Options{Revision: asked, Runtime: troupe.Options{Revisions: spoken}}).CallTool(t.Context(), "revision", nil)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					got = troupetest.Text(r)
+				}()
+				<-ended
+				want, fault := asked.String(), ""
+				if asked == 0 {
+					want = spoken[len(spoken)-1].String()
+				} else if !slices.Contains(spoken, asked) {
+					want, fault = "", fmt.Sprintf("troupetest: the server speaks %v, not %v", spoken, asked)
+				}
+				if got != want || f.text != fault {
+					t.Errorf("asked for %v: the call is of %q and the test failed with %q, want %q and %q", asked, got, f.text, want, fault)
+				}
+				if fault != "" && len(srv.Revisions()) != len(mcp.Revisions()) {
+					t.Error("the server is still mounted")
+				}
+			})
+		}
+	}
+}
+
 func TestClose(t *testing.T) {
 	troupetest.Test(t, func(t *testing.T) {
 		c := troupetest.Connect(t, server(), troupetest.Options{})

@@ -9,7 +9,7 @@
 //		}
 //	}
 //
-// The client speaks every revision of the protocol; the default of Options is the newest.
+// The client speaks every revision of the protocol; the default of Options is the newest that the server speaks.
 // Functions in Options answer the questions of a handler: elicitation, sampling and
 // roots. Where the revision has the request sent again with the answers (2026-07-28), the
 // client does that. Functions also get progress, log messages and other notifications, in

@@ -55,6 +55,30 @@ var protocol = []mutation{
 		"slices.Contains(supported, r) {", "slices.Contains(supported, r) && r == LatestLegacy {", "", "",
 	},
 	{
+		"a revision that is not spoken is refused as by a server that knows it", negotiation, "transport/refusal.go",
+		"if len(h.o.Stateless) == 0 {", "if len(h.o.Stateless) == 1 {", "", "TestStatelessIsOff",
+	},
+	{
+		"a session ends with its revision", negotiation, "transport/stateless.go",
+		"case namesSession(x, r) && ofSessions(requested) != 0:", "case namesSession(x, r) && ofSessions(requested) != 0 && len(h.o.Revisions) > 0:", "", "TestSessionsAreOff",
+	},
+	{
+		"any revision may go on with a session", negotiation, "transport/stateless.go",
+		"r.Has(mcp.FeatureSessions) {", "r.Valid() {", "", "",
+	},
+	{
+		"a server without sessions takes requests without metadata", negotiation, "transport/stateless.go",
+		"return len(h.o.Revisions) == 0 && h.bothEras(x) && x.SessionID == \"\"", "return len(h.o.Revisions) < 0 && h.bothEras(x) && x.SessionID == \"\"", "", "TestSessionsAreOff",
+	},
+	{
+		"a list of revisions has one twice", validation, "revisions.go",
+		"\t\tcase seen[r]:", "\t\tcase seen[r] && len(revisions) > 8:", "internal/spec/transports", "TestBadRevisionsAreNamed",
+	},
+	{
+		"a pipe has metadata count where the revision is not spoken", negotiation, "stateless.go",
+		"case len(all.stateless()) == 0:", "case len(all) == 0:", "internal/spec/transports", "TestUnspokenRevisionIsUnheardOf",
+	},
+	{
 		"the newest revision is the last of the list", negotiation, "mcp/revision.go",
 		"newest = max(newest, s)", "newest = s", "", "",
 	},

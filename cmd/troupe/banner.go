@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/mcp"
@@ -27,7 +28,7 @@ func (s *settings) announce(w io.Writer, log *slog.Logger, node string, addr, st
 		serves = "nats://" + store.String()
 	}
 	if s.logFormat == "json" {
-		log.Info("serving", "node", node, "mcp", base+"/mcp", "health", probes+"/healthz", "ready", probes+"/readyz", "metrics", metrics, "data", s.data, "nats", s.nats.String(), "nats_listen", serves, "codec", troupe.Codec())
+		log.Info("serving", "node", node, "mcp", base+"/mcp", "health", probes+"/healthz", "ready", probes+"/readyz", "metrics", metrics, "data", s.data, "nats", s.nats.String(), "nats_listen", serves, "codec", troupe.Codec(), "revisions", s.revisions.named())
 		return
 	}
 	data := s.data
@@ -45,19 +46,37 @@ troupe serves MCP on %[1]s/mcp
 
   data      %[2]s
   node      %[3]s
-  health    %[5]s/healthz  %[5]s/readyz
-  metrics   %[6]s
-  codec     %[7]s
-
-Give the first URL to any client that speaks "Streamable HTTP" (and %[1]s/sse to a
-client that only knows "SSE"), or try it by hand:
+  health    %[4]s/healthz  %[4]s/readyz
+  metrics   %[5]s
+  codec     %[6]s
+`, base, data, node, probes, metrics, troupe.Codec())
+	if s.revisions.set {
+		fmt.Fprintf(w, "  revisions %s\n", s.revisions.named())
+	}
+	sse := ""
+	if slices.Contains(s.revisions.spoken(), mcp.Revision20241105) {
+		sse = " (and " + base + "/sse to a\nclient that only knows \"SSE\")"
+	}
+	fmt.Fprintf(w, `
+Give the first URL to any client that speaks "Streamable HTTP"%[2]s, or try it by hand:
 
   curl -i %[1]s/mcp -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' \
-    -d '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"%[4]s","capabilities":{},"clientInfo":{"name":"curl","version":"1"}}}'
+    %[3]s
 
 Ctrl-C drains and ends it.
 
-`, base, data, node, mcp.LatestLegacy, probes, metrics, troupe.Codec())
+`, base, sse, s.firstRequest())
+}
+
+// firstRequest are the arguments of curl with which a client begins.
+func (s *settings) firstRequest() string {
+	const client = `{"name":"curl","version":"1"}`
+	if r := s.revisions.handshake(); r != 0 {
+		return fmt.Sprintf(`-d '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"%s","capabilities":{},"clientInfo":%s}}'`, r, client)
+	}
+	return fmt.Sprintf("-H 'MCP-Protocol-Version: %[1]s' -H 'Mcp-Method: server/discover' \\\n    -d "+
+		`'{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{"%[2]s":"%[1]s","%[3]s":%[4]s,"%[5]s":{}}}}'`,
+		mcp.Latest, mcp.MetaProtocolVersion, mcp.MetaClientInfo, client, mcp.MetaClientCapabilities)
 }
 
 // onThisMachine reports whether clients of this machine reach the server over a loopback address.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -79,6 +80,9 @@ func setEntry(cmd *cobra.Command, entry *ast.MappingValueNode, seen map[string]b
 // valuesOf returns the texts with which to set a flag of the kind, one after the other.
 func valuesOf(n ast.Node, kind string) ([]string, error) {
 	switch kind {
+	case "revisions":
+		list, err := valuesOf(n, "stringArray")
+		return []string{strings.Join(list, ",")}, err
 	case "stringArray":
 		list, ok := n.(*ast.SequenceNode)
 		if !ok {

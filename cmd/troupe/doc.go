@@ -24,5 +24,5 @@
 //
 //	main stdio serve nodes sessions tasks bench  the commands
 //	logger metrics banner  what a user sees
-//	settings limits networks weights size config help failure version  what a user says
+//	settings limits networks weights revisions size config help failure version  what a user says
 package main

@@ -22,14 +22,15 @@ func serveCommand(stderr io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve [flags]",
 		Short: "Serve the demo over HTTP",
-		Long: "Serves the demo, which has every feature, at /mcp, and at /sse for clients of 2024-11-05, with /healthz,\n" +
-			"/readyz and /metrics beside it.\n" +
+		Long: "Serves the demo, which has every feature, at /mcp, and at /sse for clients of HTTP+SSE unless --revisions leaves\n" +
+			"out 2024-11-05, with /healthz, /readyz and /metrics beside it.\n" +
 			"The data directory keeps sessions and event streams: kill the process, start it again, and\n" +
 			"clients go on where they were.",
 		Example: `  troupe serve                                        on 127.0.0.1:8080, data in ~/.local/state/troupe
   troupe serve --memory --listen 127.0.0.1:0          to try something: no data, any free port
   troupe serve --data /var/lib/troupe --max-store 20GiB --log-format json
   troupe serve --nats nats://127.0.0.1:4222           a store for several processes
+  troupe serve --revisions 2025-06-18,2025-11-25      only clients with sessions, which outlive the process
   troupe serve --config troupe.yaml --log-level debug flags win over the file`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,6 +31,7 @@ type settings struct {
 	healthListen   string
 	publicMetrics  bool
 	netHTTP        bool
+	revisions      revisions
 	weights        weights
 	tlsCert        string
 	tlsKey         string
@@ -56,7 +58,7 @@ var ownGroups = []flagGroup{
 	{"Addresses and access", []string{"listen", "health-listen", "public-metrics", "allow-anonymous", "allow-origin", "allow-host", "public-url", "trusted-proxy", "weight", "tls-cert", "tls-key"}},
 	{"Storage", []string{"data", "memory", "max-store", "shards", "sync"}},
 	{"Storage on NATS servers, for several processes", []string{"nats", "nats-creds", "nats-nkey", "nats-token", "nats-ca", "nats-cert", "nats-key", "nats-replicas", "nats-prefix", "nats-listen"}},
-	{"Serving and ending", []string{"conformance", "page-size", "sse-grace", "stateless-grace", "retry", "ping-every", "drain-delay", "drain-wait", "net-http"}},
+	{"Serving and ending", []string{"revisions", "conformance", "page-size", "sse-grace", "stateless-grace", "retry", "ping-every", "drain-delay", "drain-wait", "net-http"}},
 	{"This node", []string{"node", "lease", "log-level", "log-format", "config"}},
 }
 
@@ -93,6 +95,7 @@ func (s *settings) register(cmd *cobra.Command) {
 	f.StringVar(&s.nats.Prefix, "nats-prefix", "", "`prefix` of the names of all streams and subjects (troupe)")
 	f.StringVar(&s.nats.Listen, "nats-listen", "", "`address` on which this process's own store serves others, which name it in --nats; needs --nats-token, or --nats-cert, --nats-key and --nats-ca")
 
+	f.Var(&s.revisions, "revisions", "`revisions` of MCP that clients may begin to use, with commas between them; the same on all nodes ("+strings.Join(troupe.Revisions(), ",")+")")
 	f.BoolVar(&s.conformance, "conformance", false, "also serve the tools that the official conformance suite calls")
 
 	f.StringVar(&s.node, "node", "", "`name` of this node (the name stored in the data directory)")
@@ -116,6 +119,9 @@ func (s *settings) check(byFlag func(name string) bool) error {
 	}
 	if s.node != "" && !nodeName.MatchString(s.node) {
 		return fmt.Errorf("node is %q: want 1 to 32 of a-z, 0-9 and -", s.node)
+	}
+	if err := s.revisions.check(); err != nil {
+		return err
 	}
 	if s.shards > maxShards {
 		return fmt.Errorf("shards is %d: want 1 to %d, or 0 for a number by the size of the store", s.shards, maxShards)
@@ -267,7 +273,7 @@ func (s *settings) demo() *troupe.Server {
 // and a negative time none.
 func (s *settings) options() troupe.Options {
 	o := troupe.Options{
-		Dir: s.data, Listen: s.listen, AllowAnonymous: s.allowAnonymous,
+		Dir: s.data, Listen: s.listen, AllowAnonymous: s.allowAnonymous, Revisions: s.revisions.all,
 		Store: troupe.StoreOptions{Node: s.node, Shards: s.shards, Sync: s.sync, NATS: s.nats},
 		HTTP: troupe.HTTPOptions{
 			TLSCert: s.tlsCert, TLSKey: s.tlsKey,

@@ -13,7 +13,7 @@ import (
 
 // stdioGroups are the settings that stdio shares with serve.
 var stdioGroups = []flagGroup{
-	{"Requests", []string{"max-body", "max-depth", "max-batch", "max-values", "max-uri", "max-call", "max-ask", "log-rate", "ping-every", "calls-per-session", "pending-per-session", "subscriptions-per-session", "max-queued", "page-size", "conformance", "drain-wait"}},
+	{"Requests", []string{"max-body", "max-depth", "max-batch", "max-values", "max-uri", "max-call", "max-ask", "log-rate", "ping-every", "calls-per-session", "pending-per-session", "subscriptions-per-session", "max-queued", "page-size", "revisions", "conformance", "drain-wait"}},
 	{"This process", []string{"log-level", "log-format", "config"}},
 }
 

@@ -1,0 +1,93 @@
+package troupe
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// Revisions returns the protocol revisions that this release speaks, oldest first. Each
+// server speaks all of them, unless [Options] or [ServerOptions] name fewer.
+func Revisions() []string { return names(mcp.Revisions()) }
+
+// spoken are the revisions that a server speaks, oldest first. What a client is told of them, and which
+// requests it may send, is all decided by this list.
+type spoken []mcp.Revision
+
+// ordered returns a copy, oldest first.
+func ordered(revisions []mcp.Revision) []mcp.Revision {
+	out := slices.Clone(revisions)
+	slices.Sort(out)
+	return out
+}
+
+// checkRevisions names everything that is wrong with a list of revisions. nil stands for all.
+func checkRevisions(option string, revisions []mcp.Revision) error {
+	if revisions == nil {
+		return nil
+	}
+	if len(revisions) == 0 {
+		return fmt.Errorf("%s is empty: a server must speak one revision at least; nil stands for all", option)
+	}
+	var faults []error
+	seen := make(map[mcp.Revision]bool)
+	for _, r := range revisions {
+		switch name := r.String(); {
+		case !r.Valid():
+			faults = append(faults, fmt.Errorf("%s: mcp.Revision(%d) is no revision: want some of %s", option, r, strings.Join(Revisions(), ", ")))
+		case seen[r]:
+			faults = append(faults, fmt.Errorf("%s: %s comes twice", option, name))
+		}
+		seen[r] = true
+	}
+	return errors.Join(faults...)
+}
+
+// sessions are the revisions whose clients begin a session with initialize. They come before the others.
+func (all spoken) sessions() spoken { return all[:all.firstStateless()] }
+
+// stateless are the revisions whose requests belong to no session.
+func (all spoken) stateless() spoken { return all[all.firstStateless():] }
+
+func (all spoken) firstStateless() int {
+	i := 0
+	for i < len(all) && !all[i].Stateless() {
+		i++
+	}
+	return i
+}
+
+// has reports whether a revision with the feature is spoken.
+func (all spoken) has(f mcp.Feature) bool {
+	return slices.ContainsFunc(all, func(r mcp.Revision) bool { return r.Has(f) })
+}
+
+// newestFirst returns the revisions in the order in which clients get them: a client takes the
+// first one that it knows.
+func (all spoken) newestFirst() []string {
+	out := names(all)
+	slices.Reverse(out)
+	return out
+}
+
+// refuse returns the error for a version that is not spoken. An empty text is the one of the code.
+func (all spoken) refuse(requested, text string) *mcp.Error {
+	return mcp.NewError(mcp.CodeUnsupportedVersion, text).WithData(mcp.UnsupportedVersionData{Supported: all.newestFirst(), Requested: shown(requested)})
+}
+
+// refuseInitialize returns the error for initialize where no revision that is spoken has it (2026-07-28,
+// basic/versioning). A client that sends initialize may show its user the text alone.
+func (all spoken) refuseInitialize(requested string) *mcp.Error {
+	return all.refuse(requested, "Unsupported protocol version: this server speaks only "+strings.Join(all.newestFirst(), ", "))
+}
+
+func names(revisions []mcp.Revision) []string {
+	names := make([]string, len(revisions))
+	for i, r := range revisions {
+		names[i] = r.String()
+	}
+	return names
+}
