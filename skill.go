@@ -167,13 +167,15 @@ func readSkills(k Skill) (*skillTree, error) {
 	return t, nil
 }
 
+const skillScheme = "skill://"
+
 // skillURI returns the URI of a file of the skill at a path.
 func skillURI(at, file string) string {
 	parts := strings.Split(file, "/")
 	for i, part := range parts {
 		parts[i] = url.PathEscape(part)
 	}
-	return "skill://" + at + "/" + strings.Join(parts, "/")
+	return skillScheme + at + "/" + strings.Join(parts, "/")
 }
 
 // fileOf returns the resource of a file. Its contents are made once, for all who read it.
@@ -280,7 +282,7 @@ func (s *service) skillsMethod(call *Call, m *codec.Message, dst []byte) ([]byte
 		}{k.entry})
 	}
 	d := directory{now: s.srv.resources.now.Load(), view: call.view(), revision: call.revision(), prefix: uri + "/"}
-	if _, ok := d.next(d.first()); !ok {
+	if _, ok := d.next(d.first()); !ok || !strings.HasPrefix(uri, skillScheme) {
 		return nil, mcp.Errorf(mcp.CodeInvalidParams, "%s is not a directory resource", shown(uri))
 	}
 	s.elsewhere.asked(listResources)

@@ -98,9 +98,9 @@ var capabilityTable = map[Capability]CapabilityInfo{
 	CapClientTasksElicitation: {"tasks.requests.elicitation.create", ClientSide, Span{Revision20251125, Revision20251125}},
 	CapClientTasksExtension:   {"extensions." + ExtensionTasks, ClientSide, Span{Since: Revision20260728}},
 
-	// These extensions are bound to no revision.
+	// No revision bounds skills. Pages need the _meta of tools.
 	CapSkills:   {"extensions." + ExtensionSkills, ServerSide, Span{Since: Revision20241105}},
-	CapClientUI: {"extensions." + ExtensionUI, ClientSide, Span{Since: Revision20241105}},
+	CapClientUI: {"extensions." + ExtensionUI, ClientSide, Span{Since: Revision20250618}},
 }
 
 // Info describes the capability. It is zero for [CapNone] and for several capabilities.

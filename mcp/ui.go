@@ -1,7 +1,7 @@
 package mcp
 
 // ExtensionUI is the key of the extension MCP Apps (SEP-1865) in the extensions of both
-// sides. It belongs to no revision.
+// sides. It needs the `_meta` of tools, which they have since 2025-06-18.
 const ExtensionUI = "io.modelcontextprotocol/ui"
 
 // MIMEApp is the type of a page that a host shows in place of a tool's result.
