@@ -37,7 +37,7 @@ func TestPages(t *testing.T) {
 				troupe.AddPage(h.Server, troupe.Page{URI: "ui://clock/plain", Name: "plain", HTML: clockPage})
 				troupe.AddTool(h.Server, troupe.Tool{Name: "zz_clock", Meta: mcp.Meta(`{"y":2}`), UI: troupe.UI{Page: "ui://clock/face"}}, clock)
 				troupe.AddTool(h.Server, troupe.Tool{Name: "zz_tick", UI: troupe.UI{Page: "ui://clock/face", For: []mcp.UIAudience{mcp.UIApp}}}, clock)
-				ask = asking(h, revision) // a client that comes now
+				ask = asking(h, revision)                 // a client that comes now
 				known := revision >= mcp.Revision20250618 // since when tools have `_meta`
 				if !known {
 					if body := ask("", ""); strings.Contains(body, mcp.ExtensionUI) {
