@@ -156,9 +156,6 @@ func (u *UI) tied(meta mcp.Meta) (mcp.Meta, error) {
 	return withUI(meta, mcp.UITool{ResourceURI: u.Page, Visibility: u.For})
 }
 
-// uiCapability is the value of the extension among a server's capabilities.
-var uiCapability = mcp.Object(`{"mimeTypes":["` + mcp.MIMEApp + `"]}`)
-
 // logMissingPages logs the tools whose page the server does not have: a host would show nothing.
 func (s *service) logMissingPages() {
 	now := s.srv.tools.now.Load()

@@ -148,6 +148,13 @@ type resource struct {
 	file    *skillFile // nil for one of AddResource
 }
 
+func (r *resource) item() Item {
+	if r.file != nil {
+		return r.file.item()
+	}
+	return Item{Kind: ItemResource, Name: r.URI, Meta: r.Resource.Meta}
+}
+
 type resourceTemplate struct {
 	mcp.ResourceTemplate
 	parsed  *template.Template

@@ -159,6 +159,12 @@ func TryNewServer(impl mcp.Implementation, opts *ServerOptions) (*Server, error)
 	return s, nil
 }
 
+// The values of extensions among a server's capabilities.
+var (
+	skillsCapability = mcp.Object(`{"directoryRead":true}`)
+	uiCapability     = mcp.Object(`{"mimeTypes":["` + mcp.MIMEApp + `"]}`)
+)
+
 // capabilities returns the capabilities that the server declares.
 func (s *Server) capabilities() mcp.ServerCapabilities {
 	var c mcp.ServerCapabilities

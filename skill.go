@@ -256,9 +256,6 @@ func (s *Server) replaceFiles(before, t *skillTree) (changed []string, err error
 	return changed, nil
 }
 
-// skillsCapability is the value of the extension among a server's capabilities.
-var skillsCapability = mcp.Object(`{"directoryRead":true}`)
-
 // skillsMethod answers the methods of the extension.
 func (s *service) skillsMethod(call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {
 	if !s.srv.hasSkills.Load() {

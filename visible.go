@@ -43,12 +43,6 @@ func (t *tool) item() Item {
 	return Item{Kind: ItemTool, Name: t.Name, Annotations: t.Annotations, Meta: t.Meta}
 }
 func (p *prompt) item() Item { return Item{Kind: ItemPrompt, Name: p.Name, Meta: p.Meta} }
-func (r *resource) item() Item {
-	if r.file != nil {
-		return r.file.item()
-	}
-	return Item{Kind: ItemResource, Name: r.URI, Meta: r.Resource.Meta}
-}
 func (t *resourceTemplate) item() Item {
 	return Item{Kind: ItemResourceTemplate, Name: t.URITemplate, Meta: t.ResourceTemplate.Meta}
 }
