@@ -285,6 +285,22 @@ func TestDirectoryCursorOfAnother(t *testing.T) {
 	})
 }
 
+// TestDirectoriesAreOfSkillsAlone has a resource of the program lie among the files of skills: no directory has it.
+func TestDirectoriesAreOfSkillsAlone(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{}, nil)
+		troupe.AddSkill(h.Server, troupe.Skill{Files: skillFiles(), Path: "acme/refunds"})
+		troupe.AddResource(h.Server, mcp.Resource{URI: "skill://acme/other", Name: "x"}, noResource)
+		troupe.AddResource(h.Server, mcp.Resource{URI: "skill://bare/file", Name: "x"}, noResource)
+		m := unchecked(h)
+		a, id := m.Do("resources/directory/read", `{"uri":"skill://bare"}`)
+		host.Equal(t, "a directory without skills", a.Body, host.Fault(id, mcp.CodeInvalidParams, "skill://bare is not a directory resource", ""))
+		if a, _ := m.Do("resources/directory/read", `{"uri":"skill://acme"}`); strings.Contains(a.Body, "other") || !strings.Contains(a.Body, "skill://acme/refunds") {
+			t.Errorf("got %s", a.Body)
+		}
+	})
+}
+
 // TestSkillsByCaller hides skills: with one, its files and directories are gone, and a skill around it has its files all the same.
 func TestSkillsByCaller(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
