@@ -23,8 +23,8 @@ var extensions = []mutation{
 		"len(text) > most {", "len(text) < 0 {", "internal/skill", "TestRefused",
 	},
 	{
-		"010 is eight", guard, "internal/skill/frontmatter.go",
-		"case decimal.MatchString(s):", "case decimal.MatchString(s) && s[0] != '0':", "internal/skill", "TestFrontmatter",
+		"a quoted scalar is no string", guard, "internal/skill/frontmatter.go",
+		"t == token.SingleQuoteType || t == token.DoubleQuoteType", "t == token.DoubleQuoteType", "internal/skill", "TestFrontmatter",
 	},
 	{
 		"a skill within may have any name", guard, "internal/skill/skill.go",
@@ -40,7 +40,7 @@ var extensions = []mutation{
 	},
 	{
 		"a file of a skill is removed as a resource", guard, "resource.go",
-		"ok && r.file == nil {", "ok {", "internal/spec/server", "TestSkillsThatChange",
+		"if r, ok := all[uri]; ok && r.file == nil {", "if _, ok := all[uri]; ok {", "internal/spec/server", "TestSkillsThatChange",
 	},
 	{
 		"skills/get shows hidden skills", guard, "skill.go",
