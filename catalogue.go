@@ -362,10 +362,10 @@ func (s *snapshot[T]) pager(v *view, r mcp.Revision, member string) pager {
 	}
 }
 
-// list answers with a page. Its cursor is the last name of the page, so that pages stay
+// list answers with a page, which a client may keep as cache says; nil is for a list that no client keeps. Its cursor is the last name of the page, so that pages stay
 // right while the list changes. The cursor is sealed, and valid only for the method and
 // the principal that got it.
-func (s *service) list(call *Call, m *codec.Message, p pager, dst []byte) ([]byte, *mcp.Error) {
+func (s *service) list(call *Call, m *codec.Message, cache *Cache, p pager, dst []byte) ([]byte, *mcp.Error) {
 	key := call.peer.p.Key()
 	aad := []byte("cursor\x00" + key.Tenant + "\x00" + key.Server + "\x00" + string(m.Method))
 	after := ""
@@ -380,7 +380,7 @@ func (s *service) list(call *Call, m *codec.Message, p pager, dst []byte) ([]byt
 	}
 	var err error
 	if call.revision().Stateless() {
-		if dst, err = s.srv.head.begin(dst, nil, s.listCache()); err != nil {
+		if dst, err = s.srv.head.begin(dst, nil, cache); err != nil {
 			return nil, s.internal(string(m.Method), err)
 		}
 		dst = append(dst, ',')

@@ -193,16 +193,18 @@ func (s *service) route(ctx context.Context, call *Call, m *codec.Message, dst [
 		out, err = s.discover(dst, r)
 	case mcp.MethodToolsList:
 		s.elsewhere.asked(listTools)
-		out, err = s.list(call, m, s.srv.tools.now.Load().pager(call.view(), r, "tools"), dst)
+		out, err = s.list(call, m, s.listCache(), s.srv.tools.now.Load().pager(call.view(), r, "tools"), dst)
 	case mcp.MethodPromptsList:
 		s.elsewhere.asked(listPrompts)
-		out, err = s.list(call, m, s.srv.prompts.now.Load().pager(call.view(), r, "prompts"), dst)
+		out, err = s.list(call, m, s.listCache(), s.srv.prompts.now.Load().pager(call.view(), r, "prompts"), dst)
 	case mcp.MethodResourcesList:
 		s.elsewhere.asked(listResources)
-		out, err = s.list(call, m, s.srv.resources.now.Load().pager(call.view(), r, "resources"), dst)
+		out, err = s.list(call, m, s.listCache(), s.srv.resources.now.Load().pager(call.view(), r, "resources"), dst)
 	case mcp.MethodResourcesTemplatesList:
 		s.elsewhere.asked(listResources)
-		out, err = s.list(call, m, s.srv.templates.now.Load().pager(call.view(), r, "resourceTemplates"), dst)
+		out, err = s.list(call, m, s.listCache(), s.srv.templates.now.Load().pager(call.view(), r, "resourceTemplates"), dst)
+	case mcp.MethodSkillsList, mcp.MethodSkillsGet, mcp.MethodResourcesDirectoryRead:
+		out, err = s.skillsMethod(call, m, dst)
 	case mcp.MethodPromptsGet:
 		out, err = s.getPrompt(ctx, call, m, dst)
 	case mcp.MethodResourcesRead:

@@ -37,7 +37,9 @@
 // caller sees, and a [MethodMiddleware] sees each request and its result. A handler gets
 // the principal, the header and the context of its request, and the values of its session
 // ([Call.Principal], [Call.Header], [Call.Session]). ServerOptions has hooks for the
-// beginning and the end of sessions. [AddMethod] adds a method of your own.
+// beginning and the end of sessions. [AddMethod] adds a method of your own, [AddSkill] a
+// directory of files that tell a model how to use the server, and [AddPage] a page in which
+// hosts show a tool's results.
 //
 // Functions that register something panic, as a mistake there is one in the program. For
 // tools, servers and paths that the program learns only when it runs, use the forms that
@@ -58,6 +60,6 @@
 //
 //	serve operate drain news reminder mount  serving, and how it ends; what operators and other nodes tell
 //	dispatch tasks form log method  the requests that come in
-//	prompt session catalogue lists stateless resource task server result tool principal ask  a server, what it offers, and what a handler can do
+//	prompt session skill page catalogue lists stateless resource task server result tool principal ask  a server, what it offers, and what a handler can do
 //	runtime service options visible call revisions ledger away  the base of all others
 package troupe

@@ -166,6 +166,7 @@ func (rt *Runtime) serve(srv *Server, path string) (*service, error) {
 		t, ok := s.srv.tools.get(name)
 		return ok && t.safe
 	}, Makes: srv.hasTasks.Load})
+	s.logMissingPages()
 	return s, nil
 }
 

@@ -113,8 +113,19 @@ func (s *service) subscribe(ctx context.Context, call *Call, m *codec.Message, d
 	return append(dst, '{', '}'), nil
 }
 
-// RemoveResources removes resources. It ignores URIs that the server does not have.
-func (s *Server) RemoveResources(uris ...string) { s.resources.remove(uris...) }
+// RemoveResources removes resources. It ignores URIs that the server does not have, and those
+// of the files of skills: see [Server.RemoveSkills].
+func (s *Server) RemoveResources(uris ...string) {
+	s.resources.edit(func(all map[string]*resource) bool {
+		before := len(all)
+		for _, uri := range uris {
+			if r, ok := all[uri]; ok && r.file == nil {
+				delete(all, uri)
+			}
+		}
+		return len(all) != before
+	})
+}
 
 // RemoveResourceTemplates removes templates. It ignores those that the server does not have.
 func (s *Server) RemoveResourceTemplates(templates ...string) { s.templates.remove(templates...) }
@@ -134,6 +145,14 @@ type ResourceHandler func(ctx context.Context, call *Call, uri string, vars map[
 type resource struct {
 	mcp.Resource
 	handler ResourceHandler
+	file    *skillFile // nil for one of AddResource
+}
+
+func (r *resource) item() Item {
+	if r.file != nil {
+		return r.file.item()
+	}
+	return Item{Kind: ItemResource, Name: r.URI, Meta: r.Resource.Meta}
 }
 
 type resourceTemplate struct {
@@ -145,7 +164,7 @@ type resourceTemplate struct {
 // AddResource registers a resource; it replaces one of the same URI. Clients may spell the
 // URI in another way that RFC 3986, section 6.2.2, has for the same: with other escapes, as
 // caf%C3%A9 for café, or with the scheme in upper case. It panics when the resource lacks its
-// URI, name or handler, or cannot be encoded.
+// URI, name or handler, cannot be encoded, or has the URI of a skill's file.
 func AddResource(s *Server, r mcp.Resource, handler ResourceHandler) {
 	must(TryAddResource(s, r, handler))
 }
@@ -160,8 +179,20 @@ func TryAddResource(s *Server, r mcp.Resource, handler ResourceHandler) error {
 		return fmt.Errorf("troupe: resource %q: %w", r.URI, errNoHandler)
 	}
 	r.Icons, r.Meta = slices.Clone(r.Icons), slices.Clone(r.Meta)
-	if err := s.resources.put(r.URI, &resource{Resource: r, handler: handler}); err != nil {
-		return fmt.Errorf("troupe: resource %w", err)
+	if _, err := codec.Marshal(r); err != nil {
+		return fmt.Errorf("troupe: resource %q: %w", r.URI, err)
+	}
+	taken := false
+	s.resources.edit(func(all map[string]*resource) bool {
+		if old, ok := all[r.URI]; ok && old.file != nil {
+			taken = true
+			return false
+		}
+		all[r.URI] = &resource{Resource: r, handler: handler}
+		return true
+	})
+	if taken {
+		return fmt.Errorf("troupe: resource %q: it is a file of a skill, whose digest would no longer be right", r.URI)
 	}
 	return nil
 }

@@ -91,7 +91,9 @@ type ServerOptions struct {
 	MethodMiddleware []MethodMiddleware
 	// Experimental are capabilities that the specification does not have, by their
 	// names. Extensions are the capabilities of its extensions, by their identifiers.
-	// Each value is a JSON object; nil stands for an empty one.
+	// Each value is a JSON object; nil stands for an empty one. Those of tasks, skills and
+	// MCP Apps are declared by what is added; with mcp.ExtensionSkills here, a server to which
+	// skills are added later answers skills/list from the start.
 	Experimental, Extensions map[string]mcp.Object
 }
 
@@ -105,10 +107,13 @@ type Server struct {
 	prompts   *catalogue[*prompt]
 	resources *catalogue[*resource]
 	templates *catalogue[*resourceTemplate]
+	skills    *catalogue[*skillEntry]
 	// The program's own methods and notifications, by name: *method, and
 	// func(*Peer, []byte).
 	methods, notifications sync.Map
 	hasTasks               atomic.Bool // a tool was added whose calls may become tasks
+	hasSkills              atomic.Bool // a skill was added, or the program declares that there may be some
+	hasPages               atomic.Bool // a page was added, or a tool that has one
 	mount                  mountPoint
 }
 
@@ -154,10 +159,20 @@ func TryNewServer(impl mcp.Implementation, opts *ServerOptions) (*Server, error)
 	s.templates = newCatalogue(func(t *resourceTemplate) any { return t.ResourceTemplate }, func(t *resourceTemplate, r mcp.Revision) any { return t.ResourceTemplate.For(r) })
 	s.tools.changed = func() { s.mount.changed(0) }
 	s.prompts.changed = func() { s.mount.changed(1) }
+	s.skills = newCatalogue(func(k *skillEntry) any { return k.entry }, func(k *skillEntry, _ mcp.Revision) any { return k.entry })
 	resources := func() { s.mount.changed(2) }
-	s.resources.changed, s.templates.changed = resources, resources
+	s.resources.changed, s.templates.changed, s.skills.changed = resources, resources, resources
+	if _, ok := s.opts.Extensions[mcp.ExtensionSkills]; ok {
+		s.hasSkills.Store(true)
+	}
 	return s, nil
 }
+
+// The values of extensions among a server's capabilities.
+var (
+	skillsCapability = mcp.Object(`{"directoryRead":true}`)
+	uiCapability     = mcp.Object(`{"mimeTypes":["` + mcp.MIMEApp + `"]}`)
+)
 
 // capabilities returns the capabilities that the server declares.
 func (s *Server) capabilities() mcp.ServerCapabilities {
@@ -172,11 +187,24 @@ func (s *Server) capabilities() mcp.ServerCapabilities {
 	c.Experimental, c.Extensions = s.opts.Experimental, s.opts.Extensions
 	if s.hasTasks.Load() {
 		c.Tasks = &mcp.ServerTasksCapability{List: mcp.Declared(), Cancel: mcp.Declared(), Requests: &mcp.ServerTaskRequests{Tools: &mcp.ToolTaskRequests{Call: mcp.Declared()}}}
-		c.Extensions = maps.Clone(c.Extensions)
-		if c.Extensions == nil {
-			c.Extensions = make(map[string]mcp.Object)
+	}
+	own := [...]struct {
+		declared bool
+		name     string
+		value    mcp.Object
+	}{
+		{s.hasTasks.Load(), mcp.ExtensionTasks, nil},
+		{s.hasSkills.Load(), mcp.ExtensionSkills, skillsCapability},
+		{s.hasPages.Load(), mcp.ExtensionUI, uiCapability},
+	}
+	for _, e := range own {
+		if e.declared {
+			c.Extensions = maps.Clone(c.Extensions)
+			if c.Extensions == nil {
+				c.Extensions = make(map[string]mcp.Object)
+			}
+			c.Extensions[e.name] = e.value
 		}
-		c.Extensions[mcp.ExtensionTasks] = nil
 	}
 	return c
 }

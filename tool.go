@@ -55,6 +55,8 @@ type Tool struct {
 	Annotations  *mcp.ToolAnnotations
 	Icons        []mcp.Icon
 	Meta         mcp.Meta
+	// UI ties the tool to a page that shows its results. The zero value does not.
+	UI UI
 	// Needs are the client's capabilities that the handler's questions need, such as
 	// mcp.CapClientElicitationForm | mcp.CapClientRoots: the modes of elicitation,
 	// sampling, sampling with tools, and roots. A client that lacks one of them is
@@ -90,6 +92,7 @@ type tool struct {
 	headers toolschema.Headers
 	output  *toolschema.Schema
 	safe    bool
+	meta    mcp.Meta                            // as clients get it
 	op      atomic.Pointer[telemetry.Operation] // counts its calls
 	// run appends the result to dst.
 	run func(ctx context.Context, c *Call, args []byte, dst []byte) ([]byte, error)
@@ -97,7 +100,7 @@ type tool struct {
 
 func (t *tool) wire() mcp.Tool {
 	return mcp.Tool{Name: t.Name, Title: t.Title, Description: t.Description, InputSchema: t.InputSchema, OutputSchema: t.OutputSchema,
-		Annotations: t.Annotations, Execution: t.Task.wire(), Icons: t.Icons, Meta: t.Meta}
+		Annotations: t.Annotations, Execution: t.Task.wire(), Icons: t.Icons, Meta: t.meta}
 }
 
 // AddTool registers a tool with a typed handler. The arguments are validated
@@ -130,6 +133,7 @@ func (t *tool) wire() mcp.Tool {
 //   - the name is empty, not UTF-8, or longer than 1 KiB: not every client could send it;
 //   - a schema is not valid, or cannot be inferred;
 //   - Needs has a capability that no question needs;
+//   - UI names a page that does not begin with ui://, or Meta has a member "ui" beside it;
 //   - Out is a pointer to a [Result].
 func AddTool[In, Out any](s *Server, t Tool, handler func(ctx context.Context, call *Call, in In) (Out, error)) {
 	must(TryAddTool(s, t, handler))
@@ -224,6 +228,9 @@ func newTool(t Tool, checked json.RawMessage) (*tool, error) {
 		return nil, fmt.Errorf("troupe: tool %q: %w", t.Name, err)
 	}
 	e := &tool{Tool: t.clone()}
+	if e.meta, err = t.UI.tied(t.Meta); err != nil {
+		return nil, fmt.Errorf("troupe: tool %q: %w", t.Name, err)
+	}
 	if checked == nil {
 		checked = e.InputSchema
 	}
@@ -247,6 +254,9 @@ func (s *Server) addTool(t *tool) error {
 			here.rt.tasks.Serve(here.id)
 		}
 	}
+	if t.UI.Page != "" {
+		s.hasPages.Store(true)
+	}
 	if err := s.tools.put(t.Name, t); err != nil {
 		return fmt.Errorf("troupe: tool %w", err)
 	}
@@ -257,6 +267,7 @@ func (s *Server) addTool(t *tool) error {
 func (t Tool) clone() Tool {
 	t.InputSchema, t.OutputSchema = slices.Clone(t.InputSchema), slices.Clone(t.OutputSchema)
 	t.Icons, t.Meta = slices.Clone(t.Icons), slices.Clone(t.Meta)
+	t.UI.For = slices.Clone(t.UI.For)
 	if t.Annotations != nil {
 		a := *t.Annotations
 		t.Annotations = &a

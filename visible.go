@@ -20,26 +20,29 @@ const (
 	ItemPrompt
 	ItemResource
 	ItemResourceTemplate
+	ItemSkill
 )
 
-// Item is a tool, prompt, resource or resource template, for [ServerOptions.Visible].
+// Item is a tool, prompt, resource, resource template or skill, for [ServerOptions.Visible].
+// The files of a skill are resources that are seen with it, and are no items of their own.
 type Item struct {
 	Kind ItemKind
-	// Name is the name of a tool or a prompt, the URI of a resource, or the text of a
-	// template.
+	// Name is the name of a tool or a prompt, the URI of a resource, the text of a
+	// template, or the URI of a skill's SKILL.md.
 	Name string
 	// Annotations are the annotations of a tool, nil if it has none. Visible must not
 	// change them.
 	Annotations *mcp.ToolAnnotations
 	// Meta is the `_meta` that the item was registered with.
 	Meta mcp.Meta
+
+	others []Item // of which one must be visible in place of this one
 }
 
 func (t *tool) item() Item {
 	return Item{Kind: ItemTool, Name: t.Name, Annotations: t.Annotations, Meta: t.Meta}
 }
-func (p *prompt) item() Item   { return Item{Kind: ItemPrompt, Name: p.Name, Meta: p.Meta} }
-func (r *resource) item() Item { return Item{Kind: ItemResource, Name: r.URI, Meta: r.Resource.Meta} }
+func (p *prompt) item() Item { return Item{Kind: ItemPrompt, Name: p.Name, Meta: p.Meta} }
 func (t *resourceTemplate) item() Item {
 	return Item{Kind: ItemResourceTemplate, Name: t.URITemplate, Meta: t.ResourceTemplate.Meta}
 }
@@ -74,7 +77,12 @@ func (v *view) ask(i Item) (seen bool) {
 			v.s.hiding.failed(v.s, guard.Caught(recover()))
 		}
 	}()
+	others := i.others
+	i.others = nil
 	seen = v.s.srv.opts.Visible(v.caller, i)
+	for at := 0; !seen && at < len(others); at++ {
+		seen = v.s.srv.opts.Visible(v.caller, others[at])
+	}
 	returned = true
 	return seen
 }
@@ -202,7 +210,11 @@ func (s *Server) digest(list int, v *view) string {
 	case listPrompts:
 		return s.prompts.now.Load().digestFor(v)
 	}
-	return s.resources.now.Load().digestFor(v) + s.templates.now.Load().digestFor(v)
+	digest := s.resources.now.Load().digestFor(v) + s.templates.now.Load().digestFor(v)
+	if skills := s.skills.now.Load(); len(skills.names) > 0 { // they change with their files, which may keep their sizes
+		digest += skills.digestFor(v)
+	}
+	return digest
 }
 
 // digests returns the digests of what v sees of the server's lists. A session's record

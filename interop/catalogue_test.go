@@ -70,10 +70,17 @@ func TestResources(t *testing.T) {
 			list = append(list, r)
 		}
 		slices.SortFunc(list, func(a, b *mcp.Resource) int { return strings.Compare(a.URI, b.URI) })
+		for _, r := range list {
+			r.Size = 0 // of files that people write
+		}
 		sameJSON(t, "resources", list, `[
+		{"uri":"skill://tour/SKILL.md","name":"tour","description":"Shows somebody around this demo server. Use it when they ask what the server can do, or want to try a feature of MCP.","mimeType":"text/markdown"},
+		{"uri":"skill://tour/references/features.md","name":"features.md","mimeType":"text/markdown"},
 		{"uri":"test://static-binary","name":"static-binary","title":"Static image","description":"An image that never changes.","mimeType":"image/png"},
 		{"uri":"test://static-text","name":"static-text","title":"Static text","description":"A text that never changes.","mimeType":"text/plain"},
-		{"uri":"test://watched-resource","name":"watched-resource","title":"Watched resource","description":"A resource to subscribe to.","mimeType":"text/plain"}]`)
+		{"uri":"test://watched-resource","name":"watched-resource","title":"Watched resource","description":"A resource to subscribe to.","mimeType":"text/plain"},
+		{"uri":"ui://everything/measure","name":"measure","title":"Measures of a text","description":"Shows what the tool measure counts.","mimeType":"text/html;profile=mcp-app",
+			"_meta":{"ui":{"prefersBorder":true}}}]`)
 		var templates []*mcp.ResourceTemplate
 		for r, err := range c.ResourceTemplates(within(t), nil) {
 			if err != nil {

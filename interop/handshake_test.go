@@ -24,16 +24,16 @@ func TestInitialize(t *testing.T) {
 			if c.ID() == "" {
 				t.Error("the session has no id")
 			}
-			title, completions := `"title":"Troupe: everything",`, `"completions":{},`
+			title, completions, apps := `"title":"Troupe: everything",`, `"completions":{},`, `,"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}`
 			if want < "2025-06-18" {
-				title = ""
+				title, apps = "", ""
 			}
 			if want < "2025-03-26" {
 				completions = ""
 			}
 			sameJSON(t, "result of initialize", c.InitializeResult(), `{
 				"protocolVersion":"`+want+`",
-				"capabilities":{`+completions+`"logging":{},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"tools":{"listChanged":true}},
+				"capabilities":{`+completions+`"extensions":{"io.modelcontextprotocol/skills":{"directoryRead":true}`+apps+`},"logging":{},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"tools":{"listChanged":true}},
 				"serverInfo":{"name":"everything",`+title+`"version":"1.0.0"},
 				"instructions":"A demonstration of every feature. Start with the tools echo, count and ask."
 			}`)

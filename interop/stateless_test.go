@@ -29,7 +29,7 @@ func TestDiscover(t *testing.T) {
 			r := c.InitializeResult()
 			sameJSON(t, "the server", []any{r.ProtocolVersion, r.ServerInfo, r.Capabilities, r.Instructions}, `["2026-07-28",
 				{"name":"everything","title":"Troupe: everything","version":"1.0.0"},
-				{"completions":{},"extensions":{"io.modelcontextprotocol/tasks":{}},"logging":{},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"tools":{"listChanged":true}},
+				{"completions":{},"extensions":{"io.modelcontextprotocol/skills":{"directoryRead":true},"io.modelcontextprotocol/tasks":{},"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}},"logging":{},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"tools":{"listChanged":true}},
 				"A demonstration of every feature. Start with the tools echo, count and ask."]`)
 			echo := c.call(t, "echo", map[string]any{"text": "hello"})
 			sameJSON(t, "echo", echo, text("hello"))

@@ -55,7 +55,7 @@ func TestListTools(t *testing.T) {
 			t.Errorf("tools (-got +want):\n%s", diff)
 		}
 		for name, want := range map[string]string{
-			"measure": `{"name":"measure","title":"Measure a text","description":"Counts the bytes, characters and words of a text.",
+			"measure": `{"_meta":{"ui":{"resourceUri":"ui://everything/measure"}},"name":"measure","title":"Measure a text","description":"Counts the bytes, characters and words of a text.",
 			"annotations":{"readOnlyHint":true,"openWorldHint":false,"idempotentHint":false},
 			"icons":[{"src":"data:image/png;base64,` + redPixel + `","mimeType":"image/png","sizes":["1x1"]}],
 			"inputSchema":{"type":"object","properties":{"text":{"type":"string","description":"what to measure"}},"required":["text"],"additionalProperties":false},

@@ -55,6 +55,9 @@ const (
 	CapClientTasksSampling
 	CapClientTasksElicitation
 	CapClientTasksExtension
+
+	CapSkills
+	CapClientUI
 )
 
 // CapabilityInfo describes one capability.
@@ -94,6 +97,10 @@ var capabilityTable = map[Capability]CapabilityInfo{
 	CapClientTasksSampling:    {"tasks.requests.sampling.createMessage", ClientSide, Span{Revision20251125, Revision20251125}},
 	CapClientTasksElicitation: {"tasks.requests.elicitation.create", ClientSide, Span{Revision20251125, Revision20251125}},
 	CapClientTasksExtension:   {"extensions." + ExtensionTasks, ClientSide, Span{Since: Revision20260728}},
+
+	// No revision bounds skills. Pages need the _meta of tools.
+	CapSkills:   {"extensions." + ExtensionSkills, ServerSide, Span{Since: Revision20241105}},
+	CapClientUI: {"extensions." + ExtensionUI, ClientSide, Span{Since: Revision20250618}},
 }
 
 // Info describes the capability. It is zero for [CapNone] and for several capabilities.
@@ -163,6 +170,9 @@ func (s *ServerCapabilities) has(c Capability) bool {
 	case CapTasksExtension:
 		_, ok := s.Extensions[ExtensionTasks]
 		return ok
+	case CapSkills:
+		_, ok := s.Extensions[ExtensionSkills]
+		return ok
 	}
 	return false
 }
@@ -212,6 +222,9 @@ func (c *ClientCapabilities) has(want Capability) bool {
 			c.Tasks.Requests.Elicitation.Create != nil
 	case CapClientTasksExtension:
 		_, ok := c.Extensions[ExtensionTasks]
+		return ok
+	case CapClientUI:
+		_, ok := c.Extensions[ExtensionUI]
 		return ok
 	}
 	return false

@@ -72,7 +72,7 @@
 //
 //	project_lifecycle project_question project_content project_catalogue  the messages of older revisions
 //	check  whether a peer can read content
-//	discover sampling requestmeta errortable completion elicit prompt tool content resource progress input lifecycle listen root  the messages
+//	discover sampling requestmeta errortable completion elicit prompt tool skill ui content resource progress input lifecycle listen root  the messages
 //	jsonrpc errors methods capability capabilities form logging revision  methods, capabilities and errors by revision
 //	decode task meta raw scan result  decoding
 package mcp

@@ -22,6 +22,9 @@ const (
 	MethodTasksUpdate               = "tasks/update"
 	MethodServerDiscover            = "server/discover"
 	MethodSubscriptionsListen       = "subscriptions/listen"
+	MethodSkillsList                = "skills/list"
+	MethodSkillsGet                 = "skills/get"
+	MethodResourcesDirectoryRead    = "resources/directory/read"
 	MethodSamplingCreateMessage     = "sampling/createMessage"
 	MethodRootsList                 = "roots/list"
 	MethodElicitationCreate         = "elicitation/create"
@@ -84,7 +87,7 @@ type Method struct {
 }
 
 // MethodCount is the number of methods in the table.
-const MethodCount = 36
+const MethodCount = 39
 
 // Route returns how the method travels in a direction.
 func (m *Method) Route(d Direction) *Route {
@@ -170,6 +173,9 @@ var methodTable = [MethodCount]Method{
 	{Name: MethodResourcesSubscribe, Kind: KindRequest, ToServer: legacy(CapResourcesSubscribe), Cancellable: true, Progress: true},
 	{Name: MethodResourcesUnsubscribe, Kind: KindRequest, ToServer: legacy(CapResourcesSubscribe), Cancellable: true, Progress: true},
 	{Name: MethodSubscriptionsListen, Kind: KindRequest, ToServer: since(Revision20260728), Cancellable: true, Progress: true},
+	{Name: MethodSkillsList, Kind: KindRequest, ToServer: always(CapSkills), Cancellable: true, Progress: true},
+	{Name: MethodSkillsGet, Kind: KindRequest, ToServer: always(CapSkills), Cancellable: true, Progress: true},
+	{Name: MethodResourcesDirectoryRead, Kind: KindRequest, ToServer: always(CapSkills), Cancellable: true, Progress: true},
 	{Name: MethodCompletionComplete, Kind: KindRequest, ToServer: always(CapCompletions), Cancellable: true, Progress: true},
 	{Name: MethodLoggingSetLevel, Kind: KindRequest, ToServer: legacy(CapLogging), Cancellable: true, Progress: true},
 

@@ -11,7 +11,7 @@ func (x InitializeResult) For(r Revision) InitializeResult {
 
 // For returns the capabilities that the revision knows. The set is open in every
 // revision: experimental ones, extensions, and members that no revision defines stay;
-// only the tasks extension is bound to its revisions. Completion needs no capability in a
+// only the extensions for tasks and for pages are bound to their revisions. Completion needs no capability in a
 // revision that has none for it.
 func (s ServerCapabilities) For(r Revision) ServerCapabilities {
 	if !CapCompletions.knownTo(r) {
@@ -20,10 +20,8 @@ func (s ServerCapabilities) For(r Revision) ServerCapabilities {
 	if !CapTasks.knownTo(r) {
 		s.Tasks = nil
 	}
-	if _, declared := s.Extensions[ExtensionTasks]; declared && !CapTasksExtension.knownTo(r) {
-		s.Extensions = maps.Clone(s.Extensions)
-		delete(s.Extensions, ExtensionTasks)
-	}
+	s.Extensions = without(s.Extensions, ExtensionTasks, CapTasksExtension.knownTo(r))
+	s.Extensions = without(s.Extensions, ExtensionUI, CapClientUI.knownTo(r))
 	return s
 }
 
@@ -47,11 +45,19 @@ func (c ClientCapabilities) For(r Revision) ClientCapabilities {
 	if !CapClientTasks.knownTo(r) {
 		c.Tasks = nil
 	}
-	if _, declared := c.Extensions[ExtensionTasks]; declared && !CapClientTasksExtension.knownTo(r) {
-		c.Extensions = maps.Clone(c.Extensions)
-		delete(c.Extensions, ExtensionTasks)
-	}
+	c.Extensions = without(c.Extensions, ExtensionTasks, CapClientTasksExtension.knownTo(r))
+	c.Extensions = without(c.Extensions, ExtensionUI, CapClientUI.knownTo(r))
 	return c
+}
+
+// without returns the extensions without one that is not known.
+func without(all map[string]Object, name string, known bool) map[string]Object {
+	if _, declared := all[name]; !declared || known {
+		return all
+	}
+	all = maps.Clone(all)
+	delete(all, name)
+	return all
 }
 
 func (c Capability) knownTo(r Revision) bool { return c.Info().Span.Includes(r) }

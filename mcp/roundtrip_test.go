@@ -299,3 +299,30 @@ func TestTokensKeepTheirBytes(t *testing.T) {
 		}
 	}
 }
+
+// TestSkillResourcesKeepTheirForm reads and writes the files of a skill: a list, which may be empty, or the word for content
+// that has no digests.
+func TestSkillResourcesKeepTheirForm(t *testing.T) {
+	t.Parallel()
+	for coder, c := range coders {
+		for _, text := range []string{
+			`{"uri":"skill://a/SKILL.md","frontmatter":{"name":"a"},"resources":"dynamic"}`,
+			`{"uri":"skill://a/SKILL.md","frontmatter":{"name":"a"},"resources":[]}`,
+			`{"uri":"skill://a/SKILL.md","frontmatter":{"name":"a","x":[1.0]},"resources":[{"uri":"skill://a/SKILL.md","digest":"sha256:0","size":0}]}`,
+		} {
+			var s mcp.Skill
+			if err := c.unmarshal([]byte(text), &s); err != nil {
+				t.Errorf("%s: %v", coder, err)
+			}
+			if got, err := c.marshal(s); err != nil || string(got) != text {
+				t.Errorf("%s: got %s, %v, want %s", coder, got, err, text)
+			}
+		}
+		for _, bad := range []string{`null`, `"static"`, `{}`, `7`} {
+			var s mcp.Skill
+			if err := c.unmarshal([]byte(`{"uri":"skill://a/SKILL.md","frontmatter":{},"resources":`+bad+`}`), &s); err == nil {
+				t.Errorf("%s: takes %s", coder, bad)
+			}
+		}
+	}
+}

@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -64,13 +65,14 @@ func TestEveryListedItemIsThere(t *testing.T) {
 		Resources []struct{ URI, Name, Description string }
 	}
 	c.call("resources/list", `{}`, &resources)
-	if len(resources.Resources) != 3 {
-		t.Errorf("resources are %v, want three", resources)
+	if len(resources.Resources) != 6 {
+		t.Errorf("resources are %v, want six", resources)
 	}
 	for _, r := range resources.Resources {
 		var read struct{ Contents []struct{ URI string } }
 		c.call("resources/read", `{"uri":"`+r.URI+`"}`, &read)
-		if r.Name == "" || r.Description == "" || len(read.Contents) != 1 || read.Contents[0].URI != r.URI {
+		described := r.Description != "" || strings.HasPrefix(r.URI, "skill://") // of a skill, SKILL.md is
+		if r.Name == "" || !described || len(read.Contents) != 1 || read.Contents[0].URI != r.URI {
 			t.Errorf("%+v reads as %+v", r, read)
 		}
 	}

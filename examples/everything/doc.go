@@ -12,6 +12,6 @@
 // From the top; most of what a file uses lies in its own line or below:
 //
 //	server  the demo, and what it is put together from
-//	completion prompts resources  features that are not tools
+//	completion prompts resources skills pages  features that are not tools
 //	job tasks reconnection forms sampling count logging change measure schema progress content inputs echo client elicitation ask failure sleep tick request trigger pause  the tools
 package everything

@@ -50,6 +50,8 @@ func addDemo(s *troupe.Server) {
 	addLink(s)
 	addDelegate(s)
 	addResources(s)
+	addSkills(s)
+	addPages(s)
 	addPrompts(s)
 	addInputPrompt(s)
 }

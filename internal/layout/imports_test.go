@@ -83,7 +83,7 @@ var owners = []owner{
 	{"github.com/asynkron/protoactor-go/actor", []string{"internal/kernel"}, false, "the kernel hides it, faults included"},
 	{"github.com/asynkron/protoactor-go/eventstream", []string{"internal/kernel"}, false, "an actor system needs one; the kernel hides it"},
 	{"github.com/bytedance/sonic", []string{"codec"}, false, "one place decides how payloads are read and written"},
-	{"github.com/goccy/go-yaml", []string{"cmd"}, false, "only the command reads a configuration file"},
+	{"github.com/goccy/go-yaml", []string{"cmd", "internal/skill"}, false, "the command reads a configuration file, and a skill has frontmatter"},
 	{"github.com/google/jsonschema-go", []string{"mcp", "internal/toolschema"}, false, "schemas are protocol data, and inferred in one place"},
 	{"github.com/santhosh-tekuri/jsonschema", []string{"internal/toolschema"}, true, "one place bounds what validation may cost"},
 	{"github.com/nats-io", []string{"cluster", "internal/testkit", "bench/natsd"}, false, "storage is reached through interfaces of its users"},

@@ -53,6 +53,14 @@ var (
 		Usage:  "`number` of items in one page of a list"})
 	Name = add[int](Row{Section: Request, Name: "name of a tool or prompt", Kind: Size, Default: kib,
 		Beyond: "`AddTool` and `AddPrompt` panic"})
+	SkillFiles = add[int](Row{Section: Request, Name: "files of a skill, and directories", Default: 512, Shown: "512 each",
+		Beyond: "`AddSkill` panics"})
+	SkillBytes = add[int](Row{Section: Request, Name: "bytes of a skill's files together", Kind: Size, Default: 16 * mib,
+		Beyond: "`AddSkill` panics"})
+	SkillFrontmatter = add[int](Row{Section: Request, Name: "frontmatter of a skill", Kind: Size, Default: 64 * kib,
+		Beyond: "`AddSkill` panics"})
+	PageHTML = add[int](Row{Section: Request, Name: "HTML of a page", Kind: Size, Default: 16 * mib,
+		Beyond: "`AddPage` panics"})
 	Token = add[int](Row{Section: Request, Name: "id, and progress token, as JSON", Kind: Size, Default: 2 * kib, Shown: "2 KiB each",
 		Beyond: "-32600"})
 	ClientInfo = add[int](Row{Section: Request, Name: "what a session keeps of `clientInfo` and `capabilities`", Kind: Size, Default: 8 * kib, Shown: "8 KiB together",

@@ -40,10 +40,16 @@ export default [
     modern: true,
     async run({ client }, way) {
       const title = (t) => way.since('2025-06-18') && { title: t }
-      equal((await client.listResources()).resources, [
+      equal((await client.listResources()).resources.map(({ size, ...r }) => r), [
+        { uri: 'skill://tour/SKILL.md', name: 'tour', description: 'Shows somebody around this demo server. Use it when they ask what the server can do, or want to try a feature of MCP.', mimeType: 'text/markdown' },
+        { uri: 'skill://tour/references/features.md', name: 'features.md', mimeType: 'text/markdown' },
         { uri: 'test://static-binary', name: 'static-binary', ...title('Static image'), description: 'An image that never changes.', mimeType: 'image/png' },
         { uri: 'test://static-text', name: 'static-text', ...title('Static text'), description: 'A text that never changes.', mimeType: 'text/plain' },
         { uri: 'test://watched-resource', name: 'watched-resource', ...title('Watched resource'), description: 'A resource to subscribe to.', mimeType: 'text/plain' },
+        {
+          uri: 'ui://everything/measure', name: 'measure', ...title('Measures of a text'), description: 'Shows what the tool measure counts.', mimeType: 'text/html;profile=mcp-app',
+          ...(way.since('2025-06-18') && { _meta: { ui: { prefersBorder: true } } }),
+        },
       ], 'resources')
       equal((await client.listResourceTemplates()).resourceTemplates, [{
         uriTemplate: 'test://template/{id}/data', name: 'template-data', ...title('Data by id'), description: 'A resource for each id.', mimeType: 'application/json',

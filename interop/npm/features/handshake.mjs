@@ -11,6 +11,10 @@ export default [
         capabilities: {
           ...(way.since('2025-03-26') && { completions: {} }),
           logging: {}, prompts: { listChanged: true }, resources: { listChanged: true, subscribe: true }, tools: { listChanged: true },
+          extensions: {
+            'io.modelcontextprotocol/skills': { directoryRead: true },
+            ...(way.since('2025-06-18') && { 'io.modelcontextprotocol/ui': { mimeTypes: ['text/html;profile=mcp-app'] } }),
+          },
           ...(way.since('2025-11-25') && { tasks: { cancel: {}, requests: { tools: { call: {} } } } }),
         },
         serverInfo: { name: 'everything', ...(way.since('2025-06-18') && { title: 'Troupe: everything' }), version: '1.0.0' },

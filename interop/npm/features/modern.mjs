@@ -18,7 +18,7 @@ export default [
     name: 'server/discover, choice of the revision',
     modern: only,
     async run(session, way) {
-      const capabilities = { completions: {}, extensions: { 'io.modelcontextprotocol/tasks': {} }, logging: {}, prompts: { listChanged: true }, resources: { listChanged: true, subscribe: true }, tools: { listChanged: true } }
+      const capabilities = { completions: {}, extensions: { 'io.modelcontextprotocol/skills': { directoryRead: true }, 'io.modelcontextprotocol/tasks': {}, 'io.modelcontextprotocol/ui': { mimeTypes: ['text/html;profile=mcp-app'] } }, logging: {}, prompts: { listChanged: true }, resources: { listChanged: true, subscribe: true }, tools: { listChanged: true } }
       const instructions = 'A demonstration of every feature. Start with the tools echo, count and ask.'
       const { client } = session
       const known = async (c) => {

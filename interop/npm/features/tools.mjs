@@ -29,7 +29,7 @@ export default [
       equal(names.sort(), tools, 'tools')
       equal(pages, 8, 'pages')
       equal(measure, {
-        name: 'measure', description: 'Counts the bytes, characters and words of a text.',
+        name: 'measure', description: 'Counts the bytes, characters and words of a text.', ...(way.since('2025-06-18') && { _meta: { ui: { resourceUri: 'ui://everything/measure' } } }),
         ...(way.since('2025-06-18') && { title: 'Measure a text' }),
         ...(way.since('2025-03-26') && {
           annotations: { readOnlyHint: true, openWorldHint: false, ...(!way.since('2025-06-18') && { title: 'Measure a text' }) },

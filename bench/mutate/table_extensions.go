@@ -1,0 +1,77 @@
+package main
+
+// extensions are skills and pages.
+var extensions = []mutation{
+	{
+		"a skill has links followed", guard, "internal/skill/skill.go",
+		"case !d.Type().IsRegular():", "case !d.Type().IsRegular() && d == nil:", "internal/skill", "TestRefused|TestLinksOfADirectory",
+	},
+	{
+		"a skill has any number of directories", limit, "internal/skill/skill.go",
+		"if dirs++; dirs > most {", "if dirs++; dirs < 0 {", "internal/skill", "TestRefused",
+	},
+	{
+		"a skill has any number of files", limit, "internal/skill/skill.go",
+		"case len(files) == most:", "case len(files) < 0:", "internal/skill", "TestRefused",
+	},
+	{
+		"each file of a skill has all the room", limit, "internal/skill/skill.go",
+		"\t\troom -= int64(len(data))\n", "", "internal/skill", "TestRefused",
+	},
+	{
+		"frontmatter has any size", limit, "internal/skill/skill.go",
+		"len(text) > most {", "len(text) < 0 {", "internal/skill", "TestRefused",
+	},
+	{
+		"a quoted scalar is no string", guard, "internal/skill/frontmatter.go",
+		"t == token.SingleQuoteType || t == token.DoubleQuoteType", "t == token.DoubleQuoteType", "internal/skill", "TestFrontmatter",
+	},
+	{
+		"a skill within may have any name", guard, "internal/skill/skill.go",
+		`if s.Dir != "" && path.Base(s.Dir) != s.Name {`, `if s.Dir == "-" && path.Base(s.Dir) != s.Name {`, "internal/skill", "TestRefused",
+	},
+	{
+		"a resource takes the place of a skill's file", guard, "resource.go",
+		"ok && old.file != nil {", "ok && old == nil {", "internal/spec/server", "TestSkillsThatCannotBeAdded",
+	},
+	{
+		"a skill takes the place of a resource", guard, "skill.go",
+		"ok && (old.file == nil || old.file.tree != before) {", "ok && old == nil {", "internal/spec/server", "TestSkillsThatCannotBeAdded",
+	},
+	{
+		"a file of a skill is removed as a resource", guard, "resource.go",
+		"if r, ok := all[uri]; ok && r.file == nil {", "if _, ok := all[uri]; ok {", "internal/spec/server", "TestSkillsThatChange",
+	},
+	{
+		"skills/get shows hidden skills", guard, "skill.go",
+		"if !ok || !call.view().sees(k.item()) {", "if !ok {", "internal/spec/server", "TestSkillsByCaller",
+	},
+	{
+		"directories show hidden files", guard, "skill.go",
+		"r.file != nil && d.view.sees(r.item()) {", "r.file != nil {", "internal/spec/server", "TestSkillsByCaller",
+	},
+	{
+		"directories show what is no skill's", guard, "skill.go",
+		"r.file != nil && d.view.sees(r.item()) {", "d.view.sees(r.item()) {", "internal/spec/server", "TestDirectoriesAreOfSkillsAlone",
+	},
+	{
+		"a skill around hides the files of one within", guard, "visible.go",
+		"for at := 0; !seen && at < len(others); at++ {", "for at := 0; seen && at < len(others); at++ {", "internal/spec/server", "TestSkillsByCaller",
+	},
+	{
+		"the root of all skills is a directory", guard, "skill.go",
+		"!ok || !strings.HasPrefix(uri, skillScheme) {", "!ok {", "internal/spec/server", "TestSkillRequestsThatAreRefused",
+	},
+	{
+		"other bytes of as many are no news", guard, "visible.go",
+		"len(skills.names) > 0 {", "len(skills.names) < 0 {", "internal/spec/server", "TestSkillsThatChange",
+	},
+	{
+		"an origin ends a policy", guard, "page.go",
+		"return c <= ' ' || c >= 0x7f || strings.ContainsRune(`;,'\"<>\\`, c)", "return false", "internal/spec/server", "TestPagesThatCannotBeAdded",
+	},
+	{
+		"a page is declared where tools have no _meta", guard, "mcp/project_lifecycle.go",
+		"s.Extensions = without(s.Extensions, ExtensionUI, CapClientUI.knownTo(r))", "_ = r", "internal/spec/server", "TestPages",
+	},
+}

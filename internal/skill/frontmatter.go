@@ -1,0 +1,224 @@
+package skill
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+)
+
+// frontmatterOf returns what stands between the two lines of dashes with which a SKILL.md begins.
+func frontmatterOf(text []byte) ([]byte, error) {
+	text = bytes.TrimPrefix(text, []byte("\ufeff"))
+	first, rest, ok := bytes.Cut(text, []byte("\n"))
+	if !ok || string(bytes.TrimSuffix(first, []byte("\r"))) != "---" {
+		return nil, errors.New("it does not begin with a line of three dashes, and so has no frontmatter")
+	}
+	for at := 0; at < len(rest); {
+		line, _, more := bytes.Cut(rest[at:], []byte("\n"))
+		if string(bytes.TrimRight(line, " \t\r")) == "---" {
+			return rest[:at], nil
+		}
+		if !more {
+			break
+		}
+		at += len(line) + 1
+	}
+	return nil, errors.New("its frontmatter does not end with a line of three dashes")
+}
+
+// toJSON returns a YAML mapping as a JSON object, its members in their order. Plain scalars have the types of the core schema of
+// YAML 1.2, as hosts read them: the library's own types are those of YAML 1.1 in part, where 010 is eight and 1_000 a number. What
+// JSON has not, it refuses: aliases, tags, merge keys, infinities, keys that are no strings.
+func toJSON(text []byte) (json.RawMessage, error) {
+	file, err := parser.ParseBytes(text, 0)
+	if err != nil {
+		return nil, errors.New(firstLine(err.Error()))
+	}
+	if len(file.Docs) != 1 || file.Docs[0].Body == nil {
+		return nil, errors.New("it is empty, or more than one document")
+	}
+	switch file.Docs[0].Body.(type) {
+	case *ast.MappingNode, *ast.MappingValueNode:
+	default:
+		return nil, errors.New("it is no mapping of names to values")
+	}
+	return appendNode(nil, file.Docs[0].Body)
+}
+
+// firstLine leaves out the picture of the text that the library's errors end with.
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return line
+}
+
+func appendNode(dst []byte, n ast.Node) ([]byte, error) {
+	switch n := n.(type) {
+	case *ast.MappingNode:
+		return appendMapping(dst, n.Values)
+	case *ast.MappingValueNode:
+		return appendMapping(dst, []*ast.MappingValueNode{n})
+	case *ast.SequenceNode:
+		dst = append(dst, '[')
+		for i, value := range n.Values {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			var err error
+			if dst, err = appendNode(dst, value); err != nil {
+				return nil, err
+			}
+		}
+		return append(dst, ']'), nil
+	case *ast.LiteralNode:
+		return appendString(dst, n.Value.Value), nil
+	case *ast.StringNode:
+		if t := n.Token.Type; t == token.SingleQuoteType || t == token.DoubleQuoteType {
+			return appendString(dst, n.Value), nil
+		}
+		return appendPlain(dst, n.Value)
+	case *ast.NullNode:
+		return append(dst, "null"...), nil
+	case *ast.BoolNode, *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
+		return appendPlain(dst, strings.TrimSpace(n.GetToken().Origin))
+	case nil:
+		return append(dst, "null"...), nil
+	}
+	return nil, fmt.Errorf("line %d has %s, which JSON has not", n.GetToken().Position.Line, named(n))
+}
+
+func named(n ast.Node) string {
+	switch n.(type) {
+	case *ast.AliasNode, *ast.AnchorNode:
+		return "an anchor or an alias"
+	case *ast.TagNode:
+		return "a tag"
+	}
+	return "a " + n.Type().YAMLName()
+}
+
+func appendMapping(dst []byte, values []*ast.MappingValueNode) ([]byte, error) {
+	seen := make(map[string]bool, len(values))
+	dst = append(dst, '{')
+	for i, value := range values {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		name, err := appendNode(nil, value.Key)
+		if err != nil {
+			return nil, err
+		}
+		line := value.Key.GetToken().Position.Line
+		switch {
+		case value.Key.IsMergeKey() || name[0] != '"':
+			return nil, fmt.Errorf("line %d has a name that is no string", line)
+		case seen[string(name)]:
+			return nil, fmt.Errorf("line %d has the name %s a second time", line, name)
+		}
+		seen[string(name)] = true
+		dst = append(append(dst, name...), ':')
+		if dst, err = appendNode(dst, value.Value); err != nil {
+			return nil, err
+		}
+	}
+	return append(dst, '}'), nil
+}
+
+// The numbers of the core schema (YAML 1.2.2, section 10.3.2).
+var (
+	decimal     = regexp.MustCompile(`^[-+]?[0-9]+$`)
+	octal       = regexp.MustCompile(`^0o[0-7]+$`)
+	hexadecimal = regexp.MustCompile(`^0x[0-9a-fA-F]+$`)
+	float       = regexp.MustCompile(`^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$`)
+	endless     = regexp.MustCompile(`^([-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$`)
+)
+
+// appendPlain appends a scalar that is not quoted.
+func appendPlain(dst []byte, s string) ([]byte, error) {
+	switch s {
+	case "", "~", "null", "Null", "NULL":
+		return append(dst, "null"...), nil
+	case "true", "True", "TRUE":
+		return append(dst, "true"...), nil
+	case "false", "False", "FALSE":
+		return append(dst, "false"...), nil
+	}
+	switch {
+	case decimal.MatchString(s):
+		return appendDigits(dst, s), nil
+	case octal.MatchString(s), hexadecimal.MatchString(s):
+		n, err := strconv.ParseUint(s, 0, 64)
+		if err != nil {
+			return nil, fmt.Errorf("the number %s is too large", s)
+		}
+		return strconv.AppendUint(dst, n, 10), nil
+	case float.MatchString(s):
+		f, err := strconv.ParseFloat(s, 64)
+		if err != nil {
+			return nil, fmt.Errorf("the number %s is too large", s)
+		}
+		number, err := json.Marshal(f)
+		return append(dst, number...), err
+	case endless.MatchString(s):
+		return nil, fmt.Errorf("%s is no number that JSON has", s)
+	}
+	return appendString(dst, s), nil
+}
+
+// appendDigits appends a whole number as JSON writes it: without a plus and without zeros in front.
+func appendDigits(dst []byte, s string) []byte {
+	s, negative := strings.CutPrefix(strings.TrimPrefix(s, "+"), "-")
+	s = strings.TrimLeft(s, "0")
+	if s == "" {
+		return append(dst, '0')
+	}
+	if negative {
+		dst = append(dst, '-')
+	}
+	return append(dst, s...)
+}
+
+func appendString(dst []byte, s string) []byte {
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(s); err != nil { // a string always encodes
+		panic("skill: " + err.Error())
+	}
+	return append(dst, bytes.TrimSuffix(out.Bytes(), []byte("\n"))...)
+}
+
+var skillName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+
+// The bounds of the Agent Skills specification.
+const (
+	maxName        = 64
+	maxDescription = 1024
+)
+
+// check returns the name and the description of a frontmatter, or what is wrong with them.
+func check(frontmatter json.RawMessage) (name, description string, err error) {
+	var members struct {
+		Name, Description any
+	}
+	if err := json.Unmarshal(frontmatter, &members); err != nil {
+		return "", "", err
+	}
+	name, _ = members.Name.(string)
+	if len(name) > maxName || !skillName.MatchString(name) {
+		return "", "", fmt.Errorf("its name must be 1 to %d of a-z, 0-9 and single hyphens within", maxName)
+	}
+	description, _ = members.Description.(string)
+	if n := utf8.RuneCountInString(description); strings.TrimSpace(description) == "" || n > maxDescription {
+		return "", "", fmt.Errorf("its description must be a string of 1 to %d characters", maxDescription)
+	}
+	return name, description, nil
+}

@@ -1,0 +1,107 @@
+package mcp
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// ExtensionSkills is the key of the skills extension (SEP-2640) in a server's extensions.
+// The extension belongs to no revision: its methods are there in each.
+const ExtensionSkills = "io.modelcontextprotocol/skills"
+
+// MIMEDirectory is the type of a resource that is a directory: resources/directory/read
+// lists what lies in it.
+const MIMEDirectory = "inode/directory"
+
+// SkillsCapability is the value of [ExtensionSkills].
+type SkillsCapability struct {
+	DirectoryRead bool `json:"directoryRead,omitempty"` // resources/directory/read is there
+}
+
+// Skill is the entry of one skill: what a host needs to show it, to have a person approve
+// it, and to verify each of its files.
+type Skill struct {
+	URI string `json:"uri"` // of its SKILL.md
+	// Frontmatter is the frontmatter of SKILL.md as JSON, with all that its author wrote.
+	// It has name and description.
+	Frontmatter Object         `json:"frontmatter"`
+	Resources   SkillResources `json:"resources"`
+}
+
+// SkillResources are all files of a skill, SKILL.md among them. nil says that the skill's
+// content is made on demand and has no digests, which is the string "dynamic" on the wire.
+type SkillResources []SkillResource
+
+// SkillResource is one file of a skill.
+type SkillResource struct {
+	URI    string `json:"uri"`
+	Digest string `json:"digest"` // sha256: and the SHA-256 of the file's bytes, in lower-case hex
+	Size   int64  `json:"size"`   // bytes, before any encoding
+}
+
+const dynamicResources = `"dynamic"`
+
+// MarshalJSON returns an array, or "dynamic" for nil.
+func (r SkillResources) MarshalJSON() ([]byte, error) {
+	if r == nil {
+		return []byte(dynamicResources), nil
+	}
+	return encode([]SkillResource(r))
+}
+
+// UnmarshalJSON takes an array or "dynamic", and refuses anything else.
+func (r *SkillResources) UnmarshalJSON(data []byte) error {
+	if s, ok := plainString(data); ok && string(s) == "dynamic" {
+		*r = nil
+		return nil
+	}
+	var files []SkillResource
+	if isNull(data) {
+		return fmt.Errorf("mcp: decode the resources of a skill: %w", ErrMalformed)
+	}
+	if err := json.Unmarshal(data, &files); err != nil {
+		return fmt.Errorf("mcp: decode the resources of a skill: %w", err)
+	}
+	*r = files
+	return nil
+}
+
+// ListSkillsParams are the params of skills/list.
+type ListSkillsParams = PaginatedParams
+
+// ListSkillsResult is a page of skills.
+type ListSkillsResult struct {
+	ResultType ResultType `json:"resultType,omitempty"` // since 2026-07-28
+	Skills     []Skill    `json:"skills"`
+	NextCursor string     `json:"nextCursor,omitempty"`
+	Cacheable
+	Meta Meta `json:"_meta,omitempty"`
+}
+
+// GetSkillParams are the params of skills/get: the URI of a SKILL.md.
+type GetSkillParams = ResourceParams
+
+// GetSkillResult answers skills/get.
+type GetSkillResult struct {
+	ResultType ResultType `json:"resultType,omitempty"` // since 2026-07-28
+	Skill      Skill      `json:"skill"`
+	Cacheable
+	Meta Meta `json:"_meta,omitempty"`
+}
+
+// ReadResourceDirectoryParams are the params of resources/directory/read: the URI of a
+// directory, without a slash at its end.
+type ReadResourceDirectoryParams struct {
+	URI    string `json:"uri"`
+	Cursor string `json:"cursor,omitempty"`
+	Meta   Meta   `json:"_meta,omitempty"`
+}
+
+// ReadResourceDirectoryResult is a page of what lies in a directory itself. Directories in
+// it are resources of type [MIMEDirectory].
+type ReadResourceDirectoryResult struct {
+	ResultType ResultType `json:"resultType,omitempty"` // since 2026-07-28
+	Resources  []Resource `json:"resources"`
+	NextCursor string     `json:"nextCursor,omitempty"`
+	Meta       Meta       `json:"_meta,omitempty"`
+}

@@ -1,0 +1,171 @@
+package troupe
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// UI ties a tool to a page that shows its results (the extension MCP Apps, SEP-1865). The
+// zero value does nothing. Hosts without the extension show the result's content: a tool
+// with a page should still return one that says all.
+type UI struct {
+	// Page is the URI of the page, ui:// and what follows: see [AddPage].
+	Page string
+	// For says who may call the tool: models, pages of the same server, or both. Empty is
+	// both. Hosts without the extension have models call it in any case.
+	For []mcp.UIAudience
+}
+
+// Page is an HTML document that hosts with the extension MCP Apps show in a frame, for
+// [AddPage]. URI, Name and HTML are required.
+type Page struct {
+	// URI begins with ui://.
+	URI         string
+	Name        string
+	Title       string
+	Description string
+	// HTML is the whole document. A host runs its scripts in a sandbox, and lets it reach no
+	// other origin than those of CSP: styles and scripts stand in the document itself, or come
+	// from CSP.ResourceDomains.
+	HTML string
+	// CSP lists the origins that the document uses. The zero value lets it use none.
+	CSP mcp.UICSP
+	// Permissions are abilities of the browser that the document asks for.
+	Permissions mcp.UIPermissions
+	// Domain is the origin that the document is to have, in the host's own form. Empty leaves
+	// that to the host.
+	Domain string
+	// Border asks for a border around the document, or for none. nil leaves that to the host.
+	Border *bool
+	Icons  []mcp.Icon
+	// Meta has further members of the resource's `_meta`; it has no member "ui".
+	Meta mcp.Meta
+}
+
+// AddPage registers a page as a resource of type [mcp.MIMEApp]; it replaces a resource of
+// the same URI, and [Server.RemoveResources] removes it. The server declares the extension
+// io.modelcontextprotocol/ui from then on, in each revision. [Tool.UI] names the page. For
+// a document that is made for each reader, add a resource of that type with [AddResource],
+// and the `_meta` of [mcp.UIPage].
+//
+// AddPage panics when the page lacks its URI, name or HTML, when the URI does not begin with
+// ui://, when the HTML has more than 16 MiB, when an origin is none, and when the page
+// cannot be encoded.
+func AddPage(s *Server, p Page) { must(TryAddPage(s, p)) }
+
+// TryAddPage is AddPage with an error in place of a panic, as [TryAddTool] is [AddTool].
+func TryAddPage(s *Server, p Page) error {
+	meta, err := p.check()
+	if err != nil {
+		return fmt.Errorf("troupe: page %q: %w", p.URI, err)
+	}
+	contents := mcp.TextResource(p.URI, mcp.MIMEApp, p.HTML)
+	contents.Meta, _ = withUI(nil, meta) // encoded before
+	r := mcp.Resource{URI: p.URI, Name: p.Name, Title: p.Title, Description: p.Description, MIMEType: mcp.MIMEApp,
+		Size: new(int64(len(p.HTML))), Icons: p.Icons}
+	if r.Meta, err = withUI(p.Meta, meta); err != nil {
+		return fmt.Errorf("troupe: page %q: %w", p.URI, err)
+	}
+	s.hasPages.Store(true)
+	return TryAddResource(s, r, func(context.Context, *Call, string, map[string]string) ([]mcp.ResourceContents, error) {
+		return []mcp.ResourceContents{contents}, nil
+	})
+}
+
+// check returns what the `_meta` of the page says of it, nil if that is nothing.
+func (p *Page) check() (any, error) {
+	switch most := limits.PageHTML.Value(); {
+	case !pageURI(p.URI):
+		return nil, errors.New("its URI must begin with ui://, and go on")
+	case strings.TrimSpace(p.HTML) == "":
+		return nil, errors.New("it has no HTML")
+	case len(p.HTML) > most:
+		return nil, fmt.Errorf("its HTML has %d bytes, and may have %d", len(p.HTML), most)
+	}
+	meta := mcp.UIPage{Domain: p.Domain, PrefersBorder: p.Border}
+	for _, origins := range [][]string{p.CSP.ConnectDomains, p.CSP.ResourceDomains, p.CSP.FrameDomains, p.CSP.BaseURIDomains} {
+		for _, o := range origins {
+			if !cspSource(o) {
+				return nil, fmt.Errorf("CSP: %q is no origin, such as https://example.com", o)
+			}
+		}
+		if len(origins) > 0 {
+			meta.CSP = &p.CSP
+		}
+	}
+	if p.Permissions != (mcp.UIPermissions{}) {
+		meta.Permissions = &p.Permissions
+	}
+	if meta == (mcp.UIPage{}) {
+		return nil, nil
+	}
+	return meta, nil
+}
+
+// pageURI reports whether uri may be that of a page.
+func pageURI(uri string) bool { return len(uri) > len("ui://") && strings.HasPrefix(uri, "ui://") }
+
+// cspSource reports whether a host can put s into a Content-Security-Policy as the source that it names: a scheme and a host, with
+// nothing by which a header goes on with something else.
+func cspSource(s string) bool {
+	scheme, host, ok := strings.Cut(s, "://")
+	return ok && scheme != "" && host != "" && !strings.ContainsFunc(s, func(c rune) bool {
+		return c <= ' ' || c >= 0x7f || strings.ContainsRune(`;,'"<>\`, c)
+	})
+}
+
+// withUI returns a `_meta` with the member "ui", unless value is nil.
+func withUI(meta mcp.Meta, value any) (mcp.Meta, error) {
+	if err := meta.Check(); err != nil {
+		return nil, err
+	}
+	if value == nil {
+		return slices.Clone(meta), nil
+	}
+	if _, ok := meta.Get(mcp.MetaUI); ok {
+		return nil, errors.New(`its Meta has a member "ui" already`)
+	}
+	raw, err := codec.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	return meta.With(mcp.MetaUI, json.RawMessage(raw)), nil
+}
+
+// tied returns the `_meta` of a tool that is tied to a page.
+func (u *UI) tied(meta mcp.Meta) (mcp.Meta, error) {
+	if u.Page == "" && len(u.For) == 0 {
+		return slices.Clone(meta), nil
+	}
+	if u.Page != "" && !pageURI(u.Page) {
+		return nil, fmt.Errorf("UI.Page: %q does not begin with ui://", u.Page)
+	}
+	for _, who := range u.For {
+		if who != mcp.UIModel && who != mcp.UIApp {
+			return nil, fmt.Errorf("UI.For: %q is neither model nor app", who)
+		}
+	}
+	return withUI(meta, mcp.UITool{ResourceURI: u.Page, Visibility: u.For})
+}
+
+// logMissingPages logs the tools whose page the server does not have: a host would show nothing.
+func (s *service) logMissingPages() {
+	now := s.srv.tools.now.Load()
+	for _, name := range now.names {
+		page := now.byName[name].UI.Page
+		if page == "" {
+			continue
+		}
+		if _, ok := s.srv.find(nil, page); !ok {
+			s.rt.log.Warn("a tool names a page that its server does not have", "server", s.id, "tool", name, "page", page)
+		}
+	}
+}

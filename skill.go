@@ -1,0 +1,373 @@
+package troupe
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net/url"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/skill"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// Skill is a directory of files that tell a model how to do something (an Agent Skill, see
+// https://agentskills.io/specification), for [AddSkill].
+type Skill struct {
+	// Files has the files of the skill: an embed.FS, the FS of an os.Root, or any other.
+	Files fs.FS
+	// Dir is the skill's directory in Files, with SKILL.md in it, as fs.ValidPath has names.
+	// Empty is the root of Files.
+	Dir string
+	// Path is where the skill lies among those of the server: its SKILL.md is the resource
+	// skill://Path/SKILL.md. The last part of Path must be the name that the frontmatter of
+	// SKILL.md has; parts before it sort skills, as in acme/billing/refunds. Empty is the name
+	// alone.
+	Path string
+	// Meta is the `_meta` of the resource SKILL.md, and part of the [Item] of the skill. nil
+	// means none.
+	Meta mcp.Meta
+}
+
+// AddSkill registers a skill (the extension io.modelcontextprotocol/skills, SEP-2640); it
+// replaces one of the same Path. The server declares the extension from then on, in each
+// revision, and answers skills/list, skills/get and resources/directory/read.
+//
+// AddSkill reads all files at once, and keeps them: what clients read has the digests that
+// the skill's entry says, whatever becomes of the files. To serve other ones, call AddSkill
+// again. Each file is a resource, which can be listed and subscribed to; replacing a skill
+// sends the updates of files that differ. A directory below with a SKILL.md of its own is
+// a skill too, and is published beside this one. Files that are UTF-8 are served as text,
+// others as binary data. All skills of a directory are added by
+//
+//	names, err := fs.Glob(files, "skills/*/SKILL.md")
+//	for _, name := range names {
+//		troupe.AddSkill(s, troupe.Skill{Files: files, Dir: path.Dir(name)})
+//	}
+//
+// AddSkill panics when the files cannot be read, or one is no regular file; when there are
+// more than 512 or more than 16 MiB of them, which hosts need not take; when a SKILL.md has
+// no frontmatter in YAML with a name and a description as the specification of Agent Skills
+// has them, or has there what JSON has not (aliases, tags); when Path does not fit; and when
+// a resource or another skill has the place of a file.
+func AddSkill(s *Server, k Skill) { must(TryAddSkill(s, k)) }
+
+// TryAddSkill is AddSkill with an error in place of a panic, as [TryAddTool] is [AddTool].
+func TryAddSkill(s *Server, k Skill) error {
+	t, err := readSkills(k)
+	if err == nil {
+		err = s.putSkills(t)
+	}
+	if err != nil {
+		return fmt.Errorf("troupe: skill %q: %w", cmp.Or(k.Path, k.Dir, "."), err)
+	}
+	return nil
+}
+
+// RemoveSkills removes skills by their Path, with those that lie in their directories. It
+// ignores paths that [AddSkill] was not given.
+func (s *Server) RemoveSkills(paths ...string) {
+	for _, p := range paths {
+		s.skills.edit(func(all map[string]*skillEntry) bool {
+			i, ok := all[skillURI(p, skill.Main)]
+			if !ok || i.tree.path != p {
+				return false
+			}
+			_, _ = s.replaceFiles(i.tree, nil) // there is nothing that could be in the way
+			maps.DeleteFunc(all, func(_ string, k *skillEntry) bool { return k.tree == i.tree })
+			return true
+		})
+	}
+}
+
+// skillEntry is a skill that a server offers.
+type skillEntry struct {
+	entry mcp.Skill
+	meta  mcp.Meta
+	tree  *skillTree
+}
+
+func (k *skillEntry) item() Item { return Item{Kind: ItemSkill, Name: k.entry.URI, Meta: k.meta} }
+
+// skillTree is what one call of AddSkill has added: a skill, and those within it.
+type skillTree struct {
+	path   string
+	skills []*skillEntry
+	files  map[string]*resource // by URI
+}
+
+// skillFile is what a resource knows of itself that is a file of skills: of the one in whose directory it lies, and of those around it.
+type skillFile struct {
+	tree   *skillTree
+	digest string
+	of     []*skillEntry
+}
+
+// item is that of one of its skills: who sees any of them must be able to read all of its files.
+func (f *skillFile) item() Item {
+	i := f.of[0].item()
+	for _, k := range f.of[1:] {
+		i.others = append(i.others, k.item())
+	}
+	return i
+}
+
+// prefixPart is a part of a skill's path before its name: characters of a host name and of a path that need no escapes in a URI.
+var prefixPart = regexp.MustCompile(`^[A-Za-z0-9._~!$&'()*+,;=-]+$`)
+
+func readSkills(k Skill) (*skillTree, error) {
+	if k.Files == nil {
+		return nil, errors.New("it has no files")
+	}
+	if err := k.Meta.Check(); err != nil {
+		return nil, err
+	}
+	dir := cmp.Or(k.Dir, ".")
+	if !fs.ValidPath(dir) {
+		return nil, fmt.Errorf("the directory %q is no name that a file system takes", dir)
+	}
+	read, err := skill.Read(k.Files, dir)
+	if err != nil {
+		return nil, err
+	}
+	t := &skillTree{path: cmp.Or(k.Path, read[0].Name), files: make(map[string]*resource)}
+	parts := strings.Split(t.path, "/")
+	for _, part := range parts {
+		if !fs.ValidPath(part) || part == "." || !prefixPart.MatchString(part) {
+			return nil, fmt.Errorf("%q is no part of a path", part)
+		}
+	}
+	if last := parts[len(parts)-1]; last != read[0].Name {
+		return nil, fmt.Errorf("its path ends with %q, and its name is %q", last, read[0].Name)
+	}
+	for _, f := range read[0].Files {
+		t.files[skillURI(t.path, f.Path)] = t.fileOf(f)
+	}
+	for i, r := range read {
+		e := &skillEntry{tree: t, entry: mcp.Skill{URI: skillURI(t.path, path.Join(r.Dir, skill.Main)), Frontmatter: mcp.Object(r.Frontmatter)}}
+		if i == 0 {
+			e.meta = slices.Clone(k.Meta)
+		}
+		for _, f := range r.Files {
+			file := t.files[skillURI(t.path, f.Path)]
+			file.file.of = append(file.file.of, e)
+			e.entry.Resources = append(e.entry.Resources, mcp.SkillResource{URI: file.URI, Digest: f.Digest, Size: int64(len(f.Data))})
+		}
+		main := t.files[e.entry.URI]
+		main.Name, main.Description, main.Meta = r.Name, r.Description, e.meta
+		t.skills = append(t.skills, e)
+	}
+	return t, nil
+}
+
+const skillScheme = "skill://"
+
+// skillURI returns the URI of a file of the skill at a path.
+func skillURI(at, file string) string {
+	parts := strings.Split(file, "/")
+	for i, part := range parts {
+		parts[i] = url.PathEscape(part)
+	}
+	return skillScheme + at + "/" + strings.Join(parts, "/")
+}
+
+// fileOf returns the resource of a file. Its contents are made once, for all who read it.
+func (t *skillTree) fileOf(f skill.File) *resource {
+	uri := skillURI(t.path, f.Path)
+	var contents mcp.ResourceContents
+	if f.Text {
+		contents = mcp.TextResource(uri, f.Type, string(f.Data))
+	} else {
+		contents = mcp.BlobResource(uri, f.Type, f.Data)
+	}
+	return &resource{
+		Resource: mcp.Resource{URI: uri, Name: path.Base(f.Path), MIMEType: f.Type, Size: new(int64(len(f.Data)))},
+		handler: func(context.Context, *Call, string, map[string]string) ([]mcp.ResourceContents, error) {
+			return []mcp.ResourceContents{contents}, nil
+		},
+		file: &skillFile{tree: t, digest: f.Digest},
+	}
+}
+
+// putSkills puts the skills of t in the place of those that have its path.
+func (s *Server) putSkills(t *skillTree) (err error) {
+	var changed []string
+	s.hasSkills.Store(true) // before clients are told of a change
+	s.skills.edit(func(all map[string]*skillEntry) bool {
+		var before *skillTree
+		for _, k := range all {
+			switch {
+			case k.tree.path == t.path:
+				before = k.tree
+			case strings.HasPrefix(k.tree.path, t.path+"/"), strings.HasPrefix(t.path, k.tree.path+"/"):
+				err = fmt.Errorf("it and the skill %q lie in one another, and each lists all files of its directory: add them as one", k.tree.path)
+				return false
+			}
+		}
+		if changed, err = s.replaceFiles(before, t); err != nil {
+			return false
+		}
+		maps.DeleteFunc(all, func(_ string, k *skillEntry) bool { return k.tree == before })
+		for _, k := range t.skills {
+			all[k.entry.URI] = k
+		}
+		return true
+	})
+	for _, uri := range changed {
+		s.ResourceUpdated(uri)
+	}
+	return err
+}
+
+// replaceFiles makes resources of the files of t in place of those of before; either may be nil. It returns the URIs of files that
+// were there with other bytes.
+func (s *Server) replaceFiles(before, t *skillTree) (changed []string, err error) {
+	s.resources.edit(func(all map[string]*resource) bool {
+		if t != nil {
+			for uri := range t.files {
+				if old, ok := all[uri]; ok && (old.file == nil || old.file.tree != before) {
+					err = fmt.Errorf("there is another resource %q", uri)
+					return false
+				}
+			}
+		}
+		maps.DeleteFunc(all, func(_ string, r *resource) bool { return before != nil && r.file != nil && r.file.tree == before })
+		if t != nil {
+			maps.Copy(all, t.files)
+		}
+		return true
+	})
+	if err != nil || before == nil || t == nil {
+		return nil, err
+	}
+	for uri, r := range t.files {
+		if old, ok := before.files[uri]; ok && old.file.digest != r.file.digest {
+			changed = append(changed, uri)
+		}
+	}
+	slices.Sort(changed)
+	return changed, nil
+}
+
+// skillsMethod answers the methods of the extension.
+func (s *service) skillsMethod(call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {
+	if !s.srv.hasSkills.Load() {
+		return nil, methodNotFound(m)
+	}
+	if string(m.Method) == mcp.MethodSkillsList {
+		s.elsewhere.asked(listResources)
+		return s.list(call, m, s.listCache(), s.srv.skills.now.Load().pager(call.view(), call.revision(), "skills"), dst)
+	}
+	uri, bad := s.resourceURI(m)
+	if bad != nil {
+		return nil, bad
+	}
+	if string(m.Method) == mcp.MethodSkillsGet {
+		k, ok := s.srv.skillAt(uri)
+		if !ok || !call.view().sees(k.item()) {
+			return nil, mcp.Errorf(mcp.CodeInvalidParams, "no skill is served at %s", shown(uri))
+		}
+		return s.encode(dst, call, m, s.listCache(), struct {
+			Skill mcp.Skill `json:"skill"`
+		}{k.entry})
+	}
+	d := directory{now: s.srv.resources.now.Load(), view: call.view(), revision: call.revision(), prefix: uri + "/"}
+	if _, ok := d.next(d.first()); !ok || !strings.HasPrefix(uri, skillScheme) {
+		return nil, mcp.Errorf(mcp.CodeInvalidParams, "%s is not a directory resource", shown(uri))
+	}
+	s.elsewhere.asked(listResources)
+	return s.list(call, m, nil, d.page, dst)
+}
+
+// skillAt finds a skill by the URI of its SKILL.md, in any spelling.
+func (s *Server) skillAt(uri string) (*skillEntry, bool) {
+	now := s.skills.now.Load()
+	if k, ok := now.byName[uri]; ok {
+		return k, true
+	}
+	for _, name := range now.spelledLike(uri) {
+		return now.byName[name], true
+	}
+	return nil, false
+}
+
+// directory is a directory of files of skills, as one caller sees it.
+type directory struct {
+	now      *snapshot[*resource]
+	view     *view
+	revision mcp.Revision
+	prefix   string // its URI, and a slash
+}
+
+// first returns the place of its first file among all resources. What lies in it follows from there.
+func (d *directory) first() int {
+	at, _ := slices.BinarySearch(d.now.names, d.prefix)
+	return at
+}
+
+// next returns the place of the first file from a place on that is there and that the caller sees.
+func (d *directory) next(at int) (int, bool) {
+	for ; at < len(d.now.names) && strings.HasPrefix(d.now.names[at], d.prefix); at++ {
+		if r := d.now.byName[d.now.names[at]]; r.file != nil && d.view.sees(r.item()) {
+			return at, true
+		}
+	}
+	return 0, false
+}
+
+// page is a [pager]. A child is known by its URI, which ends with a slash where it is a directory: so children are in the order of
+// the files.
+func (d *directory) page(dst []byte, after string, size int) ([]byte, string) {
+	at := d.first()
+	if after > d.prefix { // a cursor may be from another directory
+		from, _ := slices.BinarySearch(d.now.names, after)
+		at = max(at, from)
+	}
+	dst = append(dst, `"resources":[`...)
+	last := ""
+	for shown := 0; ; shown++ {
+		for at < len(d.now.names) && after != "" && (d.now.names[at] == after || strings.HasSuffix(after, "/") && strings.HasPrefix(d.now.names[at], after)) {
+			at++ // the rest of the child before
+		}
+		var ok bool
+		if at, ok = d.next(at); !ok {
+			last = ""
+			break
+		}
+		if shown == size {
+			last = after
+			break
+		}
+		if shown > 0 {
+			dst = append(dst, ',')
+		}
+		after = d.now.names[at]
+		if name, _, below := strings.Cut(after[len(d.prefix):], "/"); below {
+			after = d.prefix + name + "/"
+			dst = appendDirectory(dst, d.prefix+name, name)
+		} else {
+			dst = append(dst, d.now.itemsFor(d.revision)[at]...)
+		}
+	}
+	return append(dst, ']'), last
+}
+
+// appendDirectory appends a child that is a directory.
+func appendDirectory(dst []byte, uri, escaped string) []byte {
+	name, err := url.PathUnescape(escaped)
+	if err != nil { // skillURI has escaped it
+		name = escaped
+	}
+	dst = append(dst, `{"uri":`...)
+	dst = codec.AppendString(dst, uri)
+	dst = append(dst, `,"name":`...)
+	dst = codec.AppendString(dst, name)
+	return append(dst, `,"mimeType":"`+mcp.MIMEDirectory+`"}`...)
+}
