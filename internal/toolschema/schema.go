@@ -89,7 +89,7 @@ func Form(text json.RawMessage) (*Schema, error) { return ofAnything(text, true)
 func register(text json.RawMessage, formats bool, root func(doc any) error, visit func(map[string]any, []string) error) error {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
-		return err
+		return notJSON(text, err)
 	}
 	if err := root(doc); err != nil {
 		return err
@@ -104,6 +104,22 @@ func register(text json.RawMessage, formats bool, root func(doc any) error, visi
 		return errors.New(readable.Replace(err.Error()))
 	}
 	return nil
+}
+
+// notJSON says where a schema is not JSON.
+func notJSON(text []byte, err error) error {
+	var v any
+	wrong, ok := errors.AsType[*json.SyntaxError](json.Unmarshal(text, &v))
+	if !ok {
+		return err
+	}
+	before := text
+	if !strings.HasPrefix(wrong.Error(), "unexpected end") {
+		before = text[:max(wrong.Offset-1, 0)]
+	}
+	line := 1 + bytes.Count(before, []byte{'\n'})
+	column := len(before) - bytes.LastIndexByte(before, '\n')
+	return fmt.Errorf("it is not JSON: line %d, column %d: %w", line, column, wrong)
 }
 
 // compiled holds the compiled schemas that are in use.
