@@ -29,7 +29,7 @@ type mount struct {
 // (2024-11-05) find it at two more paths, unless HTTPOptions.NoSSE is set: at /sse and
 // /messages for the path /mcp, and in the same directory for any path that ends with /mcp;
 // for any other path below it, such as /weather/sse and /weather/messages. A path matches
-// only itself: it has no parts in braces. Mount panics when one of the paths or the server's
+// only itself: it has no parts in braces. Mount panics when srv is nil, when one of the paths or the server's
 // id is taken, or the server is mounted already, and when other processes on the same NATS servers have
 // another program under that id, a server of another implementation name: these are mistakes in the program, or in how it is run.
 func (rt *Runtime) Mount(path string, srv *Server) { must(rt.TryMount(path, srv)) }
@@ -39,6 +39,9 @@ func (rt *Runtime) Mount(path string, srv *Server) { must(rt.TryMount(path, srv)
 func (rt *Runtime) TryMount(path string, srv *Server) error {
 	if path == "" || path[0] != '/' || strings.ContainsAny(path, "{}?#") {
 		return fmt.Errorf("troupe: mount %q: want a path that begins with a slash and has no {, }, ? or #: a path matches only itself", path)
+	}
+	if srv == nil {
+		return fmt.Errorf("troupe: mount %s: %w", path, errNoServer)
 	}
 	rt.mounting.Lock()
 	defer rt.mounting.Unlock()

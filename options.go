@@ -1,7 +1,9 @@
 package troupe
 
 import (
+	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -72,7 +74,7 @@ type Options struct {
 	DrainWait time.Duration
 	// Log gets the records that an operator should see, with a hash in place of each id of a
 	// session or a stream: whoever has the id of an anonymous session can use that session. nil
-	// discards them.
+	// means slog.Default(); a logger with slog.DiscardHandler discards them.
 	Log *slog.Logger
 
 	// Store says what the store keeps, and for how long.
@@ -192,7 +194,8 @@ func (o *NATSOptions) check() error {
 // HTTPOptions are for requests over HTTP, and for [Runtime.Serve]. The rule of [Options]
 // for 0 and negative values holds.
 type HTTPOptions struct {
-	// TLSCert and TLSKey are the paths of PEM files for Serve; both empty means no TLS.
+	// TLSCert and TLSKey are the paths of PEM files for Serve; both empty means no TLS. New refuses one without the other, and
+	// files that cannot be read or do not belong together.
 	TLSCert, TLSKey string
 	// AllowOrigins are the origins that browsers may call from, beside the
 	// server's own.
@@ -271,22 +274,36 @@ type Telemetry struct {
 // option that is out of bounds. The default of MaxStore depends on where the store is.
 func (o *Options) settle() error {
 	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
+		o.Log = slog.Default()
 	}
 	stored, err := storedHeaders(o.HTTP.StoredHeaders)
 	o.HTTP.StoredHeaders = stored
 	_, badURL := publicPath(o.HTTP.PublicURL)
 	o.HTTP.AllowOrigins, o.HTTP.AllowHosts = slices.Clone(o.HTTP.AllowOrigins), slices.Clone(o.HTTP.AllowHosts)
 	o.HTTP.TrustedProxies, o.MethodMiddleware = slices.Clone(o.HTTP.TrustedProxies), slices.Clone(o.MethodMiddleware)
-	s := &o.Store
+	s, store := &o.Store, o.cluster()
 	return errors.Join(
-		err, badURL, o.Limits.settle(), o.Shared.settle(), limits.MaxHeader.Settle(&o.HTTP.MaxHeader), limits.HeaderTimeout.Settle(&o.HTTP.HeaderTimeout),
+		err, badURL, o.HTTP.checkTLS(), o.Limits.settle(), o.Shared.settle(), limits.MaxHeader.Settle(&o.HTTP.MaxHeader), limits.HeaderTimeout.Settle(&o.HTTP.HeaderTimeout),
 		limits.ConnectionsPerAddress.Settle(&o.HTTP.ConnectionsPerAddress), limits.Connections.Settle(&o.HTTP.Connections),
 		limits.MaxStore.Settle(&s.MaxStore), limits.SessionIdle.Settle(&s.SessionIdle), limits.SessionUnused.Settle(&s.SessionUnused), limits.SessionMax.Settle(&s.SessionMax), limits.TaskMax.Settle(&s.TaskMax),
 		limits.ReplayAge.Settle(&s.ReplayAge), limits.ReplayEvents.Settle(&s.ReplayEvents), limits.ReplayBytes.Settle(&s.ReplayBytes),
 		limits.DrainDelay.Settle(&o.DrainDelay), limits.DrainWait.Settle(&o.DrainWait),
-		limits.Lease.Settle(&s.Lease), s.NATS.check(), noneOf("Options.MethodMiddleware", o.MethodMiddleware),
+		limits.Lease.Settle(&s.Lease), s.NATS.check(), store.Check(), noneOf("Options.MethodMiddleware", o.MethodMiddleware),
 	)
+}
+
+// checkTLS refuses a certificate that Serve could not use.
+func (o *HTTPOptions) checkTLS() error {
+	if (o.TLSCert == "") != (o.TLSKey == "") {
+		return errors.New("Options.HTTP.TLSCert and TLSKey belong together: set both or none")
+	}
+	if o.TLSCert == "" {
+		return nil
+	}
+	if _, err := tls.LoadX509KeyPair(o.TLSCert, o.TLSKey); err != nil {
+		return fmt.Errorf("Options.HTTP.TLSCert and TLSKey cannot be used: %w", err)
+	}
+	return nil
 }
 
 // publicPath returns the path of a PublicURL, escaped and without a slash at its end.

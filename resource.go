@@ -142,17 +142,25 @@ type resourceTemplate struct {
 	handler ResourceHandler
 }
 
-// AddResource registers a resource; it replaces one of the same URI. Clients may spell the
+// AddResource registers a resource; it replaces one of the same URI, as
+// [AddTool] does. Clients may spell the
 // URI in another way that RFC 3986, section 6.2.2, has for the same: with other escapes, as
 // caf%C3%A9 for café, or with the scheme in upper case. It panics when the resource lacks its
 // URI, name or handler, or cannot be encoded.
 func AddResource(s *Server, r mcp.Resource, handler ResourceHandler) {
-	must(TryAddResource(s, r, handler))
+	must(s.addResource(r, handler, true))
 }
 
 // TryAddResource is AddResource with an error in place of a panic, as [TryAddTool] is
 // [AddTool].
 func TryAddResource(s *Server, r mcp.Resource, handler ResourceHandler) error {
+	return s.addResource(r, handler, false)
+}
+
+func (s *Server) addResource(r mcp.Resource, handler ResourceHandler, replace bool) error {
+	if s == nil {
+		return fmt.Errorf("troupe: resource %q: %w", r.URI, errNoServer)
+	}
 	if r.URI == "" || r.Name == "" {
 		return fmt.Errorf("troupe: resource %q: it needs a URI and a name", r.URI)
 	}
@@ -160,8 +168,12 @@ func TryAddResource(s *Server, r mcp.Resource, handler ResourceHandler) error {
 		return fmt.Errorf("troupe: resource %q: %w", r.URI, errNoHandler)
 	}
 	r.Icons, r.Meta = slices.Clone(r.Icons), slices.Clone(r.Meta)
-	if err := s.resources.put(r.URI, &resource{Resource: r, handler: handler}); err != nil {
+	replaced, err := s.resources.put(r.URI, &resource{Resource: r, handler: handler}, replace)
+	if err != nil {
 		return fmt.Errorf("troupe: resource %w", err)
+	}
+	if replaced {
+		s.adviseReplaced("resource", r.URI)
 	}
 	return nil
 }
@@ -189,12 +201,19 @@ func TryAddResource(s *Server, r mcp.Resource, handler ResourceHandler) error {
 // but a fragment follows), and when the template lacks its name or handler, or cannot be
 // encoded.
 func AddResourceTemplate(s *Server, t mcp.ResourceTemplate, handler ResourceHandler) {
-	must(TryAddResourceTemplate(s, t, handler))
+	must(s.addTemplate(t, handler, true))
 }
 
 // TryAddResourceTemplate is AddResourceTemplate with an error in place of a panic, as
 // [TryAddTool] is [AddTool].
 func TryAddResourceTemplate(s *Server, t mcp.ResourceTemplate, handler ResourceHandler) error {
+	return s.addTemplate(t, handler, false)
+}
+
+func (s *Server) addTemplate(t mcp.ResourceTemplate, handler ResourceHandler, replace bool) error {
+	if s == nil {
+		return fmt.Errorf("troupe: resource template %q: %w", t.URITemplate, errNoServer)
+	}
 	parsed, err := template.New(t.URITemplate)
 	if err != nil {
 		return fmt.Errorf("troupe: resource template %q: %w", t.URITemplate, err)
@@ -206,8 +225,12 @@ func TryAddResourceTemplate(s *Server, t mcp.ResourceTemplate, handler ResourceH
 		return fmt.Errorf("troupe: resource template %q: %w", t.URITemplate, errNoHandler)
 	}
 	t.Icons, t.Meta = slices.Clone(t.Icons), slices.Clone(t.Meta)
-	if err := s.templates.put(t.URITemplate, &resourceTemplate{ResourceTemplate: t, parsed: parsed, handler: handler}); err != nil {
+	replaced, err := s.templates.put(t.URITemplate, &resourceTemplate{ResourceTemplate: t, parsed: parsed, handler: handler}, replace)
+	if err != nil {
 		return fmt.Errorf("troupe: resource template %w", err)
+	}
+	if replaced {
+		s.adviseReplaced("resource template", t.URITemplate)
 	}
 	return nil
 }

@@ -465,6 +465,9 @@ func (rt *Runtime) patience(ctx context.Context, signalled bool) (context.Contex
 
 // serviceOf returns the service of srv, and makes one if the server is not mounted.
 func (rt *Runtime) serviceOf(srv *Server) (*service, error) {
+	if srv == nil {
+		return nil, fmt.Errorf("troupe: serve: %w", errNoServer)
+	}
 	if s := srv.mount.service(); s != nil && s.rt == rt {
 		return s, nil
 	}

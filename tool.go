@@ -80,8 +80,11 @@ type Tool struct {
 	BeforeTask func(ctx context.Context, call *Call, args json.RawMessage) (json.RawMessage, error)
 }
 
-// errNoHandler refuses to register an item without a handler.
-var errNoHandler = errors.New("its handler is nil")
+// Refusals to register an item.
+var (
+	errNoHandler = errors.New("its handler is nil")
+	errNoServer  = errors.New("the server is nil: make one with NewServer")
+)
 
 // tool is a registered tool.
 type tool struct {
@@ -141,7 +144,8 @@ func (t *tool) wire() mcp.Tool {
 //
 // An error of the handler becomes a result with isError, which the model sees;
 // an *mcp.Error becomes a protocol error. AddTool replaces a tool of the same
-// name. It panics when
+// name, and the log says so; [TryAddTool] refuses it. The log also names the characters of a name that
+// the specification advises against, as some clients do not take them. AddTool panics when
 //
 //   - the handler is nil;
 //   - the name is empty, not UTF-8, or longer than 1 KiB: not every client could send it;
@@ -149,12 +153,16 @@ func (t *tool) wire() mcp.Tool {
 //   - Needs has a capability that no question needs;
 //   - Out is a pointer to a [Result].
 func AddTool[In, Out any](s *Server, t Tool, handler func(ctx context.Context, call *Call, in In) (Out, error)) {
-	must(TryAddTool(s, t, handler))
+	must(addTyped(s, t, handler, true))
 }
 
 // TryAddTool is AddTool for a tool that the program learns when it runs: where AddTool
-// panics, it returns an error and registers nothing.
+// panics, and where it would replace a tool, it returns an error and registers nothing.
 func TryAddTool[In, Out any](s *Server, t Tool, handler func(ctx context.Context, call *Call, in In) (Out, error)) error {
+	return addTyped(s, t, handler, false)
+}
+
+func addTyped[In, Out any](s *Server, t Tool, handler func(ctx context.Context, call *Call, in In) (Out, error), replace bool) error {
 	err := checkOut[Out]()
 	if handler == nil {
 		err = errNoHandler
@@ -191,18 +199,22 @@ func TryAddTool[In, Out any](s *Server, t Tool, handler func(ctx context.Context
 		}
 		return respond(e, c, dst, out)
 	}
-	return s.addTool(e)
+	return s.addTool(e, replace)
 }
 
 // AddRawTool registers a tool whose handler gets its arguments as JSON, validated
 // against the tool's input schema, which is required. The handler may keep and change
 // args. The rest is as for AddTool.
 func AddRawTool(s *Server, t Tool, handler func(ctx context.Context, call *Call, args json.RawMessage) (*mcp.CallToolResult, error)) {
-	must(TryAddRawTool(s, t, handler))
+	must(addRaw(s, t, handler, true))
 }
 
 // TryAddRawTool is AddRawTool with an error in place of a panic, as TryAddTool is AddTool.
 func TryAddRawTool(s *Server, t Tool, handler func(ctx context.Context, call *Call, args json.RawMessage) (*mcp.CallToolResult, error)) error {
+	return addRaw(s, t, handler, false)
+}
+
+func addRaw(s *Server, t Tool, handler func(ctx context.Context, call *Call, args json.RawMessage) (*mcp.CallToolResult, error), replace bool) error {
 	if t.InputSchema == nil {
 		return fmt.Errorf("troupe: tool %q: a raw tool needs an input schema", t.Name)
 	}
@@ -223,7 +235,7 @@ func TryAddRawTool(s *Server, t Tool, handler func(ctx context.Context, call *Ca
 		}
 		return e.respond(c, dst, out)
 	}
-	return s.addTool(e)
+	return s.addTool(e, replace)
 }
 
 // resultTypes compiles the codec of results before the first call of any tool.
@@ -262,14 +274,23 @@ func newTool(t Tool, inferred *toolschema.Inferred) (*tool, error) {
 	return e, nil
 }
 
-func (s *Server) addTool(t *tool) error {
+func (s *Server) addTool(t *tool, replace bool) error {
+	if s == nil {
+		return fmt.Errorf("troupe: tool %q: %w", t.Name, errNoServer)
+	}
 	if t.Task != TaskForbidden && !s.hasTasks.Swap(true) {
 		if here := s.mount.service(); here != nil {
 			here.rt.tasks.Serve(here.id)
 		}
 	}
-	if err := s.tools.put(t.Name, t); err != nil {
+	replaced, err := s.tools.put(t.Name, t, replace)
+	if err != nil {
 		return fmt.Errorf("troupe: tool %w", err)
+	}
+	if replaced {
+		s.adviseReplaced("tool", t.Name)
+	} else {
+		s.adviseName(t.Name)
 	}
 	return nil
 }

@@ -41,5 +41,6 @@
 //
 //	call  requests and their results
 //	client  the connection
+//	log  what the runtime logs
 //	question  answers to what a handler asks, at once or as tasks
 package troupetest
