@@ -55,6 +55,9 @@ func (rt *Runtime) TryMount(path string, srv *Server) error {
 			return fmt.Errorf("troupe: mount %s: there is a server at %s already", path, p)
 		}
 	}
+	if err := rt.opts.HTTP.checkHandler("this server", m.paths...); err != nil {
+		return fmt.Errorf("troupe: mount %s: %w", path, err)
+	}
 	svc, err := rt.serve(srv, path)
 	if err != nil {
 		return err

@@ -232,6 +232,14 @@ type HTTPOptions struct {
 	// NetHTTP has Serve use net/http for all connections. Otherwise a listener of Troupe's own serves plain requests of HTTP/1.1, at about half
 	// the cost, and gives net/http the connections that bring anything else. TLS is net/http's in any case.
 	NetHTTP bool
+	// Handler serves what has no server and no probe where [Runtime.Serve] listens: the paths of a web page, of webhooks, of
+	// /.well-known/oauth-protected-resource. Its requests have the listener, the limits of connections and headers, BodyTimeout,
+	// BodyRate and WriteTimeout of Limits, and the Host and Origin rules of all others; a drain waits for them, for
+	// DrainWait. How large a body may be is up to Handler. Authenticate and Middleware are for MCP alone: wrap Handler for
+	// what it needs. The paths of servers, with those of HTTP+SSE, and of the probes are never Handler's: if it is an
+	// [http.ServeMux] that has a pattern for one of them, New, Mount and Serve refuse it. It answers / in place of the
+	// list of servers. nil answers 404.
+	Handler http.Handler
 	// NoSSE leaves out the endpoints of HTTP+SSE, the transport of 2024-11-05.
 	NoSSE bool
 	// StoredHeaders names the headers that are stored with a call that may run again, so
@@ -283,7 +291,7 @@ func (o *Options) settle() error {
 	o.HTTP.TrustedProxies, o.MethodMiddleware = slices.Clone(o.HTTP.TrustedProxies), slices.Clone(o.MethodMiddleware)
 	s, store := &o.Store, o.cluster()
 	return errors.Join(
-		err, badURL, o.HTTP.checkTLS(), o.Limits.settle(), o.Shared.settle(), limits.MaxHeader.Settle(&o.HTTP.MaxHeader), limits.HeaderTimeout.Settle(&o.HTTP.HeaderTimeout),
+		err, badURL, o.HTTP.checkTLS(), o.HTTP.checkHandler("Serve", o.probes()...), o.Limits.settle(), o.Shared.settle(), limits.MaxHeader.Settle(&o.HTTP.MaxHeader), limits.HeaderTimeout.Settle(&o.HTTP.HeaderTimeout),
 		limits.ConnectionsPerAddress.Settle(&o.HTTP.ConnectionsPerAddress), limits.Connections.Settle(&o.HTTP.Connections),
 		limits.MaxStore.Settle(&s.MaxStore), limits.SessionIdle.Settle(&s.SessionIdle), limits.SessionUnused.Settle(&s.SessionUnused), limits.SessionMax.Settle(&s.SessionMax), limits.TaskMax.Settle(&s.TaskMax),
 		limits.ReplayAge.Settle(&s.ReplayAge), limits.ReplayEvents.Settle(&s.ReplayEvents), limits.ReplayBytes.Settle(&s.ReplayBytes),

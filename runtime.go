@@ -73,6 +73,7 @@ type Runtime struct {
 	leaving   atomic.Bool   // it drains: clients must take other connections
 	watched   atomic.Bool   // a client has asked whether it is ready or alive
 	under     atomic.Int64  // requests that came since leaving, and are being served
+	beside    atomic.Int64  // requests that HTTPOptions.Handler serves
 	asked     atomic.Int64  // when the last of them came, unix nanoseconds
 	longURI   atomic.Int64  // URIs of resources refused because of their length
 	closed    atomic.Bool   // Close was called
