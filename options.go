@@ -314,6 +314,50 @@ func (o *HTTPOptions) checkTLS() error {
 	return nil
 }
 
+// The paths that Serve answers itself.
+const (
+	healthPath  = "/healthz"
+	readyPath   = "/readyz"
+	metricsPath = "/metrics"
+)
+
+// probes returns the paths of the probes where Serve listens.
+func (o *Options) probes() []string {
+	switch {
+	case o.HTTP.HealthListen != "":
+		return nil
+	case o.Telemetry.Metrics == nil:
+		return []string{healthPath, readyPath}
+	}
+	return []string{healthPath, readyPath, metricsPath}
+}
+
+// isProbe reports whether a path is that of a probe where Serve listens, whoever may see it.
+func (o *Options) isProbe(path string) bool {
+	return o.HTTP.HealthListen == "" && (path == healthPath || path == readyPath || path == metricsPath && o.Telemetry.Metrics != nil)
+}
+
+// checkHandler refuses an HTTPOptions.Handler that wants one of the paths for itself, as far as that can be known: a ServeMux
+// tells. what says who answers them.
+func (o *HTTPOptions) checkHandler(what string, paths ...string) error {
+	mux, ok := o.Handler.(*http.ServeMux)
+	if !ok {
+		return nil
+	}
+	for _, path := range paths {
+		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
+			_, pattern := mux.Handler(&http.Request{Method: method, URL: &url.URL{Path: path}})
+			if _, of, found := strings.Cut(pattern, " "); found {
+				pattern = of
+			}
+			if pattern == path || pattern == path+"{$}" {
+				return fmt.Errorf("Options.HTTP.Handler has a pattern for %s, which is never asked: %s answers that path", path, what)
+			}
+		}
+	}
+	return nil
+}
+
 // publicPath returns the path of a PublicURL, escaped and without a slash at its end.
 func publicPath(raw string) (string, error) {
 	if raw == "" {
