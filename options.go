@@ -143,8 +143,8 @@ type StoreOptions struct {
 // value does neither: the store is in this process, for itself. Servers must have JetStream, and be nats-server 2.12.7 or newer; Troupe should have an account of its own there. New waits for them for at most 30 seconds, makes
 // the streams that are missing, and checks those that are there.
 //
-// Tasks are shared by all processes on one store: one that dies leaves its tasks to the others. The event streams of a
-// session are served by the process that began them; see docs/tasks.md.
+// Processes on one store are one service: a client may come to any of them for its session, its event streams and its tasks,
+// and one that dies leaves them to the others; see docs/clustering.md.
 //
 // Of a user in the URL, Token, NKeyFile and CredsFile, one may be set. Nothing of them is logged.
 type NATSOptions struct {
@@ -271,7 +271,8 @@ type HTTPOptions struct {
 
 // Telemetry says where the metrics and spans of a Runtime go. A nil field means none.
 type Telemetry struct {
-	// MeterProvider gets metrics, TracerProvider spans.
+	// MeterProvider gets metrics, TracerProvider a span for each request, below the one that its traceparent names, in `_meta` or
+	// as a header. docs/metrics.md says what they hold.
 	MeterProvider  metric.MeterProvider
 	TracerProvider trace.TracerProvider
 	// Metrics serves /metrics for Serve. nil means 404.
@@ -494,7 +495,8 @@ func (l Limits) over(o Limits) Limits {
 // Authenticate says which principal makes a request. Anonymous clients count by
 // http.Request.RemoteAddr: each IPv4 address, or IPv6 network of 64 bits, is one principal.
 // Behind a proxy all anonymous clients share its address, unless HTTPOptions.TrustedProxies
-// has it, or Middleware sets RemoteAddr. The limits of a principal are per node.
+// has it, or Middleware sets RemoteAddr. Processes on one store bound a principal's rate, and its requests in flight, event
+// streams and questions, together: they tell each other once a second. What else a principal uses counts on each node for itself.
 type SharedLimits struct {
 	// CallsPerNode and CallsPerPrincipal bound the requests in flight. 0 means 10,000 and
 	// 1,024. Beyond them the response is an error with the time to come back. Once
