@@ -268,9 +268,8 @@ func newTool(t Tool, inferred *toolschema.Inferred) (*tool, error) {
 			return nil, fmt.Errorf("troupe: tool %q: output schema: %w", t.Name, err)
 		}
 	}
-	set := func(p *bool) bool { return p != nil && *p }
 	a := e.Annotations
-	e.safe = t.Rerun == Safe || t.Rerun == RerunDefault && a != nil && (set(a.ReadOnlyHint) || set(a.IdempotentHint))
+	e.safe = t.Rerun == Safe || t.Rerun == RerunDefault && a != nil && (a.ReadOnlyHint || a.IdempotentHint)
 	return e, nil
 }
 
