@@ -14,11 +14,11 @@ import (
 // long, and gives up then.
 func TestWaitForServers(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		var log strings.Builder
+		var log syncBuffer
 		began := time.Now()
 		o := Options{Remote: Remote{URL: "nats://user:secret@127.0.0.1:1"}, Log: slog.New(slog.NewTextHandler(&log, nil))}
 		silent := time.AfterFunc(waitsSilently-time.Millisecond, func() {
-			if log.Len() > 0 {
+			if log.String() != "" {
 				t.Errorf("within two seconds the log has %s", log.String())
 			}
 		})
