@@ -98,14 +98,23 @@ func (c *catalogue[T]) find(name []byte) (T, bool) {
 	return v, ok
 }
 
-// put adds an item, or replaces it. It fails, and changes nothing, when the item cannot be
-// encoded.
-func (c *catalogue[T]) put(name string, v T) error {
+// put adds an item. One of the same name is replaced, or refused unless replace is set. It fails, and changes nothing, when the
+// item cannot be encoded.
+func (c *catalogue[T]) put(name string, v T, replace bool) (replaced bool, err error) {
 	if _, err := codec.Marshal(c.wire.whole(v)); err != nil {
-		return fmt.Errorf("%q: %w", name, err)
+		return false, fmt.Errorf("%q: %w", name, err)
 	}
-	c.edit(func(m map[string]T) bool { m[name] = v; return true })
-	return nil
+	c.edit(func(m map[string]T) bool {
+		if _, replaced = m[name]; replaced && !replace {
+			return false
+		}
+		m[name] = v
+		return true
+	})
+	if replaced && !replace {
+		return false, errTaken(name)
+	}
+	return replaced, nil
 }
 
 func (c *catalogue[T]) remove(names ...string) {
@@ -271,6 +280,8 @@ type mountPoint struct {
 	here  which // lists that have changed here since the timer was set
 	there which // lists that have changed on other nodes
 	again which // of both, those of which everybody must be told
+
+	advice []advice // for the log, once there is one
 }
 
 func (m *mountPoint) service() *service {
@@ -282,12 +293,18 @@ func (m *mountPoint) service() *service {
 // set ties the server to s; it reports whether the server was free.
 func (m *mountPoint) set(s *service) bool {
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	if m.s != nil {
+		m.mu.Unlock()
 		return false
 	}
 	m.s = s
 	s.elsewhere.begin(s.srv)
+	waiting := m.advice
+	m.advice = nil
+	m.mu.Unlock()
+	for _, a := range waiting {
+		s.log(a)
+	}
 	return true
 }
 

@@ -53,13 +53,13 @@
 // has run too long, when the session is deleted, and when the node stops;
 // context.Cause tells which. It does not end when the connection breaks: the
 // call runs on, and its response waits for the client's return.
-//
+package troupe
+
 // # Files
 //
 // From the top; a file mostly uses files of its own line or of a line below:
 //
-//	serve operate drain news reminder mount  serving, and how it ends; what operators and other nodes tell
+//	serve operate drain beside news reminder mount  serving, and how it ends; what operators and other nodes tell
 //	dispatch tasks form log method  the requests that come in
-//	prompt session skill page catalogue lists stateless resource task server result tool principal ask  a server, what it offers, and what a handler can do
+//	prompt session skill page catalogue lists stateless resource task server result tool principal ask advice  a server, what it offers, and what a handler can do
 //	runtime service options visible call revisions ledger away  the base of all others
-package troupe

@@ -72,6 +72,7 @@ func (rt *Runtime) finish(ctx context.Context, door *transport.DrainListener) er
 	patience, cancel := context.WithTimeout(ctx, rt.opts.DrainWait)
 	defer cancel()
 	rt.node.Finish(patience)
+	rt.finishBeside(patience.Done())
 	if door != nil {
 		door.Shut()
 	} else {

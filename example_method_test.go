@@ -84,10 +84,9 @@ func ExampleServerOptions_sessionBegan() {
 // Each caller sees only the tools that it may use.
 func ExampleServerOptions_visible() {
 	srv := troupe.NewServer(anyone, &troupe.ServerOptions{Visible: func(p troupe.Principal, i troupe.Item) bool {
-		return p.Subject == "admin" || i.Kind != troupe.ItemTool || i.Annotations != nil && *i.Annotations.ReadOnlyHint
+		return p.Subject == "admin" || i.Kind != troupe.ItemTool || i.Annotations != nil && i.Annotations.ReadOnlyHint
 	}})
-	yes := true
-	troupe.AddTool(srv, troupe.Tool{Name: "show", Annotations: &mcp.ToolAnnotations{ReadOnlyHint: &yes}},
+	troupe.AddTool(srv, troupe.Tool{Name: "show", Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}},
 		func(context.Context, *troupe.Call, struct{}) (string, error) { return "shown", nil })
 	troupe.AddTool(srv, troupe.Tool{Name: "erase"},
 		func(context.Context, *troupe.Call, struct{}) (string, error) { return "erased", nil })

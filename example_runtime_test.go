@@ -247,6 +247,39 @@ func ExampleRuntime_Serve() {
 	// <nil>
 }
 
+// Serve answers one more path, with the limits and the drain of all others.
+func ExampleHTTPOptions_handler() {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /.well-known/oauth-protected-resource/mcp", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"resource":"https://example.com/mcp","authorization_servers":["https://login.example.com"]}`)
+	})
+	rt, err := troupe.New(troupe.Options{Listen: "127.0.0.1:0", DrainDelay: -1, HTTP: troupe.HTTPOptions{Handler: mux}})
+	if err != nil {
+		panic(err)
+	}
+	rt.Mount("/mcp", troupe.NewServer(anyone, nil))
+	ln, err := rt.Listen()
+	if err != nil {
+		panic(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	served := make(chan error)
+	go func() { served <- rt.ServeOn(ctx, ln) }()
+
+	res, err := http.Get("http://" + ln.Addr().String() + "/.well-known/oauth-protected-resource/mcp")
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(res.Status)
+	res.Body.Close()
+	stop()
+	fmt.Println(<-served)
+	// Output:
+	// 200 OK
+	// <nil>
+}
+
 // A program with an http.Server of its own drains before it closes, so that a call in flight
 // gets its response.
 func ExampleRuntime_Drain() {

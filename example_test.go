@@ -154,6 +154,27 @@ func ExampleAddTool() {
 	// {"content":[{"type":"text","text":"invalid arguments: at '/name': got number, want string"}],"isError":true}
 }
 
+func ExampleAddTool_bounds() {
+	type search struct {
+		Text string `json:"text" jsonschema:"what to look for" form:"min=1;max=100"`
+		Sort string `json:"sort" form:"enum=new|old;default=new"`
+	}
+	srv := troupe.NewServer(anyone, nil)
+	troupe.AddTool(srv, troupe.Tool{Name: "search"}, func(_ context.Context, _ *troupe.Call, in search) (string, error) {
+		return fmt.Sprintf("%s, %s first", in.Text, in.Sort), nil
+	})
+	fmt.Println(string(srv.Tools()[0].InputSchema))
+
+	v := visit(srv, `{}`)
+	defer v.close()
+	v.request("tools/call", `{"name":"search","arguments":{"text":"actors"}}`)
+	v.request("tools/call", `{"name":"search","arguments":{"text":""}}`)
+	// Output:
+	// {"type":"object","properties":{"text":{"type":"string","description":"what to look for","minLength":1,"maxLength":100},"sort":{"type":"string","default":"new","enum":["new","old"]}},"required":["text"],"additionalProperties":false}
+	// {"content":[{"type":"text","text":"actors, new first"}]}
+	// {"content":[{"type":"text","text":"invalid arguments: at '/text': minLength: got 0, want 1"}],"isError":true}
+}
+
 func ExampleAddRawTool() {
 	srv := troupe.NewServer(anyone, nil)
 	troupe.AddRawTool(srv, troupe.Tool{

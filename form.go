@@ -2,13 +2,10 @@ package troupe
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -25,15 +22,14 @@ import (
 // 2025-11-25). It is required unless it is a pointer or its json tag has omitempty or
 // omitzero.
 //
-// The tag jsonschema is the description, as for tools. The tag form has the other
-// properties, separated by semicolons:
+// The tag jsonschema is the description, and the tag form has the other properties, separated
+// by semicolons, both as for the arguments of tools ([AddTool]). A []string must have an enum,
+// and min and max bound how many of its values are chosen. A default is what the client shows
+// before the user has entered anything. One property is for forms alone:
 //
-//	title=TEXT           what the client shows for the name
-//	enum=A|B|C           the values to choose from; a []string must have them
-//	titles=TEXT|TEXT|…   what the client shows for them
-//	default=VALUE        of a []string, A|B
-//	min=N, max=N         of a number, of the characters of a string, of the choices
-//	format=NAME          email, uri, date or date-time
+//	titles=TEXT|TEXT|…   what the client shows for the values of an enum
+//
+// and pattern and header are for tools alone.
 //
 // FormFor fails for any other type of field, an unknown property in the tag form, the option
 // string of a json tag, and a T that has no fields or two of the same name. It also fails for
@@ -106,10 +102,8 @@ func (f *form) read(t reflect.Type) error {
 	if err != nil {
 		return err
 	}
-	if f.check, err = toolschema.Form(raw); err != nil {
-		return err
-	}
-	return f.checkDefaults(t, raw)
+	f.check, err = toolschema.Form(raw)
+	return err
 }
 
 // fields makes the schema from the fields of t.
@@ -150,157 +144,48 @@ func (f *form) fields(t reflect.Type) error {
 	return nil
 }
 
-// checkDefaults refuses defaults that an answer could not have, under the schema or in t.
-func (f *form) checkDefaults(t reflect.Type, raw json.RawMessage) error {
-	var form struct {
-		Properties map[string]struct {
-			Default json.RawMessage `json:"default"`
-		} `json:"properties"`
-	}
-	if err := codec.Unmarshal(raw, &form); err != nil {
-		return err
-	}
-	presets := map[string]json.RawMessage{}
-	for name, p := range form.Properties {
-		if p.Default != nil {
-			presets[name] = p.Default
-		}
-	}
-	answer, err := codec.Marshal(presets)
-	if err != nil {
-		return err
-	}
-	every, err := mcp.FormSchema{Properties: f.schema.Properties}.Raw() // none is required
-	if err != nil {
-		return err
-	}
-	check, err := toolschema.Form(every)
-	if err != nil {
-		return err
-	}
-	if err = check.Validate(answer); err == nil {
-		err = codec.Unmarshal(answer, reflect.New(t).Interface())
-	}
-	if err != nil {
-		return fmt.Errorf("a default that no answer may have: %w", err)
-	}
-	return nil
-}
-
-// fieldTag holds the properties in the form tag of a field, by key.
-type fieldTag map[string]string
-
-var fieldKeys = []string{"title", "enum", "titles", "default", "min", "max", "format"}
-
-func readFieldTag(text string) (fieldTag, error) {
-	tag := fieldTag{}
-	for part := range strings.SplitSeq(text, ";") {
-		if strings.TrimSpace(part) == "" {
-			continue
-		}
-		key, value, ok := strings.Cut(part, "=")
-		key = strings.TrimSpace(key)
-		if _, twice := tag[key]; !ok || twice || !slices.Contains(fieldKeys, key) {
-			return nil, fmt.Errorf("its form tag has %q, which is not a known KEY=VALUE or comes twice", part)
-		}
-		tag[key] = value
-	}
-	return tag, nil
-}
-
-// take returns the value of a key, and notes that it was used.
-func (tag fieldTag) take(key string) (string, bool) {
-	value, ok := tag[key]
-	delete(tag, key)
-	return value, ok
-}
-
-// choices returns the values of an enum, nil if there is none.
-func (tag fieldTag) choices() ([]string, error) {
-	values := tag.values("enum")
-	for i, v := range values {
-		if slices.Contains(values[:i], v) {
-			return nil, fmt.Errorf("its enum has %q twice", v)
-		}
-	}
-	return values, nil
-}
-
-// values returns the list of a key.
-func (tag fieldTag) values(key string) []string {
-	if value, ok := tag.take(key); ok {
-		return strings.Split(value, "|")
-	}
-	return nil
-}
-
-// number returns the number of a key, nil if there is none.
-func number[N int64 | float64](tag fieldTag, key string) (*N, error) {
-	text, ok := tag.take(key)
-	if !ok {
-		return nil, nil
-	}
-	v, err := strconv.ParseFloat(text, 64)
-	if n := N(v); err == nil && float64(n) == v {
-		return &n, nil
-	}
-	return nil, fmt.Errorf("%s=%s is no number that fits", key, text)
-}
-
-// bounds returns the min and the max of a tag, nil where there is none. They must allow
-// some value between least and most, which bound all possible values.
-func bounds[N int64 | float64](tag fieldTag, least, most N) (low, high *N, err error) {
-	low, err = number[N](tag, "min")
-	high, err2 := number[N](tag, "max")
-	if err = errors.Join(err, err2); err != nil {
-		return nil, nil, err
-	}
-	switch {
-	case low != nil && high != nil && *low > *high:
-		err = fmt.Errorf("min=%v is above max=%v", *low, *high)
-	case low != nil && *low > most:
-		err = fmt.Errorf("min=%v is above the %v that is possible", *low, most)
-	case high != nil && *high < least:
-		err = fmt.Errorf("max=%v is below the %v that is possible", *high, least)
-	}
-	return low, high, err
-}
-
 // fieldSchema returns the schema of one field.
 func fieldSchema(field reflect.StructField) (mcp.PrimitiveSchema, error) {
-	tag, err := readFieldTag(field.Tag.Get("form"))
-	if err != nil {
-		return nil, err
-	}
 	t := field.Type
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	title, _ := tag.take("title")
-	about := field.Tag.Get("jsonschema")
-	var schema mcp.PrimitiveSchema
-	switch {
-	case t == reflect.TypeFor[time.Time]():
-		schema = &mcp.StringSchema{Title: title, Description: about, Format: "date-time"}
-	case reflect.PointerTo(t).Implements(reflect.TypeFor[jsonReader]()) || reflect.PointerTo(t).Implements(reflect.TypeFor[textReader]()):
+	moment := t == reflect.TypeFor[time.Time]()
+	if !moment && (reflect.PointerTo(t).Implements(reflect.TypeFor[jsonReader]()) || reflect.PointerTo(t).Implements(reflect.TypeFor[textReader]())) {
 		return nil, fmt.Errorf("%v has JSON or text methods of its own, which forms do not support", t)
+	}
+	tag, err := toolschema.ReadTag(field)
+	if err != nil {
+		return nil, err
+	}
+	if tag.Pattern != "" || tag.Header != "" {
+		return nil, errors.New("a form has no pattern and no header: they are for arguments of tools")
+	}
+	var schema mcp.PrimitiveSchema
+	about := field.Tag.Get("jsonschema")
+	switch {
+	case moment:
+		schema = &mcp.StringSchema{Title: tag.Title, Description: about, Format: "date-time"}
 	case t.Kind() == reflect.String:
-		schema, err = stringField(tag, title, about)
+		schema = stringField(tag, about)
 	case t.Kind() == reflect.Bool:
-		schema, err = boolField(tag, title, about)
+		s := &mcp.BooleanSchema{Type: "boolean", Title: tag.Title, Description: about}
+		err, schema = preset(tag, &s.Default), s
 	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.String:
-		schema, err = choicesField(tag, title, about)
+		schema, err = choicesField(tag, about)
 	case t.Kind() >= reflect.Int && t.Kind() <= reflect.Float64 && t.Kind() != reflect.Uintptr:
-		schema, err = numberField(tag, title, about, t)
+		schema, err = numberField(tag, about, t)
 	default:
 		return nil, fmt.Errorf("no form has a %v: use a string, a number, a bool, a time.Time or a []string", t)
 	}
-	for key := range tag {
-		if err == nil {
-			err = fmt.Errorf("a %v has no %s", t, key)
-		}
+	if err != nil || tag.Default == nil {
+		return schema, err
 	}
-	return schema, err
+	raw, err := codec.Marshal(schema)
+	if err != nil {
+		return nil, err
+	}
+	return schema, toolschema.CheckDefault(raw, tag.Default, t)
 }
 
 type (
@@ -308,117 +193,61 @@ type (
 	textReader interface{ UnmarshalText([]byte) error }
 )
 
-func stringField(tag fieldTag, title, about string) (mcp.PrimitiveSchema, error) {
-	var preset *string
-	if text, ok := tag.take("default"); ok {
-		preset = &text
+// preset decodes the default of a tag, if it has one.
+func preset[T any](tag *toolschema.Tag, into *T) error {
+	if tag.Default == nil {
+		return nil
 	}
-	values, err := tag.choices()
-	if err != nil {
-		return nil, err
+	return codec.Unmarshal(tag.Default, into)
+}
+
+func stringField(tag *toolschema.Tag, about string) mcp.PrimitiveSchema {
+	var initial *string
+	_ = preset(tag, &initial) // it is a string
+	if options := titled(tag); options != nil {
+		return &mcp.TitledEnumSchema{Type: "string", Title: tag.Title, Description: about, OneOf: options, Default: initial}
 	}
-	if values != nil {
-		if preset != nil && !slices.Contains(values, *preset) {
-			return nil, fmt.Errorf("the default %q is none of the values", *preset)
-		}
-		options, err := titled(values, tag)
-		if options != nil {
-			return &mcp.TitledEnumSchema{Title: title, Description: about, OneOf: options, Default: preset}, nil
-		}
-		return &mcp.EnumSchema{Title: title, Description: about, Enum: values, Default: preset}, err
+	if tag.Enum != nil {
+		return &mcp.EnumSchema{Type: "string", Title: tag.Title, Description: about, Enum: tag.Enum, Default: initial}
 	}
-	least, most, err := bounds[int64](tag, 0, math.MaxInt64)
-	format, _ := tag.take("format")
-	if format != "" && !slices.Contains([]string{"email", "uri", "date", "date-time"}, format) {
-		return nil, fmt.Errorf("there is no format %s", format)
-	}
-	return &mcp.StringSchema{Title: title, Description: about, MinLength: least, MaxLength: most, Format: format, Default: preset}, err
+	return &mcp.StringSchema{Type: "string", Title: tag.Title, Description: about, MinLength: tag.Least, MaxLength: tag.Most, Format: tag.Format, Default: initial}
 }
 
 // titled returns the values with the titles of the tag, nil if it has none.
-func titled(values []string, tag fieldTag) ([]mcp.EnumOption, error) {
-	titles := tag.values("titles")
-	if titles == nil {
-		return nil, nil
+func titled(tag *toolschema.Tag) []mcp.EnumOption {
+	if tag.Titles == nil {
+		return nil
 	}
-	if len(titles) != len(values) {
-		return nil, fmt.Errorf("%d titles for %d values", len(titles), len(values))
+	options := make([]mcp.EnumOption, len(tag.Enum))
+	for i, value := range tag.Enum {
+		options[i] = mcp.EnumOption{Const: value, Title: tag.Titles[i]}
 	}
-	options := make([]mcp.EnumOption, len(values))
-	for i, value := range values {
-		options[i] = mcp.EnumOption{Const: value, Title: titles[i]}
-	}
-	return options, nil
+	return options
 }
 
-func boolField(tag fieldTag, title, about string) (mcp.PrimitiveSchema, error) {
-	s := &mcp.BooleanSchema{Title: title, Description: about}
-	if text, ok := tag.take("default"); ok {
-		preset, err := strconv.ParseBool(text)
-		if err != nil {
-			return nil, fmt.Errorf("default=%s is neither true nor false", text)
-		}
-		s.Default = &preset
-	}
-	return s, nil
-}
-
-func numberField(tag fieldTag, title, about string, t reflect.Type) (mcp.PrimitiveSchema, error) {
-	s := &mcp.NumberSchema{Type: "integer", Title: title, Description: about}
-	least, most := rangeOf(t)
+func numberField(tag *toolschema.Tag, about string, t reflect.Type) (mcp.PrimitiveSchema, error) {
+	s := &mcp.NumberSchema{Type: "integer", Title: tag.Title, Description: about, Minimum: tag.Minimum, Maximum: tag.Maximum}
 	if t.Kind() >= reflect.Float32 {
 		s.Type = "number"
 	}
-	var err, err2 error
-	s.Minimum, s.Maximum, err = bounds(tag, least, most)
-	s.Default, err2 = number[float64](tag, "default")
-	if err = errors.Join(err, err2); err != nil {
-		return nil, err
-	}
-	if least == 0 && (s.Minimum == nil || *s.Minimum < 0) {
+	unsigned := t.Kind() >= reflect.Uint && t.Kind() < reflect.Float32
+	if unsigned && (s.Minimum == nil || *s.Minimum < 0) {
 		s.Minimum = new(float64)
 	}
-	if s.Type == "integer" && s.Minimum != nil && s.Maximum != nil && math.Ceil(*s.Minimum) > *s.Maximum {
-		return nil, fmt.Errorf("no whole number is between min=%v and max=%v", *s.Minimum, *s.Maximum)
-	}
-	if s.Type == "integer" && s.Default != nil && *s.Default != math.Trunc(*s.Default) {
-		return nil, fmt.Errorf("the default %v is no whole number", *s.Default)
-	}
-	return s, nil
+	return s, preset(tag, &s.Default)
 }
 
-// rangeOf returns the least and the greatest number of a type, as far as a float64 has them.
-func rangeOf(t reflect.Type) (least, most float64) {
-	switch kind := t.Kind(); {
-	case kind == reflect.Float32:
-		return -math.MaxFloat32, math.MaxFloat32
-	case kind == reflect.Float64:
-		return -math.MaxFloat64, math.MaxFloat64
-	case kind >= reflect.Uint:
-		return 0, math.Floor(math.Nextafter(math.Ldexp(1, t.Bits()), 0))
-	}
-	least = -math.Ldexp(1, t.Bits()-1)
-	return least, math.Floor(math.Nextafter(-least, 0))
-}
-
-func choicesField(tag fieldTag, title, about string) (mcp.PrimitiveSchema, error) {
-	values, err := tag.choices()
-	if err != nil {
-		return nil, err
-	}
-	preset := tag.values("default")
-	if values == nil {
+func choicesField(tag *toolschema.Tag, about string) (mcp.PrimitiveSchema, error) {
+	if tag.Enum == nil {
 		return nil, errors.New("a choice of several needs enum=A|B|C in its form tag")
 	}
-	for _, v := range preset {
-		if !slices.Contains(values, v) {
-			return nil, fmt.Errorf("the default %q is none of the values", v)
-		}
+	if n := len(tag.Enum); tag.Least != nil && *tag.Least > int64(n) {
+		return nil, fmt.Errorf("min=%d is above the %d that is possible", *tag.Least, n)
 	}
-	least, most, err := bounds[int64](tag, 0, int64(len(values)))
-	options, err2 := titled(values, tag)
-	if options != nil {
-		return &mcp.TitledMultiEnumSchema{Title: title, Description: about, MinItems: least, MaxItems: most, Items: mcp.TitledEnumItems{AnyOf: options}, Default: preset}, err
+	var initial []string
+	err := preset(tag, &initial)
+	if options := titled(tag); options != nil {
+		return &mcp.TitledMultiEnumSchema{Type: "array", Title: tag.Title, Description: about, MinItems: tag.Least, MaxItems: tag.Most, Items: mcp.TitledEnumItems{AnyOf: options}, Default: initial}, err
 	}
-	return &mcp.MultiEnumSchema{Title: title, Description: about, MinItems: least, MaxItems: most, Items: mcp.EnumItems{Type: "string", Enum: values}, Default: preset}, errors.Join(err, err2)
+	return &mcp.MultiEnumSchema{Type: "array", Title: tag.Title, Description: about, MinItems: tag.Least, MaxItems: tag.Most, Items: mcp.EnumItems{Type: "string", Enum: tag.Enum}, Default: initial}, err
 }

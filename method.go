@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/troupe-run/troupe/codec"
@@ -40,19 +41,26 @@ type method struct {
 // a session, ask. AddMethod panics for a name that the specification has, and for a nil
 // handler.
 func AddMethod[In, Out any](s *Server, m Method, handler func(ctx context.Context, call *Call, in In) (Out, error)) {
-	must(TryAddMethod(s, m, handler))
+	must(addMethod(s, m, handler, true))
 }
 
 // TryAddMethod is AddMethod with an error in place of a panic, as [TryAddTool] is [AddTool].
 func TryAddMethod[In, Out any](s *Server, m Method, handler func(ctx context.Context, call *Call, in In) (Out, error)) error {
+	return addMethod(s, m, handler, false)
+}
+
+func addMethod[In, Out any](s *Server, m Method, handler func(ctx context.Context, call *Call, in In) (Out, error), replace bool) error {
 	if err := own(m.Name); err != nil {
 		return fmt.Errorf("troupe: %w", err)
 	}
 	if handler == nil {
 		return fmt.Errorf("troupe: method %q: %w", m.Name, errNoHandler)
 	}
+	if s == nil {
+		return fmt.Errorf("troupe: method %q: %w", m.Name, errNoServer)
+	}
 	pretouch(reflect.TypeFor[In](), reflect.TypeFor[Out]())
-	s.methods.Store(m.Name, &method{safe: m.Rerun == Safe, run: func(ctx context.Context, call *Call, params []byte) (json.RawMessage, error) {
+	return s.register(&s.methods, "method", m.Name, replace, &method{safe: m.Rerun == Safe, run: func(ctx context.Context, call *Call, params []byte) (json.RawMessage, error) {
 		var in In
 		if err := call.decode(ctx, params, &in); err != nil {
 			return nil, err
@@ -63,6 +71,19 @@ func TryAddMethod[In, Out any](s *Server, m Method, handler func(ctx context.Con
 		}
 		return codec.Marshal(&out)
 	}})
+}
+
+// register adds a method or the handler of a notification. One of the same name is replaced, or refused unless replace is set.
+func (s *Server) register(to *sync.Map, kind, name string, replace bool, v any) error {
+	if !replace {
+		if _, taken := to.LoadOrStore(name, v); taken {
+			return fmt.Errorf("troupe: %s %w", kind, errTaken(name))
+		}
+		return nil
+	}
+	if _, replaced := to.Swap(name, v); replaced {
+		s.adviseReplaced(kind, name)
+	}
 	return nil
 }
 
@@ -73,25 +94,31 @@ func TryAddMethod[In, Out any](s *Server, m Method, handler func(ctx context.Con
 // have no session that they could notify. AddNotification panics for a name that the
 // specification has, and for a nil handler.
 func AddNotification[In any](s *Server, name string, handler func(p *Peer, in In)) {
-	must(TryAddNotification(s, name, handler))
+	must(addNotification(s, name, handler, true))
 }
 
 // TryAddNotification is AddNotification with an error in place of a panic, as [TryAddTool]
 // is [AddTool].
 func TryAddNotification[In any](s *Server, name string, handler func(p *Peer, in In)) error {
+	return addNotification(s, name, handler, false)
+}
+
+func addNotification[In any](s *Server, name string, handler func(p *Peer, in In), replace bool) error {
 	if err := own(name); err != nil {
 		return fmt.Errorf("troupe: %w", err)
 	}
 	if handler == nil {
 		return fmt.Errorf("troupe: notification %q: %w", name, errNoHandler)
 	}
-	s.notifications.Store(name, func(p *Peer, params []byte) {
+	if s == nil {
+		return fmt.Errorf("troupe: notification %q: %w", name, errNoServer)
+	}
+	return s.register(&s.notifications, "notification", name, replace, func(p *Peer, params []byte) {
 		var in In
 		if codec.Unmarshal(orEmpty(params), &in) == nil {
 			handler(p, in)
 		}
 	})
-	return nil
 }
 
 // own says why a program may not use the name for a method of its own.

@@ -32,7 +32,7 @@ type mount struct {
 // (2024-11-05) find it at two more paths, unless HTTPOptions.NoSSE is set or the server does not speak that revision: at /sse and
 // /messages for the path /mcp, and in the same directory for any path that ends with /mcp;
 // for any other path below it, such as /weather/sse and /weather/messages. A path matches
-// only itself: it has no parts in braces. Mount panics when one of the paths or the server's
+// only itself: it has no parts in braces. Mount panics when srv is nil, when one of the paths or the server's
 // id is taken, or the server is mounted already, and when other processes on the same NATS servers have
 // another program under that id, a server of another implementation name: these are mistakes in the program, or in how it is run.
 func (rt *Runtime) Mount(path string, srv *Server) { must(rt.TryMount(path, srv)) }
@@ -42,6 +42,9 @@ func (rt *Runtime) Mount(path string, srv *Server) { must(rt.TryMount(path, srv)
 func (rt *Runtime) TryMount(path string, srv *Server) error {
 	if path == "" || path[0] != '/' || strings.ContainsAny(path, "{}?#") {
 		return fmt.Errorf("troupe: mount %q: want a path that begins with a slash and has no {, }, ? or #: a path matches only itself", path)
+	}
+	if srv == nil {
+		return fmt.Errorf("troupe: mount %s: %w", path, errNoServer)
 	}
 	rt.mounting.Lock()
 	defer rt.mounting.Unlock()
@@ -58,6 +61,9 @@ func (rt *Runtime) TryMount(path string, srv *Server) error {
 		if _, taken := rt.route(p); taken {
 			return fmt.Errorf("troupe: mount %s: there is a server at %s already", path, p)
 		}
+	}
+	if err := rt.opts.HTTP.checkHandler("this server", m.paths...); err != nil {
+		return fmt.Errorf("troupe: mount %s: %w", path, err)
 	}
 	svc, err := rt.serve(srv, path)
 	if err != nil {

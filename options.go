@@ -1,7 +1,9 @@
 package troupe
 
 import (
+	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -77,7 +79,7 @@ type Options struct {
 	DrainWait time.Duration
 	// Log gets the records that an operator should see, with a hash in place of each id of a
 	// session or a stream: whoever has the id of an anonymous session can use that session. nil
-	// discards them.
+	// means slog.Default(); a logger with slog.DiscardHandler discards them.
 	Log *slog.Logger
 
 	// Store says what the store keeps, and for how long.
@@ -146,8 +148,8 @@ type StoreOptions struct {
 // value does neither: the store is in this process, for itself. Servers must have JetStream, and be nats-server 2.12.7 or newer; Troupe should have an account of its own there. New waits for them for at most 30 seconds, makes
 // the streams that are missing, and checks those that are there.
 //
-// Tasks are shared by all processes on one store: one that dies leaves its tasks to the others. The event streams of a
-// session are served by the process that began them; see docs/tasks.md.
+// Processes on one store are one service: a client may come to any of them for its session, its event streams and its tasks,
+// and one that dies leaves them to the others; see docs/clustering.md.
 //
 // Of a user in the URL, Token, NKeyFile and CredsFile, one may be set. Nothing of them is logged.
 type NATSOptions struct {
@@ -197,7 +199,8 @@ func (o *NATSOptions) check() error {
 // HTTPOptions are for requests over HTTP, and for [Runtime.Serve]. The rule of [Options]
 // for 0 and negative values holds.
 type HTTPOptions struct {
-	// TLSCert and TLSKey are the paths of PEM files for Serve; both empty means no TLS.
+	// TLSCert and TLSKey are the paths of PEM files for Serve; both empty means no TLS. New refuses one without the other, and
+	// files that cannot be read or do not belong together.
 	TLSCert, TLSKey string
 	// AllowOrigins are the origins that browsers may call from, beside the
 	// server's own.
@@ -234,6 +237,14 @@ type HTTPOptions struct {
 	// NetHTTP has Serve use net/http for all connections. Otherwise a listener of Troupe's own serves plain requests of HTTP/1.1, at about half
 	// the cost, and gives net/http the connections that bring anything else. TLS is net/http's in any case.
 	NetHTTP bool
+	// Handler serves what has no server and no probe where [Runtime.Serve] listens: the paths of a web page, of webhooks, of
+	// /.well-known/oauth-protected-resource. Its requests have the listener, the limits of connections and headers, BodyTimeout,
+	// BodyRate and WriteTimeout of Limits, and the Host and Origin rules of all others; a drain waits for them, for
+	// DrainWait. How large a body may be is up to Handler. Authenticate and Middleware are for MCP alone: wrap Handler for
+	// what it needs. The paths of servers, with those of HTTP+SSE, and of the probes are never Handler's: if it is an
+	// [http.ServeMux] that has a pattern for one of them, New, Mount and Serve refuse it. It answers / in place of the
+	// list of servers. nil answers 404.
+	Handler http.Handler
 	// NoSSE leaves out the endpoints of HTTP+SSE, the transport of 2024-11-05. Servers that do not speak that revision have none.
 	NoSSE bool
 	// StoredHeaders names the headers that are stored with a call that may run again, so
@@ -265,7 +276,8 @@ type HTTPOptions struct {
 
 // Telemetry says where the metrics and spans of a Runtime go. A nil field means none.
 type Telemetry struct {
-	// MeterProvider gets metrics, TracerProvider spans.
+	// MeterProvider gets metrics, TracerProvider a span for each request, below the one that its traceparent names, in `_meta` or
+	// as a header. docs/metrics.md says what they hold.
 	MeterProvider  metric.MeterProvider
 	TracerProvider trace.TracerProvider
 	// Metrics serves /metrics for Serve. nil means 404.
@@ -276,7 +288,7 @@ type Telemetry struct {
 // option that is out of bounds. The default of MaxStore depends on where the store is.
 func (o *Options) settle() error {
 	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
+		o.Log = slog.Default()
 	}
 	stored, err := storedHeaders(o.HTTP.StoredHeaders)
 	o.HTTP.StoredHeaders = stored
@@ -284,15 +296,73 @@ func (o *Options) settle() error {
 	o.HTTP.AllowOrigins, o.HTTP.AllowHosts = slices.Clone(o.HTTP.AllowOrigins), slices.Clone(o.HTTP.AllowHosts)
 	o.HTTP.TrustedProxies, o.MethodMiddleware = slices.Clone(o.HTTP.TrustedProxies), slices.Clone(o.MethodMiddleware)
 	o.Revisions = ordered(o.Revisions)
-	s := &o.Store
+	s, store := &o.Store, o.cluster()
 	return errors.Join(
-		err, badURL, checkRevisions("Options.Revisions", o.Revisions), o.Limits.settle(), o.Shared.settle(), limits.MaxHeader.Settle(&o.HTTP.MaxHeader), limits.HeaderTimeout.Settle(&o.HTTP.HeaderTimeout),
+		err, badURL, checkRevisions("Options.Revisions", o.Revisions), o.HTTP.checkTLS(), o.HTTP.checkHandler("Serve", o.probes()...), o.Limits.settle(), o.Shared.settle(), limits.MaxHeader.Settle(&o.HTTP.MaxHeader), limits.HeaderTimeout.Settle(&o.HTTP.HeaderTimeout),
 		limits.ConnectionsPerAddress.Settle(&o.HTTP.ConnectionsPerAddress), limits.Connections.Settle(&o.HTTP.Connections),
 		limits.MaxStore.Settle(&s.MaxStore), limits.SessionIdle.Settle(&s.SessionIdle), limits.SessionUnused.Settle(&s.SessionUnused), limits.SessionMax.Settle(&s.SessionMax), limits.TaskMax.Settle(&s.TaskMax),
 		limits.ReplayAge.Settle(&s.ReplayAge), limits.ReplayEvents.Settle(&s.ReplayEvents), limits.ReplayBytes.Settle(&s.ReplayBytes),
 		limits.DrainDelay.Settle(&o.DrainDelay), limits.DrainWait.Settle(&o.DrainWait),
-		limits.Lease.Settle(&s.Lease), s.NATS.check(), noneOf("Options.MethodMiddleware", o.MethodMiddleware),
+		limits.Lease.Settle(&s.Lease), s.NATS.check(), store.Check(), noneOf("Options.MethodMiddleware", o.MethodMiddleware),
 	)
+}
+
+// checkTLS refuses a certificate that Serve could not use.
+func (o *HTTPOptions) checkTLS() error {
+	if (o.TLSCert == "") != (o.TLSKey == "") {
+		return errors.New("Options.HTTP.TLSCert and TLSKey belong together: set both or none")
+	}
+	if o.TLSCert == "" {
+		return nil
+	}
+	if _, err := tls.LoadX509KeyPair(o.TLSCert, o.TLSKey); err != nil {
+		return fmt.Errorf("Options.HTTP.TLSCert and TLSKey cannot be used: %w", err)
+	}
+	return nil
+}
+
+// The paths that Serve answers itself.
+const (
+	healthPath  = "/healthz"
+	readyPath   = "/readyz"
+	metricsPath = "/metrics"
+)
+
+// probes returns the paths of the probes where Serve listens.
+func (o *Options) probes() []string {
+	switch {
+	case o.HTTP.HealthListen != "":
+		return nil
+	case o.Telemetry.Metrics == nil:
+		return []string{healthPath, readyPath}
+	}
+	return []string{healthPath, readyPath, metricsPath}
+}
+
+// isProbe reports whether a path is that of a probe where Serve listens, whoever may see it.
+func (o *Options) isProbe(path string) bool {
+	return o.HTTP.HealthListen == "" && (path == healthPath || path == readyPath || path == metricsPath && o.Telemetry.Metrics != nil)
+}
+
+// checkHandler refuses an HTTPOptions.Handler that wants one of the paths for itself, as far as that can be known: a ServeMux
+// tells. what says who answers them.
+func (o *HTTPOptions) checkHandler(what string, paths ...string) error {
+	mux, ok := o.Handler.(*http.ServeMux)
+	if !ok {
+		return nil
+	}
+	for _, path := range paths {
+		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
+			_, pattern := mux.Handler(&http.Request{Method: method, URL: &url.URL{Path: path}})
+			if _, of, found := strings.Cut(pattern, " "); found {
+				pattern = of
+			}
+			if pattern == path || pattern == path+"{$}" {
+				return fmt.Errorf("Options.HTTP.Handler has a pattern for %s, which is never asked: %s answers that path", path, what)
+			}
+		}
+	}
+	return nil
 }
 
 // publicPath returns the path of a PublicURL, escaped and without a slash at its end.
@@ -431,7 +501,8 @@ func (l Limits) over(o Limits) Limits {
 // Authenticate says which principal makes a request. Anonymous clients count by
 // http.Request.RemoteAddr: each IPv4 address, or IPv6 network of 64 bits, is one principal.
 // Behind a proxy all anonymous clients share its address, unless HTTPOptions.TrustedProxies
-// has it, or Middleware sets RemoteAddr. The limits of a principal are per node.
+// has it, or Middleware sets RemoteAddr. Processes on one store bound a principal's rate, and its requests in flight, event
+// streams and questions, together: they tell each other once a second. What else a principal uses counts on each node for itself.
 type SharedLimits struct {
 	// CallsPerNode and CallsPerPrincipal bound the requests in flight. 0 means 10,000 and
 	// 1,024. Beyond them the response is an error with the time to come back. Once

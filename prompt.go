@@ -36,13 +36,20 @@ func (p *prompt) wire() mcp.Prompt {
 	return mcp.Prompt{Name: p.Name, Title: p.Title, Description: p.Description, Arguments: p.Arguments, Icons: p.Icons, Meta: p.Meta}
 }
 
-// AddPrompt registers a prompt; it replaces one of the same name. It panics when the prompt
+// AddPrompt registers a prompt; it replaces one of the same name, as [AddTool] does. It panics when the prompt
 // lacks a handler, has a name that AddTool would refuse, has a capability in Needs that no
 // question needs, or cannot be encoded.
-func AddPrompt(s *Server, p Prompt, handler PromptHandler) { must(TryAddPrompt(s, p, handler)) }
+func AddPrompt(s *Server, p Prompt, handler PromptHandler) { must(s.addPrompt(p, handler, true)) }
 
 // TryAddPrompt is AddPrompt with an error in place of a panic, as [TryAddTool] is [AddTool].
 func TryAddPrompt(s *Server, p Prompt, handler PromptHandler) error {
+	return s.addPrompt(p, handler, false)
+}
+
+func (s *Server) addPrompt(p Prompt, handler PromptHandler, replace bool) error {
+	if s == nil {
+		return fmt.Errorf("troupe: prompt %q: %w", p.Name, errNoServer)
+	}
 	if err := checkName("prompt", p.Name); err != nil {
 		return err
 	}
@@ -53,8 +60,12 @@ func TryAddPrompt(s *Server, p Prompt, handler PromptHandler) error {
 		return fmt.Errorf("troupe: prompt %q: %w", p.Name, err)
 	}
 	p.Arguments, p.Icons, p.Meta = slices.Clone(p.Arguments), slices.Clone(p.Icons), slices.Clone(p.Meta)
-	if err := s.prompts.put(p.Name, &prompt{Prompt: p, handler: handler}); err != nil {
+	replaced, err := s.prompts.put(p.Name, &prompt{Prompt: p, handler: handler}, replace)
+	if err != nil {
 		return fmt.Errorf("troupe: prompt %w", err)
+	}
+	if replaced {
+		s.adviseReplaced("prompt", p.Name)
 	}
 	return nil
 }

@@ -161,17 +161,25 @@ type resourceTemplate struct {
 	handler ResourceHandler
 }
 
-// AddResource registers a resource; it replaces one of the same URI. Clients may spell the
+// AddResource registers a resource; it replaces one of the same URI, as
+// [AddTool] does. Clients may spell the
 // URI in another way that RFC 3986, section 6.2.2, has for the same: with other escapes, as
 // caf%C3%A9 for café, or with the scheme in upper case. It panics when the resource lacks its
 // URI, name or handler, cannot be encoded, or has the URI of a skill's file.
 func AddResource(s *Server, r mcp.Resource, handler ResourceHandler) {
-	must(TryAddResource(s, r, handler))
+	must(s.addResource(r, handler, true))
 }
 
 // TryAddResource is AddResource with an error in place of a panic, as [TryAddTool] is
 // [AddTool].
 func TryAddResource(s *Server, r mcp.Resource, handler ResourceHandler) error {
+	return s.addResource(r, handler, false)
+}
+
+func (s *Server) addResource(r mcp.Resource, handler ResourceHandler, replace bool) error {
+	if s == nil {
+		return fmt.Errorf("troupe: resource %q: %w", r.URI, errNoServer)
+	}
 	if r.URI == "" || r.Name == "" {
 		return fmt.Errorf("troupe: resource %q: it needs a URI and a name", r.URI)
 	}
@@ -182,17 +190,24 @@ func TryAddResource(s *Server, r mcp.Resource, handler ResourceHandler) error {
 	if _, err := codec.Marshal(r); err != nil {
 		return fmt.Errorf("troupe: resource %q: %w", r.URI, err)
 	}
-	taken := false
+	replaced, fault := false, error(nil)
 	s.resources.edit(func(all map[string]*resource) bool {
-		if old, ok := all[r.URI]; ok && old.file != nil {
-			taken = true
-			return false
+		var old *resource
+		switch old, replaced = all[r.URI]; {
+		case replaced && old.file != nil:
+			fault = fmt.Errorf("troupe: resource %q: it is a file of a skill, whose digest would no longer be right", r.URI)
+		case replaced && !replace:
+			fault = fmt.Errorf("troupe: resource %w", errTaken(r.URI))
+		default:
+			all[r.URI] = &resource{Resource: r, handler: handler}
 		}
-		all[r.URI] = &resource{Resource: r, handler: handler}
-		return true
+		return fault == nil
 	})
-	if taken {
-		return fmt.Errorf("troupe: resource %q: it is a file of a skill, whose digest would no longer be right", r.URI)
+	if fault != nil {
+		return fault
+	}
+	if replaced {
+		s.adviseReplaced("resource", r.URI)
 	}
 	return nil
 }
@@ -220,12 +235,19 @@ func TryAddResource(s *Server, r mcp.Resource, handler ResourceHandler) error {
 // but a fragment follows), and when the template lacks its name or handler, or cannot be
 // encoded.
 func AddResourceTemplate(s *Server, t mcp.ResourceTemplate, handler ResourceHandler) {
-	must(TryAddResourceTemplate(s, t, handler))
+	must(s.addTemplate(t, handler, true))
 }
 
 // TryAddResourceTemplate is AddResourceTemplate with an error in place of a panic, as
 // [TryAddTool] is [AddTool].
 func TryAddResourceTemplate(s *Server, t mcp.ResourceTemplate, handler ResourceHandler) error {
+	return s.addTemplate(t, handler, false)
+}
+
+func (s *Server) addTemplate(t mcp.ResourceTemplate, handler ResourceHandler, replace bool) error {
+	if s == nil {
+		return fmt.Errorf("troupe: resource template %q: %w", t.URITemplate, errNoServer)
+	}
 	parsed, err := template.New(t.URITemplate)
 	if err != nil {
 		return fmt.Errorf("troupe: resource template %q: %w", t.URITemplate, err)
@@ -237,8 +259,12 @@ func TryAddResourceTemplate(s *Server, t mcp.ResourceTemplate, handler ResourceH
 		return fmt.Errorf("troupe: resource template %q: %w", t.URITemplate, errNoHandler)
 	}
 	t.Icons, t.Meta = slices.Clone(t.Icons), slices.Clone(t.Meta)
-	if err := s.templates.put(t.URITemplate, &resourceTemplate{ResourceTemplate: t, parsed: parsed, handler: handler}); err != nil {
+	replaced, err := s.templates.put(t.URITemplate, &resourceTemplate{ResourceTemplate: t, parsed: parsed, handler: handler}, replace)
+	if err != nil {
 		return fmt.Errorf("troupe: resource template %w", err)
+	}
+	if replaced {
+		s.adviseReplaced("resource template", t.URITemplate)
 	}
 	return nil
 }

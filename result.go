@@ -58,10 +58,13 @@ func structuredType[Out any]() reflect.Type {
 // AddTool panics. The caller may change the schema.
 //
 // A tool without an InputSchema also accepts null for pointers, slices and maps, as AddTool
-// says. One that has this schema does not.
+// says, and hands its handler the defaults of form tags. One that has this schema does neither.
 func InputSchema[In any]() (json.RawMessage, error) {
-	shown, _, err := toolschema.InferArguments(reflect.TypeFor[In]())
-	return changeable(shown, err)
+	inferred, err := toolschema.InferArguments(reflect.TypeFor[In]())
+	if err != nil {
+		return nil, err
+	}
+	return changeable(inferred.Shown, nil)
 }
 
 // OutputSchema returns the schema that [AddTool] infers for structured content of type

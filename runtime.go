@@ -71,6 +71,7 @@ type Runtime struct {
 	leaving   atomic.Bool   // it drains: clients must take other connections
 	watched   atomic.Bool   // a client has asked whether it is ready or alive
 	under     atomic.Int64  // requests that came since leaving, and are being served
+	beside    atomic.Int64  // requests that HTTPOptions.Handler serves
 	asked     atomic.Int64  // when the last of them came, unix nanoseconds
 	longURI   atomic.Int64  // URIs of resources refused because of their length
 	closed    atomic.Bool   // Close was called
@@ -138,15 +139,20 @@ func (o *Options) openStore() (*cluster.Node, error) {
 			o.Log.Warn("a full store may need more memory than a quarter of the process's", "store", o.Store.MaxStore, "needs", need, "memory", o.Shared.MaxMemory, "flag", "--"+limits.MaxStore.Flag())
 		}
 	}
+	return cluster.Open(context.Background(), o.cluster())
+}
+
+// cluster returns the options of the store.
+func (o *Options) cluster() cluster.Options {
 	x := &o.Store.NATS
 	remote, listen := cluster.Remote{URL: x.URL, Token: x.Token, NKey: x.NKeyFile, Creds: x.CredsFile, CA: x.CAFile, Cert: x.CertFile, Key: x.KeyFile, Replicas: x.Replicas}, cluster.Listen{}
 	if x.Listen != "" {
 		remote, listen = cluster.Remote{}, cluster.Listen{Address: x.Listen, Token: x.Token, CA: x.CAFile, Cert: x.CertFile, Key: x.KeyFile}
 	}
-	return cluster.Open(context.Background(), cluster.Options{
+	return cluster.Options{
 		Dir: o.Dir, Node: o.Store.Node, MaxStore: o.Store.MaxStore, Shards: o.Store.Shards, Sync: o.Store.Sync, Lease: o.Store.Lease, ReplayAge: eventAge(o.Store.ReplayAge), Log: o.Log,
 		Remote: remote, Listen: listen, Prefix: x.Prefix, Alike: []cluster.Setting{{Name: "replay-age", Value: o.Store.ReplayAge.String()}},
-	})
+	}
 }
 
 // eventAge returns how long events are stored: longer than the record of their stream

@@ -64,14 +64,14 @@ func loopback(addr string) bool {
 
 // Serve listens and serves the mounted servers, /healthz, /readyz, /metrics for clients of this
 // machine (or these three at HTTPOptions.HealthListen) and, without Authenticate, a list of the servers' paths
-// at /. It answers no path for a Host or an Origin that is not allowed. When ctx ends it
+// at /. HTTPOptions.Handler answers what is left. Serve answers no path for a Host or an Origin that is not allowed. When ctx ends it
 // drains. It closes the Runtime before it returns.
 //
 // A drain loses no call that it can keep. For DrainDelay the Runtime is not ready, but
 // still serves; its responses close their connections, so that a load balancer moves
 // to other nodes. For up to DrainWait it then serves on while calls run that only this
-// process can end: calls that may not run again, and calls whose clients could not
-// come back for them. Then it stops listening and finishes the requests on open
+// process can end: calls that may not run again, calls whose clients could not
+// come back for them, and requests of HTTPOptions.Handler. Then it stops listening and finishes the requests on open
 // connections. Clients of calls that may run again, and of idle streams, come back to
 // the next process. Serve returns as soon as nothing is left. The command troupe drain has
 // the same effect as the end of ctx.
@@ -86,7 +86,10 @@ func (rt *Runtime) Serve(ctx context.Context) error {
 // ServeOn is Serve on the caller's listener, which it closes.
 func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
 	after := context.WithoutCancel(ctx)
-	shut, err := rt.openHealth()
+	shut, err := func() {}, rt.checkMounts()
+	if err == nil {
+		shut, err = rt.openHealth()
+	}
 	if err != nil {
 		return errors.Join(err, ln.Close(), rt.Close(after))
 	}
@@ -161,6 +164,9 @@ func (rt *Runtime) serveAll(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	if rt.serveBeside(w, r) {
+		return
+	}
 	if r.URL.Path == "/" && (r.Method == http.MethodGet || r.Method == http.MethodHead) && rt.opts.Authenticate == nil {
 		if _, mounted := rt.route("/"); !mounted {
 			rt.guard.Serve(w, r, http.HandlerFunc(rt.serveIndex), false)
@@ -201,8 +207,6 @@ func (rt *Runtime) index() string {
 	return "MCP is at\n\n" + strings.Join(paths, "\n") + "\n" + more
 }
 
-const metricsPath = "/metrics"
-
 // probe returns the handler of /healthz, /readyz or /metrics if the request is one for them, and otherwise nil.
 func (rt *Runtime) probe(r *http.Request) http.Handler {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -210,9 +214,9 @@ func (rt *Runtime) probe(r *http.Request) http.Handler {
 	}
 	var serve http.HandlerFunc
 	switch r.URL.Path {
-	case "/healthz":
+	case healthPath:
 		serve = rt.serveHealth
-	case "/readyz":
+	case readyPath:
 		serve = rt.serveReady
 	case metricsPath:
 		if rt.opts.Telemetry.Metrics == nil {
@@ -464,6 +468,9 @@ func (rt *Runtime) patience(ctx context.Context, signalled bool) (context.Contex
 
 // serviceOf returns the service of srv, and makes one if the server is not mounted.
 func (rt *Runtime) serviceOf(srv *Server) (*service, error) {
+	if srv == nil {
+		return nil, fmt.Errorf("troupe: serve: %w", errNoServer)
+	}
 	if s := srv.mount.service(); s != nil && s.rt == rt {
 		return s, nil
 	}

@@ -40,7 +40,7 @@ const (
 
 // Tool describes a tool. Name and Description should be set.
 //
-// A nil schema is inferred from the handler's types; any other is passed on byte for byte, and
+// A nil schema is inferred from the handler's types, and bounded by their form tags ([AddTool]); any other is passed on byte for byte, and
 // it alone decides what fits. Its dialect is the one that $schema names: draft 4, 6, 7, 2019-09 or, by default,
 // 2020-12. docs/limits.md has the bounds of schemas. A property of the input schema may
 // have x-mcp-header: clients since 2026-07-28 repeat the argument in a header of that name,
@@ -82,13 +82,17 @@ type Tool struct {
 	BeforeTask func(ctx context.Context, call *Call, args json.RawMessage) (json.RawMessage, error)
 }
 
-// errNoHandler refuses to register an item without a handler.
-var errNoHandler = errors.New("its handler is nil")
+// Refusals to register an item.
+var (
+	errNoHandler = errors.New("its handler is nil")
+	errNoServer  = errors.New("the server is nil: make one with NewServer")
+)
 
 // tool is a registered tool.
 type tool struct {
 	Tool
 	input   *toolschema.Schema
+	presets *toolschema.Presets // of an inferred input schema
 	headers toolschema.Headers
 	output  *toolschema.Schema
 	safe    bool
@@ -120,6 +124,22 @@ func (t *tool) wire() mcp.Tool {
 // jsonschema tag is the description of a field. For a type with JSON methods of its own
 // no schema can be inferred: set InputSchema or OutputSchema.
 //
+// A form tag bounds what a field of In takes, at any depth. Clients see the bounds in the
+// schema, and a call that does not keep them does not reach the handler. Its properties are
+// separated by semicolons:
+//
+//	enum=A|B|C       the values that a string may have, or the elements of a []string
+//	min=N, max=N     of a number, of the characters of a string, of the elements of a slice
+//	format=NAME      that a string must have: email, uri, date or date-time
+//	pattern=REGEXP   that matches a part of a string; it comes last, as it may have semicolons
+//	default=VALUE    of a string, a number or a bool; A|B of a []string
+//	title=TEXT       the property's title
+//	header=NAME      the x-mcp-header of a string, a bool or an integer: see [Tool]
+//
+// An argument with a default may be left out, or be null where null stands for what is left
+// out, and the handler gets the default. Tags of Out, and beside an InputSchema that the
+// program sets, bound nothing.
+//
 // An inferred schema names one type for each argument. A field that is a pointer, or has
 // omitempty or omitzero, may be left out, and null leaves a pointer, a slice or a map nil.
 // In results a nil slice or map is empty, and a nil pointer null, unless it is left out by
@@ -127,21 +147,26 @@ func (t *tool) wire() mcp.Tool {
 //
 // An error of the handler becomes a result with isError, which the model sees;
 // an *mcp.Error becomes a protocol error. AddTool replaces a tool of the same
-// name. It panics when
+// name, and the log says so; [TryAddTool] refuses it. The log also names the characters of a name that
+// the specification advises against, as some clients do not take them. AddTool panics when
 //
 //   - the handler is nil;
 //   - the name is empty, not UTF-8, or longer than 1 KiB: not every client could send it;
-//   - a schema is not valid, or cannot be inferred;
+//   - a schema is not valid, or cannot be inferred, or a form tag is wrong;
 //   - Needs has a capability that no question needs;
 //   - UI names a page that does not begin with ui://, or Meta has a member "ui" beside it;
 //   - Out is a pointer to a [Result].
 func AddTool[In, Out any](s *Server, t Tool, handler func(ctx context.Context, call *Call, in In) (Out, error)) {
-	must(TryAddTool(s, t, handler))
+	must(addTyped(s, t, handler, true))
 }
 
 // TryAddTool is AddTool for a tool that the program learns when it runs: where AddTool
-// panics, it returns an error and registers nothing.
+// panics, and where it would replace a tool, it returns an error and registers nothing.
 func TryAddTool[In, Out any](s *Server, t Tool, handler func(ctx context.Context, call *Call, in In) (Out, error)) error {
+	return addTyped(s, t, handler, false)
+}
+
+func addTyped[In, Out any](s *Server, t Tool, handler func(ctx context.Context, call *Call, in In) (Out, error), replace bool) error {
 	err := checkOut[Out]()
 	if handler == nil {
 		err = errNoHandler
@@ -149,11 +174,12 @@ func TryAddTool[In, Out any](s *Server, t Tool, handler func(ctx context.Context
 	if err != nil {
 		return fmt.Errorf("troupe: tool %q: %w", t.Name, err)
 	}
-	var checked json.RawMessage
+	var inferred *toolschema.Inferred
 	if t.InputSchema == nil {
-		if t.InputSchema, checked, err = toolschema.InferArguments(reflect.TypeFor[In]()); err != nil {
+		if inferred, err = toolschema.InferArguments(reflect.TypeFor[In]()); err != nil {
 			return fmt.Errorf("troupe: tool %q: %w", t.Name, err)
 		}
+		t.InputSchema = inferred.Shown
 	}
 	respond, structured := responder[Out]()
 	if structured && t.OutputSchema == nil {
@@ -162,7 +188,7 @@ func TryAddTool[In, Out any](s *Server, t Tool, handler func(ctx context.Context
 		}
 	}
 	pretouch(reflect.TypeFor[In](), structuredType[Out]())
-	e, err := newTool(t, checked)
+	e, err := newTool(t, inferred)
 	if err != nil {
 		return err
 	}
@@ -177,18 +203,22 @@ func TryAddTool[In, Out any](s *Server, t Tool, handler func(ctx context.Context
 		}
 		return respond(e, c, dst, out)
 	}
-	return s.addTool(e)
+	return s.addTool(e, replace)
 }
 
 // AddRawTool registers a tool whose handler gets its arguments as JSON, validated
 // against the tool's input schema, which is required. The handler may keep and change
 // args. The rest is as for AddTool.
 func AddRawTool(s *Server, t Tool, handler func(ctx context.Context, call *Call, args json.RawMessage) (*mcp.CallToolResult, error)) {
-	must(TryAddRawTool(s, t, handler))
+	must(addRaw(s, t, handler, true))
 }
 
 // TryAddRawTool is AddRawTool with an error in place of a panic, as TryAddTool is AddTool.
 func TryAddRawTool(s *Server, t Tool, handler func(ctx context.Context, call *Call, args json.RawMessage) (*mcp.CallToolResult, error)) error {
+	return addRaw(s, t, handler, false)
+}
+
+func addRaw(s *Server, t Tool, handler func(ctx context.Context, call *Call, args json.RawMessage) (*mcp.CallToolResult, error), replace bool) error {
 	if t.InputSchema == nil {
 		return fmt.Errorf("troupe: tool %q: a raw tool needs an input schema", t.Name)
 	}
@@ -209,7 +239,7 @@ func TryAddRawTool(s *Server, t Tool, handler func(ctx context.Context, call *Ca
 		}
 		return e.respond(c, dst, out)
 	}
-	return s.addTool(e)
+	return s.addTool(e, replace)
 }
 
 // resultTypes compiles the codec of results before the first call of any tool.
@@ -217,8 +247,8 @@ var resultTypes = sync.OnceFunc(func() {
 	pretouch(reflect.TypeFor[mcp.CallToolResult](), reflect.TypeFor[*mcp.TextContent]())
 })
 
-// newTool makes a tool whose arguments are checked against the schema checked, nil for its InputSchema.
-func newTool(t Tool, checked json.RawMessage) (*tool, error) {
+// newTool makes a tool whose arguments are checked against the inferred schema, or against its InputSchema if that is nil.
+func newTool(t Tool, inferred *toolschema.Inferred) (*tool, error) {
 	resultTypes()
 	err := checkName("tool", t.Name)
 	if err != nil {
@@ -231,10 +261,13 @@ func newTool(t Tool, checked json.RawMessage) (*tool, error) {
 	if e.meta, err = t.UI.tied(t.Meta); err != nil {
 		return nil, fmt.Errorf("troupe: tool %q: %w", t.Name, err)
 	}
-	if checked == nil {
-		checked = e.InputSchema
+	if inferred != nil {
+		e.presets = inferred.Presets
+		e.input, e.headers, err = inferred.Arguments()
+	} else {
+		e.input, e.headers, err = toolschema.Arguments(e.InputSchema)
 	}
-	if e.input, e.headers, err = toolschema.Arguments(checked); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("troupe: tool %q: input schema: %w", t.Name, err)
 	}
 	if e.OutputSchema != nil {
@@ -242,13 +275,15 @@ func newTool(t Tool, checked json.RawMessage) (*tool, error) {
 			return nil, fmt.Errorf("troupe: tool %q: output schema: %w", t.Name, err)
 		}
 	}
-	set := func(p *bool) bool { return p != nil && *p }
 	a := e.Annotations
-	e.safe = t.Rerun == Safe || t.Rerun == RerunDefault && a != nil && (set(a.ReadOnlyHint) || set(a.IdempotentHint))
+	e.safe = t.Rerun == Safe || t.Rerun == RerunDefault && a != nil && (a.ReadOnlyHint || a.IdempotentHint)
 	return e, nil
 }
 
-func (s *Server) addTool(t *tool) error {
+func (s *Server) addTool(t *tool, replace bool) error {
+	if s == nil {
+		return fmt.Errorf("troupe: tool %q: %w", t.Name, errNoServer)
+	}
 	if t.Task != TaskForbidden && !s.hasTasks.Swap(true) {
 		if here := s.mount.service(); here != nil {
 			here.rt.tasks.Serve(here.id)
@@ -257,8 +292,14 @@ func (s *Server) addTool(t *tool) error {
 	if t.UI.Page != "" {
 		s.hasPages.Store(true)
 	}
-	if err := s.tools.put(t.Name, t); err != nil {
+	replaced, err := s.tools.put(t.Name, t, replace)
+	if err != nil {
 		return fmt.Errorf("troupe: tool %w", err)
+	}
+	if replaced {
+		s.adviseReplaced("tool", t.Name)
+	} else {
+		s.adviseName(t.Name)
 	}
 	return nil
 }
@@ -338,7 +379,7 @@ func (t *tool) readNow(args []byte, in any) error {
 	if in == nil {
 		return nil
 	}
-	if err := codec.UnmarshalValid(args, in); err != nil {
+	if err := codec.UnmarshalValid(t.presets.Fill(args), in); err != nil {
 		return &argumentError{err}
 	}
 	return nil

@@ -54,6 +54,13 @@
 // returns, unless they say otherwise. Nothing here knows HTTP or NATS: this package
 // declares Conn and Store, and the root package implements them.
 //
+// # Not the public API
+//
+// This package is shared by Troupe's own packages. Programs use the root package, troupe,
+// and package mcp. Anything exported here may change in any release without a word in the
+// changelog.
+package actors
+
 // # Files
 //
 // From the top; most of what a file uses lies in its own line or below:
@@ -67,10 +74,3 @@
 //	pushed fleet  the other nodes
 //	stream fence node session request  the actors
 //	admission service store  who is let in, and what a node is given
-//
-// # Not the public API
-//
-// This package is shared by Troupe's own packages. Programs use the root package, troupe,
-// and package mcp. Anything exported here may change in any release without a word in the
-// changelog.
-package actors

@@ -78,6 +78,13 @@
 // while its key is in the ring. What is told by such a letter is a hint, or a count that is over after seconds. Nor is the word of the servers covered that
 // nobody listens to a subject; no node takes another for dead because of it. Letters are not encrypted: who reads them reads what clients send and get.
 //
+// # Not the public API
+//
+// This package is a part of Troupe that its own packages share. Programs use the root
+// package, troupe, and package mcp: its exported names may change in any release, without
+// a word in the changelog.
+package cluster
+
 // # Files
 //
 // The files from the top; most of the names that a file uses are in its own line or below:
@@ -90,10 +97,3 @@
 //	hearts outbox  what mail has heard, and has to send
 //	records flush pressure outage shards streams directory  how data is stored
 //	options lock reply inbox descriptions errors  shared by all of these
-//
-// # Not the public API
-//
-// This package is a part of Troupe that its own packages share. Programs use the root
-// package, troupe, and package mcp: its exported names may change in any release, without
-// a word in the changelog.
-package cluster

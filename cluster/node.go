@@ -52,6 +52,7 @@ type Node struct {
 	conclusions conclusions            // what is not there
 	clock       remoteclock.Clock      // of the remote servers
 	clash       atomic.Pointer[string] // what another program has under the same id; nil without
+	waits       atomic.Pointer[string] // why no server of Remote has answered yet; nil once one has
 
 	outages  *outages
 	losses   losses

@@ -205,12 +205,26 @@ func (l *Listen) check(o *Options) error {
 // shared reports whether other nodes can have the same store.
 func (o *Options) shared() bool { return o.Remote.set() || o.Listen.set() }
 
+// Check names what of the names, the shards, Remote and Listen Open would refuse, all at once.
+func (o *Options) Check() error {
+	var shards error
+	if o.Shards < 0 || o.Shards > maxShards {
+		shards = fmt.Errorf("cluster: %d shards: want 1 to %d, or 0", o.Shards, maxShards)
+	}
+	return errors.Join(checkName("node name", o.Node), checkName("prefix", o.Prefix), shards, o.Remote.check(), o.Listen.check(o))
+}
+
+// checkName refuses a name that is not empty and that subjects cannot have.
+func checkName(what, name string) error {
+	if name == "" || validName(name) {
+		return nil
+	}
+	return fmt.Errorf("cluster: %s %q: must be 1 to 32 of a-z, 0-9 and -", what, name)
+}
+
 // complete fills in the defaults and refuses invalid values.
 func (o *Options) complete() error {
-	if err := o.Remote.check(); err != nil {
-		return err
-	}
-	if err := o.Listen.check(o); err != nil {
+	if err := o.Check(); err != nil {
 		return err
 	}
 	if o.Remote.set() && o.Prefix == "" {
@@ -225,9 +239,6 @@ func (o *Options) complete() error {
 	if o.MaxStore < minStore {
 		return fmt.Errorf("cluster: store limit of %d bytes: at least %d are needed", o.MaxStore, minStore)
 	}
-	if o.Shards < 0 || o.Shards > maxShards {
-		return fmt.Errorf("cluster: %d shards: want 1 to %d, or 0", o.Shards, maxShards)
-	}
 	for _, d := range []struct {
 		what  string
 		value *time.Duration
@@ -240,12 +251,6 @@ func (o *Options) complete() error {
 			return fmt.Errorf("cluster: negative %s %v", d.what, *d.value)
 		}
 		*d.value = wholeSeconds(*d.value)
-	}
-	if o.Node != "" && !validName(o.Node) {
-		return fmt.Errorf("cluster: node name %q: must be 1 to 32 of a-z, 0-9 and -", o.Node)
-	}
-	if o.Prefix != "" && !validName(o.Prefix) {
-		return fmt.Errorf("cluster: prefix %q: must be 1 to 32 of a-z, 0-9 and -", o.Prefix)
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

@@ -24,6 +24,8 @@ import (
 const (
 	// remoteStart bounds the start: servers may start later than this process, and streams may wait for a leader.
 	remoteStart = 30 * time.Second
+	// waitsSilently is how long a start waits before it says so.
+	waitsSilently = 2 * time.Second
 	// replicatedLease is the shortest lease on replicated streams, where an election takes up to 9 s.
 	replicatedLease = 12 * time.Second
 	// oldestServer is the oldest release whose guards hold on replicated streams, too.
@@ -115,20 +117,19 @@ func (n *Node) dial(ctx context.Context, more []nats.Option) (*nats.Conn, error)
 		return nil, err
 	}
 	o = append(o, more...)
-	for said := false; ; {
+	for {
 		nc, err := nats.Connect(r.URL, o...)
 		switch {
 		case err == nil:
+			n.waits.Store(nil)
 			return nc, nil
 		case refused(err):
 			return nil, r.fault(err, "check the user, token, nkey or credentials, and what the account may do")
 		case ctx.Err() != nil:
 			return nil, r.fault(err, "no server answers: start it, or check the address")
 		}
-		if !said {
-			said = true
-			n.log.Warn("waiting for nats", "servers", r.String(), "error", err)
-		}
+		why := err.Error()
+		n.waits.Store(&why)
 		if !sleep(ctx, 250*time.Millisecond) {
 			return nil, r.fault(err, "no server answers: start it, or check the address")
 		}
@@ -456,10 +457,21 @@ func differs(have, want *jetstream.StreamConfig) string {
 	return ""
 }
 
+// sayWaits logs that the start waits, for what, and for how long at most.
+func (n *Node) sayWaits() {
+	attrs := []any{"servers", n.opts.Remote.String(), "gives_up_in", remoteStart - waitsSilently}
+	if why := n.waits.Load(); why != nil {
+		n.log.Warn("waiting for nats: no server answers yet", append(attrs, "error", *why)...)
+		return
+	}
+	n.log.Warn("waiting for nats: the start is not done yet", attrs...)
+}
+
 // startRemote starts a node whose store is on other servers. The data directory, if there is one, keeps its name.
 func (n *Node) startRemote(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, remoteStart)
 	defer cancel()
+	defer time.AfterFunc(waitsSilently, n.sayWaits).Stop()
 	if n.opts.Dir != "" {
 		if err := n.openDirectory(0, nil); err != nil {
 			return err

@@ -39,6 +39,13 @@
 // All functions may be called from any goroutine. A [Message] and a [Buffer] belong to one goroutine at a time. The
 // spans of a Message are valid only as long as the bytes that it was scanned from.
 //
+// # Not the public API
+//
+// This package is a part of Troupe that its own packages share. Programs use the root
+// package, troupe, and package mcp: its exported names may change in any release, without
+// a word in the changelog.
+package codec
+
 // # Files
 //
 // The files from the top; most of the names that a file uses are in its own line or below:
@@ -46,10 +53,3 @@
 //	payload path tree append integer headervalue canonical  values and how they are read and written
 //	scan envelope walk  messages and how they are read
 //	buffer bytes text lexer plan message  shared by both
-//
-// # Not the public API
-//
-// This package is a part of Troupe that its own packages share. Programs use the root
-// package, troupe, and package mcp: its exported names may change in any release, without
-// a word in the changelog.
-package codec

@@ -65,7 +65,8 @@
 // The tests read the official schemas. They fail when a definition or a property of
 // the newest revisions of both eras has no counterpart here, and when a value that
 // was projected for another revision has a member that its schema does not name.
-//
+package mcp
+
 // # Files
 //
 // The files from the top; most of the names that a file uses are in its own line or below:
@@ -75,4 +76,3 @@
 //	discover sampling requestmeta errortable completion elicit prompt tool skill ui content resource progress input lifecycle listen root  the messages
 //	jsonrpc errors methods capability capabilities form logging revision  methods, capabilities and errors by revision
 //	decode task meta raw scan result  decoding
-package mcp

@@ -40,24 +40,31 @@ func (e ElicitURL) MarshalJSON() ([]byte, error) {
 	return encode(plain(e))
 }
 
-// ElicitParams are the params of elicitation/create: exactly one of the two.
+// ElicitParams are the params of elicitation/create. Mode says which of the other members
+// count: those of an [ElicitForm] or of an [ElicitURL].
 type ElicitParams struct {
-	Form *ElicitForm
-	URL  *ElicitURL
+	Mode            string          `json:"mode,omitempty"` // [ElicitModeForm], which empty means, or [ElicitModeURL]
+	Message         string          `json:"message"`
+	RequestedSchema json.RawMessage `json:"requestedSchema,omitempty"` // of a form
+	URL             string          `json:"url,omitempty"`
+	ElicitationID   string          `json:"elicitationId,omitempty"` // of a URL
+	Task            *TaskMetadata   `json:"task,omitempty"`
+	Meta            Meta            `json:"_meta,omitempty"`
 }
 
-// MarshalJSON writes the one that is set.
+// MarshalJSON writes the members of the mode. It fails for any other mode, and for members
+// of the other one.
 func (p ElicitParams) MarshalJSON() ([]byte, error) {
 	switch {
-	case p.Form != nil && p.URL == nil:
-		return encode(p.Form)
-	case p.URL != nil && p.Form == nil:
-		return encode(p.URL)
+	case p.Mode == ElicitModeURL && p.RequestedSchema == nil:
+		return encode(ElicitURL{Mode: p.Mode, Message: p.Message, ElicitationID: p.ElicitationID, URL: p.URL, Task: p.Task, Meta: p.Meta})
+	case (p.Mode == "" || p.Mode == ElicitModeForm) && p.URL == "" && p.ElicitationID == "":
+		return encode(ElicitForm{Mode: p.Mode, Message: p.Message, RequestedSchema: p.RequestedSchema, Task: p.Task, Meta: p.Meta})
 	}
-	return nil, fmt.Errorf("mcp: encode elicitation: %w: not exactly one of form and url", ErrMalformed)
+	return nil, fmt.Errorf("mcp: encode elicitation: %w: a form has a schema, a URL has none, and the mode says which it is", ErrMalformed)
 }
 
-// UnmarshalJSON decodes by the mode; none means a form.
+// UnmarshalJSON decodes by the mode; none means a form. The members of the other mode are left out.
 func (p *ElicitParams) UnmarshalJSON(data []byte) error {
 	if !json.Valid(data) {
 		return fmt.Errorf("mcp: decode elicitation: %w: not JSON", ErrMalformed)
@@ -72,11 +79,13 @@ func (p *ElicitParams) UnmarshalJSON(data []byte) error {
 	var err error
 	switch mode {
 	case ElicitModeForm:
-		out.Form = new(ElicitForm)
-		err = decodeStruct(data, out.Form, nil)
+		var f ElicitForm
+		err = decodeStruct(data, &f, nil)
+		out = ElicitParams{Mode: f.Mode, Message: f.Message, RequestedSchema: f.RequestedSchema, Task: f.Task, Meta: f.Meta}
 	case ElicitModeURL:
-		out.URL = new(ElicitURL)
-		err = decodeStruct(data, out.URL, nil)
+		var u ElicitURL
+		err = decodeStruct(data, &u, nil)
+		out = ElicitParams{Mode: u.Mode, Message: u.Message, URL: u.URL, ElicitationID: u.ElicitationID, Task: u.Task, Meta: u.Meta}
 	default:
 		err = fmt.Errorf("%w: unknown mode", ErrMalformed)
 	}

@@ -22,7 +22,7 @@ var (
 
 	fullImplementation = mcp.Implementation{Name: "n", Version: "1", Title: "t", Description: "d", WebsiteURL: "https://x.example/", Icons: someIcons}
 	fullTool           = mcp.Tool{Name: "n", Title: "t", Description: "d", InputSchema: []byte(`{"type":"object"}`), OutputSchema: []byte(`{"type":"object"}`),
-		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: new(true)}, Execution: &mcp.ToolExecution{TaskSupport: mcp.TaskOptional}, Icons: someIcons, Meta: someMeta}
+		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}, Execution: &mcp.ToolExecution{TaskSupport: mcp.TaskOptional}, Icons: someIcons, Meta: someMeta}
 	fullPrompt = mcp.Prompt{Name: "n", Title: "t", Description: "d", Arguments: []mcp.PromptArgument{{Name: "a", Description: "d", Required: true}, {Name: "b", Title: "t"}},
 		Icons: someIcons, Meta: someMeta}
 	fullResource = mcp.Resource{URI: "x:1", Name: "n", Title: "t", Description: "d", MIMEType: "text/plain", Size: new(int64(0)), Annotations: dated, Icons: someIcons, Meta: someMeta}

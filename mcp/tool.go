@@ -17,14 +17,15 @@ type Tool struct {
 	Meta         Meta             `json:"_meta,omitempty"`
 }
 
-// ToolAnnotations are hints about a tool. nil is the default that each field names. A
-// client must not trust them unless it trusts the server.
+// ToolAnnotations are hints about a tool. The zero value of each field is the default of the
+// specification: false for a bool, and true for the two whose nil means that. A client must
+// not trust them unless it trusts the server.
 type ToolAnnotations struct {
 	Title           string `json:"title,omitempty"`
-	ReadOnlyHint    *bool  `json:"readOnlyHint,omitempty"`    // default false
-	DestructiveHint *bool  `json:"destructiveHint,omitempty"` // default true; ignored for a read-only tool
-	IdempotentHint  *bool  `json:"idempotentHint,omitempty"`  // default false; ignored for a read-only tool
-	OpenWorldHint   *bool  `json:"openWorldHint,omitempty"`   // default true
+	ReadOnlyHint    bool   `json:"readOnlyHint,omitempty"`
+	DestructiveHint *bool  `json:"destructiveHint,omitempty"` // nil means true; ignored for a read-only tool
+	IdempotentHint  bool   `json:"idempotentHint,omitempty"`  // ignored for a read-only tool
+	OpenWorldHint   *bool  `json:"openWorldHint,omitempty"`   // nil means true
 }
 
 // ToolExecution says how a tool may be run.

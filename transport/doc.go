@@ -78,6 +78,13 @@
 // an Exchange are set before the dispatcher runs: do not write to them. Do not use Msg, Body and Header after the
 // dispatcher's method has returned.
 //
+// # Not the public API
+//
+// This package is a part of Troupe that its own packages share. Programs use the root
+// package, troupe, and package mcp: its exported names may change in any release, without
+// a word in the changelog.
+package transport
+
 // # Files
 //
 // The files from the top; most of the names that a file uses are in its own line or below:
@@ -86,10 +93,3 @@
 //	stream memory reuse hangup  event streams and their connections afterwards, and what is held in memory
 //	handler inline drain_room drain_write drain_listener drain_conn crowd refusal sse origin  the endpoint and its listener
 //	event separators lines options exchange framing plain watchdog backlog media  one exchange and its parts
-//
-// # Not the public API
-//
-// This package is a part of Troupe that its own packages share. Programs use the root
-// package, troupe, and package mcp: its exported names may change in any release, without
-// a word in the changelog.
-package transport

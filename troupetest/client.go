@@ -26,7 +26,8 @@ type Options struct {
 	// Revision is the revision that the client speaks, which must be one of the server's. 0 means the newest of those.
 	Revision mcp.Revision
 	// Runtime are the options of the runtime that serves, for its limits. A DrainWait of 0
-	// means 5 seconds here, and a Store.Lease of 0 a minute.
+	// means 5 seconds here, and a Store.Lease of 0 a minute. A nil Log is the output of the
+	// test, which go test shows if the test fails, or with -v.
 	Runtime troupe.Options
 	// Capabilities are declared in addition to those of the functions below.
 	Capabilities mcp.ClientCapabilities
@@ -128,6 +129,10 @@ func Connect(t testing.TB, srv *troupe.Server, o Options) *Client {
 	if p := o.Principal; o.Runtime.Authenticate == nil && (p.Issuer != "" || p.Subject != "" || p.Claims != nil || p.Token.Reveal() != "") {
 		o.Runtime.Authenticate = func(*http.Request) (troupe.Principal, error) { return p, nil }
 	}
+	endLog := func() {}
+	if o.Runtime.Log == nil {
+		o.Runtime.Log, endLog = logOf(t)
+	}
 	rt, err := troupe.New(o.Runtime)
 	if err != nil {
 		t.Fatalf("troupetest: %v", err)
@@ -161,6 +166,7 @@ func Connect(t testing.TB, srv *troupe.Server, o Options) *Client {
 		if err := c.Close(); err != nil {
 			t.Errorf("troupetest: the runtime ended with %v", err)
 		}
+		endLog()
 	})
 	if err := c.begin(t.Context()); err != nil {
 		t.Fatalf("troupetest: %v", err)

@@ -99,8 +99,8 @@ func TestQuestions(t *testing.T) {
 		c := troupetest.Connect(t, server(), troupetest.Options{
 			Revision: r,
 			Elicit: func(_ context.Context, p mcp.ElicitParams) (mcp.ElicitResult, error) {
-				if p.Form == nil || p.Form.Message != "Who?" {
-					t.Errorf("asked %+v", p.Form)
+				if p.Mode == mcp.ElicitModeURL || p.Message != "Who?" || p.RequestedSchema == nil {
+					t.Errorf("asked %+v", p)
 				}
 				return mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{"name":"Ada"}`)}, nil
 			},

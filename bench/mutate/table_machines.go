@@ -3,6 +3,26 @@ package main
 // machines are the packages below internal that decide without I/O.
 var machines = []mutation{
 	{
+		"a bound in a tag is not in the schema", validation, "internal/toolschema/tag.go",
+		"		s.Maximum = tag.Maximum\n", "		_ = tag.Maximum\n", "", "TestTagsBoundArguments",
+	},
+	{
+		"null gets around the least size of a list", validation, "internal/toolschema/tag.go",
+		"*tag.Least > 0 && !optional", "*tag.Least > 0 && optional", "", "TestTagsBoundArguments",
+	},
+	{
+		"a format in a tag is a remark", validation, "internal/toolschema/infer.go",
+		"	i.formats = i.formats || tag.Format != \"\"\n", "", "", "TestTagsBoundArguments",
+	},
+	{
+		"null stands in for a default", validation, "internal/toolschema/presets.go",
+		"			if value[0] == 'n' && p.members[i].value != nil {\n", "			if value[0] == 'n' && p.members[i].value == nil {\n", "", "TestDefaultsOfArguments",
+	},
+	{
+		"null fits any enum in place", validation, "internal/toolschema/plan.go",
+		"k == kindNull && p.orNull)", "k == kindNull)", "", "TestPlans",
+	},
+	{
 		"a value of another type takes no step", limit, "internal/toolschema/work.go",
 		"		c.left -= self\n", "		c.left -= self / 1000\n", "", "TestWideSchemas",
 	},

@@ -3,6 +3,26 @@ package main
 // public is the root package.
 var public = []mutation{
 	{
+		"the handler beside servers answers any Host", guard, "beside.go",
+		"		if rt.guard.Refuse(w, r) {\n", "		if false {\n", "internal/spec/transports", "TestHandlerBesideServers",
+	},
+	{
+		"the handler beside servers gets the paths of probes", guard, "beside.go",
+		"	if h == nil || rt.opts.isProbe(r.URL.Path) {\n", "	if h == nil {\n", "internal/spec/transports", "TestHandlerBesideServers",
+	},
+	{
+		"a drain does not wait for the handler beside servers", expiry, "drain.go",
+		"	rt.finishBeside(patience.Done())\n", "", "internal/spec/transports", "TestDrainWaitsForHandler",
+	},
+	{
+		"a name that is taken is given away", guard, "catalogue.go",
+		"		if _, replaced = m[name]; replaced && !replace {\n", "		if _, replaced = m[name]; false {\n", "internal/spec/server", "TestNamesTwice",
+	},
+	{
+		"a certificate without a key is taken", guard, "options.go",
+		"	if (o.TLSCert == \"\") != (o.TLSKey == \"\") {\n", "	if o.TLSCert == \"\" {\n		return nil\n	}\n	if false {\n", "internal/spec/transports", "TestBadCertificate",
+	},
+	{
 		"each failed handshake is logged", limit, "serve.go",
 		"	case strings.HasPrefix(text, \"http: TLS handshake error \"):\n", "	case strings.HasPrefix(text, \"http: TLS handshake errors \"):\n", "internal/spec/transports", "TestFailedHandshakes",
 	},

@@ -2,7 +2,6 @@ package everything
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/troupe-run/troupe"
@@ -10,21 +9,14 @@ import (
 )
 
 type countInput struct {
-	To      int64 `json:"to"`
-	DelayMS int64 `json:"delay_ms"`
+	To      int64 `json:"to" jsonschema:"the last number" form:"min=0;max=1000000"`
+	DelayMS int64 `json:"delay_ms" jsonschema:"milliseconds before each number" form:"min=0;max=60000;default=0"`
 }
-
-// countSchema is written out because an inferred schema has no bounds.
-const countSchema = `{"type":"object","properties":{
-	"to":{"type":"integer","minimum":0,"maximum":1000000,"description":"the last number"},
-	"delay_ms":{"type":"integer","minimum":0,"maximum":60000,"description":"milliseconds before each number, 0 if absent"}
-},"required":["to"],"additionalProperties":false}`
 
 func addCount(s *troupe.Server) {
 	troupe.AddTool(s, troupe.Tool{
 		Name:        "count",
 		Description: "Counts from 1, with a progress notification and a log message for each number.",
-		InputSchema: json.RawMessage(countSchema),
 		Rerun:       troupe.Safe,
 	}, func(ctx context.Context, call *troupe.Call, in countInput) (string, error) {
 		for n := int64(1); n <= in.To; n++ {

@@ -2,16 +2,15 @@ package everything
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/troupe-run/troupe"
 )
 
 type jobInput struct {
-	Steps  int   `json:"steps"`
-	StepMS int64 `json:"step_ms"`
-	FailAt int   `json:"fail_at"`
+	Steps  int   `json:"steps" jsonschema:"how many steps" form:"min=1;max=10000"`
+	StepMS int64 `json:"step_ms" jsonschema:"milliseconds that each takes" form:"min=0;max=3600000"`
+	FailAt int   `json:"fail_at,omitempty" jsonschema:"the step that fails for good; none if it is left out" form:"min=1"`
 }
 
 type jobOutput struct {
@@ -24,18 +23,11 @@ type jobStep struct {
 	Attempt int    `json:"attempt" jsonschema:"the run of the task that ran it"`
 }
 
-const jobSchema = `{"type":"object","properties":{
-	"steps":{"type":"integer","minimum":1,"maximum":10000,"description":"how many steps"},
-	"step_ms":{"type":"integer","minimum":0,"maximum":3600000,"description":"milliseconds that each takes"},
-	"fail_at":{"type":"integer","minimum":1,"description":"the step that fails for good; none if it is left out"}
-},"required":["steps","step_ms"],"additionalProperties":false}`
-
 // addJob adds a tool whose calls become tasks. The steps that are stored do not run again, whatever happens to the process.
 func addJob(s *troupe.Server) {
 	troupe.AddTool(s, troupe.Tool{
 		Name:        "job",
 		Description: "Works in steps, and goes on behind the last of them after a crash.",
-		InputSchema: json.RawMessage(jobSchema),
 		Rerun:       troupe.Safe,
 		Task:        troupe.TaskOptional,
 		TaskNotice:  "The job has begun.",

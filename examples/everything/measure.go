@@ -26,7 +26,7 @@ func addMeasure(s *troupe.Server) {
 		Name:        "measure",
 		Title:       "Measure a text",
 		Description: "Counts the bytes, characters and words of a text.",
-		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: new(true), OpenWorldHint: new(false)},
+		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: new(false)},
 		UI:          troupe.UI{Page: measurePage},
 		Icons:       []mcp.Icon{{Src: "data:" + typePNG + ";base64," + redPixelText, MIMEType: typePNG, Sizes: []string{"1x1"}}},
 	}, func(_ context.Context, _ *troupe.Call, in measureInput) (measures, error) {

@@ -2,18 +2,15 @@ package everything
 
 import (
 	"context"
-	"encoding/json"
 
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// regionSchema makes clients repeat the argument in the header Mcp-Param-Region, so that
+// regionInput makes clients repeat the argument in the header Mcp-Param-Region, so that
 // a proxy between the client and the server can route by it.
-const regionSchema = `{"type":"object","properties":{"region":{"type":"string","description":"where to run","x-mcp-header":"Region"}},"additionalProperties":false}`
-
 type regionInput struct {
-	Region string `json:"region"`
+	Region string `json:"region,omitempty" jsonschema:"where to run" form:"header=Region"`
 }
 
 // addRequests adds tools that depend on what each request declares since 2026-07-28:
@@ -50,7 +47,6 @@ func addRequests(s *troupe.Server) {
 	troupe.AddTool(s, troupe.Tool{
 		Name:        "test_x_mcp_header",
 		Description: "Returns the region that is in a header of its request, too.",
-		InputSchema: json.RawMessage(regionSchema),
 		Rerun:       troupe.Safe,
 	}, func(_ context.Context, _ *troupe.Call, in regionInput) (string, error) {
 		return "region: " + in.Region, nil

@@ -15,6 +15,11 @@ type greetInput struct {
 	Name string `json:"name"`
 }
 
+// askedInput has the name that BeforeTask asks for, and no client needs to send.
+type askedInput struct {
+	Name string `json:"name,omitempty"`
+}
+
 type computeInput struct {
 	Seconds float64 `json:"seconds"`
 	Label   string  `json:"label"`
@@ -81,8 +86,8 @@ func addAskingTasks(s *troupe.Server) {
 		})
 	troupe.AddTool(s, troupe.Tool{
 		Name: "test_tool_with_task", Description: "Asks for a name first, and then greets in a task.", Task: troupe.TaskRequired, Rerun: troupe.Safe,
-		Needs: mcp.CapClientElicitationForm, InputSchema: json.RawMessage(`{"type":"object"}`), BeforeTask: askName,
-	}, func(_ context.Context, _ *troupe.Call, in greetInput) (string, error) {
+		Needs: mcp.CapClientElicitationForm, BeforeTask: askName,
+	}, func(_ context.Context, _ *troupe.Call, in askedInput) (string, error) {
 		return "Hello, " + in.Name + "!", nil
 	})
 }
@@ -94,7 +99,7 @@ func askName(ctx context.Context, call *troupe.Call, _ json.RawMessage) (json.Ra
 	if err != nil {
 		return nil, err
 	}
-	var in greetInput
+	var in askedInput
 	if r.Action == mcp.ElicitAccept {
 		if err := json.Unmarshal(r.Content, &in); err != nil {
 			return nil, fmt.Errorf("the answer has no name: %w", err)

@@ -2,7 +2,6 @@ package everything
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/troupe-run/troupe"
@@ -10,14 +9,9 @@ import (
 )
 
 type tickInput struct {
-	N       int64 `json:"n"`
-	EveryMS int64 `json:"every_ms"`
+	N       int64 `json:"n" jsonschema:"how many messages" form:"min=0;max=1000000"`
+	EveryMS int64 `json:"every_ms" jsonschema:"milliseconds before each message" form:"min=0;max=60000;default=0"`
 }
-
-const tickSchema = `{"type":"object","properties":{
-	"n":{"type":"integer","minimum":0,"maximum":1000000,"description":"how many messages"},
-	"every_ms":{"type":"integer","minimum":0,"maximum":60000,"description":"milliseconds before each message, 0 if absent"}
-},"required":["n"],"additionalProperties":false}`
 
 // addTick adds a tool that may not run again by itself: its
 // messages belong to the session and not to the call, so that a second run would
@@ -26,7 +20,6 @@ func addTick(s *troupe.Server) {
 	troupe.AddTool(s, troupe.Tool{
 		Name:        "tick",
 		Description: "Sends numbered log messages on the session's own event stream, which the client must have opened with GET.",
-		InputSchema: json.RawMessage(tickSchema),
 		Rerun:       troupe.Never,
 	}, func(ctx context.Context, call *troupe.Call, in tickInput) (string, error) {
 		for n := int64(1); n <= in.N; n++ {

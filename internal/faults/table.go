@@ -80,7 +80,7 @@ var (
 var (
 	TooLarge   = add(Fault{Status: 413, Code: mcp.CodeInvalidRequest, Label: "too-large", Text: "the message is too large", HangUp: true, When: "a body, or a line of stdio, has more than `Options.Limits.MaxBody` bytes"})
 	OneMessage = add(Fault{Status: 400, Code: mcp.CodeInvalidRequest, Label: "message", Text: "send one request or notification at a time", When: "a message of 2026-07-28 is a batch or a response"})
-	Version       = add(Fault{Status: 400, Code: mcp.CodeUnsupportedVersion, Label: "version", Text: mcp.NewError(mcp.CodeUnsupportedVersion, "").Message, When: "the revision is unknown or not served; `data` lists those that are"})
+	Version    = add(Fault{Status: 400, Code: mcp.CodeUnsupportedVersion, Label: "version", Text: mcp.NewError(mcp.CodeUnsupportedVersion, "").Message, When: "the revision is unknown or not served; `data` lists those that are"})
 	// LegacyVersion is Version as revisions before 2026-07-28 have it. A client takes the newer code for a server that speaks that revision.
 	LegacyVersion = add(Fault{Status: 400, Code: mcp.CodeInvalidParams, Label: "version", Text: "MCP-Protocol-Version is not supported", When: "the same, where the server does not speak 2026-07-28"})
 

@@ -24,7 +24,7 @@ import (
 // ordered is the number of files, without doc.go, from which on a package gives them an order.
 const ordered = 3
 
-// TestFilesHaveAnOrder checks each package of several files against the order that its comment gives below "# Files",
+// TestFilesHaveAnOrder checks each package of several files against the order that a comment in it gives below "# Files",
 // from the top: at most a fifth of the dependencies between its files run upward. One may in any case, as two files that
 // need each other are no reason to make them one.
 func TestFilesHaveAnOrder(t *testing.T) {
@@ -58,6 +58,9 @@ func TestFilesHaveAnOrder(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+				if isForPrograms(p.ImportPath) && parsed.documents("# Files") {
+					t.Error("go doc shows the order of files to those who use the package: put it below the package clause of doc.go")
+				}
 				for _, fault := range judgeOrder(parsed.order(), files, uses) {
 					t.Error(fault)
 				}
@@ -74,7 +77,7 @@ func TestOrderIsJudged(t *testing.T) {
 		uses  map[dependency][]string
 		want  string
 	}{
-		"no order":           {nil, uses, "the package comment gives no order: list the files below # Files in doc.go"},
+		"no order":           {nil, uses, "no comment gives an order: list the files below # Files in doc.go"},
 		"a file is not in":   {[]string{"a.go", "b.go"}, nil, "the order lacks c.go: add it below # Files in doc.go"},
 		"a file is gone":     {[]string{"a.go", "b.go", "c.go", "d.go"}, nil, "the order has d.go, which is not there"},
 		"a file comes twice": {[]string{"a.go", "b.go", "c.go", "a.go"}, nil, "the order has a.go twice"},
@@ -96,7 +99,7 @@ type dependency struct{ from, to string }
 // judgeOrder returns the faults of an order of files.
 func judgeOrder(order, files []string, uses map[dependency][]string) (faults []string) {
 	if len(order) == 0 {
-		return []string{"the package comment gives no order: list the files below # Files in doc.go"}
+		return []string{"no comment gives an order: list the files below # Files in doc.go"}
 	}
 	at := make(map[string]int)
 	for i, f := range order {
@@ -189,24 +192,52 @@ func partOf(name string) string {
 	return name + ".go"
 }
 
-// order returns the files that the package's comment lists below "# Files". The lines are indented; names without ".go"
+// isForPrograms reports whether programs of other modules may use the package.
+func isForPrograms(path string) bool {
+	for _, own := range []string{"internal", "cmd", "examples", "bench", "interop"} {
+		if strings.Contains(path+"/", "/"+own+"/") {
+			return false
+		}
+	}
+	return true
+}
+
+// documents reports whether the package's comment has a line.
+func (p *parsedPackage) documents(line string) bool {
+	for _, f := range p.files {
+		if slices.Contains(strings.Split(f.Doc.Text(), "\n"), line) {
+			return true
+		}
+	}
+	return false
+}
+
+// order returns the files that a comment lists below "# Files": that of the package, or one below the package clause. The lines are indented; names without ".go"
 // end at two blanks, after which a line may describe them.
 func (p *parsedPackage) order() (order []string) {
 	for _, f := range p.files {
-		_, list, _ := strings.Cut(f.Doc.Text(), "\n# Files\n")
-		if i := strings.Index(list, "\n# "); i >= 0 {
-			list = list[:i]
-		}
-		for line := range strings.Lines(list) {
-			if names, ok := strings.CutPrefix(strings.TrimRight(line, "\n"), "\t"); ok {
-				names, _, _ = strings.Cut(names, "  ")
-				for _, name := range strings.Fields(names) {
-					order = append(order, name+".go")
-				}
+		for _, c := range f.Comments {
+			_, list, _ := strings.Cut("\n"+c.Text(), "\n# Files\n")
+			if i := strings.Index(list, "\n# "); i >= 0 {
+				list = list[:i]
 			}
+			order = append(order, listedFiles(list)...)
 		}
 	}
 	return order
+}
+
+// listedFiles returns the files that the indented lines of a comment name.
+func listedFiles(list string) (files []string) {
+	for line := range strings.Lines(list) {
+		if names, ok := strings.CutPrefix(strings.TrimRight(line, "\n"), "\t"); ok {
+			names, _, _ = strings.Cut(names, "  ")
+			for _, name := range strings.Fields(names) {
+				files = append(files, name+".go")
+			}
+		}
+	}
+	return files
 }
 
 // uses returns the dependencies between the files of the package, with the names that cause each.

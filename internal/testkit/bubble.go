@@ -2,6 +2,8 @@ package testkit
 
 import (
 	"flag"
+	"log"
+	"log/slog"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -15,15 +17,24 @@ import (
 	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
-// Main runs a package's tests, with the clock started. With -short more of them run at once, as some wait more than they
+// Main runs a package's tests, with the clock started and without the log of runtimes that have none. With -short more of them run at once, as some wait more than they
 // compute.
 func Main(m *testing.M) {
 	StartClock()
+	SilenceLog()
 	SpareCollections()
 	if testing.Short() {
 		_ = flag.Set("test.parallel", "8")
 	}
 	os.Exit(m.Run())
+}
+
+// SilenceLog discards what goes to slog.Default(), and leaves package log as it is.
+func SilenceLog() {
+	to, flags := log.Writer(), log.Flags()
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	log.SetOutput(to)
+	log.SetFlags(flags)
 }
 
 // StartClock starts the store's clock, one goroutine per process. If it started inside a

@@ -19,11 +19,11 @@ func BenchmarkLargeCall(b *testing.B) {
 	}
 	args := []byte(`{"items":[` + strings.Repeat(`{"a":1},`, 49_990) + `{"a":1}]}`)
 	message := []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":` + string(args) + `}}`)
-	_, text, err := toolschema.InferArguments(reflect.TypeFor[arguments]())
+	inferred, err := toolschema.InferArguments(reflect.TypeFor[arguments]())
 	if err != nil {
 		b.Fatal(err)
 	}
-	schema, _, err := toolschema.Arguments(text)
+	schema, _, err := inferred.Arguments()
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -13,7 +13,8 @@
 //
 // A schema is compiled at its first use. Tools with the same text share the compiled
 // form, and the garbage collector frees it when no tool uses it any more. [Form] is for
-// users' answers to forms: there a string must have the format that the schema names.
+// users' answers to forms: there a string must have the format that the schema names, as it
+// must in arguments where a form tag names one.
 //
 // # The budget
 //
@@ -37,6 +38,9 @@
 // for one of them only. They fail where the form cannot be known; otherwise a tool would
 // be registered, and each of its calls would fail.
 //
+// The form tag of a field bounds its values, in arguments and in the forms that users fill in:
+// [ReadTag] reads it for both. An argument with a default may be left out, and [Presets] fill it in.
+//
 // # Headers
 //
 // Properties may have x-mcp-header: since 2026-07-28 clients repeat such an argument in a
@@ -51,10 +55,10 @@
 //
 // From the top; most of what a file uses lies in its own line or below:
 //
-//	schema  the API
-//	headers subschemas  walk a schema when it is registered
 //	infer  works out schemas of Go types
-//	fields  finds the members of structs for it
+//	fields tag presets  finds the members of structs for it, their bounds and their defaults
+//	schema  the schemas of tools
+//	headers subschemas  walk a schema when it is registered
 //	work  compiles a schema and counts the work
 //	plan  checks the values of simple schemas in place
 //	names  finds members that come twice for it

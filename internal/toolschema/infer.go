@@ -27,8 +27,14 @@ const (
 	encoded                  // results
 )
 
-// inferred caches the schemas of Go types, as json.RawMessage by inferredKey.
+// inferred caches the schemas of Go types, as inferredSchema by inferredKey.
 var inferred sync.Map
+
+type inferredSchema struct {
+	text    json.RawMessage
+	formats bool // a form tag names the format of a string
+	presets *Presets
+}
 
 type inferredKey struct {
 	of reflect.Type
@@ -36,22 +42,36 @@ type inferredKey struct {
 	nulls bool
 }
 
-// InferArguments returns two JSON schemas of a tool's arguments of type t: of the JSON that
-// codec.Unmarshal decodes into it. Clients get the first. The second, by which arguments are
-// checked, differs from it in that null, too, stands for a pointer, a slice or a map: clients
-// send it for what they leave out, but models' interfaces do not take lists of types. A member
-// that is a pointer may be left out. t may be a pointer, which counts as the type it points to.
-// InferArguments fails as [InferResult] does, and for types that are not JSON objects. Callers
-// share the results and must not change them.
-func InferArguments(t reflect.Type) (shown, checked json.RawMessage, err error) {
-	if shown, err = infers(t, decoded, false); err != nil {
-		return nil, nil, err
+// Inferred is the schema of a tool's arguments that was worked out from a Go type. Callers share it, and must not change it.
+type Inferred struct {
+	// Shown is what clients get.
+	Shown json.RawMessage
+	// Checked is what the arguments must fit.
+	Checked json.RawMessage
+	// Presets fill in what a client may leave out because its field has a default. nil has none.
+	Presets *Presets
+	formats bool
+}
+
+// Arguments returns the schema by which arguments are checked, and those that clients repeat in headers.
+func (i *Inferred) Arguments() (*Schema, Headers, error) { return arguments(i.Checked, i.formats) }
+
+// InferArguments returns the JSON schema of a tool's arguments of type t: of the JSON that codec.Unmarshal decodes into it.
+// The schema by which arguments are checked differs from the one that clients get in that null, too, stands for a pointer, a
+// slice or a map: clients send it for what they leave out, but models' interfaces do not take lists of types. A member that
+// is a pointer, or has a default, may be left out. The form tags of fields bound their values: see [ReadTag]. Strings must have the format that a
+// tag names. t may be a pointer, which counts as the type it points to. InferArguments fails as [InferResult] does, for
+// types that are not JSON objects, and for form tags that are wrong.
+func InferArguments(t reflect.Type) (*Inferred, error) {
+	shown, err := infers(t, decoded, false)
+	if err != nil {
+		return nil, err
 	}
-	if string(codec.Field(shown, "type")) != `"object"` {
-		return nil, nil, fmt.Errorf("%v is no object, as arguments must be", pointee(t))
+	if string(codec.Field(shown.text, "type")) != `"object"` {
+		return nil, fmt.Errorf("%v is no object, as arguments must be", pointee(t))
 	}
-	checked, err = infers(t, decoded, true)
-	return shown, checked, err
+	checked, err := infers(t, decoded, true)
+	return &Inferred{shown.text, checked.text, shown.presets, checked.formats}, err
 }
 
 // InferResult returns the JSON schema of a tool's structured content of type t: of the JSON
@@ -59,7 +79,10 @@ func InferArguments(t reflect.Type) (shown, checked json.RawMessage, err error) 
 // a pointer, which counts as the type it points to. It fails for types without a form in JSON,
 // for recursive ones, and for types with their own MarshalJSON method, whose form it cannot
 // know. Callers share the result and must not change it.
-func InferResult(t reflect.Type) (json.RawMessage, error) { return infers(t, encoded, true) }
+func InferResult(t reflect.Type) (json.RawMessage, error) {
+	s, err := infers(t, encoded, true)
+	return s.text, err
+}
 
 // pointee returns the type that t leads to.
 func pointee(t reflect.Type) reflect.Type {
@@ -69,32 +92,37 @@ func pointee(t reflect.Type) reflect.Type {
 	return t
 }
 
-func infers(t reflect.Type, d direction, nulls bool) (json.RawMessage, error) {
+func infers(t reflect.Type, d direction, nulls bool) (inferredSchema, error) {
 	t = pointee(t)
 	key := inferredKey{t, d, nulls}
 	if known, ok := inferred.Load(key); ok {
-		return known.(json.RawMessage), nil
+		return known.(inferredSchema), nil
 	}
 	i := inference{direction: d, nulls: nulls, open: map[reflect.Type]bool{}}
 	s, err := i.of(t, true)
 	if err != nil {
-		return nil, fmt.Errorf("no schema can be inferred: %w; give the tool a written one", err)
+		return inferredSchema{}, fmt.Errorf("no schema can be inferred: %w; give the tool a written one", err)
 	}
 	if s.Types != nil { // the value as a whole is there
 		s.Type, s.Types = s.Types[1], nil
 	}
 	data, err := json.Marshal(s)
 	if err != nil {
-		return nil, fmt.Errorf("schema: %w", err)
+		return inferredSchema{}, fmt.Errorf("schema: %w", err)
 	}
-	inferred.Store(key, json.RawMessage(data))
-	return data, nil
+	out := inferredSchema{text: data, formats: i.formats}
+	if d == decoded {
+		out.presets = presetsOf(s)
+	}
+	inferred.Store(key, out)
+	return out, nil
 }
 
 // inference works out one schema.
 type inference struct {
 	direction direction
 	nulls     bool                  // null is a value of what it may stand for
+	formats   bool                  // a form tag names the format of a string
 	open      map[reflect.Type]bool // the named types that lead here
 }
 
@@ -185,8 +213,11 @@ func (i *inference) byMethod(t reflect.Type, addressable bool) (*infer.Schema, e
 
 // has reports whether t, or a pointer to it, has the methods.
 func (i *inference) has(t reflect.Type, methods [2]reflect.Type) bool {
-	m := methods[i.direction]
-	return t.Kind() != reflect.Interface && (t.Implements(m) || reflect.PointerTo(t).Implements(m))
+	return implements(t, methods[i.direction])
+}
+
+func implements(t, method reflect.Type) bool {
+	return t.Kind() != reflect.Interface && (t.Implements(method) || reflect.PointerTo(t).Implements(method))
 }
 
 // byKind returns the schema of a type without methods for its form.
@@ -291,7 +322,7 @@ func (i *inference) ofStruct(t reflect.Type, addressable bool) (*infer.Schema, e
 		}
 		s.Properties[f.name] = property
 		s.PropertyOrder = append(s.PropertyOrder, f.name)
-		if !f.optional && !(i.direction == decoded && f.Type.Kind() == reflect.Pointer) {
+		if !f.optional && property.Default == nil && !(i.direction == decoded && f.Type.Kind() == reflect.Pointer) {
 			s.Required = append(s.Required, f.name)
 		}
 	}
@@ -328,5 +359,27 @@ func (i *inference) ofField(f structField, addressable bool) (*infer.Schema, err
 		}
 		s.Description = tag
 	}
-	return s, nil
+	if i.direction == decoded {
+		err = i.boundField(f, s)
+	}
+	return s, err
+}
+
+// boundField adds what the form tag of an argument's field says.
+func (i *inference) boundField(f structField, s *infer.Schema) error {
+	if f.Tag.Get("form") == "" {
+		return nil
+	}
+	if f.quoted {
+		return errors.New("its json tag has the option string, which form tags do not support")
+	}
+	tag, err := ReadTag(f.StructField)
+	if err != nil {
+		return err
+	}
+	i.formats = i.formats || tag.Format != ""
+	if err = tag.bound(s, pointee(f.Type), f.optional || tag.Default != nil); err != nil {
+		return fmt.Errorf("%w (form:%q)", err, f.Tag.Get("form"))
+	}
+	return nil
 }

@@ -150,7 +150,11 @@ func TestDirections(t *testing.T) {
 			A slog.Level `json:",string"`
 		}](), `{"type":"string"}`, ``, `{"type":"string"}`},
 	} {
-		shown, checked, err := InferArguments(tt.of)
+		var shown, checked json.RawMessage
+		inferred, err := InferArguments(tt.of)
+		if err == nil {
+			shown, checked = inferred.Shown, inferred.Checked
+		}
 		results, err2 := InferResult(tt.of)
 		if tt.checked == "" { // the same
 			tt.checked = tt.arguments
@@ -275,20 +279,20 @@ func TestInfer(t *testing.T) {
 func TestInferArguments(t *testing.T) {
 	t.Parallel()
 	for _, good := range []reflect.Type{reflect.TypeFor[struct{}](), reflect.TypeFor[struct{ A int }](), reflect.TypeFor[map[string]any](), reflect.TypeFor[*struct{ A int }](), reflect.TypeFor[**struct{}]()} {
-		shown, checked, err := InferArguments(good)
+		inferred, err := InferArguments(good)
 		if err == nil {
-			_, _, err = Arguments(shown)
+			_, _, err = Arguments(inferred.Shown)
 		}
 		if err == nil {
-			_, _, err = Arguments(checked)
+			_, _, err = inferred.Arguments()
 		}
 		if err != nil {
 			t.Errorf("%v: %v", good, err)
 		}
 	}
 	for _, bad := range []reflect.Type{reflect.TypeFor[string](), reflect.TypeFor[[]int](), reflect.TypeFor[any](), reflect.TypeFor[json.RawMessage]()} {
-		if text, _, err := InferArguments(bad); err == nil || err.Error() != bad.String()+" is no object, as arguments must be" {
-			t.Errorf("%v: got %s, %v, want an error", bad, text, err)
+		if inferred, err := InferArguments(bad); err == nil || err.Error() != bad.String()+" is no object, as arguments must be" {
+			t.Errorf("%v: got %v, %v, want an error", bad, inferred, err)
 		}
 	}
 }

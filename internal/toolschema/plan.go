@@ -2,6 +2,7 @@ package toolschema
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 )
@@ -14,6 +15,7 @@ import (
 type plan struct {
 	kinds    kinds
 	enum     []string // values that a string may have; nil for any
+	orNull   bool     // null is among them
 	minLen   int      // of a string in code points; -1 for none, like the three below
 	maxLen   int
 	minItems int
@@ -74,7 +76,7 @@ func planOf(doc any) (*plan, bool) {
 		case "type":
 			p.kinds, ok = kindsOf(v)
 		case "enum":
-			p.enum, ok = stringsOf(v)
+			p.enum, p.orNull, ok = choicesOf(v)
 		case "minLength":
 			p.minLen, ok = sizeOf(v)
 		case "maxLength":
@@ -185,6 +187,17 @@ func stringsOf(v any) ([]string, bool) {
 	return all, true
 }
 
+// choicesOf returns the strings of an enum, and whether it has null, too.
+func choicesOf(v any) (all []string, orNull, ok bool) {
+	list, _ := v.([]any)
+	n := slices.Index(list, nil)
+	if n >= 0 {
+		v = slices.Delete(slices.Clone(list), n, n+1)
+	}
+	all, ok = stringsOf(v)
+	return all, n >= 0, ok
+}
+
 // number is a number of a schema, as the validator's package decodes it.
 type number interface{ Int64() (int64, error) }
 
@@ -236,7 +249,9 @@ func (p *plan) value(names *memberNames, b []byte, i int) (end int, ok bool) {
 }
 
 // takes reports whether a value of that kind, of which nothing else is to be checked, fits.
-func (p *plan) takes(k kinds) bool { return p == nil || p.kinds&k != 0 && p.enum == nil }
+func (p *plan) takes(k kinds) bool {
+	return p == nil || p.kinds&k != 0 && (p.enum == nil || k == kindNull && p.orNull)
+}
 
 // plainDigits is how many characters of a number are looked at here: any such number is exact.
 const plainDigits = 15

@@ -45,6 +45,11 @@ func TestPlans(t *testing.T) {
 		{`{"type":"object"}`, `{"a":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1,"h":1,"i":1,"j":1}`, true},
 		{`{"type":"object"}`, `{"a":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1,"h":1,"i":1,"d":1}`, false},
 		{`{"type":"object"}`, `{"a":1234567890123456}`, false}, // long numbers are left to the validator, everywhere
+		{`{"type":["null","string"],"enum":["a",null]}`, `null`, true},
+		{`{"type":["null","string"],"enum":["a",null]}`, `"a"`, true},
+		{`{"type":["null","string"],"enum":["a",null]}`, `"b"`, false},
+		{`{"type":["null","string"],"enum":["a"]}`, `null`, false},
+		{`{"enum":[null]}`, `true`, false},
 		{`{"type":"object","not":{}}`, `{}`, false},
 		{`{"type":"object","$schema":"http://json-schema.org/draft-07/schema#"}`, `{}`, false},
 	} {

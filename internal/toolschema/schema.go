@@ -44,15 +44,18 @@ func (noLoader) Load(url string) (any, error) {
 // only once it has validated something, and Schemas with the same text share it.
 type Schema struct {
 	text     json.RawMessage
+	formats  bool // a string must have the form that "format" names
 	compiled atomic.Pointer[checker]
 }
 
 // Arguments returns the schema of a tool's arguments, and the arguments that clients repeat
 // in headers. It fails unless text is a schema of objects. The dialect is that of its
 // $schema member, by default 2020-12. The caller must not change text afterwards.
-func Arguments(text json.RawMessage) (*Schema, Headers, error) {
+func Arguments(text json.RawMessage) (*Schema, Headers, error) { return arguments(text, false) }
+
+func arguments(text json.RawMessage, formats bool) (*Schema, Headers, error) {
 	var headers Headers
-	err := register(text, func(doc any) error {
+	err := register(text, formats, func(doc any) error {
 		if m, ok := doc.(map[string]any); !ok || m["type"] != "object" {
 			return errors.New(`its type must be "object"`)
 		}
@@ -62,40 +65,31 @@ func Arguments(text json.RawMessage) (*Schema, Headers, error) {
 		return nil, nil, err
 	}
 	headers.sort()
-	return &Schema{text: text}, headers, nil
+	return &Schema{text: text, formats: formats}, headers, nil
 }
 
 // Result returns the schema of a tool's structured content, which may be any value. It
 // fails unless text is a schema. The caller must not change text afterwards.
-func Result(text json.RawMessage) (*Schema, error) {
-	err := register(text, func(any) error { return nil }, func(map[string]any, []string) error { return nil })
+func Result(text json.RawMessage) (*Schema, error) { return ofAnything(text, false) }
+
+func ofAnything(text json.RawMessage, formats bool) (*Schema, error) {
+	err := register(text, formats, func(any) error { return nil }, func(map[string]any, []string) error { return nil })
 	if err != nil {
 		return nil, err
 	}
-	return &Schema{text: text}, nil
+	return &Schema{text: text, formats: formats}, nil
 }
 
 // Form returns the schema of the answers to a form. There a string must have the form that
 // "format" names; in other schemas "format" is only a remark. It fails unless text is a
 // schema. The caller must not change text afterwards.
-func Form(text json.RawMessage) (*Schema, error) {
-	s, err := Result(text)
-	if err != nil {
-		return nil, err
-	}
-	c, err := newChecker(text, true) // not shared with other schemas of the same text
-	if err != nil {
-		return nil, errors.New(readable.Replace(err.Error()))
-	}
-	s.compiled.Store(c)
-	return s, nil
-}
+func Form(text json.RawMessage) (*Schema, error) { return ofAnything(text, true) }
 
 // register checks a schema before it is used.
-func register(text json.RawMessage, root func(doc any) error, visit func(map[string]any, []string) error) error {
+func register(text json.RawMessage, formats bool, root func(doc any) error, visit func(map[string]any, []string) error) error {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
-		return err
+		return notJSON(text, err)
 	}
 	if err := root(doc); err != nil {
 		return err
@@ -106,10 +100,26 @@ func register(text json.RawMessage, root func(doc any) error, visit func(map[str
 	if err := (&schemaWalk{visit: visit}).walk(doc); err != nil {
 		return err
 	}
-	if _, err = compiled.get(text); err != nil {
+	if _, err = compiled.get(text, formats); err != nil {
 		return errors.New(readable.Replace(err.Error()))
 	}
 	return nil
+}
+
+// notJSON says where a schema is not JSON.
+func notJSON(text []byte, err error) error {
+	var v any
+	wrong, ok := errors.AsType[*json.SyntaxError](json.Unmarshal(text, &v))
+	if !ok {
+		return err
+	}
+	before := text
+	if !strings.HasPrefix(wrong.Error(), "unexpected end") {
+		before = text[:max(wrong.Offset-1, 0)]
+	}
+	line := 1 + bytes.Count(before, []byte{'\n'})
+	column := len(before) - bytes.LastIndexByte(before, '\n')
+	return fmt.Errorf("it is not JSON: line %d, column %d: %w", line, column, wrong)
 }
 
 // compiled holds the compiled schemas that are in use.
@@ -124,19 +134,25 @@ func InUse() int {
 
 type compiledSchemas struct {
 	mu  sync.Mutex // guards all fields
-	all map[[sha256.Size]byte]weak.Pointer[checker]
+	all map[compiledKey]weak.Pointer[checker]
+}
+
+// compiledKey is the text of a schema, and whether its formats are asserted.
+type compiledKey struct {
+	text    [sha256.Size]byte
+	formats bool
 }
 
 // get returns the compiled form of a schema's text.
-func (c *compiledSchemas) get(text json.RawMessage) (*checker, error) {
-	key := sha256.Sum256(text)
+func (c *compiledSchemas) get(text json.RawMessage, formats bool) (*checker, error) {
+	key := compiledKey{sha256.Sum256(text), formats}
 	c.mu.Lock()
 	s := c.all[key].Value()
 	c.mu.Unlock()
 	if s != nil {
 		return s, nil
 	}
-	s, err := newChecker(text, false)
+	s, err := newChecker(text, formats)
 	if err != nil {
 		return nil, err
 	}
@@ -144,14 +160,14 @@ func (c *compiledSchemas) get(text json.RawMessage) (*checker, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.all == nil {
-		c.all = make(map[[sha256.Size]byte]weak.Pointer[checker])
+		c.all = make(map[compiledKey]weak.Pointer[checker])
 	}
 	c.all[key] = weak.Make(s)
 	return s, nil
 }
 
 // drop removes a compiled schema that is no longer in use.
-func (c *compiledSchemas) drop(key [sha256.Size]byte) {
+func (c *compiledSchemas) drop(key compiledKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.all[key].Value() == nil {
@@ -198,7 +214,7 @@ func (s *Schema) Validate(raw []byte) error {
 	c := s.compiled.Load()
 	if c == nil {
 		var err error
-		if c, err = compiled.get(s.text); err != nil {
+		if c, err = compiled.get(s.text, s.formats); err != nil {
 			return err // an error of compiling, which was tried before
 		}
 		s.compiled.Store(c)

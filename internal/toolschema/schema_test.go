@@ -214,3 +214,19 @@ func FuzzValidate(f *testing.F) {
 		}
 	})
 }
+
+// TestWhereASchemaIsNotJSON checks that the refusal of a schema that is not JSON names the place.
+func TestWhereASchemaIsNotJSON(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"":                                   "it is not JSON: line 1, column 1: unexpected end of JSON input",
+		`{"type":"object"`:                   "it is not JSON: line 1, column 17: unexpected end of JSON input",
+		"{\n\t\"type\": \"object\",\n\t}":    "it is not JSON: line 3, column 2: invalid character '}' looking for beginning of object key string",
+		`{"type":"object","properties":{x}}`: "it is not JSON: line 1, column 32: invalid character 'x' looking for beginning of object key string",
+		`{"type":"object"} {}`:               "it is not JSON: line 1, column 19: invalid character '{' after top-level value",
+	} {
+		if _, _, err := Arguments(json.RawMessage(text)); err == nil || err.Error() != want {
+			t.Errorf("%q: got %v, want %s", text, err, want)
+		}
+	}
+}

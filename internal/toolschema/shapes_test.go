@@ -109,15 +109,15 @@ func TestArgumentsFitTheirSchemas(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(5, 6))
 	for _, of := range []reflect.Type{reflect.TypeFor[nilable](), reflect.TypeFor[plainInner](), reflect.TypeFor[map[string]*nilable](), reflect.TypeFor[map[string][]plainInner]()} {
-		shownText, checkedText, err := InferArguments(of)
+		inferred, err := InferArguments(of)
 		if err != nil {
 			t.Fatal(err)
 		}
-		shown, _, err := Arguments(shownText)
+		shown, _, err := Arguments(inferred.Shown)
 		if err != nil {
 			t.Fatal(err)
 		}
-		checked, _, err := Arguments(checkedText)
+		checked, _, err := inferred.Arguments()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -140,7 +140,7 @@ func TestArgumentsFitTheirSchemas(t *testing.T) {
 				t.Fatalf("%v: %s is not decoded: %v", of, written, err)
 			}
 			if plain, err := codec.Marshal(v.Interface()); err != nil || shown.Validate(withoutNull(t, plain)) != nil {
-				t.Fatalf("%v: %s does not fit %s: %v, %v", of, withoutNull(t, plain), shownText, err, shown.Validate(withoutNull(t, plain)))
+				t.Fatalf("%v: %s does not fit %s: %v, %v", of, withoutNull(t, plain), inferred.Shown, err, shown.Validate(withoutNull(t, plain)))
 			}
 		}
 	}
@@ -262,12 +262,12 @@ func TestInferredKeywords(t *testing.T) {
 			E [3]uint32
 			F time.Time
 		}]()) {
-		text, _, err := InferArguments(of)
+		inferred, err := InferArguments(of)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var doc any
-		if err := json.Unmarshal(text, &doc); err != nil {
+		if err := json.Unmarshal(inferred.Shown, &doc); err != nil {
 			t.Fatal(err)
 		}
 		checkKeywords(t, of, doc)

@@ -116,12 +116,12 @@ func FuzzTyped(f *testing.F) {
 		` { "l" : [ { "n" : 3 } , { } ] , "r" : { "n" : 1 , "n" : 1 } } `, `{"r":"","r":{"\"":1}}`} {
 		f.Add([]byte(s))
 	}
-	shown, inferred, err := toolschema.InferArguments(reflect.TypeFor[tree]())
+	inferred, err := toolschema.InferArguments(reflect.TypeFor[tree]())
 	if err != nil {
 		f.Fatal(err)
 	}
 	schemas := map[string]*toolschema.Schema{"in place": nil, "by the validator": nil, "inferred": nil, "shown": nil}
-	for name, text := range map[string]string{"in place": plainTree, "by the validator": otherTree, "inferred": string(inferred), "shown": string(shown)} {
+	for name, text := range map[string]string{"in place": plainTree, "by the validator": otherTree, "inferred": string(inferred.Checked), "shown": string(inferred.Shown)} {
 		if schemas[name], _, err = toolschema.Arguments([]byte(text)); err != nil {
 			f.Fatal(err)
 		}

@@ -22,7 +22,6 @@ func TestLargeCallsOverACrash(t *testing.T) {
 	type in struct {
 		Pad string `json:"pad"`
 	}
-	yes := true
 	add := func(h *host.Host) {
 		work := func(ctx context.Context, call *troupe.Call) (string, error) {
 			if call.Attempt() > 1 {
@@ -30,7 +29,7 @@ func TestLargeCallsOverACrash(t *testing.T) {
 			}
 			return "", host.Sleep(ctx, 60_000)
 		}
-		for _, tool := range []troupe.Tool{{Name: "safe", Rerun: troupe.Safe}, {Name: "annotated", Annotations: &mcp.ToolAnnotations{ReadOnlyHint: &yes}}} {
+		for _, tool := range []troupe.Tool{{Name: "safe", Rerun: troupe.Safe}, {Name: "annotated", Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}}} {
 			troupe.AddTool(h.Server, tool, func(ctx context.Context, call *troupe.Call, _ in) (string, error) { return work(ctx, call) })
 		}
 		troupe.AddMethod(h.Server, troupe.Method{Name: "acme/safe", Rerun: troupe.Safe}, func(ctx context.Context, call *troupe.Call, _ json.RawMessage) (map[string]string, error) {

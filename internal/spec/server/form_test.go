@@ -93,6 +93,10 @@ func TestFormsThatAreNone(t *testing.T) {
 		A int `form:"default=1.5"`
 	}]()
 	refused(err, "no whole number")
+	_, err = troupe.FormFor[struct {
+		A string `form:"pattern=x"`
+	}]()
+	refused(err, "a form has no pattern")
 }
 
 // TestFormsThatNoAnswerFits checks that a form that no answer could fill in is refused
@@ -170,7 +174,7 @@ func TestDefaultsThatNoAnswerMayHave(t *testing.T) {
 	t.Parallel()
 	refused := func(err error, want string) {
 		t.Helper()
-		if err == nil || !strings.Contains(err.Error(), "a default that no answer may have: ") || !strings.Contains(err.Error(), want) {
+		if err == nil || !strings.Contains(err.Error(), " does not fit: ") || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v, want %s", err, want)
 		}
 	}
@@ -178,31 +182,31 @@ func TestDefaultsThatNoAnswerMayHave(t *testing.T) {
 		A int `json:"a" form:"min=5;default=1"`
 		B int `json:"b"`
 	}]()
-	refused(err, "'/a'")
+	refused(err, `the default 1 does not fit: minimum: got 1, want 5`)
 	_, err = troupe.FormFor[struct {
 		A float64 `json:"a" form:"max=5;default=5.5"`
 	}]()
-	refused(err, "'/a'")
+	refused(err, `the default 5.5 does not fit: maximum`)
 	_, err = troupe.FormFor[struct {
 		A uint `json:"a" form:"default=-1"`
 	}]()
-	refused(err, "'/a'")
+	refused(err, `the default -1 does not fit: minimum`)
 	_, err = troupe.FormFor[struct {
 		A int8 `json:"a" form:"default=999"`
 	}]()
-	refused(err, "999")
+	refused(err, `999`)
 	_, err = troupe.FormFor[struct {
 		A string `json:"a" form:"max=2;default=long"`
 	}]()
-	refused(err, "'/a'")
+	refused(err, `the default "long" does not fit: maxLength`)
 	_, err = troupe.FormFor[struct {
 		A string `json:"a" form:"format=email;default=nobody"`
 	}]()
-	refused(err, "'/a'")
+	refused(err, `the default "nobody" does not fit`)
 	_, err = troupe.FormFor[struct {
 		A []string `json:"a" form:"enum=x|y;min=2;default=x"`
 	}]()
-	refused(err, "'/a'")
+	refused(err, `the default ["x"] does not fit: minItems`)
 }
 
 // appointment has a field of each format.

@@ -104,6 +104,17 @@ func TestTry(t *testing.T) {
 			i := mcp.Implementation{}
 			return func() error { _, err := troupe.TryNewServer(i, o); return err }, func() { troupe.NewServer(i, o) }
 		},
+		`mount /b/mcp: the server is nil`: func() (func() error, func()) { return mount("/b/mcp", nil) },
+		`tool "x": the server is nil`: func() (func() error, func()) {
+			x := troupe.Tool{Name: "x"}
+			return func() error { return troupe.TryAddTool(nil, x, nothing) }, func() { troupe.AddTool(nil, x, nothing) }
+		},
+		`prompt "x": the server is nil`: func() (func() error, func()) {
+			x, f := troupe.Prompt{Name: "x"}, func(context.Context, *troupe.Call, map[string]string) (*mcp.GetPromptResult, error) {
+				return nil, nil
+			}
+			return func() error { return troupe.TryAddPrompt(nil, x, f) }, func() { troupe.AddPrompt(nil, x, f) }
+		},
 		`mount "mcp": want a path`:    func() (func() error, func()) { return mount("mcp", server("b")) },
 		`mount "/t/{id}/mcp": want`:   func() (func() error, func()) { return mount("/t/{id}/mcp", server("b")) },
 		`there is a server at /a/mcp`: func() (func() error, func()) { return mount("/a/mcp", server("b")) },

@@ -53,7 +53,7 @@ func newFullHost(t *testing.T) *host.Host {
 			}})
 	h.URL = strings.Replace(h.URL, "/mcp", "/full", 1)
 	troupe.AddRawTool(h.Server, troupe.Tool{Name: "every", Title: "Every", Description: "Returns every kind of content.", InputSchema: json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}}}`),
-		OutputSchema: json.RawMessage(`{"type":"object"}`), Annotations: &mcp.ToolAnnotations{ReadOnlyHint: new(true)}, Icons: icons, Meta: meta},
+		OutputSchema: json.RawMessage(`{"type":"object"}`), Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}, Icons: icons, Meta: meta},
 		func(context.Context, *troupe.Call, json.RawMessage) (*mcp.CallToolResult, error) {
 			return everyResult, nil
 		})

@@ -209,16 +209,22 @@ func TestWindowsOfHTTP2(t *testing.T) {
 	}
 }
 
-// TestBadCertificate checks that Serve returns an error.
+// TestBadCertificate checks that New refuses a certificate that Serve could not use.
 func TestBadCertificate(t *testing.T) {
 	t.Parallel()
-	certFile, _, _ := certificate(t)
-	rt, err := troupe.New(troupe.Options{HTTP: troupe.HTTPOptions{TLSCert: certFile, TLSKey: filepath.Join(t.TempDir(), "absent.pem")}, Listen: "127.0.0.1:0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := rt.Serve(t.Context()); err == nil || !strings.Contains(err.Error(), "absent.pem") {
-		t.Errorf("got %v, want an error that names the file", err)
+	certFile, keyFile, _ := certificate(t)
+	absent := filepath.Join(t.TempDir(), "absent.pem")
+	for _, tt := range []struct{ cert, key, want string }{
+		{certFile, absent, "absent.pem"}, {absent, keyFile, "absent.pem"}, {certFile, certFile, "cannot be used"},
+		{certFile, "", "belong together"}, {"", keyFile, "belong together"},
+	} {
+		rt, err := troupe.New(troupe.Options{HTTP: troupe.HTTPOptions{TLSCert: tt.cert, TLSKey: tt.key}})
+		if err == nil {
+			_ = rt.Close(t.Context())
+		}
+		if err == nil || !strings.Contains(err.Error(), "Options.HTTP.TLSCert") || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%q and %q: got %v, want an error with %s", tt.cert, tt.key, err, tt.want)
+		}
 	}
 }
 
