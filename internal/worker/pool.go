@@ -165,6 +165,11 @@ func (p *Pool) assign(s *serving, w Work) {
 		return
 	}
 	p.census.see(key, g.who, 0)
+	if p.adopted(key) { // it runs, and has a place
+		p.places.take(g.who)
+		p.tasks.Go(func() { p.work(g) })
+		return
+	}
 	switch runs, later := p.places.admit(g, time.Now()); {
 	case runs:
 		p.tasks.Go(func() { p.work(g) })
