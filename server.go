@@ -99,7 +99,8 @@ type Server struct {
 	// The program's own methods and notifications, by name: *method, and
 	// func(*Peer, []byte).
 	methods, notifications sync.Map
-	hasTasks               atomic.Bool // a tool was added whose calls may become tasks
+	hasTasks               atomic.Bool // a tool was added whose calls may become tasks as their clients ask
+	longTasks              atomic.Bool // a tool was added whose calls may become tasks by themselves
 	mount                  mountPoint
 }
 
@@ -163,6 +164,8 @@ func (s *Server) capabilities() mcp.ServerCapabilities {
 	c.Experimental, c.Extensions = s.opts.Experimental, s.opts.Extensions
 	if s.hasTasks.Load() {
 		c.Tasks = &mcp.ServerTasksCapability{List: mcp.Declared(), Cancel: mcp.Declared(), Requests: &mcp.ServerTaskRequests{Tools: &mcp.ToolTaskRequests{Call: mcp.Declared()}}}
+	}
+	if s.makesTasks() > 0 {
 		c.Extensions = maps.Clone(c.Extensions)
 		if c.Extensions == nil {
 			c.Extensions = make(map[string]mcp.Object)
@@ -170,6 +173,17 @@ func (s *Server) capabilities() mcp.ServerCapabilities {
 		c.Extensions[mcp.ExtensionTasks] = nil
 	}
 	return c
+}
+
+// makesTasks says which calls may become tasks: 0 none, 1 those that take long, 2 those whose clients ask for it, too.
+func (s *Server) makesTasks() int {
+	switch {
+	case s.hasTasks.Load():
+		return 2
+	case s.longTasks.Load():
+		return 1
+	}
+	return 0
 }
 
 // changeDelay gathers changes of a catalogue into one notification.

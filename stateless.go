@@ -105,17 +105,13 @@ func checkMeta(m *codec.Message) *mcp.Error {
 
 // discovery holds the results of server/discover by revision: each is the same for all
 // requests, and encoded for the first.
-type discovery [mcp.Latest + 1][2]atomic.Pointer[[]byte]
+type discovery [mcp.Latest + 1][3]atomic.Pointer[[]byte]
 
 // discover appends the result of server/discover for clients of the revision. It lists
 // all versions, with sessions and without, newest first: a client takes the first one that
 // it knows.
 func (s *service) discover(dst []byte, r mcp.Revision) ([]byte, *mcp.Error) {
-	tasks := 0
-	if s.srv.hasTasks.Load() { // the one thing of it that may change
-		tasks = 1
-	}
-	known := &s.discovery[min(r, mcp.Latest)][tasks]
+	known := &s.discovery[min(r, mcp.Latest)][s.srv.makesTasks()] // the one thing of it that may change
 	if result := known.Load(); result != nil {
 		return append(dst, *result...), nil
 	}

@@ -29,8 +29,12 @@ import (
 type TaskSupport uint8
 
 const (
+	// TaskAutomatic: a call that takes long becomes a task by itself, if the tool is safe to run again and its client handles tasks (since
+	// 2026-07-28): after Tool.TaskAfter, and when its process is about to end. The handler does not notice: its run is the task's first one. Any other
+	// call answers with its result. Tools do not list it, and clients of 2025-11-25 cannot ask for it.
+	TaskAutomatic TaskSupport = iota
 	// TaskForbidden: calls answer with their result.
-	TaskForbidden TaskSupport = iota
+	TaskForbidden
 	// TaskOptional: a call becomes a task if its client asks for one (2025-11-25) or can handle one
 	// (since 2026-07-28). Any other client gets the result.
 	TaskOptional
@@ -49,6 +53,9 @@ func (t TaskSupport) wire() *mcp.ToolExecution {
 	}
 	return nil
 }
+
+// asked reports whether calls become tasks before they run, where their clients ask for that or can handle it.
+func (t TaskSupport) asked() bool { return t == TaskOptional || t == TaskRequired }
 
 // The causes that the context of a task's handler ends with, beside [ErrCancelled] and [ErrClosing].
 var (
@@ -179,7 +186,8 @@ func (c *Call) attempt() *worker.Attempt {
 // taskRun is what a call of a task has in place of a request.
 type taskRun struct {
 	*worker.Attempt
-	s *service
+	s    *service
+	long bool // the call became a task by itself: its handler does not know that there is one
 
 	mu    sync.Mutex // guards the fields below
 	uses  map[string]int
@@ -237,6 +245,9 @@ func (r *taskRun) Tell(ctx context.Context, method string, params []byte) error 
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
+	if r.long && method == mcp.NotifyProgress {
+		return r.sayProgress(ctx, params)
+	}
 	revision, _ := mcp.ParseRevision(r.Revision)
 	if method != mcp.NotifyProgress || r.Request.Session == "" || r.Again() || !revision.Has(mcp.FeatureCoreTasks) {
 		return nil
@@ -260,12 +271,36 @@ func (r *taskRun) Tell(ctx context.Context, method string, params []byte) error 
 	return err
 }
 
+// sayProgress has progress be the message for people, which is what clients see of a task.
+func (r *taskRun) sayProgress(ctx context.Context, params []byte) error {
+	var p struct {
+		Progress json.Number `json:"progress"`
+		Total    json.Number `json:"total"`
+		Message  string      `json:"message"`
+	}
+	if err := codec.Unmarshal(params, &p); err != nil {
+		return err
+	}
+	value, err := p.Progress.Float64()
+	if err != nil || !r.rises(value) {
+		return err
+	}
+	text := p.Progress.String()
+	if p.Total != "" {
+		text += " of " + p.Total.String()
+	}
+	if p.Message != "" {
+		text += ": " + p.Message
+	}
+	return forHandler(r.Say(ctx, text))
+}
+
 // rises reports whether progress may be told: it is more than before, and the last was told a while ago.
 func (r *taskRun) rises(value float64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now, every := time.Now(), progressEvery
-	if r.far {
+	if r.far || r.long {
 		every = progressElsewhere
 	}
 	if !r.told.IsZero() && (value <= r.value || now.Sub(r.told) < every) {
@@ -278,7 +313,7 @@ func (r *taskRun) rises(value float64) bool {
 const (
 	// progressEvery is the least time between two progress notifications of a task.
 	progressEvery = 100 * time.Millisecond
-	// progressElsewhere is the same where another node may have to tell them.
+	// progressElsewhere is the same where another node may have to tell them, or the store has to keep them.
 	progressElsewhere = time.Second
 )
 
@@ -289,10 +324,11 @@ func (s *service) runTask(ctx context.Context, a *worker.Attempt) worker.Result 
 		return worker.Result{Err: s.internal("task", err)}
 	}
 	revision, _ := mcp.ParseRevision(a.Revision)
+	t, ok := s.tool(m.Name)
 	call := s.rt.node.NewCall(ctx, s.svc, m, actors.Apart{
 		Tenant: a.Key.Tenant, Session: a.Request.Session, Revision: revision, Client: a.Request.Client, Capabilities: a.Request.Capabilities,
 		Principal: a.Request.Principal, Attempt: a.Number,
-	}, &taskRun{Attempt: a, s: s})
+	}, &taskRun{Attempt: a, s: s, long: ok && t.long()})
 	out, err := s.Serve(ctx, call, nil)
 	return worker.Result{Value: out, IsError: string(codec.Optional(out, "isError")) == "true", Err: err}
 }
@@ -304,7 +340,7 @@ func (c *Call) becomesTask(t *tool) (yes bool, refusal *mcp.Error) {
 	}
 	switch r := c.revision(); {
 	case r.Has(mcp.FeatureTasksExtension):
-		if t.Task == TaskForbidden {
+		if !t.Task.asked() {
 			return false, nil
 		}
 		caps := c.peer.Capabilities()
@@ -318,7 +354,7 @@ func (c *Call) becomesTask(t *tool) (yes bool, refusal *mcp.Error) {
 		// The server decides: a request that is too large for a task has its result, as it has from other clients.
 		return can && (len(c.msg.Params) <= maxTaskRequest || t.Rerun == Safe), nil
 	case r.Has(mcp.FeatureCoreTasks) && c.msg.Task != nil && c.svc.srv.hasTasks.Load():
-		if t.Task == TaskForbidden {
+		if !t.Task.asked() {
 			return false, mcp.Errorf(mcp.CodeMethodNotFound, "calls of tool %s cannot become tasks", shown(t.Name))
 		}
 		return true, nil
@@ -397,12 +433,17 @@ func (s *service) createTask(ctx context.Context, call *Call, t *tool, args, dst
 	r := call.revision()
 	var out any = mcp.CreateTaskResult{Task: made.Record.Core(made.Key.ID, r), Meta: immediate(t.TaskNotice)}
 	if r.Has(mcp.FeatureTasksExtension) {
-		out = mcp.CreatedTask{ResultType: mcp.ResultTask, TaskHandle: made.Record.Handle(made.Key.ID, r), Meta: mcp.Meta(nil).WithServerInfo(s.srv.impl)}
+		out = s.created(made, r)
 	}
 	if dst, err = codec.AppendMarshal(dst, out); err != nil {
 		return nil, 0, s.internal("tools/call "+t.Name, err)
 	}
 	return dst, 0, nil
+}
+
+// created is the result that says which task a call has become (2026-07-28).
+func (s *service) created(made worker.Snapshot, r mcp.Revision) mcp.CreatedTask {
+	return mcp.CreatedTask{ResultType: mcp.ResultTask, TaskHandle: made.Record.Handle(made.Key.ID, r), Meta: mcp.Meta(nil).WithServerInfo(s.srv.impl)}
 }
 
 // tooManyTasks is the client's error for an error of the tasks that says that there are too many, or that they store too much; nil for any other.
@@ -428,11 +469,11 @@ func immediate(notice string) mcp.Meta {
 	return mcp.Meta(nil).With(mcp.MetaModelImmediateResponse, text)
 }
 
-// storeTask stores the task of a call.
-func (s *service) storeTask(ctx context.Context, call *Call, t *tool, args []byte, ttl time.Duration) (worker.Snapshot, error) {
+// newTask is the task of a call, which is to be stored.
+func (s *service) newTask(call *Call, t *tool, args []byte, ttl time.Duration) (worker.NewTask, error) {
 	meta, err := taskMeta(call.Meta())
 	if err != nil {
-		return worker.Snapshot{}, err
+		return worker.NewTask{}, err
 	}
 	raw, err := codec.Marshal(struct {
 		Name      string          `json:"name"`
@@ -440,22 +481,31 @@ func (s *service) storeTask(ctx context.Context, call *Call, t *tool, args []byt
 		Meta      json.RawMessage `json:"_meta,omitempty"`
 	}{t.Name, args, meta})
 	if err != nil {
-		return worker.Snapshot{}, err
+		return worker.NewTask{}, err
 	}
 	principal, err := codec.Marshal(call.c.Principal())
 	if err != nil {
-		return worker.Snapshot{}, err
+		return worker.NewTask{}, err
 	}
 	p := call.c.Peer()
 	message := append([]byte(`{"jsonrpc":"2.0","id":0,"method":"tools/call","params":`), raw...)
 	request := worker.Request{Message: append(message, '}'), Principal: principal, Client: p.Client(), Capabilities: p.Capabilities(), Session: p.Key().ID}
 	if t.Rerun != Safe && len(request.Message)+len(request.Client)+len(request.Capabilities) > maxTaskRequest {
-		return worker.Snapshot{}, errTaskTooLarge
+		return worker.NewTask{}, errTaskTooLarge
 	}
-	return s.rt.tasks.Create(ctx, worker.NewTask{
+	return worker.NewTask{
 		Tenant: p.Key().Tenant, From: call.c.From(), Who: shown(call.Principal().String()), Server: s.id, Revision: p.Revision().String(), Method: mcp.MethodToolsCall, Name: t.Name, TTL: ttl,
 		Request: request,
-	})
+	}, nil
+}
+
+// storeTask stores the task of a call.
+func (s *service) storeTask(ctx context.Context, call *Call, t *tool, args []byte, ttl time.Duration) (worker.Snapshot, error) {
+	n, err := s.newTask(call, t, args, ttl)
+	if err != nil {
+		return worker.Snapshot{}, err
+	}
+	return s.rt.tasks.Create(ctx, n)
 }
 
 // maxTaskRequest is the largest request that is stored with a task, in bytes, unless its tool says more: see Tool.Task.

@@ -42,7 +42,7 @@ type response struct {
 	code   int    // of the error, 0 for a result
 	later  bool   // the error is Unavailable
 	gone   bool   // the error is SessionGone
-	asks   bool   // the result is input_required: the client must send the request again
+	goesOn bool   // the handler goes on after it: the result is input_required, and the client must send the request again, or names what the call has become
 	exited bool   // the handler has ended the goroutine, which may be that of the connection
 }
 
@@ -319,4 +319,13 @@ func fault(c answerer, id []byte, status int) {
 // internalError is the response to the request id when a panic cut its own short.
 func internalError(id []byte) []byte {
 	return codec.AppendError(nil, id, faults.Internal.Code, faults.Internal.Text, nil)
+}
+
+// compact makes the error data of a handler fit for a frame: on one line, or nil if it is
+// not JSON.
+func compact(data []byte) []byte {
+	if len(data) == 0 || !codec.Valid(data) {
+		return nil
+	}
+	return codec.AppendCompact(nil, data)
 }

@@ -30,6 +30,7 @@ func (n *Node) Finish(ctx context.Context) {
 	}
 	for {
 		began := time.Now()
+		n.statelessCalls.hasten(began.Add(-quick))
 		if !n.drain.ownCalls(began.Add(-quick)) {
 			return
 		}
@@ -87,6 +88,7 @@ func (d *draining) passOn() {
 		return
 	}
 	begun := time.Now().Add(-quick)
+	d.node.statelessCalls.hasten(begun)
 	d.node.sessions.each(func(s *sessionActor) { _ = s.Post(hastenCalls{begun}) })
 	d.node.streams.Each(func(s *streamActor) { _ = s.Post(passOn{}) })
 }

@@ -338,11 +338,11 @@ func (d *direct) answer(a response) {
 	case d.streams:
 		d.conn.Event("", 0, a.data)
 		d.conn.Finish()
-	case a.asks && d.over == nil: // the waiting handler keeps the connection's goroutine
+	case a.goesOn && d.over == nil: // the handler keeps the connection's goroutine
 		d.conn.AnswerLast(200, a.data)
 	case a.exited:
 		d.conn.AnswerLast(statusOf(a), a.data)
-	case a.later && !a.asks:
+	case a.later && !a.goesOn:
 		d.r.node.refusals.unavailable(d.conn, d.r.id)
 	default:
 		d.conn.Answer(statusOf(a), a.data)
@@ -532,6 +532,13 @@ func (l *statelessCalls) snapshot(svc *Service) (all []statelessRef) {
 func (l *statelessCalls) giveUp(svc *Service, cause error) {
 	for _, x := range l.snapshot(svc) {
 		_ = x.r.Post(called{x.generation, giveUp{cause}})
+	}
+}
+
+// hasten tells those that began at begun or before that the node ends.
+func (l *statelessCalls) hasten(begun time.Time) {
+	for _, x := range l.snapshot(nil) {
+		_ = x.r.Post(called{x.generation, leaving{begun}})
 	}
 }
 
