@@ -58,6 +58,6 @@
 //
 //	serve operate drain news reminder mount  serving, and how it ends; what operators and other nodes tell
 //	dispatch tasks form log method  the requests that come in
-//	prompt session catalogue lists stateless resource task server result tool principal ask  a server, what it offers, and what a handler can do
+//	prompt session catalogue lists stateless resource promise task taskrun server result tool principal ask  a server, what it offers, and what a handler can do
 //	runtime service options visible call ledger away  the base of all others
 package troupe

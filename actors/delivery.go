@@ -8,6 +8,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/faults"
+	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
@@ -329,3 +330,11 @@ func compact(data []byte) []byte {
 	}
 	return codec.AppendCompact(nil, data)
 }
+
+// upgradeNow makes the response of a request a stream.
+type upgradeNow struct {
+	kernel.Reply
+	stream *streamActor
+}
+
+func (u *upgradeNow) Refused(error) { u.Done() }

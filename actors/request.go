@@ -578,14 +578,6 @@ func (r *requestActor) unanswered() {
 	r.Contain(func() { r.endOthers(givenUp) })
 }
 
-// upgradeNow makes the response of a request a stream.
-type upgradeNow struct {
-	kernel.Reply
-	stream *streamActor
-}
-
-func (u *upgradeNow) Refused(error) { u.Done() }
-
 // hasten makes the call a stream if it has run since begun or before and another process
 // can go on with it: otherwise its response may stay plain for longer.
 func (r *requestActor) hasten(begun time.Time) {

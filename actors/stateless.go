@@ -535,13 +535,6 @@ func (l *statelessCalls) giveUp(svc *Service, cause error) {
 	}
 }
 
-// hasten tells those that began at begun or before that the node ends.
-func (l *statelessCalls) hasten(begun time.Time) {
-	for _, x := range l.snapshot(nil) {
-		_ = x.r.Post(called{x.generation, leaving{begun}})
-	}
-}
-
 // liveStream is an open event stream that cannot be resumed.
 type liveStream struct {
 	conn  Conn
