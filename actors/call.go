@@ -169,27 +169,6 @@ type detachment struct {
 
 func (m *detachment) Refused(error) { m.Done() }
 
-func (r *requestActor) detachCall(m *detachment) {
-	defer m.Done()
-	if r.phase != request.Plain && r.phase != request.Streaming {
-		return
-	}
-	r.used = true
-	r.sendHeld()
-	id := string(r.id)
-	r.call.detached.Store(&m.to)
-	r.step(request.Result, response{data: withID(r.id, m.answer), goesOn: true}, nil)
-	r.concluded(m.answer)
-	r.serveNobody()
-	r.way.table.parked(r, id)
-	r.node.statelessCalls.drop(r)
-	if r.from != nil {
-		r.node.accounts.Leave(r.from)
-		r.from = nil
-	}
-	m.end = r.cancel
-}
-
 // leaving has a call that began at begun or before do what it does when its node ends.
 type leaving struct{ begun time.Time }
 

@@ -36,14 +36,6 @@ func (p *Pool) Adopt(ctx context.Context, n NewTask) (_ *Attempt, made Snapshot,
 	return a, made, nil
 }
 
-// adopted reports whether a task runs here that was not given its work yet.
-func (p *Pool) adopted(key Key) bool {
-	p.mu.Lock()
-	a := p.live[key]
-	p.mu.Unlock()
-	return a != nil && a.work.Load().Seq() == 0
-}
-
 // enter counts one run more that Close waits for, unless the pool is closed.
 func (p *Pool) enter() bool {
 	p.mu.Lock()

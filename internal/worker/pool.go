@@ -178,6 +178,14 @@ func (p *Pool) assign(s *serving, w Work) {
 	}
 }
 
+// adopted reports whether a task runs here that was not given its work yet.
+func (p *Pool) adopted(key Key) bool {
+	p.mu.Lock()
+	a := p.live[key]
+	p.mu.Unlock()
+	return a != nil && a.work.Load().Seq() == 0
+}
+
 // later has the store give work out again after a time.
 func (p *Pool) later(w *given, d time.Duration) {
 	_ = w.Later(d)
