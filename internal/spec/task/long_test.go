@@ -140,3 +140,43 @@ func TestProgressOfALongCall(t *testing.T) {
 		host.Contains(t, "its result", c.await(id, "completed"), `"text":"done"`)
 	})
 }
+
+// TestALongCallOutlivesItsProcess ends the process in the middle of a call, in order or not: its client has a task, which ends in the next one.
+func TestALongCallOutlivesItsProcess(t *testing.T) {
+	for how, before := range map[string]time.Duration{"drained": time.Second, "killed": 20 * time.Second} {
+		t.Run(how, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				dir := t.TempDir()
+				h := host.New(t, troupe.Options{Dir: dir, DrainDelay: -1}, nil)
+				long(h)
+				c := stateless(h, withTasks)
+				answer := make(chan string, 1)
+				began := time.Now()
+				go func() { answer <- last(c.call("safe", `{"ms":60000,"text":"x"}`)) }()
+				time.Sleep(before)
+				o := troupe.Options{Dir: host.CopyDir(t, dir)}
+				if how == "drained" {
+					if err := h.Runtime.Drain(t.Context()); err != nil {
+						t.Error(err)
+					}
+					if err := h.Runtime.Close(t.Context()); err != nil {
+						t.Error(err)
+					}
+					o.Dir = dir
+				}
+				made := <-answer
+				host.Equal(t, "its client has a task", str(t, made, "result", "resultType"), "task")
+				if d := time.Since(began); how == "drained" && d > 5*time.Second {
+					t.Errorf("the drain took until %v", d)
+				}
+				next := host.New(t, o, nil)
+				runs := long(next)
+				c.Client = next.Moved(c.Client)
+				host.Contains(t, "its result", c.await(str(t, made, "result", "taskId"), "completed"), `"text":"x"`)
+				if n := runs.Load(); n != 1 {
+					t.Errorf("the handler ran %d times in the next process", n)
+				}
+			})
+		})
+	}
+}
