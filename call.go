@@ -30,6 +30,8 @@ type Call struct {
 	ctx     callContext              // the handler's context
 	urls    atomic.Pointer[sync.Map] // ids of the client's tasks that open a URL, by the ids of their elicitations; nil without
 	values  seenValues               // of the session, that the call has read
+	fate    atomic.Pointer[becoming] // of a call that may become a task by itself, otherwise nil
+	tool    *tool                    // of such a call
 }
 
 // passing is a request on its way through the middleware.

@@ -86,7 +86,11 @@ func (s *service) Serve(ctx context.Context, c *actors.Call, dst []byte) ([]byte
 	} else {
 		out, code, err = s.serveChained(ctx, call, dst)
 	}
-	return out, s.ended(ctx, call, &o, code, err)
+	err = s.ended(ctx, call, &o, code, err)
+	if call.fate.Load() != nil {
+		s.concludeLong(call, out, dst, err)
+	}
+	return out, err
 }
 
 // begin begins to observe a call. t is the tool that it calls, nil if there is none.

@@ -61,5 +61,5 @@ package troupe
 //
 //	serve operate drain beside news reminder mount  serving, and how it ends; what operators and other nodes tell
 //	dispatch tasks form log method  the requests that come in
-//	prompt session skill page catalogue lists stateless resource task server result tool principal ask advice  a server, what it offers, and what a handler can do
+//	prompt session skill page catalogue lists stateless resource promise task taskrun server result tool principal ask advice  a server, what it offers, and what a handler can do
 //	runtime service options visible call revisions ledger away  the base of all others

@@ -111,7 +111,8 @@ type Server struct {
 	// The program's own methods and notifications, by name: *method, and
 	// func(*Peer, []byte).
 	methods, notifications sync.Map
-	hasTasks               atomic.Bool // a tool was added whose calls may become tasks
+	hasTasks               atomic.Bool // a tool was added whose calls may become tasks as their clients ask
+	longTasks              atomic.Bool // a tool was added whose calls may become tasks by themselves
 	hasSkills              atomic.Bool // a skill was added, or the program declares that there may be some
 	hasPages               atomic.Bool // a page was added, or a tool that has one
 	mount                  mountPoint
@@ -193,7 +194,7 @@ func (s *Server) capabilities() mcp.ServerCapabilities {
 		name     string
 		value    mcp.Object
 	}{
-		{s.hasTasks.Load(), mcp.ExtensionTasks, nil},
+		{s.hasTasks.Load() || s.longTasks.Load(), mcp.ExtensionTasks, nil},
 		{s.hasSkills.Load(), mcp.ExtensionSkills, skillsCapability},
 		{s.hasPages.Load(), mcp.ExtensionUI, uiCapability},
 	}

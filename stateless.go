@@ -126,14 +126,14 @@ func (all spoken) checkMeta(m *codec.Message) *mcp.Error {
 
 // discovery holds the results of server/discover by revision: each is the same for all
 // requests, and encoded for the first.
-type discovery [mcp.Latest + 1][8]atomic.Pointer[[]byte]
+type discovery [mcp.Latest + 1][16]atomic.Pointer[[]byte]
 
 // discover appends the result of server/discover for clients of the revision. It lists
 // all versions, with sessions and without, newest first: a client takes the first one that
 // it knows.
 func (s *service) discover(dst []byte, r mcp.Revision) ([]byte, *mcp.Error) {
 	declared := 0 // what of it may change
-	for bit, has := range [...]*atomic.Bool{&s.srv.hasTasks, &s.srv.hasSkills, &s.srv.hasPages} {
+	for bit, has := range [...]*atomic.Bool{&s.srv.hasTasks, &s.srv.longTasks, &s.srv.hasSkills, &s.srv.hasPages} {
 		if has.Load() {
 			declared |= 1 << bit
 		}

@@ -11,7 +11,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
@@ -29,8 +28,12 @@ import (
 type TaskSupport uint8
 
 const (
+	// TaskAutomatic: a call that takes long becomes a task by itself, if the tool is safe to run again and its client handles tasks (since
+	// 2026-07-28): after Tool.TaskAfter, and when its process is about to end. The handler does not notice: its run is the task's first one. Any other
+	// call answers with its result. Tools do not list it, and clients of 2025-11-25 cannot ask for it.
+	TaskAutomatic TaskSupport = iota
 	// TaskForbidden: calls answer with their result.
-	TaskForbidden TaskSupport = iota
+	TaskForbidden
 	// TaskOptional: a call becomes a task if its client asks for one (2025-11-25) or can handle one
 	// (since 2026-07-28). Any other client gets the result.
 	TaskOptional
@@ -49,6 +52,9 @@ func (t TaskSupport) wire() *mcp.ToolExecution {
 	}
 	return nil
 }
+
+// asked reports whether calls become tasks before they run, where their clients ask for that or can handle it.
+func (t TaskSupport) asked() bool { return t == TaskOptional || t == TaskRequired }
 
 // The causes that the context of a task's handler ends with, beside [ErrCancelled] and [ErrClosing].
 var (
@@ -176,112 +182,6 @@ func (c *Call) attempt() *worker.Attempt {
 	return nil
 }
 
-// taskRun is what a call of a task has in place of a request.
-type taskRun struct {
-	*worker.Attempt
-	s *service
-
-	mu    sync.Mutex // guards the fields below
-	uses  map[string]int
-	told  time.Time // when progress was told last, zero: never
-	value float64   // of that progress
-	far   bool      // another node may have had to tell it
-}
-
-var _ actors.Detached = (*taskRun)(nil)
-
-// key makes the key of a question unique in the task. A later run that asks in the same order gets the same keys.
-func (r *taskRun) key(key string) string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.uses == nil {
-		r.uses = make(map[string]int)
-	}
-	if r.uses[key]++; r.uses[key] > 1 {
-		return key + "#" + strconv.Itoa(r.uses[key])
-	}
-	return key
-}
-
-// Ask puts questions to the client, which answers whenever it looks at the task.
-func (r *taskRun) Ask(ctx context.Context, qs []actors.Question) ([]actors.Answer, error) {
-	asked := make([]worker.Question, len(qs))
-	for i, q := range qs {
-		request, err := codec.Marshal(mcp.InputRequest{Method: q.Method, Params: q.Params})
-		if err != nil {
-			return nil, err
-		}
-		asked[i] = worker.Question{Key: r.key(q.Key), Request: request}
-	}
-	replies, err := r.Attempt.Ask(ctx, asked)
-	if err != nil {
-		return nil, err
-	}
-	answers := make([]actors.Answer, len(qs))
-	for i, reply := range replies {
-		if !reply.Refused {
-			answers[i].Result = reply.Value
-			continue
-		}
-		answers[i].Err = new(mcp.Error)
-		if err := codec.Unmarshal(reply.Value, answers[i].Err); err != nil {
-			answers[i].Err = mcp.NewError(mcp.CodeInternalError, "")
-		}
-	}
-	return answers, nil
-}
-
-// Tell sends progress to the session that made the task, as long as that listens and the task runs (2025-11-25). A task has no other
-// messages. Progress only rises, so a run after another, which does not know what was told, tells none.
-func (r *taskRun) Tell(ctx context.Context, method string, params []byte) error {
-	if cause := context.Cause(ctx); cause != nil {
-		return cause
-	}
-	revision, _ := mcp.ParseRevision(r.Revision)
-	if method != mcp.NotifyProgress || r.Request.Session == "" || r.Again() || !revision.Has(mcp.FeatureCoreTasks) {
-		return nil
-	}
-	var p map[string]json.RawMessage
-	if err := codec.Unmarshal(params, &p); err != nil {
-		return err
-	}
-	value, err := strconv.ParseFloat(string(p["progress"]), 64)
-	if err != nil || !r.rises(value) {
-		return err
-	}
-	p["_meta"] = json.RawMessage(mcp.Meta(nil).WithRelatedTask(r.Key.ID))
-	raw, err := codec.Marshal(p)
-	if err == nil {
-		here := r.s.rt.tellSession(r.Key, r.Request.Session, 0, 0, method, raw)
-		r.mu.Lock()
-		r.far = !here
-		r.mu.Unlock()
-	}
-	return err
-}
-
-// rises reports whether progress may be told: it is more than before, and the last was told a while ago.
-func (r *taskRun) rises(value float64) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now, every := time.Now(), progressEvery
-	if r.far {
-		every = progressElsewhere
-	}
-	if !r.told.IsZero() && (value <= r.value || now.Sub(r.told) < every) {
-		return false
-	}
-	r.told, r.value = now, value
-	return true
-}
-
-const (
-	// progressEvery is the least time between two progress notifications of a task.
-	progressEvery = 100 * time.Millisecond
-	// progressElsewhere is the same where another node may have to tell them.
-	progressElsewhere = time.Second
-)
-
 // runTask runs the handler of a task.
 func (s *service) runTask(ctx context.Context, a *worker.Attempt) worker.Result {
 	m := new(codec.Message)
@@ -289,10 +189,11 @@ func (s *service) runTask(ctx context.Context, a *worker.Attempt) worker.Result 
 		return worker.Result{Err: s.internal("task", err)}
 	}
 	revision, _ := mcp.ParseRevision(a.Revision)
+	t, ok := s.tool(m.Name)
 	call := s.rt.node.NewCall(ctx, s.svc, m, actors.Apart{
 		Tenant: a.Key.Tenant, Session: a.Request.Session, Revision: revision, Client: a.Request.Client, Capabilities: a.Request.Capabilities,
 		Principal: a.Request.Principal, Attempt: a.Number,
-	}, &taskRun{Attempt: a, s: s})
+	}, &taskRun{Attempt: a, s: s, long: ok && t.long()})
 	out, err := s.Serve(ctx, call, nil)
 	return worker.Result{Value: out, IsError: string(codec.Optional(out, "isError")) == "true", Err: err}
 }
@@ -304,7 +205,7 @@ func (c *Call) becomesTask(t *tool) (yes bool, refusal *mcp.Error) {
 	}
 	switch r := c.revision(); {
 	case r.Has(mcp.FeatureTasksExtension):
-		if t.Task == TaskForbidden {
+		if !t.Task.asked() {
 			return false, nil
 		}
 		caps := c.peer.Capabilities()
@@ -318,7 +219,7 @@ func (c *Call) becomesTask(t *tool) (yes bool, refusal *mcp.Error) {
 		// The server decides: a request that is too large for a task has its result, as it has from other clients.
 		return can && (len(c.msg.Params) <= maxTaskRequest || t.Rerun == Safe), nil
 	case r.Has(mcp.FeatureCoreTasks) && c.msg.Task != nil && c.svc.srv.hasTasks.Load():
-		if t.Task == TaskForbidden {
+		if !t.Task.asked() {
 			return false, mcp.Errorf(mcp.CodeMethodNotFound, "calls of tool %s cannot become tasks", shown(t.Name))
 		}
 		return true, nil
@@ -397,12 +298,17 @@ func (s *service) createTask(ctx context.Context, call *Call, t *tool, args, dst
 	r := call.revision()
 	var out any = mcp.CreateTaskResult{Task: made.Record.Core(made.Key.ID, r), Meta: immediate(t.TaskNotice)}
 	if r.Has(mcp.FeatureTasksExtension) {
-		out = mcp.CreatedTask{ResultType: mcp.ResultTask, TaskHandle: made.Record.Handle(made.Key.ID, r), Meta: mcp.Meta(nil).WithServerInfo(s.srv.impl)}
+		out = s.created(made, r)
 	}
 	if dst, err = codec.AppendMarshal(dst, out); err != nil {
 		return nil, 0, s.internal("tools/call "+t.Name, err)
 	}
 	return dst, 0, nil
+}
+
+// created is the result that says which task a call has become (2026-07-28).
+func (s *service) created(made worker.Snapshot, r mcp.Revision) mcp.CreatedTask {
+	return mcp.CreatedTask{ResultType: mcp.ResultTask, TaskHandle: made.Record.Handle(made.Key.ID, r), Meta: mcp.Meta(nil).WithServerInfo(s.srv.impl)}
 }
 
 // tooManyTasks is the client's error for an error of the tasks that says that there are too many, or that they store too much; nil for any other.
@@ -428,11 +334,11 @@ func immediate(notice string) mcp.Meta {
 	return mcp.Meta(nil).With(mcp.MetaModelImmediateResponse, text)
 }
 
-// storeTask stores the task of a call.
-func (s *service) storeTask(ctx context.Context, call *Call, t *tool, args []byte, ttl time.Duration) (worker.Snapshot, error) {
+// newTask is the task of a call, which is to be stored.
+func (s *service) newTask(call *Call, t *tool, args []byte, ttl time.Duration) (worker.NewTask, error) {
 	meta, err := taskMeta(call.Meta())
 	if err != nil {
-		return worker.Snapshot{}, err
+		return worker.NewTask{}, err
 	}
 	raw, err := codec.Marshal(struct {
 		Name      string          `json:"name"`
@@ -440,22 +346,31 @@ func (s *service) storeTask(ctx context.Context, call *Call, t *tool, args []byt
 		Meta      json.RawMessage `json:"_meta,omitempty"`
 	}{t.Name, args, meta})
 	if err != nil {
-		return worker.Snapshot{}, err
+		return worker.NewTask{}, err
 	}
 	principal, err := codec.Marshal(call.c.Principal())
 	if err != nil {
-		return worker.Snapshot{}, err
+		return worker.NewTask{}, err
 	}
 	p := call.c.Peer()
 	message := append([]byte(`{"jsonrpc":"2.0","id":0,"method":"tools/call","params":`), raw...)
 	request := worker.Request{Message: append(message, '}'), Principal: principal, Client: p.Client(), Capabilities: p.Capabilities(), Session: p.Key().ID}
 	if t.Rerun != Safe && len(request.Message)+len(request.Client)+len(request.Capabilities) > maxTaskRequest {
-		return worker.Snapshot{}, errTaskTooLarge
+		return worker.NewTask{}, errTaskTooLarge
 	}
-	return s.rt.tasks.Create(ctx, worker.NewTask{
+	return worker.NewTask{
 		Tenant: p.Key().Tenant, From: call.c.From(), Who: shown(call.Principal().String()), Server: s.id, Revision: p.Revision().String(), Method: mcp.MethodToolsCall, Name: t.Name, TTL: ttl,
 		Request: request,
-	})
+	}, nil
+}
+
+// storeTask stores the task of a call.
+func (s *service) storeTask(ctx context.Context, call *Call, t *tool, args []byte, ttl time.Duration) (worker.Snapshot, error) {
+	n, err := s.newTask(call, t, args, ttl)
+	if err != nil {
+		return worker.Snapshot{}, err
+	}
+	return s.rt.tasks.Create(ctx, n)
 }
 
 // maxTaskRequest is the largest request that is stored with a task, in bytes, unless its tool says more: see Tool.Task.

@@ -70,9 +70,9 @@ type Tool struct {
 	// TaskTTL is how long a task of the tool is kept after its creation, whatever it does, unless
 	// its client asks for another time (2025-11-25). 0 means 24 hours. Options.Store.TaskMax is the most.
 	TaskTTL time.Duration
-	// TaskAfter is how long a call that becomes a task is waited for: if the task ends in
+	// TaskAfter is how long a call that becomes a task is waited for: if it ends in
 	// that time, its client gets the result at once, and no task. A client of 2025-11-25 that asks for
-	// a task gets one.
+	// a task gets one. 0 means no time with TaskOptional and TaskRequired, and Limits.StatelessGrace with TaskAutomatic.
 	TaskAfter time.Duration
 	// TaskNotice is what a model may be told as soon as the task is created (2025-11-25).
 	TaskNotice string
@@ -284,7 +284,10 @@ func (s *Server) addTool(t *tool, replace bool) error {
 	if s == nil {
 		return fmt.Errorf("troupe: tool %q: %w", t.Name, errNoServer)
 	}
-	if t.Task != TaskForbidden && !s.hasTasks.Swap(true) {
+	if t.long() {
+		s.longTasks.Store(true)
+	}
+	if t.Task.asked() && !s.hasTasks.Swap(true) {
 		if here := s.mount.service(); here != nil {
 			here.rt.tasks.Serve(here.id)
 		}
@@ -500,7 +503,7 @@ func (s *service) callTool(ctx context.Context, call *Call, t *tool, dst []byte)
 	if refusal != nil {
 		return nil, 0, refusal
 	}
-	if t.Task != TaskForbidden || call.msg.Task != nil {
+	if t.Task.asked() || call.msg.Task != nil {
 		task, refusal := call.becomesTask(t)
 		if refusal != nil {
 			return nil, 0, refusal
@@ -509,7 +512,13 @@ func (s *service) callTool(ctx context.Context, call *Call, t *tool, dst []byte)
 			return s.createTask(ctx, call, t, args, dst)
 		}
 	}
-	out, err := t.run(ctx, call, args, dst)
+	var out []byte
+	var err error
+	if t.long() && call.mayBecome() {
+		out, err = t.runLong(ctx, call, args, dst)
+	} else {
+		out, err = t.run(ctx, call, args, dst)
+	}
 	if err == actors.Unavailable { // it did not run
 		return nil, 0, actors.Unavailable
 	}

@@ -21,8 +21,8 @@ var ErrNoAnswer = errors.New("the client did not answer in time")
 // or ErrTooManyRounds. An error that the client answers is an Answer.
 func (c *Call) Ask(ctx context.Context, qs []Question) ([]Answer, error) {
 	switch {
-	case c.detached != nil:
-		return c.detached.Ask(ctx, qs)
+	case c.Detached() != nil:
+		return c.Detached().Ask(ctx, qs)
 	case c.r == nil:
 		return nil, errReturned
 	}

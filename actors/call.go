@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/record"
+	"github.com/troupe-run/troupe/internal/request"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
@@ -41,7 +42,8 @@ type Call struct {
 	client client
 	pace   pacer
 
-	detached Detached                      // of a call that answers no request, otherwise nil
+	detached atomic.Pointer[Detached]      // of a call that answers no request, or no more, otherwise nil
+	long     atomic.Value                  // a Long: see WhenLong
 	from     *quota.Account                // the call is counted on it; nil for a listener's call
 	turn     func(work func() error) error // Turn of a listener's call, otherwise nil
 	refunded atomic.Bool
@@ -83,8 +85,9 @@ func (*ofApart) session() (*sessionActor, error) { return nil, ErrNoStream }
 // NewCall returns a call of a service that answers no request. ctx is the handler's; m stays valid as long as that runs.
 func (n *Node) NewCall(ctx context.Context, svc *Service, m *codec.Message, a Apart, d Detached) *Call {
 	from := n.accounts.Of(a.Tenant, "")
-	c := &Call{ctx: ctx, msg: m, principal: a.Principal, attempt: a.Attempt, from: from, detached: d,
+	c := &Call{ctx: ctx, msg: m, principal: a.Principal, attempt: a.Attempt, from: from,
 		peer: &Peer{node: n, svc: svc, key: SessionKey{Tenant: a.Tenant, Server: svc.ID, ID: a.Session}, who: &ofApart{a}}}
+	c.detached.Store(&d)
 	if m.ProgressToken != nil {
 		token := m.ProgressToken
 		c.token.Store(&token)
@@ -117,51 +120,6 @@ func (c *Call) ProgressToken() []byte {
 // again after its node was lost, it is that value as raw JSON.
 func (c *Call) Principal() any { return c.principal }
 
-// TaskAccounts charges clients of a node for what their tasks store. Make it with TasksOf.
-type TaskAccounts struct{ a *accounts }
-
-// TasksOf returns the accounts of a node as far as tasks go.
-func TasksOf(n *Node) TaskAccounts { return TaskAccounts{&n.accounts} }
-
-// TaskCharge is what a task of a client stores, and for how long from when it was made.
-type TaskCharge struct {
-	Tenant, Address string
-	Bytes           int
-	Made            time.Time
-	Kept            time.Duration
-}
-
-func (t TaskAccounts) charge(c TaskCharge) charge {
-	return charge{of: t.a.Of(c.Tenant, c.Address), in: TaskBudget, bytes: int64(c.Bytes), life: c.Kept}
-}
-
-// Charge charges a client for what a task of it is about to store. It reports why there is no room, and charges nothing then; with must
-// it charges it all the same. The caller calls Settle.
-func (t TaskAccounts) Charge(of TaskCharge, must bool) (no Reason, ok bool) {
-	c := t.charge(of)
-	if !must {
-		no = t.a.storable(c)
-		return no, no == admitted
-	}
-	t.a.way[c.in].Add(c.bytes)
-	c.add(c.bytes)
-	return admitted, true
-}
-
-// Settle says that what was charged is stored, or that it certainly is not, which gives it back.
-func (t TaskAccounts) Settle(of TaskCharge, stored bool) {
-	var err error
-	if !stored {
-		err = ErrAgain
-	}
-	t.a.settle(t.charge(of), err)
-}
-
-// Return gives back the charge for what is stored no more.
-func (t TaskAccounts) Return(of TaskCharge) {
-	t.a.Of(of.Tenant, of.Address).Lasting.TakeBack(time.Now(), of.Made, int64(of.Bytes), of.Kept)
-}
-
 // Refuse counts a refusal of the call because of a limit, and returns the client's error.
 func (c *Call) Refuse(no Reason) *mcp.Error {
 	d := c.peer.node.refusals.denial(verdict{reason: no})
@@ -172,7 +130,68 @@ func (c *Call) Refuse(no Reason) *mcp.Error {
 func (c *Call) From() string { return c.from.From() }
 
 // Detached is what the call has in place of a request, nil for the call of a request.
-func (c *Call) Detached() Detached { return c.detached }
+func (c *Call) Detached() Detached {
+	if d := c.detached.Load(); d != nil {
+		return *d
+	}
+	return nil
+}
+
+// Long is a call that does something about it when it takes long.
+type Long interface {
+	// TakesLong is called on a goroutine of its own, perhaps after the handler has returned: once when the call has run for its grace, which then begins anew, and
+	// once when the node ends.
+	TakesLong(ending bool)
+}
+
+// WhenLong has l know when the call of a stateless client takes long. All calls have one type of l.
+func (c *Call) WhenLong(l Long) { c.long.Store(l) }
+
+// Detach answers the request of a stateless client with answer, which has all from the id on, while the handler goes on: it has d in place of the request, and counts as
+// no request any more. end ends the handler's context. Detach reports false, and does nothing, if the request has or needs no response, or if the call has asked its client
+// and waits.
+func (c *Call) Detach(answer []byte, d Detached) (end context.CancelCauseFunc, ok bool) {
+	m := &detachment{answer: answer, to: d}
+	m.Init()
+	if c.post(m) == nil {
+		m.Wait()
+	}
+	return m.end, m.end != nil
+}
+
+// detachment answers the request of a call that goes on without it.
+type detachment struct {
+	kernel.Reply
+	answer []byte // from the id on
+	to     Detached
+	end    context.CancelCauseFunc
+}
+
+func (m *detachment) Refused(error) { m.Done() }
+
+// leaving has a call that began at begun or before do what it does when its node ends.
+type leaving struct{ begun time.Time }
+
+func (r *requestActor) leaves(m leaving) {
+	if !r.started.After(m.begun) && (r.phase == request.Plain || r.phase == request.Streaming) {
+		r.takesLong(true)
+	}
+}
+
+// takesLong has the call know that it takes long, or that its node ends. It reports whether that is news to it.
+func (r *requestActor) takesLong(ending bool) bool {
+	l, _ := r.call.long.Load().(Long)
+	told := &r.toldLong
+	if ending {
+		told = &r.toldEnding
+	}
+	if l == nil || *told {
+		return false
+	}
+	*told = true
+	go l.TakesLong(ending)
+	return true
+}
 
 // Trace is the trace context of the HTTP request.
 func (c *Call) Trace() Trace { return c.trace }
@@ -187,7 +206,7 @@ func (c *Call) Turn(ctx context.Context, work func() error) (err error) {
 	if c.turn != nil {
 		return c.turn(work)
 	}
-	if c.r.node.accounts.inTurn(ctx, c.r.from, c.alone(), func() { err = work() }) {
+	if c.r.node.accounts.inTurn(ctx, c.from, c.alone(), func() { err = work() }) {
 		return err
 	}
 	if ctx.Err() != nil {
@@ -228,8 +247,8 @@ func (c *Call) alone() bool {
 // waits only while Limits.Queue bytes wait for the log. After an error the notification was
 // not sent: the call was cancelled or lost its stream.
 func (c *Call) Notify(ctx context.Context, method string, params []byte) error {
-	if c.detached != nil {
-		return c.detached.Tell(ctx, method, params)
+	if d := c.Detached(); d != nil {
+		return d.Tell(ctx, method, params)
 	}
 	if c.journal != nil && c.journal.skipMessage() {
 		return nil
@@ -250,8 +269,8 @@ func (c *Call) Progress(ctx context.Context, value float64, params []byte) error
 	if c.ProgressToken() == nil {
 		return nil
 	}
-	if c.detached != nil {
-		return c.detached.Tell(ctx, mcp.NotifyProgress, params)
+	if d := c.Detached(); d != nil {
+		return d.Tell(ctx, mcp.NotifyProgress, params)
 	}
 	meta := record.AppendMember(binary.BigEndian.AppendUint64(nil, math.Float64bits(value)), c.member)
 	p := &progressed{value: value, meta: meta, data: codec.AppendNotification(nil, "notifications/progress", params)}
@@ -395,7 +414,7 @@ func (p *Peer) Missed() int64 {
 // and the rate allowed then. dropped reports that the rate left no room. An error means
 // that the call has ended.
 func (c *Call) AdmitLog(wanted bool) (send, dropped bool, err error) {
-	if c.detached != nil {
+	if c.Detached() != nil {
 		return false, false, context.Cause(c.ctx)
 	}
 	if c.r == nil { // a listener's call cannot send

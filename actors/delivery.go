@@ -8,6 +8,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/faults"
+	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
@@ -42,7 +43,7 @@ type response struct {
 	code   int    // of the error, 0 for a result
 	later  bool   // the error is Unavailable
 	gone   bool   // the error is SessionGone
-	asks   bool   // the result is input_required: the client must send the request again
+	goesOn bool   // the handler goes on after it: the result is input_required, and the client must send the request again, or names what the call has become
 	exited bool   // the handler has ended the goroutine, which may be that of the connection
 }
 
@@ -320,3 +321,20 @@ func fault(c answerer, id []byte, status int) {
 func internalError(id []byte) []byte {
 	return codec.AppendError(nil, id, faults.Internal.Code, faults.Internal.Text, nil)
 }
+
+// compact makes the error data of a handler fit for a frame: on one line, or nil if it is
+// not JSON.
+func compact(data []byte) []byte {
+	if len(data) == 0 || !codec.Valid(data) {
+		return nil
+	}
+	return codec.AppendCompact(nil, data)
+}
+
+// upgradeNow makes the response of a request a stream.
+type upgradeNow struct {
+	kernel.Reply
+	stream *streamActor
+}
+
+func (u *upgradeNow) Refused(error) { u.Done() }

@@ -30,6 +30,7 @@ func (n *Node) Finish(ctx context.Context) {
 	}
 	for {
 		began := time.Now()
+		n.drain.warn(began.Add(-quick))
 		if !n.drain.ownCalls(began.Add(-quick)) {
 			return
 		}
@@ -87,8 +88,16 @@ func (d *draining) passOn() {
 		return
 	}
 	begun := time.Now().Add(-quick)
+	d.warn(begun)
 	d.node.sessions.each(func(s *sessionActor) { _ = s.Post(hastenCalls{begun}) })
 	d.node.streams.Each(func(s *streamActor) { _ = s.Post(passOn{}) })
+}
+
+// warn tells the stateless calls that began at begun or before that the node ends.
+func (d *draining) warn(begun time.Time) {
+	for _, x := range d.node.statelessCalls.snapshot(nil) {
+		_ = x.r.Post(called{x.generation, leaving{begun}})
+	}
 }
 
 // ownCalls reports whether a call that only this node can end, and that began at begun or before, still runs.

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"context"
 	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
@@ -382,4 +385,63 @@ func (d *listeners) end(reason string, which func(*listenActor) bool) {
 func (s *sessionActor) listening(id []byte) (found bool) {
 	s.node.listeners.Each(func(l *listenActor) { found = found || l.sess == s && bytes.Equal(l.id, id) })
 	return found
+}
+
+// liveStream is an open event stream that cannot be resumed.
+type liveStream struct {
+	conn  Conn
+	every time.Duration
+	wrote atomic.Int64 // unix nanoseconds
+}
+
+func (s *liveStream) touch() {
+	if s != nil {
+		s.wrote.Store(time.Now().UnixNano())
+	}
+}
+
+// liveStreams has comments sent on streams that are silent for long, so that they stay
+// open.
+type liveStreams struct {
+	mu  sync.Mutex // guards all
+	all map[*liveStream]struct{}
+}
+
+func (l *liveStreams) add(conn Conn, every time.Duration) *liveStream {
+	s := &liveStream{conn: conn, every: every}
+	s.touch()
+	l.mu.Lock()
+	l.all[s] = struct{}{}
+	l.mu.Unlock()
+	conn.Gone(func() {
+		l.mu.Lock()
+		delete(l.all, s)
+		l.mu.Unlock()
+	})
+	return s
+}
+
+// silent returns the streams that are due for a comment.
+func (l *liveStreams) silent(now time.Time) []*liveStream {
+	l.mu.Lock()
+	var silent []*liveStream
+	for s := range l.all {
+		if now.UnixNano()-s.wrote.Load() >= int64(s.every) {
+			silent = append(silent, s)
+		}
+	}
+	l.mu.Unlock()
+	return silent
+}
+
+func (s *liveStream) comment() {
+	s.touch()
+	s.conn.Comment()
+	s.conn.Flush()
+}
+
+func (l *liveStreams) len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.all)
 }

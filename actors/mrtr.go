@@ -103,7 +103,7 @@ func (r *requestActor) needInput(m *needInput) {
 	}
 	r.used = true
 	id := string(r.id)
-	r.step(request.Ask, response{data: withID(r.id, m.answer), asks: true}, nil)
+	r.step(request.Ask, response{data: withID(r.id, m.answer), goesOn: true}, nil)
 	r.serveNobody()
 	r.way.table.parked(r, id)
 	r.settle(m.answer)

@@ -256,3 +256,48 @@ func (n *Node) Refusals(observe func(reason string, count int64)) {
 		observe(limitOf[r].Counted, n.refusals.of(r))
 	}
 }
+
+// TaskAccounts charges clients of a node for what their tasks store. Make it with TasksOf.
+type TaskAccounts struct{ a *accounts }
+
+// TasksOf returns the accounts of a node as far as tasks go.
+func TasksOf(n *Node) TaskAccounts { return TaskAccounts{&n.accounts} }
+
+// TaskCharge is what a task of a client stores, and for how long from when it was made.
+type TaskCharge struct {
+	Tenant, Address string
+	Bytes           int
+	Made            time.Time
+	Kept            time.Duration
+}
+
+func (t TaskAccounts) charge(c TaskCharge) charge {
+	return charge{of: t.a.Of(c.Tenant, c.Address), in: TaskBudget, bytes: int64(c.Bytes), life: c.Kept}
+}
+
+// Charge charges a client for what a task of it is about to store. It reports why there is no room, and charges nothing then; with must
+// it charges it all the same. The caller calls Settle.
+func (t TaskAccounts) Charge(of TaskCharge, must bool) (no Reason, ok bool) {
+	c := t.charge(of)
+	if !must {
+		no = t.a.storable(c)
+		return no, no == admitted
+	}
+	t.a.way[c.in].Add(c.bytes)
+	c.add(c.bytes)
+	return admitted, true
+}
+
+// Settle says that what was charged is stored, or that it certainly is not, which gives it back.
+func (t TaskAccounts) Settle(of TaskCharge, stored bool) {
+	var err error
+	if !stored {
+		err = ErrAgain
+	}
+	t.a.settle(t.charge(of), err)
+}
+
+// Return gives back the charge for what is stored no more.
+func (t TaskAccounts) Return(of TaskCharge) {
+	t.a.Of(of.Tenant, of.Address).Lasting.TakeBack(time.Now(), of.Made, int64(of.Bytes), of.Kept)
+}

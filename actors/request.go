@@ -72,6 +72,8 @@ type requestActor struct {
 	result callResult
 	retire retire
 
+	toldLong, toldEnding bool // see Call.WhenLong
+
 	handed bool // handed over to a resume of its stream; only the handler is still here
 	// used is set once anything outside may still refer to the actor. Such an actor does
 	// not go back to the pool.
@@ -146,6 +148,10 @@ func (r *requestActor) Receive(m any) {
 	case *callResult:
 		r.sendHeld()
 		rest := m.data[m.idEnd:]
+		if r.call.Detached() != nil { // it has its response
+			m.Done()
+			return
+		}
 		if r.parking != nil { // another request has taken the place of the first, with an id of its own
 			m.data = withID(r.id, rest)
 		}
@@ -157,6 +163,10 @@ func (r *requestActor) Receive(m any) {
 		m.Done()
 	case *needInput:
 		r.needInput(m)
+	case *detachment:
+		r.detachCall(m)
+	case leaving:
+		r.leaves(m)
 	case *retried:
 		r.retried(m)
 	case connGone:
@@ -224,6 +234,10 @@ func (r *requestActor) tick() {
 	if r.graced {
 		r.node.refusals.count(MaxCall)
 		r.step(request.Deadline, response{}, ErrDeadline)
+		return
+	}
+	if r.takesLong(false) {
+		r.timer.Reset(r.way.grace)
 		return
 	}
 	r.graced = true
@@ -401,15 +415,6 @@ func (r *requestActor) handOver(id, head, out []byte, err *mcp.Error) {
 	}
 }
 
-// compact makes the error data of a handler fit for a frame: on one line, or nil if it is
-// not JSON.
-func compact(data []byte) []byte {
-	if len(data) == 0 || !codec.Valid(data) {
-		return nil
-	}
-	return codec.AppendCompact(nil, data)
-}
-
 // handle runs the handler and contains its panic to this request. If the handler ends the goroutine, handle does not return.
 func (r *requestActor) handle(head []byte) (out []byte, err *mcp.Error) {
 	returned := false
@@ -493,6 +498,7 @@ func (r *requestActor) release() {
 	r.svc, r.way, r.logged, r.from, r.out, r.ctx, r.cancel = nil, way{}, logged{}, nil, nil, nil, nil
 	r.stateless, r.call, r.body = nil, nil, nil
 	r.phase, r.gate, r.notified, r.graced = request.Plain, nil, 0, false
+	r.toldLong, r.toldEnding = false, false
 	r.Rest()
 	p := &n.calls
 	p.mu.Lock()
@@ -571,14 +577,6 @@ func (r *requestActor) unanswered() {
 	r.way.delivery = nowhere{}
 	r.Contain(func() { r.endOthers(givenUp) })
 }
-
-// upgradeNow makes the response of a request a stream.
-type upgradeNow struct {
-	kernel.Reply
-	stream *streamActor
-}
-
-func (u *upgradeNow) Refused(error) { u.Done() }
 
 // hasten makes the call a stream if it has run since begun or before and another process
 // can go on with it: otherwise its response may stay plain for longer.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/faults"
@@ -338,11 +337,11 @@ func (d *direct) answer(a response) {
 	case d.streams:
 		d.conn.Event("", 0, a.data)
 		d.conn.Finish()
-	case a.asks && d.over == nil: // the waiting handler keeps the connection's goroutine
+	case a.goesOn && d.over == nil: // the handler keeps the connection's goroutine
 		d.conn.AnswerLast(200, a.data)
 	case a.exited:
 		d.conn.AnswerLast(statusOf(a), a.data)
-	case a.later && !a.asks:
+	case a.later && !a.goesOn:
 		d.r.node.refusals.unavailable(d.conn, d.r.id)
 	default:
 		d.conn.Answer(statusOf(a), a.data)
@@ -425,6 +424,28 @@ func (r *requestActor) detach() {
 	r.stateless.served.release()
 	r.serveNobody()
 	r.way.delivery = unheard{}
+}
+
+// detachCall answers the request, whose handler goes on.
+func (r *requestActor) detachCall(m *detachment) {
+	defer m.Done()
+	if r.phase != request.Plain && r.phase != request.Streaming {
+		return
+	}
+	r.used = true
+	r.sendHeld()
+	id := string(r.id)
+	r.call.detached.Store(&m.to)
+	r.step(request.Result, response{data: withID(r.id, m.answer), goesOn: true}, nil)
+	r.concluded(m.answer)
+	r.serveNobody()
+	r.way.table.parked(r, id)
+	r.node.statelessCalls.drop(r)
+	if r.from != nil {
+		r.node.accounts.Leave(r.from)
+		r.from = nil
+	}
+	m.end = r.cancel
 }
 
 // attached gives a call without an exchange another one. It reports whether the call had none.
@@ -533,63 +554,4 @@ func (l *statelessCalls) giveUp(svc *Service, cause error) {
 	for _, x := range l.snapshot(svc) {
 		_ = x.r.Post(called{x.generation, giveUp{cause}})
 	}
-}
-
-// liveStream is an open event stream that cannot be resumed.
-type liveStream struct {
-	conn  Conn
-	every time.Duration
-	wrote atomic.Int64 // unix nanoseconds
-}
-
-func (s *liveStream) touch() {
-	if s != nil {
-		s.wrote.Store(time.Now().UnixNano())
-	}
-}
-
-// liveStreams has comments sent on streams that are silent for long, so that they stay
-// open.
-type liveStreams struct {
-	mu  sync.Mutex // guards all
-	all map[*liveStream]struct{}
-}
-
-func (l *liveStreams) add(conn Conn, every time.Duration) *liveStream {
-	s := &liveStream{conn: conn, every: every}
-	s.touch()
-	l.mu.Lock()
-	l.all[s] = struct{}{}
-	l.mu.Unlock()
-	conn.Gone(func() {
-		l.mu.Lock()
-		delete(l.all, s)
-		l.mu.Unlock()
-	})
-	return s
-}
-
-// silent returns the streams that are due for a comment.
-func (l *liveStreams) silent(now time.Time) []*liveStream {
-	l.mu.Lock()
-	var silent []*liveStream
-	for s := range l.all {
-		if now.UnixNano()-s.wrote.Load() >= int64(s.every) {
-			silent = append(silent, s)
-		}
-	}
-	l.mu.Unlock()
-	return silent
-}
-
-func (s *liveStream) comment() {
-	s.touch()
-	s.conn.Comment()
-	s.conn.Flush()
-}
-
-func (l *liveStreams) len() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.all)
 }

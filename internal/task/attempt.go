@@ -59,6 +59,15 @@ func (r *Record) Begin(node, boot string, now time.Time) (epoch uint64, err erro
 	return r.Epoch, nil
 }
 
+// Adopt begins the first attempt of a task whose handler runs already, on a node that is its holder until it ends: the attempt keeps the task though it
+// was given no work of it yet.
+func (r *Record) Adopt(node, boot string, now time.Time) (epoch uint64, err error) {
+	if epoch, err = r.Begin(node, boot, now); err == nil {
+		r.Holder, r.HolderBoot = node, boot
+	}
+	return epoch, err
+}
+
 // Progressed notes, before Begin, that the attempt that was lost has stored a step.
 func (r *Record) Progressed() { r.stored = true }
 
@@ -68,6 +77,7 @@ func (r *Record) Yield(epoch uint64, now time.Time) error {
 		return err
 	}
 	r.Attempt--
+	r.Holder, r.HolderBoot = "", ""
 	r.over(RunYielded, now)
 	r.change(Queued, now)
 	return nil

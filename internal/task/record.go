@@ -35,7 +35,8 @@ type Record struct {
 	Boot    string `json:"boot,omitempty"`    // of that node
 	Work    uint64 `json:"work,omitempty"`    // the work that it has while it is queued or runs, as the queue numbers it; 0: not known
 
-	// Holder and HolderBoot are where a handler waits in memory for the answers, or did when the last one came.
+	// Holder and HolderBoot are where a handler waits in memory for the answers, or did when the last one came; of a task that runs, where a handler does that
+	// ran before there was a task.
 	Holder     string `json:"holder,omitempty"`
 	HolderBoot string `json:"holderBoot,omitempty"`
 

@@ -47,6 +47,7 @@ type Attempt struct {
 	sure   atomic.Int64  // when it was certain that the attempt had the task, unix nanoseconds
 	clear  func()        // it is no suspect any more
 	stored int           // bytes of the request as it is stored
+	began  time.Time     // of a call that became a task
 	steps  names
 	heard  atomic.Int32 // changes by other processes that nobody has looked at
 

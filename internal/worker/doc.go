@@ -20,6 +20,7 @@
 //	                      │  └─ Step: stored before the handler goes on
 //	                      └─ Ask: work is done, the handler waits in memory
 //	Answer ──▶ work message ──▶ record ──▶ the handler goes on, or runs again where its process is gone
+//	Adopt  ──▶ work message ──▶ record of a run under way ──▶ Conclude; the work goes to the process that has the run, as long as it is there
 //
 // A worker keeps the work messages of all that it runs once a second. Whoever says nothing for five seconds has lost them.
 //
@@ -32,7 +33,7 @@
 // From the top; most of what a file uses lies in its own line or below:
 //
 //	follow tasks look  what clients and operators ask of tasks
-//	step held attempt question  a run of a handler, which may wait for its client
+//	adopt step held attempt question  a run of a handler, which may wait for its client
 //	compare reclaim offer pool serving census places suspect ending  the tasks of a node: queues, what runs, how many there may be, whose turn it is, and what goes with their ends
 //	store ledger  what a pool is given
 package worker

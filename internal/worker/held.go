@@ -11,7 +11,8 @@ import (
 // heldFor is for how long a task that may run again is left to the process whose handler waits for the answers.
 const heldFor = 10 * time.Second
 
-// elsewhere returns errHeld if the answers of a task are for a handler that waits in another process, and errTwice if the task runs in
+// elsewhere returns errHeld if the answers of a task are for a handler that waits in another process, or the task runs in one that has not been given
+// its work, as it ran before there was a task, and errTwice if the task runs in
 // another process that is not gone and was given other work of it. A task that may not run again has nowhere else to go on: it is left to
 // its process until that is gone.
 func (p *Pool) elsewhere(s *serving, r *task.Record, w *given) error {
@@ -20,6 +21,7 @@ func (p *Pool) elsewhere(s *serving, r *task.Record, w *given) error {
 	switch {
 	case !p.Shared:
 		return nil
+	case r.State == task.Running && boot != "":
 	case r.State == task.Running && (!safe || r.Work != 0 && r.Work != w.Seq()):
 		node, boot, is = r.Node, r.Boot, errTwice
 	case r.State != task.Queued || boot == "":

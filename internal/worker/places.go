@@ -75,6 +75,13 @@ func (l *places) enter(who string) {
 	l.running[who]++
 }
 
+// take takes a place for what runs already, also if there is none left.
+func (l *places) take(who string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.enter(who)
+}
+
 // later spreads the work that is put off over the seconds to come. All of a second comes at once: the store looks at all that was put
 // off each time that some is due. mu is held.
 func (l *places) later(now time.Time) time.Duration {

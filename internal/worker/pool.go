@@ -165,12 +165,25 @@ func (p *Pool) assign(s *serving, w Work) {
 		return
 	}
 	p.census.see(key, g.who, 0)
+	if p.adopted(key) { // it runs, and has a place
+		p.places.take(g.who)
+		p.tasks.Go(func() { p.work(g) })
+		return
+	}
 	switch runs, later := p.places.admit(g, time.Now()); {
 	case runs:
 		p.tasks.Go(func() { p.work(g) })
 	case later > 0:
 		p.later(g, later)
 	}
+}
+
+// adopted reports whether a task runs here that was not given its work yet.
+func (p *Pool) adopted(key Key) bool {
+	p.mu.Lock()
+	a := p.live[key]
+	p.mu.Unlock()
+	return a != nil && a.work.Load().Seq() == 0
 }
 
 // later has the store give work out again after a time.

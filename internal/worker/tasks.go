@@ -24,13 +24,21 @@ type NewTask struct {
 
 // Create stores a task and has it run, unless there are too many: ErrTooMany, ErrFull. After an error other than actors.ErrUnavailable there is none; after that one it is
 // unknown, and nobody has its id.
-func (p *Pool) Create(ctx context.Context, n NewTask) (_ Snapshot, err error) {
+func (p *Pool) Create(ctx context.Context, n NewTask) (Snapshot, error) {
+	return p.create(ctx, n, func(*task.Record) error { return nil }, func(Snapshot, int) {})
+}
+
+// create stores a task that begins as first makes it. stored gets it, and the size of its request, before anybody is given its work.
+func (p *Pool) create(ctx context.Context, n NewTask, first func(r *task.Record) error, stored func(s Snapshot, size int)) (_ Snapshot, err error) {
 	if err := p.serves(ctx, n.Server); err != nil {
 		return Snapshot{}, err
 	}
 	key := newKey(n.Tenant, n.Server, p.Tag)
 	r := task.New(p.Store.Now(), n.TTL)
 	r.Revision, r.Method, r.Name, r.Session, r.From, r.Who = n.Revision, n.Method, n.Name, n.Request.Session, n.From, n.Who
+	if err := first(&r); err != nil {
+		return Snapshot{}, err
+	}
 	req, err := codec.Marshal(&n.Request)
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("worker: request of a task: %w", err)
@@ -72,6 +80,7 @@ func (p *Pool) Create(ctx context.Context, n NewTask) (_ Snapshot, err error) {
 	if err != nil {
 		return Snapshot{}, err
 	}
+	stored(Snapshot{key, r, rev}, len(req))
 	p.Serve(n.Server) // it may have been mounted anew
 	return Snapshot{key, r, rev}, nil
 }

@@ -1,0 +1,182 @@
+package task_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
+	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// long are tools whose handlers count their runs, and return after a time.
+func long(h *host.Host) (runs *atomic.Int32) {
+	runs = new(atomic.Int32)
+	for name, tool := range map[string]troupe.Tool{
+		"safe":      {Rerun: troupe.Safe},
+		"once":      {Rerun: troupe.Never},
+		"forbidden": {Rerun: troupe.Safe, Task: troupe.TaskForbidden},
+		"soon":      {Rerun: troupe.Safe, TaskAfter: time.Second},
+		"late":      {Rerun: troupe.Safe, TaskAfter: 25 * time.Second},
+	} {
+		tool.Name = name
+		add(h, tool, func(ctx context.Context, call *troupe.Call, in WorkIn) (*mcp.CallToolResult, error) {
+			runs.Add(1)
+			switch in.Text {
+			case "panics":
+				defer panic("on purpose")
+			}
+			if err := host.Sleep(ctx, in.MS); err != nil {
+				return nil, context.Cause(ctx)
+			}
+			if in.Text == "refuses" {
+				return nil, mcp.NewError(-31999, "out of paper")
+			}
+			return words(in.Text), nil
+		})
+	}
+	return runs
+}
+
+// TestALongCallBecomesATask calls tools for longer than the grace, and for less.
+func TestALongCallBecomesATask(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{}, nil)
+		runs := long(h)
+		with, plain := stateless(h, withTasks), stateless(h, `{}`)
+		host.Contains(t, "the capability", with.do("server/discover", `{}`), extension)
+		host.Equal(t, "within the grace", with.call("safe", `{"ms":9000,"text":"x"}`), host.StatelessText("2", "x"))
+		for tool, after := range map[string]time.Duration{"safe": 10 * time.Second, "soon": time.Second, "late": 25 * time.Second} {
+			began := time.Now()
+			made := last(with.call(tool, `{"ms":60000,"text":"y"}`))
+			if d := time.Since(began); d != after {
+				t.Errorf("%s: answered after %v, want %v", tool, d, after)
+			}
+			host.Equal(t, tool, str(t, made, "result", "resultType"), "task")
+			id := str(t, made, "result", "taskId")
+			host.Equal(t, tool+" runs", str(t, with.of("get", id), "result", "status"), "working")
+			host.Contains(t, tool+": its result", with.await(id, "completed"), `"text":"y"`)
+			if d := time.Since(began); d < time.Minute || d > time.Minute+2*time.Second {
+				t.Errorf("%s: it has taken %v", tool, d)
+			}
+		}
+		host.Contains(t, "another client", last(plain.call("safe", `{"ms":15000,"text":"z"}`)), `"text":"z"`)
+		for _, tool := range []string{"once", "forbidden"} {
+			host.Contains(t, tool, last(with.call(tool, `{"ms":15000,"text":"z"}`)), `"text":"z"`)
+		}
+		refused(t, "tasks/get of none", with.of("get", strange), host.BadParam)
+		if n := runs.Load(); n != 7 {
+			t.Errorf("handlers ran %d times for 7 calls", n)
+		}
+	})
+}
+
+// last is the last message of a response, which may be a stream.
+func last(response string) string {
+	if i := strings.LastIndex(response, "data: "); i >= 0 {
+		return strings.TrimSpace(response[i+len("data: "):])
+	}
+	return response
+}
+
+// TestHowLongCallsEnd has calls that became tasks fail, panic, and be cancelled.
+func TestHowLongCallsEnd(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{}, nil)
+		runs := long(h)
+		c := stateless(h, withTasks)
+		for text, status := range map[string]string{"refuses": "failed", "panics": "failed"} {
+			id := str(t, last(c.call("safe", `{"ms":15000,"text":"`+text+`"}`)), "result", "taskId")
+			got := at(t, c.await(id, status), "result")
+			if text == "refuses" {
+				host.Equal(t, text, str(t, got, "statusMessage"), "out of paper")
+			}
+		}
+		id := str(t, last(c.call("safe", `{"ms":60000}`)), "result", "taskId")
+		c.of("cancel", id)
+		synctest.Wait()
+		host.Equal(t, "cancelled", str(t, c.of("get", id), "result", "status"), "cancelled")
+		time.Sleep(time.Hour)
+		if n := runs.Load(); n != 3 {
+			t.Errorf("handlers ran %d times for 3 calls", n)
+		}
+	})
+}
+
+// TestProgressOfALongCall reports progress before the call becomes a task and after it: what the stream had sent stays sent, and what comes later is what the task says.
+func TestProgressOfALongCall(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{}, nil)
+		add(h, troupe.Tool{Name: "reports", Rerun: troupe.Safe}, func(ctx context.Context, call *troupe.Call, _ WorkIn) (*mcp.CallToolResult, error) {
+			for i := range 10 {
+				if err := call.Progress(ctx, float64(i+1), 10, fmt.Sprint("part ", i+1)); err != nil {
+					return nil, err
+				}
+				if err := host.Sleep(ctx, 2000); err != nil {
+					return nil, context.Cause(ctx)
+				}
+			}
+			return words("done"), nil
+		})
+		c := stateless(h, withTasks)
+		request := c.Body(c.NextID(), "tools/call", `{"name":"reports","arguments":{}}`, `"progressToken":"p"`)
+		a := c.Client.Post(request, c.Header("tools/call", request)...)
+		for n := range 5 {
+			e, ok := a.Next()
+			if !ok {
+				t.Fatal("the stream has ended")
+			}
+			host.Contains(t, "before", e.Data, fmt.Sprintf(`"message":"part %d"`, n+1))
+		}
+		id := str(t, host.Last(t, a), "result", "taskId")
+		time.Sleep(5 * time.Second)
+		host.Equal(t, "after", str(t, c.of("get", id), "result", "statusMessage"), "8 of 10: part 8")
+		host.Contains(t, "its result", c.await(id, "completed"), `"text":"done"`)
+	})
+}
+
+// TestALongCallOutlivesItsProcess ends the process in the middle of a call, in order or not: its client has a task, which ends in the next one.
+func TestALongCallOutlivesItsProcess(t *testing.T) {
+	for how, before := range map[string]time.Duration{"drained": time.Second, "killed": 20 * time.Second} {
+		t.Run(how, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				dir := t.TempDir()
+				h := host.New(t, troupe.Options{Dir: dir, DrainDelay: -1}, nil)
+				long(h)
+				c := stateless(h, withTasks)
+				answer := make(chan string, 1)
+				began := time.Now()
+				go func() { answer <- last(c.call("safe", `{"ms":60000,"text":"x"}`)) }()
+				time.Sleep(before)
+				o := troupe.Options{Dir: host.CopyDir(t, dir)}
+				if how == "drained" {
+					if err := h.Runtime.Drain(t.Context()); err != nil {
+						t.Error(err)
+					}
+					if err := h.Runtime.Close(t.Context()); err != nil {
+						t.Error(err)
+					}
+					o.Dir = dir
+				}
+				made := <-answer
+				host.Equal(t, "its client has a task", str(t, made, "result", "resultType"), "task")
+				if d := time.Since(began); how == "drained" && d > 5*time.Second {
+					t.Errorf("the drain took until %v", d)
+				}
+				next := host.New(t, o, nil)
+				runs := long(next)
+				c.Client = next.Moved(c.Client)
+				host.Contains(t, "its result", c.await(str(t, made, "result", "taskId"), "completed"), `"text":"x"`)
+				if n := runs.Load(); n != 1 {
+					t.Errorf("the handler ran %d times in the next process", n)
+				}
+			})
+		})
+	}
+}

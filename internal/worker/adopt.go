@@ -1,0 +1,69 @@
+package worker
+
+import (
+	"context"
+	"time"
+
+	"github.com/troupe-run/troupe/internal/task"
+)
+
+// Adopt stores a task of a call whose handler runs already. That run is the task's first attempt: no other begins beside it, wherever its work is given out, until
+// it ends or its process is gone. It takes a place, also if there is none left. The errors are those of Create. Conclude must be called once, when the handler has returned.
+func (p *Pool) Adopt(ctx context.Context, n NewTask) (_ *Attempt, made Snapshot, err error) {
+	s, err := p.service(n.Server)
+	if err != nil {
+		return nil, Snapshot{}, err
+	}
+	if !p.enter() {
+		return nil, Snapshot{}, ErrClosing
+	}
+	var a *Attempt
+	var epoch uint64
+	began := time.Now()
+	made, err = p.create(ctx, n, func(r *task.Record) (err error) {
+		epoch, err = r.Adopt(p.Node, p.Boot, p.Store.Now())
+		return err
+	}, func(made Snapshot, size int) {
+		w := &given{Work: noWork{}, s: s, who: principal(n.Tenant, token(n.From))}
+		p.places.take(w.who)
+		a = p.prepare(s, made.Key, made.Record, made.Rev, epoch, w, n.Request, began.UnixNano())
+		a.stored, a.clear, a.began = size, func() {}, began
+	})
+	if err != nil {
+		p.tasks.Done()
+		return nil, Snapshot{}, err
+	}
+	return a, made, nil
+}
+
+// enter counts one run more that Close waits for, unless the pool is closed.
+func (p *Pool) enter() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false
+	}
+	p.tasks.Add(1)
+	return true
+}
+
+// Context ends with the attempt, for one of the causes of this package: nothing that its handler does counts any more then, or the node ends.
+func (a *Attempt) Context() context.Context { return a.ctx }
+
+// Conclude stores what the handler of an adopted call has returned.
+func (a *Attempt) Conclude(res Result) {
+	defer a.p.tasks.Done()
+	a.conclude(a.began, res)
+}
+
+// noWork is the work of an attempt that was not given its own yet.
+type noWork struct{}
+
+var _ Work = noWork{}
+
+func (noWork) Of() (tenant, task, from string) { return "", "", "" }
+func (noWork) Deliveries() uint64              { return 0 }
+func (noWork) Seq() uint64                     { return 0 }
+func (noWork) Keep() error                     { return nil }
+func (noWork) Done() error                     { return nil }
+func (noWork) Later(time.Duration) error       { return nil }
