@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -92,22 +91,15 @@ func freeAddress(seed uint64) (string, error) {
 
 // twin is a process with the same settings at another address.
 func (p *process) twin() (*process, error) {
-	_, port, err := net.SplitHostPort(p.addr)
+	addr, err := freeAddress(0) // all others are taken: their processes run
 	if err != nil {
 		return nil, err
 	}
-	n, err := strconv.ParseUint(port, 10, 16)
-	if err != nil {
-		return nil, err
-	}
-	other := &process{bin: p.bin, args: slices.Clone(p.args)}
-	if other.addr, err = freeAddress(n); err != nil {
-		return nil, err
-	}
+	other := &process{bin: p.bin, args: slices.Clone(p.args), addr: addr}
 	for i, arg := range p.args {
 		switch arg {
 		case "--listen":
-			other.args[i+1] = other.addr
+			other.args[i+1] = addr
 		case "--data":
 			other.args[i+1] += "-twin"
 		}

@@ -122,19 +122,14 @@ func (s Snapshot) Apart(later Snapshot, older uint8) Snapshot {
 	if older&1 != 0 {
 		mixed.records = s.of.records
 	}
-	for _, of := range []map[string]*log{s.of.streams, later.of.streams} {
-		for path := range of {
-			if older>>(1+shard(path))&1 == 0 {
-				continue
-			}
-			if l := s.of.streams[path]; l != nil {
-				mixed.streams[path] = l
-			} else {
-				delete(mixed.streams, path)
-			}
+	isOlder := func(path string, _ *log) bool { return older>>(1+shard(path))&1 != 0 }
+	maps.DeleteFunc(mixed.streams, isOlder)
+	for path, l := range s.of.streams {
+		if isOlder(path, l) {
+			mixed.streams[path] = l
 		}
 	}
-	return Snapshot{mixed.clone()}
+	return Snapshot{mixed}
 }
 
 // shard is where a stream of the log lies.

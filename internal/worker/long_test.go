@@ -23,13 +23,13 @@ import (
 const day = 24 * time.Hour
 
 // onDisk runs f with a house over a store in a directory, in virtual time.
-func onDisk(t *testing.T, dir string, f func(t *testing.T, h *house)) {
+func onDisk(t *testing.T, dir string, run func(ctx context.Context, a *worker.Attempt) worker.Result, f func(t *testing.T, h *house)) {
 	t.Helper()
 	n, err := cluster.Open(t.Context(), cluster.Options{Dir: dir, Sync: time.Hour, Lease: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &house{t: t, node: n}
+	h := &house{t: t, node: n, run: run} // before there is a pool: the store may have work
 	h.safe.Store(true)
 	h.open(4, filepath.Base(dir))
 	f(t, h)
@@ -173,15 +173,17 @@ func TestTasksOfManySteps(t *testing.T) {
 		var key worker.Key
 		var run func(dir string, stops []int)
 		run = func(dir string, stops []int) {
-			onDisk(t, dir, func(t *testing.T, h *house) {
+			stop := -1
+			if len(stops) > 0 {
+				stop = stops[0]
+			}
+			onDisk(t, dir, work(stop), func(t *testing.T, h *house) {
 				if len(stops) == 0 {
-					h.handle(work(-1))
 					if r := h.ended(key); string(r.Outcome.Value) != fmt.Sprint(steps*(steps-1)/2) {
 						t.Errorf("it ended with kind %d %s", r.Outcome.Kind, r.Outcome.Value)
 					}
 					return
 				}
-				h.handle(work(stops[0]))
 				if key.ID == "" {
 					key = h.createLasting(`{}`, day)
 				}
@@ -250,8 +252,7 @@ func TestAnOlderStore(t *testing.T) {
 		}
 		var old, ended, newer worker.Key
 		var was task.Record
-		onDisk(t, dir, func(t *testing.T, h *house) {
-			h.handle(handler)
+		onDisk(t, dir, handler, func(t *testing.T, h *house) {
 			ended = h.createLasting(`"quick"`, day)
 			was = h.ended(ended)
 			old = h.createLasting(`{}`, day)
@@ -272,8 +273,7 @@ func TestAnOlderStore(t *testing.T) {
 				t.Fatalf("the steps ran %v", ran)
 			}
 		})
-		onDisk(t, older, func(t *testing.T, h *house) {
-			h.handle(handler)
+		onDisk(t, older, handler, func(t *testing.T, h *house) {
 			if _, err := h.Get(t.Context(), newer); !errors.Is(err, worker.ErrUnknown) {
 				t.Errorf("the newer task: %v", err)
 			}
