@@ -59,7 +59,7 @@ package troupe
 //
 // From the top; a file mostly uses files of its own line or of a line below:
 //
-//	serve operate drain beside news reminder mount  serving, and how it ends; what operators and other nodes tell
-//	dispatch tasks form log method  the requests that come in
-//	prompt session skill page catalogue lists stateless resource promise task taskrun server result tool principal ask advice  a server, what it offers, and what a handler can do
-//	runtime service options visible call revisions ledger away  the base of all others
+//	serve operate drain news reminder mount  serving, and how it ends; what operators and other nodes tell
+//	dispatch tasks form method  the requests that come in
+//	prompt session skill page catalogue lists stateless resource taskrun task server result tool principal ask  a server, what it offers, and what a handler can do
+//	runtime service options visible log call revisions store  the base of all others

@@ -3,11 +3,11 @@ package main
 // public is the root package.
 var public = []mutation{
 	{
-		"the handler beside servers answers any Host", guard, "beside.go",
+		"the handler beside servers answers any Host", guard, "mount.go",
 		"		if rt.guard.Refuse(w, r) {\n", "		if false {\n", "internal/spec/transports", "TestHandlerBesideServers",
 	},
 	{
-		"the handler beside servers gets the paths of probes", guard, "beside.go",
+		"the handler beside servers gets the paths of probes", guard, "mount.go",
 		"	if h == nil || rt.opts.isProbe(r.URL.Path) {\n", "	if h == nil {\n", "internal/spec/transports", "TestHandlerBesideServers",
 	},
 	{
