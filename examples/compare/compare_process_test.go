@@ -20,6 +20,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
+// patience is how long a test waits for what must come, so that one which hangs ends.
+const patience = 5 * time.Minute
+
 var (
 	libraries = []string{"troupe", "gosdk", "mcpgo"}
 	revisions = []string{"2025-11-25", "2026-07-28"}
@@ -92,7 +95,7 @@ func start(t *testing.T, program string) server {
 		_ = c.Process.Kill()
 		<-over
 	})
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		if conn, err := net.Dial("tcp", addr); err == nil {
 			_ = conn.Close()
 			return server{"http://" + addr, c, exited}
@@ -100,6 +103,19 @@ func start(t *testing.T, program string) server {
 		if time.Now().After(end) {
 			t.Fatal("it does not listen")
 		}
+	}
+}
+
+// ends waits for the end of a program that was told to end.
+func (p server) ends(t *testing.T) {
+	t.Helper()
+	select {
+	case err := <-p.exited:
+		if err != nil {
+			t.Errorf("at SIGTERM: %v", err)
+		}
+	case <-time.After(patience):
+		t.Error("it does not end at SIGTERM")
 	}
 }
 
@@ -115,7 +131,7 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 // call connects to url, calls a tool and returns its text.
 func call(t *testing.T, url, revision string, token bearer, tool string, args any, o *mcp.ClientOptions) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	hc := http.DefaultClient
 	if token != "" {
@@ -127,7 +143,11 @@ func call(t *testing.T, url, revision string, token bearer, tool string, args an
 		return "", err
 	}
 	defer s.Close()
-	r, err := s.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: args})
+	return textOf(s.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: args}))
+}
+
+// textOf returns the text of a result, or the error that it is.
+func textOf(r *mcp.CallToolResult, err error) (string, error) {
 	if err != nil {
 		return "", err
 	}
@@ -209,13 +229,6 @@ func TestTenants(t *testing.T) {
 		if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
-		select {
-		case err := <-p.exited:
-			if err != nil {
-				t.Errorf("at SIGTERM: %v", err)
-			}
-		case <-time.After(30 * time.Second):
-			t.Error("it does not end at SIGTERM")
-		}
+		p.ends(t)
 	})
 }
