@@ -41,7 +41,7 @@ func TestService(t *testing.T) {
 }
 
 // testRoutes asks for what stands beside MCP.
-func testRoutes(t *testing.T, p server) {
+func testRoutes(t *testing.T, p program) {
 	for path, want := range map[string]string{
 		"/": "trips\n", "/healthz": "", "/readyz": "",
 		"/.well-known/oauth-protected-resource": `"` + p.url + `/mcp"`,
@@ -74,7 +74,7 @@ type customer struct {
 }
 
 // connect connects a customer. asked answers the questions.
-func connect(t *testing.T, p server, revision string, token bearer, asked func(message string) (map[string]any, error)) customer {
+func connect(t *testing.T, p program, revision string, token bearer, asked func(message string) (map[string]any, error)) customer {
 	t.Helper()
 	c := customer{progress: make(chan *mcp.ProgressNotificationParams, 1000), updates: make(chan string, 100)}
 	o := &mcp.ClientOptions{
@@ -119,7 +119,7 @@ func booking(message string) (map[string]any, error) {
 	return nil, fmt.Errorf("asked %q", message)
 }
 
-func testService(t *testing.T, p server, revision string) {
+func testService(t *testing.T, p program, revision string) {
 	ada, bob := connect(t, p, revision, "token-ada", booking), connect(t, p, revision, "token-bob", booking)
 
 	for who, want := range map[string][]string{"ada": {"book", "quote", "scan", "set_price"}, "bob": {"book", "quote", "scan"}} {
@@ -197,7 +197,7 @@ func testPrices(t *testing.T, ada, bob customer) {
 }
 
 // testDrain ends the program in the middle of a call that has asked, and answers then: the call ends well, and so does the program.
-func testDrain(t *testing.T, p server) {
+func testDrain(t *testing.T, p program) {
 	bob := connect(t, p, "2025-11-25", "token-bob", func(message string) (map[string]any, error) {
 		if message == "Which day?" {
 			if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
