@@ -70,11 +70,20 @@ type program struct {
 // start builds and runs a program, and returns once it listens.
 func start(t *testing.T, dir string) program {
 	t.Helper()
-	bin := filepath.Join(t.TempDir(), filepath.Base(dir))
+	return run(t, build(t, dir), freeAddress(t), "DATA="+t.TempDir())
+}
+
+// build builds the program of a directory, once for all tests.
+func build(t *testing.T, dir string) string {
+	t.Helper()
+	bin := filepath.Join(programs, dir)
+	if _, err := os.Stat(bin); err == nil {
+		return bin
+	}
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, dir).CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
-	return run(t, bin, freeAddress(t), "DATA="+t.TempDir())
+	return bin
 }
 
 // freeAddress returns an address on this machine where nobody listens.
@@ -154,7 +163,9 @@ func call(t *testing.T, url, revision string, token bearer, tool string, args an
 		return "", err
 	}
 	defer s.Close()
-	return textOf(s.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: args}))
+	p := &mcp.CallToolParams{Name: tool, Arguments: args}
+	p.SetProgressToken("token")
+	return textOf(s.CallTool(ctx, p))
 }
 
 // textOf returns the text of a result, or the error that it is.

@@ -72,22 +72,24 @@ func TestPanic(t *testing.T) {
 
 // TestKill kills a process in the middle of a call, starts it again on the same data, and comes back for the response.
 func TestKill(t *testing.T) {
-	for library, want := range map[string]struct {
+	for _, want := range []struct {
+		library, env    string
 		session, resume int
 		response        bool
 	}{
-		"troupe": {http.StatusOK, http.StatusOK, true},
-		"gosdk":  {http.StatusNotFound, http.StatusNotFound, false},
-		"mcpgo":  {http.StatusOK, http.StatusBadRequest, false}, // it takes any id for a session's
+		{"troupe", "", http.StatusOK, http.StatusOK, true},
+		{"gosdk", "", http.StatusNotFound, http.StatusNotFound, false},
+		{"mcpgo", "", http.StatusOK, http.StatusBadRequest, false}, // it takes any id for a session's
+		{"mcpgo", "STATEFUL=1", http.StatusNotFound, http.StatusBadRequest, false},
 	} {
-		t.Run(library, func(t *testing.T) {
+		t.Run(want.library+want.env, func(t *testing.T) {
 			addr, dir := freeAddress(t), t.TempDir()
-			p := runProbe(t, library, addr, dir)
+			p := runProbe(t, want.library, addr, dir, want.env)
 			session := begin(t, p.url+"/mcp")
 			id := startCall(t, p.url+"/mcp", session)
 			p.kill(t)
 
-			p = runProbe(t, library, addr, dir, "RELEASED=1")
+			p = runProbe(t, want.library, addr, dir, want.env, "RELEASED=1")
 			if a := must(t, "POST", p.url+"/mcp", list, session); a.status != want.session {
 				t.Errorf("the session: %+v", a)
 			}

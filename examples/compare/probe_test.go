@@ -33,6 +33,7 @@ type probe struct {
 	recovery  bool               // mcp-go: WithRecovery
 	validate  bool               // mcp-go: WithInputSchemaValidation
 	old       bool               // without 2026-07-28
+	stateful  bool               // mcp-go: WithStateful
 	origin    string             // an origin that pages may call from
 	tokens    bool               // callers need a token: tokenNamed
 	gosdkLog  mcp.EventStore     // nil means one of its own
@@ -185,6 +186,9 @@ func (p probe) mcpgo() (http.Handler, error) {
 		p.mcpgoLog = server.NewInMemoryEventStore()
 	}
 	over := []server.StreamableHTTPOption{server.WithEventStore(p.mcpgoLog)}
+	if p.stateful {
+		over = append(over, server.WithStateful(true))
+	}
 	if p.origin != "" {
 		over = append(over, server.WithStreamableHTTPCORS(server.WithCORSAllowedOrigins(p.origin)))
 	}
@@ -207,16 +211,31 @@ func (p probe) mcpgo() (http.Handler, error) {
 	return mux, nil
 }
 
+// programs is the directory of the programs that tests have built.
+var programs string
+
 // TestMain is the program of a probe where PROBE is set, for tests that kill it.
 func TestMain(m *testing.M) {
 	library := os.Getenv("PROBE")
 	if library == "" {
-		os.Exit(m.Run())
+		os.Exit(tests(m))
 	}
-	h, err := probe{library: library, dir: os.Getenv("DATA"), recovery: os.Getenv("RECOVERY") != ""}.handler()
+	h, err := probe{library: library, dir: os.Getenv("DATA"), recovery: os.Getenv("RECOVERY") != "", stateful: os.Getenv("STATEFUL") != ""}.handler()
 	if err == nil {
 		err = http.ListenAndServe(os.Getenv("LISTEN"), h)
 	}
 	fmt.Fprintln(os.Stderr, err)
 	os.Exit(1)
+}
+
+// tests runs the tests.
+func tests(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "compare-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	programs = dir
+	return m.Run()
 }
