@@ -20,13 +20,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// patience is how long a test waits for what must come, so that one which hangs ends.
-const patience = 5 * time.Minute
-
-var (
-	libraries = []string{"troupe", "gosdk", "mcpgo"}
-	revisions = []string{"2025-11-25", "2026-07-28"}
-)
+// revisions are those that the programs are run in.
+var revisions = []string{"2025-11-25", "2026-07-28"}
 
 // lines returns the number of lines of a program without empty lines and comments.
 func lines(t *testing.T, name, library string) (n int) {

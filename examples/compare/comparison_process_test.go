@@ -50,16 +50,6 @@ func TestFirst(t *testing.T) {
 	})
 }
 
-// readDoc reads a document of the repository.
-func readDoc(t *testing.T, name string) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
 // TestComparison compares docs/comparison.md with the programs and the modules that it speaks of.
 func TestComparison(t *testing.T) {
 	page := readDoc(t, "comparison.md")

@@ -20,6 +20,12 @@ import (
 	troupemcp "github.com/troupe-run/troupe/mcp"
 )
 
+// libraries are what is compared, by the names of the programs' directories.
+var libraries = []string{"troupe", "gosdk", "mcpgo"}
+
+// patience is how long a test waits for what must come, so that one which hangs ends.
+const patience = 5 * time.Minute
+
 // A probe is a server with one of the libraries, by which tests find out what it does. Its tools:
 //
 //	boom  panics
