@@ -231,19 +231,19 @@ var tasks = []mutation{
 		"if r.Lost++; r.stored {", "if r.Lost++; r.stored && r.Lost < 0 {", "", "TestAttempts",
 	},
 	{
-		"progress of a task falls", guard, "task.go",
+		"progress of a task falls", guard, "taskrun.go",
 		"(value <= r.value || ", "(value < -r.value || ", "internal/spec/task", "TestProgressOfATaskIsBounded",
 	},
 	{
-		"progress of a task has no bound", limit, "task.go",
+		"progress of a task has no bound", limit, "taskrun.go",
 		"now.Sub(r.told) < every", "now.Sub(r.told) < 0*every", "internal/spec/task", "TestProgressOfATaskIsBounded",
 	},
 	{
-		"progress is told again by a later run", guard, "task.go",
+		"progress is told again by a later run", guard, "taskrun.go",
 		"r.Request.Session == \"\" || r.Again() ||", "r.Request.Session == \"\" ||", "internal/spec/task", "TestProgressIsNotToldAgain",
 	},
 	{
-		"progress of a task does not name it", negotiation, "task.go",
+		"progress of a task does not name it", negotiation, "taskrun.go",
 		"p[\"_meta\"] = json.RawMessage", "_ = json.RawMessage", "internal/spec/task", "TestMessagesOfATaskNameIt",
 	},
 	{
