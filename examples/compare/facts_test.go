@@ -71,7 +71,7 @@ func send(t *testing.T, method, url, body string, header ...string) (answer, err
 		}
 		r.Header.Set(name, value)
 	}
-	resp, err := http.DefaultClient.Do(r)
+	resp, err := (&http.Client{Timeout: patience}).Do(r)
 	if err != nil {
 		return answer{}, err
 	}
