@@ -32,14 +32,17 @@ const (
 // the Runtime serves on, so that load balancers notice; there is no delay if no event stream
 // is open and Ready was never called. Then Drain waits until no call runs that only this
 // process can end. Clients of other calls, and of idle streams, come back to the next
-// process. Requests that come meanwhile are served. When only the last ones are being
+// process. Requests of sessions that come meanwhile are served; new ones of stateless clients (2026-07-28) get 503 with
+// Retry-After, as any other process can serve them. When only the last ones are being
 // answered, after 1 second at most, further requests are refused with 503. When nothing is left,
 // Drain returns nil.
 //
 // Drain waits for DrainWait, and no longer than ctx. If calls still run or clients are
 // still connected then, it returns an error that wraps context.DeadlineExceeded or the
 // cause of ctx. Calls that may run again do so when their clients resume them; the others
-// have ended with error -32010. A second Drain waits for the first, no longer than its own
+// have ended with error -32010. Stateless clients cannot resume: two seconds before the end of DrainWait those of calls that may run
+// again are told to send them again, with 503 and Retry-After or, once the response is a stream, with an error whose data has
+// retryAfterMs. A client that handles tasks has got one in place of such a call when the delay was over: see TaskAutomatic. A second Drain waits for the first, no longer than its own
 // ctx, and returns the same. Drain ends the clients of ServePipe, too: later messages of
 // theirs get no response. Drain after Close has nothing to wait for.
 func (rt *Runtime) Drain(ctx context.Context) error { return rt.drain(ctx, nil) }

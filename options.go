@@ -74,8 +74,10 @@ type Options struct {
 	// was not called: then there is no load balancer to notice.
 	DrainDelay time.Duration
 	// DrainWait is how long a drain then waits for calls that only this process can end.
-	// In the second half of it, new calls of tools that may not run again are refused
-	// with 503. 0 means 30 seconds.
+	// New requests of stateless clients (2026-07-28), which any process can serve, get 503 with Retry-After all that time. In the second
+	// half of it, new calls of tools that may not run again are refused with 503, too. Running calls of stateless clients have until two
+	// seconds before its end, or until a tenth of it is left if that is less. 0 means 22 seconds: with the default delay
+	// a drain takes at most 25, and Kubernetes ends a process after 30.
 	DrainWait time.Duration
 	// Log gets the records that an operator should see, with a hash in place of each id of a
 	// session or a stream: whoever has the id of an anonymous session can use that session. nil

@@ -71,7 +71,8 @@ func loopback(addr string) bool {
 // still serves; its responses close their connections, so that a load balancer moves
 // to other nodes. For up to DrainWait it then serves on while calls run that only this
 // process can end: calls that may not run again, calls whose clients could not
-// come back for them, and requests of HTTPOptions.Handler. Then it stops listening and finishes the requests on open
+// come back for them, and requests of HTTPOptions.Handler. New requests of stateless clients get 503 meanwhile, so that they go
+// to another process. Then it stops listening and finishes the requests on open
 // connections. Clients of calls that may run again, and of idle streams, come back to
 // the next process. Serve returns as soon as nothing is left. The command troupe drain has
 // the same effect as the end of ctx.

@@ -10,7 +10,7 @@ import (
 
 // ErrUnavailable reports that the store cannot be asked, did not answer, or is full: what was to be stored may or may not be. A handler that
 // returns the error, wrapped or not, gives its client the error of a request that may be sent again: -32603 with retryAfterMs, and
-// status 503 where there is no session.
+// status 503 where there is no session and the call may run again.
 var ErrUnavailable error = unavailable{}
 
 // unavailable is an error of the store to those who ask whether one may come again.

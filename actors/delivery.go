@@ -289,6 +289,10 @@ func (d *bound) end(why ending, id []byte) {
 	case cancelled: // a batch does not wait for a handler that ignores the cancel
 		d.to.over()
 	case givenUp:
+		if d.r.stateless != nil {
+			d.to.Answer(200, d.r.givenUp(id))
+			return
+		}
 		d.to.Answer(200, lostCall(id))
 	case broken:
 		d.r.Contain(func() { d.to.Answer(200, internalError(id)) })

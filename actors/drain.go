@@ -10,8 +10,8 @@ import (
 //	serving ──Finish──▶ serves on ──HandOver──▶ hands over ──▶ takes nothing ──Close──▶ stopped
 //
 // A call is the node's own if no other process can end it: it may not run again, or its client could not come
-// back for it. Finish waits for those calls while the node serves all requests. HandOver leaves the others to
-// the process that resumes them.
+// back for it. Finish waits for those calls while the node serves all requests but new ones of stateless clients, which belong to
+// no node. HandOver leaves the others to the process that resumes them.
 
 const (
 	// quick is how long a call may have run before Finish waits for it: calls that take less are always under
@@ -19,14 +19,21 @@ const (
 	quick = 250 * time.Millisecond
 	// look is how often a node that ends looks for calls and streams that are left.
 	look = 10 * time.Millisecond
+	// lastAnswers is how long before the end of a drain the calls of stateless clients end, so that their clients hear of it. It is a
+	// tenth of a drain that takes less than ten times as long.
+	lastAnswers = 2 * time.Second
 )
 
-// Finish waits until no call runs that only this node can end, or until ctx ends. The node serves all
-// requests meanwhile. In the second half of the time until ctx's deadline, though, it refuses calls that may
-// not run again: they might not end in time.
+// Finish waits until no call runs that only this node can end, or until ctx ends. The node serves the
+// requests of sessions meanwhile; new ones of stateless clients get 503, as any other node can serve them. In the second half of the time
+// until ctx's deadline, though, it refuses calls that may not run again: they might not end in time. Two seconds before that deadline the
+// calls of stateless clients end, as Close would have them end.
 func (n *Node) Finish(ctx context.Context) {
+	n.drain.sending.Store(true)
 	if end, ok := ctx.Deadline(); ok {
-		time.AfterFunc(time.Until(end)/2, func() { n.drain.sparing.Store(true) })
+		left := time.Until(end)
+		time.AfterFunc(left/2, func() { n.drain.sparing.Store(true) })
+		time.AfterFunc(left-min(lastAnswers, left/10), func() { n.statelessCalls.giveUp(nil, ErrClosing) })
 	}
 	for {
 		began := time.Now()

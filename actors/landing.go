@@ -76,6 +76,8 @@ func (a *arrival) goOn(from *quota.Account, st *mrtr.State, x brought, sum mrtr.
 				badState(a.to, m.ID)
 			case !a.svc.Handler.Safe(m.Method, m.Name):
 				faults.Lost.Tell(a.to, m.ID)
+			case a.sess == nil && n.drain.sending.Load(): // another node runs it again
+				n.refusals.unavailable(a.to, m.ID)
 			case a.runAgain(from, st, sum, given):
 				return true
 			default:

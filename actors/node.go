@@ -209,6 +209,7 @@ type draining struct {
 	closing atomic.Bool
 	over    atomic.Bool  // the node takes nothing any more
 	handing atomic.Bool  // the node hands over what it has
+	sending atomic.Bool  // new requests of stateless clients are sent to other nodes
 	sparing atomic.Bool  // the node takes no calls that only it can end
 	handed  atomic.Int64 // requests in flight that were handed over: see requestActor.handed
 }
@@ -217,6 +218,12 @@ type draining struct {
 // another process would need it to run the request again.
 func (d *draining) refuses(svc *Service, principal any, m *codec.Message, stored int) bool {
 	return d.over.Load() || d.sparing.Load() && !svc.again(m, stored) && (svc.Known == nil || svc.Known(principal, m.Method, m.Name))
+}
+
+// sends reports whether a request of a stateless client is one for another node, as this one is about to end. A request that brings answers
+// goes on where its call is. The client of a connection that carries others has no other node.
+func (d *draining) sends(a *arrival) bool {
+	return d.sending.Load() && a.sess == nil && !(a.m.State != nil && Asks(a.m.Method))
 }
 
 // clock compares the store's clock, which is a machine's and may jump, with a monotonic

@@ -144,7 +144,7 @@ func (a *arrival) accept() (begun bool) {
 	case tooLong(m): // each message about the request would repeat the long token
 		n.refusals.refuseError(a.to, errLongToken, m.ID)
 		return false
-	case n.drain.refuses(a.svc, a.principal, m, 0) || n.store.Suspended() && !n.regained(a.svc.Limits.StoreWait), a.svc.life.over.Load():
+	case n.drain.sends(a), n.drain.refuses(a.svc, a.principal, m, 0) || n.store.Suspended() && !n.regained(a.svc.Limits.StoreWait), a.svc.life.over.Load():
 		n.refusals.unavailable(a.to, m.ID)
 		return false
 	case string(m.Method) == mcp.MethodSubscriptionsListen:
@@ -341,7 +341,7 @@ func (d *direct) answer(a response) {
 		d.conn.AnswerLast(200, a.data)
 	case a.exited:
 		d.conn.AnswerLast(statusOf(a), a.data)
-	case a.later && !a.goesOn:
+	case a.later && !a.goesOn && d.r.safe(): // a proxy may send what is answered with 503 to another node
 		d.r.node.refusals.unavailable(d.conn, d.r.id)
 	default:
 		d.conn.Answer(statusOf(a), a.data)
@@ -362,9 +362,9 @@ func (d *direct) end(why ending, id []byte) {
 	d.rest()
 	switch {
 	case why == givenUp && d.streams:
-		d.conn.Event("", 0, lostCall(id))
+		d.conn.Event("", 0, d.r.givenUp(id))
 		d.conn.Finish()
-	case why == givenUp && d.r.svc.Handler.Safe(d.r.call.msg.Method, d.r.call.msg.Name):
+	case why == givenUp && d.r.safe():
 		d.r.node.refusals.unavailable(d.conn, id)
 	case why == givenUp: // the call may have taken effect, so that its client must decide whether to send it again
 		d.conn.Answer(200, lostCall(id))
@@ -373,6 +373,17 @@ func (d *direct) end(why ending, id []byte) {
 		d.r.Contain(d.conn.Cut)
 	}
 	d.release()
+}
+
+// safe reports whether the request may be sent again though it has run.
+func (r *requestActor) safe() bool { return r.svc.Handler.Safe(r.call.msg.Method, r.call.msg.Name) }
+
+// givenUp is the response to a request that the node no longer waits for: it says to send a safe one again.
+func (r *requestActor) givenUp(id []byte) []byte {
+	if !r.safe() {
+		return lostCall(id)
+	}
+	return codec.AppendError(nil, id, Unavailable.Code, Unavailable.Message, Unavailable.Data)
 }
 
 // rest ends the watch on the connection.

@@ -62,7 +62,8 @@ func TestStateThatCannotBeOpenedNow(t *testing.T) {
 }
 
 // TestHandlerWithoutAStore checks that a client may send a request again when its
-// handler could not serve it because of the store.
+// handler could not serve it because of the store. A proxy sends what is answered with 503 to another node by itself, so that no call
+// which may not run twice is: its handler may have done something before.
 func TestHandlerWithoutAStore(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		h.svc = NewService("s", askingHandler{h.handler}, Limits{})
@@ -75,11 +76,24 @@ func TestHandlerWithoutAStore(t *testing.T) {
 		in := h.input("", "192.0.2.1", nil)
 		in.Stateless, in.Exchange = true, c
 		hasReturned(t, h.postTo(c, in, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x",`+statelessMeta+`}}`))
-		if status, body := c.answer(); status != 503 || !strings.Contains(body, hint) {
+		if status, body := c.answer(); status != 200 || !strings.Contains(body, hint) {
 			t.Errorf("by itself: %d %s", status, body)
+		}
+		h.svc = NewService("s", safeAsking{askingHandler{h.handler}}, Limits{})
+		c = &faultyConn{}
+		in = h.input("", "192.0.2.1", nil)
+		in.Stateless, in.Exchange = true, c
+		hasReturned(t, h.postTo(c, in, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x",`+statelessMeta+`}}`))
+		if status, body := c.answer(); status != 503 || !strings.Contains(body, hint) {
+			t.Errorf("by itself, of what may run again: %d %s", status, body)
 		}
 	})
 }
+
+// safeAsking is an askingHandler whose calls may run again.
+type safeAsking struct{ askingHandler }
+
+func (safeAsking) Safe(_, _ []byte) bool { return true }
 
 // TestAnswerToACallThatCannotBeRead checks that an answer whose call cannot be looked
 // up is not dropped: the client must send it again.

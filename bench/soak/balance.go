@@ -124,16 +124,16 @@ func newBalanced(ctx context.Context, o options, name string, n uint64) (*balanc
 			return nil, err
 		}
 	}
-	if err := b.startProxy(name, dir, strings.NewReplacer(ports...)); err != nil {
+	file := map[string]string{"nginx": "nginx.conf", "haproxy": "haproxy.cfg"}[name]
+	if err := b.startProxy(name, file, dir, strings.NewReplacer(ports...)); err != nil {
 		b.end()
 		return nil, fmt.Errorf("%w: %s", err, b.said.lines(5))
 	}
 	return b, nil
 }
 
-// startProxy starts nginx or HAProxy with the file of deploy, on other ports.
-func (b *balanced) startProxy(name, dir string, ports *strings.Replacer) error {
-	file := map[string]string{"nginx": "nginx.conf", "haproxy": "haproxy.cfg"}[name]
+// startProxy starts nginx or HAProxy with a file of deploy, on other ports.
+func (b *balanced) startProxy(name, file, dir string, ports *strings.Replacer) error {
 	from, err := repositoryFile(filepath.Join("deploy", file))
 	if err != nil {
 		return err

@@ -27,7 +27,7 @@ func TestLimitDefaults(t *testing.T) {
 	var got troupe.Options
 	s.limits.options(&got)
 	want := troupe.Options{
-		DrainDelay: 3 * time.Second, DrainWait: 30 * time.Second,
+		DrainDelay: 3 * time.Second, DrainWait: 22 * time.Second,
 		HTTP: troupe.HTTPOptions{MaxHeader: 32 << 10, HeaderTimeout: 10 * time.Second, ConnectionsPerAddress: 1024},
 		Store: troupe.StoreOptions{
 			SessionIdle: 72 * time.Hour, SessionUnused: 10 * time.Minute, SessionMax: 30 * 24 * time.Hour, TaskMax: 7 * 24 * time.Hour,

@@ -35,6 +35,7 @@ func TestDocuments(t *testing.T) {
 	}
 	const heading, command = "What survives what", "go test ./internal/survives -update"
 	testkit.Tables(t, root+"docs/what-survives.md", map[string]string{heading: table(passed), "Each promise, and its tests": promises(passed)}, *update, command)
+	testkit.Tables(t, root+"README.md", map[string]string{heading: table(passed)}, *update, command)
 }
 
 // TestTestsAreThere checks that each cell has a word, and that the tests it names are tests.

@@ -113,7 +113,7 @@ func TestDrainWaitsOnlyForWhatNobodyElseCanEnd(t *testing.T) {
 // TestDrainOfStatelessCalls checks that a drain waits for calls whose clients could not come back, including parked
 // calls that may not run in another process.
 func TestDrainOfStatelessCalls(t *testing.T) {
-	for tool, want := range map[string]time.Duration{"safe": 0, "never": 2 * time.Second} {
+	for tool, want := range map[string]time.Duration{"safe": 0, "never": 1800 * time.Millisecond} {
 		testkit.Bubble(t, func(t *testing.T) {
 			h, _, _ := host.NewParking(t, troupe.Options{DrainDelay: -1, DrainWait: 2 * time.Second})
 			s := served(h)

@@ -1,0 +1,247 @@
+//go:build full
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/troupe-run/troupe/bench/client"
+)
+
+// stand is a node that only says what a test wants.
+type stand struct {
+	*httptest.Server
+	got  atomic.Int32 // requests
+	does atomic.Value // func(http.ResponseWriter, *http.Request)
+}
+
+func newStand(t *testing.T) *stand {
+	s := new(stand)
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/readyz" {
+			return
+		}
+		s.got.Add(1)
+		s.does.Load().(func(http.ResponseWriter, *http.Request))(w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// What stands do. Each says so after it has read the whole body.
+func answers(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	fmt.Fprintf(w, "%d bytes", len(body))
+}
+
+func refuses(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	w.Header().Set("Retry-After", "7")
+	w.WriteHeader(http.StatusServiceUnavailable)
+	fmt.Fprint(w, "refused")
+}
+
+func breaks(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	panic(http.ErrAbortHandler)
+}
+
+// startDeployed starts a proxy with a file of deploy in front of nodes. It returns its address.
+func startDeployed(t *testing.T, file string, nodes ...string) string {
+	t.Helper()
+	name := file[:strings.IndexAny(file, "-.")]
+	var ports []string
+	for _, p := range []string{":8080", ":8079"} {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ports = append(ports, "127.0.0.1"+p, ln.Addr().String()) // the first is where it listens
+		_ = ln.Close()
+	}
+	for i, n := range nodes {
+		ports = append(ports, fmt.Sprintf("127.0.0.1:%d", 8081+i), n)
+	}
+	dir := t.TempDir()
+	if name == "nginx" {
+		_ = os.MkdirAll(filepath.Join(dir, "client_body_temp"), 0o755)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	b := &balanced{ctx: ctx, stop: stop, url: "http://" + ports[1] + "/mcp"}
+	t.Cleanup(b.end)
+	if err := b.startProxy(name, file, dir, strings.NewReplacer(ports...)); err != nil {
+		t.Fatalf("%v: %s", err, b.said.lines(10))
+	}
+	return b.url
+}
+
+// TestProxiesSendWhatWasRefused has nodes refuse requests behind each file of deploy: another node gets what was answered with 503, with its whole body,
+// and nobody gets twice what a node may have begun.
+func TestProxiesSendWhatWasRefused(t *testing.T) {
+	for _, file := range []string{"nginx-fleet.conf", "haproxy-fleet.cfg", "nginx.conf", "haproxy.cfg"} {
+		t.Run(file, func(t *testing.T) {
+			a, b := newStand(t), newStand(t)
+			nodes := []string{a.Listener.Addr().String(), b.Listener.Addr().String()}
+			fleet := strings.Contains(file, "fleet")
+			if fleet {
+				nodes = append(nodes, nodes[1])
+			}
+			url := startDeployed(t, file, nodes...)
+			post := func(revision, body string) (int, string, string) {
+				t.Helper()
+				a.got.Store(0)
+				b.got.Store(0)
+				r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
+				r.Header.Set("MCP-Protocol-Version", revision)
+				resp, err := http.DefaultClient.Do(r)
+				if err != nil {
+					return 0, err.Error(), "" // HAProxy closes a connection on which it was the first to know of an end
+				}
+				defer resp.Body.Close()
+				said, _ := io.ReadAll(resp.Body)
+				return resp.StatusCode, string(said), resp.Header.Get("Retry-After")
+			}
+			const newest = "2026-07-28"
+			size := 10_000
+			if strings.HasPrefix(file, "nginx") {
+				size = 300_000
+			}
+			for refusing, other := range map[*stand]*stand{a: b, b: a} {
+				refusing.does.Store(refuses)
+				other.does.Store(answers)
+				for range 6 {
+					if status, said, _ := post(newest, strings.Repeat("x", size)); status != 200 || said != fmt.Sprint(size, " bytes") {
+						t.Errorf("one node refuses: %d %s", status, said)
+					}
+				}
+			}
+			a.does.Store(refuses)
+			b.does.Store(refuses)
+			if status, said, after := post(newest, "x"); status != 503 || after == "" {
+				t.Errorf("all nodes refuse: %d %s, Retry-After %q", status, said, after)
+			}
+			a.does.Store(breaks)
+			b.does.Store(breaks)
+			reached := int32(0)
+			url = startDeployed(t, file, nodes...) // as nginx leaves a node alone for a while that has failed
+			for range 12 {
+				if status, _, _ := post(newest, "x"); status == 200 || a.got.Load()+b.got.Load() > 1 {
+					t.Fatalf("a node breaks off what it may have begun: %d, and nodes got it %d times", status, a.got.Load()+b.got.Load())
+				}
+			}
+			for refusing, other := range map[*stand]*stand{a: b, b: a} {
+				refusing.does.Store(refuses)
+				other.does.Store(breaks)
+				url = startDeployed(t, file, nodes...)
+				for range 12 {
+					if status, _, _ := post(newest, "x"); status == 200 || other.got.Load() > 1 {
+						t.Fatalf("one refuses, and the next one breaks off: %d, and it got it %d times", status, other.got.Load())
+					}
+					if refusing.got.Load() > 0 {
+						reached += other.got.Load()
+					}
+				}
+			}
+			if reached == 0 {
+				t.Error("no node was reached that breaks off")
+			}
+			if fleet {
+				return
+			}
+			a.does.Store(refuses)
+			b.does.Store(refuses)
+			if status, _, _ := post("2025-11-25", "x"); status != 503 || a.got.Load() > 0 && b.got.Load() > 0 {
+				t.Errorf("a request of a session goes to both: %d, %d and %d times", status, a.got.Load(), b.got.Load())
+			}
+		})
+	}
+}
+
+// TestCallsInADeployGoElsewhere restarts the three nodes of a fleet in turn behind each proxy, as a deploy does, while a call of 2026-07-28 holds up the end of
+// the node: no other client of that revision notices, though the node answers with 503, and the proxy may not know yet that it is not ready.
+func TestCallsInADeployGoElsewhere(t *testing.T) {
+	for _, file := range []string{"nginx-fleet.conf", "haproxy-fleet.cfg"} {
+		t.Run(file, func(t *testing.T) {
+			var nodes []*process
+			var addresses []string
+			for i := range 3 {
+				p, err := newProcess(program, filepath.Join(t.TempDir(), "data"), uint64(4000+31*i+len(file)), "--trusted-proxy", "127.0.0.0/8", "--drain-delay", "0s", "--drain-wait", "2m")
+				if err == nil {
+					err = p.start()
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = p.kill() })
+				nodes, addresses = append(nodes, p), append(addresses, p.addr)
+			}
+			for _, p := range nodes {
+				if !(&world{ctx: t.Context()}).until((&world{p: p}).ready) {
+					t.Fatal("a node is not ready: " + p.log.lines(20))
+				}
+			}
+			through := client.NewStateless(startDeployed(t, file, addresses...), client.NewTransport(), `{}`)
+			echo := func(c *client.Stateless) (int, string) {
+				a, err := c.Call(t.Context(), "1", "tools/call", `"name":"echo","arguments":{"text":"here"}`)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer a.Close()
+				return a.Status, string(a.Body)
+			}
+			for _, p := range nodes {
+				direct := client.NewStateless("http://"+p.addr+"/mcp", client.NewTransport(), `{}`)
+				long, err := direct.Call(t.Context(), "1", "tools/call", `"name":"count","arguments":{"to":100000,"delay_ms":20}`)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer long.Close()
+				if long.Events == nil {
+					t.Fatalf("the long call: %d %s", long.Status, long.Body)
+				}
+				for range 20 { // so that it is one for which the end of a node waits
+					if _, err := long.Events.Next(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := p.signal(syscall.SIGTERM); err != nil {
+					t.Fatal(err)
+				}
+				for status := 0; status != 503 && t.Context().Err() == nil; {
+					status, _ = echo(direct)
+				}
+				for range 30 {
+					if status, said := echo(through); status != 200 || !strings.Contains(said, `"text":"here"`) {
+						t.Fatalf("a call while a node drains: %d %s", status, said)
+					}
+				}
+				long.Close() // and the node may end
+				if err := <-p.exited; err != nil {
+					t.Fatalf("the node ended with %v: %s", err, p.log.lines(20))
+				}
+				for range 30 {
+					if status, said := echo(through); status != 200 {
+						t.Fatalf("a call while a node is away: %d %s", status, said)
+					}
+				}
+				if err := p.start(); err != nil {
+					t.Fatal(err)
+				}
+				if !(&world{ctx: t.Context()}).until((&world{p: p}).ready) {
+					t.Fatal("a node is not ready: " + p.log.lines(20))
+				}
+			}
+		})
+	}
+}
