@@ -15,12 +15,33 @@
 //
 // # Guarantees
 //
-// A request is accepted once the store has its record, or a byte of its response
+// In a session, a request is accepted once the store has its record, or a byte of its response
 // has left. An accepted request gets exactly one response, unless its client cancels
 // it. If the process that runs the call is lost, a call that may run again ([Safe])
 // does so. Any other call ends with error -32010: that is [Never], the default for
 // tools that declare neither readOnlyHint nor idempotentHint. The store has every
 // event with an id before a client gets it.
+//
+// A stateless client (2026-07-28) has nothing to resume: a request gets one response at most, and none if the connection or the
+// process that runs the call is lost. A safe call that takes long becomes a task ([TaskAutomatic]), for which all of the above holds, if
+// the client handles tasks.
+//
+// # What survives what
+//
+//	                            connection breaks  deploy      kill -9     power cut   another node  NATS away
+//	Session, to 2025-11-25      goes on            goes on     goes on     goes on     goes on       waits
+//	Safe call in it             runs on            runs again  runs again  runs again  runs on       runs on
+//	Other call in it            runs on            ends first  -32010      -32010      runs on       runs on
+//	Task                        runs on            goes on     goes on     goes on     goes on       goes on
+//	2026-07-28: safe, tasks     resend             a task      resend      resend      runs on       runs on
+//	2026-07-28: safe, no tasks  resend             ends first  resend      resend      runs on       runs on
+//	2026-07-28: other call      cancelled          ends first  unknown     unknown     runs on       runs on
+//	2026-07-28: question        waits              runs again  runs again  runs again  goes on       not promised
+//	2026-07-28: listener        reopen             reopen      reopen      reopen      goes on       reopen
+//	HTTP+SSE                    ends               ends        ends        ends        goes on       goes on
+//	stdio                       ends               ends        ends        ends        one process   not promised
+//
+// docs/what-survives.md has what the words mean, and the test that holds each cell.
 //
 // # Revisions
 //

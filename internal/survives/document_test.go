@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"text/tabwriter"
 
 	"github.com/troupe-run/troupe/internal/testkit"
 )
@@ -35,6 +36,26 @@ func TestDocuments(t *testing.T) {
 	}
 	const heading, command = "What survives what", "go test ./internal/survives -update"
 	testkit.Tables(t, root+"docs/what-survives.md", map[string]string{heading: table(passed), "Each promise, and its tests": promises(passed)}, *update, command)
+	testkit.Tables(t, root+"README.md", map[string]string{heading: table(passed)}, *update, command)
+
+	const source, before, after = root + "doc.go", "// # " + heading + "\n", "// # "
+	old, err := os.ReadFile(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, found := strings.Cut(string(old), before)
+	_, tail, more := strings.Cut(rest, after)
+	if !found || !more {
+		t.Fatalf("%s lacks %q, or what follows it", source, before)
+	}
+	text := head + before + comment(passed) + after + tail
+	if *update && text != string(old) {
+		if err := os.WriteFile(source, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if text != string(old) {
+		t.Errorf("%s differs from the table of the code; %s writes it", source, command)
+	}
 }
 
 // TestTestsAreThere checks that each cell has a word, and that the tests it names are tests.
@@ -87,6 +108,27 @@ func table(passed func(test string) bool) string {
 		b.WriteByte('\n')
 	}
 	return b.String()
+}
+
+// comment is the table as go doc shows it.
+func comment(passed func(test string) bool) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	row := func(cells []string) { _, _ = fmt.Fprintln(w, "\t"+strings.Join(cells, "\t")) } // a Builder takes everything
+	row(append([]string{""}, Breaks[:]...))
+	for _, k := range Table {
+		cells := []string{k.Name}
+		for _, c := range k.Cells {
+			cells = append(cells, c.word(passed))
+		}
+		row(cells)
+	}
+	_ = w.Flush()
+	lines := "//\n"
+	for line := range strings.Lines(b.String()) {
+		lines += "//\t" + strings.TrimRight(strings.TrimPrefix(line, "  "), " \n") + "\n"
+	}
+	return lines + "//\n// docs/what-survives.md has what the words mean, and the test that holds each cell.\n//\n"
 }
 
 // promises is the table of sentences and tests.
