@@ -20,6 +20,7 @@ type NewTask struct {
 	Method, Name   string
 	TTL            time.Duration
 	Request        Request
+	Answered       []task.Question // of an adopted call: what it has asked before, with the answers
 }
 
 // Create stores a task and has it run, unless there are too many: ErrTooMany, ErrFull. After an error other than actors.ErrUnavailable there is none; after that one it is
