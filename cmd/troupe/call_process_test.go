@@ -88,7 +88,7 @@ func TestCallGoesOnThroughADeploy(t *testing.T) {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if code := p.exit(t, 20*time.Second); code != 0 {
+	if code := p.exit(t); code != 0 {
 		t.Errorf("it ends with %d:\n%s", code, p.stderr)
 	}
 	c.await(t, "the call goes on as task ")
