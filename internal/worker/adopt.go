@@ -33,6 +33,7 @@ func (p *Pool) Adopt(ctx context.Context, n NewTask) (_ *Attempt, made Snapshot,
 		p.tasks.Done()
 		return nil, Snapshot{}, err
 	}
+	p.changed(made.Key, made.Rev, &made.Record) // so that others open their queues, if it is the first task of the server
 	return a, made, nil
 }
 

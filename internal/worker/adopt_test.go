@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -166,5 +167,52 @@ func TestAdoptedRunIsCancelled(t *testing.T) {
 			t.Error("a pool that is closed has adopted a call")
 		}
 		h.open(1, "boot2")
+	})
+}
+
+// opening is a store that counts how often a queue of work was opened.
+type opening struct {
+	*fleet
+	opened atomic.Int32
+}
+
+func (o *opening) Work(ctx context.Context, server string) (worker.Queue, error) {
+	o.opened.Add(1)
+	return o.fleet.Work(ctx, server)
+}
+
+// TestTheFirstTaskOpensQueues: a process whose server makes no tasks by itself takes its work once it hears that another one has made a task.
+func TestTheFirstTaskOpensQueues(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(t *testing.T, h *house) {
+		h.close()
+		h.handle(func(context.Context, *worker.Attempt) worker.Result { return returned })
+		f := &fleet{Store: nodestore.NewTasks(h.node)}
+		service := h.service()
+		service.Makes = func() bool { return false }
+		there := &opening{fleet: f}
+		other := worker.NewPool(worker.Config{Store: there, Node: "b", Boot: "b", Running: 2, Shared: true})
+		other.Mount(service)
+		var told atomic.Int32
+		h.Pool = worker.NewPool(worker.Config{Store: f, Node: "a", Boot: "a", Running: 2, Shared: true, Changed: func(key worker.Key, _ uint64, r *task.Record) {
+			if told.Add(1) == 1 && r.State == task.Running {
+				other.Heard(key, 0)
+			}
+		}})
+		h.Mount(service)
+		time.Sleep(5 * time.Second)
+		if n := there.opened.Load(); n != 0 {
+			t.Errorf("the queue is opened %d times without tasks", n)
+		}
+		a := h.adopt(h.Pool)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		a.Conclude(returned)
+		if n := there.opened.Load(); n != 1 {
+			t.Errorf("with the first task the queue is opened %d times", n)
+		}
+		if err := errors.Join(other.Close(t.Context()), h.Close(context.Background())); err != nil {
+			t.Error(err)
+		}
 	})
 }

@@ -117,11 +117,13 @@ func (p *Pool) look(key Key) {
 	}
 }
 
-// Heard says that another process has changed a task: those who follow it look at it now, and so does a run of it here. ended is how the task
-// ended, 0 if it has not.
+// Heard says that another process has made or changed a task: those who follow it look at it now, and so does a run of it here. From the first task of a server on
+// its work is taken here, too. ended is how the task ended, 0 if it has not.
 func (p *Pool) Heard(key Key, ended task.Kind) {
 	if ended != 0 {
 		p.over(key, ended)
+	} else {
+		p.Serve(key.Server)
 	}
 	p.mu.Lock()
 	p.look(key)
@@ -139,11 +141,14 @@ func (p *Pool) Heard(key Key, ended task.Kind) {
 	}
 }
 
-// LookAgain has those who follow tasks look at all of them: other processes may have changed some.
+// LookAgain has those who follow tasks look at all of them: other processes may have changed some, or have made the first ones of a server.
 func (p *Pool) LookAgain() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for key := range p.followers {
 		p.look(key)
+	}
+	if p.Shared && !p.closed {
+		p.tasks.Go(func() { _ = p.serveWorking() }) // an error: it is asked for again with the next comparison
 	}
 }

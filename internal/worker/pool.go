@@ -71,7 +71,7 @@ type Service struct {
 	// Safe reports whether a task may run again after its worker was lost.
 	Safe func(method, name string) bool
 	// Makes reports whether there are calls of the service that may become tasks; nil is yes. Where processes share a store, the queue of a service that does not is
-	// opened once Serve says so, or there is work.
+	// opened once Serve says so, there is work, or another process says that there is a task.
 	Makes func() bool
 }
 
