@@ -71,6 +71,10 @@ var extensions = []mutation{
 		"return c <= ' ' || c >= 0x7f || strings.ContainsRune(`;,'\"<>\\`, c)", "return false", "internal/spec/server", "TestPagesThatCannotBeAdded",
 	},
 	{
+		"a page that is there is given away", guard, "page.go",
+		"return s.addPage(p, false) }", "return s.addPage(p, true) }", "internal/spec/server", "TestPagesThatChange",
+	},
+	{
 		"a page is declared where tools have no _meta", guard, "mcp/project_lifecycle.go",
 		"s.Extensions = without(s.Extensions, ExtensionUI, CapClientUI.knownTo(r))", "_ = r", "internal/spec/server", "TestPages",
 	},
