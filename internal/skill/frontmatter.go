@@ -204,19 +204,18 @@ const (
 	maxDescription = 1024
 )
 
-// check returns the name and the description of a frontmatter, or what is wrong with them.
+// check returns the name and the description of a frontmatter, or what is wrong with them. It takes members by their very names:
+// a struct would take Name for name, too, and hosts do not.
 func check(frontmatter json.RawMessage) (name, description string, err error) {
-	var members struct {
-		Name, Description any
-	}
+	var members map[string]any
 	if err := json.Unmarshal(frontmatter, &members); err != nil {
 		return "", "", err
 	}
-	name, _ = members.Name.(string)
+	name, _ = members["name"].(string)
 	if len(name) > maxName || !skillName.MatchString(name) {
 		return "", "", fmt.Errorf("its name must be 1 to %d of a-z, 0-9 and single hyphens within", maxName)
 	}
-	description, _ = members.Description.(string)
+	description, _ = members["description"].(string)
 	if n := utf8.RuneCountInString(description); strings.TrimSpace(description) == "" || n > maxDescription {
 		return "", "", fmt.Errorf("its description must be a string of 1 to %d characters", maxDescription)
 	}

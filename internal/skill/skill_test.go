@@ -90,6 +90,9 @@ func TestRefused(t *testing.T) {
 		"not UTF-8":               {with("---\nname: a\ndescription: \xff\n---\n"), "UTF-8"},
 		"no name":                 {with("---\ndescription: x\n---\n"), "its name"},
 		"a name that is a number": {with("---\nname: 1\ndescription: x\n---\n"), "its name"},
+		"Name for name":           {with("---\nName: a\ndescription: x\n---\n"), "its name"},
+		"another Name":            {with("---\nname: A\nName: a\ndescription: x\n---\n"), "its name"},
+		"DESCRIPTION":             {with("---\nname: a\nDESCRIPTION: x\n---\n"), "its description"},
 		"capitals":                {with("---\nname: Ab\ndescription: x\n---\n"), "its name"},
 		"two hyphens":             {with("---\nname: a--b\ndescription: x\n---\n"), "its name"},
 		"a long name":             {with("---\nname: " + strings.Repeat("a", 65) + "\ndescription: x\n---\n"), "its name"},
@@ -168,6 +171,7 @@ func TestFrontmatter(t *testing.T) {
 		"b: yes\nc: True\nd: 'true'\ne: ~\nf:\ng: \"\"":     begin + `,"b":"yes","c":true,"d":"true","e":null,"f":null,"g":""}`,
 		"b: 2026-01-02\nc: 1:30\nd: nan":                    begin + `,"b":"2026-01-02","c":"1:30","d":"nan"}`,
 		"allowed-tools: Bash(git:*) Read\nb: <b>&":          begin + `,"allowed-tools":"Bash(git:*) Read","b":"<b>&"}`,
+		"NAME: Any name\nDescription:":                      begin + `,"NAME":"Any name","Description":null}`,
 		"metadata:\n  com.example/x: '1.0'":                 begin + `,"metadata":{"com.example/x":"1.0"}}`,
 
 		"b: &x 1\nc: *x": "anchor or an alias",
