@@ -27,6 +27,10 @@ var extensions = []mutation{
 		"t == token.SingleQuoteType || t == token.DoubleQuoteType", "t == token.DoubleQuoteType", "internal/skill", "TestFrontmatter",
 	},
 	{
+		"a tab is lost", guard, "internal/skill/frontmatter.go",
+		`strings.Contains(strings.TrimSpace(t.Origin), "\t")`, `strings.Contains(t.Value, "\t")`, "internal/skill", "TestFrontmatter",
+	},
+	{
 		"a skill within may have any name", guard, "internal/skill/skill.go",
 		`if s.Dir != "" && path.Base(s.Dir) != s.Name {`, `if s.Dir == "-" && path.Base(s.Dir) != s.Name {`, "internal/skill", "TestRefused",
 	},

@@ -84,11 +84,11 @@ func appendNode(dst []byte, n ast.Node) ([]byte, error) {
 		if t := n.Token.Type; t == token.SingleQuoteType || t == token.DoubleQuoteType {
 			return appendString(dst, n.Value), nil
 		}
-		return appendPlain(dst, n.Value)
+		return appendUnquoted(dst, n, n.Value)
 	case *ast.NullNode:
 		return append(dst, "null"...), nil
 	case *ast.BoolNode, *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
-		return appendPlain(dst, strings.TrimSpace(n.GetToken().Origin))
+		return appendUnquoted(dst, n, strings.TrimSpace(n.GetToken().Origin))
 	case nil:
 		return append(dst, "null"...), nil
 	}
@@ -141,7 +141,16 @@ var (
 	endless     = regexp.MustCompile(`^([-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$`)
 )
 
-// appendPlain appends a scalar that is not quoted.
+// appendUnquoted appends a scalar without quotes. The library leaves tabs out of its text, where hosts have them, and what a host
+// reads must be what the entry says: so there may be none but around it.
+func appendUnquoted(dst []byte, n ast.Node, s string) ([]byte, error) {
+	if t := n.GetToken(); strings.Contains(strings.TrimSpace(t.Origin), "\t") {
+		return nil, fmt.Errorf("line %d has a tab in text without quotes: put quotes around the text", t.Position.Line)
+	}
+	return appendPlain(dst, s)
+}
+
+// appendPlain appends a scalar that is not quoted, by its text.
 func appendPlain(dst []byte, s string) ([]byte, error) {
 	switch s {
 	case "", "~", "null", "Null", "NULL":

@@ -174,6 +174,14 @@ func TestFrontmatter(t *testing.T) {
 		"NAME: Any name\nDescription:":                      begin + `,"NAME":"Any name","Description":null}`,
 		"metadata:\n  com.example/x: '1.0'":                 begin + `,"metadata":{"com.example/x":"1.0"}}`,
 
+		"b:\tx\t\nc\t: 1\t# d":    begin + `,"b":"x","c":1}`,
+		"b: 'x\ty'\nc: |\n  x\ty": begin + `,"b":"x\ty","c":"x\ty\n"}`,
+
+		"b: Use\tthis":   "line 3 has a tab in text without quotes",
+		"b: x\n  y\tz":   "a tab in text",
+		"b: [x\ty]":      "a tab in text",
+		"b: 1\t2":        "a tab in text",
+		"b\tc: x":        "a tab in text",
 		"b: &x 1\nc: *x": "anchor or an alias",
 		"b: !!str 1":     "a tag",
 		"<<: {b: 1}":     "merge key",
