@@ -31,6 +31,10 @@ var extensions = []mutation{
 		`strings.Contains(strings.TrimSpace(t.Origin), "\t")`, `strings.Contains(t.Value, "\t")`, "internal/skill", "TestFrontmatter",
 	},
 	{
+		"a skill begins with a byte order mark", guard, "internal/skill/frontmatter.go",
+		"if bytes.HasPrefix(text, []byte(\"\\ufeff\")) {", "if text = bytes.TrimPrefix(text, []byte(\"\\ufeff\")); text == nil {", "internal/skill", "TestRefused",
+	},
+	{
 		"a skill within may have any name", guard, "internal/skill/skill.go",
 		`if s.Dir != "" && path.Base(s.Dir) != s.Name {`, `if s.Dir == "-" && path.Base(s.Dir) != s.Name {`, "internal/skill", "TestRefused",
 	},

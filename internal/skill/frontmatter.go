@@ -17,7 +17,9 @@ import (
 
 // frontmatterOf returns what stands between the two lines of dashes with which a SKILL.md begins.
 func frontmatterOf(text []byte) ([]byte, error) {
-	text = bytes.TrimPrefix(text, []byte("\ufeff"))
+	if bytes.HasPrefix(text, []byte("\ufeff")) { // hosts that look for the dashes do not find them behind one
+		return nil, errors.New("it begins with a byte order mark: save it as UTF-8 without one")
+	}
 	first, rest, ok := bytes.Cut(text, []byte("\n"))
 	if !ok || string(bytes.TrimSuffix(first, []byte("\r"))) != "---" {
 		return nil, errors.New("it does not begin with a line of three dashes, and so has no frontmatter")

@@ -86,6 +86,7 @@ func TestRefused(t *testing.T) {
 	}{
 		"no SKILL.md":             {files(map[string]string{"b/SKILL.md": strings.ReplaceAll(main, "name: a", "name: b")}), "has no SKILL.md"},
 		"no frontmatter":          {with("# A\n"), "three dashes"},
+		"a byte order mark":       {with("\ufeff" + main), "byte order mark"},
 		"no end":                  {with("---\nname: a\n"), "does not end"},
 		"not UTF-8":               {with("---\nname: a\ndescription: \xff\n---\n"), "UTF-8"},
 		"no name":                 {with("---\ndescription: x\n---\n"), "its name"},
