@@ -23,6 +23,18 @@ var extensions = []mutation{
 		"len(text) > most {", "len(text) < 0 {", "internal/skill", "TestRefused",
 	},
 	{
+		"frontmatter has any number of levels in lists", limit, "internal/skill/frontmatter.go",
+		"		if levels--; levels < 0 {\n", "		if levels < 0 {\n", "internal/skill", "TestRefused",
+	},
+	{
+		"frontmatter has any number of levels in mappings", limit, "internal/skill/frontmatter.go",
+		"levels int) ([]byte, error) {\n	if levels--; levels < 0 {\n", "levels int) ([]byte, error) {\n	if levels < 0 {\n", "internal/skill", "TestRefused",
+	},
+	{
+		"the parser gets any number of levels in a line", limit, "internal/skill/frontmatter.go",
+		"if brackets > most || inLine > most {", "if brackets > most {", "internal/skill", "TestRefused",
+	},
+	{
 		"a quoted scalar is no string", guard, "internal/skill/frontmatter.go",
 		"t == token.SingleQuoteType || t == token.DoubleQuoteType", "t == token.DoubleQuoteType", "internal/skill", "TestFrontmatter",
 	},

@@ -11,8 +11,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
+
+	"github.com/troupe-run/troupe/internal/limits"
 )
 
 // frontmatterOf returns what stands between the two lines of dashes with which a SKILL.md begins.
@@ -41,7 +44,11 @@ func frontmatterOf(text []byte) ([]byte, error) {
 // YAML 1.2, as hosts read them: the library's own types are those of YAML 1.1 in part, where 010 is eight and 1_000 a number. What
 // JSON has not, it refuses: aliases, tags, merge keys, infinities, keys that are no strings.
 func toJSON(text []byte) (json.RawMessage, error) {
-	file, err := parser.ParseBytes(text, 0)
+	tokens := lexer.Tokenize(string(text))
+	if err := checkTokens(tokens); err != nil {
+		return nil, err
+	}
+	file, err := parser.Parse(tokens, 0)
 	if err != nil {
 		return nil, errors.New(firstLine(err.Error()))
 	}
@@ -53,7 +60,37 @@ func toJSON(text []byte) (json.RawMessage, error) {
 	default:
 		return nil, errors.New("it is no mapping of names to values")
 	}
-	return appendNode(nil, file.Docs[0].Body)
+	return appendNode(nil, file.Docs[0].Body, limits.SkillLevels.Value())
+}
+
+// checkTokens refuses what the parser would take seconds for, at the square of its length: levels within one line, and a row of
+// anchors, aliases or tags, which JSON has not. Levels by indentation need a line each, longer and longer.
+func checkTokens(tokens token.Tokens) error {
+	most := limits.SkillLevels.Value()
+	brackets, inLine, line := 0, 0, 0
+	for _, t := range tokens {
+		if t.Position.Line != line {
+			inLine, line = 0, t.Position.Line
+		}
+		switch t.Type {
+		case token.AnchorType, token.AliasType:
+			return fmt.Errorf("line %d has an anchor or an alias, which JSON has not", line)
+		case token.TagType:
+			return fmt.Errorf("line %d has a tag, which JSON has not", line)
+		case token.SequenceStartType, token.MappingStartType:
+			brackets++
+		case token.SequenceEndType, token.MappingEndType:
+			brackets--
+		case token.CollectEntryType:
+			inLine = 0
+		case token.SequenceEntryType, token.MappingKeyType, token.MappingValueType:
+			inLine++
+		}
+		if brackets > most || inLine > most {
+			return tooDeep(line)
+		}
+	}
+	return nil
 }
 
 // firstLine leaves out the picture of the text that the library's errors end with.
@@ -62,20 +99,24 @@ func firstLine(s string) string {
 	return line
 }
 
-func appendNode(dst []byte, n ast.Node) ([]byte, error) {
+// appendNode appends a value that may have collections in one another up to a number of levels.
+func appendNode(dst []byte, n ast.Node, levels int) ([]byte, error) {
 	switch n := n.(type) {
 	case *ast.MappingNode:
-		return appendMapping(dst, n.Values)
+		return appendMapping(dst, n, n.Values, levels)
 	case *ast.MappingValueNode:
-		return appendMapping(dst, []*ast.MappingValueNode{n})
+		return appendMapping(dst, n, []*ast.MappingValueNode{n}, levels)
 	case *ast.SequenceNode:
+		if levels--; levels < 0 {
+			return nil, tooDeep(n.GetToken().Position.Line)
+		}
 		dst = append(dst, '[')
 		for i, value := range n.Values {
 			if i > 0 {
 				dst = append(dst, ',')
 			}
 			var err error
-			if dst, err = appendNode(dst, value); err != nil {
+			if dst, err = appendNode(dst, value, levels); err != nil {
 				return nil, err
 			}
 		}
@@ -94,27 +135,24 @@ func appendNode(dst []byte, n ast.Node) ([]byte, error) {
 	case nil:
 		return append(dst, "null"...), nil
 	}
-	return nil, fmt.Errorf("line %d has %s, which JSON has not", n.GetToken().Position.Line, named(n))
+	return nil, fmt.Errorf("line %d has a %s, which JSON has not", n.GetToken().Position.Line, n.Type().YAMLName())
 }
 
-func named(n ast.Node) string {
-	switch n.(type) {
-	case *ast.AliasNode, *ast.AnchorNode:
-		return "an anchor or an alias"
-	case *ast.TagNode:
-		return "a tag"
+func tooDeep(line int) error {
+	return fmt.Errorf("line %d has more than %d levels, which hosts need not compare", line, limits.SkillLevels.Value())
+}
+
+func appendMapping(dst []byte, n ast.Node, values []*ast.MappingValueNode, levels int) ([]byte, error) {
+	if levels--; levels < 0 {
+		return nil, tooDeep(n.GetToken().Position.Line)
 	}
-	return "a " + n.Type().YAMLName()
-}
-
-func appendMapping(dst []byte, values []*ast.MappingValueNode) ([]byte, error) {
 	seen := make(map[string]bool, len(values))
 	dst = append(dst, '{')
 	for i, value := range values {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		name, err := appendNode(nil, value.Key)
+		name, err := appendNode(nil, value.Key, levels)
 		if err != nil {
 			return nil, err
 		}
@@ -127,7 +165,7 @@ func appendMapping(dst []byte, values []*ast.MappingValueNode) ([]byte, error) {
 		}
 		seen[string(name)] = true
 		dst = append(append(dst, name...), ':')
-		if dst, err = appendNode(dst, value.Value); err != nil {
+		if dst, err = appendNode(dst, value.Value, levels); err != nil {
 			return nil, err
 		}
 	}

@@ -101,6 +101,12 @@ func TestRefused(t *testing.T) {
 		"a long description":      {with("---\nname: a\ndescription: " + strings.Repeat("é", 1025) + "\n---\n"), "its description"},
 		"a bad skill within":      {files(map[string]string{"SKILL.md": main, "b/SKILL.md": main}), "b/SKILL.md: its directory must have its name, a"},
 		"a long frontmatter":      {with("---\nname: a\ndescription: x\nz: " + strings.Repeat("z", limits.SkillFrontmatter.Value()) + "\n---\n"), "may have 65536"},
+		"levels in brackets":      {with("---\nname: a\ndescription: x\nz: " + strings.Repeat("[\n ", 64) + strings.Repeat("]", 64) + "\n---\n"), "more than 64 levels"},
+		"brackets without an end": {with("---\n" + strings.Repeat("[", 60_000) + "\n---\n"), "more than 64 levels"},
+		"dashes in a row":         {with("---\n" + strings.Repeat("- ", 30_000) + "\n---\n"), "more than 64 levels"},
+		"names in a row":          {with("---\n" + strings.Repeat("a: ", 20_000) + "\n---\n"), "more than 64 levels"},
+		"levels by indentation":   {with("---\nname: a\ndescription: x\n" + indented(64) + "---\n"), "more than 64 levels"},
+		"aliases in a row":        {with("---\nz: " + strings.Repeat("*a ", 20_000) + "\n---\n"), "an anchor or an alias"},
 		"many files":              {many, "more than 512 files"},
 		"many directories":        {wide, "more than 512 directories"},
 		"many bytes":              {large, "more than 16777216 bytes"},
@@ -113,6 +119,20 @@ func TestRefused(t *testing.T) {
 	if _, err := skill.Read(with("---\nname: "+strings.Repeat("a", 64)+"\ndescription: "+strings.Repeat("é", 1024)+"\n---"), "."); err != nil {
 		t.Errorf("the longest name and description: %v", err)
 	}
+	for _, deep := range []string{"z: " + strings.Repeat("[", 63) + strings.Repeat("]", 63) + "\ny: '" + strings.Repeat("[", 100) + "'\n", "z: " + strings.Repeat("{z: ", 63) + strings.Repeat("}", 63) + "\n", indented(63)} {
+		if _, err := skill.Read(with("---\nname: a\ndescription: x\n"+deep+"---\n"), "."); err != nil {
+			t.Errorf("the most levels: %v", err)
+		}
+	}
+}
+
+// indented returns a member that has levels of mappings below it by indentation.
+func indented(levels int) string {
+	var b strings.Builder
+	for i := range levels + 1 {
+		fmt.Fprintf(&b, "%sz:\n", strings.Repeat(" ", i))
+	}
+	return b.String()
 }
 
 // TestLinksOfADirectory has a link in a directory of the system lead out of it.
