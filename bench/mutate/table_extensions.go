@@ -67,6 +67,10 @@ var extensions = []mutation{
 		"if !ok || !call.view().sees(k.item()) {", "if !ok {", "internal/spec/server", "TestSkillsByCaller",
 	},
 	{
+		"a skill within a hidden one is shown", guard, "skill.go",
+		"tree: t, meta: slices.Clone(k.Meta), entry:", "tree: t, entry:", "internal/spec/server", "TestSkillsHiddenByMeta",
+	},
+	{
 		"directories show hidden files", guard, "skill.go",
 		"r.file != nil && d.view.sees(r.item()) {", "r.file != nil {", "internal/spec/server", "TestSkillsByCaller",
 	},

@@ -356,6 +356,36 @@ func TestSkillsByCaller(t *testing.T) {
 	})
 }
 
+// TestSkillsHiddenByMeta hides a skill by its Meta, which is all that tells of whom it is for: what lies within is hidden with it.
+func TestSkillsHiddenByMeta(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{Authenticate: host.User}, &troupe.ServerOptions{Visible: func(p troupe.Principal, i troupe.Item) bool {
+			who, ok := i.Meta.Get("com.example/for")
+			return !ok || string(who) == fmt.Sprintf("%q", p.Subject)
+		}})
+		troupe.AddSkill(h.Server, troupe.Skill{Files: skillFiles(), Meta: mcp.Meta(`{"com.example/for":"admin"}`)})
+		for name, sees := range map[string]bool{"admin": true, "guest": false} {
+			m := unchecked(h)
+			host.As(m.Client, name)
+			for request, sign := range map[[2]string]string{
+				{"skills/list", `{}`}: `"uri":"skill://refunds/tax/SKILL.md"`,
+				{"skills/get", `{"uri":"skill://refunds/tax/SKILL.md"}`}:        `"skill":{`,
+				{"resources/read", `{"uri":"skill://refunds/tax/r/rates.csv"}`}: `"contents"`,
+				{"resources/directory/read", `{"uri":"skill://refunds/tax"}`}:   `"resources"`,
+				{"resources/list", `{}`}:                                        `skill://`,
+				{"resources/read", `{"uri":"skill://refunds/SKILL.md"}`}:        `"contents"`,
+			} {
+				if a, _ := m.Do(request[0], request[1]); strings.Contains(a.Body, sign) != sees {
+					t.Errorf("%s: %v: %s", name, request, a.Body)
+				}
+			}
+			if a, _ := m.Do("resources/list", `{}`); strings.Count(a.Body, "com.example/for") > 1 {
+				t.Errorf("%s: the _meta is that of one SKILL.md: %s", name, a.Body)
+			}
+		}
+	})
+}
+
 // TestSkillsThatChange replaces and removes skills under a subscriber.
 func TestSkillsThatChange(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
@@ -456,7 +486,7 @@ func TestSkillsThatComeLater(t *testing.T) {
 		c := h.Unchecked().Initialize(`{}`)
 		host.Contains(t, "none yet", c.Post(host.Method("1", "skills/list", "")).Body, `"result":{"skills":[]}`)
 		a, _ := unchecked(h).Do("server/discover", `{}`)
-		host.Contains(t, "capabilities", a.Body, `"extensions":{"com.example/x":{},"io.modelcontextprotocol/skills":{"directoryRead":true}}`)
+		host.Contains(t, "capabilities", a.Body, `"extensions":{"com.example/x":{},"io.modelcontextprotocol/skills":{"directoryRead":true}`)
 		troupe.AddSkill(h.Server, troupe.Skill{Files: skillFiles()})
 		host.Contains(t, "now", c.Post(host.Method("1", "skills/list", "")).Body, `"name":"refunds"`)
 	})
