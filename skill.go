@@ -15,6 +15,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/skill"
+	"github.com/troupe-run/troupe/internal/template"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -294,7 +295,9 @@ func (s *Server) skillAt(uri string) (*skillEntry, bool) {
 		return k, true
 	}
 	for _, name := range now.spelledLike(uri) {
-		return now.byName[name], true
+		if template.Same(name, uri) {
+			return now.byName[name], true
+		}
 	}
 	return nil, false
 }

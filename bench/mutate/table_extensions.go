@@ -71,6 +71,10 @@ var extensions = []mutation{
 		"tree: t, meta: slices.Clone(k.Meta), entry:", "tree: t, entry:", "internal/spec/server", "TestSkillsHiddenByMeta",
 	},
 	{
+		"skills/get takes what is only much like a skill's URI", guard, "skill.go",
+		"		if template.Same(name, uri) {\n", "		{\n", "internal/spec/server", "TestSkillRequestsThatAreRefused",
+	},
+	{
 		"directories show hidden files", guard, "skill.go",
 		"r.file != nil && d.view.sees(r.item()) {", "r.file != nil {", "internal/spec/server", "TestSkillsByCaller",
 	},

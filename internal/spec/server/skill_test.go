@@ -245,6 +245,8 @@ func TestSkillRequestsThatAreRefused(t *testing.T) {
 			{"skills/get", `{"uri":"skill://refunds/a.md"}`, "no skill is served at skill://refunds/a.md"},
 			{"skills/get", `{"uri":"skill://refunds"}`, "no skill is served at skill://refunds"},
 			{"skills/get", `{"uri":"skill://nobody/SKILL.md"}`, "no skill is served at skill://nobody/SKILL.md"},
+			{"skills/get", `{"uri":"skill://REFUNDS/SKILL.md"}`, "no skill is served at skill://REFUNDS/SKILL.md"},
+			{"skills/get", `{"uri":"skill://refunds%2FSKILL.md"}`, "no skill is served at skill://refunds%2FSKILL.md"},
 			{"skills/get", `{}`, "uri must be an absolute URI"},
 			{"skills/get", `{"uri":null}`, "uri must be an absolute URI"},
 			{"skills/list", `{"cursor":"x"}`, "invalid cursor"},
