@@ -59,10 +59,12 @@ type Page struct {
 // AddPage panics when the page lacks its URI, name or HTML, when the URI does not begin with
 // ui://, when the HTML has more than 16 MiB, when an origin is none, and when the page
 // cannot be encoded.
-func AddPage(s *Server, p Page) { must(TryAddPage(s, p)) }
+func AddPage(s *Server, p Page) { must(s.addPage(p, true)) }
 
 // TryAddPage is AddPage with an error in place of a panic, as [TryAddTool] is [AddTool].
-func TryAddPage(s *Server, p Page) error {
+func TryAddPage(s *Server, p Page) error { return s.addPage(p, false) }
+
+func (s *Server) addPage(p Page, replace bool) error {
 	meta, err := p.check()
 	if err != nil {
 		return fmt.Errorf("troupe: page %q: %w", p.URI, err)
@@ -75,9 +77,9 @@ func TryAddPage(s *Server, p Page) error {
 		return fmt.Errorf("troupe: page %q: %w", p.URI, err)
 	}
 	s.hasPages.Store(true)
-	return TryAddResource(s, r, func(context.Context, *Call, string, map[string]string) ([]mcp.ResourceContents, error) {
+	return s.addResource(r, func(context.Context, *Call, string, map[string]string) ([]mcp.ResourceContents, error) {
 		return []mcp.ResourceContents{contents}, nil
-	})
+	}, replace)
 }
 
 // check returns what the `_meta` of the page says of it, nil if that is nothing.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/skill"
+	"github.com/troupe-run/troupe/internal/template"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -31,8 +32,9 @@ type Skill struct {
 	// SKILL.md has; parts before it sort skills, as in acme/billing/refunds. Empty is the name
 	// alone.
 	Path string
-	// Meta is the `_meta` of the resource SKILL.md, and part of the [Item] of the skill. nil
-	// means none.
+	// Meta is the `_meta` of the resource SKILL.md, and part of the [Item] of the skill and of
+	// those within it, so that ServerOptions.Visible can decide by it. The extension asks for keys
+	// that begin with io.modelcontextprotocol.skills/ or with a prefix of your own. nil means none.
 	Meta mcp.Meta
 }
 
@@ -151,17 +153,17 @@ func readSkills(k Skill) (*skillTree, error) {
 		t.files[skillURI(t.path, f.Path)] = t.fileOf(f)
 	}
 	for i, r := range read {
-		e := &skillEntry{tree: t, entry: mcp.Skill{URI: skillURI(t.path, path.Join(r.Dir, skill.Main)), Frontmatter: mcp.Object(r.Frontmatter)}}
-		if i == 0 {
-			e.meta = slices.Clone(k.Meta)
-		}
+		e := &skillEntry{tree: t, meta: slices.Clone(k.Meta), entry: mcp.Skill{URI: skillURI(t.path, path.Join(r.Dir, skill.Main)), Frontmatter: mcp.Object(r.Frontmatter)}}
 		for _, f := range r.Files {
 			file := t.files[skillURI(t.path, f.Path)]
 			file.file.of = append(file.file.of, e)
 			e.entry.Resources = append(e.entry.Resources, mcp.SkillResource{URI: file.URI, Digest: f.Digest, Size: int64(len(f.Data))})
 		}
 		main := t.files[e.entry.URI]
-		main.Name, main.Description, main.Meta = r.Name, r.Description, e.meta
+		main.Name, main.Description = r.Name, r.Description
+		if i == 0 {
+			main.Meta = e.meta
+		}
 		t.skills = append(t.skills, e)
 	}
 	return t, nil
@@ -293,7 +295,9 @@ func (s *Server) skillAt(uri string) (*skillEntry, bool) {
 		return k, true
 	}
 	for _, name := range now.spelledLike(uri) {
-		return now.byName[name], true
+		if template.Same(name, uri) {
+			return now.byName[name], true
+		}
 	}
 	return nil, false
 }

@@ -23,8 +23,28 @@ var extensions = []mutation{
 		"len(text) > most {", "len(text) < 0 {", "internal/skill", "TestRefused",
 	},
 	{
+		"frontmatter has any number of levels in lists", limit, "internal/skill/frontmatter.go",
+		"		if levels--; levels < 0 {\n", "		if levels < 0 {\n", "internal/skill", "TestRefused",
+	},
+	{
+		"frontmatter has any number of levels in mappings", limit, "internal/skill/frontmatter.go",
+		"levels int) ([]byte, error) {\n	if levels--; levels < 0 {\n", "levels int) ([]byte, error) {\n	if levels < 0 {\n", "internal/skill", "TestRefused",
+	},
+	{
+		"the parser gets any number of levels in a line", limit, "internal/skill/frontmatter.go",
+		"if brackets > most || inLine > most {", "if brackets > most {", "internal/skill", "TestRefused",
+	},
+	{
 		"a quoted scalar is no string", guard, "internal/skill/frontmatter.go",
 		"t == token.SingleQuoteType || t == token.DoubleQuoteType", "t == token.DoubleQuoteType", "internal/skill", "TestFrontmatter",
+	},
+	{
+		"a tab is lost", guard, "internal/skill/frontmatter.go",
+		`strings.Contains(strings.TrimSpace(t.Origin), "\t")`, `strings.Contains(t.Value, "\t")`, "internal/skill", "TestFrontmatter",
+	},
+	{
+		"a skill begins with a byte order mark", guard, "internal/skill/frontmatter.go",
+		"if bytes.HasPrefix(text, []byte(\"\\ufeff\")) {", "if text = bytes.TrimPrefix(text, []byte(\"\\ufeff\")); text == nil {", "internal/skill", "TestRefused",
 	},
 	{
 		"a skill within may have any name", guard, "internal/skill/skill.go",
@@ -45,6 +65,14 @@ var extensions = []mutation{
 	{
 		"skills/get shows hidden skills", guard, "skill.go",
 		"if !ok || !call.view().sees(k.item()) {", "if !ok {", "internal/spec/server", "TestSkillsByCaller",
+	},
+	{
+		"a skill within a hidden one is shown", guard, "skill.go",
+		"tree: t, meta: slices.Clone(k.Meta), entry:", "tree: t, entry:", "internal/spec/server", "TestSkillsHiddenByMeta",
+	},
+	{
+		"skills/get takes what is only much like a skill's URI", guard, "skill.go",
+		"		if template.Same(name, uri) {\n", "		{\n", "internal/spec/server", "TestSkillRequestsThatAreRefused",
 	},
 	{
 		"directories show hidden files", guard, "skill.go",
@@ -69,6 +97,10 @@ var extensions = []mutation{
 	{
 		"an origin ends a policy", guard, "page.go",
 		"return c <= ' ' || c >= 0x7f || strings.ContainsRune(`;,'\"<>\\`, c)", "return false", "internal/spec/server", "TestPagesThatCannotBeAdded",
+	},
+	{
+		"a page that is there is given away", guard, "page.go",
+		"return s.addPage(p, false) }", "return s.addPage(p, true) }", "internal/spec/server", "TestPagesThatChange",
 	},
 	{
 		"a page is declared where tools have no _meta", guard, "mcp/project_lifecycle.go",

@@ -86,10 +86,14 @@ func TestRefused(t *testing.T) {
 	}{
 		"no SKILL.md":             {files(map[string]string{"b/SKILL.md": strings.ReplaceAll(main, "name: a", "name: b")}), "has no SKILL.md"},
 		"no frontmatter":          {with("# A\n"), "three dashes"},
+		"a byte order mark":       {with("\ufeff" + main), "byte order mark"},
 		"no end":                  {with("---\nname: a\n"), "does not end"},
 		"not UTF-8":               {with("---\nname: a\ndescription: \xff\n---\n"), "UTF-8"},
 		"no name":                 {with("---\ndescription: x\n---\n"), "its name"},
 		"a name that is a number": {with("---\nname: 1\ndescription: x\n---\n"), "its name"},
+		"Name for name":           {with("---\nName: a\ndescription: x\n---\n"), "its name"},
+		"another Name":            {with("---\nname: A\nName: a\ndescription: x\n---\n"), "its name"},
+		"DESCRIPTION":             {with("---\nname: a\nDESCRIPTION: x\n---\n"), "its description"},
 		"capitals":                {with("---\nname: Ab\ndescription: x\n---\n"), "its name"},
 		"two hyphens":             {with("---\nname: a--b\ndescription: x\n---\n"), "its name"},
 		"a long name":             {with("---\nname: " + strings.Repeat("a", 65) + "\ndescription: x\n---\n"), "its name"},
@@ -97,6 +101,12 @@ func TestRefused(t *testing.T) {
 		"a long description":      {with("---\nname: a\ndescription: " + strings.Repeat("é", 1025) + "\n---\n"), "its description"},
 		"a bad skill within":      {files(map[string]string{"SKILL.md": main, "b/SKILL.md": main}), "b/SKILL.md: its directory must have its name, a"},
 		"a long frontmatter":      {with("---\nname: a\ndescription: x\nz: " + strings.Repeat("z", limits.SkillFrontmatter.Value()) + "\n---\n"), "may have 65536"},
+		"levels in brackets":      {with("---\nname: a\ndescription: x\nz: " + strings.Repeat("[\n ", 64) + strings.Repeat("]", 64) + "\n---\n"), "more than 64 levels"},
+		"brackets without an end": {with("---\n" + strings.Repeat("[", 60_000) + "\n---\n"), "more than 64 levels"},
+		"dashes in a row":         {with("---\n" + strings.Repeat("- ", 30_000) + "\n---\n"), "more than 64 levels"},
+		"names in a row":          {with("---\n" + strings.Repeat("a: ", 20_000) + "\n---\n"), "more than 64 levels"},
+		"levels by indentation":   {with("---\nname: a\ndescription: x\n" + indented(64) + "---\n"), "more than 64 levels"},
+		"aliases in a row":        {with("---\nz: " + strings.Repeat("*a ", 20_000) + "\n---\n"), "an anchor or an alias"},
 		"many files":              {many, "more than 512 files"},
 		"many directories":        {wide, "more than 512 directories"},
 		"many bytes":              {large, "more than 16777216 bytes"},
@@ -109,6 +119,20 @@ func TestRefused(t *testing.T) {
 	if _, err := skill.Read(with("---\nname: "+strings.Repeat("a", 64)+"\ndescription: "+strings.Repeat("é", 1024)+"\n---"), "."); err != nil {
 		t.Errorf("the longest name and description: %v", err)
 	}
+	for _, deep := range []string{"z: " + strings.Repeat("[", 63) + strings.Repeat("]", 63) + "\ny: '" + strings.Repeat("[", 100) + "'\n", "z: " + strings.Repeat("{z: ", 63) + strings.Repeat("}", 63) + "\n", indented(63)} {
+		if _, err := skill.Read(with("---\nname: a\ndescription: x\n"+deep+"---\n"), "."); err != nil {
+			t.Errorf("the most levels: %v", err)
+		}
+	}
+}
+
+// indented returns a member that has levels of mappings below it by indentation.
+func indented(levels int) string {
+	var b strings.Builder
+	for i := range levels + 1 {
+		fmt.Fprintf(&b, "%sz:\n", strings.Repeat(" ", i))
+	}
+	return b.String()
 }
 
 // TestLinksOfADirectory has a link in a directory of the system lead out of it.
@@ -168,8 +192,17 @@ func TestFrontmatter(t *testing.T) {
 		"b: yes\nc: True\nd: 'true'\ne: ~\nf:\ng: \"\"":     begin + `,"b":"yes","c":true,"d":"true","e":null,"f":null,"g":""}`,
 		"b: 2026-01-02\nc: 1:30\nd: nan":                    begin + `,"b":"2026-01-02","c":"1:30","d":"nan"}`,
 		"allowed-tools: Bash(git:*) Read\nb: <b>&":          begin + `,"allowed-tools":"Bash(git:*) Read","b":"<b>&"}`,
+		"NAME: Any name\nDescription:":                      begin + `,"NAME":"Any name","Description":null}`,
 		"metadata:\n  com.example/x: '1.0'":                 begin + `,"metadata":{"com.example/x":"1.0"}}`,
 
+		"b:\tx\t\nc\t: 1\t# d":    begin + `,"b":"x","c":1}`,
+		"b: 'x\ty'\nc: |\n  x\ty": begin + `,"b":"x\ty","c":"x\ty\n"}`,
+
+		"b: Use\tthis":   "line 3 has a tab in text without quotes",
+		"b: x\n  y\tz":   "a tab in text",
+		"b: [x\ty]":      "a tab in text",
+		"b: 1\t2":        "a tab in text",
+		"b\tc: x":        "a tab in text",
 		"b: &x 1\nc: *x": "anchor or an alias",
 		"b: !!str 1":     "a tag",
 		"<<: {b: 1}":     "merge key",

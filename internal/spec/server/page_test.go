@@ -64,6 +64,24 @@ func TestPages(t *testing.T) {
 	}
 }
 
+// TestPagesThatChange adds a page again: AddPage replaces it, and TryAddPage refuses to.
+func TestPagesThatChange(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{}, nil)
+		ask := asking(h, mcp.Latest)
+		page := troupe.Page{URI: "ui://clock/face", Name: "face", HTML: clockPage}
+		troupe.AddPage(h.Server, page)
+		page.HTML = "<p>Later</p>"
+		troupe.AddPage(h.Server, page)
+		host.Contains(t, "replaced", ask("resources/read", `{"uri":"ui://clock/face"}`), page.HTML)
+		page.HTML = "<p>Never</p>"
+		if err := troupe.TryAddPage(h.Server, page); err == nil || !strings.Contains(err.Error(), `"ui://clock/face": there is one of this name already`) {
+			t.Errorf("TryAddPage of a page that is there: %v", err)
+		}
+		host.Contains(t, "refused", ask("resources/read", `{"uri":"ui://clock/face"}`), "<p>Later</p>")
+	})
+}
+
 // TestClientsThatShowPages has a handler learn whether its client shows pages.
 func TestClientsThatShowPages(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {

@@ -245,6 +245,8 @@ func TestSkillRequestsThatAreRefused(t *testing.T) {
 			{"skills/get", `{"uri":"skill://refunds/a.md"}`, "no skill is served at skill://refunds/a.md"},
 			{"skills/get", `{"uri":"skill://refunds"}`, "no skill is served at skill://refunds"},
 			{"skills/get", `{"uri":"skill://nobody/SKILL.md"}`, "no skill is served at skill://nobody/SKILL.md"},
+			{"skills/get", `{"uri":"skill://REFUNDS/SKILL.md"}`, "no skill is served at skill://REFUNDS/SKILL.md"},
+			{"skills/get", `{"uri":"skill://refunds%2FSKILL.md"}`, "no skill is served at skill://refunds%2FSKILL.md"},
 			{"skills/get", `{}`, "uri must be an absolute URI"},
 			{"skills/get", `{"uri":null}`, "uri must be an absolute URI"},
 			{"skills/list", `{"cursor":"x"}`, "invalid cursor"},
@@ -352,6 +354,36 @@ func TestSkillsByCaller(t *testing.T) {
 		}
 		if len(items) == 0 || items[0].Name != "skill://refunds/SKILL.md" || string(items[0].Meta) != `{"m":1}` {
 			t.Errorf("Visible gets %v", items)
+		}
+	})
+}
+
+// TestSkillsHiddenByMeta hides a skill by its Meta, which is all that tells of whom it is for: what lies within is hidden with it.
+func TestSkillsHiddenByMeta(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{Authenticate: host.User}, &troupe.ServerOptions{Visible: func(p troupe.Principal, i troupe.Item) bool {
+			who, ok := i.Meta.Get("com.example/for")
+			return !ok || string(who) == fmt.Sprintf("%q", p.Subject)
+		}})
+		troupe.AddSkill(h.Server, troupe.Skill{Files: skillFiles(), Meta: mcp.Meta(`{"com.example/for":"admin"}`)})
+		for name, sees := range map[string]bool{"admin": true, "guest": false} {
+			m := unchecked(h)
+			host.As(m.Client, name)
+			for request, sign := range map[[2]string]string{
+				{"skills/list", `{}`}: `"uri":"skill://refunds/tax/SKILL.md"`,
+				{"skills/get", `{"uri":"skill://refunds/tax/SKILL.md"}`}:        `"skill":{`,
+				{"resources/read", `{"uri":"skill://refunds/tax/r/rates.csv"}`}: `"contents"`,
+				{"resources/directory/read", `{"uri":"skill://refunds/tax"}`}:   `"resources"`,
+				{"resources/list", `{}`}:                                        `skill://`,
+				{"resources/read", `{"uri":"skill://refunds/SKILL.md"}`}:        `"contents"`,
+			} {
+				if a, _ := m.Do(request[0], request[1]); strings.Contains(a.Body, sign) != sees {
+					t.Errorf("%s: %v: %s", name, request, a.Body)
+				}
+			}
+			if a, _ := m.Do("resources/list", `{}`); strings.Count(a.Body, "com.example/for") > 1 {
+				t.Errorf("%s: the _meta is that of one SKILL.md: %s", name, a.Body)
+			}
 		}
 	})
 }
