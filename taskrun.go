@@ -180,7 +180,7 @@ func (t *tool) runLong(ctx context.Context, call *Call, args, dst []byte) (out [
 	returned := false
 	defer func() { // the handler may panic, or end the goroutine
 		if !returned {
-			call.conclude(worker.Result{Err: mcp.NewError(mcp.CodeInternalError, "")})
+			call.conclude(broken)
 		}
 	}()
 	out, err = t.run(ctx, call, args, dst)
@@ -212,8 +212,13 @@ func (c *Call) become() {
 	}
 }
 
-// conclude ends the promise, and gives the result to the task, if there is one.
-func (c *Call) conclude(res worker.Result) {
+// broken is the result of a handler that has not returned.
+func broken() worker.Result {
+	return worker.Result{Err: mcp.NewError(mcp.CodeInternalError, "")}
+}
+
+// conclude ends the promise, and gives the result to the task, if there is one: only then it asks for it.
+func (c *Call) conclude(result func() worker.Result) {
 	for {
 		switch b := c.fate.Load(); {
 		case b == over:
@@ -225,7 +230,7 @@ func (c *Call) conclude(res worker.Result) {
 		default:
 			<-b.done
 			if b.attempt != nil && c.fate.CompareAndSwap(b, over) {
-				b.attempt.Conclude(res)
+				b.attempt.Conclude(result())
 			}
 		}
 	}
@@ -233,12 +238,14 @@ func (c *Call) conclude(res worker.Result) {
 
 // concludeLong is conclude with the response of the call, which was appended to dst.
 func (s *service) concludeLong(call *Call, out, dst []byte, err *mcp.Error) {
-	res := worker.Result{Err: err}
-	if call.attempt() != nil && err == nil {
-		res.Value = bytes.Clone(out[len(dst):])
-		res.IsError = string(codec.Optional(res.Value, "isError")) == "true"
-	}
-	call.conclude(res)
+	call.conclude(func() worker.Result { // the response is a copy: the task may store it once its bytes are another call's
+		res := worker.Result{Err: err}
+		if err == nil {
+			res.Value = bytes.Clone(out[len(dst):])
+			res.IsError = string(codec.Optional(res.Value, "isError")) == "true"
+		}
+		return res
+	})
 }
 
 // adopt stores a task of a call that runs, and tells its client; nil if it can become none.
