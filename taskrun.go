@@ -169,17 +169,21 @@ func (c *Call) mayBecome() bool {
 	return c.revision().Has(mcp.FeatureTasksExtension) && c.attempt() == nil
 }
 
-// runLong runs the tool, and has the call become a task if that takes long.
+// runLong runs the tool, and has the call become a task if that takes long. Where a middleware calls next several times, the first one promises that, for the
+// call as it came: its params are what a later run begins with, and its result is the one that the outermost middleware returns.
 func (t *tool) runLong(ctx context.Context, call *Call, args, dst []byte) (out []byte, err error) {
-	call.tool = t
-	call.fate.Store(promised)
-	call.c.WhenLong((*longCall)(call))
+	whole := call.asItCame()
+	if !whole.fate.CompareAndSwap(nil, promised) {
+		return t.run(ctx, call, args, dst)
+	}
+	whole.tool = t
+	whole.c.WhenLong((*longCall)(whole))
 	if t.TaskAfter > 0 && t.TaskAfter < call.svc.svc.Limits.StatelessGrace {
-		defer time.AfterFunc(t.TaskAfter, call.become).Stop()
+		defer time.AfterFunc(t.TaskAfter, whole.become).Stop()
 	}
 	returned := false
-	defer func() { // the handler may panic, or end the goroutine
-		if !returned {
+	defer func() { // the handler may panic, or end the goroutine; a middleware may go on then
+		if !returned && call.passing == nil {
 			call.conclude(broken)
 		}
 	}()
@@ -217,14 +221,14 @@ func broken() worker.Result {
 	return worker.Result{Err: mcp.NewError(mcp.CodeInternalError, "")}
 }
 
-// conclude ends the promise, and gives the result to the task, if there is one: only then it asks for it.
+// conclude ends the promise, or has none be made any more, and gives the result to the task, if there is one: only then it asks for it.
 func (c *Call) conclude(result func() worker.Result) {
 	for {
 		switch b := c.fate.Load(); {
 		case b == over:
 			return
-		case b == promised:
-			if c.fate.CompareAndSwap(promised, over) {
+		case b == nil || b == promised:
+			if c.fate.CompareAndSwap(b, over) {
 				return
 			}
 		default:
