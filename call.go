@@ -30,12 +30,21 @@ type Call struct {
 	ctx     callContext              // the handler's context
 	urls    atomic.Pointer[sync.Map] // ids of the client's tasks that open a URL, by the ids of their elicitations; nil without
 	values  seenValues               // of the session, that the call has read
-	fate    atomic.Pointer[becoming] // of a call that may become a task by itself, otherwise nil
+	fate    atomic.Pointer[becoming] // of a call that may become a task by itself, otherwise nil; that of the call as it came counts
 	tool    *tool                    // of such a call
+}
+
+// asItCame returns the call as it came, before a middleware changed its params.
+func (c *Call) asItCame() *Call {
+	if c.passing == nil {
+		return c
+	}
+	return c.passing.outer
 }
 
 // passing is a request on its way through the middleware.
 type passing struct {
+	outer   *Call          // the call as it came
 	over    atomic.Bool    // the outermost has returned
 	running []atomic.Int32 // how often each runs now
 }

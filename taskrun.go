@@ -169,18 +169,22 @@ func (c *Call) mayBecome() bool {
 	return c.revision().Has(mcp.FeatureTasksExtension) && c.attempt() == nil
 }
 
-// runLong runs the tool, and has the call become a task if that takes long.
+// runLong runs the tool, and has the call become a task if that takes long. Where a middleware calls next several times, the first one promises that, for the
+// call as it came: its params are what a later run begins with, and its result is the one that the outermost middleware returns.
 func (t *tool) runLong(ctx context.Context, call *Call, args, dst []byte) (out []byte, err error) {
-	call.tool = t
-	call.fate.Store(promised)
-	call.c.WhenLong((*longCall)(call))
+	whole := call.asItCame()
+	if !whole.fate.CompareAndSwap(nil, promised) {
+		return t.run(ctx, call, args, dst)
+	}
+	whole.tool = t
+	whole.c.WhenLong((*longCall)(whole))
 	if t.TaskAfter > 0 && t.TaskAfter < call.svc.svc.Limits.StatelessGrace {
-		defer time.AfterFunc(t.TaskAfter, call.become).Stop()
+		defer time.AfterFunc(t.TaskAfter, whole.become).Stop()
 	}
 	returned := false
-	defer func() { // the handler may panic, or end the goroutine
-		if !returned {
-			call.conclude(worker.Result{Err: mcp.NewError(mcp.CodeInternalError, "")})
+	defer func() { // the handler may panic, or end the goroutine; a middleware may go on then
+		if !returned && call.passing == nil {
+			call.conclude(broken)
 		}
 	}()
 	out, err = t.run(ctx, call, args, dst)
@@ -212,20 +216,25 @@ func (c *Call) become() {
 	}
 }
 
-// conclude ends the promise, and gives the result to the task, if there is one.
-func (c *Call) conclude(res worker.Result) {
+// broken is the result of a handler that has not returned.
+func broken() worker.Result {
+	return worker.Result{Err: mcp.NewError(mcp.CodeInternalError, "")}
+}
+
+// conclude ends the promise, or has none be made any more, and gives the result to the task, if there is one: only then it asks for it.
+func (c *Call) conclude(result func() worker.Result) {
 	for {
 		switch b := c.fate.Load(); {
 		case b == over:
 			return
-		case b == promised:
-			if c.fate.CompareAndSwap(promised, over) {
+		case b == nil || b == promised:
+			if c.fate.CompareAndSwap(b, over) {
 				return
 			}
 		default:
 			<-b.done
 			if b.attempt != nil && c.fate.CompareAndSwap(b, over) {
-				b.attempt.Conclude(res)
+				b.attempt.Conclude(result())
 			}
 		}
 	}
@@ -233,12 +242,14 @@ func (c *Call) conclude(res worker.Result) {
 
 // concludeLong is conclude with the response of the call, which was appended to dst.
 func (s *service) concludeLong(call *Call, out, dst []byte, err *mcp.Error) {
-	res := worker.Result{Err: err}
-	if call.attempt() != nil && err == nil {
-		res.Value = bytes.Clone(out[len(dst):])
-		res.IsError = string(codec.Optional(res.Value, "isError")) == "true"
-	}
-	call.conclude(res)
+	call.conclude(func() worker.Result { // the response is a copy: the task may store it once its bytes are another call's
+		res := worker.Result{Err: err}
+		if err == nil {
+			res.Value = bytes.Clone(out[len(dst):])
+			res.IsError = string(codec.Optional(res.Value, "isError")) == "true"
+		}
+		return res
+	})
 }
 
 // adopt stores a task of a call that runs, and tells its client; nil if it can become none.

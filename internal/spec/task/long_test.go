@@ -180,3 +180,20 @@ func TestALongCallOutlivesItsProcess(t *testing.T) {
 		})
 	}
 }
+
+// TestACallThatEndsAsItBecomesATask has handlers return just as tasks are made of their calls: whatever comes first, their clients get the results.
+func TestACallThatEndsAsItBecomesATask(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{}, nil)
+		long(h)
+		c := stateless(h, withTasks)
+		for n := range 40 {
+			text := fmt.Sprint("result ", n)
+			got := last(c.call("safe", `{"ms":10000,"text":"`+text+`"}`))
+			if str(t, got, "result", "resultType") == "task" {
+				got = c.await(str(t, got, "result", "taskId"), "completed")
+			}
+			host.Contains(t, text, got, `"text":"`+text+`"`)
+		}
+	})
+}
