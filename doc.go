@@ -62,4 +62,4 @@ package troupe
 //	serve operate drain news reminder mount  serving, and how it ends; what operators and other nodes tell
 //	dispatch tasks form method  the requests that come in
 //	prompt session skill page catalogue lists stateless resource taskrun task server result tool principal ask  a server, what it offers, and what a handler can do
-//	runtime service options visible log call revisions store  the base of all others
+//	runtime service options visible log call revisions store codecs  the base of all others

@@ -101,7 +101,12 @@ func New(o Options) (*Runtime, error) {
 		return nil, fmt.Errorf("troupe: instruments: %w", err)
 	}
 	o.Shared.MaxMemory = cmp.Or(o.Shared.MaxMemory, memory.Available())
+	var compiled sync.WaitGroup
+	if o.Store.NATS.shared() { // before a load balancer sends the first request, and while the servers are asked
+		compiled.Go(fleetTypes)
+	}
 	node, err := o.openStore()
+	compiled.Wait()
 	if err != nil {
 		return nil, fmt.Errorf("troupe: %w", err)
 	}
