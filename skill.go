@@ -153,7 +153,7 @@ func readSkills(k Skill) (*skillTree, error) {
 	for i, r := range read {
 		e := &skillEntry{tree: t, entry: mcp.Skill{URI: skillURI(t.path, path.Join(r.Dir, skill.Main)), Frontmatter: mcp.Object(r.Frontmatter)}}
 		if i == 0 {
-			e.meta = slices.Clone(k.Meta)
+			e.meta = k.Meta.Clone()
 		}
 		for _, f := range r.Files {
 			file := t.files[skillURI(t.path, f.Path)]

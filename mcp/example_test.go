@@ -46,3 +46,16 @@ func ExampleNegotiate() {
 	fmt.Println(mcp.Negotiate("2025-11-25", supported), mcp.Negotiate("2031-01-01", supported))
 	// Output: 2025-11-25 2025-11-25
 }
+
+func ExampleMeta() {
+	meta := mcp.Meta{"example.com/trace": mcp.Raw("abc"), "example.com/limits": mcp.Raw(map[string]int{"most": 3})}
+	result := mcp.CallToolResult{Content: mcp.Contents{mcp.Text("done")}, Meta: meta}
+
+	var trace string
+	found, err := result.Meta.Decode("example.com/trace", &trace)
+	fmt.Println(trace, found, err)
+	fmt.Println(string(mcp.Raw(result.Meta)))
+	// Output:
+	// abc true <nil>
+	// {"example.com/limits":{"most":3},"example.com/trace":"abc"}
+}

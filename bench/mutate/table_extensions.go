@@ -32,7 +32,7 @@ var extensions = []mutation{
 	},
 	{
 		"a resource takes the place of a skill's file", guard, "resource.go",
-		"ok && old.file != nil {", "ok && old == nil {", "internal/spec/server", "TestSkillsThatCannotBeAdded",
+		"replaced && old.file != nil:", "replaced && old == nil:", "internal/spec/server", "TestSkillsThatCannotBeAdded",
 	},
 	{
 		"a skill takes the place of a resource", guard, "skill.go",

@@ -239,12 +239,12 @@ var tasks = []mutation{
 		"now.Sub(r.told) < every", "now.Sub(r.told) < 0*every", "internal/spec/task", "TestProgressOfATaskIsBounded",
 	},
 	{
-		"progress is told again by a later run", guard, "task.go",
+		"progress is told again by a later run", guard, "taskrun.go",
 		"r.Request.Session == \"\" || r.Again() ||", "r.Request.Session == \"\" ||", "internal/spec/task", "TestProgressIsNotToldAgain",
 	},
 	{
-		"progress of a task does not name it", negotiation, "task.go",
-		"p[\"_meta\"] = json.RawMessage", "_ = json.RawMessage", "internal/spec/task", "TestMessagesOfATaskNameIt",
+		"progress of a task does not name it", negotiation, "taskrun.go",
+		"	p[\"_meta\"] = mcp.Raw", "	_ = mcp.Raw", "internal/spec/task", "TestMessagesOfATaskNameIt",
 	},
 	{
 		"a question goes out as a task that its client takes plainly", validation, "ask.go",
