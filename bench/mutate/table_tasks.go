@@ -231,11 +231,11 @@ var tasks = []mutation{
 		"if r.Lost++; r.stored {", "if r.Lost++; r.stored && r.Lost < 0 {", "", "TestAttempts",
 	},
 	{
-		"progress of a task falls", guard, "task.go",
+		"progress of a task falls", guard, "taskrun.go",
 		"(value <= r.value || ", "(value < -r.value || ", "internal/spec/task", "TestProgressOfATaskIsBounded",
 	},
 	{
-		"progress of a task has no bound", limit, "task.go",
+		"progress of a task has no bound", limit, "taskrun.go",
 		"now.Sub(r.told) < every", "now.Sub(r.told) < 0*every", "internal/spec/task", "TestProgressOfATaskIsBounded",
 	},
 	{
