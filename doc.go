@@ -61,5 +61,6 @@ package troupe
 //
 //	serve operate drain news reminder mount  serving, and how it ends; what operators and other nodes tell
 //	dispatch tasks form method  the requests that come in
-//	prompt session skill page catalogue lists stateless resource taskrun task server result tool principal ask  a server, what it offers, and what a handler can do
-//	runtime service options visible log call revisions store codecs  the base of all others
+//	prompt session skill page stateless resource tool catalogue lists  what a server offers
+//	taskrun task result log server ask principal  a call: as a task, what it answers, logs and asks, and who makes it
+//	runtime service options visible call revisions store codecs  the base of all others

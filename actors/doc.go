@@ -71,6 +71,6 @@ package actors
 //	bound stored told takeover sessions stateless batch mrtr listen  how messages come in, and what the others tell of them
 //	ask pending  questions to clients
 //	delivery call peer  a call, its session, and the way back to the client
-//	pushed fleet  the other nodes
-//	stream fence node session request  the actors
+//	pushed  what the other nodes are told
+//	stream fence fleet node session request  the actors, and the other nodes
 //	admission service store  who is let in, and what a node is given

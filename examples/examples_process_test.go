@@ -244,7 +244,7 @@ func (s *server) kill() {
 func (s *server) logged(text string) string {
 	s.t.Helper()
 	var all []string
-	for late := time.After(30 * time.Second); ; {
+	for late := time.After(10 * time.Minute); ; { // that is, it hangs
 		select {
 		case line, ok := <-s.log:
 			if strings.Contains(line, text) {
@@ -271,7 +271,7 @@ func (s *server) run(line string) string {
 }
 
 func (s *server) shell(line string) *exec.Cmd {
-	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Minute)
 	s.t.Cleanup(cancel)
 	line = strings.ReplaceAll(line, "go run ./examples/", s.bin+" ")
 	line = strings.ReplaceAll(line, "http://127.0.0.1:8080", s.origin)

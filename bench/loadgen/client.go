@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/eventstream"
 )
 
 // mostBody bounds what is read of an answer, in bytes.
@@ -171,16 +173,16 @@ func cause(ctx context.Context, err error) error {
 func (c *client) answer(ctx context.Context, resp *http.Response, id string, seen func(context.Context, *message) error) (*message, error) {
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if kind == "text/event-stream" && resp.StatusCode == http.StatusOK {
-		events := newEvents(resp.Body)
+		events := eventstream.NewReader(resp.Body, mostBody)
 		for {
-			e, err := events.next()
+			e, err := events.Next()
 			if err != nil {
 				return nil, &Failure{"connection", fmt.Sprintf("the event stream ended before the answer: %v", err)}
 			}
-			if len(e.data) == 0 {
+			if len(e.Data) == 0 {
 				continue
 			}
-			m, err := parse(e.data)
+			m, err := parse(e.Data)
 			switch {
 			case err != nil:
 				return nil, err

@@ -17,7 +17,7 @@
 //	run  the loop
 //	hold idle fanout resume  many sessions and streams
 //	ask task result  what a client does
-//	crowd stream client events  how clients speak
+//	crowd stream client  how clients speak
 //	compare ledger report usage  what is counted
 //	options failure  what a user says, and what goes wrong
 package loadgen

@@ -10,13 +10,15 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/eventstream"
 )
 
 // stream is an event stream that a client keeps open: the standalone one of its session, a resumed one, or subscriptions/listen.
 type stream struct {
 	c      *client
 	body   io.ReadCloser
-	events *events
+	events *eventstream.Reader
 	last   string // the id of the last event that had one
 }
 
@@ -32,7 +34,7 @@ func (c *client) open(ctx context.Context, send func(context.Context) (*http.Res
 	}
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if kind == "text/event-stream" && resp.StatusCode == http.StatusOK {
-		return &stream{c: c, body: resp.Body, events: newEvents(resp.Body)}, nil
+		return &stream{c: c, body: resp.Body, events: eventstream.NewReader(resp.Body, mostBody)}, nil
 	}
 	defer cancel(nil)
 	defer resp.Body.Close()
@@ -112,17 +114,17 @@ func (c *client) listen(ctx context.Context, uri string) (*stream, error) {
 // next returns the next message of the stream. Comments are none, and neither are events without data, nor pings, which are answered.
 func (s *stream) next(ctx context.Context) (*message, error) {
 	for {
-		e, err := s.events.next()
+		e, err := s.events.Next()
 		if err != nil {
 			return nil, &Failure{"stream ended", err.Error()}
 		}
-		if e.id != "" {
-			s.last = e.id
+		if e.ID != "" {
+			s.last = e.ID
 		}
-		if len(e.data) == 0 {
+		if len(e.Data) == 0 {
 			continue
 		}
-		m, err := parse(e.data)
+		m, err := parse(e.Data)
 		if err != nil {
 			return nil, err
 		}

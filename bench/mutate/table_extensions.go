@@ -32,7 +32,7 @@ var extensions = []mutation{
 	},
 	{
 		"a resource takes the place of a skill's file", guard, "resource.go",
-		"replaced && old.file != nil:", "replaced && old == nil:", "internal/spec/server", "TestSkillsThatCannotBeAdded",
+		"case replaced && old.file != nil:", "case replaced && old == nil:", "internal/spec/server", "TestSkillsThatCannotBeAdded",
 	},
 	{
 		"a skill takes the place of a resource", guard, "skill.go",

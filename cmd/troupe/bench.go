@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/http"
 	"os"
 	"os/signal"
 	"slices"
@@ -42,20 +41,13 @@ func benchCommand(stdout, stderr io.Writer) *cobra.Command {
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Others = args[1:]
-			o.URL, o.Progress, o.Header = args[0], stderr, make(http.Header)
-			if file, ok := strings.CutPrefix(o.Arguments, "@"); ok {
-				text, err := os.ReadFile(file)
-				if err != nil {
-					return benchFailure(fmt.Errorf("arguments: %w", err))
-				}
-				o.Arguments = string(text)
+			o.URL, o.Progress = args[0], stderr
+			var err error
+			if o.Arguments, err = contents(o.Arguments); err != nil {
+				return benchFailure(fmt.Errorf("arguments: %w", err))
 			}
-			for _, line := range header {
-				name, value, ok := strings.Cut(line, ":")
-				if !ok {
-					return fmt.Errorf("header is %q: want NAME: VALUE", line)
-				}
-				o.Header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
+			if o.Header, err = parseHeaders(header); err != nil {
+				return err
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
 			defer stop()

@@ -20,6 +20,9 @@ import (
 	"github.com/troupe-run/troupe/troupetest"
 )
 
+// hung is how long to wait for what comes at once, unless something hangs. A busy machine comes nowhere near it.
+const hung = 10 * time.Minute
+
 // message is any JSON-RPC message.
 type message struct {
 	ID     json.RawMessage `json:"id,omitempty"`
@@ -71,14 +74,14 @@ func connectTo(t *testing.T, server *troupe.Server, capabilities string) *client
 // connectHTTP is connect over HTTP, for event streams and their ends.
 func connectHTTP(t *testing.T) *client {
 	t.Helper()
-	rt, err := troupe.New(troupe.Options{})
+	rt, err := troupe.New(troupe.Options{Store: troupe.StoreOptions{Lease: 2 * time.Minute}}) // a busy machine may keep it from renewing a short one
 	if err != nil {
 		t.Fatal(err)
 	}
 	rt.Mount("/mcp", everything.NewConformance(troupe.ServerOptions{}))
 	srv := httptest.NewServer(rt)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), hung)
 		defer cancel()
 		if err := rt.Close(ctx); err != nil {
 			t.Errorf("close: %v", err)
@@ -93,7 +96,7 @@ func connectHTTP(t *testing.T) *client {
 }
 
 func (c *client) do(method, body string) *http.Response {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), hung)
 	c.t.Cleanup(cancel)
 	req, err := http.NewRequestWithContext(ctx, method, c.url, strings.NewReader(body))
 	if err != nil {

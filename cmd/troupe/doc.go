@@ -3,6 +3,8 @@
 //
 //	troupe serve      serve the demo until SIGINT or SIGTERM
 //	troupe stdio      serve the demo on standard input and output
+//	troupe call       call a tool of a server, this program's or any other
+//	troupe tools      list the tools of one
 //	troupe nodes      list the processes that share its store
 //	troupe sessions   look at the sessions in the store, and end them
 //	troupe tasks      look at the tasks of a server that runs
@@ -16,13 +18,14 @@
 // with exit code 0. A second signal ends it at once with exit code 1.
 //
 // Exit codes: 0 after a drain, 1 when the server could not start or failed, or what it was asked could not be done, 2
-// when the command line or the configuration file is wrong.
+// when the command line or the configuration file is wrong, 3 when a tool that was called says that it failed.
 //
 // # Files
 //
 // From the top; most of what a file uses lies in its own line or below:
 //
-//	main stdio serve nodes sessions tasks bench  the commands
+//	main stdio serve call tools nodes sessions tasks bench  the commands
+//	remote answer  a server that a command is a client of
 //	logger metrics banner  what a user sees
 //	settings limits networks weights revisions size config help failure version  what a user says
 package main

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // asker is a client of one era that calls the tool ask.
@@ -184,7 +183,7 @@ func TestOneToolAsksClientsOfBothEras(t *testing.T) {
 	})
 	all("before the kill", func(revision string, a asker) error { return a.begin(ctx, p, revision+"?") })
 	p.signal(t, syscall.SIGKILL)
-	p.exit(t, 10*time.Second)
+	p.exit(t)
 	p = start(t, args...)
 	all("when it resumes", func(_ string, a asker) error { return a.resume(ctx, p) })
 	all("after the kill", end)

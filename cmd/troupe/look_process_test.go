@@ -116,7 +116,7 @@ func TestTasksOfARunningServer(t *testing.T) {
 
 	eventually(t, dir, long, "at its second step", func(d admin.Detail) bool { return len(d.Steps) == 1 })
 	p.signal(t, syscall.SIGKILL)
-	p.exit(t, 10*time.Second)
+	p.exit(t)
 	if _, err := os.Lstat(socket); err != nil {
 		t.Fatalf("a killed process leaves its socket: %v", err)
 	}
@@ -144,7 +144,7 @@ func TestTasksOfARunningServer(t *testing.T) {
 		t.Errorf("show what there is not: %s", out)
 	}
 	p.signal(t, syscall.SIGTERM)
-	if code := p.exit(t, 20*time.Second); code != 0 {
+	if code := p.exit(t); code != 0 {
 		t.Errorf("it ends with %d:\n%s", code, p.stderr)
 	}
 	if _, err := os.Lstat(socket); !errors.Is(err, fs.ErrNotExist) {

@@ -143,7 +143,7 @@ func TestProcessTakesUpItsTasks(t *testing.T) {
 		ids = append(ids, p.begun(t, "job", `{"steps":20,"step_ms":100}`))
 	}
 	p.signal(t, syscall.SIGKILL)
-	p.exit(t, 10*time.Second)
+	p.exit(t)
 	p = start(t, "--nats", c.URL(), "--data", dir)
 	ready, most := time.Now(), 0
 	for _, id := range ids {
@@ -208,7 +208,7 @@ func TestNATSRefusalsOfAProcess(t *testing.T) {
 	binary(t)
 	c := testkit.StartNATS(t, 1, func(o *testkit.NATSOptions) { o.Authorization = "right" })
 	p := startAny(t, "--nats", strings.Replace(c.URL(), "://", "://wrong@", 1))
-	if code := p.exit(t, 20*time.Second); code != 1 {
+	if code := p.exit(t); code != 1 {
 		t.Errorf("it ended with %d", code)
 	}
 	if out := p.stderr.String(); !strings.Contains(out, "check the user, token") || strings.Contains(out, "wrong") || strings.Count(out, "\n") != 1 {
@@ -234,12 +234,12 @@ func TestProcessesOnTheStoreOfOne(t *testing.T) {
 	b.echo(t, session)
 	id := b.begun(t, "job", `{"steps":5,"step_ms":20}`)
 	a.until(t, id, "completed")
-	if code := startAny(t, "--nats", store[1], "--nats-token", "wrong").exit(t, 20*time.Second); code == 0 {
+	if code := startAny(t, "--nats", store[1], "--nats-token", "wrong").exit(t); code == 0 {
 		t.Error("a process with the wrong token serves")
 	}
 
 	a.signal(t, syscall.SIGKILL)
-	a.exit(t, 10*time.Second)
+	a.exit(t)
 	a = start(t, own(store[2])...)
 	a.becomes(t, "troupe_nodes_heard", "1")
 	b.becomes(t, "troupe_lease_suspended_ratio", "0")
@@ -247,7 +247,7 @@ func TestProcessesOnTheStoreOfOne(t *testing.T) {
 	b.echo(t, session)
 	for _, p := range []*process{b, a} {
 		p.signal(t, syscall.SIGTERM)
-		if code := p.exit(t, 20*time.Second); code != 0 {
+		if code := p.exit(t); code != 0 {
 			t.Errorf("it ended with %d:\n%s", code, p.stderr)
 		}
 	}

@@ -40,7 +40,7 @@ func (p *process) post(ctx context.Context, body string, header ...string) (*exc
 }
 
 func (p *process) send(ctx context.Context, method, body string, header ...string) (*exchange, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, hung)
 	r, err := http.NewRequestWithContext(ctx, method, p.base+"/mcp", strings.NewReader(body))
 	if err != nil {
 		panic(err)
@@ -230,7 +230,7 @@ func TestAnyProcessServesTheNextRequest(t *testing.T) {
 			restart := func() {
 				p.signal(t, sig)
 				// Parked calls hold nothing up.
-				if code := p.exit(t, 10*time.Second); sig == syscall.SIGTERM && code != 0 {
+				if code := p.exit(t); sig == syscall.SIGTERM && code != 0 {
 					t.Fatalf("it ended with %d:\n%s", code, p.stderr)
 				}
 				p = start(t, args...)
@@ -327,7 +327,7 @@ func (p *process) metric(t *testing.T, name string) string {
 // becomes waits until a metric has a value.
 func (p *process) becomes(t *testing.T, name, want string) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); p.metric(t, name) != want; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(hung); p.metric(t, name) != want; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%s is %q, want %q", name, p.metric(t, name), want)
 		}
@@ -397,7 +397,7 @@ func TestCallsAtTheEndOfAProcess(t *testing.T) {
 	}
 	p.becomes(t, "troupe_calls_in_flight", "4")
 	p.signal(t, syscall.SIGTERM)
-	if code := p.exit(t, 10*time.Second); code != 0 {
+	if code := p.exit(t); code != 0 {
 		t.Errorf("it ended with %d:\n%s", code, p.stderr)
 	}
 }
@@ -436,7 +436,7 @@ func TestListenersAtTheEndOfAProcess(t *testing.T) {
 			t.Errorf("then %q and %v", rest, err)
 		}
 	}
-	if code := p.exit(t, 10*time.Second); code != 0 {
+	if code := p.exit(t); code != 0 {
 		t.Errorf("it ended with %d:\n%s", code, p.stderr)
 	}
 }

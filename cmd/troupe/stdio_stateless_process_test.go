@@ -6,7 +6,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // alone makes a request of 2026-07-28 whose response is the next message.
@@ -92,7 +91,7 @@ func TestStdioProcessServesBothEras(t *testing.T) {
 	}
 	// Two calls are gone; otherwise the end would have waited for them.
 	_ = p.in.Close()
-	p.exit(10 * time.Second)
+	p.exit()
 }
 
 func TestStdioProcessEndsWhileACallWaits(t *testing.T) {
@@ -113,7 +112,7 @@ func TestStdioProcessEndsWhileACallWaits(t *testing.T) {
 			end(p)
 			p.want("cancelled", note("3", "cancelled", `,"requestId":3,"reason":"the server is shutting down"`))
 			p.want("the end", `{"jsonrpc":"2.0","id":3,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":3,"io.modelcontextprotocol/serverInfo":{"name":"everything","title":"Troupe: everything","version":"1.0.0"}}}}`)
-			p.exit(5 * time.Second)
+			p.exit()
 		})
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // made makes a task of 2025-11-25 in a session, and returns its id.
@@ -62,7 +61,7 @@ func TestQuestionsOfTasksSurviveAKill(t *testing.T) {
 		}
 	}
 	p.signal(t, syscall.SIGKILL)
-	p.exit(t, 10*time.Second)
+	p.exit(t)
 	p = start(t, "--data", dir)
 	for _, w := range tasks {
 		asked := p.until(t, w.id, "input_required")

@@ -23,10 +23,14 @@ func versionCommand() *cobra.Command {
 	}
 }
 
-func versionText() string {
-	version := "unknown"
+// version is the program's, as far as it was built with one.
+func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		version = info.Main.Version
+		return info.Main.Version
 	}
-	return fmt.Sprintf("troupe %s\n%s %s/%s\ncodec: %s\nMCP %s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH, troupe.Codec(), strings.Join(troupe.Revisions(), ", "))
+	return "unknown"
+}
+
+func versionText() string {
+	return fmt.Sprintf("troupe %s\n%s %s/%s\ncodec: %s\nMCP %s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH, troupe.Codec(), strings.Join(troupe.Revisions(), ", "))
 }

@@ -24,7 +24,7 @@
 //   - sleep_test.go: no test waits for time that really passes.
 //   - order_test.go: a package of ten files or more gives them an order in its doc.go,
 //     and few dependencies between them run upward.
-//   - docs_test.go: the README has the program and the flags that exist, docs name files
+//   - docs_test.go: the README is short and has programs and flags that exist, docs name files
 //     and tests that exist, and docs/conformance.md has a row for each requirement.
 //
 // TestLayoutRulesFind runs each rule over small repositories that break it once, so that

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // root is the repository, as the tests of this package see it.
@@ -47,32 +48,98 @@ func TestConformanceTable(t *testing.T) {
 	}
 }
 
-// TestReadme compares the README with the program that it prints and with the flags that exist.
+// TestReadme compares the README with the programs that it prints and with the flags that exist, and keeps it short.
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	readme := readText(t, "README.md")
-	_, rest, _ := strings.Cut(readme, "```go\n")
-	block, _, _ := strings.Cut(rest, "```\n")
-	if want := readText(t, "examples/hello/main.go"); block != want {
-		t.Errorf("the first Go block:\n got %s\nwant %s", block, want)
+	lines := strings.Split(strings.TrimSuffix(readme, "\n"), "\n")
+	if len(lines) > mostLines {
+		t.Errorf("the README has %d lines, and may have %d: documents have the rest", len(lines), mostLines)
 	}
-	known := map[string]bool{"help": true}
+	for i, line := range lines {
+		if n := utf8.RuneCountInString(line); n > mostColumns {
+			t.Errorf("line %d of the README has %d columns, and may have %d", i+1, n, mostColumns)
+		}
+	}
+	goBlocks := blocks(readme, "go")
+	if len(goBlocks) == 0 {
+		t.Error("the README has no Go")
+	}
+	for _, block := range goBlocks {
+		if !slices.ContainsFunc(printed, func(file string) bool { return hasLines(readText(t, file), block) }) {
+			t.Errorf("no program of %v has the lines of\n%s", printed, block)
+		}
+	}
+	// .ci/clone runs the commands of the first block below "Install", which a reader does not see: they are in two of their own.
+	_, install, _ := strings.Cut(readme, "\n## Install")
+	if b := blocks(install, "sh"); len(b) < 3 || b[0] != b[1]+b[2] {
+		t.Errorf("the first blocks below \"Install\" are %q: want the commands of .ci/clone, and then each of them in a block of its own", b)
+	}
+	known := map[string]bool{"help": true, "answer": true}
 	// The flags of limits are in the tables that the package limits writes.
 	for file, flags := range map[string]*regexp.Regexp{
+		"cmd/troupe/remote.go":   regexp.MustCompile(`f\.\w+\(&r\.\w+, "([a-z-]+)"`),
 		"cmd/troupe/settings.go": regexp.MustCompile(`f\.\w+\([^"]*&[a-z]\.[\w.]+\)?, "([a-z-]+)"`),
 		"docs/limits.md":         regexp.MustCompile("\\| `--([a-z-]+)` \\|"),
 	} {
 		found := flags.FindAllStringSubmatch(readText(t, file), -1)
-		if len(found) < 15 {
+		if len(found) < 5 {
 			t.Errorf("%d flags found in %s: the test looks at the wrong place", len(found), file)
 		}
 		for _, flag := range found {
 			known[flag[1]] = true
 		}
 	}
-	for _, named := range regexp.MustCompile("(?:`|serve |stdio )--([a-z-]+)").FindAllStringSubmatch(readme, -1) {
-		if !known[named[1]] {
-			t.Errorf("the README names --%s, which is no flag", named[1])
+	for _, document := range []string{"README.md", "docs/serve.md", "docs/library.md", "docs/by-hand.md"} {
+		for _, named := range regexp.MustCompile("(?:`|serve |stdio |call )--([a-z-]+)").FindAllStringSubmatch(readText(t, document), -1) {
+			if !known[named[1]] {
+				t.Errorf("%s names --%s, which is no flag", document, named[1])
+			}
+		}
+	}
+}
+
+// The README is a first page: this long and this wide at most.
+const (
+	mostLines   = 160
+	mostColumns = 100
+)
+
+// printed are the files that the README prints parts of. Tests run them.
+var printed = []string{"examples/hello/main.go", "examples/mux/main.go", "example_test.go", "troupetest/doc.go"}
+
+// blocks are the blocks of code of a language in a document.
+func blocks(document, language string) (all []string) {
+	for _, m := range regexp.MustCompile("(?ms)^```"+language+"\n(.*?)^```$").FindAllStringSubmatch(document, -1) {
+		all = append(all, m[1])
+	}
+	return all
+}
+
+// hasLines reports whether a file has the lines of a block in their order, whatever is between them, how they are indented, and whatever comment
+// the block adds.
+func hasLines(text, block string) bool {
+	next := strings.Split(strings.TrimSpace(block), "\n")
+	plain := func(line string) string { return strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(line), "//")) }
+	for line := range strings.Lines(text) {
+		code, _, _ := strings.Cut(next[0], " // ")
+		if plain(line) != plain(code) {
+			continue
+		}
+		if next = next[1:]; len(next) == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// TestLinesAreFound breaks what TestReadme holds the README to.
+func TestLinesAreFound(t *testing.T) {
+	t.Parallel()
+	const file = "package a\n\nfunc f() {\n\tone()\n\ttwo()\n}\n"
+	for block, want := range map[string]bool{"one()\ntwo()\n": true, "\tone() // first\n}\n": true, "two()\none()\n": false, "three()\n": false} {
+		if hasLines(file, block) != want {
+			t.Errorf("%q: want %v", block, want)
 		}
 	}
 }

@@ -25,6 +25,7 @@ var layers = []layer{
 	{"codec", []string{"mcp", "internal/jsonv2", "internal/limits"}, nil, "bytes and protocol data are all there is to a codec"},
 	{"internal", []string{"mcp", "internal/limits"}, nil, "a state machine decides from its arguments alone"},
 	{"internal/admin", nil, nil, "what an operator is told is a form of its own, and knows nothing of who tells it"},
+	{"internal/client", []string{"mcp", "internal/eventstream"}, nil, "a client knows a server by what comes over the wire"},
 	{"internal/closedschema", nil, nil, "fuzz targets share a binary with it, so it can need nothing"},
 	{"internal/faults", []string{"mcp"}, []string{"internal/limits"}, "every door takes its words from it, so it can know none"},
 	{"internal/directory", nil, nil, "finding a value by key needs nothing"},
@@ -64,7 +65,7 @@ var layers = []layer{
 	{"troupetest", []string{"", "mcp", "internal/guard", "internal/origin"}, nil, "it tests what any user can write, over a pipe that knows its request"},
 	{"examples", []string{"", "mcp"}, nil, "an example shows what any user can write"},
 	{"bench", []string{"", "mcp", "codec", "examples", "internal"}, nil, "load comes over the wire"},
-	{"cmd", []string{"", "mcp", "examples", "bench", "internal/admin", "internal/limits", "internal/memory", "internal/procs", "internal/telemetry"}, nil, "the command turns flags into Options and has no parts of its own"},
+	{"cmd", []string{"", "mcp", "examples", "bench", "internal/admin", "internal/client", "internal/limits", "internal/memory", "internal/procs", "internal/telemetry"}, nil, "the command turns flags into Options and has no parts of its own"},
 }
 
 // testPackages exist for tests: test files anywhere may import them, and other packages may not.

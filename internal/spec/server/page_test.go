@@ -49,7 +49,7 @@ func TestPages(t *testing.T) {
 					}
 					return
 				}
-				host.Contains(t, "capabilities", ask("", ""), `"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}}`)
+				host.Contains(t, "capabilities", ask("", ""), `"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}}`)
 
 				const meta = `"_meta":{"ui":{"csp":{"connectDomains":["wss://time.example.com:8443","https://*.example.com"]},"permissions":{"geolocation":{}},"domain":"clock.example.com","prefersBorder":false}}`
 				host.Contains(t, "the page", ask("resources/read", `{"uri":"ui://clock/face"}`), `"contents":[{"uri":"ui://clock/face","mimeType":"text/html;profile=mcp-app","text":"`+clockPage+`",`+meta+`}]`)

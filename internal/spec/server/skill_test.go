@@ -456,7 +456,7 @@ func TestSkillsThatComeLater(t *testing.T) {
 		c := h.Unchecked().Initialize(`{}`)
 		host.Contains(t, "none yet", c.Post(host.Method("1", "skills/list", "")).Body, `"result":{"skills":[]}`)
 		a, _ := unchecked(h).Do("server/discover", `{}`)
-		host.Contains(t, "capabilities", a.Body, `"extensions":{"com.example/x":{},"io.modelcontextprotocol/skills":{"directoryRead":true}}`)
+		host.Contains(t, "capabilities", a.Body, `"extensions":{"com.example/x":{},"io.modelcontextprotocol/skills":{"directoryRead":true},`)
 		troupe.AddSkill(h.Server, troupe.Skill{Files: skillFiles()})
 		host.Contains(t, "now", c.Post(host.Method("1", "skills/list", "")).Body, `"name":"refunds"`)
 	})

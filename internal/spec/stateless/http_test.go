@@ -162,7 +162,7 @@ func TestListenersHearOnlyWhatTheyAskedFor(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
 		m := h.Stateless(host.EveryCapability)
-		nothing, filter := m.Listen("1", `{"toolsListChanged":false,"resourceSubscriptions":[],"taskIds":["x"]}`)
+		nothing, filter := m.Listen("1", `{"toolsListChanged":false,"resourceSubscriptions":[]}`)
 		host.Equal(t, "filter", filter, `{}`)
 		prompts, filter := m.Listen("2", `{"promptsListChanged":true}`)
 		host.Equal(t, "filter", filter, `{"promptsListChanged":true}`)

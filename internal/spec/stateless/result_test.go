@@ -97,7 +97,8 @@ func TestStatelessResults(t *testing.T) {
 		troupe.AddPrompt(p.Server, troupe.Prompt{Name: "meta"}, func(context.Context, *troupe.Call, map[string]string) (*mcp.GetPromptResult, error) {
 			return &mcp.GetPromptResult{ResultType: "x", Messages: []mcp.PromptMessage{}, Meta: mcp.Meta{"a": mcp.Raw(1)}}, nil
 		})
-		const capabilities = `{"logging":{},"completions":{},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"tools":{"listChanged":true}}`
+		const capabilities = `{"logging":{},"completions":{},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"tools":{"listChanged":true},` +
+			`"extensions":{"io.modelcontextprotocol/tasks":{}}}` // echo is safe to run again, so that a long call becomes a task
 		for _, tt := range []struct{ method, params, want string }{
 			{"server/discover", `{}`, statelessPublic + `,"supportedVersions":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"capabilities":` +
 				capabilities + `,"instructions":"Read on."}`},

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -213,7 +212,7 @@ func TestHandlerWithASlowBody(t *testing.T) {
 		if took := <-ended; took.Round(time.Second) != 5*time.Second {
 			t.Errorf("the body had %v", took)
 		}
-		_ = conn.(net.Conn).Close()
+		_ = conn.Close()
 		if err := end(); err != nil {
 			t.Error(err)
 		}

@@ -19,6 +19,7 @@ const resumes = (way) => !way.sdk.since('1.22.0') || way.sdk.since('1.32.2')
 export class Interrupted {
   progress = []
   tokens = []
+  over = false
   #controller = new AbortController()
 
   constructor(session, to = 20) {
@@ -27,7 +28,7 @@ export class Interrupted {
     Object.assign(this, { session, to })
     this.options = { timeout: 60_000, onprogress: (p) => this.progress.push(p.progress), onresumptiontoken: (t) => this.tokens.push(t) }
     this.call = session.text('count', { to, delay_ms: 40 }, { ...this.options, signal: this.#controller.signal })
-    this.call.catch(() => {}) // it may be given up
+    this.call.then(() => { this.over = true }, () => {}) // it may be given up
   }
 
   comesTo(n) { return until(() => this.progress.includes(n), () => `the call comes to ${n}: ${this.progress}`) }
@@ -38,7 +39,7 @@ export class Interrupted {
     let result = this.call
     if (!resumes(session.way)) {
       await until(() => session.errors.some((e) => broken[0].test(e)), 'the client notices')
-      result = this.again(this.tokens.at(-1))
+      if (!this.over) result = this.again(this.tokens.at(-1)) // a slow client may have had its result before
     }
     equal(await result, `counted to ${to}`, 'the result')
     this.#controller.abort('it was resumed')
@@ -62,7 +63,7 @@ export default [
     name: 'a connection that breaks, resumption tokens',
     needs: http,
     async run(_, way) {
-      const line = await proxy(way.server.http)
+      const line = await proxy(way.server.http, '"progress":5')
       const session = await open(way, { endpoint: line.url, transport: patient })
       await listening(session)
       const call = new Interrupted(session)

@@ -1,0 +1,149 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/troupe-run/troupe/internal/eventstream"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// stream is the event stream that a request is answered with, over all its connections.
+type stream struct {
+	id    string        // of the request
+	last  string        // the id of the last event that had one
+	pause time.Duration // before it is resumed
+	fault error         // no further connection helps
+}
+
+// follow reads the event stream of a request until its answer has come, and closes it. It resumes the stream where that ends before.
+func (c *Client) follow(ctx context.Context, id string, body io.ReadCloser) (json.RawMessage, error) {
+	s := stream{id: id}
+	for {
+		m, err := c.read(ctx, &s, body)
+		switch {
+		case m != nil:
+			result, err := m.outcome()
+			return result, later(nil, err)
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case s.fault != nil:
+			return nil, s.fault
+		case s.last == "" || c.stateless():
+			return nil, &brokenError{err}
+		}
+		if !errors.Is(err, io.EOF) {
+			c.say(fmt.Sprintf("the connection broke; the stream of the call is resumed after %v", s.pause))
+		}
+		if body, err = c.resume(ctx, &s); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// read handles the messages of a connection until the answer has come, which it returns, or the connection ends. It closes the body.
+func (c *Client) read(ctx context.Context, s *stream, body io.ReadCloser) (*message, error) {
+	defer body.Close()
+	events := eventstream.NewReader(body, MostBytes)
+	for {
+		e, err := events.Next()
+		if err != nil {
+			return nil, err
+		}
+		if e.ID != "" {
+			s.last = e.ID
+		}
+		if e.Retry > 0 {
+			s.pause = e.Retry
+		}
+		if len(e.Data) == 0 {
+			continue
+		}
+		all, err := parse(e.Data)
+		if err != nil {
+			s.fault = fmt.Errorf("an event is %w: %s", err, excerpt(e.Data))
+			return nil, s.fault
+		}
+		for _, m := range all {
+			switch {
+			case m.answers(s.id):
+				return &m, nil
+			case m.Method != "" && len(m.ID) > 0:
+				if s.fault = c.reply(ctx, m); s.fault != nil {
+					return nil, s.fault
+				}
+			case m.Method != "" && c.o.Notify != nil:
+				c.o.Notify(m.Method, m.Params)
+			}
+		}
+	}
+}
+
+// resume returns the next connection of a stream, which begins after its last event.
+func (c *Client) resume(ctx context.Context, s *stream) (io.ReadCloser, error) {
+	p := patience{c: c}
+	for after := s.pause; ; {
+		if err := sleep(ctx, after); err != nil {
+			return nil, err
+		}
+		body, err := c.get(ctx, s.last)
+		if err == nil {
+			p.back()
+			return body, nil
+		}
+		var may bool
+		if after, may = again(err, true); !may {
+			return nil, fmt.Errorf("%w: its stream cannot be resumed: %w", ErrLost, err)
+		}
+		if err := p.wait(ctx, after, err); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrLost, err)
+		}
+		after = 0
+	}
+}
+
+// get asks for what follows an event.
+func (c *Client) get(ctx context.Context, last string) (io.ReadCloser, error) {
+	r, err := c.newRequest(ctx, http.MethodGet, nil)
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Last-Event-ID", last)
+	res, err := c.http.Do(r)
+	if err != nil {
+		return nil, unanswered(ctx, err)
+	}
+	if isStream(res) {
+		return res.Body, nil
+	}
+	_, err = answer(ctx, res, "")
+	return nil, err
+}
+
+// reply answers a request of the server.
+func (c *Client) reply(ctx context.Context, m message) error {
+	response := struct {
+		JSONRPC string          `json:"jsonrpc"`
+		ID      json.RawMessage `json:"id"`
+		Result  json.RawMessage `json:"result,omitempty"`
+		Error   *mcp.Error      `json:"error,omitempty"`
+	}{JSONRPC: "2.0", ID: m.ID}
+	switch {
+	case m.Method == mcp.MethodPing:
+		response.Result = json.RawMessage(`{}`)
+	case m.Method == mcp.MethodElicitationCreate && c.o.Answer != nil:
+		response.Result = raw(c.o.Answer(m.Method, m.Params))
+	default:
+		response.Error = mcp.NewError(mcp.CodeMethodNotFound, "this client answers no "+m.Method)
+	}
+	body, err := json.Marshal(response)
+	if err != nil {
+		return err
+	}
+	return c.send(ctx, body, "")
+}

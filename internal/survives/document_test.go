@@ -1,0 +1,165 @@
+package survives
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/troupe-run/troupe/internal/testkit"
+)
+
+const root = "../../"
+
+var (
+	update = flag.Bool("update", false, "write the tables of the documents")
+	hold   = flag.Bool("hold", false, "run the tests of all cells, and promise nothing of which one does not pass")
+)
+
+// TestDocuments compares the documents with the table.
+func TestDocuments(t *testing.T) {
+	passed := func(string) bool { return true } // the gate and the night run them
+	if *hold {
+		passed = runTests(t)
+	}
+	const heading, command = "What survives what", "go test ./internal/survives -update"
+	testkit.Tables(t, root+"docs/what-survives.md", map[string]string{heading: table(passed), "Each promise, and its tests": promises(passed)}, *update, command)
+}
+
+// TestTestsAreThere checks that each cell has a word, and that the tests it names are tests.
+func TestTestsAreThere(t *testing.T) {
+	all := make(map[string]bool) // "dir.Test"
+	for _, dir := range slices.Sorted(maps.Keys(named())) {
+		files, err := filepath.Glob(filepath.Join(root, dir, "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range files {
+			f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range f.Decls {
+				if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil {
+					all[dir+"."+fn.Name.Name] = true
+				}
+			}
+		}
+	}
+	for _, k := range Table {
+		for i, c := range k.Cells {
+			if c.Word == "" || (c.Word == NotPromised) != (len(c.Tests) == 0) || (c.Says == "") != (len(c.Tests) == 0) {
+				t.Errorf("%s, %s: %q needs a word, a sentence and a test, or none but the word", k.Name, Breaks[i], c.Word)
+			}
+			for _, test := range c.Tests {
+				if !all[test] {
+					t.Errorf("%s, %s: there is no test %s", k.Name, Breaks[i], test)
+				}
+			}
+		}
+	}
+}
+
+// table is the table without sentences.
+func table(passed func(test string) bool) string {
+	var b strings.Builder
+	b.WriteString("| |")
+	for _, what := range Breaks {
+		b.WriteString(" " + what + " |")
+	}
+	b.WriteString("\n|" + strings.Repeat("---|", len(Breaks)+1) + "\n")
+	for _, k := range Table {
+		b.WriteString("| " + k.Name + " |")
+		for _, c := range k.Cells {
+			b.WriteString(" " + c.word(passed) + " |")
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// promises is the table of sentences and tests.
+func promises(passed func(test string) bool) string {
+	var b strings.Builder
+	b.WriteString("| what | breaks | | held by |\n|---|---|---|---|\n")
+	for _, k := range Table {
+		for i, c := range k.Cells {
+			if c.word(passed) == NotPromised {
+				fmt.Fprintf(&b, "| %s | %s | %s | |\n", k.Name, Breaks[i], NotPromised)
+				continue
+			}
+			var tests []string
+			for _, test := range c.Tests {
+				tests = append(tests, "`"+test+"`")
+			}
+			fmt.Fprintf(&b, "| %s | %s | **%s**: %s | %s |\n", k.Name, Breaks[i], c.Word, c.Says, strings.Join(tests, ", "))
+		}
+	}
+	return b.String()
+}
+
+func (c Cell) word(passed func(test string) bool) string {
+	for _, test := range c.Tests {
+		if !passed(test) {
+			return NotPromised
+		}
+	}
+	return c.Word
+}
+
+// named are the tests of all cells, by their directories.
+func named() map[string][]string {
+	tests := make(map[string][]string)
+	for _, k := range Table {
+		for _, c := range k.Cells {
+			for _, test := range c.Tests {
+				dir, name := split(test)
+				if !slices.Contains(tests[dir], name) {
+					tests[dir] = append(tests[dir], name)
+				}
+			}
+		}
+	}
+	return tests
+}
+
+func split(test string) (dir, name string) {
+	i := strings.LastIndexByte(test, '.')
+	return test[:i], test[i+1:]
+}
+
+// runTests runs the tests of all cells at full length, and returns which of them have passed.
+func runTests(t *testing.T) (passed func(test string) bool) {
+	ok := make(map[string]bool)
+	for dir, tests := range named() {
+		cmd := exec.CommandContext(t.Context(), "go", "test", "-json", "-count=1", "-tags", "full", "-timeout", "60m", "-run", "^("+strings.Join(tests, "|")+")$", ".")
+		cmd.Dir, cmd.Stderr = filepath.Join(root, dir), os.Stderr
+		out, err := cmd.Output()
+		if err != nil {
+			t.Logf("%s: %v", dir, err)
+		}
+		for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
+			var e struct{ Action, Test string }
+			if json.Unmarshal(lines.Bytes(), &e) == nil && slices.Contains(tests, e.Test) && e.Action == "pass" {
+				ok[dir+"."+e.Test] = true
+			}
+		}
+	}
+	return func(test string) bool {
+		if !ok[test] {
+			t.Logf("%s has not passed", test)
+		}
+		return ok[test]
+	}
+}
