@@ -63,4 +63,4 @@ package troupe
 //	dispatch tasks form method  the requests that come in
 //	prompt session skill page stateless resource tool catalogue lists  what a server offers
 //	taskrun task result log server ask principal  a call: as a task, what it answers, logs and asks, and who makes it
-//	runtime service options visible call revisions store codecs  the base of all others
+//	runtime service options visible call revisions store  the base of all others

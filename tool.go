@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -241,6 +242,11 @@ func addRaw(s *Server, t Tool, handler func(ctx context.Context, call *Call, arg
 	return s.addTool(e, replace)
 }
 
+// resultTypes compiles the codec of results before the first call of any tool.
+var resultTypes = sync.OnceFunc(func() {
+	pretouch(reflect.TypeFor[mcp.CallToolResult](), reflect.TypeFor[*mcp.TextContent]())
+})
+
 // newTool makes a tool whose arguments are checked against the inferred schema, or against its InputSchema if that is nil.
 func newTool(t Tool, inferred *toolschema.Inferred) (*tool, error) {
 	resultTypes()
@@ -469,6 +475,15 @@ func checkResult(r *mcp.CallToolResult) error {
 		return errors.New("the structured content is not JSON")
 	}
 	return cmp.Or(r.Meta.Check(), r.Content.Check())
+}
+
+// pretouch compiles the codec of types before the first call needs it.
+func pretouch(types ...reflect.Type) {
+	for _, t := range types {
+		if t.Kind() == reflect.Struct || t.Kind() == reflect.Pointer {
+			_ = codec.Pretouch(t) // a type that fails here is compiled, or refused, at its first use
+		}
+	}
 }
 
 // RemoveTools removes tools. It ignores names that the server does not have.

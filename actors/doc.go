@@ -65,7 +65,7 @@ package actors
 //
 // From the top; most of what a file uses lies in its own line or below:
 //
-//	drain heart news codecs  what happens to a node as a whole, and on the others, and what it encodes
+//	drain heart news  what happens to a node as a whole, and on the others
 //	far reader resume hold  a client comes back, to this process or to another one
 //	landing relay  how messages reach the node that they belong to
 //	bound stored told takeover sessions stateless batch mrtr listen  how messages come in, and what the others tell of them

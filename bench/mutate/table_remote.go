@@ -7,7 +7,7 @@ var remote = []mutation{
 		"		compiled.Go(fleetTypes)\n", "", "internal/spec/nodes", "TestTwoQuestionsCompileNothing",
 	},
 	{
-		"a node compiles the codec of a letter with the first one", guard, "actors/codecs.go",
+		"a node compiles the codec of a letter with the first one", guard, "actors/news.go",
 		"reflect.TypeFor[answerLetter](), ", "", "internal/spec/nodes", "TestTwoQuestionsCompileNothing",
 	},
 	{
