@@ -18,7 +18,7 @@
 // In a session, a request is accepted once the store has its record, or a byte of its response
 // has left. An accepted request gets exactly one response, unless its client cancels
 // it. If the process that runs the call is lost, a call that may run again ([Safe])
-// does so. Any other call ends with error -32010: that is [Never], the default for
+// does so when its client comes back. Any other call ends with error -32010: that is [Never], the default for
 // tools that declare neither readOnlyHint nor idempotentHint. The store has every
 // event with an id before a client gets it.
 //

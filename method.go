@@ -413,5 +413,5 @@ func (s *service) appendResult(dst []byte, call *Call, result json.RawMessage) (
 		return codec.AppendMarshal(dst, members)
 	}
 	delete(members, "_meta")
-	return s.srv.head.append(dst, mcp.Meta(own), nil, members)
+	return s.srv.head.append(dst, own, nil, members)
 }

@@ -310,7 +310,7 @@ func (s *Server) addTool(t *tool, replace bool) error {
 // clone returns a copy that shares no memory with t that the program may write to.
 func (t Tool) clone() Tool {
 	t.InputSchema, t.OutputSchema = slices.Clone(t.InputSchema), slices.Clone(t.OutputSchema)
-	t.Icons, t.Meta = slices.Clone(t.Icons), slices.Clone(t.Meta)
+	t.Icons, t.Meta = slices.Clone(t.Icons), t.Meta.Clone()
 	t.UI.For = slices.Clone(t.UI.For)
 	if t.Annotations != nil {
 		a := *t.Annotations

@@ -260,7 +260,7 @@ var tasks = []mutation{
 	},
 	{
 		"progress of a task does not name it", negotiation, "taskrun.go",
-		"p[\"_meta\"] = json.RawMessage", "_ = json.RawMessage", "internal/spec/task", "TestMessagesOfATaskNameIt",
+		"	p[\"_meta\"] = mcp.Raw", "	_ = mcp.Raw", "internal/spec/task", "TestMessagesOfATaskNameIt",
 	},
 	{
 		"a question goes out as a task that its client takes plainly", validation, "ask.go",

@@ -61,7 +61,7 @@ func TestSkills(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
 				h := host.New(t, troupe.Options{}, &troupe.ServerOptions{Limits: troupe.Limits{PageSize: 2}})
 				all := skillFiles()
-				troupe.AddSkill(h.Server, troupe.Skill{Files: all, Path: "acme/billing/refunds", Meta: mcp.Meta(`{"com.example/x":1}`)})
+				troupe.AddSkill(h.Server, troupe.Skill{Files: all, Path: "acme/billing/refunds", Meta: mcp.Meta{"com.example/x": mcp.Raw(1)}})
 				troupe.AddSkill(h.Server, troupe.Skill{Files: fstest.MapFS{"SKILL.md": {Data: []byte("---\nname: last\ndescription: x\n---\n")}}})
 				ask := asking(h, revision)
 
@@ -313,7 +313,7 @@ func TestSkillsByCaller(t *testing.T) {
 			}
 			return !strings.Contains(i.Name, "skill:") || i.Kind == troupe.ItemSkill && strings.Contains(i.Name, p.Subject+"/SKILL.md")
 		}})
-		troupe.AddSkill(h.Server, troupe.Skill{Files: skillFiles(), Meta: mcp.Meta(`{"m":1}`)})
+		troupe.AddSkill(h.Server, troupe.Skill{Files: skillFiles(), Meta: mcp.Meta{"m": mcp.Raw(1)}})
 		for name, want := range map[string]struct {
 			skills    int
 			readable  []string
@@ -352,7 +352,7 @@ func TestSkillsByCaller(t *testing.T) {
 				t.Errorf("%s: resources/list: %s", name, a.Body)
 			}
 		}
-		if len(items) == 0 || items[0].Name != "skill://refunds/SKILL.md" || string(items[0].Meta) != `{"m":1}` {
+		if len(items) == 0 || items[0].Name != "skill://refunds/SKILL.md" || string(mcp.Raw(items[0].Meta)) != `{"m":1}` {
 			t.Errorf("Visible gets %v", items)
 		}
 	})
@@ -362,10 +362,10 @@ func TestSkillsByCaller(t *testing.T) {
 func TestSkillsHiddenByMeta(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{Authenticate: host.User}, &troupe.ServerOptions{Visible: func(p troupe.Principal, i troupe.Item) bool {
-			who, ok := i.Meta.Get("com.example/for")
+			who, ok := i.Meta["com.example/for"]
 			return !ok || string(who) == fmt.Sprintf("%q", p.Subject)
 		}})
-		troupe.AddSkill(h.Server, troupe.Skill{Files: skillFiles(), Meta: mcp.Meta(`{"com.example/for":"admin"}`)})
+		troupe.AddSkill(h.Server, troupe.Skill{Files: skillFiles(), Meta: mcp.Meta{"com.example/for": mcp.Raw("admin")}})
 		for name, sees := range map[string]bool{"admin": true, "guest": false} {
 			m := unchecked(h)
 			host.As(m.Client, name)
@@ -459,7 +459,7 @@ func TestSkillsThatCannotBeAdded(t *testing.T) {
 		"a path without a name":  {troupe.Skill{Files: skillFiles(), Path: "acme//refunds"}, `"" is no part`},
 		"a path with escapes":    {troupe.Skill{Files: skillFiles(), Path: "a%2Fb/refunds"}, `"a%2Fb" is no part`},
 		"a path with a port":     {troupe.Skill{Files: skillFiles(), Path: "a:1/refunds"}, `"a:1" is no part`},
-		"Meta that is no object": {troupe.Skill{Files: skillFiles(), Meta: mcp.Meta(`1`)}, "_meta"},
+		"Meta that is no object": {troupe.Skill{Files: skillFiles(), Meta: mcp.Meta{"a": json.RawMessage(`{`)}}, "_meta"},
 		"within another":         {troupe.Skill{Files: inner, Path: "acme/refunds/tax"}, `the skill "acme/refunds" lie in one another`},
 		"a resource in the way":  {troupe.Skill{Files: skillFiles(), Path: "taken/refunds"}, `another resource "skill://taken/refunds/a.md"`},
 	} {
