@@ -65,6 +65,9 @@ func AddPage(s *Server, p Page) { must(s.addPage(p, true)) }
 func TryAddPage(s *Server, p Page) error { return s.addPage(p, false) }
 
 func (s *Server) addPage(p Page, replace bool) error {
+	if s == nil {
+		return fmt.Errorf("troupe: page %q: %w", p.URI, errNoServer)
+	}
 	meta, err := p.check()
 	if err != nil {
 		return fmt.Errorf("troupe: page %q: %w", p.URI, err)
@@ -76,10 +79,13 @@ func (s *Server) addPage(p Page, replace bool) error {
 	if r.Meta, err = withUI(p.Meta, meta); err != nil {
 		return fmt.Errorf("troupe: page %q: %w", p.URI, err)
 	}
-	s.hasPages.Store(true)
-	return s.addResource(r, func(context.Context, *Call, string, map[string]string) ([]mcp.ResourceContents, error) {
+	err = s.addResource(r, func(context.Context, *Call, string, map[string]string) ([]mcp.ResourceContents, error) {
 		return []mcp.ResourceContents{contents}, nil
 	}, replace)
+	if err == nil {
+		s.hasPages.Store(true)
+	}
+	return err
 }
 
 // check returns what the `_meta` of the page says of it, nil if that is nothing.

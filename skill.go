@@ -59,16 +59,29 @@ type Skill struct {
 // no frontmatter in YAML with a name and a description as the specification of Agent Skills
 // has them, or has there what JSON has not (aliases, tags); when Path does not fit; and when
 // a resource or another skill has the place of a file.
-func AddSkill(s *Server, k Skill) { must(TryAddSkill(s, k)) }
+func AddSkill(s *Server, k Skill) { must(s.addSkill(k, true)) }
 
-// TryAddSkill is AddSkill with an error in place of a panic, as [TryAddTool] is [AddTool].
-func TryAddSkill(s *Server, k Skill) error {
-	t, err := readSkills(k)
-	if err == nil {
-		err = s.putSkills(t)
-	}
-	if err != nil {
+// TryAddSkill is AddSkill with an error in place of a panic, as [TryAddTool] is [AddTool]. It
+// refuses a skill whose Path another one has.
+func TryAddSkill(s *Server, k Skill) error { return s.addSkill(k, false) }
+
+func (s *Server) addSkill(k Skill, replace bool) error {
+	fail := func(err error) error {
 		return fmt.Errorf("troupe: skill %q: %w", cmp.Or(k.Path, k.Dir, "."), err)
+	}
+	if s == nil {
+		return fail(errNoServer)
+	}
+	t, err := readSkills(k)
+	if err != nil {
+		return fail(err)
+	}
+	replaced, err := s.putSkills(t, replace)
+	if err != nil {
+		return fail(err)
+	}
+	if replaced {
+		s.adviseReplaced("skill", t.path)
 	}
 	return nil
 }
@@ -198,10 +211,9 @@ func (t *skillTree) fileOf(f skill.File) *resource {
 	}
 }
 
-// putSkills puts the skills of t in the place of those that have its path.
-func (s *Server) putSkills(t *skillTree) (err error) {
+// putSkills puts the skills of t in the place of those that have its path, or refuses to unless replace is set.
+func (s *Server) putSkills(t *skillTree, replace bool) (replaced bool, err error) {
 	var changed []string
-	s.hasSkills.Store(true) // before clients are told of a change
 	s.skills.edit(func(all map[string]*skillEntry) bool {
 		var before *skillTree
 		for _, k := range all {
@@ -213,6 +225,10 @@ func (s *Server) putSkills(t *skillTree) (err error) {
 				return false
 			}
 		}
+		if replaced = before != nil; replaced && !replace {
+			err = errTaken(t.path)
+			return false
+		}
 		if changed, err = s.replaceFiles(before, t); err != nil {
 			return false
 		}
@@ -220,12 +236,13 @@ func (s *Server) putSkills(t *skillTree) (err error) {
 		for _, k := range t.skills {
 			all[k.entry.URI] = k
 		}
+		s.hasSkills.Store(true) // before clients are told of a change
 		return true
 	})
 	for _, uri := range changed {
 		s.ResourceUpdated(uri)
 	}
-	return err
+	return replaced, err
 }
 
 // replaceFiles makes resources of the files of t in place of those of before; either may be nil. It returns the URIs of files that

@@ -75,6 +75,10 @@ var extensions = []mutation{
 		"		if template.Same(name, uri) {\n", "		{\n", "internal/spec/server", "TestSkillRequestsThatAreRefused",
 	},
 	{
+		"a skill that is there is given away", guard, "skill.go",
+		"replaced && !replace {", "replaced && t == nil {", "internal/spec/server", "TestSkillsThatCannotBeAdded",
+	},
+	{
 		"directories show hidden files", guard, "skill.go",
 		"r.file != nil && d.view.sees(r.item()) {", "r.file != nil {", "internal/spec/server", "TestSkillsByCaller",
 	},

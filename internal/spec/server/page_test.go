@@ -26,6 +26,10 @@ func TestPages(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
 				h := host.New(t, troupe.Options{}, nil)
 				ask := asking(h, revision)
+				troupe.AddResource(h.Server, mcp.Resource{URI: "ui://taken", Name: "x"}, noResource)
+				if err := troupe.TryAddPage(h.Server, troupe.Page{URI: "ui://taken", Name: "x", HTML: clockPage}); err == nil {
+					t.Error("a resource is in the way")
+				}
 				if body := ask("", ""); strings.Contains(body, mcp.ExtensionUI) {
 					t.Errorf("without a page: %s", body)
 				}
@@ -132,6 +136,9 @@ func TestPagesThatCannotBeAdded(t *testing.T) {
 		if err := troupe.TryAddPage(s, p); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q, got %v", want, err)
 		}
+	}
+	if err := troupe.TryAddPage(nil, page(func(*troupe.Page) {})); err == nil || !strings.HasPrefix(err.Error(), `troupe: page "ui://a/b": `) {
+		t.Errorf("without a server: %v", err)
 	}
 	for want, tool := range map[string]troupe.Tool{
 		"does not begin with ui://": {UI: troupe.UI{Page: "https://a"}},

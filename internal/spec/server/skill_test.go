@@ -237,6 +237,14 @@ func TestSkillRequestsThatAreRefused(t *testing.T) {
 		if a, _ := m.Do("server/discover", `{}`); strings.Contains(a.Body, "skills") {
 			t.Errorf("without skills: %s", a.Body)
 		}
+		troupe.AddResource(h.Server, mcp.Resource{URI: "skill://refunds/a.md", Name: "x"}, noResource)
+		if err := troupe.TryAddSkill(h.Server, troupe.Skill{Files: skillFiles()}); err == nil {
+			t.Error("a resource is in the way")
+		}
+		if a, _ := m.Do("server/discover", `{}`); strings.Contains(a.Body, mcp.ExtensionSkills) {
+			t.Errorf("a skill that was refused is declared: %s", a.Body)
+		}
+		h.Server.RemoveResources("skill://refunds/a.md")
 		troupe.AddSkill(h.Server, troupe.Skill{Files: skillFiles()})
 		if a, _ := m.Do("server/discover", `{}`); !strings.Contains(a.Body, mcp.ExtensionSkills) {
 			t.Errorf("with skills: %s", a.Body)
@@ -467,6 +475,14 @@ func TestSkillsThatCannotBeAdded(t *testing.T) {
 			t.Errorf("%s: got %v, want %q", name, err, tt.want)
 		}
 	}
+	for name, err := range map[string]error{
+		`skill "acme/refunds"`: troupe.TryAddSkill(s, troupe.Skill{Files: skillFiles(), Path: "acme/refunds"}),
+		`skill "x"`:            troupe.TryAddSkill(nil, troupe.Skill{Files: skillFiles(), Path: "x"}),
+	} {
+		if err == nil || !strings.HasPrefix(err.Error(), "troupe: "+name+": ") {
+			t.Errorf("%s, which is there or has no server: %v", name, err)
+		}
+	}
 	if err := troupe.TryAddResource(s, mcp.Resource{URI: "skill://acme/refunds/a.md", Name: "x"}, noResource); err == nil || !strings.Contains(err.Error(), "file of a skill") {
 		t.Errorf("a resource in place of a file: %v", err)
 	}
@@ -488,7 +504,7 @@ func TestSkillsThatComeLater(t *testing.T) {
 		c := h.Unchecked().Initialize(`{}`)
 		host.Contains(t, "none yet", c.Post(host.Method("1", "skills/list", "")).Body, `"result":{"skills":[]}`)
 		a, _ := unchecked(h).Do("server/discover", `{}`)
-		host.Contains(t, "capabilities", a.Body, `"extensions":{"com.example/x":{},"io.modelcontextprotocol/skills":{"directoryRead":true}`)
+		host.Contains(t, "capabilities", a.Body, `"extensions":{"com.example/x":{},"io.modelcontextprotocol/skills":{"directoryRead":true},`)
 		troupe.AddSkill(h.Server, troupe.Skill{Files: skillFiles()})
 		host.Contains(t, "now", c.Post(host.Method("1", "skills/list", "")).Body, `"name":"refunds"`)
 	})
