@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"net/url"
 	"path"
@@ -46,7 +47,8 @@ type Skill struct {
 // the skill's entry says, whatever becomes of the files. To serve other ones, call AddSkill
 // again. Each file is a resource, which can be listed and subscribed to; replacing a skill
 // sends the updates of files that differ. A directory below with a SKILL.md of its own is
-// a skill too, and is published beside this one. Files that are UTF-8 are served as text,
+// a skill too, and is published beside this one; where that SKILL.md makes no skill, such as
+// a template of one, it is a file like others, and the log says why. Files that are UTF-8 are served as text,
 // others as binary data. All skills of a directory are added by
 //
 //	names, err := fs.Glob(files, "skills/*/SKILL.md")
@@ -55,7 +57,7 @@ type Skill struct {
 //	}
 //
 // AddSkill panics when the files cannot be read, or one is no regular file; when there are
-// more than 512 or more than 16 MiB of them, which hosts need not take; when a SKILL.md has
+// more than 512 or more than 16 MiB of them, which hosts need not take; when its SKILL.md has
 // no frontmatter in YAML with a name and a description as the specification of Agent Skills
 // has them, or has there what JSON has not (aliases, tags); when Path does not fit; and when
 // a resource or another skill has the place of a file.
@@ -82,6 +84,9 @@ func (s *Server) addSkill(k Skill, replace bool) error {
 	}
 	if replaced {
 		s.adviseReplaced("skill", t.path)
+	}
+	for _, why := range t.odd {
+		s.mount.advise(advice{"a SKILL.md within a skill makes no skill, and is served as a file alone", []slog.Attr{slog.String("skill", t.path), slog.String("why", why.Error())}})
 	}
 	return nil
 }
@@ -116,6 +121,7 @@ type skillTree struct {
 	path   string
 	skills []*skillEntry
 	files  map[string]*resource // by URI
+	odd    []error              // why some SKILL.md within are no skills
 }
 
 // skillFile is what a resource knows of itself that is a file of skills: of the one in whose directory it lies, and of those around it.
@@ -148,11 +154,11 @@ func readSkills(k Skill) (*skillTree, error) {
 	if !fs.ValidPath(dir) {
 		return nil, fmt.Errorf("the directory %q is no name that a file system takes", dir)
 	}
-	read, err := skill.Read(k.Files, dir)
+	read, odd, err := skill.Read(k.Files, dir)
 	if err != nil {
 		return nil, err
 	}
-	t := &skillTree{path: cmp.Or(k.Path, read[0].Name), files: make(map[string]*resource)}
+	t := &skillTree{path: cmp.Or(k.Path, read[0].Name), odd: odd, files: make(map[string]*resource)}
 	parts := strings.Split(t.path, "/")
 	for _, part := range parts {
 		if !fs.ValidPath(part) || part == "." || !prefixPart.MatchString(part) {

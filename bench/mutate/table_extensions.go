@@ -47,8 +47,12 @@ var extensions = []mutation{
 		"if bytes.HasPrefix(text, []byte(\"\\ufeff\")) {", "if text = bytes.TrimPrefix(text, []byte(\"\\ufeff\")); text == nil {", "internal/skill", "TestRefused",
 	},
 	{
+		"a sample of a skill refuses the skill around it", guard, "internal/skill/skill.go",
+		"		case f.Path == Main:\n", "		case err != nil:\n", "internal/skill", "TestSampleWithin",
+	},
+	{
 		"a skill within may have any name", guard, "internal/skill/skill.go",
-		`if s.Dir != "" && path.Base(s.Dir) != s.Name {`, `if s.Dir == "-" && path.Base(s.Dir) != s.Name {`, "internal/skill", "TestRefused",
+		`if s.Dir != "" && path.Base(s.Dir) != s.Name {`, `if s.Dir == "-" && path.Base(s.Dir) != s.Name {`, "internal/skill", "TestSampleWithin",
 	},
 	{
 		"a resource takes the place of a skill's file", guard, "resource.go",

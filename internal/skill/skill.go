@@ -43,29 +43,33 @@ type Skill struct {
 	Files             []File          // by path; those of skills within it among them
 }
 
-// Read returns the skill in the directory dir of fsys, and behind it the skills within, by their directories. An error says what
-// is wrong with the files, or that they could not be read.
-func Read(fsys fs.FS, dir string) ([]Skill, error) {
+// Read returns the skill in the directory dir of fsys, and behind it the skills within, by their directories. A SKILL.md below that
+// makes no skill, such as a template of one, is a file like others: odd says why of each. An error says what is wrong with the
+// files, or that they could not be read.
+func Read(fsys fs.FS, dir string) (skills []Skill, odd []error, err error) {
 	files, err := readFiles(fsys, dir)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var skills []Skill
 	for _, f := range files {
 		if path.Base(f.Path) != Main {
 			continue
 		}
 		s, err := skillOf(f, files)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path.Join(dir, f.Path), err)
+		switch {
+		case err == nil:
+			skills = append(skills, s)
+		case f.Path == Main:
+			return nil, nil, fmt.Errorf("%s: %w", path.Join(dir, f.Path), err)
+		default:
+			odd = append(odd, fmt.Errorf("%s: %w", path.Join(dir, f.Path), err))
 		}
-		skills = append(skills, s)
 	}
 	slices.SortFunc(skills, func(a, b Skill) int { return strings.Compare(a.Dir, b.Dir) })
 	if len(skills) == 0 || skills[0].Dir != "" {
-		return nil, fmt.Errorf("the directory has no %s", Main)
+		return nil, nil, fmt.Errorf("the directory has no %s", Main)
 	}
-	return skills, nil
+	return skills, odd, nil
 }
 
 func readFiles(fsys fs.FS, dir string) (files []File, err error) {
