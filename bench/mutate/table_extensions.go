@@ -7,6 +7,10 @@ var extensions = []mutation{
 		"case !d.Type().IsRegular():", "case !d.Type().IsRegular() && d == nil:", "internal/skill", "TestRefused|TestLinksOfADirectory",
 	},
 	{
+		"a skill's directory is a link", guard, "internal/skill/skill.go",
+		"fs.Lstat(fsys, dir[:at])", "fs.Stat(fsys, dir[:at])", "internal/skill", "TestLinksOfADirectory",
+	},
+	{
 		"a skill has any number of directories", limit, "internal/skill/skill.go",
 		"if dirs++; dirs > most {", "if dirs++; dirs < 0 {", "internal/skill", "TestRefused",
 	},

@@ -74,6 +74,9 @@ func Read(fsys fs.FS, dir string) (skills []Skill, odd []error, err error) {
 
 func readFiles(fsys fs.FS, dir string) (files []File, err error) {
 	most, room := limits.SkillFiles.Value(), int64(limits.SkillBytes.Value())
+	if err := checkDir(fsys, dir); err != nil {
+		return nil, err
+	}
 	dirs := 0
 	err = fs.WalkDir(fsys, dir, func(name string, d fs.DirEntry, err error) error {
 		switch {
@@ -103,6 +106,21 @@ func readFiles(fsys fs.FS, dir string) (files []File, err error) {
 	})
 	slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
 	return files, err
+}
+
+// checkDir refuses a directory that is a link, or lies behind one: it may lead out of the file system.
+func checkDir(fsys fs.FS, dir string) error {
+	for at, c := range dir + "/" {
+		if c != '/' {
+			continue
+		}
+		if info, err := fs.Lstat(fsys, dir[:at]); err != nil {
+			return err
+		} else if !info.IsDir() {
+			return fmt.Errorf("%s is no directory", dir[:at])
+		}
+	}
+	return nil
 }
 
 // within returns name as seen from dir.

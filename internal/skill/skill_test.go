@@ -167,6 +167,23 @@ func TestLinksOfADirectory(t *testing.T) {
 	if _, _, err := skill.Read(os.DirFS(dir), "."); err == nil {
 		t.Error("it follows a link out of the directory")
 	}
+	within := t.TempDir()
+	if err := os.Symlink(t.TempDir(), filepath.Join(within, "a")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(within, "a", "b"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a/SKILL.md", "a/b/SKILL.md"} {
+		if err := os.WriteFile(filepath.Join(within, name), []byte(main), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, at := range []string{"a", "a/b"} {
+		if _, _, err := skill.Read(os.DirFS(within), at); err == nil || !strings.Contains(err.Error(), "a is no directory") {
+			t.Errorf("%s is a link, or behind one: got %v", at, err)
+		}
+	}
 }
 
 // growing is a file that has more bytes than its file system says.
