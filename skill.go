@@ -56,7 +56,8 @@ type Skill struct {
 //		troupe.AddSkill(s, troupe.Skill{Files: files, Dir: path.Dir(name)})
 //	}
 //
-// AddSkill panics when the files cannot be read, or one is no regular file; when there are
+// AddSkill panics when the files cannot be read, one is no regular file, Dir is a link, or a
+// directory is empty; when there are
 // more than 512 or more than 16 MiB of them, which hosts need not take; when its SKILL.md has
 // no frontmatter in YAML with a name and a description as the specification of Agent Skills
 // has them, or has there what JSON has not (aliases, tags); when Path does not fit; and when

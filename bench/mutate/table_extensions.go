@@ -11,6 +11,10 @@ var extensions = []mutation{
 		"fs.Lstat(fsys, dir[:at])", "fs.Stat(fsys, dir[:at])", "internal/skill", "TestLinksOfADirectory",
 	},
 	{
+		"an empty directory is lost", validation, "internal/skill/skill.go",
+		"		if !something {", "		if something && name == \"\" {", "internal/skill", "TestRefused",
+	},
+	{
 		"a skill has any number of directories", limit, "internal/skill/skill.go",
 		"if dirs++; dirs > most {", "if dirs++; dirs < 0 {", "internal/skill", "TestRefused",
 	},

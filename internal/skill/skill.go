@@ -77,14 +77,20 @@ func readFiles(fsys fs.FS, dir string) (files []File, err error) {
 	if err := checkDir(fsys, dir); err != nil {
 		return nil, err
 	}
-	dirs := 0
+	dirs, full := 0, make(map[string]bool) // full has the directories with something in them
 	err = fs.WalkDir(fsys, dir, func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
 		case !fs.ValidPath(name):
 			return fmt.Errorf("%q is no valid name", name)
+		}
+		full[path.Dir(name)] = true
+		switch {
 		case d.IsDir():
+			if _, ok := full[name]; !ok {
+				full[name] = name == dir
+			}
 			if dirs++; dirs > most {
 				return fmt.Errorf("it has more than %d directories", most)
 			}
@@ -104,8 +110,16 @@ func readFiles(fsys fs.FS, dir string) (files []File, err error) {
 		files = append(files, File{Path: within(dir, name), Data: data, Digest: "sha256:" + hex.EncodeToString(sum[:]), Type: typeOf(name, text), Text: text})
 		return nil
 	})
+	if err != nil {
+		return nil, err
+	}
+	for name, something := range full {
+		if !something { // a client would have to find it, and resources are files
+			return nil, fmt.Errorf("the directory %s is empty: remove it, or put a file into it", name)
+		}
+	}
 	slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
-	return files, err
+	return files, nil
 }
 
 // checkDir refuses a directory that is a link, or lies behind one: it may lead out of the file system.

@@ -79,6 +79,8 @@ func TestRefused(t *testing.T) {
 		wide[fmt.Sprintf("d%d", i)] = &fstest.MapFile{Mode: fs.ModeDir | 0o755}
 	}
 	large["large"] = &fstest.MapFile{Data: make([]byte, limits.SkillBytes.Value())}
+	empty := files(map[string]string{"SKILL.md": main})
+	empty["b/c"] = &fstest.MapFile{Mode: fs.ModeDir | 0o755}
 	link := files(map[string]string{"SKILL.md": main})
 	link["secret"] = &fstest.MapFile{Data: []byte("/etc/passwd"), Mode: fs.ModeSymlink | 0o777}
 	for name, tt := range map[string]struct {
@@ -109,6 +111,7 @@ func TestRefused(t *testing.T) {
 		"aliases in a row":        {with("---\nz: " + strings.Repeat("*a ", 20_000) + "\n---\n"), "an anchor or an alias"},
 		"many files":              {many, "more than 512 files"},
 		"many directories":        {wide, "more than 512 directories"},
+		"an empty directory":      {empty, "the directory b/c is empty"},
 		"many bytes":              {large, "more than 16777216 bytes"},
 		"a link":                  {link, "secret is no regular file"},
 	} {
