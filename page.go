@@ -1,11 +1,14 @@
 package troupe
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/troupe-run/troupe/codec"
@@ -92,7 +95,7 @@ func (s *Server) addPage(p Page, replace bool) error {
 func (p *Page) check() (any, error) {
 	switch most := limits.PageHTML.Value(); {
 	case !pageURI(p.URI):
-		return nil, errors.New("its URI must begin with ui://, and go on")
+		return nil, errors.New("its URI must begin with ui://, and go on, without blanks")
 	case strings.TrimSpace(p.HTML) == "":
 		return nil, errors.New("it has no HTML")
 	case len(p.HTML) > most:
@@ -119,15 +122,22 @@ func (p *Page) check() (any, error) {
 }
 
 // pageURI reports whether uri may be that of a page.
-func pageURI(uri string) bool { return len(uri) > len("ui://") && strings.HasPrefix(uri, "ui://") }
+func pageURI(uri string) bool {
+	return len(uri) > len("ui://") && strings.HasPrefix(uri, "ui://") && !strings.ContainsFunc(uri, func(c rune) bool { return c <= ' ' || c == 0x7f })
+}
 
-// cspSource reports whether a host can put s into a Content-Security-Policy as the source that it names: a scheme and a host, with
-// nothing by which a header goes on with something else.
+// cspOrigin is a scheme, a host, whose first label may be a star where two follow, and a port.
+var cspOrigin = regexp.MustCompile(`^(?:https?|wss?)://(?:\*\.[a-zA-Z0-9-]+\.)?[a-zA-Z0-9-]+(?:\.[a-zA-Z0-9-]+)*(?::([0-9]{1,5}))?$`)
+
+// cspSource reports whether s is an origin, which a host puts into a Content-Security-Policy: not more than it names, and nothing by
+// which the header goes on with something else.
 func cspSource(s string) bool {
-	scheme, host, ok := strings.Cut(s, "://")
-	return ok && scheme != "" && host != "" && !strings.ContainsFunc(s, func(c rune) bool {
-		return c <= ' ' || c >= 0x7f || strings.ContainsRune(`;,'"<>\`, c)
-	})
+	m := cspOrigin.FindStringSubmatch(s)
+	if m == nil {
+		return false
+	}
+	_, err := strconv.ParseUint(cmp.Or(m[1], "0"), 10, 16)
+	return err == nil
 }
 
 // withUI returns a `_meta` with the member "ui", unless value is nil.
