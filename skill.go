@@ -195,9 +195,24 @@ const skillScheme = "skill://"
 func skillURI(at, file string) string {
 	parts := strings.Split(file, "/")
 	for i, part := range parts {
-		parts[i] = url.PathEscape(part)
+		parts[i] = escapePart(part)
 	}
 	return skillScheme + at + "/" + strings.Join(parts, "/")
+}
+
+// escapePart escapes what RFC 3986, section 3.3, has not in a part of a path, and nothing else: a client that joins a relative
+// reference such as f(1).md to the root has to get the same URI. url.PathEscape escapes more.
+func escapePart(part string) string {
+	const lawful = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~!$&'()*+,;=:@"
+	var b strings.Builder
+	for i := range len(part) {
+		if c := part[i]; strings.IndexByte(lawful, c) >= 0 {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	return b.String()
 }
 
 // fileOf returns the resource of a file. Its contents are made once, for all who read it.

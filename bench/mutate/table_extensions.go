@@ -111,8 +111,16 @@ var extensions = []mutation{
 		"len(skills.names) > 0 {", "len(skills.names) < 0 {", "internal/spec/server", "TestSkillsThatChange",
 	},
 	{
+		"an origin is every host", guard, "page.go",
+		`(?:\*\.[a-zA-Z0-9-]+\.)?`, `(?:\*\.)?`, "internal/spec/server", "TestPagesThatCannotBeAdded",
+	},
+	{
 		"an origin ends a policy", guard, "page.go",
-		"return c <= ' ' || c >= 0x7f || strings.ContainsRune(`;,'\"<>\\`, c)", "return false", "internal/spec/server", "TestPagesThatCannotBeAdded",
+		"	if m == nil {\n		return false\n	}\n", "	if m == nil {\n		return true\n	}\n", "internal/spec/server", "TestPagesThatCannotBeAdded",
+	},
+	{
+		"a file has another URI than references lead to", validation, "skill.go",
+		"-._~!$&'()*+,;=:@\"", "-._~\"", "internal/spec/server", "TestNamesOfSkillFiles",
 	},
 	{
 		"a page that is there is given away", guard, "page.go",

@@ -279,6 +279,23 @@ func TestSkillRequestsThatAreRefused(t *testing.T) {
 	})
 }
 
+// TestNamesOfSkillFiles reads files by the URIs that relative references lead to.
+func TestNamesOfSkillFiles(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{}, nil)
+		files := skillFiles()
+		for name, uri := range map[string]string{
+			"f(1)!$&'*+,;=:@~.md": "f(1)!$&'*+,;=:@~.md", "100% [x].md": "100%25%20%5Bx%5D.md", "é|?#.md": "%C3%A9%7C%3F%23.md",
+		} {
+			files["r/"+name] = &fstest.MapFile{Data: []byte("found")}
+			troupe.AddSkill(h.Server, troupe.Skill{Files: files})
+			a, _ := unchecked(h).Do("resources/read", params("uri", "skill://refunds/r/"+uri))
+			host.Contains(t, name, a.Body, `"text":"found"`)
+			host.Contains(t, name, a.Body, `"uri":"skill://refunds/r/`+uri+`"`)
+		}
+	})
+}
+
 // TestDirectoryCursorOfAnother uses the cursor of one directory in another: it gets what comes behind it, and nothing of the other.
 func TestDirectoryCursorOfAnother(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
