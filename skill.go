@@ -319,7 +319,7 @@ func (s *service) skillsMethod(call *Call, m *codec.Message, dst []byte) ([]byte
 			Skill mcp.Skill `json:"skill"`
 		}{k.entry})
 	}
-	d := directory{now: s.srv.resources.now.Load(), view: call.view(), revision: call.revision(), prefix: uri + "/"}
+	d := directory{now: s.srv.resources.now.Load(), view: call.view().forList(), revision: call.revision(), prefix: uri + "/"}
 	if _, ok := d.next(d.first()); !ok || !strings.HasPrefix(uri, skillScheme) {
 		return nil, mcp.Errorf(mcp.CodeInvalidParams, "%s is not a directory resource", shown(uri))
 	}

@@ -91,6 +91,18 @@ var extensions = []mutation{
 		"replaced && !replace {", "replaced && t == nil {", "internal/spec/server", "TestSkillsThatCannotBeAdded",
 	},
 	{
+		"Visible is asked of each file of a list", limit, "catalogue.go",
+		"	shown, newest := 0, \"\"\n	v = v.forList()\n", "	shown, newest := 0, \"\"\n", "internal/spec/server", "TestVisibleIsAskedOfSkills",
+	},
+	{
+		"Visible is asked of each file of a digest", limit, "catalogue.go",
+		"	var items [][]byte\n	v = v.forList()\n", "	var items [][]byte\n", "internal/spec/server", "TestVisibleIsAskedOfSkills",
+	},
+	{
+		"an item that was replaced is sent as before", merge, "catalogue.go",
+		"ok && before.byName[k] == s.byName[k] {", "ok {", "", "TestItemsAreEncodedOnce",
+	},
+	{
 		"directories show hidden files", guard, "skill.go",
 		"r.file != nil && d.view.sees(r.item()) {", "r.file != nil {", "internal/spec/server", "TestSkillsByCaller",
 	},

@@ -413,6 +413,34 @@ func TestSkillsHiddenByMeta(t *testing.T) {
 	})
 }
 
+// TestVisibleIsAskedOfSkills counts how often a list of a skill's files asks of the skills: as of one item, not as of each file.
+func TestVisibleIsAskedOfSkills(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		asked := map[string]int{}
+		h := host.New(t, troupe.Options{}, &troupe.ServerOptions{Visible: func(_ troupe.Principal, i troupe.Item) bool {
+			if i.Kind == troupe.ItemSkill {
+				asked[i.Name]++
+			}
+			return strings.HasSuffix(i.Name, "tax/SKILL.md")
+		}})
+		troupe.AddSkill(h.Server, troupe.Skill{Files: skillFiles()})
+		m := unchecked(h)
+		for _, request := range [][2]string{{"resources/list", `{}`}, {"skills/list", `{}`}, {"resources/directory/read", `{"uri":"skill://refunds"}`}} {
+			clear(asked)
+			a, _ := m.Do(request[0], request[1])
+			host.Contains(t, request[0], a.Body, "tax")
+			if diff := cmp.Diff(map[string]int{"skill://refunds/SKILL.md": 1, "skill://refunds/tax/SKILL.md": 1}, asked); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", request[0], diff)
+			}
+		}
+		clear(asked)
+		h.Unchecked().Initialize(`{}`)
+		if n := asked["skill://refunds/SKILL.md"]; n > 4 { // for the files, and for the skills, when it begins and when it listens
+			t.Errorf("initialize asks %d times", n)
+		}
+	})
+}
+
 // TestSkillsThatChange replaces and removes skills under a subscriber.
 func TestSkillsThatChange(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
