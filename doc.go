@@ -60,7 +60,7 @@
 // ([Call.Principal], [Call.Header], [Call.Session]). ServerOptions has hooks for the
 // beginning and the end of sessions. [AddMethod] adds a method of your own, [AddSkill] a
 // directory of files that tell a model how to use the server, and [AddPage] a page in which
-// hosts show a tool's results.
+// hosts show a tool's results; docs/extensions.md has both.
 //
 // Functions that register something panic, as a mistake there is one in the program. For
 // tools, servers and paths that the program learns only when it runs, use the forms that

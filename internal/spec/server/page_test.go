@@ -26,6 +26,10 @@ func TestPages(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
 				h := host.New(t, troupe.Options{}, nil)
 				ask := asking(h, revision)
+				troupe.AddResource(h.Server, mcp.Resource{URI: "ui://taken", Name: "x"}, noResource)
+				if err := troupe.TryAddPage(h.Server, troupe.Page{URI: "ui://taken", Name: "x", HTML: clockPage}); err == nil {
+					t.Error("a resource is in the way")
+				}
 				if body := ask("", ""); strings.Contains(body, mcp.ExtensionUI) {
 					t.Errorf("without a page: %s", body)
 				}
@@ -132,6 +136,27 @@ func TestPagesThatCannotBeAdded(t *testing.T) {
 		if err := troupe.TryAddPage(s, p); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q, got %v", want, err)
 		}
+	}
+	for _, origin := range []string{
+		"https://*", "*://a", "https://*.*", "https://*.com", "https://a.*.example.com", "javascript://x", "data://x", "https://user@a", "https://a/b", "https://a?c", "https://a#b",
+		"https://a:99999", "https://a:", "http:///x", "https://{a}", "https://a|b", "https://a..b", "https://[::1]", "https://a/",
+	} {
+		if err := troupe.TryAddPage(s, page(func(p *troupe.Page) { p.URI, p.CSP.ConnectDomains = "ui://a/"+origin, []string{origin} })); err == nil {
+			t.Errorf("%s is taken for an origin", origin)
+		}
+	}
+	for _, origin := range []string{"https://example.com", "http://127.0.0.1:8080", "ws://localhost:65535", "wss://*.a-b.Example.com"} {
+		if err := troupe.TryAddPage(s, page(func(p *troupe.Page) { p.URI, p.CSP.ConnectDomains = "ui://a/"+origin, []string{origin} })); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, uri := range []string{"ui://a b", "ui://a\n"} {
+		if err := troupe.TryAddPage(s, page(func(p *troupe.Page) { p.URI = uri })); err == nil {
+			t.Errorf("%q is taken for a URI", uri)
+		}
+	}
+	if err := troupe.TryAddPage(nil, page(func(*troupe.Page) {})); err == nil || !strings.HasPrefix(err.Error(), `troupe: page "ui://a/b": `) {
+		t.Errorf("without a server: %v", err)
 	}
 	for want, tool := range map[string]troupe.Tool{
 		"does not begin with ui://": {UI: troupe.UI{Page: "https://a"}},

@@ -237,6 +237,14 @@ func TestSkillRequestsThatAreRefused(t *testing.T) {
 		if a, _ := m.Do("server/discover", `{}`); strings.Contains(a.Body, "skills") {
 			t.Errorf("without skills: %s", a.Body)
 		}
+		troupe.AddResource(h.Server, mcp.Resource{URI: "skill://refunds/a.md", Name: "x"}, noResource)
+		if err := troupe.TryAddSkill(h.Server, troupe.Skill{Files: skillFiles()}); err == nil {
+			t.Error("a resource is in the way")
+		}
+		if a, _ := m.Do("server/discover", `{}`); strings.Contains(a.Body, mcp.ExtensionSkills) {
+			t.Errorf("a skill that was refused is declared: %s", a.Body)
+		}
+		h.Server.RemoveResources("skill://refunds/a.md")
 		troupe.AddSkill(h.Server, troupe.Skill{Files: skillFiles()})
 		if a, _ := m.Do("server/discover", `{}`); !strings.Contains(a.Body, mcp.ExtensionSkills) {
 			t.Errorf("with skills: %s", a.Body)
@@ -267,6 +275,23 @@ func TestSkillRequestsThatAreRefused(t *testing.T) {
 		}
 		if a, _ := m.Do("skills/get", `{"uri":"SKILL://refunds/%53KILL.md"}`); !strings.Contains(a.Body, `"uri":"skill://refunds/SKILL.md"`) {
 			t.Errorf("another spelling: %s", a.Body)
+		}
+	})
+}
+
+// TestNamesOfSkillFiles reads files by the URIs that relative references lead to.
+func TestNamesOfSkillFiles(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{}, nil)
+		files := skillFiles()
+		for name, uri := range map[string]string{
+			"f(1)!$&'*+,;=:@~.md": "f(1)!$&'*+,;=:@~.md", "100% [x].md": "100%25%20%5Bx%5D.md", "é|?#.md": "%C3%A9%7C%3F%23.md",
+		} {
+			files["r/"+name] = &fstest.MapFile{Data: []byte("found")}
+			troupe.AddSkill(h.Server, troupe.Skill{Files: files})
+			a, _ := unchecked(h).Do("resources/read", params("uri", "skill://refunds/r/"+uri))
+			host.Contains(t, name, a.Body, `"text":"found"`)
+			host.Contains(t, name, a.Body, `"uri":"skill://refunds/r/`+uri+`"`)
 		}
 	})
 }
@@ -388,6 +413,34 @@ func TestSkillsHiddenByMeta(t *testing.T) {
 	})
 }
 
+// TestVisibleIsAskedOfSkills counts how often a list of a skill's files asks of the skills: as of one item, not as of each file.
+func TestVisibleIsAskedOfSkills(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		asked := map[string]int{}
+		h := host.New(t, troupe.Options{}, &troupe.ServerOptions{Visible: func(_ troupe.Principal, i troupe.Item) bool {
+			if i.Kind == troupe.ItemSkill {
+				asked[i.Name]++
+			}
+			return strings.HasSuffix(i.Name, "tax/SKILL.md")
+		}})
+		troupe.AddSkill(h.Server, troupe.Skill{Files: skillFiles()})
+		m := unchecked(h)
+		for _, request := range [][2]string{{"resources/list", `{}`}, {"skills/list", `{}`}, {"resources/directory/read", `{"uri":"skill://refunds"}`}} {
+			clear(asked)
+			a, _ := m.Do(request[0], request[1])
+			host.Contains(t, request[0], a.Body, "tax")
+			if diff := cmp.Diff(map[string]int{"skill://refunds/SKILL.md": 1, "skill://refunds/tax/SKILL.md": 1}, asked); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", request[0], diff)
+			}
+		}
+		clear(asked)
+		h.Unchecked().Initialize(`{}`)
+		if n := asked["skill://refunds/SKILL.md"]; n > 4 { // for the files, and for the skills, when it begins and when it listens
+			t.Errorf("initialize asks %d times", n)
+		}
+	})
+}
+
 // TestSkillsThatChange replaces and removes skills under a subscriber.
 func TestSkillsThatChange(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
@@ -465,6 +518,14 @@ func TestSkillsThatCannotBeAdded(t *testing.T) {
 	} {
 		if err := troupe.TryAddSkill(s, tt.skill); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: got %v, want %q", name, err, tt.want)
+		}
+	}
+	for name, err := range map[string]error{
+		`skill "acme/refunds"`: troupe.TryAddSkill(s, troupe.Skill{Files: skillFiles(), Path: "acme/refunds"}),
+		`skill "x"`:            troupe.TryAddSkill(nil, troupe.Skill{Files: skillFiles(), Path: "x"}),
+	} {
+		if err == nil || !strings.HasPrefix(err.Error(), "troupe: "+name+": ") {
+			t.Errorf("%s, which is there or has no server: %v", name, err)
 		}
 	}
 	if err := troupe.TryAddResource(s, mcp.Resource{URI: "skill://acme/refunds/a.md", Name: "x"}, noResource); err == nil || !strings.Contains(err.Error(), "file of a skill") {
