@@ -74,10 +74,13 @@ func TryAddPage(s *Server, p Page) error {
 	if r.Meta, err = withUI(p.Meta, meta); err != nil {
 		return fmt.Errorf("troupe: page %q: %w", p.URI, err)
 	}
-	s.hasPages.Store(true)
-	return TryAddResource(s, r, func(context.Context, *Call, string, map[string]string) ([]mcp.ResourceContents, error) {
+	err = TryAddResource(s, r, func(context.Context, *Call, string, map[string]string) ([]mcp.ResourceContents, error) {
 		return []mcp.ResourceContents{contents}, nil
 	})
+	if err == nil {
+		s.hasPages.Store(true)
+	}
+	return err
 }
 
 // check returns what the `_meta` of the page says of it, nil if that is nothing.
