@@ -253,7 +253,16 @@ func (c *Call) Notify(ctx context.Context, method string, params []byte) error {
 	if c.journal != nil && c.journal.skipMessage() {
 		return nil
 	}
-	return c.notify(ctx, method, params, true)
+	return c.orTell(ctx, method, params, c.notify(ctx, method, params, true))
+}
+
+// orTell returns err, the error of a notification that was sent on the stream of the request. If that was answered meanwhile, and the call goes on, it sends the
+// notification where the call has it now.
+func (c *Call) orTell(ctx context.Context, method string, params []byte, err error) error {
+	if d := c.Detached(); err != nil && d != nil {
+		return d.Tell(ctx, method, params)
+	}
+	return err
 }
 
 func (c *Call) notify(ctx context.Context, method string, params []byte, numbered bool) error {
@@ -274,7 +283,7 @@ func (c *Call) Progress(ctx context.Context, value float64, params []byte) error
 	}
 	meta := record.AppendMember(binary.BigEndian.AppendUint64(nil, math.Float64bits(value)), c.member)
 	p := &progressed{value: value, meta: meta, data: codec.AppendNotification(nil, "notifications/progress", params)}
-	return c.send(ctx, p, &p.acked, len(p.data))
+	return c.orTell(ctx, mcp.NotifyProgress, params, c.send(ctx, p, &p.acked, len(p.data)))
 }
 
 // CloseConnection closes the connection of the call's stream while the call runs on, and
