@@ -3,6 +3,7 @@ package task_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -196,4 +197,46 @@ func TestACallThatEndsAsItBecomesATask(t *testing.T) {
 			host.Contains(t, text, got, `"text":"`+text+`"`)
 		}
 	})
+}
+
+// TestWhenLongCallsBecomeStreams looks when the response of a call that goes on as one becomes a stream, which keeps its connection alive: after the grace, whatever
+// might have become of the call.
+func TestWhenLongCallsBecomeStreams(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{}, nil)
+		long(h)
+		for _, c := range []struct{ tool, capabilities string }{{"safe", `{}`}, {"soon", `{}`}, {"late", `{}`}, {"forbidden", withTasks}, {"late", withTasks}} {
+			client := stateless(h, c.capabilities)
+			request := client.Body(client.NextID(), "tools/call", host.ToolParams(c.tool, `{"ms":60000}`), "")
+			began := time.Now()
+			a := client.Client.Post(request, client.Header("tools/call", request)...)
+			if d := time.Since(began); d != 10*time.Second || !a.Stream() {
+				t.Errorf("%s for a client with %s: a response after %v, a stream: %v", c.tool, c.capabilities, d, a.Stream())
+			}
+			host.Last(t, a)
+		}
+	})
+}
+
+// TestALongCallWithABrokenLog has the program's own log panic while a task is made of a call: the call goes on, and its client gets the result.
+func TestALongCallWithABrokenLog(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{Log: slog.New(brokenLog{slog.DiscardHandler})}, nil)
+		long(h)
+		c := stateless(h, withTasks)
+		made := last(c.call("safe", `{"ms":15000,"text":"x"}`))
+		host.Contains(t, "its result", c.await(str(t, made, "result", "taskId"), "completed"), `"text":"x"`)
+	})
+}
+
+// brokenLog panics when a call becomes a task.
+type brokenLog struct{ slog.Handler }
+
+func (brokenLog) Enabled(context.Context, slog.Level) bool { return true }
+
+func (brokenLog) Handle(_ context.Context, r slog.Record) error {
+	if strings.HasPrefix(r.Message, "a call that takes long") {
+		panic("on purpose")
+	}
+	return nil
 }
