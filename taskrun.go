@@ -192,13 +192,23 @@ func (t *tool) runLong(ctx context.Context, call *Call, args, dst []byte) (out [
 // longCall is a call whose handler runs, as its node sees it.
 type longCall Call
 
-func (c *longCall) TakesLong(bool) { (*Call)(c).become() }
+func (c *longCall) TakesLong(ending bool) { (*Call)(c).become(ending) }
 
-// become makes a task of the call, unless its handler has returned, its client handles none, or there are too many.
-func (c *Call) become() {
+// become makes a task of the call, unless its handler has returned, its client handles none, or there are too many. If the node ends, it waits for a task that is just
+// being made: there may be none, where this one gets its place anyway.
+func (c *Call) become(ending bool) {
 	b := &becoming{done: make(chan struct{})}
-	if !c.fate.CompareAndSwap(promised, b) {
-		return
+	for !c.fate.CompareAndSwap(promised, b) {
+		other := c.fate.Load()
+		if other == promised {
+			continue
+		}
+		if !ending || other == over {
+			return
+		}
+		if <-other.done; other.attempt != nil {
+			return
+		}
 	}
 	defer func() { // it may panic
 		if b.attempt = c.attempt(); b.attempt == nil {
@@ -206,7 +216,7 @@ func (c *Call) become() {
 		}
 		close(b.done)
 	}()
-	c.svc.adopt(c)
+	c.svc.adopt(c, ending)
 }
 
 // broken is the result of a handler that has not returned.
@@ -246,7 +256,7 @@ func (s *service) concludeLong(call *Call, out, dst []byte, err *mcp.Error) {
 }
 
 // adopt stores a task of a call that runs, and tells its client; nil if it can become none.
-func (s *service) adopt(call *Call) *worker.Attempt {
+func (s *service) adopt(call *Call, ending bool) *worker.Attempt {
 	t := call.tool
 	if caps := call.peer.Capabilities(); !caps.Has(mcp.CapClientTasksExtension) {
 		return nil
@@ -263,6 +273,7 @@ func (s *service) adopt(call *Call) *worker.Attempt {
 		s.rt.log.Warn("a call that takes long becomes no task", "server", s.id, "tool", t.Name, "error", err)
 		return nil
 	}
+	n.Ending = ending
 	a, made, err := s.rt.tasks.Adopt(ctx, n)
 	if err != nil {
 		s.rt.log.Debug("a call that takes long becomes no task", "server", s.id, "tool", t.Name, "error", err)

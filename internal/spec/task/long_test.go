@@ -218,6 +218,44 @@ func TestWhenLongCallsBecomeStreams(t *testing.T) {
 	})
 }
 
+// TestLongCallsLeaveOthersTheirPlaces has a client call a slow tool more often than tasks may run: the calls that find no place stay calls, and a task of another
+// client runs at once.
+func TestLongCallsLeaveOthersTheirPlaces(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{Authenticate: host.User, Shared: troupe.SharedLimits{TasksPerNode: 16}}, nil)
+		long(h)
+		add(h, troupe.Tool{Name: "task", Task: troupe.TaskRequired}, func(context.Context, *troupe.Call, WorkIn) (*mcp.CallToolResult, error) {
+			return words("at once"), nil
+		})
+		greedy, other := stateless(h, withTasks), stateless(h, withTasks)
+		greedy.Client, other.Client = host.As(greedy.Client, "greedy"), host.As(other.Client, "other")
+		answers := make(chan string, 40)
+		for n := range cap(answers) {
+			go func() {
+				request := greedy.Body(fmt.Sprint(n), "tools/call", host.ToolParams("safe", `{"ms":60000,"text":"x"}`), "")
+				answers <- last(body(t, greedy.Client.Post(request, greedy.Header("tools/call", request)...)))
+			}()
+		}
+		time.Sleep(30 * time.Second)
+		began := time.Now()
+		other.await(other.begin("task", `{}`), "completed")
+		if d := time.Since(began); d > 5*time.Second {
+			t.Errorf("the task of another client took %v", d)
+		}
+		tasks := 0
+		for range cap(answers) {
+			if got := <-answers; strings.Contains(got, `"resultType":"task"`) {
+				tasks++
+			} else {
+				host.Contains(t, "a call", got, `"text":"x"`)
+			}
+		}
+		if tasks == 0 || tasks > 16 {
+			t.Errorf("%d of %d calls became tasks", tasks, cap(answers))
+		}
+	})
+}
+
 // TestALongCallWithABrokenLog has the program's own log panic while a task is made of a call: the call goes on, and its client gets the result.
 func TestALongCallWithABrokenLog(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
