@@ -164,9 +164,9 @@ type becoming struct {
 // long reports whether a call that takes long becomes a task by itself.
 func (t *tool) long() bool { return t.Task == TaskAutomatic && t.safe }
 
-// mayBecome reports whether the client may be one that handles tasks which it has not asked for.
+// mayBecome reports whether the client may be one that handles tasks which it has not asked for. It does not decode what the client declares.
 func (c *Call) mayBecome() bool {
-	return c.revision().Has(mcp.FeatureTasksExtension) && c.attempt() == nil
+	return c.revision().Has(mcp.FeatureTasksExtension) && c.attempt() == nil && codec.Optional(c.peer.p.Capabilities(), "extensions") != nil
 }
 
 // runLong runs the tool, and has the call become a task if that takes long. Where a middleware calls next several times, the first one promises that, for the
@@ -177,10 +177,7 @@ func (t *tool) runLong(ctx context.Context, call *Call, args, dst []byte) (out [
 		return t.run(ctx, call, args, dst)
 	}
 	whole.tool = t
-	whole.c.WhenLong((*longCall)(whole))
-	if t.TaskAfter > 0 && t.TaskAfter < call.svc.svc.Limits.StatelessGrace {
-		defer time.AfterFunc(t.TaskAfter, whole.become).Stop()
-	}
+	whole.c.WhenLong((*longCall)(whole), t.TaskAfter)
 	returned := false
 	defer func() { // the handler may panic, or end the goroutine; a middleware may go on then
 		if !returned && call.passing == nil {
@@ -195,25 +192,31 @@ func (t *tool) runLong(ctx context.Context, call *Call, args, dst []byte) (out [
 // longCall is a call whose handler runs, as its node sees it.
 type longCall Call
 
-func (c *longCall) TakesLong(ending bool) {
-	call := (*Call)(c)
-	if wait := call.tool.TaskAfter - call.svc.svc.Limits.StatelessGrace; wait > 0 && !ending {
-		time.AfterFunc(wait, call.become)
-		return
-	}
-	call.become()
-}
+func (c *longCall) TakesLong(ending bool) { (*Call)(c).become(ending) }
 
-// become makes a task of the call, unless its handler has returned, its client handles none, or there are too many.
-func (c *Call) become() {
+// become makes a task of the call, unless its handler has returned, its client handles none, or there are too many. If the node ends, it waits for a task that is just
+// being made: there may be none, where this one gets its place anyway.
+func (c *Call) become(ending bool) {
 	b := &becoming{done: make(chan struct{})}
-	if !c.fate.CompareAndSwap(promised, b) {
-		return
+	for !c.fate.CompareAndSwap(promised, b) {
+		other := c.fate.Load()
+		if other == promised {
+			continue
+		}
+		if !ending || other == over {
+			return
+		}
+		if <-other.done; other.attempt != nil {
+			return
+		}
 	}
-	defer close(b.done)
-	if b.attempt = c.svc.adopt(c); b.attempt == nil {
-		c.fate.Store(promised)
-	}
+	defer func() { // it may panic
+		if b.attempt = c.attempt(); b.attempt == nil {
+			c.fate.Store(promised)
+		}
+		close(b.done)
+	}()
+	c.svc.adopt(c, ending)
 }
 
 // broken is the result of a handler that has not returned.
@@ -253,7 +256,7 @@ func (s *service) concludeLong(call *Call, out, dst []byte, err *mcp.Error) {
 }
 
 // adopt stores a task of a call that runs, and tells its client; nil if it can become none.
-func (s *service) adopt(call *Call) *worker.Attempt {
+func (s *service) adopt(call *Call, ending bool) *worker.Attempt {
 	t := call.tool
 	if caps := call.peer.Capabilities(); !caps.Has(mcp.CapClientTasksExtension) {
 		return nil
@@ -270,6 +273,7 @@ func (s *service) adopt(call *Call) *worker.Attempt {
 		s.rt.log.Warn("a call that takes long becomes no task", "server", s.id, "tool", t.Name, "error", err)
 		return nil
 	}
+	n.Ending = ending
 	a, made, err := s.rt.tasks.Adopt(ctx, n)
 	if err != nil {
 		s.rt.log.Debug("a call that takes long becomes no task", "server", s.id, "tool", t.Name, "error", err)

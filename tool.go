@@ -284,6 +284,10 @@ func (s *Server) addTool(t *tool, replace bool) error {
 	if s == nil {
 		return fmt.Errorf("troupe: tool %q: %w", t.Name, errNoServer)
 	}
+	replaced, err := s.tools.put(t.Name, t, replace)
+	if err != nil {
+		return fmt.Errorf("troupe: tool %w", err)
+	}
 	if t.long() {
 		s.longTasks.Store(true)
 	}
@@ -294,10 +298,6 @@ func (s *Server) addTool(t *tool, replace bool) error {
 	}
 	if t.UI.Page != "" {
 		s.hasPages.Store(true)
-	}
-	replaced, err := s.tools.put(t.Name, t, replace)
-	if err != nil {
-		return fmt.Errorf("troupe: tool %w", err)
 	}
 	if replaced {
 		s.adviseReplaced("tool", t.Name)

@@ -20,6 +20,7 @@ type NewTask struct {
 	Method, Name   string
 	TTL            time.Duration
 	Request        Request
+	Ending         bool // it is made of a call, because the process is about to end: see Adopt
 }
 
 // Create stores a task and has it run, unless there are too many: ErrTooMany, ErrFull. After an error other than actors.ErrUnavailable there is none; after that one it is
