@@ -30,12 +30,21 @@ type Call struct {
 	ctx     callContext              // the handler's context
 	urls    atomic.Pointer[sync.Map] // ids of the client's tasks that open a URL, by the ids of their elicitations; nil without
 	values  seenValues               // of the session, that the call has read
-	fate    atomic.Pointer[becoming] // of a call that may become a task by itself, otherwise nil
+	fate    atomic.Pointer[becoming] // of a call that may become a task by itself, otherwise nil; that of the call as it came counts
 	tool    *tool                    // of such a call
+}
+
+// asItCame returns the call as it came, before a middleware changed its params.
+func (c *Call) asItCame() *Call {
+	if c.passing == nil {
+		return c
+	}
+	return c.passing.outer
 }
 
 // passing is a request on its way through the middleware.
 type passing struct {
+	outer   *Call          // the call as it came
 	over    atomic.Bool    // the outermost has returned
 	running []atomic.Int32 // how often each runs now
 }
@@ -77,10 +86,15 @@ func (c *Call) revision() mcp.Revision { return c.peer.p.Revision() }
 // Peer returns the client of the call.
 func (c *Call) Peer() *Peer { return &c.peer }
 
-// Meta returns the request's `_meta` object as it came, or as a middleware passed it on;
-// nil if absent. It is valid until the handler returns. A task has of it the progress token, the
+// Meta returns the request's `_meta`, as it came or as a middleware passed it on; nil if absent. It
+// is decoded anew each time, and the caller may keep and change it. A task has of it the progress token, the
 // trace, and, if they have 8 KiB at most, the members that say nothing of how the request is to be read.
-func (c *Call) Meta() mcp.Meta { return mcp.Meta(c.msg.Meta) }
+func (c *Call) Meta() (m mcp.Meta) {
+	if c.msg.Meta != nil {
+		_ = m.UnmarshalJSON(c.msg.Meta) // the scan has found an object
+	}
+	return m
+}
 
 // Attempt returns 1 for the first run of a call, and more when the call runs again
 // because the process that ran it was lost.
@@ -121,7 +135,7 @@ func (c *Call) ElicitationComplete(ctx context.Context, elicitationID string) er
 	p := mcp.ElicitCompleteParams{ElicitationID: elicitationID}
 	if tasks := c.urls.Load(); tasks != nil {
 		if task, ok := tasks.Load(elicitationID); ok {
-			p.Meta = p.Meta.WithRelatedTask(task.(string))
+			p.Meta = p.Meta.With(mcp.MetaRelatedTask, mcp.Raw(mcp.RelatedTask{TaskID: task.(string)}))
 		}
 	}
 	params, err := codec.Marshal(p)

@@ -27,8 +27,11 @@ type catalogue[T offer] struct {
 	changed func()
 }
 
-// offer is an item that a server offers.
-type offer interface{ item() Item }
+// offer is an item that a server offers. Once offered it does not change: another one takes its place.
+type offer interface {
+	comparable
+	item() Item
+}
 
 // wire makes an item as it is sent: with all its members, and for clients of one revision.
 type wire[T any] struct {
@@ -142,7 +145,7 @@ func (c *catalogue[T]) edit(f func(map[string]T) bool) {
 		next.names = append(next.names, k)
 	}
 	slices.Sort(next.names)
-	next.items = next.encode(c.wire.whole)
+	next.items = next.encodeNew(c.wire.whole, old)
 	next.digest = digestOf(next.items)
 	c.now.Store(next)
 	if next.digest != old.digest {
@@ -150,17 +153,34 @@ func (c *catalogue[T]) edit(f func(map[string]T) bool) {
 	}
 }
 
+// encodeNew returns the items with all their members. Those that were in the snapshot before are not encoded again.
+func (s *snapshot[T]) encodeNew(whole func(T) any, before *snapshot[T]) [][]byte {
+	items := make([][]byte, len(s.names))
+	for i, k := range s.names {
+		if at, ok := slices.BinarySearch(before.names, k); ok && before.byName[k] == s.byName[k] {
+			items[i] = before.items[at]
+			continue
+		}
+		data, err := codec.Marshal(whole(s.byName[k]))
+		if err != nil {
+			panic("troupe: " + k + ": " + err.Error())
+		}
+		items[i] = data
+	}
+	return items
+}
+
 // encode returns the items as wire has them. It cannot fail: put has encoded each whole item,
 // and no revision gets more than that.
 func (s *snapshot[T]) encode(wire func(T) any) [][]byte {
 	items := make([][]byte, len(s.names))
-	same := s.items != nil
+	same := true
 	for i, k := range s.names {
 		data, err := codec.Marshal(wire(s.byName[k]))
 		if err != nil {
 			panic("troupe: " + k + ": " + err.Error())
 		}
-		if s.items != nil && bytes.Equal(data, s.items[i]) {
+		if bytes.Equal(data, s.items[i]) {
 			data = s.items[i] // most items are the same for all
 		} else {
 			same = false
@@ -189,6 +209,7 @@ func (s *snapshot[T]) digestFor(v *view) string {
 		return s.digest
 	}
 	var items [][]byte
+	v = v.forList()
 	for i, name := range s.names {
 		if v.sees(s.byName[name].item()) {
 			items = append(items, s.items[i])
@@ -211,6 +232,7 @@ func (s *snapshot[T]) page(dst []byte, v *view, r mcp.Revision, member, after st
 	dst = append(dst, member...)
 	dst = append(dst, `":[`...)
 	shown, newest := 0, ""
+	v = v.forList()
 	for items := s.itemsFor(r); i < len(s.names); i++ {
 		if v != nil && !v.sees(s.byName[s.names[i]].item()) {
 			continue

@@ -87,7 +87,7 @@ func (s *service) Serve(ctx context.Context, c *actors.Call, dst []byte) ([]byte
 		out, code, err = s.serveChained(ctx, call, dst)
 	}
 	err = s.ended(ctx, call, &o, code, err)
-	if call.fate.Load() != nil {
+	if s.chain != nil || call.fate.Load() != nil {
 		s.concludeLong(call, out, dst, err)
 	}
 	return out, err

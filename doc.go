@@ -18,7 +18,7 @@
 // In a session, a request is accepted once the store has its record, or a byte of its response
 // has left. An accepted request gets exactly one response, unless its client cancels
 // it. If the process that runs the call is lost, a call that may run again ([Safe])
-// does so. Any other call ends with error -32010: that is [Never], the default for
+// does so when its client comes back. Any other call ends with error -32010: that is [Never], the default for
 // tools that declare neither readOnlyHint nor idempotentHint. The store has every
 // event with an id before a client gets it.
 //
@@ -60,7 +60,7 @@
 // ([Call.Principal], [Call.Header], [Call.Session]). ServerOptions has hooks for the
 // beginning and the end of sessions. [AddMethod] adds a method of your own, [AddSkill] a
 // directory of files that tell a model how to use the server, and [AddPage] a page in which
-// hosts show a tool's results.
+// hosts show a tool's results; docs/extensions.md has both.
 //
 // Functions that register something panic, as a mistake there is one in the program. For
 // tools, servers and paths that the program learns only when it runs, use the forms that

@@ -186,14 +186,16 @@ func ExampleCall_Meta() {
 	srv := troupe.NewServer(anyone, nil)
 	troupe.AddTool(srv, troupe.Tool{Name: "meta"},
 		func(_ context.Context, call *troupe.Call, _ struct{}) (string, error) {
-			return string(call.Meta()), nil
+			var trace string
+			_, err := call.Meta().Decode("example.com/trace", &trace)
+			return "trace " + trace, err
 		})
 
 	v := visit(srv, `{}`)
 	defer v.close()
 	v.request("tools/call", `{"name":"meta","_meta":{"example.com/trace":"7"}}`)
 	// Output:
-	// {"content":[{"type":"text","text":"{\"example.com/trace\":\"7\"}"}]}
+	// {"content":[{"type":"text","text":"trace 7"}]}
 }
 
 func ExampleElicitAs() {

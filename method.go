@@ -309,10 +309,18 @@ func (s *service) serveChained(ctx context.Context, call *Call, dst []byte) (out
 }
 
 // passOn runs the middleware. Once it has returned or panicked, next fails.
-func (s *service) passOn(ctx context.Context, call *Call, method string, params json.RawMessage) (json.RawMessage, error) {
-	call.passing = &passing{running: make([]atomic.Int32, s.layers)}
-	defer call.passing.over.Store(true)
-	return s.chain(ctx, call, method, params)
+func (s *service) passOn(ctx context.Context, call *Call, method string, params json.RawMessage) (result json.RawMessage, err error) {
+	call.passing = &passing{outer: call, running: make([]atomic.Int32, s.layers)}
+	returned := false
+	defer func() {
+		call.passing.over.Store(true)
+		if !returned { // it may panic, or end the goroutine, after the handler has returned
+			call.conclude(broken)
+		}
+	}()
+	result, err = s.chain(ctx, call, method, params)
+	returned = true
+	return result, err
 }
 
 // errChanged reports a middleware that passes on another method or tool.
@@ -405,5 +413,5 @@ func (s *service) appendResult(dst []byte, call *Call, result json.RawMessage) (
 		return codec.AppendMarshal(dst, members)
 	}
 	delete(members, "_meta")
-	return s.srv.head.append(dst, mcp.Meta(own), nil, members)
+	return s.srv.head.append(dst, own, nil, members)
 }

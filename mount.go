@@ -148,7 +148,7 @@ func (rt *Runtime) serve(srv *Server, path string) (*service, error) {
 	}
 	s := &service{rt: rt, srv: srv, id: id, path: path, speaks: srv.speaks(rt.opts.Revisions), elsewhere: elsewhere{shared: rt.shared()}, limits: own, ops: rt.tel.Operations(id), spans: rt.tel.Tracing()}
 	s.svc = actors.NewService(id, s, rt.limits(&own))
-	s.svc.ResultMeta = mcp.Meta(nil).WithServerInfo(srv.impl)
+	s.svc.ResultMeta = mcp.Raw(mcp.Meta(nil).WithServerInfo(srv.impl))
 	chain, err := s.chained()
 	if err != nil {
 		return nil, err

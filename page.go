@@ -1,11 +1,14 @@
 package troupe
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
+	"maps"
+	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/troupe-run/troupe/codec"
@@ -59,10 +62,15 @@ type Page struct {
 // AddPage panics when the page lacks its URI, name or HTML, when the URI does not begin with
 // ui://, when the HTML has more than 16 MiB, when an origin is none, and when the page
 // cannot be encoded.
-func AddPage(s *Server, p Page) { must(TryAddPage(s, p)) }
+func AddPage(s *Server, p Page) { must(s.addPage(p, true)) }
 
 // TryAddPage is AddPage with an error in place of a panic, as [TryAddTool] is [AddTool].
-func TryAddPage(s *Server, p Page) error {
+func TryAddPage(s *Server, p Page) error { return s.addPage(p, false) }
+
+func (s *Server) addPage(p Page, replace bool) error {
+	if s == nil {
+		return fmt.Errorf("troupe: page %q: %w", p.URI, errNoServer)
+	}
 	meta, err := p.check()
 	if err != nil {
 		return fmt.Errorf("troupe: page %q: %w", p.URI, err)
@@ -74,17 +82,20 @@ func TryAddPage(s *Server, p Page) error {
 	if r.Meta, err = withUI(p.Meta, meta); err != nil {
 		return fmt.Errorf("troupe: page %q: %w", p.URI, err)
 	}
-	s.hasPages.Store(true)
-	return TryAddResource(s, r, func(context.Context, *Call, string, map[string]string) ([]mcp.ResourceContents, error) {
+	err = s.addResource(r, func(context.Context, *Call, string, map[string]string) ([]mcp.ResourceContents, error) {
 		return []mcp.ResourceContents{contents}, nil
-	})
+	}, replace)
+	if err == nil {
+		s.hasPages.Store(true)
+	}
+	return err
 }
 
 // check returns what the `_meta` of the page says of it, nil if that is nothing.
 func (p *Page) check() (any, error) {
 	switch most := limits.PageHTML.Value(); {
 	case !pageURI(p.URI):
-		return nil, errors.New("its URI must begin with ui://, and go on")
+		return nil, errors.New("its URI must begin with ui://, and go on, without blanks")
 	case strings.TrimSpace(p.HTML) == "":
 		return nil, errors.New("it has no HTML")
 	case len(p.HTML) > most:
@@ -111,15 +122,22 @@ func (p *Page) check() (any, error) {
 }
 
 // pageURI reports whether uri may be that of a page.
-func pageURI(uri string) bool { return len(uri) > len("ui://") && strings.HasPrefix(uri, "ui://") }
+func pageURI(uri string) bool {
+	return len(uri) > len("ui://") && strings.HasPrefix(uri, "ui://") && !strings.ContainsFunc(uri, func(c rune) bool { return c <= ' ' || c == 0x7f })
+}
 
-// cspSource reports whether a host can put s into a Content-Security-Policy as the source that it names: a scheme and a host, with
-// nothing by which a header goes on with something else.
+// cspOrigin is a scheme, a host, whose first label may be a star where two follow, and a port.
+var cspOrigin = regexp.MustCompile(`^(?:https?|wss?)://(?:\*\.[a-zA-Z0-9-]+\.)?[a-zA-Z0-9-]+(?:\.[a-zA-Z0-9-]+)*(?::([0-9]{1,5}))?$`)
+
+// cspSource reports whether s is an origin, which a host puts into a Content-Security-Policy: not more than it names, and nothing by
+// which the header goes on with something else.
 func cspSource(s string) bool {
-	scheme, host, ok := strings.Cut(s, "://")
-	return ok && scheme != "" && host != "" && !strings.ContainsFunc(s, func(c rune) bool {
-		return c <= ' ' || c >= 0x7f || strings.ContainsRune(`;,'"<>\`, c)
-	})
+	m := cspOrigin.FindStringSubmatch(s)
+	if m == nil {
+		return false
+	}
+	_, err := strconv.ParseUint(cmp.Or(m[1], "0"), 10, 16)
+	return err == nil
 }
 
 // withUI returns a `_meta` with the member "ui", unless value is nil.
@@ -128,9 +146,9 @@ func withUI(meta mcp.Meta, value any) (mcp.Meta, error) {
 		return nil, err
 	}
 	if value == nil {
-		return slices.Clone(meta), nil
+		return maps.Clone(meta), nil
 	}
-	if _, ok := meta.Get(mcp.MetaUI); ok {
+	if _, ok := meta[mcp.MetaUI]; ok {
 		return nil, errors.New(`its Meta has a member "ui" already`)
 	}
 	raw, err := codec.Marshal(value)
@@ -143,7 +161,7 @@ func withUI(meta mcp.Meta, value any) (mcp.Meta, error) {
 // tied returns the `_meta` of a tool that is tied to a page.
 func (u *UI) tied(meta mcp.Meta) (mcp.Meta, error) {
 	if u.Page == "" && len(u.For) == 0 {
-		return slices.Clone(meta), nil
+		return maps.Clone(meta), nil
 	}
 	if u.Page != "" && !pageURI(u.Page) {
 		return nil, fmt.Errorf("UI.Page: %q does not begin with ui://", u.Page)

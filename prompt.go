@@ -59,7 +59,7 @@ func (s *Server) addPrompt(p Prompt, handler PromptHandler, replace bool) error 
 	if err := checkNeeds(p.Needs); err != nil {
 		return fmt.Errorf("troupe: prompt %q: %w", p.Name, err)
 	}
-	p.Arguments, p.Icons, p.Meta = slices.Clone(p.Arguments), slices.Clone(p.Icons), slices.Clone(p.Meta)
+	p.Arguments, p.Icons, p.Meta = slices.Clone(p.Arguments), slices.Clone(p.Icons), p.Meta.Clone()
 	replaced, err := s.prompts.put(p.Name, &prompt{Prompt: p, handler: handler}, replace)
 	if err != nil {
 		return fmt.Errorf("troupe: prompt %w", err)

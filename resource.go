@@ -186,7 +186,7 @@ func (s *Server) addResource(r mcp.Resource, handler ResourceHandler, replace bo
 	if handler == nil {
 		return fmt.Errorf("troupe: resource %q: %w", r.URI, errNoHandler)
 	}
-	r.Icons, r.Meta = slices.Clone(r.Icons), slices.Clone(r.Meta)
+	r.Icons, r.Meta = slices.Clone(r.Icons), r.Meta.Clone()
 	if _, err := codec.Marshal(r); err != nil {
 		return fmt.Errorf("troupe: resource %q: %w", r.URI, err)
 	}
@@ -258,7 +258,7 @@ func (s *Server) addTemplate(t mcp.ResourceTemplate, handler ResourceHandler, re
 	if handler == nil {
 		return fmt.Errorf("troupe: resource template %q: %w", t.URITemplate, errNoHandler)
 	}
-	t.Icons, t.Meta = slices.Clone(t.Icons), slices.Clone(t.Meta)
+	t.Icons, t.Meta = slices.Clone(t.Icons), t.Meta.Clone()
 	replaced, err := s.templates.put(t.URITemplate, &resourceTemplate{ResourceTemplate: t, parsed: parsed, handler: handler}, replace)
 	if err != nil {
 		return fmt.Errorf("troupe: resource template %w", err)

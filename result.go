@@ -141,23 +141,32 @@ func (c *Call) SetCache(cache Cache) { c.cache.Store(&cache) }
 // resultHead is the beginning of a server's results for clients since 2026-07-28: the type
 // of the result and the server's name. Results for older clients have neither.
 type resultHead struct {
-	start []byte // {"resultType":"complete"
-	meta  []byte // "_meta":{…} where the handler gave none
-	info  mcp.Implementation
+	start []byte          // {"resultType":"complete"
+	meta  []byte          // "_meta":{…} where the handler gave none
+	name  json.RawMessage // the server's name
 }
 
 func newResultHead(info mcp.Implementation) resultHead {
-	meta, err := codec.AppendMarshal([]byte(`"_meta":`), mcp.Meta(nil).WithServerInfo(info))
-	if err != nil {
-		panic("troupe: implementation: " + err.Error()) // strings always encode
+	name := mcp.Raw(info)
+	return resultHead{[]byte(`{"resultType":"complete"`), append([]byte(`"_meta":`), mcp.Raw(mcp.Meta{mcp.MetaServerInfo: name})...), name}
+}
+
+// rawMeta encodes the `_meta` of a handler's result; nil if that is empty.
+func rawMeta(m mcp.Meta) ([]byte, error) {
+	if len(m) == 0 {
+		return nil, nil
 	}
-	return resultHead{[]byte(`{"resultType":"complete"`), meta, info}
+	raw, err := codec.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errBadResult, err)
+	}
+	return raw, nil
 }
 
 // begin appends the beginning of a result up to the first of its own members, which
-// follows a comma. own is the `_meta` of a handler, cache is nil for results that
+// follows a comma. own is the raw `_meta` of a handler, cache is nil for results that
 // have no Cache.
-func (h *resultHead) begin(dst []byte, own mcp.Meta, cache *Cache) ([]byte, error) {
+func (h *resultHead) begin(dst, own []byte, cache *Cache) ([]byte, error) {
 	dst = append(dst, h.start...)
 	if cache != nil {
 		dst = cache.appendMembers(append(dst, ','))
@@ -166,17 +175,18 @@ func (h *resultHead) begin(dst []byte, own mcp.Meta, cache *Cache) ([]byte, erro
 	if len(own) == 0 {
 		return append(dst, h.meta...), nil
 	}
-	if err := own.Check(); err != nil {
-		return nil, fmt.Errorf("%w: %w", errBadResult, err)
+	if own = bytes.TrimSpace(own); !isObject(own) || !codec.Valid(own) {
+		return nil, fmt.Errorf("%w: its _meta is no object", errBadResult)
 	}
-	own = bytes.TrimSpace(own)
-	dst = append(dst, `"_meta":`...)
-	return codec.AppendCompact(dst, own.WithServerInfo(h.info)), nil
+	if codec.Optional(own, mcp.MetaServerInfo) == nil {
+		own = mcp.Object(own).With(mcp.MetaServerInfo, h.name)
+	}
+	return codec.AppendCompact(append(dst, `"_meta":`...), own), nil
 }
 
 // append appends a whole result. v encodes as an object without resultType, `_meta` and
 // the members of a Cache.
-func (h *resultHead) append(dst []byte, own mcp.Meta, cache *Cache, v any) ([]byte, error) {
+func (h *resultHead) append(dst, own []byte, cache *Cache, v any) ([]byte, error) {
 	dst, err := h.begin(dst, own, cache)
 	if err != nil {
 		return nil, err
@@ -243,7 +253,7 @@ func (s *service) wireResult(dst []byte, call *Call, e *mcp.Error) ([]byte, *mcp
 // inputRequired appends the result that asks the client, which comes back with state.
 func (h *resultHead) inputRequired(dst []byte, questions mcp.InputRequests, state string) ([]byte, error) {
 	result := mcp.InputRequired(questions, state)
-	result.Meta = result.Meta.WithServerInfo(h.info)
+	result.Meta = mcp.Meta{mcp.MetaServerInfo: h.name}
 	return codec.AppendMarshal(dst, result)
 }
 
@@ -256,8 +266,11 @@ func (c *Call) appendToolResult(dst []byte, x *mcp.CallToolResult) ([]byte, erro
 	if x = x.For(r); !r.Stateless() {
 		return codec.AppendMarshal(dst, x)
 	}
-	own := x.Meta
-	if own != nil || x.ResultType != "" {
+	own, err := rawMeta(x.Meta)
+	if err != nil {
+		return nil, err
+	}
+	if x.Meta != nil || x.ResultType != "" {
 		bare := *x
 		bare.Meta, bare.ResultType = nil, ""
 		x = &bare
@@ -271,9 +284,13 @@ func (c *Call) appendPrompt(dst []byte, x *mcp.GetPromptResult) ([]byte, error) 
 	if x = x.For(r); !r.Stateless() {
 		return codec.AppendMarshal(dst, x)
 	}
+	own, err := rawMeta(x.Meta)
+	if err != nil {
+		return nil, err
+	}
 	bare := *x
 	bare.Meta, bare.ResultType = nil, ""
-	return c.svc.srv.head.append(dst, x.Meta, nil, &bare)
+	return c.svc.srv.head.append(dst, own, nil, &bare)
 }
 
 // wireError returns a handler's error as its client may get it: an error that makes the user

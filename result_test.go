@@ -25,13 +25,13 @@ func TestResultHead(t *testing.T) {
 		{&Cache{}, `{"a": "\n"}`, map[string]int{"b": 1}, `{"resultType":"complete","ttlMs":0,"cacheScope":"private",` +
 			`"_meta":{"a":"\n","io.modelcontextprotocol/serverInfo":{"name":"<s>","title":"S","version":"1"}},"b":1}`},
 	} {
-		got, err := h.append([]byte("before "), mcp.Meta(tt.own), tt.cache, tt.value)
+		got, err := h.append([]byte("before "), []byte(tt.own), tt.cache, tt.value)
 		if err != nil || string(got) != "before "+tt.want || !codec.Valid(got[len("before "):]) {
 			t.Errorf("got %s, %v\nwant %s", got, err, tt.want)
 		}
 	}
 	for _, own := range []string{`[]`, `{`, `x`, `{"a":1}{}`} {
-		if got, err := h.append(nil, mcp.Meta(own), nil, struct{}{}); err == nil {
+		if got, err := h.append(nil, []byte(own), nil, struct{}{}); err == nil {
 			t.Errorf("_meta %s: got %s", own, got)
 		}
 	}

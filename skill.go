@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"net/url"
 	"path"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/skill"
+	"github.com/troupe-run/troupe/internal/template"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -31,8 +33,9 @@ type Skill struct {
 	// SKILL.md has; parts before it sort skills, as in acme/billing/refunds. Empty is the name
 	// alone.
 	Path string
-	// Meta is the `_meta` of the resource SKILL.md, and part of the [Item] of the skill. nil
-	// means none.
+	// Meta is the `_meta` of the resource SKILL.md, and part of the [Item] of the skill and of
+	// those within it, so that ServerOptions.Visible can decide by it. The extension asks for keys
+	// that begin with io.modelcontextprotocol.skills/ or with a prefix of your own. nil means none.
 	Meta mcp.Meta
 }
 
@@ -44,7 +47,8 @@ type Skill struct {
 // the skill's entry says, whatever becomes of the files. To serve other ones, call AddSkill
 // again. Each file is a resource, which can be listed and subscribed to; replacing a skill
 // sends the updates of files that differ. A directory below with a SKILL.md of its own is
-// a skill too, and is published beside this one. Files that are UTF-8 are served as text,
+// a skill too, and is published beside this one; where that SKILL.md makes no skill, such as
+// a template of one, it is a file like others, and the log says why. Files that are UTF-8 are served as text,
 // others as binary data. All skills of a directory are added by
 //
 //	names, err := fs.Glob(files, "skills/*/SKILL.md")
@@ -52,21 +56,38 @@ type Skill struct {
 //		troupe.AddSkill(s, troupe.Skill{Files: files, Dir: path.Dir(name)})
 //	}
 //
-// AddSkill panics when the files cannot be read, or one is no regular file; when there are
-// more than 512 or more than 16 MiB of them, which hosts need not take; when a SKILL.md has
+// AddSkill panics when the files cannot be read, one is no regular file, Dir is a link, or a
+// directory is empty; when there are
+// more than 512 or more than 16 MiB of them, which hosts need not take; when its SKILL.md has
 // no frontmatter in YAML with a name and a description as the specification of Agent Skills
 // has them, or has there what JSON has not (aliases, tags); when Path does not fit; and when
 // a resource or another skill has the place of a file.
-func AddSkill(s *Server, k Skill) { must(TryAddSkill(s, k)) }
+func AddSkill(s *Server, k Skill) { must(s.addSkill(k, true)) }
 
-// TryAddSkill is AddSkill with an error in place of a panic, as [TryAddTool] is [AddTool].
-func TryAddSkill(s *Server, k Skill) error {
-	t, err := readSkills(k)
-	if err == nil {
-		err = s.putSkills(t)
-	}
-	if err != nil {
+// TryAddSkill is AddSkill with an error in place of a panic, as [TryAddTool] is [AddTool]. It
+// refuses a skill whose Path another one has.
+func TryAddSkill(s *Server, k Skill) error { return s.addSkill(k, false) }
+
+func (s *Server) addSkill(k Skill, replace bool) error {
+	fail := func(err error) error {
 		return fmt.Errorf("troupe: skill %q: %w", cmp.Or(k.Path, k.Dir, "."), err)
+	}
+	if s == nil {
+		return fail(errNoServer)
+	}
+	t, err := readSkills(k)
+	if err != nil {
+		return fail(err)
+	}
+	replaced, err := s.putSkills(t, replace)
+	if err != nil {
+		return fail(err)
+	}
+	if replaced {
+		s.adviseReplaced("skill", t.path)
+	}
+	for _, why := range t.odd {
+		s.mount.advise(advice{"a SKILL.md within a skill makes no skill, and is served as a file alone", []slog.Attr{slog.String("skill", t.path), slog.String("why", why.Error())}})
 	}
 	return nil
 }
@@ -101,6 +122,7 @@ type skillTree struct {
 	path   string
 	skills []*skillEntry
 	files  map[string]*resource // by URI
+	odd    []error              // why some SKILL.md within are no skills
 }
 
 // skillFile is what a resource knows of itself that is a file of skills: of the one in whose directory it lies, and of those around it.
@@ -133,11 +155,11 @@ func readSkills(k Skill) (*skillTree, error) {
 	if !fs.ValidPath(dir) {
 		return nil, fmt.Errorf("the directory %q is no name that a file system takes", dir)
 	}
-	read, err := skill.Read(k.Files, dir)
+	read, odd, err := skill.Read(k.Files, dir)
 	if err != nil {
 		return nil, err
 	}
-	t := &skillTree{path: cmp.Or(k.Path, read[0].Name), files: make(map[string]*resource)}
+	t := &skillTree{path: cmp.Or(k.Path, read[0].Name), odd: odd, files: make(map[string]*resource)}
 	parts := strings.Split(t.path, "/")
 	for _, part := range parts {
 		if !fs.ValidPath(part) || part == "." || !prefixPart.MatchString(part) {
@@ -151,17 +173,17 @@ func readSkills(k Skill) (*skillTree, error) {
 		t.files[skillURI(t.path, f.Path)] = t.fileOf(f)
 	}
 	for i, r := range read {
-		e := &skillEntry{tree: t, entry: mcp.Skill{URI: skillURI(t.path, path.Join(r.Dir, skill.Main)), Frontmatter: mcp.Object(r.Frontmatter)}}
-		if i == 0 {
-			e.meta = slices.Clone(k.Meta)
-		}
+		e := &skillEntry{tree: t, meta: k.Meta.Clone(), entry: mcp.Skill{URI: skillURI(t.path, path.Join(r.Dir, skill.Main)), Frontmatter: mcp.Object(r.Frontmatter)}}
 		for _, f := range r.Files {
 			file := t.files[skillURI(t.path, f.Path)]
 			file.file.of = append(file.file.of, e)
 			e.entry.Resources = append(e.entry.Resources, mcp.SkillResource{URI: file.URI, Digest: f.Digest, Size: int64(len(f.Data))})
 		}
 		main := t.files[e.entry.URI]
-		main.Name, main.Description, main.Meta = r.Name, r.Description, e.meta
+		main.Name, main.Description = r.Name, r.Description
+		if i == 0 {
+			main.Meta = e.meta
+		}
 		t.skills = append(t.skills, e)
 	}
 	return t, nil
@@ -173,9 +195,24 @@ const skillScheme = "skill://"
 func skillURI(at, file string) string {
 	parts := strings.Split(file, "/")
 	for i, part := range parts {
-		parts[i] = url.PathEscape(part)
+		parts[i] = escapePart(part)
 	}
 	return skillScheme + at + "/" + strings.Join(parts, "/")
+}
+
+// escapePart escapes what RFC 3986, section 3.3, has not in a part of a path, and nothing else: a client that joins a relative
+// reference such as f(1).md to the root has to get the same URI. url.PathEscape escapes more.
+func escapePart(part string) string {
+	const lawful = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~!$&'()*+,;=:@"
+	var b strings.Builder
+	for i := range len(part) {
+		if c := part[i]; strings.IndexByte(lawful, c) >= 0 {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	return b.String()
 }
 
 // fileOf returns the resource of a file. Its contents are made once, for all who read it.
@@ -196,10 +233,9 @@ func (t *skillTree) fileOf(f skill.File) *resource {
 	}
 }
 
-// putSkills puts the skills of t in the place of those that have its path.
-func (s *Server) putSkills(t *skillTree) (err error) {
+// putSkills puts the skills of t in the place of those that have its path, or refuses to unless replace is set.
+func (s *Server) putSkills(t *skillTree, replace bool) (replaced bool, err error) {
 	var changed []string
-	s.hasSkills.Store(true) // before clients are told of a change
 	s.skills.edit(func(all map[string]*skillEntry) bool {
 		var before *skillTree
 		for _, k := range all {
@@ -211,6 +247,10 @@ func (s *Server) putSkills(t *skillTree) (err error) {
 				return false
 			}
 		}
+		if replaced = before != nil; replaced && !replace {
+			err = errTaken(t.path)
+			return false
+		}
 		if changed, err = s.replaceFiles(before, t); err != nil {
 			return false
 		}
@@ -218,12 +258,13 @@ func (s *Server) putSkills(t *skillTree) (err error) {
 		for _, k := range t.skills {
 			all[k.entry.URI] = k
 		}
+		s.hasSkills.Store(true) // before clients are told of a change
 		return true
 	})
 	for _, uri := range changed {
 		s.ResourceUpdated(uri)
 	}
-	return err
+	return replaced, err
 }
 
 // replaceFiles makes resources of the files of t in place of those of before; either may be nil. It returns the URIs of files that
@@ -278,7 +319,7 @@ func (s *service) skillsMethod(call *Call, m *codec.Message, dst []byte) ([]byte
 			Skill mcp.Skill `json:"skill"`
 		}{k.entry})
 	}
-	d := directory{now: s.srv.resources.now.Load(), view: call.view(), revision: call.revision(), prefix: uri + "/"}
+	d := directory{now: s.srv.resources.now.Load(), view: call.view().forList(), revision: call.revision(), prefix: uri + "/"}
 	if _, ok := d.next(d.first()); !ok || !strings.HasPrefix(uri, skillScheme) {
 		return nil, mcp.Errorf(mcp.CodeInvalidParams, "%s is not a directory resource", shown(uri))
 	}
@@ -293,7 +334,9 @@ func (s *Server) skillAt(uri string) (*skillEntry, bool) {
 		return k, true
 	}
 	for _, name := range now.spelledLike(uri) {
-		return now.byName[name], true
+		if template.Same(name, uri) {
+			return now.byName[name], true
+		}
 	}
 	return nil, false
 }

@@ -117,7 +117,7 @@ func (all spoken) judge(m *codec.Message) (stateless bool, refusal *mcp.Error) {
 // checkMeta checks the metadata of a stateless request that came without headers
 // (2026-07-28, basic/index, _meta).
 func (all spoken) checkMeta(m *codec.Message) *mcp.Error {
-	q, err := mcp.Meta(m.Meta).Request()
+	q, err := mcp.ReadRequestMeta(m.Meta)
 	if q.Version == nil || q.Revision.Stateless() && slices.Contains(all, q.Revision) {
 		return err
 	}

@@ -330,13 +330,12 @@ func immediate(notice string) mcp.Meta {
 	if notice == "" {
 		return nil
 	}
-	text, _ := codec.Marshal(notice) // a string always encodes
-	return mcp.Meta(nil).With(mcp.MetaModelImmediateResponse, text)
+	return mcp.Meta{mcp.MetaModelImmediateResponse: mcp.Raw(notice)}
 }
 
 // newTask is the task of a call, which is to be stored.
 func (s *service) newTask(call *Call, t *tool, args []byte, ttl time.Duration) (worker.NewTask, error) {
-	meta, err := taskMeta(call.Meta())
+	meta, err := taskMeta(call.msg.Meta)
 	if err != nil {
 		return worker.NewTask{}, err
 	}
@@ -386,11 +385,11 @@ var envelope = [...]string{mcp.MetaProtocolVersion, mcp.MetaClientInfo, mcp.Meta
 var tracing = [...]string{"progressToken", "traceparent", "tracestate", "baggage"}
 
 // taskMeta returns what is stored with a task of the `_meta` of its request: the progress token, the trace, and whatever a handler may want, if that is little.
-func taskMeta(meta mcp.Meta) (json.RawMessage, error) {
+func taskMeta(meta []byte) (json.RawMessage, error) {
 	if meta == nil {
 		return nil, nil
 	}
-	var all map[string]json.RawMessage
+	var all mcp.Meta
 	if err := codec.Unmarshal(meta, &all); err != nil {
 		return nil, err
 	}
@@ -433,7 +432,7 @@ func (s *service) outcome(call *Call, t worker.Snapshot, related bool, dst []byt
 		var x mcp.CallToolResult
 		err := codec.Unmarshal(o.Value, &x)
 		if related {
-			x.Meta = x.Meta.WithRelatedTask(t.Key.ID)
+			x.Meta = x.Meta.With(mcp.MetaRelatedTask, mcp.Raw(mcp.RelatedTask{TaskID: t.Key.ID}))
 		}
 		if err == nil {
 			dst, err = call.appendToolResult(dst, &x)

@@ -107,7 +107,7 @@ func (r *taskRun) Tell(ctx context.Context, method string, params []byte) error 
 	if err != nil || !r.rises(value) {
 		return err
 	}
-	p["_meta"] = json.RawMessage(mcp.Meta(nil).WithRelatedTask(r.Key.ID))
+	p["_meta"] = mcp.Raw(mcp.Meta{mcp.MetaRelatedTask: mcp.Raw(mcp.RelatedTask{TaskID: r.Key.ID})})
 	raw, err := codec.Marshal(p)
 	if err == nil {
 		here := r.s.rt.tellSession(r.Key, r.Request.Session, 0, 0, method, raw)
@@ -180,23 +180,24 @@ type becoming struct {
 // long reports whether a call that takes long becomes a task by itself.
 func (t *tool) long() bool { return t.Task == TaskAutomatic && t.safe }
 
-// mayBecome reports whether the client may be one that handles tasks which it has not asked for.
+// mayBecome reports whether the client may be one that handles tasks which it has not asked for. It does not decode what the client declares.
 func (c *Call) mayBecome() bool {
-	return c.revision().Has(mcp.FeatureTasksExtension) && c.attempt() == nil
+	return c.revision().Has(mcp.FeatureTasksExtension) && c.attempt() == nil && codec.Optional(c.peer.p.Capabilities(), "extensions") != nil
 }
 
-// runLong runs the tool, and has the call become a task if that takes long.
+// runLong runs the tool, and has the call become a task if that takes long. Where a middleware calls next several times, the first one promises that, for the
+// call as it came: its params are what a later run begins with, and its result is the one that the outermost middleware returns.
 func (t *tool) runLong(ctx context.Context, call *Call, args, dst []byte) (out []byte, err error) {
-	call.tool = t
-	call.fate.Store(promised)
-	call.c.WhenLong((*longCall)(call))
-	if t.TaskAfter > 0 && t.TaskAfter < call.svc.svc.Limits.StatelessGrace {
-		defer time.AfterFunc(t.TaskAfter, call.become).Stop()
+	whole := call.asItCame()
+	if !whole.fate.CompareAndSwap(nil, promised) {
+		return t.run(ctx, call, args, dst)
 	}
+	whole.tool = t
+	whole.c.WhenLong((*longCall)(whole), t.TaskAfter)
 	returned := false
-	defer func() { // the handler may panic, or end the goroutine
-		if !returned {
-			call.conclude(worker.Result{Err: mcp.NewError(mcp.CodeInternalError, "")})
+	defer func() { // the handler may panic, or end the goroutine; a middleware may go on then
+		if !returned && call.passing == nil {
+			call.conclude(broken)
 		}
 	}()
 	out, err = t.run(ctx, call, args, dst)
@@ -207,50 +208,52 @@ func (t *tool) runLong(ctx context.Context, call *Call, args, dst []byte) (out [
 // longCall is a call whose handler runs, as its node sees it.
 type longCall Call
 
-func (c *longCall) TakesLong(ending bool) {
-	call := (*Call)(c)
-	if wait := call.tool.TaskAfter - call.svc.svc.Limits.StatelessGrace; wait > 0 && !ending {
-		time.AfterFunc(wait, call.become)
-		return
-	}
-	call.become()
-}
+func (c *longCall) TakesLong(ending bool) { (*Call)(c).become(ending) }
 
-// become makes a task of the call, unless its handler has returned, its client handles none, or there are too many.
-func (c *Call) become() {
+// become makes a task of the call, unless its handler has returned, its client handles none, or there are too many. If the node ends, it waits for a task that is just
+// being made: there may be none, where this one gets its place anyway.
+func (c *Call) become(ending bool) {
 	b := &becoming{done: make(chan struct{})}
-	for !c.fate.CompareAndSwap(promised, b) { // its node ends while it takes long, and the first try may fail
+	for !c.fate.CompareAndSwap(promised, b) {
 		other := c.fate.Load()
-		if other == over {
-			return
-		}
 		if other == promised {
 			continue
+		}
+		if !ending || other == over {
+			return
 		}
 		if <-other.done; other.attempt != nil {
 			return
 		}
 	}
-	defer close(b.done)
-	if b.attempt = c.svc.adopt(c); b.attempt == nil {
-		c.fate.Store(promised)
-	}
+	defer func() { // it may panic
+		if b.attempt = c.attempt(); b.attempt == nil {
+			c.fate.Store(promised)
+		}
+		close(b.done)
+	}()
+	c.svc.adopt(c, ending)
 }
 
-// conclude ends the promise, and gives the result to the task, if there is one.
-func (c *Call) conclude(res worker.Result) {
+// broken is the result of a handler that has not returned.
+func broken() worker.Result {
+	return worker.Result{Err: mcp.NewError(mcp.CodeInternalError, "")}
+}
+
+// conclude ends the promise, or has none be made any more, and gives the result to the task, if there is one: only then it asks for it.
+func (c *Call) conclude(result func() worker.Result) {
 	for {
 		switch b := c.fate.Load(); {
 		case b == over:
 			return
-		case b == promised:
-			if c.fate.CompareAndSwap(promised, over) {
+		case b == nil || b == promised:
+			if c.fate.CompareAndSwap(b, over) {
 				return
 			}
 		default:
 			<-b.done
 			if b.attempt != nil && c.fate.CompareAndSwap(b, over) {
-				b.attempt.Conclude(res)
+				b.attempt.Conclude(result())
 			}
 		}
 	}
@@ -258,16 +261,18 @@ func (c *Call) conclude(res worker.Result) {
 
 // concludeLong is conclude with the response of the call, which was appended to dst.
 func (s *service) concludeLong(call *Call, out, dst []byte, err *mcp.Error) {
-	res := worker.Result{Err: err}
-	if call.attempt() != nil && err == nil {
-		res.Value = bytes.Clone(out[len(dst):])
-		res.IsError = string(codec.Optional(res.Value, "isError")) == "true"
-	}
-	call.conclude(res)
+	call.conclude(func() worker.Result { // the response is a copy: the task may store it once its bytes are another call's
+		res := worker.Result{Err: err}
+		if err == nil {
+			res.Value = bytes.Clone(out[len(dst):])
+			res.IsError = string(codec.Optional(res.Value, "isError")) == "true"
+		}
+		return res
+	})
 }
 
 // adopt stores a task of a call that runs, and tells its client; nil if it can become none.
-func (s *service) adopt(call *Call) *worker.Attempt {
+func (s *service) adopt(call *Call, ending bool) *worker.Attempt {
 	t := call.tool
 	if caps := call.peer.Capabilities(); !caps.Has(mcp.CapClientTasksExtension) {
 		return nil
@@ -292,6 +297,7 @@ func (s *service) adopt(call *Call) *worker.Attempt {
 		s.rt.log.Warn("a call that takes long becomes no task", "server", s.id, "tool", t.Name, "error", err)
 		return nil
 	}
+	n.Ending = ending
 	a, made, err := s.rt.tasks.Adopt(ctx, n)
 	if err != nil {
 		s.rt.log.Debug("a call that takes long becomes no task", "server", s.id, "tool", t.Name, "error", err)

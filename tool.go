@@ -284,6 +284,10 @@ func (s *Server) addTool(t *tool, replace bool) error {
 	if s == nil {
 		return fmt.Errorf("troupe: tool %q: %w", t.Name, errNoServer)
 	}
+	replaced, err := s.tools.put(t.Name, t, replace)
+	if err != nil {
+		return fmt.Errorf("troupe: tool %w", err)
+	}
 	if t.long() {
 		s.longTasks.Store(true)
 	}
@@ -294,10 +298,6 @@ func (s *Server) addTool(t *tool, replace bool) error {
 	}
 	if t.UI.Page != "" {
 		s.hasPages.Store(true)
-	}
-	replaced, err := s.tools.put(t.Name, t, replace)
-	if err != nil {
-		return fmt.Errorf("troupe: tool %w", err)
 	}
 	if replaced {
 		s.adviseReplaced("tool", t.Name)
@@ -310,7 +310,7 @@ func (s *Server) addTool(t *tool, replace bool) error {
 // clone returns a copy that shares no memory with t that the program may write to.
 func (t Tool) clone() Tool {
 	t.InputSchema, t.OutputSchema = slices.Clone(t.InputSchema), slices.Clone(t.OutputSchema)
-	t.Icons, t.Meta = slices.Clone(t.Icons), slices.Clone(t.Meta)
+	t.Icons, t.Meta = slices.Clone(t.Icons), t.Meta.Clone()
 	t.UI.For = slices.Clone(t.UI.For)
 	if t.Annotations != nil {
 		a := *t.Annotations

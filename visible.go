@@ -51,7 +51,41 @@ func (t *resourceTemplate) item() Item {
 type view struct {
 	caller Principal
 	s      *service
-	within bool // Visible runs within a handler's goroutine, which may end with it
+	within bool            // Visible runs within a handler's goroutine, which may end with it
+	skills map[string]bool // what Visible has said of skills, for one list of their files; nil outside of lists
+}
+
+// forList returns v for one pass over a list, in which Visible says of each skill once what holds for all of its files.
+func (v *view) forList() *view {
+	if v == nil {
+		return nil
+	}
+	w := *v
+	w.skills = make(map[string]bool)
+	return &w
+}
+
+// remembered returns whether a skill's item is visible, if Visible has been asked what is needed to say so.
+func (v *view) remembered(i Item) (seen, ok bool) {
+	seen, ok = v.skills[i.Name]
+	for at := 0; ok && !seen && at < len(i.others); at++ {
+		seen, ok = v.skills[i.others[at].Name]
+	}
+	return seen, ok
+}
+
+// shows calls Visible.
+func (v *view) shows(i Item) bool {
+	if i.Kind != ItemSkill || v.skills == nil {
+		return v.s.srv.opts.Visible(v.caller, i)
+	}
+	seen, ok := v.skills[i.Name]
+	if !ok {
+		v.skills[i.Name] = false // if Visible panics
+		seen = v.s.srv.opts.Visible(v.caller, i)
+		v.skills[i.Name] = seen
+	}
+	return seen
 }
 
 // sees reports whether the item is visible. An item for which Visible panics is not: Visible
@@ -60,7 +94,12 @@ func (v *view) sees(i Item) bool {
 	switch {
 	case v == nil:
 		return true
-	case v.within:
+	case i.Kind == ItemSkill:
+		if seen, ok := v.remembered(i); ok {
+			return seen
+		}
+	}
+	if v.within {
 		return v.ask(i)
 	}
 	seen := false
@@ -79,9 +118,9 @@ func (v *view) ask(i Item) (seen bool) {
 	}()
 	others := i.others
 	i.others = nil
-	seen = v.s.srv.opts.Visible(v.caller, i)
+	seen = v.shows(i)
 	for at := 0; !seen && at < len(others); at++ {
-		seen = v.s.srv.opts.Visible(v.caller, others[at])
+		seen = v.shows(others[at])
 	}
 	returned = true
 	return seen

@@ -26,7 +26,11 @@ func (c *Call) Ask(ctx context.Context, qs []Question) ([]Answer, error) {
 	case c.r == nil:
 		return nil, errReturned
 	}
-	return c.client.ask(ctx, c, qs)
+	answers, err := c.client.ask(ctx, c, qs)
+	if d := c.Detached(); err != nil && d != nil { // its request was answered just before the questions were to be put
+		return d.Ask(ctx, qs)
+	}
+	return answers, err
 }
 
 // ask puts the questions of a call of the session.

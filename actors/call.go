@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/guard"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/record"
@@ -139,13 +140,24 @@ func (c *Call) Detached() Detached {
 
 // Long is a call that does something about it when it takes long.
 type Long interface {
-	// TakesLong is called on a goroutine of its own, perhaps after the handler has returned: once when the call has run for its grace, which then begins anew, and
-	// once when the node ends.
+	// TakesLong is called on a goroutine of its own, perhaps after the handler has returned: once when the call takes long, unless it waits for its client then, and
+	// once when the node ends. It may panic.
 	TakesLong(ending bool)
 }
 
-// WhenLong has l know when the call of a stateless client takes long. All calls have one type of l.
-func (c *Call) WhenLong(l Long) { c.long.Store(l) }
+// WhenLong has l know when the call of a stateless client takes long: after a time, which is its grace if it is 0. All calls have one type of l.
+func (c *Call) WhenLong(l Long, after time.Duration) {
+	if after > 0 && after != c.peer.svc.Limits.StatelessGrace {
+		c.r.late.Store(time.AfterFunc(after, func() { _ = c.post(longNow{}) }))
+	}
+	c.long.Store(l)
+}
+
+// longNow tells a request that it takes long, if that is not when its grace is over.
+type longNow struct{}
+
+// stillPlain is for how long a call that takes long may become something else before its response becomes a stream.
+const stillPlain = time.Second
 
 // Asked is what a call has asked its client so far.
 type Asked struct {
@@ -214,7 +226,13 @@ func (r *requestActor) takesLong(ending bool) bool {
 		return false
 	}
 	*told = true
-	go l.TakesLong(ending)
+	n := r.node
+	go func() {
+		if failure := guard.Apart(func() { l.TakesLong(ending) }); failure != nil {
+			n.k.CountPanic()
+			n.log.Error("what is done about a call that takes long "+failure.Did(), failure.Attrs()...)
+		}
+	}()
 	return true
 }
 
@@ -278,7 +296,16 @@ func (c *Call) Notify(ctx context.Context, method string, params []byte) error {
 	if c.journal != nil && c.journal.skipMessage() {
 		return nil
 	}
-	return c.notify(ctx, method, params, true)
+	return c.orTell(ctx, method, params, c.notify(ctx, method, params, true))
+}
+
+// orTell returns err, the error of a notification that was sent on the stream of the request. If that was answered meanwhile, and the call goes on, it sends the
+// notification where the call has it now.
+func (c *Call) orTell(ctx context.Context, method string, params []byte, err error) error {
+	if d := c.Detached(); err != nil && d != nil {
+		return d.Tell(ctx, method, params)
+	}
+	return err
 }
 
 func (c *Call) notify(ctx context.Context, method string, params []byte, numbered bool) error {
@@ -299,7 +326,7 @@ func (c *Call) Progress(ctx context.Context, value float64, params []byte) error
 	}
 	meta := record.AppendMember(binary.BigEndian.AppendUint64(nil, math.Float64bits(value)), c.member)
 	p := &progressed{value: value, meta: meta, data: codec.AppendNotification(nil, "notifications/progress", params)}
-	return c.send(ctx, p, &p.acked, len(p.data))
+	return c.orTell(ctx, mcp.NotifyProgress, params, c.send(ctx, p, &p.acked, len(p.data)))
 }
 
 // CloseConnection closes the connection of the call's stream while the call runs on, and

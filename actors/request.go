@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -72,7 +73,8 @@ type requestActor struct {
 	result callResult
 	retire retire
 
-	toldLong, toldEnding bool // see Call.WhenLong
+	toldLong, toldEnding bool                       // see Call.WhenLong
+	late                 atomic.Pointer[time.Timer] // for a call that takes long before or after its grace, otherwise nil
 
 	handed bool // handed over to a resume of its stream; only the handler is still here
 	// used is set once anything outside may still refer to the actor. Such an actor does
@@ -165,6 +167,10 @@ func (r *requestActor) Receive(m any) {
 		r.needInput(m)
 	case *detachment:
 		r.detachCall(m)
+	case longNow:
+		if r.phase == request.Plain || r.phase == request.Streaming {
+			r.takesLong(false)
+		}
 	case leaving:
 		r.leaves(m)
 	case *retried:
@@ -236,8 +242,8 @@ func (r *requestActor) tick() {
 		r.step(request.Deadline, response{}, ErrDeadline)
 		return
 	}
-	if r.takesLong(false) {
-		r.timer.Reset(r.way.grace)
+	if r.late.Load() == nil && r.takesLong(false) {
+		r.timer.Reset(min(r.way.grace, stillPlain))
 		return
 	}
 	r.graced = true
@@ -405,6 +411,9 @@ func (r *requestActor) handOver(id, head, out []byte, err *mcp.Error) {
 	r.cancel(errReturned)
 	if !r.timer.Stop() {
 		r.used = true
+	}
+	if late := r.late.Swap(nil); late != nil {
+		late.Stop() // it would keep the call
 	}
 	if r.logged.stream != nil {
 		<-r.logged.stream.ready

@@ -50,6 +50,15 @@ func planOf(t reflect.Type) plan {
 	return p
 }
 
+// Known lists the types that Marshal and Unmarshal have had so far, and those that Pretouch has compiled, each with its
+// pointer. A type that a call adds to it was compiled while that call ran.
+func Known() (types []reflect.Type) {
+	for t := range plans.Range {
+		types = append(types, t.(reflect.Type))
+	}
+	return types
+}
+
 // look walks the types inside t, each once. It skips types that decode themselves: encoding/json requires them to copy
 // the bytes that they keep.
 func look(t reflect.Type, seen map[reflect.Type]bool) plan {

@@ -1,6 +1,7 @@
 package mcp_test
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/troupe-run/troupe/codec"
@@ -13,17 +14,17 @@ func TestAllocations(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	name := []byte("tools/call")
-	meta := mcp.Meta(`{"a":{"progressToken":1},"progressToken":"p"}`)
+	meta := mcp.Meta{"a": json.RawMessage(`{"progressToken":1}`), "progressToken": mcp.Raw("p")}
 	blocks := mcp.Contents{mcp.Text("a"), mcp.Text("b")}
 	supported := mcp.Revisions()
 	result := &mcp.CallToolResult{Content: blocks, StructuredContent: []byte(`{"a":1}`), Meta: meta}
 	prompt := &mcp.GetPromptResult{Messages: []mcp.PromptMessage{{Content: blocks[0]}}}
 	read := mcp.ReadResourceResult{Contents: []mcp.ResourceContents{{URI: "x:", Meta: meta}}}
-	request := mcp.Meta(`{"progressToken":1,"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/logLevel":"info",` +
+	request := []byte(`{"progressToken":1,"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/logLevel":"info",` +
 		`"io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}`)
 	for what, f := range map[string]func(){
 		"request meta": func() {
-			if q, err := request.Request(); err != nil || q.Revision != r28 {
+			if q, err := mcp.ReadRequestMeta(request); err != nil || q.Revision != r28 {
 				t.Error(q, err)
 			}
 		},
@@ -67,11 +68,11 @@ func BenchmarkDecodeCallParams(b *testing.B) {
 }
 
 func BenchmarkRequestMeta(b *testing.B) {
-	meta := mcp.Meta(`{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"client","version":"1.0.0"},` +
+	meta := []byte(`{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"client","version":"1.0.0"},` +
 		`"io.modelcontextprotocol/clientCapabilities":{"elicitation":{},"sampling":{},"roots":{}}}`)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := meta.Request(); err != nil {
+		if _, err := mcp.ReadRequestMeta(meta); err != nil {
 			b.Fatal(err)
 		}
 	}

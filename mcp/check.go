@@ -10,7 +10,7 @@ import (
 var (
 	errNil        = errors.New("it is nil")
 	errNoText     = errors.New("it has neither text nor a blob")
-	errMeta       = errors.New("its _meta is no object")
+	errMeta       = errors.New("its _meta has a value that is no JSON")
 	errInput      = errors.New("its input is no object")
 	errStructured = errors.New("its structured content is no JSON")
 	errNoBlock    = errors.New("it is no object with a type")
@@ -45,10 +45,12 @@ func (m *PromptMessage) Check() error {
 	return checkContent(m.Content)
 }
 
-// Check returns an error unless m is an object, or empty, which is no `_meta`.
+// Check returns an error unless all values of m are JSON; an empty one is null.
 func (m Meta) Check() error {
-	if len(m) > 0 && !isObject(m) {
-		return errMeta
+	for _, value := range m {
+		if len(value) > 0 && !json.Valid(value) {
+			return errMeta
+		}
 	}
 	return nil
 }

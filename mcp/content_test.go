@@ -204,32 +204,103 @@ func TestMessageContentKeepsItsForm(t *testing.T) {
 
 func TestMeta(t *testing.T) {
 	t.Parallel()
-	m := mcp.Meta(` { "b" : 1.0 , "progressToken":0,"a":{"progressToken":9}, "b2":[1,{"x":"}"}] } `)
-	if token, ok := m.ProgressToken(); !ok || token.String() != "0" {
-		t.Errorf("got token %s, %v, want 0", token, ok)
+	for name, coder := range coders {
+		in := []byte(` { "b" : 1.0 , "progressToken":0,"a":{"progressToken":9}, "b2":[1e400,{"x":"}", "x":-0.0}],"b":0.10, "\u0063":"\u00e9\/" , "<&>":null} `)
+		var m mcp.Meta
+		if err := coder.unmarshal(in, &m); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		clear(in)
+		if token, ok := m.ProgressToken(); !ok || token.String() != "0" {
+			t.Errorf("%s: got token %s, %v, want 0", name, token, ok)
+		}
+		got := m.With("b", mcp.Raw("<2>")).With(mcp.MetaRelatedTask, mcp.Raw(mcp.RelatedTask{TaskID: `t"1`}))
+		if id, ok := got.RelatedTask(); !ok || id != `t"1` {
+			t.Errorf("%s: got task %q, %v", name, id, ok)
+		}
+		for _, tt := range []struct {
+			m    mcp.Meta
+			want string
+		}{
+			{m, `{"<&>":null,"a":{"progressToken":9},"b":0.10,"b2":[1e400,{"x":"}","x":-0.0}],"c":"\u00e9\/","progressToken":0}`},
+			{got, `{"<&>":null,"a":{"progressToken":9},"b":"<2>","b2":[1e400,{"x":"}","x":-0.0}],"c":"\u00e9\/","io.modelcontextprotocol/related-task":{"taskId":"t\"1"},"progressToken":0}`},
+			{mcp.Meta{"a": nil}, `{"a":null}`},
+			{nil, `{}`},
+		} {
+			if out, err := coder.marshal(tt.m); err != nil || string(out) != tt.want {
+				t.Errorf("%s: got %s, %v\nwant %s", name, out, err, tt.want)
+			}
+		}
+		if out, err := coder.marshal(&mcp.TextContent{Type: "text", Text: "x", Meta: mcp.Meta{}}); err != nil || string(out) != `{"type":"text","text":"x"}` {
+			t.Errorf("%s: an empty _meta is sent: %s, %v", name, out, err)
+		}
+		if out, err := coder.marshal(mcp.Meta{"a": json.RawMessage(`{`)}); err == nil {
+			t.Errorf("%s: a value that is no JSON is sent: %s", name, out)
+		}
+		for _, bad := range []string{`[]`, `1`, `"{}"`, `true`} {
+			if err := coder.unmarshal([]byte(bad), &m); err == nil {
+				t.Errorf("%s: %s is a _meta", name, bad)
+			}
+		}
 	}
-	if v, ok := m.Get("b2"); !ok || string(v) != `[1,{"x":"}"}]` {
-		t.Errorf("got %s, %v", v, ok)
-	}
-	got := m.With("b", json.RawMessage(`2`)).WithRelatedTask(`t"1`)
-	want := `{"b":2,"progressToken":0,"a":{"progressToken":9},"b2":[1,{"x":"}"}],"io.modelcontextprotocol/related-task":{"taskId":"t\"1"}}`
-	if string(got) != want {
-		t.Errorf("got %s\nwant %s", got, want)
-	}
-	if id, ok := got.RelatedTask(); !ok || id != `t"1` {
-		t.Errorf("got task %q, %v", id, ok)
-	}
-	if got := mcp.Meta(nil).WithProgressToken(mcp.StringToken("p")); string(got) != `{"progressToken":"p"}` {
-		t.Errorf("got %s", got)
-	}
-	for _, bad := range []string{``, `{}`, `null`, `[]`, `{"progressToken":null}`, `{"progressToken":{}}`, `{"progressToken":true}`,
-		`{"progressToken"`, `{"progressToken":`, `{"progressToken":}`, `{,}`, `{"a":1 "progressToken":1}`, `{"\`, `{"a":"`} {
-		if token, ok := mcp.Meta(bad).ProgressToken(); ok {
+	for _, bad := range []string{`null`, `{}`, `true`, `[0]`} {
+		m := mcp.Meta{mcp.MetaProgressToken: json.RawMessage(bad), mcp.MetaRelatedTask: json.RawMessage(bad)}
+		if token, ok := m.ProgressToken(); ok {
 			t.Errorf("%s: got token %s, want none", bad, token)
 		}
-		if id, ok := mcp.Meta(bad).RelatedTask(); ok {
+		if id, ok := m.RelatedTask(); ok {
 			t.Errorf("%s: got task %s, want none", bad, id)
 		}
+	}
+	if token, ok := mcp.Meta(nil).ProgressToken(); ok {
+		t.Errorf("no _meta has the token %s", token)
+	}
+}
+
+// TestMetaIsTheProgramsOwn checks what a program may do with a Meta: read it as Go values, and change a copy.
+func TestMetaIsTheProgramsOwn(t *testing.T) {
+	t.Parallel()
+	m := mcp.Meta{"n": mcp.Raw(7), "s": mcp.Raw("<x>"), "none": nil, "null": json.RawMessage(" null ")}
+	var n int
+	var s string
+	if found, err := m.Decode("n", &n); !found || err != nil || n != 7 {
+		t.Errorf("n: %v, %v, %d", found, err, n)
+	}
+	if found, err := m.Decode("s", &s); !found || err != nil || s != "<x>" {
+		t.Errorf("s: %v, %v, %q", found, err, s)
+	}
+	if found, err := m.Decode("s", &n); !found || err == nil || n != 7 {
+		t.Errorf("a string as a number: %v, %v, %d", found, err, n)
+	}
+	for _, key := range []string{"none", "null", "other"} {
+		if found, err := m.Decode(key, &n); found || err != nil || n != 7 {
+			t.Errorf("%s: %v, %v, %d", key, found, err, n)
+		}
+	}
+	c := m.Clone()
+	c["n"][0], c["x"] = '8', nil
+	if string(m["n"]) != "7" || len(m) != 4 {
+		t.Errorf("a change of a copy is seen in %v", m)
+	}
+	if mcp.Meta(nil).Clone() != nil {
+		t.Error("the copy of no _meta is one")
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("Raw returns something for a function")
+		}
+	}()
+	mcp.Raw(func() {})
+}
+
+func TestObjectWith(t *testing.T) {
+	t.Parallel()
+	o := mcp.Object(` { "b" : 1.0 , "a":{"b":9}, "b":2 } `)
+	if got, want := string(o.With("b", mcp.Raw(3)).With("c", mcp.Raw("x"))), `{"b":3,"a":{"b":9},"c":"x"}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got := string(mcp.Object(nil).With("c", mcp.Raw("x"))); got != `{"c":"x"}` {
+		t.Errorf("got %s", got)
 	}
 }
 
@@ -352,8 +423,8 @@ func FuzzContents(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		mcp.Meta(data).Get("type")
-		mcp.Meta(data).With("type", json.RawMessage("1"))
+		mcp.Object(data).Get("type")
+		mcp.Object(data).With("type", json.RawMessage("1"))
 		_, _ = mcp.ParseFormSchema(data)
 		var first, second mcp.Contents
 		if first.UnmarshalJSON(data) != nil {

@@ -5,9 +5,9 @@
 //
 // # Guarantees
 //
-// Request ids, progress tokens, `_meta`, tool schemas, arguments and structured
+// Request ids, progress tokens, the values in `_meta`, tool schemas, arguments and structured
 // content keep the bytes that arrived (white space apart), and are sent as those
-// bytes. Every other member, cursors among them, comes back as the same JSON value.
+// bytes; the keys of `_meta` are sent in order. Every other member, cursors among them, comes back as the same JSON value.
 // Members that the protocol does not define are kept in both capability sets, in
 // `_meta` and in content blocks of an unknown type; elsewhere they are dropped.
 //

@@ -46,3 +46,35 @@ func ExampleNegotiate() {
 	fmt.Println(mcp.Negotiate("2025-11-25", supported), mcp.Negotiate("2031-01-01", supported))
 	// Output: 2025-11-25 2025-11-25
 }
+
+func ExampleMeta() {
+	meta := mcp.Meta{"example.com/trace": mcp.Raw("abc"), "example.com/limits": mcp.Raw(map[string]int{"most": 3})}
+	result := mcp.CallToolResult{Content: mcp.Contents{mcp.Text("done")}, Meta: meta}
+
+	var trace string
+	found, err := result.Meta.Decode("example.com/trace", &trace)
+	fmt.Println(trace, found, err)
+	fmt.Println(string(mcp.Raw(result.Meta)))
+	// Output:
+	// abc true <nil>
+	// {"example.com/limits":{"most":3},"example.com/trace":"abc"}
+}
+
+func ExampleRaw() {
+	result := mcp.CallToolResult{
+		Content: []mcp.Content{
+			&mcp.TextContent{Text: "3 °C", Annotations: &mcp.Annotations{Priority: new(0.5)}},
+			mcp.Link(mcp.Resource{URI: "weather://oslo", Name: "oslo", Size: new(int64(3))}),
+			mcp.Embed(mcp.TextResource("weather://oslo/note", "text/plain", "")),
+			mcp.Image([]byte("..."), "image/png"),
+		},
+		StructuredContent: mcp.Raw(map[string]any{"celsius": 3}),
+	}
+	fmt.Println(string(mcp.Raw(result.StructuredContent)))
+
+	asked := mcp.SamplingMessage{Role: mcp.RoleUser, Content: mcp.Blocks(mcp.Text("Is that cold?"))}
+	fmt.Println(string(mcp.Raw(asked)))
+	// Output:
+	// {"celsius":3}
+	// {"role":"user","content":{"type":"text","text":"Is that cold?"}}
+}

@@ -33,7 +33,7 @@ type ListenParams struct {
 
 // AcknowledgedParams are the params of notifications/subscriptions/acknowledged, the
 // first message of a listen stream. Like all of its notifications they carry the id
-// of the listen request, see [Meta.WithSubscriptionID].
+// of the listen request, see [Meta.SubscriptionID].
 type AcknowledgedParams struct {
 	Notifications SubscriptionFilter `json:"notifications"`
 	Meta          Meta               `json:"_meta,omitempty"`

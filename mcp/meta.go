@@ -1,8 +1,11 @@
 package mcp
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 )
 
 // Keys of `_meta` the protocol defines.
@@ -28,20 +31,52 @@ const (
 	MetaSubscriptionID = "io.modelcontextprotocol/subscriptionId"
 )
 
-// Meta is a `_meta` object kept as its bytes. The zero value is no `_meta`, and is
-// omitted where the protocol makes it optional.
-type Meta []byte
+// Meta is a `_meta` object: raw JSON values by key. [Raw] makes such a value of a Go value, and Decode reads one:
+//
+//	meta := mcp.Meta{"example.com/trace": mcp.Raw("abc"), "example.com/tries": mcp.Raw(3)}
+//
+// nil is no `_meta`. An empty Meta is left out where the protocol makes it optional. A decoded value has the bytes that came, and
+// is written with them, but for white space: no number loses digits, and no member of an object is lost. The keys are written in
+// order, and of two equal keys the last one counts.
+type Meta map[string]json.RawMessage
 
 // RelatedTask is the value of [MetaRelatedTask].
 type RelatedTask struct {
 	TaskID string `json:"taskId"`
 }
 
-// MarshalJSON returns the bytes, or {} for none.
-func (m Meta) MarshalJSON() ([]byte, error) { return Object(m).MarshalJSON() }
+// Raw returns v as JSON, as json.Marshal writes it, but without escapes for HTML. It panics for a v that has no JSON, such as a channel,
+// a function or NaN; json.Marshal returns an error.
+func Raw(v any) json.RawMessage {
+	data, err := encode(v)
+	if err != nil {
+		panic(fmt.Sprintf("mcp: Raw(%T): %v", v, err))
+	}
+	return data
+}
 
-// UnmarshalJSON copies the bytes. null is no `_meta`; it refuses any other value that is
-// not an object.
+// MarshalJSON returns an object with the keys in order; nil is {} and a nil value null. It does not check the values: the encoder does.
+func (m Meta) MarshalJSON() ([]byte, error) {
+	size := len(`{}`)
+	for key, value := range m {
+		size += len(key) + len(value) + len(`"":null,`)
+	}
+	out := append(make([]byte, 0, size), '{')
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(append(out, quote(key)...), ':')
+		if value := m[key]; len(value) > 0 {
+			out = append(out, value...)
+		} else {
+			out = append(out, "null"...)
+		}
+	}
+	return append(out, '}'), nil
+}
+
+// UnmarshalJSON copies the values. null is no `_meta`; it refuses any other value that is not an object.
 func (m *Meta) UnmarshalJSON(data []byte) error {
 	if isNull(data) {
 		*m = nil
@@ -51,98 +86,75 @@ func (m *Meta) UnmarshalJSON(data []byte) error {
 	if err != nil {
 		return fmt.Errorf("mcp: decode _meta: %w", err)
 	}
-	*m = raw
+	out := Meta{}
+	for it := newMembers(raw); it.next(); {
+		out[it.key()] = it.value[:len(it.value):len(it.value)] // so that an append copies it
+	}
+	*m = out
 	return nil
 }
 
-// Get returns the raw value of a key. The slice points into m. It allocates
-// nothing unless a key in m is written with escapes.
-func (m Meta) Get(key string) (json.RawMessage, bool) { return member(m, key) }
+// Decode decodes the value of a key into what into points to. found is false, and into is left alone, if there is none, or null.
+// The error is that of json.Unmarshal.
+func (m Meta) Decode(key string, into any) (found bool, err error) {
+	raw := m[key]
+	if len(raw) == 0 || isNull(raw) {
+		return false, nil
+	}
+	return true, json.Unmarshal(raw, into)
+}
+
+// Clone returns a copy of m that shares nothing with it.
+func (m Meta) Clone() Meta {
+	out := maps.Clone(m)
+	for key, value := range out {
+		out[key] = bytes.Clone(value)
+	}
+	return out
+}
+
+// With returns a copy of m in which key has the given value, which must be valid JSON. m may be nil.
+func (m Meta) With(key string, value json.RawMessage) Meta {
+	out := make(Meta, len(m)+1)
+	maps.Copy(out, m)
+	out[key] = value
+	return out
+}
 
 // ProgressToken returns the progress token, if there is one that is a string or a
 // number. The token points into m.
 func (m Meta) ProgressToken() (ProgressToken, bool) {
-	raw, ok := member(m, MetaProgressToken)
-	if !ok || raw[0] != '"' && raw[0] != '-' && (raw[0] < '0' || raw[0] > '9') {
-		return nil, false
-	}
-	return ProgressToken(raw), true
+	token, ok := tokenIn(m[MetaProgressToken])
+	return ProgressToken(token), ok
 }
 
 // RelatedTask returns the id of the task the message belongs to, if it names one.
 func (m Meta) RelatedTask() (taskID string, ok bool) {
-	raw, ok := member(m, MetaRelatedTask)
-	if !ok {
-		return "", false
-	}
-	id, ok := member(raw, "taskId")
-	if !ok || json.Unmarshal(id, &taskID) != nil {
-		return "", false
-	}
-	return taskID, true
-}
-
-// With returns a copy of m in which key has the given raw value. The other members keep
-// their bytes and their order; an existing key is replaced in its place. The value must
-// be valid JSON.
-func (m Meta) With(key string, value json.RawMessage) Meta {
-	out := make(Meta, 0, len(m)+len(key)+len(value)+len(`{"":,}`))
-	out = append(out, '{')
-	add := func(k, v []byte) {
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out = append(append(append(out, k...), ':'), v...)
-	}
-	found := false
-	for it := newMembers(m); it.next(); {
-		if !it.is(key) {
-			add(it.rawKey, it.value)
-		} else if !found {
-			add(it.rawKey, value)
-			found = true
-		}
-	}
-	if !found {
-		add(quote(key), value)
-	}
-	return append(out, '}')
+	var t RelatedTask
+	found, err := m.Decode(MetaRelatedTask, &t)
+	return t.TaskID, found && err == nil && t.TaskID != ""
 }
 
 // SubscriptionID returns the id of the listen request whose stream carries the
 // message, if it names one. The id points into m.
 func (m Meta) SubscriptionID() (RequestID, bool) {
-	raw, ok := member(m, MetaSubscriptionID)
-	if !ok || raw[0] != '"' && raw[0] != '-' && (raw[0] < '0' || raw[0] > '9') {
-		return nil, false
-	}
-	return RequestID(raw), true
+	id, ok := tokenIn(m[MetaSubscriptionID])
+	return RequestID(id), ok
 }
 
-// WithSubscriptionID returns a copy of m that names the listen request.
-func (m Meta) WithSubscriptionID(id RequestID) Meta {
-	return m.With(MetaSubscriptionID, json.RawMessage(id))
-}
-
-// WithServerInfo returns a copy of m that names the server, unless m does already.
+// WithServerInfo returns a copy of m that names the server, or m itself if it does already.
 func (m Meta) WithServerInfo(info Implementation) Meta {
-	if _, named := m.Get(MetaServerInfo); named {
+	if _, named := m[MetaServerInfo]; named {
 		return m
 	}
-	data, err := encode(info)
-	if err != nil {
-		return m // strings always encode
+	return m.With(MetaServerInfo, Raw(info))
+}
+
+// tokenIn returns raw if it is a string or a number.
+func tokenIn(raw json.RawMessage) (token []byte, ok bool) {
+	token = bytes.TrimSpace(raw)
+	if len(token) == 0 || token[0] != '"' && token[0] != '-' && (token[0] < '0' || token[0] > '9') {
+		return nil, false
 	}
-	return m.With(MetaServerInfo, data)
-}
-
-// WithProgressToken returns a copy of m that carries the token.
-func (m Meta) WithProgressToken(token ProgressToken) Meta {
-	return m.With(MetaProgressToken, json.RawMessage(token))
-}
-
-// WithRelatedTask returns a copy of m that names the task.
-func (m Meta) WithRelatedTask(taskID string) Meta {
-	value := append([]byte(`{"taskId":`), quote(taskID)...)
-	return m.With(MetaRelatedTask, append(value, '}'))
+	return token, true
 }

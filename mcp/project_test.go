@@ -16,7 +16,7 @@ import (
 var (
 	r24, r03, r06, r11, r28 = mcp.Revision20241105, mcp.Revision20250326, mcp.Revision20250618, mcp.Revision20251125, mcp.Revision20260728
 
-	someMeta  = mcp.Meta(`{"a":1}`)
+	someMeta  = mcp.Meta{"a": mcp.Raw(1)}
 	someIcons = []mcp.Icon{{Src: "https://x.example/i.png"}}
 	dated     = &mcp.Annotations{Audience: []mcp.Role{mcp.RoleUser}, Priority: new(0.5), LastModified: "2025-01-12T15:00:58Z"}
 

@@ -92,6 +92,33 @@ func Declared() *Object { return &Object{} }
 // Get returns the raw value of a member. The slice points into the object.
 func (o Object) Get(key string) (json.RawMessage, bool) { return member(o, key) }
 
+// With returns a copy of o in which key has the given raw value. The other members keep
+// their bytes and their order; an existing key is replaced in its place. The value must
+// be valid JSON.
+func (o Object) With(key string, value json.RawMessage) Object {
+	out := make(Object, 0, len(o)+len(key)+len(value)+len(`{"":,}`))
+	out = append(out, '{')
+	add := func(k, v []byte) {
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(append(append(out, k...), ':'), v...)
+	}
+	found := false
+	for it := newMembers(o); it.next(); {
+		if !it.is(key) {
+			add(it.rawKey, it.value)
+		} else if !found {
+			add(it.rawKey, value)
+			found = true
+		}
+	}
+	if !found {
+		add(quote(key), value)
+	}
+	return append(out, '}')
+}
+
 // MarshalJSON returns the bytes, or {} for none.
 func (o Object) MarshalJSON() ([]byte, error) {
 	if len(o) == 0 {

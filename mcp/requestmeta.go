@@ -3,7 +3,7 @@ package mcp
 import "encoding/json"
 
 // RequestMeta is the `_meta` of a request since 2026-07-28 (basic/index, "_meta"). The
-// raw values point into the [Meta] they were read from.
+// raw values point into the bytes they were read from.
 type RequestMeta struct {
 	Version      []byte          // the protocol version as it came, without its quotes
 	Revision     Revision        // of Version; 0 for a version this package does not know
@@ -12,14 +12,14 @@ type RequestMeta struct {
 	LogLevel     LoggingLevel    // "" wants no log messages
 }
 
-// Request reads the request's own `_meta`. The error, [CodeInvalidParams], names the
-// first member that is missing or malformed. Request then still returns what it could
+// ReadRequestMeta reads a request's own `_meta` in place. The error, [CodeInvalidParams], names the
+// first member that is missing or malformed. ReadRequestMeta then still returns what it could
 // read, since a request of an unknown version need not have the other members. It
 // allocates only if a member's name or the version has escapes, or if it fails.
-func (m Meta) Request() (RequestMeta, *Error) {
+func ReadRequestMeta(meta []byte) (RequestMeta, *Error) {
 	var q RequestMeta
 	var version, level json.RawMessage
-	for it := newMembers(m); it.next(); {
+	for it := newMembers(meta); it.next(); {
 		key, plain := plainString(it.rawKey)
 		if !plain {
 			key = []byte(it.key())

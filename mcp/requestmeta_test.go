@@ -1,6 +1,7 @@
 package mcp_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -49,7 +50,7 @@ func TestRequestMeta(t *testing.T) {
 		"null log level":          {`{` + version + `,` + caps + `,"io.modelcontextprotocol/logLevel":null}`, "logLevel", known},
 		"numeric log level":       {`{` + version + `,` + caps + `,"io.modelcontextprotocol/logLevel":7}`, "logLevel", known},
 	} {
-		got, err := mcp.Meta(tt.meta).Request()
+		got, err := mcp.ReadRequestMeta([]byte(tt.meta))
 		switch {
 		case tt.fault == "" && err != nil:
 			t.Errorf("%s: %v", name, err)
@@ -61,7 +62,7 @@ func TestRequestMeta(t *testing.T) {
 		}
 	}
 	for _, l := range []mcp.LoggingLevel{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"} {
-		q, err := mcp.Meta(`{` + version + `,` + caps + `,"io.modelcontextprotocol/logLevel":"` + string(l) + `"}`).Request()
+		q, err := mcp.ReadRequestMeta([]byte(`{` + version + `,` + caps + `,"io.modelcontextprotocol/logLevel":"` + string(l) + `"}`))
 		if err != nil || q.LogLevel != l {
 			t.Errorf("level %s: got %q, %v", l, q.LogLevel, err)
 		}
@@ -76,7 +77,7 @@ func FuzzRequestMeta(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		q, err := mcp.Meta(data).Request()
+		q, err := mcp.ReadRequestMeta(data)
 		if err == nil && (q.Version == nil || q.Capabilities[0] != '{' || q.LogLevel != "" && !q.LogLevel.Valid()) {
 			t.Errorf("got %+v", q)
 		}
@@ -86,24 +87,32 @@ func FuzzRequestMeta(f *testing.F) {
 func TestMetaOfStreamsAndResults(t *testing.T) {
 	t.Parallel()
 	for _, id := range []mcp.RequestID{mcp.IntID(0), mcp.StringID("listen-1"), mcp.RequestID(`9007199254740993`)} {
-		m := mcp.Meta(`{"a":1}`).WithSubscriptionID(id)
-		if got, ok := m.SubscriptionID(); !ok || got.String() != id.String() || string(m) != `{"a":1,"io.modelcontextprotocol/subscriptionId":`+id.String()+`}` {
+		m := mcp.Meta{"a": mcp.Raw(1), mcp.MetaSubscriptionID: mcp.Raw(id)}
+		if got, ok := m.SubscriptionID(); !ok || got.String() != id.String() || string(mcp.Raw(m)) != `{"a":1,"io.modelcontextprotocol/subscriptionId":`+id.String()+`}` {
 			t.Errorf("got %s of %s", got, m)
 		}
 	}
-	for _, none := range []string{``, `{}`, `{"io.modelcontextprotocol/subscriptionId":null}`, `{"io.modelcontextprotocol/subscriptionId":[1]}`} {
-		if id, ok := mcp.Meta(none).SubscriptionID(); ok {
-			t.Errorf("got the id %s of %s", id, none)
+	for _, none := range []mcp.Meta{nil, {}, {mcp.MetaSubscriptionID: nil}, {mcp.MetaSubscriptionID: json.RawMessage("null")}, {mcp.MetaSubscriptionID: json.RawMessage("[1]")}} {
+		if id, ok := none.SubscriptionID(); ok {
+			t.Errorf("got the id %s of %s", id, mcp.Raw(none))
 		}
 	}
 	info := mcp.Implementation{Name: "<s>", Version: "1"}
 	for meta, want := range map[string]string{
-		``:        `{"io.modelcontextprotocol/serverInfo":{"name":"<s>","version":"1"}}`,
+		`null`:    `{"io.modelcontextprotocol/serverInfo":{"name":"<s>","version":"1"}}`,
 		`{"a":1}`: `{"a":1,"io.modelcontextprotocol/serverInfo":{"name":"<s>","version":"1"}}`,
 		`{"io.modelcontextprotocol/serverInfo":{"name":"own","version":"2"}}`: `{"io.modelcontextprotocol/serverInfo":{"name":"own","version":"2"}}`,
 	} {
-		if got := mcp.Meta(meta).WithServerInfo(info); string(got) != want {
+		var m mcp.Meta
+		if err := json.Unmarshal([]byte(meta), &m); err != nil {
+			t.Fatal(err)
+		}
+		before := string(mcp.Raw(m))
+		if got := string(mcp.Raw(m.WithServerInfo(info))); got != want {
 			t.Errorf("got %s, want %s", got, want)
+		}
+		if after := string(mcp.Raw(m)); after != before {
+			t.Errorf("the caller's _meta has changed from %s to %s", before, after)
 		}
 	}
 }

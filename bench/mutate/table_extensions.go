@@ -7,6 +7,14 @@ var extensions = []mutation{
 		"case !d.Type().IsRegular():", "case !d.Type().IsRegular() && d == nil:", "internal/skill", "TestRefused|TestLinksOfADirectory",
 	},
 	{
+		"a skill's directory is a link", guard, "internal/skill/skill.go",
+		"fs.Lstat(fsys, dir[:at])", "fs.Stat(fsys, dir[:at])", "internal/skill", "TestLinksOfADirectory",
+	},
+	{
+		"an empty directory is lost", validation, "internal/skill/skill.go",
+		"		if !something {", "		if something && name == \"\" {", "internal/skill", "TestRefused",
+	},
+	{
 		"a skill has any number of directories", limit, "internal/skill/skill.go",
 		"if dirs++; dirs > most {", "if dirs++; dirs < 0 {", "internal/skill", "TestRefused",
 	},
@@ -23,12 +31,36 @@ var extensions = []mutation{
 		"len(text) > most {", "len(text) < 0 {", "internal/skill", "TestRefused",
 	},
 	{
+		"frontmatter has any number of levels in lists", limit, "internal/skill/frontmatter.go",
+		"		if levels--; levels < 0 {\n", "		if levels < 0 {\n", "internal/skill", "TestRefused",
+	},
+	{
+		"frontmatter has any number of levels in mappings", limit, "internal/skill/frontmatter.go",
+		"levels int) ([]byte, error) {\n	if levels--; levels < 0 {\n", "levels int) ([]byte, error) {\n	if levels < 0 {\n", "internal/skill", "TestRefused",
+	},
+	{
+		"the parser gets any number of levels in a line", limit, "internal/skill/frontmatter.go",
+		"if brackets > most || inLine > most {", "if brackets > most {", "internal/skill", "TestRefused",
+	},
+	{
 		"a quoted scalar is no string", guard, "internal/skill/frontmatter.go",
 		"t == token.SingleQuoteType || t == token.DoubleQuoteType", "t == token.DoubleQuoteType", "internal/skill", "TestFrontmatter",
 	},
 	{
+		"a tab is lost", guard, "internal/skill/frontmatter.go",
+		`strings.Contains(strings.TrimSpace(t.Origin), "\t")`, `strings.Contains(t.Value, "\t")`, "internal/skill", "TestFrontmatter",
+	},
+	{
+		"a skill begins with a byte order mark", guard, "internal/skill/frontmatter.go",
+		"if bytes.HasPrefix(text, []byte(\"\\ufeff\")) {", "if text = bytes.TrimPrefix(text, []byte(\"\\ufeff\")); text == nil {", "internal/skill", "TestRefused",
+	},
+	{
+		"a sample of a skill refuses the skill around it", guard, "internal/skill/skill.go",
+		"		case f.Path == Main:\n", "		case err != nil:\n", "internal/skill", "TestSampleWithin",
+	},
+	{
 		"a skill within may have any name", guard, "internal/skill/skill.go",
-		`if s.Dir != "" && path.Base(s.Dir) != s.Name {`, `if s.Dir == "-" && path.Base(s.Dir) != s.Name {`, "internal/skill", "TestRefused",
+		`if s.Dir != "" && path.Base(s.Dir) != s.Name {`, `if s.Dir == "-" && path.Base(s.Dir) != s.Name {`, "internal/skill", "TestSampleWithin",
 	},
 	{
 		"a resource takes the place of a skill's file", guard, "resource.go",
@@ -45,6 +77,30 @@ var extensions = []mutation{
 	{
 		"skills/get shows hidden skills", guard, "skill.go",
 		"if !ok || !call.view().sees(k.item()) {", "if !ok {", "internal/spec/server", "TestSkillsByCaller",
+	},
+	{
+		"a skill within a hidden one is shown", guard, "skill.go",
+		"tree: t, meta: slices.Clone(k.Meta), entry:", "tree: t, entry:", "internal/spec/server", "TestSkillsHiddenByMeta",
+	},
+	{
+		"skills/get takes what is only much like a skill's URI", guard, "skill.go",
+		"		if template.Same(name, uri) {\n", "		{\n", "internal/spec/server", "TestSkillRequestsThatAreRefused",
+	},
+	{
+		"a skill that is there is given away", guard, "skill.go",
+		"replaced && !replace {", "replaced && t == nil {", "internal/spec/server", "TestSkillsThatCannotBeAdded",
+	},
+	{
+		"Visible is asked of each file of a list", limit, "catalogue.go",
+		"	shown, newest := 0, \"\"\n	v = v.forList()\n", "	shown, newest := 0, \"\"\n", "internal/spec/server", "TestVisibleIsAskedOfSkills",
+	},
+	{
+		"Visible is asked of each file of a digest", limit, "catalogue.go",
+		"	var items [][]byte\n	v = v.forList()\n", "	var items [][]byte\n", "internal/spec/server", "TestVisibleIsAskedOfSkills",
+	},
+	{
+		"an item that was replaced is sent as before", merge, "catalogue.go",
+		"ok && before.byName[k] == s.byName[k] {", "ok {", "", "TestItemsAreEncodedOnce",
 	},
 	{
 		"directories show hidden files", guard, "skill.go",
@@ -67,8 +123,20 @@ var extensions = []mutation{
 		"len(skills.names) > 0 {", "len(skills.names) < 0 {", "internal/spec/server", "TestSkillsThatChange",
 	},
 	{
+		"an origin is every host", guard, "page.go",
+		`(?:\*\.[a-zA-Z0-9-]+\.)?`, `(?:\*\.)?`, "internal/spec/server", "TestPagesThatCannotBeAdded",
+	},
+	{
 		"an origin ends a policy", guard, "page.go",
-		"return c <= ' ' || c >= 0x7f || strings.ContainsRune(`;,'\"<>\\`, c)", "return false", "internal/spec/server", "TestPagesThatCannotBeAdded",
+		"	if m == nil {\n		return false\n	}\n", "	if m == nil {\n		return true\n	}\n", "internal/spec/server", "TestPagesThatCannotBeAdded",
+	},
+	{
+		"a file has another URI than references lead to", validation, "skill.go",
+		"-._~!$&'()*+,;=:@\"", "-._~\"", "internal/spec/server", "TestNamesOfSkillFiles",
+	},
+	{
+		"a page that is there is given away", guard, "page.go",
+		"return s.addPage(p, false) }", "return s.addPage(p, true) }", "internal/spec/server", "TestPagesThatChange",
 	},
 	{
 		"a page is declared where tools have no _meta", guard, "mcp/project_lifecycle.go",

@@ -3,6 +3,18 @@ package main
 // public is the root package.
 var public = []mutation{
 	{
+		"the keys of _meta are sent in any order", merge, "mcp/meta.go",
+		"slices.Sorted(maps.Keys(m))", "slices.Collect(maps.Keys(m))", "", "TestMeta",
+	},
+	{
+		"a server's own _meta changes with the program's", guard, "mcp/meta.go",
+		"		out[key] = bytes.Clone(value)\n", "		out[key] = value\n", "", "TestMetaIsTheProgramsOwn",
+	},
+	{
+		"a result names two servers", merge, "result.go",
+		"	if codec.Optional(own, mcp.MetaServerInfo) == nil {\n", "	if len(own) > 0 {\n", "internal/spec/stateless", "TestStatelessToolResults",
+	},
+	{
 		"the handler beside servers answers any Host", guard, "mount.go",
 		"		if rt.guard.Refuse(w, r) {\n", "		if false {\n", "internal/spec/transports", "TestHandlerBesideServers",
 	},

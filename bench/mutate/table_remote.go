@@ -3,6 +3,14 @@ package main
 // remote is the store on NATS servers that several processes share.
 var remote = []mutation{
 	{
+		"a node compiles its codecs while its clients wait", guard, "runtime.go",
+		"		compiled.Go(fleetTypes)\n", "", "internal/spec/nodes", "TestTwoQuestionsCompileNothing",
+	},
+	{
+		"a node compiles the codec of a letter with the first one", guard, "actors/news.go",
+		"reflect.TypeFor[answerLetter](), ", "", "internal/spec/nodes", "TestTwoQuestionsCompileNothing",
+	},
+	{
 		"a write that is not decided fails", merge, "cluster/records.go",
 		"if !isUndecided(err) || time.Since(start) > callTimeout", "if isUndecided(err) || time.Since(start) > callTimeout || err == nil || true", "", "TestUndecided",
 	},

@@ -243,8 +243,24 @@ var tasks = []mutation{
 		"r.Request.Session == \"\" || r.Again() ||", "r.Request.Session == \"\" ||", "internal/spec/task", "TestProgressIsNotToldAgain",
 	},
 	{
+		"the result that comes while a task is made is lost", merge, "taskrun.go",
+		"		if err == nil {\n			res.Value", "		if err == nil && false {\n			res.Value", "internal/spec/task", "TestACallThatEndsAsItBecomesATask",
+	},
+	{
+		"a middleware's copy of a call becomes the task", merge, "taskrun.go",
+		"whole := call.asItCame()", "whole := call", "internal/spec/task", "TestLongCallsThroughMiddleware/changes_the_params",
+	},
+	{
+		"a middleware that panics leaves a task behind", guard, "method.go",
+		"		if !returned { // it may panic", "		if returned && false { // it may panic", "internal/spec/task", "TestLongCallsThroughMiddleware/panics",
+	},
+	{
+		"a middleware that tries again makes a promise again", guard, "taskrun.go",
+		"if !whole.fate.CompareAndSwap(nil, promised) {", "if whole.fate.Store(promised); whole.fate.Load() == nil {", "internal/spec/task", "TestLongCallsThroughMiddleware/tries_again",
+	},
+	{
 		"progress of a task does not name it", negotiation, "taskrun.go",
-		"p[\"_meta\"] = json.RawMessage", "_ = json.RawMessage", "internal/spec/task", "TestMessagesOfATaskNameIt",
+		"	p[\"_meta\"] = mcp.Raw", "	_ = mcp.Raw", "internal/spec/task", "TestMessagesOfATaskNameIt",
 	},
 	{
 		"a question goes out as a task that its client takes plainly", validation, "ask.go",

@@ -28,7 +28,7 @@ func beginCall(p *process, args ...string) *calling {
 // await waits until the command has told something.
 func (c *calling) await(t *testing.T, what string) {
 	t.Helper()
-	late := time.After(20 * time.Second)
+	late := time.After(hung)
 	for !strings.Contains(c.stderr.String(), what) {
 		select {
 		case <-c.stderr.wrote:
@@ -48,7 +48,7 @@ func (c *calling) end(t *testing.T, want string) {
 		if code != 0 || c.stdout.String() != want {
 			t.Errorf("it ended with %d and %q, want %q:\n%s", code, &c.stdout, want, c.stderr)
 		}
-	case <-time.After(60 * time.Second):
+	case <-time.After(hung):
 		t.Fatalf("it did not end:\n%s", c.stderr)
 	}
 }
@@ -60,17 +60,17 @@ func TestCallGoesOnThroughAKill(t *testing.T) {
 	binary(t)
 	dir := t.TempDir()
 	p := start(t, "--data", dir)
-	c := beginCall(p, "count", `{"to":10,"delay_ms":200}`, "--revision", "2025-11-25")
-	c.await(t, "3 of 10\n")
+	c := beginCall(p, "count", `{"to":30,"delay_ms":200}`, "--revision", "2025-11-25", "--retry", hung.String())
+	c.await(t, "3 of 30\n")
 	if err := p.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	<-p.exited
 	c.await(t, "the connection broke")
 	start(t, "--data", dir, "--listen", strings.TrimPrefix(p.base, "http://"))
-	c.end(t, "counted to 10\n")
-	for n := 1; n <= 10; n++ {
-		if line := fmt.Sprintf("%d of 10\n", n); strings.Count("\n"+c.stderr.String(), "\n"+line) != 1 {
+	c.end(t, "counted to 30\n")
+	for n := 1; n <= 30; n++ {
+		if line := fmt.Sprintf("%d of 30\n", n); strings.Count("\n"+c.stderr.String(), "\n"+line) != 1 {
 			t.Errorf("%q was not told once:\n%s", line, c.stderr)
 		}
 	}
@@ -83,17 +83,17 @@ func TestCallGoesOnThroughADeploy(t *testing.T) {
 	binary(t)
 	dir := t.TempDir()
 	p := start(t, "--data", dir, "--drain-delay", "0s")
-	c := beginCall(p, "count", `{"to":10,"delay_ms":200}`)
-	c.await(t, "3 of 10\n")
+	c := beginCall(p, "count", `{"to":30,"delay_ms":200}`, "--retry", hung.String())
+	c.await(t, "3 of 30\n")
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if code := p.exit(t, 20*time.Second); code != 0 {
+	if code := p.exit(t); code != 0 {
 		t.Errorf("it ends with %d:\n%s", code, p.stderr)
 	}
 	c.await(t, "the call goes on as task ")
 	start(t, "--data", dir, "--listen", strings.TrimPrefix(p.base, "http://"))
-	c.end(t, "counted to 10\n")
+	c.end(t, "counted to 30\n")
 }
 
 // TestCallIsInterrupted: Ctrl-C cancels the call at its server, with and without a session.
@@ -119,7 +119,7 @@ func TestCallIsInterrupted(t *testing.T) {
 		if code := <-c.code; code != 1 || !strings.HasSuffix(c.stderr.String(), "troupe: interrupted: the call is cancelled\n") {
 			t.Errorf("%s: it ends with %d:\n%s", revision, code, c.stderr)
 		}
-		for end := time.Now().Add(20 * time.Second); ; {
+		for end := time.Now().Add(hung); ; {
 			if _, _, metrics := p.request(t, "GET", "/metrics", "", ""); strings.Contains(metrics, "\ntroupe_calls_in_flight 0\n") {
 				break
 			}

@@ -58,6 +58,7 @@ func TestComesAgain(t *testing.T) {
 		"lost":             {refuse: lost, times: 1, calls: 1, complain: "the connection ended before the answer: whether the call took effect is unknown (the server closed it)"},
 		"an error":         {refuse: func(w http.ResponseWriter, m message) { respond(w, 200, m, `"error":{"code":-32010,"message":"lost"}`) }, times: 1, calls: 1, complain: "lost (-32010)"},
 		"lost in a stream": {refuse: func(w http.ResponseWriter, m message) { writeEvents(w, ": hello\n\n"); breakOff() }, times: 1, calls: 1, complain: ErrLost.Error()},
+		"lost in a stream with ids, which this revision has not": {refuse: func(w http.ResponseWriter, m message) { writeEvents(w, "id: a\n\n"); breakOff() }, times: 1, calls: 1, complain: "unknown (the server closed it)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -169,6 +169,10 @@ func TestBadServers(t *testing.T) {
 			respond(w, 401, m, `"error":{"code":-32600,"message":"Unauthorized"}`)
 		}, `the server wants to know who calls (401 Unauthorized)`},
 		"elsewhere": {func(w http.ResponseWriter, r *http.Request, _ message) {
+			if r.Host == "other.example" {
+				http.Error(w, "the token is "+r.Header.Get("Authorization"), http.StatusForbidden)
+				return
+			}
 			http.Redirect(w, r, "http://other.example/mcp", http.StatusTemporaryRedirect)
 		}, "the server is somewhere else (307 Temporary Redirect): http://other.example/mcp"},
 	} {

@@ -99,7 +99,7 @@ func TestMetaFaults(t *testing.T) {
 		`{` + version + `}`: NoCapabilities,
 		`{` + version + `,"` + mcp.MetaClientCapabilities + `":{},"` + mcp.MetaClientInfo + `":1}`: ClientInfo,
 	} {
-		_, err := mcp.Meta(meta).Request()
+		_, err := mcp.ReadRequestMeta([]byte(meta))
 		if err == nil || err.Code != want.Code || err.Message != want.Text {
 			t.Errorf("%s: %v, want %s", meta, err, want.Text)
 		}

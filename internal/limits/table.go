@@ -59,6 +59,8 @@ var (
 		Beyond: "`AddSkill` panics"})
 	SkillFrontmatter = add[int](Row{Section: Request, Name: "frontmatter of a skill", Kind: Size, Default: 64 * kib,
 		Beyond: "`AddSkill` panics"})
+	SkillLevels = add[int](Row{Section: Request, Name: "collections in one another in the frontmatter of a skill", Default: 64,
+		Beyond: "`AddSkill` panics"})
 	PageHTML = add[int](Row{Section: Request, Name: "HTML of a page", Kind: Size, Default: 16 * mib,
 		Beyond: "`AddPage` panics"})
 	Token = add[int](Row{Section: Request, Name: "id, and progress token, as JSON", Kind: Size, Default: 2 * kib, Shown: "2 KiB each",

@@ -43,41 +43,54 @@ type Skill struct {
 	Files             []File          // by path; those of skills within it among them
 }
 
-// Read returns the skill in the directory dir of fsys, and behind it the skills within, by their directories. An error says what
-// is wrong with the files, or that they could not be read.
-func Read(fsys fs.FS, dir string) ([]Skill, error) {
+// Read returns the skill in the directory dir of fsys, and behind it the skills within, by their directories. A SKILL.md below that
+// makes no skill, such as a template of one, is a file like others: odd says why of each. An error says what is wrong with the
+// files, or that they could not be read.
+func Read(fsys fs.FS, dir string) (skills []Skill, odd []error, err error) {
 	files, err := readFiles(fsys, dir)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var skills []Skill
 	for _, f := range files {
 		if path.Base(f.Path) != Main {
 			continue
 		}
 		s, err := skillOf(f, files)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path.Join(dir, f.Path), err)
+		switch {
+		case err == nil:
+			skills = append(skills, s)
+		case f.Path == Main:
+			return nil, nil, fmt.Errorf("%s: %w", path.Join(dir, f.Path), err)
+		default:
+			odd = append(odd, fmt.Errorf("%s: %w", path.Join(dir, f.Path), err))
 		}
-		skills = append(skills, s)
 	}
 	slices.SortFunc(skills, func(a, b Skill) int { return strings.Compare(a.Dir, b.Dir) })
 	if len(skills) == 0 || skills[0].Dir != "" {
-		return nil, fmt.Errorf("the directory has no %s", Main)
+		return nil, nil, fmt.Errorf("the directory has no %s", Main)
 	}
-	return skills, nil
+	return skills, odd, nil
 }
 
 func readFiles(fsys fs.FS, dir string) (files []File, err error) {
 	most, room := limits.SkillFiles.Value(), int64(limits.SkillBytes.Value())
-	dirs := 0
+	if err := checkDir(fsys, dir); err != nil {
+		return nil, err
+	}
+	dirs, full := 0, make(map[string]bool) // full has the directories with something in them
 	err = fs.WalkDir(fsys, dir, func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
 		case !fs.ValidPath(name):
 			return fmt.Errorf("%q is no valid name", name)
+		}
+		full[path.Dir(name)] = true
+		switch {
 		case d.IsDir():
+			if _, ok := full[name]; !ok {
+				full[name] = name == dir
+			}
 			if dirs++; dirs > most {
 				return fmt.Errorf("it has more than %d directories", most)
 			}
@@ -97,8 +110,31 @@ func readFiles(fsys fs.FS, dir string) (files []File, err error) {
 		files = append(files, File{Path: within(dir, name), Data: data, Digest: "sha256:" + hex.EncodeToString(sum[:]), Type: typeOf(name, text), Text: text})
 		return nil
 	})
+	if err != nil {
+		return nil, err
+	}
+	for name, something := range full {
+		if !something { // a client would have to find it, and resources are files
+			return nil, fmt.Errorf("the directory %s is empty: remove it, or put a file into it", name)
+		}
+	}
 	slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
-	return files, err
+	return files, nil
+}
+
+// checkDir refuses a directory that is a link, or lies behind one: it may lead out of the file system.
+func checkDir(fsys fs.FS, dir string) error {
+	for at, c := range dir + "/" {
+		if c != '/' {
+			continue
+		}
+		if info, err := fs.Lstat(fsys, dir[:at]); err != nil {
+			return err
+		} else if !info.IsDir() {
+			return fmt.Errorf("%s is no directory", dir[:at])
+		}
+	}
+	return nil
 }
 
 // within returns name as seen from dir.

@@ -3,6 +3,7 @@ package skill_test
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -30,7 +31,7 @@ func files(text map[string]string) fstest.MapFS {
 // TestRead reads a tree with a skill within, and compares digests with those of the very bytes.
 func TestRead(t *testing.T) {
 	t.Parallel()
-	got, err := skill.Read(files(map[string]string{
+	got, _, err := skill.Read(files(map[string]string{
 		"x/a/SKILL.md":           main,
 		"x/a/b/SKILL.md":         "---\r\nname: b\r\ndescription: \"Within: x\"\r\n---\r\ntext",
 		"x/a/b/data.bin":         "\xff\x00",
@@ -78,6 +79,8 @@ func TestRefused(t *testing.T) {
 		wide[fmt.Sprintf("d%d", i)] = &fstest.MapFile{Mode: fs.ModeDir | 0o755}
 	}
 	large["large"] = &fstest.MapFile{Data: make([]byte, limits.SkillBytes.Value())}
+	empty := files(map[string]string{"SKILL.md": main})
+	empty["b/c"] = &fstest.MapFile{Mode: fs.ModeDir | 0o755}
 	link := files(map[string]string{"SKILL.md": main})
 	link["secret"] = &fstest.MapFile{Data: []byte("/etc/passwd"), Mode: fs.ModeSymlink | 0o777}
 	for name, tt := range map[string]struct {
@@ -86,28 +89,68 @@ func TestRefused(t *testing.T) {
 	}{
 		"no SKILL.md":             {files(map[string]string{"b/SKILL.md": strings.ReplaceAll(main, "name: a", "name: b")}), "has no SKILL.md"},
 		"no frontmatter":          {with("# A\n"), "three dashes"},
+		"a byte order mark":       {with("\ufeff" + main), "byte order mark"},
 		"no end":                  {with("---\nname: a\n"), "does not end"},
 		"not UTF-8":               {with("---\nname: a\ndescription: \xff\n---\n"), "UTF-8"},
 		"no name":                 {with("---\ndescription: x\n---\n"), "its name"},
 		"a name that is a number": {with("---\nname: 1\ndescription: x\n---\n"), "its name"},
+		"Name for name":           {with("---\nName: a\ndescription: x\n---\n"), "its name"},
+		"another Name":            {with("---\nname: A\nName: a\ndescription: x\n---\n"), "its name"},
+		"DESCRIPTION":             {with("---\nname: a\nDESCRIPTION: x\n---\n"), "its description"},
 		"capitals":                {with("---\nname: Ab\ndescription: x\n---\n"), "its name"},
 		"two hyphens":             {with("---\nname: a--b\ndescription: x\n---\n"), "its name"},
 		"a long name":             {with("---\nname: " + strings.Repeat("a", 65) + "\ndescription: x\n---\n"), "its name"},
 		"no description":          {with("---\nname: a\ndescription: ' '\n---\n"), "its description"},
 		"a long description":      {with("---\nname: a\ndescription: " + strings.Repeat("é", 1025) + "\n---\n"), "its description"},
-		"a bad skill within":      {files(map[string]string{"SKILL.md": main, "b/SKILL.md": main}), "b/SKILL.md: its directory must have its name, a"},
 		"a long frontmatter":      {with("---\nname: a\ndescription: x\nz: " + strings.Repeat("z", limits.SkillFrontmatter.Value()) + "\n---\n"), "may have 65536"},
+		"levels in brackets":      {with("---\nname: a\ndescription: x\nz: " + strings.Repeat("[\n ", 64) + strings.Repeat("]", 64) + "\n---\n"), "more than 64 levels"},
+		"brackets without an end": {with("---\n" + strings.Repeat("[", 60_000) + "\n---\n"), "more than 64 levels"},
+		"dashes in a row":         {with("---\n" + strings.Repeat("- ", 30_000) + "\n---\n"), "more than 64 levels"},
+		"names in a row":          {with("---\n" + strings.Repeat("a: ", 20_000) + "\n---\n"), "more than 64 levels"},
+		"levels by indentation":   {with("---\nname: a\ndescription: x\n" + indented(64) + "---\n"), "more than 64 levels"},
+		"aliases in a row":        {with("---\nz: " + strings.Repeat("*a ", 20_000) + "\n---\n"), "an anchor or an alias"},
 		"many files":              {many, "more than 512 files"},
 		"many directories":        {wide, "more than 512 directories"},
+		"an empty directory":      {empty, "the directory b/c is empty"},
 		"many bytes":              {large, "more than 16777216 bytes"},
 		"a link":                  {link, "secret is no regular file"},
 	} {
-		if _, err := skill.Read(tt.files, "."); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, _, err := skill.Read(tt.files, "."); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: got %v, want %q", name, err, tt.want)
 		}
 	}
-	if _, err := skill.Read(with("---\nname: "+strings.Repeat("a", 64)+"\ndescription: "+strings.Repeat("é", 1024)+"\n---"), "."); err != nil {
+	if _, _, err := skill.Read(with("---\nname: "+strings.Repeat("a", 64)+"\ndescription: "+strings.Repeat("é", 1024)+"\n---"), "."); err != nil {
 		t.Errorf("the longest name and description: %v", err)
+	}
+	for _, deep := range []string{"z: " + strings.Repeat("[", 63) + strings.Repeat("]", 63) + "\ny: '" + strings.Repeat("[", 100) + "'\n", "z: " + strings.Repeat("{z: ", 63) + strings.Repeat("}", 63) + "\n", indented(63)} {
+		if _, _, err := skill.Read(with("---\nname: a\ndescription: x\n"+deep+"---\n"), "."); err != nil {
+			t.Errorf("the most levels: %v", err)
+		}
+	}
+}
+
+// indented returns a member that has levels of mappings below it by indentation.
+func indented(levels int) string {
+	var b strings.Builder
+	for i := range levels + 1 {
+		fmt.Fprintf(&b, "%sz:\n", strings.Repeat(" ", i))
+	}
+	return b.String()
+}
+
+// TestSampleWithin reads a skill that holds samples of skills, which are none: they are files of it, and of nothing else.
+func TestSampleWithin(t *testing.T) {
+	t.Parallel()
+	got, odd, err := skill.Read(files(map[string]string{
+		"x/SKILL.md": main, "x/b/SKILL.md": "---\nname: your-skill-name\ndescription: x\n---\n", "x/c/SKILL.md": "# None\n", "x/d/SKILL.md": strings.ReplaceAll(main, "name: a", "name: d"),
+	}), "x")
+	if err != nil || len(got) != 2 || got[1].Name != "d" || len(got[0].Files) != 4 {
+		t.Errorf("got %v, %v", got, err)
+	}
+	const want = "x/b/SKILL.md: its directory must have its name, your-skill-name\n" +
+		"x/c/SKILL.md: it does not begin with a line of three dashes, and so has no frontmatter"
+	if diff := cmp.Diff(want, fmt.Sprint(errors.Join(odd...))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
@@ -118,14 +161,31 @@ func TestLinksOfADirectory(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "SKILL.md"), []byte(main), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := skill.Read(os.DirFS(dir), "."); err != nil {
+	if _, _, err := skill.Read(os.DirFS(dir), "."); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Symlink("/etc/hostname", filepath.Join(dir, "host")); err != nil {
 		t.Skip(err)
 	}
-	if _, err := skill.Read(os.DirFS(dir), "."); err == nil {
+	if _, _, err := skill.Read(os.DirFS(dir), "."); err == nil {
 		t.Error("it follows a link out of the directory")
+	}
+	within := t.TempDir()
+	if err := os.Symlink(t.TempDir(), filepath.Join(within, "a")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(within, "a", "b"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a/SKILL.md", "a/b/SKILL.md"} {
+		if err := os.WriteFile(filepath.Join(within, name), []byte(main), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, at := range []string{"a", "a/b"} {
+		if _, _, err := skill.Read(os.DirFS(within), at); err == nil || !strings.Contains(err.Error(), "a is no directory") {
+			t.Errorf("%s is a link, or behind one: got %v", at, err)
+		}
 	}
 }
 
@@ -147,7 +207,7 @@ func (e endless) Read(p []byte) (int, error) { return copy(p, bytes.Repeat([]byt
 // TestEndlessFile reads no more of a file than a skill may have.
 func TestEndlessFile(t *testing.T) {
 	t.Parallel()
-	if _, err := skill.Read(growing{files(map[string]string{"SKILL.md": main, "endless": ""})}, "."); err == nil || !strings.Contains(err.Error(), "more than 16777216 bytes") {
+	if _, _, err := skill.Read(growing{files(map[string]string{"SKILL.md": main, "endless": ""})}, "."); err == nil || !strings.Contains(err.Error(), "more than 16777216 bytes") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -168,8 +228,17 @@ func TestFrontmatter(t *testing.T) {
 		"b: yes\nc: True\nd: 'true'\ne: ~\nf:\ng: \"\"":     begin + `,"b":"yes","c":true,"d":"true","e":null,"f":null,"g":""}`,
 		"b: 2026-01-02\nc: 1:30\nd: nan":                    begin + `,"b":"2026-01-02","c":"1:30","d":"nan"}`,
 		"allowed-tools: Bash(git:*) Read\nb: <b>&":          begin + `,"allowed-tools":"Bash(git:*) Read","b":"<b>&"}`,
+		"NAME: Any name\nDescription:":                      begin + `,"NAME":"Any name","Description":null}`,
 		"metadata:\n  com.example/x: '1.0'":                 begin + `,"metadata":{"com.example/x":"1.0"}}`,
 
+		"b:\tx\t\nc\t: 1\t# d":    begin + `,"b":"x","c":1}`,
+		"b: 'x\ty'\nc: |\n  x\ty": begin + `,"b":"x\ty","c":"x\ty\n"}`,
+
+		"b: Use\tthis":   "line 3 has a tab in text without quotes",
+		"b: x\n  y\tz":   "a tab in text",
+		"b: [x\ty]":      "a tab in text",
+		"b: 1\t2":        "a tab in text",
+		"b\tc: x":        "a tab in text",
 		"b: &x 1\nc: *x": "anchor or an alias",
 		"b: !!str 1":     "a tag",
 		"<<: {b: 1}":     "merge key",
@@ -178,7 +247,7 @@ func TestFrontmatter(t *testing.T) {
 		"b: .inf":        "no number that JSON has",
 		"b: foo: bar":    "mapping value",
 	} {
-		got, err := skill.Read(files(map[string]string{"SKILL.md": "---\nname: a\ndescription: x\n" + text + "\n---\n"}), ".")
+		got, _, err := skill.Read(files(map[string]string{"SKILL.md": "---\nname: a\ndescription: x\n" + text + "\n---\n"}), ".")
 		switch {
 		case err != nil && (strings.HasPrefix(want, "{") || !strings.Contains(err.Error(), want)), err == nil && string(got[0].Frontmatter) != want:
 			t.Errorf("%q: got %v, %v, want %s", text, got, err, want)

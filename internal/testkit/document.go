@@ -35,11 +35,11 @@ func Tables(t *testing.T, document string, tables map[string]string, update bool
 func withTable(t *testing.T, document, text, heading, table string) string {
 	t.Helper()
 	_, after, ok := strings.Cut(text, "\n## "+heading+"\n")
-	begin := strings.Index(after, "\n| ")
+	begin := strings.Index("\n"+after, "\n| ") // the table may follow at once
 	if !ok || begin < 0 {
 		t.Fatalf("%s has no table below %s", document, heading)
 	}
-	begin += len(text) - len(after) + 1
+	begin += len(text) - len(after)
 	end := begin
 	for strings.HasPrefix(text[end:], "|") {
 		end += strings.IndexByte(text[end:], '\n') + 1

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
@@ -9,7 +10,8 @@ import (
 )
 
 // Adopt stores a task of a call whose handler runs already. That run is the task's first attempt: no other begins beside it, wherever its work is given out, until
-// it ends or its process is gone. It takes a place, also if there is none left. The errors are those of Create. Conclude must be called once, when the handler has returned.
+// it ends or its process is gone. It takes a place, also if there is none left where the process is about to end, and otherwise fails with ErrNoPlace then. The other errors are those
+// of Create. Conclude must be called once, when the handler has returned.
 func (p *Pool) Adopt(ctx context.Context, n NewTask) (_ *Attempt, made Snapshot, err error) {
 	s, err := p.service(n.Server)
 	if err != nil {
@@ -17,6 +19,11 @@ func (p *Pool) Adopt(ctx context.Context, n NewTask) (_ *Attempt, made Snapshot,
 	}
 	if !p.enter() {
 		return nil, Snapshot{}, ErrClosing
+	}
+	w := &given{Work: noWork{}, s: s, who: principal(n.Tenant, token(n.From))}
+	if !p.places.take(w.who, n.Ending) {
+		p.tasks.Done()
+		return nil, Snapshot{}, ErrNoPlace
 	}
 	var a *Attempt
 	var epoch uint64
@@ -28,18 +35,20 @@ func (p *Pool) Adopt(ctx context.Context, n NewTask) (_ *Attempt, made Snapshot,
 		epoch, err = r.Adopt(p.Node, p.Boot, p.Store.Now())
 		return err
 	}, func(made Snapshot, size int) {
-		w := &given{Work: noWork{}, s: s, who: principal(n.Tenant, token(n.From))}
-		p.places.take(w.who)
 		a = p.prepare(s, made.Key, made.Record, made.Rev, epoch, w, n.Request, began.UnixNano())
 		a.stored, a.clear, a.began = size, func() {}, began
 	})
 	if err != nil {
+		p.free(w)
 		p.tasks.Done()
 		return nil, Snapshot{}, err
 	}
 	p.changed(made.Key, made.Rev, &made.Record) // so that others open their queues, if it is the first task of the server
 	return a, made, nil
 }
+
+// ErrNoPlace reports that the client of a call has as many handlers of tasks running as it may have now: the call goes on as one, and no task is stored.
+var ErrNoPlace = errors.New("worker: there is no place for one task more that runs")
 
 // enter counts one run more that Close waits for, unless the pool is closed.
 func (p *Pool) enter() bool {

@@ -75,11 +75,15 @@ func (l *places) enter(who string) {
 	l.running[who]++
 }
 
-// take takes a place for what runs already, also if there is none left.
-func (l *places) take(who string) {
+// take takes a place for what runs already: if anyway is set, also if there is none left. It reports whether it did.
+func (l *places) take(who string, anyway bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if !anyway && !l.may(who) {
+		return false
+	}
 	l.enter(who)
+	return true
 }
 
 // later spreads the work that is put off over the seconds to come. All of a second comes at once: the store looks at all that was put

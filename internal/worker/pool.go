@@ -166,7 +166,7 @@ func (p *Pool) assign(s *serving, w Work) {
 	}
 	p.census.see(key, g.who, 0)
 	if p.adopted(key) { // it runs, and has a place
-		p.places.take(g.who)
+		p.places.take(g.who, true)
 		p.tasks.Go(func() { p.work(g) })
 		return
 	}

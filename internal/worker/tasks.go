@@ -21,6 +21,7 @@ type NewTask struct {
 	TTL            time.Duration
 	Request        Request
 	Answered       []task.Question // of an adopted call: what it has asked before, with the answers
+	Ending         bool            // it is made of a call, because the process is about to end: see Adopt
 }
 
 // Create stores a task and has it run, unless there are too many: ErrTooMany, ErrFull. After an error other than actors.ErrUnavailable there is none; after that one it is

@@ -16,17 +16,17 @@ import (
 
 // brokenBlocks are content that no client could read, by what is said of it.
 var brokenBlocks = map[string]mcp.Content{
-	"it is nil":                         nil,
-	"it is nil: *mcp.ImageContent":      (*mcp.ImageContent)(nil),
-	"neither text nor a blob":           mcp.Embed(mcp.ResourceContents{URI: "a://b"}),
-	"its _meta is no object":            &mcp.TextContent{Text: "x", Meta: mcp.Meta(`{"a":`)},
-	"its _meta is no object ":           mcp.Embed(mcp.ResourceContents{URI: "a://b", Text: new("x"), Meta: mcp.Meta(`[]`)}),
-	"it is no object with a type":       &mcp.UnknownContent{Type: "x", Raw: json.RawMessage(`{"type":`)},
-	"it is no object with a type ":      &mcp.UnknownContent{Type: "x", Raw: json.RawMessage(`"x"`)},
-	"it is no object with a type  ":     &mcp.UnknownContent{},
-	"its input is no object":            mcp.ToolUse("1", "t", mcp.Object(`[`)),
-	"content 1: it is nil":              mcp.ToolResult("1", mcp.Text("x"), nil),
-	"its structured content is no JSON": &mcp.ToolResultContent{ToolUseID: "1", StructuredContent: json.RawMessage{}},
+	"it is nil":                              nil,
+	"it is nil: *mcp.ImageContent":           (*mcp.ImageContent)(nil),
+	"neither text nor a blob":                mcp.Embed(mcp.ResourceContents{URI: "a://b"}),
+	"its _meta has a value that is no JSON":  &mcp.TextContent{Text: "x", Meta: mcp.Meta{"a": json.RawMessage(`{`)}},
+	"its _meta has a value that is no JSON ": mcp.Embed(mcp.ResourceContents{URI: "a://b", Text: new("x"), Meta: mcp.Meta{"a": json.RawMessage(`{`)}}),
+	"it is no object with a type":            &mcp.UnknownContent{Type: "x", Raw: json.RawMessage(`{"type":`)},
+	"it is no object with a type ":           &mcp.UnknownContent{Type: "x", Raw: json.RawMessage(`"x"`)},
+	"it is no object with a type  ":          &mcp.UnknownContent{},
+	"its input is no object":                 mcp.ToolUse("1", "t", mcp.Object(`[`)),
+	"content 1: it is nil":                   mcp.ToolResult("1", mcp.Text("x"), nil),
+	"its structured content is no JSON":      &mcp.ToolResultContent{ToolUseID: "1", StructuredContent: json.RawMessage{}},
 }
 
 // TestBrokenContentOfAHandler checks that what a handler returns and no client could read becomes an internal error in every revision,
@@ -74,22 +74,22 @@ func TestBrokenContentOfAHandler(t *testing.T) {
 				refused(what, "prompts/get", tool("p"))
 			}
 			for what, broken := range map[string]*mcp.CallToolResult{
-				"the structured content is not JSON":  {StructuredContent: json.RawMessage(`{bad`)},
-				"the structured content is not JSON ": {StructuredContent: json.RawMessage{}, IsError: true},
-				"its _meta is no object":              {Meta: mcp.Meta(`1`)},
-				"the handler returned no result":      nil,
+				"the structured content is not JSON":    {StructuredContent: json.RawMessage(`{bad`)},
+				"the structured content is not JSON ":   {StructuredContent: json.RawMessage{}, IsError: true},
+				"its _meta has a value that is no JSON": {Meta: mcp.Meta{"a": json.RawMessage(`{`)}},
+				"the handler returned no result":        nil,
 			} {
 				result = broken
 				refused(what, "tools/call", tool("result"))
 			}
 			message = mcp.PromptMessage{Content: mcp.Text("x")}
 			refused(`message 1: its role is neither user nor assistant`, "prompts/get", tool("p"))
-			for what, broken := range map[string]mcp.ResourceContents{"contents 1: it has neither text nor a blob": {URI: "a://b"}, "contents 1: its _meta is no object": {Text: new(""), Meta: mcp.Meta(`[]`)}} {
+			for what, broken := range map[string]mcp.ResourceContents{"contents 1: it has neither text nor a blob": {URI: "a://b"}, "contents 1: its _meta has a value that is no JSON": {Text: new(""), Meta: mcp.Meta{"a": json.RawMessage(`{`)}}} {
 				contents = broken
 				refused(what, "resources/read", map[string]any{"uri": "a://b"})
 			}
 			// What is whole passes, an empty text among it.
-			result = &mcp.CallToolResult{Content: mcp.Contents{mcp.Text(""), mcp.Embed(mcp.TextResource("a://b", "", "")), &mcp.UnknownContent{Type: "new"}, &mcp.UnknownContent{Raw: json.RawMessage(` {"type":"x"} `)}}, Meta: mcp.Meta(` {} `)}
+			result = &mcp.CallToolResult{Content: mcp.Contents{mcp.Text(""), mcp.Embed(mcp.TextResource("a://b", "", "")), &mcp.UnknownContent{Type: "new"}, &mcp.UnknownContent{Raw: json.RawMessage(` {"type":"x"} `)}}, Meta: mcp.Meta{}}
 			message = mcp.PromptMessage{Role: mcp.RoleAssistant, Content: &mcp.ImageContent{MIMEType: "image/png"}}
 			contents = mcp.BlobResource("a://b", "", nil)
 			for method, params := range map[string]any{"tools/call": tool("result"), "prompts/get": tool("p"), "resources/read": map[string]any{"uri": "a://b"}} {

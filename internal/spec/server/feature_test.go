@@ -77,15 +77,15 @@ func TestRawToolsAndTheirSchemas(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
 		const schema = `{"id":"urn:jsonschema:x","$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","required":["b"],"x-unknown":{"z":1,"a":[1.0,1e2,null]},"properties":{"b":{"const":1.0},"a":{}},"description":"☃ \u00e9 <&>"}`
-		troupe.AddRawTool(h.Server, troupe.Tool{Name: "raw", Title: "Raw", InputSchema: json.RawMessage(schema), Meta: mcp.Meta(`{"k":[1.0]}`)},
+		troupe.AddRawTool(h.Server, troupe.Tool{Name: "raw", Title: "Raw", InputSchema: json.RawMessage(schema), Meta: mcp.Meta{"k": json.RawMessage(`[1.0]`)}},
 			func(_ context.Context, call *troupe.Call, args json.RawMessage) (*mcp.CallToolResult, error) {
-				return &mcp.CallToolResult{Content: mcp.Contents{mcp.Text(string(args) + string(call.Meta()))}, Meta: mcp.Meta(`{"io.test/x":1.50}`)}, nil
+				return &mcp.CallToolResult{Content: mcp.Contents{mcp.Text(string(args) + string(call.Meta()["x"]))}, Meta: mcp.Meta{"io.test/x": json.RawMessage(`1.50`)}}, nil
 			})
 		c := h.Session()
 		_, tools, _ := host.ToolsOf(t, c)
 		host.Equal(t, "tool", tools["raw"], `{"name":"raw","title":"Raw","inputSchema":`+schema+`,"_meta":{"k":[1.0]}}`)
 		host.Equal(t, "result", c.Post(host.Method("1", "tools/call", `{"name":"raw","arguments":{"b":1,"a": [1e400,-0.0]},"_meta":{"x":1.10}}`)).Body,
-			`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"{\"b\":1,\"a\": [1e400,-0.0]}{\"x\":1.10}"}],"_meta":{"io.test/x":1.50}}}`)
+			`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"{\"b\":1,\"a\": [1e400,-0.0]}1.10"}],"_meta":{"io.test/x":1.50}}}`)
 		host.Equal(t, "refused", c.Post(host.Call("1", "raw", `{"b":2}`)).Body, host.ToolFault("1", "invalid arguments: at '/b': value must be 1.0"))
 		host.Equal(t, "without arguments", c.Post(host.Method("1", "tools/call", `{"name":"raw"}`)).Body, host.ToolFault("1", "invalid arguments: at '': missing property 'b'"))
 	})

@@ -61,7 +61,7 @@ func TestSkills(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
 				h := host.New(t, troupe.Options{}, &troupe.ServerOptions{Limits: troupe.Limits{PageSize: 2}})
 				all := skillFiles()
-				troupe.AddSkill(h.Server, troupe.Skill{Files: all, Path: "acme/billing/refunds", Meta: mcp.Meta(`{"com.example/x":1}`)})
+				troupe.AddSkill(h.Server, troupe.Skill{Files: all, Path: "acme/billing/refunds", Meta: mcp.Meta{"com.example/x": mcp.Raw(1)}})
 				troupe.AddSkill(h.Server, troupe.Skill{Files: fstest.MapFS{"SKILL.md": {Data: []byte("---\nname: last\ndescription: x\n---\n")}}})
 				ask := asking(h, revision)
 
@@ -237,6 +237,14 @@ func TestSkillRequestsThatAreRefused(t *testing.T) {
 		if a, _ := m.Do("server/discover", `{}`); strings.Contains(a.Body, "skills") {
 			t.Errorf("without skills: %s", a.Body)
 		}
+		troupe.AddResource(h.Server, mcp.Resource{URI: "skill://refunds/a.md", Name: "x"}, noResource)
+		if err := troupe.TryAddSkill(h.Server, troupe.Skill{Files: skillFiles()}); err == nil {
+			t.Error("a resource is in the way")
+		}
+		if a, _ := m.Do("server/discover", `{}`); strings.Contains(a.Body, mcp.ExtensionSkills) {
+			t.Errorf("a skill that was refused is declared: %s", a.Body)
+		}
+		h.Server.RemoveResources("skill://refunds/a.md")
 		troupe.AddSkill(h.Server, troupe.Skill{Files: skillFiles()})
 		if a, _ := m.Do("server/discover", `{}`); !strings.Contains(a.Body, mcp.ExtensionSkills) {
 			t.Errorf("with skills: %s", a.Body)
@@ -245,6 +253,8 @@ func TestSkillRequestsThatAreRefused(t *testing.T) {
 			{"skills/get", `{"uri":"skill://refunds/a.md"}`, "no skill is served at skill://refunds/a.md"},
 			{"skills/get", `{"uri":"skill://refunds"}`, "no skill is served at skill://refunds"},
 			{"skills/get", `{"uri":"skill://nobody/SKILL.md"}`, "no skill is served at skill://nobody/SKILL.md"},
+			{"skills/get", `{"uri":"skill://REFUNDS/SKILL.md"}`, "no skill is served at skill://REFUNDS/SKILL.md"},
+			{"skills/get", `{"uri":"skill://refunds%2FSKILL.md"}`, "no skill is served at skill://refunds%2FSKILL.md"},
 			{"skills/get", `{}`, "uri must be an absolute URI"},
 			{"skills/get", `{"uri":null}`, "uri must be an absolute URI"},
 			{"skills/list", `{"cursor":"x"}`, "invalid cursor"},
@@ -265,6 +275,23 @@ func TestSkillRequestsThatAreRefused(t *testing.T) {
 		}
 		if a, _ := m.Do("skills/get", `{"uri":"SKILL://refunds/%53KILL.md"}`); !strings.Contains(a.Body, `"uri":"skill://refunds/SKILL.md"`) {
 			t.Errorf("another spelling: %s", a.Body)
+		}
+	})
+}
+
+// TestNamesOfSkillFiles reads files by the URIs that relative references lead to.
+func TestNamesOfSkillFiles(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{}, nil)
+		files := skillFiles()
+		for name, uri := range map[string]string{
+			"f(1)!$&'*+,;=:@~.md": "f(1)!$&'*+,;=:@~.md", "100% [x].md": "100%25%20%5Bx%5D.md", "é|?#.md": "%C3%A9%7C%3F%23.md",
+		} {
+			files["r/"+name] = &fstest.MapFile{Data: []byte("found")}
+			troupe.AddSkill(h.Server, troupe.Skill{Files: files})
+			a, _ := unchecked(h).Do("resources/read", params("uri", "skill://refunds/r/"+uri))
+			host.Contains(t, name, a.Body, `"text":"found"`)
+			host.Contains(t, name, a.Body, `"uri":"skill://refunds/r/`+uri+`"`)
 		}
 	})
 }
@@ -311,7 +338,7 @@ func TestSkillsByCaller(t *testing.T) {
 			}
 			return !strings.Contains(i.Name, "skill:") || i.Kind == troupe.ItemSkill && strings.Contains(i.Name, p.Subject+"/SKILL.md")
 		}})
-		troupe.AddSkill(h.Server, troupe.Skill{Files: skillFiles(), Meta: mcp.Meta(`{"m":1}`)})
+		troupe.AddSkill(h.Server, troupe.Skill{Files: skillFiles(), Meta: mcp.Meta{"m": mcp.Raw(1)}})
 		for name, want := range map[string]struct {
 			skills    int
 			readable  []string
@@ -350,8 +377,66 @@ func TestSkillsByCaller(t *testing.T) {
 				t.Errorf("%s: resources/list: %s", name, a.Body)
 			}
 		}
-		if len(items) == 0 || items[0].Name != "skill://refunds/SKILL.md" || string(items[0].Meta) != `{"m":1}` {
+		if len(items) == 0 || items[0].Name != "skill://refunds/SKILL.md" || string(mcp.Raw(items[0].Meta)) != `{"m":1}` {
 			t.Errorf("Visible gets %v", items)
+		}
+	})
+}
+
+// TestSkillsHiddenByMeta hides a skill by its Meta, which is all that tells of whom it is for: what lies within is hidden with it.
+func TestSkillsHiddenByMeta(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{Authenticate: host.User}, &troupe.ServerOptions{Visible: func(p troupe.Principal, i troupe.Item) bool {
+			who, ok := i.Meta["com.example/for"]
+			return !ok || string(who) == fmt.Sprintf("%q", p.Subject)
+		}})
+		troupe.AddSkill(h.Server, troupe.Skill{Files: skillFiles(), Meta: mcp.Meta{"com.example/for": mcp.Raw("admin")}})
+		for name, sees := range map[string]bool{"admin": true, "guest": false} {
+			m := unchecked(h)
+			host.As(m.Client, name)
+			for request, sign := range map[[2]string]string{
+				{"skills/list", `{}`}: `"uri":"skill://refunds/tax/SKILL.md"`,
+				{"skills/get", `{"uri":"skill://refunds/tax/SKILL.md"}`}:        `"skill":{`,
+				{"resources/read", `{"uri":"skill://refunds/tax/r/rates.csv"}`}: `"contents"`,
+				{"resources/directory/read", `{"uri":"skill://refunds/tax"}`}:   `"resources"`,
+				{"resources/list", `{}`}:                                        `skill://`,
+				{"resources/read", `{"uri":"skill://refunds/SKILL.md"}`}:        `"contents"`,
+			} {
+				if a, _ := m.Do(request[0], request[1]); strings.Contains(a.Body, sign) != sees {
+					t.Errorf("%s: %v: %s", name, request, a.Body)
+				}
+			}
+			if a, _ := m.Do("resources/list", `{}`); strings.Count(a.Body, "com.example/for") > 1 {
+				t.Errorf("%s: the _meta is that of one SKILL.md: %s", name, a.Body)
+			}
+		}
+	})
+}
+
+// TestVisibleIsAskedOfSkills counts how often a list of a skill's files asks of the skills: as of one item, not as of each file.
+func TestVisibleIsAskedOfSkills(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		asked := map[string]int{}
+		h := host.New(t, troupe.Options{}, &troupe.ServerOptions{Visible: func(_ troupe.Principal, i troupe.Item) bool {
+			if i.Kind == troupe.ItemSkill {
+				asked[i.Name]++
+			}
+			return strings.HasSuffix(i.Name, "tax/SKILL.md")
+		}})
+		troupe.AddSkill(h.Server, troupe.Skill{Files: skillFiles()})
+		m := unchecked(h)
+		for _, request := range [][2]string{{"resources/list", `{}`}, {"skills/list", `{}`}, {"resources/directory/read", `{"uri":"skill://refunds"}`}} {
+			clear(asked)
+			a, _ := m.Do(request[0], request[1])
+			host.Contains(t, request[0], a.Body, "tax")
+			if diff := cmp.Diff(map[string]int{"skill://refunds/SKILL.md": 1, "skill://refunds/tax/SKILL.md": 1}, asked); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", request[0], diff)
+			}
+		}
+		clear(asked)
+		h.Unchecked().Initialize(`{}`)
+		if n := asked["skill://refunds/SKILL.md"]; n > 4 { // for the files, and for the skills, when it begins and when it listens
+			t.Errorf("initialize asks %d times", n)
 		}
 	})
 }
@@ -427,12 +512,20 @@ func TestSkillsThatCannotBeAdded(t *testing.T) {
 		"a path without a name":  {troupe.Skill{Files: skillFiles(), Path: "acme//refunds"}, `"" is no part`},
 		"a path with escapes":    {troupe.Skill{Files: skillFiles(), Path: "a%2Fb/refunds"}, `"a%2Fb" is no part`},
 		"a path with a port":     {troupe.Skill{Files: skillFiles(), Path: "a:1/refunds"}, `"a:1" is no part`},
-		"Meta that is no object": {troupe.Skill{Files: skillFiles(), Meta: mcp.Meta(`1`)}, "_meta"},
+		"Meta that is no object": {troupe.Skill{Files: skillFiles(), Meta: mcp.Meta{"a": json.RawMessage(`{`)}}, "_meta"},
 		"within another":         {troupe.Skill{Files: inner, Path: "acme/refunds/tax"}, `the skill "acme/refunds" lie in one another`},
 		"a resource in the way":  {troupe.Skill{Files: skillFiles(), Path: "taken/refunds"}, `another resource "skill://taken/refunds/a.md"`},
 	} {
 		if err := troupe.TryAddSkill(s, tt.skill); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: got %v, want %q", name, err, tt.want)
+		}
+	}
+	for name, err := range map[string]error{
+		`skill "acme/refunds"`: troupe.TryAddSkill(s, troupe.Skill{Files: skillFiles(), Path: "acme/refunds"}),
+		`skill "x"`:            troupe.TryAddSkill(nil, troupe.Skill{Files: skillFiles(), Path: "x"}),
+	} {
+		if err == nil || !strings.HasPrefix(err.Error(), "troupe: "+name+": ") {
+			t.Errorf("%s, which is there or has no server: %v", name, err)
 		}
 	}
 	if err := troupe.TryAddResource(s, mcp.Resource{URI: "skill://acme/refunds/a.md", Name: "x"}, noResource); err == nil || !strings.Contains(err.Error(), "file of a skill") {

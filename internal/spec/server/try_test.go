@@ -49,7 +49,9 @@ func TestTry(t *testing.T) {
 		`a tool needs a name`:     func() (func() error, func()) { return tool(troupe.Tool{}) },
 		`tool "x": input schema`:  func() (func() error, func()) { return tool(troupe.Tool{Name: "x", InputSchema: []byte(`{"type":5}`)}) },
 		`tool "x": output schema`: func() (func() error, func()) { return tool(troupe.Tool{Name: "x", OutputSchema: []byte(`{"type":5}`)}) },
-		`tool "x": `:              func() (func() error, func()) { return tool(troupe.Tool{Name: "x", Meta: mcp.Meta("{")}) },
+		`tool "x": `: func() (func() error, func()) {
+			return tool(troupe.Tool{Name: "x", Meta: mcp.Meta{"a": json.RawMessage(`{`)}})
+		},
 		`a raw tool needs an input`: func() (func() error, func()) {
 			return func() error { return troupe.TryAddRawTool(s, troupe.Tool{Name: "x"}, nil) }, func() { troupe.AddRawTool(s, troupe.Tool{Name: "x"}, nil) }
 		},

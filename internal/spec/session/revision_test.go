@@ -36,8 +36,8 @@ func before(revision, first, text string) string {
 }
 
 // everyResult is a result with a block of each kind, shared by all calls.
-var everyResult = &mcp.CallToolResult{StructuredContent: json.RawMessage(`{"n":1.0}`), Meta: mcp.Meta(`{"r":1}`), Content: mcp.Contents{
-	&mcp.TextContent{Text: "x", Annotations: &mcp.Annotations{Priority: new(1.0), LastModified: "2025-01-12T15:00:58Z"}, Meta: mcp.Meta(`{"b":1}`)},
+var everyResult = &mcp.CallToolResult{StructuredContent: json.RawMessage(`{"n":1.0}`), Meta: mcp.Meta{"r": mcp.Raw(1)}, Content: mcp.Contents{
+	&mcp.TextContent{Text: "x", Annotations: &mcp.Annotations{Priority: new(1.0), LastModified: "2025-01-12T15:00:58Z"}, Meta: mcp.Meta{"b": mcp.Raw(1)}},
 	mcp.Audio([]byte("abc"), "audio/wav"),
 	mcp.Link(mcp.Resource{URI: "x:1", Name: "one", Title: "One", Icons: []mcp.Icon{{Src: "https://x.example/i.png"}}}),
 }}
@@ -45,7 +45,7 @@ var everyResult = &mcp.CallToolResult{StructuredContent: json.RawMessage(`{"n":1
 // newFullHost serves a server that sets every member of its list items, at /full.
 func newFullHost(t *testing.T) *host.Host {
 	h := host.New(t, troupe.Options{}, nil)
-	icons, meta := []mcp.Icon{{Src: "https://x.example/i.png"}}, mcp.Meta(`{"m":1}`)
+	icons, meta := []mcp.Icon{{Src: "https://x.example/i.png"}}, mcp.Meta{"m": mcp.Raw(1)}
 	h.Server = troupe.NewServer(mcp.Implementation{Name: "full", Version: "1", Title: "Full", Description: "All of it.", WebsiteURL: "https://x.example/", Icons: icons},
 		&troupe.ServerOptions{ID: "full", Instructions: "Read on.",
 			Complete: func(context.Context, *troupe.Call, mcp.CompleteParams) (mcp.Completion, error) {

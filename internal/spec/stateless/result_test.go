@@ -27,10 +27,10 @@ func TestStatelessToolResults(t *testing.T) {
 			}
 			troupe.AddRawTool(p.Server, tool, func(context.Context, *troupe.Call, json.RawMessage) (*mcp.CallToolResult, error) { return result, err })
 		}
-		raw("meta", "", &mcp.CallToolResult{ResultType: "x", Content: mcp.Contents{mcp.Text("x")}, Meta: mcp.Meta("{\"a\": 1.0,\n\"b\":{}}")}, nil)
-		raw("empty meta", "", &mcp.CallToolResult{Content: mcp.Contents{mcp.Text("x")}, Meta: mcp.Meta(` { } `)}, nil)
-		raw("own server", "", &mcp.CallToolResult{Content: mcp.Contents{}, Meta: mcp.Meta(`{"io.modelcontextprotocol/serverInfo":{"name":"behind","version":"2"}}`)}, nil)
-		raw("bad meta", "", &mcp.CallToolResult{Content: mcp.Contents{}, Meta: mcp.Meta(`[]`)}, nil)
+		raw("meta", "", &mcp.CallToolResult{ResultType: "x", Content: mcp.Contents{mcp.Text("x")}, Meta: mcp.Meta{"a": json.RawMessage(`1.0`), "b": json.RawMessage("{}")}}, nil)
+		raw("empty meta", "", &mcp.CallToolResult{Content: mcp.Contents{mcp.Text("x")}, Meta: mcp.Meta{}}, nil)
+		raw("own server", "", &mcp.CallToolResult{Content: mcp.Contents{}, Meta: mcp.Meta{"io.modelcontextprotocol/serverInfo": json.RawMessage(`{"name":"behind","version":"2"}`)}}, nil)
+		raw("bad meta", "", &mcp.CallToolResult{Content: mcp.Contents{}, Meta: mcp.Meta{"a": json.RawMessage(`{`)}}, nil)
 		raw("list", `{"type":"array","items":{"type":"integer"}}`, &mcp.CallToolResult{StructuredContent: json.RawMessage(`[1,2]`)}, nil)
 		raw("null", `{"type":"null"}`, &mcp.CallToolResult{StructuredContent: json.RawMessage(`null`)}, nil)
 		raw("number", "", &mcp.CallToolResult{StructuredContent: json.RawMessage(`1.50`)}, nil)
@@ -95,7 +95,7 @@ func TestStatelessResults(t *testing.T) {
 				return mcp.Completion{Values: []string{"a"}}, nil
 			}})
 		troupe.AddPrompt(p.Server, troupe.Prompt{Name: "meta"}, func(context.Context, *troupe.Call, map[string]string) (*mcp.GetPromptResult, error) {
-			return &mcp.GetPromptResult{ResultType: "x", Messages: []mcp.PromptMessage{}, Meta: mcp.Meta(`{"a":1}`)}, nil
+			return &mcp.GetPromptResult{ResultType: "x", Messages: []mcp.PromptMessage{}, Meta: mcp.Meta{"a": mcp.Raw(1)}}, nil
 		})
 		const capabilities = `{"logging":{},"completions":{},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"tools":{"listChanged":true},` +
 			`"extensions":{"io.modelcontextprotocol/tasks":{}}}` // echo is safe to run again, so that a long call becomes a task

@@ -28,10 +28,10 @@ var contents = map[string]mcp.CallToolResult{
 	"structured":    {Content: mcp.Contents{mcp.Text("{}")}, StructuredContent: json.RawMessage(`{"n":1.0,"big":12345678901234567890,"deep":{"a":[null,true,""]}}`)},
 	"a list":        {Content: mcp.Contents{mcp.Text("[1]")}, StructuredContent: json.RawMessage(`[1]`)},
 	"an error":      {Content: mcp.Contents{mcp.Text("no luck"), mcp.Image([]byte{7}, "image/png")}, IsError: true},
-	"metadata":      {Content: mcp.Contents{mcp.Text("x")}, Meta: mcp.Meta(`{"example.com/own":{"a":[1]}}`)},
+	"metadata":      {Content: mcp.Contents{mcp.Text("x")}, Meta: mcp.Meta{"example.com/own": json.RawMessage(`{"a":[1]}`)}},
 	"everything": {Content: mcp.Contents{mcp.Text("x"), mcp.Image([]byte{1}, "image/png"), mcp.Audio([]byte{2}, "audio/wav"),
 		mcp.Link(mcp.Resource{URI: "x:1", Name: "one"}), mcp.Embed(mcp.TextResource("x:1", "", "words"))},
-		StructuredContent: json.RawMessage(`{"a":1}`), Meta: mcp.Meta(`{"example.com/own":1}`)},
+		StructuredContent: json.RawMessage(`{"a":1}`), Meta: mcp.Meta{"example.com/own": mcp.Raw(1)}},
 }
 
 // TestEachContentIsReadInBothEras makes a task of each era with each type of content, and reads it in the same era, in the other one, and

@@ -3,6 +3,7 @@ package task_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -179,4 +180,101 @@ func TestALongCallOutlivesItsProcess(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestACallThatEndsAsItBecomesATask has handlers return just as tasks are made of their calls: whatever comes first, their clients get the results.
+func TestACallThatEndsAsItBecomesATask(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{}, nil)
+		long(h)
+		c := stateless(h, withTasks)
+		for n := range 40 {
+			text := fmt.Sprint("result ", n)
+			got := last(c.call("safe", `{"ms":10000,"text":"`+text+`"}`))
+			if str(t, got, "result", "resultType") == "task" {
+				got = c.await(str(t, got, "result", "taskId"), "completed")
+			}
+			host.Contains(t, text, got, `"text":"`+text+`"`)
+		}
+	})
+}
+
+// TestWhenLongCallsBecomeStreams looks when the response of a call that goes on as one becomes a stream, which keeps its connection alive: after the grace, whatever
+// might have become of the call.
+func TestWhenLongCallsBecomeStreams(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{}, nil)
+		long(h)
+		for _, c := range []struct{ tool, capabilities string }{{"safe", `{}`}, {"soon", `{}`}, {"late", `{}`}, {"forbidden", withTasks}, {"late", withTasks}} {
+			client := stateless(h, c.capabilities)
+			request := client.Body(client.NextID(), "tools/call", host.ToolParams(c.tool, `{"ms":60000}`), "")
+			began := time.Now()
+			a := client.Client.Post(request, client.Header("tools/call", request)...)
+			if d := time.Since(began); d != 10*time.Second || !a.Stream() {
+				t.Errorf("%s for a client with %s: a response after %v, a stream: %v", c.tool, c.capabilities, d, a.Stream())
+			}
+			host.Last(t, a)
+		}
+	})
+}
+
+// TestLongCallsLeaveOthersTheirPlaces has a client call a slow tool more often than tasks may run: the calls that find no place stay calls, and a task of another
+// client runs at once.
+func TestLongCallsLeaveOthersTheirPlaces(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{Authenticate: host.User, Shared: troupe.SharedLimits{TasksPerNode: 16}}, nil)
+		long(h)
+		add(h, troupe.Tool{Name: "task", Task: troupe.TaskRequired}, func(context.Context, *troupe.Call, WorkIn) (*mcp.CallToolResult, error) {
+			return words("at once"), nil
+		})
+		greedy, other := stateless(h, withTasks), stateless(h, withTasks)
+		greedy.Client, other.Client = host.As(greedy.Client, "greedy"), host.As(other.Client, "other")
+		answers := make(chan string, 40)
+		for n := range cap(answers) {
+			go func() {
+				request := greedy.Body(fmt.Sprint(n), "tools/call", host.ToolParams("safe", `{"ms":60000,"text":"x"}`), "")
+				answers <- last(body(t, greedy.Client.Post(request, greedy.Header("tools/call", request)...)))
+			}()
+		}
+		time.Sleep(30 * time.Second)
+		began := time.Now()
+		other.await(other.begin("task", `{}`), "completed")
+		if d := time.Since(began); d > 5*time.Second {
+			t.Errorf("the task of another client took %v", d)
+		}
+		tasks := 0
+		for range cap(answers) {
+			if got := <-answers; strings.Contains(got, `"resultType":"task"`) {
+				tasks++
+			} else {
+				host.Contains(t, "a call", got, `"text":"x"`)
+			}
+		}
+		if tasks == 0 || tasks > 16 {
+			t.Errorf("%d of %d calls became tasks", tasks, cap(answers))
+		}
+	})
+}
+
+// TestALongCallWithABrokenLog has the program's own log panic while a task is made of a call: the call goes on, and its client gets the result.
+func TestALongCallWithABrokenLog(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{Log: slog.New(brokenLog{slog.DiscardHandler})}, nil)
+		long(h)
+		c := stateless(h, withTasks)
+		made := last(c.call("safe", `{"ms":15000,"text":"x"}`))
+		host.Contains(t, "its result", c.await(str(t, made, "result", "taskId"), "completed"), `"text":"x"`)
+	})
+}
+
+// brokenLog panics when a call becomes a task.
+type brokenLog struct{ slog.Handler }
+
+func (brokenLog) Enabled(context.Context, slog.Level) bool { return true }
+
+func (brokenLog) Handle(_ context.Context, r slog.Record) error {
+	if strings.HasPrefix(r.Message, "a call that takes long") {
+		panic("on purpose")
+	}
+	return nil
 }

@@ -73,7 +73,7 @@ func serve(t *testing.T, o troupe.Options, so *troupe.ServerOptions) *host.Host 
 		return &mcp.CallToolResult{
 			Content:           mcp.Contents{mcp.Text("a \"☃\""), mcp.Image([]byte{1, 2, 3}, "image/png"), mcp.Link(mcp.Resource{URI: "x:1", Name: "one", Title: "One"})},
 			StructuredContent: json.RawMessage(`{"n":1.0,"deep":{"a":[null,true]}}`),
-			Meta:              mcp.Meta(`{"example.com/own":[1]}`),
+			Meta:              mcp.Meta{"example.com/own": json.RawMessage(`[1]`)},
 		}, nil
 	})
 	return h

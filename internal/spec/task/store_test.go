@@ -251,13 +251,13 @@ func TestWhatATaskKeepsOfMeta(t *testing.T) {
 		h := serve(t, troupe.Options{}, nil)
 		got := make(chan string, 1)
 		add(h, troupe.Tool{Name: "meta", Task: troupe.TaskOptional}, func(_ context.Context, call *troupe.Call, _ WorkIn) (*mcp.CallToolResult, error) {
-			got <- string(call.Meta())
+			got <- string(mcp.Raw(call.Meta()))
 			return words("x"), nil
 		})
 		c := stateless(h, withTasks)
 		const trace = `"progressToken":"p","traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"`
 		for _, tt := range []struct{ name, sent, want string }{
-			{"little", trace + `,"example.com/hint":[1]`, `{` + trace + `,"example.com/hint":[1]}`},
+			{"little", trace + `,"example.com/hint":[1]`, `{"example.com/hint":[1],` + trace + `}`},
 			{"much", trace + `,"example.com/hint":"` + strings.Repeat("x", 9<<10) + `"`, `{` + trace + `}`},
 		} {
 			request := c.Body(c.NextID(), "tools/call", host.ToolParams("meta", `{}`), tt.sent)
