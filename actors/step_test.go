@@ -245,6 +245,76 @@ func TestStepsAreCarried(t *testing.T) {
 	})
 }
 
+// becomesTask is what a call has that has become a task.
+type becomesTask struct {
+	Detached
+	kept chan string
+}
+
+func (b *becomesTask) KeepStep(_ context.Context, s Step) error {
+	b.kept <- s.Name
+	return nil
+}
+
+// TestStepsMoveToATask ends steps of a stateless call before a task is made of it, meanwhile, and after that. If there is no task in the end, the call keeps the results itself.
+func TestStepsMoveToATask(t *testing.T) {
+	for name, becomes := range map[string]bool{"it becomes one": true, "it becomes none": false} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+				names := func(c *Call) (all []string, moved func()) {
+					kept, moved, err := c.MoveSteps(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, s := range kept {
+						all = append(all, s.Name)
+					}
+					return all, moved
+				}
+				h.asker(func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
+					step := func(name string) {
+						if _, err := does(ctx, c, name, "x"); err != nil {
+							t.Error(err)
+						}
+					}
+					step("before")
+					kept, moved := names(c)
+					go step("meanwhile")
+					time.Sleep(time.Millisecond)
+					to := &becomesTask{kept: make(chan string, 2)}
+					if becomes {
+						if _, ok := c.Detach([]byte(`,"result":{}}`), to); !ok {
+							t.Error("it is not detached")
+						}
+					}
+					if left := len(to.kept); left != 0 {
+						t.Errorf("%d results were stored before the task was made", left)
+					}
+					moved()
+					time.Sleep(time.Millisecond)
+					if !becomes {
+						more, done := names(c)
+						done()
+						kept = more
+					} else {
+						kept = append(kept, <-to.kept)
+					}
+					if diff := cmp.Diff([]string{"before", "meanwhile"}, kept); diff != "" {
+						t.Errorf("kept (-want +got):\n%s", diff)
+					}
+					return []byte(`{}`), nil
+				})
+				h.svc.Handler = mayAgain{benchHandler{h.handler}, func(string) bool { return true }}
+				c := h.call(h.Node, h.svc, "")
+				time.Sleep(time.Second)
+				if _, body := c.answer(); !strings.Contains(body, `"result":{}`) {
+					t.Errorf("it was answered with %q", body)
+				}
+			})
+		})
+	}
+}
+
 // TestStepsThatNobodyFinds checks that a call that has no second run keeps no results, and names its steps once all the same.
 func TestStepsThatNobodyFinds(t *testing.T) {
 	for name, tt := range map[string]struct {
