@@ -69,17 +69,18 @@ var ErrNobody = errors.New("actors: nobody takes messages there")
 // named in a record is dead.
 type fleet struct {
 	node     *Node
-	mail     Mail         // nil: alone
-	far      farReaders   // connections of other nodes, of streams that are written here
-	marks    marks        // boots that are gone
-	readings readings     // connections here, of streams that other nodes write
-	beaten   time.Time    // when the heart last beat; this and away belong to its turn
-	away     bool         // the lease was over, or the process stood still
-	lapsed   bool         // the lease has been over for so long that clients were let go
-	pushes   pushes       // messages of other nodes to the sessions of this one
-	handed   pushes       // messages of clients that other nodes have handed to this one
-	working  atomic.Int64 // letters that are worked on beside the goroutines that receive
-	unknown  atomic.Int64 // letters that this release does not know, or cannot read
+	mail     Mail          // nil: alone
+	sureFor  time.Duration // for how long a stream that was written here is certainly this node's, while the lease is
+	far      farReaders    // connections of other nodes, of streams that are written here
+	marks    marks         // boots that are gone
+	readings readings      // connections here, of streams that other nodes write
+	beaten   time.Time     // when the heart last beat; this and away belong to its turn
+	away     bool          // the lease was over, or the process stood still
+	lapsed   bool          // the lease has been over for so long that clients were let go
+	pushes   pushes        // messages of other nodes to the sessions of this one
+	handed   pushes        // messages of clients that other nodes have handed to this one
+	working  atomic.Int64  // letters that are worked on beside the goroutines that receive
+	unknown  atomic.Int64  // letters that this release does not know, or cannot read
 
 	looking chan struct{} // one for each session whose record is read without a request: looksAtOnce
 	lost    atomic.Int64  // when messages were lost last, by clock.running: what was read of a record before may have changed since

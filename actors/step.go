@@ -173,20 +173,16 @@ func (c *Call) findStored(ctx context.Context, run *StepRun) (*Step, error) {
 	return nil, c.assure(ctx, on)
 }
 
-const (
-	// sureFor is for how long a call that stored something has its stream: the lease by which others judge lasts for longer.
-	sureFor = 4 * time.Second
-	// sureAgain is how often a call asks whether it still has its stream, while the store says neither.
-	sureAgain = time.Second
-)
+// sureAgain is how often a call asks whether it still has its stream, while the store says neither.
+const sureAgain = time.Second
 
-// assure returns nil if no other node wrote the call's stream within the last sureFor. A process that stood still may have lost it, and a
+// assure returns nil if no other node has the call's stream, as far as is known: it was this node's a moment ago. A process that stood still may have lost it, and a
 // step that another run has stored must not begin here. What stands still behind assure may still begin one, and cannot store it.
 func (c *Call) assure(ctx context.Context, on *streamActor) error {
 	n, sure := c.peer.node, &c.used().sure
 	for n.fleet.mail != nil {
 		now := time.Now().UnixNano() // by the wall clock: that of a machine that sleeps goes on
-		if since := now - sure.Load(); since >= 0 && since < int64(sureFor) && !n.store.Suspended() {
+		if since := now - sure.Load(); since >= 0 && since < int64(n.fleet.sureFor) && !n.store.Suspended() {
 			return nil
 		}
 		if here, err := n.streams.stillWrites(ctx, on); here && err == nil && !n.store.Suspended() {
