@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -146,22 +145,22 @@ func withUI(meta mcp.Meta, value any) (mcp.Meta, error) {
 		return nil, err
 	}
 	if value == nil {
-		return slices.Clone(meta), nil
+		return meta.Clone(), nil
 	}
-	if _, ok := meta.Get(mcp.MetaUI); ok {
+	if _, ok := meta[mcp.MetaUI]; ok {
 		return nil, errors.New(`its Meta has a member "ui" already`)
 	}
 	raw, err := codec.Marshal(value)
 	if err != nil {
 		return nil, err
 	}
-	return meta.With(mcp.MetaUI, json.RawMessage(raw)), nil
+	return meta.Clone().With(mcp.MetaUI, json.RawMessage(raw)), nil
 }
 
 // tied returns the `_meta` of a tool that is tied to a page.
 func (u *UI) tied(meta mcp.Meta) (mcp.Meta, error) {
 	if u.Page == "" && len(u.For) == 0 {
-		return slices.Clone(meta), nil
+		return meta.Clone(), nil
 	}
 	if u.Page != "" && !pageURI(u.Page) {
 		return nil, fmt.Errorf("UI.Page: %q does not begin with ui://", u.Page)

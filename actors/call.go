@@ -37,7 +37,7 @@ type Call struct {
 	attempt    int
 	member     int // place in a batch
 	journal    *journal
-	uses       uses
+	has        atomic.Pointer[used] // nil until the handler asks or has a step
 
 	// client and pace are those of the call's way; nil for a listener's call.
 	client client
@@ -59,6 +59,9 @@ type Detached interface {
 	Ask(ctx context.Context, qs []Question) ([]Answer, error)
 	// Tell sends a notification to whoever listens for the client. Nobody may.
 	Tell(ctx context.Context, method string, params []byte) error
+	// FindStep returns the stored result of a step, nil if the step has to run. KeepStep stores one.
+	FindStep(ctx context.Context, name string) (*Step, error)
+	KeepStep(ctx context.Context, s Step) error
 }
 
 // Apart describes a call that answers no request.
@@ -268,6 +271,7 @@ func (c *Call) Notify(ctx context.Context, method string, params []byte) error {
 	if d := c.Detached(); d != nil {
 		return d.Tell(ctx, method, params)
 	}
+	c.sends(ctx)
 	if c.journal != nil && c.journal.skipMessage() {
 		return nil
 	}
@@ -440,7 +444,7 @@ func (p *Peer) Missed() int64 {
 // drops as many of its first messages as the earlier run had come to, whatever the level
 // and the rate allowed then. dropped reports that the rate left no room. An error means
 // that the call has ended.
-func (c *Call) AdmitLog(wanted bool) (send, dropped bool, err error) {
+func (c *Call) AdmitLog(ctx context.Context, wanted bool) (send, dropped bool, err error) {
 	if c.Detached() != nil {
 		return false, false, context.Cause(c.ctx)
 	}
@@ -451,6 +455,7 @@ func (c *Call) AdmitLog(wanted bool) (send, dropped bool, err error) {
 		return false, false, cause
 	}
 	if c.journal != nil && c.journal.skipMessage() {
+		c.sends(ctx)
 		return false, false, nil
 	}
 	if wanted {
@@ -459,12 +464,15 @@ func (c *Call) AdmitLog(wanted bool) (send, dropped bool, err error) {
 		}
 		dropped = true
 	}
-	c.Pass()
+	c.Pass(ctx)
 	return false, dropped, nil
 }
 
 // Pass counts a message that is not sent: see AdmitLog.
-func (c *Call) Pass() { _ = c.post(passed{}) }
+func (c *Call) Pass(ctx context.Context) {
+	c.sends(ctx)
+	_ = c.post(passed{})
+}
 
 // passed numbers a message that is not sent.
 type passed struct{}
@@ -489,8 +497,9 @@ func (p *Peer) AdmitLog(later func()) bool {
 
 // journal has what the earlier runs of a call sent and asked. It is nil for a first run.
 type journal struct {
-	sent   record.Sent // never changes
-	member int         // index of the call in its batch
+	sent   record.Sent             // never changes
+	steps  map[string]*record.Step // neither do they
+	member int                     // index of the call in its batch
 
 	mu      sync.Mutex // guards the rest: handlers may ask from several goroutines
 	skipped int        // messages of this run that an earlier run has sent
@@ -513,7 +522,7 @@ func (q *askedBefore) answer() Answer {
 }
 
 func newJournal(p *record.Past, member int) *journal {
-	j := &journal{sent: p.Sents.Of(member), member: member}
+	j := &journal{sent: p.Sents.Of(member), steps: p.Steps.Of(member), member: member}
 	for _, q := range p.Digest.Questions {
 		if q.Member == member {
 			j.asked = append(j.asked, &askedBefore{Question: q})
@@ -531,6 +540,17 @@ func (j *journal) skipMessage() bool {
 	}
 	j.skipped++
 	return true
+}
+
+// step returns the result of a step that an earlier run has stored, nil if none has. The messages of that step count as sent by this run.
+func (j *journal) step(name string) *record.Step {
+	if j == nil || j.steps[name] == nil {
+		return nil
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.skipped = min(j.skipped+j.steps[name].Messages, j.sent.Messages)
+	return j.steps[name]
 }
 
 // has reports whether an earlier run asked this use of a key, and this run has not.
