@@ -308,6 +308,15 @@ func (c *Call) Progress(ctx context.Context, value float64, params []byte) error
 	return c.orTell(ctx, mcp.NotifyProgress, params, c.send(ctx, p, &p.acked, len(p.data)))
 }
 
+// sendHeld sends the newest progress of a second that had too much.
+func (r *requestActor) sendHeld() {
+	if h := r.held; h != nil {
+		r.held = nil
+		r.progressGate().Raise(h.value)
+		r.emit(stream.Entry{Kind: stream.Progress, Meta: h.meta, Data: h.data})
+	}
+}
+
 // CloseConnection closes the connection of the call's stream while the call runs on, and
 // has the client reconnect and resume. It does nothing if the client's revision has no way
 // to say that.

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // TestStepsOfASessionSurviveAKill kills the process with SIGKILL in the middle of a call of 15 steps, in a session. The next process goes on with the step that was under
@@ -25,7 +24,7 @@ func TestStepsOfASessionSurviveAKill(t *testing.T) {
 		}
 	}
 	p.signal(t, syscall.SIGKILL)
-	p.exit(t, 10*time.Second)
+	p.exit(t)
 	p = start(t, "--data", dir)
 	if err := s.resume(t.Context(), p); err != nil {
 		t.Fatal(err)
