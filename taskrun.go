@@ -4,12 +4,16 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/mrtr"
+	"github.com/troupe-run/troupe/internal/task"
 	"github.com/troupe-run/troupe/internal/worker"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -22,9 +26,10 @@ type taskRun struct {
 
 	mu    sync.Mutex // guards the fields below
 	uses  map[string]int
-	told  time.Time // when progress was told last, zero: never
-	value float64   // of that progress
-	far   bool      // another node may have had to tell it
+	asked mrtr.Input // of a call that became a task by itself: its questions have the keys that they had, and would have had, before
+	told  time.Time  // when progress was told last, zero: never
+	value float64    // of that progress
+	far   bool       // another node may have had to tell it
 }
 
 var _ actors.Detached = (*taskRun)(nil)
@@ -33,6 +38,9 @@ var _ actors.Detached = (*taskRun)(nil)
 func (r *taskRun) key(key string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.long {
+		return r.asked.Key(key)
+	}
 	if r.uses == nil {
 		r.uses = make(map[string]int)
 	}
@@ -59,6 +67,14 @@ func (r *taskRun) Ask(ctx context.Context, qs []actors.Question) ([]actors.Answe
 	answers := make([]actors.Answer, len(qs))
 	for i, reply := range replies {
 		if !reply.Refused {
+			if r.long && qs[i].Valid != nil && !qs[i].Valid(reply.Value) { // the client has brought it before anybody asked
+				again, err := r.Ask(ctx, qs[i:i+1])
+				if err != nil {
+					return nil, err
+				}
+				answers[i] = again[0]
+				continue
+			}
 			answers[i].Result = reply.Value
 			continue
 		}
@@ -287,7 +303,15 @@ func (s *service) adopt(call *Call, ending bool) *worker.Attempt {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
 	defer cancel()
+	asked, goOn, ok := call.c.Still()
+	if !ok { // it is offered again once it has its answer
+		return nil
+	}
+	defer goOn()
 	n, err := s.newTask(call, t, args, ttl)
+	for _, key := range slices.Sorted(maps.Keys(asked.Answers)) {
+		n.Answered = append(n.Answered, task.Question{Key: key, Answer: asked.Answers[key]})
+	}
 	if err != nil {
 		s.rt.log.Warn("a call that takes long becomes no task", "server", s.id, "tool", t.Name, "error", err)
 		return nil
@@ -308,7 +332,11 @@ func (s *service) adopt(call *Call, ending bool) *worker.Attempt {
 	}
 	answer, err := codec.AppendMarshal([]byte(`,"result":`), s.created(made, call.revision()))
 	if err == nil {
-		if end, told := call.c.Detach(append(answer, '}'), &taskRun{Attempt: a, s: s, long: true}); told {
+		run := &taskRun{Attempt: a, s: s, long: true}
+		for _, key := range asked.Keys {
+			run.asked.Key(key)
+		}
+		if end, told := call.c.Detach(append(answer, '}'), run); told {
 			context.AfterFunc(a.Context(), func() { end(context.Cause(a.Context())) })
 			s.rt.logTask("a call that takes long became a task", made.Key, "tool", t.Name)
 			return a

@@ -162,6 +162,31 @@ type longNow struct{}
 // stillPlain is for how long a call that takes long may become something else before its response becomes a stream.
 const stillPlain = time.Second
 
+// Asked is what a call has asked its client so far.
+type Asked struct {
+	Keys    []string          // of its questions, unique in the call
+	Answers map[string][]byte // by key, raw, and what its client has brought for questions to come
+}
+
+// Still returns what the call of a stateless client has asked so far, and has further questions wait until goOn is called. It reports false if a question
+// waits for its answer.
+func (c *Call) Still() (asked Asked, goOn func(), ok bool) {
+	in := &c.client.(*stateless).input
+	soon, cancel := context.WithTimeout(c.ctx, stillWait)
+	defer cancel()
+	if in.mu.Lock(soon, c.ctx) != nil {
+		return Asked{}, nil, false
+	}
+	asked = Asked{Keys: in.Asked(), Answers: make(map[string][]byte, len(in.Given))}
+	for key, answer := range in.Given {
+		asked.Answers[key] = bytes.Clone(answer)
+	}
+	return asked, in.mu.Unlock, true
+}
+
+// stillWait is how long a question takes at most that is only being put, or has its answer.
+const stillWait = 100 * time.Millisecond
+
 // Detach answers the request of a stateless client with answer, which has all from the id on, while the handler goes on: it has d in place of the request, and counts as
 // no request any more. end ends the handler's context. Detach reports false, and does nothing, if the request has or needs no response, or if the call has asked its client
 // and waits.

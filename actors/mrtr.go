@@ -239,7 +239,7 @@ func (r *requestActor) retried(m *retried) {
 			r.memory.Grow(int64(len(key) + len(raw)))
 		}
 		r.answerTo(m.x)
-		r.graced = false
+		r.graced, r.toldLong, r.toldEnding = false, false, false
 		r.timer.Reset(r.way.grace)
 		r.goOn(more{given: m.given})
 	case m.round > max(p.asked, p.taken):
@@ -446,6 +446,9 @@ func (s *stateless) ask(ctx context.Context, c *Call, qs []Question) ([]Answer, 
 		return nil, err
 	}
 	defer in.mu.Unlock()
+	if d := c.Detached(); d != nil { // since Ask has looked
+		return d.Ask(ctx, qs)
+	}
 	a := in.begin(qs)
 	for in.lacks(a) {
 		wake, err := s.putQuestions(c, a)

@@ -36,6 +36,14 @@ func (in *Input) Key(key string) string {
 	return unique
 }
 
+// Asked returns the keys of the questions so far. An Input that is given them, in this order, makes the same keys from then on.
+func (in *Input) Asked() (keys []string) {
+	for _, u := range in.used {
+		keys = append(keys, u.key)
+	}
+	return keys
+}
+
 // uses returns the place of a key in used, -1 for none.
 func (in *Input) uses(key string) int {
 	return slices.IndexFunc(in.used, func(u usedKey) bool { return u.key == key })

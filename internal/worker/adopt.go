@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/internal/task"
 )
 
@@ -28,6 +29,9 @@ func (p *Pool) Adopt(ctx context.Context, n NewTask) (_ *Attempt, made Snapshot,
 	var epoch uint64
 	began := time.Now()
 	made, err = p.create(ctx, n, func(r *task.Record) (err error) {
+		if r.Questions = n.Answered; size(r.Questions) > maxAsked || !leavesRoom(r) {
+			return actors.ErrTooMuchInput
+		}
 		epoch, err = r.Adopt(p.Node, p.Boot, p.Store.Now())
 		return err
 	}, func(made Snapshot, size int) {

@@ -20,8 +20,9 @@ type NewTask struct {
 	Method, Name   string
 	TTL            time.Duration
 	Request        Request
-	Ending         bool   // it is made of a call, because the process is about to end: see Adopt
-	Steps          []Step // that an adopted call has run
+	Ending         bool            // it is made of a call, because the process is about to end: see Adopt
+	Steps          []Step          // that an adopted call has run
+	Answered       []task.Question // of an adopted call: what it has asked before, with the answers
 }
 
 // Create stores a task and has it run, unless there are too many: ErrTooMany, ErrFull. After an error other than actors.ErrUnavailable there is none; after that one it is
