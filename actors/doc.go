@@ -68,8 +68,9 @@ package actors
 //	drain heart news  what happens to a node as a whole, and on the others
 //	far reader resume hold  a client comes back, to this process or to another one
 //	landing relay  how messages reach the node that they belong to
+//	step  what a handler does not do twice
 //	bound stored told takeover sessions stateless batch mrtr listen  how messages come in, and what the others tell of them
-//	ask pending step  questions to clients, and what a handler does not do twice
+//	ask pending  questions to clients
 //	delivery call peer  a call, its session, and the way back to the client
 //	fleet  the other nodes, and what they send to sessions here
 //	stream fence node session request  the actors

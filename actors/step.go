@@ -306,12 +306,6 @@ func (s *streamActor) room(bytes int) *limits.Row {
 	return nil
 }
 
-// recalled notes the steps that earlier writers of the stream have stored.
-func (s *streamActor) recalled(steps record.Steps) {
-	s.steps.Store(int64(len(steps)))
-	s.stepBytes.Store(int64(steps.Size()))
-}
-
 // keepStep keeps the result of a step of a stateless call in memory, unless the call becomes a task meanwhile, which stores it.
 func (c *Call) keepStep(ctx context.Context, s Step) error {
 	u := c.used()

@@ -32,18 +32,6 @@ func stepPart(name string) string {
 	return stepPrefix + idEncoding.EncodeToString(sum[:])[:26]
 }
 
-// parts are the steps of a task that is to be created as they are stored, and their size.
-func (n *NewTask) parts() (steps [][]byte, size int, err error) {
-	for i := range n.Steps {
-		data, err := codec.Marshal(&n.Steps[i])
-		if err != nil {
-			return nil, 0, fmt.Errorf("worker: step %q: %w", n.Steps[i].Name, err)
-		}
-		steps, size = append(steps, data), size+len(data)
-	}
-	return steps, size, nil
-}
-
 // Find returns the stored result of a step, nil if the step has to run.
 func (a *Attempt) Find(ctx context.Context, name string) (*Step, error) {
 	if cause := context.Cause(a.ctx); cause != nil {

@@ -25,6 +25,18 @@ type NewTask struct {
 	Answered       []task.Question // of an adopted call: what it has asked before, with the answers
 }
 
+// parts are the steps of a task that is to be created as they are stored, and their size.
+func (n *NewTask) parts() (steps [][]byte, size int, err error) {
+	for i := range n.Steps {
+		data, err := codec.Marshal(&n.Steps[i])
+		if err != nil {
+			return nil, 0, fmt.Errorf("worker: step %q: %w", n.Steps[i].Name, err)
+		}
+		steps, size = append(steps, data), size+len(data)
+	}
+	return steps, size, nil
+}
+
 // Create stores a task and has it run, unless there are too many: ErrTooMany, ErrFull. After an error other than actors.ErrUnavailable there is none; after that one it is
 // unknown, and nobody has its id.
 func (p *Pool) Create(ctx context.Context, n NewTask) (Snapshot, error) {

@@ -315,3 +315,19 @@ func TestStepsOfABatch(t *testing.T) {
 		}
 	})
 }
+
+// TestSilentStepsKeepTheConnection has a call store step after step and send nothing: its client hears comments all the same, as from any silent call.
+func TestSilentStepsKeepTheConnection(t *testing.T) {
+	t.Parallel()
+	testkit.Bubble(t, func(t *testing.T) {
+		s := &scanner{runs: make(map[int][]int)}
+		h := host.New(t, troupe.Options{}, nil)
+		s.add(h)
+		a := h.Session().Post(host.Call("1", "scan", `{}`))
+		got := host.Payloads(a.All())
+		host.Equal(t, "the answer", fmt.Sprint(got), "["+host.TextResult("1", "scanned 120")+"]")
+		if a.Comments == 0 {
+			t.Error("no comment in 30 s")
+		}
+	})
+}
