@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"math"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -527,107 +525,4 @@ func (p *Peer) AdmitLog(later func()) bool {
 		})
 	}
 	return wait == 0
-}
-
-// journal has what the earlier runs of a call sent and asked. It is nil for a first run.
-type journal struct {
-	sent   record.Sent             // never changes
-	steps  map[string]*record.Step // neither do they
-	member int                     // index of the call in its batch
-
-	mu      sync.Mutex // guards the rest: handlers may ask from several goroutines
-	skipped int        // messages of this run that an earlier run has sent
-	asked   []*askedBefore
-}
-
-// askedBefore is a question of an earlier run.
-type askedBefore struct {
-	record.Question
-	used bool
-	open *pendingRequest // waits for the answer, nil if the answer is here
-}
-
-// answer is the client's answer.
-func (q *askedBefore) answer() Answer {
-	if q.Failed {
-		return Answer{Err: wireError(q.Answer)}
-	}
-	return Answer{Result: bytes.Clone(q.Answer)}
-}
-
-func newJournal(p *record.Past, member int) *journal {
-	j := &journal{sent: p.Sents.Of(member), steps: p.Steps.Of(member), member: member}
-	for _, q := range p.Digest.Questions {
-		if q.Member == member {
-			j.asked = append(j.asked, &askedBefore{Question: q})
-		}
-	}
-	return j
-}
-
-// skipMessage reports whether an earlier run has sent this message.
-func (j *journal) skipMessage() bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.skipped == j.sent.Messages {
-		return false
-	}
-	j.skipped++
-	return true
-}
-
-// step returns the result of a step that an earlier run has stored, nil if none has. The messages of that step count as sent by this run.
-func (j *journal) step(name string) *record.Step {
-	if j == nil || j.steps[name] == nil {
-		return nil
-	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.skipped = min(j.skipped+j.steps[name].Messages, j.sent.Messages)
-	return j.steps[name]
-}
-
-// has reports whether an earlier run asked this use of a key, and this run has not.
-func (j *journal) has(key string, use int) bool {
-	if j == nil {
-		return false
-	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return slices.ContainsFunc(j.asked, func(q *askedBefore) bool { return q.Key == key && q.Use == use && !q.used })
-}
-
-// question returns the question that an earlier run asked as this use of a key, nil if it
-// asked none.
-func (j *journal) question(key string, use int) *askedBefore {
-	if j == nil {
-		return nil
-	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for _, q := range j.asked {
-		if q.Key == key && q.Use == use && !q.used {
-			q.used = true
-			return q
-		}
-	}
-	return nil
-}
-
-// uses counts how often a call has asked with each key. The zero value is ready to use.
-type uses struct {
-	mu sync.Mutex // guards n
-	n  map[string]int
-}
-
-// next numbers a question when it is asked. A second run that asks in the same order gets
-// the same numbers, whatever part of the first run is still in the log.
-func (u *uses) next(key string) int {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.n == nil {
-		u.n = make(map[string]int)
-	}
-	u.n[key]++
-	return u.n[key]
 }

@@ -144,14 +144,6 @@ func (r *requestActor) outrun() {
 	}
 }
 
-// withID is the response with an id, given the rest that follows the id.
-func withID(id, rest []byte) []byte {
-	b := make([]byte, 0, len(id)+len(rest)+24)
-	b = append(b, `{"jsonrpc":"2.0","id":`...)
-	b = append(b, id...)
-	return append(b, rest...)
-}
-
 // settle sends an outcome to all exchanges that wait for it, and keeps it for later ones.
 func (r *requestActor) settle(rest []byte) {
 	p := r.parking
