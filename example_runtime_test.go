@@ -1,6 +1,7 @@
 package troupe_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -64,6 +65,60 @@ func ExampleOptions_dir() {
 	second.request("tools/call", `{"name":"greet"}`)
 	// Output:
 	// {"content":[{"type":"text","text":"Hello!"}]}
+}
+
+// A process ends in the middle of a scan. The next one on the same directory goes on where the first was, once the client comes back.
+func ExampleStep() {
+	dir, err := os.MkdirTemp("", "troupe")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	third := make(chan struct{})
+	serve := func(session string) *exampleClient {
+		rt, err := troupe.New(troupe.Options{Dir: dir})
+		if err != nil {
+			panic(err)
+		}
+		srv := troupe.NewServer(anyone, nil)
+		troupe.AddTool(srv, troupe.Tool{Name: "scan", Rerun: troupe.Safe}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+			for i := 1; i <= 3; i++ {
+				if _, err := troupe.Step(ctx, call, fmt.Sprint("tick ", i), func(ctx context.Context) (int, error) {
+					if i == 3 && call.Attempt() == 1 {
+						close(third)
+						<-ctx.Done() // the process ends here
+						return 0, context.Cause(ctx)
+					}
+					fmt.Printf("tick %d in run %d\n", i, call.Attempt())
+					return i, nil
+				}); err != nil {
+					return "", err
+				}
+			}
+			return "scanned", nil
+		})
+		rt.Mount("/mcp", srv)
+		return &exampleClient{web: httptest.NewServer(rt), rt: rt, session: session}
+	}
+
+	first := serve("")
+	first.begin(`{}`)
+	res := first.post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"scan"}}`)
+	lines, id, found := bufio.NewScanner(res.Body), "", false
+	for !found && lines.Scan() { // of the first event
+		id, found = strings.CutPrefix(lines.Text(), "id: ")
+	}
+	<-third
+	first.close()
+	res.Body.Close()
+	second := serve(first.session)
+	defer second.close()
+	second.resume(id)
+	// Output:
+	// tick 1 in run 1
+	// tick 2 in run 1
+	// tick 3 in run 2
+	// {"content":[{"type":"text","text":"scanned"}]}
 }
 
 // Each line of the input is a message, and so is each of the output. A program that

@@ -97,7 +97,26 @@ func (v *exampleClient) request(method, params string) {
 		v.print(body)
 		return
 	}
-	for lines := bufio.NewScanner(res.Body); lines.Scan(); {
+	v.follow(res.Body)
+}
+
+// resume goes on behind an event of a stream.
+func (v *exampleClient) resume(id string) {
+	req, _ := http.NewRequest(http.MethodGet, v.web.URL+"/mcp", nil)
+	req.Header.Set("Accept", "text/event-stream")
+	req.Header.Set("Mcp-Session-Id", v.session)
+	req.Header.Set("Last-Event-ID", id)
+	res, err := v.web.Client().Do(req)
+	if err != nil {
+		panic(err)
+	}
+	defer res.Body.Close()
+	v.follow(res.Body)
+}
+
+// follow prints the messages of a stream.
+func (v *exampleClient) follow(stream io.Reader) {
+	for lines := bufio.NewScanner(stream); lines.Scan(); {
 		if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
 			v.print([]byte(data))
 		}

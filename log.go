@@ -36,7 +36,7 @@ const ownLogger = "troupe"
 // Options.Limits.LogRate are dropped, and the client gets their number. An error means
 // that data does not encode or that the call has ended.
 func (c *Call) Log(ctx context.Context, level mcp.LoggingLevel, logger string, data any) error {
-	send, dropped, err := c.c.AdmitLog(wants(c.peer.p, level))
+	send, dropped, err := c.c.AdmitLog(ctx, wants(c.peer.p, level))
 	if dropped {
 		c.dropped.Store(true)
 	}
@@ -48,7 +48,7 @@ func (c *Call) Log(ctx context.Context, level mcp.LoggingLevel, logger string, d
 	}
 	params, send, err := c.svc.logParams(level, logger, data)
 	if !send {
-		c.c.Pass()
+		c.c.Pass(ctx)
 		return err
 	}
 	return forHandler(c.c.Notify(ctx, mcp.NotifyMessage, params))

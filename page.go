@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"strconv"
 	"strings"
@@ -146,7 +145,7 @@ func withUI(meta mcp.Meta, value any) (mcp.Meta, error) {
 		return nil, err
 	}
 	if value == nil {
-		return maps.Clone(meta), nil
+		return meta.Clone(), nil
 	}
 	if _, ok := meta[mcp.MetaUI]; ok {
 		return nil, errors.New(`its Meta has a member "ui" already`)
@@ -155,13 +154,13 @@ func withUI(meta mcp.Meta, value any) (mcp.Meta, error) {
 	if err != nil {
 		return nil, err
 	}
-	return meta.With(mcp.MetaUI, json.RawMessage(raw)), nil
+	return meta.Clone().With(mcp.MetaUI, json.RawMessage(raw)), nil
 }
 
 // tied returns the `_meta` of a tool that is tied to a page.
 func (u *UI) tied(meta mcp.Meta) (mcp.Meta, error) {
 	if u.Page == "" && len(u.For) == 0 {
-		return maps.Clone(meta), nil
+		return meta.Clone(), nil
 	}
 	if u.Page != "" && !pageURI(u.Page) {
 		return nil, fmt.Errorf("UI.Page: %q does not begin with ui://", u.Page)

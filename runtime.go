@@ -22,7 +22,6 @@ import (
 	"github.com/troupe-run/troupe/internal/memory"
 	"github.com/troupe-run/troupe/internal/nodestore"
 	"github.com/troupe-run/troupe/internal/quota"
-	"github.com/troupe-run/troupe/internal/task"
 	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/internal/worker"
 	"github.com/troupe-run/troupe/mcp"
@@ -116,7 +115,7 @@ func New(o Options) (*Runtime, error) {
 	rt := &Runtime{opts: o, log: o.Log, hits: limits.NewLog(o.Log), cluster: node, tel: tel, mounts: make(map[string]*mount), paths: make(map[string]http.Handler), services: make(map[string]*service), drained: make(chan struct{}), dismissed: make(chan struct{})}
 	rt.keys = nodestore.NewKeys(node.Keys())
 	rt.tasks = worker.NewPool(worker.Config{Store: nodestore.NewTasks(node), Node: node.Name(), Boot: node.Boot(), Running: o.Shared.TasksPerNode, PerPrincipal: o.Shared.OpenTasksPerPrincipal, PerNode: o.Shared.OpenTasksPerNode, Shared: rt.shared(), Tag: rt.keys.Tag, Ledger: taskLedger{rt}, Changed: rt.taskChanged, Log: o.Log})
-	rt.node = actors.NewNode(actors.Config{Name: node.Name(), Boot: node.Boot(), Store: nodestore.New(node), Mail: nodestore.NewMail(node), News: &rt.news, Limits: rt.nodeLimits(), Keys: rt.keys, Log: o.Log, Hits: rt.hits, Replayed: tel.Replayed})
+	rt.node = actors.NewNode(actors.Config{Name: node.Name(), Boot: node.Boot(), Store: nodestore.New(node), Mail: nodestore.NewMail(node), Lease: o.Store.Lease, News: &rt.news, Limits: rt.nodeLimits(), Keys: rt.keys, Log: o.Log, Hits: rt.hits, Replayed: tel.Replayed})
 	rt.news.begin(rt)
 	if m := node.Mail(); m != nil {
 		m.Says(rt.load)
@@ -136,23 +135,17 @@ func New(o Options) (*Runtime, error) {
 	return rt, nil
 }
 
-// fleetTypes compiles the codec of what a node of a fleet stores, sends to other nodes and exchanges with clients, once in a process.
+// fleetTypes compiles the codec of what a node of a fleet stores and sends to other nodes, and of what it asks clients, once in a process.
 // The first use of each of these types takes milliseconds, and tens of them on a busy machine. A call that asks two questions has a
 // dozen of them, and has them again on each node that is new, because each answer may come to another one.
 var fleetTypes = sync.OnceFunc(func() {
 	resultTypes()
 	pretouch(actors.Types()...)
 	pretouch(
+		reflect.TypeFor[storedCaller](), reflect.TypeFor[mcp.Error](),
 		reflect.TypeFor[mcp.InitializeParams](), reflect.TypeFor[mcp.ClientCapabilities](), reflect.TypeFor[mcp.InitializeResult](),
-		reflect.TypeFor[storedCaller](),
-		reflect.TypeFor[mcp.Error](), reflect.TypeFor[mcp.LogParams](),
-		reflect.TypeFor[mcp.ElicitForm](), reflect.TypeFor[mcp.ElicitURL](), reflect.TypeFor[mcp.ElicitResult](),
-		reflect.TypeFor[mcp.CreateMessageParams](), reflect.TypeFor[mcp.CreateMessageResult](), reflect.TypeFor[mcp.ListRootsResult](),
+		reflect.TypeFor[mcp.ElicitForm](), reflect.TypeFor[mcp.ElicitURL](), reflect.TypeFor[mcp.ElicitResult](), reflect.TypeFor[mcp.ListRootsResult](),
 		reflect.TypeFor[mcp.InputRequest](), reflect.TypeFor[mcp.InputRequiredResult](),
-		reflect.TypeFor[mcp.ReadResourceResult](), reflect.TypeFor[mcp.GetPromptResult](),
-		reflect.TypeFor[mcp.CompleteParams](), reflect.TypeFor[mcp.CompleteResult](),
-		reflect.TypeFor[task.Record](), reflect.TypeFor[worker.Request](), reflect.TypeFor[worker.Step](),
-		reflect.TypeFor[mcp.CreateTaskResult](), reflect.TypeFor[mcp.CreatedTask](), reflect.TypeFor[mcp.DetailedTask](), reflect.TypeFor[mcp.GetTaskResult](),
 	)
 })
 

@@ -64,8 +64,8 @@ var (
 	ErrTaskTakenOver = worker.ErrTakenOver
 )
 
-// ErrStepUsed reports that a run uses the name of a step a second time.
-var ErrStepUsed = worker.ErrStepUsed
+// ErrStepUsed reports that a run of a handler uses the name of a step a second time. The step did not run again.
+var ErrStepUsed = actors.ErrStepUsed
 
 // permanentError is an error of a step that no run tries again.
 type permanentError struct{ error }
@@ -73,7 +73,7 @@ type permanentError struct{ error }
 func (e permanentError) Unwrap() error { return e.error }
 
 // Permanent marks an error of a step as one that would come again: it is stored like a result, and every run of
-// the task gets it. It returns nil for nil.
+// the call gets it. It returns nil for nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -83,55 +83,66 @@ func Permanent(err error) error {
 
 var stepTries = limits.StepTries.Value()
 
-// Step runs fn once in the life of a task: its result is stored before Step returns it, and a run after a
-// crash gets the stored one, without running fn. Names are the task's own: a run that uses one twice gets [ErrStepUsed]. Steps
-// may run at once.
+// Step runs fn once in the life of a call: its result is stored before Step returns it, and a run after a crash or a deploy gets the
+// stored one, without running fn. A handler uses each name once: a second use is [ErrStepUsed]. Steps may run at once, and in each other.
+//
+// Where the result is stored depends on the call:
+//
+//   - In a task it is stored with the task, with at most 16 MiB.
+//   - In a session over Streamable HTTP, up to 2025-11-25, it is stored in the log of the call's stream, if the call is safe to run again (Tool.Rerun).
+//     The first step has the response become a stream. A call stores at most 1,000 results of together 256 KiB; a result beyond that is returned and not
+//     stored. What is stored goes with the call.
+//   - In a stateless call (2026-07-28) that is safe to run again it stays in memory, within the same limits. When the call becomes a
+//     task, the task has it. When the call asks its client, the requestState carries results of together 64 KiB, and a run on another node finds them.
+//   - In any other call, that of HTTP+SSE, of stdio or of a tool that may not run twice, nothing is stored: such a call has no second run.
 //
 // fn runs again, after 100 ms, 200 ms and so on up to 10 s, while it fails, ten times in all; then the handler gets the error, and a later
-// run tries again. An error of [Permanent] is stored and returned at once. T must encode as JSON, with at most 16 MiB.
+// run tries again. An error of [Permanent] is stored and returned at once. T must encode as JSON where the result may be needed again.
 //
 // If fn took effect and the process is lost before the result is stored, the step runs again: let fn find out whether it has
-// run, for example by a key that it derives from the task's arguments and the name of the step.
+// run, for example by a key that it derives from the arguments of the call and the name of the step. A question that fn asks ([Call.Ask]) needs a key that
+// the handler uses in no other place, as a run that finds the result does not ask it.
 //
-// After an error that is not fn's own the result is not stored: the handler must end. In a call that is no task, Step runs fn
-// and stores nothing.
+// After an error that is not fn's own the handler must end: the call has ended, or another process runs it, and whether the result is stored is unknown. The
+// errors are those of the context, [ErrCancelled], [ErrTaskTakenOver] and the like, [ErrStreamLost], or say that the result does not encode.
 func Step[T any](ctx context.Context, call *Call, name string, fn func(ctx context.Context) (T, error)) (T, error) {
-	a := call.attempt()
-	if a == nil {
-		return fn(ctx)
-	}
 	var out T
-	s, err := a.Find(ctx, name)
-	if err != nil {
+	found, run, err := call.c.BeginStep(ctx, name)
+	switch {
+	case err != nil:
 		return out, forHandler(err)
+	case found != nil:
+		telemetry.Step(ctx, name, time.Duration(found.Took)*time.Millisecond, true)
+		if found.Failed != "" {
+			return out, Permanent(errors.New(found.Failed))
+		}
+		if err := codec.Unmarshal(found.Value, &out); err != nil {
+			return out, fmt.Errorf("troupe: the stored result of step %q does not fit: %w", name, err)
+		}
+		return out, nil
 	}
-	if s == nil {
-		began := time.Now()
-		s = &worker.Step{Name: name}
-		var failed error
-		if out, failed = try(ctx, fn); failed != nil {
-			permanent, ok := errors.AsType[permanentError](failed)
-			if !ok {
-				return out, failed
-			}
-			s.Failed = cmp.Or(permanent.Error(), "failed")
-		} else if s.Value, err = codec.Marshal(&out); err != nil {
-			return out, fmt.Errorf("troupe: step %q: %w", name, err)
-		}
-		if err := a.Keep(ctx, *s, began); err != nil {
-			return out, forHandler(err)
-		}
-		telemetry.Step(ctx, name, time.Since(began), false)
+	defer run.End()
+	began := time.Now()
+	out, failed := try(run.Context(ctx), fn)
+	if !run.Keeps() {
 		return out, failed
 	}
-	telemetry.Step(ctx, name, time.Duration(s.Took)*time.Millisecond, true)
-	if s.Failed != "" {
-		return out, Permanent(errors.New(s.Failed))
+	var value []byte
+	text := ""
+	if failed != nil {
+		permanent, ok := errors.AsType[permanentError](failed)
+		if !ok {
+			return out, failed
+		}
+		text = cmp.Or(permanent.Error(), "failed")
+	} else if value, err = codec.Marshal(&out); err != nil {
+		return out, fmt.Errorf("troupe: step %q: %w", name, err)
 	}
-	if err := codec.Unmarshal(s.Value, &out); err != nil {
-		return out, fmt.Errorf("troupe: the stored result of step %q does not fit: %w", name, err)
+	if err := run.Keep(ctx, value, text); err != nil {
+		return out, forHandler(err)
 	}
-	return out, nil
+	telemetry.Step(ctx, name, time.Since(began), false)
+	return out, failed
 }
 
 // try runs fn until it succeeds, fails for good or has failed often.

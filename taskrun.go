@@ -86,6 +86,25 @@ func (r *taskRun) Ask(ctx context.Context, qs []actors.Question) ([]actors.Answe
 	return answers, nil
 }
 
+// FindStep returns the result of a step that an earlier run of the task has stored.
+func (r *taskRun) FindStep(ctx context.Context, name string) (*actors.Step, error) {
+	s, err := r.Find(ctx, name)
+	if s == nil || err != nil {
+		return nil, err
+	}
+	return &actors.Step{Name: s.Name, Failed: s.Failed, Began: s.Began, Took: s.Took, Value: s.Value}, nil
+}
+
+// KeepStep stores the result of a step with the task.
+func (r *taskRun) KeepStep(ctx context.Context, s actors.Step) error {
+	return r.Keep(ctx, stepOf(&s), time.UnixMilli(s.Began))
+}
+
+// stepOf is the result of a step as a task stores it.
+func stepOf(s *actors.Step) worker.Step {
+	return worker.Step{Name: s.Name, Failed: s.Failed, Attempt: 1, Began: s.Began, Took: s.Took, Value: s.Value}
+}
+
 // Tell sends progress to the session that made the task, as long as that listens and the task runs (2025-11-25). A task has no other
 // messages. Progress only rises, so a run after another, which does not know what was told, tells none.
 func (r *taskRun) Tell(ctx context.Context, method string, params []byte) error {
@@ -298,6 +317,14 @@ func (s *service) adopt(call *Call, ending bool) *worker.Attempt {
 		return nil
 	}
 	n.Ending = ending
+	kept, moved, err := call.c.MoveSteps(ctx)
+	if err != nil {
+		return nil
+	}
+	defer moved()
+	for i := range kept {
+		n.Steps = append(n.Steps, stepOf(&kept[i]))
+	}
 	a, made, err := s.rt.tasks.Adopt(ctx, n)
 	if err != nil {
 		s.rt.log.Debug("a call that takes long becomes no task", "server", s.id, "tool", t.Name, "error", err)

@@ -118,8 +118,7 @@ func (d *accounts) admit(s *sessionAccount, l *Limits, in *Input, cost int) (*qu
 	return a, no
 }
 
-// enter counts a request, or says why there are too many. The caller calls Leave for one that was
-// counted.
+// enter counts a request, or says why there are too many. The caller calls Leave for one that was counted.
 func (d *accounts) enter(s *sessionAccount, in *Input) (*quota.Account, verdict) {
 	a := s.of(d, in)
 	place, ok := d.Admit(a)
@@ -439,6 +438,7 @@ const (
 	AskRounds                     // round trips of a call that asks
 	AskInput                      // bytes of answers that a requestState carries
 	Recall                        // bytes of the digest in a writer record
+	StepsOfCall                   // results of steps that a second run of a call finds
 	Replay                        // event ids that cannot be resumed from, expired or never sent
 	MemoryOfPrincipal             // bytes held in memory for a principal
 	MemoryOfNode                  // bytes held in memory for all clients
@@ -471,6 +471,7 @@ var limitOf = [reasons]*limits.Row{
 	AskRounds:              limits.Rounds.Row,
 	AskInput:               limits.StateInput.Row,
 	Recall:                 limits.Recall.Row,
+	StepsOfCall:            limits.CallSteps.Row,
 	Replay:                 limits.ReplayAge.Row,
 	MemoryOfPrincipal:      limits.MemoryShare.Row,
 	MemoryOfNode:           limits.MaxMemory.Row,
@@ -523,8 +524,7 @@ func (rs *refusals) refuseInSession(c answerer, err error, id []byte) {
 	rs.denial(err).inSession().tell(c, id)
 }
 
-// refuseBatch is refuseInSession for the requests of a batch: each has its error, in an array. If
-// coming back would change nothing, the batch has one error with a status, like a single request.
+// refuseBatch is refuseInSession for the requests of a batch: each has its error, in an array. If coming back would change nothing, the batch has one error with a status, like a single request.
 func (rs *refusals) refuseBatch(c answerer, err error, ids iter.Seq[[]byte]) {
 	d := rs.denial(err)
 	if d.after == 0 {

@@ -38,7 +38,7 @@ func (s *sessionActor) ask(ctx context.Context, c *Call, qs []Question) ([]Answe
 	answers, uses := make([]Answer, len(qs)), make([]int, len(qs))
 	var own, common []int
 	for i, q := range qs {
-		uses[i] = c.uses.next(q.Key)
+		uses[i] = c.used().questions.next(q.Key)
 		if q.Keep == nil || c.journal.has(q.Key, uses[i]) {
 			own = append(own, i)
 		} else {

@@ -244,7 +244,7 @@ func (s *streamActor) append(num uint64, data []byte) {
 // countWaiting counts what waits for the log on the account of the session. It does not refuse: who sends waits while
 // the account has its share (Call.send).
 func (s *streamActor) countWaiting() {
-	n := s.m.Holds() + len(s.body)
+	n := s.m.Holds() + len(s.body) + int(s.stepBytes.Load())
 	if s.gather != nil {
 		n += s.gather.size
 	}

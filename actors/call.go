@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"math"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -37,7 +35,7 @@ type Call struct {
 	attempt    int
 	member     int // place in a batch
 	journal    *journal
-	uses       uses
+	has        atomic.Pointer[used] // nil until the handler asks or has a step
 
 	// client and pace are those of the call's way; nil for a listener's call.
 	client client
@@ -59,6 +57,9 @@ type Detached interface {
 	Ask(ctx context.Context, qs []Question) ([]Answer, error)
 	// Tell sends a notification to whoever listens for the client. Nobody may.
 	Tell(ctx context.Context, method string, params []byte) error
+	// FindStep returns the stored result of a step, nil if the step has to run. KeepStep stores one.
+	FindStep(ctx context.Context, name string) (*Step, error)
+	KeepStep(ctx context.Context, s Step) error
 }
 
 // Apart describes a call that answers no request.
@@ -293,6 +294,7 @@ func (c *Call) Notify(ctx context.Context, method string, params []byte) error {
 	if d := c.Detached(); d != nil {
 		return d.Tell(ctx, method, params)
 	}
+	c.sends(ctx)
 	if c.journal != nil && c.journal.skipMessage() {
 		return nil
 	}
@@ -327,6 +329,15 @@ func (c *Call) Progress(ctx context.Context, value float64, params []byte) error
 	meta := record.AppendMember(binary.BigEndian.AppendUint64(nil, math.Float64bits(value)), c.member)
 	p := &progressed{value: value, meta: meta, data: codec.AppendNotification(nil, "notifications/progress", params)}
 	return c.orTell(ctx, mcp.NotifyProgress, params, c.send(ctx, p, &p.acked, len(p.data)))
+}
+
+// sendHeld sends the newest progress of a second that had too much.
+func (r *requestActor) sendHeld() {
+	if h := r.held; h != nil {
+		r.held = nil
+		r.progressGate().Raise(h.value)
+		r.emit(stream.Entry{Kind: stream.Progress, Meta: h.meta, Data: h.data})
+	}
 }
 
 // CloseConnection closes the connection of the call's stream while the call runs on, and
@@ -465,7 +476,7 @@ func (p *Peer) Missed() int64 {
 // drops as many of its first messages as the earlier run had come to, whatever the level
 // and the rate allowed then. dropped reports that the rate left no room. An error means
 // that the call has ended.
-func (c *Call) AdmitLog(wanted bool) (send, dropped bool, err error) {
+func (c *Call) AdmitLog(ctx context.Context, wanted bool) (send, dropped bool, err error) {
 	if c.Detached() != nil {
 		return false, false, context.Cause(c.ctx)
 	}
@@ -476,6 +487,7 @@ func (c *Call) AdmitLog(wanted bool) (send, dropped bool, err error) {
 		return false, false, cause
 	}
 	if c.journal != nil && c.journal.skipMessage() {
+		c.sends(ctx)
 		return false, false, nil
 	}
 	if wanted {
@@ -484,12 +496,15 @@ func (c *Call) AdmitLog(wanted bool) (send, dropped bool, err error) {
 		}
 		dropped = true
 	}
-	c.Pass()
+	c.Pass(ctx)
 	return false, dropped, nil
 }
 
 // Pass counts a message that is not sent: see AdmitLog.
-func (c *Call) Pass() { _ = c.post(passed{}) }
+func (c *Call) Pass(ctx context.Context) {
+	c.sends(ctx)
+	_ = c.post(passed{})
+}
 
 // passed numbers a message that is not sent.
 type passed struct{}
@@ -510,95 +525,4 @@ func (p *Peer) AdmitLog(later func()) bool {
 		})
 	}
 	return wait == 0
-}
-
-// journal has what the earlier runs of a call sent and asked. It is nil for a first run.
-type journal struct {
-	sent   record.Sent // never changes
-	member int         // index of the call in its batch
-
-	mu      sync.Mutex // guards the rest: handlers may ask from several goroutines
-	skipped int        // messages of this run that an earlier run has sent
-	asked   []*askedBefore
-}
-
-// askedBefore is a question of an earlier run.
-type askedBefore struct {
-	record.Question
-	used bool
-	open *pendingRequest // waits for the answer, nil if the answer is here
-}
-
-// answer is the client's answer.
-func (q *askedBefore) answer() Answer {
-	if q.Failed {
-		return Answer{Err: wireError(q.Answer)}
-	}
-	return Answer{Result: bytes.Clone(q.Answer)}
-}
-
-func newJournal(p *record.Past, member int) *journal {
-	j := &journal{sent: p.Sents.Of(member), member: member}
-	for _, q := range p.Digest.Questions {
-		if q.Member == member {
-			j.asked = append(j.asked, &askedBefore{Question: q})
-		}
-	}
-	return j
-}
-
-// skipMessage reports whether an earlier run has sent this message.
-func (j *journal) skipMessage() bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.skipped == j.sent.Messages {
-		return false
-	}
-	j.skipped++
-	return true
-}
-
-// has reports whether an earlier run asked this use of a key, and this run has not.
-func (j *journal) has(key string, use int) bool {
-	if j == nil {
-		return false
-	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return slices.ContainsFunc(j.asked, func(q *askedBefore) bool { return q.Key == key && q.Use == use && !q.used })
-}
-
-// question returns the question that an earlier run asked as this use of a key, nil if it
-// asked none.
-func (j *journal) question(key string, use int) *askedBefore {
-	if j == nil {
-		return nil
-	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for _, q := range j.asked {
-		if q.Key == key && q.Use == use && !q.used {
-			q.used = true
-			return q
-		}
-	}
-	return nil
-}
-
-// uses counts how often a call has asked with each key. The zero value is ready to use.
-type uses struct {
-	mu sync.Mutex // guards n
-	n  map[string]int
-}
-
-// next numbers a question when it is asked. A second run that asks in the same order gets
-// the same numbers, whatever part of the first run is still in the log.
-func (u *uses) next(key string) int {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.n == nil {
-		u.n = make(map[string]int)
-	}
-	u.n[key]++
-	return u.n[key]
 }

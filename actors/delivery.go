@@ -342,3 +342,11 @@ type upgradeNow struct {
 }
 
 func (u *upgradeNow) Refused(error) { u.Done() }
+
+// withID is the response with an id, given the rest that follows the id.
+func withID(id, rest []byte) []byte {
+	b := make([]byte, 0, len(id)+len(rest)+24)
+	b = append(b, `{"jsonrpc":"2.0","id":`...)
+	b = append(b, id...)
+	return append(b, rest...)
+}

@@ -32,6 +32,9 @@ func (b *beside) Tell(_ context.Context, method string, _ []byte) error {
 	return nil
 }
 
+func (*beside) FindStep(context.Context, string) (*Step, error) { return nil, nil }
+func (*beside) KeepStep(context.Context, Step) error            { return nil }
+
 // TestAQuestionJustAfterDetach asks when the request is just being answered: the question goes where the call has its questions from then on.
 func TestAQuestionJustAfterDetach(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {

@@ -2,9 +2,13 @@ package actors
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -12,7 +16,10 @@ import (
 	"github.com/troupe-run/troupe/internal/letter"
 	"github.com/troupe-run/troupe/internal/pulse"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/relay"
+	"github.com/troupe-run/troupe/internal/stream"
+	"github.com/troupe-run/troupe/mcp"
 )
 
 // Address names one boot of a node.
@@ -62,17 +69,18 @@ var ErrNobody = errors.New("actors: nobody takes messages there")
 // named in a record is dead.
 type fleet struct {
 	node     *Node
-	mail     Mail         // nil: alone
-	far      farReaders   // connections of other nodes, of streams that are written here
-	marks    marks        // boots that are gone
-	readings readings     // connections here, of streams that other nodes write
-	beaten   time.Time    // when the heart last beat; this and away belong to its turn
-	away     bool         // the lease was over, or the process stood still
-	lapsed   bool         // the lease has been over for so long that clients were let go
-	pushes   pushes       // messages of other nodes to the sessions of this one
-	handed   pushes       // messages of clients that other nodes have handed to this one
-	working  atomic.Int64 // letters that are worked on beside the goroutines that receive
-	unknown  atomic.Int64 // letters that this release does not know, or cannot read
+	mail     Mail          // nil: alone
+	sureFor  time.Duration // for how long a stream that was written here is certainly this node's, while the lease is
+	far      farReaders    // connections of other nodes, of streams that are written here
+	marks    marks         // boots that are gone
+	readings readings      // connections here, of streams that other nodes write
+	beaten   time.Time     // when the heart last beat; this and away belong to its turn
+	away     bool          // the lease was over, or the process stood still
+	lapsed   bool          // the lease has been over for so long that clients were let go
+	pushes   pushes        // messages of other nodes to the sessions of this one
+	handed   pushes        // messages of clients that other nodes have handed to this one
+	working  atomic.Int64  // letters that are worked on beside the goroutines that receive
+	unknown  atomic.Int64  // letters that this release does not know, or cannot read
 
 	looking chan struct{} // one for each session whose record is read without a request: looksAtOnce
 	lost    atomic.Int64  // when messages were lost last, by clock.running: what was read of a record before may have changed since
@@ -344,4 +352,178 @@ func (k *marks) mark(ctx context.Context, store Store, boot string, longest time
 	}
 	k.at[boot] = now
 	return nil
+}
+
+// A message to a session goes to the node that writes its standalone stream. Its sender asks again until that node has stored it, or
+// is gone and has been replaced: so each message has a name, by which its writer, and the next one, know it.
+
+// letterPush stores an entry on a stream.
+const letterPush = "stream.push"
+
+func init() { receivers[letterPush] = (*fleet).receivePush }
+
+// pushLetter is an entry for a session's standalone stream.
+type pushLetter struct {
+	Stream StreamKey
+	Kind   stream.Kind
+	Meta   []byte // its name
+	Data   json.RawMessage
+}
+
+// maxPushed is how many messages a node remembers that others have sent to its sessions.
+const maxPushed = 4096
+
+// pushes are the messages that other nodes have sent lately to the sessions of this node, by sender and name, or that they have handed
+// on from the clients of these, by session and content.
+type pushes struct {
+	life time.Duration // after which a message is another one though its name is the same; 0: never
+
+	mu    sync.Mutex // guards the rest
+	all   map[string]*pushed
+	order []string
+	n     uint64 // messages that this node has named
+}
+
+// pushed is one of them.
+type pushed struct {
+	over   chan struct{} // closed when the outcome is known
+	status byte
+	since  time.Time
+}
+
+// wait returns what became of a message: tryAgain if that is not known soon.
+func (x *pushed) wait() (status byte) {
+	patience := time.NewTimer(pushWait)
+	defer patience.Stop()
+	select {
+	case <-x.over:
+		return x.status
+	case <-patience.C:
+		return tryAgain
+	}
+}
+
+// name returns the meta of a message that goes to another node: its own, or one that names it.
+func (d *pushes) name(n *Node, meta []byte) []byte {
+	if len(meta) > 0 { // a question has an id
+		return meta
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.n++
+	return record.AppendPush(nil, n.boot+"."+strconv.FormatUint(d.n, 36))
+}
+
+// begin enters a message. first is false if it has come before.
+func (d *pushes) begin(key string) (x *pushed, first bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if x := d.find(key); x != nil {
+		return x, false
+	}
+	if d.all == nil {
+		d.all = make(map[string]*pushed)
+	}
+	if len(d.order) == maxPushed {
+		delete(d.all, d.order[0])
+		d.order = d.order[1:]
+	}
+	x = &pushed{over: make(chan struct{}), since: time.Now()}
+	d.all[key] = x
+	d.order = append(d.order, key)
+	return x, true
+}
+
+// find returns a message that has come before, nil if it has not. The lock is held.
+func (d *pushes) find(key string) *pushed {
+	if x := d.all[key]; x != nil && (d.life == 0 || time.Since(x.since) < d.life) {
+		return x
+	}
+	return nil
+}
+
+// end notes what became of a message. One that is not stored may come again.
+func (d *pushes) end(key string, x *pushed, status byte) {
+	d.mu.Lock()
+	if status != done && d.all[key] == x {
+		delete(d.all, key)
+	}
+	d.mu.Unlock()
+	x.status = status
+	close(x.over)
+}
+
+// receivePush stores an entry of another node on a stream that is written here.
+func (f *fleet) receivePush(l *Letter) {
+	var m pushLetter
+	if !l.read(f.node, &m) {
+		return
+	}
+	key := l.From.Boot + " " + m.Stream.path() + " " + string(m.Meta)
+	f.aside(l, func() {
+		x, first := f.pushes.begin(key)
+		if first {
+			f.store(&m, func(status byte) { f.pushes.end(key, x, status) })
+		}
+		l.reply(x.wait(), nil)
+	})
+}
+
+// pushWait is how long a message may take to be stored before its sender is told to ask again.
+const pushWait = 4 * time.Second
+
+// store stores an entry of another node, and tells once what became of it.
+func (f *fleet) store(m *pushLetter, tell func(status byte)) {
+	w, here := f.node.streams.Current(m.Stream)
+	switch {
+	case !here || w.Stopped():
+		tell(notHere)
+		return
+	case w.pushed[string(m.Meta)]:
+		tell(done)
+		return
+	}
+	push := &pushEntries{entries: []stream.Entry{{Kind: m.Kind, Meta: m.Meta, Data: m.Data, Acked: func(err error) {
+		switch {
+		case err == nil:
+			tell(done)
+		case w.Stopped():
+			tell(notHere)
+		default:
+			tell(tryAgain)
+		}
+	}}}, ofSession: true}
+	if err := w.Post(push); err != nil {
+		push.Refused(err)
+	}
+}
+
+// repeatedFor is how long a client may send a message again that another node has handed to the one with its connection: it does so
+// where it was not told that the message was taken. After that it has another one with the same content.
+const repeatedFor = 30 * time.Second
+
+// repeats reports whether a message of a client must not be taken twice, and how it is known then.
+func repeats(key SessionKey, m *codec.Message, body []byte) (name string, ok bool) {
+	if m.Kind != codec.Batch && (m.Kind != codec.Request || string(m.Method) == mcp.MethodPing) {
+		return "", false
+	}
+	sum := sha256.Sum256(body)
+	return key.record() + " " + string(sum[:]), true
+}
+
+// earlier returns a message of a client that was handed on a moment ago, nil if there is none.
+func (d *pushes) earlier(key SessionKey, m *codec.Message, body []byte) *pushed {
+	d.mu.Lock()
+	none := len(d.all) == 0
+	d.mu.Unlock()
+	if none { // and nothing to compare with
+		return nil
+	}
+	name, ok := repeats(key, m, body)
+	if !ok {
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.find(name)
 }

@@ -44,7 +44,7 @@ type parkedCalls struct {
 
 // seal makes the requestState of the call's next round.
 func (p *parkedCalls) seal(c *Call, in *input, a *asking, expires time.Time) (string, error) {
-	st := mrtr.State{Method: string(c.msg.Method), Request: mrtr.RequestDigest(c.msg), Expires: expires.UnixMilli(), Park: in.park, Node: p.node.name, Boot: p.node.boot, Round: in.Round + 1}
+	st := mrtr.State{Method: string(c.msg.Method), Request: mrtr.RequestDigest(c.msg), Expires: expires.UnixMilli(), Park: in.park, Node: p.node.name, Boot: p.node.boot, Round: in.Round + 1, Steps: c.carried()}
 	for _, i := range a.missing {
 		st.Asked = append(st.Asked, a.keys[i])
 	}
@@ -142,14 +142,6 @@ func (r *requestActor) outrun() {
 	if r.phase == request.Parked {
 		r.goOn(more{err: ErrNoAnswer})
 	}
-}
-
-// withID is the response with an id, given the rest that follows the id.
-func withID(id, rest []byte) []byte {
-	b := make([]byte, 0, len(id)+len(rest)+24)
-	b = append(b, `{"jsonrpc":"2.0","id":`...)
-	b = append(b, id...)
-	return append(b, rest...)
 }
 
 // settle sends an outcome to all exchanges that wait for it, and keeps it for later ones.
@@ -358,14 +350,14 @@ func (p *parkedCalls) retry(st *mrtr.State, x brought, sum mrtr.Digest, given ma
 // whether it did: another request may have been quicker.
 func (a *arrival) runAgain(from *quota.Account, st *mrtr.State, sum mrtr.Digest, given map[string][]byte) bool {
 	var x roundTrip
-	r, err := a.n.mrtr.Obtain(st.Park, func() (*requestActor, error) {
-		r, own := a.begin(from, true)
-		x = own
+	r, err := a.n.mrtr.Obtain(st.Park, func() (r *requestActor, _ error) {
+		r, x = a.begin(from, true)
 		a.n.accounts.holdAnyway(&r.memory, a.charged, &a.in, quota.Parked, callHolds(a.m, a.body))
 		r.call.attempt = 2
 		r.stateless.Given = st.Answers()
 		maps.Copy(r.stateless.Given, given) // which are answers to open questions alone
 		r.stateless.Round, r.stateless.park = st.Round, st.Park
+		r.call.carry(st.Steps)
 		r.parking = &parking{asked: st.Round, taken: st.Round, digest: sum}
 		return r, nil
 	})

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base32"
@@ -26,11 +27,12 @@ type Config struct {
 	Boot   string // nonce of this start, [a-z0-9]
 	Store  Store
 	Limits NodeLimits
-	Keys   Keys         // seal the data that clients carry
-	Mail   Mail         // to the other nodes of the store; nil: there are none
-	News   News         // gets what other nodes tell; nil drops it
-	Log    *slog.Logger // nil discards
-	Hits   *limits.Log  // gets the limits that are hit; nil discards
+	Keys   Keys          // seal the data that clients carry
+	Mail   Mail          // to the other nodes of the store; nil: there are none
+	Lease  time.Duration // after which they take this node for gone, at the earliest; 0 means 5 s
+	News   News          // gets what other nodes tell; nil drops it
+	Log    *slog.Logger  // nil discards
+	Hits   *limits.Log   // gets the limits that are hit; nil discards
 	// Replayed gets how long a client waited until it was sent all that was stored of a stream, and one of the Writer constants; nil
 	// drops it. It must not block.
 	Replayed func(writer string, took time.Duration)
@@ -115,6 +117,7 @@ func NewNode(c Config) *Node {
 	n.pending.node, n.drain.node, n.calls.node, n.mrtr.node = n, n, n, n
 	n.fleet.handed.life = repeatedFor
 	n.fleet.node, n.fleet.mail, n.fleet.news, n.fleet.looking = n, c.Mail, c.News, make(chan struct{}, looksAtOnce)
+	n.fleet.sureFor = cmp.Or(c.Lease, limits.Lease.Value()) * 4 / 5 // it is renewed each fifth
 	n.fleet.marks = marks{make(chan struct{}, 1), make(map[string]time.Time)}
 	n.relays.begin(n)
 	n.pending.open = make(map[string]*pendingRequest)

@@ -292,15 +292,6 @@ func (r *requestActor) progress(p *progressed) {
 	p.drop(nil)
 }
 
-// sendHeld sends the newest progress of a second that had too much.
-func (r *requestActor) sendHeld() {
-	if h := r.held; h != nil {
-		r.held = nil
-		r.progressGate().Raise(h.value)
-		r.emit(stream.Entry{Kind: stream.Progress, Meta: h.meta, Data: h.data})
-	}
-}
-
 // step applies event e to the request and carries out the actions that follow. a is the
 // response if e brings one.
 func (r *requestActor) step(e request.Event, a response, cause error) {

@@ -49,6 +49,8 @@ type streamActor struct {
 	waits     quota.Holding     // for what waits for the log, in steps
 	waiting   int64             // that waits holds
 	heard     atomic.Bool       // there is a live connection
+	steps     atomic.Int64      // whose results are stored, or about to be
+	stepBytes atomic.Int64      // of these
 	unstored  atomic.Bool       // the stream could not begin, and its client knows
 	renew     bool              // the next rewrite renews the lifetime of record and body
 	life      takeover.Lifetime // of the record: see outlives

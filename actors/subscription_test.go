@@ -374,7 +374,7 @@ func (l *notifyingListener) Listening(ctx context.Context, c *Call) (Listening, 
 	l.errs = append(l.errs, c.Notify(ctx, "x", nil), c.Tell(ctx, "x", nil), c.Progress(ctx, 1, nil))
 	_, err := c.Ask(ctx, []Question{{}})
 	l.errs = append(l.errs, err)
-	_, _, err = c.AdmitLog(true)
+	_, _, err = c.AdmitLog(ctx, true)
 	l.errs = append(l.errs, err)
 	c.CloseConnection()
 	c.Missed()

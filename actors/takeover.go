@@ -93,6 +93,8 @@ func (d *streams) taken(svc *Service, s *sessionActor, key StreamKey, m *takeove
 	n.takeover.Add(1)
 	w := &streamActor{node: n, svc: svc, sess: s, key: key, path: key.path(), rec: m.Rec, live: m.Rec, m: stream.New(svc.Limits.Stream), life: life, ready: make(chan struct{})}
 	w.delivered, w.past, w.pushed = log.Tail, log.Past.Clone(), log.Pushed
+	w.steps.Store(int64(len(log.Steps)))
+	w.stepBytes.Store(int64(log.Steps.Size()))
 	w.left.Store(time.Now().UnixNano())
 	n.cache.Drop(w.path) // of an earlier time as its writer
 	n.k.Start(&w.Actor, KindStream, w.path, w)

@@ -84,7 +84,12 @@ func hasNumber(data []byte) bool {
 	return false
 }
 
-// compile makes the machine code that encodes and decodes values of type t.
+// compile makes the machine code that encodes values of type t and pointers to them, and that decodes into such pointers.
 func compile(t reflect.Type) error {
-	return sonic.Pretouch(t, option.WithCompileRecursiveDepth(8))
+	deep := option.WithCompileRecursiveDepth(8)
+	err := errors.Join(encoder.Pretouch(t, deep), decoder.Pretouch(t, deep))
+	if t.Kind() != reflect.Pointer {
+		err = errors.Join(err, encoder.Pretouch(reflect.PointerTo(t), deep))
+	}
+	return err
 }

@@ -506,4 +506,48 @@ var acting = []mutation{
 		"room for calls is asked for a session", limit, "actors/admission.go",
 		"if d.nearFull(SessionBudget) {", "if d.nearFull(SessionBudget) || d.nearFull(EventBudget) {", "", "TestStoreIsShared",
 	},
+	{
+		"a step that is stored runs again", guard, "actors/step.go",
+		"if s := c.journal.step(run.name); s != nil {", "if s := c.journal.step(run.name); s != nil && c.attempt < 2 {", "internal/spec/recovery", "TestStepsOfASessionRunOnce",
+	},
+	{
+		"a node that woke late begins a step", guard, "actors/step.go",
+		"return nil, c.assure(ctx, on)", "return nil, nil", "internal/spec/nodes", "TestStepsOfANodeThatWakesLate",
+	},
+	{
+		"steps are forgotten with the log", merge, "internal/record/past.go",
+		"r.Steps = slices.Clone(p.Steps)", "r.Steps = nil", "internal/spec/recovery", "TestStepsOfASessionRunOnce",
+	},
+	{
+		"the steps of a call have no bound", limit, "actors/step.go",
+		"if s.steps.Add(1) > maxSteps {", "if s.steps.Add(1) > maxSteps && bytes == 0 {", "", "TestStepsOfACallAreBounded",
+	},
+	{
+		"a takeover forgets what steps take", limit, "actors/takeover.go",
+		"w.steps.Store(int64(len(log.Steps)))\n	w.stepBytes.Store(int64(log.Steps.Size()))", "w.steps.Store(0)", "", "TestStepsOfACallAreBounded",
+	},
+	{
+		"messages of a step stand for others", merge, "actors/call.go",
+		"j.skipped = min(j.skipped+j.steps[name].Messages, j.sent.Messages)", "j.skipped = min(j.skipped, j.sent.Messages)", "", "TestStepsAndMessages",
+	},
+	{
+		"messages of an inner step are not those of the outer one", merge, "actors/step.go",
+		"run.parent.messages += run.messages", "run.parent.messages += 0", "", "TestStepsAndMessages",
+	},
+	{
+		"a step of a batch is another call's", guard, "internal/record/step.go",
+		" || step.Member != member {", " {", "internal/spec/recovery", "TestStepsOfABatch",
+	},
+	{
+		"a requestState carries no steps", merge, "actors/mrtr.go",
+		"Round: in.Round + 1, Steps: c.carried()}", "Round: in.Round + 1}", "", "TestStepsAreCarried",
+	},
+	{
+		"a call that is becoming a task keeps a result", guard, "actors/step.go",
+		"	if d := c.Detached(); d != nil {\n		return d.KeepStep(ctx, s)\n	}\n	if full", "	if full", "", "TestStepsMoveToATask",
+	},
+	{
+		"a task begins without the steps of its call", merge, "taskrun.go",
+		"n.Steps = append(n.Steps, stepOf(&kept[i]))", "_ = stepOf(&kept[i])", "internal/spec/task", "TestStepsOfALongCall",
+	},
 }

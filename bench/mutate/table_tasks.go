@@ -51,8 +51,8 @@ var tasks = []mutation{
 		"if !a.again {", "if !a.again || a.Number > 0 {", "", "TestStepsRunOnce",
 	},
 	{
-		"the name of a step is used twice", guard, "internal/worker/step.go",
-		"if !a.steps.take(name) {", "if !a.steps.take(name) && name == \"\" {", "", "TestStepsRunOnce",
+		"the name of a step is used twice", guard, "actors/step.go",
+		"if u.steps.next(name) > 1 {", "if u.steps.next(name) > 1 && name == \"\" {", "", "TestStepsThatNobodyFinds",
 	},
 	{
 		"a task that may not run again runs again", guard, "internal/worker/attempt.go",

@@ -232,15 +232,18 @@ func (a *Attachment[K]) Gone(f func()) { a.Conn.Gone(f) }
 
 // write sends the visible entries of an append that the client does not have.
 func (a *Attachment[K]) write(p stream.Append) {
+	wrote := false
 	for i := range p.Entries {
 		if (p.Num == a.next && i < a.skip) || !p.Entries[i].Kind.Visible() {
 			continue
 		}
-		a.named = true
+		a.named, wrote = true, true
 		a.Conn.Event(a.id(p.Position(a.Stream, i)), a.retry(), p.Entries[i].Data)
 	}
 	a.next, a.skip = p.Num+1, 0
-	a.wrote = time.Now()
+	if wrote { // an append that clients do not see, as that of a step, leaves the connection silent
+		a.wrote = time.Now()
+	}
 	if p.Last {
 		a.done = true
 		a.Conn.Finish()

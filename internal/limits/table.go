@@ -199,6 +199,8 @@ var (
 		Beyond: "`Ask` fails with `ErrTooManyRounds`", Counted: "ask-rounds"})
 	StateInput = add[int](Row{Section: Retried, Name: "answers in a `requestState`", Kind: Size, Default: 64 * kib,
 		Beyond: "`Ask` fails with `ErrTooMuchInput`", Counted: "ask-input"})
+	StateSteps = add[int](Row{Section: Retried, Name: "results of steps in a `requestState`", Kind: Size, Default: 64 * kib,
+		Beyond: "one that does not fit is not carried: if the node is lost, its step runs again", Counted: "call-steps"})
 	Responses = add[int](Row{Section: Retried, Name: "members of `inputResponses`", Default: 128,
 		Beyond: "-32602; members that answer no question of the round are ignored"})
 	OutcomeAge = add[time.Duration](Row{Section: Retried, Name: "age of responses kept for clients that lost them", Kind: Time, Default: 10 * minute,
@@ -225,7 +227,7 @@ var (
 		Beyond: "it fails, -32010"})
 	TaskSuspects = add[int](Row{Section: Task, Name: "tasks at a time, on a node, whose process was lost twice in a row, until each has stored a step or run for a second", Default: 8,
 		Beyond: "others wait"})
-	StepTries = add[int](Row{Section: Task, Name: "times that a step of a task is tried in a run", Default: 10,
+	StepTries = add[int](Row{Section: Task, Name: "times that a step of a task, or of any other call, is tried in a run", Default: 10,
 		Beyond: "the handler gets its error"})
 	TaskRequest = add[int](Row{Section: Task, Name: "request that becomes a task", Kind: Size, Default: 256 * kib, Shown: "256 KiB, unless the tool has `Rerun: troupe.Safe`",
 		Beyond: "no task: -32602 where the client or the tool demands one, and the result otherwise"})
@@ -274,6 +276,10 @@ var (
 		Beyond: "the call may not run again: -32010 after a crash", Counted: "recall", Usual: true})
 	StoredHeader = add[int](Row{Section: Stream, Name: "headers that are stored with a call (`Options.HTTP.StoredHeaders`)", Kind: Size, Default: 8 * kib, Shown: "8 KiB together",
 		Beyond: "further headers are not stored: `TestOriginOverACrash`"})
+	CallSteps = add[int](Row{Section: Stream, Name: "steps of a call, or of a batch, whose results are kept for a second run", Default: 1000,
+		Beyond: "further ones run, and run again in a second run", Counted: "call-steps"})
+	CallStepBytes = add[int](Row{Section: Stream, Name: "these results together", Kind: Size, Default: 256 * kib,
+		Beyond: "one that does not fit is not kept: its step runs again in a second run", Counted: "call-steps"})
 	RerunBody = add[int](Row{Section: Stream, Name: "message, or batch, that is stored so that its calls may run again", Kind: Size, Default: 256 * kib, Shown: "256 KiB, unless the tool or method has `Rerun: troupe.Safe`",
 		Beyond: "the call may not run again: -32010 after a crash", Counted: "recall", Usual: true})
 	KeptBody = add[int](Row{Section: Stream, Name: "body of a running call kept in memory, in case the store forgets it", Kind: Size, Default: 64 * kib,

@@ -14,5 +14,6 @@
 //	digest  Digest: questions, answers and the newest event
 //	question  Question, and how the log's entries name one
 //	stream  Stream, the record as it is stored
+//	step  Step: what a run of a call has done, and no other does again
 //	sent  Sent: how far the notifications of a call have got
 package record

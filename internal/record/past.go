@@ -10,16 +10,17 @@ import (
 type Past struct {
 	Sents  Sents
 	Digest Digest
+	Steps  Steps
 	bulk   int // at least the size of digest
 }
 
 // Past returns what the record alone says.
 func (r *Stream) Past() Past {
-	return Past{Sents: r.Sents(), Digest: r.Digest.Clone(), bulk: r.Digest.Size()}
+	return Past{Sents: r.Sents(), Digest: r.Digest.Clone(), Steps: slices.Clone(r.Steps), bulk: r.Digest.Size()}
 }
 
 func (p Past) Clone() Past {
-	return Past{Sents: append(Sents(nil), p.Sents...), Digest: p.Digest.Clone(), bulk: p.bulk}
+	return Past{Sents: append(Sents(nil), p.Sents...), Digest: p.Digest.Clone(), Steps: slices.Clone(p.Steps), bulk: p.bulk}
 }
 
 // Note adds a stored append. rec has the calls: questions matter only for calls that may
@@ -43,6 +44,10 @@ func (p *Past) Note(rec *Stream, num, epoch uint64, entries []stream.Entry) (for
 				p.bulk += d.asked(rec, e.Meta)
 			}
 		case stream.Answer:
+			if step := stepOf(e); step != nil {
+				p.Steps = append(p.Steps, step)
+				continue
+			}
 			p.bulk += d.answered(e)
 		}
 	}
@@ -66,5 +71,6 @@ func (r *Stream) Tell(tail uint64, p *Past) (forbidden int) {
 	r.Forbid(dropped)
 	r.setSents(p.Sents)
 	r.Digest = p.Digest.Clone()
+	r.Steps = slices.Clone(p.Steps)
 	return len(dropped)
 }

@@ -26,6 +26,7 @@ type Stream struct {
 	Sent      Sent            `json:"sent,omitzero"`  // of the first call
 	More      Sents           `json:"more,omitempty"` // Sent for the other calls of a batch
 	Digest    Digest          `json:"digest,omitzero"`
+	Steps     Steps           `json:"steps,omitempty"` // beside the digest, of which an earlier release keeps what it knows
 	Earlier   []Watermark     `json:"marks,omitempty"` // of earlier records, oldest first
 
 	// Unknown is what a newer release has stored beside that.

@@ -203,7 +203,7 @@ func Task(ctx context.Context, id string, attempt int) {
 	}
 }
 
-// Step notes on the span of ctx, if there is one, a step of a task that has its result: stored by this run, or by an earlier one.
+// Step notes on the span of ctx, if there is one, a step of a handler that has its result: stored by this run, or by an earlier one.
 func Step(ctx context.Context, name string, took time.Duration, earlier bool) {
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		span.AddEvent("troupe.step", trace.WithAttributes(attribute.String("troupe.step.name", name), attribute.Int64("troupe.step.took_ms", took.Milliseconds()), attribute.Bool("troupe.step.earlier", earlier)))

@@ -19,7 +19,7 @@ import (
 func (h *house) adopt(p *worker.Pool) *worker.Attempt {
 	h.t.Helper()
 	a, made, err := p.Adopt(h.t.Context(), worker.NewTask{Tenant: "anon", Server: "demo", Revision: "2026-07-28", Method: "tools/call", Name: "x", TTL: ttl,
-		Request: worker.Request{Message: json.RawMessage(`{}`)}})
+		Request: worker.Request{Message: json.RawMessage(`{}`)}, Steps: []worker.Step{{Name: "before", Value: []byte("3")}, {Name: "bad", Failed: "no"}}})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -113,6 +113,10 @@ func TestAdoptedRunsAreLost(t *testing.T) {
 				h.handle(func(ctx context.Context, a *worker.Attempt) worker.Result {
 					s, err := a.Find(ctx, "s")
 					found, attempt = err == nil && s != nil && string(s.Value) == "7", a.Number
+					s, err = a.Find(ctx, "before")
+					found = found && err == nil && s != nil && string(s.Value) == "3"
+					s, err = a.Find(ctx, "bad")
+					found = found && err == nil && s != nil && s.Failed == "no"
 					return returned
 				})
 				f := &fleet{Store: nodestore.NewTasks(h.node)}

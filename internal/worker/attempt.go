@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -48,8 +47,7 @@ type Attempt struct {
 	clear  func()        // it is no suspect any more
 	stored int           // bytes of the request as it is stored
 	began  time.Time     // of a call that became a task
-	steps  names
-	heard  atomic.Int32 // changes by other processes that nobody has looked at
+	heard  atomic.Int32  // changes by other processes that nobody has looked at
 
 	mu       slowLock // guards the fields below; held while the record is written, however long that takes
 	rec      task.Record
@@ -57,24 +55,6 @@ type Attempt struct {
 	epoch    uint64
 	wake     chan struct{} // closed when a handler that waits goes on; nil if it does not wait
 	returned bool          // the handler has
-}
-
-// names are those that an attempt has used for steps.
-type names struct {
-	mu   sync.Mutex // guards used
-	used map[string]bool
-}
-
-// take reports whether a name is used for the first time.
-func (n *names) take(name string) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.used == nil {
-		n.used = make(map[string]bool)
-	}
-	first := !n.used[name]
-	n.used[name] = true
-	return first
 }
 
 // attempt begins an attempt for work, or says why there is nothing to begin. No other goroutine of the process does so for the

@@ -32,13 +32,10 @@ func stepPart(name string) string {
 	return stepPrefix + idEncoding.EncodeToString(sum[:])[:26]
 }
 
-// Find returns the stored result of a step, nil if the step has to run. Each name may be used once in an attempt.
+// Find returns the stored result of a step, nil if the step has to run.
 func (a *Attempt) Find(ctx context.Context, name string) (*Step, error) {
 	if cause := context.Cause(a.ctx); cause != nil {
 		return nil, cause
-	}
-	if !a.steps.take(name) {
-		return nil, fmt.Errorf("%w: %q", ErrStepUsed, name)
 	}
 	if err := a.assure(ctx); err != nil {
 		return nil, err
@@ -66,7 +63,7 @@ func (a *Attempt) Find(ctx context.Context, name string) (*Step, error) {
 	}
 }
 
-// Keep stores the result of a step. After an error the attempt must not go on: the step may run again in a later one.
+// Keep stores the result of a step of this attempt. After an error the attempt must not go on: the step may run again in a later one.
 func (a *Attempt) Keep(ctx context.Context, s Step, began time.Time) error {
 	s.Attempt, s.Began, s.Took = a.Number, began.UnixMilli(), time.Since(began).Milliseconds()
 	data, err := codec.Marshal(&s)

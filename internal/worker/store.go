@@ -201,6 +201,4 @@ var (
 	ErrUnknown = errors.New("worker: no such task")
 	// ErrTooMuch reports answers that leave the record of the task no room. None was taken.
 	ErrTooMuch = errors.New("worker: the answers are too large")
-	// ErrStepUsed reports that an attempt uses the name of a step a second time.
-	ErrStepUsed = errors.New("worker: the name of the step was used before")
 )

@@ -20,8 +20,21 @@ type NewTask struct {
 	Method, Name   string
 	TTL            time.Duration
 	Request        Request
-	Answered       []task.Question // of an adopted call: what it has asked before, with the answers
 	Ending         bool            // it is made of a call, because the process is about to end: see Adopt
+	Steps          []Step          // that an adopted call has run
+	Answered       []task.Question // of an adopted call: what it has asked before, with the answers
+}
+
+// parts are the steps of a task that is to be created as they are stored, and their size.
+func (n *NewTask) parts() (steps [][]byte, size int, err error) {
+	for i := range n.Steps {
+		data, err := codec.Marshal(&n.Steps[i])
+		if err != nil {
+			return nil, 0, fmt.Errorf("worker: step %q: %w", n.Steps[i].Name, err)
+		}
+		steps, size = append(steps, data), size+len(data)
+	}
+	return steps, size, nil
 }
 
 // Create stores a task and has it run, unless there are too many: ErrTooMany, ErrFull. After an error other than actors.ErrUnavailable there is none; after that one it is
@@ -52,12 +65,20 @@ func (p *Pool) create(ctx context.Context, n NewTask, first func(r *task.Record)
 	if err := p.census.add(key, principal(n.Tenant, token(n.From)), r.Expires()); err != nil {
 		return Snapshot{}, err
 	}
-	c := p.charge(key, &r, len(req)+len(rec))
+	steps, done, err := n.parts()
+	if err != nil {
+		p.census.ended(key)
+		return Snapshot{}, err
+	}
+	c := p.charge(key, &r, len(req)+len(rec)+done)
 	if err := p.Ledger.Charge(c, ForTask); err != nil {
 		p.census.ended(key)
 		return Snapshot{}, err
 	}
 	p.census.stored(key, p.charge(key, &r, len(req)), atEnd) // at once: it may end before Create does
+	if done > 0 {
+		p.census.stored(key, p.charge(key, &r, done), atCancellation)
+	}
 	o := p.offer(key, n.From)
 	defer o.settled()
 	defer func() {
@@ -69,6 +90,11 @@ func (p *Pool) create(ctx context.Context, n NewTask, first func(r *task.Record)
 	}()
 	if err := p.Store.PutPart(ctx, key.path(), requestPart, req, 0, n.TTL); err != nil {
 		return Snapshot{}, err
+	}
+	for i, data := range steps { // before the record: no run may begin without them
+		if err := p.Store.PutPart(ctx, key.path(), stepPart(n.Steps[i].Name), data, 0, n.TTL); err != nil {
+			return Snapshot{}, err
+		}
 	}
 	// The work comes first, and the record says which it is: so there is none that nobody ever runs.
 	if err := o.make(ctx, n.TTL); err != nil {

@@ -9,7 +9,7 @@
 //	modern   requests of 2026-07-28: calls whose questions are answered by retries at any node, some sent twice at once, listeners, tasks
 //	sse      a session over HTTP+SSE whose messages go to any node
 //
-// Handlers log, make progress, ask, tell their sessions, keep silent for longer than anything is stored, and return. Resources and lists
+// Handlers log, make progress, ask, tell their sessions, work in steps, keep silent for longer than anything is stored, and return. Resources and lists
 // change. Faults are:
 //
 //	kill    a process is dead at once, and another one starts under its name
@@ -29,6 +29,7 @@
 //   - an event id stands for two events, comes out of order, or leaves events out; when a message comes twice, out of order or on another
 //     stream; when a client has the response of a call and lacks a message that it sent before;
 //   - a question gets an answer that no client gave, or another one than an earlier run got;
+//   - a run of a call in a session, or of a task, begins a step whose result is stored, or gets another result of it;
 //   - a client is told that nothing follows, or is refused with an event id, though more must be there;
 //   - a client that listens does not hear of a change within 2 s, or more than once, while nothing is wrong; or never, if it listens
 //     through a fault that does not end the process where it changed;

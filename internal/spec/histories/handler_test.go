@@ -124,6 +124,18 @@ func (s *script) do(i int, st step) error {
 		}
 	case "ask":
 		return s.ask(i, st)
+	case "step":
+		for k := range st.N {
+			name := fmt.Sprintf("%d.%d", i, k)
+			token, err := troupe.Step(s.ctx, s.call, name, func(ctx context.Context) (string, error) {
+				s.run.j.does(s.run, name)
+				return fmt.Sprintf("%s by %d", name, s.run.serial), s.sleep(wait)
+			})
+			if err != nil {
+				return err
+			}
+			s.run.j.did(s.run, name, token)
+		}
 	case "close":
 		s.call.Disconnect()
 	}

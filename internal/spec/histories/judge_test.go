@@ -21,6 +21,7 @@ type judge struct {
 	tales     map[string]*tale // by stream
 	given     map[string][]string
 	taken     map[string]string // the first answer that a handler got, by question
+	steps     map[string]string // the results of steps that are stored, by request and name
 	states    map[*process]*state
 	troubles  []*trouble
 	cutsAll   []powerCut
@@ -101,7 +102,7 @@ func short(id string) string {
 }
 
 func newJudge(w *world) *judge {
-	return &judge{w: w, requests: map[string]*request{}, tales: map[string]*tale{}, given: map[string][]string{}, taken: map[string]string{}, states: map[*process]*state{}, gone: map[int]time.Time{}, hearings: map[*reply]*hearing{}, heardTold: map[string]int{}, sums: map[string]int{}}
+	return &judge{w: w, requests: map[string]*request{}, tales: map[string]*tale{}, given: map[string][]string{}, taken: map[string]string{}, steps: map[string]string{}, states: map[*process]*state{}, gone: map[int]time.Time{}, hearings: map[*reply]*hearing{}, heardTold: map[string]int{}, sums: map[string]int{}}
 }
 
 func (j *judge) note(text string, args ...any) {
@@ -323,6 +324,38 @@ func (j *judge) takes(r *run, question, answer string) {
 		j.sums["answers found again"]++
 	default:
 		j.taken[question] = answer
+	}
+}
+
+// stored reports whether the steps of a request are stored as long as it may run again: those of a stateless call are not, until something else is.
+func (j *judge) stored(r *run) bool {
+	return (j.kind(r.request) == "session" || r.request.po.Task) && r.request.po.Safe && len(j.cutsAll) == 0 && !r.p.dead.Load()
+}
+
+// does judges that a handler begins a step.
+func (j *judge) does(r *run, name string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if by, known := j.steps[r.request.name+"!"+name]; known && j.stored(r) {
+		j.faulted("run %d of %s begins step %s, which has the result %q", r.serial, r.request.name, name, by)
+	}
+}
+
+// did judges the result that a handler gets of a step.
+func (j *judge) did(r *run, name, result string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !j.stored(r) {
+		return
+	}
+	j.sums["steps"]++
+	switch first, known := j.steps[r.request.name+"!"+name]; {
+	case known && first != result:
+		j.faulted("run %d of %s gets %q of step %s; an earlier run got %q", r.serial, r.request.name, result, name, first)
+	case known:
+		j.sums["steps found again"]++
+	default:
+		j.steps[r.request.name+"!"+name] = result
 	}
 }
 

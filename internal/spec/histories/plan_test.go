@@ -50,9 +50,9 @@ type post struct {
 
 // step is one thing that a handler does.
 type step struct {
-	Do  string // sleep, log, progress, ask, close, tell
-	For span   `json:",omitempty"` // sleep: how long; log, progress, tell: time between two
-	N   int    `json:",omitempty"` // log, progress, tell: how many; ask: how many questions at once
+	Do  string // sleep, log, progress, ask, close, tell, step
+	For span   `json:",omitempty"` // sleep, step: how long; log, progress, tell: time between two
+	N   int    `json:",omitempty"` // log, progress, tell, step: how many; ask: how many questions at once
 	// Twice has the client answer twice, or send the retried request twice.
 	Twice bool `json:",omitempty"`
 	After span `json:",omitempty"` // ask: after what time the client answers
@@ -190,14 +190,16 @@ func (p *plan) silence(r *rand.Rand) time.Duration {
 }
 
 func (p *plan) newStep(r *rand.Rand, po *post, kind string) step {
-	ask, tell, task := 30, 10, 0
+	ask, tell, task, steps := 30, 10, 0, 10
 	if po.Task { // the answers of tasks have tests of their own
 		ask, task = 0, 10
 	}
 	if kind != "session" {
 		tell = 0
+	} else if po.Safe { // it has second runs that find them
+		steps = 40
 	}
-	switch pick(r, 30+task, 14, 8, 8, ask, 5, tell) {
+	switch pick(r, 30+task, 14, 8, 8, ask, 5, tell, steps) {
 	case 0:
 		return step{Do: "sleep", For: span(p.silence(r))}
 	case 1:
@@ -211,6 +213,8 @@ func (p *plan) newStep(r *rand.Rand, po *post, kind string) step {
 		return step{Do: "ask", N: 1 + pick(r, 80, 20), Twice: r.IntN(4) == 0, After: span(min(p.silence(r), 90*time.Second))}
 	case 6:
 		return step{Do: "tell", N: 1 + r.IntN(3), For: span(between(r, 0, 2*time.Second))}
+	case 7:
+		return step{Do: "step", N: 1 + r.IntN(4), For: span(min(p.silence(r), 20*time.Second))}
 	}
 	return step{Do: "close"}
 }

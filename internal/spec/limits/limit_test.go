@@ -522,6 +522,9 @@ var elsewhere = map[*limits.Row]string{
 	limits.Rounds.Row:         "TestEndlessQuestionsEnd",
 	limits.StateInput.Row:     "TestTooMuchInputHoldsNoPlace",
 	limits.Recall.Row:         "TestTooMuchToRecall",
+	limits.CallSteps.Row:      "TestStepsOfACallAreBounded",
+	limits.CallStepBytes.Row:  "TestStepsOfACallAreBounded",
+	limits.StateSteps.Row:     "TestStepsAreCarried",
 	limits.KeptBody.Row:       "TestForgottenCallRunsAgain",
 	limits.RerunBody.Row:      "TestLargeBodiesAreStoredForThoseWhoInsist",
 

@@ -3,6 +3,7 @@ package stateless_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -87,6 +88,53 @@ func TestQuestionWhoseProcessHasEnded(t *testing.T) {
 		host.Equal(t, "a call that may run again", second.Done(a, id), `accept {"answer":"me"}`)
 		a, id = second.Tool("once", `{}`, onceState, host.Given("name", "me"))
 		host.Contains(t, "a call that may not", second.Done(a, id), "error -32010")
+	})
+}
+
+// TestStepsOfAParkedCall ends the process in which a call waits for its second answer. The run in another one finds the steps in the requestState, with the answers.
+func TestStepsOfAParkedCall(t *testing.T) {
+	var ran []string
+	host.Fleet(t, 2, troupe.Options{}, func(h *host.Host) {
+		troupe.AddTool(h.Server, troupe.Tool{Name: "trip", Needs: mcp.CapClientElicitationForm, Rerun: troupe.Safe}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+			said := ""
+			for _, what := range []string{"book", "pay", "send"} {
+				done, err := troupe.Step(ctx, call, what, func(context.Context) (string, error) {
+					ran = append(ran, h.Runtime.Node()+" "+what)
+					if what == "pay" {
+						return "", troupe.Permanent(errors.New("no money"))
+					}
+					return what, nil
+				})
+				if said += done; err != nil {
+					said += err.Error()
+				}
+				if what == "send" {
+					break
+				}
+				a, err := call.Ask(ctx, troupe.Elicit(what+"ed", "Well?", host.Form))
+				if err != nil {
+					return "", err
+				}
+				r, err := a.Elicited(what + "ed")
+				if err != nil {
+					return "", err
+				}
+				said += string(r.Content)
+			}
+			return said, nil
+		})
+	}, func(t *testing.T, hosts []*host.Host) {
+		first, second := hosts[0].Stateless(host.EveryCapability), hosts[1].Stateless(host.EveryCapability)
+		a, id := first.Tool("trip", `{}`)
+		a, id = first.Tool("trip", `{}`, first.Parked(a, id, "booked"), host.Given("booked", "yes"))
+		state := first.Parked(a, id, "payed")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_ = hosts[0].Runtime.Close(ctx)
+		synctest.Wait()
+		a, id = second.Tool("trip", `{}`, state, host.Given("payed", "no"))
+		host.Equal(t, "the result", second.Done(a, id), `book{"answer":"yes"}no money{"answer":"no"}send`)
+		host.Equal(t, "the steps", strings.Join(ran, ", "), "a book, a pay, b send")
 	})
 }
 

@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
@@ -277,4 +280,58 @@ func (brokenLog) Handle(_ context.Context, r slog.Record) error {
 		panic("on purpose")
 	}
 	return nil
+}
+
+// TestStepsOfALongCall loses the process of a call whose steps were kept in memory until it became a task. The next run finds those, too, and the one that ended while the call became a task.
+func TestStepsOfALongCall(t *testing.T) {
+	for name, tt := range map[string]struct {
+		each time.Duration // that a step takes
+		from int           // the step with which the second run goes on, 20 s after the beginning
+	}{"before and after": {4 * time.Second, 6}, "as it becomes a task": {5 * time.Second, 5}, "begun before, ended after": {12 * time.Second, 2}} {
+		t.Run(name, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				dir := t.TempDir()
+				var mu sync.Mutex
+				ran := make(map[int][]int)
+				scan := func(h *host.Host) {
+					add(h, troupe.Tool{Name: "scan", Rerun: troupe.Safe}, func(ctx context.Context, call *troupe.Call, _ WorkIn) (*mcp.CallToolResult, error) {
+						sum := 0
+						for i := 1; i <= 8; i++ {
+							n, err := troupe.Step(ctx, call, fmt.Sprint(i), func(ctx context.Context) (int, error) {
+								mu.Lock()
+								ran[call.Attempt()] = append(ran[call.Attempt()], i)
+								mu.Unlock()
+								return i, host.Sleep(ctx, int(tt.each.Milliseconds()))
+							})
+							if err != nil {
+								return nil, err
+							}
+							sum += n
+						}
+						return words(fmt.Sprint("sum ", sum)), nil
+					})
+				}
+				h := host.New(t, troupe.Options{Dir: dir}, nil)
+				scan(h)
+				c := stateless(h, withTasks)
+				made := make(chan string, 1)
+				go func() { made <- last(c.call("scan", `{}`)) }()
+				time.Sleep(20*time.Second + time.Millisecond)
+				id := str(t, <-made, "result", "taskId")
+				next := host.New(t, troupe.Options{Dir: host.CopyDir(t, dir)}, nil)
+				scan(next)
+				c.Client = next.Moved(c.Client)
+				host.Contains(t, "its result", c.await(id, "completed"), `"text":"sum 36"`)
+				mu.Lock()
+				defer mu.Unlock()
+				var want []int
+				for i := tt.from; i <= 8; i++ {
+					want = append(want, i)
+				}
+				if diff := cmp.Diff(want, ran[2]); diff != "" {
+					t.Errorf("the second run did these steps (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
 }
