@@ -97,20 +97,19 @@ func TestALongCallKeepsItsAnswers(t *testing.T) {
 	}
 }
 
-// TestALongCallIsOfferedAgain has a call ask its client just when it should become a task: it becomes one later, once it has its answer and
+// TestALongCallIsOfferedAgain has a call that its client had no room for as a task ask a question: it becomes one later, once it has its answer and
 // takes long again, or its process drains.
 func TestALongCallIsOfferedAgain(t *testing.T) {
 	for how, after := range map[string]time.Duration{"it takes long again": 12 * time.Second, "its process drains": 2 * time.Second} {
 		t.Run(how, func(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
-				h := host.New(t, troupe.Options{DrainDelay: -1}, nil)
-				interviews(h, troupe.Tool{TaskAfter: 12 * time.Second}, 11*time.Second, time.Minute)
+				h := host.New(t, troupe.Options{DrainDelay: -1, Shared: troupe.SharedLimits{OpenTasksPerPrincipal: 1}}, nil)
+				long(h)
+				interviews(h, troupe.Tool{}, 11*time.Second, time.Minute)
 				c := stateless(h, withForms)
-				a, id := c.Tool("interview", `{}`)
-				if a.Stream() {
-					t.Fatal("it is a stream")
-				}
-				state := c.Parked(a, id, "name")
+				first := str(t, last(c.call("safe", `{"ms":3600000}`)), "result", "taskId")
+				state := fmt.Sprintf(`"requestState":%q`, str(t, last(c.call("interview", `{}`)), "result", "requestState"))
+				c.of("cancel", first)
 				time.Sleep(20 * time.Second)
 				if how == "its process drains" {
 					time.AfterFunc(time.Second, func() { _ = h.Runtime.Drain(context.Background()) })
