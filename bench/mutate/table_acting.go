@@ -527,7 +527,7 @@ var acting = []mutation{
 		"w.steps.Store(int64(len(log.Steps)))\n	w.stepBytes.Store(int64(log.Steps.Size()))", "w.steps.Store(0)", "", "TestStepsOfACallAreBounded",
 	},
 	{
-		"messages of a step stand for others", merge, "actors/call.go",
+		"messages of a step stand for others", merge, "actors/step.go",
 		"j.skipped = min(j.skipped+j.steps[name].Messages, j.sent.Messages)", "j.skipped = min(j.skipped, j.sent.Messages)", "", "TestStepsAndMessages",
 	},
 	{

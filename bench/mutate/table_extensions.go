@@ -80,7 +80,7 @@ var extensions = []mutation{
 	},
 	{
 		"a skill within a hidden one is shown", guard, "skill.go",
-		"tree: t, meta: slices.Clone(k.Meta), entry:", "tree: t, entry:", "internal/spec/server", "TestSkillsHiddenByMeta",
+		"tree: t, meta: k.Meta.Clone(), entry:", "tree: t, entry:", "internal/spec/server", "TestSkillsHiddenByMeta",
 	},
 	{
 		"skills/get takes what is only much like a skill's URI", guard, "skill.go",

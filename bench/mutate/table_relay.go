@@ -20,7 +20,7 @@ var relayed = []mutation{
 	},
 	{
 		"relay: a run that was left behind waits on", expiry, "actors/mrtr.go",
-		"		r.goOn(more{err: ErrNoAnswer})\n	}\n}\n\n// withID", "	}\n}\n\n// withID", "internal/spec/stateless", "TestQuestionOfARunLeftBehind",
+		"		r.goOn(more{err: ErrNoAnswer})\n	}\n}\n\n// settle", "	}\n}\n\n// settle", "internal/spec/stateless", "TestQuestionOfARunLeftBehind",
 	},
 	{
 		"relay: a node that lives and is silent counts as gone", guard, "actors/relay.go",

@@ -32,7 +32,7 @@ func TestComesAgain(t *testing.T) {
 		}, times: 2, calls: 3, took: 10 * time.Second},
 		"a page with Retry-After": {refuse: func(w http.ResponseWriter, m message) {
 			w.Header().Set("Retry-After", "5")
-			http.Error(w, "restarting", 503)
+			http.Error(w, "restarting", http.StatusServiceUnavailable)
 		}, times: 1, calls: 2, took: 5 * time.Second},
 		"retryAfterMs": {refuse: func(w http.ResponseWriter, m message) {
 			respond(w, 200, m, `"error":{"code":-32603,"message":"busy","data":{"retryAfterMs":1500}}`)
@@ -42,19 +42,19 @@ func TestComesAgain(t *testing.T) {
 		}, times: 1, calls: 2, took: 2 * time.Second},
 		"too many": {refuse: func(w http.ResponseWriter, m message) {
 			w.Header().Set("Retry-After", "1")
-			http.Error(w, "slowly", 429)
+			http.Error(w, "slowly", http.StatusTooManyRequests)
 		}, times: 3, calls: 4, took: 3 * time.Second},
-		"too many, for ever": {refuse: func(w http.ResponseWriter, m message) { http.Error(w, "go away", 429) }, times: 1, calls: 1, complain: "429 Too Many Requests"},
+		"too many, for ever": {refuse: func(w http.ResponseWriter, m message) { http.Error(w, "go away", http.StatusTooManyRequests) }, times: 1, calls: 1, complain: "429 Too Many Requests"},
 		"too long": {refuse: func(w http.ResponseWriter, m message) {
 			w.Header().Set("Retry-After", "120")
-			http.Error(w, "", 503)
+			http.Error(w, "", http.StatusServiceUnavailable)
 		}, times: 1, calls: 1, complain: "it may come again in 2m0s, which is too long to wait"},
-		"never": {refuse: func(w http.ResponseWriter, m message) { http.Error(w, "", 503) }, times: 1000, patience: 10 * time.Second, calls: 9, took: 9 * time.Second, complain: "gave up after 10s"},
+		"never": {refuse: func(w http.ResponseWriter, m message) { http.Error(w, "", http.StatusServiceUnavailable) }, times: 1000, patience: 10 * time.Second, calls: 9, took: 9 * time.Second, complain: "gave up after 10s"},
 		"at once, without patience": {refuse: func(w http.ResponseWriter, m message) {
 			w.Header().Set("Retry-After", "1")
-			http.Error(w, "", 503)
+			http.Error(w, "", http.StatusServiceUnavailable)
 		}, times: 1, patience: -1, calls: 1, complain: "503 Service Unavailable"},
-		"a gateway":        {refuse: func(w http.ResponseWriter, m message) { http.Error(w, "", 502) }, times: 1, calls: 1, complain: "502 Bad Gateway"},
+		"a gateway":        {refuse: func(w http.ResponseWriter, m message) { http.Error(w, "", http.StatusBadGateway) }, times: 1, calls: 1, complain: "502 Bad Gateway"},
 		"lost":             {refuse: lost, times: 1, calls: 1, complain: "the connection ended before the answer: whether the call took effect is unknown (the server closed it)"},
 		"an error":         {refuse: func(w http.ResponseWriter, m message) { respond(w, 200, m, `"error":{"code":-32010,"message":"lost"}`) }, times: 1, calls: 1, complain: "lost (-32010)"},
 		"lost in a stream": {refuse: func(w http.ResponseWriter, m message) { writeEvents(w, ": hello\n\n"); breakOff() }, times: 1, calls: 1, complain: ErrLost.Error()},
@@ -97,7 +97,7 @@ func TestReadsAreRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		faults := []func(http.ResponseWriter){
 			func(http.ResponseWriter) { breakOff() },
-			func(w http.ResponseWriter) { http.Error(w, "", 502) },
+			func(w http.ResponseWriter) { http.Error(w, "", http.StatusBadGateway) },
 			func(w http.ResponseWriter) { writeEvents(w, ":\n\n"); breakOff() },
 		}
 		s := &script{handle: modern(func(w http.ResponseWriter, _ *http.Request, m message) {
@@ -188,7 +188,7 @@ func TestStreamIsResumed(t *testing.T) {
 			again: func(_ *script, w http.ResponseWriter, n int) {
 				if n == 1 {
 					w.Header().Set("Retry-After", "3")
-					http.Error(w, "", 503)
+					http.Error(w, "", http.StatusServiceUnavailable)
 				}
 			},
 			came: "tools/call, GET a, GET a",

@@ -163,7 +163,7 @@ func TestBadServers(t *testing.T) {
 		"a stream that ends":      {write(200, "text/event-stream", ": nothing\n\n"), "the connection broke (the server closed it): gave up after 30s"},
 		"who are you": {func(w http.ResponseWriter, _ *http.Request, _ message) {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="x"`)
-			http.Error(w, "no", 401)
+			http.Error(w, "no", http.StatusUnauthorized)
 		}, `the server wants to know who calls (401 Unauthorized, WWW-Authenticate: Bearer realm="x")`},
 		"who are you, in JSON": {func(w http.ResponseWriter, _ *http.Request, m message) {
 			respond(w, 401, m, `"error":{"code":-32600,"message":"Unauthorized"}`)
@@ -196,7 +196,7 @@ func TestBadServers(t *testing.T) {
 func TestStatusErrorIsFound(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o, _ := serve(t, &script{handle: func(w http.ResponseWriter, _ *http.Request, _ message) { http.Error(w, "no", 401) }})
+		o, _ := serve(t, &script{handle: func(w http.ResponseWriter, _ *http.Request, _ message) { http.Error(w, "no", http.StatusUnauthorized) }})
 		_, err := Connect(t.Context(), o)
 		if e, ok := errors.AsType[*StatusError](err); !ok || e.Status != 401 {
 			t.Errorf("the error is %v", err)
