@@ -18,7 +18,7 @@ import (
 // adopt makes a task of a call that runs already.
 func (h *house) adopt(p *worker.Pool) *worker.Attempt {
 	h.t.Helper()
-	a, made, err := p.Adopt(h.t.Context(), worker.NewTask{Tenant: "anon", Server: "demo", Revision: "2026-07-28", Method: "tools/call", Name: "x", TTL: ttl,
+	a, made, err := p.Adopt(h.t.Context(), worker.NewTask{Tenant: "anon", Server: "demo", Revision: "2026-07-28", Method: "tools/call", Name: "x", TTL: ttl, Ending: true,
 		Request: worker.Request{Message: json.RawMessage(`{}`)}, Steps: []worker.Step{{Name: "before", Value: []byte("3")}, {Name: "bad", Failed: "no"}}})
 	if err != nil {
 		h.t.Fatal(err)
