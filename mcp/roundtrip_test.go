@@ -41,7 +41,7 @@ var byteMembers = []string{"inputSchema", "outputSchema", "requestedSchema", "ar
 
 // falseMembers are booleans that default to false and may be absent then.
 var falseMembers = []string{"isError", "listChanged", "subscribe", "required",
-	"toolsListChanged", "promptsListChanged", "resourcesListChanged"}
+	"toolsListChanged", "promptsListChanged", "resourcesListChanged", "readOnlyHint", "idempotentHint"}
 
 // roundTrip decodes and encodes a sample of a definition and returns the output.
 func (o official) roundTrip(t *testing.T, coder, def string, sample []byte) []byte {
