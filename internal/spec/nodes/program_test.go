@@ -44,7 +44,7 @@ func TestTwoPrograms(t *testing.T) {
 		if len(rt.Mounted()) != 0 {
 			t.Error("what was refused is mounted")
 		}
-		c := all[0].Session()
+		c := all[0].Unchecked().Initialize(`{}`)
 		for range 20 {
 			c.Post(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"job","arguments":{},"task":{}}}`)
 		}
