@@ -74,8 +74,7 @@ func (rt *Runtime) finish(ctx context.Context, door *transport.DrainListener) er
 	rt.delay(ctx, door)
 	patience, cancel := context.WithTimeout(ctx, rt.opts.DrainWait)
 	defer cancel()
-	rt.node.Finish(patience)
-	rt.finishBeside(patience.Done())
+	rt.node.Finish(patience, func() bool { return rt.beside.Load() > 0 })
 	if door != nil {
 		door.Shut()
 	} else {

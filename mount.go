@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
@@ -349,18 +348,4 @@ func (rt *Runtime) serveBeside(w http.ResponseWriter, r *http.Request) bool {
 		h.ServeHTTP(w, r)
 	}), false)
 	return true
-}
-
-// besideLook is how often a drain looks whether HTTPOptions.Handler still serves a request.
-const besideLook = 10 * time.Millisecond
-
-// finishBeside waits until HTTPOptions.Handler serves no request, no longer than until is open.
-func (rt *Runtime) finishBeside(until <-chan struct{}) {
-	for rt.beside.Load() > 0 {
-		select {
-		case <-until:
-			return
-		case <-time.After(besideLook):
-		}
-	}
 }

@@ -241,8 +241,8 @@ type HTTPOptions struct {
 	NetHTTP bool
 	// Handler serves what has no server and no probe where [Runtime.Serve] listens: the paths of a web page, of webhooks, of
 	// /.well-known/oauth-protected-resource. Its requests have the listener, the limits of connections and headers, BodyTimeout,
-	// BodyRate and WriteTimeout of Limits, and the Host and Origin rules of all others; a drain waits for them, for
-	// DrainWait. How large a body may be is up to Handler. Authenticate and Middleware are for MCP alone: wrap Handler for
+	// BodyRate and WriteTimeout of Limits, and the Host and Origin rules of all others; a drain waits for them until
+	// two seconds before the end of DrainWait. How large a body may be is up to Handler. Authenticate and Middleware are for MCP alone: wrap Handler for
 	// what it needs. The paths of servers, with those of HTTP+SSE, and of the probes are never Handler's: if it is an
 	// [http.ServeMux] that has a pattern for one of them, New, Mount and Serve refuse it. It answers / in place of the
 	// list of servers. nil answers 404.
@@ -350,8 +350,11 @@ func (o *Options) isProbe(path string) bool {
 // tells. what says who answers them.
 func (o *HTTPOptions) checkHandler(what string, paths ...string) error {
 	mux, ok := o.Handler.(*http.ServeMux)
-	if !ok {
+	switch {
+	case !ok:
 		return nil
+	case mux == nil:
+		return errors.New("Options.HTTP.Handler is a nil *http.ServeMux")
 	}
 	for _, path := range paths {
 		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"log/slog"
 	"maps"
 	"slices"
 	"strconv"
@@ -290,22 +291,22 @@ func (s *service) concludeLong(call *Call, out, dst []byte, err *mcp.Error) {
 	})
 }
 
-// adopt stores a task of a call that runs, and tells its client; nil if it can become none.
-func (s *service) adopt(call *Call, ending bool) *worker.Attempt {
+// adopt stores a task of a call that runs, and tells its client, if the call can become one.
+func (s *service) adopt(call *Call, ending bool) {
 	t := call.tool
 	if caps := call.peer.Capabilities(); !caps.Has(mcp.CapClientTasksExtension) {
-		return nil
+		return
 	}
 	args, refusal := callArguments(call, t)
 	ttl, wrong := call.taskTTL(t)
 	if refusal != nil || wrong != nil {
-		return nil
+		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
 	defer cancel()
 	asked, goOn, ok := call.c.Still()
 	if !ok { // it is offered again once it has its answer
-		return nil
+		return
 	}
 	defer goOn()
 	n, err := s.newTask(call, t, args, ttl)
@@ -313,13 +314,13 @@ func (s *service) adopt(call *Call, ending bool) *worker.Attempt {
 		n.Answered = append(n.Answered, task.Question{Key: key, Answer: asked.Answers[key]})
 	}
 	if err != nil {
-		s.rt.log.Warn("a call that takes long becomes no task", "server", s.id, "tool", t.Name, "error", err)
-		return nil
+		s.rt.hits.Rarely(slog.LevelWarn, "a call that takes long becomes no task", slog.String("server", s.id), slog.String("tool", t.Name), slog.String("error", err.Error()))
+		return
 	}
 	n.Ending = ending
 	kept, moved, err := call.c.MoveSteps(ctx)
 	if err != nil {
-		return nil
+		return
 	}
 	defer moved()
 	for i := range kept {
@@ -328,7 +329,7 @@ func (s *service) adopt(call *Call, ending bool) *worker.Attempt {
 	a, made, err := s.rt.tasks.Adopt(ctx, n)
 	if err != nil {
 		s.rt.log.Debug("a call that takes long becomes no task", "server", s.id, "tool", t.Name, "error", err)
-		return nil
+		return
 	}
 	answer, err := codec.AppendMarshal([]byte(`,"result":`), s.created(made, call.revision()))
 	if err == nil {
@@ -339,10 +340,9 @@ func (s *service) adopt(call *Call, ending bool) *worker.Attempt {
 		if end, told := call.c.Detach(append(answer, '}'), run); told {
 			context.AfterFunc(a.Context(), func() { end(context.Cause(a.Context())) })
 			s.rt.logTask("a call that takes long became a task", made.Key, "tool", t.Name)
-			return a
+			return
 		}
 	}
 	_, _ = s.rt.tasks.Cancel(ctx, made.Key) // its client is gone, or was asked something
 	a.Conclude(worker.Result{Err: mcp.NewError(mcp.CodeInternalError, "")})
-	return nil
 }

@@ -47,9 +47,24 @@ func TestFinishWaitsForNoCancelledCall(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		began := time.Now()
-		h.Finish(ctx)
+		h.Finish(ctx, nil)
 		if d := time.Since(began); d > time.Second {
 			t.Errorf("it has waited for %v", d)
+		}
+	})
+}
+
+// TestFinishLeavesTimeToHandOver has work beside the node that does not end: it takes no more than all but two seconds of a drain.
+func TestFinishLeavesTimeToHandOver(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		for _, takes := range []time.Duration{10 * time.Second, time.Hour} {
+			ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
+			began := time.Now()
+			h.Finish(ctx, func() bool { return time.Since(began) < takes })
+			if d, want := time.Since(began).Round(time.Second), min(takes, 23*time.Second); d != want {
+				t.Errorf("work of %v: it has waited for %v, want %v", takes, d, want)
+			}
+			cancel()
 		}
 	})
 }

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 )
 
@@ -24,21 +25,26 @@ const (
 	lastAnswers = 2 * time.Second
 )
 
-// Finish waits until no call runs that only this node can end, or until ctx ends. The node serves the
+// Finish waits until no call runs that only this node can end and beside returns false, or until ctx ends. The node serves the
 // requests of sessions meanwhile; new ones of stateless clients get 503, as any other node can serve them. In the second half of the time
 // until ctx's deadline, though, it refuses calls that may not run again: they might not end in time. Two seconds before that deadline the
-// calls of stateless clients end, as Close would have them end.
-func (n *Node) Finish(ctx context.Context) {
+// calls of stateless clients end, as Close would have them end, and beside, which is for work that the node does not know, is asked no more: what
+// it waits for may have no end, and HandOver needs time. A nil beside counts as false.
+func (n *Node) Finish(ctx context.Context, beside func() bool) {
 	n.drain.sending.Store(true)
+	var late atomic.Bool
 	if end, ok := ctx.Deadline(); ok {
 		left := time.Until(end)
 		time.AfterFunc(left/2, func() { n.drain.sparing.Store(true) })
-		time.AfterFunc(left-min(lastAnswers, left/10), func() { n.statelessCalls.giveUp(nil, ErrClosing) })
+		time.AfterFunc(left-min(lastAnswers, left/10), func() {
+			late.Store(true)
+			n.statelessCalls.giveUp(nil, ErrClosing)
+		})
 	}
 	for {
 		began := time.Now()
 		n.drain.warn(began.Add(-quick))
-		if !n.drain.ownCalls(began.Add(-quick)) {
+		if !n.drain.ownCalls(began.Add(-quick)) && (beside == nil || late.Load() || !beside()) {
 			return
 		}
 		select {

@@ -98,6 +98,9 @@ func TestHandlerThatClashes(t *testing.T) {
 		}
 		return troupe.Options{HTTP: troupe.HTTPOptions{Handler: mux}, Telemetry: troupe.Telemetry{Metrics: http.NotFoundHandler()}, Listen: "127.0.0.1:0"}
 	}
+	if _, err := troupe.New(troupe.Options{HTTP: troupe.HTTPOptions{Handler: (*http.ServeMux)(nil)}}); err == nil || !strings.Contains(err.Error(), "Options.HTTP.Handler is a nil *http.ServeMux") {
+		t.Errorf("a nil ServeMux: %v", err)
+	}
 	for pattern, path := range map[string]string{"/healthz": "/healthz", "GET /readyz": "/readyz", "/metrics": "/metrics"} {
 		_, err := troupe.New(handler(pattern))
 		if want := "Options.HTTP.Handler has a pattern for " + path + ", which is never asked: Serve answers that path"; err == nil || !strings.Contains(err.Error(), want) {
