@@ -135,7 +135,7 @@ func (c *Call) ElicitationComplete(ctx context.Context, elicitationID string) er
 	p := mcp.ElicitCompleteParams{ElicitationID: elicitationID}
 	if tasks := c.urls.Load(); tasks != nil {
 		if task, ok := tasks.Load(elicitationID); ok {
-			p.Meta = p.Meta.With(mcp.MetaRelatedTask, mcp.Raw(mcp.RelatedTask{TaskID: task.(string)}))
+			p.Meta = relatedTask(p.Meta, task.(string))
 		}
 	}
 	params, err := codec.Marshal(p)

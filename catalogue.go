@@ -161,25 +161,17 @@ func (s *snapshot[T]) encodeNew(whole func(T) any, before *snapshot[T]) [][]byte
 			items[i] = before.items[at]
 			continue
 		}
-		data, err := codec.Marshal(whole(s.byName[k]))
-		if err != nil {
-			panic("troupe: " + k + ": " + err.Error())
-		}
-		items[i] = data
+		items[i] = encodeItem(k, whole(s.byName[k]))
 	}
 	return items
 }
 
-// encode returns the items as wire has them. It cannot fail: put has encoded each whole item,
-// and no revision gets more than that.
+// encode returns the items as wire has them.
 func (s *snapshot[T]) encode(wire func(T) any) [][]byte {
 	items := make([][]byte, len(s.names))
 	same := true
 	for i, k := range s.names {
-		data, err := codec.Marshal(wire(s.byName[k]))
-		if err != nil {
-			panic("troupe: " + k + ": " + err.Error())
-		}
+		data := encodeItem(k, wire(s.byName[k]))
 		if bytes.Equal(data, s.items[i]) {
 			data = s.items[i] // most items are the same for all
 		} else {
@@ -191,6 +183,15 @@ func (s *snapshot[T]) encode(wire func(T) any) [][]byte {
 		return s.items
 	}
 	return items
+}
+
+// encodeItem returns an item of a list. It cannot fail: put has encoded each whole item, and no revision gets more than that.
+func encodeItem(name string, item any) []byte {
+	data, err := codec.Marshal(item)
+	if err != nil {
+		panic("troupe: " + name + ": " + err.Error())
+	}
+	return data
 }
 
 // itemsFor returns the encoded items for a revision.

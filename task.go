@@ -336,6 +336,11 @@ func (c *Call) tooManyTasks(err error) *mcp.Error {
 	return nil
 }
 
+// relatedTask is the `_meta` of a message, with the task that it belongs to.
+func relatedTask(meta mcp.Meta, id string) mcp.Meta {
+	return meta.With(mcp.MetaRelatedTask, mcp.Raw(mcp.RelatedTask{TaskID: id}))
+}
+
 // immediate is the `_meta` of a task's creation, with what the model may be told meanwhile.
 func immediate(notice string) mcp.Meta {
 	if notice == "" {
@@ -443,7 +448,7 @@ func (s *service) outcome(call *Call, t worker.Snapshot, related bool, dst []byt
 		var x mcp.CallToolResult
 		err := codec.Unmarshal(o.Value, &x)
 		if related {
-			x.Meta = x.Meta.With(mcp.MetaRelatedTask, mcp.Raw(mcp.RelatedTask{TaskID: t.Key.ID}))
+			x.Meta = relatedTask(x.Meta, t.Key.ID)
 		}
 		if err == nil {
 			dst, err = call.appendToolResult(dst, &x)

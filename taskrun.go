@@ -127,7 +127,7 @@ func (r *taskRun) Tell(ctx context.Context, method string, params []byte) error 
 	if err != nil || !r.rises(value) {
 		return err
 	}
-	p["_meta"] = mcp.Raw(mcp.Meta{mcp.MetaRelatedTask: mcp.Raw(mcp.RelatedTask{TaskID: r.Key.ID})})
+	p["_meta"] = mcp.Raw(relatedTask(nil, r.Key.ID))
 	raw, err := codec.Marshal(p)
 	if err == nil {
 		here := r.s.rt.tellSession(r.Key, r.Request.Session, 0, 0, method, raw)

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -134,10 +133,10 @@ func blockText(raw json.RawMessage) string {
 // printable is text of a server for a terminal, in which it moves no cursor.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || unicode.IsGraphic(r) {
+		if r == '\n' || r == '\t' {
 			return r
 		}
-		return unicode.ReplacementChar
+		return graphic(r)
 	}, text)
 }
 

@@ -247,14 +247,17 @@ func whose(t admin.Task) string {
 	return t.Tenant
 }
 
+// graphic is a character of somebody else's text for a terminal: one that may move the cursor is replaced.
+func graphic(r rune) rune {
+	if unicode.IsGraphic(r) {
+		return r
+	}
+	return unicode.ReplacementChar
+}
+
 // plain is text of a client or a handler on one line of a terminal: nothing in it moves the cursor.
 func plain(text string, most int) string {
-	out := []rune(strings.Map(func(r rune) rune {
-		if unicode.IsGraphic(r) {
-			return r
-		}
-		return unicode.ReplacementChar
-	}, text))
+	out := []rune(strings.Map(graphic, text))
 	if len(out) > most {
 		out = append(out[:most-1], '…')
 	}
