@@ -81,6 +81,36 @@ func TestALongCallBecomesATask(t *testing.T) {
 	})
 }
 
+// TestAShortCallStoresNothing has calls that might become tasks end before: with the extension as without it nothing is stored for them.
+func TestAShortCallStoresNothing(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{}, nil)
+		long(h)
+		with := stateless(h, withTasks)
+		stored := func() string {
+			synctest.Wait()
+			text := fmt.Sprint("appends ", h.Gauge("troupe.log.appends", ""))
+			for _, stream := range []string{"sessions", "events", "tasks", "work"} {
+				text += fmt.Sprint(", ", stream, " ", h.Stored(stream))
+			}
+			return text
+		}
+		before := stored()
+		for _, tool := range []string{"safe", "once", "forbidden", "late"} {
+			done := make(chan string)
+			go func() { done <- with.call(tool, `{"ms":9000,"text":"x"}`) }()
+			time.Sleep(8 * time.Second)
+			host.Equal(t, tool+" runs", stored(), before)
+			host.Contains(t, tool, <-done, `"text":"x"`)
+			host.Equal(t, tool+" has ended", stored(), before)
+		}
+		with.call("safe", `{"ms":15000}`)
+		if after := stored(); after == before {
+			t.Errorf("the store's figures do not tell of a task: %s", after)
+		}
+	})
+}
+
 // last is the last message of a response, which may be a stream.
 func last(response string) string {
 	if i := strings.LastIndex(response, "data: "); i >= 0 {
