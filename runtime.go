@@ -115,7 +115,7 @@ func New(o Options) (*Runtime, error) {
 	rt := &Runtime{opts: o, log: o.Log, hits: limits.NewLog(o.Log), cluster: node, tel: tel, mounts: make(map[string]*mount), paths: make(map[string]http.Handler), services: make(map[string]*service), drained: make(chan struct{}), dismissed: make(chan struct{})}
 	rt.keys = nodestore.NewKeys(node.Keys())
 	rt.tasks = worker.NewPool(worker.Config{Store: nodestore.NewTasks(node), Node: node.Name(), Boot: node.Boot(), Running: o.Shared.TasksPerNode, PerPrincipal: o.Shared.OpenTasksPerPrincipal, PerNode: o.Shared.OpenTasksPerNode, Shared: rt.shared(), Tag: rt.keys.Tag, Ledger: taskLedger{rt}, Changed: rt.taskChanged, Log: o.Log})
-	rt.node = actors.NewNode(actors.Config{Name: node.Name(), Boot: node.Boot(), Store: nodestore.New(node), Mail: nodestore.NewMail(node), Lease: o.Store.Lease, News: &rt.news, Limits: rt.nodeLimits(), Keys: rt.keys, Log: o.Log, Hits: rt.hits, Replayed: tel.Replayed})
+	rt.node = actors.NewNode(actors.Config{Name: node.Name(), Boot: node.Boot(), Store: nodestore.New(node), Mail: nodestore.NewMail(node), Lease: o.Store.Lease, News: &rt.news, Limits: rt.nodeLimits(), Keys: rt.keys, Log: o.Log, Hits: rt.hits, Alone: rt.alone(), Replayed: tel.Replayed})
 	rt.news.begin(rt)
 	if m := node.Mail(); m != nil {
 		m.Says(rt.load)
@@ -151,6 +151,9 @@ var fleetTypes = sync.OnceFunc(func() {
 
 // shared reports whether other processes may have the same store.
 func (rt *Runtime) shared() bool { return rt.opts.Store.NATS.shared() }
+
+// alone reports whether the store is in this process's memory, and so ends with it.
+func (rt *Runtime) alone() bool { return rt.opts.Dir == "" && rt.opts.Store.NATS.URL == "" }
 
 // openStore opens the store of a process that has MaxMemory.
 func (o *Options) openStore() (*cluster.Node, error) {

@@ -294,6 +294,9 @@ func (s *service) concludeLong(call *Call, out, dst []byte, err *mcp.Error) {
 // adopt stores a task of a call that runs, and tells its client, if the call can become one.
 func (s *service) adopt(call *Call, ending bool) {
 	t := call.tool
+	if ending && s.rt.alone() { // the task would end with the process, and the call may yet end before it
+		return
+	}
 	if caps := call.peer.Capabilities(); !caps.Has(mcp.CapClientTasksExtension) {
 		return
 	}

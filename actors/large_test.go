@@ -74,7 +74,7 @@ func TestLargeCallsAreEndedByTheirNode(t *testing.T) {
 		m := &codec.Message{Method: []byte(mcp.MethodToolsCall), Name: []byte(`"x"`)}
 		h.drain.sparing.Store(true)
 		for size, own := range map[int]bool{0: false, maxRerunBody: false, maxRerunBody + 1: true} {
-			r := &requestActor{size: size, call: &Call{msg: m}, svc: h.svc, way: way{returns: true}}
+			r := &requestActor{node: h.Node, size: size, call: &Call{msg: m}, svc: h.svc, way: way{returns: true}}
 			if got, refused := r.own(), h.drain.refuses(h.svc, nil, m, size); got != own || refused != own {
 				t.Errorf("a call of %d bytes is this node's alone: %t, and refused late: %t, want %t", size, got, refused, own)
 			}

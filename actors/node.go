@@ -33,6 +33,7 @@ type Config struct {
 	News   News          // gets what other nodes tell; nil drops it
 	Log    *slog.Logger  // nil discards
 	Hits   *limits.Log   // gets the limits that are hit; nil discards
+	Alone  bool          // the store ends with the process: nothing that runs here goes on in another one
 	// Replayed gets how long a client waited until it was sent all that was stored of a stream, and one of the Writer constants; nil
 	// drops it. It must not block.
 	Replayed func(writer string, took time.Duration)
@@ -115,6 +116,7 @@ func NewNode(c Config) *Node {
 	n.listeners = listeners{kernel.NewDirectory[SessionKey, *listenActor](), n}
 	n.mrtr = parkedCalls{Directory: kernel.NewDirectory[string, *requestActor](), keys: c.Keys}
 	n.pending.node, n.drain.node, n.calls.node, n.mrtr.node = n, n, n, n
+	n.drain.alone = c.Alone
 	n.fleet.handed.life = repeatedFor
 	n.fleet.node, n.fleet.mail, n.fleet.news, n.fleet.looking = n, c.Mail, c.News, make(chan struct{}, looksAtOnce)
 	n.fleet.sureFor = cmp.Or(c.Lease, limits.Lease.Value()) * 4 / 5 // it is renewed each fifth
@@ -209,6 +211,7 @@ func (n *Node) ResourceUpdated(svc *Service, uri string, below bool) {
 // draining is the progress of a node's end.
 type draining struct {
 	node    *Node
+	alone   bool // no other process can go on with anything
 	closing atomic.Bool
 	over    atomic.Bool  // the node takes nothing any more
 	handing atomic.Bool  // the node hands over what it has

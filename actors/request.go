@@ -587,11 +587,11 @@ func (r *requestActor) hasten(begun time.Time) {
 }
 
 // own reports whether only this node can end the call of a session: the call may not run
-// again, or its client does not come back for it. It may be used in the session's turn
+// again, its client does not come back for it, or there is no store for another process. It may be used in the session's turn
 // only, while the call is in its table.
 func (r *requestActor) own() bool {
 	m := r.call.msg
-	return !r.way.returns || !r.svc.again(m, r.size)
+	return r.node.drain.alone || !r.way.returns || !r.svc.again(m, r.size)
 }
 
 // adoptStream gives a call that runs again its stream.

@@ -393,7 +393,8 @@ func (m *tally) count(r *requestActor) {
 	}
 }
 
-// countStateless counts a stateless request. A parked call can go on in another process if it is safe.
+// countStateless counts a stateless request. A parked call that is safe does not count: another process can go on with it, or else its
+// client begins anew.
 func (m *tally) countStateless(r *requestActor) {
 	if r.started.After(m.begun) {
 		return

@@ -57,6 +57,20 @@ func TestDrainOfAnOwnServer(t *testing.T) {
 	}
 }
 
+// TestDrainOfAStoreInMemory drains a process whose store ends with it while calls run that could go on in another one otherwise: they end first.
+func TestDrainOfAStoreInMemory(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{DrainDelay: -1}, nil)
+		call := h.Unchecked().InitializeAs("2025-11-25", `{}`).PostLater(host.CallWith("1", "count", `{"to":5,"delay_ms":1000}`, "1"))
+		time.Sleep(time.Second)
+		if err := h.Runtime.Drain(t.Context()); err != nil {
+			t.Errorf("drain: %v", err)
+		}
+		all := host.Payloads((<-call).All())
+		host.Equal(t, "its last message", all[len(all)-1], host.TextResult("1", "counted to 5"))
+	})
+}
+
 // TestDrainUnderLoad drains while a client calls without a pause. No accepted call is lost, the runtime serves until a
 // second before the end, and the end comes.
 func TestDrainUnderLoad(t *testing.T) {

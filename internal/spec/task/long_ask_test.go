@@ -103,7 +103,7 @@ func TestALongCallIsOfferedAgain(t *testing.T) {
 	for how, after := range map[string]time.Duration{"it takes long again": 12 * time.Second, "its process drains": 2 * time.Second} {
 		t.Run(how, func(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
-				h := host.New(t, troupe.Options{DrainDelay: -1, Shared: troupe.SharedLimits{OpenTasksPerPrincipal: 1}}, nil)
+				h := host.New(t, troupe.Options{Dir: t.TempDir(), DrainDelay: -1, Shared: troupe.SharedLimits{OpenTasksPerPrincipal: 1}}, nil)
 				long(h)
 				interviews(h, troupe.Tool{}, 11*time.Second, time.Minute)
 				c := stateless(h, withForms)
@@ -131,7 +131,7 @@ func TestALongCallIsOfferedAgain(t *testing.T) {
 // TestALongCallWithTooManyTasks has a client with as many tasks as it may have call on: its call stays one, and is offered again when its process drains.
 func TestALongCallWithTooManyTasks(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, troupe.Options{DrainDelay: -1, Shared: troupe.SharedLimits{OpenTasksPerPrincipal: 1}}, nil)
+		h := host.New(t, troupe.Options{Dir: t.TempDir(), DrainDelay: -1, Shared: troupe.SharedLimits{OpenTasksPerPrincipal: 1}}, nil)
 		runs := long(h)
 		c := stateless(h, withTasks)
 		first := str(t, last(c.call("safe", `{"ms":3600000}`)), "result", "taskId")
@@ -147,5 +147,21 @@ func TestALongCallWithTooManyTasks(t *testing.T) {
 		if n := runs.Load(); n != 3 {
 			t.Errorf("handlers ran %d times for 3 calls", n)
 		}
+	})
+}
+
+// TestNoTaskOfAProcessThatEndsWithItsStore drains a process whose store is in memory: a task would be gone with it, so the call goes on and ends.
+func TestNoTaskOfAProcessThatEndsWithItsStore(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{DrainDelay: -1}, nil)
+		long(h)
+		c := stateless(h, withTasks)
+		answer := make(chan string, 1)
+		go func() { answer <- last(c.call("safe", `{"ms":8000,"text":"x"}`)) }()
+		time.Sleep(2 * time.Second)
+		if err := h.Runtime.Drain(t.Context()); err != nil {
+			t.Error(err)
+		}
+		host.Contains(t, "the call", <-answer, `"text":"x"`)
 	})
 }
