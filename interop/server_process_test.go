@@ -90,7 +90,9 @@ type process struct {
 // launch starts a server and returns once it serves.
 func launch(addr string, flags ...string) (*process, error) {
 	args := append([]string{"serve", "--conformance", "--listen", addr, "--log-format", "json", "--drain-delay", "0s",
-		"--header-timeout", "2m", "--lease", "2m"}, flags...) // a busy machine may keep a client from sending a header, and the server from renewing its lease
+		"--header-timeout", "2m", "--lease", "2m", // a busy machine may keep a client from sending a header, and the server from renewing its lease
+		"--log-rate", "1000000"}, // features share sessions: one must not drop the messages that another waits for
+		flags...)
 	s := &process{cmd: exec.Command(program, args...), ended: make(chan struct{})}
 	stderr, err := s.cmd.StderrPipe()
 	if err != nil {

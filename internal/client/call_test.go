@@ -193,6 +193,15 @@ func TestStreamIsResumed(t *testing.T) {
 			},
 			came: "tools/call, GET a, GET a",
 		},
+		"resumed before the server sees that it broke": {
+			lose: func(_ *script, w http.ResponseWriter, m message) { writeEvents(w, "id: a\n\n"); breakOff() },
+			again: func(_ *script, w http.ResponseWriter, n int) {
+				if n == 1 {
+					http.Error(w, "stream ID conflicts with ongoing stream", http.StatusConflict)
+				}
+			},
+			came: "tools/call, GET a, GET a",
+		},
 		"forgotten": {
 			lose:     func(_ *script, w http.ResponseWriter, m message) { writeEvents(w, "id: a\n\n"); breakOff() },
 			again:    func(_ *script, w http.ResponseWriter, _ int) { http.Error(w, "no session", 404) },

@@ -97,7 +97,7 @@ func (c *Client) resume(ctx context.Context, s *stream) (io.ReadCloser, error) {
 			return body, nil
 		}
 		var may bool
-		if after, may = again(err, true); !may {
+		if after, may = again(err, true); !may && !stillOpen(err) {
 			return nil, fmt.Errorf("%w: its stream cannot be resumed: %w", ErrLost, err)
 		}
 		if err := p.wait(ctx, after, err); err != nil {
@@ -105,6 +105,12 @@ func (c *Client) resume(ctx context.Context, s *stream) (io.ReadCloser, error) {
 		}
 		after = 0
 	}
+}
+
+// stillOpen reports whether a server refuses to resume a stream because it has not seen yet that the last connection broke.
+func stillOpen(err error) bool {
+	e, ok := errors.AsType[*StatusError](err)
+	return ok && e.Status == http.StatusConflict
 }
 
 // get asks for what follows an event.
