@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -159,6 +160,9 @@ func (r *taskRun) sayProgress(ctx context.Context, params []byte) error {
 	if p.Message != "" {
 		text += ": " + p.Message
 	}
+	if len(text) > maxProgressText { // a record has less room than an event
+		text = strings.ToValidUTF8(text[:maxProgressText], "") + "…"
+	}
 	return forHandler(r.Say(ctx, text))
 }
 
@@ -182,6 +186,8 @@ const (
 	progressEvery = 100 * time.Millisecond
 	// progressElsewhere is the same where another node may have to tell them, or the store has to keep them.
 	progressElsewhere = time.Second
+	// maxProgressText is how many bytes of a progress notification become the status message of a task.
+	maxProgressText = 4 << 10
 )
 
 // A call of a tool that may become a task by itself is promised to do so while its handler runs:

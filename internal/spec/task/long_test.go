@@ -149,7 +149,11 @@ func TestProgressOfALongCall(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
 		add(h, troupe.Tool{Name: "reports", Rerun: troupe.Safe}, func(ctx context.Context, call *troupe.Call, _ WorkIn) (*mcp.CallToolResult, error) {
 			for i := range 10 {
-				if err := call.Progress(ctx, float64(i+1), 10, fmt.Sprint("part ", i+1)); err != nil {
+				message := fmt.Sprint("part ", i+1)
+				if i == 8 {
+					message = strings.Repeat("ä", 400_000)
+				}
+				if err := call.Progress(ctx, float64(i+1), 10, message); err != nil {
 					return nil, err
 				}
 				if err := host.Sleep(ctx, 2000); err != nil {
@@ -171,6 +175,8 @@ func TestProgressOfALongCall(t *testing.T) {
 		id := str(t, host.Last(t, a), "result", "taskId")
 		time.Sleep(5 * time.Second)
 		host.Equal(t, "after", str(t, c.of("get", id), "result", "statusMessage"), "8 of 10: part 8")
+		time.Sleep(2 * time.Second)
+		host.Equal(t, "a long message", str(t, c.of("get", id), "result", "statusMessage"), "9 of 10: "+strings.Repeat("ä", 2043)+"…")
 		host.Contains(t, "its result", c.await(id, "completed"), `"text":"done"`)
 	})
 }
