@@ -29,8 +29,9 @@ type TaskSupport uint8
 
 const (
 	// TaskAutomatic: a call that takes long becomes a task by itself, if the tool is safe to run again and its client handles tasks (since
-	// 2026-07-28): after Tool.TaskAfter, and when its process is about to end. The handler does not notice: its run is the task's first one. Any other
-	// call answers with its result. Tools do not list it, and clients of 2025-11-25 cannot ask for it.
+	// 2026-07-28): after Tool.TaskAfter, and when its process is about to end, unless the store is in memory and ends with it. The handler
+	// does not notice: its run is the task's first one. Any other call answers with its result. Tools do not list it, and clients of
+	// 2025-11-25 cannot ask for it.
 	TaskAutomatic TaskSupport = iota
 	// TaskForbidden: calls answer with their result.
 	TaskForbidden

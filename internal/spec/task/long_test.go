@@ -111,6 +111,21 @@ func TestAShortCallStoresNothing(t *testing.T) {
 	})
 }
 
+// TestALongCallOnAPipe has a call over standard input and output become a task, which its client asks for in the same way.
+func TestALongCallOnAPipe(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		p := host.NewStatelessPipe(t, troupe.Options{}, nil)
+		p.M.Capabilities = withTasks
+		made := p.Result("tools/call", host.ToolParams("count", `{"to":30,"delay_ms":1000}`), "")
+		id := str(t, made, "taskId")
+		host.Contains(t, "it runs", p.Result("tasks/get", `{"taskId":"`+id+`"}`, ""), `"status":"working"`)
+		time.Sleep(time.Minute)
+		host.Contains(t, "its result", p.Result("tasks/get", `{"taskId":"`+id+`"}`, ""), `"text":"counted to 30"`)
+		_ = p.In.Close()
+		p.End()
+	})
+}
+
 // last is the last message of a response, which may be a stream.
 func last(response string) string {
 	if i := strings.LastIndex(response, "data: "); i >= 0 {
