@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/mrtr"
 	"github.com/troupe-run/troupe/internal/task"
 	"github.com/troupe-run/troupe/internal/worker"
@@ -176,11 +177,11 @@ func (r *taskRun) rises(value float64) bool {
 	return true
 }
 
-const (
+var (
 	// progressEvery is the least time between two progress notifications of a task.
-	progressEvery = 100 * time.Millisecond
+	progressEvery = limits.TaskProgress.Value()
 	// progressElsewhere is the same where another node may have to tell them, or the store has to keep them.
-	progressElsewhere = time.Second
+	progressElsewhere = limits.TaskProgressStored.Value()
 )
 
 // A call of a tool that may become a task by itself is promised to do so while its handler runs:
