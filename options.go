@@ -430,7 +430,8 @@ type Limits struct {
 	// means 250 ms.
 	Grace time.Duration
 	// StatelessGrace is the grace of stateless requests (2026-07-28), where the status
-	// of the response depends on the handler's result. 0 means 10 seconds.
+	// of the response depends on the handler's result. Calls that become tasks by themselves do so when it is
+	// over, unless their tools say otherwise (Tool.TaskAfter). 0 means 10 seconds.
 	StatelessGrace time.Duration
 	// MaxCall is how long a call may run. 0 means 1 hour.
 	MaxCall time.Duration

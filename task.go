@@ -165,7 +165,7 @@ func try[T any](ctx context.Context, fn func(ctx context.Context) (T, error)) (o
 	}
 }
 
-// Task returns the id of the task that the call runs for, "" if it is none.
+// Task returns the id of the task that the call runs for, "" if it is none, or none yet: see [TaskAutomatic].
 func (c *Call) Task() string {
 	if a := c.attempt(); a != nil {
 		return a.Key.ID

@@ -14,6 +14,7 @@ import (
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/mrtr"
 	"github.com/troupe-run/troupe/internal/task"
 	"github.com/troupe-run/troupe/internal/worker"
@@ -181,14 +182,15 @@ func (r *taskRun) rises(value float64) bool {
 	return true
 }
 
-const (
+var (
 	// progressEvery is the least time between two progress notifications of a task.
-	progressEvery = 100 * time.Millisecond
+	progressEvery = limits.TaskProgress.Value()
 	// progressElsewhere is the same where another node may have to tell them, or the store has to keep them.
-	progressElsewhere = time.Second
-	// maxProgressText is how many bytes of a progress notification become the status message of a task.
-	maxProgressText = 4 << 10
+	progressElsewhere = limits.TaskProgressStored.Value()
 )
+
+// maxProgressText is how many bytes of a progress notification become the status message of a task.
+const maxProgressText = 4 << 10
 
 // A call of a tool that may become a task by itself is promised to do so while its handler runs:
 //

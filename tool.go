@@ -78,7 +78,7 @@ type Tool struct {
 	TaskNotice string
 	// BeforeTask runs before a task is created, while the client waits: it may ask the client, refuse
 	// the call, and change the arguments that the handler gets. They were validated before it, and are
-	// once more when the handler runs. nil does nothing.
+	// once more when the handler runs. It does not run with TaskAutomatic, where the handler runs already. nil does nothing.
 	BeforeTask func(ctx context.Context, call *Call, args json.RawMessage) (json.RawMessage, error)
 }
 

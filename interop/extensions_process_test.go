@@ -1,8 +1,10 @@
 package interop
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -77,21 +79,66 @@ func TestInspectorFindsThePage(t *testing.T) {
 	}
 }
 
-// TestHostOfApps has a host of ext-apps show the page: see npm/app.mjs.
+// TestHostOfApps has a host of ext-apps show the pages of the demo and of examples/apps: see npm/app.mjs.
 func TestHostOfApps(t *testing.T) {
 	t.Parallel()
 	modules := nodeModules(t)
-	for revision := range eras {
-		t.Run(revision, func(t *testing.T) {
-			t.Parallel()
-			settings, err := json.Marshal(map[string]string{"modules": modules, "http": shared.endpoint, "revision": revision})
-			if err != nil {
-				t.Fatal(err)
-			}
-			out, err := exec.CommandContext(within(t), "node", filepath.Join("npm", "app.mjs"), string(settings)).CombinedOutput()
-			if err != nil || string(out) != "done\n" {
-				t.Errorf("the host ends with %v: %s", err, out)
-			}
-		})
+	for page, endpoint := range map[string]string{"measure": shared.endpoint, "votes": example(t, "apps")} {
+		for revision := range eras {
+			t.Run(page+"/"+revision, func(t *testing.T) {
+				t.Parallel()
+				settings, err := json.Marshal(map[string]string{"modules": modules, "http": endpoint, "revision": revision, "page": page})
+				if err != nil {
+					t.Fatal(err)
+				}
+				out, err := exec.CommandContext(within(t), "node", filepath.Join("npm", "app.mjs"), string(settings)).CombinedOutput()
+				if err != nil || string(out) != "done\n" {
+					t.Errorf("the host ends with %v: %s", err, out)
+				}
+			})
+		}
 	}
+}
+
+// example builds and starts a program of the examples, and returns where it serves. It is killed when the test ends.
+func example(t *testing.T, name string) (endpoint string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	build := exec.Command("go", append(append([]string{"build"}, buildFlags...), "-o", path, "./examples/"+name)...)
+	build.Dir = ".."
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v\n%s", name, err, out)
+	}
+	cmd := exec.Command(path)
+	cmd.Dir, cmd.Env = t.TempDir(), append(os.Environ(), "LISTEN=127.0.0.1:0")
+	log, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	read := make(chan struct{})
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-read // Wait closes what the log is read from
+		_ = cmd.Wait()
+	})
+	serving := make(chan string, 1)
+	go func() {
+		defer close(read)
+		at := ""
+		for lines := bufio.NewScanner(log); lines.Scan(); {
+			if _, text, ok := strings.Cut(lines.Text(), "serving http://"); ok && at == "" {
+				at = "http://" + text
+				serving <- at
+			}
+		}
+		close(serving)
+	}()
+	at := receive(t, serving)
+	if at == "" {
+		t.Fatalf("%s ends without serving", name)
+	}
+	return at
 }

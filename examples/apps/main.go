@@ -5,7 +5,7 @@
 //	$ go run ./examples/try tools/list '{}'
 //	{"tools":[{"name":"drinks",...
 //	$ go run ./examples/try resources/list '{}'
-//	{"resources":[{"uri":"ui://drinks/votes","name":"votes","mimeType":"text/html;profile=mcp-app","size":2033,"_meta":{"ui":{"prefersBorder":true}}}]}
+//	{"resources":[{"uri":"ui://drinks/votes","name":"votes","mimeType":"text/html;profile=mcp-app",...
 //	$ go run ./examples/try tools/call '{"name":"vote","arguments":{"drink":"tea"}}'
 //	{"content":[{"type":"text","text":"{\"tea\":1,\"coffee\":0}"}],"structuredContent":{"tea":1,"coffee":0}}
 package main

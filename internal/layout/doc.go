@@ -24,6 +24,8 @@
 //   - sleep_test.go: no test waits for time that really passes.
 //   - order_test.go: a package of ten files or more gives them an order in its doc.go,
 //     and few dependencies between them run upward.
+//   - links_test.go: links of documents lead to files and headings that exist, and
+//     docs/README.md links each document of docs.
 //   - docs_test.go: the README is short and has programs and flags that exist, docs name files
 //     and tests that exist, and docs/conformance.md has a row for each requirement.
 //

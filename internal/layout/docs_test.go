@@ -3,6 +3,7 @@ package layout
 import (
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -143,32 +144,23 @@ func TestLinesAreFound(t *testing.T) {
 	}
 }
 
-// TestDocsNameWhatExists keeps the documents from naming files and tests that do not exist.
+// TestDocsNameWhatExists keeps the documents from naming files and tests that do not exist. A file has its path from the root, or from
+// the document.
 func TestDocsNameWhatExists(t *testing.T) {
 	t.Parallel()
-	documents := []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"}
-	for _, pattern := range []string{"docs/*.md", "docs/design/*.md"} {
-		found, err := filepath.Glob(filepath.Join(root, pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, path := range found {
-			document, err := filepath.Rel(root, path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			documents = append(documents, document)
-		}
+	repo, err := readRepository(os.DirFS(root))
+	if err != nil {
+		t.Fatal(err)
 	}
 	file := regexp.MustCompile("`((?:[a-z0-9_-]+/)*[a-z0-9_-]+\\.(?:go|md))`")
 	test := regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark)[A-Z]\w+\b`)
 	tests := testNames(t)
 	seen := 0
-	for _, document := range documents {
-		text := readText(t, document)
+	for _, document := range documentsOf(repo) {
+		text := string(repo.texts[document])
 		for _, m := range file.FindAllStringSubmatch(text, -1) {
 			seen++
-			if _, err := os.Stat(filepath.Join(root, m[1])); err != nil {
+			if repo.texts[m[1]] == nil && repo.texts[path.Join(path.Dir(document), m[1])] == nil {
 				t.Errorf("%s names %s, which is not there", document, m[1])
 			}
 		}

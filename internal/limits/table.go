@@ -71,7 +71,7 @@ var (
 		Beyond: "its answer becomes an event stream", named: "sse-grace",
 		Usage: "`time` that a call may take before its answer becomes an event stream"})
 	StatelessGrace = add[time.Duration](Row{Section: Request, Name: "the same for a stateless call, whose HTTP status depends on its handler", Option: "Limits.StatelessGrace", Kind: Time, Default: 10 * second, Least: int64(time.Millisecond),
-		Beyond: "its answer becomes an event stream",
+		Beyond: "its answer becomes an event stream; a call that may become a task by itself does",
 		Usage:  "the same `time` for stateless calls (2026-07-28), whose HTTP status depends on the handler"})
 	MaxCall = add[time.Duration](Row{Section: Request, Name: "time of a call", Option: "Limits.MaxCall", Kind: Time, Default: hour, Least: int64(time.Millisecond),
 		Beyond: "its context ends with `ErrDeadline`", Counted: "call-time",
@@ -239,6 +239,10 @@ var (
 		Beyond: "the task fails, -32603; the handler gets an error"})
 	TaskAsked = add[int](Row{Section: Task, Name: "questions of a task together, with their answers", Kind: Size, Default: 256 * kib,
 		Beyond: "`Ask` fails with `ErrTooMuchInput`; `tasks/update` is refused, -32602"})
+	TaskProgress = add[time.Duration](Row{Section: Task, Name: "least time between two values of a task's progress that the session that made it is told", Kind: Time, Default: 100 * int64(time.Millisecond),
+		Beyond: "values that come sooner are left out"})
+	TaskProgressStored = add[time.Duration](Row{Section: Task, Name: "the same where another node tells it, and where it is the `statusMessage` of what a call became by itself", Kind: Time, Default: second,
+		Beyond: "values that come sooner are left out"})
 	OpenTasksPerPrincipal = add[int](Row{Section: Task, Name: "tasks of a principal that have not ended", Option: "Shared.OpenTasksPerPrincipal", Default: 10_000, None: true,
 		Beyond: "no new ones: -32600, come back", Counted: "principal-tasks",
 		Refusal: Refusal{429, invalidRequest, "too many tasks of this client have not ended: cancel some, or wait"},

@@ -16,7 +16,8 @@ import (
 )
 
 // BenchmarkTask measures tasks over a store on disk, and in memory: one after the other, the time from the creation to the
-// start of the handler and to the end that its client sees; and sixteen at a time, how many end in a second.
+// start of the handler and to the end that its client sees; the same for calls that become tasks while their handlers run, to when the task is
+// stored; and sixteen at a time, how many end in a second.
 func BenchmarkTask(b *testing.B) {
 	b.Run("store=file", func(b *testing.B) { benchmarkTask(b, cluster.Options{Dir: b.TempDir()}) })
 	b.Run("store=memory", func(b *testing.B) { benchmarkTask(b, cluster.Options{}) })
@@ -53,19 +54,28 @@ func benchmarkTask(b *testing.B, o cluster.Options) {
 			}
 			return worker.Result{Value: []byte(`{"content":[]}`)}
 		}})
-	run := func(b *testing.B) {
-		s, err := p.Create(b.Context(), worker.NewTask{Tenant: "anon", Server: "demo", Revision: "2026-07-28", Method: "tools/call", Name: "x", TTL: time.Minute,
-			Request: worker.Request{Message: json.RawMessage(`{"jsonrpc":"2.0","id":0,"method":"tools/call","params":{"name":"x"}}`)}})
+	work := worker.NewTask{Tenant: "anon", Server: "demo", Revision: "2026-07-28", Method: "tools/call", Name: "x", TTL: time.Minute,
+		Request: worker.Request{Message: json.RawMessage(`{"jsonrpc":"2.0","id":0,"method":"tools/call","params":{"name":"x"}}`)}}
+	await := func(b *testing.B, key worker.Key, err error) {
 		if err == nil {
-			err = p.Follow(b.Context(), s.Key, func(s worker.Snapshot) bool { return s.Record.State != task.Ended })
+			err = p.Follow(b.Context(), key, func(s worker.Snapshot) bool { return s.Record.State != task.Ended })
 		}
 		if err != nil {
 			b.Error(err)
 		}
 	}
+	run := func(b *testing.B) {
+		s, err := p.Create(b.Context(), work)
+		await(b, s.Key, err)
+	}
 	sum := func(b *testing.B, cpu time.Duration) {
 		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "tasks/s")
 		b.ReportMetric(float64(cpu.Microseconds())/float64(b.N), "cpu-µs/op")
+	}
+	quantiles := func(b *testing.B, unit string, all []time.Duration) {
+		slices.Sort(all)
+		b.ReportMetric(float64(all[len(all)/2].Microseconds()), unit+"-p50-µs")
+		b.ReportMetric(float64(all[len(all)*99/100].Microseconds()), unit+"-p99-µs")
 	}
 	b.Run("at-once=1", func(b *testing.B) {
 		var starts, ends []time.Duration
@@ -77,11 +87,26 @@ func benchmarkTask(b *testing.B, o cluster.Options) {
 			starts = append(starts, (<-started).Sub(began))
 		}
 		sum(b, testkit.CPU()-cpu)
-		for unit, all := range map[string][]time.Duration{"start": starts, "end": ends} {
-			slices.Sort(all)
-			b.ReportMetric(float64(all[len(all)/2].Microseconds()), unit+"-p50-µs")
-			b.ReportMetric(float64(all[len(all)*99/100].Microseconds()), unit+"-p99-µs")
+		quantiles(b, "start", starts)
+		quantiles(b, "end", ends)
+	})
+	b.Run("adopted", func(b *testing.B) {
+		var stored, ends []time.Duration
+		cpu := testkit.CPU()
+		for b.Loop() {
+			began := time.Now()
+			a, s, err := p.Adopt(b.Context(), work)
+			if err != nil {
+				b.Fatal(err)
+			}
+			stored = append(stored, time.Since(began))
+			a.Conclude(worker.Result{Value: []byte(`{"content":[]}`)})
+			await(b, s.Key, nil)
+			ends = append(ends, time.Since(began))
 		}
+		sum(b, testkit.CPU()-cpu)
+		quantiles(b, "stored", stored)
+		quantiles(b, "end", ends)
 	})
 	b.Run("at-once=16", func(b *testing.B) {
 		b.SetParallelism(8)

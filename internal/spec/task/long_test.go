@@ -236,6 +236,23 @@ func TestALongCallOutlivesItsProcess(t *testing.T) {
 	}
 }
 
+// TestALongCallInASession asks in a session for the task that a call of the same client became by itself. The server has tasks for sessions only if it has a tool whose
+// calls become tasks where clients ask for that.
+func TestALongCallInASession(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{}, nil)
+		long(h)
+		id := str(t, last(stateless(h, withTasks).call("safe", `{"ms":15000,"text":"x"}`)), "result", "taskId")
+		refused(t, "without such a tool", session(h).Post(of("get", id)).Body, host.NoMethod)
+		add(h, troupe.Tool{Name: "optional", Task: troupe.TaskOptional}, func(context.Context, *troupe.Call, WorkIn) (*mcp.CallToolResult, error) {
+			return words(""), nil
+		})
+		c := session(h)
+		await(t, c, id, "completed")
+		host.Contains(t, "its result", body(t, c.Post(of("result", id))), `"text":"x"`)
+	})
+}
+
 // TestACallThatEndsAsItBecomesATask has handlers return just as tasks are made of their calls: whatever comes first, their clients get the results.
 func TestACallThatEndsAsItBecomesATask(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
