@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -129,6 +130,7 @@ func TestStepsOfASessionRunOnce(t *testing.T) {
 				}()
 				time.Sleep(tt.crash - time.Since(began))
 				after, m := host.Crashed(t, dir, troupe.Options{}, c)
+				synctest.Wait() // until all that was sent is read
 				id, seen := last, append([]string(nil), got...)
 				a.Close()
 				s.add(after)
