@@ -236,11 +236,11 @@ func (t *tool) runLong(ctx context.Context, call *Call, args, dst []byte) (out [
 // longCall is a call whose handler runs, as its node sees it.
 type longCall Call
 
-func (c *longCall) TakesLong(ending bool) { (*Call)(c).become(ending) }
+func (c *longCall) TakesLong(ending bool) (again bool) { return (*Call)(c).become(ending) }
 
 // become makes a task of the call, unless its handler has returned, its client handles none, or there are too many. If the node ends, it waits for a task that is just
-// being made: there may be none, where this one gets its place anyway.
-func (c *Call) become(ending bool) {
+// being made: there may be none, where this one gets its place anyway. It reports whether there may be one later.
+func (c *Call) become(ending bool) (again bool) {
 	b := &becoming{done: make(chan struct{})}
 	for !c.fate.CompareAndSwap(promised, b) {
 		other := c.fate.Load()
@@ -248,10 +248,10 @@ func (c *Call) become(ending bool) {
 			continue
 		}
 		if !ending || other == over {
-			return
+			return false
 		}
 		if <-other.done; other.attempt != nil {
-			return
+			return false
 		}
 	}
 	defer func() { // it may panic
@@ -260,7 +260,7 @@ func (c *Call) become(ending bool) {
 		}
 		close(b.done)
 	}()
-	c.svc.adopt(c, ending)
+	return c.svc.adopt(c, ending)
 }
 
 // broken is the result of a handler that has not returned.
@@ -299,25 +299,25 @@ func (s *service) concludeLong(call *Call, out, dst []byte, err *mcp.Error) {
 	})
 }
 
-// adopt stores a task of a call that runs, and tells its client, if the call can become one.
-func (s *service) adopt(call *Call, ending bool) {
+// adopt stores a task of a call that runs, and tells its client, if the call can become one. It reports whether it may become one later.
+func (s *service) adopt(call *Call, ending bool) (later bool) {
 	t := call.tool
 	if ending && s.rt.alone() { // the task would end with the process, and the call may yet end before it
-		return
+		return false
 	}
 	if caps := call.peer.Capabilities(); !caps.Has(mcp.CapClientTasksExtension) {
-		return
+		return false
 	}
 	args, refusal := callArguments(call, t)
 	ttl, wrong := call.taskTTL(t)
 	if refusal != nil || wrong != nil {
-		return
+		return false
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
 	defer cancel()
 	asked, goOn, ok := call.c.Still()
 	if !ok { // it is offered again once it has its answer
-		return
+		return false
 	}
 	defer goOn()
 	n, err := s.newTask(call, t, args, ttl)
@@ -326,12 +326,12 @@ func (s *service) adopt(call *Call, ending bool) {
 	}
 	if err != nil {
 		s.rt.hits.Rarely(slog.LevelWarn, "a call that takes long becomes no task", slog.String("server", s.id), slog.String("tool", t.Name), slog.String("error", err.Error()))
-		return
+		return false
 	}
 	n.Ending = ending
 	kept, moved, err := call.c.MoveSteps(ctx)
 	if err != nil {
-		return
+		return true
 	}
 	defer moved()
 	for i := range kept {
@@ -340,7 +340,7 @@ func (s *service) adopt(call *Call, ending bool) {
 	a, made, err := s.rt.tasks.Adopt(ctx, n)
 	if err != nil {
 		s.rt.log.Debug("a call that takes long becomes no task", "server", s.id, "tool", t.Name, "error", err)
-		return
+		return true
 	}
 	answer, err := codec.AppendMarshal([]byte(`,"result":`), s.created(made, call.revision()))
 	if err == nil {
@@ -351,9 +351,10 @@ func (s *service) adopt(call *Call, ending bool) {
 		if end, told := call.c.Detach(append(answer, '}'), run); told {
 			context.AfterFunc(a.Context(), func() { end(context.Cause(a.Context())) })
 			s.rt.logTask("a call that takes long became a task", made.Key, "tool", t.Name)
-			return
+			return false
 		}
 	}
 	_, _ = s.rt.tasks.Cancel(ctx, made.Key) // its client is gone, or was asked something
 	a.Conclude(worker.Result{Err: mcp.NewError(mcp.CodeInternalError, "")})
+	return false
 }

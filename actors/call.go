@@ -142,8 +142,8 @@ func (c *Call) Detached() Detached {
 // Long is a call that does something about it when it takes long.
 type Long interface {
 	// TakesLong is called on a goroutine of its own, perhaps after the handler has returned: once when the call takes long, unless it waits for its client then, and
-	// once when the node ends. It may panic.
-	TakesLong(ending bool)
+	// when the node ends: once, and again after a while as long as it reports that what hindered it may pass. It may panic.
+	TakesLong(ending bool) (again bool)
 }
 
 // WhenLong has l know when the call of a stateless client takes long: after a time, which is its grace if it is 0. All calls have one type of l.
@@ -216,6 +216,12 @@ func (r *requestActor) leaves(m leaving) {
 	}
 }
 
+// stillLeaving has a call know once more that its node ends, if that still does: see Long.
+type stillLeaving struct{}
+
+// leaveAgain is when.
+const leaveAgain = 500 * time.Millisecond
+
 // takesLong has the call know that it takes long, or that its node ends. It reports whether that is news to it.
 func (r *requestActor) takesLong(ending bool) bool {
 	l, _ := r.call.long.Load().(Long)
@@ -227,11 +233,15 @@ func (r *requestActor) takesLong(ending bool) bool {
 		return false
 	}
 	*told = true
-	n := r.node
+	n, c := r.node, r.call
 	go func() {
-		if failure := guard.Apart(func() { l.TakesLong(ending) }); failure != nil {
+		again := false
+		if failure := guard.Apart(func() { again = l.TakesLong(ending) }); failure != nil {
 			n.k.CountPanic()
 			n.log.Error("what is done about a call that takes long "+failure.Did(), failure.Attrs()...)
+		}
+		if ending && again {
+			time.AfterFunc(leaveAgain, func() { _ = c.post(stillLeaving{}) }) // the next look of the drain is heeded then
 		}
 	}()
 	return true

@@ -171,6 +171,8 @@ func (r *requestActor) Receive(m any) {
 		if r.phase == request.Plain || r.phase == request.Streaming {
 			r.takesLong(false)
 		}
+	case stillLeaving:
+		r.toldEnding = false
 	case leaving:
 		r.leaves(m)
 	case *retried:

@@ -143,7 +143,8 @@ func TestALongCallWithTooManyTasks(t *testing.T) {
 		if err := h.Runtime.Drain(t.Context()); err != nil {
 			t.Error(err)
 		}
-		host.Equal(t, "with room again", str(t, <-answer, "result", "resultType"), "task")
+		got := <-answer
+		host.Equal(t, "with room again: "+got, str(t, got, "result", "resultType"), "task")
 		if n := runs.Load(); n != 3 {
 			t.Errorf("handlers ran %d times for 3 calls", n)
 		}
