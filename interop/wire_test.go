@@ -17,6 +17,9 @@ type wire struct {
 	exchanges []*exchange
 }
 
+// nodeHeader says which node a request goes to, where there are several.
+const nodeHeader = "Interop-Node"
+
 // exchange is one HTTP request and the part of its response that the client has read.
 type exchange struct {
 	verb   string
@@ -25,6 +28,7 @@ type exchange struct {
 	status int
 	kind   string // content type of the response
 	body   bytes.Buffer
+	end    error // that reading the body came to
 }
 
 // message is the part of a JSON-RPC message that the tests read.
@@ -76,6 +80,7 @@ func (t *tee) Read(p []byte) (int, error) {
 	n, err := t.ReadCloser.Read(p)
 	t.w.mu.Lock()
 	t.x.body.Write(p[:n])
+	t.x.end = err
 	t.w.mu.Unlock()
 	return n, err
 }
@@ -88,7 +93,9 @@ type seen struct {
 	status   int
 	kind     string
 	received []message
-	lastID   string // of the last event whose end has been read
+	ids      []string // of the events whose end has been read
+	lastID   string   // the last of them
+	end      error
 }
 
 // find returns the exchanges for which the condition holds, in the order in which they began.
@@ -97,8 +104,11 @@ func (w *wire) find(holds func(seen) bool) []seen {
 	defer w.mu.Unlock()
 	var found []seen
 	for _, x := range w.exchanges {
-		s := seen{verb: x.verb, header: x.header, sent: x.sent, status: x.status, kind: x.kind}
-		s.received, s.lastID = received(x.kind, x.body.String())
+		s := seen{verb: x.verb, header: x.header, sent: x.sent, status: x.status, kind: x.kind, end: x.end}
+		s.received, s.ids = received(x.kind, x.body.String())
+		if len(s.ids) > 0 {
+			s.lastID = s.ids[len(s.ids)-1]
+		}
 		if holds(s) {
 			found = append(found, s)
 		}
@@ -106,8 +116,8 @@ func (w *wire) find(holds func(seen) bool) []seen {
 	return found
 }
 
-// received returns the complete messages of a body, and the id of its last complete event.
-func received(kind, body string) (messages []message, lastID string) {
+// received returns the complete messages of a body, and the ids of its complete events.
+func received(kind, body string) (messages []message, ids []string) {
 	texts := []string{body}
 	if strings.HasPrefix(kind, "text/event-stream") {
 		texts = nil
@@ -116,7 +126,7 @@ func received(kind, body string) (messages []message, lastID string) {
 			for line := range strings.Lines(event) {
 				switch field, value, _ := strings.Cut(strings.TrimSpace(line), ":"); field {
 				case "id":
-					lastID = strings.TrimSpace(value)
+					ids = append(ids, strings.TrimSpace(value))
 				case "data":
 					texts = append(texts, value)
 				}
@@ -129,7 +139,7 @@ func received(kind, body string) (messages []message, lastID string) {
 			messages = append(messages, m)
 		}
 	}
-	return messages, lastID
+	return messages, ids
 }
 
 // calls selects the requests that call a method.

@@ -88,7 +88,7 @@ func New[K any](c Config[K], next uint64, skip int, live bool) *Attachment[K] {
 }
 
 // Open commits the response to a stream; false reports that the client is gone. A fresh stream
-// is primed at once; a resumed one is primed once it has been silent for the time of a comment.
+// is primed at once; a resumed one is primed by CatchUp, if nothing was left for it to carry.
 func (a *Attachment[K]) Open(fresh bool) bool {
 	if !a.Conn.Open() {
 		return false
@@ -141,7 +141,11 @@ func (a *Attachment[K]) Poll() {
 	}
 	a.done = true
 	if a.Primes {
-		a.Conn.Event("", int(min(soon, a.Retry)/time.Millisecond), nil)
+		id := ""
+		if !a.named {
+			id = a.id(a.After)
+		}
+		a.Conn.Event(id, int(min(soon, a.Retry)/time.Millisecond), nil)
 	}
 	a.Conn.Finish()
 }
@@ -260,7 +264,8 @@ func (a *Attachment[K]) Replayed(p stream.Append) {
 }
 
 // CatchUp passes on the waiting frames, once the log has been read up to the writer's tail at
-// attach. again reports that frames were dropped and the log must be read further.
+// attach. again reports that frames were dropped and the log must be read further. Where the client
+// has missed nothing, the connection is primed: it may break before it carries an event.
 func (a *Attachment[K]) CatchUp() (again bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -279,6 +284,9 @@ func (a *Attachment[K]) CatchUp() (again bool) {
 	}
 	a.pending, a.bytes = nil, 0
 	a.live = true
+	if !a.done {
+		a.prime()
+	}
 	a.Conn.Flush()
 	return false
 }
@@ -298,11 +306,16 @@ func (a *Attachment[K]) Finish() {
 // comes back. A client that knows polling does so when the response ends. Older ones take that
 // for the end of the stream, and come back only when the connection breaks.
 func (a *Attachment[K]) Reconnect() {
-	if a.Primes {
-		a.Finish()
+	if !a.Primes {
+		a.Cut()
 		return
 	}
-	a.Cut()
+	a.mu.Lock()
+	if !a.done {
+		a.prime()
+	}
+	a.mu.Unlock()
+	a.Finish()
 }
 
 // Release is Reconnect for a client that can come back: it has an event id to do so. Another one keeps its connection.

@@ -14,6 +14,7 @@ import (
 // client is the client's side of a connection, and what it has got.
 type client struct {
 	events []string // without those that only prime
+	primed []string // ids of those
 	over   bool
 	gone   []func()
 }
@@ -21,9 +22,13 @@ type client struct {
 var _ attachment.Conn = (*client)(nil)
 
 func (c *client) Open() bool { return !c.over }
-func (c *client) Event(_ string, _ int, data []byte) {
-	if !c.over && len(data) > 0 {
+func (c *client) Event(id string, _ int, data []byte) {
+	switch {
+	case c.over:
+	case len(data) > 0:
 		c.events = append(c.events, string(data))
+	default:
+		c.primed = append(c.primed, id)
 	}
 }
 func (*client) Comment()        {}
@@ -123,5 +128,41 @@ func TestRelease(t *testing.T) {
 		if tt.over && (among.Len() != 0 || held.Load() != 0) {
 			t.Errorf("a client that %s: %d connections are open, and %d counted", name, among.Len(), held.Load())
 		}
+	}
+}
+
+// TestResumedConnectionsArePrimed has a resumed connection that was left nothing to carry end, in order or not: its client knows where to go on
+// if it remembers only what its newest connection has carried.
+func TestResumedConnectionsArePrimed(t *testing.T) {
+	t.Parallel()
+	after := stream.Position{Stream: "s", Append: 3}
+	id := string(after.AppendTo(nil))
+	for name, tt := range map[string]struct {
+		primes, event bool
+		end           func(a *attachment.Attachment[string])
+		primed        []string
+	}{
+		"caught up":                     {primes: true, end: func(a *attachment.Attachment[string]) { a.CatchUp(); a.Cut() }, primed: []string{id}},
+		"caught up, before revision":    {end: func(a *attachment.Attachment[string]) { a.CatchUp(); a.Cut() }},
+		"caught up with an event":       {primes: true, event: true, end: func(a *attachment.Attachment[string]) { a.CatchUp(); a.Cut() }},
+		"sent away before":              {primes: true, end: (*attachment.Attachment[string]).Reconnect, primed: []string{id}},
+		"sent away after an event":      {primes: true, event: true, end: (*attachment.Attachment[string]).Reconnect},
+		"to come back soon":             {primes: true, end: (*attachment.Attachment[string]).Poll, primed: []string{id}},
+		"to come back soon, with event": {primes: true, event: true, end: (*attachment.Attachment[string]).Poll, primed: []string{""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var among attachment.Set[string]
+			var held atomic.Int64
+			c := &client{}
+			a := attachment.New(attachment.Config[string]{Among: &among, Held: &held, Conn: c, Stream: "s", After: after, Primes: tt.primes}, 4, 0, false)
+			a.Open(false)
+			if tt.event {
+				a.Replayed(stream.Append{Num: 4, Entries: []stream.Entry{{Kind: stream.Message, Data: []byte(said(4))}}})
+			}
+			if tt.end(a); !slices.Equal(c.primed, tt.primed) || !c.over {
+				t.Errorf("it is primed with %q, want %q; it is over: %t", c.primed, tt.primed, c.over)
+			}
+		})
 	}
 }

@@ -29,6 +29,7 @@ const (
 	command    = "cmd/troupe."
 	examples   = "examples."
 	simulated  = "actors/recovery.TestHistories"
+	ofSDKs     = "interop.TestLongCallsOfSDKs" // clients of others, and three nodes
 )
 
 // Sentences that several cells have.
@@ -44,16 +45,16 @@ const (
 var Table = []Kind{
 	{"Session, to 2025-11-25", [len(Breaks)]Cell{
 		{"goes on", "Its streams are resumed after the last event that the client has: none is lost, none comes twice.", []string{transports + "TestResumeFromEveryEvent"}},
-		{"goes on", "Idle streams end, and say when to come back; the next process knows the session.", []string{recovery + "TestDrainAnswersAndHandsOver", recovery + "TestDrainHasClientsComeBack"}},
-		{"goes on", "The next process has the session with its settings and values, and every event that a client has seen.", []string{recovery + "TestSessionsAndStreamsSurviveACrash"}},
+		{"goes on", "Idle streams end, and say when to come back; the next process knows the session.", []string{recovery + "TestDrainAnswersAndHandsOver", recovery + "TestDrainHasClientsComeBack", ofSDKs}},
+		{"goes on", "The next process has the session with its settings and values, and every event that a client has seen.", []string{recovery + "TestSessionsAndStreamsSurviveACrash", ofSDKs}},
 		{"goes on", asFlushed + " An event id that was lost is refused, and never stands for another event.", []string{recovery + "TestPowerCutTakesNoIDTwice", simulated}},
 		{"goes on", "Each request may reach another node.", []string{nodes + "TestAnyNodeKnowsTheSession"}},
 		{"waits", "Requests say when to come back, resumes are held, and all goes on when the store answers.", []string{nodes + "TestARestartOfTheStoreEndsNoCall"}},
 	}},
 	{"Safe call in it", [len(Breaks)]Cell{
 		{"runs on", "The response waits for the client's return.", []string{transports + "TestConnectionBreaksAndTheCallRunsOn"}},
-		{"runs again", "In the next process; what the client has seen does not come again.", []string{recovery + "TestRestartUnderASafeCall"}},
-		{"runs again", "Once they have become streams: after 250 ms, or with the first message. A call that had not leaves a broken connection.", []string{recovery + "TestSessionsAndStreamsSurviveACrash"}},
+		{"runs again", "In the next process; what the client has seen does not come again.", []string{recovery + "TestRestartUnderASafeCall", ofSDKs}},
+		{"runs again", "Once they have become streams: after 250 ms, or with the first message. A call that had not leaves a broken connection.", []string{recovery + "TestSessionsAndStreamsSurviveACrash", ofSDKs}},
 		{"runs again", asFlushed, []string{simulated}},
 		{"runs on", "Where they began, while their streams, questions and answers go by way of any node.", []string{nodes + "TestNodeWithoutItsLeaseHoldsNobody", nodes + "TestAnswersOfAnySizeAtAnotherNode"}},
 		{"runs on", "What they send waits for the store, and comes when it answers.", []string{nodes + "TestARestartOfTheStoreEndsNoCall"}},
@@ -76,16 +77,16 @@ var Table = []Kind{
 	}},
 	{"2026-07-28: safe, tasks", [len(Breaks)]Cell{
 		{"resend", cancels + " " + once, []string{command + "TestClosingTheConnectionEndsTheHandler"}},
-		{"a task", "The client is given a task in place of the result, and the run goes on as that.", []string{task + "TestALongCallOutlivesItsProcess"}},
-		{"resend", nothing + " " + once, []string{command + "TestAnyProcessServesTheNextRequest", task + "TestALongCallOutlivesItsProcess"}},
+		{"a task", "The client is given a task in place of the result, and the run goes on as that.", []string{task + "TestALongCallOutlivesItsProcess", ofSDKs}},
+		{"resend", nothing + " " + once, []string{command + "TestAnyProcessServesTheNextRequest", task + "TestALongCallOutlivesItsProcess", ofSDKs}},
 		{"resend", "As with kill -9, and for a task as below --sync.", []string{task + "TestTaskWhoseWorkIsLostRuns"}},
 		{"runs on", anyNode, []string{command + "TestAnyProcessServesTheNextRequest"}},
 		{"runs on", "Where it runs; it becomes no task meanwhile.", []string{nodes + "TestNodeWithoutItsLeaseHoldsNobody"}},
 	}},
 	{"2026-07-28: safe, no tasks", [len(Breaks)]Cell{
 		{"resend", cancels, []string{command + "TestClosingTheConnectionEndsTheHandler"}},
-		{"ends first", "The process waits for them; what still runs two seconds before the end of its drain is told to send the request again.", []string{command + "TestCallsAtTheEndOfAProcess"}},
-		{"resend", nothing, []string{command + "TestAnyProcessServesTheNextRequest"}},
+		{"ends first", "The process waits for them; what still runs two seconds before the end of its drain is told to send the request again.", []string{command + "TestCallsAtTheEndOfAProcess", ofSDKs}},
+		{"resend", nothing, []string{command + "TestAnyProcessServesTheNextRequest", ofSDKs}},
 		{"resend", nothing, []string{command + "TestAnyProcessServesTheNextRequest"}},
 		{"runs on", anyNode, []string{command + "TestAnyProcessServesTheNextRequest"}},
 		{"runs on", "Where it runs.", []string{nodes + "TestNodeWithoutItsLeaseHoldsNobody"}},

@@ -60,6 +60,9 @@ async def main(url, era):
     heard = []
     async with connected(url, era == "stateless", heard) as (client, revision):
         tell(revision=revision)
+        # Release 2.0 asks for the tools after a call, for the schema of its result, unless it has them: a server that ends
+        # answers a new request of this era with 503.
+        await client.list_tools()
 
         async def progressed(progress, total, message):
             tell(progress=progress)

@@ -29,8 +29,8 @@ func TestResumedStreamIsPrimed(t *testing.T) {
 				time.AfterFunc(time.Minute, rest.Close)
 				begin := time.Now()
 				got, _ := rest.Next()
-				if d := time.Since(begin); d < 15*time.Second || d > 16*time.Second {
-					t.Errorf("the stream named its place after %v, want 15s of silence", d)
+				if d := time.Since(begin); d > time.Second { // in a bubble nothing takes time but what waits
+					t.Errorf("the stream named its place after %v, want it at once: the node may end in the next moment", d)
 				}
 				if diff := cmp.Diff(testkit.Event{ID: last.ID, Retry: retry}, got); diff != "" {
 					t.Errorf("first event of a resumed stream (-want +got):\n%s", diff)
