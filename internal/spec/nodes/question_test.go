@@ -68,7 +68,7 @@ func TestTwoQuestionsWaitForNothing(t *testing.T) {
 				for _, h := range all {
 					v.Line(h.Runtime.Node()).Slow(0)
 				}
-				time.Sleep(time.Second) // what is still on a slow line would hold up what comes after it
+				<-time.After(time.Second) // what is still on a slow line would hold up what comes after it
 			}
 		}
 	})

@@ -71,6 +71,7 @@ func TestTasksOutliveTheStreamOfWork(t *testing.T) {
 		for range 4 {
 			ids = append(ids, begun(t, c, "1"))
 		}
+		time.Sleep(time.Second) // one of them runs
 		v.DeleteStreams(t, "work")
 		if err := a.Runtime.Close(t.Context()); err != nil {
 			t.Error(err)
