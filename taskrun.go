@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -239,7 +240,7 @@ type longCall Call
 func (c *longCall) TakesLong(ending bool) (again bool) { return (*Call)(c).become(ending) }
 
 // become makes a task of the call, unless its handler has returned, its client handles none, or there are too many. If the node ends, it waits for a task that is just
-// being made: there may be none, where this one gets its place anyway. It reports whether there may be one later.
+// being made: there may be none, where this one gets its place anyway. It reports whether there may be one once there is room.
 func (c *Call) become(ending bool) (again bool) {
 	b := &becoming{done: make(chan struct{})}
 	for !c.fate.CompareAndSwap(promised, b) {
@@ -299,10 +300,10 @@ func (s *service) concludeLong(call *Call, out, dst []byte, err *mcp.Error) {
 	})
 }
 
-// adopt stores a task of a call that runs, and tells its client, if the call can become one. It reports whether it may become one later.
+// adopt stores a task of a call that runs, and tells its client, if the call can become one. It reports whether it may become one once there is room.
 func (s *service) adopt(call *Call, ending bool) (later bool) {
 	t := call.tool
-	if ending && s.rt.alone() { // the task would end with the process, and the call may yet end before it
+	if s.rt.alone() && (ending || s.rt.leaving.Load()) { // the task would end with the process, and the call may yet end before it
 		return false
 	}
 	if caps := call.peer.Capabilities(); !caps.Has(mcp.CapClientTasksExtension) {
@@ -331,7 +332,7 @@ func (s *service) adopt(call *Call, ending bool) (later bool) {
 	n.Ending = ending
 	kept, moved, err := call.c.MoveSteps(ctx)
 	if err != nil {
-		return true
+		return false
 	}
 	defer moved()
 	for i := range kept {
@@ -340,7 +341,7 @@ func (s *service) adopt(call *Call, ending bool) (later bool) {
 	a, made, err := s.rt.tasks.Adopt(ctx, n)
 	if err != nil {
 		s.rt.log.Debug("a call that takes long becomes no task", "server", s.id, "tool", t.Name, "error", err)
-		return true
+		return errors.Is(err, worker.ErrNoPlace) || errors.Is(err, worker.ErrTooMany) || errors.Is(err, worker.ErrFull)
 	}
 	answer, err := codec.AppendMarshal([]byte(`,"result":`), s.created(made, call.revision()))
 	if err == nil {

@@ -219,7 +219,7 @@ func (r *requestActor) leaves(m leaving) {
 // stillLeaving has a call know once more that its node ends, if that still does: see Long.
 type stillLeaving struct{}
 
-// leaveAgain is when.
+// leaveAgain is the time after which a call is told that once more.
 const leaveAgain = 500 * time.Millisecond
 
 // takesLong has the call know that it takes long, or that its node ends. It reports whether that is news to it.

@@ -27,7 +27,7 @@ const (
 
 // Finish waits until no call runs that only this node can end and beside returns false, or until ctx ends. The node serves the
 // requests of sessions meanwhile; new ones of stateless clients get 503, as any other node can serve them. In the second half of the time
-// until ctx's deadline, though, it refuses calls that may not run again: they might not end in time. Two seconds before that deadline the
+// until ctx's deadline, though, it refuses calls that may not run again: they might not end in time. Two seconds before that deadline, or a tenth of a shorter time, the
 // calls of stateless clients end, as Close would have them end, and beside, which is for work that the node does not know, is asked no more: what
 // it waits for may have no end, and HandOver needs time. A nil beside counts as false.
 func (n *Node) Finish(ctx context.Context, beside func() bool) {

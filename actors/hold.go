@@ -7,6 +7,8 @@ import (
 
 	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/stream"
+	"github.com/troupe-run/troupe/mcp"
 )
 
 // holdEvery is how often, on average, a held resume sends a comment and tries again. Each wait
@@ -25,11 +27,16 @@ type hold struct {
 	until time.Time
 	open  bool           // the response has begun
 	gone  chan struct{}  // closed when the connection is gone
+	at    string         // the event id that the client came with, if its revision has priming events
 	from  *quota.Account // the resume is counted on it until its session is known
 }
 
-func newHold(n *Node, svc *Service, conn Conn) *hold {
-	return &hold{Conn: conn, n: n, svc: svc, since: time.Now(), until: time.Now().Add(svc.Limits.ResumeWait), gone: make(chan struct{})}
+func newHold(n *Node, svc *Service, in *Input) *hold {
+	at := ""
+	if _, good := stream.ParsePosition(in.LastEventID); good && has(in.Version, mcp.FeatureStreamPriming) {
+		at = in.LastEventID
+	}
+	return &hold{at: at, Conn: in.Conn, n: n, svc: svc, since: time.Now(), until: time.Now().Add(svc.Limits.ResumeWait), gone: make(chan struct{})}
 }
 
 // worth reports whether a resume that failed with err is worth another try later.
@@ -55,6 +62,9 @@ func (h *hold) wait() bool {
 			return false
 		}
 		h.Conn.Gone(func() { close(h.gone) })
+		if h.at != "" { // popular clients remember only what their newest connection has carried
+			h.Conn.Event(h.at, 0, nil)
+		}
 	}
 	h.Conn.Comment()
 	h.Conn.Flush()

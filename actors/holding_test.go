@@ -60,7 +60,7 @@ func (c *namedConn) Event(id string, retry int, data []byte) {
 func (h *held) back(session, event string) *heldConn {
 	c := &heldConn{}
 	in := h.input(session, "192.0.2.1", c)
-	in.LastEventID = event
+	in.LastEventID, in.Version = event, "2025-11-25"
 	go h.Get(h.svc, in)
 	return c
 }
@@ -88,6 +88,9 @@ func TestResumeIsHeldForItsSession(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		if status, body := c.answer(); status != 0 || !c.begun() {
 			t.Errorf("the resume is answered %d %s while the store is away", status, body)
+		}
+		if at := c.lastID(); at != event { // the node may end now, and the client remember only what this connection has carried
+			t.Errorf("the held resume is at %q, want %q", at, event)
 		}
 		if status, body := other.answer(); status != 200 || !strings.Contains(body, `"data":{"retryAfterMs":1000}`) {
 			t.Errorf("a request is answered %d %s", status, body)

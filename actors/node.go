@@ -220,10 +220,13 @@ type draining struct {
 	handed  atomic.Int64 // requests in flight that were handed over: see requestActor.handed
 }
 
+// last reports whether nothing will go on with what still runs: the node ends, and its store with it.
+func (d *draining) last() bool { return d.alone && d.over.Load() }
+
 // refuses reports whether the end of the node refuses a request. stored is the size of the message if
 // another process would need it to run the request again.
 func (d *draining) refuses(svc *Service, principal any, m *codec.Message, stored int) bool {
-	return d.over.Load() || d.sparing.Load() && !svc.again(m, stored) && (svc.Known == nil || svc.Known(principal, m.Method, m.Name))
+	return d.over.Load() || d.sparing.Load() && (d.alone || !svc.again(m, stored)) && (svc.Known == nil || svc.Known(principal, m.Method, m.Name))
 }
 
 // sends reports whether a request of a stateless client is one for another node, as this one is about to end. A request that brings answers

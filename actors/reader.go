@@ -62,10 +62,10 @@ func (s *sessionActor) newAttachment(svc *Service, key StreamKey, rec *record.St
 	}, next, skip, live)
 }
 
-// leave ends the connection of a call that goes on.
+// leave ends the connection of a call that goes on. A client that is connected to another node may come back soon.
 func (m closeConn) leave(a reader) {
-	if m.leaving {
-		a.Finish()
+	if near, ok := a.(*attached); ok && m.leaving {
+		near.Reconnect()
 	} else {
 		a.Poll()
 	}

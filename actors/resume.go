@@ -45,7 +45,7 @@ func (n *Node) Get(svc *Service, in *Input) {
 // resumed takes a GET that resumes a stream.
 func (d *sessions) resumed(svc *Service, in *Input) {
 	n := d.node
-	h := newHold(n, svc, in.Conn)
+	h := newHold(n, svc, in)
 	own := *in
 	own.Conn = h
 	pos, good := stream.ParsePosition(in.LastEventID)

@@ -305,7 +305,7 @@ func (s *streamActor) handOver() {
 		s.giveUpGathering()
 		return
 	}
-	if len(s.rec.Calls) > 0 && !s.runsAgain() {
+	if len(s.rec.Calls) > 0 && (s.node.drain.last() || !s.runsAgain()) {
 		s.step(stream.Event{Op: stream.Push, Entries: lostCalls(s.rec.Calls, s.answered), Last: true})
 		return
 	}
@@ -522,7 +522,7 @@ func (s *streamActor) cutShort() {
 }
 
 func (s *streamActor) passOn() {
-	if !s.opened || !s.rec.Safe || !has(s.rec.Revision, mcp.FeatureStreamPriming) {
+	if s.node.drain.alone || !s.opened || !s.rec.Safe || !has(s.rec.Revision, mcp.FeatureStreamPriming) {
 		return
 	}
 	for _, c := range s.rec.Calls {

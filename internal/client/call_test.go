@@ -202,6 +202,17 @@ func TestStreamIsResumed(t *testing.T) {
 			},
 			came: "tools/call, GET a, GET a",
 		},
+		"the same, said in JSON": {
+			lose: func(_ *script, w http.ResponseWriter, m message) { writeEvents(w, "id: a\n\n"); breakOff() },
+			again: func(_ *script, w http.ResponseWriter, n int) {
+				if n == 1 {
+					w.Header().Set("Content-Type", "application/json")
+					w.WriteHeader(http.StatusConflict)
+					_, _ = w.Write([]byte(`{"jsonrpc":"2.0","error":{"code":-32000,"message":"Conflict: only one stream"},"id":null}`))
+				}
+			},
+			came: "tools/call, GET a, GET a",
+		},
 		"forgotten": {
 			lose:     func(_ *script, w http.ResponseWriter, m message) { writeEvents(w, "id: a\n\n"); breakOff() },
 			again:    func(_ *script, w http.ResponseWriter, _ int) { http.Error(w, "no session", 404) },

@@ -97,7 +97,7 @@ func (c *Client) resume(ctx context.Context, s *stream) (io.ReadCloser, error) {
 			return body, nil
 		}
 		var may bool
-		if after, may = again(err, true); !may && !stillOpen(err) {
+		if after, may = again(err, true); !may && !errors.Is(err, errStillOpen) {
 			return nil, fmt.Errorf("%w: its stream cannot be resumed: %w", ErrLost, err)
 		}
 		if err := p.wait(ctx, after, err); err != nil {
@@ -107,11 +107,8 @@ func (c *Client) resume(ctx context.Context, s *stream) (io.ReadCloser, error) {
 	}
 }
 
-// stillOpen reports whether a server refuses to resume a stream because it has not seen yet that the last connection broke.
-func stillOpen(err error) bool {
-	e, ok := errors.AsType[*StatusError](err)
-	return ok && e.Status == http.StatusConflict
-}
+// errStillOpen reports that a server refuses to resume a stream, because it has not seen yet that the last connection broke.
+var errStillOpen = errors.New("the server still has the broken connection")
 
 // get asks for what follows an event.
 func (c *Client) get(ctx context.Context, last string) (io.ReadCloser, error) {
@@ -126,6 +123,10 @@ func (c *Client) get(ctx context.Context, last string) (io.ReadCloser, error) {
 	}
 	if isStream(res) {
 		return res.Body, nil
+	}
+	if res.StatusCode == http.StatusConflict {
+		_ = res.Body.Close()
+		return nil, errStillOpen
 	}
 	_, err = answer(ctx, res, "")
 	return nil, err

@@ -59,16 +59,30 @@ func TestDrainOfAnOwnServer(t *testing.T) {
 
 // TestDrainOfAStoreInMemory drains a process whose store ends with it while calls run that could go on in another one otherwise: they end first.
 func TestDrainOfAStoreInMemory(t *testing.T) {
-	testkit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, troupe.Options{DrainDelay: -1}, nil)
-		call := h.Unchecked().InitializeAs("2025-11-25", `{}`).PostLater(host.CallWith("1", "count", `{"to":5,"delay_ms":1000}`, "1"))
-		time.Sleep(time.Second)
-		if err := h.Runtime.Drain(t.Context()); err != nil {
-			t.Errorf("drain: %v", err)
-		}
-		all := host.Payloads((<-call).All())
-		host.Equal(t, "its last message", all[len(all)-1], host.TextResult("1", "counted to 5"))
-	})
+	for name, tt := range map[string]struct {
+		call string
+		age  time.Duration // of the call when the drain begins
+		want string
+	}{
+		"with progress":               {host.CallWith("1", "count", `{"to":5,"delay_ms":1000}`, "1"), time.Second, host.TextResult("1", "counted to 5")},
+		"with progress, just begun":   {host.CallWith("1", "count", `{"to":5,"delay_ms":1000}`, "1"), 100 * time.Millisecond, host.TextResult("1", "counted to 5")},
+		"silent":                      {host.Call("1", "count", `{"to":5,"delay_ms":1000}`), time.Second, host.TextResult("1", "counted to 5")},
+		"silent, just begun":          {host.Call("1", "count", `{"to":5,"delay_ms":1000}`), 100 * time.Millisecond, host.TextResult("1", "counted to 5")},
+		"for longer than it may take": {host.Call("1", "count", `{"to":60,"delay_ms":1000}`), time.Second, "-32010"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				h := host.New(t, troupe.Options{DrainDelay: -1}, nil)
+				call := h.Unchecked().InitializeAs("2025-11-25", `{}`).PostLater(tt.call)
+				time.Sleep(tt.age)
+				if err := h.Runtime.Drain(t.Context()); (err != nil) != (tt.want == "-32010") {
+					t.Errorf("drain: %v", err)
+				}
+				all := host.Payloads((<-call).All())
+				host.Contains(t, "its last message", all[len(all)-1], tt.want)
+			})
+		})
+	}
 }
 
 // TestDrainUnderLoad drains while a client calls without a pause. No accepted call is lost, the runtime serves until a
