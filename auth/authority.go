@@ -149,10 +149,12 @@ func (i *issuer) signer(ctx context.Context, t *signedToken, issued time.Time) (
 	var tried *keySet
 	for {
 		set, answer, retry, err := i.await(ctx, issued, func(s *keySet) bool { return s != tried && len(s.find(t.kid, t.alg)) > 0 })
-		switch answer {
-		case unknown:
+		switch {
+		case answer == unknown && len(set.keys) > 0:
 			return nil, invalidToken(ReasonKey, detail...)
-		case unreachable:
+		case answer == unknown:
+			return nil, unavailable(ReasonUnavailable, spacing, errNoKeys, detail...)
+		case answer == unreachable:
 			why := ReasonUnavailable
 			if set != nil && err == nil && i.hasKeys() {
 				why = ReasonKey
@@ -168,6 +170,8 @@ func (i *issuer) signer(ctx context.Context, t *signedToken, issued time.Time) (
 		tried = set // the token does not say by which key, so that one may be new
 	}
 }
+
+var errNoKeys = errors.New("the issuer has no key that can be used")
 
 // hasKeys reports whether the issuer's last good keys serve.
 func (i *issuer) hasKeys() bool { return time.Now().UnixNano() < i.goodUntil.Load() }

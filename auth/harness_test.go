@@ -363,3 +363,7 @@ func expect(t testing.TB, a *Authority, token, want string) *Verdict {
 	}
 	return v
 }
+
+func contextFor(t testing.TB, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(t.Context(), d)
+}
