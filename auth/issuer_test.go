@@ -306,6 +306,7 @@ func TestCacheIsShared(t *testing.T) {
 		cached := func(of *Config) { of.Cache = c }
 		first := newAuthority(t, s, cached)
 		expect(t, first, token("a", nil, nil), "200")
+		synctest.Wait() // for the cache
 		second := newAuthority(t, s, cached)
 		expect(t, second, token("a", nil, nil), "200")
 		if n := s.count(keysURL); n != 1 {
@@ -317,6 +318,7 @@ func TestCacheIsShared(t *testing.T) {
 			t.Errorf("%d fetches, want 2", n)
 		}
 
+		synctest.Wait()
 		apart := newStub("a")
 		third := newAuthority(t, apart, func(of *Config) { of.Cache = c })
 		expect(t, third, token("b", nil, nil), "200")

@@ -36,8 +36,9 @@ func (a *Authority) Resource(path, name string, scopes []string) *Resource {
 	}
 	scopes = slices.DeleteFunc(slices.Clone(scopes), func(s string) bool { return s == offlineAccess || !isScope(s) })
 	base, _ := url.Parse(a.config.PublicURL) // as settle has checked
-	base = base.JoinPath(strings.Split(strings.Trim(path, "/"), "/")...)
-	base.Path, base.RawPath = strings.TrimSuffix(base.Path, "/"), strings.TrimSuffix(base.RawPath, "/")
+	if path = strings.Trim(path, "/"); path != "" {
+		base.Path, base.RawPath = base.Path+"/"+path, "" // has no slash at its end
+	}
 	s := &Resource{url: base.String(), path: wellKnown + base.Path}
 	document := resourceMetadata{s.url, nil, scopes, []string{"header"}, name}
 	for _, i := range a.issuers {

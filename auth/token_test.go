@@ -23,7 +23,9 @@ func TestTokens(t *testing.T) {
 	signed := func(header, claims members) func() string {
 		return func() string { return token("a", header, claims) }
 	}
-	by := func(name string, header members) func() string { return func() string { return token(name, header, nil) } }
+	by := func(name string, header members) func() string {
+		return func() string { return token(name, header, nil) }
+	}
 	parts := func(change func(parts []string)) func() string {
 		return func() string {
 			p := strings.Split(token("a", nil, nil), ".")
@@ -112,8 +114,12 @@ func TestTokens(t *testing.T) {
 		{"member twice, further down", rawClaims(func(s string) string { return `{"x":[{"y":1,"y":2}],` + s[1:] }), "401 malformed"},
 		{"alg twice", rawHeader(`{"alg":"none","alg":"ES256","kid":"a"}`), "401 malformed"},
 		{"another case is another claim", rawClaims(func(s string) string { return `{"SUB":"bob",` + s[1:] }), "200"},
-		{"deep", rawClaims(func(s string) string { return `{"x":` + strings.Repeat("[", 16) + strings.Repeat("]", 16) + "," + s[1:] }), "401 malformed"},
-		{"almost deep", rawClaims(func(s string) string { return `{"x":` + strings.Repeat("[", 15) + strings.Repeat("]", 15) + "," + s[1:] }), "200"},
+		{"deep", rawClaims(func(s string) string {
+			return `{"x":` + strings.Repeat("[", 16) + strings.Repeat("]", 16) + "," + s[1:]
+		}), "401 malformed"},
+		{"almost deep", rawClaims(func(s string) string {
+			return `{"x":` + strings.Repeat("[", 15) + strings.Repeat("]", 15) + "," + s[1:]
+		}), "200"},
 		{"very deep", rawClaims(func(s string) string { return strings.Repeat("[", 6000) }), "401 malformed"},
 		{"more behind the claims", rawClaims(func(s string) string { return s + "{}" }), "401 malformed"},
 		{"claims are an array", rawClaims(func(s string) string { return "[" + s + "]" }), "401 malformed"},
