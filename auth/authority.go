@@ -100,7 +100,7 @@ func (a *Authority) verify(ctx context.Context, token, resource string) (*Verdic
 	if !isToken(token) {
 		return nil, invalidToken(ReasonMalformed, slog.Int("bytes", len(token)))
 	}
-	k := verdictKey{sha256.Sum256([]byte(token)), resource}
+	k := verdictKey{sha256.Sum256(bytesOf(token)), resource}
 	v := a.verdicts.find(k, time.Now())
 	var r *Refusal
 	switch {

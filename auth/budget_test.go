@@ -51,6 +51,15 @@ func BenchmarkVerify(b *testing.B) {
 			}
 		}
 	})
+	b.Run("shared", func(b *testing.B) {
+		b.ReportAllocs()
+		var last Last
+		for b.Loop() {
+			if _, err := last.Verify(ctx, a, text, server); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 	b.Run("table", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
