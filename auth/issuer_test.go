@@ -293,6 +293,7 @@ func TestOutageAtStart(t *testing.T) {
 		s.setDown(nil)
 		time.Sleep(spacing)
 		expect(t, a, token("a", nil, nil), "200")
+		synctest.Wait() // for the log
 		if !strings.Contains(l.String(), "fetched again") {
 			t.Errorf("the log is %s", l.String())
 		}
