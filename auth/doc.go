@@ -39,11 +39,10 @@ package auth
 //
 // From the top; most of what a file uses lies in its own line or below:
 //
-//	authority last  who may call: tokens to verdicts
-//	config  whose tokens count
-//	introspection verdict  opaque tokens, and what is kept of the last tokens
-//	issuer keyring  an issuer's keys: what is done, and the machine that decides when
-//	cache fetch discovery  where keys come from
-//	resource scope  what clients are told
-//	token keyset claims  the rules for tokens
+//	resource last authority  what clients are told, and who may call
+//	introspection verdict claims  what is found about a token, and kept
+//	issuer  an issuer's keys
+//	cache fetch discovery keyring  where they come from, and the machine that decides when
+//	token keyset  signatures
+//	config scope  whose tokens count, and for what
 //	audience credentials object refusal  their parts
