@@ -72,8 +72,8 @@ func malformed(err error) *Refusal {
 // idMarks are claims that only tokens for a client have: those of ID tokens (OpenID Connect Core, 2 and 3.3.2.11), and that of logout tokens and other events (RFC 8417, 2.2).
 var idMarks = []string{"at_hash", "c_hash", "nonce", "events"}
 
-// otherKinds are the values with which Keycloak marks, in the claim typ, what is no access token.
-var otherKinds = []string{"id", "refresh", "offline", "logout"}
+// otherKinds are the values with which Keycloak marks, in the claim typ, and Cognito and Hydra in token_use, what is no access token.
+var otherKinds = []string{"id", "id_token", "refresh", "refresh_token", "offline", "logout"}
 
 // checkKind refuses tokens that are no access tokens (RFC 8725, 2.8), and those that are bound to a key that nobody has proven (RFC 7800; RFC 9449, 7.2; RFC 8705, 3).
 func checkKind(c object) *Refusal {
@@ -82,11 +82,10 @@ func checkKind(c object) *Refusal {
 			return invalidToken(ReasonIDToken, slog.String("claim", name))
 		}
 	}
-	if use, _, _ := c.text("token_use"); use == "id" {
-		return invalidToken(ReasonIDToken, c.shown("token_use")...)
-	}
-	if typ, _, _ := c.text("typ"); slices.Contains(otherKinds, strings.ToLower(typ)) {
-		return invalidToken(ReasonIDToken, c.shown("typ")...)
+	for _, name := range []string{"token_use", "typ"} {
+		if kind, _, _ := c.text(name); slices.Contains(otherKinds, strings.ToLower(kind)) {
+			return invalidToken(ReasonIDToken, c.shown(name)...)
+		}
 	}
 	if c.has("cnf") {
 		return invalidToken(ReasonBound, c.shown("cnf")...)
@@ -144,8 +143,8 @@ func (id *Identity) readNames(c object) *Refusal {
 	if !hasSubject {
 		id.Subject = id.Client
 	}
-	if id.Subject == "" {
-		return invalidToken(ReasonSubject)
+	if id.Subject == "" || !hasSubject && c.has("username") { // an answer about a user that names no subject would make all users of the client one (RFC 7662, 2.2)
+		return invalidToken(ReasonSubject, c.shown("username")...)
 	}
 	return nil
 }

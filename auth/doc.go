@@ -9,7 +9,7 @@
 //   - Signed with RS256 to RS512, PS256 to PS512, ES256 to ES512 or EdDSA, by a key of the issuer that allows it by kty, crv, alg, use and key_ops. RSA has 2,048 bits or more: RFC 8725, 3.1 and 3.2;
 //     RFC 7518, 3.3; RFC 7517, 4.
 //   - Neither encrypted nor with a key of its own (jwk, jku, x5u, x5c), nor with an extension (crit, b64): RFC 8725, 3.10; RFC 7515, 4.1.11.
-//   - Of a typ at+jwt, JWT or none: RFC 9068, 4. No ID token or logout token, by their claims at_hash, c_hash, nonce and events, token_use, and typ of Keycloak: RFC 8725, 2.8.
+//   - Of a typ at+jwt, JWT or none: RFC 9068, 4. No ID token or logout token, by their claims at_hash, c_hash, nonce and events, token_use and typ: RFC 8725, 2.8.
 //   - Of an issuer of the configuration, which iss names byte by byte: RFC 9068, 4.
 //   - In time by exp, which it must have, nbf and iat, give or take [Leeway]: RFC 7519, 4.1.4 to 4.1.6.
 //   - For this server: RFC 9068, 4; RFC 8707, 2. See [Issuer] for those that know no audiences.

@@ -31,33 +31,37 @@ func TestIntrospection(t *testing.T) {
 		answer members
 		want   string
 	}{
-		"good":                   {nil, "200"},
-		"without iss":            {members{"iss": nil}, "200"},
-		"without token_type":     {members{"token_type": nil}, "200"},
-		"inactive":               {members{"active": false}, "401 inactive"},
-		"active is a string":     {members{"active": "true"}, "503 unavailable"},
-		"active is missing":      {members{"active": nil}, "503 unavailable"},
-		"another issuer":         {members{"iss": "https://evil.example.com"}, "401 issuer"},
-		"without exp":            {members{"exp": nil}, "401 expired"},
-		"exp past":               {members{"exp": fromNow(-time.Minute)}, "401 expired"},
-		"nbf ahead":              {members{"nbf": fromNow(time.Minute)}, "401 early"},
-		"without aud":            {members{"aud": nil}, "401 audience"},
-		"another aud":            {members{"aud": public}, "401 audience"},
-		"bound":                  {members{"cnf": members{"jkt": "x"}}, "401 bound"},
-		"for DPoP":               {members{"token_type": "DPoP"}, "401 bound"},
-		"a refresh token":        {members{"typ": "Refresh"}, "401 id_token"},
-		"neither sub nor client": {members{"sub": nil, "client_id": nil}, "401 subject"},
+		"good":                     {nil, "200"},
+		"without iss":              {members{"iss": nil}, "200"},
+		"without token_type":       {members{"token_type": nil}, "200"},
+		"inactive":                 {members{"active": false}, "401 inactive"},
+		"active is a string":       {members{"active": "true"}, "503 unavailable"},
+		"active is missing":        {members{"active": nil}, "503 unavailable"},
+		"another issuer":           {members{"iss": "https://evil.example.com"}, "401 issuer"},
+		"without exp":              {members{"exp": nil}, "401 expired"},
+		"exp past":                 {members{"exp": fromNow(-time.Minute)}, "401 expired"},
+		"nbf ahead":                {members{"nbf": fromNow(time.Minute)}, "401 early"},
+		"without aud":              {members{"aud": nil}, "401 audience"},
+		"another aud":              {members{"aud": public}, "401 audience"},
+		"bound":                    {members{"cnf": members{"jkt": "x"}}, "401 bound"},
+		"for DPoP":                 {members{"token_type": "DPoP"}, "401 bound"},
+		"a machine":                {members{"sub": nil}, "200 machine"},
+		"a user without sub":       {members{"sub": nil, "username": "alice"}, "401 subject"},
+		"a refresh token of Hydra": {members{"token_use": "refresh_token"}, "401 id_token"},
+		"a refresh token":          {members{"typ": "Refresh"}, "401 id_token"},
+		"neither sub nor client":   {members{"sub": nil, "client_id": nil}, "401 subject"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				s := newStub("a")
 				a := newAuthority(t, s, asking)
 				answering(s, tt.answer)
-				v := expect(t, a, "opaque-token", tt.want)
-				if tt.want == "200" && (v.Subject != "alice" || v.Client != "editor" || v.Issuer != issuerURL) {
+				want, machine := strings.CutSuffix(tt.want, " machine")
+				v := expect(t, a, "opaque-token", want)
+				if machine && (v.Subject != "editor" || !v.Machine) || tt.want == "200" && (v.Machine || v.Subject != "alice" || v.Client != "editor" || v.Issuer != issuerURL) {
 					t.Errorf("got %+v", v.Identity)
 				}
-				expect(t, a, "opaque-token", tt.want)
+				expect(t, a, "opaque-token", want)
 				if n, want := s.count(introspectURL), map[bool]int{false: 1, true: 2}[tt.want[:3] == "503"]; n != want {
 					t.Errorf("%d questions, want %d", n, want)
 				}

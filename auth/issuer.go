@@ -225,7 +225,9 @@ func (i *issuer) fetch(ctx context.Context) (set *keySet, r record, err error) {
 		return err
 	})
 	if err != nil {
-		i.location = i.location.forget()
+		if i.location != nil {
+			i.location.until = time.Time{} // it may have changed
+		}
 		return nil, r, err
 	}
 	keys, err := readKeys(r.Keys)
@@ -258,14 +260,6 @@ func (i *issuer) documents(ctx context.Context) (keys []byte, asked time.Duratio
 	}
 	keys, asked, err = get(ctx, i.client, i.Keys)
 	return keys, asked, nil, err
-}
-
-// forget returns a location whose metadata is asked for again.
-func (l *location) forget() *location {
-	if l == nil {
-		return nil
-	}
-	return &location{metadataURL: l.metadataURL}
 }
 
 // guarded runs code of the program, which must not end the process: nobody who called it can have recovered.

@@ -89,9 +89,3 @@ func (t *verdicts) sweep(now time.Time) {
 		}
 	}
 }
-
-func (t *verdicts) len() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.new) + len(t.old)
-}

@@ -125,3 +125,9 @@ func TestManyAtOnce(t *testing.T) {
 		wg.Wait()
 	})
 }
+
+func (t *verdicts) len() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.new) + len(t.old)
+}
