@@ -351,7 +351,10 @@ func TestCacheThatIsNotOurs(t *testing.T) {
 				expect(t, a, token("b", nil, nil), "200")
 				continue
 			}
-			if expect(t, a, token("a", nil, nil), "200") == nil || s.count(keysURL) != 1 {
+			if _, err := a.Verify(t.Context(), token("b", nil, nil), server); outcome(err) != "401 key" {
+				t.Errorf("%s: %v", name, err)
+			}
+			if expect(t, a, token("a", nil, nil), "200"); s.count(keysURL) != 1 {
 				t.Errorf("%s: %d fetches", name, s.count(keysURL))
 			}
 		}

@@ -62,6 +62,9 @@ func TestTokensAreTakenApart(t *testing.T) {
 				t.Errorf("the token of another over the same connection: %v, %v", v, err)
 			}
 		}
+		if _, err := last.Verify(t.Context(), a, text, server); err != nil {
+			t.Error(err)
+		}
 		other := newAuthority(t, newStub("b"))
 		if _, err := last.Verify(t.Context(), other, text, server); outcome(err) != "401 key" {
 			t.Errorf("for another authority: %v", err)
