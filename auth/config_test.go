@@ -70,6 +70,14 @@ func TestConfigIsCopied(t *testing.T) {
 		delete(c.Implies, "a")
 		expect(t, a, token("a", nil, members{"aud": "one"}), "200")
 		expect(t, a, token("a", nil, members{"aud": "two"}), "401 audience")
+		c = Config{Issuers: []Issuer{{URL: issuerURL, ClientIDs: []string{"editor"}}}, PublicURL: public, Transport: newStub("a")}
+		b, err := New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		c.Issuers[0].ClientIDs[0] = "other"
+		expect(t, b, token("a", nil, nil), "200")
 		if s := a.Resource("/", "", nil).Challenge(missingCredentials()); !strings.HasSuffix(s, `scope="a"`) || a.Missing([]string{"a"}, []string{"b"}) != nil {
 			t.Error(s)
 		}
