@@ -95,6 +95,23 @@ func TestRotation(t *testing.T) {
 	})
 }
 
+// TestRotationWithoutKeyIDs has an issuer whose tokens do not say which key has signed them.
+func TestRotationWithoutKeyIDs(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newStub("a")
+		a := newAuthority(t, s)
+		expect(t, a, token("a", members{"kid": nil}, nil), "200")
+		time.Sleep(time.Minute)
+		s.set(keysURL, page{body: keySetOf("b")})
+		expect(t, a, token("b", members{"kid": nil}, nil), "200")
+		time.Sleep(1)
+		expect(t, a, token("a", members{"kid": nil}, members{"iat": fromNow(-time.Minute)}), "401 key")
+		if n := s.count(keysURL); n != 2 {
+			t.Errorf("%d fetches, want 2", n)
+		}
+	})
+}
+
 // TestNewTokenSoonAfterAFetch has an issuer make a key a moment after it was asked: the token is told to come again, and not that it does not count.
 func TestNewTokenSoonAfterAFetch(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
