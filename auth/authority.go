@@ -1,0 +1,194 @@
+package auth
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+)
+
+// Authority verifies tokens as a Config says. Make it with New. Its methods are safe for concurrent use.
+type Authority struct {
+	config   Config
+	issuers  []*issuer
+	by       map[string]*issuer // by URL
+	opaque   *introspector      // nil without
+	broader  hierarchy
+	verdicts *verdicts
+	own      *http.Transport // nil if the program has its own
+}
+
+// New returns an Authority. It does no I/O: keys are fetched when a token needs them. The error names every fault of the configuration.
+func New(c Config) (*Authority, error) {
+	if err := c.settle(); err != nil {
+		return nil, err
+	}
+	a := &Authority{config: c, by: make(map[string]*issuer), broader: newHierarchy(c.Implies), verdicts: newVerdicts(maxVerdicts)}
+	transport := c.Transport
+	if transport == nil {
+		a.own = newTransport()
+		transport = a.own
+	}
+	client := newClient(transport)
+	for _, of := range c.Issuers {
+		i := &issuer{Issuer: of, keep: c.Claims, client: client, cache: c.Cache, log: c.Log, news: make(chan struct{})}
+		i.changed = func() { a.verdicts.sweep(time.Now()) }
+		if isFile(of.Keys) {
+			i.cache = nil // every process reads the file
+		}
+		for _, audience := range of.Audiences {
+			i.audiences = append(i.audiences, canonicalURL(audience))
+		}
+		a.issuers = append(a.issuers, i)
+		a.by[of.URL] = i
+		if of.Introspection != nil {
+			a.opaque = newIntrospector(i)
+		}
+	}
+	return a, nil
+}
+
+func newTransport() *http.Transport {
+	if t, ok := http.DefaultTransport.(*http.Transport); ok {
+		return t.Clone()
+	}
+	return &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true}
+}
+
+// Close ends what runs in the background, and waits for it. Tokens of known keys are still verified afterwards.
+func (a *Authority) Close() {
+	for _, i := range a.issuers {
+		i.close()
+	}
+	if a.opaque != nil {
+		a.opaque.close()
+	}
+	if a.own != nil {
+		a.own.CloseIdleConnections()
+	}
+}
+
+// Authenticate returns the verdict about the token of a request to a server. last is of the request's connection, and may be nil. Without credentials the error is
+// a 401, or, with Config.AllowAnonymous, the verdict and the error are nil.
+func (a *Authority) Authenticate(ctx context.Context, h http.Header, server *Resource, last *Last) (*Verdict, error) {
+	token, r := Credentials(h)
+	switch {
+	case r != nil:
+		return nil, r
+	case token == "" && a.config.AllowAnonymous:
+		return nil, nil
+	case token == "":
+		return nil, missingCredentials()
+	case last == nil:
+		return a.Verify(ctx, token, server.url)
+	}
+	return last.Verify(ctx, a, token, server.url)
+}
+
+// Verify returns the verdict about a token that came to a server with this public URL. The error is a [*Refusal]. ctx bounds how long it waits for an issuer.
+func (a *Authority) Verify(ctx context.Context, token, resource string) (*Verdict, error) {
+	v, r := a.verify(ctx, token, resource)
+	if r != nil {
+		return nil, r
+	}
+	return v, nil
+}
+
+func (a *Authority) verify(ctx context.Context, token, resource string) (*Verdict, *Refusal) {
+	if !isToken(token) {
+		return nil, invalidToken(ReasonMalformed, slog.Int("bytes", len(token)))
+	}
+	k := verdictKey{sha256.Sum256(bytesOf(token)), resource}
+	v := a.verdicts.find(k, time.Now())
+	var r *Refusal
+	switch {
+	case v != nil:
+	case a.opaque != nil && !isSigned(token):
+		v, r = a.opaque.ask(ctx, k, token, func(v *Verdict) { a.verdicts.add(k, v) })
+	default:
+		if v, r = a.verifySigned(ctx, token, canonicalURL(resource)); r == nil {
+			a.verdicts.add(k, v)
+		}
+	}
+	if r == nil && v.refused != nil {
+		r = v.refused
+	}
+	if r != nil {
+		return nil, r
+	}
+	return v, nil
+}
+
+// verifySigned verifies a JWT (RFC 9068, 4). Everything that needs no key comes first, so that an issuer is asked for keys only if a token of it could count.
+func (a *Authority) verifySigned(ctx context.Context, token, resource string) (*Verdict, *Refusal) {
+	t, r := readToken(token)
+	if r != nil {
+		return nil, r
+	}
+	iss, _, err := t.claims.text("iss")
+	i := a.by[iss]
+	if err != nil || i == nil {
+		return nil, invalidToken(ReasonIssuer, t.claims.shown("iss")...)
+	}
+	id, r := i.judge(t.claims, false, resource, time.Now())
+	if r != nil {
+		return nil, r
+	}
+	by, r := i.signer(ctx, t, id.Issued)
+	if r != nil {
+		return nil, r
+	}
+	return &Verdict{Identity: *id, ends: id.Expires.Add(Leeway), key: by, goodUntil: &i.goodUntil}, nil
+}
+
+// signer returns the key of the issuer that has signed a token.
+func (i *issuer) signer(ctx context.Context, t *signedToken, issued time.Time) (*key, *Refusal) {
+	detail := append(t.header.shown("kid", "alg"), t.claims.shown("iss")...)
+	var tried *keySet
+	for {
+		set, answer, retry, err := i.await(ctx, issued, func(s *keySet) bool { return s != tried && len(s.find(t.kid, t.alg)) > 0 })
+		switch {
+		case answer == unknown && len(set.keys) > 0:
+			return nil, invalidToken(ReasonKey, detail...)
+		case answer == unknown:
+			return nil, unavailable(ReasonUnavailable, spacing, errNoKeys, detail...)
+		case answer == unreachable:
+			why := ReasonUnavailable
+			if set != nil && err == nil && i.hasKeys() {
+				why = ReasonKey
+			}
+			return nil, unavailable(why, retry, err, detail...)
+		}
+		if k := t.signedBy(set.find(t.kid, t.alg)); k != nil {
+			return k, nil
+		}
+		if t.kid != "" || tried != nil {
+			return nil, invalidToken(ReasonSignature, detail...)
+		}
+		tried = set // the token does not say by which key, so that one may be new
+	}
+}
+
+var errNoKeys = errors.New("the issuer has no key that can be used")
+
+// hasKeys reports whether the issuer's last good keys serve.
+func (i *issuer) hasKeys() bool { return time.Now().UnixNano() < i.goodUntil.Load() }
+
+// ErrNoMetadata is the error of IssuerMetadata if Issuer.Keys says where the first issuer's keys are, so that its metadata is not known.
+var ErrNoMetadata = errors.New("auth: the metadata of the issuer is not known")
+
+// IssuerMetadata returns the metadata of the first issuer as that has it, byte by byte. Clients of 2025-03-26 look for it at /.well-known/oauth-authorization-server
+// of this server's host. Any other error than ErrNoMetadata is a [*Refusal] with 503.
+func (a *Authority) IssuerMetadata(ctx context.Context) ([]byte, error) {
+	i := a.issuers[0]
+	if i.Keys != "" {
+		return nil, ErrNoMetadata
+	}
+	set, answer, retry, err := i.await(ctx, time.Time{}, func(s *keySet) bool { return s.metadata != nil })
+	if answer != use {
+		return nil, unavailable(ReasonUnavailable, retry, err)
+	}
+	return set.metadata, nil
+}

@@ -1,0 +1,204 @@
+package auth
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// Config says whose tokens a server takes. Issuers and PublicURL are enough for most:
+//
+//	&auth.Config{
+//		Issuers:   []auth.Issuer{{URL: "https://id.example.com"}},
+//		PublicURL: "https://mcp.example.com",
+//	}
+type Config struct {
+	// Issuers are the authorization servers whose tokens count. There must be one at least. The metadata names all of them, in this order.
+	Issuers []Issuer
+	// PublicURL is the URL under which clients reach the paths of the program, with https but for the loopback interface. Metadata, challenges and the
+	// audience of tokens come from it, and never from a request's Host or X-Forwarded-*.
+	PublicURL string
+	// Scopes are the least that a client needs for basic use: challenges and the metadata name them. A server may have its own, see [Authority.Resource].
+	// offline_access must not be among them.
+	Scopes []string
+	// Implies has the narrower scopes that a scope implies, directly or by way of others: {"files:write": {"files:read"}}. Circles do no harm.
+	Implies map[string][]string
+	// AllowAnonymous lets requests without credentials pass, and those of another scheme than Bearer. A bad token is refused nevertheless.
+	AllowAnonymous bool
+	// Claims are the names of the claims that [Identity.Claims] has. nil means none.
+	Claims []string
+	// Cache keeps the last good keys of issuers for other processes, and for the next one in this place. nil keeps them in this process alone.
+	Cache KeyCache
+	// Transport makes the requests to issuers. nil means a copy of http.DefaultTransport.
+	Transport http.RoundTripper
+	// Log gets a record when an issuer cannot be reached, when it can again, and when a key is gone. nil means slog.Default().
+	Log *slog.Logger
+}
+
+// Issuer is an authorization server whose tokens count.
+type Issuer struct {
+	// URL is the issuer's identifier, exactly as tokens have it in iss, and with https but for the loopback interface.
+	URL string
+	// Audiences are the values of which a token must have one as its audience. They count for every server: where several are mounted, leave this empty, so that each
+	// takes only tokens for itself. Empty means the public URL of the server that is called.
+	Audiences []string
+	// AudienceClaim is the name of the claim that holds the audience. Empty means aud.
+	AudienceClaim string
+	// ClientIDs stand for the audience, for issuers that know no RFC 8707: a token counts if one of these clients got it, and it has a scope. They exclude Audiences and
+	// AudienceClaim. The client is what client_id says, or else azp, cid or appid.
+	ClientIDs []string
+	// Keys is where the issuer's keys are: a URL, or the path of a file with a JWK set. Empty finds them by the issuer's metadata (RFC 8414, or OpenID Connect Discovery).
+	Keys string
+	// Introspection asks the issuer about tokens that are no JWTs (RFC 7662). nil refuses such tokens. One issuer of a Config may have it, as nothing says whose such a token is.
+	Introspection *Introspection
+}
+
+// Introspection is an endpoint that knows what an opaque token says.
+type Introspection struct {
+	// URL is the endpoint, with https but for the loopback interface.
+	URL string
+	// ClientID and ClientSecret authenticate this server there, by HTTP Basic.
+	ClientID, ClientSecret string
+}
+
+// String leaves out the secret.
+func (i Introspection) String() string { return i.URL + " as " + i.ClientID }
+
+// GoString is String for %#v.
+func (i Introspection) GoString() string { return fmt.Sprintf("auth.Introspection(%q)", i.String()) }
+
+// settle copies what is kept, and reports every fault.
+func (c *Config) settle() error {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf("Auth."+format, args...)) }
+	c.Issuers, c.Scopes, c.Claims, c.Implies = slices.Clone(c.Issuers), slices.Clone(c.Scopes), slices.Clone(c.Claims), maps.Clone(c.Implies)
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	switch u, err := publicURL(c.PublicURL); {
+	case c.PublicURL == "":
+		fault("PublicURL is empty: metadata and audiences come from it")
+	case err != nil:
+		fault("PublicURL: %w", err)
+	default:
+		c.PublicURL = strings.TrimSuffix(u.String(), "/")
+	}
+	if len(c.Issuers) == 0 {
+		fault("Issuers is empty")
+	}
+	for _, s := range c.Scopes {
+		if !isScope(s) || s == offlineAccess {
+			fault("Scopes: %q is no scope to ask clients for", s)
+		}
+	}
+	for _, broad := range slices.Sorted(maps.Keys(c.Implies)) {
+		c.Implies[broad] = slices.Clone(c.Implies[broad])
+		for _, s := range slices.Concat([]string{broad}, c.Implies[broad]) {
+			if !isScope(s) {
+				fault("Implies: %q is no scope", s)
+			}
+		}
+	}
+	for i, name := range c.Claims {
+		if name == "" || slices.Contains(c.Claims[:i], name) {
+			fault("Claims: %q is empty, or comes twice", name)
+		}
+	}
+	introspects := 0
+	for n := range c.Issuers {
+		i := &c.Issuers[n]
+		at := fmt.Sprintf("Issuers[%d].", n)
+		for _, err := range i.settle() {
+			fault("%s%w", at, err)
+		}
+		if slices.ContainsFunc(c.Issuers[:n], func(o Issuer) bool { return o.URL == i.URL }) {
+			fault("%sURL: %s comes twice", at, i.URL)
+		}
+		if i.Introspection != nil {
+			introspects++
+		}
+	}
+	if introspects > 1 {
+		fault("Issuers: %d have Introspection, and nothing says whose an opaque token is", introspects)
+	}
+	return errors.Join(faults...)
+}
+
+// settle copies what is kept, and returns every fault.
+func (i *Issuer) settle() (faults []error) {
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	i.Audiences, i.ClientIDs = slices.Clone(i.Audiences), slices.Clone(i.ClientIDs)
+	if _, err := publicURL(i.URL); err != nil {
+		fault("URL: %w", err)
+	}
+	if slices.Contains(i.Audiences, "") || slices.Contains(i.ClientIDs, "") {
+		fault("Audiences and ClientIDs must have no empty values")
+	}
+	if len(i.ClientIDs) > 0 && (len(i.Audiences) > 0 || i.AudienceClaim != "") {
+		fault("ClientIDs stand for the audience: Audiences and AudienceClaim must not be set")
+	}
+	if strings.Contains(i.Keys, "://") {
+		if _, err := secureURL(i.Keys); err != nil {
+			fault("Keys: %w", err)
+		}
+	}
+	if in := i.Introspection; in != nil {
+		copied := *in
+		i.Introspection = &copied
+		if _, err := secureURL(in.URL); err != nil {
+			fault("Introspection.URL: %w", err)
+		}
+		if in.ClientID == "" {
+			fault("Introspection.ClientID is empty")
+		}
+	}
+	return faults
+}
+
+// publicURL reads a URL that is an identifier: it has neither a query nor a fragment.
+func publicURL(s string) (*url.URL, error) {
+	u, err := secureURL(s)
+	if err == nil && (u.RawQuery != "" || u.ForceQuery || strings.Contains(s, "#")) {
+		return nil, fmt.Errorf("%q must have neither a query nor a fragment", s)
+	}
+	return u, err
+}
+
+// secureURL reads a URL to which a token may go, or from which keys may come (OAuth 2.1, 1.5): https, or http on the loopback interface.
+func secureURL(s string) (*url.URL, error) {
+	u, err := url.Parse(s)
+	switch {
+	case err != nil || u.Hostname() == "" || hasControl(s) || strings.ContainsAny(s, " \"\\"):
+		return nil, fmt.Errorf("%q is no URL with a host", s)
+	case u.User != nil:
+		return nil, fmt.Errorf("the URL of %s must not have a user", u.Host)
+	case u.Scheme == "https", u.Scheme == "http" && isLoopback(u.Hostname()):
+		return u, nil
+	}
+	return nil, fmt.Errorf("%q must begin with https://, as its host is not on the loopback interface", s)
+}
+
+func isLoopback(host string) bool {
+	if a, err := netip.ParseAddr(host); err == nil {
+		return a.Unmap().IsLoopback()
+	}
+	return strings.EqualFold(host, "localhost")
+}
+
+// sameHost reports whether two URLs are of one origin.
+func sameHost(a, b *url.URL) bool {
+	port := func(u *url.URL) string {
+		if p := u.Port(); p != "" {
+			return p
+		}
+		return map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return a.Scheme == b.Scheme && net.JoinHostPort(strings.ToLower(a.Hostname()), port(a)) == net.JoinHostPort(strings.ToLower(b.Hostname()), port(b))
+}

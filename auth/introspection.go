@@ -1,0 +1,154 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	maxOpaque  = 30 * time.Second // for which the answer about an opaque token is kept
+	maxAsking  = 32               // questions to an endpoint at once
+	askedAgain = 5 * time.Second  // Retry-After when the endpoint does not answer
+)
+
+// introspector asks an issuer about opaque tokens.
+type introspector struct {
+	of     *issuer
+	places chan struct{} // has an element for each question under way
+
+	mu     sync.Mutex // guards what follows
+	asking map[verdictKey]*question
+	closed bool
+
+	questions sync.WaitGroup
+}
+
+// question is one about a token that was put to the issuer, for all requests that have it.
+type question struct {
+	cancel  context.CancelCauseFunc
+	done    chan struct{} // closed when the following is there
+	verdict *Verdict
+	refusal *Refusal
+}
+
+func newIntrospector(of *issuer) *introspector {
+	return &introspector{of: of, places: make(chan struct{}, maxAsking), asking: make(map[verdictKey]*question)}
+}
+
+// ask returns the verdict about an opaque token, which may be a refusal. One question is put for all who wait.
+func (in *introspector) ask(ctx context.Context, k verdictKey, token string, found func(*Verdict)) (*Verdict, *Refusal) {
+	in.mu.Lock()
+	q := in.asking[k]
+	if q == nil && in.closed {
+		in.mu.Unlock()
+		return nil, unavailable(ReasonUnavailable, askedAgain, errClosed)
+	}
+	if q == nil {
+		asking, cancel := context.WithCancelCause(context.WithoutCancel(ctx)) // others may wait for it, too
+		q = &question{cancel: cancel, done: make(chan struct{})}
+		in.asking[k] = q
+		in.questions.Go(func() {
+			asking, release := context.WithTimeoutCause(asking, fetchTime, errSlow)
+			defer release()
+			defer cancel(nil)
+			if q.verdict, q.refusal = in.put(asking, token, canonicalURL(k.resource)); q.refusal == nil {
+				found(q.verdict)
+			}
+			in.mu.Lock()
+			delete(in.asking, k)
+			in.mu.Unlock()
+			close(q.done)
+		})
+	}
+	in.mu.Unlock()
+	select {
+	case <-q.done:
+		return q.verdict, q.refusal
+	case <-ctx.Done():
+		return nil, unavailable(ReasonUnavailable, askedAgain, context.Cause(ctx))
+	}
+}
+
+// put asks the endpoint (RFC 7662, 2.1).
+func (in *introspector) put(ctx context.Context, token, resource string) (*Verdict, *Refusal) {
+	select {
+	case in.places <- struct{}{}:
+		defer func() { <-in.places }()
+	case <-ctx.Done():
+		return nil, unavailable(ReasonUnavailable, askedAgain, context.Cause(ctx))
+	}
+	data, err := in.post(ctx, token)
+	var c object
+	if err == nil {
+		c, err = readObject(data)
+	}
+	if err != nil {
+		in.of.log.Warn("an issuer does not say whose a token is", slog.String("issuer", in.of.URL), slog.Any("err", err))
+		return nil, unavailable(ReasonUnavailable, askedAgain, err)
+	}
+	return in.of.judgeAnswer(c, resource, time.Now())
+}
+
+// judgeAnswer is the verdict of an answer (RFC 7662, 2.2).
+func (i *issuer) judgeAnswer(c object, resource string, now time.Time) (*Verdict, *Refusal) {
+	v := &Verdict{ends: now.Add(maxOpaque)}
+	switch active := string(c["active"]); active {
+	case "true":
+	case "false":
+		v.refused = invalidToken(ReasonInactive)
+		return v, nil
+	default:
+		return nil, unavailable(ReasonUnavailable, askedAgain, fmt.Errorf("introspection: active is %.20q", active))
+	}
+	if kind, ok, err := c.text("token_type"); err != nil || ok && !strings.EqualFold(kind, "bearer") {
+		v.refused = invalidToken(ReasonBound, c.shown("token_type")...)
+		return v, nil
+	}
+	id, r := i.judge(c, true, resource, now)
+	if r != nil {
+		v.refused = r
+		return v, nil
+	}
+	v.Identity = *id
+	if id.Expires.Before(v.ends) {
+		v.ends = id.Expires
+	}
+	return v, nil
+}
+
+func (in *introspector) post(ctx context.Context, token string) (data []byte, err error) {
+	to := in.of.Introspection
+	form := url.Values{"token": {token}, "token_type_hint": {"access_token"}}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, to.URL, strings.NewReader(form.Encode()))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.SetBasicAuth(url.QueryEscape(to.ClientID), url.QueryEscape(to.ClientSecret)) // RFC 6749, 2.3.1
+	err = in.of.guarded(func() (err error) {
+		data, _, err = exchange(in.of.client, r)
+		return err
+	})
+	if urlError, ok := errors.AsType[*url.Error](err); ok {
+		err = urlError.Err // not what was sent
+	}
+	return data, err
+}
+
+// close ends the questions under way, and waits for them.
+func (in *introspector) close() {
+	in.mu.Lock()
+	in.closed = true
+	for _, q := range in.asking {
+		q.cancel(errClosed)
+	}
+	in.mu.Unlock()
+	in.questions.Wait()
+}

@@ -1,0 +1,127 @@
+package auth
+
+import "time"
+
+// The times of a keyring.
+const (
+	minInterval = 5 * time.Minute // between two fetches in the background, whatever the issuer asks for
+	maxInterval = time.Hour
+	interval    = 15 * time.Minute // if the issuer asks for nothing
+	spacing     = 10 * time.Second // between the beginnings of any two fetches
+	maxBackoff  = 5 * time.Minute  // between fetches that fail
+	lastGood    = 24 * time.Hour   // for which keys serve after the last fetch that did not fail
+)
+
+// keyring decides when an issuer's keys are fetched, and which answer a token gets meanwhile.
+//
+//	       token, no keys                 fetched
+//	empty ───────────────▶ fetching ──────────────────▶ good ──┐ token with a known key: use
+//	  ▲                     │    ▲                       │  ▲  │
+//	  │ failed, no keys     │    └───────────────────────┘  └──┘
+//	  └─────────────────────┘      its time has come, or an unknown key, once in 10 s
+//	  ▲                                                  │
+//	  └──────────────────────────────────────────────────┘ 24 h without a fetch that did not fail
+//
+// It reads no clock and does no I/O. The zero value knows no keys.
+type keyring struct {
+	known    bool
+	fetched  time.Time // when the keys were fetched, by whomever
+	interval time.Duration
+	fetching bool
+	began    time.Time // when the last fetch began; the zero time before the first
+	failures int       // fetches that have failed since the last that did not
+}
+
+// answer is what a keyring has for a token.
+type answer uint8
+
+const (
+	use         answer = iota // the keys that are there
+	wait                      // for the end of the fetch under way, and ask again
+	unknown                   // the issuer has no such key
+	unreachable               // nobody knows: try again later
+)
+
+// ask returns the answer for a token that came at a time, and was issued at another, the zero time if it does not say when. found says that the keys have one that may have signed it. If fetch is
+// set, a fetch begins now: begin. retry is when asking again makes sense.
+func (k *keyring) ask(now, came, issued time.Time, found bool) (a answer, fetch bool, retry time.Duration) {
+	good := k.good(now)
+	since := now.Sub(k.began)
+	free := !k.fetching && (k.began.IsZero() || since >= spacing || since < 0)
+	switch {
+	case good && found:
+		return use, free && k.due(now), 0
+	case k.fetching:
+		return wait, false, 0
+	case free:
+		return wait, true, 0
+	case k.failures == 0 && good && (!k.began.Before(came) || !issued.IsZero() && !issued.Add(Leeway).After(k.began)):
+		// The keys are of a time when the token had been issued, and so the issuer had its key.
+		return unknown, false, 0
+	}
+	return unreachable, false, spacing - since
+}
+
+// good reports whether the keys may be used.
+func (k *keyring) good(now time.Time) bool { return k.known && now.Before(k.goodUntil()) }
+
+// goodUntil is when the keys must not be used any more, unless a fetch does not fail before that.
+func (k *keyring) goodUntil() time.Time { return k.fetched.Add(lastGood) }
+
+// due reports whether the time has come for a fetch in the background.
+func (k *keyring) due(now time.Time) bool {
+	next := k.next()
+	return !k.fetching && !next.IsZero() && !now.Before(next)
+}
+
+// next is when a fetch in the background is due, the zero time for never: as long as there were no keys, a token must ask for them.
+func (k *keyring) next() time.Time {
+	switch {
+	case !k.known:
+		return time.Time{}
+	case k.failures > 0:
+		return k.began.Add(min(spacing<<min(k.failures-1, 10), maxBackoff))
+	}
+	return k.fetched.Add(k.interval)
+}
+
+// begin notes that a fetch has begun.
+func (k *keyring) begin(now time.Time) { k.fetching, k.began = true, now }
+
+// end notes that a fetch has brought keys, for which the issuer asks for an interval, 0 for none.
+func (k *keyring) end(now time.Time, asked time.Duration) {
+	k.fetching, k.failures = false, 0
+	k.take(now, asked)
+}
+
+// fail notes that a fetch has failed.
+func (k *keyring) fail() {
+	k.fetching = false
+	k.failures++
+}
+
+// adopt takes keys that another process has fetched, and reports whether they are new. If they are fresh, nothing was asked of the issuer yet.
+func (k *keyring) adopt(now, fetched time.Time, asked time.Duration) bool {
+	if fetched.After(now) {
+		fetched = now // by a clock that is ahead
+	}
+	if k.known && !fetched.After(k.fetched) || !now.Before(fetched.Add(lastGood)) {
+		return false
+	}
+	k.take(fetched, asked)
+	return true
+}
+
+// skip notes that the fetch that has begun is not needed, since the keys that were adopted are fresh. It does not count as one.
+func (k *keyring) skip() { k.fetching, k.began, k.failures = false, time.Time{}, 0 }
+
+func (k *keyring) take(fetched time.Time, asked time.Duration) {
+	k.known, k.fetched = true, fetched
+	k.interval = interval
+	if asked != noInterval {
+		k.interval = min(max(asked, minInterval), maxInterval)
+	}
+}
+
+// noInterval is the interval of an issuer that asks for none.
+const noInterval time.Duration = -1

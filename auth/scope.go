@@ -1,0 +1,90 @@
+package auth
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// offlineAccess is a scope that says how long a client has tokens, and not what they are for. Servers do not ask for it.
+const offlineAccess = "offline_access"
+
+// isScope reports whether s is a scope-token (RFC 6749, 3.3).
+func isScope(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c <= ' ' || c >= 0x7f || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// scopes returns the scopes of a token: those of scope (RFC 9068, 2.2.3), or of scp, which Entra and Okta have. Both may be a string with spaces or an array. What
+// cannot be a scope is left out. ok is whether one of the claims is there.
+func (o object) scopes() (all []string, ok bool, err error) {
+	for _, name := range []string{"scope", "scp"} {
+		values, there, err := o.list(name)
+		if err != nil {
+			return nil, false, err
+		}
+		if !there {
+			continue
+		}
+		for _, v := range values {
+			for s := range strings.SplitSeq(v, " ") {
+				if isScope(s) && !slices.Contains(all, s) {
+					all = append(all, s)
+				}
+			}
+		}
+		return all, true, nil
+	}
+	return nil, false, nil
+}
+
+// hierarchy has, for each scope, those that imply it, directly or by way of others.
+type hierarchy map[string][]string
+
+func newHierarchy(implies map[string][]string) hierarchy {
+	h := make(hierarchy)
+	for broad := range implies {
+		reached := []string{broad}
+		for i := 0; i < len(reached); i++ { // grows while it runs; a scope that was reached is not added again, so a cycle ends
+			for _, narrow := range implies[reached[i]] {
+				if !slices.Contains(reached, narrow) {
+					reached = append(reached, narrow)
+					h[narrow] = append(h[narrow], broad)
+				}
+			}
+		}
+	}
+	return h
+}
+
+// Missing returns those of the needed scopes that the granted ones neither hold nor imply. It allocates nothing if none is missing.
+func (a *Authority) Missing(granted, needed []string) (missing []string) {
+	for _, n := range needed {
+		if slices.Contains(granted, n) {
+			continue
+		}
+		if !slices.ContainsFunc(a.broader[n], func(broad string) bool { return slices.Contains(granted, broad) }) {
+			missing = append(missing, n)
+		}
+	}
+	return missing
+}
+
+// Require returns nil if the granted scopes hold or imply the needed ones, and otherwise a 403. Its scopes are the granted and the needed ones together: a client that
+// asks for exactly those gets a token that does all that the old one did. offline_access is never among them.
+func (a *Authority) Require(granted, needed []string) *Refusal {
+	if len(a.Missing(granted, needed)) == 0 {
+		return nil
+	}
+	r := &Refusal{Status: http.StatusForbidden, Code: InsufficientScope, Reason: ReasonScope, Text: textScope}
+	for _, s := range slices.Concat(granted, needed) {
+		if s != offlineAccess && !slices.Contains(r.Scopes, s) {
+			r.Scopes = append(r.Scopes, s)
+		}
+	}
+	return r
+}
