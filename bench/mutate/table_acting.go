@@ -456,7 +456,31 @@ var acting = []mutation{
 	},
 	{
 		"a batch is not left to the next process", guard, "actors/stream.go",
-		"if len(s.rec.Calls) > 0 && !s.runsAgain() {", "if len(s.rec.Calls) > 1 || len(s.rec.Calls) > 0 && !s.runsAgain() {", "", "",
+		"if len(s.rec.Calls) > 0 && (s.node.drain.last() || !s.runsAgain()) {", "if len(s.rec.Calls) > 1 || len(s.rec.Calls) > 0 && !s.runsAgain() {", "", "",
+	},
+	{
+		"a safe call is handed over by a process whose store ends with it", guard, "actors/stream.go",
+		"	if s.node.drain.alone || !s.opened", "	if !s.opened", "internal/spec/recovery", "TestDrainOfAStoreInMemory",
+	},
+	{
+		"a safe call hears nothing at the end of a process whose store ends with it", guard, "actors/node.go",
+		"return d.alone && d.over.Load()", "return false", "internal/spec/recovery", "TestDrainOfAStoreInMemory",
+	},
+	{
+		"a drain does not wait for safe calls where the store ends with the process", guard, "actors/request.go",
+		"return r.node.drain.alone || ", "return ", "internal/spec/recovery", "TestDrainOfAStoreInMemory",
+	},
+	{
+		"work beside a node takes the whole time of its drain", expiry, "actors/drain.go",
+		"(beside == nil || late.Load() || !beside())", "(beside == nil || !beside())", "", "TestFinishLeavesTimeToHandOver",
+	},
+	{
+		"a call is offered a task once at the end of its node", expiry, "actors/request.go",
+		"		r.toldEnding = false\n	case leaving:", "	case leaving:", "internal/spec/task", "TestALongCallWithTooManyTasks",
+	},
+	{
+		"a held resume carries no event id", guard, "actors/hold.go",
+		"if h.at != \"\" {", "if h.at == \"-\" {", "", "TestResumeIsHeldForItsSession",
 	},
 	{
 		"a stream is renewed that nobody can resume", expiry, "actors/stream.go",

@@ -40,6 +40,10 @@ var calling = []mutation{
 		"pause := max(after, p.pause)", "pause := p.pause", "", "TestComesAgain",
 	},
 	{
+		"a stream that the server still has is given up", guard, "internal/client/stream.go",
+		"!may && !errors.Is(err, errStillOpen)", "!may", "", "",
+	},
+	{
 		"a stream is resumed before the server wants", expiry, "internal/client/stream.go",
 		"for after := s.pause; ; {", "for after := 0 * s.pause; ; {", "", "TestResumeHeedsRetry",
 	},

@@ -471,6 +471,14 @@ var machines = []mutation{
 		"\tpart := f.parts[f.sent]\n", "\tpart := f.parts[f.sent]\n\tif len(f.parts) == 1 && m.tries == 0 {\n\t\tout = append(out, Effect{Do: DoDeliver, Num: f.num, Epoch: m.epoch, Entries: f.entries, Last: f.last})\n\t}\n", "internal/sim/history", "TestKept",
 	},
 	{
+		"a resumed connection that has caught up is not primed", guard, "internal/attachment/attachment.go",
+		"	a.live = true\n	if !a.done {\n		a.prime()\n	}\n", "	a.live = true\n", "", "",
+	},
+	{
+		"a connection that a node sends away is not primed", guard, "internal/attachment/attachment.go",
+		"	if !a.done {\n		a.prime()\n	}\n	a.mu.Unlock()", "	a.mu.Unlock()", "", "",
+	},
+	{
 		"a gap in the frames is not read from the log", merge, "internal/attachment/attachment.go",
 		"case a.live && f.From <= a.next:", "case a.live:", "internal/sim/history", "TestKept",
 	},

@@ -24,7 +24,19 @@ var public = []mutation{
 	},
 	{
 		"a drain does not wait for the handler beside servers", expiry, "drain.go",
-		"	rt.finishBeside(patience.Done())\n", "", "internal/spec/transports", "TestDrainWaitsForHandler",
+		"func() bool { return rt.beside.Load() > 0 }", "nil", "internal/spec/transports", "TestDrainWaitsForHandler",
+	},
+	{
+		"a call becomes a task as its process ends with the store", guard, "taskrun.go",
+		"if s.rt.alone() && (ending || s.rt.leaving.Load()) {", "if s.rt.alone() && ending && false {", "internal/spec/task", "TestNoTaskOfAProcessThatEndsWithItsStore",
+	},
+	{
+		"a call becomes a task by its grace as its process ends with the store", guard, "taskrun.go",
+		"(ending || s.rt.leaving.Load())", "ending", "internal/spec/task", "TestNoTaskOfAProcessThatEndsWithItsStore",
+	},
+	{
+		"the whole of a long progress message is stored with a task", guard, "taskrun.go",
+		"maxProgressText = 4 << 10", "maxProgressText = 4 << 30", "internal/spec/task", "TestProgressOfALongCall",
 	},
 	{
 		"a name that is taken is given away", guard, "catalogue.go",
