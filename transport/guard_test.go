@@ -145,6 +145,7 @@ func TestABodyIsWaitedFor(t *testing.T) {
 					_ = c.Close()
 					_ = s.Close()
 					<-ended
+					time.Sleep(time.Second) // net/http keeps a connection that it ends for half of one
 				})
 			})
 		}
