@@ -235,7 +235,7 @@ func (j *judge) begin(name string, attempt int, p *process) *run {
 		case !r.po.Safe:
 			j.faulted("%s runs again, which it may not", name)
 		case r.cut, r.twice && j.over0(r): // each of the nodes that get the retry of a lost call may run it
-		case !j.over(x):
+		case !j.over(x) && !j.forsaken(x):
 			j.faulted("%s runs again on %s, and %s runs it or has run it", name, p.name, x.p.name)
 		}
 		j.sums["second runs"]++
@@ -275,13 +275,19 @@ func (j *judge) failed(r *run, cause error) {
 	if j.kind(r.request) == "modern" && slices.ContainsFunc(r.request.runs, func(x *run) bool { return x != r && x.cause == nil }) {
 		return // its client went on with another run, to which it had sent the same answers
 	}
-	if kind := j.kind(r.request); kind != "session" && j.state(r.p).lone.After(r.began) &&
-		(strings.Contains(cause.Error(), "the connection was closed") || kind == "sse" && strings.Contains(cause.Error(), "the session has ended")) {
-		return // its client lost the process
+	if j.forsaken(r) {
+		return
 	}
 	if !j.over(r) && !r.request.tried && !r.request.cut && !r.request.forgotten && !j.waitsInVain(r.request) {
 		j.faulted("%s ends on %s, which nobody took it from: %v", r.request.name, r.p.name, cause)
 	}
+}
+
+// forsaken reports whether a run has ended because its client lost the process.
+func (j *judge) forsaken(r *run) bool {
+	kind := j.kind(r.request)
+	return r.cause != nil && kind != "session" && j.state(r.p).lone.After(r.began) &&
+		(strings.Contains(r.cause.Error(), "the connection was closed") || kind == "sse" && strings.Contains(r.cause.Error(), "the session has ended"))
 }
 
 // emits notes what a handler is about to send.
@@ -530,8 +536,8 @@ func (j *judge) twins(name, one, other string) {
 	defer j.mu.Unlock()
 	r := j.requests[name]
 	asks := func(s string) bool { return strings.Contains(s, `"requestState"`) }
-	if one == "refused" || other == "refused" || asks(one) && asks(other) || slices.ContainsFunc(r.runs, j.over) {
-		return
+	if one == "refused" || other == "refused" || asks(one) && asks(other) || r.cut || slices.ContainsFunc(r.runs, func(x *run) bool { return j.over(x) || j.forsaken(x) }) {
+		return // each of the nodes that get the retry of a lost call may run it
 	}
 	j.sums["twins"]++
 	j.faulted("%s sent twice has two responses: %.300s and %.300s", name, one, other)
