@@ -114,7 +114,12 @@ func (p *Peer) Revision() mcp.Revision {
 func (p *Peer) Client() []byte { return p.who.record().Client }
 
 // Capabilities are the client's raw capabilities, as far as they are kept ([Settled]).
-func (p *Peer) Capabilities() []byte { return p.who.record().Capabilities }
+func (p *Peer) Capabilities() []byte {
+	if m, ok := p.who.(*requestMeta); ok { // each call asks, and need not read the rest
+		return codec.Field(*m.now.Load(), mcp.MetaClientCapabilities)
+	}
+	return p.who.record().Capabilities
+}
 
 // Level is the log level that the client has set, "" if none.
 func (p *Peer) Level() string { return p.who.record().Level }
