@@ -202,9 +202,6 @@ func (c *caller) kept() storedCaller {
 // MarshalJSON returns null: the store keeps nothing of an anonymous client.
 func (*anybody) MarshalJSON() ([]byte, error) { return []byte("null"), nil }
 
-// Anybody implements transport.Anybody.
-func (*anybody) Anybody() {}
-
 // authenticate is Options.Authenticate as the transport calls it.
 func (rt *Runtime) authenticate(r *http.Request) (any, error) {
 	o := &rt.opts

@@ -66,16 +66,10 @@ func (x *Exchange) count(r *http.Request) *refusal {
 	return nil
 }
 
-// Anybody is a principal of whom no more is known than an address, so that requests of it are on the account of that.
-type Anybody interface{ Anybody() }
-
 // countAnew moves the request to the account of its principal.
 func (x *Exchange) countAnew() *refusal {
 	o := &x.h.o
 	if o.Account == nil {
-		return nil
-	}
-	if _, same := x.Principal.(Anybody); same {
 		return nil
 	}
 	before, held := x.account, x.bodyHeld
