@@ -7,8 +7,6 @@ import (
 
 	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/quota"
-	"github.com/troupe-run/troupe/internal/stream"
-	"github.com/troupe-run/troupe/mcp"
 )
 
 // holdEvery is how often, on average, a held resume sends a comment and tries again. Each wait
@@ -31,12 +29,8 @@ type hold struct {
 	from  *quota.Account // the resume is counted on it until its session is known
 }
 
-func newHold(n *Node, svc *Service, in *Input) *hold {
-	at := ""
-	if _, good := stream.ParsePosition(in.LastEventID); good && has(in.Version, mcp.FeatureStreamPriming) {
-		at = in.LastEventID
-	}
-	return &hold{at: at, Conn: in.Conn, n: n, svc: svc, since: time.Now(), until: time.Now().Add(svc.Limits.ResumeWait), gone: make(chan struct{})}
+func newHold(n *Node, svc *Service, conn Conn) *hold {
+	return &hold{Conn: conn, n: n, svc: svc, since: time.Now(), until: time.Now().Add(svc.Limits.ResumeWait), gone: make(chan struct{})}
 }
 
 // worth reports whether a resume that failed with err is worth another try later.

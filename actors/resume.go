@@ -14,6 +14,7 @@ import (
 	replaying "github.com/troupe-run/troupe/internal/replay"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/internal/takeover"
+	"github.com/troupe-run/troupe/mcp"
 )
 
 const readAhead = 250 // appends that a resume reads at once
@@ -45,7 +46,7 @@ func (n *Node) Get(svc *Service, in *Input) {
 // resumed takes a GET that resumes a stream.
 func (d *sessions) resumed(svc *Service, in *Input) {
 	n := d.node
-	h := newHold(n, svc, in)
+	h := newHold(n, svc, in.Conn)
 	own := *in
 	own.Conn = h
 	pos, good := stream.ParsePosition(in.LastEventID)
@@ -53,6 +54,9 @@ func (d *sessions) resumed(svc *Service, in *Input) {
 	if !good { // a malformed id is not worth a wait for the store
 		find = func(in *Input) *sessionActor { return n.sessions.of(svc, in, nil) }
 	} else {
+		if has(in.Version, mcp.FeatureStreamPriming) {
+			h.at = in.LastEventID
+		}
 		n.replaying.Add(1)
 		defer n.replaying.Add(-1)
 	}
