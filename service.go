@@ -73,10 +73,15 @@ const maxShown = 128
 
 // shown returns name as messages quote it.
 func shown(name string) string {
-	if len(name) <= maxShown {
-		return name
+	return shortened(name, maxShown)
+}
+
+// shortened is text, or its first bytes, of which none is half a character.
+func shortened(text string, most int) string {
+	if len(text) <= most {
+		return text
 	}
-	return strings.ToValidUTF8(name[:maxShown], "") + "…"
+	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
 // internal logs an error that the client must not see, and returns the one for the client: an

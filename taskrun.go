@@ -9,7 +9,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -162,10 +161,7 @@ func (r *taskRun) sayProgress(ctx context.Context, params []byte) error {
 	if p.Message != "" {
 		text += ": " + p.Message
 	}
-	if len(text) > maxProgressText { // a record has less room than an event
-		text = strings.ToValidUTF8(text[:maxProgressText], "") + "…"
-	}
-	return forHandler(r.Say(ctx, text))
+	return forHandler(r.Say(ctx, shortened(text, maxProgressText))) // a record has less room than an event
 }
 
 // rises reports whether progress may be told: it is more than before, and the last was told a while ago.
