@@ -6,8 +6,6 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -126,23 +124,13 @@ func sdks(t *testing.T) []sdk {
 		}
 	})
 	t.Run("python", func(t *testing.T) {
-		dirs := filepath.SplitList(os.Getenv(pythonSDKs))
-		if len(dirs) == 0 {
-			t.Skipf("it is not proven that calls of the Python SDK outlive their nodes: $%s names no releases, see interop/README.md", pythonSDKs)
-		}
-		for _, dir := range dirs {
-			python := filepath.Join(dir, "bin", "python3")
-			out, err := exec.CommandContext(t.Context(), python, "-c", `import mcp; print(2 if hasattr(mcp, "Client") else 1)`).CombinedOutput()
-			if err != nil {
-				t.Errorf("%s does not have the SDK: %v\n%s", python, err, out)
-				continue
-			}
+		for _, release := range pythonReleases(t, "calls of the Python SDK outlive their nodes") {
 			speaks := sessions
-			if strings.TrimSpace(string(out)) == "2" {
+			if release.stateless {
 				speaks = both
 			}
-			all = append(all, sdk{"python-" + filepath.Base(dir), speaks, func(t *testing.T, all []*caller) {
-				callProgram(t, all, map[string]any{}, python, filepath.Join("python", "long.py"))
+			all = append(all, sdk{"python-" + filepath.Base(release.dir), speaks, func(t *testing.T, all []*caller) {
+				callProgram(t, all, map[string]any{}, release.python, filepath.Join("python", "long.py"))
 			}})
 		}
 	})

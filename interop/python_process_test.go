@@ -21,13 +21,18 @@ import (
 // pythonSDKs names the environment variable with the directories of the Python SDK's releases: see README.md.
 const pythonSDKs = "TROUPE_PYTHON_SDKS"
 
-// TestPython takes the server away for 5 s under clients of the Python SDK with default settings: see
-// python/restart.py. A session's calls return by themselves, and its standalone stream carries later messages.
-func TestPython(t *testing.T) {
-	t.Parallel()
+// pythonSDK is a release of the Python SDK.
+type pythonSDK struct {
+	dir, python string
+	stateless   bool // it speaks 2026-07-28
+}
+
+// pythonReleases returns the releases that the environment names. Without one it skips the test, which says what is not proven then.
+func pythonReleases(t *testing.T, unproven string) (all []pythonSDK) {
+	t.Helper()
 	dirs := filepath.SplitList(os.Getenv(pythonSDKs))
 	if len(dirs) == 0 {
-		t.Skipf("it is not proven that clients of the Python SDK outlive a restart of 5 s: $%s names no releases, see interop/README.md", pythonSDKs)
+		t.Skipf("it is not proven that %s: $%s names no releases, see interop/README.md", unproven, pythonSDKs)
 	}
 	for _, dir := range dirs {
 		python := filepath.Join(dir, "bin", "python3")
@@ -36,8 +41,18 @@ func TestPython(t *testing.T) {
 			t.Errorf("%s does not have the SDK: %v\n%s", python, err, out)
 			continue
 		}
+		all = append(all, pythonSDK{dir, python, strings.TrimSpace(string(out)) == "2"})
+	}
+	return all
+}
+
+// TestPython takes the server away for 5 s under clients of the Python SDK with default settings: see
+// python/restart.py. A session's calls return by themselves, and its standalone stream carries later messages.
+func TestPython(t *testing.T) {
+	t.Parallel()
+	for _, sdk := range pythonReleases(t, "clients of the Python SDK outlive a restart of 5 s") {
 		eras := []string{"sessions"}
-		if strings.TrimSpace(string(out)) == "2" {
+		if sdk.stateless {
 			eras = append(eras, "stateless")
 		}
 		for _, era := range eras {
@@ -45,9 +60,9 @@ func TestPython(t *testing.T) {
 				if era == "stateless" && how == "killed" {
 					continue // without sessions, running work ends with the process
 				}
-				t.Run(filepath.Base(dir)+"/"+era+"/"+how, func(t *testing.T) {
+				t.Run(filepath.Base(sdk.dir)+"/"+era+"/"+how, func(t *testing.T) {
 					t.Parallel()
-					outlivePython(t, python, era, how)
+					outlivePython(t, sdk.python, era, how)
 				})
 			}
 		}
