@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -40,7 +41,7 @@ func TestDefaultID(t *testing.T) {
 func TestCarriedCaller(t *testing.T) {
 	t.Parallel()
 	r := &http.Request{Header: http.Header{"X-Kept": {"k"}, "Authorization": {"secret"}}}
-	c := &caller{Principal: Principal{Issuer: "i", Subject: "s", Claims: []byte(`{"c":1}`), Token: NewSecret("secret")}, r: r, stored: []string{"X-Kept"}}
+	c := &caller{Principal: Principal{Issuer: "i", Subject: "s", Claims: []byte(`{"c":1}`), Client: "c", Scopes: []string{"a", "b"}, Machine: true, Expires: time.Unix(5, 7), Token: NewSecret("secret")}, r: r, stored: []string{"X-Kept"}}
 	form, err := c.Carry()
 	if err != nil {
 		t.Fatal(err)
@@ -50,6 +51,9 @@ func TestCarriedCaller(t *testing.T) {
 	p := principalOf(principal)
 	if p.Issuer != "i" || p.Subject != "s" || string(p.Claims) != `{"c":1}` || p.Token.Reveal() != "secret" {
 		t.Errorf("the handler serves %+v, with the token %q", p, p.Token.Reveal())
+	}
+	if p.Client != "c" || !slices.Equal(p.Scopes, c.Scopes) || !p.Machine || !p.Expires.Equal(time.Unix(5, 0)) || p.tenant() != c.tenant() {
+		t.Errorf("the handler serves a client %q with %q, a machine: %v, until %v", p.Client, p.Scopes, p.Machine, p.Expires)
 	}
 	if o := ownedBy(owner); o.Subject != "s" || o.Token.Reveal() != "" {
 		t.Errorf("the session keeps %+v, with the token %q", o, o.Token.Reveal())

@@ -15,6 +15,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
@@ -32,6 +33,15 @@ type Principal struct {
 	// Claims go to handlers unchanged. They are stored with calls that may run again,
 	// so they must hold no secrets.
 	Claims json.RawMessage `json:"claims,omitempty"`
+	// Client is the id of the OAuth client that makes the request for the subject, and may be empty. It is stored like Claims, and says nothing about
+	// what the caller may see: two clients of one user share that user's sessions.
+	Client string `json:"client,omitempty"`
+	// Scopes are those that the caller's token has, without those that they imply. They are stored like Claims.
+	Scopes []string `json:"scopes,omitempty"`
+	// Machine says that a client acts for itself, as with the client credentials grant (RFC 9068, 5). A machine and a user of one name are two principals.
+	Machine bool `json:"machine,omitempty"`
+	// Expires is when the caller's token ends, the zero time if it does not.
+	Expires time.Time `json:"expires,omitzero"`
 	// Token lets a handler act on the user's behalf, such as an access token for another
 	// service. It is never stored: a call that runs again in another process has none, and
 	// must report that it cannot go on. A message of HTTP+SSE that reaches another process
@@ -117,7 +127,11 @@ func (p *Principal) tenant() string {
 	if p.Subject == "" && p.Issuer == "" {
 		return anonymous
 	}
-	b := binary.BigEndian.AppendUint64(nil, uint64(len(p.Issuer)))
+	kind := uint64(len(p.Issuer))
+	if p.Machine {
+		kind |= 1 << 63 // no length has this bit
+	}
+	b := binary.BigEndian.AppendUint64(nil, kind)
 	b = append(b, p.Issuer...)
 	b = append(b, p.Subject...)
 	sum := sha256.Sum256(b)
@@ -141,7 +155,20 @@ type storedCaller struct {
 	Issuer  string          `json:"issuer"`
 	Subject string          `json:"subject"`
 	Claims  json.RawMessage `json:"claims,omitempty"`
+	Client  string          `json:"client,omitempty"`
+	Scopes  []string        `json:"scopes,omitempty"`
+	Machine bool            `json:"machine,omitempty"`
+	Expires int64           `json:"expires,omitempty"` // unix seconds; 0: never
 	Header  http.Header     `json:"header,omitempty"`
+}
+
+// principal is the caller as handlers see it, without its token.
+func (s *storedCaller) principal() Principal {
+	p := Principal{Issuer: s.Issuer, Subject: s.Subject, Claims: s.Claims, Client: s.Client, Scopes: s.Scopes, Machine: s.Machine}
+	if s.Expires != 0 {
+		p.Expires = time.Unix(s.Expires, 0)
+	}
+	return p
 }
 
 // callerForm is a caller on its way to another process.
@@ -178,7 +205,10 @@ func (s *service) carried(form []byte) (principal, owner any) {
 
 // kept is the caller as the store has it.
 func (c *caller) kept() storedCaller {
-	s := storedCaller{Issuer: c.Issuer, Subject: c.Subject, Claims: c.Claims}
+	s := storedCaller{Issuer: c.Issuer, Subject: c.Subject, Claims: c.Claims, Client: c.Client, Scopes: c.Scopes, Machine: c.Machine}
+	if !c.Expires.IsZero() {
+		s.Expires = c.Expires.Unix()
+	}
 	if !codec.Valid(s.Claims) {
 		s.Claims = nil // or nothing at all could be stored
 	}
@@ -247,9 +277,11 @@ func principalOf(v any) Principal {
 		return v.Principal
 	case json.RawMessage:
 		s := storedOf(v)
-		return Principal{Issuer: s.Issuer, Subject: s.Subject, Claims: s.Claims}
+		return s.principal()
 	case *carriedCaller:
-		return Principal{Issuer: v.Issuer, Subject: v.Subject, Claims: v.Claims, Token: NewSecret(v.Token)}
+		p := v.principal()
+		p.Token = NewSecret(v.Token)
+		return p
 	}
 	return Principal{}
 }

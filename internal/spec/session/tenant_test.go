@@ -36,11 +36,12 @@ func TestIssuerWithoutASubject(t *testing.T) {
 }
 
 // TestSubjectsOfTwoIssuers checks that a subject counts only with its issuer: the same name
-// at another issuer, or another split of the two, is another principal.
+// at another issuer, another split of the two, or a machine of that name is another principal.
 func TestSubjectsOfTwoIssuers(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{Authenticate: func(r *http.Request) (troupe.Principal, error) {
-			return troupe.Principal{Issuer: r.Header.Get("X-Issuer"), Subject: r.Header.Get("X-User")}, nil
+			user, machine := strings.CutSuffix(r.Header.Get("X-User"), " as a machine")
+			return troupe.Principal{Issuer: r.Header.Get("X-Issuer"), Subject: user, Machine: machine}, nil
 		}}, nil)
 		by := func(c *testkit.Client, issuer, subject string) *testkit.Client {
 			c.Header = http.Header{"X-Issuer": {issuer}, "X-User": {subject}}
@@ -58,7 +59,7 @@ func TestSubjectsOfTwoIssuers(t *testing.T) {
 		by(mine.Client, "one", "ada")
 		asked, id := mine.Tool("ask", `{"question":"?"}`)
 		state := mine.Parked(asked, id, "elicit")
-		for _, other := range [][2]string{{"two", "ada"}, {"", "ada"}, {"onea", "da"}, {"", "oneada"}, {"one", "bob"}, {"", ""}} {
+		for _, other := range [][2]string{{"two", "ada"}, {"", "ada"}, {"onea", "da"}, {"", "oneada"}, {"one", "bob"}, {"one", "ada as a machine"}, {"", ""}} {
 			c := by(h.Unchecked(), other[0], other[1])
 			c.Session = owner.Session
 			if a := c.Post(host.Call("2", "echo", echo)); a.StatusCode != 404 {
