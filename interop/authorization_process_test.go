@@ -159,6 +159,7 @@ type authClient struct {
 	ID       string   `json:"id,omitempty"`
 	Secret   string   `json:"secret,omitempty"`
 	Scopes   string   `json:"scopes,omitempty"`
+	Newest   bool     `json:"newest,omitempty"` // 2026-07-28
 	Steps    []string `json:"steps"`
 }
 

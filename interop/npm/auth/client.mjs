@@ -4,7 +4,8 @@
 //
 // "register" is how the client is known to the authorization server: dcr registers it, pre and cimd have its id, which is the URL of its metadata for
 // cimd, and machine has its secret, and no user. "call" calls the tool whoami; "up" one that needs a scope more; "refresh" calls whoami after the access token has
-// stopped to count, in the same session; "scopes" is what the client's metadata asks for. Each line of output is {"name", "step", "text" or "error"}, and the last one {"done": true}.
+// stopped to count, in the same session. "scopes" are those that the program names to the SDK, and "newest" has it speak 2026-07-28. Each line of
+// output is {"name", "step", "text" or "error"}, and the last one {"done": true}.
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -68,11 +69,11 @@ async function attempt(provider, transport, request) {
 }
 
 async function drive(wanted) {
-  const { name, register, id, secret, steps } = wanted
-  const provider = register === 'machine' ? new ClientCredentialsProvider({ clientId: id, clientSecret: secret, expectedIssuer: issuer }) : new Person(wanted)
+  const { name, register, id, secret, scopes, steps, newest } = wanted
+  const provider = register === 'machine' ? new ClientCredentialsProvider({ clientId: id, clientSecret: secret, scope: scopes, expectedIssuer: issuer }) : new Person(wanted)
   let step = 'connect', client, transport, session
   const connect = async () => {
-    client = new sdk.Client({ name: 'interop', version: '1.0.0' }, { capabilities: {} })
+    client = new sdk.Client({ name: 'interop', version: '1.0.0' }, { capabilities: {}, ...(newest && { versionNegotiation: { mode: { pin: '2026-07-28' } } }) })
     transport = new sdk.transports.http(new URL(http), { authProvider: provider })
     await client.connect(transport)
     session = transport.sessionId
