@@ -32,7 +32,7 @@ func TestAuthorizationOfSDKs(t *testing.T) {
 				t.Run(release, func(t *testing.T) { driveAuthorization(t, s, release, clients...) })
 			}
 			for _, c := range []authClient{s.client("dcr", "call", "up", "call", "refresh"), s.client("pre", "call", "up", "call"), s.client("cimd", "call", "up", "call"), s.client("machine", "call", "up", "call")} {
-				t.Run("Go", func(t *testing.T) { s.driveGo(t, c) })
+				t.Run("Go "+c.Name, func(t *testing.T) { s.driveGo(t, c) })
 			}
 		})
 	}

@@ -98,6 +98,15 @@ func (s *site) driveGo(t *testing.T, c authClient) {
 			}
 			defer func() { _ = session.Close() }()
 			id := session.ID()
+			source, err := handler.TokenSource(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			token, err := source.Token()
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.checkFormat(t, token.AccessToken)
 			for _, step := range c.Steps {
 				t.Run(c.Name+"/"+step, func(t *testing.T) {
 					tool, before := "whoami", count.refreshes.Load()

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
@@ -42,8 +43,8 @@ var registered = []map[string]any{
 
 // site is a guarded server and the authorization server whose tokens it takes.
 type site struct {
-	modules, issuer, endpoint string
-	documents                 string // where metadata of clients is, with the client's name behind it
+	modules, format, issuer, endpoint string
+	documents                         string // where metadata of clients is, with the client's name behind it
 }
 
 // speaker is a program that says things line by line.
@@ -105,7 +106,7 @@ func startSite(t *testing.T, format string) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &site{modules: nodeModules(t)}
+	s := &site{modules: nodeModules(t), format: format}
 	trusted := s.serveDocuments(t)
 	settings, err := json.Marshal(map[string]any{"modules": s.modules, "format": format, "clients": registered})
 	if err != nil {
@@ -143,6 +144,26 @@ func (s *site) serveDocuments(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return file
+}
+
+// checkFormat checks that a token is what the authorization server was to make.
+func (s *site) checkFormat(t *testing.T, token string) {
+	t.Helper()
+	encoded, _, signed := strings.Cut(token, ".")
+	if s.format == "opaque" {
+		if signed {
+			t.Errorf("the token is signed: %s", token)
+		}
+		return
+	}
+	text, err := base64.RawURLEncoding.DecodeString(encoded)
+	var header struct{ Alg, Typ string }
+	if err == nil {
+		err = json.Unmarshal(text, &header)
+	}
+	if err != nil || header.Alg != s.format || header.Typ != "at+jwt" {
+		t.Errorf("the token's header is %s (%v), want %s and at+jwt", text, err, s.format)
+	}
 }
 
 // identity is what the tool whoami answers.
