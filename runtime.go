@@ -215,6 +215,11 @@ func (rt *Runtime) seen(r *http.Request) *http.Request {
 	return transport.Forwarded{Trusted: rt.opts.HTTP.TrustedProxies}.Seen(r)
 }
 
+// serveWellKnown serves a request for metadata, and reports whether it is one.
+func (rt *Runtime) serveWellKnown(w http.ResponseWriter, r *http.Request) bool {
+	return rt.bearer != nil && rt.bearer.Serve(w, r)
+}
+
 // serveMounts serves the mounted servers. Their Handlers bound and count what goes straight to them.
 func (rt *Runtime) serveMounts(w http.ResponseWriter, r *http.Request) {
 	if rt.opts.Middleware == nil {

@@ -187,11 +187,6 @@ func (rt *Runtime) WellKnown() http.Handler {
 	})
 }
 
-// serveWellKnown serves a request for metadata, and reports whether it is one.
-func (rt *Runtime) serveWellKnown(w http.ResponseWriter, r *http.Request) bool {
-	return rt.bearer != nil && rt.bearer.Serve(w, r)
-}
-
 func (rt *Runtime) serveIndex(w http.ResponseWriter, r *http.Request) {
 	if !rt.guard.Refuse(w, r) {
 		rt.respondText(w, r, http.StatusOK, rt.index())

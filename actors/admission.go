@@ -30,7 +30,6 @@ const (
 	rateOfCalls = iota
 	rateOfSessions
 	rateOfMessages // that are no calls
-	rateOfFailures // of access tokens
 )
 
 // accounts has the accounts of a node's clients and decides on admission.

@@ -507,6 +507,9 @@ func (l NodeLimits) quota() quota.Limits {
 	}}
 }
 
+// rateOfFailures is of access tokens that were looked at in vain.
+const rateOfFailures = rateOfMessages + 1
+
 // Failures is the bucket of a for access tokens that were looked at in vain.
 func Failures(a *quota.Account) quota.Bucket { return a.Buckets[rateOfFailures] }
 

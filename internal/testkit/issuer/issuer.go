@@ -28,16 +28,25 @@ type Issuer struct {
 
 // New starts an issuer, which ends with the test.
 func New(t testing.TB) *Issuer {
+	i := Start()
+	t.Cleanup(i.Close)
+	return i
+}
+
+// Start starts an issuer for an example.
+func Start() *Issuer {
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
 	i := &Issuer{private: private}
 	i.hs = httptest.NewServer(i)
 	i.URL = i.hs.URL
-	t.Cleanup(i.hs.Close)
 	return i
 }
+
+// Close ends the issuer.
+func (i *Issuer) Close() { i.hs.Close() }
 
 // SetDown has every request answered with 503, or not any more.
 func (i *Issuer) SetDown(down bool) { i.down.Store(down) }
