@@ -2,6 +2,7 @@ package auth_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -380,5 +381,45 @@ func TestManyFailures(t *testing.T) {
 	}
 	if a := d.Unchecked().Post(listTools); a.StatusCode != 401 {
 		t.Errorf("no token: %s", a.Status)
+	}
+}
+
+// TestAnonymous lets requests without a token pass beside an issuer. A bad token is refused nevertheless, and anonymous clients list no tasks.
+func TestAnonymous(t *testing.T) {
+	t.Parallel()
+	d := newDoor(t, func(o *troupe.Options) { o.Auth.AllowAnonymous = true })
+	troupe.AddTool(d.Server, troupe.Tool{Name: "work", Task: troupe.TaskOptional}, func(context.Context, *troupe.Call, struct{}) (string, error) { return "done", nil })
+	nobody := d.Unchecked().Initialize(`{}`)
+	if a := nobody.Post(host.Method("1", "tasks/list", `{}`)); !strings.Contains(a.Body, "-32601") {
+		t.Errorf("tasks/list of nobody: %s", a.Body)
+	}
+	if a := d.as("abc").Post(listTools); a.StatusCode != 401 {
+		t.Errorf("a bad token: %s", a.Status)
+	}
+	c := d.as(d.id.Token("alice", resource, nil))
+	c.Session = nobody.Session
+	if a := c.Post(listTools); a.StatusCode != 404 {
+		t.Errorf("a user in the session of nobody: %s", a.Status)
+	}
+}
+
+// TestForgedHost has a name that stands for this server's address: it is refused, also where metadata is.
+func TestForgedHost(t *testing.T) {
+	t.Parallel()
+	d := newDoor(t)
+	for _, path := range []string{"/mcp", "/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-authorization-server"} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, strings.TrimSuffix(d.URL, "/mcp")+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = "evil.example.com"
+		a, err := d.HTTP.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Body.Close()
+		if a.StatusCode != http.StatusForbidden {
+			t.Errorf("%s: %s", path, a.Status)
+		}
 	}
 }
