@@ -122,8 +122,9 @@ func (c *Checker) Authenticate(r *http.Request) (*auth.Verdict, error) {
 		return v, nil
 	}
 	if len(r.Header["Authorization"]) > 0 {
-		if bucket, _ := c.Failures(r.RemoteAddr); bucket.Wait(time.Now()) > 0 {
-			return nil, tooMany(bucket.Wait(time.Now()))
+		bucket, _ := c.Failures(r.RemoteAddr)
+		if wait := bucket.Wait(time.Now()); wait > 0 {
+			return nil, tooMany(wait)
 		}
 	}
 	v, err := c.Authority.Authenticate(r.Context(), r.Header, server, last)
