@@ -2,17 +2,14 @@ package main
 
 import (
 	"bytes"
-	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"slices"
 
-	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/auth"
 )
 
-// door lets in who has a token, by package auth alone.
+// door refuses what lacks a scope.
 type door struct {
 	authority *auth.Authority
 	resource  *auth.Resource
@@ -24,23 +21,6 @@ func newDoor(c auth.Config) (*door, error) {
 		return nil, err
 	}
 	return &door{a, a.Resource("/mcp", "everything", nil)}, nil
-}
-
-// authenticate is troupe.Options.Authenticate.
-func (d *door) authenticate(r *http.Request) (troupe.Principal, error) {
-	v, err := d.authority.Authenticate(r.Context(), r.Header, d.resource, nil)
-	if err == nil {
-		if no := d.authority.Require(v.Scopes, []string{readScope}); no != nil {
-			err = no
-		}
-	}
-	if no, ok := errors.AsType[*auth.Refusal](err); ok {
-		return troupe.Principal{}, &troupe.AuthError{Status: no.Status, Challenge: d.resource.Challenge(no), Err: no}
-	}
-	if err != nil {
-		return troupe.Principal{}, err
-	}
-	return troupe.Principal{Issuer: v.Issuer, Subject: v.Subject, Client: v.Client, Scopes: v.Scopes, Machine: v.Machine, Expires: v.Expires}, nil
 }
 
 // stepUp refuses calls of the tool guarded without its scope.
@@ -61,26 +41,4 @@ func (d *door) stepUp(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-// wellKnown serves the metadata.
-func (d *door) wellKnown() http.Handler {
-	mux := http.NewServeMux()
-	document := func(w http.ResponseWriter, text []byte) {
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Access-Control-Allow-Origin", "*")
-		_, _ = w.Write(text)
-	}
-	for _, path := range []string{d.resource.WellKnown(), "/.well-known/oauth-protected-resource"} {
-		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { document(w, d.resource.Metadata()) })
-	}
-	mux.HandleFunc("GET /.well-known/oauth-authorization-server", func(w http.ResponseWriter, r *http.Request) {
-		text, err := d.authority.IssuerMetadata(r.Context())
-		if err != nil {
-			http.Error(w, fmt.Sprint(err), http.StatusNotFound)
-			return
-		}
-		document(w, text)
-	})
-	return mux
 }

@@ -95,12 +95,13 @@ func serve(ctx context.Context, ln net.Listener, data, public string, issuer aut
 	o := troupe.Options{Dir: data, Log: log}
 	o.HTTP.PublicURL = public
 	o.Limits.LogRate = 1_000_000 // what drives this shares sessions
-	d, err := newDoor(auth.Config{Issuers: []auth.Issuer{issuer}, PublicURL: public, Scopes: []string{readScope}, Log: log})
+	config := auth.Config{Issuers: []auth.Issuer{issuer}, PublicURL: public, Scopes: []string{readScope}, Log: log}
+	d, err := newDoor(config)
 	if err != nil {
 		return err
 	}
 	defer d.authority.Close()
-	o.Authenticate, o.Middleware, o.HTTP.Handler = d.authenticate, d.stepUp, d.wellKnown()
+	o.Auth, o.Middleware = &config, d.stepUp
 	rt, err := troupe.New(o)
 	if err != nil {
 		return err
