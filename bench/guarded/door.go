@@ -9,6 +9,12 @@ import (
 	"github.com/troupe-run/troupe/auth"
 )
 
+// The scopes: what every caller needs, and what the tool guarded needs beside it.
+const (
+	readScope  = "demo:read"
+	writeScope = "demo:write"
+)
+
 // door refuses what lacks a scope.
 type door struct {
 	authority *auth.Authority
