@@ -22,6 +22,7 @@ func TestNothingWithoutAToken(t *testing.T) {
 	const ping = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
 	const modern = `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
 	const begin = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"interop","version":"1"}}}`
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // a refusal may end its connection
 	ask := func(method, at, body, credentials string) *http.Response {
 		t.Helper()
 		r, err := http.NewRequestWithContext(within(t), method, at, strings.NewReader(body))
@@ -39,7 +40,7 @@ func TestNothingWithoutAToken(t *testing.T) {
 		if credentials != "" {
 			r.Header.Set("Authorization", credentials)
 		}
-		resp, err := http.DefaultClient.Do(r)
+		resp, err := client.Do(r)
 		if err != nil {
 			t.Fatal(err)
 		}
