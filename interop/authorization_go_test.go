@@ -92,7 +92,7 @@ func (s *site) driveGo(t *testing.T, c authClient) {
 				t.Fatal(err)
 			}
 			session, err := mcp.NewClient(&mcp.Implementation{Name: "interop", Version: "1.0.0"}, nil).
-				Connect(ctx, &mcp.StreamableClientTransport{Endpoint: s.endpoint, OAuthHandler: handler, DisableStandaloneSSE: true}, &mcp.ClientSessionOptions{ProtocolVersion: version})
+				Connect(ctx, &mcp.StreamableClientTransport{Endpoint: s.endpoint, OAuthHandler: handler}, &mcp.ClientSessionOptions{ProtocolVersion: version})
 			if err != nil {
 				t.Fatal(err)
 			}
