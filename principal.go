@@ -229,6 +229,11 @@ func (c *caller) kept() storedCaller {
 	return s
 }
 
+// Nameless makes the transport count the request on the account of its address.
+func (*anybody) Nameless() {}
+
+var _ transport.Nameless = (*anybody)(nil)
+
 // MarshalJSON returns null: the store keeps nothing of an anonymous client.
 func (*anybody) MarshalJSON() ([]byte, error) { return []byte("null"), nil }
 

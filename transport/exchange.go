@@ -71,6 +71,7 @@ type Exchange struct {
 	plain
 
 	resumes    bool           // over HTTP/1.1, so that nothing refuses it but the number of connections
+	addressed  bool           // account was found for the address remote
 	account    *quota.Account // counts the bytes that are held for the client; nil until there are some
 	bodyHeld   int64          // of these, for the request
 	valuesHeld int64          // and for what decoding it makes
