@@ -54,7 +54,7 @@
 //
 // # Around handlers
 //
-// [Options.Authenticate] says who calls, [ServerOptions.Visible] says which items that
+// [Options.Auth] or [Options.Authenticate] says who calls, [ServerOptions.Visible] says which items that
 // caller sees, and a [MethodMiddleware] sees each request and its result. A handler gets
 // the principal, the header and the context of its request, and the values of its session
 // ([Call.Principal], [Call.Header], [Call.Session]). ServerOptions has hooks for the

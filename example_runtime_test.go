@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/auth"
+	"github.com/troupe-run/troupe/internal/testkit/issuer"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -375,4 +378,48 @@ func ExampleRuntime_Drain() {
 	// {"content":[{"type":"text","text":"copied"}]}
 	// ready: false
 	// <nil>
+}
+
+// A server takes the access tokens of an authorization server, and tells clients which that is.
+func ExampleOptions_auth() {
+	id := issuer.Start() // stands for https://id.example.com
+	defer id.Close()
+
+	rt, err := troupe.New(troupe.Options{
+		Auth: &auth.Config{
+			Issuers:   []auth.Issuer{{URL: id.URL, Audiences: []string{"https://mcp.example.com/mcp"}}},
+			PublicURL: "https://mcp.example.com",
+		},
+		Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer rt.Close(context.Background())
+	srv := troupe.NewServer(mcp.Implementation{Name: "files", Version: "1"}, nil)
+	troupe.AddTool(srv, troupe.Tool{Name: "whoami"}, func(_ context.Context, call *troupe.Call, _ struct{}) (string, error) {
+		p := call.Principal()
+		return p.Subject + " by way of " + p.Client, nil
+	})
+	rt.Mount("/mcp", srv)
+
+	call := func(token string) {
+		r := httptest.NewRequest("POST", "http://mcp.example.com/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"whoami","arguments":{},`+
+			`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`))
+		for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "whoami"} {
+			r.Header.Set(name, value)
+		}
+		if token != "" {
+			r.Header.Set("Authorization", "Bearer "+token)
+		}
+		w := httptest.NewRecorder()
+		rt.ServeHTTP(w, r)
+		fmt.Println(w.Code, w.Header().Get("WWW-Authenticate"), strings.Contains(w.Body.String(), "alice by way of editor"))
+	}
+	call("")
+	call(id.Token("alice", "https://mcp.example.com/mcp", nil))
+	// Output:
+	// 401 Bearer resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource/mcp" false
+	// 200  true
 }

@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/bearer"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/internal/worker"
@@ -25,7 +27,8 @@ type mount struct {
 	handler *transport.Handler
 	// paths are all paths of it: that of Mount, and those of HTTP+SSE as far as it has them, where messages are posted before where
 	// sessions begin.
-	paths []string
+	paths     []string
+	resources *bearer.Resources // nil without Options.Auth
 }
 
 // Mount serves srv at path, such as "/mcp", from now on. Clients of the HTTP+SSE transport
@@ -62,7 +65,11 @@ func (rt *Runtime) TryMount(path string, srv *Server) error {
 			return fmt.Errorf("troupe: mount %s: there is a server at %s already", path, p)
 		}
 	}
-	if err := rt.opts.HTTP.checkHandler("this server", m.paths...); err != nil {
+	if rt.bearer != nil {
+		sse, messages := legacyPaths(path)
+		m.resources = rt.bearer.Resources(cmp.Or(srv.impl.Title, srv.impl.Name), nil, path, sse, messages, len(m.paths) > 2)
+	}
+	if err := rt.opts.HTTP.checkHandler("this server", slices.Concat(m.paths, m.resources.Documents())...); err != nil {
 		return fmt.Errorf("troupe: mount %s: %w", path, err)
 	}
 	svc, err := rt.serve(srv, path)
@@ -71,6 +78,9 @@ func (rt *Runtime) TryMount(path string, srv *Server) error {
 	}
 	m.service = svc
 	m.handler = rt.handler(m.service)
+	if rt.bearer != nil {
+		rt.bearer.Mount(m.resources)
+	}
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	rt.mounts[path] = m
@@ -229,6 +239,9 @@ func (rt *Runtime) Unmount(path string) bool {
 	}
 	rt.routes.Store(nil)
 	rt.mu.Unlock()
+	if rt.bearer != nil {
+		rt.bearer.Unmount(m.resources)
+	}
 	id := m.service.id
 	rt.tasks.Unmount(id)
 	rt.node.Unmount(m.service.svc)
@@ -314,7 +327,11 @@ const heldPart = 4
 func (rt *Runtime) nodeLimits() actors.NodeLimits {
 	l := &rt.opts.Shared
 	weights, _ := weightsOf(l.Weights) // settle has looked at them
-	return actors.NodeLimits{Weights: weights, Calls: l.CallsPerNode, Bytes: l.MaxMemory / heldPart, Principal: actors.PrincipalLimits{
+	failures := 0.
+	if rt.opts.Auth != nil {
+		failures = l.AuthFailures
+	}
+	return actors.NodeLimits{Weights: weights, AuthFailures: failures, Calls: l.CallsPerNode, Bytes: l.MaxMemory / heldPart, Principal: actors.PrincipalLimits{
 		Rate: l.PrincipalRate, Burst: l.PrincipalBurst, Calls: l.CallsPerPrincipal, Streams: l.StreamsPerPrincipal,
 		Pending: l.PendingPerPrincipal, Sessions: l.SessionsPerPrincipal,
 	}}
@@ -323,7 +340,7 @@ func (rt *Runtime) nodeLimits() actors.NodeLimits {
 // checkMounts is checkHandler for the servers that are mounted now.
 func (rt *Runtime) checkMounts() error {
 	for _, m := range rt.mounted() {
-		if err := rt.opts.HTTP.checkHandler("the server "+m.service.id, m.paths...); err != nil {
+		if err := rt.opts.HTTP.checkHandler("the server "+m.service.id, slices.Concat(m.paths, m.resources.Documents())...); err != nil {
 			return fmt.Errorf("troupe: %w", err)
 		}
 	}

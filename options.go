@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/troupe-run/troupe/auth"
 	"github.com/troupe-run/troupe/cluster"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/mcp"
@@ -43,7 +44,7 @@ type Options struct {
 	// Listen is the address where Serve listens. Empty means 127.0.0.1:8080.
 	Listen string
 	// AllowAnonymous lets Serve listen beyond the loopback interface without
-	// Authenticate.
+	// Authenticate or Auth.
 	AllowAnonymous bool
 	// Authenticate returns the principal that makes a request. nil lets everybody in as
 	// the zero Principal. The response to an error is a 401, or as an [*AuthError] says;
@@ -52,6 +53,11 @@ type Options struct {
 	// A Principal with an Issuer and no Subject is a mistake, since all users of the issuer
 	// would be one: the response is a 500, and the log says so. Several run at once.
 	Authenticate func(*http.Request) (Principal, error)
+	// Auth has the Runtime take access tokens of OAuth 2.1, and serve the metadata by which clients find the authorization server. It excludes
+	// Authenticate. Principals have the Issuer, Subject, Client, Scopes, Machine, Expires and Claims of their tokens, and no Token. A
+	// nil Log is that of Options, an empty PublicURL that of HTTPOptions, and a nil Cache is the store: a process that starts while an issuer is
+	// down verifies tokens like the others. nil means no tokens.
+	Auth *auth.Config
 	// Middleware wraps every handler of the Runtime. It sees each request with its
 	// client's address: see HTTPOptions.TrustedProxies. The values that it puts into the
 	// context of a request reach the handlers of its calls. nil means none.
@@ -300,13 +306,24 @@ func (o *Options) settle() error {
 	o.Revisions = ordered(o.Revisions)
 	s, store := &o.Store, o.cluster()
 	return errors.Join(
-		err, badURL, checkRevisions("Options.Revisions", o.Revisions), o.HTTP.checkTLS(), o.HTTP.checkHandler("Serve", o.probes()...), o.Limits.settle(), o.Shared.settle(), limits.MaxHeader.Settle(&o.HTTP.MaxHeader), limits.HeaderTimeout.Settle(&o.HTTP.HeaderTimeout),
+		err, badURL, o.checkAuth(), checkRevisions("Options.Revisions", o.Revisions), o.HTTP.checkTLS(), o.HTTP.checkHandler("Serve", o.probes()...), o.Limits.settle(), o.Shared.settle(), limits.MaxHeader.Settle(&o.HTTP.MaxHeader), limits.HeaderTimeout.Settle(&o.HTTP.HeaderTimeout),
 		limits.ConnectionsPerAddress.Settle(&o.HTTP.ConnectionsPerAddress), limits.Connections.Settle(&o.HTTP.Connections),
 		limits.MaxStore.Settle(&s.MaxStore), limits.SessionIdle.Settle(&s.SessionIdle), limits.SessionUnused.Settle(&s.SessionUnused), limits.SessionMax.Settle(&s.SessionMax), limits.TaskMax.Settle(&s.TaskMax),
 		limits.ReplayAge.Settle(&s.ReplayAge), limits.ReplayEvents.Settle(&s.ReplayEvents), limits.ReplayBytes.Settle(&s.ReplayBytes),
 		limits.DrainDelay.Settle(&o.DrainDelay), limits.DrainWait.Settle(&o.DrainWait),
 		limits.Lease.Settle(&s.Lease), s.NATS.check(), store.Check(), noneOf("Options.MethodMiddleware", o.MethodMiddleware),
 	)
+}
+
+// authenticates reports whether it is known who makes a request.
+func (o *Options) authenticates() bool { return o.Authenticate != nil || o.Auth != nil }
+
+// checkAuth refuses two ways to say who makes a request.
+func (o *Options) checkAuth() error {
+	if o.Authenticate != nil && o.Auth != nil {
+		return errors.New("Options.Auth and Options.Authenticate both say who makes a request: set one")
+	}
+	return nil
 }
 
 // checkTLS refuses a certificate that Serve could not use.
@@ -331,14 +348,14 @@ const (
 )
 
 // probes returns the paths of the probes where Serve listens.
-func (o *Options) probes() []string {
-	switch {
-	case o.HTTP.HealthListen != "":
-		return nil
-	case o.Telemetry.Metrics == nil:
-		return []string{healthPath, readyPath}
+func (o *Options) probes() (paths []string) {
+	if o.HTTP.HealthListen == "" {
+		paths = append(paths, healthPath, readyPath)
+		if o.Telemetry.Metrics != nil {
+			paths = append(paths, metricsPath)
+		}
 	}
-	return []string{healthPath, readyPath, metricsPath}
+	return paths
 }
 
 // isProbe reports whether a path is that of a probe where Serve listens, whoever may see it.
@@ -504,7 +521,7 @@ func (l Limits) over(o Limits) Limits {
 // SharedLimits are the limits of all servers of a Runtime together. 0 is the default, a
 // negative number no limit.
 //
-// Authenticate says which principal makes a request. Anonymous clients count by
+// Authenticate or Auth says which principal makes a request. Anonymous clients count by
 // http.Request.RemoteAddr: each IPv4 address, or IPv6 network of 64 bits, is one principal.
 // Behind a proxy all anonymous clients share its address, unless HTTPOptions.TrustedProxies
 // has it, or Middleware sets RemoteAddr. Processes on one store bound a principal's rate, and its requests in flight, event
@@ -547,9 +564,13 @@ type SharedLimits struct {
 	// PendingPerPrincipal bounds the questions that wait for a client. 0 means 1,024.
 	// Beyond it they fail with ErrTooManyPending.
 	PendingPerPrincipal int
+	// AuthFailures bounds the access tokens per second that come from an address and do not count, where Options.Auth is set; ten times as
+	// many may come at once. 0 means 10. Beyond it requests of the address are refused with 429 before their tokens are
+	// verified, unless they have one that was verified before.
+	AuthFailures float64
 	// Weights are the weights of principals that have another one than 1: when requests in flight or memory are short, a principal of weight
 	// 4 gets four times what one of weight 1 gets. A name is the principal's subject, or its issuer and its subject with a space between
-	// them; or, of anonymous clients, an IPv4 address or an IPv6 network of 64 bits. A weight is from 1 to 1,000.
+	// them, and "machine " before that for a machine; or, of anonymous clients, an IPv4 address or an IPv6 network of 64 bits. A weight is from 1 to 1,000.
 	Weights map[string]int
 }
 
@@ -560,7 +581,7 @@ func (l *SharedLimits) settle() error {
 		limits.CallsPerNode.Settle(&l.CallsPerNode), limits.CallsPerPrincipal.Settle(&l.CallsPerPrincipal),
 		limits.PrincipalRate.Settle(&l.PrincipalRate), limits.PrincipalBurst.Settle(&l.PrincipalBurst),
 		limits.SessionsPerPrincipal.Settle(&l.SessionsPerPrincipal), limits.StreamsPerPrincipal.Settle(&l.StreamsPerPrincipal),
-		limits.PendingPerPrincipal.Settle(&l.PendingPerPrincipal), limits.MaxMemory.Settle(&l.MaxMemory), limits.TasksPerNode.Settle(&l.TasksPerNode),
+		limits.PendingPerPrincipal.Settle(&l.PendingPerPrincipal), limits.AuthFailures.Settle(&l.AuthFailures), limits.MaxMemory.Settle(&l.MaxMemory), limits.TasksPerNode.Settle(&l.TasksPerNode),
 		limits.OpenTasksPerPrincipal.Settle(&l.OpenTasksPerPrincipal), limits.OpenTasksPerNode.Settle(&l.OpenTasksPerNode),
 	)
 }

@@ -1,6 +1,7 @@
 package troupe
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding"
@@ -18,15 +19,17 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/auth"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/guard"
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/nodestore"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/transport"
 )
 
 // Principal is the user or program that makes a request. Sessions, streams and cursors
-// of one principal do not exist for another. The zero Principal is anonymous.
+// of one principal do not exist for another. The zero Principal is anonymous. Requests with one access token share Claims and Scopes: do not change them.
 type Principal struct {
 	Issuer  string `json:"issuer"`  // the authority that vouches for the subject
 	Subject string `json:"subject"` // unique at its issuer; empty means anonymous, and needs an empty Issuer
@@ -237,9 +240,54 @@ var _ transport.Nameless = (*anybody)(nil)
 // MarshalJSON returns null: the store keeps nothing of an anonymous client.
 func (*anybody) MarshalJSON() ([]byte, error) { return []byte("null"), nil }
 
-// authenticate is Options.Authenticate as the transport calls it.
+// identity is who an access token is of, with the tenant of that. It is made once for each verdict.
+type identity struct {
+	Principal
+	key string
+}
+
+func identityOf(v *auth.Verdict) *identity {
+	if i, ok := v.Memo.Load().(*identity); ok {
+		return i
+	}
+	i := &identity{Principal: Principal{Issuer: v.Issuer, Subject: v.Subject, Claims: v.Claims, Client: v.Client, Scopes: slices.Clip(v.Scopes), Machine: v.Machine, Expires: v.Expires}}
+	i.key = i.tenant()
+	v.Memo.Store(i)
+	return i
+}
+
+// authority returns what verifies access tokens, nil without Options.Auth, and where it keeps the keys of issuers, which needs a node before it is used.
+func (o *Options) authority() (*auth.Authority, *nodestore.Issuers, error) {
+	issuers := new(nodestore.Issuers)
+	if o.Auth == nil {
+		return nil, issuers, nil
+	}
+	c := *o.Auth
+	if c.Cache == nil {
+		c.Cache = issuers
+	}
+	if c.Log == nil {
+		c.Log = o.Log
+	}
+	c.PublicURL = cmp.Or(c.PublicURL, o.HTTP.PublicURL)
+	o.Auth = &c
+	a, err := auth.New(c)
+	return a, issuers, err
+}
+
+// authenticate is Options.Auth and Options.Authenticate as the transport calls them.
 func (rt *Runtime) authenticate(r *http.Request) (any, error) {
 	o := &rt.opts
+	if rt.bearer != nil {
+		v, err := rt.bearer.Authenticate(r)
+		if err != nil {
+			return nil, err
+		}
+		if v != nil {
+			i := identityOf(v)
+			return &caller{Principal: i.Principal, key: i.key, r: r, stored: o.HTTP.StoredHeaders}, nil
+		}
+	}
 	if o.Authenticate == nil && len(o.HTTP.StoredHeaders) == 0 {
 		return (*anybody)(r), nil
 	}
@@ -445,6 +493,9 @@ func clientOf(name string) (quota.Client, error) {
 		return quota.Client{Tenant: anonymous, Address: quota.Network(a).String()}, nil
 	}
 	p := Principal{Subject: name}
+	if of, is := strings.CutPrefix(name, "machine "); is && strings.Contains(of, " ") {
+		p.Machine, name = true, of
+	}
 	if issuer, subject, both := strings.Cut(name, " "); both {
 		p.Issuer, p.Subject = issuer, subject
 	}

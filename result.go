@@ -116,7 +116,7 @@ func (c Cache) appendMembers(dst []byte) []byte {
 // listCache returns the Cache of the lists and of server/discover.
 func (s *service) listCache() *Cache {
 	c := s.srv.opts.ListCache
-	if c.Scope == "" && s.rt.opts.Authenticate == nil && s.srv.opts.Visible == nil {
+	if c.Scope == "" && !s.rt.opts.authenticates() && s.srv.opts.Visible == nil {
 		c.Scope = mcp.CachePublic
 	}
 	return &c

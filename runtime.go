@@ -18,6 +18,7 @@ import (
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/cluster"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/bearer"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/memory"
 	"github.com/troupe-run/troupe/internal/nodestore"
@@ -59,6 +60,7 @@ type Runtime struct {
 	tel       *telemetry.Instruments
 	unwatch   func() error
 	root      http.Handler
+	bearer    *bearer.Checker  // nil without Options.Auth
 	guard     *transport.Guard // of the paths that have no server
 	hits      *limits.Log
 	scraping  *quota.Turns[*quota.Account] // to read /metrics
@@ -103,6 +105,10 @@ func New(o Options) (*Runtime, error) {
 		return nil, fmt.Errorf("troupe: instruments: %w", err)
 	}
 	o.Shared.MaxMemory = cmp.Or(o.Shared.MaxMemory, memory.Available())
+	authority, issuers, err := o.authority() // before anything is made in the data directory
+	if err != nil {
+		return nil, fmt.Errorf("troupe: %w", err)
+	}
 	var compiled sync.WaitGroup
 	if o.Store.NATS.shared() { // before a load balancer sends the first request, and while the servers are asked
 		compiled.Go(fleetTypes)
@@ -113,6 +119,7 @@ func New(o Options) (*Runtime, error) {
 		return nil, fmt.Errorf("troupe: %w", err)
 	}
 	rt := &Runtime{opts: o, log: o.Log, hits: limits.NewLog(o.Log), cluster: node, tel: tel, mounts: make(map[string]*mount), paths: make(map[string]http.Handler), services: make(map[string]*service), drained: make(chan struct{}), dismissed: make(chan struct{})}
+	issuers.Use(node)
 	rt.keys = nodestore.NewKeys(node.Keys())
 	rt.tasks = worker.NewPool(worker.Config{Store: nodestore.NewTasks(node), Node: node.Name(), Boot: node.Boot(), Running: o.Shared.TasksPerNode, PerPrincipal: o.Shared.OpenTasksPerPrincipal, PerNode: o.Shared.OpenTasksPerNode, Shared: rt.shared(), Tag: rt.keys.Tag, Ledger: taskLedger{rt}, Changed: rt.taskChanged, Log: o.Log})
 	rt.node = actors.NewNode(actors.Config{Name: node.Name(), Boot: node.Boot(), Store: nodestore.New(node), Mail: nodestore.NewMail(node), Lease: o.Store.Lease, News: &rt.news, Limits: rt.nodeLimits(), Keys: rt.keys, Log: o.Log, Hits: rt.hits, Alone: rt.alone(), Replayed: tel.Replayed})
@@ -127,6 +134,12 @@ func New(o Options) (*Runtime, error) {
 	rt.scraping = quota.NewTurns[*quota.Account](1)
 	rt.guard = transport.NewGuard(transport.Options{AllowOrigins: o.HTTP.AllowOrigins, AllowHosts: o.HTTP.AllowHosts, Observer: rt.observer(),
 		BodyTimeout: o.Limits.BodyTimeout, BodyRate: o.Limits.BodyRate, WriteTimeout: o.Limits.WriteTimeout, Accounts: rt.node.Accounts(), Account: rt.account})
+	if authority != nil {
+		rt.bearer = bearer.New(bearer.Config{Authority: authority, Guard: rt.guard, Hits: rt.hits, Observer: rt.observer(), Failures: func(address string) (quota.Bucket, *quota.Account) {
+			a := rt.account(nil, address)
+			return actors.Failures(a), a
+		}})
+	}
 	rt.root = http.HandlerFunc(rt.serveMount)
 	if o.Middleware != nil {
 		rt.root = rt.logged(o.Middleware(rt.root))
@@ -187,17 +200,24 @@ func eventAge(replay time.Duration) time.Duration {
 }
 
 // ServeHTTP serves the mounted servers: their paths, and those of HTTP+SSE beside them (/sse and /messages beside /mcp).
-// Route all of these to it. /healthz, /readyz and /metrics are Serve's alone; see [Runtime.Ready].
+// Route all of these to it, and with Options.Auth those below /.well-known/ that [Runtime.WellKnown] serves. /healthz, /readyz and /metrics are Serve's alone; see [Runtime.Ready].
 func (rt *Runtime) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if rt.leaving.Load() {
 		defer rt.countWhileDraining(w)()
 	}
-	rt.serveMounts(w, rt.seen(r))
+	if r = rt.seen(r); !rt.serveWellKnown(w, r) {
+		rt.serveMounts(w, r)
+	}
 }
 
 // seen returns r with the address of its client.
 func (rt *Runtime) seen(r *http.Request) *http.Request {
 	return transport.Forwarded{Trusted: rt.opts.HTTP.TrustedProxies}.Seen(r)
+}
+
+// serveWellKnown serves a request for metadata, and reports whether it is one.
+func (rt *Runtime) serveWellKnown(w http.ResponseWriter, r *http.Request) bool {
+	return rt.bearer != nil && rt.bearer.Serve(w, r)
 }
 
 // serveMounts serves the mounted servers. Their Handlers bound and count what goes straight to them.
@@ -244,6 +264,9 @@ func (rt *Runtime) Close(ctx context.Context) error {
 		cancel()
 		if rt.unwatch != nil {
 			errs = append(errs, rt.unwatch())
+		}
+		if rt.bearer != nil {
+			rt.bearer.Close()
 		}
 		errs = append(errs, rt.cluster.Close(ctx))
 		rt.fault = errors.Join(errs...)

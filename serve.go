@@ -40,7 +40,7 @@ func (rt *Runtime) Listen() (net.Listener, error) {
 	if addr == "" {
 		addr = defaultListen
 	}
-	if rt.opts.Authenticate == nil && !rt.opts.AllowAnonymous && !loopback(addr) {
+	if !rt.opts.authenticates() && !rt.opts.AllowAnonymous && !loopback(addr) {
 		return nil, fmt.Errorf("%w: %s", ErrExposed, addr)
 	}
 	ln, err := net.Listen("tcp", addr)
@@ -63,7 +63,7 @@ func loopback(addr string) bool {
 }
 
 // Serve listens and serves the mounted servers, /healthz, /readyz, /metrics for clients of this
-// machine (or these three at HTTPOptions.HealthListen) and, without Authenticate, a list of the servers' paths
+// machine (or these three at HTTPOptions.HealthListen), the metadata of Options.Auth and, without Authenticate and Auth, a list of the servers' paths
 // at /. HTTPOptions.Handler answers what is left. Serve answers no path for a Host or an Origin that is not allowed. When ctx ends it
 // drains. It closes the Runtime before it returns.
 //
@@ -165,16 +165,26 @@ func (rt *Runtime) serveAll(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	if rt.serveBeside(w, r) {
+	if rt.serveWellKnown(w, r) || rt.serveBeside(w, r) {
 		return
 	}
-	if r.URL.Path == "/" && (r.Method == http.MethodGet || r.Method == http.MethodHead) && rt.opts.Authenticate == nil {
+	if r.URL.Path == "/" && (r.Method == http.MethodGet || r.Method == http.MethodHead) && !rt.opts.authenticates() {
 		if _, mounted := rt.route("/"); !mounted {
 			rt.guard.Serve(w, r, http.HandlerFunc(rt.serveIndex), false)
 			return
 		}
 	}
 	rt.serveMounts(w, r)
+}
+
+// WellKnown serves the metadata of Options.Auth, below /.well-known/, for programs with a mux of their own: ServeHTTP and Serve do it, too. Any other path, and each one
+// without Options.Auth, is answered with 404.
+func (rt *Runtime) WellKnown() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r = rt.seen(r); !rt.serveWellKnown(w, r) {
+			rt.guard.Serve(w, r, http.HandlerFunc(rt.serveNothing), false)
+		}
+	})
 }
 
 func (rt *Runtime) serveIndex(w http.ResponseWriter, r *http.Request) {

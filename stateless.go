@@ -157,7 +157,7 @@ func (s *service) discover(dst []byte, r mcp.Revision) ([]byte, *mcp.Error) {
 // capabilities are those of the server. The tasks of anonymous clients are not listed: they would see those of all others.
 func (s *service) capabilities() mcp.ServerCapabilities {
 	c := s.srv.capabilities()
-	if c.Tasks != nil && s.rt.opts.Authenticate == nil {
+	if o := &s.rt.opts; c.Tasks != nil && (!o.authenticates() || o.Auth != nil && o.Auth.AllowAnonymous) {
 		c.Tasks.List = nil
 	}
 	return c

@@ -249,6 +249,8 @@ type NodeLimits struct {
 	Principal PrincipalLimits
 	Accounts  int // principals with an account of their own
 	Weights   quota.Weights
+
+	AuthFailures float64 // access tokens that are looked at in vain, per second, of an address; 0 and less count none
 }
 
 // PrincipalLimits bound one principal, or one address of anonymous clients, per node.
@@ -501,7 +503,22 @@ func (l NodeLimits) quota() quota.Limits {
 		rateOfCalls:    {PerSecond: p.Rate, Burst: p.Burst},
 		rateOfSessions: {PerSecond: perSession * float64(p.Sessions) / time.Hour.Seconds(), Burst: times(perSession, p.Sessions)},
 		rateOfMessages: {PerSecond: perCall * p.Rate, Burst: times(perCall, p.Burst)},
+		rateOfFailures: l.failures(),
 	}}
+}
+
+// rateOfFailures is of access tokens that were looked at in vain.
+const rateOfFailures = rateOfMessages + 1
+
+// Failures is the bucket of a for access tokens that were looked at in vain.
+func Failures(a *quota.Account) quota.Bucket { return a.Buckets[rateOfFailures] }
+
+// failures is the rate of access tokens that are looked at in vain: ten seconds' worth may come at once. Without one no account has a bucket.
+func (l NodeLimits) failures() quota.Rate {
+	if l.AuthFailures <= 0 {
+		return quota.Rate{}
+	}
+	return quota.Rate{PerSecond: l.AuthFailures, Burst: max(1, int(10*l.AuthFailures))}
 }
 
 // times is by * n, or the most that an int holds.

@@ -87,6 +87,28 @@ func (a *Authority) Authenticate(ctx context.Context, h http.Header, server *Res
 	return last.Verify(ctx, a, token, server.url)
 }
 
+// Known is Authenticate as far as that needs no more than what is remembered: of last, which may be nil, and of the tokens that came lately. It returns nil for a request
+// about which Authenticate has to find out more, or which it would refuse. It allocates nothing if the token is the last one.
+func (a *Authority) Known(h http.Header, server *Resource, last *Last) *Verdict {
+	token, r := Credentials(h)
+	if r != nil || token == "" {
+		return nil
+	}
+	if last != nil {
+		if v := last.find(a, token, server.url); v != nil {
+			return v
+		}
+	}
+	v := a.verdicts.find(verdictKey{sha256.Sum256(bytesOf(token)), server.url}, time.Now())
+	if v == nil || v.refused != nil {
+		return nil
+	}
+	if last != nil {
+		last.p.Store(&lastToken{a, token, server.url, v})
+	}
+	return v
+}
+
 // Verify returns the verdict about a token that came to a server with this public URL. The error is a [*Refusal]. ctx bounds how long it waits for an issuer.
 func (a *Authority) Verify(ctx context.Context, token, resource string) (*Verdict, error) {
 	v, r := a.verify(ctx, token, resource)

@@ -3,6 +3,7 @@
 package auth
 
 import (
+	"net/http"
 	"testing"
 	"time"
 )
@@ -20,9 +21,11 @@ func TestBudget(t *testing.T) {
 	if _, err := last.Verify(t.Context(), a, text, server); err != nil {
 		t.Fatal(err)
 	}
+	h, at := http.Header{"Authorization": {"Bearer " + copied}}, a.Resource("/mcp", "", nil)
 	ctx, needed := t.Context(), []string{"files:read", "files:list"}
 	for name, f := range map[string]func() bool{
 		"the last token": func() bool { w, err := last.Verify(ctx, a, copied, server); return w == v && err == nil },
+		"what is known":  func() bool { return a.Known(h, at, &last) == v },
 		"the table":      func() bool { w, err := a.Verify(ctx, copied, server); return w == v && err == nil },
 		"a verdict":      func() bool { return v.Valid(time.Now()) },
 		"scopes":         func() bool { return a.Require(v.Scopes, needed) == nil },

@@ -20,8 +20,8 @@ type lastToken struct {
 
 // Verify is that of the Authority. It allocates nothing if the token is the last one.
 func (l *Last) Verify(ctx context.Context, a *Authority, token, resource string) (*Verdict, error) {
-	if t := l.p.Load(); t != nil && t.authority == a && t.resource == resource && equalTokens(t.token, token) && t.verdict.Valid(time.Now()) {
-		return t.verdict, nil
+	if v := l.find(a, token, resource); v != nil {
+		return v, nil
 	}
 	v, r := a.verify(ctx, token, resource)
 	if r != nil {
@@ -29,6 +29,14 @@ func (l *Last) Verify(ctx context.Context, a *Authority, token, resource string)
 	}
 	l.p.Store(&lastToken{a, token, resource, v})
 	return v, nil
+}
+
+// find returns the verdict about the last token, nil if that is another one or the verdict does not hold.
+func (l *Last) find(a *Authority, token, resource string) *Verdict {
+	if t := l.p.Load(); t != nil && t.authority == a && t.resource == resource && equalTokens(t.token, token) && t.verdict.Valid(time.Now()) {
+		return t.verdict
+	}
+	return nil
 }
 
 // equalTokens compares in constant time: others may send requests over the same connection to a proxy. It is over at once where both are the same bytes in memory, as with headers that requests of a

@@ -10,13 +10,16 @@ import (
 // maxVerdicts is how many verdicts an Authority keeps.
 const maxVerdicts = 32 << 10
 
-// Verdict is what an Authority has found about a token: whose it is. It must not be changed. It does not hold the token.
+// Verdict is what an Authority has found about a token: whose it is. But for Memo it must not be changed. It does not hold the token.
 type Verdict struct {
 	Identity
 	ends      time.Time     // the first moment at which it does not hold
 	key       *key          // nil if the issuer was asked about the token
 	goodUntil *atomic.Int64 // issuer.goodUntil
 	refused   *Refusal      // of a token that the issuer does not know
+
+	// Memo keeps what the caller has made of the verdict, so that it is made once and not with each request. The Authority does not look at it.
+	Memo atomic.Value
 }
 
 // Valid reports whether the verdict still holds: the token has not ended, the issuer still has the key, and it can be reached or could a while ago. A connection that remembers

@@ -1,7 +1,9 @@
 package auth
 
 import (
+	"crypto/sha256"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -133,4 +135,57 @@ func (t *verdicts) len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.new) + len(t.old)
+}
+
+// TestKnown has tokens that are remembered, and those about which something would have to be found out: nobody is asked.
+func TestKnown(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newStub("a")
+		a := newAuthority(t, s, asking)
+		answering(s, members{"active": false})
+		at := a.Resource("/mcp", "", nil)
+		text := token("a", nil, members{"exp": fromNow(time.Minute)})
+		header := func(token string) http.Header { return http.Header{"Authorization": {"Bearer " + token}} }
+		var last, other Last
+		nothing := func(what string, h http.Header) {
+			t.Helper()
+			asked := len(s.asked)
+			if v := a.Known(h, at, &last); v != nil || len(s.asked) != asked {
+				t.Errorf("%s is known: %v", what, v)
+			}
+		}
+		nothing("a new token", header(text))
+		nothing("no token", nil)
+		nothing("another scheme", http.Header{"Authorization": {"Basic x"}})
+		v, err := a.Authenticate(t.Context(), header(text), at, &last)
+		if err != nil {
+			t.Fatal(err)
+		}
+		nothing("two credentials", http.Header{"Authorization": {"Bearer " + text, "Bearer " + text}})
+		nothing("a token of another server", http.Header{"Authorization": {"Bearer " + text + "x"}})
+		if w := a.Known(header(text), a.Resource("/other", "", nil), &last); w != nil {
+			t.Errorf("the token is known at another server: %v", w)
+		}
+		a.verdicts = newVerdicts(2)
+		if w := a.Known(header(text), at, &last); w != v {
+			t.Errorf("the last token of the connection: %v", w)
+		}
+		nothing("a token that is forgotten", header(token("a", nil, nil)))
+		a.verdicts.add(verdictKey{sha256.Sum256([]byte(text)), at.URL()}, v)
+		for _, l := range []*Last{&other, nil} {
+			if w := a.Known(header(text), at, l); w != v {
+				t.Errorf("a token of the table: %v", w)
+			}
+		}
+		a.verdicts = newVerdicts(2)
+		if w := a.Known(header(text), at, &other); w != v {
+			t.Errorf("a token of the table is not the connection's last one: %v", w)
+		}
+		if _, err := a.Authenticate(t.Context(), header("opaque"), at, nil); outcome(err) != "401 inactive" {
+			t.Error(err)
+		}
+		nothing("a token that is refused", header("opaque"))
+		time.Sleep(time.Minute + Leeway)
+		nothing("a token that has ended", header(text))
+	})
 }

@@ -31,6 +31,7 @@ type drainConn struct {
 	away     bool                        // an event stream has it; guarded by the listener's mu
 	over     atomic.Bool                 // a header had two lengths: nothing more is read
 	account  atomic.Pointer[lastAccount] // of its first request
+	kept     atomic.Value                // what Kept returns
 
 	mu      sync.Mutex // guards the fields below
 	idle    bool       // nothing has come since the last response, or since the connection was made

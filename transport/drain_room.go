@@ -40,6 +40,21 @@ func connOf(r *http.Request) *drainConn {
 	return g
 }
 
+// Kept returns the T that the program keeps for the connection of r: a zero T when it is first asked for, forgotten with the connection. It
+// returns nil if no DrainListener has the connection. A program keeps one type.
+func Kept[T any](r *http.Request) *T {
+	g := connOf(r)
+	if g == nil {
+		return nil
+	}
+	if v, ok := g.kept.Load().(*T); ok {
+		return v
+	}
+	g.kept.CompareAndSwap(nil, new(T)) // or another request of the connection has made it
+	v, _ := g.kept.Load().(*T)
+	return v
+}
+
 // handlerBegins keeps the connection from being closed to make room, until handlerEnds.
 func (g *drainConn) handlerBegins() {
 	if g != nil {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/troupe-run/troupe/internal/quota"
 )
@@ -27,6 +28,21 @@ func (g *Guard) Refuse(w http.ResponseWriter, r *http.Request) bool {
 		g.h.refuse(w, streamable, no, plainOf(r))
 	}
 	return no != nil
+}
+
+// RefuseHost is Refuse for what pages of any origin may read.
+func (g *Guard) RefuseHost(w http.ResponseWriter, r *http.Request) bool {
+	if g.h.o.hostAllowed(r.Host, sideOf(r)) {
+		return false
+	}
+	g.h.refuse(w, streamable, refuseHost, plainOf(r))
+	return true
+}
+
+// RespondPublic is Respond for what caches may keep for an age, and give to other clients.
+func (g *Guard) RespondPublic(w http.ResponseWriter, r *http.Request, status int, body []byte, age time.Duration) {
+	w.Header().Set("Cache-Control", "public, max-age="+seconds(age))
+	g.h.send(w, status, body, plainOf(r))
 }
 
 // Respond answers r with a whole body. It bounds the time that the client has to read it, and to send a body that nobody wants.

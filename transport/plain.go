@@ -38,6 +38,11 @@ func (p *plain) begin(r *http.Request) {
 // than half of that. It ignores errors, because the peer is then gone.
 func (h *Handler) respond(w http.ResponseWriter, status int, body []byte, p *plain) {
 	w.Header()["Cache-Control"] = noStore
+	h.send(w, status, body, p)
+}
+
+// send is respond for a response whose header says what caches may do.
+func (h *Handler) send(w http.ResponseWriter, status int, body []byte, p *plain) {
 	if len(body) > 0 || status != http.StatusNoContent { // with a length, as the flush would have it sent in chunks otherwise
 		p.length[0] = strconv.Itoa(len(body))
 		w.Header()["Content-Length"] = p.length[:]

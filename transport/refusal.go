@@ -87,12 +87,22 @@ var (
 
 // Denial is an error of Options.Authenticate that says how the request is answered.
 type Denial struct {
-	Status    int    // 400 to 599; any other means 401
-	Challenge string // the value of WWW-Authenticate; "" is "Bearer" with 401, and none otherwise
-	Err       error  // for the log
+	Status     int           // 400 to 599; any other means 401
+	Challenge  string        // the value of WWW-Authenticate; "" is "Bearer" with 401, and none otherwise
+	Code       int           // of the JSON-RPC error; 0 means that of the status
+	Text       string        // for the client; "" means that of the status
+	Data       []byte        // of the JSON-RPC error, raw; nil leaves it out
+	RetryAfter time.Duration // 0 leaves it out
+	Reason     string        // metric label; "" means that of all denials
+	Err        error         // for the log
 }
 
-func (d *Denial) Error() string { return d.Err.Error() }
+func (d *Denial) Error() string {
+	if d.Err == nil {
+		return cmp.Or(d.Text, "denied")
+	}
+	return d.Err.Error()
+}
 
 // Unwrap returns Err.
 func (d *Denial) Unwrap() error { return d.Err }
@@ -111,6 +121,8 @@ func denied(err error) *refusal {
 	if no.status >= 500 {
 		no.code = mcp.CodeInternalError
 	}
+	no.code, no.message, no.reason = cmp.Or(d.Code, no.code), cmp.Or(d.Text, no.message), cmp.Or(d.Reason, no.reason)
+	no.data, no.retryAfter = d.Data, d.RetryAfter
 	return &no
 }
 

@@ -220,7 +220,7 @@ var public = []mutation{
 	},
 	{
 		"lists by caller may be shared", guard, "result.go",
-		"s.rt.opts.Authenticate == nil && s.srv.opts.Visible == nil {", "s.rt.opts.Authenticate == nil {", "internal/spec/stateless", "",
+		"!s.rt.opts.authenticates() && s.srv.opts.Visible == nil {", "!s.rt.opts.authenticates() {", "internal/spec/stateless", "",
 	},
 	{
 		"answers that a client gave are cached", guard, "result.go",

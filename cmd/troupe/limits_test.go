@@ -41,7 +41,7 @@ func TestLimitDefaults(t *testing.T) {
 		},
 		Shared: troupe.SharedLimits{
 			CallsPerNode: 10_000, CallsPerPrincipal: 1024, PrincipalRate: 1000,
-			SessionsPerPrincipal: 10_000, StreamsPerPrincipal: 1024, PendingPerPrincipal: 1024, TasksPerNode: 1000, OpenTasksPerPrincipal: 10_000, OpenTasksPerNode: 100_000,
+			SessionsPerPrincipal: 10_000, StreamsPerPrincipal: 1024, PendingPerPrincipal: 1024, AuthFailures: 10, TasksPerNode: 1000, OpenTasksPerPrincipal: 10_000, OpenTasksPerNode: 100_000,
 		},
 	}
 	if !reflect.DeepEqual(got, want) {

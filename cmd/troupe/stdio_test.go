@@ -13,7 +13,7 @@ var notOfStdio = map[string][]string{
 	"it is about HTTP": {"max-header", "header-timeout", "body-timeout", "body-rate", "write-timeout", "connections", "connections-per-address", "drain-delay"},
 	"messages on a pipe are no event streams, and are not stored": {"sse-grace", "stateless-grace", "retry", "streams-per-session", "streams-per-principal",
 		"replay-age", "replay-events", "replay-bytes"},
-	"the only client cannot be in another's way": {"call-rate", "call-burst", "principal-rate", "principal-burst", "calls-per-principal",
+	"the only client cannot be in another's way": {"call-rate", "call-burst", "principal-rate", "principal-burst", "calls-per-principal", "auth-failures",
 		"sessions-per-principal", "pending-per-principal", "calls-per-node", "tasks-per-node", "open-tasks-per-principal", "open-tasks-per-node", "max-memory"},
 	"the session ends with the process": {"session-idle", "session-unused", "session-max", "task-max", "max-store", "lease"},
 }

@@ -9,7 +9,7 @@ import (
 
 // A Log tells the operator what clients can cause over and over: which limits are hit, and what
 // else happens in the same way. Each has at most one record a minute. Make it with NewLog; nil
-// discards everything. Its methods are safe for concurrent use.
+// discards everything; [Log.Often] has more. Its methods are safe for concurrent use.
 type Log struct {
 	to *slog.Logger
 
@@ -20,7 +20,8 @@ type Log struct {
 // hits are those of a limit, or of another subject, since they were last logged.
 type hits struct {
 	n      int
-	logged time.Time
+	logged time.Time // when the first record of a minute was written
+	more   int       // records of that minute after the first
 }
 
 // logEvery is the least time between two records about the same subject.
@@ -36,7 +37,7 @@ func (l *Log) Hit(r *Row, attrs ...slog.Attr) {
 	if r == nil || r.Usual {
 		return
 	}
-	n := l.count(r, time.Now())
+	n := l.count(r, 1, time.Now())
 	if n == 0 {
 		return
 	}
@@ -50,13 +51,19 @@ func (l *Log) Hit(r *Row, attrs ...slog.Attr) {
 // Rarely writes a record with a text, which must be one of few, and how often there was one since
 // the last record with this text. attrs are of this time.
 func (l *Log) Rarely(level slog.Level, text string, attrs ...slog.Attr) {
-	if n := l.count(text, time.Now()); n > 0 {
+	l.Often(1, level, text, attrs...)
+}
+
+// Often is Rarely with up to most records a minute.
+func (l *Log) Often(most int, level slog.Level, text string, attrs ...slog.Attr) {
+	if n := l.count(text, most, time.Now()); n > 0 {
 		l.to.LogAttrs(context.Background(), level, text, append([]slog.Attr{slog.Int("times", n)}, attrs...)...)
 	}
 }
 
 // count adds a hit, and returns how many the next record counts, 0 for no record now.
-func (l *Log) count(of any, now time.Time) int {
+// There are most records a minute.
+func (l *Log) count(of any, most int, now time.Time) int {
 	if l == nil {
 		return 0
 	}
@@ -68,10 +75,15 @@ func (l *Log) count(of any, now time.Time) int {
 		l.hits[of] = h
 	}
 	h.n++
-	if !h.logged.IsZero() && now.Sub(h.logged) < logEvery {
+	switch {
+	case h.logged.IsZero() || now.Sub(h.logged) >= logEvery:
+		h.logged, h.more = now, 0
+	case h.more+1 < most:
+		h.more++
+	default:
 		return 0
 	}
 	n := h.n
-	h.n, h.logged = 0, now
+	h.n = 0
 	return n
 }

@@ -187,6 +187,10 @@ var (
 	PendingPerPrincipal = add[int](Row{Section: Principal, Name: "pending requests and parked calls", Option: "Shared.PendingPerPrincipal", Default: 1024, None: true,
 		Beyond: "`Ask` fails with `ErrTooManyPending`", Counted: "principal-pending",
 		Usage: "`number` of questions that wait for a client, in sessions and in parked calls"})
+	AuthFailures = add[float64](Row{Section: Principal, Name: "access tokens of an address that do not count, per second; ten times as many at once (`Options.Auth`)", Option: "Shared.AuthFailures", Kind: Rate, Default: 10, None: true,
+		Beyond: "429 before a token is verified; one that was verified before still counts", Counted: "auth-failures", By: HTTP,
+		Refusal: Refusal{429, invalidRequest, "too many access tokens from this address do not count"},
+		Usage:   "`number` of access tokens of an address that may fail per second"})
 	Accounts = add[int](Row{Section: Principal, Name: "principals that a node tells apart", Default: 100_000,
 		Beyond: "further principals share one account; `troupe.accounts.overflowed` counts them"})
 )

@@ -1,11 +1,11 @@
-// Package nodestore connects package actors to a node of package cluster: it implements actors.Store, actors.Keys and actors.Mail, and wraps the
+// Package nodestore connects package actors to a node of package cluster: it implements actors.Store, actors.Keys and actors.Mail, keeps the keys of issuers for package auth, and wraps the
 // node's errors in those of package actors.
 //
 // # Files
 //
 // From the top; most of what a file uses lies in its own line or below:
 //
-//	tasks mail  tasks and their work, and messages to other nodes
+//	tasks mail issuers  tasks and their work, messages to other nodes, and the keys of issuers of access tokens
 //	nodestore  records, event logs and keys
 package nodestore
 

@@ -34,7 +34,7 @@ const (
 	// flight.
 	Counts = 3
 	// Rates is the number of an account's buckets.
-	Rates = 3
+	Rates = 4
 	// Uses is the number of an account's usages.
 	Uses = 5
 )

@@ -62,6 +62,17 @@ func (b Bucket) TakeN(now time.Time, n int) (wait time.Duration) {
 	return max(time.Duration(min(seconds, 1e9)*float64(time.Second)), time.Millisecond)
 }
 
+// Wait is how long it takes until the bucket has a token; 0 if it has one now. It takes nothing.
+func (b Bucket) Wait(now time.Time) time.Duration {
+	if b.l == nil {
+		return 0
+	}
+	if tokens := b.l.TokensAt(now); tokens < 1 {
+		return max(time.Duration((1-tokens)/float64(b.l.Limit())*float64(time.Second)), time.Millisecond)
+	}
+	return 0
+}
+
 // GiveBack is [Bucket.GiveBackN] of one token.
 func (b Bucket) GiveBack(now time.Time) { b.GiveBackN(now, 1) }
 

@@ -135,3 +135,26 @@ func TestDebt(t *testing.T) {
 		t.Errorf("after a second it owes for %v", got)
 	}
 }
+
+// TestWait says when a bucket has a token again, and takes none.
+func TestWait(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	b := NewBucket(Rate{PerSecond: 2, Burst: 2})
+	for range 3 {
+		if got := b.Wait(now); got != 0 {
+			t.Errorf("a full bucket: %v", got)
+		}
+	}
+	b.TakeN(now, 2)
+	if got := b.Wait(now); got != 500*time.Millisecond {
+		t.Errorf("an empty bucket: %v", got)
+	}
+	b.Owe(now, 2)
+	if got := b.Wait(now); got != 1500*time.Millisecond {
+		t.Errorf("a bucket that owes: %v", got)
+	}
+	if got := (Bucket{}).Wait(now); got != 0 {
+		t.Errorf("no bucket: %v", got)
+	}
+}

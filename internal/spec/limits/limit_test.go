@@ -508,6 +508,7 @@ var elsewhere = map[*limits.Row]string{
 	limits.HealthConnections.Row:     "TestHealthConnections",
 	limits.ScrapeWait.Row:            "TestMetricsAreReadByOne",
 
+	limits.AuthFailures.Row:   "TestManyFailures",
 	limits.TurnWait.Row:       "TestLargeBodiesTakeTurns",
 	limits.MemoryShare.Row:    "TestMemoryIsShared",
 	limits.MaxMemory.Row:      "TestMemoryIsShared",
