@@ -81,18 +81,19 @@ type Exchange struct {
 	// It is taken while mu is held.
 	writing sync.Mutex
 
-	mu      sync.Mutex // guards the fields below
-	w       http.ResponseWriter
-	state   state
-	aborted bool // Cut before anything was sent, or the writing of the response has panicked
-	last    bool // AnswerLast
-	session string
-	s       *stream // nil unless opened
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
-	hook    func()      // of WhenGone
-	unwatch func() bool // stops watching base, nil if nothing watches
-	onGone  []func()
+	mu        sync.Mutex // guards the fields below
+	w         http.ResponseWriter
+	state     state
+	aborted   bool // Cut before anything was sent, or the writing of the response has panicked
+	last      bool // AnswerLast
+	session   string
+	challenge string  // WWW-Authenticate, if there is one
+	s         *stream // nil unless opened
+	ctx       context.Context
+	cancel    context.CancelCauseFunc
+	hook      func()      // of WhenGone
+	unwatch   func() bool // stops watching base, nil if nothing watches
+	onGone    []func()
 
 	prev, next *Exchange // list of open streams, guarded by h.mu
 }
@@ -309,6 +310,13 @@ func (x *Exchange) SetSession(id string) {
 	x.mu.Unlock()
 }
 
+// SetChallenge puts WWW-Authenticate on the response. It has no effect once something was sent.
+func (x *Exchange) SetChallenge(value string) {
+	x.mu.Lock()
+	x.challenge = value
+	x.mu.Unlock()
+}
+
 // Answer sends the whole response, as application/json if body is not empty. The caller may reuse body after the
 // return. Answer returns false, and does nothing, if anything was sent before.
 func (x *Exchange) Answer(status int, body []byte) bool {
@@ -396,6 +404,9 @@ func (x *Exchange) answer(status int, body []byte, retryAfter time.Duration, las
 func (x *Exchange) headers(header http.Header) {
 	if x.session != "" && x.endpoint == streamable && !x.Stateless {
 		header["Mcp-Session-Id"] = []string{x.session}
+	}
+	if x.challenge != "" {
+		header["Www-Authenticate"] = []string{x.challenge}
 	}
 }
 
