@@ -456,7 +456,7 @@ func TestBatchWhoseStreamEndsAtOnce(t *testing.T) {
 					t.Fatal(err)
 				}
 				requests := []*element{{m: m, raw: []byte(message("1", "x"))}}
-				st := s.newBatchStream(&heldConn{}, nil, requests, nil)
+				st := s.newBatchStream(&Input{Conn: &heldConn{}}, nil, requests, nil)
 				r := h.calls.actor(nil)
 				s.begins(r, r.loggedWay(s, nil), &m, requests[0].raw, &Call{attempt: 1})
 				if early {
