@@ -363,8 +363,7 @@ func (d dispatcher) Get(x *transport.Exchange) {
 	if d.forbids(x, &in) {
 		return
 	}
-	in.Caller = x.Principal
-	d.node.Get(d.svc, &in)
+	d.node.Get(d.svc, &in, x.Principal)
 }
 
 func (d dispatcher) Delete(x *transport.Exchange) {

@@ -364,31 +364,45 @@ func (s *service) completionNeeds(v *view, kind, name, uri string) []string {
 	return s.srv.opts.Scopes
 }
 
-// needs are the scopes that a message needs: those of the server, and of what it names. What its caller must not know of needs none.
-func (s *service) needs(m *codec.Message, principal any) []string {
-	least := s.srv.opts.Scopes
-	if m.Kind != codec.Request {
-		return least
+// needs are the scopes that a message needs: those of the server, and of what it names. What its caller must not know of needs none. It costs tools/call no
+// allocation.
+func (s *service) needs(m *codec.Message, principal any) *[]string {
+	switch {
+	case m.Kind != codec.Request:
+	case string(m.Method) == mcp.MethodToolsCall:
+		if t, ok := s.tool(m.Name); ok && len(t.Scopes) > 0 && s.viewOf(func() Principal { return principalOf(principal) }).sees(t.item()) {
+			return &t.needs
+		}
+	default:
+		if all := s.methodNeeds(m, principal); all != nil {
+			own := all
+			return &own
+		}
 	}
-	view := func() *view { return s.viewOf(func() Principal { return principalOf(principal) }) }
+	return &s.srv.opts.Scopes
+}
+
+// methodNeeds are the scopes that a request other than tools/call needs, nil if it names nothing.
+func (s *service) methodNeeds(m *codec.Message, principal any) []string {
+	kind, name, uri := mcp.RefResource, "", text(m.URI)
 	switch string(m.Method) {
-	case mcp.MethodToolsCall:
-		if t, ok := s.tool(m.Name); ok && len(t.Scopes) > 0 && view().sees(t.item()) {
-			return t.needs
-		}
 	case mcp.MethodPromptsGet:
-		return s.completionNeeds(view(), mcp.RefPrompt, text(m.Name), "")
+		kind, name = mcp.RefPrompt, text(m.Name)
 	case mcp.MethodResourcesRead, mcp.MethodResourcesSubscribe:
-		if uri := text(m.URI); len(uri) <= s.limits.MaxURI {
-			return s.uriNeeds(view(), uri)
-		}
 	case mcp.MethodCompletionComplete:
 		ref := codec.Field(m.Params, "ref")
-		if uri := text(codec.Field(ref, "uri")); len(uri) <= s.limits.MaxURI {
-			return s.completionNeeds(view(), text(codec.Field(ref, "type")), text(codec.Field(ref, "name")), uri)
-		}
+		kind, name, uri = text(codec.Field(ref, "type")), text(codec.Field(ref, "name")), text(codec.Field(ref, "uri"))
+	default:
+		return nil
 	}
-	return least
+	if len(uri) > s.limits.MaxURI {
+		return nil
+	}
+	v := s.viewOf(func() Principal { return principalOf(principal) })
+	if string(m.Method) == mcp.MethodCompletionComplete || kind == mcp.RefPrompt {
+		return s.completionNeeds(v, kind, name, uri)
+	}
+	return s.uriNeeds(v, uri)
 }
 
 // forbids refuses a message whose caller lacks a scope, and otherwise puts into in what it needs. A batch needs what all of its requests need.
@@ -396,19 +410,25 @@ func (s *service) forbids(in *actors.Input, principal any, m *codec.Message, bod
 	if !s.srv.scoped.Load() {
 		return nil
 	}
-	in.Needs = s.needs(m, principal)
-	if m.Kind == codec.Batch {
-		for raw := range codec.Elements(body) {
-			var e codec.Message
-			if codec.Scan(raw, &e, codec.Limits{MaxDepth: s.svc.Limits.Depth}) == nil { // a faulty batch is refused as such
-				in.Needs = scope.Union(in.Needs, s.needs(&e, principal))
-			}
-		}
+	if in.Needs = s.needs(m, principal); m.Kind == codec.Batch {
+		in.Needs = s.batchNeeds(body, principal)
 	}
-	if len(in.Needs) == 0 {
+	if len(*in.Needs) == 0 {
 		return nil
 	}
-	return s.lacks(principal, in.Needs)
+	return s.lacks(principal, *in.Needs)
+}
+
+// batchNeeds are the scopes that a batch needs.
+func (s *service) batchNeeds(body []byte, principal any) *[]string {
+	all := s.srv.opts.Scopes
+	for raw := range codec.Elements(body) {
+		var e codec.Message
+		if codec.Scan(raw, &e, codec.Limits{MaxDepth: s.svc.Limits.Depth}) == nil { // a faulty batch is refused as such
+			all = scope.Union(all, *s.needs(&e, principal))
+		}
+	}
+	return &all
 }
 
 // forbids refuses the request of an exchange whose caller lacks a scope. It reports whether it did.

@@ -164,7 +164,7 @@ func (s *sessionActor) runBatch(in *Input, principal any, requests []*element, b
 		r, err := s.admitted(in, &e.m, len(e.raw))
 		if err == nil {
 			n.accounts.holdAnyway(&r.memory, &s.sessionAccount, in, quota.Parked, callHolds(&e.m, e.raw))
-			s.begins(r, r.loggedWay(s, nil), &e.m, e.raw, &Call{principal: principal, needs: in.Needs, trace: in.Trace, attempt: 1, member: i})
+			s.begins(r, r.loggedWay(s, nil), &e.m, e.raw, (&Call{principal: principal, trace: in.Trace, attempt: 1, member: i}).needing(in.Needs))
 			r.size = len(body)
 			r.join(st)
 			err = s.enters(r)
@@ -269,7 +269,7 @@ type beginNow struct{}
 // newBatchStream starts the stream of a batch. It stores and sends nothing before it has to.
 func (s *sessionActor) newBatchStream(in *Input, principal any, requests []*element, body []byte) *streamActor {
 	n := s.node
-	rec := record.Stream{Version: record.Version, Node: n.name, Boot: n.boot, Epoch: 1, Attempt: 1, Revision: s.view.Load().rec.Revision, Scopes: in.Needs}
+	rec := record.Stream{Version: record.Version, Node: n.name, Boot: n.boot, Epoch: 1, Attempt: 1, Revision: s.view.Load().rec.Revision, Scopes: (&Call{}).needing(in.Needs).Needs()}
 	forgone := 0
 	for _, e := range requests {
 		safe := s.svc.again(&e.m, len(body))

@@ -32,8 +32,7 @@ type Call struct {
 	own        []byte                 // the progress token of the first request, nil if none; a copy
 	token      atomic.Pointer[[]byte] // the token of the request that is answered now
 	principal  any
-	needs      []string                 // scopes that it is known to need from the beginning
-	further    atomic.Pointer[[]string] // those, and what it has been found to need since; nil for none
+	needs      atomic.Pointer[[]string] // scopes, as far as is known; nil for none
 	denied     atomic.Pointer[Denied]   // why the handler has refused it
 	trace      Trace
 	attempt    int
@@ -128,21 +127,31 @@ func (c *Call) Principal() any { return c.principal }
 
 // Needs are the scopes that the call needs, as far as is known: who resumes its stream, sends it again or reads its task needs them.
 func (c *Call) Needs() []string {
-	if all := c.further.Load(); all != nil {
+	if all := c.needs.Load(); all != nil {
 		return *all
 	}
-	return c.needs
+	return nil
 }
 
 // Need adds scopes to those that the call needs. What is stored of the call already does not have them.
 func (c *Call) Need(scopes []string) {
 	for {
-		before, all := c.further.Load(), c.Needs()
+		before, all := c.needs.Load(), c.Needs()
 		more := scope.Union(all, scopes)
-		if len(more) == len(all) || c.further.CompareAndSwap(before, &more) {
+		if len(more) == len(all) {
+			return
+		}
+		kept := more
+		if c.needs.CompareAndSwap(before, &kept) {
 			return
 		}
 	}
+}
+
+// needing returns c with what is known of its needs from the beginning.
+func (c *Call) needing(scopes *[]string) *Call {
+	c.needs.Store(scopes)
+	return c
 }
 
 // Deny has the response say what its caller lacks, if nothing was sent yet and it is the error d.Err.

@@ -388,7 +388,7 @@ func TestListenWhileTheSessionIsDeleted(t *testing.T) {
 		release := h.hold("Update")
 		c := &heldConn{}
 		got := make(chan struct{})
-		go func() { h.Get(h.svc, h.input(name, "192.0.2.1", c)); close(got) }()
+		go func() { h.Get(h.svc, h.input(name, "192.0.2.1", c), nil); close(got) }()
 		synctest.Wait()
 		if err := h.mem.Delete(t.Context(), SessionKey{"anon", "s", name}.record(), 0); err != nil {
 			t.Fatal(err)
@@ -417,7 +417,7 @@ func TestRefusalsComeFirst(t *testing.T) {
 			taken := make(chan struct{})
 			go func() {
 				if body == "" {
-					h.Get(h.svc, h.input(session, "192.0.2.1", c))
+					h.Get(h.svc, h.input(session, "192.0.2.1", c), nil)
 				} else {
 					h.postOn(c, session, body)
 				}

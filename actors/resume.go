@@ -19,8 +19,8 @@ import (
 
 const readAhead = 250 // appends that a resume reads at once
 
-// Get takes a GET: it opens the session's standalone stream, or resumes any of its streams.
-func (n *Node) Get(svc *Service, in *Input) {
+// Get takes a GET: it opens the session's standalone stream, or resumes any of its streams, if the principal may have what their calls need.
+func (n *Node) Get(svc *Service, in *Input, principal any) {
 	if n.drain.over.Load() {
 		n.refusals.unavailable(in.Conn, nil)
 		return
@@ -29,7 +29,7 @@ func (n *Node) Get(svc *Service, in *Input) {
 		return
 	}
 	if in.LastEventID != "" {
-		n.sessions.resumed(svc, in)
+		n.sessions.resumed(svc, in, principal)
 		return
 	}
 	s := n.sessions.staying(in, func(in *Input) *sessionActor { return n.sessions.of(svc, in, nil) })
@@ -44,10 +44,10 @@ func (n *Node) Get(svc *Service, in *Input) {
 }
 
 // resumed takes a GET that resumes a stream.
-func (d *sessions) resumed(svc *Service, in *Input) {
+func (d *sessions) resumed(svc *Service, in *Input, principal any) {
 	n := d.node
 	h := newHold(n, svc, in.Conn)
-	h.caller = in.Caller
+	h.caller = principal
 	own := *in
 	own.Conn = h
 	pos, good := stream.ParsePosition(in.LastEventID)

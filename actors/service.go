@@ -160,9 +160,8 @@ type Input struct {
 	LastEventID string
 	Trace       Trace
 	Conn        Conn
-	Caller      any      // of a GET: see Call.Principal
-	Needs       []string // scopes that the request needs, and its caller has; never changed
-	Principal   any      // the new value of Peer.Owner; nil keeps the old one
+	Needs       *[]string // scopes that the request needs, and its caller has; never changed
+	Principal   any       // the new value of Peer.Owner; nil keeps the old one
 
 	// Stateless says that the request has no session (2026-07-28): Session and LastEventID
 	// mean nothing. Over HTTP, Exchange is set and is the same value as Conn.

@@ -213,7 +213,7 @@ func (a *arrival) begin(from *quota.Account, apart bool) (r *requestActor, x rou
 		s.direct = direct{r: r, conn: a.in.Exchange}
 		w.delivery = &s.direct
 	}
-	r.begins(a.svc, a.on.way(s, w), m, body, &Call{principal: a.principal, needs: a.in.Needs, trace: a.in.Trace, attempt: 1, peer: &s.peer})
+	r.begins(a.svc, a.on.way(s, w), m, body, (&Call{principal: a.principal, trace: a.in.Trace, attempt: 1, peer: &s.peer}).needing(a.in.Needs))
 	return r, x
 }
 

@@ -81,19 +81,18 @@ type Exchange struct {
 	// It is taken while mu is held.
 	writing sync.Mutex
 
-	mu        sync.Mutex // guards the fields below
-	w         http.ResponseWriter
-	state     state
-	aborted   bool // Cut before anything was sent, or the writing of the response has panicked
-	last      bool // AnswerLast
-	session   string
-	challenge string  // WWW-Authenticate, if there is one
-	s         *stream // nil unless opened
-	ctx       context.Context
-	cancel    context.CancelCauseFunc
-	hook      func()      // of WhenGone
-	unwatch   func() bool // stops watching base, nil if nothing watches
-	onGone    []func()
+	mu      sync.Mutex // guards the fields below
+	w       http.ResponseWriter
+	state   state
+	aborted bool // Cut before anything was sent, or the writing of the response has panicked
+	last    bool // AnswerLast
+	session string
+	s       *stream // nil unless opened
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	hook    func()      // of WhenGone
+	unwatch func() bool // stops watching base, nil if nothing watches
+	onGone  []func()
 
 	prev, next *Exchange // list of open streams, guarded by h.mu
 }
@@ -313,8 +312,10 @@ func (x *Exchange) SetSession(id string) {
 // SetChallenge puts WWW-Authenticate on the response. It has no effect once something was sent.
 func (x *Exchange) SetChallenge(value string) {
 	x.mu.Lock()
-	x.challenge = value
-	x.mu.Unlock()
+	defer x.mu.Unlock()
+	if x.state == fresh && x.w != nil {
+		x.w.Header()["Www-Authenticate"] = []string{value}
+	}
 }
 
 // Answer sends the whole response, as application/json if body is not empty. The caller may reuse body after the
@@ -404,9 +405,6 @@ func (x *Exchange) answer(status int, body []byte, retryAfter time.Duration, las
 func (x *Exchange) headers(header http.Header) {
 	if x.session != "" && x.endpoint == streamable && !x.Stateless {
 		header["Mcp-Session-Id"] = []string{x.session}
-	}
-	if x.challenge != "" {
-		header["Www-Authenticate"] = []string{x.challenge}
 	}
 }
 
