@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
@@ -55,6 +56,7 @@ func TestNarrowerTokenResumesNothing(t *testing.T) {
 		addGuarded(next.Server, runs)
 		moved := next.Moved(c)
 		denied(t, "after a crash", resume(as(moved, "base"), id), "", "base tools")
+		synctest.Wait() // a call that has begun again runs by itself
 		if n := runs.Load(); n != 0 {
 			t.Errorf("the call has run again %d times", n)
 		}
