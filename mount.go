@@ -163,7 +163,7 @@ func (rt *Runtime) serve(srv *Server, path string) (*service, error) {
 		return nil, err
 	}
 	s.chain, s.svc.AnswersPing = chain, chain != nil
-	s.svc.Insists = s.insists
+	s.svc.Insists, s.svc.Lacks = s.insists, s.lacks
 	s.svc.Carried = s.carried
 	s.hook()
 	if !srv.mount.set(s) {

@@ -310,6 +310,15 @@ func (x *Exchange) SetSession(id string) {
 	x.mu.Unlock()
 }
 
+// SetChallenge puts WWW-Authenticate on the response. It has no effect once something was sent.
+func (x *Exchange) SetChallenge(value string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.state == fresh && x.w != nil {
+		x.w.Header()["Www-Authenticate"] = []string{value}
+	}
+}
+
 // Answer sends the whole response, as application/json if body is not empty. The caller may reuse body after the
 // return. Answer returns false, and does nothing, if anything was sent before.
 func (x *Exchange) Answer(status int, body []byte) bool {

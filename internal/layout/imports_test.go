@@ -38,6 +38,7 @@ var layers = []layer{
 	{"internal/jsonv2", nil, nil, "a library's options know nothing of what they are for"},
 	{"internal/kernel", []string{"internal/directory"}, nil, "an actor system knows nothing of what its actors do"},
 	{"internal/layout", nil, nil, "rules read the repository and run none of it"},
+	{"internal/scope", nil, nil, "what a request lacks is known without knowing whose it is"},
 	{"internal/letter", nil, nil, "the form of a message knows neither its content nor what carries it"},
 	{"internal/limits", nil, nil, "every layer takes its bounds from it, so it can know none"},
 	{"internal/memory", nil, nil, "how much memory there is depends on the machine alone"},
