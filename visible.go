@@ -464,10 +464,18 @@ func granted(principal any) (scopes []string, all bool) {
 }
 
 // missing are the needed scopes that the granted ones neither hold nor imply.
-func (s *service) missing(granted, needed []string) []string { return scope.Missing(granted, needed) }
+func (s *service) missing(granted, needed []string) []string {
+	if s.rt.bearer != nil {
+		return s.rt.bearer.Missing(granted, needed)
+	}
+	return scope.Missing(granted, needed)
+}
 
 // denial is how a caller with the granted scopes is told that it needs more.
 func (s *service) denial(granted, needed []string) *transport.Denial {
+	if s.rt.bearer != nil {
+		return s.rt.bearer.Denial(s.path, granted, needed)
+	}
 	return &transport.Denial{Status: faults.Scope.Status, Challenge: scope.Challenge(scope.Wanted(granted, needed), faults.Scope.Text), Err: faults.Scope.Error()}
 }
 
