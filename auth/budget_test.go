@@ -20,10 +20,18 @@ func TestBudget(t *testing.T) {
 	if _, err := last.Verify(t.Context(), a, text, server); err != nil {
 		t.Fatal(err)
 	}
+	keys, _, key := withKeys(t)
+	var lastKey Last
+	if _, err := lastKey.Verify(t.Context(), keys, key, server); err != nil {
+		t.Fatal(err)
+	}
+	sameKey := string([]byte(key))
 	ctx, needed := t.Context(), []string{"files:read", "files:list"}
 	for name, f := range map[string]func() bool{
 		"the last token": func() bool { w, err := last.Verify(ctx, a, copied, server); return w == v && err == nil },
 		"the table":      func() bool { w, err := a.Verify(ctx, copied, server); return w == v && err == nil },
+		"the last key":   func() bool { w, err := lastKey.Verify(ctx, keys, sameKey, server); return w != nil && err == nil },
+		"a known key":    func() bool { w, err := keys.Verify(ctx, sameKey, server); return w != nil && err == nil },
 		"a verdict":      func() bool { return v.Valid(time.Now()) },
 		"scopes":         func() bool { return a.Require(v.Scopes, needed) == nil },
 	} {

@@ -20,14 +20,18 @@ type lastToken struct {
 
 // Verify is that of the Authority. It allocates nothing if the token is the last one.
 func (l *Last) Verify(ctx context.Context, a *Authority, token, resource string) (*Verdict, error) {
-	if t := l.p.Load(); t != nil && t.authority == a && t.resource == resource && equalTokens(t.token, token) && t.verdict.Valid(time.Now()) {
+	t := l.p.Load()
+	same := t != nil && t.authority == a && t.resource == resource && equalTokens(t.token, token)
+	if same && t.verdict.Valid(time.Now()) {
 		return t.verdict, nil
 	}
 	v, r := a.verify(ctx, token, resource)
 	if r != nil {
 		return nil, r
 	}
-	l.p.Store(&lastToken{a, token, resource, v})
+	if !same || t.verdict != v {
+		l.p.Store(&lastToken{a, token, resource, v})
+	}
 	return v, nil
 }
 

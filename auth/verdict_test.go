@@ -82,7 +82,7 @@ func TestNoTokenIsKept(t *testing.T) {
 		text := token("a", nil, nil)
 		v := expect(t, a, text, "200")
 		var keys []string
-		for k := range a.verdicts.new {
+		for k := range a.verdicts.all.new {
 			keys = append(keys, fmt.Sprintf("%+v %s", k, k.token))
 		}
 		for _, part := range strings.Split(text, ".") {
@@ -132,5 +132,5 @@ func TestManyAtOnce(t *testing.T) {
 func (t *verdicts) len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.new) + len(t.old)
+	return len(t.all.new) + len(t.all.old)
 }
