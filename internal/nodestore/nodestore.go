@@ -5,7 +5,7 @@
 //
 // From the top; most of what a file uses lies in its own line or below:
 //
-//	tasks mail  tasks and their work, and messages to other nodes
+//	tasks apikeys mail  tasks and their work, API keys, and messages to other nodes
 //	nodestore  records, event logs and keys
 package nodestore
 
