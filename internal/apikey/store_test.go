@@ -29,7 +29,7 @@ func open(t testing.TB, o cluster.Options) (*apikey.Store, *cluster.Node) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := n.Close(context.Background()); err != nil {
+		if err := n.Close(context.Background()); err != nil && o.Remote.URL == "" { // the servers may be away
 			t.Error(err)
 		}
 	})
@@ -116,7 +116,7 @@ func TestKeys(t *testing.T) {
 		}
 
 		all, err := s.List(t.Context())
-		if err != nil || len(all) != 2 || all[0].ID != ci.ID || all[1].ID != other.ID {
+		if err != nil || len(all) != 2 || !slices.ContainsFunc(all, func(k auth.APIKey) bool { return k.ID == ci.ID }) || !slices.ContainsFunc(all, func(k auth.APIKey) bool { return k.ID == other.ID }) {
 			t.Errorf("listed: %+v, %v", all, err)
 		}
 		err = n.EachAPIKey(t.Context(), func(data []byte, _ uint64) {

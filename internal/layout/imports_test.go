@@ -68,7 +68,7 @@ var layers = []layer{
 	{"internal/spec", []string{"", "auth", "mcp"}, []string{"codec", "internal/limits", "internal/toolschema"}, "the specification is tested over the wire, from outside"},
 	{"troupetest", []string{"", "mcp", "internal/guard", "internal/origin"}, nil, "it tests what any user can write, over a pipe that knows its request"},
 	{"examples", []string{"", "mcp"}, nil, "an example shows what any user can write"},
-	{"bench", []string{"", "mcp", "codec", "examples", "internal"}, nil, "load comes over the wire"},
+	{"bench", []string{"", "auth", "mcp", "codec", "examples", "internal"}, nil, "load comes over the wire"},
 	{"cmd", []string{"", "mcp", "examples", "bench", "internal/admin", "internal/client", "internal/limits", "internal/memory", "internal/procs", "internal/telemetry"}, nil, "the command turns flags into Options and has no parts of its own"},
 }
 
