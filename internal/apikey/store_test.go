@@ -174,7 +174,7 @@ func (m model) Peek(_ context.Context, id string) ([]byte, uint64, error) {
 }
 
 func (m model) put(id string, data []byte, rev uint64, ttl time.Duration) error {
-	if _, at, _ := m.Peek(t.Context(), id); at != rev {
+	if _, at, _ := m.Peek(context.Background(), id); at != rev {
 		return apikey.ErrConflict
 	}
 	r := modelled{data: data, rev: m[id].rev + 1}
@@ -195,7 +195,7 @@ func (m model) Update(_ context.Context, id string, data []byte, rev uint64, ttl
 
 func (m model) List(_ context.Context, f func([]byte, uint64)) error {
 	for id := range m {
-		if data, rev, err := m.Peek(t.Context(), id); err == nil {
+		if data, rev, err := m.Peek(context.Background(), id); err == nil {
 			f(data, rev)
 		}
 	}
