@@ -32,6 +32,7 @@ type Call struct {
 	values  seenValues               // of the session, that the call has read
 	fate    atomic.Pointer[becoming] // of a call that may become a task by itself, otherwise nil; that of the call as it came counts
 	tool    *tool                    // of such a call
+	denied  atomic.Pointer[denial]   // what Require has refused; that of the call as it came counts
 }
 
 // asItCame returns the call as it came, before a middleware changed its params.

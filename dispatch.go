@@ -117,6 +117,7 @@ func (s *service) ended(ctx context.Context, call *Call, o *observed, code int, 
 	if call.dropped.Load() {
 		_ = call.tellMissed(ctx) // it fails when nobody waits for the response either
 	}
+	call.deny(err)
 	if o.op != nil {
 		o.op.End(ctx, o.start, code)
 	}

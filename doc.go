@@ -55,7 +55,8 @@
 // # Around handlers
 //
 // [Options.Auth] or [Options.Authenticate] says who calls, [ServerOptions.Visible] says which items that
-// caller sees, and a [MethodMiddleware] sees each request and its result. A handler gets
+// caller sees, the Scopes of [ServerOptions], [Tool] and the like which ones it may use
+// ([Call.Require]; docs/auth.md), and a [MethodMiddleware] sees each request and its result. A handler gets
 // the principal, the header and the context of its request, and the values of its session
 // ([Call.Principal], [Call.Header], [Call.Session]). ServerOptions has hooks for the
 // beginning and the end of sessions. [AddMethod] adds a method of your own, [AddSkill] a
@@ -83,5 +84,5 @@ package troupe
 //	serve operate drain news reminder mount  serving, and how it ends; what operators and other nodes tell
 //	dispatch tasks form method  the requests that come in
 //	prompt session skill page stateless resource tool catalogue lists  what a server offers
-//	taskrun task result log server ask principal  a call: as a task, what it answers, logs and asks, and who makes it
-//	runtime service options visible call revisions store  the base of all others
+//	taskrun task result log server ask principal visible  a call: as a task, what it answers, logs and asks, who makes it, and what it may do
+//	runtime service options call revisions store  the base of all others

@@ -4,6 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/mcp"
@@ -150,4 +154,49 @@ func ExampleCall_Session() {
 	// Output:
 	// {"content":[{"type":"text","text":"\"\" before"}]}
 	// {"content":[{"type":"text","text":"\"m\" before"}]}
+}
+
+// What a call of this tool needs depends on its arguments. The caller has files:read, and its client is told to ask for more.
+func ExampleCall_Require() {
+	rt, err := troupe.New(troupe.Options{Authenticate: func(*http.Request) (troupe.Principal, error) {
+		return troupe.Principal{Subject: "ann", Scopes: []string{"files:read"}}, nil
+	}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = rt.Close(context.Background()) }()
+	srv := troupe.NewServer(mcp.Implementation{Name: "files", Version: "1.0.0"}, nil)
+	type arguments struct {
+		Name   string `json:"name"`
+		Delete bool   `json:"delete,omitempty"`
+	}
+	troupe.AddTool(srv, troupe.Tool{Name: "file", Scopes: []string{"files:read"}}, func(_ context.Context, call *troupe.Call, in arguments) (string, error) {
+		if in.Delete {
+			if err := call.Require("files:delete"); err != nil {
+				return "", err
+			}
+			return "deleted " + in.Name, nil
+		}
+		return "the text of " + in.Name, nil
+	})
+	rt.Mount("/mcp", srv)
+
+	const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"file","arguments":{"name":"a.txt","delete":true},"_meta":{
+		"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"example","version":"1"},
+		"io.modelcontextprotocol/clientCapabilities":{}}}}`
+	r := httptest.NewRequest(http.MethodPost, "http://127.0.0.1/mcp", strings.NewReader(call))
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	r.Header.Set("MCP-Protocol-Version", "2026-07-28")
+	r.Header.Set("Mcp-Method", "tools/call")
+	r.Header.Set("Mcp-Name", "file")
+	w := httptest.NewRecorder()
+	rt.ServeHTTP(w, r)
+	body, _ := io.ReadAll(w.Body)
+	fmt.Println(w.Code, w.Header().Get("WWW-Authenticate"))
+	fmt.Println(string(body))
+	// Output:
+	// 403 Bearer error="insufficient_scope", error_description="the access token lacks a scope", scope="files:read files:delete"
+	// {"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"the access token lacks a scope","data":{"scopes":["files:read","files:delete"]}}}
 }

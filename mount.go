@@ -67,7 +67,7 @@ func (rt *Runtime) TryMount(path string, srv *Server) error {
 	}
 	if rt.bearer != nil {
 		sse, messages := legacyPaths(path)
-		m.resources = rt.bearer.Resources(cmp.Or(srv.impl.Title, srv.impl.Name), nil, path, sse, messages, len(m.paths) > 2)
+		m.resources = rt.bearer.Resources(cmp.Or(srv.impl.Title, srv.impl.Name), srv.opts.Scopes, path, sse, messages, len(m.paths) > 2)
 	}
 	if err := rt.opts.HTTP.checkHandler("this server", slices.Concat(m.paths, m.resources.Documents())...); err != nil {
 		return fmt.Errorf("troupe: mount %s: %w", path, err)
@@ -163,7 +163,7 @@ func (rt *Runtime) serve(srv *Server, path string) (*service, error) {
 		return nil, err
 	}
 	s.chain, s.svc.AnswersPing = chain, chain != nil
-	s.svc.Insists = s.insists
+	s.svc.Insists, s.svc.Lacks = s.insists, s.lacks
 	s.svc.Carried = s.carried
 	s.hook()
 	if !srv.mount.set(s) {

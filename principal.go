@@ -149,6 +149,12 @@ type caller struct {
 	stored []string // Options.HTTP.StoredHeaders
 }
 
+// local is whoever has the process for itself, over stdio: it may do everything.
+type local struct{}
+
+// MarshalJSON returns local as the store has it.
+func (local) MarshalJSON() ([]byte, error) { return codec.Marshal(storedCaller{Local: true}) }
+
 // anybody is the request of an anonymous client. It costs no allocation.
 type anybody http.Request
 
@@ -163,6 +169,7 @@ type storedCaller struct {
 	Machine bool            `json:"machine,omitempty"`
 	Expires int64           `json:"expires,omitempty"` // unix seconds; 0: never
 	Header  http.Header     `json:"header,omitempty"`
+	Local   bool            `json:"local,omitempty"` // see local
 }
 
 // principal is the caller as handlers see it, without its token.
@@ -231,6 +238,11 @@ func (c *caller) kept() storedCaller {
 	}
 	return s
 }
+
+// Nameless makes the transport count the request on the account of its address.
+func (*anybody) Nameless() {}
+
+var _ transport.Nameless = (*anybody)(nil)
 
 // MarshalJSON returns null: the store keeps nothing of an anonymous client.
 func (*anybody) MarshalJSON() ([]byte, error) { return []byte("null"), nil }

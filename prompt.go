@@ -21,6 +21,7 @@ type Prompt struct {
 	Icons       []mcp.Icon
 	Meta        mcp.Meta
 	Needs       mcp.Capability // see [Tool]
+	Scopes      []string       // see [Tool]
 }
 
 // PromptHandler makes a prompt from its arguments. Missing required arguments
@@ -30,6 +31,7 @@ type PromptHandler func(ctx context.Context, call *Call, args map[string]string)
 type prompt struct {
 	Prompt
 	handler PromptHandler
+	needs   []string // scopes, with those of the server
 }
 
 func (p *prompt) wire() mcp.Prompt {
@@ -37,7 +39,7 @@ func (p *prompt) wire() mcp.Prompt {
 }
 
 // AddPrompt registers a prompt; it replaces one of the same name, as [AddTool] does. It panics when the prompt
-// lacks a handler, has a name that AddTool would refuse, has a capability in Needs that no
+// lacks a handler, has a name or a scope that AddTool would refuse, has a capability in Needs that no
 // question needs, or cannot be encoded.
 func AddPrompt(s *Server, p Prompt, handler PromptHandler) { must(s.addPrompt(p, handler, true)) }
 
@@ -59,8 +61,12 @@ func (s *Server) addPrompt(p Prompt, handler PromptHandler, replace bool) error 
 	if err := checkNeeds(p.Needs); err != nil {
 		return fmt.Errorf("troupe: prompt %q: %w", p.Name, err)
 	}
-	p.Arguments, p.Icons, p.Meta = slices.Clone(p.Arguments), slices.Clone(p.Icons), p.Meta.Clone()
-	replaced, err := s.prompts.put(p.Name, &prompt{Prompt: p, handler: handler}, replace)
+	needs, err := s.guard(p.Scopes)
+	if err != nil {
+		return fmt.Errorf("troupe: prompt %q: %w", p.Name, err)
+	}
+	p.Arguments, p.Icons, p.Meta, p.Scopes = slices.Clone(p.Arguments), slices.Clone(p.Icons), p.Meta.Clone(), slices.Clone(p.Scopes)
+	replaced, err := s.prompts.put(p.Name, &prompt{Prompt: p, handler: handler, needs: needs}, replace)
 	if err != nil {
 		return fmt.Errorf("troupe: prompt %w", err)
 	}
@@ -84,6 +90,9 @@ func (s *service) getPrompt(ctx context.Context, call *Call, m *codec.Message, d
 	p, ok := call.prompt(params.Name)
 	if !ok {
 		return nil, mcp.Errorf(mcp.CodeInvalidParams, "Unknown prompt: %s", shown(params.Name))
+	}
+	if err := call.lacking(p.needs); err != nil {
+		return nil, err
 	}
 	args := make(map[string]string, len(params.Arguments))
 	for name, value := range params.Arguments {
@@ -153,6 +162,9 @@ func (s *service) complete(ctx context.Context, call *Call, m *codec.Message, ds
 		}
 	default:
 		return nil, mcp.NewError(mcp.CodeInvalidParams, "ref must be of type ref/prompt or ref/resource")
+	}
+	if no := call.lacking(s.completionNeeds(call.view(), p.Ref.Type, p.Ref.Name, p.Ref.URI)); no != nil {
+		return nil, no
 	}
 	got, err := s.srv.opts.Complete(ctx, call, p)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/scope"
 	"github.com/troupe-run/troupe/internal/template"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -21,6 +22,9 @@ func (s *service) readResource(ctx context.Context, call *Call, m *codec.Message
 	found, ok := s.srv.find(call.view(), uri)
 	if !ok {
 		return nil, notFound(uri)
+	}
+	if no := call.lacking(scope.Union(s.srv.opts.Scopes, found.needs)); no != nil {
+		return nil, no
 	}
 	contents, err := found.handler(ctx, call, found.uri, found.vars)
 	if errors.Is(err, ErrNotFound) {
@@ -98,6 +102,9 @@ func (s *service) subscribe(ctx context.Context, call *Call, m *codec.Message, d
 		if !s.follows(call.view(), uri) {
 			return nil, notFound(uri)
 		}
+		if no := call.lacking(s.uriNeeds(call.view(), uri)); no != nil {
+			return nil, no
+		}
 		if s.srv.opts.Subscribe != nil {
 			if err := s.srv.opts.Subscribe(ctx, call, uri); err != nil {
 				return nil, s.failure(call, "resources/subscribe", err)
@@ -146,6 +153,7 @@ type resource struct {
 	mcp.Resource
 	handler ResourceHandler
 	file    *skillFile // nil for one of AddResource
+	needs   []string   // scopes, with those of the server; nil for the file of a skill
 }
 
 func (r *resource) item() Item {
@@ -159,13 +167,14 @@ type resourceTemplate struct {
 	mcp.ResourceTemplate
 	parsed  *template.Template
 	handler ResourceHandler
+	needs   []string // scopes, with those of the server
 }
 
 // AddResource registers a resource; it replaces one of the same URI, as
 // [AddTool] does. Clients may spell the
 // URI in another way that RFC 3986, section 6.2.2, has for the same: with other escapes, as
 // caf%C3%A9 for café, or with the scheme in upper case. It panics when the resource lacks its
-// URI, name or handler, cannot be encoded, or has the URI of a skill's file.
+// URI, name or handler, cannot be encoded, has a scope that is none, or has the URI of a skill's file.
 func AddResource(s *Server, r mcp.Resource, handler ResourceHandler) {
 	must(s.addResource(r, handler, true))
 }
@@ -186,7 +195,11 @@ func (s *Server) addResource(r mcp.Resource, handler ResourceHandler, replace bo
 	if handler == nil {
 		return fmt.Errorf("troupe: resource %q: %w", r.URI, errNoHandler)
 	}
-	r.Icons, r.Meta = slices.Clone(r.Icons), r.Meta.Clone()
+	needs, err := s.guard(r.Scopes)
+	if err != nil {
+		return fmt.Errorf("troupe: resource %q: %w", r.URI, err)
+	}
+	r.Icons, r.Meta, r.Scopes = slices.Clone(r.Icons), r.Meta.Clone(), slices.Clone(r.Scopes)
 	if _, err := codec.Marshal(r); err != nil {
 		return fmt.Errorf("troupe: resource %q: %w", r.URI, err)
 	}
@@ -199,7 +212,7 @@ func (s *Server) addResource(r mcp.Resource, handler ResourceHandler, replace bo
 		case replaced && !replace:
 			fault = fmt.Errorf("troupe: resource %w", errTaken(r.URI))
 		default:
-			all[r.URI] = &resource{Resource: r, handler: handler}
+			all[r.URI] = &resource{Resource: r, handler: handler, needs: needs}
 		}
 		return fault == nil
 	})
@@ -232,8 +245,8 @@ func (s *Server) addResource(r mcp.Resource, handler ResourceHandler, replace bo
 //
 // AddResourceTemplate panics when the template is not valid, when a URI would not say which
 // part of it is the value of which variable ({a}{b}; parameters of a query that something
-// but a fragment follows), and when the template lacks its name or handler, or cannot be
-// encoded.
+// but a fragment follows), and when the template lacks its name or handler, has a scope that is
+// none, or cannot be encoded.
 func AddResourceTemplate(s *Server, t mcp.ResourceTemplate, handler ResourceHandler) {
 	must(s.addTemplate(t, handler, true))
 }
@@ -258,8 +271,12 @@ func (s *Server) addTemplate(t mcp.ResourceTemplate, handler ResourceHandler, re
 	if handler == nil {
 		return fmt.Errorf("troupe: resource template %q: %w", t.URITemplate, errNoHandler)
 	}
-	t.Icons, t.Meta = slices.Clone(t.Icons), t.Meta.Clone()
-	replaced, err := s.templates.put(t.URITemplate, &resourceTemplate{ResourceTemplate: t, parsed: parsed, handler: handler}, replace)
+	needs, err := s.guard(t.Scopes)
+	if err != nil {
+		return fmt.Errorf("troupe: resource template %q: %w", t.URITemplate, err)
+	}
+	t.Icons, t.Meta, t.Scopes = slices.Clone(t.Icons), t.Meta.Clone(), slices.Clone(t.Scopes)
+	replaced, err := s.templates.put(t.URITemplate, &resourceTemplate{ResourceTemplate: t, parsed: parsed, handler: handler, needs: needs}, replace)
 	if err != nil {
 		return fmt.Errorf("troupe: resource template %w", err)
 	}
@@ -274,12 +291,13 @@ type found struct {
 	handler ResourceHandler
 	uri     string            // as the handler gets it
 	vars    map[string]string // nil for a plain resource
+	needs   []string          // scopes
 }
 
 // find finds who reads uri for a caller with view v.
 func (s *Server) find(v *view, uri string) (found, bool) {
 	if r, ok := s.resources.get(uri); ok { // if v hides it, a template that matches must not show it
-		return found{handler: r.handler, uri: uri}, v.sees(r.item())
+		return found{handler: r.handler, uri: uri, needs: r.needs}, v.sees(r.item())
 	}
 	now := s.resources.now.Load()
 	like := now.spelledLike(uri)
@@ -290,7 +308,7 @@ func (s *Server) find(v *view, uri string) (found, bool) {
 	}
 	for _, name := range like {
 		if template.Same(name, uri) {
-			return found{handler: now.byName[name].handler, uri: name}, true
+			return found{handler: now.byName[name].handler, uri: name, needs: now.byName[name].needs}, true
 		}
 	}
 	templates := s.templates.now.Load()
@@ -304,7 +322,7 @@ func (s *Server) find(v *view, uri string) (found, bool) {
 		if !ok || !v.sees(t.item()) {
 			continue
 		}
-		return found{t.handler, uri, vars}, v == nil || !hidesVars(v, now, t, vars)
+		return found{t.handler, uri, vars, s.templateNeeds(now, t, vars)}, v == nil || !hidesVars(v, now, t, vars)
 	}
 	return found{}, false
 }

@@ -347,6 +347,9 @@ func host(address string) string {
 
 func (d dispatcher) Post(x *transport.Exchange) {
 	in := d.input(x)
+	if d.forbids(x, &in) {
+		return
+	}
 	if in.Stateless {
 		if no := d.svc.Handler.(*service).checkHeaders(&x.Msg, x.Principal, x.Header); no != nil {
 			x.Reject(400, no.Code, no.Message, nil, x.Msg.ID, 0)
@@ -364,21 +367,33 @@ func (d dispatcher) Post(x *transport.Exchange) {
 
 func (d dispatcher) Connect(x *transport.Exchange) {
 	in := d.input(x)
+	if d.forbids(x, &in) {
+		return
+	}
 	d.node.Connect(d.svc, &in)
 }
 
 func (d dispatcher) Message(x *transport.Exchange) {
 	in := d.input(x)
+	if d.forbids(x, &in) {
+		return
+	}
 	d.node.Message(d.svc, &in, x.Principal, &x.Msg, x.Body)
 }
 
 func (d dispatcher) Get(x *transport.Exchange) {
 	in := d.input(x)
-	d.node.Get(d.svc, &in)
+	if d.forbids(x, &in) {
+		return
+	}
+	d.node.Get(d.svc, &in, x.Principal)
 }
 
 func (d dispatcher) Delete(x *transport.Exchange) {
 	in := d.input(x)
+	if d.forbids(x, &in) {
+		return
+	}
 	d.node.Delete(d.svc, &in)
 }
 

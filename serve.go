@@ -435,6 +435,11 @@ func (rt *Runtime) ServePipe(ctx context.Context, srv *Server, in io.Reader, out
 			pipe.Answer(200, codec.AppendError(nil, m.ID, no.Code, no.Message, no.Data))
 			return
 		}
+		if no := known.forbids(&in, principal, m, line); no != nil { // nobody but package troupetest
+			_ = pipe.Room(ctx)
+			pipe.Answer(200, codec.AppendError(nil, m.ID, no.Err.Code, no.Err.Message, no.Err.Data))
+			return
+		}
 		rt.node.Message(svc, &in, principal, m, line)
 	})
 	signalled := ctx.Err() != nil
@@ -452,12 +457,12 @@ func (rt *Runtime) ServePipe(ctx context.Context, srv *Server, in io.Reader, out
 	return errors.Join(err, rt.Close(end))
 }
 
-// piped returns the principal of a pipe: nil except for package troupetest, which brings a
+// piped returns the principal of a pipe: local except for package troupetest, which brings a
 // request.
 func (rt *Runtime) piped(ctx context.Context) (any, error) {
 	r := origin.From(ctx)
 	if r == nil {
-		return nil, nil
+		return local{}, nil
 	}
 	return rt.authenticate(r)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/scope"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -36,6 +37,10 @@ type ServerOptions struct {
 	// that it lies below, under its own URI: an update of file:///a/b also goes to
 	// subscribers of file:///a and file:///a/. Clients must expect that, but not all do.
 	SubResources bool
+	// Scopes are those that every request to the server needs, such as "mcp:use": the scopes of its caller ([Principal].Scopes) must hold or imply
+	// them. A caller that lacks one gets status 403 with a challenge, by which clients ask their users for more; docs/auth.md says how. A scope has
+	// no spaces, quotes or backslashes (RFC 6749, 3.3), and is not offline_access. Over stdio everything is allowed.
+	Scopes []string
 	// Limits are the server's own limits. A zero field takes the Runtime's.
 	Limits Limits
 	// Revisions are the revisions of the protocol that clients may begin to use with the server, in any order: nil means those of
@@ -115,12 +120,13 @@ type Server struct {
 	longTasks              atomic.Bool // a tool was added whose calls may become tasks by themselves
 	hasSkills              atomic.Bool // a skill was added, or the program declares that there may be some
 	hasPages               atomic.Bool // a page was added, or a tool that has one
+	scoped                 atomic.Bool // the server needs scopes, or an item was added that does
 	mount                  mountPoint
 }
 
 var serverID = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
 
-// NewServer returns a server. It panics when opts.ID is not valid, when a middleware is
+// NewServer returns a server. It panics when opts.ID or a scope is not valid, when a middleware is
 // nil, or when the server's capabilities cannot be encoded. A nil opts stands for the zero
 // value.
 func NewServer(impl mcp.Implementation, opts *ServerOptions) *Server {
@@ -137,10 +143,15 @@ func TryNewServer(impl mcp.Implementation, opts *ServerOptions) (*Server, error)
 		s.opts = *opts
 	}
 	s.opts.MethodMiddleware, s.opts.Revisions = slices.Clone(s.opts.MethodMiddleware), ordered(s.opts.Revisions)
+	s.opts.Scopes = slices.Clone(s.opts.Scopes)
 	s.opts.Experimental, s.opts.Extensions = maps.Clone(s.opts.Experimental), maps.Clone(s.opts.Extensions)
 	if s.opts.ID != "" && !serverID.MatchString(s.opts.ID) {
 		return nil, fmt.Errorf("troupe: server id %q: want 1 to 32 of a-z, 0-9 and -", s.opts.ID)
 	}
+	if err := scope.Check(s.opts.Scopes); err != nil {
+		return nil, fmt.Errorf("troupe: server %q: %w", impl.Name, err)
+	}
+	s.scoped.Store(len(s.opts.Scopes) > 0)
 	for _, all := range []map[string]mcp.Object{s.opts.Experimental, s.opts.Extensions} {
 		for name, o := range all {
 			if len(o) > 0 && (!codec.Valid(o) || !isObject(bytes.TrimSpace(o))) {

@@ -47,19 +47,26 @@ func (s *service) Listening(ctx context.Context, c *actors.Call) (actors.Listeni
 	limit := s.svc.Limits.Subscriptions
 	followed, refusal := s.followable(ctx, call, &f, limit)
 	if refusal != nil {
+		call.deny(refusal)
 		return actors.Listening{}, refusal
 	}
 	seen := make(map[string]bool)
+	var denied *mcp.Error
 	var uris []string
 	for _, uri := range f.ResourceSubscriptions {
 		uri = s.srv.listed(view, uri)
 		switch {
 		case seen[uri] || !absolute(uri) || !s.follows(view, uri) || limit >= 0 && len(uris) >= limit || s.tooLong(uri):
+		case s.refusesTo(call, view, uri, &denied):
 		case !s.allows(ctx, call, uri):
 		default:
 			seen[uri] = true
 			uris = append(uris, uri)
 		}
+	}
+	if denied != nil {
+		call.deny(denied)
+		return actors.Listening{}, denied
 	}
 	f.ResourceSubscriptions = uris
 	accepted, err := codec.Marshal(f)
@@ -179,8 +186,11 @@ func (s *service) followable(ctx context.Context, call *Call, f *mcp.Subscriptio
 		if !key.Valid() || slices.Contains(keys, key) || limit >= 0 && len(keys) >= limit {
 			continue
 		}
-		switch _, err := s.rt.tasks.Get(ctx, key); {
+		switch t, err := s.rt.tasks.Get(ctx, key); {
 		case err == nil:
+			if no := call.lacking(t.Record.Scopes); no != nil {
+				return nil, no
+			}
 			keys, f.TaskIDs = append(keys, key), append(f.TaskIDs, id)
 		case !errors.Is(err, worker.ErrUnknown):
 			return nil, s.internal(mcp.MethodSubscriptionsListen, err)

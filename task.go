@@ -375,7 +375,7 @@ func (s *service) newTask(call *Call, t *tool, args []byte, ttl time.Duration) (
 		return worker.NewTask{}, errTaskTooLarge
 	}
 	return worker.NewTask{
-		Tenant: p.Key().Tenant, From: call.c.From(), Who: shown(call.Principal().String()), Server: s.id, Revision: p.Revision().String(), Method: mcp.MethodToolsCall, Name: t.Name, TTL: ttl,
+		Tenant: p.Key().Tenant, From: call.c.From(), Who: shown(call.Principal().String()), Scopes: call.c.Needs(), Server: s.id, Revision: p.Revision().String(), Method: mcp.MethodToolsCall, Name: t.Name, TTL: ttl,
 		Request: request,
 	}, nil
 }

@@ -51,6 +51,9 @@ func (s *service) tasksMethod(ctx context.Context, call *Call, m *codec.Message,
 	if !key.Valid() {
 		return nil, errNoTask()
 	}
+	if no := s.lacksTask(ctx, call, key); no != nil {
+		return nil, no
+	}
 	s.rt.logTask("a task was asked for", key, "method", string(m.Method))
 	switch string(m.Method) {
 	case mcp.MethodTasksGet:
@@ -61,6 +64,18 @@ func (s *service) tasksMethod(ctx context.Context, call *Call, m *codec.Message,
 		return s.taskResult(ctx, call, key, dst)
 	}
 	return s.updateTask(ctx, call, m, key, p.InputResponses, dst)
+}
+
+// lacksTask refuses a client that lacks a scope of the call that a task is of, before anything is done with the task.
+func (s *service) lacksTask(ctx context.Context, call *Call, key worker.Key) *mcp.Error {
+	if !s.srv.scoped.Load() {
+		return nil
+	}
+	t, err := s.rt.tasks.Get(ctx, key)
+	if err != nil {
+		return s.failedTask(call, err)
+	}
+	return call.lacking(t.Record.Scopes)
 }
 
 // failedTask is the answer for an error of the tasks.
@@ -81,6 +96,9 @@ func (s *service) getTask(ctx context.Context, call *Call, m *codec.Message, key
 	t, err := s.rt.tasks.Get(ctx, key)
 	if err != nil {
 		return nil, s.failedTask(call, err)
+	}
+	if no := call.lacking(t.Record.Scopes); no != nil {
+		return nil, no
 	}
 	r := call.revision()
 	if !r.Has(mcp.FeatureTasksExtension) {
@@ -152,6 +170,9 @@ func (s *service) taskResult(ctx context.Context, call *Call, key worker.Key, ds
 		if t.Record.State == task.Ended {
 			break
 		}
+	}
+	if no := call.lacking(t.Record.Scopes); no != nil {
+		return nil, no
 	}
 	dst, _, failed := s.outcome(call, t, true, dst)
 	return dst, failed

@@ -62,7 +62,10 @@ type Tool struct {
 	// sampling, sampling with tools, and roots. A client that lacks one of them is
 	// refused before the handler runs.
 	Needs mcp.Capability
-	Rerun Rerun
+	// Scopes are those that a call needs beside ServerOptions.Scopes. A caller that lacks one sees the tool in lists, and is refused before the handler runs;
+	// see [Call.Require] for what depends on arguments.
+	Scopes []string
+	Rerun  Rerun
 	// Task says whether calls of the tool become tasks. A task whose process is lost runs
 	// again if Rerun, or the annotations, say that it may; it ends as failed otherwise. A request of more than
 	// 256 KiB becomes a task only with Rerun: Safe.
@@ -96,6 +99,7 @@ type tool struct {
 	headers toolschema.Headers
 	output  *toolschema.Schema
 	safe    bool
+	needs   []string                            // scopes, with those of the server
 	meta    mcp.Meta                            // as clients get it
 	op      atomic.Pointer[telemetry.Operation] // counts its calls
 	// run appends the result to dst.
@@ -153,7 +157,7 @@ func (t *tool) wire() mcp.Tool {
 //   - the handler is nil;
 //   - the name is empty, not UTF-8, or longer than 1 KiB: not every client could send it;
 //   - a schema is not valid, or cannot be inferred, or a form tag is wrong;
-//   - Needs has a capability that no question needs;
+//   - Needs has a capability that no question needs, or Scopes a text that is no scope;
 //   - UI names a page that does not begin with ui://, or Meta has a member "ui" beside it;
 //   - Out is a pointer to a [Result].
 func AddTool[In, Out any](s *Server, t Tool, handler func(ctx context.Context, call *Call, in In) (Out, error)) {
@@ -284,6 +288,11 @@ func (s *Server) addTool(t *tool, replace bool) error {
 	if s == nil {
 		return fmt.Errorf("troupe: tool %q: %w", t.Name, errNoServer)
 	}
+	needs, err := s.guard(t.Scopes)
+	if err != nil {
+		return fmt.Errorf("troupe: tool %q: %w", t.Name, err)
+	}
+	t.needs = needs
 	replaced, err := s.tools.put(t.Name, t, replace)
 	if err != nil {
 		return fmt.Errorf("troupe: tool %w", err)
@@ -311,7 +320,7 @@ func (s *Server) addTool(t *tool, replace bool) error {
 func (t Tool) clone() Tool {
 	t.InputSchema, t.OutputSchema = slices.Clone(t.InputSchema), slices.Clone(t.OutputSchema)
 	t.Icons, t.Meta = slices.Clone(t.Icons), t.Meta.Clone()
-	t.UI.For = slices.Clone(t.UI.For)
+	t.UI.For, t.Scopes = slices.Clone(t.UI.For), slices.Clone(t.Scopes)
 	if t.Annotations != nil {
 		a := *t.Annotations
 		t.Annotations = &a
@@ -537,6 +546,9 @@ func callArguments(call *Call, t *tool) ([]byte, *mcp.Error) {
 			return nil, mcp.NewError(mcp.CodeInvalidParams, "tools/call needs the name of a tool")
 		}
 		return nil, mcp.Errorf(mcp.CodeInvalidParams, "Unknown tool: %s", shown(name))
+	}
+	if err := call.lacking(t.needs); err != nil {
+		return nil, err
 	}
 	if err := refuseLacking(t.Needs, &call.peer); err != nil {
 		return nil, err

@@ -2,13 +2,20 @@ package troupe
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/guard"
+	"github.com/troupe-run/troupe/internal/scope"
+	"github.com/troupe-run/troupe/internal/template"
 	"github.com/troupe-run/troupe/mcp"
+	"github.com/troupe-run/troupe/transport"
 )
 
 // ItemKind is the kind of an item that a server offers.
@@ -303,4 +310,256 @@ func (s *service) changesFor(v *view) func(method string) bool {
 		}
 		return false
 	}
+}
+
+// guard checks the scopes of an item that is about to be added, and returns them with those of the server.
+func (s *Server) guard(scopes []string) ([]string, error) {
+	if err := scope.Check(scopes); err != nil {
+		return nil, err
+	}
+	if len(scopes) > 0 {
+		s.scoped.Store(true)
+	}
+	return scope.Union(s.opts.Scopes, scopes), nil
+}
+
+// templateNeeds are the scopes that a template needs to read a resource with these variables. Where that is one of AddResource, which the template reads in
+// another form, it has the scopes of that, too: see hidesVars.
+func (s *Server) templateNeeds(now *snapshot[*resource], t *resourceTemplate, vars map[string]string) []string {
+	needs := t.needs
+	if !s.scoped.Load() {
+		return needs
+	}
+	for _, name := range now.names {
+		if r := now.byName[name]; len(r.Scopes) > 0 {
+			if of, ok := t.parsed.Match(template.Normal(name)); ok && within(of, vars) {
+				needs = scope.Union(needs, r.needs)
+			}
+		}
+	}
+	return needs
+}
+
+// uriNeeds are the scopes that a resource needs, found or not.
+func (s *service) uriNeeds(v *view, uri string) []string {
+	if f, ok := s.srv.find(v, uri); ok {
+		return scope.Union(s.srv.opts.Scopes, f.needs)
+	}
+	return s.srv.opts.Scopes
+}
+
+// completionNeeds are the scopes that the arguments of a prompt or of a template need to be completed.
+func (s *service) completionNeeds(v *view, kind, name, uri string) []string {
+	switch kind {
+	case mcp.RefPrompt:
+		if p, ok := s.srv.prompts.get(name); ok && v.sees(p.item()) {
+			return p.needs
+		}
+	case mcp.RefResource:
+		if t, ok := s.srv.templates.get(uri); ok && v.sees(t.item()) {
+			return t.needs
+		}
+		return s.uriNeeds(v, uri)
+	}
+	return s.srv.opts.Scopes
+}
+
+// needs are the scopes that a message needs: those of the server, and of what it names. What its caller must not know of needs none. It costs tools/call no
+// allocation.
+func (s *service) needs(m *codec.Message, principal any) *[]string {
+	switch {
+	case m.Kind != codec.Request:
+	case string(m.Method) == mcp.MethodToolsCall:
+		if t, ok := s.tool(m.Name); ok && len(t.Scopes) > 0 && s.viewOf(func() Principal { return principalOf(principal) }).sees(t.item()) {
+			return &t.needs
+		}
+	default:
+		if all := s.methodNeeds(m, principal); all != nil {
+			own := all
+			return &own
+		}
+	}
+	return &s.srv.opts.Scopes
+}
+
+// methodNeeds are the scopes that a request other than tools/call needs, nil if it names nothing.
+func (s *service) methodNeeds(m *codec.Message, principal any) []string {
+	kind, name, uri := mcp.RefResource, "", text(m.URI)
+	switch string(m.Method) {
+	case mcp.MethodPromptsGet:
+		kind, name = mcp.RefPrompt, text(m.Name)
+	case mcp.MethodResourcesRead, mcp.MethodResourcesSubscribe:
+	case mcp.MethodCompletionComplete:
+		ref := codec.Field(m.Params, "ref")
+		kind, name, uri = text(codec.Field(ref, "type")), text(codec.Field(ref, "name")), text(codec.Field(ref, "uri"))
+	default:
+		return nil
+	}
+	if len(uri) > s.limits.MaxURI {
+		return nil
+	}
+	v := s.viewOf(func() Principal { return principalOf(principal) })
+	if string(m.Method) == mcp.MethodCompletionComplete || kind == mcp.RefPrompt {
+		return s.completionNeeds(v, kind, name, uri)
+	}
+	return s.uriNeeds(v, uri)
+}
+
+// forbids refuses a message whose caller lacks a scope, and otherwise puts into in what it needs. A batch needs what all of its requests need.
+func (s *service) forbids(in *actors.Input, principal any, m *codec.Message, body []byte) *actors.Denied {
+	if !s.srv.scoped.Load() {
+		return nil
+	}
+	if in.Needs = s.needs(m, principal); m.Kind == codec.Batch {
+		in.Needs = s.batchNeeds(body, principal)
+	}
+	if len(*in.Needs) == 0 {
+		return nil
+	}
+	return s.lacks(principal, *in.Needs)
+}
+
+// batchNeeds are the scopes that a batch needs.
+func (s *service) batchNeeds(body []byte, principal any) *[]string {
+	all := s.srv.opts.Scopes
+	for raw := range codec.Elements(body) {
+		var e codec.Message
+		if codec.Scan(raw, &e, codec.Limits{MaxDepth: s.svc.Limits.Depth}) == nil { // a faulty batch is refused as such
+			all = scope.Union(all, *s.needs(&e, principal))
+		}
+	}
+	return &all
+}
+
+// forbids refuses the request of an exchange whose caller lacks a scope. It reports whether it did.
+func (d dispatcher) forbids(x *transport.Exchange, in *actors.Input) bool {
+	s := d.svc.Handler.(*service)
+	no := s.forbids(in, x.Principal, &x.Msg, x.Body)
+	if no == nil {
+		return false
+	}
+	var id []byte
+	if x.Msg.Kind == codec.Request {
+		id = x.Msg.ID
+	}
+	x.SetChallenge(no.Challenge)
+	x.Reject(faults.Scope.Status, no.Err.Code, no.Err.Message, no.Err.Data, id, 0)
+	return true
+}
+
+// granted returns the scopes of a caller; all says that it may do everything.
+func granted(principal any) (scopes []string, all bool) {
+	switch p := principal.(type) {
+	case *caller:
+		return p.Scopes, false
+	case *carriedCaller:
+		return p.Scopes, false
+	case json.RawMessage:
+		s := storedOf(p)
+		return s.Scopes, s.Local
+	case local:
+		return nil, true
+	}
+	return nil, false
+}
+
+// missing are the needed scopes that the granted ones neither hold nor imply.
+func (s *service) missing(granted, needed []string) []string {
+	if s.rt.bearer != nil {
+		return s.rt.bearer.Missing(granted, needed)
+	}
+	return scope.Missing(granted, needed)
+}
+
+// denial is how a caller with the granted scopes is told that it needs more.
+func (s *service) denial(granted, needed []string) *transport.Denial {
+	if s.rt.bearer != nil {
+		return s.rt.bearer.Denial(s.path, granted, needed)
+	}
+	return &transport.Denial{Status: faults.Scope.Status, Challenge: scope.Challenge(scope.Wanted(granted, needed), faults.Scope.Text), Err: faults.Scope.Error()}
+}
+
+// lacks returns why a caller may not have what needs some scopes, nil if it may.
+func (s *service) lacks(principal any, needs []string) *actors.Denied {
+	has, all := granted(principal)
+	if all || len(s.missing(has, needs)) == 0 {
+		return nil
+	}
+	s.rt.observer().Rejected(faults.Scope.Status, faults.Scope.Label)
+	return &actors.Denied{Challenge: s.denial(has, needs).Challenge, Err: faults.Scope.Error().WithData(struct {
+		Scopes []string `json:"scopes"`
+	}{scope.Wanted(has, needs)})}
+}
+
+// denial is an error of the call that says which scopes its caller lacks.
+type denial struct {
+	actors.Denied
+	before *denial // an earlier one of the same call
+}
+
+// lacking notes that the call needs scopes, or returns the error of a call whose caller lacks one.
+func (c *Call) lacking(needs []string) *mcp.Error {
+	if len(needs) == 0 {
+		return nil
+	}
+	no := c.svc.lacks(c.c.Principal(), needs)
+	if no == nil {
+		c.c.Need(needs)
+		return nil
+	}
+	of := &c.asItCame().denied
+	for {
+		d := &denial{*no, of.Load()}
+		if of.CompareAndSwap(d.before, d) {
+			return no.Err
+		}
+	}
+}
+
+// deny has the response to the call be one that asks for scopes, if err is the error of lacking.
+func (c *Call) deny(err *mcp.Error) {
+	for d := c.denied.Load(); d != nil && err != nil; d = d.before {
+		if d.Err == err {
+			c.c.Deny(&d.Denied)
+			return
+		}
+	}
+}
+
+// Require returns nil if the scopes of the caller hold or imply the given ones, and otherwise an error for the handler to return, as it is or wrapped. It is for what
+// depends on the arguments of a call; what every call of an item needs are the item's Scopes.
+//
+//	if in.Delete {
+//		if err := call.Require("files:delete"); err != nil {
+//			return nil, err
+//		}
+//	}
+//
+// As long as nothing was sent of the response, the client of such an error gets status 403 with a challenge that has the scopes to ask for: those of the caller and those that the
+// call needs. After that, in a batch, in a task, and over HTTP+SSE it gets the error alone, with the same scopes in its data. So call Require first, before
+// [Call.Progress] and the like: and whoever resumes the response, or reads the task, needs only those scopes that were required before it began. Over stdio everything is allowed. A text that is no scope is
+// a mistake of the program, and an error of its own.
+func (c *Call) Require(scopes ...string) error {
+	if err := scope.Check(scopes); err != nil {
+		return fmt.Errorf("troupe: require: %w", err)
+	}
+	if len(scopes) == 0 {
+		return nil
+	}
+	if no := c.lacking(scope.Union(c.c.Needs(), scopes)); no != nil {
+		return no
+	}
+	return nil
+}
+
+// refusesTo reports whether a listener lacks a scope that a resource needs. denied is set to the error then.
+func (s *service) refusesTo(call *Call, v *view, uri string, denied **mcp.Error) bool {
+	if !s.srv.scoped.Load() {
+		return false
+	}
+	no := call.lacking(s.uriNeeds(v, uri))
+	if no != nil {
+		*denied = no
+	}
+	return no != nil
 }

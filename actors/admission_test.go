@@ -168,7 +168,7 @@ func TestStreamsOnTheirWayCount(t *testing.T) {
 	inBubble(t, Limits{Streams: 2}, NodeLimits{Principal: PrincipalLimits{Streams: 3}}, func(t *testing.T, h *held) {
 		get := func(session string) *heldConn {
 			c := &heldConn{}
-			go h.Get(h.svc, h.input(session, "192.0.2.1", c))
+			go h.Get(h.svc, h.input(session, "192.0.2.1", c), nil)
 			synctest.Wait()
 			return c
 		}

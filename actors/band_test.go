@@ -170,7 +170,7 @@ func (c *band) told() (n int) {
 // listen opens a standalone stream.
 func (m *mate) listen(session string) *heldConn {
 	c := &heldConn{}
-	go m.Get(m.svc, m.input(session, "192.0.2.1", c))
+	go m.Get(m.svc, m.input(session, "192.0.2.1", c), nil)
 	synctest.Wait()
 	return c
 }

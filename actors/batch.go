@@ -158,13 +158,13 @@ func idsOf(requests []*element) iter.Seq[[]byte] {
 // begun. It returns false, and has run none, if the session's actor has stopped.
 func (s *sessionActor) runBatch(in *Input, principal any, requests []*element, body []byte) bool {
 	n := s.node
-	st := s.newBatchStream(in.Conn, principal, requests, body)
+	st := s.newBatchStream(in, principal, requests, body)
 	members := make([]*requestActor, 0, len(requests))
 	for i, e := range requests {
 		r, err := s.admitted(in, &e.m, len(e.raw))
 		if err == nil {
 			n.accounts.holdAnyway(&r.memory, &s.sessionAccount, in, quota.Parked, callHolds(&e.m, e.raw))
-			s.begins(r, r.loggedWay(s, nil), &e.m, e.raw, &Call{principal: principal, trace: in.Trace, attempt: 1, member: i})
+			s.begins(r, r.loggedWay(s, nil), &e.m, e.raw, (&Call{principal: principal, trace: in.Trace, attempt: 1, member: i}).needing(in.Needs))
 			r.size = len(body)
 			r.join(st)
 			err = s.enters(r)
@@ -267,9 +267,9 @@ func (s *streamActor) countWaiting() {
 type beginNow struct{}
 
 // newBatchStream starts the stream of a batch. It stores and sends nothing before it has to.
-func (s *sessionActor) newBatchStream(conn Conn, principal any, requests []*element, body []byte) *streamActor {
+func (s *sessionActor) newBatchStream(in *Input, principal any, requests []*element, body []byte) *streamActor {
 	n := s.node
-	rec := record.Stream{Version: record.Version, Node: n.name, Boot: n.boot, Epoch: 1, Attempt: 1, Revision: s.view.Load().rec.Revision}
+	rec := record.Stream{Version: record.Version, Node: n.name, Boot: n.boot, Epoch: 1, Attempt: 1, Revision: s.view.Load().rec.Revision, Scopes: (&Call{}).needing(in.Needs).Needs()}
 	forgone := 0
 	for _, e := range requests {
 		safe := s.svc.again(&e.m, len(body))
@@ -282,7 +282,7 @@ func (s *sessionActor) newBatchStream(conn Conn, principal any, requests []*elem
 	if rec.Safe {
 		rec.Principal, _ = codec.Marshal(principal)
 	}
-	st := n.streams.build(s.svc, s, newID(), rec, conn)
+	st := n.streams.build(s.svc, s, newID(), rec, in.Conn)
 	st.gather = &gathering{body: body, forgone: forgone}
 	st.start()
 	return st

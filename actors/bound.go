@@ -350,7 +350,7 @@ func (l *boundConn) call(in *Input, came answerer, reply replier, principal any,
 	}
 	if err == nil {
 		r.memory.Move(&held)
-		s.begins(r, r.boundWay(l, reply), &m, body, &Call{principal: principal, trace: in.Trace, attempt: 1})
+		s.begins(r, r.boundWay(l, reply), &m, body, (&Call{principal: principal, trace: in.Trace, attempt: 1}).needing(in.Needs))
 		err = s.enters(r)
 	}
 	if err != nil {

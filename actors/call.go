@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/request"
+	"github.com/troupe-run/troupe/internal/scope"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
@@ -31,6 +32,8 @@ type Call struct {
 	own        []byte                 // the progress token of the first request, nil if none; a copy
 	token      atomic.Pointer[[]byte] // the token of the request that is answered now
 	principal  any
+	needs      atomic.Pointer[[]string] // scopes, as far as is known; nil for none
+	denied     atomic.Pointer[Denied]   // why the handler has refused it
 	trace      Trace
 	attempt    int
 	member     int // place in a batch
@@ -121,6 +124,46 @@ func (c *Call) ProgressToken() []byte {
 // Principal is the value that the transport's authentication returned. When the call runs
 // again after its node was lost, it is that value as raw JSON.
 func (c *Call) Principal() any { return c.principal }
+
+// Needs are the scopes that the call needs, as far as is known: who resumes its stream, sends it again or reads its task needs them.
+func (c *Call) Needs() []string {
+	if all := c.needs.Load(); all != nil {
+		return *all
+	}
+	return nil
+}
+
+// Need adds scopes to those that the call needs. What is stored of the call already does not have them.
+func (c *Call) Need(scopes []string) {
+	for {
+		before, all := c.needs.Load(), c.Needs()
+		more := scope.Union(all, scopes)
+		if len(more) == len(all) {
+			return
+		}
+		kept := more
+		if c.needs.CompareAndSwap(before, &kept) {
+			return
+		}
+	}
+}
+
+// needing returns c with what is known of its needs from the beginning.
+func (c *Call) needing(scopes *[]string) *Call {
+	c.needs.Store(scopes)
+	return c
+}
+
+// Deny has the response say what its caller lacks, if nothing was sent yet and it is the error d.Err.
+func (c *Call) Deny(d *Denied) { c.denied.Store(d) }
+
+// deniedAs is why the handler has refused the call with err, nil if that is another error.
+func (c *Call) deniedAs(err *mcp.Error) *Denied {
+	if no := c.denied.Load(); no != nil && no.Err == err {
+		return no
+	}
+	return nil
+}
 
 // Refuse counts a refusal of the call because of a limit, and returns the client's error.
 func (c *Call) Refuse(no Reason) *mcp.Error {

@@ -146,7 +146,7 @@ func TestPanicWhileAStreamOpens(t *testing.T) {
 				default:
 					in := h.input(h.begin("2025-11-25"), "192.0.2.1", c)
 					done = make(chan struct{})
-					go func() { h.Get(h.svc, in); close(done) }()
+					go func() { h.Get(h.svc, in, nil); close(done) }()
 				}
 				hasReturned(t, done)
 				time.Sleep(time.Minute)
@@ -206,7 +206,7 @@ func TestPanicInAComment(t *testing.T) {
 		for i := range all {
 			all[i] = &faultyConn{fails: func(op string, _ []byte) bool { return i == 2 && op == "Comment" }}
 			in := h.input(h.begin("2025-06-18"), "192.0.2.1", all[i])
-			go h.Get(h.svc, in)
+			go h.Get(h.svc, in, nil)
 		}
 		time.Sleep(time.Minute)
 		for i, c := range all {

@@ -39,12 +39,13 @@ type delivery interface {
 
 // response is the message that ends a request: a result or an error.
 type response struct {
-	data   []byte // the whole message, valid during the call
-	code   int    // of the error, 0 for a result
-	later  bool   // the error is Unavailable
-	gone   bool   // the error is SessionGone
-	goesOn bool   // the handler goes on after it: the result is input_required, and the client must send the request again, or names what the call has become
-	exited bool   // the handler has ended the goroutine, which may be that of the connection
+	data   []byte  // the whole message, valid during the call
+	code   int     // of the error, 0 for a result
+	later  bool    // the error is Unavailable
+	gone   bool    // the error is SessionGone
+	goesOn bool    // the handler goes on after it: the result is input_required, and the client must send the request again, or names what the call has become
+	exited bool    // the handler has ended the goroutine, which may be that of the connection
+	denied *Denied // the error is that, otherwise nil
 }
 
 // ending is why a delivery ends without the handler's response.
@@ -179,7 +180,7 @@ func (d *logged) begin() *streamActor {
 	rec := record.Stream{
 		Version: record.Version, Node: n.name, Boot: n.boot, Epoch: 1, Attempt: 1, Revision: d.sess.view.Load().rec.Revision,
 		Calls: []record.Call{{ID: bytes.Clone(r.id), Method: record.Method(r.call.msg.Method), Token: bytes.Clone(r.call.msg.ProgressToken)}},
-		Safe:  r.svc.Handler.Safe(r.call.msg.Method, r.call.msg.Name),
+		Safe:  r.svc.Handler.Safe(r.call.msg.Method, r.call.msg.Name), Scopes: r.call.Needs(),
 	}
 	if rec.Safe && !r.svc.stores(r.call.msg, r.size) {
 		rec.Safe = false
@@ -215,6 +216,9 @@ func (d *logged) answer(a response) {
 	case d.stream != nil:
 	case a.gone:
 		faults.SessionEnded.Tell(d.conn, d.r.id)
+		return
+	case a.denied != nil:
+		a.denied.tell(d.conn, d.r.id)
 		return
 	case a.exited:
 		if x, ok := d.conn.(Exchange); ok {

@@ -77,7 +77,7 @@ func TestDeleteDuringATakeover(t *testing.T) {
 			inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 				session := h.begin("2025-11-25")
 				first := &heldConn{}
-				go h.Get(h.svc, h.input(session, "192.0.2.1", first))
+				go h.Get(h.svc, h.input(session, "192.0.2.1", first), nil)
 				synctest.Wait()
 				var id string
 				h.streams.Each(func(st *streamActor) { id = st.key.ID; st.unmount() }) // as if its node were lost
@@ -162,7 +162,7 @@ func TestRequestsBesideDelete(t *testing.T) {
 				c := &heldConn{}
 				go func() {
 					if tt.body == "" {
-						h.Get(h.svc, h.input(session, "192.0.2.1", c))
+						h.Get(h.svc, h.input(session, "192.0.2.1", c), nil)
 					} else {
 						h.postOn(c, session, tt.body)
 					}

@@ -69,7 +69,7 @@ func TestAResumePaysAsItGoes(t *testing.T) {
 				if row.gone {
 					time.AfterFunc(1500*time.Millisecond, c.Cut)
 				}
-				h.Get(h.svc, in)
+				h.Get(h.svc, in, nil)
 				if d := time.Since(began); d < row.after || d > row.most {
 					t.Errorf("it took %v, want %v to %v", d, row.after, row.most)
 				}
@@ -117,7 +117,7 @@ func TestReadsOfTheLogAreHeld(t *testing.T) {
 				in := h.input(session, "192.0.2.1", c)
 				in.LastEventID = event
 				done := make(chan struct{})
-				go func() { h.Get(h.svc, in); close(done) }()
+				go func() { h.Get(h.svc, in, nil); close(done) }()
 				time.Sleep(time.Second)
 				n := h.accounts.BytesOf(quota.Queues)
 				if read := int64(20 * 200_000); most < 0 && (n < read || n > read+read/10) || most > 0 && (n < 200_000 || n > most) {
@@ -163,7 +163,7 @@ func TestResumesWaitForRoom(t *testing.T) {
 		slow := &heldConn{most: 1}
 		in := h.input(session, "192.0.2.1", slow)
 		in.LastEventID = event
-		go h.Get(h.svc, in)
+		go h.Get(h.svc, in, nil)
 		time.Sleep(time.Second) // it has read a part
 		for !h.accounts.ChargeAnyway(other, quota.Bodies, 1<<20) {
 			other = h.accounts.Of("other", "") // which had nothing, and was dropped

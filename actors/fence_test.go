@@ -201,7 +201,7 @@ func TestForgottenCallRunsAgain(t *testing.T) {
 		back := &heldConn{}
 		in := h.input(session, "192.0.2.1", back)
 		in.LastEventID = c.lastID()
-		n.Get(svc, in)
+		n.Get(svc, in, nil)
 		time.Sleep(time.Hour)
 		if diff := cmp.Diff([]string{`{"jsonrpc":"2.0","id":1,"result":{"a":"first"}}`}, back.events()); diff != "" || attempts.Load() != 2 {
 			t.Errorf("attempt %d (-want +got):\n%s", attempts.Load(), diff)
@@ -230,7 +230,7 @@ func TestTakeoverReadsTailAndDigest(t *testing.T) {
 		back := &heldConn{}
 		in := h.input(session, "192.0.2.1", back)
 		in.LastEventID = c.lastID()
-		n.Get(NewService("s", h.handler, Limits{}), in)
+		n.Get(NewService("s", h.handler, Limits{}), in, nil)
 		time.Sleep(time.Minute)
 		if n.Stats().Takeovers != 1 || !slices.ContainsFunc(back.events(), func(e string) bool { return strings.Contains(e, "-32010") }) {
 			t.Fatalf("takeovers %d, events %q", n.Stats().Takeovers, back.events())

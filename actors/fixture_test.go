@@ -77,6 +77,7 @@ type heldConn struct {
 var _ Exchange = (*heldConn)(nil)
 
 func (c *heldConn) SetSession(id string) { c.name = id }
+func (c *heldConn) SetChallenge(string)  {}
 func (c *heldConn) Answer(status int, body []byte) bool {
 	time.Sleep(c.slow)
 	c.mu.Lock()

@@ -78,7 +78,7 @@ func (m *member) get(session, event string) *heldConn {
 	c := &heldConn{}
 	in := m.input(session, "192.0.2.1", c)
 	in.LastEventID = event
-	go m.Get(m.svc, in)
+	go m.Get(m.svc, in, nil)
 	return c
 }
 

@@ -30,7 +30,7 @@ func (h *held) resume(n *Node, svc *Service, session, event string) *heldConn {
 	c := &heldConn{}
 	in := h.input(session, "192.0.2.1", c)
 	in.LastEventID = event
-	n.Get(svc, in)
+	n.Get(svc, in, nil)
 	return c
 }
 
@@ -160,7 +160,7 @@ func TestPrimingIsGoodWhenNothingWasSeen(t *testing.T) {
 		back := &heldConn{}
 		in := h.input(session, "192.0.2.1", back)
 		in.LastEventID = id
-		h.Get(h.svc, in)
+		h.Get(h.svc, in, nil)
 		time.Sleep(30 * time.Minute)
 		if got := back.events(); len(got) != 1 || !strings.Contains(got[0], "late") {
 			status, body := back.answer()
@@ -184,7 +184,7 @@ func TestAbandonedStreamTellsWhoWaits(t *testing.T) {
 		h.handler.opened = func(p *Peer, _ bool) { peers <- p }
 		session := h.begin("2025-11-25")
 		c := &heldConn{}
-		go h.Get(h.svc, h.input(session, "192.0.2.1", c))
+		go h.Get(h.svc, h.input(session, "192.0.2.1", c), nil)
 		p := <-peers
 		c.Cut()
 		time.Sleep(50 * time.Second)

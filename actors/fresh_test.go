@@ -31,14 +31,14 @@ func TestFreshSessionsExpire(t *testing.T) {
 		"initialized, late":     {func(h *held, s string) { time.Sleep(9 * time.Minute); h.post(s, initialized) }, 200},
 		"a request":             {func(h *held, s string) { h.post(s, echo) }, 200},
 		"an answer":             {func(h *held, s string) { h.post(s, `{"jsonrpc":"2.0","id":"n.b.1","result":{}}`) }, 200},
-		"a GET":                 {func(h *held, s string) { h.Get(h.svc, h.input(s, "192.0.2.1", &heldConn{})) }, 200},
+		"a GET":                 {func(h *held, s string) { h.Get(h.svc, h.input(s, "192.0.2.1", &heldConn{}), nil) }, 200},
 		"something of its own":  {func(h *held, s string) { h.post(s, `{"jsonrpc":"2.0","method":"acme/x"}`) }, 200},
 		"for another session":   {func(h *held, s string) { h.post(h.begin("2025-11-25"), initialized) }, 404},
 		"a value of the server": {func(h *held, s string) { _ = setValue(h.t, h.peerOf(s), "1") }, 404},
 		"of another revision": {func(h *held, s string) {
 			in := h.input(s, "192.0.2.1", &heldConn{})
 			in.Version = "2025-06-18"
-			h.Get(h.svc, in)
+			h.Get(h.svc, in, nil)
 		}, 404},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -19,14 +19,15 @@ const holdEvery = time.Second
 // the client comes back and then learns the reason.
 type hold struct {
 	Conn
-	n     *Node
-	svc   *Service
-	since time.Time // when the client came, or was left behind
-	until time.Time
-	open  bool           // the response has begun
-	gone  chan struct{}  // closed when the connection is gone
-	at    string         // the event id that the client came with, if its revision has priming events
-	from  *quota.Account // the resume is counted on it until its session is known
+	n      *Node
+	svc    *Service
+	since  time.Time // when the client came, or was left behind
+	until  time.Time
+	open   bool           // the response has begun
+	gone   chan struct{}  // closed when the connection is gone
+	at     string         // the event id that the client came with, if its revision has priming events
+	caller any            // who resumes: see Call.Principal
+	from   *quota.Account // the resume is counted on it until its session is known
 }
 
 func newHold(n *Node, svc *Service, conn Conn) *hold {

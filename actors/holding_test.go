@@ -61,7 +61,7 @@ func (h *held) back(session, event string) *heldConn {
 	c := &heldConn{}
 	in := h.input(session, "192.0.2.1", c)
 	in.LastEventID, in.Version = event, "2025-11-25"
-	go h.Get(h.svc, in)
+	go h.Get(h.svc, in, nil)
 	return c
 }
 
@@ -173,7 +173,7 @@ func TestEndOfAHeldResume(t *testing.T) {
 				in.LastEventID = event
 				time.AfterFunc(10*time.Second, func() { tt.end(h, c) })
 				begin := time.Now()
-				h.Get(h.svc, in)
+				h.Get(h.svc, in, nil)
 				if d := time.Since(begin); d < tt.held || d > tt.held+2*time.Second || !c.over {
 					t.Errorf("held for %v, over %v", d, c.over)
 				}

@@ -184,6 +184,7 @@ func (x *landing) do(a *arrival, m *relay.Message) (over bool) {
 			x.breakOff(a)
 			return true
 		}
+		x.conn.SetChallenge(no.Challenge)
 		x.conn.Reject(no.Status, no.Code, no.Message, no.Data, no.ID, no.After)
 		return true
 	case relay.Cut:
@@ -272,13 +273,14 @@ type boundExchange struct {
 
 var _ Exchange = boundExchange{}
 
-func (boundExchange) SetSession(string) {}
-func (boundExchange) Open() bool        { return true }
-func (boundExchange) Comment()          {}
-func (boundExchange) Flush()            {}
-func (boundExchange) Finish()           {}
-func (boundExchange) Accepted()         {}
-func (boundExchange) Gone(func())       {}
+func (boundExchange) SetSession(string)   {}
+func (boundExchange) SetChallenge(string) {}
+func (boundExchange) Open() bool          { return true }
+func (boundExchange) Comment()            {}
+func (boundExchange) Flush()              {}
+func (boundExchange) Finish()             {}
+func (boundExchange) Accepted()           {}
+func (boundExchange) Gone(func())         {}
 
 func (x boundExchange) Event(_ string, _ int, data []byte) {
 	_ = x.l.tell(x.Context(), stream.Entry{Data: data}) // an error means that the node ends
@@ -494,6 +496,7 @@ func (p *posted) Reject(status, code int, message string, data, id []byte, after
 // The others are not used: responses go out on the session's connection.
 
 func (*posted) SetSession(string)          {}
+func (*posted) SetChallenge(string)        {}
 func (*posted) Answer(int, []byte) bool    { return false }
 func (*posted) Open() bool                 { return false }
 func (*posted) Event(string, int, []byte)  {}

@@ -175,11 +175,15 @@ func (a *arrival) listen() {
 	}
 	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait+limits.TurnWait.Value())
 	defer cancel()
-	filter, rerr := svc.Handler.Listening(ctx, &Call{ctx: ctx, peer: peer, msg: m, principal: a.principal, trace: a.in.Trace, attempt: 1, turn: turn})
+	call := (&Call{ctx: ctx, peer: peer, msg: m, principal: a.principal, trace: a.in.Trace, attempt: 1, turn: turn}).needing(a.in.Needs)
+	filter, rerr := svc.Handler.Listening(ctx, call)
 	holds := filter.holds()
 	switch {
 	case rerr == Unavailable:
 		n.refusals.unavailable(a.to, m.ID)
+		return
+	case rerr != nil && call.deniedAs(rerr) != nil:
+		call.deniedAs(rerr).tell(a.to, m.ID)
 		return
 	case rerr != nil:
 		a.to.Answer(statusOf(response{code: rerr.Code}), codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, compact(rerr.Data)))

@@ -230,6 +230,7 @@ type noConn struct{}
 
 var _ Conn = noConn{}
 
+func (noConn) SetChallenge(string)                                    {}
 func (noConn) SetSession(string)                                      {}
 func (noConn) Answer(int, []byte) bool                                { return false }
 func (noConn) Accepted()                                              {}

@@ -44,7 +44,7 @@ type parkedCalls struct {
 
 // seal makes the requestState of the call's next round.
 func (p *parkedCalls) seal(c *Call, in *input, a *asking, expires time.Time) (string, error) {
-	st := mrtr.State{Method: string(c.msg.Method), Request: mrtr.RequestDigest(c.msg), Expires: expires.UnixMilli(), Park: in.park, Node: p.node.name, Boot: p.node.boot, Round: in.Round + 1, Steps: c.carried()}
+	st := mrtr.State{Method: string(c.msg.Method), Request: mrtr.RequestDigest(c.msg), Expires: expires.UnixMilli(), Park: in.park, Node: p.node.name, Boot: p.node.boot, Round: in.Round + 1, Scopes: c.Needs(), Steps: c.carried()}
 	for _, i := range a.missing {
 		st.Asked = append(st.Asked, a.keys[i])
 	}
@@ -298,7 +298,9 @@ func (a *arrival) retry() (begun bool) {
 	st, err := n.mrtr.open(a.svc.ID, a.in.Tenant, m, time.Now())
 	var given map[string][]byte
 	var bad error
+	var denied *Denied
 	if err == nil {
+		denied = a.svc.lacks(a.principal, st.Scopes)
 		given, bad = mrtr.Responses(m, st.Asked)
 	}
 	switch {
@@ -308,10 +310,12 @@ func (a *arrival) retry() (begun bool) {
 		n.refusals.unavailable(a.to, m.ID)
 	case err != nil:
 		badState(a.to, m.ID)
+	case denied != nil:
+		denied.tell(a.to, m.ID)
 	case bad != nil:
 		badResponses(a.to, m.ID, bad)
 	}
-	if err != nil || bad != nil {
+	if err != nil || bad != nil || denied != nil {
 		n.accounts.Leave(from)
 		return false
 	}
@@ -354,6 +358,7 @@ func (a *arrival) runAgain(from *quota.Account, st *mrtr.State, sum mrtr.Digest,
 		r, x = a.begin(from, true)
 		a.n.accounts.holdAnyway(&r.memory, a.charged, &a.in, quota.Parked, callHolds(a.m, a.body))
 		r.call.attempt = 2
+		r.call.Need(st.Scopes)
 		r.stateless.Given = st.Answers()
 		maps.Copy(r.stateless.Given, given) // which are answers to open questions alone
 		r.stateless.Round, r.stateless.park = st.Round, st.Park

@@ -80,7 +80,7 @@ func TestUpdatesOfAStreamReadElsewhere(t *testing.T) {
 		second := &heldConn{}
 		in := other.input(name, "192.0.2.1", second)
 		in.LastEventID = id
-		go other.Get(other.svc, in)
+		go other.Get(other.svc, in, nil)
 		time.Sleep(5 * time.Minute)
 		a.post(name, ping)
 		if err := a.peerOf(name).Subscribe(t.Context(), "x:1"); err != nil {

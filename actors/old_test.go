@@ -60,7 +60,7 @@ func TestResumeByAnOldLog(t *testing.T) {
 			back := &heldConn{}
 			in := m.input(session, "192.0.2.1", back)
 			in.LastEventID = id
-			go m.Get(m.svc, in)
+			go m.Get(m.svc, in, nil)
 			time.Sleep(2 * time.Second)
 			return back
 		}

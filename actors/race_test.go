@@ -388,7 +388,7 @@ func TestListenWhileTheSessionIsDeleted(t *testing.T) {
 		release := h.hold("Update")
 		c := &heldConn{}
 		got := make(chan struct{})
-		go func() { h.Get(h.svc, h.input(name, "192.0.2.1", c)); close(got) }()
+		go func() { h.Get(h.svc, h.input(name, "192.0.2.1", c), nil); close(got) }()
 		synctest.Wait()
 		if err := h.mem.Delete(t.Context(), SessionKey{"anon", "s", name}.record(), 0); err != nil {
 			t.Fatal(err)
@@ -417,7 +417,7 @@ func TestRefusalsComeFirst(t *testing.T) {
 			taken := make(chan struct{})
 			go func() {
 				if body == "" {
-					h.Get(h.svc, h.input(session, "192.0.2.1", c))
+					h.Get(h.svc, h.input(session, "192.0.2.1", c), nil)
 				} else {
 					h.postOn(c, session, body)
 				}
@@ -456,7 +456,7 @@ func TestBatchWhoseStreamEndsAtOnce(t *testing.T) {
 					t.Fatal(err)
 				}
 				requests := []*element{{m: m, raw: []byte(message("1", "x"))}}
-				st := s.newBatchStream(&heldConn{}, nil, requests, nil)
+				st := s.newBatchStream(&Input{Conn: &heldConn{}}, nil, requests, nil)
 				r := h.calls.actor(nil)
 				s.begins(r, r.loggedWay(s, nil), &m, requests[0].raw, &Call{attempt: 1})
 				if early {

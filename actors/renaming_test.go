@@ -26,7 +26,7 @@ func (a *statelessNode) standaloneOf() string { return a.s.view.Load().rec.Stand
 // resume resumes a stream, on a goroutine of its own.
 func (a *statelessNode) resume(id string) *heard {
 	h := &heard{}
-	go a.n.Get(a.svc, &Input{Tenant: "anon", Session: a.s.key.ID, LastEventID: id + ".0.0", Conn: h})
+	go a.n.Get(a.svc, &Input{Tenant: "anon", Session: a.s.key.ID, LastEventID: id + ".0.0", Conn: h}, nil)
 	return h
 }
 

@@ -51,7 +51,7 @@ func TestEventsDuringAReplay(t *testing.T) {
 		c := &heldConn{most: 2}
 		in := h.input(session, "192.0.2.1", c)
 		in.LastEventID = event
-		go h.Get(h.svc, in)
+		go h.Get(h.svc, in, nil)
 		synctest.Wait()
 		if n := len(c.events()); n != 4 {
 			t.Fatalf("%d events are replayed before the client reads, want those that it missed", n)
@@ -139,7 +139,7 @@ func TestAppendJustBeforeATakeover(t *testing.T) {
 				c := &heldConn{}
 				in := h.input(session, "192.0.2.1", c)
 				in.LastEventID = event
-				go n.Get(svc, in)
+				go n.Get(svc, in, nil)
 				time.Sleep(time.Minute)
 				if got := first.events(); len(got) < 2 || got[1] != countedBy("old", 2) {
 					t.Fatalf("the old writer has sent %q", got)
@@ -186,7 +186,7 @@ func TestTakeoverWaitsForTheLease(t *testing.T) {
 		c := &heldConn{}
 		in := h.input(session, "192.0.2.1", c)
 		in.LastEventID = event
-		go n.Get(svc, in)
+		go n.Get(svc, in, nil)
 		time.Sleep(20 * time.Second)
 		if status, body := c.answer(); status != 0 || !c.begun() || c.over {
 			t.Errorf("the resume is answered %d %s, over %v, while the lease is not certain", status, body, c.over)

@@ -86,11 +86,11 @@ type (
 	// callResult reports that the handler returned; data is the encoded response.
 	callResult struct {
 		kernel.Reply
-		data         []byte
-		idEnd        int // where the id ends in it
-		code         int // of the error, 0 for a result
-		later        bool
-		gone, exited bool
+		data                []byte
+		idEnd               int // where the id ends in it
+		code                int // of the error, 0 for a result
+		later, gone, exited bool
+		denied              *Denied
 	}
 	// emitted is an entry for the client. The handler's own notifications are numbered.
 	emitted struct {
@@ -157,7 +157,7 @@ func (r *requestActor) Receive(m any) {
 		if r.parking != nil { // another request has taken the place of the first, with an id of its own
 			m.data = withID(r.id, rest)
 		}
-		r.step(request.Result, response{data: m.data, code: m.code, later: m.later, gone: m.gone, exited: m.exited}, nil)
+		r.step(request.Result, response{data: m.data, code: m.code, later: m.later, gone: m.gone, exited: m.exited, denied: m.denied}, nil)
 		r.concluded(rest)
 		m.Done()
 	case *tally:
@@ -374,11 +374,11 @@ var (
 
 // handOver hands over the response: out or, if there is an error, that. head is the beginning of the response.
 func (r *requestActor) handOver(id, head, out []byte, err *mcp.Error) {
-	r.result.code, r.result.later, r.result.gone, r.result.exited = 0, false, false, err == errExited
+	r.result.code, r.result.later, r.result.gone, r.result.exited, r.result.denied = 0, false, false, err == errExited, nil
 	if err != nil {
 		out = codec.AppendError(head[:0], id, err.Code, err.Message, compact(err.Data))
 		r.result.code = err.Code
-		r.result.later, r.result.gone = err == Unavailable, err == SessionGone
+		r.result.later, r.result.gone, r.result.denied = err == Unavailable, err == SessionGone, r.call.deniedAs(err)
 	} else {
 		out = append(out, '}')
 	}

@@ -19,8 +19,8 @@ import (
 
 const readAhead = 250 // appends that a resume reads at once
 
-// Get takes a GET: it opens the session's standalone stream, or resumes any of its streams.
-func (n *Node) Get(svc *Service, in *Input) {
+// Get takes a GET: it opens the session's standalone stream, or resumes any of its streams, if the principal may have what their calls need.
+func (n *Node) Get(svc *Service, in *Input, principal any) {
 	if n.drain.over.Load() {
 		n.refusals.unavailable(in.Conn, nil)
 		return
@@ -29,7 +29,7 @@ func (n *Node) Get(svc *Service, in *Input) {
 		return
 	}
 	if in.LastEventID != "" {
-		n.sessions.resumed(svc, in)
+		n.sessions.resumed(svc, in, principal)
 		return
 	}
 	s := n.sessions.staying(in, func(in *Input) *sessionActor { return n.sessions.of(svc, in, nil) })
@@ -44,9 +44,10 @@ func (n *Node) Get(svc *Service, in *Input) {
 }
 
 // resumed takes a GET that resumes a stream.
-func (d *sessions) resumed(svc *Service, in *Input) {
+func (d *sessions) resumed(svc *Service, in *Input, principal any) {
 	n := d.node
 	h := newHold(n, svc, in.Conn)
+	h.caller = principal
 	own := *in
 	own.Conn = h
 	pos, good := stream.ParsePosition(in.LastEventID)
@@ -150,6 +151,7 @@ func (r *replay) settle() {
 // follow brings the connection to where it is live, or ends it.
 func (r *replay) follow() {
 	s, h, n := r.s, r.hold, r.n
+	var no *Denied
 	for {
 		// The store's operations have bounds of their own; this one is for a slow reader.
 		ctx, cancel := context.WithCancel(n.base)
@@ -171,6 +173,9 @@ func (r *replay) follow() {
 			return
 		case errors.Is(err, errBadEvent) && r.opened == held && r.att == nil:
 			h.badEvent()
+			return
+		case errors.As(err, &no) && r.opened == held && r.att == nil:
+			no.tell(h, nil)
 			return
 		case errors.Is(err, ErrSessionEnded) && r.opened == held && r.att == nil:
 			unknownSession(h, nil)
@@ -228,6 +233,9 @@ func (r *replay) run(ctx context.Context) error {
 		return fmt.Errorf("actors: resume: this node has no lease: %w", ErrUnavailable)
 	}
 	w, rec, at, err := r.find(ctx)
+	if err == nil {
+		err = r.permitted(&rec)
+	}
 	if err != nil {
 		return err
 	}
@@ -345,6 +353,9 @@ func (r *replay) judge(ctx context.Context) (rec record.Stream, err error) {
 	if err != nil {
 		return rec, err
 	}
+	if err := r.permitted(&rec); err != nil {
+		return rec, err
+	}
 	at := extent{watermarks: rec.Watermarks()}
 	if at.tail, err = r.n.store.Tail(ctx, r.key.path(), rec.Tail); err != nil {
 		return rec, err
@@ -363,6 +374,17 @@ func (r *replay) judge(ctx context.Context) (rec record.Stream, err error) {
 	}
 	_, err = probe.check(ctx, at, 1)
 	return rec, r.n.streams.certain(ctx, r.key, rev, err)
+}
+
+// permitted refuses who lacks a scope that the calls of the stream need, before it gets anything of them. The error is a *Denied.
+func (r *replay) permitted(rec *record.Stream) error {
+	if r.att != nil { // it has the stream, and comes back to it
+		return nil
+	}
+	if no := r.svc.lacks(r.hold.caller, rec.Scopes); no != nil {
+		return no
+	}
+	return nil
 }
 
 // ask posts m to a stream and returns how far its writer has got.

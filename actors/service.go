@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/session"
@@ -78,6 +79,9 @@ type Service struct {
 	// Insists reports whether the program itself says that a call may run again. Only then a
 	// message of more than limits.RerunBody is stored for that. If nil, it is not.
 	Insists func(method, name []byte) bool
+	// Lacks returns why a principal may not have what needs some scopes, nil if it may. If nil, every principal may have everything. It is called only
+	// with scopes.
+	Lacks func(principal any, needs []string) *Denied
 	// AnswersPing says that the handler answers ping in bound sessions, too, where it is a
 	// request like any other then. If not, the node answers it at once. Before initialize it
 	// always does.
@@ -156,7 +160,8 @@ type Input struct {
 	LastEventID string
 	Trace       Trace
 	Conn        Conn
-	Principal   any // the new value of Peer.Owner; nil keeps the old one
+	Needs       *[]string // scopes that the request needs, and its caller has; never changed
+	Principal   any       // the new value of Peer.Owner; nil keeps the old one
 
 	// Stateless says that the request has no session (2026-07-28): Session and LastEventID
 	// mean nothing. Over HTTP, Exchange is set and is the same value as Conn.
@@ -166,6 +171,31 @@ type Input struct {
 	// Patient says that the client of a bound session waits at the limit of its requests in
 	// flight: a request is refused only after Limits.StoreWait.
 	Patient bool
+}
+
+// Denied is why a caller may not have something: it lacks a scope.
+type Denied struct {
+	Err       *mcp.Error
+	Challenge string // the value of WWW-Authenticate
+}
+
+// tell refuses a request, with the status that goes with the challenge.
+func (d *Denied) tell(c answerer, id []byte) {
+	if c, ok := c.(interface{ SetChallenge(string) }); ok {
+		c.SetChallenge(d.Challenge)
+	}
+	c.Reject(faults.Scope.Status, d.Err.Code, d.Err.Message, d.Err.Data, id, 0)
+}
+
+// Error is for the log.
+func (d *Denied) Error() string { return d.Err.Message }
+
+// lacks is Lacks, for scopes of a record.
+func (svc *Service) lacks(principal any, needs []string) *Denied {
+	if len(needs) == 0 || svc.Lacks == nil {
+		return nil
+	}
+	return svc.Lacks(principal, needs)
 }
 
 // Trace is the W3C trace context of a request, "" where absent.

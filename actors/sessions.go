@@ -435,7 +435,7 @@ func (n *Node) request(svc *Service, in *Input, principal any, m *codec.Message,
 		}
 		r, err := s.admitted(in, m, len(body))
 		if err == nil {
-			s.begins(r, r.loggedWay(s, in.Conn), m, body, &Call{principal: principal, trace: in.Trace, attempt: 1})
+			s.begins(r, r.loggedWay(s, in.Conn), m, body, (&Call{principal: principal, trace: in.Trace, attempt: 1}).needing(in.Needs))
 			err = s.enters(r)
 		}
 		switch {

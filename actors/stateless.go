@@ -213,7 +213,7 @@ func (a *arrival) begin(from *quota.Account, apart bool) (r *requestActor, x rou
 		s.direct = direct{r: r, conn: a.in.Exchange}
 		w.delivery = &s.direct
 	}
-	r.begins(a.svc, a.on.way(s, w), m, body, &Call{principal: a.principal, trace: a.in.Trace, attempt: 1, peer: &s.peer})
+	r.begins(a.svc, a.on.way(s, w), m, body, (&Call{principal: a.principal, trace: a.in.Trace, attempt: 1, peer: &s.peer}).needing(a.in.Needs))
 	return r, x
 }
 
@@ -339,6 +339,8 @@ func (d *direct) answer(a response) {
 		d.conn.Finish()
 	case a.goesOn && d.over == nil: // the handler keeps the connection's goroutine
 		d.conn.AnswerLast(200, a.data)
+	case a.denied != nil:
+		a.denied.tell(d.conn, d.r.id)
 	case a.exited:
 		d.conn.AnswerLast(statusOf(a), a.data)
 	case a.later && !a.goesOn && d.r.safe(): // a proxy may send what is answered with 503 to another node

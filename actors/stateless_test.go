@@ -42,7 +42,7 @@ func newStatelessNode(t *testing.T, h Handler) *statelessNode {
 // get begins a standalone stream, on a goroutine of its own.
 func (a *statelessNode) get() *heard {
 	h := &heard{}
-	go a.n.Get(a.svc, &Input{Tenant: "anon", Session: a.s.key.ID, Conn: h})
+	go a.n.Get(a.svc, &Input{Tenant: "anon", Session: a.s.key.ID, Conn: h}, nil)
 	return h
 }
 

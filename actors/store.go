@@ -85,6 +85,7 @@ const (
 // never block, except Room.
 type Conn interface {
 	SetSession(id string)
+	SetChallenge(value string)
 	Answer(status int, body []byte) bool
 	Accepted()
 	Reject(status, code int, message string, data, id []byte, retryAfter time.Duration)

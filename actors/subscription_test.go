@@ -120,7 +120,7 @@ func TestSubscribeWhileTheSessionComesBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := &heldConn{}
-		go h.Get(h.svc, h.input(name, "192.0.2.1", c))
+		go h.Get(h.svc, h.input(name, "192.0.2.1", c), nil)
 		synctest.Wait()
 		h.ResourceUpdated(h.svc, uri, false)
 		time.Sleep(time.Second)
@@ -290,7 +290,7 @@ func TestListenWhileTheSessionIsIdle(t *testing.T) {
 		time.Sleep(h.svc.Limits.SessionDrop - time.Second)
 		release := h.hold("OpenStream")
 		c := &heldConn{}
-		go h.Get(h.svc, h.input(name, "192.0.2.1", c))
+		go h.Get(h.svc, h.input(name, "192.0.2.1", c), nil)
 		time.Sleep(2 * time.Second)
 		release()
 		synctest.Wait()

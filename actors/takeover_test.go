@@ -199,7 +199,7 @@ func TestLostLogsAreReadInTurn(t *testing.T) {
 		go func() {
 			in := h.input(session, "192.0.2.1", back)
 			in.LastEventID = event
-			n.Get(svc, in)
+			n.Get(svc, in, nil)
 		}()
 		time.Sleep(30 * time.Second) // it has come back several times
 		if e := back.events(); len(e) != 0 {

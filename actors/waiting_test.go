@@ -158,7 +158,7 @@ func TestCrowdedSessionsMissNotifications(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{Bytes: 512 << 10}, func(t *testing.T, h *held) {
 		session := h.begin("2025-11-25")
 		c := &heldConn{}
-		h.Get(h.svc, h.input(session, "192.0.2.1", c))
+		h.Get(h.svc, h.input(session, "192.0.2.1", c), nil)
 		release := h.hold("Append")
 		key, _ := sessionKey("anon", "s", session)
 		s, _ := h.sessions.Get(key)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -15,6 +16,7 @@ type Authority struct {
 	issuers  []*issuer
 	by       map[string]*issuer // by URL
 	opaque   *introspector      // nil without
+	keys     *apiKeys           // nil without
 	broader  hierarchy
 	verdicts *verdicts
 	own      *http.Transport // nil if the program has its own
@@ -32,6 +34,9 @@ func New(c Config) (*Authority, error) {
 		transport = a.own
 	}
 	client := newClient(transport)
+	if c.APIKeys != nil {
+		a.keys = newAPIKeys(&c)
+	}
 	for _, of := range c.Issuers {
 		i := &issuer{Issuer: of, keep: c.Claims, client: client, cache: c.Cache, log: c.Log, news: make(chan struct{})}
 		i.changed = func() { a.verdicts.sweep(time.Now()) }
@@ -64,6 +69,9 @@ func (a *Authority) Close() {
 	}
 	if a.opaque != nil {
 		a.opaque.close()
+	}
+	if a.keys != nil {
+		a.keys.close()
 	}
 	if a.own != nil {
 		a.own.CloseIdleConnections()
@@ -121,6 +129,9 @@ func (a *Authority) Verify(ctx context.Context, token, resource string) (*Verdic
 func (a *Authority) verify(ctx context.Context, token, resource string) (*Verdict, *Refusal) {
 	if !isToken(token) {
 		return nil, invalidToken(ReasonMalformed, slog.Int("bytes", len(token)))
+	}
+	if a.keys != nil && strings.HasPrefix(token, APIKeyPrefix) {
+		return a.keys.verify(ctx, token)
 	}
 	k := verdictKey{sha256.Sum256(bytesOf(token)), resource}
 	v := a.verdicts.find(k, time.Now())
@@ -198,17 +209,16 @@ var errNoKeys = errors.New("the issuer has no key that can be used")
 // hasKeys reports whether the issuer's last good keys serve.
 func (i *issuer) hasKeys() bool { return time.Now().UnixNano() < i.goodUntil.Load() }
 
-// ErrNoMetadata is the error of IssuerMetadata if Issuer.Keys says where the first issuer's keys are, so that its metadata is not known.
+// ErrNoMetadata is the error of IssuerMetadata if there is no issuer, or if Issuer.Keys says where the first one's keys are, so that its metadata is not known.
 var ErrNoMetadata = errors.New("auth: the metadata of the issuer is not known")
 
 // IssuerMetadata returns the metadata of the first issuer as that has it, byte by byte. Clients of 2025-03-26 look for it at /.well-known/oauth-authorization-server
 // of this server's host. Any other error than ErrNoMetadata is a [*Refusal] with 503.
 func (a *Authority) IssuerMetadata(ctx context.Context) ([]byte, error) {
-	i := a.issuers[0]
-	if i.Keys != "" {
+	if len(a.issuers) == 0 || a.issuers[0].Keys != "" {
 		return nil, ErrNoMetadata
 	}
-	set, answer, retry, err := i.await(ctx, time.Time{}, func(s *keySet) bool { return s.metadata != nil })
+	set, answer, retry, err := a.issuers[0].await(ctx, time.Time{}, func(s *keySet) bool { return s.metadata != nil })
 	if answer != use {
 		return nil, unavailable(ReasonUnavailable, retry, err)
 	}

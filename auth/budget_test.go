@@ -22,11 +22,19 @@ func TestBudget(t *testing.T) {
 		t.Fatal(err)
 	}
 	h, at := http.Header{"Authorization": {"Bearer " + copied}}, a.Resource("/mcp", "", nil)
+	keys, _, key := withKeys(t)
+	var lastKey Last
+	if _, err := lastKey.Verify(t.Context(), keys, key, server); err != nil {
+		t.Fatal(err)
+	}
+	sameKey := string([]byte(key))
 	ctx, needed := t.Context(), []string{"files:read", "files:list"}
 	for name, f := range map[string]func() bool{
 		"the last token": func() bool { w, err := last.Verify(ctx, a, copied, server); return w == v && err == nil },
 		"what is known":  func() bool { return a.Known(h, at, &last) == v },
 		"the table":      func() bool { w, err := a.Verify(ctx, copied, server); return w == v && err == nil },
+		"the last key":   func() bool { w, err := lastKey.Verify(ctx, keys, sameKey, server); return w != nil && err == nil },
+		"a known key":    func() bool { w, err := keys.Verify(ctx, sameKey, server); return w != nil && err == nil },
 		"a verdict":      func() bool { return v.Valid(time.Now()) },
 		"scopes":         func() bool { return a.Require(v.Scopes, needed) == nil },
 	} {

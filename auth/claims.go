@@ -16,7 +16,7 @@ const maxName = 1024
 
 // Identity is who makes a request, and what for. Issuer, Subject and Machine together say who: a token that is refreshed keeps them.
 type Identity struct {
-	// Issuer is the URL of the issuer, as the configuration has it.
+	// Issuer is the URL of the issuer, as the configuration has it, or KeyIssuer for an API key.
 	Issuer string
 	// Subject is unique at the issuer among those that are machines, and among those that are not. It is the client's id if the token has no subject.
 	Subject string
@@ -30,10 +30,25 @@ type Identity struct {
 	Audience []string
 	// Issued is the token's iat, the zero time if it has none.
 	Issued time.Time
-	// Expires is the token's exp. The token counts until Leeway later.
+	// Expires is the token's exp, or when an API key ends: the zero time if it does not. See Ends.
 	Expires time.Time
+	// Servers are the servers that an API key is for, by their ids or paths. Empty means all. An Authority does not know servers by these names: see Serves.
+	Servers []string
 	// Claims is a JSON object of the claims that Config.Claims names, nil if the token has none of them.
 	Claims json.RawMessage
+}
+
+// Ends is the first moment at which the token or key does not count, the zero time if there is none: an API key ends when it expires, and a token Leeway later.
+func (id *Identity) Ends() time.Time {
+	if id.Issuer == KeyIssuer || id.Expires.IsZero() {
+		return id.Expires
+	}
+	return id.Expires.Add(Leeway)
+}
+
+// Serves reports whether a server, by any of its names, is one that the token or key is for as far as Servers says.
+func (id *Identity) Serves(names ...string) bool {
+	return len(id.Servers) == 0 || slices.ContainsFunc(names, func(name string) bool { return slices.Contains(id.Servers, name) })
 }
 
 // judge holds claims to the rules, and returns whose they are. resource is the canonical public URL of the server that is called. opaque says that the claims are the answer to an

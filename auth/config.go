@@ -20,10 +20,12 @@ import (
 //		PublicURL: "https://mcp.example.com",
 //	}
 type Config struct {
-	// Issuers are the authorization servers whose tokens count. There must be one at least. The metadata names all of them, in this order.
+	// Issuers are the authorization servers whose tokens count. There must be one at least, or APIKeys. The metadata names all of them, in this order.
 	Issuers []Issuer
+	// APIKeys finds API keys, which count beside the tokens of issuers: nil means that none counts. [StoredKeys] are those in the store of the program's runtime.
+	APIKeys KeyStore
 	// PublicURL is the URL under which clients reach the paths of the program, with https but for the loopback interface. Metadata, challenges and the
-	// audience of tokens come from it, and never from a request's Host or X-Forwarded-*.
+	// audience of tokens come from it, and never from a request's Host or X-Forwarded-*. It may be empty without Issuers: then clients are told nothing but that they need a key.
 	PublicURL string
 	// Scopes are the least that a client needs for basic use: challenges and the metadata name them. A server may have its own, see [Authority.Resource].
 	// offline_access must not be among them.
@@ -83,6 +85,7 @@ func (c *Config) settle() error {
 		c.Log = slog.Default()
 	}
 	switch u, err := publicURL(c.PublicURL); {
+	case c.PublicURL == "" && len(c.Issuers) == 0 && c.APIKeys != nil:
 	case c.PublicURL == "":
 		fault("PublicURL is empty: metadata and audiences come from it")
 	case err != nil:
@@ -90,8 +93,8 @@ func (c *Config) settle() error {
 	default:
 		c.PublicURL = strings.TrimSuffix(u.String(), "/")
 	}
-	if len(c.Issuers) == 0 {
-		fault("Issuers is empty")
+	if len(c.Issuers) == 0 && c.APIKeys == nil {
+		fault("Issuers is empty, and APIKeys is nil")
 	}
 	for _, s := range c.Scopes {
 		if !isScope(s) || s == offlineAccess {

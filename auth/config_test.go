@@ -26,7 +26,10 @@ func TestConfig(t *testing.T) {
 		"a query":                  {func(c *Config) { c.PublicURL = "https://a/?b" }, `Auth.PublicURL: "https://a/?b" must have neither a query nor a fragment`},
 		"a fragment":               {func(c *Config) { c.PublicURL = "https://a/#" }, `Auth.PublicURL: "https://a/#" must have neither a query nor a fragment`},
 		"a user":                   {func(c *Config) { c.PublicURL = "https://a:b@c" }, "Auth.PublicURL: the URL of c must not have a user"},
-		"no issuer":                {func(c *Config) { c.Issuers = nil }, "Auth.Issuers is empty"},
+		"no issuer":                {func(c *Config) { c.Issuers = nil }, "Auth.Issuers is empty, and APIKeys is nil"},
+		"API keys alone":           {func(c *Config) { *c = Config{APIKeys: StoredKeys} }, ""},
+		"API keys and a URL":       {func(c *Config) { c.Issuers, c.APIKeys = nil, StoredKeys }, ""},
+		"API keys beside issuers":  {func(c *Config) { c.PublicURL, c.APIKeys = "", StoredKeys }, "Auth.PublicURL is empty: metadata and audiences come from it"},
 		"an issuer without a URL":  {func(c *Config) { c.Issuers[0].URL = "" }, `Auth.Issuers[0].URL: "" is no URL with a host`},
 		"an issuer twice":          {func(c *Config) { c.Issuers = append(c.Issuers, c.Issuers[0]) }, "Auth.Issuers[1].URL: https://id.example.com comes twice"},
 		"an empty audience":        {func(c *Config) { c.Issuers[0].Audiences = []string{""} }, "Auth.Issuers[0].Audiences and ClientIDs must have no empty values"},
@@ -42,7 +45,7 @@ func TestConfig(t *testing.T) {
 		"offline_access": {func(c *Config) { c.Scopes = []string{"offline_access"} }, `Auth.Scopes: "offline_access" is no scope to ask clients for`},
 		"implies":        {func(c *Config) { c.Implies = map[string][]string{"a": {""}} }, `Auth.Implies: "" is no scope`},
 		"claims":         {func(c *Config) { c.Claims = []string{"a", "a"} }, `Auth.Claims: "a" is empty, or comes twice`},
-		"all at once": {func(c *Config) { *c = Config{Scopes: []string{""}} }, "Auth.PublicURL is empty: metadata and audiences come from it\nAuth.Issuers is empty\n" +
+		"all at once": {func(c *Config) { *c = Config{Scopes: []string{""}} }, "Auth.PublicURL is empty: metadata and audiences come from it\nAuth.Issuers is empty, and APIKeys is nil\n" +
 			`Auth.Scopes: "" is no scope to ask clients for`},
 	} {
 		c := Config{Issuers: []Issuer{{URL: issuerURL}}, PublicURL: public}

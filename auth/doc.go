@@ -25,6 +25,12 @@
 // issuer cannot be reached, its last good keys serve for 24 hours, and they lie in [Config].Cache for processes that start meanwhile. Without keys the answer is a 503 and never a 401; so it is for
 // a key that the issuer may have made since it was asked last.
 //
+// # API keys
+//
+// A token that begins with [APIKeyPrefix] is put to [Config].APIKeys, if that is set. One without the checksum of a key is refused at once. What the [KeyStore] says counts for 1 second, and for another
+// one while it is asked again in the background: a key that is revoked there is refused within 2 seconds. While the store returns errors, what was found counts on; a key that was not found yet is a
+// 503. A digest that the store does not know is remembered for 1 second, apart from those that it knows.
+//
 // # Guarantees
 //
 //   - [New] does no I/O, and nothing waits for an issuer but a token that needs it.
@@ -40,9 +46,9 @@ package auth
 // From the top; most of what a file uses lies in its own line or below:
 //
 //	resource last authority  what clients are told, and who may call
-//	introspection verdict claims  what is found about a token, and kept
+//	introspection apikeys verdict claims  what is found about a token, and kept
 //	issuer  an issuer's keys
 //	cache fetch discovery keyring  where they come from, and the machine that decides when
 //	token keyset  signatures
 //	config scope  whose tokens count, and for what
-//	audience credentials object refusal  their parts
+//	audience credentials apikey object refusal  their parts

@@ -132,7 +132,7 @@ func (in *introspector) post(ctx context.Context, token string) (data []byte, er
 	}
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	r.SetBasicAuth(url.QueryEscape(to.ClientID), url.QueryEscape(to.ClientSecret)) // RFC 6749, 2.3.1
-	err = in.of.guarded(func() (err error) {
+	err = guarded(func() (err error) {
 		data, _, err = exchange(in.of.client, r)
 		return err
 	})

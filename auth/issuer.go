@@ -138,7 +138,7 @@ func (i *issuer) refresh(ctx context.Context) {
 	if err == nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cacheTime)
 		defer cancel()
-		err = i.guarded(func() error { return i.cache.Store(ctx, i.URL, data) })
+		err = guarded(func() error { return i.cache.Store(ctx, i.URL, data) })
 	}
 	if err != nil {
 		i.log.Warn("the keys of an issuer were not kept for other processes", slog.String("issuer", i.URL), slog.Any("err", err))
@@ -188,7 +188,7 @@ func (i *issuer) adopt(ctx context.Context, instead bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, cacheTime)
 	defer cancel()
 	var data []byte
-	err := i.guarded(func() (err error) {
+	err := guarded(func() (err error) {
 		data, err = i.cache.Load(ctx, i.URL)
 		return err
 	})
@@ -220,7 +220,7 @@ func (i *issuer) adopt(ctx context.Context, instead bool) bool {
 func (i *issuer) fetch(ctx context.Context) (set *keySet, r record, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, fetchTime, errSlow)
 	defer cancel()
-	err = i.guarded(func() (err error) {
+	err = guarded(func() (err error) {
 		r.Keys, r.Interval, r.Metadata, err = i.documents(ctx)
 		return err
 	})
@@ -263,7 +263,7 @@ func (i *issuer) documents(ctx context.Context) (keys []byte, asked time.Duratio
 }
 
 // guarded runs code of the program, which must not end the process: nobody who called it can have recovered.
-func (*issuer) guarded(f func() error) (err error) {
+func guarded(f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())

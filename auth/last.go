@@ -20,20 +20,29 @@ type lastToken struct {
 
 // Verify is that of the Authority. It allocates nothing if the token is the last one.
 func (l *Last) Verify(ctx context.Context, a *Authority, token, resource string) (*Verdict, error) {
-	if v := l.find(a, token, resource); v != nil {
-		return v, nil
+	t := l.p.Load()
+	same := t.is(a, token, resource)
+	if same && t.verdict.Valid(time.Now()) {
+		return t.verdict, nil
 	}
 	v, r := a.verify(ctx, token, resource)
 	if r != nil {
 		return nil, r
 	}
-	l.p.Store(&lastToken{a, token, resource, v})
+	if !same || t.verdict != v {
+		l.p.Store(&lastToken{a, token, resource, v})
+	}
 	return v, nil
+}
+
+// is reports whether t is of a token at a server.
+func (t *lastToken) is(a *Authority, token, resource string) bool {
+	return t != nil && t.authority == a && t.resource == resource && equalTokens(t.token, token)
 }
 
 // find returns the verdict about the last token, nil if that is another one or the verdict does not hold.
 func (l *Last) find(a *Authority, token, resource string) *Verdict {
-	if t := l.p.Load(); t != nil && t.authority == a && t.resource == resource && equalTokens(t.token, token) && t.verdict.Valid(time.Now()) {
+	if t := l.p.Load(); t.is(a, token, resource) && t.verdict.Valid(time.Now()) {
 		return t.verdict
 	}
 	return nil

@@ -14,7 +14,7 @@ type Reason string
 const (
 	ReasonMissing     Reason = "missing"     // 401: there are no credentials, or some of another scheme
 	ReasonRequest     Reason = "request"     // 400: the header is no single credential
-	ReasonMalformed   Reason = "malformed"   // 401: the token is too long, or cannot be read
+	ReasonMalformed   Reason = "malformed"   // 401: the token is too long, or cannot be read; the API key has not the form or the checksum of one
 	ReasonEncrypted   Reason = "encrypted"   // 401: the token is encrypted
 	ReasonAlgorithm   Reason = "algorithm"   // 401: the token is not signed with an algorithm of the list
 	ReasonHeader      Reason = "header"      // 401: the token's header brings a key, or asks for an extension
@@ -23,22 +23,24 @@ const (
 	ReasonIssuer      Reason = "issuer"      // 401: the token's issuer is none of the configuration
 	ReasonKey         Reason = "key"         // 401: the issuer has no such key; 503: it cannot be asked yet
 	ReasonSignature   Reason = "signature"   // 401: the issuer's key has not signed the token
-	ReasonExpired     Reason = "expired"     // 401: the token has no exp, or has ended
+	ReasonExpired     Reason = "expired"     // 401: the token has no exp, or has ended; so has the API key
 	ReasonEarly       Reason = "early"       // 401: nbf or iat is ahead
 	ReasonAudience    Reason = "audience"    // 401: the token is for another server
 	ReasonScopeClaim  Reason = "scope_claim" // 401: a client id stands for the audience, and the token has no scope
 	ReasonBound       Reason = "bound"       // 401: the token is bound to a key that was not proven
 	ReasonSubject     Reason = "subject"     // 401: the token names neither a subject nor a client
 	ReasonInactive    Reason = "inactive"    // 401: introspection says that the token is not active
+	ReasonKeyUnknown  Reason = "key_unknown" // 401: there is no such API key
+	ReasonRevoked     Reason = "revoked"     // 401: the API key was revoked
 	ReasonScope       Reason = "scope"       // 403: the token lacks a scope
-	ReasonUnavailable Reason = "unavailable" // 503: the issuer cannot be reached, and nothing that it said counts any more
+	ReasonUnavailable Reason = "unavailable" // 503: the issuer, or the store of API keys, cannot be reached, and nothing that it said counts any more
 )
 
 // Reasons returns all reasons, in the order of their declaration.
 func Reasons() []Reason {
 	return []Reason{
 		ReasonMissing, ReasonRequest, ReasonMalformed, ReasonEncrypted, ReasonAlgorithm, ReasonHeader, ReasonType, ReasonIDToken, ReasonIssuer, ReasonKey,
-		ReasonSignature, ReasonExpired, ReasonEarly, ReasonAudience, ReasonScopeClaim, ReasonBound, ReasonSubject, ReasonInactive, ReasonScope, ReasonUnavailable,
+		ReasonSignature, ReasonExpired, ReasonEarly, ReasonAudience, ReasonScopeClaim, ReasonBound, ReasonSubject, ReasonInactive, ReasonKeyUnknown, ReasonRevoked, ReasonScope, ReasonUnavailable,
 	}
 }
 

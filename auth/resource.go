@@ -11,12 +11,15 @@ import (
 // wellKnown is where a resource's metadata is, before the path of the resource (RFC 9728, 3).
 const wellKnown = "/.well-known/oauth-protected-resource"
 
+// realm stands in challenges without metadata, as one parameter must (RFC 6750, 3).
+const realm = `realm="mcp"`
+
 // Resource is a server that tokens protect, as clients are told of it. It does not change.
 type Resource struct {
 	url      string
 	path     string
 	metadata []byte
-	where    string // the parameter resource_metadata of challenges
+	where    string // the parameter resource_metadata of challenges, or realm
 	scope    string // the parameter scope of those that name the least
 }
 
@@ -48,8 +51,10 @@ func (a *Authority) Resource(path, name string, scopes []string) *Resource {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	_ = e.Encode(document) // strings have no error
-	s.metadata = b.Bytes()
-	s.where = parameter("resource_metadata", base.Scheme+"://"+base.Host+wellKnown+base.EscapedPath())
+	if s.where = realm; len(a.issuers) > 0 {
+		s.metadata = b.Bytes()
+		s.where = parameter("resource_metadata", base.Scheme+"://"+base.Host+wellKnown+base.EscapedPath())
+	}
 	s.scope = scopeParameter(scopes)
 	return s
 }
@@ -60,7 +65,7 @@ func (s *Resource) URL() string { return s.url }
 // WellKnown is the path of the URL at which clients look for Metadata (RFC 9728, 3.1), as net/http has it in URL.Path.
 func (s *Resource) WellKnown() string { return s.path }
 
-// Metadata is the document of RFC 9728, 2, in JSON. It must not be changed.
+// Metadata is the document of RFC 9728, 2, in JSON, nil if there is no issuer that a client could ask. It must not be changed.
 func (s *Resource) Metadata() []byte { return s.metadata }
 
 // Challenge is the value of WWW-Authenticate for a refusal (RFC 6750, 3; RFC 9728, 5.1), "" if it has none. It names no error if no credentials came. The scopes are

@@ -17,15 +17,17 @@ type Verdict struct {
 	key       *key          // nil if the issuer was asked about the token
 	goodUntil *atomic.Int64 // issuer.goodUntil
 	refused   *Refusal      // of a token that the issuer does not know
+	found     *keyEntry     // of an API key, nil for a token
 
 	// Memo keeps what the caller has made of the verdict, so that it is made once and not with each request. The Authority does not look at it.
 	Memo atomic.Value
 }
 
 // Valid reports whether the verdict still holds: the token has not ended, the issuer still has the key, and it can be reached or could a while ago. A connection that remembers
-// its last token, and the verdict about it, needs nothing else. Valid takes a few nanoseconds. A nil Verdict holds never.
+// its last token, and the verdict about it, needs nothing else. The verdict about an API key, or an opaque token, holds for a short while, and then has to be asked for again, which may return the same.
+// Valid takes a few nanoseconds. A nil Verdict holds never.
 func (v *Verdict) Valid(now time.Time) bool {
-	return v != nil && now.Before(v.ends) && (v.key == nil || !v.key.gone.Load() && now.UnixNano() < v.goodUntil.Load())
+	return v != nil && now.Before(v.ends) && (v.key == nil || !v.key.gone.Load() && now.UnixNano() < v.goodUntil.Load()) && (v.found == nil || v.found.fresh(v, now))
 }
 
 // verdictKey stands for a token at a server, by its SHA-256: tokens are not kept.
@@ -34,34 +36,55 @@ type verdictKey struct {
 	resource string
 }
 
-// verdicts are those about the tokens that came last. Those that are used move from the old half to the new one, and when that is full the rest of the old half is forgotten.
+// halves are the values that were used last. Those that are used move from the old half to the new one, and when that is full the rest of the old half is forgotten.
+type halves[K comparable, V any] struct {
+	half     int
+	new, old map[K]V
+}
+
+func newHalves[K comparable, V any](n int) halves[K, V] {
+	return halves[K, V]{half: max(n/2, 1), new: make(map[K]V)}
+}
+
+// use returns a value, which counts as used then.
+func (t *halves[K, V]) use(k K) (v V, ok bool) {
+	if v, ok = t.new[k]; ok {
+		return v, true
+	}
+	if v, ok = t.old[k]; ok {
+		delete(t.old, k)
+		t.put(k, v)
+	}
+	return v, ok
+}
+
+func (t *halves[K, V]) put(k K, v V) {
+	if len(t.new) >= t.half {
+		t.old, t.new = t.new, make(map[K]V)
+	}
+	t.new[k] = v
+}
+
+func (t *halves[K, V]) drop(k K) {
+	delete(t.new, k)
+	delete(t.old, k)
+}
+
+// verdicts are those about the tokens that came last.
 type verdicts struct {
-	half int
-
-	mu       sync.Mutex // guards both
-	new, old map[verdictKey]*Verdict
+	mu  sync.Mutex // guards all
+	all halves[verdictKey, *Verdict]
 }
 
-func newVerdicts(n int) *verdicts {
-	return &verdicts{half: max(n/2, 1), new: make(map[verdictKey]*Verdict)}
-}
+func newVerdicts(n int) *verdicts { return &verdicts{all: newHalves[verdictKey, *Verdict](n)} }
 
 // find returns the verdict if it holds.
 func (t *verdicts) find(k verdictKey, now time.Time) *Verdict {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	v, ok := t.new[k]
-	if !ok {
-		if v, ok = t.old[k]; !ok {
-			return nil
-		}
-		delete(t.old, k)
-		if v.Valid(now) {
-			t.put(k, v)
-		}
-	}
-	if !v.Valid(now) {
-		delete(t.new, k)
+	v, ok := t.all.use(k)
+	if ok && !v.Valid(now) {
+		t.all.drop(k)
 		return nil
 	}
 	return v
@@ -70,21 +93,14 @@ func (t *verdicts) find(k verdictKey, now time.Time) *Verdict {
 func (t *verdicts) add(k verdictKey, v *Verdict) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.put(k, v)
-}
-
-func (t *verdicts) put(k verdictKey, v *Verdict) {
-	if len(t.new) >= t.half {
-		t.old, t.new = t.new, make(map[verdictKey]*Verdict)
-	}
-	t.new[k] = v
+	t.all.put(k, v)
 }
 
 // sweep forgets the verdicts that do not hold.
 func (t *verdicts) sweep(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, m := range []map[verdictKey]*Verdict{t.new, t.old} {
+	for _, m := range []map[verdictKey]*Verdict{t.all.new, t.all.old} {
 		for k, v := range m {
 			if !v.Valid(now) {
 				delete(m, k)

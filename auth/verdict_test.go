@@ -84,7 +84,7 @@ func TestNoTokenIsKept(t *testing.T) {
 		text := token("a", nil, nil)
 		v := expect(t, a, text, "200")
 		var keys []string
-		for k := range a.verdicts.new {
+		for k := range a.verdicts.all.new {
 			keys = append(keys, fmt.Sprintf("%+v %s", k, k.token))
 		}
 		for _, part := range strings.Split(text, ".") {
@@ -134,7 +134,7 @@ func TestManyAtOnce(t *testing.T) {
 func (t *verdicts) len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.new) + len(t.old)
+	return len(t.all.new) + len(t.all.old)
 }
 
 // TestKnown has tokens that are remembered, and those about which something would have to be found out: nobody is asked.

@@ -50,7 +50,7 @@ func loses(name string) string {
 	case base == "sessions":
 		return "all sessions"
 	case base == "keys":
-		return "the keys that calls waiting for input and list cursors were sealed with, and those of issuers of access tokens"
+		return "the keys that calls waiting for input and list cursors were sealed with, those of issuers of access tokens, and all API keys"
 	}
 	return "what it held"
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"strings"
 )
 
@@ -69,6 +70,23 @@ func (n *Node) findSession(ctx context.Context, wanted func(id string) bool) (fo
 			return found, ErrNotFound
 		}
 	}
+}
+
+// EachAPIKey calls f for each record under keys.api. It is for operators: each costs a question to the store.
+func (n *Node) EachAPIKey(ctx context.Context, f func(data []byte, rev uint64)) error {
+	if err := n.walk(ctx, "keys", n.subject(apiKeys+"*"), 0, math.MaxInt, func(_ string, rev uint64, data []byte) { f(data, rev) }); err != nil {
+		return fmt.Errorf("cluster: list API keys: %w", err)
+	}
+	return nil
+}
+
+// APIKeyRoom reports whether another record under keys.api may be made: half of what the key ring has for itself stays free.
+func (n *Node) APIKeyRoom(ctx context.Context) (bool, error) {
+	s, err := n.fill(ctx, "keys")
+	if err != nil {
+		return false, fmt.Errorf("cluster: room for API keys: %w", err)
+	}
+	return s.MaxBytes == 0 || s.Bytes < s.MaxBytes/2, nil
 }
 
 // subjectsFrom lists a page of the subjects of a stream that match filter, and says how many there are.

@@ -47,6 +47,7 @@ type kind struct {
 	name    string // of the stream, behind the prefix
 	subject string // first token of its subjects
 	tokens  int    // of a key, the first included
+	more    string // the first tokens of keys that have one token more, with a dot at their end; "" is none
 	direct  bool   // replicas may answer reads
 	markers bool   // an expired entry leaves a marker, for watchers
 	queue   bool   // its messages are removed when they are done, and a subject may have many
@@ -57,14 +58,19 @@ type kind struct {
 // leases nor the keys, nor each other; nor can tasks.
 var kinds = []kind{
 	{name: "nodes", subject: "nodes", tokens: 2, markers: true, budget: smallBudget},
-	{name: "keys", subject: "keys", tokens: 2, budget: smallBudget},
+	{name: "keys", subject: "keys", tokens: 2, more: apiKeys, budget: smallBudget},
 	{name: "sessions", subject: "session", tokens: 4, budget: func(total int64) int64 { return total / 16 * 3 }},
 	{name: events, subject: "ev", tokens: 6, direct: true, budget: eventBudget}, // or several of these: see kindsOf
 	{name: tasks, subject: "task", tokens: 4, budget: func(total int64) int64 { return total / 16 }},
 	{name: work, subject: "work", tokens: 2, queue: true, budget: func(total int64) int64 { return total / 64 }},
 }
 
-const events = "events"
+const (
+	events = "events"
+
+	// apiKeys begins the keys of records of API keys. They lie beside the key ring, which does not list them.
+	apiKeys = "keys.api."
+)
 
 func smallBudget(total int64) int64 { return min(total/16, 16<<20) }
 
@@ -89,7 +95,7 @@ func (n *Node) route(key string) (stream string, err error) {
 	head, _, _ := strings.Cut(key, ".")
 	for i := range n.kinds {
 		k := &n.kinds[i]
-		if k.subject == head && k.whole() != events && !k.queue && validTokens(key, k.tokens) {
+		if k.subject == head && k.whole() != events && !k.queue && (validTokens(key, k.tokens) || k.more != "" && strings.HasPrefix(key, k.more) && validTokens(key, k.tokens+1)) {
 			return n.streamName(k.name), nil
 		}
 	}

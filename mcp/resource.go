@@ -11,6 +11,8 @@ type Resource struct {
 	Annotations *Annotations `json:"annotations,omitempty"`
 	Icons       []Icon       `json:"icons,omitempty"`
 	Meta        Meta         `json:"_meta,omitempty"`
+	// Scopes are those that a caller needs to read it, beside those of its server. They are for servers, and are not sent.
+	Scopes []string `json:"-"`
 }
 
 // ResourceTemplate describes resources whose URIs follow an RFC 6570 template.
@@ -24,6 +26,8 @@ type ResourceTemplate struct {
 	Annotations *Annotations `json:"annotations,omitempty"`
 	Icons       []Icon       `json:"icons,omitempty"`
 	Meta        Meta         `json:"_meta,omitempty"`
+	// Scopes are those that a caller needs to read it, beside those of its server. They are for servers, and are not sent.
+	Scopes []string `json:"-"`
 }
 
 // ResourceContents is the contents of a resource or of a part of it: exactly one of

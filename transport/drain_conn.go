@@ -28,9 +28,10 @@ type drainConn struct {
 	from     netip.Addr // the address that it counts for; the zero Addr is none
 	room     roomState  // what says whether it can be closed to make room
 	writes   writeState
-	away     bool         // an event stream has it; guarded by the listener's mu
-	over     atomic.Bool  // a header had two lengths: nothing more is read
-	kept     atomic.Value // what Kept returns
+	away     bool                        // an event stream has it; guarded by the listener's mu
+	over     atomic.Bool                 // a header had two lengths: nothing more is read
+	account  atomic.Pointer[lastAccount] // of its first request
+	kept     atomic.Value                // what Kept returns
 
 	mu      sync.Mutex // guards the fields below
 	idle    bool       // nothing has come since the last response, or since the connection was made

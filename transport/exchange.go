@@ -71,6 +71,7 @@ type Exchange struct {
 	plain
 
 	resumes    bool           // over HTTP/1.1, so that nothing refuses it but the number of connections
+	addressed  bool           // account was found for the address remote
 	account    *quota.Account // counts the bytes that are held for the client; nil until there are some
 	bodyHeld   int64          // of these, for the request
 	valuesHeld int64          // and for what decoding it makes
@@ -307,6 +308,15 @@ func (x *Exchange) SetSession(id string) {
 	x.mu.Lock()
 	x.session = id
 	x.mu.Unlock()
+}
+
+// SetChallenge puts WWW-Authenticate on the response. It has no effect once something was sent.
+func (x *Exchange) SetChallenge(value string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.state == fresh && x.w != nil {
+		x.w.Header()["Www-Authenticate"] = []string{value}
+	}
 }
 
 // Answer sends the whole response, as application/json if body is not empty. The caller may reuse body after the

@@ -52,6 +52,14 @@ var (
 	version10        = []byte("HTTP/1.0")
 )
 
+// skipped has the bytes with which a line of a header begins that says nothing of the body, and is not the empty line.
+var skipped = func() (t [256]bool) {
+	for i := range t {
+		t[i] = i != '\r' && i|0x20 != 'c' && i|0x20 != 't'
+	}
+	return t
+}()
+
 // follow takes the next bytes of a connection, and returns how many of them may be read. If a header among them is faulty,
 // that is what is before it, and as much of it as net/http must have to refuse it.
 func (f *framing) follow(p []byte) (n int, faulty bool) {
@@ -76,6 +84,10 @@ func (f *framing) follow(p []byte) (n int, faulty bool) {
 			break
 		}
 		line := p[at : at+end]
+		if f.begun && f.n == 0 && f.part == inHeader && end > 0 && skipped[line[0]] { // most lines of a header
+			at += end + 1
+			continue
+		}
 		f.long = f.long || len(line) > len(f.line)
 		if at += end + 1; f.n > 0 {
 			f.keep(line)

@@ -93,6 +93,7 @@ type passage struct {
 	w       http.ResponseWriter
 	conn    *drainConn
 	account *quota.Account // nil if nothing is counted
+	counted string         // the address that account is of
 
 	mu    sync.Mutex // guards the fields below
 	over  bool       // a Handler has taken the request over, or it was served
@@ -117,6 +118,7 @@ func (p *passage) count(r *http.Request, probe bool) (no *refusal) {
 	if o.Account == nil {
 		return nil
 	}
+	p.counted = r.RemoteAddr
 	if resumes(r) || probe && r.ProtoMajor == 1 {
 		p.account = o.holdAnyway(nil, nil, r.RemoteAddr, quota.Bodies, requestBytes)
 		return nil
@@ -195,7 +197,7 @@ func (p *passage) handOver(x *Exchange) bool {
 		return false
 	}
 	if p.account != nil {
-		x.account, x.bodyHeld = p.account, requestBytes
+		x.account, x.addressed, x.bodyHeld = p.account, p.counted == x.remote, requestBytes
 	}
 	return true
 }

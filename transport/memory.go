@@ -53,6 +53,37 @@ func resumes(r *http.Request) bool {
 	return r.ProtoMajor == 1 && r.Method == http.MethodGet && len(r.Header["Last-Event-Id"]) > 0 && r.Header["Last-Event-Id"][0] != ""
 }
 
+// Nameless is what a principal implements whose requests are counted on the account of their address.
+type Nameless interface{ Nameless() }
+
+// lastAccount is an account that was found for an address.
+type lastAccount struct {
+	address string
+	account *quota.Account
+}
+
+// recall has x counted on the account that its connection found for the same address before, if it is there still. Most connections have one
+// address for all of their requests.
+func (x *Exchange) recall() {
+	if x.conn == nil {
+		return
+	}
+	if c := x.conn.account.Load(); c != nil && c.address == x.remote && !c.account.Dropped() {
+		x.account = c.account
+	}
+}
+
+// remember has the connection remember the account of x.
+func (x *Exchange) remember() {
+	o := &x.h.o
+	if x.conn == nil || x.account == nil || o.Accounts.Shared(x.account) {
+		return
+	}
+	if c := x.conn.account.Load(); c == nil || c.address == x.remote && c.account != x.account {
+		x.conn.account.Store(&lastAccount{x.remote, x.account})
+	}
+}
+
 // count counts the request before anything is done for it: on the account of its address, as long as nobody knows its principal. A
 // Guard may have counted it already.
 func (x *Exchange) count(r *http.Request) *refusal {
@@ -60,9 +91,12 @@ func (x *Exchange) count(r *http.Request) *refusal {
 	if p := passageOf(r); p != nil && p.handOver(x) {
 		return nil
 	}
+	x.recall()
+	x.addressed = true
 	if no := x.holdBody(0); no != nil {
 		return no.uncounted(r)
 	}
+	x.remember()
 	return nil
 }
 
@@ -70,6 +104,9 @@ func (x *Exchange) count(r *http.Request) *refusal {
 func (x *Exchange) countAnew() *refusal {
 	o := &x.h.o
 	if o.Account == nil {
+		return nil
+	}
+	if _, ok := x.Principal.(Nameless); ok && x.addressed {
 		return nil
 	}
 	before, held := x.account, x.bodyHeld

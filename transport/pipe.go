@@ -171,6 +171,9 @@ func (p *Pipe) observe(status int, reason string) {
 // SetSession does nothing: the session is the pipe.
 func (p *Pipe) SetSession(string) {}
 
+// SetChallenge does nothing: a pipe has no header.
+func (p *Pipe) SetChallenge(string) {}
+
 // Answer writes body if there is one. It returns false if the pipe is closed.
 func (p *Pipe) Answer(_ int, body []byte) bool {
 	if blank(body) {

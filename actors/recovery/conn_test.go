@@ -95,6 +95,8 @@ func (c *conn) came() {
 	c.signal()
 }
 
+func (c *conn) SetChallenge(string) {}
+
 func (c *conn) SetSession(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -197,7 +197,7 @@ func (p *process) post(session string, body []byte) *conn {
 
 // get resumes a stream. It returns nil if there is no process.
 func (p *process) get(session, lastID string) *conn {
-	return p.exchange(func(c *conn) { p.node.Get(p.svc, p.input(c, session, lastID)) })
+	return p.exchange(func(c *conn) { p.node.Get(p.svc, p.input(c, session, lastID), nil) })
 }
 
 // delete ends a session. It returns nil if there is no process.

@@ -10,10 +10,3 @@
 //
 // To the demo it adds the tool whoami, and the tool guarded, which needs the scope demo:write beside demo:read, which all need.
 package main
-
-// # Files
-//
-// From the top; most of what a file uses lies in its own line or below:
-//
-//	main  the program, and its tools
-//	door mint  who may use them, and the issuer in this process

@@ -78,18 +78,12 @@ func serve(ctx context.Context, ln net.Listener, data, public string, issuer aut
 	o := troupe.Options{Dir: data, Log: log}
 	o.HTTP.PublicURL = public
 	o.Limits.LogRate = 1_000_000 // what drives this shares sessions
-	config := auth.Config{Issuers: []auth.Issuer{issuer}, PublicURL: public, Scopes: []string{readScope}, Log: log}
-	d, err := newDoor(config)
-	if err != nil {
-		return err
-	}
-	defer d.authority.Close()
-	o.Auth, o.Middleware = &config, d.stepUp
+	o.Auth = &auth.Config{Issuers: []auth.Issuer{issuer}}
 	rt, err := troupe.New(o)
 	if err != nil {
 		return err
 	}
-	demo := everything.NewConformance(troupe.ServerOptions{})
+	demo := everything.NewConformance(troupe.ServerOptions{Scopes: []string{readScope}})
 	addWhoami(demo)
 	addGuarded(demo)
 	if err := rt.TryMount("/mcp", demo); err != nil {
@@ -118,7 +112,7 @@ func addWhoami(s *troupe.Server) {
 }
 
 func addGuarded(s *troupe.Server) {
-	troupe.AddTool(s, troupe.Tool{Name: "guarded", Description: "Needs the scope " + writeScope + ".", Rerun: troupe.Safe},
+	troupe.AddTool(s, troupe.Tool{Name: "guarded", Description: "Needs the scope " + writeScope + ".", Scopes: []string{writeScope}, Rerun: troupe.Safe},
 		func(_ context.Context, c *troupe.Call, _ struct{}) (string, error) {
 			return "written by " + strings.Join(slices.Sorted(slices.Values(c.Principal().Scopes)), " "), nil
 		})

@@ -15,6 +15,12 @@ import (
 	"github.com/troupe-run/troupe/auth"
 )
 
+// The scopes: what every caller needs, and what the tool guarded needs beside it.
+const (
+	readScope  = "demo:read"
+	writeScope = "demo:write"
+)
+
 // mintURL is the issuer that nobody can reach, as its key lies in a file.
 const mintURL = "http://127.0.0.1/mint"
 

@@ -564,7 +564,7 @@ var acting = []mutation{
 	},
 	{
 		"a requestState carries no steps", merge, "actors/mrtr.go",
-		"Round: in.Round + 1, Steps: c.carried()}", "Round: in.Round + 1}", "", "TestStepsAreCarried",
+		", Steps: c.carried()}", "}", "", "TestStepsAreCarried",
 	},
 	{
 		"a call that is becoming a task keeps a result", guard, "actors/step.go",

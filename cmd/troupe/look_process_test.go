@@ -64,6 +64,9 @@ func (p *process) job(t *testing.T, session string, steps, ms int) string {
 			} `json:"task"`
 		} `json:"result"`
 	}
+	if i := strings.LastIndex(body, "data: {"); i >= 0 { // a busy process may have begun a stream
+		body = strings.TrimSpace(body[i+len("data: "):])
+	}
 	if err := json.Unmarshal([]byte(body), &made); err != nil || made.Result.Task.TaskID == "" {
 		t.Fatalf("a job is answered with %d: %s", status, body)
 	}
@@ -93,7 +96,7 @@ func TestTasksOfARunningServer(t *testing.T) {
 	if info, err := os.Lstat(socket); err != nil || info.Mode() != fs.ModeSocket|0o600 {
 		t.Fatalf("the socket: %v, %v", info, err)
 	}
-	short, long := p.job(t, session, 3, 10), p.job(t, session, 3, 2_000)
+	short, long := p.job(t, session, 3, 10), p.job(t, session, 1000, 2_000) // it is cancelled long before its end, however slow the machine is
 	d := eventually(t, dir, short, "done", func(d admin.Detail) bool { return d.State == "done" })
 	if len(d.Steps) != 3 || d.Steps[1].Name != "step 2" || d.Steps[1].TookMS < 10 || d.Steps[1].Bytes == 0 || d.Steps[1].Attempt != 1 || d.Result != nil {
 		t.Errorf("the steps are %+v, the result %s", d.Steps, d.Result)
@@ -114,7 +117,7 @@ func TestTasksOfARunningServer(t *testing.T) {
 		t.Errorf("show:\n%s", out)
 	}
 
-	eventually(t, dir, long, "at its second step", func(d admin.Detail) bool { return len(d.Steps) == 1 })
+	eventually(t, dir, long, "at its second step", func(d admin.Detail) bool { return len(d.Steps) > 0 })
 	p.signal(t, syscall.SIGKILL)
 	p.exit(t)
 	if _, err := os.Lstat(socket); err != nil {
@@ -126,8 +129,8 @@ func TestTasksOfARunningServer(t *testing.T) {
 
 	p = start(t, "--data", dir, "--node", "one")
 	p.echo(t, session)
-	d = eventually(t, dir, long, "in its second run", func(d admin.Detail) bool { return len(d.Runs) == 2 && len(d.Steps) == 2 })
-	if d.Runs[0].How != "lost" || d.Runs[0].Ended.IsZero() || d.Runs[1].How != "" || d.Attempt != 2 || d.Steps[0].Attempt != 1 || d.Steps[1].Attempt != 2 {
+	d = eventually(t, dir, long, "in its second run", func(d admin.Detail) bool { return len(d.Runs) == 2 && d.Steps[len(d.Steps)-1].Attempt == 2 })
+	if d.Runs[0].How != "lost" || d.Runs[0].Ended.IsZero() || d.Runs[1].How != "" || d.Attempt != 2 || d.Steps[0].Attempt != 1 {
 		t.Errorf("after the kill: %+v", d)
 	}
 	if out := tasks(t, dir, 0, "cancel", long); out != long+" is cancelled\n" {

@@ -59,6 +59,7 @@ var (
 	Host        = add(Fault{Status: 403, Code: mcp.CodeInvalidRequest, Label: "host", Text: "Host not allowed: --allow-host and Options.HTTP.AllowHosts allow it", When: "the `Host` header names another host than this one"})
 	Origin      = add(Fault{Status: 403, Code: mcp.CodeInvalidRequest, Label: "origin", Text: "Origin not allowed: --allow-origin and Options.HTTP.AllowOrigins allow it", When: "a web page of another origin calls"})
 	Auth        = add(Fault{Status: 401, Code: mcp.CodeInvalidRequest, Label: "auth", Text: "Unauthorized", When: "`Options.Authenticate` returns an error; an `AuthError` says another status"})
+	Scope       = add(Fault{Status: 403, Code: mcp.CodeInvalidRequest, Label: "scope", Text: "the access token lacks a scope", When: "the server, or what the request is for, needs a scope that its caller has not; `data` has the scopes to ask for: see [auth.md](auth.md#scopes)"})
 	SessionID   = add(Fault{Status: 400, Code: mcp.CodeInvalidRequest, Label: "session-id", Text: "Invalid Mcp-Session-Id header", When: "the header cannot be the id of a session"})
 	Query       = add(Fault{Status: 400, Code: mcp.CodeInvalidRequest, Label: "session-id", Text: "The query must hold one valid sessionId", When: "the same, over HTTP+SSE"})
 	ContentType = add(Fault{Status: 415, Code: mcp.CodeInvalidRequest, Label: "content-type", Text: "Content-Type must be application/json in UTF-8", When: "the body is of another type"})

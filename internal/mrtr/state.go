@@ -31,6 +31,7 @@ type State struct {
 	Round   int                        `json:"n"`
 	Asked   []string                   `json:"q,omitempty"` // keys of the round's questions; nil in a state of an earlier release
 	Given   map[string]json.RawMessage `json:"g,omitempty"`
+	Scopes  []string                   `json:"a,omitempty"` // that the call needs, and so who sends it again
 	Steps   []json.RawMessage          `json:"s,omitempty"` // results of steps, as the node of the call encodes them
 }
 

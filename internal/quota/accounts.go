@@ -91,6 +91,9 @@ func (t *Accounts) Of(tenant, address string) *Account {
 	return a
 }
 
+// Shared reports whether a is that of clients for whom there was no account of their own: the next request of one may find another.
+func (t *Accounts) Shared(a *Account) bool { return a == t.overflow }
+
 // Most is the largest of what of returns for the accounts. It calls of for each.
 func (t *Accounts) Most(of func(*Account) int64) int64 {
 	most := of(t.overflow)

@@ -23,8 +23,9 @@ type Stream struct {
 	Calls     []Call          `json:"calls,omitempty"`
 	Safe      bool            `json:"safe,omitempty"`
 	Principal json.RawMessage `json:"principal,omitempty"`
-	Sent      Sent            `json:"sent,omitzero"`  // of the first call
-	More      Sents           `json:"more,omitempty"` // Sent for the other calls of a batch
+	Scopes    []string        `json:"scopes,omitempty"` // that its calls need, and so who resumes it
+	Sent      Sent            `json:"sent,omitzero"`    // of the first call
+	More      Sents           `json:"more,omitempty"`   // Sent for the other calls of a batch
 	Digest    Digest          `json:"digest,omitzero"`
 	Steps     Steps           `json:"steps,omitempty"` // beside the digest, of which an earlier release keeps what it knows
 	Earlier   []Watermark     `json:"marks,omitempty"` // of earlier records, oldest first

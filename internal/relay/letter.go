@@ -100,6 +100,8 @@ type Refusal struct {
 	Data    []byte        `json:",omitempty"` // raw JSON
 	ID      []byte        `json:",omitempty"` // of the request, raw JSON
 	After   time.Duration `json:",omitempty"`
+	// Challenge is the value of WWW-Authenticate, "" for none.
+	Challenge string `json:",omitempty"`
 }
 
 // Begin is the first letter of a request.

@@ -15,18 +15,19 @@ const Version = 1
 // Record is what is stored of a task, beside its request, its steps and a large outcome, which
 // are messages of their own.
 type Record struct {
-	Version  int    `json:"v"`
-	Revision string `json:"revision"`          // that its creator spoke
-	Method   string `json:"method"`            // of the request
-	Name     string `json:"name,omitempty"`    // of what it is of
-	Session  string `json:"session,omitempty"` // that made it; "" without
-	Who      string `json:"who,omitempty"`     // its principal, for people; "" for nobody in particular
-	From     string `json:"from,omitempty"`    // the address of its client, if others share the tenant
-	Created  int64  `json:"created"`           // milliseconds since 1970
-	Updated  int64  `json:"updated"`           // when it last changed, in milliseconds since 1970
-	TTL      int64  `json:"ttl"`               // how long it is kept after Created, in milliseconds
-	State    State  `json:"state"`
-	Message  string `json:"message,omitempty"` // for people
+	Version  int      `json:"v"`
+	Revision string   `json:"revision"`          // that its creator spoke
+	Method   string   `json:"method"`            // of the request
+	Name     string   `json:"name,omitempty"`    // of what it is of
+	Session  string   `json:"session,omitempty"` // that made it; "" without
+	Who      string   `json:"who,omitempty"`     // its principal, for people; "" for nobody in particular
+	From     string   `json:"from,omitempty"`    // the address of its client, if others share the tenant
+	Scopes   []string `json:"scopes,omitempty"`  // that the call needs that it is of, and so who reads it
+	Created  int64    `json:"created"`           // milliseconds since 1970
+	Updated  int64    `json:"updated"`           // when it last changed, in milliseconds since 1970
+	TTL      int64    `json:"ttl"`               // how long it is kept after Created, in milliseconds
+	State    State    `json:"state"`
+	Message  string   `json:"message,omitempty"` // for people
 
 	Epoch   uint64 `json:"epoch,omitempty"`   // of the newest attempt
 	Attempt int    `json:"attempt,omitempty"` // how many attempts have begun and were not given back

@@ -14,9 +14,10 @@ import (
 // NewTask is a task that is to be created.
 type NewTask struct {
 	Tenant, Server string
-	From           string // the address of a client whose tenant others share
-	Who            string // the principal, for people
-	Revision       string // that its creator speaks
+	From           string   // the address of a client whose tenant others share
+	Who            string   // the principal, for people
+	Scopes         []string // that the call needs
+	Revision       string   // that its creator speaks
 	Method, Name   string
 	TTL            time.Duration
 	Request        Request
@@ -50,7 +51,7 @@ func (p *Pool) create(ctx context.Context, n NewTask, first func(r *task.Record)
 	}
 	key := newKey(n.Tenant, n.Server, p.Tag)
 	r := task.New(p.Store.Now(), n.TTL)
-	r.Revision, r.Method, r.Name, r.Session, r.From, r.Who = n.Revision, n.Method, n.Name, n.Request.Session, n.From, n.Who
+	r.Revision, r.Method, r.Name, r.Session, r.From, r.Who, r.Scopes = n.Revision, n.Method, n.Name, n.Request.Session, n.From, n.Who, n.Scopes
 	if err := first(&r); err != nil {
 		return Snapshot{}, err
 	}

@@ -19,6 +19,9 @@ const notifications = {
 // What a client reports of its session when that has ended.
 const gone = /Failed to open SSE stream: Not Found|unknown session/
 
+// unhurried is how long a request may take, in place of the SDK's minute: what a busy machine needs is no fault.
+const unhurried = 600_000
+
 // open connects a client the way that is given: an SDK, a transport and a revision. Options: capabilities, and what the
 // transport takes (reconnectionOptions, sessionId), what the client and its function connect take, handlers (false
 // for none of notifications), questions (false where others answer them), and where to find the server when not at its own place.
@@ -119,6 +122,7 @@ class Session {
 
   call(name, args, options) {
     const params = { name, ...(args && { arguments: args }) }
+    options = { timeout: unhurried, ...options }
     return this.way.sdk.named ? this.client.callTool(params, options) : this.client.callTool(params, undefined, options)
   }
 
@@ -126,7 +130,7 @@ class Session {
   request(request) {
     const { types, named } = this.way.sdk
     const anything = { '~standard': { version: 1, vendor: 'interop', validate: (value) => ({ value }) } }
-    return this.client.request(request, named ? anything : types.ResultSchema)
+    return this.client.request(request, named ? anything : types.ResultSchema, { timeout: unhurried })
   }
 
   // raw sends a request past the client, whose schemas know nothing of its result, and returns the response. An error of the
@@ -140,7 +144,7 @@ class Session {
 
   // page asks for one page of the tools.
   page(cursor) {
-    if (!this.way.sdk.named || cursor) return this.client.listTools(cursor && { cursor })
+    if (!this.way.sdk.named || cursor) return this.client.listTools(cursor && { cursor }, { timeout: unhurried })
     return this.client.request({ method: 'tools/list' }) // the function would ask for all of them
   }
 

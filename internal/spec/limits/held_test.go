@@ -112,7 +112,7 @@ func TestBytesHeld(t *testing.T) {
 			a, id := m.Tool("answering", `{}`)
 			m.Tool("answering", `{}`, m.Parked(a, id, "elicit"), host.Given("elicit", "x"))
 		}},
-		{"listeners for 100 resources", 30, func(h *host.Host, _ *testkit.Client, i int) {
+		{"listeners for 100 resources", 200, func(h *host.Host, _ *testkit.Client, i int) {
 			uris := make([]string, 100)
 			for k := range uris {
 				uris[k] = fmt.Sprintf("%q", fmt.Sprintf("test://r/%d/%d", i, k))

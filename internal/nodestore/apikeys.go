@@ -1,0 +1,62 @@
+package nodestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/troupe-run/troupe/cluster"
+	"github.com/troupe-run/troupe/internal/apikey"
+)
+
+// APIKeys keeps the records of API keys in a cluster.
+type APIKeys struct{ n *cluster.Node }
+
+// NewAPIKeys returns the records of a node.
+func NewAPIKeys(n *cluster.Node) APIKeys { return APIKeys{n} }
+
+var _ apikey.Records = APIKeys{}
+
+// apiKey begins the keys of the records.
+const apiKey = "keys.api."
+
+// keyError returns an error of the node as one of package apikey where that has one.
+func keyError(err error) error {
+	switch {
+	case errors.Is(err, cluster.ErrNotFound):
+		return fmt.Errorf("%w: %w", apikey.ErrNotFound, err)
+	case errors.Is(err, cluster.ErrConflict):
+		return fmt.Errorf("%w: %w", apikey.ErrConflict, err)
+	}
+	return err
+}
+
+// Peek implements apikey.Records.
+func (s APIKeys) Peek(ctx context.Context, id string) ([]byte, uint64, error) {
+	data, rev, err := s.n.Peek(ctx, apiKey+id)
+	return data, rev, keyError(err)
+}
+
+// Create implements apikey.Records.
+func (s APIKeys) Create(ctx context.Context, id string, data []byte, ttl time.Duration) error {
+	_, err := s.n.Create(ctx, apiKey+id, data, ttl)
+	return keyError(err)
+}
+
+// Update implements apikey.Records.
+func (s APIKeys) Update(ctx context.Context, id string, data []byte, rev uint64, ttl time.Duration) error {
+	_, err := s.n.Update(ctx, apiKey+id, data, rev, ttl)
+	return keyError(err)
+}
+
+// List implements apikey.Records.
+func (s APIKeys) List(ctx context.Context, f func([]byte, uint64)) error {
+	return s.n.EachAPIKey(ctx, f)
+}
+
+// Room implements apikey.Records.
+func (s APIKeys) Room(ctx context.Context) (bool, error) { return s.n.APIKeyRoom(ctx) }
+
+// Now implements apikey.Records.
+func (s APIKeys) Now() time.Time { return s.n.Now() }
