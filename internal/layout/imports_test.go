@@ -69,7 +69,7 @@ var layers = []layer{
 	{"troupetest", []string{"", "mcp", "internal/guard", "internal/origin"}, nil, "it tests what any user can write, over a pipe that knows its request"},
 	{"examples", []string{"", "mcp"}, nil, "an example shows what any user can write"},
 	{"bench", []string{"", "auth", "mcp", "codec", "examples", "internal"}, nil, "load comes over the wire"},
-	{"cmd", []string{"", "mcp", "examples", "bench", "internal/admin", "internal/client", "internal/limits", "internal/memory", "internal/procs", "internal/telemetry"}, nil, "the command turns flags into Options and has no parts of its own"},
+	{"cmd", []string{"", "auth", "mcp", "examples", "bench", "internal/admin", "internal/client", "internal/limits", "internal/memory", "internal/procs", "internal/telemetry"}, nil, "the command turns flags into Options and has no parts of its own"},
 }
 
 // testPackages exist for tests: test files anywhere may import them, and other packages may not.
