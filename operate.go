@@ -156,17 +156,7 @@ func (k APIKeys) admin() adminKeys { return adminKeys(k) }
 
 // toldKey is what an operator is told of a key.
 func toldKey(k *auth.APIKey) admin.Key {
-	out := admin.Key{ID: k.ID, Name: k.Name, Servers: k.Servers, Scopes: k.Scopes, Created: k.Created}
-	if !k.Expires.IsZero() {
-		out.Expires = &k.Expires
-	}
-	if !k.Revoked.IsZero() {
-		out.Revoked = &k.Revoked
-	}
-	if !k.Used.IsZero() {
-		out.Used = k.Used.Format(time.DateOnly)
-	}
-	return out
+	return admin.KeyOf(k.ID, k.Name, k.Servers, k.Scopes, k.Created, k.Expires, k.Revoked, k.Used)
 }
 
 // keyError is an error about a key as an operator is told of it.

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -12,6 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/auth"
 	"github.com/troupe-run/troupe/internal/admin"
 )
 
@@ -22,8 +27,8 @@ func keysCommand(stdout io.Writer) *cobra.Command {
 		Use:   "keys",
 		Short: "Make API keys for clients, rotate and revoke them",
 		Long: "Makes API keys for clients that have no identity provider: they send one as Authorization: Bearer trp_... to a\n" +
-			"server with --api-keys. Asks the server that uses a data directory, as the other commands do; a key counts for\n" +
-			"every process that shares its store. A key is shown once, when it is made: only its digest is kept.",
+			"server with --api-keys. Asks the server that uses a data directory, or opens the store there if none runs; a key\n" +
+			"counts for every process that shares the store. A key is shown once, when it is made: only its digest is kept.",
 		Example: `  troupe keys create --name CI --server /mcp --scope files:read --expires 90d
   troupe keys ls                         which there are, and when they were last used
   troupe keys rotate CI --overlap 24h    another one; the old one counts for a day
@@ -32,6 +37,70 @@ func keysCommand(stdout io.Writer) *cobra.Command {
 	dataFlag(cmd, &data)
 	cmd.AddCommand(keysCreate(stdout, &data), keysList(stdout, &data), keysRotate(stdout, &data), keysRevoke(stdout, &data))
 	return cmd
+}
+
+// askKeys runs f with the keys of the server that uses the data directory, or with those in the store there if no process uses it.
+func askKeys(ctx context.Context, data string, f func(admin.Keys) error) error {
+	if data == "" {
+		var err error
+		if data, err = defaultData(); err != nil {
+			return err
+		}
+	}
+	err := ask(data, func(c *admin.Client) error { return f(c) })
+	if !errors.Is(err, admin.ErrNoServer) {
+		return err
+	}
+	if _, gone := os.Stat(filepath.Join(data, "jetstream")); gone != nil {
+		return err // there is no store, and one on NATS servers is not here
+	}
+	o := troupe.Options{Dir: data, Log: slog.New(slog.DiscardHandler), Store: troupe.StoreOptions{NoSocket: true}}
+	rt, failed := troupe.New(o)
+	if failed != nil {
+		return explain(failed, o)
+	}
+	ended := context.WithoutCancel(ctx)
+	if err := f(storedKeys{rt.APIKeys()}); err != nil {
+		return &failure{oneLine(errors.Join(err, rt.Close(ended))), err}
+	}
+	if err := rt.Close(ended); err != nil {
+		return explain(err, o)
+	}
+	return nil
+}
+
+// storedKeys are the keys in a store that no server uses.
+type storedKeys struct{ k troupe.APIKeys }
+
+var _ admin.Keys = storedKeys{}
+
+func (s storedKeys) Keys(ctx context.Context) ([]admin.Key, error) {
+	all, err := s.k.List(ctx)
+	keys := make([]admin.Key, len(all))
+	for i, k := range all {
+		keys[i] = shownKey(k)
+	}
+	return keys, err
+}
+
+func (s storedKeys) CreateKey(ctx context.Context, want admin.KeyRequest) (admin.NewKey, error) {
+	k, secret, err := s.k.Create(ctx, auth.APIKey{Name: want.Name, Servers: want.Servers, Scopes: want.Scopes, Expires: want.Expires})
+	return admin.NewKey{Key: shownKey(k), Secret: secret}, err
+}
+
+func (s storedKeys) RotateKey(ctx context.Context, key string, r admin.Rotation) (admin.NewKey, error) {
+	k, secret, err := s.k.Rotate(ctx, key, r.Overlap, r.Expires)
+	return admin.NewKey{Key: shownKey(k), Secret: secret}, err
+}
+
+func (s storedKeys) RevokeKey(ctx context.Context, key string) (admin.Key, error) {
+	k, err := s.k.Revoke(ctx, key)
+	return shownKey(k), err
+}
+
+// shownKey is what an operator sees of a key.
+func shownKey(k auth.APIKey) admin.Key {
+	return admin.KeyOf(k.ID, k.Name, k.Servers, k.Scopes, k.Created, k.Expires, k.Revoked, k.Used)
 }
 
 // days is a time that may be a number of days, such as 90d.
@@ -88,7 +157,7 @@ func keysCreate(stdout io.Writer, data *string) *cobra.Command {
 				return errors.New("name is empty: say what the key is for, such as --name CI")
 			}
 			want.Expires = expires.from(time.Now())
-			return ask(*data, func(c *admin.Client) error {
+			return askKeys(cmd.Context(), *data, func(c admin.Keys) error {
 				k, err := c.CreateKey(context.WithoutCancel(cmd.Context()), want)
 				return printNewKey(stdout, k, err, asJSON)
 			})
@@ -115,7 +184,7 @@ func keysList(stdout io.Writer, data *string) *cobra.Command {
   troupe keys ls --json | jq -r '.[] | select(.used == null) | .name'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return ask(*data, func(c *admin.Client) error {
+			return askKeys(cmd.Context(), *data, func(c admin.Keys) error {
 				all, err := c.Keys(cmd.Context())
 				switch {
 				case err != nil:
@@ -144,7 +213,7 @@ func keysRotate(stdout io.Writer, data *string) *cobra.Command {
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r := admin.Rotation{Overlap: time.Duration(overlap), Expires: expires.from(time.Now())}
-			return ask(*data, func(c *admin.Client) error {
+			return askKeys(cmd.Context(), *data, func(c admin.Keys) error {
 				k, err := c.RotateKey(context.WithoutCancel(cmd.Context()), args[0], r)
 				return printNewKey(stdout, k, err, asJSON)
 			})
@@ -168,7 +237,7 @@ func keysRevoke(stdout io.Writer, data *string) *cobra.Command {
 		Example: `  troupe keys revoke CI`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return ask(*data, func(c *admin.Client) error {
+			return askKeys(cmd.Context(), *data, func(c admin.Keys) error {
 				k, err := c.RevokeKey(context.WithoutCancel(cmd.Context()), args[0])
 				switch {
 				case err != nil:

@@ -37,6 +37,21 @@ type Key struct {
 	Used    string     `json:"used,omitempty"` // the day, in UTC; absent for one that was never used
 }
 
+// KeyOf returns a key by its parts, of whose times the zero time is none.
+func KeyOf(id, name string, servers, scopes []string, created, expires, revoked, used time.Time) Key {
+	k := Key{ID: id, Name: name, Servers: servers, Scopes: scopes, Created: created}
+	if !expires.IsZero() {
+		k.Expires = &expires
+	}
+	if !revoked.IsZero() {
+		k.Revoked = &revoked
+	}
+	if !used.IsZero() {
+		k.Used = used.Format(time.DateOnly)
+	}
+	return k
+}
+
 // NewKey is a key with its secret, which is told this once.
 type NewKey struct {
 	Key
