@@ -4,7 +4,7 @@ package main
 var apiKeys = []mutation{
 	{
 		"a key with another checksum counts", guard, "auth/apikey.go",
-		"if key[apiKeyLength-keyChecksum:] != string(sum[:]) {", "if false {", "", "APIKey",
+		"if key[apiKeyLength-keyChecksum:] != string(sum[:]) {", "if key == string(sum[:]) {", "", "APIKey",
 	},
 	{
 		"a revoked key counts", guard, "auth/apikeys.go",
@@ -16,11 +16,11 @@ var apiKeys = []mutation{
 	},
 	{
 		"a known key counts while it is looked up, however long", guard, "auth/apikeys.go",
-		"now.Sub(f.read) < stale || failing", "f.key != nil || failing", "", "TestRevokedAPIKeys",
+		"now.Sub(f.read) < stale || failing", "f.key != nil || stale == 0 || failing", "", "TestRevokedAPIKeys",
 	},
 	{
 		"requests wait for a store that does not answer", limit, "auth/apikeys.go",
-		"|| failing && f.key != nil)", ")", "", "TestTheStoreOfAPIKeysIsAway",
+		"|| failing && f.key != nil)", "|| failing && f == nil)", "", "TestTheStoreOfAPIKeysIsAway",
 	},
 	{
 		"an unknown key is not remembered", limit, "auth/apikeys.go",
