@@ -91,7 +91,7 @@ func TestAPIKeys(t *testing.T) {
 	if _, err := keys.Revoke(t.Context(), "CI"); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(10 * time.Minute); ci.Post(call).StatusCode == 200 || rotated.Post(call).StatusCode == 200; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(10 * time.Minute); ci.Post(call).StatusCode == 200 || rotated.Post(call).StatusCode == 200; {
 		if time.Now().After(end) {
 			t.Fatal("a revoked key counts")
 		}
