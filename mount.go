@@ -67,7 +67,7 @@ func (rt *Runtime) TryMount(path string, srv *Server) error {
 	}
 	if rt.bearer != nil {
 		sse, messages := legacyPaths(path)
-		m.resources = rt.bearer.Resources(cmp.Or(srv.impl.Title, srv.impl.Name), srv.opts.Scopes, path, sse, messages, len(m.paths) > 2)
+		m.resources = rt.bearer.Resources(cmp.Or(srv.opts.ID, defaultID(path)), cmp.Or(srv.impl.Title, srv.impl.Name), srv.opts.Scopes, path, sse, messages, len(m.paths) > 2)
 	}
 	if err := rt.opts.HTTP.checkHandler("this server", slices.Concat(m.paths, m.resources.Documents())...); err != nil {
 		return fmt.Errorf("troupe: mount %s: %w", path, err)

@@ -3,15 +3,19 @@ package troupe
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/auth"
 	"github.com/troupe-run/troupe/cluster"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/admin"
+	"github.com/troupe-run/troupe/internal/apikey"
+	"github.com/troupe-run/troupe/internal/nodestore"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/telemetry"
@@ -24,9 +28,9 @@ func (rt *Runtime) openAdmin() (shut func()) {
 	if rt.opts.Dir == "" || rt.opts.Store.NoSocket {
 		return func() {}
 	}
-	srv, err := admin.Listen(rt.opts.Dir, admin.Operated{Tasks: adminTasks{rt}, Sessions: adminSessions{rt}, Fleet: adminFleet{rt}})
+	srv, err := admin.Listen(rt.opts.Dir, admin.Operated{Tasks: adminTasks{rt}, Sessions: adminSessions{rt}, Fleet: adminFleet{rt}, Keys: APIKeys{rt.apiKeys()}.admin()})
 	if err != nil {
-		rt.log.Warn("troupe tasks, sessions, nodes and drain cannot reach this process", "error", err)
+		rt.log.Warn("troupe tasks, sessions, keys, nodes and drain cannot reach this process", "error", err)
 		return func() {}
 	}
 	return func() {
@@ -114,6 +118,82 @@ func (a adminFleet) Drain(ctx context.Context) (admin.Draining, error) {
 func (a adminFleet) Draining(context.Context) (admin.Draining, error) {
 	s := a.rt.node.Stats()
 	return admin.Draining{Node: a.rt.Node(), Boot: a.rt.cluster.Boot(), Draining: a.rt.leaving.Load(), Calls: s.InFlight, Streams: s.Streams, Connections: s.Connections}, nil
+}
+
+// apiKeys are the keys in the store: what auth.StoredKeys stands for.
+func (rt *Runtime) apiKeys() *apikey.Store { return apikey.New(nodestore.NewAPIKeys(rt.cluster)) }
+
+// APIKeys returns the API keys in the store, for programs that make them for their users. The command troupe keys does so through the socket of the data directory.
+func (rt *Runtime) APIKeys() APIKeys { return APIKeys{rt.apiKeys()} }
+
+// APIKeys are the API keys in a store. Its methods may be called from any goroutine.
+type APIKeys struct{ s *apikey.Store }
+
+// Create makes a key with the Name, Scopes, Servers and Expires of want, and returns it with its secret, which is not kept.
+func (k APIKeys) Create(ctx context.Context, want auth.APIKey) (key auth.APIKey, secret string, err error) {
+	return k.s.Create(ctx, want)
+}
+
+// List returns all keys, the oldest first. One that was revoked, or has expired, is kept for some weeks.
+func (k APIKeys) List(ctx context.Context) ([]auth.APIKey, error) { return k.s.List(ctx) }
+
+// Rotate gives a key another secret. Those that it has count for overlap from now. expires is its new end, the zero time leaves it as it is. The key is named by its id, or by its name.
+func (k APIKeys) Rotate(ctx context.Context, key string, overlap time.Duration, expires time.Time) (rotated auth.APIKey, secret string, err error) {
+	return k.s.Rotate(ctx, key, overlap, expires)
+}
+
+// Revoke ends a key, on every node within 2 seconds. The key is named by its id, or by its name.
+func (k APIKeys) Revoke(ctx context.Context, key string) (auth.APIKey, error) {
+	return k.s.Revoke(ctx, key)
+}
+
+// adminKeys are the API keys, for the operator.
+type adminKeys struct{ s *apikey.Store }
+
+var _ admin.Keys = adminKeys{}
+
+func (k APIKeys) admin() adminKeys { return adminKeys(k) }
+
+// toldKey is what an operator is told of a key.
+func toldKey(k *auth.APIKey) admin.Key {
+	return admin.KeyOf(k.ID, k.Name, k.Servers, k.Scopes, k.Created, k.Expires, k.Revoked, k.Used)
+}
+
+// keyError is an error about a key as an operator is told of it.
+func keyError(err error) error {
+	if errors.Is(err, apikey.ErrUnknown) {
+		return admin.ErrNoKey
+	}
+	for _, known := range []error{apikey.ErrAmbiguous, apikey.ErrTaken, apikey.ErrEnded, apikey.ErrFull, apikey.ErrBad} {
+		if errors.Is(err, known) {
+			return fmt.Errorf("%w: %w", admin.ErrKey, err)
+		}
+	}
+	return err
+}
+
+func (a adminKeys) Keys(ctx context.Context) ([]admin.Key, error) {
+	all, err := a.s.List(ctx)
+	keys := make([]admin.Key, len(all))
+	for i := range all {
+		keys[i] = toldKey(&all[i])
+	}
+	return keys, err
+}
+
+func (a adminKeys) CreateKey(ctx context.Context, want admin.KeyRequest) (admin.NewKey, error) {
+	k, secret, err := a.s.Create(ctx, auth.APIKey{Name: want.Name, Servers: want.Servers, Scopes: want.Scopes, Expires: want.Expires})
+	return admin.NewKey{Key: toldKey(&k), Secret: secret}, keyError(err)
+}
+
+func (a adminKeys) RotateKey(ctx context.Context, key string, r admin.Rotation) (admin.NewKey, error) {
+	k, secret, err := a.s.Rotate(ctx, key, r.Overlap, r.Expires)
+	return admin.NewKey{Key: toldKey(&k), Secret: secret}, keyError(err)
+}
+
+func (a adminKeys) RevokeKey(ctx context.Context, key string) (admin.Key, error) {
+	k, err := a.s.Revoke(ctx, key)
+	return toldKey(&k), keyError(err)
 }
 
 // adminSessions are the sessions of all principals, for the operator.

@@ -20,7 +20,9 @@ import (
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/auth"
+	"github.com/troupe-run/troupe/cluster"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/apikey"
 	"github.com/troupe-run/troupe/internal/guard"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/nodestore"
@@ -263,15 +265,18 @@ func identityOf(v *auth.Verdict) *identity {
 	return i
 }
 
-// authority returns what verifies access tokens, nil without Options.Auth, and where it keeps the keys of issuers, which needs a node before it is used.
-func (o *Options) authority() (*auth.Authority, *nodestore.Issuers, error) {
-	issuers := new(nodestore.Issuers)
+// authority returns what verifies access tokens and API keys, nil without Options.Auth, and what gives it the store of a node before it is used.
+func (o *Options) authority() (*auth.Authority, func(*cluster.Node), error) {
+	issuers, keys := new(nodestore.Issuers), new(nodestore.APIKeys)
 	if o.Auth == nil {
-		return nil, issuers, nil
+		return nil, func(*cluster.Node) {}, nil
 	}
 	c := *o.Auth
 	if c.Cache == nil {
 		c.Cache = issuers
+	}
+	if c.APIKeys == auth.StoredKeys {
+		c.APIKeys = apikey.New(keys)
 	}
 	if c.Log == nil {
 		c.Log = o.Log
@@ -279,7 +284,7 @@ func (o *Options) authority() (*auth.Authority, *nodestore.Issuers, error) {
 	c.PublicURL = cmp.Or(c.PublicURL, o.HTTP.PublicURL)
 	o.Auth = &c
 	a, err := auth.New(c)
-	return a, issuers, err
+	return a, func(n *cluster.Node) { issuers.Use(n); keys.Use(n) }, err
 }
 
 // authenticate is Options.Auth and Options.Authenticate as the transport calls them.

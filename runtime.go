@@ -105,7 +105,7 @@ func New(o Options) (*Runtime, error) {
 		return nil, fmt.Errorf("troupe: instruments: %w", err)
 	}
 	o.Shared.MaxMemory = cmp.Or(o.Shared.MaxMemory, memory.Available())
-	authority, issuers, err := o.authority() // before anything is made in the data directory
+	authority, use, err := o.authority() // before anything is made in the data directory
 	if err != nil {
 		return nil, fmt.Errorf("troupe: %w", err)
 	}
@@ -119,7 +119,7 @@ func New(o Options) (*Runtime, error) {
 		return nil, fmt.Errorf("troupe: %w", err)
 	}
 	rt := &Runtime{opts: o, log: o.Log, hits: limits.NewLog(o.Log), cluster: node, tel: tel, mounts: make(map[string]*mount), paths: make(map[string]http.Handler), services: make(map[string]*service), drained: make(chan struct{}), dismissed: make(chan struct{})}
-	issuers.Use(node)
+	use(node)
 	rt.keys = nodestore.NewKeys(node.Keys())
 	rt.tasks = worker.NewPool(worker.Config{Store: nodestore.NewTasks(node), Node: node.Name(), Boot: node.Boot(), Running: o.Shared.TasksPerNode, PerPrincipal: o.Shared.OpenTasksPerPrincipal, PerNode: o.Shared.OpenTasksPerNode, Shared: rt.shared(), Tag: rt.keys.Tag, Ledger: taskLedger{rt}, Changed: rt.taskChanged, Log: o.Log})
 	rt.node = actors.NewNode(actors.Config{Name: node.Name(), Boot: node.Boot(), Store: nodestore.New(node), Mail: nodestore.NewMail(node), Lease: o.Store.Lease, News: &rt.news, Limits: rt.nodeLimits(), Keys: rt.keys, Log: o.Log, Hits: rt.hits, Alone: rt.alone(), Replayed: tel.Replayed})

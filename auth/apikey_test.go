@@ -519,3 +519,30 @@ func FuzzAPIKey(f *testing.F) {
 		}
 	})
 }
+
+// TestServersOfAPIKeys: a key for one server is refused at another, also by a connection and a table that know it.
+func TestServersOfAPIKeys(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		a, s, key := withKeys(t)
+		s.change(key, func(k *APIKey) { k.Servers = []string{"main"} })
+		mine, other := a.Resource("/mcp", "", nil, "main", "/mcp"), a.Resource("/other", "", nil, "other", "/other")
+		header := http.Header{"Authorization": {"Bearer " + key}}
+		var last Last
+		for range 3 {
+			for _, last := range []*Last{nil, &last} {
+				if v, err := a.Authenticate(t.Context(), header, mine, last); err != nil || a.Known(header, mine, last) != v {
+					t.Errorf("at its server: %v", err)
+				}
+				if _, err := a.Authenticate(t.Context(), header, other, last); outcome(err) != "401 audience" || a.Known(header, other, last) != nil {
+					t.Errorf("at another server: %v", err)
+				}
+			}
+			time.Sleep(time.Minute)
+		}
+		s.change(key, func(k *APIKey) { k.Revoked = time.Now() })
+		time.Sleep(2 * time.Second)
+		if a.Known(header, mine, &last) != nil {
+			t.Error("a revoked key is known")
+		}
+	})
+}

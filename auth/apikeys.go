@@ -116,6 +116,25 @@ func (t *apiKeys) verify(ctx context.Context, token string) (*Verdict, *Refusal)
 	return f.verdict, nil
 }
 
+// recall is verify for a key that counted when it came last, nil for another one. It waits for the store for a second at most.
+func (t *apiKeys) recall(token string) *Verdict {
+	digest, ok := DigestAPIKey(token)
+	if !ok {
+		return nil
+	}
+	t.mu.Lock()
+	e, ok := t.known.use(digest)
+	t.mu.Unlock()
+	if !ok {
+		return nil
+	}
+	if f := e.found.Load(); f == nil || f.verdict.refused != nil {
+		return nil
+	}
+	v, _ := t.verify(t.ctx, token)
+	return v
+}
+
 // fault is why nothing is known about a digest.
 func (t *apiKeys) fault(e *keyEntry) error {
 	t.mu.Lock()

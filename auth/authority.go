@@ -89,10 +89,18 @@ func (a *Authority) Authenticate(ctx context.Context, h http.Header, server *Res
 		return nil, nil
 	case token == "":
 		return nil, missingCredentials()
-	case last == nil:
-		return a.Verify(ctx, token, server.url)
 	}
-	return last.Verify(ctx, a, token, server.url)
+	var v *Verdict
+	var err error
+	if last != nil {
+		v, err = last.Verify(ctx, a, token, server.url)
+	} else {
+		v, err = a.Verify(ctx, token, server.url)
+	}
+	if err == nil && !v.Serves(server.names...) {
+		return nil, invalidToken(ReasonAudience, slog.String("key", v.Subject), slog.Any("servers", v.Servers), slog.Any("want", server.names))
+	}
+	return v, err
 }
 
 // Known is Authenticate as far as that needs no more than what is remembered: of last, which may be nil, and of the tokens that came lately. It returns nil for a request
@@ -103,9 +111,15 @@ func (a *Authority) Known(h http.Header, server *Resource, last *Last) *Verdict 
 		return nil
 	}
 	if last != nil {
-		if v := last.find(a, token, server.url); v != nil {
+		if v := last.find(a, token, server.url); v != nil && v.Serves(server.names...) {
 			return v
 		}
+	}
+	if a.keys != nil && strings.HasPrefix(token, APIKeyPrefix) {
+		if v := a.keys.recall(token); v != nil && v.Serves(server.names...) {
+			return v
+		}
+		return nil
 	}
 	v := a.verdicts.find(verdictKey{sha256.Sum256(bytesOf(token)), server.url}, time.Now())
 	if v == nil || v.refused != nil {

@@ -18,6 +18,7 @@ const realm = `realm="mcp"`
 type Resource struct {
 	url      string
 	path     string
+	names    []string // those by which Identity.Servers may name it
 	metadata []byte
 	where    string // the parameter resource_metadata of challenges, or realm
 	scope    string // the parameter scope of those that name the least
@@ -32,8 +33,9 @@ type resourceMetadata struct {
 	Name          string   `json:"resource_name,omitempty"`
 }
 
-// Resource returns the server at a path of the public URL: "/mcp", or "/" for the URL itself. name is for people, and may be empty. scopes are the least that a client needs there; nil means Config.Scopes.
-func (a *Authority) Resource(path, name string, scopes []string) *Resource {
+// Resource returns the server at a path of the public URL: "/mcp", or "/" for the URL itself. name is for people, and may be empty. scopes are the least that a client needs there; nil means Config.Scopes. names are
+// those by which [Identity].Servers may name the server: an API key that is for others is refused there.
+func (a *Authority) Resource(path, name string, scopes []string, names ...string) *Resource {
 	if scopes == nil {
 		scopes = a.config.Scopes
 	}
@@ -42,7 +44,7 @@ func (a *Authority) Resource(path, name string, scopes []string) *Resource {
 	if path = strings.Trim(path, "/"); path != "" {
 		base.Path, base.RawPath = base.Path+"/"+path, "" // has no slash at its end
 	}
-	s := &Resource{url: base.String(), path: wellKnown + base.Path}
+	s := &Resource{url: base.String(), path: wellKnown + base.Path, names: slices.Clone(names)}
 	document := resourceMetadata{s.url, nil, scopes, []string{"header"}, name}
 	for _, i := range a.issuers {
 		document.Issuers = append(document.Issuers, i.URL)

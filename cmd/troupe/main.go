@@ -24,6 +24,7 @@ func run(args []string, stdout, stderr io.Writer) int {
   troupe tools URL              list the tools of a server, this one's or any other
   troupe call URL TOOL JSON     call one
   troupe tasks ls               see what a server that runs is working on
+  troupe keys create --name CI  make an API key
   troupe nodes                  see which processes share its store
   troupe bench URL              measure a server
   troupe serve --help           see what can be set
@@ -31,7 +32,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(serveCommand(stderr), stdioCommand(os.Stdin, stdout, stderr), callCommand(stdout, stderr), toolsCommand(stdout, stderr), nodesCommand(stdout), sessionsCommand(stdout), tasksCommand(stdout), drainCommand(stdout), benchCommand(stdout, stderr), versionCommand())
+	root.AddCommand(serveCommand(stderr), stdioCommand(os.Stdin, stdout, stderr), callCommand(stdout, stderr), toolsCommand(stdout, stderr), nodesCommand(stdout), sessionsCommand(stdout), keysCommand(stdout), tasksCommand(stdout), drainCommand(stdout), benchCommand(stdout, stderr), versionCommand())
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/auth"
 	"github.com/troupe-run/troupe/examples/everything"
 )
 
@@ -24,6 +25,7 @@ import (
 type settings struct {
 	listen         string
 	allowAnonymous bool
+	apiKeys        bool
 	allowOrigins   []string
 	allowHosts     []string
 	trustedProxies networks
@@ -55,7 +57,7 @@ type settings struct {
 var settingGroups = slices.Concat(ownGroups, limitGroups(ownGroups))
 
 var ownGroups = []flagGroup{
-	{"Addresses and access", []string{"listen", "health-listen", "public-metrics", "allow-anonymous", "allow-origin", "allow-host", "public-url", "trusted-proxy", "weight", "tls-cert", "tls-key"}},
+	{"Addresses and access", []string{"listen", "health-listen", "public-metrics", "allow-anonymous", "api-keys", "allow-origin", "allow-host", "public-url", "trusted-proxy", "weight", "tls-cert", "tls-key"}},
 	{"Storage", []string{"data", "memory", "max-store", "shards", "sync"}},
 	{"Storage on NATS servers, for several processes", []string{"nats", "nats-creds", "nats-nkey", "nats-token", "nats-ca", "nats-cert", "nats-key", "nats-replicas", "nats-prefix", "nats-listen"}},
 	{"Serving and ending", []string{"revisions", "conformance", "page-size", "sse-grace", "stateless-grace", "retry", "ping-every", "drain-delay", "drain-wait", "net-http"}},
@@ -71,6 +73,7 @@ func (s *settings) register(cmd *cobra.Command) {
 	f.BoolVar(&s.publicMetrics, "public-metrics", false, "serve /metrics to other machines, too, where no --health-listen does")
 	f.BoolVar(&s.netHTTP, "net-http", false, "serve all connections with Go's net/http, not only those that need it")
 	f.BoolVar(&s.allowAnonymous, "allow-anonymous", false, "serve other machines without authentication")
+	f.BoolVar(&s.apiKeys, "api-keys", false, "serve whoever has an API key: troupe keys makes them")
 	f.StringArrayVar(&s.allowOrigins, "allow-origin", nil, "`origin` of web pages that may call, beside the server's own; may be repeated")
 	f.StringArrayVar(&s.allowHosts, "allow-host", nil, "`host` name that clients use, such as mcp.example.com; may be repeated (localhost and, beyond a loopback address, IP addresses); * for any")
 	f.StringVar(&s.publicURL, "public-url", "", "`url` under which clients reach this server, if a proxy cuts off its path: https://HOST/PATH")
@@ -148,6 +151,9 @@ func (s *settings) check(byFlag func(name string) bool) error {
 	}
 	if err := s.checkNATS(); err != nil {
 		return err
+	}
+	if s.apiKeys && s.memory {
+		return errors.New("memory and api-keys exclude each other: troupe keys needs a data directory to ask the server through")
 	}
 	if s.memory && s.data != "" {
 		// The command line wins over the file.
@@ -282,6 +288,9 @@ func (s *settings) options() troupe.Options {
 	}
 	if s.sync == 0 {
 		o.Store.Sync = -1
+	}
+	if s.apiKeys {
+		o.Auth = &auth.Config{APIKeys: auth.StoredKeys, AllowAnonymous: s.allowAnonymous}
 	}
 	s.limits.options(&o)
 	o.Shared.Weights = s.weights

@@ -60,6 +60,8 @@ func ask(data string, f func(c *admin.Client) error) error {
 		return &failure{fmt.Sprintf("the data directory %s cannot be used (%s): choose another with --data DIR", data, oneLine(err)), err}
 	case errors.Is(err, admin.ErrUnknown):
 		return &failure{err.Error() + "; troupe tasks ls --state all lists all", err}
+	case errors.Is(err, admin.ErrNoKey):
+		return &failure{err.Error() + "; troupe keys ls lists all", err}
 	case errors.Is(err, admin.ErrNoSession):
 		return &failure{err.Error() + "; troupe sessions ls lists all", err}
 	}

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/troupe-run/troupe/internal/admin"
 )
@@ -60,7 +61,7 @@ func (f fake) Cancel(_ context.Context, id string) (admin.Task, error) {
 
 // operated is what the fake has, for the socket.
 func operated(n int) admin.Operated {
-	return admin.Operated{Tasks: fake{n}, Sessions: fake{n}, Fleet: &fakeFleet{}}
+	return admin.Operated{Tasks: fake{n}, Sessions: fake{n}, Fleet: &fakeFleet{}, Keys: fake{n}}
 }
 
 func (f fake) Sessions(_ context.Context, limit int, from uint64) (p admin.SessionPage, err error) {
@@ -82,6 +83,56 @@ func (f fake) Session(_ context.Context, id string) (admin.Session, error) {
 
 func (f fake) EndSession(ctx context.Context, id string) (admin.Session, error) {
 	return f.Session(ctx, id)
+}
+
+func (f fake) Keys(context.Context) ([]admin.Key, error) {
+	return []admin.Key{admin.KeyOf("k1", "CI", nil, []string{"a"}, time.Unix(1, 0).UTC(), time.Time{}, time.Unix(2, 0).UTC(), time.Unix(3, 0).UTC())}, nil
+}
+
+func (f fake) CreateKey(_ context.Context, want admin.KeyRequest) (admin.NewKey, error) {
+	if want.Name == "" {
+		return admin.NewKey{}, fmt.Errorf("%w: it has no name", admin.ErrKey)
+	}
+	return admin.NewKey{Key: admin.KeyOf("k2", want.Name, want.Servers, want.Scopes, time.Unix(1, 0).UTC(), want.Expires, time.Time{}, time.Time{}), Secret: "s"}, nil
+}
+
+func (f fake) RotateKey(_ context.Context, key string, r admin.Rotation) (admin.NewKey, error) {
+	if key != "a/b c" {
+		return admin.NewKey{}, admin.ErrNoKey
+	}
+	return admin.NewKey{Key: admin.Key{ID: "k1", Name: r.Overlap.String(), Expires: &r.Expires}, Secret: "t"}, nil
+}
+
+func (f fake) RevokeKey(_ context.Context, key string) (admin.Key, error) {
+	k, err := f.RotateKey(context.Background(), key, admin.Rotation{})
+	return k.Key, err
+}
+
+// TestKeys lists API keys, makes one, rotates and revokes one whose name has a slash.
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	c := served(t, dirOf(t))
+	ctx := t.Context()
+	if all, err := c.Keys(ctx); err != nil || len(all) != 1 || all[0].Expires != nil || all[0].Revoked == nil || all[0].Used != "1970-01-01" || all[0].Scopes[0] != "a" {
+		t.Errorf("keys: %+v, %v", all, err)
+	}
+	ends := time.Unix(9, 0).UTC()
+	k, err := c.CreateKey(ctx, admin.KeyRequest{Name: "n", Servers: []string{"/mcp"}, Scopes: []string{"b"}, Expires: ends})
+	if err != nil || k.Secret != "s" || k.Name != "n" || k.Servers[0] != "/mcp" || k.Scopes[0] != "b" || !k.Expires.Equal(ends) {
+		t.Errorf("create: %+v, %v", k, err)
+	}
+	if _, err := c.CreateKey(ctx, admin.KeyRequest{}); !errors.Is(err, admin.ErrKey) || !strings.HasSuffix(err.Error(), "it has no name") {
+		t.Errorf("create without a name: %v", err)
+	}
+	if k, err := c.RotateKey(ctx, "a/b c", admin.Rotation{Overlap: time.Hour, Expires: ends}); err != nil || k.Secret != "t" || k.Name != "1h0m0s" || !k.Expires.Equal(ends) {
+		t.Errorf("rotate: %+v, %v", k, err)
+	}
+	if k, err := c.RevokeKey(ctx, "a/b c"); err != nil || k.ID != "k1" {
+		t.Errorf("revoke: %+v, %v", k, err)
+	}
+	if _, err := c.RevokeKey(ctx, "a"); !errors.Is(err, admin.ErrNoKey) {
+		t.Errorf("revoke of nobody's: %v", err)
+	}
 }
 
 // fakeFleet is a node that may be drained once.

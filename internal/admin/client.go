@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -116,9 +117,46 @@ func (c *Client) Draining(ctx context.Context) (d Draining, err error) {
 	return d, err
 }
 
+// Keys lists the API keys.
+func (c *Client) Keys(ctx context.Context) (all []Key, err error) {
+	err = c.do(ctx, http.MethodGet, "/keys", &all)
+	return all, err
+}
+
+// CreateKey makes an API key.
+func (c *Client) CreateKey(ctx context.Context, want KeyRequest) (k NewKey, err error) {
+	err = c.send(ctx, http.MethodPost, "/keys", want, &k)
+	return k, err
+}
+
+// RotateKey gives an API key another secret.
+func (c *Client) RotateKey(ctx context.Context, key string, r Rotation) (k NewKey, err error) {
+	err = c.send(ctx, http.MethodPost, "/keys/"+url.PathEscape(key)+"/rotate", r, &k)
+	return k, err
+}
+
+// RevokeKey ends an API key.
+func (c *Client) RevokeKey(ctx context.Context, key string) (k Key, err error) {
+	err = c.do(ctx, http.MethodPost, "/keys/"+url.PathEscape(key)+"/revoke", &k)
+	return k, err
+}
+
 // do sends a request and decodes the answer.
 func (c *Client) do(ctx context.Context, method, path string, into any) error {
-	req, err := http.NewRequestWithContext(ctx, method, "http://node"+path, nil)
+	return c.send(ctx, method, path, nil, into)
+}
+
+// send is do with a body, nil for none.
+func (c *Client) send(ctx context.Context, method, path string, body, into any) error {
+	var content io.Reader
+	if body != nil {
+		data, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		content = bytes.NewReader(data)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://node"+path, content)
 	if err != nil {
 		return err
 	}
@@ -130,18 +168,18 @@ func (c *Client) do(ctx context.Context, method, path string, into any) error {
 		return err
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
 		return err
 	}
 	if resp.StatusCode == http.StatusOK {
-		return json.Unmarshal(body, into)
+		return json.Unmarshal(answer, into)
 	}
 	var f fault
-	if json.Unmarshal(body, &f) != nil || f.Error == "" {
+	if json.Unmarshal(answer, &f) != nil || f.Error == "" {
 		return fmt.Errorf("the server answers %s", resp.Status)
 	}
-	for _, known := range []error{ErrUnknown, ErrEnded, ErrNoSession, ErrDraining} {
+	for _, known := range []error{ErrUnknown, ErrEnded, ErrNoSession, ErrDraining, ErrNoKey, ErrKey} {
 		if more, ok := strings.CutPrefix(f.Error, known.Error()); ok {
 			return fmt.Errorf("%w%s", known, more)
 		}

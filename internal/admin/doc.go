@@ -10,12 +10,16 @@
 //	GET  /sessions?limit=100&from=0          a [SessionPage]
 //	GET  /sessions/{id}                      a [Session], by its id or the tag that lists and logs have
 //	POST /sessions/{id}/end                  ends a session, as its client may
+//	GET  /keys                               every [Key]
+//	POST /keys                               makes the one of a [KeyRequest]: [NewKey]
+//	POST /keys/{key}/rotate                  gives it another secret, by a [Rotation]: [NewKey]
+//	POST /keys/{key}/revoke                  ends it
 //	GET  /nodes                              every [Node] of the fleet
 //	GET  /drain                              how far the node is with its end: [Draining]
 //	POST /drain                              begins that
 //
-// An error is an object with the member "error", which begins with the text of [ErrUnknown] or [ErrNoSession] and has the status 404,
-// or of [ErrEnded] or [ErrDraining] with 409, or is another one.
+// An error is an object with the member "error", which begins with the text of [ErrUnknown], [ErrNoSession] or [ErrNoKey] and has the status 404,
+// or of [ErrEnded], [ErrDraining] or [ErrKey] with 409, or is another one.
 //
 // Any goroutine may call the functions and methods.
 //
@@ -25,5 +29,5 @@
 //
 //	server client  the two ends of the socket
 //	socket private  where it lies, and whose it is
-//	task session fleet  what is told of tasks, sessions and nodes
+//	task session fleet key  what is told of tasks, sessions, nodes and API keys
 package admin

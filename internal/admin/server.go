@@ -32,6 +32,7 @@ type Operated struct {
 	Tasks    Tasks
 	Sessions Sessions
 	Fleet    Fleet
+	Keys     Keys
 }
 
 // Listen begins to serve the socket of a data directory. A socket that nobody serves is replaced. ErrInUse: somebody does.
@@ -96,6 +97,7 @@ func handler(o Operated) http.Handler {
 	mux, t := http.NewServeMux(), o.Tasks
 	handleFleet(mux, o.Fleet)
 	handleSessions(mux, o.Sessions)
+	handleKeys(mux, o.Keys)
 	mux.HandleFunc("GET /tasks", func(w http.ResponseWriter, r *http.Request) {
 		q, err := query(r)
 		if err != nil {
@@ -166,6 +168,41 @@ func handleSessions(mux *http.ServeMux, s Sessions) {
 	})
 }
 
+// handleKeys answers the requests about API keys.
+func handleKeys(mux *http.ServeMux, k Keys) {
+	mux.HandleFunc("GET /keys", func(w http.ResponseWriter, r *http.Request) {
+		all, err := k.Keys(r.Context())
+		answer(w, all, err)
+	})
+	mux.HandleFunc("POST /keys", func(w http.ResponseWriter, r *http.Request) {
+		var want KeyRequest
+		if asked(w, r, &want) {
+			made, err := k.CreateKey(r.Context(), want)
+			answer(w, made, err)
+		}
+	})
+	mux.HandleFunc("POST /keys/{key}/rotate", func(w http.ResponseWriter, r *http.Request) {
+		var how Rotation
+		if asked(w, r, &how) {
+			made, err := k.RotateKey(r.Context(), r.PathValue("key"), how)
+			answer(w, made, err)
+		}
+	})
+	mux.HandleFunc("POST /keys/{key}/revoke", func(w http.ResponseWriter, r *http.Request) {
+		key, err := k.RevokeKey(r.Context(), r.PathValue("key"))
+		answer(w, key, err)
+	})
+}
+
+// asked reads the body of a request, and reports whether it could.
+func asked(w http.ResponseWriter, r *http.Request, into any) bool {
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10)).Decode(into); err != nil {
+		tell(w, http.StatusBadRequest, fault{"the body cannot be read: " + err.Error()})
+		return false
+	}
+	return true
+}
+
 // handleFleet answers the requests about nodes.
 func handleFleet(mux *http.ServeMux, f Fleet) {
 	mux.HandleFunc("GET /nodes", func(w http.ResponseWriter, r *http.Request) {
@@ -192,9 +229,9 @@ func answer(w http.ResponseWriter, result any, err error) {
 	switch {
 	case err == nil:
 		tell(w, http.StatusOK, result)
-	case errors.Is(err, ErrUnknown), errors.Is(err, ErrNoSession):
+	case errors.Is(err, ErrUnknown), errors.Is(err, ErrNoSession), errors.Is(err, ErrNoKey):
 		tell(w, http.StatusNotFound, fault{err.Error()})
-	case errors.Is(err, ErrEnded), errors.Is(err, ErrDraining):
+	case errors.Is(err, ErrEnded), errors.Is(err, ErrDraining), errors.Is(err, ErrKey):
 		tell(w, http.StatusConflict, fault{err.Error()})
 	default:
 		tell(w, http.StatusServiceUnavailable, fault{err.Error()})

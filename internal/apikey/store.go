@@ -167,7 +167,7 @@ func (s *Store) Create(ctx context.Context, want auth.APIKey) (k auth.APIKey, ke
 		err = s.create(ctx, r.ID, r, r.ttl(now))
 	}
 	if err != nil {
-		return auth.APIKey{}, "", fmt.Errorf("apikey: create: %w", err)
+		return auth.APIKey{}, "", err
 	}
 	return r.key(), key, nil
 }
@@ -263,7 +263,7 @@ func (s *Store) list(ctx context.Context) (all []listed, err error) {
 func (s *Store) List(ctx context.Context) ([]auth.APIKey, error) {
 	all, err := s.list(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("apikey: list: %w", err)
+		return nil, err
 	}
 	keys := make([]auth.APIKey, len(all))
 	for i, r := range all {
@@ -314,7 +314,7 @@ func (s *Store) Rotate(ctx context.Context, idOrName string, overlap time.Durati
 		})
 	}
 	if err != nil {
-		return auth.APIKey{}, "", fmt.Errorf("apikey: rotate: %w", err)
+		return auth.APIKey{}, "", err
 	}
 	s.expire(ctx, r.ID, old, overlap+keepExpired)
 	return r.key(), key, nil
@@ -330,7 +330,7 @@ func (s *Store) Revoke(ctx context.Context, idOrName string) (auth.APIKey, error
 		return nil
 	})
 	if err != nil {
-		return auth.APIKey{}, fmt.Errorf("apikey: revoke: %w", err)
+		return auth.APIKey{}, err
 	}
 	s.expire(ctx, r.ID, r.Secrets, r.ttl(s.records.Now()))
 	return r.key(), nil

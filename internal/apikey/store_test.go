@@ -486,4 +486,11 @@ func TestRevokedElsewhere(t *testing.T) {
 		t.Errorf("without the store, a key that is not known: %q", got)
 	}
 	nats.Start(t, 0)
+	for i := range stores { // both are there again
+		for end := time.Now().Add(10 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
+			if _, err := stores[i].List(t.Context()); err == nil || time.Now().After(end) {
+				break
+			}
+		}
+	}
 }

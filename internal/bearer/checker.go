@@ -60,10 +60,14 @@ func New(c Config) *Checker {
 func (c *Checker) Close() { c.Authority.Close() }
 
 // Resources returns those of a server at a path, with a name for people. scopes are the least that its clients need, nil those of the
-// configuration. sse and messages are its paths of HTTP+SSE; hasSSE says that a session can begin there.
-func (c *Checker) Resources(name string, scopes []string, path, sse, messages string, hasSSE bool) *Resources {
-	own, older := c.Authority.Resource(path, name, scopes), c.Authority.Resource(sse, name, scopes)
-	rs := &Resources{own: own, paths: map[string]*auth.Resource{sse: older, messages: older, path: own}, documents: map[string]*auth.Resource{own.WellKnown(): own}}
+// configuration. sse and messages are its paths of HTTP+SSE; hasSSE says that a session can begin there. An API key may be for its id, or its path.
+func (c *Checker) Resources(id, name string, scopes []string, path, sse, messages string, hasSSE bool) *Resources {
+	own, older := c.Authority.Resource(path, name, scopes, id, path), c.Authority.Resource(sse, name, scopes, id, path)
+	rs := &Resources{own: own, paths: map[string]*auth.Resource{sse: older, messages: older, path: own}, documents: make(map[string]*auth.Resource)}
+	if own.Metadata() == nil {
+		return rs // there is no issuer that a client could ask
+	}
+	rs.documents[own.WellKnown()] = own
 	if hasSSE {
 		rs.documents[older.WellKnown()] = older
 	}
@@ -100,7 +104,7 @@ func (c *Checker) change(f func(map[*Resources]struct{})) {
 	for rs := range t.servers {
 		maps.Copy(t.paths, rs.paths)
 		maps.Copy(t.documents, rs.documents)
-		if _, taken := t.documents[ResourcePath]; len(t.servers) == 1 && !taken {
+		if _, taken := t.documents[ResourcePath]; len(t.servers) == 1 && !taken && rs.own.Metadata() != nil {
 			t.documents[ResourcePath] = rs.own
 		}
 	}

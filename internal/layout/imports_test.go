@@ -70,7 +70,7 @@ var layers = []layer{
 	{"examples", []string{"", "mcp"}, nil, "an example shows what any user can write"},
 	{"bench", []string{"", "mcp", "codec", "examples", "internal"}, nil, "load comes over the wire"},
 	{"bench/guarded", []string{"", "auth", "examples"}, nil, "it is a program with tokens, such as any user can write"},
-	{"cmd", []string{"", "mcp", "examples", "bench", "internal/admin", "internal/client", "internal/limits", "internal/memory", "internal/procs", "internal/telemetry"}, nil, "the command turns flags into Options and has no parts of its own"},
+	{"cmd", []string{"", "auth", "mcp", "examples", "bench", "internal/admin", "internal/client", "internal/limits", "internal/memory", "internal/procs", "internal/telemetry"}, nil, "the command turns flags into Options and has no parts of its own"},
 }
 
 // testPackages exist for tests: test files anywhere may import them, and other packages may not.

@@ -14,9 +14,12 @@ import (
 type APIKeys struct{ n *cluster.Node }
 
 // NewAPIKeys returns the records of a node.
-func NewAPIKeys(n *cluster.Node) APIKeys { return APIKeys{n} }
+func NewAPIKeys(n *cluster.Node) *APIKeys { return &APIKeys{n} }
 
-var _ apikey.Records = APIKeys{}
+// Use says which node's store it is, where that is not known from the beginning. It is called before anything else.
+func (s *APIKeys) Use(n *cluster.Node) { s.n = n }
+
+var _ apikey.Records = (*APIKeys)(nil)
 
 // apiKey begins the keys of the records.
 const apiKey = "keys.api."
@@ -33,30 +36,30 @@ func keyError(err error) error {
 }
 
 // Peek implements apikey.Records.
-func (s APIKeys) Peek(ctx context.Context, id string) ([]byte, uint64, error) {
+func (s *APIKeys) Peek(ctx context.Context, id string) ([]byte, uint64, error) {
 	data, rev, err := s.n.Peek(ctx, apiKey+id)
 	return data, rev, keyError(err)
 }
 
 // Create implements apikey.Records.
-func (s APIKeys) Create(ctx context.Context, id string, data []byte, ttl time.Duration) error {
+func (s *APIKeys) Create(ctx context.Context, id string, data []byte, ttl time.Duration) error {
 	_, err := s.n.Create(ctx, apiKey+id, data, ttl)
 	return keyError(err)
 }
 
 // Update implements apikey.Records.
-func (s APIKeys) Update(ctx context.Context, id string, data []byte, rev uint64, ttl time.Duration) error {
+func (s *APIKeys) Update(ctx context.Context, id string, data []byte, rev uint64, ttl time.Duration) error {
 	_, err := s.n.Update(ctx, apiKey+id, data, rev, ttl)
 	return keyError(err)
 }
 
 // List implements apikey.Records.
-func (s APIKeys) List(ctx context.Context, f func([]byte, uint64)) error {
+func (s *APIKeys) List(ctx context.Context, f func([]byte, uint64)) error {
 	return s.n.EachAPIKey(ctx, f)
 }
 
 // Room implements apikey.Records.
-func (s APIKeys) Room(ctx context.Context) (bool, error) { return s.n.APIKeyRoom(ctx) }
+func (s *APIKeys) Room(ctx context.Context) (bool, error) { return s.n.APIKeyRoom(ctx) }
 
 // Now implements apikey.Records.
-func (s APIKeys) Now() time.Time { return s.n.Now() }
+func (s *APIKeys) Now() time.Time { return s.n.Now() }
