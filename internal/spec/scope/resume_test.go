@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
@@ -179,6 +180,10 @@ func TestNarrowerTokenReadsNoTask(t *testing.T) {
 		a, _ := s.Tool("tool", `{}`)
 		taskID := made(t, a)
 		modern := `{"taskId":"` + taskID + `","inputResponses":{}}`
+		for ran.Load() < 2 { // a task whose tool goes before it has begun waits for the tool
+			time.Sleep(time.Second)
+		}
+		synctest.Wait()
 		for _, gone := range []bool{false, true} {
 			if gone {
 				h.Server.RemoveTools("tool")
