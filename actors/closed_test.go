@@ -2,10 +2,12 @@ package actors
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -26,6 +28,44 @@ func TestRequestsOfAClosedNode(t *testing.T) {
 			}
 		}
 		h.drain.over.Store(true)
+	})
+}
+
+// TestCallThatEntersWhileTheNodeCloses has a call enter its session after Close has told those that were there to end. It ends, too: otherwise
+// Close would wait for a handler whose context never ends.
+func TestCallThatEntersWhileTheNodeCloses(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		session := h.begin("2025-11-25")
+		var cause error
+		h.handler.f = func(ctx context.Context, _ *Call) ([]byte, *mcp.Error) {
+			<-ctx.Done()
+			cause = context.Cause(ctx)
+			return nil, &mcp.Error{Code: mcp.CodeInternalError, Message: "ended"}
+		}
+		c := &heldConn{}
+		in := h.input(session, "192.0.2.1", c)
+		s := h.sessions.of(h.svc, in, nil) // as a takeover has it, which runs the calls of its stream again
+		h.drain.closing.Store(true)
+		_ = s.Post(giveUpCalls{})
+		synctest.Wait()
+		var m codec.Message
+		if err := codec.Scan([]byte(aCall), &m, codec.Limits{}); err != nil {
+			t.Fatal(err)
+		}
+		r, err := s.admitted(in, &m, len(aCall))
+		if err == nil {
+			s.begins(r, r.loggedWay(s, c), &m, []byte(aCall), &Call{attempt: 1})
+			err = s.enters(r)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		go r.serve()
+		synctest.Wait()
+		if !errors.Is(cause, ErrClosing) {
+			t.Errorf("the handler's context has ended with %v", cause)
+		}
+		h.drain.closing.Store(false)
 	})
 }
 

@@ -173,8 +173,8 @@ func (s *sessionActor) Receive(m any) {
 		s.last = m.req.started
 		if s.closing {
 			m.err = kernel.ErrStopped
-		} else {
-			m.err = s.calls.Begin(m.req.idKey(), m.req, m.limit)
+		} else if m.err = s.calls.Begin(m.req.idKey(), m.req, m.limit); m.err == nil && s.node.drain.closing.Load() {
+			_ = m.req.Post(giveUp{ErrClosing}) // it may come after giveUpCalls, as a call that runs again does
 		}
 		m.Done()
 	case *endCall:
