@@ -45,7 +45,6 @@ func TestCallThatEntersWhileTheNodeCloses(t *testing.T) {
 		c := &heldConn{}
 		in := h.input(session, "192.0.2.1", c)
 		s := h.sessions.of(h.svc, in, nil) // as a takeover has it, which runs the calls of its stream again
-		h.drain.closing.Store(true)
 		_ = s.Post(giveUpCalls{})
 		synctest.Wait()
 		var m codec.Message
@@ -65,7 +64,6 @@ func TestCallThatEntersWhileTheNodeCloses(t *testing.T) {
 		if !errors.Is(cause, ErrClosing) {
 			t.Errorf("the handler's context has ended with %v", cause)
 		}
-		h.drain.closing.Store(false)
 	})
 }
 

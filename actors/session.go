@@ -63,6 +63,7 @@ type sessionActor struct {
 	last    time.Time
 	timer   *time.Timer
 	closing bool
+	givenUp bool // its calls were told to end, and so are those that enter it
 }
 
 // home is where a session lives. It is chosen when the session's actor is made. There are two:
@@ -173,8 +174,8 @@ func (s *sessionActor) Receive(m any) {
 		s.last = m.req.started
 		if s.closing {
 			m.err = kernel.ErrStopped
-		} else if m.err = s.calls.Begin(m.req.idKey(), m.req, m.limit); m.err == nil && s.node.drain.closing.Load() {
-			_ = m.req.Post(giveUp{ErrClosing}) // it may come after giveUpCalls, as a call that runs again does
+		} else if m.err = s.calls.Begin(m.req.idKey(), m.req, m.limit); m.err == nil && s.givenUp {
+			_ = m.req.Post(giveUp{ErrClosing}) // one that runs again may come late
 		}
 		m.Done()
 	case *endCall:
@@ -232,6 +233,7 @@ func (s *sessionActor) Receive(m any) {
 	case hastenCalls:
 		s.calls.Each(func(r *requestActor) { r.hasten(m.begun) })
 	case giveUpCalls:
+		s.givenUp = true
 		s.calls.Each(func(r *requestActor) { _ = r.Post(giveUp{ErrClosing}) })
 	case unmountSession:
 		s.unmount()
