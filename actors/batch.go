@@ -269,7 +269,7 @@ type beginNow struct{}
 // newBatchStream starts the stream of a batch. It stores and sends nothing before it has to.
 func (s *sessionActor) newBatchStream(in *Input, principal any, requests []*element, body []byte) *streamActor {
 	n := s.node
-	rec := record.Stream{Version: record.Version, Node: n.name, Boot: n.boot, Epoch: 1, Attempt: 1, Revision: s.view.Load().rec.Revision, Scopes: (&Call{}).needing(in.Needs).Needs()}
+	rec := record.Stream{Version: record.Version, Node: n.name, Boot: n.boot, Epoch: 1, Attempt: 1, Revision: s.view.Load().rec.Revision, Scopes: in.needs()}
 	forgone := 0
 	for _, e := range requests {
 		safe := s.svc.again(&e.m, len(body))

@@ -182,10 +182,11 @@ func (a *arrival) listen() {
 	case rerr == Unavailable:
 		n.refusals.unavailable(a.to, m.ID)
 		return
-	case rerr != nil && call.deniedAs(rerr) != nil:
-		call.deniedAs(rerr).tell(a.to, m.ID)
-		return
 	case rerr != nil:
+		if no := call.deniedAs(rerr); no != nil {
+			no.tell(a.to, m.ID)
+			return
+		}
 		a.to.Answer(statusOf(response{code: rerr.Code}), codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, compact(rerr.Data)))
 		return
 	case holds > decoded && !room(holds):

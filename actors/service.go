@@ -173,6 +173,14 @@ type Input struct {
 	Patient bool
 }
 
+// needs are what Needs points to, nil without.
+func (in *Input) needs() []string {
+	if in.Needs == nil {
+		return nil
+	}
+	return *in.Needs
+}
+
 // Denied is why a caller may not have something: it lacks a scope.
 type Denied struct {
 	Err       *mcp.Error

@@ -76,7 +76,7 @@ var scopes = []mutation{
 	},
 	{
 		"a stream does not know what its batch needs", guard, "actors/batch.go",
-		"Scopes: (&Call{}).needing(in.Needs).Needs()", "", "internal/spec/scope", "TestResumeOfABatch",
+		"Scopes: in.needs()", "", "internal/spec/scope", "TestResumeOfABatch",
 	},
 	{
 		"what was required is forgotten", guard, "visible.go",
