@@ -471,12 +471,12 @@ func (s *service) missing(granted, needed []string) []string {
 	return scope.Missing(granted, needed)
 }
 
-// denial is how a caller with the granted scopes is told that it needs more.
-func (s *service) denial(granted, needed []string) *transport.Denial {
+// challenge tells a caller with the granted scopes, which lacks one, what to ask for: the value of WWW-Authenticate.
+func (s *service) challenge(granted, needed []string) string {
 	if s.rt.bearer != nil {
-		return s.rt.bearer.Denial(s.path, granted, needed)
+		return s.rt.bearer.Challenge(s.path, granted, needed)
 	}
-	return &transport.Denial{Status: faults.Scope.Status, Challenge: scope.Challenge(scope.Wanted(granted, needed), faults.Scope.Text), Err: faults.Scope.Error()}
+	return scope.Challenge(scope.Wanted(granted, needed), faults.Scope.Text)
 }
 
 // lacks returns why a caller may not have what needs some scopes, nil if it may.
@@ -486,7 +486,7 @@ func (s *service) lacks(principal any, needs []string) *actors.Denied {
 		return nil
 	}
 	s.rt.observer().Rejected(faults.Scope.Status, faults.Scope.Label)
-	return &actors.Denied{Challenge: s.denial(has, needs).Challenge, Err: faults.Scope.Error().WithData(struct {
+	return &actors.Denied{Challenge: s.challenge(has, needs), Err: faults.Scope.Error().WithData(struct {
 		Scopes []string `json:"scopes"`
 	}{scope.Wanted(has, needs)})}
 }

@@ -91,7 +91,6 @@ type Denial struct {
 	Challenge  string        // the value of WWW-Authenticate; "" is "Bearer" with 401, and none otherwise
 	Code       int           // of the JSON-RPC error; 0 means that of the status
 	Text       string        // for the client; "" means that of the status
-	Data       []byte        // of the JSON-RPC error, raw; nil leaves it out
 	RetryAfter time.Duration // 0 leaves it out
 	Reason     string        // metric label; "" means that of all denials
 	Err        error         // for the log
@@ -122,7 +121,7 @@ func denied(err error) *refusal {
 		no.code = mcp.CodeInternalError
 	}
 	no.code, no.message, no.reason = cmp.Or(d.Code, no.code), cmp.Or(d.Text, no.message), cmp.Or(d.Reason, no.reason)
-	no.data, no.retryAfter = d.Data, d.RetryAfter
+	no.retryAfter = d.RetryAfter
 	return &no
 }
 

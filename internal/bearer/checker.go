@@ -1,7 +1,6 @@
 package bearer
 
 import (
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"maps"
@@ -183,13 +182,7 @@ func (c *Checker) log(r *http.Request, no *auth.Refusal) {
 func Label(reason auth.Reason) string { return "auth-" + strings.ReplaceAll(string(reason), "_", "-") }
 
 func denial(server *auth.Resource, no *auth.Refusal) *transport.Denial {
-	d := &transport.Denial{Status: no.Status, Challenge: server.Challenge(no), Text: no.Text, RetryAfter: no.RetryAfter, Reason: Label(no.Reason), Err: no}
-	if len(no.Scopes) > 0 {
-		d.Data, _ = json.Marshal(struct { // strings have no error
-			Scopes []string `json:"scopes"`
-		}{no.Scopes})
-	}
-	return d
+	return &transport.Denial{Status: no.Status, Challenge: server.Challenge(no), Text: no.Text, RetryAfter: no.RetryAfter, Reason: Label(no.Reason), Err: no}
 }
 
 // Missing returns those of the needed scopes that the granted ones neither hold nor imply.
@@ -197,12 +190,7 @@ func (c *Checker) Missing(granted, needed []string) []string {
 	return c.Authority.Missing(granted, needed)
 }
 
-// Denial returns the refusal of a request to a path whose token lacks a scope: 403 with the scopes granted and needed together. It returns nil if
-// the token lacks none.
-func (c *Checker) Denial(path string, granted, needed []string) *transport.Denial {
-	no := c.Authority.Require(granted, needed)
-	if no == nil {
-		return nil
-	}
-	return denial(c.at(path), no)
+// Challenge is what a client is told whose token lacks a scope that a request to a path needs: the value of WWW-Authenticate, with the scopes granted and needed together.
+func (c *Checker) Challenge(path string, granted, needed []string) string {
+	return c.at(path).Challenge(c.Authority.Require(granted, needed))
 }
