@@ -44,11 +44,7 @@ func TestNarrowerTokenResumesNothing(t *testing.T) {
 		id := begun(t, c, call, "base tools more")
 		denied(t, "runs", resume(as(c, "base"), id), "", "base tools")
 		denied(t, "runs", resume(as(c, "tools"), id), "", "tools base")
-		if a := resume(as(c, "base tools"), id); !a.Stream() {
-			t.Errorf("with the scopes: %s %s", a.Status, a.Body)
-		} else {
-			a.Close()
-		}
+		goesOn(t, resume(as(c, "base tools"), id))
 		h.Server.RemoveTools("tool")
 		denied(t, "the tool is gone", resume(as(c, "base"), id), "", "base tools")
 
@@ -74,6 +70,16 @@ func TestNarrowerTokenResumesNothing(t *testing.T) {
 	})
 }
 
+// goesOn fails unless a goes on with the stream that was resumed, and closes it.
+func goesOn(t *testing.T, a *testkit.Answer) {
+	t.Helper()
+	if !a.Stream() {
+		t.Errorf("with the scopes: %s %s", a.Status, a.Body)
+		return
+	}
+	a.Close()
+}
+
 // TestResumeOfABatch needs the scopes of all calls of the batch.
 func TestResumeOfABatch(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
@@ -82,11 +88,7 @@ func TestResumeOfABatch(t *testing.T) {
 		id := begun(t, c, host.Batch(host.Method("1", "prompts/get", `{"name":"prompt"}`), host.CallWith("2", "tool", `{"wait":true}`, `"p"`)), "base tools prompts")
 		denied(t, "without prompts", resume(as(c, "base tools"), id), "", "base tools prompts")
 		denied(t, "without tools", resume(as(c, "base prompts"), id), "", "base prompts tools")
-		if a := resume(as(c, "base tools prompts"), id); !a.Stream() {
-			t.Errorf("with the scopes: %s %s", a.Status, a.Body)
-		} else {
-			a.Close()
-		}
+		goesOn(t, resume(as(c, "base tools prompts"), id))
 	})
 }
 
@@ -105,11 +107,7 @@ func TestResumeNeedsWhatWasRequired(t *testing.T) {
 		c := as(h.Unchecked(), "base").InitializeAs(host.R20251125, `{}`)
 		id := begun(t, c, host.CallWith("1", "required", `{}`, `"p"`), "base delete")
 		denied(t, "without delete", resume(as(c, "base"), id), "", "base delete")
-		if a := resume(as(c, "base delete"), id); !a.Stream() {
-			t.Errorf("with the scopes: %s %s", a.Status, a.Body)
-		} else {
-			a.Close()
-		}
+		goesOn(t, resume(as(c, "base delete"), id))
 	})
 }
 
