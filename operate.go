@@ -28,7 +28,7 @@ func (rt *Runtime) openAdmin() (shut func()) {
 	if rt.opts.Dir == "" || rt.opts.Store.NoSocket {
 		return func() {}
 	}
-	srv, err := admin.Listen(rt.opts.Dir, admin.Operated{Tasks: adminTasks{rt}, Sessions: adminSessions{rt}, Fleet: adminFleet{rt}, Keys: APIKeys{rt.apiKeys()}.admin()})
+	srv, err := admin.Listen(rt.opts.Dir, admin.Operated{Tasks: adminTasks{rt}, Sessions: adminSessions{rt}, Fleet: adminFleet{rt}, Keys: apikey.NewOperated(rt.apiKeys(), keyError)})
 	if err != nil {
 		rt.log.Warn("troupe tasks, sessions, keys, nodes and drain cannot reach this process", "error", err)
 		return func() {}
@@ -147,18 +147,6 @@ func (k APIKeys) Revoke(ctx context.Context, key string) (auth.APIKey, error) {
 	return k.s.Revoke(ctx, key)
 }
 
-// adminKeys are the API keys, for the operator.
-type adminKeys struct{ s *apikey.Store }
-
-var _ admin.Keys = adminKeys{}
-
-func (k APIKeys) admin() adminKeys { return adminKeys(k) }
-
-// toldKey is what an operator is told of a key.
-func toldKey(k *auth.APIKey) admin.Key {
-	return admin.KeyOf(k.ID, k.Name, k.Servers, k.Scopes, k.Created, k.Expires, k.Revoked, k.Used)
-}
-
 // keyError is an error about a key as an operator is told of it.
 func keyError(err error) error {
 	if errors.Is(err, apikey.ErrUnknown) {
@@ -170,30 +158,6 @@ func keyError(err error) error {
 		}
 	}
 	return err
-}
-
-func (a adminKeys) Keys(ctx context.Context) ([]admin.Key, error) {
-	all, err := a.s.List(ctx)
-	keys := make([]admin.Key, len(all))
-	for i := range all {
-		keys[i] = toldKey(&all[i])
-	}
-	return keys, err
-}
-
-func (a adminKeys) CreateKey(ctx context.Context, want admin.KeyRequest) (admin.NewKey, error) {
-	k, secret, err := a.s.Create(ctx, auth.APIKey{Name: want.Name, Servers: want.Servers, Scopes: want.Scopes, Expires: want.Expires})
-	return admin.NewKey{Key: toldKey(&k), Secret: secret}, keyError(err)
-}
-
-func (a adminKeys) RotateKey(ctx context.Context, key string, r admin.Rotation) (admin.NewKey, error) {
-	k, secret, err := a.s.Rotate(ctx, key, r.Overlap, r.Expires)
-	return admin.NewKey{Key: toldKey(&k), Secret: secret}, keyError(err)
-}
-
-func (a adminKeys) RevokeKey(ctx context.Context, key string) (admin.Key, error) {
-	k, err := a.s.Revoke(ctx, key)
-	return toldKey(&k), keyError(err)
 }
 
 // adminSessions are the sessions of all principals, for the operator.

@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-run/troupe"
-	"github.com/troupe-run/troupe/auth"
 	"github.com/troupe-run/troupe/internal/admin"
+	"github.com/troupe-run/troupe/internal/apikey"
 )
 
 // keysCommand makes API keys, and ends them.
@@ -60,47 +60,13 @@ func askKeys(ctx context.Context, data string, f func(admin.Keys) error) error {
 		return explain(failed, o)
 	}
 	ended := context.WithoutCancel(ctx)
-	if err := f(storedKeys{rt.APIKeys()}); err != nil {
+	if err := f(apikey.NewOperated(rt.APIKeys(), func(err error) error { return err })); err != nil {
 		return &failure{oneLine(errors.Join(err, rt.Close(ended))), err}
 	}
 	if err := rt.Close(ended); err != nil {
 		return explain(err, o)
 	}
 	return nil
-}
-
-// storedKeys are the keys in a store that no server uses.
-type storedKeys struct{ k troupe.APIKeys }
-
-var _ admin.Keys = storedKeys{}
-
-func (s storedKeys) Keys(ctx context.Context) ([]admin.Key, error) {
-	all, err := s.k.List(ctx)
-	keys := make([]admin.Key, len(all))
-	for i, k := range all {
-		keys[i] = shownKey(k)
-	}
-	return keys, err
-}
-
-func (s storedKeys) CreateKey(ctx context.Context, want admin.KeyRequest) (admin.NewKey, error) {
-	k, secret, err := s.k.Create(ctx, auth.APIKey{Name: want.Name, Servers: want.Servers, Scopes: want.Scopes, Expires: want.Expires})
-	return admin.NewKey{Key: shownKey(k), Secret: secret}, err
-}
-
-func (s storedKeys) RotateKey(ctx context.Context, key string, r admin.Rotation) (admin.NewKey, error) {
-	k, secret, err := s.k.Rotate(ctx, key, r.Overlap, r.Expires)
-	return admin.NewKey{Key: shownKey(k), Secret: secret}, err
-}
-
-func (s storedKeys) RevokeKey(ctx context.Context, key string) (admin.Key, error) {
-	k, err := s.k.Revoke(ctx, key)
-	return shownKey(k), err
-}
-
-// shownKey is what an operator sees of a key.
-func shownKey(k auth.APIKey) admin.Key {
-	return admin.KeyOf(k.ID, k.Name, k.Servers, k.Scopes, k.Created, k.Expires, k.Revoked, k.Used)
 }
 
 // days is a time that may be a number of days, such as 90d.

@@ -14,6 +14,7 @@
 //
 // From the top; most of what a file uses lies in its own line or below:
 //
+//	operated  keys as an operator sees them
 //	store  what is done with keys
 //	record  how they are stored
 package apikey
