@@ -18,6 +18,7 @@ import (
 	"github.com/troupe-run/troupe/internal/apikey"
 	"github.com/troupe-run/troupe/internal/nodestore"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -423,6 +424,7 @@ func TestRoom(t *testing.T) {
 
 // TestRevokedElsewhere: two authorities of one store, as of two nodes; what one revokes the other refuses within 2 seconds, and while the store is away both go on.
 func TestRevokedElsewhere(t *testing.T) {
+	when.Full(t, "two seconds in real time")
 	testkit.OneAtATime(t)
 	nats := testkit.StartNATS(t, 1, nil)
 	var stores [2]*apikey.Store
