@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/troupe-run/troupe/auth"
+	"github.com/troupe-run/troupe/internal/scope"
 )
 
 // Errors of Records.
@@ -203,9 +204,9 @@ func (r *record) check(now time.Time) error {
 	case len(r.Scopes) > maxList || len(r.Servers) > maxList:
 		return bad("it has %d scopes and %d servers: want at most %d", len(r.Scopes), len(r.Servers), maxList)
 	}
-	for _, scope := range r.Scopes {
-		if len(scope) > maxText || !isScope(scope) {
-			return bad("%.80q is no scope (RFC 6749, 3.3)", scope)
+	for _, one := range r.Scopes {
+		if len(one) > maxText || !scope.Valid(one) {
+			return bad("%.80q is no scope (RFC 6749, 3.3)", one)
 		}
 	}
 	for _, server := range r.Servers {
@@ -214,11 +215,6 @@ func (r *record) check(now time.Time) error {
 		}
 	}
 	return nil
-}
-
-// isScope reports whether s is a scope-token (RFC 6749, 3.3).
-func isScope(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c >= 0x7f || c == '"' || c == '\\' })
 }
 
 // admit refuses a key for which there is no room, and one of a name that another has.

@@ -43,7 +43,7 @@ var layers = []layer{
 	{"internal/limits", nil, nil, "every layer takes its bounds from it, so it can know none"},
 	{"internal/memory", nil, nil, "how much memory there is depends on the machine alone"},
 	{"internal/mrtr", []string{"codec", "internal/limits"}, nil, "what a client carries for a call knows nothing of how the call waits"},
-	{"internal/apikey", []string{"auth", "internal/admin", "internal/unknown"}, []string{"cluster", "internal/nodestore", "internal/testkit"}, "an operator's keys are known without the store that has them, and whoever calls with them"},
+	{"internal/apikey", []string{"auth", "internal/admin", "internal/scope", "internal/unknown"}, []string{"cluster", "internal/nodestore", "internal/testkit"}, "an operator's keys are known without the store that has them, and whoever calls with them"},
 	{"internal/nodestore", []string{"actors", "cluster", "internal/apikey", "internal/worker"}, nil, "it joins the two, and nothing else"},
 	{"internal/worker", []string{"codec", "mcp", "actors", "internal/guard", "internal/limits", "internal/task"}, []string{"cluster", "internal/nodestore", "internal/testkit"}, "whoever runs tasks declares what it needs of the store, and has the store's errors from actors"},
 	{"internal/procs", nil, nil, "how long goroutines wait for a processor depends on the process alone"},

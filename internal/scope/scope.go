@@ -12,7 +12,7 @@ const OfflineAccess = "offline_access"
 // Check returns an error for the first of the texts that no item may need: one that is no scope-token (RFC 6749, 3.3), or offline_access.
 func Check(scopes []string) error {
 	for _, s := range scopes {
-		if !valid(s) {
+		if !Valid(s) {
 			return fmt.Errorf("scope %q: want one or more characters of ASCII, without spaces, quotes and backslashes", s)
 		}
 		if s == OfflineAccess {
@@ -22,7 +22,8 @@ func Check(scopes []string) error {
 	return nil
 }
 
-func valid(s string) bool {
+// Valid reports whether s is a scope-token (RFC 6749, 3.3).
+func Valid(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c <= ' ' || c >= 0x7f || c == '"' || c == '\\' {
 			return false
@@ -59,7 +60,7 @@ func Missing(granted, needed []string) (missing []string) {
 func Wanted(granted, needed []string) []string {
 	all := make([]string, 0, len(granted)+len(needed))
 	for _, s := range slices.Concat(granted, needed) {
-		if s != OfflineAccess && valid(s) && !slices.Contains(all, s) {
+		if s != OfflineAccess && Valid(s) && !slices.Contains(all, s) {
 			all = append(all, s)
 		}
 	}
