@@ -287,6 +287,31 @@ func (o *Options) authority() (*auth.Authority, func(*cluster.Node), error) {
 	return a, func(n *cluster.Node) { issuers.Use(n); keys.Use(n) }, err
 }
 
+// SetAuth replaces the settings of Options.Auth for requests that come from now on: issuers, scopes, claims, and whether API keys count. Sessions, streams and calls go on;
+// their next requests are verified anew, with the keys that the store has of an issuer. An error names what is wrong, and nothing has changed then. A program that began
+// without Options.Auth cannot begin with it here, and PublicURL and AllowAnonymous stay as they are. SetAuth may be called from any goroutine.
+func (rt *Runtime) SetAuth(c *auth.Config) error {
+	switch was := rt.opts.Auth; {
+	case was == nil:
+		return errors.New("troupe: SetAuth: the program has begun without Options.Auth, and must begin anew")
+	case c == nil:
+		return errors.New("troupe: SetAuth needs a configuration")
+	case c.AllowAnonymous != was.AllowAnonymous:
+		return errors.New("troupe: SetAuth: AllowAnonymous cannot change while the program runs")
+	case strings.TrimSuffix(cmp.Or(c.PublicURL, rt.opts.HTTP.PublicURL), "/") != strings.TrimSuffix(was.PublicURL, "/"):
+		return errors.New("troupe: SetAuth: PublicURL cannot change while the program runs")
+	}
+	o := rt.opts
+	o.Auth = c
+	authority, use, err := o.authority()
+	if err != nil {
+		return fmt.Errorf("troupe: SetAuth: %w", err)
+	}
+	use(rt.cluster)
+	rt.bearer.Replace(authority)
+	return nil
+}
+
 // authenticate is Options.Auth and Options.Authenticate as the transport calls them.
 func (rt *Runtime) authenticate(r *http.Request) (any, error) {
 	o := &rt.opts
