@@ -151,6 +151,11 @@ type caller struct {
 	stored []string // Options.HTTP.StoredHeaders
 }
 
+// Until is the first moment at which what the caller holds open ends: its token does not count any more.
+func (c *caller) Until() time.Time {
+	return (&auth.Identity{Issuer: c.Issuer, Expires: c.Expires}).Ends()
+}
+
 // local is whoever has the process for itself, over stdio: it may do everything.
 type local struct{}
 
