@@ -45,7 +45,7 @@ type Principal struct {
 	Scopes []string `json:"scopes,omitempty"`
 	// Machine says that a client acts for itself, as with the client credentials grant (RFC 9068, 5). A machine and a user of one name are two principals.
 	Machine bool `json:"machine,omitempty"`
-	// Expires is when the caller's token ends, the zero time if it does not.
+	// Expires is when the caller's token ends, the zero time if it does not. What a request with it has opened ends 30 seconds later: docs/auth.md says what, and how it goes on.
 	Expires time.Time `json:"expires,omitzero"`
 	// Token lets a handler act on the user's behalf, such as an access token for another
 	// service. It is never stored: a call that runs again in another process has none, and
@@ -149,6 +149,11 @@ type caller struct {
 	key    string
 	r      *http.Request
 	stored []string // Options.HTTP.StoredHeaders
+}
+
+// Until is the first moment at which what the caller holds open ends: its token does not count any more.
+func (c *caller) Until() time.Time {
+	return (&auth.Identity{Issuer: c.Issuer, Expires: c.Expires}).Ends()
 }
 
 // local is whoever has the process for itself, over stdio: it may do everything.

@@ -55,7 +55,9 @@ type extent struct {
 // newAttachment makes the reading side of a connection that has read up to the event after, and
 // goes on with entry skip of append next.
 func (s *sessionActor) newAttachment(svc *Service, key StreamKey, rec *record.Stream, conn Conn, after stream.Position, next uint64, skip int, live bool, behind func()) *attached {
+	holder, until := heldBy(conn)
 	return attachment.New(attachment.Config[StreamKey]{
+		Holder: holder, Until: until,
 		Among: &s.node.attachments, Key: key, Held: &s.billed().Held[heldStreams], Conn: conn, Stream: key.ID, After: after,
 		Primes: has(rec.Revision, mcp.FeatureStreamPriming), Answers: len(rec.Calls) > 0, Retry: svc.Limits.Retry, KeepAlive: svc.Limits.KeepAlive,
 		Behind: behind,
