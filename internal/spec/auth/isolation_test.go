@@ -26,15 +26,15 @@ func (all issuers) RoundTrip(r *http.Request) (*http.Response, error) {
 	return all[r.URL.Host].RoundTrip(r)
 }
 
-// virtualDoor is newDoor for a bubble, with two issuers.
+// virtualDoor is newDoor for a bubble, with two issuers whose URLs have one length.
 func virtualDoor(t *testing.T, change ...func(*troupe.Options)) (d *door, second *issuer.Issuer) {
 	t.Helper()
 	d = &door{id: issuer.At("https://id.example.com"), log: new(lines)}
-	second = issuer.At("https://second.example.com")
+	second = issuer.At("https://jd.example.com")
 	o := host.Unhurried
 	o.Auth = &auth.Config{
 		Issuers: []auth.Issuer{{URL: d.id.URL}, {URL: second.URL}}, PublicURL: public, Scopes: []string{"files:read"}, APIKeys: auth.StoredKeys,
-		Implies: map[string][]string{"files:admin": {"files:write"}}, Transport: issuers{"id.example.com": d.id, "second.example.com": second},
+		Implies: map[string][]string{"files:admin": {"files:write"}}, Transport: issuers{"id.example.com": d.id, "jd.example.com": second},
 	}
 	o.Shared.AuthFailures = -1
 	for _, f := range change {
