@@ -107,6 +107,23 @@ func TestMadeUpKeyIDs(t *testing.T) {
 	})
 }
 
+// TestMadeUpKeyIDsAreFailures has an address send tokens with random kids, which get 503 until the issuer was asked again: they are failures nevertheless, and the next ones are not looked at.
+func TestMadeUpKeyIDsAreFailures(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		d, _ := virtualDoor(t, func(o *troupe.Options) { o.Shared.AuthFailures = 0.2 }) // two at once
+		good := d.id.Token("alice", resource, nil)
+		answered(t, d.Host, "at first", 200, good)
+		time.Sleep(time.Second)
+		for n, want := range []int{503, 503, 429, 429} {
+			answered(t, d.Host, fmt.Sprint("made up ", n), want, d.id.Signed(issuer.Header(issuer.Claims{"kid": fmt.Sprint("made up ", n)}), d.id.Claims("alice", resource, nil)))
+		}
+		answered(t, d.Host, "a token that is known", 200, good)
+		answered(t, d.Host, "a good one that is not", 429, d.id.Token("bob", resource, nil))
+		time.Sleep(20 * time.Second)
+		answered(t, d.Host, "later", 200, d.id.Token("bob", resource, nil))
+	})
+}
+
 // TestRotation has an issuer sign with another key, while both are there, and when the old one is gone: within one refresh what that has signed is refused, also where it is known.
 func TestRotation(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
