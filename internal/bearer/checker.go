@@ -22,6 +22,8 @@ type Config struct {
 	Guard     *transport.Guard // of the metadata
 	Observer  transport.Observer
 	Hits      *limits.Log
+	// Revoked returns how a token is refused that counts, but whose owner was revoked, nil for any other. It is called for each request.
+	Revoked func(*auth.Identity) *auth.Refusal
 	// Failures returns the bucket for tokens of an address that were looked at in vain, and the account that has it.
 	Failures func(address string) (quota.Bucket, *quota.Account)
 }
@@ -121,7 +123,8 @@ func (c *Checker) at(path string) *auth.Resource {
 // Authenticate returns the verdict about the token of a request, nil for an anonymous one. The error is a [*transport.Denial], which is logged.
 func (c *Checker) Authenticate(r *http.Request) (*auth.Verdict, error) {
 	server, last := c.at(r.URL.Path), transport.Kept[auth.Last](r)
-	if v := c.Authority.Known(r.Header, server, last); v != nil {
+	v := c.Authority.Known(r.Header, server, last)
+	if v != nil && c.Revoked(&v.Identity) == nil {
 		return v, nil
 	}
 	if len(r.Header["Authorization"]) > 0 {
@@ -130,7 +133,15 @@ func (c *Checker) Authenticate(r *http.Request) (*auth.Verdict, error) {
 			return nil, tooMany(wait)
 		}
 	}
-	v, err := c.Authority.Authenticate(r.Context(), r.Header, server, last)
+	var err error
+	if v == nil {
+		v, err = c.Authority.Authenticate(r.Context(), r.Header, server, last)
+	}
+	if err == nil && v != nil {
+		if revoked := c.Revoked(&v.Identity); revoked != nil {
+			err = revoked
+		}
+	}
 	if err == nil {
 		return v, nil
 	}
