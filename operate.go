@@ -17,6 +17,7 @@ import (
 	"github.com/troupe-run/troupe/internal/apikey"
 	"github.com/troupe-run/troupe/internal/nodestore"
 	"github.com/troupe-run/troupe/internal/record"
+	"github.com/troupe-run/troupe/internal/revocation"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/mcp"
@@ -28,9 +29,9 @@ func (rt *Runtime) openAdmin() (shut func()) {
 	if rt.opts.Dir == "" || rt.opts.Store.NoSocket {
 		return func() {}
 	}
-	srv, err := admin.Listen(rt.opts.Dir, admin.Operated{Tasks: adminTasks{rt}, Sessions: adminSessions{rt}, Fleet: adminFleet{rt}, Keys: apikey.NewOperated(rt.apiKeys(), keyError)})
+	srv, err := admin.Listen(rt.opts.Dir, admin.Operated{Tasks: adminTasks{rt}, Sessions: adminSessions{rt}, Fleet: adminFleet{rt}, Keys: apikey.NewOperated(rt.apiKeys(), keyError), Revoked: revocation.NewOperated(rt.revoked, revocationError)})
 	if err != nil {
-		rt.log.Warn("troupe tasks, sessions, keys, nodes and drain cannot reach this process", "error", err)
+		rt.log.Warn("troupe tasks, sessions, keys, revoke, nodes and drain cannot reach this process", "error", err)
 		return func() {}
 	}
 	return func() {
@@ -158,6 +159,83 @@ func keyError(err error) error {
 		}
 	}
 	return err
+}
+
+// newRevocations returns the revocations in the store, of which nothing was read.
+func (rt *Runtime) newRevocations() *revocation.List {
+	return revocation.New(revocation.Config{Records: nodestore.NewRevocations(rt.cluster), Keys: rt.apiKeys(), Shared: rt.shared(), Log: rt.log, End: func(m revocation.Match) {
+		rt.endRevoked(func(p *Principal) bool { return m.Is(p.Issuer, p.Subject, p.Client) })
+	}})
+}
+
+// endRevoked ends what principals hold on this node.
+func (rt *Runtime) endRevoked(match func(*Principal) bool) {}
+
+// Revocations returns the revocations in the store, for programs that end the access of their users by themselves. The command troupe revoke does so through the socket of the data directory.
+func (rt *Runtime) Revocations() Revocations { return Revocations{rt.revoked} }
+
+// Revocations say whose access tokens are refused by every process with Options.Auth that shares the store, though they are good. Its methods may be called from any goroutine.
+type Revocations struct{ l *revocation.List }
+
+// Revocation says whose tokens are refused: those of a subject or of a client, of which it has one.
+type Revocation struct {
+	// ID says whom the revocation is about: there is one at most for a subject or a client of an issuer.
+	ID string
+	// Subject is that of the tokens, of a user or a machine; or the id of an API key with the Issuer troupe:keys.
+	Subject string
+	// Client is the id of the OAuth client that got the tokens.
+	Client string
+	// Issuer is that of the tokens. Empty means any.
+	Issuer string
+	// Ban refuses all tokens, also those that are issued later, until the revocation is removed.
+	Ban bool
+	// Created is when it was made, or made last. Tokens that were issued before are refused, and so are those that do not say when they were issued.
+	Created time.Time
+	// Expires is when it ends: once no token counts that was issued before Created. It is the zero time for a ban.
+	Expires time.Time
+}
+
+// Revoke refuses the tokens of want's Subject, or of its Client, that were issued before now, and with Ban all of them. It does so until want's Expires, and without that for 24 hours: the longest
+// life of a token that is expected. What these principals hold ends: their event streams, sessions, calls and tasks, on every node within 2 seconds. To revoke somebody again
+// replaces the revocation that there is, and refuses no less.
+func (v Revocations) Revoke(ctx context.Context, want Revocation) (Revocation, error) {
+	r, err := v.l.Revoke(ctx, revocation.Revocation(want))
+	return Revocation(r), err
+}
+
+// RevokeKey ends an API key as [APIKeys.Revoke] does, and what its principal holds. The key is named by its id, or by its name.
+func (v Revocations) RevokeKey(ctx context.Context, key string) (Revocation, error) {
+	r, err := v.l.RevokeKey(ctx, key)
+	return Revocation(r), err
+}
+
+// List returns the revocations that there are, the oldest first.
+func (v Revocations) List(ctx context.Context) ([]Revocation, error) {
+	found, err := v.l.List(ctx)
+	all := make([]Revocation, len(found))
+	for i := range found {
+		all[i] = Revocation(found[i])
+	}
+	return all, err
+}
+
+// Remove takes a revocation back. Tokens count again on every node within 2 seconds; what was ended stays so, and so does an API key.
+func (v Revocations) Remove(ctx context.Context, id string) (Revocation, error) {
+	r, err := v.l.Remove(ctx, id)
+	return Revocation(r), err
+}
+
+// revocationError is an error about a revocation as an operator is told of it.
+func revocationError(err error) error {
+	if errors.Is(err, revocation.ErrUnknown) {
+		return admin.ErrNoRevocation
+	}
+	for _, known := range []error{revocation.ErrFull, revocation.ErrBad} {
+		if errors.Is(err, known) {
+			return fmt.Errorf("%w: %w", admin.ErrRevocation, err)
+		}
+	}
+	return keyError(err)
 }
 
 // adminSessions are the sessions of all principals, for the operator.
