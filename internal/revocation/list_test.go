@@ -26,6 +26,7 @@ type model struct {
 	away bool
 	full bool
 	asks int // reads of what has changed
+	told int // records that these have found
 }
 
 type modelled struct {
@@ -107,6 +108,7 @@ func (m *model) From(_ context.Context, rev uint64, f func(string, uint64, []byt
 		}
 	}
 	slices.SortFunc(all, func(a, b found) int { return int(a.rev) - int(b.rev) })
+	m.told += len(all)
 	for _, r := range all {
 		f(r.id, r.rev, r.data)
 	}
@@ -357,6 +359,10 @@ func TestOtherProcesses(t *testing.T) {
 		}
 		within("elsewhere", b, old, auth.ReasonRevoked)
 		within("another one", b, other, "")
+		told := m.told
+		if time.Sleep(time.Minute); m.told != told {
+			t.Errorf("what is known was read again %d times", m.told-told)
+		}
 		if got := [4]int{a.ends("alice"), b.ends("alice"), a.ends("bob"), b.ends("bob")}; got != [4]int{1, 1, 0, 0} {
 			t.Errorf("ended: %v", got)
 		}
