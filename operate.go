@@ -1,10 +1,12 @@
 package troupe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -19,7 +21,9 @@ import (
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/revocation"
 	"github.com/troupe-run/troupe/internal/session"
+	"github.com/troupe-run/troupe/internal/task"
 	"github.com/troupe-run/troupe/internal/telemetry"
+	"github.com/troupe-run/troupe/internal/worker"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -163,13 +167,58 @@ func keyError(err error) error {
 
 // newRevocations returns the revocations in the store, of which nothing was read.
 func (rt *Runtime) newRevocations() *revocation.List {
-	return revocation.New(revocation.Config{Records: nodestore.NewRevocations(rt.cluster), Keys: rt.apiKeys(), Shared: rt.shared(), Log: rt.log, End: func(m revocation.Match) {
+	return revocation.New(revocation.Config{Records: nodestore.NewRevocations(rt.cluster), Keys: rt.apiKeys(), Shared: rt.shared(), Log: rt.log, EndStored: rt.endStored, End: func(m revocation.Match) {
 		rt.endRevoked(func(p *Principal) bool { return m.Is(p.Issuer, p.Subject, p.Client) })
 	}})
 }
 
 // endRevoked ends what principals hold on this node.
 func (rt *Runtime) endRevoked(match func(*Principal) bool) {}
+
+// endStored ends the sessions and tasks in the store of the principals that a revocation names, on whichever node they are. A client's own are found; those of its users, of whom nothing there says by
+// which client they came, are ended where they are held: see endRevoked.
+func (rt *Runtime) endStored(ctx context.Context, r *revocation.Revocation) error {
+	issuers := []string{r.Issuer}
+	if r.Issuer == "" {
+		issuers = []string{auth.KeyIssuer}
+		if rt.opts.Auth != nil {
+			for _, i := range rt.opts.Auth.Issuers {
+				issuers = append(issuers, i.URL)
+			}
+		}
+	}
+	var tenants []string
+	for _, issuer := range issuers {
+		p := Principal{Issuer: issuer, Subject: cmp.Or(r.Subject, r.Client), Machine: true}
+		tenants = append(tenants, p.tenant())
+		if p.Machine = false; r.Subject != "" {
+			tenants = append(tenants, p.tenant())
+		}
+	}
+	var errs []error
+	for _, tenant := range tenants {
+		found, err := rt.cluster.SessionsOf(ctx, tenant)
+		errs = append(errs, err)
+		for _, s := range found {
+			if err := rt.endSession(ctx, &s); !errors.Is(err, actors.ErrNotFound) {
+				errs = append(errs, err)
+			}
+		}
+	}
+	for from, more := uint64(0), true; more; more = from != 0 {
+		all, next, err := rt.tasks.All(ctx, from, adminLooks)
+		for _, t := range all {
+			if t.Record.State == task.Ended || !slices.Contains(tenants, t.Key.Tenant) {
+				continue
+			}
+			if _, err := rt.tasks.Cancel(ctx, t.Key); !errors.Is(err, worker.ErrUnknown) && !errors.Is(err, task.ErrEnded) {
+				errs = append(errs, err)
+			}
+		}
+		errs, from = append(errs, err), next
+	}
+	return errors.Join(errs...)
+}
 
 // Revocations returns the revocations in the store, for programs that end the access of their users by themselves. The command troupe revoke does so through the socket of the data directory.
 func (rt *Runtime) Revocations() Revocations { return Revocations{rt.revoked} }
@@ -280,11 +329,7 @@ func (a adminSessions) EndSession(ctx context.Context, id string) (admin.Session
 	if err != nil {
 		return admin.Session{}, err
 	}
-	var svc *actors.Service
-	if here := a.rt.service(s.Server); here != nil {
-		svc = here.svc
-	}
-	switch err = a.rt.node.EndSession(ctx, svc, actors.SessionKey{Tenant: s.Tenant, Server: s.Server, ID: s.ID}); {
+	switch err = a.rt.endSession(ctx, &s); {
 	case errors.Is(err, actors.ErrNotFound):
 		return admin.Session{}, admin.ErrNoSession
 	case err != nil:
@@ -292,6 +337,15 @@ func (a adminSessions) EndSession(ctx context.Context, id string) (admin.Session
 	}
 	a.rt.log.Info("an operator has ended a session", "server", s.Server, "session", s.ID)
 	return told, nil
+}
+
+// endSession ends a session in the store. actors.ErrNotFound: it has ended.
+func (rt *Runtime) endSession(ctx context.Context, s *cluster.StoredSession) error {
+	var svc *actors.Service
+	if here := rt.service(s.Server); here != nil {
+		svc = here.svc
+	}
+	return rt.node.EndSession(ctx, svc, actors.SessionKey{Tenant: s.Tenant, Server: s.Server, ID: s.ID})
 }
 
 // find reads a session by its id, or by the tag of it that logs and lists have.

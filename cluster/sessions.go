@@ -36,6 +36,21 @@ func (n *Node) Sessions(ctx context.Context, from uint64, limit int) (found []St
 	return found, nil
 }
 
+// SessionsOf returns the sessions of a tenant, each of which costs a question to the store.
+func (n *Node) SessionsOf(ctx context.Context, tenant string) (found []StoredSession, err error) {
+	if !validTokens(tenant, 1) {
+		return nil, fmt.Errorf("cluster: list sessions: %w: sessions of %q", ErrBadKey, tenant)
+	}
+	err = n.walk(ctx, "sessions", n.subject("session."+tenant+".*.*"), 0, math.MaxInt, func(subject string, rev uint64, data []byte) {
+		t := n.tokens(subject)
+		found = append(found, StoredSession{t[1], t[2], t[3], rev, data})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cluster: list sessions: %w", err)
+	}
+	return found, nil
+}
+
 // FindSession reads the record of the session whose id is the wanted one. It goes through the keys of all sessions, and is for
 // operators. ErrNotFound: there is none.
 func (n *Node) FindSession(ctx context.Context, wanted func(id string) bool) (StoredSession, error) {

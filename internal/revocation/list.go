@@ -25,7 +25,9 @@ type Config struct {
 	Keys    Keys
 	Shared  bool        // other processes change the records, too
 	End     func(Match) // ends what those hold in this process who were revoked just now; it is called on a goroutine of its own
-	Log     *slog.Logger
+	// EndStored ends what is stored of whom a revocation is about, and can be found there. It is called in the process that makes the revocation.
+	EndStored func(context.Context, *Revocation) error
+	Log       *slog.Logger
 }
 
 // List is the revocations of a store, as a process knows them. Make it with New.

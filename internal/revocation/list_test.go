@@ -141,7 +141,10 @@ type node struct {
 	mu    sync.Mutex
 	ended []revocation.Match
 	log   strings.Builder
+	rest  error // of EndStored
 }
+
+func (n *node) endStored(context.Context, *revocation.Revocation) error { return n.rest }
 
 func (n *node) Write(p []byte) (int, error) {
 	n.mu.Lock()
@@ -165,7 +168,7 @@ func (n *node) ends(subject string) (times int) {
 func newNode(t *testing.T, m *model, shared bool) *node {
 	t.Helper()
 	n := new(node)
-	n.List = revocation.New(revocation.Config{Records: m, Keys: keys{"CI": "k1"}, Shared: shared, Log: slog.New(slog.NewTextHandler(n, nil)), End: func(match revocation.Match) {
+	n.List = revocation.New(revocation.Config{Records: m, Keys: keys{"CI": "k1"}, Shared: shared, Log: slog.New(slog.NewTextHandler(n, nil)), EndStored: n.endStored, End: func(match revocation.Match) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.ended = append(n.ended, match)
@@ -441,6 +444,21 @@ func TestAnAPIKey(t *testing.T) {
 		}
 		if _, err := n.RevokeKey(t.Context(), "nobody"); err == nil {
 			t.Error("nobody's key is revoked")
+		}
+	})
+}
+
+// TestWhatIsNotEnded: somebody is revoked though what is stored of them could not be ended, and the operator is told.
+func TestWhatIsNotEnded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := started(t, newModel(), false)
+		n.rest = errAway
+		if _, err := n.Revoke(t.Context(), revocation.Revocation{Subject: "alice"}); !errors.Is(err, revocation.ErrRest) || !errors.Is(err, errAway) {
+			t.Errorf("not all was ended: %v", err)
+		}
+		if got := n.reason(token("alice", time.Hour)); got != auth.ReasonRevoked {
+			t.Errorf("then: %q", got)
 		}
 	})
 }

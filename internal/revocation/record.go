@@ -48,6 +48,9 @@ type Keys interface {
 	Revoke(ctx context.Context, idOrName string) (auth.APIKey, error)
 }
 
+// ErrRest: somebody is revoked, but not all of what is stored of them was ended. It may be tried again.
+var ErrRest = errors.New("the tokens are refused, but not all that they have begun has ended: try again")
+
 // Errors of what an operator asks for. Nothing was done.
 var (
 	ErrUnknown = errors.New("there is no such revocation")

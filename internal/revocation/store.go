@@ -21,7 +21,7 @@ const (
 )
 
 // Revoke refuses the tokens of a subject or a client that were issued before now, or with Ban all of them, and ends what these principals hold. It does so until Expires, and without that for
-// [DefaultLife]. ErrBad, ErrFull.
+// [DefaultLife]. ErrBad, ErrFull, ErrRest.
 func (l *List) Revoke(ctx context.Context, want Revocation) (Revocation, error) {
 	now := l.Records.Now().UTC()
 	r := Revocation{Subject: want.Subject, Client: want.Client, Issuer: want.Issuer, Ban: want.Ban, Created: now}
@@ -46,7 +46,10 @@ func (l *List) Revoke(ctx context.Context, want Revocation) (Revocation, error) 
 		var rev uint64
 		if made, rev, err = l.put(ctx, r); err == nil {
 			l.apply([]change{{made.ID, rev, &made, time.Now()}}, false, time.Time{})
-			return made, nil
+			if err = l.EndStored(ctx, &made); err != nil {
+				err = fmt.Errorf("%w: %w", ErrRest, err)
+			}
+			return made, err
 		}
 	}
 	return Revocation{}, err

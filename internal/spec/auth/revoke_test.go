@@ -1,12 +1,16 @@
 package auth_test
 
 import (
+	"context"
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/auth"
+	"github.com/troupe-run/troupe/internal/spec/host"
+	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/internal/testkit/issuer"
 )
 
@@ -119,4 +123,83 @@ func TestRevokedTokensFail(t *testing.T) {
 	if got := [4]int{d.status(alice), d.status(alice), d.status(d.id.Token("carol", resource, nil)), d.status(bob)}; got != [4]int{401, 429, 429, 200} {
 		t.Errorf("of a revoked token, that again, an unknown one and a known one: %d", got)
 	}
+}
+
+// TestWhatTheRevokedHoldEnds: the sessions of somebody who is revoked, with their event streams and calls, and their tasks; also what is of a session that nobody uses. What others hold goes on. A
+// new token of the same user finds none of it.
+func TestWhatTheRevokedHoldEnds(t *testing.T) {
+	t.Parallel()
+	d := newDoor(t, func(o *troupe.Options) { o.Limits.Grace = time.Millisecond })
+	ended, began := make(chan string, 10), make(chan string, 10)
+	wait := func(ctx context.Context, c *troupe.Call, _ struct{}) (string, error) {
+		began <- c.Principal().Subject
+		<-ctx.Done()
+		ended <- c.Principal().Subject
+		return "", ctx.Err()
+	}
+	troupe.AddTool(d.Server, troupe.Tool{Name: "wait"}, wait)
+	troupe.AddTool(d.Server, troupe.Tool{Name: "work", Task: troupe.TaskOptional}, wait)
+	const call, asTask = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait","arguments":{}}}`, `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"work","arguments":{},"task":{"ttl":600000}}}`
+	body := func(a *testkit.Answer) string { // of any form
+		if a.Stream() {
+			return host.Last(t, a)
+		}
+		return a.Body
+	}
+	type held struct {
+		*testkit.Client
+		stream, call *testkit.Answer
+		task         string
+	}
+	hold := func(name string) (h held) {
+		h.Client = d.user(name)
+		h.stream = h.Get("")
+		h.call = h.Post(call)
+		var made struct {
+			Result struct{ Task struct{ TaskID string } }
+		}
+		if got := body(h.Post(asTask)); json.Unmarshal([]byte(got), &made) != nil || made.Result.Task.TaskID == "" {
+			t.Fatalf("no task: %s", got)
+		}
+		h.task = made.Result.Task.TaskID
+		for range 2 {
+			<-began
+		}
+		return h
+	}
+	alice, bob := hold("alice"), hold("bob")
+	idle := d.user("alice")
+	if _, err := d.Runtime.Revocations().Revoke(t.Context(), troupe.Revocation{Subject: "alice"}); err != nil {
+		t.Fatal(err)
+	}
+	alice.stream.All() // it ends
+	alice.call.All()
+	for range 2 {
+		if who := <-ended; who != "alice" {
+			t.Errorf("a call of %s has ended", who)
+		}
+	}
+	if a := alice.Post(listTools); a.StatusCode != 401 {
+		t.Errorf("the next request: %s", a.Status)
+	}
+	fresh := d.as(d.id.Token("alice", resource, later()))
+	for _, session := range []string{alice.Session, idle.Session} {
+		if fresh.Session = session; fresh.Post(listTools).StatusCode != 404 {
+			t.Error("a session is there")
+		}
+	}
+	fresh.Session = ""
+	if got := body(fresh.Initialize(`{}`).Post(host.Method("2", "tasks/get", `{"taskId":"`+alice.task+`"}`))); !strings.Contains(got, `"cancelled"`) {
+		t.Errorf("the task: %s", got)
+	}
+	if got := body(bob.Post(host.Method("2", "tasks/get", `{"taskId":"`+bob.task+`"}`))); !strings.Contains(got, `"working"`) {
+		t.Errorf("another one's task: %s", got)
+	}
+	select {
+	case who := <-ended:
+		t.Errorf("a call of %s has ended", who)
+	default:
+	}
+	bob.stream.Close()
+	bob.call.Close()
 }
