@@ -67,9 +67,9 @@ func (rt *Runtime) TryMount(path string, srv *Server) error {
 	}
 	if rt.bearer != nil {
 		sse, messages := legacyPaths(path)
-		m.resources = rt.bearer.Resources(cmp.Or(srv.opts.ID, defaultID(path)), cmp.Or(srv.impl.Title, srv.impl.Name), srv.opts.Scopes, path, sse, messages, len(m.paths) > 2)
+		m.resources = &bearer.Resources{ID: cmp.Or(srv.opts.ID, defaultID(path)), Name: cmp.Or(srv.impl.Title, srv.impl.Name), Scopes: srv.opts.Scopes, Path: path, SSE: sse, Messages: messages, HasSSE: len(m.paths) > 2}
 	}
-	if err := rt.opts.HTTP.checkHandler("this server", slices.Concat(m.paths, m.resources.Documents())...); err != nil {
+	if err := rt.opts.HTTP.checkHandler("this server", slices.Concat(m.paths, rt.documents(m.resources))...); err != nil {
 		return fmt.Errorf("troupe: mount %s: %w", path, err)
 	}
 	svc, err := rt.serve(srv, path)
@@ -337,10 +337,18 @@ func (rt *Runtime) nodeLimits() actors.NodeLimits {
 	}}
 }
 
+// documents are the paths of the metadata of a server.
+func (rt *Runtime) documents(rs *bearer.Resources) []string {
+	if rt.bearer == nil {
+		return nil
+	}
+	return rt.bearer.Documents(rs)
+}
+
 // checkMounts is checkHandler for the servers that are mounted now.
 func (rt *Runtime) checkMounts() error {
 	for _, m := range rt.mounted() {
-		if err := rt.opts.HTTP.checkHandler("the server "+m.service.id, slices.Concat(m.paths, m.resources.Documents())...); err != nil {
+		if err := rt.opts.HTTP.checkHandler("the server "+m.service.id, slices.Concat(m.paths, rt.documents(m.resources))...); err != nil {
 			return fmt.Errorf("troupe: %w", err)
 		}
 	}

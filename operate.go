@@ -167,27 +167,28 @@ func keyError(err error) error {
 
 // newRevocations returns the revocations in the store, of which nothing was read.
 func (rt *Runtime) newRevocations() *revocation.List {
-	return revocation.New(revocation.Config{Records: nodestore.NewRevocations(rt.cluster), Keys: rt.apiKeys(), Shared: rt.shared(), Log: rt.log, EndStored: rt.endStored, End: func(m revocation.Match) {
-		rt.endRevoked(func(p *Principal) bool { return m.Is(p.Issuer, p.Subject, p.Client) })
-	}})
+	return revocation.New(revocation.Config{Records: nodestore.NewRevocations(rt.cluster), Keys: rt.apiKeys(), Shared: rt.shared(), Log: rt.log, End: rt.endRevoked, EndStored: rt.endStored})
 }
 
-// endRevoked ends what principals hold on this node.
-func (rt *Runtime) endRevoked(match func(*Principal) bool) {}
-
-// endStored ends the sessions and tasks in the store of the principals that a revocation names, on whichever node they are. A client's own are found; those of its users, of whom nothing there says by
-// which client they came, are ended where they are held: see endRevoked.
-func (rt *Runtime) endStored(ctx context.Context, r *revocation.Revocation) error {
-	issuers := []string{r.Issuer}
-	if r.Issuer == "" {
-		issuers = []string{auth.KeyIssuer}
-		if rt.opts.Auth != nil {
-			for _, i := range rt.opts.Auth.Issuers {
-				issuers = append(issuers, i.URL)
-			}
+// noteIssuers keeps the issuers of a configuration: what principals of an earlier one hold can be revoked, too.
+func (rt *Runtime) noteIssuers(c *auth.Config) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	for _, i := range c.Issuers {
+		if !slices.Contains(rt.issuers, i.URL) {
+			rt.issuers = append(rt.issuers, i.URL)
 		}
 	}
-	var tenants []string
+}
+
+// tenantsOf are the tenants of a revocation: a subject is a user and a machine at each issuer, and a client is a machine. Nothing in a tenant says by which client its user came.
+func (rt *Runtime) tenantsOf(r *revocation.Revocation) (tenants []string) {
+	issuers := []string{r.Issuer}
+	if r.Issuer == "" {
+		rt.mu.Lock()
+		issuers = append([]string{auth.KeyIssuer}, rt.issuers...)
+		rt.mu.Unlock()
+	}
 	for _, issuer := range issuers {
 		p := Principal{Issuer: issuer, Subject: cmp.Or(r.Subject, r.Client), Machine: true}
 		tenants = append(tenants, p.tenant())
@@ -195,7 +196,41 @@ func (rt *Runtime) endStored(ctx context.Context, r *revocation.Revocation) erro
 			tenants = append(tenants, p.tenant())
 		}
 	}
+	return tenants
+}
+
+// revokedAgain is when what the revoked hold is ended once more: what a request has begun that was let in just before.
+const revokedAgain = time.Second
+
+// endRevoked ends what principals hold on this node.
+func (rt *Runtime) endRevoked(ctx context.Context, m revocation.Match) {
+	var tenants []string
+	for i := range m {
+		tenants = append(tenants, rt.tenantsOf(&m[i])...)
+	}
+	end := func(tenant func(string) bool, holder func(any) bool) {
+		if err := rt.node.EndHeld(ctx, tenant, holder); err != nil && ctx.Err() == nil {
+			rt.log.Warn("not all that revoked principals hold has ended in the store", "error", err)
+		}
+	}
+	end(func(tenant string) bool { return slices.Contains(tenants, tenant) }, func(holder any) bool {
+		p := principalOf(holder)
+		return m.Is(p.Issuer, p.Subject, p.Client)
+	})
+	select {
+	case <-time.After(revokedAgain):
+		end(func(string) bool { return false }, func(holder any) bool { // nothing of a token that was issued since
+			c, ok := holder.(*caller)
+			return ok && c.token != nil && rt.revoked.Refusal(c.token) != nil
+		})
+	case <-ctx.Done():
+	}
+}
+
+// endStored ends the sessions and tasks in the store that a revocation is about, on whichever node they are. Of the users of a client only the tasks are found there.
+func (rt *Runtime) endStored(ctx context.Context, r *revocation.Revocation) error {
 	var errs []error
+	tenants := rt.tenantsOf(r)
 	for _, tenant := range tenants {
 		found, err := rt.cluster.SessionsOf(ctx, tenant)
 		errs = append(errs, err)
@@ -207,15 +242,24 @@ func (rt *Runtime) endStored(ctx context.Context, r *revocation.Revocation) erro
 	}
 	for from, more := uint64(0), true; more; more = from != 0 {
 		all, next, err := rt.tasks.All(ctx, from, adminLooks)
+		errs, from = append(errs, err), next
 		for _, t := range all {
-			if t.Record.State == task.Ended || !slices.Contains(tenants, t.Key.Tenant) {
+			if t.Record.State == task.Ended {
+				continue
+			}
+			theirs := slices.Contains(tenants, t.Key.Tenant)
+			if !theirs && r.Client != "" {
+				maker, err := rt.tasks.Maker(ctx, t.Key)
+				p := principalOf(maker)
+				errs, theirs = append(errs, err), revocation.Match{*r}.Is(p.Issuer, p.Subject, p.Client)
+			}
+			if !theirs {
 				continue
 			}
 			if _, err := rt.tasks.Cancel(ctx, t.Key); !errors.Is(err, worker.ErrUnknown) && !errors.Is(err, task.ErrEnded) {
 				errs = append(errs, err)
 			}
 		}
-		errs, from = append(errs, err), next
 	}
 	return errors.Join(errs...)
 }

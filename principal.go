@@ -27,6 +27,7 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/nodestore"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/mcp"
 	"github.com/troupe-run/troupe/transport"
 )
 
@@ -148,7 +149,13 @@ type caller struct {
 	Principal
 	key    string
 	r      *http.Request
-	stored []string // Options.HTTP.StoredHeaders
+	stored []string       // Options.HTTP.StoredHeaders
+	token  *auth.Identity // of Options.Auth, nil without
+}
+
+// Until is the first moment at which what the caller holds open ends: its token does not count any more.
+func (c *caller) Until() time.Time {
+	return (&auth.Identity{Issuer: c.Issuer, Expires: c.Expires}).Ends()
 }
 
 // local is whoever has the process for itself, over stdio: it may do everything.
@@ -287,6 +294,32 @@ func (o *Options) authority() (*auth.Authority, func(*cluster.Node), error) {
 	return a, func(n *cluster.Node) { issuers.Use(n); keys.Use(n) }, err
 }
 
+// SetAuth replaces the settings of Options.Auth for requests that come from now on: issuers, scopes, claims, and whether API keys count. Sessions, streams and calls go on;
+// their next requests are verified anew, with the keys that the store has of an issuer. An error names what is wrong, and nothing has changed then. A program that began
+// without Options.Auth cannot begin with it here, and PublicURL and AllowAnonymous stay as they are. SetAuth may be called from any goroutine.
+func (rt *Runtime) SetAuth(c *auth.Config) error {
+	switch was := rt.opts.Auth; {
+	case was == nil:
+		return errors.New("troupe: SetAuth: the program has begun without Options.Auth, and must begin anew")
+	case c == nil:
+		return errors.New("troupe: SetAuth needs a configuration")
+	case c.AllowAnonymous != was.AllowAnonymous:
+		return errors.New("troupe: SetAuth: AllowAnonymous cannot change while the program runs")
+	case strings.TrimSuffix(cmp.Or(c.PublicURL, rt.opts.HTTP.PublicURL), "/") != strings.TrimSuffix(was.PublicURL, "/"):
+		return errors.New("troupe: SetAuth: PublicURL cannot change while the program runs")
+	}
+	o := rt.opts
+	o.Auth = c
+	authority, use, err := o.authority()
+	if err != nil {
+		return fmt.Errorf("troupe: SetAuth: %w", err)
+	}
+	use(rt.cluster)
+	rt.noteIssuers(o.Auth)
+	rt.bearer.Replace(authority)
+	return nil
+}
+
 // authenticate is Options.Auth and Options.Authenticate as the transport calls them.
 func (rt *Runtime) authenticate(r *http.Request) (any, error) {
 	o := &rt.opts
@@ -297,7 +330,7 @@ func (rt *Runtime) authenticate(r *http.Request) (any, error) {
 		}
 		if v != nil {
 			i := identityOf(v)
-			return &caller{Principal: i.Principal, key: i.key, r: r, stored: o.HTTP.StoredHeaders}, nil
+			return &caller{Principal: i.Principal, key: i.key, r: r, stored: o.HTTP.StoredHeaders, token: &v.Identity}, nil
 		}
 	}
 	if o.Authenticate == nil && len(o.HTTP.StoredHeaders) == 0 {
@@ -320,6 +353,25 @@ func (rt *Runtime) authenticate(r *http.Request) (any, error) {
 	}
 	c.key = c.tenant()
 	return c, nil
+}
+
+// revokedMeanwhile refuses the message of a caller who was revoked since it was let in. It reports whether it did.
+func (rt *Runtime) revokedMeanwhile(x *transport.Exchange) bool {
+	c, ok := x.Principal.(*caller)
+	if !ok || c.token == nil {
+		return false
+	}
+	no := rt.bearer.Again(c.r, c.token)
+	if no == nil {
+		return false
+	}
+	var id []byte
+	if x.Msg.Kind == codec.Request {
+		id = x.Msg.ID
+	}
+	x.SetChallenge(no.Challenge)
+	x.Reject(no.Status, mcp.CodeInvalidRequest, no.Text, nil, id, no.RetryAfter)
+	return true
 }
 
 // ask calls Options.Authenticate on a goroutine of its own, which it may end: the response to r must not end with it.

@@ -68,7 +68,8 @@ type Runtime struct {
 	scraping  *quota.Turns[*quota.Account] // to read /metrics
 
 	mounting  sync.Mutex // held while a server is mounted, which may ask the store
-	mu        sync.Mutex // guards mounts, paths and services, and changes of routes
+	mu        sync.Mutex // guards mounts, paths, services and issuers, and changes of routes
+	issuers   []string   // all that Options.Auth has had
 	mounts    map[string]*mount
 	services  map[string]*service // by the ids of their servers: those that are mounted, and one behind a pipe
 	paths     map[string]http.Handler
@@ -137,6 +138,7 @@ func New(o Options) (*Runtime, error) {
 	rt.guard = transport.NewGuard(transport.Options{AllowOrigins: o.HTTP.AllowOrigins, AllowHosts: o.HTTP.AllowHosts, Observer: rt.observer(),
 		BodyTimeout: o.Limits.BodyTimeout, BodyRate: o.Limits.BodyRate, WriteTimeout: o.Limits.WriteTimeout, Accounts: rt.node.Accounts(), Account: rt.account})
 	if authority != nil {
+		rt.noteIssuers(o.Auth)
 		rt.revoked.Start()
 		rt.bearer = bearer.New(bearer.Config{Authority: authority, Guard: rt.guard, Hits: rt.hits, Observer: rt.observer(), Revoked: rt.revoked.Refusal, Failures: func(address string) (quota.Bucket, *quota.Account) {
 			a := rt.account(nil, address)
@@ -249,6 +251,9 @@ func (rt *Runtime) Close(ctx context.Context) error {
 	rt.closing.Do(func() {
 		rt.ready.Store(false)
 		rt.closed.Store(true)
+		if rt.revoked != nil {
+			rt.revoked.Close()
+		}
 		var errs []error
 		rt.reminders.close()
 		if rt.tasks != nil {
@@ -270,9 +275,6 @@ func (rt *Runtime) Close(ctx context.Context) error {
 		}
 		if rt.bearer != nil {
 			rt.bearer.Close()
-		}
-		if rt.revoked != nil {
-			rt.revoked.Close()
 		}
 		errs = append(errs, rt.cluster.Close(ctx))
 		rt.fault = errors.Join(errs...)

@@ -34,12 +34,17 @@ type boundConn struct {
 	resyncing atomic.Bool   // resync runs
 	said      atomic.Int64  // when the last keep-alive was sent, unix nanoseconds
 	sending   chan struct{} // held by a goroutine that waits for room and then sends
+	holder    any           // who has the connection
+	until     time.Time     // when the session ends with its token
 }
 
 var _ home = (*boundConn)(nil)
 
-// send writes one message and never waits. A client with too much unread loses the connection.
+// send writes one message and never waits. A client with too much unread loses the connection, and one whose token has ended gets nothing.
 func (l *boundConn) send(data []byte) {
+	if past(l.until, time.Now()) {
+		return // the heart ends the session
+	}
 	l.conn.Event("", 0, data)
 	l.conn.Flush()
 }
@@ -97,6 +102,7 @@ func (n *Node) Connect(svc *Service, in *Input) {
 		return
 	}
 	l := &boundConn{conn: in.Conn, inputEnded: make(chan struct{}), sending: make(chan struct{}, 1)}
+	l.holder, l.until = heldBy(in.Conn)
 	l.endInput = sync.OnceFunc(func() { close(l.inputEnded) })
 	if in.Patient {
 		l.slots = make(chan struct{}, places(svc.Limits.PerSession))

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"cmp"
 	"context"
 	"sync/atomic"
 	"time"
@@ -229,6 +230,39 @@ func (n *Node) Unmount(svc *Service) {
 	})
 	n.statelessCalls.giveUp(svc, ErrUnmounted)
 	n.listeners.end("the server has been taken away", func(l *listenActor) bool { return l.svc == svc })
+}
+
+// EndHeld ends on this node what principals hold that may not come any more: their sessions, with their calls and streams, for all nodes; their listeners, which are told
+// that their token was revoked; and their other calls, with ErrRevoked as the cause. tenant and holder say whose they are: tenant is the Input.Tenant of a session, and holder
+// the principal of a request or of an open connection. Where only holder tells, a session ends that has a call or a connection of theirs. EndHeld waits for the store, and
+// returns its first error; what was held on this node has ended nevertheless.
+func (n *Node) EndHeld(ctx context.Context, tenant func(string) bool, holder func(any) bool) error {
+	n.listeners.end(tokenRevoked, func(l *listenActor) bool { return tenant(l.key.Tenant) || holder(l.holder) })
+	n.statelessCalls.giveUpOf(ErrRevoked, func(r *requestActor) bool { return tenant(r.stateless.peer.key.Tenant) || holder(r.call.principal) })
+	n.bound.Each(func(l *boundConn) {
+		if tenant(l.sess.key.Tenant) || holder(l.holder) {
+			l.sess.endSession()
+		}
+	})
+	theirs := make(map[SessionKey]bool)
+	for _, a := range n.attachments.Snapshot() {
+		if tenant(a.Key.Session.Tenant) || holder(a.Holder) {
+			theirs[a.Key.Session] = true
+			a.Cut()
+		}
+	}
+	var all []*sessionActor
+	n.sessions.each(func(s *sessionActor) { all = append(all, s) })
+	var failed error
+	for _, s := range all {
+		if theirs[s.key] || tenant(s.key.Tenant) || s.runsFor(holder) {
+			if _, err := n.sessions.remove(ctx, s); err != nil {
+				failed = cmp.Or(failed, err)
+				s.endSession()
+			}
+		}
+	}
+	return failed
 }
 
 // EndInput reports that the client of a session that Connect began will send no more: questions to it fail from now on,

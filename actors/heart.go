@@ -35,11 +35,17 @@ func (h *heart) Receive(m any) {
 	h.pingAll(streams, links, now)
 	// A connection that fails must not cost the others their comments, nor end the node.
 	for _, a := range streams {
+		h.Contain(a.Lapse)
 		h.Contain(func() { a.Comment(now) })
 	}
 	for _, l := range links {
+		if past(l.until, now) {
+			h.Contain(func() { l.sess.endSession() })
+			continue
+		}
 		h.Contain(func() { l.comment(now, l.sess.svc.Limits.KeepAlive) })
 	}
+	n.listeners.end(tokenExpired, func(l *listenActor) bool { return past(l.until, now) })
 	for _, s := range n.talking.silent(now) {
 		h.Contain(s.comment)
 	}

@@ -35,7 +35,15 @@ type listenActor struct {
 	others context.CancelFunc // ends what the filter's Others sends; nil if there is nothing
 	again  func()
 	held   quota.Holding
+	holder any       // who has its connection
+	until  time.Time // when it may not be served any more
 }
+
+// What a listener is told that ends because its client may not listen any more, by the draft of authorization lifetimes for subscription streams.
+const (
+	tokenExpired = "token_expiry"
+	tokenRevoked = "revoked"
+)
 
 type (
 	// acknowledge opens the stream for notifications.
@@ -196,6 +204,9 @@ func (a *arrival) listen() {
 	slices.Sort(filter.URIs)
 	begun = true
 	l := &listenActor{node: n, svc: svc, sess: a.sess, key: peer.key, to: a.on.listen(a.in.Exchange), id: bytes.Clone(m.ID), filter: filter, from: from}
+	if l.sess == nil {
+		l.holder, l.until = heldBy(a.in.Exchange)
+	}
 	l.held.Move(&held)
 	n.k.Start(&l.Actor, KindSubscription, "", l)
 	if !l.to.open(l) {
@@ -244,7 +255,9 @@ func (l *listenActor) Receive(m any) {
 			l.again = l.filter.Others(ctx, func(method string, params []byte) { _ = l.Post(hear{codec.AppendNotification(nil, method, params)}) })
 		}
 	case hear:
-		if l.acked {
+		if past(l.until, time.Now()) {
+			l.end(tokenExpired)
+		} else if l.acked {
 			l.tell(m.data)
 		} else {
 			l.early = append(l.early, m.data)
@@ -297,6 +310,9 @@ func (l *listenActor) appendMeta(b []byte) []byte {
 
 // tell passes a notification on, with the subscription's id in its `_meta`.
 func (l *listenActor) tell(data []byte) {
+	if past(l.until, time.Now()) {
+		return // the heart ends it
+	}
 	if l.to.full() {
 		if !l.missed {
 			l.missed = true

@@ -99,6 +99,9 @@ var kinds = []string{KindNode: "node", KindSession: "session", KindRequest: "req
 // ErrClosing is the cause that ends handlers when the node stops.
 var ErrClosing = errors.New("the node is shutting down")
 
+// ErrRevoked is the cause that ends handlers whose principals may not come any more.
+var ErrRevoked = errors.New("the access of the caller was revoked")
+
 // NewNode starts a node. Close ends it.
 func NewNode(c Config) *Node {
 	if c.Replayed == nil {

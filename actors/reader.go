@@ -45,6 +45,21 @@ var (
 // attached is one connection of a stream.
 type attached = attachment.Attachment[StreamKey]
 
+// heldBy returns who has a connection, nil for nobody that is known, and the first moment at which it may not be served any more, the zero time if there is none. The
+// principal says so, if it has a method Until.
+func heldBy(conn any) (holder any, until time.Time) {
+	if c, ok := conn.(interface{ Holder() any }); ok {
+		holder = c.Holder()
+	}
+	if h, ok := holder.(interface{ Until() time.Time }); ok {
+		until = h.Until()
+	}
+	return holder, until
+}
+
+// past reports whether a moment of heldBy has come.
+func past(until, now time.Time) bool { return !until.IsZero() && !now.Before(until) }
+
 // extent is how far a stream has got, and what the writer knows of it without the log.
 type extent struct {
 	tail       uint64 // last append
@@ -55,7 +70,9 @@ type extent struct {
 // newAttachment makes the reading side of a connection that has read up to the event after, and
 // goes on with entry skip of append next.
 func (s *sessionActor) newAttachment(svc *Service, key StreamKey, rec *record.Stream, conn Conn, after stream.Position, next uint64, skip int, live bool, behind func()) *attached {
+	holder, until := heldBy(conn)
 	return attachment.New(attachment.Config[StreamKey]{
+		Holder: holder, Until: until,
 		Among: &s.node.attachments, Key: key, Held: &s.billed().Held[heldStreams], Conn: conn, Stream: key.ID, After: after,
 		Primes: has(rec.Revision, mcp.FeatureStreamPriming), Answers: len(rec.Calls) > 0, Retry: svc.Limits.Retry, KeepAlive: svc.Limits.KeepAlive,
 		Behind: behind,

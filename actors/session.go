@@ -136,6 +136,12 @@ type (
 	giveUpCalls struct{}
 	// hastenCalls makes streams of the calls that began at begun or before and can go on in another process.
 	hastenCalls struct{ begun time.Time }
+	// runsFor asks whether a call of one of some principals runs.
+	runsFor struct {
+		kernel.Reply
+		which func(principal any) bool
+		found bool
+	}
 	// endIdle ends a bound session that has no calls.
 	endIdle struct{}
 )
@@ -229,6 +235,9 @@ func (s *sessionActor) Receive(m any) {
 		}
 	case *tally:
 		s.calls.Each(m.count)
+		m.Done()
+	case *runsFor:
+		s.calls.Each(func(r *requestActor) { m.found = m.found || m.which(r.call.principal) })
 		m.Done()
 	case hastenCalls:
 		s.calls.Each(func(r *requestActor) { r.hasten(m.begun) })
@@ -377,6 +386,16 @@ func (s *sessionActor) unmount() {
 	s.closing = true
 	s.calls.Each(func(r *requestActor) { _ = r.Post(giveUp{ErrUnmounted}) })
 	s.unload(false)
+}
+
+// runsFor reports whether a call of one of some principals runs.
+func (s *sessionActor) runsFor(which func(principal any) bool) bool {
+	m := &runsFor{which: which}
+	m.Init()
+	if s.Post(m) == nil {
+		m.Wait()
+	}
+	return m.found
 }
 
 // tally counts the calls that began at begun or before and that only this node can end.

@@ -552,10 +552,15 @@ type statelessRef struct {
 // snapshot returns the requests of a service, or all if svc is nil. An actor that serves
 // another request by then drops a message that is wrapped in called.
 func (l *statelessCalls) snapshot(svc *Service) (all []statelessRef) {
+	return l.those(func(r *requestActor) bool { return svc == nil || r.stateless.peer.svc == svc })
+}
+
+// those returns the requests for which which returns true.
+func (l *statelessCalls) those(which func(*requestActor) bool) (all []statelessRef) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for r := l.first; r != nil; r = r.stateless.next {
-		if svc == nil || r.stateless.peer.svc == svc {
+		if which(r) {
 			all = append(all, statelessRef{r, r.stateless.generation})
 		}
 	}
@@ -564,7 +569,16 @@ func (l *statelessCalls) snapshot(svc *Service) (all []statelessRef) {
 
 // giveUp gives up the requests of a service, or all if svc is nil.
 func (l *statelessCalls) giveUp(svc *Service, cause error) {
-	for _, x := range l.snapshot(svc) {
+	giveUpAll(l.snapshot(svc), cause)
+}
+
+// giveUpOf gives up the requests for which which returns true.
+func (l *statelessCalls) giveUpOf(cause error, which func(*requestActor) bool) {
+	giveUpAll(l.those(which), cause)
+}
+
+func giveUpAll(all []statelessRef, cause error) {
+	for _, x := range all {
 		_ = x.r.Post(called{x.generation, giveUp{cause}})
 	}
 }

@@ -83,6 +83,20 @@ func BenchmarkField(b *testing.B) {
 	})
 }
 
+// BenchmarkMeta reads what a call of 2026-07-28 says of its client.
+func BenchmarkMeta(b *testing.B) {
+	meta := []byte(`{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"a client","version":"1"},"io.modelcontextprotocol/clientCapabilities":{"extensions":{}}}`)
+	names := []string{"io.modelcontextprotocol/clientCapabilities", "io.modelcontextprotocol/clientInfo"}
+	var values [2][]byte
+	b.ReportAllocs()
+	for b.Loop() {
+		Fields(meta, names, values[:])
+		if values[0] == nil || values[1] == nil || Optional(meta, "io.modelcontextprotocol/logLevel") != nil {
+			b.Fatal("the members are not as they are")
+		}
+	}
+}
+
 func BenchmarkAppendString(b *testing.B) {
 	for _, size := range sizes {
 		s := string(textBody(size.n)[:size.n*9/10])

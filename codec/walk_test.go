@@ -29,10 +29,34 @@ func TestField(t *testing.T) {
 		if got := text(Field([]byte(object), tt.name)); got != tt.want {
 			t.Errorf("Field(%q) = %s, want %s", tt.name, got, tt.want)
 		}
+		var both [2][]byte
+		both[0] = []byte("left over")
+		if Fields([]byte(object), []string{tt.name, "c"}, both[:]); text(both[0]) != tt.want || text(both[1]) != `{"a":2,"d":[1,"]",{"e":"}"}]}` {
+			t.Errorf("Fields(%q, c) = %s, %s, want %s and c", tt.name, both[0], both[1], tt.want)
+		}
+		want := tt.want
+		if want == "null" {
+			want = "-"
+		}
+		if got := text(Optional([]byte(object), tt.name)); got != want {
+			t.Errorf("Optional(%q) = %s, want %s", tt.name, got, want)
+		}
+	}
+	const plain = `{"a":1,"of":{"b":2},"c":"b"}` // nothing in it is escaped
+	for name, want := range map[string]string{"a": "1", "b": "-", "of": `{"b":2}`, "c": `"b"`, "d": "-"} {
+		if got := text(Optional([]byte(plain), name)); got != want {
+			t.Errorf("Optional(%q) = %s, want %s", name, got, want)
+		}
 	}
 	for _, in := range []string{"", " ", "null", "1", `"a"`, `["a",1]`, "{}", "{ }"} {
 		if got := Field([]byte(in), "a"); got != nil {
 			t.Errorf("Field(%q) = %s, want nil", in, got)
+		}
+	}
+	for n := range 70 { // the fast search of a key's end goes by words
+		key := strings.Repeat("k", n)
+		if got := text(Field([]byte(`{"`+key+`":1,"a":"`+key+`\\","b":2}`), "b")); got != "2" {
+			t.Errorf("Field after a key of %d bytes = %s, want 2", n, got)
 		}
 	}
 	long := strings.Repeat("k", 200)

@@ -127,10 +127,12 @@ func (h *Handler) admitStateless(x *Exchange, header http.Header) *refusal {
 		}
 		return nil
 	}
-	if !isObject(codec.Field(m.Meta, mcp.MetaClientCapabilities)) {
+	var declared [len(ofClient)][]byte
+	codec.Fields(m.Meta, ofClient[:], declared[:])
+	if !isObject(declared[0]) {
 		return refuseNoCapabilities.of(m)
 	}
-	if info := codec.Optional(m.Meta, mcp.MetaClientInfo); info != nil && !isObject(info) {
+	if info := declared[1]; len(info) > 0 && info[0] != 'n' && !isObject(info) { // null is as good as none
 		return refuseClientInfo.of(m)
 	}
 	if !saysMethod(method, m) {
@@ -141,6 +143,9 @@ func (h *Handler) admitStateless(x *Exchange, header http.Header) *refusal {
 	}
 	return nil
 }
+
+// ofClient are the members of _meta in which a client declares itself.
+var ofClient = [...]string{mcp.MetaClientCapabilities, mcp.MetaClientInfo}
 
 // mirrored returns the member of params that Mcp-Name must hold, if the method has one (2026-07-28, streamable HTTP,
 // standard request headers; for tasks, the extension's).

@@ -4,11 +4,11 @@ package main
 var revoked = []mutation{
 	{
 		"a token that was verified before is not held to the revocations", guard, "internal/bearer/checker.go",
-		"	if v != nil && c.Revoked(&v.Identity) == nil {\n", "	if v != nil {\n", "internal/spec/auth", "TestRevoked",
+		"	if v != nil && c.revoked(&v.Identity) == nil {\n", "	if v != nil {\n", "internal/spec/auth", "TestRevoked",
 	},
 	{
 		"a token is held to the revocations only once it is known", guard, "internal/bearer/checker.go",
-		"	if err == nil && v != nil {\n		if revoked", "	if err == nil && v == nil {\n		if revoked", "internal/spec/auth", "TestRevoked",
+		"	if err == nil && v != nil {\n		if no", "	if err == nil && v == nil {\n		if no", "internal/spec/auth", "TestRevoked",
 	},
 	{
 		"a revoked token passes the bound of those that fail", limit, "internal/bearer/checker.go",

@@ -13,10 +13,10 @@ import (
 )
 
 // readConfig sets the flags of cmd that the command line leaves out to what the
-// YAML file says. The file is one mapping whose keys are names of flags. An unknown
-// or repeated key and a value of the wrong kind are errors that name the key and
+// YAML file says. The file is one mapping whose keys are names of flags, and auth, which is section; where that is nil there is none.
+// An unknown or repeated key and a value of the wrong kind are errors that name the key and
 // its line.
-func readConfig(cmd *cobra.Command, file string) error {
+func readConfig(cmd *cobra.Command, file string, section *authSection) error {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return fmt.Errorf("config: %w", err)
@@ -42,19 +42,31 @@ func readConfig(cmd *cobra.Command, file string) error {
 	}
 	seen := make(map[string]bool)
 	for _, entry := range entries {
-		if err := setEntry(cmd, entry, seen); err != nil {
-			return fmt.Errorf("config %s:%d: %w", file, entry.Key.GetToken().Position.Line, err)
+		line := entry.Key.GetToken().Position.Line
+		err := setEntry(cmd, entry, seen, section)
+		if at, ok := errors.AsType[yaml.Error](err); ok && at.GetToken() != nil {
+			line, err = at.GetToken().Position.Line, errors.New("auth: "+at.GetMessage())
+		}
+		if err != nil {
+			return fmt.Errorf("config %s:%d: %w", file, line, err)
 		}
 	}
 	return nil
 }
 
-func setEntry(cmd *cobra.Command, entry *ast.MappingValueNode, seen map[string]bool) error {
+func setEntry(cmd *cobra.Command, entry *ast.MappingValueNode, seen map[string]bool, section *authSection) error {
 	name, err := scalar(entry.Key)
 	if err != nil {
 		return errors.New("a key must be the name of a setting")
 	}
 	flag := cmd.Flags().Lookup(name)
+	if name == "auth" && section != nil {
+		if seen[name] {
+			return errors.New("auth: set twice")
+		}
+		seen[name] = true
+		return section.read(entry.Value)
+	}
 	if flag == nil || name == "config" || name == "help" {
 		return fmt.Errorf("%s: there is no such setting", name)
 	}

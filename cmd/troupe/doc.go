@@ -17,7 +17,7 @@
 // Each setting of serve is a flag, and a key of the same name in the YAML file
 // that --config names; flags win. The first SIGINT or SIGTERM drains: /readyz
 // becomes 503, the program waits for calls that only it can end, and then ends
-// with exit code 0. A second signal ends it at once with exit code 1.
+// with exit code 0. A second signal ends it at once with exit code 1. SIGHUP reads the file again: whose tokens count applies at once.
 //
 // Exit codes: 0 after a drain, 1 when the server could not start or failed, or what it was asked could not be done, 2
 // when the command line or the configuration file is wrong, 3 when a tool that was called says that it failed.
@@ -28,6 +28,7 @@
 //
 //	main stdio serve call tools nodes sessions revoke keys tasks bench  the commands
 //	remote answer  a server that a command is a client of
+//	reload  what is read again while a server runs
 //	logger metrics banner  what a user sees
-//	settings limits networks weights revisions size config help failure version  what a user says
+//	settings auth limits networks weights revisions size config help failure version  what a user says
 package main

@@ -37,7 +37,7 @@ func explain(err error, o troupe.Options) error {
 	case errors.Is(err, troupe.ErrForeign):
 		text = fmt.Sprintf("%s holds files that are not troupe's and is left as it was: choose an empty or new directory with --data DIR", dir)
 	case errors.Is(err, troupe.ErrExposed):
-		text = fmt.Sprintf("other machines can reach %s without authentication: listen on 127.0.0.1, add --api-keys, or add --allow-anonymous if a proxy in front of this server authenticates clients", listen)
+		text = fmt.Sprintf("other machines can reach %s without authentication: listen on 127.0.0.1, add --auth-issuer or --api-keys, or add --allow-anonymous if a proxy in front of this server authenticates clients", listen)
 	case errors.Is(err, troupe.ErrNATS):
 		text = oneLine(err)
 	case errors.Is(err, syscall.EADDRINUSE):

@@ -36,7 +36,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(context.Background())
+	err := root.ExecuteContext(context.WithValue(context.Background(), commandLine{}, args))
 	if err == nil {
 		return 0
 	}

@@ -25,24 +25,20 @@ func serveCommand(stderr io.Writer) *cobra.Command {
 		Long: "Serves the demo, which has every feature, at /mcp, and at /sse for clients of HTTP+SSE unless --revisions leaves\n" +
 			"out 2024-11-05, with /healthz, /readyz and /metrics beside it.\n" +
 			"The data directory keeps sessions and event streams: kill the process, start it again, and\n" +
-			"clients go on where they were.",
+			"clients go on where they were. SIGHUP reads the file of --config again: whose tokens count applies at once.",
 		Example: `  troupe serve                                        on 127.0.0.1:8080, data in ~/.local/state/troupe
   troupe serve --memory --listen 127.0.0.1:0          to try something: no data, any free port
   troupe serve --data /var/lib/troupe --max-store 20GiB --log-format json
   troupe serve --nats nats://127.0.0.1:4222           a store for several processes
   troupe serve --revisions 2025-06-18,2025-11-25      only clients with sessions, which outlive the process
+  troupe serve --listen 0.0.0.0:8080 --public-url https://mcp.example.com --auth-issuer https://id.example.com
   troupe serve --config troupe.yaml --log-level debug flags win over the file`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if s.config != "" {
-				if err := readConfig(cmd, s.config); err != nil {
-					return err
-				}
-			}
-			if err := s.check(cmd.Flags().Changed); err != nil {
+			if err := s.read(cmd); err != nil {
 				return err
 			}
-			return s.serve(cmd.Context(), stderr)
+			return s.serve(cmd, stderr)
 		},
 	}
 	s.register(cmd)
@@ -51,7 +47,8 @@ func serveCommand(stderr io.Writer) *cobra.Command {
 }
 
 // serve serves the demo until a signal, and then drains.
-func (s *settings) serve(ctx context.Context, stderr io.Writer) error {
+func (s *settings) serve(cmd *cobra.Command, stderr io.Writer) error {
+	ctx := cmd.Context()
 	running, stop := context.WithCancel(context.WithoutCancel(ctx)) // also while it drains
 	defer stop()
 	procs.Spread(running)
@@ -60,6 +57,9 @@ func (s *settings) serve(ctx context.Context, stderr io.Writer) error {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	defer signal.Stop(signals)
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
 
 	o := s.options()
 	o.Shared.MaxMemory = cmp.Or(o.Shared.MaxMemory, memory.Available())
@@ -92,6 +92,11 @@ func (s *settings) serve(ctx context.Context, stderr io.Writer) error {
 	}
 	s.announce(stderr, o.Log, rt.Node(), ln.Addr(), rt.StoreAddr())
 	go memory.GiveBack(ctx)
+	again, err := newReloader(s, cmd, rt, o.Log, provider)
+	if err != nil {
+		return explain(errors.Join(err, rt.Close(context.WithoutCancel(ctx))), o)
+	}
+	go again.run(ctx, hangups)
 	if err := rt.ServeOn(ctx, ln); err != nil {
 		return explain(err, o)
 	}

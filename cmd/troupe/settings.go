@@ -17,7 +17,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-run/troupe"
-	"github.com/troupe-run/troupe/auth"
 	"github.com/troupe-run/troupe/examples/everything"
 )
 
@@ -26,6 +25,10 @@ type settings struct {
 	listen         string
 	allowAnonymous bool
 	apiKeys        bool
+	authIssuers    []string
+	authAudiences  []string
+	authScopes     []string
+	auth           authSection
 	allowOrigins   []string
 	allowHosts     []string
 	trustedProxies networks
@@ -57,7 +60,8 @@ type settings struct {
 var settingGroups = slices.Concat(ownGroups, limitGroups(ownGroups))
 
 var ownGroups = []flagGroup{
-	{"Addresses and access", []string{"listen", "health-listen", "public-metrics", "allow-anonymous", "api-keys", "allow-origin", "allow-host", "public-url", "trusted-proxy", "weight", "tls-cert", "tls-key"}},
+	{"Who may call", []string{"auth-issuer", "auth-audience", "auth-scope", "api-keys", "allow-anonymous"}},
+	{"Addresses and access", []string{"listen", "health-listen", "public-metrics", "allow-origin", "allow-host", "public-url", "trusted-proxy", "weight", "tls-cert", "tls-key"}},
 	{"Storage", []string{"data", "memory", "max-store", "shards", "sync"}},
 	{"Storage on NATS servers, for several processes", []string{"nats", "nats-creds", "nats-nkey", "nats-token", "nats-ca", "nats-cert", "nats-key", "nats-replicas", "nats-prefix", "nats-listen"}},
 	{"Serving and ending", []string{"revisions", "conformance", "page-size", "sse-grace", "stateless-grace", "retry", "ping-every", "drain-delay", "drain-wait", "net-http"}},
@@ -72,11 +76,14 @@ func (s *settings) register(cmd *cobra.Command) {
 	f.StringVar(&s.healthListen, "health-listen", "", "`address` to serve /healthz, /readyz and /metrics on instead, without TLS")
 	f.BoolVar(&s.publicMetrics, "public-metrics", false, "serve /metrics to other machines, too, where no --health-listen does")
 	f.BoolVar(&s.netHTTP, "net-http", false, "serve all connections with Go's net/http, not only those that need it")
-	f.BoolVar(&s.allowAnonymous, "allow-anonymous", false, "serve other machines without authentication")
+	f.StringArrayVar(&s.authIssuers, "auth-issuer", nil, "`url` of an authorization server whose access tokens count, as tokens have it in iss; may be repeated, and the section auth of the file says more")
+	f.StringArrayVar(&s.authAudiences, "auth-audience", nil, "`audience` that those tokens have; may be repeated (the URL of the server that is called)")
+	f.StringArrayVar(&s.authScopes, "auth-scope", nil, "`scope` that clients are told to ask for; may be repeated")
+	f.BoolVar(&s.allowAnonymous, "allow-anonymous", false, "serve who brings no token, other machines too; a bad token is refused nevertheless")
 	f.BoolVar(&s.apiKeys, "api-keys", false, "serve whoever has an API key: troupe keys makes them")
 	f.StringArrayVar(&s.allowOrigins, "allow-origin", nil, "`origin` of web pages that may call, beside the server's own; may be repeated")
 	f.StringArrayVar(&s.allowHosts, "allow-host", nil, "`host` name that clients use, such as mcp.example.com; may be repeated (localhost and, beyond a loopback address, IP addresses); * for any")
-	f.StringVar(&s.publicURL, "public-url", "", "`url` under which clients reach this server, if a proxy cuts off its path: https://HOST/PATH")
+	f.StringVar(&s.publicURL, "public-url", "", "`url` under which clients reach this server, without the path of its endpoint: https://HOST, or https://HOST/PATH if a proxy cuts off that; tokens are for it")
 	f.Var(&s.trustedProxies, "trusted-proxy", "`CIDR` of proxies whose Forwarded or X-Forwarded-For names the client; may be repeated")
 	f.Var(&s.weights, "weight", "`CLIENT=N` gives a client N times what others get of what is short: its IPv4 address, its IPv6 network of 64 bits; may be repeated (1 each)")
 	f.StringVar(&s.tlsCert, "tls-cert", "", "`file` with the certificate; serves https")
@@ -107,6 +114,16 @@ func (s *settings) register(cmd *cobra.Command) {
 	f.StringVar(&s.config, "config", "", "YAML `file` with any of these settings; flags win")
 	s.limits.register(cmd)
 	f.SortFlags = false
+}
+
+// read reads the file, if there is one, and checks all.
+func (s *settings) read(cmd *cobra.Command) error {
+	if s.config != "" {
+		if err := readConfig(cmd, s.config, &s.auth); err != nil {
+			return err
+		}
+	}
+	return s.check(cmd.Flags().Changed)
 }
 
 // check refuses invalid settings, and decides where the data lies. byFlag reports
@@ -150,6 +167,9 @@ func (s *settings) check(byFlag func(name string) bool) error {
 		return err
 	}
 	if err := s.checkNATS(); err != nil {
+		return err
+	}
+	if err := s.checkAuth(byFlag); err != nil {
 		return err
 	}
 	if s.apiKeys && s.memory {
@@ -279,7 +299,7 @@ func (s *settings) demo() *troupe.Server {
 // and a negative time none.
 func (s *settings) options() troupe.Options {
 	o := troupe.Options{
-		Dir: s.data, Listen: s.listen, AllowAnonymous: s.allowAnonymous, Revisions: s.revisions.all,
+		Dir: s.data, Listen: s.listen, AllowAnonymous: s.allowAnonymous, Auth: s.authConfig(), Revisions: s.revisions.all,
 		Store: troupe.StoreOptions{Node: s.node, Shards: s.shards, Sync: s.sync, NATS: s.nats},
 		HTTP: troupe.HTTPOptions{
 			TLSCert: s.tlsCert, TLSKey: s.tlsKey,
@@ -288,9 +308,6 @@ func (s *settings) options() troupe.Options {
 	}
 	if s.sync == 0 {
 		o.Store.Sync = -1
-	}
-	if s.apiKeys {
-		o.Auth = &auth.Config{APIKeys: auth.StoredKeys, AllowAnonymous: s.allowAnonymous}
 	}
 	s.limits.options(&o)
 	o.Shared.Weights = s.weights

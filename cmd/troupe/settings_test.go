@@ -20,12 +20,7 @@ func parsed(t *testing.T, file string, args ...string) (*settings, error) {
 	t.Helper()
 	var s settings
 	cmd := &cobra.Command{Use: "serve", SilenceErrors: true, SilenceUsage: true, RunE: func(cmd *cobra.Command, _ []string) error {
-		if s.config != "" {
-			if err := readConfig(cmd, s.config); err != nil {
-				return err
-			}
-		}
-		return s.check(cmd.Flags().Changed)
+		return s.read(cmd)
 	}}
 	s.register(cmd)
 	if file != "" {
@@ -271,6 +266,7 @@ func FuzzConfig(f *testing.F) {
 	for _, file := range []string{
 		"memory: true\n", "listen: [a\n", "allow-origin:\n  - a\n  - b\n", "? a\n: b\n", "<<: *a\n", "--- {}\n...\n---\n- 1\n", "sync: !!str 1s\n",
 		"\"memory\": true\n", "memory: &a true\nlisten: *a\n", "listen: |\n  text\n", "{memory: true, max-store: 8GiB}\n", "\t", "'", "a: {",
+		"auth: {issuers: [{url: http://127.0.0.1:9, introspection: {url: a}}], scopes: [a], implies: {a: [b]}}\n", "auth:\n  issuers: &a [*a]\n", "auth: [1]\n",
 	} {
 		f.Add(file)
 	}
@@ -282,7 +278,7 @@ func FuzzConfig(f *testing.F) {
 		var s settings
 		cmd := &cobra.Command{}
 		s.register(cmd)
-		if err := readConfig(cmd, path); err == nil {
+		if err := readConfig(cmd, path, &s.auth); err == nil {
 			_ = s.check(cmd.Flags().Changed)
 		} else if !strings.HasPrefix(err.Error(), "config ") {
 			t.Errorf("error %q does not name the file", err)

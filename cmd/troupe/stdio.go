@@ -30,7 +30,7 @@ func stdioCommand(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if s.config != "" {
-				if err := readConfig(cmd, s.config); err != nil {
+				if err := readConfig(cmd, s.config, nil); err != nil {
 					return err
 				}
 			}

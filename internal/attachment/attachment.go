@@ -55,6 +55,10 @@ type Config[K any] struct {
 	Answers, Primes bool
 	Retry           time.Duration // time that clients wait before they come back to a call
 	KeepAlive       time.Duration // silence after which the connection gets a comment
+	// Holder is who has the connection, and Until is the first moment at which it may not be served any more, the zero time if there is none: its client comes back
+	// then. A call that its client could not come back for keeps its connection.
+	Holder any
+	Until  time.Time
 	// Behind is called when frames of a live connection did not come: the log has them, and the connection is no longer live. It
 	// must not block, nor use the attachment before it returns. If nil, the connection is cut: nothing can lose frames within a process.
 	Behind func()
@@ -76,6 +80,7 @@ type Attachment[K any] struct {
 	bytes   int
 	gap     bool // frames were dropped: the log has them
 	done    bool // the last event has been written, or the connection was given up
+	spared  bool // Until has come, and the client could not come back
 	hushed  bool // no comments
 	wrote   time.Time
 	buf     []byte
@@ -172,7 +177,7 @@ func (a *Attachment[K]) Frame(f Frame) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
-	case a.done || f.Num < a.next:
+	case a.done || f.Num < a.next || a.lapsed():
 	case a.live && f.From <= a.next:
 		a.write(f.Append)
 		a.Conn.Flush()
@@ -258,7 +263,7 @@ func (a *Attachment[K]) write(p stream.Append) {
 func (a *Attachment[K]) Replayed(p stream.Append) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.done && p.Num >= a.next {
+	if !a.done && p.Num >= a.next && !a.lapsed() {
 		a.write(p)
 	}
 }
@@ -274,7 +279,7 @@ func (a *Attachment[K]) CatchUp() (again bool) {
 		return !a.done
 	}
 	for _, f := range a.pending {
-		if f.Num < a.next || a.done {
+		if f.Num < a.next || a.done || a.lapsed() {
 			continue
 		}
 		if f.From > a.next {
@@ -331,6 +336,34 @@ func (a *Attachment[K]) Release() {
 	}
 }
 
+// Lapse ends the connection if Until has come.
+func (a *Attachment[K]) Lapse() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.done {
+		a.lapsed()
+	}
+}
+
+// lapsed ends the connection if Until has come, as Reconnect does, and reports whether it did. A call whose client has no event id keeps its connection, and one that has none
+// at that moment may have it to the end. The caller holds mu.
+func (a *Attachment[K]) lapsed() bool {
+	switch {
+	case a.Until.IsZero() || a.spared || time.Now().Before(a.Until):
+		return false
+	case a.Answers && !a.Primes && !a.named:
+		a.spared = true
+		return false
+	}
+	if a.done = true; !a.Primes {
+		a.Conn.Cut()
+		return true
+	}
+	a.prime()
+	a.Conn.Finish()
+	return true
+}
+
 // Cut closes the connection: another one has replaced it, or the stream is lost.
 func (a *Attachment[K]) Cut() {
 	a.mu.Lock()
@@ -350,7 +383,7 @@ func (a *Attachment[K]) Position() uint64 {
 func (a *Attachment[K]) Ask(data []byte, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.done && a.live {
+	if !a.done && a.live && !a.lapsed() {
 		a.Conn.Event("", 0, data)
 		a.Conn.Flush()
 		a.wrote = now

@@ -18,7 +18,7 @@ import (
 
 // Config has what a Checker works with. All fields are needed.
 type Config struct {
-	Authority *auth.Authority
+	Authority *auth.Authority  // until Replace
 	Guard     *transport.Guard // of the metadata
 	Observer  transport.Observer
 	Hits      *limits.Log
@@ -30,58 +30,86 @@ type Config struct {
 
 // Checker says who makes a request. Make it with New.
 type Checker struct {
-	Config
-	table atomic.Pointer[table]
+	guard    *transport.Guard
+	observer transport.Observer
+	hits     *limits.Log
+	revoked  func(*auth.Identity) *auth.Refusal
+	failures func(address string) (quota.Bucket, *quota.Account)
+	table    atomic.Pointer[table]
 
-	mu sync.Mutex // guards changes of table
+	mu     sync.Mutex // guards changes of table
+	closed bool
 }
 
-// table has the resources that are there. It does not change.
+// table has an authority, and the resources that are there as it describes them. It does not change.
 type table struct {
+	authority *auth.Authority
 	servers   map[*Resources]struct{}
 	paths     map[string]*auth.Resource // by the paths of requests
 	documents map[string]*auth.Resource // by the paths of metadata
 }
 
-// Resources are those of a mounted server.
+// Resources are those of a server.
 type Resources struct {
-	paths     map[string]*auth.Resource
-	documents map[string]*auth.Resource
-	own       *auth.Resource
+	// ID and Path are the names by which an API key may be for the server, and Name is for people.
+	ID, Name string
+	// Scopes are the least that its clients need, nil those of the configuration.
+	Scopes []string
+	// SSE and Messages are its paths of HTTP+SSE beside Path; HasSSE says that a session can begin there.
+	Path, SSE, Messages string
+	HasSSE              bool
+}
+
+// of returns the resource of the server, and that of HTTP+SSE.
+func (rs *Resources) of(a *auth.Authority) (own, older *auth.Resource) {
+	return a.Resource(rs.Path, rs.Name, rs.Scopes, rs.ID, rs.Path), a.Resource(rs.SSE, rs.Name, rs.Scopes, rs.ID, rs.Path)
+}
+
+// documents are the resources whose metadata is served: none if there is no issuer that a client could ask.
+func (rs *Resources) documents(own, older *auth.Resource) []*auth.Resource {
+	switch {
+	case own.Metadata() == nil:
+		return nil
+	case rs.HasSSE:
+		return []*auth.Resource{own, older}
+	}
+	return []*auth.Resource{own}
 }
 
 // New returns a Checker without servers.
 func New(c Config) *Checker {
-	k := &Checker{Config: c}
-	k.table.Store(new(table))
+	k := &Checker{guard: c.Guard, observer: c.Observer, hits: c.Hits, revoked: c.Revoked, failures: c.Failures}
+	k.table.Store(&table{authority: c.Authority})
 	return k
 }
 
-// Close ends what the Authority does in the background.
-func (c *Checker) Close() { c.Authority.Close() }
-
-// Resources returns those of a server at a path, with a name for people. scopes are the least that its clients need, nil those of the
-// configuration. sse and messages are its paths of HTTP+SSE; hasSSE says that a session can begin there. An API key may be for its id, or its path.
-func (c *Checker) Resources(id, name string, scopes []string, path, sse, messages string, hasSSE bool) *Resources {
-	own, older := c.Authority.Resource(path, name, scopes, id, path), c.Authority.Resource(sse, name, scopes, id, path)
-	rs := &Resources{own: own, paths: map[string]*auth.Resource{sse: older, messages: older, path: own}, documents: make(map[string]*auth.Resource)}
-	if own.Metadata() == nil {
-		return rs // there is no issuer that a client could ask
-	}
-	rs.documents[own.WellKnown()] = own
-	if hasSSE {
-		rs.documents[older.WellKnown()] = older
-	}
-	return rs
+// Close ends what the authority does in the background.
+func (c *Checker) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	c.table.Load().authority.Close()
 }
 
-// Documents are the paths of the metadata of a server. rs may be nil.
-func (rs *Resources) Documents() (paths []string) {
-	if rs == nil {
-		return nil
+// Replace has tokens verified by another authority from now on, and closes the one before. Who waits for that one asks the other. After Close it closes a.
+func (c *Checker) Replace(a *auth.Authority) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		a.Close()
+		return
 	}
-	for path := range rs.documents {
-		paths = append(paths, path)
+	before := c.table.Load()
+	c.table.Store(newTable(a, before.servers))
+	before.authority.Close()
+}
+
+// Documents are the paths of the metadata of a server.
+func (c *Checker) Documents(rs *Resources) (paths []string) {
+	if rs != nil {
+		for _, r := range rs.documents(rs.of(c.table.Load().authority)) {
+			paths = append(paths, r.WellKnown())
+		}
 	}
 	return paths
 }
@@ -99,47 +127,64 @@ func (c *Checker) Unmount(rs *Resources) {
 func (c *Checker) change(f func(map[*Resources]struct{})) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	t := &table{servers: make(map[*Resources]struct{}), paths: make(map[string]*auth.Resource), documents: make(map[string]*auth.Resource)}
-	maps.Copy(t.servers, c.table.Load().servers)
-	f(t.servers)
-	for rs := range t.servers {
-		maps.Copy(t.paths, rs.paths)
-		maps.Copy(t.documents, rs.documents)
-		if _, taken := t.documents[ResourcePath]; len(t.servers) == 1 && !taken && rs.own.Metadata() != nil {
-			t.documents[ResourcePath] = rs.own
+	before := c.table.Load()
+	servers := maps.Clone(before.servers)
+	if servers == nil {
+		servers = make(map[*Resources]struct{})
+	}
+	f(servers)
+	c.table.Store(newTable(before.authority, servers))
+}
+
+func newTable(a *auth.Authority, servers map[*Resources]struct{}) *table {
+	t := &table{authority: a, servers: servers, paths: make(map[string]*auth.Resource), documents: make(map[string]*auth.Resource)}
+	for rs := range servers {
+		own, older := rs.of(a)
+		t.paths[rs.SSE], t.paths[rs.Messages], t.paths[rs.Path] = older, older, own
+		for _, r := range rs.documents(own, older) {
+			t.documents[r.WellKnown()] = r
+		}
+		if _, taken := t.documents[ResourcePath]; len(servers) == 1 && !taken && own.Metadata() != nil {
+			t.documents[ResourcePath] = own
 		}
 	}
-	c.table.Store(t)
+	return t
 }
 
 // at returns the resource of a path of requests. One that is not mounted any more, or behind a pipe, is its own.
-func (c *Checker) at(path string) *auth.Resource {
-	if server := c.table.Load().paths[path]; server != nil {
+func (t *table) at(path string) *auth.Resource {
+	if server := t.paths[path]; server != nil {
 		return server
 	}
-	return c.Authority.Resource(path, "", nil)
+	return t.authority.Resource(path, "", nil)
 }
 
 // Authenticate returns the verdict about the token of a request, nil for an anonymous one. The error is a [*transport.Denial], which is logged.
 func (c *Checker) Authenticate(r *http.Request) (*auth.Verdict, error) {
-	server, last := c.at(r.URL.Path), transport.Kept[auth.Last](r)
-	v := c.Authority.Known(r.Header, server, last)
-	if v != nil && c.Revoked(&v.Identity) == nil {
+	t, last := c.table.Load(), transport.Kept[auth.Last](r)
+	server := t.at(r.URL.Path)
+	v := t.authority.Known(r.Header, server, last)
+	if v != nil && c.revoked(&v.Identity) == nil {
 		return v, nil
 	}
 	if len(r.Header["Authorization"]) > 0 {
-		bucket, _ := c.Failures(r.RemoteAddr)
+		bucket, _ := c.failures(r.RemoteAddr)
 		if wait := bucket.Wait(time.Now()); wait > 0 {
 			return nil, tooMany(wait)
 		}
 	}
 	var err error
 	if v == nil {
-		v, err = c.Authority.Authenticate(r.Context(), r.Header, server, last)
+		v, err = t.authority.Authenticate(r.Context(), r.Header, server, last)
+	}
+	for err != nil && t.authority != c.table.Load().authority { // what was asked may have been closed meanwhile, or not know the issuer
+		t = c.table.Load()
+		server = t.at(r.URL.Path)
+		v, err = t.authority.Authenticate(r.Context(), r.Header, server, last)
 	}
 	if err == nil && v != nil {
-		if revoked := c.Revoked(&v.Identity); revoked != nil {
-			err = revoked
+		if no := c.revoked(&v.Identity); no != nil {
+			err = no
 		}
 	}
 	if err == nil {
@@ -149,17 +194,33 @@ func (c *Checker) Authenticate(r *http.Request) (*auth.Verdict, error) {
 	if !ok {
 		return nil, err // as package auth says, there is none
 	}
+	return nil, c.refuse(r, server, no)
+}
+
+// Again refuses a request that was let in, if the owner of its token was revoked meanwhile: its body may have taken a while. It costs one atomic load while nobody is revoked.
+func (c *Checker) Again(r *http.Request, id *auth.Identity) *transport.Denial {
+	no := c.revoked(id)
+	if no == nil {
+		return nil
+	}
+	d := c.refuse(r, c.table.Load().at(r.URL.Path), no)
+	c.observer.Rejected(d.Status, d.Reason)
+	return d
+}
+
+// refuse notes the refusal of a request to a server.
+func (c *Checker) refuse(r *http.Request, server *auth.Resource, no *auth.Refusal) *transport.Denial {
 	if no.Code != "" || no.Reason == auth.ReasonKey { // whoever makes up the names of keys gets 503
 		c.fail(r.RemoteAddr)
 	}
 	c.log(r, no)
-	return nil, denial(server, no)
+	return denial(server, no)
 }
 
 // fail charges an address for a token that does not count. It owes what it has not got, as many may be looked at at once.
 func (c *Checker) fail(address string) {
 	for {
-		bucket, account := c.Failures(address)
+		bucket, account := c.failures(address)
 		if now := time.Now(); bucket.TakeN(now, 1) > 0 {
 			bucket.Owe(now, 1)
 		}
@@ -185,7 +246,7 @@ func (c *Checker) log(r *http.Request, no *auth.Refusal) {
 	case no.Status >= http.StatusInternalServerError:
 		level = slog.LevelWarn
 	}
-	c.Hits.Often(most, level, "a request is refused because of its access token: "+string(no.Reason),
+	c.hits.Often(most, level, "a request is refused because of its access token: "+string(no.Reason),
 		slog.String("path", r.URL.Path), slog.String("address", r.RemoteAddr), slog.Any("refusal", no))
 }
 
@@ -198,10 +259,11 @@ func denial(server *auth.Resource, no *auth.Refusal) *transport.Denial {
 
 // Missing returns those of the needed scopes that the granted ones neither hold nor imply.
 func (c *Checker) Missing(granted, needed []string) []string {
-	return c.Authority.Missing(granted, needed)
+	return c.table.Load().authority.Missing(granted, needed)
 }
 
 // Challenge is what a client is told whose token lacks a scope that a request to a path needs: the value of WWW-Authenticate, with the scopes granted and needed together.
 func (c *Checker) Challenge(path string, granted, needed []string) string {
-	return c.at(path).Challenge(c.Authority.Require(granted, needed))
+	t := c.table.Load()
+	return t.at(path).Challenge(t.authority.Require(granted, needed))
 }

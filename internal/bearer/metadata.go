@@ -30,17 +30,18 @@ func (c *Checker) Serve(w http.ResponseWriter, r *http.Request) bool {
 	if !strings.HasPrefix(r.URL.Path, wellKnown) {
 		return false
 	}
-	server := c.table.Load().documents[r.URL.Path]
+	t := c.table.Load()
+	server := t.documents[r.URL.Path]
 	if server == nil && r.URL.Path != IssuerPath {
 		return false
 	}
-	c.Guard.Serve(w, r, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.respond(w, r, server) }), false)
+	c.guard.Serve(w, r, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.respond(w, r, t.authority, server) }), false)
 	return true
 }
 
 // respond answers with the metadata of a server, or if that is nil with that of the first issuer.
-func (c *Checker) respond(w http.ResponseWriter, r *http.Request, server *auth.Resource) {
-	if c.Guard.RefuseHost(w, r) {
+func (c *Checker) respond(w http.ResponseWriter, r *http.Request, a *auth.Authority, server *auth.Resource) {
+	if c.guard.RefuseHost(w, r) {
 		return
 	}
 	header := w.Header()
@@ -54,36 +55,36 @@ func (c *Checker) respond(w http.ResponseWriter, r *http.Request, server *auth.R
 		header.Set("Access-Control-Allow-Methods", methods)
 		header.Set("Access-Control-Allow-Headers", headers)
 		header.Set("Access-Control-Max-Age", "600")
-		c.Guard.Respond(w, r, http.StatusNoContent, nil)
+		c.guard.Respond(w, r, http.StatusNoContent, nil)
 		return
 	default:
 		header.Set("Allow", methods)
-		c.refuse(w, r, http.StatusMethodNotAllowed, "method", "Method not allowed\n")
+		c.reject(w, r, http.StatusMethodNotAllowed, "method", "Method not allowed\n")
 		return
 	}
 	if server != nil {
 		c.document(w, r, server.Metadata())
 		return
 	}
-	data, err := c.Authority.IssuerMetadata(r.Context())
+	data, err := a.IssuerMetadata(r.Context())
 	switch {
 	case err == nil:
 		c.document(w, r, data)
 	case errors.Is(err, auth.ErrNoMetadata):
-		c.refuse(w, r, http.StatusNotFound, "path", "404 page not found\n")
+		c.reject(w, r, http.StatusNotFound, "path", "404 page not found\n")
 	default:
 		header.Set("Retry-After", "10") // as often as an issuer is asked
-		c.refuse(w, r, http.StatusServiceUnavailable, Label(auth.ReasonUnavailable), "the authorization server cannot be reached at the moment\n")
+		c.reject(w, r, http.StatusServiceUnavailable, Label(auth.ReasonUnavailable), "the authorization server cannot be reached at the moment\n")
 	}
 }
 
 func (c *Checker) document(w http.ResponseWriter, r *http.Request, data []byte) {
 	w.Header().Set("Content-Type", "application/json")
-	c.Guard.RespondPublic(w, r, http.StatusOK, data, metadataAge)
+	c.guard.RespondPublic(w, r, http.StatusOK, data, metadataAge)
 }
 
-func (c *Checker) refuse(w http.ResponseWriter, r *http.Request, status int, reason, text string) {
-	c.Observer.Rejected(status, reason)
+func (c *Checker) reject(w http.ResponseWriter, r *http.Request, status int, reason, text string) {
+	c.observer.Rejected(status, reason)
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	c.Guard.Respond(w, r, status, []byte(text))
+	c.guard.Respond(w, r, status, []byte(text))
 }

@@ -37,7 +37,7 @@ func open(t *testing.T, o cluster.Options) *cluster.Node {
 func listOf(t *testing.T, n *cluster.Node, shared bool) *revocation.List {
 	t.Helper()
 	l := revocation.New(revocation.Config{
-		Records: nodestore.NewRevocations(n), Keys: apikey.New(nodestore.NewAPIKeys(n)), Shared: shared, End: func(revocation.Match) {}, EndStored: func(context.Context, *revocation.Revocation) error { return nil }, Log: slog.New(slog.DiscardHandler),
+		Records: nodestore.NewRevocations(n), Keys: apikey.New(nodestore.NewAPIKeys(n)), Shared: shared, End: func(context.Context, revocation.Match) {}, EndStored: func(context.Context, *revocation.Revocation) error { return nil }, Log: slog.New(slog.DiscardHandler),
 	})
 	t.Cleanup(l.Close)
 	l.Start()

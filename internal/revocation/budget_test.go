@@ -36,7 +36,7 @@ func TestBudget(t *testing.T) {
 func BenchmarkRefusal(b *testing.B) {
 	for name, revoked := range map[string]int{"none": 0, "1000": 1000} {
 		b.Run("revoked="+name, func(b *testing.B) {
-			n := revocation.New(revocation.Config{Records: newModel(), End: func(revocation.Match) {}, EndStored: func(context.Context, *revocation.Revocation) error { return nil }})
+			n := revocation.New(revocation.Config{Records: newModel(), End: func(context.Context, revocation.Match) {}, EndStored: func(context.Context, *revocation.Revocation) error { return nil }})
 			defer n.Close()
 			for i := range revoked {
 				if _, err := n.Revoke(b.Context(), revocation.Revocation{Subject: string(rune('a'+i%26)) + time.Duration(i).String()}); err != nil {

@@ -23,8 +23,9 @@ const (
 type Config struct {
 	Records Records
 	Keys    Keys
-	Shared  bool        // other processes change the records, too
-	End     func(Match) // ends what those hold in this process who were revoked just now; it is called on a goroutine of its own
+	Shared  bool // other processes change the records, too
+	// End ends what those hold in this process who were revoked just now. It is called on a goroutine of its own, with a context that ends with Close.
+	End func(context.Context, Match)
 	// EndStored ends what is stored of whom a revocation is about, and can be found there. It is called in the process that makes the revocation.
 	EndStored func(context.Context, *Revocation) error
 	Log       *slog.Logger
@@ -225,6 +226,6 @@ func (l *List) apply(found []change, whole bool, before time.Time) {
 		}
 	}
 	if len(news) > 0 && l.ctx.Err() == nil {
-		l.running.Go(func() { l.End(news) })
+		l.running.Go(func() { l.End(l.ctx, news) })
 	}
 }

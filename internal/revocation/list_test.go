@@ -168,7 +168,7 @@ func (n *node) ends(subject string) (times int) {
 func newNode(t *testing.T, m *model, shared bool) *node {
 	t.Helper()
 	n := new(node)
-	n.List = revocation.New(revocation.Config{Records: m, Keys: keys{"CI": "k1"}, Shared: shared, Log: slog.New(slog.NewTextHandler(n, nil)), EndStored: n.endStored, End: func(match revocation.Match) {
+	n.List = revocation.New(revocation.Config{Records: m, Keys: keys{"CI": "k1"}, Shared: shared, Log: slog.New(slog.NewTextHandler(n, nil)), EndStored: n.endStored, End: func(_ context.Context, match revocation.Match) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.ended = append(n.ended, match)

@@ -3,7 +3,12 @@ package auth_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,6 +17,7 @@ import (
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/internal/testkit/issuer"
+	"github.com/troupe-run/troupe/mcp"
 )
 
 // status is that of a request with a token that has no session.
@@ -125,81 +131,200 @@ func TestRevokedTokensFail(t *testing.T) {
 	}
 }
 
-// TestWhatTheRevokedHoldEnds: the sessions of somebody who is revoked, with their event streams and calls, and their tasks; also what is of a session that nobody uses. What others hold goes on. A
-// new token of the same user finds none of it.
+// TestWhatTheRevokedHoldEnds: the sessions of somebody who is revoked, with their event streams and calls, their other calls, their listeners, and their tasks. What others hold goes on. A new token of the same
+// user finds none of it.
 func TestWhatTheRevokedHoldEnds(t *testing.T) {
 	t.Parallel()
-	d := newDoor(t, func(o *troupe.Options) { o.Limits.Grace = time.Millisecond })
-	ended, began := make(chan string, 10), make(chan string, 10)
-	wait := func(ctx context.Context, c *troupe.Call, _ struct{}) (string, error) {
-		began <- c.Principal().Subject
-		<-ctx.Done()
-		ended <- c.Principal().Subject
-		return "", ctx.Err()
+	for what, revoked := range map[string]troupe.Revocation{"subject": {Subject: "alice"}, "client": {Client: "phone"}} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			d := newDoor(t, func(o *troupe.Options) { o.Limits.Grace = time.Millisecond })
+			ended, began := make(chan string, 10), make(chan string, 10)
+			wait := func(ctx context.Context, c *troupe.Call, _ struct{}) (string, error) {
+				began <- c.Principal().Subject
+				<-ctx.Done()
+				ended <- c.Principal().Subject
+				return "", ctx.Err()
+			}
+			troupe.AddTool(d.Server, troupe.Tool{Name: "wait"}, wait)
+			troupe.AddTool(d.Server, troupe.Tool{Name: "work", Task: troupe.TaskOptional}, wait)
+			body := func(a *testkit.Answer) string { // of any form
+				if a.Stream() {
+					return host.Last(t, a)
+				}
+				return a.Body
+			}
+			taskOf := func(c *testkit.Client, id string) string {
+				return body(c.Post(host.Method("2", "tasks/get", `{"taskId":"`+id+`"}`)))
+			}
+			type held struct {
+				*testkit.Client
+				stream, call, listener *testkit.Answer
+				older                  *testkit.SSE
+				stateless              <-chan *testkit.Answer
+				task                   string
+			}
+			const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
+			hold := func(name, client string) (h held) {
+				token := func(audience string) string {
+					return d.id.Token(name, audience, issuer.Claims{"client_id": client})
+				}
+				h.Client = d.as(token(resource)).Initialize(`{}`)
+				h.stream = h.Get("")
+				h.call = h.Post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait","arguments":{}}}`)
+				var made struct {
+					Result struct{ Task struct{ TaskID string } }
+				}
+				if got := body(h.Post(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"work","arguments":{},"task":{"ttl":600000}}}`)); json.Unmarshal([]byte(got), &made) != nil || made.Result.Task.TaskID == "" {
+					t.Fatalf("no task: %s", got)
+				}
+				h.task = made.Result.Task.TaskID
+				alone := d.as(token(resource))
+				h.stateless = alone.PostLater(`{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"wait","arguments":{},`+meta+`}}`, "MCP-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", "wait")
+				h.listener = alone.Post(`{"jsonrpc":"2.0","id":5,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},`+meta+`}}`, "MCP-Protocol-Version", "2026-07-28", "Mcp-Method", "subscriptions/listen")
+				if _, ok := h.listener.Next(); !ok {
+					t.Fatalf("no listener: %s %s", h.listener.Status, h.listener.Body)
+				}
+				h.older = d.as(token(older)).OpenSSE("/sse")
+				h.older.Handshake("2025-03-26", `{}`)
+				for range 3 {
+					<-began
+				}
+				return h
+			}
+			alice, bob := hold("alice", "phone"), hold("bob", "editor")
+			if _, err := d.Runtime.Revocations().Revoke(t.Context(), revoked); err != nil {
+				t.Fatal(err)
+			}
+			alice.stream.All() // it ends
+			alice.call.All()
+			if all := alice.listener.All(); !strings.Contains(fmt.Sprint(all), "revoked") {
+				t.Errorf("the listener is told %v", all)
+			}
+			for _, ok := alice.older.Next(); ok; _, ok = alice.older.Next() {
+			}
+			(<-alice.stateless).Close()
+			for range 3 {
+				if who := <-ended; who != "alice" {
+					t.Errorf("a call of %s has ended", who)
+				}
+			}
+			if a := alice.Post(listTools); a.StatusCode != 401 {
+				t.Errorf("the next request: %s", a.Status)
+			}
+			fresh := d.as(d.id.Token("alice", resource, later()))
+			if fresh.Session = alice.Session; fresh.Post(listTools).StatusCode != 404 {
+				t.Error("the session is there")
+			}
+			fresh.Session = ""
+			if got := taskOf(fresh.Initialize(`{}`), alice.task); !strings.Contains(got, `"cancelled"`) {
+				t.Errorf("the task: %s", got)
+			}
+			if got := taskOf(bob.Client, bob.task); !strings.Contains(got, `"working"`) {
+				t.Errorf("another one's task: %s", got)
+			}
+			if bob.older.Ask(`{"jsonrpc":"2.0","id":9,"method":"ping"}`) == "" {
+				t.Error("another one's session of HTTP+SSE has ended")
+			}
+			select {
+			case who := <-ended:
+				t.Errorf("a call of %s has ended", who)
+			case a := <-bob.stateless:
+				t.Errorf("another one's call has ended: %s %s", a.Status, a.Body)
+			default:
+			}
+			troupe.AddTool(d.Server, troupe.Tool{Name: "news"}, wait)
+			if _, ok := bob.listener.Next(); !ok {
+				t.Error("another one's listener has ended")
+			}
+			for _, a := range []*testkit.Answer{bob.stream, bob.call, bob.listener} {
+				a.Close()
+			}
+		})
 	}
-	troupe.AddTool(d.Server, troupe.Tool{Name: "wait"}, wait)
-	troupe.AddTool(d.Server, troupe.Tool{Name: "work", Task: troupe.TaskOptional}, wait)
-	const call, asTask = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait","arguments":{}}}`, `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"work","arguments":{},"task":{"ttl":600000}}}`
-	body := func(a *testkit.Answer) string { // of any form
-		if a.Stream() {
-			return host.Last(t, a)
+}
+
+// TestIdleSessionsOfTheRevoked end, too: what is of them in the store, though no request has come for them here.
+func TestIdleSessionsOfTheRevoked(t *testing.T) {
+	t.Parallel()
+	id, dir := issuer.New(t), t.TempDir()
+	run := func(f func(rt *troupe.Runtime, as func(string) *testkit.Client)) {
+		t.Helper()
+		rt, err := troupe.New(troupe.Options{Dir: dir, Auth: &auth.Config{Issuers: []auth.Issuer{{URL: id.URL}}, PublicURL: public}})
+		if err != nil {
+			t.Fatal(err)
 		}
-		return a.Body
+		rt.Mount("/mcp", troupe.NewServer(mcp.Implementation{Name: "test", Version: "1"}, nil))
+		hs := httptest.NewServer(rt)
+		defer hs.Close()
+		f(rt, func(token string) *testkit.Client {
+			return &testkit.Client{T: t, HTTP: hs.Client(), URL: hs.URL + "/mcp", Header: http.Header{"Authorization": {"Bearer " + token}}}
+		})
+		if err := rt.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
 	}
-	type held struct {
-		*testkit.Client
-		stream, call *testkit.Answer
-		task         string
-	}
-	hold := func(name string) (h held) {
-		h.Client = d.user(name)
-		h.stream = h.Get("")
-		h.call = h.Post(call)
-		var made struct {
-			Result struct{ Task struct{ TaskID string } }
+	sessions := map[string]string{}
+	run(func(_ *troupe.Runtime, as func(string) *testkit.Client) {
+		for _, name := range []string{"alice", "bob"} {
+			c := as(id.Token(name, resource, nil)).Initialize(`{}`)
+			c.Post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+			sessions[name] = c.Session
 		}
-		if got := body(h.Post(asTask)); json.Unmarshal([]byte(got), &made) != nil || made.Result.Task.TaskID == "" {
-			t.Fatalf("no task: %s", got)
+	})
+	run(func(rt *troupe.Runtime, as func(string) *testkit.Client) {
+		if _, err := rt.Revocations().Revoke(t.Context(), troupe.Revocation{Subject: "alice"}); err != nil {
+			t.Fatal(err)
 		}
-		h.task = made.Result.Task.TaskID
-		for range 2 {
-			<-began
+		for name, want := range map[string]int{"alice": 404, "bob": 200} {
+			c := as(id.Token(name, resource, later()))
+			c.Session = sessions[name]
+			if a := c.Post(listTools); a.StatusCode != want {
+				t.Errorf("the session of %s: %s %s", name, a.Status, a.Body)
+			}
 		}
-		return h
-	}
-	alice, bob := hold("alice"), hold("bob")
-	idle := d.user("alice")
+	})
+}
+
+// signalled tells when its body is read for the first time, and waits before it is.
+type signalled struct {
+	io.ReadCloser
+	once        sync.Once
+	read, begin chan struct{}
+}
+
+func (s *signalled) Read(p []byte) (int, error) {
+	s.once.Do(func() {
+		close(s.read)
+		<-s.begin
+	})
+	return s.ReadCloser.Read(p)
+}
+
+// TestRevokedMeanwhile refuses a request whose body comes once its owner is revoked.
+func TestRevokedMeanwhile(t *testing.T) {
+	t.Parallel()
+	slow := &signalled{read: make(chan struct{}), begin: make(chan struct{})}
+	d := newDoor(t, func(o *troupe.Options) {
+		o.Middleware = func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("X-Slow") != "" {
+					slow.ReadCloser = r.Body
+					r.Body = slow
+				}
+				next.ServeHTTP(w, r)
+			})
+		}
+	})
+	answer := d.user("alice").PostLater(listTools, "X-Slow", "1")
+	<-slow.read
 	if _, err := d.Runtime.Revocations().Revoke(t.Context(), troupe.Revocation{Subject: "alice"}); err != nil {
 		t.Fatal(err)
 	}
-	alice.stream.All() // it ends
-	alice.call.All()
-	for range 2 {
-		if who := <-ended; who != "alice" {
-			t.Errorf("a call of %s has ended", who)
-		}
+	before := d.Refused("auth-revoked")
+	close(slow.begin)
+	a := <-answer
+	if got := challenge(t, a.Header); a.StatusCode != 401 || got["error"] != "invalid_token" || d.Refused("auth-revoked") != before+1 {
+		t.Errorf("%s %v %s, counted %d", a.Status, a.Header, a.Body, d.Refused("auth-revoked")-before)
 	}
-	if a := alice.Post(listTools); a.StatusCode != 401 {
-		t.Errorf("the next request: %s", a.Status)
-	}
-	fresh := d.as(d.id.Token("alice", resource, later()))
-	for _, session := range []string{alice.Session, idle.Session} {
-		if fresh.Session = session; fresh.Post(listTools).StatusCode != 404 {
-			t.Error("a session is there")
-		}
-	}
-	fresh.Session = ""
-	if got := body(fresh.Initialize(`{}`).Post(host.Method("2", "tasks/get", `{"taskId":"`+alice.task+`"}`))); !strings.Contains(got, `"cancelled"`) {
-		t.Errorf("the task: %s", got)
-	}
-	if got := body(bob.Post(host.Method("2", "tasks/get", `{"taskId":"`+bob.task+`"}`))); !strings.Contains(got, `"working"`) {
-		t.Errorf("another one's task: %s", got)
-	}
-	select {
-	case who := <-ended:
-		t.Errorf("a call of %s has ended", who)
-	default:
-	}
-	bob.stream.Close()
-	bob.call.Close()
 }

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/troupe-run/troupe/auth"
+)
+
+// authSection is the section auth of a config file: what of auth.Config is no flag.
+type authSection struct {
+	Issuers []issuerSection     `yaml:"issuers"`
+	Scopes  []string            `yaml:"scopes"`
+	Implies map[string][]string `yaml:"implies"`
+	Claims  []string            `yaml:"claims"`
+}
+
+// issuerSection is an auth.Issuer.
+type issuerSection struct {
+	URL           string                `yaml:"url"`
+	Audiences     []string              `yaml:"audiences"`
+	AudienceClaim string                `yaml:"audience-claim"`
+	ClientIDs     []string              `yaml:"client-ids"`
+	Keys          string                `yaml:"keys"`
+	Introspection *introspectionSection `yaml:"introspection"`
+}
+
+// introspectionSection is an auth.Introspection.
+type introspectionSection struct {
+	URL              string `yaml:"url"`
+	ClientID         string `yaml:"client-id"`
+	ClientSecret     string `yaml:"client-secret"`
+	ClientSecretFile string `yaml:"client-secret-file"`
+}
+
+// read reads the section. An error of the YAML names its line.
+func (a *authSection) read(n ast.Node) error {
+	if _, ok := n.(*ast.NullNode); ok {
+		return nil
+	}
+	if err := yaml.NodeToValue(n, a, yaml.Strict()); err != nil {
+		return err
+	}
+	for i := range a.Issuers {
+		if err := a.Issuers[i].Introspection.readSecret(); err != nil {
+			return fmt.Errorf("auth: issuers[%d].introspection: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// readSecret reads the file with the secret, if that is where it lies.
+func (i *introspectionSection) readSecret() error {
+	switch {
+	case i == nil || i.ClientSecretFile == "":
+		return nil
+	case i.ClientSecret != "":
+		return errors.New("client-secret and client-secret-file exclude each other: set one of them")
+	}
+	data, err := os.ReadFile(i.ClientSecretFile)
+	if err != nil {
+		return fmt.Errorf("client-secret-file: %w", err)
+	}
+	if i.ClientSecret = strings.TrimRight(string(data), "\r\n"); i.ClientSecret == "" {
+		return fmt.Errorf("client-secret-file: %s is empty", i.ClientSecretFile)
+	}
+	return nil
+}
+
+// issuers are those of the flags, or else those of the section.
+func (s *settings) issuers() (all []auth.Issuer) {
+	for _, u := range s.authIssuers {
+		all = append(all, auth.Issuer{URL: u, Audiences: s.authAudiences})
+	}
+	if len(all) > 0 {
+		return all
+	}
+	for _, i := range s.auth.Issuers {
+		issuer := auth.Issuer{URL: i.URL, Audiences: i.Audiences, AudienceClaim: i.AudienceClaim, ClientIDs: i.ClientIDs, Keys: i.Keys}
+		if in := i.Introspection; in != nil {
+			issuer.Introspection = &auth.Introspection{URL: in.URL, ClientID: in.ClientID, ClientSecret: in.ClientSecret}
+		}
+		all = append(all, issuer)
+	}
+	return all
+}
+
+// authConfig says whose tokens count, nil if none do.
+func (s *settings) authConfig() *auth.Config {
+	c := &auth.Config{Issuers: s.issuers(), PublicURL: cmp.Or(s.publicURL, s.localURL()), Scopes: s.auth.Scopes, Implies: s.auth.Implies, Claims: s.auth.Claims, AllowAnonymous: s.allowAnonymous}
+	if len(s.authScopes) > 0 {
+		c.Scopes = s.authScopes
+	}
+	if s.apiKeys {
+		c.APIKeys = auth.StoredKeys
+	}
+	if len(c.Issuers) == 0 && !s.apiKeys {
+		return nil
+	}
+	return c
+}
+
+// localURL is the URL of a server that this machine alone reaches, and "" if others do, or its port is not known yet.
+func (s *settings) localURL() string {
+	host, port, err := net.SplitHostPort(s.listen)
+	if err != nil || port == "0" || !isLoopback(host) {
+		return ""
+	}
+	scheme := "http"
+	if s.tlsCert != "" {
+		scheme = "https"
+	}
+	return scheme + "://" + s.listen
+}
+
+func isLoopback(host string) bool {
+	a, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && a.Unmap().IsLoopback()
+}
+
+// checkAuth refuses settings of tokens that contradict others, or that package auth refuses. byFlag reports whether a setting is from the command line.
+func (s *settings) checkAuth(byFlag func(name string) bool) error {
+	if len(s.authIssuers) > 0 && len(s.auth.Issuers) > 0 && !byFlag("auth-issuer") {
+		return errors.New("auth-issuer and the issuers of auth exclude each other in a file: set one of them")
+	}
+	if len(s.authAudiences) > 0 && len(s.authIssuers) == 0 {
+		return errors.New("auth-audience is what tokens of auth-issuer are for, which is not set; an issuer in the section auth has audiences of its own")
+	}
+	c := s.authConfig()
+	if c == nil {
+		if len(s.authScopes) > 0 || len(s.auth.Scopes) > 0 {
+			return errors.New("scopes have no effect where no token counts: set auth-issuer, or api-keys")
+		}
+		return nil
+	}
+	for _, i := range c.Issuers {
+		if u, err := url.Parse(i.URL); s.publicURL == "" && err == nil && (c.PublicURL == "" || !isLoopback(u.Hostname())) {
+			return fmt.Errorf("public-url is needed beside the issuer %s: tokens are made for the URL under which clients reach this server, such as https://mcp.example.com, and what a request says of its host is not believed", i.URL)
+		}
+	}
+	a, err := auth.New(*c)
+	if err != nil {
+		return fmt.Errorf("the settings of tokens cannot be used: %w", err)
+	}
+	a.Close()
+	return nil
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/troupe-run/troupe"
+)
+
+// commandLine is the key of the arguments of the process in the context of a command.
+type commandLine struct{}
+
+// atOnce are the settings that apply while the process runs; the section auth is another.
+var atOnce = []string{"auth-issuer", "auth-audience", "auth-scope", "api-keys"}
+
+// reloader reads the config file again.
+type reloader struct {
+	began   *settings // those with which the process began
+	cmd     *cobra.Command
+	rt      *troupe.Runtime
+	log     *slog.Logger
+	reloads metric.Int64Counter
+}
+
+func newReloader(s *settings, cmd *cobra.Command, rt *troupe.Runtime, log *slog.Logger, meters metric.MeterProvider) (*reloader, error) {
+	reloads, err := meters.Meter("github.com/troupe-run/troupe/cmd/troupe").Int64Counter("troupe.config.reloads",
+		metric.WithUnit("{reload}"), metric.WithDescription("Times that the file of --config was read again, by outcome."))
+	return &reloader{s, cmd, rt, log, reloads}, err
+}
+
+// run reads the file again for each signal.
+func (r *reloader) run(ctx context.Context, hangups <-chan os.Signal) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hangups:
+		}
+		if r.began.config == "" {
+			r.log.Info("SIGHUP reads the file of --config again, and there is none")
+			continue
+		}
+		outcome := "applied"
+		if err := r.reload(); err != nil {
+			outcome = "refused"
+			r.log.Error("the config file was read again and cannot be used: all settings stay as they were", "file", r.began.config, "error", oneLine(err))
+		}
+		r.reloads.Add(ctx, 1, metric.WithAttributes(attribute.String("outcome", outcome)))
+	}
+}
+
+// reload applies what of the file applies at once, or changes nothing.
+func (r *reloader) reload() error {
+	var s settings
+	cmd := &cobra.Command{}
+	s.register(cmd)
+	args, _ := r.cmd.Context().Value(commandLine{}).([]string)
+	if err := cmd.ParseFlags(args); err != nil {
+		return err
+	}
+	if err := s.read(cmd); err != nil {
+		return err
+	}
+	later := unapplied(r.cmd, cmd)
+	// What clients are told of the server stays, and tokens with it.
+	s.listen, s.publicURL, s.tlsCert, s.allowAnonymous = r.began.listen, r.began.publicURL, r.began.tlsCert, r.began.allowAnonymous
+	if err := s.checkAuth(cmd.Flags().Changed); err != nil {
+		return err
+	}
+	c := s.authConfig()
+	switch {
+	case r.began.authConfig() != nil:
+		if err := r.rt.SetAuth(c); err != nil {
+			return err
+		}
+	case c != nil:
+		later = append(later, "auth")
+	}
+	r.log.Info("the config file was read again", "file", r.began.config)
+	if len(later) > 0 {
+		r.log.Warn("these settings differ from those with which the process began, and apply when it starts anew", "settings", strings.Join(later, " "))
+	}
+	return nil
+}
+
+// unapplied are the settings that differ between two command lines, with their files, and do not apply at once.
+func unapplied(a, b *cobra.Command) (names []string) {
+	for _, g := range settingGroups {
+		for _, name := range g.names {
+			if !slices.Contains(atOnce, name) && a.Flags().Lookup(name).Value.String() != b.Flags().Lookup(name).Value.String() {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}

@@ -1,0 +1,91 @@
+//go:build unix
+
+package main
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/troupe-run/troupe/internal/testkit/issuer"
+)
+
+// TestHangupProcess has a server read its file again: a further issuer counts at once, a session goes on, a file that cannot be used changes nothing, and what needs another
+// start is named.
+func TestHangupProcess(t *testing.T) {
+	t.Parallel()
+	first, second := issuer.New(t), issuer.New(t)
+	file := filepath.Join(t.TempDir(), "troupe.yaml")
+	write := func(lines ...string) {
+		t.Helper()
+		text := "public-url: http://127.0.0.1:8080\npage-size: 7\n" + strings.Join(lines, "\n") + "\n"
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("auth:", "  issuers:", "  - url: "+first.URL)
+	p := start(t, "--memory", "--config", file, "--page-size", "5")
+	session := ""
+	status := func(token string) int {
+		t.Helper()
+		header := []string{"Authorization", "Bearer " + token}
+		body := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
+		if session != "" && token[0] == ' ' {
+			header = []string{"Authorization", "Bearer" + token, "Mcp-Session-Id", session, "MCP-Protocol-Version", "2025-11-25"}
+			body = `{"jsonrpc":"2.0","id":2,"method":"ping"}`
+		}
+		x, err := p.post(t.Context(), body, header...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer x.close()
+		if session == "" {
+			session = x.Header.Get("Mcp-Session-Id")
+		}
+		return x.StatusCode
+	}
+	const audience = "http://127.0.0.1:8080/mcp"
+	alice, bob := first.Token("alice", audience, nil), second.Token("bob", audience, nil)
+	if got := [2]int{status(alice), status(bob)}; got != [2]int{http.StatusOK, http.StatusUnauthorized} {
+		t.Fatalf("before: %v\n%s", got, p.stderr)
+	}
+	write("auth:", "  issuers:", "  - url: "+first.URL, "  - url: "+second.URL)
+	p.signal(t, syscall.SIGHUP)
+	p.await(t, "the config file was read again\"? ")
+	if got := [2]int{status(" " + alice), status(bob)}; got != [2]int{http.StatusOK, http.StatusOK} {
+		t.Errorf("with a further issuer: %v\n%s", got, p.stderr)
+	}
+	write("auth:", "  issuers:", "  - url: http://id.example.com")
+	p.signal(t, syscall.SIGHUP)
+	p.await(t, `all settings stay as they were.*Issuers\[0\]\.URL`)
+	if got := [2]int{status(" " + alice), status(bob)}; got != [2]int{http.StatusOK, http.StatusOK} {
+		t.Errorf("after a file that cannot be used: %v\n%s", got, p.stderr)
+	}
+	write("max-body: 2048", "auth-issuer:", "- "+second.URL)
+	p.signal(t, syscall.SIGHUP)
+	named := p.await(t, `apply when it starts anew.* settings="?([a-z -]+)`)[1]
+	if strings.TrimSpace(named) != "max-body" { // --page-size of the command line has won all the time
+		t.Errorf("the settings that need another start are %q, want max-body", named)
+	}
+	if got := [2]int{status(" " + alice), status(bob)}; got != [2]int{http.StatusUnauthorized, http.StatusOK} {
+		t.Errorf("with the other issuer alone: %v\n%s", got, p.stderr)
+	}
+	_, _, metrics := p.request(t, "GET", "/metrics", "", "")
+	for _, want := range []string{`troupe_config_reloads_total{outcome="applied"} 2`, `troupe_config_reloads_total{outcome="refused"} 1`} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("/metrics has no %s", want)
+		}
+	}
+}
+
+// TestHangupWithoutFile has a server without a file get the signal, which must not end it.
+func TestHangupWithoutFile(t *testing.T) {
+	t.Parallel()
+	p := start(t, "--memory")
+	p.signal(t, syscall.SIGHUP)
+	p.await(t, "there is none")
+	p.echo(t, p.session(t))
+}

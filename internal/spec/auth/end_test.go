@@ -1,0 +1,198 @@
+package auth_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
+	"github.com/troupe-run/troupe/internal/testkit"
+)
+
+// timed lets in users whose tokens end when X-Expires says, in Unix seconds.
+func timed(r *http.Request) (troupe.Principal, error) {
+	p, err := host.User(r)
+	if s := r.Header.Get("X-Expires"); s != "" && err == nil {
+		n, _ := strconv.ParseInt(s, 10, 64)
+		p.Expires = time.Unix(n, 0)
+	}
+	return p, err
+}
+
+// until returns c with a token of ann that ends after a time.
+func until(c *testkit.Client, after time.Duration) *testkit.Client {
+	own := *c
+	own.Header = http.Header{"X-User": {"ann"}, "X-Expires": {fmt.Sprint(time.Now().Add(after).Unix())}}
+	return &own
+}
+
+const (
+	life  = time.Minute           // of the token with which a test begins
+	ended = life + 30*time.Second // when what was opened with it ends
+)
+
+// read reads a stream to its end in the background. What it returns waits for that, and returns the events, and when it ended.
+func read(a *testkit.Answer) func() (all []testkit.Event, at time.Time) {
+	var all []testkit.Event
+	var at time.Time
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		all, at = a.All(), time.Now()
+	}()
+	return func() ([]testkit.Event, time.Time) { <-done; return all, at }
+}
+
+// endsAt fails the test unless a stream ended when its token did, or with the next beat of the node.
+func endsAt(t *testing.T, what string, began, at time.Time) {
+	t.Helper()
+	if took := at.Sub(began); took < ended || took > ended+time.Second {
+		t.Errorf("%s ended after %s, want %s", what, took, ended)
+	}
+}
+
+func lastID(events []testkit.Event) (id string) {
+	for _, e := range events {
+		if e.ID != "" {
+			id = e.ID
+		}
+	}
+	return id
+}
+
+// TestStreamsEndWithTheirToken has a call of 200 s and the standalone stream of a session, whose token ends meanwhile: both end then, and go on with a fresh token, with
+// every event once.
+func TestStreamsEndWithTheirToken(t *testing.T) {
+	for _, revision := range []string{"2025-03-26", "2025-06-18", "2025-11-25"} {
+		t.Run(revision, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				h := host.New(t, troupe.Options{Authenticate: timed, Limits: troupe.Limits{PingEvery: -1}}, nil)
+				began := time.Now().Truncate(time.Second)
+				time.Sleep(time.Until(began.Add(time.Second)))
+				began = time.Now()
+				c := until(h.Unchecked(), life).InitializeAs(revision, `{}`)
+				standalone := c.Get("")
+				call := c.Post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"count","arguments":{"to":40,"delay_ms":5000},"_meta":{"progressToken":"p"}}}`)
+				if !standalone.Stream() || !call.Stream() {
+					t.Fatalf("no streams: %s, %s", standalone.Status, call.Status)
+				}
+				time.AfterFunc(10*time.Second, func() { troupe.AddTool(h.Server, troupe.Tool{Name: "before"}, nothing) })
+				time.AfterFunc(ended+500*time.Millisecond, func() { troupe.AddTool(h.Server, troupe.Tool{Name: "after"}, nothing) })
+				ofCall, ofSession := read(call), read(standalone)
+				first, at := ofCall()
+				endsAt(t, "the call's stream", began, at)
+				news, at := ofSession()
+				endsAt(t, "the standalone stream", began, at)
+				if broke := revision != "2025-11-25"; call.Broke != broke || standalone.Broke != broke {
+					t.Errorf("broken are %v and %v, want %v: clients of this revision come back by that", call.Broke, standalone.Broke, broke)
+				}
+				time.Sleep(2 * time.Second)
+				fresh := *until(c, time.Hour)
+				fresh.Session = c.Session
+				again := fresh.Get(lastID(news))
+				if e, ok := again.Next(); !ok {
+					t.Error("the standalone stream does not go on")
+				} else if e.Data == "" { // the priming event
+					e, _ = again.Next()
+					news = append(news, e)
+				} else {
+					news = append(news, e)
+				}
+				again.Close()
+				if n := strings.Count(fmt.Sprint(news), "tools/list_changed"); n != 2 {
+					t.Errorf("%d changes of the list came, want 2: %v", n, news)
+				}
+				rest := fresh.Get(lastID(first)).All()
+				got := fmt.Sprint(append(first, rest...))
+				for n := 1; n <= 40; n++ {
+					if k := strings.Count(got, fmt.Sprintf(`"progress":%d,`, n)); k != 1 {
+						t.Errorf("progress %d came %d times", n, k)
+					}
+				}
+				if strings.Count(got, "counted to 40") != 1 {
+					t.Errorf("the response did not come once: %s", got)
+				}
+			})
+		})
+	}
+}
+
+// TestCallsOutliveTheirToken has calls whose clients could not come back for them: they are answered on their own responses.
+func TestCallsOutliveTheirToken(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{Authenticate: timed, Limits: troupe.Limits{PingEvery: -1}}, nil)
+		const long = `{"name":"sleep","arguments":{"ms":200000}}`
+		old := until(h.Unchecked(), life).InitializeAs("2025-06-18", `{}`).Post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":` + long + `}`)
+		response := read(old)
+		m := h.Stateless(`{}`)
+		m.Client = until(m.Client, life)
+		a, id := m.Do("tools/call", long)
+		body := a.Body
+		if a.Stream() {
+			body = fmt.Sprint(host.Payloads(a.All()))
+		}
+		if !strings.Contains(body, `"id":`+id) || !strings.Contains(body, "slept") {
+			t.Errorf("the stateless call: %s %s", a.Status, body)
+		}
+		if all, _ := response(); len(all) != 1 || !strings.Contains(all[0].Data, "slept") {
+			t.Errorf("the call without an event id: %s %v, broken: %v", old.Status, all, old.Broke)
+		}
+	})
+}
+
+// TestListenersEndWithTheirToken has a listener hear why it ends, and nothing after that.
+func TestListenersEndWithTheirToken(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{Authenticate: timed, Limits: troupe.Limits{PingEvery: -1}}, nil)
+		time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
+		began := time.Now()
+		m := h.Stateless(`{}`)
+		m.Client = until(m.Client, life)
+		a, _ := m.Listen("7", `{"toolsListChanged":true}`)
+		time.AfterFunc(10*time.Second, func() { troupe.AddTool(h.Server, troupe.Tool{Name: "before"}, nothing) })
+		time.AfterFunc(ended, func() { troupe.AddTool(h.Server, troupe.Tool{Name: "after"}, nothing) })
+		all, at := read(a)()
+		endsAt(t, "the listener", began, at)
+		got := host.Payloads(all)
+		want := []string{
+			host.ListenNote("7", "tools/list_changed", ""),
+			host.ListenNote("7", "cancelled", `,"requestId":7,"reason":"token_expiry"`),
+			`{"jsonrpc":"2.0","id":7,"result":`,
+		}
+		if len(got) != len(want) || got[0] != want[0] || got[1] != want[1] || !strings.HasPrefix(got[2], want[2]) {
+			t.Errorf("the listener got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	})
+}
+
+// TestSSEEndsWithItsToken has a session of HTTP+SSE end with the token that opened it, whatever tokens its messages have.
+func TestSSEEndsWithItsToken(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{Authenticate: timed, Limits: troupe.Limits{PingEvery: -1}}, nil)
+		time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
+		began := time.Now()
+		s := until(h.Unchecked(), life).OpenSSE("/sse")
+		s.Handshake("2024-11-05", `{}`)
+		s.Client = until(s.Client, time.Hour) // a refreshed token
+		messages := read(s.Stream)
+		time.Sleep(80 * time.Second)
+		if a := s.Post(`{"jsonrpc":"2.0","id":2,"method":"ping"}`, "Accept", ""); a.StatusCode != http.StatusAccepted {
+			t.Errorf("a message with a fresh token: %s", a.Status)
+		}
+		all, at := messages()
+		if len(all) != 1 || !strings.Contains(all[0].Data, `"id":2`) {
+			t.Errorf("the messages: %v", all)
+		}
+		endsAt(t, "the session", began, at)
+		if a := s.Post(`{"jsonrpc":"2.0","id":3,"method":"ping"}`, "Accept", ""); a.StatusCode != http.StatusNotFound {
+			t.Errorf("a message after the end: %s", a.Status)
+		}
+	})
+}
+
+func nothing(context.Context, *troupe.Call, struct{}) (string, error) { return "", nil }
