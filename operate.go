@@ -209,7 +209,7 @@ func (rt *Runtime) endRevoked(ctx context.Context, m revocation.Match) {
 		tenants = append(tenants, rt.tenantsOf(&m[i])...)
 	}
 	end := func(tenant func(string) bool, holder func(any) bool) {
-		if err := rt.node.EndHeld(ctx, tenant, holder); err != nil && ctx.Err() == nil {
+		if err := actors.EndHeld(ctx, rt.node, tenant, holder); err != nil && ctx.Err() == nil {
 			rt.log.Warn("not all that revoked principals hold has ended in the store", "error", err)
 		}
 	}

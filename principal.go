@@ -46,7 +46,7 @@ type Principal struct {
 	Scopes []string `json:"scopes,omitempty"`
 	// Machine says that a client acts for itself, as with the client credentials grant (RFC 9068, 5). A machine and a user of one name are two principals.
 	Machine bool `json:"machine,omitempty"`
-	// Expires is when the caller's token ends, the zero time if it does not.
+	// Expires is when the caller's token ends, the zero time if it does not. What a request with it has opened ends 30 seconds later: docs/auth.md says what, and how it goes on.
 	Expires time.Time `json:"expires,omitzero"`
 	// Token lets a handler act on the user's behalf, such as an access token for another
 	// service. It is never stored: a call that runs again in another process has none, and

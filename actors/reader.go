@@ -45,21 +45,6 @@ var (
 // attached is one connection of a stream.
 type attached = attachment.Attachment[StreamKey]
 
-// heldBy returns who has a connection, nil for nobody that is known, and the first moment at which it may not be served any more, the zero time if there is none. The
-// principal says so, if it has a method Until.
-func heldBy(conn any) (holder any, until time.Time) {
-	if c, ok := conn.(interface{ Holder() any }); ok {
-		holder = c.Holder()
-	}
-	if h, ok := holder.(interface{ Until() time.Time }); ok {
-		until = h.Until()
-	}
-	return holder, until
-}
-
-// past reports whether a moment of heldBy has come.
-func past(until, now time.Time) bool { return !until.IsZero() && !now.Before(until) }
-
 // extent is how far a stream has got, and what the writer knows of it without the log.
 type extent struct {
 	tail       uint64 // last append

@@ -24,7 +24,7 @@ import (
 )
 
 // patience is how long a test waits for something that should come at once. It is no measure: a test that needs it hangs.
-const patience = time.Minute
+const patience = 10 * time.Minute
 
 // program is the path of the command under test, and shared is the server of the tests that need none of their
 // own.
@@ -90,7 +90,7 @@ type process struct {
 // launch starts a server and returns once it serves.
 func launch(addr string, flags ...string) (*process, error) {
 	args := append([]string{"serve", "--conformance", "--listen", addr, "--log-format", "json", "--drain-delay", "0s",
-		"--header-timeout", "2m", "--lease", "2m", // a busy machine may keep a client from sending a header, and the server from renewing its lease
+		"--header-timeout", "2m", "--body-timeout", "10m", "--write-timeout", "10m", "--lease", "2m", // a busy machine may keep a client from sending and from reading, and the server from renewing its lease
 		"--log-rate", "1000000"}, // features share sessions: one must not drop the messages that another waits for
 		flags...)
 	s := &process{cmd: exec.Command(program, args...), ended: make(chan struct{})}

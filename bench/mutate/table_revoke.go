@@ -98,4 +98,28 @@ var revoked = []mutation{
 		"an API key is revoked, and what it holds is not", guard, "internal/revocation/store.go",
 		"	return l.Revoke(ctx, Revocation{Subject: k.ID, Issuer: auth.KeyIssuer})\n", "	return Revocation{Subject: k.ID, Issuer: auth.KeyIssuer}, nil\n", "", "TestAnAPIKey",
 	},
+	{
+		"what the revoked hold goes on on a node", guard, "operate.go",
+		"		if err := actors.EndHeld(ctx, rt.node, tenant, holder); err != nil && ctx.Err() == nil {\n", "		if err := ctx.Err(); err != nil && ctx.Err() == nil {\n", "internal/spec/auth", "TestWhatTheRevokedHoldEnds",
+	},
+	{
+		"what users hold by way of a revoked client goes on", guard, "operate.go",
+		"		return m.Is(p.Issuer, p.Subject, p.Client)\n", "		return m.Is(p.Issuer, p.Subject, p.Client) && false\n", "internal/spec/auth", "TestWhatTheRevokedHoldEnds",
+	},
+	{
+		"tasks of a revoked client's users run on", guard, "operate.go",
+		"			if !theirs && r.Client != \"\" {\n", "			if false {\n", "internal/spec/auth", "TestWhatTheRevokedHoldEnds",
+	},
+	{
+		"tasks of the revoked run on", guard, "operate.go",
+		"			theirs := slices.Contains(tenants, t.Key.Tenant)\n", "			theirs := false\n", "internal/spec/auth", "TestWhatTheRevokedHoldEnds",
+	},
+	{
+		"sessions of the revoked in the store go on", guard, "operate.go",
+		"			if err := rt.endSession(ctx, &s); !errors", "			if err := error(nil); !errors", "internal/spec/auth", "TestIdleSessionsOfTheRevoked",
+	},
+	{
+		"a request whose body comes after its owner was revoked goes on", guard, "visible.go",
+		"	if s.rt.revokedMeanwhile(x) {\n", "	if false {\n", "internal/spec/auth", "TestRevokedMeanwhile",
+	},
 }

@@ -2,7 +2,7 @@
 import { isDeepStrictEqual, inspect } from 'node:util'
 
 // patience is how long to wait for what should come at once, in milliseconds. It is no measure: who needs it hangs.
-export const patience = 180_000
+export const patience = 600_000
 
 const shown = (value) => inspect(value, { depth: 9, breakLength: 160, maxStringLength: 400 })
 

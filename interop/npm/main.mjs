@@ -41,7 +41,7 @@ const tell = (way, feature, began, error) => say({ way: way.name, feature, ms: D
 async function attempt(way, name, run) {
   if (only && !only.test(`${way.name} ${name}`)) return
   const began = Date.now()
-  const hangs = later(3 * patience).then(() => { throw new Error('it hangs') })
+  const hangs = later(2 * patience).then(() => { throw new Error('it hangs') })
   await Promise.race([run(), hangs]).then(() => tell(way, name, began), (error) => tell(way, name, began, error))
 }
 

@@ -45,6 +45,10 @@ class Session {
     this.way = way
     const { Client, types, named } = way.sdk
     this.client = new Client({ name: 'interop', version: '1.0.0' }, { capabilities, ...(way.modern && { versionNegotiation: { mode: 'auto' } }), ...client })
+    // What all functions of the client send their requests by, each release in its way.
+    const by = named ? '_requestWithSchema' : 'request'
+    const request = this.client[by].bind(this.client)
+    this.client[by] = (message, schema, options) => request(message, schema, { timeout: unhurried, ...options })
     this.client.onerror = (e) => this.closing || (this.ending && gone.test(e)) || this.errors.push(String(e?.stack ?? e))
     // With a handler the SDK checks what comes by its own schema. What it has no schema for should not come at all.
     const schema = (method, name) => named ? method : types[name]
@@ -122,7 +126,6 @@ class Session {
 
   call(name, args, options) {
     const params = { name, ...(args && { arguments: args }) }
-    options = { timeout: unhurried, ...options }
     return this.way.sdk.named ? this.client.callTool(params, options) : this.client.callTool(params, undefined, options)
   }
 
@@ -130,7 +133,7 @@ class Session {
   request(request) {
     const { types, named } = this.way.sdk
     const anything = { '~standard': { version: 1, vendor: 'interop', validate: (value) => ({ value }) } }
-    return this.client.request(request, named ? anything : types.ResultSchema, { timeout: unhurried })
+    return this.client.request(request, named ? anything : types.ResultSchema)
   }
 
   // raw sends a request past the client, whose schemas know nothing of its result, and returns the response. An error of the
@@ -144,7 +147,7 @@ class Session {
 
   // page asks for one page of the tools.
   page(cursor) {
-    if (!this.way.sdk.named || cursor) return this.client.listTools(cursor && { cursor }, { timeout: unhurried })
+    if (!this.way.sdk.named || cursor) return this.client.listTools(cursor && { cursor })
     return this.client.request({ method: 'tools/list' }) // the function would ask for all of them
   }
 

@@ -26,7 +26,7 @@ export class Interrupted {
     for (const pattern of broken) session.tolerate(pattern)
     session.tolerate(/unknown token/)
     Object.assign(this, { session, to })
-    this.options = { timeout: 600_000, onprogress: (p) => this.progress.push(p.progress), onresumptiontoken: (t) => this.tokens.push(t) }
+    this.options = { onprogress: (p) => this.progress.push(p.progress), onresumptiontoken: (t) => this.tokens.push(t) }
     this.call = session.text('count', { to, delay_ms: 40 }, { ...this.options, signal: this.#controller.signal })
     this.call.then(() => { this.over = true }, () => {}) // it may be given up
   }
