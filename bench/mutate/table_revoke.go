@@ -103,10 +103,6 @@ var revoked = []mutation{
 		"		if err := actors.EndHeld(ctx, rt.node, tenant, holder); err != nil && ctx.Err() == nil {\n", "		if err := ctx.Err(); err != nil && ctx.Err() == nil {\n", "internal/spec/auth", "TestWhatTheRevokedHoldEnds",
 	},
 	{
-		"what users hold by way of a revoked client goes on", guard, "operate.go",
-		"		return m.Is(p.Issuer, p.Subject, p.Client)\n", "		return m.Is(p.Issuer, p.Subject, p.Client) && false\n", "internal/spec/auth", "TestWhatTheRevokedHoldEnds",
-	},
-	{
 		"tasks of a revoked client's users run on", guard, "operate.go",
 		"			if !theirs && r.Client != \"\" {\n", "			if false {\n", "internal/spec/auth", "TestWhatTheRevokedHoldEnds",
 	},
@@ -116,7 +112,7 @@ var revoked = []mutation{
 	},
 	{
 		"sessions of the revoked in the store go on", guard, "operate.go",
-		"			if err := rt.endSession(ctx, &s); !errors", "			if err := error(nil); !errors", "internal/spec/auth", "TestIdleSessionsOfTheRevoked",
+		"rt.cluster.SessionsOf(ctx, tenant)", `rt.cluster.SessionsOf(ctx, "not"+tenant)`, "internal/spec/auth", "TestIdleSessionsOfTheRevoked",
 	},
 	{
 		"a request whose body comes after its owner was revoked goes on", guard, "visible.go",
