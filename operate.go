@@ -170,17 +170,6 @@ func (rt *Runtime) newRevocations() *revocation.List {
 	return revocation.New(revocation.Config{Records: nodestore.NewRevocations(rt.cluster), Keys: rt.apiKeys(), Shared: rt.shared(), Log: rt.log, End: rt.endRevoked, EndStored: rt.endStored})
 }
 
-// noteIssuers keeps the issuers of a configuration: what principals of an earlier one hold can be revoked, too.
-func (rt *Runtime) noteIssuers(c *auth.Config) {
-	rt.mu.Lock()
-	defer rt.mu.Unlock()
-	for _, i := range c.Issuers {
-		if !slices.Contains(rt.issuers, i.URL) {
-			rt.issuers = append(rt.issuers, i.URL)
-		}
-	}
-}
-
 // tenantsOf are the tenants of a revocation: a subject is a user and a machine at each issuer, and a client is a machine. Nothing in a tenant says by which client its user came.
 func (rt *Runtime) tenantsOf(r *revocation.Revocation) (tenants []string) {
 	issuers := []string{r.Issuer}

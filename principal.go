@@ -320,6 +320,17 @@ func (rt *Runtime) SetAuth(c *auth.Config) error {
 	return nil
 }
 
+// noteIssuers keeps the issuers of a configuration: what principals of an earlier one hold can be revoked, too.
+func (rt *Runtime) noteIssuers(c *auth.Config) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	for _, i := range c.Issuers {
+		if !slices.Contains(rt.issuers, i.URL) {
+			rt.issuers = append(rt.issuers, i.URL)
+		}
+	}
+}
+
 // authenticate is Options.Auth and Options.Authenticate as the transport calls them.
 func (rt *Runtime) authenticate(r *http.Request) (any, error) {
 	o := &rt.opts
