@@ -68,7 +68,7 @@ var layers = []layer{
 	{"", []string{"auth", "mcp", "codec", "actors", "transport", "cluster", "internal"}, []string{"examples"}, "the public API is below its users"},
 	{"internal/spec", []string{"", "auth", "mcp"}, []string{"codec", "internal/limits", "internal/toolschema"}, "the specification is tested over the wire, from outside"},
 	{"troupetest", []string{"", "mcp", "internal/guard", "internal/origin"}, nil, "it tests what any user can write, over a pipe that knows its request"},
-	{"examples", []string{"", "mcp"}, nil, "an example shows what any user can write"},
+	{"examples", []string{"auth", "", "mcp"}, nil, "an example shows what any user can write"},
 	{"bench", []string{"", "mcp", "codec", "examples", "internal"}, nil, "load comes over the wire"},
 	{"bench/guarded", []string{"", "auth", "examples"}, nil, "it is a program with tokens, such as any user can write"},
 	{"cmd", []string{"", "auth", "mcp", "examples", "bench", "internal/admin", "internal/apikey", "internal/client", "internal/limits", "internal/memory", "internal/procs", "internal/revocation", "internal/telemetry"}, nil, "the command turns flags into Options and has no parts of its own"},
