@@ -5,7 +5,7 @@ var door = []mutation{
 	{"an address guesses tokens without end", limit, "internal/bearer/checker.go", "wait > 0 {\n", "wait > 0 && false {\n", "internal/spec/auth", "TestManyFailures"},
 	{"a token that fails costs its address nothing", limit, "internal/bearer/checker.go", "if no.Code != \"\" || no.Reason == auth.ReasonKey {", "if no.Reason == auth.ReasonKey {", "internal/spec/auth", "TestManyFailures"},
 	{"a kid that is made up costs its address nothing", limit, "internal/bearer/checker.go", "if no.Code != \"\" || no.Reason == auth.ReasonKey {", "if no.Code != \"\" {", "internal/spec/auth", "TestMadeUpKeyIDsAreFailures"},
-	{"a known token is turned away with its address", guard, "internal/bearer/checker.go", "server, last); v != nil {\n		return v, nil\n	}\n	if len", "server, last); false {\n		return v, nil\n	}\n	if len", "internal/spec/auth", "TestManyFailures"},
+	{"a known token is turned away with its address", guard, "internal/bearer/checker.go", "	if v != nil && c.revoked(&v.Identity) == nil {\n", "	if v != nil && c.revoked(&v.Identity) == nil && last == nil {\n", "internal/spec/auth", "TestManyFailures"},
 	{"who has no token is turned away with its address", guard, "internal/bearer/checker.go", "	if len(r.Header[\"Authorization\"]) > 0 {\n", "	if len(r.Header[\"Authorization\"]) >= 0 {\n", "internal/spec/auth", "TestManyFailures"},
 	{"both transports are one resource", guard, "internal/bearer/checker.go", "= older, older, own\n", "= own, own, own\n", "internal/spec/auth", "TestOthersThings"},
 	{"messages of HTTP+SSE are of the other resource", guard, "internal/bearer/checker.go", "= older, older, own\n", "= older, own, own\n", "internal/spec/auth", "TestOthersThings"},
