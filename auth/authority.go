@@ -39,7 +39,6 @@ func New(c Config) (*Authority, error) {
 	}
 	for _, of := range c.Issuers {
 		i := &issuer{Issuer: of, keep: c.Claims, client: client, cache: c.Cache, log: c.Log, news: make(chan struct{})}
-		i.changed = func() { a.verdicts.sweep(time.Now()) }
 		if isFile(of.Keys) {
 			i.cache = nil // every process reads the file
 		}
@@ -90,13 +89,7 @@ func (a *Authority) Authenticate(ctx context.Context, h http.Header, server *Res
 	case token == "":
 		return nil, missingCredentials()
 	}
-	var v *Verdict
-	var err error
-	if last != nil {
-		v, err = last.Verify(ctx, a, token, server.url)
-	} else {
-		v, err = a.Verify(ctx, token, server.url)
-	}
+	v, err := last.Verify(ctx, a, token, server.url)
 	if err == nil && !v.Serves(server.names...) {
 		return nil, invalidToken(ReasonAudience, slog.String("key", v.Subject), slog.Any("servers", v.Servers), slog.Any("want", server.names))
 	}
@@ -110,41 +103,36 @@ func (a *Authority) Known(h http.Header, server *Resource, last *Last) *Verdict 
 	if r != nil || token == "" {
 		return nil
 	}
-	if last != nil {
-		if v := last.find(a, token, server.url); v != nil && v.Serves(server.names...) {
-			return v
-		}
+	v := last.find(a, token, server.url)
+	switch {
+	case v != nil:
+	case a.isKey(token):
+		v = a.keys.recall(token)
+	default:
+		v = a.verdicts.find(verdictKey{sha256.Sum256(bytesOf(token)), server.url}, time.Now())
 	}
-	if a.keys != nil && strings.HasPrefix(token, APIKeyPrefix) {
-		if v := a.keys.recall(token); v != nil && v.Serves(server.names...) {
-			return v
-		}
+	if v == nil || v.refused != nil || !v.Serves(server.names...) {
 		return nil
 	}
-	v := a.verdicts.find(verdictKey{sha256.Sum256(bytesOf(token)), server.url}, time.Now())
-	if v == nil || v.refused != nil {
-		return nil
-	}
-	if last != nil {
-		last.p.Store(&lastToken{a, token, server.url, v})
-	}
+	last.keep(a, token, server.url, v)
 	return v
+}
+
+// isKey reports whether a token is for Config.APIKeys.
+func (a *Authority) isKey(token string) bool {
+	return a.keys != nil && strings.HasPrefix(token, APIKeyPrefix)
 }
 
 // Verify returns the verdict about a token that came to a server with this public URL. The error is a [*Refusal]. ctx bounds how long it waits for an issuer.
 func (a *Authority) Verify(ctx context.Context, token, resource string) (*Verdict, error) {
-	v, r := a.verify(ctx, token, resource)
-	if r != nil {
-		return nil, r
-	}
-	return v, nil
+	return (*Last)(nil).Verify(ctx, a, token, resource)
 }
 
 func (a *Authority) verify(ctx context.Context, token, resource string) (*Verdict, *Refusal) {
 	if !isToken(token) {
 		return nil, invalidToken(ReasonMalformed, slog.Int("bytes", len(token)))
 	}
-	if a.keys != nil && strings.HasPrefix(token, APIKeyPrefix) {
+	if a.isKey(token) {
 		return a.keys.verify(ctx, token)
 	}
 	k := verdictKey{sha256.Sum256(bytesOf(token)), resource}
@@ -159,13 +147,10 @@ func (a *Authority) verify(ctx context.Context, token, resource string) (*Verdic
 			a.verdicts.add(k, v)
 		}
 	}
-	if r == nil && v.refused != nil {
+	if r == nil {
 		r = v.refused
 	}
-	if r != nil {
-		return nil, r
-	}
-	return v, nil
+	return v, r
 }
 
 // verifySigned verifies a JWT (RFC 9068, 4). Everything that needs no key comes first, so that an issuer is asked for keys only if a token of it could count.
@@ -203,7 +188,7 @@ func (i *issuer) signer(ctx context.Context, t *signedToken, issued time.Time) (
 			return nil, unavailable(ReasonUnavailable, spacing, errNoKeys, detail...)
 		case answer == unreachable:
 			why := ReasonUnavailable
-			if set != nil && err == nil && i.hasKeys() {
+			if set != nil && err == nil && time.Now().UnixNano() < i.goodUntil.Load() { // those that it has serve
 				why = ReasonKey
 			}
 			return nil, unavailable(why, retry, err, detail...)
@@ -219,9 +204,6 @@ func (i *issuer) signer(ctx context.Context, t *signedToken, issued time.Time) (
 }
 
 var errNoKeys = errors.New("the issuer has no key that can be used")
-
-// hasKeys reports whether the issuer's last good keys serve.
-func (i *issuer) hasKeys() bool { return time.Now().UnixNano() < i.goodUntil.Load() }
 
 // ErrNoMetadata is the error of IssuerMetadata if there is no issuer, or if Issuer.Keys says where the first one's keys are, so that its metadata is not known.
 var ErrNoMetadata = errors.New("auth: the metadata of the issuer is not known")

@@ -99,26 +99,22 @@ func (in *introspector) put(ctx context.Context, token, resource string) (*Verdi
 // judgeAnswer is the verdict of an answer (RFC 7662, 2.2).
 func (i *issuer) judgeAnswer(c object, resource string, now time.Time) (*Verdict, *Refusal) {
 	v := &Verdict{ends: now.Add(maxOpaque)}
-	switch active := string(c["active"]); active {
-	case "true":
-	case "false":
+	kind, typed, err := c.text("token_type")
+	switch active := string(c["active"]); {
+	case active == "false":
 		v.refused = invalidToken(ReasonInactive)
-		return v, nil
-	default:
+	case active != "true":
 		return nil, unavailable(ReasonUnavailable, askedAgain, fmt.Errorf("introspection: active is %.20q", active))
-	}
-	if kind, ok, err := c.text("token_type"); err != nil || ok && !strings.EqualFold(kind, "bearer") {
+	case err != nil || typed && !strings.EqualFold(kind, "bearer"):
 		v.refused = invalidToken(ReasonBound, c.shown("token_type")...)
-		return v, nil
-	}
-	id, r := i.judge(c, true, resource, now)
-	if r != nil {
-		v.refused = r
-		return v, nil
-	}
-	v.Identity = *id
-	if id.Expires.Before(v.ends) {
-		v.ends = id.Expires
+	default:
+		var id *Identity
+		if id, v.refused = i.judge(c, true, resource, now); id != nil {
+			v.Identity = *id
+			if id.Expires.Before(v.ends) {
+				v.ends = id.Expires
+			}
+		}
 	}
 	return v, nil
 }

@@ -95,16 +95,3 @@ func (t *verdicts) add(k verdictKey, v *Verdict) {
 	defer t.mu.Unlock()
 	t.all.put(k, v)
 }
-
-// sweep forgets the verdicts that do not hold.
-func (t *verdicts) sweep(now time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, m := range []map[verdictKey]*Verdict{t.all.new, t.all.old} {
-		for k, v := range m {
-			if !v.Valid(now) {
-				delete(m, k)
-			}
-		}
-	}
-}
