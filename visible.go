@@ -471,10 +471,15 @@ func (s *service) missing(granted, needed []string) []string {
 	return scope.Missing(granted, needed)
 }
 
-// challenge tells a caller with the granted scopes, which lacks one, what to ask for: the value of WWW-Authenticate.
-func (s *service) challenge(granted, needed []string) string {
+// challenge tells a caller with the granted scopes, which lacks one, what to ask for: the value of WWW-Authenticate. The paths of HTTP+SSE are a resource
+// of their own, which takes no tokens of the other.
+func (s *service) challenge(principal any, granted, needed []string) string {
 	if s.rt.bearer != nil {
-		return s.rt.bearer.Challenge(s.path, granted, needed)
+		path := s.path
+		if r := requestOf(principal); r != nil {
+			path = r.URL.Path
+		}
+		return s.rt.bearer.Challenge(path, granted, needed)
 	}
 	return scope.Challenge(scope.Wanted(granted, needed), faults.Scope.Text)
 }
@@ -486,7 +491,7 @@ func (s *service) lacks(principal any, needs []string) *actors.Denied {
 		return nil
 	}
 	s.rt.observer().Rejected(faults.Scope.Status, faults.Scope.Label)
-	return &actors.Denied{Challenge: s.challenge(has, needs), Err: faults.Scope.Error().WithData(struct {
+	return &actors.Denied{Challenge: s.challenge(principal, has, needs), Err: faults.Scope.Error().WithData(struct {
 		Scopes []string `json:"scopes"`
 	}{scope.Wanted(has, needs)})}
 }
