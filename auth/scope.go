@@ -19,25 +19,30 @@ func isScope(s string) bool {
 	return s != ""
 }
 
+// distinct returns those of the texts that are scopes, each once. A token may have thousands, and nobody has verified it yet.
+func distinct(texts []string) (all []string) {
+	seen := make(map[string]struct{})
+	for _, s := range texts {
+		if _, twice := seen[s]; !twice && isScope(s) {
+			seen[s] = struct{}{}
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// toAskFor returns the scopes that a client should ask for of some texts, each once.
+func toAskFor(texts []string) []string {
+	return slices.DeleteFunc(distinct(texts), func(s string) bool { return s == offlineAccess })
+}
+
 // scopes returns the scopes of a token: those of scope (RFC 9068, 2.2.3), or of scp, which Entra and Okta have. Both may be a string with spaces or an array. What
 // cannot be a scope is left out. ok is whether one of the claims is there.
 func (o object) scopes() (all []string, ok bool, err error) {
 	for _, name := range []string{"scope", "scp"} {
-		values, there, err := o.list(name)
-		if err != nil {
-			return nil, false, err
+		if all, ok, err = o.list(name); ok || err != nil {
+			return distinct(strings.Split(strings.Join(all, " "), " ")), ok, err
 		}
-		if !there {
-			continue
-		}
-		for _, v := range values {
-			for s := range strings.SplitSeq(v, " ") {
-				if isScope(s) && !slices.Contains(all, s) {
-					all = append(all, s)
-				}
-			}
-		}
-		return all, true, nil
 	}
 	return nil, false, nil
 }
@@ -80,11 +85,5 @@ func (a *Authority) Require(granted, needed []string) *Refusal {
 	if len(a.Missing(granted, needed)) == 0 {
 		return nil
 	}
-	r := &Refusal{Status: http.StatusForbidden, Code: InsufficientScope, Reason: ReasonScope, Text: textScope}
-	for _, s := range slices.Concat(granted, needed) {
-		if s != offlineAccess && !slices.Contains(r.Scopes, s) {
-			r.Scopes = append(r.Scopes, s)
-		}
-	}
-	return r
+	return &Refusal{Status: http.StatusForbidden, Code: InsufficientScope, Reason: ReasonScope, Text: textScope, Scopes: toAskFor(slices.Concat(granted, needed))}
 }
