@@ -66,8 +66,8 @@ func newHierarchy(implies map[string][]string) hierarchy {
 	return h
 }
 
-// Missing returns those of the needed scopes that the granted ones neither hold nor imply. It allocates nothing if none is missing.
-func (a *Authority) Missing(granted, needed []string) (missing []string) {
+// missing returns those of the needed scopes that the granted ones neither hold nor imply. It allocates nothing if none is missing.
+func (a *Authority) missing(granted, needed []string) (missing []string) {
 	for _, n := range needed {
 		if slices.Contains(granted, n) {
 			continue
@@ -80,9 +80,9 @@ func (a *Authority) Missing(granted, needed []string) (missing []string) {
 }
 
 // Require returns nil if the granted scopes hold or imply the needed ones, and otherwise a 403. Its scopes are the granted and the needed ones together: a client that
-// asks for exactly those gets a token that does all that the old one did. offline_access is never among them.
+// asks for exactly those gets a token that does all that the old one did. offline_access is never among them. The zero Authority has no scope imply another.
 func (a *Authority) Require(granted, needed []string) *Refusal {
-	if len(a.Missing(granted, needed)) == 0 {
+	if len(a.missing(granted, needed)) == 0 {
 		return nil
 	}
 	return &Refusal{Status: http.StatusForbidden, Code: InsufficientScope, Reason: ReasonScope, Text: textScope, Scopes: toAskFor(slices.Concat(granted, needed))}

@@ -229,13 +229,11 @@ func denial(server *auth.Resource, no *auth.Refusal) *transport.Denial {
 	return &transport.Denial{Status: no.Status, Challenge: server.Challenge(no), Text: no.Text, RetryAfter: no.RetryAfter, Reason: Label(no.Reason), Err: no}
 }
 
-// Missing returns those of the needed scopes that the granted ones neither hold nor imply.
-func (c *Checker) Missing(granted, needed []string) []string {
-	return c.table.Load().authority.Missing(granted, needed)
-}
-
-// Challenge is what a client is told whose token lacks a scope that a request to a path needs: the value of WWW-Authenticate, with the scopes granted and needed together.
-func (c *Checker) Challenge(path string, granted, needed []string) string {
+// Require returns nil if the granted scopes hold or imply the needed ones, and otherwise a refusal, with the challenge for a client that asked a path.
+func (c *Checker) Require(path string, granted, needed []string) (no *auth.Refusal, challenge string) {
 	t := c.table.Load()
-	return t.at(path).Challenge(t.authority.Require(granted, needed))
+	if no = t.authority.Require(granted, needed); no != nil {
+		challenge = t.at(path).Challenge(no)
+	}
+	return no, challenge
 }
