@@ -97,7 +97,8 @@ func (a *Authority) Authenticate(ctx context.Context, h http.Header, server *Res
 }
 
 // Known is Authenticate as far as that needs no more than what is remembered: of last, which may be nil, and of the tokens that came lately. It returns nil for a request
-// about which Authenticate has to find out more, or which it would refuse. It allocates nothing if the token is the last one.
+// about which Authenticate has to find out more, or which it would refuse. It waits for a second at most, to ask again about an API key or an opaque token that counted before. It allocates
+// nothing if the token is the last one.
 func (a *Authority) Known(h http.Header, server *Resource, last *Last) *Verdict {
 	token, r := Credentials(h)
 	if r != nil || token == "" {
@@ -109,7 +110,12 @@ func (a *Authority) Known(h http.Header, server *Resource, last *Last) *Verdict 
 	case a.isKey(token):
 		v = a.keys.recall(token)
 	default:
-		v = a.verdicts.find(verdictKey{sha256.Sum256(bytesOf(token)), server.url}, time.Now())
+		var again bool
+		if v, again = a.verdicts.find(verdictKey{sha256.Sum256(bytesOf(token)), server.url}, time.Now()); again {
+			ctx, cancel := context.WithTimeout(context.Background(), keyAgain)
+			defer cancel()
+			v, _ = a.verify(ctx, token, server.url)
+		}
 	}
 	if v == nil || v.refused != nil || !v.Serves(server.names...) {
 		return nil
@@ -136,12 +142,12 @@ func (a *Authority) verify(ctx context.Context, token, resource string) (*Verdic
 		return a.keys.verify(ctx, token)
 	}
 	k := verdictKey{sha256.Sum256(bytesOf(token)), resource}
-	v := a.verdicts.find(k, time.Now())
+	v, again := a.verdicts.find(k, time.Now())
 	var r *Refusal
 	switch {
 	case v != nil:
 	case a.opaque != nil && !isSigned(token):
-		v, r = a.opaque.ask(ctx, k, token, func(v *Verdict) { a.verdicts.add(k, v) })
+		v, r = a.opaque.ask(ctx, k, token, again, func(v *Verdict) { a.verdicts.add(k, v) })
 	default:
 		if v, r = a.verifySigned(ctx, token, canonicalURL(resource)); r == nil {
 			a.verdicts.add(k, v)
