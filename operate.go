@@ -1,10 +1,12 @@
 package troupe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,8 +19,11 @@ import (
 	"github.com/troupe-run/troupe/internal/apikey"
 	"github.com/troupe-run/troupe/internal/nodestore"
 	"github.com/troupe-run/troupe/internal/record"
+	"github.com/troupe-run/troupe/internal/revocation"
 	"github.com/troupe-run/troupe/internal/session"
+	"github.com/troupe-run/troupe/internal/task"
 	"github.com/troupe-run/troupe/internal/telemetry"
+	"github.com/troupe-run/troupe/internal/worker"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -28,9 +33,9 @@ func (rt *Runtime) openAdmin() (shut func()) {
 	if rt.opts.Dir == "" || rt.opts.Store.NoSocket {
 		return func() {}
 	}
-	srv, err := admin.Listen(rt.opts.Dir, admin.Operated{Tasks: adminTasks{rt}, Sessions: adminSessions{rt}, Fleet: adminFleet{rt}, Keys: apikey.NewOperated(rt.apiKeys(), keyError)})
+	srv, err := admin.Listen(rt.opts.Dir, admin.Operated{Tasks: adminTasks{rt}, Sessions: adminSessions{rt}, Fleet: adminFleet{rt}, Keys: apikey.NewOperated(rt.apiKeys(), keyError), Revoked: revocation.NewOperated(rt.revoked, revocationError)})
 	if err != nil {
-		rt.log.Warn("troupe tasks, sessions, keys, nodes and drain cannot reach this process", "error", err)
+		rt.log.Warn("troupe tasks, sessions, keys, revoke, nodes and drain cannot reach this process", "error", err)
 		return func() {}
 	}
 	return func() {
@@ -160,6 +165,161 @@ func keyError(err error) error {
 	return err
 }
 
+// newRevocations returns the revocations in the store, of which nothing was read.
+func (rt *Runtime) newRevocations() *revocation.List {
+	return revocation.New(revocation.Config{Records: nodestore.NewRevocations(rt.cluster), Keys: rt.apiKeys(), Shared: rt.shared(), Log: rt.log, End: rt.endRevoked, EndStored: rt.endStored})
+}
+
+// tenantsOf are the tenants of a revocation: a subject is a user and a machine at each issuer, and a client is a machine. Nothing in a tenant says by which client its user came.
+func (rt *Runtime) tenantsOf(r *revocation.Revocation) (tenants []string) {
+	issuers := []string{r.Issuer}
+	if r.Issuer == "" {
+		rt.mu.Lock()
+		issuers = append([]string{auth.KeyIssuer}, rt.issuers...)
+		rt.mu.Unlock()
+	}
+	for _, issuer := range issuers {
+		p := Principal{Issuer: issuer, Subject: cmp.Or(r.Subject, r.Client), Machine: true}
+		tenants = append(tenants, p.tenant())
+		if p.Machine = false; r.Subject != "" {
+			tenants = append(tenants, p.tenant())
+		}
+	}
+	return tenants
+}
+
+// revokedAgain is when what the revoked hold is ended once more: what a request has begun that was let in just before.
+const revokedAgain = time.Second
+
+// endRevoked ends what principals hold on this node.
+func (rt *Runtime) endRevoked(ctx context.Context, m revocation.Match) {
+	var tenants []string
+	for i := range m {
+		tenants = append(tenants, rt.tenantsOf(&m[i])...)
+	}
+	end := func(tenant func(string) bool, holder func(any) bool) {
+		if err := actors.EndHeld(ctx, rt.node, tenant, holder); err != nil && ctx.Err() == nil {
+			rt.log.Warn("not all that revoked principals hold has ended in the store", "error", err)
+		}
+	}
+	end(func(tenant string) bool { return slices.Contains(tenants, tenant) }, func(holder any) bool {
+		p := principalOf(holder)
+		return m.Is(p.Issuer, p.Subject, p.Client)
+	})
+	select {
+	case <-time.After(revokedAgain):
+		end(func(string) bool { return false }, func(holder any) bool { // nothing of a token that was issued since
+			c, ok := holder.(*caller)
+			return ok && c.token != nil && rt.revoked.Refusal(c.token) != nil
+		})
+	case <-ctx.Done():
+	}
+}
+
+// endStored ends the sessions and tasks in the store that a revocation is about, on whichever node they are. Of the users of a client only the tasks are found there.
+func (rt *Runtime) endStored(ctx context.Context, r *revocation.Revocation) error {
+	var errs []error
+	tenants := rt.tenantsOf(r)
+	for _, tenant := range tenants {
+		found, err := rt.cluster.SessionsOf(ctx, tenant)
+		errs = append(errs, err)
+		for _, s := range found {
+			if err := rt.endSession(ctx, &s); !errors.Is(err, actors.ErrNotFound) {
+				errs = append(errs, err)
+			}
+		}
+	}
+	for from, more := uint64(0), true; more; more = from != 0 {
+		all, next, err := rt.tasks.All(ctx, from, adminLooks)
+		errs, from = append(errs, err), next
+		for _, t := range all {
+			if t.Record.State == task.Ended {
+				continue
+			}
+			theirs := slices.Contains(tenants, t.Key.Tenant)
+			if !theirs && r.Client != "" {
+				maker, err := rt.tasks.Maker(ctx, t.Key)
+				p := principalOf(maker)
+				errs, theirs = append(errs, err), revocation.Match{*r}.Is(p.Issuer, p.Subject, p.Client)
+			}
+			if !theirs {
+				continue
+			}
+			if _, err := rt.tasks.Cancel(ctx, t.Key); !errors.Is(err, worker.ErrUnknown) && !errors.Is(err, task.ErrEnded) {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Revocations returns the revocations in the store, for programs that end the access of their users by themselves. The command troupe revoke does so through the socket of the data directory.
+func (rt *Runtime) Revocations() Revocations { return Revocations{rt.revoked} }
+
+// Revocations say whose access tokens are refused by every process with Options.Auth that shares the store, though they are good. Its methods may be called from any goroutine.
+type Revocations struct{ l *revocation.List }
+
+// Revocation says whose tokens are refused: those of a subject or of a client, of which it has one.
+type Revocation struct {
+	// ID says whom the revocation is about: there is one at most for a subject or a client of an issuer.
+	ID string
+	// Subject is that of the tokens, of a user or a machine; or the id of an API key with the Issuer troupe:keys.
+	Subject string
+	// Client is the id of the OAuth client that got the tokens.
+	Client string
+	// Issuer is that of the tokens. Empty means any.
+	Issuer string
+	// Ban refuses all tokens, also those that are issued later, until the revocation is removed.
+	Ban bool
+	// Created is when it was made, or made last. Tokens that were issued before are refused, and so are those that do not say when they were issued.
+	Created time.Time
+	// Expires is when it ends: once no token counts that was issued before Created. It is the zero time for a ban.
+	Expires time.Time
+}
+
+// Revoke refuses the tokens of want's Subject, or of its Client, that were issued before now, and with Ban all of them. It does so until want's Expires, and without that for 24 hours: the longest
+// life of a token that is expected. What these principals hold ends: their event streams, sessions, calls and tasks, on every node within 2 seconds. To revoke somebody again
+// replaces the revocation that there is, and refuses no less.
+func (v Revocations) Revoke(ctx context.Context, want Revocation) (Revocation, error) {
+	r, err := v.l.Revoke(ctx, revocation.Revocation(want))
+	return Revocation(r), err
+}
+
+// RevokeKey ends an API key as [APIKeys.Revoke] does, and what its principal holds. The key is named by its id, or by its name.
+func (v Revocations) RevokeKey(ctx context.Context, key string) (Revocation, error) {
+	r, err := v.l.RevokeKey(ctx, key)
+	return Revocation(r), err
+}
+
+// List returns the revocations that there are, the oldest first.
+func (v Revocations) List(ctx context.Context) ([]Revocation, error) {
+	found, err := v.l.List(ctx)
+	all := make([]Revocation, len(found))
+	for i := range found {
+		all[i] = Revocation(found[i])
+	}
+	return all, err
+}
+
+// Remove takes a revocation back. Tokens count again on every node within 2 seconds; what was ended stays so, and so does an API key.
+func (v Revocations) Remove(ctx context.Context, id string) (Revocation, error) {
+	r, err := v.l.Remove(ctx, id)
+	return Revocation(r), err
+}
+
+// revocationError is an error about a revocation as an operator is told of it.
+func revocationError(err error) error {
+	if errors.Is(err, revocation.ErrUnknown) {
+		return admin.ErrNoRevocation
+	}
+	for _, known := range []error{revocation.ErrFull, revocation.ErrBad} {
+		if errors.Is(err, known) {
+			return fmt.Errorf("%w: %w", admin.ErrRevocation, err)
+		}
+	}
+	return keyError(err)
+}
+
 // adminSessions are the sessions of all principals, for the operator.
 type adminSessions struct{ rt *Runtime }
 
@@ -202,11 +362,7 @@ func (a adminSessions) EndSession(ctx context.Context, id string) (admin.Session
 	if err != nil {
 		return admin.Session{}, err
 	}
-	var svc *actors.Service
-	if here := a.rt.service(s.Server); here != nil {
-		svc = here.svc
-	}
-	switch err = a.rt.node.EndSession(ctx, svc, actors.SessionKey{Tenant: s.Tenant, Server: s.Server, ID: s.ID}); {
+	switch err = a.rt.endSession(ctx, &s); {
 	case errors.Is(err, actors.ErrNotFound):
 		return admin.Session{}, admin.ErrNoSession
 	case err != nil:
@@ -214,6 +370,15 @@ func (a adminSessions) EndSession(ctx context.Context, id string) (admin.Session
 	}
 	a.rt.log.Info("an operator has ended a session", "server", s.Server, "session", s.ID)
 	return told, nil
+}
+
+// endSession ends a session in the store. actors.ErrNotFound: it has ended.
+func (rt *Runtime) endSession(ctx context.Context, s *cluster.StoredSession) error {
+	var svc *actors.Service
+	if here := rt.service(s.Server); here != nil {
+		svc = here.svc
+	}
+	return rt.node.EndSession(ctx, svc, actors.SessionKey{Tenant: s.Tenant, Server: s.Server, ID: s.ID})
 }
 
 // find reads a session by its id, or by the tag of it that logs and lists have.

@@ -27,6 +27,7 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/nodestore"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/mcp"
 	"github.com/troupe-run/troupe/transport"
 )
 
@@ -148,7 +149,8 @@ type caller struct {
 	Principal
 	key    string
 	r      *http.Request
-	stored []string // Options.HTTP.StoredHeaders
+	stored []string       // Options.HTTP.StoredHeaders
+	token  *auth.Identity // of Options.Auth, nil without
 }
 
 // Until is the first moment at which what the caller holds open ends: its token does not count any more.
@@ -313,8 +315,20 @@ func (rt *Runtime) SetAuth(c *auth.Config) error {
 		return fmt.Errorf("troupe: SetAuth: %w", err)
 	}
 	use(rt.cluster)
+	rt.noteIssuers(o.Auth)
 	rt.bearer.Replace(authority)
 	return nil
+}
+
+// noteIssuers keeps the issuers of a configuration: what principals of an earlier one hold can be revoked, too.
+func (rt *Runtime) noteIssuers(c *auth.Config) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	for _, i := range c.Issuers {
+		if !slices.Contains(rt.issuers, i.URL) {
+			rt.issuers = append(rt.issuers, i.URL)
+		}
+	}
 }
 
 // authenticate is Options.Auth and Options.Authenticate as the transport calls them.
@@ -327,7 +341,7 @@ func (rt *Runtime) authenticate(r *http.Request) (any, error) {
 		}
 		if v != nil {
 			i := identityOf(v)
-			return &caller{Principal: i.Principal, key: i.key, r: r, stored: o.HTTP.StoredHeaders}, nil
+			return &caller{Principal: i.Principal, key: i.key, r: r, stored: o.HTTP.StoredHeaders, token: &v.Identity}, nil
 		}
 	}
 	if o.Authenticate == nil && len(o.HTTP.StoredHeaders) == 0 {
@@ -350,6 +364,25 @@ func (rt *Runtime) authenticate(r *http.Request) (any, error) {
 	}
 	c.key = c.tenant()
 	return c, nil
+}
+
+// revokedMeanwhile refuses the message of a caller who was revoked since it was let in. It reports whether it did.
+func (rt *Runtime) revokedMeanwhile(x *transport.Exchange) bool {
+	c, ok := x.Principal.(*caller)
+	if !ok || c.token == nil {
+		return false
+	}
+	no := rt.bearer.Again(c.r, c.token)
+	if no == nil {
+		return false
+	}
+	var id []byte
+	if x.Msg.Kind == codec.Request {
+		id = x.Msg.ID
+	}
+	x.SetChallenge(no.Challenge)
+	x.Reject(no.Status, mcp.CodeInvalidRequest, no.Text, nil, id, no.RetryAfter)
+	return true
 }
 
 // ask calls Options.Authenticate on a goroutine of its own, which it may end: the response to r must not end with it.

@@ -23,6 +23,7 @@ import (
 	"github.com/troupe-run/troupe/internal/memory"
 	"github.com/troupe-run/troupe/internal/nodestore"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/revocation"
 	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/internal/worker"
 	"github.com/troupe-run/troupe/mcp"
@@ -60,13 +61,15 @@ type Runtime struct {
 	tel       *telemetry.Instruments
 	unwatch   func() error
 	root      http.Handler
-	bearer    *bearer.Checker  // nil without Options.Auth
+	bearer    *bearer.Checker // nil without Options.Auth
+	revoked   *revocation.List
 	guard     *transport.Guard // of the paths that have no server
 	hits      *limits.Log
 	scraping  *quota.Turns[*quota.Account] // to read /metrics
 
 	mounting  sync.Mutex // held while a server is mounted, which may ask the store
-	mu        sync.Mutex // guards mounts, paths and services, and changes of routes
+	mu        sync.Mutex // guards mounts, paths, services and issuers, and changes of routes
+	issuers   []string   // all that Options.Auth has had
 	mounts    map[string]*mount
 	services  map[string]*service // by the ids of their servers: those that are mounted, and one behind a pipe
 	paths     map[string]http.Handler
@@ -120,7 +123,7 @@ func New(o Options) (*Runtime, error) {
 	}
 	rt := &Runtime{opts: o, log: o.Log, hits: limits.NewLog(o.Log), cluster: node, tel: tel, mounts: make(map[string]*mount), paths: make(map[string]http.Handler), services: make(map[string]*service), drained: make(chan struct{}), dismissed: make(chan struct{})}
 	use(node)
-	rt.keys = nodestore.NewKeys(node.Keys())
+	rt.keys, rt.revoked = nodestore.NewKeys(node.Keys()), rt.newRevocations()
 	rt.tasks = worker.NewPool(worker.Config{Store: nodestore.NewTasks(node), Node: node.Name(), Boot: node.Boot(), Running: o.Shared.TasksPerNode, PerPrincipal: o.Shared.OpenTasksPerPrincipal, PerNode: o.Shared.OpenTasksPerNode, Shared: rt.shared(), Tag: rt.keys.Tag, Ledger: taskLedger{rt}, Changed: rt.taskChanged, Log: o.Log})
 	rt.node = actors.NewNode(actors.Config{Name: node.Name(), Boot: node.Boot(), Store: nodestore.New(node), Mail: nodestore.NewMail(node), Lease: o.Store.Lease, News: &rt.news, Limits: rt.nodeLimits(), Keys: rt.keys, Log: o.Log, Hits: rt.hits, Alone: rt.alone(), Replayed: tel.Replayed})
 	rt.news.begin(rt)
@@ -135,7 +138,9 @@ func New(o Options) (*Runtime, error) {
 	rt.guard = transport.NewGuard(transport.Options{AllowOrigins: o.HTTP.AllowOrigins, AllowHosts: o.HTTP.AllowHosts, Observer: rt.observer(),
 		BodyTimeout: o.Limits.BodyTimeout, BodyRate: o.Limits.BodyRate, WriteTimeout: o.Limits.WriteTimeout, Accounts: rt.node.Accounts(), Account: rt.account})
 	if authority != nil {
-		rt.bearer = bearer.New(bearer.Config{Authority: authority, Guard: rt.guard, Hits: rt.hits, Observer: rt.observer(), Failures: func(address string) (quota.Bucket, *quota.Account) {
+		rt.noteIssuers(o.Auth)
+		rt.revoked.Start()
+		rt.bearer = bearer.New(bearer.Config{Authority: authority, Guard: rt.guard, Hits: rt.hits, Observer: rt.observer(), Revoked: rt.revoked.Refusal, Failures: func(address string) (quota.Bucket, *quota.Account) {
 			a := rt.account(nil, address)
 			return actors.Failures(a), a
 		}})
@@ -246,6 +251,9 @@ func (rt *Runtime) Close(ctx context.Context) error {
 	rt.closing.Do(func() {
 		rt.ready.Store(false)
 		rt.closed.Store(true)
+		if rt.revoked != nil {
+			rt.revoked.Close()
+		}
 		var errs []error
 		rt.reminders.close()
 		if rt.tasks != nil {
@@ -489,6 +497,7 @@ func (rt *Runtime) gauges() []telemetry.Gauge {
 			_, limit := store.Use(b)
 			return limit
 		})},
+		{Name: "troupe.revocations", Unit: "{revocation}", Doc: "Revocations that this process knows: of access tokens, by their subject or client.", Read: one(func() int64 { return int64(rt.revoked.Count()) })},
 		{Name: "troupe.lease.suspended", Unit: "1", Doc: "1 while the node's lease is not certain.", Read: one(func() int64 {
 			if rt.cluster.Suspended() {
 				return 1

@@ -432,9 +432,12 @@ func (s *service) batchNeeds(body []byte, principal any) *[]string {
 	return &all
 }
 
-// forbids refuses the request of an exchange whose caller lacks a scope. It reports whether it did.
+// forbids refuses the request of an exchange whose caller lacks a scope, or was revoked. It reports whether it did.
 func (d dispatcher) forbids(x *transport.Exchange, in *actors.Input) bool {
 	s := d.svc.Handler.(*service)
+	if s.rt.revokedMeanwhile(x) {
+		return true
+	}
 	no := s.forbids(in, x.Principal, &x.Msg, x.Body)
 	if no == nil {
 		return false

@@ -31,7 +31,7 @@ const (
 	ReasonSubject     Reason = "subject"     // 401: the token names neither a subject nor a client
 	ReasonInactive    Reason = "inactive"    // 401: introspection says that the token is not active
 	ReasonKeyUnknown  Reason = "key_unknown" // 401: there is no such API key
-	ReasonRevoked     Reason = "revoked"     // 401: the API key was revoked
+	ReasonRevoked     Reason = "revoked"     // 401: the API key was revoked, or the principal was after the token was issued
 	ReasonScope       Reason = "scope"       // 403: the token lacks a scope
 	ReasonUnavailable Reason = "unavailable" // 503: the issuer, or the store of API keys, cannot be reached, and nothing that it said counts any more
 )
@@ -97,13 +97,13 @@ func (r *Refusal) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// The texts for clients.
+// The texts for clients. Those that are exported are for callers that refuse a token which counts.
 const (
 	textMissing     = "an access token is required"
 	textRequest     = "the Authorization header must be one credential"
-	textInvalid     = "the access token is not valid for this server"
+	TextInvalid     = "the access token is not valid for this server"
 	textScope       = "the access token lacks a scope"
-	textUnavailable = "the access token cannot be verified at the moment: try again shortly"
+	TextUnavailable = "the access token cannot be verified at the moment: try again shortly"
 )
 
 func missingCredentials() *Refusal {
@@ -115,9 +115,9 @@ func invalidRequest() *Refusal {
 }
 
 func invalidToken(why Reason, detail ...slog.Attr) *Refusal {
-	return &Refusal{Status: http.StatusUnauthorized, Code: InvalidToken, Reason: why, Text: textInvalid, Detail: detail}
+	return &Refusal{Status: http.StatusUnauthorized, Code: InvalidToken, Reason: why, Text: TextInvalid, Detail: detail}
 }
 
 func unavailable(why Reason, retry time.Duration, err error, detail ...slog.Attr) *Refusal {
-	return &Refusal{Status: http.StatusServiceUnavailable, Reason: why, Text: textUnavailable, RetryAfter: max(retry, time.Second), Err: err, Detail: detail}
+	return &Refusal{Status: http.StatusServiceUnavailable, Reason: why, Text: TextUnavailable, RetryAfter: max(retry, time.Second), Err: err, Detail: detail}
 }

@@ -226,7 +226,7 @@ func TestTokens(t *testing.T) {
 				if r == nil {
 					return
 				}
-				if r.Code != InvalidToken || r.Text != textInvalid {
+				if r.Code != InvalidToken || r.Text != TextInvalid {
 					t.Errorf("code %s, text %q", r.Code, r.Text)
 				}
 				slog.New(slog.NewTextHandler(&l, nil)).Info("refused", slog.Any("auth", r))

@@ -57,7 +57,7 @@
 // by itself. Events live under ev.<tenant>.<server>.<session>.<stream>: .open
 // is the writer record, .body its body, .0 to .999 a ring of appends. In a store that has several shards for
 // events, the first token is ev-<shard>. nodes.<node> is the entry of a node, and
-// nodes.taken.<boot> says of a boot that it is gone. keys.<epoch> is a key of the ring, keys.api.<id> an API key. A task is a record under
+// nodes.taken.<boot> says of a boot that it is gone. keys.<epoch> is a key of the ring, keys.api.<id> an API key, keys.revoked.<id> a revocation. A task is a record under
 // task.<tenant>.<server>.<task> with parts behind it, and a message under work.<server> while it has
 // something to run.
 //
@@ -89,7 +89,7 @@ package cluster
 //
 // The files from the top; most of the names that a file uses are in its own line or below:
 //
-//	sessions members  what an operator is told, API keys among it
+//	sessions members  what an operator is told, API keys and revocations among it
 //	task replay tail eventlog  the stored data of streams and tasks
 //	work  the queue of what tasks have to run
 //	fleet mail unread  other nodes

@@ -36,6 +36,21 @@ func (n *Node) Sessions(ctx context.Context, from uint64, limit int) (found []St
 	return found, nil
 }
 
+// SessionsOf returns the sessions of a tenant, each of which costs a question to the store.
+func (n *Node) SessionsOf(ctx context.Context, tenant string) (found []StoredSession, err error) {
+	if !validTokens(tenant, 1) {
+		return nil, fmt.Errorf("cluster: list sessions: %w: sessions of %q", ErrBadKey, tenant)
+	}
+	err = n.walk(ctx, "sessions", n.subject("session."+tenant+".*.*"), 0, math.MaxInt, func(subject string, rev uint64, data []byte) {
+		t := n.tokens(subject)
+		found = append(found, StoredSession{t[1], t[2], t[3], rev, data})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cluster: list sessions: %w", err)
+	}
+	return found, nil
+}
+
 // FindSession reads the record of the session whose id is the wanted one. It goes through the keys of all sessions, and is for
 // operators. ErrNotFound: there is none.
 func (n *Node) FindSession(ctx context.Context, wanted func(id string) bool) (StoredSession, error) {
@@ -78,6 +93,40 @@ func (n *Node) EachAPIKey(ctx context.Context, f func(data []byte, rev uint64)) 
 		return fmt.Errorf("cluster: list API keys: %w", err)
 	}
 	return nil
+}
+
+// Revocations calls f for each record under keys.revoked that has a revision of at least from, in the order of their revisions, and without data for one that was deleted in
+// the last seconds. Each costs a question to the store, and one more says that there are no others.
+func (n *Node) Revocations(ctx context.Context, from uint64, f func(id string, rev uint64, data []byte)) error {
+	var err error
+	if n.leaving.Load() {
+		err = ErrClosed
+	}
+	for err == nil {
+		var s stored
+		var subject string
+		if s, subject, err = n.next(ctx, n.streamName("keys"), n.subject(revoked+"*"), from); err != nil {
+			break
+		}
+		from = s.seq + 1
+		data, bad := decodeRecord(s.data)
+		if bad == nil || errors.Is(bad, ErrNotFound) {
+			f(n.tokens(subject)[2], s.seq, data)
+		}
+	}
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return fmt.Errorf("cluster: list revocations: %w", err)
+	}
+	return nil
+}
+
+// RevocationRoom reports whether another record under keys.revoked may be made: API keys leave it as much again as what stays free for the key ring.
+func (n *Node) RevocationRoom(ctx context.Context) (bool, error) {
+	s, err := n.fill(ctx, "keys")
+	if err != nil {
+		return false, fmt.Errorf("cluster: room for revocations: %w", err)
+	}
+	return s.MaxBytes == 0 || s.Bytes < s.MaxBytes/4*3, nil
 }
 
 // APIKeyRoom reports whether another record under keys.api may be made: half of what the key ring has for itself stays free.

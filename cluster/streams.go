@@ -44,13 +44,13 @@ const (
 
 // kind is one of the streams that make up the store, or a shard of one.
 type kind struct {
-	name    string // of the stream, behind the prefix
-	subject string // first token of its subjects
-	tokens  int    // of a key, the first included
-	more    string // the first tokens of keys that have one token more, with a dot at their end; "" is none
-	direct  bool   // replicas may answer reads
-	markers bool   // an expired entry leaves a marker, for watchers
-	queue   bool   // its messages are removed when they are done, and a subject may have many
+	name    string   // of the stream, behind the prefix
+	subject string   // first token of its subjects
+	tokens  int      // of a key, the first included
+	more    []string // the first tokens of keys that have one token more, each with a dot at its end
+	direct  bool     // replicas may answer reads
+	markers bool     // an expired entry leaves a marker, for watchers
+	queue   bool     // its messages are removed when they are done, and a subject may have many
 	budget  func(total int64) int64
 }
 
@@ -58,7 +58,7 @@ type kind struct {
 // leases nor the keys, nor each other; nor can tasks.
 var kinds = []kind{
 	{name: "nodes", subject: "nodes", tokens: 2, markers: true, budget: smallBudget},
-	{name: "keys", subject: "keys", tokens: 2, more: apiKeys, budget: smallBudget},
+	{name: "keys", subject: "keys", tokens: 2, more: []string{apiKeys, revoked}, budget: smallBudget},
 	{name: "sessions", subject: "session", tokens: 4, budget: func(total int64) int64 { return total / 16 * 3 }},
 	{name: events, subject: "ev", tokens: 6, direct: true, budget: eventBudget}, // or several of these: see kindsOf
 	{name: tasks, subject: "task", tokens: 4, budget: func(total int64) int64 { return total / 16 }},
@@ -70,7 +70,14 @@ const (
 
 	// apiKeys begins the keys of records of API keys. They lie beside the key ring, which does not list them.
 	apiKeys = "keys.api."
+	// revoked begins the keys of records of revocations, beside those.
+	revoked = "keys.revoked."
 )
+
+// holds reports whether a key has the tokens that those of the stream's records have.
+func (k *kind) holds(key string) bool {
+	return validTokens(key, k.tokens) || validTokens(key, k.tokens+1) && slices.ContainsFunc(k.more, func(begin string) bool { return strings.HasPrefix(key, begin) })
+}
 
 func smallBudget(total int64) int64 { return min(total/16, 16<<20) }
 
@@ -95,7 +102,7 @@ func (n *Node) route(key string) (stream string, err error) {
 	head, _, _ := strings.Cut(key, ".")
 	for i := range n.kinds {
 		k := &n.kinds[i]
-		if k.subject == head && k.whole() != events && !k.queue && (validTokens(key, k.tokens) || k.more != "" && strings.HasPrefix(key, k.more) && validTokens(key, k.tokens+1)) {
+		if k.subject == head && k.whole() != events && !k.queue && k.holds(key) {
 			return n.streamName(k.name), nil
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -102,10 +104,6 @@ func (s *speaker) hear(t *testing.T) string {
 // startSite starts an authorization server whose tokens have a format (see npm/auth/provider.mjs), and a server that takes them.
 func startSite(t *testing.T, format string) *site {
 	t.Helper()
-	guarded, err := guardedProgram()
-	if err != nil {
-		t.Fatal(err)
-	}
 	s := &site{modules: nodeModules(t), format: format}
 	trusted := s.serveDocuments(t)
 	settings, err := json.Marshal(map[string]any{"modules": s.modules, "format": format, "clients": registered})
@@ -120,10 +118,34 @@ func startSite(t *testing.T, format string) *site {
 		t.Fatalf("the authorization server says %q", line)
 	}
 	s.issuer = first.Issuer
-	s.endpoint = speak(t, exec.Command(guarded, "--issuer", s.issuer, "--introspect", s.issuer+"/token/introspection", "--client", "server", "--secret", "a secret of the server")).hear(t)
+	s.endpoint = s.serve(t)
 	provider.say(fmt.Sprintf(`{"resource":%q}`, s.endpoint))
 	provider.hear(t)
 	return s
+}
+
+// serve starts troupe serve for tokens of the authorization server, behind a proxy whose URL clients use, and returns the endpoint there.
+func (s *site) serve(t *testing.T) string {
+	t.Helper()
+	var behind *url.URL
+	front := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(behind); r.Out.Host = r.In.Host }, FlushInterval: -1})
+	t.Cleanup(front.Close)
+	file := filepath.Join(t.TempDir(), "troupe.yaml")
+	config := fmt.Sprintf(`public-url: %s
+auth:
+  issuers:
+  - url: %s
+    introspection: {url: %[2]s/token/introspection, client-id: server, client-secret: a secret of the server}
+  scopes: [demo:read]
+`, front.URL, s.issuer)
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if behind, err = url.Parse("http://" + start(t, "--memory", "--config", file).addr); err != nil {
+		t.Fatal(err)
+	}
+	return front.URL + "/mcp"
 }
 
 // serveDocuments serves the metadata of clients over TLS, and returns the file with the certificate that is to be trusted.

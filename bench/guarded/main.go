@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -11,7 +10,6 @@ import (
 	"os"
 	"os/signal"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -31,16 +29,10 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
-	var issuer auth.Issuer
-	var introspection auth.Introspection
 	f := flag.NewFlagSet("guarded", flag.ContinueOnError)
 	f.Bool("conformance", true, "as troupe serve has it; the tools of the official suite are always there")
 	listen := f.String("listen", "127.0.0.1:0", "the address to listen on")
 	data := f.String("data", "", "the data directory; none keeps everything in memory")
-	f.StringVar(&issuer.URL, "issuer", "", "the authorization server; none makes tokens itself")
-	f.StringVar(&introspection.URL, "introspect", "", "its endpoint for opaque tokens")
-	f.StringVar(&introspection.ClientID, "client", "", "who asks there")
-	f.StringVar(&introspection.ClientSecret, "secret", "", "its secret")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -50,26 +42,20 @@ func run(ctx context.Context, args []string) error {
 	}
 	defer func() { _ = front.Close() }()
 	public := "http://" + front.Addr().String()
-	behind := front
-	if issuer.URL == "" {
-		own, err := newMint()
-		if err != nil {
-			return err
-		}
-		defer own.close()
-		if behind, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
-			return err
-		}
-		defer func() { _ = behind.Close() }()
-		issuer = own.issuer()
-		hs := &http.Server{Handler: own.proxy(behind.Addr().String(), public+"/mcp"), ReadHeaderTimeout: time.Minute}
-		go func() { _ = hs.Serve(front) }()
-		defer func() { _ = hs.Close() }()
+	own, err := newMint()
+	if err != nil {
+		return err
 	}
-	if introspection.URL != "" {
-		issuer.Introspection = &introspection
+	defer own.close()
+	behind, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
 	}
-	return serve(ctx, behind, *data, public, issuer)
+	defer func() { _ = behind.Close() }()
+	hs := &http.Server{Handler: own.proxy(behind.Addr().String(), public+"/mcp"), ReadHeaderTimeout: time.Minute}
+	go func() { _ = hs.Serve(front) }()
+	defer func() { _ = hs.Close() }()
+	return serve(ctx, behind, *data, public, own.issuer())
 }
 
 // serve serves until ctx ends.
@@ -84,36 +70,10 @@ func serve(ctx context.Context, ln net.Listener, data, public string, issuer aut
 		return err
 	}
 	demo := everything.NewConformance(troupe.ServerOptions{Scopes: []string{readScope}})
-	addWhoami(demo)
-	addGuarded(demo)
 	if err := rt.TryMount("/mcp", demo); err != nil {
 		return err
 	}
 	fmt.Println(public + "/mcp")
 	fmt.Println("http://" + ln.Addr().String() + "/mcp")
 	return rt.ServeOn(ctx, ln)
-}
-
-// caller is what whoami answers.
-type caller struct {
-	Subject string   `json:"subject"`
-	Client  string   `json:"client"`
-	Machine bool     `json:"machine"`
-	Scopes  []string `json:"scopes"`
-}
-
-func addWhoami(s *troupe.Server) {
-	troupe.AddTool(s, troupe.Tool{Name: "whoami", Description: "Says who calls.", Rerun: troupe.Safe},
-		func(_ context.Context, c *troupe.Call, _ struct{}) (string, error) {
-			p := c.Principal()
-			text, err := json.Marshal(caller{p.Subject, p.Client, p.Machine, slices.Sorted(slices.Values(p.Scopes))})
-			return string(text), err
-		})
-}
-
-func addGuarded(s *troupe.Server) {
-	troupe.AddTool(s, troupe.Tool{Name: "guarded", Description: "Needs the scope " + writeScope + ".", Scopes: []string{writeScope}, Rerun: troupe.Safe},
-		func(_ context.Context, c *troupe.Call, _ struct{}) (string, error) {
-			return "written by " + strings.Join(slices.Sorted(slices.Values(c.Principal().Scopes)), " "), nil
-		})
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/troupe-run/troupe/auth"
 )
 
-// The scopes: what every caller needs, and what the tool guarded needs beside it.
+// The scopes: what every caller needs, and what the demo's tool guarded needs beside it.
 const (
 	readScope  = "demo:read"
 	writeScope = "demo:write"

@@ -108,7 +108,7 @@ var carrying = []mutation{
 	},
 	{
 		"a request says nothing of its client", validation, "transport/stateless.go",
-		"if !isObject(codec.Field(m.Meta, mcp.MetaClientCapabilities)) {", "if codec.Field(m.Meta, mcp.MetaClientCapabilities) == nil {", "", "",
+		"if !isObject(declared[0]) {", "if declared[0] == nil {", "", "",
 	},
 	{
 		"the header of a resource names another", validation, "transport/stateless.go",

@@ -130,3 +130,26 @@ func TestAuthIsNoSettingOfStdio(t *testing.T) {
 		t.Errorf("error is %v", err)
 	}
 }
+
+// TestDocumentedAuth has the files of docs/auth.md, which must be taken.
+func TestDocumentedAuth(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/auth.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := filepath.Join(t.TempDir(), "introspection")
+	if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	blocks := strings.Split(string(text), "```yaml\n")[1:]
+	for _, block := range blocks {
+		file, _, _ := strings.Cut(block, "```")
+		if _, err := parsed(t, "memory: true\n"+strings.ReplaceAll(file, "/etc/troupe/introspection", secret)); err != nil {
+			t.Errorf("%v, in\n%s", err, file)
+		}
+	}
+	if len(blocks) == 0 {
+		t.Error("docs/auth.md has no file")
+	}
+}

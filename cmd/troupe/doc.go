@@ -8,6 +8,7 @@
 //	troupe nodes      list the processes that share its store
 //	troupe sessions   look at the sessions in the store, and end them
 //	troupe keys       make API keys for clients, rotate and revoke them
+//	troupe revoke     end the access of a user, a client or an API key
 //	troupe tasks      look at the tasks of a server that runs
 //	troupe bench      measure a server of MCP, this program's or any other
 //	troupe drain      end a server that runs in order
@@ -25,9 +26,9 @@
 //
 // From the top; most of what a file uses lies in its own line or below:
 //
-//	main stdio serve call tools nodes sessions keys tasks bench  the commands
+//	main stdio serve call tools nodes sessions revoke keys tasks bench  the commands
 //	remote answer  a server that a command is a client of
 //	reload  what is read again while a server runs
 //	logger metrics banner  what a user sees
-//	settings auth limits networks weights revisions size config help failure version  what a user says
+//	settings auth fixture limits networks weights revisions size config help failure version  what a user says
 package main

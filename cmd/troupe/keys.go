@@ -41,13 +41,20 @@ func keysCommand(stdout io.Writer) *cobra.Command {
 
 // askKeys runs f with the keys of the server that uses the data directory, or with those in the store there if no process uses it.
 func askKeys(ctx context.Context, data string, f func(admin.Keys) error) error {
+	return askStore(ctx, data, func(c *admin.Client) error { return f(c) }, func(rt *troupe.Runtime) error {
+		return f(apikey.NewOperated(rt.APIKeys(), func(err error) error { return err }))
+	})
+}
+
+// askStore runs served with the server that uses the data directory, or alone with the store there if no process uses it.
+func askStore(ctx context.Context, data string, served func(*admin.Client) error, alone func(*troupe.Runtime) error) error {
 	if data == "" {
 		var err error
 		if data, err = defaultData(); err != nil {
 			return err
 		}
 	}
-	err := ask(data, func(c *admin.Client) error { return f(c) })
+	err := ask(data, served)
 	if !errors.Is(err, admin.ErrNoServer) {
 		return err
 	}
@@ -60,7 +67,7 @@ func askKeys(ctx context.Context, data string, f func(admin.Keys) error) error {
 		return explain(failed, o)
 	}
 	ended := context.WithoutCancel(ctx)
-	if err := f(apikey.NewOperated(rt.APIKeys(), func(err error) error { return err })); err != nil {
+	if err := alone(rt); err != nil {
 		return &failure{oneLine(errors.Join(err, rt.Close(ended))), err}
 	}
 	if err := rt.Close(ended); err != nil {

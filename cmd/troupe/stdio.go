@@ -64,6 +64,7 @@ func (s *settings) serveStdio(ctx context.Context, stdin io.Reader, stdout, stde
 	// A client that is gone causes a failed write, and does not end the process.
 	signal.Ignore(syscall.SIGPIPE)
 	o := s.options()
+	o.Auth = nil // who starts the process may do everything
 	o.Log = s.logger(stderr)
 	rt, err := troupe.New(o)
 	if err != nil {

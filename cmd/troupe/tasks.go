@@ -62,6 +62,8 @@ func ask(data string, f func(c *admin.Client) error) error {
 		return &failure{err.Error() + "; troupe tasks ls --state all lists all", err}
 	case errors.Is(err, admin.ErrNoKey):
 		return &failure{err.Error() + "; troupe keys ls lists all", err}
+	case errors.Is(err, admin.ErrNoRevocation):
+		return &failure{err.Error() + "; troupe revoke ls lists all", err}
 	case errors.Is(err, admin.ErrNoSession):
 		return &failure{err.Error() + "; troupe sessions ls lists all", err}
 	}

@@ -16,6 +16,8 @@ var (
 
 const redPixelText = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
 
+const simpleText = "test_simple_text"
+
 const (
 	typePNG  = "image/png"
 	typeWAV  = "audio/wav"
@@ -43,9 +45,16 @@ func addLink(s *troupe.Server) {
 func addContent(s *troupe.Server) {
 	add := func(name, description string, content ...mcp.Content) {
 		troupe.AddTool(s, troupe.Tool{Name: name, Description: description, Rerun: troupe.Safe},
-			func(context.Context, *troupe.Call, struct{}) (mcp.Contents, error) { return content, nil })
+			func(_ context.Context, call *troupe.Call, _ struct{}) (mcp.Contents, error) {
+				if name == simpleText {
+					if err := requireOfSuite(call, "tools:call", simpleText); err != nil {
+						return nil, err
+					}
+				}
+				return content, nil
+			})
 	}
-	add("test_simple_text", "Returns text.",
+	add(simpleText, "Returns text.",
 		mcp.Text("This is a simple text response for testing."))
 	add("test_image_content", "Returns an image.",
 		mcp.Image(redPixel, typePNG))

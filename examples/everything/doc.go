@@ -13,5 +13,5 @@
 //
 //	server  the demo, and what it is put together from
 //	completion prompts resources skills pages  features that are not tools
-//	job tasks reconnection forms sampling count logging change measure schema progress content inputs echo client elicitation ask failure sleep tick request trigger pause  the tools
+//	job tasks reconnection forms sampling count logging change measure schema progress content inputs echo caller client elicitation ask failure sleep tick request trigger pause  the tools
 package everything

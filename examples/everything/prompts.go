@@ -8,11 +8,19 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-const promptWithArguments = "test_prompt_with_arguments"
+const (
+	simplePrompt        = "test_simple_prompt"
+	promptWithArguments = "test_prompt_with_arguments"
+)
 
 func addPrompts(s *troupe.Server) {
 	add := func(p troupe.Prompt, messages func(args map[string]string) []mcp.Content) {
-		troupe.AddPrompt(s, p, func(_ context.Context, _ *troupe.Call, args map[string]string) (*mcp.GetPromptResult, error) {
+		troupe.AddPrompt(s, p, func(_ context.Context, call *troupe.Call, args map[string]string) (*mcp.GetPromptResult, error) {
+			if p.Name == simplePrompt {
+				if err := requireOfSuite(call, "prompts:get", simplePrompt); err != nil {
+					return nil, err
+				}
+			}
 			r := &mcp.GetPromptResult{Description: p.Description}
 			for _, content := range messages(args) {
 				r.Messages = append(r.Messages, mcp.PromptMessage{Role: mcp.RoleUser, Content: content})
@@ -20,7 +28,7 @@ func addPrompts(s *troupe.Server) {
 			return r, nil
 		})
 	}
-	add(troupe.Prompt{Name: "test_simple_prompt", Title: "Simple prompt", Description: "A prompt without arguments."},
+	add(troupe.Prompt{Name: simplePrompt, Title: "Simple prompt", Description: "A prompt without arguments."},
 		func(map[string]string) []mcp.Content {
 			return []mcp.Content{mcp.Text("This is a simple prompt for testing.")}
 		})

@@ -13,7 +13,12 @@ const staticText = "test://static-text"
 
 func addResources(s *troupe.Server) {
 	add := func(r mcp.Resource, contents mcp.ResourceContents) {
-		troupe.AddResource(s, r, func(context.Context, *troupe.Call, string, map[string]string) ([]mcp.ResourceContents, error) {
+		troupe.AddResource(s, r, func(_ context.Context, call *troupe.Call, uri string, _ map[string]string) ([]mcp.ResourceContents, error) {
+			if uri == staticText {
+				if err := requireOfSuite(call, "resources:read", "static"); err != nil {
+					return nil, err
+				}
+			}
 			return []mcp.ResourceContents{contents}, nil
 		})
 	}
@@ -28,7 +33,10 @@ func addResources(s *troupe.Server) {
 	troupe.AddResourceTemplate(s, mcp.ResourceTemplate{
 		URITemplate: "test://template/{id}/data", Name: "template-data", Title: "Data by id",
 		Description: "A resource for each id.", MIMEType: typeJSON,
-	}, func(_ context.Context, _ *troupe.Call, uri string, vars map[string]string) ([]mcp.ResourceContents, error) {
+	}, func(_ context.Context, call *troupe.Call, uri string, vars map[string]string) ([]mcp.ResourceContents, error) {
+		if err := requireOfSuite(call, "resources:read", "template:"+vars["id"]); err != nil {
+			return nil, err
+		}
 		data, err := json.Marshal(struct {
 			ID           string `json:"id"`
 			TemplateTest bool   `json:"templateTest"`

@@ -44,6 +44,7 @@ func addDemo(s *troupe.Server) {
 	addCount(s)
 	addSleep(s)
 	addAsk(s)
+	addCaller(s)
 	addTick(s)
 	addClient(s)
 	addChange(s)

@@ -61,7 +61,7 @@ func (f fake) Cancel(_ context.Context, id string) (admin.Task, error) {
 
 // operated is what the fake has, for the socket.
 func operated(n int) admin.Operated {
-	return admin.Operated{Tasks: fake{n}, Sessions: fake{n}, Fleet: &fakeFleet{}, Keys: fake{n}}
+	return admin.Operated{Tasks: fake{n}, Sessions: fake{n}, Fleet: &fakeFleet{}, Keys: fake{n}, Revoked: fake{n}}
 }
 
 func (f fake) Sessions(_ context.Context, limit int, from uint64) (p admin.SessionPage, err error) {
@@ -106,6 +106,53 @@ func (f fake) RotateKey(_ context.Context, key string, r admin.Rotation) (admin.
 func (f fake) RevokeKey(_ context.Context, key string) (admin.Key, error) {
 	k, err := f.RotateKey(context.Background(), key, admin.Rotation{})
 	return k.Key, err
+}
+
+func (f fake) Revocations(context.Context) ([]admin.Revocation, error) {
+	return []admin.Revocation{admin.RevocationOf("r1", "alice", "", "https://a.example", time.Unix(1, 0).UTC(), time.Unix(2, 0).UTC()), admin.RevocationOf("r2", "", "app", "", time.Unix(1, 0).UTC(), time.Time{})}, nil
+}
+
+func (f fake) Revoke(_ context.Context, want admin.RevocationRequest) (admin.Revocation, error) {
+	switch {
+	case want.Key == "nobody":
+		return admin.Revocation{}, admin.ErrNoKey
+	case want.Subject == "":
+		return admin.Revocation{}, fmt.Errorf("%w: it names nobody", admin.ErrRevocation)
+	}
+	return admin.RevocationOf("r3", want.Subject, want.Client, want.Issuer, time.Unix(1, 0).UTC(), want.Expires), nil
+}
+
+func (f fake) RemoveRevocation(_ context.Context, id string) (admin.Revocation, error) {
+	if id != "a/b" {
+		return admin.Revocation{}, admin.ErrNoRevocation
+	}
+	return admin.Revocation{ID: id}, nil
+}
+
+// TestRevocations lists revocations, makes one, and takes one back.
+func TestRevocations(t *testing.T) {
+	t.Parallel()
+	c := served(t, dirOf(t))
+	ctx := t.Context()
+	if all, err := c.Revocations(ctx); err != nil || len(all) != 2 || all[0].Subject != "alice" || all[0].Expires == nil || all[1].Client != "app" || all[1].Expires != nil {
+		t.Errorf("revocations: %+v, %v", all, err)
+	}
+	ends := time.Unix(9, 0).UTC()
+	if r, err := c.Revoke(ctx, admin.RevocationRequest{Subject: "a", Issuer: "b", Expires: ends}); err != nil || r.ID != "r3" || r.Subject != "a" || r.Issuer != "b" || !r.Expires.Equal(ends) {
+		t.Errorf("revoked: %+v, %v", r, err)
+	}
+	if _, err := c.Revoke(ctx, admin.RevocationRequest{}); !errors.Is(err, admin.ErrRevocation) || !strings.HasSuffix(err.Error(), "it names nobody") {
+		t.Errorf("nobody: %v", err)
+	}
+	if _, err := c.Revoke(ctx, admin.RevocationRequest{Key: "nobody"}); !errors.Is(err, admin.ErrNoKey) {
+		t.Errorf("nobody's key: %v", err)
+	}
+	if r, err := c.RemoveRevocation(ctx, "a/b"); err != nil || r.ID != "a/b" {
+		t.Errorf("removed: %+v, %v", r, err)
+	}
+	if _, err := c.RemoveRevocation(ctx, "c"); !errors.Is(err, admin.ErrNoRevocation) {
+		t.Errorf("removed nothing: %v", err)
+	}
 }
 
 // TestKeys lists API keys, makes one, rotates and revokes one whose name has a slash.

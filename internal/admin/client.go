@@ -141,6 +141,24 @@ func (c *Client) RevokeKey(ctx context.Context, key string) (k Key, err error) {
 	return k, err
 }
 
+// Revocations lists the revocations.
+func (c *Client) Revocations(ctx context.Context) (all []Revocation, err error) {
+	err = c.do(ctx, http.MethodGet, "/revocations", &all)
+	return all, err
+}
+
+// Revoke makes a revocation.
+func (c *Client) Revoke(ctx context.Context, want RevocationRequest) (r Revocation, err error) {
+	err = c.send(ctx, http.MethodPost, "/revocations", want, &r)
+	return r, err
+}
+
+// RemoveRevocation takes a revocation back.
+func (c *Client) RemoveRevocation(ctx context.Context, id string) (r Revocation, err error) {
+	err = c.do(ctx, http.MethodDelete, "/revocations/"+url.PathEscape(id), &r)
+	return r, err
+}
+
 // do sends a request and decodes the answer.
 func (c *Client) do(ctx context.Context, method, path string, into any) error {
 	return c.send(ctx, method, path, nil, into)
@@ -179,7 +197,7 @@ func (c *Client) send(ctx context.Context, method, path string, body, into any) 
 	if json.Unmarshal(answer, &f) != nil || f.Error == "" {
 		return fmt.Errorf("the server answers %s", resp.Status)
 	}
-	for _, known := range []error{ErrUnknown, ErrEnded, ErrNoSession, ErrDraining, ErrNoKey, ErrKey} {
+	for _, known := range []error{ErrUnknown, ErrEnded, ErrNoSession, ErrDraining, ErrNoKey, ErrKey, ErrNoRevocation, ErrRevocation} {
 		if more, ok := strings.CutPrefix(f.Error, known.Error()); ok {
 			return fmt.Errorf("%w%s", known, more)
 		}

@@ -14,12 +14,15 @@
 //	POST /keys                               makes the one of a [KeyRequest]: [NewKey]
 //	POST /keys/{key}/rotate                  gives it another secret, by a [Rotation]: [NewKey]
 //	POST /keys/{key}/revoke                  ends it
+//	GET  /revocations                        every [Revocation]
+//	POST /revocations                        makes the one of a [RevocationRequest]
+//	DELETE /revocations/{id}                 takes it back
 //	GET  /nodes                              every [Node] of the fleet
 //	GET  /drain                              how far the node is with its end: [Draining]
 //	POST /drain                              begins that
 //
-// An error is an object with the member "error", which begins with the text of [ErrUnknown], [ErrNoSession] or [ErrNoKey] and has the status 404,
-// or of [ErrEnded], [ErrDraining] or [ErrKey] with 409, or is another one.
+// An error is an object with the member "error", which begins with the text of [ErrUnknown], [ErrNoSession], [ErrNoKey] or [ErrNoRevocation] and has the status 404,
+// or of [ErrEnded], [ErrDraining], [ErrKey] or [ErrRevocation] with 409, or is another one.
 //
 // Any goroutine may call the functions and methods.
 //
@@ -29,5 +32,5 @@
 //
 //	server client  the two ends of the socket
 //	socket private  where it lies, and whose it is
-//	task session fleet key  what is told of tasks, sessions, nodes and API keys
+//	task session fleet key revocation  what is told of tasks, sessions, nodes, API keys and revocations
 package admin

@@ -33,6 +33,7 @@ type Operated struct {
 	Sessions Sessions
 	Fleet    Fleet
 	Keys     Keys
+	Revoked  Revocations
 }
 
 // Listen begins to serve the socket of a data directory. A socket that nobody serves is replaced. ErrInUse: somebody does.
@@ -98,6 +99,7 @@ func handler(o Operated) http.Handler {
 	handleFleet(mux, o.Fleet)
 	handleSessions(mux, o.Sessions)
 	handleKeys(mux, o.Keys)
+	handleRevocations(mux, o.Revoked)
 	mux.HandleFunc("GET /tasks", func(w http.ResponseWriter, r *http.Request) {
 		q, err := query(r)
 		if err != nil {
@@ -194,6 +196,25 @@ func handleKeys(mux *http.ServeMux, k Keys) {
 	})
 }
 
+// handleRevocations answers the requests about revocations.
+func handleRevocations(mux *http.ServeMux, v Revocations) {
+	mux.HandleFunc("GET /revocations", func(w http.ResponseWriter, r *http.Request) {
+		all, err := v.Revocations(r.Context())
+		answer(w, all, err)
+	})
+	mux.HandleFunc("POST /revocations", func(w http.ResponseWriter, r *http.Request) {
+		var want RevocationRequest
+		if asked(w, r, &want) {
+			made, err := v.Revoke(r.Context(), want)
+			answer(w, made, err)
+		}
+	})
+	mux.HandleFunc("DELETE /revocations/{id}", func(w http.ResponseWriter, r *http.Request) {
+		removed, err := v.RemoveRevocation(r.Context(), r.PathValue("id"))
+		answer(w, removed, err)
+	})
+}
+
 // asked reads the body of a request, and reports whether it could.
 func asked(w http.ResponseWriter, r *http.Request, into any) bool {
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10)).Decode(into); err != nil {
@@ -229,9 +250,9 @@ func answer(w http.ResponseWriter, result any, err error) {
 	switch {
 	case err == nil:
 		tell(w, http.StatusOK, result)
-	case errors.Is(err, ErrUnknown), errors.Is(err, ErrNoSession), errors.Is(err, ErrNoKey):
+	case errors.Is(err, ErrUnknown), errors.Is(err, ErrNoSession), errors.Is(err, ErrNoKey), errors.Is(err, ErrNoRevocation):
 		tell(w, http.StatusNotFound, fault{err.Error()})
-	case errors.Is(err, ErrEnded), errors.Is(err, ErrDraining), errors.Is(err, ErrKey):
+	case errors.Is(err, ErrEnded), errors.Is(err, ErrDraining), errors.Is(err, ErrKey), errors.Is(err, ErrRevocation):
 		tell(w, http.StatusConflict, fault{err.Error()})
 	default:
 		tell(w, http.StatusServiceUnavailable, fault{err.Error()})

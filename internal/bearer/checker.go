@@ -23,6 +23,8 @@ type Config struct {
 	Guard     *transport.Guard // of the metadata
 	Observer  transport.Observer
 	Hits      *limits.Log
+	// Revoked returns how a token is refused that counts, but whose owner was revoked, nil for any other. It is called for each request.
+	Revoked func(*auth.Identity) *auth.Refusal
 	// Failures returns the bucket for tokens of an address that were looked at in vain, and the account that has it.
 	Failures func(address string) (quota.Bucket, *quota.Account)
 }
@@ -32,6 +34,7 @@ type Checker struct {
 	guard    *transport.Guard
 	observer transport.Observer
 	hits     *limits.Log
+	revoked  func(*auth.Identity) *auth.Refusal
 	failures func(address string) (quota.Bucket, *quota.Account)
 	table    atomic.Pointer[table]
 
@@ -85,7 +88,7 @@ func (rs *Resources) documents(own, older *auth.Resource) []*auth.Resource {
 
 // New returns a Checker without servers.
 func New(c Config) *Checker {
-	k := &Checker{guard: c.Guard, observer: c.Observer, hits: c.Hits, failures: c.Failures}
+	k := &Checker{guard: c.Guard, observer: c.Observer, hits: c.Hits, revoked: c.Revoked, failures: c.Failures}
 	k.table.Store(&table{authority: c.Authority})
 	return k
 }
@@ -189,7 +192,8 @@ func (t *table) at(path string) *auth.Resource {
 func (c *Checker) Authenticate(r *http.Request) (*auth.Verdict, error) {
 	t, last := c.table.Load(), transport.Kept[auth.Last](r)
 	server := t.at(r.URL.Path)
-	if v := t.authority.Known(r.Header, server, last); v != nil {
+	v := t.authority.Known(r.Header, server, last)
+	if v != nil && c.revoked(&v.Identity) == nil {
 		return v, nil
 	}
 	if len(r.Header["Authorization"]) > 0 {
@@ -198,11 +202,19 @@ func (c *Checker) Authenticate(r *http.Request) (*auth.Verdict, error) {
 			return nil, tooMany(wait)
 		}
 	}
-	v, err := t.authority.Authenticate(r.Context(), r.Header, server, last)
+	var err error
+	if v == nil {
+		v, err = t.authority.Authenticate(r.Context(), r.Header, server, last)
+	}
 	for err != nil && t.authority != c.table.Load().authority { // what was asked may have been closed meanwhile, or not know the issuer
 		t = c.table.Load()
 		server = t.at(r.URL.Path)
 		v, err = t.authority.Authenticate(r.Context(), r.Header, server, last)
+	}
+	if err == nil && v != nil {
+		if no := c.revoked(&v.Identity); no != nil {
+			err = no
+		}
 	}
 	if err == nil {
 		return v, nil
@@ -211,11 +223,27 @@ func (c *Checker) Authenticate(r *http.Request) (*auth.Verdict, error) {
 	if !ok {
 		return nil, err // as package auth says, there is none
 	}
+	return nil, c.refuse(r, server, no)
+}
+
+// Again refuses a request that was let in, if the owner of its token was revoked meanwhile: its body may have taken a while. It costs one atomic load while nobody is revoked.
+func (c *Checker) Again(r *http.Request, id *auth.Identity) *transport.Denial {
+	no := c.revoked(id)
+	if no == nil {
+		return nil
+	}
+	d := c.refuse(r, c.table.Load().at(r.URL.Path), no)
+	c.observer.Rejected(d.Status, d.Reason)
+	return d
+}
+
+// refuse notes the refusal of a request to a server.
+func (c *Checker) refuse(r *http.Request, server *auth.Resource, no *auth.Refusal) *transport.Denial {
 	if no.Code != "" || no.Reason == auth.ReasonKey { // whoever makes up the names of keys gets 503
 		c.fail(r.RemoteAddr)
 	}
 	c.log(r, no)
-	return nil, denial(server, no)
+	return denial(server, no)
 }
 
 // fail charges an address for a token that does not count. It owes what it has not got, as many may be looked at at once.

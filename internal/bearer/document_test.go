@@ -40,7 +40,7 @@ var told = map[auth.Reason][4]string{
 	auth.ReasonSubject:     {"401", "`invalid_token`", invalid, "the token names neither a subject nor a client"},
 	auth.ReasonInactive:    {"401", "`invalid_token`", invalid, "introspection says that the token is not active"},
 	auth.ReasonKeyUnknown:  {"401", "`invalid_token`", invalid, "there is no such API key, or it was mistyped"},
-	auth.ReasonRevoked:     {"401", "`invalid_token`", invalid, "the API key was revoked"},
+	auth.ReasonRevoked:     {"401", "`invalid_token`", invalid, "the API key was revoked; so was the subject or the client after the token was issued, or for good"},
 	auth.ReasonScope:       {"403", "`insufficient_scope`", "the access token lacks a scope", "what is asked for needs a scope that the token does not have; the challenge, and `data`, have those granted and needed together"},
 	auth.ReasonUnavailable: {"503", "", "the access token cannot be verified at the moment: try again shortly", "the issuer cannot be reached, and nothing that it said counts any more"},
 }

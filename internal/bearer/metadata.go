@@ -59,7 +59,7 @@ func (c *Checker) respond(w http.ResponseWriter, r *http.Request, a *auth.Author
 		return
 	default:
 		header.Set("Allow", methods)
-		c.refuse(w, r, http.StatusMethodNotAllowed, "method", "Method not allowed\n")
+		c.reject(w, r, http.StatusMethodNotAllowed, "method", "Method not allowed\n")
 		return
 	}
 	if server != nil {
@@ -71,10 +71,10 @@ func (c *Checker) respond(w http.ResponseWriter, r *http.Request, a *auth.Author
 	case err == nil:
 		c.document(w, r, data)
 	case errors.Is(err, auth.ErrNoMetadata):
-		c.refuse(w, r, http.StatusNotFound, "path", "404 page not found\n")
+		c.reject(w, r, http.StatusNotFound, "path", "404 page not found\n")
 	default:
 		header.Set("Retry-After", "10") // as often as an issuer is asked
-		c.refuse(w, r, http.StatusServiceUnavailable, Label(auth.ReasonUnavailable), "the authorization server cannot be reached at the moment\n")
+		c.reject(w, r, http.StatusServiceUnavailable, Label(auth.ReasonUnavailable), "the authorization server cannot be reached at the moment\n")
 	}
 }
 
@@ -83,7 +83,7 @@ func (c *Checker) document(w http.ResponseWriter, r *http.Request, data []byte) 
 	c.guard.RespondPublic(w, r, http.StatusOK, data, metadataAge)
 }
 
-func (c *Checker) refuse(w http.ResponseWriter, r *http.Request, status int, reason, text string) {
+func (c *Checker) reject(w http.ResponseWriter, r *http.Request, status int, reason, text string) {
 	c.observer.Rejected(status, reason)
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	c.guard.Respond(w, r, status, []byte(text))

@@ -106,7 +106,7 @@ const (
 )
 
 // printed are the files that the README prints parts of. Tests run them.
-var printed = []string{"examples/hello/main.go", "examples/mux/main.go", "example_test.go", "troupetest/doc.go"}
+var printed = []string{"examples/hello/main.go", "examples/mux/main.go", "example_test.go", "example_runtime_test.go", "troupetest/doc.go"}
 
 // blocks are the blocks of code of a language in a document.
 func blocks(document, language string) (all []string) {

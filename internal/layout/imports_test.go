@@ -44,7 +44,8 @@ var layers = []layer{
 	{"internal/memory", nil, nil, "how much memory there is depends on the machine alone"},
 	{"internal/mrtr", []string{"codec", "internal/limits"}, nil, "what a client carries for a call knows nothing of how the call waits"},
 	{"internal/apikey", []string{"auth", "internal/admin", "internal/scope", "internal/unknown"}, []string{"cluster", "internal/nodestore", "internal/testkit"}, "an operator's keys are known without the store that has them, and whoever calls with them"},
-	{"internal/nodestore", []string{"actors", "cluster", "internal/apikey", "internal/worker"}, nil, "it joins the two, and nothing else"},
+	{"internal/revocation", []string{"auth", "internal/admin", "internal/limits", "internal/unknown"}, nil, "whose tokens are refused is known without the store that says so, and whoever comes with them"},
+	{"internal/nodestore", []string{"actors", "cluster", "internal/apikey", "internal/revocation", "internal/worker"}, []string{"auth"}, "it joins the two, and nothing else"},
 	{"internal/worker", []string{"codec", "mcp", "actors", "internal/guard", "internal/limits", "internal/task"}, []string{"cluster", "internal/nodestore", "internal/testkit"}, "whoever runs tasks declares what it needs of the store, and has the store's errors from actors"},
 	{"internal/procs", nil, nil, "how long goroutines wait for a processor depends on the process alone"},
 	{"internal/quota", []string{"internal/directory"}, nil, "counting clients knows nothing of what they do"},
@@ -67,10 +68,10 @@ var layers = []layer{
 	{"", []string{"auth", "mcp", "codec", "actors", "transport", "cluster", "internal"}, []string{"examples"}, "the public API is below its users"},
 	{"internal/spec", []string{"", "auth", "mcp"}, []string{"codec", "internal/limits", "internal/toolschema"}, "the specification is tested over the wire, from outside"},
 	{"troupetest", []string{"", "mcp", "internal/guard", "internal/origin"}, nil, "it tests what any user can write, over a pipe that knows its request"},
-	{"examples", []string{"", "mcp"}, nil, "an example shows what any user can write"},
+	{"examples", []string{"auth", "", "mcp"}, nil, "an example shows what any user can write"},
 	{"bench", []string{"", "mcp", "codec", "examples", "internal"}, nil, "load comes over the wire"},
 	{"bench/guarded", []string{"", "auth", "examples"}, nil, "it is a program with tokens, such as any user can write"},
-	{"cmd", []string{"", "auth", "mcp", "examples", "bench", "internal/admin", "internal/apikey", "internal/client", "internal/limits", "internal/memory", "internal/procs", "internal/telemetry"}, nil, "the command turns flags into Options and has no parts of its own"},
+	{"cmd", []string{"", "auth", "mcp", "examples", "bench", "internal/admin", "internal/apikey", "internal/client", "internal/limits", "internal/memory", "internal/procs", "internal/revocation", "internal/telemetry"}, nil, "the command turns flags into Options and has no parts of its own"},
 }
 
 // testPackages exist for tests: test files anywhere may import them, and other packages may not.

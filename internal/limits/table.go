@@ -358,6 +358,8 @@ var (
 		Beyond: "further reads wait"})
 	ClockAhead = add[time.Duration](Row{Section: Node, Name: "difference between the clocks of the machine and of the NATS servers", Kind: Time, Default: 2 * second,
 		Beyond: "refused at the start; later `/readyz` is 503 and the log says so"})
+	Revocations = add[int](Row{Section: Node, Name: "revocations in a store", Default: 10_000,
+		Beyond: "`troupe revoke` is refused; `troupe.revocations` says how many there are"})
 	Lease = add[time.Duration](Row{Section: Node, Name: "time for which a silent node counts as alive", Option: "Store.Lease", Kind: Time, Default: 5 * second, Least: second,
 		Beyond: "a node that cannot renew its lease answers 503 until it can; other nodes take its streams over",
 		Usage:  "`time` for which a silent node counts as alive"})

@@ -5,7 +5,7 @@
 //
 // From the top; most of what a file uses lies in its own line or below:
 //
-//	tasks mail apikeys issuers  tasks and their work, messages to other nodes, API keys, and the keys of issuers of access tokens
+//	tasks mail apikeys revocations issuers  tasks and their work, messages to other nodes, API keys, revocations, and the keys of issuers of access tokens
 //	nodestore  records, event logs and keys
 package nodestore
 

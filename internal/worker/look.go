@@ -39,6 +39,15 @@ func (p *Pool) All(ctx context.Context, from uint64, limit int) (all []Snapshot,
 	return all, 0, nil
 }
 
+// Maker returns who has made a task, as the store has that, and nil once nothing can run the task again.
+func (p *Pool) Maker(ctx context.Context, key Key) (json.RawMessage, error) {
+	var r Request
+	if _, err := p.request(ctx, key, &r); err != nil && !errors.Is(err, errNoRequest) {
+		return nil, err
+	}
+	return r.Principal, nil
+}
+
 // Find returns the key of a task by its id. ErrUnknown: there is none.
 func (p *Pool) Find(ctx context.Context, id string) (Key, error) {
 	key := Key{ID: id}

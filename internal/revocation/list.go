@@ -1,0 +1,231 @@
+package revocation
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/troupe-run/troupe/auth"
+)
+
+const (
+	every    = 500 * time.Millisecond // between two looks at a store that others change, too
+	alone    = 30 * time.Second       // between two looks for what has ended, where no others change it
+	readTime = 2 * time.Second        // for a look
+	gap      = 3 * time.Second        // between two looks, of which the second one finds what was removed meanwhile
+)
+
+// Config has what a List works with. All fields are needed.
+type Config struct {
+	Records Records
+	Keys    Keys
+	Shared  bool // other processes change the records, too
+	// End ends what those hold in this process who were revoked just now. It is called on a goroutine of its own, with a context that ends with Close.
+	End func(context.Context, Match)
+	// EndStored ends what is stored of whom a revocation is about, and can be found there. It is called in the process that makes the revocation.
+	EndStored func(context.Context, *Revocation) error
+	Log       *slog.Logger
+}
+
+// List is the revocations of a store, as a process knows them. Make it with New.
+type List struct {
+	Config
+	table atomic.Pointer[table] // nil: nobody is revoked
+
+	reading chan struct{} // has an element while the records are read
+
+	mu   sync.Mutex // guards what follows; not held over a read or a write
+	all  map[string]*entry
+	next uint64    // the first revision that was not read
+	read time.Time // when the last good read began, the zero time before the first one
+	away bool      // the last look failed
+
+	ctx     context.Context // of what runs in the background
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+}
+
+// change is what has become of a revocation.
+type change struct {
+	id    string
+	rev   uint64
+	now   *Revocation // nil: it was removed
+	noted time.Time   // see entry
+}
+
+// New returns a List that has read nothing.
+func New(c Config) *List {
+	l := &List{Config: c, reading: make(chan struct{}, 1), all: make(map[string]*entry)}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	return l
+}
+
+// Start reads the revocations, and from then on what other processes change. Until they could be read every token is refused as one that cannot be verified.
+func (l *List) Start() {
+	l.table.Store(&table{unread: true})
+	l.look()
+	l.running.Go(func() {
+		for {
+			wait := alone
+			if l.mustRead() {
+				wait = every
+			}
+			select {
+			case <-time.After(wait):
+				l.look()
+			case <-l.ctx.Done():
+				return
+			}
+		}
+	})
+}
+
+// Close ends what runs in the background, and waits for it. What is known counts on.
+func (l *List) Close() {
+	l.mu.Lock() // nothing begins afterwards
+	l.cancel()
+	l.mu.Unlock()
+	l.running.Wait()
+}
+
+// Refusal returns how a token is refused whose owner was revoked, nil for one that counts. It costs one atomic load while nobody is revoked.
+func (l *List) Refusal(id *auth.Identity) *auth.Refusal {
+	t := l.table.Load()
+	if t == nil {
+		return nil
+	}
+	if t.unread {
+		return unread()
+	}
+	if r := t.find(id, l.Records.Now()); r != nil {
+		return r.refusal(id)
+	}
+	return nil
+}
+
+// Count is how many revocations this process knows.
+func (l *List) Count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.all)
+}
+
+// mustRead reports whether there may be records that this process does not know.
+func (l *List) mustRead() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Shared || l.read.IsZero()
+}
+
+// look reads what has changed, and forgets what has ended.
+func (l *List) look() {
+	ctx, cancel := context.WithTimeout(l.ctx, readTime)
+	defer cancel()
+	err := l.refresh(ctx)
+	if l.ctx.Err() != nil {
+		return
+	}
+	l.mu.Lock()
+	was := l.away
+	l.away = err != nil
+	l.mu.Unlock()
+	switch {
+	case err != nil && !was:
+		l.Log.Warn("the store does not say who was revoked: what is known here counts", slog.Any("err", err))
+	case err == nil && was:
+		l.Log.Info("the store says again who was revoked")
+	}
+}
+
+// refresh reads what has changed since the last read; or everything, if that is so long ago that nothing is left of what was removed meanwhile. One read runs at a time.
+func (l *List) refresh(ctx context.Context) error {
+	if !l.mustRead() {
+		l.apply(nil, false, time.Time{})
+		return nil
+	}
+	select {
+	case l.reading <- struct{}{}:
+		defer func() { <-l.reading }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	began := time.Now().Round(0) // by the wall: a machine that sleeps does not count that time otherwise
+	l.mu.Lock()
+	since, next := began.Sub(l.read), l.next
+	whole := l.read.IsZero() || l.away || since < 0 || since > gap
+	l.mu.Unlock()
+	if whole {
+		next = 0
+	}
+	var found []change
+	err := l.Records.From(ctx, next, func(id string, rev uint64, data []byte) {
+		next = rev + 1
+		c := change{id: id, rev: rev}
+		if len(data) > 0 {
+			r, err := decode(data)
+			if err != nil || r.ID != id {
+				l.Log.Error("a revocation does not count here", slog.String("id", id), slog.Any("err", cmp.Or(err, errForm)))
+				return
+			}
+			x := r.revocation()
+			c.now = &x
+		}
+		found = append(found, c)
+	})
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	l.read, l.next = began, next
+	l.mu.Unlock()
+	l.apply(found, whole, began)
+	return nil
+}
+
+// apply notes what has changed, and has what those hold ended who are revoked by it. With whole, what was known before a time counts on only if it was found again.
+func (l *List) apply(found []change, whole bool, before time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	old, changed := l.all, whole || len(found) > 0
+	if changed {
+		l.all = maps.Clone(old)
+	}
+	if whole {
+		maps.DeleteFunc(l.all, func(_ string, e *entry) bool { return e.noted.Before(before) })
+	}
+	for _, c := range found {
+		switch e := l.all[c.id]; {
+		case e != nil && e.rev >= c.rev:
+		case c.now == nil:
+			delete(l.all, c.id)
+		default:
+			l.all[c.id] = &entry{*c.now, c.rev, c.noted}
+		}
+	}
+	now := l.Records.Now()
+	for id, e := range l.all {
+		if e.ended(now) {
+			delete(l.all, id)
+			changed = true
+		}
+	}
+	if !changed {
+		return
+	}
+	if t := l.table.Load(); t == nil || !t.unread || !l.read.IsZero() {
+		l.table.Store(newTable(l.all))
+	}
+	var news Match
+	for id, e := range l.all {
+		if was := old[id]; was == nil || was.Created.Before(e.Created) {
+			news = append(news, e.Revocation)
+		}
+	}
+	if len(news) > 0 && l.ctx.Err() == nil {
+		l.running.Go(func() { l.End(l.ctx, news) })
+	}
+}

@@ -1,0 +1,87 @@
+package revocation
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/troupe-run/troupe/auth"
+)
+
+// entry is a revocation that is known. It does not change.
+type entry struct {
+	Revocation
+	rev   uint64
+	noted time.Time // when this process has made it, the zero time if another one has
+}
+
+// table has the revocations by whom they are about. It does not change.
+type table struct {
+	subjects, clients map[string][]*Revocation
+	unread            bool // nobody knows yet which there are
+}
+
+// newTable returns the table of revocations, nil for none.
+func newTable(all map[string]*entry) *table {
+	if len(all) == 0 {
+		return nil
+	}
+	t := &table{subjects: make(map[string][]*Revocation), clients: make(map[string][]*Revocation)}
+	for _, e := range all {
+		if e.Subject != "" {
+			t.subjects[e.Subject] = append(t.subjects[e.Subject], &e.Revocation)
+		} else {
+			t.clients[e.Client] = append(t.clients[e.Client], &e.Revocation)
+		}
+	}
+	return t
+}
+
+// find returns a revocation that refuses a token, nil if none does.
+func (t *table) find(id *auth.Identity, now time.Time) *Revocation {
+	for _, r := range t.subjects[id.Subject] {
+		if r.refuses(id, now) {
+			return r
+		}
+	}
+	for _, r := range t.clients[id.Client] {
+		if r.refuses(id, now) {
+			return r
+		}
+	}
+	return nil
+}
+
+// refuses reports whether a token of r's subject, or of its client, is refused. One that does not say when it was issued counts as issued before.
+func (r *Revocation) refuses(id *auth.Identity, now time.Time) bool {
+	return (r.Issuer == "" || r.Issuer == id.Issuer) && (r.Ban || id.Issued.IsZero() || id.Issued.Before(r.Created)) && !r.ended(now)
+}
+
+// Match are revocations, for finding those whom they are about.
+type Match []Revocation
+
+// Is reports whether one of them is about a principal.
+func (m Match) Is(issuer, subject, client string) bool {
+	return slices.ContainsFunc(m, func(r Revocation) bool {
+		return (r.Issuer == "" || r.Issuer == issuer) && (r.Subject == "" || r.Subject == subject) && (r.Client == "" || r.Client == client)
+	})
+}
+
+// refusal is what the client of a revoked token is told.
+func (r *Revocation) refusal(id *auth.Identity) *auth.Refusal {
+	detail := []slog.Attr{slog.String("revocation", r.ID), slog.String("iss", id.Issuer), slog.String("sub", id.Subject), slog.String("client", id.Client), slog.Time("revoked", r.Created)}
+	if !id.Issued.IsZero() {
+		detail = append(detail, slog.Time("iat", id.Issued))
+	}
+	return &auth.Refusal{Status: http.StatusUnauthorized, Code: auth.InvalidToken, Reason: auth.ReasonRevoked, Text: auth.TextInvalid, Detail: detail}
+}
+
+// errUnread is the error of a node that has not read the revocations yet.
+var errUnread = errors.New("the revocations were not read yet")
+
+// unread is what the client of a token is told while nobody knows which revocations there are.
+func unread() *auth.Refusal {
+	return &auth.Refusal{Status: http.StatusServiceUnavailable, Reason: auth.ReasonUnavailable, Text: auth.TextUnavailable, RetryAfter: time.Second, Err: errUnread}
+}
