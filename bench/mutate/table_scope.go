@@ -103,7 +103,7 @@ var scopes = []mutation{
 		"		if s == OfflineAccess {\n", "		if false {\n", "internal/spec/scope", "TestScopesThatAreNone",
 	},
 	{
-		"a challenge takes scopes away", merge, "internal/scope/scope.go",
+		"a challenge takes scopes away", merge, "auth/scope.go",
 		"slices.Concat(granted, needed)", "needed", "internal/spec/scope", "TestMethodsOfASession",
 	},
 }
