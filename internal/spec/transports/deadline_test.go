@@ -64,7 +64,7 @@ func (w wire) begin(t *testing.T, o troupe.Options) (dial func() net.Conn, m *ho
 		}
 	}
 	if w.secure {
-		o.HTTP.TLSCert, o.HTTP.TLSKey, _ = certificate(t)
+		o.HTTP.TLSCert, o.HTTP.TLSKey, _ = testkit.Certificate(t)
 	}
 	rt, err := troupe.New(o)
 	if err != nil {
