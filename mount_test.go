@@ -230,11 +230,14 @@ func TestNewsOfListsAreJudged(t *testing.T) {
 func TestWeightNames(t *testing.T) {
 	t.Parallel()
 	p := Principal{Issuer: "https://issuer.example", Subject: "ann lee"}
-	w, err := weightsOf(map[string]int{"ann": 2, "https://issuer.example ann lee": 3, "192.0.2.7": 4, "2001:db8:0:1::5": 1000, "::ffff:192.0.2.8": 1})
+	machine := p
+	machine.Machine = true
+	w, err := weightsOf(map[string]int{"ann": 2, "https://issuer.example ann lee": 3, "192.0.2.7": 4, "2001:db8:0:1::5": 1000, "::ffff:192.0.2.8": 1,
+		"machine https://issuer.example ann lee": 5})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := quota.Weights{{Tenant: (&Principal{Subject: "ann"}).tenant()}: 2, {Tenant: p.tenant()}: 3,
+	want := quota.Weights{{Tenant: (&Principal{Subject: "ann"}).tenant()}: 2, {Tenant: p.tenant()}: 3, {Tenant: machine.tenant()}: 5,
 		{Tenant: "anon", Address: "192.0.2.7"}: 4, {Tenant: "anon", Address: "2001:db8:0:1::"}: 1000, {Tenant: "anon", Address: "192.0.2.8"}: 1}
 	if !maps.Equal(w, want) {
 		t.Errorf("got %v, want %v", w, want)

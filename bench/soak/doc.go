@@ -18,6 +18,7 @@
 //	soak chaos  harms a fleet of three nodes behind a load balancer while clients of both eras work
 //	soak greed  has clients take all they can get of a process with 1 GiB, one way after the
 //	            other and then in all ways at once, beside a quiet client
+//	soak auth   has one address send 5,000 access tokens a second that do not count, beside a quiet client of another
 //	soak mixed  has clients of both eras, and of HTTP+SSE, come, work in all ways and leave for --time, and judges whether memory,
 //	            goroutines, files and what is stored stay the same
 //	soak recovery runs many histories of the property test in actors/recovery, which
@@ -36,6 +37,9 @@
 // than 1 GiB, and what it holds for clients must be what it was a minute after each attack. The memory is bounded by a
 // cgroup where soak may make one, otherwise by --max-memory alone, and measured. The server waits 10 s
 // for answers (--max-ask); all other settings are the defaults.
+//
+// In auth the same quiet client has tokens that count, some of which the server has not seen before. It works for --duration alone and for as long beside the bad tokens, --rounds
+// times in turn: each of its requests must succeed, and its p99 be at most twice that of when it was alone. All bad tokens must be refused, most of them without a look.
 //
 // go run ./bench/soak greed --greedy 10 --duration 60s herd resumes 1,000 streams of 3.9 MB within a second, and again
 // until each has come as a whole. The streams of the quiet client may pause for a second at most.
@@ -72,7 +76,7 @@
 //
 // From the top; most of what a file uses lies in its own line or below:
 //
-//	costs roll chaos nodes tasks greed behind restart stop balance cancel kill recovery mixed  the scenarios
+//	costs roll chaos nodes tasks auth greed behind restart stop balance cancel kill recovery mixed  the scenarios
 //	visitor passer guest  the clients of mixed with a session, without one, and with one that is their connection
 //	departure endless inquiry  how a guest leaves, calls that it does not see through, and questions to it
 //	wire trend cable  what a guest sends and gets, what rises, and the connections of one client

@@ -47,6 +47,8 @@ var scenarios = map[string]func(context.Context, options) (any, error){
 
 	"mixed": func(ctx context.Context, o options) (any, error) { return runMixed(ctx, o) },
 
+	"auth": func(ctx context.Context, o options) (any, error) { return runAuth(ctx, o) },
+
 	"greed": func(ctx context.Context, o options) (any, error) { return runGreed(ctx, o) },
 }
 
@@ -88,14 +90,17 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == "attack" { // by greed, in a process of its own
 		return runAttack(args[1:], os.Stdin, stdout, stderr)
 	}
+	if len(args) > 0 && args[0] == "guess" { // by auth, in a process of its own
+		return runGuess(args[1:], os.Stdin, stdout, stderr)
+	}
 	if len(args) == 0 || scenarios[args[0]] == nil {
-		fmt.Fprintln(stderr, "usage: soak kill|stop|balance|roll|costs|restart|resume|cancel|tasks|nodes|chaos|recovery|fleets|sim|greed|mixed [--rounds N] [--nats N] [--sync] [--streams N] [--herd N] [--away TIME] [--events N] [--histories N] [--clients N] [--servers N] [--seed N] [--bin PATH] [--old COMMIT] [--data DIR] [--out FILE] [--early] [--within TIME] [--time TIME] [--greedy N] [--duration TIME] [ATTACK...|HARM...|PART...]")
+		fmt.Fprintln(stderr, "usage: soak kill|stop|balance|roll|costs|restart|resume|cancel|tasks|nodes|chaos|recovery|fleets|sim|greed|auth|mixed [--rounds N] [--nats N] [--sync] [--streams N] [--herd N] [--away TIME] [--events N] [--histories N] [--clients N] [--servers N] [--seed N] [--bin PATH] [--old COMMIT] [--data DIR] [--out FILE] [--early] [--within TIME] [--time TIME] [--greedy N] [--duration TIME] [ATTACK...|HARM...|PART...]")
 		return 2
 	}
 	o := options{log: stderr}
 	f := flag.NewFlagSet("soak "+args[0], flag.ContinueOnError)
 	f.SetOutput(stderr)
-	f.IntVar(&o.rounds, "rounds", 50, "how often to kill, stop or restart the process, or to close connections")
+	f.IntVar(&o.rounds, "rounds", 50, "how often to kill, stop or restart the process, to close connections, or to attack (auth)")
 	f.IntVar(&o.clients, "clients", 8, "sessions that live across all rounds; mixed: clients of each kind at a time")
 	f.IntVar(&o.servers, "servers", 1, "copies of the demo in the process, over which the sessions are spread")
 	f.Uint64Var(&o.seed, "seed", uint64(time.Now().Unix()), "seed of all random choices")
@@ -114,7 +119,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	f.DurationVar(&o.within, "within", 100*time.Millisecond, "cancel: how soon a handler must end; 0 sets no limit")
 	f.DurationVar(&o.time, "time", time.Minute, "balance: how long behind each proxy; roll, mixed: how long; restart: how long the call takes")
 	f.IntVar(&o.greedy, "greedy", 1, "greed: clients that take all they can get, each from an address of its own; chaos: calls that such a client has with each node at a time, 0: none")
-	f.DurationVar(&o.duration, "duration", 4*time.Second, "greed: how long each attack lasts")
+	f.DurationVar(&o.duration, "duration", 4*time.Second, "greed, auth: how long each attack lasts")
 	if err := f.Parse(args[1:]); err != nil {
 		return 2
 	}

@@ -15,6 +15,7 @@ import (
 // quiet is a client that asks for little: it calls, initializes and lets streams run all the time, from 127.0.0.1.
 type quiet struct {
 	url string
+	as  func(http.RoundTripper) http.RoundTripper // what its requests go through; nil is nothing
 
 	mu       sync.Mutex // guards the rest
 	now      samples    // of this run
@@ -72,8 +73,13 @@ func (q *quiet) run(ctx context.Context, f func()) quietReport {
 			}
 		})
 	}
-	rt := client.NewTransport()
-	defer rt.CloseIdleConnections()
+	as := q.as
+	if as == nil {
+		as = func(rt http.RoundTripper) http.RoundTripper { return rt }
+	}
+	kept := client.NewTransport()
+	defer kept.CloseIdleConnections()
+	rt, single := as(kept), as(&http.Transport{DisableKeepAlives: true})
 	begin := func() *client.Client {
 		c := client.New(q.url, rt)
 		if err := q.within(ctx, func(ctx context.Context) error { return c.Initialize(ctx, `{}`) }); err != nil {
@@ -93,7 +99,7 @@ func (q *quiet) run(ctx context.Context, f func()) quietReport {
 		})
 	})
 	loop(50*time.Millisecond, func() {
-		fresh := client.New(q.url, &http.Transport{DisableKeepAlives: true})
+		fresh := client.New(q.url, single)
 		q.time(ctx, &q.now.initializes, "initialize", 0, func(ctx context.Context) error { return fresh.Initialize(ctx, `{}`) })
 		if fresh.Session() != "" {
 			if err := q.within(ctx, func(ctx context.Context) error { return answeredWith("")(fresh.Delete(ctx)) }); err != nil {

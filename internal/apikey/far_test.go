@@ -3,6 +3,7 @@ package apikey_test
 import (
 	"math"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/troupe-run/troupe/auth"
@@ -33,5 +34,6 @@ func TestFarEnds(t *testing.T) {
 			}()
 		}
 		time.Sleep(30 * time.Hour)
+		synctest.Wait()
 	})
 }

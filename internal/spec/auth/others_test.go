@@ -9,7 +9,6 @@ import (
 
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
-	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/internal/testkit/issuer"
 )
 
@@ -122,31 +121,6 @@ func TestOthersCursorsAndState(t *testing.T) {
 		again, _ := by(who.token).Tool("ask", `{"question":"?"}`, fmt.Sprintf(`"requestState":%q`, r.Result.RequestState), answers)
 		if refused := strings.Contains(again.Body, "the requestState is not valid for this request"); refused == who.same {
 			t.Errorf("%s sends the answers: %s", name, again.Body)
-		}
-	}
-}
-
-// TestEqualIDs has two users on one connection with one id: each gets its own answer (CVE-2026-25536).
-func TestEqualIDs(t *testing.T) {
-	t.Parallel()
-	d := newDoor(t)
-	whoami := func(_ context.Context, call *troupe.Call, _ struct{}) (string, error) {
-		return call.Principal().Subject, nil
-	}
-	troupe.AddTool(d.Server, troupe.Tool{Name: "whoami"}, whoami)
-	clients := map[string]*testkit.Client{}
-	for _, name := range []string{"alice", "bob"} {
-		clients[name] = d.user(name)
-	}
-	for range 5 {
-		for name, c := range clients {
-			if a := c.Post(host.Call("7", "whoami", `{}`)); a.Body != host.TextResult("7", name) {
-				t.Errorf("%s: %s", name, a.Body)
-			}
-			s := &host.Stateless{T: t, Client: &testkit.Client{T: t, HTTP: c.HTTP, URL: c.URL, Header: c.Header}, Capabilities: `{}`, N: 6}
-			if a, id := s.Tool("whoami", `{}`); s.Done(a, id) != name {
-				t.Errorf("%s, stateless: %s", name, a.Body)
-			}
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/auth"
@@ -23,29 +24,41 @@ import (
 
 const audience = "https://mcp.example.com/mcp"
 
-// doors are the ways to say who calls: by a function of the program, and by access tokens.
-func doors(tb testing.TB) (byFunction, byToken troupe.Options, token string) {
+// doors are the ways to say who calls: by a function of the program, and by access tokens, of which alice has some.
+func doors(tb testing.TB, n int) (byFunction, byToken troupe.Options, tokens []string) {
 	id := issuer.New(tb)
-	token = id.Token("alice", audience, nil)
+	for range n {
+		tokens = append(tokens, id.Token("alice", audience, issuer.Claims{"exp": time.Now().Add(time.Hour).Unix()}))
+	}
 	byFunction.Authenticate = func(*http.Request) (troupe.Principal, error) {
 		return troupe.Principal{Issuer: "https://id.example.com", Subject: "alice", Client: "editor"}, nil
 	}
 	byToken.Auth = &auth.Config{Issuers: []auth.Issuer{{URL: id.URL}}, PublicURL: "https://mcp.example.com"}
-	return byFunction, byToken, token
+	return byFunction, byToken, tokens
 }
 
 // authorized returns the function that runs an operation with a token.
 func authorized(tb testing.TB, o troupe.Options, token string, n int) func() {
+	return authorizedInTurn(tb, o, []string{token}, n)
+}
+
+// authorizedInTurn is authorized with several tokens of one principal, which have all been verified before: each run has the next one.
+func authorizedInTurn(tb testing.TB, o troupe.Options, tokens []string, n int) func() {
 	hs := benchServer(tb, o)
-	c := &testkit.Client{T: tb, HTTP: hs.Client(), URL: hs.URL + "/mcp", Header: http.Header{"Authorization": {"Bearer " + token}}}
+	c := &testkit.Client{T: tb, HTTP: hs.Client(), URL: hs.URL + "/mcp", Header: http.Header{"Authorization": {"Bearer " + tokens[0]}}}
 	op := operations(c.Initialize(`{}`).Session)[n]
 	rd := strings.NewReader(op.body)
 	r := httptest.NewRequest(http.MethodPost, "http://127.0.0.1/mcp", nil)
 	r.Body, r.ContentLength, r.Header = io.NopCloser(rd), int64(len(op.body)), op.header.Clone()
 	r.Header["Content-Type"], r.Header["Accept"] = []string{"application/json"}, []string{"application/json, text/event-stream"}
-	r.Header["Authorization"] = []string{"Bearer " + token}
-	w := &nullWriter{h: http.Header{}}
-	return func() {
+	values := make([][]string, len(tokens))
+	for i, token := range tokens {
+		values[i] = []string{"Bearer " + token}
+	}
+	w, at := &nullWriter{h: http.Header{}}, 0
+	run := func() {
+		r.Header["Authorization"] = values[at]
+		at = (at + 1) % len(values)
 		rd.Reset(op.body)
 		clear(w.h)
 		hs.Config.Handler.ServeHTTP(w, r)
@@ -53,6 +66,10 @@ func authorized(tb testing.TB, o troupe.Options, token string, n int) func() {
 			tb.Fatalf("%s: status %d", op.name, w.status)
 		}
 	}
+	for range tokens {
+		run()
+	}
+	return run
 }
 
 // opened serves with Serve's own listener, and returns the function that makes a call over one connection.
@@ -107,7 +124,8 @@ func TestTokensCostNoAllocation(t *testing.T) {
 	if when.RaceEnabled {
 		t.Skip("under the race detector pools lose what they have, at random")
 	}
-	byFunction, byToken, token := doors(t)
+	byFunction, byToken, tokens := doors(t, 1)
+	token := tokens[0]
 	compare := func(name string, before, now budget) {
 		t.Logf("%s: %.2f allocations of %.0f bytes, with a token %.2f of %.0f", name, before.Allocations, before.Bytes, now.Allocations, now.Bytes)
 		if now.Allocations > before.Allocations+0.1 || now.Bytes > before.Bytes*1.02+16 {
@@ -120,15 +138,40 @@ func TestTokensCostNoAllocation(t *testing.T) {
 	compare("one connection", measure(opened(t, byFunction, token)), measure(opened(t, byToken, token)))
 }
 
-// BenchmarkTokens measures what TestTokensCostNoAllocation counts: processor time of a call, that of the client included for those over a connection.
+// manyTokens are live at once, a third of those that a runtime remembers.
+const manyTokens = 10_000
+
+// TestManyTokensCostNoAllocation compares calls whose tokens take turns, of as many as are live, with those of one.
+func TestManyTokensCostNoAllocation(t *testing.T) {
+	if when.RaceEnabled {
+		t.Skip("under the race detector pools lose what they have, at random")
+	}
+	_, byToken, tokens := doors(t, manyTokens)
+	for _, n := range []int{0, 4} {
+		one, many := measure(authorized(t, byToken, tokens[0], n)), measure(authorizedInTurn(t, byToken, tokens, n))
+		t.Logf("%s: %.2f allocations of %.0f bytes, with %d tokens %.2f of %.0f", operations("")[n].name, one.Allocations, one.Bytes, len(tokens), many.Allocations, many.Bytes)
+		if many.Allocations > one.Allocations+0.1 || many.Bytes > one.Bytes*1.02+16 {
+			t.Errorf("%s: many tokens cost %.2f allocations and %.0f bytes more", operations("")[n].name, many.Allocations-one.Allocations, many.Bytes-one.Bytes)
+		}
+	}
+}
+
+// BenchmarkTokens measures what these tests count: processor time of a call, that of the client included for those over a connection.
 func BenchmarkTokens(b *testing.B) {
-	byFunction, byToken, token := doors(b)
-	for name, o := range map[string]troupe.Options{"function": byFunction, "token": byToken} {
+	byFunction, byToken, tokens := doors(b, manyTokens)
+	for name, o := range map[string]troupe.Options{"function": byFunction, "token": byToken, "tokens": byToken} {
+		token, live := tokens[0], tokens[:1]
+		if name == "tokens" {
+			live = tokens
+		}
 		for way, run := range map[string]func() func(){
-			"table/legacy":    func() func() { return authorized(b, o, token, 0) },
-			"table/stateless": func() func() { return authorized(b, o, token, 4) },
+			"table/legacy":    func() func() { return authorizedInTurn(b, o, live, 0) },
+			"table/stateless": func() func() { return authorizedInTurn(b, o, live, 4) },
 			"last":            func() func() { return opened(b, o, token) },
 		} {
+			if name == "tokens" && way == "last" {
+				continue // a connection has one
+			}
 			b.Run(way+"/by="+name, func(b *testing.B) {
 				f := run()
 				b.ReportAllocs()

@@ -3,19 +3,12 @@ package transports_test
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/binary"
-	"encoding/pem"
 	"errors"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -25,6 +18,7 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/certificate"
 	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -79,43 +73,11 @@ func TestListenBeyondLoopback(t *testing.T) {
 	}
 }
 
-// certificate writes a certificate for 127.0.0.1 and its key.
-func certificate(t *testing.T) (certFile, keyFile string, pool *x509.CertPool) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	certFile, keyFile, pool = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), x509.NewCertPool()
-	for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "PRIVATE KEY", Bytes: secret}} {
-		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool.AddCert(cert)
-	return certFile, keyFile, pool
-}
-
 // TestTLS serves plain responses and event streams over https, with HTTP/2 for clients
 // that speak it.
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	certFile, keyFile, pool := certificate(t)
+	certFile, keyFile, pool := certificate.Files(t)
 	h := host.NewLoopback(t, troupe.Options{HTTP: troupe.HTTPOptions{TLSCert: certFile, TLSKey: keyFile}}, nil, nil)
 	h.URL = "https" + strings.TrimPrefix(h.URL, "http")
 	for version, want := range map[string]int{"HTTP/1.1": 1, "HTTP/2": 2} {
@@ -167,7 +129,7 @@ func TestTLS(t *testing.T) {
 // first frames say (RFC 9113, sections 6.5.2 and 6.9) binds every client.
 func TestWindowsOfHTTP2(t *testing.T) {
 	t.Parallel()
-	certFile, keyFile, pool := certificate(t)
+	certFile, keyFile, pool := certificate.Files(t)
 	h := host.NewLoopback(t, troupe.Options{HTTP: troupe.HTTPOptions{TLSCert: certFile, TLSKey: keyFile}}, nil, nil)
 	conn, err := tls.Dial("tcp", strings.TrimPrefix(h.URL[:strings.LastIndexByte(h.URL, '/')], "http://"), &tls.Config{RootCAs: pool, NextProtos: []string{"h2"}})
 	if err != nil {
@@ -212,7 +174,7 @@ func TestWindowsOfHTTP2(t *testing.T) {
 // TestBadCertificate checks that New refuses a certificate that Serve could not use.
 func TestBadCertificate(t *testing.T) {
 	t.Parallel()
-	certFile, keyFile, _ := certificate(t)
+	certFile, keyFile, _ := certificate.Files(t)
 	absent := filepath.Join(t.TempDir(), "absent.pem")
 	for _, tt := range []struct{ cert, key, want string }{
 		{certFile, absent, "absent.pem"}, {absent, keyFile, "absent.pem"}, {certFile, certFile, "cannot be used"},

@@ -1,0 +1,33 @@
+package main
+
+// door is who comes in, as internal/bearer and the root join package auth to requests.
+var door = []mutation{
+	{"an address guesses tokens without end", limit, "internal/bearer/checker.go", "wait > 0 {\n", "wait > 0 && false {\n", "internal/spec/auth", "TestManyFailures"},
+	{"a token that fails costs its address nothing", limit, "internal/bearer/checker.go", "if no.Code != \"\" || no.Reason == auth.ReasonKey {", "if no.Reason == auth.ReasonKey {", "internal/spec/auth", "TestManyFailures"},
+	{"a kid that is made up costs its address nothing", limit, "internal/bearer/checker.go", "if no.Code != \"\" || no.Reason == auth.ReasonKey {", "if no.Code != \"\" {", "internal/spec/auth", "TestMadeUpKeyIDsAreFailures"},
+	{"a known token is turned away with its address", guard, "internal/bearer/checker.go", "	if v != nil && c.revoked(&v.Identity) == nil {\n", "	if v != nil && c.revoked(&v.Identity) == nil && last == nil {\n", "internal/spec/auth", "TestManyFailures"},
+	{"who has no token is turned away with its address", guard, "internal/bearer/checker.go", "	if len(r.Header[\"Authorization\"]) > 0 {\n", "	if len(r.Header[\"Authorization\"]) >= 0 {\n", "internal/spec/auth", "TestManyFailures"},
+	{"both transports are one resource", guard, "internal/bearer/checker.go", "			t.paths[rs.SSE] = older\n", "			t.paths[rs.SSE] = own\n", "internal/spec/auth", "TestOthersThings"},
+	{"messages of HTTP+SSE are of the other resource", guard, "internal/bearer/checker.go", "			t.paths[rs.Messages] = older\n", "			t.paths[rs.Messages] = own\n", "internal/spec/auth", "TestOthersThings"},
+	{"one of several servers is that of the host", guard, "internal/bearer/checker.go", "len(servers) == 1 && !taken", "!taken", "internal/spec/auth", "TestMetadata"},
+	{"metadata is served to a forged host", guard, "internal/bearer/metadata.go", "	if c.guard.RefuseHost(w, r) {\n", "	if false {\n", "internal/spec/auth", "TestForgedHost"},
+	{"a preflight of metadata needs more than a page may send", negotiation, "internal/bearer/metadata.go", "\"*, Authorization\"", "\"*\"", "internal/spec/auth", "TestMetadata"},
+	{"authentication that fails is not counted by its reason", validation, "internal/bearer/checker.go", "return \"auth-\" + strings.ReplaceAll(string(reason), \"_\", \"-\")", "return \"auth-\" + strings.ReplaceAll(string(reason)[:0], \"_\", \"-\")", "internal/spec/auth", "TestTokens"},
+	{"a refusal has no challenge", negotiation, "internal/bearer/checker.go", "Challenge: server.Challenge(no), ", "", "internal/spec/auth", "TestTokens"},
+	{"a 503 has no Retry-After", negotiation, "internal/bearer/checker.go", "RetryAfter: no.RetryAfter, ", "", "internal/spec/auth", "TestOutage"},
+	{"a scope of HTTP+SSE is asked for at the other resource", negotiation, "visible.go", "		path = r.URL.Path\n", "		_ = r\n", "internal/spec/auth", "TestStepUp"},
+	{"a machine is the user of its name", guard, "principal.go", "		kind |= 1 << 63 // no length has this bit\n", "", "internal/spec/auth", "TestIsolation"},
+	{"a subject is the same at every issuer", guard, "principal.go", "	b = append(b, p.Issuer...)\n", "", "internal/spec/auth", "TestIsolation"},
+	{"all subjects of an issuer are one", guard, "principal.go", "	b = append(b, p.Subject...)\n", "", "internal/spec/auth", "TestIsolation"},
+	{"another client of a user is another user", guard, "principal.go", "	b = append(b, p.Subject...)\n", "	b = append(b, p.Subject+p.Client...)\n", "internal/spec/auth", "TestIsolation"},
+	{"a principal has no scopes", guard, "principal.go", "Scopes: slices.Clip(v.Scopes), ", "", "internal/spec/auth", "TestIsolation"},
+	{"a token's end is not the principal's", expiry, "principal.go", "Machine: v.Machine, Expires: v.Expires", "Machine: v.Machine", "internal/spec/auth", ""},
+	{"connections share what is kept for one", guard, "transport/drain_room.go", "func Kept[T any](r *http.Request) *T {\n	g := connOf(r)\n", "var shared drainConn\n\nfunc Kept[T any](r *http.Request) *T {\n	g := connOf(r)\n	if g != nil {\n		g = &shared\n	}\n", "", "TestKept"},
+	{"keys of issuers are not kept in the store", guard, "principal.go", "	if c.Cache == nil {\n", "	if c.Cache != nil {\n", "internal/spec/auth", "TestKeysLieInTheStore"},
+	{"keys of issuers stay in the store", expiry, "internal/nodestore/issuers.go", "issuerTTL = 48 * time.Hour", "issuerTTL = 480 * time.Hour", "", ""},
+	{"keys of issuers are gone before they may not serve", expiry, "internal/nodestore/issuers.go", "issuerTTL = 48 * time.Hour", "issuerTTL = 24 * time.Hour", "", ""},
+	{"an issuer fills the store", limit, "internal/nodestore/issuers.go", "	if len(data) > maxIssuer {\n", "	if false {\n", "", ""},
+	{"a refusal of another node has no challenge", negotiation, "actors/landing.go", "		x.conn.SetChallenge(no.Challenge)\n", "", "internal/spec/auth", "TestRefusalOfAnotherNode"},
+	{"the weight of a machine is its user's", guard, "principal.go", "		p.Machine, name = true, of\n", "		name = of\n", ".", "TestWeightNames"},
+	{"few tokens are remembered", limit, "auth/verdict.go", "maxVerdicts = 32 << 10", "maxVerdicts = 8 << 10", "internal/spec/limits", "TestManyTokensCostNoAllocation"},
+}
