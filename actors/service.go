@@ -76,6 +76,9 @@ type Service struct {
 	// and not panic. If nil, the session learns of all resources that it has subscribed to,
 	// and of those below.
 	Hears func(p *Peer, uri string) bool
+	// Withholds reports whether a message of a session's standalone stream is not for holder, who has the stream's connection: it is an update of the resource at uri,
+	// which needs a scope that holder lacks. It must be quick and not panic. If nil, nothing is withheld.
+	Withholds func(holder any, message []byte) (uri string, withheld bool)
 	// Insists reports whether the program itself says that a call may run again. Only then a
 	// message of more than limits.RerunBody is stored for that. If nil, it is not.
 	Insists func(method, name []byte) bool
