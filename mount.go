@@ -67,7 +67,13 @@ func (rt *Runtime) TryMount(path string, srv *Server) error {
 	}
 	if rt.bearer != nil {
 		sse, messages := legacyPaths(path)
+		if len(m.paths) == 1 {
+			messages = ""
+		}
 		m.resources = &bearer.Resources{ID: cmp.Or(srv.opts.ID, defaultID(path)), Name: cmp.Or(srv.impl.Title, srv.impl.Name), Scopes: srv.opts.Scopes, Path: path, SSE: sse, Messages: messages, HasSSE: len(m.paths) > 2}
+		if other := rt.bearer.Taken(m.resources); other != "" {
+			return fmt.Errorf("troupe: mount %s: an access token for it would count at %s, too: their paths differ in slashes alone", path, other)
+		}
 	}
 	if err := rt.opts.HTTP.checkHandler("this server", slices.Concat(m.paths, rt.documents(m.resources))...); err != nil {
 		return fmt.Errorf("troupe: mount %s: %w", path, err)

@@ -89,6 +89,25 @@ func (s *service) follows(v *view, uri string) bool {
 	return ok
 }
 
+// withheld reports whether a caller lacks a scope that the resource at uri needs.
+func (s *service) withheld(principal any, uri string) bool {
+	has, all := granted(principal)
+	if all || !s.srv.scoped.Load() {
+		return false
+	}
+	no, _ := s.require(principal, has, s.uriNeeds(nil, uri))
+	return no != nil
+}
+
+// withholds reports whether a message is an update of a resource that needs a scope which a caller lacks.
+func (s *service) withholds(holder any, message []byte) (uri string, withheld bool) {
+	if !s.srv.scoped.Load() || text(codec.Field(message, "method")) != mcp.NotifyResourcesUpdated {
+		return "", false
+	}
+	uri = text(codec.Field(codec.Field(message, "params"), "uri"))
+	return uri, s.withheld(holder, uri)
+}
+
 func (s *service) subscribe(ctx context.Context, call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {
 	uri, bad := s.resourceURI(m)
 	if bad != nil {

@@ -22,7 +22,7 @@ func (s *service) hook() {
 			s.contain("SessionBegan", func() { f(ctx, &Peer{p}) })
 		}
 	}
-	s.svc.Known = s.known
+	s.svc.Known, s.svc.Withholds = s.known, s.withholds
 	if s.srv.opts.Visible != nil {
 		s.svc.Hears = s.mayHear
 	}

@@ -78,9 +78,8 @@ func (s *service) Listening(ctx context.Context, c *actors.Call) (actors.Listeni
 	if len(followed) > 0 {
 		l.Others = s.followTasks(followed)
 	}
-	if later != nil {
-		l.Hears = func(uri string) bool { return s.follows(later, uri) }
-	}
+	principal := c.Principal()
+	l.Hears = func(uri string) bool { return s.follows(later, uri) && !s.withheld(principal, uri) }
 	return l, nil
 }
 

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/auth"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/bearer"
 	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/guard"
 	"github.com/troupe-run/troupe/internal/scope"
@@ -446,7 +448,7 @@ func (d dispatcher) forbids(x *transport.Exchange, in *actors.Input) bool {
 		id = x.Msg.ID
 	}
 	x.SetChallenge(no.Challenge)
-	x.Reject(faults.Scope.Status, no.Err.Code, no.Err.Message, no.Err.Data, id, 0)
+	x.Reject(no.Status, no.Err.Code, no.Err.Message, no.Err.Data, id, 0)
 	return true
 }
 
@@ -466,37 +468,43 @@ func granted(principal any) (scopes []string, all bool) {
 	return nil, false
 }
 
-// missing are the needed scopes that the granted ones neither hold nor imply.
-func (s *service) missing(granted, needed []string) []string {
-	if s.rt.bearer != nil {
-		return s.rt.bearer.Missing(granted, needed)
-	}
-	return scope.Missing(granted, needed)
-}
+// withoutAuth holds scopes to those that are needed where nobody says which imply others.
+var withoutAuth auth.Authority
 
-// challenge tells a caller with the granted scopes, which lacks one, what to ask for: the value of WWW-Authenticate. The paths of HTTP+SSE are a resource
-// of their own, which takes no tokens of the other.
-func (s *service) challenge(principal any, granted, needed []string) string {
-	if s.rt.bearer != nil {
-		path := s.path
-		if r := requestOf(principal); r != nil {
-			path = r.URL.Path
+// require returns why a caller with the granted scopes, which lacks one, is refused, with the challenge that says what to ask for. The paths of HTTP+SSE are a
+// resource of their own, which takes no tokens of the other.
+func (s *service) require(principal any, granted, needed []string) (no *auth.Refusal, challenge string) {
+	if s.rt.bearer == nil {
+		if no = withoutAuth.Require(granted, needed); no != nil {
+			challenge = scope.Challenge(no.Scopes, no.Text)
 		}
-		return s.rt.bearer.Challenge(path, granted, needed)
+		return no, challenge
 	}
-	return scope.Challenge(scope.Wanted(granted, needed), faults.Scope.Text)
+	path := s.path
+	if r := requestOf(principal); r != nil {
+		path = r.URL.Path
+	}
+	return s.rt.bearer.Require(path, isAnonymous(principal), granted, needed)
 }
 
 // lacks returns why a caller may not have what needs some scopes, nil if it may.
 func (s *service) lacks(principal any, needs []string) *actors.Denied {
 	has, all := granted(principal)
-	if all || len(s.missing(has, needs)) == 0 {
+	if all {
 		return nil
 	}
-	s.rt.observer().Rejected(faults.Scope.Status, faults.Scope.Label)
-	return &actors.Denied{Challenge: s.challenge(principal, has, needs), Err: faults.Scope.Error().WithData(struct {
+	no, challenge := s.require(principal, has, needs)
+	if no == nil {
+		return nil
+	}
+	label := faults.Scope.Label
+	if no.Reason == auth.ReasonMissing {
+		label = bearer.Label(no.Reason)
+	}
+	s.rt.observer().Rejected(no.Status, label)
+	return &actors.Denied{Status: no.Status, Challenge: challenge, Err: mcp.NewError(faults.Scope.Code, no.Text).WithData(struct {
 		Scopes []string `json:"scopes"`
-	}{scope.Wanted(has, needs)})}
+	}{no.Scopes})}
 }
 
 // denial is an error of the call that says which scopes its caller lacks.

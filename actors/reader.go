@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -56,12 +57,25 @@ type extent struct {
 // goes on with entry skip of append next.
 func (s *sessionActor) newAttachment(svc *Service, key StreamKey, rec *record.Stream, conn Conn, after stream.Position, next uint64, skip int, live bool, behind func()) *attached {
 	holder, until := heldBy(conn)
+	var withholds func([]byte) (bool, bool)
+	if len(rec.Calls) == 0 && svc.Withholds != nil {
+		withholds = withheld(svc, holder, s.view.Load().rec.Subscribed)
+	}
 	return attachment.New(attachment.Config[StreamKey]{
-		Holder: holder, Until: until,
+		Holder: holder, Until: until, Withholds: withholds,
 		Among: &s.node.attachments, Key: key, Held: &s.billed().Held[heldStreams], Conn: conn, Stream: key.ID, After: after,
 		Primes: has(rec.Revision, mcp.FeatureStreamPriming), Answers: len(rec.Calls) > 0, Retry: svc.Limits.Retry, KeepAlive: svc.Limits.KeepAlive,
 		Behind: behind,
 	}, next, skip, live)
+}
+
+// withheld is the Withholds of a connection of a standalone stream, whose session subscribed to some resources when the client came. A client that subscribes to another one
+// with a wider token comes back with that, for an update that its connection may not have. So it comes back once at most for each resource, whatever it brings.
+func withheld(svc *Service, holder any, subscribed []string) func([]byte) (withheld, later bool) {
+	return func(message []byte) (withheld, later bool) {
+		uri, withheld := svc.Withholds(holder, message)
+		return withheld, withheld && !slices.ContainsFunc(subscribed, func(to string) bool { return strings.HasPrefix(uri, to) })
+	}
 }
 
 // leave ends the connection of a call that goes on. A client that is connected to another node may come back soon.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/session"
@@ -76,6 +75,9 @@ type Service struct {
 	// and not panic. If nil, the session learns of all resources that it has subscribed to,
 	// and of those below.
 	Hears func(p *Peer, uri string) bool
+	// Withholds reports whether a message of a session's standalone stream is not for holder, who has the stream's connection: it is an update of the resource at uri,
+	// which needs a scope that holder lacks. It must be quick and not panic. If nil, nothing is withheld.
+	Withholds func(holder any, message []byte) (uri string, withheld bool)
 	// Insists reports whether the program itself says that a call may run again. Only then a
 	// message of more than limits.RerunBody is stored for that. If nil, it is not.
 	Insists func(method, name []byte) bool
@@ -183,6 +185,7 @@ func (in *Input) needs() []string {
 
 // Denied is why a caller may not have something: it lacks a scope.
 type Denied struct {
+	Status    int // 403, or 401 for who has brought no token
 	Err       *mcp.Error
 	Challenge string // the value of WWW-Authenticate
 }
@@ -192,7 +195,7 @@ func (d *Denied) tell(c answerer, id []byte) {
 	if c, ok := c.(interface{ SetChallenge(string) }); ok {
 		c.SetChallenge(d.Challenge)
 	}
-	c.Reject(faults.Scope.Status, d.Err.Code, d.Err.Message, d.Err.Data, id, 0)
+	c.Reject(d.Status, d.Err.Code, d.Err.Message, d.Err.Data, id, 0)
 }
 
 // Error is for the log.

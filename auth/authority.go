@@ -39,7 +39,6 @@ func New(c Config) (*Authority, error) {
 	}
 	for _, of := range c.Issuers {
 		i := &issuer{Issuer: of, keep: c.Claims, client: client, cache: c.Cache, log: c.Log, news: make(chan struct{})}
-		i.changed = func() { a.verdicts.sweep(time.Now()) }
 		if isFile(of.Keys) {
 			i.cache = nil // every process reads the file
 		}
@@ -90,13 +89,7 @@ func (a *Authority) Authenticate(ctx context.Context, h http.Header, server *Res
 	case token == "":
 		return nil, missingCredentials()
 	}
-	var v *Verdict
-	var err error
-	if last != nil {
-		v, err = last.Verify(ctx, a, token, server.url)
-	} else {
-		v, err = a.Verify(ctx, token, server.url)
-	}
+	v, err := last.Verify(ctx, a, token, server.url)
 	if err == nil && !v.Serves(server.names...) {
 		return nil, invalidToken(ReasonAudience, slog.String("key", v.Subject), slog.Any("servers", v.Servers), slog.Any("want", server.names))
 	}
@@ -104,68 +97,66 @@ func (a *Authority) Authenticate(ctx context.Context, h http.Header, server *Res
 }
 
 // Known is Authenticate as far as that needs no more than what is remembered: of last, which may be nil, and of the tokens that came lately. It returns nil for a request
-// about which Authenticate has to find out more, or which it would refuse. It allocates nothing if the token is the last one.
+// about which Authenticate has to find out more, or which it would refuse. It waits for a second at most, to ask again about an API key or an opaque token that counted before. It allocates
+// nothing if the token is the last one.
 func (a *Authority) Known(h http.Header, server *Resource, last *Last) *Verdict {
 	token, r := Credentials(h)
 	if r != nil || token == "" {
 		return nil
 	}
-	if last != nil {
-		if v := last.find(a, token, server.url); v != nil && v.Serves(server.names...) {
-			return v
+	v := last.find(a, token, server.url)
+	switch {
+	case v != nil:
+	case a.isKey(token):
+		v = a.keys.recall(token)
+	default:
+		var again bool
+		if v, again = a.verdicts.find(verdictKey{sha256.Sum256(bytesOf(token)), server.url}, time.Now()); again {
+			ctx, cancel := context.WithTimeout(context.Background(), keyAgain)
+			defer cancel()
+			v, _ = a.verify(ctx, token, server.url)
 		}
 	}
-	if a.keys != nil && strings.HasPrefix(token, APIKeyPrefix) {
-		if v := a.keys.recall(token); v != nil && v.Serves(server.names...) {
-			return v
-		}
+	if v == nil || v.refused != nil || !v.Serves(server.names...) {
 		return nil
 	}
-	v := a.verdicts.find(verdictKey{sha256.Sum256(bytesOf(token)), server.url}, time.Now())
-	if v == nil || v.refused != nil {
-		return nil
-	}
-	if last != nil {
-		last.p.Store(&lastToken{a, token, server.url, v})
-	}
+	last.keep(a, token, server.url, v)
 	return v
+}
+
+// isKey reports whether a token is for Config.APIKeys.
+func (a *Authority) isKey(token string) bool {
+	return a.keys != nil && strings.HasPrefix(token, APIKeyPrefix)
 }
 
 // Verify returns the verdict about a token that came to a server with this public URL. The error is a [*Refusal]. ctx bounds how long it waits for an issuer.
 func (a *Authority) Verify(ctx context.Context, token, resource string) (*Verdict, error) {
-	v, r := a.verify(ctx, token, resource)
-	if r != nil {
-		return nil, r
-	}
-	return v, nil
+	return (*Last)(nil).Verify(ctx, a, token, resource)
 }
 
 func (a *Authority) verify(ctx context.Context, token, resource string) (*Verdict, *Refusal) {
 	if !isToken(token) {
 		return nil, invalidToken(ReasonMalformed, slog.Int("bytes", len(token)))
 	}
-	if a.keys != nil && strings.HasPrefix(token, APIKeyPrefix) {
+	if a.isKey(token) {
 		return a.keys.verify(ctx, token)
 	}
 	k := verdictKey{sha256.Sum256(bytesOf(token)), resource}
-	v := a.verdicts.find(k, time.Now())
+	v, again := a.verdicts.find(k, time.Now())
 	var r *Refusal
 	switch {
 	case v != nil:
 	case a.opaque != nil && !isSigned(token):
-		v, r = a.opaque.ask(ctx, k, token, func(v *Verdict) { a.verdicts.add(k, v) })
+		v, r = a.opaque.ask(ctx, k, token, again, func(v *Verdict) { a.verdicts.add(k, v) })
 	default:
 		if v, r = a.verifySigned(ctx, token, canonicalURL(resource)); r == nil {
 			a.verdicts.add(k, v)
 		}
 	}
-	if r == nil && v.refused != nil {
+	if r == nil {
 		r = v.refused
 	}
-	if r != nil {
-		return nil, r
-	}
-	return v, nil
+	return v, r
 }
 
 // verifySigned verifies a JWT (RFC 9068, 4). Everything that needs no key comes first, so that an issuer is asked for keys only if a token of it could count.
@@ -203,7 +194,7 @@ func (i *issuer) signer(ctx context.Context, t *signedToken, issued time.Time) (
 			return nil, unavailable(ReasonUnavailable, spacing, errNoKeys, detail...)
 		case answer == unreachable:
 			why := ReasonUnavailable
-			if set != nil && err == nil && i.hasKeys() {
+			if set != nil && err == nil && time.Now().UnixNano() < i.goodUntil.Load() { // those that it has serve
 				why = ReasonKey
 			}
 			return nil, unavailable(why, retry, err, detail...)
@@ -219,9 +210,6 @@ func (i *issuer) signer(ctx context.Context, t *signedToken, issued time.Time) (
 }
 
 var errNoKeys = errors.New("the issuer has no key that can be used")
-
-// hasKeys reports whether the issuer's last good keys serve.
-func (i *issuer) hasKeys() bool { return time.Now().UnixNano() < i.goodUntil.Load() }
 
 // ErrNoMetadata is the error of IssuerMetadata if there is no issuer, or if Issuer.Keys says where the first one's keys are, so that its metadata is not known.
 var ErrNoMetadata = errors.New("auth: the metadata of the issuer is not known")

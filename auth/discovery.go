@@ -12,10 +12,7 @@ import (
 
 // metadataURLs returns where an issuer's metadata may be: by RFC 8414, 3.1, then by RFC 8414, 5, and by OpenID Connect Discovery, 4. Without a path the last two are one.
 func metadataURLs(issuer string) []string {
-	u, err := url.Parse(issuer)
-	if err != nil {
-		return nil
-	}
+	u, _ := url.Parse(issuer) // as settle has checked
 	origin, path := u.Scheme+"://"+u.Host, strings.TrimSuffix(u.EscapedPath(), "/")
 	return slices.Compact([]string{
 		origin + "/.well-known/oauth-authorization-server" + path,

@@ -14,14 +14,14 @@ import (
 
 const (
 	maxOpaque  = 30 * time.Second // for which the answer about an opaque token is kept
-	maxAsking  = 32               // questions to an endpoint at once
+	maxAsking  = 32               // questions of a kind to an endpoint at once: those about new tokens do not hold up others
 	askedAgain = 5 * time.Second  // Retry-After when the endpoint does not answer
 )
 
 // introspector asks an issuer about opaque tokens.
 type introspector struct {
-	of     *issuer
-	places chan struct{} // has an element for each question under way
+	of             *issuer
+	firsts, agains chan struct{} // each has an element for each question under way
 
 	mu     sync.Mutex // guards what follows
 	asking map[verdictKey]*question
@@ -39,11 +39,11 @@ type question struct {
 }
 
 func newIntrospector(of *issuer) *introspector {
-	return &introspector{of: of, places: make(chan struct{}, maxAsking), asking: make(map[verdictKey]*question)}
+	return &introspector{of: of, firsts: make(chan struct{}, maxAsking), agains: make(chan struct{}, maxAsking), asking: make(map[verdictKey]*question)}
 }
 
-// ask returns the verdict about an opaque token, which may be a refusal. One question is put for all who wait.
-func (in *introspector) ask(ctx context.Context, k verdictKey, token string, found func(*Verdict)) (*Verdict, *Refusal) {
+// ask returns the verdict about an opaque token, which may be a refusal. again says that it counted before. One question is put for all who wait.
+func (in *introspector) ask(ctx context.Context, k verdictKey, token string, again bool, found func(*Verdict)) (*Verdict, *Refusal) {
 	in.mu.Lock()
 	q := in.asking[k]
 	if q == nil && in.closed {
@@ -58,7 +58,7 @@ func (in *introspector) ask(ctx context.Context, k verdictKey, token string, fou
 			asking, release := context.WithTimeoutCause(asking, fetchTime, errSlow)
 			defer release()
 			defer cancel(nil)
-			if q.verdict, q.refusal = in.put(asking, token, canonicalURL(k.resource)); q.refusal == nil {
+			if q.verdict, q.refusal = in.put(asking, token, again, canonicalURL(k.resource)); q.refusal == nil {
 				found(q.verdict)
 			}
 			in.mu.Lock()
@@ -77,10 +77,14 @@ func (in *introspector) ask(ctx context.Context, k verdictKey, token string, fou
 }
 
 // put asks the endpoint (RFC 7662, 2.1).
-func (in *introspector) put(ctx context.Context, token, resource string) (*Verdict, *Refusal) {
+func (in *introspector) put(ctx context.Context, token string, again bool, resource string) (*Verdict, *Refusal) {
+	places := in.firsts
+	if again {
+		places = in.agains
+	}
 	select {
-	case in.places <- struct{}{}:
-		defer func() { <-in.places }()
+	case places <- struct{}{}:
+		defer func() { <-places }()
 	case <-ctx.Done():
 		return nil, unavailable(ReasonUnavailable, askedAgain, context.Cause(ctx))
 	}
@@ -99,26 +103,22 @@ func (in *introspector) put(ctx context.Context, token, resource string) (*Verdi
 // judgeAnswer is the verdict of an answer (RFC 7662, 2.2).
 func (i *issuer) judgeAnswer(c object, resource string, now time.Time) (*Verdict, *Refusal) {
 	v := &Verdict{ends: now.Add(maxOpaque)}
-	switch active := string(c["active"]); active {
-	case "true":
-	case "false":
+	kind, typed, err := c.text("token_type")
+	switch active := string(c["active"]); {
+	case active == "false":
 		v.refused = invalidToken(ReasonInactive)
-		return v, nil
-	default:
+	case active != "true":
 		return nil, unavailable(ReasonUnavailable, askedAgain, fmt.Errorf("introspection: active is %.20q", active))
-	}
-	if kind, ok, err := c.text("token_type"); err != nil || ok && !strings.EqualFold(kind, "bearer") {
+	case err != nil || typed && !strings.EqualFold(kind, "bearer"):
 		v.refused = invalidToken(ReasonBound, c.shown("token_type")...)
-		return v, nil
-	}
-	id, r := i.judge(c, true, resource, now)
-	if r != nil {
-		v.refused = r
-		return v, nil
-	}
-	v.Identity = *id
-	if id.Expires.Before(v.ends) {
-		v.ends = id.Expires
+	default:
+		var id *Identity
+		if id, v.refused = i.judge(c, true, resource, now); id != nil {
+			v.Identity = *id
+			if id.Expires.Before(v.ends) {
+				v.ends = id.Expires
+			}
+		}
 	}
 	return v, nil
 }

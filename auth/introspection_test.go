@@ -215,3 +215,56 @@ func TestOneQuestion(t *testing.T) {
 		}
 	})
 }
+
+// TestKnownOpaqueTokens are asked about again before others are, also where new ones fail, or wait for their turn: who was let in does not suffer from who makes up tokens.
+func TestKnownOpaqueTokens(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newStub("a")
+		answering(s, members{"exp": fromNow(2 * time.Minute)})
+		a := newAuthority(t, s, asking)
+		at := a.Resource("/mcp", "", nil)
+		header := http.Header{"Authorization": {"Bearer good"}}
+		known := func(want string, questions int) {
+			t.Helper()
+			before := s.count(introspectURL)
+			got := "nobody"
+			if v := a.Known(header, at, nil); v != nil {
+				got = v.Subject
+			}
+			if n := s.count(introspectURL) - before; got != want || n != questions {
+				t.Errorf("%s after %d questions, want %s after %d", got, n, want, questions)
+			}
+		}
+		known("nobody", 0)
+		expect(t, a, "good", "200")
+		known("alice", 0)
+		time.Sleep(maxOpaque)
+		known("alice", 1)
+		known("alice", 0)
+		time.Sleep(maxOpaque)
+		s.set(introspectURL, page{do: func(r *http.Request) page {
+			if r.ContentLength == int64(len("token=good&token_type_hint=access_token")) {
+				return page{body: encoded(goodClaims().with(members{"active": true, "exp": fromNow(time.Minute)}))}
+			}
+			time.Sleep(4 * time.Second)
+			return page{body: `{"active":false}`}
+		}})
+		var wg sync.WaitGroup
+		for n := range 2 * maxAsking {
+			wg.Go(func() { _, _ = a.Verify(t.Context(), "made-up"+strings.Repeat("x", n), server) })
+		}
+		synctest.Wait()
+		known("alice", 1)
+		wg.Wait()
+		time.Sleep(maxOpaque)
+		s.set(introspectURL, page{delay: time.Hour})
+		began := time.Now()
+		if known("nobody", 1); time.Since(began) != keyAgain {
+			t.Errorf("it took %v", time.Since(began))
+		}
+		time.Sleep(10 * time.Second)
+		answering(s, members{"active": false})
+		known("nobody", 1)
+		known("nobody", 0)
+	})
+}

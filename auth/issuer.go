@@ -20,7 +20,6 @@ type issuer struct {
 	client    *http.Client
 	cache     KeyCache // nil without
 	log       *slog.Logger
-	changed   func() // is called when keys are gone
 
 	goodUntil atomic.Int64 // keyring.goodUntil as UnixNano, for verdicts
 
@@ -129,7 +128,7 @@ func (i *issuer) refresh(ctx context.Context) {
 	if failures > 0 {
 		i.log.Info("the keys of an issuer are fetched again", slog.String("issuer", i.URL))
 	}
-	i.bury(gone)
+	i.logGone(gone)
 	if i.cache == nil {
 		return
 	}
@@ -153,13 +152,9 @@ func (i *issuer) install(set *keySet) []*key {
 	return gone
 }
 
-// bury makes verdicts of keys that are gone disappear. They do not count from the moment when the keys were replaced.
-func (i *issuer) bury(gone []*key) {
+func (i *issuer) logGone(gone []*key) {
 	for _, k := range gone {
 		i.log.Info("a key of an issuer is gone: tokens that it has signed are refused", slog.String("issuer", i.URL), slog.String("kid", k.kid))
-	}
-	if len(gone) > 0 {
-		i.changed()
 	}
 }
 
@@ -212,7 +207,7 @@ func (i *issuer) adopt(ctx context.Context, instead bool) bool {
 	}
 	gone := i.install(&keySet{keys, r.Metadata})
 	i.mu.Unlock()
-	i.bury(gone)
+	i.logGone(gone)
 	return fresh
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // Last remembers the last token of a connection, and the verdict about it: most connections have one token for as long as that lasts, and then a request costs no more than a
-// comparison. The zero value remembers nothing. A Last belongs to one connection, and must be forgotten with it, as it holds the token. Its method is safe for concurrent use.
+// comparison. The zero value remembers nothing. A Last belongs to one connection, and must be forgotten with it, as it holds the token. Its method is safe for concurrent use. A nil Last is one that remembers nothing.
 type Last struct{ p atomic.Pointer[lastToken] }
 
 type lastToken struct {
@@ -20,18 +20,14 @@ type lastToken struct {
 
 // Verify is that of the Authority. It allocates nothing if the token is the last one.
 func (l *Last) Verify(ctx context.Context, a *Authority, token, resource string) (*Verdict, error) {
-	t := l.p.Load()
-	same := t.is(a, token, resource)
-	if same && t.verdict.Valid(time.Now()) {
-		return t.verdict, nil
+	if v := l.find(a, token, resource); v != nil {
+		return v, nil
 	}
 	v, r := a.verify(ctx, token, resource)
 	if r != nil {
 		return nil, r
 	}
-	if !same || t.verdict != v {
-		l.p.Store(&lastToken{a, token, resource, v})
-	}
+	l.keep(a, token, resource, v)
 	return v, nil
 }
 
@@ -42,10 +38,23 @@ func (t *lastToken) is(a *Authority, token, resource string) bool {
 
 // find returns the verdict about the last token, nil if that is another one or the verdict does not hold.
 func (l *Last) find(a *Authority, token, resource string) *Verdict {
+	if l == nil {
+		return nil
+	}
 	if t := l.p.Load(); t.is(a, token, resource) && t.verdict.Valid(time.Now()) {
 		return t.verdict
 	}
 	return nil
+}
+
+// keep notes the verdict about a token, which is the last one.
+func (l *Last) keep(a *Authority, token, resource string, v *Verdict) {
+	if l == nil {
+		return
+	}
+	if t := l.p.Load(); t == nil || t.verdict != v || !t.is(a, token, resource) {
+		l.p.Store(&lastToken{a, token, resource, v})
+	}
 }
 
 // equalTokens compares in constant time: others may send requests over the same connection to a proxy. It is over at once where both are the same bytes in memory, as with headers that requests of a

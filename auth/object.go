@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -152,27 +151,17 @@ func (o object) time(name string) (at time.Time, ok bool, err error) {
 
 // subset returns an object of the members with these names, nil if there is none.
 func (o object) subset(names []string) json.RawMessage {
-	var b bytes.Buffer
+	some := make(object)
 	for _, name := range names {
-		raw, ok := o[name]
-		if !ok {
-			continue
+		if raw, ok := o[name]; ok {
+			some[name] = raw
 		}
-		if b.Len() == 0 {
-			b.WriteByte('{')
-		} else {
-			b.WriteByte(',')
-		}
-		quoted, _ := json.Marshal(name) // a string has no error
-		b.Write(quoted)
-		b.WriteByte(':')
-		b.Write(raw)
 	}
-	if b.Len() == 0 {
+	if len(some) == 0 {
 		return nil
 	}
-	b.WriteByte('}')
-	return slices.Clip(b.Bytes())
+	data, _ := json.Marshal(some) // of members that were read has no error
+	return data
 }
 
 // shownBytes bounds what a log gets of a member.

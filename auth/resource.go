@@ -39,7 +39,7 @@ func (a *Authority) Resource(path, name string, scopes []string, names ...string
 	if scopes == nil {
 		scopes = a.config.Scopes
 	}
-	scopes = slices.DeleteFunc(slices.Clone(scopes), func(s string) bool { return s == offlineAccess || !isScope(s) })
+	scopes = toAskFor(scopes)
 	base, _ := url.Parse(a.config.PublicURL) // as settle has checked
 	if path = strings.Trim(path, "/"); path != "" {
 		base.Path, base.RawPath = base.Path+"/"+path, "" // has no slash at its end

@@ -19,25 +19,30 @@ func isScope(s string) bool {
 	return s != ""
 }
 
+// distinct returns those of the texts that are scopes, each once. A token may have thousands, and nobody has verified it yet.
+func distinct(texts []string) (all []string) {
+	seen := make(map[string]struct{})
+	for _, s := range texts {
+		if _, twice := seen[s]; !twice && isScope(s) {
+			seen[s] = struct{}{}
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// toAskFor returns the scopes that a client should ask for of some texts, each once.
+func toAskFor(texts []string) []string {
+	return slices.DeleteFunc(distinct(texts), func(s string) bool { return s == offlineAccess })
+}
+
 // scopes returns the scopes of a token: those of scope (RFC 9068, 2.2.3), or of scp, which Entra and Okta have. Both may be a string with spaces or an array. What
 // cannot be a scope is left out. ok is whether one of the claims is there.
 func (o object) scopes() (all []string, ok bool, err error) {
 	for _, name := range []string{"scope", "scp"} {
-		values, there, err := o.list(name)
-		if err != nil {
-			return nil, false, err
+		if all, ok, err = o.list(name); ok || err != nil {
+			return distinct(strings.Split(strings.Join(all, " "), " ")), ok, err
 		}
-		if !there {
-			continue
-		}
-		for _, v := range values {
-			for s := range strings.SplitSeq(v, " ") {
-				if isScope(s) && !slices.Contains(all, s) {
-					all = append(all, s)
-				}
-			}
-		}
-		return all, true, nil
 	}
 	return nil, false, nil
 }
@@ -61,8 +66,8 @@ func newHierarchy(implies map[string][]string) hierarchy {
 	return h
 }
 
-// Missing returns those of the needed scopes that the granted ones neither hold nor imply. It allocates nothing if none is missing.
-func (a *Authority) Missing(granted, needed []string) (missing []string) {
+// missing returns those of the needed scopes that the granted ones neither hold nor imply. It allocates nothing if none is missing.
+func (a *Authority) missing(granted, needed []string) (missing []string) {
 	for _, n := range needed {
 		if slices.Contains(granted, n) {
 			continue
@@ -75,16 +80,10 @@ func (a *Authority) Missing(granted, needed []string) (missing []string) {
 }
 
 // Require returns nil if the granted scopes hold or imply the needed ones, and otherwise a 403. Its scopes are the granted and the needed ones together: a client that
-// asks for exactly those gets a token that does all that the old one did. offline_access is never among them.
+// asks for exactly those gets a token that does all that the old one did. offline_access is never among them. The zero Authority has no scope imply another.
 func (a *Authority) Require(granted, needed []string) *Refusal {
-	if len(a.Missing(granted, needed)) == 0 {
+	if len(a.missing(granted, needed)) == 0 {
 		return nil
 	}
-	r := &Refusal{Status: http.StatusForbidden, Code: InsufficientScope, Reason: ReasonScope, Text: textScope}
-	for _, s := range slices.Concat(granted, needed) {
-		if s != offlineAccess && !slices.Contains(r.Scopes, s) {
-			r.Scopes = append(r.Scopes, s)
-		}
-	}
-	return r
+	return &Refusal{Status: http.StatusForbidden, Code: InsufficientScope, Reason: ReasonScope, Text: textScope, Scopes: toAskFor(slices.Concat(granted, needed))}
 }

@@ -78,33 +78,22 @@ type verdicts struct {
 
 func newVerdicts(n int) *verdicts { return &verdicts{all: newHalves[verdictKey, *Verdict](n)} }
 
-// find returns the verdict if it holds.
-func (t *verdicts) find(k verdictKey, now time.Time) *Verdict {
+// find returns the verdict if it holds. again says that the issuer must be asked again about an opaque token, which counted when it was asked last, and has not ended.
+func (t *verdicts) find(k verdictKey, now time.Time) (v *Verdict, again bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	v, ok := t.all.use(k)
-	if ok && !v.Valid(now) {
-		t.all.drop(k)
-		return nil
+	if !ok || v.Valid(now) {
+		return v, false
 	}
-	return v
+	if again = v.key == nil && v.refused == nil && now.Before(v.Ends()); !again {
+		t.all.drop(k)
+	}
+	return nil, again
 }
 
 func (t *verdicts) add(k verdictKey, v *Verdict) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.all.put(k, v)
-}
-
-// sweep forgets the verdicts that do not hold.
-func (t *verdicts) sweep(now time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, m := range []map[verdictKey]*Verdict{t.all.new, t.all.old} {
-		for k, v := range m {
-			if !v.Valid(now) {
-				delete(m, k)
-			}
-		}
-	}
 }

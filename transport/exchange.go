@@ -409,11 +409,11 @@ func (x *Exchange) headers(header http.Header) {
 	}
 }
 
-// Gone calls f once, on a goroutine of its own, when the connection of an open stream is gone: a write failed because
-// the peer closed it, or it was cut or finished. If it is gone already, Gone does so at once. It never calls f if the
 // Holder is who has the connection: Principal.
 func (x *Exchange) Holder() any { return x.Principal }
 
+// Gone calls f once, on a goroutine of its own, when the connection of an open stream is gone: a write failed because
+// the peer closed it, or it was cut or finished. If it is gone already, Gone does so at once. It never calls f if the
 // exchange does not become a stream.
 func (x *Exchange) Gone(f func()) {
 	x.mu.Lock()

@@ -9,13 +9,13 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/certificate"
 )
 
 // TestKept has what is kept for a connection be the same for all of its requests, and for no other connection, over HTTP/1.1 and over HTTP/2.
 func TestKept(t *testing.T) {
 	t.Parallel()
-	certFile, keyFile, pool := testkit.Certificate(t)
+	certFile, keyFile, pool := certificate.Files(t)
 	type kept struct{ n int }
 	for version, scheme := range map[int]string{1: "http", 2: "https"} {
 		s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -53,20 +53,20 @@ var tokens = []mutation{
 	{"a path is the same in capitals", guard, "auth/audience.go", "rest[end:]\n	switch", "strings.ToLower(rest[end:])\n	switch", "", "TestTokens"},
 	{"slashes at the end do not count", guard, "auth/audience.go", "strings.TrimSuffix(rest, \"/\")", "strings.TrimRight(rest, \"/\")", "", "TestTokens"},
 	{"a scope is implied that is not", guard, "auth/scope.go", "h[narrow] = append(h[narrow], broad)", "h[broad] = append(h[broad], narrow)", "", "Hierarchy"},
-	{"a challenge asks for offline_access", validation, "auth/scope.go", "s != offlineAccess && !slices.Contains(r.Scopes, s)", "!slices.Contains(r.Scopes, s)", "", "TestStepUp"},
+	{"a challenge asks for offline_access", validation, "auth/scope.go", "return s == offlineAccess })", "return false })", "", "TestStepUp"},
 
 	// Verdicts that are remembered.
 	{"a verdict holds after its token", expiry, "auth/verdict.go", "now.Before(v.ends) && ", "", "", "TestLeeway"},
 	{"a verdict holds when its key is gone", guard, "auth/verdict.go", "!v.key.gone.Load() && ", "", "", "TestRotation"},
 	{"a verdict holds after a day of an outage", expiry, "auth/verdict.go", " && now.UnixNano() < v.goodUntil.Load()", "", "", "TestOutage"},
-	{"a verdict is found that does not hold", expiry, "auth/verdict.go", "	if ok && !v.Valid(now) {\n", "	if ok && v == nil {\n", "", "TestLeeway"},
+	{"a verdict is found that does not hold", expiry, "auth/verdict.go", "	if !ok || v.Valid(now) {\n", "	if !ok || v != nil {\n", "", "TestLeeway"},
 	{"a verdict counts at every server", guard, "auth/authority.go", "	k := verdictKey{sha256.Sum256(bytesOf(token)), resource}\n", "	k := verdictKey{sha256.Sum256(bytesOf(token)), \"\"}\n", "", "TestTokensAreTakenApart"},
-	{"a token that is refused is known", guard, "auth/authority.go", "	if v == nil || v.refused != nil {\n", "	if v == nil {\n", "", "TestKnown"},
+	{"a token that is refused is known", guard, "auth/authority.go", "	if v == nil || v.refused != nil || ", "	if v == nil || ", "", "TestKnown"},
 	{"the last token is known at every server", guard, "auth/last.go", "t.resource == resource && ", "", "", "TestTokensAreTakenApart"},
 	{"the last token is known to every authority", guard, "auth/last.go", "t.authority == a && ", "", "", "TestTokensAreTakenApart"},
 	{"any token of a connection is its last one", guard, "auth/last.go", " && equalTokens(t.token, token)", "", "", "TestTokensAreTakenApart"},
-	{"the last token of a connection does not end", expiry, "auth/last.go", "	if same && t.verdict.Valid(time.Now()) {\n", "	if same {\n", "", "TestRemovedKey"},
-	{"the last token that is known does not end", expiry, "auth/last.go", "t.is(a, token, resource) && t.verdict.Valid(time.Now())", "t.is(a, token, resource)", "", "TestKnown"},
+	{"the last token of a connection does not end", expiry, "auth/last.go", "t.is(a, token, resource) && t.verdict.Valid(time.Now())", "t.is(a, token, resource) && (true || t.verdict.Valid(time.Now()))", "", "TestRemovedKey"},
+	{"the last token that is known does not end", expiry, "auth/last.go", "t.is(a, token, resource) && t.verdict.Valid(time.Now())", "t.is(a, token, resource) && (true || t.verdict.Valid(time.Now()))", "", "TestKnown"},
 
 	// Keys, and how they are fetched.
 	{"a short RSA key counts", guard, "auth/keyset.go", "		if p.N.BitLen() >= minRSA {\n", "		if p.N != nil {\n", "", "TestTokens"},
@@ -96,8 +96,8 @@ var tokens = []mutation{
 	{"client ids stand beside an audience", guard, "auth/config.go", "len(i.ClientIDs) > 0 && (len(i.Audiences) > 0 || i.AudienceClaim != \"\")", "false", "", "TestConfig"},
 
 	// Introspection.
-	{"an opaque token is not active, and counts", guard, "auth/introspection.go", "	case \"false\":\n", "	case \"FALSE\":\n", "", "TestIntrospection"},
-	{"an opaque token that is bound needs no proof", guard, "auth/introspection.go", "ok && !strings.EqualFold(kind, \"bearer\")", "ok && kind == \"\"", "", "TestIntrospection"},
+	{"an opaque token is not active, and counts", guard, "auth/introspection.go", "	case active == \"false\":\n", "	case active == \"FALSE\":\n", "", "TestIntrospection"},
+	{"an opaque token that is bound needs no proof", guard, "auth/introspection.go", "typed && !strings.EqualFold(kind, \"bearer\")", "typed && kind == \"\"", "", "TestIntrospection"},
 	{"an answer about an opaque token is kept for long", expiry, "auth/introspection.go", "maxOpaque  = 30 * time.Second", "maxOpaque  = 300 * time.Second", "", "Introspect"},
 	{"an answer about an opaque token outlives it", expiry, "auth/introspection.go", "	if id.Expires.Before(v.ends) {\n", "	if false {\n", "", "Introspect"},
 	{"each request asks about its opaque token", limit, "auth/introspection.go", "		in.asking[k] = q\n", "", "", "TestOneQuestion"},

@@ -19,6 +19,8 @@ const (
 	keepExpired = 30 * 24 * time.Hour // the record of a key that has expired
 	keepRevoked = 90 * 24 * time.Hour // and at most that of one that was revoked
 	keepLeast   = 24 * time.Hour      // so that an operator sees what became of it
+
+	farthest = 100 * 365 * 24 * time.Hour // nothing is kept for longer: a sum of such times is none that a Duration cannot hold
 )
 
 // record is what is stored of a key, or the name of the key that a secret belongs to.
@@ -99,7 +101,7 @@ func (r *record) ended(now time.Time) bool {
 
 // ttl is for how long the record is kept, 0 if it has no end.
 func (r *record) ttl(now time.Time) time.Duration {
-	switch left := r.Expires.Sub(now); {
+	switch left := min(r.Expires.Sub(now), farthest); {
 	case !r.Revoked.IsZero() && r.Expires.IsZero():
 		return keepRevoked
 	case !r.Revoked.IsZero():

@@ -271,6 +271,7 @@ func (s *Store) List(ctx context.Context) ([]auth.APIKey, error) {
 // Rotate gives a key another secret, and returns that. Those that it has count for overlap from now. expires is the new end of the key, which the zero time leaves as it is; what it
 // has counts no longer than before. ErrUnknown, ErrAmbiguous, ErrEnded, ErrFull.
 func (s *Store) Rotate(ctx context.Context, idOrName string, overlap time.Duration, expires time.Time) (k auth.APIKey, key string, err error) {
+	overlap = min(overlap, farthest)
 	key, d, err := newSecret()
 	var old []secret
 	var r *record

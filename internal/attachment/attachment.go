@@ -59,6 +59,10 @@ type Config[K any] struct {
 	// then. A call that its client could not come back for keeps its connection.
 	Holder any
 	Until  time.Time
+	// Withholds reports whether Holder must not have a message. later says that Holder's client has more to come back with, perhaps: then the connection ends as by
+	// Reconnect, and the message is left to the next one. If not, the connection goes on without the message. If nil, nothing is withheld. It is called with the
+	// attachment's mutex held.
+	Withholds func(message []byte) (withheld, later bool)
 	// Behind is called when frames of a live connection did not come: the log has them, and the connection is no longer live. It
 	// must not block, nor use the attachment before it returns. If nil, the connection is cut: nothing can lose frames within a process.
 	Behind func()
@@ -179,7 +183,7 @@ func (a *Attachment[K]) Frame(f Frame) {
 	switch {
 	case a.done || f.Num < a.next || a.lapsed():
 	case a.live && f.From <= a.next:
-		a.write(f.Append)
+		a.writeNew(f.Append)
 		a.Conn.Flush()
 	case a.live:
 		a.fallBack()
@@ -246,6 +250,11 @@ func (a *Attachment[K]) write(p stream.Append) {
 		if (p.Num == a.next && i < a.skip) || !p.Entries[i].Kind.Visible() {
 			continue
 		}
+		if a.Withholds != nil {
+			if withheld, _ := a.Withholds(p.Entries[i].Data); withheld {
+				continue
+			}
+		}
 		a.named, wrote = true, true
 		a.Conn.Event(a.id(p.Position(a.Stream, i)), a.retry(), p.Entries[i].Data)
 	}
@@ -257,6 +266,20 @@ func (a *Attachment[K]) write(p stream.Append) {
 		a.done = true
 		a.Conn.Finish()
 	}
+}
+
+// writeNew is write of what was stored since the client came. Where it has a message
+// that is withheld for now, the client comes back for all of it, if it can. The caller holds mu.
+func (a *Attachment[K]) writeNew(p stream.Append) {
+	if a.Withholds != nil && (a.Primes || a.named) {
+		for i := range p.Entries {
+			if _, later := a.Withholds(p.Entries[i].Data); later && p.Entries[i].Kind.Visible() {
+				a.sendBack()
+				return
+			}
+		}
+	}
+	a.write(p)
 }
 
 // Replayed writes an append that was read from the log.
@@ -285,7 +308,7 @@ func (a *Attachment[K]) CatchUp() (again bool) {
 		if f.From > a.next {
 			return true
 		}
-		a.write(f.Append)
+		a.writeNew(f.Append)
 	}
 	a.pending, a.bytes = nil, 0
 	a.live = true
@@ -355,13 +378,18 @@ func (a *Attachment[K]) lapsed() bool {
 		a.spared = true
 		return false
 	}
+	a.sendBack()
+	return true
+}
+
+// sendBack is Reconnect for a caller that holds mu.
+func (a *Attachment[K]) sendBack() {
 	if a.done = true; !a.Primes {
 		a.Conn.Cut()
-		return true
+		return
 	}
 	a.prime()
 	a.Conn.Finish()
-	return true
 }
 
 // Cut closes the connection: another one has replaced it, or the stream is lost.

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -55,7 +56,7 @@ type Resources struct {
 	ID, Name string
 	// Scopes are the least that its clients need, nil those of the configuration.
 	Scopes []string
-	// SSE and Messages are its paths of HTTP+SSE beside Path; HasSSE says that a session can begin there.
+	// SSE and Messages are its paths of HTTP+SSE beside Path. HasSSE says that a session can begin there, and Messages is empty if none can be there.
 	Path, SSE, Messages string
 	HasSSE              bool
 }
@@ -63,6 +64,15 @@ type Resources struct {
 // of returns the resource of the server, and that of HTTP+SSE.
 func (rs *Resources) of(a *auth.Authority) (own, older *auth.Resource) {
 	return a.Resource(rs.Path, rs.Name, rs.Scopes, rs.ID, rs.Path), a.Resource(rs.SSE, rs.Name, rs.Scopes, rs.ID, rs.Path)
+}
+
+// resources are those of the paths that there are.
+func (rs *Resources) resources(a *auth.Authority) []*auth.Resource {
+	own, older := rs.of(a)
+	if rs.Messages == "" {
+		return []*auth.Resource{own}
+	}
+	return []*auth.Resource{own, older}
 }
 
 // documents are the resources whose metadata is served: none if there is no issuer that a client could ask.
@@ -114,6 +124,19 @@ func (c *Checker) Documents(rs *Resources) (paths []string) {
 	return paths
 }
 
+// Taken is the path of a mounted server of which a token would count for another one, too, as its paths differ in slashes at their ends alone: "" if there is none.
+func (c *Checker) Taken(rs *Resources) string {
+	t := c.table.Load()
+	for other := range t.servers {
+		for _, r := range rs.resources(t.authority) {
+			if slices.ContainsFunc(other.resources(t.authority), func(o *auth.Resource) bool { return o.URL() == r.URL() }) {
+				return other.Path
+			}
+		}
+	}
+	return ""
+}
+
 // Mount adds the resources of a server.
 func (c *Checker) Mount(rs *Resources) {
 	c.change(func(all map[*Resources]struct{}) { all[rs] = struct{}{} })
@@ -140,7 +163,13 @@ func newTable(a *auth.Authority, servers map[*Resources]struct{}) *table {
 	t := &table{authority: a, servers: servers, paths: make(map[string]*auth.Resource), documents: make(map[string]*auth.Resource)}
 	for rs := range servers {
 		own, older := rs.of(a)
-		t.paths[rs.SSE], t.paths[rs.Messages], t.paths[rs.Path] = older, older, own
+		t.paths[rs.Path] = own
+		if rs.Messages != "" {
+			t.paths[rs.Messages] = older
+		}
+		if rs.HasSSE {
+			t.paths[rs.SSE] = older
+		}
 		for _, r := range rs.documents(own, older) {
 			t.documents[r.WellKnown()] = r
 		}
@@ -257,13 +286,16 @@ func denial(server *auth.Resource, no *auth.Refusal) *transport.Denial {
 	return &transport.Denial{Status: no.Status, Challenge: server.Challenge(no), Text: no.Text, RetryAfter: no.RetryAfter, Reason: Label(no.Reason), Err: no}
 }
 
-// Missing returns those of the needed scopes that the granted ones neither hold nor imply.
-func (c *Checker) Missing(granted, needed []string) []string {
-	return c.table.Load().authority.Missing(granted, needed)
-}
-
-// Challenge is what a client is told whose token lacks a scope that a request to a path needs: the value of WWW-Authenticate, with the scopes granted and needed together.
-func (c *Checker) Challenge(path string, granted, needed []string) string {
+// Require returns nil if the granted scopes hold or imply the needed ones, and otherwise a refusal, with the challenge for a client that asked a path. One that has brought no token is told that it needs
+// one (RFC 6750, 3.1): many begin to sign in after a 401 alone.
+func (c *Checker) Require(path string, anonymous bool, granted, needed []string) (no *auth.Refusal, challenge string) {
 	t := c.table.Load()
-	return t.at(path).Challenge(t.authority.Require(granted, needed))
+	no = t.authority.Require(granted, needed)
+	if no == nil {
+		return nil, ""
+	}
+	if anonymous {
+		no = &auth.Refusal{Status: http.StatusUnauthorized, Reason: auth.ReasonMissing, Text: auth.TextMissing, Scopes: no.Scopes}
+	}
+	return no, t.at(path).Challenge(no)
 }

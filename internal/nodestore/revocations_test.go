@@ -18,8 +18,6 @@ import (
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m) }
-
 func open(t *testing.T, o cluster.Options) *cluster.Node {
 	t.Helper()
 	n, err := cluster.Open(t.Context(), o)

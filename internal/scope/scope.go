@@ -46,27 +46,6 @@ func Union(a, b []string) []string {
 	return all
 }
 
-// Missing returns the needed scopes that were not granted. It allocates nothing if none is missing.
-func Missing(granted, needed []string) (missing []string) {
-	for _, s := range needed {
-		if !slices.Contains(granted, s) {
-			missing = append(missing, s)
-		}
-	}
-	return missing
-}
-
-// Wanted are the scopes that a client should ask for when it lacks one: those that it has, so that it keeps them, and those that it needs.
-func Wanted(granted, needed []string) []string {
-	all := make([]string, 0, len(granted)+len(needed))
-	for _, s := range slices.Concat(granted, needed) {
-		if s != OfflineAccess && Valid(s) && !slices.Contains(all, s) {
-			all = append(all, s)
-		}
-	}
-	return all
-}
-
 // Challenge is the value of WWW-Authenticate for a client that should ask for these scopes (RFC 6750, 3), where no metadata says where to ask.
 func Challenge(wanted []string, text string) string {
 	return `Bearer error="insufficient_scope", error_description="` + text + `", scope="` + strings.Join(wanted, " ") + `"`

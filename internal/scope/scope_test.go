@@ -18,20 +18,3 @@ func TestUnion(t *testing.T) { // not parallel, as it counts allocations
 		t.Errorf("%v allocations where nothing is added", n)
 	}
 }
-
-// TestWanted asks for what the client has and needs, without what no server asks for.
-func TestWanted(t *testing.T) {
-	t.Parallel()
-	got := Wanted([]string{"b", "offline_access", `x"y`, "a"}, []string{"a", "c"})
-	if !slices.Equal(got, []string{"b", "a", "c"}) {
-		t.Errorf("%v", got)
-	}
-}
-
-// TestMissing returns what was not granted.
-func TestMissing(t *testing.T) {
-	t.Parallel()
-	if got := Missing([]string{"a"}, []string{"b", "a", "c"}); !slices.Equal(got, []string{"b", "c"}) {
-		t.Errorf("%v", got)
-	}
-}

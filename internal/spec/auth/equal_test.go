@@ -16,6 +16,7 @@ import (
 	"github.com/troupe-run/troupe/auth"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/certificate"
 	"github.com/troupe-run/troupe/internal/testkit/issuer"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -40,7 +41,7 @@ func share(t *testing.T, version int) *sharing {
 	s := &sharing{door: newDoor(t, func(o *troupe.Options) {
 		o.Auth.APIKeys = auth.StoredKeys
 		if version == 2 {
-			certFile, keyFile, pool := testkit.Certificate(t)
+			certFile, keyFile, pool := certificate.Files(t)
 			o.HTTP.TLSCert, o.HTTP.TLSKey = certFile, keyFile
 			tr.TLSClientConfig, tr.ForceAttemptHTTP2 = &tls.Config{RootCAs: pool}, true
 		}

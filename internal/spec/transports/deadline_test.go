@@ -19,6 +19,7 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/certificate"
 	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -64,7 +65,7 @@ func (w wire) begin(t *testing.T, o troupe.Options) (dial func() net.Conn, m *ho
 		}
 	}
 	if w.secure {
-		o.HTTP.TLSCert, o.HTTP.TLSKey, _ = testkit.Certificate(t)
+		o.HTTP.TLSCert, o.HTTP.TLSKey, _ = certificate.Files(t)
 	}
 	rt, err := troupe.New(o)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/certificate"
 )
 
 // dialFrom connects to address from another address of this machine.
@@ -223,7 +223,7 @@ func TestLastResponse(t *testing.T) {
 func TestFailedHandshakes(t *testing.T) {
 	t.Parallel()
 	var log host.Lines
-	certFile, keyFile, _ := testkit.Certificate(t)
+	certFile, keyFile, _ := certificate.Files(t)
 	h := host.NewLoopback(t, troupe.Options{Log: slog.New(slog.NewTextHandler(&log, nil)), HTTP: troupe.HTTPOptions{TLSCert: certFile, TLSKey: keyFile}}, nil, nil)
 	for range 5 {
 		conn := dialFrom(t, "127.0.0.1", strings.TrimSuffix(strings.TrimPrefix(h.URL, "http://"), "/mcp"))
@@ -245,7 +245,7 @@ func TestFailedHandshakes(t *testing.T) {
 // after a request in chunks, and what follows never runs. Without TLS the connection stays.
 func TestChunksOverTLS(t *testing.T) {
 	t.Parallel()
-	certFile, keyFile, pool := testkit.Certificate(t)
+	certFile, keyFile, pool := certificate.Files(t)
 	secret := host.NewLoopback(t, troupe.Options{HTTP: troupe.HTTPOptions{TLSCert: certFile, TLSKey: keyFile}}, nil, nil)
 	open := host.NewLoopback(t, troupe.Options{}, nil, nil)
 	head := "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"

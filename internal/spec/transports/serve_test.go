@@ -18,6 +18,7 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/certificate"
 	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -76,7 +77,7 @@ func TestListenBeyondLoopback(t *testing.T) {
 // that speak it.
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	certFile, keyFile, pool := testkit.Certificate(t)
+	certFile, keyFile, pool := certificate.Files(t)
 	h := host.NewLoopback(t, troupe.Options{HTTP: troupe.HTTPOptions{TLSCert: certFile, TLSKey: keyFile}}, nil, nil)
 	h.URL = "https" + strings.TrimPrefix(h.URL, "http")
 	for version, want := range map[string]int{"HTTP/1.1": 1, "HTTP/2": 2} {
@@ -128,7 +129,7 @@ func TestTLS(t *testing.T) {
 // first frames say (RFC 9113, sections 6.5.2 and 6.9) binds every client.
 func TestWindowsOfHTTP2(t *testing.T) {
 	t.Parallel()
-	certFile, keyFile, pool := testkit.Certificate(t)
+	certFile, keyFile, pool := certificate.Files(t)
 	h := host.NewLoopback(t, troupe.Options{HTTP: troupe.HTTPOptions{TLSCert: certFile, TLSKey: keyFile}}, nil, nil)
 	conn, err := tls.Dial("tcp", strings.TrimPrefix(h.URL[:strings.LastIndexByte(h.URL, '/')], "http://"), &tls.Config{RootCAs: pool, NextProtos: []string{"h2"}})
 	if err != nil {
@@ -173,7 +174,7 @@ func TestWindowsOfHTTP2(t *testing.T) {
 // TestBadCertificate checks that New refuses a certificate that Serve could not use.
 func TestBadCertificate(t *testing.T) {
 	t.Parallel()
-	certFile, keyFile, _ := testkit.Certificate(t)
+	certFile, keyFile, _ := certificate.Files(t)
 	absent := filepath.Join(t.TempDir(), "absent.pem")
 	for _, tt := range []struct{ cert, key, want string }{
 		{certFile, absent, "absent.pem"}, {absent, keyFile, "absent.pem"}, {certFile, certFile, "cannot be used"},

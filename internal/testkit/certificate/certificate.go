@@ -1,4 +1,5 @@
-package testkit
+// Package certificate has certificates for tests. It imports nothing of the project, so that any room may use it.
+package certificate
 
 import (
 	"crypto/ecdsa"
@@ -14,8 +15,8 @@ import (
 	"time"
 )
 
-// Certificate writes a certificate for 127.0.0.1 and its key, and returns their files and who trusts it.
-func Certificate(t testing.TB) (certFile, keyFile string, pool *x509.CertPool) {
+// Files writes a certificate for 127.0.0.1 and its key, and returns their files and who trusts it.
+func Files(t testing.TB) (certFile, keyFile string, pool *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
