@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/troupe-run/troupe"
@@ -53,6 +54,7 @@ func TestRefusalOfAnotherNode(t *testing.T) {
 			a, n := s.Tool("later", `{}`)
 			state := s.Parked(a, n, "elicit")
 			time.Sleep(time.Second) // the keys are stored after those who wait for them were told
+			synctest.Wait()
 			id.SetDown(true)
 			s.Client = at(all[1], token)
 			a, n = s.Tool("later", `{}`, state, host.Given("elicit", "x"))
