@@ -171,8 +171,7 @@ func (l *List) refresh(ctx context.Context) error {
 				l.Log.Error("a revocation does not count here", slog.String("id", id), slog.Any("err", cmp.Or(err, errForm)))
 				return
 			}
-			x := r.revocation()
-			c.now = &x
+			c.now = &r.Revocation
 		}
 		found = append(found, c)
 	})

@@ -70,31 +70,25 @@ const (
 // Revocation says whose tokens are refused: those of a subject or of a client, of which it has one.
 type Revocation struct {
 	// ID says whom it is about.
-	ID string
+	ID string `json:"id"`
 	// Subject is that of the tokens, or the id of an API key with the issuer auth.KeyIssuer.
-	Subject string
+	Subject string `json:"subject,omitempty"`
 	// Client is the id of the client that got the tokens.
-	Client string
+	Client string `json:"client,omitempty"`
 	// Issuer is that of the tokens. Empty means any.
-	Issuer string
+	Issuer string `json:"issuer,omitempty"`
 	// Ban refuses all tokens, also those that are issued later, until the revocation is removed.
-	Ban bool
+	Ban bool `json:"ban,omitempty"`
 	// Created is when it was made, or made last: tokens that were issued before are refused.
-	Created time.Time
+	Created time.Time `json:"created"`
 	// Expires is when it ends, the zero time for a ban.
-	Expires time.Time
+	Expires time.Time `json:"expires,omitzero"`
 }
 
 // record is a revocation as it is stored.
 type record struct {
-	Version int       `json:"v"`
-	ID      string    `json:"id"`
-	Subject string    `json:"subject,omitempty"`
-	Client  string    `json:"client,omitempty"`
-	Issuer  string    `json:"issuer,omitempty"`
-	Ban     bool      `json:"ban,omitempty"`
-	Created time.Time `json:"created"`
-	Expires time.Time `json:"expires,omitzero"`
+	Version int `json:"v"`
+	Revocation
 
 	rest unknown.Members
 }
@@ -110,11 +104,10 @@ func decode(data []byte) (*record, error) {
 	if r.Version != version {
 		return nil, fmt.Errorf("%w: version %d", errForm, r.Version)
 	}
-	x := r.revocation()
-	if err := x.check(); err != nil {
+	if err := r.check(); err != nil {
 		return nil, fmt.Errorf("%w: %w", errForm, err)
 	}
-	if r.ID != x.id() || r.Created.IsZero() || r.Ban != r.Expires.IsZero() {
+	if r.ID != r.id() || r.Created.IsZero() || r.Ban != r.Expires.IsZero() {
 		return nil, fmt.Errorf("%w: %.80q is not as this release writes it", errForm, r.ID)
 	}
 	r.rest = unknown.Of[record](data)
@@ -129,13 +122,9 @@ func (r *record) encode() ([]byte, error) {
 	return r.rest.Append(data), nil
 }
 
-func (r *record) revocation() Revocation {
-	return Revocation{ID: r.ID, Subject: r.Subject, Client: r.Client, Issuer: r.Issuer, Ban: r.Ban, Created: r.Created, Expires: r.Expires}
-}
-
 // recordOf returns the record of a revocation that replaces another one, of which old is nil if there is none. It refuses no less than that.
 func recordOf(r Revocation, old *record) *record {
-	n := &record{Version: version, ID: r.ID, Subject: r.Subject, Client: r.Client, Issuer: r.Issuer, Ban: r.Ban, Created: r.Created, Expires: r.Expires}
+	n := &record{Version: version, Revocation: r}
 	if old == nil {
 		return n
 	}

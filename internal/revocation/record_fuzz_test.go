@@ -45,7 +45,7 @@ func FuzzRecord(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%s was written as %s: %v", data, again, err)
 		}
-		a, b := r.revocation(), same.revocation()
+		a, b := r.Revocation, same.Revocation
 		if a.ID != b.ID || a.Subject != b.Subject || a.Client != b.Client || a.Issuer != b.Issuer || a.Ban != b.Ban || !a.Created.Equal(b.Created) || !a.Expires.Equal(b.Expires) || r.rest != same.rest {
 			t.Fatalf("%+v was read again as %+v", a, b)
 		}

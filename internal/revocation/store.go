@@ -81,7 +81,7 @@ func (l *List) put(ctx context.Context, r Revocation) (Revocation, uint64, error
 	} else {
 		rev, err = l.Records.Update(ctx, r.ID, data, rev, ttl)
 	}
-	return stored.revocation(), rev, err
+	return stored.Revocation, rev, err
 }
 
 // admit refuses a revocation for which there is no room.
@@ -143,7 +143,7 @@ func (l *List) Remove(ctx context.Context, id string) (Revocation, error) {
 		}
 		if err == nil {
 			l.apply([]change{{id: id, rev: rev + 1}}, false, time.Time{})
-			return r.revocation(), nil
+			return r.Revocation, nil
 		}
 	}
 	if errors.Is(err, ErrNotFound) {
