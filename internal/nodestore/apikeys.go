@@ -2,8 +2,6 @@ package nodestore
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/troupe-run/troupe/cluster"
@@ -24,33 +22,24 @@ var _ apikey.Records = (*APIKeys)(nil)
 // apiKey begins the keys of the records.
 const apiKey = "keys.api."
 
-// keyError returns an error of the node as one of package apikey where that has one.
-func keyError(err error) error {
-	switch {
-	case errors.Is(err, cluster.ErrNotFound):
-		return fmt.Errorf("%w: %w", apikey.ErrNotFound, err)
-	case errors.Is(err, cluster.ErrConflict):
-		return fmt.Errorf("%w: %w", apikey.ErrConflict, err)
-	}
-	return err
-}
+var keyErrors = renamed{{cluster.ErrNotFound, apikey.ErrNotFound}, {cluster.ErrConflict, apikey.ErrConflict}}
 
 // Peek implements apikey.Records.
 func (s *APIKeys) Peek(ctx context.Context, id string) ([]byte, uint64, error) {
 	data, rev, err := s.n.Peek(ctx, apiKey+id)
-	return data, rev, keyError(err)
+	return data, rev, keyErrors.of(err)
 }
 
 // Create implements apikey.Records.
 func (s *APIKeys) Create(ctx context.Context, id string, data []byte, ttl time.Duration) error {
 	_, err := s.n.Create(ctx, apiKey+id, data, ttl)
-	return keyError(err)
+	return keyErrors.of(err)
 }
 
 // Update implements apikey.Records.
 func (s *APIKeys) Update(ctx context.Context, id string, data []byte, rev uint64, ttl time.Duration) error {
 	_, err := s.n.Update(ctx, apiKey+id, data, rev, ttl)
-	return keyError(err)
+	return keyErrors.of(err)
 }
 
 // List implements apikey.Records.

@@ -27,7 +27,23 @@ func New(n *cluster.Node) Store { return Store{n} }
 
 var _ actors.Store = Store{}
 
-var storeErrors = []struct{ from, to error }{
+// renamed are errors of the node, each with that of a room that wants another one in its place.
+type renamed []struct{ from, to error }
+
+// of returns an error of the node as the room has it; the first one that fits counts.
+func (all renamed) of(err error) error {
+	if err == nil {
+		return nil
+	}
+	for _, e := range all {
+		if errors.Is(err, e.from) {
+			return fmt.Errorf("%w: %w", e.to, err)
+		}
+	}
+	return err
+}
+
+var storeErrors = renamed{
 	{cluster.ErrFenced, actors.ErrFenced},
 	{cluster.ErrNotFound, actors.ErrNotFound},
 	{cluster.ErrConflict, actors.ErrConflict},
@@ -39,17 +55,7 @@ var storeErrors = []struct{ from, to error }{
 	{context.DeadlineExceeded, actors.ErrUnavailable},
 }
 
-func storeError(err error) error {
-	if err == nil {
-		return nil
-	}
-	for _, e := range storeErrors {
-		if errors.Is(err, e.from) {
-			return fmt.Errorf("%w: %w", e.to, err)
-		}
-	}
-	return err
-}
+func storeError(err error) error { return storeErrors.of(err) }
 
 func (s Store) Get(ctx context.Context, key string) ([]byte, uint64, error) {
 	data, rev, err := s.n.Get(ctx, key)

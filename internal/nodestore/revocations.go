@@ -2,8 +2,6 @@ package nodestore
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/troupe-run/troupe/cluster"
@@ -21,38 +19,29 @@ var _ revocation.Records = Revocations{}
 // revocationKey begins the keys of the records.
 const revocationKey = "keys.revoked."
 
-// revocationError returns an error of the node as one of package revocation where that has one.
-func revocationError(err error) error {
-	switch {
-	case errors.Is(err, cluster.ErrNotFound):
-		return fmt.Errorf("%w: %w", revocation.ErrNotFound, err)
-	case errors.Is(err, cluster.ErrConflict):
-		return fmt.Errorf("%w: %w", revocation.ErrConflict, err)
-	}
-	return err
-}
+var revocationErrors = renamed{{cluster.ErrNotFound, revocation.ErrNotFound}, {cluster.ErrConflict, revocation.ErrConflict}}
 
 // Peek implements revocation.Records.
 func (s Revocations) Peek(ctx context.Context, id string) ([]byte, uint64, error) {
 	data, rev, err := s.n.Peek(ctx, revocationKey+id)
-	return data, rev, revocationError(err)
+	return data, rev, revocationErrors.of(err)
 }
 
 // Create implements revocation.Records.
 func (s Revocations) Create(ctx context.Context, id string, data []byte, ttl time.Duration) (uint64, error) {
 	rev, err := s.n.Create(ctx, revocationKey+id, data, ttl)
-	return rev, revocationError(err)
+	return rev, revocationErrors.of(err)
 }
 
 // Update implements revocation.Records.
 func (s Revocations) Update(ctx context.Context, id string, data []byte, rev uint64, ttl time.Duration) (uint64, error) {
 	rev, err := s.n.Update(ctx, revocationKey+id, data, rev, ttl)
-	return rev, revocationError(err)
+	return rev, revocationErrors.of(err)
 }
 
 // Delete implements revocation.Records.
 func (s Revocations) Delete(ctx context.Context, id string, rev uint64) error {
-	return revocationError(s.n.Delete(ctx, revocationKey+id, rev))
+	return revocationErrors.of(s.n.Delete(ctx, revocationKey+id, rev))
 }
 
 // From implements revocation.Records.
