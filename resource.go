@@ -91,11 +91,10 @@ func (s *service) follows(v *view, uri string) bool {
 
 // withheld reports whether a caller lacks a scope that the resource at uri needs.
 func (s *service) withheld(principal any, uri string) bool {
-	has, all := granted(principal)
-	if all || !s.srv.scoped.Load() {
+	if !s.srv.scoped.Load() {
 		return false
 	}
-	no, _ := s.require(principal, has, s.uriNeeds(nil, uri))
+	no, _ := s.require(principal, s.uriNeeds(nil, uri))
 	return no != nil
 }
 

@@ -471,11 +471,15 @@ func granted(principal any) (scopes []string, all bool) {
 // withoutAuth holds scopes to those that are needed where nobody says which imply others.
 var withoutAuth auth.Authority
 
-// require returns why a caller with the granted scopes, which lacks one, is refused, with the challenge that says what to ask for. The paths of HTTP+SSE are a
+// require returns why a caller that lacks one of the needed scopes is refused, with the challenge that says what to ask for. The paths of HTTP+SSE are a
 // resource of their own, which takes no tokens of the other.
-func (s *service) require(principal any, granted, needed []string) (no *auth.Refusal, challenge string) {
+func (s *service) require(principal any, needed []string) (no *auth.Refusal, challenge string) {
+	has, all := granted(principal)
+	if all {
+		return nil, ""
+	}
 	if s.rt.bearer == nil {
-		if no = withoutAuth.Require(granted, needed); no != nil {
+		if no = withoutAuth.Require(has, needed); no != nil {
 			challenge = scope.Challenge(no.Scopes, no.Text)
 		}
 		return no, challenge
@@ -484,16 +488,12 @@ func (s *service) require(principal any, granted, needed []string) (no *auth.Ref
 	if r := requestOf(principal); r != nil {
 		path = r.URL.Path
 	}
-	return s.rt.bearer.Require(path, isAnonymous(principal), granted, needed)
+	return s.rt.bearer.Require(path, isAnonymous(principal), has, needed)
 }
 
 // lacks returns why a caller may not have what needs some scopes, nil if it may.
 func (s *service) lacks(principal any, needs []string) *actors.Denied {
-	has, all := granted(principal)
-	if all {
-		return nil
-	}
-	no, challenge := s.require(principal, has, needs)
+	no, challenge := s.require(principal, needs)
 	if no == nil {
 		return nil
 	}

@@ -108,7 +108,7 @@ var scopes = []mutation{
 	},
 	{
 		"a narrower token reads what a call has said", guard, "tasks.go",
-		"no != nil && !everything {", "false && no != nil && !everything {", "internal/spec/scope", "TestNarrowerTokenReadsNoMessage",
+		"call.c.Principal(), t.Record.Scopes); no != nil {", "call.c.Principal(), t.Record.Scopes); false && no != nil {", "internal/spec/scope", "TestNarrowerTokenReadsNoMessage",
 	},
 	{
 		"two servers are one resource", guard, "mount.go",
