@@ -476,7 +476,7 @@ var machines = []mutation{
 	},
 	{
 		"a connection that a node sends away is not primed", guard, "internal/attachment/attachment.go",
-		"	if !a.done {\n		a.prime()\n	}\n	a.mu.Unlock()", "	a.mu.Unlock()", "", "",
+		"	a.prime()\n	a.Conn.Finish()", "	a.Conn.Finish()", "", "",
 	},
 	{
 		"a gap in the frames is not read from the log", merge, "internal/attachment/attachment.go",

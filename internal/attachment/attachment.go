@@ -334,16 +334,11 @@ func (a *Attachment[K]) Finish() {
 // comes back. A client that knows polling does so when the response ends. Older ones take that
 // for the end of the stream, and come back only when the connection breaks.
 func (a *Attachment[K]) Reconnect() {
-	if !a.Primes {
-		a.Cut()
-		return
-	}
 	a.mu.Lock()
-	if !a.done {
-		a.prime()
+	defer a.mu.Unlock()
+	if !a.done || !a.Primes {
+		a.sendBack()
 	}
-	a.mu.Unlock()
-	a.Finish()
 }
 
 // Release is Reconnect for a client that can come back: it has an event id to do so. Another one keeps its connection.
