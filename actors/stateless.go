@@ -552,7 +552,12 @@ type statelessRef struct {
 // snapshot returns the requests of a service, or all if svc is nil. An actor that serves
 // another request by then drops a message that is wrapped in called.
 func (l *statelessCalls) snapshot(svc *Service) (all []statelessRef) {
-	return l.those(func(r *requestActor) bool { return svc == nil || r.stateless.peer.svc == svc })
+	return l.those(ofService(svc))
+}
+
+// ofService picks the requests of a service, or all if svc is nil.
+func ofService(svc *Service) func(*requestActor) bool {
+	return func(r *requestActor) bool { return svc == nil || r.stateless.peer.svc == svc }
 }
 
 // those returns the requests for which which returns true.
@@ -569,16 +574,12 @@ func (l *statelessCalls) those(which func(*requestActor) bool) (all []statelessR
 
 // giveUp gives up the requests of a service, or all if svc is nil.
 func (l *statelessCalls) giveUp(svc *Service, cause error) {
-	giveUpAll(l.snapshot(svc), cause)
+	l.giveUpOf(cause, ofService(svc))
 }
 
 // giveUpOf gives up the requests for which which returns true.
 func (l *statelessCalls) giveUpOf(cause error, which func(*requestActor) bool) {
-	giveUpAll(l.those(which), cause)
-}
-
-func giveUpAll(all []statelessRef, cause error) {
-	for _, x := range all {
+	for _, x := range l.those(which) {
 		_ = x.r.Post(called{x.generation, giveUp{cause}})
 	}
 }
