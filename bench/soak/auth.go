@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/ed25519"
@@ -14,7 +13,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -195,24 +193,12 @@ func (r *authReport) judge() {
 	}
 }
 
-// guess starts those who send bad tokens, in a process with the lowest priority, as greed does. stop ends them, and returns the answers that they got.
+// guess starts those who send bad tokens. stop ends them, and returns the answers that they got.
 func (w *greedy) guess(resource string) (stop func() (map[string]int, error), err error) {
-	self, err := os.Executable()
+	cmd, in, said, err := w.startPolite("guess", resource, strconv.Itoa(badTokens))
 	if err != nil {
 		return nil, err
 	}
-	args := []string{self, "guess", resource, strconv.Itoa(badTokens)}
-	if nice, err := exec.LookPath("nice"); err == nil {
-		args = append([]string{nice, "-n", "19"}, args...)
-	}
-	cmd := exec.CommandContext(w.ctx, args[0], args[1:]...)
-	cmd.Stderr = w.o.log
-	in, err1 := cmd.StdinPipe()
-	out, err2 := cmd.StdoutPipe()
-	if err := errors.Join(err1, err2, cmd.Start()); err != nil {
-		return nil, err
-	}
-	said := bufio.NewReader(out)
 	if _, err := said.ReadString('\n'); err != nil { // it has begun
 		return nil, errors.Join(err, cmd.Wait())
 	}

@@ -373,29 +373,35 @@ type attackers struct {
 	said chan string // its lines: ready, enough, and the outcomes
 }
 
-// spawn starts greedy clients. They have the lowest priority: elsewhere they would have processors of their own, and
+// startPolite starts this program with other arguments, in a process with the lowest priority: elsewhere the clients in it would have processors of their own, and
 // what they take away from others here must be what the server lets them take.
-func (w *greedy) spawn(name string) (*attackers, error) {
+func (w *greedy) startPolite(args ...string) (cmd *exec.Cmd, in io.WriteCloser, out *bufio.Reader, err error) {
 	self, err := os.Executable()
 	if err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
-	args := []string{self, "attack", w.p.addr, strconv.Itoa(w.o.greedy), name}
+	args = append([]string{self}, args...)
 	if nice, err := exec.LookPath("nice"); err == nil {
 		args = append([]string{nice, "-n", "19"}, args...)
 	}
-	cmd := exec.CommandContext(w.ctx, args[0], args[1:]...)
+	cmd = exec.CommandContext(w.ctx, args[0], args[1:]...)
 	cmd.Stderr = w.o.log
 	in, err1 := cmd.StdinPipe()
-	out, err2 := cmd.StdoutPipe()
-	if err := errors.Join(err1, err2, cmd.Start()); err != nil {
+	said, err2 := cmd.StdoutPipe()
+	return cmd, in, bufio.NewReader(said), errors.Join(err1, err2, cmd.Start())
+}
+
+// spawn starts greedy clients.
+func (w *greedy) spawn(name string) (*attackers, error) {
+	cmd, in, out, err := w.startPolite("attack", w.p.addr, strconv.Itoa(w.o.greedy), name)
+	if err != nil {
 		return nil, err
 	}
 	a := &attackers{cmd, in, make(chan string, 3)}
 	go func() {
 		defer close(a.said)
-		for rd := bufio.NewReader(out); ; {
-			line, err := rd.ReadString('\n')
+		for {
+			line, err := out.ReadString('\n')
 			if err != nil {
 				return
 			}
