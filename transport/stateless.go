@@ -132,7 +132,7 @@ func (h *Handler) admitStateless(x *Exchange, header http.Header) *refusal {
 	if !isObject(declared[0]) {
 		return refuseNoCapabilities.of(m)
 	}
-	if info := declared[1]; len(info) > 0 && info[0] != 'n' && !isObject(info) { // null is as good as none
+	if info := declared[1]; info != nil && string(info) != "null" && !isObject(info) {
 		return refuseClientInfo.of(m)
 	}
 	if !saysMethod(method, m) {

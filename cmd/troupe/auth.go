@@ -105,7 +105,7 @@ func (s *settings) authConfig() *auth.Config {
 	}
 	if len(c.Issuers) == 0 && !s.apiKeys {
 		if host, _, _ := net.SplitHostPort(s.listen); s.conformance && c.PublicURL != "" && isLoopback(host) { // never for others than this machine
-			return s.fixtureAuth(c.PublicURL)
+			return fixtureAuth(c.PublicURL)
 		}
 		return nil
 	}

@@ -20,10 +20,9 @@ const (
 )
 
 // fixtureAuth says whose tokens count where the tools of the conformance suite are served and nothing else says so. Who has no token may do what it may do without it.
-func (s *settings) fixtureAuth(publicURL string) *auth.Config {
-	own := http.DefaultTransport
+func fixtureAuth(publicURL string) *auth.Config {
 	return &auth.Config{
-		PublicURL: publicURL, AllowAnonymous: true, Transport: answers{own},
+		PublicURL: publicURL, AllowAnonymous: true, Transport: answers{http.DefaultTransport},
 		Issuers: []auth.Issuer{
 			// The suite has no authorization server for these tokens: this process answers in its place, and there are no keys.
 			{URL: everything.ConformanceIssuer, Audiences: []string{everything.ConformanceIssuer}, Keys: everything.ConformanceIssuer + "/keys",

@@ -116,10 +116,8 @@ func (c *Checker) Replace(a *auth.Authority) {
 
 // Documents are the paths of the metadata of a server.
 func (c *Checker) Documents(rs *Resources) (paths []string) {
-	if rs != nil {
-		for _, r := range rs.documents(rs.of(c.table.Load().authority)) {
-			paths = append(paths, r.WellKnown())
-		}
+	for _, r := range rs.documents(rs.of(c.table.Load().authority)) {
+		paths = append(paths, r.WellKnown())
 	}
 	return paths
 }
