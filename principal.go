@@ -158,6 +158,17 @@ func (c *caller) Until() time.Time {
 	return (&auth.Identity{Issuer: c.Issuer, Expires: c.Expires}).Ends()
 }
 
+// isAnonymous reports whether nobody says who makes a request.
+func isAnonymous(principal any) bool {
+	switch p := principal.(type) {
+	case *anybody:
+		return true
+	case *caller:
+		return p.key == anonymous
+	}
+	return false
+}
+
 // local is whoever has the process for itself, over stdio: it may do everything.
 type local struct{}
 

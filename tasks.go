@@ -306,9 +306,13 @@ func (s *service) listTasks(ctx context.Context, call *Call, m *codec.Message, d
 	if err != nil {
 		return nil, s.internal(mcp.MethodTasksList, err)
 	}
+	has, everything := granted(call.c.Principal())
 	out := mcp.ListTasksResult{Tasks: make([]mcp.Task, len(all))}
 	for i, t := range all {
 		out.Tasks[i] = t.Record.Core(t.Key.ID, call.revision())
+		if no, _ := s.require(call.c.Principal(), has, t.Record.Scopes); no != nil && !everything {
+			out.Tasks[i].StatusMessage = "" // may have what the call has said
+		}
 	}
 	if next != 0 {
 		if out.NextCursor, err = s.rt.seal(strconv.FormatUint(next, 10), aad); err != nil {

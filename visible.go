@@ -11,6 +11,7 @@ import (
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/auth"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/bearer"
 	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/guard"
 	"github.com/troupe-run/troupe/internal/scope"
@@ -447,7 +448,7 @@ func (d dispatcher) forbids(x *transport.Exchange, in *actors.Input) bool {
 		id = x.Msg.ID
 	}
 	x.SetChallenge(no.Challenge)
-	x.Reject(faults.Scope.Status, no.Err.Code, no.Err.Message, no.Err.Data, id, 0)
+	x.Reject(no.Status, no.Err.Code, no.Err.Message, no.Err.Data, id, 0)
 	return true
 }
 
@@ -483,7 +484,7 @@ func (s *service) require(principal any, granted, needed []string) (no *auth.Ref
 	if r := requestOf(principal); r != nil {
 		path = r.URL.Path
 	}
-	return s.rt.bearer.Require(path, granted, needed)
+	return s.rt.bearer.Require(path, isAnonymous(principal), granted, needed)
 }
 
 // lacks returns why a caller may not have what needs some scopes, nil if it may.
@@ -496,8 +497,12 @@ func (s *service) lacks(principal any, needs []string) *actors.Denied {
 	if no == nil {
 		return nil
 	}
-	s.rt.observer().Rejected(faults.Scope.Status, faults.Scope.Label)
-	return &actors.Denied{Challenge: challenge, Err: faults.Scope.Error().WithData(struct {
+	label := faults.Scope.Label
+	if no.Reason == auth.ReasonMissing {
+		label = bearer.Label(no.Reason)
+	}
+	s.rt.observer().Rejected(no.Status, label)
+	return &actors.Denied{Status: no.Status, Challenge: challenge, Err: mcp.NewError(faults.Scope.Code, no.Text).WithData(struct {
 		Scopes []string `json:"scopes"`
 	}{no.Scopes})}
 }

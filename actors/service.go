@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/session"
@@ -186,6 +185,7 @@ func (in *Input) needs() []string {
 
 // Denied is why a caller may not have something: it lacks a scope.
 type Denied struct {
+	Status    int // 403, or 401 for who has brought no token
 	Err       *mcp.Error
 	Challenge string // the value of WWW-Authenticate
 }
@@ -195,7 +195,7 @@ func (d *Denied) tell(c answerer, id []byte) {
 	if c, ok := c.(interface{ SetChallenge(string) }); ok {
 		c.SetChallenge(d.Challenge)
 	}
-	c.Reject(faults.Scope.Status, d.Err.Code, d.Err.Message, d.Err.Data, id, 0)
+	c.Reject(d.Status, d.Err.Code, d.Err.Message, d.Err.Data, id, 0)
 }
 
 // Error is for the log.

@@ -30,6 +30,7 @@ type keyring struct {
 	fetching bool
 	began    time.Time // when the last fetch began; the zero time before the first
 	failures int       // fetches that have failed since the last that did not
+	stamp    time.Time // when the keys that were adopted last were fetched, by the clock of that process
 }
 
 // answer is what a keyring has for a token.
@@ -102,12 +103,17 @@ func (k *keyring) fail() {
 
 // adopt takes keys that another process has fetched, and reports whether they are new. If they are fresh, nothing was asked of the issuer yet.
 func (k *keyring) adopt(now, fetched time.Time, asked time.Duration) bool {
+	stamp := fetched
+	if !stamp.After(k.stamp) {
+		return false // or keys by a clock that is far ahead would be new each time
+	}
 	if fetched.After(now) {
 		fetched = now // by a clock that is ahead
 	}
 	if k.known && !fetched.After(k.fetched) || !now.Before(fetched.Add(lastGood)) {
 		return false
 	}
+	k.stamp = stamp
 	k.take(fetched, asked)
 	return true
 }

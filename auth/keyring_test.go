@@ -160,3 +160,21 @@ func TestSpacing(t *testing.T) {
 		}
 	}
 }
+
+// TestClockFarAhead has keys that another process has fetched in ten years: they serve for 24 hours, and not for as long as the issuer is down.
+func TestClockFarAhead(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	stamp := start.AddDate(10, 0, 0)
+	var k keyring
+	for now := start; now.Before(start.Add(lastGood)); now = now.Add(maxBackoff) {
+		k.begin(now)
+		if adopted := k.adopt(now, stamp, noInterval); adopted != (now == start) {
+			t.Fatalf("%v later: adopted is %v", now.Sub(start), adopted)
+		}
+		k.fail()
+	}
+	if k.good(start.Add(lastGood)) || !k.adopt(start.Add(lastGood), stamp.Add(time.Second), noInterval) {
+		t.Error("the keys serve for longer, or newer ones do not")
+	}
+}

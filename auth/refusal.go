@@ -99,7 +99,7 @@ func (r *Refusal) LogValue() slog.Value {
 
 // The texts for clients. Those that are exported are for callers that refuse a token which counts.
 const (
-	textMissing     = "an access token is required"
+	TextMissing     = "an access token is required"
 	textRequest     = "the Authorization header must be one credential"
 	TextInvalid     = "the access token is not valid for this server"
 	textScope       = "the access token lacks a scope"
@@ -107,7 +107,7 @@ const (
 )
 
 func missingCredentials() *Refusal {
-	return &Refusal{Status: http.StatusUnauthorized, Reason: ReasonMissing, Text: textMissing}
+	return &Refusal{Status: http.StatusUnauthorized, Reason: ReasonMissing, Text: TextMissing}
 }
 
 func invalidRequest() *Refusal {

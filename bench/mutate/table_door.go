@@ -21,7 +21,7 @@ var door = []mutation{
 	{"all subjects of an issuer are one", guard, "principal.go", "	b = append(b, p.Subject...)\n", "", "internal/spec/auth", "TestIsolation"},
 	{"another client of a user is another user", guard, "principal.go", "	b = append(b, p.Subject...)\n", "	b = append(b, p.Subject+p.Client...)\n", "internal/spec/auth", "TestIsolation"},
 	{"a principal has no scopes", guard, "principal.go", "Scopes: slices.Clip(v.Scopes), ", "", "internal/spec/auth", "TestIsolation"},
-	{"a token's end is not the principal's", expiry, "principal.go", "Machine: v.Machine, Expires: v.Expires", "Machine: v.Machine", "internal/spec/auth", ""},
+	{"a token's end is not the principal's", expiry, "principal.go", "Machine: v.Machine, Expires: v.Expires", "Machine: v.Machine", "internal/spec/auth", "TestStreamsOfAccessTokens"},
 	{"connections share what is kept for one", guard, "transport/drain_room.go", "func Kept[T any](r *http.Request) *T {\n	g := connOf(r)\n", "var shared drainConn\n\nfunc Kept[T any](r *http.Request) *T {\n	g := connOf(r)\n	if g != nil {\n		g = &shared\n	}\n", "", "TestKept"},
 	{"keys of issuers are not kept in the store", guard, "principal.go", "	if c.Cache == nil {\n", "	if c.Cache != nil {\n", "internal/spec/auth", "TestKeysLieInTheStore"},
 	{"keys of issuers stay in the store", expiry, "internal/nodestore/issuers.go", "issuerTTL = 48 * time.Hour", "issuerTTL = 480 * time.Hour", "", ""},

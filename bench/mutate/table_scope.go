@@ -106,4 +106,28 @@ var scopes = []mutation{
 		"a challenge takes scopes away", merge, "auth/scope.go",
 		"slices.Concat(granted, needed)", "needed", "internal/spec/scope", "TestMethodsOfASession",
 	},
+	{
+		"a narrower token reads what a call has said", guard, "tasks.go",
+		"no != nil && !everything {", "false && no != nil && !everything {", "internal/spec/scope", "TestNarrowerTokenReadsNoMessage",
+	},
+	{
+		"two servers are one resource", guard, "mount.go",
+		"other != \"\" {", "false {", "internal/spec/auth", "TestOneResourceAServer",
+	},
+	{
+		"paths that are not there take those of servers", guard, "internal/bearer/checker.go",
+		"		if rs.HasSSE {\n", "		if true {\n", "internal/spec/auth", "TestPathsThatAreNotThere",
+	},
+	{
+		"an opaque token that counted waits behind others", limit, "auth/introspection.go",
+		"	if again {\n", "	if false {\n", "", "TestKnownOpaqueTokens",
+	},
+	{
+		"a clock that is ahead has keys serve for ever", expiry, "auth/keyring.go",
+		"	if !stamp.After(k.stamp) {\n", "	if false {\n", "", "TestClockFarAhead",
+	},
+	{
+		"a key that ends in thousands of years goes after a day", expiry, "internal/apikey/record.go",
+		"min(r.Expires.Sub(now), farthest)", "r.Expires.Sub(now)", "internal/apikey", "TestFarEnds",
+	},
 }

@@ -286,11 +286,16 @@ func denial(server *auth.Resource, no *auth.Refusal) *transport.Denial {
 	return &transport.Denial{Status: no.Status, Challenge: server.Challenge(no), Text: no.Text, RetryAfter: no.RetryAfter, Reason: Label(no.Reason), Err: no}
 }
 
-// Require returns nil if the granted scopes hold or imply the needed ones, and otherwise a refusal, with the challenge for a client that asked a path.
-func (c *Checker) Require(path string, granted, needed []string) (no *auth.Refusal, challenge string) {
+// Require returns nil if the granted scopes hold or imply the needed ones, and otherwise a refusal, with the challenge for a client that asked a path. One that has brought no token is told that it needs
+// one (RFC 6750, 3.1): many begin to sign in after a 401 alone.
+func (c *Checker) Require(path string, anonymous bool, granted, needed []string) (no *auth.Refusal, challenge string) {
 	t := c.table.Load()
-	if no = t.authority.Require(granted, needed); no != nil {
-		challenge = t.at(path).Challenge(no)
+	no = t.authority.Require(granted, needed)
+	if no == nil {
+		return nil, ""
 	}
-	return no, challenge
+	if anonymous {
+		no = &auth.Refusal{Status: http.StatusUnauthorized, Reason: auth.ReasonMissing, Text: auth.TextMissing, Scopes: no.Scopes}
+	}
+	return no, t.at(path).Challenge(no)
 }

@@ -19,14 +19,19 @@ func TestRequire(t *testing.T) {
 	c := New(Config{Authority: authority(nil)})
 	defer c.Close()
 	granted, needed := []string{"wide", `no"scope`}, []string{"narrow"}
-	no, challenge := c.Require("/mcp", granted, needed)
+	no, challenge := c.Require("/mcp", false, granted, needed)
 	want := `Bearer error="insufficient_scope", error_description="the access token lacks a scope", ` +
 		`resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource/mcp", scope="wide narrow"`
 	if no == nil || challenge != want {
 		t.Errorf("%v, %s; want %s", no, challenge, want)
 	}
+	no, challenge = c.Require("/mcp", true, nil, needed)
+	want = `Bearer resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource/mcp", scope="narrow"`
+	if no == nil || no.Status != 401 || challenge != want {
+		t.Errorf("without a token: %v, %s; want %s", no, challenge, want)
+	}
 	c.Replace(authority(map[string][]string{"wide": {"narrow"}}))
-	if no, challenge := c.Require("/mcp", granted, needed); no != nil || challenge != "" {
+	if no, challenge := c.Require("/mcp", false, granted, needed); no != nil || challenge != "" {
 		t.Errorf("%v, %s", no, challenge)
 	}
 }

@@ -11,5 +11,5 @@
 //	virtual sieve  a NATS server that needs no network, and lines to it that can be cut and lose messages
 //	bubble  virtual time
 //	cables  three NATS servers of which one can be cut off
-//	nats disk cpu document  NATS servers, a small disk, the time of a processor, documents that tests write, and a certificate
+//	nats disk cpu document  NATS servers, a small disk, the time of a processor, and documents that tests write
 package testkit

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/auth"
@@ -51,6 +53,8 @@ func TestRefusalOfAnotherNode(t *testing.T) {
 			s := &host.Stateless{T: t, Client: at(all[0], token), Capabilities: host.EveryCapability}
 			a, n := s.Tool("later", `{}`)
 			state := s.Parked(a, n, "elicit")
+			time.Sleep(time.Second) // the keys are stored after those who wait for them were told
+			synctest.Wait()
 			id.SetDown(true)
 			s.Client = at(all[1], token)
 			a, n = s.Tool("later", `{}`, state, host.Given("elicit", "x"))

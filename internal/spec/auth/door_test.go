@@ -280,6 +280,25 @@ func TestAnonymous(t *testing.T) {
 	if a := d.as("abc").Post(listTools); a.StatusCode != 401 {
 		t.Errorf("a bad token: %s", a.Status)
 	}
+	// What needs a scope has them sign in, as clients do after a 401 without an error.
+	troupe.AddTool(d.Server, troupe.Tool{Name: "scoped", Scopes: []string{"demo:write"}}, func(context.Context, *troupe.Call, struct{}) (string, error) { return "done", nil })
+	troupe.AddTool(d.Server, troupe.Tool{Name: "requires"}, func(_ context.Context, call *troupe.Call, _ struct{}) (string, error) {
+		return "done", call.Require("demo:write")
+	})
+	for i, tool := range []string{"scoped", "requires"} {
+		call := host.Method("2", "tools/call", `{"name":"`+tool+`","arguments":{}}`)
+		a := nobody.Post(call)
+		got := challenge(t, a.Header)
+		if a.StatusCode != 401 || got["error"] != "" || got["scope"] != "demo:write" || got["resource_metadata"] != where || !strings.Contains(a.Body, `"an access token is required"`) {
+			t.Errorf("%s of nobody: %s %v %s", tool, a.Status, got, a.Body)
+		}
+		if n := d.Refused("auth-missing"); n != int64(i)+1 {
+			t.Errorf("%s: %d requests without a token were counted", tool, n)
+		}
+		if a := d.user("alice").Post(call); a.StatusCode != 403 || challenge(t, a.Header)["error"] != "insufficient_scope" {
+			t.Errorf("%s of alice: %s", tool, a.Status)
+		}
+	}
 	c := d.as(d.id.Token("alice", resource, nil))
 	c.Session = nobody.Session
 	if a := c.Post(listTools); a.StatusCode != 404 {

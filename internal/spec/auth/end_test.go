@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/auth"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/testkit/issuer"
 )
 
 // timed lets in users whose tokens end when X-Expires says, in Unix seconds.
@@ -147,6 +149,40 @@ func TestCallsOutliveTheirToken(t *testing.T) {
 		}
 		if all, _ := response(); len(all) != 1 || !strings.Contains(all[0].Data, "slept") {
 			t.Errorf("the call without an event id: %s %v, broken: %v", old.Status, all, old.Broke)
+		}
+	})
+}
+
+// TestStreamsOfAccessTokens has the end of an access token be that of a stream, which goes on with a fresh token of the same user and no other. That of a key without an end goes on.
+func TestStreamsOfAccessTokens(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		d, _ := virtualDoor(t, func(o *troupe.Options) { o.Limits.PingEvery = -1 })
+		time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
+		began := time.Now()
+		_, secret, err := d.Runtime.APIKeys().Create(t.Context(), auth.APIKey{Name: "CI"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := host.Listen(d.as(secret).Initialize(`{}`).Get(""))
+		defer key.Close()
+		c := d.as(d.id.Token("alice", resource, issuer.Claims{"exp": began.Add(life).Unix()})).Initialize(`{}`)
+		stream := c.Get("")
+		time.AfterFunc(time.Hour, stream.Close) // if its token does not end it
+		events, at := read(stream)()
+		endsAt(t, "the stream of a token", began, at)
+		for name, want := range map[string]bool{"bob": false, "alice": true} {
+			again := d.as(d.id.Token(name, resource, nil))
+			again.Session = c.Session
+			a := again.Get(lastID(events))
+			if a.Stream() != want {
+				t.Errorf("with a fresh token of %s: %s", name, a.Status)
+			}
+			a.Close()
+		}
+		troupe.AddTool(d.Server, troupe.Tool{Name: "after"}, nothing)
+		time.Sleep(time.Second)
+		if got, ended := key.Now(); ended || !strings.Contains(fmt.Sprint(got), "list_changed") {
+			t.Errorf("the stream of a key without an end has got %q, and has ended: %v", got, ended)
 		}
 	})
 }

@@ -3,6 +3,7 @@ package scope_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -203,6 +204,25 @@ func TestNarrowerTokenReadsNoTask(t *testing.T) {
 		as(s.Client, "base tools")
 		if a := s.Post("tasks/get", modern, "Mcp-Name", taskID); !strings.Contains(a.Body, `"ran"`) {
 			t.Errorf("get: %s", a.Body)
+		}
+	})
+}
+
+// TestNarrowerTokenReadsNoMessage lists a task with less than its call needs: it is there, without what the call has said.
+func TestNarrowerTokenReadsNoMessage(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h, _ := guarded(t, troupe.Options{}, troupe.ServerOptions{})
+		troupe.AddTool(h.Server, troupe.Tool{Name: "fails", Scopes: []string{"tools"}, Task: troupe.TaskOptional, Rerun: troupe.Safe}, func(context.Context, *troupe.Call, struct{}) (string, error) {
+			return "", errors.New("what it says")
+		})
+		c := as(h.Unchecked(), "base tools").InitializeAs(host.R20251125, `{}`)
+		made(t, c.Post(host.Method("1", "tools/call", `{"name":"fails","arguments":{},"task":{}}`)))
+		time.Sleep(time.Second)
+		for scopes, want := range map[string]bool{"base tools": true, "base": false} {
+			a := as(c, scopes).Post(host.Method("2", "tasks/list", `{}`))
+			if !strings.Contains(a.Body, `"status":"failed"`) || strings.Contains(a.Body, "what it says") != want {
+				t.Errorf("%s: %s", scopes, a.Body)
+			}
 		}
 	})
 }
