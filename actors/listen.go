@@ -255,9 +255,7 @@ func (l *listenActor) Receive(m any) {
 			l.again = l.filter.Others(ctx, func(method string, params []byte) { _ = l.Post(hear{codec.AppendNotification(nil, method, params)}) })
 		}
 	case hear:
-		if past(l.until, time.Now()) {
-			l.end(tokenExpired)
-		} else if l.acked {
+		if l.acked {
 			l.tell(m.data)
 		} else {
 			l.early = append(l.early, m.data)

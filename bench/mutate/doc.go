@@ -30,6 +30,6 @@
 // From the top; most of what a file uses lies in its own line or below:
 //
 //	main run  the command, and one mutation
-//	table_protocol table_machines table_storage table_remote table_told table_relay table_acting table_tasks table_carrying table_memory table_public table_extensions table_client table_scope table_keys table_revoke table_tokens table_door  the table, by layer
+//	table_protocol table_machines table_storage table_remote table_told table_relay table_acting table_tasks table_carrying table_memory table_public table_extensions table_client table_scope table_keys table_revoke table_ends table_tokens table_door  the table, by layer
 //	mutation  a row of it
 package main

@@ -113,7 +113,7 @@ func report(results []result) (ok bool, err error) {
 
 // table is all mutations, bottom layer first.
 func table() (all []mutation) {
-	for _, part := range [][]mutation{protocol, machines, storage, remote, told, relayed, acting, tasks, carrying, memory, public, extensions, calling, scopes, apiKeys, revoked, tokens, door} {
+	for _, part := range [][]mutation{protocol, machines, storage, remote, told, relayed, acting, tasks, carrying, memory, public, extensions, calling, scopes, apiKeys, revoked, ends, tokens, door} {
 		all = append(all, part...)
 	}
 	return all

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/troupe-run/troupe"
@@ -31,6 +32,16 @@ func until(c *testkit.Client, after time.Duration) *testkit.Client {
 	own := *c
 	own.Header = http.Header{"X-User": {"ann"}, "X-Expires": {fmt.Sprint(time.Now().Add(after).Unix())}}
 	return &own
+}
+
+// offBeat starts a host half a second before a full one, at which it returns: tokens end on full seconds, and what is open is looked at on half ones.
+func offBeat(t *testing.T) (h *host.Host, began time.Time) {
+	t.Helper()
+	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(1500 * time.Millisecond)))
+	h = host.New(t, troupe.Options{Authenticate: timed, Limits: troupe.Limits{PingEvery: -1}}, nil)
+	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
+	synctest.Wait()
+	return h, time.Now()
 }
 
 const (
@@ -73,10 +84,7 @@ func TestStreamsEndWithTheirToken(t *testing.T) {
 	for _, revision := range []string{"2025-03-26", "2025-06-18", "2025-11-25"} {
 		t.Run(revision, func(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
-				h := host.New(t, troupe.Options{Authenticate: timed, Limits: troupe.Limits{PingEvery: -1}}, nil)
-				began := time.Now().Truncate(time.Second)
-				time.Sleep(time.Until(began.Add(time.Second)))
-				began = time.Now()
+				h, began := offBeat(t)
 				c := until(h.Unchecked(), life).InitializeAs(revision, `{}`)
 				standalone := c.Get("")
 				call := c.Post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"count","arguments":{"to":40,"delay_ms":5000},"_meta":{"progressToken":"p"}}}`)
@@ -84,7 +92,7 @@ func TestStreamsEndWithTheirToken(t *testing.T) {
 					t.Fatalf("no streams: %s, %s", standalone.Status, call.Status)
 				}
 				time.AfterFunc(10*time.Second, func() { troupe.AddTool(h.Server, troupe.Tool{Name: "before"}, nothing) })
-				time.AfterFunc(ended+500*time.Millisecond, func() { troupe.AddTool(h.Server, troupe.Tool{Name: "after"}, nothing) })
+				time.AfterFunc(ended-50*time.Millisecond, func() { troupe.AddTool(h.Server, troupe.Tool{Name: "after"}, nothing) }) // the change is told 100 ms later
 				ofCall, ofSession := read(call), read(standalone)
 				first, at := ofCall()
 				endsAt(t, "the call's stream", began, at)
@@ -184,14 +192,12 @@ func TestStreamsOfAccessTokens(t *testing.T) {
 // TestListenersEndWithTheirToken has a listener hear why it ends, and nothing after that.
 func TestListenersEndWithTheirToken(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, troupe.Options{Authenticate: timed, Limits: troupe.Limits{PingEvery: -1}}, nil)
-		time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
-		began := time.Now()
+		h, began := offBeat(t)
 		m := h.Stateless(`{}`)
 		m.Client = until(m.Client, life)
 		a, _ := m.Listen("7", `{"toolsListChanged":true}`)
 		time.AfterFunc(10*time.Second, func() { troupe.AddTool(h.Server, troupe.Tool{Name: "before"}, nothing) })
-		time.AfterFunc(ended, func() { troupe.AddTool(h.Server, troupe.Tool{Name: "after"}, nothing) })
+		time.AfterFunc(ended-50*time.Millisecond, func() { troupe.AddTool(h.Server, troupe.Tool{Name: "after"}, nothing) }) // the change is told 100 ms later
 		all, at := read(a)()
 		endsAt(t, "the listener", began, at)
 		got := host.Payloads(all)
@@ -209,13 +215,12 @@ func TestListenersEndWithTheirToken(t *testing.T) {
 // TestSSEEndsWithItsToken has a session of HTTP+SSE end with the token that opened it, whatever tokens its messages have.
 func TestSSEEndsWithItsToken(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, troupe.Options{Authenticate: timed, Limits: troupe.Limits{PingEvery: -1}}, nil)
-		time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
-		began := time.Now()
+		h, began := offBeat(t)
 		s := until(h.Unchecked(), life).OpenSSE("/sse")
 		s.Handshake("2024-11-05", `{}`)
 		s.Client = until(s.Client, time.Hour) // a refreshed token
 		messages := read(s.Stream)
+		time.AfterFunc(ended-50*time.Millisecond, func() { troupe.AddTool(h.Server, troupe.Tool{Name: "after"}, nothing) }) // the change is told 100 ms later
 		time.Sleep(80 * time.Second)
 		if a := s.Post(`{"jsonrpc":"2.0","id":2,"method":"ping"}`, "Accept", ""); a.StatusCode != http.StatusAccepted {
 			t.Errorf("a message with a fresh token: %s", a.Status)
@@ -227,6 +232,29 @@ func TestSSEEndsWithItsToken(t *testing.T) {
 		endsAt(t, "the session", began, at)
 		if a := s.Post(`{"jsonrpc":"2.0","id":3,"method":"ping"}`, "Accept", ""); a.StatusCode != http.StatusNotFound {
 			t.Errorf("a message after the end: %s", a.Status)
+		}
+	})
+}
+
+// TestSilentStreamsEndWithTheirToken has the standalone stream and a listener end where no event comes that would find their token ended.
+func TestSilentStreamsEndWithTheirToken(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h, began := offBeat(t)
+		streams := map[string]func() ([]testkit.Event, time.Time){}
+		open := func(name string, a *testkit.Answer) {
+			streams[name] = read(a)
+			time.AfterFunc(ended+time.Minute, a.Close)
+		}
+		for _, revision := range []string{host.R20250326, host.R20251125} {
+			open("the stream of "+revision, until(h.Unchecked(), life).InitializeAs(revision, `{}`).Get(""))
+		}
+		m := h.Stateless(`{}`)
+		m.Client = until(m.Client, life)
+		a, _ := m.Listen("7", `{"toolsListChanged":true}`)
+		open("the listener", a)
+		for name, wait := range streams {
+			_, at := wait()
+			endsAt(t, name, began, at)
 		}
 	})
 }
