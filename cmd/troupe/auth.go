@@ -7,74 +7,9 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
-	"os"
-	"strings"
-
-	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/ast"
 
 	"github.com/troupe-run/troupe/auth"
 )
-
-// authSection is the section auth of a config file: what of auth.Config is no flag.
-type authSection struct {
-	Issuers []issuerSection     `yaml:"issuers"`
-	Scopes  []string            `yaml:"scopes"`
-	Implies map[string][]string `yaml:"implies"`
-	Claims  []string            `yaml:"claims"`
-}
-
-// issuerSection is an auth.Issuer.
-type issuerSection struct {
-	URL           string                `yaml:"url"`
-	Audiences     []string              `yaml:"audiences"`
-	AudienceClaim string                `yaml:"audience-claim"`
-	ClientIDs     []string              `yaml:"client-ids"`
-	Keys          string                `yaml:"keys"`
-	Introspection *introspectionSection `yaml:"introspection"`
-}
-
-// introspectionSection is an auth.Introspection.
-type introspectionSection struct {
-	URL              string `yaml:"url"`
-	ClientID         string `yaml:"client-id"`
-	ClientSecret     string `yaml:"client-secret"`
-	ClientSecretFile string `yaml:"client-secret-file"`
-}
-
-// read reads the section. An error of the YAML names its line.
-func (a *authSection) read(n ast.Node) error {
-	if _, ok := n.(*ast.NullNode); ok {
-		return nil
-	}
-	if err := yaml.NodeToValue(n, a, yaml.Strict()); err != nil {
-		return err
-	}
-	for i := range a.Issuers {
-		if err := a.Issuers[i].Introspection.readSecret(); err != nil {
-			return fmt.Errorf("auth: issuers[%d].introspection: %w", i, err)
-		}
-	}
-	return nil
-}
-
-// readSecret reads the file with the secret, if that is where it lies.
-func (i *introspectionSection) readSecret() error {
-	switch {
-	case i == nil || i.ClientSecretFile == "":
-		return nil
-	case i.ClientSecret != "":
-		return errors.New("client-secret and client-secret-file exclude each other: set one of them")
-	}
-	data, err := os.ReadFile(i.ClientSecretFile)
-	if err != nil {
-		return fmt.Errorf("client-secret-file: %w", err)
-	}
-	if i.ClientSecret = strings.TrimRight(string(data), "\r\n"); i.ClientSecret == "" {
-		return fmt.Errorf("client-secret-file: %s is empty", i.ClientSecretFile)
-	}
-	return nil
-}
 
 // issuers are those of the flags, or else those of the section.
 func (s *settings) issuers() (all []auth.Issuer) {
@@ -84,14 +19,7 @@ func (s *settings) issuers() (all []auth.Issuer) {
 	if len(all) > 0 {
 		return all
 	}
-	for _, i := range s.auth.Issuers {
-		issuer := auth.Issuer{URL: i.URL, Audiences: i.Audiences, AudienceClaim: i.AudienceClaim, ClientIDs: i.ClientIDs, Keys: i.Keys}
-		if in := i.Introspection; in != nil {
-			issuer.Introspection = &auth.Introspection{URL: in.URL, ClientID: in.ClientID, ClientSecret: in.ClientSecret}
-		}
-		all = append(all, issuer)
-	}
-	return all
+	return s.auth.Issuers
 }
 
 // authConfig says whose tokens count, nil if none do.

@@ -10,13 +10,15 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/spf13/cobra"
+
+	"github.com/troupe-run/troupe/internal/configfile"
 )
 
 // readConfig sets the flags of cmd that the command line leaves out to what the
 // YAML file says. The file is one mapping whose keys are names of flags, and auth, which is section; where that is nil there is none.
 // An unknown or repeated key and a value of the wrong kind are errors that name the key and
 // its line.
-func readConfig(cmd *cobra.Command, file string, section *authSection) error {
+func readConfig(cmd *cobra.Command, file string, section *configfile.Auth) error {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return fmt.Errorf("config: %w", err)
@@ -44,8 +46,8 @@ func readConfig(cmd *cobra.Command, file string, section *authSection) error {
 	for _, entry := range entries {
 		line := entry.Key.GetToken().Position.Line
 		err := setEntry(cmd, entry, seen, section)
-		if at, ok := errors.AsType[yaml.Error](err); ok && at.GetToken() != nil {
-			line, err = at.GetToken().Position.Line, errors.New("auth: "+at.GetMessage())
+		if at, ok := errors.AsType[*configfile.Error](err); ok {
+			line = at.Line
 		}
 		if err != nil {
 			return fmt.Errorf("config %s:%d: %w", file, line, err)
@@ -54,8 +56,8 @@ func readConfig(cmd *cobra.Command, file string, section *authSection) error {
 	return nil
 }
 
-func setEntry(cmd *cobra.Command, entry *ast.MappingValueNode, seen map[string]bool, section *authSection) error {
-	name, err := scalar(entry.Key)
+func setEntry(cmd *cobra.Command, entry *ast.MappingValueNode, seen map[string]bool, section *configfile.Auth) error {
+	name, err := configfile.Text(entry.Key)
 	if err != nil {
 		return errors.New("a key must be the name of a setting")
 	}
@@ -65,7 +67,8 @@ func setEntry(cmd *cobra.Command, entry *ast.MappingValueNode, seen map[string]b
 			return errors.New("auth: set twice")
 		}
 		seen[name] = true
-		return section.read(entry.Value)
+		*section, err = configfile.ReadAuth(entry.Value, entry.Key.GetToken().Position.Line, os.ReadFile)
+		return err
 	}
 	if flag == nil || name == "config" || name == "help" {
 		return fmt.Errorf("%s: there is no such setting", name)
@@ -102,7 +105,7 @@ func valuesOf(n ast.Node, kind string) ([]string, error) {
 		}
 		var values []string
 		for _, item := range list.Values {
-			v, err := scalar(item)
+			v, err := configfile.Text(item)
 			if err != nil {
 				return nil, fmt.Errorf("want a list of texts: %w", err)
 			}
@@ -119,7 +122,7 @@ func valuesOf(n ast.Node, kind string) ([]string, error) {
 		if i, ok := n.(*ast.IntegerNode); ok {
 			return []string{i.GetToken().Value}, nil
 		}
-		v, err := scalar(n)
+		v, err := configfile.Text(n)
 		if err != nil {
 			return nil, errors.New("want a size such as 8GiB")
 		}
@@ -133,26 +136,12 @@ func valuesOf(n ast.Node, kind string) ([]string, error) {
 		}
 		return nil, errors.New("want a number")
 	case "duration":
-		v, err := scalar(n)
+		v, err := configfile.Text(n)
 		if err != nil {
 			return nil, errors.New("want a time with its unit, such as 90s or 72h")
 		}
 		return []string{v}, nil
 	}
-	v, err := scalar(n)
+	v, err := configfile.Text(n)
 	return []string{v}, err
-}
-
-var errNoText = errors.New("want a text")
-
-// scalar returns the text of a string node. Numbers, booleans, aliases and tags are
-// errors.
-func scalar(n ast.Node) (string, error) {
-	switch n := n.(type) {
-	case *ast.StringNode:
-		return n.Value, nil
-	case *ast.LiteralNode:
-		return n.Value.Value, nil
-	}
-	return "", errNoText
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/examples/everything"
+	"github.com/troupe-run/troupe/internal/configfile"
 )
 
 // settings are the settings of serve, by flag or by file.
@@ -28,7 +29,7 @@ type settings struct {
 	authIssuers    []string
 	authAudiences  []string
 	authScopes     []string
-	auth           authSection
+	auth           configfile.Auth
 	allowOrigins   []string
 	allowHosts     []string
 	trustedProxies networks

@@ -28,6 +28,7 @@ var layers = []layer{
 	{"internal/bearer", []string{"auth", "transport", "internal/limits", "internal/quota"}, nil, "who may come in is known before anybody knows what for"},
 	{"internal/admin", nil, nil, "what an operator is told is a form of its own, and knows nothing of who tells it"},
 	{"internal/client", []string{"mcp", "internal/eventstream"}, nil, "a client knows a server by what comes over the wire"},
+	{"internal/configfile", []string{"auth"}, nil, "what a file says is read without the flags beside it"},
 	{"internal/closedschema", nil, nil, "fuzz targets share a binary with it, so it can need nothing"},
 	{"internal/faults", []string{"mcp"}, []string{"internal/limits"}, "every door takes its words from it, so it can know none"},
 	{"internal/directory", nil, nil, "finding a value by key needs nothing"},
@@ -71,7 +72,7 @@ var layers = []layer{
 	{"examples", []string{"auth", "", "mcp"}, nil, "an example shows what any user can write"},
 	{"bench", []string{"", "mcp", "codec", "examples", "internal"}, nil, "load comes over the wire"},
 	{"bench/guarded", []string{"", "auth", "examples"}, nil, "it is a program with tokens, such as any user can write"},
-	{"cmd", []string{"", "auth", "mcp", "examples", "bench", "internal/admin", "internal/apikey", "internal/client", "internal/limits", "internal/memory", "internal/procs", "internal/revocation", "internal/telemetry"}, nil, "the command turns flags into Options and has no parts of its own"},
+	{"cmd", []string{"", "auth", "mcp", "examples", "bench", "internal/admin", "internal/apikey", "internal/client", "internal/configfile", "internal/limits", "internal/memory", "internal/procs", "internal/revocation", "internal/telemetry"}, nil, "the command turns flags into Options and has no parts of its own"},
 }
 
 // testPackages exist for tests: test files anywhere may import them, and other packages may not.
@@ -91,7 +92,7 @@ var owners = []owner{
 	{"github.com/asynkron/protoactor-go/eventstream", []string{"internal/kernel"}, false, "an actor system needs one; the kernel hides it"},
 	{"github.com/bytedance/sonic", []string{"codec"}, false, "one place decides how payloads are read and written"},
 	{"github.com/go-jose/go-jose", []string{"auth"}, false, "one place verifies signatures"},
-	{"github.com/goccy/go-yaml", []string{"cmd", "internal/skill"}, false, "the command reads a configuration file, and a skill has frontmatter"},
+	{"github.com/goccy/go-yaml", []string{"cmd", "internal/configfile", "internal/skill"}, false, "the command reads a configuration file, and a skill has frontmatter"},
 	{"github.com/google/jsonschema-go", []string{"mcp", "internal/toolschema"}, false, "schemas are protocol data, and inferred in one place"},
 	{"github.com/santhosh-tekuri/jsonschema", []string{"internal/toolschema"}, true, "one place bounds what validation may cost"},
 	{"github.com/nats-io", []string{"cluster", "internal/testkit", "bench/natsd"}, false, "storage is reached through interfaces of its users"},

@@ -1,0 +1,89 @@
+package configfile
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/troupe-run/troupe/auth"
+)
+
+// Auth is the section auth: what of an auth.Config is no flag.
+type Auth struct {
+	Issuers []auth.Issuer
+	Scopes  []string
+	Implies map[string][]string
+	Claims  []string
+}
+
+// ReadAuth reads the section auth, whose key stands in a line. An empty one says nothing. A secret that lies in a file of its own is read by readFile. All errors are an [*Error].
+func ReadAuth(n ast.Node, line int, readFile func(name string) ([]byte, error)) (a Auth, err error) {
+	if _, empty := n.(*ast.NullNode); empty {
+		return a, nil
+	}
+	return a, readMapping(n, line, "auth", map[string]reader{
+		"issuers": func(n ast.Node, line int, at string) error {
+			return readList(n, line, at, func(n ast.Node, line int, at string) error {
+				i, err := readIssuer(n, line, at, readFile)
+				a.Issuers = append(a.Issuers, i)
+				return err
+			})
+		},
+		"scopes": setTexts(&a.Scopes),
+		"implies": func(n ast.Node, line int, at string) error {
+			all, err := entries(n, line, at)
+			a.Implies = make(map[string][]string)
+			for _, e := range all {
+				var narrower []string
+				if err := setTexts(&narrower)(e.value, e.line, at+"."+e.name); err != nil {
+					return err
+				}
+				a.Implies[e.name] = narrower
+			}
+			return err
+		},
+		"claims": setTexts(&a.Claims),
+	})
+}
+
+func readIssuer(n ast.Node, line int, at string, readFile func(string) ([]byte, error)) (i auth.Issuer, err error) {
+	return i, readMapping(n, line, at, map[string]reader{
+		"url": setText(&i.URL), "audiences": setTexts(&i.Audiences), "audience-claim": setText(&i.AudienceClaim), "client-ids": setTexts(&i.ClientIDs), "keys": setText(&i.Keys),
+		"introspection": func(n ast.Node, line int, at string) (err error) {
+			i.Introspection, err = readIntrospection(n, line, at, readFile)
+			return err
+		},
+	})
+}
+
+func readIntrospection(n ast.Node, line int, at string, readFile func(string) ([]byte, error)) (*auth.Introspection, error) {
+	var in auth.Introspection
+	secrets := 0
+	secret := func(read reader) reader {
+		return func(n ast.Node, line int, at string) error {
+			if secrets++; secrets > 1 {
+				return mistake(line, at, errors.New("client-secret and client-secret-file exclude each other: set one of them"))
+			}
+			return read(n, line, at)
+		}
+	}
+	return &in, readMapping(n, line, at, map[string]reader{
+		"url": setText(&in.URL), "client-id": setText(&in.ClientID), "client-secret": secret(setText(&in.ClientSecret)),
+		"client-secret-file": secret(func(n ast.Node, line int, at string) error {
+			var name string
+			if err := setText(&name)(n, line, at); err != nil {
+				return err
+			}
+			data, err := readFile(name)
+			if err != nil {
+				return mistake(line, at, err)
+			}
+			if in.ClientSecret = strings.TrimRight(string(data), "\r\n"); in.ClientSecret == "" {
+				return mistake(line, at, fmt.Errorf("%s is empty", name))
+			}
+			return nil
+		}),
+	})
+}
