@@ -3,6 +3,8 @@ package main
 // door is who comes in, as internal/bearer and the root join package auth to requests.
 var door = []mutation{
 	{"an address guesses tokens without end", limit, "internal/bearer/checker.go", "wait > 0 {\n", "wait > 0 && false {\n", "internal/spec/auth", "TestManyFailures"},
+	{"a change of the configuration turns away who shares an address with many that fail", guard, "internal/bearer/checker.go", "!c.countedBefore(t, r.Header, server)", "true", "internal/spec/auth", "TestSetAuthKeepsWhatIsCounted"},
+	{"who was revoked is looked at for what counted before a change", guard, "internal/bearer/checker.go", "	return v != nil && c.revoked(&v.Identity) == nil\n", "	return v != nil\n", "internal/spec/auth", "TestSetAuthKeepsWhatIsCounted"},
 	{"a token that fails costs its address nothing", limit, "internal/bearer/checker.go", "if no.Code != \"\" || no.Reason == auth.ReasonKey {", "if no.Reason == auth.ReasonKey {", "internal/spec/auth", "TestManyFailures"},
 	{"a kid that is made up costs its address nothing", limit, "internal/bearer/checker.go", "if no.Code != \"\" || no.Reason == auth.ReasonKey {", "if no.Code != \"\" {", "internal/spec/auth", "TestMadeUpKeyIDsAreFailures"},
 	{"a known token is turned away with its address", guard, "internal/bearer/checker.go", "	if v != nil && c.revoked(&v.Identity) == nil {\n", "	if v != nil && c.revoked(&v.Identity) == nil && last == nil {\n", "internal/spec/auth", "TestManyFailures"},

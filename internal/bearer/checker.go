@@ -45,6 +45,7 @@ type Checker struct {
 // table has an authority, and the resources that are there as it describes them. It does not change.
 type table struct {
 	authority *auth.Authority
+	before    *auth.Authority // that of the table before Replace, which is closed; nil if there was none
 	servers   map[*Resources]struct{}
 	paths     map[string]*auth.Resource // by the paths of requests
 	documents map[string]*auth.Resource // by the paths of metadata
@@ -101,7 +102,8 @@ func (c *Checker) Close() {
 	c.table.Load().authority.Close()
 }
 
-// Replace has tokens verified by another authority from now on, and closes the one before. Who waits for that one asks the other. After Close it closes a.
+// Replace has tokens verified by another authority from now on, and closes the one before. Who waits for that one asks the other, and the tokens that it knew are looked at whoever else their address has.
+// After Close it closes a.
 func (c *Checker) Replace(a *auth.Authority) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -110,7 +112,7 @@ func (c *Checker) Replace(a *auth.Authority) {
 		return
 	}
 	before := c.table.Load()
-	c.table.Store(newTable(a, before.servers))
+	c.table.Store(newTable(a, before.authority, before.servers))
 	before.authority.Close()
 }
 
@@ -156,11 +158,11 @@ func (c *Checker) change(f func(map[*Resources]struct{})) {
 		servers = make(map[*Resources]struct{})
 	}
 	f(servers)
-	c.table.Store(newTable(before.authority, servers))
+	c.table.Store(newTable(before.authority, before.before, servers))
 }
 
-func newTable(a *auth.Authority, servers map[*Resources]struct{}) *table {
-	t := &table{authority: a, servers: servers, paths: make(map[string]*auth.Resource), documents: make(map[string]*auth.Resource)}
+func newTable(a, before *auth.Authority, servers map[*Resources]struct{}) *table {
+	t := &table{authority: a, before: before, servers: servers, paths: make(map[string]*auth.Resource), documents: make(map[string]*auth.Resource)}
 	for rs := range servers {
 		own, older := rs.of(a)
 		t.paths[rs.Path] = own
@@ -199,7 +201,9 @@ func (c *Checker) Authenticate(r *http.Request) (*auth.Verdict, error) {
 	if len(r.Header["Authorization"]) > 0 {
 		bucket, _ := c.failures(r.RemoteAddr)
 		if wait := bucket.Wait(time.Now()); wait > 0 {
-			return nil, tooMany(wait)
+			if v != nil || !c.countedBefore(t, r.Header, server) {
+				return nil, tooMany(wait)
+			}
 		}
 	}
 	var err error
@@ -224,6 +228,15 @@ func (c *Checker) Authenticate(r *http.Request) (*auth.Verdict, error) {
 		return nil, err // as package auth says, there is none
 	}
 	return nil, c.refuse(r, server, no)
+}
+
+// countedBefore reports whether a token that the authority does not know was known to the one before. It is looked at also where many of its address fail: who changes a configuration turns nobody away.
+func (c *Checker) countedBefore(t *table, h http.Header, server *auth.Resource) bool {
+	if t.before == nil {
+		return false
+	}
+	v := t.before.Known(h, server, nil)
+	return v != nil && c.revoked(&v.Identity) == nil
 }
 
 // Again refuses a request that was let in, if the owner of its token was revoked meanwhile: its body may have taken a while. It costs one atomic load while nobody is revoked.

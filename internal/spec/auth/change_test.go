@@ -5,7 +5,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/auth"
+	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/internal/testkit/issuer"
 )
 
@@ -91,4 +93,47 @@ func TestSetAuthUnderLoad(t *testing.T) {
 	}
 	close(stop)
 	done.Wait()
+}
+
+// TestSetAuthKeepsWhatIsCounted changes the configuration while an address is over its bound of tokens that fail: it stays so, and what counted before passes as it did. API
+// keys stay.
+func TestSetAuthKeepsWhatIsCounted(t *testing.T) {
+	t.Parallel()
+	d := newDoor(t, func(o *troupe.Options) { o.Shared.AuthFailures, o.Auth.APIKeys = 0.001, auth.StoredKeys }) // one at once
+	_, secret, err := d.Runtime.APIKeys().Create(t.Context(), auth.APIKey{Name: "CI"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	alice, ci := d.user("alice"), d.as(secret).Initialize(`{}`)
+	bad := d.as("abc")
+	if got := [2]int{bad.Post(listTools).StatusCode, bad.Post(listTools).StatusCode}; got != [2]int{401, 429} {
+		t.Fatalf("tokens that fail: %d", got)
+	}
+	set := func() {
+		t.Helper()
+		if err := d.Runtime.SetAuth(&auth.Config{Issuers: []auth.Issuer{{URL: d.id.URL}}, PublicURL: public, APIKeys: auth.StoredKeys}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		set()
+		if a := bad.Post(listTools); a.StatusCode != 429 {
+			t.Errorf("a token that fails, after the change: %s", a.Status)
+		}
+		if a := d.as(d.id.Token("bob", resource, nil)).Post(listTools); a.StatusCode != 429 {
+			t.Errorf("a token that nobody has seen before: %s", a.Status)
+		}
+		for name, c := range map[string]*testkit.Client{"token": alice, "key": ci} {
+			if a := c.Post(listTools); a.StatusCode != 200 {
+				t.Errorf("a %s that counted before: %s %s", name, a.Status, a.Body)
+			}
+		}
+	}
+	set()
+	if _, err := d.Runtime.Revocations().Revoke(t.Context(), troupe.Revocation{Subject: "alice"}); err != nil {
+		t.Fatal(err)
+	}
+	if a := alice.Post(listTools); a.StatusCode != 429 {
+		t.Errorf("a token that counted before, of somebody who is revoked: %s", a.Status)
+	}
 }
