@@ -83,7 +83,7 @@ func (s *settings) checkAuth(byFlag func(name string) bool) error {
 	}
 	a, err := auth.New(*c)
 	if err != nil {
-		return fmt.Errorf("the settings of tokens cannot be used: %w", err)
+		return fmt.Errorf("the settings of tokens cannot be used: %s", oneLine(err))
 	}
 	a.Close()
 	return nil
