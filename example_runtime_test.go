@@ -423,3 +423,37 @@ func ExampleOptions_auth() {
 	// 401 Bearer resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource/mcp" false
 	// 200  true
 }
+
+// A program takes the tokens of a further authorization server while it runs. Settings that cannot be used change nothing.
+func ExampleRuntime_SetAuth() {
+	first, second := issuer.Start(), issuer.Start() // stand for https://id.example.com and https://login.example.com
+	defer first.Close()
+	defer second.Close()
+
+	settings := auth.Config{Issuers: []auth.Issuer{{URL: first.URL}}, PublicURL: "https://mcp.example.com"}
+	rt, err := troupe.New(troupe.Options{Auth: &settings, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer rt.Close(context.Background())
+	rt.Mount("/mcp", troupe.NewServer(mcp.Implementation{Name: "files", Version: "1"}, nil))
+
+	status := func(id *issuer.Issuer) int {
+		r := httptest.NewRequest("POST", "http://mcp.example.com/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Accept", "application/json, text/event-stream")
+		r.Header.Set("Authorization", "Bearer "+id.Token("alice", "https://mcp.example.com/mcp", nil))
+		w := httptest.NewRecorder()
+		rt.ServeHTTP(w, r)
+		return w.Code
+	}
+	fmt.Println(status(first), status(second))
+	settings.Issuers = append(settings.Issuers, auth.Issuer{URL: second.URL})
+	fmt.Println(rt.SetAuth(&settings), status(first), status(second))
+	fmt.Println(rt.SetAuth(&auth.Config{PublicURL: "https://mcp.example.com"}), status(first), status(second))
+	// Output:
+	// 200 401
+	// <nil> 200 200
+	// troupe: SetAuth: Auth.Issuers is empty, and APIKeys is nil 200 200
+}

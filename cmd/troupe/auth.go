@@ -22,6 +22,9 @@ func (s *settings) issuers() (all []auth.Issuer) {
 	return s.auth.Issuers
 }
 
+// takesTokens reports whether the settings name whose tokens or keys count.
+func (s *settings) takesTokens() bool { return s.apiKeys || len(s.issuers()) > 0 }
+
 // authConfig says whose tokens count, nil if none do.
 func (s *settings) authConfig() *auth.Config {
 	c := &auth.Config{Issuers: s.issuers(), PublicURL: cmp.Or(s.publicURL, s.localURL()), Scopes: s.auth.Scopes, Implies: s.auth.Implies, Claims: s.auth.Claims, AllowAnonymous: s.allowAnonymous}
@@ -31,7 +34,7 @@ func (s *settings) authConfig() *auth.Config {
 	if s.apiKeys {
 		c.APIKeys = auth.StoredKeys
 	}
-	if len(c.Issuers) == 0 && !s.apiKeys {
+	if !s.takesTokens() {
 		if host, _, _ := net.SplitHostPort(s.listen); s.conformance && c.PublicURL != "" && isLoopback(host) { // never for others than this machine
 			return fixtureAuth(c.PublicURL)
 		}
@@ -80,7 +83,7 @@ func (s *settings) checkAuth(byFlag func(name string) bool) error {
 	}
 	a, err := auth.New(*c)
 	if err != nil {
-		return fmt.Errorf("the settings of tokens cannot be used: %w", err)
+		return fmt.Errorf("the settings of tokens cannot be used: %s", oneLine(err))
 	}
 	a.Close()
 	return nil

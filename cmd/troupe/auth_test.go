@@ -90,15 +90,16 @@ func TestRefusedAuthSettings(t *testing.T) {
 		begin + "auth:\n  scopes: []\n  scopes: []\n": ":5: mapping key",
 		begin + "auth: 5\n":                           ":3: auth: want a mapping",
 		begin + "auth:\n  issuers:\n    - url: https://id.example.com\n      introspect: {}\n": ":6: auth.issuers[0].introspect: there is no such setting",
-		begin + "auth: {}\nauth: {}\n":                                                             "auth",
-		begin + "auth:\n  scopes: [demo:read]\n":                                                   "auth-issuer",
-		begin + "auth:\n  issuers: [{url: http://id.example.com}]\n":                               "Auth.Issuers[0].URL",
-		begin + "auth:\n  issuers: [{url: https://a.example}]\nauth-issuer: [https://b.example]\n": "exclude each other",
-		begin + "auth:\n  issuers: [{url: https://a.example, client-ids: [a], audiences: [b]}]\n":  "ClientIDs",
+		begin + "auth: {}\nauth: {}\n":                                                                                                                                   "auth",
+		begin + "auth:\n  scopes: [demo:read]\n":                                                                                                                         "auth-issuer",
+		begin + "auth:\n  issuers: [{url: http://id.example.com}]\n":                                                                                                     "Auth.Issuers[0].URL",
+		begin + "auth:\n  issuers: [{url: http://id.example.com}]\n  scopes: [offline_access]\n":                                                                         "; Auth.Issuers[0].URL",
+		begin + "auth:\n  issuers: [{url: https://a.example}]\nauth-issuer: [https://b.example]\n":                                                                       "exclude each other",
+		begin + "auth:\n  issuers: [{url: https://a.example, client-ids: [a], audiences: [b]}]\n":                                                                        "ClientIDs",
 		begin + "auth:\n  issuers: [{url: https://a.example, introspection: {url: https://a.example/i, client-id: c, client-secret-file: /absent}}]\n":                   ":4: auth.issuers[0].introspection.client-secret-file: open /absent",
 		begin + "auth:\n  issuers: [{url: https://a.example, introspection: {url: https://a.example/i, client-id: c, client-secret: s, client-secret-file: /absent}}]\n": "exclude each other",
 	} {
-		if _, err := parsed(t, file); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := parsed(t, file); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("error is %v, want one with %q for\n%s", err, want, file)
 		}
 	}

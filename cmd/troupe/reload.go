@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"slices"
@@ -69,18 +71,21 @@ func (r *reloader) reload() error {
 		return err
 	}
 	later := unapplied(r.cmd, cmd)
-	// What clients are told of the server stays, and tokens with it.
-	s.listen, s.publicURL, s.tlsCert, s.allowAnonymous = r.began.listen, r.began.publicURL, r.began.tlsCert, r.began.allowAnonymous
-	if err := s.checkAuth(cmd.Flags().Changed); err != nil {
-		return err
-	}
-	c := s.authConfig()
+	began := r.began
 	switch {
-	case r.began.authConfig() != nil:
-		if err := r.rt.SetAuth(c); err != nil {
+	case began.authConfig() != nil:
+		// What clients are told of the server stays, and tokens with it.
+		s.listen, s.publicURL, s.tlsCert, s.allowAnonymous, s.conformance = began.listen, began.publicURL, began.tlsCert, began.allowAnonymous, began.conformance
+		if err := s.checkAuth(cmd.Flags().Changed); err != nil {
+			return fmt.Errorf("with the public-url, and other addresses, with which the process began: %w", err)
+		}
+		if began.takesTokens() && !s.takesTokens() {
+			return errors.New("no token would count any more, and a server does not begin to let in everybody while it runs: leave auth-issuer, an issuer in the section auth, or api-keys")
+		}
+		if err := r.rt.SetAuth(s.authConfig()); err != nil {
 			return err
 		}
-	case c != nil:
+	case s.authConfig() != nil:
 		later = append(later, "auth")
 	}
 	r.log.Info("the config file was read again", "file", r.began.config)

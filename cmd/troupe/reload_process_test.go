@@ -3,12 +3,16 @@
 package main
 
 import (
+	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/troupe-run/troupe/internal/testkit/issuer"
 )
@@ -64,6 +68,12 @@ func TestHangupProcess(t *testing.T) {
 	if got := [2]int{status(" " + alice), status(bob)}; got != [2]int{http.StatusOK, http.StatusOK} {
 		t.Errorf("after a file that cannot be used: %v\n%s", got, p.stderr)
 	}
+	write()
+	p.signal(t, syscall.SIGHUP)
+	p.await(t, `all settings stay as they were.*no token would count any more`)
+	if got := [2]int{status(" " + alice), status(bob)}; got != [2]int{http.StatusOK, http.StatusOK} {
+		t.Errorf("after a file without an issuer: %v\n%s", got, p.stderr)
+	}
 	write("max-body: 2048", "auth-issuer:", "- "+second.URL)
 	p.signal(t, syscall.SIGHUP)
 	named := p.await(t, `apply when it starts anew.* settings="?([a-z -]+)`)[1]
@@ -74,10 +84,64 @@ func TestHangupProcess(t *testing.T) {
 		t.Errorf("with the other issuer alone: %v\n%s", got, p.stderr)
 	}
 	_, _, metrics := p.request(t, "GET", "/metrics", "", "")
-	for _, want := range []string{`troupe_config_reloads_total{outcome="applied"} 2`, `troupe_config_reloads_total{outcome="refused"} 1`} {
+	for _, want := range []string{`troupe_config_reloads_total{outcome="applied"} 2`, `troupe_config_reloads_total{outcome="refused"} 2`} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("/metrics has no %s", want)
 		}
+	}
+}
+
+// TestHangupReadsSecrets has the secret of an introspection endpoint change in the file that has it. A file that is not there changes nothing, and no log has the secrets.
+func TestHangupReadsSecrets(t *testing.T) {
+	t.Parallel()
+	const audience = "http://127.0.0.1:8080/mcp"
+	var asked atomic.Value // the secret of the last question
+	var id *httptest.Server
+	id = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/introspect" {
+			http.NotFound(w, r)
+			return
+		}
+		_, secret, _ := r.BasicAuth()
+		asked.Store(secret)
+		_, _ = fmt.Fprintf(w, `{"active":true,"iss":%q,"sub":"alice","client_id":"editor","aud":%q,"exp":%d}`, id.URL, audience, time.Now().Add(time.Hour).Unix())
+	}))
+	t.Cleanup(id.Close)
+	dir := t.TempDir()
+	file, secret := filepath.Join(dir, "troupe.yaml"), filepath.Join(dir, "secret")
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(file, "public-url: http://127.0.0.1:8080\nauth:\n  issuers:\n  - url: "+id.URL+"\n    introspection:\n      url: "+id.URL+"/introspect\n      client-id: troupe\n      client-secret-file: "+secret+"\n")
+	write(secret, "first-secret\n")
+	p := start(t, "--memory", "--config", file, "--log-level", "debug")
+	asks := func(token, want string) {
+		t.Helper()
+		x, err := p.post(t.Context(), `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`, "Authorization", "Bearer "+token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x.close()
+		if got := asked.Load(); x.StatusCode != http.StatusOK || got != want {
+			t.Errorf("%d with the secret %v, want 200 with %s\n%s", x.StatusCode, got, want, p.stderr)
+		}
+	}
+	asks("one", "first-secret")
+	write(secret, "second-secret\n")
+	p.signal(t, syscall.SIGHUP)
+	p.await(t, `the config file was read again"? `)
+	asks("two", "second-secret")
+	if err := os.Remove(secret); err != nil {
+		t.Fatal(err)
+	}
+	p.signal(t, syscall.SIGHUP)
+	p.await(t, `all settings stay as they were.*troupe\.yaml:8: auth\.issuers\[0\]\.introspection\.client-secret-file: open `)
+	asks("three", "second-secret")
+	if log := p.stderr.String(); strings.Contains(log, "first-secret") || strings.Contains(log, "second-secret") {
+		t.Errorf("the log has a secret:\n%s", log)
 	}
 }
 
