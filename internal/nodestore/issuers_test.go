@@ -13,6 +13,8 @@ import (
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
+func TestMain(m *testing.M) { testkit.Main(m) }
+
 func issuersOf(t *testing.T, o cluster.Options) *nodestore.Issuers {
 	t.Helper()
 	o.Lease, o.Sync = time.Hour, time.Hour
