@@ -39,6 +39,7 @@ func offBeat(t *testing.T) (h *host.Host, began time.Time) {
 	t.Helper()
 	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(1500 * time.Millisecond)))
 	h = host.New(t, troupe.Options{Authenticate: timed, Limits: troupe.Limits{PingEvery: -1}}, nil)
+	synctest.Wait()
 	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
 	synctest.Wait()
 	return h, time.Now()
