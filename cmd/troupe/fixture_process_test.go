@@ -63,31 +63,54 @@ func TestScopesOfTheSuite(t *testing.T) {
 	}
 }
 
-// TestAudienceOfTheSuite has the contract of the suite's issue 78 (auth-token-audience-validation): an issuer that is only asked when a token comes, and tokens for this URL alone.
+// TestAudienceOfTheSuite has the contract of the suite's issue 78 (auth-token-audience-validation), in the order of the scenario: an issuer that is asked only when a token comes, tokens for
+// this URL alone, and one of another key that has the name of the issuer's own. The scenario skips a server that answers without a token, as the fixture does for all others, so that it has one
+// of its own, which takes the tokens by --auth-issuer.
 func TestAudienceOfTheSuite(t *testing.T) {
-	id := issuer.New(t)
-	t.Setenv("MCP_CONFORMANCE_AUTH_SERVER_PORT", id.URL[strings.LastIndexByte(id.URL, ':')+1:])
-	p := start(t, "--memory", "--public-url", "http://127.0.0.1:8080")
-	if n := id.Asked(); n != 0 {
-		t.Errorf("the issuer was asked %d times before a token came", n)
-	}
 	const url = "http://127.0.0.1:8080/mcp"
-	past := time.Now().Add(-time.Hour).Unix()
-	for name, row := range map[string]struct {
-		token  string
-		status int
-	}{
-		"right":            {id.Token("suite", url, issuer.Claims{"scope": nil}), 200},
-		"no token":         {"", 200},
-		"another audience": {id.Token("suite", "http://127.0.0.1:8080/other", nil), 401},
-		"a prefix":         {id.Token("suite", "http://127.0.0.1:8080", nil), 401},
-		"no audience":      {id.Token("suite", url, issuer.Claims{"aud": nil}), 401},
-		"expired":          {id.Token("suite", url, issuer.Claims{"exp": past, "iat": past - 60}), 401},
-		"an unknown key":   {id.Signed(issuer.Claims{"alg": "EdDSA", "kid": "none", "typ": "at+jwt"}, id.Claims("suite", url, nil)), 401},
-	} {
-		if status, _, body := p.stateless(t, "server/discover", "", `"a":1`, row.token); status != row.status {
-			t.Errorf("%s: %d %s, want %d", name, status, body, row.status)
-		}
+	for name, withoutToken := range map[string]int{"the fixture": http.StatusOK, "a server of its own": http.StatusUnauthorized} {
+		t.Run(name, func(t *testing.T) {
+			id := issuer.New(t)
+			t.Setenv("MCP_CONFORMANCE_AUTH_SERVER_PORT", id.URL[strings.LastIndexByte(id.URL, ':')+1:])
+			args := []string{"--memory", "--public-url", "http://127.0.0.1:8080"}
+			if withoutToken != http.StatusOK {
+				args = append(args, "--auth-issuer", id.URL)
+			}
+			p := start(t, args...)
+			if n := id.Asked(); n != 0 {
+				t.Errorf("the issuer was asked %d times before a token came", n)
+			}
+			past := time.Now().Add(-10 * time.Minute).Unix()
+			for _, row := range []struct {
+				name, token string
+				status      int
+			}{
+				{"no token", "", withoutToken},
+				{"right", id.Token("suite", url, issuer.Claims{"scope": nil}), http.StatusOK},
+				{"another audience", id.Token("suite", "https://another-resource.example.com/mcp", nil), http.StatusUnauthorized},
+				{"another path", id.Token("suite", "http://127.0.0.1:8080/other", nil), http.StatusUnauthorized},
+				{"a prefix", id.Token("suite", "http://127.0.0.1:8080", nil), http.StatusUnauthorized},
+				{"no audience", id.Token("suite", url, issuer.Claims{"aud": nil}), http.StatusUnauthorized},
+				{"expired", id.Token("suite", url, issuer.Claims{"exp": past, "iat": past - 3600}), http.StatusUnauthorized},
+				{"of another key", issuer.At(id.URL).Token("suite", url, nil), http.StatusUnauthorized},
+			} {
+				if status, challenge, body := p.stateless(t, "server/discover", "", `"a":1`, row.token); status != row.status || (status == http.StatusUnauthorized) != (challenge != "") {
+					t.Errorf("%s: server/discover: %d %q %s, want %d", row.name, status, challenge, body, row.status)
+				}
+				header := []string{}
+				if row.token != "" {
+					header = []string{"Authorization", "Bearer " + row.token}
+				}
+				x, err := p.post(t.Context(), `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"suite","version":"1"}}}`, header...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if x.StatusCode != row.status {
+					t.Errorf("%s: initialize: %d, want %d", row.name, x.StatusCode, row.status)
+				}
+				x.close()
+			}
+		})
 	}
 }
 
