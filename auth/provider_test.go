@@ -21,6 +21,7 @@ func TestProviders(t *testing.T) {
 		entraOne  = "https://sts.windows.net/9122040d-6c67-4c5b-b112-36a304b66dad/"
 		auth0     = "https://tenant.eu.auth0.com/"
 		okta      = "https://dev-1.okta.com/oauth2/default"
+		oktaOwn   = "https://dev-1.okta.com/oauth2/aus9o8wzkhckw9TLa357"
 		oktaOrg   = "https://dev-1.okta.com"
 		cognito   = "https://cognito-idp.eu-central-1.amazonaws.com/eu-central-1_AbCdEfGhI"
 		authentik = "https://authentik.example.com/application/o/mcp/"
@@ -98,6 +99,11 @@ func TestProviders(t *testing.T) {
 			members{"ver": 1, "jti": "AT.0m", "iss": okta, "aud": "api://default", "cid": "nmdP1fcyvdVO11AL7ECm", "uid": "00ujmkLgagxeRrAg20g3", "scp": []string{"openid", "files:read"}, "auth_time": 1, "sub": "alice@example.com"},
 			"200", who{"alice@example.com", "nmdP1fcyvdVO11AL7ECm", false, "openid files:read"},
 		},
+		"Okta, a server of its own for this one": {
+			Issuer{URL: oktaOwn}, members{"kid": "rsa", "alg": "RS256", "typ": nil},
+			members{"ver": 1, "iss": oktaOwn, "aud": server, "cid": "nmdP1fcyvdVO11AL7ECm", "uid": "00ujmkLgagxeRrAg20g3", "scp": []string{"files:read"}, "sub": "alice@example.com"},
+			"200", who{"alice@example.com", "nmdP1fcyvdVO11AL7ECm", false, "files:read"},
+		},
 		"Okta, a machine": {
 			Issuer{URL: okta, Audiences: []string{"api://default"}}, members{"kid": "rsa", "alg": "RS256", "typ": nil},
 			members{"ver": 1, "iss": okta, "aud": "api://default", "cid": "0oa1", "scp": []string{"files:read"}, "sub": "0oa1"}, "200", who{"0oa1", "0oa1", true, "files:read"},
@@ -122,6 +128,11 @@ func TestProviders(t *testing.T) {
 		"Cognito, of another client": {
 			Issuer{URL: cognito, ClientIDs: []string{"xxxxexample"}}, members{"kid": "rsa", "alg": "RS256", "typ": nil},
 			members{"sub": "aaaa-bbbb", "iss": cognito, "client_id": "other", "token_use": "access", "scope": "mcp/files.read"}, "401 audience", who{},
+		},
+		"Cognito, a user whose client has asked for this server": {
+			Issuer{URL: cognito}, members{"kid": "rsa", "alg": "RS256", "typ": nil},
+			members{"sub": "aaaa-bbbb", "iss": cognito, "aud": server, "version": 2, "client_id": "xxxxexample", "token_use": "access", "scope": server + "/files.read", "username": "alice"},
+			"200", who{"aaaa-bbbb", "xxxxexample", false, server + "/files.read"},
 		},
 		"Cognito, an ID token": {
 			Issuer{URL: cognito, ClientIDs: []string{"xxxxexample"}}, members{"kid": "rsa", "alg": "RS256", "typ": nil},

@@ -9,6 +9,9 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"log/slog"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -263,4 +266,45 @@ func looseBits(s string) string {
 	}
 	n := strings.IndexByte(alphabet, s[len(s)-1])
 	return s[:len(s)-1] + string(alphabet[n|1])
+}
+
+// TestOrderOfChecks has tokens with all faults but the first ones, in the order in which docs/auth.md says what is checked.
+func TestOrderOfChecks(t *testing.T) {
+	faults := map[string]func(header, claims members){
+		"header":    func(h, _ members) { h["jku"] = "https://id.example.com/keys" },
+		"algorithm": func(h, _ members) { h["alg"] = "HS256" },
+		"type":      func(h, _ members) { h["typ"] = "logout+jwt" },
+		"issuer":    func(_, c members) { c["iss"] = issuerURL + "/" },
+		"id_token":  func(_, c members) { c["nonce"] = "n" },
+		"bound":     func(_, c members) { c["cnf"] = members{"jkt": "x"} },
+		"expired":   func(_, c members) { c["exp"] = fromNow(-time.Hour) },
+		"subject":   func(_, c members) { c["sub"], c["client_id"] = nil, nil },
+		"audience":  func(_, c members) { c["aud"] = public },
+		"key":       func(h, _ members) { h["kid"] = "another" },
+	}
+	text, err := os.ReadFile("../docs/auth.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "\n### What is checked\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	var order []string
+	for _, m := range regexp.MustCompile("(?m)\\| `(\\w+)`[^|]*\\|$").FindAllStringSubmatch(table, -1) {
+		if faults[m[1]] != nil && !slices.Contains(order, m[1]) {
+			order = append(order, m[1])
+		}
+	}
+	if len(order) != len(faults) {
+		t.Fatalf("docs/auth.md has %v of %d checks", order, len(faults))
+	}
+	inBubble(t, func(t *testing.T) {
+		a := newAuthority(t, newStub("a"))
+		for i, reason := range order {
+			header, claims := members{}, members{}
+			for _, later := range order[i:] {
+				faults[later](header, claims)
+			}
+			expect(t, a, token("a", header, claims), "401 "+reason)
+		}
+	})
 }

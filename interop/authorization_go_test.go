@@ -109,11 +109,8 @@ func (s *site) driveGo(t *testing.T, c authClient) {
 			s.checkFormat(t, token.AccessToken)
 			for _, step := range c.Steps {
 				t.Run(c.Name+"/"+step, func(t *testing.T) {
-					tool, before := "whoami", count.refreshes.Load()
-					if step == "up" {
-						tool = "guarded"
-					}
-					r, err := session.CallTool(ctx, &mcp.CallToolParams{Name: tool})
+					before := count.refreshes.Load()
+					r, err := session.CallTool(ctx, &mcp.CallToolParams{Name: c.tool(step)})
 					if err != nil {
 						t.Fatal(err)
 					}

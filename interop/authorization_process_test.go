@@ -23,15 +23,18 @@ import (
 )
 
 // guardedProgram builds bench/guarded beside the command.
-var guardedProgram = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(filepath.Dir(program), "guarded")
-	build := exec.Command("go", append(append([]string{"build"}, buildFlags...), "-o", path, "./bench/guarded")...)
+var guardedProgram = sync.OnceValues(func() (string, error) { return built("bench/guarded") })
+
+// built builds a program of this repository beside the command.
+func built(directory string) (string, error) {
+	path := filepath.Join(filepath.Dir(program), filepath.Base(directory))
+	build := exec.Command("go", append(append([]string{"build"}, buildFlags...), "-o", path, "./"+directory)...)
 	build.Dir = ".."
 	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build bench/guarded: %w\n%s", err, out)
+		return "", fmt.Errorf("build %s: %w\n%s", directory, err, out)
 	}
 	return path, nil
-})
+}
 
 // redirectURI is where the browser ends. Nobody listens there: it is not asked for.
 const redirectURI = "http://127.0.0.1/callback"
@@ -204,6 +207,21 @@ type authClient struct {
 	Scopes   string   `json:"scopes,omitempty"`
 	Newest   bool     `json:"newest,omitempty"` // 2026-07-28
 	Steps    []string `json:"steps"`
+	Tools    []string `json:"tools,omitempty"` // those of the steps call and up, if not whoami and guarded
+
+	answers map[string]string // what they answer then, by the step
+}
+
+// tool is the one that a step calls.
+func (c *authClient) tool(step string) string {
+	tools := []string{"whoami", "guarded"}
+	if c.Tools != nil {
+		tools = c.Tools
+	}
+	if step == "up" {
+		return tools[1]
+	}
+	return tools[0]
 }
 
 // client returns a client that is known in the given way.
@@ -223,6 +241,12 @@ func (s *site) client(register string, steps ...string) authClient {
 // checkStep checks what a client was answered in one of its steps.
 func (c *authClient) checkStep(t *testing.T, step, text string) {
 	t.Helper()
+	if c.answers != nil {
+		if want := c.answers[step]; text != want {
+			t.Errorf("it is answered %q, want %q", text, want)
+		}
+		return
+	}
 	if step == "up" {
 		if want := "written by demo:read demo:write"; text != want {
 			t.Errorf("it is answered %q, want %q", text, want)

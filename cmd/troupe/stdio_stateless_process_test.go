@@ -49,6 +49,9 @@ func begunAlone(t *testing.T, args ...string) *stdioProcess {
 	if a := p.alone(`"two"`, "tools/call", tool("echo", `{"text":"x"}`)); a.says() != "x" {
 		t.Errorf("echo: %s", a.Body)
 	}
+	if a := p.alone("3", "tools/call", tool("guarded", `{}`)); a.says() != "written by the program that has started this one" {
+		t.Errorf("guarded, which may do anything here: %s", a.Body)
+	}
 	return p
 }
 

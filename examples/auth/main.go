@@ -1,16 +1,16 @@
-// Command auth is a server that only callers with an access token may use, and an authorization server in the same program, so that nobody needs an account anywhere.
-// A real one asks the user first, and its tokens come to a client by OAuth; what the server does with them is the same.
+// Command auth is a server that only callers with an access token may use, and a stub of an authorization server in the same program, so that nobody needs an account anywhere.
+// A client that speaks OAuth signs in by itself at http://127.0.0.1:8080/mcp: a real authorization server asks its user first, and all else is the same. By hand:
 //
 //	$ go run ./examples/auth
 //	$ curl -si http://127.0.0.1:8080/mcp | grep -i ^www-authenticate
 //	Www-Authenticate: Bearer resource_metadata="http://127.0.0.1:...
 //	$ curl -s http://127.0.0.1:8080/.well-known/oauth-protected-resource/mcp
 //	{"resource":"http://127.0.0.1:...
-//	$ TOKEN="Bearer $(curl -s -d scope=files:read http://127.0.0.1:8080/id/token)" go run ./examples/try tools/call '{"name":"read"}'
+//	$ TOKEN="Bearer $(curl -s -d scope=files:read http://127.0.0.1:8080/id/ada)" go run ./examples/try tools/call '{"name":"read"}'
 //	{"content":[{"type":"text","text":"ada reads"}]}
-//	$ TOKEN="Bearer $(curl -s -d scope=files:read http://127.0.0.1:8080/id/token)" go run ./examples/try tools/call '{"name":"write"}'
+//	$ TOKEN="Bearer $(curl -s -d scope=files:read http://127.0.0.1:8080/id/ada)" go run ./examples/try tools/call '{"name":"write"}'
 //	403 {"code":-32600,"message":"the access token lacks a scope","data":{"scopes":["files:read","files:write"]}}
-//	$ TOKEN="Bearer $(curl -s -d 'scope=files:read files:write' http://127.0.0.1:8080/id/token)" go run ./examples/try tools/call '{"name":"write"}'
+//	$ TOKEN="Bearer $(curl -s -d 'scope=files:read files:write' http://127.0.0.1:8080/id/ada)" go run ./examples/try tools/call '{"name":"write"}'
 //	{"content":[{"type":"text","text":"ada writes"}]}
 package main
 
@@ -36,7 +36,7 @@ func main() {
 		log.Fatal(err)
 	}
 	here := "http://" + ln.Addr().String()
-	id := newIssuer(here + "/id")
+	id := newStub(here, here+"/mcp")
 
 	rt, err := troupe.New(troupe.Options{Auth: &auth.Config{
 		Issuers:   []auth.Issuer{{URL: id.url}},

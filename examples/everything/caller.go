@@ -1,6 +1,7 @@
 package everything
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -24,6 +25,8 @@ type caller struct {
 }
 
 // addCaller adds tools that say who calls, and that not everybody may call. guarded asks for its scope itself, as a call's arguments may decide what it needs.
+// Where the server takes no tokens nobody has the scope, and guarded stays listed and refuses everybody but over stdio: a tool that opens when nobody is
+// asked for a token would be open by a mistake in the settings, and one that hides would say nothing of scopes to whoever tries the demo.
 func addCaller(s *troupe.Server) {
 	troupe.AddTool(s, troupe.Tool{Name: "whoami", Description: "Says who calls, by the access token or the API key of the request.", Rerun: troupe.Safe},
 		func(_ context.Context, call *troupe.Call, _ struct{}) (caller, error) {
@@ -40,7 +43,8 @@ func addCaller(s *troupe.Server) {
 			if err := call.Require(writeScope); err != nil {
 				return "", err
 			}
-			return "written by " + strings.Join(slices.Sorted(slices.Values(call.Principal().Scopes)), " "), nil
+			scopes := slices.Sorted(slices.Values(call.Principal().Scopes))
+			return "written by " + cmp.Or(strings.Join(scopes, " "), "the program that has started this one"), nil
 		})
 }
 

@@ -3,6 +3,7 @@ package bearer
 import (
 	"flag"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -59,4 +60,46 @@ func TestDocument(t *testing.T) {
 		b.WriteString(strings.ReplaceAll(cells, "|  |", "| |") + "\n")
 	}
 	testkit.Tables(t, document, map[string]string{"Access tokens": b.String()}, *update, "go test ./internal/bearer -update")
+}
+
+// TestGuide has each reason in the tables of docs/auth.md: what is checked, with the answer that comes, and what to do.
+func TestGuide(t *testing.T) {
+	t.Parallel()
+	const guide = "../../docs/auth.md"
+	data, err := os.ReadFile(guide)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// cells returns those of a column in the rows below a heading.
+	cells := func(heading string, column int) (all []string) {
+		_, after, ok := strings.Cut(string(data), "\n"+heading+"\n")
+		if !ok {
+			t.Fatalf("%s has no heading %s", guide, heading)
+		}
+		after, _, _ = strings.Cut(after, "\n##")
+		for line := range strings.Lines(after) {
+			if row := strings.Split(strings.Trim(line, "| \n"), " | "); strings.HasPrefix(line, "| ") && column < len(row) {
+				all = append(all, row[column])
+			}
+		}
+		return all
+	}
+	const checked = "### What is checked"
+	answers, reasons, advice := cells(checked, 2), cells(checked, 3), strings.Join(cells("## My token is refused", 0), " ")
+	for _, reason := range auth.Reasons() {
+		name, came := "`"+string(reason)+"`", ""
+		for i, cell := range reasons {
+			if strings.Contains(cell, name) {
+				came += answers[i] + "; "
+			}
+		}
+		for _, part := range append(strings.Split(told[reason][0], ", "), told[reason][1]) {
+			if came == "" || !strings.Contains(came, part) {
+				t.Errorf("%s: a check with the reason %s is answered %q, want %s", guide, name, came, part)
+			}
+		}
+		if !strings.Contains(advice, name) {
+			t.Errorf("%s does not say what to do about %s", guide, name)
+		}
+	}
 }

@@ -3,8 +3,8 @@
 //   node client.mjs '{"modules": DIR, "sdk": "2.4.0", "issuer": URL, "http": URL, "clients": [{"name", "register", "id", "secret", "steps": ["call"]}]}'
 //
 // "register" is how the client is known to the authorization server: dcr registers it, pre and cimd have its id, which is the URL of its metadata for
-// cimd, and machine has its secret, and no user. "call" calls the tool whoami; "up" one that needs a scope more; "refresh" calls whoami after the access token has
-// stopped to count, in the same session. "scopes" are those that the program names to the SDK, and "newest" has it speak 2026-07-28. Each line of
+// cimd, and machine has its secret, and no user. "call" calls the tool whoami; "up" guarded, which needs a scope more; "refresh" calls whoami after the access token has
+// stopped to count, in the same session. "tools" has others in place of the two. "scopes" are those that the program names to the SDK, and "newest" has it speak 2026-07-28. Each line of
 // output is {"name", "step", "text" or "error"}, and the last one {"done": true}.
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
@@ -69,7 +69,7 @@ async function attempt(provider, transport, request) {
 }
 
 async function drive(wanted) {
-  const { name, register, id, secret, scopes, steps, newest } = wanted
+  const { name, register, id, secret, scopes, steps, newest, tools = ['whoami', 'guarded'] } = wanted
   const provider = register === 'machine' ? new ClientCredentialsProvider({ clientId: id, clientSecret: secret, scope: scopes, expectedIssuer: issuer }) : new Person(wanted)
   let step = 'connect', client, transport, session
   const connect = async () => {
@@ -84,12 +84,12 @@ async function drive(wanted) {
     return result.content[0].text
   }
   const ways = {
-    call: () => call('whoami'),
-    up: () => call('guarded'),
+    call: () => call(tools[0]),
+    up: () => call(tools[1]),
     refresh: async () => {
       const { signIns, refreshes } = provider
       provider.saved = { ...provider.saved, access_token: `${provider.saved.access_token}x` }
-      const text = await call('whoami')
+      const text = await call(tools[0])
       equal([provider.signIns, provider.refreshes], [signIns, refreshes + 1], 'sign-ins and refreshes')
       return text
     },
