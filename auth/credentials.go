@@ -21,6 +21,9 @@ func Credentials(h http.Header) (token string, r *Refusal) {
 	}
 	const scheme = "bearer"
 	v := strings.Trim(values[0], " ")
+	if n := len(scheme + " "); len(v) > n && strings.EqualFold(v[:n], scheme+" ") && isToken(v[n:]) {
+		return v[n:], nil // as nearly all are, which are so looked through once
+	}
 	if hasControl(v) {
 		return "", invalidRequest()
 	}
@@ -52,6 +55,14 @@ func hasControl(s string) bool {
 	return false
 }
 
+// tokenBytes are those of a b64token but for the "=" at its end.
+var tokenBytes = func() (of [256]bool) {
+	for _, c := range []byte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~+/") {
+		of[c] = true
+	}
+	return of
+}()
+
 // isToken reports whether s is a b64token (RFC 6750, 2.1) that is not too long.
 func isToken(s string) bool {
 	if len(s) > MaxToken {
@@ -59,9 +70,7 @@ func isToken(s string) bool {
 	}
 	body := strings.TrimRight(s, "=")
 	for i := range len(body) {
-		switch c := body[i]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', strings.IndexByte("-._~+/", c) >= 0:
-		default:
+		if !tokenBytes[body[i]] {
 			return false
 		}
 	}
