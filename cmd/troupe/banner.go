@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"strings"
 
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/mcp"
@@ -28,7 +29,7 @@ func (s *settings) announce(w io.Writer, log *slog.Logger, node string, addr, st
 		serves = "nats://" + store.String()
 	}
 	if s.logFormat == "json" {
-		log.Info("serving", "node", node, "mcp", base+"/mcp", "health", probes+"/healthz", "ready", probes+"/readyz", "metrics", metrics, "data", s.data, "nats", s.nats.String(), "nats_listen", serves, "codec", troupe.Codec(), "revisions", s.revisions.named())
+		log.Info("serving", "node", node, "mcp", base+"/mcp", "health", probes+"/healthz", "ready", probes+"/readyz", "metrics", metrics, "data", s.data, "nats", s.nats.String(), "nats_listen", serves, "codec", troupe.Codec(), "revisions", s.revisions.named(), "callers", s.callers())
 		return
 	}
 	data := s.data
@@ -53,19 +54,45 @@ troupe serves MCP on %[1]s/mcp
 	if s.revisions.set {
 		fmt.Fprintf(w, "  revisions %s\n", s.revisions.named())
 	}
+	if s.takesTokens() {
+		fmt.Fprintf(w, "  callers   %s\n", s.callers())
+	}
 	sse := ""
 	if slices.Contains(s.revisions.spoken(), mcp.Revision20241105) {
 		sse = " (and " + base + "/sse to a\nclient that only knows \"SSE\")"
 	}
+	given := "the first URL"
+	if s.publicURL != "" {
+		given = strings.TrimSuffix(s.publicURL, "/") + "/mcp"
+	}
+	token := ""
+	if s.takesTokens() && !s.allowAnonymous {
+		token = `-H "Authorization: Bearer $TROUPE_TOKEN" `
+	}
 	fmt.Fprintf(w, `
-Give the first URL to any client that speaks "Streamable HTTP"%[2]s, or try it by hand:
+Give %[4]s to any client that speaks "Streamable HTTP"%[2]s, or try it by hand:
 
   curl -i %[1]s/mcp -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' \
-    %[3]s
+    %[5]s%[3]s
 
 Ctrl-C drains and ends it.
 
-`, base, sse, s.firstRequest())
+`, base, sse, s.firstRequest(), given, token)
+}
+
+// callers says whose requests count.
+func (s *settings) callers() string {
+	var who []string
+	for _, i := range s.issuers() {
+		who = append(who, "access tokens of "+i.URL)
+	}
+	if s.apiKeys {
+		who = append(who, "API keys")
+	}
+	if len(who) == 0 || s.allowAnonymous {
+		who = append(who, "anybody")
+	}
+	return strings.Join(who, ", ")
 }
 
 // firstRequest are the arguments of curl with which a client begins.

@@ -52,3 +52,34 @@ func TestBannerOfMetrics(t *testing.T) {
 		}
 	}
 }
+
+// TestBannerOfCallers says who is let in, under which URL, and how they show it.
+func TestBannerOfCallers(t *testing.T) {
+	t.Parallel()
+	const header = `-H "Authorization: Bearer $TROUPE_TOKEN"`
+	for _, tt := range []struct {
+		s       settings
+		has, no []string
+	}{
+		{settings{}, []string{"Give the first URL to"}, []string{"callers", header}},
+		{settings{apiKeys: true}, []string{"callers   API keys\n", header}, []string{"anybody"}},
+		{
+			settings{authIssuers: []string{"https://a.example", "https://b.example"}, publicURL: "https://mcp.example.com", apiKeys: true},
+			[]string{"callers   access tokens of https://a.example, access tokens of https://b.example, API keys\n", header, "Give https://mcp.example.com/mcp to", "curl -i http://127.0.0.1:80/mcp"}, nil,
+		},
+		{settings{apiKeys: true, allowAnonymous: true}, []string{"callers   API keys, anybody\n"}, []string{header}},
+	} {
+		var b strings.Builder
+		tt.s.announce(&b, nil, "n", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80}, nil)
+		for _, want := range tt.has {
+			if !strings.Contains(b.String(), want) {
+				t.Errorf("%+v: no %q in %s", tt.s, want, b.String())
+			}
+		}
+		for _, no := range tt.no {
+			if strings.Contains(b.String(), no) {
+				t.Errorf("%+v: %q in %s", tt.s, no, b.String())
+			}
+		}
+	}
+}
