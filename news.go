@@ -7,6 +7,7 @@ import (
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/scope"
 	"github.com/troupe-run/troupe/internal/task"
 	"github.com/troupe-run/troupe/internal/worker"
 	"github.com/troupe-run/troupe/mcp"
@@ -125,8 +126,12 @@ func (rt *Runtime) taskChanged(key worker.Key, rev uint64, r *task.Record) {
 	}
 	session, params := "", []byte(nil)
 	if revision, ok := mcp.ParseRevision(r.Revision); ok && r.Session != "" && revision.Has(mcp.FeatureCoreTasks) {
+		told := r.Core(key.ID, revision)
+		if len(r.Scopes) > 0 && rt.needsMore(key.Server, r.Scopes) {
+			told.StatusMessage = "" // may have what the call has said, and the stream may be that of a narrower token
+		}
 		var err error
-		if params, err = codec.Marshal(mcp.TaskStatusParams{Task: r.Core(key.ID, revision)}); err == nil {
+		if params, err = codec.Marshal(mcp.TaskStatusParams{Task: told}); err == nil {
 			session = r.Session
 		}
 	}
@@ -136,4 +141,13 @@ func (rt *Runtime) taskChanged(key worker.Key, rev uint64, r *task.Record) {
 	if session != "" || rt.shared() {
 		rt.tellSession(key, session, rev, r.How(), mcp.NotifyTasksStatus, params)
 	}
+}
+
+// needsMore reports whether there are other scopes than those without which nobody uses a server.
+func (rt *Runtime) needsMore(server string, scopes []string) bool {
+	var all []string
+	if s := rt.service(server); s != nil {
+		all = s.srv.opts.Scopes
+	}
+	return len(scope.Union(all, scopes)) > len(all)
 }

@@ -208,19 +208,41 @@ func TestNarrowerTokenReadsNoTask(t *testing.T) {
 	})
 }
 
-// TestNarrowerTokenReadsNoMessage lists a task with less than its call needs: it is there, without what the call has said.
+// TestNarrowerTokenReadsNoMessage lists a task with less than its call needs, and hears of its end: it is there, without what the call has said. What every token of the
+// server may have is told.
 func TestNarrowerTokenReadsNoMessage(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h, _ := guarded(t, troupe.Options{}, troupe.ServerOptions{})
-		troupe.AddTool(h.Server, troupe.Tool{Name: "fails", Scopes: []string{"tools"}, Task: troupe.TaskOptional, Rerun: troupe.Safe}, func(context.Context, *troupe.Call, struct{}) (string, error) {
-			return "", errors.New("what it says")
-		})
+		for name, scopes := range map[string][]string{"fails": {"tools"}, "fails for all": nil} {
+			troupe.AddTool(h.Server, troupe.Tool{Name: name, Scopes: scopes, Task: troupe.TaskOptional, Rerun: troupe.Safe}, func(context.Context, *troupe.Call, struct{}) (string, error) {
+				return "", errors.New("what it says")
+			})
+		}
 		c := as(h.Unchecked(), "base tools").InitializeAs(host.R20251125, `{}`)
+		stream := with(c, "base").Get("")
+		defer stream.Close()
+		told := func() string {
+			for {
+				e, ok := stream.Next()
+				if !ok {
+					t.Fatal("the stream is over")
+				}
+				if strings.Contains(e.Data, `"status":"failed"`) {
+					return e.Data
+				}
+			}
+		}
+		made(t, c.Post(host.Method("1", "tools/call", `{"name":"fails for all","arguments":{},"task":{}}`)))
+		if data := told(); !strings.Contains(data, "what it says") {
+			t.Errorf("of a task that every token may read: %s", data)
+		}
 		made(t, c.Post(host.Method("1", "tools/call", `{"name":"fails","arguments":{},"task":{}}`)))
-		time.Sleep(time.Second)
-		for scopes, want := range map[string]bool{"base tools": true, "base": false} {
+		if data := told(); strings.Contains(data, "what it says") {
+			t.Errorf("the stream of a narrower token: %s", data)
+		}
+		for scopes, want := range map[string]int{"base tools": 2, "base": 1} {
 			a := as(c, scopes).Post(host.Method("2", "tasks/list", `{}`))
-			if !strings.Contains(a.Body, `"status":"failed"`) || strings.Contains(a.Body, "what it says") != want {
+			if strings.Count(a.Body, `"status":"failed"`) != 2 || strings.Count(a.Body, "what it says") != want {
 				t.Errorf("%s: %s", scopes, a.Body)
 			}
 		}
