@@ -33,7 +33,7 @@ func (rt *Runtime) openAdmin() (shut func()) {
 	if rt.opts.Dir == "" || rt.opts.Store.NoSocket {
 		return func() {}
 	}
-	srv, err := admin.Listen(rt.opts.Dir, admin.Operated{Tasks: adminTasks{rt}, Sessions: adminSessions{rt}, Fleet: adminFleet{rt}, Keys: apikey.NewOperated(rt.apiKeys(), keyError), Revoked: revocation.NewOperated(rt.revoked, revocationError)})
+	srv, err := admin.Listen(rt.opts.Dir, admin.Operated{Tasks: adminTasks{rt}, Sessions: adminSessions{rt}, Fleet: adminFleet{rt}, Keys: apikey.NewOperated(rt.APIKeys(), revocationError), Revoked: revocation.NewOperated(rt.revoked, revocationError)})
 	if err != nil {
 		rt.log.Warn("troupe tasks, sessions, keys, revoke, nodes and drain cannot reach this process", "error", err)
 		return func() {}
@@ -129,10 +129,13 @@ func (a adminFleet) Draining(context.Context) (admin.Draining, error) {
 func (rt *Runtime) apiKeys() *apikey.Store { return apikey.New(nodestore.NewAPIKeys(rt.cluster)) }
 
 // APIKeys returns the API keys in the store, for programs that make them for their users. The command troupe keys does so through the socket of the data directory.
-func (rt *Runtime) APIKeys() APIKeys { return APIKeys{rt.apiKeys()} }
+func (rt *Runtime) APIKeys() APIKeys { return APIKeys{rt.apiKeys(), rt.revoked} }
 
 // APIKeys are the API keys in a store. Its methods may be called from any goroutine.
-type APIKeys struct{ s *apikey.Store }
+type APIKeys struct {
+	s       *apikey.Store
+	revoked *revocation.List
+}
 
 // Create makes a key with the Name, Scopes, Servers and Expires of want, and returns it with its secret, which is not kept.
 func (k APIKeys) Create(ctx context.Context, want auth.APIKey) (key auth.APIKey, secret string, err error) {
@@ -147,9 +150,13 @@ func (k APIKeys) Rotate(ctx context.Context, key string, overlap time.Duration, 
 	return k.s.Rotate(ctx, key, overlap, expires)
 }
 
-// Revoke ends a key, on every node within 2 seconds. The key is named by its id, or by its name.
+// Revoke ends a key and what its principal holds: event streams, sessions, calls and tasks, on every node within 2 seconds. The key is named by its id, or by its name.
 func (k APIKeys) Revoke(ctx context.Context, key string) (auth.APIKey, error) {
-	return k.s.Revoke(ctx, key)
+	ended, err := k.s.Revoke(ctx, key)
+	if err == nil {
+		_, err = k.revoked.EndKey(ctx, ended.ID)
+	}
+	return ended, err
 }
 
 // keyError is an error about a key as an operator is told of it.
@@ -285,7 +292,7 @@ func (v Revocations) Revoke(ctx context.Context, want Revocation) (Revocation, e
 	return Revocation(r), err
 }
 
-// RevokeKey ends an API key as [APIKeys.Revoke] does, and what its principal holds. The key is named by its id, or by its name.
+// RevokeKey is [APIKeys.Revoke], and returns the revocation of the key's principal. The key is named by its id, or by its name.
 func (v Revocations) RevokeKey(ctx context.Context, key string) (Revocation, error) {
 	r, err := v.l.RevokeKey(ctx, key)
 	return Revocation(r), err

@@ -205,8 +205,8 @@ func keysRevoke(stdout io.Writer, data *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "revoke NAME|ID",
 		Short: "End an API key",
-		Long: "Ends an API key with all its secrets: every process that shares the store refuses it within 2 seconds, or once\n" +
-			"it reaches the store again. There is no way back. To revoke a key again changes nothing.",
+		Long: "Ends an API key with all its secrets, and the event streams, sessions, calls and tasks of its clients: on every\n" +
+			"process that shares the store, within 2 seconds or once it reaches the store again. There is no way back.",
 		Example: `  troupe keys revoke CI`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

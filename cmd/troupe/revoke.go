@@ -33,7 +33,7 @@ func revokeCommand(stdout io.Writer) *cobra.Command {
 		Example: `  troupe revoke --subject alice --issuer https://id.example.com
   troupe revoke --client 5f2c --for 7d     its tokens live for a week
   troupe revoke --subject mallory --ban    until troupe revoke rm
-  troupe revoke --key CI                   as troupe keys revoke, and what it holds ends
+  troupe revoke --key CI                   as troupe keys revoke
   troupe revoke ls                         who is revoked, and for how long
   troupe revoke rm k3w7gqm2xz4ptn5a        tokens of these count again`,
 		Args: cobra.NoArgs,

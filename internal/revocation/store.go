@@ -105,7 +105,16 @@ func (l *List) RevokeKey(ctx context.Context, idOrName string) (Revocation, erro
 	if err != nil {
 		return Revocation{}, err
 	}
-	return l.Revoke(ctx, Revocation{Subject: k.ID, Issuer: auth.KeyIssuer})
+	return l.EndKey(ctx, k.ID)
+}
+
+// EndKey ends what the principal of a revoked API key holds.
+func (l *List) EndKey(ctx context.Context, id string) (Revocation, error) {
+	r, err := l.Revoke(ctx, Revocation{Subject: id, Issuer: auth.KeyIssuer})
+	if err != nil {
+		return r, fmt.Errorf("the API key is revoked, but what it holds has not been ended: %w", err)
+	}
+	return r, nil
 }
 
 // List returns the revocations of the store, the oldest first.

@@ -88,9 +88,12 @@ func TestAPIKeys(t *testing.T) {
 	if a := ci.Post(call); a.StatusCode != 200 {
 		t.Errorf("a key that is known, of that address: %s", a.Status)
 	}
-	if _, err := keys.Revoke(t.Context(), "CI"); err != nil {
-		t.Fatal(err)
+	stream := ci.Get("")
+	defer stream.Close()
+	if k, err := keys.Revoke(t.Context(), "CI"); err != nil || k.Revoked.IsZero() {
+		t.Fatal(k, err)
 	}
+	stream.All() // it ends
 	for end := time.Now().Add(10 * time.Minute); ci.Post(call).StatusCode == 200 || rotated.Post(call).StatusCode == 200; {
 		if time.Now().After(end) {
 			t.Fatal("a revoked key counts")
