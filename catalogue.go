@@ -292,9 +292,6 @@ func (s *service) mayHear(p *actors.Peer, uri string) bool {
 	return s.follows(s.viewOf(ownerOf(p)), uri)
 }
 
-// Closed is part of the actors' handler. A service keeps nothing of a session.
-func (s *service) Closed(*actors.Peer) {}
-
 // mountPoint is a server's link to the runtime that mounted it.
 type mountPoint struct {
 	mu    sync.Mutex // guards the rest

@@ -222,7 +222,6 @@ func (m *memory) Suspended() bool                                        { retur
 type plainHandler struct{ Handler }
 
 func (plainHandler) Opened(*Peer, bool)    {}
-func (plainHandler) Closed(*Peer)          {}
 func (plainHandler) Safe(_, _ []byte) bool { return false }
 
 // noConn is a connection that drops everything.

@@ -37,8 +37,6 @@ type Handler interface {
 	// Opened is called when a client has begun to listen to its standalone stream; gap
 	// means that the client may have missed notifications before.
 	Opened(p *Peer, gap bool)
-	// Closed is called when a session was deleted or has left this node.
-	Closed(p *Peer)
 }
 
 // has reports whether a revision, by its date, has a feature.

@@ -307,7 +307,6 @@ func (s *sessionActor) unload(broken bool) {
 	for _, uri := range s.view.Load().rec.Subscribed {
 		s.node.subs.Follow(s, uri)
 	}
-	s.svc.Handler.Closed(s.peer)
 }
 
 // revision is the revision that initialize settled; it never changes. It is 0 before that.

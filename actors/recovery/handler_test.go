@@ -28,7 +28,6 @@ func (h *handler) Notified(*actors.Peer, string, []byte) {}
 func (h *handler) Safe(_, name []byte) bool              { return strings.Contains(string(name), "safe") }
 func (h *handler) MayAsk(_, _ []byte) bool               { return true }
 func (h *handler) Opened(*actors.Peer, bool)             {}
-func (h *handler) Closed(*actors.Peer)                   {}
 
 func (h *handler) Listening(context.Context, *actors.Call) (actors.Listening, *mcp.Error) {
 	return actors.Listening{}, &mcp.Error{Code: mcp.CodeMethodNotFound}
