@@ -78,7 +78,11 @@ func run(args []string) error {
 
 // options are those of one server.
 func options(name, data string, port int) *server.Options {
-	return &server.Options{ServerName: name, Host: "127.0.0.1", Port: port, NoSigs: true, NoLog: true, JetStream: true, StoreDir: filepath.Join(data, name)}
+	const anyStore = 1 << 40 // what streams may reserve is else three quarters of what the disk has free
+	return &server.Options{
+		ServerName: name, Host: "127.0.0.1", Port: port, NoSigs: true, NoLog: true,
+		JetStream: true, JetStreamMaxStore: anyStore, StoreDir: filepath.Join(data, name),
+	}
 }
 
 // join makes a server one of a cluster. It does not tell clients of the others, who may have a way of their own to each.
