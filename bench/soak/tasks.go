@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -44,8 +45,6 @@ type tasksReport struct {
 
 // taskSoak is a population of tasks over the lives of a process.
 type taskSoak struct {
-	stored int // steps that were stored when the process was last killed
-
 	ctx    context.Context
 	p      *process
 	client *http.Client
@@ -84,18 +83,18 @@ func runTasks(ctx context.Context, o options) (*tasksReport, error) {
 	var pickUps, restarts []time.Duration
 	for n := range o.rounds + 1 {
 		first := n == 0
-		working, err := s.working()
+		working, before, err := s.working()
 		if err != nil {
 			return nil, err
 		}
-		took, pickUp, err := s.start(working > 0)
+		took, pickUp, err := s.start(len(working) > 0)
 		if err != nil {
 			return nil, s.explain(err)
 		}
 		if !first {
 			restarts = append(restarts, took)
 		}
-		if working > 0 {
+		if len(working) > 0 {
 			pickUps = append(pickUps, pickUp)
 		}
 		if n == o.rounds {
@@ -104,19 +103,20 @@ func runTasks(ctx context.Context, o options) (*tasksReport, error) {
 		// The process dies while tasks are created, while they work, or when some have ended.
 		created := make(chan struct{})
 		go func() {
-			s.create(taskPopulation - working)
+			s.create(taskPopulation - len(working))
 			close(created)
 		}()
 		time.Sleep(time.Duration(20+s.rng.IntN(350)) * time.Millisecond)
-		s.progress(working)
+		if n%2 == 1 {
+			if err := s.progress(working, before); err != nil {
+				return nil, s.explain(err)
+			}
+		}
 		if err := p.kill(); err != nil {
 			return nil, s.explain(err)
 		}
 		<-created
-		if working, err = s.working(); err != nil {
-			return nil, err
-		}
-		fmt.Fprintf(o.log, "round %d of %d: %d tasks, %d under way\n", n+1, o.rounds, len(s.open), working)
+		fmt.Fprintf(o.log, "round %d of %d: %d tasks, %d were under way at its start\n", n+1, o.rounds, len(s.open), len(working))
 	}
 	if err := s.finish(); err != nil {
 		return nil, s.explain(err)
@@ -131,20 +131,33 @@ func runTasks(ctx context.Context, o options) (*tasksReport, error) {
 	return r, nil
 }
 
-// progress waits, on a machine that is slow, until the tasks that were under way at the start have stored about a step each since: one that is
-// lost five times without a step ends as lost.
-func (s *taskSoak) progress(working int) {
-	stored := func() int {
+// progress waits until each of some tasks has stored a step that the ledger has behind its first bytes. One that is lost five times in a row without
+// a step ends as lost, which on a slow machine would come to pass.
+func (s *taskSoak) progress(tasks map[string]bool, first int) error {
+	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
 		data, err := os.ReadFile(s.file)
-		if err != nil {
-			return 0
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
 		}
-		return bytes.Count(data, []byte("stored "))
+		left := maps.Clone(tasks)
+		for line := range strings.Lines(string(data[min(first, len(data)):])) {
+			if words := strings.Fields(line); len(words) == ledgerWords && words[0] == "stored" {
+				delete(left, words[1])
+			}
+		}
+		if len(left) < 10 { // one whose last step was stored, and not written down, only ends
+			maps.DeleteFunc(left, func(id string, _ bool) bool {
+				state, _, err := s.get(id)
+				return err == nil && state != "working"
+			})
+		}
+		if len(left) == 0 {
+			return nil
+		}
+		if time.Since(began) > 2*time.Minute {
+			return fmt.Errorf("%d of %d tasks have stored no step within 2 minutes of the start: %s", len(left), len(tasks), s.states())
+		}
 	}
-	for began, before := time.Now(), s.stored; stored() < before+2*working && time.Since(began) < 10*time.Second; {
-		time.Sleep(5 * time.Millisecond)
-	}
-	s.stored = stored()
 }
 
 // explain adds the end of the process's log.
@@ -152,13 +165,13 @@ func (s *taskSoak) explain(err error) error {
 	return fmt.Errorf("%w\n--- the end of the log\n%s", err, s.p.log.lines(15))
 }
 
-// working is how many tasks have begun and not stored their last step, as they have written down.
-func (s *taskSoak) working() (int, error) {
+// working are the tasks that have begun and not stored their last step, as they have written down, in a ledger of so many bytes.
+func (s *taskSoak) working() (under map[string]bool, size int, err error) {
 	data, err := os.ReadFile(s.file)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return 0, err
+		return nil, 0, err
 	}
-	under := make(map[string]bool)
+	under = make(map[string]bool)
 	for line := range strings.Lines(string(data)) {
 		words := strings.Fields(line)
 		if len(words) == ledgerWords && words[0] == "begin" {
@@ -168,7 +181,7 @@ func (s *taskSoak) working() (int, error) {
 			delete(under, words[1])
 		}
 	}
-	return len(under), nil
+	return under, len(data), nil
 }
 
 // start starts the process and waits until it is ready; and, if tasks wait for it, until one of them takes its next step.
