@@ -370,3 +370,35 @@ func (d *directory) blocks() blocks {
 	}
 	return all
 }
+
+// forgetIndexes removes the server's index of each stream of which a file ends in zeros. A system that is killed in the middle of a write, or loses its power, may leave them
+// behind what was written. The server knows by the last eight bytes of the newest file whether the index that it wrote when it ended is still true; those of an empty file
+// are zeros there, so that it would take what came since for nothing. Without an index it reads the files.
+func (b blocks) forgetIndexes() error {
+	for _, files := range b {
+		for path, st := range files {
+			zeros, err := endsInZeros(path, st.Size())
+			if err == nil && zeros {
+				err = os.Remove(filepath.Join(filepath.Dir(path), "index.db"))
+			}
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("cluster: data directory: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+func endsInZeros(path string, size int64) (bool, error) {
+	var end, zeros [8]byte
+	if size < int64(len(end)) {
+		return false, nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	_, err = f.ReadAt(end[:], size-int64(len(end)))
+	return end == zeros, err
+}

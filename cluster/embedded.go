@@ -56,6 +56,13 @@ func syncInterval(o *Options) time.Duration {
 // change any of them, even to lower its limit.
 func (n *Node) startServer(dir string, reserved int64) (*server.Server, error) {
 	o := &n.opts
+	var before blocks
+	if o.Dir != "" {
+		before = n.dir.blocks()
+		if err := before.forgetIndexes(); err != nil {
+			return nil, err
+		}
+	}
 	so := serverOptions(o, n.name)
 	if o.Listen.set() {
 		if err := n.listen(so); err != nil {
@@ -96,6 +103,7 @@ func (n *Node) startServer(dir string, reserved int64) (*server.Server, error) {
 		}
 		return nil, fmt.Errorf("cluster: embedded server: %w", err)
 	}
+	n.checkBlocks(before)
 	return s, nil
 }
 

@@ -113,7 +113,7 @@ func (n *Node) start(ctx context.Context) (err error) {
 	if n.opts.Remote.set() {
 		return n.startRemote(ctx)
 	}
-	path, reserved, before := "", int64(0), blocks(nil)
+	path, reserved := "", int64(0)
 	if n.opts.Dir != "" {
 		if err := n.openDirectory(n.opts.newShards(), n.streamNames); err != nil {
 			return err
@@ -126,7 +126,7 @@ func (n *Node) start(ctx context.Context) (err error) {
 		if path, err = n.dir.storePath(); err != nil {
 			return err
 		}
-		reserved, before = n.dir.reserved, n.dir.blocks()
+		reserved = n.dir.reserved
 	} else {
 		if n.name == "" {
 			n.name = "node-" + randomName(8)
@@ -139,7 +139,6 @@ func (n *Node) start(ctx context.Context) (err error) {
 	if n.server, err = n.startServer(path, reserved); err != nil {
 		return err
 	}
-	n.checkBlocks(before)
 	if n.flusher != nil {
 		n.flushing = true
 		go n.flusher.run()

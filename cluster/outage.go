@@ -189,12 +189,10 @@ func (n *Node) restart() error {
 	if err != nil {
 		return err
 	}
-	before := n.dir.blocks()
 	s, err := n.startServer(path, n.dir.reserved)
 	if err != nil {
 		return err
 	}
-	n.checkBlocks(before)
 	n.server = s
 	n.link.set(s)
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)

@@ -60,3 +60,34 @@ func TestUnreadableBlocks(t *testing.T) {
 		})
 	}
 }
+
+// TestZerosBehindTheLastWrite opens a store as a kill in the middle of a write, or a power cut, may leave it: with zeros behind what was written, and with the server's index of
+// a start before, when the file was empty.
+func TestZerosBehindTheLastWrite(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	change(t, must[*Node](t)(Open(t.Context(), Options{Dir: dir})).Close(t.Context())) // leaves an index of empty files
+	n := must[*Node](t)(Open(t.Context(), Options{Dir: dir}))
+	for i := range 20 {
+		must[uint64](t)(n.Create(t.Context(), fmt.Sprintf("session.t.s.id%02d", i), fmt.Appendf(nil, "session %02d", i), time.Hour))
+	}
+	killed := filepath.Join(t.TempDir(), "killed")
+	change(t, os.CopyFS(killed, os.DirFS(dir)))
+	change(t, n.Close(t.Context()))
+	msgs := filepath.Join(killed, storeDir, "$G", "streams", "sessions", "msgs")
+	if _, err := os.Stat(filepath.Join(msgs, "index.db")); err != nil {
+		t.Fatal("there is no index, so that this shows nothing: ", err)
+	}
+	files := must[[]string](t)(filepath.Glob(filepath.Join(msgs, "*.blk")))
+	last := files[len(files)-1]
+	data := must[[]byte](t)(os.ReadFile(last))
+	if len(data) == 0 {
+		t.Fatal("the file of the sessions is empty, so that this shows nothing")
+	}
+	change(t, os.WriteFile(last, append(data, make([]byte, 266)...), 0o600))
+	change(t, os.Chmod(killed, 0o700))
+	n = open(t, Options{Dir: killed})
+	if got := messages(t, n, "sessions"); got != 20 {
+		t.Errorf("%d of 20 sessions are there", got)
+	}
+}
