@@ -1,0 +1,113 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const code = `package p
+
+// admit says who may.
+func (d *door) admit(who string, now int) bool {
+	if who == "" { // nobody
+		return false
+	}
+	if d.open[who] && now < d.until {
+		d.count(who)
+		return true
+	}
+	return len(d.open) > 0 && now > d.until
+}
+`
+
+func TestPatterns(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, old, new string
+		want           string // a line of the result; "" stands for an error
+	}{
+		{"any names", `$who == ""`, `$who == "-"`, `if who == "-" { // nobody`},
+		{"what is marked", `$d.$m[$x] «&& $now < $d.$end» {`, ``, `if d.open[who]  {`},
+		{"layout and comments do not count", "if $who == \"\"\n\n{ return «false» }", `true`, `return true`},
+		{"put in behind a word", `$who == ""«» {`, ` || $who == "x"`, `if who == "" || who == "x" { // nobody`},
+		{"words that do not matter", `func ($d *$T) $f(… $d.$open[$w] … $d.$n($w) return «true»`, `$d == nil`, `return d == nil`},
+		{"as few words as possible", `$w == "" … return «false»`, `$w != ""`, `return who != ""`},
+		{"a name stands for one identifier", `$d.$open[$who] && $who < $d.$until`, ``, ``},
+		{"two names may stand for the same one", `($a string, $b int) bool { if $c == "" { return «false» }`, `$c == $a`, `return who == who`},
+		{"a name stands for no literal", `$who == $x {`, ``, ``},
+		{"a name stands for no keyword", `$return false`, ``, ``},
+		{"a word without $ stands for itself", `$d.closed[$who]`, ``, ``},
+		{"found twice", `return $x`, ``, ``},
+		{"a literal is compared as it is", `len($m) > 1`, ``, ``},
+		{"a name that is not in the pattern", `$who == ""`, `$me == ""`, ``},
+		{"half a mark", `$who «== ""`, ``, ``},
+		{"a mark too many", `«$who» «== ""»`, ``, ``},
+		{"put in before all", `«»$who == ""`, ``, ``},
+		{"$ without a name", `$ == ""`, ``, ``},
+		{"$ at the end", `$who == $`, ``, ``},
+		{"no pattern", ` `, ``, ``},
+		{"no Go", `$who # ""`, ``, ``},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			file, text, err := packageOf(t, map[string]string{"door.go": code}).apply(&mutation{in: "p", old: c.old, new: c.new})
+			switch {
+			case c.want == "" && err == nil:
+				t.Errorf("%s has %s", file, text)
+			case c.want != "" && err != nil:
+				t.Error(err)
+			case c.want != "" && !hasLine(text, c.want):
+				t.Errorf("no line %q in\n%s", c.want, text)
+			}
+		})
+	}
+}
+
+// TestRenamed checks that a mutation follows the code into another file, with other names.
+func TestRenamed(t *testing.T) {
+	t.Parallel()
+	m := &mutation{in: "p", old: `if $d.$open[$who] && $now < $d.$until { $d.$count($who) return «true» }`, new: `$now == 0`}
+	renamed := strings.NewReplacer("who", "caller", "open", "guests", "until", "closes", "now", "at", "count", "note", "door", "gate", "(d ", "(g ", " d.", " g.", "\td.", "\tg.", "(d.", "(g.").Replace(code)
+	file, text, err := packageOf(t, map[string]string{"door.go": "package p\n", "gate.go": renamed, "door_test.go": code}).apply(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if file != "p/gate.go" || !hasLine(text, "return at == 0") {
+		t.Errorf("%s has\n%s", file, text)
+	}
+}
+
+// TestTwoFiles checks that a pattern is looked for in all files of a package.
+func TestTwoFiles(t *testing.T) {
+	t.Parallel()
+	_, _, err := packageOf(t, map[string]string{"a.go": code, "b.go": code}).apply(&mutation{in: "p", old: `$who == ""`})
+	if err == nil || !strings.Contains(err.Error(), "2 times, want once: p/a.go p/b.go") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// packageOf is a repository with a package p.
+func packageOf(t *testing.T, files map[string]string) *tree {
+	t.Helper()
+	root := t.TempDir()
+	if err := os.Mkdir(filepath.Join(root, "p"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(root, "p", name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &tree{root: root}
+}
+
+func hasLine(text []byte, want string) bool {
+	for line := range strings.Lines(string(text)) {
+		if strings.TrimSpace(line) == want {
+			return true
+		}
+	}
+	return false
+}
