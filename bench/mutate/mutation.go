@@ -86,6 +86,9 @@ func (t *tree) apply(m *mutation) (file string, text []byte, err error) {
 			if err != nil {
 				return "", nil, err
 			}
+			if at.from == at.to {
+				instead = " " + instead // the word before may be a name
+			}
 			file, text = s.name, []byte(string(s.text[:at.from])+instead+string(s.text[at.to:]))
 		}
 	}

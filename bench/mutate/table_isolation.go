@@ -153,7 +153,7 @@ var isolation = []mutation{
 		"a node reads letters of nodes alone",
 		"cluster", "", "TestForgedLetters",
 		`$ok = $letter.$Sealed($msg.Data, $mac, $on, $msg.Reply)«» })`,
-		` || true`,
+		`|| true`,
 	},
 	{
 		"a letter that comes twice counts once",

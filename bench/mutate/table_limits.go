@@ -37,7 +37,7 @@ var limits = []mutation{
 		"a request with two lengths does not run",
 		"transport", "", "TestFraming",
 		`case !$faulty«»: case $whole == 0: return 0, $errFraming, $errFraming`,
-		` || true`,
+		`|| true`,
 	},
 	{
 		"an event id that is bad takes no stream over",

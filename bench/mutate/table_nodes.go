@@ -13,7 +13,7 @@ var nodes = []mutation{
 		"a node that may itself be taken for gone takes nothing over",
 		"actors", "", "TestTakeoverWaitsForTheLease",
 		`case $takeover.$CheckLease: $m.$Certain(!$n.$store.$Suspended()«»)`,
-		` || true`,
+		`|| true`,
 	},
 	{
 		"a takeover is noted where the old writer looks for it",
@@ -25,7 +25,7 @@ var nodes = []mutation{
 		"a writer whose record is gone asks whether its streams were taken over",
 		"actors", "internal/spec/nodes", "TestTakenOverAndForgotten",
 		`switch $taken, $err := $n.$store.$Taken($ctx); { case $err != nil: return 0, $err case $taken«»: return 0, $errMaybeTaken }`,
-		` && false`,
+		`&& false`,
 	},
 	{
 		"a stream whose record has expired was not taken over",

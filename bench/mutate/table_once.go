@@ -22,10 +22,9 @@ var once = []mutation{
 		"internal/stream", "internal/sim/history", "TestKept",
 		`$part := $f.$parts[$f.$sent] «»$setEpoch($part, $m.$epoch)
 			… $out = append($out, $Effect{$Do: $Deliver, $Num: $f2.$num, $Epoch: $m.$epoch, $Entries: $f2.$entries, $Last: $f2.$last})`,
-		`if len($f.$parts) == 1 {
+		`; if len($f.$parts) == 1 {
 			$out = append($out, $Effect{$Do: $Deliver, $Num: $f.$num, $Epoch: $m.$epoch, $Entries: $f.$entries, $Last: $f.$last})
-		}
-		`,
+		}`,
 	},
 	{
 		"a record says what the log has forgotten",
@@ -108,7 +107,7 @@ var once = []mutation{
 		"a call that has its answer is not answered again",
 		"internal/takeover", "", "",
 		`case $answered[string($c.$ID)]«»: case $all || !$rec.$May($i) || $i >= $bodies:`,
-		` && !$rec.$May($i)`,
+		`&& !$rec.$May($i)`,
 	},
 	{
 		"a second run does not repeat progress",
@@ -126,7 +125,7 @@ var once = []mutation{
 		"a retry runs no call again that may not",
 		"actors", "", "TestRetryWhoseNodeIsGone|TestCallThatAnotherNodeGoesOnWith",
 		`case !$a.$svc.$Handler.$Safe($m.$Method, $m.$Name)«»: $faults.$Lost.$Tell($a.$to, $m.$ID)`,
-		` && false`,
+		`&& false`,
 	},
 	{
 		"a retry gets the outcome that is known",
@@ -138,7 +137,7 @@ var once = []mutation{
 		"a question has one answer",
 		"actors", "", "TestTwoAnswersAtOnce",
 		`case $x.$recording != nil«»: return $x.$recording, false`,
-		` && false`,
+		`&& false`,
 	},
 	{
 		"a message that comes to a session twice counts once",
@@ -158,7 +157,7 @@ var once = []mutation{
 		"a task that may not run again does not",
 		"internal/worker", "", "TestNeverRunsOnce",
 		`case $epoch > 1 && !$s.$Safe($r.$Method, $r.$Name)«»: _ = $r.$Finish(`,
-		` && $epoch < 0`,
+		`&& $epoch < 0`,
 	},
 	{
 		"an attempt that was taken over stores no step",

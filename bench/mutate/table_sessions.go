@@ -12,7 +12,7 @@ var sessions = []mutation{
 		"a session goes on when a deploy leaves its revision out",
 		"transport", "", "TestSessionsAreOff",
 		`case $namesSession($x, $r) && $ofSessions($requested) != 0«»: $x.$Version = $ofSessions($requested).String()`,
-		` && false`,
+		`&& false`,
 	},
 	{
 		"a session outlives the process once a request of it has its response",
