@@ -4,7 +4,7 @@ package main
 var nodes = []mutation{
 	// Who may write a stream.
 	{
-		"a stream is taken over from a writer that is gone",
+		"no stream is taken over from a writer that is there",
 		"internal/takeover", "internal/sim/history", "TestKept",
 		`func ($w $Writer) $MustBeGone($boot string, $given $Writer) bool { return «!$w.$IsOf($boot) && $w != $given» }`,
 		`$w == $given && $w.$IsOf($boot)`,
@@ -28,7 +28,7 @@ var nodes = []mutation{
 		`&& false`,
 	},
 	{
-		"a stream whose record has expired was not taken over",
+		"a record that has expired does not count as taken over",
 		"internal/takeover", "internal/sim/history", "TestKept",
 		`case $rec != nil: return $Taken case !$certain: return $Doubt } return «$Lost»`,
 		`$Taken`,
@@ -36,25 +36,25 @@ var nodes = []mutation{
 
 	// What a store says that has just another leader.
 	{
-		"an event id is refused by a store that holds the record",
+		"no event id is refused on the word of a leader that was replaced",
 		"actors", "", "TestResumeByAnOldLog",
 		`if $failed := $d.$node.$store.$Holds($ctx, $key.$path(), $rev); $failed != nil «»{`,
 		`&& false `,
 	},
 	{
-		"a writer gives way to a record that the store holds",
+		"no writer gives way on the word of a leader that was replaced",
 		"actors", "actors/recovery", "TestKept",
 		`if $err = «$d.$node.$store.$Holds($ctx, $w.$path, $rev)»; !errors.Is($err, $ErrFenced) {`,
 		`nil`,
 	},
 	{
-		"what a read does not find is looked for with a write",
+		"what a read does not find is looked for with a write, too",
 		"cluster", "", "TestNotThereIsAWrite",
 		`if «$n.$replicas <= 1» || !errors.Is($err, $ErrNotFound)`,
 		`true`,
 	},
 	{
-		"that write leaves a tombstone of what never comes back alone",
+		"a tombstone does not prove that the record of a stream is gone",
 		"cluster", "", "TestNotThereIsAWrite",
 		`$kind, _, _ := strings.Cut(strings.TrimPrefix($subject, $n.$prefix), ".") return $kind «== "session" || $kind == "task"»`,
 		`!= ""`,
@@ -81,13 +81,13 @@ var nodes = []mutation{
 		`_ = $n.$voidLeases($ctx); `,
 	},
 	{
-		"who says that another is gone could renew its own lease",
+		"no node that cannot renew its own lease says who is gone",
 		"cluster", "", "TestMailGone",
 		`if $err == nil && !$there { «$err = $n.$lease.$confirm($ctx)» }`,
 		``,
 	},
 	{
-		"that renewal began after the question",
+		"who is gone is decided by a renewal that began after the question",
 		"cluster", "", "TestGoneNeedsARenewal",
 		`«$waiting := $l.$waited()
 			$ctx, $cancel := context.WithTimeout(context.Background(), min($l.$node.$opts.$Lease, $callTimeout))
