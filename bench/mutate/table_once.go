@@ -161,7 +161,7 @@ var once = []mutation{
 	},
 	{
 		"an attempt that was taken over stores no step",
-		"internal/worker", "", "TestAnAttemptThatWakesLate",
+		"internal/worker", "", "TestAnAttemptThatIsTakenOverInAStep",
 		`if $a.$rec.$State == $task.$Ended «|| $a.$rec.$Epoch != $a.$epoch» { return $a.$lost($task.$ErrFenced) }`,
 		``,
 	},
