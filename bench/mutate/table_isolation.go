@@ -81,7 +81,7 @@ var isolation = []mutation{
 	// Scopes, and what is hidden.
 	{
 		"a request needs the scopes of what it asks for",
-		".", "internal/spec/scope", "",
+		".", "internal/spec/scope", "TestMethodsOfASession|TestStatelessMethods",
 		`$in := $d.$input($x) if «»$d.$forbids($x, &$in) { return } if $in.$Stateless {`,
 		`false && `,
 	},
@@ -175,7 +175,7 @@ var isolation = []mutation{
 	},
 	{
 		"a web page does not reach a server on the user's machine",
-		"transport", "", "",
+		"transport", "", "TestAdmission|TestHostAwayFromLoopback",
 		`if «$from == $withoutPort &&» len($o.$AllowHosts) == 0 { return true }`,
 		``,
 	},

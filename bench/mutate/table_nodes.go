@@ -63,7 +63,7 @@ var nodes = []mutation{
 	// Leases, and who is gone.
 	{
 		"a lease counts from when its renewal was sent",
-		"cluster", "", "",
+		"cluster", "", "TestLeaseCountsFromTheSending",
 		`for $m.$Renew(time.Since($l.$base)); ; {
 			… «$l.$renewed.Store(int64($m.$Renewed))» $l.$calm.Store(int64($m.$SteadyFrom())) return $m.$Err`,
 		`if $l.$renewed.Store(int64($m.$Renewed)); $m.$Err == nil { $l.$renewed.Store(int64(time.Since($l.$base))) }`,

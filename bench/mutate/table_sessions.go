@@ -76,7 +76,7 @@ var sessions = []mutation{
 	},
 	{
 		"a deploy leaves a batch of safe calls to the next process",
-		"actors", "", "",
+		"actors", "", "TestBatchIsHandedOverWhileSomeOfItMayRunAgain",
 		`if «len($s.$rec.$Calls) > 0 && ($s.$node.$drain.$last() || !$s.$runsAgain())» { $s.$step(`,
 		`len($s.$rec.$Calls) > 1 || len($s.$rec.$Calls) > 0 && !$s.$runsAgain()`,
 	},
