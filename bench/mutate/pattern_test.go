@@ -26,7 +26,7 @@ func TestPatterns(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, old, new string
-		want           string // a line of the result; "" stands for an error
+		want           string // a line of the result, or what an error says
 	}{
 		{"any names", `$who == ""`, `$who == "-"`, `if who == "-" { // nobody`},
 		{"what is marked", `$d.$m[$x] «&& $now < $d.$end» {`, ``, `if d.open[who]  {`},
@@ -34,33 +34,33 @@ func TestPatterns(t *testing.T) {
 		{"put in behind a word", `$who == ""«» {`, `|| $who == "x"`, `if who == "" || who == "x" { // nobody`},
 		{"put in behind a keyword", `if «»$d.$open[$who]`, `$who != "x" && `, `if who != "x" &&  d.open[who] && now < d.until {`},
 		{"words that do not matter", `func ($d *$T) $f(… $d.$open[$w] … $d.$n($w) return «true»`, `$d == nil`, `return d == nil`},
-		{"as few words as possible", `$w == "" … return «false»`, `$w != ""`, `return who != ""`},
-		{"a name stands for one identifier", `$d.$open[$who] && $who < $d.$until`, ``, ``},
+		{"as few words as possible", `$w == "" … return «$x»`, `$w != ""`, `return who != ""`},
+		{"a name stands for one identifier", `$d.$open[$who] && $who < $d.$until`, ``, `error: 0 times`},
 		{"two names may stand for the same one", `($a string, $b int) bool { if $c == "" { return «false» }`, `$c == $a`, `return who == who`},
-		{"a name stands for no literal", `$who == $x {`, ``, ``},
-		{"a name stands for no keyword", `$return false`, ``, ``},
-		{"a word without $ stands for itself", `$d.closed[$who]`, ``, ``},
-		{"found twice", `return $x`, ``, ``},
-		{"a literal is compared as it is", `len($m) > 1`, ``, ``},
-		{"a name that is not in the pattern", `$who == ""`, `$me == ""`, ``},
-		{"half a mark", `$who «== ""`, ``, ``},
-		{"a mark too many", `«$who» «== ""»`, ``, ``},
-		{"put in before all", `«»$who == ""`, ``, ``},
-		{"$ without a name", `$ == ""`, ``, ``},
-		{"$ at the end", `$who == $`, ``, ``},
-		{"no pattern", ` `, ``, ``},
-		{"no Go", `$who # ""`, ``, ``},
+		{"a name stands for no literal", `$who == $x {`, ``, `error: 0 times`},
+		{"a keyword is no name", `$return false`, ``, `error: no name follows a $`},
+		{"a name stands for no keyword", `{ $ends false }`, ``, `error: 0 times`},
+		{"a word without $ stands for itself", `$d.closed[$who]`, ``, `error: 0 times`},
+		{"found twice", `return $x`, ``, `error: 3 times`},
+		{"a literal is compared as it is", `len($m) > 1`, ``, `error: 0 times`},
+		{"a name that is not in the pattern", `$who == ""`, `$me == ""`, `error: the pattern has no $me`},
+		{"half a mark", `$who «== ""`, ``, `error: half a pattern`},
+		{"a mark too many", `«$who» «== ""»`, ``, `error: « means nothing there`},
+		{"put in before all", `«»$who == ""`, ``, `error: half a pattern`},
+		{"$ without a name", `$ == ""`, ``, `error: no name follows a $`},
+		{"$ at the end", `$who == $`, ``, `error: half a pattern`},
+		{"no pattern", ` `, ``, `error: half a pattern`},
+		{"no Go", `$who # ""`, ``, `error: # means nothing there`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			file, text, err := packageOf(t, map[string]string{"door.go": code}).apply(&mutation{in: "p", old: c.old, new: c.new})
-			switch {
-			case c.want == "" && err == nil:
-				t.Errorf("%s has %s", file, text)
-			case c.want != "" && err != nil:
-				t.Error(err)
-			case c.want != "" && !hasLine(text, c.want):
-				t.Errorf("no line %q in\n%s", c.want, text)
+			if want, bad := strings.CutPrefix(c.want, "error: "); bad {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("the error is %v, want %q; %s has\n%s", err, want, file, text)
+				}
+			} else if err != nil || !hasLine(text, want) {
+				t.Errorf("no line %q, %v, in\n%s", want, err, text)
 			}
 		})
 	}
