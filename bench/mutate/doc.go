@@ -1,35 +1,49 @@
-// Command mutate says whether the tests notice when a rule is broken. It has a table of mutations:
-// small changes to guards, merges, limits, seals, expiry, negotiation and validation, each
-// of which would pass a compiler and harm a user. It makes them one at a time and runs the
-// tests of the package that the change is in.
+// Command mutate says whether the tests notice when a promise is broken. It has a table of at most 120 mutations: small
+// changes to guards, merges, limits, seals and expiry, each of which would pass a compiler and break what README promises.
+// It makes them one at a time and runs the tests that have to catch them.
 //
 //	go run ./bench/mutate [-run REGEXP] [-list] [-timeout 2m] [-out FILE]
 //
 // No file of the tree is touched: the changed file lies in a temporary folder, and
 // "go test -overlay" takes it in the place of the one that it is a copy of. The tests run
-// with -short, and without it if they all pass. All runs together take about a quarter of
-// an hour on two cores; -run names the mutations to be made, -list prints them.
+// with -short, and without it if they all pass. -run names the mutations to be made, -list prints them.
 //
 // A mutation is
 //
 //	caught     a test failed
 //	survived   all tests passed: a test is missing
-//	void       its text is not in the file once, it does not compile, or the tests fail without it
+//	void       its place is not in the package once, it does not compile, or the tests fail without it
 //
 // Mutate exits with status 1 unless all are caught. A survivor gets a test, not another
-// table: the test is written, seen to fail with the mutation, and stays. A mutation whose
-// text has changed is moved on to what the code has become; TestTable finds those with
-// the other tests, and makes none.
+// table: the test is written, seen to fail with the mutation, and stays.
 //
-// The table is in table_*.go, by layer. A row says which package has to catch it; without
-// one it is that of the file. The tests of the root package are below internal/spec, where
-// the row names the folder.
+// # The table
+//
+// It is grouped by promise, a file each:
+//
+//	sessions    a client keeps its session, in whatever revision, through deploys and crashes
+//	once        no event, answer or task is lost or doubled, and a request has exactly one response
+//	nodes       any node serves any client, and no node concludes more than it can know
+//	isolation   nobody may do what is not theirs, and nobody reads what is another's
+//	limits      nothing grows without bound, and bad input is refused and hurts nobody else
+//
+// A row begins with what users have of its place as it is. For a protection it has the mutation that hurts them most and
+// that tests of other things would not catch. Where there are 120 rows, a new one takes the place of the one that tells
+// least.
+//
+// A row names the place by the folder of a package and a pattern of its source text, in which $name stands for any
+// identifier: see [pattern]. Every identifier of this module is such a name, and what is left is Go's and the libraries'.
+// So files, functions, fields and variables may be renamed, and may move within their package. Where the code itself has
+// changed, or a second place has come to look like it, TestTable says so with the other tests, and the pattern is moved on.
+// It also looks for the tests that a row names. Neither notices a place that has changed while another one has come to
+// look as it did.
 //
 // # Files
 //
 // From the top; most of what a file uses lies in its own line or below:
 //
 //	main run  the command, and one mutation
-//	table_protocol table_machines table_storage table_remote table_told table_relay table_acting table_tasks table_carrying table_memory table_public table_extensions table_client table_scope table_keys table_revoke table_ends table_tokens table_door  the table, by layer
-//	mutation  a row of it
+//	table_sessions table_once table_nodes table_isolation table_limits  the table
+//	mutation  a row of it, and its place
+//	pattern   how the place is found
 package main

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -29,7 +30,7 @@ func main() {
 
 // run reports whether all mutations that were asked for were caught.
 func run() (ok bool, err error) {
-	which := flag.String("run", "", "make only the mutations whose `name` or file matches")
+	which := flag.String("run", "", "make only the mutations whose `promise`, group or folder matches")
 	list := flag.Bool("list", false, "print the mutations and make none")
 	timeout := flag.Duration("timeout", 2*time.Minute, "how long the tests of one mutation may take; then it is caught, too")
 	file := flag.String("out", "", "write the results to this `file` as JSON")
@@ -38,7 +39,9 @@ func run() (ok bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	all := slices.DeleteFunc(table(), func(m mutation) bool { return !pattern.MatchString(m.name) && !pattern.MatchString(m.file) })
+	all := slices.DeleteFunc(table(), func(r row) bool {
+		return !pattern.MatchString(r.promise) && !pattern.MatchString(r.group) && !pattern.MatchString(r.in)
+	})
 	if *list {
 		return true, show(all)
 	}
@@ -53,7 +56,7 @@ func run() (ok bool, err error) {
 		return false, err
 	}
 	defer os.RemoveAll(tmp)
-	r := &runner{root: root, tmp: tmp, timeout: *timeout, sound: map[string]error{}}
+	r := &runner{tree: tree{root: root}, tmp: tmp, timeout: *timeout, sound: map[string]error{}}
 	results := make([]result, 0, len(all))
 	for i := range all {
 		if ctx.Err() != nil {
@@ -61,7 +64,7 @@ func run() (ok bool, err error) {
 		}
 		res := r.make(ctx, &all[i])
 		results = append(results, res)
-		fmt.Printf("%3d/%d  %-8s  %5.1f s  %s: %s  %s\n", i+1, len(all), res.Outcome, res.Seconds, res.Tests, res.Name, res.By)
+		fmt.Printf("%3d/%d  %-8s  %5.1f s  %s: %s  %s\n", i+1, len(all), res.Outcome, res.Seconds, res.Tests, res.Promise, res.By)
 	}
 	ok, err = report(results)
 	if *file != "" && err == nil {
@@ -71,32 +74,32 @@ func run() (ok bool, err error) {
 }
 
 // show prints mutations.
-func show(all []mutation) error {
+func show(all []row) error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	for _, m := range all {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", m.name, m.kind, m.file, strings.TrimSpace(m.tests()+" "+m.run))
+	for _, r := range all {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.group, r.promise, r.in, strings.TrimSpace(r.by()+" "+r.run))
 	}
 	return w.Flush()
 }
 
-// report prints how many mutations of each kind were caught, and those that were not. It
+// report prints how many mutations of each group were caught, and those that were not. It
 // reports whether there are none.
 func report(results []result) (ok bool, err error) {
-	counts := map[kind]map[outcome]int{}
+	counts := map[string]map[outcome]int{}
 	total := map[outcome]int{}
 	for _, res := range results {
-		if counts[res.Kind] == nil {
-			counts[res.Kind] = map[outcome]int{}
+		if counts[res.Group] == nil {
+			counts[res.Group] = map[outcome]int{}
 		}
-		counts[res.Kind][res.Outcome]++
+		counts[res.Group][res.Outcome]++
 		total[res.Outcome]++
 	}
 	fmt.Println()
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "kind\tcaught\tsurvived\tvoid\t")
-	for _, k := range []kind{guard, merge, limit, seal, expiry, negotiation, validation} {
-		if c := counts[k]; c != nil {
-			fmt.Fprintf(w, "%s\t%d\t%d\t%d\t\n", k, c[caught], c[survived], c[void])
+	fmt.Fprintln(w, "group\tcaught\tsurvived\tvoid\t")
+	for _, g := range groups {
+		if c := counts[g.name]; c != nil {
+			fmt.Fprintf(w, "%s\t%d\t%d\t%d\t\n", g.name, c[caught], c[survived], c[void])
 		}
 	}
 	fmt.Fprintf(w, "all\t%d\t%d\t%d\t\n", total[caught], total[survived], total[void])
@@ -105,16 +108,36 @@ func report(results []result) (ok bool, err error) {
 	}
 	for _, res := range results {
 		if res.Outcome != caught {
-			fmt.Printf("%s: %s (%s, tests of %s) %s\n", res.Outcome, res.Name, res.File, res.Tests, res.By)
+			fmt.Printf("%s: %s (%s, tests of %s) %s\n", res.Outcome, res.Promise, cmp.Or(res.File, res.In), res.Tests, res.By)
 		}
 	}
 	return total[caught] == len(results), nil
 }
 
-// table is all mutations, bottom layer first.
-func table() (all []mutation) {
-	for _, part := range [][]mutation{protocol, machines, storage, remote, told, relayed, acting, tasks, carrying, memory, public, extensions, calling, scopes, apiKeys, revoked, ends, tokens, door} {
-		all = append(all, part...)
+// groups is the table, by promise.
+var groups = []struct {
+	name string
+	rows []mutation
+}{
+	{"sessions", sessions},
+	{"once", once},
+	{"nodes", nodes},
+	{"isolation", isolation},
+	{"limits", limits},
+}
+
+// row is a mutation of the table.
+type row struct {
+	mutation
+	group string
+}
+
+// table is all mutations.
+func table() (all []row) {
+	for _, g := range groups {
+		for _, m := range g.rows {
+			all = append(all, row{m, g.name})
+		}
 	}
 	return all
 }

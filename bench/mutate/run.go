@@ -24,10 +24,11 @@ const (
 
 // result is a mutation with its outcome, as it is printed and recorded.
 type result struct {
-	Name    string  `json:"name"`
-	Kind    kind    `json:"kind"`
-	File    string  `json:"file"`
-	Tests   string  `json:"tests"` // the folder of the package
+	Promise string  `json:"promise"`
+	Group   string  `json:"group"`
+	In      string  `json:"in"`             // the folder of what is changed
+	File    string  `json:"file,omitempty"` // the file; "" if the mutation has no place
+	Tests   string  `json:"tests"`          // the folder of the package
 	Outcome outcome `json:"outcome"`
 	By      string  `json:"by,omitempty"` // tests that failed, or why the mutation is void
 	Seconds float64 `json:"seconds"`
@@ -35,27 +36,29 @@ type result struct {
 
 // runner makes mutations.
 type runner struct {
-	root    string // of the repository
+	tree    tree
 	tmp     string
 	timeout time.Duration // of the tests of one mutation
 	sound   map[string]error
 }
 
 // make makes a mutation and runs its tests.
-func (r *runner) make(ctx context.Context, m *mutation) result {
+func (r *runner) make(ctx context.Context, m *row) result {
 	start := time.Now()
-	res := result{Name: m.name, Kind: m.kind, File: m.file, Tests: m.tests()}
-	res.Outcome, res.By = r.judge(ctx, m)
+	res := result{Promise: m.promise, Group: m.group, In: m.in, Tests: m.by()}
+	file, text, err := r.tree.apply(&m.mutation)
+	if res.File = file; err != nil {
+		res.Outcome, res.By = void, err.Error()
+	} else {
+		res.Outcome, res.By = r.judge(ctx, &m.mutation, file, text)
+	}
 	res.Seconds = float64(time.Since(start).Round(100*time.Millisecond)) / float64(time.Second)
 	return res
 }
 
-func (r *runner) judge(ctx context.Context, m *mutation) (outcome, string) {
-	text, err := m.apply(r.root)
-	if err != nil {
-		return void, err.Error()
-	}
-	overlay, err := r.overlay(m, text)
+// judge runs the tests of a mutation with a text in the place of a file's.
+func (r *runner) judge(ctx context.Context, m *mutation, file string, text []byte) (outcome, string) {
+	overlay, err := r.overlay(file, text)
 	if err != nil {
 		return void, err.Error()
 	}
@@ -82,14 +85,14 @@ var lengths = []string{"-short=true", "-short=false"}
 // passes reports whether the tests of a mutation pass without it, which go test knows for
 // most of them from the time before.
 func (r *runner) passes(ctx context.Context, m *mutation, length string) error {
-	key := length + " " + m.tests() + " " + m.run
+	key := length + " " + m.by() + " " + m.run
 	err, known := r.sound[key]
 	if !known {
 		var out string
 		if out, err = r.test(ctx, m, length); err != nil {
 			err = fmt.Errorf("%w: %s", err, failed(out))
 		} else if noTests.MatchString(out) {
-			err = fmt.Errorf("no tests in %s match %q", m.tests(), m.run)
+			err = fmt.Errorf("no tests in %s match %q", m.by(), m.run)
 		}
 		r.sound[key] = err
 	}
@@ -97,12 +100,12 @@ func (r *runner) passes(ctx context.Context, m *mutation, length string) error {
 }
 
 // overlay writes the mutated file, and the file that tells go of it.
-func (r *runner) overlay(m *mutation, text []byte) (name string, err error) {
-	changed := filepath.Join(r.tmp, filepath.Base(m.file))
+func (r *runner) overlay(file string, text []byte) (name string, err error) {
+	changed := filepath.Join(r.tmp, filepath.Base(file))
 	if err := os.WriteFile(changed, text, 0o600); err != nil {
 		return "", err
 	}
-	of := map[string]map[string]string{"Replace": {filepath.Join(r.root, filepath.FromSlash(m.file)): changed}}
+	of := map[string]map[string]string{"Replace": {filepath.Join(r.tree.root, filepath.FromSlash(file)): changed}}
 	data, err := json.Marshal(of)
 	if err != nil {
 		return "", err
@@ -117,8 +120,8 @@ func (r *runner) test(ctx context.Context, m *mutation, length string, flags ...
 	if m.run != "" {
 		args = append(args, "-run", m.run)
 	}
-	cmd := exec.CommandContext(ctx, "go", append(args, "./"+m.tests())...)
-	cmd.Dir = r.root
+	cmd := exec.CommandContext(ctx, "go", append(args, "./"+m.by())...)
+	cmd.Dir = r.tree.root
 	// The command is interrupted so that it ends the test, too.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second

@@ -1,25 +1,77 @@
 package main
 
-import "testing"
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
 
-// TestTable checks that each mutation still changes one place of the code. It makes no
-// mutation.
+// mostRows is how many mutations there may be: all of them are made in a night, and read in an hour. Another one takes the
+// place of the one that tells least.
+const mostRows = 120
+
+// TestTable checks that each mutation still has one place in the code, and tests. It makes no mutation.
 func TestTable(t *testing.T) {
 	t.Parallel()
-	names := map[string]bool{}
-	for _, m := range table() {
-		if names[m.name] {
-			t.Errorf("%s: two mutations have the name", m.name)
+	repository := &tree{root: "../.."}
+	promises := map[string]bool{}
+	for _, r := range table() {
+		if promises[r.promise] {
+			t.Errorf("%s: two mutations break it", r.promise)
 		}
-		names[m.name] = true
-		if m.old == m.new {
-			t.Errorf("%s changes nothing", m.name)
+		promises[r.promise] = true
+		if _, _, err := repository.apply(&r.mutation); err != nil {
+			t.Errorf("%s: %v", r.promise, err)
 		}
-		if _, err := m.apply("../.."); err != nil {
-			t.Errorf("%s: %v", m.name, err)
+		if !hasTest(t, filepath.Join("../..", filepath.FromSlash(r.by())), r.run) {
+			t.Errorf("%s: %s has no test %q", r.promise, r.by(), r.run)
 		}
 	}
-	if len(names) < 40 {
-		t.Errorf("%d mutations, want at least 40", len(names))
+	if len(promises) > mostRows {
+		t.Errorf("%d mutations, want at most %d", len(promises), mostRows)
 	}
+	for _, g := range groups {
+		if len(g.rows) < 10 {
+			t.Errorf("%s has %d mutations, want at least 10", g.name, len(g.rows))
+		}
+	}
+}
+
+var testFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+
+// hasTest reports whether each alternative of a pattern of go test -run names a test of a package.
+func hasTest(t *testing.T, folder, pattern string) bool {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range testFunc.FindAllStringSubmatch(string(text), -1) {
+			names = append(names, found[1])
+		}
+	}
+	for one := range strings.SplitSeq(pattern, "|") {
+		top, _, _ := strings.Cut(one, "/")
+		if re := regexp.MustCompile(top); !anyMatches(re, names) {
+			return false
+		}
+	}
+	return true
+}
+
+func anyMatches(re *regexp.Regexp, names []string) bool {
+	for _, name := range names {
+		if re.MatchString(name) {
+			return true
+		}
+	}
+	return false
 }

@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -50,6 +51,42 @@ func TestAnswersThatTakeAllRoom(t *testing.T) {
 		}
 		if r := h.ended(key); r.Outcome.Kind != task.Done {
 			t.Errorf("it ended as %s: %.200s", r.Outcome.Kind, r.Outcome.Value)
+		}
+	})
+}
+
+// TestAnAttemptThatIsTakenOverInAStep: the result of a step does not count that ran while another process took the task over.
+func TestAnAttemptThatIsTakenOverInAStep(t *testing.T) {
+	bubble(t, 4, func(t *testing.T, h *house) {
+		made := make(chan worker.Key, 1)
+		ended := make(chan error, 1)
+		h.handle(func(ctx context.Context, a *worker.Attempt) worker.Result {
+			key := <-made
+			_, err := step(ctx, a, "s", func() string {
+				r := h.get(key)
+				if _, err := r.Begin("m", "other", time.Now()); err != nil {
+					t.Error(err)
+				}
+				data, _ := json.Marshal(&r)
+				s, err := h.Get(t.Context(), key)
+				if err != nil {
+					t.Error(err)
+				}
+				if _, err := h.node.Update(t.Context(), "task.anon.demo."+key.ID, data, s.Rev, ttl); err != nil {
+					t.Error(err)
+				}
+				return `"late"`
+			})
+			ended <- err
+			return done(`"late"`)
+		})
+		key := h.create(`{}`)
+		made <- key
+		if err := <-ended; !errors.Is(err, worker.ErrTakenOver) {
+			t.Errorf("the step ended with %v, want %v", err, worker.ErrTakenOver)
+		}
+		if steps, _, err := h.Steps(t.Context(), key, 10); err != nil || len(steps) > 0 {
+			t.Errorf("it is stored: %+v, %v", steps, err)
 		}
 	})
 }
