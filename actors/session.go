@@ -148,6 +148,7 @@ type (
 
 func (b *beginCall) Refused(err error) { b.err = err; b.Done() }
 func (m *stay) Refused(err error)      { m.err = err; m.Done() }
+func (m *runsFor) Refused(error)       { m.Done() }
 func (c *cancelCall) Refused(error)    { c.acked(errNotHere) }
 func (e *endCall) Refused(error)       { e.Done() }
 
