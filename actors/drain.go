@@ -237,7 +237,7 @@ func (n *Node) Unmount(svc *Service) {
 // the principal of a request or of an open connection. Where only holder tells, a session ends that has a call or a connection of theirs. EndHeld waits for the store, and
 // returns its first error; what was held on this node has ended nevertheless.
 func EndHeld(ctx context.Context, n *Node, tenant func(string) bool, holder func(any) bool) error {
-	n.listeners.end(tokenRevoked, func(l *listenActor) bool { return tenant(l.key.Tenant) || holder(l.holder) })
+	n.listeners.end(TokenRevoked, func(l *listenActor) bool { return tenant(l.key.Tenant) || holder(l.holder) })
 	n.statelessCalls.giveUpOf(ErrRevoked, func(r *requestActor) bool { return tenant(r.stateless.peer.key.Tenant) || holder(r.call.principal) })
 	n.bound.Each(func(l *boundConn) {
 		if tenant(l.sess.key.Tenant) || holder(l.holder) {

@@ -19,4 +19,9 @@ var ends = []mutation{
 	{"a client is not sent back for what a wider token may have", guard, "internal/attachment/attachment.go", "	if a.Withholds != nil && (a.Primes || a.named) {\n", "	if false {\n", "internal/spec/scope", "TestNarrowerTokenHearsOfNoUpdates"},
 	{"a narrower token is sent back for ever", guard, "actors/reader.go", "return strings.HasPrefix(uri, to) })", "return to == \"\" && strings.HasPrefix(uri, to) })", "internal/spec/scope", "TestNarrowerTokenHearsOfNoUpdates"},
 	{"a listener hears of a resource below its own without the scope", guard, "stateless.go", "s.follows(later, uri) && !s.withheld(principal, uri)", "s.follows(later, uri) && !s.withheld(principal, \"\")", "internal/spec/scope", "TestUpdatesBelowNeedScopes"},
+	{"a listener goes on whose resource needs a scope that it lacks", guard, "resource.go", "		s.adviseReplaced(\"resource\", r.URI)\n		s.mount.rescoped()\n", "		s.adviseReplaced(\"resource\", r.URI)\n", "internal/spec/scope", "TestListenersEndWithNothingLeft"},
+	{"a listener goes on whose template needs a scope that it lacks", guard, "resource.go", "t.URITemplate)\n		s.mount.rescoped()\n", "t.URITemplate)\n", "internal/spec/scope", "TestListenersEndWithNothingLeft"},
+	{"a listener goes on whose resources are hidden", guard, "catalogue.go", "		if here[listResources] || there[listResources] {\n", "		if false {\n", "internal/spec/scope", "TestListenersEndWithNothingLeft"},
+	{"a listener ends with a resource that is removed", guard, "resource.go", "		case there && !s.follows(v, uri):\n", "		case (there || !there) && !s.follows(v, uri):\n", "internal/spec/scope", "TestListenersEndWithNothingLeft"},
+	{"a listener of the tools ends with its resource", guard, "stateless.go", "&& len(followed) == 0 && !l.Tools && !l.Prompts && !l.Resources {", "&& len(followed) == 0 {", "internal/spec/scope", "TestListenersEndWithNothingLeft"},
 }
