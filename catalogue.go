@@ -381,7 +381,17 @@ func (m *mountPoint) later() {
 				s.rt.node.ListChanged(s.svc, method, again[list])
 			}
 		}
+		if here[listResources] || there[listResources] {
+			actors.ReviewListeners(s.rt.node, s.svc)
+		}
 	})
+}
+
+// rescoped ends listeners that have nothing left to hear, where a resource or a template was replaced: by one that needs other scopes, perhaps, which no list shows.
+func (m *mountPoint) rescoped() {
+	if s := m.service(); s != nil {
+		actors.ReviewListeners(s.rt.node, s.svc)
+	}
 }
 
 func (m *mountPoint) resourceUpdated(uri string) {

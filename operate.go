@@ -195,8 +195,8 @@ func (rt *Runtime) tenantsOf(r *revocation.Revocation) (tenants []string) {
 	return tenants
 }
 
-// revokedAgain is when what the revoked hold is ended once more: what a request has begun that was let in just before.
-const revokedAgain = time.Second
+// endedAgain is when what the revoked hold, or tokens do not cover any more, is ended once more: what a request has begun that was let in just before.
+const endedAgain = time.Second
 
 // endRevoked ends what principals hold on this node.
 func (rt *Runtime) endRevoked(ctx context.Context, m revocation.Match) {
@@ -214,13 +214,53 @@ func (rt *Runtime) endRevoked(ctx context.Context, m revocation.Match) {
 		return m.Is(p.Issuer, p.Subject, p.Client)
 	})
 	select {
-	case <-time.After(revokedAgain):
+	case <-time.After(endedAgain):
 		end(func(string) bool { return false }, func(holder any) bool { // nothing of a token that was issued since
 			c, ok := holder.(*caller)
 			return ok && c.token != nil && rt.revoked.Refusal(c.token) != nil
 		})
 	case <-ctx.Done():
 	}
+}
+
+// endUncovered ends what was opened here with tokens that do not count any more, or not for that: the configuration has changed.
+func (rt *Runtime) endUncovered(ctx context.Context) {
+	for wait := time.Duration(0); ; wait = endedAgain {
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return
+		}
+		ended := actors.EndUncovered(rt.node, func(server string, holder any) string { return rt.uncovered(ctx, server, holder) })
+		if ended > 0 {
+			rt.log.Info("the configuration has changed: streams have ended whose access tokens do not count for them any more", "streams", ended)
+		}
+		if wait > 0 {
+			return
+		}
+	}
+}
+
+// uncovered returns why what a caller has opened with a server ends: a request with its token would be refused. It returns "" for what goes on, also where nobody can say so at the moment.
+func (rt *Runtime) uncovered(ctx context.Context, server string, holder any) string {
+	c, ok := holder.(*caller)
+	if !ok || c.token == nil {
+		return ""
+	}
+	no := rt.bearer.Still(ctx, c.r)
+	if s := rt.service(server); no == nil && s != nil {
+		no, _ = s.require(c, s.srv.opts.Scopes)
+	}
+	if no == nil {
+		return ""
+	}
+	switch no.Reason {
+	case auth.ReasonExpired: // it ends as such
+		return ""
+	case auth.ReasonIssuer, auth.ReasonMalformed, auth.ReasonKeyUnknown, auth.ReasonInactive, auth.ReasonRevoked:
+		return actors.TokenRevoked
+	}
+	return actors.TokenInsufficient
 }
 
 // endStored ends the sessions and tasks in the store that a revocation is about, on whichever node they are. Of the users of a client only the tasks are found there.

@@ -305,9 +305,10 @@ func (o *Options) authority() (*auth.Authority, func(*cluster.Node), error) {
 	return a, func(n *cluster.Node) { issuers.Use(n); keys.Use(n) }, err
 }
 
-// SetAuth replaces the settings of Options.Auth for requests that come from now on: issuers, scopes, claims, and whether API keys count. Sessions, streams and calls go on;
-// their next requests are verified anew, with the keys that the store has of an issuer. An error names what is wrong, and nothing has changed then. A program that began
-// without Options.Auth cannot begin with it here, and PublicURL and AllowAnonymous stay as they are. SetAuth may be called from any goroutine.
+// SetAuth replaces the settings of Options.Auth in this process: issuers, scopes, claims, and whether API keys count. Sessions and calls go on; their next requests are verified
+// anew, with the keys that the store has of an issuer. Event streams and listeners end if a request with their tokens would be refused: docs/auth.md. An error names what is wrong,
+// and nothing has changed then. A program that began without Options.Auth cannot begin with it here, and PublicURL and AllowAnonymous stay as they are. SetAuth may be called from any
+// goroutine.
 func (rt *Runtime) SetAuth(c *auth.Config) error {
 	switch was := rt.opts.Auth; {
 	case was == nil:

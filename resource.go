@@ -98,6 +98,22 @@ func (s *service) withheld(principal any, uri string) bool {
 	return no != nil
 }
 
+// uncovered returns why none of the resources that a listener follows is for its caller any more: they are hidden, or need scopes that it lacks. It returns "" if one is for it, or
+// has been removed: that may come back.
+func (s *service) uncovered(v *view, principal any, uris []string) (reason string) {
+	reason = actors.TokenRevoked
+	for _, uri := range uris {
+		switch _, there := s.srv.find(nil, uri); {
+		case there && !s.follows(v, uri):
+		case s.withheld(principal, uri):
+			reason = actors.TokenInsufficient
+		default:
+			return ""
+		}
+	}
+	return reason
+}
+
 // withholds reports whether a message is an update of a resource that needs a scope which a caller lacks.
 func (s *service) withholds(holder any, message []byte) (uri string, withheld bool) {
 	if !s.srv.scoped.Load() || text(codec.Field(message, "method")) != mcp.NotifyResourcesUpdated {
@@ -239,6 +255,7 @@ func (s *Server) addResource(r mcp.Resource, handler ResourceHandler, replace bo
 	}
 	if replaced {
 		s.adviseReplaced("resource", r.URI)
+		s.mount.rescoped()
 	}
 	return nil
 }
@@ -300,6 +317,7 @@ func (s *Server) addTemplate(t mcp.ResourceTemplate, handler ResourceHandler, re
 	}
 	if replaced {
 		s.adviseReplaced("resource template", t.URITemplate)
+		s.mount.rescoped()
 	}
 	return nil
 }

@@ -140,7 +140,7 @@ func New(o Options) (*Runtime, error) {
 	if authority != nil {
 		rt.noteIssuers(o.Auth)
 		rt.revoked.Start()
-		rt.bearer = bearer.New(bearer.Config{Authority: authority, Guard: rt.guard, Hits: rt.hits, Observer: rt.observer(), Revoked: rt.revoked.Refusal, Failures: func(address string) (quota.Bucket, *quota.Account) {
+		rt.bearer = bearer.New(bearer.Config{Authority: authority, Guard: rt.guard, Hits: rt.hits, Observer: rt.observer(), Revoked: rt.revoked.Refusal, Replaced: rt.endUncovered, Failures: func(address string) (quota.Bucket, *quota.Account) {
 			a := rt.account(nil, address)
 			return actors.Failures(a), a
 		}})

@@ -80,6 +80,9 @@ func (s *service) Listening(ctx context.Context, c *actors.Call) (actors.Listeni
 	}
 	principal := c.Principal()
 	l.Hears = func(uri string) bool { return s.follows(later, uri) && !s.withheld(principal, uri) }
+	if len(uris) > 0 && len(followed) == 0 && !l.Tools && !l.Prompts && !l.Resources {
+		l.Uncovered = func() string { return s.uncovered(later, principal, uris) }
+	}
 	return l, nil
 }
 

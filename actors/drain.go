@@ -237,7 +237,7 @@ func (n *Node) Unmount(svc *Service) {
 // the principal of a request or of an open connection. Where only holder tells, a session ends that has a call or a connection of theirs. EndHeld waits for the store, and
 // returns its first error; what was held on this node has ended nevertheless.
 func EndHeld(ctx context.Context, n *Node, tenant func(string) bool, holder func(any) bool) error {
-	n.listeners.end(tokenRevoked, func(l *listenActor) bool { return tenant(l.key.Tenant) || holder(l.holder) })
+	n.listeners.end(TokenRevoked, func(l *listenActor) bool { return tenant(l.key.Tenant) || holder(l.holder) })
 	n.statelessCalls.giveUpOf(ErrRevoked, func(r *requestActor) bool { return tenant(r.stateless.peer.key.Tenant) || holder(r.call.principal) })
 	n.bound.Each(func(l *boundConn) {
 		if tenant(l.sess.key.Tenant) || holder(l.holder) {
@@ -263,6 +263,33 @@ func EndHeld(ctx context.Context, n *Node, tenant func(string) bool, holder func
 		}
 	}
 	return failed
+}
+
+// EndUncovered ends on this node what was opened with tokens that do not cover it any more, as at the end of a token: event streams whose clients can come back, sessions of
+// HTTP+SSE, and listeners, which are told why. why returns the reason for what a principal has opened with a server, and "" for what goes on; it may wait. Listeners that go on are
+// reviewed as by ReviewListeners. Calls and sessions over HTTP do not end. EndUncovered returns how many connections it has ended.
+func EndUncovered(n *Node, why func(server string, holder any) (reason string)) (ended int) {
+	n.listeners.Each(func(l *listenActor) {
+		reason := why(l.key.Server, l.holder)
+		if reason == "" {
+			l.review()
+			return
+		}
+		ended++
+		_ = l.Post(endListen{reason})
+	})
+	n.bound.Each(func(l *boundConn) {
+		if why(l.sess.key.Server, l.holder) != "" {
+			ended++
+			l.sess.endSession()
+		}
+	})
+	for _, a := range n.attachments.Snapshot() {
+		if why(a.Key.Session.Server, a.Holder) != "" && a.Expire() {
+			ended++
+		}
+	}
+	return ended
 }
 
 // EndInput reports that the client of a session that Connect began will send no more: questions to it fail from now on,

@@ -42,7 +42,10 @@ type listenActor struct {
 // What a listener is told that ends because its client may not listen any more, by the draft of authorization lifetimes for subscription streams.
 const (
 	tokenExpired = "token_expiry"
-	tokenRevoked = "revoked"
+	// TokenRevoked says that another token of the same kind would not help.
+	TokenRevoked = "revoked"
+	// TokenInsufficient says that more is needed than the token has. A request with it is told what.
+	TokenInsufficient = "insufficient_authorization"
 )
 
 type (
@@ -56,6 +59,8 @@ type (
 		method string
 		again  bool
 	}
+	// review ends a listener if nothing of what it follows is for its client any more.
+	review struct{}
 	// endListen ends a listener. With a reason, the server ends it.
 	endListen struct{ reason string }
 	// caughtUp reports that the client has read, after something was missed.
@@ -274,6 +279,10 @@ func (l *listenActor) Receive(m any) {
 		if l.acked { // what comes later, it gets
 			l.resync()
 		}
+	case review:
+		if reason := l.filter.Uncovered(); reason != "" {
+			l.end(reason)
+		}
 	case endListen:
 		l.end(m.reason)
 	}
@@ -389,6 +398,22 @@ func (n *Node) ListChanged(svc *Service, method string, again bool) {
 			_ = l.Post(listChanged{method, again})
 		}
 	})
+}
+
+// ReviewListeners ends the listeners of a service here that have nothing left to hear, as the resources that they follow are hidden from their clients, or need scopes that these
+// lack. It does not wait for the listeners.
+func ReviewListeners(n *Node, svc *Service) {
+	n.listeners.Each(func(l *listenActor) {
+		if l.svc == svc {
+			l.review()
+		}
+	})
+}
+
+func (l *listenActor) review() {
+	if l.filter.Uncovered != nil {
+		_ = l.Post(review{})
+	}
 }
 
 // end ends the listeners for which which returns true.

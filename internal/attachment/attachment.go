@@ -363,6 +363,14 @@ func (a *Attachment[K]) Lapse() {
 	}
 }
 
+// Expire ends the connection as if Until had come at this moment, and reports whether it did: see Lapse.
+func (a *Attachment[K]) Expire() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.Until = time.Now()
+	return !a.done && a.lapsed()
+}
+
 // lapsed ends the connection if Until has come, as Reconnect does, and reports whether it did. A call whose client has no event id keeps its connection, and one that has none
 // at that moment may have it to the end. The caller holds mu.
 func (a *Attachment[K]) lapsed() bool {

@@ -1,6 +1,7 @@
 package bearer
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"maps"
@@ -27,6 +28,8 @@ type Config struct {
 	Revoked func(*auth.Identity) *auth.Refusal
 	// Failures returns the bucket for tokens of an address that were looked at in vain, and the account that has it.
 	Failures func(address string) (quota.Bucket, *quota.Account)
+	// Replaced is called after each Replace, on a goroutine of its own, with a context that ends with Close.
+	Replaced func(context.Context)
 }
 
 // Checker says who makes a request. Make it with New.
@@ -36,7 +39,12 @@ type Checker struct {
 	hits     *limits.Log
 	revoked  func(*auth.Identity) *auth.Refusal
 	failures func(address string) (quota.Bucket, *quota.Account)
+	replaced func(context.Context)
 	table    atomic.Pointer[table]
+
+	ctx     context.Context // of what runs in the background
+	cancel  context.CancelFunc
+	running sync.WaitGroup
 
 	mu     sync.Mutex // guards changes of table
 	closed bool
@@ -89,16 +97,19 @@ func (rs *Resources) documents(own, older *auth.Resource) []*auth.Resource {
 
 // New returns a Checker without servers.
 func New(c Config) *Checker {
-	k := &Checker{guard: c.Guard, observer: c.Observer, hits: c.Hits, revoked: c.Revoked, failures: c.Failures}
+	k := &Checker{guard: c.Guard, observer: c.Observer, hits: c.Hits, revoked: c.Revoked, failures: c.Failures, replaced: c.Replaced}
+	k.ctx, k.cancel = context.WithCancel(context.Background())
 	k.table.Store(&table{authority: c.Authority})
 	return k
 }
 
-// Close ends what the authority does in the background.
+// Close ends what the authority does in the background, and what Config.Replaced does. It waits for both.
 func (c *Checker) Close() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.closed = true
+	c.closed = true // nothing begins afterwards
+	c.mu.Unlock()
+	c.cancel()
+	c.running.Wait()
 	c.table.Load().authority.Close()
 }
 
@@ -114,6 +125,7 @@ func (c *Checker) Replace(a *auth.Authority) {
 	before := c.table.Load()
 	c.table.Store(newTable(a, before.authority, before.servers))
 	before.authority.Close()
+	c.running.Go(func() { c.replaced(c.ctx) })
 }
 
 // Documents are the paths of the metadata of a server.
@@ -246,6 +258,17 @@ func (c *Checker) Again(r *http.Request, id *auth.Identity) *transport.Denial {
 	d := c.refuse(r, c.table.Load().at(r.URL.Path), no)
 	c.observer.Rejected(d.Status, d.Reason)
 	return d
+}
+
+// Still refuses a request that was let in, if its token does not count any more. It returns nil if the token counts, or if nobody can say so at the moment. Nothing is logged or counted.
+func (c *Checker) Still(ctx context.Context, r *http.Request) *auth.Refusal {
+	t := c.table.Load()
+	_, err := t.authority.Authenticate(ctx, r.Header, t.at(r.URL.Path), nil)
+	no, ok := errors.AsType[*auth.Refusal](err)
+	if !ok || no.Status >= http.StatusInternalServerError {
+		return nil
+	}
+	return no
 }
 
 // refuse notes the refusal of a request to a server.

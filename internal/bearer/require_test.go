@@ -1,6 +1,7 @@
 package bearer
 
 import (
+	"context"
 	"testing"
 
 	"github.com/troupe-run/troupe/auth"
@@ -16,7 +17,7 @@ func TestRequire(t *testing.T) {
 		}
 		return a
 	}
-	c := New(Config{Authority: authority(nil)})
+	c := New(Config{Authority: authority(nil), Replaced: func(context.Context) {}})
 	defer c.Close()
 	granted, needed := []string{"wide", `no"scope`}, []string{"narrow"}
 	no, challenge := c.Require("/mcp", false, granted, needed)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -29,6 +30,11 @@ func (all issuers) RoundTrip(r *http.Request) (*http.Response, error) {
 // virtualDoor is newDoor for a bubble, with two issuers whose URLs have one length.
 func virtualDoor(t *testing.T, change ...func(*troupe.Options)) (d *door, second *issuer.Issuer) {
 	t.Helper()
+	return virtualDoorOf(t, nil, change...)
+}
+
+func virtualDoorOf(t *testing.T, so *troupe.ServerOptions, change ...func(*troupe.Options)) (d *door, second *issuer.Issuer) {
+	t.Helper()
 	d = &door{id: issuer.At("https://id.example.com"), log: new(lines)}
 	second = issuer.At("https://jd.example.com")
 	o := host.Unhurried
@@ -40,7 +46,8 @@ func virtualDoor(t *testing.T, change ...func(*troupe.Options)) (d *door, second
 	for _, f := range change {
 		f(&o)
 	}
-	d.Host = host.New(t, o, nil)
+	o.Log = slog.New(slog.NewJSONHandler(d.log, nil))
+	d.Host = host.New(t, o, so)
 	return d, second
 }
 

@@ -10,9 +10,9 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 
-import { equal, holds } from '../expect.mjs'
+import { equal } from '../expect.mjs'
 import { load } from '../sdk.mjs'
-import { signIn } from './browser.mjs'
+import { Person } from './person.mjs'
 
 const { modules, sdk: release, issuer, http, clients } = JSON.parse(process.argv[2])
 const sdk = await load(modules, release)
@@ -21,41 +21,6 @@ const { ClientCredentialsProvider } = existsSync(machines) ? await import(pathTo
 
 const say = (object) => process.stdout.write(JSON.stringify(object) + '\n')
 process.on('unhandledRejection', (error) => say({ name: 'any', step: 'no error is left alone', error: String(error?.stack ?? error) }))
-
-// Person is the provider of a client with a user, who signs in with a browser.
-class Person {
-  redirectUrl = 'http://127.0.0.1/callback'
-  signIns = 0
-  refreshes = 0
-
-  constructor({ name, register, id, scopes }) {
-    this.clientMetadata = {
-      client_name: name, redirect_uris: [this.redirectUrl], token_endpoint_auth_method: 'none', grant_types: ['authorization_code', 'refresh_token'], response_types: ['code'],
-      ...(scopes && { scope: scopes }),
-    }
-    if (register === 'pre') this.known = { client_id: id, issuer }
-    if (register === 'cimd') this.clientMetadataUrl = id
-  }
-
-  clientInformation() { return this.known }
-  saveClientInformation(known) { this.known = known }
-  tokens() { return this.saved }
-  saveTokens(tokens) { this.saved = tokens; if (!this.asked) this.refreshes++ }
-  codeVerifier() { return this.verifier }
-  saveCodeVerifier(verifier) { this.verifier = verifier }
-  discoveryState() { return this.discovered }
-  saveDiscoveryState(state) { this.discovered = state }
-  redirectToAuthorization(url) { this.asked = url }
-
-  // finish signs in as the client has asked for.
-  async finish(transport) {
-    const back = new URL(await signIn(this.asked)).searchParams
-    holds(back.get('code'), `the user comes back with ${back}`)
-    this.signIns++
-    await transport.finishAuth(back.get('code'), back.get('iss'))
-    this.asked = undefined
-  }
-}
 
 // attempt makes a request, and once more after the user has signed in.
 async function attempt(provider, transport, request) {
@@ -70,7 +35,7 @@ async function attempt(provider, transport, request) {
 
 async function drive(wanted) {
   const { name, register, id, secret, scopes, steps, newest, tools = ['whoami', 'guarded'] } = wanted
-  const provider = register === 'machine' ? new ClientCredentialsProvider({ clientId: id, clientSecret: secret, scope: scopes, expectedIssuer: issuer }) : new Person(wanted)
+  const provider = register === 'machine' ? new ClientCredentialsProvider({ clientId: id, clientSecret: secret, scope: scopes, expectedIssuer: issuer }) : new Person(issuer, wanted)
   let step = 'connect', client, transport, session
   const connect = async () => {
     client = new sdk.Client({ name: 'interop', version: '1.0.0' }, { capabilities: {}, ...(newest && { versionNegotiation: { mode: { pin: '2026-07-28' } } }) })
