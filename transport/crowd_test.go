@@ -73,7 +73,12 @@ func crowdBehind(t *testing.T, w Crowd, front func(net.Listener, *http.Server) n
 	c.d.Limit(w)
 	served := make(chan struct{})
 	go func() { defer close(served); _ = s.Serve(front(Reuse(c.d, s), s)) }()
-	t.Cleanup(func() { close(c.release); _ = s.Close(); <-served })
+	t.Cleanup(func() {
+		close(c.release)
+		_ = s.Close()
+		<-served
+		time.Sleep(time.Second) // net/http lingers after a response to half a body
+	})
 	return c
 }
 
