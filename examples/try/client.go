@@ -99,7 +99,7 @@ func (c *client) resume(last string) *http.Response {
 // handle prints a message, and answers it if it is a question.
 func (c *client) handle(m message) {
 	if m.Method == "" {
-		fmt.Printf("%s%s\n", m.Result, m.Error)
+		fmt.Println(string(m.Result) + string(m.Error)) // from Go 1.27 on the formats of fmt have null for what is absent
 		return
 	}
 	fmt.Println(strings.TrimSpace(m.Method + " " + string(m.Params)))
@@ -149,7 +149,7 @@ func refused(res *http.Response) {
 		fmt.Println(strings.TrimSpace(string(body)))
 		return
 	}
-	fmt.Printf("%s%s\n", m.Result, m.Error)
+	fmt.Println(string(m.Result) + string(m.Error)) // from Go 1.27 on the formats of fmt have null for what is absent
 }
 
 // events passes on the messages of an event stream until the caller has enough or the
