@@ -195,8 +195,9 @@ func (rt *Runtime) tenantsOf(r *revocation.Revocation) (tenants []string) {
 	return tenants
 }
 
-// endedAgain is when what the revoked hold, or tokens do not cover any more, is ended once more: what a request has begun that was let in just before.
-const endedAgain = time.Second
+// endedAgain is how long after each other what the revoked hold, or tokens do not cover any more, is ended once more: what a request has begun that was let in just before, and took a
+// while until then.
+var endedAgain = [...]time.Duration{time.Second, 10 * time.Second}
 
 // endRevoked ends what principals hold on this node.
 func (rt *Runtime) endRevoked(ctx context.Context, m revocation.Match) {
@@ -213,29 +214,35 @@ func (rt *Runtime) endRevoked(ctx context.Context, m revocation.Match) {
 		p := principalOf(holder)
 		return m.Is(p.Issuer, p.Subject, p.Client)
 	})
-	select {
-	case <-time.After(endedAgain):
-		end(func(string) bool { return false }, func(holder any) bool { // nothing of a token that was issued since
-			c, ok := holder.(*caller)
-			return ok && c.token != nil && rt.revoked.Refusal(c.token) != nil
-		})
-	case <-ctx.Done():
+	rt.endTasks(ctx, rt.recent.those()...)
+	for _, wait := range endedAgain {
+		select {
+		case <-time.After(wait):
+			end(func(string) bool { return false }, func(holder any) bool { // nothing of a token that was issued since
+				c, ok := holder.(*caller)
+				return ok && c.token != nil && rt.revoked.Refusal(c.token) != nil
+			})
+			rt.endTasks(ctx, rt.recent.those()...)
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 
 // endUncovered ends what was opened here with tokens that do not count any more, or not for that: the configuration has changed.
 func (rt *Runtime) endUncovered(ctx context.Context) {
-	for wait := time.Duration(0); ; wait = endedAgain {
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return
-		}
+	end := func() {
 		ended := actors.EndUncovered(rt.node, func(server string, holder any) string { return rt.uncovered(ctx, server, holder) })
 		if ended > 0 {
 			rt.log.Info("the configuration has changed: streams have ended whose access tokens do not count for them any more", "streams", ended)
 		}
-		if wait > 0 {
+	}
+	end()
+	for _, wait := range endedAgain {
+		select {
+		case <-time.After(wait):
+			end()
+		case <-ctx.Done():
 			return
 		}
 	}
