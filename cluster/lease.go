@@ -305,6 +305,9 @@ func (l *lease) steady() bool {
 	return l.age() <= l.node.opts.Lease && time.Since(l.base) >= time.Duration(l.calm.Load())
 }
 
+// Steady reports whether this node has had its lease for a while without a break, so that what it does not hear of others says something about them.
+func (n *Node) Steady() bool { return n.lease.steady() }
+
 // suspended returns for how long the lease was over, in all.
 func (l *lease) suspended() time.Duration {
 	return time.Duration(l.over.Load()) + max(0, l.age()-l.node.opts.Lease)

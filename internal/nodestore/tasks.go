@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/cluster"
 	"github.com/troupe-run/troupe/internal/worker"
 )
@@ -122,9 +123,12 @@ func (s Tasks) Retire(ctx context.Context, server string) error {
 	return storeError(s.n.Retire(ctx, server))
 }
 
-// Gone reports whether a process is dead.
+// Gone reports whether a process is dead. A node that has not had its own lease for long enough cannot tell of one that is there whether it still has its work.
 func (s Tasks) Gone(ctx context.Context, node, boot string) (bool, error) {
 	gone, err := s.n.Gone(ctx, cluster.Peer{Node: node, Boot: boot})
+	if err == nil && !gone && !s.n.Steady() {
+		return false, fmt.Errorf("%w: whether a process has been without the store for long", actors.ErrUnavailable)
+	}
 	return gone, storeError(err)
 }
 

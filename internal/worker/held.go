@@ -14,16 +14,20 @@ const heldFor = 10 * time.Second
 // elsewhere returns errHeld if the answers of a task are for a handler that waits in another process, or the task runs in one that has not been given
 // its work, as it ran before there was a task, and errTwice if the task runs in
 // another process that is not gone and was given other work of it. A task that may not run again has nowhere else to go on: it is left to
-// its process until that is gone.
+// its process until that is gone. One that may is left to it while nobody can tell, as after an outage in which the process could not say that it
+// has the work: it says so again before the work comes once more.
 func (p *Pool) elsewhere(s *serving, r *task.Record, w *given) error {
 	safe := s.Safe(r.Method, r.Name)
 	node, boot, is := r.Holder, r.HolderBoot, errHeld
+	kept := true // while its process is there
 	switch {
 	case !p.Shared:
 		return nil
 	case r.State == task.Running && boot != "":
 	case r.State == task.Running && (!safe || r.Work != 0 && r.Work != w.Seq()):
 		node, boot, is = r.Node, r.Boot, errTwice
+	case r.State == task.Running:
+		node, boot, is, kept = r.Node, r.Boot, errTwice, false
 	case r.State != task.Queued || boot == "":
 		return nil
 	case safe && p.Store.Now().UnixMilli()-r.Updated > heldFor.Milliseconds():
@@ -32,7 +36,7 @@ func (p *Pool) elsewhere(s *serving, r *task.Record, w *given) error {
 	if boot == p.Boot {
 		return nil
 	}
-	if gone, err := p.Store.Gone(s.ctx, node, boot); !gone || err != nil {
+	if gone, err := p.Store.Gone(s.ctx, node, boot); err != nil || !gone && kept {
 		return is
 	}
 	return nil

@@ -133,7 +133,8 @@ type Store interface {
 	Reclaim(ctx context.Context, server string, had func(tenant, task string) time.Duration) error
 	// Suspended reports whether this process does not have the lease of its node for certain.
 	Suspended() bool
-	// Gone reports whether a process is dead, so that its tasks may go on elsewhere. An error leaves that open.
+	// Gone reports whether a process is dead, so that its tasks may go on elsewhere. An error leaves that open, or whether one that is there still has
+	// its work: after an outage of them all it may not yet have said so.
 	Gone(ctx context.Context, node, boot string) (bool, error)
 	// Now is the clock by which the store counts lifetimes.
 	Now() time.Time
