@@ -99,7 +99,7 @@ func (l *List) admit(ctx context.Context) error {
 	return err
 }
 
-// RevokeKey ends an API key, which is named by its id or by its name, and what its principal holds.
+// RevokeKey ends an API key, which is named by its id or by its name, and what its principal holds. ErrRest: the key has ended, and not all of that.
 func (l *List) RevokeKey(ctx context.Context, idOrName string) (Revocation, error) {
 	k, err := l.Keys.Revoke(ctx, idOrName)
 	if err != nil {
@@ -108,13 +108,13 @@ func (l *List) RevokeKey(ctx context.Context, idOrName string) (Revocation, erro
 	return l.EndKey(ctx, k.ID)
 }
 
-// EndKey ends what the principal of a revoked API key holds.
+// EndKey ends what the principal of a revoked API key holds. Any of its errors wraps ErrRest.
 func (l *List) EndKey(ctx context.Context, id string) (Revocation, error) {
 	r, err := l.Revoke(ctx, Revocation{Subject: id, Issuer: auth.KeyIssuer})
-	if err != nil {
-		return r, fmt.Errorf("the API key is revoked, but what it holds has not been ended: %w", err)
+	if err != nil && !errors.Is(err, ErrRest) {
+		return r, fmt.Errorf("%w: %v", ErrRest, err) //nolint:errorlint // not one of those after which nothing was done: the key is refused
 	}
-	return r, nil
+	return r, err
 }
 
 // List returns the revocations of the store, the oldest first.
