@@ -7,7 +7,7 @@
 //	cost     messages that cost a server most for each of their bytes
 //	load     server CPU of calls beside a handler that does nothing, and the memory of
 //	         waiting calls and listeners
-//	mutate   breaks one rule of the code at a time, and names the breaks that the tests miss
+//	mutate   breaks one promise of README at a time, and names the breaks that the tests miss
 //	peers    one tool with each of those libraries, in a module of its own; and the codec
 //	         beside other JSON libraries
 //	record   figures with the command and the commit that gave them
