@@ -117,8 +117,8 @@ var nodes = []mutation{
 	{
 		"an outage ends no task",
 		"internal/worker", "", "TestAnOutageEndsNoTask",
-		`if $gone, $err := $p.$Store.$Gone($s.$ctx, $node, $boot); !$gone «|| $err != nil» {`,
-		`&& $err == nil`,
+		`if $gone, $err := $p.$Store.$Gone($s.$ctx, $node, $boot); «$err != nil ||» !$gone && $kept {`,
+		`$err == nil &&`,
 	},
 
 	// A node that has lost its lease.
