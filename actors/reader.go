@@ -6,7 +6,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/stream"
+	"github.com/troupe-run/troupe/internal/subscription"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -74,7 +74,7 @@ func (s *sessionActor) newAttachment(svc *Service, key StreamKey, rec *record.St
 func withheld(svc *Service, holder any, subscribed []string) func([]byte) (withheld, later bool) {
 	return func(message []byte) (withheld, later bool) {
 		uri, withheld := svc.Withholds(holder, message)
-		return withheld, withheld && !slices.ContainsFunc(subscribed, func(to string) bool { return strings.HasPrefix(uri, to) })
+		return withheld, withheld && !slices.ContainsFunc(subscribed, func(to string) bool { return subscription.Covers(to, uri) })
 	}
 }
 

@@ -190,6 +190,16 @@ func above(uri string) iter.Seq[string] {
 	}
 }
 
+// Covers reports whether who subscribes to a resource may get updates of another one: it is the same, or lies below.
+func Covers(subscribed, uri string) bool {
+	for parent := range above(uri) {
+		if parent == subscribed {
+			return true
+		}
+	}
+	return uri == subscribed
+}
+
 // Table finds the subscriptions of a node. It is safe for concurrent use.
 type Table struct {
 	k    *kernel.Kernel

@@ -111,6 +111,26 @@ func TestNarrowerTokenHearsOfNoUpdates(t *testing.T) {
 	}
 }
 
+// TestUpdatesBesideASubscription has a client subscribe with a wider token to a resource whose URI begins like that of one to which it has subscribed before, and does not lie below that.
+func TestUpdatesBesideASubscription(t *testing.T) {
+	const first, second = "open://dir", "open://directory"
+	testkit.Bubble(t, func(t *testing.T) {
+		h, _ := guarded(t, troupe.Options{}, troupe.ServerOptions{})
+		troupe.AddResource(h.Server, mcp.Resource{URI: second, Name: "d", Scopes: []string{"resources"}}, noResource)
+		c := with(h.Unchecked(), "base").InitializeAs(host.R20251125, `{}`)
+		c.Post(host.Method("1", "resources/subscribe", `{"uri":"`+first+`"}`))
+		f := follow(t, c, "base", "")
+		f.expect(t, "at first", false, first)
+		with(c, "base resources").Post(host.Method("2", "resources/subscribe", `{"uri":"`+second+`"}`))
+		h.Server.ResourceUpdated(second)
+		f.expect(t, "the narrower token", true, first)
+		before := f.last
+		f = follow(t, c, "base resources", before)
+		f.expect(t, "the wider token", false, second)
+		f.Close()
+	})
+}
+
 // TestUpdatesBelowNeedScopes updates a resource that needs a scope and lies below one that needs none. Who subscribes to that one, in a session or as a listener, hears of the
 // other only with the scope.
 func TestUpdatesBelowNeedScopes(t *testing.T) {
