@@ -50,6 +50,8 @@ func TestRunExitCodes(t *testing.T) {
 		{[]string{"version"}, 0, "MCP 2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25, 2026-07-28\n", ""},
 		{[]string{"--help"}, 0, "troupe serve", ""},
 		{[]string{"serve", "--help"}, 0, "--max-store SIZE", ""},
+		{[]string{"revoke", "--help"}, 0, "such as 7d (24h)\n", ""}, // and no other default
+		{[]string{"revoke", "--subject", "a", "--for", "0s"}, 2, "", "for is 0: want"},
 		{nil, 0, "serve", ""},
 		{[]string{"perform"}, 2, "", `unknown command "perform"`},
 		{[]string{"serve", "now"}, 2, "", `unknown command "now"`},

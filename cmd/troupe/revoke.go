@@ -39,6 +39,8 @@ func revokeCommand(stdout io.Writer) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
+			case cmd.Flags().Changed("for") && life == 0:
+				return errors.New("for is 0: want the longest life of a token, such as 24h or 7d")
 			case want.Key != "" && (want.Issuer != "" || want.Ban || life != 0):
 				return errors.New("key stands alone: an API key has no issuer, and is revoked for good")
 			case want.Ban && life != 0:
@@ -69,6 +71,7 @@ func revokeCommand(stdout io.Writer) *cobra.Command {
 	f.StringVar(&want.Issuer, "issuer", "", "`URL` of the issuer of the tokens (any)")
 	f.BoolVar(&want.Ban, "ban", false, "refuse all tokens, until troupe revoke rm")
 	f.Var(&life, "for", "`time` for which tokens are refused that were issued before, such as 7d (24h)")
+	f.Lookup("for").DefValue = "" // of a time without an end it would be said that it is "never"
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	f.SortFlags = false
 	cmd.MarkFlagsOneRequired("subject", "client", "key")

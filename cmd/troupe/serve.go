@@ -31,7 +31,7 @@ func serveCommand(stderr io.Writer) *cobra.Command {
   troupe serve --data /var/lib/troupe --max-store 20GiB --log-format json
   troupe serve --nats nats://127.0.0.1:4222           a store for several processes
   troupe serve --revisions 2025-06-18,2025-11-25      only clients with sessions, which outlive the process
-  troupe serve --listen 0.0.0.0:8080 --public-url https://mcp.example.com --auth-issuer https://id.example.com
+  troupe serve --listen 0.0.0.0:8080 --public-url https://mcp.example.com --allow-host mcp.example.com --auth-issuer https://id.example.com
   troupe serve --config troupe.yaml --log-level debug flags win over the file`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
