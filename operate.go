@@ -188,8 +188,8 @@ func (rt *Runtime) tenantsOf(r *revocation.Revocation) (tenants []string) {
 	return tenants
 }
 
-// revokedAgain is when what the revoked hold is ended once more: what a request has begun that was let in just before.
-const revokedAgain = time.Second
+// revokedAgain is how long after each other what the revoked hold is ended once more: what a request has begun that was let in just before, and took a while until then.
+var revokedAgain = [...]time.Duration{time.Second, 10 * time.Second}
 
 // endRevoked ends what principals hold on this node.
 func (rt *Runtime) endRevoked(ctx context.Context, m revocation.Match) {
@@ -206,13 +206,18 @@ func (rt *Runtime) endRevoked(ctx context.Context, m revocation.Match) {
 		p := principalOf(holder)
 		return m.Is(p.Issuer, p.Subject, p.Client)
 	})
-	select {
-	case <-time.After(revokedAgain):
-		end(func(string) bool { return false }, func(holder any) bool { // nothing of a token that was issued since
-			c, ok := holder.(*caller)
-			return ok && c.token != nil && rt.revoked.Refusal(c.token) != nil
-		})
-	case <-ctx.Done():
+	rt.endTasks(ctx, rt.recent.those()...)
+	for _, wait := range revokedAgain {
+		select {
+		case <-time.After(wait):
+			end(func(string) bool { return false }, func(holder any) bool { // nothing of a token that was issued since
+				c, ok := holder.(*caller)
+				return ok && c.token != nil && rt.revoked.Refusal(c.token) != nil
+			})
+			rt.endTasks(ctx, rt.recent.those()...)
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 

@@ -63,6 +63,7 @@ type Runtime struct {
 	root      http.Handler
 	bearer    *bearer.Checker // nil without Options.Auth
 	revoked   *revocation.List
+	recent    recentTasks
 	guard     *transport.Guard // of the paths that have no server
 	hits      *limits.Log
 	scraping  *quota.Turns[*quota.Account] // to read /metrics

@@ -11,9 +11,11 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/auth"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/task"
@@ -386,7 +388,69 @@ func (s *service) storeTask(ctx context.Context, call *Call, t *tool, args []byt
 	if err != nil {
 		return worker.Snapshot{}, err
 	}
-	return s.rt.tasks.Create(ctx, n)
+	made, err := s.rt.tasks.Create(ctx, n)
+	if err == nil {
+		s.rt.noteTask(ctx, call, made.Key)
+	}
+	return made, err
+}
+
+// recentTasks are the tasks that this node has made a moment ago, by access tokens and API keys: who makes a revocation elsewhere looks into the store for tasks, and those that
+// are made here before this node hears of it may come after that. The zero value is empty.
+type recentTasks struct {
+	mu  sync.Mutex // guards all
+	all []recentTask
+}
+
+type recentTask struct {
+	key   worker.Key
+	token *auth.Identity
+	made  time.Time
+}
+
+// recent is for how long a task is one of them: longer than it takes until every node has heard of a revocation.
+const recent = 10 * time.Second
+
+// add adds a task, and forgets those that were made before a time.
+func (r *recentTasks) add(t recentTask, before time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	old := 0
+	for old < len(r.all) && r.all[old].made.Before(before) {
+		old++
+	}
+	r.all = append(r.all[old:], t)
+}
+
+// those returns them.
+func (r *recentTasks) those() []recentTask {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.all)
+}
+
+// noteTask notes that the call has made a task. If its caller was revoked meanwhile, the task ends.
+func (rt *Runtime) noteTask(ctx context.Context, call *Call, key worker.Key) {
+	c, ok := call.c.Principal().(*caller)
+	if !ok || c.token == nil {
+		return
+	}
+	now := time.Now()
+	made := recentTask{key, c.token, now}
+	rt.recent.add(made, now.Add(-recent))
+	rt.endTasks(context.WithoutCancel(ctx), made) // the call may have ended with what its caller held
+}
+
+// endTasks ends those of some tasks whose makers' tokens are refused.
+func (rt *Runtime) endTasks(ctx context.Context, all ...recentTask) {
+	for _, t := range all {
+		if rt.revoked.Refusal(t.token) == nil {
+			continue
+		}
+		if _, err := rt.tasks.Cancel(ctx, t.key); err != nil && !errors.Is(err, worker.ErrUnknown) && !errors.Is(err, task.ErrEnded) {
+			rt.log.Warn("the task of a revoked principal has not ended", "task", t.key.Digest(), "error", err)
+		}
+	}
 }
 
 // maxTaskRequest is the largest request that is stored with a task, in bytes, unless its tool says more: see Tool.Task.

@@ -339,6 +339,7 @@ func (s *service) adopt(call *Call, ending bool) (later bool) {
 		s.rt.log.Debug("a call that takes long becomes no task", "server", s.id, "tool", t.Name, "error", err)
 		return errors.Is(err, worker.ErrNoPlace) || errors.Is(err, worker.ErrTooMany) || errors.Is(err, worker.ErrFull)
 	}
+	s.rt.noteTask(ctx, call, made.Key)
 	answer, err := codec.AppendMarshal([]byte(`,"result":`), s.created(made, call.revision()))
 	if err == nil {
 		run := &taskRun{Attempt: a, s: s, long: true}
