@@ -221,7 +221,7 @@ func (rt *Runtime) endRevoked(ctx context.Context, m revocation.Match) {
 	}
 }
 
-// endStored ends the sessions and tasks in the store that a revocation is about, on whichever node they are. Of the users of a client only the tasks are found there.
+// endStored ends the sessions and tasks in the store that a revocation is about, on whichever node they are. Of the users of a client, and of issuers that this process does not know, only the tasks are found there.
 func (rt *Runtime) endStored(ctx context.Context, r *revocation.Revocation) error {
 	var errs []error
 	tenants := rt.tenantsOf(r)
@@ -242,7 +242,7 @@ func (rt *Runtime) endStored(ctx context.Context, r *revocation.Revocation) erro
 				continue
 			}
 			theirs := slices.Contains(tenants, t.Key.Tenant)
-			if !theirs && r.Client != "" {
+			if !theirs && (r.Client != "" || r.Issuer == "") { // this process may know no issuer, or not the one of then
 				maker, err := rt.tasks.Maker(ctx, t.Key)
 				p := principalOf(maker)
 				errs, theirs = append(errs, err), revocation.Match{*r}.Is(p.Issuer, p.Subject, p.Client)

@@ -104,7 +104,7 @@ var revoked = []mutation{
 	},
 	{
 		"tasks of a revoked client's users run on", guard, "operate.go",
-		"			if !theirs && r.Client != \"\" {\n", "			if false {\n", "internal/spec/auth", "TestWhatTheRevokedHoldEnds",
+		"			if !theirs && (r.Client != \"\" || r.Issuer == \"\") {", "			if false {\n", "internal/spec/auth", "TestWhatTheRevokedHoldEnds",
 	},
 	{
 		"tasks of the revoked run on", guard, "operate.go",

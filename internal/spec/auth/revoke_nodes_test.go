@@ -95,3 +95,65 @@ func TestTasksMadeBeforeANodeHears(t *testing.T) {
 	}
 	t.Skip("the node has heard of each revocation before a request could come")
 }
+
+// TestTasksOfTheRevokedWithoutAServer revokes somebody in a process that knows no issuer, as the command does where no server runs: their tasks in the store end.
+func TestTasksOfTheRevokedWithoutAServer(t *testing.T) {
+	t.Parallel()
+	id, dir := issuer.New(t), t.TempDir()
+	closed := func(rt *troupe.Runtime) {
+		t.Helper()
+		if err := rt.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}
+	tasks := map[string]string{}
+	serve := func(f func(name string, c *testkit.Client)) {
+		t.Helper()
+		rt, err := troupe.New(troupe.Options{Dir: dir, Auth: &auth.Config{Issuers: []auth.Issuer{{URL: id.URL}}, PublicURL: public}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer closed(rt)
+		srv := troupe.NewServer(mcp.Implementation{Name: "test", Version: "1"}, nil)
+		troupe.AddTool(srv, troupe.Tool{Name: "work", Task: troupe.TaskOptional, Rerun: troupe.Safe}, func(ctx context.Context, _ *troupe.Call, _ struct{}) (string, error) {
+			<-ctx.Done()
+			return "", ctx.Err()
+		})
+		rt.Mount("/mcp", srv)
+		hs := httptest.NewServer(rt)
+		defer hs.Close()
+		for _, name := range []string{"alice", "bob"} {
+			c := &testkit.Client{T: t, HTTP: hs.Client(), URL: hs.URL + "/mcp", Header: http.Header{"Authorization": {"Bearer " + id.Token(name, resource, later())}}}
+			f(name, c.Initialize(`{}`))
+		}
+	}
+	body := func(a *testkit.Answer) string {
+		if a.Stream() {
+			return host.Last(t, a)
+		}
+		return a.Body
+	}
+	serve(func(name string, c *testkit.Client) {
+		var made struct {
+			Result struct{ Task struct{ TaskID string } }
+		}
+		if got := body(c.Post(host.Method("1", "tools/call", `{"name":"work","arguments":{},"task":{"ttl":600000}}`))); json.Unmarshal([]byte(got), &made) != nil || made.Result.Task.TaskID == "" {
+			t.Fatalf("no task: %s", got)
+		}
+		tasks[name] = made.Result.Task.TaskID
+	})
+	rt, err := troupe.New(troupe.Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rt.Revocations().Revoke(t.Context(), troupe.Revocation{Subject: "alice"}); err != nil {
+		t.Error(err)
+	}
+	closed(rt)
+	serve(func(name string, c *testkit.Client) {
+		want := map[string]string{"alice": `"cancelled"`, "bob": `"working"`}[name]
+		if got := body(c.Post(host.Method("2", "tasks/get", `{"taskId":"`+tasks[name]+`"}`))); !strings.Contains(got, want) {
+			t.Errorf("the task of %s: %s, want %s", name, got, want)
+		}
+	})
+}
