@@ -96,7 +96,7 @@ var revoked = []mutation{
 	},
 	{
 		"an API key is revoked, and what it holds is not", guard, "internal/revocation/store.go",
-		"	return l.Revoke(ctx, Revocation{Subject: k.ID, Issuer: auth.KeyIssuer})\n", "	return Revocation{Subject: k.ID, Issuer: auth.KeyIssuer}, nil\n", "", "TestAnAPIKey",
+		"	r, err := l.Revoke(ctx, Revocation{Subject: k.ID, Issuer: auth.KeyIssuer})\n", "	r := Revocation{Subject: k.ID, Issuer: auth.KeyIssuer}\n", "", "TestAnAPIKey",
 	},
 	{
 		"what the revoked hold goes on on a node", guard, "operate.go",

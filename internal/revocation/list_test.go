@@ -530,6 +530,9 @@ func TestTooMany(t *testing.T) {
 		if _, err := n.Revoke(t.Context(), revocation.Revocation{Subject: "bob"}); !errors.Is(err, revocation.ErrFull) || n.Count() != most {
 			t.Errorf("with %d of them: %v", n.Count(), err)
 		}
+		if _, err := n.RevokeKey(t.Context(), "CI"); !errors.Is(err, revocation.ErrRest) || errors.Is(err, revocation.ErrFull) { // the key is refused in any case
+			t.Errorf("an API key, without room for more: %v", err)
+		}
 		revoke(t, n, revocation.Revocation{Subject: "0"})
 	})
 }

@@ -99,13 +99,17 @@ func (l *List) admit(ctx context.Context) error {
 	return err
 }
 
-// RevokeKey ends an API key, which is named by its id or by its name, and what its principal holds.
+// RevokeKey ends an API key, which is named by its id or by its name, and what its principal holds. ErrRest: the key has ended, and not all of that.
 func (l *List) RevokeKey(ctx context.Context, idOrName string) (Revocation, error) {
 	k, err := l.Keys.Revoke(ctx, idOrName)
 	if err != nil {
 		return Revocation{}, err
 	}
-	return l.Revoke(ctx, Revocation{Subject: k.ID, Issuer: auth.KeyIssuer})
+	r, err := l.Revoke(ctx, Revocation{Subject: k.ID, Issuer: auth.KeyIssuer})
+	if err != nil && !errors.Is(err, ErrRest) {
+		return r, fmt.Errorf("%w: %v", ErrRest, err) //nolint:errorlint // not one of those after which nothing was done: the key is refused
+	}
+	return r, err
 }
 
 // List returns the revocations of the store, the oldest first.
