@@ -71,8 +71,8 @@ func (s *settings) checkAuth(byFlag func(name string) bool) error {
 	}
 	c := s.authConfig()
 	if c == nil {
-		if len(s.authScopes) > 0 || len(s.auth.Scopes) > 0 {
-			return errors.New("scopes have no effect where no token counts: set auth-issuer, or api-keys")
+		if len(s.authScopes) > 0 || len(s.auth.Scopes) > 0 || len(s.auth.Implies) > 0 || len(s.auth.Claims) > 0 {
+			return errors.New("scopes, implies and claims have no effect where no token counts: set auth-issuer, or api-keys")
 		}
 		return nil
 	}
