@@ -98,9 +98,9 @@ func (r *Record) Connections() []Connection {
 func (r *Record) Merge() ([]Event, error) {
 	conns := r.Connections()
 	for i := range conns {
-		// A resumed connection that has long been silent names its place: the id it
-		// came with, without data, and nothing is delivered by that.
-		if c := &conns[i]; len(c.Events) > 0 && c.From != "" && c.Events[0].ID == c.From && len(c.Events[0].Data) == 0 {
+		// A resumed connection names its place: the id it came with, without data, and nothing
+		// is delivered by that. One that was held does so again when it is let go on.
+		for c := &conns[i]; len(c.Events) > 0 && c.From != "" && c.Events[0].ID == c.From && len(c.Events[0].Data) == 0; {
 			c.Events = c.Events[1:]
 		}
 	}

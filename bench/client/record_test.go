@@ -32,6 +32,7 @@ func TestMerge(t *testing.T) {
 		"the rest":             {[]string{":s.0.0= s.1.0=a", "s.1.0: s.1.1=b s.10.0=c"}, "s.0.0 s.1.0 s.1.1 s.10.0", ""},
 		"an overlap":           {[]string{":s.0.0= s.1.0=a s.2.0=b", "s.0.0: s.1.0=a s.2.0=b s.3.0=c"}, "s.0.0 s.1.0 s.2.0 s.3.0", ""},
 		"nothing new":          {[]string{":s.1.0=a", "s.1.0:"}, "s.1.0", ""},
+		"its place, twice":     {[]string{":s.0.0= s.1.0=a", "s.0.0: s.0.0= s.0.0= s.1.0=a s.2.0=b"}, "s.0.0 s.1.0 s.2.0", ""},
 		"two payloads":         {[]string{":s.1.0=a", ":s.1.0=b"}, "", "two payloads"},
 		"an event twice":       {[]string{":s.1.0=a s.1.0=a"}, "", "came after"},
 		"out of order":         {[]string{":s.2.0=a s.1.0=a"}, "", "came after"},
