@@ -151,6 +151,7 @@ func (k APIKeys) Rotate(ctx context.Context, key string, overlap time.Duration, 
 }
 
 // Revoke ends a key and what its principal holds: event streams, sessions, calls and tasks, on every node within 2 seconds. The key is named by its id, or by its name.
+// An error with a key says that it is refused, and that not all of what it holds has ended: try again.
 func (k APIKeys) Revoke(ctx context.Context, key string) (auth.APIKey, error) {
 	ended, err := k.s.Revoke(ctx, key)
 	if err == nil {

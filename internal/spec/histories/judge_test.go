@@ -508,7 +508,7 @@ func (j *judge) answered(r *request, by string, m message) {
 // callLost judges an error that says that a call's outcome is unknown.
 func (j *judge) callLost(r *request) {
 	for _, x := range r.runs {
-		if !j.over(x) && !r.cut {
+		if !j.over(x) && !j.forsaken(x) && !r.cut { // what has become of one whose client lost the process, another cannot know
 			j.faulted("%s is said to be lost, and %s, which runs it, was not", r.name, x.p.name)
 			return
 		}
