@@ -74,6 +74,9 @@ func (cl *client) rounds(request string, po *post, r *rand.Rand) (again bool) {
 				response = other
 			} else if other != "" && other != response {
 				j.twins(request, response, other)
+				if strings.Contains(response, `"retryAfterMs"`) { // of a process that ends: it need not be sent again, as the other one has it
+					response = other
+				}
 			}
 		}
 		switch {
