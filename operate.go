@@ -216,14 +216,21 @@ func (rt *Runtime) endRevoked(ctx context.Context, m revocation.Match) {
 		return m.Is(p.Issuer, p.Subject, p.Client)
 	})
 	rt.endTasks(ctx, rt.recent.those()...)
+	again(ctx, func() {
+		end(func(string) bool { return false }, func(holder any) bool { // nothing of a token that was issued since
+			c, ok := holder.(*caller)
+			return ok && c.token != nil && rt.revoked.Refusal(c.token) != nil
+		})
+		rt.endTasks(ctx, rt.recent.those()...)
+	})
+}
+
+// again ends more at the times of endedAgain, until ctx ends.
+func again(ctx context.Context, end func()) {
 	for _, wait := range endedAgain {
 		select {
 		case <-time.After(wait):
-			end(func(string) bool { return false }, func(holder any) bool { // nothing of a token that was issued since
-				c, ok := holder.(*caller)
-				return ok && c.token != nil && rt.revoked.Refusal(c.token) != nil
-			})
-			rt.endTasks(ctx, rt.recent.those()...)
+			end()
 		case <-ctx.Done():
 			return
 		}
@@ -239,14 +246,7 @@ func (rt *Runtime) endUncovered(ctx context.Context) {
 		}
 	}
 	end()
-	for _, wait := range endedAgain {
-		select {
-		case <-time.After(wait):
-			end()
-		case <-ctx.Done():
-			return
-		}
-	}
+	again(ctx, end)
 }
 
 // uncovered returns why what a caller has opened with a server ends: a request with its token would be refused. It returns "" for what goes on, also where nobody can say so at the moment.
