@@ -33,7 +33,7 @@ func (rt *Runtime) openAdmin() (shut func()) {
 	if rt.opts.Dir == "" || rt.opts.Store.NoSocket {
 		return func() {}
 	}
-	srv, err := admin.Listen(rt.opts.Dir, admin.Operated{Tasks: adminTasks{rt}, Sessions: adminSessions{rt}, Fleet: adminFleet{rt}, Keys: apikey.NewOperated(rt.APIKeys(), revocationError), Revoked: revocation.NewOperated(rt.revoked, revocationError)})
+	srv, err := admin.Listen(rt.opts.Dir, admin.Operated{Tasks: adminTasks{rt}, Sessions: adminSessions{rt}, Fleet: adminFleet{rt}, Keys: apikey.NewOperated(rt.APIKeys(), accessError), Revoked: revocation.NewOperated(rt.revoked, accessError)})
 	if err != nil {
 		rt.log.Warn("troupe tasks, sessions, keys, revoke, nodes and drain cannot reach this process", "error", err)
 		return func() {}
@@ -158,19 +158,6 @@ func (k APIKeys) Revoke(ctx context.Context, key string) (auth.APIKey, error) {
 		_, err = k.revoked.EndKey(ctx, ended.ID)
 	}
 	return ended, err
-}
-
-// keyError is an error about a key as an operator is told of it.
-func keyError(err error) error {
-	if errors.Is(err, apikey.ErrUnknown) {
-		return admin.ErrNoKey
-	}
-	for _, known := range []error{apikey.ErrAmbiguous, apikey.ErrTaken, apikey.ErrEnded, apikey.ErrFull, apikey.ErrBad} {
-		if errors.Is(err, known) {
-			return fmt.Errorf("%w: %w", admin.ErrKey, err)
-		}
-	}
-	return err
 }
 
 // newRevocations returns the revocations in the store, of which nothing was read.
@@ -362,17 +349,22 @@ func (v Revocations) Remove(ctx context.Context, id string) (Revocation, error) 
 	return Revocation(r), err
 }
 
-// revocationError is an error about a revocation as an operator is told of it.
-func revocationError(err error) error {
-	if errors.Is(err, revocation.ErrUnknown) {
+// accessError is an error about a revocation or an API key as an operator is told of it.
+func accessError(err error) error {
+	switch {
+	case errors.Is(err, revocation.ErrUnknown):
 		return admin.ErrNoRevocation
+	case errors.Is(err, revocation.ErrFull), errors.Is(err, revocation.ErrBad):
+		return fmt.Errorf("%w: %w", admin.ErrRevocation, err)
+	case errors.Is(err, apikey.ErrUnknown):
+		return admin.ErrNoKey
 	}
-	for _, known := range []error{revocation.ErrFull, revocation.ErrBad} {
+	for _, known := range []error{apikey.ErrAmbiguous, apikey.ErrTaken, apikey.ErrEnded, apikey.ErrFull, apikey.ErrBad} {
 		if errors.Is(err, known) {
-			return fmt.Errorf("%w: %w", admin.ErrRevocation, err)
+			return fmt.Errorf("%w: %w", admin.ErrKey, err)
 		}
 	}
-	return keyError(err)
+	return err
 }
 
 // adminSessions are the sessions of all principals, for the operator.
