@@ -184,14 +184,6 @@ func (c *Contents) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// UnmarshalContent decodes one content block by its type member.
-func UnmarshalContent(data []byte) (Content, error) {
-	if !json.Valid(data) {
-		return nil, fmt.Errorf("mcp: decode content: %w: not JSON", ErrMalformed)
-	}
-	return decodeContent(bytes.TrimSpace(data), true)
-}
-
 // Typed returns the blocks with every type member set. It returns c itself when none is
 // missing. Otherwise it returns a copy in which only the incomplete blocks are new: it
 // does not write to the blocks of c, since other goroutines may share them.

@@ -62,9 +62,10 @@
 // encodes a result for that revision knows them. For older revisions they are
 // cleared.
 //
-// The tests read the official schemas. They fail when a definition or a property of
-// the newest revisions of both eras has no counterpart here, and when a value that
-// was projected for another revision has a member that its schema does not name.
+// The tests read the official schemas. They fail when a definition of the newest
+// revisions of both eras has no type here and is none that the server reads and writes
+// in place, when a property has no counterpart, and when a value that was projected for
+// another revision has a member that its schema does not name.
 package mcp
 
 // # Files
@@ -73,6 +74,6 @@ package mcp
 //
 //	project_lifecycle project_question project_content project_catalogue  the messages of older revisions
 //	check  whether a peer can read content
-//	discover sampling requestmeta errortable completion elicit prompt tool skill ui content resource progress input lifecycle listen root  the messages
+//	sampling requestmeta errortable completion elicit prompt tool skill ui content resource progress input lifecycle listen root  the messages
 //	jsonrpc errors methods capability capabilities form logging revision  methods, capabilities and errors by revision
 //	decode task meta raw scan result  decoding

@@ -105,8 +105,3 @@ type UnsupportedVersionData struct {
 	Supported []string `json:"supported"`
 	Requested string   `json:"requested"`
 }
-
-// MissingCapabilityData is the data of an error with [CodeMissingCapability].
-type MissingCapabilityData struct {
-	RequiredCapabilities ClientCapabilities `json:"requiredCapabilities"`
-}

@@ -52,6 +52,3 @@ type InitializeResult struct {
 	Instructions    string             `json:"instructions,omitempty"`
 	Meta            Meta               `json:"_meta,omitempty"`
 }
-
-// InitializedParams are the params of notifications/initialized.
-type InitializedParams = NotificationParams

@@ -25,23 +25,10 @@ func (f SubscriptionFilter) Within(s *ServerCapabilities) SubscriptionFilter {
 	return f
 }
 
-// ListenParams are the params of subscriptions/listen (since 2026-07-28).
-type ListenParams struct {
-	Notifications SubscriptionFilter `json:"notifications"`
-	Meta          Meta               `json:"_meta"`
-}
-
 // AcknowledgedParams are the params of notifications/subscriptions/acknowledged, the
 // first message of a listen stream. Like all of its notifications they carry the id
 // of the listen request, see [Meta.SubscriptionID].
 type AcknowledgedParams struct {
 	Notifications SubscriptionFilter `json:"notifications"`
 	Meta          Meta               `json:"_meta,omitempty"`
-}
-
-// ListenResult ends a listen stream that the server closes. Its `_meta` also carries the
-// id of the request.
-type ListenResult struct {
-	ResultType ResultType `json:"resultType"`
-	Meta       Meta       `json:"_meta"`
 }

@@ -23,15 +23,6 @@ type PromptArgument struct {
 	Required    bool   `json:"required,omitempty"`
 }
 
-// ListPromptsResult is a page of prompts.
-type ListPromptsResult struct {
-	ResultType ResultType `json:"resultType,omitempty"` // since 2026-07-28
-	Prompts    []Prompt   `json:"prompts"`
-	NextCursor string     `json:"nextCursor,omitempty"`
-	Cacheable
-	Meta Meta `json:"_meta,omitempty"`
-}
-
 // GetPromptParams are the params of prompts/get. The arguments are strings.
 type GetPromptParams struct {
 	Name      string            `json:"name"`
@@ -73,6 +64,3 @@ func (m *PromptMessage) UnmarshalJSON(data []byte) error {
 	*m = PromptMessage{Role: wire.Role, Content: block}
 	return nil
 }
-
-// PromptListChangedParams are the params of notifications/prompts/list_changed.
-type PromptListChangedParams = NotificationParams

@@ -45,9 +45,6 @@ func (id *RequestID) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// StringToken returns the progress token for a string.
-func StringToken(s string) ProgressToken { return ProgressToken(quote(s)) }
-
 // IntToken returns the progress token for an integer.
 func IntToken(n int64) ProgressToken { return ProgressToken(strconv.AppendInt(nil, n, 10)) }
 

@@ -50,36 +50,6 @@ func BlobResource(uri, mimeType string, data []byte) ResourceContents {
 	return ResourceContents{URI: uri, MIMEType: mimeType, Blob: new(EncodeBase64(data))}
 }
 
-// ListResourcesResult is a page of resources.
-type ListResourcesResult struct {
-	ResultType ResultType `json:"resultType,omitempty"` // since 2026-07-28
-	Resources  []Resource `json:"resources"`
-	NextCursor string     `json:"nextCursor,omitempty"`
-	Cacheable
-	Meta Meta `json:"_meta,omitempty"`
-}
-
-// ListResourceTemplatesResult is a page of resource templates.
-type ListResourceTemplatesResult struct {
-	ResultType        ResultType         `json:"resultType,omitempty"` // since 2026-07-28
-	ResourceTemplates []ResourceTemplate `json:"resourceTemplates"`
-	NextCursor        string             `json:"nextCursor,omitempty"`
-	Cacheable
-	Meta Meta `json:"_meta,omitempty"`
-}
-
-// ResourceParams name one resource, listed or not.
-type ResourceParams struct {
-	URI  string `json:"uri"`
-	Meta Meta   `json:"_meta,omitempty"`
-}
-
-// Types of the params that name one resource.
-type (
-	SubscribeParams   = ResourceParams
-	UnsubscribeParams = ResourceParams
-)
-
 // ReadResourceParams are the params of resources/read.
 type ReadResourceParams struct {
 	URI string `json:"uri"`
@@ -95,13 +65,3 @@ type ReadResourceResult struct {
 	Cacheable
 	Meta Meta `json:"_meta,omitempty"`
 }
-
-// ResourceUpdatedParams are the params of notifications/resources/updated. URI is
-// the resource subscribed to or a part of it.
-type ResourceUpdatedParams struct {
-	URI  string `json:"uri"`
-	Meta Meta   `json:"_meta,omitempty"`
-}
-
-// ResourceListChangedParams are the params of notifications/resources/list_changed.
-type ResourceListChangedParams = NotificationParams

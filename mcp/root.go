@@ -7,14 +7,8 @@ type Root struct {
 	Meta Meta   `json:"_meta,omitempty"`
 }
 
-// ListRootsParams are the params of roots/list.
-type ListRootsParams = RequestParams
-
 // ListRootsResult is the client's answer to roots/list.
 type ListRootsResult struct {
 	Roots []Root `json:"roots"`
 	Meta  Meta   `json:"_meta,omitempty"`
 }
-
-// RootsListChangedParams are the params of notifications/roots/list_changed.
-type RootsListChangedParams = NotificationParams

@@ -153,8 +153,12 @@ type notification[P any] struct {
 // block and field stand for one content block and one form field.
 type block struct{ mcp.Content }
 
-func (b *block) UnmarshalJSON(data []byte) (err error) {
-	b.Content, err = mcp.UnmarshalContent(data)
+func (b *block) UnmarshalJSON(data []byte) error {
+	var one mcp.Contents
+	err := one.UnmarshalJSON(slices.Concat([]byte("["), data, []byte("]")))
+	if err == nil {
+		b.Content = one[0]
+	}
 	return err
 }
 
@@ -177,6 +181,9 @@ func (f field) MarshalJSON() ([]byte, error) {
 // union marks a definition that only joins others; each of those has its entry.
 type union struct{}
 
+// inPlace marks a message that has no type: the server reads and writes its bytes.
+type inPlace struct{}
+
 func typeOf[T any]() reflect.Type { return reflect.TypeFor[T]() }
 
 // goTypes has the type of each definition of 2025-11-25.
@@ -189,7 +196,7 @@ var goTypes = map[string]reflect.Type{
 	"CallToolRequest":                   typeOf[request[mcp.CallToolParams]](),
 	"CallToolRequestParams":             typeOf[mcp.CallToolParams](),
 	"CallToolResult":                    typeOf[mcp.CallToolResult](),
-	"CancelTaskRequest":                 typeOf[request[mcp.CancelTaskParams]](),
+	"CancelTaskRequest":                 typeOf[inPlace](),
 	"CancelTaskResult":                  typeOf[mcp.CancelTaskResult](),
 	"CancelledNotification":             typeOf[notification[mcp.CancelledParams]](),
 	"CancelledNotificationParams":       typeOf[mcp.CancelledParams](),
@@ -213,15 +220,15 @@ var goTypes = map[string]reflect.Type{
 	"ElicitResult":                      typeOf[mcp.ElicitResult](),
 	"ElicitationCompleteNotification":   typeOf[notification[mcp.ElicitCompleteParams]](),
 	"EmbeddedResource":                  typeOf[mcp.EmbeddedResource](),
-	"EmptyResult":                       typeOf[mcp.EmptyResult](),
+	"EmptyResult":                       typeOf[inPlace](),
 	"EnumSchema":                        typeOf[field](),
 	"Error":                             typeOf[mcp.Error](),
 	"GetPromptRequest":                  typeOf[request[mcp.GetPromptParams]](),
 	"GetPromptRequestParams":            typeOf[mcp.GetPromptParams](),
 	"GetPromptResult":                   typeOf[mcp.GetPromptResult](),
-	"GetTaskPayloadRequest":             typeOf[request[mcp.TaskResultParams]](),
-	"GetTaskPayloadResult":              typeOf[mcp.TaskPayload](),
-	"GetTaskRequest":                    typeOf[request[mcp.GetTaskParams]](),
+	"GetTaskPayloadRequest":             typeOf[inPlace](),
+	"GetTaskPayloadResult":              typeOf[inPlace](),
+	"GetTaskRequest":                    typeOf[inPlace](),
 	"GetTaskResult":                     typeOf[mcp.GetTaskResult](),
 	"Icon":                              typeOf[mcp.Icon](),
 	"Icons":                             typeOf[mcp.Prompt](),
@@ -230,25 +237,25 @@ var goTypes = map[string]reflect.Type{
 	"InitializeRequest":                 typeOf[request[mcp.InitializeParams]](),
 	"InitializeRequestParams":           typeOf[mcp.InitializeParams](),
 	"InitializeResult":                  typeOf[mcp.InitializeResult](),
-	"InitializedNotification":           typeOf[notification[mcp.InitializedParams]](),
-	"JSONRPCErrorResponse":              typeOf[mcp.ErrorResponse](),
+	"InitializedNotification":           typeOf[inPlace](),
+	"JSONRPCErrorResponse":              typeOf[inPlace](),
 	"JSONRPCMessage":                    typeOf[union](),
-	"JSONRPCNotification":               typeOf[mcp.Notification](),
-	"JSONRPCRequest":                    typeOf[mcp.Request](),
+	"JSONRPCNotification":               typeOf[inPlace](),
+	"JSONRPCRequest":                    typeOf[inPlace](),
 	"JSONRPCResponse":                   typeOf[union](),
-	"JSONRPCResultResponse":             typeOf[mcp.ResultResponse](),
+	"JSONRPCResultResponse":             typeOf[inPlace](),
 	"LegacyTitledEnumSchema":            typeOf[mcp.LegacyEnumSchema](),
-	"ListPromptsRequest":                typeOf[request[mcp.ListPromptsParams]](),
-	"ListPromptsResult":                 typeOf[mcp.ListPromptsResult](),
-	"ListResourceTemplatesRequest":      typeOf[request[mcp.ListResourceTemplatesParams]](),
-	"ListResourceTemplatesResult":       typeOf[mcp.ListResourceTemplatesResult](),
-	"ListResourcesRequest":              typeOf[request[mcp.ListResourcesParams]](),
-	"ListResourcesResult":               typeOf[mcp.ListResourcesResult](),
-	"ListRootsRequest":                  typeOf[request[mcp.ListRootsParams]](),
+	"ListPromptsRequest":                typeOf[inPlace](),
+	"ListPromptsResult":                 typeOf[inPlace](),
+	"ListResourceTemplatesRequest":      typeOf[inPlace](),
+	"ListResourceTemplatesResult":       typeOf[inPlace](),
+	"ListResourcesRequest":              typeOf[inPlace](),
+	"ListResourcesResult":               typeOf[inPlace](),
+	"ListRootsRequest":                  typeOf[inPlace](),
 	"ListRootsResult":                   typeOf[mcp.ListRootsResult](),
-	"ListTasksRequest":                  typeOf[request[mcp.ListTasksParams]](),
+	"ListTasksRequest":                  typeOf[inPlace](),
 	"ListTasksResult":                   typeOf[mcp.ListTasksResult](),
-	"ListToolsRequest":                  typeOf[request[mcp.ListToolsParams]](),
+	"ListToolsRequest":                  typeOf[inPlace](),
 	"ListToolsResult":                   typeOf[mcp.ListToolsResult](),
 	"LoggingLevel":                      typeOf[mcp.LoggingLevel](),
 	"LoggingMessageNotification":        typeOf[notification[mcp.LogParams]](),
@@ -256,42 +263,42 @@ var goTypes = map[string]reflect.Type{
 	"ModelHint":                         typeOf[mcp.ModelHint](),
 	"ModelPreferences":                  typeOf[mcp.ModelPreferences](),
 	"MultiSelectEnumSchema":             typeOf[field](),
-	"Notification":                      typeOf[mcp.Notification](),
-	"NotificationParams":                typeOf[mcp.NotificationParams](),
+	"Notification":                      typeOf[inPlace](),
+	"NotificationParams":                typeOf[inPlace](),
 	"NumberSchema":                      typeOf[mcp.NumberSchema](),
 	"PaginatedRequest":                  typeOf[request[mcp.PaginatedParams]](),
 	"PaginatedRequestParams":            typeOf[mcp.PaginatedParams](),
 	"PaginatedResult":                   typeOf[mcp.ListTasksResult](),
-	"PingRequest":                       typeOf[request[mcp.PingParams]](),
+	"PingRequest":                       typeOf[inPlace](),
 	"PrimitiveSchemaDefinition":         typeOf[field](),
 	"ProgressNotification":              typeOf[notification[mcp.ProgressParams]](),
 	"ProgressNotificationParams":        typeOf[mcp.ProgressParams](),
 	"ProgressToken":                     typeOf[mcp.ProgressToken](),
 	"Prompt":                            typeOf[mcp.Prompt](),
 	"PromptArgument":                    typeOf[mcp.PromptArgument](),
-	"PromptListChangedNotification":     typeOf[notification[mcp.PromptListChangedParams]](),
+	"PromptListChangedNotification":     typeOf[inPlace](),
 	"PromptMessage":                     typeOf[mcp.PromptMessage](),
 	"PromptReference":                   typeOf[mcp.Reference](),
 	"ReadResourceRequest":               typeOf[request[mcp.ReadResourceParams]](),
 	"ReadResourceRequestParams":         typeOf[mcp.ReadResourceParams](),
 	"ReadResourceResult":                typeOf[mcp.ReadResourceResult](),
 	"RelatedTaskMetadata":               typeOf[mcp.RelatedTask](),
-	"Request":                           typeOf[mcp.Request](),
+	"Request":                           typeOf[inPlace](),
 	"RequestId":                         typeOf[mcp.RequestID](),
-	"RequestParams":                     typeOf[mcp.RequestParams](),
+	"RequestParams":                     typeOf[inPlace](),
 	"Resource":                          typeOf[mcp.Resource](),
 	"ResourceContents":                  typeOf[mcp.ResourceContents](),
 	"ResourceLink":                      typeOf[mcp.ResourceLink](),
-	"ResourceListChangedNotification":   typeOf[notification[mcp.ResourceListChangedParams]](),
-	"ResourceRequestParams":             typeOf[mcp.ResourceParams](),
+	"ResourceListChangedNotification":   typeOf[inPlace](),
+	"ResourceRequestParams":             typeOf[inPlace](),
 	"ResourceTemplate":                  typeOf[mcp.ResourceTemplate](),
 	"ResourceTemplateReference":         typeOf[mcp.Reference](),
-	"ResourceUpdatedNotification":       typeOf[notification[mcp.ResourceUpdatedParams]](),
-	"ResourceUpdatedNotificationParams": typeOf[mcp.ResourceUpdatedParams](),
-	"Result":                            typeOf[mcp.EmptyResult](),
+	"ResourceUpdatedNotification":       typeOf[inPlace](),
+	"ResourceUpdatedNotificationParams": typeOf[inPlace](),
+	"Result":                            typeOf[inPlace](),
 	"Role":                              typeOf[mcp.Role](),
 	"Root":                              typeOf[mcp.Root](),
-	"RootsListChangedNotification":      typeOf[notification[mcp.RootsListChangedParams]](),
+	"RootsListChangedNotification":      typeOf[inPlace](),
 	"SamplingMessage":                   typeOf[mcp.SamplingMessage](),
 	"SamplingMessageContentBlock":       typeOf[block](),
 	"ServerCapabilities":                typeOf[mcp.ServerCapabilities](),
@@ -302,8 +309,8 @@ var goTypes = map[string]reflect.Type{
 	"SetLevelRequestParams":             typeOf[mcp.SetLevelParams](),
 	"SingleSelectEnumSchema":            typeOf[field](),
 	"StringSchema":                      typeOf[mcp.StringSchema](),
-	"SubscribeRequest":                  typeOf[request[mcp.SubscribeParams]](),
-	"SubscribeRequestParams":            typeOf[mcp.SubscribeParams](),
+	"SubscribeRequest":                  typeOf[inPlace](),
+	"SubscribeRequestParams":            typeOf[inPlace](),
 	"Task":                              typeOf[mcp.Task](),
 	"TaskAugmentedRequestParams":        typeOf[mcp.CallToolParams](),
 	"TaskMetadata":                      typeOf[mcp.TaskMetadata](),
@@ -318,12 +325,12 @@ var goTypes = map[string]reflect.Type{
 	"ToolAnnotations":                   typeOf[mcp.ToolAnnotations](),
 	"ToolChoice":                        typeOf[mcp.ToolChoice](),
 	"ToolExecution":                     typeOf[mcp.ToolExecution](),
-	"ToolListChangedNotification":       typeOf[notification[mcp.ToolListChangedParams]](),
+	"ToolListChangedNotification":       typeOf[inPlace](),
 	"ToolResultContent":                 typeOf[mcp.ToolResultContent](),
 	"ToolUseContent":                    typeOf[mcp.ToolUseContent](),
-	"URLElicitationRequiredError":       typeOf[mcp.ErrorResponse](),
-	"UnsubscribeRequest":                typeOf[request[mcp.UnsubscribeParams]](),
-	"UnsubscribeRequestParams":          typeOf[mcp.UnsubscribeParams](),
+	"URLElicitationRequiredError":       typeOf[inPlace](),
+	"UnsubscribeRequest":                typeOf[inPlace](),
+	"UnsubscribeRequestParams":          typeOf[inPlace](),
 	"UntitledMultiSelectEnumSchema":     typeOf[mcp.MultiEnumSchema](),
 	"UntitledSingleSelectEnumSchema":    typeOf[mcp.EnumSchema](),
 }
@@ -337,8 +344,7 @@ var bases = []string{"BaseMetadata", "Icons", "PaginatedResult", "TaskAugmentedR
 // choices are required members of a struct that has one of several; the constructors
 // set the right one.
 var choices = []string{"TextResourceContents.text", "BlobResourceContents.blob", "PromptReference.name",
-	"ResourceTemplateReference.uri", "URLElicitationRequiredError.error.data",
-	"UnsupportedProtocolVersionError.error.data", "MissingRequiredClientCapabilityError.error.data"}
+	"ResourceTemplateReference.uri"}
 
 // rawMembers are objects kept as their bytes.
 var rawMembers = []string{"_meta", "inputSchema", "outputSchema", "requestedSchema", "data", "GetTaskPayloadResult",
@@ -371,6 +377,9 @@ func (o official) checkTypes(t *testing.T, other map[string]*schema) {
 					t.Errorf("%v: no type for %s, a member of %s", o.revision, member.ref(), name)
 				}
 			}
+			continue
+		}
+		if typ == typeOf[inPlace]() {
 			continue
 		}
 		c.check(name, def, other[name], typ)
@@ -496,8 +505,6 @@ func (o official) checkZeroValues(t *testing.T, defs, other map[string]*schema) 
 		"PromptReference":            mcp.Reference{Type: mcp.RefPrompt},
 		"ResourceTemplateReference":  mcp.Reference{Type: mcp.RefResource},
 		"ProgressNotificationParams": mcp.ProgressParams{ProgressToken: mcp.IntToken(0)},
-		"JSONRPCRequest":             mcp.Request{ID: mcp.IntID(0)},
-		"JSONRPCResultResponse":      mcp.ResultResponse{ID: mcp.IntID(0)},
 	}
 	for name, def := range defs {
 		typ := o.types[name]
@@ -506,11 +513,11 @@ func (o official) checkZeroValues(t *testing.T, defs, other map[string]*schema) 
 			_, both := gather(other, other[name])
 			maps.DeleteFunc(required, func(member string, _ bool) bool { return !both[member] })
 		}
-		if typ == nil || typ.Kind() != reflect.Struct || len(props) == 0 || props["params"] != nil || slices.Contains(abstract, name) {
+		if typ == nil || typ == typeOf[inPlace]() || typ.Kind() != reflect.Struct || len(props) == 0 || props["params"] != nil || slices.Contains(abstract, name) {
 			continue
 		}
 		v, ok := special[name]
-		if typ == typeOf[mcp.ResultResponse]() {
+		if typ == typeOf[inPlace]() {
 			v = special["JSONRPCResultResponse"]
 		} else if !ok {
 			v = reflect.New(typ).Interface()

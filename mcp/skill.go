@@ -13,11 +13,6 @@ const ExtensionSkills = "io.modelcontextprotocol/skills"
 // lists what lies in it.
 const MIMEDirectory = "inode/directory"
 
-// SkillsCapability is the value of [ExtensionSkills].
-type SkillsCapability struct {
-	DirectoryRead bool `json:"directoryRead,omitempty"` // resources/directory/read is there
-}
-
 // Skill is the entry of one skill: what a host needs to show it, to have a person approve
 // it, and to verify each of its files.
 type Skill struct {
@@ -66,9 +61,6 @@ func (r *SkillResources) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// ListSkillsParams are the params of skills/list.
-type ListSkillsParams = PaginatedParams
-
 // ListSkillsResult is a page of skills.
 type ListSkillsResult struct {
 	ResultType ResultType `json:"resultType,omitempty"` // since 2026-07-28
@@ -78,23 +70,12 @@ type ListSkillsResult struct {
 	Meta Meta `json:"_meta,omitempty"`
 }
 
-// GetSkillParams are the params of skills/get: the URI of a SKILL.md.
-type GetSkillParams = ResourceParams
-
 // GetSkillResult answers skills/get.
 type GetSkillResult struct {
 	ResultType ResultType `json:"resultType,omitempty"` // since 2026-07-28
 	Skill      Skill      `json:"skill"`
 	Cacheable
 	Meta Meta `json:"_meta,omitempty"`
-}
-
-// ReadResourceDirectoryParams are the params of resources/directory/read: the URI of a
-// directory, without a slash at its end.
-type ReadResourceDirectoryParams struct {
-	URI    string `json:"uri"`
-	Cursor string `json:"cursor,omitempty"`
-	Meta   Meta   `json:"_meta,omitempty"`
 }
 
 // ReadResourceDirectoryResult is a page of what lies in a directory itself. Directories in

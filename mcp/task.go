@@ -42,19 +42,6 @@ type CreateTaskResult struct {
 	Meta Meta `json:"_meta,omitempty"`
 }
 
-// TaskParams name a task.
-type TaskParams struct {
-	TaskID string `json:"taskId"`
-	Meta   Meta   `json:"_meta,omitempty"`
-}
-
-// Types of the params that name a task.
-type (
-	GetTaskParams    = TaskParams
-	TaskResultParams = TaskParams
-	CancelTaskParams = TaskParams
-)
-
 // GetTaskResult is the task itself, without a member around it.
 type GetTaskResult struct {
 	Task
@@ -66,10 +53,6 @@ type CancelTaskResult = GetTaskResult
 
 // TaskStatusParams are the params of notifications/tasks/status.
 type TaskStatusParams = GetTaskResult
-
-// TaskPayload answers tasks/result: the raw result of the request that became the
-// task.
-type TaskPayload = json.RawMessage
 
 // ListTasksResult is a page of tasks.
 type ListTasksResult struct {

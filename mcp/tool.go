@@ -72,6 +72,3 @@ type CallToolResult struct {
 	IsError           bool            `json:"isError,omitempty"`
 	Meta              Meta            `json:"_meta,omitempty"`
 }
-
-// ToolListChangedParams are the params of notifications/tools/list_changed.
-type ToolListChangedParams = NotificationParams

@@ -11,11 +11,6 @@ const MIMEApp = "text/html;profile=mcp-app"
 // page and of its contents.
 const MetaUI = "ui"
 
-// UICapability is the value of [ExtensionUI].
-type UICapability struct {
-	MIMETypes []string `json:"mimeTypes,omitempty"` // the types of pages that a host shows
-}
-
 // UIAudience is who may call a tool.
 type UIAudience string
 
