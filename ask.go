@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/hosted"
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -318,7 +319,7 @@ type hosting struct {
 // host returns the client of a call if it hosts tasks for the server, otherwise nil.
 func (c *Call) host() *hosting {
 	p := c.c.Peer()
-	if !p.Revision().Has(mcp.FeatureCoreTasks) || c.c.Detached() != nil {
+	if !protocol.Has(p.Revision(), protocol.FeatureCoreTasks) || c.c.Detached() != nil {
 		return nil
 	}
 	caps := c.peer.Capabilities()
@@ -330,7 +331,7 @@ func (c *Call) host() *hosting {
 
 // takes reports whether the client takes questions of a method as tasks.
 func (h *hosting) takes(method string) bool {
-	m, ok := mcp.LookupMethod(method)
+	m, ok := protocol.LookupMethod(method)
 	return ok && m.Task != 0 && h.caps.Has(m.Task)
 }
 
@@ -350,11 +351,11 @@ func (q *Question) paramsFor(r mcp.Revision) (any, error) {
 	case error:
 		return nil, p
 	case mcp.ElicitForm:
-		return p.For(r)
+		return protocol.FormQuestionFor(p, r)
 	case mcp.ElicitURL:
-		return p.For(r)
+		return protocol.URLQuestionFor(p, r)
 	case mcp.CreateMessageParams:
-		return p.For(r)
+		return protocol.SamplingFor(p, r)
 	}
 	return q.params, nil
 }
@@ -453,13 +454,13 @@ func readable[T any](read func(Answers, string) (T, error), raw []byte) bool {
 // them, each with the feature that a revision must have.
 var askable = []struct {
 	cap     mcp.Capability
-	feature mcp.Feature
+	feature protocol.Feature
 }{
-	{mcp.CapClientElicitationForm, mcp.FeatureElicitation},
-	{mcp.CapClientElicitationURL, mcp.FeatureURLElicitation},
-	{mcp.CapClientSampling, mcp.FeatureSampling},
-	{mcp.CapClientSamplingTools, mcp.FeatureSamplingTools},
-	{mcp.CapClientRoots, mcp.FeatureRoots},
+	{mcp.CapClientElicitationForm, protocol.FeatureElicitation},
+	{mcp.CapClientElicitationURL, protocol.FeatureURLElicitation},
+	{mcp.CapClientSampling, protocol.FeatureSampling},
+	{mcp.CapClientSamplingTools, protocol.FeatureSamplingTools},
+	{mcp.CapClientRoots, protocol.FeatureRoots},
 }
 
 // checkNeeds refuses a capability that no question needs.
@@ -494,7 +495,7 @@ func needsText(needs mcp.Capability, r mcp.Revision) string {
 			continue
 		}
 		all = append(all, x.cap.String())
-		if !r.Has(x.feature) {
+		if !protocol.Has(r, x.feature) {
 			never = append(never, x.cap.String())
 		}
 	}

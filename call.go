@@ -12,6 +12,7 @@ import (
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -119,7 +120,7 @@ func (c *Call) Progress(ctx context.Context, progress, total float64, message st
 		b = append(b, `,"total":`...)
 		b = strconv.AppendFloat(b, total, 'f', -1, 64)
 	}
-	if message != "" && c.revision().Has(mcp.FeatureProgressMessage) {
+	if message != "" && protocol.Has(c.revision(), protocol.FeatureProgressMessage) {
 		b = append(b, `,"message":`...)
 		b = codec.AppendString(b, message)
 	}
@@ -130,10 +131,10 @@ func (c *Call) Progress(ctx context.Context, progress, total float64, message st
 // an elicitation had asked the user to open. It does nothing where the client's revision
 // has no such notification.
 func (c *Call) ElicitationComplete(ctx context.Context, elicitationID string) error {
-	if !c.revision().Has(mcp.FeatureElicitationIDs) {
+	if !protocol.Has(c.revision(), protocol.FeatureElicitationIDs) {
 		return nil
 	}
-	p := mcp.ElicitCompleteParams{ElicitationID: elicitationID}
+	p := protocol.ElicitCompleteParams{ElicitationID: elicitationID}
 	if tasks := c.urls.Load(); tasks != nil {
 		if task, ok := tasks.Load(elicitationID); ok {
 			p.Meta = relatedTask(p.Meta, task.(string))
@@ -184,7 +185,7 @@ func (p *Peer) Client() mcp.Implementation {
 func (p *Peer) Capabilities() mcp.ClientCapabilities {
 	var c mcp.ClientCapabilities
 	_ = codec.Unmarshal(p.p.Capabilities(), &c) // initialize has decoded it once
-	return c.For(p.p.Revision())
+	return protocol.ClientCapabilitiesFor(c, p.p.Revision())
 }
 
 // Ping asks the client, on its standalone stream, whether it is there. It fails with
@@ -262,7 +263,7 @@ func (c *Call) Ping(ctx context.Context) error {
 
 // pingable says why a client cannot be pinged.
 func pingable(r mcp.Revision) error {
-	if ping, _ := mcp.LookupMethod(mcp.MethodPing); ping.Allowed(mcp.ToClient, r) {
+	if ping, _ := protocol.LookupMethod(mcp.MethodPing); ping.Allowed(protocol.ToClient, r) {
 		return nil
 	}
 	return fmt.Errorf("troupe: ping a client of %s: %w", r, mcp.ErrInexpressible)

@@ -8,6 +8,7 @@ import (
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/mcp"
@@ -31,18 +32,18 @@ func (s *service) Initialize(ctx context.Context, params []byte) (actors.Settled
 	if err := codec.UnmarshalValid(params, &p); err != nil {
 		return actors.Settled{}, nil, invalidParams(err)
 	}
-	r := mcp.Negotiate(p.ProtocolVersion, s.speaks)
+	r := protocol.Negotiate(p.ProtocolVersion, s.speaks)
 	revision := r.String()
 	client, kept, ok := session.Keep(&p, maxClient)
 	if !ok {
 		return actors.Settled{}, nil, mcp.Errorf(mcp.CodeInvalidParams, "clientInfo: name and version are longer than %d bytes", maxClient)
 	}
-	result, err := codec.Marshal(mcp.InitializeResult{
+	result, err := codec.Marshal(protocol.InitializeResultFor(mcp.InitializeResult{
 		ProtocolVersion: revision,
 		Capabilities:    s.capabilities(),
 		ServerInfo:      s.srv.impl,
 		Instructions:    s.srv.opts.Instructions,
-	}.For(r))
+	}, r))
 	if err != nil {
 		return actors.Settled{}, nil, s.internal("initialize", err)
 	}
@@ -111,7 +112,7 @@ func (s *service) begin(ctx context.Context, call *Call, o *observed) (_ context
 func (s *service) ended(ctx context.Context, call *Call, o *observed, code int, err *mcp.Error) *mcp.Error {
 	message := ""
 	if err != nil {
-		err = err.For(call.revision())
+		err = protocol.ErrorFor(err, call.revision())
 		code, message = err.Code, err.Message
 	}
 	if call.dropped.Load() {
@@ -155,7 +156,7 @@ func (s *service) operation(m *codec.Message) (*telemetry.Operation, *tool) {
 			return s.ops.Operation(mcp.MethodPromptsGet, p.Name), nil
 		}
 	}
-	if known, ok := mcp.LookupMethod(m.Method); ok {
+	if known, ok := protocol.LookupMethod(m.Method); ok {
 		return s.ops.Operation(known.Name, ""), nil
 	}
 	if _, ok := s.srv.method(m.Method); ok {
@@ -182,7 +183,7 @@ func (s *service) dispatch(ctx context.Context, call *Call, t *tool, dst []byte)
 // route answers all methods except tools/call.
 func (s *service) route(ctx context.Context, call *Call, m *codec.Message, dst []byte) (out []byte, err *mcp.Error) {
 	r := call.revision()
-	if known, ok := mcp.LookupMethod(m.Method); !ok || !known.Allowed(mcp.ToServer, r) {
+	if known, ok := protocol.LookupMethod(m.Method); !ok || !known.Allowed(protocol.ToServer, r) {
 		if h, ok := s.srv.method(m.Method); ok {
 			return s.callMethod(ctx, call, h, dst)
 		}

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -123,7 +124,7 @@ func addNotification[In any](s *Server, name string, handler func(p *Peer, in In
 
 // own says why a program may not use the name for a method of its own.
 func own(name string) error {
-	if _, taken := mcp.LookupMethod(name); taken || name == "" || strings.HasPrefix(name, "rpc.") {
+	if _, taken := protocol.LookupMethod(name); taken || name == "" || strings.HasPrefix(name, "rpc.") {
 		return fmt.Errorf("method %q: the name is empty, begins with rpc., or is one of the specification", name)
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/bearer"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/internal/worker"
@@ -54,7 +55,7 @@ func (rt *Runtime) TryMount(path string, srv *Server) error {
 	m := &mount{paths: []string{path}}
 	if sse, messages := legacyPaths(path); !rt.opts.HTTP.NoSSE {
 		switch {
-		case srv.speaks(rt.opts.Revisions).has(mcp.FeatureHTTPSSE):
+		case srv.speaks(rt.opts.Revisions).has(protocol.FeatureHTTPSSE):
 			m.paths = append(m.paths, messages, sse)
 		case rt.shared(): // no session begins here, but another node may have one that began while the revision was spoken
 			m.paths = append(m.paths, messages)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/scope"
 	"github.com/troupe-run/troupe/internal/task"
 	"github.com/troupe-run/troupe/internal/worker"
@@ -125,13 +126,13 @@ func (rt *Runtime) taskChanged(key worker.Key, rev uint64, r *task.Record) {
 		rt.logTask("a task has ended", key, "status", string(r.Status(mcp.Latest)))
 	}
 	session, params := "", []byte(nil)
-	if revision, ok := mcp.ParseRevision(r.Revision); ok && r.Session != "" && revision.Has(mcp.FeatureCoreTasks) {
+	if revision, ok := mcp.ParseRevision(r.Revision); ok && r.Session != "" && protocol.Has(revision, protocol.FeatureCoreTasks) {
 		told := r.Core(key.ID, revision)
 		if len(r.Scopes) > 0 && rt.needsMore(key.Server, r.Scopes) {
 			told.StatusMessage = "" // may have what the call has said, and the stream may be that of a narrower token
 		}
 		var err error
-		if params, err = codec.Marshal(mcp.TaskStatusParams{Task: told}); err == nil {
+		if params, err = codec.Marshal(protocol.TaskStatusParams{Task: told}); err == nil {
 			session = r.Session
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -74,9 +75,9 @@ func (s *Server) addPage(p Page, replace bool) error {
 	if err != nil {
 		return fmt.Errorf("troupe: page %q: %w", p.URI, err)
 	}
-	contents := mcp.TextResource(p.URI, mcp.MIMEApp, p.HTML)
+	contents := mcp.TextResource(p.URI, protocol.MIMEApp, p.HTML)
 	contents.Meta, _ = withUI(nil, meta) // encoded before
-	r := mcp.Resource{URI: p.URI, Name: p.Name, Title: p.Title, Description: p.Description, MIMEType: mcp.MIMEApp,
+	r := mcp.Resource{URI: p.URI, Name: p.Name, Title: p.Title, Description: p.Description, MIMEType: protocol.MIMEApp,
 		Size: new(int64(len(p.HTML))), Icons: p.Icons}
 	if r.Meta, err = withUI(p.Meta, meta); err != nil {
 		return fmt.Errorf("troupe: page %q: %w", p.URI, err)
@@ -100,7 +101,7 @@ func (p *Page) check() (any, error) {
 	case len(p.HTML) > most:
 		return nil, fmt.Errorf("its HTML has %d bytes, and may have %d", len(p.HTML), most)
 	}
-	meta := mcp.UIPage{Domain: p.Domain, PrefersBorder: p.Border}
+	meta := protocol.UIPage{Domain: p.Domain, PrefersBorder: p.Border}
 	for _, origins := range [][]string{p.CSP.ConnectDomains, p.CSP.ResourceDomains, p.CSP.FrameDomains, p.CSP.BaseURIDomains} {
 		for _, o := range origins {
 			if !cspSource(o) {
@@ -114,7 +115,7 @@ func (p *Page) check() (any, error) {
 	if p.Permissions != (mcp.UIPermissions{}) {
 		meta.Permissions = &p.Permissions
 	}
-	if meta == (mcp.UIPage{}) {
+	if meta == (protocol.UIPage{}) {
 		return nil, nil
 	}
 	return meta, nil
@@ -141,20 +142,20 @@ func cspSource(s string) bool {
 
 // withUI returns a `_meta` with the member "ui", unless value is nil.
 func withUI(meta mcp.Meta, value any) (mcp.Meta, error) {
-	if err := meta.Check(); err != nil {
+	if err := protocol.CheckMeta(meta); err != nil {
 		return nil, err
 	}
 	if value == nil {
 		return meta.Clone(), nil
 	}
-	if _, ok := meta[mcp.MetaUI]; ok {
+	if _, ok := meta[protocol.MetaUI]; ok {
 		return nil, errors.New(`its Meta has a member "ui" already`)
 	}
 	raw, err := codec.Marshal(value)
 	if err != nil {
 		return nil, err
 	}
-	return meta.Clone().With(mcp.MetaUI, json.RawMessage(raw)), nil
+	return meta.Clone().With(protocol.MetaUI, json.RawMessage(raw)), nil
 }
 
 // tied returns the `_meta` of a tool that is tied to a page.
@@ -170,7 +171,7 @@ func (u *UI) tied(meta mcp.Meta) (mcp.Meta, error) {
 			return nil, fmt.Errorf("UI.For: %q is neither model nor app", who)
 		}
 	}
-	return withUI(meta, mcp.UITool{ResourceURI: u.Page, Visibility: u.For})
+	return withUI(meta, protocol.UITool{ResourceURI: u.Page, Visibility: u.For})
 }
 
 // logMissingPages logs the tools whose page the server does not have: a host would show nothing.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -128,11 +129,11 @@ func checkPrompt(r *mcp.GetPromptResult) error {
 		return errNoResult
 	}
 	for i := range r.Messages {
-		if err := r.Messages[i].Check(); err != nil {
+		if err := protocol.CheckPromptMessage(&r.Messages[i]); err != nil {
 			return fmt.Errorf("%w: message %d: %w", errBadResult, i, err)
 		}
 	}
-	if err := r.Meta.Check(); err != nil {
+	if err := protocol.CheckMeta(r.Meta); err != nil {
 		return fmt.Errorf("%w: %w", errBadResult, err)
 	}
 	return nil
@@ -178,5 +179,5 @@ func (s *service) complete(ctx context.Context, call *Call, m *codec.Message, ds
 		}
 		got.Values, got.HasMore = got.Values[:mcp.MaxCompletionValues], &more
 	}
-	return s.encode(dst, call, m, nil, mcp.CompleteResult{Completion: got})
+	return s.encode(dst, call, m, nil, protocol.CompleteResult{Completion: got})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/internal/hosted"
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/task"
 	"github.com/troupe-run/troupe/internal/worker"
 	"github.com/troupe-run/troupe/mcp"
@@ -52,7 +53,7 @@ type reminder struct {
 // since then begins to wait anew.
 func (rs *reminders) begin(key worker.Key, r *task.Record) {
 	revision, _ := mcp.ParseRevision(r.Revision)
-	if r.State != task.Waiting || r.Session == "" || !revision.Has(mcp.FeatureCoreTasks) {
+	if r.State != task.Waiting || r.Session == "" || !protocol.Has(revision, protocol.FeatureCoreTasks) {
 		return
 	}
 	rs.mu.Lock()

@@ -9,6 +9,7 @@ import (
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/scope"
 	"github.com/troupe-run/troupe/internal/template"
 	"github.com/troupe-run/troupe/mcp"
@@ -34,11 +35,11 @@ func (s *service) readResource(ctx context.Context, call *Call, m *codec.Message
 		return s.unfinished(dst, call, "resources/read", err)
 	}
 	for i := range contents {
-		if err := contents[i].Check(); err != nil {
+		if err := protocol.CheckResourceContents(&contents[i]); err != nil {
 			return nil, s.internal("resources/read", fmt.Errorf("%w: contents %d: %w", errBadResult, i, err))
 		}
 	}
-	return s.encode(dst, call, m, s.readCache(call, m), mcp.ReadResourceResult{Contents: contents}.For(call.revision()))
+	return s.encode(dst, call, m, s.readCache(call, m), protocol.ReadResultFor(mcp.ReadResourceResult{Contents: contents}, call.revision()))
 }
 
 func (s *service) resourceURI(m *codec.Message) (string, *mcp.Error) {
@@ -76,7 +77,7 @@ func absolute(uri string) bool {
 }
 
 func notFound(uri string) *mcp.Error {
-	return mcp.NewError(mcp.CodeResourceNotFound, "resource not found").WithData(mcp.ResourceNotFoundData{URI: uri})
+	return mcp.NewError(mcp.CodeResourceNotFound, "resource not found").WithData(protocol.ResourceNotFoundData{URI: uri})
 }
 
 // follows reports whether a caller with view v may get updates of the resource at uri. Without

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/toolschema"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -233,7 +234,7 @@ func (s *service) wireResult(dst []byte, call *Call, e *mcp.Error) ([]byte, *mcp
 		if _, taken := questions[key]; taken || key == "" {
 			key = "url-" + strconv.Itoa(i+1)
 		}
-		asked, err := u.For(r)
+		asked, err := protocol.URLQuestionFor(u, r)
 		if err != nil {
 			return nil, s.internal("elicitation", err)
 		}
@@ -252,7 +253,7 @@ func (s *service) wireResult(dst []byte, call *Call, e *mcp.Error) ([]byte, *mcp
 
 // inputRequired appends the result that asks the client, which comes back with state.
 func (h *resultHead) inputRequired(dst []byte, questions mcp.InputRequests, state string) ([]byte, error) {
-	result := mcp.InputRequired(questions, state)
+	result := protocol.InputRequired(questions, state)
 	result.Meta = mcp.Meta{mcp.MetaServerInfo: h.name}
 	return codec.AppendMarshal(dst, result)
 }
@@ -263,7 +264,7 @@ func (c *Call) appendToolResult(dst []byte, x *mcp.CallToolResult) ([]byte, erro
 	if c.attempt() != nil { // each reader of the task gets what its revision has
 		return codec.AppendMarshal(dst, x)
 	}
-	if x = x.For(r); !r.Stateless() {
+	if x = protocol.CallResultFor(x, r); !r.Stateless() {
 		return codec.AppendMarshal(dst, x)
 	}
 	own, err := rawMeta(x.Meta)
@@ -281,7 +282,7 @@ func (c *Call) appendToolResult(dst []byte, x *mcp.CallToolResult) ([]byte, erro
 // appendPrompt is appendToolResult for a prompt.
 func (c *Call) appendPrompt(dst []byte, x *mcp.GetPromptResult) ([]byte, error) {
 	r := c.revision()
-	if x = x.For(r); !r.Stateless() {
+	if x = protocol.PromptResultFor(x, r); !r.Stateless() {
 		return codec.AppendMarshal(dst, x)
 	}
 	own, err := rawMeta(x.Meta)

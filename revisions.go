@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -61,8 +62,8 @@ func (all spoken) firstStateless() int {
 }
 
 // has reports whether a revision with the feature is spoken.
-func (all spoken) has(f mcp.Feature) bool {
-	return slices.ContainsFunc(all, func(r mcp.Revision) bool { return r.Has(f) })
+func (all spoken) has(f protocol.Feature) bool {
+	return slices.ContainsFunc(all, func(r mcp.Revision) bool { return protocol.Has(r, f) })
 }
 
 // newestFirst returns the revisions in the order in which clients get them: a client takes the
@@ -75,7 +76,7 @@ func (all spoken) newestFirst() []string {
 
 // refuse returns the error for a version that is not spoken. An empty text is the one of the code.
 func (all spoken) refuse(requested, text string) *mcp.Error {
-	return mcp.NewError(mcp.CodeUnsupportedVersion, text).WithData(mcp.UnsupportedVersionData{Supported: all.newestFirst(), Requested: shown(requested)})
+	return mcp.NewError(mcp.CodeUnsupportedVersion, text).WithData(protocol.UnsupportedVersionData{Supported: all.newestFirst(), Requested: shown(requested)})
 }
 
 // refuseInitialize returns the error for initialize where no revision that is spoken has it (2026-07-28,

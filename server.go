@@ -14,6 +14,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/scope"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -165,10 +166,10 @@ func TryNewServer(impl mcp.Implementation, opts *ServerOptions) (*Server, error)
 	if _, err := codec.Marshal(s.capabilities()); err != nil {
 		return nil, fmt.Errorf("troupe: server %q: capabilities: %w", impl.Name, err)
 	}
-	s.tools = newCatalogue(func(t *tool) any { return t.wire() }, func(t *tool, r mcp.Revision) any { return t.wire().For(r) })
-	s.prompts = newCatalogue(func(p *prompt) any { return p.wire() }, func(p *prompt, r mcp.Revision) any { return p.wire().For(r) })
-	s.resources = newCatalogue(func(x *resource) any { return x.Resource }, func(x *resource, r mcp.Revision) any { return x.Resource.For(r) })
-	s.templates = newCatalogue(func(t *resourceTemplate) any { return t.ResourceTemplate }, func(t *resourceTemplate, r mcp.Revision) any { return t.ResourceTemplate.For(r) })
+	s.tools = newCatalogue(func(t *tool) any { return t.wire() }, func(t *tool, r mcp.Revision) any { return protocol.ToolFor(t.wire(), r) })
+	s.prompts = newCatalogue(func(p *prompt) any { return p.wire() }, func(p *prompt, r mcp.Revision) any { return protocol.PromptFor(p.wire(), r) })
+	s.resources = newCatalogue(func(x *resource) any { return x.Resource }, func(x *resource, r mcp.Revision) any { return protocol.ResourceFor(x.Resource, r) })
+	s.templates = newCatalogue(func(t *resourceTemplate) any { return t.ResourceTemplate }, func(t *resourceTemplate, r mcp.Revision) any { return protocol.TemplateFor(t.ResourceTemplate, r) })
 	s.tools.changed = func() { s.mount.changed(0) }
 	s.prompts.changed = func() { s.mount.changed(1) }
 	s.skills = newCatalogue(func(k *skillEntry) any { return k.entry }, func(k *skillEntry, _ mcp.Revision) any { return k.entry })
@@ -183,7 +184,7 @@ func TryNewServer(impl mcp.Implementation, opts *ServerOptions) (*Server, error)
 // The values of extensions among a server's capabilities.
 var (
 	skillsCapability = mcp.Object(`{"directoryRead":true}`)
-	uiCapability     = mcp.Object(`{"mimeTypes":["` + mcp.MIMEApp + `"]}`)
+	uiCapability     = mcp.Object(`{"mimeTypes":["` + protocol.MIMEApp + `"]}`)
 )
 
 // capabilities returns the capabilities that the server declares.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -40,7 +41,7 @@ func (s *service) Notified(p *actors.Peer, method string, params []byte) {
 		s.contain(method, func() { f.(func(*Peer, []byte))(&Peer{p}, params) })
 		return
 	}
-	if m, ok := mcp.LookupMethod(method); !ok || !m.Allowed(mcp.ToServer, p.Revision()) {
+	if m, ok := protocol.LookupMethod(method); !ok || !m.Allowed(protocol.ToServer, p.Revision()) {
 		return
 	}
 	switch method {

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/skill"
 	"github.com/troupe-run/troupe/internal/template"
 	"github.com/troupe-run/troupe/mcp"
@@ -148,7 +149,7 @@ func readSkills(k Skill) (*skillTree, error) {
 	if k.Files == nil {
 		return nil, errors.New("it has no files")
 	}
-	if err := k.Meta.Check(); err != nil {
+	if err := protocol.CheckMeta(k.Meta); err != nil {
 		return nil, err
 	}
 	dir := cmp.Or(k.Dir, ".")
@@ -412,5 +413,5 @@ func appendDirectory(dst []byte, uri, escaped string) []byte {
 	dst = codec.AppendString(dst, uri)
 	dst = append(dst, `,"name":`...)
 	dst = codec.AppendString(dst, name)
-	return append(dst, `,"mimeType":"`+mcp.MIMEDirectory+`"}`...)
+	return append(dst, `,"mimeType":"`+protocol.MIMEDirectory+`"}`...)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/faults"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/worker"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -41,7 +42,7 @@ func (s *service) Listening(ctx context.Context, c *actors.Call) (actors.Listeni
 		return actors.Listening{}, mcp.NewError(mcp.CodeInvalidParams, "subscriptions/listen needs notifications")
 	}
 	caps := s.srv.capabilities()
-	f := in.Notifications.Within(&caps)
+	f := protocol.FilterWithin(*in.Notifications, &caps)
 	ctx = call.context(ctx)
 	view := s.viewOf(call.Principal)
 	limit := s.svc.Limits.Subscriptions
@@ -155,7 +156,7 @@ func (s *service) discover(dst []byte, r mcp.Revision) ([]byte, *mcp.Error) {
 		SupportedVersions []string               `json:"supportedVersions"`
 		Capabilities      mcp.ServerCapabilities `json:"capabilities"`
 		Instructions      string                 `json:"instructions,omitempty"`
-	}{s.speaks.newestFirst(), s.capabilities().For(r), s.srv.opts.Instructions})
+	}{s.speaks.newestFirst(), protocol.ServerCapabilitiesFor(s.capabilities(), r), s.srv.opts.Instructions})
 	if err != nil {
 		return nil, s.internal(mcp.MethodServerDiscover, err)
 	}

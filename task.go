@@ -18,6 +18,7 @@ import (
 	"github.com/troupe-run/troupe/auth"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/task"
 	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/internal/worker"
@@ -218,7 +219,7 @@ func (c *Call) becomesTask(t *tool) (yes bool, refusal *mcp.Error) {
 		return false, nil
 	}
 	switch r := c.revision(); {
-	case r.Has(mcp.FeatureTasksExtension):
+	case protocol.Has(r, protocol.FeatureTasksExtension):
 		if !t.Task.asked() {
 			return false, nil
 		}
@@ -232,13 +233,13 @@ func (c *Call) becomesTask(t *tool) (yes bool, refusal *mcp.Error) {
 		}
 		// The server decides: a request that is too large for a task has its result, as it has from other clients.
 		return can && (len(c.msg.Params) <= maxTaskRequest || t.Rerun == Safe), nil
-	case r.Has(mcp.FeatureCoreTasks) && c.msg.Task != nil && c.svc.srv.hasTasks.Load():
+	case protocol.Has(r, protocol.FeatureCoreTasks) && c.msg.Task != nil && c.svc.srv.hasTasks.Load():
 		if !t.Task.asked() {
 			return false, mcp.Errorf(mcp.CodeMethodNotFound, "calls of tool %s cannot become tasks", shown(t.Name))
 		}
 		return true, nil
 	}
-	if t.Task == TaskRequired && c.revision().Has(mcp.FeatureCoreTasks) {
+	if t.Task == TaskRequired && protocol.Has(c.revision(), protocol.FeatureCoreTasks) {
 		return false, mcp.Errorf(mcp.CodeMethodNotFound, "calls of tool %s must become tasks: send params.task", shown(t.Name))
 	}
 	return false, nil // a client of an older revision cannot ask for a task: it has the result
@@ -248,7 +249,7 @@ func (c *Call) becomesTask(t *tool) (yes bool, refusal *mcp.Error) {
 func (c *Call) taskTTL(t *tool) (time.Duration, *mcp.Error) {
 	most := c.svc.rt.opts.Store.TaskMax
 	ttl := cmp.Or(t.TaskTTL, limits.TaskTTL.Value())
-	if c.msg.Task != nil && c.revision().Has(mcp.FeatureCoreTasks) {
+	if c.msg.Task != nil && protocol.Has(c.revision(), protocol.FeatureCoreTasks) {
 		var asked struct {
 			TTL json.RawMessage `json:"ttl"`
 		}
@@ -304,14 +305,14 @@ func (s *service) createTask(ctx context.Context, call *Call, t *tool, args, dst
 		return nil, 0, s.failure(call, "tools/call "+t.Name, err)
 	}
 	s.rt.logTask("a task was created", made.Key, "tool", t.Name)
-	if t.TaskAfter > 0 && call.revision().Has(mcp.FeatureTasksExtension) { // who asked for a task gets one
+	if t.TaskAfter > 0 && protocol.Has(call.revision(), protocol.FeatureTasksExtension) { // who asked for a task gets one
 		if made, err = s.awaitTask(ctx, made, t.TaskAfter); err == nil && made.Record.State == task.Ended {
 			return s.outcome(call, made, false, dst)
 		}
 	}
 	r := call.revision()
-	var out any = mcp.CreateTaskResult{Task: made.Record.Core(made.Key.ID, r), Meta: immediate(t.TaskNotice)}
-	if r.Has(mcp.FeatureTasksExtension) {
+	var out any = protocol.CreateTaskResult{Task: made.Record.Core(made.Key.ID, r), Meta: immediate(t.TaskNotice)}
+	if protocol.Has(r, protocol.FeatureTasksExtension) {
 		out = s.created(made, r)
 	}
 	if dst, err = codec.AppendMarshal(dst, out); err != nil {
@@ -321,8 +322,8 @@ func (s *service) createTask(ctx context.Context, call *Call, t *tool, args, dst
 }
 
 // created is the result that says which task a call has become (2026-07-28).
-func (s *service) created(made worker.Snapshot, r mcp.Revision) mcp.CreatedTask {
-	return mcp.CreatedTask{ResultType: mcp.ResultTask, TaskHandle: made.Record.Handle(made.Key.ID, r), Meta: mcp.Meta(nil).WithServerInfo(s.srv.impl)}
+func (s *service) created(made worker.Snapshot, r mcp.Revision) protocol.CreatedTask {
+	return protocol.CreatedTask{ResultType: mcp.ResultTask, TaskHandle: made.Record.Handle(made.Key.ID, r), Meta: mcp.Meta(nil).WithServerInfo(s.srv.impl)}
 }
 
 // tooManyTasks is the client's error for an error of the tasks that says that there are too many, or that they store too much; nil for any other.
@@ -349,7 +350,7 @@ func immediate(notice string) mcp.Meta {
 	if notice == "" {
 		return nil
 	}
-	return mcp.Meta{mcp.MetaModelImmediateResponse: mcp.Raw(notice)}
+	return mcp.Meta{protocol.MetaModelImmediateResponse: mcp.Raw(notice)}
 }
 
 // newTask is the task of a call, which is to be stored.
@@ -540,18 +541,18 @@ func (s *service) outcome(call *Call, t worker.Snapshot, related bool, dst []byt
 func (c *Call) Node() string { return c.svc.rt.cluster.Name() }
 
 // detailed is a task as a reader of the extension sees it, with its result.
-func detailed(t worker.Snapshot, r mcp.Revision) (mcp.DetailedTask, error) {
+func detailed(t worker.Snapshot, r mcp.Revision) (protocol.DetailedTask, error) {
 	var result json.RawMessage
 	if t.Record.Status(r) == mcp.TaskCompleted {
 		var x mcp.CallToolResult
 		if err := codec.Unmarshal(t.Record.Outcome.Value, &x); err != nil {
-			return mcp.DetailedTask{}, err
+			return protocol.DetailedTask{}, err
 		}
-		y := *x.For(r)
+		y := *protocol.CallResultFor(&x, r)
 		y.ResultType = mcp.ResultComplete
 		var err error
 		if result, err = codec.Marshal(&y); err != nil {
-			return mcp.DetailedTask{}, err
+			return protocol.DetailedTask{}, err
 		}
 	}
 	return t.Record.Detailed(t.Key.ID, r, result), nil

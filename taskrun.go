@@ -16,6 +16,7 @@ import (
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/mrtr"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/task"
 	"github.com/troupe-run/troupe/internal/worker"
 	"github.com/troupe-run/troupe/mcp"
@@ -118,7 +119,7 @@ func (r *taskRun) Tell(ctx context.Context, method string, params []byte) error 
 		return r.sayProgress(ctx, params)
 	}
 	revision, _ := mcp.ParseRevision(r.Revision)
-	if method != mcp.NotifyProgress || r.Request.Session == "" || r.Again() || !revision.Has(mcp.FeatureCoreTasks) {
+	if method != mcp.NotifyProgress || r.Request.Session == "" || r.Again() || !protocol.Has(revision, protocol.FeatureCoreTasks) {
 		return nil
 	}
 	var p map[string]json.RawMessage
@@ -207,7 +208,7 @@ func (t *tool) long() bool { return t.Task == TaskAutomatic && t.safe }
 
 // mayBecome reports whether the client may be one that handles tasks which it has not asked for. It does not decode what the client declares.
 func (c *Call) mayBecome() bool {
-	return c.revision().Has(mcp.FeatureTasksExtension) && c.attempt() == nil && codec.Optional(c.peer.p.Capabilities(), "extensions") != nil
+	return protocol.Has(c.revision(), protocol.FeatureTasksExtension) && c.attempt() == nil && codec.Optional(c.peer.p.Capabilities(), "extensions") != nil
 }
 
 // runLong runs the tool, and has the call become a task if that takes long. Where a middleware calls next several times, the first one promises that, for the

@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-run/troupe/internal/admin"
 	"github.com/troupe-run/troupe/internal/hosted"
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/task"
 	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/internal/worker"
@@ -29,10 +30,10 @@ func errNoTask() *mcp.Error {
 func (s *service) tasksMethod(ctx context.Context, call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {
 	r := call.revision()
 	caps := s.capabilities()
-	if known, ok := mcp.LookupMethod(m.Method); !ok || !caps.Has(known.Needs(mcp.ToServer, r)) {
+	if known, ok := protocol.LookupMethod(m.Method); !ok || !protocol.ServerHas(&caps, known.Needs(protocol.ToServer, r)) {
 		return nil, methodNotFound(m)
 	}
-	if r.Has(mcp.FeatureTasksExtension) {
+	if protocol.Has(r, protocol.FeatureTasksExtension) {
 		if lacking := refuseLacking(mcp.CapClientTasksExtension, &call.peer); lacking != nil {
 			return nil, lacking
 		}
@@ -40,7 +41,7 @@ func (s *service) tasksMethod(ctx context.Context, call *Call, m *codec.Message,
 	if string(m.Method) == mcp.MethodTasksList {
 		return s.listTasks(ctx, call, m, dst)
 	}
-	var p mcp.UpdateTaskParams
+	var p protocol.UpdateTaskParams
 	if err := call.decode(ctx, m.Params, &p); err != nil {
 		return nil, err
 	}
@@ -103,7 +104,7 @@ func (s *service) getTask(ctx context.Context, call *Call, m *codec.Message, key
 		return nil, no
 	}
 	r := call.revision()
-	if !r.Has(mcp.FeatureTasksExtension) {
+	if !protocol.Has(r, protocol.FeatureTasksExtension) {
 		s.rt.reminders.begin(key, &t.Record) // the process that ran it may be gone
 		return s.encode(dst, call, m, nil, mcp.GetTaskResult{Task: t.Record.Core(key.ID, r)})
 	}
@@ -117,7 +118,7 @@ func (s *service) getTask(ctx context.Context, call *Call, m *codec.Message, key
 func (s *service) cancelTask(ctx context.Context, call *Call, m *codec.Message, key worker.Key, dst []byte) ([]byte, *mcp.Error) {
 	t, err := s.rt.tasks.Cancel(ctx, key)
 	r := call.revision()
-	if r.Has(mcp.FeatureTasksExtension) {
+	if protocol.Has(r, protocol.FeatureTasksExtension) {
 		if err != nil && !errors.Is(err, task.ErrEnded) {
 			return nil, s.failedTask(call, err)
 		}
@@ -129,7 +130,7 @@ func (s *service) cancelTask(ctx context.Context, call *Call, m *codec.Message, 
 	if err != nil {
 		return nil, s.failedTask(call, err)
 	}
-	return s.encode(dst, call, m, nil, mcp.CancelTaskResult{Task: t.Record.Core(key.ID, r)})
+	return s.encode(dst, call, m, nil, protocol.CancelTaskResult{Task: t.Record.Core(key.ID, r)})
 }
 
 func (s *service) updateTask(ctx context.Context, call *Call, m *codec.Message, key worker.Key, given mcp.InputResponses, dst []byte) ([]byte, *mcp.Error) {
@@ -306,7 +307,7 @@ func (s *service) listTasks(ctx context.Context, call *Call, m *codec.Message, d
 	if err != nil {
 		return nil, s.internal(mcp.MethodTasksList, err)
 	}
-	out := mcp.ListTasksResult{Tasks: make([]mcp.Task, len(all))}
+	out := protocol.ListTasksResult{Tasks: make([]mcp.Task, len(all))}
 	for i, t := range all {
 		out.Tasks[i] = t.Record.Core(t.Key.ID, call.revision())
 		if no, _ := s.require(call.c.Principal(), t.Record.Scopes); no != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/internal/toolschema"
 	"github.com/troupe-run/troupe/mcp"
@@ -483,7 +484,7 @@ func checkResult(r *mcp.CallToolResult) error {
 	if r.StructuredContent != nil && !codec.Valid(r.StructuredContent) {
 		return errors.New("the structured content is not JSON")
 	}
-	return cmp.Or(r.Meta.Check(), r.Content.Check())
+	return cmp.Or(protocol.CheckMeta(r.Meta), protocol.CheckContents(r.Content))
 }
 
 // pretouch compiles the codec of types before the first call needs it.
@@ -574,7 +575,7 @@ func (s *service) failedTool(call *Call, t *tool, dst []byte, err error) ([]byte
 	if ofStore(err) { // its text is for the log, and a client that comes again may have its result
 		return nil, 0, s.internal("tools/call "+t.Name, err)
 	}
-	if fault, ok := errors.AsType[*argumentError](err); ok && !call.revision().Has(mcp.FeatureInputErrorsAsResults) {
+	if fault, ok := errors.AsType[*argumentError](err); ok && !protocol.Has(call.revision(), protocol.FeatureInputErrorsAsResults) {
 		return nil, 0, mcp.NewError(mcp.CodeInvalidParams, fault.Error())
 	}
 	if errors.Is(err, errNoResult) || errors.Is(err, errBadResult) {

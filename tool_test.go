@@ -95,9 +95,9 @@ func TestCheckNeeds(t *testing.T) {
 	t.Parallel()
 	for needs, want := range map[mcp.Capability]string{
 		0: "", mcp.CapClientElicitationForm | mcp.CapClientElicitationURL | mcp.CapClientSampling | mcp.CapClientSamplingTools | mcp.CapClientRoots: "",
-		mcp.CapClientRoots | mcp.CapTools: `troupe: tool "t": field Needs has tools, which no question to a client needs`,
-		mcp.CapClientElicitation:          `troupe: tool "t": field Needs has elicitation, which no question to a client needs`,
-		1 << 31:                           `troupe: tool "t": field Needs has 0x80000000, which no question to a client needs`,
+		mcp.CapClientRoots | mcp.CapClientRootsListChanged: `troupe: tool "t": field Needs has roots.listChanged, which no question to a client needs`,
+		mcp.CapClientElicitation:                           `troupe: tool "t": field Needs has elicitation, which no question to a client needs`,
+		1 << 31:                                            `troupe: tool "t": field Needs has 0x80000000, which no question to a client needs`,
 	} {
 		err := TryAddTool(NewServer(mcp.Implementation{}, nil), Tool{Name: "t", Needs: needs},
 			func(context.Context, *Call, struct{}) (string, error) { return "", nil })

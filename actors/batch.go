@@ -13,6 +13,7 @@ import (
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/stream"
@@ -51,7 +52,7 @@ func readBatch(s *sessionActor, m *codec.Message, body []byte) (all []element, f
 	switch {
 	case rev == "":
 		return nil, "initialize must not be part of a batch"
-	case !has(rev, mcp.FeatureMayBatch):
+	case !has(rev, protocol.FeatureMayBatch):
 		return nil, "revision " + rev + " has no batches: send one message at a time"
 	}
 	all = make([]element, 0, m.N)

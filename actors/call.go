@@ -11,6 +11,7 @@ import (
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/guard"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/request"
@@ -397,7 +398,7 @@ func (r *requestActor) sendHeld() {
 // has the client reconnect and resume. It does nothing if the client's revision has no way
 // to say that.
 func (c *Call) CloseConnection() {
-	if c.peer.Revision().Has(mcp.FeatureStreamPriming) {
+	if protocol.Has(c.peer.Revision(), protocol.FeatureStreamPriming) {
 		_ = c.post(closeConn{})
 	}
 }

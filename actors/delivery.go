@@ -9,9 +9,9 @@ import (
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/stream"
-	"github.com/troupe-run/troupe/mcp"
 )
 
 // delivery carries a call to its client. Package internal/request decides what happens to a
@@ -156,7 +156,7 @@ func (r *requestActor) loggedWay(s *sessionActor, conn Conn) way {
 	r.logged = logged{r: r, sess: s, conn: conn}
 	return way{
 		delivery: &r.logged, grace: s.svc.Limits.Grace, table: s, client: s, pace: unpaced{},
-		returns: s.revision().Has(mcp.FeatureStreamPriming),
+		returns: protocol.Has(s.revision(), protocol.FeatureStreamPriming),
 	}
 }
 

@@ -11,10 +11,10 @@ import (
 
 	"github.com/troupe-run/troupe/internal/attachment"
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/internal/subscription"
-	"github.com/troupe-run/troupe/mcp"
 )
 
 // reader is the one live connection of a stream. There are two:
@@ -64,7 +64,7 @@ func (s *sessionActor) newAttachment(svc *Service, key StreamKey, rec *record.St
 	return attachment.New(attachment.Config[StreamKey]{
 		Holder: holder, Until: until, Withholds: withholds,
 		Among: &s.node.attachments, Key: key, Held: &s.billed().Held[heldStreams], Conn: conn, Stream: key.ID, After: after,
-		Primes: has(rec.Revision, mcp.FeatureStreamPriming), Answers: len(rec.Calls) > 0, Retry: svc.Limits.Retry, KeepAlive: svc.Limits.KeepAlive,
+		Primes: has(rec.Revision, protocol.FeatureStreamPriming), Answers: len(rec.Calls) > 0, Retry: svc.Limits.Retry, KeepAlive: svc.Limits.KeepAlive,
 		Behind: behind,
 	}, next, skip, live)
 }

@@ -10,11 +10,11 @@ import (
 
 	"github.com/troupe-run/troupe/internal/attachment"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/record"
 	replaying "github.com/troupe-run/troupe/internal/replay"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/internal/takeover"
-	"github.com/troupe-run/troupe/mcp"
 )
 
 const readAhead = 250 // appends that a resume reads at once
@@ -55,7 +55,7 @@ func (d *sessions) resumed(svc *Service, in *Input, principal any) {
 	if !good { // a malformed id is not worth a wait for the store
 		find = func(in *Input) *sessionActor { return n.sessions.of(svc, in, nil) }
 	} else {
-		if has(in.Version, mcp.FeatureStreamPriming) {
+		if has(in.Version, protocol.FeatureStreamPriming) {
 			h.at = in.LastEventID
 		}
 		n.replaying.Add(1)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/stream"
@@ -40,9 +41,9 @@ type Handler interface {
 }
 
 // has reports whether a revision, by its date, has a feature.
-func has(revision string, f mcp.Feature) bool {
+func has(revision string, f protocol.Feature) bool {
 	r, _ := mcp.ParseRevision(revision)
-	return r.Has(f)
+	return protocol.Has(r, f)
 }
 
 // Settled is what initialize settles for a session.

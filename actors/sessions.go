@@ -10,6 +10,7 @@ import (
 	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/mcp"
@@ -402,7 +403,7 @@ func (d *sessions) initialize(svc *Service, in *Input, m *codec.Message, size in
 	set, result, rerr := svc.Handler.Initialize(withOwner(ctx, in.Principal), m.Params)
 	if rerr != nil {
 		n.accounts.forgive(in, perSession)
-		in.Conn.Answer(rerr.HTTPStatus(0), codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, rerr.Data))
+		in.Conn.Answer(protocol.HTTPStatus(rerr, 0), codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, rerr.Data))
 		return
 	}
 	s, err := n.sessions.create(ctx, svc, in, set)

@@ -9,6 +9,7 @@ import (
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/mrtr"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/request"
 	"github.com/troupe-run/troupe/internal/session"
@@ -354,7 +355,7 @@ func (d *direct) answer(a response) {
 
 // statusOf is the HTTP status of a plain response.
 func statusOf(a response) int {
-	if info, ok := mcp.LookupError(a.code); a.code != 0 && ok {
+	if info, ok := protocol.LookupError(a.code); a.code != 0 && ok {
 		return info.StatelessStatus
 	}
 	return 200

@@ -10,11 +10,11 @@ import (
 	"github.com/troupe-run/troupe/internal/attachment"
 	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/internal/takeover"
-	"github.com/troupe-run/troupe/mcp"
 )
 
 // streamActor is the writer of one SSE stream: it appends to the log, and hands acknowledged
@@ -522,7 +522,7 @@ func (s *streamActor) cutShort() {
 }
 
 func (s *streamActor) passOn() {
-	if s.node.drain.alone || !s.opened || !s.rec.Safe || !has(s.rec.Revision, mcp.FeatureStreamPriming) {
+	if s.node.drain.alone || !s.opened || !s.rec.Safe || !has(s.rec.Revision, protocol.FeatureStreamPriming) {
 		return
 	}
 	for _, c := range s.rec.Calls {

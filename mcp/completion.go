@@ -56,13 +56,6 @@ type CompleteContext struct {
 	Arguments map[string]string `json:"arguments,omitempty"`
 }
 
-// CompleteResult answers [CompleteParams].
-type CompleteResult struct {
-	ResultType ResultType `json:"resultType,omitempty"` // since 2026-07-28
-	Completion Completion `json:"completion"`
-	Meta       Meta       `json:"_meta,omitempty"`
-}
-
 // Completion holds at most [MaxCompletionValues] values, best first. Total may be
 // larger than their number.
 type Completion struct {

@@ -10,8 +10,26 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/mcp"
 )
+
+// coders are the two ways a value travels through JSON here.
+var coders = map[string]struct {
+	marshal   func(any) ([]byte, error)
+	unmarshal func([]byte, any) error
+}{
+	"codec": {codec.Marshal, codec.Unmarshal},
+	"std":   {stdMarshal, json.Unmarshal},
+}
+
+func stdMarshal(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return bytes.TrimSpace(buf.Bytes()), err
+}
 
 func TestConstructorsSetTheType(t *testing.T) {
 	t.Parallel()
@@ -81,14 +99,14 @@ func TestBlocksOfAnyType(t *testing.T) {
 		t.Error("got a copy of blocks that lack nothing")
 	}
 	for _, r := range []mcp.Revision{mcp.Revision20241105, mcp.Revision20250326, mcp.Revision20250618} {
-		if got := full.For(r); &got[0] != &full[0] {
+		if got := protocol.ContentsFor(full, r); &got[0] != &full[0] {
 			t.Errorf("%s: got a copy of blocks that it knows", r)
 		}
-		if got := (mcp.Contents{own, mcp.Link(mcp.Resource{URI: "a:b", Icons: []mcp.Icon{{Src: "a:c"}}})}).For(r); len(got[0].(rich).Tags) != 1 {
+		if got := protocol.ContentsFor((mcp.Contents{own, mcp.Link(mcp.Resource{URI: "a:b", Icons: []mcp.Icon{{Src: "a:c"}}})}), r); len(got[0].(rich).Tags) != 1 {
 			t.Errorf("%s: got %v", r, got)
 		}
 		prompt := &mcp.GetPromptResult{Messages: []mcp.PromptMessage{{Content: own}}}
-		if got := prompt.For(r); got != prompt {
+		if got := protocol.PromptResultFor(prompt, r); got != prompt {
 			t.Errorf("%s: got a copy of messages that it knows", r)
 		}
 	}
@@ -389,7 +407,7 @@ func TestCompletionIsCapped(t *testing.T) {
 	if len(c.Values) != 100 || *c.Total != 101 || !*c.HasMore {
 		t.Errorf("got %d values of %d, more %v", len(c.Values), *c.Total, *c.HasMore)
 	}
-	out, err := codec.Marshal(mcp.CompleteResult{Completion: mcp.NewCompletion(nil)})
+	out, err := codec.Marshal(protocol.CompleteResult{Completion: mcp.NewCompletion(nil)})
 	if want := `{"completion":{"values":[],"total":0,"hasMore":false}}`; err != nil || string(out) != want {
 		t.Errorf("got %s, %v, want %s", out, err, want)
 	}

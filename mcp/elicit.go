@@ -114,12 +114,6 @@ type ElicitResult struct {
 	Meta    Meta            `json:"_meta,omitempty"`
 }
 
-// ElicitCompleteParams are the params of notifications/elicitation/complete.
-type ElicitCompleteParams struct {
-	ElicitationID string `json:"elicitationId"`
-	Meta          Meta   `json:"_meta,omitempty"`
-}
-
 // URLElicitationRequired is the data of an error with [CodeURLElicitationRequired].
 type URLElicitationRequired struct {
 	Elicitations []ElicitURL `json:"elicitations"`

@@ -2,10 +2,11 @@ package mcp
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 )
 
-// The error codes on the wire; [LookupError] says what each means. Codes are never
+// The error codes on the wire. docs/errors.md says what each means. Codes are never
 // reused. -32000 to -32019 are ours to define, -32020 to -32099 are the protocol's.
 const (
 	CodeParseError             = -32700
@@ -23,6 +24,23 @@ const (
 	CodeUserRejected           = -1
 )
 
+// defaultMessages has what an error says that has no message of its own.
+var defaultMessages = map[int]string{
+	CodeParseError:             "the message is not valid JSON",
+	CodeInvalidRequest:         "the message is not a valid request",
+	CodeMethodNotFound:         "method not found",
+	CodeInvalidParams:          "invalid params",
+	CodeInternalError:          "internal error",
+	CodeResourceNotFound:       "resource not found",
+	CodeCallLost:               "the node running this call was lost; whether it took effect is unknown",
+	CodeBadEventID:             "the event id cannot be resumed from",
+	CodeHeaderMismatch:         "the headers do not match the body",
+	CodeMissingCapability:      "the client lacks a capability this request needs",
+	CodeUnsupportedVersion:     "Unsupported protocol version",
+	CodeURLElicitationRequired: "the user must open a URL first",
+	CodeUserRejected:           "the user rejected the request",
+}
+
 // Error is a JSON-RPC error. Data is any JSON value; empty is none.
 type Error struct {
 	Code    int             `json:"code"`
@@ -31,6 +49,10 @@ type Error struct {
 }
 
 var _ error = (*Error)(nil)
+
+// ErrInexpressible is wrapped by the errors for questions that the client's revision has
+// no form for. They were not converted, and must not be sent.
+var ErrInexpressible = errors.New("the client's revision cannot express this")
 
 // Error returns the message and the code. For a nil *Error, returned as an error by
 // mistake, it says so.
@@ -48,12 +70,11 @@ func (e *Error) Is(target error) bool {
 	return ok && e != nil && t != nil && t.Code == e.Code
 }
 
-// NewError returns an error with the code. For an empty message it takes the one of the
-// table. The message is sent to the peer: it must not name internals.
+// NewError returns an error with the code. For an empty message it takes the
+// usual one of the code. The message is sent to the peer: it must not name internals.
 func NewError(code int, message string) *Error {
 	if message == "" {
-		info, _ := LookupError(code)
-		message = info.Message
+		message = defaultMessages[code]
 	}
 	return &Error{Code: code, Message: message}
 }
@@ -73,35 +94,4 @@ func (e *Error) WithData(v any) *Error {
 		out.Data = data
 	}
 	return &out
-}
-
-// For returns the error for a peer of the revision. It is e itself when nothing has to
-// change. Since 2026-07-28 a resource that is not found is [CodeInvalidParams], with the
-// same data, and no error makes a user open URLs: [CodeURLElicitationRequired] becomes
-// [CodeInvalidRequest].
-func (e *Error) For(r Revision) *Error {
-	code := e.Code
-	switch {
-	case !r.Stateless():
-	case code == CodeResourceNotFound:
-		code = CodeInvalidParams
-	case code == CodeURLElicitationRequired:
-		code = CodeInvalidRequest
-	}
-	if code == e.Code {
-		return e
-	}
-	return &Error{Code: code, Message: e.Message, Data: e.Data}
-}
-
-// ResourceNotFoundData is the data of the error for a URI that no resource has.
-type ResourceNotFoundData struct {
-	URI string `json:"uri"`
-}
-
-// UnsupportedVersionData is the data of an error with [CodeUnsupportedVersion], and of
-// the [CodeInvalidParams] that refuses an initialize without a common version.
-type UnsupportedVersionData struct {
-	Supported []string `json:"supported"`
-	Requested string   `json:"requested"`
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -43,7 +44,7 @@ func ExampleFormSchema() {
 
 func ExampleNegotiate() {
 	supported := []mcp.Revision{mcp.Revision20251125}
-	fmt.Println(mcp.Negotiate("2025-11-25", supported), mcp.Negotiate("2031-01-01", supported))
+	fmt.Println(protocol.Negotiate("2025-11-25", supported), protocol.Negotiate("2031-01-01", supported))
 	// Output: 2025-11-25 2025-11-25
 }
 

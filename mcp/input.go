@@ -34,8 +34,3 @@ type InputRequiredResult struct {
 	RequestState  string        `json:"requestState,omitempty"`
 	Meta          Meta          `json:"_meta,omitempty"`
 }
-
-// InputRequired returns the result that asks the questions.
-func InputRequired(questions InputRequests, state string) InputRequiredResult {
-	return InputRequiredResult{ResultType: ResultInputRequired, InputRequests: questions, RequestState: state}
-}

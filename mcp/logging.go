@@ -54,13 +54,6 @@ func parseLevel(name []byte) LoggingLevel {
 	return ""
 }
 
-// SetLevelParams are the params of logging/setLevel: from now on the client wants
-// this level and those more severe.
-type SetLevelParams struct {
-	Level LoggingLevel `json:"level"`
-	Meta  Meta         `json:"_meta,omitempty"`
-}
-
 // LogParams are the params of notifications/message. Data is any JSON value; empty
 // is null.
 type LogParams struct {

@@ -14,9 +14,6 @@ const (
 	MetaProgressToken = "progressToken"
 	// MetaRelatedTask ties a message to a task; its value is a [RelatedTask].
 	MetaRelatedTask = "io.modelcontextprotocol/related-task"
-	// MetaModelImmediateResponse is a string, in the response that creates a task, that a
-	// host may give to the model at once.
-	MetaModelImmediateResponse = "io.modelcontextprotocol/model-immediate-response"
 	// MetaProtocolVersion names the revision of a single request (2026-07-28).
 	MetaProtocolVersion = "io.modelcontextprotocol/protocolVersion"
 	// MetaClientInfo is the client's [Implementation] (2026-07-28).

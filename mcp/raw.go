@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 )
 
 // ErrMalformed is wrapped by every error of this package for bytes that do not have the
@@ -23,12 +22,6 @@ type RequestID []byte
 // zero value is no token; 0 and "" are tokens.
 type ProgressToken []byte
 
-// StringID returns the id for a string.
-func StringID(s string) RequestID { return RequestID(quote(s)) }
-
-// IntID returns the id for an integer.
-func IntID(n int64) RequestID { return RequestID(strconv.AppendInt(nil, n, 10)) }
-
 // String returns the JSON token, quotes included.
 func (id RequestID) String() string { return string(id) }
 
@@ -44,9 +37,6 @@ func (id *RequestID) UnmarshalJSON(data []byte) error {
 	*id = token
 	return nil
 }
-
-// IntToken returns the progress token for an integer.
-func IntToken(n int64) ProgressToken { return ProgressToken(strconv.AppendInt(nil, n, 10)) }
 
 // String returns the JSON token, quotes included.
 func (t ProgressToken) String() string { return string(t) }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -21,7 +22,7 @@ func TestRequestMeta(t *testing.T) {
 		meta, fault string // a part of the message of the refusal
 		want        mcp.RequestMeta
 	}
-	known := mcp.RequestMeta{Version: []byte("2026-07-28"), Revision: r28, Capabilities: []byte(`{"roots":{}}`)}
+	known := mcp.RequestMeta{Version: []byte("2026-07-28"), Revision: mcp.Revision20260728, Capabilities: []byte(`{"roots":{}}`)}
 	with := func(change func(*mcp.RequestMeta)) mcp.RequestMeta {
 		q := known
 		change(&q)
@@ -86,7 +87,7 @@ func FuzzRequestMeta(f *testing.F) {
 
 func TestMetaOfStreamsAndResults(t *testing.T) {
 	t.Parallel()
-	for _, id := range []mcp.RequestID{mcp.IntID(0), mcp.StringID("listen-1"), mcp.RequestID(`9007199254740993`)} {
+	for _, id := range []mcp.RequestID{mcp.RequestID("0"), mcp.RequestID(`"listen-1"`), mcp.RequestID(`9007199254740993`)} {
 		m := mcp.Meta{"a": mcp.Raw(1), mcp.MetaSubscriptionID: mcp.Raw(id)}
 		if got, ok := m.SubscriptionID(); !ok || got.String() != id.String() || string(mcp.Raw(m)) != `{"a":1,"io.modelcontextprotocol/subscriptionId":`+id.String()+`}` {
 			t.Errorf("got %s of %s", got, m)
@@ -132,10 +133,10 @@ func TestFilterWithinCapabilities(t *testing.T) {
 		"subscriptions": {mcp.ServerCapabilities{Resources: &mcp.ResourcesCapability{Subscribe: true}}, mcp.SubscriptionFilter{ResourceSubscriptions: []string{"x:1"}}},
 		"all":           {mcp.ServerCapabilities{Tools: changed, Prompts: changed, Resources: &mcp.ResourcesCapability{Subscribe: true, ListChanged: true}}, all},
 	} {
-		if diff := cmp.Diff(tt.want, all.Within(&tt.server)); diff != "" {
+		if diff := cmp.Diff(tt.want, protocol.FilterWithin(all, &tt.server)); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
-		if diff := cmp.Diff(mcp.SubscriptionFilter{}, mcp.SubscriptionFilter{}.Within(&tt.server)); diff != "" {
+		if diff := cmp.Diff(mcp.SubscriptionFilter{}, protocol.FilterWithin(mcp.SubscriptionFilter{}, &tt.server)); diff != "" {
 			t.Errorf("%s: what nobody asked for: %s", name, diff)
 		}
 	}
@@ -143,14 +144,14 @@ func TestFilterWithinCapabilities(t *testing.T) {
 
 func TestErrorsOfEachRevision(t *testing.T) {
 	t.Parallel()
-	missing := mcp.NewError(mcp.CodeResourceNotFound, "").WithData(mcp.ResourceNotFoundData{URI: "x:1"})
+	missing := mcp.NewError(mcp.CodeResourceNotFound, "").WithData(protocol.ResourceNotFoundData{URI: "x:1"})
 	urls := mcp.ElicitURLsFirst(mcp.ElicitURL{URL: "https://x.example/"})
 	for _, r := range mcp.Revisions() {
 		for _, tt := range []struct {
 			e         *mcp.Error
 			stateless int
 		}{{missing, mcp.CodeInvalidParams}, {urls, mcp.CodeInvalidRequest}, {mcp.NewError(mcp.CodeInternalError, ""), mcp.CodeInternalError}, {mcp.NewError(7, "x"), 7}} {
-			got, want := tt.e.For(r), tt.e.Code
+			got, want := protocol.ErrorFor(tt.e, r), tt.e.Code
 			if r.Stateless() {
 				want = tt.stateless
 			}

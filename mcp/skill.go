@@ -9,10 +9,6 @@ import (
 // The extension belongs to no revision: its methods are there in each.
 const ExtensionSkills = "io.modelcontextprotocol/skills"
 
-// MIMEDirectory is the type of a resource that is a directory: resources/directory/read
-// lists what lies in it.
-const MIMEDirectory = "inode/directory"
-
 // Skill is the entry of one skill: what a host needs to show it, to have a person approve
 // it, and to verify each of its files.
 type Skill struct {
@@ -59,30 +55,4 @@ func (r *SkillResources) UnmarshalJSON(data []byte) error {
 	}
 	*r = files
 	return nil
-}
-
-// ListSkillsResult is a page of skills.
-type ListSkillsResult struct {
-	ResultType ResultType `json:"resultType,omitempty"` // since 2026-07-28
-	Skills     []Skill    `json:"skills"`
-	NextCursor string     `json:"nextCursor,omitempty"`
-	Cacheable
-	Meta Meta `json:"_meta,omitempty"`
-}
-
-// GetSkillResult answers skills/get.
-type GetSkillResult struct {
-	ResultType ResultType `json:"resultType,omitempty"` // since 2026-07-28
-	Skill      Skill      `json:"skill"`
-	Cacheable
-	Meta Meta `json:"_meta,omitempty"`
-}
-
-// ReadResourceDirectoryResult is a page of what lies in a directory itself. Directories in
-// it are resources of type [MIMEDirectory].
-type ReadResourceDirectoryResult struct {
-	ResultType ResultType `json:"resultType,omitempty"` // since 2026-07-28
-	Resources  []Resource `json:"resources"`
-	NextCursor string     `json:"nextCursor,omitempty"`
-	Meta       Meta       `json:"_meta,omitempty"`
 }

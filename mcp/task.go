@@ -1,7 +1,5 @@
 package mcp
 
-import "encoding/json"
-
 // TaskStatus is the state of a task.
 type TaskStatus string
 
@@ -36,63 +34,8 @@ type Task struct {
 	PollInterval  *int64     `json:"pollInterval,omitempty"` // milliseconds
 }
 
-// CreateTaskResult answers a request that became a task.
-type CreateTaskResult struct {
-	Task Task `json:"task"`
-	Meta Meta `json:"_meta,omitempty"`
-}
-
 // GetTaskResult is the task itself, without a member around it.
 type GetTaskResult struct {
 	Task
 	Meta Meta `json:"_meta,omitempty"`
-}
-
-// CancelTaskResult is the task as it is after tasks/cancel.
-type CancelTaskResult = GetTaskResult
-
-// TaskStatusParams are the params of notifications/tasks/status.
-type TaskStatusParams = GetTaskResult
-
-// ListTasksResult is a page of tasks.
-type ListTasksResult struct {
-	Tasks      []Task `json:"tasks"`
-	NextCursor string `json:"nextCursor,omitempty"`
-	Meta       Meta   `json:"_meta,omitempty"`
-}
-
-// TaskHandle is a task as the tasks extension has it (since 2026-07-28): flat, with times in
-// milliseconds.
-type TaskHandle struct {
-	TaskID         string     `json:"taskId"`
-	Status         TaskStatus `json:"status"`
-	StatusMessage  string     `json:"statusMessage,omitempty"`
-	CreatedAt      string     `json:"createdAt"`
-	LastUpdatedAt  string     `json:"lastUpdatedAt"`
-	TTLMs          *int64     `json:"ttlMs"`                    // kept since its creation; nil is null, forever
-	PollIntervalMs *int64     `json:"pollIntervalMs,omitempty"` // suggested
-}
-
-// CreatedTask answers a request that became a task of the extension.
-type CreatedTask struct {
-	ResultType ResultType `json:"resultType"` // ResultTask
-	TaskHandle
-	Meta Meta `json:"_meta,omitempty"`
-}
-
-// DetailedTask is a task of the extension with what belongs to its status: the result of a
-// completed one, the error of a failed one, the open questions of one that needs input. It is
-// the result of tasks/get, and the params of notifications/tasks.
-type DetailedTask struct {
-	TaskHandle
-	InputRequests InputRequests   `json:"inputRequests,omitempty"`
-	Result        json.RawMessage `json:"result,omitempty"`
-	Error         json.RawMessage `json:"error,omitempty"`
-}
-
-// UpdateTaskParams answer questions of a task.
-type UpdateTaskParams struct {
-	TaskID         string         `json:"taskId"`
-	InputResponses InputResponses `json:"inputResponses"`
-	Meta           Meta           `json:"_meta,omitempty"`
 }

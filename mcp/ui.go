@@ -4,13 +4,6 @@ package mcp
 // sides. It needs the `_meta` of tools, which they have since 2025-06-18.
 const ExtensionUI = "io.modelcontextprotocol/ui"
 
-// MIMEApp is the type of a page that a host shows in place of a tool's result.
-const MIMEApp = "text/html;profile=mcp-app"
-
-// MetaUI is the key of [UITool] in the `_meta` of a tool, and of [UIPage] in that of a
-// page and of its contents.
-const MetaUI = "ui"
-
 // UIAudience is who may call a tool.
 type UIAudience string
 
@@ -19,24 +12,6 @@ const (
 	UIModel UIAudience = "model" // the model sees the tool and calls it
 	UIApp   UIAudience = "app"   // pages of the same server call it
 )
-
-// UITool ties a tool to a page.
-type UITool struct {
-	ResourceURI string       `json:"resourceUri,omitempty"` // of the page that shows the results
-	Visibility  []UIAudience `json:"visibility,omitempty"`  // empty is everybody
-}
-
-// UIPage says what a page needs of the host that shows it.
-type UIPage struct {
-	CSP         *UICSP         `json:"csp,omitempty"`
-	Permissions *UIPermissions `json:"permissions,omitempty"`
-	// Domain is the origin that the page is to have. Its form is the host's affair; empty
-	// leaves it to the host.
-	Domain string `json:"domain,omitempty"`
-	// PrefersBorder asks for a border and a background of the host, or for none. nil leaves
-	// it to the host.
-	PrefersBorder *bool `json:"prefersBorder,omitempty"`
-}
 
 // UICSP lists the origins that a page may use, such as https://api.example.com. What is
 // not listed, the host blocks.

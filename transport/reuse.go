@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/http1"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -144,7 +145,7 @@ func (x *Exchange) leaves() bool {
 		return x.h.leaving()
 	}
 	r, _ := mcp.ParseRevision(x.Version)
-	return r.Has(mcp.FeatureStreamPriming)
+	return protocol.Has(r, protocol.FeatureStreamPriming)
 }
 
 // reuseOf returns where to put the connection of x after its stream, or nil if the connection must be closed. It must

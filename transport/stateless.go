@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -60,7 +61,7 @@ func namesSession(x *Exchange, r *http.Request) bool {
 
 // ofSessions returns the revision that has sessions and this date, or 0.
 func ofSessions(version string) mcp.Revision {
-	if r, _ := mcp.ParseRevision(version); r.Has(mcp.FeatureSessions) {
+	if r, _ := mcp.ParseRevision(version); protocol.Has(r, protocol.FeatureSessions) {
 		return r
 	}
 	return 0

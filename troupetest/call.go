@@ -51,13 +51,16 @@ func Text(r *mcp.CallToolResult) string {
 // Tools lists all tools that the client sees, page by page.
 func (c *Client) Tools(ctx context.Context) ([]mcp.Tool, error) {
 	var all []mcp.Tool
-	for cursor := ""; ; {
+	var params struct {
+		Cursor string `json:"cursor,omitempty"`
+	}
+	for {
 		var page mcp.ListToolsResult
-		if err := c.Do(ctx, mcp.MethodToolsList, mcp.PaginatedParams{Cursor: cursor}, &page); err != nil {
+		if err := c.Do(ctx, mcp.MethodToolsList, params, &page); err != nil {
 			return nil, err
 		}
 		all = append(all, page.Tools...)
-		if cursor = page.NextCursor; cursor == "" {
+		if params.Cursor = page.NextCursor; params.Cursor == "" {
 			return all, nil
 		}
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/origin"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -182,7 +183,7 @@ func (c *Client) speak(o Options, spoken []mcp.Revision) error {
 	if !slices.Contains(spoken, o.Revision) {
 		return fmt.Errorf("the server speaks %v, not %s", spoken, o.Revision)
 	}
-	c.o, c.stateful = o, o.Revision.Has(mcp.FeatureSessions)
+	c.o, c.stateful = o, protocol.Has(o.Revision, protocol.FeatureSessions)
 	declared, err := json.Marshal(c.capabilities())
 	if err != nil {
 		return fmt.Errorf("capabilities: %w", err)
@@ -204,7 +205,7 @@ func (c *Client) capabilities() mcp.ClientCapabilities {
 	if c.o.Sample != nil && all.Sampling == nil {
 		all.Sampling = &mcp.SamplingCapability{}
 	}
-	if c.o.HostTasks && c.o.Revision.Has(mcp.FeatureCoreTasks) && all.Tasks == nil {
+	if c.o.HostTasks && protocol.Has(c.o.Revision, protocol.FeatureCoreTasks) && all.Tasks == nil {
 		all.Tasks = c.o.hosting()
 	}
 	if c.o.Roots != nil && all.Roots == nil {
@@ -232,7 +233,7 @@ func (c *Client) begin(ctx context.Context) error {
 	if c.o.Log == nil {
 		return nil
 	}
-	return c.Do(ctx, mcp.MethodLoggingSetLevel, mcp.SetLevelParams{Level: c.o.LogLevel}, nil)
+	return c.Do(ctx, mcp.MethodLoggingSetLevel, protocol.SetLevelParams{Level: c.o.LogLevel}, nil)
 }
 
 var clientInfo = mcp.Implementation{Name: "troupetest", Version: "1"}
@@ -377,7 +378,7 @@ func (c *Client) Send(method string, params any) error {
 
 // send gives a message to the goroutine that writes.
 func (c *Client) send(m message) error {
-	m.JSONRPC = mcp.JSONRPCVersion
+	m.JSONRPC = "2.0"
 	line, err := json.Marshal(m)
 	if err != nil {
 		return fmt.Errorf("troupetest: %w", err)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/origin"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/mcp"
 	"github.com/troupe-run/troupe/troupetest"
 )
@@ -110,7 +111,7 @@ func TestQuestions(t *testing.T) {
 			Roots: func(context.Context) ([]mcp.Root, error) { return []mcp.Root{{URI: "file:///a"}}, nil },
 		})
 		want := map[string]string{"sample": "small", "roots": "1"}
-		if r.Has(mcp.FeatureElicitation) {
+		if protocol.Has(r, protocol.FeatureElicitation) {
 			want["ask"] = `accept {"name":"Ada"}`
 		}
 		for tool, want := range want {

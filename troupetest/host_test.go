@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/mcp"
 	"github.com/troupe-run/troupe/troupetest"
 )
@@ -43,7 +44,7 @@ func slow() *troupe.Server {
 // TestHostTasks has a client take an hour for its answers. A question that is no task does not wait for so long.
 func TestHostTasks(t *testing.T) {
 	each(t, func(t *testing.T, r mcp.Revision) {
-		if !r.Has(mcp.FeatureElicitation) {
+		if !protocol.Has(r, protocol.FeatureElicitation) {
 			return
 		}
 		ended := make(chan error, 1)
@@ -65,8 +66,8 @@ func TestHostTasks(t *testing.T) {
 		c := troupetest.Connect(t, slow(), o)
 		began := time.Now()
 		got, err := c.CallTool(t.Context(), "elicit", greeting{})
-		if !r.Has(mcp.FeatureCoreTasks) {
-			if took := time.Since(began); r.Has(mcp.FeatureSessions) && (err != nil || !got.IsError || took != 10*time.Minute) {
+		if !protocol.Has(r, protocol.FeatureCoreTasks) {
+			if took := time.Since(began); protocol.Has(r, protocol.FeatureSessions) && (err != nil || !got.IsError || took != 10*time.Minute) {
 				t.Errorf("without tasks: %+v, %v after %v", got, err, took)
 			}
 			return

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/guard"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -132,7 +133,7 @@ func (c *Client) tell(m message) {
 }
 
 // acknowledge wakes the Subscribe whose request the server has accepted.
-func (c *Client) acknowledge(p mcp.AcknowledgedParams) {
+func (c *Client) acknowledge(p protocol.AcknowledgedParams) {
 	id, ok := p.Meta.SubscriptionID()
 	if !ok {
 		return // never: the server tags all it sends
@@ -200,7 +201,7 @@ func (c *Client) host(m message) (result any, ok bool, err error) {
 		if p.Task == nil {
 			return nil, false, nil
 		}
-		return mcp.CreateTaskResult{Task: c.begun(m, p.Task.TTL)}, true, nil
+		return protocol.CreateTaskResult{Task: c.begun(m, p.Task.TTL)}, true, nil
 	case mcp.MethodTasksGet, mcp.MethodTasksCancel, mcp.MethodTasksResult:
 	default:
 		return nil, false, nil

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -40,7 +41,7 @@ func (r *revisions) named() string {
 }
 
 // handshake is the newest revision that has initialize, or 0.
-func (r *revisions) handshake() mcp.Revision { return mcp.Negotiate("", r.spoken()) }
+func (r *revisions) handshake() mcp.Revision { return protocol.Negotiate("", r.spoken()) }
 
 // check reads the revisions, and names everything that is wrong with them.
 func (r *revisions) check() error {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -27,8 +28,8 @@ func TestDocument(t *testing.T) {
 func codes() string {
 	var b strings.Builder
 	b.WriteString("| code | name | text, if there is none more exact | status | since 2026-07-28 | retryable | what it means |\n|---|---|---|---|---|---|---|\n")
-	for _, e := range mcp.ErrorInfos() {
-		fmt.Fprintf(&b, "| %d | `mcp.Code%s` | %s | %d | %d | %s | %s |\n", e.Code, e.Name, e.Message, e.HTTPStatus, e.StatelessStatus, yes(e.Retryable), e.Doc)
+	for _, e := range protocol.ErrorInfos() {
+		fmt.Fprintf(&b, "| %d | `mcp.Code%s` | %s | %d | %d | %s | %s |\n", e.Code, e.Name, mcp.NewError(e.Code, "").Message, e.HTTPStatus, e.StatelessStatus, yes(e.Retryable), e.Doc)
 	}
 	return b.String()
 }
@@ -76,7 +77,7 @@ func TestRows(t *testing.T) {
 	t.Parallel()
 	texts := map[string]bool{}
 	for _, f := range table {
-		if _, ok := mcp.LookupError(f.Code); !ok || f.Text == "" || f.When == "" || f.Status < 200 || f.Status > 599 {
+		if _, ok := protocol.LookupError(f.Code); !ok || f.Text == "" || f.When == "" || f.Status < 200 || f.Status > 599 {
 			t.Errorf("%+v is not complete", f)
 		}
 		if texts[strings.ToLower(f.Text)] {

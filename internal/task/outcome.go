@@ -3,6 +3,7 @@ package task
 import (
 	"encoding/json"
 
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -55,7 +56,7 @@ func (r *Record) Status(reader mcp.Revision) mcp.TaskStatus {
 		return mcp.TaskWorking
 	case r.Outcome == nil || r.Outcome.Kind == 0 || int(r.Outcome.Kind) >= len(statuses):
 		return mcp.TaskFailed
-	case reader.Has(mcp.FeatureTasksExtension):
+	case protocol.Has(reader, protocol.FeatureTasksExtension):
 		return statuses[r.Outcome.Kind][1]
 	}
 	return statuses[r.Outcome.Kind][0]

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -21,15 +22,15 @@ func (r *Record) Core(id string, reader mcp.Revision) mcp.Task {
 }
 
 // Handle is the task as a reader of the tasks extension sees it when it is created.
-func (r *Record) Handle(id string, reader mcp.Revision) mcp.TaskHandle {
+func (r *Record) Handle(id string, reader mcp.Revision) protocol.TaskHandle {
 	ttl, poll := r.TTL, PollInterval.Milliseconds()
-	return mcp.TaskHandle{TaskID: id, Status: r.Status(reader), StatusMessage: r.message(), CreatedAt: stamp(r.Created), LastUpdatedAt: stamp(r.Updated), TTLMs: &ttl, PollIntervalMs: &poll}
+	return protocol.TaskHandle{TaskID: id, Status: r.Status(reader), StatusMessage: r.message(), CreatedAt: stamp(r.Created), LastUpdatedAt: stamp(r.Updated), TTLMs: &ttl, PollIntervalMs: &poll}
 }
 
 // Detailed is the task as a reader of the extension sees it later: with its open questions, its error, or the result, which the
 // caller has projected for the reader.
-func (r *Record) Detailed(id string, reader mcp.Revision, result json.RawMessage) mcp.DetailedTask {
-	d := mcp.DetailedTask{TaskHandle: r.Handle(id, reader)}
+func (r *Record) Detailed(id string, reader mcp.Revision, result json.RawMessage) protocol.DetailedTask {
+	d := protocol.DetailedTask{TaskHandle: r.Handle(id, reader)}
 	switch d.Status {
 	case mcp.TaskInputRequired:
 		d.InputRequests = make(mcp.InputRequests)

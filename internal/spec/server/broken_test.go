@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/mcp"
 	"github.com/troupe-run/troupe/troupetest"
@@ -111,7 +112,7 @@ func TestBrokenQuestion(t *testing.T) {
 	t.Parallel()
 	for what, block := range brokenBlocks {
 		for _, r := range mcp.Revisions() {
-			_, err := mcp.CreateMessageParams{Messages: []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: mcp.Blocks(block)}}}.For(r)
+			_, err := protocol.SamplingFor(mcp.CreateMessageParams{Messages: []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: mcp.Blocks(block)}}}, r)
 			if err == nil || !strings.Contains(err.Error(), "message 0: content 0: ") || !strings.Contains(err.Error(), strings.TrimSpace(what)) {
 				t.Errorf("%v: %s: %v", r, what, err)
 			}
@@ -165,7 +166,7 @@ func TestPointersInResults(t *testing.T) {
 				t.Fatal(r, tools, err)
 			}
 			want := ""
-			if r.Has(mcp.FeatureStructuredOutput) {
+			if protocol.Has(r, protocol.FeatureStructuredOutput) {
 				want = `{"type":"object","properties":{"v":{"type":"integer"}},"required":["v"],"additionalProperties":false}`
 			}
 			for _, tool := range tools[:2] {

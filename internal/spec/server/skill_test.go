@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/mcp"
@@ -36,6 +37,22 @@ func skillFiles() fstest.MapFS {
 func noResource(context.Context, *troupe.Call, string, map[string]string) ([]mcp.ResourceContents, error) {
 	return nil, nil
 }
+
+// What the methods of the extension return.
+type (
+	skillsPage struct {
+		ResultType, NextCursor string
+		Skills                 []mcp.Skill
+	}
+	oneSkill struct {
+		ResultType string
+		Skill      mcp.Skill
+	}
+	directoryPage struct {
+		NextCursor string
+		Resources  []mcp.Resource
+	}
+)
 
 // resultOf returns the result of a response as a T.
 func resultOf[T any](t *testing.T, what, body string) (r T) {
@@ -72,7 +89,7 @@ func TestSkills(t *testing.T) {
 				var skills []mcp.Skill
 				for cursor := ""; ; {
 					body := ask("skills/list", params("cursor", cursor))
-					page := resultOf[mcp.ListSkillsResult](t, "skills/list", body)
+					page := resultOf[skillsPage](t, "skills/list", body)
 					if cached := strings.Contains(body, `"ttlMs":0,"cacheScope":"public"`); cached != revision.Stateless() || (page.ResultType == "complete") != revision.Stateless() {
 						t.Errorf("skills/list: %s", body)
 					}
@@ -85,7 +102,7 @@ func TestSkills(t *testing.T) {
 				for _, s := range skills {
 					uris = append(uris, s.URI)
 					body := ask("skills/get", params("uri", s.URI))
-					got := resultOf[mcp.GetSkillResult](t, "skills/get", body)
+					got := resultOf[oneSkill](t, "skills/get", body)
 					if diff := cmp.Diff(s, got.Skill); diff != "" || strings.Contains(body, `"ttlMs":0`) != revision.Stateless() || got.ResultType == "complete" != revision.Stateless() {
 						t.Errorf("skills/get (-listed +got): %s\n%s", diff, body)
 					}
@@ -120,12 +137,12 @@ func TestSkills(t *testing.T) {
 				walked := map[string]string{}
 				walk(t, ask, "skill://acme", walked)
 				for uri := range read {
-					if walked[uri] == "" || walked[uri] == mcp.MIMEDirectory {
+					if walked[uri] == "" || walked[uri] == protocol.MIMEDirectory {
 						t.Errorf("the directories lack %s", uri)
 					}
 				}
 				for _, dir := range []string{"/billing", "/billing/refunds", "/billing/refunds/a", "/billing/refunds/a-b", "/billing/refunds/tax", "/billing/refunds/tax/r"} {
-					if walked["skill://acme"+dir] != mcp.MIMEDirectory {
+					if walked["skill://acme"+dir] != protocol.MIMEDirectory {
 						t.Errorf("%s: got %q", dir, walked["skill://acme"+dir])
 					}
 				}
@@ -203,7 +220,7 @@ func walk(t *testing.T, ask func(method, params string) string, dir string, seen
 			p = fmt.Sprintf(`{"uri":%q,"cursor":%q}`, dir, cursor)
 		}
 		body := ask("resources/directory/read", p)
-		page := resultOf[mcp.ReadResourceDirectoryResult](t, dir, body)
+		page := resultOf[directoryPage](t, dir, body)
 		if len(page.Resources) == 0 || len(page.Resources) > 2 || strings.Contains(body, "ttlMs") {
 			t.Errorf("%s: %s", dir, body)
 		}
@@ -213,7 +230,7 @@ func walk(t *testing.T, ask func(method, params string) string, dir string, seen
 				t.Errorf("%s: has %v", dir, r)
 			}
 			seen[r.URI] = r.MIMEType
-			if r.MIMEType == mcp.MIMEDirectory {
+			if r.MIMEType == protocol.MIMEDirectory {
 				walk(t, ask, r.URI, seen)
 			} else if r.Size == nil {
 				t.Errorf("%s: %v has no size", dir, r)
@@ -303,10 +320,10 @@ func TestDirectoryCursorOfAnother(t *testing.T) {
 		troupe.AddSkill(h.Server, troupe.Skill{Files: skillFiles()})
 		m := unchecked(h)
 		a, _ := m.Do("resources/directory/read", `{"uri":"skill://refunds/a"}`)
-		early := resultOf[mcp.ReadResourceDirectoryResult](t, "a", a.Body).NextCursor
+		early := resultOf[directoryPage](t, "a", a.Body).NextCursor
 		a, _ = m.Do("resources/directory/read", fmt.Sprintf(`{"uri":"skill://refunds/tax","cursor":%q}`, early))
 		host.Contains(t, "a cursor of an earlier directory", a.Body, `"uri":"skill://refunds/tax/SKILL.md"`)
-		late := resultOf[mcp.ReadResourceDirectoryResult](t, "tax", a.Body).NextCursor
+		late := resultOf[directoryPage](t, "tax", a.Body).NextCursor
 		a, _ = m.Do("resources/directory/read", fmt.Sprintf(`{"uri":"skill://refunds/a","cursor":%q}`, late))
 		host.Contains(t, "a cursor of a later directory", a.Body, `"resources":[]`)
 	})
@@ -351,7 +368,7 @@ func TestSkillsByCaller(t *testing.T) {
 			m := unchecked(h)
 			host.As(m.Client, name)
 			a, _ := m.Do("skills/list", `{}`)
-			page := resultOf[mcp.ListSkillsResult](t, name, a.Body)
+			page := resultOf[skillsPage](t, name, a.Body)
 			if len(page.Skills) != want.skills || !strings.Contains(a.Body, `"cacheScope":"private"`) {
 				t.Errorf("%s: %s", name, a.Body)
 			}

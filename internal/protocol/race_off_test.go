@@ -1,5 +1,5 @@
 //go:build !race
 
-package mcp_test
+package protocol_test
 
 const raceEnabled = false

@@ -1,10 +1,11 @@
-package mcp_test
+package protocol_test
 
 import (
 	"encoding/json"
 	"maps"
 	"reflect"
 
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -80,8 +81,8 @@ func statelessTypes() map[string]reflect.Type {
 		"ResultMetaObject":                            typeOf[mcp.Meta](),
 		"ResultType":                                  typeOf[mcp.ResultType](),
 		"SubscriptionFilter":                          typeOf[mcp.SubscriptionFilter](),
-		"SubscriptionsAcknowledgedNotification":       typeOf[notification[mcp.AcknowledgedParams]](),
-		"SubscriptionsAcknowledgedNotificationParams": typeOf[mcp.AcknowledgedParams](),
+		"SubscriptionsAcknowledgedNotification":       typeOf[notification[protocol.AcknowledgedParams]](),
+		"SubscriptionsAcknowledgedNotificationParams": typeOf[protocol.AcknowledgedParams](),
 		"SubscriptionsListenRequest":                  typeOf[inPlace](),
 		"SubscriptionsListenRequestParams":            typeOf[inPlace](),
 		"SubscriptionsListenResult":                   typeOf[inPlace](),

@@ -1,4 +1,4 @@
-package mcp_test
+package protocol_test
 
 import (
 	"bytes"

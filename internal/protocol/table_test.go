@@ -1,4 +1,4 @@
-package mcp_test
+package protocol_test
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -22,7 +23,7 @@ func TestRevisions(t *testing.T) {
 		if !ok || got != r {
 			t.Errorf("parse %q: got %v, %v", r.String(), got, ok)
 		}
-		if r.Stateless() == r.Has(mcp.FeatureSessions) {
+		if r.Stateless() == protocol.Has(r, protocol.FeatureSessions) {
 			t.Errorf("%v: got stateless %v, want the opposite of having sessions", r, r.Stateless())
 		}
 	}
@@ -32,11 +33,11 @@ func TestRevisions(t *testing.T) {
 		}
 	}
 	for _, r := range []mcp.Revision{0, mcp.Latest + 1, 255} {
-		if r.String() != "" || r.Valid() || r.Stateless() || r.Has(mcp.FeatureSessions) || r.Has(mcp.FeatureListen) {
+		if r.String() != "" || r.Valid() || r.Stateless() || protocol.Has(r, protocol.FeatureSessions) || protocol.Has(r, protocol.FeatureListen) {
 			t.Errorf("revision %d: got a name, an era or a feature, want none", uint8(r))
 		}
 	}
-	if mcp.Latest.Has(mcp.Feature(255)) {
+	if protocol.Has(mcp.Latest, protocol.Feature(255)) {
 		t.Error("got a feature nobody knows")
 	}
 }
@@ -61,7 +62,7 @@ func TestNegotiate(t *testing.T) {
 		{"x", []mcp.Revision{0, 99}, 0},
 	}
 	for _, tt := range tests {
-		if got := mcp.Negotiate(tt.requested, tt.supported); got != tt.want {
+		if got := protocol.Negotiate(tt.requested, tt.supported); got != tt.want {
 			t.Errorf("Negotiate(%q, %v): got %v, want %v", tt.requested, tt.supported, got, tt.want)
 		}
 	}
@@ -73,8 +74,8 @@ func TestMethodsAreThoseOfTheSchemas(t *testing.T) {
 	t.Parallel()
 	for _, r := range mcp.Revisions() {
 		defs, _ := loadSchema(t, r.String())
-		want := map[string]mcp.Kind{} // "method direction"
-		add := func(union string, d mcp.Direction, k mcp.Kind) {
+		want := map[string]protocol.Kind{} // "method direction"
+		add := func(union string, d protocol.Direction, k protocol.Kind) {
 			members := defs[union].AnyOf
 			if members == nil {
 				members = []*schema{{Ref: "/" + union}} // a union of one member is that member
@@ -84,26 +85,26 @@ func TestMethodsAreThoseOfTheSchemas(t *testing.T) {
 				want[fmt.Sprint(method, " ", d)] = k
 			}
 		}
-		add("ClientRequest", mcp.ToServer, mcp.KindRequest)
-		add("ClientNotification", mcp.ToServer, mcp.KindNotification)
-		add("ServerNotification", mcp.ToClient, mcp.KindNotification)
+		add("ClientRequest", protocol.ToServer, protocol.KindRequest)
+		add("ClientNotification", protocol.ToServer, protocol.KindNotification)
+		add("ServerNotification", protocol.ToClient, protocol.KindNotification)
 		if defs["ServerRequest"] != nil {
-			add("ServerRequest", mcp.ToClient, mcp.KindRequest)
+			add("ServerRequest", protocol.ToClient, protocol.KindRequest)
 		}
-		if r.Has(mcp.FeatureTasksExtension) {
+		if protocol.Has(r, protocol.FeatureTasksExtension) {
 			for _, method := range []string{mcp.MethodTasksGet, mcp.MethodTasksCancel, mcp.MethodTasksUpdate} {
-				want[fmt.Sprint(method, " ", mcp.ToServer)] = mcp.KindRequest
+				want[fmt.Sprint(method, " ", protocol.ToServer)] = protocol.KindRequest
 			}
-			want[fmt.Sprint(mcp.NotifyTasks, " ", mcp.ToClient)] = mcp.KindNotification
+			want[fmt.Sprint(mcp.NotifyTasks, " ", protocol.ToClient)] = protocol.KindNotification
 			// Over stdio the server ends a listen request with it, though no union has
 			// that.
-			want[fmt.Sprint(mcp.NotifyCancelled, " ", mcp.ToClient)] = mcp.KindNotification
+			want[fmt.Sprint(mcp.NotifyCancelled, " ", protocol.ToClient)] = protocol.KindNotification
 		}
 		for _, method := range []string{mcp.MethodSkillsList, mcp.MethodSkillsGet, mcp.MethodResourcesDirectoryRead} { // of an extension that no revision bounds
-			want[fmt.Sprint(method, " ", mcp.ToServer)] = mcp.KindRequest
+			want[fmt.Sprint(method, " ", protocol.ToServer)] = protocol.KindRequest
 		}
-		for _, m := range mcp.Methods() {
-			for _, d := range []mcp.Direction{mcp.ToServer, mcp.ToClient} {
+		for _, m := range protocol.Methods() {
+			for _, d := range []protocol.Direction{protocol.ToServer, protocol.ToClient} {
 				key := fmt.Sprint(m.Name, " ", d)
 				kind, ok := want[key]
 				if ok != m.Allowed(d, r) || ok && kind != m.Kind {
@@ -120,25 +121,25 @@ func TestMethodsAreThoseOfTheSchemas(t *testing.T) {
 
 func TestMethodTable(t *testing.T) {
 	t.Parallel()
-	for i, m := range mcp.Methods() {
+	for i, m := range protocol.Methods() {
 		if m.Index != i || m.Name == "" {
 			t.Errorf("method %d: got name %q and index %d", i, m.Name, m.Index)
 		}
-		if got, ok := mcp.LookupMethod([]byte(m.Name)); !ok || got != m {
+		if got, ok := protocol.LookupMethod([]byte(m.Name)); !ok || got != m {
 			t.Errorf("look up %s: got %v, %v", m.Name, got, ok)
 		}
-		if isNotification := strings.HasPrefix(m.Name, "notifications/"); isNotification != (m.Kind == mcp.KindNotification) {
+		if isNotification := strings.HasPrefix(m.Name, "notifications/"); isNotification != (m.Kind == protocol.KindNotification) {
 			t.Errorf("%s: got kind %v", m.Name, m.Kind)
 		}
-		if m.Kind == mcp.KindNotification && (m.Cancellable || m.Progress || m.Task != mcp.CapNone) {
+		if m.Kind == protocol.KindNotification && (m.Cancellable || m.Progress || m.Task != mcp.CapNone) {
 			t.Errorf("%s: got a notification that is cancelled, reports or becomes a task", m.Name)
 		}
-		if m.Cancellable != (m.Kind == mcp.KindRequest && m.Name != mcp.MethodInitialize) {
+		if m.Cancellable != (m.Kind == protocol.KindRequest && m.Name != mcp.MethodInitialize) {
 			t.Errorf("%s: got cancellable %v", m.Name, m.Cancellable)
 		}
 	}
 	for _, name := range []string{"", "tools", "Tools/list", "tools/list ", "rpc.x"} {
-		if m, ok := mcp.LookupMethod(name); ok {
+		if m, ok := protocol.LookupMethod(name); ok {
 			t.Errorf("look up %q: got %s, want none", name, m.Name)
 		}
 	}
@@ -148,22 +149,22 @@ func TestMethodNeeds(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		method    string
-		direction mcp.Direction
+		direction protocol.Direction
 		revision  mcp.Revision
 		want      mcp.Capability
 	}{
-		{mcp.MethodToolsCall, mcp.ToServer, mcp.Revision20241105, mcp.CapTools},
-		{mcp.MethodCompletionComplete, mcp.ToServer, mcp.Revision20241105, mcp.CapNone},
-		{mcp.MethodCompletionComplete, mcp.ToServer, mcp.Revision20250326, mcp.CapCompletions},
-		{mcp.MethodResourcesSubscribe, mcp.ToServer, mcp.Revision20251125, mcp.CapResourcesSubscribe},
-		{mcp.MethodTasksGet, mcp.ToServer, mcp.Revision20251125, mcp.CapTasks},
-		{mcp.MethodTasksGet, mcp.ToClient, mcp.Revision20251125, mcp.CapClientTasks},
-		{mcp.MethodTasksGet, mcp.ToServer, mcp.Revision20260728, mcp.CapTasksExtension},
-		{mcp.MethodPing, mcp.ToClient, mcp.Revision20251125, mcp.CapNone},
-		{mcp.NotifyRootsListChanged, mcp.ToServer, mcp.Revision20251125, mcp.CapClientRootsListChanged},
+		{mcp.MethodToolsCall, protocol.ToServer, mcp.Revision20241105, protocol.CapTools},
+		{mcp.MethodCompletionComplete, protocol.ToServer, mcp.Revision20241105, mcp.CapNone},
+		{mcp.MethodCompletionComplete, protocol.ToServer, mcp.Revision20250326, protocol.CapCompletions},
+		{mcp.MethodResourcesSubscribe, protocol.ToServer, mcp.Revision20251125, protocol.CapResourcesSubscribe},
+		{mcp.MethodTasksGet, protocol.ToServer, mcp.Revision20251125, protocol.CapTasks},
+		{mcp.MethodTasksGet, protocol.ToClient, mcp.Revision20251125, mcp.CapClientTasks},
+		{mcp.MethodTasksGet, protocol.ToServer, mcp.Revision20260728, protocol.CapTasksExtension},
+		{mcp.MethodPing, protocol.ToClient, mcp.Revision20251125, mcp.CapNone},
+		{mcp.NotifyRootsListChanged, protocol.ToServer, mcp.Revision20251125, mcp.CapClientRootsListChanged},
 	}
 	for _, tt := range tests {
-		m, _ := mcp.LookupMethod(tt.method)
+		m, _ := protocol.LookupMethod(tt.method)
 		if got := m.Needs(tt.direction, tt.revision); got != tt.want {
 			t.Errorf("%s in %v: got %v, want %v", tt.method, tt.revision, got, tt.want)
 		}
@@ -183,71 +184,92 @@ func TestSeveralCapabilities(t *testing.T) {
 	if some := (&mcp.ClientCapabilities{Roots: &mcp.ListChanged{}}); some.Has(want) || !some.Has(mcp.CapNone) {
 		t.Error("a client with one of two has both, or lacks none")
 	}
-	if both := (&mcp.ClientCapabilities{Roots: &mcp.ListChanged{}, Sampling: &mcp.SamplingCapability{}}); !both.Has(want) || both.Has(want|mcp.CapTools) {
+	if both := (&mcp.ClientCapabilities{Roots: &mcp.ListChanged{}, Sampling: &mcp.SamplingCapability{}}); !both.Has(want) || both.Has(want|protocol.CapTools) {
 		t.Error("a client with two lacks them, or has one of servers")
 	}
-	if (mcp.Capability(1)<<31).String() != "" || want.Info() != (mcp.CapabilityInfo{}) {
-		t.Error("what is not one capability has a description")
+	if (mcp.Capability(1) << 15).String() != "" {
+		t.Error("what is no capability has a path")
 	}
 }
 
-// TestCapabilitiesAreThoseOfTheSchemas finds every path in the schema of the first
-// revision that knows it, and declares it to check that Has agrees.
+// serverPaths has the members of a server's capability set for each of its capabilities, joined by dots; keys with dots stand last.
+var serverPaths = map[mcp.Capability]string{
+	protocol.CapTools:                "tools",
+	protocol.CapToolsListChanged:     "tools.listChanged",
+	protocol.CapPrompts:              "prompts",
+	protocol.CapPromptsListChanged:   "prompts.listChanged",
+	protocol.CapResources:            "resources",
+	protocol.CapResourcesSubscribe:   "resources.subscribe",
+	protocol.CapResourcesListChanged: "resources.listChanged",
+	protocol.CapLogging:              "logging",
+	protocol.CapCompletions:          "completions",
+	protocol.CapTasks:                "tasks",
+	protocol.CapTasksList:            "tasks.list",
+	protocol.CapTasksCancel:          "tasks.cancel",
+	protocol.CapTasksToolsCall:       "tasks.requests.tools.call",
+	protocol.CapTasksExtension:       "extensions." + mcp.ExtensionTasks,
+	protocol.CapSkills:               "extensions." + mcp.ExtensionSkills,
+}
+
+// TestCapabilitiesAreThoseOfTheSchemas finds every path in the schema of each revision that knows it, and declares it to check that Has
+// and ServerHas agree.
 func TestCapabilitiesAreThoseOfTheSchemas(t *testing.T) {
 	t.Parallel()
-	schemas := map[mcp.Revision]map[string]*schema{}
-	for _, r := range mcp.Revisions() {
-		schemas[r], _ = loadSchema(t, r.String())
-	}
+	clients := 0
 	for c := mcp.Capability(1); c.String() != ""; c <<= 1 {
-		info := c.Info()
-		path := strings.Split(info.Path, ".")
-		if _, key, ok := strings.Cut(info.Path, "extensions."); ok {
-			path = []string{"extensions", key}
-		}
-		def := map[mcp.Side]string{mcp.ServerSide: "ServerCapabilities", mcp.ClientSide: "ClientCapabilities"}[info.Side]
-		for _, r := range mcp.Revisions() {
-			at := schemas[r][def]
-			for _, member := range path {
-				if at = at.Properties[member]; at == nil || member == "extensions" {
-					break
-				}
-			}
-			if c == mcp.CapSkills || c == mcp.CapClientUI {
-				break // clients of older revisions have it, too, though no schema of theirs has extensions
-			}
-			if known := at != nil; known != info.Span.Includes(r) {
-				t.Errorf("%s of %s in %v: got known %v, want %v", info.Path, def, r, info.Span.Includes(r), known)
-			}
-		}
+		clients++
+		checkCapability(t, c, c.String(), "ClientCapabilities")
+	}
+	if clients != 15 {
+		t.Errorf("got %d capabilities of clients, want 15", clients)
+	}
+	for c, path := range serverPaths {
+		checkCapability(t, c, path, "ServerCapabilities")
+	}
+}
 
-		declared := "true"
-		if !strings.HasSuffix(info.Path, "listChanged") && !strings.HasSuffix(info.Path, "subscribe") {
-			declared = "{}"
+func checkCapability(t *testing.T, c mcp.Capability, whole, def string) {
+	t.Helper()
+	path := strings.Split(whole, ".")
+	if _, key, ok := strings.Cut(whole, "extensions."); ok {
+		path = []string{"extensions", key}
+	}
+	for _, r := range mcp.Revisions() {
+		if c == protocol.CapSkills || c == mcp.CapClientUI {
+			break // clients of older revisions have it, too, though no schema of theirs has extensions
 		}
-		for i := range path {
-			declared = fmt.Sprintf(`{%q:%s}`, path[len(path)-1-i], declared)
-		}
-		var server mcp.ServerCapabilities
-		var client mcp.ClientCapabilities
-		if info.Side == mcp.ServerSide {
-			if server.Has(c) {
-				t.Errorf("%s: got it from a server that declares nothing", info.Path)
-			}
-			if err := codec.Unmarshal([]byte(declared), &server); err != nil {
-				t.Fatal(err)
-			}
-		} else {
-			if client.Has(c) {
-				t.Errorf("%s: got it from a client that declares nothing", info.Path)
-			}
-			if err := codec.Unmarshal([]byte(declared), &client); err != nil {
-				t.Fatal(err)
+		defs, _ := loadSchema(t, r.String())
+		at := defs[def]
+		for _, member := range path {
+			if at = at.Properties[member]; at == nil || member == "extensions" {
+				break
 			}
 		}
-		if server.Has(c) != (info.Side == mcp.ServerSide) || client.Has(c) != (info.Side == mcp.ClientSide) {
-			t.Errorf("%s: got server %v, client %v from %s", info.Path, server.Has(c), client.Has(c), declared)
+		if known := at != nil; known != protocol.KnownTo(c, r) {
+			t.Errorf("%s of %s in %v: got known %v, want %v", whole, def, r, !known, known)
 		}
+	}
+	declared := "true"
+	if !strings.HasSuffix(whole, "listChanged") && !strings.HasSuffix(whole, "subscribe") {
+		declared = "{}"
+	}
+	for i := range path {
+		declared = fmt.Sprintf(`{%q:%s}`, path[len(path)-1-i], declared)
+	}
+	var server mcp.ServerCapabilities
+	var client mcp.ClientCapabilities
+	if protocol.ServerHas(&server, c) || client.Has(c) {
+		t.Errorf("%s: got it from a side that declares nothing", whole)
+	}
+	var into any = &client
+	if def == "ServerCapabilities" {
+		into = &server
+	}
+	if err := codec.Unmarshal([]byte(declared), into); err != nil {
+		t.Fatal(err)
+	}
+	if ofServer := def == "ServerCapabilities"; protocol.ServerHas(&server, c) != ofServer || client.Has(c) == ofServer {
+		t.Errorf("%s: got server %v, client %v from %s", whole, protocol.ServerHas(&server, c), client.Has(c), declared)
 	}
 }
 
@@ -276,15 +298,15 @@ func TestElicitationModes(t *testing.T) {
 func TestErrorTable(t *testing.T) {
 	t.Parallel()
 	codes, names := map[int]bool{}, map[string]bool{}
-	for _, info := range mcp.ErrorInfos() {
+	for _, info := range protocol.ErrorInfos() {
 		if codes[info.Code] || names[info.Name] {
 			t.Errorf("got %d %s twice", info.Code, info.Name)
 		}
 		codes[info.Code], names[info.Name] = true, true
-		if info.Message == "" || info.Doc == "" || info.HTTPStatus < 200 || info.StatelessStatus < 200 {
+		if mcp.NewError(info.Code, "").Message == "" || info.Doc == "" || info.HTTPStatus < 200 || info.StatelessStatus < 200 {
 			t.Errorf("%s: got an incomplete entry %+v", info.Name, info)
 		}
-		if got, ok := mcp.LookupError(info.Code); !ok || got != info {
+		if got, ok := protocol.LookupError(info.Code); !ok || got != info {
 			t.Errorf("look up %d: got %+v, %v", info.Code, got, ok)
 		}
 	}
@@ -293,7 +315,7 @@ func TestErrorTable(t *testing.T) {
 			t.Errorf("the table lacks %d", code)
 		}
 	}
-	if _, ok := mcp.LookupError(7); ok {
+	if _, ok := protocol.LookupError(7); ok {
 		t.Error("got an entry for a code nobody defined")
 	}
 }
@@ -311,11 +333,11 @@ func TestError(t *testing.T) {
 	if got := wire.WithData(make(chan int)); got.Data != nil || got.Code != wire.Code || wire.Data == nil {
 		t.Errorf("got %+v, want the error without data, the original untouched", got)
 	}
-	if got := mcp.NewError(mcp.CodeMethodNotFound, ""); got.HTTPStatus(mcp.Revision20251125) != 200 || got.HTTPStatus(mcp.Revision20260728) != 404 {
+	if got := mcp.NewError(mcp.CodeMethodNotFound, ""); protocol.HTTPStatus(got, mcp.Revision20251125) != 200 || protocol.HTTPStatus(got, mcp.Revision20260728) != 404 {
 		t.Error("method not found: want 200 in the legacy era, 404 in the stateless one")
 	}
-	if got := mcp.NewError(12, "m"); got.HTTPStatus(mcp.Latest) != 200 || got.Message != "m" {
-		t.Errorf("got %+v with status %d", got, got.HTTPStatus(mcp.Latest))
+	if got := mcp.NewError(12, "m"); protocol.HTTPStatus(got, mcp.Latest) != 200 || got.Message != "m" {
+		t.Errorf("got %+v with status %d", got, protocol.HTTPStatus(got, mcp.Latest))
 	}
 	first := mcp.ElicitURLsFirst(mcp.ElicitURL{Message: "m", ElicitationID: "e", URL: "https://x.example/?a&b"})
 	want := `{"elicitations":[{"mode":"url","message":"m","elicitationId":"e","url":"https://x.example/?a&b"}]}`

@@ -1,15 +1,28 @@
-package mcp
+package protocol
 
 import (
 	"cmp"
 	"slices"
+
+	"github.com/troupe-run/troupe/mcp"
 )
+
+// ResourceNotFoundData is the data of the error for a URI that no resource has.
+type ResourceNotFoundData struct {
+	URI string `json:"uri"`
+}
+
+// UnsupportedVersionData is the data of an error with [mcp.CodeUnsupportedVersion], and of
+// the [mcp.CodeInvalidParams] that refuses an initialize without a common version.
+type UnsupportedVersionData struct {
+	Supported []string `json:"supported"`
+	Requested string   `json:"requested"`
+}
 
 // ErrorInfo describes a wire error code.
 type ErrorInfo struct {
-	Code    int
-	Name    string // of the constant, without its prefix
-	Message string // the default text
+	Code int
+	Name string // of the constant, without its prefix
 
 	// HTTPStatus is the status of a legacy response that is only this error,
 	// StatelessStatus that of one since 2026-07-28. An error inside a stream or a batch
@@ -27,31 +40,31 @@ type ErrorInfo struct {
 }
 
 var errorTable = []ErrorInfo{
-	{CodeParseError, "ParseError", "the message is not valid JSON", 400, 400, false,
+	{mcp.CodeParseError, "ParseError", 400, 400, false,
 		"The bytes could not be parsed; nothing was done. The response has no id."},
-	{CodeInvalidRequest, "InvalidRequest", "the message is not a valid request", 400, 400, false,
+	{mcp.CodeInvalidRequest, "InvalidRequest", 400, 400, false,
 		"JSON, but no JSON-RPC message, or not one that is legal at this point; nothing was done."},
-	{CodeMethodNotFound, "MethodNotFound", "method not found", 200, 404, false,
+	{mcp.CodeMethodNotFound, "MethodNotFound", 200, 404, false,
 		"The revision has no such method, or its capability was not declared; nothing was done."},
-	{CodeInvalidParams, "InvalidParams", "invalid params", 200, 200, false,
+	{mcp.CodeInvalidParams, "InvalidParams", 200, 200, false,
 		"The params do not fit, or name a tool, prompt, task or cursor that does not exist; nothing was done."},
-	{CodeInternalError, "InternalError", "internal error", 200, 200, false,
+	{mcp.CodeInternalError, "InternalError", 200, 200, false,
 		"The handler or the server broke; whether the call took effect is unknown."},
-	{CodeResourceNotFound, "ResourceNotFound", "resource not found", 200, 200, false,
+	{mcp.CodeResourceNotFound, "ResourceNotFound", 200, 200, false,
 		"No resource has this URI; data holds it. Up to 2025-11-25; later revisions use InvalidParams."},
-	{CodeCallLost, "CallLost", "the node running this call was lost; whether it took effect is unknown", 200, 200, false,
+	{mcp.CodeCallLost, "CallLost", 200, 200, false,
 		"The process that ran the call is gone and the call may not be run again by itself. Only the caller can tell whether repeating it is safe."},
-	{CodeBadEventID, "BadEventID", "the event id cannot be resumed from", 400, 400, false,
+	{mcp.CodeBadEventID, "BadEventID", 400, 400, false,
 		"Last-Event-ID is malformed, unknown, of another stream or principal, or too old. One text for all, so that it tells nothing about others. The stream cannot be resumed."},
-	{CodeHeaderMismatch, "HeaderMismatch", "the headers do not match the body", 400, 400, false,
+	{mcp.CodeHeaderMismatch, "HeaderMismatch", 400, 400, false,
 		"A required header is missing, malformed or differs from the body (2026-07-28); nothing was done."},
-	{CodeMissingCapability, "MissingCapability", "the client lacks a capability this request needs", 400, 400, false,
+	{mcp.CodeMissingCapability, "MissingCapability", 400, 400, false,
 		"The request needs a client capability that was not declared; data names it (2026-07-28); nothing was done."},
-	{CodeUnsupportedVersion, "UnsupportedVersion", "Unsupported protocol version", 400, 400, false,
+	{mcp.CodeUnsupportedVersion, "UnsupportedVersion", 400, 400, false,
 		"The revision is unknown or not served here; nothing was done. Data lists the supported ones (2026-07-28): send a request of one of them."},
-	{CodeURLElicitationRequired, "URLElicitationRequired", "the user must open a URL first", 200, 200, true,
+	{mcp.CodeURLElicitationRequired, "URLElicitationRequired", 200, 200, true,
 		"Data lists the URL elicitations to finish (2025-11-25); nothing was done. Send the request again after that."},
-	{CodeUserRejected, "UserRejected", "the user rejected the request", 200, 200, false,
+	{mcp.CodeUserRejected, "UserRejected", 200, 200, false,
 		"A client's answer to a request its user refused; nothing was done."},
 }
 
@@ -79,7 +92,7 @@ func ErrorInfos() []ErrorInfo {
 
 // HTTPStatus returns the HTTP status of a response that is only this error, in the
 // revision's era. It is 200 for a code that the table does not have.
-func (e *Error) HTTPStatus(r Revision) int {
+func HTTPStatus(e *mcp.Error, r mcp.Revision) int {
 	info, ok := errorsByCode[e.Code]
 	switch {
 	case !ok:

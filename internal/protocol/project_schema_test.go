@@ -1,4 +1,4 @@
-package mcp_test
+package protocol_test
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/closedschema"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -24,38 +25,38 @@ var projections = []struct {
 	until   mcp.Revision
 	project func(v any, r mcp.Revision) (any, error)
 }{
-	{def: "Implementation", project: by(mcp.Implementation.For)},
-	{def: "Tool", project: by(mcp.Tool.For)},
-	{def: "Prompt", project: by(mcp.Prompt.For)},
-	{def: "Resource", project: by(mcp.Resource.For)},
-	{def: "ResourceTemplate", project: by(mcp.ResourceTemplate.For)},
-	{def: "ServerCapabilities", project: by(mcp.ServerCapabilities.For)},
-	{def: "ClientCapabilities", project: by(mcp.ClientCapabilities.For)},
-	{def: "InitializeResult", until: r11, project: by(mcp.InitializeResult.For)},
+	{def: "Implementation", project: by(protocol.ImplementationFor)},
+	{def: "Tool", project: by(protocol.ToolFor)},
+	{def: "Prompt", project: by(protocol.PromptFor)},
+	{def: "Resource", project: by(protocol.ResourceFor)},
+	{def: "ResourceTemplate", project: by(protocol.TemplateFor)},
+	{def: "ServerCapabilities", project: by(protocol.ServerCapabilitiesFor)},
+	{def: "ClientCapabilities", project: by(protocol.ClientCapabilitiesFor)},
+	{def: "InitializeResult", until: r11, project: by(protocol.InitializeResultFor)},
 	{def: "ReadResourceResult", project: func(v any, r mcp.Revision) (any, error) {
-		x := v.(*mcp.ReadResourceResult).For(r)
+		x := protocol.ReadResultFor(*v.(*mcp.ReadResourceResult), r)
 		if r.Stateless() { // that revision requires members that no handler sets
 			x.ResultType, x.Cacheable = mcp.ResultComplete, mcp.Cacheable{TTL: new(int64(0)), CacheScope: mcp.CachePrivate}
 		}
 		return x, nil
 	}},
 	{def: "CallToolResult", project: func(v any, r mcp.Revision) (any, error) {
-		x := *v.(*mcp.CallToolResult).For(r)
+		x := *protocol.CallResultFor(v.(*mcp.CallToolResult), r)
 		if r.Stateless() {
 			x.ResultType = mcp.ResultComplete
 		}
 		return x, nil
 	}},
 	{def: "GetPromptResult", project: func(v any, r mcp.Revision) (any, error) {
-		x := *v.(*mcp.GetPromptResult).For(r)
+		x := *protocol.PromptResultFor(v.(*mcp.GetPromptResult), r)
 		if r.Stateless() {
 			x.ResultType = mcp.ResultComplete
 		}
 		return x, nil
 	}},
-	{def: "CreateMessageRequestParams", message: mcp.MethodSamplingCreateMessage, older: "CreateMessageRequest", project: try(mcp.CreateMessageParams.For)},
-	{def: "ElicitRequestFormParams", message: mcp.MethodElicitationCreate, older: "ElicitRequest", since: mcp.Revision20250618, project: try(mcp.ElicitForm.For)},
-	{def: "ElicitRequestURLParams", message: mcp.MethodElicitationCreate, since: mcp.Revision20251125, project: try(mcp.ElicitURL.For)},
+	{def: "CreateMessageRequestParams", message: mcp.MethodSamplingCreateMessage, older: "CreateMessageRequest", project: try(protocol.SamplingFor)},
+	{def: "ElicitRequestFormParams", message: mcp.MethodElicitationCreate, older: "ElicitRequest", since: mcp.Revision20250618, project: try(protocol.FormQuestionFor)},
+	{def: "ElicitRequestURLParams", message: mcp.MethodElicitationCreate, since: mcp.Revision20251125, project: try(protocol.URLQuestionFor)},
 }
 
 func by[T any](f func(T, mcp.Revision) T) func(any, mcp.Revision) (any, error) {

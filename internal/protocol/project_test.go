@@ -1,4 +1,4 @@
-package mcp_test
+package protocol_test
 
 import (
 	"encoding/json"
@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -64,14 +65,14 @@ func fullPromptResult() *mcp.GetPromptResult {
 	return x
 }
 
-func contents(r mcp.Revision) any { return fullContents().For(r) }
-func prompt(r mcp.Revision) any   { return fullPromptResult().For(r) }
+func contents(r mcp.Revision) any { return protocol.ContentsFor(fullContents(), r) }
+func prompt(r mcp.Revision) any   { return protocol.PromptResultFor(fullPromptResult(), r) }
 func form(r mcp.Revision) any {
 	raw, err := fullForm.Raw()
 	if err != nil {
 		return err
 	}
-	e, err := mcp.ElicitForm{Mode: mcp.ElicitModeForm, Message: "m", RequestedSchema: raw, Task: &mcp.TaskMetadata{}, Meta: someMeta}.For(r)
+	e, err := protocol.FormQuestionFor(mcp.ElicitForm{Mode: mcp.ElicitModeForm, Message: "m", RequestedSchema: raw, Task: &mcp.TaskMetadata{}, Meta: someMeta}, r)
 	if err != nil {
 		return err
 	}
@@ -93,33 +94,33 @@ var gone = map[string][]string{
 // revision and later ones get it, older ones do not.
 func TestProjectedMembers(t *testing.T) {
 	t.Parallel()
-	implementation := func(r mcp.Revision) any { return fullImplementation.For(r) }
-	tool := func(r mcp.Revision) any { return fullTool.For(r) }
-	listed := func(r mcp.Revision) any { return fullPrompt.For(r) }
-	resource := func(r mcp.Revision) any { return fullResource.For(r) }
-	template := func(r mcp.Revision) any { return fullTemplate.For(r) }
-	server := func(r mcp.Revision) any { return fullServer.For(r) }
-	client := func(r mcp.Revision) any { return fullClient.For(r) }
+	implementation := func(r mcp.Revision) any { return protocol.ImplementationFor(fullImplementation, r) }
+	tool := func(r mcp.Revision) any { return protocol.ToolFor(fullTool, r) }
+	listed := func(r mcp.Revision) any { return protocol.PromptFor(fullPrompt, r) }
+	resource := func(r mcp.Revision) any { return protocol.ResourceFor(fullResource, r) }
+	template := func(r mcp.Revision) any { return protocol.TemplateFor(fullTemplate, r) }
+	server := func(r mcp.Revision) any { return protocol.ServerCapabilitiesFor(fullServer, r) }
+	client := func(r mcp.Revision) any { return protocol.ClientCapabilitiesFor(fullClient, r) }
 	read := func(r mcp.Revision) any {
-		return mcp.ReadResourceResult{Meta: someMeta, Contents: []mcp.ResourceContents{{URI: "x:1", Text: new("x"), Meta: someMeta}}}.For(r)
+		return protocol.ReadResultFor(mcp.ReadResourceResult{Meta: someMeta, Contents: []mcp.ResourceContents{{URI: "x:1", Text: new("x"), Meta: someMeta}}}, r)
 	}
 	called := func(r mcp.Revision) any {
-		return (&mcp.CallToolResult{Content: mcp.Contents{mcp.Text("x")}, StructuredContent: []byte(`{"a":1}`), IsError: true, Meta: someMeta}).For(r)
+		return protocol.CallResultFor((&mcp.CallToolResult{Content: mcp.Contents{mcp.Text("x")}, StructuredContent: []byte(`{"a":1}`), IsError: true, Meta: someMeta}), r)
 	}
 	initialized := func(r mcp.Revision) any {
-		return mcp.InitializeResult{ProtocolVersion: "v", Capabilities: fullServer, ServerInfo: fullImplementation, Instructions: "i", Meta: someMeta}.For(r)
+		return protocol.InitializeResultFor(mcp.InitializeResult{ProtocolVersion: "v", Capabilities: fullServer, ServerInfo: fullImplementation, Instructions: "i", Meta: someMeta}, r)
 	}
 	link := func(r mcp.Revision) any {
-		e, err := mcp.ElicitURL{Message: "m", ElicitationID: "e", URL: "https://x.example/", Task: &mcp.TaskMetadata{}, Meta: someMeta}.For(r)
+		e, err := protocol.URLQuestionFor(mcp.ElicitURL{Message: "m", ElicitationID: "e", URL: "https://x.example/", Task: &mcp.TaskMetadata{}, Meta: someMeta}, r)
 		if err != nil {
 			return err
 		}
 		return e
 	}
 	sampled := func(r mcp.Revision) any {
-		p, err := mcp.CreateMessageParams{Messages: []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: mcp.Blocks(&mcp.TextContent{Type: "text", Text: "x", Annotations: dated, Meta: someMeta}), Meta: someMeta}},
+		p, err := protocol.SamplingFor(mcp.CreateMessageParams{Messages: []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: mcp.Blocks(&mcp.TextContent{Type: "text", Text: "x", Annotations: dated, Meta: someMeta}), Meta: someMeta}},
 			ModelPreferences: &mcp.ModelPreferences{CostPriority: new(0.0)}, SystemPrompt: "s", IncludeContext: mcp.IncludeNone, Temperature: new(0.0), StopSequences: []string{"x"},
-			Metadata: mcp.Declared(), Task: &mcp.TaskMetadata{}, Meta: someMeta}.For(r)
+			Metadata: mcp.Declared(), Task: &mcp.TaskMetadata{}, Meta: someMeta}, r)
 		if err != nil {
 			return err
 		}
@@ -217,15 +218,15 @@ func TestConversions(t *testing.T) {
 	t.Parallel()
 	const structured = `{"a":1.50,"b":[1,2]}`
 	result := func(r mcp.Revision, blocks ...mcp.Content) any {
-		return (&mcp.CallToolResult{Content: blocks, StructuredContent: []byte(structured)}).For(r)
+		return protocol.CallResultFor((&mcp.CallToolResult{Content: blocks, StructuredContent: []byte(structured)}), r)
 	}
 	list := func(r mcp.Revision, blocks ...mcp.Content) any {
-		return (&mcp.CallToolResult{Content: blocks, StructuredContent: []byte("[1,2]")}).For(r)
+		return protocol.CallResultFor((&mcp.CallToolResult{Content: blocks, StructuredContent: []byte("[1,2]")}), r)
 	}
 	toolResult := mcp.ToolResult("1")
 	toolResult.Content, toolResult.StructuredContent = mcp.Contents{}, []byte("[1,2]")
 	withTool := func(r mcp.Revision) any {
-		p, err := mcp.CreateMessageParams{Tools: []mcp.Tool{{Name: "n", InputSchema: []byte("{}"), Execution: &mcp.ToolExecution{}}}}.For(r)
+		p, err := protocol.SamplingFor(mcp.CreateMessageParams{Tools: []mcp.Tool{{Name: "n", InputSchema: []byte("{}"), Execution: &mcp.ToolExecution{}}}}, r)
 		if err != nil {
 			return err
 		}
@@ -237,7 +238,7 @@ func TestConversions(t *testing.T) {
 	titled.Title = "A title"
 	described.Description, described.Annotations = "What it is.", &mcp.Annotations{LastModified: "2025-01-12T15:00:58Z"}
 	sample := func(r mcp.Revision, messages ...mcp.SamplingMessage) any {
-		p, err := mcp.CreateMessageParams{Messages: messages, MaxTokens: 1}.For(r)
+		p, err := protocol.SamplingFor(mcp.CreateMessageParams{Messages: messages, MaxTokens: 1}, r)
 		if err != nil {
 			return err
 		}
@@ -247,7 +248,7 @@ func TestConversions(t *testing.T) {
 	one := mcp.SamplingMessage{Role: mcp.RoleUser, Content: mcp.MessageContent{Blocks: mcp.Contents{mcp.Text("c")}, List: true}}
 	none := mcp.SamplingMessage{Role: mcp.RoleUser}
 	choice := func(s mcp.PrimitiveSchema) any {
-		f, err := mcp.FormSchema{Properties: []mcp.Property{{Name: "f", Schema: s}}}.For(r06)
+		f, err := protocol.FormSchemaFor(mcp.FormSchema{Properties: []mcp.Property{{Name: "f", Schema: s}}}, r06)
 		if err != nil {
 			return err
 		}
@@ -257,30 +258,30 @@ func TestConversions(t *testing.T) {
 		got  any
 		want string
 	}{
-		"audio": {mcp.Contents{mcp.Audio([]byte("abc"), "audio/wav")}.For(r24),
+		"audio": {protocol.ContentsFor(mcp.Contents{mcp.Audio([]byte("abc"), "audio/wav")}, r24),
 			`[{"type":"resource","resource":{"uri":"ni:///sha-256;ungWv48Bz-pBQUDeXa4iI7ADYaOWF3qctBD_YfIAFa0","mimeType":"audio/wav","blob":"YWJj"}}]`},
-		"audio that is no base64": {mcp.Contents{&mcp.AudioContent{Type: "audio", Data: "abc", MIMEType: "audio/wav"}}.For(r24),
+		"audio that is no base64": {protocol.ContentsFor(mcp.Contents{&mcp.AudioContent{Type: "audio", Data: "abc", MIMEType: "audio/wav"}}, r24),
 			`[{"type":"resource","resource":{"uri":"ni:///sha-256;ungWv48Bz-pBQUDeXa4iI7ADYaOWF3qctBD_YfIAFa0","mimeType":"audio/wav","blob":"abc"}}]`},
-		"link":                            {mcp.Contents{mcp.Link(link)}.For(r03), `[{"type":"text","text":"n: x:1"}]`},
-		"link with a title":               {mcp.Contents{mcp.Link(titled)}.For(r24), `[{"type":"text","text":"A title: x:1"}]`},
-		"link with all":                   {mcp.Contents{mcp.Link(described)}.For(r24), `[{"type":"text","text":"n: x:1\nWhat it is."}]`},
-		"link without a name":             {mcp.Contents{mcp.Link(mcp.Resource{URI: "x:1"})}.For(r24), `[{"type":"text","text":"x:1"}]`},
+		"link":                            {protocol.ContentsFor(mcp.Contents{mcp.Link(link)}, r03), `[{"type":"text","text":"n: x:1"}]`},
+		"link with a title":               {protocol.ContentsFor(mcp.Contents{mcp.Link(titled)}, r24), `[{"type":"text","text":"A title: x:1"}]`},
+		"link with all":                   {protocol.ContentsFor(mcp.Contents{mcp.Link(described)}, r24), `[{"type":"text","text":"n: x:1\nWhat it is."}]`},
+		"link without a name":             {protocol.ContentsFor(mcp.Contents{mcp.Link(mcp.Resource{URI: "x:1"})}, r24), `[{"type":"text","text":"x:1"}]`},
 		"structured":                      {result(r03), `{"content":[` + mirror + `]}`},
 		"structured, with other text":     {result(r24, mcp.Text("b"), mcp.Text("{")), `{"content":[{"type":"text","text":"b"},{"type":"text","text":"{"},` + mirror + `]}`},
 		"structured, and mirrored":        {result(r24, mcp.Text(structured)), `{"content":[` + mirror + `]}`},
 		"structured, and mirrored pretty": {result(r24, mcp.Text("{ \"b\":[1,2],\n\"a\":1.50 }")), `{"content":[{"type":"text","text":"{ \"b\":[1,2],\n\"a\":1.50 }"}]}`},
 		"structured, and mirrored almost": {result(r24, mcp.Text(`{"a":1.5,"b":[2,1]}`)), `{"content":[{"type":"text","text":"{\"a\":1.5,\"b\":[2,1]}"},` + mirror + `]}`},
 		"structured, and more":            {result(r24, mcp.Text(structured+structured)), `{"content":[{"type":"text","text":"` + strings.Repeat(`{\"a\":1.50,\"b\":[1,2]}`, 2) + `"},` + mirror + `]}`},
-		"structured null":                 {(&mcp.CallToolResult{StructuredContent: []byte("null")}).For(r24), `{"content":[]}`},
-		"tool's title":                    {mcp.Tool{Name: "n", Title: "t", InputSchema: []byte("{}")}.For(r03), `{"name":"n","inputSchema":{},"annotations":{"title":"t"}}`},
-		"tool's two titles": {mcp.Tool{Name: "n", Title: "t", InputSchema: []byte("{}"), Annotations: &mcp.ToolAnnotations{Title: "own"}}.For(r03),
+		"structured null":                 {protocol.CallResultFor((&mcp.CallToolResult{StructuredContent: []byte("null")}), r24), `{"content":[]}`},
+		"tool's title":                    {protocol.ToolFor(mcp.Tool{Name: "n", Title: "t", InputSchema: []byte("{}")}, r03), `{"name":"n","inputSchema":{},"annotations":{"title":"t"}}`},
+		"tool's two titles": {protocol.ToolFor(mcp.Tool{Name: "n", Title: "t", InputSchema: []byte("{}"), Annotations: &mcp.ToolAnnotations{Title: "own"}}, r03),
 			`{"name":"n","inputSchema":{},"annotations":{"title":"own"}}`},
 		"structured list":               {list(r11), `{"content":[{"type":"text","text":"[1,2]"}]}`},
 		"structured list, mirrored":     {list(r06, mcp.Text("[1, 2]")), `{"content":[{"type":"text","text":"[1, 2]"}]}`},
 		"structured list in 2026-07-28": {list(r28), `{"content":[],"structuredContent":[1,2]}`},
-		"output schema of a list":       {mcp.Tool{Name: "n", InputSchema: []byte("{}"), OutputSchema: []byte(`{"type":"array"}`)}.For(r11), `{"name":"n","inputSchema":{}}`},
-		"output schema of a choice":     {mcp.Tool{Name: "n", InputSchema: []byte("{}"), OutputSchema: []byte(`{"oneOf":[]}`)}.For(r06), `{"name":"n","inputSchema":{}}`},
-		"output schema of a list in 2026-07-28": {mcp.Tool{Name: "n", InputSchema: []byte("{}"), OutputSchema: []byte(`{"type":"array"}`)}.For(r28),
+		"output schema of a list":       {protocol.ToolFor(mcp.Tool{Name: "n", InputSchema: []byte("{}"), OutputSchema: []byte(`{"type":"array"}`)}, r11), `{"name":"n","inputSchema":{}}`},
+		"output schema of a choice":     {protocol.ToolFor(mcp.Tool{Name: "n", InputSchema: []byte("{}"), OutputSchema: []byte(`{"oneOf":[]}`)}, r06), `{"name":"n","inputSchema":{}}`},
+		"output schema of a list in 2026-07-28": {protocol.ToolFor(mcp.Tool{Name: "n", InputSchema: []byte("{}"), OutputSchema: []byte(`{"type":"array"}`)}, r28),
 			`{"name":"n","inputSchema":{},"outputSchema":{"type":"array"}}`},
 		"tool result that is a list": {sample(r11, mcp.SamplingMessage{Role: mcp.RoleUser, Content: mcp.Blocks(toolResult)}),
 			`{"messages":[{"role":"user","content":{"type":"tool_result","toolUseId":"1","content":[{"type":"text","text":"[1,2]"}]}}],"maxTokens":1}`},
@@ -288,16 +289,16 @@ func TestConversions(t *testing.T) {
 			`{"messages":[{"role":"user","content":{"type":"tool_result","toolUseId":"1","content":[],"structuredContent":[1,2]}}],"maxTokens":1}`},
 		"tool of sampling":                      {withTool(r28), `{"messages":[],"maxTokens":0,"tools":[{"name":"n","inputSchema":{}}]}`},
 		"tool of sampling in 2025-11-25":        {withTool(r11), `{"messages":[],"maxTokens":0,"tools":[{"name":"n","inputSchema":{},"execution":{}}]}`},
-		"result with the members of 2026-07-28": {(&mcp.CallToolResult{ResultType: mcp.ResultComplete}).For(r11), `{"content":[]}`},
-		"prompt with the members of 2026-07-28": {(&mcp.GetPromptResult{ResultType: mcp.ResultComplete}).For(r11), `{"messages":[]}`},
-		"read with the members of 2026-07-28": {mcp.ReadResourceResult{ResultType: mcp.ResultComplete, Cacheable: mcp.Cacheable{TTL: new(int64(1)), CacheScope: mcp.CachePublic}}.For(r11),
+		"result with the members of 2026-07-28": {protocol.CallResultFor((&mcp.CallToolResult{ResultType: mcp.ResultComplete}), r11), `{"content":[]}`},
+		"prompt with the members of 2026-07-28": {protocol.PromptResultFor((&mcp.GetPromptResult{ResultType: mcp.ResultComplete}), r11), `{"messages":[]}`},
+		"read with the members of 2026-07-28": {protocol.ReadResultFor(mcp.ReadResourceResult{ResultType: mcp.ResultComplete, Cacheable: mcp.Cacheable{TTL: new(int64(1)), CacheScope: mcp.CachePublic}}, r11),
 			`{"contents":[]}`},
-		"tool's execution after tasks left the core": {mcp.Tool{Name: "n", InputSchema: []byte("{}"), Execution: &mcp.ToolExecution{}, Icons: someIcons}.For(mcp.Revision20260728),
+		"tool's execution after tasks left the core": {protocol.ToolFor(mcp.Tool{Name: "n", InputSchema: []byte("{}"), Execution: &mcp.ToolExecution{}, Icons: someIcons}, mcp.Revision20260728),
 			`{"name":"n","inputSchema":{},"icons":[{"src":"https://x.example/i.png"}]}`},
-		"capabilities after tasks left the core": {mcp.ServerCapabilities{Tasks: &mcp.ServerTasksCapability{}, Extensions: map[string]mcp.Object{mcp.ExtensionTasks: nil}}.For(mcp.Revision20260728),
+		"capabilities after tasks left the core": {protocol.ServerCapabilitiesFor(mcp.ServerCapabilities{Tasks: &mcp.ServerTasksCapability{}, Extensions: map[string]mcp.Object{mcp.ExtensionTasks: nil}}, mcp.Revision20260728),
 			`{"extensions":{"io.modelcontextprotocol/tasks":{}}}`},
-		"tasks extension before there is one": {mcp.ClientCapabilities{Extensions: map[string]mcp.Object{mcp.ExtensionTasks: nil}}.For(r11), `{}`},
-		"elicitation by URL alone":            {mcp.ClientCapabilities{Elicitation: &mcp.ElicitationCapability{URL: mcp.Declared()}}.For(r06), `{"elicitation":{}}`},
+		"tasks extension before there is one": {protocol.ClientCapabilitiesFor(mcp.ClientCapabilities{Extensions: map[string]mcp.Object{mcp.ExtensionTasks: nil}}, r11), `{}`},
+		"elicitation by URL alone":            {protocol.ClientCapabilitiesFor(mcp.ClientCapabilities{Elicitation: &mcp.ElicitationCapability{URL: mcp.Declared()}}, r06), `{"elicitation":{}}`},
 		"messages of several blocks": {sample(r06, several, none, one),
 			`{"messages":[{"role":"assistant","content":{"type":"text","text":"a"}},{"role":"assistant","content":{"type":"image","data":"eA==","mimeType":"image/png"}},` +
 				`{"role":"user","content":{"type":"text","text":"c"}}],"maxTokens":1}`},
@@ -322,7 +323,7 @@ func TestInexpressible(t *testing.T) {
 		return mcp.CreateMessageParams{Messages: []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: mcp.Blocks(blocks...)}}}
 	}
 	sample := func(p mcp.CreateMessageParams) func(mcp.Revision) error {
-		return func(r mcp.Revision) error { _, err := p.For(r); return err }
+		return func(r mcp.Revision) error { _, err := protocol.SamplingFor(p, r); return err }
 	}
 	ask := func(properties ...mcp.PrimitiveSchema) func(mcp.Revision) error {
 		return func(r mcp.Revision) error {
@@ -334,8 +335,8 @@ func TestInexpressible(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			_, err = mcp.ElicitForm{Message: "m", RequestedSchema: raw}.For(r)
-			_, direct := f.For(r)
+			_, err = protocol.FormQuestionFor(mcp.ElicitForm{Message: "m", RequestedSchema: raw}, r)
+			_, direct := protocol.FormSchemaFor(f, r)
 			if (err == nil) != (direct == nil) {
 				t.Errorf("%s: the form alone gives %v, in its question %v", r, direct, err)
 			}
@@ -355,7 +356,7 @@ func TestInexpressible(t *testing.T) {
 		"form":         {ask(&mcp.StringSchema{}), r06},
 		"several":      {ask(&mcp.StringSchema{}, &mcp.MultiEnumSchema{}), r11},
 		"several more": {ask(&mcp.TitledMultiEnumSchema{}), r11},
-		"url":          {func(r mcp.Revision) error { _, err := mcp.ElicitURL{}.For(r); return err }, r11},
+		"url":          {func(r mcp.Revision) error { _, err := protocol.URLQuestionFor(mcp.ElicitURL{}, r); return err }, r11},
 	} {
 		for _, r := range []mcp.Revision{r24, r03, r06, r11} {
 			err := row.f(r)
@@ -367,7 +368,7 @@ func TestInexpressible(t *testing.T) {
 			}
 		}
 	}
-	if _, err := (mcp.ElicitForm{RequestedSchema: []byte(`{`)}).For(r06); !errors.Is(err, mcp.ErrMalformed) {
+	if _, err := protocol.FormQuestionFor((mcp.ElicitForm{RequestedSchema: []byte(`{`)}), r06); !errors.Is(err, mcp.ErrMalformed) {
 		t.Errorf("a form that is none: got %v, want %v", err, mcp.ErrMalformed)
 	}
 }
@@ -377,39 +378,39 @@ func TestInexpressible(t *testing.T) {
 func TestProjectionSharesWhatItCan(t *testing.T) {
 	t.Parallel()
 	result := &mcp.CallToolResult{Content: fullContents(), StructuredContent: []byte(`{}`), Meta: someMeta}
-	if got := result.For(r11); got != result {
+	if got := protocol.CallResultFor(result, r11); got != result {
 		t.Error("a result for 2025-11-25 is not the same one")
 	}
-	if got := result.For(r06); got == result || got.Content[0] != result.Content[0] || got.Content[3] == result.Content[3] {
+	if got := protocol.CallResultFor(result, r06); got == result || got.Content[0] != result.Content[0] || got.Content[3] == result.Content[3] {
 		t.Error("of a result for 2025-06-18 not just the link changed")
 	}
 	plain := &mcp.CallToolResult{Content: mcp.Contents{mcp.Text("x"), &mcp.UnknownContent{Type: "x"}, (*mcp.TextContent)(nil), (*mcp.AudioContent)(nil),
 		(*mcp.ResourceLink)(nil), (*mcp.EmbeddedResource)(nil), (*mcp.ImageContent)(nil), nil, mcp.ToolUse("1", "n", nil)}}
-	if got := plain.For(r24); got != plain {
+	if got := protocol.CallResultFor(plain, r24); got != plain {
 		t.Errorf("a result of what all know is not the same one: %v", got)
 	}
 	prompt := &mcp.GetPromptResult{Messages: []mcp.PromptMessage{{Content: mcp.Text("x")}, {Content: mcp.Audio(nil, "audio/wav")}}}
-	if got := prompt.For(r03); got != prompt {
+	if got := protocol.PromptResultFor(prompt, r03); got != prompt {
 		t.Error("a prompt of what 2025-03-26 knows is not the same one")
 	}
-	if got := prompt.For(r24); got == prompt || got.Messages[0] != prompt.Messages[0] || prompt.Messages[1].Content.(*mcp.AudioContent) == nil {
+	if got := protocol.PromptResultFor(prompt, r24); got == prompt || got.Messages[0] != prompt.Messages[0] || prompt.Messages[1].Content.(*mcp.AudioContent) == nil {
 		t.Error("of a prompt for 2024-11-05 not just the audio changed")
 	}
-	if (*mcp.CallToolResult)(nil).For(r24) != nil || (*mcp.GetPromptResult)(nil).For(r24) != nil {
+	if protocol.CallResultFor((*mcp.CallToolResult)(nil), r24) != nil || protocol.PromptResultFor((*mcp.GetPromptResult)(nil), r24) != nil {
 		t.Error("nothing became something")
 	}
 	read := mcp.ReadResourceResult{Contents: []mcp.ResourceContents{{URI: "x:1", Text: new("x")}}}
-	if got := read.For(r24); &got.Contents[0] != &read.Contents[0] {
+	if got := protocol.ReadResultFor(read, r24); &got.Contents[0] != &read.Contents[0] {
 		t.Error("contents of what all know are not the same ones")
 	}
-	fullServer.For(r11)
-	fullClient.For(r11)
+	protocol.ServerCapabilitiesFor(fullServer, r11)
+	protocol.ClientCapabilitiesFor(fullClient, r11)
 	if len(fullServer.Extensions) != 2 || len(fullClient.Extensions) != 2 {
 		t.Error("the extensions of the input changed")
 	}
 	shared := make(mcp.Contents, 1, 2)
 	shared[0] = mcp.Text("x")
-	(&mcp.CallToolResult{Content: shared, StructuredContent: []byte(`{}`)}).For(r24)
+	protocol.CallResultFor((&mcp.CallToolResult{Content: shared, StructuredContent: []byte(`{}`)}), r24)
 	if beyond := shared[:2][1]; beyond != nil {
 		t.Errorf("got %v written behind the blocks of a result", beyond)
 	}

@@ -1,10 +1,11 @@
-package mcp_test
+package protocol_test
 
 import (
 	"encoding/json"
 	"testing"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -28,12 +29,18 @@ func TestAllocations(t *testing.T) {
 				t.Error(q, err)
 			}
 		},
-		"look up a method": func() { mcp.LookupMethod(name) },
+		"look up a method": func() { protocol.LookupMethod(name) },
 		"progress token":   func() { meta.ProgressToken() },
 		"typed blocks":     func() { blocks.Typed() },
-		"negotiate":        func() { mcp.Negotiate("2025-11-25", supported) },
-		"project":          func() { result.For(r11); prompt.For(r11); read.For(r11); result.For(r28); prompt.For(r28) },
-		"project nothing":  func() { blocks.For(r24); prompt.For(r24) },
+		"negotiate":        func() { protocol.Negotiate("2025-11-25", supported) },
+		"project": func() {
+			protocol.CallResultFor(result, r11)
+			protocol.PromptResultFor(prompt, r11)
+			protocol.ReadResultFor(read, r11)
+			protocol.CallResultFor(result, r28)
+			protocol.PromptResultFor(prompt, r28)
+		},
+		"project nothing": func() { protocol.ContentsFor(blocks, r24); protocol.PromptResultFor(prompt, r24) },
 	} {
 		if n := testing.AllocsPerRun(100, f); n != 0 {
 			t.Errorf("%s: got %v allocations, want 0", what, n)
@@ -82,7 +89,7 @@ func BenchmarkLookupMethod(b *testing.B) {
 	name := []byte("tools/call")
 	b.ReportAllocs()
 	for b.Loop() {
-		mcp.LookupMethod(name)
+		protocol.LookupMethod(name)
 	}
 }
 
