@@ -190,17 +190,19 @@ func (n *Node) findPrefix(ctx context.Context) error {
 // lookUp finds a stream, or says that it is not there. Servers that cannot tell yet are asked again.
 func (n *Node) lookUp(ctx context.Context, js jetstream.JetStream, name string) (jetstream.Stream, error) {
 	r := &n.opts.Remote
+	nobody := false // a server has said that nobody serves JetStream; the last try may end without its answer
 	for {
 		asked, cancel := context.WithTimeout(ctx, callTimeout)
 		st, err := js.Stream(asked, name)
 		cancel()
+		nobody = nobody || errors.Is(err, nats.ErrNoResponders)
 		switch {
 		case err == nil || errors.Is(err, jetstream.ErrStreamNotFound):
 			return st, err
 		case errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 			return nil, r.fault(err, enableJetStream)
 		case sleep(ctx, 250*time.Millisecond):
-		case errors.Is(err, nats.ErrNoResponders):
+		case nobody:
 			return nil, r.fault(err, "nobody serves JetStream: "+enableJetStream)
 		default:
 			return nil, r.fault(err, "stream "+name+" cannot be looked up: "+n.permissions())
@@ -346,11 +348,12 @@ func (n *Node) fitIn(ctx context.Context) error {
 // yet are asked again.
 func (n *Node) agreeOn(ctx context.Context, js jetstream.JetStream, k *kind, created *time.Time) error {
 	r := &n.opts.Remote
-	said := false
+	said, nobody := false, false // nobody as in lookUp
 	for {
 		asked, cancel := context.WithTimeout(ctx, callTimeout)
 		err := n.tryStream(asked, js, k, created)
 		cancel()
+		nobody = nobody || errors.Is(err, nats.ErrNoResponders)
 		var no *jetstream.APIError
 		switch api := errors.As(err, &no); {
 		case err == nil || errors.Is(err, ErrRemote):
@@ -365,7 +368,7 @@ func (n *Node) agreeOn(ctx context.Context, js jetstream.JetStream, k *kind, cre
 			return r.fault(err, "a newer nats-server has written stream "+n.streamName(k.name)+": run that release on all servers")
 		case errors.Is(err, nats.ErrPermissionViolation):
 			return r.fault(err, n.permissions())
-		case !sleep(ctx, 250*time.Millisecond) && errors.Is(err, nats.ErrNoResponders):
+		case !sleep(ctx, 250*time.Millisecond) && nobody:
 			return r.fault(err, "nobody serves JetStream: "+enableJetStream)
 		case ctx.Err() != nil:
 			return r.fault(err, "stream "+n.streamName(k.name)+" is not there")

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -135,6 +136,44 @@ func TestRemoteAccess(t *testing.T) {
 			r.URL = "nats://127.0.0.1:1"
 			_, err := Open(t.Context(), Options{Remote: r})
 			wantErr(t, what, err, ErrRemote)
+		}
+	})
+}
+
+// silentLater says that nobody serves JetStream, and then nothing until it is given up.
+type silentLater struct {
+	jetstream.JetStream
+	asked int
+}
+
+func (s *silentLater) Stream(ctx context.Context, _ string) (jetstream.Stream, error) {
+	if s.asked++; s.asked == 1 {
+		return nil, nats.ErrNoResponders
+	}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestNobodyServesJetStream has the last try of a start end without an answer: what a server has said before is the reason.
+func TestNobodyServesJetStream(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := &Node{log: slog.New(slog.DiscardHandler)}
+		for what, start := range map[string]func(context.Context) error{
+			"a stream is looked up": func(ctx context.Context) error {
+				_, err := n.lookUp(ctx, new(silentLater), "s")
+				return err
+			},
+			"a stream is agreed on": func(ctx context.Context) error {
+				return n.agreeOn(ctx, new(silentLater), &kinds[0], new(time.Time))
+			},
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			err := start(ctx)
+			cancel()
+			if !errors.Is(err, ErrRemote) || !strings.Contains(err.Error(), "nobody serves JetStream") {
+				t.Errorf("%s: got %v", what, err)
+			}
 		}
 	})
 }
