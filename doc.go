@@ -76,13 +76,3 @@
 // context.Cause tells which. It does not end when the connection breaks: the
 // call runs on, and its response waits for the client's return.
 package troupe
-
-// # Files
-//
-// From the top; a file mostly uses files of its own line or of a line below:
-//
-//	serve operate drain news reminder mount  serving, and how it ends; what operators and other nodes tell
-//	dispatch tasks form method  the requests that come in
-//	prompt session skill page stateless resource tool catalogue lists  what a server offers
-//	taskrun task result log server ask principal visible  a call: as a task, what it answers, logs and asks, who makes it, and what it may do
-//	runtime service options call revisions store  the base of all others

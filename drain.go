@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/http1"
-	"github.com/troupe-run/troupe/transport"
+	"github.com/troupe-run/troupe/transport/server"
+	"github.com/troupe-run/troupe/transport/server/http1"
 )
 
 const (
@@ -49,7 +49,7 @@ func (rt *Runtime) Drain(ctx context.Context) error { return rt.drain(ctx, nil) 
 
 // drain is Drain. door is the listener of Serve, and is shut when no new client may come in;
 // it is nil where the program has an http.Server of its own.
-func (rt *Runtime) drain(ctx context.Context, door *transport.DrainListener) error {
+func (rt *Runtime) drain(ctx context.Context, door *server.Listener) error {
 	if rt.leaving.Swap(true) {
 		select { // first, whether or not ctx has ended
 		case <-rt.drained:
@@ -68,7 +68,7 @@ func (rt *Runtime) drain(ctx context.Context, door *transport.DrainListener) err
 	return rt.undrained
 }
 
-func (rt *Runtime) finish(ctx context.Context, door *transport.DrainListener) error {
+func (rt *Runtime) finish(ctx context.Context, door *server.Listener) error {
 	rt.ready.Store(false)
 	rt.log.Info("draining", "calls", rt.node.Stats().InFlight)
 	rt.delay(ctx, door)
@@ -94,7 +94,7 @@ func (rt *Runtime) finish(ctx context.Context, door *transport.DrainListener) er
 }
 
 // end drains for Serve, and closes the Runtime.
-func (rt *Runtime) end(ctx context.Context, door *transport.DrainListener, front *http1.Front, hs *http.Server) error {
+func (rt *Runtime) end(ctx context.Context, door *server.Listener, front *http1.Front, hs *http.Server) error {
 	_ = rt.drain(ctx, door) // it logs the calls that it could not wait for: no error of Serve
 	door.Shut()             // if the program has called Drain, the door is still open
 	stop, halt := context.WithTimeout(ctx, 6*time.Second)
@@ -125,7 +125,7 @@ func (rt *Runtime) end(ctx context.Context, door *transport.DrainListener, front
 // delay waits for DrainDelay, while the Runtime still serves and load balancers notice that
 // it is not ready. It returns early when there is no load balancer: no connection is open,
 // and no client has ever asked whether the Runtime is ready or healthy.
-func (rt *Runtime) delay(ctx context.Context, door *transport.DrainListener) {
+func (rt *Runtime) delay(ctx context.Context, door *server.Listener) {
 	for end := time.Now().Add(rt.opts.DrainDelay); time.Now().Before(end) && ctx.Err() == nil && !rt.closed.Load(); {
 		if !rt.watched.Load() && rt.connections(door) == 0 {
 			return
@@ -136,7 +136,7 @@ func (rt *Runtime) delay(ctx context.Context, door *transport.DrainListener) {
 
 // connections counts the open connections, event streams included. Without a door it counts
 // only the streams.
-func (rt *Runtime) connections(door *transport.DrainListener) (n int) {
+func (rt *Runtime) connections(door *server.Listener) (n int) {
 	if door != nil {
 		n = door.Open()
 	}
@@ -150,7 +150,7 @@ func (rt *Runtime) connections(door *transport.DrainListener) (n int) {
 // is open, or lastRequests is over. The function closes idle connections once none has had a
 // request for lastWords. Without a door the connections are not known: there, no request for
 // lastWords counts as silence.
-func (rt *Runtime) silent(door *transport.DrainListener) func() bool {
+func (rt *Runtime) silent(door *server.Listener) func() bool {
 	shut := time.Now()
 	return func() bool {
 		under := int(rt.under.Load())

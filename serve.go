@@ -19,12 +19,13 @@ import (
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/cluster"
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/http1"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/origin"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/mcp"
 	"github.com/troupe-run/troupe/transport"
+	"github.com/troupe-run/troupe/transport/server"
+	"github.com/troupe-run/troupe/transport/server/http1"
 )
 
 // ErrExposed reports an address beyond the loopback interface without
@@ -99,10 +100,10 @@ func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
 	hs := &http.Server{Handler: http.HandlerFunc(rt.serveAll), ReadHeaderTimeout: rt.opts.HTTP.HeaderTimeout, MaxHeaderBytes: rt.opts.HTTP.MaxHeader,
 		ErrorLog: log.New(serverLog{rt}, "", 0)}
 	transport.Configure(hs)
-	door := transport.NewDrainListener(ln, hs)
+	door := server.NewListener(ln, hs)
 	door.LimitWrites(rt.opts.Limits.WriteTimeout)
 	all, perAddress := limits.ConnectionsOf(rt.opts.HTTP.Connections, rt.opts.HTTP.ConnectionsPerAddress, rt.opts.Shared.MaxMemory)
-	door.Limit(transport.Crowd{All: all, PerAddress: perAddress, Network: quota.Network, Exempt: rt.opts.HTTP.TrustedProxies, Refused: rt.turnedAway, Faulty: rt.observer().Rejected})
+	door.Limit(server.Crowd{All: all, PerAddress: perAddress, Network: quota.Network, Exempt: rt.opts.HTTP.TrustedProxies, Refused: rt.turnedAway, Faulty: rt.observer().Rejected})
 	failed := make(chan error, 1)
 	var front *http1.Front // nil: net/http serves all
 	serve := func() error { return hs.ServeTLS(door, rt.opts.HTTP.TLSCert, rt.opts.HTTP.TLSKey) }
@@ -268,8 +269,8 @@ func (rt *Runtime) openHealth() (shut func(), err error) {
 		ReadTimeout: limits.HeaderTimeout.Value(), WriteTimeout: limits.WriteTimeout.Value(), IdleTimeout: time.Minute,
 		MaxHeaderBytes: rt.opts.HTTP.MaxHeader, ErrorLog: log.New(serverLog{rt}, "", 0),
 	}
-	room := transport.NewDrainListener(ln, hs)
-	room.Limit(transport.Crowd{All: limits.HealthConnections.Value(), Network: quota.Network, Faulty: rt.observer().Rejected, Refused: func(limit *limits.Row, from netip.Addr) {
+	room := server.NewListener(ln, hs)
+	room.Limit(server.Crowd{All: limits.HealthConnections.Value(), Network: quota.Network, Faulty: rt.observer().Rejected, Refused: func(limit *limits.Row, from netip.Addr) {
 		if limit == limits.Connections.Row {
 			limit = limits.HealthConnections.Row
 		}

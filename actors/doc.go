@@ -60,18 +60,3 @@
 // and package mcp. Anything exported here may change in any release without a word in the
 // changelog.
 package actors
-
-// # Files
-//
-// From the top; most of what a file uses lies in its own line or below:
-//
-//	drain heart news  what happens to a node as a whole, and on the others
-//	reader resume hold  a client comes back, to this process or to another one
-//	landing relay far  how messages reach the node that they belong to
-//	step  what a handler does not do twice
-//	bound stored told takeover sessions stateless batch mrtr listen  how messages come in, and what the others tell of them
-//	ask pending  questions to clients
-//	delivery call peer  a call, its session, and the way back to the client
-//	fence fleet  the other nodes, and what they send to sessions here
-//	stream node session request  the actors
-//	admission service store  who is let in, and what a node is given

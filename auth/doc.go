@@ -40,15 +40,3 @@
 //
 // All methods are safe for concurrent use.
 package auth
-
-// # Files
-//
-// From the top; most of what a file uses lies in its own line or below:
-//
-//	resource last authority  what clients are told, and who may call
-//	introspection apikeys verdict claims  what is found about a token, and kept
-//	issuer  an issuer's keys
-//	cache fetch discovery keyring  where they come from, and the machine that decides when
-//	token keyset  signatures
-//	config scope  whose tokens count, and for what
-//	audience credentials apikey object refusal  their parts

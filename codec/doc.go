@@ -45,11 +45,3 @@
 // package, troupe, and package mcp: its exported names may change in any release, without
 // a word in the changelog.
 package codec
-
-// # Files
-//
-// The files from the top; most of the names that a file uses are in its own line or below:
-//
-//	payload path tree append integer headervalue canonical  values and how they are read and written
-//	scan envelope walk  messages and how they are read
-//	buffer bytes text lexer plan message  shared by both

@@ -28,11 +28,3 @@
 // goroutine. Values are ordinary data: no goroutine may write one that several read.
 // Byte slices inside decoded values are never shared with the input.
 package mcp
-
-// # Files
-//
-// The files from the top; most of the names that a file uses are in its own line or below:
-//
-//	sampling requestmeta completion elicit prompt tool skill ui content resource progress input lifecycle listen root  the messages
-//	errors methods capability capabilities form logging revision  methods, capabilities and errors
-//	decode task meta raw scan result  decoding

@@ -192,8 +192,8 @@ func (h *Handler) readBody(x *Exchange, w http.ResponseWriter, r *http.Request) 
 	b := x.body.B[:0]
 	// One byte more than announced, so that the last read also finds the end.
 	b = slices.Grow(b, int(min(max(r.ContentLength, 0)+1, maxAhead)))
-	x.conn.handlerEnds() // it is up to the client
-	defer x.conn.handlerBegins()
+	x.conn.EndHandler() // it is up to the client
+	defer x.conn.BeginHandler()
 	h.reads.begin(&x.watch, w)
 	defer h.reads.end(&x.watch)
 	for others := readStep; ; {

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/transport/server"
 )
 
 // from is a pipe's end whose peer has an address.
@@ -31,17 +32,17 @@ func (c from) RemoteAddr() net.Addr { return c.peer }
 type crowded struct {
 	t       *testing.T
 	ln      *pipes
-	d       *DrainListener
+	d       *server.Listener
 	release chan struct{} // a request waits for it
 
 	mu      sync.Mutex // guards refused
 	refused []string
 }
 
-func crowdOf(t *testing.T, w Crowd) *crowded { return crowdBehind(t, w, front) }
+func crowdOf(t *testing.T, w server.Crowd) *crowded { return crowdBehind(t, w, front) }
 
 // crowdBehind is crowdOf with what front puts before the server.
-func crowdBehind(t *testing.T, w Crowd, front func(net.Listener, *http.Server) net.Listener) *crowded {
+func crowdBehind(t *testing.T, w server.Crowd, front func(net.Listener, *http.Server) net.Listener) *crowded {
 	c := &crowded{t: t, ln: &pipes{make(chan net.Conn), make(chan struct{})}, release: make(chan struct{})}
 	guard, own := NewGuard(Options{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -62,7 +63,7 @@ func crowdBehind(t *testing.T, w Crowd, front func(net.Listener, *http.Server) n
 		guard.Serve(w, r, own, false)
 	})}
 	Configure(s)
-	c.d = NewDrainListener(c.ln, s)
+	c.d = server.NewListener(c.ln, s)
 	note := func(text string) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -116,18 +117,18 @@ const waiting = "GET /wait HTTP/1.1\r\nHost: x\r\n\r\n"
 func TestCrowdOfAnAddress(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
-		crowd   Crowd
+		crowd   server.Crowd
 		from    []string
 		refused []string
 	}{
-		"one address":        {Crowd{PerAddress: 2}, []string{"192.0.2.1", "192.0.2.1", "192.0.2.1", "192.0.2.1"}, []string{"address-connections 192.0.2.1", "address-connections 192.0.2.1"}},
-		"as IPv6":            {Crowd{PerAddress: 1}, []string{"192.0.2.1", "::ffff:192.0.2.1"}, []string{"address-connections 192.0.2.1"}},
-		"several addresses":  {Crowd{PerAddress: 1}, []string{"192.0.2.1", "192.0.2.2", "2001:db8::1", "2001:db8::2"}, nil},
-		"one network":        {Crowd{PerAddress: 1, Network: func(a netip.Addr) netip.Addr { return netip.MustParseAddr("2001:db8::") }}, []string{"2001:db8::1", "2001:db8::2"}, []string{"address-connections 2001:db8::"}},
-		"a proxy":            {Crowd{PerAddress: 1, Exempt: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}, []string{"10.0.0.1", "10.0.0.1", "10.0.0.1", "192.0.2.1"}, nil},
-		"no bound":           {Crowd{}, []string{"192.0.2.1", "192.0.2.1"}, nil},
-		"all together":       {Crowd{All: 2}, []string{"192.0.2.1", "192.0.2.2", "192.0.2.3"}, []string{"connections 192.0.2.3"}},
-		"a proxy is counted": {Crowd{All: 2, Exempt: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}, []string{"10.0.0.1", "10.0.0.1", "192.0.2.1"}, []string{"connections 192.0.2.1"}},
+		"one address":        {server.Crowd{PerAddress: 2}, []string{"192.0.2.1", "192.0.2.1", "192.0.2.1", "192.0.2.1"}, []string{"address-connections 192.0.2.1", "address-connections 192.0.2.1"}},
+		"as IPv6":            {server.Crowd{PerAddress: 1}, []string{"192.0.2.1", "::ffff:192.0.2.1"}, []string{"address-connections 192.0.2.1"}},
+		"several addresses":  {server.Crowd{PerAddress: 1}, []string{"192.0.2.1", "192.0.2.2", "2001:db8::1", "2001:db8::2"}, nil},
+		"one network":        {server.Crowd{PerAddress: 1, Network: func(a netip.Addr) netip.Addr { return netip.MustParseAddr("2001:db8::") }}, []string{"2001:db8::1", "2001:db8::2"}, []string{"address-connections 2001:db8::"}},
+		"a proxy":            {server.Crowd{PerAddress: 1, Exempt: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}, []string{"10.0.0.1", "10.0.0.1", "10.0.0.1", "192.0.2.1"}, nil},
+		"no bound":           {server.Crowd{}, []string{"192.0.2.1", "192.0.2.1"}, nil},
+		"all together":       {server.Crowd{All: 2}, []string{"192.0.2.1", "192.0.2.2", "192.0.2.3"}, []string{"connections 192.0.2.3"}},
+		"a proxy is counted": {server.Crowd{All: 2, Exempt: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}, []string{"10.0.0.1", "10.0.0.1", "192.0.2.1"}, []string{"connections 192.0.2.1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -163,7 +164,7 @@ func TestCrowdOfAnAddress(t *testing.T) {
 func TestRoomInACrowd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := crowdOf(t, Crowd{All: 4})
+		c := crowdOf(t, server.Crowd{All: 4})
 		busy, _ := c.dial("192.0.2.1", waiting)
 		idle, _ := c.dial("192.0.2.1", "")
 		begun, _ := c.dial("192.0.2.1", "GET / HTTP/1.1\r\nHo")
@@ -188,7 +189,7 @@ func TestRoomInACrowd(t *testing.T) {
 		if diff := cmp.Diff(c.seen(), []string{"connections 192.0.2.1", "0 connections", "connections 192.0.2.5"}); diff != "" {
 			t.Errorf("refused (-got +want):\n%s", diff)
 		}
-		if n := c.d.leaving.Load(); n != 0 {
+		if n := c.d.Census().Leaving; n != 0 {
 			t.Errorf("%d connections are still to make room", n)
 		}
 	})
@@ -215,7 +216,7 @@ func TestRoomAmongBusyConnections(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				c := crowdOf(t, Crowd{All: 5})
+				c := crowdOf(t, server.Crowd{All: 5})
 				c.d.LimitWrites(time.Minute)
 				hold := func(request string) net.Conn { // as dial, but for what comes: it is not read
 					a, b := net.Pipe()
@@ -264,7 +265,7 @@ func isTimeout(err error) bool {
 func TestHeadersAreCounted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := crowdOf(t, Crowd{PerAddress: 100})
+		c := crowdOf(t, server.Crowd{PerAddress: 100})
 		for name, row := range map[string]struct {
 			request string
 			wait    time.Duration
@@ -314,18 +315,16 @@ func TestBrokenStreamsGiveTheirPlaces(t *testing.T) {
 	s := httptest.NewUnstartedServer(h)
 	Configure(s.Config)
 	addr := s.Listener.Addr().String()
-	d := NewDrainListener(s.Listener, s.Config)
-	d.Limit(Crowd{PerAddress: 1, Refused: func(*limits.Row, netip.Addr) { t.Error("a connection was refused") }})
+	d := server.NewListener(s.Listener, s.Config)
+	d.Limit(server.Crowd{PerAddress: 1, Refused: func(*limits.Row, netip.Addr) { t.Error("a connection was refused") }})
 	s.Listener = front(Reuse(d, s.Config), s.Config)
 	s.Start()
 	t.Cleanup(s.Close)
 	for range 3 {
 		get(t, addr)
 		(<-streams).Cut()
-		d.mu.Lock()
-		if len(d.conns) != 0 || len(d.from) != 0 {
-			t.Errorf("%d connections are counted, of %d addresses, and none is there", len(d.conns), len(d.from))
+		if n := d.Census(); n.Conns != 0 || n.Addresses != 0 {
+			t.Errorf("%d connections are counted, of %d addresses, and none is there", n.Conns, n.Addresses)
 		}
-		d.mu.Unlock()
 	}
 }

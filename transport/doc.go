@@ -84,12 +84,3 @@
 // package, troupe, and package mcp: its exported names may change in any release, without
 // a word in the changelog.
 package transport
-
-// # Files
-//
-// The files from the top; most of the names that a file uses are in its own line or below:
-//
-//	pipe guard admit stateless preflight forwarded  requests, and how they are refused
-//	stream memory reuse hangup  event streams and their connections afterwards, and what is held in memory
-//	handler inline drain_room drain_write drain_listener drain_conn crowd refusal sse origin  the endpoint and its listener
-//	event separators lines options exchange framing plain watchdog backlog media  one exchange and its parts

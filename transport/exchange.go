@@ -13,6 +13,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/transport/server"
 )
 
 // ErrGone says that the connection of an exchange is closed, or that its response is complete. Queued data that was not
@@ -104,7 +105,7 @@ func (x *Exchange) begin(h *Handler, w http.ResponseWriter, r *http.Request) {
 	x.http1 = r.ProtoMajor == 1
 	x.plain.begin(r)
 	x.closes = r.Close || r.Method != http.MethodPost && r.ContentLength != 0
-	if x.http1 && len(r.TransferEncoding) > 0 && !framed(r) {
+	if x.http1 && len(r.TransferEncoding) > 0 && !server.Framed(r) {
 		x.closes = true
 		w.Header().Set("Connection", "close")
 	}

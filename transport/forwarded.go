@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/transport/server"
 )
 
 // Forwarded finds the client of a request that came through proxies. The zero value trusts no proxy.
@@ -78,15 +79,7 @@ func (f Forwarded) walk(client netip.AddrPort, hops []string) netip.AddrPort {
 	return client
 }
 
-func (f Forwarded) trusts(a netip.Addr) bool {
-	a = a.Unmap().WithZone("")
-	for _, p := range f.Trusted {
-		if p.Contains(a) || a.Is4() && p.Contains(netip.AddrFrom16(a.As16())) { // a network may be written that way, too
-			return true
-		}
-	}
-	return false
-}
+func (f Forwarded) trusts(a netip.Addr) bool { return server.Within(f.Trusted, a) }
 
 // node reads an address, with or without a port: "192.0.2.1", "192.0.2.1:80", "2001:db8::1", "[2001:db8::1]" and
 // "[2001:db8::1]:80". It returns false for names, for "unknown", and for the label of a hop that a proxy hides.

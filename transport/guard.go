@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/transport/server"
 )
 
 // Guard bounds and counts the requests that no Handler bounds and counts: those for paths that are not a Handler's, and those that
@@ -52,17 +53,17 @@ func (g *Guard) Respond(w http.ResponseWriter, r *http.Request, status int, body
 
 // Serve has next serve r, which counts as held memory of its address meanwhile. It bounds how long the body of r may take, and how
 // long the client may leave unread what next writes over HTTP/2; over HTTP/1.1 that is up to the listener, see
-// [DrainListener.LimitWrites]. A Handler that next calls takes all of this over. If there is no room, Serve refuses r. It
+// [Listener.LimitWrites]. A Handler that next calls takes all of this over. If there is no room, Serve refuses r. It
 // refuses no probe of HTTP/1.1, which has a connection to itself, and over HTTP/2 one only if the address holds something else: a balancer
 // takes the process for ill, which may only be busy, and all its clients may have the balancer's address.
 func (g *Guard) Serve(w http.ResponseWriter, r *http.Request, next http.Handler, probe bool) {
-	p := &passage{ReadCloser: r.Body, h: g.h, w: w, conn: connOf(r), waits: r.ContentLength != 0}
+	p := &passage{ReadCloser: r.Body, h: g.h, w: w, conn: server.RequestConn(r), waits: r.ContentLength != 0}
 	if p.ReadCloser == nil {
 		p.ReadCloser = http.NoBody
 	}
-	p.conn.handlerBegins()
+	p.conn.BeginHandler()
 	if no := p.count(r, probe); no != nil {
-		defer p.conn.handlerEnds()
+		defer p.conn.EndHandler()
 		g.h.refuse(w, streamable, no.uncounted(r), plainOf(r))
 		return
 	}
@@ -91,7 +92,7 @@ type passage struct {
 	io.ReadCloser
 	h       *Handler
 	w       http.ResponseWriter
-	conn    *drainConn
+	conn    *server.Conn
 	account *quota.Account // nil if nothing is counted
 	counted string         // the address that account is of
 
@@ -136,8 +137,8 @@ func (p *passage) Read(b []byte) (n int, err error) {
 		return p.ReadCloser.Read(b)
 	}
 	defer func() { p.came(n, err) }()
-	p.conn.handlerEnds() // it is up to the client
-	defer p.conn.handlerBegins()
+	p.conn.EndHandler() // it is up to the client
+	defer p.conn.BeginHandler()
 	return p.ReadCloser.Read(b)
 }
 
@@ -186,7 +187,7 @@ func (p *passage) take() bool {
 		return false
 	}
 	p.over = true
-	p.conn.handlerEnds()
+	p.conn.EndHandler()
 	p.h.reads.end(&p.watch)
 	return true
 }

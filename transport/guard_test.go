@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"context"
 	"io"
 	"net"
 	"net/http"
@@ -12,18 +11,19 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/transport/server"
 )
 
 // onConn is a response of which conn has the connection. It notes for how many requests the connection keeps its place while it is
 // written.
 type onConn struct {
 	http.ResponseWriter
-	conn *drainConn
+	conn *server.Conn
 	kept []int64
 }
 
 func (w *onConn) WriteHeader(status int) {
-	w.kept = append(w.kept, w.conn.room.handlers.Load())
+	w.kept = append(w.kept, w.conn.Handlers())
 	w.ResponseWriter.WriteHeader(status)
 }
 
@@ -31,8 +31,8 @@ func (w *onConn) WriteHeader(status int) {
 // whether it is refused or not.
 func TestPlacesOfRequests(t *testing.T) {
 	t.Parallel()
-	post := func(handler http.Handler, conn *drainConn, version int) *onConn {
-		r := httptest.NewRequest("POST", "/mcp", strings.NewReader(ping)).WithContext(context.WithValue(t.Context(), connKey{}, conn))
+	post := func(handler http.Handler, conn *server.Conn, version int) *onConn {
+		r := httptest.NewRequest("POST", "/mcp", strings.NewReader(ping)).WithContext(server.WithConn(t.Context(), conn))
 		r.Header.Set("Content-Type", typeJSON)
 		r.Header.Set("Accept", "application/json, text/event-stream")
 		r.ProtoMajor = version
@@ -58,13 +58,13 @@ func TestPlacesOfRequests(t *testing.T) {
 		for _, version := range []int{1, 2} {
 			var o Options
 			a := counted(t, &o, row.most)
-			conn, running, held := new(drainConn), int64(0), int64(0)
+			conn, running, held := new(server.Conn), int64(0), int64(0)
 			h := NewHandler(funcs{post: func(x *Exchange) {
-				running, held = conn.room.handlers.Load()-1, a.BytesOf(quota.Bodies)
+				running, held = conn.Handlers()-1, a.BytesOf(quota.Bodies)
 				x.Answer(200, pong)
 			}}, o)
 			g, next := NewGuard(o), row.wrap(h)
-			conn.handlerBegins() // over HTTP/2 it serves another request, too
+			conn.BeginHandler() // over HTTP/2 it serves another request, too
 			w := post(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.Serve(w, r, next, false) }), conn, version)
 			want := int64(0)
 			if row.running > 0 {
@@ -73,7 +73,7 @@ func TestPlacesOfRequests(t *testing.T) {
 			if running != row.running || held != want {
 				t.Errorf("%s, HTTP/%d: it counts %d times while it runs, and %d bytes; want %d, %d", name, version, running, held, row.running, want)
 			}
-			if n := conn.room.handlers.Load(); len(w.kept) == 0 || w.kept[0] != 1 || n != 1 {
+			if n := conn.Handlers(); len(w.kept) == 0 || w.kept[0] != 1 || n != 1 {
 				t.Errorf("%s, HTTP/%d: with the other one, %d requests keep the place while it is written, and %d then; want 1", name, version, w.kept, n)
 			}
 		}

@@ -131,8 +131,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) serve(x *Exchange, w http.ResponseWriter, r *http.Request) {
 	x.begin(h, w, r)
 	no := x.count(r)
-	x.conn.handlerBegins()
-	defer x.conn.handlerEnds()
+	x.conn.BeginHandler()
+	defer x.conn.EndHandler()
 	passed := false
 	defer func() {
 		if !passed { // it is refused, or Authenticate, the body or the response, which the program may have wrapped, has panicked

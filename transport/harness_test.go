@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/http1"
+	"github.com/troupe-run/troupe/transport/server/http1"
 )
 
 // TestMain fails the run if a test leaves a goroutine of this package or of net/http behind.
@@ -102,18 +102,18 @@ func (c *counts) Rejected(status int, reason string) {
 func (c *counts) Cut(reason string) { c.cuts <- reason }
 
 // server is a Handler behind a real listener on loopback.
-type server struct {
+type running struct {
 	*Handler
 	addr string
 }
 
-func serve(t testing.TB, d Dispatcher, o Options) *server {
+func serve(t testing.TB, d Dispatcher, o Options) *running {
 	t.Helper()
 	if o.Accounts == nil {
 		counted(t, &o, -1)
 	}
 	h := NewHandler(d, o)
-	return &server{h, serveHandler(t, h, h)}
+	return &running{h, serveHandler(t, h, h)}
 }
 
 func serveHandler(t testing.TB, h *Handler, handler http.Handler) string {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/troupe-run/troupe/internal/http1"
+	"github.com/troupe-run/troupe/transport/server/http1"
 )
 
 // opaque hides the Hijacker of a writer, as middleware does.

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/troupe-run/troupe/internal/testkit/certificate"
+	"github.com/troupe-run/troupe/transport/server"
 )
 
 // TestKept has what is kept for a connection be the same for all of its requests, and for no other connection, over HTTP/1.1 and over HTTP/2.
@@ -19,11 +20,11 @@ func TestKept(t *testing.T) {
 	type kept struct{ n int }
 	for version, scheme := range map[int]string{1: "http", 2: "https"} {
 		s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			k := Kept[kept](r)
+			k := server.Kept[kept](r)
 			k.n++
 			_, _ = fmt.Fprintf(w, "%p %d", k, k.n)
 		})}
-		d := NewDrainListener(listen(t), s)
+		d := server.NewListener(listen(t), s)
 		served := make(chan error, 1)
 		go func() {
 			if version == 2 {
@@ -57,7 +58,7 @@ func TestKept(t *testing.T) {
 			}
 		}
 	}
-	if k := Kept[kept](httptest.NewRequest(http.MethodGet, "/", nil)); k != nil {
+	if k := server.Kept[kept](httptest.NewRequest(http.MethodGet, "/", nil)); k != nil {
 		t.Errorf("a request of no connection has %v", k)
 	}
 }

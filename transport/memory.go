@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/transport/server"
 )
 
 // What is counted on the account of a client.
@@ -56,20 +57,14 @@ func resumes(r *http.Request) bool {
 // Nameless is what a principal implements whose requests are counted on the account of their address.
 type Nameless interface{ Nameless() }
 
-// lastAccount is an account that was found for an address.
-type lastAccount struct {
-	address string
-	account *quota.Account
-}
-
 // recall has x counted on the account that its connection found for the same address before, if it is there still. Most connections have one
 // address for all of their requests.
 func (x *Exchange) recall() {
 	if x.conn == nil {
 		return
 	}
-	if c := x.conn.account.Load(); c != nil && c.address == x.remote && !c.account.Dropped() {
-		x.account = c.account
+	if c := x.conn.Account.Load(); c != nil && c.Address == x.remote && !c.Account.Dropped() {
+		x.account = c.Account
 	}
 }
 
@@ -79,8 +74,8 @@ func (x *Exchange) remember() {
 	if x.conn == nil || x.account == nil || o.Accounts.Shared(x.account) {
 		return
 	}
-	if c := x.conn.account.Load(); c == nil || c.address == x.remote && c.account != x.account {
-		x.conn.account.Store(&lastAccount{x.remote, x.account})
+	if c := x.conn.Account.Load(); c == nil || c.Address == x.remote && c.Account != x.account {
+		x.conn.Account.Store(&server.LastAccount{Address: x.remote, Account: x.account})
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/testkit/when"
 )

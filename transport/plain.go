@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/troupe-run/troupe/transport/server"
 )
 
 // Values of headers that many responses share. Their capacity is their length, so that an append copies them.
@@ -15,11 +17,11 @@ var (
 
 // plain is what the writing of a response that is no stream needs beside the response.
 type plain struct {
-	conn   *drainConn // nil if no DrainListener has the connection
-	unread bool       // the request has a body of which the end was not read
-	timed  bool       // the server has a WriteTimeout, which is lifted until the response
-	length [1]string  // value of Content-Length
-	watch  watched    // the read of the body, and then the write of the response
+	conn   *server.Conn // nil if no Listener has the connection
+	unread bool         // the request has a body of which the end was not read
+	timed  bool         // the server has a WriteTimeout, which is lifted until the response
+	length [1]string    // value of Content-Length
+	watch  watched      // the read of the body, and then the write of the response
 }
 
 // plainOf returns the plain of a request.
@@ -30,7 +32,7 @@ func plainOf(r *http.Request) *plain {
 }
 
 func (p *plain) begin(r *http.Request) {
-	p.conn, p.unread, p.timed = connOf(r), r.ContentLength != 0, endsWrites(r)
+	p.conn, p.unread, p.timed = server.RequestConn(r), r.ContentLength != 0, endsWrites(r)
 }
 
 // respond writes a whole response, with the media type that its header names if body is not empty. No cache may keep it, which would give
@@ -47,8 +49,8 @@ func (h *Handler) send(w http.ResponseWriter, status int, body []byte, p *plain)
 		p.length[0] = strconv.Itoa(len(body))
 		w.Header()["Content-Length"] = p.length[:]
 	}
-	p.conn.handlerEnds() // what is left is up to the client
-	defer p.conn.handlerBegins()
+	p.conn.EndHandler() // what is left is up to the client
+	defer p.conn.BeginHandler()
 	if p.unread {
 		h.endBody(w)
 	}

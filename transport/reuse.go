@@ -7,9 +7,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/http1"
 	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/mcp"
+	"github.com/troupe-run/troupe/transport/server"
+	"github.com/troupe-run/troupe/transport/server/http1"
 )
 
 // Reuse returns a listener for s.Serve that lets a connection carry further requests when its event stream has ended
@@ -108,9 +109,9 @@ func (l *reuse) put(c net.Conn) bool {
 		return false
 	default:
 	}
-	g := drainConnOf(c)
-	g.setIdle(true)
-	g.setAway(false)
+	g := server.ConnOf(c)
+	g.SetIdle(true)
+	g.SetAway(false)
 	l.idle[c] = struct{}{}
 	go l.await(c)
 	return true

@@ -56,10 +56,10 @@ func bothEndpoints(h *Handler) *http.ServeMux {
 	return mux
 }
 
-func serveLinks(t testing.TB, d Dispatcher, o Options) *server {
+func serveLinks(t testing.TB, d Dispatcher, o Options) *running {
 	t.Helper()
 	h := NewHandler(d, o)
-	return &server{h, serveHandler(t, h, bothEndpoints(h))}
+	return &running{h, serveHandler(t, h, bothEndpoints(h))}
 }
 
 // at sends a request to a target other than /mcp.

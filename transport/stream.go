@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/transport/server"
 )
 
 // The reasons why a stream ended without Finish.
@@ -491,7 +492,7 @@ func abort(conn net.Conn, reason string) {
 			_ = t.SetLinger(0)
 		}
 	}
-	if g := drainConnOf(conn); g != nil { // its listener counts it until it is closed itself
+	if g := server.ConnOf(conn); g != nil { // its listener counts it until it is closed itself
 		_ = g.Close()
 		return
 	}
@@ -500,7 +501,7 @@ func abort(conn net.Conn, reason string) {
 
 // linger closes conn once the peer has seen the end of the response, or after a moment.
 func linger(conn net.Conn) {
-	if closeWrite(conn) == nil {
+	if server.CloseWrite(conn) == nil {
 		_ = conn.SetReadDeadline(time.Now().Add(lingerTime))
 		_, _ = io.CopyN(io.Discard, conn, maxWrite)
 	}

@@ -63,7 +63,7 @@ func TestStreamEvents(t *testing.T) {
 }
 
 // opened returns a server that sends its GET streams to the channel.
-func opened(t testing.TB, o Options) (*server, <-chan *Exchange) {
+func opened(t testing.TB, o Options) (*running, <-chan *Exchange) {
 	streams := make(chan *Exchange, 4096)
 	return serve(t, funcs{get: func(x *Exchange) {
 		if !x.Open() {

@@ -35,12 +35,3 @@
 // wait for the client. They have returned before the call that sent the notifications
 // returns.
 package troupetest
-
-// # Files
-//
-// From the top; most of what a file uses lies in its own line or below:
-//
-//	call  requests and their results
-//	client  the connection
-//	log  what the runtime logs
-//	question  answers to what a handler asks, at once or as tasks

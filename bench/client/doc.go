@@ -11,12 +11,4 @@
 // Any goroutine may use a Client, its Records and a Stateless, and send messages by an SSE. An
 // Events belongs to the goroutine that reads it, and so does Next of an SSE, but any goroutine
 // may close it.
-//
-// # Files
-//
-// From the top; most of what a file uses lies in its own line or below:
-//
-//	stateless client sse  the three clients
-//	events record  a stream as it is read, and as it is recorded
-//	errors  how far a failed request got
 package client

@@ -5,16 +5,4 @@
 //
 // Server and load generator (troupe bench) are processes of their own. Each server runs in each round, so that what slows
 // the machine for minutes slows all of them; what counts is the ratio within a round.
-//
-// # Files
-//
-// From the top; most of what a file uses lies in its own line or below:
-//
-//	main  the rounds
-//	charts lines plot table  what comes of it, for people
-//	measure nodes held beside run  one server under one load
-//	result  what comes of that
-//	server collect  what is measured, and built
-//	process  a server that runs
-//	scenario  the load
 package main

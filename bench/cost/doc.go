@@ -10,14 +10,4 @@
 //
 // TestCost holds what was found below the bounds of docs/limits.md, by bytes of heap and allocations. The times are only
 // printed.
-//
-// # Files
-//
-// From the top; most of what a file uses lies in its own line or below:
-//
-//	main    the command
-//	search  populations of messages, and the worst of them
-//	host    a server in process, and what a message costs it
-//	kinds   the kinds of messages
-//	tree    messages as trees, and how they are mutated
 package main

@@ -9,13 +9,6 @@
 //
 // hold fails if waiting calls or listeners take more memory than their budget, or leave
 // memory behind.
-//
-// # Files
-//
-// From the top; most of what a file uses lies in its own line or below:
-//
-//	main hold  the measurements
-//	client server  the two ends
 package main
 
 import (

@@ -7,17 +7,4 @@
 //
 // Some scenarios are no loop: they keep many sessions or streams, cut and resume streams, or have clients echo alone and then beside one that
 // disturbs them.
-//
-// # Files
-//
-// From the top; most of what a file uses lies in its own line or below:
-//
-//	scenario  what there is to do
-//	slow noisy beside  clients beside one that disturbs them
-//	run  the loop
-//	hold idle fanout resume  many sessions and streams
-//	ask task result  what a client does
-//	crowd stream client  how clients speak
-//	compare ledger report usage  what is counted
-//	options failure  what a user says, and what goes wrong
 package loadgen

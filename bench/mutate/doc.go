@@ -40,13 +40,4 @@
 // changed, or a second place has come to look like it, TestTable says so with the other tests, and the pattern is moved on.
 // It also looks for the tests that a row names. Neither notices a place that has changed while another one has come to
 // look as it did.
-//
-// # Files
-//
-// From the top; most of what a file uses lies in its own line or below:
-//
-//	main run  the command, and one mutation
-//	table_sessions table_once table_nodes table_isolation table_limits  the table
-//	mutation  a row of it, and its place
-//	pattern   how the place is found
 package main

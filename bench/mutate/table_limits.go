@@ -35,7 +35,7 @@ var limits = []mutation{
 	},
 	{
 		"a request with two lengths does not run",
-		"transport", "", "TestFraming",
+		"transport/server", "transport", "TestFraming",
 		`case !$faulty«»: case $whole == 0: return 0, $errFraming, $errFraming`,
 		`|| true`,
 	},
@@ -105,7 +105,7 @@ var limits = []mutation{
 	},
 	{
 		"one address does not have all connections",
-		"transport", "", "TestCrowdOfAnAddress",
+		"transport/server", "transport", "TestCrowdOfAnAddress",
 		`if $d.$crowd.$PerAddress > 0 && $from.IsValid() && «$own >= $d.$crowd.$PerAddress» {`,
 		`$own < 0`,
 	},

@@ -94,13 +94,13 @@ var sessions = []mutation{
 	},
 	{
 		"a deploy serves the connections that have come",
-		"transport", "", "TestDrainListenerServesWhoCameInTime",
+		"transport/server", "transport", "TestListenerServesWhoCameInTime",
 		`if $n := len($d.$waiting); $n > «0» && !$d.$closed {`,
 		`1`,
 	},
 	{
 		"a deploy closes no connection under a request",
-		"transport", "", "TestCloseIdle",
+		"transport/server", "transport", "TestCloseIdle",
 		`if $n = «$lastLook($g.$Conn, $p)»; $n == 0 { _ = $g.$Conn.Close() return 0, io.EOF, nil }`,
 		`0`,
 	},

@@ -3,15 +3,6 @@
 // its dependencies; bench/run builds and measures it, and docs/bench.md says what each kind is.
 //
 //	go -C bench/peers run . --kind gosdk [--listen 127.0.0.1:0] [--size 105] [--data DIR] [--streams]
-//
-// # Files
-//
-// From the top; most of what a file uses lies in its own line or below:
-//
-//	main  the command line
-//	bare fasthttp gosdk mcpgo troupe  the kinds
-//	tools  what the other kinds serve
-//	constant  the answers of the bare kinds
 package main
 
 import (

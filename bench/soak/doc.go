@@ -71,20 +71,4 @@
 //
 // As soon as a promise is broken, a run ends with exit code 1 and prints the history of
 // the stream concerned. A seed decides what happens when; real time adds the rest.
-//
-// # Files
-//
-// From the top; most of what a file uses lies in its own line or below:
-//
-//	costs roll chaos nodes tasks auth greed behind restart stop balance cancel kill recovery mixed  the scenarios
-//	visitor passer guest  the clients of mixed with a session, without one, and with one that is their connection
-//	departure endless inquiry  how a guest leaves, calls that it does not see through, and questions to it
-//	wire trend cable  what a guest sends and gets, what rises, and the connections of one client
-//	fill  what behind stores before it measures
-//	crowd harm  who comes back at once, and what may happen to a fleet
-//	tenant writes  a greedy tenant of a fleet, and what a fleet stores at most
-//	quiet gauges cgroup  the quiet client of greed, and what the process holds and may hold
-//	stateless batch listener parked replay ask standalone  what their clients do
-//	probe call signals follow verdict driver world  how that is done and judged
-//	main fleet line nats process  the program, and the one that it tries, or several with NATS servers
 package main

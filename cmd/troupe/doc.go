@@ -21,14 +21,4 @@
 //
 // Exit codes: 0 after a drain, 1 when the server could not start or failed, or what it was asked could not be done, 2
 // when the command line or the configuration file is wrong, 3 when a tool that was called says that it failed.
-//
-// # Files
-//
-// From the top; most of what a file uses lies in its own line or below:
-//
-//	main stdio serve call tools nodes sessions revoke keys tasks bench  the commands
-//	remote answer  a server that a command is a client of
-//	reload  what is read again while a server runs
-//	logger metrics banner  what a user sees
-//	settings auth fixture limits networks weights revisions size config help failure version  what a user says
 package main

@@ -6,12 +6,4 @@
 // serves the demo, in cmd/troupe/demo_*_test.go: each program of tests links the runtime.
 //
 // The constructors may be called any number of times; the servers share nothing.
-//
-// # Files
-//
-// From the top; most of what a file uses lies in its own line or below:
-//
-//	server  the demo, and what it is put together from
-//	completion prompts resources skills pages  features that are not tools
-//	job tasks reconnection forms sampling count logging change measure schema progress content inputs echo caller client elicitation ask failure sleep tick request trigger pause  the tools
 package everything

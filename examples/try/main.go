@@ -9,13 +9,6 @@
 // many messages to cancel the next request, and listen for how many messages to wait on
 // the standalone stream. The environment variables URL and TOKEN set the endpoint and the
 // Authorization header.
-//
-// # Files
-//
-// From the top; most of what a file uses lies in its own line or below:
-//
-//	main  the arguments
-//	stateless client  requests without a session, and with one
 package main
 
 import (

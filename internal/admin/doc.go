@@ -25,12 +25,4 @@
 // or of [ErrEnded], [ErrDraining], [ErrKey] or [ErrRevocation] with 409, or is another one.
 //
 // Any goroutine may call the functions and methods.
-//
-// # Files
-//
-// From the top; most of what a file uses lies in its own line or below:
-//
-//	server client  the two ends of the socket
-//	socket private  where it lies, and whose it is
-//	task session fleet key revocation  what is told of tasks, sessions, nodes, API keys and revocations
 package admin

@@ -9,12 +9,4 @@
 // A secret is not kept, only its digest. A record of a key that has ended, and of one that is revoked, goes after a while by itself.
 //
 // All methods may be called from any goroutine.
-//
-// # Files
-//
-// From the top; most of what a file uses lies in its own line or below:
-//
-//	operated  keys as an operator sees them
-//	store  what is done with keys
-//	record  how they are stored
 package apikey

@@ -12,11 +12,4 @@
 //	              └──────────────┘
 //
 // A connection of a new stream is live from the beginning. [Flow] is what the writer knows of a reader on another node.
-//
-// # Files
-//
-// From the top; most of what a file uses lies in its own line or below:
-//
-//	attachment set  Attachment, and those of a process
-//	flow  Flow: what is on the way to another node
 package attachment

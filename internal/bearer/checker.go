@@ -16,6 +16,7 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/transport"
+	"github.com/troupe-run/troupe/transport/server"
 )
 
 // Config has what a Checker works with. All fields are needed.
@@ -202,7 +203,7 @@ func (t *table) at(path string) *auth.Resource {
 
 // Authenticate returns the verdict about the token of a request, nil for an anonymous one. The error is a [*transport.Denial], which is logged.
 func (c *Checker) Authenticate(r *http.Request) (*auth.Verdict, error) {
-	t, last := c.table.Load(), transport.Kept[auth.Last](r)
+	t, last := c.table.Load(), server.Kept[auth.Last](r)
 	server := t.at(r.URL.Path)
 	v := t.authority.Known(r.Header, server, last)
 	if v != nil && c.revoked(&v.Identity) == nil {

@@ -13,12 +13,3 @@
 //
 // A Client belongs to one goroutine, which also runs the functions of Options.
 package client
-
-// # Files
-//
-// From the top; most of what a file uses lies in its own line or below:
-//
-//	call list  what users want
-//	connect  the revision that both sides speak
-//	request stream  a request and its answer, over as many connections as that takes
-//	client message header patience failure  a server, what goes to it, and what goes wrong

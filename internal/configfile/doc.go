@@ -5,12 +5,4 @@
 // an anchor, an alias nor a tag has a meaning. What an error says has no value of the file but for names of keys and of files, as secrets stand there.
 //
 // All functions may be called from any goroutine.
-//
-// # Files
-//
-// From the top; most of what a file uses lies in its own line or below:
-//
-//	auth  the section auth
-//	mapping  a mapping whose keys are known
-//	text  a value of one kind, and an error with its line
 package configfile

@@ -16,11 +16,4 @@
 // # Goroutines
 //
 // Host.Ask may be called by several goroutines. Watch is safe for any use.
-//
-// # Files
-//
-// From the top:
-//
-//	host watch  asks, and is told
-//	wire        what the client says of a task
 package hosted

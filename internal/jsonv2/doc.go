@@ -6,10 +6,6 @@
 // are, and numbers decoded into an interface keep their digits as a json.Number of the standard library. In addition
 // an object that has a member twice is refused where it is decoded into a struct or a map.
 //
-// # Files
-//
-//	codec duplicate
-//
 // # Concurrency
 //
 // A [Codec] may be used from any goroutine. What it decoded never refers to the data.

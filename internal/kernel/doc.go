@@ -54,13 +54,4 @@
 // All exported functions and methods are safe for concurrent use unless they say
 // otherwise. The kernel keeps no goroutine for an idle actor. docs/design/001 says why
 // the mailbox is not protoactor's.
-//
-// # Files
-//
-// From the top; most of what a file uses lies in its own line or below:
-//
-//	config directory  a kernel, and the actors of one kind by key
-//	actor panic  an actor, and what follows its panics
-//	reply  answers
-//	kernel  counts
 package kernel

@@ -22,8 +22,8 @@
 //   - diagrams_test.go: the diagrams of docs/architecture.md name functions, types and
 //     members that exist.
 //   - sleep_test.go: no test waits for time that really passes.
-//   - order_test.go: a package of ten files or more gives them an order in its doc.go,
-//     and few dependencies between them run upward.
+//   - knots_test.go: few files of a package need each other in a circle, and no type
+//     has many methods.
 //   - links_test.go: links of documents lead to files and headings that exist, and
 //     docs/README.md links each document of docs.
 //   - docs_test.go: the README is short and has programs and flags that exist, docs name files

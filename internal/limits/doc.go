@@ -19,12 +19,4 @@
 //
 // The table is made when the program starts and does not change. All methods are safe for
 // concurrent use.
-//
-// # Files
-//
-// From the top; most of what a file uses lies in its own line or below:
-//
-//	connections store log  the limits of connections and of the store, and a log of limits that are hit
-//	table  the limits
-//	row files  a limit, and how many files a process may open
 package limits

@@ -1,12 +1,5 @@
 // Package nodestore connects package actors to a node of package cluster: it implements actors.Store, actors.Keys and actors.Mail, keeps the keys of issuers for package auth, and wraps the
 // node's errors in those of package actors.
-//
-// # Files
-//
-// From the top; most of what a file uses lies in its own line or below:
-//
-//	tasks mail apikeys revocations issuers  tasks and their work, messages to other nodes, API keys, revocations, and the keys of issuers of access tokens
-//	nodestore  records, event logs and keys
 package nodestore
 
 import (

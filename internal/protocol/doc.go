@@ -45,12 +45,3 @@
 // property has no counterpart, and when a value that was projected for another revision has a member
 // that its schema does not name.
 package protocol
-
-// # Files
-//
-// The files from the top; most of the names that a file uses are in its own line or below:
-//
-//	project_lifecycle project_question project_content project_catalogue  the messages of older revisions
-//	check  whether a peer can read content
-//	error message task  the errors, and messages that only a server writes
-//	method capability feature  methods, capabilities and features by revision

@@ -42,15 +42,4 @@
 // Finding an account and admission allocate nothing and take only the lock of a part of
 // the table, for reading; a [Memo] spares that. Any goroutine may call all functions and
 // methods except Settle. docs/design/008-accounts.md says why it is so.
-//
-// # Files
-//
-// From the top; most of what a file uses lies in its own line or below:
-//
-//	holding bytes  the memory that requests hold, by account
-//	accounts admit elsewhere  the table of accounts, admission, and what clients use of other processes
-//	pace  bytes that come back after a time, spaced out
-//	turns  few places, taken by turns
-//	account  one account
-//	lasting bucket usage weight  what it counts, and what it counts for
 package quota

@@ -5,15 +5,4 @@
 // stored append.
 //
 // Nothing here reads a clock or does I/O. Values are not safe for concurrent use.
-//
-// # Files
-//
-// From the top; most of what a file uses lies in its own line or below:
-//
-//	past  Past: what log and record say together
-//	digest  Digest: questions, answers and the newest event
-//	question  Question, and how the log's entries name one
-//	stream  Stream, the record as it is stored
-//	step  Step: what a run of a call has done, and no other does again
-//	sent  Sent: how far the notifications of a call have got
 package record

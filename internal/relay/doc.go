@@ -11,12 +11,4 @@
 //
 // The package knows neither nodes nor calls, and sends nothing itself: its users give it letters, and get letters from
 // it. Letters may be lost, doubled, late, in any order and malformed.
-//
-// # Files
-//
-// From the top; most of what a file uses lies in its own line or below:
-//
-//	far near  the two ends of an exchange
-//	sender receiver upload  numbers, credit and parts, as pure machines
-//	letter  the form of the letters
 package relay

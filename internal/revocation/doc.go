@@ -13,14 +13,4 @@
 // for so long reads everything anew. While the store does not answer, a node keeps what it knew. One that has never heard of it refuses tokens as not verifiable.
 //
 // All methods may be called from any goroutine.
-//
-// # Files
-//
-// From the top; most of what a file uses lies in its own line or below:
-//
-//	operated  revocations as an operator sees them
-//	store  what is done with revocations
-//	list  what a process knows of them
-//	table  whose tokens they are about
-//	record  how they are stored
 package revocation

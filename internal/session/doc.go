@@ -7,13 +7,4 @@
 //
 // A session owns nothing: the record is the truth, so that any node can serve it. Nothing
 // here reads a clock, does I/O or starts a goroutine; callers pass the time.
-//
-// # Files
-//
-// From the top; most of what a file uses lies in its own line or below:
-//
-//	calls  the calls that run here
-//	client  what is kept of the client
-//	values  what handlers keep in the session
-//	record  Record and Lifetime
 package session

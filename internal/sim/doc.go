@@ -24,13 +24,4 @@
 //
 // All of it may be used from any goroutine. A test in package cluster compares the
 // model with the real store.
-//
-// # Files
-//
-// From the top; most of what a file uses lies in its own line or below:
-//
-//	link  Link
-//	office  Office, Box
-//	store  Store
-//	errors  what operations of both fail with
 package sim

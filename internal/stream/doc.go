@@ -15,12 +15,4 @@
 //
 // Nothing here reads a clock, does I/O or starts a goroutine. A Machine is used
 // by one goroutine at a time: the stream actor's turn.
-//
-// # Files
-//
-// From the top; most of what a file uses lies in its own line or below:
-//
-//	machine  Machine
-//	entry  entries and stored appends
-//	id  event ids
 package stream

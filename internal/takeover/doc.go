@@ -16,14 +16,4 @@
 // when its record would outlive the log.
 //
 // Nothing here reads a clock, does I/O or starts a goroutine. Values are not safe for concurrent use.
-//
-// # Files
-//
-// From the top; most of what a file uses lies in its own line or below:
-//
-//	machine  Machine, an attempt to take a stream over
-//	calls  what becomes of the calls of a stream that was taken over
-//	log  Log: what is known of a stream's log
-//	writer  Writer, and who may write
-//	lifetime  Lifetime of a writer record
 package takeover

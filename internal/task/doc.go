@@ -23,13 +23,4 @@
 // depends on its revision: [Record.Status].
 //
 // Nothing here reads a clock or does I/O. Values are not safe for concurrent use.
-//
-// # Files
-//
-// From the top; most of what a file uses lies in its own line or below:
-//
-//	attempt  Begin, Yield, Ask, Answer, Finish and Cancel: how a task changes
-//	wire  a task as clients of the revisions see it
-//	outcome  Outcome, and how a reader of a revision calls it
-//	record  Record, what is stored of a task, and its lifetime
 package task

@@ -6,9 +6,4 @@
 // streams.
 //
 // Any goroutine may use all of it.
-//
-// # Files
-//
-//	operation  metrics and spans
-//	log        records without ids
 package telemetry

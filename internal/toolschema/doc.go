@@ -50,17 +50,4 @@
 // # Concurrency
 //
 // All functions and methods may be called from any goroutine.
-//
-// # Files
-//
-// From the top; most of what a file uses lies in its own line or below:
-//
-//	infer  works out schemas of Go types
-//	fields tag presets  finds the members of structs for it, their bounds and their defaults
-//	schema  the schemas of tools
-//	headers subschemas  walk a schema when it is registered
-//	work  compiles a schema and counts the work
-//	plan  checks the values of simple schemas in place
-//	names  finds members that come twice for it
-//	decimal  compares numbers
 package toolschema

@@ -27,13 +27,4 @@
 // # Goroutines
 //
 // Any goroutine may call the methods of Pool and Attempt. A handler runs on a goroutine of its own.
-//
-// # Files
-//
-// From the top; most of what a file uses lies in its own line or below:
-//
-//	follow tasks look  what clients and operators ask of tasks
-//	adopt step held attempt question  a run of a handler, which may wait for its client
-//	compare reclaim offer pool serving census places suspect ending  the tasks of a node: queues, what runs, how many there may be, whose turn it is, and what goes with their ends
-//	store ledger  what a pool is given
 package worker

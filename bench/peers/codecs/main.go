@@ -5,14 +5,6 @@
 //	go -C bench/peers test -run '^$' -bench . ./codecs
 //
 // bench/run --codec runs both. docs/bench.md says what is compared.
-//
-// # Files
-//
-// From the top; most of what a file uses lies in its own line or below:
-//
-//	main  the table of faults
-//	fault contestant  messages that are wrong, and those that read them
-//	message  the messages, their arguments and results
 package main
 
 import (

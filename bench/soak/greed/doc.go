@@ -9,14 +9,4 @@
 // after the other come from the same principals, except those that are Apart. The
 // goroutines of an attack share nothing but their Principal, whose methods are safe for
 // concurrent use.
-//
-// # Files
-//
-// From the top; most of what a file uses lies in its own line or below:
-//
-//	run  all attacks, and how they are made
-//	bodies calls inputs sessions streams requests door herd  the attacks
-//	attack  what an attack is
-//	message  the messages that they send
-//	principal  one greedy client, and how its requests ended
 package greed

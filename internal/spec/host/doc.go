@@ -15,11 +15,4 @@
 //
 // A helper belongs here once two packages use it. A function with a [testing.T] ends the test or marks it as failed; it
 // may be called from the goroutine of the test alone, unless it says otherwise.
-//
-// # Files
-//
-// The files from the top; most of the names that a file uses are in its own line or below:
-//
-//	pipe park check crash fleet  tests on a server, or on several
-//	host conform lines listening meter question raw stateless message tools  the server, its tools and its clients
 package host

@@ -9,18 +9,20 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/troupe-run/troupe/transport/server"
 )
 
-// TestDrainListenerServesWhoCameInTime shuts a listener while connections with requests
+// TestListenerServesWhoCameInTime shuts a listener while connections with requests
 // wait that it has not accepted.
-func TestDrainListenerServesWhoCameInTime(t *testing.T) {
+func TestListenerServesWhoCameInTime(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux shows who waits")
 	}
 	ln := listen(t)
 	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "served") })}
-	d := NewDrainListener(ln, s)
+	d := server.NewListener(ln, s)
 	var conns []net.Conn
 	for i := range 20 {
 		c, err := net.Dial("tcp", ln.Addr().String())
@@ -60,13 +62,13 @@ func TestDrainListenerServesWhoCameInTime(t *testing.T) {
 	}
 }
 
-// TestDrainListenerKeepsConnections sends requests on connections that are open when
+// TestListenerKeepsConnections sends requests on connections that are open when
 // the listener is shut: one of net/http, and one that an event stream had.
-func TestDrainListenerKeepsConnections(t *testing.T) {
+func TestListenerKeepsConnections(t *testing.T) {
 	t.Parallel()
 	ln := listen(t)
 	s := &http.Server{Handler: NewHandler(funcs{post: oneEvent}, Options{})}
-	d := NewDrainListener(ln, s)
+	d := server.NewListener(ln, s)
 	go func() { _ = s.Serve(front(Reuse(d, s), s)) }()
 	defer s.Close()
 	addr := ln.Addr().String()
@@ -101,16 +103,16 @@ func TestDrainListenerKeepsConnections(t *testing.T) {
 	}
 }
 
-// TestDrainListenerCountsFromTheStart checks that a connection counts as open from when its client has made it, however long it takes until
+// TestListenerCountsFromTheStart checks that a connection counts as open from when its client has made it, however long it takes until
 // a server begins with it: a request may be on it.
-func TestDrainListenerCountsFromTheStart(t *testing.T) {
+func TestListenerCountsFromTheStart(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("this system does not list the connections that wait to be accepted")
 	}
 	ln := listen(t)
 	s := &http.Server{}
-	d := NewDrainListener(ln, s)
+	d := server.NewListener(ln, s)
 	defer d.Close()
 	want := func(when string, n int) {
 		t.Helper()

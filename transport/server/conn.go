@@ -1,4 +1,4 @@
-package transport
+package server
 
 import (
 	"bytes"
@@ -13,24 +13,31 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/quota"
 )
 
-// drainConn is a connection that a DrainListener accepted. It knows whether it waits for a request, and closes itself
+// LastAccount is an account that was found for an address.
+type LastAccount struct {
+	Address string
+	Account *quota.Account
+}
+
+// Conn is a connection that a Listener accepted. It knows whether it waits for a request, and closes itself
 // on demand while it does.
 //
 // A server that closes a kept connection may lose a request that is on its way. Its client cannot send it again,
 // because it does not know whether the server got it. Nobody sees a request that is still on the network. Most of the
 // time, though, the request has arrived and only the goroutine that reads the connection has not run yet. So that
 // goroutine closes the connection, after it has looked once more.
-type drainConn struct {
+type Conn struct {
 	net.Conn
-	listener *DrainListener
+	listener *Listener
 	from     netip.Addr // the address that it counts for; the zero Addr is none
 	room     roomState  // what says whether it can be closed to make room
 	writes   writeState
 	away     bool                        // an event stream has it; guarded by the listener's mu
 	over     atomic.Bool                 // a header had two lengths: nothing more is read
-	account  atomic.Pointer[lastAccount] // of its first request
+	Account  atomic.Pointer[LastAccount] // of its first request
 	kept     atomic.Value                // what Kept returns
 
 	mu      sync.Mutex // guards the fields below
@@ -43,11 +50,11 @@ type drainConn struct {
 	until   time.Time  // the read deadline that others set
 }
 
-// drainConnOf returns the drainConn below c, or nil if there is none.
-func drainConnOf(c net.Conn) *drainConn {
+// ConnOf returns the Conn below c, or nil if there is none.
+func ConnOf(c net.Conn) *Conn {
 	for {
 		switch t := c.(type) {
-		case *drainConn:
+		case *Conn:
 			return t
 		case interface{ NetConn() net.Conn }:
 			c = t.NetConn()
@@ -57,8 +64,8 @@ func drainConnOf(c net.Conn) *drainConn {
 	}
 }
 
-// setIdle notes whether the connection waits for its next request.
-func (g *drainConn) setIdle(waits bool) {
+// SetIdle notes whether the connection waits for its next request.
+func (g *Conn) SetIdle(waits bool) {
 	if g == nil {
 		return
 	}
@@ -73,8 +80,8 @@ func (g *drainConn) setIdle(waits bool) {
 	}
 }
 
-// setAway notes whether an event stream has the connection.
-func (g *drainConn) setAway(away bool) {
+// SetAway notes whether an event stream has the connection.
+func (g *Conn) SetAway(away bool) {
 	if g == nil {
 		return
 	}
@@ -92,14 +99,14 @@ func (g *drainConn) setAway(away bool) {
 }
 
 // seal notes that what is read is encrypted, so that no request can be seen in it.
-func (g *drainConn) seal() {
+func (g *Conn) seal() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.sealed = true
 }
 
 // closeIfIdle makes the connection close if it waits for a request and none has come.
-func (g *drainConn) closeIfIdle() {
+func (g *Conn) closeIfIdle() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.idle && !g.closing {
@@ -108,7 +115,7 @@ func (g *drainConn) closeIfIdle() {
 }
 
 // keepOpen takes back what closeIfIdle asked for. mu is held.
-func (g *drainConn) keepOpen() {
+func (g *Conn) keepOpen() {
 	g.stays()
 	if g.closing {
 		g.closing = false
@@ -116,7 +123,7 @@ func (g *drainConn) keepOpen() {
 	}
 }
 
-func (g *drainConn) Read(p []byte) (int, error) {
+func (g *Conn) Read(p []byte) (int, error) {
 	if g.over.Load() {
 		return 0, errFraming
 	}
@@ -140,7 +147,7 @@ var (
 
 // received judges what a read has returned: whether the connection was asked to close, and whether the header that
 // comes is at fault.
-func (g *drainConn) received(p []byte, n int, err error) (_ int, _, fault error) {
+func (g *Conn) received(p []byte, n int, err error) (_ int, _, fault error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if n == 0 && g.closing && errors.Is(err, os.ErrDeadlineExceeded) {
@@ -177,7 +184,7 @@ func (g *drainConn) received(p []byte, n int, err error) (_ int, _, fault error)
 }
 
 // follows takes what was read, and returns how much of it may be used, and whether nothing more may be read. mu is held.
-func (g *drainConn) follows(p []byte) (n int, faulty bool) {
+func (g *Conn) follows(p []byte) (n int, faulty bool) {
 	if g.sealed {
 		return len(p), false
 	}
@@ -194,14 +201,14 @@ func (g *drainConn) follows(p []byte) (n int, faulty bool) {
 // headerTooLarge begins the response that net/http itself writes when a header is too large.
 var headerTooLarge = []byte("HTTP/1.1 431 ")
 
-func (g *drainConn) Write(p []byte) (int, error) {
+func (g *Conn) Write(p []byte) (int, error) {
 	if bytes.HasPrefix(p, headerTooLarge) {
 		g.listener.crowd.faulty(http.StatusRequestHeaderFieldsTooLarge, limits.MaxHeader.Counted)
 	}
 	return g.writeInTime(p)
 }
 
-func (g *drainConn) SetReadDeadline(t time.Time) error {
+func (g *Conn) SetReadDeadline(t time.Time) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.until = t; g.closing {
@@ -210,11 +217,11 @@ func (g *drainConn) SetReadDeadline(t time.Time) error {
 	return g.Conn.SetReadDeadline(t)
 }
 
-func (g *drainConn) SetDeadline(t time.Time) error {
+func (g *Conn) SetDeadline(t time.Time) error {
 	return errors.Join(g.SetReadDeadline(t), g.SetWriteDeadline(t))
 }
 
-func (g *drainConn) Close() error {
+func (g *Conn) Close() error {
 	err := g.Conn.Close()
 	g.listener.remove(g)
 	g.mu.Lock()
@@ -224,12 +231,12 @@ func (g *drainConn) Close() error {
 }
 
 // NetConn returns the connection below, as tls.Conn does.
-func (g *drainConn) NetConn() net.Conn { return g.Conn }
+func (g *Conn) NetConn() net.Conn { return g.Conn }
 
 // CloseWrite closes the writing side, if the connection below can.
-func (g *drainConn) CloseWrite() error { return closeWrite(g.Conn) }
+func (g *Conn) CloseWrite() error { return CloseWrite(g.Conn) }
 
-func closeWrite(c net.Conn) error {
+func CloseWrite(c net.Conn) error {
 	if c, ok := c.(interface{ CloseWrite() error }); ok {
 		return c.CloseWrite()
 	}

@@ -1,4 +1,4 @@
-package transport
+package server
 
 import (
 	"net"
@@ -16,7 +16,7 @@ func TestBuffersOfConnections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := NewDrainListener(ln, &http.Server{})
+	d := NewListener(ln, &http.Server{})
 	defer d.Close()
 	near, err := net.Dial("tcp", ln.Addr().String())
 	if err != nil {
@@ -28,7 +28,7 @@ func TestBuffersOfConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer far.Close()
-	raw, err := far.(*drainConn).Conn.(*net.TCPConn).SyscallConn()
+	raw, err := far.(*Conn).Conn.(*net.TCPConn).SyscallConn()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package transport
+package server
 
 import (
 	"context"
@@ -13,12 +13,12 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 )
 
-// DrainListener is a listener for s.Serve that can stop accepting while the connections it accepted are served on. So a
+// Listener is a listener for s.Serve that can stop accepting while the connections it accepted are served on. So a
 // server that ends, or is replaced, finishes the requests that it got. http.Server.Shutdown cannot do that: it closes
 // each connection that has no request at the moment, and loses a request that is on its way there.
 //
-// Make it with NewDrainListener. Its methods may be called from any goroutine.
-type DrainListener struct {
+// Make it with NewListener. Its methods may be called from any goroutine.
+type Listener struct {
 	net.Listener
 	crowd    Crowd         // set before Accept
 	also     func() int    // the same; may be nil
@@ -34,21 +34,21 @@ type DrainListener struct {
 	mu     sync.Mutex // guards the fields below
 	late   []net.Conn // made before Shut, and not yet accepted
 	closed bool
-	conns  map[*drainConn]struct{}
+	conns  map[*Conn]struct{}
 	away   int                // how many of conns event streams have
 	from   map[netip.Addr]int // how many of conns an address has
 }
 
-// NewDrainListener returns a DrainListener in front of ln. It sets s.ConnState and s.ConnContext. Reuse may be put around it.
-func NewDrainListener(ln net.Listener, s *http.Server) *DrainListener {
-	d := &DrainListener{Listener: ln, began: time.Now(), shut: make(chan struct{}), done: make(chan struct{}), conns: make(map[*drainConn]struct{}), from: make(map[netip.Addr]int)}
+// NewListener returns a Listener in front of ln. It sets s.ConnState and s.ConnContext. Reuse may be put around it.
+func NewListener(ln net.Listener, s *http.Server) *Listener {
+	d := &Listener{Listener: ln, began: time.Now(), shut: make(chan struct{}), done: make(chan struct{}), conns: make(map[*Conn]struct{}), from: make(map[netip.Addr]int)}
 	before := s.ConnState
 	s.ConnState = func(c net.Conn, state http.ConnState) {
-		switch g := drainConnOf(c); state {
+		switch g := ConnOf(c); state {
 		case http.StateNew, http.StateHijacked:
-			g.setAway(state == http.StateHijacked)
+			g.SetAway(state == http.StateHijacked)
 		case http.StateActive, http.StateIdle:
-			g.setIdle(state == http.StateIdle)
+			g.SetIdle(state == http.StateIdle)
 		}
 		if before != nil {
 			before(c, state)
@@ -59,14 +59,14 @@ func NewDrainListener(ln net.Listener, s *http.Server) *DrainListener {
 		if connContext != nil {
 			ctx = connContext(ctx, c)
 		}
-		return withConn(withFraming(ctx, c), c)
+		return WithConn(withFraming(ctx, c), c)
 	}
 	return d
 }
 
 // withFraming marks the context of c, unless what is read below it is encrypted.
 func withFraming(ctx context.Context, c net.Conn) context.Context {
-	g := drainConnOf(c)
+	g := ConnOf(c)
 	if g == nil {
 		return ctx
 	}
@@ -78,21 +78,21 @@ func withFraming(ctx context.Context, c net.Conn) context.Context {
 }
 
 // CountAlso has Open count connections that others know of, which are in the state StateHijacked and will be in StateNew. Call it before Accept.
-func (d *DrainListener) CountAlso(f func() int) { d.also = f }
+func (d *Listener) CountAlso(f func() int) { d.also = f }
 
 // Limit bounds the connections. Call it before Accept.
-func (d *DrainListener) Limit(crowd Crowd) { d.crowd = crowd }
+func (d *Listener) Limit(crowd Crowd) { d.crowd = crowd }
 
 // LimitWrites bounds how long one write to a client may take, whatever it belongs to, where nobody else sets a deadline for it. A
 // connection on which a write takes longer is closed. Call it before Accept.
-func (d *DrainListener) LimitWrites(limit time.Duration) { d.patience = limit }
+func (d *Listener) LimitWrites(limit time.Duration) { d.patience = limit }
 
 // now is the clock of the listener, in nanoseconds. It is never 0.
-func (d *DrainListener) now() int64 { return int64(time.Since(d.began)) + 1 }
+func (d *Listener) now() int64 { return int64(time.Since(d.began)) + 1 }
 
 // Open returns the number of connections that are served or wait for their next request, from when they were made. It does not count
 // those that an open event stream took over from net/http: see Handler.Streams.
-func (d *DrainListener) Open() int {
+func (d *Listener) Open() int {
 	n := 0
 	if d.isShut() { // before, a connection that is not accepted is none yet
 		n = int(d.taking.Load())
@@ -105,9 +105,28 @@ func (d *DrainListener) Open() int {
 	return n + len(d.late) + len(d.conns) - d.away
 }
 
+// Census is how many connections a listener has: all that it counts, of those the ones that wait for a request, the ones that were asked
+// to make room, and the addresses that all come from.
+type Census struct{ Conns, Idle, Leaving, Addresses int }
+
+// Census counts the connections.
+func (d *Listener) Census() Census {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c := Census{Conns: len(d.conns), Leaving: int(d.leaving.Load()), Addresses: len(d.from)}
+	for g := range d.conns {
+		g.mu.Lock()
+		if g.idle {
+			c.Idle++
+		}
+		g.mu.Unlock()
+	}
+	return c
+}
+
 // Accept waits for the next connection. After Shut it returns the connections that had been made before, and then waits
 // for Close, so that Serve goes on.
-func (d *DrainListener) Accept() (net.Conn, error) {
+func (d *Listener) Accept() (net.Conn, error) {
 	d.taking.Add(1)
 	defer d.taking.Add(-1)
 	for !d.isShut() {
@@ -144,14 +163,14 @@ func (d *DrainListener) Accept() (net.Conn, error) {
 }
 
 // remove removes g, which is closed.
-func (d *DrainListener) remove(g *drainConn) {
+func (d *Listener) remove(g *Conn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.drop(g)
 }
 
 // drop removes g from the connections of the listener. mu is held.
-func (d *DrainListener) drop(g *drainConn) {
+func (d *Listener) drop(g *Conn) {
 	if _, there := d.conns[g]; !there {
 		return
 	}
@@ -173,7 +192,7 @@ func (d *DrainListener) drop(g *drainConn) {
 // been silent for a while.
 //
 // http.Server.Shutdown does not look: it also closes connections whose request has come and was not yet read.
-func (d *DrainListener) CloseIdle() {
+func (d *Listener) CloseIdle() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for g := range d.conns {
@@ -181,7 +200,7 @@ func (d *DrainListener) CloseIdle() {
 	}
 }
 
-func (d *DrainListener) isShut() bool {
+func (d *Listener) isShut() bool {
 	select {
 	case <-d.shut:
 		return true
@@ -192,7 +211,7 @@ func (d *DrainListener) isShut() bool {
 
 // Shut closes the listener: from now on connections are refused. Connections that had been made are served, also those
 // that Accept has not returned yet, if the system can list them (Linux). Serve does not return when Shut is called.
-func (d *DrainListener) Shut() {
+func (d *Listener) Shut() {
 	d.mu.Lock()
 	if !d.isShut() {
 		close(d.shut)
@@ -201,7 +220,7 @@ func (d *DrainListener) Shut() {
 	d.once.Do(d.close)
 }
 
-func (d *DrainListener) close() {
+func (d *Listener) close() {
 	late := lastCallers(d.Listener)
 	_ = d.Listener.Close()
 	d.mu.Lock()
@@ -216,7 +235,7 @@ func (d *DrainListener) close() {
 }
 
 // Close closes the listener and makes Accept fail. It does not close connections that were accepted.
-func (d *DrainListener) Close() error {
+func (d *Listener) Close() error {
 	d.Shut()
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/troupe-run/troupe/transport/server"
 )
 
 // lateListener's connections report that a read has met its deadline only when the test lets them, as on a busy
@@ -53,7 +55,7 @@ func TestCloseIdle(t *testing.T) {
 	ln := listen(t)
 	late := lateListener{ln, make(chan chan struct{}), new(atomic.Bool)}
 	s := &http.Server{Handler: NewHandler(funcs{post: oneEvent}, Options{}), ReadHeaderTimeout: time.Minute}
-	d := NewDrainListener(late, s)
+	d := server.NewListener(late, s)
 	go func() { _ = s.Serve(front(Reuse(d, s), s)) }()
 	defer s.Close()
 	addr := ln.Addr().String()
@@ -108,11 +110,7 @@ func TestCloseIdle(t *testing.T) {
 	awaitWaiting(t, d, len(conns)/2)
 	d.CloseIdle()
 	awaitOpen(t, d, 0)
-	eventually(t, 0, func() int { // none is remembered
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		return len(d.conns)
-	})
+	eventually(t, 0, func() int { return d.Census().Conns }) // none is remembered
 }
 
 // TestCloseIdleLeavesTheOthers closes idle connections while a request is half sent, and while one is being served.
@@ -127,7 +125,7 @@ func TestCloseIdleLeavesTheOthers(t *testing.T) {
 		}
 		_, _ = io.Copy(w, r.Body)
 	})}
-	d := NewDrainListener(ln, s)
+	d := server.NewListener(ln, s)
 	go func() { _ = s.Serve(front(d, s)) }()
 	defer s.Close()
 	addr := ln.Addr().String()
@@ -148,27 +146,16 @@ func TestCloseIdleLeavesTheOthers(t *testing.T) {
 	}
 }
 
-func awaitOpen(t *testing.T, d *DrainListener, want int) {
+func awaitOpen(t *testing.T, d *server.Listener, want int) {
 	t.Helper()
 	eventually(t, want, d.Open)
 }
 
 // awaitWaiting waits until that many connections wait for a request: a client may have read its response before the
 // server is done with it.
-func awaitWaiting(t *testing.T, d *DrainListener, want int) {
+func awaitWaiting(t *testing.T, d *server.Listener, want int) {
 	t.Helper()
-	eventually(t, want, func() (n int) {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		for g := range d.conns {
-			g.mu.Lock()
-			if g.idle {
-				n++
-			}
-			g.mu.Unlock()
-		}
-		return n
-	})
+	eventually(t, want, func() int { return d.Census().Idle })
 }
 
 func eventually(t *testing.T, want int, count func() int) {
@@ -177,39 +164,5 @@ func eventually(t *testing.T, want int, count func() int) {
 		if time.Now().After(end) {
 			t.Fatalf("got %d, want %d", count(), want)
 		}
-	}
-}
-
-// TestIdleConnThatIsNeeded checks that a connection goes on that serves a request, or on which a request has begun to
-// come by the time that it is closed, with the read deadline that the server has set.
-func TestIdleConnThatIsNeeded(t *testing.T) {
-	t.Parallel()
-	for name, use := range map[string]func(g *drainConn){
-		"it was served":          func(g *drainConn) { g.setIdle(false); g.closeIfIdle() },
-		"it was served at once":  func(g *drainConn) { g.closeIfIdle(); g.setIdle(false) },
-		"it was served since":    func(g *drainConn) { g.closeIfIdle(); g.closeIfIdle(); g.setIdle(false); g.closeIfIdle() },
-		"the server sets it off": func(g *drainConn) { g.closeIfIdle(); _ = g.SetReadDeadline(time.Time{}); g.setIdle(false) },
-	} {
-		server, peer := net.Pipe()
-		g := &drainConn{Conn: server, listener: &DrainListener{}, idle: true}
-		use(g)
-		go func() { _, _ = peer.Write([]byte("x")) }()
-		if n, err := g.Read(make([]byte, 1)); n != 1 || err != nil {
-			t.Errorf("%s: read %d bytes, %v", name, n, err)
-		}
-		_, _ = server.Close(), peer.Close()
-	}
-	server, _ := net.Pipe()
-	g := &drainConn{Conn: server, listener: &DrainListener{}, idle: true}
-	g.closeIfIdle()
-	_ = g.SetReadDeadline(time.Now().Add(-time.Second)) // the server's own, while the connection must close
-	g.setIdle(false)
-	if _, err := g.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("beyond the server's own deadline: %v", err)
-	}
-	g = &drainConn{Conn: server, listener: &DrainListener{}, idle: true}
-	g.closeIfIdle()
-	if _, err := g.Read(make([]byte, 1)); err != io.EOF {
-		t.Errorf("nothing came: %v, want its end", err)
 	}
 }

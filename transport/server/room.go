@@ -1,4 +1,4 @@
-package transport
+package server
 
 import (
 	"context"
@@ -21,29 +21,29 @@ type roomState struct {
 }
 
 // begins notes that a request begins now.
-func (r *roomState) begins(d *DrainListener) { r.since.Store(d.now()) }
+func (r *roomState) begins(d *Listener) { r.since.Store(d.now()) }
 
-// connKey has the drainConn of a connection in its context.
+// connKey has the Conn of a connection in its context.
 type connKey struct{}
 
-// withConn returns ctx with the drainConn below c, if there is one.
-func withConn(ctx context.Context, c net.Conn) context.Context {
-	if g := drainConnOf(c); g != nil {
+// WithConn returns ctx with the Conn below c, if there is one: [RequestConn] finds it there.
+func WithConn(ctx context.Context, c net.Conn) context.Context {
+	if g := ConnOf(c); g != nil {
 		return context.WithValue(ctx, connKey{}, g)
 	}
 	return ctx
 }
 
-// connOf returns the drainConn of a request, or nil if there is none.
-func connOf(r *http.Request) *drainConn {
-	g, _ := r.Context().Value(connKey{}).(*drainConn)
+// RequestConn returns the Conn of a request, or nil if there is none.
+func RequestConn(r *http.Request) *Conn {
+	g, _ := r.Context().Value(connKey{}).(*Conn)
 	return g
 }
 
 // Kept returns the T that the program keeps for the connection of r: a zero T when it is first asked for, forgotten with the connection. It
-// returns nil if no DrainListener has the connection. A program keeps one type.
+// returns nil if no Listener has the connection. A program keeps one type.
 func Kept[T any](r *http.Request) *T {
-	g := connOf(r)
+	g := RequestConn(r)
 	if g == nil {
 		return nil
 	}
@@ -55,18 +55,22 @@ func Kept[T any](r *http.Request) *T {
 	return v
 }
 
-// handlerBegins keeps the connection from being closed to make room, until handlerEnds.
-func (g *drainConn) handlerBegins() {
+// BeginHandler keeps the connection from being closed to make room, until EndHandler. A nil Conn does nothing.
+func (g *Conn) BeginHandler() {
 	if g != nil {
 		g.room.handlers.Add(1)
 	}
 }
 
-func (g *drainConn) handlerEnds() {
+// EndHandler ends what BeginHandler has begun.
+func (g *Conn) EndHandler() {
 	if g != nil {
 		g.room.handlers.Add(-1)
 	}
 }
+
+// Handlers returns how many requests keep the connection's place: BeginHandler less EndHandler.
+func (g *Conn) Handlers() int64 { return g.room.handlers.Load() }
 
 const (
 	// candidates is how many connections are looked at for one that can make room.
@@ -80,7 +84,7 @@ const (
 
 // letIn adds c to the connections of the listener. It returns nil, with the limit, if there are too many. taken reports whether
 // another connection, which was not idle, was closed for it.
-func (d *DrainListener) letIn(c net.Conn) (g *drainConn, from netip.Addr, limit *limits.Row, taken bool) {
+func (d *Listener) letIn(c net.Conn) (g *Conn, from netip.Addr, limit *limits.Row, taken bool) {
 	from = d.crowd.addressOf(c)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -98,8 +102,8 @@ func (d *DrainListener) letIn(c net.Conn) (g *drainConn, from netip.Addr, limit 
 }
 
 // add adds c to the connections of the listener. mu is held.
-func (d *DrainListener) add(c net.Conn, from netip.Addr) *drainConn {
-	g := &drainConn{Conn: c, listener: d, from: from, idle: true, header: true}
+func (d *Listener) add(c net.Conn, from netip.Addr) *Conn {
+	g := &Conn{Conn: c, listener: d, from: from, idle: true, header: true}
 	g.room.begins(d)
 	boundBuffers(c)
 	d.conns[g] = struct{}{}
@@ -111,7 +115,7 @@ func (d *DrainListener) add(c net.Conn, from netip.Addr) *drainConn {
 
 // candidate is a connection that can make room.
 type candidate struct {
-	conn  *drainConn
+	conn  *Conn
 	owned int // connections of its address
 	idle  bool
 	since int64
@@ -131,7 +135,7 @@ func (c candidate) before(o candidate) bool {
 
 // makeRoom closes a connection for one of an address that has own connections. It chooses among some connections, and their
 // addresses must stay ahead. It reports whether it found one, and whether that was not idle. mu is held.
-func (d *DrainListener) makeRoom(own int) (made, taken bool) {
+func (d *Listener) makeRoom(own int) (made, taken bool) {
 	var first candidate
 	left, now := candidates, d.now()
 	for g := range d.conns { // in no order
@@ -156,17 +160,17 @@ func (d *DrainListener) makeRoom(own int) (made, taken bool) {
 }
 
 // candidate returns the connection as one that can make room, if it can. The listener's mu is held.
-func (g *drainConn) candidate(owned int, now int64) (candidate, bool) {
+func (g *Conn) candidate(owned int, now int64) (candidate, bool) {
 	g.mu.Lock()
 	idle, closing := g.idle, g.closing
 	g.mu.Unlock()
 	writing := g.writes.since.Load()
-	waits := idle || g.room.handlers.Load() <= 0 || writing > 0 && now-writing >= int64(unreadAfter)
+	waits := idle || g.Handlers() <= 0 || writing > 0 && now-writing >= int64(unreadAfter)
 	return candidate{g, owned, idle, g.room.since.Load()}, waits && !closing
 }
 
 // leave makes an idle connection close to make room, and reports whether it will unless a request has come.
-func (g *drainConn) leave() bool {
+func (g *Conn) leave() bool {
 	g.closeIfIdle()
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -178,7 +182,7 @@ func (g *drainConn) leave() bool {
 }
 
 // stays takes back that the connection makes room, or has made it. mu is held.
-func (g *drainConn) stays() {
+func (g *Conn) stays() {
 	if g.leaving {
 		g.leaving = false
 		g.listener.leaving.Add(-1)

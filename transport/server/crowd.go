@@ -1,4 +1,4 @@
-package transport
+package server
 
 import (
 	"net"
@@ -7,7 +7,7 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 )
 
-// A Crowd says how many connections a DrainListener lets in, and gets what a server does not see of them. Its functions
+// A Crowd says how many connections a Listener lets in, and gets what a server does not see of them. Its functions
 // must not block.
 type Crowd struct {
 	// PerAddress bounds the connections of one address, All those of all together. 0 or less means no bound.
@@ -35,7 +35,7 @@ func (w *Crowd) addressOf(c net.Conn) netip.Addr {
 		return netip.Addr{}
 	}
 	a := tcp.AddrPort().Addr().Unmap()
-	if (Forwarded{Trusted: w.Exempt}).trusts(a) {
+	if Within(w.Exempt, a) {
 		return netip.Addr{}
 	}
 	if w.Network != nil {
@@ -56,4 +56,15 @@ func (w *Crowd) faulty(status int, reason string) {
 	if w.Faulty != nil {
 		w.Faulty(status, reason)
 	}
+}
+
+// Within reports whether an address is in one of the networks. A network of IPv4 may be written as one of IPv6, too.
+func Within(networks []netip.Prefix, a netip.Addr) bool {
+	a = a.Unmap().WithZone("")
+	for _, p := range networks {
+		if p.Contains(a) || a.Is4() && p.Contains(netip.AddrFrom16(a.As16())) {
+			return true
+		}
+	}
+	return false
 }

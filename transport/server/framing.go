@@ -1,4 +1,4 @@
-package transport
+package server
 
 import (
 	"bytes"
@@ -6,13 +6,13 @@ import (
 	"strconv"
 )
 
-// framedKey marks the context of a connection whose headers a DrainListener reads.
+// framedKey marks the context of a connection whose headers a Listener reads.
 type framedKey struct{}
 
-// framed reports whether r cannot have had two lengths: a framing has read its header. A request in chunks that comes
-// in another way, over TLS or to a server without a DrainListener, may have had a Content-Length too. Its connection is
+// Framed reports whether r cannot have had two lengths: a framing has read its header. A request in chunks that comes
+// in another way, over TLS or to a server without a Listener, may have had a Content-Length too. Its connection is
 // closed after it, so that nothing is taken for a further request.
-func framed(r *http.Request) bool { return r.Context().Value(framedKey{}) != nil }
+func Framed(r *http.Request) bool { return r.Context().Value(framedKey{}) != nil }
 
 // framing follows the requests of a connection from header to header, to find one whose end two servers in a row may see in
 // different places, so that a client gets a request of its own past the first one (RFC 9112, 6.1 and 6.3). net/http deletes

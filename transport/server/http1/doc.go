@@ -27,15 +27,4 @@
 //
 // Responses have a Content-Length if the handler sets one or returns before it has written 2048 bytes, and are chunked otherwise (RFC 9112,
 // 7.1), as those of net/http.
-//
-// # Files
-//
-// From the top; most of what a file uses lies in its own line or below:
-//
-//	front  Front, the listener
-//	conn  one connection, and its requests
-//	call  one request, and the response to it
-//	body gone  its body, and its context
-//	head  the head of a request, and what of it is plain
-//	ahead  a connection of which something was read
 package http1

@@ -1,4 +1,4 @@
-package transport
+package server
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 )
 
-// writeState is what a drainConn knows of writes to its client.
+// writeState is what a Conn knows of writes to its client.
 type writeState struct {
 	since atomic.Int64 // when the write under way began, by the clock of the listener; 0 is none
 
@@ -22,7 +22,7 @@ type writeState struct {
 
 // writeInTime writes p, for which the client has the time of LimitWrites. Moving the deadline costs as much as a small write, so it is
 // moved only when an eighth of that time is gone.
-func (g *drainConn) writeInTime(p []byte) (int, error) {
+func (g *Conn) writeInTime(p []byte) (int, error) {
 	d := g.listener
 	limit := int64(d.patience)
 	if limit <= 0 {
@@ -45,7 +45,7 @@ func (g *drainConn) writeInTime(p []byte) (int, error) {
 }
 
 // SetWriteDeadline sets a deadline in place of that of LimitWrites. The zero time brings that one back.
-func (g *drainConn) SetWriteDeadline(t time.Time) error {
+func (g *Conn) SetWriteDeadline(t time.Time) error {
 	w := &g.writes
 	w.mu.Lock()
 	defer w.mu.Unlock()
