@@ -5,6 +5,7 @@
 //	client   a raw MCP client that records every event it gets
 //	compare  troupe beside other libraries, and what bench/run runs
 //	cost     messages that cost a server most for each of their bytes
+//	lab      servers that programs and tests need beside troupe serve
 //	load     server CPU of calls beside a handler that does nothing, and the memory of
 //	         waiting calls and listeners
 //	mutate   breaks one promise of README at a time, and names the breaks that the tests miss

@@ -102,7 +102,7 @@ func (v server) speaks(s scenario) bool {
 type binaries struct {
 	dir                     string
 	troupe, peers, repaired string
-	natsd                   string // if there are nodes
+	lab                     string // if there are nodes
 }
 
 // build builds what the scenarios need into dir. Where memory is looked at, servers collect when they are asked to.
@@ -130,8 +130,8 @@ func build(ctx context.Context, dir string, chosen []scenario) (binaries, error)
 		slices.Concat([]string{"-C", peersModule, "build", "-modfile", modfile}, added, []string{"-o", b.repaired, "."}),
 	}
 	if slices.ContainsFunc(chosen, func(s scenario) bool { return s.group == nodes }) {
-		b.natsd = filepath.Join(dir, "natsd")
-		all = append(all, []string{"build", "-o", b.natsd, "./bench/natsd"})
+		b.lab = filepath.Join(dir, "lab")
+		all = append(all, []string{"build", "-o", b.lab, "./bench/lab"})
 	}
 	for _, args := range all {
 		if out, err := exec.CommandContext(ctx, "go", args...).CombinedOutput(); err != nil {
