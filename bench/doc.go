@@ -13,7 +13,6 @@
 //	         beside other JSON libraries
 //	record   figures with the command and the commit that gave them
 //	soak     runs against real processes that are killed and stopped
-//	table    medians of what benchmarks printed
 //
 // The server imports nothing of it.
 package bench
