@@ -1,10 +1,10 @@
 // Package bench has programs that measure and torment a running troupe from outside,
 // over the wire: they share no code with the server except what a client would have. Only
-// mutate works on the code itself, and cost with a server in its own process.
+// mutate works on the code itself, and the tests of cost with a server in their own process.
 //
 //	client   a raw MCP client that records every event it gets
 //	compare  troupe beside other libraries, and what bench/run runs
-//	cost     messages that cost a server most for each of their bytes
+//	cost     a search for messages that cost a server most for each of their bytes
 //	lab      servers that programs and tests need beside troupe serve
 //	load     server CPU of calls beside a handler that does nothing, and the memory of
 //	         waiting calls and listeners
