@@ -12,7 +12,7 @@
 //
 //	main  the rounds
 //	charts lines plot table  what comes of it, for people
-//	measure nodes held beside run  one server under one load
+//	measure nodes held waiting beside run  one server under one load
 //	result  what comes of that
 //	server collect  what is measured, and built
 //	process  a server that runs

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/troupe-run/troupe/bench/loadgen"
@@ -34,6 +35,9 @@ type kept struct {
 	Each      float64 `json:"bytes_each"`
 	CPU       float64 `json:"server_cpu_us_to_begin_one"`
 	PerSecond float64 `json:"begun_per_second"`
+
+	Live float64 `json:"live_bytes_each,omitempty"` // in heap and stacks, of what waits
+	Left float64 `json:"left_bytes_each,omitempty"` // the same once all of it has ended
 }
 
 // fail adds what failed by a report.
@@ -45,6 +49,11 @@ func (r *result) fail(p *loadgen.Report) {
 		r.Failed += n
 		r.Errors[kind] = p.Examples[kind]
 	}
+}
+
+// failOver notes that one bound was passed.
+func (r *result) failOver(format string, args ...any) {
+	r.fail(&loadgen.Report{Errors: map[string]int64{"over": 1}, Examples: map[string]string{"over": fmt.Sprintf(format, args...)}})
 }
 
 // relate sets the ratios in the results of one scenario and round.
@@ -80,6 +89,7 @@ type row struct {
 	failed                                    int64
 
 	each, after, beginCPU, begun spread // of sessions or streams that are held
+	live, left                   spread // of what waits
 	noise                        spread // calls of the noisy client that were served in a second
 	aloneP50, aloneP99, times    spread // of calls without who disturbs them; times is how many times longer p99 was beside them
 }
@@ -112,6 +122,8 @@ func summarize(results []result, scenario string) (rows []row) {
 			after:     figure(func(r result) float64 { return cmp.Or(r.Held, new(kept)).After }),
 			beginCPU:  figure(func(r result) float64 { return cmp.Or(r.Held, new(kept)).CPU }),
 			begun:     figure(func(r result) float64 { return cmp.Or(r.Held, new(kept)).PerSecond }),
+			live:      figure(func(r result) float64 { return cmp.Or(r.Held, new(kept)).Live }),
+			left:      figure(func(r result) float64 { return cmp.Or(r.Held, new(kept)).Left }),
 			noise:     figure(func(r result) float64 { return cmp.Or(r.Beside, new(loadgen.Beside)).Served }),
 			aloneP50:  figure(func(r result) float64 { return cmp.Or(r.Beside, new(loadgen.Beside)).Alone.P50 }),
 			aloneP99:  figure(func(r result) float64 { return cmp.Or(r.Beside, new(loadgen.Beside)).Alone.P99 }),

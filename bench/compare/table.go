@@ -18,6 +18,11 @@ func table(w io.Writer, s scenario, rows []row) error {
 		for _, r := range rows {
 			fmt.Fprintf(t, "%s\t%.0f\t%.1f\t%.0f\t%.0f\t%.1f\t%.2f\t%.2f\t%.0f\t%d\n", r.server, r.each, r.after, r.beginCPU, r.begun.median, r.cpu, r.p50.median, r.p99, r.perSecond.median, r.failed)
 		}
+	case waiting:
+		fmt.Fprintln(t, "server\tlive bytes each\tleft behind\tbegun/s\tfailed")
+		for _, r := range rows {
+			fmt.Fprintf(t, "%s\t%.0f\t%.0f\t%.0f\t%d\n", r.server, r.live, r.left, r.begun.median, r.failed)
+		}
 	case beside:
 		fmt.Fprintln(t, "server\tp50 ms alone\tdisturbed\tp99 ms alone\tdisturbed\t× alone\tcalls/s\tnoise/s\tfailed")
 		for _, r := range rows {

@@ -15,7 +15,7 @@
 //	scenario  what there is to do
 //	slow noisy beside  clients beside one that disturbs them
 //	run  the loop
-//	hold idle fanout resume  many sessions and streams
+//	hold idle fanout resume  many sessions, calls and streams
 //	ask task result  what a client does
 //	crowd stream client  how clients speak
 //	compare ledger report usage  what is counted

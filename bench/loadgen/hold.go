@@ -13,7 +13,8 @@ import (
 // restFor is how long a server is left alone before its memory is looked at.
 const restFor = time.Second
 
-// hold begins sessions that stay, looks at the memory of the server, asks each session whether it is there, and ends it.
+// hold begins sessions that stay, looks at the memory of the server, asks each session whether it is there, and ends it. In a revision without
+// sessions it leaves calls that ask the user without an answer; they end when the server gives them up.
 func hold(ctx context.Context, o *Options, l *ledger) error {
 	connections := newCrowd(o, min(o.Clients, o.Count))
 	defer connections.close()
@@ -22,28 +23,32 @@ func hold(ctx context.Context, o *Options, l *ledger) error {
 		return err
 	}
 	h := &holding{o: o, l: l, ids: make(map[string]bool, o.Count)}
-	stop := o.ticker(func() string { return fmt.Sprintf("%d of %d sessions", h.done.Load(), o.Count) })
+	begin := h.begin
+	if o.stateless() {
+		begin = h.park
+	}
+	stop := o.ticker(func() string { return fmt.Sprintf("%d of %d", h.done.Load(), o.Count) })
 	defer stop()
 	first := connections[0]
-	if err := h.begin(ctx, first); err != nil {
-		return fmt.Errorf("the first session failed: %w", err)
+	if err := begin(ctx, first); err != nil {
+		return fmt.Errorf("the first one failed: %w", err)
 	}
 	err = l.timed(o, func() (time.Duration, error) {
 		began := time.Now()
-		h.share(ctx, connections, make([]string, o.Count-1), func(c *client, _ string) error { return h.begin(ctx, c) })
+		h.share(ctx, connections, make([]string, o.Count-1), func(c *client, _ string) error { return begin(ctx, c) })
 		return time.Since(began), nil
 	})
 	if err != nil {
 		return err
 	}
 	wait(ctx, time.Now().Add(restFor))
-	sessions := slices.Collect(maps.Keys(h.ids))
-	if err := l.keep(ctx, o, before, len(sessions), restFor); err != nil {
+	if err := l.keep(ctx, o, before, int(h.there.Load()), restFor); err != nil {
 		return err
 	}
 	if err := o.meanwhile(ctx); err != nil {
 		return err
 	}
+	sessions := slices.Collect(maps.Keys(h.ids))
 	h.share(ctx, connections, sessions, func(c *client, session string) error { return h.with(ctx, c, session, c.ping) })
 	if !o.Keep {
 		ctx := context.WithoutCancel(ctx) // Those of a run that was broken off end, too.
@@ -52,11 +57,11 @@ func hold(ctx context.Context, o *Options, l *ledger) error {
 	return nil
 }
 
-// holding is the sessions that are held.
+// holding is the sessions or calls that are held.
 type holding struct {
-	o    *Options
-	l    *ledger
-	done atomic.Int64
+	o           *Options
+	l           *ledger
+	done, there atomic.Int64 // of those that were begun: all, and those that are held
 
 	mu  sync.Mutex // guards ids
 	ids map[string]bool
@@ -81,9 +86,29 @@ func (h *holding) begin(ctx context.Context, c *client) error {
 		h.ids[c.session] = true
 	}
 	h.mu.Unlock()
+	return h.note(ctx, took, err)
+}
+
+// park makes a call that asks the user, and leaves it.
+func (h *holding) park(ctx context.Context, c *client) error {
+	one, cancel := context.WithTimeout(ctx, h.o.Timeout)
+	defer cancel()
+	began := time.Now()
+	r, err := c.callTool(one, c.toolOr("ask"), askArguments, "", nil)
+	if err == nil && r.Type != "input_required" {
+		err = wrong("the call does not wait for the user: its result is %q", r.Type)
+	}
+	return h.note(ctx, time.Since(began), err)
+}
+
+// note counts one that was begun, or was not.
+func (h *holding) note(ctx context.Context, took time.Duration, err error) error {
 	if ctx.Err() == nil {
 		h.done.Add(1)
 		h.l.add(took, 0, err)
+	}
+	if err == nil {
+		h.there.Add(1)
 	}
 	return err
 }
