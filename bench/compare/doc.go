@@ -11,7 +11,7 @@
 // From the top; most of what a file uses lies in its own line or below:
 //
 //	main  the rounds
-//	charts lines plot table  what comes of it, for people
+//	draw table  what comes of it, for people
 //	measure nodes held waiting beside run  one server under one load
 //	result  what comes of that
 //	server collect  what is measured, and built

@@ -148,7 +148,7 @@ func (c *comparison) write(path, plots string) error {
 		rows := summarize(c.results, s.name)
 		err = errors.Join(err, table(out, s, rows))
 		if plots != "" && len(rows) > 0 && s.group == calls {
-			err = errors.Join(err, draw(plots, s, rows))
+			err = errors.Join(err, drawBars(plots, s, rows))
 		}
 	}
 	if plots != "" {
