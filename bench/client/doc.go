@@ -16,6 +16,6 @@
 //
 // From the top; most of what a file uses lies in its own line or below:
 //
-//	stateless client sse  the three clients
-//	do events record  one request, a stream as it is read, and as it is recorded
+//	stateless sse client  the three clients
+//	events do record  a stream as it is read, one request, and a stream as it is recorded
 package client
