@@ -2,6 +2,7 @@ package loadgen
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,34 +19,19 @@ const restFor = time.Second
 func hold(ctx context.Context, o *Options, l *ledger) error {
 	connections := newCrowd(o, min(o.Clients, o.Count))
 	defer connections.close()
-	before, err := o.atRest(ctx)
-	if err != nil {
-		return err
-	}
 	h := &holding{o: o, l: l, ids: make(map[string]bool, o.Count)}
 	begin := h.begin
 	if o.stateless() {
 		begin = h.park
 	}
-	stop := o.ticker(func() string { return fmt.Sprintf("%d of %d", h.done.Load(), o.Count) })
-	defer stop()
-	first := connections[0]
-	if err := begin(ctx, first); err != nil {
-		return fmt.Errorf("the first one failed: %w", err)
-	}
-	err = l.timed(o, func() (time.Duration, error) {
-		began := time.Now()
+	err := h.measure(ctx, restFor, func() error {
+		if err := begin(ctx, connections[0]); err != nil {
+			return fmt.Errorf("the first one failed: %w", err)
+		}
 		h.share(ctx, connections, make([]string, o.Count-1), func(c *client, _ string) error { return begin(ctx, c) })
-		return time.Since(began), nil
+		return nil
 	})
 	if err != nil {
-		return err
-	}
-	wait(ctx, time.Now().Add(restFor))
-	if err := l.keep(ctx, o, before, int(h.there.Load()), restFor); err != nil {
-		return err
-	}
-	if err := o.meanwhile(ctx); err != nil {
 		return err
 	}
 	sessions := slices.Collect(maps.Keys(h.ids))
@@ -57,14 +43,41 @@ func hold(ctx context.Context, o *Options, l *ledger) error {
 	return nil
 }
 
-// holding is the sessions or calls that are held.
+// holding is the sessions, calls or streams that are held.
 type holding struct {
-	o           *Options
-	l           *ledger
-	done, there atomic.Int64 // of those that were begun: all, and those that are held
+	o     *Options
+	l     *ledger
+	there atomic.Int64 // how many are held
 
 	mu  sync.Mutex // guards ids
 	ids map[string]bool
+}
+
+// measure looks at the memory of the server, begins what is held, looks again a time later, and does what is to be done meanwhile.
+func (h *holding) measure(ctx context.Context, stay time.Duration, begin func() error) error {
+	before, err := h.o.atRest(ctx)
+	if err != nil {
+		return err
+	}
+	stop := h.o.ticker(func() string { return fmt.Sprintf("%d of %d are there", h.there.Load(), h.o.Count) })
+	defer stop()
+	err = h.l.timed(h.o, func() (time.Duration, error) {
+		began := time.Now()
+		err := begin()
+		return time.Since(began), err
+	})
+	if err != nil {
+		return err
+	}
+	there := int(h.there.Load())
+	if there == 0 && ctx.Err() == nil {
+		return errors.New("nothing is held: " + h.l.example())
+	}
+	wait(ctx, time.Now().Add(stay))
+	if err := h.l.keep(ctx, h.o, before, there, stay); err != nil {
+		return err
+	}
+	return h.o.meanwhile(ctx)
 }
 
 // begin begins a session and notes it.
@@ -104,7 +117,6 @@ func (h *holding) park(ctx context.Context, c *client) error {
 // note counts one that was begun, or was not.
 func (h *holding) note(ctx context.Context, took time.Duration, err error) error {
 	if ctx.Err() == nil {
-		h.done.Add(1)
 		h.l.add(took, 0, err)
 	}
 	if err == nil {
