@@ -36,15 +36,15 @@ func newDrawing(height int, title string) *drawing {
 	d := new(drawing)
 	fmt.Fprintf(d, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %[1]d %[2]d\" font-family=\"sans-serif\" font-size=\"13\">\n"+
 		"<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n", width, height)
-	d.text(12, 26, `font-size="15"`, title)
+	d.addText(12, 26, `font-size="15"`, title)
 	return d
 }
 
-func (d *drawing) text(x, y int, attributes, text string) {
+func (d *drawing) addText(x, y int, attributes, text string) {
 	fmt.Fprintf(d, "<text x=\"%d\" y=\"%d\" %s>%s</text>\n", x, y, attributes, html.EscapeString(text))
 }
 
-func (d *drawing) path(attributes, format string, at ...any) {
+func (d *drawing) addPath(attributes, format string, at ...any) {
 	fmt.Fprintf(d, "<path d=\"%s\" %s/>\n", fmt.Sprintf(format, at...), attributes)
 }
 
@@ -71,12 +71,12 @@ func drawBars(dir string, s scenario, rows []row) error {
 			colour = "#3b82c4"
 		}
 		least, most := across.at(f.least), across.at(f.most)
-		d.text(barLeft-8, top+barHeight-4, `text-anchor="end"`, r.server)
+		d.addText(barLeft-8, top+barHeight-4, `text-anchor="end"`, r.server)
 		fmt.Fprintf(d, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"%s\"/>\n", barLeft, top, across.at(f.median)-barLeft, barHeight, colour)
-		d.path(`stroke="#222" fill="none"`, "M%d %dH%dM%[1]d %[4]dv%[5]dM%[3]d %[4]dv%[5]d", least, top+barHeight/2, most, top, barHeight)
-		d.text(most+8, top+barHeight-4, "", fmt.Sprintf("%.1f µs, %.2f × bare", f.median, r.spread(ratio).median))
+		d.addPath(`stroke="#222" fill="none"`, "M%d %dH%dM%[1]d %[4]dv%[5]dM%[3]d %[4]dv%[5]d", least, top+barHeight/2, most, top, barHeight)
+		d.addText(most+8, top+barHeight-4, "", fmt.Sprintf("%.1f µs, %.2f × bare", f.median, r.spread(ratio).median))
 	}
-	d.path(`stroke="#222"`, "M%d 40V%d", barLeft, bottom)
+	d.addPath(`stroke="#222"`, "M%d 40V%d", barLeft, bottom)
 	return d.write(filepath.Join(dir, "peers-"+s.name+"-cpu.svg"))
 }
 
@@ -155,31 +155,31 @@ func (c chart) draw(lines map[string][]point) *drawing {
 	up, ticks := upScale(slices.Min(ys), slices.Max(ys), c.logarithmic)
 	d := newDrawing(linesHeight, c.title)
 	for _, y := range ticks {
-		d.path(`stroke="#ddd"`, "M%d %dH%d", linesLeft, up.at(y), linesRight)
-		d.text(linesLeft-8, up.at(y)+4, `text-anchor="end"`, short(y))
+		d.addPath(`stroke="#ddd"`, "M%d %dH%d", linesLeft, up.at(y), linesRight)
+		d.addText(linesLeft-8, up.at(y)+4, `text-anchor="end"`, shorten(y))
 	}
 	for _, x := range xs {
-		d.path(`stroke="#ddd"`, "M%d %dV%d", across.at(x), linesTop, linesBottom)
-		d.text(across.at(x), linesBottom+18, `text-anchor="middle"`, short(x))
+		d.addPath(`stroke="#ddd"`, "M%d %dV%d", across.at(x), linesTop, linesBottom)
+		d.addText(across.at(x), linesBottom+18, `text-anchor="middle"`, shorten(x))
 	}
-	d.text((linesLeft+linesRight)/2, linesBottom+42, `text-anchor="middle"`, title)
+	d.addText((linesLeft+linesRight)/2, linesBottom+42, `text-anchor="middle"`, title)
 	var ends []int
 	for _, name := range names {
 		colour, path := colours[place(name)], ""
 		for i, p := range lines[name] {
 			x, y := across.at(p.x), up.at(p.median)
 			path += fmt.Sprintf("%c%d %d", "ML"[min(1, i)], x, y)
-			d.path(`stroke="`+colour+`"`, "M%d %dV%d", x, up.at(p.least), up.at(p.most))
+			d.addPath(`stroke="`+colour+`"`, "M%d %dV%d", x, up.at(p.least), up.at(p.most))
 			fmt.Fprintf(d, "<circle cx=\"%d\" cy=\"%d\" r=\"3\" fill=\"%s\"/>\n", x, y, colour)
 		}
-		d.path(`stroke="`+colour+`" stroke-width="2" fill="none"`, "%s", path)
+		d.addPath(`stroke="`+colour+`" stroke-width="2" fill="none"`, "%s", path)
 		ends = append(ends, up.at(lines[name][len(lines[name])-1].median))
 	}
 	spreadNames(ends)
 	for i, name := range names {
-		d.text(linesRight+12, ends[i]+4, `fill="`+colours[place(name)]+`"`, name)
+		d.addText(linesRight+12, ends[i]+4, `fill="`+colours[place(name)]+`"`, name)
 	}
-	d.path(`stroke="#222" fill="none"`, "M%d %dV%dH%d", linesLeft, linesTop, linesBottom, linesRight)
+	d.addPath(`stroke="#222" fill="none"`, "M%d %dV%dH%d", linesLeft, linesTop, linesBottom, linesRight)
 	return d
 }
 
@@ -247,8 +247,8 @@ func spreadNames(at []int) {
 	}
 }
 
-// short is a figure in few letters.
-func short(f float64) string {
+// shorten writes a figure in few letters.
+func shorten(f float64) string {
 	switch {
 	case f >= 1e6:
 		return fmt.Sprintf("%gM", f/1e6)

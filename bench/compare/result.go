@@ -51,8 +51,8 @@ func (r *result) fail(p *loadgen.Report) {
 	}
 }
 
-// failOver notes that one bound was passed.
-func (r *result) failOver(format string, args ...any) {
+// failBudget notes that one bound was passed.
+func (r *result) failBudget(format string, args ...any) {
 	r.fail(&loadgen.Report{Errors: map[string]int64{"over": 1}, Examples: map[string]string{"over": fmt.Sprintf(format, args...)}})
 }
 

@@ -40,10 +40,10 @@ func (r run) waiting(ctx context.Context) (result, error) {
 		got.fail(begun)
 		each := float64(there-before) / float64(r.s.count)
 		if each > r.s.budget {
-			got.failOver("%.0f bytes each", each)
+			got.failBudget("%.0f bytes each", each)
 		}
-		if err := r.gone(ctx); err != nil {
-			got.failOver("%v", err)
+		if err := r.awaitGone(ctx); err != nil {
+			got.failBudget("%v", err)
 		}
 		after, err := r.p.collect(ctx)
 		if err != nil {
@@ -51,7 +51,7 @@ func (r run) waiting(ctx context.Context) (result, error) {
 		}
 		left := float64(after-before) / float64(r.s.count)
 		if left > most {
-			got.failOver("%.0f bytes left of each", left)
+			got.failBudget("%.0f bytes left of each", left)
 		}
 		if before = after; i == 0 {
 			got.Held.Live, got.Held.Left, got.Held.PerSecond = each, left, begun.PerSecond
@@ -60,10 +60,10 @@ func (r run) waiting(ctx context.Context) (result, error) {
 	return got, nil
 }
 
-// gone waits until the server counts none of those that waited, and until their connections have ended, which is a moment later.
-func (r run) gone(ctx context.Context) error {
+// awaitGone waits until the server counts none of those that waited, and until their connections have ended, which is a moment later.
+func (r run) awaitGone(ctx context.Context) error {
 	for end := time.Now().Add(goneWithin); ; time.Sleep(500 * time.Millisecond) {
-		counted, err := r.counted(ctx)
+		counted, err := r.stillCounted(ctx)
 		if err == nil && counted == "" {
 			time.Sleep(2 * time.Second)
 			return nil
@@ -77,8 +77,8 @@ func (r run) gone(ctx context.Context) error {
 	}
 }
 
-// counted is what the server says of calls and listeners that are there, "" if there are none.
-func (r run) counted(ctx context.Context) (string, error) {
+// stillCounted is what the server says of calls and listeners that are there, "" if there are none.
+func (r run) stillCounted(ctx context.Context) (string, error) {
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(r.p.url, "/mcp")+"/metrics", nil)
 	if err != nil {
 		return "", err

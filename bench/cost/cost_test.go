@@ -22,8 +22,8 @@ var (
 	keep   = flag.Bool("keep", false, "write the worst to testdata")
 )
 
-// start starts a host that is closed at the end of the test.
-func start(t *testing.T) *host {
+// startHost starts a host that is closed at the end of the test.
+func startHost(t *testing.T) *host {
 	t.Helper()
 	if raceEnabled {
 		t.Skip("the race detector empties pools, which then cost what they save")
@@ -40,8 +40,8 @@ func start(t *testing.T) *host {
 	return h
 }
 
-// within holds what a message takes of the heap below the bounds of its kind. Its time is only shown, since it is the machine's.
-func within(t *testing.T, k *kind, name string, size int, c cost) {
+// checkBounds holds what a message takes of the heap below the bounds of its kind. Its time is only shown, since it is the machine's.
+func checkBounds(t *testing.T, k *kind, name string, size int, c cost) {
 	t.Helper()
 	bytes := float64(size)
 	heap, allocs := float64(c.Bytes)/bytes, float64(c.Allocs)/bytes
@@ -53,7 +53,7 @@ func within(t *testing.T, k *kind, name string, size int, c cost) {
 
 // TestCost sends the worst messages that were found.
 func TestCost(t *testing.T) { // not parallel: it measures the heap
-	h := start(t)
+	h := startHost(t)
 	for _, k := range kinds() {
 		files := corpus(k.name)
 		if len(files) == 0 {
@@ -68,14 +68,14 @@ func TestCost(t *testing.T) { // not parallel: it measures the heap
 				t.Errorf("%s has %d bytes, at most %d of JSON are searched", file, len(text), most)
 			}
 			c, _ := h.measure(&k, text, 3)
-			within(t, &k, strings.TrimSuffix(filepath.Base(file), ".json.gz"), len(text), c.beyond(h.base[k.name]))
+			checkBounds(t, &k, strings.TrimSuffix(filepath.Base(file), ".json.gz"), len(text), c.beyond(h.base[k.name]))
 		}
 	}
 }
 
 // TestSearch looks for messages that cost more than those that were found before.
 func TestSearch(t *testing.T) { // not parallel: it measures the heap
-	h := start(t)
+	h := startHost(t)
 	pattern := regexp.MustCompile(*chosen)
 	all := slices.DeleteFunc(kinds(), func(k kind) bool { return !pattern.MatchString(k.name) })
 	t.Logf("seed %d", *seed)
@@ -86,7 +86,7 @@ func TestSearch(t *testing.T) { // not parallel: it measures the heap
 			if len(found) == 0 {
 				continue
 			}
-			within(t, k, k.name+" "+figure, found[0].size, found[0].cost)
+			checkBounds(t, k, k.name+" "+figure, found[0].size, found[0].cost)
 			if *keep {
 				if err := save(k.name, figure, found[0]); err != nil {
 					t.Fatal(err)

@@ -164,8 +164,8 @@ func (m *message) failure() error {
 	return &Failure{fmt.Sprintf("error %d", m.Error.Code), m.Error.Message}
 }
 
-// unexpected is the failure of an answer with a status that says so.
-func unexpected(a *wire.Answer, what string) error {
+// statusFailure is the failure of an answer with a status that says so.
+func statusFailure(a *wire.Answer, what string) error {
 	return &Failure{fmt.Sprintf("status %d", a.Status), fmt.Sprintf("%s%.200s", what, a.Body)}
 }
 
@@ -207,7 +207,7 @@ func answerTo(ctx context.Context, a *wire.Answer, id string, seen func(context.
 	case err == nil && m.Error != nil:
 		return m, nil
 	case a.Status != http.StatusOK:
-		return nil, unexpected(a, "")
+		return nil, statusFailure(a, "")
 	case err != nil:
 		return nil, err
 	case string(m.ID) != id:
@@ -242,7 +242,7 @@ func (c *client) send(ctx context.Context, body, method string) error {
 	}
 	a.Close()
 	if a.Status/100 != 2 {
-		return unexpected(a, "")
+		return statusFailure(a, "")
 	}
 	return nil
 }
@@ -287,7 +287,7 @@ func (c *client) end(ctx context.Context) error {
 	}
 	a.Close()
 	if a.Status/100 != 2 && a.Status != http.StatusMethodNotAllowed { // A server need not let clients end sessions.
-		return unexpected(a, "DELETE: ")
+		return statusFailure(a, "DELETE: ")
 	}
 	return nil
 }

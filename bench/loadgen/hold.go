@@ -22,9 +22,9 @@ func hold(ctx context.Context, o *Options, l *ledger) error {
 	h := &holding{o: o, l: l, ids: make(map[string]bool, o.Count)}
 	begin := h.begin
 	if o.stateless() {
-		begin = h.park
+		begin = h.parkCall
 	}
-	err := h.measure(ctx, restFor, func() error {
+	err := h.measureHeld(ctx, restFor, func() error {
 		if err := begin(ctx, connections[0]); err != nil {
 			return fmt.Errorf("the first one failed: %w", err)
 		}
@@ -53,8 +53,8 @@ type holding struct {
 	ids map[string]bool
 }
 
-// measure looks at the memory of the server, begins what is held, looks again a time later, and does what is to be done meanwhile.
-func (h *holding) measure(ctx context.Context, stay time.Duration, begin func() error) error {
+// measureHeld looks at the memory of the server, begins what is held, looks again a time later, and does what is to be done meanwhile.
+func (h *holding) measureHeld(ctx context.Context, stay time.Duration, begin func() error) error {
 	before, err := h.o.atRest(ctx)
 	if err != nil {
 		return err
@@ -99,11 +99,11 @@ func (h *holding) begin(ctx context.Context, c *client) error {
 		h.ids[c.session] = true
 	}
 	h.mu.Unlock()
-	return h.note(ctx, took, err)
+	return h.noteBegun(ctx, took, err)
 }
 
-// park makes a call that asks the user, and leaves it.
-func (h *holding) park(ctx context.Context, c *client) error {
+// parkCall makes a call that asks the user, and leaves it.
+func (h *holding) parkCall(ctx context.Context, c *client) error {
 	one, cancel := context.WithTimeout(ctx, h.o.Timeout)
 	defer cancel()
 	began := time.Now()
@@ -111,11 +111,11 @@ func (h *holding) park(ctx context.Context, c *client) error {
 	if err == nil && r.Type != "input_required" {
 		err = wrong("the call does not wait for the user: its result is %q", r.Type)
 	}
-	return h.note(ctx, time.Since(began), err)
+	return h.noteBegun(ctx, time.Since(began), err)
 }
 
-// note counts one that was begun, or was not.
-func (h *holding) note(ctx context.Context, took time.Duration, err error) error {
+// noteBegun counts one that was begun, or was not.
+func (h *holding) noteBegun(ctx context.Context, took time.Duration, err error) error {
 	if ctx.Err() == nil {
 		h.l.add(took, 0, err)
 	}

@@ -23,13 +23,13 @@ func idle(ctx context.Context, o *Options, l *ledger) error {
 	h := &holding{o: o, l: l}
 	streams := make([]*stream, len(ready))
 	var readers sync.WaitGroup
-	err = h.measure(ctx, o.Duration, func() error {
+	err = h.measureHeld(ctx, o.Duration, func() error {
 		ready.each(prepareAtOnce, func(i int, c *client) {
 			begins := time.Now()
 			s, err := c.listen(open, "")
-			if h.note(ctx, time.Since(begins), err) == nil {
+			if h.noteBegun(ctx, time.Since(begins), err) == nil {
 				streams[i] = s
-				readers.Go(func() { h.read(open, s) })
+				readers.Go(func() { h.readIdle(open, s) })
 			}
 		})
 		return nil
@@ -44,8 +44,8 @@ func idle(ctx context.Context, o *Options, l *ledger) error {
 	return err
 }
 
-// read reads a stream on which nothing should happen until ctx ends.
-func (h *holding) read(ctx context.Context, s *stream) {
+// readIdle reads a stream on which nothing should happen until ctx ends.
+func (h *holding) readIdle(ctx context.Context, s *stream) {
 	for {
 		_, err := s.next(ctx)
 		switch {

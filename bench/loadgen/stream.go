@@ -34,7 +34,7 @@ func (c *client) open(ctx context.Context, send func(context.Context) (*wire.Ans
 	if m, err := parse(a.Body); err == nil && m.Error != nil {
 		return nil, m.failure()
 	}
-	return nil, unexpected(a, "no event stream but ")
+	return nil, statusFailure(a, "no event stream but ")
 }
 
 // get asks for a stream of the session: the standalone one, or the one behind the event last.
