@@ -22,8 +22,8 @@ import (
 	"time"
 )
 
-// guardedProgram builds bench/guarded beside the command.
-var guardedProgram = sync.OnceValues(func() (string, error) { return built("bench/guarded") })
+// lab builds bench/lab beside the command.
+var lab = sync.OnceValues(func() (string, error) { return built("bench/lab") })
 
 // built builds a program of this repository beside the command.
 func built(directory string) (string, error) {

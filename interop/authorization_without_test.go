@@ -12,11 +12,11 @@ import (
 // health are answered. The proxy in front of it, which adds a valid token, has it answer.
 func TestNothingWithoutAToken(t *testing.T) {
 	t.Parallel()
-	guarded, err := guardedProgram()
+	lab, err := lab()
 	if err != nil {
 		t.Fatal(err)
 	}
-	program := speak(t, exec.Command(guarded))
+	program := speak(t, exec.Command(lab, "guarded"))
 	front, behind := program.hear(t), program.hear(t)
 	host := strings.TrimSuffix(behind, "/mcp")
 	const ping = `{"jsonrpc":"2.0","id":1,"method":"ping"}`

@@ -16,7 +16,7 @@
 // tests share one server that keeps its data in memory; tests that kill a
 // server, or look at its metrics, have their own. A server must end with exit
 // code 0 when it is asked to, and must have reported neither a panic nor a data
-// race. Tests of access tokens have it take those of an issuer of their own; two of them start bench/guarded and examples/auth in its place.
+// race. Tests of access tokens have it take those of an issuer of their own; two of them start bench/lab and examples/auth in its place.
 //
 // Every client of the Go SDK is an mcp.Client on an mcp.StreamableClientTransport. Below it a
 // recorder keeps what went over the wire, because the SDK hides what some tests

@@ -16,7 +16,6 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -34,25 +33,14 @@ type fleet struct {
 	flags [][]string // of each node
 }
 
-// natsd is the path of a command that runs a NATS server.
-var natsd = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(filepath.Dir(program), "natsd")
-	build := exec.Command("go", "build", "-o", path, "./bench/natsd")
-	build.Dir = ".."
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build natsd: %w\n%s", err, out)
-	}
-	return path, nil
-})
-
 // startNATS starts a NATS server and returns its URL. It ends with the test.
 func startNATS(t *testing.T) string {
 	t.Helper()
-	path, err := natsd()
+	path, err := lab()
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := exec.Command(path, "--data", t.TempDir())
+	server := exec.Command(path, "nats", "--data", t.TempDir())
 	out, err := server.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -1,22 +1,14 @@
 package client
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
-	"strings"
 	"sync"
-	"time"
 )
 
 // Revision is the protocol revision that the client speaks by default.
 const Revision = "2025-11-25"
-
-// maxBody is the largest body of a plain response, in bytes.
-const maxBody = 16 << 20
 
 // Client speaks to one endpoint in one session. Make one with New.
 type Client struct {
@@ -32,28 +24,7 @@ type Client struct {
 // New returns a client of the endpoint without a session. If rt is nil, the client
 // has its own connections.
 func New(url string, rt http.RoundTripper) *Client {
-	if rt == nil {
-		rt = NewTransport()
-	}
-	return &Client{url: url, http: &http.Client{Transport: rt}, revision: Revision, records: make(map[string]*Record)}
-}
-
-// NewTransport returns connections that suit many streams to one server.
-func NewTransport() *http.Transport {
-	return &http.Transport{
-		DialContext:         (&net.Dialer{Timeout: 2 * time.Second}).DialContext,
-		MaxIdleConns:        256,
-		MaxIdleConnsPerHost: 256,
-		DisableCompression:  true,
-	}
-}
-
-// Answer is the response to a request: a body, or an open event stream.
-type Answer struct {
-	Status int
-	Header http.Header
-	Body   []byte  // nil for a stream
-	Events *Events // nil for a body
+	return &Client{url: url, http: newHTTP(rt), revision: Revision, records: make(map[string]*Record)}
 }
 
 // Session is the session's id, "" before Initialize.
@@ -188,30 +159,15 @@ func (c *Client) post(ctx context.Context, body string) (*Answer, error) {
 }
 
 func (c *Client) do(ctx context.Context, method, body, lastEventID string) (*Answer, error) {
-	var rd io.Reader
-	if method == http.MethodPost {
-		rd = strings.NewReader(body)
-	}
-	r, err := http.NewRequestWithContext(ctx, method, c.url, rd)
-	if err != nil {
-		return nil, fmt.Errorf("client: %w", err)
-	}
-	if method == http.MethodPost {
-		r.Header.Set("Content-Type", "application/json")
-	}
-	r.Header.Set("Accept", "application/json, text/event-stream")
+	h := make(http.Header)
 	if id, revision := c.settled(); id != "" {
-		r.Header.Set("Mcp-Session-Id", id)
-		r.Header.Set("MCP-Protocol-Version", revision)
+		h.Set("Mcp-Session-Id", id)
+		h.Set("MCP-Protocol-Version", revision)
 	}
 	if lastEventID != "" {
-		r.Header.Set("Last-Event-ID", lastEventID)
+		h.Set("Last-Event-ID", lastEventID)
 	}
-	resp, err := c.http.Do(r)
-	if err != nil {
-		return nil, unanswered(method, err)
-	}
-	a, err := answer(resp, method)
+	a, err := Do(ctx, c.http, method, c.url, body, h)
 	if err == nil && a.Events != nil {
 		a.Events.c, a.Events.from = c, lastEventID
 		if p, err := ParseID(lastEventID); err == nil {
@@ -219,26 +175,4 @@ func (c *Client) do(ctx context.Context, method, body, lastEventID string) (*Ans
 		}
 	}
 	return a, err
-}
-
-// answer reads a response unless it is a stream.
-func answer(resp *http.Response, method string) (*Answer, error) {
-	a := &Answer{Status: resp.StatusCode, Header: resp.Header}
-	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
-		a.Events = &Events{op: method, body: resp.Body, rd: bufio.NewReader(resp.Body)}
-		return a, nil
-	}
-	defer resp.Body.Close()
-	var err error
-	if a.Body, err = io.ReadAll(io.LimitReader(resp.Body, maxBody)); err != nil {
-		return nil, &Error{method, Broken, err}
-	}
-	return a, nil
-}
-
-// Close ends the stream, if the answer is one.
-func (a *Answer) Close() {
-	if a.Events != nil {
-		a.Events.Close()
-	}
 }

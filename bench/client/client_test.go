@@ -45,9 +45,6 @@ func TestEvents(t *testing.T) {
 		if diff := cmp.Diff([]Event{{ID: "s.0.0", Retry: 1000}, {ID: "s.1.0", Data: "a\nb"}}, got); diff != "" {
 			t.Error(diff)
 		}
-		if n := a.Events.Comments(); n != 1 {
-			t.Errorf("%d comments, want 1", n)
-		}
 		if r := c.Record("s"); r == nil || len(r.Connections()) != 1 || len(r.Connections()[0].Events) != 2 {
 			t.Errorf("recorded %v", r)
 		}

@@ -1,66 +1,36 @@
 package client
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
+
+	"github.com/troupe-run/troupe/internal/eventstream"
 )
 
 // Events is the event stream of one response.
 type Events struct {
-	c        *Client // nil for a stream that cannot be resumed
-	op       string
-	from     string // Last-Event-ID of the request
-	body     io.ReadCloser
-	rd       *bufio.Reader
-	conn     *Connection // where events are recorded, nil before the first
-	comments int
+	c     *Client // that records its events, nil for nobody
+	noIDs bool    // its events must have none, as the stream cannot be resumed
+	op    string
+	from  string // Last-Event-ID of the request
+	body  io.ReadCloser
+	rd    *eventstream.Reader
+	conn  *Connection // where events are recorded, nil before the first
 }
 
 // Next returns the next event. It returns io.EOF when the server has ended the
 // response, and an *Error of stage Broken when the connection broke.
 func (e *Events) Next() (Event, error) {
-	var ev Event
-	var data []byte
-	seen := false
-	for {
-		line, err := e.rd.ReadBytes('\n')
-		if err != nil {
-			return Event{}, e.ended(err)
-		}
-		line = bytes.TrimRight(line, "\r\n")
-		if len(line) == 0 {
-			if !seen {
-				continue
-			}
-			ev.Data = string(data)
-			if err := e.record(ev); err != nil {
-				return Event{}, err
-			}
-			return ev, nil
-		}
-		field, value, _ := bytes.Cut(line, []byte(":"))
-		value = bytes.TrimPrefix(value, []byte(" "))
-		switch string(field) {
-		case "":
-			e.comments++
-		case "event":
-			ev.Name, seen = string(value), true
-		case "id":
-			ev.ID, seen = string(value), true
-		case "retry":
-			ev.Retry, _ = strconv.Atoi(string(value))
-			seen = true
-		case "data":
-			if data != nil {
-				data = append(data, '\n')
-			}
-			data, seen = append(data, value...), true
-		}
+	got, err := e.rd.Next()
+	if err != nil {
+		return Event{}, e.ended(err)
 	}
+	ev := Event{got.Name, got.ID, int(got.Retry.Milliseconds()), string(got.Data)}
+	if err := e.record(ev); err != nil {
+		return Event{}, err
+	}
+	return ev, nil
 }
 
 // ended turns the end of the body into Next's error and records it.
@@ -79,10 +49,10 @@ func (e *Events) ended(err error) error {
 
 // record adds ev to the record of its stream.
 func (e *Events) record(ev Event) error {
+	if e.noIDs && (ev.ID != "" || ev.Retry != 0) {
+		return fmt.Errorf("client: event %q of a stream that cannot be resumed", ev.ID)
+	}
 	if e.c == nil {
-		if ev.ID != "" || ev.Retry != 0 {
-			return fmt.Errorf("client: event %q of a stream that cannot be resumed", ev.ID)
-		}
 		return nil
 	}
 	pos, err := ParseID(ev.ID)
@@ -96,8 +66,8 @@ func (e *Events) record(ev Event) error {
 	return nil
 }
 
+// Read reads bytes of the stream as they come, for who does not look at its events.
+func (e *Events) Read(p []byte) (int, error) { return e.body.Read(p) }
+
 // Close breaks the connection off.
 func (e *Events) Close() { _ = e.body.Close() }
-
-// Comments is the number of comment lines read so far.
-func (e *Events) Comments() int { return e.comments }

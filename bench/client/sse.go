@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strings"
 )
 
 // SSE speaks the HTTP+SSE transport of 2024-11-05: the session is one event stream, whose first event gives the address
@@ -20,20 +19,12 @@ type SSE struct {
 // OpenSSE opens a session at the URL of its stream, which lasts for as long as ctx does. If rt is nil, the client has its
 // own connections.
 func OpenSSE(ctx context.Context, at string, rt http.RoundTripper) (*SSE, error) {
-	if rt == nil {
-		rt = NewTransport()
-	}
-	s := &SSE{http: &http.Client{Transport: rt}}
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
+	s := &SSE{http: newHTTP(rt)}
+	base, err := url.Parse(at)
 	if err != nil {
 		return nil, fmt.Errorf("client: %w", err)
 	}
-	r.Header.Set("Accept", "text/event-stream")
-	resp, err := s.http.Do(r)
-	if err != nil {
-		return nil, unanswered(http.MethodGet, err)
-	}
-	a, err := answer(resp, http.MethodGet)
+	a, err := Do(ctx, s.http, http.MethodGet, at, "", make(http.Header))
 	if err != nil {
 		return nil, err
 	}
@@ -41,9 +32,10 @@ func OpenSSE(ctx context.Context, at string, rt http.RoundTripper) (*SSE, error)
 		a.Close()
 		return nil, fmt.Errorf("client: no stream of HTTP+SSE: status %d: %s", a.Status, a.Body)
 	}
+	a.Events.noIDs = true
 	first, err := a.Events.Next()
 	if err == nil {
-		err = s.settle(r.URL, first)
+		err = s.settle(base, first)
 	}
 	if err != nil {
 		a.Close()
@@ -84,16 +76,7 @@ func (s *SSE) Next() (string, error) {
 
 // Post sends a message, or a batch of them. The answer says whether it was taken; responses come on the stream.
 func (s *SSE) Post(ctx context.Context, body string) (*Answer, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.to, strings.NewReader(body))
-	if err != nil {
-		return nil, fmt.Errorf("client: %w", err)
-	}
-	r.Header.Set("Content-Type", "application/json")
-	resp, err := s.http.Do(r)
-	if err != nil {
-		return nil, unanswered(http.MethodPost, err)
-	}
-	a, err := answer(resp, http.MethodPost)
+	a, err := Do(ctx, s.http, http.MethodPost, s.to, body, make(http.Header))
 	if err == nil && a.Events != nil {
 		a.Close()
 		return nil, errors.New("client: a message of HTTP+SSE was answered with a stream of its own")
@@ -130,7 +113,7 @@ func (s *SSE) Answer(ctx context.Context, id, result string) error {
 
 // Over returns a client that sends messages to the same session over other connections. It has no stream.
 func (s *SSE) Over(rt http.RoundTripper) *SSE {
-	return &SSE{to: s.to, http: &http.Client{Transport: rt}}
+	return &SSE{to: s.to, http: newHTTP(rt)}
 }
 
 // Close breaks the stream off, which ends the session.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"strings"
 )
 
 // Stateless speaks 2026-07-28 to one endpoint. There is no session: the caller keeps
@@ -19,10 +18,7 @@ type Stateless struct {
 // NewStateless returns a client of the endpoint. If rt is nil, the client has its own
 // connections. capabilities is a JSON object.
 func NewStateless(url string, rt http.RoundTripper, capabilities string) *Stateless {
-	if rt == nil {
-		rt = NewTransport()
-	}
-	return &Stateless{url: url, http: &http.Client{Transport: rt}, capabilities: capabilities}
+	return &Stateless{url: url, http: newHTTP(rt), capabilities: capabilities}
 }
 
 // Call sends a request. id is a raw JSON token, which is the token of its progress as
@@ -34,31 +30,24 @@ func (m *Stateless) Call(ctx context.Context, id, method, params string) (*Answe
 	body := `{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
 		`"io.modelcontextprotocol/clientInfo":{"name":"troupe-bench","version":"1"},"io.modelcontextprotocol/clientCapabilities":` + m.capabilities +
 		`,"progressToken":` + id + `}` + params + `}}`
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, m.url, strings.NewReader(body))
-	if err != nil {
-		return nil, fmt.Errorf("client: %w", err)
-	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Accept", "application/json, text/event-stream")
-	r.Header.Set("MCP-Protocol-Version", "2026-07-28")
-	r.Header.Set("Mcp-Method", method)
 	var named struct {
 		Params struct{ Name, URI, TaskID string }
 	}
 	if err := json.Unmarshal([]byte(body), &named); err != nil {
 		return nil, fmt.Errorf("client: %s: %w", method, err)
 	}
+	h := http.Header{"Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {method}}
 	switch method {
 	case "tools/call", "prompts/get":
-		r.Header.Set("Mcp-Name", named.Params.Name)
+		h.Set("Mcp-Name", named.Params.Name)
 	case "resources/read":
-		r.Header.Set("Mcp-Name", named.Params.URI)
+		h.Set("Mcp-Name", named.Params.URI)
 	case "tasks/get", "tasks/update", "tasks/cancel":
-		r.Header.Set("Mcp-Name", named.Params.TaskID)
+		h.Set("Mcp-Name", named.Params.TaskID)
 	}
-	resp, err := m.http.Do(r)
-	if err != nil {
-		return nil, unanswered(http.MethodPost, err)
+	a, err := Do(ctx, m.http, http.MethodPost, m.url, body, h)
+	if err == nil && a.Events != nil {
+		a.Events.noIDs = true
 	}
-	return answer(resp, http.MethodPost)
+	return a, err
 }

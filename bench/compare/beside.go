@@ -51,21 +51,13 @@ func (r run) noisy(ctx context.Context) (result, error) {
 	if text, ok := noise.Examples[wrongAnswer]; ok { // Refusals are its own matter.
 		got.fail(&loadgen.Report{Errors: map[string]int64{wrongAnswer: noise.Errors[wrongAnswer]}, Examples: map[string]string{wrongAnswer: text}})
 	}
-	got.Beside = &loadgen.Beside{Alone: alone.Latency, AlonePerSecond: alone.PerSecond, P50: times(calls.Latency.P50, alone.Latency.P50), P99: times(calls.Latency.P99, alone.Latency.P99),
-		Offered: noise.Rate, Served: noise.PerSecond, Refused: noise.Errors}
+	got.Beside = calls.BesideOf(alone)
+	got.Beside.Offered, got.Beside.Served, got.Beside.Refused = noise.Rate, noise.PerSecond, noise.Errors
 	return got, nil
 }
 
 // wrongAnswer is the kind of error of an answer that is none.
 const wrongAnswer = "wrong answer"
-
-// times is a as so many times b, 0 if that cannot be said.
-func times(a, b float64) float64 {
-	if b == 0 {
-		return 0
-	}
-	return a / b
-}
 
 const (
 	noiseFrom    = "127.0.0.2"

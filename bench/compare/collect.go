@@ -7,11 +7,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 )
 
 // collecting is a file that is added to a server's package main for the time of a build. The server then collects when it gets a line on
-// its standard input. Pools empty in two collections: FreeOSMemory makes the second.
+// its standard input, and says what is live then, in heap and stacks. Pools empty in two collections: FreeOSMemory makes the second.
 const collecting = `package main
 
 import (
@@ -27,7 +28,9 @@ func init() {
 		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 			runtime.GC()
 			debug.FreeOSMemory()
-			fmt.Println("` + collected + `")
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			fmt.Println("` + collected + `", m.HeapAlloc+m.StackInuse)
 		}
 	}()
 }
@@ -64,21 +67,21 @@ func overlay(dir string) (string, error) {
 // collectWithin bounds the time that a server may take to collect.
 const collectWithin = time.Minute
 
-// collect has the server collect its garbage and give back the memory, and returns when it has.
-func (p *process) collect(ctx context.Context) error {
+// collect has the server collect its garbage and give back the memory, and returns what is live when it has, in bytes.
+func (p *process) collect(ctx context.Context) (int64, error) {
 	if _, err := p.in.Write([]byte("\n")); err != nil {
-		return fmt.Errorf("ask the server to collect: %w", err)
+		return 0, fmt.Errorf("ask the server to collect: %w", err)
 	}
 	late := time.NewTimer(collectWithin)
 	defer late.Stop()
 	select {
-	case <-p.collected:
-		return nil
+	case text := <-p.collected:
+		return strconv.ParseInt(text, 10, 64)
 	case <-p.exited:
-		return errors.New("the server has ended")
+		return 0, errors.New("the server has ended")
 	case <-late.C:
-		return fmt.Errorf("the server does not collect within %v", collectWithin)
+		return 0, fmt.Errorf("the server does not collect within %v", collectWithin)
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return 0, context.Cause(ctx)
 	}
 }

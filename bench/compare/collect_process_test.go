@@ -52,15 +52,15 @@ func TestCollect(t *testing.T) {
 		t.Skip(err) // this is no Linux
 	}
 	for range 2 {
-		if err := p.collect(t.Context()); err != nil {
-			t.Fatal(err)
+		if live, err := p.collect(t.Context()); err != nil || live < 1 || live > 8<<20 {
+			t.Fatalf("%d bytes are live: %v", live, err)
 		}
 	}
 	if after, err := loadgen.Resident(p.cmd.Process.Pid); err != nil || before-after < 60 {
 		t.Errorf("the memory was %.1f MiB and is %.1f: %v", before, after, err)
 	}
 	p.stop()
-	if err := p.collect(t.Context()); err == nil {
+	if _, err := p.collect(t.Context()); err == nil {
 		t.Error("a server that has ended has collected")
 	}
 }

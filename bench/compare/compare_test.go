@@ -45,13 +45,13 @@ func TestSummarize(t *testing.T) {
 	if len(rows) != 2 || rows[0].server != base || rows[1].server != "mcp-go" {
 		t.Fatalf("rows are %+v, want bare and mcp-go", rows)
 	}
-	if got, want := rows[1].ratio, (spread{4.5, 4, 5}); got != want {
+	if got, want := rows[1].spread(ratio), (spread{4.5, 4, 5}); got != want {
 		t.Errorf("mcp-go costs %v times bare, want %v", got, want)
 	}
-	if rows[1].failed != 7 {
-		t.Errorf("%d failed, want 7", rows[1].failed)
+	if n := rows[1].failed(); n != 7 {
+		t.Errorf("%d failed, want 7", n)
 	}
-	if rows := summarize(twoRounds(), "echo-256"); len(rows) != 1 || rows[0].ratio != (spread{}) {
+	if rows := summarize(twoRounds(), "echo-256"); len(rows) != 1 || rows[0].spread(ratio) != (spread{}) {
 		t.Errorf("rows without bare are %+v, want one without a ratio", rows)
 	}
 	var b bytes.Buffer
@@ -60,14 +60,13 @@ func TestSummarize(t *testing.T) {
 	}
 }
 
-func TestDraw(t *testing.T) {
+func TestDrawBars(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := draw(dir, scenarios[0], summarize(twoRounds(), "echo-32")); err != nil {
+	if err := drawBars(dir, scenarios[0], summarize(twoRounds(), "echo-32")); err != nil {
 		t.Fatal(err)
 	}
 	has(t, filepath.Join(dir, "peers-echo-32-cpu.svg"), "70.0 µs, 4.50 × bare")
-	has(t, filepath.Join(dir, "peers-echo-32-p99.svg"), "3.0 ms")
 }
 
 // has checks that a file is XML, and has texts.

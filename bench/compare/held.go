@@ -27,7 +27,7 @@ func (r run) held(ctx context.Context) (result, error) {
 	h := &kept{Count: r.s.count}
 	var begun *loadgen.Report
 	if r.s.count == 0 {
-		if err := r.p.collect(ctx); err != nil {
+		if err := r.p.settle(ctx); err != nil {
 			return result{}, err
 		}
 		mib, err := loadgen.Resident(r.p.cmd.Process.Pid)
@@ -54,18 +54,21 @@ func (r run) held(ctx context.Context) (result, error) {
 	return got, nil
 }
 
-// keep begins sessions or streams in this process, and does something while they are there. The sessions end with the server.
+// settle is collect for what does not look at what is live.
+func (p *process) settle(ctx context.Context) error {
+	_, err := p.collect(ctx)
+	return err
+}
+
+// keep begins what the scenario holds in this process, and does something while it is there. Sessions end with the server.
 func (r run) keep(ctx context.Context, meanwhile func(context.Context) error) (*loadgen.Report, error) {
-	o := loadgen.Options{URL: r.p.url, Revision: r.s.revision, Clients: r.s.clients, Count: r.s.count, Scenario: "streams", Duration: idleFor, Keep: true,
+	o := loadgen.Options{URL: r.p.url, Revision: r.s.revision, Clients: r.s.clients, Count: r.s.count, Scenario: r.s.bench, Duration: idleFor, Keep: true,
 		PIDs: []int{r.p.cmd.Process.Pid}, Meanwhile: meanwhile}
 	if r.s.holds() {
-		o.Settle = r.p.collect
-	}
-	if r.s.group == sessions || r.s.group == rest {
-		o.Scenario = "hold"
+		o.Settle = r.p.settle
 	}
 	if r.s.group == rest {
-		o.Settle = rested(r.p.collect)
+		o.Settle = rested(r.p.settle)
 	}
 	return loadgen.Run(ctx, o)
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -79,39 +78,50 @@ func TestDrawCharts(t *testing.T) {
 	}
 }
 
+// TestChart: a line has its points with a figure, and is left out with fewer than two.
+func TestChart(t *testing.T) {
+	t.Parallel()
+	flat := func(x, y float64) point { return point{x, spread{y, y, y}} }
+	d := chart{}.draw(map[string][]point{base: {flat(0, 10), {100, spread{100, 50, 200}}, flat(10_000, 1000)}, "gosdk": {flat(0, 10)}})
+	if d == nil || strings.Count(d.String(), "<circle") != 3 || strings.Contains(d.String(), "gosdk") {
+		t.Fatalf("want a line of three points: %v", d)
+	}
+	if d := (chart{}).draw(map[string][]point{"gosdk": {flat(0, 10)}}); d != nil {
+		t.Errorf("a drawing without lines: %v", d)
+	}
+}
+
 // TestScales: a decade is as long as any other, and 0 is a place of its own.
 func TestScales(t *testing.T) {
 	t.Parallel()
-	c := chart{logY: true, series: []series{{"bare", []point{{0, spread{10, 10, 10}}, {100, spread{100, 50, 200}}, {1000, spread{0, 0, 0}}, {10_000, spread{1000, 1000, 1000}}}}, {"gosdk", []point{{0, spread{10, 10, 10}}}}}}
-	d := c.draw()
-	if len(d.Lines) != 1 || len(d.Lines[0].Points) != 3 {
-		t.Fatalf("the lines are %+v, want one of three points", d.Lines)
-	}
-	p := d.Lines[0].Points
+	across := acrossScale([]float64{0, 100, 10_000}, true)
 	third := (linesRight - linesLeft) / 3
-	if p[0].X != linesLeft || math.Abs(float64(p[1].X-linesLeft-third)) > 1 || p[2].X != linesRight {
-		t.Errorf("the points lie at %+v", p)
+	if x := across.at(100); across.at(0) != linesLeft || x != linesLeft+third || across.at(10_000) != linesRight {
+		t.Errorf("the places are %d, %d and %d", across.at(0), x, across.at(10_000))
 	}
-	if p[0].Y-p[1].Y != p[1].Y-p[2].Y || p[1].Most >= p[1].Y || p[1].Least <= p[1].Y {
-		t.Errorf("the points lie at %+v", p)
+	if x := acrossScale([]float64{1, 2, 3}, false).at(2); x != (linesLeft+linesRight)/2 {
+		t.Errorf("the middle is %d", x)
 	}
-	if len(d.Up) != 3 || d.Up[0].Label != "10" || d.Up[2].Label != "1k" || len(d.Across) != 3 || d.Across[0].Label != "0" {
-		t.Errorf("the scales are %+v and %+v", d.Across, d.Up)
+	if x := acrossScale([]float64{5}, false).at(5); x != linesLeft {
+		t.Errorf("the only place is %d", x)
 	}
-	c.logY = false
-	if d = c.draw(); d.Up[0].At != linesBottom || d.Up[0].Label != "0" || d.Up[len(d.Up)-1].At != linesTop || len(d.Up) < 4 {
-		t.Errorf("the linear scale is %+v", d.Up)
+	up, ticks := upScale(10, 1000, true)
+	if !slices.Equal(ticks, []float64{10, 100, 1000}) || up.at(10) != linesBottom || up.at(1000) != linesTop || up.at(10)-up.at(100) != up.at(100)-up.at(1000) {
+		t.Errorf("the lines of the logarithmic scale are %v", ticks)
+	}
+	up, ticks = upScale(50, 1000, false)
+	if last := ticks[len(ticks)-1]; ticks[0] != 0 || len(ticks) < 4 || last < 1000 || up.at(0) != linesBottom || up.at(last) != linesTop {
+		t.Errorf("the lines of the linear scale are %v", ticks)
 	}
 }
 
 // TestSpreadNames: no two names lie on each other, and all are in the field.
 func TestSpreadNames(t *testing.T) {
 	t.Parallel()
-	lines := []line{{NameY: linesBottom}, {NameY: linesBottom - 2}, {NameY: 100}, {NameY: 101}, {NameY: linesBottom - 3}}
-	spreadNames(lines)
-	var at []int
-	for _, l := range lines {
-		at = append(at, l.NameY)
+	at := []int{linesBottom, linesBottom - 2, 100, 101, linesBottom - 3}
+	spreadNames(at)
+	if at[2] > at[3] || at[4] > at[1] || at[1] > at[0] {
+		t.Errorf("the names lie in another order: %v", at)
 	}
 	slices.Sort(at)
 	for i := 1; i < len(at); i++ {
@@ -173,11 +183,11 @@ func TestFlags(t *testing.T) {
 				continue
 			}
 			flags := fmt.Sprint(v.args(b, s, "DIR"))
-			stores := s.group != calls && s.group != sizes && !v.bare
+			stores := s.group != calls && s.group != sizes && s.group != waiting && !v.bare
 			if got := strings.Contains(flags, "--data DIR"); got != stores {
 				t.Errorf("%s at %s: %s", v.name, s.name, flags)
 			}
-			if limited := v.name == "troupe-serve" && s.name == "noisy"; limited == strings.Contains(flags, "--principal-rate 0") && v.name == "troupe-serve" {
+			if limited := s.name == "noisy"; limited == strings.Contains(flags, ".yaml") && v.name == "troupe-serve" {
 				t.Errorf("%s at %s: %s", v.name, s.name, flags)
 			}
 			if strings.Contains(flags, "--streams ") || strings.HasSuffix(flags, "--streams]") != (s.name == "slow" && v.name != "troupe-serve") {

@@ -24,7 +24,7 @@ func main() {
 	rounds := flag.Int("rounds", 5, "rounds; each runs every server in every scenario")
 	seconds := flag.Float64("seconds", 3, "`seconds` that count of each run; one more is for warming up")
 	only := flag.String("servers", "", "`names` of the servers, with commas; bare is always one (all)")
-	loads := flag.String("scenarios", "", "`names` of scenarios or groups of them, with commas (calls); the groups are calls, sizes, sessions, streams, memory, which is those two, rest, beside and nodes")
+	loads := flag.String("scenarios", "", "`names` of scenarios or groups of them, with commas (calls); the groups are calls, sizes, sessions, streams, memory, which is those two, rest, waiting, beside and nodes")
 	name := flag.String("name", time.Now().UTC().Format(time.DateOnly)+"-peers", "`name` of the results")
 	results := flag.String("results", "bench/results", "`directory` for the results")
 	plots := flag.String("plots", "docs/plots", "`directory` for the plots; empty draws none")
@@ -148,7 +148,7 @@ func (c *comparison) write(path, plots string) error {
 		rows := summarize(c.results, s.name)
 		err = errors.Join(err, table(out, s, rows))
 		if plots != "" && len(rows) > 0 && s.group == calls {
-			err = errors.Join(err, draw(plots, s, rows))
+			err = errors.Join(err, drawBars(plots, s, rows))
 		}
 	}
 	if plots != "" {

@@ -25,6 +25,8 @@ func measure(ctx context.Context, b binaries, v server, s scenario, length time.
 	switch s.group {
 	case sessions, rest, streams:
 		return r.held(ctx)
+	case waiting:
+		return r.waiting(ctx)
 	case beside:
 		if s.name == "noisy" {
 			return r.noisy(ctx)

@@ -15,7 +15,7 @@ func measureNodes(ctx context.Context, r run, dir string) (result, error) {
 	if err := os.Mkdir(store, 0o755); err != nil {
 		return result{}, err
 	}
-	nats, err := start(ctx, []string{r.b.natsd, "--data", store}, natsURL)
+	nats, err := start(ctx, []string{r.b.lab, "nats", "--data", store}, natsURL)
 	if err != nil {
 		return result{}, err
 	}

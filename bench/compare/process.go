@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// collected is the line that a server prints when it has collected its garbage and given back the memory.
+// collected begins the line that a server prints when it has collected its garbage and given back the memory.
 const collected = "collected"
 
 // process is a server that runs.
@@ -23,7 +23,7 @@ type process struct {
 	url       string
 	exited    chan struct{}
 	in        io.WriteCloser // its standard input
-	collected chan struct{}  // gets one for each line that says so
+	collected chan string    // gets what is live, for each line that says so
 }
 
 // startWithin bounds the time until a server prints its URL.
@@ -37,7 +37,7 @@ var (
 
 // start starts a server, and returns once it has printed its URL, which is of the form that is given.
 func start(ctx context.Context, args []string, form *regexp.Regexp) (*process, error) {
-	p := &process{cmd: exec.CommandContext(ctx, args[0], args[1:]...), exited: make(chan struct{}), collected: make(chan struct{}, 1)}
+	p := &process{cmd: exec.CommandContext(ctx, args[0], args[1:]...), exited: make(chan struct{}), collected: make(chan string, 1)}
 	out, w, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -94,8 +94,8 @@ func (p *process) listen(lines *bufio.Reader) {
 		if err != nil {
 			return
 		}
-		if strings.TrimSpace(line) == collected {
-			p.collected <- struct{}{}
+		if live, ok := strings.CutPrefix(line, collected+" "); ok {
+			p.collected <- strings.TrimSpace(live)
 		}
 	}
 }

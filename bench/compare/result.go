@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/troupe-run/troupe/bench/loadgen"
@@ -34,6 +35,9 @@ type kept struct {
 	Each      float64 `json:"bytes_each"`
 	CPU       float64 `json:"server_cpu_us_to_begin_one"`
 	PerSecond float64 `json:"begun_per_second"`
+
+	Live float64 `json:"live_bytes_each,omitempty"` // in heap and stacks, of what waits
+	Left float64 `json:"left_bytes_each,omitempty"` // the same once all of it has ended
 }
 
 // fail adds what failed by a report.
@@ -45,6 +49,11 @@ func (r *result) fail(p *loadgen.Report) {
 		r.Failed += n
 		r.Errors[kind] = p.Examples[kind]
 	}
+}
+
+// failBudget notes that one bound was passed.
+func (r *result) failBudget(format string, args ...any) {
+	r.fail(&loadgen.Report{Errors: map[string]int64{"over": 1}, Examples: map[string]string{"over": fmt.Sprintf(format, args...)}})
 }
 
 // relate sets the ratios in the results of one scenario and round.
@@ -73,56 +82,60 @@ func spreadOf(figures []float64) spread {
 	return spread{(known[(n-1)/2] + known[n/2]) / 2, known[0], known[n-1]}
 }
 
-// A row sums up what a server did in a scenario.
+// A row has the runs of a server in a scenario.
 type row struct {
-	server                                    string
-	cpu, ratio, p50, p99, perSecond, resident spread
-	failed                                    int64
-
-	each, after, beginCPU, begun spread // of sessions or streams that are held
-	noise                        spread // calls of the noisy client that were served in a second
-	aloneP50, aloneP99, times    spread // of calls without who disturbs them; times is how many times longer p99 was beside them
+	server string
+	runs   []result
 }
+
+// spread is that of a figure over the runs.
+func (r row) spread(of func(result) float64) spread {
+	var figures []float64
+	for _, run := range r.runs {
+		figures = append(figures, of(run))
+	}
+	return spreadOf(figures)
+}
+
+// failed is how much has failed in all runs.
+func (r row) failed() (n int64) {
+	for _, run := range r.runs {
+		n += run.Failed
+	}
+	return n
+}
+
+// The figures of a run. Those of what it has not measured are 0.
+func cpu(r result) float64         { return r.CPU }
+func ratio(r result) float64       { return r.Ratio }
+func p50(r result) float64         { return r.P50 }
+func p99(r result) float64         { return r.P99 }
+func perSecond(r result) float64   { return r.PerSecond }
+func resident(r result) float64    { return r.Resident }
+func heldEach(r result) float64    { return cmp.Or(r.Held, new(kept)).Each }
+func heldAfter(r result) float64   { return cmp.Or(r.Held, new(kept)).After }
+func heldCPU(r result) float64     { return cmp.Or(r.Held, new(kept)).CPU }
+func heldBegun(r result) float64   { return cmp.Or(r.Held, new(kept)).PerSecond }
+func heldLive(r result) float64    { return cmp.Or(r.Held, new(kept)).Live }
+func heldLeft(r result) float64    { return cmp.Or(r.Held, new(kept)).Left }
+func aloneP50(r result) float64    { return cmp.Or(r.Beside, new(loadgen.Beside)).Alone.P50 }
+func aloneP99(r result) float64    { return cmp.Or(r.Beside, new(loadgen.Beside)).Alone.P99 }
+func timesAlone(r result) float64  { return cmp.Or(r.Beside, new(loadgen.Beside)).P99 }
+func noiseServed(r result) float64 { return cmp.Or(r.Beside, new(loadgen.Beside)).Served }
 
 // summarize returns the rows of a scenario, in the order of [servers].
 func summarize(results []result, scenario string) (rows []row) {
-	of := make(map[string][]result)
-	for _, r := range results {
-		if r.Scenario == scenario {
-			of[r.Server] = append(of[r.Server], r)
-		}
-	}
-	for name, all := range of {
-		figure := func(f func(result) float64) spread {
-			var figures []float64
-			for _, r := range all {
-				figures = append(figures, f(r))
+	for _, v := range servers {
+		r := row{server: v.name}
+		for _, run := range results {
+			if run.Scenario == scenario && run.Server == v.name {
+				r.runs = append(r.runs, run)
 			}
-			return spreadOf(figures)
 		}
-		row := row{
-			server:    name,
-			cpu:       figure(func(r result) float64 { return r.CPU }),
-			ratio:     figure(func(r result) float64 { return r.Ratio }),
-			p50:       figure(func(r result) float64 { return r.P50 }),
-			p99:       figure(func(r result) float64 { return r.P99 }),
-			perSecond: figure(func(r result) float64 { return r.PerSecond }),
-			resident:  figure(func(r result) float64 { return r.Resident }),
-			each:      figure(func(r result) float64 { return cmp.Or(r.Held, new(kept)).Each }),
-			after:     figure(func(r result) float64 { return cmp.Or(r.Held, new(kept)).After }),
-			beginCPU:  figure(func(r result) float64 { return cmp.Or(r.Held, new(kept)).CPU }),
-			begun:     figure(func(r result) float64 { return cmp.Or(r.Held, new(kept)).PerSecond }),
-			noise:     figure(func(r result) float64 { return cmp.Or(r.Beside, new(loadgen.Beside)).Served }),
-			aloneP50:  figure(func(r result) float64 { return cmp.Or(r.Beside, new(loadgen.Beside)).Alone.P50 }),
-			aloneP99:  figure(func(r result) float64 { return cmp.Or(r.Beside, new(loadgen.Beside)).Alone.P99 }),
-			times:     figure(func(r result) float64 { return cmp.Or(r.Beside, new(loadgen.Beside)).P99 }),
+		if r.runs != nil {
+			rows = append(rows, r)
 		}
-		for _, r := range all {
-			row.failed += r.Failed
-		}
-		rows = append(rows, row)
 	}
-	slices.SortFunc(rows, func(a, b row) int { return cmp.Compare(place(a.server), place(b.server)) })
 	return rows
 }
 

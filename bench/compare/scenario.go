@@ -18,6 +18,7 @@ const (
 	sessions group = "sessions" // sessions that are held without a connection, and calls beside them
 	rest     group = "rest"     // sessions that nobody has used for more than a minute
 	streams  group = "streams"  // idle event streams, and calls beside them
+	waiting  group = "waiting"  // calls that wait for the user's answer, and listeners, within a budget
 	beside   group = "beside"   // calls alone, and then beside who disturbs them
 	nodes    group = "nodes"    // calls to several nodes in turn
 )
@@ -39,6 +40,8 @@ type scenario struct {
 	clients  int
 	size     int     // of the text, in bytes
 	count    int     // of what is held, or of nodes
+	bench    string  // the scenario of the load generator that begins what is held
+	budget   float64 // bytes that each of them may take in heap and stacks; 0 is no budget
 	rate     float64 // of the calls in a second; 0 is a closed loop
 }
 
@@ -54,17 +57,20 @@ var scenarios = []scenario{
 	{name: "size-100k", group: sizes, revision: loadgen.DefaultRevision, clients: 8, size: 100_000},
 	{name: "size-1m", group: sizes, revision: loadgen.DefaultRevision, clients: 8, size: 1_000_000},
 
-	holding(sessions, "sessions-0", 0),
-	holding(sessions, "sessions-1k", 1000),
-	holding(sessions, "sessions-10k", 10_000),
-	holding(sessions, "sessions-50k", 50_000),
-	holding(rest, "sessions-10k-rest", 10_000),
-	holding(streams, "streams-0", 0),
-	holding(streams, "streams-1k", 1000),
-	holding(streams, "streams-5k", 5000),
-	holding(streams, "streams-9500", 9500), // with ulimit -n 20000
+	holding(sessions, "sessions-0", "hold", 0),
+	holding(sessions, "sessions-1k", "hold", 1000),
+	holding(sessions, "sessions-10k", "hold", 10_000),
+	holding(sessions, "sessions-50k", "hold", 50_000),
+	holding(rest, "sessions-10k-rest", "hold", 10_000),
+	holding(streams, "streams-0", "streams", 0),
+	holding(streams, "streams-1k", "streams", 1000),
+	holding(streams, "streams-5k", "streams", 5000),
+	holding(streams, "streams-9500", "streams", 9500), // with ulimit -n 20000
 
-	{name: "slow", group: beside, revision: loadgen.DefaultRevision, clients: 32, size: 105, count: 1000, rate: 500},
+	{name: "parked-2k", group: waiting, bench: "parked", revision: loadgen.Stateless, clients: 32, size: 105, count: 2000, budget: 12 << 10},
+	{name: "listen-5k", group: waiting, bench: "streams", revision: loadgen.Stateless, clients: 32, size: 105, count: 5000, budget: 5 << 10},
+
+	{name: "slow", group: beside, revision: loadgen.DefaultRevision, clients: 32, size: 105, count: 1000, bench: "streams", rate: 500},
 	{name: "noisy", group: beside, revision: loadgen.DefaultRevision, clients: 32, size: 105, rate: 100},
 
 	{name: "nodes-1", group: nodes, revision: loadgen.DefaultRevision, clients: 32, size: 105, count: 1},
@@ -72,12 +78,14 @@ var scenarios = []scenario{
 	{name: "nodes-3", group: nodes, revision: loadgen.DefaultRevision, clients: 32, size: 105, count: 3},
 }
 
-func holding(g group, name string, count int) scenario {
-	return scenario{name: name, group: g, revision: loadgen.DefaultRevision, clients: 32, size: 105, count: count}
+func holding(g group, name, bench string, count int) scenario {
+	return scenario{name: name, group: g, bench: bench, revision: loadgen.DefaultRevision, clients: 32, size: 105, count: count}
 }
 
 // holds reports whether the memory of the server is looked at.
-func (s scenario) holds() bool { return s.group == sessions || s.group == rest || s.group == streams }
+func (s scenario) holds() bool {
+	return s.group == sessions || s.group == rest || s.group == streams || s.group == waiting
+}
 
 func (s scenario) String() string {
 	load := fmt.Sprintf("echo of %d bytes, %d clients, revision %s", s.size, s.clients, s.revision)
@@ -90,6 +98,8 @@ func (s scenario) String() string {
 		return fmt.Sprintf("%s, to each of %d nodes in turn; processor time and memory are those of all nodes and NATS", load, s.count)
 	case s.group == rest:
 		return fmt.Sprintf("%d sessions held, %v after the last request; %s", s.count, restFor, load)
+	case s.group == waiting:
+		return fmt.Sprintf("%d of %s held twice, revision %s, at most %g bytes each in heap and stacks", s.count, s.bench, s.revision, s.budget)
 	case s.holds():
 		return fmt.Sprintf("%d %s held; %s", s.count, s.group, load)
 	}

@@ -37,18 +37,27 @@ var servers = []server{
 	{name: "gosdk-stateless-fixed", args: repaired("gosdk-stateless")},
 }
 
-// troupeServe is troupe serve. It has no limits on rates, and none for what one address may keep where there is much of that; only the noisy
-// client meets the limits that there are by default.
+// The configurations of troupe serve: without limits on rates, and without any for what one address may keep. Calls that wait for the user wait
+// no longer than it takes to look at them.
+var configurations = map[string]string{
+	"rates.yaml": "call-rate: 0\nprincipal-rate: 0\n",
+	"unlimited.yaml": "call-rate: 0\nprincipal-rate: 0\nsessions-per-principal: 0\nstreams-per-principal: 0\nconnections-per-address: 0\n" +
+		"calls-per-principal: 0\npending-per-principal: 0\nmax-ask: 20s\n",
+}
+
+// troupeServe is troupe serve. Only the noisy client meets the limits that there are by default.
 func troupeServe(b binaries, s scenario, dir string) []string {
 	args := []string{b.troupe, "serve", "--listen", "127.0.0.1:0", "--log-level", "error", "--drain-delay", "1ms"}
-	unlimited := []string{"--call-rate", "0", "--principal-rate", "0"}
+	config := func(name string) string { return filepath.Join(b.dir, name) }
 	switch {
 	case s.group == calls, s.group == sizes:
-		return slices.Concat(args, []string{"--memory"}, unlimited)
+		return append(args, "--memory", "--config", config("rates.yaml"))
+	case s.group == waiting:
+		return append(args, "--memory", "--config", config("unlimited.yaml"))
 	case s.name == "noisy":
 		return append(args, "--data", dir)
 	}
-	return slices.Concat(args, []string{"--data", dir, "--sessions-per-principal", "0", "--streams-per-principal", "0", "--connections-per-address", "0"}, unlimited)
+	return append(args, "--data", dir, "--config", config("unlimited.yaml"))
 }
 
 // peer is a kind of bench/peers.
@@ -90,7 +99,7 @@ func (v server) speaks(s scenario) bool {
 		return v.holds || v.name == base
 	case s.name == "noisy": // troupe-handler has no limits here
 		return v.holds && v.name != "troupe-handler"
-	case s.group == nodes:
+	case s.group == nodes, s.group == waiting:
 		return v.name == "troupe-serve"
 	case s.group == sessions, s.group == rest, s.group == beside:
 		return v.holds
@@ -102,12 +111,17 @@ func (v server) speaks(s scenario) bool {
 type binaries struct {
 	dir                     string
 	troupe, peers, repaired string
-	natsd                   string // if there are nodes
+	lab                     string // if there are nodes
 }
 
 // build builds what the scenarios need into dir. Where memory is looked at, servers collect when they are asked to.
 func build(ctx context.Context, dir string, chosen []scenario) (binaries, error) {
 	b := binaries{dir: dir, troupe: filepath.Join(dir, "troupe"), peers: filepath.Join(dir, "peers"), repaired: filepath.Join(dir, "peers-repaired")}
+	for name, text := range configurations {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			return b, err
+		}
+	}
 	sdk := filepath.Join(dir, "sdk")
 	if err := os.Mkdir(sdk, 0o755); err != nil {
 		return b, err
@@ -130,8 +144,8 @@ func build(ctx context.Context, dir string, chosen []scenario) (binaries, error)
 		slices.Concat([]string{"-C", peersModule, "build", "-modfile", modfile}, added, []string{"-o", b.repaired, "."}),
 	}
 	if slices.ContainsFunc(chosen, func(s scenario) bool { return s.group == nodes }) {
-		b.natsd = filepath.Join(dir, "natsd")
-		all = append(all, []string{"build", "-o", b.natsd, "./bench/natsd"})
+		b.lab = filepath.Join(dir, "lab")
+		all = append(all, []string{"build", "-o", b.lab, "./bench/lab"})
 	}
 	for _, args := range all {
 		if out, err := exec.CommandContext(ctx, "go", args...).CombinedOutput(); err != nil {

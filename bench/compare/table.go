@@ -6,39 +6,61 @@ import (
 	"text/tabwriter"
 )
 
-// table writes the rows of a scenario. A figure is the median over the rounds; the least and the most follow in parentheses.
+// A column of a table shows a figure in a form: the median over the rounds, with the least and the most in parentheses unless it stands alone.
+type column struct {
+	title, form string
+	of          func(result) float64
+	alone       bool
+}
+
+// The columns that several tables have.
+var (
+	cpuColumn  = column{"CPU µs/call", "%.1f", cpu, false}
+	p50Column  = column{"p50 ms", "%.2f", p50, true}
+	p99Column  = column{"p99 ms", "%.2f", p99, false}
+	rateColumn = column{"calls/s", "%.0f", perSecond, true}
+	mibColumn  = column{"MiB", "%.0f", resident, true}
+)
+
+// columns are those of the table of a group.
+func columns(g group) []column {
+	switch g {
+	case sessions, rest, streams:
+		return []column{{"bytes each", "%.0f", heldEach, false}, {"MiB", "%.1f", heldAfter, false}, {"CPU µs to begin one", "%.0f", heldCPU, false},
+			{"begun/s", "%.0f", heldBegun, true}, cpuColumn, p50Column, p99Column, rateColumn}
+	case waiting:
+		return []column{{"live bytes each", "%.0f", heldLive, false}, {"left behind", "%.0f", heldLeft, false}, {"begun/s", "%.0f", heldBegun, true}}
+	case beside:
+		return []column{{"p50 ms alone", "%.2f", aloneP50, false}, {"disturbed", "%.2f", p50, false}, {"p99 ms alone", "%.2f", aloneP99, false},
+			{"disturbed", "%.2f", p99, false}, {"× alone", "%.2f", timesAlone, false}, rateColumn, {"noise/s", "%.0f", noiseServed, false}}
+	case nodes:
+		return []column{cpuColumn, p50Column, p99Column, rateColumn, mibColumn}
+	}
+	return []column{cpuColumn, {"× bare", "%.2f", ratio, false}, p50Column, p99Column, rateColumn, mibColumn}
+}
+
+// table writes the rows of a scenario.
 func table(w io.Writer, s scenario, rows []row) error {
 	if _, err := fmt.Fprintf(w, "\n== %s: %v\n", s.name, s); err != nil {
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	switch s.group {
-	case sessions, rest, streams:
-		fmt.Fprintln(t, "server\tbytes each\tMiB\tCPU µs to begin one\tbegun/s\tCPU µs/call\tp50 ms\tp99 ms\tcalls/s\tfailed")
-		for _, r := range rows {
-			fmt.Fprintf(t, "%s\t%.0f\t%.1f\t%.0f\t%.0f\t%.1f\t%.2f\t%.2f\t%.0f\t%d\n", r.server, r.each, r.after, r.beginCPU, r.begun.median, r.cpu, r.p50.median, r.p99, r.perSecond.median, r.failed)
+	fmt.Fprint(t, "server\t")
+	for _, c := range columns(s.group) {
+		fmt.Fprint(t, c.title, "\t")
+	}
+	fmt.Fprintln(t, "failed")
+	for _, r := range rows {
+		fmt.Fprint(t, r.server, "\t")
+		for _, c := range columns(s.group) {
+			f := r.spread(c.of)
+			fmt.Fprintf(t, c.form, f.median)
+			if !c.alone {
+				fmt.Fprintf(t, " ("+c.form+".."+c.form+")", f.least, f.most)
+			}
+			fmt.Fprint(t, "\t")
 		}
-	case beside:
-		fmt.Fprintln(t, "server\tp50 ms alone\tdisturbed\tp99 ms alone\tdisturbed\t× alone\tcalls/s\tnoise/s\tfailed")
-		for _, r := range rows {
-			fmt.Fprintf(t, "%s\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.0f\t%.0f\t%d\n", r.server, r.aloneP50, r.p50, r.aloneP99, r.p99, r.times, r.perSecond.median, r.noise, r.failed)
-		}
-	case nodes:
-		fmt.Fprintln(t, "server\tCPU µs/call\tp50 ms\tp99 ms\tcalls/s\tMiB\tfailed")
-		for _, r := range rows {
-			fmt.Fprintf(t, "%s\t%.1f\t%.2f\t%.2f\t%.0f\t%.0f\t%d\n", r.server, r.cpu, r.p50.median, r.p99, r.perSecond.median, r.resident.median, r.failed)
-		}
-	default:
-		fmt.Fprintln(t, "server\tCPU µs/request\t× bare\tp50 ms\tp99 ms\trequests/s\tMiB\tfailed")
-		for _, r := range rows {
-			fmt.Fprintf(t, "%s\t%.1f\t%.2f\t%.2f\t%.2f\t%.0f\t%.0f\t%d\n", r.server, r.cpu, r.ratio, r.p50.median, r.p99, r.perSecond.median, r.resident.median, r.failed)
-		}
+		fmt.Fprintln(t, r.failed())
 	}
 	return t.Flush()
-}
-
-// Format writes the median, with the least and the most in parentheses, in the form of its verb.
-func (s spread) Format(f fmt.State, verb rune) {
-	form := fmt.FormatString(f, verb)
-	fmt.Fprintf(f, form+" ("+form+".."+form+")", s.median, s.least, s.most)
 }

@@ -1,5 +1,5 @@
 //go:build full && race
 
-package main
+package cost
 
 const raceEnabled = true

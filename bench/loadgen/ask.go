@@ -4,17 +4,19 @@ import (
 	"context"
 )
 
-// answerText is what a question is answered with.
-const answerText = "42"
+// askArguments are those of the tool that asks, and answerText is what it is answered with.
+const (
+	askArguments = `{"question":"?"}`
+	answerText   = "42"
+)
 
 func ask(ctx context.Context, c *client) (int64, error) {
-	const arguments = `{"question":"?"}`
 	tool := "ask"
 	if c.o.Scenario == "ask" {
 		tool = c.toolOr(tool)
 	}
 	answer := `{"action":"accept","content":{"answer":"` + answerText + `"}}`
-	r, err := c.callTool(ctx, tool, arguments, "", func(ctx context.Context, m *message) error {
+	r, err := c.callTool(ctx, tool, askArguments, "", func(ctx context.Context, m *message) error {
 		if m.Method != "elicitation/create" {
 			return nil
 		}
@@ -31,7 +33,7 @@ func ask(ctx context.Context, c *client) (int64, error) {
 		if given == "" {
 			return 0, wrong("input is required, and none is asked for")
 		}
-		r, err = c.callTool(ctx, tool, arguments, `,"requestState":`+quoted(r.State)+`,"inputResponses":{`+given[1:]+`}`, nil)
+		r, err = c.callTool(ctx, tool, askArguments, `,"requestState":`+quoted(r.State)+`,"inputResponses":{`+given[1:]+`}`, nil)
 	}
 	if err != nil {
 		return 0, err

@@ -58,15 +58,7 @@ func beside(ctx context.Context, o *Options, l *ledger, d disturber) error {
 			p.Examples[kind] = alone.Examples[kind]
 		}
 	}
-	p.Beside = &Beside{Alone: alone.Latency, AlonePerSecond: alone.PerSecond, P50: ratio(p.Latency.P50, alone.Latency.P50), P99: ratio(p.Latency.P99, alone.Latency.P99)}
+	p.Beside = p.BesideOf(alone)
 	d.tell(p.Beside)
 	return nil
-}
-
-// ratio is a as so many times b, 0 if that cannot be said.
-func ratio(a, b float64) float64 {
-	if b == 0 {
-		return 0
-	}
-	return a / b
 }

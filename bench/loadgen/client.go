@@ -1,23 +1,17 @@
 package loadgen
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"mime"
 	"net"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/eventstream"
+	wire "github.com/troupe-run/troupe/bench/client"
 )
-
-// mostBody bounds what is read of an answer, in bytes.
-const mostBody = 128 << 20
 
 // narrowBuffer is what the system keeps for a connection that takes little, in bytes.
 const narrowBuffer = 4096
@@ -33,7 +27,6 @@ type client struct {
 	turn    int  // of mixed
 	reports bool // its calls ask for progress
 	narrow  bool // its connections take little that it has not read
-	buf     bytes.Buffer
 }
 
 func newClient(o *Options) *client {
@@ -59,12 +52,6 @@ func newClient(o *Options) *client {
 }
 
 func (c *client) close() { c.http.CloseIdleConnections() }
-
-// url is where the next request goes.
-func (c *client) url() string {
-	c.next++
-	return c.all[(c.next-1)%len(c.all)]
-}
 
 // message is what of a JSON-RPC message is looked at.
 type message struct {
@@ -114,51 +101,72 @@ func (c *client) token(method, id string) string {
 	return `,"progressToken":` + id
 }
 
-// post sends a body. name is what the request of a stateless client is about.
-func (c *client) post(ctx context.Context, body, method, name string) (*http.Response, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url(), strings.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	h := r.Header
+// header is what all requests of the client have.
+func (c *client) header() http.Header {
+	h := make(http.Header, len(c.o.Header)+6)
 	for k, v := range c.o.Header {
 		h[k] = v
 	}
-	h["Content-Type"] = []string{"application/json"}
-	h["Accept"] = []string{"application/json, text/event-stream"}
+	if c.session != "" {
+		h["Mcp-Session-Id"] = []string{c.session}
+	}
+	h["Mcp-Protocol-Version"] = []string{c.o.Revision}
+	return h
+}
+
+// post sends a body. name is what the request of a stateless client is about.
+func (c *client) post(ctx context.Context, body, method, name string) (*wire.Answer, error) {
+	h := c.header()
 	switch {
 	case c.o.stateless():
-		h["Mcp-Protocol-Version"], h["Mcp-Method"] = []string{Stateless}, []string{method}
+		h["Mcp-Method"] = []string{method}
 		if name != "" {
 			h["Mcp-Name"] = []string{name}
 		}
-	case c.session != "":
-		h["Mcp-Session-Id"] = []string{c.session}
-		fallthrough
-	case method != "initialize":
-		h["Mcp-Protocol-Version"] = []string{c.o.Revision}
+	case method == "initialize":
+		delete(h, "Mcp-Protocol-Version")
 	}
-	return c.http.Do(r)
+	return c.do(ctx, http.MethodPost, body, h)
+}
+
+// do sends a request to the endpoint whose turn it is.
+func (c *client) do(ctx context.Context, method, body string, h http.Header) (*wire.Answer, error) {
+	c.next++
+	a, err := wire.Do(ctx, c.http, method, c.all[(c.next-1)%len(c.all)], body, h)
+	if err != nil {
+		return nil, cause(ctx, err)
+	}
+	return a, nil
 }
 
 // call sends a request and returns its answer. seen gets what comes before that on an event stream; it may be nil.
 func (c *client) call(ctx context.Context, id, method, name, params string, seen func(context.Context, *message) error) (*message, error) {
-	resp, err := c.post(ctx, c.request(id, method, params), method, name)
+	a, err := c.post(ctx, c.request(id, method, params), method, name)
 	if err != nil {
-		return nil, cause(ctx, err)
+		return nil, err
 	}
-	defer resp.Body.Close()
-	if s := resp.Header.Get("Mcp-Session-Id"); s != "" && method == "initialize" {
+	defer a.Close()
+	if s := a.Header.Get("Mcp-Session-Id"); s != "" && method == "initialize" {
 		c.session = s
 	}
-	m, err := c.answer(ctx, resp, id, seen)
+	m, err := answerTo(ctx, a, id, seen)
 	if err != nil {
 		return nil, cause(ctx, err)
 	}
 	if m.Error != nil {
-		return nil, &Failure{fmt.Sprintf("error %d", m.Error.Code), m.Error.Message}
+		return nil, m.failure()
 	}
 	return m, nil
+}
+
+// failure is the error that a message brings.
+func (m *message) failure() error {
+	return &Failure{fmt.Sprintf("error %d", m.Error.Code), m.Error.Message}
+}
+
+// statusFailure is the failure of an answer with a status that says so.
+func statusFailure(a *wire.Answer, what string) error {
+	return &Failure{fmt.Sprintf("status %d", a.Status), fmt.Sprintf("%s%.200s", what, a.Body)}
 }
 
 // cause makes a time-out of what a time-out has led to.
@@ -169,45 +177,37 @@ func cause(ctx context.Context, err error) error {
 	return err
 }
 
-// answer reads the answer to a request.
-func (c *client) answer(ctx context.Context, resp *http.Response, id string, seen func(context.Context, *message) error) (*message, error) {
-	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	if kind == "text/event-stream" && resp.StatusCode == http.StatusOK {
-		events := eventstream.NewReader(resp.Body, mostBody)
-		for {
-			e, err := events.Next()
-			if err != nil {
-				return nil, &Failure{"connection", fmt.Sprintf("the event stream ended before the answer: %v", err)}
-			}
-			if len(e.Data) == 0 {
-				continue
-			}
-			m, err := parse(e.Data)
-			switch {
-			case err != nil:
+// answerTo reads the answer to a request.
+func answerTo(ctx context.Context, a *wire.Answer, id string, seen func(context.Context, *message) error) (*message, error) {
+	for a.Events != nil && a.Status == http.StatusOK {
+		e, err := a.Events.Next()
+		if err != nil {
+			return nil, &Failure{"connection", fmt.Sprintf("the event stream ended before the answer: %v", err)}
+		}
+		if e.Data == "" {
+			continue
+		}
+		m, err := parse([]byte(e.Data))
+		switch {
+		case err != nil:
+			return nil, err
+		case m.Method == "" && string(m.ID) == id:
+			drain(a.Events)
+			return m, nil
+		case m.Method == "":
+			return nil, wrong("an answer to %s, and %s was asked", m.ID, id)
+		case seen != nil:
+			if err := seen(ctx, m); err != nil {
 				return nil, err
-			case m.Method == "" && string(m.ID) == id:
-				drain(resp.Body)
-				return m, nil
-			case m.Method == "":
-				return nil, wrong("an answer to %s, and %s was asked", m.ID, id)
-			case seen != nil:
-				if err := seen(ctx, m); err != nil {
-					return nil, err
-				}
 			}
 		}
 	}
-	c.buf.Reset()
-	if _, err := c.buf.ReadFrom(io.LimitReader(resp.Body, mostBody)); err != nil {
-		return nil, err
-	}
-	m, err := parse(c.buf.Bytes())
+	m, err := parse(a.Body)
 	switch {
 	case err == nil && m.Error != nil:
 		return m, nil
-	case resp.StatusCode != http.StatusOK:
-		return nil, &Failure{fmt.Sprintf("status %d", resp.StatusCode), fmt.Sprintf("%.200s", c.buf.Bytes())}
+	case a.Status != http.StatusOK:
+		return nil, statusFailure(a, "")
 	case err != nil:
 		return nil, err
 	case string(m.ID) != id:
@@ -220,10 +220,10 @@ func (c *client) answer(ctx context.Context, resp *http.Response, id string, see
 const drainFor = 100 * time.Millisecond
 
 // drain reads the rest of a stream, so that its connection can be used again.
-func drain(body io.ReadCloser) {
-	late := time.AfterFunc(drainFor, func() { _ = body.Close() })
+func drain(events *wire.Events) {
+	late := time.AfterFunc(drainFor, events.Close)
 	defer late.Stop()
-	_, _ = io.Copy(io.Discard, body)
+	_, _ = io.Copy(io.Discard, events)
 }
 
 func parse(data []byte) (*message, error) {
@@ -236,14 +236,13 @@ func parse(data []byte) (*message, error) {
 
 // send sends a notification or an answer, which gets no body back.
 func (c *client) send(ctx context.Context, body, method string) error {
-	resp, err := c.post(ctx, body, method, "")
+	a, err := c.post(ctx, body, method, "")
 	if err != nil {
-		return cause(ctx, err)
+		return err
 	}
-	defer resp.Body.Close()
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
-	if resp.StatusCode/100 != 2 {
-		return &Failure{fmt.Sprintf("status %d", resp.StatusCode), fmt.Sprintf("%.200s", text)}
+	a.Close()
+	if a.Status/100 != 2 {
+		return statusFailure(a, "")
 	}
 	return nil
 }
@@ -280,24 +279,15 @@ func (c *client) end(ctx context.Context) error {
 	if c.session == "" {
 		return nil
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodDelete, c.url(), nil)
+	h := c.header()
+	c.session = ""
+	a, err := c.do(ctx, http.MethodDelete, "", h)
 	if err != nil {
 		return err
 	}
-	for k, v := range c.o.Header {
-		r.Header[k] = v
-	}
-	r.Header.Set("Mcp-Session-Id", c.session)
-	r.Header.Set("Mcp-Protocol-Version", c.o.Revision)
-	c.session = ""
-	resp, err := c.http.Do(r)
-	if err != nil {
-		return cause(ctx, err)
-	}
-	defer resp.Body.Close()
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
-	if resp.StatusCode/100 != 2 && resp.StatusCode != http.StatusMethodNotAllowed { // A server need not let clients end sessions.
-		return &Failure{fmt.Sprintf("status %d", resp.StatusCode), fmt.Sprintf("DELETE: %.200s", text)}
+	a.Close()
+	if a.Status/100 != 2 && a.Status != http.StatusMethodNotAllowed { // A server need not let clients end sessions.
+		return statusFailure(a, "DELETE: ")
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
 )
@@ -173,4 +174,28 @@ func TestFanout(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestParked: calls that ask are left as they are, and one that is answered at once is none of them.
+func TestParked(t *testing.T) {
+	against(t, func(n int64, w http.ResponseWriter, id, text string) {
+		if n%100 == 7 {
+			answer(w, id, text)
+			return
+		}
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"resultType":"input_required","inputRequests":{"a":{}},"requestState":"s"}}`, id)
+	}, func(t *testing.T, o Options) {
+		o.Scenario, o.Count, o.Tool = "parked", 300, "echo"
+		if _, err := Run(t.Context(), o); err == nil {
+			t.Error("calls wait in a session")
+		}
+		o.Revision = Stateless
+		looks := watch(&o)
+		r, err := Run(t.Context(), o)
+		looks.check(t)
+		judge(t, r, err, 297, map[string]int64{"wrong answer": 3})
+		if r.Held == nil || r.Held.Count != 297 {
+			t.Errorf("held are %+v", r.Held)
+		}
+	})
 }

@@ -2,6 +2,7 @@ package loadgen
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,37 +14,27 @@ import (
 // restFor is how long a server is left alone before its memory is looked at.
 const restFor = time.Second
 
-// hold begins sessions that stay, looks at the memory of the server, asks each session whether it is there, and ends it.
+// hold begins sessions that stay, looks at the memory of the server, asks each session whether it is there, and ends it. In a revision without
+// sessions it leaves calls that ask the user without an answer; they end when the server gives them up.
 func hold(ctx context.Context, o *Options, l *ledger) error {
 	connections := newCrowd(o, min(o.Clients, o.Count))
 	defer connections.close()
-	before, err := o.atRest(ctx)
-	if err != nil {
-		return err
-	}
 	h := &holding{o: o, l: l, ids: make(map[string]bool, o.Count)}
-	stop := o.ticker(func() string { return fmt.Sprintf("%d of %d sessions", h.done.Load(), o.Count) })
-	defer stop()
-	first := connections[0]
-	if err := h.begin(ctx, first); err != nil {
-		return fmt.Errorf("the first session failed: %w", err)
+	begin := h.begin
+	if o.stateless() {
+		begin = h.parkCall
 	}
-	err = l.timed(o, func() (time.Duration, error) {
-		began := time.Now()
-		h.share(ctx, connections, make([]string, o.Count-1), func(c *client, _ string) error { return h.begin(ctx, c) })
-		return time.Since(began), nil
+	err := h.measureHeld(ctx, restFor, func() error {
+		if err := begin(ctx, connections[0]); err != nil {
+			return fmt.Errorf("the first one failed: %w", err)
+		}
+		h.share(ctx, connections, make([]string, o.Count-1), func(c *client, _ string) error { return begin(ctx, c) })
+		return nil
 	})
 	if err != nil {
 		return err
 	}
-	wait(ctx, time.Now().Add(restFor))
 	sessions := slices.Collect(maps.Keys(h.ids))
-	if err := l.keep(ctx, o, before, len(sessions), restFor); err != nil {
-		return err
-	}
-	if err := o.meanwhile(ctx); err != nil {
-		return err
-	}
 	h.share(ctx, connections, sessions, func(c *client, session string) error { return h.with(ctx, c, session, c.ping) })
 	if !o.Keep {
 		ctx := context.WithoutCancel(ctx) // Those of a run that was broken off end, too.
@@ -52,14 +43,41 @@ func hold(ctx context.Context, o *Options, l *ledger) error {
 	return nil
 }
 
-// holding is the sessions that are held.
+// holding is the sessions, calls or streams that are held.
 type holding struct {
-	o    *Options
-	l    *ledger
-	done atomic.Int64
+	o     *Options
+	l     *ledger
+	there atomic.Int64 // how many are held
 
 	mu  sync.Mutex // guards ids
 	ids map[string]bool
+}
+
+// measureHeld looks at the memory of the server, begins what is held, looks again a time later, and does what is to be done meanwhile.
+func (h *holding) measureHeld(ctx context.Context, stay time.Duration, begin func() error) error {
+	before, err := h.o.atRest(ctx)
+	if err != nil {
+		return err
+	}
+	stop := h.o.ticker(func() string { return fmt.Sprintf("%d of %d are there", h.there.Load(), h.o.Count) })
+	defer stop()
+	err = h.l.timed(h.o, func() (time.Duration, error) {
+		began := time.Now()
+		err := begin()
+		return time.Since(began), err
+	})
+	if err != nil {
+		return err
+	}
+	there := int(h.there.Load())
+	if there == 0 && ctx.Err() == nil {
+		return errors.New("nothing is held: " + h.l.example())
+	}
+	wait(ctx, time.Now().Add(stay))
+	if err := h.l.keep(ctx, h.o, before, there, stay); err != nil {
+		return err
+	}
+	return h.o.meanwhile(ctx)
 }
 
 // begin begins a session and notes it.
@@ -81,9 +99,28 @@ func (h *holding) begin(ctx context.Context, c *client) error {
 		h.ids[c.session] = true
 	}
 	h.mu.Unlock()
+	return h.noteBegun(ctx, took, err)
+}
+
+// parkCall makes a call that asks the user, and leaves it.
+func (h *holding) parkCall(ctx context.Context, c *client) error {
+	one, cancel := context.WithTimeout(ctx, h.o.Timeout)
+	defer cancel()
+	began := time.Now()
+	r, err := c.callTool(one, c.toolOr("ask"), askArguments, "", nil)
+	if err == nil && r.Type != "input_required" {
+		err = wrong("the call does not wait for the user: its result is %q", r.Type)
+	}
+	return h.noteBegun(ctx, time.Since(began), err)
+}
+
+// noteBegun counts one that was begun, or was not.
+func (h *holding) noteBegun(ctx context.Context, took time.Duration, err error) error {
 	if ctx.Err() == nil {
-		h.done.Add(1)
 		h.l.add(took, 0, err)
+	}
+	if err == nil {
+		h.there.Add(1)
 	}
 	return err
 }

@@ -2,10 +2,7 @@ package loadgen
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -21,64 +18,22 @@ func idle(ctx context.Context, o *Options, l *ledger) error {
 	defer ready.end(ctx)
 	ready.close() // The connection of a stream belongs to what the stream takes.
 	wait(ctx, time.Now().Add(restFor))
-	before, err := o.atRest(ctx)
-	if err != nil {
-		return err
-	}
 	open, cut := context.WithCancel(ctx)
 	defer cut()
+	h := &holding{o: o, l: l}
 	streams := make([]*stream, len(ready))
-	var there atomic.Int64
-	stop := o.ticker(func() string { return fmt.Sprintf("%d of %d streams", there.Load(), o.Count) })
-	defer stop()
-	err = l.timed(o, func() (time.Duration, error) {
-		began := time.Now()
+	var readers sync.WaitGroup
+	err = h.measureHeld(ctx, o.Duration, func() error {
 		ready.each(prepareAtOnce, func(i int, c *client) {
 			begins := time.Now()
 			s, err := c.listen(open, "")
-			if ctx.Err() != nil {
-				return
-			}
-			l.add(time.Since(begins), 0, err)
-			if err == nil {
-				there.Add(1)
+			if h.noteBegun(ctx, time.Since(begins), err) == nil {
 				streams[i] = s
+				readers.Go(func() { h.readIdle(open, s) })
 			}
 		})
-		return time.Since(began), nil
+		return nil
 	})
-	if err != nil {
-		return err
-	}
-	if there.Load() == 0 && ctx.Err() == nil {
-		return errors.New("no stream was opened: " + l.example())
-	}
-	var readers sync.WaitGroup
-	for _, s := range streams {
-		if s == nil {
-			continue
-		}
-		readers.Go(func() {
-			for {
-				_, err := s.next(open)
-				switch {
-				case open.Err() != nil:
-					return
-				case err != nil:
-					l.addError(err)
-					there.Add(-1)
-					s.close()
-					return
-				}
-				l.addEvent()
-			}
-		})
-	}
-	opened := int(there.Load())
-	wait(ctx, time.Now().Add(o.Duration))
-	if err = l.keep(ctx, o, before, opened, o.Duration); err == nil {
-		err = o.meanwhile(ctx)
-	}
 	cut()
 	for _, s := range streams {
 		if s != nil {
@@ -87,4 +42,21 @@ func idle(ctx context.Context, o *Options, l *ledger) error {
 	}
 	readers.Wait()
 	return err
+}
+
+// readIdle reads a stream on which nothing should happen until ctx ends.
+func (h *holding) readIdle(ctx context.Context, s *stream) {
+	for {
+		_, err := s.next(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			h.l.addError(err)
+			h.there.Add(-1)
+			s.close()
+			return
+		}
+		h.l.addEvent()
+	}
 }

@@ -53,8 +53,8 @@ type Options struct {
 	// Timeout bounds an operation: 30 s by default.
 	Timeout time.Duration
 
-	// Count is how many sessions or streams there are in the scenarios that keep many: 10,000 sessions in hold, 1,000 streams in streams, resume
-	// and fanout by default. These scenarios have no use for Clients, but for hold, which has so many connections.
+	// Count is how many sessions, calls or streams there are in the scenarios that keep many: 10,000 sessions in hold, 1,000 in parked, streams,
+	// resume and fanout by default. These scenarios have no use for Clients, but for hold and parked, which have so many connections.
 	Count int
 	// Keep leaves the sessions of hold to the server, which keeps them as long as it likes.
 	Keep bool
@@ -72,9 +72,9 @@ type Options struct {
 
 	// PIDs are processes of the server on this machine, whose processor time and memory are in the report.
 	PIDs []int
-	// Settle is called before hold and streams look at the memory of the server, so that it can collect its garbage first; nil leaves it alone.
+	// Settle is called before hold, parked and streams look at the memory of the server, so that it can collect its garbage first; nil leaves it alone.
 	Settle func(context.Context) error
-	// Meanwhile is called while the sessions of hold, or all streams of streams, are there, once the memory has been looked at; nil does nothing.
+	// Meanwhile is called while the sessions of hold, the calls of parked, or all streams of streams, are there, once the memory has been looked at; nil does nothing.
 	Meanwhile func(context.Context) error
 
 	// Progress gets a line every two seconds; nil is nobody.
@@ -110,6 +110,8 @@ func (o *Options) settle() error {
 		return fmt.Errorf("revision is %q: want one of %s", o.Revision, strings.Join(revisions, ", "))
 	case s.legacy && o.stateless():
 		return fmt.Errorf("%s has no sessions, which %s is about: choose another revision", Stateless, o.Scenario)
+	case s.modern && !o.stateless():
+		return fmt.Errorf("%s is about calls of %s: choose that revision", o.Scenario, Stateless)
 	case s.count > 0 && (o.Count < 1 || o.Count > MostCount):
 		return fmt.Errorf("count is %d: want 1 to %d", o.Count, MostCount)
 	case s.count == 0 && o.Count != 0:

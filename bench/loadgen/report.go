@@ -96,6 +96,19 @@ func (r *Report) Failed() (n int64) {
 	return n
 }
 
+// BesideOf says how the run compares with one in which nobody disturbed it.
+func (r *Report) BesideOf(alone *Report) *Beside {
+	return &Beside{Alone: alone.Latency, AlonePerSecond: alone.PerSecond, P50: ratio(r.Latency.P50, alone.Latency.P50), P99: ratio(r.Latency.P99, alone.Latency.P99)}
+}
+
+// ratio is a as so many times b, 0 if that cannot be said.
+func ratio(a, b float64) float64 {
+	if b == 0 {
+		return 0
+	}
+	return a / b
+}
+
 // Print writes the report for people.
 func (r *Report) Print(w io.Writer) error {
 	loop := fmt.Sprintf("%d clients", r.Clients)

@@ -108,7 +108,6 @@ func (r *run) work(ctx context.Context) error {
 	var before, after usage
 	var problem error
 	var watched sync.WaitGroup
-	over := make(chan struct{})
 	watched.Go(func() {
 		wait(loop, r.from)
 		before, problem = usageOf(r.o.PIDs)
@@ -117,13 +116,12 @@ func (r *run) work(ctx context.Context) error {
 		after, err = usageOf(r.o.PIDs)
 		problem = errors.Join(problem, err)
 	})
-	watched.Go(func() { r.tell(over) })
+	defer r.o.ticker(r.progress())()
 	var working sync.WaitGroup
 	for _, c := range r.clients {
 		working.Go(func() { r.repeat(ctx, loop, c) })
 	}
 	working.Wait()
-	close(over)
 	watched.Wait()
 	elapsed := r.o.Duration
 	if ctx.Err() != nil {
@@ -204,23 +202,13 @@ func (r *run) again(l *ledger) {
 	r.failed.Store(0)
 }
 
-// tell tells how far the run is, until it is over.
-func (r *run) tell(over <-chan struct{}) {
-	if r.o.Progress == nil {
-		return
-	}
-	every := time.NewTicker(tellEvery)
-	defer every.Stop()
+// progress returns what tells how far the run is.
+func (r *run) progress() func() string {
 	last := int64(0)
-	for {
-		select {
-		case <-over:
-			return
-		case <-every.C:
-		}
+	return func() string {
 		n := r.done.Load()
-		left := time.Until(r.to)
-		r.o.tell("%.0f/s, %d failed, %.0f s left", float64(n-last)/tellEvery.Seconds(), r.failed.Load(), max(0, left.Seconds()))
+		rate := float64(n-last) / tellEvery.Seconds()
 		last = n
+		return fmt.Sprintf("%.0f/s, %d failed, %.0f s left", rate, r.failed.Load(), max(0, time.Until(r.to).Seconds()))
 	}
 }

@@ -18,6 +18,7 @@ type scenario struct {
 
 	bare   bool // do begins its own session
 	legacy bool // it needs sessions
+	modern bool // it needs a revision without sessions
 	count  int  // how many sessions or streams there are by default, 0 if it has clients instead
 }
 
@@ -36,6 +37,7 @@ func init() {
 		"mixed":    {what: "of 50 operations 40 are echo, 5 list, 4 progress and 1 ask", tool: "echo", needs: "as echo, with the tools of progress and ask beside it", do: mixed},
 
 		"hold":    {what: "begin sessions that stay, and look at the memory of the server", whole: hold, legacy: true, count: 10_000},
+		"parked":  {what: "leave calls that ask the user without an answer, and look at the memory of the server", tool: "ask", needs: `takes {"question":"?"} and asks for {"answer":"..."}`, whole: hold, modern: true, count: 1000},
 		"streams": {what: "keep idle event streams open, and look at the memory of the server", whole: idle, count: 1000},
 		"resume":  {what: "cut event streams midway and resume all of them at once", tool: "count", needs: counts, whole: resume, legacy: true, count: 1000},
 		"fanout":  {what: "update a resource, and wait until all who listen have heard of it", tool: "touch", needs: `takes {"uri": ...} and tells of an update of that resource`, whole: fanout, count: 1000},

@@ -3,8 +3,9 @@ package loadgen
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"time"
+
+	wire "github.com/troupe-run/troupe/bench/client"
 )
 
 const (
@@ -59,7 +60,7 @@ func (s *slowReader) disturb(ctx context.Context, ready func()) error {
 		ready()
 		for buf := make([]byte, sip); err == nil && ctx.Err() == nil; wait(ctx, time.Now().Add(sipEvery)) {
 			var n int
-			n, err = stream.body.Read(buf)
+			n, err = stream.events.Read(buf)
 			s.bytes += int64(n)
 		}
 		stream.close()
@@ -72,6 +73,6 @@ func (s *slowReader) tell(b *Beside) { b.Streams, b.Bytes = s.streams, s.bytes }
 func (s *slowReader) end(ctx context.Context) { crowd{s.c}.end(ctx); s.c.close() }
 
 // posting sends a call of a tool, whose name its body has.
-func (c *client) posting(body, method string) func(context.Context) (*http.Response, error) {
-	return func(ctx context.Context) (*http.Response, error) { return c.post(ctx, body, method, c.toolOr("count")) }
+func (c *client) posting(body, method string) func(context.Context) (*wire.Answer, error) {
+	return func(ctx context.Context) (*wire.Answer, error) { return c.post(ctx, body, method, c.toolOr("count")) }
 }

@@ -1,70 +1,49 @@
 package loadgen
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
-	"io"
-	"mime"
 	"net/http"
 	"strings"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/eventstream"
+	wire "github.com/troupe-run/troupe/bench/client"
 )
 
 // stream is an event stream that a client keeps open: the standalone one of its session, a resumed one, or subscriptions/listen.
 type stream struct {
 	c      *client
-	body   io.ReadCloser
-	events *eventstream.Reader
+	events *wire.Events
 	last   string // the id of the last event that had one
 }
 
 // open sends a request whose answer is an event stream, and returns that. The stream lasts until ctx ends.
-func (c *client) open(ctx context.Context, send func(context.Context) (*http.Response, error)) (*stream, error) {
+func (c *client) open(ctx context.Context, send func(context.Context) (*wire.Answer, error)) (*stream, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	late := time.AfterFunc(c.o.Timeout, func() { cancel(context.DeadlineExceeded) })
-	resp, err := send(ctx)
+	a, err := send(ctx)
 	late.Stop()
+	if err == nil && a.Events != nil && a.Status == http.StatusOK {
+		return &stream{c: c, events: a.Events}, nil
+	}
+	defer cancel(err)
 	if err != nil {
-		defer cancel(err)
-		return nil, cause(ctx, err)
+		return nil, err
 	}
-	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	if kind == "text/event-stream" && resp.StatusCode == http.StatusOK {
-		return &stream{c: c, body: resp.Body, events: eventstream.NewReader(resp.Body, mostBody)}, nil
+	defer a.Close()
+	if m, err := parse(a.Body); err == nil && m.Error != nil {
+		return nil, m.failure()
 	}
-	defer cancel(nil)
-	defer resp.Body.Close()
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
-	if m, err := parse(bytes.TrimSpace(text)); err == nil && m.Error != nil {
-		return nil, &Failure{fmt.Sprintf("error %d", m.Error.Code), m.Error.Message}
-	}
-	return nil, &Failure{fmt.Sprintf("status %d", resp.StatusCode), fmt.Sprintf("no event stream but %.200s", text)}
+	return nil, statusFailure(a, "no event stream but ")
 }
 
 // get asks for a stream of the session: the standalone one, or the one behind the event last.
 func (c *client) get(ctx context.Context, last string) (*stream, error) {
-	s, err := c.open(ctx, func(ctx context.Context) (*http.Response, error) {
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url(), nil)
-		if err != nil {
-			return nil, err
-		}
-		for k, v := range c.o.Header {
-			r.Header[k] = v
-		}
-		r.Header.Set("Accept", "text/event-stream")
-		r.Header.Set("Mcp-Protocol-Version", c.o.Revision)
-		if c.session != "" {
-			r.Header.Set("Mcp-Session-Id", c.session)
-		}
-		if last != "" {
-			r.Header.Set("Last-Event-ID", last)
-		}
-		return c.http.Do(r)
-	})
+	h := c.header()
+	if last != "" {
+		h["Last-Event-Id"] = []string{last}
+	}
+	s, err := c.open(ctx, func(ctx context.Context) (*wire.Answer, error) { return c.do(ctx, http.MethodGet, "", h) })
 	if err == nil {
 		s.last = last
 	}
@@ -88,7 +67,7 @@ func (c *client) listen(ctx context.Context, uri string) (*stream, error) {
 	if uri != "" {
 		filter = `"resourceSubscriptions":[` + quoted(uri) + `]`
 	}
-	s, err := c.open(ctx, func(ctx context.Context) (*http.Response, error) {
+	s, err := c.open(ctx, func(ctx context.Context) (*wire.Answer, error) {
 		return c.post(ctx, c.request(c.newID(), method, `"notifications":{`+filter+`}`), method, "")
 	})
 	if err != nil {
@@ -121,10 +100,10 @@ func (s *stream) next(ctx context.Context) (*message, error) {
 		if e.ID != "" {
 			s.last = e.ID
 		}
-		if len(e.Data) == 0 {
+		if e.Data == "" {
 			continue
 		}
-		m, err := parse(e.Data)
+		m, err := parse([]byte(e.Data))
 		if err != nil {
 			return nil, err
 		}
@@ -138,7 +117,7 @@ func (s *stream) next(ctx context.Context) (*message, error) {
 }
 
 // close cuts the connection of the stream.
-func (s *stream) close() { _ = s.body.Close() }
+func (s *stream) close() { s.events.Close() }
 
 // updated returns the resource that a message tells an update of, "" if it tells none.
 func (m *message) updated() string {

@@ -124,7 +124,7 @@ func TestStreams(t *testing.T) {
 			if r, err := loadgen.Run(t.Context(), o); err != nil || r.Operations != 50 || r.Failed() > 0 {
 				t.Errorf("hold: %+v, %v", r, err)
 			}
-			o.Scenario, o.Count, o.Clients, o.Rate, o.Duration, o.WarmUp = "slow", 0, 4, 50, 500*time.Millisecond, -1
+			o.Scenario, o.Count, o.Clients, o.Rate, o.Duration, o.WarmUp = "slow", 0, 50, 50, 500*time.Millisecond, -1 // no operation waits for a client
 			if r, err := loadgen.Run(t.Context(), o); err != nil || r.Operations == 0 || r.Failed() > 0 || r.Beside.Bytes == 0 {
 				t.Errorf("slow: %+v, %v", r, err)
 			}

@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/troupe-run/troupe/bench/roundrobin"
+	"github.com/troupe-run/troupe/bench/lab/roundrobin"
 )
 
 // chaosNodes is how many nodes there are.

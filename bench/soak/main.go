@@ -56,7 +56,7 @@ var scenarios = map[string]func(context.Context, options) (any, error){
 type options struct {
 	rounds  int
 	clients int
-	servers int // copies of the demo in the process; more than one builds bench/host
+	servers int // copies of the demo in the process; more than one builds bench/lab
 	seed    uint64
 	bin     string        // the program; "" builds it
 	old     string        // kill: the commit of another release that takes turns; "" for none
@@ -159,7 +159,7 @@ func perform(ctx context.Context, name string, o options) (report any, err error
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if name == "tasks" || name == "nodes" || name == "chaos" || name == "roll" || name == "costs" { // the tool that it calls is in bench/host
+	if name == "tasks" || name == "nodes" || name == "chaos" || name == "roll" || name == "costs" { // the tool that it calls is in bench/lab
 		o.servers = 2
 	}
 	if o.bin == "" && name != "recovery" && name != "fleets" && name != "sim" {

@@ -34,9 +34,9 @@ type natsServer struct {
 
 // startNATS starts NATS servers and waits until they keep streams.
 func startNATS(ctx context.Context, o options) (*natsServers, error) {
-	bin := filepath.Join(filepath.Dir(o.data), "natsd")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", bin, "github.com/troupe-run/troupe/bench/natsd").CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("build natsd: %w\n%s", err, out)
+	bin := filepath.Join(filepath.Dir(o.data), "lab")
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", bin, "github.com/troupe-run/troupe/bench/lab").CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("build the NATS server: %w\n%s", err, out)
 	}
 	s := &natsServers{client: &http.Client{Timeout: time.Second}}
 	var routes []string
@@ -51,7 +51,7 @@ func startNATS(ctx context.Context, o options) (*natsServers, error) {
 			_, ports[k], _ = strings.Cut(address, ":")
 		}
 		n.address, n.monitor = "127.0.0.1:"+ports[0], "http://127.0.0.1:"+ports[1]
-		n.args = []string{"--data", o.data + "-nats", "--name", n.name, "--port", ports[0], "--monitor", ports[1]}
+		n.args = []string{"nats", "--data", o.data + "-nats", "--name", n.name, "--port", ports[0], "--monitor", ports[1]}
 		if o.sync {
 			n.args = append(n.args, "--sync")
 		}
@@ -158,10 +158,10 @@ func (n *natsServer) start() error {
 		err = n.cmd.Start()
 	}
 	if err != nil {
-		return fmt.Errorf("start natsd: %w", err)
+		return fmt.Errorf("start a NATS server: %w", err)
 	}
 	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-		return errors.New("natsd did not start")
+		return errors.New("a NATS server did not start")
 	}
 	go func() { _, _ = io.Copy(io.Discard, out) }()
 	return nil

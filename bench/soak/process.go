@@ -20,7 +20,7 @@ import (
 func build(ctx context.Context, dir string, servers int) (string, error) {
 	bin, from := filepath.Join(dir, "troupe"), "github.com/troupe-run/troupe/cmd/troupe"
 	if servers > 1 {
-		bin, from = filepath.Join(dir, "host"), "github.com/troupe-run/troupe/bench/host"
+		bin, from = filepath.Join(dir, "lab"), "github.com/troupe-run/troupe/bench/lab"
 	}
 	out, err := exec.CommandContext(ctx, "go", "build", "-o", bin, from).CombinedOutput()
 	if err != nil {

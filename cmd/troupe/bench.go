@@ -62,7 +62,7 @@ func benchCommand(stdout, stderr io.Writer) *cobra.Command {
 	f.DurationVar(&o.Duration, "duration", 0, "`time` that counts (10s)")
 	f.DurationVar(&o.WarmUp, "warm-up", 0, "`time` before that (1s; a negative one is none)")
 	f.DurationVar(&o.Timeout, "timeout", 0, "`time` that an operation may take (30s)")
-	f.IntVar(&o.Count, "count", 0, "`number` of sessions or streams, of hold (10000), streams, resume and fanout (1000)")
+	f.IntVar(&o.Count, "count", 0, "`number` of sessions or streams, of hold (10000), parked, streams, resume and fanout (1000)")
 	f.BoolVar(&o.Keep, "keep", false, "leave the sessions of hold to the server")
 	f.Float64Var(&o.Noise, "noise", 0, "`operations` that begin per second for the noisy client of noisy (10000); --rate is the quiet one's (100)")
 	f.StringVar(&o.NoiseFrom, "noise-from", "", "`address` of this machine that the noisy client has (127.0.0.2)")

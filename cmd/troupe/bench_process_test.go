@@ -19,14 +19,14 @@ func TestBench(t *testing.T) {
 	for scenario := range loadgen.Scenarios() {
 		for _, revision := range []string{"2025-06-18", "2025-11-25", "2026-07-28"} {
 			sessions := scenario == "sessions" || scenario == "hold" || scenario == "resume"
-			if sessions && revision == "2026-07-28" || scenario == "tasks" && revision == "2025-06-18" {
+			if sessions && revision == "2026-07-28" || scenario == "parked" && revision != "2026-07-28" || scenario == "tasks" && revision == "2025-06-18" {
 				continue // There are none.
 			}
 			file := filepath.Join(t.TempDir(), "report.json")
 			var stdout, stderr bytes.Buffer
 			args := []string{"bench", p.base + "/mcp", "--scenario", scenario, "--revision", revision, "--rate", "50", "--clients", "20", "--duration", "400ms", "--warm-up", "-1s", "--json", file, "--pid", strconv.Itoa(p.cmd.Process.Pid)}
 			switch scenario {
-			case "hold", "streams", "resume":
+			case "hold", "parked", "streams", "resume":
 				args = append(args, "--count", "20")
 			case "fanout": // The server gathers updates for 100 ms.
 				args = append(args, "--count", "20", "--rate", "5", "--duration", "1s")
@@ -46,7 +46,7 @@ func TestBench(t *testing.T) {
 			if !whole || r.Failed() > 0 || (r.Events > 0) != events || r.Resident == 0 {
 				t.Errorf("%s of %s: %+v", scenario, revision, r)
 			}
-			held, beside := scenario == "hold" || scenario == "streams", scenario == "slow" || scenario == "noisy"
+			held, beside := scenario == "hold" || scenario == "parked" || scenario == "streams", scenario == "slow" || scenario == "noisy"
 			if (r.Held != nil) != held || held && (r.Held.Count != 20 || r.Held.After == 0) || (r.Beside != nil) != beside || (r.First != nil) != (scenario == "resume") {
 				t.Errorf("%s of %s: %+v, %+v, %+v", scenario, revision, r.Held, r.Beside, r.First)
 			}

@@ -15,6 +15,7 @@ import (
 
 // Event is one server-sent event.
 type Event struct {
+	Name  string        // "" if it has none
 	ID    string        // "" if it has none
 	Retry time.Duration // after which the client may come back; 0 if the event does not say
 	Data  []byte        // valid until the next event is read; empty for an event that only has an id or a time
@@ -33,7 +34,7 @@ type Reader struct {
 func NewReader(r io.Reader, most int) *Reader { return &Reader{rd: bufio.NewReader(r), most: most} }
 
 // Next returns the next event, or why there is none: [io.EOF] at the end of the stream, an error for an event that is too large, or the
-// error of the underlying reader. An event that the stream ends within is none. Comments, names of events and unknown fields are skipped.
+// error of the underlying reader. An event that the stream ends within is none. Comments and unknown fields are skipped, and so is a name without anything else.
 func (r *Reader) Next() (Event, error) {
 	var e Event
 	r.data = r.data[:0]
@@ -48,6 +49,7 @@ func (r *Reader) Next() (Event, error) {
 				e.Data = r.data
 				return e, nil
 			}
+			e.Name = ""
 			continue
 		}
 		field, value, _ := bytes.Cut(line, []byte(":"))
@@ -62,6 +64,8 @@ func (r *Reader) Next() (Event, error) {
 			}
 			r.data = append(r.data, value...)
 			begun = true
+		case "event":
+			e.Name = string(value)
 		case "id":
 			if bytes.IndexByte(value, 0) < 0 {
 				e.ID, begun = string(value), true

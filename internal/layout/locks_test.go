@@ -234,7 +234,7 @@ var lockCases = []layoutCase{
 	{"mutex without a name", undocumentedLocks, withLock("func f() { g(new(sync.Mutex)) }"), "? has no row"},
 	{"order of what has no row", undocumentedLocks, map[string]string{locksDocument: "\n## Order\n\n```\nT.mu -> that of a bucket\n```\n"}, "orders T.mu"},
 	{"mutex of a test", undocumentedLocks, map[string]string{"mcp/a_test.go": "package mcp\nimport \"sync\"\nvar mu sync.Mutex\n"}, ""},
-	{"mutex of a program under bench", undocumentedLocks, map[string]string{"bench/load/a.go": "package load\nimport \"sync\"\nvar mu sync.Mutex\n"}, ""},
+	{"mutex of a program under bench", undocumentedLocks, map[string]string{"bench/lab/a.go": "package lab\nimport \"sync\"\nvar mu sync.Mutex\n"}, ""},
 }
 
 // withLock returns a file with decls, and rows for the named mutexes of it.

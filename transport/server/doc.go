@@ -15,9 +15,3 @@
 // All methods of Listener and [Conn] may be called from any goroutine, but Limit, LimitWrites and
 // CountAlso only before Accept.
 package server
-
-// # Files
-//
-// The files from the top; most of the names that a file uses are in its own line or below:
-//
-//	room write listener conn crowd framing

@@ -1,6 +1,7 @@
-package main
+package codecs
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -33,7 +34,8 @@ func each(b *testing.B, run func(b *testing.B, c contestant, body []byte)) {
 		for _, size := range sizes {
 			body := s.body(size.n)
 			for _, c := range contestants() {
-				b.Run("body="+s.name+"-"+size.name+"/by="+c.name, func(b *testing.B) { run(b, c, body) })
+				by := strings.ReplaceAll(c.name, "/", ".") // benchstat takes what follows a slash for another key
+				b.Run("body="+s.name+"-"+size.name+"/by="+by, func(b *testing.B) { run(b, c, body) })
 			}
 		}
 	}

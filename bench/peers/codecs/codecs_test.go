@@ -1,4 +1,4 @@
-package main
+package codecs
 
 import (
 	"bytes"
@@ -126,20 +126,29 @@ func wanted(t *testing.T, body []byte) (w work) {
 var notRefused = map[string]int{"sonic": 7, "sonic-std": 4, "sonic-fastest": 13, "goccy": 4, "encoding/json": 4, "json/v2-dup": 1}
 
 // TestFaults proves that Troupe's codec refuses each fault in the envelope already, and holds the others to what the documents say of them.
+// With -v it prints what each does with which fault.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	if sonic.APIKind != sonic.UseSonicJSON {
 		t.Skip("sonic's other path takes what encoding/json takes")
 	}
 	got := map[string]int{}
-	for _, c := range contestants() {
-		for _, f := range faults {
-			if e := c.meets(f); e != refused {
+	table := "fault"
+	all := contestants()
+	for _, c := range all {
+		table += " | " + c.name
+	}
+	for _, f := range faults {
+		table += "\n" + f.name
+		for _, c := range all {
+			e := c.meets(f)
+			table += " | " + string(e)
+			if e != refused {
 				got[c.name]++
-				t.Logf("%s: %s: %s", c.name, f.name, e)
 			}
 		}
 	}
+	t.Log(table)
 	if !maps.Equal(got, notRefused) {
 		t.Errorf("faults that are not refused in the envelope: %v, want %v", got, notRefused)
 	}

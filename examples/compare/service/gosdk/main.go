@@ -25,6 +25,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
+
+	"github.com/troupe-run/troupe/internal/protocol"
 )
 
 // customer is who has a token. The premium ones see more tools.
@@ -182,7 +184,7 @@ func read(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceRes
 	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: req.Params.URI, MIMEType: "text/plain", Text: fmt.Sprint(day)}}}, nil
 }
 
-func complete(_ context.Context, req *mcp.CompleteRequest) (*mcp.CompleteResult, error) {
+func complete(_ context.Context, req *mcp.CompleteRequest) (*protocol.CompleteResult, error) {
 	mu.Lock()
 	defer mu.Unlock()
 	fits := []string{}
@@ -191,7 +193,7 @@ func complete(_ context.Context, req *mcp.CompleteRequest) (*mcp.CompleteResult,
 			fits = append(fits, city)
 		}
 	}
-	return &mcp.CompleteResult{Completion: mcp.CompletionResultDetails{Values: fits, Total: len(fits)}}, nil
+	return &protocol.CompleteResult{Completion: mcp.CompletionResultDetails{Values: fits, Total: len(fits)}}, nil
 }
 
 func plan(_ context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {

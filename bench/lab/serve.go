@@ -1,8 +1,3 @@
-// Command host serves many copies of the demo from one Runtime: the first at
-// /mcp, the others at /s/1/mcp, /s/2/mcp and so on. Scenarios run against it that
-// need more servers than the command troupe has, or the tool ledger of the first of them.
-//
-//	host serve --listen 127.0.0.1:8080 --data DIR --servers 100
 package main
 
 import (
@@ -11,8 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,16 +16,12 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 )
 
-func main() {
-	if err := run(os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "host:", err)
-		os.Exit(1)
-	}
-}
-
-func run(args []string) error {
+// serveCopies serves many copies of the demo from one Runtime: the first at /mcp, the others at /s/1/mcp, /s/2/mcp and so on. Scenarios
+// run against it that need more servers than the command troupe has, or the tool ledger of the first of them. It takes flags of
+// `troupe serve`.
+func serveCopies(ctx context.Context, args []string) error {
 	o := troupe.Options{Log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
-	f := flag.NewFlagSet("host serve", flag.ContinueOnError)
+	f := flag.NewFlagSet("serve", flag.ContinueOnError)
 	f.StringVar(&o.Listen, "listen", "127.0.0.1:8080", "address to listen on")
 	f.StringVar(&o.Dir, "data", "", "data directory; empty keeps everything in memory")
 	f.StringVar(&o.Store.NATS.URL, "nats", "", "URL of NATS servers that keep the store")
@@ -46,17 +35,12 @@ func run(args []string) error {
 	pageSize := f.Int("page-size", 100, "items in one page of a list")
 	conformance := f.Bool("conformance", false, "with the tools of the conformance suite, too")
 	servers := f.Int("servers", 100, "how many copies")
-	if len(args) > 0 && args[0] == "serve" {
-		args = args[1:]
-	}
 	if err := f.Parse(args); err != nil {
 		return err
 	}
 	if o.Limits.LogRate = *logs; o.Limits.LogRate == 0 {
 		o.Limits.LogRate = -1
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
 	registry := prometheus.NewRegistry()
 	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo())
 	if err != nil {

@@ -1,4 +1,6 @@
-package main
+//go:build full
+
+package cost
 
 import (
 	"cmp"
@@ -86,16 +88,8 @@ const folder = "testdata"
 
 // corpus are the files of a kind.
 func corpus(kind string) []string {
-	all, _ := filepath.Glob(filepath.Join(dir(), kind+"_*.json.gz")) // the pattern is well formed
+	all, _ := filepath.Glob(filepath.Join(folder, kind+"_*.json.gz")) // the pattern is well formed
 	return all
-}
-
-// dir is the folder of the corpus, from the root of the repository or from this package.
-func dir() string {
-	if _, err := os.Stat(folder); err == nil {
-		return folder
-	}
-	return filepath.Join("bench", "cost", folder)
 }
 
 func load(file string) ([]byte, error) {
@@ -121,5 +115,5 @@ func save(kind, figure string, f *found) error {
 	if err := z.Close(); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir(), kind+"_"+figure+".json.gz"), []byte(b.String()), 0o644)
+	return os.WriteFile(filepath.Join(folder, kind+"_"+figure+".json.gz"), []byte(b.String()), 0o644)
 }

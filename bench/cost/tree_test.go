@@ -1,4 +1,6 @@
-package main
+//go:build full
+
+package cost
 
 import (
 	"bytes"

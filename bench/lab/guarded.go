@@ -8,9 +8,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/signal"
-	"slices"
-	"syscall"
 	"time"
 
 	"github.com/troupe-run/troupe"
@@ -18,17 +15,14 @@ import (
 	"github.com/troupe-run/troupe/examples/everything"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	defer stop()
-	args := slices.DeleteFunc(slices.Clone(os.Args[1:]), func(s string) bool { return s == "serve" })
-	if err := run(ctx, args); err != nil {
-		fmt.Fprintln(os.Stderr, "guarded:", err)
-		os.Exit(1)
+// serveGuarded serves the demo to callers that have an access token with the scope demo:read, which this process makes: what listens is
+// a proxy that adds a valid one to each request that has none. It takes the arguments of `troupe serve` that it needs, so that whatever
+// drives that can drive a guarded server. The first line of its output is the address of the MCP endpoint, and the second one is that of
+// the server behind the proxy.
+func serveGuarded(ctx context.Context, args []string) error {
+	if len(args) > 0 && args[0] == "serve" {
+		args = args[1:]
 	}
-}
-
-func run(ctx context.Context, args []string) error {
 	f := flag.NewFlagSet("guarded", flag.ContinueOnError)
 	f.Bool("conformance", true, "as troupe serve has it; the tools of the official suite are always there")
 	listen := f.String("listen", "127.0.0.1:0", "the address to listen on")
@@ -55,11 +49,11 @@ func run(ctx context.Context, args []string) error {
 	hs := &http.Server{Handler: own.proxy(behind.Addr().String(), public+"/mcp"), ReadHeaderTimeout: time.Minute}
 	go func() { _ = hs.Serve(front) }()
 	defer func() { _ = hs.Close() }()
-	return serve(ctx, behind, *data, public, own.issuer())
+	return serveBehind(ctx, behind, *data, public, own.issuer())
 }
 
-// serve serves until ctx ends.
-func serve(ctx context.Context, ln net.Listener, data, public string, issuer auth.Issuer) error {
+// serveBehind serves what is behind the proxy, until ctx ends.
+func serveBehind(ctx context.Context, ln net.Listener, data, public string, issuer auth.Issuer) error {
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	o := troupe.Options{Dir: data, Log: log}
 	o.HTTP.PublicURL = public

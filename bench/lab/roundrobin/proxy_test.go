@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/troupe-run/troupe/bench/roundrobin"
+	"github.com/troupe-run/troupe/bench/lab/roundrobin"
 )
 
 // TestProxy gives requests to the nodes that are ready, in turn.
