@@ -25,8 +25,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
-
-	"github.com/troupe-run/troupe/internal/protocol"
 )
 
 // customer is who has a token. The premium ones see more tools.
@@ -184,7 +182,7 @@ func read(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceRes
 	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: req.Params.URI, MIMEType: "text/plain", Text: fmt.Sprint(day)}}}, nil
 }
 
-func complete(_ context.Context, req *mcp.CompleteRequest) (*protocol.CompleteResult, error) {
+func complete(_ context.Context, req *mcp.CompleteRequest) (*mcp.CompleteResult, error) {
 	mu.Lock()
 	defer mu.Unlock()
 	fits := []string{}
@@ -193,7 +191,7 @@ func complete(_ context.Context, req *mcp.CompleteRequest) (*protocol.CompleteRe
 			fits = append(fits, city)
 		}
 	}
-	return &protocol.CompleteResult{Completion: mcp.CompletionResultDetails{Values: fits, Total: len(fits)}}, nil
+	return &mcp.CompleteResult{Completion: mcp.CompletionResultDetails{Values: fits, Total: len(fits)}}, nil
 }
 
 func plan(_ context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
