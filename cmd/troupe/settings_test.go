@@ -104,7 +104,7 @@ func TestConfigErrors(t *testing.T) {
 		{"number for a time", "\nsync: 120\n", []string{":2:", "sync", "unit"}},
 		{"nonsense for a time", "sync: soon\n", []string{":1:", "sync", "soon"}},
 		{"text for a list", "allow-origin: https://a.example\n", []string{":1:", "allow-origin", "list"}},
-		{"mapping in a list", "allow-origin: [{a: b}]\n", []string{":1:", "allow-origin", "list of texts"}},
+		{"mapping in a list", "allow-origin: [{a: b}]\n", []string{":1:", "allow-origin[0]", "want a text"}},
 		{"fraction for a size", "max-body: 1.5\n", []string{":1:", "max-body", "size"}},
 		{"nonsense for a size", "max-store: 8 parsecs\n", []string{":1:", "max-store", "parsecs"}},
 		{"negative size", "max-store: -1\n", []string{":1:", "max-store"}},
