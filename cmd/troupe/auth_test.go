@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 
 	"github.com/troupe-run/troupe/auth"
 )
@@ -124,11 +125,10 @@ func TestRefusedAuthSettings(t *testing.T) {
 // TestAuthIsNoSettingOfStdio has a file with the section for a process of one client, which it says nothing of.
 func TestAuthIsNoSettingOfStdio(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "troupe.yaml")
-	if err := os.WriteFile(path, []byte("auth: {}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := readConfig(stdioCommand(nil, nil, nil), path, nil); err == nil || !strings.Contains(err.Error(), "auth: there is no such setting") {
+	var s settings
+	s.register(&cobra.Command{}, stdioGroups)
+	s.config = writeConfig(t, "auth: {}\n")
+	if err := s.readFile(); err == nil || !strings.Contains(err.Error(), "auth: there is no such setting") {
 		t.Errorf("error is %v", err)
 	}
 }

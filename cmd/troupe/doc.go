@@ -30,5 +30,5 @@
 //	remote answer  a server that a command is a client of
 //	reload  what is read again while a server runs
 //	logger metrics banner  what a user sees
-//	settings auth fixture limits networks weights revisions size config help failure version  what a user says
+//	table settings auth fixture limits networks weights revisions size help failure version  what a user says
 package main

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/troupe-run/troupe"
 	table "github.com/troupe-run/troupe/internal/limits"
@@ -27,7 +27,7 @@ type limit struct {
 	time  time.Duration
 }
 
-// limitGroups returns the flags of limits that no other group shows, in the order of
+// limitGroups returns the limits that no other group shows, in the order of
 // the table.
 func limitGroups(shown []flagGroup) []flagGroup {
 	titles := map[table.Section]string{
@@ -52,9 +52,8 @@ func limitGroups(shown []flagGroup) []flagGroup {
 	return groups
 }
 
-// register declares the flags of cmd, with the defaults of the table.
-func (l *limits) register(cmd *cobra.Command) {
-	f := cmd.Flags()
+// declare enters the limits in a table of settings, with their defaults.
+func (l *limits) declare(f *pflag.FlagSet) {
 	for _, s := range table.Sections() {
 		for row := range table.Flags(s) {
 			x := &limit{row: row}

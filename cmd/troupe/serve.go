@@ -35,14 +35,13 @@ func serveCommand(stderr io.Writer) *cobra.Command {
   troupe serve --config troupe.yaml --log-level debug flags win over the file`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := s.read(cmd); err != nil {
+			if err := s.read(); err != nil {
 				return err
 			}
 			return s.serve(cmd, stderr)
 		},
 	}
-	s.register(cmd)
-	groupedHelp(cmd, settingGroups)
+	s.register(cmd, settingGroups)
 	return cmd
 }
 

@@ -14,14 +14,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/examples/everything"
 	"github.com/troupe-run/troupe/internal/configfile"
 )
 
-// settings are the settings of serve, by flag or by file.
+// settings are the settings of serve.
 type settings struct {
 	listen         string
 	allowAnonymous bool
@@ -55,9 +55,10 @@ type settings struct {
 	logLevel  string
 	logFormat string
 	config    string
+	table     *pflag.FlagSet // all but config, whoever sets them
 }
 
-// settingGroups are the flags of serve, in the order of the help.
+// settingGroups are the settings of serve, in the order of the help.
 var settingGroups = slices.Concat(ownGroups, limitGroups(ownGroups))
 
 var ownGroups = []flagGroup{
@@ -66,13 +67,11 @@ var ownGroups = []flagGroup{
 	{"Storage", []string{"data", "memory", "max-store", "shards", "sync"}},
 	{"Storage on NATS servers, for several processes", []string{"nats", "nats-creds", "nats-nkey", "nats-token", "nats-ca", "nats-cert", "nats-key", "nats-replicas", "nats-prefix", "nats-listen"}},
 	{"Serving and ending", []string{"revisions", "conformance", "page-size", "sse-grace", "stateless-grace", "retry", "ping-every", "drain-delay", "drain-wait", "net-http"}},
-	{"This node", []string{"node", "lease", "log-level", "log-format", "config"}},
+	{"This node", []string{"node", "lease", "log-level", "log-format"}},
 }
 
-// register declares the flags of cmd. Their values are the defaults until the
-// command line is parsed.
-func (s *settings) register(cmd *cobra.Command) {
-	f := cmd.Flags()
+// declare enters the settings in a table, with their defaults.
+func (s *settings) declare(f *pflag.FlagSet) {
 	f.StringVar(&s.listen, "listen", "127.0.0.1:8080", "`address` to listen on; port 0 takes a free one")
 	f.StringVar(&s.healthListen, "health-listen", "", "`address` to serve /healthz, /readyz and /metrics on instead, without TLS")
 	f.BoolVar(&s.publicMetrics, "public-metrics", false, "serve /metrics to other machines, too, where no --health-listen does")
@@ -112,24 +111,19 @@ func (s *settings) register(cmd *cobra.Command) {
 	f.StringVar(&s.node, "node", "", "`name` of this node (the name stored in the data directory)")
 	f.StringVar(&s.logLevel, "log-level", "info", "lowest `level` to log: debug, info, warn or error")
 	f.StringVar(&s.logFormat, "log-format", "text", "`format` of the log: text or json")
-	f.StringVar(&s.config, "config", "", "YAML `file` with any of these settings; flags win")
-	s.limits.register(cmd)
-	f.SortFlags = false
+	s.limits.declare(f)
 }
 
 // read reads the file, if there is one, and checks all.
-func (s *settings) read(cmd *cobra.Command) error {
-	if s.config != "" {
-		if err := readConfig(cmd, s.config, &s.auth); err != nil {
-			return err
-		}
+func (s *settings) read() error {
+	if err := s.readFile(); err != nil {
+		return err
 	}
-	return s.check(cmd.Flags().Changed)
+	return s.check()
 }
 
-// check refuses invalid settings, and decides where the data lies. byFlag reports
-// whether a setting is from the command line.
-func (s *settings) check(byFlag func(name string) bool) error {
+// check refuses invalid settings, and decides where the data lies.
+func (s *settings) check() error {
 	if err := checkListen("listen", s.listen); err != nil {
 		return err
 	}
@@ -170,7 +164,7 @@ func (s *settings) check(byFlag func(name string) bool) error {
 	if err := s.checkNATS(); err != nil {
 		return err
 	}
-	if err := s.checkAuth(byFlag); err != nil {
+	if err := s.checkAuth(); err != nil {
 		return err
 	}
 	if s.apiKeys && s.memory {
@@ -178,7 +172,7 @@ func (s *settings) check(byFlag func(name string) bool) error {
 	}
 	if s.memory && s.data != "" {
 		// The command line wins over the file.
-		switch data, memory := byFlag("data"), byFlag("memory"); {
+		switch data, memory := s.table.Changed("data"), s.table.Changed("memory"); {
 		case data == memory:
 			return errors.New("data and memory exclude each other: set one of them")
 		case data:

@@ -19,21 +19,27 @@ import (
 func parsed(t *testing.T, file string, args ...string) (*settings, error) {
 	t.Helper()
 	var s settings
-	cmd := &cobra.Command{Use: "serve", SilenceErrors: true, SilenceUsage: true, RunE: func(cmd *cobra.Command, _ []string) error {
-		return s.read(cmd)
+	cmd := &cobra.Command{Use: "serve", SilenceErrors: true, SilenceUsage: true, RunE: func(*cobra.Command, []string) error {
+		return s.read()
 	}}
-	s.register(cmd)
+	s.register(cmd, settingGroups)
 	if file != "" {
-		path := filepath.Join(t.TempDir(), "troupe.yaml")
-		if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		args = append(args, "--config", path)
+		args = append(args, "--config", writeConfig(t, file))
 	}
 	cmd.SetArgs(append([]string{}, args...))
 	cmd.SetOut(io.Discard)
 	cmd.SetErr(io.Discard)
 	return &s, cmd.Execute()
+}
+
+// writeConfig returns the name of a file for --config.
+func writeConfig(t *testing.T, file string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "troupe.yaml")
+	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 func TestPrecedence(t *testing.T) {
@@ -276,10 +282,10 @@ func FuzzConfig(f *testing.F) {
 			t.Fatal(err)
 		}
 		var s settings
-		cmd := &cobra.Command{}
-		s.register(cmd)
-		if err := readConfig(cmd, path, &s.auth); err == nil {
-			_ = s.check(cmd.Flags().Changed)
+		s.register(&cobra.Command{}, settingGroups)
+		s.config = path
+		if err := s.readFile(); err == nil {
+			_ = s.check()
 		} else if !strings.HasPrefix(err.Error(), "config ") {
 			t.Errorf("error %q does not name the file", err)
 		}

@@ -16,5 +16,5 @@
 //	file  a file, and the values of settings
 //	auth  the section auth
 //	mapping  a mapping whose keys are known
-//	text  a value of one kind, and an error with its line
+//	text nearest  a value of one kind, an error with its line, and what a wrong name may mean
 package configfile

@@ -3,6 +3,8 @@ package configfile
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/goccy/go-yaml/ast"
 )
@@ -55,7 +57,8 @@ func readMapping(line int, at string, readers map[string]Reader, mappings ...ast
 	for _, e := range all {
 		read, known := readers[e.name]
 		if !known {
-			return mistake(e.line, below(at, e.name), errors.New("there is no such setting"))
+			nearest := Nearest(e.name, slices.Sorted(maps.Keys(readers)))
+			return mistake(e.line, below(at, e.name), errors.New("there is no such setting"+nearest))
 		}
 		if err := read(e.value, e.line, below(at, e.name)); err != nil {
 			return err
