@@ -40,9 +40,9 @@ func limitGroups(shown []flagGroup) []flagGroup {
 		if titles[s] != "" {
 			g.title = titles[s]
 		}
-		for row := range table.Flags(s) {
-			if !slices.ContainsFunc(shown, func(other flagGroup) bool { return slices.Contains(other.names, row.Flag()) }) {
-				g.names = append(g.names, row.Flag())
+		for row := range table.Settings(s) {
+			if !slices.ContainsFunc(shown, func(other flagGroup) bool { return slices.Contains(other.names, row.Setting()) }) {
+				g.names = append(g.names, row.Setting())
 			}
 		}
 		if g.names != nil {
@@ -55,21 +55,21 @@ func limitGroups(shown []flagGroup) []flagGroup {
 // declare enters the limits in a table of settings, with their defaults.
 func (l *limits) declare(f *pflag.FlagSet) {
 	for _, s := range table.Sections() {
-		for row := range table.Flags(s) {
+		for row := range table.Settings(s) {
 			x := &limit{row: row}
 			*l = append(*l, x)
 			switch row.Kind {
 			case table.Count:
 				x.count = count(row.Default)
-				f.Var(&x.count, row.Flag(), row.Usage)
+				f.Var(&x.count, row.Setting(), row.Usage)
 			case table.Rate:
 				x.rate = perSecond(row.Default)
-				f.Var(&x.rate, row.Flag(), row.Usage)
+				f.Var(&x.rate, row.Setting(), row.Usage)
 			case table.Size:
 				x.size = size(row.Default)
-				f.Var(&x.size, row.Flag(), row.Usage)
+				f.Var(&x.size, row.Setting(), row.Usage)
 			case table.Time:
-				f.DurationVar(&x.time, row.Flag(), time.Duration(row.Default), row.Usage)
+				f.DurationVar(&x.time, row.Setting(), time.Duration(row.Default), row.Usage)
 			}
 		}
 	}
@@ -108,7 +108,7 @@ func (l limits) check() error {
 			continue
 		}
 		if err := x.row.Check(x.value()); err != nil {
-			return fmt.Errorf("%s is %s: %w", x.row.Flag(), x.text(), err)
+			return fmt.Errorf("%s is %s: %w", x.row.Setting(), x.text(), err)
 		}
 	}
 	return nil

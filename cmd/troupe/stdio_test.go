@@ -33,8 +33,8 @@ func TestStdioDecidesOnEveryLimit(t *testing.T) {
 		}
 	}
 	for _, s := range table.Sections() {
-		for row := range table.Flags(s) {
-			switch name := row.Flag(); {
+		for row := range table.Settings(s) {
+			switch name := row.Setting(); {
 			case slices.Contains(without, name):
 				without = slices.DeleteFunc(without, func(other string) bool { return other == name })
 			case cmd.Flags().Lookup(name) == nil:
