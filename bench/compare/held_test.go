@@ -177,7 +177,7 @@ func TestFlags(t *testing.T) {
 			if got := strings.Contains(flags, "--data DIR"); got != stores {
 				t.Errorf("%s at %s: %s", v.name, s.name, flags)
 			}
-			if limited := v.name == "troupe-serve" && s.name == "noisy"; limited == strings.Contains(flags, "--principal-rate 0") && v.name == "troupe-serve" {
+			if limited := v.name == "troupe-serve" && s.name == "noisy"; limited == strings.Contains(flags, "--set principal-rate=0") && v.name == "troupe-serve" {
 				t.Errorf("%s at %s: %s", v.name, s.name, flags)
 			}
 			if strings.Contains(flags, "--streams ") || strings.HasSuffix(flags, "--streams]") != (s.name == "slow" && v.name != "troupe-serve") {

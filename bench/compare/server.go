@@ -41,14 +41,14 @@ var servers = []server{
 // client meets the limits that there are by default.
 func troupeServe(b binaries, s scenario, dir string) []string {
 	args := []string{b.troupe, "serve", "--listen", "127.0.0.1:0", "--log-level", "error", "--drain-delay", "1ms"}
-	unlimited := []string{"--call-rate", "0", "--principal-rate", "0"}
+	unlimited := []string{"--set", "call-rate=0", "--set", "principal-rate=0"}
 	switch {
 	case s.group == calls, s.group == sizes:
 		return slices.Concat(args, []string{"--memory"}, unlimited)
 	case s.name == "noisy":
 		return append(args, "--data", dir)
 	}
-	return slices.Concat(args, []string{"--data", dir, "--sessions-per-principal", "0", "--streams-per-principal", "0", "--connections-per-address", "0"}, unlimited)
+	return slices.Concat(args, []string{"--data", dir, "--set", "sessions-per-principal=0", "--set", "streams-per-principal=0", "--set", "connections-per-address=0"}, unlimited)
 }
 
 // peer is a kind of bench/peers.

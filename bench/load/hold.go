@@ -35,9 +35,9 @@ const (
 func hold(bin, what string, n int) error {
 	check(os.Setenv("GOGC", "10"))
 	p := startServer(func(addr string) []string {
-		return []string{bin, "serve", "--memory", "--listen", addr, "--log-level", "error", "--drain-delay", "1ms", "--drain-wait", "1s", "--max-ask", "20s",
-			"--pending-per-principal", "0", "--streams-per-principal", "0", "--calls-per-principal", "0", "--connections-per-address", "0",
-			"--call-rate", fmt.Sprint(beyondLoad), "--principal-rate", fmt.Sprint(beyondLoad)}
+		return []string{bin, "serve", "--memory", "--listen", addr, "--log-level", "error", "--drain-delay", "1ms", "--drain-wait", "1s", "--set", "max-ask=20s",
+			"--set", "pending-per-principal=0", "--set", "streams-per-principal=0", "--set", "calls-per-principal=0", "--set", "connections-per-address=0",
+			"--set", "call-rate=" + fmt.Sprint(beyondLoad), "--set", "principal-rate=" + fmt.Sprint(beyondLoad)}
 	})
 	defer p.stop()
 	var open []net.Conn

@@ -77,7 +77,7 @@ func main() {
 		{"handler", func(addr string) []string { return []string{self, "handler", addr} }},
 		{"serve", func(addr string) []string {
 			return []string{*bin, "serve", "--memory", "--listen", addr, "--log-level", "error", "--drain-delay", "1ms",
-				"--call-rate", fmt.Sprint(beyondLoad), "--principal-rate", fmt.Sprint(beyondLoad)}
+				"--set", "call-rate=" + fmt.Sprint(beyondLoad), "--set", "principal-rate=" + fmt.Sprint(beyondLoad)}
 		}},
 	}
 	var all []result

@@ -58,7 +58,7 @@ func TestAuthSettings(t *testing.T) {
 	if diff := cmp.Diff(want, s.options().Auth); diff != "" {
 		t.Errorf("the section (-want +got):\n%s", diff)
 	}
-	s, err = parsed(t, file, "--auth-issuer", "https://other.example.com", "--auth-audience", "api", "--auth-scope", "a", "--auth-scope", "b", "--allow-anonymous")
+	s, err = parsed(t, file, "--auth-issuer", "https://other.example.com", "--auth-audience", "api", "--set", "auth-scope=a", "--set", "auth-scope=b", "--allow-anonymous")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,9 +112,9 @@ func TestRefusedAuthSettings(t *testing.T) {
 		"--auth-issuer http://127.0.0.1:9 --listen 0.0.0.0:80":                     "public-url",
 		"--auth-issuer id.example.com --public-url https://mcp.example.com":        "Auth.Issuers[0].URL",
 		"--auth-issuer https://id.example.com --public-url http://mcp.example.com": "https://",
-		"--auth-audience a": "auth-issuer",
-		"--auth-scope a":    "auth-issuer",
-		"--auth-issuer http://127.0.0.1:9 --auth-scope offline_access": "offline_access",
+		"--auth-audience a":  "auth-issuer",
+		"--set auth-scope=a": "auth-issuer",
+		"--auth-issuer http://127.0.0.1:9 --set auth-scope=offline_access": "offline_access",
 	} {
 		if _, err := parsed(t, "", append(strings.Fields(args), "--memory")...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error is %v, want one with %q", args, err, want)

@@ -256,13 +256,17 @@ func TestZeroTimes(t *testing.T) {
 func TestRefusedFlags(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
-		{"--sync", "-1s"}, {"--shards", "33"}, {"--shards", "-1"}, {"--lease", "0s"}, {"--lease", "1ms"}, {"--sse-grace", "0s"}, {"--page-size", "0"}, {"--drain-delay", "-1s"}, {"--node", "Not A Name"},
+		{"--sync", "-1s"}, {"--set", "shards=33"}, {"--set", "shards=-1"}, {"--set", "lease=0s"}, {"--set", "lease=1ms"}, {"--set", "sse-grace=0s"}, {"--set", "page-size=0"}, {"--drain-delay", "-1s"}, {"--node", "Not A Name"},
 		{"--listen", "8080"}, {"--listen", "127.0.0.1"}, {"--listen", "127.0.0.1:99999"}, {"--listen", "127.0.0.1:-1"}, {"--listen", ""}, {"--listen", "::1:80"},
 		{"--tls-cert", "absent.pem", "--tls-key", "absent.pem"},
-		{"--session-idle", "0s"}, {"--replay-age", "0s"},
+		{"--set", "session-idle=0s"}, {"--set", "replay-age=0s"},
 		{"--tls-cert", "a.pem"}, {"--tls-key", "a.pem"}, {"--log-format", "xml"}, {"--log-level", "loud"}, {"--log-level", "INFO"},
 	} {
-		if _, err := parsed(t, "", append(args, "--memory")...); err == nil || !strings.Contains(err.Error(), strings.TrimPrefix(args[0], "--")) {
+		name := strings.TrimPrefix(args[0], "--")
+		if name == "set" {
+			name, _, _ = strings.Cut(args[1], "=")
+		}
+		if _, err := parsed(t, "", append(args, "--memory")...); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%q: error is %v, want one that names the setting", args, err)
 		}
 	}
