@@ -58,7 +58,7 @@ func TestAuthSettings(t *testing.T) {
 	if diff := cmp.Diff(want, s.options().Auth); diff != "" {
 		t.Errorf("the section (-want +got):\n%s", diff)
 	}
-	s, err = parsed(t, file, "--auth-issuer", "https://other.example.com", "--auth-audience", "api", "--set", "auth-scope=a", "--set", "auth-scope=b", "--allow-anonymous")
+	s, err = parsed(t, file, "--auth-issuer", "https://other.example.com", "--auth-audience", "api", "--auth-scope", "a", "--auth-scope", "b", "--allow-anonymous")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,9 +112,9 @@ func TestRefusedAuthSettings(t *testing.T) {
 		"--auth-issuer http://127.0.0.1:9 --listen 0.0.0.0:80":                     "public-url",
 		"--auth-issuer id.example.com --public-url https://mcp.example.com":        "Auth.Issuers[0].URL",
 		"--auth-issuer https://id.example.com --public-url http://mcp.example.com": "https://",
-		"--auth-audience a":  "auth-issuer",
-		"--set auth-scope=a": "auth-issuer",
-		"--auth-issuer http://127.0.0.1:9 --set auth-scope=offline_access": "offline_access",
+		"--auth-audience a": "auth-issuer",
+		"--auth-scope a":    "auth-issuer",
+		"--auth-issuer http://127.0.0.1:9 --auth-scope offline_access": "offline_access",
 	} {
 		if _, err := parsed(t, "", append(strings.Fields(args), "--memory")...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error is %v, want one with %q", args, err, want)
@@ -133,25 +133,27 @@ func TestAuthIsNoSettingOfStdio(t *testing.T) {
 	}
 }
 
-// TestDocumentedAuth has the files of docs/auth.md, which must be taken.
-func TestDocumentedAuth(t *testing.T) {
+// TestDocumentedFiles has the files of the documents, which must be taken.
+func TestDocumentedFiles(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/auth.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	secret := filepath.Join(t.TempDir(), "introspection")
 	if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	blocks := strings.Split(string(text), "```yaml\n")[1:]
-	for _, block := range blocks {
-		file, _, _ := strings.Cut(block, "```")
-		if _, err := parsed(t, "memory: true\n"+strings.ReplaceAll(file, "/etc/troupe/introspection", secret)); err != nil {
-			t.Errorf("%v, in\n%s", err, file)
+	for _, name := range []string{"auth", "serve"} {
+		text, err := os.ReadFile("../../docs/" + name + ".md")
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if len(blocks) == 0 {
-		t.Error("docs/auth.md has no file")
+		blocks := strings.Split(string(text), "```yaml\n")[1:]
+		for _, block := range blocks {
+			file, _, _ := strings.Cut(block, "```")
+			if _, err := parsed(t, "memory: true\n"+strings.ReplaceAll(file, "/etc/troupe/introspection", secret)); err != nil {
+				t.Errorf("%v, in\n%s", err, file)
+			}
+		}
+		if len(blocks) == 0 {
+			t.Errorf("docs/%s.md has no file", name)
+		}
 	}
 }

@@ -63,7 +63,7 @@ func (r *reloader) run(ctx context.Context, hangups <-chan os.Signal) {
 func (r *reloader) reload() error {
 	var s settings
 	cmd := &cobra.Command{}
-	s.register(cmd, settingGroups)
+	s.register(cmd, settingGroups, serveFlags...)
 	args, _ := r.cmd.Context().Value(commandLine{}).([]string)
 	if err := cmd.ParseFlags(args); err != nil {
 		return err

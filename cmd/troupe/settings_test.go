@@ -22,7 +22,7 @@ func parsed(t *testing.T, file string, args ...string) (*settings, error) {
 	cmd := &cobra.Command{Use: "serve", SilenceErrors: true, SilenceUsage: true, RunE: func(*cobra.Command, []string) error {
 		return s.read()
 	}}
-	s.register(cmd, settingGroups)
+	s.register(cmd, settingGroups, serveFlags...)
 	if file != "" {
 		args = append(args, "--config", writeConfig(t, file))
 	}

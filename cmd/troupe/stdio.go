@@ -17,6 +17,8 @@ var stdioGroups = []flagGroup{
 	{"This process", []string{"log-level", "log-format"}},
 }
 
+var stdioFlags = []string{"revisions", "log-level", "log-format"}
+
 func stdioCommand(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 	var s settings
 	cmd := &cobra.Command{
@@ -29,6 +31,9 @@ func stdioCommand(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
   troupe stdio --log-level debug 2>log.txt  to see what the client asks for`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if s.helpLimits {
+				return s.writeSettings(cmd)
+			}
 			s.memory = true
 			if err := s.read(); err != nil {
 				return err
@@ -36,7 +41,7 @@ func stdioCommand(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 			return s.serveStdio(cmd.Context(), stdin, stdout, stderr)
 		},
 	}
-	s.register(cmd, stdioGroups)
+	s.register(cmd, stdioGroups, stdioFlags...)
 	// A host shows a server's standard error to its user, to whom any line looks like a fault.
 	level := s.table.Lookup("log-level")
 	_ = level.Value.Set("warn") // cannot fail: it is a text

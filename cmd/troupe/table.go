@@ -13,9 +13,9 @@ import (
 	"github.com/troupe-run/troupe/internal/configfile"
 )
 
-// register makes the table of the settings in groups. Flags of cmd, --set and the file of --config
-// set the values of this one table.
-func (s *settings) register(cmd *cobra.Command, groups []flagGroup) {
+// register makes the table of the settings in groups. Those of flags are flags of cmd, too. Flags,
+// --set and the file of --config set the values of this one table.
+func (s *settings) register(cmd *cobra.Command, groups []flagGroup, flags ...string) {
 	all := newTable()
 	s.declare(all)
 	s.table = newTable()
@@ -25,12 +25,14 @@ func (s *settings) register(cmd *cobra.Command, groups []flagGroup) {
 			s.table.AddFlag(all.Lookup(name))
 		}
 	}
-	f.AddFlagSet(s.table)
-	f.StringVar(&s.config, "config", "", "YAML `file` with any of the settings; the command line wins")
-	f.Var(anySetting{s.table}, "set", "`NAME=VALUE` sets any setting, as its line NAME: VALUE in the file does; may be repeated")
-	f.SortFlags = false
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return s.flagError(err) })
-	groupedHelp(cmd, slices.Concat(groups, []flagGroup{{"All settings", []string{"config", "set"}}}))
+	for _, name := range flags {
+		f.AddFlag(s.table.Lookup(name))
+	}
+	f.StringVar(&s.config, "config", "", "YAML `file` with any settings; the command line wins")
+	f.Var(anySetting{s.table}, "set", "`NAME=VALUE` of any setting, as the file has NAME: VALUE; may be repeated")
+	f.BoolVar(&s.helpLimits, "help-limits", false, "list the settings that are no flags: all limits, and the rest")
+	cmd.SetFlagErrorFunc(s.flagError)
+	groupedHelp(cmd, slices.Concat(groups, []flagGroup{{"All other settings", []string{"config", "set", "help-limits"}}}))
 }
 
 func newTable() *pflag.FlagSet {
@@ -63,15 +65,50 @@ func (a anySetting) Set(text string) error {
 	return nil
 }
 
-// flagError is the error of a command line, without the values in it that may be secrets.
-func (s *settings) flagError(err error) error {
+// flagError is the error of a command line, without the values in it that may be secrets. Of a
+// setting that is no flag it says where it is set.
+func (s *settings) flagError(cmd *cobra.Command, err error) error {
 	if missing, ok := errors.AsType[*pflag.NotExistError](err); ok && missing.GetSpecifiedShortnames() == "" {
-		return fmt.Errorf("%w%s", err, nearestSetting(s.table, missing.GetSpecifiedName()))
+		f := s.table.Lookup(missing.GetSpecifiedName())
+		if f == nil {
+			return fmt.Errorf("%w%s", err, nearestSetting(s.table, missing.GetSpecifiedName()))
+		}
+		args, _ := cmd.Context().Value(commandLine{}).([]string)
+		value := exampleOf(f, args)
+		inFile := value
+		if f.Value.Type() == "stringArray" {
+			inFile = "[" + value + "]"
+		}
+		return fmt.Errorf("--%[1]s is no flag: set it in the file of --config, as %[1]s: %[2]s, or by --set %[1]s=%[3]s", f.Name, inFile, value)
 	}
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok && invalid.GetFlag().Name == "set" {
 		return fmt.Errorf("--set %w", invalid.Unwrap())
 	}
 	return err
+}
+
+// exampleOf returns the value that arguments have for a setting as if it were a flag. Of a text it
+// is the name of what it stands for, as the text may be a secret.
+func exampleOf(f *pflag.Flag, args []string) string {
+	kind := f.Value.Type()
+	if kind == "string" || kind == "stringArray" {
+		value, _ := argumentOf(f)
+		return value
+	}
+	for i, arg := range args {
+		value, ok := strings.CutPrefix(arg, "--"+f.Name)
+		switch {
+		case !ok:
+		case value != "":
+			return strings.TrimPrefix(value, "=")
+		case kind == "bool":
+			return "true"
+		case i+1 < len(args):
+			return args[i+1]
+		}
+	}
+	value, _ := argumentOf(f)
+	return value
 }
 
 // nearestSetting says which setting of the table is like a name that is none.
