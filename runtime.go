@@ -179,7 +179,7 @@ func (o *Options) openStore() (*cluster.Node, error) {
 	if o.Store.NATS.URL == "" {
 		o.Store.MaxStore = cmp.Or(o.Store.MaxStore, limits.DefaultStore(o.Shared.MaxMemory, o.Dir != ""))
 		if need := limits.StoreMemory(o.Store.MaxStore, o.Dir != ""); need > o.Shared.MaxMemory/storePart {
-			o.Log.Warn("a full store may need more memory than a quarter of the process's", "store", o.Store.MaxStore, "needs", need, "memory", o.Shared.MaxMemory, "flag", "--"+limits.MaxStore.Flag())
+			o.Log.Warn("a full store may need more memory than a quarter of the process's", "store", o.Store.MaxStore, "needs", need, "memory", o.Shared.MaxMemory, "setting", limits.MaxStore.Setting())
 		}
 	}
 	return cluster.Open(context.Background(), o.cluster())

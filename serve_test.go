@@ -58,7 +58,7 @@ func TestWhatTheTransportRefusesIsLogged(t *testing.T) {
 			}
 			want := fmt.Sprintf(`"limit":%q,"times":1`, row.Name)
 			if row.Option != "" {
-				want += `,"flag":"--` + row.Flag() + `"`
+				want += `,"setting":"` + row.Setting() + `"`
 			}
 			if !strings.Contains(log.String(), want) {
 				t.Errorf("%s: %s", want, log.String())
@@ -72,7 +72,7 @@ func TestWhatTheTransportRefusesIsLogged(t *testing.T) {
 	if log.Len() > 0 {
 		t.Errorf("no limit, and: %s", log.String())
 	}
-	if o.Cut("memory"); !strings.Contains(log.String(), `"flag":"--max-memory"`) {
+	if o.Cut("memory"); !strings.Contains(log.String(), `"setting":"max-memory"`) {
 		t.Errorf("a stream that found no memory: %s", log.String())
 	}
 }

@@ -220,7 +220,7 @@ func TestEachRefusalIsLogged(t *testing.T) {
 		if n := strings.Count(log.String(), fmt.Sprintf("limit=%q", row.Name)); n != want {
 			t.Errorf("%s: %d records, want %d: %s", row.Counted, n, want, log.String())
 		}
-		if row.Option != "" && want > 0 && !strings.Contains(log.String(), "flag=--"+row.Flag()) {
+		if row.Option != "" && want > 0 && !strings.Contains(log.String(), "setting="+row.Setting()) {
 			t.Errorf("%s: the flag is missing: %s", row.Counted, log.String())
 		}
 		if rs.of(r) != 2 {

@@ -34,8 +34,8 @@ type harm struct {
 
 // On a node of the former kind a call is a task before the harm comes, where its client declares the extension, and on one of the latter it is none.
 var (
-	early = []string{"--stateless-grace", "5s"}
-	late  = []string{"--stateless-grace", "10m"}
+	early = []string{"--set", "stateless-grace=5s"}
+	late  = []string{"--set", "stateless-grace=10m"}
 )
 
 var harms = map[string]harm{

@@ -73,7 +73,7 @@ func driveTypeScript(t *testing.T, release, modules string, seen *coverage) {
 	// A call that may not run again and whose client has not answered yet holds up the end of a process for as long as
 	// it may.
 	ends := []string{"--data", data, "--drain-wait", "3s"}
-	s, mortal := start(t, "--memory", "--page-size", "7"), start(t, ends...)
+	s, mortal := start(t, "--memory", "--set", "page-size=7"), start(t, ends...)
 	settings, err := json.Marshal(map[string]string{
 		"modules": modules, "sdk": release, "command": program,
 		"http": s.endpoint, "sse": strings.TrimSuffix(s.endpoint, "/mcp") + "/sse", "mortal": mortal.endpoint,

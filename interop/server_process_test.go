@@ -58,7 +58,7 @@ func withServer(run func() int) (code int) {
 	if out, err := build.CombinedOutput(); err != nil {
 		return fail(fmt.Errorf("build the command: %w\n%s", err, out))
 	}
-	p, err := launch("127.0.0.1:0", "--memory", "--page-size", "7") // so that lists have several pages
+	p, err := launch("127.0.0.1:0", "--memory", "--set", "page-size=7") // so that lists have several pages
 	if err != nil {
 		return fail(err)
 	}
@@ -89,9 +89,9 @@ type process struct {
 
 // launch starts a server and returns once it serves.
 func launch(addr string, flags ...string) (*process, error) {
-	args := append([]string{"serve", "--conformance", "--listen", addr, "--log-format", "json", "--drain-delay", "0s",
-		"--header-timeout", "2m", "--body-timeout", "10m", "--write-timeout", "10m", "--lease", "2m", // a busy machine may keep a client from sending and from reading, and the server from renewing its lease
-		"--log-rate", "1000000"}, // features share sessions: one must not drop the messages that another waits for
+	args := append([]string{"serve", "--set", "conformance=true", "--listen", addr, "--log-format", "json", "--drain-delay", "0s",
+		"--set", "header-timeout=2m", "--set", "body-timeout=10m", "--set", "write-timeout=10m", "--set", "lease=2m", // a busy machine may keep a client from sending and from reading, and the server from renewing its lease
+		"--set", "log-rate=1000000"}, // features share sessions: one must not drop the messages that another waits for
 		flags...)
 	s := &process{cmd: exec.Command(program, args...), ended: make(chan struct{})}
 	stderr, err := s.cmd.StderrPipe()

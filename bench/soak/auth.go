@@ -123,7 +123,7 @@ func runAuth(ctx context.Context, o options) (*authReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &greedy{o: o, p: &process{bin: o.bin, addr: addr, args: append([]string{"serve", "--data", o.data, "--listen", addr, "--conformance", "--config", config}, o.flags...)}}
+	w := &greedy{o: o, p: &process{bin: o.bin, addr: addr, args: append([]string{"serve", "--data", o.data, "--listen", addr, "--set", "conformance=true", "--config", config}, o.flags...)}}
 	w.ctx, w.cancel = context.WithCancelCause(ctx)
 	defer w.cancel(errOver)
 	r := &authReport{Scenario: "auth", Seed: o.seed, Rate: badTokens, Answers: make(map[string]int)}

@@ -23,7 +23,7 @@ type behindReport struct {
 }
 
 // behindFlags keep all that fill stores for as long as a run takes.
-var behindFlags = []string{"--replay-age", "6h", "--max-store", "40GiB"}
+var behindFlags = []string{"--set", "replay-age=6h", "--max-store", "40GiB"}
 
 // runBehind stores o.events events, and then kills the process once a round.
 func runBehind(ctx context.Context, o options) (*behindReport, error) {

@@ -37,7 +37,7 @@ const cancelIdle = 100
 // answer and in mid-stream, once a round each. It fails when one takes longer than
 // o.within, if that is not 0.
 func runCancel(ctx context.Context, o options) (*cancelReport, error) {
-	w, err := startWorld(ctx, o, "--calls-per-principal", "1")
+	w, err := startWorld(ctx, o, "--set", "calls-per-principal=1")
 	if err != nil {
 		return nil, err
 	}

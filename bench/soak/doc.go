@@ -36,7 +36,7 @@
 // and its clients. The lease must never be late, /readyz never 503, the process must never have more
 // than 1 GiB, and what it holds for clients must be what it was a minute after each attack. The memory is bounded by a
 // cgroup where soak may make one, otherwise by --max-memory alone, and measured. The server waits 10 s
-// for answers (--max-ask); all other settings are the defaults.
+// for answers (max-ask); all other settings are the defaults.
 //
 // In auth the same quiet client has tokens that count, some of which the server has not seen before. It works for --duration alone and for as long beside the bad tokens, --rounds
 // times in turn: each of its requests must succeed, and its p99 be at most twice that of when it was alone. All bad tokens must be refused, most of them without a look.

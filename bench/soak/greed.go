@@ -64,8 +64,8 @@ func runGreed(ctx context.Context, o options) (*greedReport, error) {
 	if slices.Equal(o.attacks, []string{herd}) {
 		o.flags = append(o.flags, "--max-store", "16GiB") // half of its three quarters for events holds 1,000 streams of 4 MB, and those that were not read in time
 	}
-	p := &process{bin: o.bin, addr: addr, args: append([]string{"serve", "--data", o.data, "--listen", addr, "--conformance",
-		"--max-memory", strconv.Itoa(greedMemory), "--max-ask", greedAsk.String()}, o.flags...)}
+	p := &process{bin: o.bin, addr: addr, args: append([]string{"serve", "--data", o.data, "--listen", addr, "--set", "conformance=true",
+		"--max-memory", strconv.Itoa(greedMemory), "--set", "max-ask=" + greedAsk.String()}, o.flags...)}
 	p.log.alarms = []string{"lease not renewed", "connection to nats lost", "level=ERROR", "panic"}
 	w := &greedy{o: o, p: p, began: time.Now()}
 	if !o.counts {
@@ -73,7 +73,7 @@ func runGreed(ctx context.Context, o options) (*greedReport, error) {
 		if err != nil {
 			return nil, err
 		}
-		w.beside = &process{bin: o.bin, addr: addr, args: []string{"serve", "--memory", "--listen", addr, "--conformance"}}
+		w.beside = &process{bin: o.bin, addr: addr, args: []string{"serve", "--memory", "--listen", addr, "--set", "conformance=true"}}
 	}
 	w.ctx, w.cancel = context.WithCancelCause(ctx)
 	defer w.cancel(errOver)

@@ -88,8 +88,8 @@ const mixedMemory = "1GiB"
 func runMixed(ctx context.Context, o options) (*mixedReport, error) {
 	m := &mixed{kept: min(max(o.time/keptShare, leastKept), mostKept), times: make(map[string][]time.Duration), counts: make(map[string]int64)}
 	kept := m.kept.String()
-	w, err := newWorld(ctx, o, "--replay-age", kept, "--session-idle", kept, "--session-unused", (m.kept / 2).String(), "--task-max", kept, "--max-ask", kept,
-		"--sessions-per-principal", "0", "--max-memory", mixedMemory)
+	w, err := newWorld(ctx, o, "--set", "replay-age="+kept, "--set", "session-idle="+kept, "--set", "session-unused="+(m.kept/2).String(), "--set", "task-max="+kept, "--set", "max-ask="+kept,
+		"--set", "sessions-per-principal=0", "--max-memory", mixedMemory)
 	if err != nil {
 		return nil, err
 	}

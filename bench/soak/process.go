@@ -72,7 +72,7 @@ func newProcess(bin, data string, seed uint64, more ...string) (*process, error)
 		return nil, err
 	}
 	// All sessions come from one address.
-	args := append([]string{"serve", "--data", data, "--listen", addr, "--call-rate", "1000000", "--principal-rate", "1000000", "--log-rate", "0", "--page-size", "7", "--conformance"}, more...)
+	args := append([]string{"serve", "--data", data, "--listen", addr, "--set", "call-rate=1000000", "--set", "principal-rate=1000000", "--set", "log-rate=0", "--set", "page-size=7", "--set", "conformance=true"}, more...)
 	return &process{bin: bin, args: args, addr: addr}, nil
 }
 

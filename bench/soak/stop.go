@@ -31,7 +31,7 @@ type stopReport struct {
 // what it does, since it holds the data directory: it has to find its lease
 // gone, wait with its writes, and go on with what it had.
 func runStop(ctx context.Context, o options) (*stopReport, error) {
-	w, err := newWorld(ctx, o, "--lease", stopLease.String())
+	w, err := newWorld(ctx, o, "--set", "lease="+stopLease.String())
 	if err != nil {
 		return nil, err
 	}

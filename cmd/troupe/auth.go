@@ -61,9 +61,9 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && a.Unmap().IsLoopback()
 }
 
-// checkAuth refuses settings of tokens that contradict others, or that package auth refuses. byFlag reports whether a setting is from the command line.
-func (s *settings) checkAuth(byFlag func(name string) bool) error {
-	if len(s.authIssuers) > 0 && len(s.auth.Issuers) > 0 && !byFlag("auth-issuer") {
+// checkAuth refuses settings of tokens that contradict others, or that package auth refuses.
+func (s *settings) checkAuth() error {
+	if len(s.authIssuers) > 0 && len(s.auth.Issuers) > 0 && !s.table.Changed("auth-issuer") {
 		return errors.New("auth-issuer and the issuers of auth exclude each other in a file: set one of them")
 	}
 	if len(s.authAudiences) > 0 && len(s.authIssuers) == 0 {

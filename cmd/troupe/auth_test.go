@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 
 	"github.com/troupe-run/troupe/auth"
 )
@@ -124,34 +125,35 @@ func TestRefusedAuthSettings(t *testing.T) {
 // TestAuthIsNoSettingOfStdio has a file with the section for a process of one client, which it says nothing of.
 func TestAuthIsNoSettingOfStdio(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "troupe.yaml")
-	if err := os.WriteFile(path, []byte("auth: {}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := readConfig(stdioCommand(nil, nil, nil), path, nil); err == nil || !strings.Contains(err.Error(), "auth: there is no such setting") {
+	var s settings
+	s.register(&cobra.Command{}, stdioGroups)
+	s.config = writeConfig(t, "auth: {}\n")
+	if err := s.readFile(); err == nil || !strings.Contains(err.Error(), "auth: there is no such setting") {
 		t.Errorf("error is %v", err)
 	}
 }
 
-// TestDocumentedAuth has the files of docs/auth.md, which must be taken.
-func TestDocumentedAuth(t *testing.T) {
+// TestDocumentedFiles has the files of the documents, which must be taken.
+func TestDocumentedFiles(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/auth.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	secret := filepath.Join(t.TempDir(), "introspection")
 	if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	blocks := strings.Split(string(text), "```yaml\n")[1:]
-	for _, block := range blocks {
-		file, _, _ := strings.Cut(block, "```")
-		if _, err := parsed(t, "memory: true\n"+strings.ReplaceAll(file, "/etc/troupe/introspection", secret)); err != nil {
-			t.Errorf("%v, in\n%s", err, file)
+	for _, name := range []string{"auth", "serve"} {
+		text, err := os.ReadFile("../../docs/" + name + ".md")
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if len(blocks) == 0 {
-		t.Error("docs/auth.md has no file")
+		blocks := strings.Split(string(text), "```yaml\n")[1:]
+		for _, block := range blocks {
+			file, _, _ := strings.Cut(block, "```")
+			if _, err := parsed(t, "memory: true\n"+strings.ReplaceAll(file, "/etc/troupe/introspection", secret)); err != nil {
+				t.Errorf("%v, in\n%s", err, file)
+			}
+		}
+		if len(blocks) == 0 {
+			t.Errorf("docs/%s.md has no file", name)
+		}
 	}
 }

@@ -22,7 +22,7 @@ func (s *settings) announce(w io.Writer, log *slog.Logger, node string, addr, st
 	}
 	metrics := probes + "/metrics"
 	if s.healthListen == "" && !s.publicMetrics && !onThisMachine(addr) {
-		metrics = "not served: set --health-listen or --public-metrics"
+		metrics = "not served: set --health-listen, or public-metrics"
 	}
 	serves := ""
 	if store != nil {

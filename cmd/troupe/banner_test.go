@@ -41,7 +41,7 @@ func TestBannerOfMetrics(t *testing.T) {
 	}{
 		{"127.0.0.1", settings{}, "http://127.0.0.1:80/metrics"},
 		{"0.0.0.0", settings{}, "http://127.0.0.1:80/metrics"},
-		{"192.0.2.1", settings{}, "not served: set --health-listen or --public-metrics"},
+		{"192.0.2.1", settings{}, "not served: set --health-listen, or public-metrics"},
 		{"192.0.2.1", settings{publicMetrics: true}, "http://192.0.2.1:80/metrics"},
 		{"192.0.2.1", settings{healthListen: "192.0.2.1:90"}, "http://192.0.2.1:90/metrics"},
 	} {

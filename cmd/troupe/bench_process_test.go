@@ -15,7 +15,7 @@ import (
 // TestBench measures a server in each scenario, in both eras. It judges what is counted, and no times.
 func TestBench(t *testing.T) {
 	t.Parallel()
-	p := start(t, "--data", t.TempDir(), "--call-rate", "0", "--principal-rate", "0")
+	p := start(t, "--data", t.TempDir(), "--set", "call-rate=0", "--set", "principal-rate=0")
 	for scenario := range loadgen.Scenarios() {
 		for _, revision := range []string{"2025-06-18", "2025-11-25", "2026-07-28"} {
 			sessions := scenario == "sessions" || scenario == "hold" || scenario == "resume"

@@ -118,8 +118,8 @@ func TestAudienceOfTheSuite(t *testing.T) {
 func TestFixtureIsForThisMachine(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]bool{
-		"--conformance": true, "--conformance --listen 127.0.0.1:0 --public-url http://127.0.0.1:1": true, "--conformance --listen 127.0.0.1:0": false, "": false,
-		"--conformance --listen 0.0.0.0:80 --public-url http://127.0.0.1:1 --allow-anonymous": false, "--conformance --auth-issuer http://127.0.0.1:9": false,
+		"--set conformance=true": true, "--set conformance=true --listen 127.0.0.1:0 --public-url http://127.0.0.1:1": true, "--set conformance=true --listen 127.0.0.1:0": false, "": false,
+		"--set conformance=true --listen 0.0.0.0:80 --public-url http://127.0.0.1:1 --allow-anonymous": false, "--set conformance=true --auth-issuer http://127.0.0.1:9": false,
 	} {
 		s, err := parsed(t, "", append(strings.Fields(args), "--memory")...)
 		if err != nil {

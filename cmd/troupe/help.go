@@ -2,12 +2,14 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
-// flagGroup is a heading of the help and the flags below it.
+// flagGroup is a heading of the help and the flags, or settings, below it.
 type flagGroup struct {
 	title string
 	names []string
@@ -16,42 +18,93 @@ type flagGroup struct {
 // groupedHelp makes the help of cmd show its flags in groups.
 func groupedHelp(cmd *cobra.Command, groups []flagGroup) {
 	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
-		fmt.Fprint(cmd.OutOrStdout(), helpText(cmd, groups))
+		w := cmd.OutOrStdout()
+		fmt.Fprintf(w, "%s\n\nUsage:\n  %s\n\nExamples:\n%s\n", cmd.Long, cmd.UseLine(), cmd.Example)
+		writeGroups(w, groups, "--", cmd.Flags().Lookup)
 	})
 }
 
-func helpText(cmd *cobra.Command, groups []flagGroup) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n\nUsage:\n  %s\n\nExamples:\n%s\n", cmd.Long, cmd.UseLine(), cmd.Example)
-	for _, g := range groups {
-		fmt.Fprintf(&b, "\n%s:\n", g.title)
-		width := 24
-		for _, name := range g.names {
-			left, _ := flagLine(cmd, name)
-			width = max(width, len(left))
+// writeSettings writes the settings that are no flags of cmd.
+func (s *settings) writeSettings(cmd *cobra.Command) error {
+	w := cmd.OutOrStdout()
+	fmt.Fprintf(w, `The settings of troupe %s that are no flags: write each as a line NAME: VALUE of the YAML file of --config, such as
+max-body: 64MiB, or as --set NAME=VALUE, which wins over the file. One that has no value here is true or false, and
+one that may be repeated is a list in the file, such as [A, B].
+`, cmd.Name())
+	writeGroups(w, settingGroups, "", func(name string) *pflag.Flag {
+		if cmd.Flags().Lookup(name) != nil {
+			return nil
 		}
+		return s.table.Lookup(name)
+	})
+	return nil
+}
+
+// helpWidth is how wide the lines of flags and settings are, unless a word is wider.
+const helpWidth = 110
+
+// writeGroups writes what lookup has of groups.
+func writeGroups(w io.Writer, groups []flagGroup, dashes string, lookup func(name string) *pflag.Flag) {
+	for _, g := range groups {
+		width := 24
+		var flags []*pflag.Flag
 		for _, name := range g.names {
-			left, usage := flagLine(cmd, name)
-			fmt.Fprintf(&b, "  %-*s %s\n", width, left, usage)
+			if f := lookup(name); f != nil {
+				flags = append(flags, f)
+				left, _ := flagLine(f, dashes)
+				width = max(width, len(left))
+			}
+		}
+		if flags == nil {
+			continue
+		}
+		fmt.Fprintf(w, "\n%s:\n", g.title)
+		for _, f := range flags {
+			left, usage := flagLine(f, dashes)
+			fmt.Fprintf(w, "  %-*s %s\n", width, left, wrapText(usage, helpWidth-width-3, strings.Repeat(" ", width+3)))
 		}
 	}
-	b.WriteString("\nValues in parentheses are the defaults. Times are written as 250ms, 90s, 10m or 72h, sizes as 500MB or 8GiB.\n")
+	io.WriteString(w, "\nValues in parentheses are the defaults. Times are written as 250ms, 90s, 10m or 72h, sizes as 500MB or 8GiB.\n")
+}
+
+// wrapText breaks lines before words that would make them wider, and begins the next with indent.
+func wrapText(text string, width int, indent string) string {
+	var b strings.Builder
+	line := 0
+	for word := range strings.FieldsSeq(text) {
+		switch {
+		case b.Len() == 0:
+		case line+1+len(word) > width:
+			b.WriteString("\n" + indent)
+			line = 0
+		default:
+			b.WriteByte(' ')
+			line++
+		}
+		b.WriteString(word)
+		line += len(word)
+	}
 	return b.String()
 }
 
 // flagLine is a flag with the name of its value, and what it does.
-func flagLine(cmd *cobra.Command, name string) (left, usage string) {
-	f := cmd.Flags().Lookup(name)
-	before, rest, named := strings.Cut(f.Usage, "`")
-	arg, after, _ := strings.Cut(rest, "`")
-	left, usage = "--"+name, f.Usage
-	if named {
-		left, usage = left+" "+strings.ToUpper(arg), before+arg+after
+func flagLine(f *pflag.Flag, dashes string) (left, usage string) {
+	left = dashes + f.Name
+	arg, usage := argumentOf(f)
+	if arg != "" {
+		left += " " + arg
 	}
 	if v := f.DefValue; v != "" && v != "false" && v != "[]" && !strings.HasSuffix(usage, ")") {
 		usage += " (" + shortTime(v) + ")"
 	}
 	return left, usage
+}
+
+// argumentOf is the name of the value of a flag, and what the flag does.
+func argumentOf(f *pflag.Flag) (arg, usage string) {
+	before, rest, _ := strings.Cut(f.Usage, "`")
+	arg, after, _ := strings.Cut(rest, "`")
+	return strings.ToUpper(arg), before + arg + after
 }
 
 // shortTime writes 72h0m0s as 72h.

@@ -4,33 +4,43 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
-// TestHelpShowsEveryFlag compares the groups of the help with the flags, which are
-// declared elsewhere.
+// TestHelpShowsEveryFlag compares the groups of the help with the settings, which are declared
+// elsewhere, and the help with the flags.
 func TestHelpShowsEveryFlag(t *testing.T) {
 	t.Parallel()
-	cmd := serveCommand(&bytes.Buffer{})
-	var grouped []string
+	var grouped, declared []string
 	for _, g := range settingGroups {
 		grouped = append(grouped, g.names...)
 	}
-	var declared []string
-	for _, match := range regexp.MustCompile(`(?m)^\s+--([a-z-]+)`).FindAllStringSubmatch(cmd.LocalFlags().FlagUsages(), -1) {
-		declared = append(declared, match[1])
-	}
+	all := newTable()
+	new(settings).declare(all)
+	all.VisitAll(func(f *pflag.Flag) { declared = append(declared, f.Name) })
 	slices.Sort(grouped)
 	slices.Sort(declared)
 	if !slices.Equal(grouped, declared) {
-		t.Errorf("the help shows\n%q, want the declared flags\n%q", grouped, declared)
+		t.Errorf("the groups have\n%q, want the settings\n%q", grouped, declared)
 	}
-	for line := range strings.Lines(helpText(cmd, settingGroups)) {
-		if strings.Contains(line, "`") {
-			t.Errorf("the help has a line with a backquote: %s", line)
+	for _, cmd := range []*cobra.Command{serveCommand(&bytes.Buffer{}), stdioCommand(nil, nil, nil)} {
+		var help bytes.Buffer
+		cmd.SetOut(&help)
+		if err := cmd.Help(); err != nil {
+			t.Fatal(err)
+		}
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if n := strings.Count(help.String(), "\n  --"+f.Name+" "); n != 1 {
+				t.Errorf("the help of %s has --%s %d times", cmd.Name(), f.Name, n)
+			}
+		})
+		if strings.Contains(help.String(), "`") {
+			t.Errorf("the help of %s has a backquote", cmd.Name())
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/troupe-run/troupe"
 	table "github.com/troupe-run/troupe/internal/limits"
@@ -16,18 +16,16 @@ import (
 
 // limits are the settings of the server's limits: one for each row of the table that has
 // an option.
-type limits []*limit
+type limits []limit
 
-// limit is the value of one setting; the kind of the row says which field holds it.
+// limit is one of these settings.
 type limit struct {
 	row   *table.Row
-	count count
-	rate  perSecond
-	size  size
-	time  time.Duration
+	value func() float64
+	flag  *pflag.Flag
 }
 
-// limitGroups returns the flags of limits that no other group shows, in the order of
+// limitGroups returns the limits that no other group shows, in the order of
 // the table.
 func limitGroups(shown []flagGroup) []flagGroup {
 	titles := map[table.Section]string{
@@ -40,9 +38,9 @@ func limitGroups(shown []flagGroup) []flagGroup {
 		if titles[s] != "" {
 			g.title = titles[s]
 		}
-		for row := range table.Flags(s) {
-			if !slices.ContainsFunc(shown, func(other flagGroup) bool { return slices.Contains(other.names, row.Flag()) }) {
-				g.names = append(g.names, row.Flag())
+		for row := range table.Settings(s) {
+			if !slices.ContainsFunc(shown, func(other flagGroup) bool { return slices.Contains(other.names, row.Setting()) }) {
+				g.names = append(g.names, row.Setting())
 			}
 		}
 		if g.names != nil {
@@ -52,64 +50,45 @@ func limitGroups(shown []flagGroup) []flagGroup {
 	return groups
 }
 
-// register declares the flags of cmd, with the defaults of the table.
-func (l *limits) register(cmd *cobra.Command) {
-	f := cmd.Flags()
+// declare enters the limits in a table of settings, with their defaults.
+func (l *limits) declare(f *pflag.FlagSet) {
 	for _, s := range table.Sections() {
-		for row := range table.Flags(s) {
-			x := &limit{row: row}
-			*l = append(*l, x)
+		for row := range table.Settings(s) {
+			var value func() float64
 			switch row.Kind {
 			case table.Count:
-				x.count = count(row.Default)
-				f.Var(&x.count, row.Flag(), row.Usage)
+				value = declareLimit(f, row, new(count))
 			case table.Rate:
-				x.rate = perSecond(row.Default)
-				f.Var(&x.rate, row.Flag(), row.Usage)
+				value = declareLimit(f, row, new(perSecond))
 			case table.Size:
-				x.size = size(row.Default)
-				f.Var(&x.size, row.Flag(), row.Usage)
+				value = declareLimit(f, row, new(size))
 			case table.Time:
-				f.DurationVar(&x.time, row.Flag(), time.Duration(row.Default), row.Usage)
+				d := f.Duration(row.Setting(), time.Duration(row.Default), row.Usage)
+				value = func() float64 { return float64(*d) }
 			}
+			*l = append(*l, limit{row, value, f.Lookup(row.Setting())})
 		}
 	}
 }
 
-// value is the flag value of l.
-func (l *limit) value() float64 {
-	switch l.row.Kind {
-	case table.Rate:
-		return float64(l.rate)
-	case table.Size:
-		return float64(l.size)
-	case table.Time:
-		return float64(l.time)
-	}
-	return float64(l.count)
-}
-
-// text is the value of l as messages write it.
-func (l *limit) text() string {
-	switch l.row.Kind {
-	case table.Rate:
-		return l.rate.String()
-	case table.Size:
-		return l.size.String()
-	case table.Time:
-		return l.time.String()
-	}
-	return l.count.String()
+// declareLimit enters a limit in a table of settings, and returns what reads its value.
+func declareLimit[T count | perSecond | size, P interface {
+	*T
+	pflag.Value
+}](f *pflag.FlagSet, row *table.Row, v P) func() float64 {
+	*v = T(row.Default)
+	f.Var(v, row.Setting(), row.Usage)
+	return func() float64 { return float64(*v) }
 }
 
 // check refuses limits that are out of bounds. A size of 0 was not set.
 func (l limits) check() error {
 	for _, x := range l {
-		if x.row.Kind == table.Size && x.size == 0 {
+		if x.row.Kind == table.Size && x.value() == 0 {
 			continue
 		}
 		if err := x.row.Check(x.value()); err != nil {
-			return fmt.Errorf("%s is %s: %w", x.row.Flag(), x.text(), err)
+			return fmt.Errorf("%s is %s: %w", x.flag.Name, x.flag.Value, err)
 		}
 	}
 	return nil

@@ -23,7 +23,7 @@ func optionsOf(t *testing.T, file string, args ...string) troupe.Options {
 func TestLimitDefaults(t *testing.T) {
 	t.Parallel()
 	var s settings
-	s.register(&cobra.Command{})
+	s.register(&cobra.Command{}, settingGroups)
 	var got troupe.Options
 	s.limits.options(&got)
 	want := troupe.Options{
@@ -49,27 +49,24 @@ func TestLimitDefaults(t *testing.T) {
 	}
 }
 
-// TestEachLimitCanBeSet sets every limit by flag and by file. Both must have the same
+// TestEachLimitCanBeSet sets every limit by --set and by file. Both must have the same
 // effect, and each limit an effect of its own.
 func TestEachLimitCanBeSet(t *testing.T) {
 	t.Parallel()
-	values := map[string][2]string{ // by kind: as a flag, and as in the file
-		"number": {"7", "7"}, "rate": {"7.5", "7.5"}, "size": {"7MiB", "7MiB"}, "duration": {"7s", "7s"},
-	}
-	cmd := &cobra.Command{}
+	values := map[string]string{"number": "7", "rate": "7.5", "size": "7MiB", "duration": "7s"} // by kind
 	var s settings
-	s.register(cmd)
+	s.register(&cobra.Command{}, settingGroups)
 	effects := make(map[string]string)
 	for _, g := range limitGroups(nil) {
 		for _, name := range g.names {
-			value, ok := values[cmd.Flags().Lookup(name).Value.Type()]
+			value, ok := values[s.table.Lookup(name).Value.Type()]
 			if !ok {
-				t.Errorf("%s is of the kind %s", name, cmd.Flags().Lookup(name).Value.Type())
+				t.Errorf("%s is of the kind %s", name, s.table.Lookup(name).Value.Type())
 				continue
 			}
-			got := optionsOf(t, "", "--"+name, value[0])
-			if byFile := optionsOf(t, name+": "+value[1]+"\n"); !reflect.DeepEqual(got, byFile) {
-				t.Errorf("%s: the file sets\n%+v, the flag\n%+v", name, byFile, got)
+			got := optionsOf(t, "", "--set", name+"="+value)
+			if byFile := optionsOf(t, name+": "+value+"\n"); !reflect.DeepEqual(got, byFile) {
+				t.Errorf("%s: the file sets\n%+v, --set\n%+v", name, byFile, got)
 			}
 			changed := differing(optionsOf(t, ""), got)
 			if len(changed) != 1 || effects[changed[0]] != "" {
@@ -116,7 +113,7 @@ func TestZeroIsNoLimit(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"call-rate", "principal-rate", "calls-per-session", "calls-per-principal", "calls-per-node", "sessions-per-principal",
 		"streams-per-session", "streams-per-principal", "connections-per-address", "pending-per-session", "pending-per-principal", "subscriptions-per-session", "open-tasks-per-principal", "open-tasks-per-node"} {
-		got := optionsOf(t, "", "--"+name, "0")
+		got := optionsOf(t, "", "--set", name+"=0")
 		field := differing(optionsOf(t, ""), got)
 		if len(field) != 1 {
 			t.Fatalf("%s sets %q", name, field)
@@ -129,15 +126,16 @@ func TestZeroIsNoLimit(t *testing.T) {
 
 func TestRefusedLimits(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{
-		{"--call-rate", "-1"}, {"--call-rate", "NaN"}, {"--call-rate", "Inf"}, {"--call-rate", "1e-9"}, {"--call-rate", "fast"}, {"--principal-rate", "2e9"},
-		{"--calls-per-session", "-1"}, {"--calls-per-node", "1.5"}, {"--calls-per-node", "3000000000"}, {"--call-burst", "many"},
-		{"--max-depth", "0"}, {"--max-depth", "1025"}, {"--max-batch", "0"}, {"--replay-events", "1001"}, {"--replay-events", "0"},
-		{"--max-header", "0"}, {"--max-header", "2GiB"}, {"--max-queued", "2GiB"}, {"--replay-bytes", "2GiB"},
-		{"--max-call", "0s"}, {"--max-ask", "-1s"}, {"--session-max", "0s"}, {"--body-timeout", "0s"}, {"--write-timeout", "1us"}, {"--drain-wait", "0s"}, {"--ping-every", "900ms"},
+	for _, text := range []string{
+		"call-rate=-1", "call-rate=NaN", "call-rate=Inf", "call-rate=1e-9", "call-rate=fast", "principal-rate=2e9",
+		"calls-per-session=-1", "calls-per-node=1.5", "calls-per-node=3000000000", "call-burst=many",
+		"max-depth=0", "max-depth=1025", "max-batch=0", "replay-events=1001", "replay-events=0",
+		"max-header=0", "max-header=2GiB", "max-queued=2GiB", "replay-bytes=2GiB",
+		"max-call=0s", "max-ask=-1s", "session-max=0s", "body-timeout=0s", "write-timeout=1us", "drain-wait=0s", "ping-every=900ms",
 	} {
-		if _, err := parsed(t, "", append(args, "--memory")...); err == nil || !strings.Contains(err.Error(), strings.TrimPrefix(args[0], "--")) {
-			t.Errorf("%q: error is %v, want one that names the setting", args, err)
+		name, _, _ := strings.Cut(text, "=")
+		if _, err := parsed(t, "", "--memory", "--set", text); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: error is %v, want one that names the setting", text, err)
 		}
 	}
 	for _, file := range []string{"call-rate: fast\n", "calls-per-node: \"7\"\n", "calls-per-node: 7.5\n", "call-rate: -1\n", "call-rate: [1]\n", "max-batch: true\n"} {

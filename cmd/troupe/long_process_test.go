@@ -167,7 +167,7 @@ func TestLongCallsOfAFleet(t *testing.T) {
 				grace = "1s"
 			}
 			begin := func(name string) *process {
-				return onNATS(t, c, name, "--drain-wait", "3s", "--stateless-grace", grace)
+				return onNATS(t, c, name, "--drain-wait", "3s", "--set", "stateless-grace="+grace)
 			}
 			row(t, begin, begin("a"), begin("b"))
 		})

@@ -223,18 +223,18 @@ func TestProcessesOnTheStoreOfOne(t *testing.T) {
 	binary(t)
 	dir := t.TempDir()
 	own := func(address string) []string {
-		return []string{"--data", dir, "--node", "store", "--nats-listen", address, "--nats-token", "right", "--drain-delay", "0s"}
+		return []string{"--data", dir, "--node", "store", "--set", "nats-listen=" + address, "--set", "nats-token=right", "--drain-delay", "0s"}
 	}
 	a := start(t, own("127.0.0.1:0")...)
 	store := a.await(t, `--nats (nats://(127\.0\.0\.1:\d+))`)
-	b := start(t, "--nats", store[1], "--nats-token", "right", "--node", "b", "--drain-delay", "0s")
+	b := start(t, "--nats", store[1], "--set", "nats-token=right", "--node", "b", "--drain-delay", "0s")
 	b.becomes(t, "troupe_nodes_heard", "1")
 	a.becomes(t, "troupe_nodes_heard", "1")
 	session := a.session(t)
 	b.echo(t, session)
 	id := b.begun(t, "job", `{"steps":5,"step_ms":20}`)
 	a.until(t, id, "completed")
-	if code := startAny(t, "--nats", store[1], "--nats-token", "wrong").exit(t); code == 0 {
+	if code := startAny(t, "--nats", store[1], "--set", "nats-token=wrong").exit(t); code == 0 {
 		t.Error("a process with the wrong token serves")
 	}
 

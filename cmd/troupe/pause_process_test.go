@@ -17,7 +17,7 @@ import (
 func TestPausedProcess(t *testing.T) {
 	t.Parallel()
 	const asleep = 7 * time.Second // records live for 4 s, events for 9 s
-	p := start(t, "--data", t.TempDir(), "--lease", "5s", "--replay-age", "3s", "--drain-delay", "0s")
+	p := start(t, "--data", t.TempDir(), "--set", "lease=5s", "--set", "replay-age=3s", "--drain-delay", "0s")
 	s := sit(t, p, "2025-11-25")
 	type result struct {
 		body string

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
@@ -62,21 +63,21 @@ func (r *reloader) run(ctx context.Context, hangups <-chan os.Signal) {
 func (r *reloader) reload() error {
 	var s settings
 	cmd := &cobra.Command{}
-	s.register(cmd)
+	s.register(cmd, settingGroups, serveFlags...)
 	args, _ := r.cmd.Context().Value(commandLine{}).([]string)
 	if err := cmd.ParseFlags(args); err != nil {
 		return err
 	}
-	if err := s.read(cmd); err != nil {
+	if err := s.read(); err != nil {
 		return err
 	}
-	later := unapplied(r.cmd, cmd)
+	later := unapplied(r.began.table, s.table)
 	began := r.began
 	switch {
 	case began.authConfig() != nil:
 		// What clients are told of the server stays, and tokens with it.
 		s.listen, s.publicURL, s.tlsCert, s.allowAnonymous, s.conformance = began.listen, began.publicURL, began.tlsCert, began.allowAnonymous, began.conformance
-		if err := s.checkAuth(cmd.Flags().Changed); err != nil {
+		if err := s.checkAuth(); err != nil {
 			return fmt.Errorf("with the public-url, and other addresses, with which the process began: %w", err)
 		}
 		if began.takesTokens() && !s.takesTokens() {
@@ -95,14 +96,12 @@ func (r *reloader) reload() error {
 	return nil
 }
 
-// unapplied are the settings that differ between two command lines, with their files, and do not apply at once.
-func unapplied(a, b *cobra.Command) (names []string) {
-	for _, g := range settingGroups {
-		for _, name := range g.names {
-			if !slices.Contains(atOnce, name) && a.Flags().Lookup(name).Value.String() != b.Flags().Lookup(name).Value.String() {
-				names = append(names, name)
-			}
+// unapplied are the settings that differ between two tables and do not apply at once.
+func unapplied(a, b *pflag.FlagSet) (names []string) {
+	a.VisitAll(func(f *pflag.Flag) {
+		if !slices.Contains(atOnce, f.Name) && f.Value.String() != b.Lookup(f.Name).Value.String() {
+			names = append(names, f.Name)
 		}
-	}
+	})
 	return names
 }

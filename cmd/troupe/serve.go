@@ -32,17 +32,20 @@ func serveCommand(stderr io.Writer) *cobra.Command {
   troupe serve --nats nats://127.0.0.1:4222           a store for several processes
   troupe serve --revisions 2025-06-18,2025-11-25      only clients with sessions, which outlive the process
   troupe serve --listen 0.0.0.0:8080 --public-url https://mcp.example.com --allow-host mcp.example.com --auth-issuer https://id.example.com
-  troupe serve --config troupe.yaml --log-level debug flags win over the file`,
+  troupe serve --config troupe.yaml --log-level debug the command line wins over the file
+  troupe serve --set max-body=64MiB                   any other setting: see --help-limits`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := s.read(cmd); err != nil {
+			if s.helpLimits {
+				return s.writeSettings(cmd)
+			}
+			if err := s.read(); err != nil {
 				return err
 			}
 			return s.serve(cmd, stderr)
 		},
 	}
-	s.register(cmd)
-	groupedHelp(cmd, settingGroups)
+	s.register(cmd, settingGroups, serveFlags...)
 	return cmd
 }
 

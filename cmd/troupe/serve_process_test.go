@@ -108,9 +108,9 @@ const hung = 10 * time.Minute
 func startAny(t *testing.T, args ...string) *process {
 	t.Helper()
 	p := &process{stderr: &lines{wrote: make(chan struct{}, 1)}, exited: make(chan error, 1)}
-	flags := []string{"serve", "--conformance", "--listen", "127.0.0.1:0"}
-	if !slices.Contains(args, "--nats") && !slices.Contains(args, "--nats-listen") { // no other process waits for its lease to end
-		flags = append(flags, "--lease", "2m") // a busy machine may keep it from renewing one
+	flags := []string{"serve", "--set", "conformance=true", "--listen", "127.0.0.1:0"}
+	if !slices.Contains(args, "--nats") && !slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "nats-listen=") }) { // no other process waits for its lease to end
+		flags = append(flags, "--set", "lease=2m") // a busy machine may keep it from renewing one
 	}
 	p.cmd = exec.Command(binary(t), append(flags, args...)...)
 	p.cmd.Stderr = p.stderr
@@ -276,7 +276,7 @@ func TestHealthListenProcess(t *testing.T) {
 
 func TestLimitsOfAProcess(t *testing.T) {
 	t.Parallel()
-	p := start(t, "--memory", "--call-rate", "0.01", "--call-burst", "1", "--max-batch", "1")
+	p := start(t, "--memory", "--set", "call-rate=0.01", "--set", "call-burst=1", "--set", "max-batch=1")
 	session := p.session(t)
 	p.echo(t, session)
 	status, _, body := p.request(t, "POST", "/mcp", session, `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"echo","arguments":{"text":"x"}}}`)

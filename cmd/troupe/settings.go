@@ -14,14 +14,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/examples/everything"
 	"github.com/troupe-run/troupe/internal/configfile"
 )
 
-// settings are the settings of serve, by flag or by file.
+// settings are the settings of serve.
 type settings struct {
 	listen         string
 	allowAnonymous bool
@@ -54,38 +54,48 @@ type settings struct {
 
 	logLevel  string
 	logFormat string
-	config    string
+
+	table      *pflag.FlagSet // of all above, whoever sets them
+	config     string
+	helpLimits bool
 }
 
-// settingGroups are the flags of serve, in the order of the help.
+// settingGroups are the settings of serve, in the order of the help.
 var settingGroups = slices.Concat(ownGroups, limitGroups(ownGroups))
 
 var ownGroups = []flagGroup{
-	{"Who may call", []string{"auth-issuer", "auth-audience", "auth-scope", "api-keys", "allow-anonymous"}},
+	{"Who may call; the section auth of the file says more", []string{"auth-issuer", "auth-audience", "auth-scope", "api-keys", "allow-anonymous"}},
 	{"Addresses and access", []string{"listen", "health-listen", "public-metrics", "allow-origin", "allow-host", "public-url", "trusted-proxy", "weight", "tls-cert", "tls-key"}},
 	{"Storage", []string{"data", "memory", "max-store", "shards", "sync"}},
 	{"Storage on NATS servers, for several processes", []string{"nats", "nats-creds", "nats-nkey", "nats-token", "nats-ca", "nats-cert", "nats-key", "nats-replicas", "nats-prefix", "nats-listen"}},
 	{"Serving and ending", []string{"revisions", "conformance", "page-size", "sse-grace", "stateless-grace", "retry", "ping-every", "drain-delay", "drain-wait", "net-http"}},
-	{"This node", []string{"node", "lease", "log-level", "log-format", "config"}},
+	{"This node", []string{"node", "lease", "max-memory", "log-level", "log-format"}},
 }
 
-// register declares the flags of cmd. Their values are the defaults until the
-// command line is parsed.
-func (s *settings) register(cmd *cobra.Command) {
-	f := cmd.Flags()
+// serveFlags are the settings that people set at the command line. All others are for the file of
+// --config, and --set.
+var serveFlags = []string{
+	"auth-issuer", "auth-audience", "auth-scope", "api-keys", "allow-anonymous",
+	"listen", "health-listen", "allow-origin", "allow-host", "public-url", "trusted-proxy", "tls-cert", "tls-key",
+	"data", "memory", "max-store", "sync", "nats", "nats-creds",
+	"revisions", "drain-delay", "drain-wait", "node", "max-memory", "log-level", "log-format",
+}
+
+// declare enters the settings in a table, with their defaults.
+func (s *settings) declare(f *pflag.FlagSet) {
 	f.StringVar(&s.listen, "listen", "127.0.0.1:8080", "`address` to listen on; port 0 takes a free one")
-	f.StringVar(&s.healthListen, "health-listen", "", "`address` to serve /healthz, /readyz and /metrics on instead, without TLS")
+	f.StringVar(&s.healthListen, "health-listen", "", "`address` of /healthz, /readyz and /metrics instead, without TLS")
 	f.BoolVar(&s.publicMetrics, "public-metrics", false, "serve /metrics to other machines, too, where no --health-listen does")
 	f.BoolVar(&s.netHTTP, "net-http", false, "serve all connections with Go's net/http, not only those that need it")
-	f.StringArrayVar(&s.authIssuers, "auth-issuer", nil, "`url` of an authorization server whose access tokens count, as tokens have it in iss; may be repeated, and the section auth of the file says more")
-	f.StringArrayVar(&s.authAudiences, "auth-audience", nil, "`audience` that those tokens have; may be repeated (the URL of the server that is called)")
+	f.StringArrayVar(&s.authIssuers, "auth-issuer", nil, "`url` of an authorization server whose access tokens count; may be repeated")
+	f.StringArrayVar(&s.authAudiences, "auth-audience", nil, "`audience` of those tokens; may be repeated (the URL of the server that is called)")
 	f.StringArrayVar(&s.authScopes, "auth-scope", nil, "`scope` that clients are told to ask for; may be repeated")
-	f.BoolVar(&s.allowAnonymous, "allow-anonymous", false, "serve who brings no token, other machines too; a bad token is refused nevertheless")
+	f.BoolVar(&s.allowAnonymous, "allow-anonymous", false, "serve who brings no token, other machines too; a bad token is still refused")
 	f.BoolVar(&s.apiKeys, "api-keys", false, "serve whoever has an API key: troupe keys makes them")
 	f.StringArrayVar(&s.allowOrigins, "allow-origin", nil, "`origin` of web pages that may call, beside the server's own; may be repeated")
-	f.StringArrayVar(&s.allowHosts, "allow-host", nil, "`host` name that clients use, such as mcp.example.com; may be repeated (localhost and, beyond a loopback address, IP addresses); * for any")
-	f.StringVar(&s.publicURL, "public-url", "", "`url` under which clients reach this server, without the path of its endpoint: https://HOST, or https://HOST/PATH if a proxy cuts off that; tokens are for it")
-	f.Var(&s.trustedProxies, "trusted-proxy", "`CIDR` of proxies whose Forwarded or X-Forwarded-For names the client; may be repeated")
+	f.StringArrayVar(&s.allowHosts, "allow-host", nil, "`host` name that clients use, or * for any; may be repeated (localhost and, beyond a loopback address, IP addresses)")
+	f.StringVar(&s.publicURL, "public-url", "", "`url` under which clients reach this server, and for which tokens are: https://HOST, or https://HOST/PATH if a proxy cuts off that")
+	f.Var(&s.trustedProxies, "trusted-proxy", "`CIDR` of proxies whose Forwarded or X-Forwarded-For counts; may be repeated")
 	f.Var(&s.weights, "weight", "`CLIENT=N` gives a client N times what others get of what is short: its IPv4 address, its IPv6 network of 64 bits; may be repeated (1 each)")
 	f.StringVar(&s.tlsCert, "tls-cert", "", "`file` with the certificate; serves https")
 	f.StringVar(&s.tlsKey, "tls-key", "", "`file` with the certificate's key")
@@ -93,7 +103,7 @@ func (s *settings) register(cmd *cobra.Command) {
 	f.StringVar(&s.data, "data", "", "data `directory` ($XDG_STATE_HOME/troupe, else ~/.local/state/troupe)")
 	f.BoolVar(&s.memory, "memory", false, "keep everything in memory: nothing survives the process")
 	f.Var((*count)(&s.shards), "shards", "`number` of parts of the event log of a new store, up to 32, which are read side by side after a crash; one that is there keeps its own (4, or fewer in a small store)")
-	f.DurationVar(&s.sync, "sync", time.Second, "`time` between flushes to the disk: a power cut may lose as much; 0s flushes each write before it is acknowledged")
+	f.DurationVar(&s.sync, "sync", time.Second, "`time` between flushes to the disk, which a power cut may lose; 0s flushes each write")
 
 	f.StringVar(&s.nats.URL, "nats", "", "`url` of NATS servers that keep the store: nats://HOST:4222 or tls://HOST:4222, several with commas; USER:PASSWORD@ may stand before the host")
 	f.StringVar(&s.nats.CredsFile, "nats-creds", "", "`file` with a user's credentials, as nsc writes it")
@@ -104,7 +114,7 @@ func (s *settings) register(cmd *cobra.Command) {
 	f.StringVar(&s.nats.KeyFile, "nats-key", "", "PEM `file` with the certificate's key")
 	f.Var((*count)(&s.nats.Replicas), "nats-replicas", "`number` of servers that keep a copy: 1, 3 or 5 (what is there; 3 in a new cluster)")
 	f.StringVar(&s.nats.Prefix, "nats-prefix", "", "`prefix` of the names of all streams and subjects (troupe)")
-	f.StringVar(&s.nats.Listen, "nats-listen", "", "`address` on which this process's own store serves others, which name it in --nats; needs --nats-token, or --nats-cert, --nats-key and --nats-ca")
+	f.StringVar(&s.nats.Listen, "nats-listen", "", "`address` on which this process's own store serves others, which name it in --nats; needs nats-token, or nats-cert, nats-key and nats-ca")
 
 	f.Var(&s.revisions, "revisions", "`revisions` of MCP that clients may begin to use, with commas between them; the same on all nodes ("+strings.Join(troupe.Revisions(), ",")+")")
 	f.BoolVar(&s.conformance, "conformance", false, "also serve the tools that the official conformance suite calls")
@@ -112,24 +122,19 @@ func (s *settings) register(cmd *cobra.Command) {
 	f.StringVar(&s.node, "node", "", "`name` of this node (the name stored in the data directory)")
 	f.StringVar(&s.logLevel, "log-level", "info", "lowest `level` to log: debug, info, warn or error")
 	f.StringVar(&s.logFormat, "log-format", "text", "`format` of the log: text or json")
-	f.StringVar(&s.config, "config", "", "YAML `file` with any of these settings; flags win")
-	s.limits.register(cmd)
-	f.SortFlags = false
+	s.limits.declare(f)
 }
 
 // read reads the file, if there is one, and checks all.
-func (s *settings) read(cmd *cobra.Command) error {
-	if s.config != "" {
-		if err := readConfig(cmd, s.config, &s.auth); err != nil {
-			return err
-		}
+func (s *settings) read() error {
+	if err := s.readFile(); err != nil {
+		return err
 	}
-	return s.check(cmd.Flags().Changed)
+	return s.check()
 }
 
-// check refuses invalid settings, and decides where the data lies. byFlag reports
-// whether a setting is from the command line.
-func (s *settings) check(byFlag func(name string) bool) error {
+// check refuses invalid settings, and decides where the data lies.
+func (s *settings) check() error {
 	if err := checkListen("listen", s.listen); err != nil {
 		return err
 	}
@@ -170,7 +175,7 @@ func (s *settings) check(byFlag func(name string) bool) error {
 	if err := s.checkNATS(); err != nil {
 		return err
 	}
-	if err := s.checkAuth(byFlag); err != nil {
+	if err := s.checkAuth(); err != nil {
 		return err
 	}
 	if s.apiKeys && s.memory {
@@ -178,7 +183,7 @@ func (s *settings) check(byFlag func(name string) bool) error {
 	}
 	if s.memory && s.data != "" {
 		// The command line wins over the file.
-		switch data, memory := byFlag("data"), byFlag("memory"); {
+		switch data, memory := s.table.Changed("data"), s.table.Changed("memory"); {
 		case data == memory:
 			return errors.New("data and memory exclude each other: set one of them")
 		case data:

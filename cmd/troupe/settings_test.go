@@ -19,21 +19,27 @@ import (
 func parsed(t *testing.T, file string, args ...string) (*settings, error) {
 	t.Helper()
 	var s settings
-	cmd := &cobra.Command{Use: "serve", SilenceErrors: true, SilenceUsage: true, RunE: func(cmd *cobra.Command, _ []string) error {
-		return s.read(cmd)
+	cmd := &cobra.Command{Use: "serve", SilenceErrors: true, SilenceUsage: true, RunE: func(*cobra.Command, []string) error {
+		return s.read()
 	}}
-	s.register(cmd)
+	s.register(cmd, settingGroups, serveFlags...)
 	if file != "" {
-		path := filepath.Join(t.TempDir(), "troupe.yaml")
-		if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		args = append(args, "--config", path)
+		args = append(args, "--config", writeConfig(t, file))
 	}
 	cmd.SetArgs(append([]string{}, args...))
 	cmd.SetOut(io.Discard)
 	cmd.SetErr(io.Discard)
 	return &s, cmd.Execute()
+}
+
+// writeConfig returns the name of a file for --config.
+func writeConfig(t *testing.T, file string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "troupe.yaml")
+	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 func TestPrecedence(t *testing.T) {
@@ -104,7 +110,7 @@ func TestConfigErrors(t *testing.T) {
 		{"number for a time", "\nsync: 120\n", []string{":2:", "sync", "unit"}},
 		{"nonsense for a time", "sync: soon\n", []string{":1:", "sync", "soon"}},
 		{"text for a list", "allow-origin: https://a.example\n", []string{":1:", "allow-origin", "list"}},
-		{"mapping in a list", "allow-origin: [{a: b}]\n", []string{":1:", "allow-origin", "list of texts"}},
+		{"mapping in a list", "allow-origin: [{a: b}]\n", []string{":1:", "allow-origin[0]", "want a text"}},
 		{"fraction for a size", "max-body: 1.5\n", []string{":1:", "max-body", "size"}},
 		{"nonsense for a size", "max-store: 8 parsecs\n", []string{":1:", "max-store", "parsecs"}},
 		{"negative size", "max-store: -1\n", []string{":1:", "max-store"}},
@@ -250,13 +256,17 @@ func TestZeroTimes(t *testing.T) {
 func TestRefusedFlags(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
-		{"--sync", "-1s"}, {"--shards", "33"}, {"--shards", "-1"}, {"--lease", "0s"}, {"--lease", "1ms"}, {"--sse-grace", "0s"}, {"--page-size", "0"}, {"--drain-delay", "-1s"}, {"--node", "Not A Name"},
+		{"--sync", "-1s"}, {"--set", "shards=33"}, {"--set", "shards=-1"}, {"--set", "lease=0s"}, {"--set", "lease=1ms"}, {"--set", "sse-grace=0s"}, {"--set", "page-size=0"}, {"--drain-delay", "-1s"}, {"--node", "Not A Name"},
 		{"--listen", "8080"}, {"--listen", "127.0.0.1"}, {"--listen", "127.0.0.1:99999"}, {"--listen", "127.0.0.1:-1"}, {"--listen", ""}, {"--listen", "::1:80"},
 		{"--tls-cert", "absent.pem", "--tls-key", "absent.pem"},
-		{"--session-idle", "0s"}, {"--replay-age", "0s"},
+		{"--set", "session-idle=0s"}, {"--set", "replay-age=0s"},
 		{"--tls-cert", "a.pem"}, {"--tls-key", "a.pem"}, {"--log-format", "xml"}, {"--log-level", "loud"}, {"--log-level", "INFO"},
 	} {
-		if _, err := parsed(t, "", append(args, "--memory")...); err == nil || !strings.Contains(err.Error(), strings.TrimPrefix(args[0], "--")) {
+		name := strings.TrimPrefix(args[0], "--")
+		if name == "set" {
+			name, _, _ = strings.Cut(args[1], "=")
+		}
+		if _, err := parsed(t, "", append(args, "--memory")...); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%q: error is %v, want one that names the setting", args, err)
 		}
 	}
@@ -276,10 +286,10 @@ func FuzzConfig(f *testing.F) {
 			t.Fatal(err)
 		}
 		var s settings
-		cmd := &cobra.Command{}
-		s.register(cmd)
-		if err := readConfig(cmd, path, &s.auth); err == nil {
-			_ = s.check(cmd.Flags().Changed)
+		s.register(&cobra.Command{}, settingGroups)
+		s.config = path
+		if err := s.readFile(); err == nil {
+			_ = s.check()
 		} else if !strings.HasPrefix(err.Error(), "config ") {
 			t.Errorf("error %q does not name the file", err)
 		}

@@ -225,7 +225,7 @@ func TestAnyProcessServesTheNextRequest(t *testing.T) {
 	for name, sig := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "ended in order": syscall.SIGTERM} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			args := []string{"--data", t.TempDir(), "--page-size", "5", "--drain-delay", "0s"}
+			args := []string{"--data", t.TempDir(), "--set", "page-size=5", "--drain-delay", "0s"}
 			p := start(t, args...)
 			restart := func() {
 				p.signal(t, sig)
@@ -296,7 +296,7 @@ func TestAnyProcessServesTheNextRequest(t *testing.T) {
 // that its own process refuses it when it has expired, like an invented one.
 func TestStatesAreOfOneStore(t *testing.T) {
 	t.Parallel()
-	p, other := start(t, "--data", t.TempDir(), "--max-ask", "2s"), start(t, "--data", t.TempDir())
+	p, other := start(t, "--data", t.TempDir(), "--set", "max-ask=2s"), start(t, "--data", t.TempDir())
 	k := p.ask(t, "tools/call", tool("ask", `{"question":"q"}`), "elicit")
 	made := asking{k.method, k.params, "bm8gc3RhdGU"}
 	bodies := []string{

@@ -14,8 +14,10 @@ import (
 // stdioGroups are the settings that stdio shares with serve.
 var stdioGroups = []flagGroup{
 	{"Requests", []string{"max-body", "max-depth", "max-batch", "max-values", "max-uri", "max-call", "max-ask", "log-rate", "ping-every", "calls-per-session", "pending-per-session", "subscriptions-per-session", "max-queued", "page-size", "revisions", "conformance", "drain-wait"}},
-	{"This process", []string{"log-level", "log-format", "config"}},
+	{"This process", []string{"log-level", "log-format"}},
 }
+
+var stdioFlags = []string{"revisions", "log-level", "log-format"}
 
 func stdioCommand(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 	var s settings
@@ -29,30 +31,21 @@ func stdioCommand(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
   troupe stdio --log-level debug 2>log.txt  to see what the client asks for`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if s.config != "" {
-				if err := readConfig(cmd, s.config, nil); err != nil {
-					return err
-				}
+			if s.helpLimits {
+				return s.writeSettings(cmd)
 			}
-			s.memory, s.data = true, ""
-			if err := s.check(cmd.Flags().Changed); err != nil {
+			s.memory = true
+			if err := s.read(); err != nil {
 				return err
 			}
 			return s.serveStdio(cmd.Context(), stdin, stdout, stderr)
 		},
 	}
-	all := new(cobra.Command)
-	s.register(all)
+	s.register(cmd, stdioGroups, stdioFlags...)
 	// A host shows a server's standard error to its user, to whom any line looks like a fault.
-	_ = all.Flags().Set("log-level", "warn") // cannot fail: the level exists
-	for _, g := range stdioGroups {
-		for _, name := range g.names {
-			f := all.Flags().Lookup(name)
-			f.DefValue, f.Changed = f.Value.String(), false
-			cmd.Flags().AddFlag(f)
-		}
-	}
-	groupedHelp(cmd, stdioGroups)
+	level := s.table.Lookup("log-level")
+	_ = level.Value.Set("warn") // cannot fail: it is a text
+	level.DefValue = "warn"
 	return cmd
 }
 

@@ -26,7 +26,7 @@ type stdioProcess struct {
 
 func startStdio(t *testing.T, args ...string) *stdioProcess {
 	t.Helper()
-	p := &stdioProcess{t: t, cmd: exec.Command(binary(t), append([]string{"stdio", "--conformance"}, args...)...)}
+	p := &stdioProcess{t: t, cmd: exec.Command(binary(t), append([]string{"stdio", "--set", "conformance=true"}, args...)...)}
 	p.cmd.Stderr = &p.stderr
 	var err error
 	if p.in, err = p.cmd.StdinPipe(); err != nil {

@@ -1,14 +1,15 @@
 package main
 
 import (
-	"bytes"
 	"slices"
 	"testing"
+
+	"github.com/spf13/cobra"
 
 	table "github.com/troupe-run/troupe/internal/limits"
 )
 
-// notOfStdio are the flags of limits that troupe stdio does not have, by the reason.
+// notOfStdio are the limits that troupe stdio does not have, by the reason.
 var notOfStdio = map[string][]string{
 	"it is about HTTP": {"max-header", "header-timeout", "body-timeout", "body-rate", "write-timeout", "connections", "connections-per-address", "drain-delay"},
 	"messages on a pipe are no event streams, and are not stored": {"sse-grace", "stateless-grace", "retry", "streams-per-session", "streams-per-principal",
@@ -22,27 +23,28 @@ var notOfStdio = map[string][]string{
 // notOfStdio.
 func TestStdioDecidesOnEveryLimit(t *testing.T) {
 	t.Parallel()
-	cmd := stdioCommand(nil, &bytes.Buffer{}, &bytes.Buffer{})
+	var stdio settings
+	stdio.register(&cobra.Command{}, stdioGroups)
 	var without []string
 	for reason, names := range notOfStdio {
 		for _, name := range names {
 			without = append(without, name)
-			if cmd.Flags().Lookup(name) != nil {
-				t.Errorf("stdio has --%s, though %s", name, reason)
+			if stdio.table.Lookup(name) != nil {
+				t.Errorf("stdio has %s, though %s", name, reason)
 			}
 		}
 	}
 	for _, s := range table.Sections() {
-		for row := range table.Flags(s) {
-			switch name := row.Flag(); {
+		for row := range table.Settings(s) {
+			switch name := row.Setting(); {
 			case slices.Contains(without, name):
 				without = slices.DeleteFunc(without, func(other string) bool { return other == name })
-			case cmd.Flags().Lookup(name) == nil:
-				t.Errorf("stdio does not have --%s: add it to stdioGroups, or here to notOfStdio", name)
+			case stdio.table.Lookup(name) == nil:
+				t.Errorf("stdio does not have %s: add it to stdioGroups, or here to notOfStdio", name)
 			}
 		}
 	}
 	if len(without) > 0 {
-		t.Errorf("the table of limits has no flags %q", without)
+		t.Errorf("the table of limits has no %q", without)
 	}
 }

@@ -18,12 +18,18 @@ type Auth struct {
 	Claims  []string
 }
 
-// ReadAuth reads the section auth, whose key stands in a line. An empty one says nothing. A secret that lies in a file of its own is read by readFile. All errors are an [*Error].
-func ReadAuth(n ast.Node, line int, readFile func(name string) ([]byte, error)) (a Auth, err error) {
-	if _, empty := n.(*ast.NullNode); empty {
-		return a, nil
+// ReadAuth reads the section auth into a. An empty one says nothing. A secret that lies in a file of its own is read by readFile.
+func ReadAuth(a *Auth, readFile func(name string) ([]byte, error)) Reader {
+	return func(n ast.Node, line int, at string) error {
+		if _, empty := n.(*ast.NullNode); empty {
+			return nil
+		}
+		return readMapping(line, at, authReaders(a, readFile), n)
 	}
-	return a, readMapping(n, line, "auth", map[string]reader{
+}
+
+func authReaders(a *Auth, readFile func(string) ([]byte, error)) map[string]Reader {
+	return map[string]Reader{
 		"issuers": func(n ast.Node, line int, at string) error {
 			return readList(n, line, at, func(n ast.Node, line int, at string) error {
 				i, err := readIssuer(n, line, at, readFile)
@@ -33,11 +39,11 @@ func ReadAuth(n ast.Node, line int, readFile func(name string) ([]byte, error)) 
 		},
 		"scopes": setTexts(&a.Scopes),
 		"implies": func(n ast.Node, line int, at string) error {
-			all, err := entries(n, line, at)
+			all, err := entries(line, at, n)
 			a.Implies = make(map[string][]string)
 			for _, e := range all {
 				var narrower []string
-				if err := setTexts(&narrower)(e.value, e.line, at+"."+e.name); err != nil {
+				if err := setTexts(&narrower)(e.value, e.line, below(at, e.name)); err != nil {
 					return err
 				}
 				a.Implies[e.name] = narrower
@@ -45,23 +51,23 @@ func ReadAuth(n ast.Node, line int, readFile func(name string) ([]byte, error)) 
 			return err
 		},
 		"claims": setTexts(&a.Claims),
-	})
+	}
 }
 
 func readIssuer(n ast.Node, line int, at string, readFile func(string) ([]byte, error)) (i auth.Issuer, err error) {
-	return i, readMapping(n, line, at, map[string]reader{
+	return i, readMapping(line, at, map[string]Reader{
 		"url": setText(&i.URL), "audiences": setTexts(&i.Audiences), "audience-claim": setText(&i.AudienceClaim), "client-ids": setTexts(&i.ClientIDs), "keys": setText(&i.Keys),
 		"introspection": func(n ast.Node, line int, at string) (err error) {
 			i.Introspection, err = readIntrospection(n, line, at, readFile)
 			return err
 		},
-	})
+	}, n)
 }
 
 func readIntrospection(n ast.Node, line int, at string, readFile func(string) ([]byte, error)) (*auth.Introspection, error) {
 	var in auth.Introspection
 	secrets := 0
-	secret := func(read reader) reader {
+	secret := func(read Reader) Reader {
 		return func(n ast.Node, line int, at string) error {
 			if secrets++; secrets > 1 {
 				return mistake(line, at, errors.New("client-secret and client-secret-file exclude each other: set one of them"))
@@ -69,7 +75,7 @@ func readIntrospection(n ast.Node, line int, at string, readFile func(string) ([
 			return read(n, line, at)
 		}
 	}
-	return &in, readMapping(n, line, at, map[string]reader{
+	return &in, readMapping(line, at, map[string]Reader{
 		"url": setText(&in.URL), "client-id": setText(&in.ClientID), "client-secret": secret(setText(&in.ClientSecret)),
 		"client-secret-file": secret(func(n ast.Node, line int, at string) error {
 			var name string
@@ -85,5 +91,5 @@ func readIntrospection(n ast.Node, line int, at string, readFile func(string) ([
 			}
 			return nil
 		}),
-	})
+	}, n)
 }

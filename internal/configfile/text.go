@@ -16,8 +16,11 @@ type Error struct {
 func (e *Error) Error() string { return e.Err.Error() }
 func (e *Error) Unwrap() error { return e.Err }
 
-// mistake is an Error about what stands at a place of the section.
+// mistake is an Error about what stands at a place of the file, which is "" for the file itself.
 func mistake(line int, at string, err error) error {
+	if at == "" {
+		return &Error{line, err}
+	}
 	return &Error{line, fmt.Errorf("%s: %w", at, err)}
 }
 
@@ -27,8 +30,8 @@ var (
 	errNoMapping = errors.New("want a mapping of keys to values")
 )
 
-// Text returns the text of a node. Numbers, truth values, aliases and tags are no texts.
-func Text(n ast.Node) (string, error) {
+// text returns the text of a node. Numbers, truth values, aliases and tags are no texts.
+func text(n ast.Node) (string, error) {
 	switch n := n.(type) {
 	case *ast.StringNode:
 		return n.Value, nil
@@ -50,30 +53,30 @@ func lineOf(n ast.Node, of int) int {
 }
 
 // setText stores a text.
-func setText(into *string) reader {
+func setText(into *string) Reader {
 	return func(n ast.Node, line int, at string) error {
-		text, err := Text(n)
+		v, err := text(n)
 		if err != nil {
 			return mistake(lineOf(n, line), at, err)
 		}
-		*into = text
+		*into = v
 		return nil
 	}
 }
 
 // setTexts stores a list of texts.
-func setTexts(into *[]string) reader {
+func setTexts(into *[]string) Reader {
 	return func(n ast.Node, line int, at string) error {
 		list, ok := n.(*ast.SequenceNode)
 		if !ok {
 			return mistake(lineOf(n, line), at, errNoTexts)
 		}
 		for i, item := range list.Values {
-			text, err := Text(item)
+			v, err := text(item)
 			if err != nil {
 				return mistake(lineOf(item, line), fmt.Sprintf("%s[%d]", at, i), err)
 			}
-			*into = append(*into, text)
+			*into = append(*into, v)
 		}
 		return nil
 	}

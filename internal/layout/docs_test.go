@@ -49,7 +49,7 @@ func TestConformanceTable(t *testing.T) {
 	}
 }
 
-// TestReadme compares the README with the programs that it prints and with the flags that exist, and keeps it short.
+// TestReadme compares the README with the programs that it prints, and keeps it short.
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	readme := readText(t, "README.md")
@@ -74,28 +74,6 @@ func TestReadme(t *testing.T) {
 	_, install, _ := strings.Cut(readme, "\n## Install")
 	if b := blocks(install, "sh"); len(b) < 2 || strings.Count(b[0], "\n") != 1 || strings.Count(b[1], "\n") != 1 {
 		t.Errorf("the first blocks below \"Install\" are %q: want a command of .ci/clone in each of two", b)
-	}
-	known := map[string]bool{"help": true, "answer": true}
-	// The flags of limits are in the tables that the package limits writes.
-	for file, flags := range map[string]*regexp.Regexp{
-		"cmd/troupe/remote.go":   regexp.MustCompile(`f\.\w+\(&r\.\w+, "([a-z-]+)"`),
-		"cmd/troupe/settings.go": regexp.MustCompile(`f\.\w+\([^"]*&[a-z]\.[\w.]+\)?, "([a-z-]+)"`),
-		"docs/limits.md":         regexp.MustCompile("\\| `--([a-z-]+)` \\|"),
-	} {
-		found := flags.FindAllStringSubmatch(readText(t, file), -1)
-		if len(found) < 5 {
-			t.Errorf("%d flags found in %s: the test looks at the wrong place", len(found), file)
-		}
-		for _, flag := range found {
-			known[flag[1]] = true
-		}
-	}
-	for _, document := range []string{"README.md", "docs/serve.md", "docs/library.md", "docs/by-hand.md"} {
-		for _, named := range regexp.MustCompile("(?:`|serve |stdio |call )--([a-z-]+)").FindAllStringSubmatch(readText(t, document), -1) {
-			if !known[named[1]] {
-				t.Errorf("%s names --%s, which is no flag", document, named[1])
-			}
-		}
 	}
 }
 

@@ -59,7 +59,7 @@ func TestLog(t *testing.T) {
 			l.Hit(HeaderTimeout.Row)
 		}
 		lines := told()
-		if len(lines) != 2 || !strings.Contains(lines[0], "times=1 address=192.0.2.1 flag=--connections-per-address option=Options.HTTP.ConnectionsPerAddress") {
+		if len(lines) != 2 || !strings.Contains(lines[0], "times=1 address=192.0.2.1 setting=connections-per-address option=Options.HTTP.ConnectionsPerAddress") {
 			t.Errorf("a thousand at once: %q", lines)
 		}
 		time.Sleep(time.Minute)
@@ -71,15 +71,15 @@ func TestLog(t *testing.T) {
 			l.Hit(r)
 		}
 		want := []string{
-			`limit="memory that it has the node hold" times=1 flag=--max-memory option=Options.Shared.MaxMemory`,
-			`limit="a principal's share of these requests" times=1 flag=--calls-per-node option=Options.Shared.CallsPerNode`,
-			`limit="share of the store when it is short of room" times=1 flag=--max-store option=Options.Store.MaxStore`,
-			`limit="time for which a call waits to answer as plain JSON" times=1 flag=--sse-grace option=Options.Limits.Grace`,
+			`limit="memory that it has the node hold" times=1 setting=max-memory option=Options.Shared.MaxMemory`,
+			`limit="a principal's share of these requests" times=1 setting=calls-per-node option=Options.Shared.CallsPerNode`,
+			`limit="share of the store when it is short of room" times=1 setting=max-store option=Options.Store.MaxStore`,
+			`limit="time for which a call waits to answer as plain JSON" times=1 setting=sse-grace option=Options.Limits.Grace`,
 		}
 		lines = told()
 		for i := range want {
 			if len(lines) != len(want) || !strings.Contains(lines[i], want[i]) {
-				t.Fatalf("shares, a flag of another name, a limit that is usually hit, and none: %q", lines)
+				t.Fatalf("shares, a setting of another name, a limit that is usually hit, and none: %q", lines)
 			}
 		}
 		for range 3 {

@@ -1,5 +1,5 @@
 // Package limits is the table of the limits of a process, one row for each. From a row come the
-// default and the bounds of an option, its flag, the refusal of a request, the label of the
+// default and the bounds of an option, its setting, the refusal of a request, the label of the
 // refusal's count, and the rows of docs/limits.md and TestLimits.
 //
 // A new limit is a row in table.go, the field of troupe.Options that the row names with its

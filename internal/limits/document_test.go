@@ -28,14 +28,14 @@ func TestDocument(t *testing.T) {
 
 func tableOf(s Section) string {
 	var b strings.Builder
-	b.WriteString("| limit | default | option | flag | beyond it | counted as |\n|---|---|---|---|---|---|\n")
+	b.WriteString("| limit | default | option | setting | beyond it | counted as |\n|---|---|---|---|---|---|\n")
 	for r := range All(s) {
 		cells := []string{r.Name, shown(r), "", "", r.Beyond, ""}
 		if r.Most != 0 && r.Kind == Count {
 			cells[1] += ", at most " + grouped(r.Most)
 		}
 		if r.Option != "" {
-			cells[2], cells[3] = "`"+r.Option+"`", "`--"+r.Flag()+"`"
+			cells[2], cells[3] = "`"+r.Option+"`", "`"+r.Setting()+"`"
 		}
 		if r.Counted != "" {
 			cells[5] = "`" + map[Counter]string{Refusals: "", HTTP: "http: ", Cuts: "cut: "}[r.By] + r.Counted + "`"
@@ -94,7 +94,7 @@ func grouped(n int64) string {
 // TestRows checks what the users of a row rely on.
 func TestRows(t *testing.T) {
 	t.Parallel()
-	flags := map[string]string{}
+	settings := map[string]string{}
 	rows := 0
 	for _, s := range Sections() {
 		for r := range All(s) {
@@ -112,22 +112,22 @@ func TestRows(t *testing.T) {
 				t.Errorf("%s is refused and not counted", r.Name)
 			}
 		}
-		for r := range Flags(s) {
+		for r := range Settings(s) {
 			if r.Usage == "" || strings.Count(r.Usage, "`") != 2 {
 				t.Errorf("%s: the usage %q does not name the value", r.Option, r.Usage)
 			}
-			if flags[r.Flag()] != "" {
-				t.Errorf("--%s has two rows", r.Flag())
+			if settings[r.Setting()] != "" {
+				t.Errorf("%s has two rows", r.Setting())
 			}
-			flags[r.Flag()] = r.Option
+			settings[r.Setting()] = r.Option
 		}
 	}
 	if rows != len(table) {
 		t.Errorf("%d rows are in a section, of %d", rows, len(table))
 	}
-	for flag, option := range map[string]string{"max-uri": "Limits.MaxURI", "calls-per-node": "Shared.CallsPerNode", "drain-wait": "DrainWait"} {
-		if flags[flag] != option {
-			t.Errorf("--%s is of %q, want %s", flag, flags[flag], option)
+	for setting, option := range map[string]string{"max-uri": "Limits.MaxURI", "calls-per-node": "Shared.CallsPerNode", "drain-wait": "DrainWait"} {
+		if settings[setting] != option {
+			t.Errorf("%s is of %q, want %s", setting, settings[setting], option)
 		}
 	}
 }

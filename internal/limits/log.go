@@ -30,7 +30,7 @@ const logEvery = time.Minute
 // NewLog returns a Log that writes to the logger.
 func NewLog(to *slog.Logger) *Log { return &Log{to: to, hits: make(map[any]*hits)} }
 
-// Hit notes that a limit was hit. The record names the limit, its flag, how often it was hit
+// Hit notes that a limit was hit. The record names the limit, its setting, how often it was hit
 // since the last record, and attrs, which are of this hit. A nil row, and one that is Usual, has
 // no record.
 func (l *Log) Hit(r *Row, attrs ...slog.Attr) {
@@ -42,8 +42,8 @@ func (l *Log) Hit(r *Row, attrs ...slog.Attr) {
 		return
 	}
 	all := append([]slog.Attr{slog.String("limit", r.Name), slog.Int("times", n)}, attrs...)
-	if option, flag := r.setting(); option != "" {
-		all = append(all, slog.String("flag", "--"+flag), slog.String("option", "Options."+option))
+	if option, setting := r.setBy(); option != "" {
+		all = append(all, slog.String("setting", setting), slog.String("option", "Options."+option))
 	}
 	l.to.LogAttrs(context.Background(), slog.LevelWarn, "a limit is hit", all...)
 }

@@ -49,10 +49,10 @@ type Row struct {
 	// Default is the value that 0 stands for. Least and Most bound the values of the option; a
 	// Most of 0 means no bound. Times are nanoseconds.
 	Default, Least, Most int64
-	// None says that the limit can be switched off: by a negative option, and on the
-	// command line by 0.
+	// None says that the limit can be switched off: by a negative option, and by a setting of
+	// the command of 0.
 	None bool
-	// Shown is the default in words, if Default alone does not say it. The flag then has no
+	// Shown is the default in words, if Default alone does not say it. The setting then has no
 	// value until it is set.
 	Shown string
 	// Beyond says what happens beyond the limit, for the document.
@@ -72,7 +72,7 @@ type Row struct {
 	// backquotes.
 	Usage string
 
-	named string // its flag, where that is not the name of the option
+	named string // its setting, where that has not the name of the option
 	again bool   // a second row of an option in the document
 }
 
@@ -112,8 +112,8 @@ func All(s Section) iter.Seq[*Row] {
 	}
 }
 
-// Flags yields the rows of a section that have a flag, each flag once.
-func Flags(s Section) iter.Seq[*Row] {
+// Settings yields the rows of a section that have a setting, each setting once.
+func Settings(s Section) iter.Seq[*Row] {
 	return func(yield func(*Row) bool) {
 		for r := range All(s) {
 			if r.Option != "" && !r.again && !yield(r) {
@@ -123,21 +123,21 @@ func Flags(s Section) iter.Seq[*Row] {
 	}
 }
 
-// Flag is the name of the option as a flag, and as a key of a configuration file:
-// Limits.MaxURI is max-uri. It is empty without an option.
-func (r *Row) Flag() string {
+// Setting is the name of the option as a setting of the command, on its command line and in its
+// configuration file: Limits.MaxURI is max-uri. It is empty without an option.
+func (r *Row) Setting() string {
 	if r.named != "" {
 		return r.named
 	}
-	return flagOf(r.Option)
+	return settingOf(r.Option)
 }
 
-// setting returns the option that sets the limit, and its flag; they are empty for a fixed limit.
-func (r *Row) setting() (option, flag string) {
+// setBy returns the option that sets the limit, and the setting; they are empty for a fixed limit.
+func (r *Row) setBy() (option, setting string) {
 	if r.Option == "" {
-		return r.Of, flagOf(r.Of)
+		return r.Of, settingOf(r.Of)
 	}
-	return r.Option, r.Flag()
+	return r.Option, r.Setting()
 }
 
 // Hit returns the row whose hits a counter has under a label, nil if no limit has that label.
@@ -150,8 +150,8 @@ func Hit(by Counter, label string) *Row {
 	return nil
 }
 
-// flagOf is the flag of an option whose row names no other.
-func flagOf(option string) string {
+// settingOf is the setting of an option whose row names no other.
+func settingOf(option string) string {
 	var b strings.Builder
 	runes := []rune(option[strings.LastIndexByte(option, '.')+1:])
 	for i, c := range runes {
@@ -182,7 +182,7 @@ func (r *Row) Check(v float64) error {
 	return nil
 }
 
-// text is a value as messages and flags have it: 64KiB, 1m30s, 1000.
+// text is a value as messages and settings have it: 64KiB, 1m30s, 1000.
 func (r *Row) text(v int64) string {
 	switch r.Kind {
 	case Time:

@@ -364,7 +364,7 @@ var (
 		Beyond: "a node that cannot renew its lease answers 503 until it can; other nodes take its streams over",
 		Usage:  "`time` for which a silent node counts as alive"})
 	DrainDelay = add[time.Duration](Row{Section: Node, Name: "time to serve on when the node must end, while `/readyz` says 503", Option: "DrainDelay", Kind: Time, Default: 3 * second, None: true,
-		Usage: "`time` to serve on after SIGTERM while /readyz says 503, so that load balancers notice; 0s for none"})
+		Usage: "`time` to serve on after SIGTERM while /readyz says 503, for load balancers; 0s for none"})
 	DrainWait = add[time.Duration](Row{Section: Node, Name: "time to wait after that for calls that only this node can end: with the delay 25 s, as Kubernetes ends a process after 30", Option: "DrainWait", Kind: Time, Default: 22 * second, Least: int64(time.Millisecond),
 		Beyond: "new requests of 2026-07-28 get 503 all that time, and in its second half new calls that may not run again are refused. At its end calls that may not run again end with -32010, and the node hands the others over; calls of 2026-07-28 end two seconds before, or a tenth of it if that is less: safe ones with 503, or with an error that says to send them again",
 		Usage:  "`time` to wait after that for calls that only this process can end"})

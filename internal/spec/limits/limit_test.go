@@ -466,9 +466,9 @@ func TestLimits(t *testing.T) {
 				if n := m.Count(metric, reason); n != 1 {
 					t.Errorf("%s counts %d for %s, want 1", metric, n, reason)
 				}
-				told := fmt.Sprintf(`"limit":%q,"times":1,"flag":"--%s"`, row.limit.Name, row.limit.Flag())
+				told := fmt.Sprintf(`"limit":%q,"times":1,"setting":"%s"`, row.limit.Name, row.limit.Setting())
 				if row.limit == limits.NodeShare.Row {
-					told = fmt.Sprintf(`"limit":%q,"times":1,"flag":"--calls-per-node"`, row.limit.Name)
+					told = fmt.Sprintf(`"limit":%q,"times":1,"setting":"calls-per-node"`, row.limit.Name)
 				}
 				if got := strings.Count(log.String(), told) == 1; got == row.limit.Usual {
 					t.Errorf("the log, which should have the limit: %t:\n%s", !row.limit.Usual, log.String())
@@ -557,7 +557,7 @@ func TestLimitsHaveTheirRow(t *testing.T) {
 func TestEachOptionIsHeldToItsBounds(t *testing.T) {
 	t.Parallel()
 	for _, s := range limits.Sections() {
-		for row := range limits.Flags(s) {
+		for row := range limits.Settings(s) {
 			bad := float64(row.Least) - 1
 			if row.None {
 				continue // every number is in its bounds

@@ -78,7 +78,7 @@ func TestConnectionsPerAddress(t *testing.T) {
 	if n := h.Gauge("troupe.http.refused", "address-connections"); n != 5 {
 		t.Errorf("%d connections are counted as refused, want 5", n)
 	}
-	if got := log.String(); strings.Count(got, "a limit is hit") != 1 || !strings.Contains(got, "address=127.0.0.2 flag=--connections-per-address") {
+	if got := log.String(); strings.Count(got, "a limit is hit") != 1 || !strings.Contains(got, "address=127.0.0.2 setting=connections-per-address") {
 		t.Errorf("the log of a minute: %s", got)
 	}
 }

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/troupe-run/troupe/internal/configfile"
+)
+
+// register makes the table of the settings in groups. Those of flags are flags of cmd, too. Flags,
+// --set and the file of --config set the values of this one table.
+func (s *settings) register(cmd *cobra.Command, groups []flagGroup, flags ...string) {
+	all := newTable()
+	s.declare(all)
+	s.table = newTable()
+	f := cmd.Flags()
+	for _, g := range groups {
+		for _, name := range g.names {
+			s.table.AddFlag(all.Lookup(name))
+		}
+	}
+	for _, name := range flags {
+		f.AddFlag(s.table.Lookup(name))
+	}
+	f.StringVar(&s.config, "config", "", "YAML `file` with any settings; the command line wins")
+	f.Var(anySetting{s.table}, "set", "`NAME=VALUE` of any setting, as the file has NAME: VALUE; may be repeated")
+	f.BoolVar(&s.helpLimits, "help-limits", false, "list the settings that are no flags: all limits, and the rest")
+	cmd.SetFlagErrorFunc(s.flagError)
+	groupedHelp(cmd, slices.Concat(groups, []flagGroup{{"All other settings", []string{"config", "set", "help-limits"}}}))
+}
+
+func newTable() *pflag.FlagSet {
+	table := pflag.NewFlagSet("", pflag.ContinueOnError)
+	table.SortFlags = false
+	return table
+}
+
+// anySetting is a flag that sets a setting of the table.
+type anySetting struct{ table *pflag.FlagSet }
+
+func (anySetting) String() string { return "" }
+
+// Type names the kind of the flag.
+func (anySetting) Type() string { return "setting" }
+
+func (a anySetting) Set(text string) error {
+	name, value, ok := strings.Cut(text, "=")
+	if !ok {
+		return fmt.Errorf("%s: want NAME=VALUE", name)
+	}
+	f := a.table.Lookup(name)
+	if f == nil {
+		return fmt.Errorf("%s: there is no such setting%s", name, nearestSetting(a.table, name))
+	}
+	if err := f.Value.Set(value); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	f.Changed = true
+	return nil
+}
+
+// flagError is the error of a command line, without the values in it that may be secrets. Of a
+// setting that is no flag it says where it is set.
+func (s *settings) flagError(cmd *cobra.Command, err error) error {
+	if missing, ok := errors.AsType[*pflag.NotExistError](err); ok && missing.GetSpecifiedShortnames() == "" {
+		f := s.table.Lookup(missing.GetSpecifiedName())
+		if f == nil {
+			return fmt.Errorf("%w%s", err, nearestSetting(s.table, missing.GetSpecifiedName()))
+		}
+		args, _ := cmd.Context().Value(commandLine{}).([]string)
+		value := exampleOf(f, args)
+		inFile := value
+		if f.Value.Type() == "stringArray" {
+			inFile = "[" + value + "]"
+		}
+		return fmt.Errorf("--%[1]s is no flag: set it in the file of --config, as %[1]s: %[2]s, or by --set %[1]s=%[3]s", f.Name, inFile, value)
+	}
+	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok && invalid.GetFlag().Name == "set" {
+		return fmt.Errorf("--set %w", invalid.Unwrap())
+	}
+	return err
+}
+
+// exampleOf returns the value that arguments have for a setting as if it were a flag. Of a text it
+// is the name of what it stands for, as the text may be a secret.
+func exampleOf(f *pflag.Flag, args []string) string {
+	kind := f.Value.Type()
+	if kind == "string" || kind == "stringArray" {
+		value, _ := argumentOf(f)
+		return value
+	}
+	for i, arg := range args {
+		value, ok := strings.CutPrefix(arg, "--"+f.Name)
+		switch {
+		case !ok:
+		case value != "":
+			return strings.TrimPrefix(value, "=")
+		case kind == "bool":
+			return "true"
+		case i+1 < len(args):
+			return args[i+1]
+		}
+	}
+	value, _ := argumentOf(f)
+	return value
+}
+
+// nearestSetting says which setting of the table is like a name that is none.
+func nearestSetting(table *pflag.FlagSet, name string) string {
+	var known []string
+	table.VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+	return configfile.Nearest(name, known)
+}
+
+// readFile sets what the command line leaves out to what the file of --config says, if there is one.
+// The section auth goes with the flags of auth.
+func (s *settings) readFile() error {
+	if s.config == "" {
+		return nil
+	}
+	data, err := os.ReadFile(s.config)
+	if err != nil {
+		return fmt.Errorf("config: %w", err)
+	}
+	readers := make(map[string]configfile.Reader)
+	s.table.VisitAll(func(f *pflag.Flag) {
+		readers[f.Name] = configfile.ReadSetting(f.Value.Type(), func(text string) error {
+			if f.Changed {
+				return nil
+			}
+			return f.Value.Set(text)
+		})
+	})
+	if s.table.Lookup("auth-issuer") != nil {
+		readers["auth"] = configfile.ReadAuth(&s.auth, os.ReadFile)
+	}
+	err = configfile.Read(data, readers)
+	if at, ok := errors.AsType[*configfile.Error](err); ok {
+		return fmt.Errorf("config %s:%d: %w", s.config, at.Line, err)
+	}
+	if err != nil {
+		return fmt.Errorf("config %s: %w", s.config, err)
+	}
+	return nil
+}
