@@ -29,7 +29,7 @@
 //	Start ──▶ idle ◀──▶ running ──▶ stopped        Stop, StopIdle, the third panic within a minute
 //
 // An actor is found by the key of what it stands for, in a [Directory] of its owner. It has no name for other
-// nodes: docs/design/011 says why.
+// nodes: docs/design/001 says why.
 //
 // # Rules for actors
 //

@@ -27,7 +27,8 @@
 //   - links_test.go: links of documents lead to files and headings that exist, and
 //     docs/README.md links each document of docs.
 //   - docs_test.go: the README is short and has programs and flags that exist, docs name files
-//     and tests that exist, and docs/conformance.md has a row for each requirement.
+//     and tests that exist and have 100 columns, and docs/conformance.md has a row for each
+//     requirement.
 //
 // TestLayoutRulesFind runs each rule over small repositories that break it once, so that
 // a rule cannot silently stop finding anything.

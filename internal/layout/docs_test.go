@@ -154,6 +154,39 @@ func TestDocsNameWhatExists(t *testing.T) {
 	}
 }
 
+// TestDocsAreNarrow keeps the prose of docs/ as wide as the README. Tables, code, and a command that is a line of its own
+// are as wide as they are.
+func TestDocsAreNarrow(t *testing.T) {
+	t.Parallel()
+	repo, err := readRepository(os.DirFS(root))
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := regexp.MustCompile("^ *(- )?`[^`]+`$")
+	seen := 0
+	for _, document := range documentsOf(repo) {
+		if !strings.HasPrefix(document, "docs/") {
+			continue
+		}
+		code := false
+		for i, line := range strings.Split(string(repo.texts[document]), "\n") {
+			if strings.HasPrefix(strings.TrimSpace(line), "```") {
+				code = !code
+			}
+			if code || strings.HasPrefix(line, "|") || strings.HasPrefix(line, "    ") || command.MatchString(line) {
+				continue
+			}
+			seen++
+			if n := utf8.RuneCountInString(line); n > mostColumns {
+				t.Errorf("%s:%d has %d columns, and may have %d", document, i+1, n, mostColumns)
+			}
+		}
+	}
+	if seen < 1000 {
+		t.Errorf("%d lines of prose found: the test looks at the wrong place", seen)
+	}
+}
+
 // testNames returns the tests, fuzz targets and benchmarks of the repository.
 func testNames(t *testing.T) (names []string) {
 	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)[A-Z]\w+)\(`)

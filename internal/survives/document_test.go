@@ -134,18 +134,19 @@ func comment(passed func(test string) bool) string {
 // promises is the table of sentences and tests.
 func promises(passed func(test string) bool) string {
 	var b strings.Builder
-	b.WriteString("| what | breaks | | held by |\n|---|---|---|---|\n")
+	b.WriteString("| | | held by |\n|---|---|---|\n")
 	for _, k := range Table {
+		b.WriteString("| **" + k.Name + "** | | |\n")
 		for i, c := range k.Cells {
 			if c.word(passed) == NotPromised {
-				fmt.Fprintf(&b, "| %s | %s | %s | |\n", k.Name, Breaks[i], NotPromised)
+				fmt.Fprintf(&b, "| %s | %s | |\n", Breaks[i], NotPromised)
 				continue
 			}
 			var tests []string
 			for _, test := range c.Tests {
-				tests = append(tests, "`"+test+"`")
+				tests = append(tests, "`"+strings.TrimPrefix(test, "internal/spec/")+"`")
 			}
-			fmt.Fprintf(&b, "| %s | %s | **%s**: %s | %s |\n", k.Name, Breaks[i], c.Word, c.Says, strings.Join(tests, ", "))
+			fmt.Fprintf(&b, "| %s | **%s**: %s | %s |\n", Breaks[i], c.Word, c.Says, strings.Join(tests, ", "))
 		}
 	}
 	return b.String()

@@ -1,4 +1,4 @@
-// Command gosdk is a server of one tool with the official Go SDK, as docs/coming-from.md shows it.
+// Command gosdk is a server of one tool with the official Go SDK, which docs/coming-from.md compares.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Command mcpgo is a server of one tool with mcp-go, as docs/coming-from.md shows it.
+// Command mcpgo is a server of one tool with mcp-go, which docs/coming-from.md compares.
 package main
 
 import (
