@@ -12,8 +12,8 @@ import (
 	"github.com/troupe-run/troupe/auth"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/bearer"
-	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/guard"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/scope"
 	"github.com/troupe-run/troupe/internal/template"
 	"github.com/troupe-run/troupe/mcp"
@@ -497,12 +497,12 @@ func (s *service) lacks(principal any, needs []string) *actors.Denied {
 	if no == nil {
 		return nil
 	}
-	label := faults.Scope.Label
+	label := refusal.Scope.Label
 	if no.Reason == auth.ReasonMissing {
 		label = bearer.Label(no.Reason)
 	}
 	s.rt.observer().Rejected(no.Status, label)
-	return &actors.Denied{Status: no.Status, Challenge: challenge, Err: mcp.NewError(faults.Scope.Code, no.Text).WithData(struct {
+	return &actors.Denied{Status: no.Status, Challenge: challenge, Err: mcp.NewError(refusal.Scope.Code, no.Text).WithData(struct {
 		Scopes []string `json:"scopes"`
 	}{no.Scopes})}
 }

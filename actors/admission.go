@@ -5,15 +5,14 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -565,25 +564,20 @@ func (rs *refusals) denial(err error) denial {
 	case errors.Is(err, session.ErrTooMany):
 		no = verdict{reason: CallsOfSession}
 	case errors.Is(err, errLongToken):
-		return denialOf(faults.LongToken)
+		return denialOf(refusal.LongToken)
 	case errors.Is(err, session.ErrDuplicate):
-		return denialOf(faults.DuplicateID)
+		return denialOf(refusal.DuplicateID)
 	default:
-		return denialOf(faults.Unavailable)
+		return denialOf(refusal.Unavailable)
 	}
 	rs.count(no.reason)
-	w := &limitOf[no.reason].Refusal
-	after := cmp.Or(no.wait, time.Second)
-	return denial{w.Status, w.Code, w.Message, retryAfter(after), after}
+	return denialOf(refusal.Of(limitOf[no.reason]).In(cmp.Or(no.wait, time.Second)))
 }
 
-// denialOf is the denial of a fault.
-func denialOf(f *faults.Fault) denial {
-	d := denial{status: f.Status, code: f.Code, message: f.Text, after: f.After}
-	if d.after > 0 {
-		d.data = retryAfter(d.after)
-	}
-	return d
+// denialOf is a refusal as the client gets it.
+func denialOf(r *refusal.Refusal) denial {
+	e := r.MCP()
+	return denial{r.Status, e.Code, e.Message, e.Data, r.After}
 }
 
 // inSession is the denial as the response to a request of a session.
@@ -591,10 +585,4 @@ func (d denial) inSession() denial { d.status = 200; return d }
 
 func (d denial) tell(c answerer, id []byte) {
 	c.Reject(d.status, d.code, d.message, d.data, id, d.after)
-}
-
-// retryAfter is the error data that says when to come back, in milliseconds, rounded up.
-func retryAfter(d time.Duration) []byte {
-	ms := int64((d + time.Millisecond - 1) / time.Millisecond)
-	return append(strconv.AppendInt([]byte(`{"retryAfterMs":`), ms, 10), '}')
 }

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/record"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -336,7 +336,7 @@ func (s *streamActor) answerPlain() {
 	answers := slices.DeleteFunc(s.gather.ends, func(e stream.Entry) bool { return e.Kind != stream.Final })
 	switch {
 	case len(answers) == 0 && s.sess.ended.Load():
-		faults.SessionEnded.Tell(conn, nil)
+		refusal.SessionEnded.Tell(conn, nil)
 	case len(answers) == 0: // all were cancelled
 		conn.Open()
 		conn.Finish()

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
@@ -173,7 +173,7 @@ func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message,
 	}
 	s.peer.madeBy(in)
 	if rec := s.view.Load().rec; in.Version != "" && rec.Revision != "" && in.Version != rec.Revision {
-		faults.SessionRevision.TellMore(in.Conn, rec.Revision, m.ID)
+		refusal.SessionRevision.TellMore(in.Conn, rec.Revision, m.ID)
 		return
 	}
 	until := time.Now().Add(svc.Limits.StoreWait)
@@ -220,7 +220,7 @@ func (l *boundConn) counts(in *Input, m *codec.Message) bool {
 }
 
 func unknownConnection(c answerer, id []byte) {
-	faults.UnknownConnection.Tell(c, id)
+	refusal.UnknownConnection.Tell(c, id)
 }
 
 // message takes one message of the session. It reports whether it did; otherwise it has refused the message on
@@ -271,7 +271,7 @@ func (l *boundConn) request(in *Input, came answerer, reply replier, principal a
 		l.initialize(m)
 		return true
 	case fresh:
-		faults.NotInitialized.Tell(reply, m.ID)
+		refusal.NotInitialized.Tell(reply, m.ID)
 		return true
 	case n.drain.refuses(s.svc, principal, m, 0):
 		n.refusals.refuseInSession(reply, errUnavailable, m.ID)
@@ -316,7 +316,7 @@ func (l *boundConn) initialize(m *codec.Message) {
 	switch {
 	case err != nil: // the connection is gone
 	case settled:
-		l.send(codec.AppendError(nil, id, faults.Initialized.Code, faults.Initialized.Text, nil))
+		l.send(codec.AppendError(nil, id, refusal.Initialized.Code, refusal.Initialized.Text, nil))
 	case s.began(ctx):
 		l.send(codec.AppendResult(nil, id, result))
 	}

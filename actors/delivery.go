@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/record"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -215,7 +215,7 @@ func (d *logged) answer(a response) {
 	switch {
 	case d.stream != nil:
 	case a.gone:
-		faults.SessionEnded.Tell(d.conn, d.r.id)
+		refusal.SessionEnded.Tell(d.conn, d.r.id)
 		return
 	case a.denied != nil:
 		a.denied.tell(d.conn, d.r.id)
@@ -238,7 +238,7 @@ func (d *logged) end(why ending, id []byte) {
 	r := d.r
 	switch {
 	case why == cancelled && d.stream == nil && d.sess.ended.Load():
-		faults.SessionEnded.Tell(d.conn, id)
+		refusal.SessionEnded.Tell(d.conn, id)
 	case why == cancelled && d.stream == nil:
 		d.conn.Open()
 		d.conn.Finish()
@@ -320,14 +320,14 @@ func expired(x Exchange) error {
 // fault sends the error for a request that a contained panic left without a response. A
 // request of a session has status 200: see refuseInSession.
 func fault(c answerer, id []byte, status int) {
-	f := *faults.Internal
+	f := *refusal.Internal
 	f.Status = status
 	f.Tell(c, id)
 }
 
 // internalError is the response to the request id when a panic cut its own short.
 func internalError(id []byte) []byte {
-	return codec.AppendError(nil, id, faults.Internal.Code, faults.Internal.Text, nil)
+	return codec.AppendError(nil, id, refusal.Internal.Code, refusal.Internal.Text, nil)
 }
 
 // compact makes the error data of a handler fit for a frame: on one line, or nil if it is

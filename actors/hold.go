@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/refusal"
 )
 
 // holdEvery is how often, on average, a held resume sends a comment and tries again. Each wait
@@ -126,5 +126,5 @@ func (h *hold) Reject(status, code int, message string, data, id []byte, retryAf
 // badEvent refuses the event id that the resume came with.
 func (h *hold) badEvent() {
 	h.n.refusals.count(Replay)
-	faults.EventID.Tell(h, nil)
+	refusal.EventID.Tell(h, nil)
 }

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/mrtr"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/relay"
 	"github.com/troupe-run/troupe/internal/stream"
 )
@@ -75,7 +75,7 @@ func (a *arrival) goOn(from *quota.Account, st *mrtr.State, x brought, sum mrtr.
 			case verdict == refused:
 				badState(a.to, m.ID)
 			case !a.svc.Handler.Safe(m.Method, m.Name):
-				faults.Lost.Tell(a.to, m.ID)
+				refusal.Lost.Tell(a.to, m.ID)
 			case a.sess == nil && n.drain.sending.Load(): // another node runs it again
 				n.refusals.unavailable(a.to, m.ID)
 			case a.runAgain(from, st, sum, given):

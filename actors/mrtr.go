@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/mrtr"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/request"
 )
 
@@ -274,16 +274,16 @@ func (r *requestActor) answerTo(x brought) {
 // badResponses refuses invalid inputResponses.
 func badResponses(to answerer, id []byte, err error) {
 	if errors.Is(err, mrtr.ErrManyResponses) {
-		faults.ManyAnswers.Tell(to, id)
+		refusal.ManyAnswers.Tell(to, id)
 		return
 	}
-	faults.Responses.Tell(to, id)
+	refusal.Responses.Tell(to, id)
 }
 
 // badState sends the one error for every bad state, so that it reveals nothing about the
 // states of others.
 func badState(to answerer, id []byte) {
-	faults.State.Tell(to, id)
+	refusal.State.Tell(to, id)
 }
 
 // retry takes a request that is sent again with the input that its call asked for.

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -53,7 +53,7 @@ func (d *sessions) found(in *Input, id []byte, s *sessionActor, err error) *sess
 	switch {
 	case err == nil:
 	case errors.Is(err, errNoSession):
-		faults.NoSession.Tell(in.Conn, id)
+		refusal.NoSession.Tell(in.Conn, id)
 		return nil
 	case errors.Is(err, ErrNotFound), errors.Is(err, ErrUnmounted):
 		unknownSession(in.Conn, id)
@@ -81,7 +81,7 @@ func (d *sessions) found(in *Input, id []byte, s *sessionActor, err error) *sess
 	// The transport's revision and the protocol's are independent, but a client that names one
 	// must name the negotiated one.
 	if v := s.view.Load(); in.Version != "" && in.Version != v.rec.Revision {
-		faults.SessionRevision.TellMore(in.Conn, v.rec.Revision, id)
+		refusal.SessionRevision.TellMore(in.Conn, v.rec.Revision, id)
 		return nil
 	}
 	return s
@@ -387,7 +387,7 @@ func pong(id []byte) []byte { return codec.AppendResult(nil, id, []byte("{}")) }
 func (d *sessions) initialize(svc *Service, in *Input, m *codec.Message, size int) {
 	n := d.node
 	if in.Session != "" {
-		faults.SessionAgain.Tell(in.Conn, m.ID)
+		refusal.SessionAgain.Tell(in.Conn, m.ID)
 		return
 	}
 	if !n.accounts.admitSession(in, m.ID) {

@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/mrtr"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/request"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/stream"
@@ -132,7 +132,7 @@ func (n *Node) stateless(svc *Service, in *Input, principal any, m *codec.Messag
 			in.Conn.Accepted() // no notification means anything here
 		}
 	default:
-		faults.OneMessage.Tell(in.Conn, m.ID)
+		refusal.OneMessage.Tell(in.Conn, m.ID)
 	}
 }
 

@@ -8,10 +8,10 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/attachment"
-	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/record"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/internal/takeover"
 	"github.com/troupe-run/troupe/mcp"
@@ -439,7 +439,7 @@ func (s *streamActor) refuse() {
 		s.conn.Finish()
 		return
 	}
-	faults.SessionEnded.Tell(s.conn, s.callID())
+	refusal.SessionEnded.Tell(s.conn, s.callID())
 }
 
 // remove takes the stream out of the directory and stops it. An ended stream is resumed from the
@@ -584,7 +584,7 @@ func lostCalls(calls []record.Call, answered map[string]bool) []stream.Entry {
 	var finals []stream.Entry
 	for _, c := range calls {
 		if !answered[string(c.ID)] {
-			finals = append(finals, stream.Entry{Kind: stream.Final, Meta: c.ID, Data: codec.AppendError(nil, c.ID, faults.Lost.Code, faults.Lost.Text, nil)})
+			finals = append(finals, stream.Entry{Kind: stream.Final, Meta: c.ID, Data: codec.AppendError(nil, c.ID, refusal.Lost.Code, refusal.Lost.Text, nil)})
 		}
 	}
 	return finals

@@ -17,7 +17,7 @@ import (
 )
 
 // admit makes all checks that come before the dispatcher. It returns nil if the request may go on.
-func (h *Handler) admit(x *Exchange, w http.ResponseWriter, r *http.Request) *refusal {
+func (h *Handler) admit(x *Exchange, w http.ResponseWriter, r *http.Request) *refused {
 	if no := h.o.admitNames(r); no != nil {
 		return no
 	}
@@ -89,7 +89,7 @@ func (h *Handler) admit(x *Exchange, w http.ResponseWriter, r *http.Request) *re
 }
 
 // admitNames checks Host and Origin, which every path of a server does first.
-func (o *Options) admitNames(r *http.Request) *refusal {
+func (o *Options) admitNames(r *http.Request) *refused {
 	from := sideOf(r)
 	if !o.hostAllowed(r.Host, from) {
 		return refuseHost
@@ -100,14 +100,14 @@ func (o *Options) admitNames(r *http.Request) *refusal {
 	return nil
 }
 
-func admitGet(r *http.Request) *refusal {
+func admitGet(r *http.Request) *refused {
 	if _, sse := accepts(r.Header["Accept"]); !sse {
 		return refuseAcceptGet
 	}
 	return nil
 }
 
-func (h *Handler) admitPost(x *Exchange, w http.ResponseWriter, r *http.Request) *refusal {
+func (h *Handler) admitPost(x *Exchange, w http.ResponseWriter, r *http.Request) *refused {
 	if v := r.Header["Content-Type"]; len(v) != 1 || !isJSON(v[0]) {
 		return refuseContentType
 	}
@@ -138,7 +138,7 @@ func (h *Handler) admitPost(x *Exchange, w http.ResponseWriter, r *http.Request)
 }
 
 // admitMessage checks the message in the body of a POST.
-func (h *Handler) admitMessage(x *Exchange, r *http.Request) *refusal {
+func (h *Handler) admitMessage(x *Exchange, r *http.Request) *refused {
 	if no := x.scan(r.Context()); no != nil {
 		return no
 	}
@@ -156,7 +156,7 @@ func (x *Exchange) isLarge() bool { return len(x.Body) > limits.TurnBytes.Value(
 
 // scan scans the body. Large ones are scanned in turn, and none but the smallest while the client owes for others: to look at one of those
 // costs no more than to refuse it.
-func (x *Exchange) scan(ctx context.Context) *refusal {
+func (x *Exchange) scan(ctx context.Context) *refused {
 	if len(x.Body) > limits.OwedBytes.Value() && x.account != nil && x.h.o.Debt != nil {
 		if wait := x.h.o.Debt(x.account); wait > 0 {
 			return refuseDebt(wait)
@@ -181,7 +181,7 @@ func (x *Exchange) scan(ctx context.Context) *refusal {
 const maxAhead = 64 << 10
 
 // readBody reads the body into x.Body, at most MaxBody+1 bytes of it.
-func (h *Handler) readBody(x *Exchange, w http.ResponseWriter, r *http.Request) *refusal {
+func (h *Handler) readBody(x *Exchange, w http.ResponseWriter, r *http.Request) *refused {
 	if r.ContentLength == 0 {
 		return refuseEmpty
 	}
@@ -244,7 +244,7 @@ func (h *Handler) readBody(x *Exchange, w http.ResponseWriter, r *http.Request) 
 // readStep is how much of a body is read before others have their turn, in bytes.
 const readStep = 64 << 10
 
-func refuseUnread(err error) *refusal {
+func refuseUnread(err error) *refused {
 	var tooLarge *http.MaxBytesError // set by a middleware with a lower limit
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):

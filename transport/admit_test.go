@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/faults"
+	"github.com/troupe-run/troupe/internal/refusal"
 )
 
 func errorBody(code int, message, rest string) string {
@@ -152,9 +152,9 @@ func TestAdmission(t *testing.T) {
 		"batch":             {body: "[" + ping + "]", status: 200, want: "[" + ping + "]"},
 
 		"event id":           {method: "GET", headers: []string{"Last-Event-ID: a b/ü"}, status: 200, want: `{"event":"a b/ü"}`},
-		"event id long":      {method: "GET", headers: []string{"Last-Event-ID: " + strings.Repeat("i", 257)}, status: 400, want: errorBody(-32011, faults.EventID.Text, "")},
+		"event id long":      {method: "GET", headers: []string{"Last-Event-ID: " + strings.Repeat("i", 257)}, status: 400, want: errorBody(-32011, refusal.EventID.Text, "")},
 		"event id full":      {method: "GET", headers: []string{"Last-Event-ID: " + strings.Repeat("i", 256)}, status: 200, want: `{"event":"` + strings.Repeat("i", 256) + `"}`},
-		"event id twice":     {method: "GET", headers: []string{"Last-Event-ID: a", "Last-Event-ID: a"}, status: 400, want: errorBody(-32011, faults.EventID.Text, "")},
+		"event id twice":     {method: "GET", headers: []string{"Last-Event-ID: a", "Last-Event-ID: a"}, status: 400, want: errorBody(-32011, refusal.EventID.Text, "")},
 		"event id on a POST": {headers: []string{"Last-Event-ID: x"}, status: 200, want: ping},
 	} {
 		t.Run(name, func(t *testing.T) {

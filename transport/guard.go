@@ -113,7 +113,7 @@ func passageOf(r *http.Request) *passage {
 }
 
 // count counts the request on the account of its address.
-func (p *passage) count(r *http.Request, probe bool) (no *refusal) {
+func (p *passage) count(r *http.Request, probe bool) (no *refused) {
 	o := &p.h.o
 	if o.Account == nil {
 		return nil

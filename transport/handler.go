@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/faults"
+	"github.com/troupe-run/troupe/internal/refusal"
 )
 
 // Handler is the http.Handler of one MCP endpoint. Make it with NewHandler. SSE and Messages are two more endpoints of
@@ -196,7 +196,7 @@ func (x *Exchange) returned() {
 	if x.Msg.Kind != codec.Request {
 		id = nil
 	}
-	faults.Internal.Tell(x, id)
+	refusal.Internal.Tell(x, id)
 	x.release()
 }
 

@@ -20,7 +20,7 @@ const (
 
 // hold counts n bytes more of a kind on an account, nil for one that is to be found for the principal at the address. It returns the
 // account, or why there is no room.
-func (o *Options) hold(a *quota.Account, principal any, address string, k quota.Kind, n int64) (*quota.Account, *refusal) {
+func (o *Options) hold(a *quota.Account, principal any, address string, k quota.Kind, n int64) (*quota.Account, *refused) {
 	for {
 		if a == nil {
 			a = o.Account(principal, address)
@@ -86,7 +86,7 @@ func (x *Exchange) remember() {
 
 // count counts the request before anything is done for it: on the account of its address, as long as nobody knows its principal. A
 // Guard may have counted it already.
-func (x *Exchange) count(r *http.Request) *refusal {
+func (x *Exchange) count(r *http.Request) *refused {
 	x.resumes = resumes(r)
 	if p := passageOf(r); p != nil && p.handOver(x) {
 		return nil
@@ -101,7 +101,7 @@ func (x *Exchange) count(r *http.Request) *refusal {
 }
 
 // countAnew moves the request to the account of its principal.
-func (x *Exchange) countAnew() *refusal {
+func (x *Exchange) countAnew() *refused {
 	o := &x.h.o
 	if o.Account == nil {
 		return nil
@@ -123,7 +123,7 @@ func (x *Exchange) countAnew() *refusal {
 }
 
 // hold counts n bytes more of a kind on the account of x, or returns why there is no room.
-func (x *Exchange) hold(k quota.Kind, n int64) (no *refusal) {
+func (x *Exchange) hold(k quota.Kind, n int64) (no *refused) {
 	if o := &x.h.o; o.Account != nil && n > 0 {
 		x.account, no = o.hold(x.account, x.Principal, x.remote, k, n)
 	}
@@ -145,7 +145,7 @@ func (x *Exchange) letGo(k quota.Kind, n int64) {
 }
 
 // holdBody counts the request with n bytes of its body, those that were counted before included.
-func (x *Exchange) holdBody(n int64) *refusal {
+func (x *Exchange) holdBody(n int64) *refused {
 	more := requestBytes + n - x.bodyHeld
 	if x.resumes {
 		x.holdAnyway(quota.Bodies, more)
@@ -160,7 +160,7 @@ func (x *Exchange) holdBody(n int64) *refusal {
 }
 
 // holdValues counts what decoding the request makes.
-func (x *Exchange) holdValues() *refusal {
+func (x *Exchange) holdValues() *refused {
 	n := int64(x.Msg.Values-fewValues) * valueBytes
 	if n <= 0 {
 		return nil

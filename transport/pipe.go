@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/guard"
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -104,7 +104,7 @@ func (p *Pipe) Serve(ctx context.Context, take func(m *codec.Message, line []byt
 		case !p.Open():
 			return p.gone()
 		case err == errTooLong:
-			p.refuse(ctx, faults.TooLarge.Status, faults.TooLarge.Label, faults.TooLarge.Code, faults.TooLarge.Text, nil)
+			p.refuse(ctx, refusal.TooLarge.Status, refusal.TooLarge.Label, refusal.TooLarge.Code, refusal.TooLarge.Text, nil)
 		case err != nil:
 			return fmt.Errorf("transport: read: %w", err)
 		case !blank(line):

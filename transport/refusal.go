@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -21,8 +21,8 @@ var maxEventID = limits.EventID.Value()
 // maxEchoed is how many bytes of a header's value an error repeats.
 const maxEchoed = 128
 
-// refusal is the response to a request that does not reach the dispatcher.
-type refusal struct {
+// refused is the response to a request that does not reach the dispatcher.
+type refused struct {
 	status, code int
 	reason       string // metric label
 	message      string
@@ -40,49 +40,49 @@ type refusal struct {
 }
 
 // refusing returns the refusal for a row of the table of faults.
-func refusing(f *faults.Fault) *refusal {
-	return &refusal{status: f.Status, code: f.Code, reason: f.Label, message: f.Text, retryAfter: f.After, hangUp: f.HangUp}
+func refusing(f *refusal.Refusal) *refused {
+	return &refused{status: f.Status, code: f.Code, reason: f.Label, message: f.Text, retryAfter: f.After, hangUp: f.HangUp}
 }
 
 var (
-	refuseMethod      = refusing(faults.Method)
-	refuseHost        = refusing(faults.Host)
-	refuseOrigin      = refusing(faults.Origin)
-	refuseAuth        = refusing(faults.Auth)
-	refuseSession     = refusing(faults.SessionID)
-	refuseQuery       = refusing(faults.Query)
-	refuseContentType = refusing(faults.ContentType)
-	refuseEncoding    = refusing(faults.Encoding)
-	refuseAcceptPost  = refusing(faults.AcceptPost)
-	refuseAcceptGet   = refusing(faults.AcceptGet)
-	refuseTooLarge    = refusing(faults.TooLarge)
-	refuseEmpty       = refusing(faults.Empty)
-	refuseSlowBody    = refusing(faults.SlowBody)
-	refuseTrickle     = refusing(faults.Trickle)
-	refuseBody        = refusing(faults.Body)
-	refuseEventID     = refusing(faults.EventID)
-	refuseClosing     = refusing(faults.Closing)
-	refuseKind        = refusing(faults.OneMessage)
-	refuseMemory      = refusing(faults.Memory)
-	refuseTurn        = refusing(faults.Turn)
-	refuseMemoryShare = refusing(faults.MemoryShare)
+	refuseMethod      = refusing(refusal.Method)
+	refuseHost        = refusing(refusal.Host)
+	refuseOrigin      = refusing(refusal.Origin)
+	refuseAuth        = refusing(refusal.Auth)
+	refuseSession     = refusing(refusal.SessionID)
+	refuseQuery       = refusing(refusal.Query)
+	refuseContentType = refusing(refusal.ContentType)
+	refuseEncoding    = refusing(refusal.Encoding)
+	refuseAcceptPost  = refusing(refusal.AcceptPost)
+	refuseAcceptGet   = refusing(refusal.AcceptGet)
+	refuseTooLarge    = refusing(refusal.TooLarge)
+	refuseEmpty       = refusing(refusal.Empty)
+	refuseSlowBody    = refusing(refusal.SlowBody)
+	refuseTrickle     = refusing(refusal.Trickle)
+	refuseBody        = refusing(refusal.Body)
+	refuseEventID     = refusing(refusal.EventID)
+	refuseClosing     = refusing(refusal.Closing)
+	refuseKind        = refusing(refusal.OneMessage)
+	refuseMemory      = refusing(refusal.Memory)
+	refuseTurn        = refusing(refusal.Turn)
+	refuseMemoryShare = refusing(refusal.MemoryShare)
 
-	refuseStatelessMethod = func() *refusal {
-		r := refusing(faults.Method)
+	refuseStatelessMethod = func() *refused {
+		r := refusing(refusal.Method)
 		r.allow = "POST, OPTIONS"
 		return r
 	}()
 
 	// These are about the headers and _meta of a stateless message; of gives them its id.
-	refuseNoRevision     = refusing(faults.NoRevision)
-	refuseNoCapabilities = refusing(faults.NoCapabilities)
-	refuseClientInfo     = refusing(faults.ClientInfo)
-	refuseRevisionHeader = refusing(faults.RevisionHeader)
-	refuseMethodHeader   = refusing(faults.MethodHeader)
-	refuseNameHeader     = refusing(faults.NameHeader)
+	refuseNoRevision     = refusing(refusal.NoRevision)
+	refuseNoCapabilities = refusing(refusal.NoCapabilities)
+	refuseClientInfo     = refusing(refusal.ClientInfo)
+	refuseRevisionHeader = refusing(refusal.RevisionHeader)
+	refuseMethodHeader   = refusing(refusal.MethodHeader)
+	refuseNameHeader     = refusing(refusal.NameHeader)
 
 	// preflight is no refusal: it says that the request has been answered.
-	preflight = &refusal{}
+	preflight = &refused{}
 )
 
 // Denial is an error of Options.Authenticate that says how the request is answered.
@@ -107,7 +107,7 @@ func (d *Denial) Error() string {
 func (d *Denial) Unwrap() error { return d.Err }
 
 // denied returns the refusal of a request that is not authenticated.
-func denied(err error) *refusal {
+func denied(err error) *refused {
 	d, ok := errors.AsType[*Denial](err)
 	if !ok {
 		return refuseAuth
@@ -126,13 +126,13 @@ func denied(err error) *refusal {
 }
 
 // uncounted returns the refusal of a request that nothing counts.
-func (r refusal) uncounted(of *http.Request) *refusal {
+func (r refused) uncounted(of *http.Request) *refused {
 	r.bare = of.ProtoMajor == 2
 	return &r
 }
 
 // of returns the refusal with the id of m, if m is a request.
-func (r refusal) of(m *codec.Message) *refusal {
+func (r refused) of(m *codec.Message) *refused {
 	if m.Kind == codec.Request {
 		r.id = m.ID
 	}
@@ -140,7 +140,7 @@ func (r refusal) of(m *codec.Message) *refusal {
 }
 
 // refuseRevision refuses a version that is not supported, with the id of its message if that was read.
-func (h *Handler) refuseRevision(x *Exchange, requested string) *refusal {
+func (h *Handler) refuseRevision(x *Exchange, requested string) *refused {
 	if len(requested) > maxEchoed {
 		requested = requested[:maxEchoed]
 	}
@@ -154,9 +154,9 @@ func (h *Handler) refuseRevision(x *Exchange, requested string) *refusal {
 		Supported []string `json:"supported"`
 		Requested string   `json:"requested"`
 	}{supported, strings.ToValidUTF8(requested, "\uFFFD")})
-	fault := faults.Version
+	fault := refusal.Version
 	if len(h.o.Stateless) == 0 {
-		fault = faults.LegacyVersion
+		fault = refusal.LegacyVersion
 	}
 	no := refusing(fault)
 	no.data = data
@@ -164,18 +164,17 @@ func (h *Handler) refuseRevision(x *Exchange, requested string) *refusal {
 }
 
 // refuseMessage refuses a body that is no JSON-RPC message, with the reason and id that the scan found.
-func refuseMessage(e *codec.ScanError) *refusal {
-	return &refusal{status: 400, code: e.Code, reason: cmp.Or(e.Limit(), "message"), message: e.Reason, id: e.ID}
+func refuseMessage(e *codec.ScanError) *refused {
+	return &refused{status: 400, code: e.Code, reason: cmp.Or(e.Limit(), "message"), message: e.Reason, id: e.ID}
 }
 
 // refuseDebt refuses a body of a client whose bodies were refused too often.
-func refuseDebt(wait time.Duration) *refusal {
-	r := &limits.PrincipalRate.Refusal
-	return &refusal{status: r.Status, code: r.Code, reason: limits.PrincipalRate.Counted, message: r.Message, retryAfter: wait}
+func refuseDebt(wait time.Duration) *refused {
+	return refusing(refusal.Of(limits.PrincipalRate.Row).In(wait))
 }
 
 // refuse writes the refusal and counts it.
-func (h *Handler) refuse(w http.ResponseWriter, e endpoint, no *refusal, p *plain) {
+func (h *Handler) refuse(w http.ResponseWriter, e endpoint, no *refused, p *plain) {
 	if h.o.Observer != nil {
 		h.o.Observer.Rejected(no.status, no.reason)
 	}

@@ -29,7 +29,7 @@ func stateless(version string) bool {
 // admitVersion checks MCP-Protocol-Version. A value that is no revision with sessions can be judged only together with
 // the message of a POST; until then x.Stateless says that there is such a value. A session may go on in a revision that is
 // not served any more.
-func (h *Handler) admitVersion(x *Exchange, r *http.Request) *refusal {
+func (h *Handler) admitVersion(x *Exchange, r *http.Request) *refused {
 	v := r.Header["Mcp-Protocol-Version"]
 	if len(v) == 0 {
 		return nil
@@ -95,7 +95,7 @@ func agreed(v []string) string {
 
 // admitStateless checks a message whose header or _meta is not of the legacy era (2026-07-28, streamable HTTP, request
 // metadata; overview, _meta). Each refusal has the id of the message.
-func (h *Handler) admitStateless(x *Exchange, header http.Header) *refusal {
+func (h *Handler) admitStateless(x *Exchange, header http.Header) *refused {
 	m, requested := &x.Msg, agreed(header["Mcp-Protocol-Version"])
 	if m.ProtocolVersion == nil && !stateless(requested) {
 		if requested == "" {

@@ -15,6 +15,7 @@ import (
 	"github.com/troupe-run/troupe/auth"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/transport"
 )
 
@@ -294,8 +295,8 @@ func (c *Checker) fail(address string) {
 }
 
 func tooMany(wait time.Duration) *transport.Denial {
-	row := limits.AuthFailures.Row
-	return &transport.Denial{Status: row.Refusal.Status, Code: row.Refusal.Code, Text: row.Refusal.Message, RetryAfter: wait, Reason: row.Counted}
+	no := refusal.Of(limits.AuthFailures.Row)
+	return &transport.Denial{Status: no.Status, Code: no.Code, Text: no.Text, RetryAfter: wait, Reason: no.Label}
 }
 
 // logged is how many refusals for one reason are logged in a minute.

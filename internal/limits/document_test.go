@@ -108,8 +108,8 @@ func TestRows(t *testing.T) {
 			if r.Default == 0 && r.Shown == "" {
 				t.Errorf("%s has no default, and does not say what that means", r.Name)
 			}
-			if r.Refusal != (Refusal{}) && r.Counted == "" {
-				t.Errorf("%s is refused and not counted", r.Name)
+			if (r.Status != 0 || r.Text != "") && (r.Counted == "" || r.Text == "" || r.Status != 429 && r.Status != 503) {
+				t.Errorf("%s is refused, but not counted, or without a text or a status", r.Name)
 			}
 		}
 		for r := range Flags(s) {

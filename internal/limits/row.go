@@ -66,21 +66,16 @@ type Row struct {
 	Usual bool
 	// Of is the option that the limit is a share of, or follows, if it has none of its own.
 	Of string
-	// Refusal is the error of a refused request; the zero value if the limit refuses none.
-	Refusal Refusal
+	// Status and Text are those of the error of a refused request, as package refusal makes it; they are zero if the limit refuses none.
+	// Status is for requests without a session.
+	Status int
+	Text   string
 	// Usage is one sentence for the help of the command, with the name of the value in
 	// backquotes.
 	Usage string
 
 	named string // its flag, where that is not the name of the option
 	again bool   // a second row of an option in the document
-}
-
-// A Refusal is the error of a request that exceeds a limit.
-type Refusal struct {
-	Status  int // of HTTP, for requests without a session
-	Code    int
-	Message string
 }
 
 // A Counter is the metric that counts how often a limit was hit.

@@ -1,4 +1,4 @@
-package faults
+package refusal
 
 import (
 	"flag"
@@ -21,7 +21,7 @@ var update = flag.Bool("update", false, "write the tables of "+document)
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	tables := map[string]string{"Codes": codes(), "Faults": rows(), "Limits": refusals()}
-	testkit.Tables(t, document, tables, *update, "go test ./internal/faults -update")
+	testkit.Tables(t, document, tables, *update, "go test ./internal/refusal -update")
 }
 
 func codes() string {
@@ -51,14 +51,15 @@ func refusals() string {
 	b.WriteString("| text | code | status | retryable | limit |\n|---|---|---|---|---|\n")
 	for _, s := range limits.Sections() {
 		for r := range limits.All(s) {
-			if r.Refusal == (limits.Refusal{}) {
+			no := Of(r)
+			if no.Text == "" {
 				continue
 			}
 			name := r.Name
 			if r.Option != "" {
 				name = "`" + r.Option + "`"
 			}
-			fmt.Fprintf(&b, "| %s | %d | %d | yes | %s |\n", r.Refusal.Message, r.Refusal.Code, r.Refusal.Status, name)
+			fmt.Fprintf(&b, "| %s | %d | %d | yes | %s |\n", no.Text, no.Code, no.Status, name)
 		}
 	}
 	return b.String()
@@ -94,7 +95,7 @@ func TestRows(t *testing.T) {
 func TestMetaFaults(t *testing.T) {
 	t.Parallel()
 	version := `"` + mcp.MetaProtocolVersion + `":"2026-07-28"`
-	for meta, want := range map[string]*Fault{
+	for meta, want := range map[string]*Refusal{
 		`{}`:                NoRevision,
 		`{` + version + `}`: NoCapabilities,
 		`{` + version + `,"` + mcp.MetaClientCapabilities + `":{},"` + mcp.MetaClientInfo + `":1}`: ClientInfo,
@@ -127,7 +128,7 @@ func TestTell(t *testing.T) {
 	if want := (told{400, mcp.CodeInvalidRequest, "MCP-Protocol-Version is not the session's, 2025-11-25", "", 0}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if e := Initialized.Error(); e.Code != mcp.CodeInvalidRequest || e.Message != "the session is initialized already" {
+	if e := Initialized.MCP(); e.Code != mcp.CodeInvalidRequest || e.Message != "the session is initialized already" {
 		t.Errorf("as an error: %v", e)
 	}
 }
