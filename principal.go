@@ -27,6 +27,7 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/nodestore"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/mcp"
 	"github.com/troupe-run/troupe/transport"
 )
@@ -392,8 +393,7 @@ func (rt *Runtime) revokedMeanwhile(x *transport.Exchange) bool {
 	if x.Msg.Kind == codec.Request {
 		id = x.Msg.ID
 	}
-	x.SetChallenge(no.Challenge)
-	x.Reject(no.Status, mcp.CodeInvalidRequest, no.Text, nil, id, no.RetryAfter)
+	x.Reject(&refusal.Refusal{Status: no.Status, Code: mcp.CodeInvalidRequest, Text: no.Text, ID: id, After: no.RetryAfter, Challenge: no.Challenge})
 	return true
 }
 

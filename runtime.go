@@ -23,6 +23,7 @@ import (
 	"github.com/troupe-run/troupe/internal/memory"
 	"github.com/troupe-run/troupe/internal/nodestore"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/revocation"
 	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/internal/worker"
@@ -361,12 +362,12 @@ func (d dispatcher) Post(x *transport.Exchange) {
 	}
 	if in.Stateless {
 		if no := d.svc.Handler.(*service).checkHeaders(&x.Msg, x.Principal, x.Header); no != nil {
-			x.Reject(400, no.Code, no.Message, nil, x.Msg.ID, 0)
+			refusal.New(400, no.Code, no.Message).Tell(x, x.Msg.ID)
 			return
 		}
 		if x.Msg.State != nil { // without state, dispatch checks it
 			if no := checkLevel(&x.Msg); no != nil {
-				x.Reject(200, no.Code, no.Message, nil, x.Msg.ID, 0)
+				refusal.New(200, no.Code, no.Message).Tell(x, x.Msg.ID)
 				return
 			}
 		}

@@ -584,5 +584,5 @@ func denialOf(r *refusal.Refusal) denial {
 func (d denial) inSession() denial { d.status = 200; return d }
 
 func (d denial) tell(c answerer, id []byte) {
-	c.Reject(d.status, d.code, d.message, d.data, id, d.after)
+	c.Reject(&refusal.Refusal{Status: d.status, Code: d.code, Text: d.message, Data: d.data, ID: id, After: d.after})
 }

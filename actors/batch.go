@@ -93,7 +93,7 @@ func (d *sessions) batch(svc *Service, in *Input, principal any, m *codec.Messag
 	body = bytes.Clone(body) // the requests run on goroutines of their own
 	all, fault := readBatch(s, m, body)
 	if fault != "" {
-		in.Conn.Reject(400, mcp.CodeInvalidRequest, fault, nil, nil, 0)
+		in.Conn.Reject(refusal.New(400, mcp.CodeInvalidRequest, fault))
 		return
 	}
 	requests, others := counted(all)
@@ -490,8 +490,8 @@ func (m *batchMember) Answer(_ int, body []byte) bool {
 }
 
 // Reject adds an error to the responses of the batch.
-func (m *batchMember) Reject(_, code int, message string, data, id []byte, _ time.Duration) {
-	m.Answer(200, codec.AppendError(nil, id, code, message, data))
+func (m *batchMember) Reject(no *refusal.Refusal) {
+	m.Answer(200, codec.AppendError(nil, no.ID, no.Code, no.Text, no.Data))
 }
 
 func (m *batchMember) over() { m.once.Do(func() { m.batch.ended(nil) }) }

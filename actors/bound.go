@@ -191,7 +191,7 @@ func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message,
 		if in.Conn == l.conn { // a refusal here is a message of its own, and has no id
 			l.send(codec.AppendError(nil, nil, mcp.CodeInvalidRequest, fault, nil))
 		} else {
-			in.Conn.Reject(400, mcp.CodeInvalidRequest, fault, nil, nil, 0)
+			in.Conn.Reject(refusal.New(400, mcp.CodeInvalidRequest, fault))
 		}
 		return
 	}
@@ -587,8 +587,8 @@ func (l *boundConn) Answer(_ int, body []byte) bool {
 }
 
 // Reject sends an error on the connection.
-func (l *boundConn) Reject(_, code int, message string, data, id []byte, _ time.Duration) {
-	l.send(codec.AppendError(nil, id, code, message, data))
+func (l *boundConn) Reject(no *refusal.Refusal) {
+	l.send(codec.AppendError(nil, no.ID, no.Code, no.Text, no.Data))
 }
 
 func (l *boundConn) over() {}

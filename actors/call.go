@@ -13,6 +13,7 @@ import (
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/record"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/request"
 	"github.com/troupe-run/troupe/internal/scope"
 	"github.com/troupe-run/troupe/internal/session"
@@ -32,8 +33,8 @@ type Call struct {
 	own        []byte                 // the progress token of the first request, nil if none; a copy
 	token      atomic.Pointer[[]byte] // the token of the request that is answered now
 	principal  any
-	needs      atomic.Pointer[[]string] // scopes, as far as is known; nil for none
-	denied     atomic.Pointer[Denied]   // why the handler has refused it
+	needs      atomic.Pointer[[]string]        // scopes, as far as is known; nil for none
+	denied     atomic.Pointer[refusal.Refusal] // why the handler has refused it
 	trace      Trace
 	attempt    int
 	member     int // place in a batch
@@ -154,12 +155,12 @@ func (c *Call) needing(scopes *[]string) *Call {
 	return c
 }
 
-// Deny has the response say what its caller lacks, if nothing was sent yet and it is the error d.Err.
-func (c *Call) Deny(d *Denied) { c.denied.Store(d) }
+// Deny has the response be the refusal, if nothing was sent yet and it is the error no.Err.
+func (c *Call) Deny(no *refusal.Refusal) { c.denied.Store(no) }
 
 // deniedAs is why the handler has refused the call with err, nil if that is another error.
-func (c *Call) deniedAs(err *mcp.Error) *Denied {
-	if no := c.denied.Load(); no != nil && no.Err == err {
+func (c *Call) deniedAs(err *mcp.Error) *refusal.Refusal {
+	if no := c.denied.Load(); no != nil && no.Err == error(err) {
 		return no
 	}
 	return nil

@@ -39,13 +39,13 @@ type delivery interface {
 
 // response is the message that ends a request: a result or an error.
 type response struct {
-	data   []byte  // the whole message, valid during the call
-	code   int     // of the error, 0 for a result
-	later  bool    // the error is Unavailable
-	gone   bool    // the error is SessionGone
-	goesOn bool    // the handler goes on after it: the result is input_required, and the client must send the request again, or names what the call has become
-	exited bool    // the handler has ended the goroutine, which may be that of the connection
-	denied *Denied // the error is that, otherwise nil
+	data   []byte           // the whole message, valid during the call
+	code   int              // of the error, 0 for a result
+	later  bool             // the error is Unavailable
+	gone   bool             // the error is SessionGone
+	goesOn bool             // the handler goes on after it: the result is input_required, and the client must send the request again, or names what the call has become
+	exited bool             // the handler has ended the goroutine, which may be that of the connection
+	denied *refusal.Refusal // the error is that, otherwise nil
 }
 
 // ending is why a delivery ends without the handler's response.
@@ -218,7 +218,7 @@ func (d *logged) answer(a response) {
 		refusal.SessionEnded.Tell(d.conn, d.r.id)
 		return
 	case a.denied != nil:
-		a.denied.tell(d.conn, d.r.id)
+		a.denied.Tell(d.conn, d.r.id)
 		return
 	case a.exited:
 		if x, ok := d.conn.(Exchange); ok {

@@ -115,12 +115,12 @@ func (h *hold) release() {
 }
 
 // Reject refuses the resume, or cuts its connection if that is open.
-func (h *hold) Reject(status, code int, message string, data, id []byte, retryAfter time.Duration) {
+func (h *hold) Reject(no *refusal.Refusal) {
 	if h.open {
 		h.Conn.Cut()
 		return
 	}
-	h.Conn.Reject(status, code, message, data, id, retryAfter)
+	h.Conn.Reject(no)
 }
 
 // badEvent refuses the event id that the resume came with.

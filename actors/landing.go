@@ -179,13 +179,12 @@ func (x *landing) do(a *arrival, m *relay.Message) (over bool) {
 		x.conn.Answer(m.Status, m.Data)
 		return true
 	case relay.Reject:
-		var no relay.Refusal
+		var no refusal.Refusal
 		if codec.Unmarshal(m.Data, &no) != nil {
 			x.breakOff(a)
 			return true
 		}
-		x.conn.SetChallenge(no.Challenge)
-		x.conn.Reject(no.Status, no.Code, no.Message, no.Data, no.ID, no.After)
+		x.conn.Reject(&no)
 		return true
 	case relay.Cut:
 		x.breakOff(a)
@@ -273,28 +272,25 @@ type boundExchange struct {
 
 var _ Exchange = boundExchange{}
 
-func (boundExchange) SetSession(string)   {}
-func (boundExchange) SetChallenge(string) {}
-func (boundExchange) Open() bool          { return true }
-func (boundExchange) Comment()            {}
-func (boundExchange) Flush()              {}
-func (boundExchange) Finish()             {}
-func (boundExchange) Accepted()           {}
-func (boundExchange) Gone(func())         {}
+func (boundExchange) SetSession(string) {}
+func (boundExchange) Open() bool        { return true }
+func (boundExchange) Comment()          {}
+func (boundExchange) Flush()            {}
+func (boundExchange) Finish()           {}
+func (boundExchange) Accepted()         {}
+func (boundExchange) Gone(func())       {}
 
 func (x boundExchange) Event(_ string, _ int, data []byte) {
 	_ = x.l.tell(x.Context(), stream.Entry{Data: data}) // an error means that the node ends
 }
 func (x boundExchange) Answer(status int, body []byte) bool     { return x.l.Answer(status, body) }
 func (x boundExchange) AnswerLast(status int, body []byte) bool { return x.l.Answer(status, body) }
-func (x boundExchange) Reject(status, code int, message string, data, id []byte, after time.Duration) {
-	x.l.Reject(status, code, message, data, id, after)
-}
-func (x boundExchange) Cut()                             { x.a.n.refusals.unavailable(x.l, x.a.m.ID) }
-func (x boundExchange) Room(context.Context) error       { return nil }
-func (x boundExchange) Context() context.Context         { return x.a.n.base }
-func (boundExchange) WhenGone(func()) (stop func() bool) { return func() bool { return true } }
-func (c overBound) exchange(a *arrival) Exchange         { return boundExchange{c.l, a} }
+func (x boundExchange) Reject(no *refusal.Refusal)              { x.l.Reject(no) }
+func (x boundExchange) Cut()                                    { x.a.n.refusals.unavailable(x.l, x.a.m.ID) }
+func (x boundExchange) Room(context.Context) error              { return nil }
+func (x boundExchange) Context() context.Context                { return x.a.n.base }
+func (boundExchange) WhenGone(func()) (stop func() bool)        { return func() bool { return true } }
+func (c overBound) exchange(a *arrival) Exchange                { return boundExchange{c.l, a} }
 
 // apart gives f a goroutine, and bytes of its own: the goroutine that read the request may have to read that it is cancelled.
 func (c overBound) apart(a *arrival, f func(*arrival) bool) (begun bool) {
@@ -394,7 +390,7 @@ func (d *relays) message(svc *Service, in *Input, principal any, m *codec.Messag
 		d.unsent(ctx, in, m, at, err)
 		return
 	}
-	var said relay.Refusal
+	var said refusal.Refusal
 	if reply[0] != isSettled || codec.Unmarshal(reply[1:], &said) != nil {
 		n.refusals.unavailable(in.Conn, m.ID)
 		return
@@ -403,7 +399,7 @@ func (d *relays) message(svc *Service, in *Input, principal any, m *codec.Messag
 		in.Conn.Accepted()
 		return
 	}
-	in.Conn.Reject(said.Status, said.Code, said.Message, said.Data, said.ID, said.After)
+	in.Conn.Reject(&said)
 }
 
 // unsent refuses a message that could not be handed to the node with its session: the session is gone, or may be.
@@ -475,8 +471,8 @@ type posted struct {
 
 var _ Conn = (*posted)(nil)
 
-func (p *posted) say(r relay.Refusal) {
-	data, err := codec.Marshal(&r)
+func (p *posted) Reject(no *refusal.Refusal) {
+	data, err := codec.Marshal(no)
 	if err != nil { // never: it is plain data
 		p.l.reply(tryAgain, nil)
 		return
@@ -486,17 +482,12 @@ func (p *posted) say(r relay.Refusal) {
 
 func (p *posted) Accepted() {
 	p.became = done
-	p.say(relay.Refusal{Status: 202})
-}
-
-func (p *posted) Reject(status, code int, message string, data, id []byte, after time.Duration) {
-	p.say(relay.Refusal{Status: status, Code: code, Message: message, Data: data, ID: id, After: after})
+	p.Reject(&refusal.Refusal{Status: 202}) // without a code it is none
 }
 
 // The others are not used: responses go out on the session's connection.
 
 func (*posted) SetSession(string)          {}
-func (*posted) SetChallenge(string)        {}
 func (*posted) Answer(int, []byte) bool    { return false }
 func (*posted) Open() bool                 { return false }
 func (*posted) Event(string, int, []byte)  {}

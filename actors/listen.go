@@ -197,7 +197,7 @@ func (a *arrival) listen() {
 		return
 	case rerr != nil:
 		if no := call.deniedAs(rerr); no != nil {
-			no.tell(a.to, m.ID)
+			no.Tell(a.to, m.ID)
 			return
 		}
 		a.to.Answer(statusOf(response{code: rerr.Code}), codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, compact(rerr.Data)))

@@ -298,7 +298,7 @@ func (a *arrival) retry() (begun bool) {
 	st, err := n.mrtr.open(a.svc.ID, a.in.Tenant, m, time.Now())
 	var given map[string][]byte
 	var bad error
-	var denied *Denied
+	var denied *refusal.Refusal
 	if err == nil {
 		denied = a.svc.lacks(a.principal, st.Scopes)
 		given, bad = mrtr.Responses(m, st.Asked)
@@ -311,7 +311,7 @@ func (a *arrival) retry() (begun bool) {
 	case err != nil:
 		badState(a.to, m.ID)
 	case denied != nil:
-		denied.tell(a.to, m.ID)
+		denied.Tell(a.to, m.ID)
 	case bad != nil:
 		badResponses(a.to, m.ID, bad)
 	}

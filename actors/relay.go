@@ -79,7 +79,7 @@ type relayed struct {
 const (
 	sendMore  byte = iota // the next part may come
 	isTaken               // the call was found, and frames follow
-	isSettled             // a relay.Refusal follows, or an acceptance
+	isSettled             // a refusal.Refusal follows, or an acceptance
 )
 
 // hand sends a request to the node that it belongs to, and returns the reply to its last letter. The errors are those of

@@ -16,6 +16,7 @@ import (
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/record"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/request"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
@@ -90,7 +91,7 @@ type (
 		idEnd               int // where the id ends in it
 		code                int // of the error, 0 for a result
 		later, gone, exited bool
-		denied              *Denied
+		denied              *refusal.Refusal
 	}
 	// emitted is an entry for the client. The handler's own notifications are numbered.
 	emitted struct {

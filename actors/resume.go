@@ -11,6 +11,7 @@ import (
 	"github.com/troupe-run/troupe/internal/attachment"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/record"
+	"github.com/troupe-run/troupe/internal/refusal"
 	replaying "github.com/troupe-run/troupe/internal/replay"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/internal/takeover"
@@ -151,7 +152,7 @@ func (r *replay) settle() {
 // follow brings the connection to where it is live, or ends it.
 func (r *replay) follow() {
 	s, h, n := r.s, r.hold, r.n
-	var no *Denied
+	var no *refusal.Refusal
 	for {
 		// The store's operations have bounds of their own; this one is for a slow reader.
 		ctx, cancel := context.WithCancel(n.base)
@@ -175,7 +176,7 @@ func (r *replay) follow() {
 			h.badEvent()
 			return
 		case errors.As(err, &no) && r.opened == held && r.att == nil:
-			no.tell(h, nil)
+			no.Tell(h, nil)
 			return
 		case errors.Is(err, ErrSessionEnded) && r.opened == held && r.att == nil:
 			unknownSession(h, nil)
@@ -376,7 +377,7 @@ func (r *replay) judge(ctx context.Context) (rec record.Stream, err error) {
 	return rec, r.n.streams.certain(ctx, r.key, rev, err)
 }
 
-// permitted refuses who lacks a scope that the calls of the stream need, before it gets anything of them. The error is a *Denied.
+// permitted refuses who lacks a scope that the calls of the stream need, before it gets anything of them. The error is a *refusal.Refusal.
 func (r *replay) permitted(rec *record.Stream) error {
 	if r.att != nil { // it has the stream, and comes back to it
 		return nil

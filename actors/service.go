@@ -11,6 +11,7 @@ import (
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
@@ -81,7 +82,7 @@ type Service struct {
 	Insists func(method, name []byte) bool
 	// Lacks returns why a principal may not have what needs some scopes, nil if it may. If nil, every principal may have everything. It is called only
 	// with scopes.
-	Lacks func(principal any, needs []string) *Denied
+	Lacks func(principal any, needs []string) *refusal.Refusal
 	// AnswersPing says that the handler answers ping in bound sessions, too, where it is a
 	// request like any other then. If not, the node answers it at once. Before initialize it
 	// always does.
@@ -181,26 +182,8 @@ func (in *Input) needs() []string {
 	return *in.Needs
 }
 
-// Denied is why a caller may not have something: it lacks a scope.
-type Denied struct {
-	Status    int // 403, or 401 for who has brought no token
-	Err       *mcp.Error
-	Challenge string // the value of WWW-Authenticate
-}
-
-// tell refuses a request, with the status that goes with the challenge.
-func (d *Denied) tell(c answerer, id []byte) {
-	if c, ok := c.(interface{ SetChallenge(string) }); ok {
-		c.SetChallenge(d.Challenge)
-	}
-	c.Reject(d.Status, d.Err.Code, d.Err.Message, d.Err.Data, id, 0)
-}
-
-// Error is for the log.
-func (d *Denied) Error() string { return d.Err.Message }
-
 // lacks is Lacks, for scopes of a record.
-func (svc *Service) lacks(principal any, needs []string) *Denied {
+func (svc *Service) lacks(principal any, needs []string) *refusal.Refusal {
 	if len(needs) == 0 || svc.Lacks == nil {
 		return nil
 	}

@@ -340,7 +340,7 @@ func (d *direct) answer(a response) {
 	case a.goesOn && d.over == nil: // the handler keeps the connection's goroutine
 		d.conn.AnswerLast(200, a.data)
 	case a.denied != nil:
-		a.denied.tell(d.conn, d.r.id)
+		a.denied.Tell(d.conn, d.r.id)
 	case a.exited:
 		d.conn.AnswerLast(statusOf(a), a.data)
 	case a.later && !a.goesOn && d.r.safe(): // a proxy may send what is answered with 503 to another node

@@ -84,10 +84,9 @@ const (
 // never block, except Room.
 type Conn interface {
 	SetSession(id string)
-	SetChallenge(value string)
 	Answer(status int, body []byte) bool
 	Accepted()
-	Reject(status, code int, message string, data, id []byte, retryAfter time.Duration)
+	Reject(no *refusal.Refusal)
 	Open() bool
 	Event(id string, retryMS int, data []byte)
 	Comment()
@@ -144,7 +143,7 @@ func Later(err error) bool {
 // answerer takes the response or the refusal of a request.
 type answerer interface {
 	Answer(status int, body []byte) bool
-	Reject(status, code int, message string, data, id []byte, retryAfter time.Duration)
+	Reject(no *refusal.Refusal)
 }
 
 // replier takes the response to a request of a bound session.

@@ -358,7 +358,7 @@ func TestFieldsOfAnExchange(t *testing.T) {
 	s := serve(t, funcs{post: func(x *Exchange) {
 		got <- fields{x.SessionID, x.Version, fmt.Sprint(x.Principal), x.Header.Get("traceparent"), x.RemoteAddr(), string(x.Msg.ID), string(x.Msg.Method), string(x.Body)}
 		x.SetSession("new")
-		x.Reject(429, -32600, "slow down", []byte(`{"a":1}`), x.Msg.ID, 1500e6)
+		x.Reject(&refusal.Refusal{Status: 429, Code: -32600, Text: "slow down", Data: []byte(`{"a":1}`), ID: x.Msg.ID, After: 1500e6})
 	}}, Options{Revisions: []string{"2025-11-25"}, Authenticate: func(*http.Request) (any, error) { return "ann", nil }})
 	c := dial(t, s.addr).send(request("POST", s.addr, ping, "Mcp-Session-Id: s1", "Mcp-Protocol-Version: 2025-11-25", "Traceparent: 00-a"))
 	resp := c.response("POST")

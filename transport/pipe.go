@@ -171,9 +171,6 @@ func (p *Pipe) observe(status int, reason string) {
 // SetSession does nothing: the session is the pipe.
 func (p *Pipe) SetSession(string) {}
 
-// SetChallenge does nothing: a pipe has no header.
-func (p *Pipe) SetChallenge(string) {}
-
 // Answer writes body if there is one. It returns false if the pipe is closed.
 func (p *Pipe) Answer(_ int, body []byte) bool {
 	if blank(body) {
@@ -185,16 +182,15 @@ func (p *Pipe) Answer(_ int, body []byte) bool {
 // Accepted does nothing: a notification has no answer.
 func (p *Pipe) Accepted() {}
 
-// Reject writes a JSON-RPC error. Data, if not nil, and id are raw JSON. Without an id there is nothing to answer, and
-// Reject logs the error instead. status and retryAfter are not sent.
-func (p *Pipe) Reject(status, code int, message string, data, id []byte, _ time.Duration) {
-	if id == nil {
-		p.o.Log.Debug("transport: rejected a message without an id", "status", status, "code", code, "message", message)
+// Reject writes a JSON-RPC error. Without an id there is nothing to answer, and Reject logs the error instead.
+func (p *Pipe) Reject(no *refusal.Refusal) {
+	if no.ID == nil {
+		p.o.Log.Debug("transport: rejected a message without an id", "status", no.Status, "code", no.Code, "message", no.Text)
 		return
 	}
 	b := codec.GetBuffer()
 	defer b.Free()
-	b.B = codec.AppendError(b.B, id, code, message, data)
+	b.B = codec.AppendError(b.B, no.ID, no.Code, no.Text, no.Data)
 	p.put(b.B)
 }
 

@@ -49,7 +49,7 @@ var layers = []layer{
 	{"internal/worker", []string{"codec", "mcp", "actors", "internal/guard", "internal/limits", "internal/task"}, []string{"cluster", "internal/nodestore", "internal/testkit"}, "whoever runs tasks declares what it needs of the store, and has the store's errors from actors"},
 	{"internal/procs", nil, nil, "how long goroutines wait for a processor depends on the process alone"},
 	{"internal/quota", []string{"internal/directory"}, nil, "counting clients knows nothing of what they do"},
-	{"internal/relay", []string{"codec", "internal/quota"}, nil, "an exchange between two nodes knows neither of them, nor the call"},
+	{"internal/relay", []string{"codec", "internal/quota", "internal/refusal"}, nil, "an exchange between two nodes knows neither of them, nor the call"},
 	{"internal/attachment", []string{"internal/stream"}, nil, "a connection that reads a stream knows neither its session nor its log"},
 	{"internal/subscription", []string{"mcp", "codec", "internal/kernel", "internal/limits"}, nil, "a subscription knows its subscribers by their interface"},
 	{"internal/telemetry", nil, nil, "every layer reports to it, so it can know none"},

@@ -1,8 +1,10 @@
 package refusal
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -107,25 +109,30 @@ func TestMetaFaults(t *testing.T) {
 	}
 }
 
-type told struct {
-	status, code int
-	message, id  string
-	after        time.Duration
-}
+type told Refusal
 
-func (r *told) Reject(status, code int, message string, _, id []byte, after time.Duration) {
-	*r = told{status, code, message, string(id), after}
+func (r *told) Reject(no *Refusal) { *r = told(*no) }
+
+func letter(t *testing.T, r told) string {
+	b, err := json.Marshal(Refusal(r))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
 }
 
 func TestTell(t *testing.T) {
 	t.Parallel()
 	var got told
 	Unavailable.Tell(&got, []byte("1"))
-	if want := (told{503, mcp.CodeInternalError, "temporarily unavailable: try again shortly", "1", time.Second}); got != want {
+	if want := (told{Status: 503, Code: mcp.CodeInternalError, Text: "temporarily unavailable: try again shortly", ID: []byte("1"), Data: []byte(`{"retryAfterMs":1000}`), After: time.Second, When: Unavailable.When}); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
+	if want := `{"Status":503,"Code":-32603,"Message":"temporarily unavailable: try again shortly","Data":"eyJyZXRyeUFmdGVyTXMiOjEwMDB9","ID":"MQ==","After":1000000000}`; letter(t, got) != want {
+		t.Errorf("another node gets %s, want %s", letter(t, got), want)
+	}
 	SessionRevision.TellMore(&got, "2025-11-25", nil)
-	if want := (told{400, mcp.CodeInvalidRequest, "MCP-Protocol-Version is not the session's, 2025-11-25", "", 0}); got != want {
+	if want := (told{Status: 400, Code: mcp.CodeInvalidRequest, Text: "MCP-Protocol-Version is not the session's, 2025-11-25", When: SessionRevision.When}); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	if e := Initialized.MCP(); e.Code != mcp.CodeInvalidRequest || e.Message != "the session is initialized already" {

@@ -14,18 +14,30 @@ type Refusal struct {
 	// Status is that of the HTTP response. A single request of a session gets 200 instead if it
 	// may come back, or for DuplicateID and LongToken.
 	Status int
-	// Code and Text are those of the JSON-RPC error.
+	// Code, Text and Data are those of the JSON-RPC error, and ID is the request's; Data and ID are raw JSON, nil for none.
 	Code int
-	Text string
+	Text string `json:"Message"`
+	Data []byte `json:",omitempty"`
+	ID   []byte `json:",omitempty"`
 	// After is when the client may send the same request again; 0 if that would change nothing.
-	After time.Duration
+	After time.Duration `json:",omitempty"`
+	// Challenge is the value of WWW-Authenticate, "" for none.
+	Challenge string `json:",omitempty"`
+
 	// Label is that of the counter troupe.http.refused; empty if the request has reached a
 	// server.
-	Label string
+	Label string `json:"-"`
 	// HangUp closes the connection, because its next bytes are not the start of a request.
-	HangUp bool
+	HangUp bool `json:"-"`
 	// When says when it occurs, for the document.
-	When string
+	When string `json:"-"`
+	// Err is what the refusal comes from, for the log; nil if it says all there is.
+	Err error `json:"-"`
+}
+
+// New is a refusal that has no row.
+func New(status, code int, text string) *Refusal {
+	return &Refusal{Status: status, Code: code, Text: text}
 }
 
 // Of is the refusal of a request that exceeds a limit. It may come back after a second.
@@ -37,33 +49,53 @@ func Of(limit *limits.Row) *Refusal {
 	return &r
 }
 
+// For returns the refusal of the request with the id.
+func (r *Refusal) For(id []byte) *Refusal {
+	no := *r
+	no.ID = id
+	return &no
+}
+
 // In returns the refusal of a request that may come back after a time.
 func (r *Refusal) In(wait time.Duration) *Refusal {
-	later := *r
-	later.After = wait
-	return &later
+	no := *r
+	no.After = wait
+	return &no
 }
 
 // A Conn takes the error.
 type Conn interface {
-	Reject(status, code int, message string, data, id []byte, retryAfter time.Duration)
+	Reject(*Refusal)
 }
 
-// Tell refuses the request with the id.
+// Tell refuses the request with the id. The data of the error says when it may come again.
 func (r *Refusal) Tell(c Conn, id []byte) { r.TellMore(c, "", id) }
 
 // TellMore is Tell with more appended to the text, such as the revision of a session.
 func (r *Refusal) TellMore(c Conn, more string, id []byte) {
-	c.Reject(r.Status, r.Code, r.Text+more, r.data(), id, r.After)
+	no := r.For(id)
+	no.Text, no.Data = r.Text+more, r.data()
+	c.Reject(no)
 }
+
+// Error is for the log.
+func (r *Refusal) Error() string {
+	if r.Err == nil {
+		return r.Text
+	}
+	return r.Err.Error()
+}
+
+// Unwrap returns Err.
+func (r *Refusal) Unwrap() error { return r.Err }
 
 // MCP is the refusal as an error of package mcp.
 func (r *Refusal) MCP() *mcp.Error { return &mcp.Error{Code: r.Code, Message: r.Text, Data: r.data()} }
 
-// data is the data of the error: when to come back, in milliseconds, rounded up.
+// data is the data of the error: when to come back, in milliseconds, rounded up, if there is no other.
 func (r *Refusal) data() []byte {
-	if r.After <= 0 {
-		return nil
+	if r.After <= 0 || r.Data != nil {
+		return r.Data
 	}
 	ms := int64((r.After + time.Millisecond - 1) / time.Millisecond)
 	return append(strconv.AppendInt([]byte(`{"retryAfterMs":`), ms, 10), '}')
