@@ -332,19 +332,27 @@ func (x *Exchange) Accepted() {
 // Reject sends a JSON-RPC error as the whole response. After becomes Retry-After in whole seconds, rounded up. It does
 // nothing if anything was sent before.
 func (x *Exchange) Reject(no *refusal.Refusal) {
-	x.mu.Lock()
-	sent := x.state != fresh
-	if !sent && x.w != nil && no.Challenge != "" {
-		x.w.Header()["Www-Authenticate"] = []string{no.Challenge}
-	}
-	x.mu.Unlock()
-	if sent {
+	if x.isSent() {
 		return
+	}
+	if no.Challenge != "" {
+		x.mu.Lock()
+		if x.state == fresh && x.w != nil {
+			x.w.Header()["Www-Authenticate"] = []string{no.Challenge}
+		}
+		x.mu.Unlock()
 	}
 	b := codec.GetBuffer()
 	defer b.Free()
 	b.B = codec.AppendError(b.B, no.ID, no.Code, no.Text, no.Data)
 	x.answer(no.Status, b.B, no.After, false)
+}
+
+// isSent reports whether anything of the response was sent.
+func (x *Exchange) isSent() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.state != fresh
 }
 
 func (x *Exchange) answer(status int, body []byte, retryAfter time.Duration, last bool) bool {

@@ -192,11 +192,13 @@ func (x *Exchange) returned() {
 			x.cut(cutPanic)
 		}
 	}
-	id := x.Msg.ID
-	if x.Msg.Kind != codec.Request {
-		id = nil
+	if !x.isSent() { // asked first, because each request comes here and a refusal is an allocation
+		id := x.Msg.ID
+		if x.Msg.Kind != codec.Request {
+			id = nil
+		}
+		refusal.Internal.Tell(x, id)
 	}
-	refusal.Internal.Tell(x, id)
 	x.release()
 }
 
