@@ -97,11 +97,11 @@ func (d *sessions) batch(svc *Service, in *Input, principal any, m *codec.Messag
 		return
 	}
 	requests, others := counted(all)
-	if no := n.accounts.chargeMessages(&s.sessionAccount, in, others); no.reason != admitted {
+	if no := n.accounts.chargeMessages(&s.sessionAccount, in, others); no != nil {
 		if len(requests) > 0 {
 			n.refusals.refuseBatch(in.Conn, no, idsOf(requests))
 		} else {
-			n.refusals.refuseVerdict(in.Conn, nil, no)
+			n.refusals.refuse(in.Conn, no, nil)
 		}
 		return
 	}
@@ -114,7 +114,7 @@ func (d *sessions) batch(svc *Service, in *Input, principal any, m *codec.Messag
 		default:
 			if err := s.answered(&e.m); err != nil {
 				n.log.Warn("answer not taken", "session", s.key.ID, "error", err)
-				n.refusals.unavailable(in.Conn, nil)
+				refusal.Unavailable.Tell(in.Conn, nil)
 				return
 			}
 		}
@@ -123,7 +123,7 @@ func (d *sessions) batch(svc *Service, in *Input, principal any, m *codec.Messag
 	case len(requests) == 0:
 		s.accepted(in.Conn)
 	case slices.ContainsFunc(requests, func(e *element) bool { return n.drain.refuses(svc, principal, &e.m, len(body)) }) || n.store.Suspended() && !n.regained(svc.Limits.StoreWait):
-		n.refusals.refuseBatch(in.Conn, errUnavailable, idsOf(requests))
+		n.refusals.refuseBatch(in.Conn, refusal.Unavailable, idsOf(requests))
 	default:
 		for s != nil && !s.runBatch(in, principal, requests, body) {
 			s = n.sessions.of(svc, in, nil) // the session has just left memory: activate it anew

@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/session"
@@ -94,7 +95,7 @@ var overNow = func() context.Context {
 // opens the connection, or it calls Reject. The session ends with the connection.
 func (n *Node) Connect(svc *Service, in *Input) {
 	if n.drain.over.Load() || n.drain.handing.Load() { // the session would end at once
-		n.refusals.unavailable(in.Conn, nil)
+		refusal.Unavailable.Tell(in.Conn, nil)
 		return
 	}
 	a, ok := n.accounts.admitBound(in)
@@ -201,8 +202,8 @@ func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message,
 			others.add(&e.m, len(e.raw))
 		}
 	}
-	if no := n.accounts.chargeMessages(&s.sessionAccount, in, others); no.reason != admitted {
-		n.refusals.refuseVerdict(in.Conn, nil, no)
+	if no := n.accounts.chargeMessages(&s.sessionAccount, in, others); no != nil {
+		n.refusals.refuse(in.Conn, no, nil)
 		return
 	}
 	gathered := &boundBatch{conn: l, open: len(requests)}
@@ -274,7 +275,7 @@ func (l *boundConn) request(in *Input, came answerer, reply replier, principal a
 		refusal.NotInitialized.Tell(reply, m.ID)
 		return true
 	case n.drain.refuses(s.svc, principal, m, 0):
-		n.refusals.refuseInSession(reply, errUnavailable, m.ID)
+		n.refusals.refuseInSession(reply, refusal.Unavailable, m.ID)
 		return true
 	}
 	return l.call(in, came, reply, principal, raw)
@@ -289,7 +290,7 @@ func (l *boundConn) stateless(in *Input, principal any, m *codec.Message, raw []
 	case string(m.Method) == mcp.MethodSubscriptionsListen:
 		a.listen()
 	case !l.takeSlot(s.svc.Limits.StoreWait):
-		s.node.refusals.refuseVerdict(l, m.ID, verdict{reason: CallsOfSession})
+		s.node.refusals.refuse(l, refusal.Of(limits.CallsPerSession.Row), m.ID)
 	case !a.accept():
 		l.freeSlot()
 	}
@@ -341,11 +342,11 @@ func (l *boundConn) call(in *Input, came answerer, reply replier, principal any,
 			reply.Answer(200, pong(m.ID))
 			return true
 		}
-		n.refusals.refuseInSession(reply, verdict{reason: CallsOfSession}, m.ID)
+		n.refusals.refuseInSession(reply, refusal.Of(limits.CallsPerSession.Row), m.ID)
 		return true
 	}
 	var held quota.Holding
-	if no := n.accounts.hold(&held, &s.sessionAccount, in, quota.Parked, callHolds(&m, body)); no.reason != admitted && !s.alone() {
+	if no := n.accounts.hold(&held, &s.sessionAccount, in, quota.Parked, callHolds(&m, body)); no != nil && !s.alone() {
 		l.freeSlot()
 		n.refusals.refuseInSession(reply, no, m.ID)
 		return true
@@ -366,7 +367,7 @@ func (l *boundConn) call(in *Input, came answerer, reply replier, principal any,
 			unknownConnection(came, m.ID)
 			return false
 		case errors.Is(err, session.ErrDuplicate): // the client would take an error with this id for the response to the first request
-			n.refusals.refuseError(came, err, m.ID)
+			n.refusals.refuse(came, err, m.ID)
 			return false
 		}
 		n.refusals.refuseInSession(reply, err, m.ID)

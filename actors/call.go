@@ -11,6 +11,7 @@ import (
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/guard"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/refusal"
@@ -167,10 +168,7 @@ func (c *Call) deniedAs(err *mcp.Error) *refusal.Refusal {
 }
 
 // Refuse counts a refusal of the call because of a limit, and returns the client's error.
-func (c *Call) Refuse(no Reason) *mcp.Error {
-	d := c.peer.node.refusals.denial(verdict{reason: no})
-	return &mcp.Error{Code: d.code, Message: d.message, Data: d.data}
-}
+func (c *Call) Refuse(no *refusal.Refusal) *mcp.Error { return c.peer.node.refusals.of(no).MCP() }
 
 // From is the address of the call's client, or the network of an IPv6 address, where its tenant is that of many; "" otherwise.
 func (c *Call) From() string { return c.from.From() }
@@ -492,7 +490,7 @@ func logsIn(p *atomic.Pointer[logs], rate float64) *logs {
 func (l *logs) admit(n *Node) (wait time.Duration) {
 	if wait = l.rate.Take(time.Now()); wait > 0 {
 		l.missed.Add(1)
-		n.refusals.count(LogRateOfSession)
+		n.refusals.Refused(limits.LogRate.Row)
 	}
 	return wait
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/stream"
@@ -184,7 +185,7 @@ func (d *logged) begin() *streamActor {
 	}
 	if rec.Safe && !r.svc.stores(r.call.msg, r.size) {
 		rec.Safe = false
-		n.refusals.count(Recall)
+		n.refusals.Refused(limits.Recall.Row)
 	}
 	var body []byte
 	if rec.Safe {
@@ -249,7 +250,7 @@ func (d *logged) end(why ending, id []byte) {
 			mark.Refused(err)
 		}
 	case why == givenUp && d.stream == nil:
-		r.node.refusals.refuseInSession(d.conn, errUnavailable, id)
+		r.node.refusals.refuseInSession(d.conn, refusal.Unavailable, id)
 	case why == givenUp:
 		r.handed = true
 		r.node.drain.handed.Add(1)

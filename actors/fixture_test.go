@@ -60,6 +60,16 @@ func (m *memory) logged() string {
 	return b.String()
 }
 
+// refused is how often refusals by the limit, and others with its label, were counted; 0 for none.
+func (n *Node) refused(limit *limits.Row) (count int64) {
+	n.refusals.Refusals(func(label string, n int64) {
+		if limit != nil && label == limit.Counted {
+			count = n
+		}
+	})
+	return count
+}
+
 // heldConn keeps what the node sends to it.
 type heldConn struct {
 	mu     sync.Mutex // guards the rest

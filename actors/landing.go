@@ -71,13 +71,13 @@ func (a *arrival) goOn(from *quota.Account, st *mrtr.State, x brought, sum mrtr.
 			case became == served:
 			case became == silent: // a second run while the first one waits would ask its client twice
 				n.accounts.giveBack(a.charged, &a.svc.Limits, from, a.charged.cost(m, len(a.body)))
-				n.refusals.unavailable(a.to, m.ID)
+				refusal.Unavailable.Tell(a.to, m.ID)
 			case verdict == refused:
 				badState(a.to, m.ID)
 			case !a.svc.Handler.Safe(m.Method, m.Name):
 				refusal.Lost.Tell(a.to, m.ID)
 			case a.sess == nil && n.drain.sending.Load(): // another node runs it again
-				n.refusals.unavailable(a.to, m.ID)
+				refusal.Unavailable.Tell(a.to, m.ID)
 			case a.runAgain(from, st, sum, given):
 				return true
 			default:
@@ -94,8 +94,8 @@ func (a *arrival) land(to Address) landed {
 	n, wait := a.n, a.svc.Limits.StoreWait
 	x := &landing{to: to, id: relay.NewID(), conn: a.on.exchange(a), sess: a.sess, name: a.m.ID}
 	if !a.charged.alone() {
-		if no := n.accounts.hold(&x.held, a.charged, &a.in, quota.Queues, visitBytes); no.reason != admitted {
-			n.refusals.refuseVerdict(a.to, a.m.ID, no)
+		if no := n.accounts.hold(&x.held, a.charged, &a.in, quota.Queues, visitBytes); no != nil {
+			n.refusals.refuse(a.to, no, a.m.ID)
 			return served
 		}
 		defer x.held.Free()
@@ -157,7 +157,7 @@ func (x *landing) breakOff(a *arrival) {
 		x.conn.Cut()
 		return
 	}
-	a.n.refusals.unavailable(x.conn, a.m.ID)
+	refusal.Unavailable.Tell(x.conn, a.m.ID)
 }
 
 // do does one thing to the client's exchange. It reports whether that ends it.
@@ -286,7 +286,7 @@ func (x boundExchange) Event(_ string, _ int, data []byte) {
 func (x boundExchange) Answer(status int, body []byte) bool     { return x.l.Answer(status, body) }
 func (x boundExchange) AnswerLast(status int, body []byte) bool { return x.l.Answer(status, body) }
 func (x boundExchange) Reject(no *refusal.Refusal)              { x.l.Reject(no) }
-func (x boundExchange) Cut()                                    { x.a.n.refusals.unavailable(x.l, x.a.m.ID) }
+func (x boundExchange) Cut()                                    { refusal.Unavailable.Tell(x.l, x.a.m.ID) }
 func (x boundExchange) Room(context.Context) error              { return nil }
 func (x boundExchange) Context() context.Context                { return x.a.n.base }
 func (boundExchange) WhenGone(func()) (stop func() bool)        { return func() bool { return true } }
@@ -369,7 +369,7 @@ func (d *relays) message(svc *Service, in *Input, principal any, m *codec.Messag
 	}
 	from, no := n.accounts.enter(nil, in)
 	if from == nil {
-		n.refusals.refuseVerdict(in.Conn, m.ID, no)
+		n.refusals.refuse(in.Conn, no, m.ID)
 		return
 	}
 	defer n.accounts.Leave(from)
@@ -377,7 +377,7 @@ func (d *relays) message(svc *Service, in *Input, principal any, m *codec.Messag
 	var err error
 	if head.Principal, err = d.carry(principal, head); err != nil {
 		n.log.Warn("principal not forwarded", "error", err)
-		n.refusals.unavailable(in.Conn, m.ID)
+		refusal.Unavailable.Tell(in.Conn, m.ID)
 		return
 	}
 	wait := svc.Limits.StoreWait
@@ -392,7 +392,7 @@ func (d *relays) message(svc *Service, in *Input, principal any, m *codec.Messag
 	}
 	var said refusal.Refusal
 	if reply[0] != isSettled || codec.Unmarshal(reply[1:], &said) != nil {
-		n.refusals.unavailable(in.Conn, m.ID)
+		refusal.Unavailable.Tell(in.Conn, m.ID)
 		return
 	}
 	if said.Code == 0 {
@@ -418,7 +418,7 @@ func (d *relays) unsent(ctx context.Context, in *Input, m *codec.Message, at Add
 		unknownConnection(in.Conn, m.ID)
 		return
 	}
-	n.refusals.unavailable(in.Conn, m.ID)
+	refusal.Unavailable.Tell(in.Conn, m.ID)
 }
 
 // message takes a message of a session that is here, which another node has taken.

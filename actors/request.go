@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/guard"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/refusal"
@@ -241,7 +242,7 @@ func (r *requestActor) tick() {
 		return
 	}
 	if r.graced {
-		r.node.refusals.count(MaxCall)
+		r.node.refusals.Refused(limits.MaxCall.Row)
 		r.step(request.Deadline, response{}, ErrDeadline)
 		return
 	}

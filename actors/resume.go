@@ -23,7 +23,7 @@ const readAhead = 250 // appends that a resume reads at once
 // Get takes a GET: it opens the session's standalone stream, or resumes any of its streams, if the principal may have what their calls need.
 func (n *Node) Get(svc *Service, in *Input, principal any) {
 	if n.drain.over.Load() {
-		n.refusals.unavailable(in.Conn, nil)
+		refusal.Unavailable.Tell(in.Conn, nil)
 		return
 	}
 	if !n.accounts.admitGet(&svc.Limits, in) {
@@ -99,7 +99,7 @@ func (d *sessions) staying(in *Input, find func(*Input) *sessionActor) *sessionA
 		case err == nil:
 			return s
 		case !errors.Is(err, kernel.ErrStopped): // a stopped session has just left memory: activate it anew
-			d.node.refusals.unavailable(in.Conn, nil)
+			refusal.Unavailable.Tell(in.Conn, nil)
 			return nil
 		}
 	}
@@ -193,7 +193,7 @@ func (r *replay) follow() {
 		default:
 			n.log.Info("resume ended", "stream", r.key.ID, "error", err)
 			if !r.opened {
-				n.refusals.unavailable(h, nil)
+				refusal.Unavailable.Tell(h, nil)
 			}
 			h.Cut()
 			return

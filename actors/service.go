@@ -430,14 +430,14 @@ type charge struct {
 	life  time.Duration
 }
 
-// storable charges bytes that are about to be stored, or says why there is no room for them. A store that is nearly full takes
+// storable charges bytes that are about to be stored, or returns the limit that leaves no room for them. A store that is nearly full takes
 // nothing new, so that existing sessions and streams can go on. The caller calls settle.
-func (d *accounts) storable(c charge) Reason {
+func (d *accounts) storable(c charge) (no *limits.Row) {
 	// One after the other: no two of them take the same room, and what is refused is never counted, which might have others refused.
 	d.deciding[c.in].Lock()
 	defer d.deciding[c.in].Unlock()
-	no := d.room(c, d.way[c.in].Load(), storedFor(c.of, c.in))
-	if no == admitted {
+	no = d.room(c, d.way[c.in].Load(), storedFor(c.of, c.in))
+	if no == nil {
 		d.way[c.in].Add(c.bytes)
 		c.add(c.bytes)
 	}
@@ -445,7 +445,7 @@ func (d *accounts) storable(c charge) Reason {
 }
 
 // room decides on a charge beside the bytes on their way and those that the client has in the budget.
-func (d *accounts) room(c charge, way, mine int64) Reason {
+func (d *accounts) room(c charge, way, mine int64) *limits.Row {
 	used, limit := d.store.Use(c.in)
 	if c.in == EventBudget {
 		way += d.BytesOf(quota.Waiting) / 2 // it is in memory as events and as appends
@@ -470,8 +470,8 @@ func (c charge) add(bytes int64) {
 	c.of.Used[c.usage].Add(time.Now(), bytes, max(c.life, time.Second))
 }
 
-// noRoom is the reason that nothing more is stored.
-var noRoom = [...]Reason{quota.Admitted: admitted, quota.Full: StoreFull, quota.OverShare: StoreOfPrincipal}
+// noRoom is the limit beyond which nothing more is stored.
+var noRoom = [...]*limits.Row{quota.Admitted: nil, quota.Full: limits.MaxStore.Row, quota.OverShare: limits.StoreShare.Row}
 
 // usedFresh is the usage of sessions whose client has sent nothing since initialize. They last for minutes, others for
 // days, and a usage has one time.

@@ -9,6 +9,7 @@ import (
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/attachment"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/refusal"
@@ -296,7 +297,7 @@ func (s *streamActor) deliver(e *stream.Effect) {
 // recall counts calls that may no longer run again because their digest is full.
 func (s *streamActor) recall(calls int) {
 	for range calls {
-		s.node.refusals.count(Recall)
+		s.node.refusals.Refused(limits.Recall.Row)
 	}
 }
 
@@ -330,7 +331,7 @@ func (s *streamActor) quit() {
 	case s.opened:
 		s.att.Reconnect()
 	default: // the client has no event id of the stream yet
-		s.refuseStart(errUnavailable)
+		s.refuseStart(refusal.Unavailable)
 		s.unstored.Store(true)
 	}
 	s.att = nil
@@ -383,12 +384,12 @@ func (s *streamActor) callID() []byte {
 
 // refuseStart refuses the requests of a stream that cannot begin because of err.
 func (s *streamActor) refuseStart(err error) {
-	if _, limited := errors.AsType[verdict](err); !limited {
-		err = errUnavailable
+	if _, limited := errors.AsType[*refusal.Refusal](err); !limited {
+		err = refusal.Unavailable
 	}
 	switch calls := s.rec.Calls; len(calls) {
 	case 0:
-		s.node.refusals.refuseError(s.conn, err, nil)
+		s.node.refusals.refuse(s.conn, err, nil)
 	case 1:
 		s.node.refusals.refuseInSession(s.conn, err, calls[0].ID)
 	default:

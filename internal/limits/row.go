@@ -61,6 +61,9 @@ type Row struct {
 	// counter.
 	Counted string
 	By      Counter
+	// Within says that it is counted as a refusal, too, if a request is refused that the transport
+	// has let in.
+	Within bool
 	// Usual says that the limit is hit in the usual course of things, and refuses nobody. It is
 	// counted and not logged.
 	Usual bool

@@ -172,7 +172,7 @@ var (
 		Beyond: "no new sessions (429) and streams (-32600, come back)", Counted: "principal-store", Of: "Store.MaxStore",
 		Status: 429, Text: "too much is stored for this client, and the store has little room"})
 	MemoryShare = add[int64](Row{Section: Principal, Name: "memory that it has the node hold", Kind: Size, Shown: "twice what is left beside it; see below",
-		Beyond: "429 before the body is read, or -32600, come back (counted in `troupe.refusals` then); an event stream is cut, and resumes", Counted: "memory-share", By: HTTP, Of: "Shared.MaxMemory",
+		Beyond: "429 before the body is read, or -32600, come back (counted in `troupe.refusals` then); an event stream is cut, and resumes", Counted: "memory-share", By: HTTP, Within: true, Of: "Shared.MaxMemory",
 		Status: 429, Text: "this client has its share of the node's memory: --max-memory"})
 	StreamsPerPrincipal = add[int](Row{Section: Principal, Name: "event streams with a connection", Option: "Shared.StreamsPerPrincipal", Default: 1024, None: true,
 		Beyond: "429 for a GET and for `subscriptions/listen`; calls are still answered", Counted: "principal-streams",
@@ -317,7 +317,7 @@ var (
 	TurnValues = add[int](Row{Section: Node, Name: "or its arguments are part of a message of more values than", Default: 1000})
 	OwedBytes  = add[int](Row{Section: Node, Name: "a body that has to wait until those of its client that were refused are paid for has more than", Kind: Size, Default: 4 * kib})
 	TurnWait   = add[time.Duration](Row{Section: Node, Name: "time that a large request waits for its turn", Kind: Time, Default: 5 * second,
-		Beyond: "503, come back, before it is scanned; -32603, come back, before it is validated (counted in `troupe.refusals` then)", Counted: "turn", By: HTTP})
+		Beyond: "503, come back, before it is scanned; -32603, come back, before it is validated (counted in `troupe.refusals` then)", Counted: "turn", By: HTTP, Within: true})
 	CallsPerNode = add[int](Row{Section: Node, Name: "requests in flight", Option: "Shared.CallsPerNode", Default: 10_000, None: true,
 		Beyond: "-32603, come back", Counted: "node-calls",
 		Status: 503, Text: "too many requests in flight on this node",
@@ -326,7 +326,7 @@ var (
 		Beyond: "-32603, come back", Counted: "node-share", Of: "Shared.CallsPerNode",
 		Status: 503, Text: "this node is busy, and this client has its share of it"})
 	MaxMemory = add[int64](Row{Section: Node, Name: "memory of the process, a quarter of which is for what clients have it hold", Option: "Shared.MaxMemory", Kind: Size, Least: mib, Shown: "that of the cgroup, or of the machine",
-		Beyond: "503 before the body is read, or -32603, come back (counted in `troupe.refusals` then); an event stream is cut, and resumes", Counted: "memory", By: HTTP,
+		Beyond: "503 before the body is read, or -32603, come back (counted in `troupe.refusals` then); an event stream is cut, and resumes", Counted: "memory", By: HTTP, Within: true,
 		Status: 503, Text: "this node has no memory for the request: --max-memory",
 		Usage: "memory that the process may use, a `size`; a quarter of it may be held for clients (that of the cgroup, or of the machine)"})
 	MaxStore = add[int64](Row{Section: Node, Name: "bytes in the store", Option: "Store.MaxStore", Kind: Size, Least: mib, Shown: "8 GiB, in memory 1 GiB; less with less than 11 GiB of memory, see below",

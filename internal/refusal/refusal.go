@@ -31,6 +31,8 @@ type Refusal struct {
 	HangUp bool `json:"-"`
 	// When says when it occurs, for the document.
 	When string `json:"-"`
+	// Limit is the limit that was exceeded, nil for a fault.
+	Limit *limits.Row `json:"-"`
 	// Err is what the refusal comes from, for the log; nil if it says all there is.
 	Err error `json:"-"`
 }
@@ -42,7 +44,7 @@ func New(status, code int, text string) *Refusal {
 
 // Of is the refusal of a request that exceeds a limit. It may come back after a second.
 func Of(limit *limits.Row) *Refusal {
-	r := Refusal{Status: limit.Status, Code: mcp.CodeInvalidRequest, Text: limit.Text, After: time.Second, Label: limit.Counted}
+	r := Refusal{Status: limit.Status, Code: mcp.CodeInvalidRequest, Text: limit.Text, After: time.Second, Label: limit.Counted, Limit: limit}
 	if r.Status == 503 {
 		r.Code = mcp.CodeInternalError
 	}
