@@ -364,14 +364,14 @@ func (rt *Runtime) authenticate(r *http.Request) (any, error) {
 	if o.Authenticate != nil {
 		p, err := rt.ask(r)
 		if no, ok := errors.AsType[*AuthError](err); ok && no != nil {
-			return nil, &transport.Denial{Status: no.Status, Challenge: no.Challenge, Err: err}
+			return nil, refusal.Denied(no.Status, no.Challenge, err)
 		}
 		if err != nil {
 			return nil, err
 		}
 		if p.Issuer != "" && p.Subject == "" {
 			rt.hits.Rarely(slog.LevelError, "Authenticate returned a principal with an issuer and no subject, who is nobody", slog.String("issuer", p.Issuer))
-			return nil, &transport.Denial{Status: http.StatusInternalServerError, Err: errNoSubject}
+			return nil, refusal.Denied(http.StatusInternalServerError, "", errNoSubject)
 		}
 		c.Principal = p
 	}
@@ -393,7 +393,9 @@ func (rt *Runtime) revokedMeanwhile(x *transport.Exchange) bool {
 	if x.Msg.Kind == codec.Request {
 		id = x.Msg.ID
 	}
-	x.Reject(&refusal.Refusal{Status: no.Status, Code: mcp.CodeInvalidRequest, Text: no.Text, ID: id, After: no.RetryAfter, Challenge: no.Challenge})
+	no = no.For(id)
+	no.Code = mcp.CodeInvalidRequest
+	x.Reject(no)
 	return true
 }
 

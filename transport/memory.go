@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/refusal"
 )
 
 // What is counted on the account of a client.
@@ -20,7 +21,7 @@ const (
 
 // hold counts n bytes more of a kind on an account, nil for one that is to be found for the principal at the address. It returns the
 // account, or why there is no room.
-func (o *Options) hold(a *quota.Account, principal any, address string, k quota.Kind, n int64) (*quota.Account, *refused) {
+func (o *Options) hold(a *quota.Account, principal any, address string, k quota.Kind, n int64) (*quota.Account, *refusal.Refusal) {
 	for {
 		if a == nil {
 			a = o.Account(principal, address)
@@ -30,9 +31,9 @@ func (o *Options) hold(a *quota.Account, principal any, address string, k quota.
 		case !ok: // it was dropped
 			a = nil
 		case no == quota.Full:
-			return a, refuseMemory
+			return a, refusal.Memory
 		case no != quota.Admitted:
-			return a, refuseMemoryShare
+			return a, refusal.MemoryShare
 		default:
 			return a, nil
 		}
@@ -86,7 +87,7 @@ func (x *Exchange) remember() {
 
 // count counts the request before anything is done for it: on the account of its address, as long as nobody knows its principal. A
 // Guard may have counted it already.
-func (x *Exchange) count(r *http.Request) *refused {
+func (x *Exchange) count(r *http.Request) *refusal.Refusal {
 	x.resumes = resumes(r)
 	if p := passageOf(r); p != nil && p.handOver(x) {
 		return nil
@@ -94,14 +95,14 @@ func (x *Exchange) count(r *http.Request) *refused {
 	x.recall()
 	x.addressed = true
 	if no := x.holdBody(0); no != nil {
-		return no.uncounted(r)
+		return uncounted(no, r)
 	}
 	x.remember()
 	return nil
 }
 
 // countAnew moves the request to the account of its principal.
-func (x *Exchange) countAnew() *refused {
+func (x *Exchange) countAnew() *refusal.Refusal {
 	o := &x.h.o
 	if o.Account == nil {
 		return nil
@@ -123,7 +124,7 @@ func (x *Exchange) countAnew() *refused {
 }
 
 // hold counts n bytes more of a kind on the account of x, or returns why there is no room.
-func (x *Exchange) hold(k quota.Kind, n int64) (no *refused) {
+func (x *Exchange) hold(k quota.Kind, n int64) (no *refusal.Refusal) {
 	if o := &x.h.o; o.Account != nil && n > 0 {
 		x.account, no = o.hold(x.account, x.Principal, x.remote, k, n)
 	}
@@ -145,7 +146,7 @@ func (x *Exchange) letGo(k quota.Kind, n int64) {
 }
 
 // holdBody counts the request with n bytes of its body, those that were counted before included.
-func (x *Exchange) holdBody(n int64) *refused {
+func (x *Exchange) holdBody(n int64) *refusal.Refusal {
 	more := requestBytes + n - x.bodyHeld
 	if x.resumes {
 		x.holdAnyway(quota.Bodies, more)
@@ -160,7 +161,7 @@ func (x *Exchange) holdBody(n int64) *refused {
 }
 
 // holdValues counts what decoding the request makes.
-func (x *Exchange) holdValues() *refused {
+func (x *Exchange) holdValues() *refusal.Refusal {
 	n := int64(x.Msg.Values-fewValues) * valueBytes
 	if n <= 0 {
 		return nil

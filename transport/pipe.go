@@ -104,7 +104,7 @@ func (p *Pipe) Serve(ctx context.Context, take func(m *codec.Message, line []byt
 		case !p.Open():
 			return p.gone()
 		case err == errTooLong:
-			p.refuse(ctx, refusal.TooLarge.Status, refusal.TooLarge.Label, refusal.TooLarge.Code, refusal.TooLarge.Text, nil)
+			p.refuse(ctx, refusal.TooLarge)
 		case err != nil:
 			return fmt.Errorf("transport: read: %w", err)
 		case !blank(line):
@@ -122,12 +122,14 @@ func (p *Pipe) unread() {
 
 func (p *Pipe) line(ctx context.Context, line []byte, m *codec.Message, take func(*codec.Message, []byte)) {
 	if e := codec.Scan(line, m, p.o.Limits); e != nil {
+		no := refusal.New(http.StatusBadRequest, e.Code, e.Reason).For(e.ID)
+		no.Label = "message"
 		if e.Code == mcp.CodeInvalidRequest && !answerable(m) {
-			p.observe(http.StatusBadRequest, "message")
+			p.observe(no)
 			p.o.Log.DebugContext(ctx, "transport: line is no message and gets no response", "reason", e.Reason)
 			return
 		}
-		p.refuse(ctx, http.StatusBadRequest, "message", e.Code, e.Reason, e.ID)
+		p.refuse(ctx, no)
 		return
 	}
 	returned := false
@@ -151,20 +153,20 @@ func answerable(m *codec.Message) bool {
 }
 
 // refuse answers a line that is not given to take. It waits until the peer has read enough.
-func (p *Pipe) refuse(ctx context.Context, status int, reason string, code int, message string, id []byte) {
-	p.observe(status, reason)
+func (p *Pipe) refuse(ctx context.Context, no *refusal.Refusal) {
+	p.observe(no)
 	if p.Room(ctx) != nil {
 		return // Serve finds out why
 	}
 	b := codec.GetBuffer()
 	defer b.Free()
-	b.B = codec.AppendError(b.B, id, code, message, nil)
+	b.B = codec.AppendError(b.B, no.ID, no.Code, no.Text, nil)
 	p.put(b.B)
 }
 
-func (p *Pipe) observe(status int, reason string) {
+func (p *Pipe) observe(no *refusal.Refusal) {
 	if p.o.Observer != nil {
-		p.o.Observer.Rejected(status, reason)
+		p.o.Observer.Rejected(no.Status, no.Label)
 	}
 }
 

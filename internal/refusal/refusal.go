@@ -1,6 +1,8 @@
 package refusal
 
 import (
+	"cmp"
+	"net/http"
 	"strconv"
 	"time"
 
@@ -29,6 +31,10 @@ type Refusal struct {
 	Label string `json:"-"`
 	// HangUp closes the connection, because its next bytes are not the start of a request.
 	HangUp bool `json:"-"`
+	// Bare leaves out the body.
+	Bare bool `json:"-"`
+	// Allow has the methods of the endpoint with status 405, "" if they are those that it always has.
+	Allow string `json:"-"`
 	// When says when it occurs, for the document.
 	When string `json:"-"`
 	// Limit is the limit that was exceeded, nil for a fault.
@@ -49,6 +55,19 @@ func Of(limit *limits.Row) *Refusal {
 		r.Code = mcp.CodeInternalError
 	}
 	return &r
+}
+
+// Denied is the refusal of who is not let in. A status below 400 or above 599 means that of Auth, 401. err is for the log.
+func Denied(status int, challenge string, err error) *Refusal {
+	no := *Auth
+	no.Challenge, no.Err = challenge, err
+	if status >= 400 && status <= 599 && status != no.Status {
+		no.Status, no.Text = status, cmp.Or(http.StatusText(status), "Refused")
+	}
+	if no.Status >= 500 {
+		no.Code = mcp.CodeInternalError
+	}
+	return &no
 }
 
 // For returns the refusal of the request with the id.
