@@ -224,42 +224,15 @@ type Limits struct {
 
 // Defaults fills the zero fields of l.
 func (l Limits) Defaults() Limits {
-	d := func(p *time.Duration, v time.Duration) {
-		if *p <= 0 {
-			*p = v
-		}
-	}
-	n := func(p *int, v int) {
-		if *p <= 0 {
-			*p = v
-		}
-	}
-	d(&l.Grace, limits.Grace.Value())
-	d(&l.StatelessGrace, limits.StatelessGrace.Value())
-	d(&l.MaxCall, limits.MaxCall.Value())
-	d(&l.MaxAsk, limits.MaxAsk.Value())
-	d(&l.Session.Idle, limits.SessionIdle.Value())
-	d(&l.Session.Absolute, limits.SessionMax.Value())
-	d(&l.SessionDrop, time.Minute)
-	d(&l.ReplayAge, limits.ReplayAge.Value())
-	d(&l.KeepAlive, 15*time.Second)
-	d(&l.StoreWait, 5*time.Second)
-	d(&l.ResumeWait, time.Minute)
-	d(&l.Retry, limits.Retry.Value())
-	l.Retry = max(l.Retry, time.Millisecond)
-	count := func(p *int, v int) {
-		if *p == 0 {
-			*p = v
-		}
-	}
-	n(&l.Queue, limits.MaxQueued.Value())
-	count(&l.PerSession, limits.CallsPerSession.Value())
-	count(&l.Streams, limits.StreamsPerSession.Value())
-	count(&l.Pending, limits.PendingPerSession.Value())
-	count(&l.Subscriptions, limits.SubscriptionsPerSession.Value())
-	l.Rate = limits.CallRate.Or(l.Rate)
+	l.Grace, l.StatelessGrace, l.MaxCall = limits.Grace.Or(l.Grace), limits.StatelessGrace.Or(l.StatelessGrace), limits.MaxCall.Or(l.MaxCall)
+	l.MaxAsk, l.ReplayAge, l.Retry = limits.MaxAsk.Or(l.MaxAsk), limits.ReplayAge.Or(l.ReplayAge), limits.Retry.Or(l.Retry)
+	l.Session.Idle, l.Session.Absolute = limits.SessionIdle.Or(l.Session.Idle), limits.SessionMax.Or(l.Session.Absolute)
+	l.SessionDrop, l.KeepAlive = cmp.Or(l.SessionDrop, time.Minute), cmp.Or(l.KeepAlive, 15*time.Second)
+	l.StoreWait, l.ResumeWait = cmp.Or(l.StoreWait, 5*time.Second), cmp.Or(l.ResumeWait, time.Minute)
+	l.Queue, l.PerSession, l.Streams = limits.MaxQueued.Or(l.Queue), limits.CallsPerSession.Or(l.PerSession), limits.StreamsPerSession.Or(l.Streams)
+	l.Pending, l.Subscriptions = limits.PendingPerSession.Or(l.Pending), limits.SubscriptionsPerSession.Or(l.Subscriptions)
+	l.Rate, l.LogRate = limits.CallRate.Or(l.Rate), limits.LogRate.Or(l.LogRate)
 	l.Burst = quota.Burst(l.Rate, l.Burst)
-	l.LogRate = limits.LogRate.Or(l.LogRate)
 	return l
 }
 
@@ -287,21 +260,11 @@ type PrincipalLimits struct {
 
 // Defaults fills the zero fields of l.
 func (l NodeLimits) Defaults() NodeLimits {
-	n := func(p *int, v int) {
-		if *p == 0 {
-			*p = v
-		}
-	}
-	n(&l.Calls, limits.CallsPerNode.Value())
-	n(&l.Accounts, limits.Accounts.Value())
-	l.Bytes = cmp.Or(l.Bytes, -1)
 	p := &l.Principal
-	p.Rate = limits.PrincipalRate.Or(p.Rate)
+	l.Calls, l.Accounts, l.Bytes = limits.CallsPerNode.Or(l.Calls), cmp.Or(l.Accounts, limits.Accounts.Value()), cmp.Or(l.Bytes, -1)
+	p.Rate, p.Calls, p.Streams = limits.PrincipalRate.Or(p.Rate), limits.CallsPerPrincipal.Or(p.Calls), limits.StreamsPerPrincipal.Or(p.Streams)
+	p.Pending, p.Sessions = limits.PendingPerPrincipal.Or(p.Pending), limits.SessionsPerPrincipal.Or(p.Sessions)
 	p.Burst = quota.Burst(p.Rate, p.Burst)
-	n(&p.Calls, limits.CallsPerPrincipal.Value())
-	n(&p.Streams, limits.StreamsPerPrincipal.Value())
-	n(&p.Pending, limits.PendingPerPrincipal.Value())
-	n(&p.Sessions, limits.SessionsPerPrincipal.Value())
 	return l
 }
 

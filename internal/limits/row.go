@@ -1,8 +1,10 @@
 package limits
 
 import (
+	"errors"
 	"fmt"
 	"iter"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -230,18 +232,36 @@ func (l Limit[T]) Or(set T) T {
 	return set
 }
 
-// Settle sets an option to its default if it is 0, and returns an error that names the
-// option for a value out of bounds.
-func (l Limit[T]) Settle(set *T) error {
-	if *set == 0 {
-		*set = T(l.Default)
+// Settle sets each option of a group to its default if it is 0, and returns an error that names
+// each option whose value is out of bounds. A group is what Row.Option begins with: "Limits." is
+// for a pointer to troupe.Limits, and "" for one to troupe.Options.
+func Settle(group string, options any) error {
+	var faults []error
+	for _, r := range table {
+		name, ok := strings.CutPrefix(r.Option, group)
+		if !ok || name == "" || r.again {
+			continue
+		}
+		set := reflect.ValueOf(options).Elem()
+		for field := range strings.SplitSeq(name, ".") {
+			set = set.FieldByName(field)
+		}
+		faults = append(faults, r.settle(set))
+	}
+	return errors.Join(faults...)
+}
+
+func (r *Row) settle(set reflect.Value) error {
+	v := set.Convert(reflect.TypeFor[float64]()).Float()
+	switch {
+	case v == 0:
+		set.Set(reflect.ValueOf(r.Default).Convert(set.Type()))
+		return nil
+	case v < 0 && r.None:
 		return nil
 	}
-	if *set < 0 && l.None {
-		return nil
-	}
-	if err := l.Check(float64(*set)); err != nil {
-		return fmt.Errorf("%s is %v: %w", l.Option, *set, err)
+	if err := r.Check(v); err != nil {
+		return fmt.Errorf("%s is %v: %w", r.Option, set, err)
 	}
 	return nil
 }
