@@ -6,9 +6,9 @@ import (
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/protocol"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/mcp"
@@ -224,7 +224,7 @@ func (s *service) route(ctx context.Context, call *Call, m *codec.Message, dst [
 	case mcp.MethodTasksGet, mcp.MethodTasksUpdate, mcp.MethodTasksCancel, mcp.MethodTasksResult, mcp.MethodTasksList:
 		out, err = s.tasksMethod(ctx, call, m, dst)
 	case mcp.MethodInitialize:
-		err = faults.Initialized.Error()
+		err = refusal.Initialized.MCP()
 	default:
 		err = methodNotFound(m)
 	}

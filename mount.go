@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/bearer"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/stream"
@@ -159,7 +160,7 @@ func (rt *Runtime) serve(srv *Server, path string) (*service, error) {
 		return nil, fmt.Errorf("troupe: mount %s: there is a server with id %q already, at %s: set ServerOptions.ID of one of them", path, id, other.path)
 	}
 	own := srv.opts.Limits.over(rt.opts.Limits)
-	if err := errors.Join(own.settle(), checkRevisions("ServerOptions.Revisions", srv.opts.Revisions)); err != nil {
+	if err := errors.Join(limits.Settle("Limits.", &own), checkRevisions("ServerOptions.Revisions", srv.opts.Revisions)); err != nil {
 		return nil, fmt.Errorf("troupe: the server %q: %w", id, err)
 	}
 	s := &service{rt: rt, srv: srv, id: id, path: path, speaks: srv.speaks(rt.opts.Revisions), elsewhere: elsewhere{shared: rt.shared()}, limits: own, ops: rt.tel.Operations(id), spans: rt.tel.Tracing()}

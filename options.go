@@ -304,14 +304,11 @@ func (o *Options) settle() error {
 	o.HTTP.AllowOrigins, o.HTTP.AllowHosts = slices.Clone(o.HTTP.AllowOrigins), slices.Clone(o.HTTP.AllowHosts)
 	o.HTTP.TrustedProxies, o.MethodMiddleware = slices.Clone(o.HTTP.TrustedProxies), slices.Clone(o.MethodMiddleware)
 	o.Revisions = ordered(o.Revisions)
-	s, store := &o.Store, o.cluster()
+	store := o.cluster()
+	_, unweighed := weightsOf(o.Shared.Weights)
 	return errors.Join(
-		err, badURL, o.checkAuth(), checkRevisions("Options.Revisions", o.Revisions), o.HTTP.checkTLS(), o.HTTP.checkHandler("Serve", o.probes()...), o.Limits.settle(), o.Shared.settle(), limits.MaxHeader.Settle(&o.HTTP.MaxHeader), limits.HeaderTimeout.Settle(&o.HTTP.HeaderTimeout),
-		limits.ConnectionsPerAddress.Settle(&o.HTTP.ConnectionsPerAddress), limits.Connections.Settle(&o.HTTP.Connections),
-		limits.MaxStore.Settle(&s.MaxStore), limits.SessionIdle.Settle(&s.SessionIdle), limits.SessionUnused.Settle(&s.SessionUnused), limits.SessionMax.Settle(&s.SessionMax), limits.TaskMax.Settle(&s.TaskMax),
-		limits.ReplayAge.Settle(&s.ReplayAge), limits.ReplayEvents.Settle(&s.ReplayEvents), limits.ReplayBytes.Settle(&s.ReplayBytes),
-		limits.DrainDelay.Settle(&o.DrainDelay), limits.DrainWait.Settle(&o.DrainWait),
-		limits.Lease.Settle(&s.Lease), s.NATS.check(), store.Check(), noneOf("Options.MethodMiddleware", o.MethodMiddleware),
+		err, badURL, o.checkAuth(), checkRevisions("Options.Revisions", o.Revisions), o.HTTP.checkTLS(), o.HTTP.checkHandler("Serve", o.probes()...),
+		limits.Settle("", o), unweighed, o.Store.NATS.check(), store.Check(), noneOf("Options.MethodMiddleware", o.MethodMiddleware),
 	)
 }
 
@@ -493,20 +490,6 @@ type Limits struct {
 	PendingPerSession int
 }
 
-// settle sets each limit that is 0 to its default, and reports every limit that is out of bounds.
-func (l *Limits) settle() error {
-	return errors.Join(
-		limits.MaxBody.Settle(&l.MaxBody), limits.MaxDepth.Settle(&l.MaxDepth), limits.MaxBatch.Settle(&l.MaxBatch), limits.MaxValues.Settle(&l.MaxValues),
-		limits.MaxURI.Settle(&l.MaxURI), limits.PageSize.Settle(&l.PageSize), limits.BodyTimeout.Settle(&l.BodyTimeout), limits.BodyRate.Settle(&l.BodyRate), limits.WriteTimeout.Settle(&l.WriteTimeout),
-		limits.MaxQueued.Settle(&l.MaxQueued), limits.MaxCall.Settle(&l.MaxCall), limits.MaxAsk.Settle(&l.MaxAsk),
-		limits.Retry.Settle(&l.Retry), limits.CallRate.Settle(&l.CallRate), limits.CallBurst.Settle(&l.CallBurst),
-		limits.LogRate.Settle(&l.LogRate), limits.CallsPerSession.Settle(&l.CallsPerSession),
-		limits.StreamsPerSession.Settle(&l.StreamsPerSession), limits.SubscriptionsPerSession.Settle(&l.SubscriptionsPerSession),
-		limits.PendingPerSession.Settle(&l.PendingPerSession), limits.Grace.Settle(&l.Grace),
-		limits.StatelessGrace.Settle(&l.StatelessGrace), limits.PingEvery.Settle(&l.PingEvery),
-	)
-}
-
 // over returns l with each limit that is 0 taken from o.
 func (l Limits) over(o Limits) Limits {
 	own, others := reflect.ValueOf(&l).Elem(), reflect.ValueOf(o)
@@ -572,16 +555,4 @@ type SharedLimits struct {
 	// 4 gets four times what one of weight 1 gets. A name is the principal's subject, or its issuer and its subject with a space between
 	// them, and "machine " before that for a machine; or, of anonymous clients, an IPv4 address or an IPv6 network of 64 bits. A weight is from 1 to 1,000.
 	Weights map[string]int
-}
-
-// settle sets each limit that is 0 to its default, and reports every limit that is out of bounds.
-func (l *SharedLimits) settle() error {
-	_, err := weightsOf(l.Weights)
-	return errors.Join(err,
-		limits.CallsPerNode.Settle(&l.CallsPerNode), limits.CallsPerPrincipal.Settle(&l.CallsPerPrincipal),
-		limits.PrincipalRate.Settle(&l.PrincipalRate), limits.PrincipalBurst.Settle(&l.PrincipalBurst),
-		limits.SessionsPerPrincipal.Settle(&l.SessionsPerPrincipal), limits.StreamsPerPrincipal.Settle(&l.StreamsPerPrincipal),
-		limits.PendingPerPrincipal.Settle(&l.PendingPerPrincipal), limits.AuthFailures.Settle(&l.AuthFailures), limits.MaxMemory.Settle(&l.MaxMemory), limits.TasksPerNode.Settle(&l.TasksPerNode),
-		limits.OpenTasksPerPrincipal.Settle(&l.OpenTasksPerPrincipal), limits.OpenTasksPerNode.Settle(&l.OpenTasksPerNode),
-	)
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/nodestore"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/mcp"
 	"github.com/troupe-run/troupe/transport"
 )
@@ -363,14 +364,14 @@ func (rt *Runtime) authenticate(r *http.Request) (any, error) {
 	if o.Authenticate != nil {
 		p, err := rt.ask(r)
 		if no, ok := errors.AsType[*AuthError](err); ok && no != nil {
-			return nil, &transport.Denial{Status: no.Status, Challenge: no.Challenge, Err: err}
+			return nil, refusal.Denied(no.Status, no.Challenge, err)
 		}
 		if err != nil {
 			return nil, err
 		}
 		if p.Issuer != "" && p.Subject == "" {
 			rt.hits.Rarely(slog.LevelError, "Authenticate returned a principal with an issuer and no subject, who is nobody", slog.String("issuer", p.Issuer))
-			return nil, &transport.Denial{Status: http.StatusInternalServerError, Err: errNoSubject}
+			return nil, refusal.Denied(http.StatusInternalServerError, "", errNoSubject)
 		}
 		c.Principal = p
 	}
@@ -392,8 +393,9 @@ func (rt *Runtime) revokedMeanwhile(x *transport.Exchange) bool {
 	if x.Msg.Kind == codec.Request {
 		id = x.Msg.ID
 	}
-	x.SetChallenge(no.Challenge)
-	x.Reject(no.Status, mcp.CodeInvalidRequest, no.Text, nil, id, no.RetryAfter)
+	no = no.For(id)
+	no.Code = mcp.CodeInvalidRequest
+	x.Reject(no)
 	return true
 }
 

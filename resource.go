@@ -58,8 +58,7 @@ func (s *service) tooLong(uri string) bool {
 	if len(uri) <= s.limits.MaxURI {
 		return false
 	}
-	s.rt.longURI.Add(1)
-	s.rt.hits.Hit(limits.MaxURI.Row)
+	s.rt.hits.Refused(limits.MaxURI.Row)
 	return true
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/troupe-run/troupe/internal/memory"
 	"github.com/troupe-run/troupe/internal/nodestore"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/revocation"
 	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/internal/worker"
@@ -81,7 +82,6 @@ type Runtime struct {
 	under     atomic.Int64  // requests that came since leaving, and are being served
 	beside    atomic.Int64  // requests that HTTPOptions.Handler serves
 	asked     atomic.Int64  // when the last of them came, unix nanoseconds
-	longURI   atomic.Int64  // URIs of resources refused because of their length
 	closed    atomic.Bool   // Close was called
 	drained   chan struct{} // closed when the drain is over
 	dismiss   sync.Once     // closes dismissed
@@ -361,12 +361,12 @@ func (d dispatcher) Post(x *transport.Exchange) {
 	}
 	if in.Stateless {
 		if no := d.svc.Handler.(*service).checkHeaders(&x.Msg, x.Principal, x.Header); no != nil {
-			x.Reject(400, no.Code, no.Message, nil, x.Msg.ID, 0)
+			refusal.New(400, no.Code, no.Message).Tell(x, x.Msg.ID)
 			return
 		}
 		if x.Msg.State != nil { // without state, dispatch checks it
 			if no := checkLevel(&x.Msg); no != nil {
-				x.Reject(200, no.Code, no.Message, nil, x.Msg.ID, 0)
+				refusal.New(200, no.Code, no.Message).Tell(x, x.Msg.ID)
 				return
 			}
 		}
@@ -475,10 +475,7 @@ func (rt *Runtime) gauges() []telemetry.Gauge {
 		{Name: "troupe.streams.read_elsewhere", Unit: "{stream}", Doc: "Streams that clients read here and another process of the store writes.", Read: one(func() int64 { return int64(st().Readings) })},
 		{Name: "troupe.streams.replaying", Unit: "{stream}", Doc: "Streams whose clients came back, or were left behind, and were not sent yet all that is stored.", Read: one(func() int64 { return st().Replaying })},
 		{Name: "troupe.pings.lost", Unit: "{connection}", Doc: "Connections closed because their clients left pings unanswered.", Counter: true, Read: one(func() int64 { return st().LostPings })},
-		{Name: "troupe.refusals", Unit: "{refusal}", Doc: "What was refused because of a limit, by reason.", Counter: true, Label: "reason", Read: func(observe func(string, int64)) {
-			rt.node.Refusals(observe)
-			observe(limits.MaxURI.Counted, rt.longURI.Load())
-		}},
+		{Name: "troupe.refusals", Unit: "{refusal}", Doc: "What was refused because of a limit, by reason.", Counter: true, Label: "reason", Read: rt.hits.Refusals},
 		{Name: "troupe.accounts", Unit: "{account}", Doc: "Principals that this node tells apart at the moment.", Read: one(func() int64 { return int64(st().Accounts) })},
 		{Name: "troupe.accounts.elsewhere", Unit: "{account}", Doc: "Principals that are held here to what they use of other nodes, once for each of those nodes.", Read: one(rt.node.Accounts().Heard)},
 		{Name: "troupe.accounts.overflowed", Unit: "{request}", Doc: "Requests charged to a shared account, because there were too many principals to tell apart.", Counter: true, Read: one(func() int64 { return st().Overflowed })},

@@ -438,7 +438,7 @@ func (rt *Runtime) ServePipe(ctx context.Context, srv *Server, in io.Reader, out
 		}
 		if no := known.forbids(&in, principal, m, line); no != nil { // nobody but package troupetest
 			_ = pipe.Room(ctx)
-			pipe.Answer(200, codec.AppendError(nil, m.ID, no.Err.Code, no.Err.Message, no.Err.Data))
+			pipe.Answer(200, codec.AppendError(nil, m.ID, no.Code, no.Text, no.Data))
 			return
 		}
 		rt.node.Message(svc, &in, principal, m, line)

@@ -8,8 +8,8 @@ import (
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/protocol"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/worker"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -114,10 +114,10 @@ func (all spoken) looksStateless(m *codec.Message) bool {
 
 // judge decides whether a message that came without headers is a stateless request, and refuses one that no
 // revision allows.
-func (all spoken) judge(m *codec.Message) (stateless bool, refusal *mcp.Error) {
+func (all spoken) judge(m *codec.Message) (stateless bool, no *mcp.Error) {
 	switch {
 	case m.Kind == codec.Batch && len(all.sessions()) == 0:
-		return false, faults.OneMessage.Error()
+		return false, refusal.OneMessage.MCP()
 	case m.Kind != codec.Request || !all.looksStateless(m):
 		return false, nil
 	}

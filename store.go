@@ -5,6 +5,8 @@ import (
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/cluster"
+	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/worker"
 )
 
@@ -65,19 +67,14 @@ type taskLedger struct{ rt *Runtime }
 
 var _ worker.Ledger = taskLedger{}
 
-// noRoomError reports that a client may store no more in tasks.
-type noRoomError struct{ why actors.Reason }
-
-func (noRoomError) Error() string { return "troupe: there is no room for what a task stores" }
-
-// Charge implements worker.Ledger. In a store that is nearly full the steps of tasks go on, as long as there is room at all.
+// Charge implements worker.Ledger; the error is a *refusal.Refusal. In a store that is nearly full the steps of tasks go on, as long as there is room at all.
 func (l taskLedger) Charge(c worker.Charge, p worker.Purpose) error {
-	why, ok := actors.TasksOf(l.rt.node).Charge(actors.TaskCharge(c), p == worker.ForResult)
-	if !ok && p == worker.ForStep && why == actors.StoreFull {
-		why, ok = actors.TasksOf(l.rt.node).Charge(actors.TaskCharge(c), true)
+	full := actors.TasksOf(l.rt.node).Charge(actors.TaskCharge(c), p == worker.ForResult)
+	if p == worker.ForStep && full == limits.MaxStore.Row {
+		full = actors.TasksOf(l.rt.node).Charge(actors.TaskCharge(c), true)
 	}
-	if !ok {
-		return noRoomError{why}
+	if full != nil {
+		return refusal.Of(full)
 	}
 	return nil
 }

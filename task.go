@@ -19,6 +19,7 @@ import (
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/protocol"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/task"
 	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/internal/worker"
@@ -328,14 +329,14 @@ func (s *service) created(made worker.Snapshot, r mcp.Revision) protocol.Created
 
 // tooManyTasks is the client's error for an error of the tasks that says that there are too many, or that they store too much; nil for any other.
 func (c *Call) tooManyTasks(err error) *mcp.Error {
-	if full, ok := errors.AsType[noRoomError](err); ok {
-		return c.c.Refuse(full.why)
+	if full, ok := errors.AsType[*refusal.Refusal](err); ok {
+		return c.c.Refuse(full)
 	}
 	switch {
 	case errors.Is(err, worker.ErrTooMany):
-		return c.c.Refuse(actors.TasksOfPrincipal)
+		return c.c.Refuse(refusal.Of(limits.OpenTasksPerPrincipal.Row))
 	case errors.Is(err, worker.ErrFull):
-		return c.c.Refuse(actors.TasksOfNode)
+		return c.c.Refuse(refusal.Of(limits.OpenTasksPerNode.Row))
 	}
 	return nil
 }

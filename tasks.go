@@ -15,6 +15,7 @@ import (
 	"github.com/troupe-run/troupe/internal/hosted"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/protocol"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/task"
 	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/internal/worker"
@@ -83,8 +84,8 @@ func (s *service) lacksTask(ctx context.Context, call *Call, key worker.Key) *mc
 
 // failedTask is the answer for an error of the tasks.
 func (s *service) failedTask(call *Call, err error) *mcp.Error {
-	if full, ok := errors.AsType[noRoomError](err); ok {
-		return call.c.Refuse(full.why)
+	if full, ok := errors.AsType[*refusal.Refusal](err); ok {
+		return call.c.Refuse(full)
 	}
 	switch {
 	case errors.Is(err, worker.ErrUnknown):

@@ -12,8 +12,8 @@ import (
 	"github.com/troupe-run/troupe/auth"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/bearer"
-	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/guard"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/scope"
 	"github.com/troupe-run/troupe/internal/template"
 	"github.com/troupe-run/troupe/mcp"
@@ -408,7 +408,7 @@ func (s *service) methodNeeds(m *codec.Message, principal any) []string {
 }
 
 // forbids refuses a message whose caller lacks a scope, and otherwise puts into in what it needs. A batch needs what all of its requests need.
-func (s *service) forbids(in *actors.Input, principal any, m *codec.Message, body []byte) *actors.Denied {
+func (s *service) forbids(in *actors.Input, principal any, m *codec.Message, body []byte) *refusal.Refusal {
 	if !s.srv.scoped.Load() {
 		return nil
 	}
@@ -447,8 +447,7 @@ func (d dispatcher) forbids(x *transport.Exchange, in *actors.Input) bool {
 	if x.Msg.Kind == codec.Request {
 		id = x.Msg.ID
 	}
-	x.SetChallenge(no.Challenge)
-	x.Reject(no.Status, no.Err.Code, no.Err.Message, no.Err.Data, id, 0)
+	no.Tell(x, id)
 	return true
 }
 
@@ -492,25 +491,27 @@ func (s *service) require(principal any, needed []string) (no *auth.Refusal, cha
 }
 
 // lacks returns why a caller may not have what needs some scopes, nil if it may.
-func (s *service) lacks(principal any, needs []string) *actors.Denied {
+func (s *service) lacks(principal any, needs []string) *refusal.Refusal {
 	no, challenge := s.require(principal, needs)
 	if no == nil {
 		return nil
 	}
-	label := faults.Scope.Label
+	label := refusal.Scope.Label
 	if no.Reason == auth.ReasonMissing {
 		label = bearer.Label(no.Reason)
 	}
 	s.rt.observer().Rejected(no.Status, label)
-	return &actors.Denied{Status: no.Status, Challenge: challenge, Err: mcp.NewError(faults.Scope.Code, no.Text).WithData(struct {
+	err := mcp.NewError(refusal.Scope.Code, no.Text).WithData(struct {
 		Scopes []string `json:"scopes"`
-	}{no.Scopes})}
+	}{no.Scopes})
+	return &refusal.Refusal{Status: no.Status, Code: err.Code, Text: err.Message, Data: err.Data, Challenge: challenge, Err: err}
 }
 
 // denial is an error of the call that says which scopes its caller lacks.
 type denial struct {
-	actors.Denied
-	before *denial // an earlier one of the same call
+	no     *refusal.Refusal
+	err    *mcp.Error // of no
+	before *denial    // an earlier one of the same call
 }
 
 // lacking notes that the call needs scopes, or returns the error of a call whose caller lacks one.
@@ -525,9 +526,9 @@ func (c *Call) lacking(needs []string) *mcp.Error {
 	}
 	of := &c.asItCame().denied
 	for {
-		d := &denial{*no, of.Load()}
+		d := &denial{no, no.Err.(*mcp.Error), of.Load()}
 		if of.CompareAndSwap(d.before, d) {
-			return no.Err
+			return d.err
 		}
 	}
 }
@@ -535,8 +536,8 @@ func (c *Call) lacking(needs []string) *mcp.Error {
 // deny has the response to the call be one that asks for scopes, if err is the error of lacking.
 func (c *Call) deny(err *mcp.Error) {
 	for d := c.denied.Load(); d != nil && err != nil; d = d.before {
-		if d.Err == err {
-			c.c.Deny(&d.Denied)
+		if d.err == err {
+			c.c.Deny(d.no)
 			return
 		}
 	}

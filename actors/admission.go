@@ -1,19 +1,17 @@
 package actors
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"iter"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -36,7 +34,7 @@ const (
 type accounts struct {
 	*quota.Accounts
 	limits   NodeLimits
-	refusals *refusals
+	refusals refusals
 	store    Store
 	lostLogs *quota.Turns[*quota.Account] // for reading the log of a stream without a writer
 	attaches *quota.Turns[*quota.Account] // for asking other nodes for their streams
@@ -96,21 +94,21 @@ func (s *sessionAccount) giveBack(l *Limits, now time.Time, n int) {
 }
 
 // newAccounts returns accounts without any clients yet.
-func newAccounts(l NodeLimits, rs *refusals, store Store) accounts {
+func newAccounts(l NodeLimits, rs refusals, store Store) accounts {
 	l = l.Defaults()
 	turns := quota.NewTurns[*quota.Account]
 	return accounts{Accounts: quota.New(l.quota()), limits: l, refusals: rs, store: store, lostLogs: turns(limits.LostLogs.Value()), attaches: turns(limits.Attaches.Value()), pace: quota.NewPace[*quota.Account](l.Bytes, storeKeeps)}
 }
 
-// noPlace is the reason that a request gets no place.
-var noPlace = [...]Reason{quota.Admitted: admitted, quota.Full: CallsOfNode, quota.OverShare: ShareOfNode, quota.OverLimit: CallsOfPrincipal}
+// noPlace is the limit that leaves no place for a request.
+var noPlace = [...]*limits.Row{quota.Full: limits.CallsPerNode.Row, quota.OverShare: limits.NodeShare.Row, quota.OverLimit: limits.CallsPerPrincipal.Row}
 
 // admit counts a request that costs tokens, or says why it may not run now. The caller calls Leave
 // for an admitted request, and giveBack too if it does not run after all.
-func (d *accounts) admit(s *sessionAccount, l *Limits, in *Input, cost int) (*quota.Account, verdict) {
+func (d *accounts) admit(s *sessionAccount, l *Limits, in *Input, cost int) (*quota.Account, *refusal.Refusal) {
 	a, no := d.enter(s, in)
 	if a != nil {
-		if no = d.spend(s, l, a, cost); no.reason != admitted {
+		if no = d.spend(s, l, a, cost); no != nil {
 			d.Leave(a)
 			return nil, no
 		}
@@ -119,7 +117,7 @@ func (d *accounts) admit(s *sessionAccount, l *Limits, in *Input, cost int) (*qu
 }
 
 // enter counts a request, or says why there are too many. The caller calls Leave for one that was counted.
-func (d *accounts) enter(s *sessionAccount, in *Input) (*quota.Account, verdict) {
+func (d *accounts) enter(s *sessionAccount, in *Input) (*quota.Account, *refusal.Refusal) {
 	a := s.of(d, in)
 	place, ok := d.Admit(a)
 	for !ok {
@@ -127,9 +125,9 @@ func (d *accounts) enter(s *sessionAccount, in *Input) (*quota.Account, verdict)
 		place, ok = d.Admit(a)
 	}
 	if place != quota.Admitted {
-		return nil, verdict{reason: noPlace[place]}
+		return nil, refusal.Of(noPlace[place])
 	}
-	return a, verdict{}
+	return a, nil
 }
 
 // A request pays a token, and one more for each of these that it has.
@@ -164,19 +162,19 @@ func (s *sessionAccount) cost(m *codec.Message, size int) int {
 }
 
 // spend takes the cost of a request from the session and from the account, or nothing from either.
-func (d *accounts) spend(s *sessionAccount, l *Limits, a *quota.Account, cost int) verdict {
+func (d *accounts) spend(s *sessionAccount, l *Limits, a *quota.Account, cost int) *refusal.Refusal {
 	if cost == 0 {
-		return verdict{}
+		return nil
 	}
 	now := time.Now()
 	if wait := s.take(l, now, cost); wait > 0 {
-		return verdict{RateOfSession, wait}
+		return refusal.Of(limits.CallRate.Row).In(wait)
 	}
 	if wait := a.Buckets[rateOfCalls].TakeN(now, cost); wait > 0 {
 		s.giveBack(l, now, cost)
-		return verdict{RateOfPrincipal, wait}
+		return refusal.Of(limits.PrincipalRate.Row).In(wait)
 	}
-	return verdict{}
+	return nil
 }
 
 // giveBack returns the tokens that spend took for a request.
@@ -197,10 +195,10 @@ func (d *accounts) admitGet(l *Limits, in *Input) bool {
 		cost += min(l.Stream.Bytes, replayAtOnce) / replayPerToken
 	}
 	no := d.charge(nil, in, rateOfCalls, cost)
-	if no.reason != admitted {
-		d.refusals.refuseVerdict(in.Conn, nil, no)
+	if no != nil {
+		d.refusals.refuse(in.Conn, no, nil)
 	}
-	return no.reason == admitted
+	return no == nil
 }
 
 // messages are what a client sends beside its calls: notifications, answers, initialize, DELETE, and
@@ -224,9 +222,9 @@ func (c messages) cost() int {
 
 // chargeMessages takes the tokens of messages, or says when they may come again. A refused message
 // has had no effect. It comes before the store is read.
-func (d *accounts) chargeMessages(s *sessionAccount, in *Input, c messages) verdict {
+func (d *accounts) chargeMessages(s *sessionAccount, in *Input, c messages) *refusal.Refusal {
 	if s.alone() {
-		return verdict{}
+		return nil
 	}
 	return d.charge(nil, in, rateOfMessages, c.cost()) // a session remembers the account of its calls
 }
@@ -236,28 +234,28 @@ func (d *accounts) admitMessage(s *sessionAccount, in *Input, m *codec.Message, 
 	var c messages
 	c.add(m, size)
 	no := d.chargeMessages(s, in, c)
-	if no.reason != admitted {
+	if no != nil {
 		var id []byte
 		if m.Kind == codec.Request {
 			id = m.ID
 		}
-		d.refusals.refuseVerdict(in.Conn, id, no)
+		d.refusals.refuse(in.Conn, no, id)
 	}
-	return no.reason == admitted
+	return no == nil
 }
 
 // charge takes tokens of the principal alone.
-func (d *accounts) charge(s *sessionAccount, in *Input, rate, cost int) verdict {
+func (d *accounts) charge(s *sessionAccount, in *Input, rate, cost int) *refusal.Refusal {
 	for cost > 0 {
 		a := s.of(d, in)
 		switch wait := a.Buckets[rate].TakeN(time.Now(), cost); {
 		case wait > 0:
-			return verdict{RateOfPrincipal, wait}
+			return refusal.Of(limits.PrincipalRate.Row).In(wait)
 		case !a.Dropped():
-			return verdict{}
+			return nil
 		}
 	}
-	return verdict{}
+	return nil
 }
 
 // ChargeRefused charges a for a body whose message was refused before anybody knew what it is: as a message that is no call, but also for
@@ -272,7 +270,7 @@ func RefusedFor(a *quota.Account) time.Duration { return a.Buckets[rateOfMessage
 // admitSession takes the tokens of a new session, or refuses it.
 func (d *accounts) admitSession(in *Input, id []byte) bool {
 	if d.nearFull(SessionBudget) {
-		d.refusals.refuseVerdict(in.Conn, id, verdict{reason: StoreFull})
+		d.refusals.refuse(in.Conn, refusal.Of(limits.MaxStore.Row), id)
 		return false
 	}
 	for {
@@ -280,7 +278,7 @@ func (d *accounts) admitSession(in *Input, id []byte) bool {
 		wait := a.Buckets[rateOfSessions].TakeN(time.Now(), perSession)
 		switch {
 		case wait > 0:
-			d.refusals.refuseVerdict(in.Conn, id, verdict{SessionsOfPrincipal, wait})
+			d.refusals.refuse(in.Conn, refusal.Of(limits.SessionsPerPrincipal.Row).In(wait), id)
 			return false
 		case !a.Dropped():
 			return true
@@ -307,9 +305,9 @@ func (d *accounts) admitStream(s *sessionAccount, l *Limits, in *Input) (done fu
 	// GETs that are still being handled count too.
 	switch {
 	case quota.Over(mine+s.streams.Load(), l.Streams):
-		d.refusals.refuseVerdict(in.Conn, nil, verdict{reason: StreamsOfSession})
+		d.refusals.refuse(in.Conn, refusal.Of(limits.StreamsPerSession.Row), nil)
 	case quota.Over(gets+a.Held[heldStreams].Load()+a.Elsewhere(heldStreams), d.limits.Principal.Streams):
-		d.refusals.refuseVerdict(in.Conn, nil, verdict{reason: StreamsOfPrincipal})
+		d.refusals.refuse(in.Conn, refusal.Of(limits.StreamsPerPrincipal.Row), nil)
 	default:
 		return done, true
 	}
@@ -333,7 +331,7 @@ func (d *accounts) admitListener(in *Input, to answerer, id []byte) (*quota.Acco
 		}
 		if quota.Over(mine+a.Held[heldGets].Load()+a.Elsewhere(heldStreams), d.limits.Principal.Streams) {
 			a.Held[heldStreams].Add(-1)
-			d.refusals.refuseVerdict(to, id, verdict{reason: StreamsOfPrincipal})
+			d.refusals.refuse(to, refusal.Of(limits.StreamsPerPrincipal.Row), id)
 			return nil, false
 		}
 		return a, true
@@ -353,16 +351,16 @@ const (
 )
 
 // hold counts bytes in memory on the account of a request, or says why there is no room.
-func (d *accounts) hold(h *quota.Holding, s *sessionAccount, in *Input, k quota.Kind, n int64) verdict {
+func (d *accounts) hold(h *quota.Holding, s *sessionAccount, in *Input, k quota.Kind, n int64) *refusal.Refusal {
 	for {
 		switch no, ok := h.Charge(d.Accounts, s.of(d, in), k, n); {
 		case !ok: // dropped: find it anew
 		case no == quota.Full:
-			return verdict{reason: MemoryOfNode}
+			return refusal.Of(limits.MaxMemory.Row)
 		case no != quota.Admitted:
-			return verdict{reason: MemoryOfPrincipal}
+			return refusal.Of(limits.MemoryShare.Row)
 		default:
-			return verdict{}
+			return nil
 		}
 	}
 }
@@ -383,7 +381,7 @@ func (d *accounts) inTurn(ctx context.Context, from *quota.Account, alone bool, 
 	defer cancel()
 	if !d.Turns.Take(wait, from) {
 		if ctx.Err() == nil {
-			d.refusals.count(TurnOfPrincipal)
+			d.refusals.Refused(limits.TurnWait.Row)
 		}
 		return false
 	}
@@ -407,194 +405,61 @@ func (d *accounts) admitPending(tenant, address string) (*quota.Account, error) 
 		}
 		if quota.Over(parked+a.Elsewhere(heldPending), d.limits.Principal.Pending) {
 			a.Held[heldPending].Add(-1)
-			d.refusals.count(PendingOfPrincipal)
+			d.refusals.Refused(limits.PendingPerPrincipal.Row)
 			return nil, ErrTooManyPending
 		}
 		return a, nil
 	}
 }
 
-// Reason names the limit that refused something.
-type Reason uint8
+// refusals sends the refusals of a node, and counts those by a limit.
+type refusals struct{ *limits.Log }
 
-// The reasons, one per limit.
-const (
-	admitted               Reason = iota
-	RateOfSession                 // calls per second of a session
-	RateOfPrincipal               // calls per second of a principal
-	CallsOfSession                // calls in flight in a session
-	CallsOfPrincipal              // calls in flight of a principal
-	CallsOfNode                   // calls in flight on the node
-	ShareOfNode                   // calls in flight of a principal on a node that is nearly full
-	SessionsOfPrincipal           // new sessions of a principal
-	StreamsOfSession              // event streams of a session
-	StreamsOfPrincipal            // event streams of a principal
-	PendingOfSession              // questions that wait for the client of a session
-	PendingOfPrincipal            // questions that wait for the clients of a principal
-	SubscriptionsOfSession        // resources that a session subscribes to
-	LogRateOfSession              // log messages per second of a session
-	MaxCall                       // time that a call may run
-	MaxAsk                        // time that a question may wait
-	AskRounds                     // round trips of a call that asks
-	AskInput                      // bytes of answers that a requestState carries
-	Recall                        // bytes of the digest in a writer record
-	StepsOfCall                   // results of steps that a second run of a call finds
-	Replay                        // event ids that cannot be resumed from, expired or never sent
-	MemoryOfPrincipal             // bytes held in memory for a principal
-	MemoryOfNode                  // bytes held in memory for all clients
-	TurnOfPrincipal               // time that a large request waits for its turn
-	StoreFull                     // new sessions and streams in a store that is nearly full
-	StoreOfPrincipal              // new sessions and streams of a principal with its share of a store that fills up
-	TasksOfPrincipal              // tasks of a principal that have not ended
-	TasksOfNode                   // tasks of a node that have not ended
-	reasons
-)
-
-// limitOf is the row of each reason. A row has its label and, unless the handler learns of the refusal, the error of the request. The
-// row's status is for requests without a session: see refuseInSession.
-var limitOf = [reasons]*limits.Row{
-	RateOfSession:          limits.CallRate.Row,
-	RateOfPrincipal:        limits.PrincipalRate.Row,
-	CallsOfSession:         limits.CallsPerSession.Row,
-	CallsOfPrincipal:       limits.CallsPerPrincipal.Row,
-	CallsOfNode:            limits.CallsPerNode.Row,
-	ShareOfNode:            limits.NodeShare.Row,
-	SessionsOfPrincipal:    limits.SessionsPerPrincipal.Row,
-	StreamsOfSession:       limits.StreamsPerSession.Row,
-	StreamsOfPrincipal:     limits.StreamsPerPrincipal.Row,
-	PendingOfSession:       limits.PendingPerSession.Row,
-	PendingOfPrincipal:     limits.PendingPerPrincipal.Row,
-	SubscriptionsOfSession: limits.SubscriptionsPerSession.Row,
-	LogRateOfSession:       limits.LogRate.Row,
-	MaxCall:                limits.MaxCall.Row,
-	MaxAsk:                 limits.MaxAsk.Row,
-	AskRounds:              limits.Rounds.Row,
-	AskInput:               limits.StateInput.Row,
-	Recall:                 limits.Recall.Row,
-	StepsOfCall:            limits.CallSteps.Row,
-	Replay:                 limits.ReplayAge.Row,
-	MemoryOfPrincipal:      limits.MemoryShare.Row,
-	MemoryOfNode:           limits.MaxMemory.Row,
-	TurnOfPrincipal:        limits.TurnWait.Row,
-	StoreFull:              limits.MaxStore.Row,
-	StoreOfPrincipal:       limits.StoreShare.Row,
-	TasksOfPrincipal:       limits.OpenTasksPerPrincipal.Row,
-	TasksOfNode:            limits.OpenTasksPerNode.Row,
+// of is the refusal for err. It counts the limit, if that is the reason.
+func (rs refusals) of(err error) *refusal.Refusal {
+	no, ok := errors.AsType[*refusal.Refusal](err)
+	switch {
+	case ok:
+	case errors.Is(err, session.ErrTooMany):
+		no = refusal.Of(limits.CallsPerSession.Row)
+	case errors.Is(err, session.ErrDuplicate):
+		no = refusal.DuplicateID
+	default:
+		no = refusal.Unavailable
+	}
+	if no.Limit != nil {
+		rs.Refused(no.Limit)
+	}
+	return no
 }
 
-// verdict says why a request is refused, and when to come back. The zero value refuses nothing.
-type verdict struct {
-	reason Reason
-	wait   time.Duration // until the bucket has a token; 0 means a second
-}
-
-// Error makes a verdict an error for the callers that begin requests.
-func (v verdict) Error() string { return "actors: refused: " + limitOf[v.reason].Counted }
-
-// refusals sends the refusals of a node, counts them by reason, and logs which limits are hit.
-type refusals struct {
-	counts [reasons]atomic.Int64
-	hits   *limits.Log
-}
-
-func (rs *refusals) count(r Reason) { rs.countAs(r, limitOf[r]) }
-
-// countAs is count for another limit with the same label as that of the reason.
-func (rs *refusals) countAs(r Reason, limit *limits.Row) {
-	rs.counts[r].Add(1)
-	rs.hits.Hit(limit)
-}
-
-// of is how often a reason was counted.
-func (rs *refusals) of(r Reason) int64 { return rs.counts[r].Load() }
-
-// refuseVerdict refuses a request without a session, and counts the refusal.
-func (rs *refusals) refuseVerdict(c answerer, id []byte, no verdict) { rs.denial(no).tell(c, id) }
-
-// unavailable refuses a request without a session that cannot be served now.
-func (rs *refusals) unavailable(c answerer, id []byte) { rs.denial(errUnavailable).tell(c, id) }
-
-// refuseError refuses a request without a session that was not begun.
-func (rs *refusals) refuseError(c answerer, err error, id []byte) { rs.denial(err).tell(c, id) }
+// refuse refuses a request without a session, or one that was not begun.
+func (rs refusals) refuse(c answerer, err error, id []byte) { rs.of(err).Tell(c, id) }
 
 // refuseInSession refuses a request of a session that was not begun, or was given up before anything was sent. The JSON-RPC error says
 // why and when to come back. The HTTP status is 200, because release 1.x of the Python SDK takes any status but 2xx and 404 for the
 // end of the connection, with all its calls.
-func (rs *refusals) refuseInSession(c answerer, err error, id []byte) {
-	rs.denial(err).inSession().tell(c, id)
+func (rs refusals) refuseInSession(c answerer, err error, id []byte) {
+	no := *rs.of(err)
+	no.Status = 200
+	no.Tell(c, id)
 }
 
 // refuseBatch is refuseInSession for the requests of a batch: each has its error, in an array. If coming back would change nothing, the batch has one error with a status, like a single request.
-func (rs *refusals) refuseBatch(c answerer, err error, ids iter.Seq[[]byte]) {
-	d := rs.denial(err)
-	if d.after == 0 {
-		d.tell(c, nil)
+func (rs refusals) refuseBatch(c answerer, err error, ids iter.Seq[[]byte]) {
+	no := rs.of(err)
+	if no.After == 0 {
+		no.Tell(c, nil)
 		return
 	}
-	d = d.inSession()
+	e := no.MCP()
 	b := codec.GetBuffer()
 	defer b.Free()
 	lead := byte('[')
 	b.B = b.B[:0]
 	for id := range ids {
-		b.B = codec.AppendError(append(b.B, lead), id, d.code, d.message, d.data)
+		b.B = codec.AppendError(append(b.B, lead), id, e.Code, e.Message, e.Data)
 		lead = ','
 	}
-	c.Answer(d.status, append(b.B, ']'))
-}
-
-// errUnavailable refuses a request that the node cannot serve now, and errLongToken one whose id or token is too long.
-var (
-	errUnavailable = errors.New("actors: unavailable")
-	errLongToken   = errors.New("actors: the id or the progress token is too long")
-)
-
-// denial is a refusal as the client gets it.
-type denial struct {
-	status, code int
-	message      string
-	data         []byte
-	after        time.Duration // when to come back; 0 if that would change nothing
-}
-
-// denial returns the denial for err, and counts the limit that err names.
-func (rs *refusals) denial(err error) denial {
-	no, limited := errors.AsType[verdict](err)
-	switch {
-	case limited:
-	case errors.Is(err, session.ErrTooMany):
-		no = verdict{reason: CallsOfSession}
-	case errors.Is(err, errLongToken):
-		return denialOf(faults.LongToken)
-	case errors.Is(err, session.ErrDuplicate):
-		return denialOf(faults.DuplicateID)
-	default:
-		return denialOf(faults.Unavailable)
-	}
-	rs.count(no.reason)
-	w := &limitOf[no.reason].Refusal
-	after := cmp.Or(no.wait, time.Second)
-	return denial{w.Status, w.Code, w.Message, retryAfter(after), after}
-}
-
-// denialOf is the denial of a fault.
-func denialOf(f *faults.Fault) denial {
-	d := denial{status: f.Status, code: f.Code, message: f.Text, after: f.After}
-	if d.after > 0 {
-		d.data = retryAfter(d.after)
-	}
-	return d
-}
-
-// inSession is the denial as the response to a request of a session.
-func (d denial) inSession() denial { d.status = 200; return d }
-
-func (d denial) tell(c answerer, id []byte) {
-	c.Reject(d.status, d.code, d.message, d.data, id, d.after)
-}
-
-// retryAfter is the error data that says when to come back, in milliseconds, rounded up.
-func retryAfter(d time.Duration) []byte {
-	ms := int64((d + time.Millisecond - 1) / time.Millisecond)
-	return append(strconv.AppendInt([]byte(`{"retryAfterMs":`), ms, 10), '}')
+	c.Answer(200, append(b.B, ']'))
 }

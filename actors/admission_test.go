@@ -1,9 +1,6 @@
 package actors
 
 import (
-	"fmt"
-	"log/slog"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,7 +14,7 @@ import (
 // both buckets.
 func TestAdmissionAllocatesNothing(t *testing.T) {
 	n := &Node{}
-	n.accounts = newAccounts(NodeLimits{Principal: PrincipalLimits{Rate: 1e9}}, &n.refusals, nil)
+	n.accounts = newAccounts(NodeLimits{Principal: PrincipalLimits{Rate: 1e9}}, n.refusals, nil)
 	m := codec.Message{Method: []byte("tools/call")}
 	const size = 100
 	for _, address := range []string{"", "192.0.2.1", "2001:db8::1"} {
@@ -46,32 +43,33 @@ func TestAdmissionAllocatesNothing(t *testing.T) {
 func TestRefusedCallsCostNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &Node{}
-		n.accounts = newAccounts(NodeLimits{Principal: PrincipalLimits{Rate: 1, Burst: 2 * 3}}, &n.refusals, nil)
+		n.accounts = newAccounts(NodeLimits{Principal: PrincipalLimits{Rate: 1, Burst: 2 * 3}}, n.refusals, nil)
 		s, l := &sessionAccount{}, Limits{Rate: 1, Burst: 3 * 3}.Defaults()
 		const cost = 3
 		in := Input{Tenant: "anon", Address: "192.0.2.1"}
-		admit := func(want Reason) *quota.Account {
+		admit := func(want *limits.Row) *quota.Account {
 			t.Helper()
 			a, no := n.accounts.admit(s, &l, &in, cost)
-			if no.reason != want {
-				t.Errorf("got reason %d, want %d", no.reason, want)
+			switch {
+			case no == nil && want != nil, no != nil && no.Limit != want:
+				t.Errorf("got %v, want %v", no, want)
 			}
 			if a != nil {
 				n.accounts.Leave(a)
 			}
 			return a
 		}
-		a := admit(admitted)
-		admit(admitted)
+		a := admit(nil)
+		admit(nil)
 		for range 5 {
-			admit(RateOfPrincipal)
+			admit(limits.PrincipalRate.Row)
 		}
 		if b := s.bucket(&l); b.Full(time.Now()) || b.TakeN(time.Now(), cost) != 0 {
 			t.Fatal("the calls that the account refused took the session's last tokens")
 		}
 		a.Buckets[rateOfCalls].GiveBackN(time.Now(), cost)
 		for range 5 {
-			admit(RateOfSession)
+			admit(limits.CallRate.Row)
 		}
 		if a.Buckets[rateOfCalls].TakeN(time.Now(), cost) != 0 {
 			t.Error("the calls that the session refused took the account's tokens")
@@ -79,8 +77,8 @@ func TestRefusedCallsCostNothing(t *testing.T) {
 		for range 2 {
 			n.accounts.giveBack(s, &l, a, cost)
 		}
-		admit(admitted)
-		admit(admitted)
+		admit(nil)
+		admit(nil)
 		if n := n.accounts.InFlight(); n != 0 {
 			t.Errorf("%d in flight", n)
 		}
@@ -189,7 +187,7 @@ func TestStreamsOnTheirWayCount(t *testing.T) {
 // BenchmarkAdmit measures a whole admission with both buckets.
 func BenchmarkAdmit(b *testing.B) {
 	n := &Node{}
-	n.accounts = newAccounts(NodeLimits{Principal: PrincipalLimits{Rate: 1e9}}, &n.refusals, nil)
+	n.accounts = newAccounts(NodeLimits{Principal: PrincipalLimits{Rate: 1e9}}, n.refusals, nil)
 	s := &sessionActor{svc: &Service{Limits: Limits{Rate: 1e9}.Defaults()}}
 	in := Input{Tenant: "anon", Address: "192.0.2.1"}
 	m := codec.Message{Method: []byte("tools/call")}
@@ -200,31 +198,5 @@ func BenchmarkAdmit(b *testing.B) {
 			b.Fatal(no)
 		}
 		n.accounts.Leave(a)
-	}
-}
-
-// TestEachRefusalIsLogged counts each reason twice. The log has its limit once, with its flag, unless it is usual to hit
-// it.
-func TestEachRefusalIsLogged(t *testing.T) {
-	t.Parallel()
-	for r := admitted + 1; r < reasons; r++ {
-		var log strings.Builder
-		rs := refusals{hits: limits.NewLog(slog.New(slog.NewTextHandler(&log, nil)))}
-		rs.count(r)
-		rs.count(r)
-		row := limitOf[r]
-		want := 1
-		if row.Usual {
-			want = 0
-		}
-		if n := strings.Count(log.String(), fmt.Sprintf("limit=%q", row.Name)); n != want {
-			t.Errorf("%s: %d records, want %d: %s", row.Counted, n, want, log.String())
-		}
-		if row.Option != "" && want > 0 && !strings.Contains(log.String(), "setting="+row.Setting()) {
-			t.Errorf("%s: the flag is missing: %s", row.Counted, log.String())
-		}
-		if rs.of(r) != 2 {
-			t.Errorf("%s is counted %d times, want 2", row.Counted, rs.of(r))
-		}
 	}
 }

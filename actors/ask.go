@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/stream"
 )
@@ -93,7 +94,7 @@ func (s *sessionActor) askCommon(ctx context.Context, c *Call, qs []Question, us
 // askOwn puts to the client the questions of qs whose indexes which lists, and fills in the answers. uses has
 // the numbers of all questions: see type uses.
 func (s *sessionActor) askOwn(ctx context.Context, c *Call, qs []Question, uses, which []int, answers []Answer) (err error) {
-	n, limits := c.peer.node, c.peer.svc.Limits
+	n := c.peer.node
 	var on *streamActor // carries the questions
 	begun := false      // on is settled
 	waiting := make([]*pendingRequest, len(qs))
@@ -132,7 +133,7 @@ func (s *sessionActor) askOwn(ctx context.Context, c *Call, qs []Question, uses,
 			return err
 		}
 	}
-	timer := time.NewTimer(limits.MaxAsk)
+	timer := time.NewTimer(c.peer.svc.Limits.MaxAsk)
 	defer timer.Stop()
 	for i, x := range waiting {
 		if x == nil {
@@ -143,7 +144,7 @@ func (s *sessionActor) askOwn(ctx context.Context, c *Call, qs []Question, uses,
 			waiting[i] = nil
 		case <-timer.C:
 			c.withdraw(qs, waiting, "timed out")
-			n.refusals.count(MaxAsk)
+			n.refusals.Refused(limits.MaxAsk.Row)
 			return ErrNoAnswer
 		case <-c.ctx.Done():
 			return context.Cause(c.ctx)
@@ -311,7 +312,7 @@ func (p *Peer) ask(ctx context.Context, q Question) (Answer, error) {
 		return Answer{}, p.svc.ended()
 	case <-timer.C:
 		p.withdraw(x, "timed out")
-		n.refusals.count(MaxAsk)
+		n.refusals.Refused(limits.MaxAsk.Row)
 		return Answer{}, ErrNoAnswer
 	case <-ctx.Done():
 		p.withdraw(x, notNeeded(ctx))

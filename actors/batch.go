@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/record"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -94,15 +94,15 @@ func (d *sessions) batch(svc *Service, in *Input, principal any, m *codec.Messag
 	body = bytes.Clone(body) // the requests run on goroutines of their own
 	all, fault := readBatch(s, m, body)
 	if fault != "" {
-		in.Conn.Reject(400, mcp.CodeInvalidRequest, fault, nil, nil, 0)
+		in.Conn.Reject(refusal.New(400, mcp.CodeInvalidRequest, fault))
 		return
 	}
 	requests, others := counted(all)
-	if no := n.accounts.chargeMessages(&s.sessionAccount, in, others); no.reason != admitted {
+	if no := n.accounts.chargeMessages(&s.sessionAccount, in, others); no != nil {
 		if len(requests) > 0 {
 			n.refusals.refuseBatch(in.Conn, no, idsOf(requests))
 		} else {
-			n.refusals.refuseVerdict(in.Conn, nil, no)
+			n.refusals.refuse(in.Conn, no, nil)
 		}
 		return
 	}
@@ -115,7 +115,7 @@ func (d *sessions) batch(svc *Service, in *Input, principal any, m *codec.Messag
 		default:
 			if err := s.answered(&e.m); err != nil {
 				n.log.Warn("answer not taken", "session", s.key.ID, "error", err)
-				n.refusals.unavailable(in.Conn, nil)
+				refusal.Unavailable.Tell(in.Conn, nil)
 				return
 			}
 		}
@@ -124,7 +124,7 @@ func (d *sessions) batch(svc *Service, in *Input, principal any, m *codec.Messag
 	case len(requests) == 0:
 		s.accepted(in.Conn)
 	case slices.ContainsFunc(requests, func(e *element) bool { return n.drain.refuses(svc, principal, &e.m, len(body)) }) || n.store.Suspended() && !n.regained(svc.Limits.StoreWait):
-		n.refusals.refuseBatch(in.Conn, errUnavailable, idsOf(requests))
+		n.refusals.refuseBatch(in.Conn, refusal.Unavailable, idsOf(requests))
 	default:
 		for s != nil && !s.runBatch(in, principal, requests, body) {
 			s = n.sessions.of(svc, in, nil) // the session has just left memory: activate it anew
@@ -337,7 +337,7 @@ func (s *streamActor) answerPlain() {
 	answers := slices.DeleteFunc(s.gather.ends, func(e stream.Entry) bool { return e.Kind != stream.Final })
 	switch {
 	case len(answers) == 0 && s.sess.ended.Load():
-		faults.SessionEnded.Tell(conn, nil)
+		refusal.SessionEnded.Tell(conn, nil)
 	case len(answers) == 0: // all were cancelled
 		conn.Open()
 		conn.Finish()
@@ -491,8 +491,8 @@ func (m *batchMember) Answer(_ int, body []byte) bool {
 }
 
 // Reject adds an error to the responses of the batch.
-func (m *batchMember) Reject(_, code int, message string, data, id []byte, _ time.Duration) {
-	m.Answer(200, codec.AppendError(nil, id, code, message, data))
+func (m *batchMember) Reject(no *refusal.Refusal) {
+	m.Answer(200, codec.AppendError(nil, no.ID, no.Code, no.Text, no.Data))
 }
 
 func (m *batchMember) over() { m.once.Do(func() { m.batch.ended(nil) }) }

@@ -10,9 +10,10 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
@@ -94,7 +95,7 @@ var overNow = func() context.Context {
 // opens the connection, or it calls Reject. The session ends with the connection.
 func (n *Node) Connect(svc *Service, in *Input) {
 	if n.drain.over.Load() || n.drain.handing.Load() { // the session would end at once
-		n.refusals.unavailable(in.Conn, nil)
+		refusal.Unavailable.Tell(in.Conn, nil)
 		return
 	}
 	a, ok := n.accounts.admitBound(in)
@@ -173,7 +174,7 @@ func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message,
 	}
 	s.peer.madeBy(in)
 	if rec := s.view.Load().rec; in.Version != "" && rec.Revision != "" && in.Version != rec.Revision {
-		faults.SessionRevision.TellMore(in.Conn, rec.Revision, m.ID)
+		refusal.SessionRevision.TellMore(in.Conn, rec.Revision, m.ID)
 		return
 	}
 	until := time.Now().Add(svc.Limits.StoreWait)
@@ -191,7 +192,7 @@ func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message,
 		if in.Conn == l.conn { // a refusal here is a message of its own, and has no id
 			l.send(codec.AppendError(nil, nil, mcp.CodeInvalidRequest, fault, nil))
 		} else {
-			in.Conn.Reject(400, mcp.CodeInvalidRequest, fault, nil, nil, 0)
+			in.Conn.Reject(refusal.New(400, mcp.CodeInvalidRequest, fault))
 		}
 		return
 	}
@@ -201,8 +202,8 @@ func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message,
 			others.add(&e.m, len(e.raw))
 		}
 	}
-	if no := n.accounts.chargeMessages(&s.sessionAccount, in, others); no.reason != admitted {
-		n.refusals.refuseVerdict(in.Conn, nil, no)
+	if no := n.accounts.chargeMessages(&s.sessionAccount, in, others); no != nil {
+		n.refusals.refuse(in.Conn, no, nil)
 		return
 	}
 	gathered := &boundBatch{conn: l, open: len(requests)}
@@ -220,7 +221,7 @@ func (l *boundConn) counts(in *Input, m *codec.Message) bool {
 }
 
 func unknownConnection(c answerer, id []byte) {
-	faults.UnknownConnection.Tell(c, id)
+	refusal.UnknownConnection.Tell(c, id)
 }
 
 // message takes one message of the session. It reports whether it did; otherwise it has refused the message on
@@ -271,10 +272,10 @@ func (l *boundConn) request(in *Input, came answerer, reply replier, principal a
 		l.initialize(m)
 		return true
 	case fresh:
-		faults.NotInitialized.Tell(reply, m.ID)
+		refusal.NotInitialized.Tell(reply, m.ID)
 		return true
 	case n.drain.refuses(s.svc, principal, m, 0):
-		n.refusals.refuseInSession(reply, errUnavailable, m.ID)
+		n.refusals.refuseInSession(reply, refusal.Unavailable, m.ID)
 		return true
 	}
 	return l.call(in, came, reply, principal, raw)
@@ -289,7 +290,7 @@ func (l *boundConn) stateless(in *Input, principal any, m *codec.Message, raw []
 	case string(m.Method) == mcp.MethodSubscriptionsListen:
 		a.listen()
 	case !l.takeSlot(s.svc.Limits.StoreWait):
-		s.node.refusals.refuseVerdict(l, m.ID, verdict{reason: CallsOfSession})
+		s.node.refusals.refuse(l, refusal.Of(limits.CallsPerSession.Row), m.ID)
 	case !a.accept():
 		l.freeSlot()
 	}
@@ -316,7 +317,7 @@ func (l *boundConn) initialize(m *codec.Message) {
 	switch {
 	case err != nil: // the connection is gone
 	case settled:
-		l.send(codec.AppendError(nil, id, faults.Initialized.Code, faults.Initialized.Text, nil))
+		l.send(codec.AppendError(nil, id, refusal.Initialized.Code, refusal.Initialized.Text, nil))
 	case s.began(ctx):
 		l.send(codec.AppendResult(nil, id, result))
 	}
@@ -341,11 +342,11 @@ func (l *boundConn) call(in *Input, came answerer, reply replier, principal any,
 			reply.Answer(200, pong(m.ID))
 			return true
 		}
-		n.refusals.refuseInSession(reply, verdict{reason: CallsOfSession}, m.ID)
+		n.refusals.refuseInSession(reply, refusal.Of(limits.CallsPerSession.Row), m.ID)
 		return true
 	}
 	var held quota.Holding
-	if no := n.accounts.hold(&held, &s.sessionAccount, in, quota.Parked, callHolds(&m, body)); no.reason != admitted && !s.alone() {
+	if no := n.accounts.hold(&held, &s.sessionAccount, in, quota.Parked, callHolds(&m, body)); no != nil && !s.alone() {
 		l.freeSlot()
 		n.refusals.refuseInSession(reply, no, m.ID)
 		return true
@@ -366,7 +367,7 @@ func (l *boundConn) call(in *Input, came answerer, reply replier, principal any,
 			unknownConnection(came, m.ID)
 			return false
 		case errors.Is(err, session.ErrDuplicate): // the client would take an error with this id for the response to the first request
-			n.refusals.refuseError(came, err, m.ID)
+			n.refusals.refuse(came, err, m.ID)
 			return false
 		}
 		n.refusals.refuseInSession(reply, err, m.ID)
@@ -587,8 +588,8 @@ func (l *boundConn) Answer(_ int, body []byte) bool {
 }
 
 // Reject sends an error on the connection.
-func (l *boundConn) Reject(_, code int, message string, data, id []byte, _ time.Duration) {
-	l.send(codec.AppendError(nil, id, code, message, data))
+func (l *boundConn) Reject(no *refusal.Refusal) {
+	l.send(codec.AppendError(nil, no.ID, no.Code, no.Text, no.Data))
 }
 
 func (l *boundConn) over() {}

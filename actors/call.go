@@ -11,9 +11,11 @@ import (
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/guard"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/record"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/request"
 	"github.com/troupe-run/troupe/internal/scope"
 	"github.com/troupe-run/troupe/internal/session"
@@ -33,8 +35,8 @@ type Call struct {
 	own        []byte                 // the progress token of the first request, nil if none; a copy
 	token      atomic.Pointer[[]byte] // the token of the request that is answered now
 	principal  any
-	needs      atomic.Pointer[[]string] // scopes, as far as is known; nil for none
-	denied     atomic.Pointer[Denied]   // why the handler has refused it
+	needs      atomic.Pointer[[]string]        // scopes, as far as is known; nil for none
+	denied     atomic.Pointer[refusal.Refusal] // why the handler has refused it
 	trace      Trace
 	attempt    int
 	member     int // place in a batch
@@ -155,22 +157,19 @@ func (c *Call) needing(scopes *[]string) *Call {
 	return c
 }
 
-// Deny has the response say what its caller lacks, if nothing was sent yet and it is the error d.Err.
-func (c *Call) Deny(d *Denied) { c.denied.Store(d) }
+// Deny has the response be the refusal, if nothing was sent yet and it is the error no.Err.
+func (c *Call) Deny(no *refusal.Refusal) { c.denied.Store(no) }
 
 // deniedAs is why the handler has refused the call with err, nil if that is another error.
-func (c *Call) deniedAs(err *mcp.Error) *Denied {
-	if no := c.denied.Load(); no != nil && no.Err == err {
+func (c *Call) deniedAs(err *mcp.Error) *refusal.Refusal {
+	if no := c.denied.Load(); no != nil && no.Err == error(err) {
 		return no
 	}
 	return nil
 }
 
 // Refuse counts a refusal of the call because of a limit, and returns the client's error.
-func (c *Call) Refuse(no Reason) *mcp.Error {
-	d := c.peer.node.refusals.denial(verdict{reason: no})
-	return &mcp.Error{Code: d.code, Message: d.message, Data: d.data}
-}
+func (c *Call) Refuse(no *refusal.Refusal) *mcp.Error { return c.peer.node.refusals.of(no).MCP() }
 
 // From is the address of the call's client, or the network of an IPv6 address, where its tenant is that of many; "" otherwise.
 func (c *Call) From() string { return c.from.From() }
@@ -492,7 +491,7 @@ func logsIn(p *atomic.Pointer[logs], rate float64) *logs {
 func (l *logs) admit(n *Node) (wait time.Duration) {
 	if wait = l.rate.Take(time.Now()); wait > 0 {
 		l.missed.Add(1)
-		n.refusals.count(LogRateOfSession)
+		n.refusals.Refused(limits.LogRate.Row)
 	}
 	return wait
 }

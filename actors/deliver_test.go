@@ -16,6 +16,7 @@ import (
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/attachment"
 	"github.com/troupe-run/troupe/internal/letter"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/relay"
 	"github.com/troupe-run/troupe/internal/sim"
@@ -221,7 +222,7 @@ func TestLetterWithoutRoom(t *testing.T) {
 		if status, _ := b.post(session, answer).answer(); status != 503 || a.relays.coming.Len() > 0 {
 			t.Errorf("without room there: %d, and %d letters are waited for", status, a.relays.coming.Len())
 		}
-		if n := a.refusals.of(MemoryOfNode) + a.refusals.of(MemoryOfPrincipal); n == 0 {
+		if n := a.refused(limits.MaxMemory.Row) + a.refused(limits.MemoryShare.Row); n == 0 {
 			t.Error("no refusal was counted")
 		}
 		if status, _ := b.post(session, strings.ReplaceAll(answer, "xx", "")).answer(); status != 202 {

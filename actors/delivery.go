@@ -7,10 +7,11 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/record"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/stream"
 )
 
@@ -39,13 +40,13 @@ type delivery interface {
 
 // response is the message that ends a request: a result or an error.
 type response struct {
-	data   []byte  // the whole message, valid during the call
-	code   int     // of the error, 0 for a result
-	later  bool    // the error is Unavailable
-	gone   bool    // the error is SessionGone
-	goesOn bool    // the handler goes on after it: the result is input_required, and the client must send the request again, or names what the call has become
-	exited bool    // the handler has ended the goroutine, which may be that of the connection
-	denied *Denied // the error is that, otherwise nil
+	data   []byte           // the whole message, valid during the call
+	code   int              // of the error, 0 for a result
+	later  bool             // the error is Unavailable
+	gone   bool             // the error is SessionGone
+	goesOn bool             // the handler goes on after it: the result is input_required, and the client must send the request again, or names what the call has become
+	exited bool             // the handler has ended the goroutine, which may be that of the connection
+	denied *refusal.Refusal // the error is that, otherwise nil
 }
 
 // ending is why a delivery ends without the handler's response.
@@ -184,7 +185,7 @@ func (d *logged) begin() *streamActor {
 	}
 	if rec.Safe && !r.svc.stores(r.call.msg, r.size) {
 		rec.Safe = false
-		n.refusals.count(Recall)
+		n.refusals.Refused(limits.Recall.Row)
 	}
 	var body []byte
 	if rec.Safe {
@@ -215,10 +216,10 @@ func (d *logged) answer(a response) {
 	switch {
 	case d.stream != nil:
 	case a.gone:
-		faults.SessionEnded.Tell(d.conn, d.r.id)
+		refusal.SessionEnded.Tell(d.conn, d.r.id)
 		return
 	case a.denied != nil:
-		a.denied.tell(d.conn, d.r.id)
+		a.denied.Tell(d.conn, d.r.id)
 		return
 	case a.exited:
 		if x, ok := d.conn.(Exchange); ok {
@@ -238,7 +239,7 @@ func (d *logged) end(why ending, id []byte) {
 	r := d.r
 	switch {
 	case why == cancelled && d.stream == nil && d.sess.ended.Load():
-		faults.SessionEnded.Tell(d.conn, id)
+		refusal.SessionEnded.Tell(d.conn, id)
 	case why == cancelled && d.stream == nil:
 		d.conn.Open()
 		d.conn.Finish()
@@ -249,7 +250,7 @@ func (d *logged) end(why ending, id []byte) {
 			mark.Refused(err)
 		}
 	case why == givenUp && d.stream == nil:
-		r.node.refusals.refuseInSession(d.conn, errUnavailable, id)
+		r.node.refusals.refuseInSession(d.conn, refusal.Unavailable, id)
 	case why == givenUp:
 		r.handed = true
 		r.node.drain.handed.Add(1)
@@ -320,14 +321,14 @@ func expired(x Exchange) error {
 // fault sends the error for a request that a contained panic left without a response. A
 // request of a session has status 200: see refuseInSession.
 func fault(c answerer, id []byte, status int) {
-	f := *faults.Internal
+	f := *refusal.Internal
 	f.Status = status
 	f.Tell(c, id)
 }
 
 // internalError is the response to the request id when a panic cut its own short.
 func internalError(id []byte) []byte {
-	return codec.AppendError(nil, id, faults.Internal.Code, faults.Internal.Text, nil)
+	return codec.AppendError(nil, id, refusal.Internal.Code, refusal.Internal.Text, nil)
 }
 
 // compact makes the error data of a handler fit for a frame: on one line, or nil if it is

@@ -45,7 +45,7 @@
 // address, and a token from its session's bucket and from that account's. Package
 // internal/quota has the accounts and shares a node that is nearly full equally. File
 // admission.go says what an account counts and how a client learns of a refusal. A refusal
-// costs nothing and is counted by its Reason. A call that runs again after a crash is never
+// costs nothing and is counted by its limit. A call that runs again after a crash is never
 // refused.
 //
 // # Who may call what

@@ -10,6 +10,7 @@ import (
 
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/record"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/internal/takeover"
 )
@@ -193,7 +194,7 @@ func (s *streamActor) create(tail uint64) {
 	body := s.body
 	if body == nil && s.live.Safe {
 		s.live.Safe = false
-		s.node.refusals.count(Recall)
+		s.node.refusals.Refused(limits.Recall.Row)
 	}
 	s.renew = true // until record and body are certainly stored
 	s.writing()
@@ -332,7 +333,7 @@ func (s *streamActor) recordStored(m recordStored) {
 	if m.err != nil {
 		switch {
 		case s.att == nil:
-			s.node.refusals.denial(m.err) // counts the refusal
+			s.node.refusals.of(m.err) // counts the refusal
 		case errors.Is(m.err, ErrNotFound): // the session's record
 			unknownSession(s.conn, s.callID())
 		default:
@@ -387,14 +388,14 @@ func (s *streamActor) open(data, body []byte, err error) (rev uint64, _ error) {
 }
 
 // newRecord returns the record of a new stream as it is stored, and what is charged for it and its body, if there is
-// room for both. Otherwise the error is a verdict.
+// room for both. Otherwise the error is a refusal.
 func (s *streamActor) newRecord(body []byte) (data []byte, c charge, err error) {
 	if data, err = s.live.Encode(); err != nil {
 		return nil, c, err
 	}
 	c = charge{of: s.sess.billed(), usage: int(EventBudget), in: EventBudget, bytes: int64(len(data) + len(body)), life: s.svc.recordTTL()}
-	if no := s.node.accounts.storable(c); no != admitted {
-		return nil, c, verdict{reason: no}
+	if no := s.node.accounts.storable(c); no != nil {
+		return nil, c, refusal.Of(no)
 	}
 	return data, c, nil
 }

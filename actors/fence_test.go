@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -258,7 +259,7 @@ func TestTooMuchToRecall(t *testing.T) {
 		id, _, _ := strings.Cut(strings.TrimPrefix(c.events()[0], `{"jsonrpc":"2.0","id":`), ",")
 		h.post(session, `{"jsonrpc":"2.0","id":`+id+`,"result":{"a":"`+strings.Repeat("x", record.MaxDigest)+`"}}`)
 		time.Sleep(20 * time.Minute)
-		if n := h.refusals.of(Recall); n != 1 {
+		if n := h.refused(limits.Recall.Row); n != 1 {
 			t.Errorf("%d calls lost their right to run again, want 1", n)
 		}
 		h.streams.Each(func(s *streamActor) {

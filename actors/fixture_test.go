@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -59,6 +60,16 @@ func (m *memory) logged() string {
 	return b.String()
 }
 
+// refused is how often refusals by the limit, and others with its label, were counted; 0 for none.
+func (n *Node) refused(limit *limits.Row) (count int64) {
+	n.refusals.Refusals(func(label string, n int64) {
+		if limit != nil && label == limit.Counted {
+			count = n
+		}
+	})
+	return count
+}
+
 // heldConn keeps what the node sends to it.
 type heldConn struct {
 	mu     sync.Mutex // guards the rest
@@ -77,7 +88,6 @@ type heldConn struct {
 var _ Exchange = (*heldConn)(nil)
 
 func (c *heldConn) SetSession(id string) { c.name = id }
-func (c *heldConn) SetChallenge(string)  {}
 func (c *heldConn) Answer(status int, body []byte) bool {
 	time.Sleep(c.slow)
 	c.mu.Lock()
@@ -89,8 +99,8 @@ func (c *heldConn) Answer(status int, body []byte) bool {
 	return true
 }
 func (c *heldConn) Accepted() { c.Answer(202, nil) }
-func (c *heldConn) Reject(status, code int, message string, data, id []byte, _ time.Duration) {
-	c.Answer(status, codec.AppendError(nil, id, code, message, data))
+func (c *heldConn) Reject(no *refusal.Refusal) {
+	c.Answer(no.Status, codec.AppendError(nil, no.ID, no.Code, no.Text, no.Data))
 }
 func (c *heldConn) Open() bool {
 	time.Sleep(c.slow)

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/takeover"
 	"github.com/troupe-run/troupe/mcp"
@@ -231,7 +232,7 @@ func TestNoMoreIsRecalledThanFits(t *testing.T) {
 				t.Errorf("%d bytes are kept, and the call may run again: %v", size, s.runsAgain())
 			}
 		})
-		if n := h.refusals.of(Recall); n != 1 {
+		if n := h.refused(limits.Recall.Row); n != 1 {
 			t.Errorf("%d calls lost their right to run again, want 1", n)
 		}
 	})

@@ -5,8 +5,9 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/faults"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/refusal"
 )
 
 // holdEvery is how often, on average, a held resume sends a comment and tries again. Each wait
@@ -53,7 +54,7 @@ func (h *hold) goesOn() {
 func (h *hold) wait() bool {
 	if !h.open {
 		if h.open = h.Conn.Open(); !h.open { // The transport is about to end, or the client is gone.
-			h.n.refusals.unavailable(h, nil)
+			refusal.Unavailable.Tell(h, nil)
 			return false
 		}
 		h.Conn.Gone(func() { close(h.gone) })
@@ -100,7 +101,7 @@ func (h *hold) charge(in *Input) bool {
 		h.release()
 		h.from = h.n.accounts.Of(in.Tenant, in.Address)
 		if gets := h.from.Held[heldGets].Add(1); quota.Over(gets+h.from.Held[heldStreams].Load(), h.n.accounts.limits.Principal.Streams) {
-			h.n.refusals.refuseVerdict(h, nil, verdict{reason: StreamsOfPrincipal})
+			h.n.refusals.refuse(h, refusal.Of(limits.StreamsPerPrincipal.Row), nil)
 			return false
 		}
 	}
@@ -115,16 +116,16 @@ func (h *hold) release() {
 }
 
 // Reject refuses the resume, or cuts its connection if that is open.
-func (h *hold) Reject(status, code int, message string, data, id []byte, retryAfter time.Duration) {
+func (h *hold) Reject(no *refusal.Refusal) {
 	if h.open {
 		h.Conn.Cut()
 		return
 	}
-	h.Conn.Reject(status, code, message, data, id, retryAfter)
+	h.Conn.Reject(no)
 }
 
 // badEvent refuses the event id that the resume came with.
 func (h *hold) badEvent() {
-	h.n.refusals.count(Replay)
-	faults.EventID.Tell(h, nil)
+	h.n.refusals.Refused(limits.ReplayAge.Row)
+	refusal.EventID.Tell(h, nil)
 }

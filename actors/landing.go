@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/mrtr"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/relay"
 	"github.com/troupe-run/troupe/internal/stream"
 )
@@ -71,13 +71,13 @@ func (a *arrival) goOn(from *quota.Account, st *mrtr.State, x brought, sum mrtr.
 			case became == served:
 			case became == silent: // a second run while the first one waits would ask its client twice
 				n.accounts.giveBack(a.charged, &a.svc.Limits, from, a.charged.cost(m, len(a.body)))
-				n.refusals.unavailable(a.to, m.ID)
+				refusal.Unavailable.Tell(a.to, m.ID)
 			case verdict == refused:
 				badState(a.to, m.ID)
 			case !a.svc.Handler.Safe(m.Method, m.Name):
-				faults.Lost.Tell(a.to, m.ID)
+				refusal.Lost.Tell(a.to, m.ID)
 			case a.sess == nil && n.drain.sending.Load(): // another node runs it again
-				n.refusals.unavailable(a.to, m.ID)
+				refusal.Unavailable.Tell(a.to, m.ID)
 			case a.runAgain(from, st, sum, given):
 				return true
 			default:
@@ -94,8 +94,8 @@ func (a *arrival) land(to Address) landed {
 	n, wait := a.n, a.svc.Limits.StoreWait
 	x := &landing{to: to, id: relay.NewID(), conn: a.on.exchange(a), sess: a.sess, name: a.m.ID}
 	if !a.charged.alone() {
-		if no := n.accounts.hold(&x.held, a.charged, &a.in, quota.Queues, visitBytes); no.reason != admitted {
-			n.refusals.refuseVerdict(a.to, a.m.ID, no)
+		if no := n.accounts.hold(&x.held, a.charged, &a.in, quota.Queues, visitBytes); no != nil {
+			n.refusals.refuse(a.to, no, a.m.ID)
 			return served
 		}
 		defer x.held.Free()
@@ -157,7 +157,7 @@ func (x *landing) breakOff(a *arrival) {
 		x.conn.Cut()
 		return
 	}
-	a.n.refusals.unavailable(x.conn, a.m.ID)
+	refusal.Unavailable.Tell(x.conn, a.m.ID)
 }
 
 // do does one thing to the client's exchange. It reports whether that ends it.
@@ -179,13 +179,12 @@ func (x *landing) do(a *arrival, m *relay.Message) (over bool) {
 		x.conn.Answer(m.Status, m.Data)
 		return true
 	case relay.Reject:
-		var no relay.Refusal
+		var no refusal.Refusal
 		if codec.Unmarshal(m.Data, &no) != nil {
 			x.breakOff(a)
 			return true
 		}
-		x.conn.SetChallenge(no.Challenge)
-		x.conn.Reject(no.Status, no.Code, no.Message, no.Data, no.ID, no.After)
+		x.conn.Reject(&no)
 		return true
 	case relay.Cut:
 		x.breakOff(a)
@@ -273,28 +272,25 @@ type boundExchange struct {
 
 var _ Exchange = boundExchange{}
 
-func (boundExchange) SetSession(string)   {}
-func (boundExchange) SetChallenge(string) {}
-func (boundExchange) Open() bool          { return true }
-func (boundExchange) Comment()            {}
-func (boundExchange) Flush()              {}
-func (boundExchange) Finish()             {}
-func (boundExchange) Accepted()           {}
-func (boundExchange) Gone(func())         {}
+func (boundExchange) SetSession(string) {}
+func (boundExchange) Open() bool        { return true }
+func (boundExchange) Comment()          {}
+func (boundExchange) Flush()            {}
+func (boundExchange) Finish()           {}
+func (boundExchange) Accepted()         {}
+func (boundExchange) Gone(func())       {}
 
 func (x boundExchange) Event(_ string, _ int, data []byte) {
 	_ = x.l.tell(x.Context(), stream.Entry{Data: data}) // an error means that the node ends
 }
 func (x boundExchange) Answer(status int, body []byte) bool     { return x.l.Answer(status, body) }
 func (x boundExchange) AnswerLast(status int, body []byte) bool { return x.l.Answer(status, body) }
-func (x boundExchange) Reject(status, code int, message string, data, id []byte, after time.Duration) {
-	x.l.Reject(status, code, message, data, id, after)
-}
-func (x boundExchange) Cut()                             { x.a.n.refusals.unavailable(x.l, x.a.m.ID) }
-func (x boundExchange) Room(context.Context) error       { return nil }
-func (x boundExchange) Context() context.Context         { return x.a.n.base }
-func (boundExchange) WhenGone(func()) (stop func() bool) { return func() bool { return true } }
-func (c overBound) exchange(a *arrival) Exchange         { return boundExchange{c.l, a} }
+func (x boundExchange) Reject(no *refusal.Refusal)              { x.l.Reject(no) }
+func (x boundExchange) Cut()                                    { refusal.Unavailable.Tell(x.l, x.a.m.ID) }
+func (x boundExchange) Room(context.Context) error              { return nil }
+func (x boundExchange) Context() context.Context                { return x.a.n.base }
+func (boundExchange) WhenGone(func()) (stop func() bool)        { return func() bool { return true } }
+func (c overBound) exchange(a *arrival) Exchange                { return boundExchange{c.l, a} }
 
 // apart gives f a goroutine, and bytes of its own: the goroutine that read the request may have to read that it is cancelled.
 func (c overBound) apart(a *arrival, f func(*arrival) bool) (begun bool) {
@@ -373,7 +369,7 @@ func (d *relays) message(svc *Service, in *Input, principal any, m *codec.Messag
 	}
 	from, no := n.accounts.enter(nil, in)
 	if from == nil {
-		n.refusals.refuseVerdict(in.Conn, m.ID, no)
+		n.refusals.refuse(in.Conn, no, m.ID)
 		return
 	}
 	defer n.accounts.Leave(from)
@@ -381,7 +377,7 @@ func (d *relays) message(svc *Service, in *Input, principal any, m *codec.Messag
 	var err error
 	if head.Principal, err = d.carry(principal, head); err != nil {
 		n.log.Warn("principal not forwarded", "error", err)
-		n.refusals.unavailable(in.Conn, m.ID)
+		refusal.Unavailable.Tell(in.Conn, m.ID)
 		return
 	}
 	wait := svc.Limits.StoreWait
@@ -394,16 +390,16 @@ func (d *relays) message(svc *Service, in *Input, principal any, m *codec.Messag
 		d.unsent(ctx, in, m, at, err)
 		return
 	}
-	var said relay.Refusal
+	var said refusal.Refusal
 	if reply[0] != isSettled || codec.Unmarshal(reply[1:], &said) != nil {
-		n.refusals.unavailable(in.Conn, m.ID)
+		refusal.Unavailable.Tell(in.Conn, m.ID)
 		return
 	}
 	if said.Code == 0 {
 		in.Conn.Accepted()
 		return
 	}
-	in.Conn.Reject(said.Status, said.Code, said.Message, said.Data, said.ID, said.After)
+	in.Conn.Reject(&said)
 }
 
 // unsent refuses a message that could not be handed to the node with its session: the session is gone, or may be.
@@ -422,7 +418,7 @@ func (d *relays) unsent(ctx context.Context, in *Input, m *codec.Message, at Add
 		unknownConnection(in.Conn, m.ID)
 		return
 	}
-	n.refusals.unavailable(in.Conn, m.ID)
+	refusal.Unavailable.Tell(in.Conn, m.ID)
 }
 
 // message takes a message of a session that is here, which another node has taken.
@@ -475,8 +471,8 @@ type posted struct {
 
 var _ Conn = (*posted)(nil)
 
-func (p *posted) say(r relay.Refusal) {
-	data, err := codec.Marshal(&r)
+func (p *posted) Reject(no *refusal.Refusal) {
+	data, err := codec.Marshal(no)
 	if err != nil { // never: it is plain data
 		p.l.reply(tryAgain, nil)
 		return
@@ -486,17 +482,12 @@ func (p *posted) say(r relay.Refusal) {
 
 func (p *posted) Accepted() {
 	p.became = done
-	p.say(relay.Refusal{Status: 202})
-}
-
-func (p *posted) Reject(status, code int, message string, data, id []byte, after time.Duration) {
-	p.say(relay.Refusal{Status: status, Code: code, Message: message, Data: data, ID: id, After: after})
+	p.Reject(&refusal.Refusal{Status: 202}) // without a code it is none
 }
 
 // The others are not used: responses go out on the session's connection.
 
 func (*posted) SetSession(string)          {}
-func (*posted) SetChallenge(string)        {}
 func (*posted) Answer(int, []byte) bool    { return false }
 func (*posted) Open() bool                 { return false }
 func (*posted) Event(string, int, []byte)  {}

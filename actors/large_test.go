@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -44,7 +45,7 @@ func TestLargeBodiesAreStoredForThoseWhoInsist(t *testing.T) {
 				session, c := h.begin("2025-03-26"), &heldConn{}
 				go h.postOn(c, session, body)
 				time.Sleep(10 * time.Second)
-				if n := h.refusals.of(Recall); n != tt.recall {
+				if n := h.refused(limits.Recall.Row); n != tt.recall {
 					t.Errorf("%d calls are counted, want %d", n, tt.recall)
 				}
 				var again atomic.Int32

@@ -12,7 +12,7 @@ import (
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
-	"github.com/troupe-run/troupe/internal/session"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/subscription"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -139,15 +139,15 @@ func (a *arrival) listen() {
 	n, svc, m := a.n, a.svc, a.m
 	switch {
 	case tooLong(m):
-		n.refusals.refuseError(a.to, errLongToken, m.ID)
+		refusal.LongToken.Tell(a.to, m.ID)
 		return
 	case a.sess != nil && a.sess.listening(m.ID):
-		n.refusals.refuseError(a.to, session.ErrDuplicate, m.ID)
+		refusal.DuplicateID.Tell(a.to, m.ID)
 		return
 	}
 	cost := a.charged.cost(m, len(a.body))
-	if no := n.accounts.charge(a.charged, &a.in, rateOfCalls, cost); no.reason != admitted {
-		n.refusals.refuseVerdict(a.to, m.ID, no)
+	if no := n.accounts.charge(a.charged, &a.in, rateOfCalls, cost); no != nil {
+		n.refusals.refuse(a.to, no, m.ID)
 		return
 	}
 	id := requestMeta{first: bytes.Clone(m.Meta)}
@@ -169,10 +169,10 @@ func (a *arrival) listen() {
 	room := func(bytes int64) bool {
 		held.Reset()
 		no := n.accounts.hold(&held, a.charged, &a.in, quota.Listeners, bytes)
-		if no.reason == admitted || a.charged.alone() {
+		if no == nil || a.charged.alone() {
 			return true
 		}
-		n.refusals.refuseVerdict(a.to, m.ID, no)
+		n.refusals.refuse(a.to, no, m.ID)
 		return false
 	}
 	decoded := listenerBytes + decodedFilter*int64(len(m.Params))
@@ -193,11 +193,11 @@ func (a *arrival) listen() {
 	holds := filter.holds()
 	switch {
 	case rerr == Unavailable:
-		n.refusals.unavailable(a.to, m.ID)
+		refusal.Unavailable.Tell(a.to, m.ID)
 		return
 	case rerr != nil:
 		if no := call.deniedAs(rerr); no != nil {
-			no.tell(a.to, m.ID)
+			no.Tell(a.to, m.ID)
 			return
 		}
 		a.to.Answer(statusOf(response{code: rerr.Code}), codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, compact(rerr.Data)))

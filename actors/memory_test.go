@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/stream"
 )
 
@@ -229,19 +230,18 @@ type noConn struct{}
 
 var _ Conn = noConn{}
 
-func (noConn) SetChallenge(string)                                    {}
-func (noConn) SetSession(string)                                      {}
-func (noConn) Answer(int, []byte) bool                                { return false }
-func (noConn) Accepted()                                              {}
-func (noConn) Reject(int, int, string, []byte, []byte, time.Duration) {}
-func (noConn) Open() bool                                             { return false }
-func (noConn) Event(string, int, []byte)                              {}
-func (noConn) Comment()                                               {}
-func (noConn) Flush()                                                 {}
-func (noConn) Finish()                                                {}
-func (noConn) Cut()                                                   {}
-func (noConn) Room(context.Context) error                             { return errGone }
-func (noConn) Gone(func())                                            {}
+func (noConn) SetSession(string)          {}
+func (noConn) Answer(int, []byte) bool    { return false }
+func (noConn) Accepted()                  {}
+func (noConn) Reject(*refusal.Refusal)    {}
+func (noConn) Open() bool                 { return false }
+func (noConn) Event(string, int, []byte)  {}
+func (noConn) Comment()                   {}
+func (noConn) Flush()                     {}
+func (noConn) Finish()                    {}
+func (noConn) Cut()                       {}
+func (noConn) Room(context.Context) error { return errGone }
+func (noConn) Gone(func())                {}
 
 // heard is the connection of a GET, and keeps what comes over it.
 type heard struct {
@@ -255,14 +255,14 @@ type heard struct {
 
 var _ Conn = (*heard)(nil)
 
-func (h *heard) Reject(status, _ int, _ string, _, _ []byte, _ time.Duration) {
+func (h *heard) Reject(no *refusal.Refusal) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.status, h.ended = status, true
+	h.status, h.ended = no.Status, true
 }
 
 func (h *heard) Answer(status int, _ []byte) bool {
-	h.Reject(status, 0, "", nil, nil, 0)
+	h.Reject(refusal.New(status, 0, ""))
 	return true
 }
 

@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/mrtr"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/request"
 )
 
@@ -50,7 +50,7 @@ func (p *parkedCalls) seal(c *Call, in *input, a *asking, expires time.Time) (st
 	}
 	size := 0
 	if st.Given, size = in.Answered(); size > maxInput {
-		p.node.refusals.count(AskInput)
+		p.node.refusals.Refused(limits.StateInput.Row)
 		return "", ErrTooMuchInput
 	}
 	return st.Seal(c.peer.key.Tenant, c.peer.key.Server, p.keys.Seal)
@@ -131,7 +131,7 @@ func (r *requestActor) outwaited() {
 	if p.wake == nil || time.Now().Before(p.until) { // the timer fired for an earlier deadline
 		return
 	}
-	r.node.refusals.count(MaxAsk)
+	r.node.refusals.Refused(limits.MaxAsk.Row)
 	r.goOn(more{err: ErrNoAnswer})
 }
 
@@ -274,16 +274,16 @@ func (r *requestActor) answerTo(x brought) {
 // badResponses refuses invalid inputResponses.
 func badResponses(to answerer, id []byte, err error) {
 	if errors.Is(err, mrtr.ErrManyResponses) {
-		faults.ManyAnswers.Tell(to, id)
+		refusal.ManyAnswers.Tell(to, id)
 		return
 	}
-	faults.Responses.Tell(to, id)
+	refusal.Responses.Tell(to, id)
 }
 
 // badState sends the one error for every bad state, so that it reveals nothing about the
 // states of others.
 func badState(to answerer, id []byte) {
-	faults.State.Tell(to, id)
+	refusal.State.Tell(to, id)
 }
 
 // retry takes a request that is sent again with the input that its call asked for.
@@ -292,13 +292,13 @@ func (a *arrival) retry() (begun bool) {
 	cost := a.charged.cost(m, len(a.body))
 	from, no := n.accounts.admit(a.charged, &a.svc.Limits, &a.in, cost) // first, because opening a state may read the store
 	if from == nil {
-		n.refusals.refuseVerdict(a.to, m.ID, no)
+		n.refusals.refuse(a.to, no, m.ID)
 		return false
 	}
 	st, err := n.mrtr.open(a.svc.ID, a.in.Tenant, m, time.Now())
 	var given map[string][]byte
 	var bad error
-	var denied *Denied
+	var denied *refusal.Refusal
 	if err == nil {
 		denied = a.svc.lacks(a.principal, st.Scopes)
 		given, bad = mrtr.Responses(m, st.Asked)
@@ -307,11 +307,11 @@ func (a *arrival) retry() (begun bool) {
 	case errors.Is(err, ErrUnavailable):
 		n.log.Warn("requestState not readable", "error", err)
 		n.accounts.giveBack(a.charged, &a.svc.Limits, from, cost) // the failure is not the client's
-		n.refusals.unavailable(a.to, m.ID)
+		refusal.Unavailable.Tell(a.to, m.ID)
 	case err != nil:
 		badState(a.to, m.ID)
 	case denied != nil:
-		denied.tell(a.to, m.ID)
+		denied.Tell(a.to, m.ID)
 	case bad != nil:
 		badResponses(a.to, m.ID, bad)
 	}
@@ -392,7 +392,7 @@ func (r *requestActor) concluded(rest []byte) {
 	st, held := r.stateless, new(quota.Holding)
 	if !st.alone {
 		in := &Input{Tenant: st.peer.key.Tenant, Address: st.address}
-		if no := r.node.accounts.hold(held, nil, in, quota.Parked, outcomeBytes+int64(len(p.outcome))); no.reason != admitted {
+		if no := r.node.accounts.hold(held, nil, in, quota.Parked, outcomeBytes+int64(len(p.outcome))); no != nil {
 			return // as if there were too many
 		}
 		if !held.Spare() { // The client's next request needs the room more.
@@ -526,7 +526,7 @@ func (s *stateless) putQuestions(c *Call, a *asking) (wake <-chan more, err erro
 		return nil, cause
 	}
 	if in.Round == maxRounds {
-		n.refusals.count(AskRounds)
+		n.refusals.Refused(limits.Rounds.Row)
 		return nil, ErrTooManyRounds
 	}
 	if in.place, err = n.accounts.admitPending(c.peer.key.Tenant, s.address); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/mrtr"
 	"github.com/troupe-run/troupe/internal/record"
-	"github.com/troupe-run/troupe/internal/relay"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/session"
 )
 
@@ -339,7 +339,7 @@ func (f *fleet) repeatAll() {
 func Types() []reflect.Type {
 	return []reflect.Type{
 		reflect.TypeFor[session.Record](), reflect.TypeFor[record.Stream](), reflect.TypeFor[mrtr.State](),
-		reflect.TypeFor[relayed](), reflect.TypeFor[relay.Refusal](),
+		reflect.TypeFor[relayed](), reflect.TypeFor[refusal.Refusal](),
 		reflect.TypeFor[answerLetter](), reflect.TypeFor[streamLetter](), reflect.TypeFor[extentLetter](),
 		reflect.TypeFor[sessionLetter](), reflect.TypeFor[cancelLetter](), reflect.TypeFor[pushLetter](),
 		reflect.TypeFor[updatedLetter](), reflect.TypeFor[listsLetter](), reflect.TypeFor[usageLetter](), reflect.TypeFor[TaskChange](),

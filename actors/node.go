@@ -32,7 +32,7 @@ type Config struct {
 	Lease  time.Duration // after which they take this node for gone, at the earliest; 0 means 5 s
 	News   News          // gets what other nodes tell; nil drops it
 	Log    *slog.Logger  // nil discards
-	Hits   *limits.Log   // gets the limits that are hit; nil discards
+	Hits   *limits.Log   // gets the limits that are hit; nil logs nothing
 	Alone  bool          // the store ends with the process: nothing that runs here goes on in another one
 	// Replayed gets how long a client waited until it was sent all that was stored of a stream, and one of the Writer constants; nil
 	// drops it. It must not block.
@@ -110,6 +110,9 @@ func NewNode(c Config) *Node {
 	if c.Log == nil {
 		c.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
+	if c.Hits == nil {
+		c.Hits = limits.NewLog(slog.New(slog.DiscardHandler))
+	}
 	n := &Node{k: kernel.New(kernel.Config{Log: c.Log, Kinds: kinds}), log: c.Log, name: c.Name, boot: c.Boot, store: c.Store, clock: newClock(c.Store.Now), replayed: c.Replayed}
 	n.sessions = sessions{kernel.NewDirectory[SessionKey, *sessionActor](), n, make(chan struct{}, maxLookups(c.Limits.Defaults().Calls)), make(chan struct{}, limits.GuessReads.Value())}
 	n.streams = streams{kernel.NewDirectory[StreamKey, *streamActor](), n}
@@ -127,8 +130,8 @@ func NewNode(c Config) *Node {
 	n.relays.begin(n)
 	n.pending.open = make(map[string]*pendingRequest)
 	n.subs = subscription.NewTable(n.k, KindSubscription)
-	n.refusals.hits = c.Hits
-	n.accounts = newAccounts(c.Limits, &n.refusals, c.Store)
+	n.refusals = refusals{c.Hits}
+	n.accounts = newAccounts(c.Limits, n.refusals, c.Store)
 	n.cache = replaying.NewCache(replayCache(c.Limits.Bytes))
 	n.heart.node = n
 	n.k.Start(&n.heart.Actor, KindNode, "heart", &n.heart)
@@ -269,13 +272,6 @@ func (c *clock) jumped() bool {
 // stored. It is less than the time that events outlive records (RecordTTL).
 const maxBack = time.Second
 
-// Refusals calls observe with the label of each limit and the number of its refusals.
-func (n *Node) Refusals(observe func(reason string, count int64)) {
-	for r := admitted + 1; r < reasons; r++ {
-		observe(limitOf[r].Counted, n.refusals.of(r))
-	}
-}
-
 // TaskAccounts charges clients of a node for what their tasks store. Make it with TasksOf.
 type TaskAccounts struct{ a *accounts }
 
@@ -294,17 +290,16 @@ func (t TaskAccounts) charge(c TaskCharge) charge {
 	return charge{of: t.a.Of(c.Tenant, c.Address), in: TaskBudget, bytes: int64(c.Bytes), life: c.Kept}
 }
 
-// Charge charges a client for what a task of it is about to store. It reports why there is no room, and charges nothing then; with must
-// it charges it all the same. The caller calls Settle.
-func (t TaskAccounts) Charge(of TaskCharge, must bool) (no Reason, ok bool) {
+// Charge charges a client for what a task of it is about to store. It returns the limit that leaves no room, and charges nothing then; with
+// must it charges it all the same. The caller calls Settle.
+func (t TaskAccounts) Charge(of TaskCharge, must bool) (no *limits.Row) {
 	c := t.charge(of)
 	if !must {
-		no = t.a.storable(c)
-		return no, no == admitted
+		return t.a.storable(c)
 	}
 	t.a.way[c.in].Add(c.bytes)
 	c.add(c.bytes)
-	return admitted, true
+	return nil
 }
 
 // Settle says that what was charged is stored, or that it certainly is not, which gives it back.

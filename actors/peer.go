@@ -162,7 +162,7 @@ func (p *Peer) Subscribe(ctx context.Context, uri string) error {
 		return changed && full == nil
 	})
 	if err == nil && full != nil {
-		p.node.refusals.countAs(SubscriptionsOfSession, full)
+		p.node.refusals.Refused(full)
 		return ErrTooManySubscriptions
 	}
 	if err == nil {

@@ -74,8 +74,8 @@ func (q *pendingRequests) of(s *sessionActor, on *streamActor, asked *Question) 
 // admit returns the account on which one more question to the client of s is to be counted. The caller holds mu.
 func (q *pendingRequests) admit(s *sessionActor) (*quota.Account, error) {
 	a := s.billed()
-	if no := s.admitPending(a, q.counts[s.key]); no != admitted {
-		q.node.refusals.count(no)
+	if no := s.admitPending(a, q.counts[s.key]); no != nil {
+		q.node.refusals.Refused(no)
 		return nil, ErrTooManyPending
 	}
 	return a, nil
@@ -482,15 +482,15 @@ func (q *pendingRequests) settle(x *pendingRequest, t *recording, err error) {
 }
 
 // admitPending decides on one more question to the client of a session that has parked open questions
-// already.
-func (s *sessionActor) admitPending(a *quota.Account, parked int) Reason {
+// already: it returns the limit that leaves no room, nil if there is room.
+func (s *sessionActor) admitPending(a *quota.Account, parked int) *limits.Row {
 	switch {
 	case quota.Over(int64(parked)+1, s.svc.Limits.Pending):
-		return PendingOfSession
+		return limits.PendingPerSession.Row
 	case quota.Over(a.Held[heldPending].Load()+a.Elsewhere(heldPending)+1, s.node.accounts.limits.Principal.Pending):
-		return PendingOfPrincipal
+		return limits.PendingPerPrincipal.Row
 	}
-	return admitted
+	return nil
 }
 
 const (

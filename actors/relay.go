@@ -11,6 +11,7 @@ import (
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/relay"
 )
 
@@ -79,7 +80,7 @@ type relayed struct {
 const (
 	sendMore  byte = iota // the next part may come
 	isTaken               // the call was found, and frames follow
-	isSettled             // a relay.Refusal follows, or an acceptance
+	isSettled             // a refusal.Refusal follows, or an acceptance
 )
 
 // hand sends a request to the node that it belongs to, and returns the reply to its last letter. The errors are those of
@@ -171,17 +172,17 @@ func takeRequest(f *fleet, l *Letter) {
 // enters counts the request on the account of its principal, or refuses it. Of a letter the bytes are counted.
 func (c *coming) enters(l *Letter, size int) bool {
 	a := &c.node.accounts
-	var no verdict
+	var no *refusal.Refusal
 	if c.kind != exchangeLetter {
 		c.from, no = a.enter(nil, &c.in)
 	}
-	if no.reason == admitted {
-		if no = a.hold(&c.held, nil, &c.in, quota.Bodies, quota.RequestBytes+int64(size)); no.reason == admitted {
+	if no == nil {
+		if no = a.hold(&c.held, nil, &c.in, quota.Bodies, quota.RequestBytes+int64(size)); no == nil {
 			return true
 		}
 		c.leave()
 	}
-	c.node.refusals.refuseVerdict(c.answerer(l), c.head.ID, no)
+	c.node.refusals.refuse(c.answerer(l), no, c.head.ID)
 	return false
 }
 

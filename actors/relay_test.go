@@ -13,6 +13,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/relay"
 	"github.com/troupe-run/troupe/internal/sim"
 	"github.com/troupe-run/troupe/mcp"
@@ -131,11 +132,11 @@ func (c *caller) Context() context.Context { return c.ctx }
 func (c *caller) WhenGone(f func()) (stop func() bool) {
 	return context.AfterFunc(c.ctx, f)
 }
-func (c *caller) Reject(status, code int, message string, data, id []byte, after time.Duration) {
-	if after > 0 {
-		c.name = after.String()
+func (c *caller) Reject(no *refusal.Refusal) {
+	if no.After > 0 {
+		c.name = no.After.String()
 	}
-	c.heldConn.Reject(status, code, message, data, id, after)
+	c.heldConn.Reject(no)
 }
 
 // calls posts a stateless call of a tool to the node, and returns once it waits for something.

@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/guard"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/request"
@@ -86,11 +87,8 @@ type (
 	// callResult reports that the handler returned; data is the encoded response.
 	callResult struct {
 		kernel.Reply
-		data                []byte
-		idEnd               int // where the id ends in it
-		code                int // of the error, 0 for a result
-		later, gone, exited bool
-		denied              *Denied
+		response
+		idEnd int // where the id ends in its data
 	}
 	// emitted is an entry for the client. The handler's own notifications are numbered.
 	emitted struct {
@@ -157,7 +155,7 @@ func (r *requestActor) Receive(m any) {
 		if r.parking != nil { // another request has taken the place of the first, with an id of its own
 			m.data = withID(r.id, rest)
 		}
-		r.step(request.Result, response{data: m.data, code: m.code, later: m.later, gone: m.gone, exited: m.exited, denied: m.denied}, nil)
+		r.step(request.Result, m.response, nil)
 		r.concluded(rest)
 		m.Done()
 	case *tally:
@@ -240,7 +238,7 @@ func (r *requestActor) tick() {
 		return
 	}
 	if r.graced {
-		r.node.refusals.count(MaxCall)
+		r.node.refusals.Refused(limits.MaxCall.Row)
 		r.step(request.Deadline, response{}, ErrDeadline)
 		return
 	}
@@ -374,7 +372,7 @@ var (
 
 // handOver hands over the response: out or, if there is an error, that. head is the beginning of the response.
 func (r *requestActor) handOver(id, head, out []byte, err *mcp.Error) {
-	r.result.code, r.result.later, r.result.gone, r.result.exited, r.result.denied = 0, false, false, err == errExited, nil
+	r.result.response = response{exited: err == errExited}
 	if err != nil {
 		out = codec.AppendError(head[:0], id, err.Code, err.Message, compact(err.Data))
 		r.result.code = err.Code

@@ -12,6 +12,7 @@ import (
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/record"
+	"github.com/troupe-run/troupe/internal/refusal"
 	replaying "github.com/troupe-run/troupe/internal/replay"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/internal/takeover"
@@ -22,7 +23,7 @@ const readAhead = 250 // appends that a resume reads at once
 // Get takes a GET: it opens the session's standalone stream, or resumes any of its streams, if the principal may have what their calls need.
 func (n *Node) Get(svc *Service, in *Input, principal any) {
 	if n.drain.over.Load() {
-		n.refusals.unavailable(in.Conn, nil)
+		refusal.Unavailable.Tell(in.Conn, nil)
 		return
 	}
 	if !n.accounts.admitGet(&svc.Limits, in) {
@@ -98,7 +99,7 @@ func (d *sessions) staying(in *Input, find func(*Input) *sessionActor) *sessionA
 		case err == nil:
 			return s
 		case !errors.Is(err, kernel.ErrStopped): // a stopped session has just left memory: activate it anew
-			d.node.refusals.unavailable(in.Conn, nil)
+			refusal.Unavailable.Tell(in.Conn, nil)
 			return nil
 		}
 	}
@@ -151,7 +152,7 @@ func (r *replay) settle() {
 // follow brings the connection to where it is live, or ends it.
 func (r *replay) follow() {
 	s, h, n := r.s, r.hold, r.n
-	var no *Denied
+	var no *refusal.Refusal
 	for {
 		// The store's operations have bounds of their own; this one is for a slow reader.
 		ctx, cancel := context.WithCancel(n.base)
@@ -175,7 +176,7 @@ func (r *replay) follow() {
 			h.badEvent()
 			return
 		case errors.As(err, &no) && r.opened == held && r.att == nil:
-			no.tell(h, nil)
+			no.Tell(h, nil)
 			return
 		case errors.Is(err, ErrSessionEnded) && r.opened == held && r.att == nil:
 			unknownSession(h, nil)
@@ -192,7 +193,7 @@ func (r *replay) follow() {
 		default:
 			n.log.Info("resume ended", "stream", r.key.ID, "error", err)
 			if !r.opened {
-				n.refusals.unavailable(h, nil)
+				refusal.Unavailable.Tell(h, nil)
 			}
 			h.Cut()
 			return
@@ -376,7 +377,7 @@ func (r *replay) judge(ctx context.Context) (rec record.Stream, err error) {
 	return rec, r.n.streams.certain(ctx, r.key, rev, err)
 }
 
-// permitted refuses who lacks a scope that the calls of the stream need, before it gets anything of them. The error is a *Denied.
+// permitted refuses who lacks a scope that the calls of the stream need, before it gets anything of them. The error is a *refusal.Refusal.
 func (r *replay) permitted(rec *record.Stream) error {
 	if r.att != nil { // it has the stream, and comes back to it
 		return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
@@ -82,7 +83,7 @@ type Service struct {
 	Insists func(method, name []byte) bool
 	// Lacks returns why a principal may not have what needs some scopes, nil if it may. If nil, every principal may have everything. It is called only
 	// with scopes.
-	Lacks func(principal any, needs []string) *Denied
+	Lacks func(principal any, needs []string) *refusal.Refusal
 	// AnswersPing says that the handler answers ping in bound sessions, too, where it is a
 	// request like any other then. If not, the node answers it at once. Before initialize it
 	// always does.
@@ -182,26 +183,8 @@ func (in *Input) needs() []string {
 	return *in.Needs
 }
 
-// Denied is why a caller may not have something: it lacks a scope.
-type Denied struct {
-	Status    int // 403, or 401 for who has brought no token
-	Err       *mcp.Error
-	Challenge string // the value of WWW-Authenticate
-}
-
-// tell refuses a request, with the status that goes with the challenge.
-func (d *Denied) tell(c answerer, id []byte) {
-	if c, ok := c.(interface{ SetChallenge(string) }); ok {
-		c.SetChallenge(d.Challenge)
-	}
-	c.Reject(d.Status, d.Err.Code, d.Err.Message, d.Err.Data, id, 0)
-}
-
-// Error is for the log.
-func (d *Denied) Error() string { return d.Err.Message }
-
 // lacks is Lacks, for scopes of a record.
-func (svc *Service) lacks(principal any, needs []string) *Denied {
+func (svc *Service) lacks(principal any, needs []string) *refusal.Refusal {
 	if len(needs) == 0 || svc.Lacks == nil {
 		return nil
 	}
@@ -242,42 +225,15 @@ type Limits struct {
 
 // Defaults fills the zero fields of l.
 func (l Limits) Defaults() Limits {
-	d := func(p *time.Duration, v time.Duration) {
-		if *p <= 0 {
-			*p = v
-		}
-	}
-	n := func(p *int, v int) {
-		if *p <= 0 {
-			*p = v
-		}
-	}
-	d(&l.Grace, limits.Grace.Value())
-	d(&l.StatelessGrace, limits.StatelessGrace.Value())
-	d(&l.MaxCall, limits.MaxCall.Value())
-	d(&l.MaxAsk, limits.MaxAsk.Value())
-	d(&l.Session.Idle, limits.SessionIdle.Value())
-	d(&l.Session.Absolute, limits.SessionMax.Value())
-	d(&l.SessionDrop, time.Minute)
-	d(&l.ReplayAge, limits.ReplayAge.Value())
-	d(&l.KeepAlive, 15*time.Second)
-	d(&l.StoreWait, 5*time.Second)
-	d(&l.ResumeWait, time.Minute)
-	d(&l.Retry, limits.Retry.Value())
-	l.Retry = max(l.Retry, time.Millisecond)
-	count := func(p *int, v int) {
-		if *p == 0 {
-			*p = v
-		}
-	}
-	n(&l.Queue, limits.MaxQueued.Value())
-	count(&l.PerSession, limits.CallsPerSession.Value())
-	count(&l.Streams, limits.StreamsPerSession.Value())
-	count(&l.Pending, limits.PendingPerSession.Value())
-	count(&l.Subscriptions, limits.SubscriptionsPerSession.Value())
-	l.Rate = limits.CallRate.Or(l.Rate)
+	l.Grace, l.StatelessGrace, l.MaxCall = limits.Grace.Or(l.Grace), limits.StatelessGrace.Or(l.StatelessGrace), limits.MaxCall.Or(l.MaxCall)
+	l.MaxAsk, l.ReplayAge, l.Retry = limits.MaxAsk.Or(l.MaxAsk), limits.ReplayAge.Or(l.ReplayAge), limits.Retry.Or(l.Retry)
+	l.Session.Idle, l.Session.Absolute = limits.SessionIdle.Or(l.Session.Idle), limits.SessionMax.Or(l.Session.Absolute)
+	l.SessionDrop, l.KeepAlive = cmp.Or(l.SessionDrop, time.Minute), cmp.Or(l.KeepAlive, 15*time.Second)
+	l.StoreWait, l.ResumeWait = cmp.Or(l.StoreWait, 5*time.Second), cmp.Or(l.ResumeWait, time.Minute)
+	l.Queue, l.PerSession, l.Streams = limits.MaxQueued.Or(l.Queue), limits.CallsPerSession.Or(l.PerSession), limits.StreamsPerSession.Or(l.Streams)
+	l.Pending, l.Subscriptions = limits.PendingPerSession.Or(l.Pending), limits.SubscriptionsPerSession.Or(l.Subscriptions)
+	l.Rate, l.LogRate = limits.CallRate.Or(l.Rate), limits.LogRate.Or(l.LogRate)
 	l.Burst = quota.Burst(l.Rate, l.Burst)
-	l.LogRate = limits.LogRate.Or(l.LogRate)
 	return l
 }
 
@@ -305,21 +261,11 @@ type PrincipalLimits struct {
 
 // Defaults fills the zero fields of l.
 func (l NodeLimits) Defaults() NodeLimits {
-	n := func(p *int, v int) {
-		if *p == 0 {
-			*p = v
-		}
-	}
-	n(&l.Calls, limits.CallsPerNode.Value())
-	n(&l.Accounts, limits.Accounts.Value())
-	l.Bytes = cmp.Or(l.Bytes, -1)
 	p := &l.Principal
-	p.Rate = limits.PrincipalRate.Or(p.Rate)
+	l.Calls, l.Accounts, l.Bytes = limits.CallsPerNode.Or(l.Calls), cmp.Or(l.Accounts, limits.Accounts.Value()), cmp.Or(l.Bytes, -1)
+	p.Rate, p.Calls, p.Streams = limits.PrincipalRate.Or(p.Rate), limits.CallsPerPrincipal.Or(p.Calls), limits.StreamsPerPrincipal.Or(p.Streams)
+	p.Pending, p.Sessions = limits.PendingPerPrincipal.Or(p.Pending), limits.SessionsPerPrincipal.Or(p.Sessions)
 	p.Burst = quota.Burst(p.Rate, p.Burst)
-	n(&p.Calls, limits.CallsPerPrincipal.Value())
-	n(&p.Streams, limits.StreamsPerPrincipal.Value())
-	n(&p.Pending, limits.PendingPerPrincipal.Value())
-	n(&p.Sessions, limits.SessionsPerPrincipal.Value())
 	return l
 }
 
@@ -448,14 +394,14 @@ type charge struct {
 	life  time.Duration
 }
 
-// storable charges bytes that are about to be stored, or says why there is no room for them. A store that is nearly full takes
+// storable charges bytes that are about to be stored, or returns the limit that leaves no room for them. A store that is nearly full takes
 // nothing new, so that existing sessions and streams can go on. The caller calls settle.
-func (d *accounts) storable(c charge) Reason {
+func (d *accounts) storable(c charge) (no *limits.Row) {
 	// One after the other: no two of them take the same room, and what is refused is never counted, which might have others refused.
 	d.deciding[c.in].Lock()
 	defer d.deciding[c.in].Unlock()
-	no := d.room(c, d.way[c.in].Load(), storedFor(c.of, c.in))
-	if no == admitted {
+	no = d.room(c, d.way[c.in].Load(), storedFor(c.of, c.in))
+	if no == nil {
 		d.way[c.in].Add(c.bytes)
 		c.add(c.bytes)
 	}
@@ -463,7 +409,7 @@ func (d *accounts) storable(c charge) Reason {
 }
 
 // room decides on a charge beside the bytes on their way and those that the client has in the budget.
-func (d *accounts) room(c charge, way, mine int64) Reason {
+func (d *accounts) room(c charge, way, mine int64) *limits.Row {
 	used, limit := d.store.Use(c.in)
 	if c.in == EventBudget {
 		way += d.BytesOf(quota.Waiting) / 2 // it is in memory as events and as appends
@@ -488,8 +434,8 @@ func (c charge) add(bytes int64) {
 	c.of.Used[c.usage].Add(time.Now(), bytes, max(c.life, time.Second))
 }
 
-// noRoom is the reason that nothing more is stored.
-var noRoom = [...]Reason{quota.Admitted: admitted, quota.Full: StoreFull, quota.OverShare: StoreOfPrincipal}
+// noRoom is the limit beyond which nothing more is stored.
+var noRoom = [...]*limits.Row{quota.Admitted: nil, quota.Full: limits.MaxStore.Row, quota.OverShare: limits.StoreShare.Row}
 
 // usedFresh is the usage of sessions whose client has sent nothing since initialize. They last for minutes, others for
 // days, and a usage has one time.

@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -54,27 +54,27 @@ func (d *sessions) found(in *Input, id []byte, s *sessionActor, err error) *sess
 	switch {
 	case err == nil:
 	case errors.Is(err, errNoSession):
-		faults.NoSession.Tell(in.Conn, id)
+		refusal.NoSession.Tell(in.Conn, id)
 		return nil
 	case errors.Is(err, ErrNotFound), errors.Is(err, ErrUnmounted):
 		unknownSession(in.Conn, id)
 		return nil
 	case errors.Is(err, ErrClosing):
-		n.refusals.unavailable(in.Conn, id)
+		refusal.Unavailable.Tell(in.Conn, id)
 		return nil
-	case errors.As(err, new(verdict)):
+	case errors.As(err, new(*refusal.Refusal)):
 		if id != nil {
 			n.refusals.refuseInSession(in.Conn, err, id)
 		} else {
-			n.refusals.refuseError(in.Conn, err, nil)
+			n.refusals.refuse(in.Conn, err, nil)
 		}
 		return nil
 	default:
 		n.log.Warn("session not readable", "session", in.Session, "error", err)
 		if id != nil {
-			n.refusals.refuseInSession(in.Conn, errUnavailable, id)
+			n.refusals.refuseInSession(in.Conn, refusal.Unavailable, id)
 		} else {
-			n.refusals.unavailable(in.Conn, nil)
+			refusal.Unavailable.Tell(in.Conn, nil)
 		}
 		return nil
 	}
@@ -82,7 +82,7 @@ func (d *sessions) found(in *Input, id []byte, s *sessionActor, err error) *sess
 	// The transport's revision and the protocol's are independent, but a client that names one
 	// must name the negotiated one.
 	if v := s.view.Load(); in.Version != "" && in.Version != v.rec.Revision {
-		faults.SessionRevision.TellMore(in.Conn, v.rec.Revision, id)
+		refusal.SessionRevision.TellMore(in.Conn, v.rec.Revision, id)
 		return nil
 	}
 	return s
@@ -146,7 +146,7 @@ func (d *sessions) load(ctx context.Context, svc *Service, key SessionKey, in *I
 				return nil, err
 			}
 			held, no := d.holds(&rec, key, in)
-			if no.reason != admitted {
+			if no != nil {
 				return nil, no
 			}
 			s := d.activate(svc, key, rec, rev, held)
@@ -180,11 +180,11 @@ func (d *sessions) load(ctx context.Context, svc *Service, key SessionKey, in *I
 }
 
 // holds counts the memory of a session.
-func (d *sessions) holds(rec *session.Record, key SessionKey, in *Input) (*quota.Holding, verdict) {
+func (d *sessions) holds(rec *session.Record, key SessionKey, in *Input) (*quota.Holding, *refusal.Refusal) {
 	held := new(quota.Holding)
 	if in == nil {
 		d.node.accounts.holdAnyway(held, nil, &Input{Tenant: key.Tenant}, quota.Sessions, sizeOf(rec))
-		return held, verdict{}
+		return held, nil
 	}
 	return held, d.node.accounts.hold(held, nil, in, quota.Sessions, sizeOf(rec))
 }
@@ -215,13 +215,13 @@ func (d *sessions) create(ctx context.Context, svc *Service, in *Input, set Sett
 		return nil, fmt.Errorf("actors: create session: %w", err)
 	}
 	held, no := d.holds(&rec, key, in)
-	if no.reason != admitted {
+	if no != nil {
 		return nil, no
 	}
 	stored := n.accounts.session(in, &rec, &svc.Limits.Session, len(data))
-	if no := n.accounts.storable(stored); no != admitted {
+	if no := n.accounts.storable(stored); no != nil {
 		held.Free()
-		return nil, verdict{reason: no}
+		return nil, refusal.Of(no)
 	}
 	rev, err := n.store.Create(ctx, key.record(), data, rec.Expires.Sub(n.store.Now()))
 	n.accounts.settle(stored, err)
@@ -283,7 +283,7 @@ func (n *Node) Delete(svc *Service, in *Input) {
 	first, err := n.sessions.remove(ctx, s)
 	if err != nil {
 		n.log.Warn("session not deleted", "session", s.key.ID, "error", err)
-		n.refusals.unavailable(in.Conn, nil)
+		refusal.Unavailable.Tell(in.Conn, nil)
 		return
 	}
 	if first { // false if another DELETE was quicker
@@ -349,9 +349,9 @@ func (n *Node) Post(svc *Service, in *Input, principal any, m *codec.Message, bo
 	case codec.Request:
 		if n.drain.refuses(svc, principal, m, len(body)) || n.store.Suspended() && !n.regained(svc.Limits.StoreWait) {
 			if in.Session != "" && string(m.Method) != mcp.MethodInitialize {
-				n.refusals.refuseInSession(in.Conn, errUnavailable, m.ID)
+				n.refusals.refuseInSession(in.Conn, refusal.Unavailable, m.ID)
 			} else {
-				n.refusals.unavailable(in.Conn, m.ID)
+				refusal.Unavailable.Tell(in.Conn, m.ID)
 			}
 			return
 		}
@@ -388,7 +388,7 @@ func pong(id []byte) []byte { return codec.AppendResult(nil, id, []byte("{}")) }
 func (d *sessions) initialize(svc *Service, in *Input, m *codec.Message, size int) {
 	n := d.node
 	if in.Session != "" {
-		faults.SessionAgain.Tell(in.Conn, m.ID)
+		refusal.SessionAgain.Tell(in.Conn, m.ID)
 		return
 	}
 	if !n.accounts.admitSession(in, m.ID) {
@@ -407,15 +407,15 @@ func (d *sessions) initialize(svc *Service, in *Input, m *codec.Message, size in
 		return
 	}
 	s, err := n.sessions.create(ctx, svc, in, set)
-	if no, limited := errors.AsType[verdict](err); limited {
+	if no, limited := errors.AsType[*refusal.Refusal](err); limited {
 		n.accounts.forgive(in, perSession)
-		n.refusals.refuseVerdict(in.Conn, m.ID, no)
+		n.refusals.refuse(in.Conn, no, m.ID)
 		return
 	}
 	if err != nil {
 		n.accounts.forgive(in, perSession)
 		n.log.Warn("session not created", "error", err)
-		n.refusals.unavailable(in.Conn, m.ID)
+		refusal.Unavailable.Tell(in.Conn, m.ID)
 		return
 	}
 	s.peer.madeBy(in)
@@ -454,7 +454,7 @@ func (n *Node) request(svc *Service, in *Input, principal any, m *codec.Message,
 // admitted returns the actor of a request of size bytes that may run now; refuseInSession sends the error.
 func (s *sessionActor) admitted(in *Input, m *codec.Message, size int) (*requestActor, error) {
 	if tooLong(m) {
-		return nil, errLongToken
+		return nil, refusal.LongToken
 	}
 	a, no := s.node.accounts.admit(&s.sessionAccount, &s.svc.Limits, in, s.cost(m, size))
 	if a == nil {
@@ -541,7 +541,7 @@ func (q *pendingRequests) answer(svc *Service, in *Input, m *codec.Message) {
 	}
 	if err := s.answered(m); err != nil {
 		n.log.Warn("answer not taken", "session", s.key.ID, "error", err)
-		n.refusals.unavailable(in.Conn, nil)
+		refusal.Unavailable.Tell(in.Conn, nil)
 		return
 	}
 	s.accepted(in.Conn)

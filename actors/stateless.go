@@ -7,10 +7,10 @@ import (
 	"sync/atomic"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/mrtr"
 	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/request"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/stream"
@@ -133,7 +133,7 @@ func (n *Node) stateless(svc *Service, in *Input, principal any, m *codec.Messag
 			in.Conn.Accepted() // no notification means anything here
 		}
 	default:
-		faults.OneMessage.Tell(in.Conn, m.ID)
+		refusal.OneMessage.Tell(in.Conn, m.ID)
 	}
 }
 
@@ -143,10 +143,10 @@ func (a *arrival) accept() (begun bool) {
 	n, m := a.n, a.m
 	switch {
 	case tooLong(m): // each message about the request would repeat the long token
-		n.refusals.refuseError(a.to, errLongToken, m.ID)
+		refusal.LongToken.Tell(a.to, m.ID)
 		return false
 	case n.drain.sends(a), n.drain.refuses(a.svc, a.principal, m, 0) || n.store.Suspended() && !n.regained(a.svc.Limits.StoreWait), a.svc.life.over.Load():
-		n.refusals.unavailable(a.to, m.ID)
+		refusal.Unavailable.Tell(a.to, m.ID)
 		return false
 	case string(m.Method) == mcp.MethodSubscriptionsListen:
 		a.listen()
@@ -157,7 +157,7 @@ func (a *arrival) accept() (begun bool) {
 	cost := a.charged.cost(m, len(a.body))
 	from, no := n.accounts.admit(a.charged, &a.svc.Limits, &a.in, cost)
 	if from == nil {
-		n.refusals.refuseVerdict(a.to, m.ID, no)
+		n.refusals.refuse(a.to, no, m.ID)
 		return false
 	}
 	given, err := mrtr.Responses(m, nil)
@@ -169,10 +169,10 @@ func (a *arrival) accept() (begun bool) {
 	apart := !a.on.inline() || a.svc.Handler.MayAsk(m.Method, m.Name)
 	var held quota.Holding
 	if apart && !a.charged.alone() {
-		if no := n.accounts.hold(&held, a.charged, &a.in, quota.Parked, callHolds(m, a.body)); no.reason != admitted {
+		if no := n.accounts.hold(&held, a.charged, &a.in, quota.Parked, callHolds(m, a.body)); no != nil {
 			n.accounts.giveBack(a.charged, &a.svc.Limits, from, cost)
 			n.accounts.Leave(from)
-			n.refusals.refuseVerdict(a.to, m.ID, no)
+			n.refusals.refuse(a.to, no, m.ID)
 			return false
 		}
 	}
@@ -227,7 +227,7 @@ func (a *arrival) run(r *requestActor, x roundTrip) {
 	r.stateless.served.watch()
 	if err := r.enter(r.svc.Limits.PerSession); err != nil {
 		r.cancel(err)
-		a.n.refusals.refuseError(a.to, err, r.id)
+		a.n.refusals.refuse(a.to, err, r.id)
 		r.way.end(cancelled, r.id)
 		r.stateless.served.release()
 		r.unpark()
@@ -341,11 +341,11 @@ func (d *direct) answer(a response) {
 	case a.goesOn && d.over == nil: // the handler keeps the connection's goroutine
 		d.conn.AnswerLast(200, a.data)
 	case a.denied != nil:
-		a.denied.tell(d.conn, d.r.id)
+		a.denied.Tell(d.conn, d.r.id)
 	case a.exited:
 		d.conn.AnswerLast(statusOf(a), a.data)
 	case a.later && !a.goesOn && d.r.safe(): // a proxy may send what is answered with 503 to another node
-		d.r.node.refusals.unavailable(d.conn, d.r.id)
+		refusal.Unavailable.Tell(d.conn, d.r.id)
 	default:
 		d.conn.Answer(statusOf(a), a.data)
 	}
@@ -368,7 +368,7 @@ func (d *direct) end(why ending, id []byte) {
 		d.conn.Event("", 0, d.r.givenUp(id))
 		d.conn.Finish()
 	case why == givenUp && d.r.safe():
-		d.r.node.refusals.unavailable(d.conn, id)
+		refusal.Unavailable.Tell(d.conn, id)
 	case why == givenUp: // the call may have taken effect, so that its client must decide whether to send it again
 		d.conn.Answer(200, lostCall(id))
 	case why == broken:

@@ -272,7 +272,7 @@ func (c *Call) storeStep(ctx context.Context, run *StepRun, s Step) error {
 		return err
 	}
 	if full := run.on.room(len(e.Data)); full != nil {
-		c.peer.node.refusals.countAs(StepsOfCall, full)
+		c.peer.node.refusals.Refused(full)
 		return nil
 	}
 	sent, stored := time.Now().UnixNano(), make(chan error, 1)
@@ -318,7 +318,7 @@ func (c *Call) keepStep(ctx context.Context, s Step) error {
 		return d.KeepStep(ctx, s)
 	}
 	if full := u.keep(s); full != nil {
-		c.peer.node.refusals.countAs(StepsOfCall, full)
+		c.peer.node.refusals.Refused(full)
 	}
 	return nil
 }
@@ -362,7 +362,7 @@ func (c *Call) carried() (all []json.RawMessage) {
 	for i := range u.kept {
 		raw, err := codec.Marshal(&u.kept[i])
 		if err != nil || len(raw) > room {
-			c.peer.node.refusals.countAs(StepsOfCall, limits.StateSteps.Row)
+			c.peer.node.refusals.Refused(limits.StateSteps.Row)
 			continue
 		}
 		all, room = append(all, raw), room-len(raw)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -80,8 +81,8 @@ func TestStepsOfACallAreBounded(t *testing.T) {
 				if !strings.Contains(fmt.Sprint(back.events()), `"result":{}`) {
 					t.Errorf("the client got %q", back.events())
 				}
-				if ran[1] != len(tt.steps) || ran[2] != int(tt.refused) || h.refusals.of(StepsOfCall) != tt.refused || n.refusals.of(StepsOfCall) != tt.refused {
-					t.Errorf("%d steps ran, then %d; %d and %d were not stored; want %d, then %d, twice", ran[1], ran[2], h.refusals.of(StepsOfCall), n.refusals.of(StepsOfCall), len(tt.steps), tt.refused)
+				if ran[1] != len(tt.steps) || ran[2] != int(tt.refused) || h.refused(limits.CallSteps.Row) != tt.refused || n.refused(limits.CallSteps.Row) != tt.refused {
+					t.Errorf("%d steps ran, then %d; %d and %d were not stored; want %d, then %d, twice", ran[1], ran[2], h.refused(limits.CallSteps.Row), n.refused(limits.CallSteps.Row), len(tt.steps), tt.refused)
 				}
 			})
 		})
@@ -239,7 +240,7 @@ func TestStepsAreCarried(t *testing.T) {
 		if diff := cmp.Diff([]string{"a1", "b1", "c1", "d1", "b2", "e2"}, ran); diff != "" {
 			t.Errorf("the steps ran (-want +got):\n%s", diff)
 		}
-		if got := h.refusals.of(StepsOfCall); got != 2 {
+		if got := h.refused(limits.CallSteps.Row); got != 2 {
 			t.Errorf("%d results were not carried, want one in each round", got)
 		}
 	})

@@ -6,9 +6,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/faults"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/stream"
-	"github.com/troupe-run/troupe/mcp"
 )
 
 // The errors of a Store. Each says whether the write was done.
@@ -85,10 +84,9 @@ const (
 // never block, except Room.
 type Conn interface {
 	SetSession(id string)
-	SetChallenge(value string)
 	Answer(status int, body []byte) bool
 	Accepted()
-	Reject(status, code int, message string, data, id []byte, retryAfter time.Duration)
+	Reject(no *refusal.Refusal)
 	Open() bool
 	Event(id string, retryMS int, data []byte)
 	Comment()
@@ -130,11 +128,11 @@ type Exchange interface {
 // Unavailable is the error of a request that cannot be served now because the store does
 // not answer, and that may be sent again. A Handler returns this very pointer. A stateless
 // request then gets status 503. It must not be changed.
-var Unavailable = &mcp.Error{Code: mcp.CodeInternalError, Message: "temporarily unavailable: try again shortly", Data: []byte(`{"retryAfterMs":1000}`)}
+var Unavailable = refusal.Unavailable.MCP()
 
 // SessionGone is the error of a request whose session ended meanwhile. A Handler returns this very pointer.
 // A request of a session over HTTP then gets status 404. It must not be changed.
-var SessionGone = faults.SessionEnded.Error()
+var SessionGone = refusal.SessionEnded.MCP()
 
 // Later reports whether err says that the store did not do the operation, or may not have
 // done it, and that a retry may succeed.
@@ -145,7 +143,7 @@ func Later(err error) bool {
 // answerer takes the response or the refusal of a request.
 type answerer interface {
 	Answer(status int, body []byte) bool
-	Reject(status, code int, message string, data, id []byte, retryAfter time.Duration)
+	Reject(no *refusal.Refusal)
 }
 
 // replier takes the response to a request of a bound session.
@@ -210,7 +208,7 @@ func (k SessionKey) tagged(id string, keys Keys) bool {
 }
 
 func unknownSession(c Conn, id []byte) {
-	faults.UnknownSession.Tell(c, id)
+	refusal.UnknownSession.Tell(c, id)
 }
 
 // StreamKey names a stream of a session.

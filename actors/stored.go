@@ -8,6 +8,7 @@ import (
 
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/record"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/internal/takeover"
@@ -247,7 +248,7 @@ func (h storedHome) pushUpdate(data []byte) { h.push(data) }
 func (s *sessionActor) listen(svc *Service, in *Input) {
 	n := s.node
 	if n.store.Suspended() {
-		n.refusals.unavailable(in.Conn, nil)
+		refusal.Unavailable.Tell(in.Conn, nil)
 		return
 	}
 	// What the client subscribes to from here on is told by this stream, or noted as missed, unless another node is told of it.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -25,23 +26,23 @@ func (m *memory) fills(b Budget, used, limit int64) {
 func TestStoreIsShared(t *testing.T) {
 	const limit = 64 << 10
 	for _, tt := range []struct {
-		name          string
-		budget        Budget
-		used          int64
-		mallory, bob  bool
-		malloryReason Reason
+		name         string
+		budget       Budget
+		used         int64
+		mallory, bob bool
+		malloryLimit *limits.Row
 	}{
-		{"sessions, less than half of it in use", SessionBudget, limit * 2 / 5, true, true, admitted},
-		{"sessions, little room", SessionBudget, limit * 4 / 5, false, true, StoreOfPrincipal},
-		{"sessions that nobody uses, little room", SessionBudget, limit * 4 / 5, false, true, StoreOfPrincipal},
-		{"sessions, nearly full", SessionBudget, limit*9/10 + 100, false, false, StoreFull},
-		{"calls, less than half of it in use", EventBudget, limit * 2 / 5, true, true, admitted},
-		{"calls, little room", EventBudget, limit * 4 / 5, false, true, StoreOfPrincipal},
-		{"calls, nearly full", EventBudget, limit*9/10 + 100, false, false, StoreFull},
-		{"sessions, while calls have little room", SessionBudget, -limit * 4 / 5, true, true, admitted},
-		{"sessions, while calls have none", SessionBudget, -limit, true, true, admitted},
-		{"calls, while sessions have little room", EventBudget, -limit * 4 / 5, true, true, admitted},
-		{"calls, while sessions have none", EventBudget, -limit, true, true, admitted},
+		{"sessions, less than half of it in use", SessionBudget, limit * 2 / 5, true, true, nil},
+		{"sessions, little room", SessionBudget, limit * 4 / 5, false, true, limits.StoreShare.Row},
+		{"sessions that nobody uses, little room", SessionBudget, limit * 4 / 5, false, true, limits.StoreShare.Row},
+		{"sessions, nearly full", SessionBudget, limit*9/10 + 100, false, false, limits.MaxStore.Row},
+		{"calls, less than half of it in use", EventBudget, limit * 2 / 5, true, true, nil},
+		{"calls, little room", EventBudget, limit * 4 / 5, false, true, limits.StoreShare.Row},
+		{"calls, nearly full", EventBudget, limit*9/10 + 100, false, false, limits.MaxStore.Row},
+		{"sessions, while calls have little room", SessionBudget, -limit * 4 / 5, true, true, nil},
+		{"sessions, while calls have none", SessionBudget, -limit, true, true, nil},
+		{"calls, while sessions have little room", EventBudget, -limit * 4 / 5, true, true, nil},
+		{"calls, while sessions have none", EventBudget, -limit, true, true, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			id, l := 0, Limits{}
@@ -83,17 +84,17 @@ func TestStoreIsShared(t *testing.T) {
 				} else {
 					h.mem.fills(tt.budget, used, limit)
 				}
-				before := h.refusals.of(tt.malloryReason)
+				before := h.refused(tt.malloryLimit)
 				if got := begin(mallory, 10); got != tt.mallory {
 					t.Errorf("who has a share begins something: %v", got)
 				}
-				if tt.malloryReason != admitted && h.refusals.of(tt.malloryReason) != before+1 {
-					t.Errorf("the refusal is not counted as %s", limitOf[tt.malloryReason].Counted)
+				if tt.malloryLimit != nil && h.refused(tt.malloryLimit) != before+1 {
+					t.Errorf("the refusal is not counted as %s", tt.malloryLimit.Counted)
 				}
 				if got := begin(bob, 10); got != tt.bob {
 					t.Errorf("another begins something: %v", got)
 				}
-				if time.Sleep(30 * time.Minute); tt.budget == EventBudget && tt.malloryReason == StoreOfPrincipal && !begin(mallory, 10) {
+				if time.Sleep(30 * time.Minute); tt.budget == EventBudget && tt.malloryLimit == limits.StoreShare.Row && !begin(mallory, 10) {
 					t.Error("what has expired is held against its client")
 				}
 			})
@@ -188,7 +189,7 @@ func TestWhatIsOnItsWayCounts(t *testing.T) {
 					go h.postFrom(&heldConn{}, address(i), session[i], body)
 				}
 				time.Sleep(time.Second)
-				if n, refused := int(waiting.Load()), int(h.refusals.of(StoreOfPrincipal)+h.refusals.of(StoreFull)); n == clients || n < clients/8 || n+refused != clients {
+				if n, refused := int(waiting.Load()), int(h.refused(limits.StoreShare.Row)+h.refused(limits.MaxStore.Row)); n == clients || n < clients/8 || n+refused != clients {
 					t.Errorf("%d of %d begin, and %d are refused", n, clients, refused)
 				}
 				close(goes)
@@ -233,10 +234,10 @@ func TestEventsCountBeforeTheyAreStored(t *testing.T) {
 				begins := func(address string, id int) bool {
 					c := &heldConn{}
 					h.postFrom(c, address, "", initializeAs("2025-11-25"))
-					before := h.refusals.of(StoreOfPrincipal) + h.refusals.of(StoreFull)
+					before := h.refused(limits.StoreShare.Row) + h.refused(limits.MaxStore.Row)
 					go h.postFrom(&heldConn{}, address, c.name, message(fmt.Sprint(id), "x"))
 					time.Sleep(time.Second)
-					return h.refusals.of(StoreOfPrincipal)+h.refusals.of(StoreFull) == before
+					return h.refused(limits.StoreShare.Row)+h.refused(limits.MaxStore.Row) == before
 				}
 				begun := 0
 				for i := range tt.all {
@@ -272,7 +273,7 @@ func TestRefusedBytesRefuseNobody(t *testing.T) {
 		const limit, each, n = 1 << 20, 16 << 10, 640
 		h.mem.fills(TaskBudget, 0, limit)
 		h.accounts.store = yielding{h.mem}
-		ask := func(from string, bytes int64) Reason {
+		ask := func(from string, bytes int64) *limits.Row {
 			return h.accounts.storable(charge{of: h.accounts.Of("anon", from), in: TaskBudget, bytes: bytes, life: time.Hour})
 		}
 		var all sync.WaitGroup
@@ -284,9 +285,9 @@ func TestRefusedBytesRefuseNobody(t *testing.T) {
 					from, bytes = "modest", 16
 				}
 				switch no := ask(from, bytes); {
-				case no == StoreFull:
+				case no == limits.MaxStore.Row:
 					full.Add(1)
-				case no == admitted && from == "greedy":
+				case no == nil && from == "greedy":
 					taken.Add(1)
 				}
 			})

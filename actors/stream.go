@@ -8,11 +8,12 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/attachment"
-	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/record"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/internal/takeover"
 )
@@ -296,7 +297,7 @@ func (s *streamActor) deliver(e *stream.Effect) {
 // recall counts calls that may no longer run again because their digest is full.
 func (s *streamActor) recall(calls int) {
 	for range calls {
-		s.node.refusals.count(Recall)
+		s.node.refusals.Refused(limits.Recall.Row)
 	}
 }
 
@@ -330,7 +331,7 @@ func (s *streamActor) quit() {
 	case s.opened:
 		s.att.Reconnect()
 	default: // the client has no event id of the stream yet
-		s.refuseStart(errUnavailable)
+		s.refuseStart(refusal.Unavailable)
 		s.unstored.Store(true)
 	}
 	s.att = nil
@@ -383,12 +384,12 @@ func (s *streamActor) callID() []byte {
 
 // refuseStart refuses the requests of a stream that cannot begin because of err.
 func (s *streamActor) refuseStart(err error) {
-	if _, limited := errors.AsType[verdict](err); !limited {
-		err = errUnavailable
+	if _, limited := errors.AsType[*refusal.Refusal](err); !limited {
+		err = refusal.Unavailable
 	}
 	switch calls := s.rec.Calls; len(calls) {
 	case 0:
-		s.node.refusals.refuseError(s.conn, err, nil)
+		s.node.refusals.refuse(s.conn, err, nil)
 	case 1:
 		s.node.refusals.refuseInSession(s.conn, err, calls[0].ID)
 	default:
@@ -439,7 +440,7 @@ func (s *streamActor) refuse() {
 		s.conn.Finish()
 		return
 	}
-	faults.SessionEnded.Tell(s.conn, s.callID())
+	refusal.SessionEnded.Tell(s.conn, s.callID())
 }
 
 // remove takes the stream out of the directory and stops it. An ended stream is resumed from the
@@ -584,7 +585,7 @@ func lostCalls(calls []record.Call, answered map[string]bool) []stream.Entry {
 	var finals []stream.Entry
 	for _, c := range calls {
 		if !answered[string(c.ID)] {
-			finals = append(finals, stream.Entry{Kind: stream.Final, Meta: c.ID, Data: codec.AppendError(nil, c.ID, faults.Lost.Code, faults.Lost.Text, nil)})
+			finals = append(finals, stream.Entry{Kind: stream.Final, Meta: c.ID, Data: codec.AppendError(nil, c.ID, refusal.Lost.Code, refusal.Lost.Text, nil)})
 		}
 	}
 	return finals

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -75,7 +76,7 @@ func TestLargeCallsTakeTurns(t *testing.T) {
 				if row.want == Unavailable {
 					want = 1
 				}
-				if n := h.refusals.of(TurnOfPrincipal); n != want {
+				if n := h.refused(limits.TurnWait.Row); n != want {
 					t.Errorf("%d refusals are counted, want %d", n, want)
 				}
 				time.Sleep(2 * time.Hour)
@@ -184,7 +185,7 @@ func TestALargeFilter(t *testing.T) {
 				if streams != 0 || bytes != 0 || !free || time.Since(start) != 5*time.Second || c.status != 503 {
 					t.Errorf("status %d after %v: %d streams, %d bytes counted; all tokens are left: %v", c.status, time.Since(start), streams, bytes, free)
 				}
-				if n := h.refusals.of(TurnOfPrincipal); n != 1 {
+				if n := h.refused(limits.TurnWait.Row); n != 1 {
 					t.Errorf("%d refusals are counted", n)
 				}
 			})

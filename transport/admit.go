@@ -13,11 +13,12 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/mcp"
 )
 
 // admit makes all checks that come before the dispatcher. It returns nil if the request may go on.
-func (h *Handler) admit(x *Exchange, w http.ResponseWriter, r *http.Request) *refusal {
+func (h *Handler) admit(x *Exchange, w http.ResponseWriter, r *http.Request) *refusal.Refusal {
 	if no := h.o.admitNames(r); no != nil {
 		return no
 	}
@@ -28,14 +29,14 @@ func (h *Handler) admit(x *Exchange, w http.ResponseWriter, r *http.Request) *re
 		header.Add("Vary", "Origin")
 	}
 	if !x.endpoint.allows(r.Method) {
-		return refuseMethod
+		return refusal.Method
 	}
 	if r.Method == http.MethodOptions {
 		h.answerPreflight(x, w, r, x.endpoint.methods())
 		return preflight
 	}
 	if h.isClosing() {
-		return refuseClosing
+		return refusal.Closing
 	}
 	if h.o.Authenticate != nil {
 		principal, err := h.o.Authenticate(r)
@@ -57,14 +58,14 @@ func (h *Handler) admit(x *Exchange, w http.ResponseWriter, r *http.Request) *re
 	case messagesEndpoint:
 		id, ok := sessionOf(r)
 		if !ok {
-			return refuseQuery
+			return refusal.Query
 		}
 		x.SessionID = id
 		return h.admitPost(x, w, r)
 	}
 	if v := r.Header["Mcp-Session-Id"]; len(v) > 0 && !x.Stateless {
 		if len(v) > 1 || !visible(v[0]) {
-			return refuseSession
+			return refusal.SessionID
 		}
 		x.SessionID = v[0]
 	}
@@ -80,7 +81,7 @@ func (h *Handler) admit(x *Exchange, w http.ResponseWriter, r *http.Request) *re
 		}
 		if v := r.Header["Last-Event-Id"]; len(v) > 0 {
 			if len(v) > 1 || len(v[0]) > maxEventID {
-				return refuseEventID
+				return refusal.EventID
 			}
 			x.LastEventID = v[0]
 		}
@@ -89,45 +90,45 @@ func (h *Handler) admit(x *Exchange, w http.ResponseWriter, r *http.Request) *re
 }
 
 // admitNames checks Host and Origin, which every path of a server does first.
-func (o *Options) admitNames(r *http.Request) *refusal {
+func (o *Options) admitNames(r *http.Request) *refusal.Refusal {
 	from := sideOf(r)
 	if !o.hostAllowed(r.Host, from) {
-		return refuseHost
+		return refusal.Host
 	}
 	if origin := r.Header["Origin"]; len(origin) > 1 || len(origin) == 1 && !o.originAllowed(origin[0], r.Host, from == onLoopback) {
-		return refuseOrigin
+		return refusal.Origin
 	}
 	return nil
 }
 
-func admitGet(r *http.Request) *refusal {
+func admitGet(r *http.Request) *refusal.Refusal {
 	if _, sse := accepts(r.Header["Accept"]); !sse {
-		return refuseAcceptGet
+		return refusal.AcceptGet
 	}
 	return nil
 }
 
-func (h *Handler) admitPost(x *Exchange, w http.ResponseWriter, r *http.Request) *refusal {
+func (h *Handler) admitPost(x *Exchange, w http.ResponseWriter, r *http.Request) *refusal.Refusal {
 	if v := r.Header["Content-Type"]; len(v) != 1 || !isJSON(v[0]) {
-		return refuseContentType
+		return refusal.ContentType
 	}
 	if v := r.Header["Content-Encoding"]; len(v) > 1 || len(v) == 1 && !strings.EqualFold(v[0], "identity") {
-		return refuseEncoding
+		return refusal.Encoding
 	}
 	// Requests to the messages endpoint are answered on the session's stream, so they need no Accept.
 	if x.endpoint == streamable {
 		if json, sse := accepts(r.Header["Accept"]); !json || !sse {
-			return refuseAcceptPost
+			return refusal.AcceptPost
 		}
 	}
 	if r.ContentLength > h.o.MaxBody {
-		return refuseTooLarge
+		return refusal.TooLarge
 	}
 	if no := h.readBody(x, w, r); no != nil {
 		return no
 	}
 	no := h.admitMessage(x, r)
-	if no != nil && no.retryAfter == 0 && x.account != nil && h.o.Owe != nil {
+	if no != nil && no.After == 0 && x.account != nil && h.o.Owe != nil {
 		values := x.Msg.Values
 		if values == 0 { // it is no JSON: nobody has counted them
 			values = bytes.Count(x.Body, []byte{','})
@@ -138,12 +139,12 @@ func (h *Handler) admitPost(x *Exchange, w http.ResponseWriter, r *http.Request)
 }
 
 // admitMessage checks the message in the body of a POST.
-func (h *Handler) admitMessage(x *Exchange, r *http.Request) *refusal {
+func (h *Handler) admitMessage(x *Exchange, r *http.Request) *refusal.Refusal {
 	if no := x.scan(r.Context()); no != nil {
 		return no
 	}
 	if no := x.holdValues(); no != nil {
-		return no.of(&x.Msg)
+		return about(&x.Msg, no)
 	}
 	if x.Stateless || x.Msg.ProtocolVersion != nil && h.bothEras(x) || h.onlyStateless(x) && string(x.Msg.Method) != mcp.MethodInitialize {
 		return h.admitStateless(x, r.Header)
@@ -156,10 +157,10 @@ func (x *Exchange) isLarge() bool { return len(x.Body) > limits.TurnBytes.Value(
 
 // scan scans the body. Large ones are scanned in turn, and none but the smallest while the client owes for others: to look at one of those
 // costs no more than to refuse it.
-func (x *Exchange) scan(ctx context.Context) *refusal {
+func (x *Exchange) scan(ctx context.Context) *refusal.Refusal {
 	if len(x.Body) > limits.OwedBytes.Value() && x.account != nil && x.h.o.Debt != nil {
 		if wait := x.h.o.Debt(x.account); wait > 0 {
-			return refuseDebt(wait)
+			return refusal.Of(limits.PrincipalRate.Row).In(wait)
 		}
 	}
 	if x.isLarge() {
@@ -167,7 +168,7 @@ func (x *Exchange) scan(ctx context.Context) *refusal {
 		defer cancel()
 		turns := x.h.o.Accounts.Turns
 		if !turns.Take(ctx, x.account) {
-			return refuseTurn
+			return refusal.Turn
 		}
 		defer turns.Leave()
 	}
@@ -181,9 +182,9 @@ func (x *Exchange) scan(ctx context.Context) *refusal {
 const maxAhead = 64 << 10
 
 // readBody reads the body into x.Body, at most MaxBody+1 bytes of it.
-func (h *Handler) readBody(x *Exchange, w http.ResponseWriter, r *http.Request) *refusal {
+func (h *Handler) readBody(x *Exchange, w http.ResponseWriter, r *http.Request) *refusal.Refusal {
 	if r.ContentLength == 0 {
-		return refuseEmpty
+		return refusal.Empty
 	}
 	if no := x.holdBody(max(r.ContentLength, 0)); no != nil { // before a byte of it is read
 		return no
@@ -219,7 +220,7 @@ func (h *Handler) readBody(x *Exchange, w http.ResponseWriter, r *http.Request) 
 		x.body.B = b
 		x.watch.got.Store(int64(len(b)))
 		if int64(len(b)) > h.o.MaxBody {
-			return refuseTooLarge
+			return refusal.TooLarge
 		}
 		if err == nil {
 			continue
@@ -227,7 +228,7 @@ func (h *Handler) readBody(x *Exchange, w http.ResponseWriter, r *http.Request) 
 		if err != io.EOF {
 			x.unread = !errors.Is(err, os.ErrDeadlineExceeded) // or its time is over
 			if x.watch.trickled.Load() {
-				return refuseTrickle
+				return refusal.Trickle
 			}
 			return refuseUnread(err)
 		}
@@ -235,7 +236,7 @@ func (h *Handler) readBody(x *Exchange, w http.ResponseWriter, r *http.Request) 
 	}
 	x.unread = false
 	if len(b) == 0 {
-		return refuseEmpty
+		return refusal.Empty
 	}
 	x.Body = b
 	return nil
@@ -244,15 +245,15 @@ func (h *Handler) readBody(x *Exchange, w http.ResponseWriter, r *http.Request) 
 // readStep is how much of a body is read before others have their turn, in bytes.
 const readStep = 64 << 10
 
-func refuseUnread(err error) *refusal {
+func refuseUnread(err error) *refusal.Refusal {
 	var tooLarge *http.MaxBytesError // set by a middleware with a lower limit
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return refuseSlowBody
+		return refusal.SlowBody
 	case errors.As(err, &tooLarge):
-		return refuseTooLarge
+		return refusal.TooLarge
 	}
-	return refuseBody
+	return refusal.Body
 }
 
 // visible reports whether s is a valid session id: one or more characters of 0x21 to 0x7E.

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/faults"
+	"github.com/troupe-run/troupe/internal/refusal"
 )
 
 func errorBody(code int, message, rest string) string {
@@ -153,9 +153,9 @@ func TestAdmission(t *testing.T) {
 		"batch":             {body: "[" + ping + "]", status: 200, want: "[" + ping + "]"},
 
 		"event id":           {method: "GET", headers: []string{"Last-Event-ID: a b/ü"}, status: 200, want: `{"event":"a b/ü"}`},
-		"event id long":      {method: "GET", headers: []string{"Last-Event-ID: " + strings.Repeat("i", 257)}, status: 400, want: errorBody(-32011, faults.EventID.Text, "")},
+		"event id long":      {method: "GET", headers: []string{"Last-Event-ID: " + strings.Repeat("i", 257)}, status: 400, want: errorBody(-32011, refusal.EventID.Text, "")},
 		"event id full":      {method: "GET", headers: []string{"Last-Event-ID: " + strings.Repeat("i", 256)}, status: 200, want: `{"event":"` + strings.Repeat("i", 256) + `"}`},
-		"event id twice":     {method: "GET", headers: []string{"Last-Event-ID: a", "Last-Event-ID: a"}, status: 400, want: errorBody(-32011, faults.EventID.Text, "")},
+		"event id twice":     {method: "GET", headers: []string{"Last-Event-ID: a", "Last-Event-ID: a"}, status: 400, want: errorBody(-32011, refusal.EventID.Text, "")},
 		"event id on a POST": {headers: []string{"Last-Event-ID: x"}, status: 200, want: ping},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -359,7 +359,7 @@ func TestFieldsOfAnExchange(t *testing.T) {
 	s := serve(t, funcs{post: func(x *Exchange) {
 		got <- fields{x.SessionID, x.Version, fmt.Sprint(x.Principal), x.Header.Get("traceparent"), x.RemoteAddr(), string(x.Msg.ID), string(x.Msg.Method), string(x.Body)}
 		x.SetSession("new")
-		x.Reject(429, -32600, "slow down", []byte(`{"a":1}`), x.Msg.ID, 1500e6)
+		x.Reject(&refusal.Refusal{Status: 429, Code: -32600, Text: "slow down", Data: []byte(`{"a":1}`), ID: x.Msg.ID, After: 1500e6})
 	}}, Options{Revisions: []string{"2025-11-25"}, Authenticate: func(*http.Request) (any, error) { return "ann", nil }})
 	c := dial(t, s.addr).send(request("POST", s.addr, ping, "Mcp-Session-Id: s1", "Mcp-Protocol-Version: 2025-11-25", "Traceparent: 00-a"))
 	resp := c.response("POST")

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
@@ -31,7 +32,7 @@ func TestOneAnswerOnly(t *testing.T) {
 		}
 		wg.Wait()
 		x.Accepted()
-		x.Reject(500, 1, "no", nil, nil, 0)
+		x.Reject(refusal.New(500, 1, "no"))
 		x.SetSession("late")
 		if x.Open() || yes.Load() != 1 {
 			t.Errorf("answers: got %d, want 1", yes.Load())

@@ -168,7 +168,7 @@ func BenchmarkAdmitStateless(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				if no := h.admitStateless(x, header); no != nil {
-					b.Fatal(no.message)
+					b.Fatal(no.Text)
 				}
 			}
 		})

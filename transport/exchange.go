@@ -13,6 +13,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/transport/server"
 )
 
@@ -311,15 +312,6 @@ func (x *Exchange) SetSession(id string) {
 	x.mu.Unlock()
 }
 
-// SetChallenge puts WWW-Authenticate on the response. It has no effect once something was sent.
-func (x *Exchange) SetChallenge(value string) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.state == fresh && x.w != nil {
-		x.w.Header()["Www-Authenticate"] = []string{value}
-	}
-}
-
 // Answer sends the whole response, as application/json if body is not empty. The caller may reuse body after the
 // return. Answer returns false, and does nothing, if anything was sent before.
 func (x *Exchange) Answer(status int, body []byte) bool {
@@ -338,19 +330,30 @@ func (x *Exchange) Accepted() {
 	x.answer(http.StatusAccepted, nil, 0, false)
 }
 
-// Reject sends a JSON-RPC error as the whole response. Nil data and a nil id, both raw JSON, leave their members out. A
-// retryAfter over 0 becomes Retry-After in whole seconds, rounded up. It does nothing if anything was sent before.
-func (x *Exchange) Reject(status, code int, message string, data, id []byte, retryAfter time.Duration) {
-	x.mu.Lock()
-	sent := x.state != fresh
-	x.mu.Unlock()
-	if sent {
+// Reject sends a JSON-RPC error as the whole response. After becomes Retry-After in whole seconds, rounded up. It does
+// nothing if anything was sent before.
+func (x *Exchange) Reject(no *refusal.Refusal) {
+	if x.isSent() {
 		return
+	}
+	if no.Challenge != "" {
+		x.mu.Lock()
+		if x.state == fresh && x.w != nil {
+			x.w.Header()["Www-Authenticate"] = []string{no.Challenge}
+		}
+		x.mu.Unlock()
 	}
 	b := codec.GetBuffer()
 	defer b.Free()
-	b.B = codec.AppendError(b.B, id, code, message, data)
-	x.answer(status, b.B, retryAfter, false)
+	b.B = codec.AppendError(b.B, no.ID, no.Code, no.Text, no.Data)
+	x.answer(no.Status, b.B, no.After, false)
+}
+
+// isSent reports whether anything of the response was sent.
+func (x *Exchange) isSent() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.state != fresh
 }
 
 func (x *Exchange) answer(status int, body []byte, retryAfter time.Duration, last bool) bool {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/transport/server"
 )
 
@@ -36,7 +37,7 @@ func (g *Guard) RefuseHost(w http.ResponseWriter, r *http.Request) bool {
 	if g.h.o.hostAllowed(r.Host, sideOf(r)) {
 		return false
 	}
-	g.h.refuse(w, streamable, refuseHost, plainOf(r))
+	g.h.refuse(w, streamable, refusal.Host, plainOf(r))
 	return true
 }
 
@@ -64,7 +65,7 @@ func (g *Guard) Serve(w http.ResponseWriter, r *http.Request, next http.Handler,
 	p.conn.BeginHandler()
 	if no := p.count(r, probe); no != nil {
 		defer p.conn.EndHandler()
-		g.h.refuse(w, streamable, no.uncounted(r), plainOf(r))
+		g.h.refuse(w, streamable, uncounted(no, r), plainOf(r))
 		return
 	}
 	defer p.end()
@@ -114,7 +115,7 @@ func passageOf(r *http.Request) *passage {
 }
 
 // count counts the request on the account of its address.
-func (p *passage) count(r *http.Request, probe bool) (no *refusal) {
+func (p *passage) count(r *http.Request, probe bool) (no *refusal.Refusal) {
 	o := &p.h.o
 	if o.Account == nil {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/faults"
+	"github.com/troupe-run/troupe/internal/refusal"
 )
 
 // Handler is the http.Handler of one MCP endpoint. Make it with NewHandler. SSE and Messages are two more endpoints of
@@ -192,11 +192,13 @@ func (x *Exchange) returned() {
 			x.cut(cutPanic)
 		}
 	}
-	id := x.Msg.ID
-	if x.Msg.Kind != codec.Request {
-		id = nil
+	if !x.isSent() { // asked first, because each request comes here and a refusal is an allocation
+		id := x.Msg.ID
+		if x.Msg.Kind != codec.Request {
+			id = nil
+		}
+		refusal.Internal.Tell(x, id)
 	}
-	faults.Internal.Tell(x, id)
 	x.release()
 }
 

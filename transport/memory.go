@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/transport/server"
 )
 
@@ -21,7 +22,7 @@ const (
 
 // hold counts n bytes more of a kind on an account, nil for one that is to be found for the principal at the address. It returns the
 // account, or why there is no room.
-func (o *Options) hold(a *quota.Account, principal any, address string, k quota.Kind, n int64) (*quota.Account, *refusal) {
+func (o *Options) hold(a *quota.Account, principal any, address string, k quota.Kind, n int64) (*quota.Account, *refusal.Refusal) {
 	for {
 		if a == nil {
 			a = o.Account(principal, address)
@@ -31,9 +32,9 @@ func (o *Options) hold(a *quota.Account, principal any, address string, k quota.
 		case !ok: // it was dropped
 			a = nil
 		case no == quota.Full:
-			return a, refuseMemory
+			return a, refusal.Memory
 		case no != quota.Admitted:
-			return a, refuseMemoryShare
+			return a, refusal.MemoryShare
 		default:
 			return a, nil
 		}
@@ -81,7 +82,7 @@ func (x *Exchange) remember() {
 
 // count counts the request before anything is done for it: on the account of its address, as long as nobody knows its principal. A
 // Guard may have counted it already.
-func (x *Exchange) count(r *http.Request) *refusal {
+func (x *Exchange) count(r *http.Request) *refusal.Refusal {
 	x.resumes = resumes(r)
 	if p := passageOf(r); p != nil && p.handOver(x) {
 		return nil
@@ -89,14 +90,14 @@ func (x *Exchange) count(r *http.Request) *refusal {
 	x.recall()
 	x.addressed = true
 	if no := x.holdBody(0); no != nil {
-		return no.uncounted(r)
+		return uncounted(no, r)
 	}
 	x.remember()
 	return nil
 }
 
 // countAnew moves the request to the account of its principal.
-func (x *Exchange) countAnew() *refusal {
+func (x *Exchange) countAnew() *refusal.Refusal {
 	o := &x.h.o
 	if o.Account == nil {
 		return nil
@@ -118,7 +119,7 @@ func (x *Exchange) countAnew() *refusal {
 }
 
 // hold counts n bytes more of a kind on the account of x, or returns why there is no room.
-func (x *Exchange) hold(k quota.Kind, n int64) (no *refusal) {
+func (x *Exchange) hold(k quota.Kind, n int64) (no *refusal.Refusal) {
 	if o := &x.h.o; o.Account != nil && n > 0 {
 		x.account, no = o.hold(x.account, x.Principal, x.remote, k, n)
 	}
@@ -140,7 +141,7 @@ func (x *Exchange) letGo(k quota.Kind, n int64) {
 }
 
 // holdBody counts the request with n bytes of its body, those that were counted before included.
-func (x *Exchange) holdBody(n int64) *refusal {
+func (x *Exchange) holdBody(n int64) *refusal.Refusal {
 	more := requestBytes + n - x.bodyHeld
 	if x.resumes {
 		x.holdAnyway(quota.Bodies, more)
@@ -155,7 +156,7 @@ func (x *Exchange) holdBody(n int64) *refusal {
 }
 
 // holdValues counts what decoding the request makes.
-func (x *Exchange) holdValues() *refusal {
+func (x *Exchange) holdValues() *refusal.Refusal {
 	n := int64(x.Msg.Values-fewValues) * valueBytes
 	if n <= 0 {
 		return nil

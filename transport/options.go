@@ -74,7 +74,7 @@ type Options struct {
 	PublicPath string
 
 	// Authenticate returns the principal of a request. Nil lets every request in, with a nil principal. An error is
-	// answered with 401, or as a [Denial] says; its text is not sent to the client.
+	// answered with 401, or is a [*refusal.Refusal] that says how; its own text is not sent to the client.
 	Authenticate func(*http.Request) (any, error)
 
 	// BodyTimeout is how long the body of a POST may take to arrive. 0 means 30 s.

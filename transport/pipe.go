@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/guard"
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -104,7 +104,7 @@ func (p *Pipe) Serve(ctx context.Context, take func(m *codec.Message, line []byt
 		case !p.Open():
 			return p.gone()
 		case err == errTooLong:
-			p.refuse(ctx, faults.TooLarge.Status, faults.TooLarge.Label, faults.TooLarge.Code, faults.TooLarge.Text, nil)
+			p.refuse(ctx, refusal.TooLarge)
 		case err != nil:
 			return fmt.Errorf("transport: read: %w", err)
 		case !blank(line):
@@ -122,12 +122,14 @@ func (p *Pipe) unread() {
 
 func (p *Pipe) line(ctx context.Context, line []byte, m *codec.Message, take func(*codec.Message, []byte)) {
 	if e := codec.Scan(line, m, p.o.Limits); e != nil {
+		no := refusal.New(http.StatusBadRequest, e.Code, e.Reason).For(e.ID)
+		no.Label = "message"
 		if e.Code == mcp.CodeInvalidRequest && !answerable(m) {
-			p.observe(http.StatusBadRequest, "message")
+			p.observe(no)
 			p.o.Log.DebugContext(ctx, "transport: line is no message and gets no response", "reason", e.Reason)
 			return
 		}
-		p.refuse(ctx, http.StatusBadRequest, "message", e.Code, e.Reason, e.ID)
+		p.refuse(ctx, no)
 		return
 	}
 	returned := false
@@ -151,28 +153,25 @@ func answerable(m *codec.Message) bool {
 }
 
 // refuse answers a line that is not given to take. It waits until the peer has read enough.
-func (p *Pipe) refuse(ctx context.Context, status int, reason string, code int, message string, id []byte) {
-	p.observe(status, reason)
+func (p *Pipe) refuse(ctx context.Context, no *refusal.Refusal) {
+	p.observe(no)
 	if p.Room(ctx) != nil {
 		return // Serve finds out why
 	}
 	b := codec.GetBuffer()
 	defer b.Free()
-	b.B = codec.AppendError(b.B, id, code, message, nil)
+	b.B = codec.AppendError(b.B, no.ID, no.Code, no.Text, nil)
 	p.put(b.B)
 }
 
-func (p *Pipe) observe(status int, reason string) {
+func (p *Pipe) observe(no *refusal.Refusal) {
 	if p.o.Observer != nil {
-		p.o.Observer.Rejected(status, reason)
+		p.o.Observer.Rejected(no.Status, no.Label)
 	}
 }
 
 // SetSession does nothing: the session is the pipe.
 func (p *Pipe) SetSession(string) {}
-
-// SetChallenge does nothing: a pipe has no header.
-func (p *Pipe) SetChallenge(string) {}
 
 // Answer writes body if there is one. It returns false if the pipe is closed.
 func (p *Pipe) Answer(_ int, body []byte) bool {
@@ -185,16 +184,15 @@ func (p *Pipe) Answer(_ int, body []byte) bool {
 // Accepted does nothing: a notification has no answer.
 func (p *Pipe) Accepted() {}
 
-// Reject writes a JSON-RPC error. Data, if not nil, and id are raw JSON. Without an id there is nothing to answer, and
-// Reject logs the error instead. status and retryAfter are not sent.
-func (p *Pipe) Reject(status, code int, message string, data, id []byte, _ time.Duration) {
-	if id == nil {
-		p.o.Log.Debug("transport: rejected a message without an id", "status", status, "code", code, "message", message)
+// Reject writes a JSON-RPC error. Without an id there is nothing to answer, and Reject logs the error instead.
+func (p *Pipe) Reject(no *refusal.Refusal) {
+	if no.ID == nil {
+		p.o.Log.Debug("transport: rejected a message without an id", "status", no.Status, "code", no.Code, "message", no.Text)
 		return
 	}
 	b := codec.GetBuffer()
 	defer b.Free()
-	b.B = codec.AppendError(b.B, id, code, message, data)
+	b.B = codec.AppendError(b.B, no.ID, no.Code, no.Text, no.Data)
 	p.put(b.B)
 }
 

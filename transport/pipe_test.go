@@ -22,6 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
@@ -138,11 +139,13 @@ func TestPipeWrites(t *testing.T) {
 		do   func(p *Pipe)
 		want string
 	}{
-		"nothing":     {func(p *Pipe) { p.SetSession("s"); p.Accepted(); p.Comment(); p.Flush() }, ""},
-		"event":       {func(p *Pipe) { p.Event("e.1", 1000, []byte(`{"a":"\n"}`)) }, `{"a":"\n"}` + "\n"},
-		"order":       {func(p *Pipe) { p.Event("", 0, []byte("1")); p.Answer(200, []byte("2")); p.Event("", 0, []byte("3")) }, "1\n2\n3\n"},
-		"pretty":      {func(p *Pipe) { p.Event("", 0, []byte("{\r\n  \"a b\": [\n1, 2 ]\r\n}\r\n")) }, `{"a b":[1,2]}` + "\n"},
-		"pretty data": {func(p *Pipe) { p.Reject(400, -1, "no\n", []byte("{\n\"a\": 1}"), []byte("7"), 0) }, `{"jsonrpc":"2.0","id":7,"error":{"code":-1,"message":"no\n","data":{"a":1}}}` + "\n"},
+		"nothing": {func(p *Pipe) { p.SetSession("s"); p.Accepted(); p.Comment(); p.Flush() }, ""},
+		"event":   {func(p *Pipe) { p.Event("e.1", 1000, []byte(`{"a":"\n"}`)) }, `{"a":"\n"}` + "\n"},
+		"order":   {func(p *Pipe) { p.Event("", 0, []byte("1")); p.Answer(200, []byte("2")); p.Event("", 0, []byte("3")) }, "1\n2\n3\n"},
+		"pretty":  {func(p *Pipe) { p.Event("", 0, []byte("{\r\n  \"a b\": [\n1, 2 ]\r\n}\r\n")) }, `{"a b":[1,2]}` + "\n"},
+		"pretty data": {func(p *Pipe) {
+			p.Reject(&refusal.Refusal{Status: 400, Code: -1, Text: "no\n", Data: []byte("{\n\"a\": 1}"), ID: []byte("7")})
+		}, `{"jsonrpc":"2.0","id":7,"error":{"code":-1,"message":"no\n","data":{"a":1}}}` + "\n"},
 		"no JSON":     {func(p *Pipe) { p.Event("", 0, []byte("\"a\nb\r\n\"")) }, "\"a b  \"\n"},
 		"spaces stay": {func(p *Pipe) { p.Event("", 0, []byte(`{ "a": 1 }`)) }, `{ "a": 1 }` + "\n"},
 		"blank": {func(p *Pipe) {
@@ -151,8 +154,8 @@ func TestPipeWrites(t *testing.T) {
 			p.Answer(200, nil)
 			p.Answer(200, []byte("\r\n"))
 		}, ""},
-		"no id": {func(p *Pipe) { p.Reject(400, -32600, "no", nil, nil, time.Second) }, ""},
-		"error": {func(p *Pipe) { p.Reject(429, -32600, "no", nil, []byte(`"a"`), time.Second) }, errorBody(-32600, "no", `,"id":"a"`) + "\n"},
+		"no id": {func(p *Pipe) { p.Reject(refusal.New(400, -32600, "no")) }, ""},
+		"error": {func(p *Pipe) { p.Reject(refusal.New(429, -32600, "no").In(time.Second).For([]byte(`"a"`))) }, errorBody(-32600, "no", `,"id":"a"`) + "\n"},
 		"huge":  {func(p *Pipe) { p.Event("", 0, bytes.Repeat([]byte("1"), 3<<20)) }, strings.Repeat("1", 3<<20) + "\n"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -7,12 +7,10 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/limits"
-	"github.com/troupe-run/troupe/mcp"
+	"github.com/troupe-run/troupe/internal/refusal"
 )
 
 // maxEventID is the length of the longest Last-Event-ID, in bytes, that is passed on.
@@ -21,126 +19,42 @@ var maxEventID = limits.EventID.Value()
 // maxEchoed is how many bytes of a header's value an error repeats.
 const maxEchoed = 128
 
-// refusal is the response to a request that does not reach the dispatcher.
-type refusal struct {
-	status, code int
-	reason       string // metric label
-	message      string
-	data, id     []byte
-	allow        string // methods, if they are not those of the endpoint
-	challenge    string // WWW-Authenticate, if there is one
-	retryAfter   time.Duration
+// refuseStatelessMethod refuses a method that has no meaning without sessions.
+var refuseStatelessMethod = func() *refusal.Refusal {
+	no := *refusal.Method
+	no.Allow = "POST, OPTIONS"
+	return &no
+}()
 
-	// bare leaves out the body. Over HTTP/2 a client that gives no window would keep the response, which nothing counts if it
-	// was the memory for the request that there was no room for.
-	bare bool
-
-	// hangUp closes the connection, because its next bytes are not the start of a request.
-	hangUp bool
-}
-
-// refusing returns the refusal for a row of the table of faults.
-func refusing(f *faults.Fault) *refusal {
-	return &refusal{status: f.Status, code: f.Code, reason: f.Label, message: f.Text, retryAfter: f.After, hangUp: f.HangUp}
-}
-
-var (
-	refuseMethod      = refusing(faults.Method)
-	refuseHost        = refusing(faults.Host)
-	refuseOrigin      = refusing(faults.Origin)
-	refuseAuth        = refusing(faults.Auth)
-	refuseSession     = refusing(faults.SessionID)
-	refuseQuery       = refusing(faults.Query)
-	refuseContentType = refusing(faults.ContentType)
-	refuseEncoding    = refusing(faults.Encoding)
-	refuseAcceptPost  = refusing(faults.AcceptPost)
-	refuseAcceptGet   = refusing(faults.AcceptGet)
-	refuseTooLarge    = refusing(faults.TooLarge)
-	refuseEmpty       = refusing(faults.Empty)
-	refuseSlowBody    = refusing(faults.SlowBody)
-	refuseTrickle     = refusing(faults.Trickle)
-	refuseBody        = refusing(faults.Body)
-	refuseEventID     = refusing(faults.EventID)
-	refuseClosing     = refusing(faults.Closing)
-	refuseKind        = refusing(faults.OneMessage)
-	refuseMemory      = refusing(faults.Memory)
-	refuseTurn        = refusing(faults.Turn)
-	refuseMemoryShare = refusing(faults.MemoryShare)
-
-	refuseStatelessMethod = func() *refusal {
-		r := refusing(faults.Method)
-		r.allow = "POST, OPTIONS"
-		return r
-	}()
-
-	// These are about the headers and _meta of a stateless message; of gives them its id.
-	refuseNoRevision     = refusing(faults.NoRevision)
-	refuseNoCapabilities = refusing(faults.NoCapabilities)
-	refuseClientInfo     = refusing(faults.ClientInfo)
-	refuseRevisionHeader = refusing(faults.RevisionHeader)
-	refuseMethodHeader   = refusing(faults.MethodHeader)
-	refuseNameHeader     = refusing(faults.NameHeader)
-
-	// preflight is no refusal: it says that the request has been answered.
-	preflight = &refusal{}
-)
-
-// Denial is an error of Options.Authenticate that says how the request is answered.
-type Denial struct {
-	Status     int           // 400 to 599; any other means 401
-	Challenge  string        // the value of WWW-Authenticate; "" is "Bearer" with 401, and none otherwise
-	Code       int           // of the JSON-RPC error; 0 means that of the status
-	Text       string        // for the client; "" means that of the status
-	RetryAfter time.Duration // 0 leaves it out
-	Reason     string        // metric label; "" means that of all denials
-	Err        error         // for the log
-}
-
-func (d *Denial) Error() string {
-	if d.Err == nil {
-		return cmp.Or(d.Text, "denied")
-	}
-	return d.Err.Error()
-}
-
-// Unwrap returns Err.
-func (d *Denial) Unwrap() error { return d.Err }
+// preflight is no refusal: it says that the request has been answered.
+var preflight = new(refusal.Refusal)
 
 // denied returns the refusal of a request that is not authenticated.
-func denied(err error) *refusal {
-	d, ok := errors.AsType[*Denial](err)
-	if !ok {
-		return refuseAuth
+func denied(err error) *refusal.Refusal {
+	if no, ok := errors.AsType[*refusal.Refusal](err); ok {
+		return no
 	}
-	no := *refuseAuth
-	no.challenge = d.Challenge
-	if d.Status >= 400 && d.Status <= 599 && d.Status != no.status {
-		no.status, no.message = d.Status, cmp.Or(http.StatusText(d.Status), "Refused")
-	}
-	if no.status >= 500 {
-		no.code = mcp.CodeInternalError
-	}
-	no.code, no.message, no.reason = cmp.Or(d.Code, no.code), cmp.Or(d.Text, no.message), cmp.Or(d.Reason, no.reason)
-	no.retryAfter = d.RetryAfter
-	return &no
+	return refusal.Auth
 }
 
-// uncounted returns the refusal of a request that nothing counts.
-func (r refusal) uncounted(of *http.Request) *refusal {
-	r.bare = of.ProtoMajor == 2
-	return &r
+// uncounted returns the refusal of a request that nothing counts. Over HTTP/2 it has no body: a client that gives no window would
+// keep the response, and there was no memory for the request already.
+func uncounted(no *refusal.Refusal, of *http.Request) *refusal.Refusal {
+	bare := *no
+	bare.Bare = of.ProtoMajor == 2
+	return &bare
 }
 
-// of returns the refusal with the id of m, if m is a request.
-func (r refusal) of(m *codec.Message) *refusal {
+// about returns the refusal with the id of m, if m is a request.
+func about(m *codec.Message, no *refusal.Refusal) *refusal.Refusal {
 	if m.Kind == codec.Request {
-		r.id = m.ID
+		return no.For(m.ID)
 	}
-	return &r
+	return no
 }
 
 // refuseRevision refuses a version that is not supported, with the id of its message if that was read.
-func (h *Handler) refuseRevision(x *Exchange, requested string) *refusal {
+func (h *Handler) refuseRevision(x *Exchange, requested string) *refusal.Refusal {
 	if len(requested) > maxEchoed {
 		requested = requested[:maxEchoed]
 	}
@@ -154,53 +68,46 @@ func (h *Handler) refuseRevision(x *Exchange, requested string) *refusal {
 		Supported []string `json:"supported"`
 		Requested string   `json:"requested"`
 	}{supported, strings.ToValidUTF8(requested, "\uFFFD")})
-	fault := faults.Version
+	no := *refusal.Version
 	if len(h.o.Stateless) == 0 {
-		fault = faults.LegacyVersion
+		no = *refusal.LegacyVersion
 	}
-	no := refusing(fault)
-	no.data = data
-	return no.of(&x.Msg)
+	no.Data = data
+	return about(&x.Msg, &no)
 }
 
 // refuseMessage refuses a body that is no JSON-RPC message, with the reason and id that the scan found.
-func refuseMessage(e *codec.ScanError) *refusal {
-	return &refusal{status: 400, code: e.Code, reason: cmp.Or(e.Limit(), "message"), message: e.Reason, id: e.ID}
-}
-
-// refuseDebt refuses a body of a client whose bodies were refused too often.
-func refuseDebt(wait time.Duration) *refusal {
-	r := &limits.PrincipalRate.Refusal
-	return &refusal{status: r.Status, code: r.Code, reason: limits.PrincipalRate.Counted, message: r.Message, retryAfter: wait}
+func refuseMessage(e *codec.ScanError) *refusal.Refusal {
+	return &refusal.Refusal{Status: 400, Code: e.Code, Label: cmp.Or(e.Limit(), "message"), Text: e.Reason, ID: e.ID}
 }
 
 // refuse writes the refusal and counts it.
-func (h *Handler) refuse(w http.ResponseWriter, e endpoint, no *refusal, p *plain) {
+func (h *Handler) refuse(w http.ResponseWriter, e endpoint, no *refusal.Refusal, p *plain) {
 	if h.o.Observer != nil {
-		h.o.Observer.Rejected(no.status, no.reason)
+		h.o.Observer.Rejected(no.Status, no.Label)
 	}
 	header := w.Header()
-	switch no.status {
+	switch no.Status {
 	case http.StatusMethodNotAllowed:
-		header.Set("Allow", cmp.Or(no.allow, e.methods()))
+		header.Set("Allow", cmp.Or(no.Allow, e.methods()))
 	case http.StatusUnauthorized:
 		header.Set("Www-Authenticate", "Bearer")
 	}
-	if no.challenge != "" {
-		header.Set("Www-Authenticate", no.challenge)
+	if no.Challenge != "" {
+		header.Set("Www-Authenticate", no.Challenge)
 	}
-	if no.retryAfter > 0 {
-		header.Set("Retry-After", seconds(no.retryAfter))
+	if no.After > 0 {
+		header.Set("Retry-After", seconds(no.After))
 	}
-	if no.hangUp {
+	if no.HangUp {
 		header.Set("Connection", "close")
 	}
-	if no.bare {
-		h.respond(w, no.status, nil, p)
+	if no.Bare {
+		h.respond(w, no.Status, nil, p)
 		return
 	}
 	b := codec.GetBuffer()
 	defer b.Free()
-	b.B = codec.AppendError(b.B, no.id, no.code, no.message, no.data)
-	h.respondJSON(w, no.status, b.B, p)
+	b.B = codec.AppendError(b.B, no.ID, no.Code, no.Text, no.Data)
+	h.respondJSON(w, no.Status, b.B, p)
 }

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/troupe-run/troupe/internal/refusal"
 )
 
 // links is a Connector that sends its sessions to a channel and echoes messages to the newest session.
@@ -429,7 +431,7 @@ func TestConnectRefused(t *testing.T) {
 	l := newLinks()
 	l.connect = func(x *Exchange) {
 		x.SetSession("s")
-		x.Reject(503, -32603, "Too many sessions", nil, nil, time.Second)
+		x.Reject(refusal.New(503, -32603, "Too many sessions").In(time.Second))
 	}
 	s := serveLinks(t, l, Options{})
 	resp, got := do(t, s.addr, at("/sse", request("GET", s.addr, "")))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/protocol"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -30,7 +31,7 @@ func stateless(version string) bool {
 // admitVersion checks MCP-Protocol-Version. A value that is no revision with sessions can be judged only together with
 // the message of a POST; until then x.Stateless says that there is such a value. A session may go on in a revision that is
 // not served any more.
-func (h *Handler) admitVersion(x *Exchange, r *http.Request) *refusal {
+func (h *Handler) admitVersion(x *Exchange, r *http.Request) *refusal.Refusal {
 	v := r.Header["Mcp-Protocol-Version"]
 	if len(v) == 0 {
 		return nil
@@ -96,24 +97,24 @@ func agreed(v []string) string {
 
 // admitStateless checks a message whose header or _meta is not of the legacy era (2026-07-28, streamable HTTP, request
 // metadata; overview, _meta). Each refusal has the id of the message.
-func (h *Handler) admitStateless(x *Exchange, header http.Header) *refusal {
+func (h *Handler) admitStateless(x *Exchange, header http.Header) *refusal.Refusal {
 	m, requested := &x.Msg, agreed(header["Mcp-Protocol-Version"])
 	if m.ProtocolVersion == nil && !stateless(requested) {
 		if requested == "" {
-			return refuseRevisionHeader.of(m)
+			return about(m, refusal.RevisionHeader)
 		}
 		return h.refuseRevision(x, requested)
 	}
 	if m.Kind != codec.Request && m.Kind != codec.Notification {
-		return refuseKind
+		return refusal.OneMessage
 	}
 	// A notification needs no _meta, and of these headers only MCP-Protocol-Version.
 	if m.Kind == codec.Request || m.ProtocolVersion != nil {
 		if !isText(m.ProtocolVersion) {
-			return refuseNoRevision.of(m)
+			return about(m, refusal.NoRevision)
 		}
 		if !codec.SameString(m.ProtocolVersion, requested) {
-			return refuseRevisionHeader.of(m)
+			return about(m, refusal.RevisionHeader)
 		}
 	}
 	i := slices.Index(h.o.Stateless, requested)
@@ -124,23 +125,23 @@ func (h *Handler) admitStateless(x *Exchange, header http.Header) *refusal {
 	method := header["Mcp-Method"]
 	if m.Kind == codec.Notification {
 		if len(method) > 0 && !saysMethod(method, m) {
-			return refuseMethodHeader.of(m)
+			return about(m, refusal.MethodHeader)
 		}
 		return nil
 	}
 	var declared [len(ofClient)][]byte
 	codec.Fields(m.Meta, ofClient[:], declared[:])
 	if !isObject(declared[0]) {
-		return refuseNoCapabilities.of(m)
+		return about(m, refusal.NoCapabilities)
 	}
 	if info := declared[1]; info != nil && string(info) != "null" && !isObject(info) {
-		return refuseClientInfo.of(m)
+		return about(m, refusal.ClientInfo)
 	}
 	if !saysMethod(method, m) {
-		return refuseMethodHeader.of(m)
+		return about(m, refusal.MethodHeader)
 	}
 	if raw, ok := mirrored(m); ok && !saysName(header["Mcp-Name"], raw) {
-		return refuseNameHeader.of(m)
+		return about(m, refusal.NameHeader)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/refusal"
 )
 
 // conn is one HTTP exchange. What the process writes after its death, or after the
@@ -95,8 +96,6 @@ func (c *conn) came() {
 	c.signal()
 }
 
-func (c *conn) SetChallenge(string) {}
-
 func (c *conn) SetSession(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,8 +119,8 @@ func (c *conn) Answer(status int, body []byte) bool {
 
 func (c *conn) Accepted() { c.Answer(202, nil) }
 
-func (c *conn) Reject(status, code int, message string, data, id []byte, _ time.Duration) {
-	c.Answer(status, codec.AppendError(nil, id, code, message, data))
+func (c *conn) Reject(no *refusal.Refusal) {
+	c.Answer(no.Status, codec.AppendError(nil, no.ID, no.Code, no.Text, no.Data))
 }
 
 func (c *conn) Open() bool {

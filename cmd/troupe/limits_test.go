@@ -4,11 +4,11 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-run/troupe"
+	table "github.com/troupe-run/troupe/internal/limits"
 )
 
 func optionsOf(t *testing.T, file string, args ...string) troupe.Options {
@@ -20,29 +20,16 @@ func optionsOf(t *testing.T, file string, args ...string) troupe.Options {
 	return s.options()
 }
 
+// TestLimitDefaults checks that each flag has the default of its row, which stands in docs/limits.md.
 func TestLimitDefaults(t *testing.T) {
 	t.Parallel()
 	var s settings
 	s.register(&cobra.Command{}, settingGroups)
 	var got troupe.Options
 	s.limits.options(&got)
-	want := troupe.Options{
-		DrainDelay: 3 * time.Second, DrainWait: 22 * time.Second,
-		HTTP: troupe.HTTPOptions{MaxHeader: 32 << 10, HeaderTimeout: 10 * time.Second, ConnectionsPerAddress: 1024},
-		Store: troupe.StoreOptions{
-			SessionIdle: 72 * time.Hour, SessionUnused: 10 * time.Minute, SessionMax: 30 * 24 * time.Hour, TaskMax: 7 * 24 * time.Hour,
-			Lease: 5 * time.Second, ReplayAge: 10 * time.Minute, ReplayEvents: 1000, ReplayBytes: 4 << 20,
-		},
-		Limits: troupe.Limits{
-			MaxBody: 4 << 20, MaxDepth: 128, MaxBatch: 100, MaxValues: 100_000, MaxURI: 8 << 10, PageSize: 100, MaxQueued: 1 << 20,
-			BodyTimeout: 30 * time.Second, BodyRate: 1024, WriteTimeout: 30 * time.Second, MaxCall: time.Hour, MaxAsk: 10 * time.Minute, Retry: 4 * time.Second,
-			Grace: 250 * time.Millisecond, StatelessGrace: 10 * time.Second, PingEvery: -1,
-			CallRate: 100, LogRate: 500, CallsPerSession: 256, StreamsPerSession: 64, PendingPerSession: 64, SubscriptionsPerSession: 1000,
-		},
-		Shared: troupe.SharedLimits{
-			CallsPerNode: 10_000, CallsPerPrincipal: 1024, PrincipalRate: 1000,
-			SessionsPerPrincipal: 10_000, StreamsPerPrincipal: 1024, PendingPerPrincipal: 1024, AuthFailures: 10, TasksPerNode: 1000, OpenTasksPerPrincipal: 10_000, OpenTasksPerNode: 100_000,
-		},
+	want := troupe.Options{Limits: troupe.Limits{PingEvery: -1}} // 0 as a flag is none
+	if err := table.Settle("", &want); err != nil {
+		t.Fatal(err)
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got\n%+v, want\n%+v", got, want)

@@ -1,6 +1,7 @@
 package bearer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -15,6 +16,7 @@ import (
 	"github.com/troupe-run/troupe/auth"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/transport"
 	"github.com/troupe-run/troupe/transport/server"
 )
@@ -201,7 +203,7 @@ func (t *table) at(path string) *auth.Resource {
 	return t.authority.Resource(path, "", nil)
 }
 
-// Authenticate returns the verdict about the token of a request, nil for an anonymous one. The error is a [*transport.Denial], which is logged.
+// Authenticate returns the verdict about the token of a request, nil for an anonymous one. The error is a [*refusal.Refusal], which is logged.
 func (c *Checker) Authenticate(r *http.Request) (*auth.Verdict, error) {
 	t, last := c.table.Load(), server.Kept[auth.Last](r)
 	server := t.at(r.URL.Path)
@@ -213,7 +215,7 @@ func (c *Checker) Authenticate(r *http.Request) (*auth.Verdict, error) {
 		bucket, _ := c.failures(r.RemoteAddr)
 		if wait := bucket.Wait(time.Now()); wait > 0 {
 			if v != nil || !c.countedBefore(t, r.Header, server) {
-				return nil, tooMany(wait)
+				return nil, refusal.Of(limits.AuthFailures.Row).In(wait)
 			}
 		}
 	}
@@ -251,13 +253,13 @@ func (c *Checker) countedBefore(t *table, h http.Header, server *auth.Resource) 
 }
 
 // Again refuses a request that was let in, if the owner of its token was revoked meanwhile: its body may have taken a while. It costs one atomic load while nobody is revoked.
-func (c *Checker) Again(r *http.Request, id *auth.Identity) *transport.Denial {
+func (c *Checker) Again(r *http.Request, id *auth.Identity) *refusal.Refusal {
 	no := c.revoked(id)
 	if no == nil {
 		return nil
 	}
 	d := c.refuse(r, c.table.Load().at(r.URL.Path), no)
-	c.observer.Rejected(d.Status, d.Reason)
+	c.observer.Rejected(d.Status, d.Label)
 	return d
 }
 
@@ -273,7 +275,7 @@ func (c *Checker) Still(ctx context.Context, r *http.Request) *auth.Refusal {
 }
 
 // refuse notes the refusal of a request to a server.
-func (c *Checker) refuse(r *http.Request, server *auth.Resource, no *auth.Refusal) *transport.Denial {
+func (c *Checker) refuse(r *http.Request, server *auth.Resource, no *auth.Refusal) *refusal.Refusal {
 	if no.Code != "" || no.Reason == auth.ReasonKey { // whoever makes up the names of keys gets 503
 		c.fail(r.RemoteAddr)
 	}
@@ -294,11 +296,6 @@ func (c *Checker) fail(address string) {
 	}
 }
 
-func tooMany(wait time.Duration) *transport.Denial {
-	row := limits.AuthFailures.Row
-	return &transport.Denial{Status: row.Refusal.Status, Code: row.Refusal.Code, Text: row.Refusal.Message, RetryAfter: wait, Reason: row.Counted}
-}
-
 // logged is how many refusals for one reason are logged in a minute.
 const logged = 10
 
@@ -317,8 +314,10 @@ func (c *Checker) log(r *http.Request, no *auth.Refusal) {
 // Label is the label of a reason where refusals are counted.
 func Label(reason auth.Reason) string { return "auth-" + strings.ReplaceAll(string(reason), "_", "-") }
 
-func denial(server *auth.Resource, no *auth.Refusal) *transport.Denial {
-	return &transport.Denial{Status: no.Status, Challenge: server.Challenge(no), Text: no.Text, RetryAfter: no.RetryAfter, Reason: Label(no.Reason), Err: no}
+func denial(server *auth.Resource, no *auth.Refusal) *refusal.Refusal {
+	d := refusal.Denied(no.Status, server.Challenge(no), no)
+	d.Text, d.After, d.Label = cmp.Or(no.Text, d.Text), no.RetryAfter, Label(no.Reason)
+	return d
 }
 
 // Require returns nil if the granted scopes hold or imply the needed ones, and otherwise a refusal, with the challenge for a client that asked a path. One that has brought no token is told that it needs

@@ -2,10 +2,10 @@
 // default and the bounds of an option, its setting, the refusal of a request, the label of the
 // refusal's count, and the rows of docs/limits.md and TestLimits.
 //
-// A new limit is a row in table.go, the field of troupe.Options that the row names with its
-// line in settle, and the place that enforces it:
+// A new limit is a row in table.go, the field of troupe.Options that the row names, and the place
+// that enforces it:
 //
-//	if len(uri) > limits.MaxURI.Or(o.MaxURI) { … }
+//	if len(uri) > o.MaxURI { return refusal.Of(limits.MaxURI.Row) }
 //
 // The tables of docs/limits.md are written by
 //
@@ -14,7 +14,7 @@
 // # Zero and negative values
 //
 // One rule holds for all options: 0 is the default, and a negative value switches the limit,
-// the delay or the interval off. Some limits cannot be switched off: [Limit.Settle] refuses a
+// the delay or the interval off. Some limits cannot be switched off: [Settle] refuses a
 // negative value for them, and so does the command, where 0 means off.
 //
 // The table is made when the program starts and does not change. All methods are safe for

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"math"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -108,8 +109,8 @@ func TestRows(t *testing.T) {
 			if r.Default == 0 && r.Shown == "" {
 				t.Errorf("%s has no default, and does not say what that means", r.Name)
 			}
-			if r.Refusal != (Refusal{}) && r.Counted == "" {
-				t.Errorf("%s is refused and not counted", r.Name)
+			if (r.Status != 0 || r.Text != "") && (r.Counted == "" || r.Text == "" || r.Status != 429 && r.Status != 503) {
+				t.Errorf("%s is refused, but not counted, or without a text or a status", r.Name)
 			}
 		}
 		for r := range Settings(s) {
@@ -154,7 +155,7 @@ func TestSettle(t *testing.T) {
 			t.Errorf("%s: Or is %d, want %d", tt.name, got, tt.or)
 		}
 		got := tt.set
-		switch err := tt.limit.Settle(&got); {
+		switch err := tt.limit.settle(reflect.ValueOf(&got).Elem()); {
 		case tt.fault == "" && (err != nil || got != tt.want):
 			t.Errorf("%s: settled to %d, %v, want %d", tt.name, got, err, tt.want)
 		case tt.fault != "" && (err == nil || err.Error() != tt.fault):
@@ -162,7 +163,7 @@ func TestSettle(t *testing.T) {
 		}
 	}
 	short := time.Duration(1)
-	if err := WriteTimeout.Settle(&short); err == nil || err.Error() != "Limits.WriteTimeout is 1ns: it must be at least 1ms" {
+	if err := WriteTimeout.settle(reflect.ValueOf(&short).Elem()); err == nil || err.Error() != "Limits.WriteTimeout is 1ns: it must be at least 1ms" {
 		t.Errorf("a nanosecond: %v", err)
 	}
 	if err := CallRate.Check(math.Inf(1)); err != nil {

@@ -4,14 +4,17 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // A Log tells the operator what clients can cause over and over: which limits are hit, and what
-// else happens in the same way. Each has at most one record a minute. Make it with NewLog; nil
-// discards everything; [Log.Often] has more. Its methods are safe for concurrent use.
+// else happens in the same way. Each has at most one record a minute. It counts what limits
+// refuse. Make it with NewLog; nil discards everything; [Log.Often] has more. Its methods are safe
+// for concurrent use.
 type Log struct {
-	to *slog.Logger
+	to      *slog.Logger
+	refused map[string]*atomic.Int64 // by label; never changed
 
 	mu   sync.Mutex // guards hits
 	hits map[any]*hits
@@ -28,7 +31,34 @@ type hits struct {
 const logEvery = time.Minute
 
 // NewLog returns a Log that writes to the logger.
-func NewLog(to *slog.Logger) *Log { return &Log{to: to, hits: make(map[any]*hits)} }
+func NewLog(to *slog.Logger) *Log {
+	l := &Log{to: to, refused: make(map[string]*atomic.Int64), hits: make(map[any]*hits)}
+	for _, r := range table {
+		if r.By == Refusals || r.Within {
+			l.refused[r.Counted] = new(atomic.Int64)
+		}
+	}
+	delete(l.refused, "")
+	return l
+}
+
+// Refused counts a refusal by a limit in troupe.refusals, and notes it as Hit does.
+func (l *Log) Refused(r *Row) {
+	if l == nil {
+		return
+	}
+	if n := l.refused[r.Counted]; n != nil {
+		n.Add(1)
+	}
+	l.Hit(r)
+}
+
+// Refusals calls observe with each label of troupe.refusals and its count.
+func (l *Log) Refusals(observe func(label string, n int64)) {
+	for label, n := range l.refused {
+		observe(label, n.Load())
+	}
+}
 
 // Hit notes that a limit was hit. The record names the limit, its setting, how often it was hit
 // since the last record, and attrs, which are of this hit. A nil row, and one that is Usual, has

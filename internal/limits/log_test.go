@@ -2,6 +2,7 @@ package limits
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -27,4 +28,36 @@ func TestOften(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestRefused counts each limit that refuses twice. The log has it once, with its flag, unless it is usual to hit it.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	for _, row := range table {
+		if row.Counted == "" || row.By != Refusals && !row.Within {
+			continue
+		}
+		var log strings.Builder
+		l := NewLog(slog.New(slog.NewTextHandler(&log, nil)))
+		l.Refused(row)
+		l.Refused(row)
+		want := 1
+		if row.Usual {
+			want = 0
+		}
+		if n := strings.Count(log.String(), fmt.Sprintf("limit=%q", row.Name)); n != want {
+			t.Errorf("%s: %d records, want %d: %s", row.Counted, n, want, log.String())
+		}
+		if row.Option != "" && want > 0 && !strings.Contains(log.String(), "flag=--"+row.Flag()) {
+			t.Errorf("%s: the flag is missing: %s", row.Counted, log.String())
+		}
+		l.Refusals(func(label string, n int64) {
+			if n != 0 && (n != 2 || label != row.Counted) {
+				t.Errorf("%s is counted %d times, as %q, want 2", row.Counted, n, label)
+			}
+			if label == row.Counted && n == 0 {
+				t.Errorf("%s is not counted", row.Counted)
+			}
+		})
+	}
 }

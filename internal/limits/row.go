@@ -1,8 +1,10 @@
 package limits
 
 import (
+	"errors"
 	"fmt"
 	"iter"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -61,26 +63,24 @@ type Row struct {
 	// counter.
 	Counted string
 	By      Counter
+	// Within says that it is counted as a refusal, too, if a request is refused that the transport
+	// has let in.
+	Within bool
 	// Usual says that the limit is hit in the usual course of things, and refuses nobody. It is
 	// counted and not logged.
 	Usual bool
 	// Of is the option that the limit is a share of, or follows, if it has none of its own.
 	Of string
-	// Refusal is the error of a refused request; the zero value if the limit refuses none.
-	Refusal Refusal
+	// Status and Text are those of the error of a refused request, as package refusal makes it; they are zero if the limit refuses none.
+	// Status is for requests without a session.
+	Status int
+	Text   string
 	// Usage is one sentence for the help of the command, with the name of the value in
 	// backquotes.
 	Usage string
 
 	named string // its setting, where that has not the name of the option
 	again bool   // a second row of an option in the document
-}
-
-// A Refusal is the error of a request that exceeds a limit.
-type Refusal struct {
-	Status  int // of HTTP, for requests without a session
-	Code    int
-	Message string
 }
 
 // A Counter is the metric that counts how often a limit was hit.
@@ -232,18 +232,36 @@ func (l Limit[T]) Or(set T) T {
 	return set
 }
 
-// Settle sets an option to its default if it is 0, and returns an error that names the
-// option for a value out of bounds.
-func (l Limit[T]) Settle(set *T) error {
-	if *set == 0 {
-		*set = T(l.Default)
+// Settle sets each option of a group to its default if it is 0, and returns an error that names
+// each option whose value is out of bounds. A group is what Row.Option begins with: "Limits." is
+// for a pointer to troupe.Limits, and "" for one to troupe.Options.
+func Settle(group string, options any) error {
+	var faults []error
+	for _, r := range table {
+		name, ok := strings.CutPrefix(r.Option, group)
+		if !ok || name == "" || r.again {
+			continue
+		}
+		set := reflect.ValueOf(options).Elem()
+		for field := range strings.SplitSeq(name, ".") {
+			set = set.FieldByName(field)
+		}
+		faults = append(faults, r.settle(set))
+	}
+	return errors.Join(faults...)
+}
+
+func (r *Row) settle(set reflect.Value) error {
+	v := set.Convert(reflect.TypeFor[float64]()).Float()
+	switch {
+	case v == 0:
+		set.Set(reflect.ValueOf(r.Default).Convert(set.Type()))
+		return nil
+	case v < 0 && r.None:
 		return nil
 	}
-	if *set < 0 && l.None {
-		return nil
-	}
-	if err := l.Check(float64(*set)); err != nil {
-		return fmt.Errorf("%s is %v: %w", l.Option, *set, err)
+	if err := r.Check(v); err != nil {
+		return fmt.Errorf("%s is %v: %w", r.Option, set, err)
 	}
 	return nil
 }

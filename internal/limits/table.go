@@ -13,12 +13,6 @@ const (
 	gib = 1 << 30
 )
 
-// Codes of JSON-RPC that refusals have.
-const (
-	invalidRequest = -32600
-	internalError  = -32603
-)
-
 // The limits of a request.
 var (
 	MaxBody = add[int64](Row{Section: Request, Name: "body", Option: "Limits.MaxBody", Kind: Size, Default: 4 * mib, Least: 1,
@@ -111,8 +105,8 @@ var (
 var (
 	CallRate = add[float64](Row{Section: Session, Name: "what requests cost per second", Option: "Limits.CallRate", Kind: Rate, Default: 100, None: true,
 		Beyond: "-32600, come back", Counted: "session-rate",
-		Refusal: Refusal{429, invalidRequest, "too many calls per second in this session"},
-		Usage:   "`number` of requests per second; large ones count as several"})
+		Status: 429, Text: "too many calls per second in this session",
+		Usage: "`number` of requests per second; large ones count as several"})
 	CallBurst = add[int](Row{Section: Session, Name: "what they may cost at once after a pause", Option: "Limits.CallBurst", Shown: "twice the rate",
 		Usage: "`number` of such requests that may come at once (twice the rate)"})
 	LogRate = add[float64](Row{Section: Session, Name: "log messages per second, twice as many at once", Option: "Limits.LogRate", Kind: Rate, Default: 500, None: true,
@@ -123,12 +117,12 @@ var (
 		Beyond: "updates that come sooner become one, 100 ms after the last one"})
 	CallsPerSession = add[int](Row{Section: Session, Name: "requests in flight", Option: "Limits.CallsPerSession", Default: 256, None: true,
 		Beyond: "-32600, come back", Counted: "session-calls",
-		Refusal: Refusal{429, invalidRequest, "too many requests in flight in this session"},
-		Usage:   "`number` of requests in flight"})
+		Status: 429, Text: "too many requests in flight in this session",
+		Usage: "`number` of requests in flight"})
 	StreamsPerSession = add[int](Row{Section: Session, Name: "event streams with a connection", Option: "Limits.StreamsPerSession", Default: 64, None: true,
 		Beyond: "429 for a GET; calls are still answered", Counted: "session-streams",
-		Refusal: Refusal{429, invalidRequest, "too many open streams in this session"},
-		Usage:   "`number` of event streams with a connection"})
+		Status: 429, Text: "too many open streams in this session",
+		Usage: "`number` of event streams with a connection"})
 	PendingPerSession = add[int](Row{Section: Session, Name: "pending requests (questions that wait for the client)", Option: "Limits.PendingPerSession", Default: 64, None: true,
 		Beyond: "`Ask` fails with `ErrTooManyPending`", Counted: "session-pending",
 		Usage: "`number` of questions that wait for the client"})
@@ -162,35 +156,35 @@ var (
 var (
 	PrincipalRate = add[float64](Row{Section: Principal, Name: "what requests cost per second", Option: "Shared.PrincipalRate", Kind: Rate, Default: 1000, None: true,
 		Beyond: "-32600, come back", Counted: "principal-rate",
-		Refusal: Refusal{429, invalidRequest, "too many calls per second from this client"},
-		Usage:   "`number` of requests per second; large ones count as several"})
+		Status: 429, Text: "too many calls per second from this client",
+		Usage: "`number` of requests per second; large ones count as several"})
 	PrincipalBurst = add[int](Row{Section: Principal, Name: "what they may cost at once after a pause", Option: "Shared.PrincipalBurst", Shown: "twice the rate",
 		Usage: "`number` of such requests that may come at once (twice the rate)"})
 	CallsPerPrincipal = add[int](Row{Section: Principal, Name: "requests in flight", Option: "Shared.CallsPerPrincipal", Default: 1024, None: true,
 		Beyond: "-32600, come back", Counted: "principal-calls",
-		Refusal: Refusal{429, invalidRequest, "too many requests in flight from this client"},
-		Usage:   "`number` of requests in flight"})
+		Status: 429, Text: "too many requests in flight from this client",
+		Usage: "`number` of requests in flight"})
 	SessionsPerPrincipal = add[int](Row{Section: Principal, Name: "new sessions at once, and from then on within an hour", Option: "Shared.SessionsPerPrincipal", Default: 10_000, None: true,
 		Beyond: "429, -32600, `Retry-After`, `data.retryAfterMs`", Counted: "principal-sessions",
-		Refusal: Refusal{429, invalidRequest, "too many new sessions from this client"},
-		Usage:   "`number` of new sessions at once, and from then on within an hour"})
+		Status: 429, Text: "too many new sessions from this client",
+		Usage: "`number` of new sessions at once, and from then on within an hour"})
 	StoreShare = add[int64](Row{Section: Principal, Name: "share of the store when it is short of room", Default: 16, Shown: "a sixteenth, or a sixth of what is left, once half is in use",
 		Beyond: "no new sessions (429) and streams (-32600, come back)", Counted: "principal-store", Of: "Store.MaxStore",
-		Refusal: Refusal{429, invalidRequest, "too much is stored for this client, and the store has little room"}})
+		Status: 429, Text: "too much is stored for this client, and the store has little room"})
 	MemoryShare = add[int64](Row{Section: Principal, Name: "memory that it has the node hold", Kind: Size, Shown: "twice what is left beside it; see below",
-		Beyond: "429 before the body is read, or -32600, come back (counted in `troupe.refusals` then); an event stream is cut, and resumes", Counted: "memory-share", By: HTTP, Of: "Shared.MaxMemory",
-		Refusal: Refusal{429, invalidRequest, "this client has its share of the node's memory: --max-memory"}})
+		Beyond: "429 before the body is read, or -32600, come back (counted in `troupe.refusals` then); an event stream is cut, and resumes", Counted: "memory-share", By: HTTP, Within: true, Of: "Shared.MaxMemory",
+		Status: 429, Text: "this client has its share of the node's memory: --max-memory"})
 	StreamsPerPrincipal = add[int](Row{Section: Principal, Name: "event streams with a connection", Option: "Shared.StreamsPerPrincipal", Default: 1024, None: true,
 		Beyond: "429 for a GET and for `subscriptions/listen`; calls are still answered", Counted: "principal-streams",
-		Refusal: Refusal{429, invalidRequest, "too many open streams from this client"},
-		Usage:   "`number` of event streams with a connection"})
+		Status: 429, Text: "too many open streams from this client",
+		Usage: "`number` of event streams with a connection"})
 	PendingPerPrincipal = add[int](Row{Section: Principal, Name: "pending requests and parked calls", Option: "Shared.PendingPerPrincipal", Default: 1024, None: true,
 		Beyond: "`Ask` fails with `ErrTooManyPending`", Counted: "principal-pending",
 		Usage: "`number` of questions that wait for a client, in sessions and in parked calls"})
 	AuthFailures = add[float64](Row{Section: Principal, Name: "access tokens of an address that do not count, per second; ten times as many at once (`Options.Auth`)", Option: "Shared.AuthFailures", Kind: Rate, Default: 10, None: true,
 		Beyond: "429 before a token is verified; one that was verified before still counts", Counted: "auth-failures", By: HTTP,
-		Refusal: Refusal{429, invalidRequest, "too many access tokens from this address do not count"},
-		Usage:   "`number` of access tokens of an address that may fail per second"})
+		Status: 429, Text: "too many access tokens from this address do not count",
+		Usage: "`number` of access tokens of an address that may fail per second"})
 	Accounts = add[int](Row{Section: Principal, Name: "principals that a node tells apart", Default: 100_000,
 		Beyond: "further principals share one account; `troupe.accounts.overflowed` counts them"})
 )
@@ -249,12 +243,12 @@ var (
 		Beyond: "values that come sooner are left out"})
 	OpenTasksPerPrincipal = add[int](Row{Section: Task, Name: "tasks of a principal that have not ended", Option: "Shared.OpenTasksPerPrincipal", Default: 10_000, None: true,
 		Beyond: "no new ones: -32600, come back", Counted: "principal-tasks",
-		Refusal: Refusal{429, invalidRequest, "too many tasks of this client have not ended: cancel some, or wait"},
-		Usage:   "`number` of tasks of a principal that have not ended; 0 is no limit"})
+		Status: 429, Text: "too many tasks of this client have not ended: cancel some, or wait",
+		Usage: "`number` of tasks of a principal that have not ended; 0 is no limit"})
 	OpenTasksPerNode = add[int](Row{Section: Task, Name: "tasks of a node that have not ended", Option: "Shared.OpenTasksPerNode", Default: 100_000, None: true,
 		Beyond: "no new ones: -32603, come back", Counted: "node-tasks",
-		Refusal: Refusal{503, internalError, "too many tasks of this node have not ended"},
-		Usage:   "`number` of tasks of all principals that have not ended; 0 is no limit"})
+		Status: 503, Text: "too many tasks of this node have not ended",
+		Usage: "`number` of tasks of all principals that have not ended; 0 is no limit"})
 	TasksInLine = add[int](Row{Section: Task, Name: "tasks that wait for a place in the memory of a node", Default: 4096, Shown: "4,096; 256 with an external store",
 		Beyond: "those of a principal with twice what is left stay in the store, and are looked at again after a second or more"})
 	TasksPerNode = add[int](Row{Section: Task, Name: "tasks of a node whose handlers run", Option: "Shared.TasksPerNode", Default: 1000, Least: 1, Most: 1 << 20,
@@ -323,23 +317,23 @@ var (
 	TurnValues = add[int](Row{Section: Node, Name: "or its arguments are part of a message of more values than", Default: 1000})
 	OwedBytes  = add[int](Row{Section: Node, Name: "a body that has to wait until those of its client that were refused are paid for has more than", Kind: Size, Default: 4 * kib})
 	TurnWait   = add[time.Duration](Row{Section: Node, Name: "time that a large request waits for its turn", Kind: Time, Default: 5 * second,
-		Beyond: "503, come back, before it is scanned; -32603, come back, before it is validated (counted in `troupe.refusals` then)", Counted: "turn", By: HTTP})
+		Beyond: "503, come back, before it is scanned; -32603, come back, before it is validated (counted in `troupe.refusals` then)", Counted: "turn", By: HTTP, Within: true})
 	CallsPerNode = add[int](Row{Section: Node, Name: "requests in flight", Option: "Shared.CallsPerNode", Default: 10_000, None: true,
 		Beyond: "-32603, come back", Counted: "node-calls",
-		Refusal: Refusal{503, internalError, "too many requests in flight on this node"},
-		Usage:   "`number` of requests in flight; 0 is no limit"})
+		Status: 503, Text: "too many requests in flight on this node",
+		Usage: "`number` of requests in flight; 0 is no limit"})
 	NodeShare = add[int](Row{Section: Node, Name: "a principal's share of these requests", Shown: "see below",
 		Beyond: "-32603, come back", Counted: "node-share", Of: "Shared.CallsPerNode",
-		Refusal: Refusal{503, internalError, "this node is busy, and this client has its share of it"}})
+		Status: 503, Text: "this node is busy, and this client has its share of it"})
 	MaxMemory = add[int64](Row{Section: Node, Name: "memory of the process, a quarter of which is for what clients have it hold", Option: "Shared.MaxMemory", Kind: Size, Least: mib, Shown: "that of the cgroup, or of the machine",
-		Beyond: "503 before the body is read, or -32603, come back (counted in `troupe.refusals` then); an event stream is cut, and resumes", Counted: "memory", By: HTTP,
-		Refusal: Refusal{503, internalError, "this node has no memory for the request: --max-memory"},
-		Usage:   "memory that the process may use, a `size`; a quarter of it may be held for clients (that of the cgroup, or of the machine)"})
+		Beyond: "503 before the body is read, or -32603, come back (counted in `troupe.refusals` then); an event stream is cut, and resumes", Counted: "memory", By: HTTP, Within: true,
+		Status: 503, Text: "this node has no memory for the request: --max-memory",
+		Usage: "memory that the process may use, a `size`; a quarter of it may be held for clients (that of the cgroup, or of the machine)"})
 	MaxStore = add[int64](Row{Section: Node, Name: "bytes in the store", Option: "Store.MaxStore", Kind: Size, Least: mib, Shown: "8 GiB, in memory 1 GiB; less with less than 11 GiB of memory, see below",
 		Beyond:  "no new sessions (503) at nine tenths of their three sixteenths; no new streams (-32603, come back) at nine tenths of the three quarters for calls",
 		Counted: "store-full",
-		Refusal: Refusal{503, internalError, "temporarily unavailable: try again shortly"},
-		Usage:   "most bytes to store, a `size`; new sessions are refused beyond it (8GiB, in memory 1GiB, but at most 3/4 of --max-memory, in memory 3/16)"})
+		Status:  503, Text: "temporarily unavailable: try again shortly",
+		Usage: "most bytes to store, a `size`; new sessions are refused beyond it (8GiB, in memory 1GiB, but at most 3/4 of --max-memory, in memory 3/16)"})
 	DiskRoom = add[int](Row{Section: Node, Name: "free room that a full disk needs before the store starts again", Kind: Size, Default: 8 * mib, Shown: "8 MiB",
 		Beyond: "see below; `troupe.store.failed` and `troupe.store.restarts` count"})
 	LogReads = add[int](Row{Section: Node, Name: "reads of the event log at a time", Default: 16, Shown: "16, with 128 appends on their way",

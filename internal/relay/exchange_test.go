@@ -14,6 +14,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/refusal"
 )
 
 // link is an exchange whose letters a test carries.
@@ -127,7 +128,7 @@ func TestExchange(t *testing.T) {
 		"only the first": {func(x *Far) {
 			x.Answer(200, []byte("a"))
 			x.Answer(200, []byte("b"))
-			x.Reject(1, 2, "", nil, nil, 0)
+			x.Reject(refusal.New(1, 2, ""))
 			x.Open()
 		}, "4:200:a:1"},
 		"a stream": {func(x *Far) {
@@ -185,14 +186,14 @@ func TestExchange(t *testing.T) {
 func TestReject(t *testing.T) {
 	t.Parallel()
 	l := linked(t, 0)
-	l.far.Reject(429, -32600, "no", []byte(`{"a":1}`), []byte(`"7"`), 3*time.Second)
+	l.far.Reject(&refusal.Refusal{Status: 429, Code: -32600, Text: "no", Data: []byte(`{"a":1}`), ID: []byte(`"7"`), After: 3 * time.Second})
 	l.carry(t)
 	all, _ := l.come()
-	var r Refusal
+	var r refusal.Refusal
 	if len(all) != 1 || all[0].Kind != Reject || codec.Unmarshal(all[0].Data, &r) != nil {
 		t.Fatalf("got %s", said(all))
 	}
-	if r.Status != 429 || r.Code != -32600 || r.Message != "no" || string(r.Data) != `{"a":1}` || string(r.ID) != `"7"` || r.After != 3*time.Second {
+	if r.Status != 429 || r.Code != -32600 || r.Text != "no" || string(r.Data) != `{"a":1}` || string(r.ID) != `"7"` || r.After != 3*time.Second {
 		t.Errorf("got %+v", r)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/refusal"
 )
 
 // Far is the end of an exchange on the node where the call runs: to the call it is the connection. Its methods are those of
@@ -22,30 +23,22 @@ type Far struct {
 	send func(letter []byte) // does not wait
 	over func()
 
-	mu        sync.Mutex // guards the rest; held while send runs
-	out       sender
-	phase     phase
-	gone      bool
-	broken    bool
-	heard     time.Time
-	hook      func()   // of WhenGone
-	after     []func() // of Gone
-	ctx       context.Context
-	cancel    context.CancelFunc
-	room      chan struct{} // closed when there is room; nil if nobody waits for it
-	challenge string        // of a refusal
+	mu     sync.Mutex // guards the rest; held while send runs
+	out    sender
+	phase  phase
+	gone   bool
+	broken bool
+	heard  time.Time
+	hook   func()   // of WhenGone
+	after  []func() // of Gone
+	ctx    context.Context
+	cancel context.CancelFunc
+	room   chan struct{} // closed when there is room; nil if nobody waits for it
 }
 
 // NewFar returns an end that counts what waits for the window on held, at most about most bytes. It calls over once, when it is gone.
 func NewFar(id ID, held *quota.Holding, most int, send func(letter []byte), over func()) *Far {
 	return &Far{held: held, most: most, send: send, over: over, out: sender{id: id}, heard: time.Now()}
-}
-
-// SetChallenge has a refusal say what its client lacks: it is the value of WWW-Authenticate. It is called before Reject.
-func (x *Far) SetChallenge(value string) {
-	x.mu.Lock()
-	x.challenge = value
-	x.mu.Unlock()
 }
 
 // SetSession does nothing: a request without a session gets none.
@@ -68,11 +61,8 @@ func (x *Far) AnswerLast(status int, body []byte) bool { return x.Answer(status,
 func (x *Far) Accepted() { x.Answer(202, nil) }
 
 // Reject sends an error as the whole response.
-func (x *Far) Reject(status, code int, message string, data, id []byte, retryAfter time.Duration) {
-	x.mu.Lock()
-	challenge := x.challenge
-	x.mu.Unlock()
-	said, err := codec.Marshal(&Refusal{status, code, message, data, id, retryAfter, challenge})
+func (x *Far) Reject(no *refusal.Refusal) {
+	said, err := codec.Marshal(no)
 	if err != nil { // never: it is plain data
 		x.Cut()
 		return

@@ -50,7 +50,7 @@ const (
 	Event                  // an event of the stream
 	Finish                 // ends the stream
 	Answer                 // the whole response, with its status
-	Reject                 // the same, as a Refusal
+	Reject                 // the same, as a refusal.Refusal
 	Cut                    // breaks the connection off
 	kinds
 )
@@ -91,18 +91,6 @@ func ReadFrame(b []byte) (f Frame, err error) {
 
 // weight is what a frame counts toward the window.
 func (f *Frame) weight() uint64 { return around + uint64(len(f.Data)) }
-
-// Refusal is the data of a Reject.
-type Refusal struct {
-	Status  int
-	Code    int
-	Message string
-	Data    []byte        `json:",omitempty"` // raw JSON
-	ID      []byte        `json:",omitempty"` // of the request, raw JSON
-	After   time.Duration `json:",omitempty"`
-	// Challenge is the value of WWW-Authenticate, "" for none.
-	Challenge string `json:",omitempty"`
-}
 
 // Begin is the first letter of a request.
 type Begin struct {

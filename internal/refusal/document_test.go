@@ -1,8 +1,10 @@
-package faults
+package refusal
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,7 +24,7 @@ var update = flag.Bool("update", false, "write the tables of "+document)
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	tables := map[string]string{"Codes": codes(), "Faults": rows(), "Limits": refusals()}
-	testkit.Tables(t, document, tables, *update, "go test ./internal/faults -update")
+	testkit.Tables(t, document, tables, *update, "go test ./internal/refusal -update")
 }
 
 func codes() string {
@@ -52,14 +54,15 @@ func refusals() string {
 	b.WriteString("| text | code | status | retryable | limit |\n|---|---|---|---|---|\n")
 	for _, s := range limits.Sections() {
 		for r := range limits.All(s) {
-			if r.Refusal == (limits.Refusal{}) {
+			no := Of(r)
+			if no.Text == "" {
 				continue
 			}
 			name := r.Name
 			if r.Option != "" {
 				name = "`" + r.Option + "`"
 			}
-			fmt.Fprintf(&b, "| %s | %d | %d | yes | %s |\n", r.Refusal.Message, r.Refusal.Code, r.Refusal.Status, name)
+			fmt.Fprintf(&b, "| %s | %d | %d | yes | %s |\n", no.Text, no.Code, no.Status, name)
 		}
 	}
 	return b.String()
@@ -95,7 +98,7 @@ func TestRows(t *testing.T) {
 func TestMetaFaults(t *testing.T) {
 	t.Parallel()
 	version := `"` + mcp.MetaProtocolVersion + `":"2026-07-28"`
-	for meta, want := range map[string]*Fault{
+	for meta, want := range map[string]*Refusal{
 		`{}`:                NoRevision,
 		`{` + version + `}`: NoCapabilities,
 		`{` + version + `,"` + mcp.MetaClientCapabilities + `":{},"` + mcp.MetaClientInfo + `":1}`: ClientInfo,
@@ -107,28 +110,33 @@ func TestMetaFaults(t *testing.T) {
 	}
 }
 
-type told struct {
-	status, code int
-	message, id  string
-	after        time.Duration
-}
+type told Refusal
 
-func (r *told) Reject(status, code int, message string, _, id []byte, after time.Duration) {
-	*r = told{status, code, message, string(id), after}
+func (r *told) Reject(no *Refusal) { *r = told(*no) }
+
+func letter(t *testing.T, r told) string {
+	b, err := json.Marshal(Refusal(r))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
 }
 
 func TestTell(t *testing.T) {
 	t.Parallel()
 	var got told
 	Unavailable.Tell(&got, []byte("1"))
-	if want := (told{503, mcp.CodeInternalError, "temporarily unavailable: try again shortly", "1", time.Second}); got != want {
+	if want := (told{Status: 503, Code: mcp.CodeInternalError, Text: "temporarily unavailable: try again shortly", ID: []byte("1"), Data: []byte(`{"retryAfterMs":1000}`), After: time.Second, When: Unavailable.When}); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if want := `{"Status":503,"Code":-32603,"Message":"temporarily unavailable: try again shortly","Data":"eyJyZXRyeUFmdGVyTXMiOjEwMDB9","ID":"MQ==","After":1000000000}`; letter(t, got) != want {
+		t.Errorf("another node gets %s, want %s", letter(t, got), want)
 	}
 	SessionRevision.TellMore(&got, "2025-11-25", nil)
-	if want := (told{400, mcp.CodeInvalidRequest, "MCP-Protocol-Version is not the session's, 2025-11-25", "", 0}); got != want {
+	if want := (told{Status: 400, Code: mcp.CodeInvalidRequest, Text: "MCP-Protocol-Version is not the session's, 2025-11-25", When: SessionRevision.When}); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if e := Initialized.Error(); e.Code != mcp.CodeInvalidRequest || e.Message != "the session is initialized already" {
+	if e := Initialized.MCP(); e.Code != mcp.CodeInvalidRequest || e.Message != "the session is initialized already" {
 		t.Errorf("as an error: %v", e)
 	}
 }
