@@ -71,8 +71,8 @@ type Row struct {
 	Usual bool
 	// Of is the option that the limit is a share of, or follows, if it has none of its own.
 	Of string
-	// Status and Text are those of the error of a refused request, as package refusal makes it; they are zero if the limit refuses none.
-	// Status is for requests without a session.
+	// Status and Text are those of the error of a refused request, which package refusal makes;
+	// they are zero if the limit refuses none. Status is for requests without a session.
 	Status int
 	Text   string
 	// Usage is one sentence for the help of the command, with the name of the value in

@@ -10,13 +10,15 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// A Refusal is why a request is refused, and the error that its client gets. Those of the table, and of a limit, are for all requests and are
-// never changed: the methods that add what is of one request return copies.
+// A Refusal is why a request is refused, and the error that its client gets. Those of the table are
+// for all requests and are never changed: the methods that add what is of one request return
+// copies.
 type Refusal struct {
 	// Status is that of the HTTP response. A single request of a session gets 200 instead if it
 	// may come back, or for DuplicateID and LongToken.
 	Status int
-	// Code, Text and Data are those of the JSON-RPC error, and ID is the request's; Data and ID are raw JSON, nil for none.
+	// Code, Text and Data are those of the JSON-RPC error, and ID is the request's; Data and ID are
+	// raw JSON, nil for none.
 	Code int
 	Text string `json:"Message"`
 	Data []byte `json:",omitempty"`
@@ -33,7 +35,7 @@ type Refusal struct {
 	HangUp bool `json:"-"`
 	// Bare leaves out the body.
 	Bare bool `json:"-"`
-	// Allow has the methods of the endpoint with status 405, "" if they are those that it always has.
+	// Allow is the value of Allow with status 405, "" for all methods of the endpoint.
 	Allow string `json:"-"`
 	// When says when it occurs, for the document.
 	When string `json:"-"`
@@ -57,7 +59,8 @@ func Of(limit *limits.Row) *Refusal {
 	return &r
 }
 
-// Denied is the refusal of who is not let in. A status below 400 or above 599 means that of Auth, 401. err is for the log.
+// Denied is the refusal of who is not let in. A status below 400 or above 599 means that of Auth,
+// 401. err is for the log.
 func Denied(status int, challenge string, err error) *Refusal {
 	no := *Auth
 	no.Challenge, no.Err = challenge, err
