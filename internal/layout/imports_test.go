@@ -24,6 +24,7 @@ var layers = []layer{
 	{"mcp", nil, []string{"codec", "internal/protocol"}, "protocol data knows no layer"},
 	{"codec", []string{"mcp", "internal/jsonv2", "internal/limits"}, nil, "bytes and protocol data are all there is to a codec"},
 	{"auth", nil, nil, "whose a token is depends on the token and its issuer alone"},
+	{"internal/refusal", []string{"mcp", "internal/limits"}, []string{"internal/protocol"}, "every door takes its words from it, so it can know none"},
 	{"internal/protocol", []string{"mcp"}, []string{"codec", "internal/closedschema"}, "how revisions differ is known from their tables alone"},
 	{"internal", []string{"mcp", "internal/limits"}, nil, "a state machine decides from its arguments alone"},
 	{"internal/bearer", []string{"auth", "transport", "internal/limits", "internal/quota", "internal/refusal"}, nil, "who may come in is known before anybody knows what for"},

@@ -48,7 +48,7 @@ func TestRefused(t *testing.T) {
 		if n := strings.Count(log.String(), fmt.Sprintf("limit=%q", row.Name)); n != want {
 			t.Errorf("%s: %d records, want %d: %s", row.Counted, n, want, log.String())
 		}
-		if row.Option != "" && want > 0 && !strings.Contains(log.String(), "flag=--"+row.Flag()) {
+		if row.Option != "" && want > 0 && !strings.Contains(log.String(), "setting="+row.Setting()) {
 			t.Errorf("%s: the flag is missing: %s", row.Counted, log.String())
 		}
 		l.Refusals(func(label string, n int64) {
