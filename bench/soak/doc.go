@@ -21,11 +21,6 @@
 //	soak auth   has one address send 5,000 access tokens a second that do not count, beside a quiet client of another
 //	soak mixed  has clients of both eras, and of HTTP+SSE, come, work in all ways and leave for --time, and judges whether memory,
 //	            goroutines, files and what is stored stay the same
-//	soak recovery runs many histories of the property test in actors/recovery, which
-//	            need no process and no real time
-//	soak fleets  the same with several nodes on one store
-//	soak sim     runs many histories of the property test in internal/spec/histories: whole nodes
-//	            on a NATS server, in virtual time
 //
 // In greed the quiet client works from 127.0.0.1 and the greedy ones from other addresses of the
 // loopback network, in a process of their own with the lowest priority: elsewhere they would have
@@ -76,7 +71,7 @@
 //
 // From the top; most of what a file uses lies in its own line or below:
 //
-//	costs roll chaos nodes tasks auth greed behind restart stop balance cancel kill recovery mixed  the scenarios
+//	costs roll chaos nodes tasks auth greed behind restart stop balance cancel kill mixed  the scenarios
 //	visitor passer guest  the clients of mixed with a session, without one, and with one that is their connection
 //	departure endless inquiry  how a guest leaves, calls that it does not see through, and questions to it
 //	wire trend cable  what a guest sends and gets, what rises, and the connections of one client

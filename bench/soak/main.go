@@ -35,10 +35,6 @@ var scenarios = map[string]func(context.Context, options) (any, error){
 
 	"cancel": func(ctx context.Context, o options) (any, error) { return runCancel(ctx, o) },
 
-	"recovery": func(ctx context.Context, o options) (any, error) { return runHistories(ctx, o, recoveryProperty) },
-	"fleets":   func(ctx context.Context, o options) (any, error) { return runHistories(ctx, o, fleetsProperty) },
-	"sim":      func(ctx context.Context, o options) (any, error) { return runHistories(ctx, o, simProperty) },
-
 	"tasks": func(ctx context.Context, o options) (any, error) { return runTasks(ctx, o) },
 
 	"chaos": func(ctx context.Context, o options) (any, error) { return runChaos(ctx, o) },
@@ -71,8 +67,7 @@ type options struct {
 
 	events int // restart, resume: how many are stored first
 
-	histories int // of recovery, fleets or sim
-	nats      int // servers of nodes and chaos
+	nats int // servers of nodes and chaos
 
 	sync    bool // NATS flushes each write
 	streams int  // costs large: how many
@@ -94,7 +89,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return runGuess(args[1:], os.Stdin, stdout, stderr)
 	}
 	if len(args) == 0 || scenarios[args[0]] == nil {
-		fmt.Fprintln(stderr, "usage: soak kill|stop|balance|roll|costs|restart|resume|cancel|tasks|nodes|chaos|recovery|fleets|sim|greed|auth|mixed [--rounds N] [--nats N] [--sync] [--streams N] [--herd N] [--away TIME] [--events N] [--histories N] [--clients N] [--servers N] [--seed N] [--bin PATH] [--old COMMIT] [--data DIR] [--out FILE] [--early] [--within TIME] [--time TIME] [--greedy N] [--duration TIME] [ATTACK...|HARM...|PART...]")
+		fmt.Fprintln(stderr, "usage: soak kill|stop|balance|roll|costs|restart|resume|cancel|tasks|nodes|chaos|greed|auth|mixed [--rounds N] [--nats N] [--sync] [--streams N] [--herd N] [--away TIME] [--events N] [--clients N] [--servers N] [--seed N] [--bin PATH] [--old COMMIT] [--data DIR] [--out FILE] [--early] [--within TIME] [--time TIME] [--greedy N] [--duration TIME] [ATTACK...|HARM...|PART...]")
 		return 2
 	}
 	o := options{log: stderr}
@@ -110,7 +105,6 @@ func run(args []string, stdout, stderr io.Writer) int {
 	f.StringVar(&o.out, "out", "", "file for the report as JSON")
 	f.BoolVar(&o.early, "early", false, "kill: answer some questions after the restart before resuming their stream")
 	f.IntVar(&o.events, "events", 0, "restart: kill the process behind so many stored events; resume: events of others")
-	f.IntVar(&o.histories, "histories", 50_000, "recovery, fleets, sim: number of histories")
 	f.IntVar(&o.nats, "nats", 1, "nodes, chaos, roll, costs: number of NATS servers, 1 or 3")
 	f.BoolVar(&o.sync, "sync", false, "nodes, chaos, roll, costs: NATS has each write on the disk before it is acknowledged")
 	f.IntVar(&o.streams, "streams", 1000, "costs large: streams of 3.9 MB")
@@ -162,7 +156,7 @@ func perform(ctx context.Context, name string, o options) (report any, err error
 	if name == "tasks" || name == "nodes" || name == "chaos" || name == "roll" || name == "costs" { // the tool that it calls is in bench/host
 		o.servers = 2
 	}
-	if o.bin == "" && name != "recovery" && name != "fleets" && name != "sim" {
+	if o.bin == "" {
 		if o.bin, err = build(ctx, dir, o.servers); err != nil {
 			return nil, err
 		}
