@@ -92,11 +92,9 @@ func (k *call) answer(boot int64, delay time.Duration) {
 		}
 		a, err := k.d.c.Answer(w.ctx, k.question, `{"action":"accept","content":{"answer":"`+k.text+`"}}`)
 		switch {
-		case err != nil && w.ctx.Err() == nil && !w.excused(now):
+		case err != nil && w.ctx.Err() == nil && !w.mayFail(now, false) && !w.mayBreak(now):
 			w.violated(k.f.rec, "%s: answer to %s failed and nobody was killed: %v", k.d, k, err)
 			return
-		case err == nil && a.Status == http.StatusServiceUnavailable && (w.paused.Load() || w.fleet != nil && w.excused(now)):
-			w.wait(100 * time.Millisecond)
 		case err == nil && a.Status != http.StatusAccepted:
 			a.Close()
 			w.violated(k.f.rec, "%s: answer to %s got %d %s", k.d, k, a.Status, a.Body)
@@ -126,7 +124,7 @@ func (k *call) accepted() {
 	k.given = true
 	k.mu.Unlock()
 	patient := answerTakes
-	if w.fleet != nil { // the connection may be to a node that stands still
+	if w.fleet != nil || w.harm() == byPause { // the connection may be to a node that stands still
 		patient += 20 * time.Second
 	}
 	t := time.NewTimer(patient)

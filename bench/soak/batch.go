@@ -83,7 +83,6 @@ func (d *driver) openBatches() []*batch {
 func (b *batch) run() {
 	w := b.d.w
 	b.boot = w.boot.Load()
-	paused := w.paused.Load()
 	var messages []string
 	for _, k := range b.members {
 		k.boot = b.boot
@@ -93,13 +92,13 @@ func (b *batch) run() {
 	switch {
 	case w.ctx.Err() != nil:
 	case err != nil:
-		if !w.excused(b.boot) {
+		if !w.mayFail(b.boot, false) {
 			w.violated(nil, "%s: %s failed and nobody was killed: %v", b.d, b, err)
 		}
 		w.figures.Lost.Add(1)
 	case a.Status >= 500:
 		w.figures.Unavailable.Add(1)
-		if !w.excused(b.boot) && !paused && !w.paused.Load() {
+		if !w.mayFail(b.boot, false) {
 			w.violated(nil, "%s: %s got %d %s and nobody was killed", b.d, b, a.Status, a.Body)
 		}
 	case a.Status != http.StatusOK:

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,6 +39,9 @@ type costsReport struct {
 	Writes    *writesCost   `json:"writes,omitempty"`
 	Large     *largeCost    `json:"large_streams_resumed_at_the_nodes_left,omitempty"`
 }
+
+// verdict judges nothing.
+func (*costsReport) verdict() error { return nil }
 
 // streamCost is what streams cost that clients come back to.
 type streamCost struct {
@@ -84,9 +86,10 @@ type costs struct {
 func runCosts(ctx context.Context, o options) (*costsReport, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	if slices.Equal(o.attacks, []string{"large"}) {
+	if slices.Equal(o.parts, []string{"large"}) {
 		o.flags = append(o.flags, "--max-store", strconv.FormatInt(4*int64(o.streams)*costBytes, 10)) // one client has half of three quarters of it for events
 	}
+	o.nodes = 3
 	f, _, err := startFleet(ctx, o)
 	if err != nil {
 		return nil, err
@@ -98,7 +101,7 @@ func runCosts(ctx context.Context, o options) (*costsReport, error) {
 		name string
 		run  func(*costsReport) error
 	}{{"attach", c.attach}, {"listen", c.listen}, {"sessions", c.sessions}, {"writes", c.writes}, {"large", c.large}} {
-		if len(o.attacks) > 0 && !slices.Contains(o.attacks, part.name) {
+		if len(o.parts) > 0 && !slices.Contains(o.parts, part.name) {
 			continue
 		}
 		began := time.Now()
@@ -130,22 +133,6 @@ func (c *costs) cpu() (nodes, nats time.Duration) {
 	return nodes, nats
 }
 
-// cpuOf is the processor time of a process, by the clock ticks of /proc.
-func cpuOf(pid int) time.Duration {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0
-	}
-	_, rest, _ := strings.Cut(string(data), ") ")
-	fields := strings.Fields(rest)
-	if len(fields) < 13 {
-		return 0
-	}
-	user, _ := strconv.Atoi(fields[11])
-	system, _ := strconv.Atoi(fields[12])
-	return time.Duration(user+system) * 10 * time.Millisecond
-}
-
 // rss is what each node has in memory, in MiB.
 func (c *costs) rss() (all []int64) {
 	for _, p := range c.f.nodes {
@@ -154,31 +141,6 @@ func (c *costs) rss() (all []int64) {
 		}
 	}
 	return all
-}
-
-// each runs f for 0 to n-1, so many at once, and returns the first error.
-func each(n, atOnce int, f func(i int) error) error {
-	var group sync.WaitGroup
-	var next atomic.Int64
-	var failed atomic.Pointer[error]
-	for range atOnce {
-		group.Go(func() {
-			for failed.Load() == nil {
-				i := int(next.Add(1)) - 1
-				if i >= n {
-					return
-				}
-				if err := f(i); err != nil {
-					failed.CompareAndSwap(nil, &err)
-				}
-			}
-		})
-	}
-	group.Wait()
-	if err := failed.Load(); err != nil {
-		return *err
-	}
-	return nil
 }
 
 // attach reads streams at the node that writes them, and then others at another one.

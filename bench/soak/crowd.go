@@ -113,12 +113,3 @@ func (h *crowd) whole() {
 		k.d.forget()
 	}
 }
-
-func isClosed(c chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}

@@ -32,6 +32,11 @@ func (g *guest) leave(way departure) {
 	if way.in != nil {
 		g.op("sse_left_behind", 0, func() (err error) { k, came, err = way.in(g); return err })
 	}
+	if g.lost {
+		g.cable.pull()
+		g.line.unplugged()
+		return
+	}
 	again := g.cable
 	if g.rng.IntN(2) == 0 {
 		g.line.Close()

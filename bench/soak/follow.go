@@ -63,14 +63,14 @@ func (f *follower) run(ev *client.Events, boot int64) bool {
 			f.d.w.figures.Dropped.Add(1)
 		case errors.Is(err, io.EOF) && f.cancelled.Load():
 			return true
-		case errors.Is(err, io.EOF) && f.d.w.fleet != nil && f.d.w.excused(boot): // a node that ends has its clients come back
+		case errors.Is(err, io.EOF) && f.d.w.mayEnd(boot): // a node that ends has its clients come back
 		case errors.Is(err, io.EOF):
 			f.d.w.violated(f.rec, "%s: a stream ended without its last event", f.d)
 			return true
 		case client.Failed(err) == 0:
 			f.d.w.violated(f.rec, "%s: %v", f.d, err)
 			return true
-		case !f.d.w.excused(boot):
+		case !f.d.w.mayBreak(boot):
 			f.d.w.violated(f.rec, "%s: a stream's connection broke and nobody was killed: %v", f.d, err)
 			return true
 		case len(f.ids) == 0:
@@ -143,10 +143,11 @@ func (f *follower) resume() (*client.Events, int64) {
 				a.Close()
 			}
 			return nil, 0
-		case err != nil && !starting && !w.excused(boot):
+		case err != nil && !w.mayFail(boot, starting) && !w.mayBreak(boot):
 			w.violated(f.rec, "%s: resume after %s: %v", f.d, from, err)
 			return nil, 0
 		case err != nil:
+		case a.Status >= 500 && w.mayBreak(boot):
 		case f.cancelled.Load() && a.Status == http.StatusNoContent: // it has ended meanwhile, without an answer
 			return nil, 0
 		case a.Events == nil || a.Status != http.StatusOK:

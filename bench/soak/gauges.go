@@ -1,12 +1,8 @@
 package main
 
 import (
-	"bufio"
 	"fmt"
-	"net/http"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -34,24 +30,6 @@ func (w *greedy) gauges() gauges {
 		}
 	}
 	return g
-}
-
-// metricsOf reads what a process says at /metrics: values by the names of their series.
-func metricsOf(addr string) (map[string]float64, error) {
-	resp, err := http.Get("http://" + addr + "/metrics")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	m := make(map[string]float64)
-	lines := bufio.NewScanner(resp.Body)
-	for lines.Scan() {
-		name, text, _ := strings.Cut(lines.Text(), " ")
-		if v, err := strconv.ParseFloat(text, 64); err == nil {
-			m[name] = v
-		}
-	}
-	return m, lines.Err()
 }
 
 // keptOutcomes is how much a process may hold of the outcomes of parked calls, for ten minutes: 16 MiB, and what is
@@ -88,16 +66,4 @@ func (g gauges) beyond(idle gauges, everything bool) string {
 	}
 	slices.Sort(more)
 	return strings.Join(more, ", ")
-}
-
-// residentOf is the resident memory of a process in bytes, 0 where the system does not say.
-func residentOf(pid int) int64 {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0
-	}
-	_, rest, _ := strings.Cut(string(b), "\nVmRSS:")
-	var kb int64
-	_, _ = fmt.Sscan(rest, &kb)
-	return kb << 10
 }

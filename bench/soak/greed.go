@@ -61,7 +61,7 @@ func runGreed(ctx context.Context, o options) (*greedReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	if slices.Equal(o.attacks, []string{herd}) {
+	if slices.Equal(o.parts, []string{herd}) {
 		o.flags = append(o.flags, "--max-store", "16GiB") // half of its three quarters for events holds 1,000 streams of 4 MB, and those that were not read in time
 	}
 	p := &process{bin: o.bin, addr: addr, args: append([]string{"serve", "--data", o.data, "--listen", addr, "--conformance",
@@ -167,7 +167,7 @@ func (w *greedy) wait(d time.Duration) bool { return (&world{ctx: w.ctx}).wait(d
 
 // attackAll makes the attacks and judges them.
 func (w *greedy) attackAll() error {
-	names := w.o.attacks
+	names := w.o.parts
 	if len(names) == 0 {
 		for _, a := range greed.All {
 			names = append(names, a.Name)

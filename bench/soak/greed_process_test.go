@@ -13,7 +13,7 @@ import (
 func TestGreed(t *testing.T) {
 	r, err := runGreed(t.Context(), options{
 		greedy: 2, seed: 11, bin: program, data: t.TempDir(), duration: 500 * time.Millisecond, counts: true, log: t.Output(),
-		attacks: []string{"bodies", "values", "in-flight", "inputs", "unknown-states", "batches", "resumes", "listens", allAtOnce},
+		parts: []string{"bodies", "values", "in-flight", "inputs", "unknown-states", "batches", "resumes", "listens", allAtOnce},
 	})
 	if err != nil {
 		t.Fatal(err)

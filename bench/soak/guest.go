@@ -23,6 +23,9 @@ type guest struct {
 	cable      *cable
 	line       *wire
 	subscribed bool
+	boot       int64 // the start of the node in which it came
+	pauses     int64 // and how often the node had been paused
+	lost       bool  // its connection, as the node was harmed
 }
 
 // stays are the deeds of a client over HTTP+SSE.
@@ -52,7 +55,8 @@ func (g *guest) run() {
 // visit is one client from its first connection to its last.
 func (g *guest) visit() {
 	g.driver = &driver{w: g.m.w, n: int(g.m.visitors.Add(1)), hasNever: true}
-	g.cable, g.line, g.subscribed = newCable(), nil, false
+	g.cable, g.line, g.subscribed, g.lost = newCable(), nil, false, false
+	g.boot, g.pauses = g.w.boot.Load(), g.w.pauses.Load()
 	defer g.cable.pull()
 	g.op("sse_connect", 0, func() (err error) { g.line, err = g.w.plugIn(g.cable); return err })
 	if g.line == nil {
@@ -63,9 +67,10 @@ func (g *guest) visit() {
 		g.op("sse_connect_and_no_more", 0, g.remainsFresh)
 	} else {
 		g.op("sse_initialize", 0, g.initialize)
-		for n := 10 + g.rng.IntN(20); n > 0 && g.m.goesOn(); n-- {
+		for n := 10 + g.rng.IntN(20); n > 0 && g.m.goesOn() && !g.lost; n-- {
 			draw(g.rng, stays, g)(g)
-			g.w.wait(g.m.pause(g.rng))
+			for g.w.wait(g.m.pause(g.rng)) && g.w.ending.Load() { // a node that ends waits for as long as its clients of HTTP+SSE call
+			}
 		}
 	}
 	g.leave(way)
@@ -73,8 +78,15 @@ func (g *guest) visit() {
 
 // op is mixed.op with the client and its last messages in the error.
 func (g *guest) op(kind string, least time.Duration, f func() error) {
-	g.m.op(kind, least, func() error {
-		if err := f(); err != nil {
+	if g.lost {
+		return
+	}
+	g.lost = !g.m.op(kind, least, func() error {
+		err := f()
+		if err != nil && g.w.mayFail(g.boot, g.w.pauses.Load() != g.pauses) {
+			return errExcused
+		}
+		if err != nil {
 			return g.line.with(fmt.Errorf("%s: %w", g, err))
 		}
 		return nil

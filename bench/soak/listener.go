@@ -41,8 +41,8 @@ func (l *listener) run() {
 			l.open.Store(0)
 			switch {
 			case w.ctx.Err() != nil, errors.Is(err, errDropped):
-			case client.Failed(err) == client.Broken && w.excused(before):
-			case errors.Is(err, errToldToLeave) && w.fleet != nil && w.excused(before): // the node ends in order, or others live without it
+			case client.Failed(err) == client.Broken && w.mayBreak(before):
+			case errors.Is(err, errToldToLeave) && w.mayEnd(before): // the node ends in order, or others live without it
 			default:
 				w.violated(nil, "%s: a listener ended and nobody was killed: %v", l.v, err)
 			}

@@ -18,10 +18,10 @@ func TestMain(m *testing.M) {
 	}
 	dir, err := os.MkdirTemp("", "troupe-soak-")
 	if err == nil {
-		program, err = build(context.Background(), dir, 1)
+		program, err = build(context.Background(), dir, false)
 	}
 	if err == nil {
-		host, err = build(context.Background(), dir, 2)
+		host, err = build(context.Background(), dir, true)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

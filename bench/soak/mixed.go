@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,11 +54,13 @@ func (r *mixedReport) verdict() error {
 	return nil
 }
 
-// mixed is one run.
+// mixed is clients that come, work for a while and leave.
 type mixed struct {
 	w     *world
 	kept  time.Duration
 	began time.Time
+	lasts time.Duration // 0: until over
+	over  atomic.Bool   // nobody comes any more
 
 	visitors atomic.Int64 // who have come so far
 
@@ -86,7 +89,9 @@ const mixedMemory = "1GiB"
 
 // runMixed has clients of both eras, and of the oldest transport, come, work in all ways and leave for o.time, and judges whether what the process holds stays the same.
 func runMixed(ctx context.Context, o options) (*mixedReport, error) {
-	m := &mixed{kept: min(max(o.time/keptShare, leastKept), mostKept), times: make(map[string][]time.Duration), counts: make(map[string]int64)}
+	o.time = cmp.Or(o.time, time.Minute)
+	m := newLoad(nil)
+	m.lasts, m.kept = o.time, min(max(o.time/keptShare, leastKept), mostKept)
 	kept := m.kept.String()
 	w, err := newWorld(ctx, o, "--replay-age", kept, "--session-idle", kept, "--session-unused", (m.kept / 2).String(), "--task-max", kept, "--max-ask", kept,
 		"--sessions-per-principal", "0", "--max-memory", mixedMemory)
@@ -133,6 +138,26 @@ func runMixed(ctx context.Context, o options) (*mixedReport, error) {
 	return r, nil
 }
 
+func newLoad(w *world) *mixed {
+	return &mixed{w: w, times: make(map[string][]time.Duration), counts: make(map[string]int64)}
+}
+
+// startGuests has n clients of HTTP+SSE at a time come and go, if the run has such visitors, until end is called.
+func (m *mixed) startGuests(n int) (end func()) {
+	var clients sync.WaitGroup
+	m.visitors.Store(20_000) // resources of others have smaller numbers
+	m.began = time.Now()
+	if m.w.visited(ofSSE) {
+		for n := range max(1, n) {
+			clients.Go((&guest{m: m, rng: rand.New(rand.NewPCG(m.w.o.seed, 300+uint64(n))), turn: n}).run)
+		}
+	}
+	return func() {
+		m.over.Store(true)
+		clients.Wait()
+	}
+}
+
 // flat reports the trends of samples, and judges them.
 func (r *mixedReport) flat(all []sample, judged bool) {
 	r.Points = thinned(all, mixedPoints)
@@ -168,7 +193,7 @@ func (m *mixed) load() (all []sample, err error) {
 		all = append(all, s)
 		if time.Since(told) > 10*time.Second {
 			told = time.Now()
-			fmt.Fprintf(m.w.o.log, "%4.0f s: %d clients so far, %d operations; %.0f MiB, %.1f live, %.0f goroutines, %.0f files, %.0f sessions, %.0f events, %.0f tasks, %.0f MiB of data\n", s[at], m.visitors.Load(), m.done(),
+			fmt.Fprintf(m.w.o.log, "%4.0f s: %d clients so far, %d operations; %.0f MiB, %.1f live, %.0f goroutines, %.0f files, %.0f sessions, %.0f events, %.0f tasks, %.0f MiB of data\n", s[at], m.visitors.Load(), m.operations(),
 				s["rss_mib"], s["heap_live_mib"], s["goroutines"], s["files"], s["sessions_stored"], s["events_stored"], s["tasks_stored"], s["data_mib"])
 		}
 	}
@@ -177,31 +202,37 @@ func (m *mixed) load() (all []sample, err error) {
 }
 
 // goesOn reports that the load goes on.
-func (m *mixed) goesOn() bool { return time.Since(m.began) < m.w.o.time && m.w.ctx.Err() == nil }
+func (m *mixed) goesOn() bool {
+	return !m.over.Load() && (m.lasts == 0 || time.Since(m.began) < m.lasts) && m.w.ctx.Err() == nil
+}
 
 // pause is how long a client thinks before it does the next thing.
 func (m *mixed) pause(rng *rand.Rand) time.Duration {
 	return time.Duration(5+rng.IntN(35)) * time.Millisecond
 }
 
-// op does something that must succeed, and notes how long that took beyond what it has to.
-func (m *mixed) op(kind string, least time.Duration, f func() error) {
+// errExcused ends what a client does whose node is harmed.
+var errExcused = errors.New("the node is harmed")
+
+// op does something that must succeed unless the node is harmed, and notes how long that took beyond what it has to. It reports whether it succeeded.
+func (m *mixed) op(kind string, least time.Duration, f func() error) bool {
 	if m.w.ctx.Err() != nil {
-		return
+		return false
 	}
 	began := time.Now()
 	err := f()
 	took := time.Since(began) - least
-	if m.w.ctx.Err() != nil {
-		return
+	if m.w.ctx.Err() != nil || errors.Is(err, errExcused) {
+		return false
 	}
 	if err != nil {
 		m.w.violated(nil, "%s: %v", kind, err)
-		return
+		return false
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.times[kind] = append(m.times[kind], took)
+	return true
 }
 
 func (m *mixed) count(what string) {
@@ -210,8 +241,19 @@ func (m *mixed) count(what string) {
 	m.counts[what]++
 }
 
-// done is how many operations have succeeded.
-func (m *mixed) done() (n int) {
+// done is how often each operation has succeeded.
+func (m *mixed) done() map[string]int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := maps.Clone(m.counts)
+	for kind, took := range m.times {
+		all[kind] += int64(len(took))
+	}
+	return all
+}
+
+// operations is how many operations have succeeded.
+func (m *mixed) operations() (n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, all := range m.times {
@@ -222,7 +264,7 @@ func (m *mixed) done() (n int) {
 
 // sumUp reports what was done.
 func (m *mixed) sumUp(r *mixedReport) {
-	r.Requests = float64(m.done()) / r.Seconds
+	r.Requests = float64(m.operations()) / r.Seconds
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r.Operations, r.Counts = make(map[string]operation), m.w.figures.counts()

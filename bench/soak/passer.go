@@ -137,8 +137,8 @@ func closedHere(err error) bool { return strings.Contains(err.Error(), "closed")
 
 // task has a call become a task, and asks until it has completed.
 func (p *passer) task() {
-	p.m.op("stateless_task", mixedSteps*taskStepMS*time.Millisecond, func() error {
-		a, err := p.tasker.Call(p.w.ctx, p.newID(), "tools/call", fmt.Sprintf(`"name":"job","arguments":{"steps":%d,"step_ms":%d}`, mixedSteps, taskStepMS))
+	p.m.op("stateless_task", mixedSteps*mixedStepMS*time.Millisecond, func() error {
+		a, err := p.tasker.Call(p.w.ctx, p.newID(), "tools/call", fmt.Sprintf(`"name":"job","arguments":{"steps":%d,"step_ms":%d}`, mixedSteps, mixedStepMS))
 		if err != nil {
 			return err
 		}

@@ -73,7 +73,7 @@ func (k *call) rest(id string) (rest []client.Event, ok bool) {
 	w.figures.Replays.Add(1)
 	boot, starting := w.now()
 	a, err := k.d.c.Resume(w.ctx, id)
-	if err != nil && (starting || w.excused(boot)) {
+	if err != nil && (w.mayFail(boot, starting) || w.mayBreak(boot)) {
 		return nil, false
 	}
 	if err != nil {
@@ -93,7 +93,7 @@ func (k *call) rest(id string) (rest []client.Event, ok bool) {
 		if errors.Is(err, io.EOF) {
 			return rest, true
 		}
-		if err != nil && w.excused(boot) {
+		if err != nil && w.mayBreak(boot) {
 			return nil, false
 		}
 		if err != nil {

@@ -60,10 +60,12 @@ func (f *statelessFigures) counts(all map[string]int64) {
 
 // admit begins a stateless client.
 func (w *world) admit(n int, url string) {
-	v := &statelessClient{w: w, n: n, url: url, c: client.NewStateless(url, w.rt, `{"elicitation":{"form":{}},"sampling":{},"roots":{}}`)}
+	v := &statelessClient{w: w, n: n, url: url, c: client.NewStateless(url, w.connectionsOf(100+n), `{"elicitation":{"form":{}},"sampling":{},"roots":{}}`)}
 	v.hears = &listener{v: v, rng: rand.New(rand.NewPCG(w.o.seed, uint64(n)<<8|1))}
 	w.statelessClients = append(w.statelessClients, v)
-	go v.hears.run()
+	if w.visited(ofUpdates) {
+		go v.hears.run()
+	}
 }
 
 func (v *statelessClient) String() string { return fmt.Sprintf("stateless client %d", v.n) }
@@ -91,7 +93,7 @@ func (v *statelessClient) try(id, method, params string) (a *client.Answer, boot
 			before = 0
 		}
 		return a, before
-	case starting || w.excused(before):
+	case w.mayFail(before, starting):
 	case err != nil:
 		w.violated(nil, "%s: %s %s failed and nobody was killed: %v", v, method, params, err)
 	default:
@@ -103,10 +105,9 @@ func (v *statelessClient) try(id, method, params string) (a *client.Answer, boot
 	return nil, 0
 }
 
-// load starts what the stateless client does in the round whose process is killed at killAfter.
-func (v *statelessClient) load(killAfter time.Duration) {
+// load starts what the stateless client does in the round whose harm comes after a time, as a driver's load does.
+func (v *statelessClient) load(after, window time.Duration) {
 	rng := v.w.rng(uint64(v.n+1)<<16 | 1)
-	window := killAfter + 300*time.Millisecond
 	later := func(f func()) {
 		after := time.Duration(rng.Int64N(int64(window)))
 		v.tasks.Go(func() {
@@ -115,26 +116,40 @@ func (v *statelessClient) load(killAfter time.Duration) {
 			}
 		})
 	}
-	for range 3 + rng.IntN(3) {
-		k := v.newParked(rng)
-		later(func() { v.place(k) })
-	}
-	for range 1 + rng.IntN(2) {
-		to, delay := 5+rng.IntN(20), 10+rng.IntN(30)
-		later(func() { v.count(to, delay) })
-	}
-	touches := 1 + rng.IntN(3)
-	later(func() {
-		for range touches {
-			v.hears.touch()
+	if v.w.visited(ofAsks) {
+		for range 3 + rng.IntN(3) {
+			k := v.newParked(rng)
+			later(func() { v.place(k) })
 		}
-	})
-	later(v.walk)
-	after, stream := time.Duration(1+rng.IntN(300))*time.Millisecond, rng.IntN(2) == 0
-	later(func() { v.leave(after, stream) })
-	end := time.Now().Add(window)
+	}
+	if v.w.visited(ofStreams) {
+		for range 1 + rng.IntN(2) {
+			to, delay := 5+rng.IntN(20), 10+rng.IntN(30)
+			later(func() { v.count(to, delay) })
+		}
+	}
+	if v.w.visited(ofUpdates) {
+		touches := 1 + rng.IntN(3)
+		later(func() {
+			for range touches {
+				v.hears.touch()
+			}
+		})
+	}
+	if !v.w.visited(ofCalls) {
+		return
+	}
+	if v.w.o.proxy == "" { // else a cursor is of one node alone
+		later(v.walk)
+	}
+	left, stream := time.Duration(1+rng.IntN(300))*time.Millisecond, rng.IntN(2) == 0
+	later(func() { v.leave(left, stream) })
+	end := time.Now().Add(after + 300*time.Millisecond)
 	v.tasks.Go(func() {
-		for i := 0; time.Now().Before(end) && v.echo(i); i++ {
+		for i := 0; (time.Now().Before(end) || v.w.rolling()) && v.echo(i); i++ {
+			if i%4 == 3 && v.w.rolling() && v.w.visited(ofStreams) {
+				v.count(10, 50)
+			}
 			v.w.wait(20 * time.Millisecond)
 		}
 	})
@@ -194,7 +209,7 @@ func (v *statelessClient) count(to, delay int) {
 func (v *statelessClient) leave(after time.Duration, stream bool) {
 	w := v.w
 	boot := w.boot.Load()
-	starting := w.up.Load() < boot
+	_, starting := w.now()
 	ctx, cancel := context.WithTimeout(w.ctx, after)
 	defer cancel()
 	call := `"name":"sleep","arguments":{"ms":3600000}`
@@ -209,7 +224,7 @@ func (v *statelessClient) leave(after time.Duration, stream bool) {
 	case w.ctx.Err() != nil:
 	case errors.Is(err, context.DeadlineExceeded):
 		w.stateless.Left.Add(1)
-	case !starting && !w.excused(boot):
+	case !w.mayFail(boot, starting):
 		w.violated(nil, "%s: %s got %+v and %v", v, call, a, err)
 	}
 }

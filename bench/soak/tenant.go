@@ -40,15 +40,18 @@ type tenantReport struct {
 	Unheard int64 `json:"without_an_answer"`
 }
 
-// newTenant begins to call each node with so many callers at a time, until the run is over.
-func (w *world) newTenant(callers int) *tenant {
+// newTenant begins to call each node with --greedy callers at a time, until the run is over.
+func (w *world) newTenant() *tenant {
+	if !w.visited(ofGreed) {
+		return nil
+	}
 	from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 9, 1)}, Timeout: 2 * time.Second}
 	var working sync.WaitGroup
 	t, rt := &tenant{w: w}, client.NewTransport()
 	rt.DialContext = from.DialContext
 	for _, p := range w.fleet.nodes {
 		c := client.NewStateless(p.url(0), rt, `{}`)
-		for range callers {
+		for range w.o.greedy {
 			working.Go(func() {
 				for w.ctx.Err() == nil {
 					t.call(c)
@@ -98,8 +101,11 @@ func (t *tenant) call(c *client.Stateless) {
 }
 
 // report says what the tenant came to.
-func (t *tenant) report(callers int) tenantReport {
-	return tenantReport{Callers: callers * len(t.w.fleet.nodes), Served: t.served.Load(), Refused: t.refused.Load(), Unheard: t.unheard.Load()}
+func (t *tenant) report() tenantReport {
+	if t == nil {
+		return tenantReport{}
+	}
+	return tenantReport{Callers: t.w.o.greedy * len(t.w.fleet.nodes), Served: t.served.Load(), Refused: t.refused.Load(), Unheard: t.unheard.Load()}
 }
 
 // verdict says whether the tenant was there at all: others beside nobody prove nothing.

@@ -277,15 +277,18 @@ func (v *visitor) reads() {
 	v.m.op("read", 0, func() error { return answeredWith(r[2])(v.c.Call(v.w.ctx, v.newID(), r[0], r[1])) })
 }
 
-// Each task has so many steps.
-const mixedSteps = 3
+// Each task has so many steps of so many milliseconds.
+const (
+	mixedSteps  = 3
+	mixedStepMS = 5
+)
 
 // task has a call become a task of 2025-11-25, and waits for its result.
 func (v *visitor) task() {
 	v.tasked.Store(true)
-	v.m.op("task", mixedSteps*taskStepMS*time.Millisecond, func() error {
+	v.m.op("task", mixedSteps*mixedStepMS*time.Millisecond, func() error {
 		id := v.newID()
-		a, err := v.c.Call(v.w.ctx, id, "tools/call", fmt.Sprintf(`{"name":"job","arguments":{"steps":%d,"step_ms":%d},"task":{"ttl":%d}}`, mixedSteps, taskStepMS, v.m.kept.Milliseconds()))
+		a, err := v.c.Call(v.w.ctx, id, "tools/call", fmt.Sprintf(`{"name":"job","arguments":{"steps":%d,"step_ms":%d},"task":{"ttl":%d}}`, mixedSteps, mixedStepMS, v.m.kept.Milliseconds()))
 		if err != nil {
 			return err
 		}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -59,8 +58,7 @@ func (c *costs) writes(r *costsReport) error {
 	s.Events = events.Load()
 	s.Rate = float64(s.Events) / time.Since(began).Seconds()
 
-	t := newTaskSoak(c.ctx, c.o, 4, writesSteps, 0)
-	t.p, t.client = c.f.nodes[0], &http.Client{Timeout: 20 * time.Second}
+	t := newLedger(c.ctx, c.o, c.f.nodes[0].url(0), writesSteps, 0)
 	began = time.Now()
 	t.create(writesTasks)
 	if t.unsure > 0 {
