@@ -3,7 +3,6 @@
 //	soak world  harms one node, or several behind a load balancer, while clients of all kinds work with them
 //	soak mixed  has clients come, work in all ways and leave for --time, and judges whether what the process holds stays the same
 //	soak greed  has clients take all they can get of a process with 1 GiB, one way after the other and then in all ways at once, beside a quiet client
-//	soak auth   has one address send 5,000 access tokens a second that do not count, beside a quiet client of another
 //	soak costs  measures a fleet: streams read at another node (attach), an update to 9,000 listeners (listen), 100,000
 //	            sessions (sessions), events and tasks that are stored (writes; --sync has NATS flush each write), and --streams
 //	            streams of 3.9 MB resumed at once after a node died (large)
@@ -72,8 +71,8 @@
 // cgroup where soak may make one, otherwise by --max-memory alone, and measured. The server waits 10 s
 // for answers (--max-ask); all other settings are the defaults.
 //
-// In auth the same quiet client has tokens that count, some of which the server has not seen before. It works for --duration alone and for as long beside the bad tokens, --rounds
-// times in turn: each of its requests must succeed, and its p99 be at most twice that of when it was alone. All bad tokens must be refused, most of them without a look.
+// soak greed bad-tokens has a server of its own: one address sends 5,000 access tokens a second that do not count, and the quiet client has tokens that count,
+// some of which the server has not seen before. The p99 of that client may be twice that of when it was alone. All bad tokens must be refused, most of them without a look.
 //
 // go run ./bench/soak greed --greedy 10 --duration 60s herd resumes 1,000 streams of 3.9 MB within a second, and again
 // until each has come as a whole. The streams of the quiet client may pause for a second at most.
@@ -105,13 +104,13 @@
 // From the top; most of what a file uses lies in its own line or below:
 //
 //	main round  the program, and a run of world
-//	costs auth greed behind mixed  the other scenarios
+//	costs greed behind mixed  the other scenarios
 //	guest passer visitor  the clients of mixed with a session that is their connection, without one, and with one
 //	departure endless inquiry  how a guest leaves, calls that it does not see through, and questions to it
 //	wire trend cable  what a guest sends and gets, what rises, and the connections of one client
 //	fill writes  what behind stores before it measures, and what a fleet stores at most
 //	ledger crowd harm  tasks, who comes back at once, and what is done to the nodes
-//	tenant quiet gauges cgroup  a greedy client of a fleet, the quiet client of greed, and what the process holds and may hold
+//	tenant tokens quiet gauges cgroup  a greedy client of a fleet, the quiet client of greed and its tokens, and what the process holds and may hold
 //	settle listener parked stateless driver batch replay ask call standalone  what clients do, and what they must have at the end of a round
 //	probe follow verdict world  how that is done and judged
 //	fleet deployed line nats process  the process that is tried, or several with NATS servers or proxies

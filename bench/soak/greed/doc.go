@@ -15,7 +15,7 @@
 // From the top; most of what a file uses lies in its own line or below:
 //
 //	run  all attacks, and how they are made
-//	bodies calls inputs sessions streams requests door herd  the attacks
+//	bodies calls inputs sessions streams requests door herd tokens  the attacks
 //	attack  what an attack is
 //	message  the messages that they send
 //	principal  one greedy client, and how its requests ended
