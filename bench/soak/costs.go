@@ -38,6 +38,7 @@ type costsReport struct {
 	Sessions  *sessionsCost `json:"sessions,omitempty"`
 	Writes    *writesCost   `json:"writes,omitempty"`
 	Large     *largeCost    `json:"large_streams_resumed_at_the_nodes_left,omitempty"`
+	Behind    *behindReport `json:"behind_stored_events,omitempty"`
 }
 
 // verdict judges nothing.
@@ -75,14 +76,22 @@ type largeCost struct {
 	RSS     []int64 `json:"most_rss_mib_of_each_node"`
 }
 
-// costs is a fleet that is measured.
+// costs is what is measured.
 type costs struct {
 	o   options
 	ctx context.Context
-	f   *fleet
+	f   *fleet // nil until a part needs it
 }
 
-// runCosts measures a fleet without any harm, and at last with one node gone. The parts are attach, listen, sessions, writes and large; all if none is named.
+// wants reports whether a part is to be measured. All are unless some are named, but those behind stored events only if there are to be any.
+func (c *costs) wants(part string) bool {
+	if len(c.o.parts) == 0 {
+		return c.o.events > 0 || part != "behind" && part != "resume"
+	}
+	return slices.Contains(c.o.parts, part)
+}
+
+// runCosts measures a fleet without any harm, and at last with one node gone, and one node behind stored events.
 func runCosts(ctx context.Context, o options) (*costsReport, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -90,21 +99,29 @@ func runCosts(ctx context.Context, o options) (*costsReport, error) {
 		o.flags = append(o.flags, "--max-store", strconv.FormatInt(4*int64(o.streams)*costBytes, 10)) // one client has half of three quarters of it for events
 	}
 	o.nodes = 3
-	f, _, err := startFleet(ctx, o)
-	if err != nil {
-		return nil, err
+	c := &costs{o: o, ctx: ctx}
+	r := &costsReport{Scenario: "costs", Servers: o.nats, Nodes: o.nodes}
+	if c.wants("behind") || c.wants("resume") {
+		if err := c.behind(r); err != nil {
+			return r, err
+		}
 	}
-	defer f.end()
-	c := &costs{o: o, ctx: ctx, f: f}
-	r := &costsReport{Scenario: "costs", Servers: o.nats, Nodes: len(f.nodes)}
 	for _, part := range []struct {
 		name string
 		run  func(*costsReport) error
 	}{{"attach", c.attach}, {"listen", c.listen}, {"sessions", c.sessions}, {"writes", c.writes}, {"large", c.large}} {
-		if len(o.parts) > 0 && !slices.Contains(o.parts, part.name) {
+		if !c.wants(part.name) {
 			continue
 		}
 		began := time.Now()
+		if c.f == nil {
+			f, _, err := startFleet(ctx, o)
+			if err != nil {
+				return nil, err
+			}
+			defer f.end()
+			c.f = f
+		}
 		if err := part.run(r); err != nil {
 			return r, fmt.Errorf("%s: %w", part.name, err)
 		}

@@ -5,9 +5,8 @@
 //	soak greed  has clients take all they can get of a process with 1 GiB, one way after the other and then in all ways at once, beside a quiet client
 //	soak costs  measures a fleet: streams read at another node (attach), an update to 9,000 listeners (listen), 100,000
 //	            sessions (sessions), events and tasks that are stored (writes; --sync has NATS flush each write), and --streams
-//	            streams of 3.9 MB resumed at once after a node died (large)
-//	soak restart kills one process --rounds times behind --events stored events
-//	soak resume resumes a stream of 200 events, --rounds times, behind --events of others
+//	            streams of 3.9 MB resumed at once after a node died (large); and one node that is killed (behind), or of which a stream of
+//	            200 events is resumed (resume), --rounds times behind --events stored events
 //
 // # World
 //
@@ -104,11 +103,11 @@
 // From the top; most of what a file uses lies in its own line or below:
 //
 //	main round  the program, and a run of world
-//	costs greed behind mixed  the other scenarios
+//	costs greed mixed  the other scenarios
 //	guest passer visitor  the clients of mixed with a session that is their connection, without one, and with one
 //	departure endless inquiry  how a guest leaves, calls that it does not see through, and questions to it
 //	wire trend cable  what a guest sends and gets, what rises, and the connections of one client
-//	fill writes  what behind stores before it measures, and what a fleet stores at most
+//	behind fill writes  one node behind stored events, what it stores before, and what a fleet stores at most
 //	ledger crowd harm  tasks, who comes back at once, and what is done to the nodes
 //	tenant tokens quiet gauges cgroup  a greedy client of a fleet, the quiet client of greed and its tokens, and what the process holds and may hold
 //	settle listener parked stateless driver batch replay ask call standalone  what clients do, and what they must have at the end of a round

@@ -24,9 +24,6 @@ var scenarios = map[string]func(context.Context, options) (judged, error){
 	"mixed": func(ctx context.Context, o options) (judged, error) { return runMixed(ctx, o) },
 	"greed": func(ctx context.Context, o options) (judged, error) { return runGreed(ctx, o) },
 	"costs": func(ctx context.Context, o options) (judged, error) { return runCosts(ctx, o) },
-
-	"restart": func(ctx context.Context, o options) (judged, error) { return runBehind(ctx, o) },
-	"resume":  func(ctx context.Context, o options) (judged, error) { return runResume(ctx, o) },
 }
 
 // options are the settings of a run.
@@ -56,7 +53,7 @@ type options struct {
 	crowd    int           // clients that come back within a second
 	away     time.Duration // how long an outage lasts
 
-	events  int // behind, resume: how many are stored first
+	events  int // costs behind, resume: how many are stored first
 	streams int // costs large: how many
 
 	greedy   int           // greed: clients that take all they can get; world: calls that such a client has with each node at a time
@@ -79,13 +76,13 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return runAttack(args[1:], os.Stdin, stdout, stderr)
 	}
 	if len(args) == 0 || scenarios[args[0]] == nil {
-		fmt.Fprintln(stderr, "usage: soak world|mixed|greed|costs|restart|resume [FLAGS] [ATTACK...|PART...]; soak MODE --help shows the flags")
+		fmt.Fprintln(stderr, "usage: soak world|mixed|greed|costs [FLAGS] [ATTACK...|PART...]; soak MODE --help shows the flags")
 		return 2
 	}
 	o := options{log: stderr}
 	f := flag.NewFlagSet("soak "+args[0], flag.ContinueOnError)
 	f.SetOutput(stderr)
-	f.IntVar(&o.rounds, "rounds", 15, "how often to harm the nodes, to kill (restart) or to resume")
+	f.IntVar(&o.rounds, "rounds", 15, "how often to harm the nodes; costs behind, resume: how often to kill, or to resume")
 	f.IntVar(&o.clients, "clients", 8, "sessions that live across all rounds; mixed: clients of each kind at a time")
 	f.Uint64Var(&o.seed, "seed", uint64(time.Now().Unix()), "seed of all random choices")
 	f.DurationVar(&o.time, "time", 0, "how long the run may take, 0: all rounds; mixed: how long the load lasts")
@@ -106,7 +103,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	f.DurationVar(&o.away, "away", 10*time.Second, "world: how long the NATS servers are away, once; 0: never")
 	f.IntVar(&o.greedy, "greedy", 1, "greed: clients that take all they can get, each from an address of its own; world: calls that such a client has with each node at a time, 0: none")
 	f.DurationVar(&o.duration, "duration", 4*time.Second, "greed: how long each attack lasts")
-	f.IntVar(&o.events, "events", 0, "restart, resume: how many events of others are stored first")
+	f.IntVar(&o.events, "events", 0, "costs behind, resume: how many events of others are stored first")
 	f.IntVar(&o.streams, "streams", 1000, "costs large: streams of 3.9 MB")
 	if err := f.Parse(args[1:]); err != nil {
 		return 2
