@@ -104,14 +104,14 @@
 //
 //	main round  the program, and a run of world
 //	costs greed mixed  the other scenarios
-//	guest passer visitor  the clients of mixed with a session that is their connection, without one, and with one
-//	departure endless inquiry  how a guest leaves, calls that it does not see through, and questions to it
-//	wire trend cable  what a guest sends and gets, what rises, and the connections of one client
+//	sseuser statelessuser sessionuser  the clients of mixed with a session that is their connection, without one, and with one
+//	departure endless question  how a client over HTTP+SSE leaves, calls that it does not see through, and questions to it
+//	ssestream trend connset  what it sends and gets, what rises, and the connections of one client
 //	behind fill writes  one node behind stored events, what it stores before, and what a fleet stores at most
 //	ledger crowd harm  tasks, who comes back at once, and what is done to the nodes
 //	tenant tokens quiet gauges cgroup  a greedy client of a fleet, the quiet client of greed and its tokens, and what the process holds and may hold
 //	settle listener parked stateless driver batch replay ask call standalone  what clients do, and what they must have at the end of a round
 //	probe follow verdict world  how that is done and judged
-//	fleet deployed line nats process  the process that is tried, or several with NATS servers or proxies
+//	fleet deployed link nats process  the process that is tried, or several with NATS servers or proxies
 //	signals kinds measure  how a process is paused, the harms and visitors there are, and how times are taken
 package main

@@ -24,7 +24,7 @@ const drainWait = 3 * time.Second
 // fleet is the nodes of a run behind a load balancer: on NATS servers that they share, or each with data of its own.
 type fleet struct {
 	nodes      []*process
-	lines      [][]*line // of each node to each NATS server
+	links      [][]*link // of each node to each NATS server
 	nats       *natsServers
 	balancer   *http.Server
 	proxy      *deployed    // in place of balancer, where each node has data of its own
@@ -56,14 +56,14 @@ func newFleet(ctx context.Context, o options, address string) (f *fleet, err err
 	}
 	var urls []string
 	for i := range o.nodes {
-		var lines []*line
+		var links []*link
 		var nats []string
 		for _, s := range f.nats.all {
-			l, err := newLine(s.address)
+			l, err := newLink(s.address)
 			if err != nil {
 				return f, err
 			}
-			lines, nats = append(lines, l), append(nats, "nats://"+l.address())
+			links, nats = append(links, l), append(nats, "nats://"+l.address())
 		}
 		name := fmt.Sprintf("node-%d", i+1)
 		args := []string{"--servers", "1", "--drain-wait", drainWait.String(), "--nats", strings.Join(nats, ","), "--node", name}
@@ -72,7 +72,7 @@ func newFleet(ctx context.Context, o options, address string) (f *fleet, err err
 			return f, err
 		}
 		p.name = name
-		f.nodes, f.lines, urls = append(f.nodes, p), append(f.lines, lines), append(urls, "http://"+p.addr)
+		f.nodes, f.links, urls = append(f.nodes, p), append(f.links, links), append(urls, "http://"+p.addr)
 	}
 	ctx, f.stop = context.WithCancel(ctx)
 	balancer, err := roundrobin.New(ctx, urls)
@@ -173,8 +173,8 @@ func (f *fleet) end() {
 	if f.twin != nil {
 		_ = f.twin.kill()
 	}
-	for _, lines := range f.lines {
-		for _, l := range lines {
+	for _, links := range f.links {
+		for _, l := range links {
 			l.end()
 		}
 	}

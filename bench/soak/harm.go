@@ -233,7 +233,7 @@ func (f *fleet) harm(how string, rng *rand.Rand) error {
 		f.cut(i, true)
 		return nil
 	case byLeader:
-		return f.behead()
+		return f.loseLeader()
 	case byOutage, byCrash:
 		f.victim, f.heal = "NATS", f.nats.startAll
 		with := syscall.SIGTERM
@@ -242,7 +242,7 @@ func (f *fleet) harm(how string, rng *rand.Rand) error {
 		}
 		return f.nats.endAll(with)
 	case byTwin:
-		return f.double(node)
+		return f.startTwin(node)
 	}
 	return node.kill()
 }
@@ -253,15 +253,15 @@ func (f *fleet) lasts(how string, rng *rand.Rand) time.Duration {
 	case byPause, byPartition, byTwin:
 		return standstill
 	case byLeader:
-		return headless + time.Duration(rng.IntN(2000))*time.Millisecond
+		return leaderGone + time.Duration(rng.IntN(2000))*time.Millisecond
 	case byOutage:
 		return f.away
 	}
 	return time.Duration(rng.IntN(3000)) * time.Millisecond
 }
 
-// double starts a second process with the name of a node, which no client reaches, and later ends both in favour of a third.
-func (f *fleet) double(node *process) error {
+// startTwin starts a second process with the name of a node, which no client reaches, and later ends both in favour of a third.
+func (f *fleet) startTwin(node *process) error {
 	twin, err := node.twin()
 	if err != nil {
 		return err
@@ -278,13 +278,13 @@ func (f *fleet) double(node *process) error {
 
 // cut cuts a node off from NATS, or joins it again.
 func (f *fleet) cut(node int, off bool) {
-	for _, l := range f.lines[node] {
+	for _, l := range f.links[node] {
 		l.setCut(off)
 	}
 }
 
-// behead pauses the server that leads the stream of events, or a shard of it, and kills it later.
-func (f *fleet) behead() error {
+// loseLeader pauses the server that leads the stream of events, or a shard of it, and kills it later.
+func (f *fleet) loseLeader() error {
 	leader, err := f.nats.leader("events")
 	if err != nil {
 		return err
@@ -294,7 +294,7 @@ func (f *fleet) behead() error {
 		return err
 	}
 	killed := make(chan error, 1)
-	time.AfterFunc(headless, func() { killed <- leader.leave(syscall.SIGKILL) })
+	time.AfterFunc(leaderGone, func() { killed <- leader.leave(syscall.SIGKILL) })
 	f.heal = func() error {
 		if err := <-killed; err != nil {
 			return fmt.Errorf("kill %s: %w", leader.name, err)

@@ -26,8 +26,8 @@ var allHarms = []string{byKill, byCrowd, byPause, byStop, byRestart, byRoll, byP
 const (
 	// standstill is for how long a node is paused, or cut off: longer than its lease of five seconds.
 	standstill = 7 * time.Second
-	// headless is for how long the leader of a stream is paused before it is killed: longer than an election.
-	headless = 8 * time.Second
+	// leaderGone is for how long the leader of a stream is paused before it is killed: longer than an election.
+	leaderGone = 8 * time.Second
 )
 
 // harmFits reports whether a harm can be done to the nodes of a run.

@@ -62,7 +62,7 @@ type mixed struct {
 	lasts time.Duration // 0: until over
 	over  atomic.Bool   // nobody comes any more
 
-	visitors atomic.Int64 // who have come so far
+	came atomic.Int64 // who have come so far
 
 	mu     sync.Mutex // guards the rest
 	times  map[string][]time.Duration
@@ -109,7 +109,7 @@ func runMixed(ctx context.Context, o options) (*mixedReport, error) {
 		return nil, err
 	}
 	samples, failed := m.load()
-	r.Visitors, r.Seconds = m.visitors.Load(), time.Since(m.began).Seconds()
+	r.Visitors, r.Seconds = m.came.Load(), time.Since(m.began).Seconds()
 	m.sumUp(r)
 	if r.After, err = metricsOf(w.p.addr); err != nil {
 		return nil, errors.Join(failed, err)
@@ -142,14 +142,14 @@ func newLoad(w *world) *mixed {
 	return &mixed{w: w, times: make(map[string][]time.Duration), counts: make(map[string]int64)}
 }
 
-// startGuests has n clients of HTTP+SSE at a time come and go, if the run has such visitors, until end is called.
-func (m *mixed) startGuests(n int) (end func()) {
+// startSSE has n clients of HTTP+SSE at a time come and go, if the run has such visitors, until end is called.
+func (m *mixed) startSSE(n int) (end func()) {
 	var clients sync.WaitGroup
-	m.visitors.Store(20_000) // resources of others have smaller numbers
+	m.came.Store(20_000) // resources of others have smaller numbers
 	m.began = time.Now()
 	if m.w.visited(ofSSE) {
 		for n := range max(1, n) {
-			clients.Go((&guest{m: m, rng: rand.New(rand.NewPCG(m.w.o.seed, 300+uint64(n))), turn: n}).run)
+			clients.Go((&sseUser{m: m, rng: rand.New(rand.NewPCG(m.w.o.seed, 300+uint64(n))), turn: n}).run)
 		}
 	}
 	return func() {
@@ -179,9 +179,9 @@ func (m *mixed) load() (all []sample, err error) {
 	var clients sync.WaitGroup
 	for n := range uint64(m.w.o.clients) {
 		rng := func(kind uint64) *rand.Rand { return rand.New(rand.NewPCG(m.w.o.seed, 3*n+kind)) }
-		clients.Go((&visitor{m: m, rng: rng(0)}).run)
-		clients.Go((&passer{m: m, rng: rng(1)}).run)
-		clients.Go((&guest{m: m, rng: rng(2), turn: int(n)}).run)
+		clients.Go((&sessionUser{m: m, rng: rng(0)}).run)
+		clients.Go((&statelessUser{m: m, rng: rng(1)}).run)
+		clients.Go((&sseUser{m: m, rng: rng(2), turn: int(n)}).run)
 	}
 	told := time.Now()
 	for every := min(max(m.w.o.time/400, time.Second/2), 5*time.Second); m.w.wait(every) && m.goesOn(); {
@@ -193,7 +193,7 @@ func (m *mixed) load() (all []sample, err error) {
 		all = append(all, s)
 		if time.Since(told) > 10*time.Second {
 			told = time.Now()
-			fmt.Fprintf(m.w.o.log, "%4.0f s: %d clients so far, %d operations; %.0f MiB, %.1f live, %.0f goroutines, %.0f files, %.0f sessions, %.0f events, %.0f tasks, %.0f MiB of data\n", s[at], m.visitors.Load(), m.operations(),
+			fmt.Fprintf(m.w.o.log, "%4.0f s: %d clients so far, %d operations; %.0f MiB, %.1f live, %.0f goroutines, %.0f files, %.0f sessions, %.0f events, %.0f tasks, %.0f MiB of data\n", s[at], m.came.Load(), m.operations(),
 				s["rss_mib"], s["heap_live_mib"], s["goroutines"], s["files"], s["sessions_stored"], s["events_stored"], s["tasks_stored"], s["data_mib"])
 		}
 	}

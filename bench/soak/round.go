@@ -93,7 +93,7 @@ func runWorld(ctx context.Context, o options) (*worldReport, error) {
 	}
 	tasks := newLedger(w.ctx, o, w.p.url(0), taskSteps, taskStepMS)
 	sse := newLoad(w)
-	sseEnd := sse.startGuests(o.clients / 4)
+	sseEnd := sse.startSSE(o.clients / 4)
 	greedy := w.newTenant()
 	r := &worldReport{Scenario: "world", Nodes: o.nodes, Proxy: o.proxy, Servers: o.servers, Old: o.old, Seed: o.seed, Clients: o.clients, Harms: make(map[string]int), Gaps: make(map[string]restartTimes), times: !o.counts}
 	if o.nodes > 1 && o.proxy == "" {

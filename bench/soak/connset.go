@@ -9,33 +9,33 @@ import (
 	"github.com/troupe-run/troupe/bench/client"
 )
 
-// cable has all connections of one client, which end at once when it is pulled.
-type cable struct {
+// connSet has all connections of one client, which breakAll ends at once.
+type connSet struct {
 	*http.Transport
 
 	mu     sync.Mutex // guards the rest
-	pulled bool
-	open   map[*plug]bool
+	broken bool
+	open   map[*trackedConn]bool
 }
 
-// plug is a connection of a cable.
-type plug struct {
+// trackedConn is a connection of a connSet.
+type trackedConn struct {
 	net.Conn
-	c *cable
+	c *connSet
 }
 
-func newCable() *cable {
-	c := &cable{Transport: client.NewTransport(), open: make(map[*plug]bool)}
+func newConnSet() *connSet {
+	c := &connSet{Transport: client.NewTransport(), open: make(map[*trackedConn]bool)}
 	dial := c.DialContext
 	c.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)
 		if err != nil {
 			return nil, err
 		}
-		p := &plug{conn, c}
+		p := &trackedConn{conn, c}
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if c.pulled {
+		if c.broken {
 			_ = conn.Close()
 			return nil, net.ErrClosed
 		}
@@ -46,18 +46,18 @@ func newCable() *cable {
 }
 
 // Close ends the connection.
-func (p *plug) Close() error {
+func (p *trackedConn) Close() error {
 	p.c.mu.Lock()
 	delete(p.c.open, p)
 	p.c.mu.Unlock()
 	return p.Conn.Close()
 }
 
-// pull breaks all connections. There are no others afterwards.
-func (c *cable) pull() {
+// breakAll breaks all connections. There are no others afterwards.
+func (c *connSet) breakAll() {
 	c.mu.Lock()
-	c.pulled = true
-	var all []*plug
+	c.broken = true
+	var all []*trackedConn
 	for p := range c.open {
 		all = append(all, p)
 	}

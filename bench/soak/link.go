@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// line is a way of TCP connections to a server, which can be cut.
-type line struct {
+// link is a way of TCP connections to a server, which can be cut.
+type link struct {
 	to       string
 	listener net.Listener
 
@@ -16,21 +16,21 @@ type line struct {
 	open map[net.Conn]bool
 }
 
-// newLine makes a line to an address.
-func newLine(to string) (*line, error) {
+// newLink makes a line to an address.
+func newLink(to string) (*link, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	w := &line{to: to, listener: l, open: make(map[net.Conn]bool)}
+	w := &link{to: to, listener: l, open: make(map[net.Conn]bool)}
 	go w.accept()
 	return w, nil
 }
 
 // address is where it begins.
-func (l *line) address() string { return l.listener.Addr().String() }
+func (l *link) address() string { return l.listener.Addr().String() }
 
-func (l *line) accept() {
+func (l *link) accept() {
 	for {
 		c, err := l.listener.Accept()
 		if err != nil {
@@ -41,7 +41,7 @@ func (l *line) accept() {
 }
 
 // carry joins a connection to one of its own.
-func (l *line) carry(from net.Conn) {
+func (l *link) carry(from net.Conn) {
 	defer from.Close()
 	if !l.keep(from) {
 		return
@@ -66,8 +66,8 @@ func (l *line) carry(from net.Conn) {
 	<-over
 }
 
-// keep notes a connection, unless the line is cut.
-func (l *line) keep(c net.Conn) bool {
+// keep notes a connection, unless the link is cut.
+func (l *link) keep(c net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.cut {
@@ -76,14 +76,14 @@ func (l *line) keep(c net.Conn) bool {
 	return !l.cut
 }
 
-func (l *line) forget(c net.Conn) {
+func (l *link) forget(c net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.open, c)
 }
 
-// setCut breaks all connections, and each that is made until the line is joined again.
-func (l *line) setCut(cut bool) {
+// setCut breaks all connections, and each that is made until the link is joined again.
+func (l *link) setCut(cut bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.cut = cut; cut {
@@ -93,7 +93,7 @@ func (l *line) setCut(cut bool) {
 	}
 }
 
-func (l *line) end() {
+func (l *link) end() {
 	_ = l.listener.Close()
 	l.setCut(true)
 }
