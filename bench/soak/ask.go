@@ -103,7 +103,7 @@ func (k *call) answer(boot int64, delay time.Duration) {
 			k.accepted()
 			return
 		}
-		w.figures.AnswersAgain.Add(1)
+		w.tally.add("answers_again")
 	}
 }
 
@@ -119,7 +119,7 @@ func (k *call) awaitGiven() {
 // accepted waits for the call's answer, which has to come now.
 func (k *call) accepted() {
 	w := k.d.w
-	w.figures.AnswersGiven.Add(1)
+	w.tally.add("answers_given")
 	k.mu.Lock()
 	k.given = true
 	k.mu.Unlock()

@@ -20,11 +20,11 @@ type behindReport struct {
 }
 
 type killCosts struct {
-	Kills  int          `json:"kills"`
-	Ready  restartTimes `json:"kill_to_ready_ms"`
-	Answer restartTimes `json:"kill_to_first_answer_ms"`
-	CPU    restartTimes `json:"processor_time_to_first_answer_ms"`
-	Memory int64        `json:"resident_bytes_after_the_last"`
+	Kills  int     `json:"kills"`
+	Ready  latency `json:"kill_to_ready_ms"`
+	Answer latency `json:"kill_to_first_answer_ms"`
+	CPU    latency `json:"processor_time_to_first_answer_ms"`
+	Memory int64   `json:"resident_bytes_after_the_last"`
 }
 
 // behind stores --events events in one node, with settings that keep all of them for as long as a run takes, and then resumes streams and kills the
@@ -77,7 +77,7 @@ func (w *world) measureKills() (*killCosts, error) {
 		ready, answer, cpu = append(ready, a), append(answer, b), append(cpu, took)
 		fmt.Fprintf(w.o.log, "kill %d of %d: ready after %v, first answer after %v, %v of processor time\n", n+1, w.o.rounds, a, b, took)
 	}
-	return &killCosts{w.o.rounds, timesOf(ready), timesOf(answer), timesOf(cpu), residentOf(w.p.cmd.Process.Pid)}, nil
+	return &killCosts{w.o.rounds, latencyOf(ready), latencyOf(answer), latencyOf(cpu), residentOf(w.p.cmd.Process.Pid)}, nil
 }
 
 // again starts the process that was killed. It returns how long it takes to be ready, and to answer a request of a
@@ -114,10 +114,10 @@ type resumeCost struct {
 }
 
 type resumeCosts struct {
-	Resumes int          `json:"resumes"`
-	First   restartTimes `json:"request_to_first_event_ms"`
-	Last    restartTimes `json:"request_to_last_event_ms"`
-	CPU     float64      `json:"processor_time_of_the_process_for_each_ms"`
+	Resumes int     `json:"resumes"`
+	First   latency `json:"request_to_first_event_ms"`
+	Last    latency `json:"request_to_last_event_ms"`
+	CPU     float64 `json:"processor_time_of_the_process_for_each_ms"`
 }
 
 const (
@@ -166,7 +166,7 @@ func (w *world) resumes(c *client.Client, from string) (r resumeCosts, err error
 		}
 		first, last = append(first, a), append(last, b)
 	}
-	r.Resumes, r.First, r.Last = w.o.rounds, timesOf(first), timesOf(last)
+	r.Resumes, r.First, r.Last = w.o.rounds, latencyOf(first), latencyOf(last)
 	r.CPU = float64((cpuOf(w.p.cmd.Process.Pid) - cpu).Microseconds()) / 1000 / float64(w.o.rounds)
 	return r, nil
 }

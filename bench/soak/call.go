@@ -123,10 +123,10 @@ func (k *call) run() bool {
 		if !w.mayFail(k.boot, false) {
 			w.violated(nil, "%s: %s failed and nobody was killed: %v", k.d, k, err)
 		}
-		w.figures.Lost.Add(1)
+		w.tally.add("lost_before_acceptance")
 		return false
 	case a.Status >= 500:
-		w.figures.Unavailable.Add(1)
+		w.tally.add("unavailable")
 		if !w.mayFail(k.boot, false) {
 			w.violated(nil, "%s: %s got %d %s and nobody was killed", k.d, k, a.Status, a.Body)
 		}
@@ -140,27 +140,27 @@ func (k *call) run() bool {
 		if err := k.judge([]client.Event{{Data: string(a.Body)}}); err != nil {
 			w.violated(nil, "%s: %s: %v: %s", k.d, k, err, a.Body)
 		}
-		w.figures.Answered.Add(1)
+		w.tally.add("answered")
 		return false
 	}
 	if !k.f.run(a.Events, k.boot) {
-		w.figures.Unprimed.Add(1)
+		w.tally.add("lost_without_an_event")
 		return false
 	}
 	if w.ctx.Err() != nil || k.f.replaced.Load() {
 		return false
 	}
 	if k.f.cancelled.Load() && !k.f.over {
-		w.figures.Cancelled.Add(1)
+		w.tally.add("cancelled")
 		if k.f.rec != nil {
 			k.afterCancel(k.f.ids[len(k.f.ids)-1])
 		}
 		return false
 	}
 	k.verify()
-	w.figures.Answered.Add(1)
+	w.tally.add("answered")
 	if w.boot.Load() > k.boot && k.safe && len(k.f.rec.Connections()) > 1 {
-		w.figures.Reruns.Add(1)
+		w.tally.add("safe_calls_over_a_restart")
 	}
 	return true
 }

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 
 	"github.com/troupe-run/troupe/bench/client"
@@ -57,10 +59,14 @@ func (p *trackedConn) Close() error {
 func (c *connSet) breakAll() {
 	c.mu.Lock()
 	c.broken = true
-	var all []*trackedConn
-	for p := range c.open {
-		all = append(all, p)
-	}
+	c.mu.Unlock()
+	c.breakOpen()
+}
+
+// breakOpen breaks the connections that there are.
+func (c *connSet) breakOpen() {
+	c.mu.Lock()
+	all := slices.Collect(maps.Keys(c.open))
 	c.mu.Unlock()
 	for _, p := range all {
 		_ = p.Close()

@@ -46,17 +46,17 @@ func (*costsReport) verdict() error { return nil }
 
 // streamCost is what streams cost that clients come back to.
 type streamCost struct {
-	Streams  int          `json:"streams"`
-	Events   int64        `json:"events"`
-	First    restartTimes `json:"resume_to_first_event_ms"`
-	NodesCPU float64      `json:"cpu_us_per_event_of_the_nodes"`
-	NATSCPU  float64      `json:"cpu_us_per_event_of_nats"`
+	Streams  int     `json:"streams"`
+	Events   int64   `json:"events"`
+	First    latency `json:"resume_to_first_event_ms"`
+	NodesCPU float64 `json:"cpu_us_per_event_of_the_nodes"`
+	NATSCPU  float64 `json:"cpu_us_per_event_of_nats"`
 }
 
 type listenCost struct {
-	Listeners int          `json:"listeners"`
-	Latency   restartTimes `json:"call_to_update_ms"`
-	NodesCPU  float64      `json:"cpu_us_per_update_of_the_nodes"`
+	Listeners int     `json:"listeners"`
+	Latency   latency `json:"call_to_update_ms"`
+	NodesCPU  float64 `json:"cpu_us_per_update_of_the_nodes"`
 }
 
 type sessionsCost struct {
@@ -216,7 +216,7 @@ func (c *costs) streams(to int) (*streamCost, error) {
 		}
 	})
 	nodes2, nats2 := c.cpu()
-	s.Events, s.First = events.Load(), timesOf(first)
+	s.Events, s.First = events.Load(), latencyOf(first)
 	s.NodesCPU, s.NATSCPU = micros(nodes2-nodes, s.Events), micros(nats2-nats, s.Events)
 	return s, err
 }
@@ -281,7 +281,7 @@ func (c *costs) listen(r *costsReport) error {
 		time.Sleep(500 * time.Millisecond)
 	}
 	nodes2, _ := c.cpu()
-	r.Listeners = &listenCost{costListeners, timesOf(all), micros(nodes2-nodes, costTold*costListeners)}
+	r.Listeners = &listenCost{costListeners, latencyOf(all), micros(nodes2-nodes, costTold*costListeners)}
 	return nil
 }
 

@@ -57,7 +57,7 @@ func (g *sseUser) leave(way departure) {
 	case len(came) > 0:
 		g.w.violated(nil, "%v", g.stream.with(fmt.Errorf("%s: what came before it left belongs to nothing", g)))
 	}
-	g.m.count(way.name)
+	g.w.tally.add(way.name)
 	if g.rng.IntN(2) == 0 {
 		g.op("sse_message_after_close", 0, func() error { return g.stream.gone(again, g.newID) })
 	}

@@ -80,7 +80,7 @@ func (d *driver) touch() {
 	}
 	defer a.Close()
 	if a.Status == http.StatusOK {
-		d.w.figures.Touched.Add(1)
+		d.w.tally.add("resources_touched")
 		for w := d.wanted.Load(); w < before+1 && !d.wanted.CompareAndSwap(w, before+1); w = d.wanted.Load() {
 		}
 	}
@@ -173,7 +173,7 @@ func (d *driver) visit() {
 	if err != nil && d.w.ctx.Err() == nil && !d.w.mayFail(boot, starting) {
 		d.w.violated(nil, "%s: a short session: %v", d, err)
 	}
-	d.w.figures.Visits.Add(1)
+	d.w.tally.add("short_sessions")
 }
 
 // echo makes one plain call; it reports whether it was answered.
@@ -193,7 +193,7 @@ func (d *driver) echo(i int) bool {
 	if a.Status != http.StatusOK || !strings.HasPrefix(string(a.Body), `{"jsonrpc":"2.0","id":`+id+`,`) || !strings.Contains(string(a.Body), `"text":"`+want+`"`) {
 		d.w.violated(nil, "%s: echo %s of %q got %d %s", d, id, want, a.Status, a.Body)
 	}
-	d.w.figures.Echoes.Add(1)
+	d.w.tally.add("echoes")
 	return true
 }
 
@@ -202,7 +202,7 @@ func (d *driver) place(k *call) {
 	d.mu.Lock()
 	d.open = append(d.open, k)
 	d.mu.Unlock()
-	d.w.figures.Calls.Add(1)
+	d.w.tally.add("calls")
 	go func() {
 		kept := k.run()
 		d.mu.Lock()

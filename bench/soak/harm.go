@@ -58,7 +58,7 @@ func (w *world) killNode(rng *rand.Rand) error {
 		w.wait(time.Duration(rng.IntN(200)) * time.Millisecond)
 	}
 	if rng.IntN(4) == 0 {
-		w.figures.KillsInStart.Add(1)
+		w.tally.add("killed_while_starting")
 		boot := w.boot.Add(1)
 		if err := w.p.start(); err != nil {
 			return err

@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
+	"github.com/troupe-run/troupe/bench/client"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -31,8 +31,7 @@ const (
 // ledger is tasks that write down, in a file outside of the store, when each of their steps begins and when it is stored.
 type ledger struct {
 	ctx    context.Context
-	url    string
-	client *http.Client
+	client *client.Stateless
 	file   string
 	steps  int // of each task
 	stepMS int
@@ -52,25 +51,25 @@ type loss struct {
 
 // ledgerReport is what became of tasks.
 type ledgerReport struct {
-	Tasks    int                     `json:"tasks"`
-	Unsure   int                     `json:"creations_without_an_answer"`
-	Lost     int                     `json:"tasks_whose_node_was_lost"`
-	Again    int                     `json:"steps_that_began_again_before_they_were_stored"`
-	Late     int                     `json:"steps_begun_by_a_node_that_had_lost_the_task"`
-	Attempts int                     `json:"most_attempts_of_a_task"`
-	PickUps  map[string]restartTimes `json:"loss_to_next_step_ms"` // by harm
+	Tasks    int                `json:"tasks"`
+	Unsure   int                `json:"creations_without_an_answer"`
+	Lost     int                `json:"tasks_whose_node_was_lost"`
+	Again    int                `json:"steps_that_began_again_before_they_were_stored"`
+	Late     int                `json:"steps_begun_by_a_node_that_had_lost_the_task"`
+	Attempts int                `json:"most_attempts_of_a_task"`
+	PickUps  map[string]latency `json:"loss_to_next_step_ms"` // by harm
 }
 
 func newLedger(ctx context.Context, o options, url string, steps, stepMS int) *ledger {
-	return &ledger{ctx: ctx, url: url, steps: steps, stepMS: stepMS, open: make(map[string]bool), ended: make(map[string]string),
-		client: &http.Client{Timeout: 20 * time.Second}, file: filepath.Join(filepath.Dir(o.data), "ledger")}
+	return &ledger{ctx: ctx, steps: steps, stepMS: stepMS, open: make(map[string]bool), ended: make(map[string]string),
+		client: client.NewStateless(url, client.NewTransport(), `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`), file: filepath.Join(filepath.Dir(o.data), "ledger")}
 }
 
 // create makes n tasks, eight at a time.
 func (l *ledger) create(n int) {
-	args := fmt.Sprintf(`{"name":"ledger","arguments":{"file":%q,"steps":%d,"ms":%d}`, l.file, l.steps, l.stepMS)
+	args := fmt.Sprintf(`"name":"ledger","arguments":{"file":%q,"steps":%d,"ms":%d}`, l.file, l.steps, l.stepMS)
 	_ = each(n, 8, func(int) error {
-		body, err := l.ask("tools/call", "ledger", args)
+		body, err := l.ask("tools/call", args)
 		var made struct{ Result struct{ TaskID string } }
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -83,34 +82,26 @@ func (l *ledger) create(n int) {
 	})
 }
 
-// ask sends a stateless request. params lacks its _meta and its last brace.
-func (l *ledger) ask(method, name, params string) ([]byte, error) {
-	body := `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":` + params + `,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
-		`"io.modelcontextprotocol/clientInfo":{"name":"soak","version":"1"},"io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}}}`
-	r, err := http.NewRequestWithContext(l.ctx, http.MethodPost, l.url, strings.NewReader(body))
+// ask makes a request, which must be answered within 20 s.
+func (l *ledger) ask(method, params string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(l.ctx, 20*time.Second)
+	defer cancel()
+	a, err := l.client.Call(ctx, "1", method, params)
 	if err != nil {
 		return nil, err
 	}
-	for k, v := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": method, "Mcp-Name": name} {
-		r.Header.Set(k, v)
+	defer a.Close()
+	if a.Status != http.StatusOK || a.Events != nil {
+		return nil, fmt.Errorf("status %d: %s", a.Status, a.Body)
 	}
-	res, err := l.client.Do(r)
-	if err != nil {
-		return nil, err
-	}
-	defer res.Body.Close()
-	data, err := io.ReadAll(res.Body)
-	if err == nil && res.StatusCode != http.StatusOK {
-		err = fmt.Errorf("status %d: %s", res.StatusCode, data)
-	}
-	return data, err
+	return a.Body, nil
 }
 
 // get reads a task, and checks the result of one that has completed. Nodes that were harmed a moment ago may refuse for a while.
 func (l *ledger) get(id string) (state, body string, err error) {
 	var data []byte
 	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
-		if data, err = l.ask("tasks/get", id, `{"taskId":"`+id+`"`); err == nil || time.Now().After(end) || l.ctx.Err() != nil {
+		if data, err = l.ask("tasks/get", `"taskId":"`+id+`"`); err == nil || time.Now().After(end) || l.ctx.Err() != nil {
 			break
 		}
 	}
@@ -193,7 +184,7 @@ func (l *ledger) judge() (r ledgerReport, err error) {
 	if err != nil {
 		return r, err
 	}
-	r = ledgerReport{Tasks: len(l.ended), Unsure: l.unsure, PickUps: make(map[string]restartTimes)}
+	r = ledgerReport{Tasks: len(l.ended), Unsure: l.unsure, PickUps: make(map[string]latency)}
 	stored, begun := make(map[string]int), make(map[string]int) // attempts by steps
 	for _, e := range all {
 		r.Attempts = max(r.Attempts, e.attempt)
@@ -226,7 +217,7 @@ func (l *ledger) judge() (r ledgerReport, err error) {
 	}
 	for harm, all := range took {
 		r.Lost += len(all)
-		r.PickUps[harm] = timesOf(all)
+		r.PickUps[harm] = latencyOf(all)
 	}
 	return r, nil
 }

@@ -74,16 +74,16 @@ func (l *listener) read(events *client.Events, id string, boot int64) error {
 		}
 		if n > 0 {
 			l.updates.Add(1)
-			l.v.w.stateless.Updates.Add(1)
+			l.v.w.tally.add("stateless_updates")
 			if l.rng.IntN(8) == 0 {
 				return errDropped
 			}
 			continue
 		}
 		l.serial++
-		l.v.w.stateless.Listens.Add(1)
+		l.v.w.tally.add("stateless_listeners")
 		if l.serial > 1 {
-			l.v.w.stateless.ListensAgain.Add(1)
+			l.v.w.tally.add("stateless_listeners_again")
 		}
 		if boot != 0 {
 			l.boot.Store(boot)

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"slices"
@@ -14,18 +15,6 @@ import (
 
 	"github.com/troupe-run/troupe/bench/client"
 )
-
-// restartTimes sums up durations in milliseconds.
-type restartTimes struct {
-	P50 float64 `json:"p50"`
-	P99 float64 `json:"p99"`
-	Max float64 `json:"max"`
-}
-
-func timesOf(all []time.Duration) restartTimes {
-	l := latencyOf(all)
-	return restartTimes{l.P50, l.P99, l.Max}
-}
 
 // latency sums up durations, in milliseconds.
 type latency struct {
@@ -148,4 +137,27 @@ func isClosed(c chan struct{}) bool {
 	default:
 		return false
 	}
+}
+
+// tally counts what has happened, by name.
+type tally struct {
+	mu  sync.Mutex // guards all
+	all map[string]int64
+}
+
+func (t *tally) add(what string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.all == nil {
+		t.all = make(map[string]int64)
+	}
+	t.all[what]++
+}
+
+func (t *tally) of(what string) int64 { return t.counts()[what] }
+
+func (t *tally) counts() map[string]int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.all)
 }

@@ -64,9 +64,8 @@ type mixed struct {
 
 	came atomic.Int64 // who have come so far
 
-	mu     sync.Mutex // guards the rest
-	times  map[string][]time.Duration
-	counts map[string]int64
+	mu    sync.Mutex // guards the rest
+	times map[string][]time.Duration
 }
 
 // What is kept for a time accumulates: the load has to last for several such times before a process holds what it will go on holding.
@@ -139,7 +138,7 @@ func runMixed(ctx context.Context, o options) (*mixedReport, error) {
 }
 
 func newLoad(w *world) *mixed {
-	return &mixed{w: w, times: make(map[string][]time.Duration), counts: make(map[string]int64)}
+	return &mixed{w: w, times: make(map[string][]time.Duration)}
 }
 
 // startSSE has n clients of HTTP+SSE at a time come and go, if the run has such visitors, until end is called.
@@ -235,17 +234,11 @@ func (m *mixed) op(kind string, least time.Duration, f func() error) bool {
 	return true
 }
 
-func (m *mixed) count(what string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.counts[what]++
-}
-
 // done is how often each operation has succeeded.
 func (m *mixed) done() map[string]int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	all := maps.Clone(m.counts)
+	all := make(map[string]int64)
 	for kind, took := range m.times {
 		all[kind] += int64(len(took))
 	}
@@ -267,13 +260,10 @@ func (m *mixed) sumUp(r *mixedReport) {
 	r.Requests = float64(m.operations()) / r.Seconds
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r.Operations, r.Counts = make(map[string]operation), m.w.figures.counts()
+	r.Operations, r.Counts = make(map[string]operation), m.w.tally.counts()
 	for kind, all := range m.times {
 		r.Operations[kind] = operation{latencyOf(all), float64(len(all)) / r.Seconds}
 	}
-	m.w.stateless.counts(r.Counts)
-	maps.Copy(r.Counts, m.counts)
-	maps.DeleteFunc(r.Counts, func(_ string, n int64) bool { return n == 0 })
 }
 
 // mixedBounds are what may rise, and by how much. Sizes and pauses are drawn at random, and the medians of two quarters differ by a few per cent where

@@ -153,7 +153,7 @@ func (k *parked) asked(at int, body []byte, boot int64) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.at, k.state, k.boot, k.frail = at, a.Result.RequestState, boot, k.v.w.fleet != nil && k.v.w.mayBreak(boot)
-	k.v.w.stateless.Asked.Add(1)
+	k.v.w.tally.add("stateless_asked")
 	return nil
 }
 
@@ -191,7 +191,7 @@ func (k *parked) run() {
 			k.repeat(id, params, a, boot)
 		}
 	}
-	w.stateless.Answered.Add(1)
+	w.tally.add("stateless_answered")
 }
 
 // pause waits until it is time to answer.
@@ -245,7 +245,7 @@ func (k *parked) judge(id string, a *client.Answer, boot int64) (over bool, err 
 	case a.Status != http.StatusOK || !m.answers(id):
 		return false, fmt.Errorf("it is no answer")
 	case m.Error != nil && m.Error.Code == codeCallLost && !k.safe && elsewhere:
-		w.stateless.Lost.Add(1)
+		w.tally.add("stateless_lost_-32010")
 		return true, nil
 	case m.Error != nil:
 		return false, fmt.Errorf("error %d", m.Error.Code)
@@ -257,7 +257,7 @@ func (k *parked) judge(id string, a *client.Answer, boot int64) (over bool, err 
 		return false, fmt.Errorf("it should say %q", k.text)
 	}
 	if boot > k.boot {
-		w.stateless.Later.Add(1)
+		w.tally.add("stateless_answered_over_a_restart")
 	}
 	return true, nil
 }
@@ -284,7 +284,7 @@ func (k *parked) repeat(id, params string, a *client.Answer, boot int64) {
 	if string(b.Body) != badState(id) {
 		w.violated(nil, "%s: %s sent again with other answers got %d %s", k.v, k, b.Status, b.Body)
 	}
-	w.stateless.Late.Add(1)
+	w.tally.add("stateless_other_answers_refused")
 }
 
 // equal checks that what was sent twice to one start had one outcome.
@@ -292,5 +292,5 @@ func (k *parked) equal(what string, a, b *client.Answer) {
 	if w := k.v.w; (a.Status != b.Status || string(a.Body) != string(b.Body)) && (w.fleet == nil || !w.mayBreak(k.boot)) {
 		w.violated(nil, "%s: %s, sent %s, got %d %s, and then %d %s", k.v, k, what, a.Status, a.Body, b.Status, b.Body)
 	}
-	k.v.w.stateless.Repeats.Add(1)
+	k.v.w.tally.add("stateless_same_answers_again")
 }

@@ -14,26 +14,26 @@ import (
 
 // worldReport is what a run of harms found.
 type worldReport struct {
-	Scenario string                  `json:"scenario"`
-	Nodes    int                     `json:"nodes"`
-	Proxy    string                  `json:"proxy,omitempty"`
-	Servers  int                     `json:"servers"`
-	NATS     int                     `json:"nats_servers,omitempty"`
-	Old      string                  `json:"takes_turns_with,omitempty"`
-	Seed     uint64                  `json:"seed"`
-	Rounds   int                     `json:"rounds"`
-	Clients  int                     `json:"clients"`
-	Seconds  float64                 `json:"seconds"`
-	Harms    map[string]int          `json:"harms"`
-	Answered restartTimes            `json:"harm_to_next_plain_call_ms"` // of the only node: from when it starts or goes on
-	Ends     restartTimes            `json:"signal_to_exit_ms"`
-	Refused  restartTimes            `json:"another_client_is_refused_in_a_restart_ms"`
-	Left     restartTimes            `json:"connection_closed_to_handler_ended_ms"`
-	Gaps     map[string]restartTimes `json:"broken_stream_to_next_event_ms"`
-	Counts   map[string]int64        `json:"counts"`
-	SSE      map[string]int64        `json:"http_sse,omitempty"`
-	Tasks    ledgerReport            `json:"tasks"`
-	Greedy   tenantReport            `json:"greedy_tenant"`
+	Scenario string             `json:"scenario"`
+	Nodes    int                `json:"nodes"`
+	Proxy    string             `json:"proxy,omitempty"`
+	Servers  int                `json:"servers"`
+	NATS     int                `json:"nats_servers,omitempty"`
+	Old      string             `json:"takes_turns_with,omitempty"`
+	Seed     uint64             `json:"seed"`
+	Rounds   int                `json:"rounds"`
+	Clients  int                `json:"clients"`
+	Seconds  float64            `json:"seconds"`
+	Harms    map[string]int     `json:"harms"`
+	Answered latency            `json:"harm_to_next_plain_call_ms"` // of the only node: from when it starts or goes on
+	Ends     latency            `json:"signal_to_exit_ms"`
+	Refused  latency            `json:"another_client_is_refused_in_a_restart_ms"`
+	Left     latency            `json:"connection_closed_to_handler_ended_ms"`
+	Gaps     map[string]latency `json:"broken_stream_to_next_event_ms"`
+	Counts   map[string]int64   `json:"counts"`
+	SSE      map[string]int64   `json:"http_sse,omitempty"`
+	Tasks    ledgerReport       `json:"tasks"`
+	Greedy   tenantReport       `json:"greedy_tenant"`
 
 	times bool // are judged
 }
@@ -95,7 +95,7 @@ func runWorld(ctx context.Context, o options) (*worldReport, error) {
 	sse := newLoad(w)
 	sseEnd := sse.startSSE(o.clients / 4)
 	greedy := w.newTenant()
-	r := &worldReport{Scenario: "world", Nodes: o.nodes, Proxy: o.proxy, Servers: o.servers, Old: o.old, Seed: o.seed, Clients: o.clients, Harms: make(map[string]int), Gaps: make(map[string]restartTimes), times: !o.counts}
+	r := &worldReport{Scenario: "world", Nodes: o.nodes, Proxy: o.proxy, Servers: o.servers, Old: o.old, Seed: o.seed, Clients: o.clients, Harms: make(map[string]int), Gaps: make(map[string]latency), times: !o.counts}
 	if o.nodes > 1 && o.proxy == "" {
 		r.NATS = o.nats
 	}
@@ -111,7 +111,7 @@ func runWorld(ctx context.Context, o options) (*worldReport, error) {
 			return nil, err
 		}
 		fmt.Fprintf(o.log, "%3.0f s: round %d of %d (%s): %d calls, %d events, %d resumes; without a session %d calls, %d answers to questions; %d tasks\n", time.Since(began).Seconds(), n+1, o.rounds,
-			harm, w.figures.Calls.Load(), w.figures.Events.Load(), w.figures.Resumes.Load(), w.stateless.Calls.Load(), w.stateless.Answered.Load(), len(tasks.open))
+			harm, w.tally.of("calls"), w.tally.of("events"), w.tally.of("resumes"), w.tally.of("stateless_calls"), w.tally.of("stateless_answered"), len(tasks.open))
 	}
 	w.round.Store(int64(o.rounds) + 10) // nothing may take longer now
 	sseEnd()
@@ -129,11 +129,10 @@ func runWorld(ctx context.Context, o options) (*worldReport, error) {
 	if r.Left, err = w.measureLeft(); err != nil {
 		return nil, w.cause(err)
 	}
-	r.Counts, r.Answered, r.Ends, r.Refused, r.Seconds = w.figures.counts(), timesOf(w.answered), timesOf(w.ends), timesOf(w.refused), time.Since(began).Seconds()
+	r.Counts, r.Answered, r.Ends, r.Refused, r.Seconds = w.tally.counts(), latencyOf(w.answered), latencyOf(w.ends), latencyOf(w.refused), time.Since(began).Seconds()
 	for how, all := range w.gaps.all {
-		r.Gaps[how] = timesOf(all)
+		r.Gaps[how] = latencyOf(all)
 	}
-	w.stateless.counts(r.Counts)
 	r.SSE, r.Greedy = sse.done(), greedy.report()
 	return r, nil
 }
@@ -190,7 +189,7 @@ func (w *world) judgeRound(rng *rand.Rand) error {
 		if !served {
 			return w.cause(errors.New("a session does not work after the harm is over"))
 		}
-		w.figures.Survivors.Add(1)
+		w.tally.add("sessions_after_restart")
 	}
 	for i, v := range w.statelessClients {
 		v.echo(1000 + i)
@@ -223,9 +222,9 @@ func (w *world) judgeRound(rng *rand.Rand) error {
 
 // measureLeft closes the connections of calls that would go on for hours, before the first byte of the answer and in mid-stream, when nothing else
 // is in flight, and returns how long it takes until their handlers have ended.
-func (w *world) measureLeft() (restartTimes, error) {
+func (w *world) measureLeft() (latency, error) {
 	if !w.visited(ofStateless) {
-		return restartTimes{}, nil
+		return latency{}, nil
 	}
 	c := client.NewStateless(w.p.url(0), w.connectionsOf(99), `{}`)
 	var all []time.Duration
@@ -248,11 +247,11 @@ func (w *world) measureLeft() (restartTimes, error) {
 		leave()
 		<-ended
 		if !begun || !w.until(func() bool { return w.inFlight() == "0" }) {
-			return restartTimes{}, fmt.Errorf("%s was left, and %s calls are in flight (it began: %t):\n%s", call, w.inFlight(), begun, w.logs())
+			return latency{}, fmt.Errorf("%s was left, and %s calls are in flight (it began: %t):\n%s", call, w.inFlight(), begun, w.logs())
 		}
 		all = append(all, time.Since(left))
 	}
-	return timesOf(all), nil
+	return latencyOf(all), nil
 }
 
 // leftCalls are how many calls of each kind are left to measure.

@@ -118,13 +118,13 @@ func (v *sessionUser) leave() {
 	case n < 4:
 		v.delete()
 	case n < 6:
-		v.m.count("sessions_left")
+		v.w.tally.add("sessions_left")
 	case n == 6 || v.old:
-		v.m.count("sessions_left_in_a_call")
+		v.w.tally.add("sessions_left_in_a_call")
 		k = v.newCall(v.rng, "count", `{"to":100,"delay_ms":50}`)
 		k.to, k.text = 100, "counted to 100"
 	default:
-		v.m.count("sessions_left_with_a_question")
+		v.w.tally.add("sessions_left_with_a_question")
 		k = v.newAsk(v.rng)
 		k.when = never
 	}
@@ -261,7 +261,7 @@ func (v *sessionUser) ticks() {
 }
 
 func (v *sessionUser) batch(b *batch) {
-	v.w.figures.Batches.Add(1)
+	v.w.tally.add("batches")
 	v.m.op("batch", 0, func() error { b.run(); return nil })
 }
 

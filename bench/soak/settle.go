@@ -72,7 +72,7 @@ func (w *world) finish() error {
 				w.violated(k.f.rec, "%s: %s was cancelled and its stream goes on", d, k)
 			}
 			k.replay(k.f.ids[len(k.f.ids)-1])
-			w.figures.Stranded.Add(1)
+			w.tally.add("questions_never_answered")
 		}
 	}
 	if !w.until(func() bool { return w.inFlight() == "0" }) && w.ctx.Err() == nil {
@@ -81,41 +81,19 @@ func (w *world) finish() error {
 	return w.cause(nil)
 }
 
-// inFlight is how many calls the process says there are.
+// inFlight is how many calls the process, or the first of a fleet that has any, says there are.
 func (w *world) inFlight() string {
+	nodes := []*process{w.p}
 	if w.fleet != nil {
-		for _, p := range w.fleet.nodes {
-			if n := w.inFlightOf(p.addr); n != "0" {
-				return n + " of " + p.name
-			}
+		nodes = w.fleet.nodes
+	}
+	for _, p := range nodes {
+		m, err := metricsOf(p.addr)
+		if n, ok := m["troupe_calls_in_flight"]; !ok || n > 0 {
+			return fmt.Sprintf("%.0f of %s (%v)", n, p.name, err)
 		}
-		return "0"
 	}
-	return w.inFlightOf(w.p.addr)
-}
-
-func (w *world) inFlightOf(addr string) string {
-	m, err := metricsOf(addr)
-	if n, ok := m["troupe_calls_in_flight"]; ok {
-		return fmt.Sprint(n)
-	}
-	return fmt.Sprintf("an unknown number of (%v)", err)
-}
-
-func (f *figures) counts() map[string]int64 {
-	return map[string]int64{
-		"events": f.Events.Load(), "connections": f.Connections.Load(), "resumes": f.Resumes.Load(),
-		"resumes_from_earlier": f.EarlierResumes.Load(), "replays_of_answered": f.Replays.Load(),
-		"calls": f.Calls.Load(), "answered": f.Answered.Load(), "lost_before_acceptance": f.Lost.Load(),
-		"lost_without_an_event": f.Unprimed.Load(), "unavailable": f.Unavailable.Load(),
-		"safe_calls_over_a_restart": f.Reruns.Load(), "calls_lost_-32010": f.CallsLost.Load(),
-		"echoes": f.Echoes.Load(), "answers_given": f.AnswersGiven.Load(), "answers_again": f.AnswersAgain.Load(),
-		"dropped_by_client": f.Dropped.Load(), "cancelled": f.Cancelled.Load(), "evicted_ids_refused": f.Evicted.Load(), "killed_while_starting": f.KillsInStart.Load(),
-		"batches": f.Batches.Load(), "resources_touched": f.Touched.Load(), "resource_updates": f.Updates.Load(),
-		"servers_after_restart": f.CopiesSurvived.Load(), "short_sessions": f.Visits.Load(),
-		"lists_told_again":  f.Repeated.Load(),
-		"foreign_ids_tried": f.Foreign.Load(), "sessions_after_restart": f.Survivors.Load(), "questions_never_answered": f.Stranded.Load(),
-	}
+	return "0"
 }
 
 // secondIsRefused starts another process on the same data, which has to say why

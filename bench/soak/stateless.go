@@ -40,24 +40,6 @@ type page struct {
 	boot                  int64 // the start that gave the cursor
 }
 
-// statelessFigures count what happened to stateless clients.
-type statelessFigures struct {
-	Calls, Streams, Left, Pages, OldPages       atomic.Int64
-	Asked, Answered, Later, Lost, Repeats, Late atomic.Int64
-	Listens, ListensAgain, Updates, Foreign     atomic.Int64
-}
-
-func (f *statelessFigures) counts(all map[string]int64) {
-	for name, n := range map[string]*atomic.Int64{
-		"calls": &f.Calls, "streams": &f.Streams, "left": &f.Left, "pages": &f.Pages, "pages_over_a_restart": &f.OldPages,
-		"asked": &f.Asked, "answered": &f.Answered, "answered_over_a_restart": &f.Later, "lost_-32010": &f.Lost,
-		"same_answers_again": &f.Repeats, "other_answers_refused": &f.Late,
-		"listeners": &f.Listens, "listeners_again": &f.ListensAgain, "updates": &f.Updates, "foreign_states_refused": &f.Foreign,
-	} {
-		all["stateless_"+name] = n.Load()
-	}
-}
-
 // admit begins a stateless client.
 func (w *world) admit(n int, url string) {
 	v := &statelessClient{w: w, n: n, url: url, c: client.NewStateless(url, w.connectionsOf(100+n), `{"elicitation":{"form":{}},"sampling":{},"roots":{}}`)}
@@ -166,7 +148,7 @@ func (v *statelessClient) echo(i int) bool {
 	if a.Status != http.StatusOK || !strings.HasPrefix(string(a.Body), `{"jsonrpc":"2.0","id":`+id+`,`) || !strings.Contains(string(a.Body), `"text":"`+text+`"`) {
 		v.w.violated(nil, "%s: echo %s of %q got %d %s", v, id, text, a.Status, a.Body)
 	}
-	v.w.stateless.Calls.Add(1)
+	v.w.tally.add("stateless_calls")
 	return true
 }
 
@@ -194,7 +176,7 @@ func (v *statelessClient) count(to, delay int) {
 			if n != to+1 || m.Result == nil || len(m.Result.Content) != 1 || m.Result.Content[0].Text != fmt.Sprintf("counted to %d", to) {
 				w.violated(nil, "%s: count to %d is answered after %d messages with %s", v, to, n-1, e.Data)
 			}
-			w.stateless.Streams.Add(1)
+			w.tally.add("stateless_streams")
 		case m.Method == "notifications/progress" && m.Params.Progress == n && m.Params.Total == to && string(m.Params.Token) == id:
 			continue
 		default:
@@ -223,7 +205,7 @@ func (v *statelessClient) leave(after time.Duration, stream bool) {
 	switch {
 	case w.ctx.Err() != nil:
 	case errors.Is(err, context.DeadlineExceeded):
-		w.stateless.Left.Add(1)
+		w.tally.add("stateless_left")
 	case !w.mayFail(boot, starting):
 		w.violated(nil, "%s: %s got %+v and %v", v, call, a, err)
 	}
@@ -268,7 +250,7 @@ func (v *statelessClient) page(method, cursor string) (items, next string, boot 
 		v.w.violated(nil, "%s: %s with cursor %q got %d %s (%v)", v, method, cursor, a.Status, a.Body, err)
 		return "", "", 0
 	}
-	v.w.stateless.Pages.Add(1)
+	v.w.tally.add("stateless_pages")
 	return fmt.Sprintf("%s", list.Result.Tools), list.Result.NextCursor, boot
 }
 
@@ -287,7 +269,7 @@ func (v *statelessClient) pageAgain(rng *rand.Rand) {
 		case items != p.items:
 			v.w.violated(nil, "%s: cursor %q leads to %s, and led to %s", v, p.cursor, items, p.items)
 		case boot > p.boot:
-			v.w.stateless.OldPages.Add(1)
+			v.w.tally.add("stateless_pages_over_a_restart")
 		}
 	}
 }
@@ -324,7 +306,7 @@ func (v *statelessClient) swap(other *statelessClient, rng *rand.Rand) {
 			return func(x *probe) { x.keep(other.c.Call(v.w.ctx, id, "tools/call", params)) }
 		}
 		v.w.same("a state", ask(again), ask(stray), http.StatusOK, badState(id))
-		v.w.stateless.Foreign.Add(1)
+		v.w.tally.add("stateless_foreign_states_refused")
 		return
 	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -82,17 +81,11 @@ func (t *tenant) call(c *client.Stateless) {
 		return
 	}
 	defer a.Close()
-	var m struct {
-		Result struct {
-			Content []struct{ Text string } `json:"content"`
-		} `json:"result"`
-		Error *struct{ Code int } `json:"error"`
-	}
-	err = json.Unmarshal(a.Body, &m)
+	m := parse(string(a.Body))
 	switch {
-	case err == nil && len(m.Result.Content) == 1 && m.Result.Content[0].Text == text:
+	case m.Result != nil && len(m.Result.Content) == 1 && m.Result.Content[0].Text == text:
 		t.served.Add(1)
-	case a.Status == http.StatusTooManyRequests || a.Status == http.StatusServiceUnavailable || err == nil && m.Error != nil:
+	case a.Status == http.StatusTooManyRequests || a.Status == http.StatusServiceUnavailable || m.Error != nil:
 		t.refused.Add(1)
 		t.w.wait(tenantPause)
 	default:

@@ -27,11 +27,10 @@ type world struct {
 	rt      connections
 	drivers []*driver
 	copies  []*client.Client // a session with each server, where there are several
-	figures figures
+	tally   tally
 	crowd   *crowd // of the round, nil without one
 
 	statelessClients []*statelessClient // clients without a session
-	stateless        statelessFigures
 
 	ctx   context.Context
 	fail  context.CancelCauseFunc
@@ -79,15 +78,6 @@ func (w *world) harm() string {
 type connections interface {
 	http.RoundTripper
 	CloseIdleConnections()
-}
-
-// figures count what happened.
-type figures struct {
-	Events, Connections, Resumes, EarlierResumes, Replays            atomic.Int64
-	Calls, Answered, Lost, Unprimed, Unavailable, Reruns, CallsLost  atomic.Int64
-	Echoes, AnswersGiven, AnswersAgain, Foreign, Survivors, Stranded atomic.Int64
-	Dropped, Cancelled, Evicted, KillsInStart                        atomic.Int64
-	Batches, Touched, Updates, Repeated, CopiesSurvived, Visits      atomic.Int64
 }
 
 // broken is a promise that was not kept.
@@ -338,7 +328,7 @@ func (w *world) copiesSurvive() {
 		next := w.p.url((n + 1) % len(w.copies))
 		w.same("a session id of another server", func(x *probe) { x.keep(c.At(next).Call(w.ctx, "1", "ping", "")) },
 			func(x *probe) { x.keep(c.WithSession(strings.Repeat("a", 26)).At(next).Call(w.ctx, "1", "ping", "")) }, http.StatusNotFound, "")
-		w.figures.CopiesSurvived.Add(1)
+		w.tally.add("servers_after_restart")
 	}
 }
 
