@@ -64,7 +64,7 @@ func (w *world) measureKills() (*killCosts, error) {
 	var ready, answer, cpu []time.Duration
 	for n := range w.o.rounds {
 		// What is stored just before a kill is in no index on the disk.
-		if _, _, err := w.count(c, n, fillTo, 1); err != nil {
+		if _, _, err := countCall(w.ctx, c, n, fillTo, 1, true); err != nil {
 			return nil, err
 		}
 		if err := w.p.kill(); err != nil {
@@ -137,7 +137,7 @@ func (w *world) measureResumes() (r *resumeCost, err error) {
 		return nil, fmt.Errorf("logging/setLevel: %w", err)
 	}
 	r = &resumeCost{Events: resumeEvents}
-	from, got, err := w.count(c, 2, resumeEvents-1, 20)
+	from, got, err := countCall(w.ctx, c, 2, resumeEvents-1, 20, true)
 	if err == nil && got != resumeEvents {
 		err = fmt.Errorf("a call of %d events sent %d", resumeEvents, got)
 	}

@@ -23,16 +23,16 @@ const greedMemory = 1 << 30
 
 // greedReport is what greedy clients did to a process and to a quiet client.
 type greedReport struct {
-	Scenario string         `json:"scenario"`
-	Seed     uint64         `json:"seed"`
-	Greedy   int            `json:"greedy_clients"`
-	Seconds  float64        `json:"seconds"`
-	Bounded  string         `json:"memory_bounded_by"`
-	Peak     float64        `json:"peak_rss_mib"`
-	Idle     gauges         `json:"idle_before"`
-	After    gauges         `json:"idle_a_minute_after"`
-	Alone    quietReport    `json:"quiet_alone"` // a second before each attack
-	Attacks  []attackReport `json:"attacks"`
+	Scenario string             `json:"scenario"`
+	Seed     uint64             `json:"seed"`
+	Greedy   int                `json:"greedy_clients"`
+	Seconds  float64            `json:"seconds"`
+	Bounded  string             `json:"memory_bounded_by"`
+	Peak     float64            `json:"peak_rss_mib"`
+	Idle     map[string]float64 `json:"idle_before"`
+	After    map[string]float64 `json:"idle_a_minute_after"`
+	Alone    quietReport        `json:"quiet_alone"` // a second before each attack
+	Attacks  []attackReport     `json:"attacks"`
 
 	Broken []string `json:"broken_promises"` // by count
 	Over   []string `json:"over_bounds"`     // in time or memory, which need a machine that does nothing else
@@ -96,7 +96,10 @@ func runGreed(ctx context.Context, o options) (*greedReport, error) {
 		return nil, err
 	}
 	defer w.end()
-	w.report = &greedReport{Scenario: "greed", Seed: o.seed, Greedy: o.greedy, Bounded: w.cgroup.String(), Idle: w.gauges(), times: !o.counts}
+	w.report = &greedReport{Scenario: "greed", Seed: o.seed, Greedy: o.greedy, Bounded: w.cgroup.String(), times: !o.counts}
+	if w.report.Idle, err = metricsOf(p.addr); err != nil {
+		return nil, err
+	}
 	if err := w.attackAll(); err != nil {
 		return w.report, err
 	}
@@ -206,7 +209,11 @@ func (w *greedy) attackAll() error {
 	if !w.o.counts {
 		w.settle("everything", true)
 	}
-	w.report.After = w.gauges()
+	after, err := metricsOf(w.p.addr)
+	if err != nil {
+		w.broken("/metrics: %v", err)
+	}
+	w.report.Idle, w.report.After = shown(w.report.Idle), shown(after)
 	w.report.Peak = float64(w.peak) / (1 << 20)
 	if w.peak > greedMemory {
 		w.over("the process had %.0f MiB", w.report.Peak)
@@ -371,9 +378,12 @@ func (w *greedy) over(format string, args ...any) {
 // was held last. Sessions stay in memory for a minute; only everything includes them.
 func (w *greedy) settle(name string, everything bool) (took float64, last string) {
 	for began := time.Now(); ; {
-		now := w.gauges()
+		now, err := metricsOf(w.p.addr)
 		took = time.Since(began).Seconds()
-		what := now.beyond(w.report.Idle, everything)
+		what := w.beyond(now, everything)
+		if err != nil {
+			what = err.Error()
+		}
 		if what == "" {
 			return took, last
 		}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -339,38 +338,6 @@ func sizeOf(dir string) (n int64, err error) {
 	})
 }
 
-// mayRemain is how much more there may be, when all clients have gone and what is kept for a time is over, than before they came. Of all other
-// gauges of a process there must be no more than before.
-func mayRemain(series string) (more float64, judged bool) {
-	switch {
-	case series == "go_goroutines":
-		return 16, true // of the store, which has them for each of its streams of messages that was once used
-	case series == "process_open_fds":
-		return 8, true // blocks that the store has open
-	case series == `troupe_store_messages{stream="keys"}`:
-		return 2, true // the key of what clients carry, made with the first of it, and the one that follows it
-	case series == `troupe_memory_held_bytes{kind="parked"}`:
-		return keptOutcomes, true
-	case series == "troupe_connections_open", series == "troupe_streams_open", series == "troupe_streams_read_elsewhere", series == "troupe_streams_replaying", series == "troupe_sessions_active",
-		series == "troupe_calls_in_flight", series == "troupe_calls_parked", series == "troupe_requests_pending", series == "troupe_tasks_open", series == "troupe_tasks_queued",
-		series == "troupe_tasks_running", series == "troupe_tasks_waiting", series == "troupe_log_waiting", series == "troupe_log_recent_bytes",
-		strings.HasPrefix(series, "troupe_actors{"), strings.HasPrefix(series, "troupe_memory_held_bytes{"),
-		strings.HasPrefix(series, "troupe_store_used_bytes{"), strings.HasPrefix(series, "troupe_store_messages{"):
-		return 0, true
-	}
-	return 0, false
-}
-
-// remains says what of a process there is more of than before.
-func remains(before, now map[string]float64) (more []string) {
-	for _, series := range slices.Sorted(maps.Keys(now)) {
-		if most, judged := mayRemain(series); judged && now[series] > before[series]+most {
-			more = append(more, fmt.Sprintf("%s is %.0f, and was %.0f before", series, now[series], before[series]))
-		}
-	}
-	return more
-}
-
 // rest waits until what is kept for a time is over, and says what remains.
 func (m *mixed) rest(r *mixedReport) []string {
 	m.w.rt.CloseIdleConnections()
@@ -380,7 +347,7 @@ func (m *mixed) rest(r *mixedReport) []string {
 			return []string{fmt.Sprintf("/metrics: %v", err)}
 		}
 		r.After, r.Back = now, time.Since(began).Seconds()
-		more := remains(r.Idle, now)
+		more := remains(r.Idle, now, nil)
 		if len(more) == 0 || time.Since(began) > 2*m.kept+inMemory+cleared || !m.w.wait(time.Second) {
 			return more
 		}
@@ -396,17 +363,6 @@ func refusals(g map[string]float64) map[string]float64 {
 	for name, v := range g {
 		if reason, ok := strings.CutPrefix(name, `troupe_refusals_total{reason="`); ok && v > 0 {
 			all[strings.TrimSuffix(reason, `"}`)] = v
-		}
-	}
-	return all
-}
-
-// shown are the gauges that a report shows.
-func shown(g map[string]float64) map[string]float64 {
-	all := make(map[string]float64)
-	for name, v := range g {
-		if _, judged := mayRemain(name); judged || name == "go_gc_heap_live_bytes" || name == "process_resident_memory_bytes" || name == "troupe_panics_total" {
-			all[name] = v
 		}
 	}
 	return all
