@@ -54,7 +54,7 @@
 //     a fleet may. In a roll none may at any time; only streams break, and go on elsewhere;
 //   - when a node that is to end in order does not, or waits for calls that may run again. That shows with --harms restart, where no other calls last.
 //
-// The report says how long all of that takes. Times are judged too, unless there is --counts, as they need a machine that does nothing else: a task goes on elsewhere
+// The report says how long all of that takes. Times are judged too, unless there is --counts, as they need a machine that does nothing else: a task goes on
 // within 10 s (p99) of a kill, and 20 s of a pause; a restart refuses others for a second at most; a handler ends within 100 ms of its client's leaving one node.
 //
 // # Greed
@@ -109,9 +109,9 @@
 //	ssestream trend connset  what it sends and gets, what rises, and the connections of one client
 //	behind fill writes  one node behind stored events, what it stores before, and what a fleet stores at most
 //	ledger crowd harm  tasks, who comes back at once, and what is done to the nodes
-//	tenant tokens quiet gauges cgroup  a greedy client of a fleet, the quiet client of greed and its tokens, and what the process holds and may hold
+//	greedy tokens quiet gauges cgroup  a greedy client of a fleet, the quiet client of greed and its tokens, and what the process holds and may hold
 //	settle listener parked stateless driver batch replay ask call standalone  what clients do, and what they must have at the end of a round
-//	probe follow verdict world  how that is done and judged
+//	probe follow judge world  how that is done and judged
 //	fleet deployed link nats process  the process that is tried, or several with NATS servers or proxies
-//	signals kinds measure  how a process is paused, the harms and visitors there are, and how times are taken
+//	signals kinds conngroup measure  how a process is paused, the harms and visitors there are, connections that break together, and how times are taken
 package main

@@ -279,7 +279,7 @@ func (f *fleet) startTwin(node *process) error {
 // cut cuts a node off from NATS, or joins it again.
 func (f *fleet) cut(node int, off bool) {
 	for _, l := range f.links[node] {
-		l.setCut(off)
+		l.setShut(off)
 	}
 }
 

@@ -3,28 +3,24 @@ package main
 import (
 	"io"
 	"net"
-	"sync"
 )
 
-// link is a way of TCP connections to a server, which can be cut.
+// link is a way of TCP connections to a server, which setShut cuts.
 type link struct {
 	to       string
 	listener net.Listener
-
-	mu   sync.Mutex // guards the rest
-	cut  bool
-	open map[net.Conn]bool
+	connGroup
 }
 
-// newLink makes a line to an address.
+// newLink makes a link to an address.
 func newLink(to string) (*link, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	w := &link{to: to, listener: l, open: make(map[net.Conn]bool)}
-	go w.accept()
-	return w, nil
+	l := &link{to: to, listener: listener}
+	go l.accept()
+	return l, nil
 }
 
 // address is where it begins.
@@ -43,19 +39,19 @@ func (l *link) accept() {
 // carry joins a connection to one of its own.
 func (l *link) carry(from net.Conn) {
 	defer from.Close()
-	if !l.keep(from) {
+	if !l.add(from) {
 		return
 	}
-	defer l.forget(from)
+	defer l.remove(from)
 	to, err := net.Dial("tcp", l.to)
 	if err != nil {
 		return
 	}
 	defer to.Close()
-	if !l.keep(to) {
+	if !l.add(to) {
 		return
 	}
-	defer l.forget(to)
+	defer l.remove(to)
 	over := make(chan struct{}, 2)
 	for _, d := range [][2]net.Conn{{to, from}, {from, to}} {
 		go func() {
@@ -66,34 +62,7 @@ func (l *link) carry(from net.Conn) {
 	<-over
 }
 
-// keep notes a connection, unless the link is cut.
-func (l *link) keep(c net.Conn) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.cut {
-		l.open[c] = true
-	}
-	return !l.cut
-}
-
-func (l *link) forget(c net.Conn) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.open, c)
-}
-
-// setCut breaks all connections, and each that is made until the link is joined again.
-func (l *link) setCut(cut bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.cut = cut; cut {
-		for c := range l.open {
-			_ = c.Close()
-		}
-	}
-}
-
 func (l *link) end() {
 	_ = l.listener.Close()
-	l.setCut(true)
+	l.setShut(true)
 }
