@@ -147,7 +147,8 @@ func (m *mixed) startSSE(n int) (end func()) {
 	m.began = time.Now()
 	if m.w.visited(ofSSE) {
 		for n := range max(1, n) {
-			clients.Go((&sseUser{m: m, rng: rand.New(rand.NewPCG(m.w.o.seed, 300+uint64(n))), turn: n}).run)
+			u := &sseUser{m: m, rng: rand.New(rand.NewPCG(m.w.o.seed, 300+uint64(n))), turn: n}
+			clients.Go(func() { m.comeAndGo(u.rng, u.visit) })
 		}
 	}
 	return func() {
@@ -176,10 +177,10 @@ func (m *mixed) load() (all []sample, err error) {
 	m.began = time.Now()
 	var clients sync.WaitGroup
 	for n := range uint64(m.w.o.clients) {
-		rng := func(kind uint64) *rand.Rand { return rand.New(rand.NewPCG(m.w.o.seed, 3*n+kind)) }
-		clients.Go((&sessionUser{m: m, rng: rng(0)}).run)
-		clients.Go((&statelessUser{m: m, rng: rng(1)}).run)
-		clients.Go((&sseUser{m: m, rng: rng(2), turn: int(n)}).run)
+		rng := func(kind uint64) *rand.Rand { return rand.New(rand.NewPCG(m.w.o.seed, 6*n+kind)) }
+		clients.Go(func() { m.comeAndGo(rng(3), (&sessionUser{m: m, rng: rng(0)}).visit) })
+		clients.Go(func() { m.comeAndGo(rng(4), (&statelessUser{m: m, rng: rng(1)}).visit) })
+		clients.Go(func() { m.comeAndGo(rng(5), (&sseUser{m: m, rng: rng(2), turn: int(n)}).visit) })
 	}
 	told := time.Now()
 	for every := min(max(m.w.o.time/400, time.Second/2), 5*time.Second); m.w.wait(every) && m.goesOn(); {
@@ -197,6 +198,14 @@ func (m *mixed) load() (all []sample, err error) {
 	}
 	clients.Wait()
 	return all, m.w.cause(nil)
+}
+
+// comeAndGo has one client after the other visit while the load lasts.
+func (m *mixed) comeAndGo(rng *rand.Rand, visit func()) {
+	for m.goesOn() {
+		visit()
+		m.w.wait(time.Duration(rng.IntN(300)) * time.Millisecond)
+	}
 }
 
 // goesOn reports that the load goes on.

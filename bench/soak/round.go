@@ -148,6 +148,12 @@ func (w *world) runRound(tasks *ledger) (err error) {
 			return w.cause(err)
 		}
 	}
+	create := func(n int) {
+		if w.visited(ofTasks) {
+			tasks.create(n)
+		}
+	}
+	create(roundTasks / 2) // these work when the harm comes, and the others may be being made
 	after := time.Duration(rng.IntN(1500)) * time.Millisecond
 	window := after + 300*time.Millisecond
 	if w.harm() == byRoll || w.harm() == byPause && w.fleet == nil {
@@ -162,9 +168,7 @@ func (w *world) runRound(tasks *ledger) (err error) {
 	created := make(chan struct{})
 	go func() {
 		defer close(created)
-		if w.visited(ofTasks) {
-			tasks.create(roundTasks)
-		}
+		create(roundTasks / 2)
 	}()
 	w.wait(after)
 	struck := time.Now()

@@ -76,14 +76,6 @@ var sessionActions = []action[*sessionUser]{
 	{10, listening, func(v *sessionUser) { v.m.op("listen_again", 0, func() error { v.rotate(); return nil }) }},
 }
 
-// run has clients come and go while the load lasts.
-func (v *sessionUser) run() {
-	for v.m.goesOn() {
-		v.visit()
-		v.m.w.wait(time.Duration(v.rng.IntN(300)) * time.Millisecond)
-	}
-}
-
 // visit is one client from its first connection to its last.
 func (v *sessionUser) visit() {
 	v.conns = newConnSet()

@@ -44,14 +44,6 @@ var sseActions = []action[*sseUser]{
 	{28, nil, (*sseUser).updates},
 }
 
-// run has clients come and go while the load lasts.
-func (g *sseUser) run() {
-	for ; g.m.goesOn(); g.turn++ {
-		g.visit()
-		g.m.w.wait(time.Duration(g.rng.IntN(300)) * time.Millisecond)
-	}
-}
-
 // visit is one client from its first connection to its last.
 func (g *sseUser) visit() {
 	g.driver = &driver{w: g.m.w, n: int(g.m.came.Add(1)), hasNever: true}
@@ -63,6 +55,7 @@ func (g *sseUser) visit() {
 		return
 	}
 	way := departures[g.turn%len(departures)]
+	g.turn++
 	if way.fresh {
 		g.op("sse_connect_and_no_more", 0, g.useUninitialized)
 	} else {

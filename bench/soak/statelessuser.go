@@ -39,16 +39,8 @@ var statelessActions = []action[*statelessUser]{
 	{24, nil, (*statelessUser).task},
 }
 
-// run has clients come and go while the load lasts.
-func (p *statelessUser) run() {
-	for p.m.goesOn() {
-		p.pass()
-		p.m.w.wait(time.Duration(p.rng.IntN(300)) * time.Millisecond)
-	}
-}
-
-// pass is one client from its first connection to its last.
-func (p *statelessUser) pass() {
+// visit is one client from its first connection to its last.
+func (p *statelessUser) visit() {
 	conns := newConnSet()
 	defer conns.breakAll()
 	w := p.m.w
