@@ -55,7 +55,7 @@
 //   - when a node that is to end in order does not, or waits for calls that may run again. That shows with --harms restart, where no other calls last.
 //
 // The report says how long all of that takes. Times are judged too, unless there is --counts, as they need a machine that does nothing else: a task goes on
-// within 10 s (p99) of a kill, and 20 s of a pause; a restart refuses others for a second at most; a handler ends within 100 ms of its client's leaving one node.
+// within 10 s (p99) of a kill, and 20 s of a pause; with --harms restart one refuses others for a second at most; a handler ends within 100 ms of its client's leaving one node.
 //
 // # Greed
 //
