@@ -53,8 +53,7 @@
 //	go test ./actors/recovery -run TestHistories -histories 2000 -seed 0    # a seed is drawn, and printed
 //	go test ./actors/recovery -run TestHistories -histories 1 -seed 7 -tell # one history, with all that happens
 //	go test ./actors/recovery -run TestFleets -fleets 2000                  # histories of fleets
-//	go run ./bench/soak recovery --histories 50000
-//	go run ./bench/soak fleets --histories 50000
+//	go test ./actors/recovery -timeout 0 -run TestHistories -histories 50000
 //
 // The plan of a history that is wrong is made smaller for as long as it is wrong in the
 // same way, and kept in testdata/histories, which TestKept begins with ever after. A seed

@@ -92,11 +92,9 @@ func (k *call) answer(boot int64, delay time.Duration) {
 		}
 		a, err := k.d.c.Answer(w.ctx, k.question, `{"action":"accept","content":{"answer":"`+k.text+`"}}`)
 		switch {
-		case err != nil && w.ctx.Err() == nil && !w.excused(now):
+		case err != nil && w.ctx.Err() == nil && !w.mayFail(now, false) && !w.mayBreak(now):
 			w.violated(k.f.rec, "%s: answer to %s failed and nobody was killed: %v", k.d, k, err)
 			return
-		case err == nil && a.Status == http.StatusServiceUnavailable && (w.paused.Load() || w.fleet != nil && w.excused(now)):
-			w.wait(100 * time.Millisecond)
 		case err == nil && a.Status != http.StatusAccepted:
 			a.Close()
 			w.violated(k.f.rec, "%s: answer to %s got %d %s", k.d, k, a.Status, a.Body)
@@ -105,7 +103,7 @@ func (k *call) answer(boot int64, delay time.Duration) {
 			k.accepted()
 			return
 		}
-		w.figures.AnswersAgain.Add(1)
+		w.tally.add("answers_again")
 	}
 }
 
@@ -121,12 +119,12 @@ func (k *call) awaitGiven() {
 // accepted waits for the call's answer, which has to come now.
 func (k *call) accepted() {
 	w := k.d.w
-	w.figures.AnswersGiven.Add(1)
+	w.tally.add("answers_given")
 	k.mu.Lock()
 	k.given = true
 	k.mu.Unlock()
 	patient := answerTakes
-	if w.fleet != nil { // the connection may be to a node that stands still
+	if w.fleet != nil || w.harm() == byPause { // the connection may be to a node that stands still
 		patient += 20 * time.Second
 	}
 	t := time.NewTimer(patient)

@@ -60,7 +60,7 @@ func (d *driver) placeBatch(b *batch) {
 	d.mu.Lock()
 	d.batches = append(d.batches, b)
 	d.mu.Unlock()
-	d.w.figures.Batches.Add(1)
+	d.w.tally.add("batches")
 	go func() {
 		b.run()
 		d.mu.Lock()
@@ -83,7 +83,6 @@ func (d *driver) openBatches() []*batch {
 func (b *batch) run() {
 	w := b.d.w
 	b.boot = w.boot.Load()
-	paused := w.paused.Load()
 	var messages []string
 	for _, k := range b.members {
 		k.boot = b.boot
@@ -93,13 +92,13 @@ func (b *batch) run() {
 	switch {
 	case w.ctx.Err() != nil:
 	case err != nil:
-		if !w.excused(b.boot) {
+		if !w.mayFail(b.boot, false) {
 			w.violated(nil, "%s: %s failed and nobody was killed: %v", b.d, b, err)
 		}
-		w.figures.Lost.Add(1)
+		w.tally.add("lost_before_acceptance")
 	case a.Status >= 500:
-		w.figures.Unavailable.Add(1)
-		if !w.excused(b.boot) && !paused && !w.paused.Load() {
+		w.tally.add("unavailable")
+		if !w.mayFail(b.boot, false) {
 			w.violated(nil, "%s: %s got %d %s and nobody was killed", b.d, b, a.Status, a.Body)
 		}
 	case a.Status != http.StatusOK:
@@ -107,10 +106,10 @@ func (b *batch) run() {
 	case a.Events == nil:
 		b.array(a.Body)
 	case !b.f.run(a.Events, b.boot):
-		w.figures.Unprimed.Add(1)
+		w.tally.add("lost_without_an_event")
 	case w.ctx.Err() == nil:
 		b.verify()
-		w.figures.Answered.Add(1)
+		w.tally.add("answered")
 		b.d.c.Forget(b.f.rec.Stream)
 	}
 }
@@ -129,7 +128,7 @@ func (b *batch) array(body []byte) {
 	if err != nil {
 		b.d.w.violated(nil, "%s: %s: %v: %s", b.d, b, err, body)
 	}
-	b.d.w.figures.Answered.Add(1)
+	b.d.w.tally.add("answered")
 }
 
 // event takes the next event of the batch's stream.
@@ -138,7 +137,7 @@ func (b *batch) event(e client.Event) bool {
 	for id, k := range b.left {
 		if m.answers(id) {
 			if m.Error != nil && m.Error.Code == codeCallLost {
-				k.d.w.figures.CallsLost.Add(1)
+				k.d.w.tally.add("calls_lost_-32010")
 			}
 			delete(b.left, id)
 		}

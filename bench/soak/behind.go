@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path/filepath"
 	"time"
 
 	"github.com/troupe-run/troupe/bench/client"
@@ -13,38 +14,57 @@ import (
 
 // behindReport is what kills and resumes cost behind many stored events.
 type behindReport struct {
-	Scenario string       `json:"scenario"`
-	Stored   filled       `json:"stored"`
-	Rounds   int          `json:"rounds,omitempty"`
-	Ready    restartTimes `json:"kill_to_ready_ms"`
-	Answer   restartTimes `json:"kill_to_first_answer_ms"`
-	CPU      restartTimes `json:"processor_time_to_first_answer_ms"`
-	Memory   int64        `json:"resident_bytes_after_the_last"`
+	Stored  filled      `json:"stored"`
+	Restart *killCosts  `json:"kill_and_start,omitempty"`
+	Resume  *resumeCost `json:"resume,omitempty"`
 }
 
-// behindFlags keep all that fill stores for as long as a run takes.
-var behindFlags = []string{"--set", "replay-age=6h", "--max-store", "40GiB"}
+type killCosts struct {
+	Kills  int     `json:"kills"`
+	Ready  latency `json:"kill_to_ready_ms"`
+	Answer latency `json:"kill_to_first_answer_ms"`
+	CPU    latency `json:"processor_time_to_first_answer_ms"`
+	Memory int64   `json:"resident_bytes_after_the_last"`
+}
 
-// runBehind stores o.events events, and then kills the process once a round.
-func runBehind(ctx context.Context, o options) (*behindReport, error) {
-	w, err := startWorld(ctx, o, behindFlags...)
+// behind stores --events events in one node, with settings that keep all of them for as long as a run takes, and then resumes streams and kills the
+// node behind them.
+func (c *costs) behind(r *costsReport) (err error) {
+	o := c.o
+	o.hosted = false // bench/lab has no such settings
+	if o.bin, err = build(c.ctx, filepath.Dir(o.data), false); err != nil {
+		return err
+	}
+	w, err := startWorld(c.ctx, o, "--replay-age", "6h", "--max-store", "40GiB")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer w.end()
-	r := &behindReport{Scenario: "restart", Rounds: o.rounds}
-	if r.Stored, err = w.fill(o.events); err != nil {
-		return nil, err
+	b := new(behindReport)
+	if b.Stored, err = w.fill(o.events); err != nil {
+		return err
 	}
-	fmt.Fprintf(o.log, "stored %+v\n", r.Stored)
+	fmt.Fprintf(o.log, "stored %+v\n", b.Stored)
+	if c.wants("resume") {
+		b.Resume, err = w.measureResumes()
+	}
+	if err == nil && c.wants("behind") {
+		b.Restart, err = w.measureKills()
+	}
+	r.Behind = b
+	return err
+}
+
+// measureKills kills the process --rounds times.
+func (w *world) measureKills() (*killCosts, error) {
 	c, err := w.session()
 	if err != nil {
 		return nil, err
 	}
 	var ready, answer, cpu []time.Duration
-	for n := range o.rounds {
+	for n := range w.o.rounds {
 		// What is stored just before a kill is in no index on the disk.
-		if _, _, err := w.count(c, n, fillTo, 1); err != nil {
+		if _, _, err := countCall(w.ctx, c, n, fillTo, 1, true); err != nil {
 			return nil, err
 		}
 		if err := w.p.kill(); err != nil {
@@ -55,11 +75,9 @@ func runBehind(ctx context.Context, o options) (*behindReport, error) {
 			return nil, err
 		}
 		ready, answer, cpu = append(ready, a), append(answer, b), append(cpu, took)
-		fmt.Fprintf(o.log, "round %d of %d: ready after %v, first answer after %v, %v of processor time\n", n+1, o.rounds, a, b, took)
+		fmt.Fprintf(w.o.log, "kill %d of %d: ready after %v, first answer after %v, %v of processor time\n", n+1, w.o.rounds, a, b, took)
 	}
-	r.Memory = residentOf(w.p.cmd.Process.Pid)
-	r.Ready, r.Answer, r.CPU = timesOf(ready), timesOf(answer), timesOf(cpu)
-	return r, nil
+	return &killCosts{w.o.rounds, latencyOf(ready), latencyOf(answer), latencyOf(cpu), residentOf(w.p.cmd.Process.Pid)}, nil
 }
 
 // again starts the process that was killed. It returns how long it takes to be ready, and to answer a request of a
@@ -88,20 +106,18 @@ func (w *world) again(c *client.Client) (ready, answer, cpu time.Duration, err e
 	return 0, 0, 0, errors.New("no answer after the start: " + w.p.log.lines(20))
 }
 
-// resumeReport is what a resume of a short stream costs behind many stored events.
-type resumeReport struct {
-	Scenario string      `json:"scenario"`
-	Stored   filled      `json:"stored"`
-	Events   int         `json:"events_of_a_resume"`
-	Memory   resumeCosts `json:"just_after_they_were_sent"`
-	Log      resumeCosts `json:"later"`
+// resumeCost is what a resume of a short stream costs.
+type resumeCost struct {
+	Events int         `json:"events_of_a_resume"`
+	Memory resumeCosts `json:"just_after_they_were_sent"`
+	Log    resumeCosts `json:"later"`
 }
 
 type resumeCosts struct {
-	Resumes int          `json:"resumes"`
-	First   restartTimes `json:"request_to_first_event_ms"`
-	Last    restartTimes `json:"request_to_last_event_ms"`
-	CPU     float64      `json:"processor_time_of_the_process_for_each_ms"`
+	Resumes int     `json:"resumes"`
+	First   latency `json:"request_to_first_event_ms"`
+	Last    latency `json:"request_to_last_event_ms"`
+	CPU     float64 `json:"processor_time_of_the_process_for_each_ms"`
 }
 
 const (
@@ -110,27 +126,18 @@ const (
 	fromTheLog = 35 * time.Second
 )
 
-// runResume stores o.events events, and resumes a stream of 200 events, each with an append of its own, that lies in between: at
-// once, so that it comes from the memory of the process, and once it must be read of the log.
-func runResume(ctx context.Context, o options) (*resumeReport, error) {
-	w, err := startWorld(ctx, o, behindFlags...)
-	if err != nil {
-		return nil, err
-	}
-	defer w.end()
+// measureResumes resumes a stream of 200 events, each with an append of its own: at once, so that it comes from the memory of the process, and once it
+// must be read of the log.
+func (w *world) measureResumes() (r *resumeCost, err error) {
 	c, err := w.session()
 	if err != nil {
 		return nil, err
 	}
-	if a, err := c.Call(w.ctx, "1", "logging/setLevel", `{"level":"error"}`); err != nil || a.Status != http.StatusOK {
-		return nil, fmt.Errorf("logging/setLevel: %w %+v", err, a)
+	if err := answeredWith("")(c.Call(w.ctx, "1", "logging/setLevel", `{"level":"error"}`)); err != nil {
+		return nil, fmt.Errorf("logging/setLevel: %w", err)
 	}
-	r := &resumeReport{Scenario: "resume", Events: resumeEvents}
-	if r.Stored, err = w.fill(o.events); err != nil {
-		return nil, err
-	}
-	fmt.Fprintf(o.log, "stored %+v\n", r.Stored)
-	from, got, err := w.count(c, 2, resumeEvents-1, 20)
+	r = &resumeCost{Events: resumeEvents}
+	from, got, err := countCall(w.ctx, c, 2, resumeEvents-1, 20, true)
 	if err == nil && got != resumeEvents {
 		err = fmt.Errorf("a call of %d events sent %d", resumeEvents, got)
 	}
@@ -140,7 +147,7 @@ func runResume(ctx context.Context, o options) (*resumeReport, error) {
 	if r.Memory, err = w.resumes(c, from); err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(o.log, "at once %+v\nthe same in %v\n", r.Memory, fromTheLog)
+	fmt.Fprintf(w.o.log, "at once %+v\nthe same in %v\n", r.Memory, fromTheLog)
 	if !w.wait(fromTheLog) {
 		return nil, context.Cause(w.ctx)
 	}
@@ -159,7 +166,7 @@ func (w *world) resumes(c *client.Client, from string) (r resumeCosts, err error
 		}
 		first, last = append(first, a), append(last, b)
 	}
-	r.Resumes, r.First, r.Last = w.o.rounds, timesOf(first), timesOf(last)
+	r.Resumes, r.First, r.Last = w.o.rounds, latencyOf(first), latencyOf(last)
 	r.CPU = float64((cpuOf(w.p.cmd.Process.Pid) - cpu).Microseconds()) / 1000 / float64(w.o.rounds)
 	return r, nil
 }

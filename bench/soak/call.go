@@ -29,8 +29,7 @@ type call struct {
 	to    int
 	token string // raw, "" for no progress
 
-	boot   int64 // the start that took it
-	paused bool  // the process was stopped when it was sent
+	boot int64 // the start that took it
 
 	cancelAfter time.Duration // 0: never
 	final       *message
@@ -103,7 +102,7 @@ func (k *call) cancel() {
 	boot, starting := w.now()
 	k.f.cancelled.Store(true)
 	err := k.d.c.Notify(w.ctx, "notifications/cancelled", `{"requestId":`+k.id+`}`)
-	if err != nil && w.ctx.Err() == nil && !starting && !w.excused(boot) {
+	if err != nil && w.ctx.Err() == nil && !w.mayFail(boot, starting) {
 		w.violated(k.f.rec, "%s: cancel of %s: %v", k.d, k, err)
 	}
 }
@@ -112,7 +111,7 @@ func (k *call) cancel() {
 // is nothing of it to resume later.
 func (k *call) run() bool {
 	w := k.d.w
-	k.boot, k.paused = w.boot.Load(), w.paused.Load()
+	k.boot = w.boot.Load()
 	if k.cancelAfter > 0 {
 		k.d.aside.Go(k.cancel)
 	}
@@ -121,14 +120,14 @@ func (k *call) run() bool {
 	case w.ctx.Err() != nil:
 		return false
 	case err != nil:
-		if !w.excused(k.boot) {
+		if !w.mayFail(k.boot, false) {
 			w.violated(nil, "%s: %s failed and nobody was killed: %v", k.d, k, err)
 		}
-		w.figures.Lost.Add(1)
+		w.tally.add("lost_before_acceptance")
 		return false
 	case a.Status >= 500:
-		w.figures.Unavailable.Add(1)
-		if !w.excused(k.boot) && !k.paused && !w.paused.Load() {
+		w.tally.add("unavailable")
+		if !w.mayFail(k.boot, false) {
 			w.violated(nil, "%s: %s got %d %s and nobody was killed", k.d, k, a.Status, a.Body)
 		}
 		return false
@@ -141,27 +140,27 @@ func (k *call) run() bool {
 		if err := k.judge([]client.Event{{Data: string(a.Body)}}); err != nil {
 			w.violated(nil, "%s: %s: %v: %s", k.d, k, err, a.Body)
 		}
-		w.figures.Answered.Add(1)
+		w.tally.add("answered")
 		return false
 	}
 	if !k.f.run(a.Events, k.boot) {
-		w.figures.Unprimed.Add(1)
+		w.tally.add("lost_without_an_event")
 		return false
 	}
 	if w.ctx.Err() != nil || k.f.replaced.Load() {
 		return false
 	}
 	if k.f.cancelled.Load() && !k.f.over {
-		w.figures.Cancelled.Add(1)
+		w.tally.add("cancelled")
 		if k.f.rec != nil {
 			k.afterCancel(k.f.ids[len(k.f.ids)-1])
 		}
 		return false
 	}
 	k.verify()
-	w.figures.Answered.Add(1)
+	w.tally.add("answered")
 	if w.boot.Load() > k.boot && k.safe && len(k.f.rec.Connections()) > 1 {
-		w.figures.Reruns.Add(1)
+		w.tally.add("safe_calls_over_a_restart")
 	}
 	return true
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,21 +38,25 @@ type costsReport struct {
 	Sessions  *sessionsCost `json:"sessions,omitempty"`
 	Writes    *writesCost   `json:"writes,omitempty"`
 	Large     *largeCost    `json:"large_streams_resumed_at_the_nodes_left,omitempty"`
+	Behind    *behindReport `json:"behind_stored_events,omitempty"`
 }
+
+// verdict judges nothing.
+func (*costsReport) verdict() error { return nil }
 
 // streamCost is what streams cost that clients come back to.
 type streamCost struct {
-	Streams  int          `json:"streams"`
-	Events   int64        `json:"events"`
-	First    restartTimes `json:"resume_to_first_event_ms"`
-	NodesCPU float64      `json:"cpu_us_per_event_of_the_nodes"`
-	NATSCPU  float64      `json:"cpu_us_per_event_of_nats"`
+	Streams  int     `json:"streams"`
+	Events   int64   `json:"events"`
+	First    latency `json:"resume_to_first_event_ms"`
+	NodesCPU float64 `json:"cpu_us_per_event_of_the_nodes"`
+	NATSCPU  float64 `json:"cpu_us_per_event_of_nats"`
 }
 
 type listenCost struct {
-	Listeners int          `json:"listeners"`
-	Latency   restartTimes `json:"call_to_update_ms"`
-	NodesCPU  float64      `json:"cpu_us_per_update_of_the_nodes"`
+	Listeners int     `json:"listeners"`
+	Latency   latency `json:"call_to_update_ms"`
+	NodesCPU  float64 `json:"cpu_us_per_update_of_the_nodes"`
 }
 
 type sessionsCost struct {
@@ -73,35 +76,52 @@ type largeCost struct {
 	RSS     []int64 `json:"most_rss_mib_of_each_node"`
 }
 
-// costs is a fleet that is measured.
+// costs is what is measured.
 type costs struct {
 	o   options
 	ctx context.Context
-	f   *fleet
+	f   *fleet // nil until a part needs it
 }
 
-// runCosts measures a fleet without any harm, and at last with one node gone. The parts are attach, listen, sessions, writes and large; all if none is named.
+// wants reports whether a part is to be measured. All are unless some are named, but those behind stored events only if there are to be any.
+func (c *costs) wants(part string) bool {
+	if len(c.o.parts) == 0 {
+		return c.o.events > 0 || part != "behind" && part != "resume"
+	}
+	return slices.Contains(c.o.parts, part)
+}
+
+// runCosts measures a fleet without any harm, and at last with one node gone, and one node behind stored events.
 func runCosts(ctx context.Context, o options) (*costsReport, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	if slices.Equal(o.attacks, []string{"large"}) {
+	if slices.Equal(o.parts, []string{"large"}) {
 		o.flags = append(o.flags, "--max-store", strconv.FormatInt(4*int64(o.streams)*costBytes, 10)) // one client has half of three quarters of it for events
 	}
-	f, _, err := startFleet(ctx, o)
-	if err != nil {
-		return nil, err
+	o.nodes = 3
+	c := &costs{o: o, ctx: ctx}
+	r := &costsReport{Scenario: "costs", Servers: o.nats, Nodes: o.nodes}
+	if c.wants("behind") || c.wants("resume") {
+		if err := c.behind(r); err != nil {
+			return r, err
+		}
 	}
-	defer f.end()
-	c := &costs{o: o, ctx: ctx, f: f}
-	r := &costsReport{Scenario: "costs", Servers: o.nats, Nodes: len(f.nodes)}
 	for _, part := range []struct {
 		name string
 		run  func(*costsReport) error
 	}{{"attach", c.attach}, {"listen", c.listen}, {"sessions", c.sessions}, {"writes", c.writes}, {"large", c.large}} {
-		if len(o.attacks) > 0 && !slices.Contains(o.attacks, part.name) {
+		if !c.wants(part.name) {
 			continue
 		}
 		began := time.Now()
+		if c.f == nil {
+			f, _, err := startFleet(ctx, o)
+			if err != nil {
+				return nil, err
+			}
+			defer f.end()
+			c.f = f
+		}
 		if err := part.run(r); err != nil {
 			return r, fmt.Errorf("%s: %w", part.name, err)
 		}
@@ -130,22 +150,6 @@ func (c *costs) cpu() (nodes, nats time.Duration) {
 	return nodes, nats
 }
 
-// cpuOf is the processor time of a process, by the clock ticks of /proc.
-func cpuOf(pid int) time.Duration {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0
-	}
-	_, rest, _ := strings.Cut(string(data), ") ")
-	fields := strings.Fields(rest)
-	if len(fields) < 13 {
-		return 0
-	}
-	user, _ := strconv.Atoi(fields[11])
-	system, _ := strconv.Atoi(fields[12])
-	return time.Duration(user+system) * 10 * time.Millisecond
-}
-
 // rss is what each node has in memory, in MiB.
 func (c *costs) rss() (all []int64) {
 	for _, p := range c.f.nodes {
@@ -154,31 +158,6 @@ func (c *costs) rss() (all []int64) {
 		}
 	}
 	return all
-}
-
-// each runs f for 0 to n-1, so many at once, and returns the first error.
-func each(n, atOnce int, f func(i int) error) error {
-	var group sync.WaitGroup
-	var next atomic.Int64
-	var failed atomic.Pointer[error]
-	for range atOnce {
-		group.Go(func() {
-			for failed.Load() == nil {
-				i := int(next.Add(1)) - 1
-				if i >= n {
-					return
-				}
-				if err := f(i); err != nil {
-					failed.CompareAndSwap(nil, &err)
-				}
-			}
-		})
-	}
-	group.Wait()
-	if err := failed.Load(); err != nil {
-		return *err
-	}
-	return nil
 }
 
 // attach reads streams at the node that writes them, and then others at another one.
@@ -237,7 +216,7 @@ func (c *costs) streams(to int) (*streamCost, error) {
 		}
 	})
 	nodes2, nats2 := c.cpu()
-	s.Events, s.First = events.Load(), timesOf(first)
+	s.Events, s.First = events.Load(), latencyOf(first)
 	s.NodesCPU, s.NATSCPU = micros(nodes2-nodes, s.Events), micros(nats2-nats, s.Events)
 	return s, err
 }
@@ -302,7 +281,7 @@ func (c *costs) listen(r *costsReport) error {
 		time.Sleep(500 * time.Millisecond)
 	}
 	nodes2, _ := c.cpu()
-	r.Listeners = &listenCost{costListeners, timesOf(all), micros(nodes2-nodes, costTold*costListeners)}
+	r.Listeners = &listenCost{costListeners, latencyOf(all), micros(nodes2-nodes, costTold*costListeners)}
 	return nil
 }
 

@@ -1,31 +1,63 @@
-// Command soak runs real troupe processes, kills, stops or restarts them, and checks
-// from outside that they keep every promise to their clients.
+// Command soak runs real troupe processes, harms them, and checks from outside that they keep every promise to their clients.
 //
-//	soak kill   kills the process over and over while clients of both eras work; with --old COMMIT
-//	            each start is of the other of two releases, on the same data
-//	soak stop   stops it past its lease and lets it go on
-//	soak balance restarts two processes in turn behind nginx and HAProxy
-//	soak roll   restarts the nodes of a fleet one after the other
+//	soak world  harms one node, or several behind a load balancer, while clients of all kinds work with them
+//	soak mixed  has clients come, work in all ways and leave for --time, and judges whether what the process holds stays the same
+//	soak greed  has clients take all they can get of a process with 1 GiB, one way after the other and then in all ways at once, beside a quiet client
 //	soak costs  measures a fleet: streams read at another node (attach), an update to 9,000 listeners (listen), 100,000
 //	            sessions (sessions), events and tasks that are stored (writes; --sync has NATS flush each write), and --streams
-//	            streams of 3.9 MB resumed at once after a node died (large)
-//	soak restart restarts one process in order while a safe call runs; with --events N it kills it behind so many
-//	            stored events
-//	soak resume resumes a stream of 200 events, --rounds times, behind --events of others
-//	soak cancel measures how soon a handler ends when its client has gone away
-//	soak tasks  kills the process over and over while it runs tasks in steps
-//	soak nodes  kills or stops one of two processes that share tasks over NATS servers
-//	soak chaos  harms a fleet of three nodes behind a load balancer while clients of both eras work
-//	soak greed  has clients take all they can get of a process with 1 GiB, one way after the
-//	            other and then in all ways at once, beside a quiet client
-//	soak auth   has one address send 5,000 access tokens a second that do not count, beside a quiet client of another
-//	soak mixed  has clients of both eras, and of HTTP+SSE, come, work in all ways and leave for --time, and judges whether memory,
-//	            goroutines, files and what is stored stay the same
-//	soak recovery runs many histories of the property test in actors/recovery, which
-//	            need no process and no real time
-//	soak fleets  the same with several nodes on one store
-//	soak sim     runs many histories of the property test in internal/spec/histories: whole nodes
-//	            on a NATS server, in virtual time
+//	            streams of 3.9 MB resumed at once after a node died (large); and one node that is killed (behind), or of which a stream of
+//	            200 events is resumed (resume), --rounds times behind --events stored events
+//
+// # World
+//
+// There is one node with a data directory, or --nodes of them on --nats NATS servers behind a load balancer that gives each request to the next node
+// that is ready, or with --proxy two nodes with a data directory each behind nginx or HAProxy as deploy has them. In each of --rounds one
+// harm is done to them:
+//
+//	kill       of a node; of the only one now and then once more while it starts
+//	pause      of a node, for longer than its lease; nobody may take the data directory of the only one meanwhile
+//	stop       of a node in order, which is started again later
+//	restart    of the only node in order, at once
+//	roll       all nodes end in order and start again, one after the other
+//	partition  of a node from NATS, for longer than its lease
+//	twin       a second process takes the name of a node, and both are killed in favour of a third
+//	crowd      a node is killed, and --crowd clients with a stream each come back within a second
+//	leader     with three NATS servers, the one that leads a stream of events is paused for 8 s and killed
+//	crash      all NATS servers are killed at once, and are back within three seconds
+//	outage     all NATS servers are away for --away, once
+//
+// With --harms only these come, in this order; otherwise all that fit, each before one comes again. With --old each start is of the other of two
+// releases, on the same data.
+//
+// --visitors chooses who works with the nodes meanwhile; otherwise all that fit:
+//
+//	calls      plain calls, slow ones, lists, short sessions, and calls whose client goes away
+//	streams    calls that stream, batches, cancels, streams that clients break off, and resumes of all of them
+//	asks       calls that ask their client, which answers at once, soon, after the harm, rounds later, or never
+//	updates    of resources and of sessions, on standalone streams and to listeners
+//	tasks      that work in steps, and write down which of them ran
+//	stateless  clients of 2026-07-28, which do what of the above is chosen
+//	sse        clients of HTTP+SSE, with one node
+//	greedy     a client that takes all that each of several nodes gives it, with --greedy calls at a time, some with large arguments
+//
+// One judge reads all that they get. It ends the run with the history of the stream concerned:
+//
+//   - when an event that a client was sent does not come again to who resumes from one before it, comes twice, out of order, in another form, or in
+//     another's session;
+//   - when an accepted call has no response or two, other messages than its own before it, or a response that says otherwise than its handler;
+//   - when a call that may run again is given up, or one that may not runs again, or is given up though its node was not lost;
+//   - when an answer that was accepted (202) does not reach its question, an update does not come, or a state or a cursor leads elsewhere than before;
+//   - when a cancelled call is answered or sends on, or a handler goes on whose client has closed its connection;
+//   - when an id of another session is told apart from an invented one, or a session is lost or served by another server;
+//   - when a task does not complete, changes after its end, or runs a step again that is stored; or what a node does that has lost a task counts;
+//   - when a request fails, or is refused for a moment, though the nodes are well. While a node, or the fleet, is harmed, and for ten seconds after that, one of
+//     a fleet may. In a roll none may at any time; only streams break, and go on elsewhere;
+//   - when a node that is to end in order does not, or waits for calls that may run again. That shows with --harms restart, where no other calls last.
+//
+// The report says how long all of that takes. Times are judged too, unless there is --counts, as they need a machine that does nothing else: a task goes on
+// within 10 s (p99) of a kill, and 20 s of a pause; with --harms restart one refuses others for a second at most; a handler ends within 100 ms of its client's leaving one node.
+//
+// # Greed
 //
 // In greed the quiet client works from 127.0.0.1 and the greedy ones from other addresses of the
 // loopback network, in a process of their own with the lowest priority: elsewhere they would have
@@ -38,18 +70,13 @@
 // cgroup where soak may make one, otherwise by --max-memory alone, and measured. The server waits 10 s
 // for answers (max-ask); all other settings are the defaults.
 //
-// In auth the same quiet client has tokens that count, some of which the server has not seen before. It works for --duration alone and for as long beside the bad tokens, --rounds
-// times in turn: each of its requests must succeed, and its p99 be at most twice that of when it was alone. All bad tokens must be refused, most of them without a look.
+// soak greed bad-tokens has a server of its own: one address sends 5,000 access tokens a second that do not count, and the quiet client has tokens that count,
+// some of which the server has not seen before. The p99 of that client may be twice that of when it was alone. All bad tokens must be refused, most of them without a look.
 //
 // go run ./bench/soak greed --greedy 10 --duration 60s herd resumes 1,000 streams of 3.9 MB within a second, and again
 // until each has come as a whole. The streams of the quiet client may pause for a second at most.
 //
-// In chaos each request goes to the next node that is ready. In each round the fleet is harmed in one way: a node is killed, stopped or cut off from
-// NATS past its lease, or drained; a second process takes its name; it is killed and --herd clients with a stream each come back within a second; all NATS servers are
-// killed at once, and are back within three seconds, or are away for --away, once; and
-// with --nats 3 the server that leads a stream of events is stopped for 8 s and killed. "soak chaos kill cut" has only these. Clients judge as in kill; tasks are
-// made in each round, and judged as in nodes. Beside all of it a greedy tenant with an address of its own takes all that each node gives it, with --greedy calls at a
-// time, some with large arguments: each is answered or refused. A request may fail, or be refused for a moment, only while the fleet is harmed and for 10 s after that.
+// # Mixed
 //
 // In mixed --clients clients of each of three kinds are there at a time: with sessions over Streamable HTTP, of 2026-07-28 without sessions, and of 2024-11-05 over HTTP+SSE.
 // The process keeps events, tasks, questions and sessions that nobody uses for a minute, or for a
@@ -69,6 +96,5 @@
 // or byte that is held for a client may remain, and no more goroutines and files than before but for those of the store.
 // go run ./bench/soak mixed --time 30m --clients 12 takes 33 minutes and a third to a half of a processor for the server, and about as much for the clients.
 //
-// As soon as a promise is broken, a run ends with exit code 1 and prints the history of
-// the stream concerned. A seed decides what happens when; real time adds the rest.
+// As soon as a promise is broken, a run ends with exit code 1. A seed decides what happens when; real time adds the rest.
 package main

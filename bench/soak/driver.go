@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync"
@@ -17,6 +18,7 @@ type driver struct {
 	n   int
 	old bool // speaks 2025-03-26, which has batches and no questions
 	c   *client.Client
+	rt  connections
 	ids atomic.Int64
 
 	mu         sync.Mutex // guards the rest
@@ -71,14 +73,14 @@ func (d *driver) touch() {
 	boot, starting := d.w.now()
 	a, err := d.c.Call(d.w.ctx, d.newID(), "tools/call", `{"name":"touch","arguments":{"uri":"`+d.resource()+`"}}`)
 	if err != nil {
-		if d.w.ctx.Err() == nil && !starting && !d.w.excused(boot) {
+		if d.w.ctx.Err() == nil && !d.w.mayFail(boot, starting) {
 			d.w.violated(nil, "%s: touch failed and nobody was killed: %v", d, err)
 		}
 		return
 	}
 	defer a.Close()
 	if a.Status == http.StatusOK {
-		d.w.figures.Touched.Add(1)
+		d.w.tally.add("resources_touched")
 		for w := d.wanted.Load(); w < before+1 && !d.wanted.CompareAndSwap(w, before+1); w = d.wanted.Load() {
 		}
 	}
@@ -93,11 +95,10 @@ func (d *driver) newID() string {
 	return fmt.Sprintf(`"c%d-%d"`, d.n, n)
 }
 
-// load starts what the driver does in the round whose process is killed at
-// killAfter. All of it has been started when window is over.
-func (d *driver) load(killAfter time.Duration) {
+// load starts what the driver does in the round whose harm comes after a time. All of it has been started when window is over, but that plain
+// calls, and short sessions and streams beside them, go on as long as nodes are restarted in turn.
+func (d *driver) load(after, window time.Duration) {
 	rng := d.w.rng(uint64(d.n+1) << 16)
-	window := killAfter + 300*time.Millisecond
 	within := func() time.Duration { return time.Duration(rng.Int64N(int64(window))) }
 	later := func(after time.Duration, f func()) {
 		d.tasks.Go(func() {
@@ -107,50 +108,72 @@ func (d *driver) load(killAfter time.Duration) {
 		})
 	}
 	var plan []*call
-	for range 2 + rng.IntN(3) {
-		plan = append(plan, d.newCount(rng))
-	}
-	plan = append(plan, d.newSleep(rng))
-	switch n := rng.IntN(4); {
-	case d.old:
-		for range 2 + n {
+	if d.w.visited(ofStreams) {
+		for range 2 + rng.IntN(3) {
+			plan = append(plan, d.newCount(rng))
+		}
+		if rng.IntN(4) == 0 {
+			plan = append(plan, d.newCancelled(rng))
+		}
+		if rng.IntN(8) == 0 && d.w.fleet == nil && d.w.harm() != byPause { // while a node stands still, the log forgets what the client has not read
+			plan = append(plan, d.newFlood(rng))
+		}
+		for n := rng.IntN(4); d.old && n < 5; n++ {
 			b := d.newBatch(rng)
 			later(within(), func() { d.placeBatch(b) })
 		}
-	case n < 2:
-		plan = append(plan, d.newAsk(rng), d.newAsk(rng))
-	case n == 2:
-		plan = append(plan, d.newAsk(rng), d.newCancelled(rng))
-	default:
-		plan = append(plan, d.newAsk(rng))
 	}
-	if rng.IntN(8) == 0 && d.w.fleet == nil { // while a node stands still, the log forgets what the client has not read
-		plan = append(plan, d.newFlood(rng))
+	if d.w.visited(ofCalls) {
+		plan = append(plan, d.newSleep(rng))
+	}
+	if d.w.visited(ofAsks) && !d.old {
+		for range 1 + rng.IntN(2) {
+			plan = append(plan, d.newAsk(rng))
+		}
 	}
 	for _, k := range plan {
 		later(within(), func() { d.place(k) })
 	}
-	if !d.old {
+	if d.w.visited(ofUpdates) && !d.old {
 		tick := d.newTick(rng)
-		later(time.Duration(rng.Int64N(int64(window)/2)), func() { d.placeTick(tick) })
+		later(time.Duration(rng.Int64N(int64(after)/2+int64(150*time.Millisecond))), func() { d.placeTick(tick) })
 		for range 1 + rng.IntN(3) {
 			later(within(), d.touch)
 		}
 	}
-
-	pauses := make([]time.Duration, 64)
-	for i := range pauses {
-		pauses[i] = time.Duration(5+rng.IntN(40)) * time.Millisecond
-	}
+	end, loop := time.Now().Add(after+300*time.Millisecond), rand.New(rand.NewPCG(rng.Uint64(), 0))
 	d.tasks.Go(func() {
-		end := time.Now().Add(window)
-		for i := 0; time.Now().Before(end); i++ {
-			d.echo(i)
-			if !d.w.wait(pauses[i%len(pauses)]) {
+		for i := 0; time.Now().Before(end) || d.w.rolling(); i++ {
+			switch {
+			case i%12 == 11:
+				d.visit()
+			case i%20 == 19 && d.w.rolling() && d.w.visited(ofStreams):
+				d.place(d.newCount(loop))
+			default:
+				d.echo(i)
+			}
+			if !d.w.wait(time.Duration(5+loop.IntN(40)) * time.Millisecond) {
 				return
 			}
 		}
 	})
+}
+
+// visit begins another session, makes a call in it, and ends it.
+func (d *driver) visit() {
+	boot, starting := d.w.now()
+	other := client.New(d.w.p.url(0), d.rt)
+	err := other.Initialize(d.w.ctx, `{}`)
+	if err == nil {
+		err = answeredWith("a short session")(other.Call(d.w.ctx, "1", "tools/call", `{"name":"echo","arguments":{"text":"a short session"}}`))
+	}
+	if err == nil {
+		err = answeredWith("")(other.Delete(d.w.ctx))
+	}
+	if err != nil && d.w.ctx.Err() == nil && !d.w.mayFail(boot, starting) {
+		d.w.violated(nil, "%s: a short session: %v", d, err)
+	}
+	d.w.tally.add("short_sessions")
 }
 
 // echo makes one plain call; it reports whether it was answered.
@@ -161,7 +184,7 @@ func (d *driver) echo(i int) bool {
 	text, want := plain+` \u00e4\"`, plain+` ä\"`
 	a, err := d.c.Call(d.w.ctx, id, "tools/call", `{"name":"echo","arguments":{"text":"`+text+`"}}`)
 	if err != nil {
-		if d.w.ctx.Err() == nil && !starting && !d.w.excused(boot) {
+		if d.w.ctx.Err() == nil && !d.w.mayFail(boot, starting) {
 			d.w.violated(nil, "%s: a plain call failed and nobody was killed: %v", d, err)
 		}
 		return false
@@ -170,7 +193,7 @@ func (d *driver) echo(i int) bool {
 	if a.Status != http.StatusOK || !strings.HasPrefix(string(a.Body), `{"jsonrpc":"2.0","id":`+id+`,`) || !strings.Contains(string(a.Body), `"text":"`+want+`"`) {
 		d.w.violated(nil, "%s: echo %s of %q got %d %s", d, id, want, a.Status, a.Body)
 	}
-	d.w.figures.Echoes.Add(1)
+	d.w.tally.add("echoes")
 	return true
 }
 
@@ -179,7 +202,7 @@ func (d *driver) place(k *call) {
 	d.mu.Lock()
 	d.open = append(d.open, k)
 	d.mu.Unlock()
-	d.w.figures.Calls.Add(1)
+	d.w.tally.add("calls")
 	go func() {
 		kept := k.run()
 		d.mu.Lock()

@@ -13,12 +13,12 @@ import (
 // forHours are the arguments of a call of sleep that ends only because its client does not want it any more.
 const forHours = `{"ms":3600000}`
 
-func (g *guest) cancel(id string) error {
-	return g.line.Notify(g.w.ctx, "notifications/cancelled", `{"requestId":`+id+`,"reason":"no longer needed"}`)
+func (g *sseUser) cancel(id string) error {
+	return g.stream.Notify(g.w.ctx, "notifications/cancelled", `{"requestId":`+id+`,"reason":"no longer needed"}`)
 }
 
 // newEndless makes a call that goes on for hours: silent, or telling of its progress.
-func (g *guest) newEndless() *call {
+func (g *sseUser) newEndless() *call {
 	if g.rng.IntN(2) == 0 {
 		return g.newCall(g.rng, "sleep", forHours)
 	}
@@ -29,18 +29,18 @@ func (g *guest) newEndless() *call {
 }
 
 // awaits waits until an endless call is under way, and returns what came of it.
-func (g *guest) awaits(k *call) ([]client.Event, error) {
+func (g *sseUser) awaits(k *call) ([]client.Event, error) {
 	upTo := 1 + g.rng.IntN(5)
 	if k.tool == "sleep" {
 		g.w.wait(time.Duration(g.rng.IntN(100)) * time.Millisecond)
 		return nil, nil
 	}
-	return g.line.collect(func(data string) bool { return parse(data).Params.Progress == upTo })
+	return g.stream.collect(func(data string) bool { return parse(data).Params.Progress == upTo })
 }
 
 // cancels takes a call back. Nothing of the call is sent once the cancel has been taken, so that what comes after the answer to a later request belongs
-// to nothing, which the next deed finds. The id is free once the handler has returned: a silent call shows by that alone that its cancel was heeded.
-func (g *guest) cancels() {
+// to nothing, which the next action finds. The id is free once the handler has returned: a silent call shows by that alone that its cancel was heeded.
+func (g *sseUser) cancels() {
 	k := g.newEndless()
 	again := g.newCall(g.rng, "echo", `{"text":"again"}`)
 	again.id, again.text = k.id, "again"
@@ -56,10 +56,10 @@ func (g *guest) cancels() {
 			return err
 		}
 		id := g.newID()
-		if err := g.line.Call(g.w.ctx, id, "ping", ""); err != nil {
+		if err := g.stream.Call(g.w.ctx, id, "ping", ""); err != nil {
 			return err
 		}
-		late, err := g.line.collect(answering(id))
+		late, err := g.stream.collect(answering(id))
 		if err != nil {
 			return err
 		}
@@ -69,7 +69,7 @@ func (g *guest) cancels() {
 		if err := g.sendUntilFree(again); err != nil {
 			return about(again, err)
 		}
-		events, err = g.line.collect(answering(again.id))
+		events, err = g.stream.collect(answering(again.id))
 		if err != nil {
 			return err
 		}
@@ -78,10 +78,10 @@ func (g *guest) cancels() {
 }
 
 // sendUntilFree sends a call whose id was that of another one, until the id is not in use any more.
-func (g *guest) sendUntilFree(k *call) error {
+func (g *sseUser) sendUntilFree(k *call) error {
 	inUse := `{"jsonrpc":"2.0","id":` + k.id + `,"error":{"code":-32600,"message":"the id is in use by a request in flight"}}`
 	for end := time.Now().Add(patience); time.Now().Before(end); {
-		a, err := g.line.Post(g.w.ctx, `{"jsonrpc":"2.0","id":`+k.id+`,"method":"tools/call","params":`+k.params+`}`)
+		a, err := g.stream.Post(g.w.ctx, `{"jsonrpc":"2.0","id":`+k.id+`,"method":"tools/call","params":`+k.params+`}`)
 		switch {
 		case err != nil:
 			return err

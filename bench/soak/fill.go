@@ -38,7 +38,7 @@ func (w *world) fill(events int) (f filled, err error) {
 			return err
 		}
 		for sent.Load() < int64(events) {
-			_, got, err := w.count(c, int(next.Add(1)), fillTo, 1)
+			_, got, err := countCall(w.ctx, c, int(next.Add(1)), fillTo, 1, true)
 			if err != nil {
 				return err
 			}
@@ -57,12 +57,16 @@ func (w *world) fill(events int) (f filled, err error) {
 	return f, w.stored(&f)
 }
 
-// count makes a call that counts, reads its stream to the end, and returns the id before its first event, and how many events came.
-func (w *world) count(c *client.Client, n, to, delay int) (stream string, events int, err error) {
-	ctx, cancel := context.WithTimeout(w.ctx, patience)
+// countCall makes a call that counts to a number, reads its stream to the end, and returns the id before its first event, and how many events came. With
+// progress each step is two of them.
+func countCall(ctx context.Context, c *client.Client, n, to, delay int, progress bool) (stream string, events int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	id := strconv.Itoa(n)
-	a, err := c.Call(ctx, id, "tools/call", fmt.Sprintf(`{"name":"count","arguments":{"to":%d,"delay_ms":%d},"_meta":{"progressToken":%d}}`, to, delay, n))
+	id, meta := strconv.Itoa(n), ""
+	if progress {
+		meta = fmt.Sprintf(`,"_meta":{"progressToken":%d}`, n)
+	}
+	a, err := c.Call(ctx, id, "tools/call", fmt.Sprintf(`{"name":"count","arguments":{"to":%d,"delay_ms":%d}%s}`, to, delay, meta))
 	if err != nil {
 		return "", 0, err
 	}
@@ -80,11 +84,22 @@ func (w *world) count(c *client.Client, n, to, delay int) (stream string, events
 		}
 		events++
 		if m := parse(e.Data); m.answers(id) {
+			if m.Result == nil || m.counted() != to || events <= to {
+				return "", events, fmt.Errorf("after %d events the answer is %s", events, e.Data)
+			}
 			p, err := client.ParseID(e.ID)
 			c.Forget(p.Stream)
 			return p.Stream + ".0.0", events, err
 		}
 	}
+}
+
+// counted is how far the answer says that its call has counted.
+func (m *message) counted() (to int) {
+	if m.Result != nil && len(m.Result.Content) == 1 {
+		_, _ = fmt.Sscanf(m.Result.Content[0].Text, "counted to %d", &to)
+	}
+	return to
 }
 
 // stored says what the log has.

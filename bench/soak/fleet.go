@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -17,31 +18,32 @@ import (
 	"github.com/troupe-run/troupe/bench/lab/roundrobin"
 )
 
-// chaosNodes is how many nodes there are.
-const chaosNodes = 3
-
 // drainWait is for how long a node that ends waits for calls that may not run again.
 const drainWait = 3 * time.Second
 
-// fleet is the nodes of a run, behind a load balancer, and the NATS servers that they share.
+// fleet is the nodes of a run behind a load balancer: on NATS servers that they share, or each with data of its own.
 type fleet struct {
-	nodes   []*process
-	lines   [][]*line // of each node to each NATS server
-	nats    *natsServers
-	proxy   *http.Server
-	stop    context.CancelFunc
-	started bool
+	nodes      []*process
+	links      [][]*link // of each node to each NATS server
+	nats       *natsServers
+	balancer   *http.Server
+	proxy      *deployed    // in place of balancer, where each node has data of its own
+	startProxy func() error // nil without one
+	stop       context.CancelFunc
+	started    bool
 
-	how    atomic.Value // string: what is done to it in this round
 	away   time.Duration
-	victim string       // to what
+	victim string       // of the harm
 	twin   *process     // another one with the name of a node, nil without one
-	heal   func() error // ends that
-	harmed atomic.Bool  // it is under way
+	heal   func() error // ends the harm
+	harmed atomic.Bool  // a harm is under way
 	healed atomic.Int64 // when it was over, unix nanoseconds
+
+	rolling atomic.Bool  // the nodes are restarted in turn
+	rolled  atomic.Int64 // when that was over, unix nanoseconds
 }
 
-// newFleet starts NATS and what stands before the nodes, which start with the first start of the world.
+// newFleet starts NATS servers and a load balancer at an address. The nodes start with the first start of the world.
 func newFleet(ctx context.Context, o options, address string) (f *fleet, err error) {
 	f = &fleet{away: o.away}
 	defer func() {
@@ -53,15 +55,15 @@ func newFleet(ctx context.Context, o options, address string) (f *fleet, err err
 		return f, err
 	}
 	var urls []string
-	for i := range chaosNodes {
-		var lines []*line
+	for i := range o.nodes {
+		var links []*link
 		var nats []string
 		for _, s := range f.nats.all {
-			l, err := newLine(s.address)
+			l, err := newLink(s.address)
 			if err != nil {
 				return f, err
 			}
-			lines, nats = append(lines, l), append(nats, "nats://"+l.address())
+			links, nats = append(links, l), append(nats, "nats://"+l.address())
 		}
 		name := fmt.Sprintf("node-%d", i+1)
 		args := []string{"--servers", "1", "--drain-wait", drainWait.String(), "--nats", strings.Join(nats, ","), "--node", name}
@@ -69,10 +71,11 @@ func newFleet(ctx context.Context, o options, address string) (f *fleet, err err
 		if err != nil {
 			return f, err
 		}
-		f.nodes, f.lines, urls = append(f.nodes, p), append(f.lines, lines), append(urls, "http://"+p.addr)
+		p.name = name
+		f.nodes, f.links, urls = append(f.nodes, p), append(f.links, links), append(urls, "http://"+p.addr)
 	}
 	ctx, f.stop = context.WithCancel(ctx)
-	proxy, err := roundrobin.New(ctx, urls)
+	balancer, err := roundrobin.New(ctx, urls)
 	if err != nil {
 		return f, err
 	}
@@ -80,9 +83,58 @@ func newFleet(ctx context.Context, o options, address string) (f *fleet, err err
 	if err != nil {
 		return f, err
 	}
-	f.proxy = &http.Server{Handler: proxy}
-	go func() { _ = f.proxy.Serve(l) }()
+	f.balancer = &http.Server{Handler: balancer}
+	go func() { _ = f.balancer.Serve(l) }()
 	return f, nil
+}
+
+// newProxied makes two nodes with data of their own behind nginx or HAProxy, in the configuration that deploy has. The nodes keep the default
+// --drain-delay, which that relies on: the proxies close idle connections before that.
+func newProxied(ctx context.Context, o options, address string) (f *fleet, err error) {
+	f = &fleet{}
+	var addresses []string
+	for i := range 2 {
+		name := fmt.Sprintf("node-%d", i+1)
+		p, err := newProcess(o.bin, filepath.Join(o.data, name), o.seed+uint64(i+1)*1000, append([]string{"--trusted-proxy", "127.0.0.0/8"}, o.flags...)...)
+		if err != nil {
+			return f, err
+		}
+		p.name = name
+		f.nodes, addresses = append(f.nodes, p), append(addresses, p.addr)
+	}
+	file := map[string]string{"nginx": "nginx.conf", "haproxy": "haproxy.cfg"}[o.proxy]
+	dir := filepath.Join(o.data, o.proxy)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return f, err
+	}
+	f.startProxy = func() (err error) { // once the nodes listen: a proxy looks for them now and then
+		for _, p := range f.nodes {
+			if !(&world{ctx: ctx}).until((&world{p: p}).ready) {
+				return errors.New("a node is not ready: " + p.log.lines(20))
+			}
+		}
+		f.proxy, err = startDeployed(file, dir, address, addresses...)
+		return err
+	}
+	return f, nil
+}
+
+// startFleet starts a fleet and waits until its balancer, at front, has heard that all nodes are ready.
+func startFleet(ctx context.Context, o options) (f *fleet, front string, err error) {
+	if front, err = freeAddress(o.seed + 7000); err != nil {
+		return nil, "", err
+	}
+	if f, err = newFleet(ctx, o, front); err != nil {
+		return nil, "", err
+	}
+	if err = f.start(); err == nil && !(&world{ctx: ctx}).until((&world{p: &process{addr: front}}).ready) {
+		err = errors.New("the nodes are not ready")
+	}
+	if err != nil {
+		f.end()
+		return nil, "", err
+	}
+	return f, front, nil
 }
 
 // start starts all nodes, or ends what was done to them.
@@ -96,6 +148,9 @@ func (f *fleet) start() error {
 			return err
 		}
 	}
+	if f.startProxy != nil {
+		return f.startProxy()
+	}
 	return nil
 }
 
@@ -103,8 +158,11 @@ func (f *fleet) end() {
 	if f.stop != nil {
 		f.stop()
 	}
+	if f.balancer != nil {
+		_ = f.balancer.Close()
+	}
 	if f.proxy != nil {
-		_ = f.proxy.Close()
+		f.proxy.end()
 	}
 	for _, p := range f.nodes {
 		if p.cmd != nil {
@@ -115,8 +173,8 @@ func (f *fleet) end() {
 	if f.twin != nil {
 		_ = f.twin.kill()
 	}
-	for _, lines := range f.lines {
-		for _, l := range lines {
+	for _, links := range f.links {
+		for _, l := range links {
 			l.end()
 		}
 	}

@@ -50,7 +50,7 @@ type follower struct {
 func (f *follower) run(ev *client.Events, boot int64) bool {
 	f.seen = make(map[string]bool)
 	for {
-		f.d.w.figures.Connections.Add(1)
+		f.d.w.tally.add("connections")
 		f.attached.Store(boot)
 		err := f.read(ev)
 		f.attached.Store(0)
@@ -60,17 +60,17 @@ func (f *follower) run(ev *client.Events, boot int64) bool {
 		case f.over, f.replaced.Load():
 			return true
 		case errors.Is(err, errDropped):
-			f.d.w.figures.Dropped.Add(1)
+			f.d.w.tally.add("dropped_by_client")
 		case errors.Is(err, io.EOF) && f.cancelled.Load():
 			return true
-		case errors.Is(err, io.EOF) && f.d.w.fleet != nil && f.d.w.excused(boot): // a node that ends has its clients come back
+		case errors.Is(err, io.EOF) && f.d.w.mayEnd(boot): // a node that ends has its clients come back
 		case errors.Is(err, io.EOF):
 			f.d.w.violated(f.rec, "%s: a stream ended without its last event", f.d)
 			return true
 		case client.Failed(err) == 0:
 			f.d.w.violated(f.rec, "%s: %v", f.d, err)
 			return true
-		case !f.d.w.excused(boot):
+		case !f.d.w.mayBreak(boot):
 			f.d.w.violated(f.rec, "%s: a stream's connection broke and nobody was killed: %v", f.d, err)
 			return true
 		case len(f.ids) == 0:
@@ -92,7 +92,7 @@ func (f *follower) read(ev *client.Events) error {
 		if err != nil {
 			return err
 		}
-		f.d.w.figures.Events.Add(1)
+		f.d.w.tally.add("events")
 		if f.rec == nil {
 			p, _ := client.ParseID(e.ID) // Next has looked at it
 			f.rec = f.d.c.Record(p.Stream)
@@ -127,7 +127,7 @@ func (f *follower) resume() (*client.Events, int64) {
 	from := f.ids[len(f.ids)-1]
 	if f.rng.Float64() < earlierShare {
 		from = f.earlier(f.rng)
-		w.figures.EarlierResumes.Add(1)
+		w.tally.add("resumes_from_earlier")
 	}
 	for end := time.Now().Add(patience); time.Now().Before(end); {
 		if w.harmed() {
@@ -143,17 +143,18 @@ func (f *follower) resume() (*client.Events, int64) {
 				a.Close()
 			}
 			return nil, 0
-		case err != nil && !starting && !w.excused(boot):
+		case err != nil && !w.mayFail(boot, starting) && !w.mayBreak(boot):
 			w.violated(f.rec, "%s: resume after %s: %v", f.d, from, err)
 			return nil, 0
 		case err != nil:
+		case a.Status >= 500 && w.mayBreak(boot):
 		case f.cancelled.Load() && a.Status == http.StatusNoContent: // it has ended meanwhile, without an answer
 			return nil, 0
 		case a.Events == nil || a.Status != http.StatusOK:
 			w.violated(f.rec, "%s: resume after %s got %d %s", f.d, from, a.Status, a.Body)
 			return nil, 0
 		case w.boot.Load() == boot:
-			w.figures.Resumes.Add(1)
+			w.tally.add("resumes")
 			return a.Events, boot
 		default:
 			a.Close() // killed in between: it is not known which start has answered

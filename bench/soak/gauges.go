@@ -1,103 +1,78 @@
 package main
 
 import (
-	"bufio"
 	"fmt"
-	"net/http"
-	"os"
+	"maps"
 	"slices"
-	"strconv"
 	"strings"
 )
-
-// gauges are what a process says that it holds.
-type gauges struct {
-	Held     map[string]float64 `json:"held_bytes"` // by kind
-	InFlight float64            `json:"calls_in_flight"`
-	Open     float64            `json:"connections_open"`
-	Parked   float64            `json:"calls_parked"`
-	Heap     float64            `json:"heap_mib"`
-	RSS      float64            `json:"rss_mib"`
-}
-
-// gauges asks the process at /metrics.
-func (w *greedy) gauges() gauges {
-	g := gauges{Held: make(map[string]float64), InFlight: -1, RSS: float64(residentOf(w.p.cmd.Process.Pid)) / (1 << 20)}
-	m, err := metricsOf(w.p.addr)
-	if err != nil {
-		return g
-	}
-	g.InFlight, g.Open, g.Parked, g.Heap = m["troupe_calls_in_flight"], m["troupe_connections_open"], m["troupe_calls_parked"], m["go_memstats_heap_inuse_bytes"]/(1<<20)
-	for name, v := range m {
-		if kind, ok := strings.CutPrefix(name, `troupe_memory_held_bytes{kind="`); ok {
-			g.Held[strings.TrimSuffix(kind, `"}`)] = v
-		}
-	}
-	return g
-}
-
-// metricsOf reads what a process says at /metrics: values by the names of their series.
-func metricsOf(addr string) (map[string]float64, error) {
-	resp, err := http.Get("http://" + addr + "/metrics")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	m := make(map[string]float64)
-	lines := bufio.NewScanner(resp.Body)
-	for lines.Scan() {
-		name, text, _ := strings.Cut(lines.Text(), " ")
-		if v, err := strconv.ParseFloat(text, 64); err == nil {
-			m[name] = v
-		}
-	}
-	return m, lines.Err()
-}
 
 // keptOutcomes is how much a process may hold of the outcomes of parked calls, for ten minutes: 16 MiB, and what is
 // counted for each beside.
 const keptOutcomes = 22 << 20
 
+// mayRemain is how much more there may be, when all clients have gone and what is kept for a time is over, than before they came. Of all other
+// gauges of a process there must be no more than before.
+func mayRemain(series string) (more float64, judged bool) {
+	switch {
+	case series == "go_goroutines":
+		return 16, true // of the store, which has them for each of its streams of messages that was once used
+	case series == "process_open_fds":
+		return 8, true // blocks that the store has open
+	case series == `troupe_store_messages{stream="keys"}`:
+		return 2, true // the key of what clients carry, made with the first of it, and the one that follows it
+	case series == `troupe_memory_held_bytes{kind="parked"}`:
+		return keptOutcomes, true
+	case series == "troupe_connections_open", series == "troupe_streams_open", series == "troupe_streams_read_elsewhere", series == "troupe_streams_replaying", series == "troupe_sessions_active",
+		series == "troupe_calls_in_flight", series == "troupe_calls_parked", series == "troupe_requests_pending", series == "troupe_tasks_open", series == "troupe_tasks_queued",
+		series == "troupe_tasks_running", series == "troupe_tasks_waiting", series == "troupe_log_waiting", series == "troupe_log_recent_bytes",
+		strings.HasPrefix(series, "troupe_actors{"), strings.HasPrefix(series, "troupe_memory_held_bytes{"),
+		strings.HasPrefix(series, "troupe_store_used_bytes{"), strings.HasPrefix(series, "troupe_store_messages{"):
+		return 0, true
+	}
+	return 0, false
+}
+
+// remains says what of a process there is more of than before, of all series or of those that are wanted.
+func remains(before, now map[string]float64, wanted func(series string) bool) (more []string) {
+	for _, series := range slices.Sorted(maps.Keys(now)) {
+		if most, judged := mayRemain(series); judged && (wanted == nil || wanted(series)) && now[series] > before[series]+most {
+			more = append(more, fmt.Sprintf("%s is %.0f, and was %.0f before", series, now[series], before[series]))
+		}
+	}
+	return more
+}
+
+// shown are the gauges that a report shows.
+func shown(g map[string]float64) map[string]float64 {
+	all := make(map[string]float64)
+	for name, v := range g {
+		if _, judged := mayRemain(name); judged || name == "go_gc_heap_live_bytes" || name == "process_resident_memory_bytes" || name == "troupe_panics_total" {
+			all[name] = v
+		}
+	}
+	return all
+}
+
 // keptMiB is how much more memory a process may have than at its start once it holds nothing for clients: the store keeps
 // events for ten minutes, and an index of them in memory.
 const keptMiB = 256
 
-// beyond says what there is more of than in idle, "" if that is nothing. Sessions, which stay in memory for a minute, count
-// only with everything.
-func (g gauges) beyond(idle gauges, everything bool) string {
-	var more []string
-	for kind, v := range g.Held {
-		most := idle.Held[kind]
-		if kind == "parked" {
-			most += keptOutcomes
+// beyond says what the process holds for clients more than at the start, "" if that is nothing. Sessions and memory, which go after a minute, count only
+// with everything.
+func (w *greedy) beyond(now map[string]float64, everything bool) string {
+	more := remains(w.report.Idle, now, func(series string) bool {
+		switch series {
+		case "troupe_calls_in_flight", "troupe_connections_open", "troupe_calls_parked":
+			return true
+		case `troupe_memory_held_bytes{kind="sessions"}`:
+			return everything
 		}
-		if v > most && (everything || kind != "sessions") {
-			more = append(more, fmt.Sprintf("%.0f bytes of %s", v, kind))
-		}
+		return strings.HasPrefix(series, "troupe_memory_held_bytes{")
+	})
+	const resident = "process_resident_memory_bytes"
+	if everything && now[resident] > w.report.Idle[resident]+keptMiB<<20 {
+		more = append(more, fmt.Sprintf("%.0f MiB of memory", now[resident]/(1<<20)))
 	}
-	for _, k := range []struct {
-		what      string
-		now, idle float64
-	}{{"calls in flight", g.InFlight, idle.InFlight}, {"open streams", g.Open, idle.Open}, {"parked calls", g.Parked, idle.Parked}} {
-		if k.now != k.idle {
-			more = append(more, fmt.Sprintf("%.0f %s", k.now, k.what))
-		}
-	}
-	if everything && g.RSS > idle.RSS+keptMiB {
-		more = append(more, fmt.Sprintf("%.0f MiB of memory, %.0f of heap", g.RSS, g.Heap))
-	}
-	slices.Sort(more)
 	return strings.Join(more, ", ")
-}
-
-// residentOf is the resident memory of a process in bytes, 0 where the system does not say.
-func residentOf(pid int) int64 {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0
-	}
-	_, rest, _ := strings.Cut(string(b), "\nVmRSS:")
-	var kb int64
-	_, _ = fmt.Sscan(rest, &kb)
-	return kb << 10
 }

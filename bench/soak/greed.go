@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"slices"
@@ -22,19 +23,21 @@ const greedMemory = 1 << 30
 
 // greedReport is what greedy clients did to a process and to a quiet client.
 type greedReport struct {
-	Scenario string         `json:"scenario"`
-	Seed     uint64         `json:"seed"`
-	Greedy   int            `json:"greedy_clients"`
-	Seconds  float64        `json:"seconds"`
-	Bounded  string         `json:"memory_bounded_by"`
-	Peak     float64        `json:"peak_rss_mib"`
-	Idle     gauges         `json:"idle_before"`
-	After    gauges         `json:"idle_a_minute_after"`
-	Alone    quietReport    `json:"quiet_alone"` // a second before each attack
-	Attacks  []attackReport `json:"attacks"`
+	Scenario string             `json:"scenario"`
+	Seed     uint64             `json:"seed"`
+	Greedy   int                `json:"greedy_clients"`
+	Seconds  float64            `json:"seconds"`
+	Bounded  string             `json:"memory_bounded_by"`
+	Peak     float64            `json:"peak_rss_mib"`
+	Idle     map[string]float64 `json:"idle_before"`
+	After    map[string]float64 `json:"idle_a_minute_after"`
+	Alone    quietReport        `json:"quiet_alone"` // a second before each attack
+	Attacks  []attackReport     `json:"attacks"`
 
 	Broken []string `json:"broken_promises"` // by count
 	Over   []string `json:"over_bounds"`     // in time or memory, which need a machine that does nothing else
+
+	times bool // Over counts
 }
 
 // attackReport is one attack, or all at once.
@@ -61,13 +64,25 @@ func runGreed(ctx context.Context, o options) (*greedReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	if slices.Equal(o.attacks, []string{herd}) {
+	var key *tokenKey
+	if slices.Contains(o.parts, badTokens) {
+		if slices.ContainsFunc(o.parts, func(part string) bool { return part != badTokens }) {
+			return nil, fmt.Errorf("%s has a server of its own, which takes no attack without a token", badTokens)
+		}
+		key = &tokenKey{resource: "http://" + addr + "/mcp"}
+		config, err := key.configure(o.data + "-auth")
+		if err != nil {
+			return nil, err
+		}
+		o.flags = append(o.flags, "--config", config)
+	}
+	if slices.Equal(o.parts, []string{herd}) {
 		o.flags = append(o.flags, "--max-store", "16GiB") // half of its three quarters for events holds 1,000 streams of 4 MB, and those that were not read in time
 	}
 	p := &process{bin: o.bin, addr: addr, args: append([]string{"serve", "--data", o.data, "--listen", addr, "--set", "conformance=true",
 		"--max-memory", strconv.Itoa(greedMemory), "--set", "max-ask=" + greedAsk.String()}, o.flags...)}
 	p.log.alarms = []string{"lease not renewed", "connection to nats lost", "level=ERROR", "panic"}
-	w := &greedy{o: o, p: p, began: time.Now()}
+	w := &greedy{o: o, p: p, key: key, began: time.Now()}
 	if !o.counts {
 		addr, err := freeAddress(o.seed + 1)
 		if err != nil {
@@ -81,7 +96,10 @@ func runGreed(ctx context.Context, o options) (*greedReport, error) {
 		return nil, err
 	}
 	defer w.end()
-	w.report = &greedReport{Scenario: "greed", Seed: o.seed, Greedy: o.greedy, Bounded: w.cgroup.String(), Idle: w.gauges()}
+	w.report = &greedReport{Scenario: "greed", Seed: o.seed, Greedy: o.greedy, Bounded: w.cgroup.String(), times: !o.counts}
+	if w.report.Idle, err = metricsOf(p.addr); err != nil {
+		return nil, err
+	}
 	if err := w.attackAll(); err != nil {
 		return w.report, err
 	}
@@ -91,7 +109,11 @@ func runGreed(ctx context.Context, o options) (*greedReport, error) {
 
 // verdict is the error of a report with a promise that was not kept.
 func (r *greedReport) verdict() error {
-	if all := slices.Concat(r.Broken, r.Over); len(all) > 0 {
+	all := r.Broken
+	if r.times {
+		all = slices.Concat(r.Broken, r.Over)
+	}
+	if len(all) > 0 {
 		return errors.New(strings.Join(all, "\n"))
 	}
 	return nil
@@ -101,6 +123,7 @@ func (r *greedReport) verdict() error {
 type greedy struct {
 	o      options
 	p      *process
+	key    *tokenKey // of the server's clients, nil where they need no token
 	cgroup *cgroup
 	quiet  *quiet
 	// beside is a process that nobody attacks, on the same machine, and calm its quiet client: what that one waits
@@ -127,6 +150,9 @@ func (w *greedy) start() error {
 		return err
 	}
 	w.quiet = newQuiet("http://" + w.p.addr + "/mcp")
+	if w.key != nil {
+		w.quiet.as = func(rt http.RoundTripper) http.RoundTripper { return &tokened{to: rt, key: w.key} }
+	}
 	if w.beside == nil {
 		return nil
 	}
@@ -167,7 +193,7 @@ func (w *greedy) wait(d time.Duration) bool { return (&world{ctx: w.ctx}).wait(d
 
 // attackAll makes the attacks and judges them.
 func (w *greedy) attackAll() error {
-	names := w.o.attacks
+	names := w.o.parts
 	if len(names) == 0 {
 		for _, a := range greed.All {
 			names = append(names, a.Name)
@@ -183,7 +209,11 @@ func (w *greedy) attackAll() error {
 	if !w.o.counts {
 		w.settle("everything", true)
 	}
-	w.report.After = w.gauges()
+	after, err := metricsOf(w.p.addr)
+	if err != nil {
+		w.broken("/metrics: %v", err)
+	}
+	w.report.Idle, w.report.After = shown(w.report.Idle), shown(after)
 	w.report.Peak = float64(w.peak) / (1 << 20)
 	if w.peak > greedMemory {
 		w.over("the process had %.0f MiB", w.report.Peak)
@@ -201,6 +231,7 @@ func (w *greedy) attackAll() error {
 const (
 	allAtOnce = "all"  // all attacks at the same time, by the same clients
 	herd      = "herd" // of resumes, which has a server with a store for it
+	badTokens = "bad-tokens"
 )
 
 // herdPause is how long another's stream may pause while a herd of streams is resumed.
@@ -221,7 +252,7 @@ func (w *greedy) attack(name string) error {
 			return err
 		}
 	}
-	stop := w.watch()
+	stop, began := w.watch(), time.Now()
 	r.Quiet, r.Beside = w.both(func() {
 		if name != herd {
 			err = child.ready()
@@ -258,6 +289,9 @@ func (w *greedy) attack(name string) error {
 			w.over("another's stream paused for %.0f ms", r.Quiet.Streams.Max)
 		}
 	}
+	if name == badTokens {
+		w.judgeTokens(r.Outcomes[name], time.Since(began))
+	}
 	if notReady > 0 {
 		w.over("%s: /readyz was not 200 %d times", name, notReady)
 	}
@@ -281,6 +315,23 @@ func (w *greedy) attack(name string) error {
 	return context.Cause(w.ctx)
 }
 
+// judgeTokens looks whether tokens that do not count are refused, mostly without a look.
+func (w *greedy) judgeTokens(answers greed.Outcomes, took time.Duration) {
+	came := make(map[string]float64)
+	for what, n := range answers {
+		status, _, _ := strings.Cut(what, " ")
+		if came[status] += float64(n) / took.Seconds(); status != "401" && status != "429" {
+			w.broken("bad tokens are answered with %s", what)
+		}
+	}
+	if came["401"] == 0 || came["429"] == 0 {
+		w.broken("the answers to bad tokens are %v", answers)
+	}
+	if all, due := came["401"]+came["429"], float64(w.o.greedy*greed.TokenRate); all < 0.9*due {
+		w.over("%.0f of %.0f bad tokens came in a second", all, due)
+	}
+}
+
 // late compares what the quiet client had to wait for with what it waits for alone, or with what
 // the attackers take from the whole machine, if that is more.
 func (w *greedy) late() {
@@ -295,7 +346,11 @@ func (w *greedy) late() {
 			{"initializes", alone.Initializes, r.Beside.Initializes, r.Quiet.Initializes},
 			{"streams", alone.Streams, r.Beside.Streams, r.Quiet.Streams},
 		} {
-			if most := max(3*k.alone.P99, 3*k.beside.P99, ms(p99Floor)); k.then.P99 > most {
+			most := max(3*k.alone.P99, 3*k.beside.P99, ms(p99Floor))
+			if r.Name == badTokens {
+				most = 2 * k.alone.P99
+			}
+			if k.then.P99 > most {
 				w.over("%s: the p99 of %s is %.1f ms, alone %.1f ms, of another process %.1f ms", r.Name, k.what, k.then.P99, k.alone.P99, k.beside.P99)
 			}
 		}
@@ -323,9 +378,12 @@ func (w *greedy) over(format string, args ...any) {
 // was held last. Sessions stay in memory for a minute; only everything includes them.
 func (w *greedy) settle(name string, everything bool) (took float64, last string) {
 	for began := time.Now(); ; {
-		now := w.gauges()
+		now, err := metricsOf(w.p.addr)
 		took = time.Since(began).Seconds()
-		what := now.beyond(w.report.Idle, everything)
+		what := w.beyond(now, everything)
+		if err != nil {
+			what = err.Error()
+		}
 		if what == "" {
 			return took, last
 		}

@@ -41,8 +41,8 @@ func (l *listener) run() {
 			l.open.Store(0)
 			switch {
 			case w.ctx.Err() != nil, errors.Is(err, errDropped):
-			case client.Failed(err) == client.Broken && w.excused(before):
-			case errors.Is(err, errToldToLeave) && w.fleet != nil && w.excused(before): // the node ends in order, or others live without it
+			case client.Failed(err) == client.Broken && w.mayBreak(before):
+			case errors.Is(err, errToldToLeave) && w.mayEnd(before): // the node ends in order, or others live without it
 			default:
 				w.violated(nil, "%s: a listener ended and nobody was killed: %v", l.v, err)
 			}
@@ -74,16 +74,16 @@ func (l *listener) read(events *client.Events, id string, boot int64) error {
 		}
 		if n > 0 {
 			l.updates.Add(1)
-			l.v.w.stateless.Updates.Add(1)
+			l.v.w.tally.add("stateless_updates")
 			if l.rng.IntN(8) == 0 {
 				return errDropped
 			}
 			continue
 		}
 		l.serial++
-		l.v.w.stateless.Listens.Add(1)
+		l.v.w.tally.add("stateless_listeners")
 		if l.serial > 1 {
-			l.v.w.stateless.ListensAgain.Add(1)
+			l.v.w.tally.add("stateless_listeners_again")
 		}
 		if boot != 0 {
 			l.boot.Store(boot)

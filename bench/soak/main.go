@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/troupe-run/troupe/bench/record"
@@ -18,112 +19,96 @@ import (
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
 // scenarios are the subcommands.
-var scenarios = map[string]func(context.Context, options) (any, error){
-	"kill": func(ctx context.Context, o options) (any, error) { return runKill(ctx, o) },
-	"stop": func(ctx context.Context, o options) (any, error) { return runStop(ctx, o) },
-
-	"balance": func(ctx context.Context, o options) (any, error) { return runBalance(ctx, o) },
-	"roll":    func(ctx context.Context, o options) (any, error) { return runRoll(ctx, o) },
-	"costs":   func(ctx context.Context, o options) (any, error) { return runCosts(ctx, o) },
-	"restart": func(ctx context.Context, o options) (any, error) {
-		if o.events > 0 {
-			return runBehind(ctx, o)
-		}
-		return runRestart(ctx, o)
-	},
-	"resume": func(ctx context.Context, o options) (any, error) { return runResume(ctx, o) },
-
-	"cancel": func(ctx context.Context, o options) (any, error) { return runCancel(ctx, o) },
-
-	"recovery": func(ctx context.Context, o options) (any, error) { return runHistories(ctx, o, recoveryProperty) },
-	"fleets":   func(ctx context.Context, o options) (any, error) { return runHistories(ctx, o, fleetsProperty) },
-	"sim":      func(ctx context.Context, o options) (any, error) { return runHistories(ctx, o, simProperty) },
-
-	"tasks": func(ctx context.Context, o options) (any, error) { return runTasks(ctx, o) },
-
-	"chaos": func(ctx context.Context, o options) (any, error) { return runChaos(ctx, o) },
-
-	"nodes": func(ctx context.Context, o options) (any, error) { return runNodes(ctx, o) },
-
-	"mixed": func(ctx context.Context, o options) (any, error) { return runMixed(ctx, o) },
-
-	"auth": func(ctx context.Context, o options) (any, error) { return runAuth(ctx, o) },
-
-	"greed": func(ctx context.Context, o options) (any, error) { return runGreed(ctx, o) },
+var scenarios = map[string]func(context.Context, options) (judged, error){
+	"world": func(ctx context.Context, o options) (judged, error) { return runWorld(ctx, o) },
+	"mixed": func(ctx context.Context, o options) (judged, error) { return runMixed(ctx, o) },
+	"greed": func(ctx context.Context, o options) (judged, error) { return runGreed(ctx, o) },
+	"costs": func(ctx context.Context, o options) (judged, error) { return runCosts(ctx, o) },
 }
 
 // options are the settings of a run.
 type options struct {
 	rounds  int
 	clients int
-	servers int // copies of the demo in the process; more than one builds bench/lab
 	seed    uint64
-	bin     string        // the program; "" builds it
-	old     string        // kill: the commit of another release that takes turns; "" for none
-	oldBin  string        // its program
-	data    string        // the data directory; "" takes a temporary one
-	out     string        // where the report goes as JSON, "" nowhere
-	within  time.Duration // in which a handler has to end, 0 whenever it does
-	early   bool          // some answer a question before they have its stream again
-	time    time.Duration // balance: how long behind each proxy; roll, mixed: how long; restart: how long the call takes
-	flags   []string      // further ones for the program
+	time    time.Duration
+	bin     string   // the program; "" builds it
+	data    string   // the data directory; "" takes a temporary one
+	out     string   // where the report goes as JSON, "" nowhere
+	counts  bool     // only what is judged by counting matters, and nothing waits for what is kept for a time to be gone
+	flags   []string // further ones for the program
 	log     io.Writer
 
-	events int // restart, resume: how many are stored first
+	nodes    int
+	proxy    string // of deploy, in front of nodes with data of their own; "": one node, or several on NATS servers
+	nats     int    // NATS servers
+	sync     bool   // NATS flushes each write
+	servers  int    // copies of the demo in the only node
+	hosted   bool   // the program is bench/lab
+	harms    list
+	visitors list
+	early    bool          // some answer a question before they have its stream again
+	old      string        // the commit of another release that takes turns; "" for none
+	oldBin   string        // its program
+	crowd    int           // clients that come back within a second
+	away     time.Duration // how long an outage lasts
 
-	histories int // of recovery, fleets or sim
-	nats      int // servers of nodes and chaos
+	events  int // costs behind, resume: how many are stored first
+	streams int // costs large: how many
 
-	sync    bool // NATS flushes each write
-	streams int  // costs large: how many
-
-	herd int           // chaos: clients that come back within a second
-	away time.Duration // chaos: for how long NATS is away
-
-	greedy   int           // clients that take all they can get
+	greedy   int           // greed: clients that take all they can get; world: calls that such a client has with each node at a time
 	duration time.Duration // of each attack
-	attacks  []string      // their names; nil is all of them, and then all at once
-	counts   bool          // only what is judged by counting matters, and mixed does not wait until what is kept is gone
+	parts    []string      // attacks of greed, or parts of costs; nil is all of them
+}
+
+// list is a flag of words with commas between them.
+type list []string
+
+func (l *list) String() string { return strings.Join(*l, ",") }
+
+func (l *list) Set(text string) error {
+	*l = strings.FieldsFunc(text, func(r rune) bool { return r == ',' })
+	return nil
 }
 
 func run(args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == "attack" { // by greed, in a process of its own
 		return runAttack(args[1:], os.Stdin, stdout, stderr)
 	}
-	if len(args) > 0 && args[0] == "guess" { // by auth, in a process of its own
-		return runGuess(args[1:], os.Stdin, stdout, stderr)
-	}
 	if len(args) == 0 || scenarios[args[0]] == nil {
-		fmt.Fprintln(stderr, "usage: soak kill|stop|balance|roll|costs|restart|resume|cancel|tasks|nodes|chaos|recovery|fleets|sim|greed|auth|mixed [--rounds N] [--nats N] [--sync] [--streams N] [--herd N] [--away TIME] [--events N] [--histories N] [--clients N] [--servers N] [--seed N] [--bin PATH] [--old COMMIT] [--data DIR] [--out FILE] [--early] [--within TIME] [--time TIME] [--greedy N] [--duration TIME] [ATTACK...|HARM...|PART...]")
+		fmt.Fprintln(stderr, "usage: soak world|mixed|greed|costs [FLAGS] [ATTACK...|PART...]; soak MODE --help shows the flags")
 		return 2
 	}
 	o := options{log: stderr}
 	f := flag.NewFlagSet("soak "+args[0], flag.ContinueOnError)
 	f.SetOutput(stderr)
-	f.IntVar(&o.rounds, "rounds", 50, "how often to kill, stop or restart the process, to close connections, or to attack (auth)")
+	f.IntVar(&o.rounds, "rounds", 15, "how often to harm the nodes; costs behind, resume: how often to kill, or to resume")
 	f.IntVar(&o.clients, "clients", 8, "sessions that live across all rounds; mixed: clients of each kind at a time")
-	f.IntVar(&o.servers, "servers", 1, "copies of the demo in the process, over which the sessions are spread")
 	f.Uint64Var(&o.seed, "seed", uint64(time.Now().Unix()), "seed of all random choices")
-	f.StringVar(&o.bin, "bin", "", "the troupe program; built if empty")
-	f.StringVar(&o.old, "old", "", "kill: a commit whose release takes turns with this one on the same data")
+	f.DurationVar(&o.time, "time", 0, "how long the run may take, 0: all rounds; mixed: how long the load lasts")
+	f.StringVar(&o.bin, "bin", "", "the program; built if empty")
 	f.StringVar(&o.data, "data", "", "data directory; a temporary one if empty")
 	f.StringVar(&o.out, "out", "", "file for the report as JSON")
-	f.BoolVar(&o.early, "early", false, "kill: answer some questions after the restart before resuming their stream")
-	f.IntVar(&o.events, "events", 0, "restart: kill the process behind so many stored events; resume: events of others")
-	f.IntVar(&o.histories, "histories", 50_000, "recovery, fleets, sim: number of histories")
-	f.IntVar(&o.nats, "nats", 1, "nodes, chaos, roll, costs: number of NATS servers, 1 or 3")
-	f.BoolVar(&o.sync, "sync", false, "nodes, chaos, roll, costs: NATS has each write on the disk before it is acknowledged")
+	f.BoolVar(&o.counts, "counts", false, "judge no times, which need a machine that does nothing else")
+	f.IntVar(&o.nodes, "nodes", 1, "world: nodes; one has a data directory, several share NATS servers; costs always has three")
+	f.StringVar(&o.proxy, "proxy", "", "world: nginx or haproxy, as deploy has them, in front of two nodes with a data directory each")
+	f.IntVar(&o.nats, "nats", 1, "world, costs: number of NATS servers, 1 or 3")
+	f.BoolVar(&o.sync, "sync", false, "world, costs: NATS has each write on the disk before it is acknowledged")
+	f.IntVar(&o.servers, "servers", 1, "world: copies of the demo in the only node, over which the sessions are spread")
+	f.Var(&o.harms, "harms", "world: what is done to the nodes, in this order, with commas between; all that fit, in an order of the seed, if empty: "+strings.Join(allHarms, ", "))
+	f.Var(&o.visitors, "visitors", "world: who works with them; all that fit if empty: "+strings.Join(allVisitors, ", "))
+	f.BoolVar(&o.early, "early", false, "world: answer some questions after a start before resuming their stream")
+	f.StringVar(&o.old, "old", "", "world: a commit whose release takes turns with this one on the same data")
+	f.IntVar(&o.crowd, "crowd", 100, "world: clients that come back within a second when a node dies; 0: none")
+	f.DurationVar(&o.away, "away", 10*time.Second, "world: how long the NATS servers are away, once; 0: never")
+	f.IntVar(&o.greedy, "greedy", 1, "greed: clients that take all they can get, each from an address of its own; world: calls that such a client has with each node at a time, 0: none")
+	f.DurationVar(&o.duration, "duration", 4*time.Second, "greed: how long each attack lasts")
+	f.IntVar(&o.events, "events", 0, "costs behind, resume: how many events of others are stored first")
 	f.IntVar(&o.streams, "streams", 1000, "costs large: streams of 3.9 MB")
-	f.IntVar(&o.herd, "herd", 100, "chaos: clients that come back within a second when a node dies; 0: none")
-	f.DurationVar(&o.away, "away", 10*time.Second, "chaos: how long the NATS servers are away, once; 0: never")
-	f.DurationVar(&o.within, "within", 100*time.Millisecond, "cancel: how soon a handler must end; 0 sets no limit")
-	f.DurationVar(&o.time, "time", time.Minute, "balance: how long behind each proxy; roll, mixed: how long; restart: how long the call takes")
-	f.IntVar(&o.greedy, "greedy", 1, "greed: clients that take all they can get, each from an address of its own; chaos: calls that such a client has with each node at a time, 0: none")
-	f.DurationVar(&o.duration, "duration", 4*time.Second, "greed, auth: how long each attack lasts")
 	if err := f.Parse(args[1:]); err != nil {
 		return 2
 	}
-	o.attacks = f.Args()
+	o.parts = f.Args()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	report, err := perform(ctx, args[0], o)
@@ -140,11 +125,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return 1
 	}
 	fmt.Fprintf(stdout, "%s\n", text)
-	if r, ok := report.(judged); ok {
-		if err := r.verdict(); err != nil {
-			fmt.Fprintf(stderr, "soak %s: %v\n", args[0], err)
-			return 1
-		}
+	if err := report.verdict(); err != nil {
+		fmt.Fprintf(stderr, "soak %s: %v\n", args[0], err)
+		return 1
 	}
 	return 0
 }
@@ -153,24 +136,29 @@ func run(args []string, stdout, stderr io.Writer) int {
 type judged interface{ verdict() error }
 
 // perform runs a scenario with a program and a data directory.
-func perform(ctx context.Context, name string, o options) (report any, err error) {
+func perform(ctx context.Context, name string, o options) (report judged, err error) {
 	dir, err := os.MkdirTemp("", "troupe-soak-")
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if name == "tasks" || name == "nodes" || name == "chaos" || name == "roll" || name == "costs" { // the tool that it calls is in bench/lab
-		o.servers = 2
+	switch {
+	case o.proxy == "":
+	case o.proxy != "nginx" && o.proxy != "haproxy":
+		return nil, fmt.Errorf("--proxy is nginx or haproxy, not %q", o.proxy)
+	default:
+		o.nodes = 2
 	}
-	if o.bin == "" && name != "recovery" && name != "fleets" && name != "sim" {
-		if o.bin, err = build(ctx, dir, o.servers); err != nil {
+	if (o.old != "" || o.servers > 1) && o.nodes > 1 || o.old != "" && o.servers > 1 {
+		return nil, errors.New("--old and --servers are for one node, and not both")
+	}
+	o.hosted = name == "world" && o.proxy == "" && o.old == "" || name == "costs" // the tool ledger is in bench/lab
+	if o.bin == "" {
+		if o.bin, err = build(ctx, dir, o.hosted); err != nil {
 			return nil, err
 		}
 	}
 	if o.old != "" {
-		if name != "kill" || o.servers != 1 {
-			return nil, errors.New("--old is for kill with one server")
-		}
 		if o.oldBin, err = buildAt(ctx, dir, o.old); err != nil {
 			return nil, err
 		}

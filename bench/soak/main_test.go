@@ -13,15 +13,15 @@ import (
 var program, host string
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && (os.Args[1] == "attack" || os.Args[1] == "guess") { // greed, or auth, has started this program again
+	if len(os.Args) > 1 && os.Args[1] == "attack" { // greed has started this program again
 		os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 	}
 	dir, err := os.MkdirTemp("", "troupe-soak-")
 	if err == nil {
-		program, err = build(context.Background(), dir, 1)
+		program, err = build(context.Background(), dir, false)
 	}
 	if err == nil {
-		host, err = build(context.Background(), dir, 2)
+		host, err = build(context.Background(), dir, true)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

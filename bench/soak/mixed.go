@@ -1,11 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -53,17 +53,18 @@ func (r *mixedReport) verdict() error {
 	return nil
 }
 
-// mixed is one run.
+// mixed is clients that come, work for a while and leave.
 type mixed struct {
 	w     *world
 	kept  time.Duration
 	began time.Time
+	lasts time.Duration // 0: until over
+	over  atomic.Bool   // nobody comes any more
 
-	visitors atomic.Int64 // who have come so far
+	came atomic.Int64 // who have come so far
 
-	mu     sync.Mutex // guards the rest
-	times  map[string][]time.Duration
-	counts map[string]int64
+	mu    sync.Mutex // guards the rest
+	times map[string][]time.Duration
 }
 
 // What is kept for a time accumulates: the load has to last for several such times before a process holds what it will go on holding.
@@ -86,7 +87,9 @@ const mixedMemory = "1GiB"
 
 // runMixed has clients of both eras, and of the oldest transport, come, work in all ways and leave for o.time, and judges whether what the process holds stays the same.
 func runMixed(ctx context.Context, o options) (*mixedReport, error) {
-	m := &mixed{kept: min(max(o.time/keptShare, leastKept), mostKept), times: make(map[string][]time.Duration), counts: make(map[string]int64)}
+	o.time = cmp.Or(o.time, time.Minute)
+	m := newLoad(nil)
+	m.lasts, m.kept = o.time, min(max(o.time/keptShare, leastKept), mostKept)
 	kept := m.kept.String()
 	w, err := newWorld(ctx, o, "--set", "replay-age="+kept, "--set", "session-idle="+kept, "--set", "session-unused="+(m.kept/2).String(), "--set", "task-max="+kept, "--set", "max-ask="+kept,
 		"--set", "sessions-per-principal=0", "--max-memory", mixedMemory)
@@ -104,7 +107,7 @@ func runMixed(ctx context.Context, o options) (*mixedReport, error) {
 		return nil, err
 	}
 	samples, failed := m.load()
-	r.Visitors, r.Seconds = m.visitors.Load(), time.Since(m.began).Seconds()
+	r.Visitors, r.Seconds = m.came.Load(), time.Since(m.began).Seconds()
 	m.sumUp(r)
 	if r.After, err = metricsOf(w.p.addr); err != nil {
 		return nil, errors.Join(failed, err)
@@ -133,6 +136,27 @@ func runMixed(ctx context.Context, o options) (*mixedReport, error) {
 	return r, nil
 }
 
+func newLoad(w *world) *mixed {
+	return &mixed{w: w, times: make(map[string][]time.Duration)}
+}
+
+// startSSE has n clients of HTTP+SSE at a time come and go, if the run has such visitors, until end is called.
+func (m *mixed) startSSE(n int) (end func()) {
+	var clients sync.WaitGroup
+	m.came.Store(20_000) // resources of others have smaller numbers
+	m.began = time.Now()
+	if m.w.visited(ofSSE) {
+		for n := range max(1, n) {
+			u := &sseUser{m: m, rng: rand.New(rand.NewPCG(m.w.o.seed, 300+uint64(n))), turn: n}
+			clients.Go(func() { m.comeAndGo(u.rng, u.visit) })
+		}
+	}
+	return func() {
+		m.over.Store(true)
+		clients.Wait()
+	}
+}
+
 // flat reports the trends of samples, and judges them.
 func (r *mixedReport) flat(all []sample, judged bool) {
 	r.Points = thinned(all, mixedPoints)
@@ -153,10 +177,10 @@ func (m *mixed) load() (all []sample, err error) {
 	m.began = time.Now()
 	var clients sync.WaitGroup
 	for n := range uint64(m.w.o.clients) {
-		rng := func(kind uint64) *rand.Rand { return rand.New(rand.NewPCG(m.w.o.seed, 3*n+kind)) }
-		clients.Go((&visitor{m: m, rng: rng(0)}).run)
-		clients.Go((&passer{m: m, rng: rng(1)}).run)
-		clients.Go((&guest{m: m, rng: rng(2), turn: int(n)}).run)
+		rng := func(kind uint64) *rand.Rand { return rand.New(rand.NewPCG(m.w.o.seed, 6*n+kind)) }
+		clients.Go(func() { m.comeAndGo(rng(3), (&sessionUser{m: m, rng: rng(0)}).visit) })
+		clients.Go(func() { m.comeAndGo(rng(4), (&statelessUser{m: m, rng: rng(1)}).visit) })
+		clients.Go(func() { m.comeAndGo(rng(5), (&sseUser{m: m, rng: rng(2), turn: int(n)}).visit) })
 	}
 	told := time.Now()
 	for every := min(max(m.w.o.time/400, time.Second/2), 5*time.Second); m.w.wait(every) && m.goesOn(); {
@@ -168,7 +192,7 @@ func (m *mixed) load() (all []sample, err error) {
 		all = append(all, s)
 		if time.Since(told) > 10*time.Second {
 			told = time.Now()
-			fmt.Fprintf(m.w.o.log, "%4.0f s: %d clients so far, %d operations; %.0f MiB, %.1f live, %.0f goroutines, %.0f files, %.0f sessions, %.0f events, %.0f tasks, %.0f MiB of data\n", s[at], m.visitors.Load(), m.done(),
+			fmt.Fprintf(m.w.o.log, "%4.0f s: %d clients so far, %d operations; %.0f MiB, %.1f live, %.0f goroutines, %.0f files, %.0f sessions, %.0f events, %.0f tasks, %.0f MiB of data\n", s[at], m.came.Load(), m.operations(),
 				s["rss_mib"], s["heap_live_mib"], s["goroutines"], s["files"], s["sessions_stored"], s["events_stored"], s["tasks_stored"], s["data_mib"])
 		}
 	}
@@ -176,42 +200,61 @@ func (m *mixed) load() (all []sample, err error) {
 	return all, m.w.cause(nil)
 }
 
+// comeAndGo has one client after the other visit while the load lasts.
+func (m *mixed) comeAndGo(rng *rand.Rand, visit func()) {
+	for m.goesOn() {
+		visit()
+		m.w.wait(time.Duration(rng.IntN(300)) * time.Millisecond)
+	}
+}
+
 // goesOn reports that the load goes on.
-func (m *mixed) goesOn() bool { return time.Since(m.began) < m.w.o.time && m.w.ctx.Err() == nil }
+func (m *mixed) goesOn() bool {
+	return !m.over.Load() && (m.lasts == 0 || time.Since(m.began) < m.lasts) && m.w.ctx.Err() == nil
+}
 
 // pause is how long a client thinks before it does the next thing.
 func (m *mixed) pause(rng *rand.Rand) time.Duration {
 	return time.Duration(5+rng.IntN(35)) * time.Millisecond
 }
 
-// op does something that must succeed, and notes how long that took beyond what it has to.
-func (m *mixed) op(kind string, least time.Duration, f func() error) {
+// errExcused ends what a client does whose node is harmed.
+var errExcused = errors.New("the node is harmed")
+
+// op does something that must succeed unless the node is harmed, and notes how long that took beyond what it has to. It reports whether it succeeded.
+func (m *mixed) op(kind string, least time.Duration, f func() error) bool {
 	if m.w.ctx.Err() != nil {
-		return
+		return false
 	}
 	began := time.Now()
 	err := f()
 	took := time.Since(began) - least
-	if m.w.ctx.Err() != nil {
-		return
+	if m.w.ctx.Err() != nil || errors.Is(err, errExcused) {
+		return false
 	}
 	if err != nil {
 		m.w.violated(nil, "%s: %v", kind, err)
-		return
+		return false
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.times[kind] = append(m.times[kind], took)
+	return true
 }
 
-func (m *mixed) count(what string) {
+// done is how often each operation has succeeded.
+func (m *mixed) done() map[string]int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.counts[what]++
+	all := make(map[string]int64)
+	for kind, took := range m.times {
+		all[kind] += int64(len(took))
+	}
+	return all
 }
 
-// done is how many operations have succeeded.
-func (m *mixed) done() (n int) {
+// operations is how many operations have succeeded.
+func (m *mixed) operations() (n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, all := range m.times {
@@ -222,16 +265,13 @@ func (m *mixed) done() (n int) {
 
 // sumUp reports what was done.
 func (m *mixed) sumUp(r *mixedReport) {
-	r.Requests = float64(m.done()) / r.Seconds
+	r.Requests = float64(m.operations()) / r.Seconds
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r.Operations, r.Counts = make(map[string]operation), m.w.figures.counts()
+	r.Operations, r.Counts = make(map[string]operation), m.w.tally.counts()
 	for kind, all := range m.times {
 		r.Operations[kind] = operation{latencyOf(all), float64(len(all)) / r.Seconds}
 	}
-	m.w.stateless.counts(r.Counts)
-	maps.Copy(r.Counts, m.counts)
-	maps.DeleteFunc(r.Counts, func(_ string, n int64) bool { return n == 0 })
 }
 
 // mixedBounds are what may rise, and by how much. Sizes and pauses are drawn at random, and the medians of two quarters differ by a few per cent where
@@ -307,38 +347,6 @@ func sizeOf(dir string) (n int64, err error) {
 	})
 }
 
-// mayRemain is how much more there may be, when all clients have gone and what is kept for a time is over, than before they came. Of all other
-// gauges of a process there must be no more than before.
-func mayRemain(series string) (more float64, judged bool) {
-	switch {
-	case series == "go_goroutines":
-		return 16, true // of the store, which has them for each of its streams of messages that was once used
-	case series == "process_open_fds":
-		return 8, true // blocks that the store has open
-	case series == `troupe_store_messages{stream="keys"}`:
-		return 2, true // the key of what clients carry, made with the first of it, and the one that follows it
-	case series == `troupe_memory_held_bytes{kind="parked"}`:
-		return keptOutcomes, true
-	case series == "troupe_connections_open", series == "troupe_streams_open", series == "troupe_streams_read_elsewhere", series == "troupe_streams_replaying", series == "troupe_sessions_active",
-		series == "troupe_calls_in_flight", series == "troupe_calls_parked", series == "troupe_requests_pending", series == "troupe_tasks_open", series == "troupe_tasks_queued",
-		series == "troupe_tasks_running", series == "troupe_tasks_waiting", series == "troupe_log_waiting", series == "troupe_log_recent_bytes",
-		strings.HasPrefix(series, "troupe_actors{"), strings.HasPrefix(series, "troupe_memory_held_bytes{"),
-		strings.HasPrefix(series, "troupe_store_used_bytes{"), strings.HasPrefix(series, "troupe_store_messages{"):
-		return 0, true
-	}
-	return 0, false
-}
-
-// remains says what of a process there is more of than before.
-func remains(before, now map[string]float64) (more []string) {
-	for _, series := range slices.Sorted(maps.Keys(now)) {
-		if most, judged := mayRemain(series); judged && now[series] > before[series]+most {
-			more = append(more, fmt.Sprintf("%s is %.0f, and was %.0f before", series, now[series], before[series]))
-		}
-	}
-	return more
-}
-
 // rest waits until what is kept for a time is over, and says what remains.
 func (m *mixed) rest(r *mixedReport) []string {
 	m.w.rt.CloseIdleConnections()
@@ -348,7 +356,7 @@ func (m *mixed) rest(r *mixedReport) []string {
 			return []string{fmt.Sprintf("/metrics: %v", err)}
 		}
 		r.After, r.Back = now, time.Since(began).Seconds()
-		more := remains(r.Idle, now)
+		more := remains(r.Idle, now, nil)
 		if len(more) == 0 || time.Since(began) > 2*m.kept+inMemory+cleared || !m.w.wait(time.Second) {
 			return more
 		}
@@ -364,17 +372,6 @@ func refusals(g map[string]float64) map[string]float64 {
 	for name, v := range g {
 		if reason, ok := strings.CutPrefix(name, `troupe_refusals_total{reason="`); ok && v > 0 {
 			all[strings.TrimSuffix(reason, `"}`)] = v
-		}
-	}
-	return all
-}
-
-// shown are the gauges that a report shows.
-func shown(g map[string]float64) map[string]float64 {
-	all := make(map[string]float64)
-	for name, v := range g {
-		if _, judged := mayRemain(name); judged || name == "go_gc_heap_live_bytes" || name == "process_resident_memory_bytes" || name == "troupe_panics_total" {
-			all[name] = v
 		}
 	}
 	return all

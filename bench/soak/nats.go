@@ -77,6 +77,25 @@ func startNATS(ctx context.Context, o options) (*natsServers, error) {
 	return s, nil
 }
 
+// endAll ends all servers with a signal, and startAll starts them again.
+func (s *natsServers) endAll(with syscall.Signal) error {
+	for _, n := range s.all {
+		if err := n.leave(with); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *natsServers) startAll() error {
+	for _, n := range s.all {
+		if err := n.start(); err != nil {
+			return err
+		}
+	}
+	return s.ready()
+}
+
 // url is what a node is given as --nats.
 func (s *natsServers) url() string {
 	var urls []string

@@ -63,6 +63,9 @@ func (v *statelessClient) newParked(rng *rand.Rand) *parked {
 	switch k.tool {
 	case "ask", "ask_once":
 		k.safe = k.tool == "ask"
+		if !k.safe && v.w.o.restarts() {
+			k.when = atOnce
+		}
 		k.call = fmt.Sprintf(`"name":%q,"arguments":{"question":"q%d"}`, k.tool, rng.IntN(1000))
 		k.text = word()
 		k.steps = []step{{[]string{"elicit"}, formAnswer("elicit", "answer", k.text)}}
@@ -149,8 +152,8 @@ func (k *parked) asked(at int, body []byte, boot int64) error {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.at, k.state, k.boot, k.frail = at, a.Result.RequestState, boot, k.v.w.fleet != nil && k.v.w.excused(boot)
-	k.v.w.stateless.Asked.Add(1)
+	k.at, k.state, k.boot, k.frail = at, a.Result.RequestState, boot, k.v.w.fleet != nil && k.v.w.mayBreak(boot)
+	k.v.w.tally.add("stateless_asked")
 	return nil
 }
 
@@ -184,11 +187,11 @@ func (k *parked) run() {
 			w.violated(nil, "%s: %s, asked by start %d, sent again to start %d as %s got %d %s: %v", k.v, k, k.boot, boot, params, a.Status, a.Body, err)
 			return
 		}
-		if w.fleet == nil || !frail && !w.excused(asked) { // each node runs it once more whose client says so, when the one that asked is gone
+		if w.fleet == nil || !frail && !w.mayBreak(asked) { // each node runs it once more whose client says so, when the one that asked is gone
 			k.repeat(id, params, a, boot)
 		}
 	}
-	w.stateless.Answered.Add(1)
+	w.tally.add("stateless_answered")
 }
 
 // pause waits until it is time to answer.
@@ -235,14 +238,14 @@ func (k *parked) send(id, params string) (*client.Answer, int64) {
 // 0 if it is not known to which.
 func (k *parked) judge(id string, a *client.Answer, boot int64) (over bool, err error) {
 	w := k.v.w
-	harmed := w.fleet != nil && w.excused(k.boot) // perhaps its node was
+	harmed := w.fleet != nil && w.mayBreak(k.boot) // perhaps its node was
 	elsewhere := boot > k.boot || boot == 0 || harmed
 	m := parse(string(a.Body))
 	switch {
 	case a.Status != http.StatusOK || !m.answers(id):
 		return false, fmt.Errorf("it is no answer")
 	case m.Error != nil && m.Error.Code == codeCallLost && !k.safe && elsewhere:
-		w.stateless.Lost.Add(1)
+		w.tally.add("stateless_lost_-32010")
 		return true, nil
 	case m.Error != nil:
 		return false, fmt.Errorf("error %d", m.Error.Code)
@@ -254,7 +257,7 @@ func (k *parked) judge(id string, a *client.Answer, boot int64) (over bool, err 
 		return false, fmt.Errorf("it should say %q", k.text)
 	}
 	if boot > k.boot {
-		w.stateless.Later.Add(1)
+		w.tally.add("stateless_answered_over_a_restart")
 	}
 	return true, nil
 }
@@ -267,7 +270,7 @@ func (k *parked) repeat(id, params string, a *client.Answer, boot int64) {
 		return
 	}
 	b, at := k.v.try(id, "tools/call", params)
-	if b == nil || boot == 0 || at != boot || w.fleet != nil && w.excused(boot) {
+	if b == nil || boot == 0 || at != boot || w.fleet != nil && w.mayBreak(boot) {
 		return
 	}
 	k.equal("again", a, b)
@@ -275,19 +278,19 @@ func (k *parked) repeat(id, params string, a *client.Answer, boot int64) {
 		return
 	}
 	b, at = k.v.try(id, "tools/call", strings.Replace(params, `"inputResponses":{`, `"inputResponses":{"other":{},`, 1))
-	if b == nil || at != boot || w.fleet != nil && w.excused(boot) {
+	if b == nil || at != boot || w.fleet != nil && w.mayBreak(boot) {
 		return
 	}
 	if string(b.Body) != badState(id) {
 		w.violated(nil, "%s: %s sent again with other answers got %d %s", k.v, k, b.Status, b.Body)
 	}
-	w.stateless.Late.Add(1)
+	w.tally.add("stateless_other_answers_refused")
 }
 
 // equal checks that what was sent twice to one start had one outcome.
 func (k *parked) equal(what string, a, b *client.Answer) {
-	if w := k.v.w; (a.Status != b.Status || string(a.Body) != string(b.Body)) && (w.fleet == nil || !w.excused(k.boot)) {
+	if w := k.v.w; (a.Status != b.Status || string(a.Body) != string(b.Body)) && (w.fleet == nil || !w.mayBreak(k.boot)) {
 		w.violated(nil, "%s: %s, sent %s, got %d %s, and then %d %s", k.v, k, what, a.Status, a.Body, b.Status, b.Body)
 	}
-	k.v.w.stateless.Repeats.Add(1)
+	k.v.w.tally.add("stateless_same_answers_again")
 }

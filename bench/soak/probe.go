@@ -50,7 +50,7 @@ func (w *world) same(what string, foreign, random func(*probe), status int, body
 	f, r := probe{w: w}, probe{w: w}
 	foreign(&f)
 	random(&r)
-	w.figures.Foreign.Add(1)
+	w.tally.add("foreign_ids_tried")
 	switch {
 	case w.ctx.Err() != nil:
 	case f.err != nil || r.err != nil:

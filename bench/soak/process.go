@@ -16,10 +16,10 @@ import (
 	"time"
 )
 
-// build compiles the program that serves so many servers into dir.
-func build(ctx context.Context, dir string, servers int) (string, error) {
+// build compiles troupe, or bench/lab, into dir.
+func build(ctx context.Context, dir string, host bool) (string, error) {
 	bin, from := filepath.Join(dir, "troupe"), "github.com/troupe-run/troupe/cmd/troupe"
-	if servers > 1 {
+	if host {
 		bin, from = filepath.Join(dir, "lab"), "github.com/troupe-run/troupe/bench/lab"
 	}
 	out, err := exec.CommandContext(ctx, "go", "build", "-o", bin, from).CombinedOutput()
@@ -55,6 +55,7 @@ func rootOf() string {
 
 // process is a troupe that is started over and over with the same command.
 type process struct {
+	name string // in a fleet
 	bin  string
 	next string // if not "", another release, which is started the next time; then they take turns
 	args []string
@@ -117,9 +118,6 @@ func (p *process) url(n int) string {
 
 // stream is where sessions over HTTP+SSE of the first server are opened.
 func (p *process) stream() string { return "http://" + p.addr + "/sse" }
-
-// node is the name that a process was given.
-func (p *process) node() string { return p.args[len(p.args)-1] }
 
 // start starts the process and does not wait for it to serve.
 func (p *process) start() error {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -39,16 +37,6 @@ type quietReport struct {
 	Failed      int      `json:"failed"`
 	Failures    []string `json:"failures,omitempty"` // the first of them
 }
-
-// latency sums up durations, in milliseconds.
-type latency struct {
-	N   int     `json:"n"`
-	P50 float64 `json:"p50"`
-	P99 float64 `json:"p99"`
-	Max float64 `json:"max"`
-}
-
-func (l latency) String() string { return fmt.Sprintf("%.1f/%.1f/%.0f", l.P50, l.P99, l.Max) }
 
 func (q *quietReport) String() string {
 	return fmt.Sprintf("p50/p99/max ms: %d calls %s, %d initializes %s, %d streams %s, %d failed", q.Calls.N, q.Calls, q.Initializes.N, q.Initializes, q.Streams.N, q.Streams, q.Failed)
@@ -163,35 +151,3 @@ func (q *quiet) fail(what string, err error) {
 		q.failures = append(q.failures, fmt.Sprintf("%s: %v", what, err))
 	}
 }
-
-// answeredWith checks an answer, or the last event of a stream.
-func answeredWith(text string) func(*client.Answer, error) error {
-	return func(a *client.Answer, err error) error {
-		if err != nil {
-			return err
-		}
-		defer a.Close()
-		body := string(a.Body)
-		for a.Events != nil && !strings.Contains(body, text) {
-			e, err := a.Events.Next()
-			if err != nil {
-				return fmt.Errorf("the stream ended with %q: %w", body, err)
-			}
-			body = e.Data
-		}
-		if a.Status >= 300 || !strings.Contains(body, text) {
-			return fmt.Errorf("got %d %s", a.Status, body)
-		}
-		return nil
-	}
-}
-
-func latencyOf(all []time.Duration) latency {
-	if len(all) == 0 {
-		return latency{}
-	}
-	slices.Sort(all)
-	return latency{len(all), ms(all[len(all)/2]), ms(all[len(all)*99/100]), ms(all[len(all)-1])}
-}
-
-func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

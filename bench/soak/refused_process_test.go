@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -57,33 +56,25 @@ func breaks(w http.ResponseWriter, r *http.Request) {
 	panic(http.ErrAbortHandler)
 }
 
-// startDeployed starts a proxy with a file of deploy in front of nodes. It returns its address.
-func startDeployed(t *testing.T, file string, nodes ...string) string {
+// startProxy starts a proxy with a file of deploy in front of nodes. It returns where its MCP endpoint is.
+func startProxy(t *testing.T, file string, nodes ...string) string {
 	t.Helper()
-	name := file[:strings.IndexAny(file, "-.")]
-	var ports []string
-	for _, p := range []string{":8080", ":8079"} {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		ports = append(ports, "127.0.0.1"+p, ln.Addr().String()) // the first is where it listens
-		_ = ln.Close()
-	}
-	for i, n := range nodes {
-		ports = append(ports, fmt.Sprintf("127.0.0.1:%d", 8081+i), n)
-	}
 	dir := t.TempDir()
-	if name == "nginx" {
+	if strings.HasPrefix(file, "nginx") {
 		_ = os.MkdirAll(filepath.Join(dir, "client_body_temp"), 0o755)
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	b := &balanced{ctx: ctx, stop: stop, url: "http://" + ports[1] + "/mcp"}
-	t.Cleanup(b.end)
-	if err := b.startProxy(name, file, dir, strings.NewReplacer(ports...)); err != nil {
-		t.Fatalf("%v: %s", err, b.said.lines(10))
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
 	}
-	return b.url
+	address := ln.Addr().String()
+	_ = ln.Close()
+	d, err := startDeployed(file, dir, address, nodes...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.end)
+	return "http://" + address + "/mcp"
 }
 
 // TestProxiesSendWhatWasRefused has nodes refuse requests behind each file of deploy: another node gets what was answered with 503, with its whole body,
@@ -97,7 +88,7 @@ func TestProxiesSendWhatWasRefused(t *testing.T) {
 			if fleet {
 				nodes = append(nodes, nodes[1])
 			}
-			url := startDeployed(t, file, nodes...)
+			url := startProxy(t, file, nodes...)
 			post := func(revision, body string) (int, string, string) {
 				t.Helper()
 				a.got.Store(0)
@@ -134,7 +125,7 @@ func TestProxiesSendWhatWasRefused(t *testing.T) {
 			a.does.Store(breaks)
 			b.does.Store(breaks)
 			reached := int32(0)
-			url = startDeployed(t, file, nodes...) // as nginx leaves a node alone for a while that has failed
+			url = startProxy(t, file, nodes...) // as nginx leaves a node alone for a while that has failed
 			for range 12 {
 				if status, _, _ := post(newest, "x"); status == 200 || a.got.Load()+b.got.Load() > 1 {
 					t.Fatalf("a node breaks off what it may have begun: %d, and nodes got it %d times", status, a.got.Load()+b.got.Load())
@@ -143,7 +134,7 @@ func TestProxiesSendWhatWasRefused(t *testing.T) {
 			for refusing, other := range map[*stand]*stand{a: b, b: a} {
 				refusing.does.Store(refuses)
 				other.does.Store(breaks)
-				url = startDeployed(t, file, nodes...)
+				url = startProxy(t, file, nodes...)
 				for range 12 {
 					if status, _, _ := post(newest, "x"); status == 200 || other.got.Load() > 1 {
 						t.Fatalf("one refuses, and the next one breaks off: %d, and it got it %d times", status, other.got.Load())
@@ -191,7 +182,7 @@ func TestCallsInADeployGoElsewhere(t *testing.T) {
 					t.Fatal("a node is not ready: " + p.log.lines(20))
 				}
 			}
-			through := client.NewStateless(startDeployed(t, file, addresses...), client.NewTransport(), `{}`)
+			through := client.NewStateless(startProxy(t, file, addresses...), client.NewTransport(), `{}`)
 			echo := func(c *client.Stateless) (int, string) {
 				a, err := c.Call(t.Context(), "1", "tools/call", `"name":"echo","arguments":{"text":"here"}`)
 				if err != nil {

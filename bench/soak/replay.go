@@ -24,7 +24,7 @@ func (d *driver) replays(rng *rand.Rand) {
 			ids = []string{k.f.earlier(rng)}
 		}
 		if len(k.f.ids) > 1200 { // some share an append, but not that many
-			w.figures.Evicted.Add(1)
+			w.tally.add("evicted_ids_refused")
 			if !refused(w, d.c, k.f.ids[0]) && w.ctx.Err() == nil {
 				w.violated(k.f.rec, "%s: %s: an event that is gone can be resumed from", d, k)
 			}
@@ -70,10 +70,10 @@ func (k *call) afterCancel(id string) {
 // not as it should be, or the process was killed meanwhile.
 func (k *call) rest(id string) (rest []client.Event, ok bool) {
 	w := k.d.w
-	w.figures.Replays.Add(1)
+	w.tally.add("replays_of_answered")
 	boot, starting := w.now()
 	a, err := k.d.c.Resume(w.ctx, id)
-	if err != nil && (starting || w.excused(boot)) {
+	if err != nil && (w.mayFail(boot, starting) || w.mayBreak(boot)) {
 		return nil, false
 	}
 	if err != nil {
@@ -93,14 +93,14 @@ func (k *call) rest(id string) (rest []client.Event, ok bool) {
 		if errors.Is(err, io.EOF) {
 			return rest, true
 		}
-		if err != nil && w.excused(boot) {
+		if err != nil && w.mayBreak(boot) {
 			return nil, false
 		}
 		if err != nil {
 			w.violated(k.f.rec, "%s: %s: replay after %s: %v", k.d, k, id, err)
 			return nil, false
 		}
-		w.figures.Events.Add(1)
+		w.tally.add("events")
 		rest = append(rest, e)
 	}
 }

@@ -68,11 +68,11 @@ func (s *standalone) event(e client.Event) bool {
 	m := parse(e.Data)
 	if m.Method == "notifications/resources/updated" && m.Params.URI == s.f.d.resource() {
 		s.f.d.updates.Add(1)
-		s.f.d.w.figures.Updates.Add(1)
+		s.f.d.w.tally.add("resource_updates")
 		return false
 	}
 	if s.f.d.w.fleet != nil && strings.HasPrefix(m.Method, "notifications/") && strings.HasSuffix(m.Method, "/list_changed") {
-		s.f.d.w.figures.Repeated.Add(1) // a node has died that may have told of a change last
+		s.f.d.w.tally.add("lists_told_again") // a node has died that may have told of a change last
 		return false
 	}
 	if m.Method == "notifications/tasks/status" && s.f.d.tasked.Load() { // which may come before the id of the task
@@ -138,7 +138,7 @@ func (d *driver) placeTick(k *call) {
 		defer s.mu.Unlock()
 		t.over, t.ok = true, k.final != nil && k.final.Result != nil && !k.final.Result.IsError
 		if k.final != nil && k.final.Error != nil {
-			d.w.figures.CallsLost.Add(1)
+			d.w.tally.add("calls_lost_-32010")
 		}
 	}()
 }

@@ -40,30 +40,14 @@ type page struct {
 	boot                  int64 // the start that gave the cursor
 }
 
-// statelessFigures count what happened to stateless clients.
-type statelessFigures struct {
-	Calls, Streams, Left, Pages, OldPages       atomic.Int64
-	Asked, Answered, Later, Lost, Repeats, Late atomic.Int64
-	Listens, ListensAgain, Updates, Foreign     atomic.Int64
-}
-
-func (f *statelessFigures) counts(all map[string]int64) {
-	for name, n := range map[string]*atomic.Int64{
-		"calls": &f.Calls, "streams": &f.Streams, "left": &f.Left, "pages": &f.Pages, "pages_over_a_restart": &f.OldPages,
-		"asked": &f.Asked, "answered": &f.Answered, "answered_over_a_restart": &f.Later, "lost_-32010": &f.Lost,
-		"same_answers_again": &f.Repeats, "other_answers_refused": &f.Late,
-		"listeners": &f.Listens, "listeners_again": &f.ListensAgain, "updates": &f.Updates, "foreign_states_refused": &f.Foreign,
-	} {
-		all["stateless_"+name] = n.Load()
-	}
-}
-
 // admit begins a stateless client.
 func (w *world) admit(n int, url string) {
-	v := &statelessClient{w: w, n: n, url: url, c: client.NewStateless(url, w.rt, `{"elicitation":{"form":{}},"sampling":{},"roots":{}}`)}
+	v := &statelessClient{w: w, n: n, url: url, c: client.NewStateless(url, w.connectionsOf(100+n), `{"elicitation":{"form":{}},"sampling":{},"roots":{}}`)}
 	v.hears = &listener{v: v, rng: rand.New(rand.NewPCG(w.o.seed, uint64(n)<<8|1))}
 	w.statelessClients = append(w.statelessClients, v)
-	go v.hears.run()
+	if w.visited(ofUpdates) {
+		go v.hears.run()
+	}
 }
 
 func (v *statelessClient) String() string { return fmt.Sprintf("stateless client %d", v.n) }
@@ -91,7 +75,7 @@ func (v *statelessClient) try(id, method, params string) (a *client.Answer, boot
 			before = 0
 		}
 		return a, before
-	case starting || w.excused(before):
+	case w.mayFail(before, starting):
 	case err != nil:
 		w.violated(nil, "%s: %s %s failed and nobody was killed: %v", v, method, params, err)
 	default:
@@ -103,10 +87,9 @@ func (v *statelessClient) try(id, method, params string) (a *client.Answer, boot
 	return nil, 0
 }
 
-// load starts what the stateless client does in the round whose process is killed at killAfter.
-func (v *statelessClient) load(killAfter time.Duration) {
+// load starts what the stateless client does in the round whose harm comes after a time, as a driver's load does.
+func (v *statelessClient) load(after, window time.Duration) {
 	rng := v.w.rng(uint64(v.n+1)<<16 | 1)
-	window := killAfter + 300*time.Millisecond
 	later := func(f func()) {
 		after := time.Duration(rng.Int64N(int64(window)))
 		v.tasks.Go(func() {
@@ -115,26 +98,40 @@ func (v *statelessClient) load(killAfter time.Duration) {
 			}
 		})
 	}
-	for range 3 + rng.IntN(3) {
-		k := v.newParked(rng)
-		later(func() { v.place(k) })
-	}
-	for range 1 + rng.IntN(2) {
-		to, delay := 5+rng.IntN(20), 10+rng.IntN(30)
-		later(func() { v.count(to, delay) })
-	}
-	touches := 1 + rng.IntN(3)
-	later(func() {
-		for range touches {
-			v.hears.touch()
+	if v.w.visited(ofAsks) {
+		for range 3 + rng.IntN(3) {
+			k := v.newParked(rng)
+			later(func() { v.place(k) })
 		}
-	})
-	later(v.walk)
-	after, stream := time.Duration(1+rng.IntN(300))*time.Millisecond, rng.IntN(2) == 0
-	later(func() { v.leave(after, stream) })
-	end := time.Now().Add(window)
+	}
+	if v.w.visited(ofStreams) {
+		for range 1 + rng.IntN(2) {
+			to, delay := 5+rng.IntN(20), 10+rng.IntN(30)
+			later(func() { v.count(to, delay) })
+		}
+	}
+	if v.w.visited(ofUpdates) {
+		touches := 1 + rng.IntN(3)
+		later(func() {
+			for range touches {
+				v.hears.touch()
+			}
+		})
+	}
+	if !v.w.visited(ofCalls) {
+		return
+	}
+	if v.w.o.proxy == "" { // else a cursor is of one node alone
+		later(v.walk)
+	}
+	left, stream := time.Duration(1+rng.IntN(300))*time.Millisecond, rng.IntN(2) == 0
+	later(func() { v.leave(left, stream) })
+	end := time.Now().Add(after + 300*time.Millisecond)
 	v.tasks.Go(func() {
-		for i := 0; time.Now().Before(end) && v.echo(i); i++ {
+		for i := 0; (time.Now().Before(end) || v.w.rolling()) && v.echo(i); i++ {
+			if i%4 == 3 && v.w.rolling() && v.w.visited(ofStreams) {
+				v.count(10, 50)
+			}
 			v.w.wait(20 * time.Millisecond)
 		}
 	})
@@ -151,7 +148,7 @@ func (v *statelessClient) echo(i int) bool {
 	if a.Status != http.StatusOK || !strings.HasPrefix(string(a.Body), `{"jsonrpc":"2.0","id":`+id+`,`) || !strings.Contains(string(a.Body), `"text":"`+text+`"`) {
 		v.w.violated(nil, "%s: echo %s of %q got %d %s", v, id, text, a.Status, a.Body)
 	}
-	v.w.stateless.Calls.Add(1)
+	v.w.tally.add("stateless_calls")
 	return true
 }
 
@@ -179,7 +176,7 @@ func (v *statelessClient) count(to, delay int) {
 			if n != to+1 || m.Result == nil || len(m.Result.Content) != 1 || m.Result.Content[0].Text != fmt.Sprintf("counted to %d", to) {
 				w.violated(nil, "%s: count to %d is answered after %d messages with %s", v, to, n-1, e.Data)
 			}
-			w.stateless.Streams.Add(1)
+			w.tally.add("stateless_streams")
 		case m.Method == "notifications/progress" && m.Params.Progress == n && m.Params.Total == to && string(m.Params.Token) == id:
 			continue
 		default:
@@ -194,7 +191,7 @@ func (v *statelessClient) count(to, delay int) {
 func (v *statelessClient) leave(after time.Duration, stream bool) {
 	w := v.w
 	boot := w.boot.Load()
-	starting := w.up.Load() < boot
+	_, starting := w.now()
 	ctx, cancel := context.WithTimeout(w.ctx, after)
 	defer cancel()
 	call := `"name":"sleep","arguments":{"ms":3600000}`
@@ -208,8 +205,8 @@ func (v *statelessClient) leave(after time.Duration, stream bool) {
 	switch {
 	case w.ctx.Err() != nil:
 	case errors.Is(err, context.DeadlineExceeded):
-		w.stateless.Left.Add(1)
-	case !starting && !w.excused(boot):
+		w.tally.add("stateless_left")
+	case !w.mayFail(boot, starting):
 		w.violated(nil, "%s: %s got %+v and %v", v, call, a, err)
 	}
 }
@@ -253,7 +250,7 @@ func (v *statelessClient) page(method, cursor string) (items, next string, boot 
 		v.w.violated(nil, "%s: %s with cursor %q got %d %s (%v)", v, method, cursor, a.Status, a.Body, err)
 		return "", "", 0
 	}
-	v.w.stateless.Pages.Add(1)
+	v.w.tally.add("stateless_pages")
 	return fmt.Sprintf("%s", list.Result.Tools), list.Result.NextCursor, boot
 }
 
@@ -272,7 +269,7 @@ func (v *statelessClient) pageAgain(rng *rand.Rand) {
 		case items != p.items:
 			v.w.violated(nil, "%s: cursor %q leads to %s, and led to %s", v, p.cursor, items, p.items)
 		case boot > p.boot:
-			v.w.stateless.OldPages.Add(1)
+			v.w.tally.add("stateless_pages_over_a_restart")
 		}
 	}
 }
@@ -309,7 +306,7 @@ func (v *statelessClient) swap(other *statelessClient, rng *rand.Rand) {
 			return func(x *probe) { x.keep(other.c.Call(v.w.ctx, id, "tools/call", params)) }
 		}
 		v.w.same("a state", ask(again), ask(stray), http.StatusOK, badState(id))
-		v.w.stateless.Foreign.Add(1)
+		v.w.tally.add("stateless_foreign_states_refused")
 		return
 	}
 }

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,10 +27,10 @@ type world struct {
 	rt      connections
 	drivers []*driver
 	copies  []*client.Client // a session with each server, where there are several
-	figures figures
+	tally   tally
+	crowd   *crowd // of the round, nil without one
 
 	statelessClients []*statelessClient // clients without a session
-	stateless        statelessFigures
 
 	ctx   context.Context
 	fail  context.CancelCauseFunc
@@ -36,25 +38,46 @@ type world struct {
 	boot  atomic.Int64 // starts so far
 	up    atomic.Int64 // the start that has answered
 	dying atomic.Int64 // the start that has been, or is just being, killed
-	early []time.Duration
+	how   atomic.Value // string: the harm of the round
 	gaps  gaps
-	// paused is set while the process is stopped and until it is ready again.
-	paused atomic.Bool
+	// paused is set while the only node stands still and until it is ready again.
+	paused    atomic.Bool
+	pauses    atomic.Int64 // how often it has been paused
+	continued atomic.Int64 // when it was ready again, unix nanoseconds
+	orderly   atomic.Bool  // the only node ends in order in this round
+	ending    atomic.Bool  // it does so now
+
+	answered []time.Duration // from each harm to the next plain call
+	ends     []time.Duration // of nodes that were to end in order
+	refused  []time.Duration // for which another client was refused, by restarts
+}
+
+// gaps are how long streams waited for their next event after their connections had broken, by harms.
+type gaps struct {
+	mu  sync.Mutex // guards all
+	all map[string][]time.Duration
+}
+
+// goesOn notes that a stream whose connection broke a while ago has its next event.
+func (w *world) goesOn(f *follower, after time.Duration) {
+	if w.harm() == "" || !f.paced {
+		return
+	}
+	w.gaps.mu.Lock()
+	defer w.gaps.mu.Unlock()
+	w.gaps.all[w.harm()] = append(w.gaps.all[w.harm()], after)
+}
+
+// harm is that of the round, "" where there is none.
+func (w *world) harm() string {
+	how, _ := w.how.Load().(string)
+	return how
 }
 
 // connections are those of all clients.
 type connections interface {
 	http.RoundTripper
 	CloseIdleConnections()
-}
-
-// figures count what happened.
-type figures struct {
-	Events, Connections, Resumes, EarlierResumes, Replays            atomic.Int64
-	Calls, Answered, Lost, Unprimed, Unavailable, Reruns, CallsLost  atomic.Int64
-	Echoes, AnswersGiven, AnswersAgain, Foreign, Survivors, Stranded atomic.Int64
-	Dropped, Cancelled, Evicted, KillsInStart                        atomic.Int64
-	Batches, Touched, Updates, Repeated, CopiesSurvived              atomic.Int64
 }
 
 // broken is a promise that was not kept.
@@ -66,7 +89,7 @@ func (b *broken) Error() string { return b.text }
 var errOver = errors.New("the run is over")
 
 func newWorld(ctx context.Context, o options, more ...string) (*world, error) {
-	if o.servers > 1 {
+	if o.hosted {
 		more = append(more, "--servers", strconv.Itoa(o.servers))
 	}
 	p, err := newProcess(o.bin, o.data, o.seed, more...)
@@ -83,7 +106,7 @@ func newWorld(ctx context.Context, o options, more ...string) (*world, error) {
 func (w *world) violated(rec *client.Record, format string, args ...any) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "broken promise in round %d: %s\n", w.round.Load()+1, fmt.Sprintf(format, args...))
-	fmt.Fprintf(&b, "again with: soak ... --seed %d --rounds %d --clients %d\n", w.o.seed, w.round.Load()+1, w.o.clients)
+	fmt.Fprintf(&b, "the harm is %q; again with: soak ... --seed %d --rounds %d --clients %d\n", w.harm(), w.o.seed, w.round.Load()+1, w.o.clients)
 	if rec != nil {
 		b.WriteString(rec.String())
 	}
@@ -98,7 +121,7 @@ func (w *world) logs() string {
 	}
 	var b strings.Builder
 	for _, p := range w.fleet.nodes {
-		fmt.Fprintf(&b, "\nthe end of the log of %s:\n%s", p.node(), p.log.lines(15))
+		fmt.Fprintf(&b, "\nthe end of the log of %s:\n%s", p.name, p.log.lines(15))
 	}
 	return b.String()
 }
@@ -135,7 +158,11 @@ func (w *world) rng(purpose uint64) *rand.Rand {
 func (w *world) start() (time.Duration, error) {
 	boot := w.boot.Add(1)
 	began := time.Now()
-	if err := w.startProcess(); err != nil {
+	start := w.p.start
+	if w.fleet != nil {
+		start = w.fleet.start
+	}
+	if err := start(); err != nil {
 		return 0, err
 	}
 	if w.fleet != nil {
@@ -176,15 +203,6 @@ func (w *world) answers() bool {
 	return true
 }
 
-// kill kills the process.
-func (w *world) kill() error {
-	w.dying.Store(w.boot.Load())
-	if w.fleet != nil {
-		return w.fleet.harm(w.rng(1))
-	}
-	return w.p.kill()
-}
-
 func (w *world) startProcess() error {
 	if w.fleet != nil {
 		return w.fleet.start()
@@ -202,20 +220,46 @@ func (w *world) connected(boot int64) bool {
 // request: by the time that one has failed, the process may have come up.
 func (w *world) now() (boot int64, starting bool) {
 	boot = w.boot.Load()
-	return boot, w.up.Load() < boot
+	return boot, w.up.Load() < boot || w.paused.Load()
 }
 
+// grace is for how long after a harm to a fleet is over, or after a roll, clients may still notice it; pauseGrace is the same for the only node,
+// which may answer only then what it refused while it had no lease.
+const (
+	grace      = 10 * time.Second
+	pauseGrace = 2 * time.Second
+)
+
+// isWithin reports whether a time in unix nanoseconds is less than d ago.
+func isWithin(at *atomic.Int64, d time.Duration) bool { return time.Since(time.Unix(0, at.Load())) < d }
+
 // excused reports that a connection made during start boot may have failed
-// because of a kill or of a start.
+// because of a harm or of a start.
 func (w *world) excused(boot int64) bool {
-	return w.dying.Load() >= boot || w.up.Load() < boot || w.fleet != nil && time.Since(time.Unix(0, w.fleet.healed.Load())) < convalescence
+	return w.dying.Load() >= boot || w.up.Load() < boot || w.fleet != nil && isWithin(&w.fleet.healed, grace)
+}
+
+// mayFail reports that a request may have failed, for which now said starting.
+func (w *world) mayFail(boot int64, starting bool) bool {
+	return starting || w.excused(boot) || w.paused.Load() || isWithin(&w.continued, pauseGrace)
+}
+
+// mayBreak reports that a stream may have broken, or what a node keeps for a call may be gone: in a roll nodes end in order too, and no request
+// may fail.
+func (w *world) mayBreak(boot int64) bool {
+	return w.excused(boot) || w.rolling() || w.fleet != nil && isWithin(&w.fleet.rolled, grace)
+}
+
+// rolling reports that the nodes are restarted in turn.
+func (w *world) rolling() bool { return w.fleet != nil && w.fleet.rolling.Load() }
+
+// mayEnd reports that a node may end a stream: as it ends itself in order, it has clients come back.
+func (w *world) mayEnd(boot int64) bool {
+	return (w.fleet != nil || w.orderly.Load()) && w.mayBreak(boot)
 }
 
 // harmed reports that a fleet is harmed now, for however long that is to be.
 func (w *world) harmed() bool { return w.fleet != nil && w.fleet.harmed.Load() }
-
-// convalescence is for how long after a node of a fleet is back others may still wait for it.
-const convalescence = 10 * time.Second
 
 // wait waits for d, or returns false when the run has ended.
 func (w *world) wait(d time.Duration) bool {
@@ -248,7 +292,8 @@ func (w *world) begin() error {
 		return err
 	}
 	for n := range w.o.clients {
-		d := &driver{w: w, n: n, c: client.New(w.p.url(n*w.o.servers/w.o.clients), w.rt)}
+		d := &driver{w: w, n: n, rt: w.connectionsOf(n)}
+		d.c = client.New(w.p.url(n*w.o.servers/w.o.clients), d.rt)
 		if err := d.begin(); err != nil {
 			return err
 		}
@@ -260,6 +305,9 @@ func (w *world) begin() error {
 			return err
 		}
 		w.copies = append(w.copies, c)
+	}
+	for n := 0; n < max(2, w.o.clients/2) && w.visited(ofStateless); n++ {
+		w.admit(n, w.p.url(n*w.o.servers/max(2, w.o.clients/2)))
 	}
 	return nil
 }
@@ -280,8 +328,19 @@ func (w *world) copiesSurvive() {
 		next := w.p.url((n + 1) % len(w.copies))
 		w.same("a session id of another server", func(x *probe) { x.keep(c.At(next).Call(w.ctx, "1", "ping", "")) },
 			func(x *probe) { x.keep(c.WithSession(strings.Repeat("a", 26)).At(next).Call(w.ctx, "1", "ping", "")) }, http.StatusNotFound, "")
-		w.figures.CopiesSurvived.Add(1)
+		w.tally.add("servers_after_restart")
 	}
+}
+
+// connectionsOf are those of one client. The proxies of deploy tell clients apart by their addresses.
+func (w *world) connectionsOf(n int) connections {
+	if w.o.proxy == "" {
+		return w.rt
+	}
+	rt := client.NewTransport()
+	rt.DialContext = (&net.Dialer{Timeout: 10 * time.Second, LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(n+1))}}).DialContext
+	context.AfterFunc(w.ctx, rt.CloseIdleConnections)
+	return balancedTransport{rt}
 }
 
 // end ends what is still under way, the process included.
@@ -292,4 +351,14 @@ func (w *world) end() {
 	}
 	_ = w.p.kill()
 	w.rt.CloseIdleConnections()
+}
+
+// ready reports whether the process, or one of the fleet, is ready.
+func (w *world) ready() bool {
+	r, err := http.Get("http://" + w.p.addr + "/readyz")
+	if err != nil {
+		return false
+	}
+	_ = r.Body.Close()
+	return r.StatusCode == http.StatusOK
 }

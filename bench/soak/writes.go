@@ -1,9 +1,7 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -45,11 +43,11 @@ func (c *costs) writes(r *costsReport) error {
 			return err
 		}
 		for n := 1; time.Since(began) < writesFor; n++ {
-			got, err := c.count(k, n)
+			_, got, err := countCall(c.ctx, k, n, writesEvents, 0, false)
 			if err != nil {
 				return fmt.Errorf("stream %d of client %d: %w", n, i, err)
 			}
-			events.Add(got)
+			events.Add(int64(got) - 1)
 		}
 		return nil
 	})
@@ -59,8 +57,7 @@ func (c *costs) writes(r *costsReport) error {
 	s.Events = events.Load()
 	s.Rate = float64(s.Events) / time.Since(began).Seconds()
 
-	t := newTaskSoak(c.ctx, c.o, 4, writesSteps, 0)
-	t.p, t.client = c.f.nodes[0], &http.Client{Timeout: 20 * time.Second}
+	t := newLedger(c.ctx, c.o, c.f.nodes[0].url(0), writesSteps, 0)
 	began = time.Now()
 	t.create(writesTasks)
 	if t.unsure > 0 {
@@ -72,31 +69,4 @@ func (c *costs) writes(r *costsReport) error {
 	s.Done = writesTasks / time.Since(began).Seconds()
 	r.Writes = s
 	return nil
-}
-
-// count makes a call that sends events at once, and returns how many came before its answer.
-func (c *costs) count(k *client.Client, n int) (int64, error) {
-	ctx, cancel := context.WithTimeout(c.ctx, patience)
-	defer cancel()
-	id := fmt.Sprint(n)
-	a, err := k.Call(ctx, id, "tools/call", fmt.Sprintf(`{"name":"count","arguments":{"to":%d,"delay_ms":0}}`, writesEvents))
-	if err != nil {
-		return 0, err
-	}
-	defer a.Close()
-	if a.Events == nil {
-		return 0, fmt.Errorf("got %d %.200s", a.Status, a.Body)
-	}
-	for got := int64(0); ; got++ {
-		e, err := a.Events.Next()
-		if err != nil {
-			return got, fmt.Errorf("after %d events: %w", got, err)
-		}
-		if m := parse(e.Data); m.answers(id) {
-			if m.Error != nil || m.Result.IsError || got < writesEvents {
-				return got, fmt.Errorf("after %d events the answer is %s", got, e.Data)
-			}
-			return got, nil
-		}
-	}
 }

@@ -335,7 +335,7 @@ func (p *process) becomes(t *testing.T, name, want string) {
 }
 
 // TestClosingTheConnectionEndsTheHandler closes connections before the first byte of
-// the response, and in mid-stream. go run ./bench/soak cancel measures how soon the
+// the response, and in mid-stream. go run ./bench/soak world measures how soon the
 // handler ends.
 func TestClosingTheConnectionEndsTheHandler(t *testing.T) {
 	t.Parallel()

@@ -19,7 +19,7 @@ var All = []Attack{
 
 // Find returns the attack with a name, and the network of its principals.
 func Find(name string) (a Attack, network int, ok bool) {
-	all := append(slices.Clone(All), herd)
+	all := append(slices.Clone(All), herd, badTokens)
 	n := slices.IndexFunc(all, func(a Attack) bool { return a.Name == name })
 	if n < 0 {
 		return Attack{}, 0, false

@@ -41,7 +41,7 @@
 //
 //	go test ./internal/spec/histories -run TestHistories -histories 200 -seed 0      # a seed is drawn, and printed
 //	go test ./internal/spec/histories -run TestHistories -histories 1 -seed 7 -tell  # one history, with all that happens
-//	go run ./bench/soak sim --histories 5000
+//	go test ./internal/spec/histories -timeout 0 -run TestHistories -histories 5000
 //
 // Bubbles with clients of NATS are one at a time in a process, so two processes share the histories. The plan of a history that is wrong is
 // made smaller for as long as it is wrong in the same way, and kept in testdata/histories, which TestKept begins with ever after. A seed gives

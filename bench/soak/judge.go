@@ -115,12 +115,12 @@ func (k *call) judgeAnswer(m message) error {
 			return fmt.Errorf("the call was given up and nobody was killed")
 		}
 		return nil
-	case m.Error != nil && m.Error.Code == codeUnavailable && k.tool == "tick" && k.d.w.fleet != nil && k.d.w.excused(k.boot): // the store was away when it sent a message
+	case m.Error != nil && m.Error.Code == codeUnavailable && k.tool == "tick" && k.d.w.fleet != nil && k.d.w.mayBreak(k.boot): // the store was away when it sent a message
 		return nil
 	case m.Error != nil:
 		return fmt.Errorf("answered with error %d", m.Error.Code)
 	case k.fails && m.Result.IsError:
-	case k.tool == "tick" && m.Result.IsError && k.d.w.fleet != nil && k.d.w.excused(k.boot): // the message to the session was not stored, or nobody knows
+	case k.tool == "tick" && m.Result.IsError && k.d.w.fleet != nil && k.d.w.mayBreak(k.boot): // the message to the session was not stored, or nobody knows
 	case m.Result.IsError || len(m.Result.Content) != 1 || m.Result.Content[0].Text != k.text:
 		return fmt.Errorf("the answer is not %q", k.text)
 	}

@@ -12,110 +12,115 @@ import (
 	"github.com/troupe-run/troupe/bench/client"
 )
 
-// guest is a place for clients of 2024-11-05 over HTTP+SSE, whose session is their connection. They come, work for a while and leave.
-type guest struct {
+// sseUser is a place for clients of 2024-11-05 over HTTP+SSE, whose session is their connection. They come, work for a while and leave.
+type sseUser struct {
 	m    *mixed
 	rng  *rand.Rand
 	turn int // of the ways to leave
 
 	// Of the client that is there.
 	*driver    // makes and judges its calls, and has no connection of its own
-	cable      *cable
-	line       *wire
+	conns      *connSet
+	stream     *sseStream
 	subscribed bool
+	boot       int64 // the start of the node in which it came
+	pauses     int64 // and how often the node had been paused
+	lost       bool  // its connection, as the node was harmed
 }
 
-// stays are the deeds of a client over HTTP+SSE.
-var stays = []deed[*guest]{
-	{160, nil, func(g *guest) { g.echoes("sse_call", 20) }},
-	{32, nil, func(g *guest) { g.echoes("sse_large_call", largeText) }},
-	{3, nil, func(g *guest) { g.echoes("sse_huge_call", hugeText) }},
-	{40, nil, (*guest).reads},
-	{48, nil, func(g *guest) { g.runs("sse_streamed_call", g.newCount(g.rng)) }},
-	{24, nil, func(g *guest) { g.runs("sse_slow_call", g.newSleep(g.rng)) }},
-	{1, nil, func(g *guest) { g.runs("sse_flood", g.newFlood(g.rng)) }},
-	{24, nil, (*guest).batch},
-	{24, nil, (*guest).atOnce},
-	{24, nil, (*guest).cancels},
-	{36, nil, (*guest).asks},
-	{28, nil, (*guest).updates},
-}
-
-// run has clients come and go while the load lasts.
-func (g *guest) run() {
-	for ; g.m.goesOn(); g.turn++ {
-		g.visit()
-		g.m.w.wait(time.Duration(g.rng.IntN(300)) * time.Millisecond)
-	}
+// sseActions are the actions of a client over HTTP+SSE.
+var sseActions = []action[*sseUser]{
+	{160, nil, func(g *sseUser) { g.echoes("sse_call", 20) }},
+	{32, nil, func(g *sseUser) { g.echoes("sse_large_call", largeText) }},
+	{3, nil, func(g *sseUser) { g.echoes("sse_huge_call", hugeText) }},
+	{40, nil, (*sseUser).reads},
+	{48, nil, func(g *sseUser) { g.runs("sse_streamed_call", g.newCount(g.rng)) }},
+	{24, nil, func(g *sseUser) { g.runs("sse_slow_call", g.newSleep(g.rng)) }},
+	{1, nil, func(g *sseUser) { g.runs("sse_flood", g.newFlood(g.rng)) }},
+	{24, nil, (*sseUser).batch},
+	{24, nil, (*sseUser).atOnce},
+	{24, nil, (*sseUser).cancels},
+	{36, nil, (*sseUser).asks},
+	{28, nil, (*sseUser).updates},
 }
 
 // visit is one client from its first connection to its last.
-func (g *guest) visit() {
-	g.driver = &driver{w: g.m.w, n: int(g.m.visitors.Add(1)), hasNever: true}
-	g.cable, g.line, g.subscribed = newCable(), nil, false
-	defer g.cable.pull()
-	g.op("sse_connect", 0, func() (err error) { g.line, err = g.w.plugIn(g.cable); return err })
-	if g.line == nil {
+func (g *sseUser) visit() {
+	g.driver = &driver{w: g.m.w, n: int(g.m.came.Add(1)), hasNever: true}
+	g.conns, g.stream, g.subscribed, g.lost = newConnSet(), nil, false, false
+	g.boot, g.pauses = g.w.boot.Load(), g.w.pauses.Load()
+	defer g.conns.breakAll()
+	g.op("sse_connect", 0, func() (err error) { g.stream, err = g.w.openSSE(g.conns); return err })
+	if g.stream == nil {
 		return
 	}
 	way := departures[g.turn%len(departures)]
+	g.turn++
 	if way.fresh {
-		g.op("sse_connect_and_no_more", 0, g.remainsFresh)
+		g.op("sse_connect_and_no_more", 0, g.useUninitialized)
 	} else {
 		g.op("sse_initialize", 0, g.initialize)
-		for n := 10 + g.rng.IntN(20); n > 0 && g.m.goesOn(); n-- {
-			draw(g.rng, stays, g)(g)
-			g.w.wait(g.m.pause(g.rng))
+		for n := 10 + g.rng.IntN(20); n > 0 && g.m.goesOn() && !g.lost; n-- {
+			draw(g.rng, sseActions, g)(g)
+			for g.w.wait(g.m.pause(g.rng)) && g.w.ending.Load() { // a node that ends waits for as long as its clients of HTTP+SSE call
+			}
 		}
 	}
 	g.leave(way)
 }
 
 // op is mixed.op with the client and its last messages in the error.
-func (g *guest) op(kind string, least time.Duration, f func() error) {
-	g.m.op(kind, least, func() error {
-		if err := f(); err != nil {
-			return g.line.with(fmt.Errorf("%s: %w", g, err))
+func (g *sseUser) op(kind string, least time.Duration, f func() error) {
+	if g.lost {
+		return
+	}
+	g.lost = !g.m.op(kind, least, func() error {
+		err := f()
+		if err != nil && g.w.mayFail(g.boot, g.w.pauses.Load() != g.pauses) {
+			return errExcused
+		}
+		if err != nil {
+			return g.stream.with(fmt.Errorf("%s: %w", g, err))
 		}
 		return nil
 	})
 }
 
-func (g *guest) initialize() error {
+func (g *sseUser) initialize() error {
 	id := g.newID()
-	got, err := g.line.ask(id, "initialize", `{"protocolVersion":"2024-11-05","capabilities":{"sampling":{},"roots":{}},"clientInfo":{"name":"troupe-bench","version":"1"}}`)
+	got, err := g.stream.ask(id, "initialize", `{"protocolVersion":"2024-11-05","capabilities":{"sampling":{},"roots":{}},"clientInfo":{"name":"troupe-bench","version":"1"}}`)
 	if err != nil {
 		return err
 	}
 	if !strings.HasPrefix(got, `{"jsonrpc":"2.0","id":`+id+`,"result":{"protocolVersion":"2024-11-05",`) {
 		return fmt.Errorf("initialize got %s", got)
 	}
-	return g.line.Notify(g.w.ctx, "notifications/initialized", "")
+	return g.stream.Notify(g.w.ctx, "notifications/initialized", "")
 }
 
-// remainsFresh uses a connection that is not initialized: it may ping, and nothing else.
-func (g *guest) remainsFresh() error {
+// useUninitialized uses a connection that is not initialized: it may ping, and nothing else.
+func (g *sseUser) useUninitialized() error {
 	id := g.newID()
-	if err := g.line.expect(id, "ping", "", `{"jsonrpc":"2.0","id":`+id+`,"result":{}}`); err != nil {
+	if err := g.stream.expect(id, "ping", "", `{"jsonrpc":"2.0","id":`+id+`,"result":{}}`); err != nil {
 		return err
 	}
 	id = g.newID()
-	return g.line.expect(id, "tools/list", "", `{"jsonrpc":"2.0","id":`+id+`,"error":{"code":-32600,"message":"initialize first"}}`)
+	return g.stream.expect(id, "tools/list", "", `{"jsonrpc":"2.0","id":`+id+`,"error":{"code":-32600,"message":"initialize first"}}`)
 }
 
 // send sends a call.
-func (g *guest) send(k *call) error {
+func (g *sseUser) send(k *call) error {
 	k.boot = g.w.boot.Load()
-	return g.line.Call(g.w.ctx, k.id, "tools/call", k.params)
+	return g.stream.Call(g.w.ctx, k.id, "tools/call", k.params)
 }
 
 // runs makes a call and sees it through. What it takes by itself does not count.
-func (g *guest) runs(kind string, k *call) {
+func (g *sseUser) runs(kind string, k *call) {
 	g.op(kind, k.takes(), func() error {
 		if err := g.send(k); err != nil {
 			return err
 		}
-		events, err := g.line.collect(answering(k.id))
+		events, err := g.stream.collect(answering(k.id))
 		if err != nil {
 			return err
 		}
@@ -132,12 +137,12 @@ func about(k *call, err error) error {
 }
 
 // echoes has so many bytes echoed.
-func (g *guest) echoes(kind string, n int) {
+func (g *sseUser) echoes(kind string, n int) {
 	g.runs(kind, g.newEcho(g.rng, n))
 }
 
 // reads makes one of the plain requests that need no handler, or hardly one.
-func (g *guest) reads() {
+func (g *sseUser) reads() {
 	r := [][3]string{
 		{"tools/list", "", `{"tools":[{`},
 		{"resources/read", `{"uri":"test://static-text"}`, `{"contents":[{"uri":"test://static-text","mimeType":"text/plain","text":"This is the content of the static text resource."}]}}`},
@@ -147,7 +152,7 @@ func (g *guest) reads() {
 	}[g.rng.IntN(5)]
 	g.op("sse_read", 0, func() error {
 		id := g.newID()
-		got, err := g.line.ask(id, r[0], r[1])
+		got, err := g.stream.ask(id, r[0], r[1])
 		if want := `{"jsonrpc":"2.0","id":` + id + `,"result":` + r[2]; err == nil && !strings.HasPrefix(got, want) {
 			err = fmt.Errorf("%s: the answer does not begin with %s", r[0], want)
 		}
@@ -156,7 +161,7 @@ func (g *guest) reads() {
 }
 
 // atOnce makes several calls, whose answers come in any order and whose messages come between those of the others.
-func (g *guest) atOnce() {
+func (g *sseUser) atOnce() {
 	b := g.newBatch(g.rng)
 	for len(b.members) < 2 {
 		b = g.newBatch(g.rng)
@@ -173,7 +178,7 @@ func (g *guest) atOnce() {
 				return err
 			}
 		}
-		events, err := g.line.collect(func(data string) bool { return b.event(client.Event{Data: data}) })
+		events, err := g.stream.collect(func(data string) bool { return b.event(client.Event{Data: data}) })
 		if err != nil {
 			return err
 		}
@@ -191,7 +196,7 @@ func (b *batch) takes() (most time.Duration) {
 
 // batch sends several calls as one message, with a notification and sometimes a call that is cancelled, which has no answer. The others are
 // answered by one message, an array, after all that they send.
-func (g *guest) batch() {
+func (g *sseUser) batch() {
 	b := g.newBatch(g.rng)
 	var messages []string
 	for _, k := range b.members {
@@ -206,7 +211,7 @@ func (g *guest) batch() {
 	}
 	g.rng.Shuffle(len(messages), func(i, j int) { messages[i], messages[j] = messages[j], messages[i] })
 	g.op("sse_batch", b.takes(), func() error {
-		if err := g.line.Send(g.w.ctx, "["+strings.Join(messages, ",")+"]"); err != nil {
+		if err := g.stream.Send(g.w.ctx, "["+strings.Join(messages, ",")+"]"); err != nil {
 			return err
 		}
 		if cancelled != "" {
@@ -214,7 +219,7 @@ func (g *guest) batch() {
 				return err
 			}
 		}
-		events, err := g.line.collect(func(data string) bool { return strings.HasPrefix(data, "[") })
+		events, err := g.stream.collect(func(data string) bool { return strings.HasPrefix(data, "[") })
 		if err != nil {
 			return err
 		}
@@ -239,13 +244,13 @@ func (g *guest) batch() {
 }
 
 // updates has the client's resource updated, of which it is told once, before the call is answered or after that.
-func (g *guest) updates() {
+func (g *sseUser) updates() {
 	k := g.newCall(g.rng, "touch", `{"uri":"`+g.resource()+`"}`)
 	k.text = "touched " + g.resource()
 	g.op("sse_update", 0, func() error {
 		if !g.subscribed {
 			id := g.newID()
-			if err := g.line.expect(id, "resources/subscribe", `{"uri":"`+g.resource()+`"}`, `{"jsonrpc":"2.0","id":`+id+`,"result":{}}`); err != nil {
+			if err := g.stream.expect(id, "resources/subscribe", `{"uri":"`+g.resource()+`"}`, `{"jsonrpc":"2.0","id":`+id+`,"result":{}}`); err != nil {
 				return err
 			}
 			g.subscribed = true
@@ -254,7 +259,7 @@ func (g *guest) updates() {
 			return err
 		}
 		n := 0
-		events, err := g.line.collect(func(string) bool { n++; return n == 2 })
+		events, err := g.stream.collect(func(string) bool { n++; return n == 2 })
 		if err != nil {
 			return err
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/troupe-run/troupe/bench/client"
 )
 
-// wire is the client's end of a session over HTTP+SSE: messages go out by POST, and all that come are on one stream. One goroutine uses it, except for sending.
-type wire struct {
+// sseStream is the client's end of a session over HTTP+SSE: messages go out by POST, and all that come are on one stream. One goroutine uses it, except for sending.
+type sseStream struct {
 	*client.SSE
 	w     *world
 	came  chan string // closed when the stream has ended
@@ -20,11 +20,11 @@ type wire struct {
 	shown []string    // what came last, for a report
 }
 
-// wireQueue is how many messages may have come that nobody has asked for yet.
-const wireQueue = 256
+// sseQueue is how many messages may have come that nobody has asked for yet.
+const sseQueue = 256
 
-// plugIn opens a session over a client's connections.
-func (w *world) plugIn(c *cable) (*wire, error) {
+// openSSE opens a session over a client's connections.
+func (w *world) openSSE(c *connSet) (*sseStream, error) {
 	ctx, cancel := context.WithCancelCause(w.ctx)
 	late := time.AfterFunc(patience, func() { cancel(fmt.Errorf("no session after %v", patience)) })
 	s, err := client.OpenSSE(ctx, w.p.stream(), c)
@@ -36,7 +36,7 @@ func (w *world) plugIn(c *cable) (*wire, error) {
 		cancel(nil)
 		return nil, err
 	}
-	l := &wire{SSE: s, w: w, came: make(chan string, wireQueue)}
+	l := &sseStream{SSE: s, w: w, came: make(chan string, sseQueue)}
 	go func() {
 		defer cancel(nil)
 		defer close(l.came)
@@ -52,8 +52,8 @@ func (w *world) plugIn(c *cable) (*wire, error) {
 	return l, nil
 }
 
-// unplugged returns what came and was not asked for, once the stream has ended, which whoever calls it has seen to.
-func (l *wire) unplugged() (rest []client.Event) {
+// drain returns what came and was not asked for, once the stream has ended, which whoever calls it has seen to.
+func (l *sseStream) drain() (rest []client.Event) {
 	for m := range l.came {
 		l.note(m)
 		rest = append(rest, client.Event{Data: m})
@@ -62,7 +62,7 @@ func (l *wire) unplugged() (rest []client.Event) {
 }
 
 // next returns the next message, which must come while the client is patient.
-func (l *wire) next() (string, error) {
+func (l *sseStream) next() (string, error) {
 	t := time.NewTimer(patience)
 	defer t.Stop()
 	select {
@@ -80,7 +80,7 @@ func (l *wire) next() (string, error) {
 }
 
 // collect returns the messages that come, up to the one that is the last.
-func (l *wire) collect(last func(string) bool) (all []client.Event, err error) {
+func (l *sseStream) collect(last func(string) bool) (all []client.Event, err error) {
 	for {
 		data, err := l.next()
 		if err != nil {
@@ -101,7 +101,7 @@ func answering(id string) func(string) bool {
 }
 
 // ask makes a request whose answer must be the next message. It returns the answer.
-func (l *wire) ask(id, method, params string) (string, error) {
+func (l *sseStream) ask(id, method, params string) (string, error) {
 	if err := l.Call(l.w.ctx, id, method, params); err != nil {
 		return "", err
 	}
@@ -113,7 +113,7 @@ func (l *wire) ask(id, method, params string) (string, error) {
 }
 
 // expect is ask for an answer that is known.
-func (l *wire) expect(id, method, params, want string) error {
+func (l *sseStream) expect(id, method, params, want string) error {
 	got, err := l.ask(id, method, params)
 	if err == nil && got != want {
 		err = fmt.Errorf("%s %s: the answer is not %s", method, id, want)
@@ -123,7 +123,7 @@ func (l *wire) expect(id, method, params, want string) error {
 
 // gone sends messages to the session, whose stream the client has closed, over other connections, until one is refused because there is no such
 // session, which must be soon. The first may come before the end of the connection does.
-func (l *wire) gone(c http.RoundTripper, newID func() string) error {
+func (l *sseStream) gone(c http.RoundTripper, newID func() string) error {
 	s := l.Over(c)
 	for end := time.Now().Add(goneWithin); time.Now().Before(end); {
 		id := newID()
@@ -147,20 +147,20 @@ const (
 	// goneWithin is less than the time between two keep-alives, by which the server would notice, too.
 	goneWithin = 5 * time.Second
 
-	wireShown = 8   // messages that a report has
-	wireChars = 300 // of each
+	sseShown = 8   // messages that a report has
+	sseChars = 300 // of each
 )
 
-func (l *wire) note(m string) {
-	if len(m) > wireChars {
-		m = fmt.Sprintf("%s… (%d bytes)", m[:wireChars], len(m))
+func (l *sseStream) note(m string) {
+	if len(m) > sseChars {
+		m = fmt.Sprintf("%s… (%d bytes)", m[:sseChars], len(m))
 	}
 	l.shown = append(l.shown, m)
-	l.shown = l.shown[max(0, len(l.shown)-wireShown):]
+	l.shown = l.shown[max(0, len(l.shown)-sseShown):]
 }
 
 // with adds the last messages to an error.
-func (l *wire) with(err error) error {
+func (l *sseStream) with(err error) error {
 	if l == nil || err == nil {
 		return err
 	}

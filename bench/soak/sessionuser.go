@@ -11,28 +11,28 @@ import (
 	"github.com/troupe-run/troupe/bench/client"
 )
 
-// visitor is a place for clients with sessions, which come, work for a while and leave.
-type visitor struct {
+// sessionUser is a place for clients with sessions, which come, work for a while and leave.
+type sessionUser struct {
 	m   *mixed
 	rng *rand.Rand
 
 	// Of the client that is there.
 	*driver
 	revision string
-	cable    *cable
+	conns    *connSet
 }
 
-// deed is one thing that a client may do.
-type deed[C any] struct {
+// action is one thing that a client may do.
+type action[C any] struct {
 	weight int
 	fits   func(C) bool // nil: always
 	do     func(C)
 }
 
-// draw chooses among the deeds that fit.
-func draw[C any](rng *rand.Rand, deeds []deed[C], c C) func(C) {
+// draw chooses among the actions that fit.
+func draw[C any](rng *rand.Rand, actions []action[C], c C) func(C) {
 	var fit []func(C)
-	for _, d := range deeds {
+	for _, d := range actions {
 		for n := 0; n < d.weight && (d.fits == nil || d.fits(c)); n++ {
 			fit = append(fit, d.do)
 		}
@@ -49,46 +49,38 @@ const (
 	hugeText  = 1 << 20
 )
 
-func ofPrimed(v *visitor) bool  { return v.revision == primed }
-func listening(v *visitor) bool { return v.standalone != nil }
-func asking(v *visitor) bool    { return !v.old }
+func ofPrimed(v *sessionUser) bool  { return v.revision == primed }
+func listening(v *sessionUser) bool { return v.standalone != nil }
+func asking(v *sessionUser) bool    { return !v.old }
 
-// visits are the deeds of a client with a session.
-var visits = []deed[*visitor]{
-	{160, nil, func(v *visitor) { v.echoes("call", 20) }},
-	{32, nil, func(v *visitor) { v.echoes("large_call", largeText) }},
-	{3, nil, func(v *visitor) { v.echoes("huge_call", hugeText) }},
-	{40, nil, (*visitor).reads},
-	{48, nil, func(v *visitor) { v.runs("streamed_call", v.newCount(v.rng)) }},
-	{16, nil, func(v *visitor) { v.runs("slow_call", v.newSleep(v.rng)) }},
-	{1, nil, func(v *visitor) { v.runs("flood", v.newFlood(v.rng)) }},
-	{12, nil, (*visitor).cancels},
-	{12, nil, (*visitor).replaysOne},
-	{36, asking, func(v *visitor) { v.asks("question", atOnce) }},
-	{8, asking, func(v *visitor) { v.asks("question_with_a_pause", soon) }},
-	{24, ofPrimed, (*visitor).task},
-	{80, func(v *visitor) bool { return v.old }, func(v *visitor) { v.batch(v.newBatch(v.rng)) }},
-	{20, func(v *visitor) bool { return ofPrimed(v) && !listening(v) }, func(v *visitor) { v.m.op("listen", 0, v.subscribe) }},
-	{20, listening, (*visitor).ticks},
-	{28, listening, func(v *visitor) {
+// sessionActions are the actions of a client with a session.
+var sessionActions = []action[*sessionUser]{
+	{160, nil, func(v *sessionUser) { v.echoes("call", 20) }},
+	{32, nil, func(v *sessionUser) { v.echoes("large_call", largeText) }},
+	{3, nil, func(v *sessionUser) { v.echoes("huge_call", hugeText) }},
+	{40, nil, (*sessionUser).reads},
+	{48, nil, func(v *sessionUser) { v.runs("streamed_call", v.newCount(v.rng)) }},
+	{16, nil, func(v *sessionUser) { v.runs("slow_call", v.newSleep(v.rng)) }},
+	{1, nil, func(v *sessionUser) { v.runs("flood", v.newFlood(v.rng)) }},
+	{12, nil, (*sessionUser).cancels},
+	{12, nil, (*sessionUser).replaysOne},
+	{36, asking, func(v *sessionUser) { v.asks("question", atOnce) }},
+	{8, asking, func(v *sessionUser) { v.asks("question_with_a_pause", soon) }},
+	{24, ofPrimed, (*sessionUser).task},
+	{80, func(v *sessionUser) bool { return v.old }, func(v *sessionUser) { v.batch(v.newBatch(v.rng)) }},
+	{20, func(v *sessionUser) bool { return ofPrimed(v) && !listening(v) }, func(v *sessionUser) { v.m.op("listen", 0, v.subscribe) }},
+	{20, listening, (*sessionUser).ticks},
+	{28, listening, func(v *sessionUser) {
 		v.m.op("update", 0, func() error { v.touch(); v.settle(); return nil })
 	}},
-	{10, listening, func(v *visitor) { v.m.op("listen_again", 0, func() error { v.rotate(); return nil }) }},
-}
-
-// run has clients come and go while the load lasts.
-func (v *visitor) run() {
-	for v.m.goesOn() {
-		v.visit()
-		v.m.w.wait(time.Duration(v.rng.IntN(300)) * time.Millisecond)
-	}
+	{10, listening, func(v *sessionUser) { v.m.op("listen_again", 0, func() error { v.rotate(); return nil }) }},
 }
 
 // visit is one client from its first connection to its last.
-func (v *visitor) visit() {
-	v.cable = newCable()
-	defer v.cable.pull()
-	v.driver = &driver{w: v.m.w, n: int(v.m.visitors.Add(1)), hasNever: true, c: client.New(v.m.w.p.url(0), v.cable)}
+func (v *sessionUser) visit() {
+	v.conns = newConnSet()
+	defer v.conns.breakAll()
+	v.driver = &driver{w: v.m.w, n: int(v.m.came.Add(1)), hasNever: true, c: client.New(v.m.w.p.url(0), v.conns)}
 	v.revision = []string{batching, middle, primed, primed, primed, primed, primed, primed}[v.rng.IntN(8)]
 	v.old = v.revision == batching
 	if v.rng.IntN(16) == 0 {
@@ -103,7 +95,7 @@ func (v *visitor) visit() {
 	}
 	v.m.op("initialize", 0, func() error { return v.c.InitializeAs(v.w.ctx, v.revision, capabilities) })
 	for n := 10 + v.rng.IntN(30); n > 0 && v.m.goesOn(); n-- {
-		draw(v.rng, visits, v)(v)
+		draw(v.rng, sessionActions, v)(v)
 		v.w.wait(v.m.pause(v.rng))
 	}
 	v.leave()
@@ -111,20 +103,20 @@ func (v *visitor) visit() {
 
 // leave ends the session, or leaves it behind: idle, or with a call under way whose stream nobody resumes, or a question that nobody
 // answers. The standalone stream, if there is one, breaks off.
-func (v *visitor) leave() {
+func (v *sessionUser) leave() {
 	v.aside.Wait()
 	var k *call
 	switch n := v.rng.IntN(8); {
 	case n < 4:
 		v.delete()
 	case n < 6:
-		v.m.count("sessions_left")
+		v.w.tally.add("sessions_left")
 	case n == 6 || v.old:
-		v.m.count("sessions_left_in_a_call")
+		v.w.tally.add("sessions_left_in_a_call")
 		k = v.newCall(v.rng, "count", `{"to":100,"delay_ms":50}`)
 		k.to, k.text = 100, "counted to 100"
 	default:
-		v.m.count("sessions_left_with_a_question")
+		v.w.tally.add("sessions_left_with_a_question")
 		k = v.newAsk(v.rng)
 		k.when = never
 	}
@@ -142,7 +134,7 @@ func (v *visitor) leave() {
 	if listening(v) {
 		v.standalone.f.replaced.Store(true)
 	}
-	v.cable.pull()
+	v.conns.breakAll()
 	if k != nil {
 		<-k.ended
 	}
@@ -159,7 +151,7 @@ func (k *call) hasAsked() bool {
 }
 
 // delete ends the session, which is unknown afterwards.
-func (v *visitor) delete() {
+func (v *sessionUser) delete() {
 	if listening(v) {
 		v.standalone.f.replaced.Store(true)
 	}
@@ -181,12 +173,12 @@ func (v *visitor) delete() {
 }
 
 // runs makes a call and sees it through. What it takes by itself does not count.
-func (v *visitor) runs(kind string, k *call) {
+func (v *sessionUser) runs(kind string, k *call) {
 	v.m.op(kind, k.takes(), func() error { return v.seeThrough(k) })
 }
 
 // seeThrough makes a call and waits for its end. The call is judged by itself.
-func (v *visitor) seeThrough(k *call) error {
+func (v *sessionUser) seeThrough(k *call) error {
 	v.place(k)
 	<-k.ended
 	v.mu.Lock()
@@ -196,7 +188,7 @@ func (v *visitor) seeThrough(k *call) error {
 }
 
 // replaysOne makes a call and resumes it afterwards, after each of its events.
-func (v *visitor) replaysOne() {
+func (v *sessionUser) replaysOne() {
 	k := v.newCount(v.rng)
 	v.m.op("replayed_call", k.takes(), func() error {
 		v.place(k)
@@ -222,7 +214,7 @@ func (k *call) takes() time.Duration {
 }
 
 // echoes has so many bytes echoed.
-func (v *visitor) echoes(kind string, n int) {
+func (v *sessionUser) echoes(kind string, n int) {
 	v.runs(kind, v.newEcho(v.rng, n))
 }
 
@@ -240,18 +232,18 @@ func longText(rng *rand.Rand, n int) string {
 	return strings.Repeat(word, n/len(word)+1)
 }
 
-func (v *visitor) asks(kind string, when answerTime) {
+func (v *sessionUser) asks(kind string, when answerTime) {
 	k := v.newAsk(v.rng)
 	k.when, k.long = when, false
 	v.runs(kind, k)
 }
 
-func (v *visitor) cancels() {
+func (v *sessionUser) cancels() {
 	k := v.newCancelled(v.rng)
 	v.m.op("cancelled_call", 0, func() error { return v.seeThrough(k) })
 }
 
-func (v *visitor) ticks() {
+func (v *sessionUser) ticks() {
 	k := v.newTick(v.rng)
 	v.m.op("ticks", 0, func() error {
 		v.placeTick(k)
@@ -260,13 +252,13 @@ func (v *visitor) ticks() {
 	})
 }
 
-func (v *visitor) batch(b *batch) {
-	v.w.figures.Batches.Add(1)
+func (v *sessionUser) batch(b *batch) {
+	v.w.tally.add("batches")
 	v.m.op("batch", 0, func() error { b.run(); return nil })
 }
 
 // reads makes one of the plain requests that need no handler, or hardly one.
-func (v *visitor) reads() {
+func (v *sessionUser) reads() {
 	r := [][3]string{
 		{"tools/list", "", `"tools":[`},
 		{"resources/read", `{"uri":"test://static-text"}`, "This is the content of the static text resource."},
@@ -277,15 +269,18 @@ func (v *visitor) reads() {
 	v.m.op("read", 0, func() error { return answeredWith(r[2])(v.c.Call(v.w.ctx, v.newID(), r[0], r[1])) })
 }
 
-// Each task has so many steps.
-const mixedSteps = 3
+// Each task has so many steps of so many milliseconds.
+const (
+	mixedSteps  = 3
+	mixedStepMS = 5
+)
 
 // task has a call become a task of 2025-11-25, and waits for its result.
-func (v *visitor) task() {
+func (v *sessionUser) task() {
 	v.tasked.Store(true)
-	v.m.op("task", mixedSteps*taskStepMS*time.Millisecond, func() error {
+	v.m.op("task", mixedSteps*mixedStepMS*time.Millisecond, func() error {
 		id := v.newID()
-		a, err := v.c.Call(v.w.ctx, id, "tools/call", fmt.Sprintf(`{"name":"job","arguments":{"steps":%d,"step_ms":%d},"task":{"ttl":%d}}`, mixedSteps, taskStepMS, v.m.kept.Milliseconds()))
+		a, err := v.c.Call(v.w.ctx, id, "tools/call", fmt.Sprintf(`{"name":"job","arguments":{"steps":%d,"step_ms":%d},"task":{"ttl":%d}}`, mixedSteps, mixedStepMS, v.m.kept.Milliseconds()))
 		if err != nil {
 			return err
 		}

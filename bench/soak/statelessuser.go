@@ -11,8 +11,8 @@ import (
 	"github.com/troupe-run/troupe/bench/client"
 )
 
-// passer is a place for clients of 2026-07-28, which come, work for a while and leave.
-type passer struct {
+// statelessUser is a place for clients of 2026-07-28, which come, work for a while and leave.
+type statelessUser struct {
 	m   *mixed
 	rng *rand.Rand
 
@@ -20,70 +20,62 @@ type passer struct {
 	tasker           *client.Stateless
 }
 
-// passes are the deeds of a client without a session.
-var passes = []deed[*passer]{
-	{160, nil, func(p *passer) { p.echoes("stateless_call", 20) }},
-	{32, nil, func(p *passer) { p.echoes("stateless_large_call", largeText) }},
-	{3, nil, func(p *passer) { p.echoes("stateless_huge_call", hugeText) }},
-	{48, nil, (*passer).counts},
-	{40, nil, (*passer).asks},
-	{8, nil, (*passer).asksAndGoes},
-	{24, nil, (*passer).listens},
-	{20, nil, func(p *passer) { p.m.op("stateless_lists", 0, func() error { p.walk(); return nil }) }},
-	{24, nil, func(p *passer) {
+// statelessActions are the actions of a client without a session.
+var statelessActions = []action[*statelessUser]{
+	{160, nil, func(p *statelessUser) { p.echoes("stateless_call", 20) }},
+	{32, nil, func(p *statelessUser) { p.echoes("stateless_large_call", largeText) }},
+	{3, nil, func(p *statelessUser) { p.echoes("stateless_huge_call", hugeText) }},
+	{48, nil, (*statelessUser).counts},
+	{40, nil, (*statelessUser).asks},
+	{8, nil, (*statelessUser).asksAndGoes},
+	{24, nil, (*statelessUser).listens},
+	{20, nil, func(p *statelessUser) { p.m.op("stateless_lists", 0, func() error { p.walk(); return nil }) }},
+	{24, nil, func(p *statelessUser) {
 		p.m.op("stateless_left", 0, func() error {
 			p.leave(time.Duration(1+p.rng.IntN(300))*time.Millisecond, p.rng.IntN(2) == 0)
 			return nil
 		})
 	}},
-	{24, nil, (*passer).task},
+	{24, nil, (*statelessUser).task},
 }
 
-// run has clients come and go while the load lasts.
-func (p *passer) run() {
-	for p.m.goesOn() {
-		p.pass()
-		p.m.w.wait(time.Duration(p.rng.IntN(300)) * time.Millisecond)
-	}
-}
-
-// pass is one client from its first connection to its last.
-func (p *passer) pass() {
-	line := newCable()
-	defer line.pull()
+// visit is one client from its first connection to its last.
+func (p *statelessUser) visit() {
+	conns := newConnSet()
+	defer conns.breakAll()
 	w := p.m.w
-	v := &statelessClient{w: w, n: int(p.m.visitors.Add(1)), url: w.p.url(0)}
-	v.c = client.NewStateless(v.url, line, `{"elicitation":{"form":{}},"sampling":{},"roots":{}}`)
+	v := &statelessClient{w: w, n: int(p.m.came.Add(1)), url: w.p.url(0)}
+	v.c = client.NewStateless(v.url, conns, `{"elicitation":{"form":{}},"sampling":{},"roots":{}}`)
 	v.hears = &listener{v: v, rng: rand.New(rand.NewPCG(p.rng.Uint64(), 0))}
-	p.statelessClient, p.tasker = v, client.NewStateless(v.url, line, `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`)
+	p.statelessClient, p.tasker = v, client.NewStateless(v.url, conns, `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`)
 	for n := 10 + p.rng.IntN(50); n > 0 && p.m.goesOn(); n-- {
-		draw(p.rng, passes, p)(p)
+		draw(p.rng, statelessActions, p)(p)
 		w.wait(p.m.pause(p.rng))
 	}
 }
 
 // echoes has so many bytes echoed.
-func (p *passer) echoes(kind string, n int) {
+func (p *statelessUser) echoes(kind string, n int) {
 	text := longText(p.rng, n)
 	p.m.op(kind, 0, func() error {
 		return answeredWith(`"text":"` + text + `"`)(p.c.Call(p.w.ctx, p.newID(), "tools/call", `"name":"echo","arguments":{"text":"`+text+`"}`))
 	})
 }
 
-func (p *passer) counts() {
+func (p *statelessUser) counts() {
 	to, delay := 5+p.rng.IntN(20), 10+p.rng.IntN(30)
 	p.m.op("stateless_streamed_call", time.Duration(to*delay)*time.Millisecond, func() error { p.count(to, delay); return nil })
 }
 
 // asks makes a call that asks once or several times, and gives the answers.
-func (p *passer) asks() {
+func (p *statelessUser) asks() {
 	k := p.newParked(p.rng)
 	k.when = atOnce
 	p.m.op("stateless_question", 0, func() error { k.run(); return nil })
 }
 
 // asksAndGoes makes a call that asks, and never gives an answer.
-func (p *passer) asksAndGoes() {
+func (p *statelessUser) asksAndGoes() {
 	k := p.newParked(p.rng)
 	p.m.op("stateless_question_left", 0, func() error {
 		a, err := p.c.Call(p.w.ctx, p.newID(), "tools/call", k.call)
@@ -99,7 +91,7 @@ func (p *passer) asksAndGoes() {
 }
 
 // listens listens for updates of a resource, has some made, and closes the stream.
-func (p *passer) listens() {
+func (p *statelessUser) listens() {
 	p.m.op("stateless_listen", 0, func() error {
 		l := p.hears
 		id := p.newID()
@@ -136,9 +128,9 @@ func (p *passer) listens() {
 func closedHere(err error) bool { return strings.Contains(err.Error(), "closed") }
 
 // task has a call become a task, and asks until it has completed.
-func (p *passer) task() {
-	p.m.op("stateless_task", mixedSteps*taskStepMS*time.Millisecond, func() error {
-		a, err := p.tasker.Call(p.w.ctx, p.newID(), "tools/call", fmt.Sprintf(`"name":"job","arguments":{"steps":%d,"step_ms":%d}`, mixedSteps, taskStepMS))
+func (p *statelessUser) task() {
+	p.m.op("stateless_task", mixedSteps*mixedStepMS*time.Millisecond, func() error {
+		a, err := p.tasker.Call(p.w.ctx, p.newID(), "tools/call", fmt.Sprintf(`"name":"job","arguments":{"steps":%d,"step_ms":%d}`, mixedSteps, mixedStepMS))
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// deployed is nginx or HAProxy with a file of deploy.
+type deployed struct {
+	cmd  *exec.Cmd
+	said logTail
+}
+
+// startDeployed starts nginx or HAProxy with a file of deploy, at an address in place of :8080, in front of nodes in place of :8081 and following.
+func startDeployed(file, dir, address string, nodes ...string) (*deployed, error) {
+	from, err := repositoryFile(filepath.Join("deploy", file))
+	if err != nil {
+		return nil, err
+	}
+	text, err := os.ReadFile(from)
+	if err != nil {
+		return nil, err
+	}
+	wait, err := freeAddress(9000) // where nginx.conf has a server that answers after a second
+	if err != nil {
+		return nil, err
+	}
+	ports := []string{"127.0.0.1:8080", address, "127.0.0.1:8079", wait}
+	for i, node := range nodes {
+		ports = append(ports, fmt.Sprintf("127.0.0.1:%d", 8081+i), node)
+	}
+	config := filepath.Join(dir, file)
+	if err := os.WriteFile(config, []byte(strings.NewReplacer(ports...).Replace(string(text))), 0o644); err != nil {
+		return nil, err
+	}
+	name := file[:strings.IndexAny(file, "-.")]
+	bin, err := exec.LookPath(name)
+	if err != nil {
+		if bin, err = exec.LookPath("/usr/sbin/" + name); err != nil {
+			return nil, fmt.Errorf("%s is not installed: apt-get install %s", name, name)
+		}
+	}
+	d := &deployed{cmd: exec.Command(bin, "-db", "-f", config)}
+	if name == "nginx" {
+		d.cmd = exec.Command(bin, "-e", "stderr", "-p", dir, "-c", config, "-g", "daemon off;")
+	}
+	d.cmd.Stderr, d.cmd.Stdout = &d.said, &d.said
+	if err := d.cmd.Start(); err != nil {
+		return nil, err
+	}
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if c, err := net.Dial("tcp", address); err == nil {
+			return d, c.Close()
+		}
+	}
+	d.end()
+	return nil, errors.New(name + " does not listen: " + d.said.lines(10))
+}
+
+// end ends nginx and its workers, or HAProxy.
+func (d *deployed) end() {
+	_ = d.cmd.Process.Signal(syscall.SIGTERM)
+	_ = d.cmd.Wait()
+}
+
+// repositoryFile finds a file of the repository from wherever in it this runs.
+func repositoryFile(name string) (string, error) {
+	dir, err := os.Getwd()
+	for ; err == nil && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if path := filepath.Join(dir, name); fileExists(path) {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("%s is not here: run this inside of the repository", name)
+}
+
+func fileExists(path string) bool { _, err := os.Stat(path); return err == nil }

@@ -1,0 +1,58 @@
+package greed
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/base64"
+	"fmt"
+	"time"
+)
+
+const (
+	// TokenIssuer is the issuer of access tokens that count, which nobody can reach.
+	TokenIssuer = "http://127.0.0.1/soak"
+	// TokenRate is how many bad tokens each principal sends in a second.
+	TokenRate = 5000
+
+	tokenWorkers = 32
+)
+
+// badTokens is no part of All: it needs a server that takes the tokens of TokenIssuer.
+var badTokens = Attack{
+	Name: "bad-tokens", What: "send 5,000 access tokens a second that do not count",
+	Limits: refused, workers: tokenWorkers,
+	begin: func(p *Principal, n int) func() {
+		due := time.Now()
+		return func() {
+			if late := time.Since(due); late > time.Second {
+				due = time.Now() // what is lost shows in the rate
+			}
+			due = due.Add(tokenWorkers * time.Second / TokenRate)
+			p.pause(time.Until(due))
+			p.post(header("Authorization", "Bearer "+badToken("http://"+p.addr+"/mcp", n)), []byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
+			n++
+		}
+	},
+}
+
+// badToken is the n-th token, of one of four kinds.
+func badToken(resource string, n int) string {
+	switch n % 4 {
+	case 0: // signed by somebody else
+		signature := make([]byte, ed25519.SignatureSize)
+		_, _ = rand.Read(signature)
+		return TokenText(TokenIssuer, resource) + "." + base64.RawURLEncoding.EncodeToString(signature)
+	case 1: // of another issuer
+		return TokenText("https://id.example.com", resource) + "." + rand.Text()
+	case 2: // for another server
+		return TokenText(TokenIssuer, resource+"/else") + "." + rand.Text()
+	}
+	return rand.Text()
+}
+
+// TokenText is a token without its signature, which no other has been equal to.
+func TokenText(issuer, resource string) string {
+	encode := base64.RawURLEncoding.EncodeToString
+	claims := fmt.Sprintf(`{"iss":%q,"sub":"alice","client_id":"soak","aud":%q,"exp":%d,"jti":%q}`, issuer, resource, time.Now().Add(time.Hour).Unix(), rand.Text())
+	return encode([]byte(`{"alg":"EdDSA","typ":"at+jwt","kid":"1"}`)) + "." + encode([]byte(claims))
+}
