@@ -76,7 +76,7 @@ var layers = []layer{
 }
 
 // testPackages exist for tests: test files anywhere may import them, and other packages may not.
-var testPackages = []string{"internal/closedschema", "internal/sim", "internal/spec/host", "internal/spec/official", "internal/testkit", "internal/testkit/certificate", "internal/testkit/when", "troupetest"}
+var testPackages = []string{"internal/closedschema", "internal/histories", "internal/sim", "internal/spec/host", "internal/spec/official", "internal/testkit", "internal/testkit/certificate", "internal/testkit/when", "troupetest"}
 
 // An owner says which packages may import something from outside the module.
 type owner struct {
