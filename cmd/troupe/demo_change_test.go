@@ -1,7 +1,6 @@
 package main_test
 
 import (
-	"bufio"
 	"strings"
 	"testing"
 )
@@ -26,17 +25,15 @@ func TestListsThatChange(t *testing.T) {
 func TestTouchTellsSubscribers(t *testing.T) {
 	c := connectHTTP(t)
 	c.call("resources/subscribe", `{"uri":"test://watched-resource"}`, nil)
-	stream := c.do("GET", "")
+	stream := c.http.Get("")
 	if got := c.tool("touch", `{"uri":"test://watched-resource"}`).text(t); got != "touched test://watched-resource" {
 		t.Error(got)
 	}
-	for lines := bufio.NewScanner(stream.Body); lines.Scan(); {
-		if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
-			if want := `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"test://watched-resource"}}`; data != want {
-				t.Errorf("got %s, want %s", data, want)
-			}
-			return
-		}
+	defer stream.Close()
+	e, ok := stream.Next()
+	for ; ok && e.Data == ""; e, ok = stream.Next() {
 	}
-	t.Error("the stream ended without a word")
+	if want := `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"test://watched-resource"}}`; e.Data != want {
+		t.Errorf("got %s, want %s", e.Data, want)
+	}
 }

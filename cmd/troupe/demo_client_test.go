@@ -1,21 +1,19 @@
 package main_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/examples/everything"
+	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/mcp"
 	"github.com/troupe-run/troupe/troupetest"
 )
@@ -38,8 +36,7 @@ type client struct {
 	reply   func(method string, params json.RawMessage) string // the result of a server's request
 	process *troupetest.Client                                 // nil over HTTP
 
-	url       string
-	session   string
+	http      *testkit.Client
 	lastEvent string
 
 	mu            sync.Mutex // guards the rest
@@ -89,47 +86,7 @@ func connectHTTP(t *testing.T) *client {
 		srv.CloseClientConnections()
 		srv.Close()
 	})
-	c := &client{t: t, url: srv.URL + "/mcp"}
-	c.call("initialize", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}`, nil)
-	c.post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-	return c
-}
-
-func (c *client) do(method, body string) *http.Response {
-	ctx, cancel := context.WithTimeout(context.Background(), hung)
-	c.t.Cleanup(cancel)
-	req, err := http.NewRequestWithContext(ctx, method, c.url, strings.NewReader(body))
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	req.Header.Set("Accept", "text/event-stream")
-	if method == http.MethodPost {
-		req.Header.Set("Content-Type", "application/json")
-		req.Header.Set("Accept", "application/json, text/event-stream")
-	}
-	if c.session != "" {
-		req.Header.Set("Mcp-Session-Id", c.session)
-		req.Header.Set("MCP-Protocol-Version", "2025-11-25")
-	}
-	if c.lastEvent != "" && method == http.MethodGet {
-		req.Header.Set("Last-Event-ID", c.lastEvent)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		c.t.Fatalf("%s %s: %v", method, body, err)
-	}
-	c.t.Cleanup(func() { _ = resp.Body.Close() })
-	if id := resp.Header.Get("Mcp-Session-Id"); id != "" {
-		c.session = id
-	}
-	return resp
-}
-
-// post sends a message that has no response.
-func (c *client) post(body string) {
-	if resp := c.do(http.MethodPost, body); resp.StatusCode != http.StatusAccepted {
-		c.t.Errorf("%s is answered with %s", body, resp.Status)
-	}
+	return &client{t: t, http: (&testkit.Client{T: t, HTTP: srv.Client(), URL: srv.URL + "/mcp"}).Initialize(`{}`)}
 }
 
 // call sends a request and decodes its result into result, unless that is nil. Over HTTP
@@ -140,15 +97,14 @@ func (c *client) call(method, params string, result any) message {
 		return c.callHere(method, params, result)
 	}
 	c.lastEvent = ""
-	resp := c.do(http.MethodPost, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params))
+	a := c.http.Post(fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params))
 	for {
-		if resp.StatusCode != http.StatusOK {
-			body, _ := io.ReadAll(resp.Body)
-			c.t.Fatalf("%s %s is answered with %s: %s", method, params, resp.Status, body)
+		if a.StatusCode != http.StatusOK {
+			c.t.Fatalf("%s %s is answered with %s: %s", method, params, a.Status, a.Body)
 		}
-		m, ok := c.read(resp)
+		m, ok := c.read(a)
 		if !ok {
-			resp = c.do(http.MethodGet, "")
+			a = c.http.Get(c.lastEvent)
 			continue
 		}
 		if result != nil {
@@ -181,27 +137,27 @@ func (c *client) callHere(method, params string, result any) (m message) {
 
 // read reads the response and handles the messages before it. It reports whether there
 // was a response.
-func (c *client) read(resp *http.Response) (message, bool) {
+func (c *client) read(a *testkit.Answer) (m message, ok bool) {
 	c.t.Helper()
-	var m message
-	if resp.Header.Get("Content-Type") == "application/json" {
-		if err := json.NewDecoder(resp.Body).Decode(&m); err != nil {
-			c.t.Fatal(err)
-		}
-		return m, true
-	}
-	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
-		if id, ok := strings.CutPrefix(lines.Text(), "id: "); ok {
-			c.lastEvent = id
-		}
-		data, ok := strings.CutPrefix(lines.Text(), "data: ")
-		if !ok {
-			continue
-		}
+	decode := func(data string) {
 		m = message{}
 		if err := json.Unmarshal([]byte(data), &m); err != nil {
 			c.t.Fatalf("%v in %s", err, data)
 		}
+	}
+	if !a.Stream() {
+		decode(a.Body)
+		return m, true
+	}
+	defer a.Close()
+	for e, more := a.Next(); more; e, more = a.Next() {
+		if e.ID != "" {
+			c.lastEvent = e.ID
+		}
+		if e.Data == "" {
+			continue
+		}
+		decode(e.Data)
 		switch {
 		case m.Method == "":
 			return m, true

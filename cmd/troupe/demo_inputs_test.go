@@ -1,7 +1,6 @@
 package main_test
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -128,10 +127,11 @@ func TestTriggers(t *testing.T) {
 	t.Parallel()
 	c := connectHTTP(t)
 	heard := make(chan string, 100)
-	stream := c.do("GET", "").Body
+	stream := c.http.Get("")
+	t.Cleanup(stream.Close)
 	go func() {
-		for lines := bufio.NewScanner(stream); lines.Scan(); {
-			if _, event, ok := strings.Cut(lines.Text(), `"method":"`); ok {
+		for e, ok := stream.Next(); ok; e, ok = stream.Next() {
+			if _, event, ok := strings.Cut(e.Data, `"method":"`); ok {
 				heard <- event
 			}
 		}

@@ -179,7 +179,7 @@ func TestTick(t *testing.T) {
 	if r := c.tool("tick", `{"n":1}`); !r.IsError {
 		t.Errorf("without a stream it gives %s, want an error in the result", r.Content)
 	}
-	stream := c.do("GET", "")
+	stream := c.http.Get("")
 	listener := &client{t: t}
 	heard := make(chan struct{})
 	go func() {
@@ -189,7 +189,7 @@ func TestTick(t *testing.T) {
 	if got := c.tool("tick", `{"n":3,"every_ms":1}`).text(t); got != "ticked 3 times" {
 		t.Errorf("text is %q", got)
 	}
-	if resp := c.do("DELETE", ""); resp.StatusCode/100 != 2 {
+	if resp := c.http.Do("DELETE", ""); resp.StatusCode/100 != 2 {
 		t.Errorf("the end of the session is answered with %s", resp.Status)
 	}
 	<-heard

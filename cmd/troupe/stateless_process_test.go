@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/eventstream"
 )
 
 // aloneBody returns a request of 2026-07-28. params are members of its params.
@@ -87,19 +89,11 @@ func (p *process) open(t *testing.T, id, method, params string) *exchange {
 
 // event reads the next event of a stream: its id, and its data if it has any.
 func (x *exchange) event() (id, data string, err error) {
+	r := eventstream.NewReader(x.rd, 1<<20) // which keeps nothing back from x.rd
 	for {
-		line, err := x.rd.ReadString('\n')
-		if err != nil {
-			return "", "", err
-		}
-		line = strings.TrimRight(line, "\r\n")
-		switch {
-		case strings.HasPrefix(line, "id: "):
-			id = line[4:]
-		case strings.HasPrefix(line, "data: "):
-			data = line[6:]
-		case line == "" && (id != "" || data != ""):
-			return id, data, nil
+		e, err := r.Next()
+		if err != nil || e.ID != "" || len(e.Data) > 0 {
+			return e.ID, string(e.Data), err
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 // Event is one server-sent event.
 type Event struct {
+	Name  string        // "" stands for "message"
 	ID    string        // "" if it has none
 	Retry time.Duration // after which the client may come back; 0 if the event does not say
 	Data  []byte        // valid until the next event is read; empty for an event that only has an id or a time
@@ -22,6 +23,8 @@ type Event struct {
 
 // Reader reads the events of a stream.
 type Reader struct {
+	Comments int // lines of comments so far
+
 	rd   *bufio.Reader
 	most int
 	line []byte
@@ -33,7 +36,7 @@ type Reader struct {
 func NewReader(r io.Reader, most int) *Reader { return &Reader{rd: bufio.NewReader(r), most: most} }
 
 // Next returns the next event, or why there is none: [io.EOF] at the end of the stream, an error for an event that is too large, or the
-// error of the underlying reader. An event that the stream ends within is none. Comments, names of events and unknown fields are skipped.
+// error of the underlying reader. An event that the stream ends within is none. Comments are counted, and unknown fields are skipped. A name alone makes no event.
 func (r *Reader) Next() (Event, error) {
 	var e Event
 	r.data = r.data[:0]
@@ -53,6 +56,10 @@ func (r *Reader) Next() (Event, error) {
 		field, value, _ := bytes.Cut(line, []byte(":"))
 		value = bytes.TrimPrefix(value, []byte(" "))
 		switch string(field) {
+		case "":
+			r.Comments++
+		case "event":
+			e.Name = string(value)
 		case "data":
 			if lines++; lines > 1 {
 				r.data = append(r.data, '\n')

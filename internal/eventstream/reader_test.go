@@ -41,7 +41,7 @@ func TestReader(t *testing.T) {
 		"lines of data":           {"data: a\ndata:b\ndata:\ndata:  c\n\n", []Event{{Data: []byte("a\nb\n\n c")}}, io.EOF},
 		"empty data first":        {"data:\ndata: a\n\n", []Event{{Data: []byte("\na")}}, io.EOF},
 		"carriage returns":        {"data: a\r\n\r\ndata: b\r\rdata: c\n\r\n", []Event{{Data: []byte("a")}, {Data: []byte("b")}, {Data: []byte("c")}}, io.EOF},
-		"comments and names":      {": keep-alive\n\nevent: message\ndata: a\n\n:\n\n", []Event{{Data: []byte("a")}}, io.EOF},
+		"comments and names":      {": keep-alive\n\nevent: message\ndata: a\n\n:\n\n", []Event{{Name: "message", Data: []byte("a")}}, io.EOF},
 		"unknown fields":          {"colour: red\ndata\n\nx\n\n", []Event{{}}, io.EOF},
 		"an id with a zero byte":  {"id: a\x00b\ndata: c\n\n", []Event{{Data: []byte("c")}}, io.EOF},
 		"a time that is none":     {"retry: soon\nretry: -1\ndata: a\n\n", []Event{{Data: []byte("a")}}, io.EOF},
