@@ -21,19 +21,3 @@ func TestListsThatChange(t *testing.T) {
 		t.Errorf("a list that is none: %s", m.Result)
 	}
 }
-
-func TestTouchTellsSubscribers(t *testing.T) {
-	c := connectHTTP(t)
-	c.call("resources/subscribe", `{"uri":"test://watched-resource"}`, nil)
-	stream := c.http.Get("")
-	if got := c.tool("touch", `{"uri":"test://watched-resource"}`).text(t); got != "touched test://watched-resource" {
-		t.Error(got)
-	}
-	defer stream.Close()
-	e, ok := stream.Next()
-	for ; ok && e.Data == ""; e, ok = stream.Next() {
-	}
-	if want := `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"test://watched-resource"}}`; e.Data != want {
-		t.Errorf("got %s, want %s", e.Data, want)
-	}
-}

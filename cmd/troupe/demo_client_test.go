@@ -5,21 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/examples/everything"
-	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/mcp"
 	"github.com/troupe-run/troupe/troupetest"
 )
-
-// hung is how long to wait for what comes at once, unless something hangs. A busy machine comes nowhere near it.
-const hung = 10 * time.Minute
 
 // message is any JSON-RPC message.
 type message struct {
@@ -30,14 +23,11 @@ type message struct {
 	Error  json.RawMessage `json:"error,omitempty"`
 }
 
-// client speaks to a server, in process or over HTTP.
+// client speaks to a server in process.
 type client struct {
 	t       *testing.T
 	reply   func(method string, params json.RawMessage) string // the result of a server's request
-	process *troupetest.Client                                 // nil over HTTP
-
-	http      *testkit.Client
-	lastEvent string
+	process *troupetest.Client
 
 	mu            sync.Mutex // guards the rest
 	notifications []message
@@ -68,59 +58,8 @@ func connectTo(t *testing.T, server *troupe.Server, capabilities string) *client
 	return c
 }
 
-// connectHTTP is connect over HTTP, for event streams and their ends.
-func connectHTTP(t *testing.T) *client {
-	t.Helper()
-	rt, err := troupe.New(troupe.Options{Store: troupe.StoreOptions{Lease: 2 * time.Minute}}) // a busy machine may keep it from renewing a short one
-	if err != nil {
-		t.Fatal(err)
-	}
-	rt.Mount("/mcp", everything.NewConformance(troupe.ServerOptions{}))
-	srv := httptest.NewServer(rt)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), hung)
-		defer cancel()
-		if err := rt.Close(ctx); err != nil {
-			t.Errorf("close: %v", err)
-		}
-		srv.CloseClientConnections()
-		srv.Close()
-	})
-	return &client{t: t, http: (&testkit.Client{T: t, HTTP: srv.Client(), URL: srv.URL + "/mcp"}).Initialize(`{}`)}
-}
-
-// call sends a request and decodes its result into result, unless that is nil. Over HTTP
-// it resumes the stream as long as the server closes it without the response.
-func (c *client) call(method, params string, result any) message {
-	c.t.Helper()
-	if c.process != nil {
-		return c.callHere(method, params, result)
-	}
-	c.lastEvent = ""
-	a := c.http.Post(fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params))
-	for {
-		if a.StatusCode != http.StatusOK {
-			c.t.Fatalf("%s %s is answered with %s: %s", method, params, a.Status, a.Body)
-		}
-		m, ok := c.read(a)
-		if !ok {
-			a = c.http.Get(c.lastEvent)
-			continue
-		}
-		if result != nil {
-			if m.Error != nil {
-				c.t.Fatalf("%s %s is answered with the error %s", method, params, m.Error)
-			}
-			if err := json.Unmarshal(m.Result, result); err != nil {
-				c.t.Fatalf("%s %s: %v in %s", method, params, err, m.Result)
-			}
-		}
-		return m
-	}
-}
-
-// callHere is call in this process.
-func (c *client) callHere(method, params string, result any) (m message) {
+// call sends a request and decodes its result into result, unless that is nil.
+func (c *client) call(method, params string, result any) (m message) {
 	c.t.Helper()
 	err := c.process.Do(c.t.Context(), method, json.RawMessage(params), &m.Result)
 	if refusal, ok := errors.AsType[*mcp.Error](err); ok && result == nil {
@@ -133,43 +72,6 @@ func (c *client) callHere(method, params string, result any) (m message) {
 		c.t.Fatalf("%s %s: %v", method, params, err)
 	}
 	return m
-}
-
-// read reads the response and handles the messages before it. It reports whether there
-// was a response.
-func (c *client) read(a *testkit.Answer) (m message, ok bool) {
-	c.t.Helper()
-	decode := func(data string) {
-		m = message{}
-		if err := json.Unmarshal([]byte(data), &m); err != nil {
-			c.t.Fatalf("%v in %s", err, data)
-		}
-	}
-	if !a.Stream() {
-		decode(a.Body)
-		return m, true
-	}
-	defer a.Close()
-	for e, more := a.Next(); more; e, more = a.Next() {
-		if e.ID != "" {
-			c.lastEvent = e.ID
-		}
-		if e.Data == "" {
-			continue
-		}
-		decode(e.Data)
-		switch {
-		case m.Method == "":
-			return m, true
-		case m.ID == nil:
-			c.mu.Lock()
-			c.notifications = append(c.notifications, m)
-			c.mu.Unlock()
-		default:
-			c.t.Errorf("asked %s over HTTP", m.Method)
-		}
-	}
-	return message{}, false
 }
 
 // notified returns the params of the received notifications of a method.

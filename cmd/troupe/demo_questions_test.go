@@ -94,22 +94,3 @@ func TestQuestionsNeedTheirCapability(t *testing.T) {
 		}
 	}
 }
-
-// TestEnter calls the tool enter, whose error tells the client to open a URL before it
-// calls again; TestPlainTools makes the second call.
-func TestEnter(t *testing.T) {
-	t.Parallel()
-	c := connect(t, `{"elicitation":{"url":{}}}`)
-	m := c.call("tools/call", `{"name":"enter","arguments":{"url":"https://example.com/"}}`, nil)
-	var refusal struct {
-		Code int
-		Data json.RawMessage
-	}
-	if err := json.Unmarshal(m.Error, &refusal); err != nil {
-		t.Fatalf("the answer is %s%s: %v", m.Error, m.Result, err)
-	}
-	const want = `{"elicitations":[{"mode":"url","message":"Please open this page first.","elicitationId":"enter","url":"https://example.com/"}]}`
-	if refusal.Code != -32042 || string(refusal.Data) != want {
-		t.Errorf("the error is %d %s, want -32042 %s", refusal.Code, refusal.Data, want)
-	}
-}

@@ -2,7 +2,6 @@ package main_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -170,45 +169,5 @@ func TestNotifyingTools(t *testing.T) {
 				t.Errorf("logs differ (-got +want):\n%s", diff)
 			}
 		})
-	}
-}
-
-func TestTick(t *testing.T) {
-	t.Parallel()
-	c := connectHTTP(t)
-	if r := c.tool("tick", `{"n":1}`); !r.IsError {
-		t.Errorf("without a stream it gives %s, want an error in the result", r.Content)
-	}
-	stream := c.http.Get("")
-	listener := &client{t: t}
-	heard := make(chan struct{})
-	go func() {
-		defer close(heard)
-		listener.read(stream)
-	}()
-	if got := c.tool("tick", `{"n":3,"every_ms":1}`).text(t); got != "ticked 3 times" {
-		t.Errorf("text is %q", got)
-	}
-	if resp := c.http.Do("DELETE", ""); resp.StatusCode/100 != 2 {
-		t.Errorf("the end of the session is answered with %s", resp.Status)
-	}
-	<-heard
-	var want []string
-	for n := 1; n <= 3; n++ {
-		want = append(want, fmt.Sprintf(`{"level":"info","logger":"tick","data":"%d of 3"}`, n))
-	}
-	if diff := cmp.Diff(listener.notified("notifications/message"), want); diff != "" {
-		t.Errorf("messages differ (-got +want):\n%s", diff)
-	}
-}
-
-func TestReconnection(t *testing.T) {
-	t.Parallel()
-	c := connectHTTP(t)
-	if got := c.tool("test_reconnection", ``).text(t); !strings.Contains(got, "completed successfully") {
-		t.Errorf("text is %q", got)
-	}
-	if c.lastEvent == "" {
-		t.Error("the answer came without an event id, so that nothing was resumed")
 	}
 }
