@@ -3,12 +3,9 @@ package actors
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -74,36 +71,6 @@ func (h *held) mixedBatch(end <-chan struct{}) (session string, c *heldConn) {
 	c = h.post(session, "["+callOf("1", "safe")+","+callOf("2", "other")+"]")
 	synctest.Wait()
 	return session, c
-}
-
-// TestBatchRunsAgainInPart checks that after a crash the safe calls of a batch run again, and
-// that the client learns that the others are lost.
-func TestBatchRunsAgainInPart(t *testing.T) {
-	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
-		session, first := h.mixedBatch(nil)
-		var mu sync.Mutex // guards ran
-		var ran []string
-		n, svc, end := h.heir(safeHandler{&heldHandler{f: func(_ context.Context, c *Call) ([]byte, *mcp.Error) {
-			mu.Lock()
-			defer mu.Unlock()
-			ran = append(ran, string(c.Message().Name))
-			return []byte(`"again"`), nil
-		}}}, Limits{})
-		defer end()
-		c := h.resume(n, svc, session, first.lastID())
-		time.Sleep(time.Minute)
-		mu.Lock()
-		defer mu.Unlock()
-		if !slices.Equal(ran, []string{`"safe"`}) {
-			t.Errorf("ran again: %q, want the safe call alone", ran)
-		}
-		got := strings.Join(c.events(), "\n")
-		for _, want := range []string{`"id":1,"result":"again"`, fmt.Sprintf(`"id":2,"error":{"code":%d`, mcp.CodeCallLost)} {
-			if strings.Count(got, want) != 1 {
-				t.Errorf("%q comes %d times, want once:\n%s", want, strings.Count(got, want), got)
-			}
-		}
-	})
 }
 
 // TestBatchIsHandedOverWhileSomeOfItMayRunAgain checks that a process that ends leaves a batch

@@ -439,39 +439,6 @@ func TestAnswerElsewhere(t *testing.T) {
 	}
 }
 
-// TestNotifyElsewhere sends messages to a session's standalone stream from a node that does not write it, and goes on after the
-// writer has died.
-func TestNotifyElsewhere(t *testing.T) {
-	inFleet(t, 2, nil, func(t *testing.T, all []*member) {
-		a, b := all[0], all[1]
-		b.handler.f = func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
-			if err := c.Peer().Notify(ctx, "n", []byte(`{"n":1}`)); err != nil {
-				return nil, &mcp.Error{Code: 1, Message: err.Error()}
-			}
-			return []byte(`{}`), nil
-		}
-		session := a.begin("2025-11-25")
-		listening := a.get(session, "")
-		synctest.Wait()
-		if _, body := b.post(session, message("1", "x")).answer(); !strings.Contains(body, `"result"`) {
-			t.Fatalf("notify: %s", body)
-		}
-		synctest.Wait()
-		if got := listening.events(); !slices.Equal(got, numbers(1, 1)) {
-			t.Errorf("the client got %q", got)
-		}
-		a.kill()
-		if _, body := b.post(session, message("2", "x")).answer(); !strings.Contains(body, `"result"`) {
-			t.Errorf("notify after the writer has died: %s", body)
-		}
-		again := b.get(session, listening.lastID())
-		synctest.Wait()
-		if got := again.events(); !slices.Equal(got, numbers(1, 1)) {
-			t.Errorf("the client got %q from the second writer", got)
-		}
-	})
-}
-
 // TestNotifyIsStoredOnce sends messages to a session from a node that does not write its stream, over letters that are lost and
 // late: each is stored once, in order, and the sender learns so. The writer may die meanwhile, and the next one knows what it has stored.
 func TestNotifyIsStoredOnce(t *testing.T) {

@@ -3,7 +3,6 @@ package actors
 import (
 	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -113,31 +112,6 @@ func TestStateOfAnEarlierRound(t *testing.T) {
 		isBadState(t, "other answers for the first round", h.call(h.Node, h.svc, answersTo(first, `{"a":{"n":1},"b":{}}`)))
 		if _, body := h.call(h.Node, h.svc, answersTo(second, `{"b":{"n":2}}`)).answer(); !strings.Contains(body, `"result":[{},{"n":2}]`) {
 			t.Errorf("the answers of the second round: got %q", body)
-		}
-	})
-}
-
-// TestRoundsAreBounded checks that a call asks maxRounds times and no more.
-func TestRoundsAreBounded(t *testing.T) {
-	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
-		answered, end := 0, error(nil)
-		h.asker(func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
-			for ; end == nil; answered++ {
-				_, end = c.Ask(ctx, []Question{{Key: fmt.Sprint(answered), Method: "elicitation/create"}})
-			}
-			answered--
-			return []byte(`{}`), nil
-		})
-		c := h.call(h.Node, h.svc, "")
-		for range maxRounds + 1 {
-			if _, body := c.answer(); !strings.Contains(body, "input_required") {
-				break
-			}
-			_, body := c.answer()
-			c = h.call(h.Node, h.svc, again(body))
-		}
-		if answered != maxRounds || !errors.Is(end, ErrTooManyRounds) {
-			t.Errorf("%d questions were asked, then %v; want %d, then %v", answered, end, maxRounds, ErrTooManyRounds)
 		}
 	})
 }

@@ -189,22 +189,6 @@ func asksAndTells(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
 	return []byte(answer), nil
 }
 
-// TestRetryOnAnotherNode checks that a call goes on where it is parked, whichever nodes its requests reach.
-func TestRetryOnAnotherNode(t *testing.T) {
-	together(t, 3, func(t *testing.T, s *several) {
-		s.asking(func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
-			return []byte(`[` + asks(ctx, c, "a") + `,` + asks(ctx, c, "b") + `]`), nil
-		})
-		first := s.all[0].calls("x", "")
-		second := s.all[1].calls("x", answersTo(&first.heldConn, `{"a":{"n":1}}`))
-		third := s.all[2].calls("x", answersTo(&second.heldConn, `{"b":{"n":2}}`))
-		isAnswer(t, "the second retry", third, `[{"n":1},{"n":2}]`)
-		if s.all[0].runs.Load() != 1 || s.all[1].runs.Load()+s.all[2].runs.Load() > 0 {
-			t.Errorf("the handler ran %d, %d and %d times", s.all[0].runs.Load(), s.all[1].runs.Load(), s.all[2].runs.Load())
-		}
-	})
-}
-
 // TestForwardedStream checks what a call sends after another node has taken its retry: progress, under the new token, and its
 // result; the nodes hear of each other while nothing comes.
 func TestForwardedStream(t *testing.T) {

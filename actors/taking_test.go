@@ -176,18 +176,3 @@ func TestAnswerToACallThatEnds(t *testing.T) {
 		}
 	})
 }
-
-// TestAnotherSessionsAnswer checks that only the session that got a question can answer it,
-// and no other session that knows its id.
-func TestAnotherSessionsAnswer(t *testing.T) {
-	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
-		session, question, got := asksOnce(h)
-		if status, body := h.post(h.begin("2025-11-25"), answerTo(question, "another")).answer(); status != 202 {
-			t.Errorf("another session's answer: %d %s, want what any answer to no question gets", status, body)
-		}
-		h.post(session, answerTo(question, "its own"))
-		if a := within(got); a != `{"a":"its own"}` {
-			t.Errorf("the handler got %s, want the answer of its own session", a)
-		}
-	})
-}

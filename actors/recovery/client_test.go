@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/histories"
 )
 
 // client is one session. Its program goes on whatever happens.
@@ -63,33 +65,17 @@ func (cl *client) live() {
 	}
 	all.Wait()
 	if cl.plan.Listen != nil {
-		cl.pause(max(0, cl.w.plan.calmed()-time.Since(cl.w.begin)) + listenOn)
+		cl.pause(max(0, cl.w.plan.calmed()-time.Since(cl.w.judge.Begin)) + listenOn)
 	}
 	close(stop)
 	more.Wait()
 }
 
 // over reports whether the history has lasted too long.
-func (cl *client) over() bool {
-	select {
-	case <-cl.w.over:
-		return true
-	default:
-		return false
-	}
-}
+func (cl *client) over() bool { return histories.Closed(cl.w.over) }
 
 // pause waits. It is false when the history has lasted too long.
-func (cl *client) pause(d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-cl.w.over:
-		return false
-	}
-}
+func (cl *client) pause(d time.Duration) bool { return histories.Pause(d, cl.w.over) }
 
 func (cl *client) begins() bool {
 	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":%q}}`, cl.plan.Revision)
@@ -153,13 +139,13 @@ func (cl *client) asks(k int, all *sync.WaitGroup) {
 			cl.w.judge.forgets(cl)
 			return
 		case c.status != 0 && c.status != 200:
-			cl.w.judge.fault("post %s was answered with %d %s", name, c.status, c.body)
+			cl.w.judge.Fault("post %s was answered with %d %s", name, c.status, c.body)
 			return
 		case c.status == 200:
 			a.plain(c.body)
 			return
 		case !c.open:
-			cl.w.judge.note("post %s: the connection broke", name)
+			cl.w.judge.Note("post %s: the connection broke", name)
 			return
 		}
 		a.follows(c)
@@ -252,7 +238,7 @@ func (a *asking) follows(c *conn) {
 		case ended && visits == 0 && len(a.ids) == 0:
 			return // cancelled before it began, or without an event id to resume from
 		case len(a.ids) == 0:
-			a.w.judge.note("post %s: nothing to come back with", a.name)
+			a.w.judge.Note("post %s: nothing to come back with", a.name)
 			a.w.judge.abandons(a.requests)
 			return
 		}
@@ -329,13 +315,13 @@ func (a *asking) returns(visits int) (*conn, string) {
 		case 2:
 			id = a.ids[0]
 		}
-		a.w.judge.note("post %s comes back with %s", a.name, short(id))
+		a.w.judge.Note("post %s comes back with %s", a.name, histories.Short(id))
 		began := time.Now()
 		c := a.patient(a.reach().get(a.id(), id))
 		if c == nil || !c.begun(a.w.over) || refused(c) {
 			continue
 		}
-		a.w.judge.counted("resumes")
+		a.w.judge.Count("resumes")
 		if c.status == 204 {
 			a.w.judge.serves(a.client, c.p, began)
 		}
@@ -359,7 +345,7 @@ func (a *asking) returns(visits int) (*conn, string) {
 				return nil, ""
 			}
 		default:
-			a.w.judge.fault("resume with %s was answered with %d %s", short(id), c.status, c.body)
+			a.w.judge.Fault("resume with %s was answered with %d %s", histories.Short(id), c.status, c.body)
 			return nil, ""
 		}
 	}
@@ -380,7 +366,7 @@ func (a *asking) replies(e event, m message) {
 	stepAt, err1 := strconv.Atoi(i)
 	place, err2 := strconv.Atoi(k)
 	if err1 != nil || err2 != nil || c == nil || stepAt >= len(c.Steps) || place >= len(c.Steps[stepAt].Asks) {
-		a.w.judge.fault("event %s asks %q", short(e.id), m.What)
+		a.w.judge.Fault("event %s asks %q", histories.Short(e.id), m.What)
 		return
 	}
 	st := c.Steps[stepAt]
@@ -422,7 +408,7 @@ func (a *asking) says(m message, q ask, size int, asked time.Time) {
 		a.w.judge.gives(m.Request, m.What, string(text))
 		c := a.post(a.id(), []byte(body))
 		if c != nil && c.begun(a.w.over) && (c.status == 202 || c.status == 404) {
-			a.w.judge.note("%s was answered (%d): %d", m.What, r.N, c.status)
+			a.w.judge.Note("%s was answered (%d): %d", m.What, r.N, c.status)
 			if c.status == 202 {
 				a.w.judge.gave(m.What, asked, c.p)
 			}

@@ -59,7 +59,7 @@ func (c *conn) waits(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.patient, c.giveUp = d, time.AfterFunc(d, func() {
-		c.p.w.judge.counted("connections given up")
+		c.p.w.judge.Count("connections given up")
 		c.breaks()
 	})
 	if c.over || c.status != 0 { // meanwhile

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/internal/histories"
 )
 
 const (
@@ -56,7 +57,7 @@ type deletion struct {
 func (j *judge) deletes(cl *client) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.noted("client %d ends its session", cl.n)
+	j.Note("client %d ends its session", cl.n)
 	j.gone[cl.n] = true
 	for _, r := range j.requests {
 		r.tried, r.forgotten = r.tried || j.isOf(r, cl.n), r.forgotten || j.isOf(r, cl.n)
@@ -71,8 +72,8 @@ func (j *judge) isOf(r *request, client int) bool {
 func (j *judge) deleted(cl *client, p *process) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.noted("the session of client %d has ended", cl.n)
-	j.sums["sessions ended"]++
+	j.Note("the session of client %d has ended", cl.n)
+	j.Count("sessions ended")
 	j.deletions = append(j.deletions, deletion{cl.n, p, time.Now()})
 }
 
@@ -82,7 +83,7 @@ func (j *judge) serves(cl *client, p *process, began time.Time) {
 	defer j.mu.Unlock()
 	for _, d := range j.deletions {
 		if d.client == cl.n && len(j.cuts) == 0 && began.After(d.at.Add(j.knows(d.p, p, d.at))) {
-			j.faulted("process %s serves client %d, whose session has ended %v before", p.name, cl.n, began.Sub(d.at))
+			j.Fault("process %s serves client %d, whose session has ended %v before", p.name, cl.n, began.Sub(d.at))
 		}
 	}
 }
@@ -138,9 +139,9 @@ func (j *judge) endings() {
 			if run.p == c.p || !runs(run, c.at) || run.began.After(c.at) || !j.heard(c.p, run.p, c.at) {
 				continue
 			}
-			j.sums["cancels elsewhere"]++
+			j.Count("cancels elsewhere")
 			if until := c.at.Add(soon); time.Now().After(until) && runs(run, until) {
-				j.faulted("%s was cancelled at %s, and runs on on %s", c.r.name, c.p.name, run.p.name)
+				j.Fault("%s was cancelled at %s, and runs on on %s", c.r.name, c.p.name, run.p.name)
 			}
 		}
 		open := func(run *run) bool { // it may be answered
@@ -148,7 +149,7 @@ func (j *judge) endings() {
 			return over || !run.ended || !errors.Is(run.cause, actors.ErrCancelled)
 		}
 		if all := c.r.runs; len(c.r.finals) > 0 && len(all) > 0 && !slices.ContainsFunc(all, open) {
-			j.faulted("every run of %s was cancelled, and it is answered by %s", c.r.name, short(c.r.finals[0].id))
+			j.Fault("every run of %s was cancelled, and it is answered by %s", c.r.name, histories.Short(c.r.finals[0].id))
 		}
 	}
 	for _, d := range j.deletions {
@@ -161,7 +162,7 @@ func (j *judge) endings() {
 			}
 			for _, run := range r.runs {
 				if until := d.at.Add(j.knows(d.p, run.p, d.at)); time.Now().After(until) && runs(run, until) {
-					j.faulted("the session of %s was ended at %s, and it runs on on %s", r.name, d.p.name, run.p.name)
+					j.Fault("the session of %s was ended at %s, and it runs on on %s", r.name, d.p.name, run.p.name)
 				}
 			}
 		}

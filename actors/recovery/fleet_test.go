@@ -15,12 +15,13 @@ func TestFleets(t *testing.T) {
 	if testing.Short() {
 		*fleets = min(*fleets, 40)
 	}
-	s := series{what: "histories of fleets", flag: "fleets", count: *fleets, plan: newFleet}
-	s.run(t)
-	if *fleets >= 1000 && !t.Failed() {
-		s.must(t, "events", "answers", "calls lost", "cancels", "nothing more", "resumes", "second runs", "takeovers")
+	h := alone
+	h.Flag, h.Kind, h.Draw = "fleets", "fleet-", newFleet
+	all := h.Run(t, *fleets, 1)
+	if *fleets >= 1000 {
+		all.Must(t, "events", "answers", "calls lost", "cancels", "nothing more", "resumes", "second runs", "takeovers")
 	}
-	s.report(t, *report)
+	all.Write(t)
 }
 
 // newFleet draws a history of a fleet.

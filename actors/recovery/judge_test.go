@@ -3,7 +3,6 @@ package recovery
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/internal/histories"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -18,12 +18,11 @@ import (
 // knows nothing of how the server keeps its promises. It does not hold the server to
 // what a power cut may have taken back, except to the meaning of event ids.
 type judge struct {
+	*histories.Tape
 	w       *world
 	writers writers
 
 	mu        sync.Mutex // guards the rest
-	faults    []string
-	notes     []note
 	requests  map[string]*request
 	tales     map[string]*streamTale
 	given     map[string][]string // answers by question
@@ -39,13 +38,6 @@ type judge struct {
 	trouble   time.Time // the last time at which the store was away, full or at another time
 	away      int       // how many of these hold now
 	serial    int
-	sums      map[string]int // how often each thing has happened
-}
-
-type note struct {
-	at   time.Time
-	text string
-	args []any
 }
 
 // moment is a time on both clocks.
@@ -111,33 +103,11 @@ type streamTale struct {
 }
 
 type seen struct {
-	pos  position
+	pos  histories.Position
 	id   string
 	what string // request and content, "" if nothing distinguishes it from others
 	req  *request
 	at   time.Time
-}
-
-type position struct{ num, k uint64 }
-
-func (p position) less(q position) bool { return p.num < q.num || p.num == q.num && p.k < q.k }
-
-func positionOf(id string) position {
-	parts := strings.Split(id, ".")
-	if len(parts) != 3 {
-		return position{}
-	}
-	num, _ := strconv.ParseUint(parts[1], 10, 64)
-	k, _ := strconv.ParseUint(parts[2], 10, 64)
-	return position{num, k}
-}
-
-// short is an event id for people.
-func short(id string) string {
-	if i := strings.IndexByte(id, '.'); i > 4 {
-		return id[:4] + id[i:]
-	}
-	return id
 }
 
 // message is the part of an event that the judge reads.
@@ -148,47 +118,7 @@ type message struct {
 }
 
 func newJudge(w *world) *judge {
-	return &judge{w: w, requests: map[string]*request{}, tales: map[string]*streamTale{}, given: map[string][]string{}, accepted: map[string]answered{}, taken: map[string]taken{}, ended: map[*process]moment{}, states: map[*process]*state{}, gone: map[int]bool{}, hearings: map[int]*hearing{}, sums: map[string]int{}}
-}
-
-func (j *judge) note(text string, args ...any) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.noted(text, args...)
-}
-
-func (j *judge) noted(text string, args ...any) {
-	j.notes = append(j.notes, note{time.Now(), text, args})
-}
-
-func (j *judge) fault(text string, args ...any) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.faulted(text, args...)
-}
-
-// faulted notes a fault. The caller holds mu.
-func (j *judge) faulted(text string, args ...any) {
-	j.noted("FAULT: "+text, args...)
-	if len(j.faults) < 20 {
-		j.faults = append(j.faults, fmt.Sprintf(text, args...))
-	}
-}
-
-// tale is what has happened, for people.
-func (j *judge) tale() (lines []string) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for _, n := range j.notes {
-		lines = append(lines, fmt.Sprintf("%12.3fs  "+n.text, append([]any{n.at.Sub(j.w.begin).Seconds()}, n.args...)...))
-	}
-	return lines
-}
-
-func (j *judge) counted(what string) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.sums[what]++
+	return &judge{w: w, Tape: histories.NewTape(), requests: map[string]*request{}, tales: map[string]*streamTale{}, given: map[string][]string{}, accepted: map[string]answered{}, taken: map[string]taken{}, ended: map[*process]moment{}, states: map[*process]*state{}, gone: map[int]bool{}, hearings: map[int]*hearing{}}
 }
 
 func (j *judge) now() moment { return moment{time.Now(), j.w.disk.Now()} }
@@ -208,7 +138,7 @@ func (j *judge) cut(from time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.cuts = append(j.cuts, cutOff{from, time.Now()})
-	j.sums["power cuts"]++
+	j.Count("power cuts")
 	j.trouble = time.Now()
 }
 
@@ -234,7 +164,7 @@ func (j *judge) ends(p *process) {
 	defer j.mu.Unlock()
 	if _, ok := j.ended[p]; !ok {
 		j.ended[p] = j.now()
-		j.noted("process %s ends", p.name)
+		j.Note("process %s ends", p.name)
 	}
 }
 
@@ -257,7 +187,7 @@ func (j *judge) posts(names []string, calls []call) {
 		}
 		j.requests[name] = r
 	}
-	j.noted("%v are sent", names)
+	j.Note("%v are sent", names)
 }
 
 func (j *judge) accepts(names []string) {
@@ -282,7 +212,7 @@ func (j *judge) forgets(cl *client) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if len(j.cuts) == 0 && !j.gone[cl.n] {
-		j.faulted("the session of client %d is unknown", cl.n)
+		j.Fault("the session of client %d is unknown", cl.n)
 	}
 	prefix := strconv.Itoa(cl.n) + "."
 	for name, r := range j.requests {
@@ -304,7 +234,7 @@ func (j *judge) cancelled(name string, p *process, took time.Duration) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	r := j.requests[name]
-	j.noted("%s is cancelled, after %v", name, took)
+	j.Note("%s is cancelled, after %v", name, took)
 	if p != nil && took < soon {
 		j.cancels = append(j.cancels, cancel{r, p, time.Now()})
 	}
@@ -314,7 +244,7 @@ func (j *judge) cancelled(name string, p *process, took time.Duration) {
 	for _, run := range r.runs {
 		if _, over := j.over(run); run.p == p && !over && (!run.ended || errors.Is(run.cause, actors.ErrCancelled)) {
 			r.cancelled = time.Now()
-			j.sums["cancels"]++
+			j.Count("cancels")
 		}
 	}
 }
@@ -329,17 +259,17 @@ func (j *judge) begin(name string, attempt int, p *process) *run {
 	if !j.counts(p) {
 		return run
 	}
-	j.noted("%s runs (run %d, attempt %d) on %s", name, run.serial, attempt, p.name)
+	j.Note("%s runs (run %d, attempt %d) on %s", name, run.serial, attempt, p.name)
 	if len(r.runs) > 0 {
 		switch {
 		case !r.call.Safe:
-			j.faulted("%s runs again, which it may not", name)
+			j.Fault("%s runs again, which it may not", name)
 		case !r.cancelled.IsZero() && !j.lost(r.cancelled) && !j.late(p):
-			j.faulted("%s was cancelled and runs again", name)
+			j.Fault("%s was cancelled and runs again", name)
 		}
 		for _, f := range r.finals {
 			if !j.lost(f.at) && !j.late(p) {
-				j.faulted("%s was answered with %s and runs again", name, short(f.id))
+				j.Fault("%s was answered with %s and runs again", name, histories.Short(f.id))
 			}
 		}
 	}
@@ -347,7 +277,7 @@ func (j *judge) begin(name string, attempt int, p *process) *run {
 		j.mayRun(run)
 	}
 	if r.runs = append(r.runs, run); len(r.runs) > 1 {
-		j.sums["second runs"]++
+		j.Count("second runs")
 	}
 	return run
 }
@@ -357,7 +287,7 @@ func (j *judge) returned(r *run, result string) {
 	defer j.mu.Unlock()
 	r.ended, r.end, r.result = true, j.now(), result
 	if !r.p.dead.Load() {
-		j.noted("run %d returns", r.serial)
+		j.Note("run %d returns", r.serial)
 		r.request.emitted = append(r.request.emitted, emission{"final", r.end, len(result), true, 0})
 	}
 }
@@ -369,10 +299,10 @@ func (j *judge) failed(r *run, cause error) {
 	if r.p.dead.Load() {
 		return
 	}
-	j.noted("run %d fails: %v", r.serial, cause)
+	j.Note("run %d fails: %v", r.serial, cause)
 	r.request.emitted = append(r.request.emitted, emission{"final", r.end, 100, true, 0})
 	if _, over := j.over(r); !over && errors.Is(cause, actors.ErrStreamLost) && r.request.accepted {
-		j.faulted("%s runs on %s, which nobody took it from, and was lost: %v", r.request.name, r.p.name, cause)
+		j.Fault("%s runs on %s, which nobody took it from, and was lost: %v", r.request.name, r.p.name, cause)
 	}
 }
 
@@ -404,16 +334,16 @@ func (j *judge) takes(r *run, what, answer string) {
 	}
 	var got response
 	_ = json.Unmarshal([]byte(answer), &got)
-	j.noted("run %d is told %d for %s", r.serial, got.N, what)
+	j.Note("run %d is told %d for %s", r.serial, got.N, what)
 	switch first, known := j.taken[what]; {
 	case got.To != what:
-		j.faulted("run %d asks %s and gets the answer to %s", r.serial, what, got.To)
+		j.Fault("run %d asks %s and gets the answer to %s", r.serial, what, got.To)
 	case !slices.Contains(j.given[what], answer):
-		j.faulted("run %d asks %s and gets %.60s, which nobody said", r.serial, what, answer)
+		j.Fault("run %d asks %s and gets %.60s, which nobody said", r.serial, what, answer)
 	case known && first.what != answer && !j.lost(first.at):
-		j.faulted("run %d asks %s and is told %.60s; an earlier run was told %.60s", r.serial, what, answer, first.what)
+		j.Fault("run %d asks %s and is told %.60s; an earlier run was told %.60s", r.serial, what, answer, first.what)
 	case known && first.what == answer:
-		j.sums["answers found again"]++
+		j.Count("answers found again")
 	default:
 		j.taken[what] = taken{answer, time.Now()}
 	}
@@ -444,7 +374,7 @@ func (j *judge) unanswered(r *run, since time.Time, whats []string) {
 			return
 		}
 	}
-	j.faulted("run %d is told that nobody answers %v; all were answered", r.serial, whats)
+	j.Fault("run %d is told that nobody answers %v; all were answered", r.serial, whats)
 }
 
 // inVain judges that no process took an answer for a while.
@@ -452,7 +382,7 @@ func (j *judge) inVain(what string, since time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.w.office != nil && j.calm(since.Add(-slack)) && j.w.plan.Letters.sure() {
-		j.faulted("the answer to %s is taken nowhere", what)
+		j.Fault("the answer to %s is taken nowhere", what)
 	}
 }
 
@@ -461,7 +391,7 @@ func (j *judge) streams(id string, names []string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.tales[id] != nil {
-		j.faulted("stream %.4s answers %v, and other requests", id, names)
+		j.Fault("stream %.4s answers %v, and other requests", id, names)
 	}
 	s := &streamTale{bytes: map[string]string{}, began: time.Now()}
 	for _, name := range names {
@@ -475,7 +405,7 @@ func (j *judge) primes(id, event, from string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if from != "" && event != from {
-		j.faulted("a stream resumed with %s is primed with %s", short(from), short(event))
+		j.Fault("a stream resumed with %s is primed with %s", histories.Short(from), histories.Short(event))
 	}
 }
 
@@ -486,27 +416,27 @@ func (j *judge) event(id string, e event, from string) (m message) {
 	s := j.tales[id]
 	m, ok := read(e.data)
 	if !ok {
-		j.faulted("event %s is %s", short(e.id), e.data)
+		j.Fault("event %s is %s", histories.Short(e.id), e.data)
 		return m
 	}
 	if !strings.HasPrefix(e.id, id+".") {
-		j.faulted("event %s on stream %.4s", short(e.id), id)
+		j.Fault("event %s on stream %.4s", histories.Short(e.id), id)
 		return m
 	}
-	j.noted("%s: %.100s", short(e.id), e.data)
-	pos, after := positionOf(e.id), positionOf(from)
+	j.Note("%s: %.100s", histories.Short(e.id), e.data)
+	pos, after := histories.PositionOf(e.id), histories.PositionOf(from)
 	if old, known := s.bytes[e.id]; known && old != string(e.data) {
-		j.faulted("event %s stands for two events: %.100s and %.100s", short(e.id), old, e.data)
+		j.Fault("event %s stands for two events: %.100s and %.100s", histories.Short(e.id), old, e.data)
 	}
-	if !after.less(pos) {
-		j.faulted("event %s comes after %s", short(e.id), short(from))
+	if !after.Before(pos) {
+		j.Fault("event %s comes after %s", histories.Short(e.id), histories.Short(from))
 	}
 	r := j.requests[m.Request]
 	if m.Method == "" {
 		r = j.requests[m.ID]
 	}
 	if r != nil && !s.standalone && !slices.Contains(s.requests, r) {
-		j.faulted("event %s is of %s, which has another stream", short(e.id), r.name)
+		j.Fault("event %s is of %s, which has another stream", histories.Short(e.id), r.name)
 	}
 	j.skips(s, after, pos, e.id)
 	what := ""
@@ -515,14 +445,14 @@ func (j *judge) event(id string, e event, from string) (m message) {
 	}
 	if _, known := s.bytes[e.id]; !known {
 		s.bytes[e.id] = string(e.data)
-		j.sums["events"]++
+		j.Count("events")
 		for _, old := range s.events {
 			if what != "" && old.what == what && !j.lost(old.at) {
-				j.faulted("%s was event %s and is event %s", what, short(old.id), short(e.id))
+				j.Fault("%s was event %s and is event %s", what, histories.Short(old.id), histories.Short(e.id))
 			}
 		}
-		at, _ := slices.BinarySearchFunc(s.events, pos, func(x seen, p position) int {
-			if x.pos.less(p) {
+		at, _ := slices.BinarySearchFunc(s.events, pos, func(x seen, p histories.Position) int {
+			if x.pos.Before(p) {
 				return -1
 			}
 			return 1
@@ -537,10 +467,10 @@ func (j *judge) event(id string, e event, from string) (m message) {
 }
 
 // skips judges that nothing is left out between two events.
-func (j *judge) skips(s *streamTale, after, pos position, id string) {
+func (j *judge) skips(s *streamTale, after, pos histories.Position, id string) {
 	for _, x := range s.events {
-		if after.less(x.pos) && x.pos.less(pos) && !j.lost(x.at) && (x.req == nil || !x.req.tried) {
-			j.faulted("event %s comes after %d.%d, and %s was left out", short(id), after.num, after.k, short(x.id))
+		if after.Before(x.pos) && x.pos.Before(pos) && !j.lost(x.at) && (x.req == nil || !x.req.tried) {
+			j.Fault("event %s comes after %d.%d, and %s was left out", histories.Short(id), after.Num, after.K, histories.Short(x.id))
 			return
 		}
 	}
@@ -550,25 +480,25 @@ func (j *judge) skips(s *streamTale, after, pos position, id string) {
 func (j *judge) answers(r *request, id string, m message) {
 	for _, f := range r.finals {
 		if !j.lost(f.at) {
-			j.faulted("%s was answered twice, by %s and %s", r.name, short(f.id), short(id))
+			j.Fault("%s was answered twice, by %s and %s", r.name, histories.Short(f.id), histories.Short(id))
 		}
 	}
 	r.finals = append(r.finals, final{id, time.Now()})
-	j.sums["answers"]++
+	j.Count("answers")
 	if !r.cancelled.IsZero() && !j.lost(r.cancelled) {
-		j.faulted("%s was cancelled and is answered by %s", r.name, short(id))
+		j.Fault("%s was cancelled and is answered by %s", r.name, histories.Short(id))
 	}
 	switch {
 	case m.Code == mcp.CodeCallLost:
-		j.sums["calls lost"]++
+		j.Count("calls lost")
 		j.callLost(r)
 	case m.Code != 0:
 		if !slices.ContainsFunc(r.runs, func(run *run) bool { return run.cause != nil }) {
-			j.faulted("%s is answered with error %d, and no run failed", r.name, m.Code)
+			j.Fault("%s is answered with error %d, and no run failed", r.name, m.Code)
 		}
 	default:
 		if !slices.ContainsFunc(r.runs, func(run *run) bool { return run.result == m.Result }) {
-			j.faulted("%s is answered with %.200s, which no run returned", r.name, m.Result)
+			j.Fault("%s is answered with %.200s, which no run returned", r.name, m.Result)
 		}
 	}
 }
@@ -579,7 +509,7 @@ func (j *judge) callLost(r *request) {
 	for _, run := range r.runs {
 		if e, over := j.over(run); !over {
 			if !j.doubtful(r) {
-				j.faulted("%s is said to be lost, and the process that runs it was not", r.name)
+				j.Fault("%s is said to be lost, and the process that runs it was not", r.name)
 			}
 			return
 		} else if e.at.After(end.at) {
@@ -591,7 +521,7 @@ func (j *judge) callLost(r *request) {
 	}
 	replay := time.Duration(j.w.plan.Limits.Replay)
 	if j.renewed(end.at) && j.age(end) < replay/2 {
-		j.faulted("%s may run again, and is said to be lost", r.name)
+		j.Fault("%s may run again, and is said to be lost", r.name)
 	}
 }
 
@@ -602,10 +532,10 @@ func (j *judge) plain(raw json.RawMessage, names []string) {
 	m, ok := read(raw)
 	r := j.requests[m.ID]
 	if !ok || r == nil || !slices.Contains(names, m.ID) {
-		j.faulted("%v were answered with %s", names, raw)
+		j.Fault("%v were answered with %s", names, raw)
 		return
 	}
-	j.noted("%s is answered at once", r.name)
+	j.Note("%s is answered at once", r.name)
 	j.answers(r, "plain", m)
 }
 

@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/histories"
 )
 
 // listen is a client's standalone stream.
@@ -51,11 +53,11 @@ func (cl *client) listens(stop chan struct{}) {
 			cl.w.judge.forgets(cl)
 			return
 		case c.status == 400 || c.status == 204: // it has been replaced, or evicted
-			cl.w.judge.note("the standalone stream of client %d is over with %s: %d", cl.n, short(from), c.status)
+			cl.w.judge.Note("the standalone stream of client %d is over with %s: %d", cl.n, histories.Short(from), c.status)
 			e.ids = nil
 			cl.pause(time.Second)
 		default:
-			cl.w.judge.fault("a GET with %q was answered with %d %s", short(from), c.status, c.body)
+			cl.w.judge.Fault("a GET with %q was answered with %d %s", histories.Short(from), c.status, c.body)
 			return
 		}
 	}
@@ -123,7 +125,7 @@ func (j *judge) opens(cl *client) {
 	h := j.hearing(cl.n)
 	h.streams++
 	h.since, h.tale = time.Now(), nil
-	j.noted("client %d listens", cl.n)
+	j.Note("client %d listens", cl.n)
 }
 
 // hears notes the id of a client's standalone stream.
@@ -149,9 +151,9 @@ func (j *judge) hearing(client int) *hearing {
 func (j *judge) told(client int, what string, began time.Time, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.noted("%s is told: %v", what, err)
+	j.Note("%s is told: %v", what, err)
 	if err == nil {
-		j.sums["messages to sessions"]++
+		j.Count("messages to sessions")
 	}
 	h := j.hearing(client)
 	h.told = append(h.told, telling{what, began, err == nil})
@@ -170,7 +172,7 @@ func (j *judge) inOrder(s *streamTale, i int) {
 	of, n := split(s.events[i].what)
 	for k, x := range s.events {
 		if run, m := split(x.what); run == of && (k < i && m > n || k > i && m < n) {
-			j.faulted("event %s, %s, is out of order with %s, %s", short(s.events[i].id), s.events[i].what, short(x.id), x.what)
+			j.Fault("event %s, %s, is out of order with %s, %s", histories.Short(s.events[i].id), s.events[i].what, histories.Short(x.id), x.what)
 		}
 	}
 }
@@ -195,7 +197,7 @@ func (j *judge) listened(cl *client) {
 	}
 	for _, m := range h.told {
 		if m.stored && m.began.After(since) && !got[m.what] && !j.lost(m.began) {
-			j.faulted("client %d has not got %s, which was stored on its standalone stream", cl.n, m.what)
+			j.Fault("client %d has not got %s, which was stored on its standalone stream", cl.n, m.what)
 		}
 	}
 }

@@ -47,7 +47,7 @@ func (w *world) letters() func(kind string) sim.Fate {
 		return d
 	}
 	return func(kind string) sim.Fate {
-		w.judge.counted("letters " + kind)
+		w.judge.Count("letters " + kind)
 		mu.Lock()
 		defer mu.Unlock()
 		return sim.Fate{There: way(), Back: way(), Lost: r.IntN(1000) < l.Lost}

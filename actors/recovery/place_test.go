@@ -24,7 +24,7 @@ func (w *world) isolate(pl *place, how string, d time.Duration) {
 	w.afflict(p, how, 1)
 	w.pass(d)
 	w.afflict(p, how, -1)
-	w.judge.note("%s of process %s is over", how, p.name)
+	w.judge.Note("%s of process %s is over", how, p.name)
 }
 
 // afflict begins (1) or ends (-1) a fault of a process.

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/troupe-run/troupe/internal/histories"
 	"github.com/troupe-run/troupe/internal/sim"
 )
 
@@ -16,20 +17,14 @@ type plan struct {
 	Letters letters `json:",omitzero"`
 	Clocks  span    `json:",omitempty"` // of the processes and the store differ by so much at most
 	Limits  limits
-	Clients []clientPlan
-	Faults  []fault `json:",omitempty"`
+	Faults  []fault      `json:",omitempty" shrink:"any"`
+	Clients []clientPlan `shrink:"one"`
 }
 
-// span is a duration that reads well in a kept plan.
-type span time.Duration
+// The language of plans.
+type span = histories.Span
 
-func (s span) MarshalText() ([]byte, error) { return []byte(time.Duration(s).String()), nil }
-
-func (s *span) UnmarshalText(b []byte) error {
-	d, err := time.ParseDuration(string(b))
-	*s = span(d)
-	return err
-}
+var between, pick = histories.Between, histories.Pick
 
 // limits are the limits of the service that matter here. Most histories have small
 // ones, so that a log forgets soon.
@@ -40,22 +35,22 @@ type limits struct {
 
 type clientPlan struct {
 	Revision string
-	Posts    []post
-	Listen   *listen `json:",omitempty"`
-	Delete   span    `json:",omitempty"` // when it ends its session; 0 is never
+	Posts    []post  `shrink:"one"`
+	Listen   *listen `json:",omitempty" shrink:"zero"`
+	Delete   span    `json:",omitempty" shrink:"zero"` // when it ends its session; 0 is never
 }
 
 // post is one POST, and what the client does with its response.
 type post struct {
 	At     span
-	Calls  []call // several are a batch
-	Breaks []span `json:",omitempty"` // times after which the client's connection breaks, one after the other
+	Calls  []call `shrink:"one"`                   // several are a batch
+	Breaks []span `json:",omitempty" shrink:"any"` // times after which the client's connection breaks, one after the other
 }
 
 type call struct {
 	Safe   bool   `json:",omitempty"`
-	Steps  []step `json:",omitempty"`
-	Cancel span   `json:",omitempty"` // time after the POST; 0 is never
+	Steps  []step `json:",omitempty" shrink:"any"`
+	Cancel span   `json:",omitempty" shrink:"zero"` // time after the POST; 0 is never
 }
 
 // step is one thing that a handler does.
@@ -88,37 +83,8 @@ type fault struct {
 
 func (p *plan) recordTTL() time.Duration { return time.Duration(p.Limits.Replay) * 4 / 3 }
 
-// rng returns the random numbers of one part of a history, so that one part does not
-// change another's.
-func (p *plan) rng(part string) *rand.Rand {
-	h := uint64(14695981039346656037)
-	for i := range len(part) {
-		h = (h ^ uint64(part[i])) * 1099511628211
-	}
-	return rand.New(rand.NewPCG(p.Seed, h))
-}
-
-func between(r *rand.Rand, from, to time.Duration) time.Duration {
-	if to <= from {
-		return from
-	}
-	return from + time.Duration(r.Int64N(int64(to-from)))
-}
-
-// pick draws an index by weights.
-func pick(r *rand.Rand, weights ...int) int {
-	sum := 0
-	for _, w := range weights {
-		sum += w
-	}
-	n := r.IntN(sum)
-	for i, w := range weights {
-		if n -= w; n < 0 {
-			return i
-		}
-	}
-	return 0
-}
+// rng returns the random numbers of one part of a history.
+func (p *plan) rng(part string) *rand.Rand { return histories.Rand(p.Seed, part) }
 
 // newPlan draws a history.
 func newPlan(seed uint64) plan {

@@ -89,7 +89,7 @@ type logged struct{ j *judge }
 
 func (l logged) Write(line []byte) (int, error) {
 	_, text, _ := strings.Cut(strings.TrimSpace(string(line)), " ")
-	l.j.note("log: %s", text)
+	l.j.Note("log: %s", text)
 	return len(line), nil
 }
 
@@ -164,7 +164,7 @@ func (p *process) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := p.node.Close(ctx); err != nil {
-		p.w.judge.fault("process %s does not end: %v", p.name, err)
+		p.w.judge.Fault("process %s does not end: %v", p.name, err)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/histories"
 )
 
 // nothing judges that the server told a client that resumed from id that there is
@@ -12,17 +14,17 @@ import (
 func (j *judge) nothing(a *asking, id string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	s, pos := j.tales[a.stream], positionOf(id)
-	j.sums["nothing more"]++
+	s, pos := j.tales[a.stream], histories.PositionOf(id)
+	j.Count("nothing more")
 	for _, r := range s.requests {
 		if len(r.finals) == 0 && !r.tried {
-			j.faulted("post %s came back with %s and was told that it has everything; %s is not answered", a.name, short(id), r.name)
+			j.Fault("post %s came back with %s and was told that it has everything; %s is not answered", a.name, histories.Short(id), r.name)
 			return
 		}
 	}
 	for _, x := range s.events {
-		if pos.less(x.pos) && !j.lost(x.at) && (x.req == nil || !x.req.tried) {
-			j.faulted("post %s came back with %s and was told that nothing follows; %s does", a.name, short(id), short(x.id))
+		if pos.Before(x.pos) && !j.lost(x.at) && (x.req == nil || !x.req.tried) {
+			j.Fault("post %s came back with %s and was told that nothing follows; %s does", a.name, histories.Short(id), histories.Short(x.id))
 			return
 		}
 	}
@@ -32,8 +34,8 @@ func (j *judge) nothing(a *asking, id string) {
 func (j *judge) refuses(a *asking, id string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.noted("post %s is refused with %s", a.name, short(id))
-	j.sums["refusals"]++
+	j.Note("post %s is refused with %s", a.name, histories.Short(id))
+	j.Count("refusals")
 	s := j.tales[a.stream]
 	for _, r := range s.requests {
 		r.forgotten = true
@@ -67,7 +69,7 @@ func (j *judge) refuses(a *asking, id string) {
 	if visible > 0 && (aged || appends > lim.Appends/2 || bytes > lim.Bytes/2) {
 		return
 	}
-	j.faulted("post %s came back with %s and was refused; what follows is %d appends, %d bytes", a.name, short(id), appends, bytes)
+	j.Fault("post %s came back with %s and was refused; what follows is %d appends, %d bytes", a.name, histories.Short(id), appends, bytes)
 }
 
 // lives reports whether a stream must still exist: a call of it runs, or ran within the
@@ -150,7 +152,7 @@ func (j *judge) comes(stream string, e event, opened time.Time) {
 		sent = opened
 	}
 	if time.Since(sent) > promptly && j.calm(sent.Add(-before)) {
-		j.faulted("event %s comes %v after it was sent, over a connection that is there", short(e.id), time.Since(sent))
+		j.Fault("event %s comes %v after it was sent, over a connection that is there", histories.Short(e.id), time.Since(sent))
 	}
 }
 
@@ -161,7 +163,7 @@ func (j *judge) hangs(a *asking) {
 	for _, name := range a.requests {
 		r := j.requests[name]
 		if len(r.finals) == 0 && !r.tried && !r.forgotten {
-			j.faulted("%s is never answered", name)
+			j.Fault("%s is never answered", name)
 		}
 	}
 }
@@ -173,7 +175,7 @@ func (j *judge) end() {
 	defer j.mu.Unlock()
 	for name, r := range j.requests {
 		if r.accepted && len(r.finals) == 0 && !r.tried && !r.forgotten {
-			j.faulted("%s was accepted and has no answer", name)
+			j.Fault("%s was accepted and has no answer", name)
 		}
 	}
 	j.takeovers(all)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/internal/histories"
 	"github.com/troupe-run/troupe/internal/sim"
 )
 
@@ -24,7 +25,6 @@ type world struct {
 	disk   *sim.Store
 	office *sim.Office // nil: the nodes are alone
 	judge  *judge
-	begin  time.Time
 	over   chan struct{}  // closed when the history has lasted too long
 	left   sync.WaitGroup // goroutines that belong to no client
 
@@ -44,27 +44,20 @@ type place struct {
 	pending int      // starts that are still due
 }
 
-// history is the outcome of a plan.
-type history struct {
-	faults []string // faults that the judge found
-	tale   []string // events of the history
-	sums   map[string]int
-}
-
 // happen runs a history.
-func happen(t *testing.T, p plan) (h history) {
+func happen(t *testing.T, p plan) (h histories.History) {
 	t.Helper()
 	defer func() { // a bubble that ends with goroutines left behind panics on the goroutine that made it
 		if r := recover(); r != nil {
-			h.faults = append(h.faults, fmt.Sprint("left behind: ", r))
+			h.Faults = append(h.Faults, fmt.Sprint("left behind: ", r))
 		}
 	}()
 	var w *world
 	synctest.Test(t, func(t *testing.T) {
-		w = &world{plan: &p, calls: make(map[string]*call), disk: sim.New(actors.RecordTTL(time.Duration(p.Limits.Replay)) + 5*time.Second), begin: time.Now(), over: make(chan struct{})}
+		w = &world{plan: &p, calls: make(map[string]*call), disk: sim.New(actors.RecordTTL(time.Duration(p.Limits.Replay)) + 5*time.Second), over: make(chan struct{})}
 		w.judge = newJudge(w)
 		w.settle()
-		defer func() { h = history{w.judge.faults, w.judge.tale(), w.judge.sums} }()
+		defer func() { h = w.judge.History() }()
 		w.happen()
 	})
 	return h
@@ -155,7 +148,7 @@ func (w *world) start(pl *place) {
 	w.all = append(w.all, p)
 	w.connect(p)
 	pl.cur = p
-	w.judge.note("process %s starts", p.name)
+	w.judge.Note("process %s starts", p.name)
 }
 
 // pass lets a time of the history pass.
@@ -171,7 +164,7 @@ func (w *world) harm(i int, f fault) {
 	}
 	time.Sleep(at)
 	pl := w.places[f.Node%len(w.places)]
-	w.judge.note("%s of %s for %v", f.Do, pl.name, time.Duration(f.For))
+	w.judge.Note("%s of %s for %v", f.Do, pl.name, time.Duration(f.For))
 	switch f.Do {
 	case "kill":
 		w.kill(time.Duration(f.For), nil, pl)
@@ -185,12 +178,12 @@ func (w *world) harm(i int, f fault) {
 		w.outage(1)
 		time.Sleep(time.Duration(f.For))
 		w.outage(-1)
-		w.judge.note("outage is over")
+		w.judge.Note("outage is over")
 	case "full":
 		w.fill(1)
 		time.Sleep(time.Duration(f.For))
 		w.fill(-1)
-		w.judge.note("there is room again")
+		w.judge.Note("there is room again")
 	case "jump":
 		w.judge.unrenewed(0)
 		w.disk.Jump(time.Duration(f.For))
@@ -241,7 +234,7 @@ func (w *world) power(at time.Duration, f *fault) {
 	time.Sleep(flushes)
 	snap, when := w.disk.Snapshot(), time.Now()
 	time.Sleep(at - flushes)
-	w.judge.note("power cut, what is younger than %v is lost", time.Since(when))
+	w.judge.Note("power cut, what is younger than %v is lost", time.Since(when))
 	w.mu.Lock()
 	for _, p := range w.all { // the cut-off processes, too
 		if p != p.place.cur {
@@ -287,7 +280,7 @@ func (w *world) split(pl *place, rest time.Duration) {
 	}
 	time.Sleep(rest)
 	p.link.Up()
-	w.judge.note("process %s has the store again", p.name)
+	w.judge.Note("process %s has the store again", p.name)
 	time.Sleep(rest + time.Minute)
 	p.die()
 }

@@ -68,7 +68,7 @@ func (j *judge) leaves(p *process) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.state(p).left = time.Now()
-	j.noted("process %s leaves", p.name)
+	j.Note("process %s leaves", p.name)
 }
 
 // hasLeft notes that a process has given its entry back.
@@ -226,7 +226,7 @@ func (j *judge) mayRun(r *run) {
 		}
 	}
 	if taken <= 0 {
-		j.faulted("%s runs again on %s, which has not taken it over", name, r.p.name)
+		j.Fault("%s runs again on %s, which has not taken it over", name, r.p.name)
 	}
 }
 
@@ -241,17 +241,17 @@ func (j *judge) takeovers(all []*process) {
 		if from == nil || from == to {
 			continue
 		}
-		j.sums["takeovers"]++
+		j.Count("takeovers")
 		if j.couldBeGone(from, t.at.Add(-slack), t.at) {
 			continue
 		}
 		if s := j.state(from); !s.left.IsZero() && !s.left.After(t.at) {
-			j.sums["streams given up"]++
+			j.Count("streams given up")
 			continue
 		}
 		dead, over := j.ended[from]
 		if over && !dead.at.After(t.at) {
-			j.faulted("process %s takes stream %.4s of %s, whose lease is not over, at %v", to.name, t.stream, from.name, t.at.Sub(j.w.begin))
+			j.Fault("process %s takes stream %.4s of %s, whose lease is not over, at %v", to.name, t.stream, from.name, t.at.Sub(j.w.judge.Begin))
 			continue
 		}
 		for _, name := range t.requests {
@@ -259,7 +259,7 @@ func (j *judge) takeovers(all []*process) {
 			if r != nil && slices.ContainsFunc(r.runs, func(x *run) bool {
 				return x.p == from && !x.began.After(t.at) && (!x.ended || x.end.at.After(t.at))
 			}) {
-				j.faulted("process %s takes %s of %s, which is there and runs it, at %v", to.name, name, from.name, t.at.Sub(j.w.begin))
+				j.Fault("process %s takes %s of %s, which is there and runs it, at %v", to.name, name, from.name, t.at.Sub(j.w.judge.Begin))
 			}
 		}
 	}

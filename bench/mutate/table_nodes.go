@@ -5,7 +5,7 @@ var nodes = []mutation{
 	// Who may write a stream.
 	{
 		"no stream is taken over from a writer that is there",
-		"internal/takeover", "internal/sim/history", "TestKept",
+		"internal/takeover", "", "TestWhoIsTakenFrom",
 		`func ($w $Writer) $MustBeGone($boot string, $given $Writer) bool { return «!$w.$IsOf($boot) && $w != $given» }`,
 		`$w == $given && $w.$IsOf($boot)`,
 	},
@@ -29,7 +29,7 @@ var nodes = []mutation{
 	},
 	{
 		"a record that has expired does not count as taken over",
-		"internal/takeover", "internal/sim/history", "TestKept",
+		"internal/takeover", "", "TestWhose",
 		`case $rec != nil: return $Taken case !$certain: return $Doubt } return «$Lost»`,
 		`$Taken`,
 	},

@@ -11,7 +11,7 @@ var once = []mutation{
 	},
 	{
 		"an append that was refused does not count as stored",
-		"internal/stream", "internal/sim/history", "TestKept",
+		"internal/stream", "actors/recovery", "TestKept",
 		`func ($m *$Machine) $Step($e $Event, $out []$Effect) []$Effect { switch $e.$Op {
 			… case $Stored: return $m.$stored($out)
 			… case $Guarded, $Ours, $Absent, $Created: «»return $m.$guard($e, $out)`,
@@ -19,7 +19,7 @@ var once = []mutation{
 	},
 	{
 		"no event is sent before it is stored",
-		"internal/stream", "internal/sim/history", "TestKept",
+		"internal/stream", "actors/recovery", "TestKept",
 		`$part := $f.$parts[$f.$sent] «»$setEpoch($part, $m.$epoch)
 			… $out = append($out, $Effect{$Do: $Deliver, $Num: $f2.$num, $Epoch: $m.$epoch, $Entries: $f2.$entries, $Last: $f2.$last})`,
 		`; if len($f.$parts) == 1 {
@@ -28,13 +28,13 @@ var once = []mutation{
 	},
 	{
 		"a record says what the log has forgotten",
-		"internal/record", "internal/sim/history", "TestKept",
+		"internal/record", "actors/recovery", "TestKept",
 		`«$r.$Digest = $p.$Digest.$Clone()» $r.$Steps = slices.Clone($p.$Steps)`,
 		``,
 	},
 	{
 		"an event id stands for one event",
-		"internal/stream", "internal/sim/history", "TestKept",
+		"internal/stream", "actors/recovery", "TestKept",
 		`return strconv.AppendUint($b, «$p.$Epoch*$maxEntries+» uint64($p.$Entry), 10)`,
 		``,
 	},
@@ -60,7 +60,7 @@ var once = []mutation{
 	},
 	{
 		"an event that another node has not passed on is read from the log",
-		"internal/attachment", "internal/sim/history", "TestKept",
+		"internal/attachment", "actors", "TestLostFrames",
 		`case $a.$live «&& $f.$From <= $a.$next»: $a.$writeNew(`,
 		``,
 	},

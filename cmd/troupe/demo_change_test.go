@@ -1,7 +1,6 @@
 package main_test
 
 import (
-	"bufio"
 	"strings"
 	"testing"
 )
@@ -21,22 +20,4 @@ func TestListsThatChange(t *testing.T) {
 	if m := c.call("tools/call", `{"name":"change","arguments":{"what":"everything"}}`, nil); m.Error == nil {
 		t.Errorf("a list that is none: %s", m.Result)
 	}
-}
-
-func TestTouchTellsSubscribers(t *testing.T) {
-	c := connectHTTP(t)
-	c.call("resources/subscribe", `{"uri":"test://watched-resource"}`, nil)
-	stream := c.do("GET", "")
-	if got := c.tool("touch", `{"uri":"test://watched-resource"}`).text(t); got != "touched test://watched-resource" {
-		t.Error(got)
-	}
-	for lines := bufio.NewScanner(stream.Body); lines.Scan(); {
-		if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
-			if want := `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"test://watched-resource"}}`; data != want {
-				t.Errorf("got %s, want %s", data, want)
-			}
-			return
-		}
-	}
-	t.Error("the stream ended without a word")
 }

@@ -2,7 +2,6 @@ package main_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -73,60 +72,6 @@ func TestToolList(t *testing.T) {
 	}
 }
 
-func TestPlainTools(t *testing.T) {
-	t.Parallel()
-	c := connect(t, `{}`)
-	const (
-		png = `{"type":"image","data":"iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==","mimeType":"image/png"}`
-		wav = `{"type":"audio","data":"UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA=","mimeType":"audio/wav"}`
-	)
-	for _, tt := range []struct {
-		tool, arguments string
-		isError         bool
-		want            []string
-	}{
-		{"echo", `{"text":"a \u00e9\n\"b\""}`, false, []string{`{"type":"text","text":"a é\n\"b\""}`}},
-		{"echo", `{"text":""}`, false, []string{`{"type":"text","text":""}`}},
-		{"link", `{}`, false, []string{
-			`{"type":"resource_link","uri":"test://static-text","name":"static-text","title":"Static text","description":"A text that never changes.","mimeType":"text/plain"}`}},
-		{"enter", `{"url":"https://example.com/","visited":true}`, false, []string{`{"type":"text","text":"come in"}`}},
-		{"sleep", `{"ms":0}`, false, []string{`{"type":"text","text":"slept 0 ms"}`}},
-		{"count", `{"to":0}`, false, []string{`{"type":"text","text":"counted to 0"}`}},
-		{"test_simple_text", ``, false, []string{`{"type":"text","text":"This is a simple text response for testing."}`}},
-		{"test_image_content", `{}`, false, []string{png}},
-		{"test_audio_content", `{}`, false, []string{wav}},
-		{"test_embedded_resource", `{}`, false, []string{
-			`{"type":"resource","resource":{"uri":"test://embedded-resource","mimeType":"text/plain","text":"This is an embedded resource content."}}`}},
-		{"test_multiple_content_types", `{}`, false, []string{
-			`{"type":"text","text":"Multiple content types test:"}`, png,
-			`{"type":"resource","resource":{"uri":"test://mixed-content-resource","mimeType":"application/json","text":"{\"test\":\"data\",\"value\":123}"}}`}},
-		{"test_error_handling", `{}`, true, []string{`{"type":"text","text":"This tool intentionally returns an error for testing"}`}},
-		{"json_schema_2020_12_tool", `{"contactMethod":"phone","phone":"1"}`, false, []string{
-			`{"type":"text","text":"JSON Schema 2020-12 tool called with: {\"contactMethod\":\"phone\",\"phone\":\"1\"}"}`}},
-	} {
-		got := c.tool(tt.tool, tt.arguments)
-		if got.IsError != tt.isError || len(got.Content) != len(tt.want) {
-			t.Errorf("%s %s gives %s, error %t; want %s, error %t", tt.tool, tt.arguments, got.Content, got.IsError, tt.want, tt.isError)
-			continue
-		}
-		for i, block := range got.Content {
-			var got, want any
-			if json.Unmarshal(block, &got) != nil || json.Unmarshal([]byte(tt.want[i]), &want) != nil || !cmp.Equal(got, want) {
-				t.Errorf("%s %s: block %d is %s, want %s", tt.tool, tt.arguments, i, block, tt.want[i])
-			}
-		}
-	}
-}
-
-func TestMeasure(t *testing.T) {
-	t.Parallel()
-	c := connect(t, `{}`)
-	const want = `{"bytes":14,"characters":7,"words":2}`
-	if r := c.tool("measure", `{"text":"ab \u4e16\u754c\ud83c\udfad\n"}`); string(r.Structured) != want || r.text(t) != want {
-		t.Errorf("it gives %s and %s, want %s as both", r.Structured, r.Content, want)
-	}
-}
-
 func TestArgumentsThatDoNotFit(t *testing.T) {
 	t.Parallel()
 	c := connect(t, `{}`)
@@ -140,75 +85,5 @@ func TestArgumentsThatDoNotFit(t *testing.T) {
 		if r := c.tool(tt.tool, tt.arguments); !r.IsError {
 			t.Errorf("%s %s gives %s, want an error in the result", tt.tool, tt.arguments, r.Content)
 		}
-	}
-}
-
-func TestNotifyingTools(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		tool, arguments, text string
-		progress, logs        []string
-	}{
-		{"count", `{"to":3,"delay_ms":20}`, "counted to 3",
-			[]string{`{"progressToken":"token","progress":1,"total":3}`, `{"progressToken":"token","progress":2,"total":3}`, `{"progressToken":"token","progress":3,"total":3}`},
-			[]string{`{"level":"info","logger":"count","data":"1 of 3"}`, `{"level":"info","logger":"count","data":"2 of 3"}`, `{"level":"info","logger":"count","data":"3 of 3"}`}},
-		{"test_tool_with_progress", `{}`, "Tool with progress completed",
-			[]string{`{"progressToken":"token","progress":0,"total":100}`, `{"progressToken":"token","progress":50,"total":100}`, `{"progressToken":"token","progress":100,"total":100}`}, nil},
-		{"test_tool_with_logging", ``, "Tool with logging executed successfully", nil,
-			[]string{`{"level":"info","data":"Tool execution started"}`, `{"level":"info","data":"Tool processing data"}`, `{"level":"info","data":"Tool execution completed"}`}},
-	} {
-		t.Run(tt.tool, func(t *testing.T) {
-			t.Parallel()
-			c := connect(t, `{}`)
-			if got := c.tool(tt.tool, tt.arguments).text(t); got != tt.text {
-				t.Errorf("text is %q, want %q", got, tt.text)
-			}
-			if diff := cmp.Diff(c.notified("notifications/progress"), tt.progress); diff != "" {
-				t.Errorf("progress differs (-got +want):\n%s", diff)
-			}
-			if diff := cmp.Diff(c.notified("notifications/message"), tt.logs); diff != "" {
-				t.Errorf("logs differ (-got +want):\n%s", diff)
-			}
-		})
-	}
-}
-
-func TestTick(t *testing.T) {
-	t.Parallel()
-	c := connectHTTP(t)
-	if r := c.tool("tick", `{"n":1}`); !r.IsError {
-		t.Errorf("without a stream it gives %s, want an error in the result", r.Content)
-	}
-	stream := c.do("GET", "")
-	listener := &client{t: t}
-	heard := make(chan struct{})
-	go func() {
-		defer close(heard)
-		listener.read(stream)
-	}()
-	if got := c.tool("tick", `{"n":3,"every_ms":1}`).text(t); got != "ticked 3 times" {
-		t.Errorf("text is %q", got)
-	}
-	if resp := c.do("DELETE", ""); resp.StatusCode/100 != 2 {
-		t.Errorf("the end of the session is answered with %s", resp.Status)
-	}
-	<-heard
-	var want []string
-	for n := 1; n <= 3; n++ {
-		want = append(want, fmt.Sprintf(`{"level":"info","logger":"tick","data":"%d of 3"}`, n))
-	}
-	if diff := cmp.Diff(listener.notified("notifications/message"), want); diff != "" {
-		t.Errorf("messages differ (-got +want):\n%s", diff)
-	}
-}
-
-func TestReconnection(t *testing.T) {
-	t.Parallel()
-	c := connectHTTP(t)
-	if got := c.tool("test_reconnection", ``).text(t); !strings.Contains(got, "completed successfully") {
-		t.Errorf("text is %q", got)
-	}
-	if c.lastEvent == "" {
-		t.Error("the answer came without an event id, so that nothing was resumed")
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/eventstream"
 )
 
 // aloneBody returns a request of 2026-07-28. params are members of its params.
@@ -87,19 +88,11 @@ func (p *process) open(t *testing.T, id, method, params string) *exchange {
 
 // event reads the next event of a stream: its id, and its data if it has any.
 func (x *exchange) event() (id, data string, err error) {
+	r := eventstream.NewReader(x.rd, 1<<20) // which keeps nothing back from x.rd
 	for {
-		line, err := x.rd.ReadString('\n')
-		if err != nil {
-			return "", "", err
-		}
-		line = strings.TrimRight(line, "\r\n")
-		switch {
-		case strings.HasPrefix(line, "id: "):
-			id = line[4:]
-		case strings.HasPrefix(line, "data: "):
-			data = line[6:]
-		case line == "" && (id != "" || data != ""):
-			return id, data, nil
+		e, err := r.Next()
+		if err != nil || e.ID != "" || len(e.Data) > 0 {
+			return e.ID, string(e.Data), err
 		}
 	}
 }
@@ -332,35 +325,6 @@ func (p *process) becomes(t *testing.T, name, want string) {
 			t.Fatalf("%s is %q, want %q", name, p.metric(t, name), want)
 		}
 	}
-}
-
-// TestClosingTheConnectionEndsTheHandler closes connections before the first byte of
-// the response, and in mid-stream. go run ./bench/soak world measures how soon the
-// handler ends.
-func TestClosingTheConnectionEndsTheHandler(t *testing.T) {
-	t.Parallel()
-	p := start(t, "--memory")
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() {
-		_, err := p.sendAlone(ctx, "1", "tools/call", tool("sleep", `{"ms":3600000}`))
-		ended <- err
-	}()
-	p.becomes(t, "troupe_calls_in_flight", "1")
-	cancel()
-	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("the call was answered, or ended with %v", err)
-	}
-	p.becomes(t, "troupe_calls_in_flight", "0")
-
-	x := p.open(t, "1", "tools/call", tool("count", `{"to":100000,"delay_ms":100}`))
-	x.next(t)
-	if n := p.metric(t, "troupe_calls_in_flight"); n != "1" {
-		t.Errorf("%s calls in flight", n)
-	}
-	x.close()
-	p.becomes(t, "troupe_calls_in_flight", "0")
-	p.becomes(t, `troupe_actors{kind="request"}`, "0")
 }
 
 // TestCallsAtTheEndOfAProcess sends SIGTERM while calls run. Calls that end in time get

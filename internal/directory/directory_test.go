@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 )
 
 func TestDirectoryMakesOnce(t *testing.T) {
@@ -38,5 +39,31 @@ func TestDirectoryMakesOnce(t *testing.T) {
 	d.Drop(7, v)
 	if d.Len() != 0 {
 		t.Error("a dropped key is still there")
+	}
+}
+
+// TestCurrentWaits checks that what is being obtained is not said to be missing.
+func TestCurrentWaits(t *testing.T) {
+	for _, fault := range []error{nil, errors.New("no")} {
+		synctest.Test(t, func(t *testing.T) {
+			d := New[int, *int]()
+			made, said := make(chan struct{}), make(chan bool, 1)
+			go func() {
+				_, _ = d.Obtain(7, func() (*int, error) { <-made; return new(int), fault })
+			}()
+			synctest.Wait()
+			go func() {
+				_, here := d.Current(7)
+				said <- here
+			}()
+			synctest.Wait()
+			if _, here := d.Get(7); here || len(said) > 0 {
+				t.Error("it is judged before it is made")
+			}
+			close(made)
+			if here := <-said; here != (fault == nil) {
+				t.Errorf("made with %v, current says %t", fault, here)
+			}
+		})
 	}
 }

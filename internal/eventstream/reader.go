@@ -23,6 +23,8 @@ type Event struct {
 
 // Reader reads the events of a stream.
 type Reader struct {
+	Comments int // lines of comments so far
+
 	rd   *bufio.Reader
 	most int
 	line []byte
@@ -34,7 +36,7 @@ type Reader struct {
 func NewReader(r io.Reader, most int) *Reader { return &Reader{rd: bufio.NewReader(r), most: most} }
 
 // Next returns the next event, or why there is none: [io.EOF] at the end of the stream, an error for an event that is too large, or the
-// error of the underlying reader. An event that the stream ends within is none. Comments and unknown fields are skipped, and so is a name without anything else.
+// error of the underlying reader. An event that the stream ends within is none. Comments are counted, and unknown fields are skipped, as is a name without anything else.
 func (r *Reader) Next() (Event, error) {
 	var e Event
 	r.data = r.data[:0]
@@ -55,6 +57,8 @@ func (r *Reader) Next() (Event, error) {
 		field, value, _ := bytes.Cut(line, []byte(":"))
 		value = bytes.TrimPrefix(value, []byte(" "))
 		switch string(field) {
+		case "":
+			r.Comments++
 		case "data":
 			if lines++; lines > 1 {
 				r.data = append(r.data, '\n')

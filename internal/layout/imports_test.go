@@ -69,16 +69,16 @@ var layers = []layer{
 	{"transport", []string{"mcp", "codec", "internal/guard", "internal/limits", "internal/protocol", "internal/quota", "internal/refusal", "internal/telemetry"}, nil, "a transport carries bytes and holds no protocol state"},
 	{"cluster", []string{"mcp", "codec", "internal/inproc", "internal/lease", "internal/letter", "internal/limits", "internal/owner", "internal/program", "internal/remoteclock", "internal/telemetry"}, nil, "storage knows records and events, not who writes them"},
 	{"", []string{"auth", "mcp", "codec", "actors", "transport", "cluster", "internal"}, []string{"examples"}, "the public API is below its users"},
-	{"internal/spec", []string{"", "auth", "mcp"}, []string{"codec", "internal/limits", "internal/protocol", "internal/toolschema"}, "the specification is tested over the wire, from outside"},
+	{"internal/spec", []string{"", "auth", "mcp"}, []string{"codec", "internal/eventstream", "internal/limits", "internal/protocol", "internal/toolschema"}, "the specification is tested over the wire, from outside"},
 	{"troupetest", []string{"", "mcp", "internal/guard", "internal/origin", "internal/protocol"}, nil, "it tests what any user can write, over a pipe that knows its request"},
 	{"examples", []string{"auth", "", "mcp"}, nil, "an example shows what any user can write"},
 	{"bench", []string{"", "mcp", "codec", "examples", "internal"}, nil, "load comes over the wire"},
 	{"bench/lab", []string{"", "auth", "examples"}, nil, "its servers are such as any user can write, one of them with tokens"},
-	{"cmd", []string{"", "auth", "mcp", "examples", "bench", "internal/admin", "internal/apikey", "internal/client", "internal/configfile", "internal/limits", "internal/memory", "internal/procs", "internal/protocol", "internal/revocation", "internal/telemetry"}, nil, "the command turns flags into Options and has no parts of its own"},
+	{"cmd", []string{"", "auth", "mcp", "examples", "bench", "internal/admin", "internal/apikey", "internal/client", "internal/configfile", "internal/limits", "internal/memory", "internal/procs", "internal/protocol", "internal/revocation", "internal/telemetry"}, []string{"internal/eventstream"}, "the command turns flags into Options and has no parts of its own"},
 }
 
 // testPackages exist for tests: test files anywhere may import them, and other packages may not.
-var testPackages = []string{"internal/closedschema", "internal/sim", "internal/spec/host", "internal/spec/official", "internal/testkit", "internal/testkit/certificate", "internal/testkit/when", "troupetest"}
+var testPackages = []string{"internal/closedschema", "internal/histories", "internal/sim", "internal/spec/host", "internal/spec/official", "internal/testkit", "internal/testkit/certificate", "internal/testkit/when", "troupetest"}
 
 // An owner says which packages may import something from outside the module.
 type owner struct {

@@ -76,7 +76,7 @@ var Table = []Kind{
 		{"goes on", "Those that run do; what they store waits.", []string{command + "TestTasksWhileNATSIsAway"}},
 	}},
 	{"2026-07-28: safe, tasks", [len(Breaks)]Cell{
-		{"resend", cancels + " " + once, []string{command + "TestClosingTheConnectionEndsTheHandler"}},
+		{"resend", cancels + " " + once, []string{stateless + "TestClosingTheConnectionCancelsTheCallAndNotTheParking"}},
 		{"a task", "The client is given a task in place of the result, and the run goes on as that.", []string{task + "TestALongCallOutlivesItsProcess", ofSDKs}},
 		{"resend", nothing + " " + once, []string{command + "TestAnyProcessServesTheNextRequest", task + "TestALongCallOutlivesItsProcess", ofSDKs}},
 		{"resend", "As with kill -9, and for a task as below --sync.", []string{task + "TestTaskWhoseWorkIsLostRuns"}},
@@ -84,7 +84,7 @@ var Table = []Kind{
 		{"runs on", "Where it runs; it becomes no task meanwhile.", []string{nodes + "TestNodeWithoutItsLeaseHoldsNobody"}},
 	}},
 	{"2026-07-28: safe, no tasks", [len(Breaks)]Cell{
-		{"resend", cancels, []string{command + "TestClosingTheConnectionEndsTheHandler"}},
+		{"resend", cancels, []string{stateless + "TestClosingTheConnectionCancelsTheCallAndNotTheParking"}},
 		{"ends first", "The process waits for them; what still runs two seconds before the end of its drain is told to send the request again.", []string{command + "TestCallsAtTheEndOfAProcess", ofSDKs}},
 		{"resend", nothing, []string{command + "TestAnyProcessServesTheNextRequest", ofSDKs}},
 		{"resend", nothing, []string{command + "TestAnyProcessServesTheNextRequest"}},
@@ -92,7 +92,7 @@ var Table = []Kind{
 		{"runs on", "Where it runs.", []string{nodes + "TestNodeWithoutItsLeaseHoldsNobody"}},
 	}},
 	{"2026-07-28: other call", [len(Breaks)]Cell{
-		{"cancelled", cancels, []string{command + "TestClosingTheConnectionEndsTheHandler"}},
+		{"cancelled", cancels, []string{stateless + "TestClosingTheConnectionCancelsTheCallAndNotTheParking"}},
 		{"ends first", "The process waits for them; what still runs at the end of its drain ends with -32010.", []string{command + "TestCallsAtTheEndOfAProcess"}},
 		{"unknown", "Its client gets no response and cannot know whether the call took effect: that is what tasks are for.", []string{command + "TestAnyProcessServesTheNextRequest"}},
 		{"unknown", "As with kill -9.", []string{command + "TestAnyProcessServesTheNextRequest"}},

@@ -1,12 +1,14 @@
 package testkit
 
 import (
-	"bufio"
 	"bytes"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/troupe-run/troupe/internal/eventstream"
 )
 
 // Client speaks Streamable HTTP only.
@@ -31,7 +33,7 @@ type Event struct{ Name, ID, Retry, Data string }
 type Answer struct {
 	*http.Response
 	Body string
-	sse  *bufio.Reader
+	sse  *eventstream.Reader
 	raw  io.Closer
 	seen func(message string)
 	// Comments counts the comment lines read so far.
@@ -48,35 +50,19 @@ func (a *Answer) Close() { _ = a.raw.Close() }
 
 // Next reads the next event; ok is false at the end of the stream.
 func (a *Answer) Next() (e Event, ok bool) {
-	seen := false
-	for {
-		line, err := a.sse.ReadString('\n')
-		if err != nil {
-			a.Broke = err != io.EOF
-			return e, false
-		}
-		line = strings.TrimSuffix(line, "\n")
-		field, value, _ := strings.Cut(line, ":")
-		value = strings.TrimPrefix(value, " ")
-		switch {
-		case line == "" && seen:
-			if e.Data != "" && a.seen != nil {
-				a.seen(e.Data)
-			}
-			return e, true
-		case line == "":
-		case field == "":
-			a.Comments++
-		case field == "event":
-			e.Name, seen = value, true
-		case field == "id":
-			e.ID, seen = value, true
-		case field == "retry":
-			e.Retry, seen = value, true
-		case field == "data":
-			e.Data, seen = value, true
-		}
+	got, err := a.sse.Next()
+	if a.Comments = a.sse.Comments; err != nil {
+		a.Broke = err != io.EOF
+		return e, false
 	}
+	e = Event{Name: got.Name, ID: got.ID, Data: string(got.Data)}
+	if got.Retry > 0 {
+		e.Retry = strconv.FormatInt(got.Retry.Milliseconds(), 10)
+	}
+	if e.Data != "" && a.seen != nil {
+		a.seen(e.Data)
+	}
+	return e, true
 }
 
 // All reads the rest of the stream.
@@ -138,7 +124,7 @@ func (c *Client) Try(method, body string, header ...string) (*Answer, error) {
 	}
 	a := &Answer{Response: resp, raw: resp.Body, seen: c.Received}
 	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
-		a.sse = bufio.NewReader(resp.Body)
+		a.sse = eventstream.NewReader(resp.Body, 1<<30)
 		return a, nil
 	}
 	defer resp.Body.Close()

@@ -86,30 +86,6 @@ func TestDayWithoutIssuer(t *testing.T) {
 	})
 }
 
-// TestMadeUpKeyIDs sends tokens with random kids for a minute: the issuer is asked for its keys six times at most, and a good token is answered all the while.
-func TestMadeUpKeyIDs(t *testing.T) {
-	testkit.Bubble(t, func(t *testing.T) {
-		d, _ := virtualDoor(t)
-		answered(t, d.Host, "at first", 200, d.id.Token("alice", resource, nil))
-		time.Sleep(time.Minute)
-		before, outcomes := d.id.Fetched(), map[int]int{}
-		all := host.Sized(10_000, 1_000)
-		for n := range all {
-			outcomes[lists(t, d.Host, d.id.Signed(issuer.Header(issuer.Claims{"kid": fmt.Sprint("made up ", n)}), d.id.Claims("alice", resource, nil)))]++
-			if n%100 == 0 {
-				answered(t, d.Host, "meanwhile", 200, d.id.Token("bob", resource, nil))
-			}
-			time.Sleep(time.Minute / time.Duration(all))
-		}
-		if got := d.id.Fetched() - before; got > 6 || got < 5 {
-			t.Errorf("the issuer was asked %d times, want 6 at most", got)
-		}
-		if outcomes[401] == 0 || outcomes[401]+outcomes[503] != all {
-			t.Errorf("they are answered %v", outcomes)
-		}
-	})
-}
-
 // TestMadeUpKeyIDsAreFailures has an address send tokens with random kids, which get 503 until the issuer was asked again: they are failures nevertheless, and the next ones are not looked at.
 func TestMadeUpKeyIDsAreFailures(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {

@@ -2,7 +2,6 @@ package auth_test
 
 import (
 	"bufio"
-	"context"
 	"crypto"
 	"crypto/hmac"
 	"crypto/rand"
@@ -22,8 +21,6 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe"
-	"github.com/troupe-run/troupe/auth"
-	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/internal/testkit/issuer"
 	"github.com/troupe-run/troupe/mcp"
@@ -377,74 +374,5 @@ func TestForgedHeaders(t *testing.T) {
 				t.Errorf("%s, a token for %s: %s, want %d", name, aud, a.Status, want)
 			}
 		}
-	}
-}
-
-// TestProviders has tokens with the claims of the six identity providers that people have, and of each one that must not count, over the wire.
-func TestProviders(t *testing.T) {
-	t.Parallel()
-	type list = []any
-	for name, tt := range map[string]struct {
-		issuer    auth.Issuer
-		good, bad issuer.Claims
-		who       string
-		reason    string
-	}{
-		"Keycloak": {
-			auth.Issuer{},
-			issuer.Claims{"aud": list{resource, "account"}, "sub": "f:8a", "typ": "Bearer", "azp": "editor", "sid": "s", "acr": "1", "realm_access": map[string]any{"roles": list{"user"}}, "scope": "openid files:read"},
-			issuer.Claims{"aud": "account", "sub": "f:8a", "typ": "Bearer", "azp": "editor", "scope": "openid"}, "f:8a|editor|false|openid files:read", "audience",
-		},
-		"Entra": {
-			auth.Issuer{Audiences: []string{"api://b14a7505"}},
-			issuer.Claims{"aud": "api://b14a7505", "azp": "6731de76", "oid": "6902", "scp": "Files.Read Files.Write", "sub": "HKZp", "tid": "9122", "ver": "2.0"},
-			issuer.Claims{"aud": "00000003-0000-0000-c000-000000000000", "azp": "6731de76", "scp": "User.Read", "sub": "HKZp"}, "HKZp|6731de76|false|Files.Read Files.Write", "audience",
-		},
-		"Auth0": {
-			auth.Issuer{},
-			issuer.Claims{"sub": "auth0|5c5d", "aud": list{resource, "https://tenant.eu.auth0.com/userinfo"}, "azp": "mine", "scope": "openid files:read"},
-			issuer.Claims{"sub": "auth0|5c5d", "aud": list{"https://tenant.eu.auth0.com/userinfo"}, "azp": "mine", "scope": "openid"}, "auth0|5c5d|mine|false|openid files:read", "audience",
-		},
-		"Okta": {
-			auth.Issuer{Audiences: []string{"api://default"}},
-			issuer.Claims{"ver": 1, "aud": "api://default", "cid": "0oa1", "scp": list{"files:read"}, "sub": "0oa1"},
-			issuer.Claims{"aud": "https://dev-1.okta.com", "cid": "0oa1", "scp": list{"openid"}, "sub": "alice@example.com"}, "0oa1|0oa1|true|files:read", "audience",
-		},
-		"Cognito": {
-			auth.Issuer{ClientIDs: []string{"xxxxexample"}},
-			issuer.Claims{"sub": "aaaa", "cognito:groups": list{"g"}, "version": 2, "client_id": "xxxxexample", "token_use": "access", "scope": "mcp/files.read", "username": "alice"},
-			issuer.Claims{"sub": "aaaa", "aud": "xxxxexample", "token_use": "id", "email": "a@example.com"}, "aaaa|xxxxexample|false|mcp/files.read", "id-token",
-		},
-		"Authentik": {
-			auth.Issuer{Audiences: []string{"CPEPMv"}},
-			issuer.Claims{"sub": "f0fd", "aud": "CPEPMv", "azp": "CPEPMv", "acr": "goauthentik.io/providers/oauth2/default", "scope": "openid files:read", "groups": list{"g"}},
-			issuer.Claims{"sub": "f0fd", "aud": "other", "azp": "other", "scope": "openid"}, "f0fd|CPEPMv|false|openid files:read", "audience",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := newDoor(t, func(o *troupe.Options) {
-				tt.issuer.URL = o.Auth.Issuers[0].URL
-				o.Auth.Issuers = []auth.Issuer{tt.issuer}
-			})
-			troupe.AddTool(d.Server, troupe.Tool{Name: "who"}, func(_ context.Context, c *troupe.Call, _ struct{}) (string, error) {
-				p := c.Principal()
-				return fmt.Sprint(p.Subject, "|", p.Client, "|", p.Machine, "|", strings.Join(p.Scopes, " ")), nil
-			})
-			token := func(c issuer.Claims) string {
-				all := d.id.Claims("", "", issuer.Claims{"aud": nil, "sub": nil, "client_id": nil, "scope": nil})
-				for name, v := range c {
-					all[name] = v
-				}
-				return d.id.Signed(issuer.Header(issuer.Claims{"typ": "JWT"}), all)
-			}
-			if a := d.as(token(tt.good)).Initialize(`{}`).Post(host.Call("1", "who", `{}`)); a.Body != host.TextResult("1", tt.who) {
-				t.Errorf("the call is answered %s, want %s", a.Body, tt.who)
-			}
-			a := d.as(token(tt.bad)).Post(listTools)
-			if got := challenge(t, a.Header); a.StatusCode != 401 || got["error"] != "invalid_token" || d.Refused("auth-"+tt.reason) != 1 {
-				t.Errorf("the token that must not count: %s %v", a.Status, got)
-			}
-		})
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/histories"
 )
 
 // client is one client. It goes on whatever happens.
@@ -63,35 +65,17 @@ func (cl *client) live() {
 	}
 	all.Wait()
 	if cl.plan.Listen {
-		cl.pause(max(0, cl.w.plan.calmed()-time.Since(cl.w.begin)) + settling + 30*time.Second)
+		cl.pause(max(0, cl.w.plan.calmed()-time.Since(cl.w.judge.Begin)) + settling + 30*time.Second)
 	}
 	close(stop)
 	more.Wait()
 }
 
 // over reports whether the history has lasted too long.
-func (cl *client) over() bool { return closed(cl.w.over) }
-
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
+func (cl *client) over() bool { return histories.Closed(cl.w.over) }
 
 // pause waits. It is false when the history has lasted too long.
-func (cl *client) pause(d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-cl.w.over:
-		return false
-	}
-}
+func (cl *client) pause(d time.Duration) bool { return histories.Pause(d, cl.w.over) }
 
 func (cl *client) id() string {
 	cl.mu.Lock()
@@ -208,7 +192,7 @@ func (a *asking) sends() bool {
 		j.abandons(a.request)
 		return true
 	case c.status != 200:
-		j.fault("%s was answered with %d %s", a.request, c.status, c.body)
+		j.Fault("%s was answered with %d %s", a.request, c.status, c.body)
 		return true
 	case a.po.Task:
 		a.follows(c)
@@ -282,7 +266,7 @@ func (a *asking) takes(e event, from string) string {
 	}
 	if e.data == "" {
 		if from != "" && from != e.id {
-			j.fault("a stream resumed with %s is primed with %s", short(from), short(e.id))
+			j.Fault("a stream resumed with %s is primed with %s", histories.Short(from), histories.Short(e.id))
 		}
 		return e.id
 	}
@@ -318,12 +302,12 @@ func (a *asking) returns() (*reply, string) {
 		if p == nil {
 			continue
 		}
-		j.note("%s comes back to %s with %s", a.request, p.name, short(id))
+		j.Note("%s comes back to %s with %s", a.request, p.name, histories.Short(id))
 		c := a.w.send(p, "GET", "/mcp", "", "Mcp-Session-Id", a.id(), "Last-Event-ID", id)
 		if j.served(c, "a resume of "+a.request); c.status == 0 || c.refused() {
 			continue
 		}
-		j.counted("resumes")
+		j.Count("resumes")
 		switch {
 		case c.open:
 			return c, id
@@ -339,7 +323,7 @@ func (a *asking) returns() (*reply, string) {
 				return nil, ""
 			}
 		default:
-			j.fault("a resume of %s with %s was answered with %d %s", a.request, short(id), c.status, c.body)
+			j.Fault("a resume of %s with %s was answered with %d %s", a.request, histories.Short(id), c.status, c.body)
 			return nil, ""
 		}
 	}
@@ -355,7 +339,7 @@ func (a *asking) replies(e event, m message) {
 	a.answered[e.id] = true
 	st, ok := a.w.asked(m.Question)
 	if !ok || !strings.HasPrefix(m.Question, a.request+"?") {
-		a.w.judge.fault("event %s on the stream of %s asks %q", short(e.id), a.request, m.Question)
+		a.w.judge.Fault("event %s on the stream of %s asks %q", histories.Short(e.id), a.request, m.Question)
 		return
 	}
 	times := 1

@@ -47,7 +47,7 @@ func (p *process) serve(ctx context.Context, call *troupe.Call, in args) (string
 	name, _, _ := strings.Cut(in.Request, "/")
 	po := p.w.posts[name]
 	if po == nil {
-		j.fault("a handler runs for %q, which nobody sent", in.Request)
+		j.Fault("a handler runs for %q, which nobody sent", in.Request)
 		return "", troupe.ErrNotFound
 	}
 	s := &script{ctx: ctx, call: call, run: j.begin(in.Request, call.Attempt(), p)}

@@ -7,16 +7,17 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/histories"
 )
 
 // judge collects what clients and handlers have seen, and finds what must not be. It knows nothing of how the server keeps its promises. It
 // does not hold the server to what a power cut may have taken back, except to the meaning of event ids.
 type judge struct {
+	*histories.Tape
 	w *world
 
 	mu        sync.Mutex // guards the rest
-	faults    []string
-	notes     []string
 	requests  map[string]*request
 	tales     map[string]*tale // by stream
 	given     map[string][]string
@@ -32,7 +33,6 @@ type judge struct {
 	news      []news
 	heardTold map[string]int // messages to sessions
 	serial    int
-	sums      map[string]int // how often each thing has happened
 }
 
 // request is what the judge knows about one request.
@@ -73,72 +73,14 @@ type tale struct {
 }
 
 type seen struct {
-	pos  position
+	pos  histories.Position
 	id   string
 	what string
 	at   time.Time
 }
 
-type position struct{ num, k uint64 }
-
-func (p position) less(q position) bool { return p.num < q.num || p.num == q.num && p.k < q.k }
-
-func positionOf(id string) position {
-	parts := strings.Split(id, ".")
-	if len(parts) != 3 {
-		return position{}
-	}
-	num, _ := strconv.ParseUint(parts[1], 10, 64)
-	k, _ := strconv.ParseUint(parts[2], 10, 64)
-	return position{num, k}
-}
-
-// short is an event id for people.
-func short(id string) string {
-	if i := strings.IndexByte(id, '.'); i > 4 {
-		return id[:4] + id[i:]
-	}
-	return id
-}
-
 func newJudge(w *world) *judge {
-	return &judge{w: w, requests: map[string]*request{}, tales: map[string]*tale{}, given: map[string][]string{}, taken: map[string]string{}, steps: map[string]string{}, states: map[*process]*state{}, gone: map[int]time.Time{}, hearings: map[*reply]*hearing{}, heardTold: map[string]int{}, sums: map[string]int{}}
-}
-
-func (j *judge) note(text string, args ...any) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.noted(text, args...)
-}
-
-func (j *judge) noted(text string, args ...any) {
-	j.notes = append(j.notes, fmt.Sprintf("%10.3fs  "+text, append([]any{time.Since(j.w.begin).Seconds()}, args...)...))
-}
-
-func (j *judge) fault(text string, args ...any) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.faulted(text, args...)
-}
-
-// faulted notes a fault. mu is held.
-func (j *judge) faulted(text string, args ...any) {
-	j.noted("FAULT: "+text, args...)
-	if len(j.faults) < 20 {
-		j.faults = append(j.faults, fmt.Sprintf(text, args...))
-	}
-}
-
-func (j *judge) tale() []string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return slices.Clone(j.notes)
-}
-
-func (j *judge) counted(what string) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.sums[what]++
+	return &judge{w: w, Tape: histories.NewTape(), requests: map[string]*request{}, tales: map[string]*tale{}, given: map[string][]string{}, taken: map[string]string{}, steps: map[string]string{}, states: map[*process]*state{}, gone: map[int]time.Time{}, hearings: map[*reply]*hearing{}, heardTold: map[string]int{}}
 }
 
 // posts notes a request that is about to be sent.
@@ -146,7 +88,7 @@ func (j *judge) posts(name string, po *post) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.requests[name] = &request{name: name, po: po, seen: map[string]bool{}}
-	j.noted("%s is sent", name)
+	j.Note("%s is sent", name)
 }
 
 func (j *judge) accepts(name string) {
@@ -163,7 +105,7 @@ func (j *judge) declines(name string) {
 	r.forgotten = true
 	for _, x := range r.runs {
 		if j.calm(x.began.Add(-settling), time.Now()) {
-			j.faulted("%s is refused, and runs", name)
+			j.Fault("%s is refused, and runs", name)
 		}
 	}
 }
@@ -172,7 +114,7 @@ func (j *judge) declines(name string) {
 func (j *judge) abandons(name string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.noted("%s is abandoned", name)
+	j.Note("%s is abandoned", name)
 	j.requests[name].forgotten = true
 }
 
@@ -228,21 +170,21 @@ func (j *judge) begin(name string, attempt int, p *process) *run {
 	if p.dead.Load() {
 		return run
 	}
-	j.noted("%s runs (run %d, attempt %d) on %s", name, run.serial, attempt, p.name)
+	j.Note("%s runs (run %d, attempt %d) on %s", name, run.serial, attempt, p.name)
 	for _, x := range r.runs {
 		switch {
 		case j.lost(x.began):
 		case !r.po.Safe:
-			j.faulted("%s runs again, which it may not", name)
+			j.Fault("%s runs again, which it may not", name)
 		case r.cut, r.twice && j.over0(r): // each of the nodes that get the retry of a lost call may run it
 		case !j.over(x) && !j.forsaken(x):
-			j.faulted("%s runs again on %s, and %s runs it or has run it", name, p.name, x.p.name)
+			j.Fault("%s runs again on %s, and %s runs it or has run it", name, p.name, x.p.name)
 		}
-		j.sums["second runs"]++
+		j.Count("second runs")
 	}
 	for _, at := range r.finals {
 		if !j.lost(at) && !r.twice {
-			j.faulted("%s was answered, and runs again on %s", name, p.name)
+			j.Fault("%s was answered, and runs again on %s", name, p.name)
 		}
 	}
 	r.runs = append(r.runs, run)
@@ -254,7 +196,7 @@ func (j *judge) returned(r *run, out outcome, text string) {
 	defer j.mu.Unlock()
 	r.end, r.out, r.text = time.Now(), out, text
 	if !r.p.dead.Load() {
-		j.noted("run %d returns", r.serial)
+		j.Note("run %d returns", r.serial)
 	}
 }
 
@@ -265,7 +207,7 @@ func (j *judge) failed(r *run, cause error) {
 	if r.p.dead.Load() {
 		return
 	}
-	j.noted("run %d fails: %v", r.serial, cause)
+	j.Note("run %d fails: %v", r.serial, cause)
 	if strings.Contains(cause.Error(), "store unavailable") && !j.calm(r.end.Add(-settling), r.end) {
 		return // it asks its client just when the store is away
 	}
@@ -279,7 +221,7 @@ func (j *judge) failed(r *run, cause error) {
 		return
 	}
 	if !j.over(r) && !r.request.tried && !r.request.cut && !r.request.forgotten && !j.waitsInVain(r.request) {
-		j.faulted("%s ends on %s, which nobody took it from: %v", r.request.name, r.p.name, cause)
+		j.Fault("%s ends on %s, which nobody took it from: %v", r.request.name, r.p.name, cause)
 	}
 }
 
@@ -302,7 +244,7 @@ func (j *judge) told(r *run, what string, began time.Time, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if err == nil && !r.p.dead.Load() {
-		j.sums["messages to sessions"]++
+		j.Count("messages to sessions")
 	}
 }
 
@@ -320,14 +262,14 @@ func (j *judge) takes(r *run, question, answer string) {
 	if r.p.dead.Load() {
 		return
 	}
-	j.noted("run %d is told %s", r.serial, answer)
+	j.Note("run %d is told %s", r.serial, answer)
 	switch first, known := j.taken[question]; {
 	case !slices.Contains(j.given[question], answer):
-		j.faulted("run %d asks %s and gets %q, which nobody said", r.serial, question, answer)
+		j.Fault("run %d asks %s and gets %q, which nobody said", r.serial, question, answer)
 	case known && first != answer && len(j.cutsAll) == 0 && !r.request.cut:
-		j.faulted("run %d asks %s and is told %q; an earlier run was told %q", r.serial, question, answer, first)
+		j.Fault("run %d asks %s and is told %q; an earlier run was told %q", r.serial, question, answer, first)
 	case known:
-		j.sums["answers found again"]++
+		j.Count("answers found again")
 	default:
 		j.taken[question] = answer
 	}
@@ -343,7 +285,7 @@ func (j *judge) does(r *run, name string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if by, known := j.steps[r.request.name+"!"+name]; known && j.stored(r) {
-		j.faulted("run %d of %s begins step %s, which has the result %q", r.serial, r.request.name, name, by)
+		j.Fault("run %d of %s begins step %s, which has the result %q", r.serial, r.request.name, name, by)
 	}
 }
 
@@ -354,12 +296,12 @@ func (j *judge) did(r *run, name, result string) {
 	if !j.stored(r) {
 		return
 	}
-	j.sums["steps"]++
+	j.Count("steps")
 	switch first, known := j.steps[r.request.name+"!"+name]; {
 	case known && first != result:
-		j.faulted("run %d of %s gets %q of step %s; an earlier run got %q", r.serial, r.request.name, result, name, first)
+		j.Fault("run %d of %s gets %q of step %s; an earlier run got %q", r.serial, r.request.name, result, name, first)
 	case known:
-		j.sums["steps found again"]++
+		j.Count("steps found again")
 	default:
 		j.steps[r.request.name+"!"+name] = result
 	}
@@ -370,7 +312,7 @@ func (j *judge) streams(id, name string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.tales[id] != nil {
-		j.faulted("stream %.4s answers %s, and another request", id, name)
+		j.Fault("stream %.4s answers %s, and another request", id, name)
 	}
 	j.tales[id] = &tale{request: name, bytes: map[string]string{}}
 }
@@ -391,25 +333,25 @@ func (j *judge) event(id string, e event, from, name string) (m message) {
 	s := j.tales[id]
 	m, ok := read(e.data)
 	if !ok || s == nil {
-		j.faulted("event %s of %s is %s", short(e.id), name, e.data)
+		j.Fault("event %s of %s is %s", histories.Short(e.id), name, e.data)
 		return m
 	}
-	j.noted("%s: %.140s", short(e.id), e.data)
-	pos, after := positionOf(e.id), positionOf(from)
+	j.Note("%s: %.140s", histories.Short(e.id), e.data)
+	pos, after := histories.PositionOf(e.id), histories.PositionOf(from)
 	old, known := s.bytes[e.id]
 	if known && old != e.data {
-		j.faulted("event %s stands for two events: %.100s and %.100s", short(e.id), old, e.data)
+		j.Fault("event %s stands for two events: %.100s and %.100s", histories.Short(e.id), old, e.data)
 	}
-	if !after.less(pos) {
-		j.faulted("event %s comes after %s", short(e.id), short(from))
+	if !after.Before(pos) {
+		j.Fault("event %s comes after %s", histories.Short(e.id), histories.Short(from))
 	}
 	if s.request != name || name != "" && m.Request != "" && m.Request != name || name != "" && m.Method == "" && m.ID != name {
-		j.faulted("event %s on the stream of %q is of %q: %.100s", short(e.id), s.request, name, e.data)
+		j.Fault("event %s on the stream of %q is of %q: %.100s", histories.Short(e.id), s.request, name, e.data)
 	}
 	r := j.requests[name]
 	for _, x := range s.events {
-		if after.less(x.pos) && x.pos.less(pos) && !j.lost(x.at) && (r == nil || !r.tried) {
-			j.faulted("event %s comes after %s, and %s was left out", short(e.id), short(from), short(x.id))
+		if after.Before(x.pos) && x.pos.Before(pos) && !j.lost(x.at) && (r == nil || !r.tried) {
+			j.Fault("event %s comes after %s, and %s was left out", histories.Short(e.id), histories.Short(from), histories.Short(x.id))
 			break
 		}
 	}
@@ -417,13 +359,13 @@ func (j *judge) event(id string, e event, from, name string) (m message) {
 		return m
 	}
 	s.bytes[e.id] = e.data
-	j.sums["events"]++
+	j.Count("events")
 	what := m.What
 	if name == "" && m.Method != "notifications/message" {
 		what = ""
 	}
-	at, _ := slices.BinarySearchFunc(s.events, pos, func(x seen, p position) int {
-		if x.pos.less(p) {
+	at, _ := slices.BinarySearchFunc(s.events, pos, func(x seen, p histories.Position) int {
+		if x.pos.Before(p) {
 			return -1
 		}
 		return 1
@@ -433,15 +375,15 @@ func (j *judge) event(id string, e event, from, name string) (m message) {
 		switch {
 		case i == at || what == "" || x.what == "" || j.lost(x.at):
 		case x.what == what:
-			j.faulted("%s %s is event %s and event %s", name, what, short(x.id), short(e.id))
+			j.Fault("%s %s is event %s and event %s", name, what, histories.Short(x.id), histories.Short(e.id))
 		case name != "" && x.what[0] == what[0] && what[0] != '?' && (i < at) != (number(x.what) < number(what)):
-			j.faulted("%s: %s is event %s, and %s is event %s", name, x.what, short(x.id), what, short(e.id))
+			j.Fault("%s: %s is event %s, and %s is event %s", name, x.what, histories.Short(x.id), what, histories.Short(e.id))
 		}
 	}
 	if r != nil {
 		r.seen[what] = true
 		if m.Method == "" {
-			j.answered(r, "event "+short(e.id), m)
+			j.answered(r, "event "+histories.Short(e.id), m)
 		}
 	}
 	return m
@@ -460,10 +402,10 @@ func (j *judge) answers(name, by, data string) {
 	m, ok := read(data)
 	r := j.requests[name]
 	if !ok || r == nil || m.ID != name {
-		j.faulted("%q is answered with %s", name, data)
+		j.Fault("%q is answered with %s", name, data)
 		return
 	}
-	j.noted("%s is answered by %s: %.140s", name, by, data)
+	j.Note("%s is answered by %s: %.140s", name, by, data)
 	j.answered(r, by, m)
 }
 
@@ -471,33 +413,33 @@ func (j *judge) answers(name, by, data string) {
 func (j *judge) answered(r *request, by string, m message) {
 	for _, at := range r.finals {
 		if !j.lost(at) {
-			j.faulted("%s was answered twice, the second time by %s", r.name, by)
+			j.Fault("%s was answered twice, the second time by %s", r.name, by)
 		}
 	}
 	r.finals = append(r.finals, time.Now())
-	j.sums["answers"]++
+	j.Count("answers")
 	switch {
 	case m.Code == -32010:
-		j.sums["calls lost"]++
+		j.Count("calls lost")
 		j.callLost(r)
 	case m.Code == 1 || m.Code != 0 && len(r.runs) > 0 && r.runs[len(r.runs)-1].cause != nil:
 		if !slices.ContainsFunc(r.runs, func(x *run) bool { return x.cause != nil }) {
-			j.faulted("%s is answered with the error of a handler, and none failed", r.name)
+			j.Fault("%s is answered with the error of a handler, and none failed", r.name)
 		}
 	case m.Code != 0:
 		if !r.cut && j.calm(time.Now().Add(-settling), time.Now()) {
-			j.faulted("%s is answered with error %d", r.name, m.Code)
+			j.Fault("%s is answered with error %d", r.name, m.Code)
 		}
 	default:
 		i := slices.IndexFunc(r.runs, func(x *run) bool { return x.text == m.Text })
 		if i < 0 {
-			j.faulted("%s is answered with %.200s, which no run returned", r.name, m.Text)
+			j.Fault("%s is answered with %.200s, which no run returned", r.name, m.Text)
 			return
 		}
 		if x := r.runs[i]; strings.HasPrefix(by, "event ") && !r.gap {
 			for k := range x.out.Logs {
 				if what := fmt.Sprintf("m%d", k+1); !r.seen[what] {
-					j.faulted("%s is answered, and %s never came", r.name, what)
+					j.Fault("%s is answered, and %s never came", r.name, what)
 					return
 				}
 			}
@@ -509,15 +451,15 @@ func (j *judge) answered(r *request, by string, m message) {
 func (j *judge) callLost(r *request) {
 	for _, x := range r.runs {
 		if !j.over(x) && !j.forsaken(x) && !r.cut { // what has become of one whose client lost the process, another cannot know
-			j.faulted("%s is said to be lost, and %s, which runs it, was not", r.name, x.p.name)
+			j.Fault("%s is said to be lost, and %s, which runs it, was not", r.name, x.p.name)
 			return
 		}
 	}
 	if len(r.runs) == 0 && j.calm(time.Now().Add(-2*settling), time.Now()) {
-		j.faulted("%s is said to be lost, and nothing was", r.name)
+		j.Fault("%s is said to be lost, and nothing was", r.name)
 	}
 	if n := len(r.runs); n > 0 && r.po.Safe && !r.cut && len(j.cutsAll) == 0 && !j.ownEnd(r, r.runs[n-1]) && time.Since(r.runs[n-1].began) < time.Duration(j.w.plan.Replay)/2 {
-		j.faulted("%s may run again, and is said to be lost", r.name)
+		j.Fault("%s may run again, and is said to be lost", r.name)
 	}
 }
 
@@ -539,22 +481,22 @@ func (j *judge) twins(name, one, other string) {
 	if one == "refused" || other == "refused" || asks(one) && asks(other) || r.cut || slices.ContainsFunc(r.runs, func(x *run) bool { return j.over(x) || j.forsaken(x) }) {
 		return // each of the nodes that get the retry of a lost call may run it
 	}
-	j.sums["twins"]++
-	j.faulted("%s sent twice has two responses: %.300s and %.300s", name, one, other)
+	j.Count("twins")
+	j.Fault("%s sent twice has two responses: %.300s and %.300s", name, one, other)
 }
 
 // nothing judges that the server told a client that resumed from id that there is nothing more.
 func (j *judge) nothing(stream, name, id string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	s, r, pos := j.tales[stream], j.requests[name], positionOf(id)
-	j.sums["nothing more"]++
+	s, r, pos := j.tales[stream], j.requests[name], histories.PositionOf(id)
+	j.Count("nothing more")
 	if len(r.finals) == 0 && !r.tried && !j.over0(r) {
-		j.faulted("%s came back with %s and was told that it has everything; it is not answered", name, short(id))
+		j.Fault("%s came back with %s and was told that it has everything; it is not answered", name, histories.Short(id))
 	}
 	for _, x := range s.events {
-		if pos.less(x.pos) && !j.lost(x.at) && !r.tried {
-			j.faulted("%s came back with %s and was told that nothing follows; %s does", name, short(id), short(x.id))
+		if pos.Before(x.pos) && !j.lost(x.at) && !r.tried {
+			j.Fault("%s came back with %s and was told that nothing follows; %s does", name, histories.Short(id), histories.Short(x.id))
 			return
 		}
 	}
@@ -564,8 +506,8 @@ func (j *judge) nothing(stream, name, id string) {
 func (j *judge) refuses(stream, name, id string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.noted("%q is refused with %s", name, short(id))
-	j.sums["refusals"]++
+	j.Note("%q is refused with %s", name, histories.Short(id))
+	j.Count("refusals")
 	r, s := j.requests[name], j.tales[stream]
 	if r == nil {
 		return
@@ -582,14 +524,14 @@ func (j *judge) refuses(stream, name, id string) {
 	}
 	for _, x := range r.runs {
 		switch { // it may have been seen long after it was stored
-		case x.began.Before(oldest) && positionOf(id).num == 0:
+		case x.began.Before(oldest) && histories.PositionOf(id).Num == 0:
 			oldest = x.began
 		case !x.end.IsZero() && x.end.Before(oldest) && x == r.runs[len(r.runs)-1]:
 			oldest = x.end
 		}
 	}
 	if age := time.Since(oldest); age < time.Duration(j.w.plan.Replay)-5*time.Second && r.emitted+len(r.po.Steps) < j.w.plan.Appends-4 {
-		j.faulted("%s came back with %s and was refused, after %v and %d messages", name, short(id), age, r.emitted)
+		j.Fault("%s came back with %s and was refused, after %v and %d messages", name, histories.Short(id), age, r.emitted)
 	}
 }
 
@@ -597,7 +539,7 @@ func (j *judge) refuses(stream, name, id string) {
 func (j *judge) gave(name, question, text string, status int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.noted("%s was answered (%s): %d", question, text, status)
+	j.Note("%s was answered (%s): %d", question, text, status)
 	if r := j.requests[name]; r != nil && status/100 == 2 {
 		r.given = append(r.given, time.Now())
 	}
@@ -612,7 +554,7 @@ func (j *judge) hangs(name string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if r := j.requests[name]; len(r.finals) == 0 && !r.tried && !r.forgotten && !j.waitsInVain(r) {
-		j.faulted("%s is never answered", name)
+		j.Fault("%s is never answered", name)
 	}
 }
 
@@ -622,7 +564,7 @@ func (j *judge) end() {
 	defer j.mu.Unlock()
 	for name, r := range j.requests {
 		if r.accepted && len(r.finals) == 0 && !r.tried && !r.forgotten && !r.cut && !j.waitsInVain(r) {
-			j.faulted("%s was accepted and has no answer", name)
+			j.Fault("%s was accepted and has no answer", name)
 		}
 	}
 	j.endings()

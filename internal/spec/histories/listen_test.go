@@ -5,6 +5,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/histories"
 )
 
 const (
@@ -31,7 +33,7 @@ type heard struct {
 func (cl *client) hears(stop chan struct{}) {
 	j, r := cl.w.judge, cl.w.plan.rng(fmt.Sprint("listen ", cl.n))
 	from, subscribed := "", false
-	for visit := 0; !closed(stop) && !cl.over(); {
+	for visit := 0; !histories.Closed(stop) && !cl.over(); {
 		p := cl.reach()
 		c := cl.w.send(p, "GET", "/mcp", "", "Mcp-Session-Id", cl.id(), "Last-Event-ID", from)
 		switch j.served(c, "a standalone stream"); {
@@ -48,7 +50,7 @@ func (cl *client) hears(stop chan struct{}) {
 			continue
 		default:
 			if c.status != 0 && !c.refused() {
-				j.fault("a standalone stream is refused: %d %s", c.status, c.body)
+				j.Fault("a standalone stream is refused: %d %s", c.status, c.body)
 			}
 			cl.pause(between(r, 100*time.Millisecond, 2*time.Second))
 			continue
@@ -99,11 +101,11 @@ func (cl *client) hears(stop chan struct{}) {
 // listens opens a listener of a stateless client, again and again, until stop.
 func (cl *client) listens(stop chan struct{}) {
 	j, r := cl.w.judge, cl.w.plan.rng(fmt.Sprint("listen ", cl.n))
-	for visit := 0; !closed(stop) && !cl.over(); {
+	for visit := 0; !histories.Closed(stop) && !cl.over(); {
 		c := cl.state(cl.reach(), fmt.Sprintf("L%d.%d", cl.n, visit), "subscriptions/listen", "", `{}`, `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["`+resource+`"]}`)
 		if j.served(c, "a listener"); !c.open {
 			if c.status != 0 && !c.refused() {
-				j.fault("a listener is refused: %d %s", c.status, c.body)
+				j.Fault("a listener is refused: %d %s", c.status, c.body)
 			}
 			cl.pause(between(r, 100*time.Millisecond, 2*time.Second))
 			continue
@@ -126,7 +128,7 @@ func (cl *client) listens(stop chan struct{}) {
 			}
 			switch m, ok := read(e.data); {
 			case !ok || e.id != "":
-				j.fault("a listener gets %q %s", e.id, e.data)
+				j.Fault("a listener gets %q %s", e.id, e.data)
 			case strings.HasSuffix(m.Method, "/acknowledged"):
 				j.listens(c, cl, false)
 			case m.Method == "":
@@ -144,7 +146,7 @@ func (cl *client) listens(stop chan struct{}) {
 func (j *judge) listens(c *reply, cl *client, session bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.noted("client %d listens at %s", cl.n, c.p.name)
+	j.Note("client %d listens at %s", cl.n, c.p.name)
 	h := &hearing{client: cl.n, session: session, p: c.p, from: time.Now()}
 	j.hearings[c] = h
 	j.order = append(j.order, h)
@@ -156,13 +158,13 @@ func (j *judge) hears(c *reply, m message) {
 	defer j.mu.Unlock()
 	if h := j.hearings[c]; h != nil && (m.Method == updated || m.Method == changed) {
 		h.heard = append(h.heard, heard{time.Now(), m.Method})
-		j.noted("client %d hears %s at %s", h.client, m.Method, c.p.name)
-		j.sums["news"]++
+		j.Note("client %d hears %s at %s", h.client, m.Method, c.p.name)
+		j.Count("news")
 	}
 	if m.Method == "notifications/message" && m.Request == "" {
 		j.heardTold[m.What]++
 		if n := j.heardTold[m.What]; n > 1 && len(j.cutsAll) == 0 {
-			j.noted("%s came %d times", m.What, n)
+			j.Note("%s came %d times", m.What, n)
 		}
 	}
 }
@@ -187,7 +189,7 @@ type news struct {
 func (j *judge) changes(what string, p *process) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.noted("%s at %s", what, p.name)
+	j.Note("%s at %s", what, p.name)
 	j.news = append(j.news, news{what, p, time.Now()})
 }
 
@@ -225,15 +227,15 @@ func (j *judge) heardAll() {
 			case h.session && n.what != changed && len(j.cutsAll) > 0 && heard(h.from, to) == 0:
 				// A power cut may have taken the subscription back, which is stored with the session.
 			case calm && !to.Before(until):
-				j.sums["news judged"]++
+				j.Count("news judged")
 				if k := heard(n.at, n.at.Add(2*time.Second)); k == 0 || k > 1 && alone {
-					j.faulted("client %d hears %d times, by %s, of %s at %s at %.3fs", h.client, k, h.p.name, n.what, n.p.name, n.at.Sub(j.w.begin).Seconds())
+					j.Fault("client %d hears %d times, by %s, of %s at %s at %.3fs", h.client, k, h.p.name, n.what, n.p.name, n.at.Sub(j.w.judge.Begin).Seconds())
 				}
 			case !calm && !j.lostNews(n):
 				if back := j.calmAfter(n.at); !back.IsZero() && !to.Before(back.Add(settling)) {
-					j.sums["news repaired"]++
+					j.Count("news repaired")
 					if heard(n.at, to) == 0 {
-						j.faulted("client %d never hears, by %s, of %s at %s at %.3fs", h.client, h.p.name, n.what, n.p.name, n.at.Sub(j.w.begin).Seconds())
+						j.Fault("client %d never hears, by %s, of %s at %s at %.3fs", h.client, h.p.name, n.what, n.p.name, n.at.Sub(j.w.judge.Begin).Seconds())
 					}
 				}
 			}

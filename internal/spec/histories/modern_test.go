@@ -124,7 +124,7 @@ func (cl *client) trip(request string, po *post, now round, breaks int) string {
 	if p == nil {
 		return "refused"
 	}
-	j.note("%s, round %d, goes to %s", request, now.n, p.name)
+	j.Note("%s, round %d, goes to %s", request, now.n, p.name)
 	c := cl.state(p, request, "tools/call", po.tool(), capabilities, fmt.Sprintf(`"name":%q,"arguments":{"request":%q}%s`, po.tool(), request, now.extra))
 	if j.served(c, request); c.refused() {
 		return "refused"
@@ -152,16 +152,16 @@ func (cl *client) trip(request string, po *post, now round, breaks int) string {
 		m, ok := read(e.data)
 		switch {
 		case !ok || e.id != "":
-			j.fault("an event of %s is %q %s", request, e.id, e.data)
+			j.Fault("an event of %s is %q %s", request, e.id, e.data)
 		case response != "":
-			j.fault("%s got %s after its response", request, e.data)
+			j.Fault("%s got %s after its response", request, e.data)
 		case m.Method == "":
 			response = e.data
 		case m.Request != request:
-			j.fault("%s got %s, which is of another", request, e.data)
+			j.Fault("%s got %s, which is of another", request, e.data)
 		default:
-			j.note("%s hears %s", request, m.What)
-			j.counted("events")
+			j.Note("%s hears %s", request, m.What)
+			j.Count("events")
 			cl.ordered(request, m, &logs, &progress)
 		}
 	}
@@ -178,11 +178,11 @@ func (cl *client) ordered(request string, m message, logs, progress *int) {
 	_, _ = fmt.Sscanf(m.What[1:], "%d", &n)
 	switch {
 	case m.What[0] == 'm' && *logs >= 0 && n != *logs+1:
-		cl.w.judge.fault("%s hears m%d after m%d", request, n, *logs)
+		cl.w.judge.Fault("%s hears m%d after m%d", request, n, *logs)
 	case m.What[0] == 'm':
 		*logs = n
 	case m.What[0] == 'p' && n <= *progress:
-		cl.w.judge.fault("%s hears p%d after p%d", request, n, *progress)
+		cl.w.judge.Fault("%s hears p%d after p%d", request, n, *progress)
 	case m.What[0] == 'p':
 		*progress = n
 	}
@@ -201,13 +201,13 @@ func (cl *client) requires(request, response string, now round) (next round, fin
 		}
 	}
 	if err := json.Unmarshal([]byte(response), &m); err != nil || m.ID != request {
-		cl.w.judge.fault("%s is answered with %s", request, response)
+		cl.w.judge.Fault("%s is answered with %s", request, response)
 		return now, true
 	}
 	if m.Result.ResultType != "input_required" {
 		return now, true
 	}
-	cl.w.judge.counted("round trips")
+	cl.w.judge.Count("round trips")
 	var given []string
 	wait := time.Duration(0)
 	var keys []string
@@ -219,7 +219,7 @@ func (cl *client) requires(request, response string, now round) (next round, fin
 		question := m.Result.InputRequests[key].Params.Message
 		st, ok := cl.w.asked(question)
 		if !ok || question != request+"?"+key {
-			cl.w.judge.fault("%s is asked %q: %q", request, key, question)
+			cl.w.judge.Fault("%s is asked %q: %q", request, key, question)
 			return now, true
 		}
 		wait = max(wait, time.Duration(st.After))

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/histories"
 )
 
 // plan is a history before it happens: what clients ask for, what handlers do, and which faults happen when. What clients do meanwhile is
@@ -11,31 +13,25 @@ import (
 type plan struct {
 	Seed    uint64
 	Nodes   int
-	Replay  span // how long events can be replayed
-	Appends int  // and how many of a stream
-	Clients []clientPlan
-	Changes []change `json:",omitempty"`
-	Faults  []fault  `json:",omitempty"`
+	Replay  span         // how long events can be replayed
+	Appends int          // and how many of a stream
+	Clients []clientPlan `shrink:"one"`
+	Changes []change     `json:",omitempty" shrink:"any"`
+	Faults  []fault      `json:",omitempty" shrink:"any"`
 }
 
-// span is a duration that reads well in a kept plan.
-type span time.Duration
+// The language of plans.
+type span = histories.Span
 
-func (s span) MarshalText() ([]byte, error) { return []byte(time.Duration(s).String()), nil }
-
-func (s *span) UnmarshalText(b []byte) error {
-	d, err := time.ParseDuration(string(b))
-	*s = span(d)
-	return err
-}
+var between, pick = histories.Between, histories.Pick
 
 // clientPlan is what one client does. A session has a standalone stream if it listens; a modern client a subscriptions/listen.
 type clientPlan struct {
 	Kind   string // session, modern or sse
-	Posts  []post
-	Listen bool   `json:",omitempty"`
-	Breaks []span `json:",omitempty"` // when the connection on which it listens breaks
-	Delete span   `json:",omitempty"` // when it ends its session; 0 is never
+	Posts  []post `shrink:"one"`
+	Listen bool   `json:",omitempty" shrink:"zero"`
+	Breaks []span `json:",omitempty" shrink:"any"`  // when the connection on which it listens breaks
+	Delete span   `json:",omitempty" shrink:"zero"` // when it ends its session; 0 is never
 }
 
 // post is one call, and what the client does with its response.
@@ -43,9 +39,9 @@ type post struct {
 	At     span
 	Safe   bool   `json:",omitempty"` // it may run again
 	Task   bool   `json:",omitempty"`
-	Steps  []step `json:",omitempty"`
-	Breaks []span `json:",omitempty"` // times after which the client's connection breaks, one after the other
-	Cancel span   `json:",omitempty"` // time after the POST; 0 is never
+	Steps  []step `json:",omitempty" shrink:"any"`
+	Breaks []span `json:",omitempty" shrink:"any"`  // times after which the client's connection breaks, one after the other
+	Cancel span   `json:",omitempty" shrink:"zero"` // time after the POST; 0 is never
 }
 
 // step is one thing that a handler does.
@@ -75,36 +71,8 @@ type fault struct {
 	Rate int    `json:",omitempty"` // lose: how many of eight messages
 }
 
-// rng returns the random numbers of one part of a history, so that one part does not change another's.
-func (p *plan) rng(part string) *rand.Rand {
-	h := uint64(14695981039346656037)
-	for i := range len(part) {
-		h = (h ^ uint64(part[i])) * 1099511628211
-	}
-	return rand.New(rand.NewPCG(p.Seed, h))
-}
-
-func between(r *rand.Rand, from, to time.Duration) time.Duration {
-	if to <= from {
-		return from
-	}
-	return from + time.Duration(r.Int64N(int64(to-from)))
-}
-
-// pick draws an index by weights.
-func pick(r *rand.Rand, weights ...int) int {
-	sum := 0
-	for _, w := range weights {
-		sum += w
-	}
-	n := r.IntN(sum)
-	for i, w := range weights {
-		if n -= w; n < 0 {
-			return i
-		}
-	}
-	return 0
-}
+// rng returns the random numbers of one part of a history.
+func (p *plan) rng(part string) *rand.Rand { return histories.Rand(p.Seed, part) }
 
 // newPlan draws a history.
 func newPlan(seed uint64) plan {

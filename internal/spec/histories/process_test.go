@@ -121,7 +121,7 @@ func (p *process) end() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		if err := p.rt.Close(ctx); err != nil && !p.dead.Load() {
-			p.w.judge.note("process %s closes: %v", p.name, err)
+			p.w.judge.Note("process %s closes: %v", p.name, err)
 		}
 		p.http.CloseIdleConnections()
 		_ = p.hs.Close()

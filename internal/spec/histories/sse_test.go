@@ -5,6 +5,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/histories"
 )
 
 // connects opens a session over HTTP+SSE, which lives as long as its connection, and makes the client's calls there. Messages go to any
@@ -32,12 +34,12 @@ func (cl *client) connects(all *sync.WaitGroup) {
 	}
 	// tells sends a message until a node takes it; false: the session has ended.
 	tells := func(body string) int {
-		for !cl.over() && !closed(c.gone) {
+		for !cl.over() && !histories.Closed(c.gone) {
 			a := cl.w.send(cl.reach(), "POST", path, body)
 			if j.served(a, "a message over HTTP+SSE"); a.status == 404 {
 				cl.pause(2 * time.Second)
-				if !closed(c.gone) && j.calmly(a.began) {
-					j.fault("a session of HTTP+SSE is unknown at %s, and its connection at %s is open", a.p.name, c.p.name)
+				if !histories.Closed(c.gone) && j.calmly(a.began) {
+					j.Fault("a session of HTTP+SSE is unknown at %s, and its connection at %s is open", a.p.name, c.p.name)
 				}
 				return 404
 			} else if a.status != 0 && !a.refused() {
@@ -81,7 +83,7 @@ func (cl *client) connects(all *sync.WaitGroup) {
 		m, ok := read(e.data)
 		switch {
 		case !ok:
-			j.fault("HTTP+SSE brings %s", e.data)
+			j.Fault("HTTP+SSE brings %s", e.data)
 		case m.ID == "init":
 			close(begun)
 		case m.Method == "":
@@ -89,7 +91,7 @@ func (cl *client) connects(all *sync.WaitGroup) {
 		case m.Method == "elicitation/create":
 			st, ok := cl.w.asked(m.Question)
 			if !ok || !strings.HasPrefix(m.Question, fmt.Sprint(cl.n, ".")) {
-				j.fault("client %d is asked %q", cl.n, m.Question)
+				j.Fault("client %d is asked %q", cl.n, m.Question)
 				break
 			}
 			all.Go(func() {
@@ -102,10 +104,10 @@ func (cl *client) connects(all *sync.WaitGroup) {
 				logs[m.Request] = &[2]int{}
 			}
 			if !strings.HasPrefix(m.Request, fmt.Sprint(cl.n, ".")) {
-				j.fault("client %d hears %s", cl.n, e.data)
+				j.Fault("client %d hears %s", cl.n, e.data)
 			}
 			cl.ordered(m.Request, m, &logs[m.Request][0], &logs[m.Request][1])
-			j.counted("events")
+			j.Count("events")
 		}
 	}
 	j.stops(c, "HTTP+SSE")
@@ -131,16 +133,16 @@ func (cl *client) calls(c *reply, k int, tells func(string) int) {
 			case <-time.After(d):
 			case <-c.gone:
 			}
-			if !closed(c.gone) {
+			if !histories.Closed(c.gone) {
 				j.tries(request)
 				tells(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%q}}`, request))
 			}
 		}()
 	}
-	for !cl.over() && !closed(c.gone) && !j.settled(request) {
+	for !cl.over() && !histories.Closed(c.gone) && !j.settled(request) {
 		cl.pause(500 * time.Millisecond)
 	}
-	if !closed(c.gone) {
+	if !histories.Closed(c.gone) {
 		j.hangs(request)
 	}
 }

@@ -31,7 +31,7 @@ func (a *asking) follows(c *reply) {
 		return
 	}
 	if json.Unmarshal([]byte(c.body), &m) != nil || m.Result == nil || m.Result.Task == nil {
-		a.w.judge.fault("%s made no task: %s", a.request, c.body)
+		a.w.judge.Fault("%s made no task: %s", a.request, c.body)
 		return
 	}
 	id := m.Result.Task.TaskID
@@ -54,7 +54,7 @@ func (cl *client) makes(request string, po *post, r *rand.Rand) bool {
 		j.abandons(request)
 		return true
 	case json.Unmarshal([]byte(c.body), &m) != nil || m.Result == nil || m.Result.TaskID == "":
-		j.fault("%s made no task: %s", request, c.body)
+		j.Fault("%s made no task: %s", request, c.body)
 		return true
 	}
 	id := m.Result.TaskID
@@ -68,7 +68,7 @@ func (cl *client) makes(request string, po *post, r *rand.Rand) bool {
 func (cl *client) poll(request string, r *rand.Rand, id string, send func(method string) *reply, session bool) {
 	j := cl.w.judge
 	j.accepts(request)
-	j.counted("tasks")
+	j.Count("tasks")
 	for ended := ""; ; {
 		if !cl.pause(between(r, 500*time.Millisecond, 8*time.Second)) {
 			j.hangs(request)
@@ -90,9 +90,9 @@ func (cl *client) poll(request string, r *rand.Rand, id string, send func(method
 			j.taskGone(request, c)
 			return
 		case ended != "" && m.Result.Status != ended:
-			j.fault("the task of %s was %s, and is %s", request, ended, m.Result.Status)
+			j.Fault("the task of %s was %s, and is %s", request, ended, m.Result.Status)
 		}
-		j.note("the task of %s is %s at %s", request, m.Result.Status, c.p.name)
+		j.Note("the task of %s is %s at %s", request, m.Result.Status, c.p.name)
 		if ended = m.Result.Status; ended == "working" {
 			ended = ""
 			continue

@@ -3,6 +3,8 @@ package histories
 import (
 	"fmt"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/histories"
 )
 
 // state is what the judge knows of a process.
@@ -50,7 +52,7 @@ func (j *judge) settles() {
 func (j *judge) starts(p *process) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.noted("process %s starts", p.name)
+	j.Note("process %s starts", p.name)
 	j.troubles = append(j.troubles, &trouble{p: p, from: time.Now(), to: time.Now()})
 }
 
@@ -58,7 +60,7 @@ func (j *judge) starts(p *process) {
 func (j *judge) leaves(p *process) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.noted("process %s leaves", p.name)
+	j.Note("process %s leaves", p.name)
 	if s := j.state(p); s.left.IsZero() {
 		s.left = time.Now()
 	}
@@ -71,7 +73,7 @@ func (j *judge) ends(p *process) {
 	defer j.mu.Unlock()
 	if s := j.state(p); s.ended.IsZero() {
 		s.ended = time.Now()
-		j.noted("process %s ends", p.name)
+		j.Note("process %s ends", p.name)
 	}
 	j.troubles = append(j.troubles, &trouble{p: p, from: time.Now(), to: time.Now().Add(lease)})
 }
@@ -138,7 +140,7 @@ func (j *judge) cut(from time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.cutsAll = append(j.cutsAll, powerCut{from, time.Now()})
-	j.sums["power cuts"]++
+	j.Count("power cuts")
 }
 
 // lost reports whether a power cut may have taken back the state of a time.
@@ -224,26 +226,26 @@ func (j *judge) served(c *reply, what string) {
 		return
 	}
 	switch {
-	case c.status != 0 && !c.refused(), c.mine.Load(), closed(j.w.over):
+	case c.status != 0 && !c.refused(), c.mine.Load(), histories.Closed(j.w.over):
 	case !j.calmly(c.began):
 	case c.status == 0:
-		j.fault("%s to %s got no response, and nothing was wrong, after %v", what, c.p.name, time.Since(c.began))
+		j.Fault("%s to %s got no response, and nothing was wrong, after %v", what, c.p.name, time.Since(c.began))
 	default:
-		j.fault("%s is refused by %s, and nothing was wrong: %d %s", what, c.p.name, c.status, c.body)
+		j.Fault("%s is refused by %s, and nothing was wrong: %d %s", what, c.p.name, c.status, c.body)
 	}
 }
 
 // stops judges that a connection broke though nothing was wrong.
 func (j *judge) stops(c *reply, what string) {
-	if !c.ended && !c.mine.Load() && !closed(j.w.over) && j.calmly(time.Now()) {
-		j.fault("%s over %s breaks, and nothing was wrong", what, c.p.name)
+	if !c.ended && !c.mine.Load() && !histories.Closed(j.w.over) && j.calmly(time.Now()) {
+		j.Fault("%s over %s breaks, and nothing was wrong", what, c.p.name)
 	}
 }
 
 // hollow judges that the response of a stateless request ended without a response.
 func (j *judge) hollow(c *reply, request string) {
-	if !c.mine.Load() && !closed(j.w.over) && j.calmly(time.Now()) {
-		j.fault("the response of %s over %s ends without one", request, c.p.name)
+	if !c.mine.Load() && !histories.Closed(j.w.over) && j.calmly(time.Now()) {
+		j.Fault("the response of %s over %s ends without one", request, c.p.name)
 	}
 }
 
@@ -252,7 +254,7 @@ func (j *judge) unknown(cl *client, method string, c *reply) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if _, ended := j.gone[cl.n]; !ended && len(j.cutsAll) == 0 {
-		j.faulted("%s: the session of client %d is unknown at %s", method, cl.n, c.p.name)
+		j.Fault("%s: the session of client %d is unknown at %s", method, cl.n, c.p.name)
 	}
 	for _, r := range j.requests {
 		if r.of(cl.n) {
@@ -268,7 +270,7 @@ func (j *judge) taskGone(request string, c *reply) {
 	r := j.requests[request]
 	r.forgotten = true
 	if _, ended := j.gone[client0(request)]; !ended && len(j.cutsAll) == 0 {
-		j.faulted("the task of %s is unknown at %s: %d %s", request, c.p.name, c.status, c.body)
+		j.Fault("the task of %s is unknown at %s: %d %s", request, c.p.name, c.status, c.body)
 	}
 }
 
@@ -288,8 +290,8 @@ type cancel struct {
 func (j *judge) cancelled(request string, c *reply) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.noted("%s is cancelled at %s", request, c.p.name)
-	j.sums["cancels"]++
+	j.Note("%s is cancelled at %s", request, c.p.name)
+	j.Count("cancels")
 	j.cancels = append(j.cancels, cancel{request, client0(request), c.p, time.Now()})
 }
 
@@ -300,7 +302,7 @@ func (cl *client) deletes() {
 	}
 	j := cl.w.judge
 	j.mu.Lock()
-	j.noted("client %d ends its session", cl.n)
+	j.Note("client %d ends its session", cl.n)
 	j.gone[cl.n] = time.Now()
 	for _, r := range j.requests {
 		if r.of(cl.n) {
@@ -312,7 +314,7 @@ func (cl *client) deletes() {
 		c := cl.w.send(cl.reach(), "DELETE", "/mcp", "", "Mcp-Session-Id", cl.id())
 		if c.status == 200 || c.status == 404 {
 			j.mu.Lock()
-			j.sums["sessions ended"]++
+			j.Count("sessions ended")
 			j.cancels = append(j.cancels, cancel{"", cl.n, c.p, time.Now()})
 			j.mu.Unlock()
 			break
@@ -324,7 +326,7 @@ func (cl *client) deletes() {
 	for range 3 {
 		c := cl.post(cl.reach(), `{"jsonrpc":"2.0","id":"late","method":"ping"}`)
 		if c.status != 0 && c.status != 404 && !c.refused() && j.calmly(ended) && len(j.cutsAll) == 0 {
-			j.fault("%s serves client %d, whose session has ended: %d %s", c.p.name, cl.n, c.status, c.body)
+			j.Fault("%s serves client %d, whose session has ended: %d %s", c.p.name, cl.n, c.status, c.body)
 		}
 	}
 }
@@ -343,9 +345,9 @@ func (j *judge) endings() {
 				if x.began.After(c.at) || !x.end.IsZero() && x.end.Before(c.at) {
 					continue
 				}
-				j.sums["calls cancelled"]++
+				j.Count("calls cancelled")
 				if x.end.IsZero() || x.end.After(c.at.Add(2*time.Second)) {
-					j.faulted("%s was cancelled at %s, and runs on on %s", r.name, c.p.name, x.p.name)
+					j.Fault("%s was cancelled at %s, and runs on on %s", r.name, c.p.name, x.p.name)
 				}
 			}
 		}

@@ -1,13 +1,14 @@
 package histories
 
 import (
-	"bufio"
 	"context"
 	"io"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/eventstream"
 )
 
 // silent is after what time of silence a client gives a connection up. The server sends comments more often than that.
@@ -24,7 +25,8 @@ type reply struct {
 	ended   bool        // the stream came to its end in order
 	mine    atomic.Bool // the client broke the connection
 
-	in    *bufio.Reader
+	from  io.Reader
+	in    *eventstream.Reader
 	stop  context.CancelFunc
 	gone  <-chan struct{} // closed when the connection has ended
 	quiet *time.Timer
@@ -71,7 +73,7 @@ func (w *world) send(p *process, method, path, body string, header ...string) *r
 	}
 	r.status, r.session = resp.StatusCode, resp.Header.Get("Mcp-Session-Id")
 	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
-		r.open, r.in = true, bufio.NewReader(resp.Body)
+		r.open, r.from, r.in = true, resp.Body, eventstream.NewReader(r, 1<<30)
 		return r
 	}
 	text, err := io.ReadAll(resp.Body)
@@ -100,33 +102,24 @@ func (r *reply) close() {
 	}
 }
 
+// Read reads from the connection, which is not silent then.
+func (r *reply) Read(b []byte) (int, error) {
+	n, err := r.from.Read(b)
+	if n > 0 {
+		r.quiet.Reset(silent)
+	}
+	return n, err
+}
+
 // next reads the next event. ok is false at the end of the stream.
 func (r *reply) next() (e event, ok bool) {
-	seen := false
-	for {
-		line, err := r.in.ReadString('\n')
-		if err != nil {
-			r.ended = err == io.EOF
-			r.close()
-			return e, false
-		}
-		r.quiet.Reset(silent)
-		line = strings.TrimSuffix(line, "\n")
-		field, value, _ := strings.Cut(line, ":")
-		value = strings.TrimPrefix(value, " ")
-		switch {
-		case line == "" && seen:
-			return e, true
-		case field == "event":
-			e.name, seen = value, true
-		case field == "id":
-			e.id, seen = value, true
-		case field == "retry":
-			seen = true
-		case field == "data":
-			e.data, seen = value, true
-		}
+	got, err := r.in.Next()
+	if err != nil {
+		r.ended = err == io.EOF
+		r.close()
+		return e, false
 	}
+	return event{id: got.ID, data: string(got.Data), name: got.Name}, true
 }
 
 // refused reports whether a response says to come again later.

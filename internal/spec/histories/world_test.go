@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/troupe-run/troupe/internal/histories"
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
@@ -31,7 +32,6 @@ type world struct {
 	nats  *testkit.VirtualNATS
 	dir   string // where the NATS server keeps its streams
 	judge *judge
-	begin time.Time
 	over  chan struct{} // closed when the history has lasted too long
 	ends  sync.WaitGroup
 
@@ -60,30 +60,23 @@ type place struct {
 	pending int      // starts that are still due
 }
 
-// history is the outcome of a plan.
-type history struct {
-	faults []string // that the judge found
-	tale   []string // what happened
-	sums   map[string]int
-}
-
 // happen runs a history.
-func happen(t *testing.T, p plan) (h history) {
+func happen(t *testing.T, p plan) (h histories.History) {
 	t.Helper()
 	var w *world
 	done := false
 	defer func() { // a bubble that ends with goroutines left behind panics on the goroutine that made it
 		if r := recover(); r != nil {
-			h.faults = append(h.faults, fmt.Sprint("left behind: ", r))
+			h.Faults = append(h.Faults, fmt.Sprint("left behind: ", r))
 		} else if !done {
-			h.faults = append(h.faults, "the test failed")
+			h.Faults = append(h.Faults, "the test failed")
 		}
 	}()
 	var dir string
 	testkit.BubbleNATS(t, func(o *testkit.NATSOptions) { dir = o.StoreDir }, func(t *testing.T, v *testkit.VirtualNATS) {
-		w = &world{t: t, plan: &p, posts: make(map[string]*post), nats: v, dir: dir, begin: time.Now(), over: make(chan struct{}), serving: make(turn, 1), listing: make(turn, 1)}
+		w = &world{t: t, plan: &p, posts: make(map[string]*post), nats: v, dir: dir, over: make(chan struct{}), serving: make(turn, 1), listing: make(turn, 1)}
 		w.judge = newJudge(w)
-		defer func() { h = history{w.judge.faults, w.judge.tale(), w.judge.sums} }()
+		defer func() { h = w.judge.History() }()
 		w.happen()
 	})
 	done = true
@@ -99,7 +92,7 @@ func (w *world) happen() {
 	}
 	time.Sleep(2 * time.Second) // until they have heard of each other
 	w.judge.settles()
-	w.begin = time.Now()
+	w.judge.Begin = time.Now()
 	var harm, clients sync.WaitGroup
 	for i, f := range w.plan.Faults {
 		harm.Go(func() { w.harm(i, f) })
@@ -159,7 +152,7 @@ func (w *world) start(pl *place) {
 		w.mu.Unlock()
 		p, err := newProcess(w, pl, n)
 		if err != nil { // there is no NATS server
-			w.judge.note("process %s.%d does not start: %v", pl.name, n, err)
+			w.judge.Note("process %s.%d does not start: %v", pl.name, n, err)
 			time.Sleep(time.Second)
 			continue
 		}
@@ -218,7 +211,7 @@ func (w *world) harm(i int, f fault) {
 	time.Sleep(at)
 	pl := w.places[f.Node%len(w.places)]
 	p := w.at(f.Node)
-	w.judge.note("%s of %s for %v", f.Do, pl.name, rest)
+	w.judge.Note("%s of %s for %v", f.Do, pl.name, rest)
 	switch f.Do {
 	case "kill":
 		w.kill(rest, nil, pl)
@@ -233,7 +226,7 @@ func (w *world) harm(i int, f fault) {
 		}
 		time.Sleep(rest)
 		w.outage(-1)
-		w.judge.note("outage is over")
+		w.judge.Note("outage is over")
 	case "lose":
 		if p == nil {
 			return
@@ -249,7 +242,7 @@ func (w *world) harm(i int, f fault) {
 		time.Sleep(rest)
 		p.line.Lose(nil)
 		over()
-		w.judge.note("process %s gets its messages", p.name)
+		w.judge.Note("process %s gets its messages", p.name)
 	case "cut", "refuse", "island":
 		if p == nil {
 			return
@@ -276,7 +269,7 @@ func (w *world) harm(i int, f fault) {
 			p.line.Heal()
 		}
 		w.mu.Unlock()
-		w.judge.note("process %s is back", p.name)
+		w.judge.Note("process %s is back", p.name)
 	}
 }
 
@@ -369,12 +362,12 @@ func (w *world) power(at, lose, rest time.Duration) {
 	time.Sleep(flushes)
 	snap := w.t.TempDir() + "/flushed"
 	if err := os.CopyFS(snap, os.DirFS(w.dir)); err != nil { // a file was replaced meanwhile
-		w.judge.note("no power cut: %v", err)
+		w.judge.Note("no power cut: %v", err)
 		return
 	}
 	when := time.Now()
 	time.Sleep(at - flushes)
-	w.judge.note("power cut, what is younger than %v is lost", time.Since(when))
+	w.judge.Note("power cut, what is younger than %v is lost", time.Since(when))
 	w.judge.outage(1)
 	w.kill(rest, func() {
 		defer w.serving.take()()
@@ -385,7 +378,7 @@ func (w *world) power(at, lose, rest time.Duration) {
 			err = os.CopyFS(w.dir, os.DirFS(snap))
 		}
 		if err != nil {
-			w.judge.fault("power cut: %v", err)
+			w.judge.Fault("power cut: %v", err)
 		}
 		w.mu.Lock()
 		starts := w.down == 0

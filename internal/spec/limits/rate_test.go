@@ -88,20 +88,6 @@ func TestRetryAfterHolds(t *testing.T) {
 	})
 }
 
-// TestRefusalCostsNothing checks that the refusal of a principal without tokens takes no token of its session.
-func TestRefusalCostsNothing(t *testing.T) {
-	testkit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, troupe.Options{Limits: troupe.Limits{CallRate: 0.001, CallBurst: 2}, Shared: troupe.SharedLimits{PrincipalRate: 0.5, PrincipalBurst: 1}}, nil)
-		c := h.Session()
-		host.Equal(t, "the first", c.Post(host.Call("1", "echo", `{"text":"x"}`)).Body, host.TextResult("1", "x"))
-		for range 5 {
-			host.Equal(t, "at once", c.Post(host.Call("2", "echo", `{"text":"x"}`)).Body, host.Fault("2", host.Invalid, "too many calls per second from this client", `{"retryAfterMs":2000}`))
-		}
-		time.Sleep(2 * time.Second)
-		host.Equal(t, "in time", c.Post(host.Call("2", "echo", `{"text":"x"}`)).Body, host.TextResult("2", "x"))
-	})
-}
-
 // TestBucketOutlivesTheMemoryOfASession has a rate so low that a session would leave memory before its bucket is
 // full again.
 func TestBucketOutlivesTheMemoryOfASession(t *testing.T) {

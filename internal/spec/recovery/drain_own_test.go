@@ -191,19 +191,3 @@ func TestDrainGivesUp(t *testing.T) {
 		}
 	})
 }
-
-// TestReady checks that a runtime that serves is ready.
-func TestReady(t *testing.T) {
-	testkit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, troupe.Options{}, nil)
-		if err := h.Runtime.Ready(); err != nil {
-			t.Errorf("ready: %v", err)
-		}
-		if err := h.Runtime.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := h.Runtime.Ready(); err == nil {
-			t.Error("a closed runtime is ready")
-		}
-	})
-}

@@ -224,9 +224,14 @@ func TestDrainOnceMore(t *testing.T) {
 func TestDrainAfterClose(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{DrainDelay: time.Minute}, nil)
-		_ = h.Runtime.Ready()
+		if err := h.Runtime.Ready(); err != nil {
+			t.Errorf("ready: %v", err)
+		}
 		if err := h.Runtime.Close(t.Context()); err != nil {
 			t.Fatal(err)
+		}
+		if h.Runtime.Ready() == nil {
+			t.Error("a closed runtime is ready")
 		}
 		began := time.Now()
 		if err := h.Runtime.Drain(t.Context()); err != nil {

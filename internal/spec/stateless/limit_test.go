@@ -2,8 +2,6 @@ package stateless_test
 
 import (
 	"context"
-	"fmt"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -93,26 +91,5 @@ func TestStatelessLogRate(t *testing.T) {
 			t.Errorf("%d messages, the last %s", n, before[n-1])
 		}
 		host.Equal(t, "response", response, host.StatelessText("1", "done"))
-	})
-}
-
-// TestRoundsAreBounded has a handler ask without end.
-func TestRoundsAreBounded(t *testing.T) {
-	testkit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, host.Unhurried, nil)
-		troupe.AddTool(h.Server, troupe.Tool{Name: "on", Needs: mcp.CapClientElicitationForm}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
-			for i := 0; ; i++ {
-				if _, err := call.Ask(ctx, troupe.Elicit("q"+strconv.Itoa(i), "?", host.Form)); err != nil {
-					return "", fmt.Errorf("after %d: %w", i, err)
-				}
-			}
-		})
-		m := h.Stateless(host.EveryCapability)
-		a, id := m.Tool("on", `{}`)
-		for i := 0; strings.Contains(a.Body, "input_required"); i++ {
-			key := "q" + strconv.Itoa(i)
-			a, id = m.Tool("on", `{}`, m.Parked(a, id, key), host.Given(key, "x"))
-		}
-		host.Equal(t, "the end", m.Done(a, id), "after 100: the call has asked for input too often")
 	})
 }

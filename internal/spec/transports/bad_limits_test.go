@@ -90,37 +90,6 @@ func TestBadBodies(t *testing.T) { // not in parallel, as it measures the heap
 	})
 }
 
-// TestSlowBody trickles a body and a header, in virtual time.
-func TestSlowBody(t *testing.T) {
-	testkit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, troupe.Options{}, nil)
-		c := h.Session()
-		conn, err := h.Listener.Dial(context.Background(), "", "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		begin := time.Now()
-		go func() {
-			_, _ = io.WriteString(conn, host.RawPost(c, "Content-Length: 1000"))
-			for {
-				if _, err := conn.Write([]byte(" ")); err != nil {
-					return
-				}
-				time.Sleep(time.Second)
-			}
-		}()
-		time.Sleep(10 * time.Second)
-		host.Equal(t, "meanwhile", c.Post(host.Call("1", "echo", `{"text":"x"}`)).Body, host.TextResult("1", "x"))
-		resp, body, ends := host.ReadRaw(t, conn)
-		if resp.StatusCode != 408 || !ends || time.Since(begin) > 20*time.Second {
-			t.Errorf("after %v: %s, closed: %v; want 408 after 10 s, and a closed connection", time.Since(begin), resp.Status, ends)
-		}
-		host.Equal(t, "body", body, host.Fault("", host.Invalid, "Request body came too slowly", ""))
-		host.Equal(t, "afterwards", c.Post(host.Call("1", "echo", `{"text":"x"}`)).Body, host.TextResult("1", "x"))
-	})
-}
-
 func TestSlowHeader(t *testing.T) {
 	for _, tt := range []struct{ limit, want time.Duration }{{0, 10 * time.Second}, {4 * time.Second, 4 * time.Second}} {
 		t.Run(tt.want.String(), func(t *testing.T) { slowHeader(t, tt.limit, tt.want) })
@@ -289,37 +258,4 @@ func checkFlood(t *testing.T, got []testkit.Event, n int) {
 		t.Errorf("log messages (-want +got):\n%s", diff)
 	}
 	host.Equal(t, "answer", got[len(got)-1].Data, host.TextResult("1", "flooded"))
-}
-
-// TestInFlightLimits fills a session, and then a node, with calls.
-func TestInFlightLimits(t *testing.T) {
-	testkit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, troupe.Options{Limits: troupe.Limits{CallsPerSession: 3}, Shared: troupe.SharedLimits{CallsPerNode: 5}}, nil)
-		c, d := h.Session(), h.Session()
-		begin := func(c *testkit.Client, id string) { // its response is a stream by now
-			a := c.Post(host.Call(id, "sleep", `{"ms":10000}`))
-			t.Cleanup(a.Close)
-		}
-		for i := range 3 {
-			begin(c, fmt.Sprint(i))
-		}
-		a := c.Post(host.Call(`"x"`, "echo", `{"text":"x"}`))
-		if a.StatusCode != 200 || a.Header.Get("Retry-After") != "1" {
-			t.Errorf("one more in the session: %s, Retry-After %q", a.Status, a.Header.Get("Retry-After"))
-		}
-		host.Equal(t, "body", a.Body, host.Fault(`"x"`, host.Invalid, "too many requests in flight in this session", `{"retryAfterMs":1000}`))
-		host.Equal(t, "another session", d.Post(host.Call("1", "echo", `{"text":"x"}`)).Body, host.TextResult("1", "x"))
-		begin(d, "1")
-		begin(d, "2")
-		a = d.Post(host.Call("3", "echo", `{"text":"x"}`))
-		if a.StatusCode != 200 || a.Header.Get("Retry-After") != "1" {
-			t.Errorf("one more on the node: %s, Retry-After %q", a.Status, a.Header.Get("Retry-After"))
-		}
-		host.Equal(t, "body", a.Body, host.Fault("3", host.Internal, "too many requests in flight on this node", `{"retryAfterMs":1000}`))
-		c.Post(host.Note("notifications/cancelled", `{"requestId":0}`))
-		synctest.Wait()
-		host.Equal(t, "after a cancel", c.Post(host.Call(`"x"`, "echo", `{"text":"x"}`)).Body, host.TextResult(`"x"`, "x"))
-		time.Sleep(20 * time.Second)
-		host.Equal(t, "after all", d.Post(host.Call("3", "echo", `{"text":"x"}`)).Body, host.TextResult("3", "x"))
-	})
 }
