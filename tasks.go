@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-run/troupe/internal/admin"
 	"github.com/troupe-run/troupe/internal/hosted"
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/task"
 	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/internal/worker"
@@ -295,7 +296,7 @@ func (s *service) listTasks(ctx context.Context, call *Call, m *codec.Message, d
 		if err == nil {
 			from, err = strconv.ParseUint(plain, 10, 64)
 		}
-		if errors.Is(err, actors.ErrUnavailable) {
+		if errors.Is(err, store.ErrUnavailable) {
 			return nil, s.internal(mcp.MethodTasksList, err)
 		}
 		if err != nil {

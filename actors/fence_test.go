@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/troupe-run/troupe/internal/record"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -54,7 +55,7 @@ func TestStoreAwayForAnHour(t *testing.T) {
 						return nil
 					}
 					time.Sleep(silent)
-					return ErrUnavailable
+					return store.ErrUnavailable
 				}
 				ended := make(chan error, 1)
 				h.handler.f = talker(70, ended)

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 const (
@@ -62,13 +64,13 @@ func (d *directory) damagedStream(name, what string) error {
 	if !d.exists(aside) {
 		move = fmt.Sprintf("mkdir '%s'", lost)
 	}
-	return dirError(d.path, ErrDamaged, what+"; lost with it: "+loses(name), fmt.Sprintf(
+	return dirError(d.path, store.ErrDamaged, what+"; lost with it: "+loses(name), fmt.Sprintf(
 		"restore it from a backup, choose another directory, or go on without what is lost: %s, and start again; nothing was changed in it", move))
 }
 
 // damagedStore is damagedStream for all streams together.
 func (d *directory) damagedStore(what string) error {
-	return dirError(d.path, ErrDamaged, what+"; lost with it: all sessions, running calls and their events, and the keys", fmt.Sprintf(
+	return dirError(d.path, store.ErrDamaged, what+"; lost with it: all sessions, running calls and their events, and the keys", fmt.Sprintf(
 		"restore it from a backup, choose another directory, or go on without what is lost: mv '%s' '%s', and start again", d.file(storeDir), d.file(lostPrefix+storeDir)))
 }
 
@@ -90,7 +92,7 @@ func (d *directory) kept() (map[string]description, error) {
 		Format int `json:"format"`
 	}
 	if json.Unmarshal(data, &version) == nil && version.Format > descriptionsFormat {
-		return nil, dirError(d.path, ErrNewer, fmt.Sprintf("%s has format %d, this release knows %d", descriptionsFile, version.Format, descriptionsFormat),
+		return nil, dirError(d.path, store.ErrNewer, fmt.Sprintf("%s has format %d, this release knows %d", descriptionsFile, version.Format, descriptionsFormat),
 			"run the newer release or choose another directory; nothing was changed in it")
 	}
 	if json.Unmarshal(data, &f) != nil || f.Format < 1 {

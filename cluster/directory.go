@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/owner"
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 const (
@@ -24,6 +25,7 @@ const (
 	directoryFormat = 2
 
 	lockFile     = "lock"
+	roomFile     = "room.tmp" // while the node looks for room
 	identityFile = "troupe.json"
 	storeDir     = "jetstream" // named by the embedded server
 )
@@ -112,7 +114,7 @@ func openDirectory(path string, shards int, names func(shards int) []string) (*d
 		return nil, err
 	}
 	if err := d.prepare(shards, names); err != nil {
-		if fresh && (errors.Is(err, ErrDamaged) || errors.Is(err, ErrNewer) || errors.Is(err, ErrForeign)) {
+		if fresh && (errors.Is(err, store.ErrDamaged) || errors.Is(err, store.ErrNewer) || errors.Is(err, ErrForeign)) {
 			_ = os.Remove(d.file(lockFile))
 		}
 		unlock(d.lock)
@@ -141,21 +143,21 @@ func (d *directory) readIdentity() (found bool, err error) {
 		Format int `json:"format"`
 	}
 	if err := json.Unmarshal(data, &version); err != nil || version.Format < 1 {
-		return false, dirError(d.path, ErrDamaged, identityFile+" cannot be read", restore)
+		return false, dirError(d.path, store.ErrDamaged, identityFile+" cannot be read", restore)
 	}
 	if version.Format > directoryFormat {
-		return false, dirError(d.path, ErrNewer, fmt.Sprintf("format %d, this release knows %d", version.Format, directoryFormat),
+		return false, dirError(d.path, store.ErrNewer, fmt.Sprintf("format %d, this release knows %d", version.Format, directoryFormat),
 			"run the newer release or choose another directory; nothing was changed in it")
 	}
 	var id identity
 	if err := json.Unmarshal(data, &id); err != nil || !validName(id.Node) || id.Shards < 0 || id.Shards > maxShards || id.Format != formatOf(id.Shards) {
-		return false, dirError(d.path, ErrDamaged, identityFile+" cannot be read", restore)
+		return false, dirError(d.path, store.ErrDamaged, identityFile+" cannot be read", restore)
 	}
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&identity{}); err != nil {
 		// This release would drop the unknown members when it writes the file.
-		return false, dirError(d.path, ErrNewer, fmt.Sprintf("%s: %v", identityFile, err), "run the newer release or choose another directory; nothing was changed in it")
+		return false, dirError(d.path, store.ErrNewer, fmt.Sprintf("%s: %v", identityFile, err), "run the newer release or choose another directory; nothing was changed in it")
 	}
 	d.id = id
 	return true, nil
@@ -248,7 +250,7 @@ func (d *directory) checkShards(names func(shards int) []string) error {
 	mine := names(d.id.shards())
 	for _, name := range append(names(1), names(maxShards)...) {
 		if !slices.Contains(mine, name) && d.exists(d.streamDir(name)) {
-			return dirError(d.path, ErrDamaged, fmt.Sprintf("stream %s is there, and %s says %d shards", name, identityFile, d.id.shards()), d.restore())
+			return dirError(d.path, store.ErrDamaged, fmt.Sprintf("stream %s is there, and %s says %d shards", name, identityFile, d.id.shards()), d.restore())
 		}
 	}
 	return nil

@@ -89,11 +89,8 @@ package cluster
 //
 // The files from the top; most of the names that a file uses are in its own line or below:
 //
-//	sessions members  what an operator is told, API keys and revocations among it
-//	task replay tail eventlog  the stored data of streams and tasks
-//	work  the queue of what tasks have to run
-//	fleet mail unread  other nodes
-//	embedded listen remote node lease loss stats keyring  the node, the server in it or elsewhere, and the keys of the fleet
-//	hearts outbox  what mail has heard, and has to send
-//	records flush pressure outage shards streams directory  how data is stored
-//	options lock reply inbox descriptions errors  shared by all of these
+//	members fleet unread mail  the other nodes
+//	sessions tail embedded replay task keyring eventlog listen work  what is kept of sessions, streams and tasks, the keys of the fleet, the server in this process
+//	node lease remote  the node, and servers elsewhere
+//	records loss pressure stats flush outage shards  how data is stored
+//	outbox directory streams descriptions inbox lock errors reply hearts options  shared by all of these

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 const (
@@ -41,10 +43,10 @@ func bodyLeaf(part int) string {
 // is closing.
 func (n *Node) checkStream(stream string) error {
 	if n.leaving.Load() {
-		return ErrClosed
+		return store.ErrClosed
 	}
 	if !validTokens(stream, 4) {
-		return fmt.Errorf("%w: stream %q", ErrBadKey, stream)
+		return fmt.Errorf("%w: stream %q", store.ErrBadKey, stream)
 	}
 	return nil
 }
@@ -57,7 +59,7 @@ func (n *Node) checkStream(stream string) error {
 // and returns an error; the rest expires.
 func (n *Node) OpenStream(ctx context.Context, stream string, rec, body []byte, ttl time.Duration) (rev uint64, err error) {
 	if err = n.checkStream(stream); err == nil && len(body) > MaxBody {
-		err = ErrTooBig
+		err = store.ErrTooBig
 	}
 	open := n.eventSubject(stream, "open")
 	if err == nil {
@@ -73,7 +75,7 @@ func (n *Node) OpenStream(ctx context.Context, stream string, rec, body []byte, 
 	if err != nil {
 		return 0, fmt.Errorf("cluster: open stream %s: %w", stream, err)
 	}
-	n.written(EventBudget, len(rec)+len(body))
+	n.written(store.EventBudget, len(rec)+len(body))
 	return rev, nil
 }
 
@@ -101,13 +103,13 @@ func (n *Node) Holds(ctx context.Context, stream string, rev uint64) error {
 	err := n.checkStream(stream)
 	if err == nil && n.replicas > 1 {
 		_, err = n.put(ctx, n.eventSubject(stream, "held"), nil, markerTTL, guard{subject: n.eventSubject(stream, "open"), seq: rev})
-		if err != nil && !errors.Is(err, ErrFenced) { // That it could not be stored leaves it open, whatever the reason.
-			err = fmt.Errorf("%w: %v", ErrUnavailable, err)
+		if err != nil && !errors.Is(err, store.ErrFenced) { // That it could not be stored leaves it open, whatever the reason.
+			err = fmt.Errorf("%w: %v", store.ErrUnavailable, err)
 		}
 	} else if err == nil {
 		var now uint64
-		if _, now, err = n.get(ctx, n.eventStream(stream), n.eventSubject(stream, "open")); err == nil && now != rev || errors.Is(err, ErrNotFound) {
-			err = ErrFenced
+		if _, now, err = n.get(ctx, n.eventStream(stream), n.eventSubject(stream, "open")); err == nil && now != rev || errors.Is(err, store.ErrNotFound) {
+			err = store.ErrFenced
 		}
 	}
 	if err != nil {
@@ -141,10 +143,10 @@ func (n *Node) body(ctx context.Context, stream string) ([]byte, error) {
 func (n *Node) Rewrite(ctx context.Context, stream string, rec []byte, rev uint64, ttl time.Duration) (uint64, error) {
 	err := n.checkStream(stream)
 	if err == nil && len(rec) > MaxRecord {
-		err = ErrTooBig
+		err = store.ErrTooBig
 	}
 	if err == nil && rev == 0 {
-		err = fmt.Errorf("%w: no revision given", ErrConflict)
+		err = fmt.Errorf("%w: no revision given", store.ErrConflict)
 	}
 	var next uint64
 	if err == nil {
@@ -164,7 +166,7 @@ func (n *Node) Rewrite(ctx context.Context, stream string, rec []byte, rev uint6
 func (n *Node) KeepBody(ctx context.Context, stream string, body []byte, rev uint64, ttl time.Duration) error {
 	err := n.checkStream(stream)
 	if err == nil && len(body) > MaxBody {
-		err = ErrTooBig
+		err = store.ErrTooBig
 	}
 	if err == nil && body == nil {
 		body, err = n.body(ctx, stream)
@@ -211,11 +213,11 @@ func (n *Node) Append(stream string, rev, num uint64, data []byte, done func(err
 	switch {
 	case err != nil:
 	case len(data) > MaxAppend:
-		err = ErrTooBig
+		err = store.ErrTooBig
 	case num == 0:
-		err = fmt.Errorf("%w: append number 0", ErrBadKey)
+		err = fmt.Errorf("%w: append number 0", store.ErrBadKey)
 	case rev == 0:
-		err = fmt.Errorf("%w: no revision given", ErrFenced)
+		err = fmt.Errorf("%w: no revision given", store.ErrFenced)
 	default:
 		err = n.down()
 	}
@@ -236,7 +238,7 @@ func (n *Node) Append(stream string, rev, num uint64, data []byte, done func(err
 		a.msg.Data = a.payload
 		_, err = n.acks.send(&a.msg, false, func(m *nats.Msg, err error) bool {
 			if err == nil {
-				_, err = parseAck(m.Data, ErrFenced)
+				_, err = parseAck(m.Data, store.ErrFenced)
 			}
 			told := func(err error) {
 				n.counters.appended(time.Since(start), size, err)
@@ -265,14 +267,14 @@ func (n *Node) Append(stream string, rev, num uint64, data []byte, done func(err
 func decodeEvent(payload []byte) (num uint64, data []byte, err error) {
 	switch {
 	case len(payload) == 0:
-		return 0, nil, ErrNotFound
+		return 0, nil, store.ErrNotFound
 	case payload[0] > eventVersion:
-		return 0, nil, fmt.Errorf("append version %d: %w", payload[0], ErrNewer)
+		return 0, nil, fmt.Errorf("append version %d: %w", payload[0], store.ErrNewer)
 	case payload[0] != eventVersion || len(payload) < eventHeader:
-		return 0, nil, fmt.Errorf("append of %d bytes: %w", len(payload), ErrDamaged)
+		return 0, nil, fmt.Errorf("append of %d bytes: %w", len(payload), store.ErrDamaged)
 	}
 	if num = binary.BigEndian.Uint64(payload[1:]); num == 0 {
-		return 0, nil, fmt.Errorf("append number 0: %w", ErrDamaged)
+		return 0, nil, fmt.Errorf("append number 0: %w", store.ErrDamaged)
 	}
 	return num, payload[eventHeader:], nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/troupe-run/troupe/internal/letter"
 	"github.com/troupe-run/troupe/internal/program"
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 // settings are those that the node was given. What it was not given it takes as it is.
@@ -80,7 +81,7 @@ func (n *Node) entries(ctx context.Context) (map[string]entry, error) {
 	for subject := range subjects {
 		data, rev, err := n.get(ctx, n.streamName("nodes"), subject)
 		switch {
-		case errors.Is(err, ErrNotFound) || errors.Is(err, ErrDamaged) || errors.Is(err, ErrNewer):
+		case errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrDamaged) || errors.Is(err, store.ErrNewer):
 			continue
 		case err != nil:
 			return nil, err
@@ -163,7 +164,7 @@ func (n *Node) Clash() error {
 }
 
 // strangers are the nodes that were heard and do not serve what this one serves.
-type strangers map[Peer]*strange
+type strangers map[store.Address]*strange
 
 type strange struct {
 	since time.Time // or when it was logged
@@ -181,7 +182,7 @@ func (s strangers) look(ctx context.Context, n *Node) {
 	self, mine := beat{serves: l.serves, programs: l.programs}, l.claims
 	l.mu.Unlock()
 	now, found, clash := time.Now(), n.mail.hearts.unlike(self, n.mail.Others()), (*string)(nil)
-	maps.DeleteFunc(s, func(p Peer, _ *strange) bool { _, still := found[p]; return !still })
+	maps.DeleteFunc(s, func(p store.Address, _ *strange) bool { _, still := found[p]; return !still })
 	for p, b := range found {
 		x := s[p]
 		if x == nil {
@@ -216,7 +217,7 @@ func (s strangers) look(ctx context.Context, n *Node) {
 }
 
 // sayStrange logs what another node serves otherwise than this one.
-func (n *Node) sayStrange(ctx context.Context, p Peer, e *entry, mine program.Claims) {
+func (n *Node) sayStrange(ctx context.Context, p store.Address, e *entry, mine program.Claims) {
 	node := slog.String("node", p.Node)
 	if !mine.Few() || len(e.Servers) == 0 {
 		n.log.LogAttrs(ctx, slog.LevelWarn, "another process on the same NATS servers does not serve the same, or as another program, or with other tools", node)

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 // flusher holds acknowledgements back until their writes are on the disk. The
@@ -63,7 +65,7 @@ func (f *flusher) after(stream string, done func(error)) {
 	if g == nil {
 		g = &flushGroup{streams: map[string]bool{}}
 		g.timer = time.AfterFunc(callTimeout, func() {
-			f.end(g, fmt.Errorf("%w: not flushed within %v", ErrUnavailable, callTimeout))
+			f.end(g, fmt.Errorf("%w: not flushed within %v", store.ErrUnavailable, callTimeout))
 		})
 		f.next = g
 	}
@@ -125,7 +127,7 @@ func (f *flusher) run() {
 			// server finds when it reads the files again is certain.
 			f.forget()
 			f.node.outages.said(fmt.Sprintf("Critical write error: flush: %v", failed))
-			failed = fmt.Errorf("%w: flush: %w", ErrUnavailable, failed)
+			failed = fmt.Errorf("%w: flush: %w", store.ErrUnavailable, failed)
 		}
 		f.end(g, failed)
 	}
@@ -271,7 +273,7 @@ func (n *Node) flushed(ctx context.Context, stream string) error {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
+		return fmt.Errorf("%w: %w", store.ErrUnavailable, context.Cause(ctx))
 	}
 }
 

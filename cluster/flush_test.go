@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
@@ -157,7 +158,7 @@ func TestPowerCutAtEveryFlush(t *testing.T) {
 		for i, want := range im.acked {
 			name := testStream + strconv.Itoa(i)
 			tail := must[uint64](t)(after.Tail(t.Context(), name, 0))
-			if got := must[[]Stored](t)(after.Read(t.Context(), name, 1, tail)); tail < want || len(got) != int(tail) {
+			if got := must[[]event](t)(readEvents(t.Context(), after, name, 1, tail)); tail < want || len(got) != int(tail) {
 				t.Errorf("%s: tail %d and %d appends after the power cut, %d were acknowledged", name, tail, len(got), want)
 			}
 		}
@@ -220,7 +221,7 @@ func flushIsShared(t *testing.T) {
 	hang := make(chan struct{})
 	n.flusher.sync = func(*os.File) error { <-hang; return nil }
 	start := time.Now()
-	wantErr(t, "append on a disk that hangs", appendWait(n, names[0], revs[0], 2, nil), ErrUnavailable)
+	wantErr(t, "append on a disk that hangs", appendWait(n, names[0], revs[0], 2, nil), store.ErrUnavailable)
 	if d := time.Since(start); d < callTimeout-time.Second {
 		t.Errorf("an append on a disk that hangs ended after %v, before it could be known", d)
 	}
@@ -299,7 +300,7 @@ func TestFlushThatFails(t *testing.T) {
 		return <-told
 	}
 	for _, broken = range []string{"2.blk", "msgs"} {
-		wantErr(t, "a flush without "+broken, flush(), ErrUnavailable)
+		wantErr(t, "a flush without "+broken, flush(), store.ErrUnavailable)
 	}
 	broken = ""
 	if err := flush(); err != nil {

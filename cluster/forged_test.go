@@ -17,6 +17,7 @@ import (
 
 	"github.com/troupe-run/troupe/internal/inproc"
 	"github.com/troupe-run/troupe/internal/letter"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/internal/testkit/when"
 )
@@ -133,12 +134,12 @@ func TestForgedReplies(t *testing.T) {
 	fleet(t, 2, func(t *testing.T, v *testkit.VirtualNATS, nodes ...*mailbox) {
 		a, b := nodes[0], nodes[1]
 		s := newStranger(t, v)
-		asked := make(chan *Letter, 1)
+		asked := make(chan *store.Letter, 1)
 		b.mail.turn.Lock()
-		b.mail.receive = func(l *Letter) { asked <- l }
+		b.mail.receive = func(l *store.Letter) { asked <- l }
 		b.mail.turn.Unlock()
 		got := make(chan string, 1)
-		ask := func(what string) *Letter {
+		ask := func(what string) *store.Letter {
 			go func() {
 				reply, err := a.Mail().Ask(t.Context(), b.self(), "x", []byte(what))
 				got <- fmt.Sprintf("%s, %v", reply, err)

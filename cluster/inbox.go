@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 const (
@@ -74,11 +76,11 @@ func (b *inbox) send(m *nats.Msg, many bool, h handler) (token uint64, err error
 	b.mu.Lock()
 	if b.closed {
 		b.mu.Unlock()
-		return 0, ErrClosed
+		return 0, store.ErrClosed
 	}
 	if len(b.calls) >= maxCalls {
 		b.mu.Unlock()
-		return 0, fmt.Errorf("%w: %d calls in flight", ErrRetry, maxCalls)
+		return 0, fmt.Errorf("%w: %d calls in flight", store.ErrRetry, maxCalls)
 	}
 	b.token++
 	c.token = b.token
@@ -99,11 +101,11 @@ func (b *inbox) send(m *nats.Msg, many bool, h handler) (token uint64, err error
 		}
 		switch {
 		case errors.Is(err, nats.ErrMaxPayload):
-			return 0, ErrTooBig
+			return 0, store.ErrTooBig
 		case errors.Is(err, nats.ErrReconnectBufExceeded): // there is no buffer
-			return 0, fmt.Errorf("%w: no connection to nats", ErrUnavailable)
+			return 0, fmt.Errorf("%w: no connection to nats", store.ErrUnavailable)
 		}
-		return 0, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return 0, fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 	}
 	return c.token, nil
 }
@@ -178,7 +180,7 @@ func (b *inbox) answered(m *nats.Msg, nobody bool) {
 	b.mu.Unlock()
 	switch {
 	case nobody:
-		c.handle(nil, fmt.Errorf("%w: %w", ErrUnavailable, errNoResponders))
+		c.handle(nil, fmt.Errorf("%w: %w", store.ErrUnavailable, errNoResponders))
 	case !c.handle(m, nil) && c.many:
 		b.forget(token)
 	}
@@ -199,7 +201,7 @@ func (b *inbox) expire() {
 	}
 	b.mu.Unlock()
 	for _, c := range due {
-		c.handle(nil, fmt.Errorf("%w: no answer within %v", ErrUnavailable, callTimeout))
+		c.handle(nil, fmt.Errorf("%w: no answer within %v", store.ErrUnavailable, callTimeout))
 	}
 }
 
@@ -243,7 +245,7 @@ func (b *inbox) end(closing bool, why string) {
 	}
 	b.mu.Unlock()
 	for _, c := range left {
-		c.handle(nil, fmt.Errorf("%w: %s", ErrUnavailable, why))
+		c.handle(nil, fmt.Errorf("%w: %s", store.ErrUnavailable, why))
 	}
 }
 
@@ -266,7 +268,7 @@ type answer struct {
 // ask sends m and waits for its one answer, at most callTimeout.
 func (b *inbox) ask(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
+		return nil, fmt.Errorf("%w: %w", store.ErrUnavailable, context.Cause(ctx))
 	}
 	ch := make(chan answer, 1)
 	token, err := b.send(m, false, func(m *nats.Msg, err error) bool {
@@ -281,7 +283,7 @@ func (b *inbox) ask(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
 		return a.msg, a.err
 	case <-ctx.Done():
 		b.forget(token)
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
+		return nil, fmt.Errorf("%w: %w", store.ErrUnavailable, context.Cause(ctx))
 	}
 }
 

@@ -16,12 +16,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-)
 
-// ErrSealed is the one error of Keyring.Open for a wrong input: malformed,
-// tampered, sealed for something else, or its key gone. Callers must not be able
-// to tell these apart.
-var ErrSealed = errors.New("cannot be opened")
+	"github.com/troupe-run/troupe/internal/store"
+)
 
 const (
 	sealVersion = 1
@@ -80,42 +77,50 @@ func newKeyring(n *Node) *Keyring { return &Keyring{node: n, keys: map[uint64]se
 func (r *Keyring) Seal(plain, aad []byte) ([]byte, error) {
 	epoch, key, err := r.sealing()
 	if err != nil {
-		return nil, fmt.Errorf("cluster: seal: %w", err)
+		return nil, fmt.Errorf("cluster: seal: %w", unreadable(err))
 	}
 	head := binary.BigEndian.AppendUint64(append(make([]byte, 0, sealHeader+key.aead.Overhead()+len(plain)), sealVersion), epoch)
 	return key.aead.Seal(head, nil, plain, bind(head, aad)), nil
 }
 
 // Open decrypts what Seal made on any node. ErrSealed: sealed or aad is wrong.
-// ErrUnavailable: this node does not know the key and the store does not answer,
-// or a newer release made the key (ErrNewer as well) and its nodes can open it.
+// ErrUnavailable: this node does not know the key and the ring cannot be read, or
+// a newer release made the key (ErrNewer) and its nodes can open it.
 func (r *Keyring) Open(sealed, aad []byte) ([]byte, error) {
 	if len(sealed) < sealHeader {
-		return nil, ErrSealed
+		return nil, store.ErrSealed
 	}
 	head := sealed[:sealHeader]
 	epoch := binary.BigEndian.Uint64(head[1:])
 	key, ok := r.known(epoch)
 	if !ok {
 		if err := r.look(epoch); err != nil {
-			return nil, fmt.Errorf("cluster: open: %w", err)
+			return nil, fmt.Errorf("cluster: open: %w", unreadable(err))
 		}
 		key, ok = r.known(epoch)
 		if r.isNewer(epoch) {
-			return nil, fmt.Errorf("cluster: open: %w: key %d: %w", ErrUnavailable, epoch, ErrNewer)
+			return nil, fmt.Errorf("cluster: open: key %d: %w", epoch, store.ErrNewer)
 		}
 		if !ok {
-			return nil, ErrSealed
+			return nil, store.ErrSealed
 		}
 	}
 	if sealed[0] != sealVersion {
-		return nil, ErrSealed
+		return nil, store.ErrSealed
 	}
 	plain, err := key.aead.Open(nil, nil, sealed[sealHeader:], bind(head, aad))
 	if err != nil {
-		return nil, ErrSealed
+		return nil, store.ErrSealed
 	}
 	return plain, nil
+}
+
+// unreadable is the error of a ring that cannot be read: whatever the reason, nothing is known of what is sealed.
+func unreadable(err error) error {
+	if errors.Is(err, store.ErrUnavailable) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 }
 
 func bind(head, aad []byte) []byte {
@@ -207,7 +212,7 @@ func (r *Keyring) sealing() (uint64, sealKey, error) {
 		if epoch != 0 && age < r.node.opts.KeyRotate {
 			return epoch, key, nil
 		}
-		err := fmt.Errorf("%w: no new key", ErrUnavailable)
+		err := fmt.Errorf("%w: no new key", store.ErrUnavailable)
 		if attempts < 2 && time.Since(start) < callTimeout {
 			var joined bool
 			// A joined read may make no key, so it does not count as an attempt.
@@ -305,7 +310,7 @@ func (r *Keyring) create(ctx context.Context, current uint64) error {
 	data = data[:8+keySize]
 	_, _ = rand.Read(data[8:]) // Never fails.
 	_, err := r.node.Create(ctx, "keys."+strconv.FormatUint(next, 10), data, r.lifetime())
-	if errors.Is(err, ErrConflict) {
+	if errors.Is(err, store.ErrConflict) {
 		return nil
 	}
 	return err
@@ -326,10 +331,10 @@ func (r *Keyring) load(ctx context.Context) (keys map[uint64]sealKey, newer map[
 			continue
 		}
 		data, _, err := n.get(ctx, n.streamName("keys"), subject)
-		if errors.Is(err, ErrNotFound) {
+		if errors.Is(err, store.ErrNotFound) {
 			continue
 		}
-		if errors.Is(err, ErrNewer) {
+		if errors.Is(err, store.ErrNewer) {
 			newer[epoch] = true
 			continue
 		}
@@ -337,7 +342,7 @@ func (r *Keyring) load(ctx context.Context) (keys map[uint64]sealKey, newer map[
 			return nil, nil, err
 		}
 		if len(data) != 8+keySize {
-			return nil, nil, fmt.Errorf("key %d: %w", epoch, ErrDamaged)
+			return nil, nil, fmt.Errorf("key %d: %w", epoch, store.ErrDamaged)
 		}
 		block, err := aes.NewCipher(data[8:])
 		if err != nil {
@@ -376,10 +381,10 @@ func (r *Keyring) readTagKey(ctx context.Context) error {
 		case err == nil && len(key) == sha256.Size:
 			r.tagKey.Store(&key)
 			return nil
-		case err == nil, errors.Is(err, ErrNewer), errors.Is(err, ErrDamaged):
+		case err == nil, errors.Is(err, store.ErrNewer), errors.Is(err, store.ErrDamaged):
 			r.node.log.Warn("the key for tags of session ids cannot be used", "error", err)
 			return nil
-		case !errors.Is(err, ErrNotFound):
+		case !errors.Is(err, store.ErrNotFound):
 			return fmt.Errorf("cluster: the key for tags: %w", err)
 		}
 		if known := r.tagKey.Load(); known != nil { // The store has lost it.
@@ -388,7 +393,7 @@ func (r *Keyring) readTagKey(ctx context.Context) error {
 			key = make([]byte, sha256.Size)
 			_, _ = rand.Read(key) // Never fails.
 		}
-		if _, err := r.node.Create(ctx, tagRecord, key, 0); err != nil && !errors.Is(err, ErrConflict) {
+		if _, err := r.node.Create(ctx, tagRecord, key, 0); err != nil && !errors.Is(err, store.ErrConflict) {
 			return fmt.Errorf("cluster: the key for tags: %w", err)
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/internal/testkit/when"
 )
@@ -39,14 +41,14 @@ func TestKeyring_sealAndOpen(t *testing.T) {
 		for i := range sealed {
 			broken := bytes.Clone(sealed)
 			broken[i] ^= 0x41
-			if _, err := n.Keys().Open(broken, aad); err != ErrSealed {
+			if _, err := n.Keys().Open(broken, aad); err != store.ErrSealed {
 				t.Errorf("byte %d changed: got %v, want exactly ErrSealed", i, err)
 			}
-			if _, err := n.Keys().Open(sealed[:i], aad); err != ErrSealed {
+			if _, err := n.Keys().Open(sealed[:i], aad); err != store.ErrSealed {
 				t.Errorf("cut to %d bytes: got %v, want exactly ErrSealed", i, err)
 			}
 		}
-		if _, err := n.Keys().Open(sealed, []byte("principal 2")); err != ErrSealed {
+		if _, err := n.Keys().Open(sealed, []byte("principal 2")); err != store.ErrSealed {
 			t.Errorf("for somebody else: got %v, want exactly ErrSealed", err)
 		}
 	})
@@ -110,7 +112,7 @@ func TestKeyring_rotates(t *testing.T) {
 		time.Sleep(3 * time.Hour)
 		for _, s := range [][]byte{first, second} {
 			for _, node := range []*Node{n, m} {
-				if _, err := node.Keys().Open(s, nil); !errors.Is(err, ErrSealed) {
+				if _, err := node.Keys().Open(s, nil); !errors.Is(err, store.ErrSealed) {
 					t.Errorf("open long after the rotation: got %v, want ErrSealed", err)
 				}
 			}
@@ -143,8 +145,8 @@ func TestKeyring_oldKey(t *testing.T) {
 			59 * time.Minute: nil,
 			2 * time.Hour:    nil,
 			time.Hour + keepOldKeys/2 - time.Millisecond: nil,
-			time.Hour + keepOldKeys/2:                    ErrUnavailable,
-			time.Hour + keepOldKeys:                      ErrUnavailable,
+			time.Hour + keepOldKeys/2:                    store.ErrUnavailable,
+			time.Hour + keepOldKeys:                      store.ErrUnavailable,
 		} {
 			r.mu.Lock()
 			key := r.keys[r.current]
@@ -176,7 +178,7 @@ func TestKeyring_unknownKeysShareARead(t *testing.T) {
 			wg.Go(func() {
 				unknown := bytes.Clone(sealed)
 				unknown[1], unknown[8] = 1, byte(i)
-				if _, err := r.Open(unknown, nil); err != ErrSealed {
+				if _, err := r.Open(unknown, nil); err != store.ErrSealed {
 					t.Errorf("key %d: got %v, want exactly ErrSealed", i, err)
 				}
 			})
@@ -234,7 +236,7 @@ func TestKeyring_unknownEpochsCostLittle(t *testing.T) {
 		once := requestsOf(t, r)
 		ask := func(by int64) {
 			unknown := binary.BigEndian.AppendUint64([]byte{sealVersion}, uint64(int64(binary.BigEndian.Uint64(sealed[1:]))+by))
-			if _, err := r.Open(append(unknown, sealed[sealHeader:]...), nil); err != ErrSealed {
+			if _, err := r.Open(append(unknown, sealed[sealHeader:]...), nil); err != store.ErrSealed {
 				t.Errorf("epoch %+d: got %v, want exactly ErrSealed", by, err)
 			}
 		}
@@ -308,4 +310,14 @@ func TestKeyringOfAFleet(t *testing.T) {
 			t.Errorf("%d keys sealed in ten minutes, want one a minute for all nodes", n)
 		}
 	})
+}
+
+// TestRingThatCannotBeRead: whatever the reason is, nothing is known of what is sealed, and a client may come again.
+func TestRingThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{store.ErrDamaged, store.ErrNewer, store.ErrClosed, fmt.Errorf("whatever")} {
+		if got := unreadable(err); !errors.Is(got, store.ErrUnavailable) || !errors.Is(got, err) {
+			t.Errorf("%v is told as %v", err, got)
+		}
+	}
 }

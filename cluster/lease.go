@@ -12,6 +12,7 @@ import (
 	leases "github.com/troupe-run/troupe/internal/lease"
 	"github.com/troupe-run/troupe/internal/letter"
 	"github.com/troupe-run/troupe/internal/program"
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 // entry is the record nodes.<node>.
@@ -86,9 +87,9 @@ func (l *lease) register(ctx context.Context) error {
 		sent := time.Since(l.base)
 		data, rev, err := l.get(ctx)
 		switch {
-		case errors.Is(err, ErrNotFound):
+		case errors.Is(err, store.ErrNotFound):
 			rev, err = l.create(ctx)
-		case err == nil || errors.Is(err, ErrDamaged) || errors.Is(err, ErrNewer):
+		case err == nil || errors.Is(err, store.ErrDamaged) || errors.Is(err, store.ErrNewer):
 			var e entry
 			if json.Unmarshal(data, &e) != nil || e.Boot != l.node.boot { // Otherwise an earlier try was stored after all.
 				l.node.succeeds = true
@@ -106,9 +107,9 @@ func (l *lease) register(ctx context.Context) error {
 			l.renewed.Store(int64(sent))
 			l.calm.Store(int64(l.m.SteadyFrom()))
 			return nil
-		case conflicts < 5 && (errors.Is(err, ErrConflict) || errors.Is(err, ErrRetry)):
+		case conflicts < 5 && (errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrRetry)):
 			conflicts++
-		case l.node.opts.Remote.set() && errors.Is(err, ErrUnavailable) && sleep(ctx, 250*time.Millisecond): // The servers are electing.
+		case l.node.opts.Remote.set() && errors.Is(err, store.ErrUnavailable) && sleep(ctx, 250*time.Millisecond): // The servers are electing.
 		default:
 			return fmt.Errorf("cluster: register node %s: %w", l.node.name, err)
 		}
@@ -128,7 +129,7 @@ func (n *Node) voidLeases(ctx context.Context) error {
 			err = n.deleteMessage(ctx, n.streamName("nodes"), s.seq)
 		}
 		// An entry that expires just now is as good as deleted.
-		if err != nil && !errors.Is(err, ErrNotFound) {
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
 	}
@@ -237,12 +238,12 @@ func (l *lease) confirm(ctx context.Context) error {
 	select {
 	case <-r.done:
 	case <-l.done:
-		return ErrClosed
+		return store.ErrClosed
 	case <-ctx.Done():
-		return fmt.Errorf("%w: the lease is not renewed: %w", ErrUnavailable, context.Cause(ctx))
+		return fmt.Errorf("%w: the lease is not renewed: %w", store.ErrUnavailable, context.Cause(ctx))
 	}
 	if r.err == nil && l.node.Suspended() {
-		return fmt.Errorf("%w: the lease is over", ErrUnavailable)
+		return fmt.Errorf("%w: the lease is over", store.ErrUnavailable)
 	}
 	return r.err
 }
@@ -257,18 +258,18 @@ func (l *lease) renew(ctx context.Context) error {
 		case leases.Update:
 			rev, err := l.update(ctx, m.Rev)
 			l.stored(rev, err)
-			m.Wrote(rev, errors.Is(err, ErrConflict), err)
+			m.Wrote(rev, errors.Is(err, store.ErrConflict), err)
 		case leases.Create:
 			rev, err := l.create(ctx)
 			l.stored(rev, err)
-			m.Wrote(rev, errors.Is(err, ErrConflict), err)
+			m.Wrote(rev, errors.Is(err, store.ErrConflict), err)
 		case leases.Read:
 			data, rev, err := l.get(ctx)
 			var e entry
 			if json.Unmarshal(data, &e) != nil {
 				e.Boot = ""
 			}
-			m.Found(e.Boot, rev, errors.Is(err, ErrNotFound), err)
+			m.Found(e.Boot, rev, errors.Is(err, store.ErrNotFound), err)
 		case leases.Over:
 			if over := m.Renewed - time.Duration(l.renewed.Load()) - l.node.opts.Lease; m.Err == nil && over > 0 {
 				l.over.Add(int64(over))
@@ -332,7 +333,7 @@ func (l *lease) close(ctx context.Context, remove bool) error {
 	for errors.Is(err, errNoResponders) && sleep(ctx, 250*time.Millisecond) { // The servers are electing.
 		err = l.node.bury(ctx, l.stream(), l.subject(), l.m.Rev)
 	}
-	if err != nil && !errors.Is(err, ErrConflict) {
+	if err != nil && !errors.Is(err, store.ErrConflict) {
 		return fmt.Errorf("cluster: delete %s: %w", l.key, err)
 	}
 	return nil
@@ -362,21 +363,21 @@ func (l *lease) update(ctx context.Context, rev uint64) (uint64, error) {
 // A boot is gone when another one has its node's name, when it is noted that it has left, or when it has no entry. The last says nothing
 // before this node has held its own lease for a while without a break: what has kept the one from the servers may have kept the other. And
 // in any case this node's own entry is renewed after that was seen, as a node that is cut off itself cannot tell.
-func (n *Node) Gone(ctx context.Context, p Peer) (bool, error) {
+func (n *Node) Gone(ctx context.Context, p store.Address) (bool, error) {
 	gone, err := n.gone(ctx, p)
 	if err != nil {
-		return false, fmt.Errorf("%w: whether node %.32q is there: %w", ErrUnavailable, p.Node, err)
+		return false, fmt.Errorf("%w: whether node %.32q is there: %w", store.ErrUnavailable, p.Node, err)
 	}
 	return gone, nil
 }
 
-func (n *Node) gone(ctx context.Context, p Peer) (bool, error) {
+func (n *Node) gone(ctx context.Context, p store.Address) (bool, error) {
 	if !validName(p.Node) || !validName(p.Boot) { // It was never there.
 		return true, n.lease.confirm(ctx)
 	}
 	look := func(get func(ctx context.Context, stream, subject string) ([]byte, uint64, error)) (there, another bool, err error) {
 		data, _, err := get(ctx, n.streamName("nodes"), n.subject("nodes."+p.Node))
-		if errors.Is(err, ErrNotFound) {
+		if errors.Is(err, store.ErrNotFound) {
 			return false, false, nil
 		}
 		var e entry
@@ -402,7 +403,7 @@ func (n *Node) gone(ctx context.Context, p Peer) (bool, error) {
 	switch {
 	case string(why) == hasLeft: // One whose streams were taken over may be back.
 		return true, nil
-	case err == nil, errors.Is(err, ErrNotFound):
+	case err == nil, errors.Is(err, store.ErrNotFound):
 		return false, errNotSteady
 	}
 	return false, err
@@ -424,7 +425,7 @@ const hasLeft = "left"
 
 func (n *Node) markTaken(ctx context.Context, boot, why string, ttl time.Duration) error {
 	if !validName(boot) {
-		return fmt.Errorf("%w: boot %.32q", ErrBadKey, boot)
+		return fmt.Errorf("%w: boot %.32q", store.ErrBadKey, boot)
 	}
 	_, err := n.put(ctx, n.subject(takenKey(boot)), encodeRecord([]byte(why)), ttl, guard{any: true})
 	if err != nil {
@@ -436,7 +437,7 @@ func (n *Node) markTaken(ctx context.Context, boot, why string, ttl time.Duratio
 // Taken reports whether it is noted anywhere that this boot is gone (MarkTaken): others may have had its streams. False is certain.
 func (n *Node) Taken(ctx context.Context) (bool, error) {
 	_, _, err := n.find(ctx, n.streamName("nodes"), n.subject(takenKey(n.boot)))
-	if err != nil && !errors.Is(err, ErrNotFound) {
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return false, fmt.Errorf("cluster: whether others have taken this boot for gone: %w", err)
 	}
 	return err == nil, nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
@@ -54,13 +55,13 @@ func TestStoreComesBackEmpty(t *testing.T) {
 			}
 		}
 		// What is gone is gone, and a write that knew it is refused.
-		if _, _, err := b.Get(t.Context(), testKey); !errors.Is(err, ErrNotFound) {
+		if _, _, err := b.Get(t.Context(), testKey); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("the session of before: %v", err)
 		}
 		_, err := a.Update(t.Context(), testKey, []byte("y"), rev, time.Hour)
-		wantErr(t, "an update of what is lost", err, ErrConflict)
+		wantErr(t, "an update of what is lost", err, store.ErrConflict)
 		_, err = b.Keys().Open(sealed, nil)
-		wantErr(t, "what was sealed before", err, ErrSealed)
+		wantErr(t, "what was sealed before", err, store.ErrSealed)
 		if again := b.Keys().Tag([]byte("id")); string(again) != string(tag) {
 			t.Error("ids have other tags")
 		}

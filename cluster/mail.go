@@ -14,19 +14,11 @@ import (
 
 	"github.com/troupe-run/troupe/internal/letter"
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 // maxArrived caps the bytes of letters that wait to be received, for each of the two subjects.
 const maxArrived = 64 << 20
-
-// Letter is a message from another node. Its data belong to the receiver.
-type Letter struct {
-	From Peer
-	Kind string
-	Data []byte
-	// Reply sends the reply, from any goroutine. Only the first one counts. It is nil if the sender waits for none.
-	Reply func(data []byte)
-}
 
 // Mail carries letters between the nodes that share the servers, each at most once: nothing is kept of one that is lost. All methods may be called
 // from any goroutine, and none but Ask waits.
@@ -38,7 +30,7 @@ type Letter struct {
 // <prefix>.re.>.
 type Mail struct {
 	node *Node
-	self Peer
+	self store.Address
 	conn *nats.Conn
 	asks *inbox // replies that are waited for
 	out  *outbox
@@ -51,8 +43,8 @@ type Mail struct {
 	listening atomic.Bool
 	says      atomic.Pointer[func() Load]
 	turn      sync.Mutex // guards the fields below; held while a letter is received
-	receive   func(*Letter)
-	missed    func(from Peer)
+	receive   func(*store.Letter)
+	missed    func(from store.Address)
 	replays   *letter.Replays
 
 	counts mailCounts
@@ -79,7 +71,7 @@ func (n *Node) Mail() *Mail { return n.mail }
 
 // newMail connects, and subscribes to what others send. Letters are refused until Listen.
 func newMail(ctx context.Context, n *Node) (*Mail, error) {
-	m := &Mail{node: n, self: Peer{n.name, n.boot}, out: newOutbox(), hits: limits.NewLog(n.log), hearts: hearts{since: time.Now(), heard: make(map[Peer]*heard)}, replays: letter.NewReplays(maxHeard), stop: make(chan struct{}), done: make(chan struct{})}
+	m := &Mail{node: n, self: store.Address{Node: n.name, Boot: n.boot}, out: newOutbox(), hits: limits.NewLog(n.log), hearts: hearts{since: time.Now(), heard: make(map[store.Address]*heard)}, replays: letter.NewReplays(maxHeard), stop: make(chan struct{}), done: make(chan struct{})}
 	var err error
 	if m.conn, err = n.connect(ctx, n.name+" mail", nats.NoEcho(), nats.CustomInboxPrefix(n.subject("re"))); err != nil {
 		return nil, err
@@ -120,7 +112,7 @@ func (m *Mail) open(ctx context.Context) (err error) {
 		return m.node.fault(refused, m.node.permissions())
 	}
 	if err != nil {
-		return fmt.Errorf("cluster: subscribe to messages of other nodes: %w: %w", ErrUnavailable, err)
+		return fmt.Errorf("cluster: subscribe to messages of other nodes: %w: %w", store.ErrUnavailable, err)
 	}
 	return nil
 }
@@ -128,7 +120,7 @@ func (m *Mail) open(ctx context.Context) (err error) {
 // Listen begins to take letters: it calls receive for each, one at a time, from goroutines that receive must not block. missed
 // is called when letters to all from a node did not come, and when a node is silent for a lease, or has begun anew, without a goodbye: its last
 // ones may not have come. Listen is called once.
-func (m *Mail) Listen(receive func(*Letter), missed func(from Peer)) {
+func (m *Mail) Listen(receive func(*store.Letter), missed func(from store.Address)) {
 	m.turn.Lock()
 	m.receive, m.missed = receive, missed
 	m.turn.Unlock()
@@ -163,7 +155,7 @@ func (m *Mail) arrived(msg *nats.Msg, on string) {
 
 // read handles a letter of another node.
 func (m *Mail) read(msg *nats.Msg, h letter.Head, data []byte) {
-	from := Peer{h.Node, h.Boot}
+	from := store.Address{Node: h.Node, Boot: h.Boot}
 	if from == m.self {
 		return
 	}
@@ -194,7 +186,7 @@ func (m *Mail) read(msg *nats.Msg, h letter.Head, data []byte) {
 	if h.Form > letter.All {
 		return
 	}
-	l := &Letter{From: from, Kind: h.Kind, Data: data}
+	l := &store.Letter{From: from, Kind: h.Kind, Data: data}
 	if msg.Reply != "" {
 		var once atomic.Bool
 		l.Reply = func(data []byte) {
@@ -244,7 +236,7 @@ func (m *Mail) isReply(msg *nats.Msg) bool {
 func (m *Mail) compose(subject string, form letter.Form, kind string, data []byte) (*nats.Msg, error) {
 	h := letter.Head{Form: form, Kind: kind, Node: m.self.Node, Boot: m.self.Boot} // whose names Check needs
 	if len(data) > letter.MaxData {
-		return nil, fmt.Errorf("%w: a message %s of %d bytes, at most %d can be sent", ErrTooBig, kind, len(data), letter.MaxData)
+		return nil, fmt.Errorf("%w: a message %s of %d bytes, at most %d can be sent", store.ErrTooBig, kind, len(data), letter.MaxData)
 	}
 	if err := h.Check(); err != nil {
 		return nil, err
@@ -253,16 +245,16 @@ func (m *Mail) compose(subject string, form letter.Form, kind string, data []byt
 }
 
 // at returns the subject of a boot. The address may come from a client, and then be anything.
-func at(to Peer) (string, error) {
+func at(to store.Address) (string, error) {
 	if !validName(to.Node) || !validName(to.Boot) {
-		return "", fmt.Errorf("%w: no node has such a name", ErrNobody)
+		return "", fmt.Errorf("%w: no node has such a name", store.ErrNobody)
 	}
 	return "at." + to.Node + "." + to.Boot, nil
 }
 
 // Ask sends a letter to a node and returns the reply. ErrNobody: it was not delivered, as nobody takes the letters of that boot. ErrTooBig: it was not
 // sent. ErrUnavailable says that both are unknown. It takes 5 s at most.
-func (m *Mail) Ask(ctx context.Context, to Peer, kind string, data []byte) ([]byte, error) {
+func (m *Mail) Ask(ctx context.Context, to store.Address, kind string, data []byte) ([]byte, error) {
 	subject, err := at(to)
 	var msg, reply *nats.Msg
 	if err == nil {
@@ -277,9 +269,9 @@ func (m *Mail) Ask(ctx context.Context, to Peer, kind string, data []byte) ([]by
 	}
 	switch {
 	case errors.Is(err, errNoResponders):
-		err = ErrNobody
+		err = store.ErrNobody
 	case err == nil && h.Form != letter.Reply:
-		err = fmt.Errorf("%w: it cannot take the message", ErrUnavailable)
+		err = fmt.Errorf("%w: it cannot take the message", store.ErrUnavailable)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cluster: ask node %.32q: %w", to.Node, err)
@@ -288,7 +280,7 @@ func (m *Mail) Ask(ctx context.Context, to Peer, kind string, data []byte) ([]by
 }
 
 // Send sends a letter to a node.
-func (m *Mail) Send(to Peer, kind string, data []byte) {
+func (m *Mail) Send(to store.Address, kind string, data []byte) {
 	subject, err := at(to)
 	if err != nil {
 		return
@@ -334,7 +326,7 @@ func (m *Mail) beat(f letter.Form) {
 
 // unsent counts a message that is not sent.
 func (m *Mail) unsent(err error) {
-	if err == nil || errors.Is(err, ErrClosed) {
+	if err == nil || errors.Is(err, store.ErrClosed) {
 		return
 	}
 	m.counts.unsent.Add(1)
@@ -391,7 +383,7 @@ func (m *Mail) publish() {
 		}
 		if err != nil {
 			m.unsent(err)
-			m.asks.refuse(msg.Reply, fmt.Errorf("%w: %w", ErrUnavailable, err)) // Its caller need not wait.
+			m.asks.refuse(msg.Reply, fmt.Errorf("%w: %w", store.ErrUnavailable, err)) // Its caller need not wait.
 			continue
 		}
 		m.counts.sent.Add(1)
@@ -409,10 +401,15 @@ func (m *Mail) seal(msg *nats.Msg) error {
 }
 
 // Others are the other nodes that were heard within the lease, and have not said goodbye.
-func (m *Mail) Others() []Peer { return m.hearts.others(m.self.Node, m.node.opts.Lease, time.Now()) }
+func (m *Mail) Others() []store.Address {
+	return m.hearts.others(m.self.Node, m.node.opts.Lease, time.Now())
+}
+
+// Gone is Node.Gone.
+func (m *Mail) Gone(ctx context.Context, p store.Address) (bool, error) { return m.node.Gone(ctx, p) }
 
 // Heard reports whether a boot has been heard, however long ago, and has not said goodbye. A name that was made up was not.
-func (m *Mail) Heard(p Peer) bool { return m.hearts.knows(p) }
+func (m *Mail) Heard(p store.Address) bool { return m.hearts.knows(p) }
 
 // Stats returns the counts, which are 0 without mail.
 func (m *Mail) Stats() MailStats {

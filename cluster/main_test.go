@@ -184,3 +184,9 @@ func messages(t *testing.T, n *Node, stream string) uint64 {
 	}
 	return st.Messages
 }
+
+// readEvents reads appends from..to of a stream.
+func readEvents(ctx context.Context, n *Node, stream string, from, to uint64) (all []event, err error) {
+	err = n.Read(ctx, stream, from, to, func(num uint64, data []byte) { all = append(all, event{num, data}) })
+	return all, err
+}

@@ -6,11 +6,13 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 // Member is what is known of a boot of a node.
 type Member struct {
-	Peer
+	store.Address
 	Self    bool
 	Heard   time.Duration // how long ago; below 0: not at all, or not for long
 	Held    bool          // it has its entry in the store
@@ -32,24 +34,24 @@ func (n *Node) Members(ctx context.Context) ([]Member, error) {
 	if err != nil {
 		return nil, err
 	}
-	var heard map[Peer]known
+	var heard map[store.Address]known
 	if n.mail != nil {
 		heard = n.mail.hearts.all(forgotten, time.Now())
 	}
-	all := make(map[Peer]Member)
+	all := make(map[store.Address]Member)
 	for name, e := range entries {
-		m := Member{Peer: Peer{name, e.Boot}, Heard: -1, Held: true, Since: e.Since, Servers: e.Servers}
-		if m.Self = m.Peer == (Peer{n.name, n.boot}); m.Self {
+		m := Member{Address: store.Address{Node: name, Boot: e.Boot}, Heard: -1, Held: true, Since: e.Since, Servers: e.Servers}
+		if m.Self = m.Address == (store.Address{Node: n.name, Boot: n.boot}); m.Self {
 			m.Heard, m.Left = 0, n.opts.Lease-n.lease.age()
 		}
-		all[m.Peer] = m
+		all[m.Address] = m
 	}
 	for p, k := range heard {
 		m, held := all[p]
 		if _, other := entries[p.Node]; other && !held {
 			continue // A later boot has taken its place.
 		}
-		m.Peer, m.Heard, m.Load = p, k.ago, k.beat.load
+		m.Address, m.Heard, m.Load = p, k.ago, k.beat.load
 		if held {
 			m.Left = n.opts.Lease - time.Duration(k.beat.age)*time.Millisecond - k.ago
 		}

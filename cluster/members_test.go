@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/internal/testkit/when"
 )
@@ -114,7 +115,7 @@ func TestMembers(t *testing.T) {
 				t.Errorf("beside its next boot, b is still %+v", m)
 			}
 		}
-		next.Mail().Listen(func(*Letter) {}, func(Peer) {})
+		next.Mail().Listen(func(*store.Letter) {}, func(store.Address) {})
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
 		leases("b has come again", 3, 0)
@@ -175,7 +176,7 @@ func TestStoredSessions(t *testing.T) {
 		t.Errorf("found %+v, %v", s, err)
 	}
 	for _, id := range []string{"id3", "none"} {
-		if s, err := n.FindSession(ctx, is(id)); !errors.Is(err, ErrNotFound) {
+		if s, err := n.FindSession(ctx, is(id)); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("%s: found %+v, %v", id, s, err)
 		}
 	}

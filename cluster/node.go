@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/remoteclock"
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 // Node is one process's membership of the cluster, and its access to the store.
@@ -58,7 +58,7 @@ type Node struct {
 	losses   losses
 	flusher  *flusher // nil: acknowledgements do not wait for the disk
 	counters counters
-	fills    [budgets]fillOf
+	fills    [store.Budgets]fillOf
 	answered answered
 	leaving  atomic.Bool // Close has begun: calls from outside are refused
 	replicas int         // of the streams on remote servers
@@ -71,6 +71,13 @@ type Node struct {
 	closing  sync.Once
 	closeErr error
 }
+
+var (
+	_ store.Store = (*Node)(nil)
+	_ store.Tasks = (*Node)(nil)
+	_ store.Mail  = (*Mail)(nil)
+	_ store.Keys  = (*Keyring)(nil)
+)
 
 // Open starts a node. It locks the data directory, starts the embedded server
 // over it, ends the leases that a previous process left in it, and takes its own.
@@ -324,18 +331,6 @@ func (n *Node) stop(ctx context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// randomName returns n characters of [a-z0-9]. 8 of them are 41 bits: enough to
-// tell boots and nodes apart, but no secret.
-func randomName(n int) string {
-	const letters = "abcdefghijklmnopqrstuvwxyz0123456789"
-	b := make([]byte, n)
-	_, _ = rand.Read(b) // Never fails.
-	for i := range b {
-		b[i] = letters[int(b[i])%len(letters)]
-	}
-	return string(b)
 }
 
 // Now is the time by the clock of the servers, which count the lifetimes of what is stored; without a monotonic reading.

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
@@ -57,7 +59,7 @@ func TestServerOptions(t *testing.T) {
 func (n *Node) entry(t *testing.T, name string) (e entry, ok bool) {
 	t.Helper()
 	data, _, err := n.Get(t.Context(), "nodes."+name)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) {
 		return e, false
 	}
 	if err != nil {
@@ -209,13 +211,13 @@ func TestServerGone(t *testing.T) {
 			"writer":  func() error { _, _, err := n.Writer(ctx, testStream); return err },
 			"rewrite": func() error { _, err := n.Rewrite(ctx, testStream, nil, rev, time.Hour); return err },
 			"append":  func() error { return appendWait(n, testStream, rev, 1, nil) },
-			"read":    func() error { _, err := n.Read(ctx, testStream, 1, 2); return err },
+			"read":    func() error { _, err := readEvents(ctx, n, testStream, 1, 2); return err },
 			"tail":    func() error { _, err := n.Tail(ctx, testStream, 0); return err },
 			"end":     func() error { return n.EndStream(ctx, testStream) },
 		}
 		for what, call := range calls {
 			start := time.Now()
-			wantErr(t, what, call(), ErrUnavailable)
+			wantErr(t, what, call(), store.ErrUnavailable)
 			if d := time.Since(start); d > callTimeout {
 				t.Errorf("%s took %v", what, d)
 			}
@@ -232,7 +234,7 @@ func TestServerGone(t *testing.T) {
 		}
 		short, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
-		if err := n.Close(short); !errors.Is(err, ErrUnavailable) {
+		if err := n.Close(short); !errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("close: got %v, want to hear that the entry was not deleted", err)
 		}
 		n.closeErr = nil
@@ -249,7 +251,7 @@ func TestSilentServer(t *testing.T) {
 		b := must[*inbox](t)(newInbox(n.conn, nil))
 		start := time.Now()
 		_, err := b.ask(t.Context(), &nats.Msg{Subject: "silent"})
-		wantErr(t, "ask", err, ErrUnavailable)
+		wantErr(t, "ask", err, store.ErrUnavailable)
 		if d := time.Since(start); d != callTimeout {
 			t.Errorf("an unanswered call took %v, want %v", d, callTimeout)
 		}
@@ -257,7 +259,7 @@ func TestSilentServer(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err = b.ask(ctx, &nats.Msg{Subject: "silent"})
-		wantErr(t, "ask", err, ErrUnavailable)
+		wantErr(t, "ask", err, store.ErrUnavailable)
 		wantErr(t, "ask", err, context.DeadlineExceeded)
 		if d := time.Since(start); d != time.Second {
 			t.Errorf("an unanswered call took %v, want its context's second", d)
@@ -278,11 +280,11 @@ func TestSilentServer(t *testing.T) {
 		if err := n.Close(ctx); err != nil {
 			t.Error(err)
 		}
-		wantErr(t, "call in flight at close", <-failed, ErrUnavailable)
+		wantErr(t, "call in flight at close", <-failed, store.ErrUnavailable)
 		_, _, err = n.Get(t.Context(), testKey)
-		wantErr(t, "get after close", err, ErrClosed)
-		wantErr(t, "get after close", err, ErrUnavailable)
-		wantErr(t, "append after close", appendWait(n, testStream, 1, 1, nil), ErrClosed)
+		wantErr(t, "get after close", err, store.ErrClosed)
+		wantErr(t, "get after close", err, store.ErrUnavailable)
+		wantErr(t, "append after close", appendWait(n, testStream, 1, 1, nil), store.ErrClosed)
 	})
 }
 
@@ -298,10 +300,10 @@ func TestInboxIsBounded(t *testing.T) {
 			}
 		}
 		_, err := b.ask(t.Context(), &nats.Msg{Subject: "silent"})
-		wantErr(t, "one call too many", err, ErrRetry)
+		wantErr(t, "one call too many", err, store.ErrRetry)
 		b.close()
 		for range maxCalls {
-			wantErr(t, "call", <-ended, ErrUnavailable)
+			wantErr(t, "call", <-ended, store.ErrUnavailable)
 		}
 	})
 }
@@ -330,7 +332,7 @@ func TestReopen(t *testing.T) {
 	if got := n.stats(t.Context()).MaxBytes; got == 0 || got > 1<<30 {
 		t.Errorf("limits after a change: got %d", got)
 	}
-	if got := must[[]Stored](t)(n.Read(t.Context(), testStream, 1, 50)); len(got) != 50 {
+	if got := must[[]event](t)(readEvents(t.Context(), n, testStream, 1, 50)); len(got) != 50 {
 		t.Errorf("read: got %d appends, want 50", len(got))
 	}
 	if _, got, err := n.Writer(t.Context(), testStream); err != nil || got != rev {

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -297,4 +298,16 @@ func validTokens(s string, n int) bool {
 		}
 	}
 	return tokens == n && size > 0
+}
+
+// randomName returns n characters of [a-z0-9]. 8 of them are 41 bits: enough to
+// tell boots and nodes apart, but no secret.
+func randomName(n int) string {
+	const letters = "abcdefghijklmnopqrstuvwxyz0123456789"
+	b := make([]byte, n)
+	_, _ = rand.Read(b) // Never fails.
+	for i := range b {
+		b[i] = letters[int(b[i])%len(letters)]
+	}
+	return string(b)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 // minRoom is how many bytes the disk must have free before a store that ran out
@@ -30,8 +31,6 @@ const (
 	// between restarts are short again.
 	calmAfter      = time.Minute
 	maxRestartWait = 10 * time.Second
-
-	roomFile = "room.tmp" // in the data directory, while the node looks for room
 )
 
 // Outage says why the store cannot write.
@@ -106,7 +105,7 @@ func (n *Node) Outage() *Outage {
 // down returns the error of a write during an outage: the write is not done.
 func (n *Node) down() error {
 	if o := n.outages.now.Load(); o != nil {
-		return fmt.Errorf("%w: %s", ErrRetry, o)
+		return fmt.Errorf("%w: %s", store.ErrRetry, o)
 	}
 	return nil
 }
@@ -199,7 +198,7 @@ func (n *Node) restart() error {
 	defer cancel()
 	for !n.conn.IsConnected() || !n.logConn.IsConnected() || n.mail != nil && !n.mail.conn.IsConnected() {
 		if !n.outages.pause(10*time.Millisecond) || ctx.Err() != nil {
-			return fmt.Errorf("cluster: connect: %w", ErrUnavailable)
+			return fmt.Errorf("cluster: connect: %w", store.ErrUnavailable)
 		}
 	}
 	if err := n.ensureStreams(ctx, n.dir.id.Streams); err != nil {

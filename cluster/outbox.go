@@ -7,6 +7,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/troupe-run/troupe/internal/letter"
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 // maxOutbox caps the letters that wait to be handed to the connection.
@@ -48,7 +49,7 @@ func (o *outbox) put(m *nats.Msg, form letter.Form) error {
 	}
 	switch {
 	case o.closed:
-		return ErrClosed
+		return store.ErrClosed
 	case o.bytes+len(m.Data) > maxOutbox:
 		return errOutbox
 	}

@@ -7,21 +7,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-)
 
-// Budget is a part of the store that has a limit of its own.
-type Budget uint8
-
-// The budgets that clients fill.
-const (
-	SessionBudget Budget = iota // the records of sessions
-	EventBudget                 // the event log, with the records and bodies of calls
-	TaskBudget                  // tasks, with their requests, steps and outcomes
-	budgets
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 // budgetNames are the streams of the budgets.
-var budgetNames = [budgets]string{SessionBudget: "sessions", EventBudget: events, TaskBudget: tasks}
+var budgetNames = [store.Budgets]string{store.SessionBudget: "sessions", store.EventBudget: events, store.TaskBudget: tasks}
 
 // nearFull is the percentage of a budget above which the node logs a warning.
 const nearFull = 90
@@ -40,21 +31,21 @@ type fillOf struct {
 // them five times in a lease, and adds the sessions, calls and tasks that it
 // stores in between, and what they grow by. Events count as if all shards were as full as the fullest
 // one, because a new stream may lie there.
-func (n *Node) Use(b Budget) (used, limit int64) {
+func (n *Node) Use(b store.Budget) (used, limit int64) {
 	f := &n.fills[b]
 	return f.used.Load() + f.since.Load(), f.limit.Load()
 }
 
 // written adds the bytes of a new record.
-func (n *Node) written(b Budget, bytes int) { n.fills[b].since.Add(int64(bytes)) }
+func (n *Node) written(b store.Budget, bytes int) { n.fills[b].since.Add(int64(bytes)) }
 
 // recordFill is the budget that a record belongs to, or nil.
 func (n *Node) recordFill(key string) *fillOf {
 	switch {
 	case strings.HasPrefix(key, "session."):
-		return &n.fills[SessionBudget]
+		return &n.fills[store.SessionBudget]
 	case strings.HasPrefix(key, "task."):
-		return &n.fills[TaskBudget]
+		return &n.fills[store.TaskBudget]
 	}
 	return nil
 }
@@ -88,7 +79,7 @@ func (s *recordSizes) of(rev uint64) int {
 
 // measure reads how full the store is. A value that it cannot read stays.
 func (n *Node) measure(ctx context.Context) {
-	for b := range budgets {
+	for b := range store.Budgets {
 		f := &n.fills[b]
 		before := f.since.Load() // a write meanwhile may count twice, for a moment
 		s, err := n.fill(ctx, budgetNames[b])

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 // recordVersion is the first byte of a stored record or body part.
@@ -54,9 +57,9 @@ func (n *Node) put(ctx context.Context, subject string, payload []byte, ttl time
 	if ttl > 0 {
 		h[headerTTL] = []string{formatTTL(ttl)}
 	}
-	conflict := ErrConflict
+	conflict := store.ErrConflict
 	if g.subject != "" {
-		conflict = ErrFenced
+		conflict = store.ErrFenced
 	}
 	seq, err := n.decided(ctx, conflict, func() *nats.Msg { return &nats.Msg{Subject: subject, Header: h, Data: payload} })
 	if err == nil {
@@ -121,16 +124,16 @@ func (n *Node) api(ctx context.Context, subject string, req, out any) error {
 		Error *apiError `json:"error"`
 	}
 	if err := json.Unmarshal(m.Data, &failed); err != nil {
-		return fmt.Errorf("%w: answer: %w", ErrUnavailable, err)
+		return fmt.Errorf("%w: answer: %w", store.ErrUnavailable, err)
 	}
 	if failed.Error != nil {
-		return failed.Error.cause(ErrConflict)
+		return failed.Error.cause(store.ErrConflict)
 	}
 	if out == nil {
 		return nil
 	}
 	if err := json.Unmarshal(m.Data, out); err != nil {
-		return fmt.Errorf("%w: answer: %w", ErrUnavailable, err)
+		return fmt.Errorf("%w: answer: %w", store.ErrUnavailable, err)
 	}
 	return nil
 }
@@ -158,10 +161,10 @@ func (n *Node) last(ctx context.Context, stream, subject string) (stored, error)
 		return stored{}, err
 	}
 	if err := json.Unmarshal(m.Data, &r); err != nil {
-		return stored{}, fmt.Errorf("%w: answer: %w", ErrUnavailable, err)
+		return stored{}, fmt.Errorf("%w: answer: %w", store.ErrUnavailable, err)
 	}
 	if r.Error != nil {
-		return stored{}, r.Error.cause(ErrConflict)
+		return stored{}, r.Error.cause(store.ErrConflict)
 	}
 	return stored{r.Message.Seq, r.Message.Data, r.Message.Time}, nil
 }
@@ -178,11 +181,11 @@ func (n *Node) lastHere(ctx context.Context, stream, subject string) (stored, er
 	}
 	seq, err := strconv.ParseUint(m.Header.Get("Nats-Sequence"), 10, 64)
 	if err != nil {
-		return stored{}, fmt.Errorf("%w: answer: %w", ErrUnavailable, err)
+		return stored{}, fmt.Errorf("%w: answer: %w", store.ErrUnavailable, err)
 	}
 	at, err := time.Parse(time.RFC3339Nano, m.Header.Get("Nats-Time-Stamp"))
 	if err != nil {
-		return stored{}, fmt.Errorf("%w: answer: %w", ErrUnavailable, err)
+		return stored{}, fmt.Errorf("%w: answer: %w", store.ErrUnavailable, err)
 	}
 	return stored{seq, m.Data, at}, nil
 }
@@ -208,11 +211,11 @@ func encodeRecord(data []byte) []byte {
 func decodeRecord(payload []byte) ([]byte, error) {
 	switch {
 	case len(payload) == 0:
-		return nil, ErrNotFound
+		return nil, store.ErrNotFound
 	case payload[0] > recordVersion:
-		return nil, fmt.Errorf("record version %d: %w", payload[0], ErrNewer)
+		return nil, fmt.Errorf("record version %d: %w", payload[0], store.ErrNewer)
 	case payload[0] == 0:
-		return nil, fmt.Errorf("record version 0: %w", ErrDamaged)
+		return nil, fmt.Errorf("record version 0: %w", store.ErrDamaged)
 	}
 	return payload[1:], nil
 }
@@ -262,7 +265,7 @@ func (n *Node) get(ctx context.Context, stream, subject string) (data []byte, re
 // it cannot do is store. So on replicated servers it is concluded from a write: a tombstone under the very key.
 func (n *Node) find(ctx context.Context, stream, subject string) (data []byte, rev uint64, err error) {
 	data, rev, err = n.get(ctx, stream, subject)
-	if n.replicas <= 1 || !errors.Is(err, ErrNotFound) || rev != 0 && n.final(subject) {
+	if n.replicas <= 1 || !errors.Is(err, store.ErrNotFound) || rev != 0 && n.final(subject) {
 		return data, rev, err
 	}
 	seq := rev // The question may be put, for others, after this call has returned.
@@ -288,26 +291,26 @@ func (n *Node) conclude(ctx context.Context, stream, subject string, seq uint64)
 	var err error
 	for range 3 { // The first try may meet a tombstone, or that one may have expired, and so the second.
 		if _, err = n.put(ctx, subject, nil, markerTTL, guard{seq: seq}); err == nil {
-			return stored{}, ErrNotFound
+			return stored{}, store.ErrNotFound
 		}
-		if !errors.Is(err, ErrConflict) {
+		if !errors.Is(err, store.ErrConflict) {
 			break
 		}
 		s, failed := n.last(ctx, stream, subject)
 		switch {
-		case errors.Is(failed, ErrNotFound):
+		case errors.Is(failed, store.ErrNotFound):
 			seq = 0
 		case failed != nil:
 			return stored{}, failed
 		case len(s.data) > 0:
 			return s, nil
 		case n.final(subject):
-			return stored{seq: s.seq}, ErrNotFound
+			return stored{seq: s.seq}, store.ErrNotFound
 		default:
 			seq = s.seq
 		}
 	}
-	return stored{}, fmt.Errorf("%w: whether it is there: %v", ErrUnavailable, err) // not a conflict for the caller, nor a full store
+	return stored{}, fmt.Errorf("%w: whether it is there: %v", store.ErrUnavailable, err) // not a conflict for the caller, nor a full store
 }
 
 // conclusions has each question about a subject put once at a time: a thousand streams may have a reason to ask the same. Each asker gets
@@ -352,7 +355,7 @@ func (c *conclusions) ask(ctx context.Context, subject string, put func(ctx cont
 	case <-a.done:
 		return a.s, a.err
 	case <-ctx.Done():
-		return stored{}, fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
+		return stored{}, fmt.Errorf("%w: %w", store.ErrUnavailable, context.Cause(ctx))
 	}
 }
 
@@ -392,7 +395,7 @@ func (n *Node) Create(ctx context.Context, key string, data []byte, ttl time.Dur
 
 func (n *Node) create(ctx context.Context, stream, subject string, data []byte, ttl time.Duration) (uint64, error) {
 	if len(data) > MaxRecord {
-		return 0, ErrTooBig
+		return 0, store.ErrTooBig
 	}
 	payload := encodeRecord(data)
 	var seq uint64
@@ -401,12 +404,12 @@ func (n *Node) create(ctx context.Context, stream, subject string, data []byte, 
 	// replaces exactly that one. It may expire just then, hence the third.
 	for range 3 {
 		var rev uint64
-		if rev, err = n.put(ctx, subject, payload, ttl, guard{seq: seq}); !errors.Is(err, ErrConflict) {
+		if rev, err = n.put(ctx, subject, payload, ttl, guard{seq: seq}); !errors.Is(err, store.ErrConflict) {
 			return rev, err
 		}
 		s, lastErr := n.last(ctx, stream, subject)
 		switch {
-		case errors.Is(lastErr, ErrNotFound):
+		case errors.Is(lastErr, store.ErrNotFound):
 			seq = 0
 		case lastErr != nil || len(s.data) > 0:
 			return 0, err
@@ -425,9 +428,9 @@ func (n *Node) Update(ctx context.Context, key string, data []byte, rev uint64, 
 	switch {
 	case err != nil:
 	case len(data) > MaxRecord:
-		err = ErrTooBig
+		err = store.ErrTooBig
 	case rev == 0:
-		err = fmt.Errorf("%w: no revision given", ErrConflict)
+		err = fmt.Errorf("%w: no revision given", store.ErrConflict)
 	default:
 		next, err = n.put(ctx, n.subject(key), encodeRecord(data), ttl, guard{seq: rev})
 	}
@@ -459,12 +462,12 @@ func (n *Node) remove(ctx context.Context, stream, subject string, rev uint64) e
 	var err error
 	for range 5 {
 		var s stored
-		if s, err = n.last(ctx, stream, subject); errors.Is(err, ErrNotFound) || err == nil && len(s.data) == 0 {
+		if s, err = n.last(ctx, stream, subject); errors.Is(err, store.ErrNotFound) || err == nil && len(s.data) == 0 {
 			return nil
 		} else if err != nil {
 			return err
 		}
-		if err = n.bury(ctx, stream, subject, s.seq); !errors.Is(err, ErrConflict) {
+		if err = n.bury(ctx, stream, subject, s.seq); !errors.Is(err, store.ErrConflict) {
 			return err
 		}
 	}
@@ -476,14 +479,14 @@ func (n *Node) remove(ctx context.Context, stream, subject string, rev uint64) e
 // replicated stream, so a record could outlive it.
 func (n *Node) bury(ctx context.Context, stream, subject string, seq uint64) error {
 	_, err := n.put(ctx, subject, nil, markerTTL, guard{seq: seq})
-	if !errors.Is(err, ErrFull) {
+	if !errors.Is(err, store.ErrFull) {
 		return err
 	}
 	// A full store refuses even the tombstone if that is bigger than the record,
 	// and deleting must be possible just then.
 	err = n.deleteMessage(ctx, stream, seq)
-	if errors.Is(err, ErrNotFound) {
-		return ErrConflict
+	if errors.Is(err, store.ErrNotFound) {
+		return store.ErrConflict
 	}
 	if err == nil {
 		err = n.flushed(ctx, n.streamOf(subject))
@@ -494,4 +497,98 @@ func (n *Node) bury(ctx context.Context, stream, subject string, seq uint64) err
 // deleteMessage removes the message seq of a stream, whatever is on its way there.
 func (n *Node) deleteMessage(ctx context.Context, stream string, seq uint64) error {
 	return n.api(ctx, "STREAM.MSG.DELETE."+stream, map[string]any{"seq": seq, "no_erase": true}, nil)
+}
+
+// putMessages stores data in messages of at most bodyPart bytes, one after the other, each under the guard.
+func (n *Node) putMessages(ctx context.Context, subject func(i int) string, data []byte, g guard, ttl time.Duration) error {
+	for i := 0; i == 0 || i*bodyPart < len(data); i++ {
+		chunk := data[i*bodyPart : min(len(data), (i+1)*bodyPart)]
+		payload := make([]byte, bodyHeader, bodyHeader+len(chunk))
+		payload[0] = recordVersion
+		binary.BigEndian.PutUint32(payload[1:], uint32(len(data)))
+		if _, err := n.put(ctx, subject(i), append(payload, chunk...), ttl, g); err != nil {
+			return fmt.Errorf("part %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// messages reads what putMessages has stored.
+func (n *Node) messages(ctx context.Context, stream string, subject func(i int) string, most int) ([]byte, error) {
+	all, size := []byte{}, 0
+	for i := 0; i == 0 || len(all) < size; i++ {
+		done, err := n.readSlots.wait(ctx)
+		if err != nil {
+			return nil, err
+		}
+		data, _, err := n.get(ctx, n.streamName(stream), subject(i))
+		done()
+		if err != nil {
+			return nil, err
+		}
+		if len(data) < 4 {
+			return nil, fmt.Errorf("part %d: %w", i, store.ErrDamaged)
+		}
+		total := int(binary.BigEndian.Uint32(data))
+		data = data[4:]
+		if i == 0 {
+			size = total
+		}
+		if total != size || size > most || len(all)+len(data) > size || len(data) == 0 && size > 0 {
+			return nil, fmt.Errorf("part %d: %w", i, store.ErrDamaged)
+		}
+		all = append(all, data...)
+	}
+	return all, nil
+}
+
+// next reads the first message at or behind a sequence whose subject matches filter, from the stream's leader.
+func (n *Node) next(ctx context.Context, stream, filter string, from uint64) (s stored, subject string, err error) {
+	var r struct {
+		Error   *apiError `json:"error"`
+		Message struct {
+			Subject string `json:"subject"`
+			Seq     uint64 `json:"seq"`
+			Data    []byte `json:"data"`
+		} `json:"message"`
+	}
+	ask, err := json.Marshal(map[string]any{"seq": max(from, 1), "next_by_subj": filter})
+	if err != nil {
+		return stored{}, "", err
+	}
+	m, err := n.reads.ask(ctx, &nats.Msg{Subject: "$JS.API.STREAM.MSG.GET." + stream, Data: ask})
+	if err != nil {
+		return stored{}, "", err
+	}
+	if err := json.Unmarshal(m.Data, &r); err != nil {
+		return stored{}, "", fmt.Errorf("%w: answer: %w", store.ErrUnavailable, err)
+	}
+	if r.Error != nil {
+		return stored{}, "", r.Error.cause(store.ErrConflict)
+	}
+	return stored{seq: r.Message.Seq, data: r.Message.Data}, r.Message.Subject, nil
+}
+
+// walk calls f for at most limit records of a stream whose subjects match filter, in the order of their revisions, from one on. A record
+// that cannot be read is left out.
+func (n *Node) walk(ctx context.Context, stream, filter string, from uint64, limit int, f func(subject string, rev uint64, data []byte)) (err error) {
+	if n.leaving.Load() {
+		err = store.ErrClosed
+	}
+	for seen := 0; err == nil && seen < limit; {
+		var s stored
+		var subject string
+		if s, subject, err = n.next(ctx, n.streamName(stream), filter, from); err != nil {
+			break
+		}
+		from = s.seq + 1
+		if data, bad := decodeRecord(s.data); bad == nil {
+			f(subject, s.seq, data)
+			seen++
+		}
+	}
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	return err
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	leases "github.com/troupe-run/troupe/internal/lease"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/internal/testkit/when"
 )
@@ -256,13 +257,13 @@ func TestRemoteLeases(t *testing.T) {
 		node, boot string
 		want       string
 	}{{"a", again.Boot(), "false false"}, {"a", a.Boot(), "true false"}, {"b", b.Boot(), "false false"}, {"c", b.Boot(), "false true"}} { // b has just begun
-		gone, err := b.Gone(t.Context(), Peer{tt.node, tt.boot})
+		gone, err := b.Gone(t.Context(), store.Address{Node: tt.node, Boot: tt.boot})
 		if got := fmt.Sprint(gone, err != nil); got != tt.want {
 			t.Errorf("boot %s of %s is gone: %v, %v, want %s", tt.boot, tt.node, gone, err, tt.want)
 		}
 	}
 	// The older boot finds that out with its next renewal.
-	if err := a.lease.renew(t.Context()); !errors.Is(err, leases.ErrTaken) && !errors.Is(err, ErrConflict) {
+	if err := a.lease.renew(t.Context()); !errors.Is(err, leases.ErrTaken) && !errors.Is(err, store.ErrConflict) {
 		t.Errorf("the older boot renews its lease: %v", err)
 	}
 	if !a.Suspended() {
@@ -330,7 +331,7 @@ func TestRemoteGuards(t *testing.T) {
 						var parts sync.WaitGroup
 						for p := range 2 {
 							parts.Go(func() {
-								if err := n.PutPart(ctx, task, fmt.Sprintf("s-%d-%d", w, p), []byte("x"), rev, time.Hour); err != nil && !errors.Is(err, ErrFenced) {
+								if err := n.PutPart(ctx, task, fmt.Sprintf("s-%d-%d", w, p), []byte("x"), rev, time.Hour); err != nil && !errors.Is(err, store.ErrFenced) {
 									t.Errorf("part: %v", err)
 								}
 							})
@@ -341,7 +342,7 @@ func TestRemoteGuards(t *testing.T) {
 						_, err = n.Update(ctx, "task."+task, fmt.Append(nil, have+1), rev, time.Hour)
 						if err == nil {
 							i++
-						} else if !errors.Is(err, ErrConflict) {
+						} else if !errors.Is(err, store.ErrConflict) {
 							t.Errorf("update: %v", err)
 							return
 						}
@@ -368,9 +369,9 @@ func TestReclaim(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	dead := must[*WorkQueue](t)(a.Work(ctx, "demo"))
+	dead := must[store.Queue](t)(a.Work(ctx, "demo")).(*workQueue)
 	for range 5 {
-		must[*Work](t)(dead.Next(ctx))
+		must[store.Work](t)(dead.Next(ctx))
 	}
 	dead.Close()
 
@@ -387,7 +388,7 @@ func TestReclaim(t *testing.T) {
 	if err := again.Reclaim(ctx, "demo", had); err != nil || asked != 5 {
 		t.Errorf("the next process asked for %d works, %v", asked, err)
 	}
-	q := must[*WorkQueue](t)(again.Work(ctx, "demo"))
+	q := must[store.Queue](t)(again.Work(ctx, "demo")).(*workQueue)
 	defer q.Close()
 	soon, cancel := context.WithTimeout(ctx, workWait/2)
 	defer cancel()
@@ -397,7 +398,8 @@ func TestReclaim(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got = append(got, w.Task+" of "+w.From)
+		_, task, from := w.Of()
+		got = append(got, task+" of "+from)
 		if err := w.Done(); err != nil {
 			t.Error(err)
 		}
@@ -428,7 +430,7 @@ func TestUndecided(t *testing.T) {
 		t.Errorf("got sequence %d, %v after %d tries, want 7 after 3", seq, err, asked.Load())
 	}
 	_, err = n.put(t.Context(), "undecided", []byte("x"), 0, guard{seq: 6})
-	wantErr(t, "a guard that is lost", err, ErrConflict)
+	wantErr(t, "a guard that is lost", err, store.ErrConflict)
 	if got := n.Undecided(); got != 2 || asked.Load() != 4 {
 		t.Errorf("%d undecided writes and %d tries, want 2 and 4", got, asked.Load())
 	}
@@ -447,14 +449,14 @@ func TestMissingStreams(t *testing.T) {
 	if err := js.DeleteStream(t.Context(), "troupe_sessions"); err != nil {
 		t.Fatal(err)
 	}
-	n.fills[TaskBudget].limit.Store(0)
+	n.fills[store.TaskBudget].limit.Store(0)
 	for range 2 {
 		n.measure(t.Context())
 	}
 	if got := strings.Count(log.String(), "a stream of the store is missing"); got != 1 {
 		t.Errorf("it said so %d times:\n%s", got, log.String())
 	}
-	if _, limit := n.Use(TaskBudget); limit == 0 {
+	if _, limit := n.Use(store.TaskBudget); limit == 0 {
 		t.Error("the streams that are there are not measured")
 	}
 	wait(t, "time since the streams were made", func() bool { return time.Since(made) > 3*missedFor })

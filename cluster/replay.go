@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 const (
@@ -25,29 +26,32 @@ const (
 // for its end; others wait.
 var readsAtOnce = limits.LogReads.Value()
 
-// Stored is one append as it is in the log.
-type Stored struct {
+// event is one append as it is in the log.
+type event struct {
 	Num  uint64 // its number
 	Data []byte // what was appended; the receiver owns it
 }
 
-// Read returns the appends from..to, both included, in order. to must not lie
-// beyond the stream's tail. A number that is missing from the result is gone,
-// which the leader has confirmed: overwritten, emptied or expired. An error says
-// nothing about any of them.
-func (n *Node) Read(ctx context.Context, stream string, from, to uint64) ([]Stored, error) {
+// Read calls f with the appends from..to, both included, in order. to must not lie
+// beyond the stream's tail. A number that is missing is gone, which the leader has
+// confirmed: overwritten, emptied or expired. f owns the data. After an error,
+// which says nothing about any of them, f was not called.
+func (n *Node) Read(ctx context.Context, stream string, from, to uint64, f func(num uint64, data []byte)) error {
 	err := n.checkStream(stream)
-	var found []Stored
+	var found []event
 	if err == nil && to >= max(from, 1) {
 		found, err = n.read(ctx, stream, max(from, 1), to)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cluster: read %s: %w", stream, err)
+		return fmt.Errorf("cluster: read %s: %w", stream, err)
 	}
-	return found, nil
+	for _, e := range found {
+		f(e.Num, e.Data)
+	}
+	return nil
 }
 
-func (n *Node) read(ctx context.Context, stream string, from, to uint64) ([]Stored, error) {
+func (n *Node) read(ctx context.Context, stream string, from, to uint64) ([]event, error) {
 	if to-from >= RingSize {
 		from = to - RingSize + 1
 	}
@@ -71,7 +75,7 @@ func (n *Node) read(ctx context.Context, stream string, from, to uint64) ([]Stor
 // at the end, so recheck asks for all numbers behind the last append it has. An
 // append missing in front of that has expired, oldest first: the first such
 // number that the leader does not have either settles all smaller ones.
-func (n *Node) recheck(ctx context.Context, stream string, from uint64, slots []Stored) error {
+func (n *Node) recheck(ctx context.Context, stream string, from uint64, slots []event) error {
 	present := func(i int) bool { return slots[i].Num >= from+uint64(i) }
 	last := len(slots) - 1
 	for last >= 0 && !present(last) {
@@ -84,7 +88,7 @@ func (n *Node) recheck(ctx context.Context, stream string, from uint64, slots []
 		s, err := n.slot(ctx, stream, from+uint64(i))
 		if err == nil {
 			slots[i] = s
-		} else if !errors.Is(err, ErrNotFound) {
+		} else if !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
 		if !present(i) && (i < last || last < 0) {
@@ -98,7 +102,7 @@ func (n *Node) recheck(ctx context.Context, stream string, from uint64, slots []
 type slots chan struct{}
 
 // errManyReads says that a read did not start in time. Nothing was read.
-var errManyReads = fmt.Errorf("%w: too many reads are under way", ErrUnavailable)
+var errManyReads = fmt.Errorf("%w: too many reads are under way", store.ErrUnavailable)
 
 // wait waits for a slot; done releases it. It waits no longer than an answer may
 // take: if the reads before it get none in that time, waiting on does not help.
@@ -132,24 +136,24 @@ func (t slots) try() bool {
 func (t slots) leave() { <-t }
 
 // slot reads the slot of append num from the leader, whichever append is in it.
-func (n *Node) slot(ctx context.Context, stream string, num uint64) (Stored, error) {
+func (n *Node) slot(ctx context.Context, stream string, num uint64) (event, error) {
 	s, _, err := n.slotSince(ctx, stream, num)
 	return s, err
 }
 
 // slotSince is slot, and says when that append was stored, by the clock of the server.
-func (n *Node) slotSince(ctx context.Context, stream string, num uint64) (Stored, time.Time, error) {
+func (n *Node) slotSince(ctx context.Context, stream string, num uint64) (event, time.Time, error) {
 	done, err := n.tailSlots.wait(ctx)
 	if err != nil {
-		return Stored{}, time.Time{}, err
+		return event{}, time.Time{}, err
 	}
 	s, err := n.last(ctx, n.eventStream(stream), n.eventSubject(stream, strconv.FormatUint(num%RingSize, 10)))
 	done()
 	if err != nil {
-		return Stored{}, time.Time{}, err
+		return event{}, time.Time{}, err
 	}
 	got, data, err := decodeEvent(s.data)
-	return Stored{got, data}, s.at, err
+	return event{got, data}, s.at, err
 }
 
 const (
@@ -166,21 +170,21 @@ func directFault(m *nats.Msg) error {
 	case "":
 		return nil
 	case "404":
-		return ErrNotFound
+		return store.ErrNotFound
 	default:
-		return fmt.Errorf("%w: read: %s %s", ErrUnavailable, status, m.Header.Get("Description"))
+		return fmt.Errorf("%w: read: %s %s", store.ErrUnavailable, status, m.Header.Get("Description"))
 	}
 }
 
 // fetch reads the slots of the appends from..to, of any replica. The result has what is in each slot, whichever append that is.
-func (n *Node) fetch(ctx context.Context, stream string, from, to uint64) ([]Stored, error) {
+func (n *Node) fetch(ctx context.Context, stream string, from, to uint64) ([]event, error) {
 	done, err := n.readSlots.wait(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	found := make([]Stored, to-from+1)
-	err = n.direct(ctx, stream, upFrom(from, 1, to-from+1), getsOfRead, func(s Stored) bool {
+	found := make([]event, to-from+1)
+	err = n.direct(ctx, stream, upFrom(from, 1, to-from+1), getsOfRead, func(s event) bool {
 		if i := (s.Num + RingSize - from%RingSize) % RingSize; i < uint64(len(found)) {
 			found[i] = s
 		}
@@ -192,7 +196,7 @@ func (n *Node) fetch(ctx context.Context, stream string, from, to uint64) ([]Sto
 // direct reads the slots of the appends nums, of any replica, with a direct get of its explicit subject for each: what answers one request for
 // all of them has headers. ahead of them are on their way at a time. It calls yield with whichever append is in a slot, until that
 // returns false.
-func (n *Node) direct(ctx context.Context, stream string, nums []uint64, ahead int, yield func(Stored) bool) error {
+func (n *Node) direct(ctx context.Context, stream string, nums []uint64, ahead int, yield func(event) bool) error {
 	var (
 		tokens = make([]uint64, 0, len(nums)) // of the gets
 		got    int                            // answers
@@ -213,7 +217,7 @@ func (n *Node) direct(ctx context.Context, stream string, nums []uint64, ahead i
 		}
 	}()
 	if ctx.Err() != nil {
-		return fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
+		return fmt.Errorf("%w: %w", store.ErrUnavailable, context.Cause(ctx))
 	}
 	for got < len(nums) {
 		for len(tokens) < min(got+ahead, len(nums)) {
@@ -239,10 +243,10 @@ func (n *Node) direct(ctx context.Context, stream string, nums []uint64, ahead i
 			got++
 			n.gets.leave()
 		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
+			return fmt.Errorf("%w: %w", store.ErrUnavailable, context.Cause(ctx))
 		}
 		s, err := a.slot()
-		if err != nil && !errors.Is(err, ErrNotFound) { // which the leader decides
+		if err != nil && !errors.Is(err, store.ErrNotFound) { // which the leader decides
 			return err
 		}
 		if err == nil && !yield(s) {
@@ -253,13 +257,13 @@ func (n *Node) direct(ctx context.Context, stream string, nums []uint64, ahead i
 }
 
 // slot returns what is in a slot by the answer to a direct get: ErrNotFound if there is nothing.
-func (a answer) slot() (Stored, error) {
+func (a answer) slot() (event, error) {
 	if a.err != nil {
-		return Stored{}, a.err
+		return event{}, a.err
 	}
 	if err := directFault(a.msg); err != nil {
-		return Stored{}, err
+		return event{}, err
 	}
 	num, data, err := decodeEvent(a.msg.Data)
-	return Stored{num, data}, err
+	return event{num, data}, err
 }

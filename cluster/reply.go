@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 // The error codes of JetStream that cause tells apart.
@@ -48,27 +50,27 @@ func (e *apiError) Error() string {
 // cause maps a JetStream error to ours. conflict is the error of a lost
 // compare-and-set: ErrConflict or ErrFenced.
 func (e *apiError) cause(conflict error) error {
-	sentinel := ErrUnavailable
+	sentinel := store.ErrUnavailable
 	switch e.ErrCode {
 	case codeWrongLast:
 		sentinel = conflict
 	case codeWrongLastInFlight:
-		sentinel = ErrRetry
+		sentinel = store.ErrRetry
 	case codeNoMessage, codeSequenceNotFound:
-		sentinel = ErrNotFound
+		sentinel = store.ErrNotFound
 	case codeDeleteFailed:
 		// One code for all failures of a deletion.
 		if strings.Contains(e.Description, "no message found") {
-			sentinel = ErrNotFound
+			sentinel = store.ErrNotFound
 		}
 	case codeAccountResources, codeInsufficient, codeMemoryExceeded, codeStorageExceeded:
-		sentinel = ErrFull
+		sentinel = store.ErrFull
 	case codeMessageTooBig:
-		sentinel = ErrTooBig
+		sentinel = store.ErrTooBig
 	case codeStoreFailed:
 		// One code for all refusals of the store; only the limits say "exceeded".
 		if strings.Contains(e.Description, "exceeded") {
-			sentinel = ErrFull
+			sentinel = store.ErrFull
 		}
 	}
 	return fmt.Errorf("%w: %w", sentinel, e)
@@ -97,13 +99,13 @@ func parseAck(data []byte, conflict error) (seq uint64, err error) {
 		Seq   uint64    `json:"seq"`
 	}
 	if err := json.Unmarshal(data, &ack); err != nil {
-		return 0, fmt.Errorf("%w: acknowledgement: %w", ErrUnavailable, err)
+		return 0, fmt.Errorf("%w: acknowledgement: %w", store.ErrUnavailable, err)
 	}
 	if ack.Error != nil {
 		return 0, ack.Error.cause(conflict)
 	}
 	if ack.Seq == 0 {
-		return 0, fmt.Errorf("%w: acknowledgement without a sequence", ErrUnavailable)
+		return 0, fmt.Errorf("%w: acknowledgement without a sequence", store.ErrUnavailable)
 	}
 	return ack.Seq, nil
 }

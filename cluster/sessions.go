@@ -7,7 +7,8 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"strings"
+
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 // StoredSession is a session's record as a list has it.
@@ -39,7 +40,7 @@ func (n *Node) Sessions(ctx context.Context, from uint64, limit int) (found []St
 // SessionsOf returns the sessions of a tenant, each of which costs a question to the store.
 func (n *Node) SessionsOf(ctx context.Context, tenant string) (found []StoredSession, err error) {
 	if !validTokens(tenant, 1) {
-		return nil, fmt.Errorf("cluster: list sessions: %w: sessions of %q", ErrBadKey, tenant)
+		return nil, fmt.Errorf("cluster: list sessions: %w: sessions of %q", store.ErrBadKey, tenant)
 	}
 	err = n.walk(ctx, "sessions", n.subject("session."+tenant+".*.*"), 0, math.MaxInt, func(subject string, rev uint64, data []byte) {
 		t := n.tokens(subject)
@@ -63,7 +64,7 @@ func (n *Node) FindSession(ctx context.Context, wanted func(id string) bool) (St
 
 func (n *Node) findSession(ctx context.Context, wanted func(id string) bool) (found StoredSession, err error) {
 	if n.leaving.Load() {
-		return found, ErrClosed
+		return found, store.ErrClosed
 	}
 	for offset := 0; ; {
 		subjects, total, err := n.subjectsFrom(ctx, "sessions", "session.*.*.*", offset)
@@ -76,13 +77,13 @@ func (n *Node) findSession(ctx context.Context, wanted func(id string) bool) (fo
 				continue
 			}
 			data, rev, err := n.get(ctx, n.streamName("sessions"), subject)
-			if errors.Is(err, ErrNotFound) {
+			if errors.Is(err, store.ErrNotFound) {
 				continue // It ended just now.
 			}
 			return StoredSession{t[1], t[2], t[3], rev, data}, err
 		}
 		if offset += len(subjects); len(subjects) == 0 || offset >= total {
-			return found, ErrNotFound
+			return found, store.ErrNotFound
 		}
 	}
 }
@@ -100,7 +101,7 @@ func (n *Node) EachAPIKey(ctx context.Context, f func(data []byte, rev uint64)) 
 func (n *Node) Revocations(ctx context.Context, from uint64, f func(id string, rev uint64, data []byte)) error {
 	var err error
 	if n.leaving.Load() {
-		err = ErrClosed
+		err = store.ErrClosed
 	}
 	for err == nil {
 		var s stored
@@ -110,11 +111,11 @@ func (n *Node) Revocations(ctx context.Context, from uint64, f func(id string, r
 		}
 		from = s.seq + 1
 		data, bad := decodeRecord(s.data)
-		if bad == nil || errors.Is(bad, ErrNotFound) {
+		if bad == nil || errors.Is(bad, store.ErrNotFound) {
 			f(n.tokens(subject)[2], s.seq, data)
 		}
 	}
-	if err != nil && !errors.Is(err, ErrNotFound) {
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return fmt.Errorf("cluster: list revocations: %w", err)
 	}
 	return nil
@@ -153,9 +154,9 @@ func (n *Node) subjectsFrom(ctx context.Context, stream, filter string, offset i
 // Streams reads the writer records of a session's streams, at most limit, and returns how many there are. It is for operators.
 func (n *Node) Streams(ctx context.Context, session string, limit int) (found []StoredStream, all int, err error) {
 	if n.leaving.Load() {
-		err = ErrClosed
+		err = store.ErrClosed
 	} else if !validTokens(session, 3) {
-		err = fmt.Errorf("%w: session %q", ErrBadKey, session)
+		err = fmt.Errorf("%w: session %q", store.ErrBadKey, session)
 	}
 	subjects := make(map[string]uint64)
 	for _, shard := range n.shards {
@@ -172,21 +173,16 @@ func (n *Node) Streams(ctx context.Context, session string, limit int) (found []
 		id := n.tokens(subject)[4]
 		rec, _, gone := n.get(ctx, n.eventStream(session+"."+id), subject)
 		switch {
-		case errors.Is(gone, ErrNotFound): // It ended just now, or its tombstone is still there.
+		case errors.Is(gone, store.ErrNotFound): // It ended just now, or its tombstone is still there.
 			all--
 		case json.Valid(rec):
 			found = append(found, StoredStream{id, rec})
-		case errors.Is(gone, ErrUnavailable):
+		case errors.Is(gone, store.ErrUnavailable):
 			err = gone
 		}
 	}
-	if err != nil && !errors.Is(err, ErrNotFound) {
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, 0, fmt.Errorf("cluster: streams of session %s: %w", session, err)
 	}
 	return found, all + len(subjects), nil
-}
-
-// tokens are those of a subject without the prefix.
-func (n *Node) tokens(subject string) []string {
-	return strings.Split(strings.TrimPrefix(subject, n.prefix), ".")
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
@@ -121,7 +122,7 @@ func hasShards(t *testing.T, n *Node, shards int) {
 	for i := range manyStreams {
 		_, _, err := n.Writer(t.Context(), manyStream(i))
 		body, bodyErr := n.Body(t.Context(), manyStream(i))
-		got, readErr := n.Read(t.Context(), manyStream(i), 1, 1)
+		got, readErr := readEvents(t.Context(), n, manyStream(i), 1, 1)
 		tail, tailErr := n.Tail(t.Context(), manyStream(i), 0)
 		if err := errors.Join(err, bodyErr, readErr, tailErr); err != nil || string(body) != "body" || len(got) != 1 || tail != 1 {
 			t.Fatalf("stream %d: body %q, %d appends, tail %d, %v", i, body, len(got), tail, err)
@@ -218,7 +219,7 @@ func TestIdentityByHand(t *testing.T) {
 			change(t, os.WriteFile(filepath.Join(dir, identityFile), []byte(text), 0o600))
 			before := snapshot(t, dir)
 			_, refusal = Open(t.Context(), Options{Dir: dir})
-			wantErr(t, text, refusal, ErrDamaged)
+			wantErr(t, text, refusal, store.ErrDamaged)
 			if after := snapshot(t, dir); len(before) != len(after) {
 				t.Errorf("%s: the directory was changed", text)
 			}
@@ -237,9 +238,9 @@ func TestFullestShard(t *testing.T) {
 	rev := must[uint64](t)(n.OpenStream(t.Context(), testStream, []byte("w"), make([]byte, 7<<20), time.Hour))
 	change(t, appendWait(n, testStream, rev, 1, []byte("x")))
 	n.measure(t.Context())
-	used, limit := n.Use(EventBudget)
+	used, limit := n.Use(store.EventBudget)
 	sum := must[StreamStats](t)(n.fill(t.Context(), events))
-	if limit != eventBudget(48<<20) || used < 28<<20 || sum.Bytes > 8<<20 || !n.fills[EventBudget].full {
+	if limit != eventBudget(48<<20) || used < 28<<20 || sum.Bytes > 8<<20 || !n.fills[store.EventBudget].full {
 		t.Errorf("%d of %d bytes in use, %d stored", used, limit, sum.Bytes)
 	}
 }

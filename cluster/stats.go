@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync/atomic"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 // Stats is what a node knows of itself and its store, for metrics. Counts start
@@ -54,11 +56,11 @@ func (c *counters) appended(d time.Duration, size int, err error) {
 		c.appends.Add(1)
 		c.bytes.Add(uint64(size))
 		c.time.Add(int64(d))
-	case errors.Is(err, ErrFenced):
+	case errors.Is(err, store.ErrFenced):
 		c.fenced.Add(1)
-	case errors.Is(err, ErrFull):
+	case errors.Is(err, store.ErrFull):
 		c.full.Add(1)
-	case errors.Is(err, ErrUnavailable):
+	case errors.Is(err, store.ErrUnavailable):
 		c.unavailable.Add(1)
 	default:
 		c.refused.Add(1)

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/troupe-run/troupe/internal/letter"
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 const (
@@ -97,7 +98,7 @@ func (n *Node) subject(key string) string { return n.prefix + key }
 // route returns the stream that a record's key belongs to.
 func (n *Node) route(key string) (stream string, err error) {
 	if n.leaving.Load() {
-		return "", ErrClosed
+		return "", store.ErrClosed
 	}
 	head, _, _ := strings.Cut(key, ".")
 	for i := range n.kinds {
@@ -106,7 +107,7 @@ func (n *Node) route(key string) (stream string, err error) {
 			return n.streamName(k.name), nil
 		}
 	}
-	return "", fmt.Errorf("%w: %q", ErrBadKey, key)
+	return "", fmt.Errorf("%w: %q", store.ErrBadKey, key)
 }
 
 // streamConfig returns the configuration that a stream must have.
@@ -171,7 +172,7 @@ func (n *Node) ensureStreams(ctx context.Context, must []string) error {
 				return fmt.Errorf("cluster: create stream %s: %w", want.Name, err)
 			}
 		case offline(err) && n.dir != nil:
-			return dirError(n.dir.path, ErrNewer, fmt.Sprintf("stream %s: %v", want.Name, err),
+			return dirError(n.dir.path, store.ErrNewer, fmt.Sprintf("stream %s: %v", want.Name, err),
 				"run the newer release or choose another directory; nothing was changed in it")
 		case err != nil:
 			return fmt.Errorf("cluster: look up stream %s: %w", want.Name, err)
@@ -212,4 +213,9 @@ func (n *Node) streamNames(shards int) []string {
 		names = append(names, n.streamName(k.name))
 	}
 	return names
+}
+
+// tokens are those of a subject without the prefix.
+func (n *Node) tokens(subject string) []string {
+	return strings.Split(strings.TrimPrefix(subject, n.prefix), ".")
 }

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 const (
@@ -50,7 +52,7 @@ func (n *Node) tail(ctx context.Context, stream string, hint uint64) (uint64, er
 		}
 		tail = found
 		s, err := n.slot(ctx, stream, tail+1)
-		if err != nil && !errors.Is(err, ErrNotFound) {
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return 0, err
 		}
 		if err != nil || s.Num <= tail {
@@ -64,7 +66,7 @@ func (n *Node) tail(ctx context.Context, stream string, hint uint64) (uint64, er
 // does so in any order, in each replica by itself.
 func (n *Node) lasts(ctx context.Context, stream string, num uint64) (bool, error) {
 	s, at, err := n.slotSince(ctx, stream, num)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) {
 		return false, nil
 	}
 	return err == nil && s.Num == num && time.Since(at) < n.opts.ReplayAge-min(expiryDoubt, n.opts.ReplayAge/2), err
@@ -124,7 +126,7 @@ func (n *Node) lastInRing(ctx context.Context, stream string, from uint64) (uint
 			}
 		}
 		last, err := n.lastOf(ctx, stream, from, nums)
-		if !errors.Is(err, ErrNotFound) { // otherwise appends have expired since they were listed
+		if !errors.Is(err, store.ErrNotFound) { // otherwise appends have expired since they were listed
 			return last, err
 		}
 	}
@@ -176,14 +178,14 @@ func (n *Node) present(ctx context.Context, stream string) (slots [RingSize]bool
 
 // highest reads the slots of some appends, of any replica, and returns the one with the highest number in them: none if
 // that is below least. cut says that these are more than tailBytes, so that it did not read all.
-func (n *Node) highest(ctx context.Context, stream string, nums []uint64, least uint64) (last Stored, cut bool, err error) {
+func (n *Node) highest(ctx context.Context, stream string, nums []uint64, least uint64) (last event, cut bool, err error) {
 	done, err := n.tailSlots.wait(ctx)
 	if err != nil {
 		return last, false, err
 	}
 	defer done()
 	size := 0
-	err = n.direct(ctx, stream, nums, getsOfTail, func(s Stored) bool {
+	err = n.direct(ctx, stream, nums, getsOfTail, func(s event) bool {
 		if size += len(s.Data); s.Num >= max(least, last.Num) {
 			last = s
 		}

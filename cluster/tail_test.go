@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/internal/testkit/when"
 )
@@ -134,7 +135,7 @@ func TestTailWhileTheLogExpires(t *testing.T) {
 		}
 		all.Wait()
 		for i, k := range kinds {
-			if s, err := n.slot(t.Context(), logs[i], k.early); !errors.Is(err, ErrNotFound) {
+			if s, err := n.slot(t.Context(), logs[i], k.early); !errors.Is(err, store.ErrNotFound) {
 				t.Errorf("append %d has not expired: %d, %v", k.early, s.Num, err)
 			}
 		}

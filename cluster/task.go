@@ -4,14 +4,13 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 // tasks is the stream of tasks. A task is a record, under the key task.<tenant>.<server>.<task>, and
@@ -34,9 +33,9 @@ func (n *Node) partSubject(task, name string, i int) string {
 func (n *Node) checkPart(task, name string) error {
 	switch {
 	case n.leaving.Load():
-		return ErrClosed
+		return store.ErrClosed
 	case !validTokens(task, 3) || !validTokens(name, 1):
-		return fmt.Errorf("%w: part %q of task %q", ErrBadKey, name, task)
+		return fmt.Errorf("%w: part %q of task %q", store.ErrBadKey, name, task)
 	}
 	return nil
 }
@@ -47,7 +46,7 @@ func (n *Node) checkPart(task, name string) error {
 func (n *Node) PutPart(ctx context.Context, task, name string, data []byte, rev uint64, ttl time.Duration) error {
 	err := n.checkPart(task, name)
 	if err == nil && len(data) > MaxPart {
-		err = ErrTooBig
+		err = store.ErrTooBig
 	}
 	if err == nil {
 		g := guard{subject: n.subject("task." + task), seq: rev}
@@ -56,7 +55,7 @@ func (n *Node) PutPart(ctx context.Context, task, name string, data []byte, rev 
 	if err != nil {
 		return fmt.Errorf("cluster: store %s of task %s: %w", name, task, err)
 	}
-	n.written(TaskBudget, len(data))
+	n.written(store.TaskBudget, len(data))
 	return nil
 }
 
@@ -102,7 +101,7 @@ func (n *Node) PartsSince(ctx context.Context, task string, rev uint64) (bool, e
 	if err == nil {
 		s, err = n.last(ctx, n.streamName(tasks), n.subject("task."+task+".>"))
 	}
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) {
 		return false, nil
 	}
 	if err != nil {
@@ -111,73 +110,23 @@ func (n *Node) PartsSince(ctx context.Context, task string, rev uint64) (bool, e
 	return s.seq > rev, nil
 }
 
-// putMessages stores data in messages of at most bodyPart bytes, one after the other, each under the guard.
-func (n *Node) putMessages(ctx context.Context, subject func(i int) string, data []byte, g guard, ttl time.Duration) error {
-	for i := 0; i == 0 || i*bodyPart < len(data); i++ {
-		chunk := data[i*bodyPart : min(len(data), (i+1)*bodyPart)]
-		payload := make([]byte, bodyHeader, bodyHeader+len(chunk))
-		payload[0] = recordVersion
-		binary.BigEndian.PutUint32(payload[1:], uint32(len(data)))
-		if _, err := n.put(ctx, subject(i), append(payload, chunk...), ttl, g); err != nil {
-			return fmt.Errorf("part %d: %w", i, err)
-		}
-	}
-	return nil
-}
-
-// messages reads what putMessages has stored.
-func (n *Node) messages(ctx context.Context, stream string, subject func(i int) string, most int) ([]byte, error) {
-	all, size := []byte{}, 0
-	for i := 0; i == 0 || len(all) < size; i++ {
-		done, err := n.readSlots.wait(ctx)
-		if err != nil {
-			return nil, err
-		}
-		data, _, err := n.get(ctx, n.streamName(stream), subject(i))
-		done()
-		if err != nil {
-			return nil, err
-		}
-		if len(data) < 4 {
-			return nil, fmt.Errorf("part %d: %w", i, ErrDamaged)
-		}
-		total := int(binary.BigEndian.Uint32(data))
-		data = data[4:]
-		if i == 0 {
-			size = total
-		}
-		if total != size || size > most || len(all)+len(data) > size || len(data) == 0 && size > 0 {
-			return nil, fmt.Errorf("part %d: %w", i, ErrDamaged)
-		}
-		all = append(all, data...)
-	}
-	return all, nil
-}
-
-// StoredTask is a task's record as a list has it.
-type StoredTask struct {
-	Tenant, Server, ID string // the tokens of its key
-	Rev                uint64
-	Data               []byte
-}
-
 // Tasks returns at most limit tasks of a tenant and server whose records have a revision of at least from, in the order of
 // their revisions. Each change of a record gives it a new revision: a task that changes while pages are read
 // may come twice, and never not at all. A record that cannot be read is left out.
-func (n *Node) Tasks(ctx context.Context, tenant, server string, from uint64, limit int) ([]StoredTask, error) {
+func (n *Node) Tasks(ctx context.Context, tenant, server string, from uint64, limit int) ([]store.Task, error) {
 	if !validTokens(tenant, 1) || !validTokens(server, 1) {
-		return nil, fmt.Errorf("cluster: list tasks: %w: tasks of %q and %q", ErrBadKey, tenant, server)
+		return nil, fmt.Errorf("cluster: list tasks: %w: tasks of %q and %q", store.ErrBadKey, tenant, server)
 	}
 	filter := n.subject("task." + tenant + "." + server + ".*")
 	return n.listTasks(ctx, filter, from, limit)
 }
 
 // AllTasks is Tasks for all tenants and servers.
-func (n *Node) AllTasks(ctx context.Context, from uint64, limit int) ([]StoredTask, error) {
+func (n *Node) AllTasks(ctx context.Context, from uint64, limit int) ([]store.Task, error) {
 	return n.listTasks(ctx, n.subject("task.*.*.*"), from, limit)
 }
 
-func (n *Node) listTasks(ctx context.Context, filter string, from uint64, limit int) (found []StoredTask, err error) {
+func (n *Node) listTasks(ctx context.Context, filter string, from uint64, limit int) (found []store.Task, err error) {
 	err = n.walk(ctx, tasks, filter, from, limit, func(subject string, rev uint64, data []byte) {
 		found = append(found, n.storedTask(subject, rev, data))
 	})
@@ -187,34 +136,10 @@ func (n *Node) listTasks(ctx context.Context, filter string, from uint64, limit 
 	return found, nil
 }
 
-// walk calls f for at most limit records of a stream whose subjects match filter, in the order of their revisions, from one on. A record
-// that cannot be read is left out.
-func (n *Node) walk(ctx context.Context, stream, filter string, from uint64, limit int, f func(subject string, rev uint64, data []byte)) (err error) {
-	if n.leaving.Load() {
-		err = ErrClosed
-	}
-	for seen := 0; err == nil && seen < limit; {
-		var s stored
-		var subject string
-		if s, subject, err = n.next(ctx, n.streamName(stream), filter, from); err != nil {
-			break
-		}
-		from = s.seq + 1
-		if data, bad := decodeRecord(s.data); bad == nil {
-			f(subject, s.seq, data)
-			seen++
-		}
-	}
-	if errors.Is(err, ErrNotFound) {
-		return nil
-	}
-	return err
-}
-
 // storedTask is the task of a record's subject.
-func (n *Node) storedTask(subject string, rev uint64, data []byte) StoredTask {
+func (n *Node) storedTask(subject string, rev uint64, data []byte) store.Task {
 	t := n.tokens(subject)
-	return StoredTask{Tenant: t[1], Server: t[2], ID: t[3], Rev: rev, Data: data}
+	return store.Task{Tenant: t[1], Server: t[2], ID: t[3], Rev: rev, Data: data}
 }
 
 // FindTask returns the tenant and the server of a task by its id. ErrNotFound: there is none.
@@ -228,7 +153,7 @@ func (n *Node) FindTask(ctx context.Context, id string) (tenant, server string, 
 		return t.Tenant, t.Server, nil
 	}
 	if err == nil {
-		err = ErrNotFound
+		err = store.ErrNotFound
 	}
 	return "", "", fmt.Errorf("cluster: find task: %w", err)
 }
@@ -240,7 +165,7 @@ func (n *Node) Parts(ctx context.Context, task string) (names []string, err erro
 	if err == nil {
 		subjects, err = n.subjects(ctx, tasks, "task."+task+".*")
 	}
-	if err != nil && !errors.Is(err, ErrNotFound) {
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, fmt.Errorf("cluster: parts of task %s: %w", task, err)
 	}
 	for subject := range subjects {
@@ -255,37 +180,10 @@ func (n *Node) PartHead(ctx context.Context, task, name string) (head []byte, si
 		head, _, err = n.get(ctx, n.streamName(tasks), n.partSubject(task, name, 0))
 	}
 	if err == nil && len(head) < 4 {
-		err = ErrDamaged
+		err = store.ErrDamaged
 	}
 	if err != nil {
 		return nil, 0, fmt.Errorf("cluster: %s of task %s: %w", name, task, err)
 	}
 	return head[4:], int(binary.BigEndian.Uint32(head)), nil
-}
-
-// next reads the first message at or behind a sequence whose subject matches filter, from the stream's leader.
-func (n *Node) next(ctx context.Context, stream, filter string, from uint64) (s stored, subject string, err error) {
-	var r struct {
-		Error   *apiError `json:"error"`
-		Message struct {
-			Subject string `json:"subject"`
-			Seq     uint64 `json:"seq"`
-			Data    []byte `json:"data"`
-		} `json:"message"`
-	}
-	ask, err := json.Marshal(map[string]any{"seq": max(from, 1), "next_by_subj": filter})
-	if err != nil {
-		return stored{}, "", err
-	}
-	m, err := n.reads.ask(ctx, &nats.Msg{Subject: "$JS.API.STREAM.MSG.GET." + stream, Data: ask})
-	if err != nil {
-		return stored{}, "", err
-	}
-	if err := json.Unmarshal(m.Data, &r); err != nil {
-		return stored{}, "", fmt.Errorf("%w: answer: %w", ErrUnavailable, err)
-	}
-	if r.Error != nil {
-		return stored{}, "", r.Error.cause(ErrConflict)
-	}
-	return stored{seq: r.Message.Seq, data: r.Message.Data}, r.Message.Subject, nil
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 const (
@@ -35,9 +37,9 @@ func (n *Node) Offer(ctx context.Context, tenant, server, task, from string, ttl
 	}
 	switch {
 	case n.leaving.Load():
-		err = ErrClosed
+		err = store.ErrClosed
 	case !validTokens(tenant, 1) || !validTokens(server, 1) || !validTokens(task, 1) || from != "" && !validTokens(from, 1):
-		err = fmt.Errorf("%w: task %q of %q and %q", ErrBadKey, task, tenant, server)
+		err = fmt.Errorf("%w: task %q of %q and %q", store.ErrBadKey, task, tenant, server)
 	default:
 		seq, err = n.put(ctx, n.subject("work."+server), []byte(what), ttl, guard{any: true})
 	}
@@ -56,11 +58,11 @@ func (n *Node) HasWork(ctx context.Context, tenant, server, task string, seq uin
 			Data    []byte `json:"data"`
 		} `json:"message"`
 	}
-	err := ErrNotFound
+	err := store.ErrNotFound
 	if seq > 0 {
 		err = n.api(ctx, "STREAM.MSG.GET."+n.streamName(work), map[string]any{"seq": seq}, &r)
 	}
-	if err != nil && !errors.Is(err, ErrNotFound) {
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return false, fmt.Errorf("cluster: work of task %s: %w", task, err)
 	}
 	of, id, _ := parseWork(r.Message.Data)
@@ -70,7 +72,7 @@ func (n *Node) HasWork(ctx context.Context, tenant, server, task string, seq uin
 // Withdraw removes work that was offered, whoever has it. What is not there is no error.
 func (n *Node) Withdraw(ctx context.Context, seq uint64) error {
 	err := n.deleteMessage(ctx, n.streamName(work), seq)
-	if err != nil && !errors.Is(err, ErrNotFound) {
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return fmt.Errorf("cluster: withdraw work: %w", err)
 	}
 	return nil
@@ -79,7 +81,7 @@ func (n *Node) Withdraw(ctx context.Context, seq uint64) error {
 // TakeTurn reports whether this node is the one that compares tasks with their work now: the first to ask. Nobody else is for ttl, or until the stream of work is lost.
 func (n *Node) TakeTurn(ctx context.Context, ttl time.Duration) (bool, error) {
 	_, err := n.put(ctx, n.subject("work.turn.compare"), []byte(n.name), ttl, guard{}) // three tokens, so that it is no server's
-	if errors.Is(err, ErrConflict) {
+	if errors.Is(err, store.ErrConflict) {
 		return false, nil
 	}
 	if err != nil {
@@ -88,28 +90,24 @@ func (n *Node) TakeTurn(ctx context.Context, ttl time.Duration) (bool, error) {
 	return true, nil
 }
 
-// Work is a task that a worker has to run. Its worker calls Keep at least every second, and at the end Done or Later. If it
-// does not, another worker gets the work after 5 s. Any goroutine may call the methods; they do not wait.
-type Work struct {
-	Tenant, Task string
-	From         string // as it was offered
-	Deliveries   uint64 // how often it was given to a worker, this time included
-	Seq          uint64 // of the message: a task that was offered twice has two works
-
-	msg jetstream.Msg
+// taskWork is work of a server as it was given to a worker. If the worker is silent, another one gets it after 5 s. If the removal of work that is done is lost,
+// it is given out again.
+type taskWork struct {
+	tenant, task, from string
+	deliveries         uint64 // this time included
+	seq                uint64 // of the message
+	msg                jetstream.Msg
 }
 
-// Keep says that the work is still being done.
-func (w *Work) Keep() error { return w.msg.InProgress() }
+func (w *taskWork) Of() (tenant, task, from string) { return w.tenant, w.task, w.from }
+func (w *taskWork) Deliveries() uint64              { return w.deliveries }
+func (w *taskWork) Seq() uint64                     { return w.seq }
+func (w *taskWork) Keep() error                     { return w.msg.InProgress() }
+func (w *taskWork) Done() error                     { return w.msg.Ack() }
+func (w *taskWork) Later(d time.Duration) error     { return w.msg.NakWithDelay(d) }
 
-// Done removes the work. If the removal is lost, the work is given out again.
-func (w *Work) Done() error { return w.msg.Ack() }
-
-// Later gives the work out again after a time.
-func (w *Work) Later(d time.Duration) error { return w.msg.NakWithDelay(d) }
-
-// WorkQueue gives out the work of a server.
-type WorkQueue struct {
+// workQueue gives out the work of a server.
+type workQueue struct {
 	n        *Node
 	consumer jetstream.Consumer
 	iter     jetstream.MessagesContext
@@ -117,9 +115,9 @@ type WorkQueue struct {
 
 // Work opens the queue of a server's work. The first call for a server makes its consumer. ErrNoConsumer: the servers refuse that, and no work
 // of the server is given out until they do not.
-func (n *Node) Work(ctx context.Context, server string) (*WorkQueue, error) {
+func (n *Node) Work(ctx context.Context, server string) (store.Queue, error) {
 	if !validName(server) {
-		return nil, fmt.Errorf("cluster: work of %q: %w", server, ErrBadKey)
+		return nil, fmt.Errorf("cluster: work of %q: %w", server, store.ErrBadKey)
 	}
 	js, err := jetstream.New(n.conn)
 	if err != nil {
@@ -129,17 +127,17 @@ func (n *Node) Work(ctx context.Context, server string) (*WorkQueue, error) {
 	defer cancel()
 	c, err := n.makeConsumer(ctx, js, server)
 	if no, ok := errors.AsType[*jetstream.APIError](err); ok && no.Code == codeBadRequest {
-		return nil, fmt.Errorf("cluster: work of %s: %w: %w: %w", server, ErrNoConsumer, ErrUnavailable, err)
+		return nil, fmt.Errorf("cluster: work of %s: %w: %w: %w", server, store.ErrNoQueue, store.ErrUnavailable, err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cluster: work of %s: %w: %w", server, ErrUnavailable, err)
+		return nil, fmt.Errorf("cluster: work of %s: %w: %w", server, store.ErrUnavailable, err)
 	}
 	// One at a time: what waits in this process for a worker would have to be kept, too.
 	iter, err := c.Messages(jetstream.PullMaxMessages(1))
 	if err != nil {
-		return nil, fmt.Errorf("cluster: work of %s: %w: %w", server, ErrUnavailable, err)
+		return nil, fmt.Errorf("cluster: work of %s: %w: %w", server, store.ErrUnavailable, err)
 	}
-	return &WorkQueue{n: n, consumer: c, iter: iter}, nil
+	return &workQueue{n: n, consumer: c, iter: iter}, nil
 }
 
 // makeConsumer makes the consumer of a server's work, or takes the one that is there. Where the servers, or the account, allow fewer messages at a time than it should have, it has
@@ -184,7 +182,7 @@ func (n *Node) Retire(ctx context.Context, server string) error {
 		sleep(ctx, 100*time.Millisecond) // A queue of this node takes a moment to close.
 	}
 	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
-		return fmt.Errorf("cluster: retire the work of %s: %w: %w", server, ErrUnavailable, err)
+		return fmt.Errorf("cluster: retire the work of %s: %w: %w", server, store.ErrUnavailable, err)
 	}
 	return nil
 }
@@ -211,7 +209,7 @@ func (n *Node) Reclaim(ctx context.Context, server string, had func(tenant, task
 	var all []left // listed before any is offered, as what is offered comes behind them
 	for from := uint64(1); len(all) < maxWork; {
 		s, _, err := n.next(ctx, n.streamName(work), n.subject("work."+server), from)
-		if errors.Is(err, ErrNotFound) {
+		if errors.Is(err, store.ErrNotFound) {
 			break
 		}
 		if err != nil {
@@ -236,17 +234,17 @@ func (n *Node) Reclaim(ctx context.Context, server string, had func(tenant, task
 }
 
 // Next waits for work. One goroutine calls it. After an error other than that of ctx or ErrClosed it may be called again.
-func (q *WorkQueue) Next(ctx context.Context) (*Work, error) {
+func (q *workQueue) Next(ctx context.Context) (store.Work, error) {
 	for {
 		msg, err := q.iter.Next(jetstream.NextContext(ctx))
 		switch {
 		case err == nil:
 		case ctx.Err() != nil:
-			return nil, context.Cause(ctx)
+			return nil, fmt.Errorf("%w: %w", store.ErrUnavailable, context.Cause(ctx))
 		case errors.Is(err, jetstream.ErrMsgIteratorClosed), errors.Is(err, nats.ErrConnectionClosed):
-			return nil, ErrClosed
+			return nil, store.ErrClosed
 		default:
-			return nil, fmt.Errorf("cluster: next work: %w: %w", ErrUnavailable, err)
+			return nil, fmt.Errorf("cluster: next work: %w: %w", store.ErrUnavailable, err)
 		}
 		if w := workOf(msg); w != nil {
 			return w, nil
@@ -255,14 +253,14 @@ func (q *WorkQueue) Next(ctx context.Context) (*Work, error) {
 }
 
 // workOf reads a message of work. It removes one that nobody can do, and returns nil.
-func workOf(msg jetstream.Msg) *Work {
+func workOf(msg jetstream.Msg) *taskWork {
 	tenant, task, from := parseWork(msg.Data())
 	meta, err := msg.Metadata()
 	if err != nil || !validTokens(tenant, 1) || !validTokens(task, 1) {
 		_ = msg.Term()
 		return nil
 	}
-	return &Work{Tenant: tenant, Task: task, From: from, Deliveries: meta.NumDelivered, Seq: meta.Sequence.Stream, msg: msg}
+	return &taskWork{tenant, task, from, meta.NumDelivered, meta.Sequence.Stream, msg}
 }
 
 // parseWork reads what Offer has written.
@@ -277,25 +275,27 @@ const pokeWait = 20 * time.Millisecond
 
 // Poke asks whether there is work, and hardly waits for any; nil says that there is none, or that Next has it. Any goroutine may call it.
 // A server that has just removed work may overlook new work until it is asked again, which Next does every half a minute.
-func (q *WorkQueue) Poke() (*Work, error) {
+func (q *workQueue) Poke() (store.Work, error) {
 	batch, err := q.consumer.Fetch(1, jetstream.FetchMaxWait(pokeWait))
 	if err != nil {
-		return nil, fmt.Errorf("cluster: ask for work: %w: %w", ErrUnavailable, err)
+		return nil, fmt.Errorf("cluster: ask for work: %w: %w", store.ErrUnavailable, err)
 	}
-	var w *Work
+	var w store.Work
 	for msg := range batch.Messages() {
-		w = workOf(msg)
+		if got := workOf(msg); got != nil {
+			w = got
+		}
 	}
 	return w, nil
 }
 
 // Close ends the queue. Next returns then.
-func (q *WorkQueue) Close() { q.iter.Stop() }
+func (q *workQueue) Close() { q.iter.Stop() }
 
 // Working lists the servers that have work, on this node or another.
 func (n *Node) Working(ctx context.Context) ([]string, error) {
 	subjects, err := n.subjects(ctx, work, "work.*")
-	if err != nil && !errors.Is(err, ErrNotFound) {
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, fmt.Errorf("cluster: list work: %w", err)
 	}
 	var servers []string

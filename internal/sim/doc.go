@@ -32,5 +32,4 @@
 //	link  Link
 //	office  Office, Box
 //	store  Store
-//	errors  what operations of both fail with
 package sim
