@@ -87,7 +87,7 @@ func BenchmarkStoredEvent(b *testing.B) {
 			if b.N > RingSize {
 				<-time.After(25 * time.Second) // until the server has dropped its caches
 			}
-			s, err := n.fill(b.Context(), events)
+			s, err := n.fillOfKind(b.Context(), events)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -28,7 +28,7 @@ func TestCloseDeletesTheEntryLast(t *testing.T) {
 		slow := must[*nats.Subscription](t)(n.conn.SubscribeSync("slow"))
 		time.Sleep(time.Millisecond) // the server knows it by then
 		ended := make(chan error, 1)
-		if _, err := m.acks.send(&nats.Msg{Subject: "slow"}, false, func(_ *nats.Msg, err error) bool { ended <- err; return false }); err != nil {
+		if _, err := m.acks.sendCall(&nats.Msg{Subject: "slow"}, false, func(_ *nats.Msg, err error) bool { ended <- err; return false }); err != nil {
 			t.Fatal(err)
 		}
 		closed := make(chan error, 1)
@@ -67,7 +67,7 @@ func TestCloseLeavesTheEntryOfUndecidedWrites(t *testing.T) {
 		must[*nats.Subscription](t)(n.conn.SubscribeSync("slow"))
 		time.Sleep(time.Millisecond) // the server knows it by then
 		ended := make(chan error, 1)
-		if _, err := m.acks.send(&nats.Msg{Subject: "slow"}, false, func(_ *nats.Msg, err error) bool { ended <- err; return false }); err != nil {
+		if _, err := m.acks.sendCall(&nats.Msg{Subject: "slow"}, false, func(_ *nats.Msg, err error) bool { ended <- err; return false }); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -161,8 +161,8 @@ func TestKeyring_newerKey(t *testing.T) {
 		n := open(t, o)
 		sealed := must[[]byte](t)(n.Keys().Seal([]byte("x"), nil))
 		epoch := n.Keys().current
-		subject := n.subject("keys.") + "99999999999"
-		must[uint64](t)(n.put(t.Context(), subject, []byte{recordVersion + 1, 7, 7}, time.Hour, guard{}))
+		subject := n.subjectOf("keys.") + "99999999999"
+		must[uint64](t)(n.putMessage(t.Context(), subject, []byte{recordVersion + 1, 7, 7}, time.Hour, guard{}))
 
 		m := joined(t, n, "other")
 		if got, err := m.Keys().Open(sealed, nil); err != nil || string(got) != "x" {
@@ -181,7 +181,7 @@ func TestKeyring_newerKey(t *testing.T) {
 		if _, err := later.Keys().Seal([]byte("y"), nil); err != nil || later.Keys().current <= 99999999999 {
 			t.Errorf("seal without a key of its own: %v with key %d", err, later.Keys().current)
 		}
-		s, err := n.last(t.Context(), n.streamName("keys"), subject)
+		s, err := n.lastMessage(t.Context(), n.streamName("keys"), subject)
 		if err != nil || s.data[0] != recordVersion+1 {
 			t.Errorf("the newer key: %v, %v, want it as it was", s.data, err)
 		}

@@ -34,16 +34,16 @@ type description struct {
 }
 
 func (d *directory) streamDir(name string) string {
-	return d.file(filepath.Join(storeDir, "$G", "streams", name))
+	return d.pathOf(filepath.Join(storeDir, "$G", "streams", name))
 }
 
-func (d *directory) exists(path string) bool {
+func (d *directory) pathExists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
 }
 
-// loses names what is gone with a stream.
-func loses(name string) string {
+// describeLoss names what is gone with a stream.
+func describeLoss(name string) string {
 	switch base := name[strings.LastIndexByte(name, '_')+1:]; { // behind the prefix
 	case base == events:
 		return "the calls that were running and the events that clients could still fetch"
@@ -59,25 +59,25 @@ func loses(name string) string {
 
 // damagedStream returns the error that names what is lost and how to go on.
 func (d *directory) damagedStream(name, what string) error {
-	aside, lost := d.streamDir(name), d.file(lostPrefix+name)
+	aside, lost := d.streamDir(name), d.pathOf(lostPrefix+name)
 	move := fmt.Sprintf("mv '%s' '%s'", aside, lost)
-	if !d.exists(aside) {
+	if !d.pathExists(aside) {
 		move = fmt.Sprintf("mkdir '%s'", lost)
 	}
-	return dirError(d.path, store.ErrDamaged, what+"; lost with it: "+loses(name), fmt.Sprintf(
+	return dirError(d.path, store.ErrDamaged, what+"; lost with it: "+describeLoss(name), fmt.Sprintf(
 		"restore it from a backup, choose another directory, or go on without what is lost: %s, and start again; nothing was changed in it", move))
 }
 
 // damagedStore is damagedStream for all streams together.
 func (d *directory) damagedStore(what string) error {
 	return dirError(d.path, store.ErrDamaged, what+"; lost with it: all sessions, running calls and their events, and the keys", fmt.Sprintf(
-		"restore it from a backup, choose another directory, or go on without what is lost: mv '%s' '%s', and start again", d.file(storeDir), d.file(lostPrefix+storeDir)))
+		"restore it from a backup, choose another directory, or go on without what is lost: mv '%s' '%s', and start again", d.pathOf(storeDir), d.pathOf(lostPrefix+storeDir)))
 }
 
-// kept reads the copied descriptions. A missing file is no error: older releases
+// readDescriptions reads the copied descriptions. A missing file is no error: older releases
 // write none.
-func (d *directory) kept() (map[string]description, error) {
-	data, err := os.ReadFile(d.file(descriptionsFile))
+func (d *directory) readDescriptions() (map[string]description, error) {
+	data, err := os.ReadFile(d.pathOf(descriptionsFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -101,9 +101,9 @@ func (d *directory) kept() (map[string]description, error) {
 	return f.Streams, nil
 }
 
-// describe reads a stream's description from the disk. It returns false if the
+// readDescription reads a stream's description from the disk. It returns false if the
 // embedded server could not use it.
-func (d *directory) describe(name string) (got description, maxBytes int64, ok bool) {
+func (d *directory) readDescription(name string) (got description, maxBytes int64, ok bool) {
 	inf, err := os.ReadFile(filepath.Join(d.streamDir(name), "meta.inf"))
 	if err != nil {
 		return got, 0, false
@@ -113,12 +113,12 @@ func (d *directory) describe(name string) (got description, maxBytes int64, ok b
 		return got, 0, false
 	}
 	got = description{string(inf), string(sum)}
-	maxBytes, ok = got.check(name)
+	maxBytes, ok = got.checkInf(name)
 	return got, maxBytes, ok
 }
 
-// check reports whether c can be the description of stream name, and its limit.
-func (c description) check(name string) (maxBytes int64, ok bool) {
+// checkInf reports whether c can be the description of stream name, and its limit.
+func (c description) checkInf(name string) (maxBytes int64, ok bool) {
 	var inf struct {
 		Name     string `json:"name"`
 		MaxBytes int64  `json:"max_bytes"`
@@ -134,7 +134,7 @@ func (c description) check(name string) (maxBytes int64, ok bool) {
 // once it can no longer refuse. names are the streams of this node in the order
 // of kinds.
 func (d *directory) checkStore(names []string) error {
-	kept, err := d.kept()
+	kept, err := d.readDescriptions()
 	if err != nil {
 		return err
 	}
@@ -158,11 +158,11 @@ func (d *directory) checkStore(names []string) error {
 	}
 	for _, name := range names {
 		dir := d.streamDir(name)
-		if _, _, ok := d.describe(name); ok || slices.Contains(d.id.Streams, name) || !d.exists(dir) {
+		if _, _, ok := d.readDescription(name); ok || slices.Contains(d.id.Streams, name) || !d.pathExists(dir) {
 			continue
 		}
 		if copy := kept[name].orNil(name); copy != nil {
-			mend = append(mend, func() error { return copy.write(dir) })
+			mend = append(mend, func() error { return copy.writeTo(dir) })
 			continue
 		}
 		// The creation of a stream was cut short. It holds nothing: nothing is
@@ -173,7 +173,7 @@ func (d *directory) checkStore(names []string) error {
 		// First, so that a start after one that fails here does not miss a stream
 		// that is given up.
 		d.id.Streams = have
-		if err := d.save(); err != nil {
+		if err := d.saveIdentity(); err != nil {
 			return err
 		}
 	}
@@ -189,14 +189,14 @@ func (d *directory) checkStore(names []string) error {
 // before the server may open it, and its limit; a negative limit says that the
 // stream is given up.
 func (d *directory) checkStream(name string, kept map[string]description, expendable bool) (fix func() error, maxBytes int64, err error) {
-	dir, lost := d.streamDir(name), d.file(lostPrefix+name)
-	if !d.exists(dir) {
-		whole := d.file(lostPrefix + storeDir)
+	dir, lost := d.streamDir(name), d.pathOf(lostPrefix+name)
+	if !d.pathExists(dir) {
+		whole := d.pathOf(lostPrefix + storeDir)
 		switch {
-		case d.exists(lost):
+		case d.pathExists(lost):
 			// The next loss must then be accepted anew.
 			return func() error { return setAside(lost) }, -1, nil
-		case d.exists(whole) && !d.exists(d.file(storeDir)):
+		case d.pathExists(whole) && !d.pathExists(d.pathOf(storeDir)):
 			return func() error { return setAside(whole) }, -1, nil
 		case expendable:
 			return nil, -1, nil
@@ -206,10 +206,10 @@ func (d *directory) checkStream(name string, kept map[string]description, expend
 	if _, err := os.ReadDir(dir); errors.Is(err, fs.ErrPermission) {
 		return nil, 0, fmt.Errorf("cluster: data directory: %w", err)
 	}
-	got, maxBytes, ok := d.describe(name)
+	got, maxBytes, ok := d.readDescription(name)
 	if copy := kept[name].orNil(name); copy != nil && *copy != got {
-		maxBytes, ok = copy.check(name)
-		fix = func() error { return copy.write(dir) }
+		maxBytes, ok = copy.checkInf(name)
+		fix = func() error { return copy.writeTo(dir) }
 	}
 	if ok && d.hasMessages(dir) {
 		return fix, max(maxBytes, 0), nil
@@ -225,7 +225,7 @@ func (d *directory) checkStream(name string, kept map[string]description, expend
 
 // orNil returns the description if it is one of stream name, or else nil.
 func (c description) orNil(name string) *description {
-	if _, ok := c.check(name); !ok {
+	if _, ok := c.checkInf(name); !ok {
 		return nil
 	}
 	return &c
@@ -251,8 +251,8 @@ func setAside(path string) error {
 	return err
 }
 
-// write puts the description in place, durably.
-func (c *description) write(dir string) error {
+// writeTo puts the description in place, durably.
+func (c *description) writeTo(dir string) error {
 	if err := writeFile(filepath.Join(dir, "meta.inf"), []byte(c.Inf)); err != nil {
 		return err
 	}
@@ -262,7 +262,7 @@ func (c *description) write(dir string) error {
 // keepStreams makes streams that were created or changed durable. It then keeps a
 // copy of their descriptions, and last records that they must exist.
 func (d *directory) keepStreams(names []string) error {
-	kept, err := d.kept()
+	kept, err := d.readDescriptions()
 	if err != nil {
 		return err
 	}
@@ -271,7 +271,7 @@ func (d *directory) keepStreams(names []string) error {
 		next = map[string]description{}
 	}
 	for _, name := range names {
-		got, _, ok := d.describe(name)
+		got, _, ok := d.readDescription(name)
 		if !ok {
 			return fmt.Errorf("cluster: data directory %s: the description of stream %s cannot be read after the start", d.path, name)
 		}
@@ -287,7 +287,7 @@ func (d *directory) keepStreams(names []string) error {
 		}
 	}
 	if !maps.Equal(kept, next) {
-		for _, path := range []string{d.streamDir(""), d.file(filepath.Join(storeDir, "$G")), d.file(storeDir), d.path} {
+		for _, path := range []string{d.streamDir(""), d.pathOf(filepath.Join(storeDir, "$G")), d.pathOf(storeDir), d.path} {
 			if err := syncPath(path); err != nil {
 				return fmt.Errorf("cluster: data directory: %w", err)
 			}
@@ -299,7 +299,7 @@ func (d *directory) keepStreams(names []string) error {
 		if err != nil {
 			return err
 		}
-		if err := writeFile(d.file(descriptionsFile), append(data, '\n')); err != nil {
+		if err := writeFile(d.pathOf(descriptionsFile), append(data, '\n')); err != nil {
 			return fmt.Errorf("cluster: data directory: %w", err)
 		}
 	}
@@ -354,8 +354,8 @@ func syncPath(path string) error {
 // and says nothing. Files that it writes anew, because most of their messages have expired, replace the old ones by a rename.
 type blocks map[string]map[string]fs.FileInfo
 
-// blocks finds those of the streams that must be there.
-func (d *directory) blocks() blocks {
+// listBlocks finds those of the streams that must be there.
+func (d *directory) listBlocks() blocks {
 	all := make(blocks)
 	for _, stream := range d.id.Streams {
 		dir := filepath.Join(d.streamDir(stream), "msgs")

@@ -41,8 +41,8 @@ type identity struct {
 	Streams []string `json:"streams,omitempty"`
 }
 
-// shards is how many streams keep the events.
-func (id *identity) shards() int { return max(id.Shards, 1) }
+// shardCount is how many streams keep the events.
+func (id *identity) shardCount() int { return max(id.Shards, 1) }
 
 // formatOf is the version of the layout of a store with that many shards.
 func formatOf(shards int) int {
@@ -108,35 +108,35 @@ func openDirectory(path string, shards int, names func(shards int) []string) (*d
 	if _, err := d.readIdentity(); err != nil {
 		return nil, err
 	}
-	_, err = os.Lstat(d.file(lockFile))
+	_, err = os.Lstat(d.pathOf(lockFile))
 	fresh := errors.Is(err, fs.ErrNotExist)
 	if err := d.takeLock(); err != nil {
 		return nil, err
 	}
-	if err := d.prepare(shards, names); err != nil {
+	if err := d.prepareStore(shards, names); err != nil {
 		if fresh && (errors.Is(err, store.ErrDamaged) || errors.Is(err, store.ErrNewer) || errors.Is(err, ErrForeign)) {
-			_ = os.Remove(d.file(lockFile))
+			_ = os.Remove(d.pathOf(lockFile))
 		}
-		unlock(d.lock)
+		unlockFile(d.lock)
 		_ = d.lock.Close()
 		return nil, err
 	}
 	return d, nil
 }
 
-func (d *directory) file(name string) string { return filepath.Join(d.path, name) }
+func (d *directory) pathOf(name string) string { return filepath.Join(d.path, name) }
 
 // readIdentity reads troupe.json. It returns false without an error if the
 // directory is empty.
 func (d *directory) readIdentity() (found bool, err error) {
-	data, err := os.ReadFile(d.file(identityFile))
+	data, err := os.ReadFile(d.pathOf(identityFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, d.checkEmpty()
 	}
 	if err != nil {
 		return false, fmt.Errorf("cluster: data directory %s: %w", d.path, err)
 	}
-	restore := d.restore()
+	restore := d.restoreAdvice()
 	// The format first, and leniently: this release does not know what else a
 	// newer one wrote.
 	var version struct {
@@ -163,14 +163,14 @@ func (d *directory) readIdentity() (found bool, err error) {
 	return true, nil
 }
 
-// restore says what to do about a troupe.json that is of no use. The streams that are there say the number of shards.
-func (d *directory) restore() string {
+// restoreAdvice says what to do about a troupe.json that is of no use. The streams that are there say the number of shards.
+func (d *directory) restoreAdvice() string {
 	id := fmt.Sprintf(`{"format":%d,"node":"NAME"}`, plainFormat)
 	if shards, _ := filepath.Glob(d.streamDir("*" + events + "-[0-9]*")); len(shards) > 0 {
 		id = fmt.Sprintf(`{"format":%d,"node":"NAME","shards":%d}`, formatOf(len(shards)), len(shards))
 	}
 	return fmt.Sprintf("restore the file from a backup or choose another directory, or keep what is stored and write a new one: "+
-		`echo '%s' > '%s' with the name that this node had, and start again; nothing was changed in it`, id, d.file(identityFile))
+		`echo '%s' > '%s' with the name that this node had, and start again; nothing was changed in it`, id, d.pathOf(identityFile))
 }
 
 // checkEmpty refuses a directory that has no troupe.json but other files than
@@ -191,7 +191,7 @@ func (d *directory) checkEmpty() error {
 
 // takeLock locks the directory for as long as the process lives.
 func (d *directory) takeLock() error {
-	f, err := os.OpenFile(d.file(lockFile), os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(d.pathOf(lockFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return fmt.Errorf("cluster: data directory: %w", err)
 	}
@@ -213,9 +213,9 @@ func (d *directory) takeLock() error {
 	return dirError(d.path, ErrLocked, holder, "stop that process or choose another directory")
 }
 
-// prepare does what needs the lock: it reads the identity, checks the store, and
+// prepareStore does what needs the lock: it reads the identity, checks the store, and
 // writes our pid for others.
-func (d *directory) prepare(shards int, names func(shards int) []string) error {
+func (d *directory) prepareStore(shards int, names func(shards int) []string) error {
 	found, err := d.readIdentity()
 	if err != nil {
 		return err
@@ -225,42 +225,42 @@ func (d *directory) prepare(shards int, names func(shards int) []string) error {
 		d.id = identity{Format: plainFormat, Node: "node-" + randomName(8), Created: time.Now().UTC().Truncate(time.Second)}
 	}
 	if names != nil {
-		if shards > 1 && d.id.Shards == 0 && len(d.id.Streams) == 0 && !d.exists(d.file(storeDir)) { // No store was made here before.
+		if shards > 1 && d.id.Shards == 0 && len(d.id.Streams) == 0 && !d.pathExists(d.pathOf(storeDir)) { // No store was made here before.
 			d.id.Shards, d.id.Format, changed = shards, formatOf(shards), true
 		}
 		if err := d.checkShards(names); err != nil {
 			return err
 		}
-		if err := d.checkStore(names(d.id.shards())); err != nil {
+		if err := d.checkStore(names(d.id.shardCount())); err != nil {
 			return err
 		}
 	}
 	if changed {
-		if err := d.save(); err != nil {
+		if err := d.saveIdentity(); err != nil {
 			return err
 		}
 	}
-	_ = os.Remove(d.file(roomFile)) // left by a process that was killed while it looked for room
+	_ = os.Remove(d.pathOf(roomFile)) // left by a process that was killed while it looked for room
 	return d.writePid(strconv.Itoa(os.Getpid()) + "\n")
 }
 
 // checkShards refuses a directory with streams that a store with its number of shards does not have: a troupe.json that was written
 // by hand must not hide them.
 func (d *directory) checkShards(names func(shards int) []string) error {
-	mine := names(d.id.shards())
+	mine := names(d.id.shardCount())
 	for _, name := range append(names(1), names(maxShards)...) {
-		if !slices.Contains(mine, name) && d.exists(d.streamDir(name)) {
-			return dirError(d.path, store.ErrDamaged, fmt.Sprintf("stream %s is there, and %s says %d shards", name, identityFile, d.id.shards()), d.restore())
+		if !slices.Contains(mine, name) && d.pathExists(d.streamDir(name)) {
+			return dirError(d.path, store.ErrDamaged, fmt.Sprintf("stream %s is there, and %s says %d shards", name, identityFile, d.id.shardCount()), d.restoreAdvice())
 		}
 	}
 	return nil
 }
 
-// save writes troupe.json so that a crash leaves the old or the new one.
-func (d *directory) save() error {
+// saveIdentity writes troupe.json so that a crash leaves the old or the new one.
+func (d *directory) saveIdentity() error {
 	data, err := json.MarshalIndent(d.id, "", "  ")
 	if err == nil {
-		err = writeFile(d.file(identityFile), append(data, '\n'))
+		err = writeFile(d.pathOf(identityFile), append(data, '\n'))
 	}
 	if err != nil {
 		return fmt.Errorf("cluster: data directory: %w", err)
@@ -280,7 +280,7 @@ func (d *directory) hasStreams(names []string) error {
 		return nil
 	}
 	d.id.Streams = all
-	return d.save()
+	return d.saveIdentity()
 }
 
 func (d *directory) writePid(s string) error {
@@ -294,11 +294,11 @@ func (d *directory) writePid(s string) error {
 	return nil
 }
 
-// close releases the lock. The lock file stays: without it two processes could
+// closeDirectory releases the lock. The lock file stays: without it two processes could
 // hold locks on two files of the same name.
-func (d *directory) close() error {
+func (d *directory) closeDirectory() error {
 	_ = d.writePid("")
-	unlock(d.lock)
+	unlockFile(d.lock)
 	if err := d.lock.Close(); err != nil {
 		return fmt.Errorf("cluster: data directory: %w", err)
 	}

@@ -89,7 +89,7 @@ package cluster
 //
 // The files from the top; most of the names that a file uses are in its own line or below:
 //
-//	members fleet unread mail  the other nodes
+//	members fleet waiting mail  the other nodes
 //	sessions tail embedded replay task keyring eventlog listen work  what is kept of sessions, streams and tasks, the keys of the fleet, the server in this process
 //	node lease remote  the node, and servers elsewhere
 //	records loss pressure stats flush outage shards  how data is stored

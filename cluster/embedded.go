@@ -58,14 +58,14 @@ func (n *Node) startServer(dir string, reserved int64) (*server.Server, error) {
 	o := &n.opts
 	var before blocks
 	if o.Dir != "" {
-		before = n.dir.blocks()
+		before = n.dir.listBlocks()
 		if err := before.forgetIndexes(); err != nil {
 			return nil, err
 		}
 	}
 	so := serverOptions(o, n.name)
-	if o.Listen.set() {
-		if err := n.listen(so); err != nil {
+	if o.Listen.isSet() {
+		if err := n.setListenOptions(so); err != nil {
 			return nil, fmt.Errorf("cluster: listen for nodes on %s: %w", o.Listen.Address, err)
 		}
 	}
@@ -75,7 +75,7 @@ func (n *Node) startServer(dir string, reserved int64) (*server.Server, error) {
 	}
 	lg := serverLog{log: o.Log.With("component", "nats")}
 	if o.Dir != "" {
-		lg.failed = n.outages.said
+		lg.failed = n.outages.noteServerError
 	}
 	s.SetLoggerV2(lg, false, false, false)
 	s.Start()
@@ -83,7 +83,7 @@ func (n *Node) startServer(dir string, reserved int64) (*server.Server, error) {
 		stopServer(s)
 		return nil, fmt.Errorf("cluster: embedded server: not ready after %v", startTimeout)
 	}
-	if o.Listen.set() {
+	if o.Listen.isSet() {
 		n.listens = s.Addr()
 	}
 	c := &server.JetStreamConfig{StoreDir: dir, SyncInterval: syncInterval(o), SyncAlways: so.SyncAlways, MaxStore: max(o.MaxStore, reserved), MaxMemory: minStore}
@@ -112,11 +112,11 @@ func stopServer(s *server.Server) {
 	s.WaitForShutdown()
 }
 
-// connect opens a connection to the server, which is in this process or remote.
-func (n *Node) connect(ctx context.Context, name string, more ...nats.Option) (*nats.Conn, error) {
+// connectServer opens a connection to the server, which is in this process or remote.
+func (n *Node) connectServer(ctx context.Context, name string, more ...nats.Option) (*nats.Conn, error) {
 	more = append(n.connOptions(name), more...)
-	if n.opts.Remote.set() {
-		return n.dial(ctx, more)
+	if n.opts.Remote.isSet() {
+		return n.dialRemote(ctx, more)
 	}
 	if n.opts.Listen.Token != "" {
 		more = append(more, nats.Token(n.opts.Listen.Token))
@@ -142,7 +142,7 @@ func (n *Node) connOptions(name string) []nats.Option {
 			}
 		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
-			if n.opts.Remote.set() {
+			if n.opts.Remote.isSet() {
 				n.log.Info("connected to nats again", "server", nc.ConnectedServerName())
 			}
 		}),
@@ -212,7 +212,7 @@ func (n *Node) checkBlocks(before blocks) {
 	for stream, files := range before {
 		if len(files) == 0 {
 			n.counters.unreadable.Add(1)
-			n.log.Error("a stream of the store has no file with messages: what it held is lost", "stream", stream, "lost", loses(stream))
+			n.log.Error("a stream of the store has no file with messages: what it held is lost", "stream", stream, "lost", describeLoss(stream))
 		}
 		for path, was := range files {
 			if is, err := os.Stat(path); err == nil && os.SameFile(was, is) && is.Size() < was.Size() {

@@ -26,11 +26,11 @@ const (
 
 // eventSubject returns the subject of one message of a stream.
 func (n *Node) eventSubject(stream, leaf string) string {
-	return n.prefix + n.shard(stream).subject + "." + stream + "." + leaf
+	return n.prefix + n.eventShard(stream).subject + "." + stream + "." + leaf
 }
 
 // eventStream returns the name in NATS of the stream that has a stream's messages.
-func (n *Node) eventStream(stream string) string { return n.streamName(n.shard(stream).name) }
+func (n *Node) eventStream(stream string) string { return n.streamName(n.eventShard(stream).name) }
 
 func bodyLeaf(part int) string {
 	if part == 0 {
@@ -63,19 +63,19 @@ func (n *Node) OpenStream(ctx context.Context, stream string, rec, body []byte, 
 	}
 	open := n.eventSubject(stream, "open")
 	if err == nil {
-		rev, err = n.create(ctx, n.eventStream(stream), open, rec, ttl)
+		rev, err = n.createRecord(ctx, n.eventStream(stream), open, rec, ttl)
 	}
 	if err == nil && body != nil {
 		if err = n.putBody(ctx, stream, body, rev, ttl); err != nil {
 			undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			defer cancel()
-			_ = n.bury(undo, n.eventStream(stream), open, rev)
+			_ = n.buryMessage(undo, n.eventStream(stream), open, rev)
 		}
 	}
 	if err != nil {
 		return 0, fmt.Errorf("cluster: open stream %s: %w", stream, err)
 	}
-	n.written(store.EventBudget, len(rec)+len(body))
+	n.countWritten(store.EventBudget, len(rec)+len(body))
 	return rev, nil
 }
 
@@ -89,7 +89,7 @@ func (n *Node) putBody(ctx context.Context, stream string, body []byte, rev uint
 // Writer reads a stream's writer record and its revision from the leader. ErrNotFound is certain, and what is found may be old, as with Get.
 func (n *Node) Writer(ctx context.Context, stream string) (rec []byte, rev uint64, err error) {
 	if err = n.checkStream(stream); err == nil {
-		rec, rev, err = n.find(ctx, n.eventStream(stream), n.eventSubject(stream, "open"))
+		rec, rev, err = n.findRecord(ctx, n.eventStream(stream), n.eventSubject(stream, "open"))
 	}
 	if err != nil {
 		return nil, 0, fmt.Errorf("cluster: writer of %s: %w", stream, err)
@@ -102,13 +102,13 @@ func (n *Node) Writer(ctx context.Context, stream string) (rec []byte, rev uint6
 func (n *Node) Holds(ctx context.Context, stream string, rev uint64) error {
 	err := n.checkStream(stream)
 	if err == nil && n.replicas > 1 {
-		_, err = n.put(ctx, n.eventSubject(stream, "held"), nil, markerTTL, guard{subject: n.eventSubject(stream, "open"), seq: rev})
+		_, err = n.putMessage(ctx, n.eventSubject(stream, "held"), nil, markerTTL, guard{subject: n.eventSubject(stream, "open"), seq: rev})
 		if err != nil && !errors.Is(err, store.ErrFenced) { // That it could not be stored leaves it open, whatever the reason.
 			err = fmt.Errorf("%w: %v", store.ErrUnavailable, err)
 		}
 	} else if err == nil {
 		var now uint64
-		if _, now, err = n.get(ctx, n.eventStream(stream), n.eventSubject(stream, "open")); err == nil && now != rev || errors.Is(err, store.ErrNotFound) {
+		if _, now, err = n.getRecord(ctx, n.eventStream(stream), n.eventSubject(stream, "open")); err == nil && now != rev || errors.Is(err, store.ErrNotFound) {
 			err = store.ErrFenced
 		}
 	}
@@ -124,7 +124,7 @@ func (n *Node) Body(ctx context.Context, stream string) ([]byte, error) {
 	err := n.checkStream(stream)
 	var body []byte
 	if err == nil {
-		body, err = n.body(ctx, stream)
+		body, err = n.readBody(ctx, stream)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cluster: body of %s: %w", stream, err)
@@ -132,8 +132,8 @@ func (n *Node) Body(ctx context.Context, stream string) ([]byte, error) {
 	return body, nil
 }
 
-func (n *Node) body(ctx context.Context, stream string) ([]byte, error) {
-	return n.messages(ctx, n.shard(stream).name, func(i int) string { return n.eventSubject(stream, bodyLeaf(i)) }, MaxBody)
+func (n *Node) readBody(ctx context.Context, stream string) ([]byte, error) {
+	return n.getMessages(ctx, n.eventShard(stream).name, func(i int) string { return n.eventSubject(stream, bodyLeaf(i)) }, MaxBody)
 }
 
 // Rewrite replaces the writer record if it has revision rev, and renews its
@@ -150,7 +150,7 @@ func (n *Node) Rewrite(ctx context.Context, stream string, rec []byte, rev uint6
 	}
 	var next uint64
 	if err == nil {
-		next, err = n.put(ctx, n.eventSubject(stream, "open"), encodeRecord(rec), ttl, guard{seq: rev})
+		next, err = n.putMessage(ctx, n.eventSubject(stream, "open"), encodeRecord(rec), ttl, guard{seq: rev})
 	}
 	if err != nil {
 		return 0, fmt.Errorf("cluster: rewrite the record of %s: %w", stream, err)
@@ -169,7 +169,7 @@ func (n *Node) KeepBody(ctx context.Context, stream string, body []byte, rev uin
 		err = store.ErrTooBig
 	}
 	if err == nil && body == nil {
-		body, err = n.body(ctx, stream)
+		body, err = n.readBody(ctx, stream)
 	}
 	if err == nil {
 		err = n.putBody(ctx, stream, body, rev, ttl)
@@ -219,12 +219,12 @@ func (n *Node) Append(stream string, rev, num uint64, data []byte, done func(err
 	case rev == 0:
 		err = fmt.Errorf("%w: no revision given", store.ErrFenced)
 	default:
-		err = n.down()
+		err = n.outageError()
 	}
 	start, size := time.Now(), len(data)
 	if err == nil {
 		a := appendMsgs.Get().(*appendMsg)
-		shard := n.shard(stream)
+		shard := n.eventShard(stream)
 		a.subject = append(append(append(append(a.subject[:0], n.prefix...), shard.subject...), '.'), stream...)
 		head := len(a.subject) + 1
 		a.subject = strconv.AppendUint(append(a.subject, '.'), num%RingSize, 10)
@@ -236,19 +236,19 @@ func (n *Node) Append(stream string, rev, num uint64, data []byte, done func(err
 		a.payload = binary.BigEndian.AppendUint64(append(a.payload[:0], eventVersion), num)
 		a.payload = append(a.payload, data...)
 		a.msg.Data = a.payload
-		_, err = n.acks.send(&a.msg, false, func(m *nats.Msg, err error) bool {
+		_, err = n.acks.sendCall(&a.msg, false, func(m *nats.Msg, err error) bool {
 			if err == nil {
 				_, err = parseAck(m.Data, store.ErrFenced)
 			}
 			told := func(err error) {
-				n.counters.appended(time.Since(start), size, err)
+				n.counters.countAppend(time.Since(start), size, err)
 				if err != nil {
 					err = fmt.Errorf("cluster: append %d to %s: %w", num, stream, err)
 				}
 				done(err)
 			}
 			if err == nil && n.flusher != nil {
-				n.flusher.after(shard.name, told)
+				n.flusher.afterFlush(shard.name, told)
 			} else {
 				told(err)
 			}
@@ -257,7 +257,7 @@ func (n *Node) Append(stream string, rev, num uint64, data []byte, done func(err
 		appendMsgs.Put(a)
 	}
 	if err != nil {
-		n.counters.appended(time.Since(start), len(data), err)
+		n.counters.countAppend(time.Since(start), len(data), err)
 		err = fmt.Errorf("cluster: append %d to %s: %w", num, stream, err)
 		go done(err)
 	}
@@ -295,11 +295,11 @@ func (n *Node) EndStream(ctx context.Context, stream string) error {
 
 func (n *Node) endStream(ctx context.Context, stream string) error {
 	open := n.eventSubject(stream, "open")
-	if err := n.remove(ctx, n.eventStream(stream), open, 0); err != nil {
+	if err := n.removeRecord(ctx, n.eventStream(stream), open, 0); err != nil {
 		return err
 	}
-	shard := n.shard(stream)
-	subjects, err := n.subjects(ctx, shard.name, shard.subject+"."+stream+".*")
+	shard := n.eventShard(stream)
+	subjects, err := n.listSubjects(ctx, shard.name, shard.subject+"."+stream+".*")
 	if err != nil {
 		return err
 	}
@@ -308,7 +308,7 @@ func (n *Node) endStream(ctx context.Context, stream string) error {
 		if subject == open {
 			continue
 		}
-		if err := n.api(ctx, "STREAM.PURGE."+n.streamName(shard.name), map[string]any{"filter": subject}, nil); err != nil && first == nil {
+		if err := n.askAPI(ctx, "STREAM.PURGE."+n.streamName(shard.name), map[string]any{"filter": subject}, nil); err != nil && first == nil {
 			first = err
 		}
 		if ctx.Err() != nil {

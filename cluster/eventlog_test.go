@@ -175,7 +175,7 @@ func TestBodyWhosePartsDoNotFit(t *testing.T) {
 		payload := binary.BigEndian.AppendUint32([]byte{recordVersion}, uint32(part.total))
 		payload = append(payload, make([]byte, part.bytes)...)
 		g := guard{subject: n.eventSubject(stream, "open"), seq: rev}
-		must[uint64](t)(n.put(ctx, n.eventSubject(stream, bodyLeaf(1)), payload, time.Hour, g))
+		must[uint64](t)(n.putMessage(ctx, n.eventSubject(stream, bodyLeaf(1)), payload, time.Hour, g))
 		body, err := n.Body(ctx, stream)
 		wantErr(t, fmt.Sprintf("%d bytes of %d beside those of %d: %d bytes", part.bytes, part.total, size, len(body)), err, store.ErrDamaged)
 	}
@@ -359,7 +359,7 @@ func TestAppendRefusals(t *testing.T) {
 	wantErr(t, "end", n.EndStream(ctx, "*.*.*.*"), store.ErrBadKey)
 
 	// An append of a newer release is refused, and not mistaken for a missing one.
-	must[uint64](t)(n.put(ctx, n.eventSubject(testStream, "2"), []byte("\x02\x00\x00\x00\x00\x00\x00\x00\x02"), 0, guard{}))
+	must[uint64](t)(n.putMessage(ctx, n.eventSubject(testStream, "2"), []byte("\x02\x00\x00\x00\x00\x00\x00\x00\x02"), 0, guard{}))
 	_, err = readEvents(ctx, n, testStream, 1, 2)
 	wantErr(t, "read", err, store.ErrNewer)
 	_, err = n.Tail(ctx, testStream, 1)
@@ -388,7 +388,7 @@ func TestReadBigAppends(t *testing.T) {
 				t.Errorf("data of append %d is not what was appended", s.Num)
 			}
 		}
-		if _, enough, err := n.newest(t.Context(), testStream, 1); err != nil || enough {
+		if _, enough, err := n.findNewest(t.Context(), testStream, 1); err != nil || enough {
 			t.Errorf("large appends are all read for their numbers, %v", err)
 		}
 		for _, hint := range []uint64{0, 1, count - 1, count} {
@@ -412,7 +412,7 @@ func TestReadAsksTheLeader(t *testing.T) {
 		for _, num := range have {
 			slots[num-1] = event{num, []byte("x")}
 		}
-		if err := n.recheck(ctx, testStream, 1, slots); err != nil {
+		if err := n.recheckMissing(ctx, testStream, 1, slots); err != nil {
 			t.Fatal(err)
 		}
 		for i, s := range slots {
@@ -421,7 +421,7 @@ func TestReadAsksTheLeader(t *testing.T) {
 			}
 		}
 	}
-	if _, err := n.slot(ctx, testStream, 21); !errors.Is(err, store.ErrNotFound) {
+	if _, err := n.readSlot(ctx, testStream, 21); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("slot of an append that was never made: %v", err)
 	}
 

@@ -18,8 +18,8 @@ import (
 	"github.com/troupe-run/troupe/internal/store"
 )
 
-// settings are those that the node was given. What it was not given it takes as it is.
-func (o *Options) settings() map[string]string {
+// givenSettings are those that the node was given. What it was not given it takes as it is.
+func (o *Options) givenSettings() map[string]string {
 	all := make(map[string]string)
 	for _, s := range o.Alike {
 		all[s.Name] = s.Value
@@ -36,10 +36,10 @@ func (o *Options) settings() map[string]string {
 	return all
 }
 
-// fits refuses to join a node whose letters this one cannot read, and one which has other settings. Of two that start together, the one that registered first stays: before
+// checkOthers refuses to join a node whose letters this one cannot read, and one which has other settings. Of two that start together, the one that registered first stays: before
 // is the revision of the first entry of this boot, or 0 while it has none.
-func (n *Node) fits(ctx context.Context, before uint64) error {
-	all, err := n.entries(ctx)
+func (n *Node) checkOthers(ctx context.Context, before uint64) error {
+	all, err := n.readEntries(ctx)
 	if err != nil {
 		return err
 	}
@@ -49,19 +49,19 @@ func (n *Node) fits(ctx context.Context, before uint64) error {
 			continue
 		}
 		if e.Letters < letter.Oldest {
-			return n.fault(fmt.Errorf("node %s, which is there, is of an earlier release: it writes messages of version %d to other nodes, and this one reads versions %d to %d", name, max(e.Letters, 1), letter.Oldest, letter.Version),
+			return n.remoteFault(fmt.Errorf("node %s, which is there, is of an earlier release: it writes messages of version %d to other nodes, and this one reads versions %d to %d", name, max(e.Letters, 1), letter.Oldest, letter.Version),
 				"end all processes of that release first; what is stored stays")
 		}
-		if what := unlike(e.Settings, n.opts.settings()); what != "" {
-			return n.fault(fmt.Errorf("node %s, which is there, has other settings: %s", name, what),
+		if what := describeUnlike(e.Settings, n.opts.givenSettings()); what != "" {
+			return n.remoteFault(fmt.Errorf("node %s, which is there, has other settings: %s", name, what),
 				"give this one the same, or end all others first")
 		}
 	}
 	return nil
 }
 
-// unlike names the settings that both have, and not alike.
-func unlike(there, here map[string]string) string {
+// describeUnlike names the settings that both have, and not alike.
+func describeUnlike(there, here map[string]string) string {
 	var what []string
 	for _, name := range slices.Sorted(maps.Keys(here)) {
 		if other, ok := there[name]; ok && other != here[name] {
@@ -71,15 +71,15 @@ func unlike(there, here map[string]string) string {
 	return strings.Join(what, ", ")
 }
 
-// entries reads the entries of all nodes that are there, but for those that a newer release wrote in a form of its own.
-func (n *Node) entries(ctx context.Context) (map[string]entry, error) {
-	subjects, err := n.subjects(ctx, "nodes", "nodes.*")
+// readEntries reads the entries of all nodes that are there, but for those that a newer release wrote in a form of its own.
+func (n *Node) readEntries(ctx context.Context) (map[string]entry, error) {
+	subjects, err := n.listSubjects(ctx, "nodes", "nodes.*")
 	if err != nil {
 		return nil, err
 	}
 	all := make(map[string]entry, len(subjects))
 	for subject := range subjects {
-		data, rev, err := n.get(ctx, n.streamName("nodes"), subject)
+		data, rev, err := n.getRecord(ctx, n.streamName("nodes"), subject)
 		switch {
 		case errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrDamaged) || errors.Is(err, store.ErrNewer):
 			continue
@@ -87,7 +87,7 @@ func (n *Node) entries(ctx context.Context) (map[string]entry, error) {
 			return nil, err
 		}
 		if e, ok := readEntry(data, rev); ok {
-			all[strings.TrimPrefix(subject, n.subject("nodes."))] = e
+			all[strings.TrimPrefix(subject, n.subjectOf("nodes."))] = e
 		}
 	}
 	return all, nil
@@ -127,10 +127,10 @@ func (n *Node) Admits(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, admission)
 	defer cancel()
-	err := n.lease.confirm(ctx)
+	err := n.lease.confirmRenewal(ctx)
 	var all map[string]entry
 	if err == nil {
-		all, err = n.entries(ctx)
+		all, err = n.readEntries(ctx)
 	}
 	if err != nil {
 		n.log.Warn("whether other processes on the NATS servers are the same program is not known yet", "error", err)
@@ -140,16 +140,16 @@ func (n *Node) Admits(ctx context.Context) error {
 		if name == n.name {
 			continue
 		}
-		if what := n.lease.earlier(all[name].Programs); what != "" {
-			return n.fault(fmt.Errorf("node %s, which is there, is another program: %s", name, what),
+		if what := n.lease.earlierProgram(all[name].Programs); what != "" {
+			return n.remoteFault(fmt.Errorf("node %s, which is there, is another program: %s", name, what),
 				"give one of the two servers another id, or the processes another prefix, or end all others first")
 		}
 	}
 	return nil
 }
 
-// earlier says which other programs another node had before this one.
-func (l *lease) earlier(there program.Claims) string {
+// earlierProgram says which other programs another node had before this one.
+func (l *lease) earlierProgram(there program.Claims) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.entry.Programs.Earlier(there)
@@ -169,19 +169,19 @@ type strangers map[store.Address]*strange
 type strange struct {
 	since time.Time // or when it was logged
 	read  [2]uint64 // what this node and that one served when its entry was read; zeros: it was not
-	clash string    // see lease.earlier
+	clash string    // see lease.earlierProgram
 }
 
 // strangerAfter is how long nodes may serve something else than this one, as while they are started one by one.
 const strangerAfter = time.Minute
 
-// look reads the entries of strangers, and logs those that have been so for long.
-func (s strangers) look(ctx context.Context, n *Node) {
+// lookAtStrangers reads the entries of strangers, and logs those that have been so for long.
+func (s strangers) lookAtStrangers(ctx context.Context, n *Node) {
 	l := n.lease
 	l.mu.Lock()
 	self, mine := beat{serves: l.serves, programs: l.programs}, l.claims
 	l.mu.Unlock()
-	now, found, clash := time.Now(), n.mail.hearts.unlike(self, n.mail.Others()), (*string)(nil)
+	now, found, clash := time.Now(), n.mail.hearts.servingOtherwise(self, n.mail.Others()), (*string)(nil)
 	maps.DeleteFunc(s, func(p store.Address, _ *strange) bool { _, still := found[p]; return !still })
 	for p, b := range found {
 		x := s[p]
@@ -191,10 +191,10 @@ func (s strangers) look(ctx context.Context, n *Node) {
 		}
 		long := now.Sub(x.since) >= strangerAfter
 		if serve := [2]uint64{self.programs, b.programs}; serve != x.read || long {
-			data, rev, err := n.get(ctx, n.streamName("nodes"), n.subject("nodes."+p.Node))
+			data, rev, err := n.getRecord(ctx, n.streamName("nodes"), n.subjectOf("nodes."+p.Node))
 			if e, ok := readEntry(data, rev); err == nil && ok && e.Boot == p.Boot {
 				before := x.clash
-				x.clash = l.earlier(e.Programs)
+				x.clash = l.earlierProgram(e.Programs)
 				if _, is := e.Programs.Digests(); is == b.programs || len(e.Programs) == 0 { // Otherwise its heart was quicker than its entry.
 					x.read = serve
 				}
@@ -223,7 +223,7 @@ func (n *Node) sayStrange(ctx context.Context, p store.Address, e *entry, mine p
 		n.log.LogAttrs(ctx, slog.LevelWarn, "another process on the same NATS servers does not serve the same, or as another program, or with other tools", node)
 		return
 	}
-	if there, here := without(e.Servers, mine.IDs()), without(mine.IDs(), e.Servers); len(there)+len(here) > 0 {
+	if there, here := withoutThose(e.Servers, mine.IDs()), withoutThose(mine.IDs(), e.Servers); len(there)+len(here) > 0 {
 		n.log.LogAttrs(ctx, slog.LevelWarn, "another process on the same NATS servers does not serve the same: requests to some paths fail there or here",
 			node, slog.Any("only_there", there), slog.Any("only_here", here))
 	}
@@ -232,7 +232,7 @@ func (n *Node) sayStrange(ctx context.Context, p store.Address, e *entry, mine p
 	}
 }
 
-// without returns what is in a and not in b.
-func without(a, b []string) []string {
+// withoutThose returns what is in a and not in b.
+func withoutThose(a, b []string) []string {
 	return slices.DeleteFunc(slices.Clone(a), func(s string) bool { return slices.Contains(b, s) })
 }

@@ -200,7 +200,7 @@ func flushIsShared(t *testing.T) {
 	for i, name := range names[1:] {
 		n.Append(name, revs[i+1], 1, nil, func(err error) { told <- err })
 	}
-	eventually(t, "the server has written them all", func() bool { return n.flusher.waiting() >= len(names) })
+	eventually(t, "the server has written them all", func() bool { return n.flusher.countWaiting() >= len(names) })
 	if len(told) != 0 {
 		t.Fatalf("%d were told before any flush had ended", len(told))
 	}
@@ -291,12 +291,12 @@ func TestFlushThatFails(t *testing.T) {
 		synced = append(synced, name)
 		return nil
 	}
-	go f.run()
-	defer f.close()
+	go f.flushGroups()
+	defer f.stopLoop()
 	flush := func() error {
 		told := make(chan error, 1)
 		synced = nil
-		f.after(events, func(err error) { told <- err })
+		f.afterFlush(events, func(err error) { told <- err })
 		return <-told
 	}
 	for _, broken = range []string{"2.blk", "msgs"} {

@@ -45,7 +45,7 @@ const (
 // maxRelease bounds the release in a heart.
 const maxRelease = 64
 
-func (b beat) encode() []byte {
+func (b beat) encodeBeat() []byte {
 	out := binary.AppendUvarint(binary.AppendUvarint(nil, b.entry), b.serves)
 	out = binary.AppendUvarint(out, b.age)
 	var l Load
@@ -78,14 +78,14 @@ func readBeat(data []byte) (b beat) {
 		return b
 	}
 	if flags&flagLoad != 0 {
-		b.load = &Load{flags&flagDraining != 0, count(calls), count(streams), count(sessions), strings.ToValidUTF8(string(data[:release]), "")}
+		b.load = &Load{flags&flagDraining != 0, clampCount(calls), clampCount(streams), clampCount(sessions), strings.ToValidUTF8(string(data[:release]), "")}
 	}
 	b.programs, _ = binary.Uvarint(data[release:])
 	return b
 }
 
-// count is a number of another node, which may say anything.
-func count(n uint64) int { return int(min(n, math.MaxInt32)) }
+// clampCount is a number of another node, which may say anything.
+func clampCount(n uint64) int { return int(min(n, math.MaxInt32)) }
 
 // hearts knows the boots that were heard, and how far.
 type hearts struct {
@@ -103,10 +103,10 @@ type heard struct {
 	over  bool // it was taken for dead, and what it may have told last for missed
 }
 
-// hear notes a numbered letter. gap reports that letters to all before it did not come, or may not have come of an earlier boot that has not
+// hearLetter notes a numbered letter. gap reports that letters to all before it did not come, or may not have come of an earlier boot that has not
 // said goodbye. first says that this is the first heart of its sender. A sender that was not heard before has a gap if it began while this
 // node could not hear it: who has just begun has told nothing yet, and to a node that has just begun itself nothing was told.
-func (l *hearts) hear(from store.Address, h letter.Head, data []byte, now time.Time) (gap, first bool) {
+func (l *hearts) hearLetter(from store.Address, h letter.Head, data []byte, now time.Time) (gap, first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := l.heard[from]
@@ -130,15 +130,15 @@ func (l *hearts) hear(from store.Address, h letter.Head, data []byte, now time.T
 	case letter.Heart:
 		first = e.heart.IsZero()
 		e.heart, e.beat = now, readBeat(data)
-		gap = first && l.replaces(from, e) || gap
+		gap = first && l.endEarlierBoots(from, e) || gap
 	case letter.Bye:
 		delete(l.heard, from)
 	}
 	return gap, first
 }
 
-// replaces notes the end of earlier boots of a node, and reports whether one of them was there until now. The lock is held.
-func (l *hearts) replaces(from store.Address, by *heard) (any bool) {
+// endEarlierBoots notes the end of earlier boots of a node, and reports whether one of them was there until now. The lock is held.
+func (l *hearts) endEarlierBoots(from store.Address, by *heard) (any bool) {
 	for p, e := range l.heard {
 		if p.Node == from.Node && e != by && e.beat.entry < by.beat.entry && !e.over && !e.heart.IsZero() {
 			e.over, any = true, true
@@ -147,9 +147,9 @@ func (l *hearts) replaces(from store.Address, by *heard) (any bool) {
 	return any
 }
 
-// silent returns the boots that were not heard for longer than a time, and have not said goodbye. Their last letters may not have come,
+// takeSilent returns the boots that were not heard for longer than a time, and have not said goodbye. Their last letters may not have come,
 // which nothing that comes later would show. Each is returned once, unless it is heard again.
-func (l *hearts) silent(longer time.Duration, now time.Time) (all []store.Address) {
+func (l *hearts) takeSilent(longer time.Duration, now time.Time) (all []store.Address) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for p, e := range l.heard {
@@ -176,8 +176,8 @@ func (l *hearts) makeRoom() {
 	delete(l.heard, oldest)
 }
 
-// others lists the boots whose hearts came within the time given, of each node the latest. self is not among them, nor is an earlier boot of it.
-func (l *hearts) others(self string, within time.Duration, now time.Time) []store.Address {
+// otherNodes lists the boots whose hearts came within the time given, of each node the latest. self is not among them, nor is an earlier boot of it.
+func (l *hearts) otherNodes(self string, within time.Duration, now time.Time) []store.Address {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	latest := make(map[string]store.Address)
@@ -197,15 +197,15 @@ func (l *hearts) others(self string, within time.Duration, now time.Time) []stor
 	return all
 }
 
-// knows reports whether a boot has been heard, and has not said goodbye.
-func (l *hearts) knows(p store.Address) bool {
+// hasHeard reports whether a boot has been heard, and has not said goodbye.
+func (l *hearts) hasHeard(p store.Address) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.heard[p] != nil
 }
 
-// unlike returns what those of some boots say that serve others than self does, as far as they say.
-func (l *hearts) unlike(self beat, of []store.Address) map[store.Address]beat {
+// servingOtherwise returns what those of some boots say that serve others than self does, as far as they say.
+func (l *hearts) servingOtherwise(self beat, of []store.Address) map[store.Address]beat {
 	differ := func(here, there uint64) bool { return here != 0 && there != 0 && here != there }
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -224,8 +224,8 @@ type known struct {
 	beat beat
 }
 
-// all returns the boots whose hearts came within the time given.
-func (l *hearts) all(within time.Duration, now time.Time) map[store.Address]known {
+// heardWithin returns the boots whose hearts came within the time given.
+func (l *hearts) heardWithin(within time.Duration, now time.Time) map[store.Address]known {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	all := make(map[store.Address]known, len(l.heard))

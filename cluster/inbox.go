@@ -58,7 +58,7 @@ type inbox struct {
 func newInbox(conn *nats.Conn, check func(*nats.Msg) bool) (*inbox, error) {
 	b := &inbox{publish: conn.PublishMsg, check: check, prefix: conn.NewInbox() + ".", calls: map[uint64]*call{}}
 	b.list.prev, b.list.next = &b.list, &b.list
-	sub, err := conn.Subscribe(b.prefix+"*", b.receive)
+	sub, err := conn.Subscribe(b.prefix+"*", b.receiveAnswer)
 	if err != nil {
 		return nil, fmt.Errorf("cluster: subscribe to answers: %w", err)
 	}
@@ -69,9 +69,9 @@ func newInbox(conn *nats.Conn, check func(*nats.Msg) bool) (*inbox, error) {
 	return b, nil
 }
 
-// send publishes m with a reply subject of its own and calls h with the answer. A
+// sendCall publishes m with a reply subject of its own and calls h with the answer. A
 // returned error means that nothing was sent and that h will not be called.
-func (b *inbox) send(m *nats.Msg, many bool, h handler) (token uint64, err error) {
+func (b *inbox) sendCall(m *nats.Msg, many bool, h handler) (token uint64, err error) {
 	c := &call{handle: h, many: many, deadline: time.Now().Add(callTimeout)}
 	b.mu.Lock()
 	if b.closed {
@@ -88,14 +88,14 @@ func (b *inbox) send(m *nats.Msg, many bool, h handler) (token uint64, err error
 	c.prev, c.next = b.list.prev, &b.list
 	c.prev.next, b.list.prev = c, c
 	if b.timer == nil {
-		b.timer = time.AfterFunc(callTimeout, b.expire)
+		b.timer = time.AfterFunc(callTimeout, b.expireCalls)
 	}
 	b.mu.Unlock()
 
 	var reply [96]byte
 	m.Reply = string(strconv.AppendUint(append(reply[:0], b.prefix...), c.token, 36))
 	if err := b.publish(m); err != nil {
-		if !b.forget(c.token) {
+		if !b.forgetCall(c.token) {
 			// The call expired or the inbox was closed meanwhile: h has the error.
 			return c.token, nil
 		}
@@ -110,19 +110,19 @@ func (b *inbox) send(m *nats.Msg, many bool, h handler) (token uint64, err error
 	return c.token, nil
 }
 
-// forget drops a call without an answer. It returns false if the call has ended.
-func (b *inbox) forget(token uint64) bool {
+// forgetCall drops a call without an answer. It returns false if the call has ended.
+func (b *inbox) forgetCall(token uint64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c, ok := b.calls[token]
 	if ok {
-		b.remove(c)
+		b.removeCall(c)
 	}
 	return ok
 }
 
-// remove takes c off the table. The lock is held.
-func (b *inbox) remove(c *call) {
+// removeCall takes c off the table. The lock is held.
+func (b *inbox) removeCall(c *call) {
 	delete(b.calls, c.token)
 	c.prev.next, c.next.prev = c.next, c.prev
 	c.prev, c.next = nil, nil
@@ -138,8 +138,8 @@ func (b *inbox) tokenOf(subject string) (token uint64, ok bool) {
 	return token, err == nil
 }
 
-// refuse ends a call that publish took and that was not sent after all. Another subject is none of a call.
-func (b *inbox) refuse(subject string, err error) {
+// refuseCall ends a call that publish took and that was not sent after all. Another subject is none of a call.
+func (b *inbox) refuseCall(subject string, err error) {
 	token, ok := b.tokenOf(subject)
 	if !ok {
 		return
@@ -147,7 +147,7 @@ func (b *inbox) refuse(subject string, err error) {
 	b.mu.Lock()
 	c := b.calls[token]
 	if c != nil {
-		b.remove(c)
+		b.removeCall(c)
 	}
 	b.mu.Unlock()
 	if c != nil {
@@ -155,15 +155,15 @@ func (b *inbox) refuse(subject string, err error) {
 	}
 }
 
-func (b *inbox) receive(m *nats.Msg) {
+func (b *inbox) receiveAnswer(m *nats.Msg) {
 	nobody := len(m.Data) == 0 && m.Header.Get("Status") == "503"
 	if nobody || b.check == nil || b.check(m) {
-		b.answered(m, nobody)
+		b.handleAnswer(m, nobody)
 	}
 }
 
-// answered gives an answer to its call.
-func (b *inbox) answered(m *nats.Msg, nobody bool) {
+// handleAnswer gives an answer to its call.
+func (b *inbox) handleAnswer(m *nats.Msg, nobody bool) {
 	token, ok := b.tokenOf(m.Subject)
 	if !ok {
 		return
@@ -175,29 +175,29 @@ func (b *inbox) answered(m *nats.Msg, nobody bool) {
 		return
 	}
 	if !c.many || nobody {
-		b.remove(c)
+		b.removeCall(c)
 	}
 	b.mu.Unlock()
 	switch {
 	case nobody:
 		c.handle(nil, fmt.Errorf("%w: %w", store.ErrUnavailable, errNoResponders))
 	case !c.handle(m, nil) && c.many:
-		b.forget(token)
+		b.forgetCall(token)
 	}
 }
 
-// expire ends the calls whose time is up and sets the timer for the next.
-func (b *inbox) expire() {
+// expireCalls ends the calls whose time is up and sets the timer for the next.
+func (b *inbox) expireCalls() {
 	now := time.Now()
 	b.mu.Lock()
 	var due []*call
 	for c := b.list.next; c != &b.list && !c.deadline.After(now); c = b.list.next {
-		b.remove(c)
+		b.removeCall(c)
 		due = append(due, c)
 	}
 	b.timer = nil
 	if first := b.list.next; first != &b.list && !b.closed {
-		b.timer = time.AfterFunc(first.deadline.Sub(now), b.expire)
+		b.timer = time.AfterFunc(first.deadline.Sub(now), b.expireCalls)
 	}
 	b.mu.Unlock()
 	for _, c := range due {
@@ -205,9 +205,9 @@ func (b *inbox) expire() {
 	}
 }
 
-// drain waits until no call is in flight, and reports whether that came before
+// drainCalls waits until no call is in flight, and reports whether that came before
 // ctx ended.
-func (b *inbox) drain(ctx context.Context) bool {
+func (b *inbox) drainCalls(ctx context.Context) bool {
 	b.mu.Lock()
 	if len(b.calls) == 0 {
 		b.mu.Unlock()
@@ -224,19 +224,19 @@ func (b *inbox) drain(ctx context.Context) bool {
 	}
 }
 
-// close ends all calls with ErrUnavailable, their outcome unknown, and refuses
+// closeInbox ends all calls with ErrUnavailable, their outcome unknown, and refuses
 // later ones with ErrClosed.
-func (b *inbox) close() { b.end(true, "node closed before the answer") }
+func (b *inbox) closeInbox() { b.endCalls(true, "node closed before the answer") }
 
-// fail ends all calls in the same way, because their server is gone.
-func (b *inbox) fail() { b.end(false, "the store was started again before the answer") }
+// failCalls ends all calls in the same way, because their server is gone.
+func (b *inbox) failCalls() { b.endCalls(false, "the store was started again before the answer") }
 
-func (b *inbox) end(closing bool, why string) {
+func (b *inbox) endCalls(closing bool, why string) {
 	b.mu.Lock()
 	b.closed = b.closed || closing
 	var left []*call
 	for c := b.list.next; c != &b.list; c = b.list.next {
-		b.remove(c)
+		b.removeCall(c)
 		left = append(left, c)
 	}
 	if b.timer != nil {
@@ -265,13 +265,13 @@ type answer struct {
 	err error
 }
 
-// ask sends m and waits for its one answer, at most callTimeout.
-func (b *inbox) ask(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
+// askAndWait sends m and waits for its one answer, at most callTimeout.
+func (b *inbox) askAndWait(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("%w: %w", store.ErrUnavailable, context.Cause(ctx))
 	}
 	ch := make(chan answer, 1)
-	token, err := b.send(m, false, func(m *nats.Msg, err error) bool {
+	token, err := b.sendCall(m, false, func(m *nats.Msg, err error) bool {
 		ch <- answer{m, err}
 		return false
 	})
@@ -282,13 +282,13 @@ func (b *inbox) ask(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
 	case a := <-ch:
 		return a.msg, a.err
 	case <-ctx.Done():
-		b.forget(token)
+		b.forgetCall(token)
 		return nil, fmt.Errorf("%w: %w", store.ErrUnavailable, context.Cause(ctx))
 	}
 }
 
-// sleep waits for d. It returns false when ctx ends before.
-func sleep(ctx context.Context, d time.Duration) bool {
+// sleepFor waits for d. It returns false when ctx ends before.
+func sleepFor(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

@@ -204,7 +204,7 @@ func (b *inbox) sent() uint64 {
 func requestsOf(t *testing.T, r *Keyring) uint64 {
 	t.Helper()
 	before := r.node.reads.sent()
-	if _, err := r.read(false); err != nil {
+	if _, err := r.readKeys(false); err != nil {
 		t.Fatal(err)
 	}
 	return r.node.reads.sent() - before
@@ -214,7 +214,7 @@ func requestsOf(t *testing.T, r *Keyring) uint64 {
 // request sent meanwhile gets its answer after the next wait.
 func (b *inbox) busy(t *testing.T, times int, wait func()) {
 	t.Helper()
-	_, err := b.send(&nats.Msg{Subject: "nobody.here"}, false, func(*nats.Msg, error) bool {
+	_, err := b.sendCall(&nats.Msg{Subject: "nobody.here"}, false, func(*nats.Msg, error) bool {
 		if wait(); times > 1 {
 			b.busy(t, times-1, wait)
 		}
@@ -316,7 +316,7 @@ func TestKeyringOfAFleet(t *testing.T) {
 func TestRingThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{store.ErrDamaged, store.ErrNewer, store.ErrClosed, fmt.Errorf("whatever")} {
-		if got := unreadable(err); !errors.Is(got, store.ErrUnavailable) || !errors.Is(got, err) {
+		if got := asUnavailable(err); !errors.Is(got, store.ErrUnavailable) || !errors.Is(got, err) {
 			t.Errorf("%v is told as %v", err, got)
 		}
 	}

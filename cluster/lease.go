@@ -36,7 +36,7 @@ type lease struct {
 	key  string
 	base time.Time // start of the monotonic clock that renewed counts on
 
-	m       *leases.Machine // only register and the loop use it
+	m       *leases.Machine // only registerNode and the loop use it
 	renewed atomic.Int64    // when the last successful renewal was sent, by m
 	calm    atomic.Int64    // from when on the lease is steady, unless its renewals are late until then, by m
 	again   atomic.Bool     // the stream of entries was made again
@@ -62,14 +62,14 @@ type renewal struct {
 
 func newLease(n *Node) *lease {
 	e := entry{Boot: n.boot, Since: time.Now().UTC().Truncate(time.Millisecond)}
-	if n.opts.shared() {
-		e.Settings, e.Letters = n.opts.settings(), letter.Version
+	if n.opts.isShared() {
+		e.Settings, e.Letters = n.opts.givenSettings(), letter.Version
 	}
 	return &lease{node: n, key: "nodes." + n.name, base: time.Now(), entry: e, m: leases.New(n.boot, n.opts.Lease), stop: make(chan struct{}), done: make(chan struct{}), counted: make(chan struct{}), wanted: make(chan struct{}, 1)}
 }
 
-// payload encodes the entry.
-func (l *lease) payload() []byte {
+// encodeEntry encodes the entry.
+func (l *lease) encodeEntry() []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.entry.Programs.Send()
@@ -81,20 +81,20 @@ func (l *lease) payload() []byte {
 // leases are steady.
 const leftFor = 15 * time.Minute
 
-// register writes the first entry, over that of an older boot if there is one.
-func (l *lease) register(ctx context.Context) error {
+// registerNode writes the first entry, over that of an older boot if there is one.
+func (l *lease) registerNode(ctx context.Context) error {
 	for conflicts := 0; ; {
 		sent := time.Since(l.base)
-		data, rev, err := l.get(ctx)
+		data, rev, err := l.getEntry(ctx)
 		switch {
 		case errors.Is(err, store.ErrNotFound):
-			rev, err = l.create(ctx)
+			rev, err = l.createEntry(ctx)
 		case err == nil || errors.Is(err, store.ErrDamaged) || errors.Is(err, store.ErrNewer):
 			var e entry
 			if json.Unmarshal(data, &e) != nil || e.Boot != l.node.boot { // Otherwise an earlier try was stored after all.
 				l.node.succeeds = true
 			}
-			if rev, err = l.update(ctx, rev); err == nil && l.node.mail != nil && l.node.succeeds && validName(e.Boot) {
+			if rev, err = l.updateEntry(ctx, rev); err == nil && l.node.mail != nil && l.node.succeeds && validName(e.Boot) {
 				_ = l.node.markTaken(ctx, e.Boot, hasLeft, leftFor) // it never comes back under this name
 			}
 		}
@@ -109,7 +109,7 @@ func (l *lease) register(ctx context.Context) error {
 			return nil
 		case conflicts < 5 && (errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrRetry)):
 			conflicts++
-		case l.node.opts.Remote.set() && errors.Is(err, store.ErrUnavailable) && sleep(ctx, 250*time.Millisecond): // The servers are electing.
+		case l.node.opts.Remote.isSet() && errors.Is(err, store.ErrUnavailable) && sleepFor(ctx, 250*time.Millisecond): // The servers are electing.
 		default:
 			return fmt.Errorf("cluster: register node %s: %w", l.node.name, err)
 		}
@@ -119,12 +119,12 @@ func (l *lease) register(ctx context.Context) error {
 // voidLeases deletes all node entries, one by one. To empty a whole stream the
 // server exchanges directories, and a kill can interrupt that.
 func (n *Node) voidLeases(ctx context.Context) error {
-	subjects, err := n.subjects(ctx, "nodes", "nodes.*")
+	subjects, err := n.listSubjects(ctx, "nodes", "nodes.*")
 	if err != nil {
 		return err
 	}
 	for subject := range subjects {
-		s, err := n.last(ctx, n.streamName("nodes"), subject)
+		s, err := n.lastMessage(ctx, n.streamName("nodes"), subject)
 		if err == nil {
 			err = n.deleteMessage(ctx, n.streamName("nodes"), s.seq)
 		}
@@ -136,8 +136,8 @@ func (n *Node) voidLeases(ctx context.Context) error {
 	return nil
 }
 
-// run renews the lease until stop is closed.
-func (l *lease) run() {
+// renewRegularly renews the lease until stop is closed.
+func (l *lease) renewRegularly() {
 	defer close(l.done)
 	tick := time.NewTicker(l.node.opts.Lease / leases.PerTerm)
 	defer tick.Stop()
@@ -149,9 +149,9 @@ func (l *lease) run() {
 		case <-tick.C:
 		case <-l.wanted:
 		}
-		waiting := l.waited()
+		waiting := l.takeWaiting()
 		ctx, cancel := context.WithTimeout(context.Background(), min(l.node.opts.Lease, callTimeout))
-		err := l.renew(ctx)
+		err := l.renewEntry(ctx)
 		if waiting != nil {
 			waiting.err = err
 			close(waiting.done)
@@ -168,8 +168,8 @@ func (l *lease) run() {
 	}
 }
 
-// measures has the store measured until stop is closed, and other nodes compared with this one. No renewal waits for that.
-func (l *lease) measures(stop chan struct{}) {
+// watchStore has the store measured until stop is closed, and other nodes compared with this one. No renewal waits for that.
+func (l *lease) watchStore(stop chan struct{}) {
 	defer close(l.counted)
 	defer l.node.answered.under.Wait()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -182,7 +182,7 @@ func (l *lease) measures(stop chan struct{}) {
 	defer tick.Stop()
 	others, wrong := make(strangers), time.Time{}
 	if l.node.mail != nil {
-		l.node.answered.under.Go(func() { l.node.answered.run(ctx, l.node) })
+		l.node.answered.under.Go(func() { l.node.answered.askRegularly(ctx, l.node) })
 	}
 	for {
 		select {
@@ -190,10 +190,10 @@ func (l *lease) measures(stop chan struct{}) {
 			return
 		case <-tick.C:
 		}
-		l.node.measure(ctx)
+		l.node.measureBudgets(ctx)
 		if l.node.mail != nil {
-			l.node.losses.look(ctx, l.node, time.Now())
-			others.look(ctx, l.node)
+			l.node.losses.lookForLosses(ctx, l.node, time.Now())
+			others.lookAtStrangers(ctx, l.node)
 			wrong = l.node.sayAhead(wrong)
 		}
 	}
@@ -202,7 +202,7 @@ func (l *lease) measures(stop chan struct{}) {
 // sayAhead logs that the machine's clock is wrong, if it was not said just now, and that it is right again; it returns when the first was said last.
 func (n *Node) sayAhead(said time.Time) time.Time {
 	switch err := n.ClockWrong(); {
-	case err != nil && time.Since(said) > refusedAgain:
+	case err != nil && time.Since(said) > refusalLogEvery:
 		n.log.Error("this process must not serve", "error", err)
 		return time.Now()
 	case err == nil && !said.IsZero():
@@ -212,8 +212,8 @@ func (n *Node) sayAhead(said time.Time) time.Time {
 	return said
 }
 
-// waited takes the renewal that others wait for. Who comes later waits for the one after.
-func (l *lease) waited() *renewal {
+// takeWaiting takes the renewal that others wait for. Who comes later waits for the one after.
+func (l *lease) takeWaiting() *renewal {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := l.next
@@ -221,8 +221,8 @@ func (l *lease) waited() *renewal {
 	return r
 }
 
-// confirm returns once a renewal has succeeded that was sent after the call. Callers at the same time share one.
-func (l *lease) confirm(ctx context.Context) error {
+// confirmRenewal returns once a renewal has succeeded that was sent after the call. Callers at the same time share one.
+func (l *lease) confirmRenewal(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	l.mu.Lock()
@@ -248,23 +248,23 @@ func (l *lease) confirm(ctx context.Context) error {
 	return r.err
 }
 
-// renew writes the entry again. If the entry is not the one it knows, renew reads
+// renewEntry writes the entry again. If the entry is not the one it knows, renew reads
 // it. It renews its own entry from a write without an answer, creates a missing
 // entry again, and leaves that of another boot alone.
-func (l *lease) renew(ctx context.Context) error {
+func (l *lease) renewEntry(ctx context.Context) error {
 	m := l.m
 	for m.Renew(time.Since(l.base)); ; {
 		switch m.Next() {
 		case leases.Update:
-			rev, err := l.update(ctx, m.Rev)
-			l.stored(rev, err)
+			rev, err := l.updateEntry(ctx, m.Rev)
+			l.noteRevision(rev, err)
 			m.Wrote(rev, errors.Is(err, store.ErrConflict), err)
 		case leases.Create:
-			rev, err := l.create(ctx)
-			l.stored(rev, err)
+			rev, err := l.createEntry(ctx)
+			l.noteRevision(rev, err)
 			m.Wrote(rev, errors.Is(err, store.ErrConflict), err)
 		case leases.Read:
-			data, rev, err := l.get(ctx)
+			data, rev, err := l.getEntry(ctx)
 			var e entry
 			if json.Unmarshal(data, &e) != nil {
 				e.Boot = ""
@@ -281,8 +281,8 @@ func (l *lease) renew(ctx context.Context) error {
 	}
 }
 
-// stored notes the revision of an entry. The first one in a stream that was made again is that of the boot: revisions begin anew there.
-func (l *lease) stored(rev uint64, err error) {
+// noteRevision notes the revision of an entry. The first one in a stream that was made again is that of the boot: revisions begin anew there.
+func (l *lease) noteRevision(rev uint64, err error) {
 	if err != nil {
 		return
 	}
@@ -296,27 +296,27 @@ func (l *lease) stored(rev uint64, err error) {
 	l.entry.Programs.Stored(rev)
 }
 
-// age returns how long ago the last successful renewal was sent.
-func (l *lease) age() time.Duration {
+// renewalAge returns how long ago the last successful renewal was sent.
+func (l *lease) renewalAge() time.Duration {
 	return time.Since(l.base) - time.Duration(l.renewed.Load())
 }
 
-// steady reports whether an entry of another node that is not there says that this one is gone; see leases.Machine.Steady.
-func (l *lease) steady() bool {
-	return l.age() <= l.node.opts.Lease && time.Since(l.base) >= time.Duration(l.calm.Load())
+// isSteady reports whether an entry of another node that is not there says that this one is gone; see leases.Machine.Steady.
+func (l *lease) isSteady() bool {
+	return l.renewalAge() <= l.node.opts.Lease && time.Since(l.base) >= time.Duration(l.calm.Load())
 }
 
 // Steady reports whether this node has had its lease for a while without a break, so that what it does not hear of others says something about them.
-func (n *Node) Steady() bool { return n.lease.steady() }
+func (n *Node) Steady() bool { return n.lease.isSteady() }
 
-// suspended returns for how long the lease was over, in all.
-func (l *lease) suspended() time.Duration {
-	return time.Duration(l.over.Load()) + max(0, l.age()-l.node.opts.Lease)
+// timeSuspended returns for how long the lease was over, in all.
+func (l *lease) timeSuspended() time.Duration {
+	return time.Duration(l.over.Load()) + max(0, l.renewalAge()-l.node.opts.Lease)
 }
 
-// close ends the loop and deletes the entry, if it is still this boot's. Without
+// endLease ends the loop and deletes the entry, if it is still this boot's. Without
 // remove the entry expires.
-func (l *lease) close(ctx context.Context, remove bool) error {
+func (l *lease) endLease(ctx context.Context, remove bool) error {
 	close(l.stop)
 	<-l.done
 	<-l.counted
@@ -329,9 +329,9 @@ func (l *lease) close(ctx context.Context, remove bool) error {
 	if l.node.mail != nil { // A node that has just begun knows by this that the boot is gone, and by no entry that is not there.
 		_ = l.node.markTaken(ctx, l.node.boot, hasLeft, leftFor)
 	}
-	err := l.node.bury(ctx, l.stream(), l.subject(), l.m.Rev)
-	for errors.Is(err, errNoResponders) && sleep(ctx, 250*time.Millisecond) { // The servers are electing.
-		err = l.node.bury(ctx, l.stream(), l.subject(), l.m.Rev)
+	err := l.node.buryMessage(ctx, l.entryStream(), l.entrySubject(), l.m.Rev)
+	for errors.Is(err, errNoResponders) && sleepFor(ctx, 250*time.Millisecond) { // The servers are electing.
+		err = l.node.buryMessage(ctx, l.entryStream(), l.entrySubject(), l.m.Rev)
 	}
 	if err != nil && !errors.Is(err, store.ErrConflict) {
 		return fmt.Errorf("cluster: delete %s: %w", l.key, err)
@@ -342,19 +342,19 @@ func (l *lease) close(ctx context.Context, remove bool) error {
 // The lease also works on its entry while the node closes, when calls from
 // outside are refused.
 
-func (l *lease) stream() string  { return l.node.streamName("nodes") }
-func (l *lease) subject() string { return l.node.subject(l.key) }
+func (l *lease) entryStream() string  { return l.node.streamName("nodes") }
+func (l *lease) entrySubject() string { return l.node.subjectOf(l.key) }
 
-func (l *lease) get(ctx context.Context) ([]byte, uint64, error) {
-	return l.node.get(ctx, l.stream(), l.subject())
+func (l *lease) getEntry(ctx context.Context) ([]byte, uint64, error) {
+	return l.node.getRecord(ctx, l.entryStream(), l.entrySubject())
 }
 
-func (l *lease) create(ctx context.Context) (uint64, error) {
-	return l.node.create(ctx, l.stream(), l.subject(), l.payload(), l.node.opts.Lease)
+func (l *lease) createEntry(ctx context.Context) (uint64, error) {
+	return l.node.createRecord(ctx, l.entryStream(), l.entrySubject(), l.encodeEntry(), l.node.opts.Lease)
 }
 
-func (l *lease) update(ctx context.Context, rev uint64) (uint64, error) {
-	return l.node.put(ctx, l.subject(), encodeRecord(l.payload()), l.node.opts.Lease, guard{seq: rev})
+func (l *lease) updateEntry(ctx context.Context, rev uint64) (uint64, error) {
+	return l.node.putMessage(ctx, l.entrySubject(), encodeRecord(l.encodeEntry()), l.node.opts.Lease, guard{seq: rev})
 }
 
 // Gone is the one judge of whether a boot is dead, so that others may take over what it wrote. It has three answers: true; false, the boot
@@ -364,19 +364,19 @@ func (l *lease) update(ctx context.Context, rev uint64) (uint64, error) {
 // before this node has held its own lease for a while without a break: what has kept the one from the servers may have kept the other. And
 // in any case this node's own entry is renewed after that was seen, as a node that is cut off itself cannot tell.
 func (n *Node) Gone(ctx context.Context, p store.Address) (bool, error) {
-	gone, err := n.gone(ctx, p)
+	gone, err := n.judgeGone(ctx, p)
 	if err != nil {
 		return false, fmt.Errorf("%w: whether node %.32q is there: %w", store.ErrUnavailable, p.Node, err)
 	}
 	return gone, nil
 }
 
-func (n *Node) gone(ctx context.Context, p store.Address) (bool, error) {
+func (n *Node) judgeGone(ctx context.Context, p store.Address) (bool, error) {
 	if !validName(p.Node) || !validName(p.Boot) { // It was never there.
-		return true, n.lease.confirm(ctx)
+		return true, n.lease.confirmRenewal(ctx)
 	}
 	look := func(get func(ctx context.Context, stream, subject string) ([]byte, uint64, error)) (there, another bool, err error) {
-		data, _, err := get(ctx, n.streamName("nodes"), n.subject("nodes."+p.Node))
+		data, _, err := get(ctx, n.streamName("nodes"), n.subjectOf("nodes."+p.Node))
 		if errors.Is(err, store.ErrNotFound) {
 			return false, false, nil
 		}
@@ -384,22 +384,22 @@ func (n *Node) gone(ctx context.Context, p store.Address) (bool, error) {
 		there = err == nil && json.Unmarshal(data, &e) == nil && e.Boot == p.Boot
 		return there, !there, err
 	}
-	there, another, err := look(n.get)
+	there, another, err := look(n.getRecord)
 	if err == nil && !there {
-		err = n.lease.confirm(ctx)
+		err = n.lease.confirmRenewal(ctx)
 	}
 	switch {
 	case err != nil || there:
 		return false, err
 	case another:
 		return true, nil
-	case n.lease.steady(): // The renewal may have shown that others before it did not come.
+	case n.lease.isSteady(): // The renewal may have shown that others before it did not come.
 		if n.replicas > 1 { // Only now is it worth a write, which the entry of a node that comes back would meet.
-			there, _, err = look(n.find)
+			there, _, err = look(n.findRecord)
 		}
 		return err == nil && !there, err
 	}
-	why, _, err := n.get(ctx, n.streamName("nodes"), n.subject(takenKey(p.Boot)))
+	why, _, err := n.getRecord(ctx, n.streamName("nodes"), n.subjectOf(takenKey(p.Boot)))
 	switch {
 	case string(why) == hasLeft: // One whose streams were taken over may be back.
 		return true, nil
@@ -427,7 +427,7 @@ func (n *Node) markTaken(ctx context.Context, boot, why string, ttl time.Duratio
 	if !validName(boot) {
 		return fmt.Errorf("%w: boot %.32q", store.ErrBadKey, boot)
 	}
-	_, err := n.put(ctx, n.subject(takenKey(boot)), encodeRecord([]byte(why)), ttl, guard{any: true})
+	_, err := n.putMessage(ctx, n.subjectOf(takenKey(boot)), encodeRecord([]byte(why)), ttl, guard{any: true})
 	if err != nil {
 		return fmt.Errorf("cluster: note that boot %s is gone: %w", boot, err)
 	}
@@ -436,7 +436,7 @@ func (n *Node) markTaken(ctx context.Context, boot, why string, ttl time.Duratio
 
 // Taken reports whether it is noted anywhere that this boot is gone (MarkTaken): others may have had its streams. False is certain.
 func (n *Node) Taken(ctx context.Context) (bool, error) {
-	_, _, err := n.find(ctx, n.streamName("nodes"), n.subject(takenKey(n.boot)))
+	_, _, err := n.findRecord(ctx, n.streamName("nodes"), n.subjectOf(takenKey(n.boot)))
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return false, fmt.Errorf("cluster: whether others have taken this boot for gone: %w", err)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// options sets the options of the server. port is the one to take.
-func (l *Listen) options(o *server.Options, port int) error {
+// setOptions sets the options of the server. port is the one to take.
+func (l *Listen) setOptions(o *server.Options, port int) error {
 	host, asked, err := net.SplitHostPort(l.Address)
 	if err != nil {
 		return err
@@ -48,8 +48,8 @@ func (l *Listen) options(o *server.Options, port int) error {
 	return err
 }
 
-// free finds out whether the server can listen: it would only log why not.
-func (l *Listen) free() error {
+// checkPortFree finds out whether the server can listen: it would only log why not.
+func (l *Listen) checkPortFree() error {
 	at, err := net.Listen("tcp", l.Address)
 	if err != nil {
 		return err
@@ -57,14 +57,14 @@ func (l *Listen) free() error {
 	return at.Close()
 }
 
-// listen has the server that is about to start serve other nodes.
-func (n *Node) listen(so *server.Options) error {
+// setListenOptions has the server that is about to start serve other nodes.
+func (n *Node) setListenOptions(so *server.Options) error {
 	port := 0
 	if at, again := n.listens.(*net.TCPAddr); again {
 		port = at.Port
-	} else if err := n.opts.Listen.free(); err != nil {
+	} else if err := n.opts.Listen.checkPortFree(); err != nil {
 		return err
 	}
 	so.SyncAlways = n.opts.Sync < 0 // The flusher would see the writes of this node alone.
-	return n.opts.Listen.options(so, port)
+	return n.opts.Listen.setOptions(so, port)
 }

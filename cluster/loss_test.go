@@ -30,7 +30,7 @@ func TestStoreComesBackEmpty(t *testing.T) {
 		rev := must[uint64](t)(a.Create(t.Context(), testKey, []byte("x"), time.Hour))
 		sealed := must[[]byte](t)(a.Keys().Seal([]byte("x"), nil))
 		tag := a.Keys().Tag([]byte("id"))
-		size := must[StreamStats](t)(a.fill(t.Context(), "sessions")).MaxBytes
+		size := must[StreamStats](t)(a.fillOfKind(t.Context(), "sessions")).MaxBytes
 
 		v.Empty(t)
 		a.connected()
@@ -70,7 +70,7 @@ func TestStoreComesBackEmpty(t *testing.T) {
 		if data, _, err := b.Get(t.Context(), testKey); string(data) != "new" || err != nil {
 			t.Errorf("a new session is %q, %v", data, err)
 		}
-		if got := must[StreamStats](t)(b.fill(t.Context(), "sessions")).MaxBytes; got != size {
+		if got := must[StreamStats](t)(b.fillOfKind(t.Context(), "sessions")).MaxBytes; got != size {
 			t.Errorf("the stream of sessions may have %d bytes, want %d", got, size)
 		}
 		plain, err := b.Keys().Open(must[[]byte](t)(a.Keys().Seal([]byte("y"), nil)), nil)
@@ -122,11 +122,11 @@ func TestALossIsSaidThoughAnotherStreamIsSilent(t *testing.T) {
 		l := &n.losses
 		before := time.Now().Add(-time.Hour)
 		l.created = map[string]time.Time{"nodes": before, "keys": before, "sessions": before}
-		l.look(t.Context(), n, time.Now())
+		l.lookForLosses(t.Context(), n, time.Now())
 		if n.Lost() != 3 || !n.lease.again.Load() || strings.Count(log.String(), "were lost while this process ran") != 1 {
 			t.Errorf("%d streams are lost, the lease knows of it: %v, and the log says %q", n.Lost(), n.lease.again.Load(), log.String())
 		}
-		l.look(t.Context(), n, time.Now().Add(time.Minute))
+		l.lookForLosses(t.Context(), n, time.Now().Add(time.Minute))
 		if n.Lost() != 3 {
 			t.Errorf("later %d streams are lost", n.Lost())
 		}

@@ -498,12 +498,12 @@ func TestGoneNeedsARenewal(t *testing.T) {
 func TestMailMalformed(t *testing.T) {
 	fleet(t, 2, func(t *testing.T, v *testkit.VirtualNATS, nodes ...*mailbox) {
 		a, b := nodes[0], nodes[1]
-		answers := must[*nats.Subscription](t)(a.conn.SubscribeSync(a.subject("re.odd")))
+		answers := must[*nats.Subscription](t)(a.conn.SubscribeSync(a.subjectOf("re.odd")))
 		bad := [][]byte{nil, {}, {0}, {1, 2, 3}, {letter.Version}, {letter.Version + 1, 1, 2, 3}, []byte("hello"), make([]byte, 1<<20),
 			append(letter.Append(nil, letter.Head{Form: letter.Reply, Node: "a", Boot: "b"}, nil), make([]byte, letter.MACSize)...)}
 		for _, data := range bad {
-			change(t, a.conn.PublishRequest(a.subject("at.b."+b.Boot()), a.subject("re.odd"), data))
-			change(t, a.conn.Publish(a.subject("all"), data))
+			change(t, a.conn.PublishRequest(a.subjectOf("at.b."+b.Boot()), a.subjectOf("re.odd"), data))
+			change(t, a.conn.Publish(a.subjectOf("all"), data))
 		}
 		change(t, a.conn.Flush())
 		b.want(t, "what cannot be read", nil, nil)
@@ -552,28 +552,28 @@ func TestOutbox(t *testing.T) {
 	}
 	for range 2 {
 		n, size := 0, len(msg(letter.All, 1<<20).Data)
-		for o.put(msg(letter.All, 1<<20), letter.All) == nil {
+		for o.queueLetter(msg(letter.All, 1<<20), letter.All) == nil {
 			n++
 		}
-		wantErr(t, "a letter too many", o.put(msg(letter.To, 1<<20), letter.To), errOutbox)
+		wantErr(t, "a letter too many", o.queueLetter(msg(letter.To, 1<<20), letter.To), errOutbox)
 		if n != maxOutbox/size {
 			t.Errorf("%d letters of %d bytes wait, want %d", n, size, maxOutbox/size)
 		}
-		all := o.take()
+		all := o.takeLetters()
 		if first, last := number(all[0]), number(all[len(all)-1]); len(all) != n || last != first+uint64(n-1) {
 			t.Errorf("%d letters with the numbers %d to %d", len(all), first, last)
 		}
 		before := number(all[len(all)-1])
 		heart, next := msg(letter.Heart, 0), msg(letter.All, 0)
-		change(t, o.put(heart, letter.Heart))
-		change(t, o.put(next, letter.All))
+		change(t, o.queueLetter(heart, letter.Heart))
+		change(t, o.queueLetter(next, letter.All))
 		if h, n := number(heart), number(next); h != before+1 || n != before+2 {
 			t.Errorf("after one that did not fit: a heart has %d and a letter %d, the last one had %d", h, n, before)
 		}
-		o.take()
+		o.takeLetters()
 	}
-	o.close()
-	wantErr(t, "a letter after close", o.put(msg(letter.To, 0), letter.To), store.ErrClosed)
+	o.closeOutbox()
+	wantErr(t, "a letter after close", o.queueLetter(msg(letter.To, 0), letter.To), store.ErrClosed)
 }
 
 // TestSerials: a letter that is late counts as one only by those that its sender sent to the same subject, and serials rise however many
@@ -583,7 +583,7 @@ func TestSerials(t *testing.T) {
 	o, replays := newOutbox(), letter.NewReplays(10)
 	send := func(to string, f letter.Form) *letter.Head {
 		m := &nats.Msg{Subject: to, Data: letter.Append(nil, letter.Head{Form: f, Kind: "x", Node: "a", Boot: "b"}, nil)}
-		change(t, o.put(m, f))
+		change(t, o.queueLetter(m, f))
 		h, _, err := letter.Read(append(m.Data, make([]byte, letter.MACSize)...))
 		change(t, err)
 		return &h
@@ -619,17 +619,17 @@ func TestHeartsForget(t *testing.T) {
 	now := time.Now()
 	for i := range 3 * maxHeard {
 		p := store.Address{Node: fmt.Sprintf("n%d", i), Boot: "x"}
-		h.hear(p, letter.Head{Form: letter.Heart, Num: 1}, nil, now)
-		h.hear(store.Address{Node: "busy", Boot: "x"}, letter.Head{Form: letter.All, Num: uint64(i + 1)}, nil, now)
+		h.hearLetter(p, letter.Head{Form: letter.Heart, Num: 1}, nil, now)
+		h.hearLetter(store.Address{Node: "busy", Boot: "x"}, letter.Head{Form: letter.All, Num: uint64(i + 1)}, nil, now)
 		now = now.Add(time.Second)
 	}
 	if len(h.heard) > maxHeard {
 		t.Errorf("%d are known", len(h.heard))
 	}
-	if gap, _ := h.hear(store.Address{Node: "busy", Boot: "x"}, letter.Head{Form: letter.All, Num: 3*maxHeard + 2}, nil, now); !gap {
+	if gap, _ := h.hearLetter(store.Address{Node: "busy", Boot: "x"}, letter.Head{Form: letter.All, Num: 3*maxHeard + 2}, nil, now); !gap {
 		t.Error("a node that is heard all the time was forgotten")
 	}
-	if gap, _ := h.hear(store.Address{Node: "busy", Boot: "x"}, letter.Head{Form: letter.All, Num: 3}, nil, now); gap {
+	if gap, _ := h.hearLetter(store.Address{Node: "busy", Boot: "x"}, letter.Head{Form: letter.All, Num: 3}, nil, now); gap {
 		t.Error("a letter that came late is a gap")
 	}
 	// What another release says in its hearts, or does not.

@@ -22,27 +22,27 @@ type Member struct {
 	Load    *Load         // nil: it did not say
 }
 
-// forgotten is after which silence a boot without an entry is a member no more.
-const forgotten = 10 * time.Minute
+// memberSilence is after which silence a boot without an entry is a member no more.
+const memberSilence = 10 * time.Minute
 
 // Members lists the boots that have an entry in the store, and those that had one and were heard within ten minutes, by their
 // names. Only an entry says that a node is there, and nodes that do not share their servers hear nobody.
 //
 // How much is left of a lease is reckoned from what the node said with its last heart, so that no two clocks are compared.
 func (n *Node) Members(ctx context.Context) ([]Member, error) {
-	entries, err := n.entries(ctx)
+	entries, err := n.readEntries(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var heard map[store.Address]known
 	if n.mail != nil {
-		heard = n.mail.hearts.all(forgotten, time.Now())
+		heard = n.mail.hearts.heardWithin(memberSilence, time.Now())
 	}
 	all := make(map[store.Address]Member)
 	for name, e := range entries {
 		m := Member{Address: store.Address{Node: name, Boot: e.Boot}, Heard: -1, Held: true, Since: e.Since, Servers: e.Servers}
 		if m.Self = m.Address == (store.Address{Node: n.name, Boot: n.boot}); m.Self {
-			m.Heard, m.Left = 0, n.opts.Lease-n.lease.age()
+			m.Heard, m.Left = 0, n.opts.Lease-n.lease.renewalAge()
 		}
 		all[m.Address] = m
 	}

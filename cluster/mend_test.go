@@ -266,7 +266,7 @@ func TestDeletingWhatIsGone(t *testing.T) {
 		n := open(t, o)
 		must[uint64](t)(n.Create(t.Context(), testKey, []byte("x"), time.Hour))
 		for _, want := range []error{nil, store.ErrNotFound} {
-			err := n.api(t.Context(), "STREAM.MSG.DELETE.sessions", map[string]any{"seq": 1, "no_erase": true}, nil)
+			err := n.askAPI(t.Context(), "STREAM.MSG.DELETE.sessions", map[string]any{"seq": 1, "no_erase": true}, nil)
 			wantErr(t, "delete", err, want)
 		}
 	})

@@ -59,7 +59,7 @@ type Node struct {
 	flusher  *flusher // nil: acknowledgements do not wait for the disk
 	counters counters
 	fills    [store.Budgets]fillOf
-	answered answered
+	answered leaderAnswers
 	leaving  atomic.Bool // Close has begun: calls from outside are refused
 	replicas int         // of the streams on remote servers
 	fitted   bool        // the nodes that are there have been found to fit
@@ -87,12 +87,12 @@ var (
 //
 // ctx bounds the start only; Close ends the node.
 func Open(ctx context.Context, o Options) (*Node, error) {
-	if err := o.complete(); err != nil {
+	if err := o.fillDefaults(); err != nil {
 		return nil, err
 	}
 	n := newNode(o)
-	if err := n.start(ctx); err != nil {
-		n.stop(ctx)
+	if err := n.startNode(ctx); err != nil {
+		n.stopNode(ctx)
 		return nil, err
 	}
 	return n, nil
@@ -110,14 +110,14 @@ func newNode(o Options) *Node {
 	n.outages = newOutages(n)
 	n.keyring = newKeyring(n)
 	n.losses.configs, n.losses.created = make(map[string]jetstream.StreamConfig), make(map[string]time.Time)
-	if o.Dir != "" && o.Sync < 0 && !o.shared() {
+	if o.Dir != "" && o.Sync < 0 && !o.isShared() {
 		n.flusher = newFlusher(n)
 	}
 	return n
 }
 
-func (n *Node) start(ctx context.Context) (err error) {
-	if n.opts.Remote.set() {
+func (n *Node) startNode(ctx context.Context) (err error) {
+	if n.opts.Remote.isSet() {
 		return n.startRemote(ctx)
 	}
 	path, reserved := "", int64(0)
@@ -125,7 +125,7 @@ func (n *Node) start(ctx context.Context) (err error) {
 		if err := n.openDirectory(n.opts.newShards(), n.streamNames); err != nil {
 			return err
 		}
-		n.setShards(n.dir.id.shards())
+		n.setShards(n.dir.id.shardCount())
 		n.tookShards()
 		if n.name == "" {
 			n.name = n.dir.id.Node
@@ -148,10 +148,10 @@ func (n *Node) start(ctx context.Context) (err error) {
 	}
 	if n.flusher != nil {
 		n.flushing = true
-		go n.flusher.run()
+		go n.flusher.flushGroups()
 	}
 	n.link.set(n.server)
-	if err := n.join(ctx); err != nil {
+	if err := n.joinServer(ctx); err != nil {
 		if o := n.Outage(); o != nil {
 			err = fmt.Errorf("%w (%s)", err, o)
 		}
@@ -159,7 +159,7 @@ func (n *Node) start(ctx context.Context) (err error) {
 	}
 	if n.dir != nil {
 		n.watching = true
-		go n.outages.run()
+		go n.outages.restartRegularly()
 	}
 	if n.tmp != "" {
 		// JetStream puts nothing there, and the folder would remain after a kill.
@@ -168,9 +168,9 @@ func (n *Node) start(ctx context.Context) (err error) {
 	return nil
 }
 
-// join connects the node to its server and registers it there.
-func (n *Node) join(ctx context.Context) (err error) {
-	if n.conn, err = n.connect(ctx, n.name); err != nil {
+// joinServer connects the node to its server and registers it there.
+func (n *Node) joinServer(ctx context.Context) (err error) {
+	if n.conn, err = n.connectServer(ctx, n.name); err != nil {
 		return err
 	}
 	if n.acks, err = newInbox(n.conn, nil); err != nil {
@@ -179,7 +179,7 @@ func (n *Node) join(ctx context.Context) (err error) {
 	if n.reads, err = newInbox(n.conn, nil); err != nil {
 		return err
 	}
-	if n.logConn, err = n.connect(ctx, n.name+" log"); err != nil {
+	if n.logConn, err = n.connectServer(ctx, n.name+" log"); err != nil {
 		return err
 	}
 	if n.logReads, err = newInbox(n.logConn, nil); err != nil {
@@ -188,15 +188,15 @@ func (n *Node) join(ctx context.Context) (err error) {
 	if err := n.findPrefix(ctx); err != nil {
 		return err
 	}
-	if n.opts.shared() {
+	if n.opts.isShared() {
 		if n.mail, err = newMail(ctx, n); err != nil {
 			return err
 		}
 		n.mailing = true
-		go n.mail.run()
+		go n.mail.sendQueued()
 	}
-	if n.opts.Remote.set() {
-		err = n.agree(ctx)
+	if n.opts.Remote.isSet() {
+		err = n.agreeOnStreams(ctx)
 	} else {
 		err = n.settleStore(ctx)
 	}
@@ -204,24 +204,24 @@ func (n *Node) join(ctx context.Context) (err error) {
 		return err
 	}
 	if n.mail != nil { // Before others know this boot, so that it can read what they send it.
-		if _, err := n.keyring.read(true); err != nil {
+		if _, err := n.keyring.readKeys(true); err != nil {
 			return fmt.Errorf("cluster: the key ring: %w", err)
 		}
 	}
 	l := newLease(n)
-	if err := l.register(ctx); err != nil {
+	if err := l.registerNode(ctx); err != nil {
 		return err
 	}
 	if n.mail != nil {
-		if err := n.fits(ctx, l.entry.First); err != nil {
-			_ = n.bury(ctx, l.stream(), l.subject(), l.m.Rev) // Otherwise it expires.
+		if err := n.checkOthers(ctx, l.entry.First); err != nil {
+			_ = n.buryMessage(ctx, l.entryStream(), l.entrySubject(), l.m.Rev) // Otherwise it expires.
 			return err
 		}
 	}
 	n.lease = l
-	n.measure(ctx) // before the first write is charged
-	go l.run()
-	go l.measures(l.stop)
+	n.measureBudgets(ctx) // before the first write is charged
+	go l.renewRegularly()
+	go l.watchStore(l.stop)
 	return n.keyring.readTagKey(ctx)
 }
 
@@ -236,7 +236,7 @@ func (n *Node) settleStore(ctx context.Context) error {
 	if err := n.dir.keepStreams(n.streamNames(len(n.shards))); err != nil {
 		return err
 	}
-	if n.opts.Listen.set() {
+	if n.opts.Listen.isSet() {
 		return nil // Other nodes may be alive, and come back.
 	}
 	// We hold the lock of this directory, so every node with a lease in it is
@@ -261,10 +261,10 @@ func (n *Node) Listens() net.Addr { return n.listens }
 // from the sending of the last successful renewal, on this process's monotonic
 // clock. A suspended node must take no new work. It resumes by itself, under the
 // same boot nonce, unless a newer boot has its name.
-func (n *Node) Suspended() bool { return n.lease.age() > n.opts.Lease }
+func (n *Node) Suspended() bool { return n.lease.renewalAge() > n.opts.Lease }
 
 // Lapsed reports whether the node has been suspended for as long as its lease lasts: others that live have taken it for gone by then.
-func (n *Node) Lapsed() bool { return n.lease.age() > 2*n.opts.Lease }
+func (n *Node) Lapsed() bool { return n.lease.renewalAge() > 2*n.opts.Lease }
 
 // Keys returns the fleet's key ring.
 func (n *Node) Keys() *Keyring { return n.keyring }
@@ -275,12 +275,12 @@ func (n *Node) Keys() *Keyring { return n.keyring }
 // still be stored, the node's entry is left to expire. Later calls return
 // ErrClosed; a second Close returns what the first did.
 func (n *Node) Close(ctx context.Context) error {
-	n.closing.Do(func() { n.closeErr = n.stop(ctx) })
+	n.closing.Do(func() { n.closeErr = n.stopNode(ctx) })
 	return n.closeErr
 }
 
-// stop ends all that start has begun.
-func (n *Node) stop(ctx context.Context) error {
+// stopNode ends all that start has begun.
+func (n *Node) stopNode(ctx context.Context) error {
 	var errs []error
 	n.leaving.Store(true)
 	if n.watching {
@@ -288,29 +288,29 @@ func (n *Node) stop(ctx context.Context) error {
 		<-n.outages.done
 	}
 	if n.mail != nil {
-		n.mail.close(n.mailing)
+		n.mail.closeMail(n.mailing)
 	}
 	if n.acks != nil && n.reads != nil && n.logReads != nil {
 		// The lease is renewed until the last write is decided: when the entry is
 		// gone, other nodes take the streams over.
-		decided := n.acks.drain(ctx)
+		decided := n.acks.drainCalls(ctx)
 		if n.flushing {
-			decided = n.flusher.drain(ctx) && decided
+			decided = n.flusher.drainWaiters(ctx) && decided
 		}
 		if n.lease != nil {
-			if err := n.lease.close(ctx, decided); err != nil {
+			if err := n.lease.endLease(ctx, decided); err != nil {
 				errs = append(errs, err)
 			}
 		}
-		n.acks.close()
-		n.reads.close()
-		n.logReads.close()
+		n.acks.closeInbox()
+		n.reads.closeInbox()
+		n.logReads.closeInbox()
 	}
 	if n.mail != nil {
 		n.mail.aside.Wait()
 	}
 	if n.flushing {
-		n.flusher.close()
+		n.flusher.stopLoop()
 	}
 	for _, c := range []*nats.Conn{n.conn, n.logConn} {
 		if c != nil {
@@ -326,7 +326,7 @@ func (n *Node) stop(ctx context.Context) error {
 		}
 	}
 	if n.dir != nil {
-		if err := n.dir.close(); err != nil {
+		if err := n.dir.closeDirectory(); err != nil {
 			errs = append(errs, err)
 		}
 	}

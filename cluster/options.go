@@ -103,12 +103,12 @@ type Remote struct {
 	Replicas int
 }
 
-// set reports whether there are servers.
-func (r *Remote) set() bool { return r.URL != "" }
+// isSet reports whether there are servers.
+func (r *Remote) isSet() bool { return r.URL != "" }
 
-// check refuses what cannot be used, without a word of what is secret.
-func (r *Remote) check() error {
-	if !r.set() {
+// checkAccess refuses what cannot be used, without a word of what is secret.
+func (r *Remote) checkAccess() error {
+	if !r.isSet() {
 		if *r != (Remote{}) {
 			return errors.New("cluster: nats: access or replicas without a URL of a server")
 		}
@@ -143,8 +143,8 @@ func (r *Remote) check() error {
 	return nil
 }
 
-// bare is a URL without what is secret.
-func bare(u *url.URL) string {
+// redactURL is a URL without what is secret.
+func redactURL(u *url.URL) string {
 	c := *u
 	c.User = nil
 	return c.String()
@@ -155,7 +155,7 @@ func (r Remote) String() string {
 	var all []string
 	for one := range strings.SplitSeq(r.URL, ",") {
 		if u, err := url.Parse(strings.TrimSpace(one)); err == nil {
-			all = append(all, bare(u))
+			all = append(all, redactURL(u))
 		}
 	}
 	return strings.Join(all, ",")
@@ -174,12 +174,12 @@ type Listen struct {
 	CA string
 }
 
-// set reports whether the server listens.
-func (l *Listen) set() bool { return l.Address != "" }
+// isSet reports whether the server listens.
+func (l *Listen) isSet() bool { return l.Address != "" }
 
-// check refuses what would let in anybody, and what contradicts other options.
-func (l *Listen) check(o *Options) error {
-	if !l.set() {
+// checkAddress refuses what would let in anybody, and what contradicts other options.
+func (l *Listen) checkAddress(o *Options) error {
+	if !l.isSet() {
 		return nil
 	}
 	host, port, err := net.SplitHostPort(l.Address)
@@ -189,7 +189,7 @@ func (l *Listen) check(o *Options) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("cluster: listen for nodes on %q: want HOST:PORT", l.Address)
-	case o.Remote.set():
+	case o.Remote.isSet():
 		return errors.New("cluster: listen for nodes: the store is on other servers")
 	case o.Dir == "":
 		return errors.New("cluster: listen for nodes: the store of several nodes needs a data directory")
@@ -203,8 +203,8 @@ func (l *Listen) check(o *Options) error {
 	return nil
 }
 
-// shared reports whether other nodes can have the same store.
-func (o *Options) shared() bool { return o.Remote.set() || o.Listen.set() }
+// isShared reports whether other nodes can have the same store.
+func (o *Options) isShared() bool { return o.Remote.isSet() || o.Listen.isSet() }
 
 // Check names what of the names, the shards, Remote and Listen Open would refuse, all at once.
 func (o *Options) Check() error {
@@ -212,7 +212,7 @@ func (o *Options) Check() error {
 	if o.Shards < 0 || o.Shards > maxShards {
 		shards = fmt.Errorf("cluster: %d shards: want 1 to %d, or 0", o.Shards, maxShards)
 	}
-	return errors.Join(checkName("node name", o.Node), checkName("prefix", o.Prefix), shards, o.Remote.check(), o.Listen.check(o))
+	return errors.Join(checkName("node name", o.Node), checkName("prefix", o.Prefix), shards, o.Remote.checkAccess(), o.Listen.checkAddress(o))
 }
 
 // checkName refuses a name that is not empty and that subjects cannot have.
@@ -223,17 +223,17 @@ func checkName(what, name string) error {
 	return fmt.Errorf("cluster: %s %q: must be 1 to 32 of a-z, 0-9 and -", what, name)
 }
 
-// complete fills in the defaults and refuses invalid values.
-func (o *Options) complete() error {
+// fillDefaults fills in the defaults and refuses invalid values.
+func (o *Options) fillDefaults() error {
 	if err := o.Check(); err != nil {
 		return err
 	}
-	if o.Remote.set() && o.Prefix == "" {
+	if o.Remote.isSet() && o.Prefix == "" {
 		o.Prefix, o.guess = remotePrefix, true
 	}
 	if o.sized = o.MaxStore != 0; !o.sized {
 		o.MaxStore = limits.StoreInMemory
-		if o.Dir != "" || o.Remote.set() {
+		if o.Dir != "" || o.Remote.isSet() {
 			o.MaxStore = limits.StoreOnDisk
 		}
 	}

@@ -67,10 +67,10 @@ func newOutages(n *Node) *outages {
 	return &outages{node: n, failed: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
 }
 
-// said gets each error that the server logs. That is the only way in which the
+// noteServerError gets each error that the server logs. That is the only way in which the
 // server reports a failed write: the publisher gets no answer. It may be called
 // with the server's locks held.
-func (o *outages) said(text string) {
+func (o *outages) noteServerError(text string) {
 	if strings.Contains(text, " - cid:") {
 		return // It is about a connection, whose other end may have a part in the text.
 	}
@@ -102,16 +102,16 @@ func (n *Node) Outage() *Outage {
 	return n.losses.missing.Load()
 }
 
-// down returns the error of a write during an outage: the write is not done.
-func (n *Node) down() error {
+// outageError returns the error of a write during an outage: the write is not done.
+func (n *Node) outageError() error {
 	if o := n.outages.now.Load(); o != nil {
 		return fmt.Errorf("%w: %s", store.ErrRetry, o)
 	}
 	return nil
 }
 
-// run restarts the server after each outage, when there is room.
-func (o *outages) run() {
+// restartRegularly restarts the server after each outage, when there is room.
+func (o *outages) restartRegularly() {
 	defer close(o.done)
 	wait, healed := time.Duration(0), time.Time{}
 	for {
@@ -124,14 +124,14 @@ func (o *outages) run() {
 			wait = 0
 		}
 		for o.now.Load() != nil {
-			if !o.pause(max(wait, roomEvery)) {
+			if !o.pauseFor(max(wait, roomEvery)) {
 				return
 			}
 			if hasRoom(o.node.dir.path) != nil {
 				continue
 			}
 			wait = min(max(2*wait, roomEvery), maxRestartWait)
-			if err := o.node.restart(); err != nil {
+			if err := o.node.restartServer(); err != nil {
 				o.node.log.Warn("the store did not restart, trying again", "error", err)
 				continue
 			}
@@ -142,8 +142,8 @@ func (o *outages) run() {
 	}
 }
 
-// pause waits for d. It returns false when the node is closing.
-func (o *outages) pause(d time.Duration) bool {
+// pauseFor waits for d. It returns false when the node is closing.
+func (o *outages) pauseFor(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -172,17 +172,17 @@ func hasRoom(dir string) error {
 	return f.Sync()
 }
 
-// restart ends the server and starts another one on the same directory, whose
+// restartServer ends the server and starts another one on the same directory, whose
 // files have all acknowledged writes. The outcome of calls in flight is unknown,
 // because nothing can answer them any more.
-func (n *Node) restart() error {
+func (n *Node) restartServer() error {
 	n.link.set(nil)
 	stopServer(n.server)
-	n.acks.fail()
-	n.reads.fail()
-	n.logReads.fail()
+	n.acks.failCalls()
+	n.reads.failCalls()
+	n.logReads.failCalls()
 	if n.mail != nil {
-		n.mail.asks.fail()
+		n.mail.asks.failCalls()
 	}
 	path, err := n.dir.storePath()
 	if err != nil {
@@ -197,7 +197,7 @@ func (n *Node) restart() error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	for !n.conn.IsConnected() || !n.logConn.IsConnected() || n.mail != nil && !n.mail.conn.IsConnected() {
-		if !n.outages.pause(10*time.Millisecond) || ctx.Err() != nil {
+		if !n.outages.pauseFor(10*time.Millisecond) || ctx.Err() != nil {
 			return fmt.Errorf("cluster: connect: %w", store.ErrUnavailable)
 		}
 	}

@@ -17,7 +17,7 @@ var budgetNames = [store.Budgets]string{store.SessionBudget: "sessions", store.E
 // nearFull is the percentage of a budget above which the node logs a warning.
 const nearFull = 90
 
-// fillOf is how many bytes of a budget are in use.
+// fillOfStream is how many bytes of a budget are in use.
 type fillOf struct {
 	used, limit atomic.Int64 // as it was last measured
 	since       atomic.Int64 // bytes written since then
@@ -36,8 +36,8 @@ func (n *Node) Use(b store.Budget) (used, limit int64) {
 	return f.used.Load() + f.since.Load(), f.limit.Load()
 }
 
-// written adds the bytes of a new record.
-func (n *Node) written(b store.Budget, bytes int) { n.fills[b].since.Add(int64(bytes)) }
+// countWritten adds the bytes of a new record.
+func (n *Node) countWritten(b store.Budget, bytes int) { n.fills[b].since.Add(int64(bytes)) }
 
 // recordFill is the budget that a record belongs to, or nil.
 func (n *Node) recordFill(key string) *fillOf {
@@ -50,9 +50,9 @@ func (n *Node) recordFill(key string) *fillOf {
 	return nil
 }
 
-// recorded counts a record as written that has revision rev and replaces that of revision old; 0: it is new. As a record may be updated often, one that has
+// countRecord counts a record as written that has revision rev and replaces that of revision old; 0: it is new. As a record may be updated often, one that has
 // grown counts with the difference. If the old size is not known, all of it counts until it is measured.
-func (n *Node) recorded(key string, size int, rev, old uint64) {
+func (n *Node) countRecord(key string, size int, rev, old uint64) {
 	if f := n.recordFill(key); f != nil {
 		f.since.Add(int64(max(size-f.sizes.of(old), 0)))
 		f.sizes.note(rev, size)
@@ -77,12 +77,12 @@ func (s *recordSizes) of(rev uint64) int {
 	return 0
 }
 
-// measure reads how full the store is. A value that it cannot read stays.
-func (n *Node) measure(ctx context.Context) {
+// measureBudgets reads how full the store is. A value that it cannot read stays.
+func (n *Node) measureBudgets(ctx context.Context) {
 	for b := range store.Budgets {
 		f := &n.fills[b]
 		before := f.since.Load() // a write meanwhile may count twice, for a moment
-		s, err := n.fill(ctx, budgetNames[b])
+		s, err := n.fillOfKind(ctx, budgetNames[b])
 		if missing := isMissing(err); missing != f.missing {
 			if f.missing = missing; missing {
 				n.log.Error("a stream of the store is missing: what needs it fails until it is there again", "of", budgetNames[b])
@@ -123,29 +123,29 @@ const (
 	lookFor = 2 * time.Second
 )
 
-// answered is when the leaders of the needed streams answered last, in unix nanoseconds: a stream without a leader takes no writes.
-type answered struct {
+// leaderAnswers is when the leaders of the needed streams answered last, in unix nanoseconds: a stream without a leader takes no writes.
+type leaderAnswers struct {
 	at   [len(needed)]atomic.Int64
 	busy [len(needed)]atomic.Bool
 
 	under sync.WaitGroup // questions under way
 }
 
-// run asks until ctx ends. Nothing else that asks the store delays it.
-func (a *answered) run(ctx context.Context, n *Node) {
+// askRegularly asks until ctx ends. Nothing else that asks the store delays it.
+func (a *leaderAnswers) askRegularly(ctx context.Context, n *Node) {
 	tick := time.NewTicker(lookEach)
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
 		case <-tick.C:
-			a.look(ctx, n)
+			a.askLeaders(ctx, n)
 		}
 	}
 }
 
-// look asks the leaders of all needed streams at once, so that none waits for another. It does not wait for them.
-func (a *answered) look(ctx context.Context, n *Node) {
+// askLeaders asks the leaders of all needed streams at once, so that none waits for another. It does not wait for them.
+func (a *leaderAnswers) askLeaders(ctx context.Context, n *Node) {
 	for i, name := range needed {
 		a.at[i].CompareAndSwap(0, time.Now().UnixNano())
 		if a.busy[i].Swap(true) {
@@ -155,7 +155,7 @@ func (a *answered) look(ctx context.Context, n *Node) {
 			defer a.busy[i].Store(false)
 			ctx, cancel := context.WithTimeout(ctx, lookFor)
 			defer cancel()
-			if _, err := n.fill(ctx, name); err == nil {
+			if _, err := n.fillOfKind(ctx, name); err == nil {
 				a.at[i].Store(time.Now().UnixNano())
 			}
 		})

@@ -41,10 +41,10 @@ type guard struct {
 	any     bool // there is no condition
 }
 
-// put stores payload under subject and returns its sequence. With a ttl of 0 it
+// putMessage stores payload under subject and returns its sequence. With a ttl of 0 it
 // never expires.
-func (n *Node) put(ctx context.Context, subject string, payload []byte, ttl time.Duration, g guard) (uint64, error) {
-	if err := n.down(); err != nil {
+func (n *Node) putMessage(ctx context.Context, subject string, payload []byte, ttl time.Duration, g guard) (uint64, error) {
+	if err := n.outageError(); err != nil {
 		return 0, err
 	}
 	h := nats.Header{}
@@ -61,9 +61,9 @@ func (n *Node) put(ctx context.Context, subject string, payload []byte, ttl time
 	if g.subject != "" {
 		conflict = store.ErrFenced
 	}
-	seq, err := n.decided(ctx, conflict, func() *nats.Msg { return &nats.Msg{Subject: subject, Header: h, Data: payload} })
+	seq, err := n.sendDecided(ctx, conflict, func() *nats.Msg { return &nats.Msg{Subject: subject, Header: h, Data: payload} })
 	if err == nil {
-		err = n.flushed(ctx, n.streamOf(subject))
+		err = n.awaitFlush(ctx, n.streamOf(subject))
 	}
 	if err != nil {
 		return 0, err
@@ -78,17 +78,17 @@ const (
 	undecidedMost  = 50 * time.Millisecond
 )
 
-// decided sends a guarded write until the servers have decided its guard: on a replicated stream they cannot while an earlier
+// sendDecided sends a guarded write until the servers have decided its guard: on a replicated stream they cannot while an earlier
 // write to the guarded subject is on its way to the replicas.
-func (n *Node) decided(ctx context.Context, conflict error, write func() *nats.Msg) (seq uint64, err error) {
+func (n *Node) sendDecided(ctx context.Context, conflict error, write func() *nats.Msg) (seq uint64, err error) {
 	start, pause := time.Now(), undecidedFirst
 	for {
-		m, err := n.acks.ask(ctx, write())
+		m, err := n.acks.askAndWait(ctx, write())
 		if err != nil {
 			return 0, err
 		}
 		seq, err = parseAck(m.Data, conflict)
-		if !isUndecided(err) || time.Since(start) > callTimeout || !sleep(ctx, pause) {
+		if !isUndecided(err) || time.Since(start) > callTimeout || !sleepFor(ctx, pause) {
 			return seq, err
 		}
 		n.counters.undecided.Add(1)
@@ -106,9 +106,9 @@ func formatTTL(d time.Duration) string {
 	return strconv.FormatInt(int64(wholeSeconds(d)/time.Second), 10) + "s"
 }
 
-// api sends a JetStream request and decodes its answer into out. It returns an
+// askAPI sends a JetStream request and decodes its answer into out. It returns an
 // error object in the answer as an error.
-func (n *Node) api(ctx context.Context, subject string, req, out any) error {
+func (n *Node) askAPI(ctx context.Context, subject string, req, out any) error {
 	var body []byte
 	if req != nil {
 		var err error
@@ -116,7 +116,7 @@ func (n *Node) api(ctx context.Context, subject string, req, out any) error {
 			return err
 		}
 	}
-	m, err := n.reads.ask(ctx, &nats.Msg{Subject: "$JS.API." + subject, Data: body})
+	m, err := n.reads.askAndWait(ctx, &nats.Msg{Subject: "$JS.API." + subject, Data: body})
 	if err != nil {
 		return err
 	}
@@ -138,9 +138,9 @@ func (n *Node) api(ctx context.Context, subject string, req, out any) error {
 	return nil
 }
 
-// last reads the last message of subject from the stream's leader. It also
+// lastMessage reads the last message of subject from the stream's leader. It also
 // returns a tombstone, whose data is empty.
-func (n *Node) last(ctx context.Context, stream, subject string) (stored, error) {
+func (n *Node) lastMessage(ctx context.Context, stream, subject string) (stored, error) {
 	in := n.reads
 	switch ofLog := strings.HasPrefix(stream, n.streamName(events)); { // or of a shard
 	case ofLog && n.replicas == 0: // the server of this process has it alone
@@ -156,7 +156,7 @@ func (n *Node) last(ctx context.Context, stream, subject string) (stored, error)
 			Time time.Time `json:"time"`
 		} `json:"message"`
 	}
-	m, err := in.ask(ctx, &nats.Msg{Subject: "$JS.API.STREAM.MSG.GET." + stream, Data: []byte(`{"last_by_subj":"` + subject + `"}`)})
+	m, err := in.askAndWait(ctx, &nats.Msg{Subject: "$JS.API.STREAM.MSG.GET." + stream, Data: []byte(`{"last_by_subj":"` + subject + `"}`)})
 	if err != nil {
 		return stored{}, err
 	}
@@ -172,7 +172,7 @@ func (n *Node) last(ctx context.Context, stream, subject string) (stored, error)
 // lastHere reads the last message of subject of a stream of events by a direct get, which costs a third of what asking the leader does. It
 // is for a stream without replicas.
 func (n *Node) lastHere(ctx context.Context, stream, subject string) (stored, error) {
-	m, err := n.logReads.ask(ctx, &nats.Msg{Subject: directGet + stream, Data: []byte(`{"last_by_subj":"` + subject + `"}`)})
+	m, err := n.logReads.askAndWait(ctx, &nats.Msg{Subject: directGet + stream, Data: []byte(`{"last_by_subj":"` + subject + `"}`)})
 	if err != nil {
 		return stored{}, err
 	}
@@ -190,15 +190,15 @@ func (n *Node) lastHere(ctx context.Context, stream, subject string) (stored, er
 	return stored{seq, m.Data, at}, nil
 }
 
-// subjects lists the subjects of a stream that match filter, a key with
+// listSubjects lists the subjects of a stream that match filter, a key with
 // wildcards, and how many messages each has.
-func (n *Node) subjects(ctx context.Context, stream, filter string) (map[string]uint64, error) {
+func (n *Node) listSubjects(ctx context.Context, stream, filter string) (map[string]uint64, error) {
 	var info struct {
 		State struct {
 			Subjects map[string]uint64 `json:"subjects"`
 		} `json:"state"`
 	}
-	err := n.api(ctx, "STREAM.INFO."+n.streamName(stream), map[string]any{"subjects_filter": n.subject(filter)}, &info)
+	err := n.askAPI(ctx, "STREAM.INFO."+n.streamName(stream), map[string]any{"subjects_filter": n.subjectOf(filter)}, &info)
 	return info.State.Subjects, err
 }
 
@@ -227,21 +227,21 @@ func decodeRecord(payload []byte) ([]byte, error) {
 // cannot be read. What is found may be older than the last write, by as long as a
 // leader that was replaced takes to notice that (20 s).
 func (n *Node) Get(ctx context.Context, key string) (data []byte, rev uint64, err error) {
-	return n.getBy(ctx, key, n.find)
+	return n.getBy(ctx, key, n.findRecord)
 }
 
 // Peek is Get for a key that may be made up, on which no write is spent: a record that was
 // created just now may be ErrNotFound on replicated servers.
 func (n *Node) Peek(ctx context.Context, key string) (data []byte, rev uint64, err error) {
-	return n.getBy(ctx, key, n.get)
+	return n.getBy(ctx, key, n.getRecord)
 }
 
 func (n *Node) getBy(ctx context.Context, key string, get func(ctx context.Context, stream, subject string) ([]byte, uint64, error)) (data []byte, rev uint64, err error) {
-	stream, err := n.route(key)
+	stream, err := n.streamOfKey(key)
 	if err != nil {
 		return nil, 0, fmt.Errorf("cluster: get: %w", err)
 	}
-	data, rev, err = get(ctx, stream, n.subject(key))
+	data, rev, err = get(ctx, stream, n.subjectOf(key))
 	if err != nil {
 		return nil, 0, fmt.Errorf("cluster: get %s: %w", key, err)
 	}
@@ -251,9 +251,9 @@ func (n *Node) getBy(ctx context.Context, key string, get func(ctx context.Conte
 	return data, rev, nil
 }
 
-// get reads and decodes a record. With ErrNotFound, rev is a tombstone's.
-func (n *Node) get(ctx context.Context, stream, subject string) (data []byte, rev uint64, err error) {
-	s, err := n.last(ctx, stream, subject)
+// getRecord reads and decodes a record. With ErrNotFound, rev is a tombstone's.
+func (n *Node) getRecord(ctx context.Context, stream, subject string) (data []byte, rev uint64, err error) {
+	s, err := n.lastMessage(ctx, stream, subject)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -261,15 +261,15 @@ func (n *Node) get(ctx context.Context, stream, subject string) (data []byte, re
 	return data, s.seq, err
 }
 
-// find is get, whose ErrNotFound is certain. A leader that was replaced answers reads with what it had for up to 20 s, until it notices; what
+// findRecord is getRecord, whose ErrNotFound is certain. A leader that was replaced answers reads with what it had for up to 20 s, until it notices; what
 // it cannot do is store. So on replicated servers it is concluded from a write: a tombstone under the very key.
-func (n *Node) find(ctx context.Context, stream, subject string) (data []byte, rev uint64, err error) {
-	data, rev, err = n.get(ctx, stream, subject)
-	if n.replicas <= 1 || !errors.Is(err, store.ErrNotFound) || rev != 0 && n.final(subject) {
+func (n *Node) findRecord(ctx context.Context, stream, subject string) (data []byte, rev uint64, err error) {
+	data, rev, err = n.getRecord(ctx, stream, subject)
+	if n.replicas <= 1 || !errors.Is(err, store.ErrNotFound) || rev != 0 && n.isTombstoneFinal(subject) {
 		return data, rev, err
 	}
 	seq := rev // The question may be put, for others, after this call has returned.
-	s, err := n.conclusions.ask(ctx, subject, func(ctx context.Context) (stored, error) { return n.conclude(ctx, stream, subject, seq) })
+	s, err := n.conclusions.askShared(ctx, subject, func(ctx context.Context) (stored, error) { return n.concludeMissing(ctx, stream, subject, seq) })
 	if err != nil {
 		return nil, s.seq, err
 	}
@@ -277,26 +277,26 @@ func (n *Node) find(ctx context.Context, stream, subject string) (data []byte, r
 	return data, s.seq, err
 }
 
-// final reports whether a tombstone under a subject is enough: ids of sessions and tasks do not return. A writer stores the record of its
+// isTombstoneFinal reports whether a tombstone under a subject is enough: ids of sessions and tasks do not return. A writer stores the record of its
 // stream again, and a node its entry.
-func (n *Node) final(subject string) bool {
+func (n *Node) isTombstoneFinal(subject string) bool {
 	kind, _, _ := strings.Cut(strings.TrimPrefix(subject, n.prefix), ".")
 	return kind == "session" || kind == "task"
 }
 
-// conclude stores a tombstone under a subject that has nothing, or only the tombstone seq, and returns ErrNotFound; or what is there. If it can neither
+// concludeMissing stores a tombstone under a subject that has nothing, or only the tombstone seq, and returns ErrNotFound; or what is there. If it can neither
 // store nor see what is in the way, the error is ErrUnavailable.
-func (n *Node) conclude(ctx context.Context, stream, subject string, seq uint64) (stored, error) {
+func (n *Node) concludeMissing(ctx context.Context, stream, subject string, seq uint64) (stored, error) {
 	n.counters.concluded.Add(1)
 	var err error
 	for range 3 { // The first try may meet a tombstone, or that one may have expired, and so the second.
-		if _, err = n.put(ctx, subject, nil, markerTTL, guard{seq: seq}); err == nil {
+		if _, err = n.putMessage(ctx, subject, nil, markerTTL, guard{seq: seq}); err == nil {
 			return stored{}, store.ErrNotFound
 		}
 		if !errors.Is(err, store.ErrConflict) {
 			break
 		}
-		s, failed := n.last(ctx, stream, subject)
+		s, failed := n.lastMessage(ctx, stream, subject)
 		switch {
 		case errors.Is(failed, store.ErrNotFound):
 			seq = 0
@@ -304,7 +304,7 @@ func (n *Node) conclude(ctx context.Context, stream, subject string, seq uint64)
 			return stored{}, failed
 		case len(s.data) > 0:
 			return s, nil
-		case n.final(subject):
+		case n.isTombstoneFinal(subject):
 			return stored{seq: s.seq}, store.ErrNotFound
 		default:
 			seq = s.seq
@@ -332,7 +332,7 @@ type pendingAnswer struct {
 	err  error
 }
 
-func (c *conclusions) ask(ctx context.Context, subject string, put func(ctx context.Context) (stored, error)) (stored, error) {
+func (c *conclusions) askShared(ctx context.Context, subject string, put func(ctx context.Context) (stored, error)) (stored, error) {
 	c.mu.Lock()
 	q := c.asked[subject]
 	if q == nil {
@@ -348,7 +348,7 @@ func (c *conclusions) ask(ctx context.Context, subject string, put func(ctx cont
 	a := q.next
 	if !q.busy {
 		q.busy = true
-		go c.run(q, subject, put)
+		go c.runQuestion(q, subject, put)
 	}
 	c.mu.Unlock()
 	select {
@@ -359,8 +359,8 @@ func (c *conclusions) ask(ctx context.Context, subject string, put func(ctx cont
 	}
 }
 
-// run puts the question as long as somebody has it.
-func (c *conclusions) run(q *conclusion, subject string, put func(ctx context.Context) (stored, error)) {
+// runQuestion puts the question as long as somebody has it.
+func (c *conclusions) runQuestion(q *conclusion, subject string, put func(ctx context.Context) (stored, error)) {
 	for {
 		c.mu.Lock()
 		a := q.next
@@ -382,18 +382,18 @@ func (c *conclusions) run(q *conclusion, subject string, put func(ctx context.Co
 // record expires after ttl, rounded up to seconds; with 0 it never does.
 // ErrConflict: it exists.
 func (n *Node) Create(ctx context.Context, key string, data []byte, ttl time.Duration) (rev uint64, err error) {
-	stream, err := n.route(key)
+	stream, err := n.streamOfKey(key)
 	if err == nil {
-		rev, err = n.create(ctx, stream, n.subject(key), data, ttl)
+		rev, err = n.createRecord(ctx, stream, n.subjectOf(key), data, ttl)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("cluster: create %s: %w", key, err)
 	}
-	n.recorded(key, len(data), rev, 0)
+	n.countRecord(key, len(data), rev, 0)
 	return rev, nil
 }
 
-func (n *Node) create(ctx context.Context, stream, subject string, data []byte, ttl time.Duration) (uint64, error) {
+func (n *Node) createRecord(ctx context.Context, stream, subject string, data []byte, ttl time.Duration) (uint64, error) {
 	if len(data) > MaxRecord {
 		return 0, store.ErrTooBig
 	}
@@ -404,10 +404,10 @@ func (n *Node) create(ctx context.Context, stream, subject string, data []byte, 
 	// replaces exactly that one. It may expire just then, hence the third.
 	for range 3 {
 		var rev uint64
-		if rev, err = n.put(ctx, subject, payload, ttl, guard{seq: seq}); !errors.Is(err, store.ErrConflict) {
+		if rev, err = n.putMessage(ctx, subject, payload, ttl, guard{seq: seq}); !errors.Is(err, store.ErrConflict) {
 			return rev, err
 		}
-		s, lastErr := n.last(ctx, stream, subject)
+		s, lastErr := n.lastMessage(ctx, stream, subject)
 		switch {
 		case errors.Is(lastErr, store.ErrNotFound):
 			seq = 0
@@ -423,7 +423,7 @@ func (n *Node) create(ctx context.Context, stream, subject string, data []byte, 
 // Update replaces a record that has revision rev and gives it a new lifetime.
 // ErrConflict: it has another revision or is gone.
 func (n *Node) Update(ctx context.Context, key string, data []byte, rev uint64, ttl time.Duration) (uint64, error) {
-	_, err := n.route(key)
+	_, err := n.streamOfKey(key)
 	var next uint64
 	switch {
 	case err != nil:
@@ -432,12 +432,12 @@ func (n *Node) Update(ctx context.Context, key string, data []byte, rev uint64, 
 	case rev == 0:
 		err = fmt.Errorf("%w: no revision given", store.ErrConflict)
 	default:
-		next, err = n.put(ctx, n.subject(key), encodeRecord(data), ttl, guard{seq: rev})
+		next, err = n.putMessage(ctx, n.subjectOf(key), encodeRecord(data), ttl, guard{seq: rev})
 	}
 	if err != nil {
 		return 0, fmt.Errorf("cluster: update %s: %w", key, err)
 	}
-	n.recorded(key, len(data), next, rev)
+	n.countRecord(key, len(data), next, rev)
 	return next, nil
 }
 
@@ -445,9 +445,9 @@ func (n *Node) Update(ctx context.Context, key string, data []byte, rev uint64, 
 // With 0 a missing record is no error. The tombstone that Delete leaves for
 // watchers expires within seconds.
 func (n *Node) Delete(ctx context.Context, key string, rev uint64) error {
-	stream, err := n.route(key)
+	stream, err := n.streamOfKey(key)
 	if err == nil {
-		err = n.remove(ctx, stream, n.subject(key), rev)
+		err = n.removeRecord(ctx, stream, n.subjectOf(key), rev)
 	}
 	if err != nil {
 		return fmt.Errorf("cluster: delete %s: %w", key, err)
@@ -455,30 +455,30 @@ func (n *Node) Delete(ctx context.Context, key string, rev uint64) error {
 	return nil
 }
 
-func (n *Node) remove(ctx context.Context, stream, subject string, rev uint64) error {
+func (n *Node) removeRecord(ctx context.Context, stream, subject string, rev uint64) error {
 	if rev != 0 {
-		return n.bury(ctx, stream, subject, rev)
+		return n.buryMessage(ctx, stream, subject, rev)
 	}
 	var err error
 	for range 5 {
 		var s stored
-		if s, err = n.last(ctx, stream, subject); errors.Is(err, store.ErrNotFound) || err == nil && len(s.data) == 0 {
+		if s, err = n.lastMessage(ctx, stream, subject); errors.Is(err, store.ErrNotFound) || err == nil && len(s.data) == 0 {
 			return nil
 		} else if err != nil {
 			return err
 		}
-		if err = n.bury(ctx, stream, subject, s.seq); !errors.Is(err, store.ErrConflict) {
+		if err = n.buryMessage(ctx, stream, subject, s.seq); !errors.Is(err, store.ErrConflict) {
 			return err
 		}
 	}
 	return err
 }
 
-// bury replaces the message seq of subject by a tombstone. A plain deletion by
+// buryMessage replaces the message seq of subject by a tombstone. A plain deletion by
 // sequence would not be checked against writes that are still on their way in a
 // replicated stream, so a record could outlive it.
-func (n *Node) bury(ctx context.Context, stream, subject string, seq uint64) error {
-	_, err := n.put(ctx, subject, nil, markerTTL, guard{seq: seq})
+func (n *Node) buryMessage(ctx context.Context, stream, subject string, seq uint64) error {
+	_, err := n.putMessage(ctx, subject, nil, markerTTL, guard{seq: seq})
 	if !errors.Is(err, store.ErrFull) {
 		return err
 	}
@@ -489,14 +489,14 @@ func (n *Node) bury(ctx context.Context, stream, subject string, seq uint64) err
 		return store.ErrConflict
 	}
 	if err == nil {
-		err = n.flushed(ctx, n.streamOf(subject))
+		err = n.awaitFlush(ctx, n.streamOf(subject))
 	}
 	return err
 }
 
 // deleteMessage removes the message seq of a stream, whatever is on its way there.
 func (n *Node) deleteMessage(ctx context.Context, stream string, seq uint64) error {
-	return n.api(ctx, "STREAM.MSG.DELETE."+stream, map[string]any{"seq": seq, "no_erase": true}, nil)
+	return n.askAPI(ctx, "STREAM.MSG.DELETE."+stream, map[string]any{"seq": seq, "no_erase": true}, nil)
 }
 
 // putMessages stores data in messages of at most bodyPart bytes, one after the other, each under the guard.
@@ -506,22 +506,22 @@ func (n *Node) putMessages(ctx context.Context, subject func(i int) string, data
 		payload := make([]byte, bodyHeader, bodyHeader+len(chunk))
 		payload[0] = recordVersion
 		binary.BigEndian.PutUint32(payload[1:], uint32(len(data)))
-		if _, err := n.put(ctx, subject(i), append(payload, chunk...), ttl, g); err != nil {
+		if _, err := n.putMessage(ctx, subject(i), append(payload, chunk...), ttl, g); err != nil {
 			return fmt.Errorf("part %d: %w", i, err)
 		}
 	}
 	return nil
 }
 
-// messages reads what putMessages has stored.
-func (n *Node) messages(ctx context.Context, stream string, subject func(i int) string, most int) ([]byte, error) {
+// getMessages reads what putMessages has stored.
+func (n *Node) getMessages(ctx context.Context, stream string, subject func(i int) string, most int) ([]byte, error) {
 	all, size := []byte{}, 0
 	for i := 0; i == 0 || len(all) < size; i++ {
-		done, err := n.readSlots.wait(ctx)
+		done, err := n.readSlots.waitForSlot(ctx)
 		if err != nil {
 			return nil, err
 		}
-		data, _, err := n.get(ctx, n.streamName(stream), subject(i))
+		data, _, err := n.getRecord(ctx, n.streamName(stream), subject(i))
 		done()
 		if err != nil {
 			return nil, err
@@ -542,8 +542,8 @@ func (n *Node) messages(ctx context.Context, stream string, subject func(i int) 
 	return all, nil
 }
 
-// next reads the first message at or behind a sequence whose subject matches filter, from the stream's leader.
-func (n *Node) next(ctx context.Context, stream, filter string, from uint64) (s stored, subject string, err error) {
+// nextMessage reads the first message at or behind a sequence whose subject matches filter, from the stream's leader.
+func (n *Node) nextMessage(ctx context.Context, stream, filter string, from uint64) (s stored, subject string, err error) {
 	var r struct {
 		Error   *apiError `json:"error"`
 		Message struct {
@@ -556,7 +556,7 @@ func (n *Node) next(ctx context.Context, stream, filter string, from uint64) (s 
 	if err != nil {
 		return stored{}, "", err
 	}
-	m, err := n.reads.ask(ctx, &nats.Msg{Subject: "$JS.API.STREAM.MSG.GET." + stream, Data: ask})
+	m, err := n.reads.askAndWait(ctx, &nats.Msg{Subject: "$JS.API.STREAM.MSG.GET." + stream, Data: ask})
 	if err != nil {
 		return stored{}, "", err
 	}
@@ -569,16 +569,16 @@ func (n *Node) next(ctx context.Context, stream, filter string, from uint64) (s 
 	return stored{seq: r.Message.Seq, data: r.Message.Data}, r.Message.Subject, nil
 }
 
-// walk calls f for at most limit records of a stream whose subjects match filter, in the order of their revisions, from one on. A record
+// walkRecords calls f for at most limit records of a stream whose subjects match filter, in the order of their revisions, from one on. A record
 // that cannot be read is left out.
-func (n *Node) walk(ctx context.Context, stream, filter string, from uint64, limit int, f func(subject string, rev uint64, data []byte)) (err error) {
+func (n *Node) walkRecords(ctx context.Context, stream, filter string, from uint64, limit int, f func(subject string, rev uint64, data []byte)) (err error) {
 	if n.leaving.Load() {
 		err = store.ErrClosed
 	}
 	for seen := 0; err == nil && seen < limit; {
 		var s stored
 		var subject string
-		if s, subject, err = n.next(ctx, n.streamName(stream), filter, from); err != nil {
+		if s, subject, err = n.nextMessage(ctx, n.streamName(stream), filter, from); err != nil {
 			break
 		}
 		from = s.seq + 1

@@ -188,7 +188,7 @@ func TestRecordRefusals(t *testing.T) {
 		want    error
 	}{{"\x02new", store.ErrNewer}, {"\x00", store.ErrDamaged}} {
 		key := "session.anon.demo.x" + string('a'+c.payload[0])
-		must[uint64](t)(n.put(ctx, n.subject(key), []byte(c.payload), 0, guard{}))
+		must[uint64](t)(n.putMessage(ctx, n.subjectOf(key), []byte(c.payload), 0, guard{}))
 		_, _, err := n.Get(ctx, key)
 		wantErr(t, "get", err, c.want)
 		_, err = n.Create(ctx, key, nil, time.Hour)
@@ -247,7 +247,7 @@ func TestFullStore(t *testing.T) {
 			t.Errorf("append after a slot was emptied: %v", err)
 		}
 		// The lease and the keys have budgets of their own.
-		if err := n.lease.confirm(ctx); err != nil {
+		if err := n.lease.confirmRenewal(ctx); err != nil {
 			t.Errorf("renew in a full store: %v", err)
 		}
 		must[[]byte](t)(n.Keys().Seal([]byte("x"), nil))
@@ -265,7 +265,7 @@ func TestFullStore(t *testing.T) {
 		if err := n.EndStream(ctx, testStream); err != nil {
 			t.Errorf("end of a stream in a full store: %v", err)
 		}
-		s := n.stats(t.Context())
+		s := n.collectStats(t.Context())
 		if s.AppendFull == 0 || s.MaxBytes > uint64(o.MaxStore) || s.Streams["sessions"].Bytes > s.Streams["sessions"].MaxBytes {
 			t.Errorf("stats: %+v", s)
 		}
@@ -313,7 +313,7 @@ func TestNotThereIsAWrite(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if s, err := n.last(ctx, n.streamName("sessions"), n.subject(none)); err != nil || len(s.data) > 0 {
+	if s, err := n.lastMessage(ctx, n.streamName("sessions"), n.subjectOf(none)); err != nil || len(s.data) > 0 {
 		t.Errorf("what is left of it: %q, %v, want a tombstone", s.data, err)
 	}
 	before := agreed.Concluded()

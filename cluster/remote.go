@@ -24,8 +24,8 @@ import (
 const (
 	// remoteStart bounds the start: servers may start later than this process, and streams may wait for a leader.
 	remoteStart = 30 * time.Second
-	// waitsSilently is how long a start waits before it says so.
-	waitsSilently = 2 * time.Second
+	// silentStart is how long a start waits before it says so.
+	silentStart = 2 * time.Second
 	// replicatedLease is the shortest lease on replicated streams, where an election takes up to 9 s.
 	replicatedLease = 12 * time.Second
 	// oldestServer is the oldest release whose guards hold on replicated streams, too.
@@ -37,22 +37,22 @@ const (
 // enableJetStream is what to do about servers without it.
 const enableJetStream = "enable JetStream on the servers, and for the account"
 
-// fault says what is wrong with the servers, and what to do.
-func (r *Remote) fault(err error, advice string) error {
+// wrapFault says what is wrong with the servers, and what to do.
+func (r *Remote) wrapFault(err error, advice string) error {
 	return fmt.Errorf("cluster: %w: %s: %w: %s", ErrRemote, r.String(), err, advice)
 }
 
-// fault is ErrRemote with what is wrong with the store that nodes share, and what to do.
-func (n *Node) fault(err error, advice string) error {
+// remoteFault is ErrRemote with what is wrong with the store that nodes share, and what to do.
+func (n *Node) remoteFault(err error, advice string) error {
 	r := n.opts.Remote
-	if n.opts.Listen.set() {
+	if n.opts.Listen.isSet() {
 		r.URL = "nats://" + n.opts.Listen.Address
 	}
-	return r.fault(err, advice)
+	return r.wrapFault(err, advice)
 }
 
-// options says how to connect.
-func (r *Remote) options() ([]nats.Option, error) {
+// connectOptions says how to connect.
+func (r *Remote) connectOptions() ([]nats.Option, error) {
 	o := []nats.Option{
 		nats.ReconnectWait(250 * time.Millisecond), nats.Timeout(callTimeout),
 		nats.PingInterval(pingEvery), nats.MaxPingsOutstanding(pingsLost),
@@ -66,22 +66,22 @@ func (r *Remote) options() ([]nats.Option, error) {
 		o = append(o, nats.Token(r.Token))
 	case r.Creds != "":
 		if _, err := os.ReadFile(r.Creds); err != nil {
-			return nil, r.fault(err, "the file of credentials must be readable")
+			return nil, r.wrapFault(err, "the file of credentials must be readable")
 		}
 		o = append(o, nats.UserCredentials(r.Creds))
 	case r.NKey != "":
 		key, err := nats.NkeyOptionFromSeed(r.NKey)
 		if err != nil {
-			return nil, r.fault(err, "the file must hold the seed of a user's nkey (SU...)")
+			return nil, r.wrapFault(err, "the file must hold the seed of a user's nkey (SU...)")
 		}
 		o = append(o, key)
 	}
-	return r.certificates(o)
+	return r.addCertificates(o)
 }
 
-// certificates adds to the options of a connection what proves who is at either end. The files are read for each connection: whoever renews
+// addCertificates adds to the options of a connection what proves who is at either end. The files are read for each connection: whoever renews
 // certificates exchanges them while the process runs.
-func (r *Remote) certificates(o []nats.Option) ([]nats.Option, error) {
+func (r *Remote) addCertificates(o []nats.Option) ([]nats.Option, error) {
 	if r.CA == "" && r.Cert == "" {
 		return o, nil
 	}
@@ -97,22 +97,22 @@ func (r *Remote) certificates(o []nats.Option) ([]nats.Option, error) {
 			return pool, err
 		}
 		if _, err := roots(); err != nil {
-			return nil, r.fault(err, "the file of authorities must hold certificates as PEM")
+			return nil, r.wrapFault(err, "the file of authorities must hold certificates as PEM")
 		}
 	}
 	if r.Cert != "" {
 		own = func() (tls.Certificate, error) { return tls.LoadX509KeyPair(r.Cert, r.Key) }
 		if _, err := own(); err != nil {
-			return nil, r.fault(err, "the certificate and its key must be PEM files that belong together")
+			return nil, r.wrapFault(err, "the certificate and its key must be PEM files that belong together")
 		}
 	}
 	return append(o, nats.ClientTLSConfig(own, roots)), nil
 }
 
-// dial connects to the servers of Options.Remote. While none answers, it tries again: they may start later than this process.
-func (n *Node) dial(ctx context.Context, more []nats.Option) (*nats.Conn, error) {
+// dialRemote connects to the servers of Options.Remote. While none answers, it tries again: they may start later than this process.
+func (n *Node) dialRemote(ctx context.Context, more []nats.Option) (*nats.Conn, error) {
 	r := &n.opts.Remote
-	o, err := r.options()
+	o, err := r.connectOptions()
 	if err != nil {
 		return nil, err
 	}
@@ -123,38 +123,38 @@ func (n *Node) dial(ctx context.Context, more []nats.Option) (*nats.Conn, error)
 		case err == nil:
 			n.waits.Store(nil)
 			return nc, nil
-		case refused(err):
-			return nil, r.fault(err, "check the user, token, nkey or credentials, and what the account may do")
+		case isRefused(err):
+			return nil, r.wrapFault(err, "check the user, token, nkey or credentials, and what the account may do")
 		case ctx.Err() != nil:
-			return nil, r.fault(err, "no server answers: start it, or check the address")
+			return nil, r.wrapFault(err, "no server answers: start it, or check the address")
 		}
 		why := err.Error()
 		n.waits.Store(&why)
-		if !sleep(ctx, 250*time.Millisecond) {
-			return nil, r.fault(err, "no server answers: start it, or check the address")
+		if !sleepFor(ctx, 250*time.Millisecond) {
+			return nil, r.wrapFault(err, "no server answers: start it, or check the address")
 		}
 	}
 }
 
-// refusedAgain is how often it is logged that servers do not let a node in that was connected before.
-const refusedAgain = time.Minute
+// refusalLogEvery is how often it is logged that servers do not let a node in that was connected before.
+const refusalLogEvery = time.Minute
 
 // sayRefused logs why servers do not let the node in again, if they answer, and said was not just now; it returns when that was said last. To the rest of the
 // node they seem to be away.
 func (n *Node) sayRefused(said time.Time) time.Time {
 	err := n.conn.LastError()
-	if err == nil || !refused(err) || time.Since(said) < refusedAgain {
+	if err == nil || !isRefused(err) || time.Since(said) < refusalLogEvery {
 		return said
 	}
 	n.log.Warn("nats refuses the connection", "servers", n.opts.Remote.String(), "error", err)
 	return time.Now()
 }
 
-// missedFor tells streams that were just made from those that were there: processes that start together make them together.
-var missedFor = time.Minute
+// streamAgeDoubt tells streams that were just made from those that were there: processes that start together make them together.
+var streamAgeDoubt = time.Minute
 
-// refused reports whether a server answered and does not let the node in, or cannot be trusted: to try again does not help.
-func refused(err error) bool {
+// isRefused reports whether a server answered and does not let the node in, or cannot be trusted: to try again does not help.
+func isRefused(err error) bool {
 	_, certificate := errors.AsType[*tls.CertificateVerificationError](err)
 	_, record := errors.AsType[tls.RecordHeaderError](err)
 	text := err.Error()
@@ -198,12 +198,12 @@ func (n *Node) lookUp(ctx context.Context, js jetstream.JetStream, name string) 
 		case err == nil || errors.Is(err, jetstream.ErrStreamNotFound):
 			return st, err
 		case errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
-			return nil, r.fault(err, enableJetStream)
-		case sleep(ctx, 250*time.Millisecond):
+			return nil, r.wrapFault(err, enableJetStream)
+		case sleepFor(ctx, 250*time.Millisecond):
 		case errors.Is(err, nats.ErrNoResponders):
-			return nil, r.fault(err, "nobody serves JetStream: "+enableJetStream)
+			return nil, r.wrapFault(err, "nobody serves JetStream: "+enableJetStream)
 		default:
-			return nil, r.fault(err, "stream "+name+" cannot be looked up: "+n.permissions())
+			return nil, r.wrapFault(err, "stream "+name+" cannot be looked up: "+n.permissionAdvice())
 		}
 	}
 }
@@ -213,16 +213,16 @@ func (n *Node) checkServer() error {
 	r := &n.opts.Remote
 	have := n.conn.ConnectedServerVersion()
 	switch most := n.conn.MaxPayload(); {
-	case older(have, oldestServer):
-		return r.fault(fmt.Errorf("the server is nats-server %s", have), "it must be "+oldestServer+" or newer")
+	case isOlder(have, oldestServer):
+		return r.wrapFault(fmt.Errorf("the server is nats-server %s", have), "it must be "+oldestServer+" or newer")
 	case most < maxPayload:
-		return r.fault(fmt.Errorf("its max_payload is %d bytes", most), "set it to "+strconv.Itoa(maxPayload)+" or more")
+		return r.wrapFault(fmt.Errorf("its max_payload is %d bytes", most), "set it to "+strconv.Itoa(maxPayload)+" or more")
 	}
 	return nil
 }
 
-// older reports whether release a comes before b, both as 2.12.3 or v2.12.3-beta.
-func older(a, b string) bool {
+// isOlder reports whether release a comes before b, both as 2.12.3 or v2.12.3-beta.
+func isOlder(a, b string) bool {
 	number := func(s string) (all []int) {
 		s, _, _ = strings.Cut(strings.TrimPrefix(s, "v"), "-")
 		for part := range strings.SplitSeq(s, ".") {
@@ -234,8 +234,8 @@ func older(a, b string) bool {
 	return slices.Compare(number(a), number(b)) < 0
 }
 
-// agree waits until the streams of the servers are there as they must be.
-func (n *Node) agree(ctx context.Context) error {
+// agreeOnStreams waits until the streams of the servers are there as they must be.
+func (n *Node) agreeOnStreams(ctx context.Context) error {
 	if err := n.checkServer(); err != nil {
 		return err
 	}
@@ -256,7 +256,7 @@ func (n *Node) agree(ctx context.Context) error {
 		if created.Before(oldest) {
 			oldest = created
 		}
-		if created.After(began.Add(-missedFor)) {
+		if created.After(began.Add(-streamAgeDoubt)) {
 			made = append(made, n.streamName(k.name))
 		}
 		if k.name == "nodes" { // Before any other stream is changed.
@@ -270,18 +270,18 @@ func (n *Node) agree(ctx context.Context) error {
 		}
 	}
 	n.tookShards()
-	if err := n.reach(ctx); err != nil {
+	if err := n.reachStreams(ctx); err != nil {
 		return err
 	}
 	if err := n.mayAcknowledge(ctx); err != nil {
 		return err
 	}
-	if _, err := n.fillOf(ctx, clockOf); err == nil { // Otherwise the clock is looked at once it serves.
+	if _, err := n.fillOfStream(ctx, clockOf); err == nil { // Otherwise the clock is looked at once it serves.
 		if err := n.ClockWrong(); err != nil {
-			return n.opts.Remote.fault(err, "have NTP set both")
+			return n.opts.Remote.wrapFault(err, "have NTP set both")
 		}
 	}
-	if len(made) > 0 && oldest.Before(began.Add(-2*missedFor)) {
+	if len(made) > 0 && oldest.Before(began.Add(-2*streamAgeDoubt)) {
 		n.log.Error("streams of the store were missing beside older ones: they were made again, and what they held is lost", "streams", made)
 	}
 	if n.replicas > 1 && n.opts.Lease < replicatedLease {
@@ -291,20 +291,20 @@ func (n *Node) agree(ctx context.Context) error {
 	return nil
 }
 
-// reach waits until every stream takes writes from here. Once a stream is made, or has a new leader, the server that this node is
+// reachStreams waits until every stream takes writes from here. Once a stream is made, or has a new leader, the server that this node is
 // connected to may know of it a moment later; until then it answers that nobody listens, and the start would fail.
-func (n *Node) reach(ctx context.Context) error {
+func (n *Node) reachStreams(ctx context.Context) error {
 	for i := range n.kinds {
 		k := &n.kinds[i]
 		// A stream of this name is never there, and so nothing is stored: each stream refuses the message.
-		m := &nats.Msg{Subject: n.subject(k.subject) + strings.Repeat(".reach", k.tokens-1), Header: nats.Header{headerStream: {"reach"}}}
+		m := &nats.Msg{Subject: n.subjectOf(k.subject) + strings.Repeat(".reach", k.tokens-1), Header: nats.Header{headerStream: {"reach"}}}
 		for {
-			_, err := n.acks.ask(ctx, m)
+			_, err := n.acks.askAndWait(ctx, m)
 			if err == nil {
 				break
 			}
-			if !sleep(ctx, 50*time.Millisecond) {
-				return n.opts.Remote.fault(err, "stream "+n.streamName(k.name)+" takes no writes: "+n.permissions())
+			if !sleepFor(ctx, 50*time.Millisecond) {
+				return n.opts.Remote.wrapFault(err, "stream "+n.streamName(k.name)+" takes no writes: "+n.permissionAdvice())
 			}
 		}
 	}
@@ -324,7 +324,7 @@ func (n *Node) mayAcknowledge(ctx context.Context) error {
 		err = refused
 	}
 	if err != nil {
-		return n.opts.Remote.fault(err, n.permissions())
+		return n.opts.Remote.wrapFault(err, n.permissionAdvice())
 	}
 	return nil
 }
@@ -332,12 +332,12 @@ func (n *Node) mayAcknowledge(ctx context.Context) error {
 // fitIn waits until the entries of other nodes can be read, and compares them.
 func (n *Node) fitIn(ctx context.Context) error {
 	for {
-		err := n.fits(ctx, 0)
+		err := n.checkOthers(ctx, 0)
 		if err == nil || errors.Is(err, ErrRemote) {
 			return err
 		}
-		if !sleep(ctx, 250*time.Millisecond) {
-			return n.opts.Remote.fault(err, "stream "+n.streamName("nodes")+" cannot be read")
+		if !sleepFor(ctx, 250*time.Millisecond) {
+			return n.opts.Remote.wrapFault(err, "stream "+n.streamName("nodes")+" cannot be read")
 		}
 	}
 }
@@ -356,19 +356,19 @@ func (n *Node) agreeOn(ctx context.Context, js jetstream.JetStream, k *kind, cre
 		case err == nil || errors.Is(err, ErrRemote):
 			return err
 		case errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
-			return r.fault(err, enableJetStream)
+			return r.wrapFault(err, enableJetStream)
 		case api && no.ErrorCode == codeOverlap:
-			return r.fault(err, "another stream has these subjects: choose another prefix")
+			return r.wrapFault(err, "another stream has these subjects: choose another prefix")
 		case api && (no.ErrorCode == codeStorageExceeded || no.ErrorCode == codeMemoryExceeded || no.ErrorCode == codeAccountResources):
-			return r.fault(err, "the account or the server has less room than the store may use: lower the size of the store, or raise that limit")
-		case offline(err):
-			return r.fault(err, "a newer nats-server has written stream "+n.streamName(k.name)+": run that release on all servers")
+			return r.wrapFault(err, "the account or the server has less room than the store may use: lower the size of the store, or raise that limit")
+		case isOffline(err):
+			return r.wrapFault(err, "a newer nats-server has written stream "+n.streamName(k.name)+": run that release on all servers")
 		case errors.Is(err, nats.ErrPermissionViolation):
-			return r.fault(err, n.permissions())
-		case !sleep(ctx, 250*time.Millisecond) && errors.Is(err, nats.ErrNoResponders):
-			return r.fault(err, "nobody serves JetStream: "+enableJetStream)
+			return r.wrapFault(err, n.permissionAdvice())
+		case !sleepFor(ctx, 250*time.Millisecond) && errors.Is(err, nats.ErrNoResponders):
+			return r.wrapFault(err, "nobody serves JetStream: "+enableJetStream)
 		case ctx.Err() != nil:
-			return r.fault(err, "stream "+n.streamName(k.name)+" is not there")
+			return r.wrapFault(err, "stream "+n.streamName(k.name)+" is not there")
 		}
 		if !said {
 			said = true
@@ -377,9 +377,9 @@ func (n *Node) agreeOn(ctx context.Context, js jetstream.JetStream, k *kind, cre
 	}
 }
 
-// permissions says what the user of a node must be allowed.
-func (n *Node) permissions() string {
-	return "let the user publish " + n.prefix + ">, $JS.API.> and $JS.ACK.>, and subscribe _INBOX.>, " + n.subject("at.>") + ", " + n.subject("all") + " and " + n.subject("re.>")
+// permissionAdvice says what the user of a node must be allowed.
+func (n *Node) permissionAdvice() string {
+	return "let the user publish " + n.prefix + ">, $JS.API.> and $JS.ACK.>, and subscribe _INBOX.>, " + n.subjectOf("at.>") + ", " + n.subjectOf("all") + " and " + n.subjectOf("re.>")
 }
 
 // tryStream creates a stream, or checks the one that is there, once.
@@ -395,7 +395,7 @@ func (n *Node) tryStream(ctx context.Context, js jetstream.JetStream, k *kind, c
 			st, err = js.CreateStream(ctx, want)
 		}
 		if no, ok := errors.AsType[*jetstream.APIError](err); ok && no.ErrorCode == codeNoReplicas {
-			return r.fault(err, "the server is not in a cluster: start three with --cluster, or ask for 1 replica")
+			return r.wrapFault(err, "the server is not in a cluster: start three with --cluster, or ask for 1 replica")
 		}
 	}
 	if err != nil {
@@ -409,12 +409,12 @@ func (n *Node) tryStream(ctx context.Context, js jetstream.JetStream, k *kind, c
 		}
 		want = n.streamConfig(k)
 	}
-	if what := differs(&have, &want); what != "" {
-		return r.fault(fmt.Errorf("stream %s: %s", want.Name, what), "it is not one that this program made, or was changed: remove it, or choose another prefix")
+	if what := describeDifference(&have, &want); what != "" {
+		return r.wrapFault(fmt.Errorf("stream %s: %s", want.Name, what), "it is not one that this program made, or was changed: remove it, or choose another prefix")
 	}
 	earlier := k.name == "nodes" && have.Metadata[formatKey] == strconv.Itoa(formatOf(len(n.shards)))
 	if version := have.Metadata[formatKey]; !earlier && version != want.Metadata[formatKey] {
-		return r.fault(fmt.Errorf("stream %s has format %q, this release knows %s", want.Name, version, want.Metadata[formatKey]), "run the release that made it, or choose another prefix")
+		return r.wrapFault(fmt.Errorf("stream %s has format %q, this release knows %s", want.Name, version, want.Metadata[formatKey]), "run the release that made it, or choose another prefix")
 	}
 	change := have
 	change.AllowDirect, change.MaxMsgSize, change.SubjectDeleteMarkerTTL = want.AllowDirect, want.MaxMsgSize, want.SubjectDeleteMarkerTTL
@@ -438,8 +438,8 @@ func (n *Node) tryStream(ctx context.Context, js jetstream.JetStream, k *kind, c
 	return nil
 }
 
-// differs names what a stream has otherwise than it must and cannot be changed to, or "".
-func differs(have, want *jetstream.StreamConfig) string {
+// describeDifference names what a stream has otherwise than it must and cannot be changed to, or "".
+func describeDifference(have, want *jetstream.StreamConfig) string {
 	for _, d := range []struct {
 		what       string
 		have, want any
@@ -459,7 +459,7 @@ func differs(have, want *jetstream.StreamConfig) string {
 
 // sayWaits logs that the start waits, for what, and for how long at most.
 func (n *Node) sayWaits() {
-	attrs := []any{"servers", n.opts.Remote.String(), "gives_up_in", remoteStart - waitsSilently}
+	attrs := []any{"servers", n.opts.Remote.String(), "gives_up_in", remoteStart - silentStart}
 	if why := n.waits.Load(); why != nil {
 		n.log.Warn("waiting for nats: no server answers yet", append(attrs, "error", *why)...)
 		return
@@ -471,7 +471,7 @@ func (n *Node) sayWaits() {
 func (n *Node) startRemote(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, remoteStart)
 	defer cancel()
-	defer time.AfterFunc(waitsSilently, n.sayWaits).Stop()
+	defer time.AfterFunc(silentStart, n.sayWaits).Stop()
 	if n.opts.Dir != "" {
 		if err := n.openDirectory(0, nil); err != nil {
 			return err
@@ -486,5 +486,5 @@ func (n *Node) startRemote(ctx context.Context) (err error) {
 	if n.name == "" {
 		n.name = "node-" + randomName(8)
 	}
-	return n.join(ctx)
+	return n.joinServer(ctx)
 }

@@ -174,7 +174,7 @@ func TestRemoteServers(t *testing.T) {
 			t.Errorf("got error %v", err)
 		}
 	})
-	if !older("2.11.9", "2.12.0") || older("v2.12.0-RC.1", "2.12.0") || older("2.15.2", "2.12.0") || !older("1.4.1", "2.12.0") {
+	if !isOlder("2.11.9", "2.12.0") || isOlder("v2.12.0-RC.1", "2.12.0") || isOlder("2.15.2", "2.12.0") || !isOlder("1.4.1", "2.12.0") {
 		t.Error("releases are not told apart")
 	}
 }
@@ -263,7 +263,7 @@ func TestRemoteLeases(t *testing.T) {
 		}
 	}
 	// The older boot finds that out with its next renewal.
-	if err := a.lease.renew(t.Context()); !errors.Is(err, leases.ErrTaken) && !errors.Is(err, store.ErrConflict) {
+	if err := a.lease.renewEntry(t.Context()); !errors.Is(err, leases.ErrTaken) && !errors.Is(err, store.ErrConflict) {
 		t.Errorf("the older boot renews its lease: %v", err)
 	}
 	if !a.Suspended() {
@@ -426,10 +426,10 @@ func TestUndecided(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	if seq, err := n.put(t.Context(), "undecided", []byte("x"), 0, guard{seq: 6}); seq != 7 || err != nil || asked.Load() != 3 {
+	if seq, err := n.putMessage(t.Context(), "undecided", []byte("x"), 0, guard{seq: 6}); seq != 7 || err != nil || asked.Load() != 3 {
 		t.Errorf("got sequence %d, %v after %d tries, want 7 after 3", seq, err, asked.Load())
 	}
-	_, err = n.put(t.Context(), "undecided", []byte("x"), 0, guard{seq: 6})
+	_, err = n.putMessage(t.Context(), "undecided", []byte("x"), 0, guard{seq: 6})
 	wantErr(t, "a guard that is lost", err, store.ErrConflict)
 	if got := n.Undecided(); got != 2 || asked.Load() != 4 {
 		t.Errorf("%d undecided writes and %d tries, want 2 and 4", got, asked.Load())
@@ -438,8 +438,8 @@ func TestUndecided(t *testing.T) {
 
 // TestMissingStreams says that a stream is gone, to a node that runs and to one that starts.
 func TestMissingStreams(t *testing.T) {
-	defer func(d time.Duration) { missedFor = d }(missedFor)
-	missedFor = 50 * time.Millisecond
+	defer func(d time.Duration) { streamAgeDoubt = d }(streamAgeDoubt)
+	streamAgeDoubt = 50 * time.Millisecond
 	c := testkit.StartNATS(t, 1, nil)
 	var log syncBuffer
 	o := Options{Node: "a", Lease: time.Hour, Remote: Remote{URL: c.URL()}, Log: slog.New(slog.NewTextHandler(&log, nil))}
@@ -451,7 +451,7 @@ func TestMissingStreams(t *testing.T) {
 	}
 	n.fills[store.TaskBudget].limit.Store(0)
 	for range 2 {
-		n.measure(t.Context())
+		n.measureBudgets(t.Context())
 	}
 	if got := strings.Count(log.String(), "a stream of the store is missing"); got != 1 {
 		t.Errorf("it said so %d times:\n%s", got, log.String())
@@ -459,7 +459,7 @@ func TestMissingStreams(t *testing.T) {
 	if _, limit := n.Use(store.TaskBudget); limit == 0 {
 		t.Error("the streams that are there are not measured")
 	}
-	wait(t, "time since the streams were made", func() bool { return time.Since(made) > 3*missedFor })
+	wait(t, "time since the streams were made", func() bool { return time.Since(made) > 3*streamAgeDoubt })
 	o.Node = "b"
 	open(t, o)
 	if !strings.Contains(log.String(), "what they held is lost") || !strings.Contains(log.String(), "[troupe_sessions]") {

@@ -40,7 +40,7 @@ func (n *Node) Read(ctx context.Context, stream string, from, to uint64, f func(
 	err := n.checkStream(stream)
 	var found []event
 	if err == nil && to >= max(from, 1) {
-		found, err = n.read(ctx, stream, max(from, 1), to)
+		found, err = n.readAppends(ctx, stream, max(from, 1), to)
 	}
 	if err != nil {
 		return fmt.Errorf("cluster: read %s: %w", stream, err)
@@ -51,15 +51,15 @@ func (n *Node) Read(ctx context.Context, stream string, from, to uint64, f func(
 	return nil
 }
 
-func (n *Node) read(ctx context.Context, stream string, from, to uint64) ([]event, error) {
+func (n *Node) readAppends(ctx context.Context, stream string, from, to uint64) ([]event, error) {
 	if to-from >= RingSize {
 		from = to - RingSize + 1
 	}
-	slots, err := n.fetch(ctx, stream, from, to)
+	slots, err := n.fetchSlots(ctx, stream, from, to)
 	if err != nil {
 		return nil, err
 	}
-	if err := n.recheck(ctx, stream, from, slots); err != nil {
+	if err := n.recheckMissing(ctx, stream, from, slots); err != nil {
 		return nil, err
 	}
 	found := slots[:0]
@@ -71,11 +71,11 @@ func (n *Node) read(ctx context.Context, stream string, from, to uint64) ([]even
 	return found, nil
 }
 
-// recheck asks the leader for appends from append from on that a replica did not have. A replica lags
+// recheckMissing asks the leader for appends from append from on that a replica did not have. A replica lags
 // at the end, so recheck asks for all numbers behind the last append it has. An
 // append missing in front of that has expired, oldest first: the first such
 // number that the leader does not have either settles all smaller ones.
-func (n *Node) recheck(ctx context.Context, stream string, from uint64, slots []event) error {
+func (n *Node) recheckMissing(ctx context.Context, stream string, from uint64, slots []event) error {
 	present := func(i int) bool { return slots[i].Num >= from+uint64(i) }
 	last := len(slots) - 1
 	for last >= 0 && !present(last) {
@@ -85,7 +85,7 @@ func (n *Node) recheck(ctx context.Context, stream string, from uint64, slots []
 		if present(i) {
 			continue
 		}
-		s, err := n.slot(ctx, stream, from+uint64(i))
+		s, err := n.readSlot(ctx, stream, from+uint64(i))
 		if err == nil {
 			slots[i] = s
 		} else if !errors.Is(err, store.ErrNotFound) {
@@ -104,17 +104,17 @@ type slots chan struct{}
 // errManyReads says that a read did not start in time. Nothing was read.
 var errManyReads = fmt.Errorf("%w: too many reads are under way", store.ErrUnavailable)
 
-// wait waits for a slot; done releases it. It waits no longer than an answer may
+// waitForSlot waits for a slot; done releases it. It waits no longer than an answer may
 // take: if the reads before it get none in that time, waiting on does not help.
-func (t slots) wait(ctx context.Context) (done func(), err error) {
-	if t.try() {
-		return t.leave, nil
+func (t slots) waitForSlot(ctx context.Context) (done func(), err error) {
+	if t.takeSlot() {
+		return t.releaseSlot, nil
 	}
 	timer := time.NewTimer(callTimeout)
 	defer timer.Stop()
 	select {
 	case t <- struct{}{}:
-		return t.leave, nil
+		return t.releaseSlot, nil
 	case <-timer.C:
 		return nil, errManyReads
 	case <-ctx.Done():
@@ -122,8 +122,8 @@ func (t slots) wait(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// try takes a slot if one is free.
-func (t slots) try() bool {
+// takeSlot takes a slot if one is free.
+func (t slots) takeSlot() bool {
 	select {
 	case t <- struct{}{}:
 		return true
@@ -132,22 +132,22 @@ func (t slots) try() bool {
 	}
 }
 
-// leave releases a slot.
-func (t slots) leave() { <-t }
+// releaseSlot releases a slot.
+func (t slots) releaseSlot() { <-t }
 
-// slot reads the slot of append num from the leader, whichever append is in it.
-func (n *Node) slot(ctx context.Context, stream string, num uint64) (event, error) {
-	s, _, err := n.slotSince(ctx, stream, num)
+// readSlot reads the slot of append num from the leader, whichever append is in it.
+func (n *Node) readSlot(ctx context.Context, stream string, num uint64) (event, error) {
+	s, _, err := n.readSlotTime(ctx, stream, num)
 	return s, err
 }
 
-// slotSince is slot, and says when that append was stored, by the clock of the server.
-func (n *Node) slotSince(ctx context.Context, stream string, num uint64) (event, time.Time, error) {
-	done, err := n.tailSlots.wait(ctx)
+// readSlotTime is readSlot, and says when that append was stored, by the clock of the server.
+func (n *Node) readSlotTime(ctx context.Context, stream string, num uint64) (event, time.Time, error) {
+	done, err := n.tailSlots.waitForSlot(ctx)
 	if err != nil {
 		return event{}, time.Time{}, err
 	}
-	s, err := n.last(ctx, n.eventStream(stream), n.eventSubject(stream, strconv.FormatUint(num%RingSize, 10)))
+	s, err := n.lastMessage(ctx, n.eventStream(stream), n.eventSubject(stream, strconv.FormatUint(num%RingSize, 10)))
 	done()
 	if err != nil {
 		return event{}, time.Time{}, err
@@ -176,15 +176,15 @@ func directFault(m *nats.Msg) error {
 	}
 }
 
-// fetch reads the slots of the appends from..to, of any replica. The result has what is in each slot, whichever append that is.
-func (n *Node) fetch(ctx context.Context, stream string, from, to uint64) ([]event, error) {
-	done, err := n.readSlots.wait(ctx)
+// fetchSlots reads the slots of the appends from..to, of any replica. The result has what is in each slot, whichever append that is.
+func (n *Node) fetchSlots(ctx context.Context, stream string, from, to uint64) ([]event, error) {
+	done, err := n.readSlots.waitForSlot(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
 	found := make([]event, to-from+1)
-	err = n.direct(ctx, stream, upFrom(from, 1, to-from+1), getsOfRead, func(s event) bool {
+	err = n.getSlots(ctx, stream, upFrom(from, 1, to-from+1), getsOfRead, func(s event) bool {
 		if i := (s.Num + RingSize - from%RingSize) % RingSize; i < uint64(len(found)) {
 			found[i] = s
 		}
@@ -193,10 +193,10 @@ func (n *Node) fetch(ctx context.Context, stream string, from, to uint64) ([]eve
 	return found, err
 }
 
-// direct reads the slots of the appends nums, of any replica, with a direct get of its explicit subject for each: what answers one request for
+// getSlots reads the slots of the appends nums, of any replica, with a direct get of its explicit subject for each: what answers one request for
 // all of them has headers. ahead of them are on their way at a time. It calls yield with whichever append is in a slot, until that
 // returns false.
-func (n *Node) direct(ctx context.Context, stream string, nums []uint64, ahead int, yield func(event) bool) error {
+func (n *Node) getSlots(ctx context.Context, stream string, nums []uint64, ahead int, yield func(event) bool) error {
 	var (
 		tokens = make([]uint64, 0, len(nums)) // of the gets
 		got    int                            // answers
@@ -210,10 +210,10 @@ func (n *Node) direct(ctx context.Context, stream string, nums []uint64, ahead i
 			return
 		}
 		for _, token := range tokens {
-			n.logReads.forget(token)
+			n.logReads.forgetCall(token)
 		}
 		for ; got < len(tokens); got++ {
-			n.gets.leave()
+			n.gets.releaseSlot()
 		}
 	}()
 	if ctx.Err() != nil {
@@ -222,17 +222,17 @@ func (n *Node) direct(ctx context.Context, stream string, nums []uint64, ahead i
 	for got < len(nums) {
 		for len(tokens) < min(got+ahead, len(nums)) {
 			if len(tokens) > got {
-				if !n.gets.try() {
+				if !n.gets.takeSlot() {
 					break
 				}
-			} else if _, err := n.gets.wait(ctx); err != nil {
+			} else if _, err := n.gets.waitForSlot(ctx); err != nil {
 				return err
 			}
 			req := make([]byte, 0, len(start)+len("999")+len(noHeaders))
 			req = append(strconv.AppendUint(append(req, start...), nums[len(tokens)]%RingSize, 10), noHeaders...)
-			token, err := n.logReads.send(&nats.Msg{Subject: api, Data: req}, false, handle)
+			token, err := n.logReads.sendCall(&nats.Msg{Subject: api, Data: req}, false, handle)
 			if err != nil {
-				n.gets.leave()
+				n.gets.releaseSlot()
 				return err
 			}
 			tokens = append(tokens, token)
@@ -241,11 +241,11 @@ func (n *Node) direct(ctx context.Context, stream string, nums []uint64, ahead i
 		select {
 		case a = <-ch:
 			got++
-			n.gets.leave()
+			n.gets.releaseSlot()
 		case <-ctx.Done():
 			return fmt.Errorf("%w: %w", store.ErrUnavailable, context.Cause(ctx))
 		}
-		s, err := a.slot()
+		s, err := a.decodeSlot()
 		if err != nil && !errors.Is(err, store.ErrNotFound) { // which the leader decides
 			return err
 		}
@@ -256,8 +256,8 @@ func (n *Node) direct(ctx context.Context, stream string, nums []uint64, ahead i
 	return nil
 }
 
-// slot returns what is in a slot by the answer to a direct get: ErrNotFound if there is nothing.
-func (a answer) slot() (event, error) {
+// decodeSlot returns what is in a slot by the answer to a direct get: ErrNotFound if there is nothing.
+func (a answer) decodeSlot() (event, error) {
 	if a.err != nil {
 		return event{}, a.err
 	}

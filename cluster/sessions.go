@@ -27,8 +27,8 @@ type StoredStream struct {
 // Sessions returns at most limit sessions whose records have a revision of at least from, in the order of their revisions, as
 // AllTasks does for tasks. It is for operators: each session costs a question to the store.
 func (n *Node) Sessions(ctx context.Context, from uint64, limit int) (found []StoredSession, err error) {
-	err = n.walk(ctx, "sessions", n.subject("session.*.*.*"), from, limit, func(subject string, rev uint64, data []byte) {
-		t := n.tokens(subject)
+	err = n.walkRecords(ctx, "sessions", n.subjectOf("session.*.*.*"), from, limit, func(subject string, rev uint64, data []byte) {
+		t := n.tokensOf(subject)
 		found = append(found, StoredSession{t[1], t[2], t[3], rev, data})
 	})
 	if err != nil {
@@ -42,8 +42,8 @@ func (n *Node) SessionsOf(ctx context.Context, tenant string) (found []StoredSes
 	if !validTokens(tenant, 1) {
 		return nil, fmt.Errorf("cluster: list sessions: %w: sessions of %q", store.ErrBadKey, tenant)
 	}
-	err = n.walk(ctx, "sessions", n.subject("session."+tenant+".*.*"), 0, math.MaxInt, func(subject string, rev uint64, data []byte) {
-		t := n.tokens(subject)
+	err = n.walkRecords(ctx, "sessions", n.subjectOf("session."+tenant+".*.*"), 0, math.MaxInt, func(subject string, rev uint64, data []byte) {
+		t := n.tokensOf(subject)
 		found = append(found, StoredSession{t[1], t[2], t[3], rev, data})
 	})
 	if err != nil {
@@ -72,11 +72,11 @@ func (n *Node) findSession(ctx context.Context, wanted func(id string) bool) (fo
 			return found, err
 		}
 		for subject := range subjects {
-			t := n.tokens(subject)
+			t := n.tokensOf(subject)
 			if !wanted(t[3]) {
 				continue
 			}
-			data, rev, err := n.get(ctx, n.streamName("sessions"), subject)
+			data, rev, err := n.getRecord(ctx, n.streamName("sessions"), subject)
 			if errors.Is(err, store.ErrNotFound) {
 				continue // It ended just now.
 			}
@@ -90,7 +90,7 @@ func (n *Node) findSession(ctx context.Context, wanted func(id string) bool) (fo
 
 // EachAPIKey calls f for each record under keys.api. It is for operators: each costs a question to the store.
 func (n *Node) EachAPIKey(ctx context.Context, f func(data []byte, rev uint64)) error {
-	if err := n.walk(ctx, "keys", n.subject(apiKeys+"*"), 0, math.MaxInt, func(_ string, rev uint64, data []byte) { f(data, rev) }); err != nil {
+	if err := n.walkRecords(ctx, "keys", n.subjectOf(apiKeys+"*"), 0, math.MaxInt, func(_ string, rev uint64, data []byte) { f(data, rev) }); err != nil {
 		return fmt.Errorf("cluster: list API keys: %w", err)
 	}
 	return nil
@@ -106,13 +106,13 @@ func (n *Node) Revocations(ctx context.Context, from uint64, f func(id string, r
 	for err == nil {
 		var s stored
 		var subject string
-		if s, subject, err = n.next(ctx, n.streamName("keys"), n.subject(revoked+"*"), from); err != nil {
+		if s, subject, err = n.nextMessage(ctx, n.streamName("keys"), n.subjectOf(revoked+"*"), from); err != nil {
 			break
 		}
 		from = s.seq + 1
 		data, bad := decodeRecord(s.data)
 		if bad == nil || errors.Is(bad, store.ErrNotFound) {
-			f(n.tokens(subject)[2], s.seq, data)
+			f(n.tokensOf(subject)[2], s.seq, data)
 		}
 	}
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -123,7 +123,7 @@ func (n *Node) Revocations(ctx context.Context, from uint64, f func(id string, r
 
 // RevocationRoom reports whether another record under keys.revoked may be made: API keys leave it as much again as what stays free for the key ring.
 func (n *Node) RevocationRoom(ctx context.Context) (bool, error) {
-	s, err := n.fill(ctx, "keys")
+	s, err := n.fillOfKind(ctx, "keys")
 	if err != nil {
 		return false, fmt.Errorf("cluster: room for revocations: %w", err)
 	}
@@ -132,7 +132,7 @@ func (n *Node) RevocationRoom(ctx context.Context) (bool, error) {
 
 // APIKeyRoom reports whether another record under keys.api may be made: half of what the key ring has for itself stays free.
 func (n *Node) APIKeyRoom(ctx context.Context) (bool, error) {
-	s, err := n.fill(ctx, "keys")
+	s, err := n.fillOfKind(ctx, "keys")
 	if err != nil {
 		return false, fmt.Errorf("cluster: room for API keys: %w", err)
 	}
@@ -147,7 +147,7 @@ func (n *Node) subjectsFrom(ctx context.Context, stream, filter string, offset i
 			Subjects map[string]uint64 `json:"subjects"`
 		} `json:"state"`
 	}
-	err = n.api(ctx, "STREAM.INFO."+n.streamName(stream), map[string]any{"subjects_filter": n.subject(filter), "offset": offset}, &info)
+	err = n.askAPI(ctx, "STREAM.INFO."+n.streamName(stream), map[string]any{"subjects_filter": n.subjectOf(filter), "offset": offset}, &info)
 	return info.State.Subjects, info.Total, err
 }
 
@@ -162,7 +162,7 @@ func (n *Node) Streams(ctx context.Context, session string, limit int) (found []
 	for _, shard := range n.shards {
 		if err == nil {
 			var some map[string]uint64
-			some, err = n.subjects(ctx, shard.name, shard.subject+"."+session+".*.open")
+			some, err = n.listSubjects(ctx, shard.name, shard.subject+"."+session+".*.open")
 			maps.Copy(subjects, some)
 		}
 	}
@@ -170,8 +170,8 @@ func (n *Node) Streams(ctx context.Context, session string, limit int) (found []
 		if err != nil || len(found) == limit {
 			break
 		}
-		id := n.tokens(subject)[4]
-		rec, _, gone := n.get(ctx, n.eventStream(session+"."+id), subject)
+		id := n.tokensOf(subject)[4]
+		rec, _, gone := n.getRecord(ctx, n.eventStream(session+"."+id), subject)
 		switch {
 		case errors.Is(gone, store.ErrNotFound): // It ended just now, or its tombstone is still there.
 			all--

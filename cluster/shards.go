@@ -50,8 +50,8 @@ func kindsOf(shards int) []kind {
 	return all
 }
 
-// whole returns the name of what the stream is, or is a shard of.
-func (k *kind) whole() string {
+// wholeName returns the name of what the stream is, or is a shard of.
+func (k *kind) wholeName() string {
 	name, _, _ := strings.Cut(k.name, "-")
 	return name
 }
@@ -61,7 +61,7 @@ func (n *Node) setShards(shards int) {
 	n.kinds = kindsOf(shards)
 	n.shards = nil
 	for i := range n.kinds {
-		if k := &n.kinds[i]; k.whole() == events {
+		if k := &n.kinds[i]; k.wholeName() == events {
 			n.shards = append(n.shards, k)
 		}
 	}
@@ -87,7 +87,7 @@ func (o *Options) newShards() int {
 	if o.Shards != 0 {
 		return o.Shards
 	}
-	if o.Dir == "" && !o.Remote.set() {
+	if o.Dir == "" && !o.Remote.isSet() {
 		return 1
 	}
 	whole, shards := eventBudget(o.MaxStore), usualShards
@@ -97,8 +97,8 @@ func (o *Options) newShards() int {
 	return shards
 }
 
-// shard returns where an event stream is stored. Stores rely on that it never changes.
-func (n *Node) shard(stream string) *kind {
+// eventShard returns where an event stream is stored. Stores rely on that it never changes.
+func (n *Node) eventShard(stream string) *kind {
 	return n.shards[shardOf(stream, len(n.shards))]
 }
 
@@ -138,7 +138,7 @@ func (n *Node) takeShards(c *jetstream.StreamConfig) error {
 	}
 	shards, err := strconv.Atoi(text)
 	if err != nil || shards < 2 || shards > maxShards {
-		return n.opts.Remote.fault(fmt.Errorf("stream %s has %q shards, this release knows up to %d", c.Name, text, maxShards), "run the release that made it, or choose another prefix")
+		return n.opts.Remote.wrapFault(fmt.Errorf("stream %s has %q shards, this release knows up to %d", c.Name, text, maxShards), "run the release that made it, or choose another prefix")
 	}
 	n.setShards(shards)
 	return nil

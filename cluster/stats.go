@@ -50,7 +50,7 @@ type counters struct {
 	time                                                                                 atomic.Int64
 }
 
-func (c *counters) appended(d time.Duration, size int, err error) {
+func (c *counters) countAppend(d time.Duration, size int, err error) {
 	switch {
 	case err == nil:
 		c.appends.Add(1)
@@ -72,12 +72,12 @@ func (c *counters) appended(d time.Duration, size int, err error) {
 func (n *Node) Stats() Stats {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	return n.stats(ctx)
+	return n.collectStats(ctx)
 }
 
-func (n *Node) stats(ctx context.Context) Stats {
+func (n *Node) collectStats(ctx context.Context) Stats {
 	s := Stats{
-		LeaseAge:          n.lease.age(),
+		LeaseAge:          n.lease.renewalAge(),
 		Lease:             n.opts.Lease,
 		Suspended:         n.Suspended(),
 		Appends:           n.counters.appends.Load(),
@@ -92,11 +92,11 @@ func (n *Node) stats(ctx context.Context) Stats {
 		Restarts:          n.outages.restarts.Load(),
 	}
 	if n.flusher != nil {
-		s.InFlight += n.flusher.waiting()
+		s.InFlight += n.flusher.countWaiting()
 	}
 	streams := make(map[string]StreamStats, len(kinds))
 	for i := range kinds {
-		st, err := n.fill(ctx, kinds[i].name)
+		st, err := n.fillOfKind(ctx, kinds[i].name)
 		if err != nil {
 			return s
 		}
@@ -120,7 +120,7 @@ func (n *Node) Reconnects() uint64 {
 }
 
 // SuspendedFor returns for how long the node was suspended, in all, since its start.
-func (n *Node) SuspendedFor() time.Duration { return n.lease.suspended() }
+func (n *Node) SuspendedFor() time.Duration { return n.lease.timeSuspended() }
 
 // Leases counts the nodes that have their lease, this one included, and those that were heard within ten minutes and have not
 // renewed it in time, nor said goodbye, nor been replaced. It reckons by their hearts, without a question to the store.
@@ -132,12 +132,12 @@ func (n *Node) Leases() (held, late int) {
 			late++
 		}
 	}
-	count(n.opts.Lease - n.lease.age())
+	count(n.opts.Lease - n.lease.renewalAge())
 	if n.mail == nil {
 		return held, late
 	}
 	latest := make(map[string]known)
-	for p, k := range n.mail.hearts.all(forgotten, time.Now()) {
+	for p, k := range n.mail.hearts.heardWithin(memberSilence, time.Now()) {
 		if old, ok := latest[p.Node]; p.Node != n.name && (!ok || old.beat.entry < k.beat.entry) {
 			latest[p.Node] = k
 		}
@@ -157,15 +157,15 @@ func (n *Node) Concluded() uint64 { return n.counters.concluded.Load() }
 // Restarts is Stats.Restarts alone, without a question to the store.
 func (n *Node) Restarts() uint64 { return n.outages.restarts.Load() }
 
-// fill asks how full a stream is, or all shards of one together.
-func (n *Node) fill(ctx context.Context, name string) (sum StreamStats, err error) {
+// fillOfKind asks how full a stream is, or all shards of one together.
+func (n *Node) fillOfKind(ctx context.Context, name string) (sum StreamStats, err error) {
 	shards, most := uint64(0), uint64(0)
 	for i := range n.kinds {
 		k := &n.kinds[i]
-		if k.whole() != name {
+		if k.wholeName() != name {
 			continue
 		}
-		s, err := n.fillOf(ctx, k.name)
+		s, err := n.fillOfStream(ctx, k.name)
 		if err != nil {
 			return StreamStats{}, err
 		}
@@ -182,7 +182,7 @@ func (n *Node) fill(ctx context.Context, name string) (sum StreamStats, err erro
 // clockOf is the stream whose leader's clock counts: several servers may have several.
 const clockOf = "sessions"
 
-func (n *Node) fillOf(ctx context.Context, name string) (StreamStats, error) {
+func (n *Node) fillOfStream(ctx context.Context, name string) (StreamStats, error) {
 	var info struct {
 		Created time.Time `json:"created"`
 		Config  struct {
@@ -204,10 +204,10 @@ func (n *Node) fillOf(ctx context.Context, name string) (StreamStats, error) {
 		Time time.Time `json:"ts"` // by the clock of the stream's leader
 	}
 	sent := n.opts.now()
-	if err := n.api(ctx, "STREAM.INFO."+n.streamName(name), nil, &info); err != nil {
+	if err := n.askAPI(ctx, "STREAM.INFO."+n.streamName(name), nil, &info); err != nil {
 		return StreamStats{}, err
 	}
-	if name == clockOf && n.opts.Remote.set() && !info.Time.IsZero() {
+	if name == clockOf && n.opts.Remote.isSet() && !info.Time.IsZero() {
 		n.clock.Hear(sent, n.opts.now(), info.Time)
 	}
 	s := StreamStats{Bytes: info.State.Bytes, MaxBytes: uint64(max(info.Config.MaxBytes, 0)), Messages: info.State.Messages, created: info.Created, shards: shardsOf(info.Config.Metadata)}

@@ -75,8 +75,8 @@ const (
 	revoked = "keys.revoked."
 )
 
-// holds reports whether a key has the tokens that those of the stream's records have.
-func (k *kind) holds(key string) bool {
+// holdsKey reports whether a key has the tokens that those of the stream's records have.
+func (k *kind) holdsKey(key string) bool {
 	return validTokens(key, k.tokens) || validTokens(key, k.tokens+1) && slices.ContainsFunc(k.more, func(begin string) bool { return strings.HasPrefix(key, begin) })
 }
 
@@ -92,18 +92,18 @@ func (n *Node) streamName(name string) string {
 	return n.opts.Prefix + "_" + name
 }
 
-// subject returns a key's subject in NATS.
-func (n *Node) subject(key string) string { return n.prefix + key }
+// subjectOf returns a key's subject in NATS.
+func (n *Node) subjectOf(key string) string { return n.prefix + key }
 
-// route returns the stream that a record's key belongs to.
-func (n *Node) route(key string) (stream string, err error) {
+// streamOfKey returns the stream that a record's key belongs to.
+func (n *Node) streamOfKey(key string) (stream string, err error) {
 	if n.leaving.Load() {
 		return "", store.ErrClosed
 	}
 	head, _, _ := strings.Cut(key, ".")
 	for i := range n.kinds {
 		k := &n.kinds[i]
-		if k.subject == head && k.whole() != events && !k.queue && k.holds(key) {
+		if k.subject == head && k.wholeName() != events && !k.queue && k.holdsKey(key) {
 			return n.streamName(k.name), nil
 		}
 	}
@@ -114,7 +114,7 @@ func (n *Node) route(key string) (stream string, err error) {
 func (n *Node) streamConfig(k *kind) jetstream.StreamConfig {
 	c := jetstream.StreamConfig{
 		Name:              n.streamName(k.name),
-		Subjects:          []string{n.subject(k.subject) + ".>"},
+		Subjects:          []string{n.subjectOf(k.subject) + ".>"},
 		Retention:         jetstream.LimitsPolicy,
 		Discard:           jetstream.DiscardNew,
 		MaxBytes:          k.budget(n.opts.MaxStore),
@@ -127,7 +127,7 @@ func (n *Node) streamConfig(k *kind) jetstream.StreamConfig {
 		Duplicates:        dedupe,
 	}
 	switch {
-	case n.opts.shared():
+	case n.opts.isShared():
 		c.Metadata = map[string]string{formatKey: n.formatOf(k)}
 		if len(n.shards) > 1 {
 			c.Metadata[shardsKey] = strconv.Itoa(len(n.shards))
@@ -171,7 +171,7 @@ func (n *Node) ensureStreams(ctx context.Context, must []string) error {
 			if _, err := js.CreateStream(ctx, want); err != nil {
 				return fmt.Errorf("cluster: create stream %s: %w", want.Name, err)
 			}
-		case offline(err) && n.dir != nil:
+		case isOffline(err) && n.dir != nil:
 			return dirError(n.dir.path, store.ErrNewer, fmt.Sprintf("stream %s: %v", want.Name, err),
 				"run the newer release or choose another directory; nothing was changed in it")
 		case err != nil:
@@ -199,9 +199,9 @@ func (n *Node) ensureStreams(ctx context.Context, must []string) error {
 	return nil
 }
 
-// offline reports whether the server has a stream that it cannot serve, because
+// isOffline reports whether the server has a stream that it cannot serve, because
 // its description needs a feature that this release of the server does not know.
-func offline(err error) bool {
+func isOffline(err error) bool {
 	var e *jetstream.APIError
 	return errors.As(err, &e) && (e.ErrorCode == codeStreamOffline || e.ErrorCode == codeStreamOfflineReason)
 }
@@ -215,7 +215,7 @@ func (n *Node) streamNames(shards int) []string {
 	return names
 }
 
-// tokens are those of a subject without the prefix.
-func (n *Node) tokens(subject string) []string {
+// tokensOf are those of a subject without the prefix.
+func (n *Node) tokensOf(subject string) []string {
 	return strings.Split(strings.TrimPrefix(subject, n.prefix), ".")
 }

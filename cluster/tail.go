@@ -30,7 +30,7 @@ func (n *Node) Tail(ctx context.Context, stream string, hint uint64) (uint64, er
 	err := n.checkStream(stream)
 	tail := hint
 	if err == nil {
-		tail, err = n.tail(ctx, stream, hint)
+		tail, err = n.findTail(ctx, stream, hint)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("cluster: tail of %s: %w", stream, err)
@@ -38,11 +38,11 @@ func (n *Node) Tail(ctx context.Context, stream string, hint uint64) (uint64, er
 	return tail, nil
 }
 
-func (n *Node) tail(ctx context.Context, stream string, hint uint64) (uint64, error) {
+func (n *Node) findTail(ctx context.Context, stream string, hint uint64) (uint64, error) {
 	for tail := hint; ; {
-		found, enough, err := n.newest(ctx, stream, tail)
+		found, enough, err := n.findNewest(ctx, stream, tail)
 		if err == nil && enough {
-			enough, err = n.lasts(ctx, stream, found)
+			enough, err = n.appendLasts(ctx, stream, found)
 		}
 		if err == nil && !enough {
 			found, err = n.lastInRing(ctx, stream, tail)
@@ -51,7 +51,7 @@ func (n *Node) tail(ctx context.Context, stream string, hint uint64) (uint64, er
 			return 0, err
 		}
 		tail = found
-		s, err := n.slot(ctx, stream, tail+1)
+		s, err := n.readSlot(ctx, stream, tail+1)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return 0, err
 		}
@@ -62,24 +62,24 @@ func (n *Node) tail(ctx context.Context, stream string, hint uint64) (uint64, er
 	}
 }
 
-// lasts reports whether the leader has append num, and will have for a while: then nothing after it has expired. What expires at about the same time
+// appendLasts reports whether the leader has append num, and will have for a while: then nothing after it has expired. What expires at about the same time
 // does so in any order, in each replica by itself.
-func (n *Node) lasts(ctx context.Context, stream string, num uint64) (bool, error) {
-	s, at, err := n.slotSince(ctx, stream, num)
+func (n *Node) appendLasts(ctx context.Context, stream string, num uint64) (bool, error) {
+	s, at, err := n.readSlotTime(ctx, stream, num)
 	if errors.Is(err, store.ErrNotFound) {
 		return false, nil
 	}
 	return err == nil && s.Num == num && time.Since(at) < n.opts.ReplayAge-min(expiryDoubt, n.opts.ReplayAge/2), err
 }
 
-// newest returns the highest append number that a few reads find, from append from on. It is not enough if there is none, because
+// findNewest returns the highest append number that a few reads find, from append from on. It is not enough if there is none, because
 // these appends have expired and later ones may not have, or if they are too large to be read for their number.
-func (n *Node) newest(ctx context.Context, stream string, from uint64) (num uint64, enough bool, err error) {
+func (n *Node) findNewest(ctx context.Context, stream string, from uint64) (num uint64, enough bool, err error) {
 	nums := []uint64{from}
 	for ahead := uint64(1); ahead < RingSize; ahead *= 2 {
 		nums = append(nums, from+ahead)
 	}
-	last, cut, err := n.highest(ctx, stream, nums, max(from, 1))
+	last, cut, err := n.readHighest(ctx, stream, nums, max(from, 1))
 	if num = max(last.Num, from); err != nil || cut || len(last.Data) == 0 {
 		return num, false, err // a blank may outlive what follows it
 	}
@@ -92,7 +92,7 @@ func (n *Node) newest(ctx context.Context, stream string, from uint64) (num uint
 	}
 	for num > from && num+1 < end {
 		step := (end - num + tailParts - 1) / tailParts
-		last, cut, err := n.highest(ctx, stream, upFrom(num+step, step, (end-num-1)/step), num)
+		last, cut, err := n.readHighest(ctx, stream, upFrom(num+step, step, (end-num-1)/step), num)
 		if num = max(num, last.Num); err != nil || cut {
 			return num, false, err
 		}
@@ -115,7 +115,7 @@ func upFrom(first, step, count uint64) []uint64 {
 // written late, outlive later appends: the record covers them, and from is never below what it covers.
 func (n *Node) lastInRing(ctx context.Context, stream string, from uint64) (uint64, error) {
 	for {
-		present, err := n.present(ctx, stream)
+		present, err := n.listSlots(ctx, stream)
 		if err != nil {
 			return 0, err
 		}
@@ -144,7 +144,7 @@ func (n *Node) lastOf(ctx context.Context, stream string, from uint64, nums []ui
 		case known == 0: // or there is none
 			probe = 0
 		}
-		s, err := n.slot(ctx, stream, nums[probe])
+		s, err := n.readSlot(ctx, stream, nums[probe])
 		switch {
 		case err != nil:
 			return 0, err
@@ -159,14 +159,14 @@ func (n *Node) lastOf(ctx context.Context, stream string, from uint64, nums []ui
 	return last, nil
 }
 
-// present reports which slots of a stream's ring have an append.
-func (n *Node) present(ctx context.Context, stream string) (slots [RingSize]bool, err error) {
-	done, err := n.tailSlots.wait(ctx)
+// listSlots reports which slots of a stream's ring have an append.
+func (n *Node) listSlots(ctx context.Context, stream string) (slots [RingSize]bool, err error) {
+	done, err := n.tailSlots.waitForSlot(ctx)
 	if err != nil {
 		return slots, err
 	}
-	shard := n.shard(stream)
-	subjects, err := n.subjects(ctx, shard.name, shard.subject+"."+stream+".*")
+	shard := n.eventShard(stream)
+	subjects, err := n.listSubjects(ctx, shard.name, shard.subject+"."+stream+".*")
 	done()
 	for subject := range subjects {
 		if num, bad := strconv.ParseUint(subject[strings.LastIndexByte(subject, '.')+1:], 10, 64); bad == nil && num < RingSize {
@@ -176,16 +176,16 @@ func (n *Node) present(ctx context.Context, stream string) (slots [RingSize]bool
 	return slots, err
 }
 
-// highest reads the slots of some appends, of any replica, and returns the one with the highest number in them: none if
+// readHighest reads the slots of some appends, of any replica, and returns the one with the highest number in them: none if
 // that is below least. cut says that these are more than tailBytes, so that it did not read all.
-func (n *Node) highest(ctx context.Context, stream string, nums []uint64, least uint64) (last event, cut bool, err error) {
-	done, err := n.tailSlots.wait(ctx)
+func (n *Node) readHighest(ctx context.Context, stream string, nums []uint64, least uint64) (last event, cut bool, err error) {
+	done, err := n.tailSlots.waitForSlot(ctx)
 	if err != nil {
 		return last, false, err
 	}
 	defer done()
 	size := 0
-	err = n.direct(ctx, stream, nums, getsOfTail, func(s event) bool {
+	err = n.getSlots(ctx, stream, nums, getsOfTail, func(s event) bool {
 		if size += len(s.Data); s.Num >= max(least, last.Num) {
 			last = s
 		}

@@ -22,7 +22,7 @@ const MaxPart = 16 << 20
 
 // partSubject returns the subject of one message of a part.
 func (n *Node) partSubject(task, name string, i int) string {
-	subject := n.subject("task." + task + "." + name)
+	subject := n.subjectOf("task." + task + "." + name)
 	if i == 0 {
 		return subject
 	}
@@ -49,13 +49,13 @@ func (n *Node) PutPart(ctx context.Context, task, name string, data []byte, rev 
 		err = store.ErrTooBig
 	}
 	if err == nil {
-		g := guard{subject: n.subject("task." + task), seq: rev}
+		g := guard{subject: n.subjectOf("task." + task), seq: rev}
 		err = n.putMessages(ctx, func(i int) string { return n.partSubject(task, name, i) }, data, g, ttl)
 	}
 	if err != nil {
 		return fmt.Errorf("cluster: store %s of task %s: %w", name, task, err)
 	}
-	n.written(store.TaskBudget, len(data))
+	n.countWritten(store.TaskBudget, len(data))
 	return nil
 }
 
@@ -64,7 +64,7 @@ func (n *Node) Part(ctx context.Context, task, name string) ([]byte, error) {
 	err := n.checkPart(task, name)
 	var data []byte
 	if err == nil {
-		data, err = n.messages(ctx, tasks, func(i int) string { return n.partSubject(task, name, i) }, MaxPart)
+		data, err = n.getMessages(ctx, tasks, func(i int) string { return n.partSubject(task, name, i) }, MaxPart)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cluster: %s of task %s: %w", name, task, err)
@@ -75,7 +75,7 @@ func (n *Node) Part(ctx context.Context, task, name string) ([]byte, error) {
 // DropPart deletes a part of a task, whose size is at most so many bytes; without a name it deletes all parts. The record stays. What is not there
 // is no error.
 func (n *Node) DropPart(ctx context.Context, task, name string, size int) error {
-	filters := []string{n.subject("task." + task + ".>")}
+	filters := []string{n.subjectOf("task." + task + ".>")}
 	err := n.checkPart(task, cmp.Or(name, "all"))
 	if name != "" {
 		filters = []string{n.partSubject(task, name, 0)}
@@ -85,7 +85,7 @@ func (n *Node) DropPart(ctx context.Context, task, name string, size int) error 
 	}
 	for _, f := range filters {
 		if err == nil {
-			err = n.api(ctx, "STREAM.PURGE."+n.streamName(tasks), map[string]any{"filter": f}, nil)
+			err = n.askAPI(ctx, "STREAM.PURGE."+n.streamName(tasks), map[string]any{"filter": f}, nil)
 		}
 	}
 	if err != nil {
@@ -99,7 +99,7 @@ func (n *Node) PartsSince(ctx context.Context, task string, rev uint64) (bool, e
 	err := n.checkPart(task, "any")
 	var s stored
 	if err == nil {
-		s, err = n.last(ctx, n.streamName(tasks), n.subject("task."+task+".>"))
+		s, err = n.lastMessage(ctx, n.streamName(tasks), n.subjectOf("task."+task+".>"))
 	}
 	if errors.Is(err, store.ErrNotFound) {
 		return false, nil
@@ -117,17 +117,17 @@ func (n *Node) Tasks(ctx context.Context, tenant, server string, from uint64, li
 	if !validTokens(tenant, 1) || !validTokens(server, 1) {
 		return nil, fmt.Errorf("cluster: list tasks: %w: tasks of %q and %q", store.ErrBadKey, tenant, server)
 	}
-	filter := n.subject("task." + tenant + "." + server + ".*")
+	filter := n.subjectOf("task." + tenant + "." + server + ".*")
 	return n.listTasks(ctx, filter, from, limit)
 }
 
 // AllTasks is Tasks for all tenants and servers.
 func (n *Node) AllTasks(ctx context.Context, from uint64, limit int) ([]store.Task, error) {
-	return n.listTasks(ctx, n.subject("task.*.*.*"), from, limit)
+	return n.listTasks(ctx, n.subjectOf("task.*.*.*"), from, limit)
 }
 
 func (n *Node) listTasks(ctx context.Context, filter string, from uint64, limit int) (found []store.Task, err error) {
-	err = n.walk(ctx, tasks, filter, from, limit, func(subject string, rev uint64, data []byte) {
+	err = n.walkRecords(ctx, tasks, filter, from, limit, func(subject string, rev uint64, data []byte) {
 		found = append(found, n.storedTask(subject, rev, data))
 	})
 	if err != nil {
@@ -138,7 +138,7 @@ func (n *Node) listTasks(ctx context.Context, filter string, from uint64, limit 
 
 // storedTask is the task of a record's subject.
 func (n *Node) storedTask(subject string, rev uint64, data []byte) store.Task {
-	t := n.tokens(subject)
+	t := n.tokensOf(subject)
 	return store.Task{Tenant: t[1], Server: t[2], ID: t[3], Rev: rev, Data: data}
 }
 
@@ -146,7 +146,7 @@ func (n *Node) storedTask(subject string, rev uint64, data []byte) store.Task {
 func (n *Node) FindTask(ctx context.Context, id string) (tenant, server string, err error) {
 	var found map[string]uint64
 	if validTokens(id, 1) {
-		found, err = n.subjects(ctx, tasks, "task.*.*."+id)
+		found, err = n.listSubjects(ctx, tasks, "task.*.*."+id)
 	}
 	for subject := range found {
 		t := n.storedTask(subject, 0, nil)
@@ -163,7 +163,7 @@ func (n *Node) Parts(ctx context.Context, task string) (names []string, err erro
 	err = n.checkPart(task, "any")
 	var subjects map[string]uint64
 	if err == nil {
-		subjects, err = n.subjects(ctx, tasks, "task."+task+".*")
+		subjects, err = n.listSubjects(ctx, tasks, "task."+task+".*")
 	}
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, fmt.Errorf("cluster: parts of task %s: %w", task, err)
@@ -177,7 +177,7 @@ func (n *Node) Parts(ctx context.Context, task string) (names []string, err erro
 // PartHead reads the beginning of a part of a task, and how many bytes the part has.
 func (n *Node) PartHead(ctx context.Context, task, name string) (head []byte, size int, err error) {
 	if err = n.checkPart(task, name); err == nil {
-		head, _, err = n.get(ctx, n.streamName(tasks), n.partSubject(task, name, 0))
+		head, _, err = n.getRecord(ctx, n.streamName(tasks), n.partSubject(task, name, 0))
 	}
 	if err == nil && len(head) < 4 {
 		err = store.ErrDamaged

@@ -61,7 +61,7 @@ func TestPartsOfATask(t *testing.T) {
 			if slices.Sort(left); !slices.Equal(left, tt.left) {
 				t.Errorf("after drop of %q the parts %v are left, want %v", tt.drop, left, tt.left)
 			}
-			if all := must[map[string]uint64](t)(n.subjects(ctx, tasks, "task."+testTask+".>")); len(all) != len(tt.left) && tt.drop != "none" {
+			if all := must[map[string]uint64](t)(n.listSubjects(ctx, tasks, "task."+testTask+".>")); len(all) != len(tt.left) && tt.drop != "none" {
 				t.Errorf("after drop of %q the messages %v are left", tt.drop, all)
 			}
 		}
@@ -249,7 +249,7 @@ func TestWorkByItsNumber(t *testing.T) {
 			there := func(what string, want bool) {
 				t.Helper()
 				change(t, n.Retire(ctx, "demo"))
-				err := n.api(ctx, "CONSUMER.INFO."+n.streamName(work)+".demo", nil, nil)
+				err := n.askAPI(ctx, "CONSUMER.INFO."+n.streamName(work)+".demo", nil, nil)
 				if got := err == nil; got != want {
 					t.Errorf("%s: there is a consumer: %v, %v", what, got, err)
 				}

@@ -22,8 +22,8 @@ const (
 	replicatedWait = 8 * time.Second
 	// maxWork is how many messages of a server workers may have at a time, on all nodes together, where the servers allow so many.
 	maxWork = 200_000
-	// unused is after which time the servers remove the consumer of a server that no node serves. It is made again where there is work.
-	unused = 24 * time.Hour
+	// consumerIdle is after which time the servers remove the consumer of a server that no node serves. It is made again where there is work.
+	consumerIdle = 24 * time.Hour
 	// maxConsumers bounds the servers of a store that have tasks, each of which has a consumer.
 	maxConsumers = 4096
 )
@@ -41,7 +41,7 @@ func (n *Node) Offer(ctx context.Context, tenant, server, task, from string, ttl
 	case !validTokens(tenant, 1) || !validTokens(server, 1) || !validTokens(task, 1) || from != "" && !validTokens(from, 1):
 		err = fmt.Errorf("%w: task %q of %q and %q", store.ErrBadKey, task, tenant, server)
 	default:
-		seq, err = n.put(ctx, n.subject("work."+server), []byte(what), ttl, guard{any: true})
+		seq, err = n.putMessage(ctx, n.subjectOf("work."+server), []byte(what), ttl, guard{any: true})
 	}
 	if err != nil {
 		return 0, fmt.Errorf("cluster: offer task %s: %w", task, err)
@@ -60,13 +60,13 @@ func (n *Node) HasWork(ctx context.Context, tenant, server, task string, seq uin
 	}
 	err := store.ErrNotFound
 	if seq > 0 {
-		err = n.api(ctx, "STREAM.MSG.GET."+n.streamName(work), map[string]any{"seq": seq}, &r)
+		err = n.askAPI(ctx, "STREAM.MSG.GET."+n.streamName(work), map[string]any{"seq": seq}, &r)
 	}
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return false, fmt.Errorf("cluster: work of task %s: %w", task, err)
 	}
 	of, id, _ := parseWork(r.Message.Data)
-	return err == nil && r.Message.Subject == n.subject("work."+server) && of == tenant && id == task, nil
+	return err == nil && r.Message.Subject == n.subjectOf("work."+server) && of == tenant && id == task, nil
 }
 
 // Withdraw removes work that was offered, whoever has it. What is not there is no error.
@@ -80,7 +80,7 @@ func (n *Node) Withdraw(ctx context.Context, seq uint64) error {
 
 // TakeTurn reports whether this node is the one that compares tasks with their work now: the first to ask. Nobody else is for ttl, or until the stream of work is lost.
 func (n *Node) TakeTurn(ctx context.Context, ttl time.Duration) (bool, error) {
-	_, err := n.put(ctx, n.subject("work.turn.compare"), []byte(n.name), ttl, guard{}) // three tokens, so that it is no server's
+	_, err := n.putMessage(ctx, n.subjectOf("work.turn.compare"), []byte(n.name), ttl, guard{}) // three tokens, so that it is no server's
 	if errors.Is(err, store.ErrConflict) {
 		return false, nil
 	}
@@ -144,9 +144,9 @@ func (n *Node) Work(ctx context.Context, server string) (store.Queue, error) {
 // the half of that, or of the half.
 func (n *Node) makeConsumer(ctx context.Context, js jetstream.JetStream, server string) (jetstream.Consumer, error) {
 	want := jetstream.ConsumerConfig{
-		Durable: server, FilterSubject: n.subject("work." + server), AckPolicy: jetstream.AckExplicitPolicy, AckWait: n.workWait(),
-		MaxAckPending: maxWork, MaxDeliver: -1, InactiveThreshold: unused,
-		MemoryStorage: !n.opts.shared(), // it ends with its process, and the next one gives all work out again
+		Durable: server, FilterSubject: n.subjectOf("work." + server), AckPolicy: jetstream.AckExplicitPolicy, AckWait: n.workWait(),
+		MaxAckPending: maxWork, MaxDeliver: -1, InactiveThreshold: consumerIdle,
+		MemoryStorage: !n.opts.isShared(), // it ends with its process, and the next one gives all work out again
 	}
 	for {
 		c, err := js.CreateOrUpdateConsumer(ctx, n.streamName(work), want)
@@ -179,7 +179,7 @@ func (n *Node) Retire(ctx context.Context, server string) error {
 			err = js.DeleteConsumer(ctx, n.streamName(work), server)
 			break
 		}
-		sleep(ctx, 100*time.Millisecond) // A queue of this node takes a moment to close.
+		sleepFor(ctx, 100*time.Millisecond) // A queue of this node takes a moment to close.
 	}
 	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return fmt.Errorf("cluster: retire the work of %s: %w: %w", server, store.ErrUnavailable, err)
@@ -208,7 +208,7 @@ func (n *Node) Reclaim(ctx context.Context, server string, had func(tenant, task
 	}
 	var all []left // listed before any is offered, as what is offered comes behind them
 	for from := uint64(1); len(all) < maxWork; {
-		s, _, err := n.next(ctx, n.streamName(work), n.subject("work."+server), from)
+		s, _, err := n.nextMessage(ctx, n.streamName(work), n.subjectOf("work."+server), from)
 		if errors.Is(err, store.ErrNotFound) {
 			break
 		}
@@ -294,7 +294,7 @@ func (q *workQueue) Close() { q.iter.Stop() }
 
 // Working lists the servers that have work, on this node or another.
 func (n *Node) Working(ctx context.Context) ([]string, error) {
-	subjects, err := n.subjects(ctx, work, "work.*")
+	subjects, err := n.listSubjects(ctx, work, "work.*")
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, fmt.Errorf("cluster: list work: %w", err)
 	}
