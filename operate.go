@@ -76,7 +76,7 @@ type adminFleet struct{ rt *Runtime }
 var _ admin.Fleet = adminFleet{}
 
 func (a adminFleet) Nodes(ctx context.Context) ([]admin.Node, error) {
-	members, err := a.rt.cluster.Members(ctx)
+	members, err := a.rt.cluster.ListMembers(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -129,62 +127,6 @@ func (c description) checkInf(name string) (maxBytes int64, ok bool) {
 	return inf.MaxBytes, true
 }
 
-// checkStore checks the store before the embedded server opens it, because the
-// server drops what it cannot read. It checks everything first, and mends only
-// once it can no longer refuse. names are the streams of this node in the order
-// of kinds.
-func (d *directory) checkStore(names []string) error {
-	kept, err := d.readDescriptions()
-	if err != nil {
-		return err
-	}
-	var mend []func() error
-	var have []string
-	for _, name := range d.id.Streams {
-		// Opening a directory voids its leases: this stream can have lost nothing
-		// that matters.
-		expendable := len(names) > 0 && name == names[0]
-		fix, max, err := d.checkStream(name, kept, expendable)
-		if err != nil {
-			return err
-		}
-		if fix != nil {
-			mend = append(mend, fix)
-		}
-		if max >= 0 {
-			have = append(have, name)
-			d.reserved += max
-		}
-	}
-	for _, name := range names {
-		dir := d.streamDir(name)
-		if _, _, ok := d.readDescription(name); ok || slices.Contains(d.id.Streams, name) || !d.pathExists(dir) {
-			continue
-		}
-		if copy := kept[name].orNil(name); copy != nil {
-			mend = append(mend, func() error { return copy.writeTo(dir) })
-			continue
-		}
-		// The creation of a stream was cut short. It holds nothing: nothing is
-		// stored before the identity lists the streams.
-		mend = append(mend, func() error { return os.RemoveAll(dir) })
-	}
-	if len(have) != len(d.id.Streams) {
-		// First, so that a start after one that fails here does not miss a stream
-		// that is given up.
-		d.id.Streams = have
-		if err := d.saveIdentity(); err != nil {
-			return err
-		}
-	}
-	for _, fix := range mend {
-		if err := fix(); err != nil {
-			return fmt.Errorf("cluster: data directory: %w", err)
-		}
-	}
-	return nil
-}
-
 // checkStream checks one stream that must exist. It returns what must be done
 // before the server may open it, and its limit; a negative limit says that the
 // stream is given up.
@@ -257,53 +199,6 @@ func (c *description) writeTo(dir string) error {
 		return err
 	}
 	return writeFile(filepath.Join(dir, "meta.sum"), []byte(c.Sum))
-}
-
-// keepStreams makes streams that were created or changed durable. It then keeps a
-// copy of their descriptions, and last records that they must exist.
-func (d *directory) keepStreams(names []string) error {
-	kept, err := d.readDescriptions()
-	if err != nil {
-		return err
-	}
-	next := maps.Clone(kept)
-	if next == nil {
-		next = map[string]description{}
-	}
-	for _, name := range names {
-		got, _, ok := d.readDescription(name)
-		if !ok {
-			return fmt.Errorf("cluster: data directory %s: the description of stream %s cannot be read after the start", d.path, name)
-		}
-		if next[name] == got {
-			continue
-		}
-		next[name] = got
-		dir := d.streamDir(name)
-		for _, path := range []string{filepath.Join(dir, "meta.inf"), filepath.Join(dir, "meta.sum"), filepath.Join(dir, "msgs"), dir} {
-			if err := syncPath(path); err != nil {
-				return fmt.Errorf("cluster: data directory: %w", err)
-			}
-		}
-	}
-	if !maps.Equal(kept, next) {
-		for _, path := range []string{d.streamDir(""), d.pathOf(filepath.Join(storeDir, "$G")), d.pathOf(storeDir), d.path} {
-			if err := syncPath(path); err != nil {
-				return fmt.Errorf("cluster: data directory: %w", err)
-			}
-		}
-		data, err := json.MarshalIndent(struct {
-			Format  int                    `json:"format"`
-			Streams map[string]description `json:"streams"`
-		}{descriptionsFormat, next}, "", "  ")
-		if err != nil {
-			return err
-		}
-		if err := writeFile(d.pathOf(descriptionsFile), append(data, '\n')); err != nil {
-			return fmt.Errorf("cluster: data directory: %w", err)
-		}
-	}
-	return d.hasStreams(names)
 }
 
 // writeFile replaces a file so that a crash or a power cut leaves the old or

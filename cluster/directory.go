@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,13 +20,7 @@ import (
 )
 
 const (
-	// plainFormat is the version of the layout of a store whose events are in one stream, and directoryFormat that of one with
-	// shards, the newest that this release knows. An older release refuses the second, and can go on with the first.
-	plainFormat     = 1
-	directoryFormat = 2
-
 	lockFile     = "lock"
-	roomFile     = "room.tmp" // while the node looks for room
 	identityFile = "troupe.json"
 	storeDir     = "jetstream" // named by the embedded server
 )
@@ -44,14 +39,6 @@ type identity struct {
 // shardCount is how many streams keep the events.
 func (id *identity) shardCount() int { return max(id.Shards, 1) }
 
-// formatOf is the version of the layout of a store with that many shards.
-func formatOf(shards int) int {
-	if shards > 1 {
-		return directoryFormat
-	}
-	return plainFormat
-}
-
 // directory is a data directory that this process has locked.
 type directory struct {
 	path string
@@ -60,26 +47,6 @@ type directory struct {
 	// reserved is how many bytes its streams may hold by the limits of the last
 	// run.
 	reserved int64
-}
-
-// dirError gives every refusal the same shape: what, where, and what to do.
-func dirError(path string, err error, what, advice string) error {
-	if what != "" {
-		what = " (" + what + ")"
-	}
-	return fmt.Errorf("cluster: data directory %s: %w%s: %s", path, err, what, advice)
-}
-
-// openDirectory is openDirectory of the node's directory. Others may be able to replace it, which is not refused: that cannot be told from a volume of a container
-// that is open to all, and is this process's own.
-func (n *Node) openDirectory(shards int, names func(shards int) []string) (err error) {
-	if n.dir, err = openDirectory(n.opts.Dir, shards, names); err != nil {
-		return err
-	}
-	if why, advice := owner.Above(n.dir.path); why != "" {
-		n.log.Warn("other users of this machine may replace the data directory", "directory", n.dir.path, "why", why, "advice", advice)
-	}
-	return nil
 }
 
 // openDirectory locks the data directory at path and reads its identity, creating
@@ -303,4 +270,115 @@ func (d *directory) closeDirectory() error {
 		return fmt.Errorf("cluster: data directory: %w", err)
 	}
 	return nil
+}
+
+// storePath makes the store's directory with the permissions we want.
+func (d *directory) storePath() (string, error) {
+	if err := os.MkdirAll(filepath.Join(d.path, storeDir), 0o700); err != nil {
+		return "", fmt.Errorf("cluster: data directory: %w", err)
+	}
+	return d.path, nil
+}
+
+// checkStore checks the store before the embedded server opens it, because the
+// server drops what it cannot read. It checks everything first, and mends only
+// once it can no longer refuse. names are the streams of this node in the order
+// of kinds.
+func (d *directory) checkStore(names []string) error {
+	kept, err := d.readDescriptions()
+	if err != nil {
+		return err
+	}
+	var mend []func() error
+	var have []string
+	for _, name := range d.id.Streams {
+		// Opening a directory voids its leases: this stream can have lost nothing
+		// that matters.
+		expendable := len(names) > 0 && name == names[0]
+		fix, max, err := d.checkStream(name, kept, expendable)
+		if err != nil {
+			return err
+		}
+		if fix != nil {
+			mend = append(mend, fix)
+		}
+		if max >= 0 {
+			have = append(have, name)
+			d.reserved += max
+		}
+	}
+	for _, name := range names {
+		dir := d.streamDir(name)
+		if _, _, ok := d.readDescription(name); ok || slices.Contains(d.id.Streams, name) || !d.pathExists(dir) {
+			continue
+		}
+		if copy := kept[name].orNil(name); copy != nil {
+			mend = append(mend, func() error { return copy.writeTo(dir) })
+			continue
+		}
+		// The creation of a stream was cut short. It holds nothing: nothing is
+		// stored before the identity lists the streams.
+		mend = append(mend, func() error { return os.RemoveAll(dir) })
+	}
+	if len(have) != len(d.id.Streams) {
+		// First, so that a start after one that fails here does not miss a stream
+		// that is given up.
+		d.id.Streams = have
+		if err := d.saveIdentity(); err != nil {
+			return err
+		}
+	}
+	for _, fix := range mend {
+		if err := fix(); err != nil {
+			return fmt.Errorf("cluster: data directory: %w", err)
+		}
+	}
+	return nil
+}
+
+// keepStreams makes streams that were created or changed durable. It then keeps a
+// copy of their descriptions, and last records that they must exist.
+func (d *directory) keepStreams(names []string) error {
+	kept, err := d.readDescriptions()
+	if err != nil {
+		return err
+	}
+	next := maps.Clone(kept)
+	if next == nil {
+		next = map[string]description{}
+	}
+	for _, name := range names {
+		got, _, ok := d.readDescription(name)
+		if !ok {
+			return fmt.Errorf("cluster: data directory %s: the description of stream %s cannot be read after the start", d.path, name)
+		}
+		if next[name] == got {
+			continue
+		}
+		next[name] = got
+		dir := d.streamDir(name)
+		for _, path := range []string{filepath.Join(dir, "meta.inf"), filepath.Join(dir, "meta.sum"), filepath.Join(dir, "msgs"), dir} {
+			if err := syncPath(path); err != nil {
+				return fmt.Errorf("cluster: data directory: %w", err)
+			}
+		}
+	}
+	if !maps.Equal(kept, next) {
+		for _, path := range []string{d.streamDir(""), d.pathOf(filepath.Join(storeDir, "$G")), d.pathOf(storeDir), d.path} {
+			if err := syncPath(path); err != nil {
+				return fmt.Errorf("cluster: data directory: %w", err)
+			}
+		}
+		data, err := json.MarshalIndent(struct {
+			Format  int                    `json:"format"`
+			Streams map[string]description `json:"streams"`
+		}{descriptionsFormat, next}, "", "  ")
+		if err != nil {
+			return err
+		}
+		if err := writeFile(d.pathOf(descriptionsFile), append(data, '\n')); err != nil {
+			return fmt.Errorf("cluster: data directory: %w", err)
+		}
+	}
+	return d.hasStreams(names)
 }

@@ -266,7 +266,7 @@ func TestKill(t *testing.T) {
 		if e, _ := n.entry(t, n.Name()); e.Boot != n.Boot() {
 			t.Errorf("entry: %+v, want boot %s", e, n.Boot())
 		}
-		if got := messages(t, n, "nodes"); got != 1 {
+		if got := countMessages(t, n, "nodes"); got != 1 {
 			t.Errorf("entries after a restart: got %d, want 1", got)
 		}
 		if err := n.Close(t.Context()); err != nil {

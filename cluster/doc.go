@@ -3,6 +3,12 @@
 // JetStream, in a server embedded in this process, on disk or in memory, or on servers of their own
 // (Options.Remote), which several processes may share.
 //
+// A Node is made of its parts, each of which does what its interface in internal/store says: Records
+// keeps small values, Log the event logs of streams, Tasks what tasks have and their queue. Members is
+// the node among the others: its lease, its letters, and who is dead. Server is the server in this
+// process, or the connection to others. Below them, messages writes and reads single messages of the
+// streams, and wire has the connections and names that all share.
+//
 // # Guarantees
 //
 //   - An acknowledged write survives the death of the process. A power cut may
@@ -89,8 +95,11 @@ package cluster
 //
 // The files from the top; most of the names that a file uses are in its own line or below:
 //
-//	members fleet waiting mail  the other nodes
-//	sessions tail embedded replay task keyring eventlog listen work  what is kept of sessions, streams and tasks, the keys of the fleet, the server in this process
-//	node lease remote  the node, and servers elsewhere
-//	records loss pressure stats flush outage shards  how data is stored
-//	outbox directory streams descriptions inbox lock errors reply hearts options  shared by all of these
+//	node  the node, made of its parts
+//	agreement server loss  the server in this process or elsewhere, its streams, and what is done when it loses some
+//	members mail lease waiting hearts outbox  the other nodes, and this one among them
+//	keyring  the keys of the fleet
+//	tasks eventlog tail replay records pressure  what is kept of tasks, streams and sessions
+//	messages wire  the messages of the streams, and the way to the servers
+//	flush directory descriptions outage  files on the disk
+//	inbox reply stats streams remote listen options lock errors  shared by all of these

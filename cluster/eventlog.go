@@ -3,8 +3,10 @@ package cluster
 import (
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"sync"
 	"time"
@@ -14,24 +16,6 @@ import (
 	"github.com/troupe-run/troupe/internal/store"
 )
 
-const (
-	// RingSize is how many appends of a stream are kept: append n replaces n-RingSize.
-	RingSize = 1000
-
-	eventVersion = 1
-	eventHeader  = 9 // version, append number
-	bodyPart     = 512 << 10
-	bodyHeader   = 1 + 4 // version (in encodeRecord), total size
-)
-
-// eventSubject returns the subject of one message of a stream.
-func (n *Node) eventSubject(stream, leaf string) string {
-	return n.prefix + n.eventShard(stream).subject + "." + stream + "." + leaf
-}
-
-// eventStream returns the name in NATS of the stream that has a stream's messages.
-func (n *Node) eventStream(stream string) string { return n.streamName(n.eventShard(stream).name) }
-
 func bodyLeaf(part int) string {
 	if part == 0 {
 		return "body"
@@ -39,16 +23,10 @@ func bodyLeaf(part int) string {
 	return "body" + strconv.Itoa(part)
 }
 
-// checkStream refuses an invalid name of a stream, and every call once the node
-// is closing.
-func (n *Node) checkStream(stream string) error {
-	if n.leaving.Load() {
-		return store.ErrClosed
-	}
-	if !validTokens(stream, 4) {
-		return fmt.Errorf("%w: stream %q", store.ErrBadKey, stream)
-	}
-	return nil
+// Log keeps the event logs of streams: see store.Log.
+type Log struct {
+	*logReader
+	*usage
 }
 
 // OpenStream creates a stream: its writer record and, unless body is nil, the
@@ -57,7 +35,7 @@ func (n *Node) checkStream(stream string) error {
 //
 // If the record was stored but not the whole body, OpenStream removes what it can
 // and returns an error; the rest expires.
-func (n *Node) OpenStream(ctx context.Context, stream string, rec, body []byte, ttl time.Duration) (rev uint64, err error) {
+func (n *Log) OpenStream(ctx context.Context, stream string, rec, body []byte, ttl time.Duration) (rev uint64, err error) {
 	if err = n.checkStream(stream); err == nil && len(body) > MaxBody {
 		err = store.ErrTooBig
 	}
@@ -81,13 +59,13 @@ func (n *Node) OpenStream(ctx context.Context, stream string, rec, body []byte, 
 
 // putBody stores the parts of a body one after the other, each under the fence: a
 // writer that lost the stream must not change its body.
-func (n *Node) putBody(ctx context.Context, stream string, body []byte, rev uint64, ttl time.Duration) error {
+func (n *Log) putBody(ctx context.Context, stream string, body []byte, rev uint64, ttl time.Duration) error {
 	g := guard{subject: n.eventSubject(stream, "open"), seq: rev}
 	return n.putMessages(ctx, func(i int) string { return n.eventSubject(stream, bodyLeaf(i)) }, body, g, ttl)
 }
 
 // Writer reads a stream's writer record and its revision from the leader. ErrNotFound is certain, and what is found may be old, as with Get.
-func (n *Node) Writer(ctx context.Context, stream string) (rec []byte, rev uint64, err error) {
+func (n *Log) Writer(ctx context.Context, stream string) (rec []byte, rev uint64, err error) {
 	if err = n.checkStream(stream); err == nil {
 		rec, rev, err = n.findRecord(ctx, n.eventStream(stream), n.eventSubject(stream, "open"))
 	}
@@ -99,7 +77,7 @@ func (n *Node) Writer(ctx context.Context, stream string) (rec []byte, rev uint6
 
 // Holds returns nil if the writer record of a stream has revision rev, and ErrFenced if it has not. Both are certain: on replicated servers a
 // message that expires within seconds is stored under the condition that it has.
-func (n *Node) Holds(ctx context.Context, stream string, rev uint64) error {
+func (n *Log) Holds(ctx context.Context, stream string, rev uint64) error {
 	err := n.checkStream(stream)
 	if err == nil && n.replicas > 1 {
 		_, err = n.putMessage(ctx, n.eventSubject(stream, "held"), nil, markerTTL, guard{subject: n.eventSubject(stream, "open"), seq: rev})
@@ -120,7 +98,7 @@ func (n *Node) Holds(ctx context.Context, stream string, rev uint64) error {
 
 // Body reads the body stored by OpenStream from the leader. ErrNotFound: there
 // is none, or a part of it is missing.
-func (n *Node) Body(ctx context.Context, stream string) ([]byte, error) {
+func (n *Log) Body(ctx context.Context, stream string) ([]byte, error) {
 	err := n.checkStream(stream)
 	var body []byte
 	if err == nil {
@@ -132,7 +110,7 @@ func (n *Node) Body(ctx context.Context, stream string) ([]byte, error) {
 	return body, nil
 }
 
-func (n *Node) readBody(ctx context.Context, stream string) ([]byte, error) {
+func (n *Log) readBody(ctx context.Context, stream string) ([]byte, error) {
 	return n.getMessages(ctx, n.eventShard(stream).name, func(i int) string { return n.eventSubject(stream, bodyLeaf(i)) }, MaxBody)
 }
 
@@ -140,7 +118,7 @@ func (n *Node) readBody(ctx context.Context, stream string) ([]byte, error) {
 // lifetime: for a takeover, or for a refresh by the writer itself. It does not
 // renew the body. From then on appends under rev are refused. ErrConflict:
 // another writer was faster, or the record has expired.
-func (n *Node) Rewrite(ctx context.Context, stream string, rec []byte, rev uint64, ttl time.Duration) (uint64, error) {
+func (n *Log) Rewrite(ctx context.Context, stream string, rec []byte, rev uint64, ttl time.Duration) (uint64, error) {
 	err := n.checkStream(stream)
 	if err == nil && len(rec) > MaxRecord {
 		err = store.ErrTooBig
@@ -163,7 +141,7 @@ func (n *Node) Rewrite(ctx context.Context, stream string, rec []byte, rev uint6
 // none, or a part of it is missing. ErrFenced: another writer has the stream.
 // After another error some parts may have been renewed; the content of the body
 // is unchanged.
-func (n *Node) KeepBody(ctx context.Context, stream string, body []byte, rev uint64, ttl time.Duration) error {
+func (n *Log) KeepBody(ctx context.Context, stream string, body []byte, rev uint64, ttl time.Duration) error {
 	err := n.checkStream(stream)
 	if err == nil && len(body) > MaxBody {
 		err = store.ErrTooBig
@@ -208,7 +186,7 @@ var appendMsgs = sync.Pool{New: func() any {
 // The caller must number the appends of a stream from 1 without a gap, and have
 // at most one of them in flight. Empty data empties a slot: Read then treats the
 // number as evicted. Append copies data before it returns. done must not block.
-func (n *Node) Append(stream string, rev, num uint64, data []byte, done func(error)) {
+func (n *Log) Append(stream string, rev, num uint64, data []byte, done func(error)) {
 	err := n.checkStream(stream)
 	switch {
 	case err != nil:
@@ -263,26 +241,10 @@ func (n *Node) Append(stream string, rev, num uint64, data []byte, done func(err
 	}
 }
 
-// decodeEvent splits a stored append.
-func decodeEvent(payload []byte) (num uint64, data []byte, err error) {
-	switch {
-	case len(payload) == 0:
-		return 0, nil, store.ErrNotFound
-	case payload[0] > eventVersion:
-		return 0, nil, fmt.Errorf("append version %d: %w", payload[0], store.ErrNewer)
-	case payload[0] != eventVersion || len(payload) < eventHeader:
-		return 0, nil, fmt.Errorf("append of %d bytes: %w", len(payload), store.ErrDamaged)
-	}
-	if num = binary.BigEndian.Uint64(payload[1:]); num == 0 {
-		return 0, nil, fmt.Errorf("append number 0: %w", store.ErrDamaged)
-	}
-	return num, payload[eventHeader:], nil
-}
-
 // EndStream removes a stream: first the writer record, so that nothing more can
 // be appended, then body and appends by their exact subjects. What is left after
 // an error expires by itself.
-func (n *Node) EndStream(ctx context.Context, stream string) error {
+func (n *Log) EndStream(ctx context.Context, stream string) error {
 	err := n.checkStream(stream)
 	if err == nil {
 		err = n.endStream(ctx, stream)
@@ -293,7 +255,7 @@ func (n *Node) EndStream(ctx context.Context, stream string) error {
 	return nil
 }
 
-func (n *Node) endStream(ctx context.Context, stream string) error {
+func (n *Log) endStream(ctx context.Context, stream string) error {
 	open := n.eventSubject(stream, "open")
 	if err := n.removeRecord(ctx, n.eventStream(stream), open, 0); err != nil {
 		return err
@@ -316,4 +278,80 @@ func (n *Node) endStream(ctx context.Context, stream string) error {
 		}
 	}
 	return first
+}
+
+// StoredStream is the writer record of a stream, with the last token of its key.
+type StoredStream struct {
+	ID   string
+	Data []byte
+}
+
+// Streams reads the writer records of a session's streams, at most limit, and returns how many there are. It is for operators.
+func (n *Log) Streams(ctx context.Context, session string, limit int) (found []StoredStream, all int, err error) {
+	if n.leaving.Load() {
+		err = store.ErrClosed
+	} else if !validTokens(session, 3) {
+		err = fmt.Errorf("%w: session %q", store.ErrBadKey, session)
+	}
+	subjects := make(map[string]uint64)
+	for _, shard := range n.shards {
+		if err == nil {
+			var some map[string]uint64
+			some, err = n.listSubjects(ctx, shard.name, shard.subject+"."+session+".*.open")
+			maps.Copy(subjects, some)
+		}
+	}
+	for subject := range subjects {
+		if err != nil || len(found) == limit {
+			break
+		}
+		id := n.tokensOf(subject)[4]
+		rec, _, gone := n.getRecord(ctx, n.eventStream(session+"."+id), subject)
+		switch {
+		case errors.Is(gone, store.ErrNotFound): // It ended just now, or its tombstone is still there.
+			all--
+		case json.Valid(rec):
+			found = append(found, StoredStream{id, rec})
+		case errors.Is(gone, store.ErrUnavailable):
+			err = gone
+		}
+	}
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, 0, fmt.Errorf("cluster: streams of session %s: %w", session, err)
+	}
+	return found, all + len(subjects), nil
+}
+
+// Read calls f with the appends from..to, both included, in order. to must not lie
+// beyond the stream's tail. A number that is missing is gone, which the leader has
+// confirmed: overwritten, emptied or expired. f owns the data. After an error,
+// which says nothing about any of them, f was not called.
+func (n *Log) Read(ctx context.Context, stream string, from, to uint64, f func(num uint64, data []byte)) error {
+	err := n.checkStream(stream)
+	var found []event
+	if err == nil && to >= max(from, 1) {
+		found, err = n.readAppends(ctx, stream, max(from, 1), to)
+	}
+	if err != nil {
+		return fmt.Errorf("cluster: read %s: %w", stream, err)
+	}
+	for _, e := range found {
+		f(e.Num, e.Data)
+	}
+	return nil
+}
+
+// Tail returns the number of a stream's last append. It searches forward from
+// hint, a number that was appended, or 0 if none is known. It returns hint if
+// nothing later is stored. The leader has confirmed the end.
+func (n *Log) Tail(ctx context.Context, stream string, hint uint64) (uint64, error) {
+	err := n.checkStream(stream)
+	tail := hint
+	if err == nil {
+		tail, err = tailFinder{n.logReader}.findTail(ctx, stream, hint)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("cluster: tail of %s: %w", stream, err)
+	}
+	return tail, nil
 }

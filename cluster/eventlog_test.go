@@ -57,7 +57,7 @@ func TestRing(t *testing.T) {
 				t.Errorf("tail from %d: got %d, %v, want %d", hint, got, err, want)
 			}
 			// Without reading the appends between it is the last one less than a round away, or a later one.
-			if got, err := n.lastInRing(ctx, testStream, hint); err != nil || got > want || got < min(want, hint+RingSize-1) {
+			if got, err := (tailFinder{n.logReader}).lastInRing(ctx, testStream, hint); err != nil || got > want || got < min(want, hint+RingSize-1) {
 				t.Errorf("last append in the ring from %d: got %d, %v, want %d", hint, got, err, want)
 			}
 		}
@@ -105,7 +105,7 @@ func TestRing(t *testing.T) {
 		}
 		read(299, 320, span(311, 320))
 		tail(0, 1300)
-		if got := messages(t, n, "events"); got != RingSize+1 {
+		if got := countMessages(t, n, "events"); got != RingSize+1 {
 			t.Errorf("messages: got %d, want %d", got, RingSize+1)
 		}
 		if err := n.EndStream(ctx, testStream); err != nil {
@@ -153,7 +153,7 @@ func TestAppendsExpire(t *testing.T) {
 			fill(t, n, testStream, rev, 301, 301)
 			time.Sleep(time.Hour)
 			wantErr(t, "append after the writer record expired", appendWait(n, testStream, rev, 302, nil), store.ErrFenced)
-			if got := messages(t, n, "events"); got != 0 {
+			if got := countMessages(t, n, "events"); got != 0 {
 				t.Errorf("messages after everything expired: got %d, want 0", got)
 			}
 		})
@@ -261,7 +261,7 @@ func TestKeepBodyRenews(t *testing.T) {
 		_, err = n.Rewrite(ctx, testStream, nil, rev, time.Minute)
 		wantErr(t, "rewriting after expiry", err, store.ErrConflict)
 		wantErr(t, "keeping the body after expiry", n.KeepBody(ctx, testStream, []byte("b"), rev, time.Minute), store.ErrFenced)
-		if got := messages(t, n, "events"); got != 0 {
+		if got := countMessages(t, n, "events"); got != 0 {
 			t.Errorf("messages: got %d, want 0", got)
 		}
 	})
@@ -388,7 +388,7 @@ func TestReadBigAppends(t *testing.T) {
 				t.Errorf("data of append %d is not what was appended", s.Num)
 			}
 		}
-		if _, enough, err := n.findNewest(t.Context(), testStream, 1); err != nil || enough {
+		if _, enough, err := (tailFinder{n.logReader}).findNewest(t.Context(), testStream, 1); err != nil || enough {
 			t.Errorf("large appends are all read for their numbers, %v", err)
 		}
 		for _, hint := range []uint64{0, 1, count - 1, count} {

@@ -19,7 +19,8 @@ import (
 // server has written them to its files by then; one flush of those files serves
 // all writes that came before it began, however many they are.
 type flusher struct {
-	node *Node
+	dirOf  func(stream string) string // where the server keeps the files of a stream's messages
+	failed func(text string)          // gets why files could not be flushed
 	// sync flushes a file. It is a field because tests cut the power here.
 	sync func(f *os.File) error
 
@@ -52,8 +53,8 @@ type blockLog struct {
 	index int
 }
 
-func newFlusher(n *Node) *flusher {
-	return &flusher{node: n, sync: (*os.File).Sync, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}), logs: map[string]*blockLog{}}
+func newFlusher(dirOf func(stream string) string, failed func(text string)) *flusher {
+	return &flusher{dirOf: dirOf, failed: failed, sync: (*os.File).Sync, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}), logs: map[string]*blockLog{}}
 }
 
 // afterFlush calls done once the writes to stream that the server has acknowledged so
@@ -126,7 +127,7 @@ func (f *flusher) flushGroups() {
 			// The system may have dropped what it could not write. Only what the
 			// server finds when it reads the files again is certain.
 			f.forgetFiles()
-			f.node.outages.noteServerError(fmt.Sprintf("Critical write error: flush: %v", failed))
+			f.failed(fmt.Sprintf("Critical write error: flush: %v", failed))
 			failed = fmt.Errorf("%w: flush: %w", store.ErrUnavailable, failed)
 		}
 		f.endGroup(g, failed)
@@ -155,7 +156,7 @@ func (f *flusher) flushAll(streams map[string]bool) (failed error) {
 // flushStream writes out the files that the server may have appended to since the last
 // time: the file that was the last one then, and those after it.
 func (f *flusher) flushStream(stream string, l *blockLog) error {
-	dir := filepath.Join(f.node.dir.streamDir(f.node.streamName(stream)), "msgs")
+	dir := f.dirOf(stream)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
@@ -259,31 +260,4 @@ func (f *flusher) countWaiting() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.under
-}
-
-// awaitFlush waits until the writes to stream that are acknowledged so far are on
-// the disk, if Options.Sync asks for that.
-func (n *Node) awaitFlush(ctx context.Context, stream string) error {
-	if n.flusher == nil || stream == kinds[0].name {
-		return nil // A power cut voids leases.
-	}
-	done := make(chan error, 1)
-	n.flusher.afterFlush(stream, func(err error) { done <- err })
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", store.ErrUnavailable, context.Cause(ctx))
-	}
-}
-
-// streamOf returns the stream of a subject, without the prefix.
-func (n *Node) streamOf(subject string) string {
-	head, _, _ := strings.Cut(strings.TrimPrefix(subject, n.prefix), ".")
-	for i := range n.kinds {
-		if n.kinds[i].subject == head {
-			return n.kinds[i].name
-		}
-	}
-	return events
 }

@@ -269,8 +269,8 @@ func TestFlushOfManyBlocks(t *testing.T) {
 // and that every block to which the server may have written is flushed.
 func TestFlushThatFails(t *testing.T) {
 	t.Parallel()
-	n := &Node{dir: &directory{path: t.TempDir()}, log: slog.New(slog.DiscardHandler)}
-	n.outages = &outages{node: n, failed: make(chan struct{}, 1)}
+	log := slog.New(slog.DiscardHandler)
+	n := &Server{wire: &wire{log: log, outages: newOutages(log)}, dir: &directory{path: t.TempDir()}}
 	blocks := filepath.Join(n.dir.streamDir(n.streamName(events)), "msgs")
 	if err := os.MkdirAll(blocks, 0o700); err != nil {
 		t.Fatal(err)
@@ -280,7 +280,7 @@ func TestFlushThatFails(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	f := newFlusher(n)
+	f := newFlusher(n.messagesDir, n.outages.noteServerError)
 	var synced []string // belongs to the flusher's goroutine until told
 	broken := ""
 	f.sync = func(file *os.File) error {

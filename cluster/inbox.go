@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/store"
 )
 
@@ -298,3 +299,53 @@ func sleepFor(ctx context.Context, d time.Duration) bool {
 		return true
 	}
 }
+
+// slots bounds the reads of one kind that run at a time.
+type slots chan struct{}
+
+// errManyReads says that a read did not start in time. Nothing was read.
+var errManyReads = fmt.Errorf("%w: too many reads are under way", store.ErrUnavailable)
+
+// waitForSlot waits for a slot; done releases it. It waits no longer than an answer may
+// take: if the reads before it get none in that time, waiting on does not help.
+func (t slots) waitForSlot(ctx context.Context) (done func(), err error) {
+	if t.takeSlot() {
+		return t.releaseSlot, nil
+	}
+	timer := time.NewTimer(callTimeout)
+	defer timer.Stop()
+	select {
+	case t <- struct{}{}:
+		return t.releaseSlot, nil
+	case <-timer.C:
+		return nil, errManyReads
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %w", errManyReads, context.Cause(ctx))
+	}
+}
+
+// takeSlot takes a slot if one is free.
+func (t slots) takeSlot() bool {
+	select {
+	case t <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+// releaseSlot releases a slot.
+func (t slots) releaseSlot() { <-t }
+
+const (
+	// getsOfRead is how many appends a read asks for before it has their answers, if other reads leave it as many.
+	getsOfRead = 64
+	// getsAtOnce is how many all reads and all searches for an end together ask for. With MaxAppend each, their answers stay at
+	// half of 64 MiB. Above that the server cuts a connection, with all calls in flight on it. It is a connection that no
+	// lease and no append uses.
+	getsAtOnce = 128
+)
+
+// readsAtOnce is how many reads of the log run at a time, and how many searches
+// for its end; others wait.
+var readsAtOnce = limits.LogReads.Value()

@@ -30,8 +30,8 @@ const (
 // Keyring is the fleet's key ring: all nodes of one store share it. A key seals
 // for Options.KeyRotate and opens for another 48 h; then the store forgets it.
 type Keyring struct {
-	node   *Node
-	tagKey atomic.Pointer[[]byte] // see Tag; set at the start, or nil
+	records *Records
+	tagKey  atomic.Pointer[[]byte] // see Tag; set at the start, or nil
 
 	mu      sync.Mutex // guards the fields below; not held over I/O
 	keys    map[uint64]sealKey
@@ -69,7 +69,7 @@ type reading struct {
 	err  error
 }
 
-func newKeyring(n *Node) *Keyring { return &Keyring{node: n, keys: map[uint64]sealKey{}} }
+func newKeyring(n *Records) *Keyring { return &Keyring{records: n, keys: map[uint64]sealKey{}} }
 
 // Seal encrypts plain and binds it to aad: Open needs the same aad. It makes or
 // renews the key if needed. ErrUnavailable: there is no usable key and the store
@@ -168,7 +168,7 @@ func (r *Keyring) newestEpoch() uint64 {
 func (r *Keyring) isKeyDue() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return time.Since(r.keys[r.current].created) >= r.node.opts.KeyRotate
+	return time.Since(r.keys[r.current].created) >= r.records.opts.KeyRotate
 }
 
 // lookEvery is the least time between two reads of the ring for epochs that are not known.
@@ -199,7 +199,7 @@ func (r *Keyring) lookForKey(epoch uint64) error {
 }
 
 // keyLifetime returns how long a key can open.
-func (r *Keyring) keyLifetime() time.Duration { return r.node.opts.KeyRotate + keepOldKeys }
+func (r *Keyring) keyLifetime() time.Duration { return r.records.opts.KeyRotate + keepOldKeys }
 
 // sealingKey returns the key to seal with.
 func (r *Keyring) sealingKey() (uint64, sealKey, error) {
@@ -209,7 +209,7 @@ func (r *Keyring) sealingKey() (uint64, sealKey, error) {
 		epoch, key := r.current, r.keys[r.current]
 		r.mu.Unlock()
 		age := time.Since(key.created)
-		if epoch != 0 && age < r.node.opts.KeyRotate {
+		if epoch != 0 && age < r.records.opts.KeyRotate {
 			return epoch, key, nil
 		}
 		err := fmt.Errorf("%w: no new key", store.ErrUnavailable)
@@ -222,7 +222,7 @@ func (r *Keyring) sealingKey() (uint64, sealKey, error) {
 		}
 		// An old key is better than none, as long as the 48 h after it cover the 10
 		// minutes that sealed data lives.
-		if err != nil && epoch != 0 && age < r.node.opts.KeyRotate+keepOldKeys/2 {
+		if err != nil && epoch != 0 && age < r.records.opts.KeyRotate+keepOldKeys/2 {
 			return epoch, key, nil
 		}
 		if err != nil {
@@ -276,7 +276,7 @@ func (r *Keyring) refreshKeys(ctx context.Context, renew bool) error {
 		return err
 	}
 	current := highestEpoch(keys)
-	if k, ok := keys[current]; renew && (!ok || time.Since(k.created) >= r.node.opts.KeyRotate) {
+	if k, ok := keys[current]; renew && (!ok || time.Since(k.created) >= r.records.opts.KeyRotate) {
 		if err := r.createKey(ctx, max(current, highestEpoch(newer))); err != nil {
 			return err
 		}
@@ -309,7 +309,7 @@ func (r *Keyring) createKey(ctx context.Context, current uint64) error {
 	data := binary.BigEndian.AppendUint64(make([]byte, 0, 8+keySize), uint64(time.Now().Unix()))
 	data = data[:8+keySize]
 	_, _ = rand.Read(data[8:]) // Never fails.
-	_, err := r.node.Create(ctx, "keys."+strconv.FormatUint(next, 10), data, r.keyLifetime())
+	_, err := r.records.Create(ctx, "keys."+strconv.FormatUint(next, 10), data, r.keyLifetime())
 	if errors.Is(err, store.ErrConflict) {
 		return nil
 	}
@@ -319,7 +319,7 @@ func (r *Keyring) createKey(ctx context.Context, current uint64) error {
 // loadKeys reads all keys from the leader. It skips those of a newer release, which
 // may have another layout or another cipher; the others stay usable.
 func (r *Keyring) loadKeys(ctx context.Context) (keys map[uint64]sealKey, newer map[uint64]bool, err error) {
-	n := r.node
+	n := r.records
 	subjects, err := n.listSubjects(ctx, "keys", "keys.*")
 	if err != nil {
 		return nil, nil, err
@@ -376,13 +376,13 @@ func (r *Keyring) Tag(data []byte) []byte {
 // in another form, the node goes on without tags.
 func (r *Keyring) readTagKey(ctx context.Context) error {
 	for {
-		key, _, err := r.node.Get(ctx, tagRecord)
+		key, _, err := r.records.Get(ctx, tagRecord)
 		switch {
 		case err == nil && len(key) == sha256.Size:
 			r.tagKey.Store(&key)
 			return nil
 		case err == nil, errors.Is(err, store.ErrNewer), errors.Is(err, store.ErrDamaged):
-			r.node.log.Warn("the key for tags of session ids cannot be used", "error", err)
+			r.records.log.Warn("the key for tags of session ids cannot be used", "error", err)
 			return nil
 		case !errors.Is(err, store.ErrNotFound):
 			return fmt.Errorf("cluster: the key for tags: %w", err)
@@ -393,7 +393,7 @@ func (r *Keyring) readTagKey(ctx context.Context) error {
 			key = make([]byte, sha256.Size)
 			_, _ = rand.Read(key) // Never fails.
 		}
-		if _, err := r.node.Create(ctx, tagRecord, key, 0); err != nil && !errors.Is(err, store.ErrConflict) {
+		if _, err := r.records.Create(ctx, tagRecord, key, 0); err != nil && !errors.Is(err, store.ErrConflict) {
 			return fmt.Errorf("cluster: the key for tags: %w", err)
 		}
 	}

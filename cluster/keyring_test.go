@@ -102,7 +102,7 @@ func TestKeyring_rotates(t *testing.T) {
 				t.Errorf("open on the other node: %v", err)
 			}
 		}
-		if got := messages(t, n, "keys"); got != 3 { // with the key for tags, which stays
+		if got := countMessages(t, n, "keys"); got != 3 { // with the key for tags, which stays
 			t.Errorf("keys: got %d, want 3", got)
 		}
 		time.Sleep(47 * time.Hour)
@@ -117,7 +117,7 @@ func TestKeyring_rotates(t *testing.T) {
 				}
 			}
 		}
-		if got := messages(t, n, "keys"); got != 1 {
+		if got := countMessages(t, n, "keys"); got != 1 {
 			t.Errorf("keys after all expired: got %d, want the key for tags alone", got)
 		}
 		// An epoch is used once; otherwise old seals would pass for new ones.
@@ -203,11 +203,11 @@ func (b *inbox) sent() uint64 {
 // requestsOf is how many requests a read of the key ring sends.
 func requestsOf(t *testing.T, r *Keyring) uint64 {
 	t.Helper()
-	before := r.node.reads.sent()
+	before := r.records.reads.sent()
 	if _, err := r.readKeys(false); err != nil {
 		t.Fatal(err)
 	}
-	return r.node.reads.sent() - before
+	return r.records.reads.sent() - before
 }
 
 // busy delays the answers of an inbox until wait returns, that many times in a row: a

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,7 +33,7 @@ type entry struct {
 // lease keeps the node's entry alive. It only decides when others may take over;
 // the fence guards what the node writes.
 type lease struct {
-	node *Node
+	node *Members
 	key  string
 	base time.Time // start of the monotonic clock that renewed counts on
 
@@ -60,7 +61,7 @@ type renewal struct {
 	err  error
 }
 
-func newLease(n *Node) *lease {
+func newLease(n *Members) *lease {
 	e := entry{Boot: n.boot, Since: time.Now().UTC().Truncate(time.Millisecond)}
 	if n.opts.isShared() {
 		e.Settings, e.Letters = n.opts.givenSettings(), letter.Version
@@ -116,26 +117,6 @@ func (l *lease) registerNode(ctx context.Context) error {
 	}
 }
 
-// voidLeases deletes all node entries, one by one. To empty a whole stream the
-// server exchanges directories, and a kill can interrupt that.
-func (n *Node) voidLeases(ctx context.Context) error {
-	subjects, err := n.listSubjects(ctx, "nodes", "nodes.*")
-	if err != nil {
-		return err
-	}
-	for subject := range subjects {
-		s, err := n.lastMessage(ctx, n.streamName("nodes"), subject)
-		if err == nil {
-			err = n.deleteMessage(ctx, n.streamName("nodes"), s.seq)
-		}
-		// An entry that expires just now is as good as deleted.
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return err
-		}
-	}
-	return nil
-}
-
 // renewRegularly renews the lease until stop is closed.
 func (l *lease) renewRegularly() {
 	defer close(l.done)
@@ -166,50 +147,6 @@ func (l *lease) renewRegularly() {
 			said = l.node.sayRefused(said)
 		}
 	}
-}
-
-// watchStore has the store measured until stop is closed, and other nodes compared with this one. No renewal waits for that.
-func (l *lease) watchStore(stop chan struct{}) {
-	defer close(l.counted)
-	defer l.node.answered.under.Wait()
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go func() {
-		<-stop
-		cancel()
-	}()
-	tick := time.NewTicker(l.node.opts.Lease / leases.PerTerm)
-	defer tick.Stop()
-	others, wrong := make(strangers), time.Time{}
-	if l.node.mail != nil {
-		l.node.answered.under.Go(func() { l.node.answered.askRegularly(ctx, l.node) })
-	}
-	for {
-		select {
-		case <-stop:
-			return
-		case <-tick.C:
-		}
-		l.node.measureBudgets(ctx)
-		if l.node.mail != nil {
-			l.node.losses.lookForLosses(ctx, l.node, time.Now())
-			others.lookAtStrangers(ctx, l.node)
-			wrong = l.node.sayAhead(wrong)
-		}
-	}
-}
-
-// sayAhead logs that the machine's clock is wrong, if it was not said just now, and that it is right again; it returns when the first was said last.
-func (n *Node) sayAhead(said time.Time) time.Time {
-	switch err := n.ClockWrong(); {
-	case err != nil && time.Since(said) > refusalLogEvery:
-		n.log.Error("this process must not serve", "error", err)
-		return time.Now()
-	case err == nil && !said.IsZero():
-		n.log.Info("the clock of this machine is right again")
-		return time.Time{}
-	}
-	return said
 }
 
 // takeWaiting takes the renewal that others wait for. Who comes later waits for the one after.
@@ -306,9 +243,6 @@ func (l *lease) isSteady() bool {
 	return l.renewalAge() <= l.node.opts.Lease && time.Since(l.base) >= time.Duration(l.calm.Load())
 }
 
-// Steady reports whether this node has had its lease for a while without a break, so that what it does not hear of others says something about them.
-func (n *Node) Steady() bool { return n.lease.isSteady() }
-
 // timeSuspended returns for how long the lease was over, in all.
 func (l *lease) timeSuspended() time.Duration {
 	return time.Duration(l.over.Load()) + max(0, l.renewalAge()-l.node.opts.Lease)
@@ -357,88 +291,19 @@ func (l *lease) updateEntry(ctx context.Context, rev uint64) (uint64, error) {
 	return l.node.putMessage(ctx, l.entrySubject(), encodeRecord(l.encodeEntry()), l.node.opts.Lease, guard{seq: rev})
 }
 
-// Gone is the one judge of whether a boot is dead, so that others may take over what it wrote. It has three answers: true; false, the boot
-// is there; and an error, which wraps ErrUnavailable: this node cannot tell.
-//
-// A boot is gone when another one has its node's name, when it is noted that it has left, or when it has no entry. The last says nothing
-// before this node has held its own lease for a while without a break: what has kept the one from the servers may have kept the other. And
-// in any case this node's own entry is renewed after that was seen, as a node that is cut off itself cannot tell.
-func (n *Node) Gone(ctx context.Context, p store.Address) (bool, error) {
-	gone, err := n.judgeGone(ctx, p)
-	if err != nil {
-		return false, fmt.Errorf("%w: whether node %.32q is there: %w", store.ErrUnavailable, p.Node, err)
+// readEntry decodes an entry of revision rev.
+func readEntry(data []byte, rev uint64) (e entry, ok bool) {
+	if json.Unmarshal(data, &e) != nil {
+		return e, false
 	}
-	return gone, nil
+	e.First = cmp.Or(e.First, rev) // The first one is written before its revision is known.
+	e.Programs.Read(rev)
+	return e, true
 }
 
-func (n *Node) judgeGone(ctx context.Context, p store.Address) (bool, error) {
-	if !validName(p.Node) || !validName(p.Boot) { // It was never there.
-		return true, n.lease.confirmRenewal(ctx)
-	}
-	look := func(get func(ctx context.Context, stream, subject string) ([]byte, uint64, error)) (there, another bool, err error) {
-		data, _, err := get(ctx, n.streamName("nodes"), n.subjectOf("nodes."+p.Node))
-		if errors.Is(err, store.ErrNotFound) {
-			return false, false, nil
-		}
-		var e entry
-		there = err == nil && json.Unmarshal(data, &e) == nil && e.Boot == p.Boot
-		return there, !there, err
-	}
-	there, another, err := look(n.getRecord)
-	if err == nil && !there {
-		err = n.lease.confirmRenewal(ctx)
-	}
-	switch {
-	case err != nil || there:
-		return false, err
-	case another:
-		return true, nil
-	case n.lease.isSteady(): // The renewal may have shown that others before it did not come.
-		if n.replicas > 1 { // Only now is it worth a write, which the entry of a node that comes back would meet.
-			there, _, err = look(n.findRecord)
-		}
-		return err == nil && !there, err
-	}
-	why, _, err := n.getRecord(ctx, n.streamName("nodes"), n.subjectOf(takenKey(p.Boot)))
-	switch {
-	case string(why) == hasLeft: // One whose streams were taken over may be back.
-		return true, nil
-	case err == nil, errors.Is(err, store.ErrNotFound):
-		return false, errNotSteady
-	}
-	return false, err
-}
-
-var errNotSteady = errors.New("this node has not had its lease for long enough to tell")
-
-// takenKey is the key of what says that a boot is gone. It is beside the entries, which have one token more.
-func takenKey(boot string) string { return "nodes.taken." + boot }
-
-// MarkTaken notes, for a time, that a boot is gone, before the first of its streams is taken over. A process that was cut off for so long that
-// the writer records of its streams have expired learns from that whether any of them may have been another's meanwhile.
-func (n *Node) MarkTaken(ctx context.Context, boot string, ttl time.Duration) error {
-	return n.markTaken(ctx, boot, "taken", ttl)
-}
-
-// hasLeft is what a mark says of a boot that never comes back.
-const hasLeft = "left"
-
-func (n *Node) markTaken(ctx context.Context, boot, why string, ttl time.Duration) error {
-	if !validName(boot) {
-		return fmt.Errorf("%w: boot %.32q", store.ErrBadKey, boot)
-	}
-	_, err := n.putMessage(ctx, n.subjectOf(takenKey(boot)), encodeRecord([]byte(why)), ttl, guard{any: true})
-	if err != nil {
-		return fmt.Errorf("cluster: note that boot %s is gone: %w", boot, err)
-	}
-	return nil
-}
-
-// Taken reports whether it is noted anywhere that this boot is gone (MarkTaken): others may have had its streams. False is certain.
-func (n *Node) Taken(ctx context.Context) (bool, error) {
-	_, _, err := n.findRecord(ctx, n.streamName("nodes"), n.subjectOf(takenKey(n.boot)))
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return false, fmt.Errorf("cluster: whether others have taken this boot for gone: %w", err)
-	}
-	return err == nil, nil
+// earlierProgram says which other programs another node had before this one.
+func (l *lease) earlierProgram(there program.Claims) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.entry.Programs.Earlier(there)
 }

@@ -31,11 +31,12 @@ type losses struct {
 	missing atomic.Pointer[Outage]
 }
 
-// Lost counts the streams that were lost while the process ran.
-func (n *Node) Lost() uint64 { return n.losses.lost.Load() }
+func newLosses() losses {
+	return losses{configs: make(map[string]jetstream.StreamConfig), created: make(map[string]time.Time)}
+}
 
 // lookForLosses is called often, and looks every 5 s.
-func (l *losses) lookForLosses(ctx context.Context, n *Node, now time.Time) {
+func (l *losses) lookForLosses(ctx context.Context, n *Members, now time.Time) {
 	if now.Sub(l.looked) < lookLost || n.outages.now.Load() != nil {
 		return
 	}
@@ -70,7 +71,7 @@ func (l *losses) lookForLosses(ctx context.Context, n *Node, now time.Time) {
 }
 
 // remakeStreams makes streams again that have been missing for long enough. The next look finds them.
-func (l *losses) remakeStreams(ctx context.Context, n *Node, missing []*kind, now time.Time) {
+func (l *losses) remakeStreams(ctx context.Context, n *Members, missing []*kind, now time.Time) {
 	if l.since.IsZero() {
 		l.since = now
 	}
@@ -100,7 +101,7 @@ func (l *losses) remakeStreams(ctx context.Context, n *Node, missing []*kind, no
 }
 
 // reportLoss notes that the streams stay away. After a minute /healthz says so, and a process that starts says what to do, or makes them.
-func (l *losses) reportLoss(n *Node, now time.Time, why string) {
+func (l *losses) reportLoss(n *Members, now time.Time, why string) {
 	if l.since.IsZero() {
 		l.since = now
 	}
@@ -112,7 +113,7 @@ func (l *losses) reportLoss(n *Node, now time.Time, why string) {
 }
 
 // adoptStreams goes on with streams that are not those of before, and stores again what every node needs of them.
-func (l *losses) adoptStreams(ctx context.Context, n *Node, replaced []*kind) {
+func (l *losses) adoptStreams(ctx context.Context, n *Members, replaced []*kind) {
 	var names, gone []string
 	said := l.keyless
 	for _, k := range replaced {

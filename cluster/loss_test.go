@@ -116,17 +116,18 @@ func TestALossIsSaidThoughAnotherStreamIsSilent(t *testing.T) {
 		var log syncBuffer
 		a := open(t, Options{Node: "a", Remote: Remote{URL: v.Line("a").URL()}})
 		// What looks is a copy, for which the stream of tasks has a name that no server has an answer for.
-		n := &Node{opts: a.opts, prefix: a.prefix, shards: a.shards, log: slog.New(slog.NewTextHandler(&log, nil)), outages: a.outages, reads: a.reads, lease: &lease{}, keyring: a.keyring}
+		n := joinParts(&wire{opts: a.opts, prefix: a.prefix, shards: a.shards, log: slog.New(slog.NewTextHandler(&log, nil)), outages: a.outages, reads: a.reads})
+		n.lease, n.keyring = &lease{}, a.keyring
 		n.kinds = slices.Clone(a.kinds)
 		n.kinds[slices.IndexFunc(n.kinds, func(k kind) bool { return k.name == tasks })].name = "no answer"
 		l := &n.losses
 		before := time.Now().Add(-time.Hour)
 		l.created = map[string]time.Time{"nodes": before, "keys": before, "sessions": before}
-		l.lookForLosses(t.Context(), n, time.Now())
+		l.lookForLosses(t.Context(), n.Members, time.Now())
 		if n.Lost() != 3 || !n.lease.again.Load() || strings.Count(log.String(), "were lost while this process ran") != 1 {
 			t.Errorf("%d streams are lost, the lease knows of it: %v, and the log says %q", n.Lost(), n.lease.again.Load(), log.String())
 		}
-		l.lookForLosses(t.Context(), n, time.Now().Add(time.Minute))
+		l.lookForLosses(t.Context(), n.Members, time.Now().Add(time.Minute))
 		if n.Lost() != 3 {
 			t.Errorf("later %d streams are lost", n.Lost())
 		}

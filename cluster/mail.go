@@ -29,7 +29,7 @@ const maxArrived = 64 << 20
 // A node takes letters on two subjects, <prefix>.at.<node>.<boot> and <prefix>.all, over a connection of its own, and replies on
 // <prefix>.re.>.
 type Mail struct {
-	node *Node
+	node *Members
 	self store.Address
 	conn *nats.Conn
 	asks *inbox // replies that are waited for
@@ -66,14 +66,11 @@ type MailStats struct {
 	Heard    int    // other nodes
 }
 
-// Mail returns what carries messages to other nodes, or nil if no others can be there: the server is in this process.
-func (n *Node) Mail() *Mail { return n.mail }
-
 // newMail connects, and subscribes to what others send. Letters are refused until Listen.
-func newMail(ctx context.Context, n *Node) (*Mail, error) {
+func newMail(ctx context.Context, n *Members, connect func(ctx context.Context, name string, more ...nats.Option) (*nats.Conn, error)) (*Mail, error) {
 	m := &Mail{node: n, self: store.Address{Node: n.name, Boot: n.boot}, out: newOutbox(), hits: limits.NewLog(n.log), hearts: hearts{since: time.Now(), heard: make(map[store.Address]*heard)}, replays: letter.NewReplays(maxHeard), stop: make(chan struct{}), done: make(chan struct{})}
 	var err error
-	if m.conn, err = n.connectServer(ctx, n.name+" mail", nats.NoEcho(), nats.CustomInboxPrefix(n.subjectOf("re"))); err != nil {
+	if m.conn, err = connect(ctx, n.name+" mail", nats.NoEcho(), nats.CustomInboxPrefix(n.subjectOf("re"))); err != nil {
 		return nil, err
 	}
 	if err := m.subscribeLetters(ctx); err != nil {
@@ -208,12 +205,12 @@ func (m *Mail) sendReply(subject string, data []byte) {
 }
 
 func (m *Mail) sendAnswer(subject string, form letter.Form, data []byte) {
-	m.countUnsent(m.out.queueLetter(m.encodeLetter(subject, letter.Head{Form: form}, data), form))
+	m.countUnsent(m.out.queueLetter(encodeLetter(m.self, subject, letter.Head{Form: form}, data), form))
 }
 
-// encodeLetter makes a letter or a reply of this node, without its MAC.
-func (m *Mail) encodeLetter(subject string, h letter.Head, data []byte) *nats.Msg {
-	h.Node, h.Boot = m.self.Node, m.self.Boot
+// encodeLetter makes a letter or a reply of a node, without its MAC.
+func encodeLetter(self store.Address, subject string, h letter.Head, data []byte) *nats.Msg {
+	h.Node, h.Boot = self.Node, self.Boot
 	return &nats.Msg{Subject: subject, Data: letter.Append(make([]byte, 0, letter.MaxHead+len(data)), h, data)}
 }
 
@@ -241,7 +238,7 @@ func (m *Mail) composeLetter(subject string, form letter.Form, kind string, data
 	if err := h.Check(); err != nil {
 		return nil, err
 	}
-	return m.encodeLetter(m.node.subjectOf(subject), h, data), nil
+	return encodeLetter(m.self, m.node.subjectOf(subject), h, data), nil
 }
 
 // addressSubject returns the subject of a boot. The address may come from a client, and then be anything.
@@ -435,4 +432,50 @@ func (m *Mail) closeMail(running bool) {
 	m.turn.Lock()
 	defer m.turn.Unlock()
 	m.receive = nil
+}
+
+// checkMAC reports whether a letter has a valid MAC for the subject that it came on. One whose key is not known yet is given to again once the key ring was
+// read; without again there is no second time. With again it returns no sooner than those before it are read: the connection keeps what comes meanwhile,
+// and drops what is too much of that.
+func (m *Mail) checkMAC(msg *nats.Msg, h *letter.Head, on string, again func(*nats.Msg)) (ok bool) {
+	ring := m.node.keyring
+	key, known := ring.keyOf(h.Epoch)
+	if known {
+		key.withMAC(func(mac hash.Hash) { ok = letter.Sealed(msg.Data, mac, on, msg.Reply) })
+	}
+	switch {
+	case again == nil:
+	case ok:
+		m.waiting.waitUntilRead()
+	case !known && h.Epoch > ring.newestEpoch():
+		kept, begin := m.waiting.keepLetter(waitingLetter{msg, again}, time.Now())
+		if begin {
+			m.aside.Go(m.readRing)
+		}
+		if kept {
+			return false
+		}
+	}
+	if !ok {
+		m.counts.forged.Add(1)
+		m.hits.Rarely(slog.LevelWarn, "messages that no other node has sent are dropped: somebody else may publish to the subjects of the nodes", slog.String("says_from", h.Node))
+	}
+	return ok
+}
+
+// readRing reads the key ring, and then the letters that wait for it.
+func (m *Mail) readRing() {
+	ring := m.node.keyring
+	before := ring.newestEpoch()
+	joined, err := ring.readKeys(false)
+	if joined && err == nil { // It may have begun before the key was made.
+		_, err = ring.readKeys(false)
+	}
+	if err != nil {
+		m.hits.Rarely(slog.LevelWarn, "the key of messages from other nodes cannot be read", slog.Any("error", err))
+	}
+	defer m.waiting.endReading()
+	for _, l := range m.waiting.takeLetters(ring.newestEpoch() > before, time.Now()) {
+		l.again(l.msg)
+	}
 }

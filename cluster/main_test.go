@@ -131,7 +131,7 @@ func closeAtEnd(t testing.TB, n *Node) {
 
 // logOf names the stream of testStream's events in a store with that many shards.
 func logOf(shards int) string {
-	n := &Node{}
+	n := &wire{}
 	n.setShards(shards)
 	return n.eventShard(testStream).name
 }
@@ -175,8 +175,8 @@ func must[T any](t testing.TB) func(v T, err error) T {
 	}
 }
 
-// messages counts the messages in a stream.
-func messages(t *testing.T, n *Node, stream string) uint64 {
+// countMessages counts the messages in a stream.
+func countMessages(t *testing.T, n *Node, stream string) uint64 {
 	t.Helper()
 	st, err := n.fillOfKind(t.Context(), stream)
 	if err != nil {

@@ -62,7 +62,7 @@ func TestMembers(t *testing.T) {
 		time.Sleep(1500 * time.Millisecond)
 		synctest.Wait()
 		find := func(name string) *Member {
-			all := must[[]Member](t)(a.Members(t.Context()))
+			all := must[[]Member](t)(a.ListMembers(t.Context()))
 			for i := range all {
 				if all[i].Node == name {
 					return &all[i]
@@ -110,7 +110,7 @@ func TestMembers(t *testing.T) {
 			t.Errorf("b was suspended for %v", d)
 		}
 		next := open(t, Options{Node: "b", Remote: Remote{URL: v.Line("next").URL()}})
-		for _, m := range must[[]Member](t)(a.Members(t.Context())) {
+		for _, m := range must[[]Member](t)(a.ListMembers(t.Context())) {
 			if m.Node == "b" && m.Boot != next.Boot() {
 				t.Errorf("beside its next boot, b is still %+v", m)
 			}

@@ -217,7 +217,7 @@ func TestLeasesAreVoidedOneByOne(t *testing.T) {
 	msgs := filepath.Join(dir, storeDir, "$G", "streams", "nodes", "msgs")
 	before := must[fs.FileInfo](t)(os.Stat(msgs))
 	n = open(t, Options{Dir: dir})
-	if got := messages(t, n, "nodes"); got != 1 {
+	if got := countMessages(t, n, "nodes"); got != 1 {
 		t.Errorf("entries after the start: got %d, want its own", got)
 	}
 	if after := must[fs.FileInfo](t)(os.Stat(msgs)); !os.SameFile(before, after) {

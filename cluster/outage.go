@@ -1,9 +1,8 @@
 package cluster
 
 import (
-	"context"
 	"errors"
-	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -17,7 +16,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/troupe-run/troupe/internal/limits"
-	"github.com/troupe-run/troupe/internal/store"
 )
 
 // minRoom is how many bytes the disk must have free before a store that ran out
@@ -31,6 +29,8 @@ const (
 	// between restarts are short again.
 	calmAfter      = time.Minute
 	maxRestartWait = 10 * time.Second
+
+	roomFile = "room.tmp" // in the data directory, while the node looks for room
 )
 
 // Outage says why the store cannot write.
@@ -55,7 +55,9 @@ func (o *Outage) String() string {
 // disk has room. After a failed write the server gives the stream up and does not
 // take it up again.
 type outages struct {
-	node     *Node
+	log      *slog.Logger
+	dir      string                 // the data directory
+	restart  func() error           // starts the server anew
 	now      atomic.Pointer[Outage] // nil if the store can write
 	restarts atomic.Uint64
 	failed   chan struct{} // holds one: a write has failed
@@ -63,8 +65,8 @@ type outages struct {
 	done     chan struct{} // closed when the loop has ended
 }
 
-func newOutages(n *Node) *outages {
-	return &outages{node: n, failed: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+func newOutages(log *slog.Logger) *outages {
+	return &outages{log: log, failed: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
 }
 
 // noteServerError gets each error that the server logs. That is the only way in which the
@@ -81,7 +83,7 @@ func (o *outages) noteServerError(text string) {
 	if !o.now.CompareAndSwap(nil, &Outage{Since: time.Now(), Full: full}) {
 		return
 	}
-	o.node.log.Error("the store cannot write: new work is refused until it can", "error", text)
+	o.log.Error("the store cannot write: new work is refused until it can", "error", text)
 	select {
 	case o.failed <- struct{}{}:
 	default:
@@ -91,23 +93,6 @@ func (o *outages) noteServerError(text string) {
 // noRoom reports whether an error's text says that the disk is full.
 func noRoom(text string) bool {
 	return strings.Contains(text, syscall.ENOSPC.Error()) || strings.Contains(text, syscall.EDQUOT.Error())
-}
-
-// Outage returns why the store cannot write now, or nil if it can. An outage ends
-// by itself when the disk has room again, or the streams are there.
-func (n *Node) Outage() *Outage {
-	if o := n.outages.now.Load(); o != nil {
-		return o
-	}
-	return n.losses.missing.Load()
-}
-
-// outageError returns the error of a write during an outage: the write is not done.
-func (n *Node) outageError() error {
-	if o := n.outages.now.Load(); o != nil {
-		return fmt.Errorf("%w: %s", store.ErrRetry, o)
-	}
-	return nil
 }
 
 // restartRegularly restarts the server after each outage, when there is room.
@@ -127,17 +112,17 @@ func (o *outages) restartRegularly() {
 			if !o.pauseFor(max(wait, roomEvery)) {
 				return
 			}
-			if hasRoom(o.node.dir.path) != nil {
+			if hasRoom(o.dir) != nil {
 				continue
 			}
 			wait = min(max(2*wait, roomEvery), maxRestartWait)
-			if err := o.node.restartServer(); err != nil {
-				o.node.log.Warn("the store did not restart, trying again", "error", err)
+			if err := o.restart(); err != nil {
+				o.log.Warn("the store did not restart, trying again", "error", err)
 				continue
 			}
 			healed = time.Now()
 			o.restarts.Add(1)
-			o.node.log.Info("the store can write again")
+			o.log.Info("the store can write again")
 		}
 	}
 }
@@ -170,43 +155,6 @@ func hasRoom(dir string) error {
 		}
 	}
 	return f.Sync()
-}
-
-// restartServer ends the server and starts another one on the same directory, whose
-// files have all acknowledged writes. The outcome of calls in flight is unknown,
-// because nothing can answer them any more.
-func (n *Node) restartServer() error {
-	n.link.set(nil)
-	stopServer(n.server)
-	n.acks.failCalls()
-	n.reads.failCalls()
-	n.logReads.failCalls()
-	if n.mail != nil {
-		n.mail.asks.failCalls()
-	}
-	path, err := n.dir.storePath()
-	if err != nil {
-		return err
-	}
-	s, err := n.startServer(path, n.dir.reserved)
-	if err != nil {
-		return err
-	}
-	n.server = s
-	n.link.set(s)
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-	defer cancel()
-	for !n.conn.IsConnected() || !n.logConn.IsConnected() || n.mail != nil && !n.mail.conn.IsConnected() {
-		if !n.outages.pauseFor(10*time.Millisecond) || ctx.Err() != nil {
-			return fmt.Errorf("cluster: connect: %w", store.ErrUnavailable)
-		}
-	}
-	if err := n.ensureStreams(ctx, n.dir.id.Streams); err != nil {
-		return err
-	}
-	// From here on the server's errors are those of the new one.
-	n.outages.now.Store(nil)
-	return nil
 }
 
 // faultyLink connects to the server of this process, which may be replaced.

@@ -17,7 +17,10 @@ var budgetNames = [store.Budgets]string{store.SessionBudget: "sessions", store.E
 // nearFull is the percentage of a budget above which the node logs a warning.
 const nearFull = 90
 
-// fillOfStream is how many bytes of a budget are in use.
+// usage is how full the budgets are.
+type usage struct{ fills [store.Budgets]fillOf }
+
+// fillOf is how many bytes of a budget are in use.
 type fillOf struct {
 	used, limit atomic.Int64 // as it was last measured
 	since       atomic.Int64 // bytes written since then
@@ -31,16 +34,16 @@ type fillOf struct {
 // them five times in a lease, and adds the sessions, calls and tasks that it
 // stores in between, and what they grow by. Events count as if all shards were as full as the fullest
 // one, because a new stream may lie there.
-func (n *Node) Use(b store.Budget) (used, limit int64) {
+func (n *usage) Use(b store.Budget) (used, limit int64) {
 	f := &n.fills[b]
 	return f.used.Load() + f.since.Load(), f.limit.Load()
 }
 
 // countWritten adds the bytes of a new record.
-func (n *Node) countWritten(b store.Budget, bytes int) { n.fills[b].since.Add(int64(bytes)) }
+func (n *usage) countWritten(b store.Budget, bytes int) { n.fills[b].since.Add(int64(bytes)) }
 
 // recordFill is the budget that a record belongs to, or nil.
-func (n *Node) recordFill(key string) *fillOf {
+func (n *usage) recordFill(key string) *fillOf {
 	switch {
 	case strings.HasPrefix(key, "session."):
 		return &n.fills[store.SessionBudget]
@@ -52,7 +55,7 @@ func (n *Node) recordFill(key string) *fillOf {
 
 // countRecord counts a record as written that has revision rev and replaces that of revision old; 0: it is new. As a record may be updated often, one that has
 // grown counts with the difference. If the old size is not known, all of it counts until it is measured.
-func (n *Node) countRecord(key string, size int, rev, old uint64) {
+func (n *usage) countRecord(key string, size int, rev, old uint64) {
 	if f := n.recordFill(key); f != nil {
 		f.since.Add(int64(max(size-f.sizes.of(old), 0)))
 		f.sizes.note(rev, size)
@@ -75,34 +78,6 @@ func (s *recordSizes) of(rev uint64) int {
 		return int(v & (1<<sizeBits - 1))
 	}
 	return 0
-}
-
-// measureBudgets reads how full the store is. A value that it cannot read stays.
-func (n *Node) measureBudgets(ctx context.Context) {
-	for b := range store.Budgets {
-		f := &n.fills[b]
-		before := f.since.Load() // a write meanwhile may count twice, for a moment
-		s, err := n.fillOfKind(ctx, budgetNames[b])
-		if missing := isMissing(err); missing != f.missing {
-			if f.missing = missing; missing {
-				n.log.Error("a stream of the store is missing: what needs it fails until it is there again", "of", budgetNames[b])
-			}
-		}
-		if err != nil {
-			continue
-		}
-		f.used.Store(int64(s.fullest))
-		f.limit.Store(int64(s.MaxBytes))
-		f.since.Add(-before)
-		full := s.MaxBytes > 0 && s.fullest > s.MaxBytes/100*nearFull
-		switch {
-		case full && !f.full:
-			n.log.Warn("store nearly full", "of", budgetNames[b], "bytes", s.fullest, "limit", s.MaxBytes)
-		case !full && f.full:
-			n.log.Info("store has room again", "of", budgetNames[b])
-		}
-		f.full = full
-	}
 }
 
 // isMissing reports whether an error says that there is no such stream.
@@ -132,7 +107,7 @@ type leaderAnswers struct {
 }
 
 // askRegularly asks until ctx ends. Nothing else that asks the store delays it.
-func (a *leaderAnswers) askRegularly(ctx context.Context, n *Node) {
+func (a *leaderAnswers) askRegularly(ctx context.Context, n *messages) {
 	tick := time.NewTicker(lookEach)
 	defer tick.Stop()
 	for ctx.Err() == nil {
@@ -145,7 +120,7 @@ func (a *leaderAnswers) askRegularly(ctx context.Context, n *Node) {
 }
 
 // askLeaders asks the leaders of all needed streams at once, so that none waits for another. It does not wait for them.
-func (a *leaderAnswers) askLeaders(ctx context.Context, n *Node) {
+func (a *leaderAnswers) askLeaders(ctx context.Context, n *messages) {
 	for i, name := range needed {
 		a.at[i].CompareAndSwap(0, time.Now().UnixNano())
 		if a.busy[i].Swap(true) {
@@ -160,15 +135,4 @@ func (a *leaderAnswers) askLeaders(ctx context.Context, n *Node) {
 			}
 		})
 	}
-}
-
-// Silent names a stream of the store that has had no leader for 5 s, or is missing, and so cannot be written; "" if there is none. It is
-// known of stores that several nodes may share.
-func (n *Node) Silent() string {
-	for i, name := range needed {
-		if at := n.answered.at[i].Load(); at != 0 && time.Since(time.Unix(0, at)) > silentFor {
-			return name
-		}
-	}
-	return ""
 }

@@ -127,7 +127,7 @@ func TestRecordLifetime(t *testing.T) {
 			if _, _, err := n.Get(ctx, "session.anon.demo.s2"); err != nil {
 				t.Errorf("get of a record without a lifetime: %v", err)
 			}
-			if got := messages(t, n, "sessions"); got != 1 {
+			if got := countMessages(t, n, "sessions"); got != 1 {
 				t.Errorf("messages: got %d, want 1", got)
 			}
 		})
@@ -150,7 +150,7 @@ func TestDeleteLeavesNothing(t *testing.T) {
 			}
 			time.Sleep(20 * time.Second)
 			for stream, want := range map[string]uint64{"sessions": 0, "keys": 1, "nodes": 1} {
-				if got := messages(t, n, stream); got != want {
+				if got := countMessages(t, n, stream); got != want {
 					t.Errorf("messages in %s after the markers expired: got %d, want %d", stream, got, want)
 				}
 			}
@@ -279,7 +279,7 @@ func TestNotThereIsAWrite(t *testing.T) {
 	ctx := t.Context()
 	n, other := open(t, Options{}), open(t, Options{})
 	by := func(writes, reads *Node) *Node { // what a node of replicated servers is that writes and reads by way of these
-		return &Node{opts: n.opts, prefix: n.prefix, kinds: n.kinds, shards: n.shards, log: n.log, outages: n.outages, replicas: 3, acks: writes.acks, reads: reads.reads, logReads: reads.logReads}
+		return joinParts(&wire{opts: n.opts, prefix: n.prefix, kinds: n.kinds, shards: n.shards, log: n.log, outages: n.outages, replicas: 3, acks: writes.acks, reads: reads.reads, logReads: reads.logReads})
 	}
 	const there, none = "session.a.s.there", "session.a.s.none"
 	rev := must[uint64](t)(n.Create(ctx, there, []byte("x"), time.Hour))

@@ -166,8 +166,8 @@ func TestRemoteReach(t *testing.T) {
 		stream string
 		needs  func(context.Context) error
 	}{
-		{work, n.reachStreams},
-		{"nodes", func(ctx context.Context) error { return newLease(n).registerNode(ctx) }},
+		{work, (&agreement{Server: n.Server}).reachStreams},
+		{"nodes", func(ctx context.Context) error { return newLease(n.Members).registerNode(ctx) }},
 	} {
 		s, err := js.Stream(t.Context(), n.streamName(tt.stream))
 		if err != nil {

@@ -407,7 +407,7 @@ func TestReclaim(t *testing.T) {
 	if strings.Join(got, ", ") != "t1 of client, t3 of client" {
 		t.Errorf("the next process got %v", got)
 	}
-	wait(t, "removal of what was done", func() bool { return messages(t, again, work) == 3 })
+	wait(t, "removal of what was done", func() bool { return countMessages(t, again, work) == 3 })
 }
 
 // TestUndecided sends a write again that replicas cannot decide, until they can; and no other write.

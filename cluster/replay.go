@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strconv"
@@ -9,22 +10,11 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/store"
 )
 
-const (
-	// getsOfRead is how many appends a read asks for before it has their answers, if other reads leave it as many.
-	getsOfRead = 64
-	// getsAtOnce is how many all reads and all searches for an end together ask for. With MaxAppend each, their answers stay at
-	// half of 64 MiB. Above that the server cuts a connection, with all calls in flight on it. It is a connection that no
-	// lease and no append uses.
-	getsAtOnce = 128
-)
-
-// readsAtOnce is how many reads of the log run at a time, and how many searches
-// for its end; others wait.
-var readsAtOnce = limits.LogReads.Value()
+// logReader reads the log of a stream.
+type logReader struct{ *messages }
 
 // event is one append as it is in the log.
 type event struct {
@@ -32,26 +22,7 @@ type event struct {
 	Data []byte // what was appended; the receiver owns it
 }
 
-// Read calls f with the appends from..to, both included, in order. to must not lie
-// beyond the stream's tail. A number that is missing is gone, which the leader has
-// confirmed: overwritten, emptied or expired. f owns the data. After an error,
-// which says nothing about any of them, f was not called.
-func (n *Node) Read(ctx context.Context, stream string, from, to uint64, f func(num uint64, data []byte)) error {
-	err := n.checkStream(stream)
-	var found []event
-	if err == nil && to >= max(from, 1) {
-		found, err = n.readAppends(ctx, stream, max(from, 1), to)
-	}
-	if err != nil {
-		return fmt.Errorf("cluster: read %s: %w", stream, err)
-	}
-	for _, e := range found {
-		f(e.Num, e.Data)
-	}
-	return nil
-}
-
-func (n *Node) readAppends(ctx context.Context, stream string, from, to uint64) ([]event, error) {
+func (n *logReader) readAppends(ctx context.Context, stream string, from, to uint64) ([]event, error) {
 	if to-from >= RingSize {
 		from = to - RingSize + 1
 	}
@@ -75,7 +46,7 @@ func (n *Node) readAppends(ctx context.Context, stream string, from, to uint64) 
 // at the end, so recheck asks for all numbers behind the last append it has. An
 // append missing in front of that has expired, oldest first: the first such
 // number that the leader does not have either settles all smaller ones.
-func (n *Node) recheckMissing(ctx context.Context, stream string, from uint64, slots []event) error {
+func (n *logReader) recheckMissing(ctx context.Context, stream string, from uint64, slots []event) error {
 	present := func(i int) bool { return slots[i].Num >= from+uint64(i) }
 	last := len(slots) - 1
 	for last >= 0 && !present(last) {
@@ -98,51 +69,14 @@ func (n *Node) recheckMissing(ctx context.Context, stream string, from uint64, s
 	return nil
 }
 
-// slots bounds the reads of one kind that run at a time.
-type slots chan struct{}
-
-// errManyReads says that a read did not start in time. Nothing was read.
-var errManyReads = fmt.Errorf("%w: too many reads are under way", store.ErrUnavailable)
-
-// waitForSlot waits for a slot; done releases it. It waits no longer than an answer may
-// take: if the reads before it get none in that time, waiting on does not help.
-func (t slots) waitForSlot(ctx context.Context) (done func(), err error) {
-	if t.takeSlot() {
-		return t.releaseSlot, nil
-	}
-	timer := time.NewTimer(callTimeout)
-	defer timer.Stop()
-	select {
-	case t <- struct{}{}:
-		return t.releaseSlot, nil
-	case <-timer.C:
-		return nil, errManyReads
-	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: %w", errManyReads, context.Cause(ctx))
-	}
-}
-
-// takeSlot takes a slot if one is free.
-func (t slots) takeSlot() bool {
-	select {
-	case t <- struct{}{}:
-		return true
-	default:
-		return false
-	}
-}
-
-// releaseSlot releases a slot.
-func (t slots) releaseSlot() { <-t }
-
 // readSlot reads the slot of append num from the leader, whichever append is in it.
-func (n *Node) readSlot(ctx context.Context, stream string, num uint64) (event, error) {
+func (n *logReader) readSlot(ctx context.Context, stream string, num uint64) (event, error) {
 	s, _, err := n.readSlotTime(ctx, stream, num)
 	return s, err
 }
 
 // readSlotTime is readSlot, and says when that append was stored, by the clock of the server.
-func (n *Node) readSlotTime(ctx context.Context, stream string, num uint64) (event, time.Time, error) {
+func (n *logReader) readSlotTime(ctx context.Context, stream string, num uint64) (event, time.Time, error) {
 	done, err := n.tailSlots.waitForSlot(ctx)
 	if err != nil {
 		return event{}, time.Time{}, err
@@ -156,28 +90,8 @@ func (n *Node) readSlotTime(ctx context.Context, stream string, num uint64) (eve
 	return event{got, data}, s.at, err
 }
 
-const (
-	// directGet begins the subject of a get that any replica answers.
-	directGet = "$JS.API.DIRECT.GET."
-	// noHeaders ends the request of a get. NATS would make headers for each append, which cost as much as the append itself,
-	// and its number is in its data.
-	noHeaders = `","no_hdr":true}`
-)
-
-// directFault returns why the answer to a direct get has no message: ErrNotFound if there is none, or it vanished meanwhile.
-func directFault(m *nats.Msg) error {
-	switch status := m.Header.Get("Status"); status {
-	case "":
-		return nil
-	case "404":
-		return store.ErrNotFound
-	default:
-		return fmt.Errorf("%w: read: %s %s", store.ErrUnavailable, status, m.Header.Get("Description"))
-	}
-}
-
 // fetchSlots reads the slots of the appends from..to, of any replica. The result has what is in each slot, whichever append that is.
-func (n *Node) fetchSlots(ctx context.Context, stream string, from, to uint64) ([]event, error) {
+func (n *logReader) fetchSlots(ctx context.Context, stream string, from, to uint64) ([]event, error) {
 	done, err := n.readSlots.waitForSlot(ctx)
 	if err != nil {
 		return nil, err
@@ -196,7 +110,7 @@ func (n *Node) fetchSlots(ctx context.Context, stream string, from, to uint64) (
 // getSlots reads the slots of the appends nums, of any replica, with a direct get of its explicit subject for each: what answers one request for
 // all of them has headers. ahead of them are on their way at a time. It calls yield with whichever append is in a slot, until that
 // returns false.
-func (n *Node) getSlots(ctx context.Context, stream string, nums []uint64, ahead int, yield func(event) bool) error {
+func (n *logReader) getSlots(ctx context.Context, stream string, nums []uint64, ahead int, yield func(event) bool) error {
 	var (
 		tokens = make([]uint64, 0, len(nums)) // of the gets
 		got    int                            // answers
@@ -266,4 +180,57 @@ func (a answer) decodeSlot() (event, error) {
 	}
 	num, data, err := decodeEvent(a.msg.Data)
 	return event{num, data}, err
+}
+
+// eventSubject returns the subject of one message of a stream.
+func (n *logReader) eventSubject(stream, leaf string) string {
+	return n.prefix + n.eventShard(stream).subject + "." + stream + "." + leaf
+}
+
+// eventStream returns the name in NATS of the stream that has a stream's messages.
+func (n *logReader) eventStream(stream string) string { return n.streamName(n.eventShard(stream).name) }
+
+// checkStream refuses an invalid name of a stream, and every call once the node
+// is closing.
+func (n *logReader) checkStream(stream string) error {
+	if n.leaving.Load() {
+		return store.ErrClosed
+	}
+	if !validTokens(stream, 4) {
+		return fmt.Errorf("%w: stream %q", store.ErrBadKey, stream)
+	}
+	return nil
+}
+
+const (
+	// RingSize is how many appends of a stream are kept: append n replaces n-RingSize.
+	RingSize = 1000
+
+	eventVersion = 1
+	eventHeader  = 9 // version, append number
+)
+
+// decodeEvent splits a stored append.
+func decodeEvent(payload []byte) (num uint64, data []byte, err error) {
+	switch {
+	case len(payload) == 0:
+		return 0, nil, store.ErrNotFound
+	case payload[0] > eventVersion:
+		return 0, nil, fmt.Errorf("append version %d: %w", payload[0], store.ErrNewer)
+	case payload[0] != eventVersion || len(payload) < eventHeader:
+		return 0, nil, fmt.Errorf("append of %d bytes: %w", len(payload), store.ErrDamaged)
+	}
+	if num = binary.BigEndian.Uint64(payload[1:]); num == 0 {
+		return 0, nil, fmt.Errorf("append number 0: %w", store.ErrDamaged)
+	}
+	return num, payload[eventHeader:], nil
+}
+
+// upFrom returns count numbers from first on, step apart.
+func upFrom(first, step, count uint64) []uint64 {
+	nums := make([]uint64, count)
+	for i := range nums {
+		nums[i] = first + uint64(i)*step
+	}
+	return nums
 }

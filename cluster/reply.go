@@ -3,9 +3,13 @@ package cluster
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/troupe-run/troupe/internal/store"
 )
@@ -109,3 +113,30 @@ func parseAck(data []byte, conflict error) (seq uint64, err error) {
 	}
 	return ack.Seq, nil
 }
+
+// isOffline reports whether the server has a stream that it cannot serve, because
+// its description needs a feature that this release of the server does not know.
+func isOffline(err error) bool {
+	var e *jetstream.APIError
+	return errors.As(err, &e) && (e.ErrorCode == codeStreamOffline || e.ErrorCode == codeStreamOfflineReason)
+}
+
+// directFault returns why the answer to a direct get has no message: ErrNotFound if there is none, or it vanished meanwhile.
+func directFault(m *nats.Msg) error {
+	switch status := m.Header.Get("Status"); status {
+	case "":
+		return nil
+	case "404":
+		return store.ErrNotFound
+	default:
+		return fmt.Errorf("%w: read: %s %s", store.ErrUnavailable, status, m.Header.Get("Description"))
+	}
+}
+
+const (
+	// directGet begins the subject of a get that any replica answers.
+	directGet = "$JS.API.DIRECT.GET."
+	// noHeaders ends the request of a get. NATS would make headers for each append, which cost as much as the append itself,
+	// and its number is in its data.
+	noHeaders = `","no_hdr":true}`
+)

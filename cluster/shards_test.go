@@ -194,7 +194,7 @@ func TestShardsAreSettledOnce(t *testing.T) {
 	if id := identityOf(t, dir); id.Shards != 0 || id.Format != plainFormat {
 		t.Errorf("without a store: %+v", id)
 	}
-	n := &Node{}
+	n := &wire{}
 	d = must[*directory](t)(openDirectory(dir, 4, n.streamNames))
 	change(t, d.closeDirectory())
 	if n := open(t, Options{Dir: dir, Shards: 2}); len(n.shards) != 4 {

@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -23,22 +22,10 @@ const (
 	expiryDoubt = 5 * time.Second
 )
 
-// Tail returns the number of a stream's last append. It searches forward from
-// hint, a number that was appended, or 0 if none is known. It returns hint if
-// nothing later is stored. The leader has confirmed the end.
-func (n *Node) Tail(ctx context.Context, stream string, hint uint64) (uint64, error) {
-	err := n.checkStream(stream)
-	tail := hint
-	if err == nil {
-		tail, err = n.findTail(ctx, stream, hint)
-	}
-	if err != nil {
-		return 0, fmt.Errorf("cluster: tail of %s: %w", stream, err)
-	}
-	return tail, nil
-}
+// tailFinder finds the end of a log.
+type tailFinder struct{ *logReader }
 
-func (n *Node) findTail(ctx context.Context, stream string, hint uint64) (uint64, error) {
+func (n tailFinder) findTail(ctx context.Context, stream string, hint uint64) (uint64, error) {
 	for tail := hint; ; {
 		found, enough, err := n.findNewest(ctx, stream, tail)
 		if err == nil && enough {
@@ -64,7 +51,7 @@ func (n *Node) findTail(ctx context.Context, stream string, hint uint64) (uint64
 
 // appendLasts reports whether the leader has append num, and will have for a while: then nothing after it has expired. What expires at about the same time
 // does so in any order, in each replica by itself.
-func (n *Node) appendLasts(ctx context.Context, stream string, num uint64) (bool, error) {
+func (n tailFinder) appendLasts(ctx context.Context, stream string, num uint64) (bool, error) {
 	s, at, err := n.readSlotTime(ctx, stream, num)
 	if errors.Is(err, store.ErrNotFound) {
 		return false, nil
@@ -74,7 +61,7 @@ func (n *Node) appendLasts(ctx context.Context, stream string, num uint64) (bool
 
 // findNewest returns the highest append number that a few reads find, from append from on. It is not enough if there is none, because
 // these appends have expired and later ones may not have, or if they are too large to be read for their number.
-func (n *Node) findNewest(ctx context.Context, stream string, from uint64) (num uint64, enough bool, err error) {
+func (n tailFinder) findNewest(ctx context.Context, stream string, from uint64) (num uint64, enough bool, err error) {
 	nums := []uint64{from}
 	for ahead := uint64(1); ahead < RingSize; ahead *= 2 {
 		nums = append(nums, from+ahead)
@@ -101,19 +88,10 @@ func (n *Node) findNewest(ctx context.Context, stream string, from uint64) (num 
 	return num, true, nil
 }
 
-// upFrom returns count numbers from first on, step apart.
-func upFrom(first, step, count uint64) []uint64 {
-	nums := make([]uint64, count)
-	for i := range nums {
-		nums[i] = first + uint64(i)*step
-	}
-	return nums
-}
-
 // lastInRing returns the number of the last append after append from by the slots that have any append, which the
 // leader lists, and of which it reads few. What is in a slot may be one that was appended before from. Only blanks, which are
 // written late, outlive later appends: the record covers them, and from is never below what it covers.
-func (n *Node) lastInRing(ctx context.Context, stream string, from uint64) (uint64, error) {
+func (n tailFinder) lastInRing(ctx context.Context, stream string, from uint64) (uint64, error) {
 	for {
 		present, err := n.listSlots(ctx, stream)
 		if err != nil {
@@ -134,7 +112,7 @@ func (n *Node) lastInRing(ctx context.Context, stream string, from uint64) (uint
 
 // lastOf returns the last of nums, ascending, that is in its slot, or from if none is. Those after it were appended a round before. ErrNotFound says that
 // a slot has no append any more.
-func (n *Node) lastOf(ctx context.Context, stream string, from uint64, nums []uint64) (last uint64, err error) {
+func (n tailFinder) lastOf(ctx context.Context, stream string, from uint64, nums []uint64) (last uint64, err error) {
 	last = from
 	for known, end := 0, len(nums); known < end; {
 		probe := (known + end) / 2
@@ -160,7 +138,7 @@ func (n *Node) lastOf(ctx context.Context, stream string, from uint64, nums []ui
 }
 
 // listSlots reports which slots of a stream's ring have an append.
-func (n *Node) listSlots(ctx context.Context, stream string) (slots [RingSize]bool, err error) {
+func (n tailFinder) listSlots(ctx context.Context, stream string) (slots [RingSize]bool, err error) {
 	done, err := n.tailSlots.waitForSlot(ctx)
 	if err != nil {
 		return slots, err
@@ -178,7 +156,7 @@ func (n *Node) listSlots(ctx context.Context, stream string) (slots [RingSize]bo
 
 // readHighest reads the slots of some appends, of any replica, and returns the one with the highest number in them: none if
 // that is below least. cut says that these are more than tailBytes, so that it did not read all.
-func (n *Node) readHighest(ctx context.Context, stream string, nums []uint64, least uint64) (last event, cut bool, err error) {
+func (n tailFinder) readHighest(ctx context.Context, stream string, nums []uint64, least uint64) (last event, cut bool, err error) {
 	done, err := n.tailSlots.waitForSlot(ctx)
 	if err != nil {
 		return last, false, err

@@ -97,7 +97,7 @@ func TestTasksAreListed(t *testing.T) {
 	}
 	var got []string
 	for from := uint64(0); ; {
-		page := must[[]store.Task](t)(n.Tasks(ctx, "anon", "demo", from, 2))
+		page := must[[]store.Task](t)(n.ListTasks(ctx, "anon", "demo", from, 2))
 		if len(page) == 0 {
 			break
 		}
@@ -114,7 +114,7 @@ func TestTasksAreListed(t *testing.T) {
 	if want := "t0 t1 t2 t4 t5 t0 t3"; strings.Join(got, " ") != want {
 		t.Errorf("got %v, want %s", got, want)
 	}
-	_, err := n.Tasks(ctx, "*", "demo", 0, 10)
+	_, err := n.ListTasks(ctx, "*", "demo", 0, 10)
 	wantErr(t, "the tasks of all", err, store.ErrBadKey)
 }
 

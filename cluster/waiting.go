@@ -1,14 +1,10 @@
 package cluster
 
 import (
-	"hash"
-	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
-
-	"github.com/troupe-run/troupe/internal/letter"
 )
 
 const (
@@ -79,51 +75,5 @@ func (u *waitingLetters) waitUntilRead() {
 	u.mu.Unlock()
 	if busy != nil {
 		<-busy
-	}
-}
-
-// checkMAC reports whether a letter has a valid MAC for the subject that it came on. One whose key is not known yet is given to again once the key ring was
-// read; without again there is no second time. With again it returns no sooner than those before it are read: the connection keeps what comes meanwhile,
-// and drops what is too much of that.
-func (m *Mail) checkMAC(msg *nats.Msg, h *letter.Head, on string, again func(*nats.Msg)) (ok bool) {
-	ring := m.node.keyring
-	key, known := ring.keyOf(h.Epoch)
-	if known {
-		key.withMAC(func(mac hash.Hash) { ok = letter.Sealed(msg.Data, mac, on, msg.Reply) })
-	}
-	switch {
-	case again == nil:
-	case ok:
-		m.waiting.waitUntilRead()
-	case !known && h.Epoch > ring.newestEpoch():
-		kept, begin := m.waiting.keepLetter(waitingLetter{msg, again}, time.Now())
-		if begin {
-			m.aside.Go(m.readRing)
-		}
-		if kept {
-			return false
-		}
-	}
-	if !ok {
-		m.counts.forged.Add(1)
-		m.hits.Rarely(slog.LevelWarn, "messages that no other node has sent are dropped: somebody else may publish to the subjects of the nodes", slog.String("says_from", h.Node))
-	}
-	return ok
-}
-
-// readRing reads the key ring, and then the letters that wait for it.
-func (m *Mail) readRing() {
-	ring := m.node.keyring
-	before := ring.newestEpoch()
-	joined, err := ring.readKeys(false)
-	if joined && err == nil { // It may have begun before the key was made.
-		_, err = ring.readKeys(false)
-	}
-	if err != nil {
-		m.hits.Rarely(slog.LevelWarn, "the key of messages from other nodes cannot be read", slog.Any("error", err))
-	}
-	defer m.waiting.endReading()
-	for _, l := range m.waiting.takeLetters(ring.newestEpoch() > before, time.Now()) {
-		l.again(l.msg)
 	}
 }

@@ -21,9 +21,9 @@ type Tasks interface {
 	Parts(ctx context.Context, task string) ([]string, error)
 	PartHead(ctx context.Context, task, name string) (head []byte, size int, err error)
 
-	// Tasks lists records in the order of their revisions, from a revision on. AllTasks is Tasks for
+	// ListTasks lists records in the order of their revisions, from a revision on. AllTasks is ListTasks for
 	// all tenants and servers. FindTask says whose a task is.
-	Tasks(ctx context.Context, tenant, server string, from uint64, limit int) ([]Task, error)
+	ListTasks(ctx context.Context, tenant, server string, from uint64, limit int) ([]Task, error)
 	AllTasks(ctx context.Context, from uint64, limit int) ([]Task, error)
 	FindTask(ctx context.Context, id string) (tenant, server string, err error)
 

@@ -244,7 +244,7 @@ var errUnchanged = errors.New("worker: nothing was changed")
 // List returns at most limit tasks of a tenant, from a revision on, and the revision from which the next page goes on; 0 if there
 // is none.
 func (p *Pool) List(ctx context.Context, tenant, server string, from uint64, limit int) (all []Snapshot, next uint64, err error) {
-	stored, err := p.Store.Tasks(ctx, tenant, server, from, limit+1)
+	stored, err := p.Store.ListTasks(ctx, tenant, server, from, limit+1)
 	if err != nil {
 		return nil, 0, err
 	}

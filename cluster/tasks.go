@@ -1,9 +1,12 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -13,9 +16,184 @@ import (
 	"github.com/troupe-run/troupe/internal/store"
 )
 
+// MaxPart is the size limit of one part of a task in bytes; it is stored in several messages.
+const MaxPart = 16 << 20
+
+// Tasks keeps what tasks have beside their records, and their work: see store.Tasks.
+type Tasks struct {
+	*workStore
+	*usage
+}
+
+// partSubject returns the subject of one message of a part.
+func (n *Tasks) partSubject(task, name string, i int) string {
+	subject := n.subjectOf("task." + task + "." + name)
+	if i == 0 {
+		return subject
+	}
+	return subject + "." + strconv.Itoa(i)
+}
+
+// checkPart refuses invalid names of a task or a part.
+func (n *Tasks) checkPart(task, name string) error {
+	switch {
+	case n.leaving.Load():
+		return store.ErrClosed
+	case !validTokens(task, 3) || !validTokens(name, 1):
+		return fmt.Errorf("%w: part %q of task %q", store.ErrBadKey, name, task)
+	}
+	return nil
+}
+
+// PutPart stores a part of a task for ttl, if the task's record has revision rev; a rev of 0 says that there is no
+// record yet. It replaces a part of that name. ErrFenced: the record has another revision. After
+// ErrFenced and ErrUnavailable some of the part may be stored; storing it again repairs that.
+func (n *Tasks) PutPart(ctx context.Context, task, name string, data []byte, rev uint64, ttl time.Duration) error {
+	err := n.checkPart(task, name)
+	if err == nil && len(data) > MaxPart {
+		err = store.ErrTooBig
+	}
+	if err == nil {
+		g := guard{subject: n.subjectOf("task." + task), seq: rev}
+		err = n.putMessages(ctx, func(i int) string { return n.partSubject(task, name, i) }, data, g, ttl)
+	}
+	if err != nil {
+		return fmt.Errorf("cluster: store %s of task %s: %w", name, task, err)
+	}
+	n.countWritten(store.TaskBudget, len(data))
+	return nil
+}
+
+// Part reads a part of a task from the leader. ErrNotFound: there is none, or some of it is missing.
+func (n *Tasks) Part(ctx context.Context, task, name string) ([]byte, error) {
+	err := n.checkPart(task, name)
+	var data []byte
+	if err == nil {
+		data, err = n.getMessages(ctx, tasks, func(i int) string { return n.partSubject(task, name, i) }, MaxPart)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cluster: %s of task %s: %w", name, task, err)
+	}
+	return data, nil
+}
+
+// DropPart deletes a part of a task, whose size is at most so many bytes; without a name it deletes all parts. The record stays. What is not there
+// is no error.
+func (n *Tasks) DropPart(ctx context.Context, task, name string, size int) error {
+	filters := []string{n.subjectOf("task." + task + ".>")}
+	err := n.checkPart(task, cmp.Or(name, "all"))
+	if name != "" {
+		filters = []string{n.partSubject(task, name, 0)}
+		if size > bodyPart {
+			filters = append(filters, filters[0]+".>")
+		}
+	}
+	for _, f := range filters {
+		if err == nil {
+			err = n.askAPI(ctx, "STREAM.PURGE."+n.streamName(tasks), map[string]any{"filter": f}, nil)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("cluster: drop %s of task %s: %w", cmp.Or(name, "all parts"), task, err)
+	}
+	return nil
+}
+
+// PartsSince reports whether a part of a task was stored after a revision.
+func (n *Tasks) PartsSince(ctx context.Context, task string, rev uint64) (bool, error) {
+	err := n.checkPart(task, "any")
+	var s stored
+	if err == nil {
+		s, err = n.lastMessage(ctx, n.streamName(tasks), n.subjectOf("task."+task+".>"))
+	}
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("cluster: parts of task %s: %w", task, err)
+	}
+	return s.seq > rev, nil
+}
+
+// ListTasks returns at most limit tasks of a tenant and server whose records have a revision of at least from, in the order of
+// their revisions. Each change of a record gives it a new revision: a task that changes while pages are read
+// may come twice, and never not at all. A record that cannot be read is left out.
+func (n *Tasks) ListTasks(ctx context.Context, tenant, server string, from uint64, limit int) ([]store.Task, error) {
+	if !validTokens(tenant, 1) || !validTokens(server, 1) {
+		return nil, fmt.Errorf("cluster: list tasks: %w: tasks of %q and %q", store.ErrBadKey, tenant, server)
+	}
+	filter := n.subjectOf("task." + tenant + "." + server + ".*")
+	return n.listTasks(ctx, filter, from, limit)
+}
+
+// AllTasks is ListTasks for all tenants and servers.
+func (n *Tasks) AllTasks(ctx context.Context, from uint64, limit int) ([]store.Task, error) {
+	return n.listTasks(ctx, n.subjectOf("task.*.*.*"), from, limit)
+}
+
+func (n *Tasks) listTasks(ctx context.Context, filter string, from uint64, limit int) (found []store.Task, err error) {
+	err = n.walkRecords(ctx, tasks, filter, from, limit, func(subject string, rev uint64, data []byte) {
+		found = append(found, n.storedTask(subject, rev, data))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cluster: list tasks: %w", err)
+	}
+	return found, nil
+}
+
+// storedTask is the task of a record's subject.
+func (n *Tasks) storedTask(subject string, rev uint64, data []byte) store.Task {
+	t := n.tokensOf(subject)
+	return store.Task{Tenant: t[1], Server: t[2], ID: t[3], Rev: rev, Data: data}
+}
+
+// FindTask returns the tenant and the server of a task by its id. ErrNotFound: there is none.
+func (n *Tasks) FindTask(ctx context.Context, id string) (tenant, server string, err error) {
+	var found map[string]uint64
+	if validTokens(id, 1) {
+		found, err = n.listSubjects(ctx, tasks, "task.*.*."+id)
+	}
+	for subject := range found {
+		t := n.storedTask(subject, 0, nil)
+		return t.Tenant, t.Server, nil
+	}
+	if err == nil {
+		err = store.ErrNotFound
+	}
+	return "", "", fmt.Errorf("cluster: find task: %w", err)
+}
+
+// Parts lists the names of a task's parts.
+func (n *Tasks) Parts(ctx context.Context, task string) (names []string, err error) {
+	err = n.checkPart(task, "any")
+	var subjects map[string]uint64
+	if err == nil {
+		subjects, err = n.listSubjects(ctx, tasks, "task."+task+".*")
+	}
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, fmt.Errorf("cluster: parts of task %s: %w", task, err)
+	}
+	for subject := range subjects {
+		names = append(names, subject[strings.LastIndexByte(subject, '.')+1:])
+	}
+	return names, nil
+}
+
+// PartHead reads the beginning of a part of a task, and how many bytes the part has.
+func (n *Tasks) PartHead(ctx context.Context, task, name string) (head []byte, size int, err error) {
+	if err = n.checkPart(task, name); err == nil {
+		head, _, err = n.getRecord(ctx, n.streamName(tasks), n.partSubject(task, name, 0))
+	}
+	if err == nil && len(head) < 4 {
+		err = store.ErrDamaged
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("cluster: %s of task %s: %w", name, task, err)
+	}
+	return head[4:], int(binary.BigEndian.Uint32(head)), nil
+}
+
 const (
-	// work is the stream of what tasks have to run: a message for each task that is queued or running.
-	work = "work"
 	// workWait is for how long a worker may say nothing of its work before another one gets it, and replicatedWait the same on replicated
 	// streams. An election may take longer than that: then a second attempt begins, and fences the first.
 	workWait       = 5 * time.Second
@@ -28,9 +206,12 @@ const (
 	maxConsumers = 4096
 )
 
+// workStore keeps the queue of what tasks have to run.
+type workStore struct{ *messages }
+
 // Offer stores that a task of a server has something to run, for ttl, and returns the number of that work: a later one has a higher one, until the
 // stream is lost. It may be offered twice: the task's record says what there is to do. From tells apart those who share the tenant; it may be empty.
-func (n *Node) Offer(ctx context.Context, tenant, server, task, from string, ttl time.Duration) (seq uint64, err error) {
+func (n *workStore) Offer(ctx context.Context, tenant, server, task, from string, ttl time.Duration) (seq uint64, err error) {
 	what := tenant + "." + task
 	if from != "" {
 		what += "." + from
@@ -51,7 +232,7 @@ func (n *Node) Offer(ctx context.Context, tenant, server, task, from string, ttl
 
 // HasWork reports whether the work seq of a task is stored. Other work may have its number, where the stream was lost or is as it was earlier. On replicated servers "no" is
 // certain only if it was asked after a write to the stream, as [Node.Offer] is: a leader that was replaced answers reads for a while.
-func (n *Node) HasWork(ctx context.Context, tenant, server, task string, seq uint64) (bool, error) {
+func (n *workStore) HasWork(ctx context.Context, tenant, server, task string, seq uint64) (bool, error) {
 	var r struct {
 		Message struct {
 			Subject string `json:"subject"`
@@ -70,7 +251,7 @@ func (n *Node) HasWork(ctx context.Context, tenant, server, task string, seq uin
 }
 
 // Withdraw removes work that was offered, whoever has it. What is not there is no error.
-func (n *Node) Withdraw(ctx context.Context, seq uint64) error {
+func (n *workStore) Withdraw(ctx context.Context, seq uint64) error {
 	err := n.deleteMessage(ctx, n.streamName(work), seq)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return fmt.Errorf("cluster: withdraw work: %w", err)
@@ -79,7 +260,7 @@ func (n *Node) Withdraw(ctx context.Context, seq uint64) error {
 }
 
 // TakeTurn reports whether this node is the one that compares tasks with their work now: the first to ask. Nobody else is for ttl, or until the stream of work is lost.
-func (n *Node) TakeTurn(ctx context.Context, ttl time.Duration) (bool, error) {
+func (n *workStore) TakeTurn(ctx context.Context, ttl time.Duration) (bool, error) {
 	_, err := n.putMessage(ctx, n.subjectOf("work.turn.compare"), []byte(n.name), ttl, guard{}) // three tokens, so that it is no server's
 	if errors.Is(err, store.ErrConflict) {
 		return false, nil
@@ -108,14 +289,13 @@ func (w *taskWork) Later(d time.Duration) error     { return w.msg.NakWithDelay(
 
 // workQueue gives out the work of a server.
 type workQueue struct {
-	n        *Node
 	consumer jetstream.Consumer
 	iter     jetstream.MessagesContext
 }
 
 // Work opens the queue of a server's work. The first call for a server makes its consumer. ErrNoConsumer: the servers refuse that, and no work
 // of the server is given out until they do not.
-func (n *Node) Work(ctx context.Context, server string) (store.Queue, error) {
+func (n *workStore) Work(ctx context.Context, server string) (store.Queue, error) {
 	if !validName(server) {
 		return nil, fmt.Errorf("cluster: work of %q: %w", server, store.ErrBadKey)
 	}
@@ -137,12 +317,12 @@ func (n *Node) Work(ctx context.Context, server string) (store.Queue, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cluster: work of %s: %w: %w", server, store.ErrUnavailable, err)
 	}
-	return &workQueue{n: n, consumer: c, iter: iter}, nil
+	return &workQueue{consumer: c, iter: iter}, nil
 }
 
 // makeConsumer makes the consumer of a server's work, or takes the one that is there. Where the servers, or the account, allow fewer messages at a time than it should have, it has
 // the half of that, or of the half.
-func (n *Node) makeConsumer(ctx context.Context, js jetstream.JetStream, server string) (jetstream.Consumer, error) {
+func (n *workStore) makeConsumer(ctx context.Context, js jetstream.JetStream, server string) (jetstream.Consumer, error) {
 	want := jetstream.ConsumerConfig{
 		Durable: server, FilterSubject: n.subjectOf("work." + server), AckPolicy: jetstream.AckExplicitPolicy, AckWait: n.workWait(),
 		MaxAckPending: maxWork, MaxDeliver: -1, InactiveThreshold: consumerIdle,
@@ -166,7 +346,7 @@ func (n *Node) makeConsumer(ctx context.Context, js jetstream.JetStream, server 
 }
 
 // Retire removes the consumer of a server's work, unless there is work or another node waits for some. It is made again by whoever needs it.
-func (n *Node) Retire(ctx context.Context, server string) error {
+func (n *workStore) Retire(ctx context.Context, server string) error {
 	js, err := jetstream.New(n.conn)
 	for tries := 0; err == nil && tries < 5; tries++ {
 		var c jetstream.Consumer
@@ -188,7 +368,7 @@ func (n *Node) Retire(ctx context.Context, server string) error {
 }
 
 // workWait is how long the servers of this store wait for a silent worker.
-func (n *Node) workWait() time.Duration {
+func (n *workStore) workWait() time.Duration {
 	if n.replicas > 1 {
 		return replicatedWait
 	}
@@ -198,7 +378,7 @@ func (n *Node) workWait() time.Duration {
 // Reclaim offers the work again that an earlier process of this node's name had, which would otherwise be given out only when that process
 // has been silent for long enough. had says how long to offer a work for: 0 leaves it alone. Where no such process was
 // alive a moment ago, Reclaim does nothing.
-func (n *Node) Reclaim(ctx context.Context, server string, had func(tenant, task string) time.Duration) error {
+func (n *workStore) Reclaim(ctx context.Context, server string, had func(tenant, task string) time.Duration) error {
 	if !n.succeeds || !validName(server) {
 		return nil
 	}
@@ -293,7 +473,7 @@ func (q *workQueue) Poke() (store.Work, error) {
 func (q *workQueue) Close() { q.iter.Stop() }
 
 // Working lists the servers that have work, on this node or another.
-func (n *Node) Working(ctx context.Context) ([]string, error) {
+func (n *workStore) Working(ctx context.Context) ([]string, error) {
 	subjects, err := n.listSubjects(ctx, work, "work.*")
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, fmt.Errorf("cluster: list work: %w", err)
