@@ -22,7 +22,6 @@ import (
 const (
 	lockFile     = "lock"
 	identityFile = "troupe.json"
-	storeDir     = "jetstream" // named by the embedded server
 )
 
 // identity is what troupe.json holds.
@@ -41,7 +40,7 @@ func (id *identity) shardCount() int { return max(id.Shards, 1) }
 
 // directory is a data directory that this process has locked.
 type directory struct {
-	path string
+	natsFiles
 	lock *os.File
 	id   identity
 	// reserved is how many bytes its streams may hold by the limits of the last
@@ -69,7 +68,7 @@ func openDirectory(path string, shards int, names func(shards int) []string) (*d
 	if why, advice := owner.Others(path, st); why != "" {
 		return nil, dirError(path, ErrWritable, why, advice)
 	}
-	d := &directory{path: path}
+	d := &directory{natsFiles: natsFiles{path}}
 	// Before the lock, because locking creates a file, and a directory that is
 	// refused must not change.
 	if _, err := d.readIdentity(); err != nil {
@@ -90,8 +89,6 @@ func openDirectory(path string, shards int, names func(shards int) []string) (*d
 	}
 	return d, nil
 }
-
-func (d *directory) pathOf(name string) string { return filepath.Join(d.path, name) }
 
 // readIdentity reads troupe.json. It returns false without an error if the
 // directory is empty.

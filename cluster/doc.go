@@ -101,5 +101,5 @@ package cluster
 //	keyring  the keys of the fleet
 //	tasks eventlog tail replay records pressure  what is kept of tasks, streams and sessions
 //	messages wire  the messages of the streams, and the way to the servers
-//	flush directory descriptions outage  files on the disk
+//	flush directory natsfiles outage  files on the disk
 //	inbox reply stats streams remote listen options lock errors  shared by all of these

@@ -270,7 +270,7 @@ func TestFlushOfManyBlocks(t *testing.T) {
 func TestFlushThatFails(t *testing.T) {
 	t.Parallel()
 	log := slog.New(slog.DiscardHandler)
-	n := &Server{wire: &wire{log: log, outages: newOutages(log)}, dir: &directory{path: t.TempDir()}}
+	n := &Server{wire: &wire{log: log, outages: newOutages(log)}, dir: &directory{natsFiles: natsFiles{t.TempDir()}}}
 	blocks := filepath.Join(n.dir.streamDir(n.streamName(events)), "msgs")
 	if err := os.MkdirAll(blocks, 0o700); err != nil {
 		t.Fatal(err)

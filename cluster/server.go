@@ -79,7 +79,7 @@ func (n *Server) startServer(dir string, reserved int64) (*server.Server, error)
 	o := &n.opts
 	var before blocks
 	if o.Dir != "" {
-		before = n.dir.listBlocks()
+		before = n.dir.listBlocks(n.dir.id.Streams)
 		if err := before.forgetIndexes(); err != nil {
 			return nil, err
 		}

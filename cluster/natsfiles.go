@@ -23,7 +23,15 @@ const (
 	// lostPrefix begins the name to which an operator moves a stream's directory
 	// to go on without its content.
 	lostPrefix = "lost-"
+
+	storeDir = "jetstream" // named by the embedded server
 )
+
+// natsFiles knows what the embedded server has in a data directory, and what is kept beside that.
+type natsFiles struct{ path string }
+
+// pathOf is the path of a file in the directory.
+func (d natsFiles) pathOf(name string) string { return filepath.Join(d.path, name) }
 
 // description is what the embedded server keeps of a stream beside its messages.
 type description struct {
@@ -31,11 +39,11 @@ type description struct {
 	Sum string `json:"sum"` // the content of meta.sum
 }
 
-func (d *directory) streamDir(name string) string {
+func (d natsFiles) streamDir(name string) string {
 	return d.pathOf(filepath.Join(storeDir, "$G", "streams", name))
 }
 
-func (d *directory) pathExists(path string) bool {
+func (d natsFiles) pathExists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
 }
@@ -56,7 +64,7 @@ func describeLoss(name string) string {
 }
 
 // damagedStream returns the error that names what is lost and how to go on.
-func (d *directory) damagedStream(name, what string) error {
+func (d natsFiles) damagedStream(name, what string) error {
 	aside, lost := d.streamDir(name), d.pathOf(lostPrefix+name)
 	move := fmt.Sprintf("mv '%s' '%s'", aside, lost)
 	if !d.pathExists(aside) {
@@ -67,14 +75,14 @@ func (d *directory) damagedStream(name, what string) error {
 }
 
 // damagedStore is damagedStream for all streams together.
-func (d *directory) damagedStore(what string) error {
+func (d natsFiles) damagedStore(what string) error {
 	return dirError(d.path, store.ErrDamaged, what+"; lost with it: all sessions, running calls and their events, and the keys", fmt.Sprintf(
 		"restore it from a backup, choose another directory, or go on without what is lost: mv '%s' '%s', and start again", d.pathOf(storeDir), d.pathOf(lostPrefix+storeDir)))
 }
 
 // readDescriptions reads the copied descriptions. A missing file is no error: older releases
 // write none.
-func (d *directory) readDescriptions() (map[string]description, error) {
+func (d natsFiles) readDescriptions() (map[string]description, error) {
 	data, err := os.ReadFile(d.pathOf(descriptionsFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -101,7 +109,7 @@ func (d *directory) readDescriptions() (map[string]description, error) {
 
 // readDescription reads a stream's description from the disk. It returns false if the
 // embedded server could not use it.
-func (d *directory) readDescription(name string) (got description, maxBytes int64, ok bool) {
+func (d natsFiles) readDescription(name string) (got description, maxBytes int64, ok bool) {
 	inf, err := os.ReadFile(filepath.Join(d.streamDir(name), "meta.inf"))
 	if err != nil {
 		return got, 0, false
@@ -130,7 +138,7 @@ func (c description) checkInf(name string) (maxBytes int64, ok bool) {
 // checkStream checks one stream that must exist. It returns what must be done
 // before the server may open it, and its limit; a negative limit says that the
 // stream is given up.
-func (d *directory) checkStream(name string, kept map[string]description, expendable bool) (fix func() error, maxBytes int64, err error) {
+func (d natsFiles) checkStream(name string, kept map[string]description, expendable bool) (fix func() error, maxBytes int64, err error) {
 	dir, lost := d.streamDir(name), d.pathOf(lostPrefix+name)
 	if !d.pathExists(dir) {
 		whole := d.pathOf(lostPrefix + storeDir)
@@ -175,7 +183,7 @@ func (c description) orNil(name string) *description {
 
 // hasMessages reports whether a stream's messages are there, or lie where an
 // interrupted purge left them: the server finishes the purge.
-func (d *directory) hasMessages(dir string) bool {
+func (d natsFiles) hasMessages(dir string) bool {
 	for _, name := range []string{"msgs", "__new_msgs__"} {
 		if st, err := os.Stat(filepath.Join(dir, name)); err == nil && st.IsDir() {
 			return true
@@ -250,9 +258,9 @@ func syncPath(path string) error {
 type blocks map[string]map[string]fs.FileInfo
 
 // listBlocks finds those of the streams that must be there.
-func (d *directory) listBlocks() blocks {
+func (d natsFiles) listBlocks(streams []string) blocks {
 	all := make(blocks)
-	for _, stream := range d.id.Streams {
+	for _, stream := range streams {
 		dir := filepath.Join(d.streamDir(stream), "msgs")
 		entries, err := os.ReadDir(dir)
 		if err != nil { // The server finishes a purge that was cut off, or fails.
