@@ -14,6 +14,7 @@ import (
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/template"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -419,7 +420,7 @@ func (s *service) list(call *Call, m *codec.Message, cache *Cache, p pager, dst 
 	if m.Cursor != nil {
 		var err error
 		switch after, err = s.rt.unseal(text(m.Cursor), aad); {
-		case actors.Later(err):
+		case store.IsTransient(err):
 			return nil, s.internal(string(m.Method), fmt.Errorf("open cursor: %w", err))
 		case err != nil:
 			return nil, mcp.NewError(mcp.CodeInvalidParams, "invalid cursor")

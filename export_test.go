@@ -1,7 +1,5 @@
 package troupe
 
-import "github.com/troupe-run/troupe/internal/nodestore"
-
 // WithoutKeys makes the key ring fail with err until the returned function is called. No
 // request may be in flight.
 func (rt *Runtime) WithoutKeys(err error) (back func()) {
@@ -12,7 +10,7 @@ func (rt *Runtime) WithoutKeys(err error) (back func()) {
 
 type lostKeys struct{ err error }
 
-func (k lostKeys) Seal(_, _ []byte) ([]byte, error) { return nil, nodestore.Unreadable(k.err) }
-func (k lostKeys) Open(_, _ []byte) ([]byte, error) { return nil, nodestore.Unreadable(k.err) }
+func (k lostKeys) Seal(_, _ []byte) ([]byte, error) { return nil, k.err }
+func (k lostKeys) Open(_, _ []byte) ([]byte, error) { return nil, k.err }
 
 func (lostKeys) Tag([]byte) []byte { return nil }

@@ -21,6 +21,7 @@ import (
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/revocation"
 	"github.com/troupe-run/troupe/internal/session"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/task"
 	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/internal/worker"
@@ -75,7 +76,7 @@ type adminFleet struct{ rt *Runtime }
 var _ admin.Fleet = adminFleet{}
 
 func (a adminFleet) Nodes(ctx context.Context) ([]admin.Node, error) {
-	members, err := a.rt.cluster.Members(ctx)
+	members, err := a.rt.cluster.ListMembers(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -266,7 +267,7 @@ func (rt *Runtime) endStored(ctx context.Context, r *revocation.Revocation) erro
 		found, err := rt.cluster.SessionsOf(ctx, tenant)
 		errs = append(errs, err)
 		for _, s := range found {
-			if err := rt.endSession(ctx, &s); !errors.Is(err, actors.ErrNotFound) {
+			if err := rt.endSession(ctx, &s); !errors.Is(err, store.ErrNotFound) {
 				errs = append(errs, err)
 			}
 		}
@@ -410,7 +411,7 @@ func (a adminSessions) EndSession(ctx context.Context, id string) (admin.Session
 		return admin.Session{}, err
 	}
 	switch err = a.rt.endSession(ctx, &s); {
-	case errors.Is(err, actors.ErrNotFound):
+	case errors.Is(err, store.ErrNotFound):
 		return admin.Session{}, admin.ErrNoSession
 	case err != nil:
 		return admin.Session{}, err
@@ -419,7 +420,7 @@ func (a adminSessions) EndSession(ctx context.Context, id string) (admin.Session
 	return told, nil
 }
 
-// endSession ends a session in the store. actors.ErrNotFound: it has ended.
+// endSession ends a session in the store. store.ErrNotFound: it has ended.
 func (rt *Runtime) endSession(ctx context.Context, s *cluster.StoredSession) error {
 	var svc *actors.Service
 	if here := rt.service(s.Server); here != nil {
@@ -435,7 +436,7 @@ func (a adminSessions) find(ctx context.Context, id string) (cluster.StoredSessi
 		tag = masked
 	}
 	s, err := a.rt.cluster.FindSession(ctx, func(id string) bool { return telemetry.Hash(id) == tag })
-	if errors.Is(err, cluster.ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) {
 		err = admin.ErrNoSession
 	}
 	return s, err

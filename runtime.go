@@ -25,6 +25,7 @@ import (
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/revocation"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/internal/worker"
 	"github.com/troupe-run/troupe/mcp"
@@ -36,9 +37,9 @@ var (
 	// ErrLocked: another process uses it.
 	ErrLocked = cluster.ErrLocked
 	// ErrNewer: a newer release has written it.
-	ErrNewer = cluster.ErrNewer
+	ErrNewer = store.ErrNewer
 	// ErrDamaged: it cannot be read.
-	ErrDamaged = cluster.ErrDamaged
+	ErrDamaged = store.ErrDamaged
 	// ErrForeign: it holds other files than those of a store.
 	ErrForeign = cluster.ErrForeign
 	// ErrWritable: users other than that of the process, and root, may put files into it, or it is another user's.
@@ -54,7 +55,7 @@ type Runtime struct {
 	log     *slog.Logger
 	cluster *cluster.Node
 	tasks   *worker.Pool
-	keys    actors.Keys
+	keys    store.Keys
 	node    *actors.Node
 	news    news // of other nodes
 	// reminders put the questions of tasks to clients that do not ask for them.
@@ -124,9 +125,9 @@ func New(o Options) (*Runtime, error) {
 	}
 	rt := &Runtime{opts: o, log: o.Log, hits: limits.NewLog(o.Log), cluster: node, tel: tel, mounts: make(map[string]*mount), paths: make(map[string]http.Handler), services: make(map[string]*service), drained: make(chan struct{}), dismissed: make(chan struct{})}
 	use(node)
-	rt.keys, rt.revoked = nodestore.NewKeys(node.Keys()), rt.newRevocations()
+	rt.keys, rt.revoked = node.Keys(), rt.newRevocations()
 	rt.tasks = worker.NewPool(worker.Config{Store: nodestore.NewTasks(node), Node: node.Name(), Boot: node.Boot(), Running: o.Shared.TasksPerNode, PerPrincipal: o.Shared.OpenTasksPerPrincipal, PerNode: o.Shared.OpenTasksPerNode, Shared: rt.shared(), Tag: rt.keys.Tag, Ledger: taskLedger{rt}, Changed: rt.taskChanged, Log: o.Log})
-	rt.node = actors.NewNode(actors.Config{Name: node.Name(), Boot: node.Boot(), Store: nodestore.New(node), Mail: nodestore.NewMail(node), Lease: o.Store.Lease, News: &rt.news, Limits: rt.nodeLimits(), Keys: rt.keys, Log: o.Log, Hits: rt.hits, Alone: rt.alone(), Replayed: tel.Replayed})
+	rt.node = actors.NewNode(actors.Config{Name: node.Name(), Boot: node.Boot(), Store: node, Mail: mailOf(node), Lease: o.Store.Lease, News: &rt.news, Limits: rt.nodeLimits(), Keys: rt.keys, Log: o.Log, Hits: rt.hits, Alone: rt.alone(), Replayed: tel.Replayed})
 	rt.news.begin(rt)
 	if m := node.Mail(); m != nil {
 		m.Says(rt.load)
@@ -173,6 +174,14 @@ func (rt *Runtime) shared() bool { return rt.opts.Store.NATS.shared() }
 
 // alone reports whether the store is in this process's memory, and so ends with it.
 func (rt *Runtime) alone() bool { return rt.opts.Dir == "" && rt.opts.Store.NATS.URL == "" }
+
+// mailOf returns what carries letters to the other nodes, nil if there can be none.
+func mailOf(n *cluster.Node) store.Mail {
+	if n.Mail() == nil {
+		return nil
+	}
+	return n.Mail()
+}
 
 // openStore opens the store of a process that has MaxMemory.
 func (o *Options) openStore() (*cluster.Node, error) {
@@ -293,7 +302,7 @@ func half(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // seal makes an opaque string of plain. unseal turns it back into plain for the same aad,
-// on any node. When unseal fails with actors.ErrUnavailable, the string may still be good.
+// on any node. When unseal fails with store.ErrUnavailable, the string may still be good.
 func (rt *Runtime) seal(plain string, aad []byte) (string, error) {
 	b, err := rt.keys.Seal([]byte(plain), aad)
 	return base64.RawURLEncoding.EncodeToString(b), err
@@ -303,7 +312,7 @@ func (rt *Runtime) unseal(sealed string, aad []byte) (string, error) {
 	// The decoder would skip line breaks.
 	b, err := base64.RawURLEncoding.Strict().DecodeString(sealed)
 	if err != nil || strings.ContainsAny(sealed, "\r\n") {
-		return "", cluster.ErrSealed
+		return "", store.ErrSealed
 	}
 	plain, err := rt.keys.Open(b, aad)
 	return string(plain), err
@@ -442,7 +451,7 @@ func (rt *Runtime) gauges() []telemetry.Gauge {
 	one := func(f func() int64) func(func(string, int64)) {
 		return func(observe func(string, int64)) { observe("", f()) }
 	}
-	st, store := rt.node.Stats, nodestore.New(rt.cluster)
+	st := rt.node.Stats
 	return []telemetry.Gauge{
 		{Name: "troupe.actors", Unit: "{actor}", Doc: "Live actors by kind.", Label: "kind", Read: func(observe func(string, int64)) {
 			rt.node.Kernel().Kinds(observe)
@@ -486,13 +495,13 @@ func (rt *Runtime) gauges() []telemetry.Gauge {
 		}},
 		{Name: "troupe.memory.held.most", Unit: "By", Doc: "Bytes held in memory for the principal that holds most.", Read: one(func() int64 { return rt.node.Accounts().MostBytes() })},
 		{Name: "troupe.memory.budget", Unit: "By", Doc: "Bytes that may be held in memory for all clients together.", Read: one(func() int64 { return rt.opts.Shared.MaxMemory / heldPart })},
-		{Name: "troupe.store.used", Unit: "By", Doc: "Bytes in use of what is for sessions and for calls in the store.", Label: "budget", Read: rt.eachBudget(func(b actors.Budget) int64 {
-			used, _ := store.Use(b)
+		{Name: "troupe.store.used", Unit: "By", Doc: "Bytes in use of what is for sessions and for calls in the store.", Label: "budget", Read: rt.eachBudget(func(b store.Budget) int64 {
+			used, _ := rt.cluster.Use(b)
 			return used
 		})},
 		{Name: "troupe.store.used.most", Unit: "By", Doc: "Bytes that the principal with most in the store has stored lately.", Label: "budget", Read: rt.eachBudget(rt.node.StoredMost)},
-		{Name: "troupe.store.budget", Unit: "By", Doc: "Bytes that the store may have for sessions and for calls.", Label: "budget", Read: rt.eachBudget(func(b actors.Budget) int64 {
-			_, limit := store.Use(b)
+		{Name: "troupe.store.budget", Unit: "By", Doc: "Bytes that the store may have for sessions and for calls.", Label: "budget", Read: rt.eachBudget(func(b store.Budget) int64 {
+			_, limit := rt.cluster.Use(b)
 			return limit
 		})},
 		{Name: "troupe.revocations", Unit: "{revocation}", Doc: "Revocations that this process knows: of access tokens, by their subject or client.", Read: one(func() int64 { return int64(rt.revoked.Count()) })},
@@ -547,11 +556,11 @@ func (rt *Runtime) gauges() []telemetry.Gauge {
 }
 
 // eachBudget returns the reader of a gauge that has a value for each budget of the store.
-func (rt *Runtime) eachBudget(value func(actors.Budget) int64) func(func(string, int64)) {
+func (rt *Runtime) eachBudget(value func(store.Budget) int64) func(func(string, int64)) {
 	return func(observe func(string, int64)) {
-		observe("sessions", value(actors.SessionBudget))
-		observe("calls", value(actors.EventBudget))
-		observe("tasks", value(actors.TaskBudget))
+		observe("sessions", value(store.SessionBudget))
+		observe("calls", value(store.EventBudget))
+		observe("tasks", value(store.TaskBudget))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/guard"
 	"github.com/troupe-run/troupe/internal/hosted"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -97,7 +98,7 @@ func (s *service) internal(what string, err error) *mcp.Error {
 		level = slog.LevelDebug
 	case errors.Is(err, ErrClosing):
 		level, shown = slog.LevelDebug, actors.Unavailable
-	case actors.Later(err):
+	case store.IsTransient(err):
 		level, shown = slog.LevelWarn, actors.Unavailable
 	}
 	attrs := []any{"server", s.id, "method", what, "error", err}

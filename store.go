@@ -4,9 +4,9 @@ import (
 	"errors"
 
 	"github.com/troupe-run/troupe/actors"
-	"github.com/troupe-run/troupe/cluster"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/refusal"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/worker"
 )
 
@@ -19,7 +19,7 @@ var ErrUnavailable error = unavailable{}
 type unavailable struct{}
 
 func (unavailable) Error() string { return "store unavailable: try again shortly" }
-func (unavailable) Unwrap() error { return actors.ErrUnavailable }
+func (unavailable) Unwrap() error { return store.ErrUnavailable }
 
 // errStore is the text of any other error of the store.
 var errStore = errors.New("the store has failed")
@@ -29,14 +29,16 @@ var errStore = errors.New("the store has failed")
 type storeError struct{ err error }
 
 func (e storeError) Error() string {
-	if actors.Later(e.err) {
+	if store.IsTransient(e.err) {
 		return ErrUnavailable.Error()
 	}
 	return errStore.Error()
 }
 
 // Is reports whether the error is ErrUnavailable.
-func (e storeError) Is(target error) bool { return target == ErrUnavailable && actors.Later(e.err) }
+func (e storeError) Is(target error) bool {
+	return target == ErrUnavailable && store.IsTransient(e.err)
+}
 
 // Unwrap returns the error with all that is known of it, for the log.
 func (e storeError) Unwrap() error { return e.err }
@@ -51,10 +53,10 @@ func forHandler(err error) error {
 
 // ofStore reports whether an error comes from the store.
 func ofStore(err error) bool {
-	if actors.Later(err) {
+	if store.IsTransient(err) {
 		return true
 	}
-	for _, of := range [...]error{actors.ErrFenced, actors.ErrConflict, actors.ErrNotFound, cluster.ErrDamaged, cluster.ErrSealed} {
+	for _, of := range [...]error{store.ErrFenced, store.ErrConflict, store.ErrNotFound, store.ErrDamaged, store.ErrSealed} {
 		if errors.Is(err, of) {
 			return true
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/refusal"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/task"
 	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/internal/worker"
@@ -297,7 +298,7 @@ func (s *service) listTasks(ctx context.Context, call *Call, m *codec.Message, d
 		if err == nil {
 			from, err = strconv.ParseUint(plain, 10, 64)
 		}
-		if errors.Is(err, actors.ErrUnavailable) {
+		if errors.Is(err, store.ErrUnavailable) {
 			return nil, s.internal(mcp.MethodTasksList, err)
 		}
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/session"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -35,12 +36,12 @@ type accounts struct {
 	*quota.Accounts
 	limits   NodeLimits
 	refusals refusals
-	store    Store
+	store    store.Store
 	lostLogs *quota.Turns[*quota.Account] // for reading the log of a stream without a writer
 	attaches *quota.Turns[*quota.Account] // for asking other nodes for their streams
 	pace     *quota.Pace[*quota.Account]  // of appends to the event log
-	way      [budgets]atomic.Int64        // bytes that are charged and on their way to the store: see charge
-	deciding [budgets]sync.Mutex          // held while it is decided whether bytes more may be stored
+	way      [store.Budgets]atomic.Int64  // bytes that are charged and on their way to the store: see charge
+	deciding [store.Budgets]sync.Mutex    // held while it is decided whether bytes more may be stored
 }
 
 // sessionAccount has a session's own counts and bucket, besides the account of its principal. It is nil for requests without a session.
@@ -94,7 +95,7 @@ func (s *sessionAccount) giveBack(l *Limits, now time.Time, n int) {
 }
 
 // newAccounts returns accounts without any clients yet.
-func newAccounts(l NodeLimits, rs refusals, store Store) accounts {
+func newAccounts(l NodeLimits, rs refusals, store store.Store) accounts {
 	l = l.Defaults()
 	turns := quota.NewTurns[*quota.Account]
 	return accounts{Accounts: quota.New(l.quota()), limits: l, refusals: rs, store: store, lostLogs: turns(limits.LostLogs.Value()), attaches: turns(limits.Attaches.Value()), pace: quota.NewPace[*quota.Account](l.Bytes, storeKeeps)}
@@ -202,8 +203,7 @@ func (d *accounts) admitGet(l *Limits, in *Input) bool {
 }
 
 // messages are what a client sends beside its calls: notifications, answers, initialize, DELETE, and
-// pings before a session. They have a bucket of the principal to themselves: one who has spent its
-// calls may still answer, and cancel.
+// pings before a session. They have a bucket of the principal to themselves: one who has spent its calls may still answer, and cancel.
 type messages struct{ n, size, values int }
 
 // add adds a message with a body of size bytes. A ping pays for its size alone.
@@ -269,7 +269,7 @@ func RefusedFor(a *quota.Account) time.Duration { return a.Buckets[rateOfMessage
 
 // admitSession takes the tokens of a new session, or refuses it.
 func (d *accounts) admitSession(in *Input, id []byte) bool {
-	if d.nearFull(SessionBudget) {
+	if d.nearFull(store.SessionBudget) {
 		d.refusals.refuse(in.Conn, refusal.Of(limits.MaxStore.Row), id)
 		return false
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/sim"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -85,7 +86,7 @@ type door struct {
 func (d *door) Get(ctx context.Context, key string) ([]byte, uint64, error) {
 	d.reads.Add(1)
 	if d.shut.Load() {
-		return nil, 0, ErrUnavailable
+		return nil, 0, store.ErrUnavailable
 	}
 	return d.memory.Get(ctx, key)
 }
@@ -117,7 +118,7 @@ func inBand(t *testing.T, nodes int, l Limits, f func(t *testing.T, c *band)) {
 func (c *band) join(name string, l Limits) *mate {
 	m := &mate{held: &held{t: c.t, mem: c.mem, handler: &heldHandler{}}, box: c.office.Join(name, "b"), door: &door{memory: c.mem}, news: &heardNews{}}
 	m.handler.f = func(context.Context, *Call) ([]byte, *mcp.Error) { return []byte("{}"), nil }
-	m.Node = NewNode(Config{Name: name, Boot: "b", Store: m.door, Mail: post{m.box}, News: m.news})
+	m.Node = NewNode(Config{Name: name, Boot: "b", Store: m.door, Mail: m.box, News: m.news})
 	m.svc = NewService("s", m.handler, l)
 	m.svc.Ended = func(*Peer, Ending) { m.ended.Add(1) }
 	c.all = append(c.all, m)

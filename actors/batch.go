@@ -16,6 +16,7 @@ import (
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/refusal"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -222,7 +223,7 @@ func (s *streamActor) charge(entries []stream.Entry) {
 		bytes += len(entries[i].Data)
 	}
 	if bytes > 0 {
-		s.sess.billed().Used[EventBudget].Add(time.Now(), int64(bytes), s.svc.recordTTL())
+		s.sess.billed().Used[store.EventBudget].Add(time.Now(), int64(bytes), s.svc.recordTTL())
 	}
 }
 

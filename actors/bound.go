@@ -122,7 +122,7 @@ func (n *Node) Connect(svc *Service, in *Input) {
 	l.said.Store(s.last.UnixNano())
 	s.startSession()
 	n.bound.Put(key, l)
-	in.Session = n.fleet.self().session(key.ID)
+	in.Session = nameSessionAt(n.fleet.self(), key.ID)
 	in.Conn.SetSession(in.Session)
 	if !in.Conn.Open() {
 		s.endSession()

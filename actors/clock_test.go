@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -198,7 +199,7 @@ func TestRecordStoredAgainHasItsBody(t *testing.T) {
 				var lose atomic.Bool
 				h.mem.after = func(op, _ string) error { // of OpenStream, before the body is stored
 					if op == "OpenStream" && lose.Swap(false) {
-						return ErrUnavailable
+						return store.ErrUnavailable
 					}
 					return nil
 				}
@@ -250,7 +251,7 @@ func TestBodyIsRenewed(t *testing.T) {
 				fails.Store(int32(tt.fails))
 				h.mem.before = func(op, _ string) error {
 					if o.add(op); op == "KeepBody" && fails.Add(-1) >= 0 {
-						return ErrUnavailable
+						return store.ErrUnavailable
 					}
 					return nil
 				}

@@ -20,6 +20,7 @@ import (
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/relay"
 	"github.com/troupe-run/troupe/internal/sim"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -78,12 +79,12 @@ func TestLargestLetters(t *testing.T) {
 		}
 		got := make(map[string]int)
 		box := c.office.Join("n9", "b")
-		box.Listen(func(_, _, kind string, _ []byte, reply func([]byte)) {
-			if got[kind]++; reply != nil {
-				reply([]byte{done})
+		box.Listen(func(l *store.Letter) {
+			if got[l.Kind]++; l.Reply != nil {
+				l.Reply([]byte{done})
 			}
-		}, func(string, string) { t.Error("a letter to all was lost") })
-		to := Address{"n9", "b"}
+		}, func(store.Address) { t.Error("a letter to all was lost") })
+		to := store.Address{Node: "n9", Boot: "b"}
 		for _, kind := range slices.Sorted(maps.Keys(all)) {
 			f.send(to, kind, all[kind])
 			f.tell(kind, all[kind])
@@ -237,14 +238,14 @@ func TestLettersToTheReleaseBefore(t *testing.T) {
 	inBand(t, 1, Limits{}, func(t *testing.T, c *band) {
 		a := c.all[0]
 		var got [][]byte
-		c.office.Join("n9", "b").Listen(func(_, _, kind string, data []byte, reply func([]byte)) {
-			if kind != letterPush {
-				reply([]byte{notKnown})
+		c.office.Join("n9", "b").Listen(func(l *store.Letter) {
+			if l.Kind != letterPush {
+				l.Reply([]byte{notKnown})
 				return
 			}
-			got = append(got, data)
-			reply([]byte{done})
-		}, func(string, string) {})
+			got = append(got, l.Data)
+			l.Reply([]byte{done})
+		}, func(store.Address) {})
 		session := a.begin("2025-11-25")
 		s, _ := a.sessions.Get(SessionKey{"anon", "s", session})
 		for _, size := range sizes {
@@ -254,11 +255,11 @@ func TestLettersToTheReleaseBefore(t *testing.T) {
 				t.Fatal(err)
 			}
 			got = nil
-			err = a.fleet.deliver(t.Context(), s, Address{"n9", "b"}, letterPush, m)
+			err = a.fleet.deliver(t.Context(), s, store.Address{Node: "n9", Boot: "b"}, letterPush, m)
 			switch fits := len(want) <= letter.MaxData; {
 			case fits && (err != nil || len(got) != 1 || !bytes.Equal(got[0], want)):
 				t.Errorf("of a letter of %d bytes came %d: %v", len(want), len(got), err)
-			case !fits && (len(got) > 0 || !errors.Is(err, ErrUnavailable)):
+			case !fits && (len(got) > 0 || !errors.Is(err, store.ErrUnavailable)):
 				t.Errorf("of a letter of %d bytes, which that release does not take, came %d: %v", len(want), len(got), err)
 			}
 		}

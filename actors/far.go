@@ -12,6 +12,7 @@ import (
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/attachment"
 	"github.com/troupe-run/troupe/internal/record"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/stream"
 )
 
@@ -81,7 +82,7 @@ func (w *farWriter) attach(ctx context.Context, r *replay) (extent, error) {
 	if turns := r.n.accounts.attaches; turns.Take(ctx, r.s.billed()) {
 		defer turns.Leave()
 	} else {
-		return extent{}, fmt.Errorf("actors: too many streams of other nodes are asked for: %w", ErrUnavailable)
+		return extent{}, fmt.Errorf("actors: too many streams of other nodes are asked for: %w", store.ErrUnavailable)
 	}
 	x := w.fleet.readings.add(w, r) // first, as frames may come before the reply
 	at, err := w.extent(ctx, letterAttach, streamLetter{w.key, x.id})
@@ -100,7 +101,7 @@ func (w *farWriter) extent(ctx context.Context, kind string, l streamLetter) (at
 	}
 	var e extentLetter
 	if err := codec.Unmarshal(reply, &e); err != nil {
-		return at, fmt.Errorf("actors: node %s: unreadable reply: %w", w.Node, ErrUnavailable)
+		return at, fmt.Errorf("actors: node %s: unreadable reply: %w", w.Node, store.ErrUnavailable)
 	}
 	return extent{e.Tail, e.Bytes, e.Marks}, nil
 }
@@ -151,7 +152,7 @@ func (r *replay) holder(ctx context.Context) (holder, record.Stream, error) {
 func (r *replay) lost(w holder, err error) error {
 	if errors.Is(err, errNotHere) {
 		r.given = w.(*farWriter).Writer
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 	}
 	return err
 }
@@ -159,7 +160,7 @@ func (r *replay) lost(w holder, err error) error {
 // reading is a connection here whose stream another node writes.
 type reading struct {
 	id    uint64
-	at    Address
+	at    store.Address
 	r     *replay
 	mu    sync.Mutex // guards the rest
 	heard time.Time
@@ -171,15 +172,15 @@ type readings struct {
 	mu   sync.Mutex // guards the rest
 	all  map[uint64]*reading
 	last uint64
-	busy map[Address]bool // nodes that are being asked
-	next time.Time        // when they are asked again
+	busy map[store.Address]bool // nodes that are being asked
+	next time.Time              // when they are asked again
 }
 
 func (d *readings) add(w *farWriter, r *replay) *reading {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.all == nil {
-		d.all, d.busy = make(map[uint64]*reading), make(map[Address]bool)
+		d.all, d.busy = make(map[uint64]*reading), make(map[store.Address]bool)
 	}
 	d.last++
 	r.n.attaches.Add(1)
@@ -245,7 +246,7 @@ func (r *replay) unread() {
 }
 
 // receiveFrame takes what has happened to a stream that a client reads here.
-func (f *fleet) receiveFrame(l *Letter) {
+func (f *fleet) receiveFrame(l *store.Letter) {
 	var id, from, num uint64
 	data := l.Data
 	if len(data) == 0 {
@@ -346,7 +347,7 @@ func (d *readings) askWriters(f *fleet, now time.Time) {
 		return
 	}
 	d.next = now.Add(askEvery)
-	of := make(map[Address][]*reading)
+	of := make(map[store.Address][]*reading)
 	for _, x := range d.all {
 		if len(of[x.at]) < aliveAtOnce && !d.busy[x.at] {
 			of[x.at] = append(of[x.at], x)
@@ -364,7 +365,7 @@ func (d *readings) askWriters(f *fleet, now time.Time) {
 }
 
 // askWriter asks one node for the streams of readers.
-func (f *fleet) askWriter(at Address, all []*reading) {
+func (f *fleet) askWriter(at store.Address, all []*reading) {
 	ctx, cancel := context.WithTimeout(f.node.base, 2*askEvery)
 	defer cancel()
 	data := make([]byte, 0, 4*len(all))
@@ -398,7 +399,7 @@ func (f *fleet) askWriter(at Address, all []*reading) {
 
 // unheard deals with readers whose writer does not answer: their clients get no more comments, and if its node is gone, they
 // read on from whoever has the stream then.
-func (f *fleet) unheard(at Address, all []*reading) {
+func (f *fleet) unheard(at store.Address, all []*reading) {
 	ctx, cancel := context.WithTimeout(f.node.base, 2*askEvery) // the question to a silent node has used up its own time
 	defer cancel()
 	gone, err := f.mail.Gone(ctx, at)
@@ -441,10 +442,10 @@ type answerLetter struct {
 }
 
 // receiveAnswer takes a client's answer that came to another node.
-func (f *fleet) receiveAnswer(l *Letter) {
+func (f *fleet) receiveAnswer(l *store.Letter) {
 	n := f.node
 	var a answerLetter
-	if !l.read(n, &a) {
+	if !readLetter(l, n, &a) {
 		return
 	}
 	m := &codec.Message{Kind: codec.Result, ID: a.ID, Result: a.Result, Err: a.Err}
@@ -462,11 +463,11 @@ func (f *fleet) receiveAnswer(l *Letter) {
 		}
 		switch {
 		case err != nil:
-			l.reply(tryAgain, nil)
+			replyTo(l, tryAgain, nil)
 		case !open && !there:
-			l.reply(notHere, nil)
+			replyTo(l, notHere, nil)
 		default: // taken, or nobody needs it any more
-			l.reply(done, nil)
+			replyTo(l, done, nil)
 		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -251,11 +252,11 @@ func TestNobodyWaitsInAPlace(t *testing.T) {
 			t.Fatal(err)
 		}
 		start := time.Now()
-		if err := f.hold(t.Context(), 200<<10); !errors.Is(err, ErrUnavailable) || time.Since(start) != 0 {
+		if err := f.hold(t.Context(), 200<<10); !errors.Is(err, store.ErrUnavailable) || time.Since(start) != 0 {
 			t.Errorf("in the place: %v after %v", err, time.Since(start))
 		}
 		leave()
-		if err := f.hold(t.Context(), 200<<10); !errors.Is(err, ErrUnavailable) || time.Since(start) < roomWait {
+		if err := f.hold(t.Context(), 200<<10); !errors.Is(err, store.ErrUnavailable) || time.Since(start) < roomWait {
 			t.Errorf("without it: %v after %v", err, time.Since(start))
 		}
 		full.Free()

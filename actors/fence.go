@@ -11,6 +11,7 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/refusal"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/internal/takeover"
 )
@@ -50,11 +51,11 @@ type (
 // passes reports whether a write was not done for now, or has an unknown outcome: it may be
 // tried again.
 func passes(err error) bool {
-	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrAgain) || errors.Is(err, ErrFull)
+	return errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrRetry) || errors.Is(err, store.ErrFull)
 }
 
 // errTaken reports that another writer has the stream.
-var errTaken = fmt.Errorf("%w: the writer record is another's", ErrFenced)
+var errTaken = fmt.Errorf("%w: the writer record is another's", store.ErrFenced)
 
 // look finds out whose the writer record is, after a write was refused for its guard.
 func (s *streamActor) look() {
@@ -68,7 +69,7 @@ func (s *streamActor) look() {
 }
 
 // errMaybeTaken reports that a writer record is gone, and that another writer may have had the stream meanwhile.
-var errMaybeTaken = fmt.Errorf("%w: other nodes have taken streams of this one over", ErrNotFound)
+var errMaybeTaken = fmt.Errorf("%w: other nodes have taken streams of this one over", store.ErrNotFound)
 
 // whoHas returns the revision of a stream's writer record if it is that of this boot and
 // epoch. ErrNotFound reports that it is gone: it may be stored again. It is errMaybeTaken if what answered the stream's calls may have been
@@ -88,18 +89,18 @@ func (d *streams) whoHas(ctx context.Context, key StreamKey, epoch uint64, stand
 	case takeover.Taken:
 		return 0, errTaken
 	case takeover.Doubt: // the node waits until it has the lease again
-		return 0, fmt.Errorf("actors: store a record again: lease not certain: %w", ErrUnavailable)
+		return 0, fmt.Errorf("actors: store a record again: lease not certain: %w", store.ErrUnavailable)
 	}
 	// A stream that was ended has no record either: then its session is gone, or has
 	// another standalone stream.
 	sess, _, err := n.sessions.read(ctx, key.Session)
 	switch {
-	case errors.Is(err, ErrNotFound), err == nil && standalone && sess.Standalone != key.ID:
+	case errors.Is(err, store.ErrNotFound), err == nil && standalone && sess.Standalone != key.ID:
 		return 0, ErrSessionEnded
 	case err != nil:
 		return 0, err
 	case n.fleet.mail == nil:
-		return 0, ErrNotFound
+		return 0, store.ErrNotFound
 	}
 	switch taken, err := n.store.Taken(ctx); {
 	case err != nil:
@@ -107,7 +108,7 @@ func (d *streams) whoHas(ctx context.Context, key StreamKey, epoch uint64, stand
 	case taken:
 		return 0, errMaybeTaken
 	}
-	return 0, ErrNotFound
+	return 0, store.ErrNotFound
 }
 
 // stillWrites reports whether the stream of w, which seems to be written here, is. A node that stood still or was cut off
@@ -127,7 +128,7 @@ func (d *streams) stillWrites(ctx context.Context, w *streamActor) (bool, error)
 			_ = w.Post(refresh{})
 			return false, nil
 		}
-		if err = d.node.store.Holds(ctx, w.path, rev); !errors.Is(err, ErrFenced) {
+		if err = d.node.store.Holds(ctx, w.path, rev); !errors.Is(err, store.ErrFenced) {
 			return err == nil, err
 		}
 		refused = rev // or the stream itself has just written its record again
@@ -141,7 +142,7 @@ func (d *streams) certain(ctx context.Context, key StreamKey, rev uint64, err er
 		return err
 	}
 	if failed := d.node.store.Holds(ctx, key.path(), rev); failed != nil {
-		return fmt.Errorf("actors: resume: what was read is old: %w: %w", ErrUnavailable, failed)
+		return fmt.Errorf("actors: resume: what was read is old: %w: %w", store.ErrUnavailable, failed)
 	}
 	return err
 }
@@ -154,14 +155,14 @@ func (s *streamActor) looked(m looked) {
 		if s.renew { // a record was created whose body may be missing
 			s.step(stream.Event{Op: stream.Refresh})
 		}
-	case errors.Is(m.err, ErrNotFound):
+	case errors.Is(m.err, store.ErrNotFound):
 		e := stream.Event{Op: stream.Absent, Epoch: takeover.NextEpoch(s.m.Epoch(), randomStep())}
 		if errors.Is(m.err, errMaybeTaken) {
 			s.endCalls(&e)
 		}
 		s.node.log.Info("the store forgot a stream that is written here: it is stored again", "stream", s.key.ID, "ends", e.Last)
 		s.step(e)
-	case errors.Is(m.err, ErrUnavailable), errors.Is(m.err, ErrAgain):
+	case errors.Is(m.err, store.ErrUnavailable), errors.Is(m.err, store.ErrRetry):
 		s.step(stream.Event{Op: stream.Again})
 	default:
 		s.step(stream.Event{Op: stream.Fenced, Err: m.err})
@@ -211,7 +212,7 @@ func (s *streamActor) created(m created) {
 		s.wrote()
 		s.renewed()
 		s.step(stream.Event{Op: stream.Created, Rev: m.rev})
-	case errors.Is(m.err, ErrConflict): // an attempt with an unknown outcome stored it, or another writer did
+	case errors.Is(m.err, store.ErrConflict): // an attempt with an unknown outcome stored it, or another writer did
 		s.step(stream.Event{Op: stream.Guarded})
 	case passes(m.err):
 		s.step(stream.Event{Op: stream.Again})
@@ -269,7 +270,7 @@ func (s *streamActor) refreshed(m refreshed) {
 			s.due.Store(s.node.clock.in(s.svc.recordTTL() / bodyAgain))
 		}
 		s.step(stream.Event{Op: stream.Refreshed, Rev: m.rev})
-	case errors.Is(m.err, ErrConflict), errors.Is(m.err, ErrNotFound):
+	case errors.Is(m.err, store.ErrConflict), errors.Is(m.err, store.ErrNotFound):
 		s.step(stream.Event{Op: stream.Guarded})
 	case passes(m.err):
 		s.step(stream.Event{Op: stream.Again})
@@ -307,7 +308,7 @@ func (s *streamActor) wrote() { s.life.Wrote(s.node.clock.ahead()) }
 // there is none.
 func (d *streams) readWriter(ctx context.Context, key StreamKey) (rec record.Stream, rev uint64, err error) {
 	data, rev, err := d.node.store.Writer(ctx, key.path())
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) {
 		return rec, 0, errBadEvent
 	}
 	if err != nil {
@@ -334,7 +335,7 @@ func (s *streamActor) recordStored(m recordStored) {
 		switch {
 		case s.att == nil:
 			s.node.refusals.of(m.err) // counts the refusal
-		case errors.Is(m.err, ErrNotFound): // the session's record
+		case errors.Is(m.err, store.ErrNotFound): // the session's record
 			unknownSession(s.conn, s.callID())
 		default:
 			s.refuseStart(m.err)
@@ -393,7 +394,7 @@ func (s *streamActor) newRecord(body []byte) (data []byte, c charge, err error) 
 	if data, err = s.live.Encode(); err != nil {
 		return nil, c, err
 	}
-	c = charge{of: s.sess.billed(), usage: int(EventBudget), in: EventBudget, bytes: int64(len(data) + len(body)), life: s.svc.recordTTL()}
+	c = charge{of: s.sess.billed(), usage: int(store.EventBudget), in: store.EventBudget, bytes: int64(len(data) + len(body)), life: s.svc.recordTTL()}
 	if no := s.node.accounts.storable(c); no != nil {
 		return nil, c, refusal.Of(no)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/record"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -55,7 +56,7 @@ func TestStoreAwayForAnHour(t *testing.T) {
 						return nil
 					}
 					time.Sleep(silent)
-					return ErrUnavailable
+					return store.ErrUnavailable
 				}
 				ended := make(chan error, 1)
 				h.handler.f = talker(70, ended)

@@ -18,58 +18,16 @@ import (
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/relay"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
-
-// Address names one boot of a node.
-type Address struct {
-	Node string `json:"node"`
-	Boot string `json:"boot"`
-}
-
-// Letter is a message from another node. Its data belong to the receiver.
-type Letter struct {
-	From Address
-	Kind string
-	Data []byte
-	// Reply sends the reply, once, from any goroutine. It is nil if the sender waits for none.
-	Reply func(data []byte)
-}
-
-// Mail carries messages between the nodes that share a store. A message is delivered at most
-// once, and nothing is kept of one that is lost: whatever must survive goes through the Store.
-// All methods are safe for concurrent use.
-type Mail interface {
-	// Listen begins to take messages: it calls receive for each, one at a time for each sender, from
-	// goroutines of its own that receive must not block. missed is called when messages of Tell from a
-	// node were lost. Listen is called once.
-	Listen(receive func(*Letter), missed func(from Address))
-	// Ask sends data to a node and returns its reply. ErrNobody reports that nobody takes the messages of that boot:
-	// it was not delivered. ErrUnavailable means that this is unknown. It takes 5 s at most.
-	Ask(ctx context.Context, to Address, kind string, data []byte) ([]byte, error)
-	// Send sends data to a node and does not wait.
-	Send(to Address, kind string, data []byte)
-	// Tell sends data to all other nodes and does not wait.
-	Tell(kind string, data []byte)
-	// Others are the other nodes that were heard lately.
-	Others() []Address
-	// Gone is the one judge of whether a boot is dead, so that others may take over what it wrote. An error says that this node cannot
-	// tell, as it was without its own lease until a moment ago.
-	Gone(ctx context.Context, a Address) (bool, error)
-	// Heard reports whether a boot has been heard, however long ago, and has not said goodbye: its name is not made up. It says nothing of
-	// whether it lives.
-	Heard(a Address) bool
-}
-
-// ErrNobody reports that nobody takes the messages of a node: they were not delivered.
-var ErrNobody = errors.New("actors: nobody takes messages there")
 
 // fleet is this node among the others that share its store. Without mail the node is alone: then every other boot that is
 // named in a record is dead.
 type fleet struct {
 	node     *Node
-	mail     Mail          // nil: alone
+	mail     store.Mail    // nil: alone
 	sureFor  time.Duration // for how long a stream that was written here is certainly this node's, while the lease is
 	far      farReaders    // connections of other nodes, of streams that are written here
 	marks    marks         // boots that are gone
@@ -98,18 +56,18 @@ type fleet struct {
 const looksAtOnce = 16
 
 // self is the node's own address.
-func (f *fleet) self() Address { return Address{f.node.name, f.node.boot} }
+func (f *fleet) self() store.Address { return store.Address{Node: f.node.name, Boot: f.node.boot} }
 
 // receivers are what a node does with the letters of each kind. They run on the goroutine that receives, and must not block;
 // aside is for what waits.
-var receivers = map[string]func(*fleet, *Letter){}
+var receivers = map[string]func(*fleet, *store.Letter){}
 
 // receive handles a letter.
-func (f *fleet) receive(l *Letter) {
+func (f *fleet) receive(l *store.Letter) {
 	do, known := receivers[l.Kind]
 	if !known {
 		f.unknown.Add(1)
-		l.reply(notKnown, nil)
+		replyTo(l, notKnown, nil)
 		return
 	}
 	do(f, l)
@@ -173,9 +131,9 @@ func (f *fleet) tellUsage() {
 	f.tell(letterUsage, usageLetter{f.usages, all})
 }
 
-func (f *fleet) receiveUsage(l *Letter) {
+func (f *fleet) receiveUsage(l *store.Letter) {
 	var u usageLetter
-	if l.read(f.node, &u) {
+	if readLetter(l, f.node, &u) {
 		f.node.accounts.Hear(time.Now(), l.From.Node+"/"+l.From.Boot, u.Num, u.All)
 	}
 }
@@ -188,19 +146,19 @@ const (
 	notKnown             // the node's release does not know such letters
 )
 
-// reply answers a letter, if its sender waits for that.
-func (l *Letter) reply(status byte, data []byte) {
+// replyTo answers a letter, if its sender waits for that.
+func replyTo(l *store.Letter, status byte, data []byte) {
 	if l.Reply != nil {
 		l.Reply(append([]byte{status}, data...))
 		l.Reply = nil
 	}
 }
 
-// read decodes what a letter says. If that is not possible, the letter is answered and counted, and read reports false.
-func (l *Letter) read(n *Node, v any) bool {
+// readLetter decodes what a letter says. If that is not possible, the letter is answered and counted, and read reports false.
+func readLetter(l *store.Letter, n *Node, v any) bool {
 	if err := codec.Unmarshal(l.Data, v); err != nil {
 		n.fleet.unknown.Add(1)
-		l.reply(notKnown, nil)
+		replyTo(l, notKnown, nil)
 		return false
 	}
 	return true
@@ -210,7 +168,7 @@ func (l *Letter) read(n *Node, v any) bool {
 var errNotHere = errors.New("actors: not on that node")
 
 // errNotKnown reports that a node's release does not know letters of a kind, or cannot read this one.
-var errNotKnown = fmt.Errorf("actors: its release does not know such letters: %w", ErrUnavailable)
+var errNotKnown = fmt.Errorf("actors: its release does not know such letters: %w", store.ErrUnavailable)
 
 // short is a letter that one message of the mail has room for, whatever it says: each of its parts has a bound. What a client or a
 // handler has said has none, and goes by deliver. TestLargestLetters sends the largest of each kind.
@@ -245,7 +203,7 @@ func encodeLetter(v any) ([]byte, error) {
 
 // ask sends a letter and returns the reply. The errors are errNotHere, ErrNobody and ErrUnavailable, wrapped; the last one also
 // means that the outcome is unknown.
-func (f *fleet) ask(ctx context.Context, to Address, kind string, v short) ([]byte, error) {
+func (f *fleet) ask(ctx context.Context, to store.Address, kind string, v short) ([]byte, error) {
 	data, err := letterOf(v)
 	if err != nil {
 		return nil, err
@@ -257,7 +215,7 @@ func (f *fleet) ask(ctx context.Context, to Address, kind string, v short) ([]by
 	case len(reply) > 0 && reply[0] == notKnown:
 		return nil, fmt.Errorf("actors: node %s: %w", to.Node, errNotKnown)
 	case len(reply) == 0 || reply[0] >= tryAgain:
-		return nil, fmt.Errorf("actors: node %s cannot tell: %w", to.Node, ErrUnavailable)
+		return nil, fmt.Errorf("actors: node %s cannot tell: %w", to.Node, store.ErrUnavailable)
 	case reply[0] == notHere:
 		return nil, errNotHere
 	}
@@ -266,7 +224,7 @@ func (f *fleet) ask(ctx context.Context, to Address, kind string, v short) ([]by
 
 // deliver sends a letter of any size on behalf of a session: in parts, which are counted for its principal here and there. The errors are
 // those of ask.
-func (f *fleet) deliver(ctx context.Context, s *sessionActor, to Address, kind string, v any) error {
+func (f *fleet) deliver(ctx context.Context, s *sessionActor, to store.Address, kind string, v any) error {
 	data, err := encodeLetter(v)
 	if err != nil {
 		return err
@@ -283,13 +241,13 @@ func (f *fleet) deliver(ctx context.Context, s *sessionActor, to Address, kind s
 	case errors.Is(err, errNotKnown) && len(data) <= letter.MaxData: // the release before takes it as one message
 		_, err = f.ask(ctx, to, kind, packet(data))
 	case err == nil && reply[0] != isTaken:
-		err = fmt.Errorf("actors: node %s has no room for a letter of %d bytes: %w", to.Node, len(data), ErrUnavailable)
+		err = fmt.Errorf("actors: node %s has no room for a letter of %d bytes: %w", to.Node, len(data), store.ErrUnavailable)
 	}
 	return err
 }
 
 // send sends a letter to a node, and does not wait.
-func (f *fleet) send(to Address, kind string, v short) {
+func (f *fleet) send(to store.Address, kind string, v short) {
 	if data, err := letterOf(v); err == nil {
 		f.mail.Send(to, kind, data)
 	}
@@ -309,10 +267,10 @@ func (f *fleet) tell(kind string, v short) {
 const atOnce = 256
 
 // aside runs what waits for something on behalf of a letter. If too much of that runs, the letter is answered with tryAgain.
-func (f *fleet) aside(l *Letter, do func()) {
+func (f *fleet) aside(l *store.Letter, do func()) {
 	if f.working.Add(1) > atOnce {
 		f.working.Add(-1)
-		l.reply(tryAgain, nil)
+		replyTo(l, tryAgain, nil)
 		return
 	}
 	go func() {
@@ -335,20 +293,20 @@ const (
 )
 
 // mark notes that a boot is gone, unless that was noted a moment ago. longest is how long calls may run, and their records live.
-func (k *marks) mark(ctx context.Context, store Store, boot string, longest time.Duration) error {
+func (k *marks) mark(ctx context.Context, of store.Lease, boot string, longest time.Duration) error {
 	select {
 	case k.turn <- struct{}{}:
 		defer func() { <-k.turn }()
 	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
+		return fmt.Errorf("%w: %w", store.ErrUnavailable, context.Cause(ctx))
 	}
 	now := time.Now()
 	maps.DeleteFunc(k.at, func(_ string, at time.Time) bool { return now.Sub(at) > markAgain })
 	if _, marked := k.at[boot]; marked {
 		return nil
 	}
-	if err := store.MarkTaken(ctx, boot, max(takenFor, longest)+markAgain); err != nil {
-		return fmt.Errorf("actors: note that a node is gone: %w: %w", ErrUnavailable, err)
+	if err := of.MarkTaken(ctx, boot, max(takenFor, longest)+markAgain); err != nil {
+		return fmt.Errorf("actors: note that a node is gone: %w: %w", store.ErrUnavailable, err)
 	}
 	k.at[boot] = now
 	return nil
@@ -454,9 +412,9 @@ func (d *pushes) end(key string, x *pushed, status byte) {
 }
 
 // receivePush stores an entry of another node on a stream that is written here.
-func (f *fleet) receivePush(l *Letter) {
+func (f *fleet) receivePush(l *store.Letter) {
 	var m pushLetter
-	if !l.read(f.node, &m) {
+	if !readLetter(l, f.node, &m) {
 		return
 	}
 	key := l.From.Boot + " " + m.Stream.path() + " " + string(m.Meta)
@@ -465,7 +423,7 @@ func (f *fleet) receivePush(l *Letter) {
 		if first {
 			f.store(&m, func(status byte) { f.pushes.end(key, x, status) })
 		}
-		l.reply(x.wait(), nil)
+		replyTo(l, x.wait(), nil)
 	})
 }
 

@@ -14,12 +14,13 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/sim"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/mcp"
 )
 
 // mortal is the way of a process to the store; a dead one stores nothing.
 type mortal struct {
-	Store
+	store.Store
 	dead      atomic.Bool
 	suspended atomic.Bool
 	slow      atomic.Int64 // nanoseconds that a Rewrite takes
@@ -29,7 +30,7 @@ func (m *mortal) Suspended() bool { return m.suspended.Load() }
 
 func (m *mortal) Append(stream string, rev, num uint64, data []byte, done func(error)) {
 	if m.dead.Load() {
-		go done(ErrFenced)
+		go done(store.ErrFenced)
 		return
 	}
 	m.Store.Append(stream, rev, num, data, done)
@@ -38,7 +39,7 @@ func (m *mortal) Append(stream string, rev, num uint64, data []byte, done func(e
 func (m *mortal) Rewrite(ctx context.Context, stream string, rec []byte, rev uint64, ttl time.Duration) (uint64, error) {
 	time.Sleep(time.Duration(m.slow.Load()))
 	if m.dead.Load() {
-		return 0, ErrUnavailable
+		return 0, store.ErrUnavailable
 	}
 	return m.Store.Rewrite(ctx, stream, rec, rev, ttl)
 }
@@ -92,7 +93,7 @@ func inFleet(t *testing.T, n int, fate func(kind string) sim.Fate, f func(t *tes
 			name, boot := string(rune('a'+i)), "boot-of-"+string(rune('a'+i))
 			m := &member{box: office.Join(name, boot), store: &mortal{Store: mem}}
 			m.held = held{t: t, mem: mem, holds: holds{held: make(map[string]chan struct{})}, handler: &heldHandler{}}
-			m.Node = NewNode(Config{Name: name, Boot: boot, Store: m.store, Mail: post{m.box}, Replayed: m.replayed})
+			m.Node = NewNode(Config{Name: name, Boot: boot, Store: m.store, Mail: m.box, Replayed: m.replayed})
 			m.handler.f = func(context.Context, *Call) ([]byte, *mcp.Error) { return []byte(`{}`), nil }
 			m.svc = NewService("s", safeHandler{m.handler}, Limits{})
 			all = append(all, m)

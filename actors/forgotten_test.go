@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/record"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/takeover"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -76,7 +77,7 @@ func TestTakeoverOfALogThatHasGoneRound(t *testing.T) {
 // before anything of the batch was stored does not run again, even if only the record was
 // stored.
 func TestCancelledBeforeTheStreamBegan(t *testing.T) {
-	for name, fault := range map[string]error{"its end is in the log": nil, "the record is all there is": ErrUnavailable} {
+	for name, fault := range map[string]error{"its end is in the log": nil, "the record is all there is": store.ErrUnavailable} {
 		t.Run(name, func(t *testing.T) { cancelledBeforeTheStreamBegan(t, fault) })
 	}
 }
@@ -177,7 +178,7 @@ func TestAbandonedStreamTellsWhoWaits(t *testing.T) {
 		var gone atomic.Bool
 		h.mem.before = func(op, _ string) error {
 			if gone.Load() && op != "Get" {
-				return ErrUnavailable
+				return store.ErrUnavailable
 			}
 			return nil
 		}

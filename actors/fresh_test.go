@@ -8,6 +8,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/session"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
@@ -71,7 +72,7 @@ func TestFreshSessionIsStoredAgainOnce(t *testing.T) {
 		h.mem.before = func(op, _ string) error {
 			if op == "Update" {
 				if away.Load() {
-					return ErrUnavailable
+					return store.ErrUnavailable
 				}
 				updates.Add(1)
 			}
@@ -79,7 +80,7 @@ func TestFreshSessionIsStoredAgainOnce(t *testing.T) {
 		}
 		echo := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}`
 		id := h.begin("2025-11-25")
-		fresh, all := h.accounts.Of("anon", "192.0.2.1").Used[usedFresh].Amount(time.Now()), h.accounts.Of("anon", "192.0.2.1").Used[SessionBudget].Amount(time.Now())
+		fresh, all := h.accounts.Of("anon", "192.0.2.1").Used[usedFresh].Amount(time.Now()), h.accounts.Of("anon", "192.0.2.1").Used[store.SessionBudget].Amount(time.Now())
 		if fresh < 50 || all != 0 {
 			t.Errorf("a fresh session is charged with %d bytes for minutes and %d for days", fresh, all)
 		}
@@ -97,13 +98,13 @@ func TestFreshSessionIsStoredAgainOnce(t *testing.T) {
 			t.Errorf("the record was stored again %d times, want once", n)
 		}
 		a := h.accounts.Of("anon", "192.0.2.1")
-		if fresh, all := a.Used[usedFresh].Amount(time.Now()), a.Used[SessionBudget].Amount(time.Now()); fresh != 0 || all < 50 || storedFor(a, SessionBudget) != all {
+		if fresh, all := a.Used[usedFresh].Amount(time.Now()), a.Used[store.SessionBudget].Amount(time.Now()); fresh != 0 || all < 50 || storedFor(a, store.SessionBudget) != all {
 			t.Errorf("once it is used it is charged with %d bytes for minutes and %d for days", fresh, all)
 		}
 		h.Delete(h.svc, h.input(id, "192.0.2.1", &heldConn{}))
 		h.Delete(h.svc, h.input(h.begin("2025-11-25"), "192.0.2.1", &heldConn{}))
-		if n := updates.Load(); n != 1 || storedFor(a, SessionBudget) > 16 {
-			t.Errorf("a DELETE stores a record again, or leaves a charge: %d updates, %d bytes", n, storedFor(a, SessionBudget))
+		if n := updates.Load(); n != 1 || storedFor(a, store.SessionBudget) > 16 {
+			t.Errorf("a DELETE stores a record again, or leaves a charge: %d updates, %d bytes", n, storedFor(a, store.SessionBudget))
 		}
 		gone := h.begin("2025-11-25")
 		if err := h.mem.Delete(t.Context(), SessionKey{"anon", "s", gone}.record(), 0); err != nil {

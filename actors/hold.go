@@ -8,6 +8,7 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/refusal"
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 // holdEvery is how often, on average, a held resume sends a comment and tries again. Each wait
@@ -37,7 +38,7 @@ func newHold(n *Node, svc *Service, conn Conn) *hold {
 
 // worth reports whether a resume that failed with err is worth another try later.
 func (h *hold) worth(err error) bool {
-	return errors.Is(err, ErrUnavailable) && !errors.Is(err, errNewer) && time.Now().Before(h.until)
+	return errors.Is(err, store.ErrUnavailable) && !errors.Is(err, errNewer) && time.Now().Before(h.until)
 }
 
 // goesOn says that the response is open, and that the resume goes on after it was live.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -17,7 +18,7 @@ type outage struct{ atomic.Bool }
 
 func (o *outage) before(string, string) error {
 	if o.Load() {
-		return ErrUnavailable
+		return store.ErrUnavailable
 	}
 	return nil
 }

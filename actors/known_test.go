@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupe-run/troupe/internal/pulse"
 	"github.com/troupe-run/troupe/internal/sim"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -205,7 +206,7 @@ func TestUpdateThatIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.door.shut.Store(true)
-		if err := refusing(b); !errors.Is(err, ErrUnavailable) {
+		if err := refusing(b); !errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("while it cannot be known: %v", err)
 		}
 		b.door.shut.Store(false)

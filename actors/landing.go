@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/relay"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/stream"
 )
 
@@ -21,7 +22,7 @@ import (
 // client's exchange what the call there does with its own.
 type landing struct {
 	*relay.Near
-	to     Address
+	to     store.Address
 	id     relay.ID
 	held   quota.Holding
 	conn   Exchange
@@ -42,8 +43,8 @@ const (
 )
 
 // elsewhere returns where the call waits that a state names, and whether that is another boot than this one.
-func (f *fleet) elsewhere(st *mrtr.State) (at Address, other bool) {
-	at = Address{st.Node, st.Boot}
+func (f *fleet) elsewhere(st *mrtr.State) (at store.Address, other bool) {
+	at = store.Address{Node: st.Node, Boot: st.Boot}
 	return at, f.mail != nil && at.Boot != "" && at != f.self()
 }
 
@@ -90,7 +91,7 @@ func (a *arrival) goOn(from *quota.Account, st *mrtr.State, x brought, sum mrtr.
 }
 
 // land hands the request to the node where its call waits, and answers it as the call there does.
-func (a *arrival) land(to Address) landed {
+func (a *arrival) land(to store.Address) landed {
 	n, wait := a.n, a.svc.Limits.StoreWait
 	x := &landing{to: to, id: relay.NewID(), conn: a.on.exchange(a), sess: a.sess, name: a.m.ID}
 	if !a.charged.alone() {
@@ -121,7 +122,7 @@ func (a *arrival) land(to Address) landed {
 	case ctx.Err() != nil:
 		n.relays.gone(to, x.id, false)
 		return served
-	case errors.Is(err, ErrUnavailable): // that node may have taken the request
+	case errors.Is(err, store.ErrUnavailable): // that node may have taken the request
 		n.relays.gone(to, x.id, true)
 	}
 	if n.fleet.isLost(bounded, to, err) {
@@ -203,7 +204,7 @@ func (d *relays) cancel(s *sessionActor, id []byte) {
 }
 
 // retry takes a request that another node has taken, for a call that waits here.
-func (c *coming) retry(l *Letter, m *codec.Message) {
+func (c *coming) retry(l *store.Letter, m *codec.Message) {
 	n := c.node
 	defer c.held.Free()
 	moved := false
@@ -213,12 +214,12 @@ func (c *coming) retry(l *Letter, m *codec.Message) {
 		}
 	}()
 	if m.Kind != codec.Request || m.State == nil || !Asks(m.Method) {
-		l.unreadable(n)
+		noteUnreadable(l, n)
 		return
 	}
 	st, err := n.mrtr.open(c.head.Server, c.head.Tenant, m, time.Now())
-	if errors.Is(err, ErrUnavailable) || n.drain.over.Load() || n.store.Suspended() {
-		l.reply(tryAgain, nil)
+	if errors.Is(err, store.ErrUnavailable) || n.drain.over.Load() || n.store.Suspended() {
+		replyTo(l, tryAgain, nil)
 		return
 	}
 	most := limits.MaxQueued.Value()
@@ -226,7 +227,7 @@ func (c *coming) retry(l *Letter, m *codec.Message) {
 		if r, ok := n.mrtr.Get(st.Park); ok {
 			most = r.svc.Limits.Queue
 			if n.drain.sparing.Load() && !r.svc.again(m, 0) {
-				l.reply(tryAgain, nil)
+				replyTo(l, tryAgain, nil)
 				return
 			}
 		}
@@ -257,11 +258,11 @@ func (c *coming) retry(l *Letter, m *codec.Message) {
 			badState(v, m.ID)
 		default:
 			v.Close()
-			l.reply(notHere, nil)
+			replyTo(l, notHere, nil)
 			return
 		}
 	}
-	l.reply(done, []byte{isTaken})
+	replyTo(l, done, []byte{isTaken})
 }
 
 // boundExchange is the exchange of a stateless request on a connection that carries others.
@@ -334,16 +335,16 @@ func (h *relayed) aad() []byte {
 	return []byte("message\x00" + h.Tenant + "\x00" + h.Server + "\x00" + h.Session)
 }
 
-// session names the session of a connection of a node.
-func (a Address) session(id string) string { return a.Node + "." + a.Boot + "." + id }
+// nameSessionAt names the session of a connection of a node.
+func nameSessionAt(a store.Address, id string) string { return a.Node + "." + a.Boot + "." + id }
 
 // sessionAt returns the node and the id that the name of a session consists of. ok is false for what cannot be a name.
-func sessionAt(name string) (at Address, id string, ok bool) {
+func sessionAt(name string) (at store.Address, id string, ok bool) {
 	parts := strings.Split(name, ".")
 	if len(parts) != 3 || !isName(parts[0]) || !isName(parts[1]) || !stream.ValidID(parts[2]) {
 		return at, "", false
 	}
-	return Address{parts[0], parts[1]}, parts[2], true
+	return store.Address{Node: parts[0], Boot: parts[1]}, parts[2], true
 }
 
 // isName reports whether s can be the name of a node, or of a boot.
@@ -403,7 +404,7 @@ func (d *relays) message(svc *Service, in *Input, principal any, m *codec.Messag
 }
 
 // unsent refuses a message that could not be handed to the node with its session: the session is gone, or may be.
-func (d *relays) unsent(ctx context.Context, in *Input, m *codec.Message, at Address, err error) {
+func (d *relays) unsent(ctx context.Context, in *Input, m *codec.Message, at store.Address, err error) {
 	n := d.node
 	lost := errors.Is(err, errNotHere)
 	if !lost {
@@ -422,25 +423,25 @@ func (d *relays) unsent(ctx context.Context, in *Input, m *codec.Message, at Add
 }
 
 // message takes a message of a session that is here, which another node has taken.
-func (c *coming) message(l *Letter, m *codec.Message, body []byte) {
+func (c *coming) message(l *store.Letter, m *codec.Message, body []byte) {
 	n := c.node
 	defer c.held.Free()
 	n.accounts.Leave(c.from) // a call is counted by itself
 	s, ok := n.bound.Get(SessionKey{c.head.Tenant, c.head.Server, c.head.Session})
 	if !ok {
-		l.reply(notHere, nil)
+		replyTo(l, notHere, nil)
 		return
 	}
 	plain, err := n.mrtr.keys.Open(c.head.Principal, c.head.aad())
 	if err != nil {
-		if !errors.Is(err, ErrUnavailable) {
+		if !errors.Is(err, store.ErrUnavailable) {
 			n.fleet.unknown.Add(1)
 		}
-		l.reply(tryAgain, nil)
+		replyTo(l, tryAgain, nil)
 		return
 	}
 	in := c.in
-	in.Session, in.Version, in.Trace, in.Stateless = n.fleet.self().session(c.head.Session), c.head.Version, c.head.Trace, c.head.Stateless
+	in.Session, in.Version, in.Trace, in.Stateless = nameSessionAt(n.fleet.self(), c.head.Session), c.head.Version, c.head.Trace, c.head.Stateless
 	from := &posted{l: l, became: tryAgain}
 	in.Conn = from
 	if name, ok := repeats(s.sess.key, m, body); ok {
@@ -449,7 +450,7 @@ func (c *coming) message(l *Letter, m *codec.Message, body []byte) {
 			if x.wait() == done {
 				from.Accepted()
 			}
-			l.reply(tryAgain, nil) // unless it was answered
+			replyTo(l, tryAgain, nil) // unless it was answered
 			return
 		}
 		defer func() { n.fleet.handed.end(name, x, from.became) }()
@@ -460,12 +461,12 @@ func (c *coming) message(l *Letter, m *codec.Message, body []byte) {
 		principal, in.Principal = svc.Carried(plain)
 	}
 	n.Message(svc, &in, principal, m, body)
-	l.reply(tryAgain, nil) // unless it was answered
+	replyTo(l, tryAgain, nil) // unless it was answered
 }
 
 // posted is the exchange of a message that another node has taken: its response is the reply to the letter.
 type posted struct {
-	l      *Letter
+	l      *store.Letter
 	became byte // for pushes
 }
 
@@ -474,10 +475,10 @@ var _ Conn = (*posted)(nil)
 func (p *posted) Reject(no *refusal.Refusal) {
 	data, err := codec.Marshal(no)
 	if err != nil { // never: it is plain data
-		p.l.reply(tryAgain, nil)
+		replyTo(p.l, tryAgain, nil)
 		return
 	}
-	p.l.reply(done, append([]byte{isSettled}, data...))
+	replyTo(p.l, done, append([]byte{isSettled}, data...))
 }
 
 func (p *posted) Accepted() {

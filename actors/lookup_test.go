@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 // crowd is a limit on calls that a crowd of requests exceeds.
@@ -83,7 +84,7 @@ func (k *slowKeys) Open(_, _ []byte) ([]byte, error) {
 	k.most.Store(max(k.most.Load(), k.waiting.Add(1)))
 	time.Sleep(5 * time.Second)
 	k.waiting.Add(-1)
-	return nil, ErrUnavailable
+	return nil, store.ErrUnavailable
 }
 
 // TestStatesAreAdmittedFirst checks that the node opens a requestState that needs a read

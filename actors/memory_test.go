@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/refusal"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/stream"
 )
 
@@ -23,7 +24,7 @@ type memory struct {
 	reads atomic.Int64 // appends that were read
 	skew  atomic.Int64 // of the clock, nanoseconds
 
-	used, limit [budgets]atomic.Int64
+	used, limit [store.Budgets]atomic.Int64
 
 	// before runs ahead of each operation, without the lock; after runs when the
 	// operation is done and not yet reported. An error of either becomes the result of
@@ -36,7 +37,7 @@ type stored struct {
 	rev  uint64
 }
 
-var _ Store = (*memory)(nil)
+var _ store.Store = (*memory)(nil)
 
 func newMemory() *memory {
 	return &memory{records: make(map[string]stored), appends: make(map[string]map[uint64][]byte), bodies: make(map[string][]byte)}
@@ -62,7 +63,7 @@ func (m *memory) read(op, key string) (s stored, err error) {
 	err = m.do(op, key, func() error {
 		var ok bool
 		if s, ok = m.records[key]; !ok {
-			return ErrNotFound
+			return store.ErrNotFound
 		}
 		return nil
 	})
@@ -73,7 +74,7 @@ func (m *memory) read(op, key string) (s stored, err error) {
 func (m *memory) write(op, key string, data []byte, rev uint64) (next uint64, err error) {
 	err = m.do(op, key, func() error {
 		if m.records[key].rev != rev {
-			return ErrConflict
+			return store.ErrConflict
 		}
 		m.rev++
 		next = m.rev
@@ -104,7 +105,7 @@ func (m *memory) Update(_ context.Context, key string, data []byte, rev uint64, 
 func (m *memory) Delete(_ context.Context, key string, rev uint64) error {
 	return m.do("Delete", key, func() error {
 		if rev != 0 && m.records[key].rev != rev {
-			return ErrConflict
+			return store.ErrConflict
 		}
 		delete(m.records, key)
 		return nil
@@ -128,8 +129,8 @@ func (m *memory) Writer(_ context.Context, path string) ([]byte, uint64, error) 
 
 func (m *memory) Holds(_ context.Context, path string, rev uint64) error {
 	s, err := m.read("Holds", path)
-	if errors.Is(err, ErrNotFound) || err == nil && s.rev != rev {
-		return ErrFenced
+	if errors.Is(err, store.ErrNotFound) || err == nil && s.rev != rev {
+		return store.ErrFenced
 	}
 	return err
 }
@@ -140,18 +141,18 @@ func (m *memory) Body(_ context.Context, path string) ([]byte, error) {
 	if body, ok := m.bodies[path]; ok {
 		return slices.Clone(body), nil
 	}
-	return nil, ErrNotFound
+	return nil, store.ErrNotFound
 }
 
 func (m *memory) KeepBody(_ context.Context, path string, body []byte, rev uint64, _ time.Duration) error {
 	return m.do("KeepBody", path, func() error {
 		switch {
 		case m.records[path].rev != rev:
-			return ErrFenced
+			return store.ErrFenced
 		case body != nil:
 			m.bodies[path] = slices.Clone(body)
 		case m.bodies[path] == nil:
-			return ErrNotFound
+			return store.ErrNotFound
 		}
 		return nil
 	})
@@ -168,7 +169,7 @@ func (m *memory) Append(path string, rev, num uint64, data []byte, done func(err
 	go func() {
 		done(m.do("Append", path, func() error {
 			if m.records[path].rev != rev {
-				return ErrFenced
+				return store.ErrFenced
 			}
 			if m.appends[path] == nil {
 				m.appends[path] = make(map[uint64][]byte)
@@ -212,7 +213,7 @@ func (m *memory) EndStream(_ context.Context, path string) error {
 	})
 }
 
-func (m *memory) Use(b Budget) (used, limit int64) { return m.used[b].Load(), m.limit[b].Load() }
+func (m *memory) Use(b store.Budget) (used, limit int64) { return m.used[b].Load(), m.limit[b].Load() }
 
 func (m *memory) MarkTaken(context.Context, string, time.Duration) error { return nil }
 func (m *memory) Taken(context.Context) (bool, error)                    { return false, nil }

@@ -15,6 +15,7 @@ import (
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/request"
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 // maxOutcome bounds a response that is kept for requests that repeat a round, in bytes.
@@ -37,7 +38,7 @@ type parking struct {
 type parkedCalls struct {
 	*kernel.Directory[string, *requestActor]
 	node     *Node
-	keys     Keys
+	keys     store.Keys
 	outcomes mrtr.Outcomes
 	waiting  atomic.Int64 // the calls that wait for their request to be sent again
 }
@@ -61,15 +62,14 @@ func (p *parkedCalls) seal(c *Call, in *input, a *asking, expires time.Time) (st
 func (p *parkedCalls) open(server, tenant string, m *codec.Message, now time.Time) (*mrtr.State, error) {
 	return mrtr.Open(m, tenant, server, now, func(sealed, aad []byte) ([]byte, error) {
 		plain, err := p.keys.Open(sealed, aad)
-		if err != nil && !errors.Is(err, ErrUnavailable) {
+		if err != nil && !errors.Is(err, store.ErrUnavailable) {
 			err = mrtr.ErrBadState
 		}
 		return plain, err
 	})
 }
 
-// more resumes a parked call: with the answers of a request that was sent again, or with
-// the reason why none came.
+// more resumes a parked call: with the answers of a request that was sent again, or with the reason why none came.
 type more struct {
 	given map[string][]byte
 	err   error
@@ -304,7 +304,7 @@ func (a *arrival) retry() (begun bool) {
 		given, bad = mrtr.Responses(m, st.Asked)
 	}
 	switch {
-	case errors.Is(err, ErrUnavailable):
+	case errors.Is(err, store.ErrUnavailable):
 		n.log.Warn("requestState not readable", "error", err)
 		n.accounts.giveBack(a.charged, &a.svc.Limits, from, cost) // the failure is not the client's
 		refusal.Unavailable.Tell(a.to, m.ID)

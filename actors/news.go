@@ -12,6 +12,7 @@ import (
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/session"
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 // What sessions and listeners listen to may happen on any node: a resource changes there, a list, or a task. That node tells all
@@ -171,10 +172,10 @@ func (f *fleet) tellAgain() {
 	}
 }
 
-func (f *fleet) receiveUpdated(l *Letter) {
+func (f *fleet) receiveUpdated(l *store.Letter) {
 	var u updatedLetter
 	switch {
-	case !l.read(f.node, &u) || u.Server == "":
+	case !readLetter(l, f.node, &u) || u.Server == "":
 	case u.URI == "":
 		f.repeats(u.Server)
 	default:
@@ -192,9 +193,9 @@ type listsLetter struct {
 	Lists  []ListChange
 }
 
-func (f *fleet) receiveLists(l *Letter) {
+func (f *fleet) receiveLists(l *store.Letter) {
 	var m listsLetter
-	if l.read(f.node, &m) && f.news != nil {
+	if readLetter(l, f.node, &m) && f.news != nil {
 		f.news.Lists(m.Server, m.Lists[:min(len(m.Lists), mostLists)])
 	}
 }
@@ -207,9 +208,9 @@ func (n *Node) TellTask(t *TaskChange) {
 	n.fleet.tell(letterTask, t)
 }
 
-func (f *fleet) receiveTask(l *Letter) {
+func (f *fleet) receiveTask(l *store.Letter) {
 	var t TaskChange
-	if l.read(f.node, &t) && f.news != nil {
+	if readLetter(l, f.node, &t) && f.news != nil {
 		f.news.Task(&t)
 	}
 }
@@ -233,7 +234,7 @@ type repetition struct {
 }
 
 // missed is called when messages to all nodes were lost: whatever they said is made good. Nobody knows what that was.
-func (f *fleet) missed(Address) {
+func (f *fleet) missed(store.Address) {
 	f.misses()
 	f.repeats("")
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -203,7 +204,7 @@ func TestMissedNewsAreRepeatedOnceASecond(t *testing.T) {
 		name := a.begin("2025-11-25")
 		b.listen(name)
 		for range 500 {
-			b.fleet.missed(Address{a.name, a.boot})
+			b.fleet.missed(store.Address{Node: a.name, Boot: a.boot})
 			a.box.Tell(letterUpdated, []byte(`{"Server":"s"}`))
 			time.Sleep(20 * time.Millisecond)
 		}

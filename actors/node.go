@@ -18,6 +18,7 @@ import (
 	"github.com/troupe-run/troupe/internal/pulse"
 	"github.com/troupe-run/troupe/internal/quota"
 	replaying "github.com/troupe-run/troupe/internal/replay"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/subscription"
 )
 
@@ -25,10 +26,10 @@ import (
 type Config struct {
 	Name   string // of the node, [a-z0-9-]
 	Boot   string // nonce of this start, [a-z0-9]
-	Store  Store
+	Store  store.Store
 	Limits NodeLimits
-	Keys   Keys          // seal the data that clients carry
-	Mail   Mail          // to the other nodes of the store; nil: there are none
+	Keys   store.Keys    // seal the data that clients carry
+	Mail   store.Mail    // to the other nodes of the store; nil: there are none
 	Lease  time.Duration // after which they take this node for gone, at the earliest; 0 means 5 s
 	News   News          // gets what other nodes tell; nil drops it
 	Log    *slog.Logger  // nil discards
@@ -47,7 +48,7 @@ type Node struct {
 	log   *slog.Logger
 	name  string
 	boot  string
-	store Store
+	store store.Store
 	clock clock
 
 	base    context.Context // parent of the contexts of the node's own work
@@ -152,7 +153,7 @@ func (n *Node) Accounts() *quota.Accounts { return n.accounts.Accounts }
 
 // StoredMost is how many bytes of a budget the principal has stored lately that has stored most. It looks
 // at all principals.
-func (n *Node) StoredMost(b Budget) int64 {
+func (n *Node) StoredMost(b store.Budget) int64 {
 	return n.accounts.Most(func(a *quota.Account) int64 { return storedFor(a, b) })
 }
 
@@ -287,7 +288,7 @@ type TaskCharge struct {
 }
 
 func (t TaskAccounts) charge(c TaskCharge) charge {
-	return charge{of: t.a.Of(c.Tenant, c.Address), in: TaskBudget, bytes: int64(c.Bytes), life: c.Kept}
+	return charge{of: t.a.Of(c.Tenant, c.Address), in: store.TaskBudget, bytes: int64(c.Bytes), life: c.Kept}
 }
 
 // Charge charges a client for what a task of it is about to store. It returns the limit that leaves no room, and charges nothing then; with
@@ -306,7 +307,7 @@ func (t TaskAccounts) Charge(of TaskCharge, must bool) (no *limits.Row) {
 func (t TaskAccounts) Settle(of TaskCharge, stored bool) {
 	var err error
 	if !stored {
-		err = ErrAgain
+		err = store.ErrRetry
 	}
 	t.a.settle(t.charge(of), err)
 }

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -23,7 +24,7 @@ func TestResumeByAnOldLog(t *testing.T) {
 				return nil
 			}
 			if cut.Load() {
-				return ErrUnavailable
+				return store.ErrUnavailable
 			}
 			return nil
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/session"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/internal/subscription"
 	"github.com/troupe-run/troupe/mcp"
@@ -84,7 +85,7 @@ func (p *Peer) actor(ctx context.Context) (*sessionActor, error) {
 
 // ended replaces ErrNotFound of a record by the reason why the session has ended.
 func (p *Peer) ended(err error) error {
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) {
 		err = fmt.Errorf("%w: %w", p.svc.ended(), err)
 	}
 	return err

@@ -15,6 +15,7 @@ import (
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/internal/takeover"
 	"github.com/troupe-run/troupe/mcp"
@@ -275,7 +276,7 @@ func (q *pendingRequests) reach(svc *Service, s *sessionActor, m *codec.Message)
 	if w, here := n.streams.Get(key); here && !w.Stopped() { // nobody asks any more, unless another node has the stream
 		ours, err := n.streams.stillWrites(ctx, w)
 		if !ours {
-			err = cmp.Or(err, ErrUnavailable)
+			err = cmp.Or(err, store.ErrUnavailable)
 		}
 		return !ours, err
 	}
@@ -318,7 +319,7 @@ func (q *pendingRequests) atAsker(ctx context.Context, s *sessionActor, key Stre
 }
 
 // forward has another node take an answer. elsewhere is false if that node does not have what asked.
-func (q *pendingRequests) forward(ctx context.Context, s *sessionActor, key StreamKey, to Address, m *codec.Message) (elsewhere bool, err error) {
+func (q *pendingRequests) forward(ctx context.Context, s *sessionActor, key StreamKey, to store.Address, m *codec.Message) (elsewhere bool, err error) {
 	f := &q.node.fleet
 	if f.mail == nil || to.Node == "" || to.Boot == q.node.boot {
 		return false, nil
@@ -327,7 +328,7 @@ func (q *pendingRequests) forward(ctx context.Context, s *sessionActor, key Stre
 	switch {
 	case errors.Is(err, errNotHere):
 		return false, nil
-	case errors.Is(err, ErrNobody) && key.ID == "":
+	case errors.Is(err, store.ErrNobody) && key.ID == "":
 		if !f.mail.Heard(to) { // a client may name anybody, and learns nothing by it
 			return false, nil
 		}
@@ -347,7 +348,7 @@ func askedOn(id []byte) string {
 }
 
 // askedBy is the node that the raw id of a question names.
-func askedBy(id []byte) (a Address) {
+func askedBy(id []byte) (a store.Address) {
 	rest := strings.Trim(string(id), `"`)
 	if node, rest, ok := strings.Cut(rest, "."); ok {
 		a.Node = node
@@ -420,7 +421,7 @@ func (q *pendingRequests) receive(x *pendingRequest, journal *streamActor, m *co
 		case <-patience.C:
 			// The answer may still be stored. Then the handler gets it, and a client that sends it again
 			// learns that it was taken.
-			return true, ErrUnavailable
+			return true, store.ErrUnavailable
 		}
 		switch {
 		case t.err == nil, errors.Is(t.err, stream.ErrEnded):

@@ -13,6 +13,7 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/record"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/internal/subscription"
 )
@@ -115,7 +116,7 @@ type farReader struct {
 
 // readerKey names a reader of another node.
 type readerKey struct {
-	node Address
+	node store.Address
 	id   uint64
 }
 
@@ -280,29 +281,29 @@ func (d *farReaders) len() int {
 }
 
 // receiveLook tells another node how far a stream has got that is written here, and for stream.attach makes a connection there its live one.
-func (f *fleet) receiveLook(l *Letter) {
+func (f *fleet) receiveLook(l *store.Letter) {
 	n := f.node
 	var m streamLetter
-	if !l.read(n, &m) {
+	if !readLetter(l, n, &m) {
 		return
 	}
 	f.aside(l, func() {
 		at, err := f.attachFar(l, m)
 		switch {
 		case errors.Is(err, errNotHere):
-			l.reply(notHere, nil)
+			replyTo(l, notHere, nil)
 		case err != nil:
 			n.log.Debug("stream not attached", "stream", m.Stream.ID, "node", l.From.Node, "error", err)
-			l.reply(tryAgain, nil)
+			replyTo(l, tryAgain, nil)
 		default:
 			data, _ := letterOf(extentLetter{at.tail, at.bytes, at.watermarks})
-			l.reply(done, data)
+			replyTo(l, done, data)
 		}
 	})
 }
 
 // attachFar carries out a letter stream.look or stream.attach.
-func (f *fleet) attachFar(l *Letter, m streamLetter) (extent, error) {
+func (f *fleet) attachFar(l *store.Letter, m streamLetter) (extent, error) {
 	n := f.node
 	w, here := n.streams.Current(m.Stream)
 	if !here {
@@ -316,7 +317,7 @@ func (f *fleet) attachFar(l *Letter, m streamLetter) (extent, error) {
 		ctx, cancel := context.WithTimeout(n.base, w.svc.Limits.StoreWait)
 		defer cancel()
 		s, err := n.sessions.load(ctx, w.svc, m.Stream.Session, nil) // it hears of what the client subscribes to
-		if errors.Is(err, ErrNotFound) || errors.Is(err, ErrUnmounted) {
+		if errors.Is(err, store.ErrNotFound) || errors.Is(err, ErrUnmounted) {
 			return extent{}, errNotHere
 		}
 		if err != nil {
@@ -338,7 +339,7 @@ func (f *fleet) attachFar(l *Letter, m streamLetter) (extent, error) {
 }
 
 // receiveCredit takes the credit of a reader on another node.
-func (f *fleet) receiveCredit(l *Letter) {
+func (f *fleet) receiveCredit(l *store.Letter) {
 	id, k := binary.Uvarint(l.Data)
 	if k <= 0 {
 		f.unknown.Add(1)
@@ -360,14 +361,14 @@ func (f *fleet) receiveCredit(l *Letter) {
 }
 
 // receiveAlive tells another node how far the streams of its readers are: for each reader the last append and one, 0 if it is not known here.
-func (f *fleet) receiveAlive(l *Letter) {
+func (f *fleet) receiveAlive(l *store.Letter) {
 	now := time.Now()
 	var reply []byte
 	for data := l.Data; len(data) > 0; {
 		id, k := binary.Uvarint(data)
 		if k <= 0 {
 			f.unknown.Add(1)
-			l.reply(notKnown, nil)
+			replyTo(l, notKnown, nil)
 			return
 		}
 		data = data[k:]
@@ -377,7 +378,7 @@ func (f *fleet) receiveAlive(l *Letter) {
 			reply = append(reply, 0)
 		}
 	}
-	l.reply(done, reply)
+	replyTo(l, done, reply)
 }
 
 // keptInMemory is how long an append is kept in memory for clients that come back at once.

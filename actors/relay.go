@@ -13,6 +13,7 @@ import (
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/relay"
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 // The letters about requests that belong to another node; docs/design/015-fleet.md says what repairs the loss of each.
@@ -50,7 +51,7 @@ type relays struct {
 
 // relayKey names an exchange of a request that another node took.
 type relayKey struct {
-	from Address
+	from store.Address
 	id   relay.ID
 }
 
@@ -85,10 +86,10 @@ const (
 
 // hand sends a request to the node that it belongs to, and returns the reply to its last letter. The errors are those of
 // fleet.ask.
-func (d *relays) hand(ctx context.Context, to Address, kind string, id relay.ID, head *relayed, body []byte) ([]byte, error) {
+func (d *relays) hand(ctx context.Context, to store.Address, kind string, id relay.ID, head *relayed, body []byte) ([]byte, error) {
 	said, err := codec.Marshal(head)
 	if err != nil || len(said) > relay.MaxHead {
-		return nil, fmt.Errorf("actors: a request of %d bytes beside its body does not fit a letter: %w", len(said), ErrUnavailable)
+		return nil, fmt.Errorf("actors: a request of %d bytes beside its body does not fit a letter: %w", len(said), store.ErrUnavailable)
 	}
 	d.handed.Add(1)
 	at := min(len(body), relay.MaxUpload)
@@ -99,14 +100,14 @@ func (d *relays) hand(ctx context.Context, to Address, kind string, id relay.ID,
 		at = end
 	}
 	if err == nil && (len(reply) == 0 || reply[0] == sendMore) {
-		err = fmt.Errorf("actors: node %s: unreadable reply: %w", to.Node, ErrUnavailable)
+		err = fmt.Errorf("actors: node %s: unreadable reply: %w", to.Node, store.ErrUnavailable)
 	}
 	return reply, err
 }
 
 // isLost reports whether what a boot has is lost with it, after a letter to it failed with err: it has said so, or it is gone. False means
 // that it may still have it.
-func (f *fleet) isLost(ctx context.Context, at Address, err error) bool {
+func (f *fleet) isLost(ctx context.Context, at store.Address, err error) bool {
 	if errors.Is(err, errNotHere) {
 		return true
 	}
@@ -114,10 +115,10 @@ func (f *fleet) isLost(ctx context.Context, at Address, err error) bool {
 	return err == nil && gone
 }
 
-// unreadable answers and counts a letter that this release cannot read.
-func (l *Letter) unreadable(n *Node) {
+// noteUnreadable answers and counts a letter that this release cannot read.
+func noteUnreadable(l *store.Letter, n *Node) {
 	n.fleet.unknown.Add(1)
-	l.reply(notKnown, nil)
+	replyTo(l, notKnown, nil)
 }
 
 // coming is a request of another node, or a letter of any size, whose parts come one after the other.
@@ -135,16 +136,16 @@ type coming struct {
 }
 
 // takeRequest takes the first letter of a request.
-func takeRequest(f *fleet, l *Letter) {
+func takeRequest(f *fleet, l *store.Letter) {
 	n := f.node
 	if l.Kind != exchangeLetter && n.drain.closing.Load() { // what it had is gone
-		l.reply(notHere, nil)
+		replyTo(l, notHere, nil)
 		return
 	}
 	b, err := relay.ReadBegin(l.Data)
 	c := &coming{node: n, kind: l.Kind, key: relayKey{l.From, b.ID}}
 	if err != nil || codec.Unmarshal(b.Head, &c.head) != nil || l.Kind == exchangeLetter && delivered[c.head.Kind] == nil {
-		l.unreadable(n)
+		noteUnreadable(l, n)
 		return
 	}
 	_, twice := n.relays.coming.Get(c.key)
@@ -165,12 +166,12 @@ func takeRequest(f *fleet, l *Letter) {
 	if c.enters(l, b.Size) {
 		c.heard.Store(int64(n.clock.running()))
 		n.relays.coming.Put(c.key, c)
-		l.reply(done, []byte{sendMore})
+		replyTo(l, done, []byte{sendMore})
 	}
 }
 
 // enters counts the request on the account of its principal, or refuses it. Of a letter the bytes are counted.
-func (c *coming) enters(l *Letter, size int) bool {
+func (c *coming) enters(l *store.Letter, size int) bool {
 	a := &c.node.accounts
 	var no *refusal.Refusal
 	if c.kind != exchangeLetter {
@@ -187,31 +188,31 @@ func (c *coming) enters(l *Letter, size int) bool {
 }
 
 // answerer is where the request is refused that l has brought.
-func (c *coming) answerer(l *Letter) answerer {
+func (c *coming) answerer(l *store.Letter) answerer {
 	if c.kind != exchangeRetry {
 		return &posted{l: l}
 	}
-	l.reply(done, []byte{isTaken})
+	replyTo(l, done, []byte{isTaken})
 	return c.node.relays.visit(c.key, &c.in, 0)
 }
 
 // takePart takes a later letter of a request.
-func takePart(f *fleet, l *Letter) {
+func takePart(f *fleet, l *store.Letter) {
 	n := f.node
 	p, err := relay.ReadPart(l.Data)
 	if err != nil {
-		l.unreadable(n)
+		noteUnreadable(l, n)
 		return
 	}
 	c, ok := n.relays.coming.Get(relayKey{l.From, p.ID})
 	if !ok || !c.body.Add(&p) {
 		n.fleet.unknown.Add(1)
-		l.reply(tryAgain, nil)
+		replyTo(l, tryAgain, nil)
 		return
 	}
 	c.heard.Store(int64(n.clock.running()))
 	if _, whole := c.body.Body(); !whole {
-		l.reply(done, []byte{sendMore})
+		replyTo(l, done, []byte{sendMore})
 		return
 	}
 	n.fleet.aside(l, func() { // if that is refused, the request expires
@@ -238,7 +239,7 @@ func (c *coming) leave() {
 }
 
 // arrive takes the request, once all of it is here. l is its last letter.
-func (c *coming) arrive(l *Letter) {
+func (c *coming) arrive(l *store.Letter) {
 	body, _ := c.body.Body()
 	var m codec.Message
 	bad := false
@@ -250,13 +251,13 @@ func (c *coming) arrive(l *Letter) {
 		read()
 	} else if !c.node.accounts.inTurn(c.node.base, from, false, read) {
 		c.leave()
-		l.reply(tryAgain, nil)
+		replyTo(l, tryAgain, nil)
 		return
 	}
 	switch {
 	case bad:
 		c.leave()
-		l.unreadable(c.node)
+		noteUnreadable(l, c.node)
 	case c.kind == exchangeMessage:
 		c.message(l, &m, body)
 	case c.kind == exchangeRetry:
@@ -265,20 +266,20 @@ func (c *coming) arrive(l *Letter) {
 }
 
 // delivered are what a node does with letters of any size. They reply to each one, and hold what it says no longer than until then.
-var delivered = map[string]func(*fleet, *Letter){
+var delivered = map[string]func(*fleet, *store.Letter){
 	letterAnswer: (*fleet).receiveAnswer,
 	letterPush:   (*fleet).receivePush,
 }
 
 // letter takes a letter whose parts are all here. l is the last of them: its reply is that to the letter.
-func (c *coming) letter(l *Letter, data []byte) {
-	delivered[c.head.Kind](&c.node.fleet, &Letter{From: l.From, Kind: c.head.Kind, Data: data, Reply: func(reply []byte) {
+func (c *coming) letter(l *store.Letter, data []byte) {
+	delivered[c.head.Kind](&c.node.fleet, &store.Letter{From: l.From, Kind: c.head.Kind, Data: data, Reply: func(reply []byte) {
 		c.leave()
 		status, said := reply[0], reply[1:]
 		if status == done {
 			said = append([]byte{isTaken}, said...)
 		}
-		l.reply(status, said)
+		replyTo(l, status, said)
 	}})
 }
 
@@ -305,7 +306,7 @@ func (d *relays) visit(key relayKey, in *Input, most int) *visit {
 }
 
 // takeFrame takes what a call of another node does with its exchange.
-func takeFrame(f *fleet, l *Letter) {
+func takeFrame(f *fleet, l *store.Letter) {
 	n := f.node
 	part, err := relay.ReadFrame(l.Data)
 	if err != nil {
@@ -323,12 +324,12 @@ func takeFrame(f *fleet, l *Letter) {
 }
 
 // gone tells a node that an exchange with it is over on this side.
-func (d *relays) gone(to Address, id relay.ID, broken bool) {
+func (d *relays) gone(to store.Address, id relay.ID, broken bool) {
 	d.node.fleet.send(to, exchangeGone, packet((&relay.Gone{ID: id, Broken: broken}).Append(nil)))
 }
 
 // takeGone takes the end of an exchange on its other side.
-func takeGone(f *fleet, l *Letter) {
+func takeGone(f *fleet, l *store.Letter) {
 	n := f.node
 	g, err := relay.ReadGone(l.Data)
 	if err != nil {
@@ -347,7 +348,7 @@ func takeGone(f *fleet, l *Letter) {
 }
 
 // takeAlive takes how far the other sides of exchanges are.
-func takeAlive(f *fleet, l *Letter) {
+func takeAlive(f *fleet, l *store.Letter) {
 	n := f.node
 	for rest := l.Data; len(rest) > 0; {
 		a, more, err := relay.ReadAlive(rest)
@@ -388,8 +389,8 @@ func (d *relays) beat(now time.Time) {
 		return
 	}
 	d.next = now.Add(relay.Beat - time.Second/2) // half a second early, for ticks that are not quite a second apart
-	letters := make(map[Address][]byte)
-	say := func(to Address, a relay.Alive) {
+	letters := make(map[store.Address][]byte)
+	say := func(to store.Address, a relay.Alive) {
 		b := a.Append(letters[to])
 		if len(b) > relay.MaxUpload {
 			d.node.fleet.send(to, exchangeAlive, packet(b))

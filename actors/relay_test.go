@@ -45,7 +45,7 @@ func together(t *testing.T, count int, f func(t *testing.T, s *several)) {
 		for i := range count {
 			h := &held{t: t, mem: store, handler: &heldHandler{}}
 			m := &fellow{held: h, box: s.office.Join(fmt.Sprint("n", i), "b")}
-			h.Node = NewNode(Config{Name: fmt.Sprint("n", i), Boot: "b", Store: store, Keys: benchKeys{}, Mail: post{m.box}})
+			h.Node = NewNode(Config{Name: fmt.Sprint("n", i), Boot: "b", Store: store, Keys: benchKeys{}, Mail: m.box})
 			h.svc = NewService("s", mayAgain{benchHandler{h.handler}, func(name string) bool { return name == `"safe"` }}, Limits{})
 			s.all = append(s.all, m)
 		}

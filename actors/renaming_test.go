@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 // asLeft returns the store as a crash leaves it.
@@ -110,7 +112,7 @@ func TestStreamThatMayHaveBeenNamed(t *testing.T) {
 		old := a.standaloneOf()
 		a.store.after = func(op, _ string) error {
 			if op == "Update" {
-				return ErrUnavailable
+				return store.ErrUnavailable
 			}
 			return nil
 		}

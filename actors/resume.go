@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/refusal"
 	replaying "github.com/troupe-run/troupe/internal/replay"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/internal/takeover"
 )
@@ -231,7 +232,7 @@ func (r *replay) run(ctx context.Context) error {
 		return ErrSessionEnded
 	}
 	if r.n.fleet.mail != nil && r.n.store.Lapsed() { // others may have the stream; the client is held, and not let go once more
-		return fmt.Errorf("actors: resume: this node has no lease: %w", ErrUnavailable)
+		return fmt.Errorf("actors: resume: this node has no lease: %w", store.ErrUnavailable)
 	}
 	w, rec, at, err := r.find(ctx)
 	if err == nil {
@@ -339,7 +340,7 @@ func (r *replay) doubt(ctx context.Context, w holder, err error) error {
 	case failed != nil:
 		return failed
 	case !ours:
-		return fmt.Errorf("actors: resume: another node has the stream: %w", ErrUnavailable)
+		return fmt.Errorf("actors: resume: another node has the stream: %w", store.ErrUnavailable)
 	}
 	return err
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/session"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -389,7 +390,7 @@ var ErrSessionEnded = errors.New("the session has ended")
 type charge struct {
 	of    *quota.Account
 	usage int // of the account: a budget, or usedFresh
-	in    Budget
+	in    store.Budget
 	bytes int64
 	life  time.Duration
 }
@@ -411,7 +412,7 @@ func (d *accounts) storable(c charge) (no *limits.Row) {
 // room decides on a charge beside the bytes on their way and those that the client has in the budget.
 func (d *accounts) room(c charge, way, mine int64) *limits.Row {
 	used, limit := d.store.Use(c.in)
-	if c.in == EventBudget {
+	if c.in == store.EventBudget {
 		way += d.BytesOf(quota.Waiting) / 2 // it is in memory as events and as appends
 	}
 	return noRoom[quota.FairStore(used+way, mine, c.bytes, limit, limits.StoreShare.Value())]
@@ -420,14 +421,14 @@ func (d *accounts) room(c charge, way, mine int64) *limits.Row {
 // settle says what became of bytes that were charged: they are stored, or err says why not. What is certainly not stored is given back.
 func (d *accounts) settle(c charge, err error) {
 	d.way[c.in].Add(-c.bytes)
-	if err != nil && !errors.Is(err, ErrUnavailable) {
+	if err != nil && !errors.Is(err, store.ErrUnavailable) {
 		c.add(-c.bytes)
 	}
 }
 
 // add counts bytes more for the client; a negative number gives them back.
 func (c charge) add(bytes int64) {
-	if c.in == TaskBudget {
+	if c.in == store.TaskBudget {
 		c.of.Lasting.Add(time.Now(), bytes, c.life)
 		return
 	}
@@ -439,7 +440,7 @@ var noRoom = [...]*limits.Row{quota.Admitted: nil, quota.Full: limits.MaxStore.R
 
 // usedFresh is the usage of sessions whose client has sent nothing since initialize. They last for minutes, others for
 // days, and a usage has one time.
-const usedFresh = int(budgets)
+const usedFresh = int(store.Budgets)
 
 // usedLog is the usage of what was appended to the event log lately: see accounts.pace.
 const usedLog = usedFresh + 1
@@ -448,13 +449,13 @@ const usedLog = usedFresh + 1
 const storeKeeps = 10 * time.Second
 
 // storedFor is how much of a budget a client has.
-func storedFor(a *quota.Account, b Budget) int64 {
+func storedFor(a *quota.Account, b store.Budget) int64 {
 	now := time.Now()
-	if b == TaskBudget {
+	if b == store.TaskBudget {
 		return a.Lasting.Amount(now)
 	}
 	n := a.Used[b].Amount(now)
-	if b == SessionBudget {
+	if b == store.SessionBudget {
 		n += a.Used[usedFresh].Amount(now)
 	}
 	return n
@@ -462,7 +463,7 @@ func storedFor(a *quota.Account, b Budget) int64 {
 
 // session is the charge for the record of a session, of size bytes, for as long as it lasts.
 func (d *accounts) session(in *Input, rec *session.Record, l *session.Lifetime, size int) charge {
-	c := charge{of: d.Of(in.Tenant, in.Address), usage: int(SessionBudget), in: SessionBudget, bytes: int64(size), life: l.Idle}
+	c := charge{of: d.Of(in.Tenant, in.Address), usage: int(store.SessionBudget), in: store.SessionBudget, bytes: int64(size), life: l.Idle}
 	if rec.Fresh {
 		c.usage, c.life = usedFresh, l.Fresh
 	}
@@ -478,7 +479,7 @@ func (d *accounts) gone(in *Input, rec *session.Record, l *session.Lifetime) {
 }
 
 // nearFull reports whether the store is too full for anything new.
-func (d *accounts) nearFull(b Budget) bool {
+func (d *accounts) nearFull(b store.Budget) bool {
 	return nearlyAll(d.store.Use(b))
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/request"
 	"github.com/troupe-run/troupe/internal/session"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -502,7 +503,7 @@ func (d *sessions) readBy(ctx context.Context, key SessionKey, get func(ctx cont
 		return rec, 0, fmt.Errorf("actors: read session: %w", err)
 	}
 	if rec.Expired(d.node.store.Now()) {
-		return rec, rev, ErrNotFound
+		return rec, rev, store.ErrNotFound
 	}
 	return rec, rev, nil
 }

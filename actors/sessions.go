@@ -13,6 +13,7 @@ import (
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/session"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -56,7 +57,7 @@ func (d *sessions) found(in *Input, id []byte, s *sessionActor, err error) *sess
 	case errors.Is(err, errNoSession):
 		refusal.NoSession.Tell(in.Conn, id)
 		return nil
-	case errors.Is(err, ErrNotFound), errors.Is(err, ErrUnmounted):
+	case errors.Is(err, store.ErrNotFound), errors.Is(err, ErrUnmounted):
 		unknownSession(in.Conn, id)
 		return nil
 	case errors.Is(err, ErrClosing):
@@ -103,7 +104,7 @@ func (d *sessions) lookUp(svc *Service, in *Input) (*sessionActor, error) {
 	}
 	key, ok := sessionKey(in.Tenant, svc.ID, in.Session)
 	if !ok {
-		return nil, ErrNotFound
+		return nil, store.ErrNotFound
 	}
 	if s, ok := d.Get(key); ok && s.svc == svc {
 		switch expired, err := s.upToDate(d.lookups); {
@@ -123,7 +124,7 @@ func (d *sessions) lookUp(svc *Service, in *Input) (*sessionActor, error) {
 	case lookups <- struct{}{}:
 		defer func() { <-lookups }()
 	case <-ctx.Done():
-		return nil, fmt.Errorf("actors: read session: too many requests read theirs: %w", ErrUnavailable)
+		return nil, fmt.Errorf("actors: read session: too many requests read theirs: %w", store.ErrUnavailable)
 	}
 	return d.load(ctx, svc, key, in)
 }
@@ -170,7 +171,7 @@ func (d *sessions) load(ctx context.Context, svc *Service, key SessionKey, in *I
 		expired, err := s.upToDate(nil)
 		if expired {
 			s.endSession()
-			err = ErrNotFound
+			err = store.ErrNotFound
 		}
 		if err != nil {
 			return nil, err
@@ -202,7 +203,7 @@ func (d *sessions) each(f func(*sessionActor)) {
 
 // errNewer reports a record of a newer release. That release may be about to take this
 // process's place, and waiting here does not help.
-var errNewer = fmt.Errorf("written by a newer release: %w", ErrUnavailable)
+var errNewer = fmt.Errorf("written by a newer release: %w", store.ErrUnavailable)
 
 // create stores a new session and serves it here.
 func (d *sessions) create(ctx context.Context, svc *Service, in *Input, set Settled) (*sessionActor, error) {
@@ -295,7 +296,7 @@ func (n *Node) Delete(svc *Service, in *Input) {
 
 // remove ends a session on all nodes; it reports whether that was its first end here.
 func (d *sessions) remove(ctx context.Context, s *sessionActor) (first bool, err error) {
-	if err := d.node.store.Delete(ctx, s.key.record(), 0); err != nil && !errors.Is(err, ErrNotFound) {
+	if err := d.node.store.Delete(ctx, s.key.record(), 0); err != nil && !errors.Is(err, store.ErrNotFound) {
 		return false, err
 	}
 	first = s.endSession()
@@ -331,7 +332,7 @@ func (d *streams) survives(ctx context.Context, s *sessionActor, w *streamActor)
 	if s.Stopped() && !s.ended.Load() { // it has left memory: the actor in its place knows of the end
 		s, err = d.node.sessions.load(ctx, s.svc, s.key, nil)
 	}
-	if errors.Is(err, ErrNotFound) || err == nil && s.ended.Load() {
+	if errors.Is(err, store.ErrNotFound) || err == nil && s.ended.Load() {
 		w.endStream()
 		return ErrSessionEnded
 	}

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 // TestTwoStreamsOfABusySession begins two streams while the session's actor is busy:
@@ -100,7 +102,7 @@ func TestStreamThatCannotBeStored(t *testing.T) {
 				a.store.before = func(op, _ string) error {
 					if op == "OpenStream" {
 						time.Sleep(takes)
-						return ErrUnavailable
+						return store.ErrUnavailable
 					}
 					return nil
 				}
@@ -130,7 +132,7 @@ func TestStreamInPlaceOfOneThatWasNotStored(t *testing.T) {
 			}
 			if n++; n == 1 {
 				time.Sleep(time.Second)
-				return ErrUnavailable
+				return store.ErrUnavailable
 			}
 			return nil
 		}
@@ -151,7 +153,7 @@ func TestStreamThatCannotBeNamed(t *testing.T) {
 		synctest.Wait()
 		a.store.before = func(op, _ string) error {
 			if op == "Update" {
-				return ErrUnavailable
+				return store.ErrUnavailable
 			}
 			return nil
 		}

@@ -7,77 +7,8 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/refusal"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/stream"
-)
-
-// The errors of a Store. Each says whether the write was done.
-var (
-	ErrNotFound    = errors.New("actors: not found")             // nothing is stored there
-	ErrConflict    = errors.New("actors: changed meanwhile")     // not done: another revision is stored
-	ErrFenced      = errors.New("actors: another writer has it") // not done, and never will be
-	ErrAgain       = errors.New("actors: not done, try again")   // not done
-	ErrFull        = errors.New("actors: store full")            // not done
-	ErrUnavailable = errors.New("actors: store unavailable")     // unknown
-)
-
-// Store keeps the data that must survive a crash: records and the event log. Its methods
-// are safe for concurrent use and return the errors above, wrapped.
-type Store interface {
-	// Get reads a record, which may be older than the last write by 20 s. ErrNotFound is certain, which may cost a write. Peek is for keys
-	// that may be made up, on which none is spent.
-	Get(ctx context.Context, key string) (data []byte, rev uint64, err error)
-	Peek(ctx context.Context, key string) (data []byte, rev uint64, err error)
-	Create(ctx context.Context, key string, data []byte, ttl time.Duration) (rev uint64, err error)
-	Update(ctx context.Context, key string, data []byte, rev uint64, ttl time.Duration) (uint64, error)
-	Delete(ctx context.Context, key string, rev uint64) error
-
-	// OpenStream creates the writer record of a stream and, beside it, the body of a call
-	// that may run again.
-	OpenStream(ctx context.Context, stream string, rec, body []byte, ttl time.Duration) (rev uint64, err error)
-	// Writer reads the writer record as Get does. Holds returns nil if it has revision rev for certain, which may cost a write, and ErrFenced if it
-	// has not.
-	Writer(ctx context.Context, stream string) (rec []byte, rev uint64, err error)
-	Holds(ctx context.Context, stream string, rev uint64) error
-	Body(ctx context.Context, stream string) ([]byte, error)
-	// Rewrite rewrites the writer record if its revision is still rev. KeepBody then gives
-	// the body the same lifetime; a nil body keeps the stored one.
-	Rewrite(ctx context.Context, stream string, rec []byte, rev uint64, ttl time.Duration) (uint64, error)
-	KeepBody(ctx context.Context, stream string, body []byte, rev uint64, ttl time.Duration) error
-	// Append stores append num if the writer record still has revision rev. It calls done
-	// once, from another goroutine, and does not keep data.
-	Append(stream string, rev, num uint64, data []byte, done func(error))
-	// Read calls f with the stored appends from..to in order; missing ones have been
-	// evicted.
-	Read(ctx context.Context, stream string, from, to uint64, f func(num uint64, data []byte)) error
-	// Tail is the number of the last append, found forward from hint.
-	Tail(ctx context.Context, stream string, hint uint64) (uint64, error)
-	EndStream(ctx context.Context, stream string) error
-
-	// Now is the clock by which the store counts lifetimes. It is a machine's clock and may
-	// jump; it has no monotonic reading.
-	Now() time.Time
-	// Use returns how many bytes of a budget are in use, and its limit; both are 0 if
-	// unknown.
-	Use(b Budget) (used, limit int64)
-	// Suspended reports whether this node's lease is uncertain now.
-	Suspended() bool
-	// Lapsed reports whether the lease has been over for as long as it lasts: by then others have what this node had, if they live.
-	Lapsed() bool
-	// MarkTaken notes for a time that a boot is gone, before the first of its streams is taken over.
-	MarkTaken(ctx context.Context, boot string, ttl time.Duration) error
-	// Taken reports whether some node has noted that of this one. False is certain, which may cost a write.
-	Taken(ctx context.Context) (bool, error)
-}
-
-// Budget names a part of the store that has a limit of its own.
-type Budget uint8
-
-// The budgets.
-const (
-	SessionBudget Budget = iota
-	EventBudget          // of the event log, with the records and bodies of calls
-	TaskBudget           // of tasks, with their requests, steps and outcomes
-	budgets
 )
 
 // Conn is the client's side of one HTTP request: the transport's exchange. Its methods
@@ -134,12 +65,6 @@ var Unavailable = refusal.Unavailable.MCP()
 // A request of a session over HTTP then gets status 404. It must not be changed.
 var SessionGone = refusal.SessionEnded.MCP()
 
-// Later reports whether err says that the store did not do the operation, or may not have
-// done it, and that a retry may succeed.
-func Later(err error) bool {
-	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrAgain) || errors.Is(err, ErrFull)
-}
-
 // answerer takes the response or the refusal of a request.
 type answerer interface {
 	Answer(status int, body []byte) bool
@@ -151,19 +76,6 @@ type replier interface {
 	answerer
 	// over says that no response follows.
 	over()
-}
-
-// Keys seal data that clients carry for a node. Any node can open it, and nobody else can
-// read or change it. aad must be the same for both. ErrUnavailable, wrapped, reports that
-// the keys cannot be read now, so that it is unknown whether sealed is good. Any other
-// error of Open says that sealed is not good and never will be.
-type Keys interface {
-	Seal(plain, aad []byte) ([]byte, error)
-	Open(sealed, aad []byte) ([]byte, error)
-
-	// Tag returns a code of 8 bytes that only nodes of the store can make for data, nil if there
-	// is none. It must not read the store.
-	Tag(data []byte) []byte
 }
 
 // errBadEvent stands for every event id that cannot be resumed from; the client learns no
@@ -182,7 +94,7 @@ const tagLength = 13
 
 // named is the id of the session as its client gets it: with a tag, if the node has a key for
 // tags. The tag shows without a look into the store that the id is no guess.
-func (k SessionKey) named(keys Keys) string {
+func (k SessionKey) named(keys store.Keys) string {
 	if keys == nil {
 		return k.ID
 	}
@@ -202,7 +114,7 @@ func sessionKey(tenant, server, id string) (k SessionKey, ok bool) {
 
 // tagged reports whether id is the key's with its tag, if the node makes tags. An id of an earlier
 // release has none, and when the store has lost its keys, no tag is right: so a wrong tag proves nothing.
-func (k SessionKey) tagged(id string, keys Keys) bool {
+func (k SessionKey) tagged(id string, keys store.Keys) bool {
 	named := k.named(keys)
 	return named == k.ID || subtle.ConstantTimeCompare([]byte(id), []byte(named)) == 1
 }

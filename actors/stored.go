@@ -10,6 +10,7 @@ import (
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/session"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/internal/takeover"
 )
@@ -40,7 +41,7 @@ func (h storedHome) change(ctx context.Context, edit func(*session.Record) bool)
 				n.fleet.changed(ctx, s.key, &was, &rec, next)
 				return nil
 			}
-			if !errors.Is(err, ErrConflict) {
+			if !errors.Is(err, store.ErrConflict) {
 				return fmt.Errorf("actors: change session: %w", err)
 			}
 		} else if read {
@@ -78,7 +79,7 @@ func (s *sessionActor) heard(in *Input) (there bool) {
 			c := n.accounts.session(in, &now, &s.svc.Limits.Session, len(data))
 			c.add(c.bytes)
 		}
-	case errors.Is(err, ErrNotFound): // deleted elsewhere
+	case errors.Is(err, store.ErrNotFound): // deleted elsewhere
 		s.gone()
 		return false
 	case err != nil:
@@ -100,7 +101,7 @@ func (h storedHome) keepAlive() {
 		err := h.change(ctx, func(*session.Record) bool { return true })
 		switch {
 		case err == nil:
-		case errors.Is(err, ErrNotFound): // deleted elsewhere
+		case errors.Is(err, store.ErrNotFound): // deleted elsewhere
 			s.gone()
 		default:
 			s.node.log.Warn("session not kept alive", "session", s.key.ID, "error", err)
@@ -316,7 +317,7 @@ func (s *sessionActor) storeStandalone(st *streamActor, data []byte, stored char
 // unopened refuses a stream that could not be stored or named. The old stream goes on.
 func (s *sessionActor) unopened(st *streamActor, err error) {
 	n := s.node
-	if !errors.Is(err, ErrNotFound) { // ErrNotFound: the session has just been deleted
+	if !errors.Is(err, store.ErrNotFound) { // ErrNotFound: the session has just been deleted
 		n.log.Warn("stream not opened", "session", s.key.ID, "error", err)
 	}
 	_ = st.Post(recordStored{err: err})
@@ -394,7 +395,7 @@ func (s *sessionActor) isCurrent(id string) bool { return s.view.Load().rec.Stan
 func (s *sessionActor) mustName(ctx context.Context, id string) error {
 	n := s.node
 	rec, rev, err := n.sessions.read(ctx, s.key)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) {
 		return ErrSessionEnded
 	}
 	if err != nil {
@@ -442,7 +443,7 @@ func (p *Peer) confirm(s *sessionActor, t *announcement) {
 		return changed
 	})
 	// After a failure the next stream announces the state again, which is legal.
-	if err != nil && !errors.Is(err, ErrNotFound) {
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		n.log.Debug("catalogue digest not stored", "error", err)
 	}
 }

@@ -11,11 +11,12 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/mcp"
 )
 
 // fills sets how much of a budget is in use.
-func (m *memory) fills(b Budget, used, limit int64) {
+func (m *memory) fills(b store.Budget, used, limit int64) {
 	m.used[b].Store(used)
 	m.limit[b].Store(limit)
 }
@@ -27,22 +28,22 @@ func TestStoreIsShared(t *testing.T) {
 	const limit = 64 << 10
 	for _, tt := range []struct {
 		name         string
-		budget       Budget
+		budget       store.Budget
 		used         int64
 		mallory, bob bool
 		malloryLimit *limits.Row
 	}{
-		{"sessions, less than half of it in use", SessionBudget, limit * 2 / 5, true, true, nil},
-		{"sessions, little room", SessionBudget, limit * 4 / 5, false, true, limits.StoreShare.Row},
-		{"sessions that nobody uses, little room", SessionBudget, limit * 4 / 5, false, true, limits.StoreShare.Row},
-		{"sessions, nearly full", SessionBudget, limit*9/10 + 100, false, false, limits.MaxStore.Row},
-		{"calls, less than half of it in use", EventBudget, limit * 2 / 5, true, true, nil},
-		{"calls, little room", EventBudget, limit * 4 / 5, false, true, limits.StoreShare.Row},
-		{"calls, nearly full", EventBudget, limit*9/10 + 100, false, false, limits.MaxStore.Row},
-		{"sessions, while calls have little room", SessionBudget, -limit * 4 / 5, true, true, nil},
-		{"sessions, while calls have none", SessionBudget, -limit, true, true, nil},
-		{"calls, while sessions have little room", EventBudget, -limit * 4 / 5, true, true, nil},
-		{"calls, while sessions have none", EventBudget, -limit, true, true, nil},
+		{"sessions, less than half of it in use", store.SessionBudget, limit * 2 / 5, true, true, nil},
+		{"sessions, little room", store.SessionBudget, limit * 4 / 5, false, true, limits.StoreShare.Row},
+		{"sessions that nobody uses, little room", store.SessionBudget, limit * 4 / 5, false, true, limits.StoreShare.Row},
+		{"sessions, nearly full", store.SessionBudget, limit*9/10 + 100, false, false, limits.MaxStore.Row},
+		{"calls, less than half of it in use", store.EventBudget, limit * 2 / 5, true, true, nil},
+		{"calls, little room", store.EventBudget, limit * 4 / 5, false, true, limits.StoreShare.Row},
+		{"calls, nearly full", store.EventBudget, limit*9/10 + 100, false, false, limits.MaxStore.Row},
+		{"sessions, while calls have little room", store.SessionBudget, -limit * 4 / 5, true, true, nil},
+		{"sessions, while calls have none", store.SessionBudget, -limit, true, true, nil},
+		{"calls, while sessions have little room", store.EventBudget, -limit * 4 / 5, true, true, nil},
+		{"calls, while sessions have none", store.EventBudget, -limit, true, true, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			id, l := 0, Limits{}
@@ -59,7 +60,7 @@ func TestStoreIsShared(t *testing.T) {
 				}
 				session := make(map[string]string)
 				begin := func(address string, size int) bool { // a session, or a call that becomes a stream
-					if tt.budget == SessionBudget {
+					if tt.budget == store.SessionBudget {
 						status, _ := post(address, "", initializeAs("2025-11-25")).answer()
 						return status == 200
 					}
@@ -80,7 +81,7 @@ func TestStoreIsShared(t *testing.T) {
 					}
 				}
 				if used := tt.used; used < 0 {
-					h.mem.fills(SessionBudget+EventBudget-tt.budget, -used, limit) // the other one
+					h.mem.fills(store.SessionBudget+store.EventBudget-tt.budget, -used, limit) // the other one
 				} else {
 					h.mem.fills(tt.budget, used, limit)
 				}
@@ -94,7 +95,7 @@ func TestStoreIsShared(t *testing.T) {
 				if got := begin(bob, 10); got != tt.bob {
 					t.Errorf("another begins something: %v", got)
 				}
-				if time.Sleep(30 * time.Minute); tt.budget == EventBudget && tt.malloryLimit == limits.StoreShare.Row && !begin(mallory, 10) {
+				if time.Sleep(30 * time.Minute); tt.budget == store.EventBudget && tt.malloryLimit == limits.StoreShare.Row && !begin(mallory, 10) {
 					t.Error("what has expired is held against its client")
 				}
 			})
@@ -108,21 +109,21 @@ func TestStoreIsShared(t *testing.T) {
 func TestWhatIsStoredIsCharged(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		const address = "192.0.2.1"
-		used := func(b Budget) int64 { return h.accounts.Of("anon", address).Used[b].Amount(time.Now()) }
+		used := func(b store.Budget) int64 { return h.accounts.Of("anon", address).Used[b].Amount(time.Now()) }
 		var refused atomic.Int32
 		var full atomic.Bool
 		h.mem.before = func(op, _ string) error {
 			switch {
 			case op == "Append" && refused.Load() < 20:
 				refused.Add(1)
-				return ErrAgain
+				return store.ErrRetry
 			case op == "Create" && full.Load():
-				return ErrFull
+				return store.ErrFull
 			}
 			return nil
 		}
 		session := h.begin("2025-11-25")
-		one := used(SessionBudget)
+		one := used(store.SessionBudget)
 		if one < 50 || one > 1000 {
 			t.Errorf("a session is charged with %d bytes", one)
 		}
@@ -135,19 +136,19 @@ func TestWhatIsStoredIsCharged(t *testing.T) {
 		body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"pad":"` + strings.Repeat("x", 5000) + `"}}}`
 		go h.postOn(&heldConn{}, session, body)
 		time.Sleep(time.Minute)
-		if got := used(EventBudget); refused.Load() != 20 || got < 15_000 || got > 17_000 {
+		if got := used(store.EventBudget); refused.Load() != 20 || got < 15_000 || got > 17_000 {
 			t.Errorf("a body of 5 kB and an event of 10 kB are charged with %d bytes, after %d tries", got, refused.Load())
 		}
-		if h.begin("2025-11-25"); used(SessionBudget) != 2*one {
-			t.Errorf("two sessions are charged with %d bytes, one was %d", used(SessionBudget), one)
+		if h.begin("2025-11-25"); used(store.SessionBudget) != 2*one {
+			t.Errorf("two sessions are charged with %d bytes, one was %d", used(store.SessionBudget), one)
 		}
 		h.Delete(h.svc, h.input(session, address, &heldConn{}))
-		if got := used(SessionBudget); got > one+16 || got < one-16 {
+		if got := used(store.SessionBudget); got > one+16 || got < one-16 {
 			t.Errorf("once one of them is deleted: %d bytes, want %d", got, one)
 		}
 		full.Store(true)
-		if h.begin("2025-11-25"); used(SessionBudget) > one+16 {
-			t.Errorf("one that could not be stored is charged: %d bytes", used(SessionBudget))
+		if h.begin("2025-11-25"); used(store.SessionBudget) > one+16 {
+			t.Errorf("one that could not be stored is charged: %d bytes", used(store.SessionBudget))
 		}
 	})
 }
@@ -179,8 +180,8 @@ func TestWhatIsOnItsWayCounts(t *testing.T) {
 					}
 					return nil
 				}
-				h.mem.fills(SessionBudget, 1, 8<<10)
-				h.mem.fills(EventBudget, 1, 32<<10)
+				h.mem.fills(store.SessionBudget, 1, 8<<10)
+				h.mem.fills(store.EventBudget, 1, 32<<10)
 				for i := range clients {
 					body := initializeAs("2025-11-25")
 					if op == "OpenStream" {
@@ -194,7 +195,7 @@ func TestWhatIsOnItsWayCounts(t *testing.T) {
 				}
 				close(goes)
 				time.Sleep(time.Second)
-				if session, events := h.accounts.way[SessionBudget].Load(), h.accounts.way[EventBudget].Load(); session != 0 || events != 0 {
+				if session, events := h.accounts.way[store.SessionBudget].Load(), h.accounts.way[store.EventBudget].Load(); session != 0 || events != 0 {
 					t.Errorf("%d bytes of sessions and %d of calls are still on their way", session, events)
 				}
 			})
@@ -222,7 +223,7 @@ func TestEventsCountBeforeTheyAreStored(t *testing.T) {
 					<-ctx.Done()
 					return nil, mcp.NewError(mcp.CodeInternalError, "ended")
 				}
-				h.mem.fills(EventBudget, tt.used, limit)
+				h.mem.fills(store.EventBudget, tt.used, limit)
 				stored := make(chan struct{})
 				defer close(stored)
 				h.mem.before = func(op, _ string) error {
@@ -257,9 +258,9 @@ func TestEventsCountBeforeTheyAreStored(t *testing.T) {
 }
 
 // yielding lets others go on while it says how full the store is.
-type yielding struct{ Store }
+type yielding struct{ store.Store }
 
-func (y yielding) Use(b Budget) (used, limit int64) {
+func (y yielding) Use(b store.Budget) (used, limit int64) {
 	for range 20 {
 		runtime.Gosched()
 	}
@@ -271,10 +272,10 @@ func (y yielding) Use(b Budget) (used, limit int64) {
 func TestRefusedBytesRefuseNobody(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		const limit, each, n = 1 << 20, 16 << 10, 640
-		h.mem.fills(TaskBudget, 0, limit)
+		h.mem.fills(store.TaskBudget, 0, limit)
 		h.accounts.store = yielding{h.mem}
 		ask := func(from string, bytes int64) *limits.Row {
-			return h.accounts.storable(charge{of: h.accounts.Of("anon", from), in: TaskBudget, bytes: bytes, life: time.Hour})
+			return h.accounts.storable(charge{of: h.accounts.Of("anon", from), in: store.TaskBudget, bytes: bytes, life: time.Hour})
 		}
 		var all sync.WaitGroup
 		var taken, full atomic.Int32

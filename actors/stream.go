@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/refusal"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/internal/takeover"
 )
@@ -262,7 +263,7 @@ func (s *streamActor) appended(err error) {
 		s.step(stream.Event{Op: stream.Outlived})
 	case err == nil:
 		s.step(stream.Event{Op: stream.Stored})
-	case errors.Is(err, ErrFenced):
+	case errors.Is(err, store.ErrFenced):
 		s.step(stream.Event{Op: stream.Guarded})
 	case passes(err):
 		// Not done, or unknown. The same append with the same guard and number is the same message,
@@ -575,7 +576,7 @@ func (d *streams) forget(path string) {
 	n := d.node
 	ctx, cancel := context.WithTimeout(n.base, 30*time.Second)
 	defer cancel()
-	if err := n.store.EndStream(ctx, path); err != nil && !errors.Is(err, ErrNotFound) {
+	if err := n.store.EndStream(ctx, path); err != nil && !errors.Is(err, store.ErrNotFound) {
 		n.log.Debug("events left to expire", "stream", path, "error", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -142,7 +143,7 @@ func TestSubscribeAgain(t *testing.T) {
 		lost := errors.New("no answer")
 		h.mem.after = func(op, _ string) error {
 			if op == "Update" {
-				return fmt.Errorf("%w: %w", ErrUnavailable, lost)
+				return fmt.Errorf("%w: %w", store.ErrUnavailable, lost)
 			}
 			return nil
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 // tagKeys makes tags that depend on the data alone, and seals nothing.
@@ -30,7 +31,7 @@ func TestSessionKey(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name, tenant, server, id string
-		keys                     Keys
+		keys                     store.Keys
 		tagged, ok               bool
 	}{
 		{"as it was named", "ann", "main", good, tagKeys{}, true, true},

@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/record"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/internal/takeover"
 )
@@ -45,7 +46,7 @@ func (d *streams) takeOver(ctx context.Context, svc *Service, s *sessionActor, k
 			m.Marked(n.fleet.marks.mark(ctx, n.store, m.Writer.Boot, svc.longest()))
 		case takeover.ReadBody:
 			body, err := n.store.Body(ctx, key.path())
-			passes := errors.Is(err, ErrUnavailable) || errors.Is(err, ErrAgain)
+			passes := errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrRetry)
 			if err != nil && !passes {
 				n.log.Warn("calls cannot run again", "stream", key.ID, "error", err)
 			}
@@ -53,7 +54,7 @@ func (d *streams) takeOver(ctx context.Context, svc *Service, s *sessionActor, k
 		case takeover.Replace:
 			life = takeover.Began(n.clock.ahead())
 			rev, err := d.replace(ctx, key.path(), &m.Rec, m.Rev, svc.recordTTL())
-			m.Replaced(rev, errors.Is(err, ErrConflict), err)
+			m.Replaced(rev, errors.Is(err, store.ErrConflict), err)
 			life.Stored(n.clock.ahead())
 		case takeover.Reread:
 			rec, rev, err := d.readWriter(ctx, key)
@@ -80,9 +81,9 @@ func (d *streams) takeOver(ctx context.Context, svc *Service, s *sessionActor, k
 func takeoverFailed(err error) error {
 	switch {
 	case errors.Is(err, takeover.ErrUncertain):
-		return fmt.Errorf("actors: take over: %w: %w", ErrUnavailable, err)
+		return fmt.Errorf("actors: take over: %w: %w", store.ErrUnavailable, err)
 	case errors.Is(err, takeover.ErrTaken):
-		return fmt.Errorf("actors: take over: %w: %w", ErrUnavailable, ErrFenced)
+		return fmt.Errorf("actors: take over: %w: %w", store.ErrUnavailable, store.ErrFenced)
 	}
 	return err
 }
@@ -128,7 +129,7 @@ func (d *streams) lostLog(ctx context.Context, s *sessionActor, f *fare) (leave 
 	wait, cancel := context.WithTimeout(ctx, lostLogWait)
 	defer cancel()
 	if !turns.Take(wait, s.billed()) {
-		return nil, fmt.Errorf("actors: too many logs are read: %w", ErrUnavailable)
+		return nil, fmt.Errorf("actors: too many logs are read: %w", store.ErrUnavailable)
 	}
 	f.now = true
 	return func() { f.now = false; turns.Leave() }, nil
@@ -201,7 +202,7 @@ const (
 func (f *fare) hold(ctx context.Context, bytes int) error {
 	for until := time.Now().Add(roomWait); !f.charge(bytes); {
 		if f.now || pause(ctx, roomEvery/2+rand.N(roomEvery)) != nil || time.Now().After(until) {
-			return fmt.Errorf("actors: no room for what is read of the log: %w", ErrUnavailable)
+			return fmt.Errorf("actors: no room for what is read of the log: %w", store.ErrUnavailable)
 		}
 	}
 	return nil
@@ -266,7 +267,7 @@ func (d *streams) replace(ctx context.Context, path string, rec *record.Stream, 
 	}
 	next, err := d.node.store.Rewrite(ctx, path, data, rev, ttl)
 	if err != nil {
-		err = fmt.Errorf("actors: take over: %w: %w", ErrUnavailable, err)
+		err = fmt.Errorf("actors: take over: %w: %w", store.ErrUnavailable, err)
 	}
 	return next, err
 }
@@ -338,9 +339,9 @@ func (s *sessionActor) rerun(w *streamActor, c record.Call, body []byte, j *jour
 	}
 	_ = r.Post(adoptStream{w})
 	err := r.run(0) // no limit: it was admitted before
-	for errors.Is(err, kernel.ErrStopped) || errors.Is(err, ErrUnavailable) {
+	for errors.Is(err, kernel.ErrStopped) || errors.Is(err, store.ErrUnavailable) {
 		// The session has just left memory.
-		if errors.Is(err, ErrUnavailable) {
+		if errors.Is(err, store.ErrUnavailable) {
 			select {
 			case <-time.After(time.Second):
 			case <-n.base.Done():
@@ -439,14 +440,14 @@ type farWriter struct {
 }
 
 // at is the boot that writes the stream.
-func (w *farWriter) at() Address { return Address{w.Node, w.Boot} }
+func (w *farWriter) at() store.Address { return store.Address{Node: w.Node, Boot: w.Boot} }
 
 // writer is this boot as the writer in a record, without an epoch.
 func (n *Node) writer() takeover.Writer { return takeover.Writer{Node: n.name, Boot: n.boot} }
 
 // gone reports whether a writer is dead.
 func (f *fleet) gone(ctx context.Context, w takeover.Writer) (bool, error) {
-	gone, err := f.mail.Gone(ctx, Address{w.Node, w.Boot})
+	gone, err := f.mail.Gone(ctx, store.Address{Node: w.Node, Boot: w.Boot})
 	if err != nil {
 		err = fmt.Errorf("actors: is node %s gone: %w", w.Node, err)
 	}
@@ -476,8 +477,8 @@ func (e errElsewhere) Error() string { return "actors: node " + e.Node + " write
 // ask is fleet.ask. A node that nobody hears is not gone before its entry is.
 func (w *farWriter) ask(ctx context.Context, kind string, v short) ([]byte, error) {
 	reply, err := w.fleet.ask(ctx, w.at(), kind, v)
-	if errors.Is(err, ErrNobody) {
-		err = fmt.Errorf("%w: %w", ErrUnavailable, err)
+	if errors.Is(err, store.ErrNobody) {
+		err = fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 	}
 	return reply, err
 }

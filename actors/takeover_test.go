@@ -16,6 +16,7 @@ import (
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/session"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -48,16 +49,16 @@ func TestWhoHasARecord(t *testing.T) {
 	}{
 		"its own":                           {of("b", 5), "", false, false, nil},
 		"its own, lease uncertain":          {of("b", 5), "", false, true, nil},
-		"of this boot and another epoch":    {of("b", 6), "", false, false, ErrFenced},
-		"of another boot and this epoch":    {of("c", 5), "", false, false, ErrFenced},
-		"gone":                              {nil, "", false, false, ErrNotFound},
-		"gone, lease uncertain":             {nil, "", false, true, ErrUnavailable},
+		"of this boot and another epoch":    {of("b", 6), "", false, false, store.ErrFenced},
+		"of another boot and this epoch":    {of("c", 5), "", false, false, store.ErrFenced},
+		"gone":                              {nil, "", false, false, store.ErrNotFound},
+		"gone, lease uncertain":             {nil, "", false, true, store.ErrUnavailable},
 		"gone, and the session":             {nil, "gone", false, false, ErrSessionEnded},
-		"gone, of the session's own":        {nil, id, true, false, ErrNotFound},
+		"gone, of the session's own":        {nil, id, true, false, store.ErrNotFound},
 		"gone, the session has another":     {nil, other, true, false, ErrSessionEnded},
 		"gone, the session has none":        {nil, "", true, false, ErrSessionEnded},
-		"gone, of a call beside another":    {nil, other, false, false, ErrNotFound},
-		"gone, of the session's, uncertain": {nil, id, true, true, ErrUnavailable},
+		"gone, of a call beside another":    {nil, other, false, false, store.ErrNotFound},
+		"gone, of the session's, uncertain": {nil, id, true, true, store.ErrUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/session"
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 // A session's record is what all nodes share of it, and each node that serves the session caches it. Whoever changes the
@@ -134,13 +135,13 @@ func (s *sessionActor) readAgain(slots chan struct{}, late bool) error {
 		case slots <- struct{}{}:
 			defer func() { <-slots }()
 		case <-ctx.Done():
-			return fmt.Errorf("actors: read session: too many requests read theirs: %w", ErrUnavailable)
+			return fmt.Errorf("actors: read session: too many requests read theirs: %w", store.ErrUnavailable)
 		}
 	}
 	at := n.clock.running()
 	rec, rev, err := n.sessions.read(ctx, s.key)
 	switch {
-	case errors.Is(err, ErrNotFound):
+	case errors.Is(err, store.ErrNotFound):
 		if rev != 0 && n.store.Delete(ctx, s.key.record(), rev) == nil { // of all nodes one does it
 			n.fleet.ended(ctx, s.key, &rec, true)
 			s.endSession()
@@ -201,7 +202,7 @@ func (s *sessionActor) look() bool {
 	}
 	go func() {
 		defer func() { <-places }()
-		if err := s.reread(nil, true, false); err != nil && !errors.Is(err, ErrNotFound) {
+		if err := s.reread(nil, true, false); err != nil && !errors.Is(err, store.ErrNotFound) {
 			s.node.log.Debug("session not looked at", "session", s.key.ID, "error", err)
 		}
 	}()
@@ -247,7 +248,7 @@ func (s *sessionActor) catchUp(rev uint64) error {
 			return err
 		}
 		if anew && s.view.Load().rev < rev {
-			return ErrUnavailable
+			return store.ErrUnavailable
 		}
 	}
 	return nil
@@ -317,16 +318,16 @@ func (f *fleet) replaced(key StreamKey) {
 	ctx, cancel := context.WithTimeout(f.node.base, knownWait)
 	defer cancel()
 	rec, _, err := f.node.streams.readWriter(ctx, key)
-	if writer := (Address{rec.Node, rec.Boot}); err == nil && writer != f.self() {
+	if writer := (store.Address{Node: rec.Node, Boot: rec.Boot}); err == nil && writer != f.self() {
 		f.send(writer, letterSessionChanged, sessionLetter{Session: key.Session, Old: key.ID})
 	}
 }
 
 // receiveChanged takes the news that a session has changed. Who asks waits until it holds here.
-func (f *fleet) receiveChanged(l *Letter) {
+func (f *fleet) receiveChanged(l *store.Letter) {
 	n := f.node
 	var m sessionLetter
-	if !l.read(n, &m) {
+	if !readLetter(l, n, &m) {
 		return
 	}
 	key := m.Session
@@ -344,7 +345,7 @@ func (f *fleet) receiveChanged(l *Letter) {
 		if here {
 			s.hints(m.Rev)
 		}
-		l.reply(done, nil)
+		replyTo(l, done, nil)
 		return
 	}
 	f.aside(l, func() {
@@ -354,13 +355,13 @@ func (f *fleet) receiveChanged(l *Letter) {
 		case !reads:
 			s.hints(m.Rev)
 		default:
-			if err := s.catchUp(m.Rev); err != nil && !errors.Is(err, ErrNotFound) {
+			if err := s.catchUp(m.Rev); err != nil && !errors.Is(err, store.ErrNotFound) {
 				s.hints(m.Rev)
-				l.reply(tryAgain, nil)
+				replyTo(l, tryAgain, nil)
 				return
 			}
 		}
-		l.reply(done, nil)
+		replyTo(l, done, nil)
 	})
 }
 
@@ -382,10 +383,10 @@ func (f *fleet) ended(ctx context.Context, key SessionKey, rec *session.Record, 
 
 // receiveEnded takes the news that a session has ended. Clocks differ: a node judges by itself whether a session has
 // expired.
-func (f *fleet) receiveEnded(l *Letter) {
+func (f *fleet) receiveEnded(l *store.Letter) {
 	n := f.node
 	var m sessionLetter
-	if !l.read(n, &m) {
+	if !readLetter(l, n, &m) {
 		return
 	}
 	key := m.Session
@@ -395,7 +396,7 @@ func (f *fleet) receiveEnded(l *Letter) {
 	begins := n.sessions.Begins(key) // first, as in receiveChanged
 	s, here := n.sessions.Get(key)
 	if !here && !begins {
-		l.reply(done, nil)
+		replyTo(l, done, nil)
 		return
 	}
 	if here {
@@ -408,7 +409,7 @@ func (f *fleet) receiveEnded(l *Letter) {
 		case ok:
 			s.gone()
 		}
-		l.reply(done, nil)
+		replyTo(l, done, nil)
 	})
 }
 
@@ -433,9 +434,9 @@ func (f *fleet) cancelled(key SessionKey, id, reason string) {
 }
 
 // receiveCancel cancels a call that runs here.
-func (f *fleet) receiveCancel(l *Letter) {
+func (f *fleet) receiveCancel(l *store.Letter) {
 	var m cancelLetter
-	if !l.read(f.node, &m) {
+	if !readLetter(l, f.node, &m) {
 		return
 	}
 	if s, ok := f.node.sessions.Get(m.Session); ok {

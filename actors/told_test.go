@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/sim"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -447,9 +448,9 @@ func TestLettersAreJudged(t *testing.T) {
 			for _, data := range []string{"", "{", "null", "[]", `{"Session":1}`, `{"Request":7}`, "{}", `{"Rev":-1}`,
 				session("other", "s", name), session("anon", "t", name), session("anon", "s", ""), session("anon", "s", "."+name)} {
 				a.box.Tell(kind, []byte(data))
-				a.box.Send("n2", "b", kind, []byte(data))
+				a.box.Send(store.Address{Node: "n2", Boot: "b"}, kind, []byte(data))
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				_, _ = a.box.Ask(ctx, "n2", "b", kind, []byte(data))
+				_, _ = a.box.Ask(ctx, store.Address{Node: "n2", Boot: "b"}, kind, []byte(data))
 				cancel()
 			}
 		}
@@ -464,7 +465,7 @@ func TestLettersAreJudged(t *testing.T) {
 				own = st.key.ID
 			}
 		})
-		a.box.Send("n2", "b", letterSessionChanged, []byte(`{"Session":{"Tenant":"anon","Server":"s","ID":"`+name+`"},"Old":"`+own+`"}`))
+		a.box.Send(store.Address{Node: "n2", Boot: "b"}, letterSessionChanged, []byte(`{"Session":{"Tenant":"anon","Server":"s","ID":"`+name+`"},"Old":"`+own+`"}`))
 		synctest.Wait()
 		if call.ctx.Err() != nil {
 			t.Error("a letter about a standalone stream has ended a call")

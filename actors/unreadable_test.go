@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -50,7 +51,7 @@ func TestStateThatCannotBeOpenedNow(t *testing.T) {
 		if status, body := post(again); status != 200 || !strings.Contains(body, "-32602") {
 			t.Errorf("a bad one: %d %s", status, body)
 		}
-		keys.err = errors.Join(ErrUnavailable, errors.New("no leader"))
+		keys.err = errors.Join(store.ErrUnavailable, errors.New("no leader"))
 		if status, body := post(again); status != 503 || !strings.Contains(body, "try again") {
 			t.Errorf("while the keys cannot be read: %d %s", status, body)
 		}
@@ -102,9 +103,9 @@ func TestAnswerToACallThatCannotBeRead(t *testing.T) {
 		err  error
 		want int
 	}{
-		"the store is away":   {ErrUnavailable, 503},
+		"the store is away":   {store.ErrUnavailable, 503},
 		"the record is newer": {errors.New("a record of another version"), 503},
-		"there is none":       {ErrNotFound, 202},
+		"there is none":       {store.ErrNotFound, 202},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
@@ -86,7 +87,7 @@ func BenchmarkStoredEvent(b *testing.B) {
 			if b.N > RingSize {
 				<-time.After(25 * time.Second) // until the server has dropped its caches
 			}
-			s, err := n.fill(b.Context(), events)
+			s, err := n.fillOfKind(b.Context(), events)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -172,7 +173,7 @@ func BenchmarkRead(b *testing.B) {
 		b.ResetTimer()
 		perOp(b, func() {
 			for b.Loop() {
-				if got, err := n.Read(b.Context(), "anon.demo.s.st50", 1, 200); err != nil || len(got) != 200 {
+				if got, err := readEvents(b.Context(), n, "anon.demo.s.st50", 1, 200); err != nil || len(got) != 200 {
 					b.Fatal(len(got), err)
 				}
 			}
@@ -263,8 +264,8 @@ func BenchmarkAsk(b *testing.B) {
 			b.Run(fmt.Sprintf("bytes=%d/askers=%d", size, askers), func(b *testing.B) {
 				c := testkit.StartNATS(b, 1, nil)
 				from, to := remote(b, c, "from"), remote(b, c, "to")
-				to.Mail().Listen(func(l *Letter) { l.Reply(l.Data) }, func(Peer) {})
-				peer, data := Peer{"to", to.Boot()}, make([]byte, size)
+				to.Mail().Listen(func(l *store.Letter) { l.Reply(l.Data) }, func(store.Address) {})
+				peer, data := store.Address{Node: "to", Boot: to.Boot()}, make([]byte, size)
 				perOp(b, func() {
 					var all sync.WaitGroup
 					var left atomic.Int64

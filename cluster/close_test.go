@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
@@ -27,7 +28,7 @@ func TestCloseDeletesTheEntryLast(t *testing.T) {
 		slow := must[*nats.Subscription](t)(n.conn.SubscribeSync("slow"))
 		time.Sleep(time.Millisecond) // the server knows it by then
 		ended := make(chan error, 1)
-		if _, err := m.acks.send(&nats.Msg{Subject: "slow"}, false, func(_ *nats.Msg, err error) bool { ended <- err; return false }); err != nil {
+		if _, err := m.acks.sendCall(&nats.Msg{Subject: "slow"}, false, func(_ *nats.Msg, err error) bool { ended <- err; return false }); err != nil {
 			t.Fatal(err)
 		}
 		closed := make(chan error, 1)
@@ -37,9 +38,9 @@ func TestCloseDeletesTheEntryLast(t *testing.T) {
 		if e, ok := n.entry(t, "leaving"); !ok || e.Boot != m.Boot() {
 			t.Errorf("with a write in flight: entry %+v, there %v, want it there", e, ok)
 		}
-		wantErr(t, "append while it closes", appendWait(m, testStream, 1, 1, nil), ErrClosed)
+		wantErr(t, "append while it closes", appendWait(m, testStream, 1, 1, nil), store.ErrClosed)
 		_, err := m.Create(t.Context(), testKey, nil, time.Hour)
-		wantErr(t, "create while it closes", err, ErrClosed)
+		wantErr(t, "create while it closes", err, store.ErrClosed)
 		change(t, must[*nats.Msg](t)(slow.NextMsg(time.Second)).Respond([]byte("done")))
 		if err := <-closed; err != nil {
 			t.Errorf("close: %v", err)
@@ -66,7 +67,7 @@ func TestCloseLeavesTheEntryOfUndecidedWrites(t *testing.T) {
 		must[*nats.Subscription](t)(n.conn.SubscribeSync("slow"))
 		time.Sleep(time.Millisecond) // the server knows it by then
 		ended := make(chan error, 1)
-		if _, err := m.acks.send(&nats.Msg{Subject: "slow"}, false, func(_ *nats.Msg, err error) bool { ended <- err; return false }); err != nil {
+		if _, err := m.acks.sendCall(&nats.Msg{Subject: "slow"}, false, func(_ *nats.Msg, err error) bool { ended <- err; return false }); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -74,7 +75,7 @@ func TestCloseLeavesTheEntryOfUndecidedWrites(t *testing.T) {
 		if err := m.Close(ctx); err != nil {
 			t.Errorf("close: %v", err)
 		}
-		wantErr(t, "the write", <-ended, ErrUnavailable)
+		wantErr(t, "the write", <-ended, store.ErrUnavailable)
 		if _, ok := n.entry(t, "leaving"); !ok {
 			t.Error("the entry was deleted")
 		}
@@ -93,9 +94,9 @@ func TestFailedOpenIsUndone(t *testing.T) {
 		o.MaxStore = 2 << 20
 		n := open(t, o)
 		_, err := n.OpenStream(t.Context(), testStream, []byte("w"), make([]byte, 2<<20), time.Hour)
-		wantErr(t, "open with a body that does not fit", err, ErrFull)
+		wantErr(t, "open with a body that does not fit", err, store.ErrFull)
 		_, _, err = n.Writer(t.Context(), testStream)
-		wantErr(t, "writer after that", err, ErrNotFound)
+		wantErr(t, "writer after that", err, store.ErrNotFound)
 		if rev, err := n.OpenStream(t.Context(), testStream, []byte("again"), nil, time.Hour); err != nil {
 			t.Errorf("open again: %v", err)
 		} else if err := appendWait(n, testStream, rev, 1, []byte("x")); err != nil {
@@ -114,7 +115,7 @@ func TestRefusedGuardIsToldApart(t *testing.T) {
 		ctx := t.Context()
 		rev := must[uint64](t)(n.OpenStream(ctx, testStream, []byte("n"), nil, time.Minute))
 		must[uint64](t)(m.Rewrite(ctx, testStream, []byte("m"), rev, time.Minute))
-		wantErr(t, "append after a takeover", appendWait(n, testStream, rev, 1, nil), ErrFenced)
+		wantErr(t, "append after a takeover", appendWait(n, testStream, rev, 1, nil), store.ErrFenced)
 		if rec, _, err := n.Writer(ctx, testStream); err != nil || string(rec) != "m" {
 			t.Errorf("writer after a takeover: %q, %v", rec, err)
 		}
@@ -122,7 +123,7 @@ func TestRefusedGuardIsToldApart(t *testing.T) {
 		own := testStream + "b"
 		rev = must[uint64](t)(n.OpenStream(ctx, own, []byte("n"), nil, time.Minute))
 		must[uint64](t)(n.Rewrite(ctx, own, []byte("n"), rev, time.Minute))
-		wantErr(t, "append after a refresh", appendWait(n, own, rev, 1, nil), ErrFenced)
+		wantErr(t, "append after a refresh", appendWait(n, own, rev, 1, nil), store.ErrFenced)
 		rec, newRev, err := n.Writer(ctx, own)
 		if err != nil || string(rec) != "n" {
 			t.Errorf("writer after a refresh: %q, %v", rec, err)
@@ -132,15 +133,15 @@ func TestRefusedGuardIsToldApart(t *testing.T) {
 		}
 
 		time.Sleep(2 * time.Minute)
-		wantErr(t, "append after the record expired", appendWait(n, own, newRev, 2, nil), ErrFenced)
+		wantErr(t, "append after the record expired", appendWait(n, own, newRev, 2, nil), store.ErrFenced)
 		_, _, err = n.Writer(ctx, own)
-		wantErr(t, "writer after the record expired", err, ErrNotFound)
+		wantErr(t, "writer after the record expired", err, store.ErrNotFound)
 
 		// A store that is away says nothing about the writer of the stream.
 		stopServer(n.server)
 		err = appendWait(n, own, newRev, 2, nil)
-		wantErr(t, "append without a server", err, ErrUnavailable)
-		if errors.Is(err, ErrFenced) {
+		wantErr(t, "append without a server", err, store.ErrUnavailable)
+		if errors.Is(err, store.ErrFenced) {
 			t.Errorf("append without a server: %v", err)
 		}
 		n.closeErr = nil
@@ -160,8 +161,8 @@ func TestKeyring_newerKey(t *testing.T) {
 		n := open(t, o)
 		sealed := must[[]byte](t)(n.Keys().Seal([]byte("x"), nil))
 		epoch := n.Keys().current
-		subject := n.subject("keys.") + "99999999999"
-		must[uint64](t)(n.put(t.Context(), subject, []byte{recordVersion + 1, 7, 7}, time.Hour, guard{}))
+		subject := n.subjectOf("keys.") + "99999999999"
+		must[uint64](t)(n.putMessage(t.Context(), subject, []byte{recordVersion + 1, 7, 7}, time.Hour, guard{}))
 
 		m := joined(t, n, "other")
 		if got, err := m.Keys().Open(sealed, nil); err != nil || string(got) != "x" {
@@ -169,8 +170,8 @@ func TestKeyring_newerKey(t *testing.T) {
 		}
 		theirs := append([]byte{sealVersion + 1, 0, 0, 0, 0x17, 0x48, 0x76, 0xe7, 0xff}, make([]byte, 40)...)
 		_, err := m.Keys().Open(theirs, nil)
-		wantErr(t, "open what the newer key sealed", err, ErrNewer)
-		wantErr(t, "open what the newer key sealed", err, ErrUnavailable)
+		wantErr(t, "open what the newer key sealed", err, store.ErrNewer)
+		wantErr(t, "open what the newer key sealed", err, store.ErrUnavailable)
 		if _, err := m.Keys().Seal([]byte("y"), nil); err != nil || m.Keys().current != epoch {
 			t.Errorf("seal: %v with key %d, want %d", err, m.Keys().current, epoch)
 		}
@@ -180,7 +181,7 @@ func TestKeyring_newerKey(t *testing.T) {
 		if _, err := later.Keys().Seal([]byte("y"), nil); err != nil || later.Keys().current <= 99999999999 {
 			t.Errorf("seal without a key of its own: %v with key %d", err, later.Keys().current)
 		}
-		s, err := n.last(t.Context(), n.streamName("keys"), subject)
+		s, err := n.lastMessage(t.Context(), n.streamName("keys"), subject)
 		if err != nil || s.data[0] != recordVersion+1 {
 			t.Errorf("the newer key: %v, %v, want it as it was", s.data, err)
 		}

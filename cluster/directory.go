@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,17 +16,12 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/owner"
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 const (
-	// plainFormat is the version of the layout of a store whose events are in one stream, and directoryFormat that of one with
-	// shards, the newest that this release knows. An older release refuses the second, and can go on with the first.
-	plainFormat     = 1
-	directoryFormat = 2
-
 	lockFile     = "lock"
 	identityFile = "troupe.json"
-	storeDir     = "jetstream" // named by the embedded server
 )
 
 // identity is what troupe.json holds.
@@ -39,45 +35,17 @@ type identity struct {
 	Streams []string `json:"streams,omitempty"`
 }
 
-// shards is how many streams keep the events.
-func (id *identity) shards() int { return max(id.Shards, 1) }
-
-// formatOf is the version of the layout of a store with that many shards.
-func formatOf(shards int) int {
-	if shards > 1 {
-		return directoryFormat
-	}
-	return plainFormat
-}
+// shardCount is how many streams keep the events.
+func (id *identity) shardCount() int { return max(id.Shards, 1) }
 
 // directory is a data directory that this process has locked.
 type directory struct {
-	path string
+	natsFiles
 	lock *os.File
 	id   identity
 	// reserved is how many bytes its streams may hold by the limits of the last
 	// run.
 	reserved int64
-}
-
-// dirError gives every refusal the same shape: what, where, and what to do.
-func dirError(path string, err error, what, advice string) error {
-	if what != "" {
-		what = " (" + what + ")"
-	}
-	return fmt.Errorf("cluster: data directory %s: %w%s: %s", path, err, what, advice)
-}
-
-// openDirectory is openDirectory of the node's directory. Others may be able to replace it, which is not refused: that cannot be told from a volume of a container
-// that is open to all, and is this process's own.
-func (n *Node) openDirectory(shards int, names func(shards int) []string) (err error) {
-	if n.dir, err = openDirectory(n.opts.Dir, shards, names); err != nil {
-		return err
-	}
-	if why, advice := owner.Above(n.dir.path); why != "" {
-		n.log.Warn("other users of this machine may replace the data directory", "directory", n.dir.path, "why", why, "advice", advice)
-	}
-	return nil
 }
 
 // openDirectory locks the data directory at path and reads its identity, creating
@@ -100,75 +68,73 @@ func openDirectory(path string, shards int, names func(shards int) []string) (*d
 	if why, advice := owner.Others(path, st); why != "" {
 		return nil, dirError(path, ErrWritable, why, advice)
 	}
-	d := &directory{path: path}
+	d := &directory{natsFiles: natsFiles{path}}
 	// Before the lock, because locking creates a file, and a directory that is
 	// refused must not change.
 	if _, err := d.readIdentity(); err != nil {
 		return nil, err
 	}
-	_, err = os.Lstat(d.file(lockFile))
+	_, err = os.Lstat(d.pathOf(lockFile))
 	fresh := errors.Is(err, fs.ErrNotExist)
 	if err := d.takeLock(); err != nil {
 		return nil, err
 	}
-	if err := d.prepare(shards, names); err != nil {
-		if fresh && (errors.Is(err, ErrDamaged) || errors.Is(err, ErrNewer) || errors.Is(err, ErrForeign)) {
-			_ = os.Remove(d.file(lockFile))
+	if err := d.prepareStore(shards, names); err != nil {
+		if fresh && (errors.Is(err, store.ErrDamaged) || errors.Is(err, store.ErrNewer) || errors.Is(err, ErrForeign)) {
+			_ = os.Remove(d.pathOf(lockFile))
 		}
-		unlock(d.lock)
+		unlockFile(d.lock)
 		_ = d.lock.Close()
 		return nil, err
 	}
 	return d, nil
 }
 
-func (d *directory) file(name string) string { return filepath.Join(d.path, name) }
-
 // readIdentity reads troupe.json. It returns false without an error if the
 // directory is empty.
 func (d *directory) readIdentity() (found bool, err error) {
-	data, err := os.ReadFile(d.file(identityFile))
+	data, err := os.ReadFile(d.pathOf(identityFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, d.checkEmpty()
 	}
 	if err != nil {
 		return false, fmt.Errorf("cluster: data directory %s: %w", d.path, err)
 	}
-	restore := d.restore()
+	restore := d.restoreAdvice()
 	// The format first, and leniently: this release does not know what else a
 	// newer one wrote.
 	var version struct {
 		Format int `json:"format"`
 	}
 	if err := json.Unmarshal(data, &version); err != nil || version.Format < 1 {
-		return false, dirError(d.path, ErrDamaged, identityFile+" cannot be read", restore)
+		return false, dirError(d.path, store.ErrDamaged, identityFile+" cannot be read", restore)
 	}
 	if version.Format > directoryFormat {
-		return false, dirError(d.path, ErrNewer, fmt.Sprintf("format %d, this release knows %d", version.Format, directoryFormat),
+		return false, dirError(d.path, store.ErrNewer, fmt.Sprintf("format %d, this release knows %d", version.Format, directoryFormat),
 			"run the newer release or choose another directory; nothing was changed in it")
 	}
 	var id identity
 	if err := json.Unmarshal(data, &id); err != nil || !validName(id.Node) || id.Shards < 0 || id.Shards > maxShards || id.Format != formatOf(id.Shards) {
-		return false, dirError(d.path, ErrDamaged, identityFile+" cannot be read", restore)
+		return false, dirError(d.path, store.ErrDamaged, identityFile+" cannot be read", restore)
 	}
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&identity{}); err != nil {
 		// This release would drop the unknown members when it writes the file.
-		return false, dirError(d.path, ErrNewer, fmt.Sprintf("%s: %v", identityFile, err), "run the newer release or choose another directory; nothing was changed in it")
+		return false, dirError(d.path, store.ErrNewer, fmt.Sprintf("%s: %v", identityFile, err), "run the newer release or choose another directory; nothing was changed in it")
 	}
 	d.id = id
 	return true, nil
 }
 
-// restore says what to do about a troupe.json that is of no use. The streams that are there say the number of shards.
-func (d *directory) restore() string {
+// restoreAdvice says what to do about a troupe.json that is of no use. The streams that are there say the number of shards.
+func (d *directory) restoreAdvice() string {
 	id := fmt.Sprintf(`{"format":%d,"node":"NAME"}`, plainFormat)
 	if shards, _ := filepath.Glob(d.streamDir("*" + events + "-[0-9]*")); len(shards) > 0 {
 		id = fmt.Sprintf(`{"format":%d,"node":"NAME","shards":%d}`, formatOf(len(shards)), len(shards))
 	}
 	return fmt.Sprintf("restore the file from a backup or choose another directory, or keep what is stored and write a new one: "+
-		`echo '%s' > '%s' with the name that this node had, and start again; nothing was changed in it`, id, d.file(identityFile))
+		`echo '%s' > '%s' with the name that this node had, and start again; nothing was changed in it`, id, d.pathOf(identityFile))
 }
 
 // checkEmpty refuses a directory that has no troupe.json but other files than
@@ -189,7 +155,7 @@ func (d *directory) checkEmpty() error {
 
 // takeLock locks the directory for as long as the process lives.
 func (d *directory) takeLock() error {
-	f, err := os.OpenFile(d.file(lockFile), os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(d.pathOf(lockFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return fmt.Errorf("cluster: data directory: %w", err)
 	}
@@ -211,9 +177,9 @@ func (d *directory) takeLock() error {
 	return dirError(d.path, ErrLocked, holder, "stop that process or choose another directory")
 }
 
-// prepare does what needs the lock: it reads the identity, checks the store, and
+// prepareStore does what needs the lock: it reads the identity, checks the store, and
 // writes our pid for others.
-func (d *directory) prepare(shards int, names func(shards int) []string) error {
+func (d *directory) prepareStore(shards int, names func(shards int) []string) error {
 	found, err := d.readIdentity()
 	if err != nil {
 		return err
@@ -223,42 +189,42 @@ func (d *directory) prepare(shards int, names func(shards int) []string) error {
 		d.id = identity{Format: plainFormat, Node: "node-" + randomName(8), Created: time.Now().UTC().Truncate(time.Second)}
 	}
 	if names != nil {
-		if shards > 1 && d.id.Shards == 0 && len(d.id.Streams) == 0 && !d.exists(d.file(storeDir)) { // No store was made here before.
+		if shards > 1 && d.id.Shards == 0 && len(d.id.Streams) == 0 && !d.pathExists(d.pathOf(storeDir)) { // No store was made here before.
 			d.id.Shards, d.id.Format, changed = shards, formatOf(shards), true
 		}
 		if err := d.checkShards(names); err != nil {
 			return err
 		}
-		if err := d.checkStore(names(d.id.shards())); err != nil {
+		if err := d.checkStore(names(d.id.shardCount())); err != nil {
 			return err
 		}
 	}
 	if changed {
-		if err := d.save(); err != nil {
+		if err := d.saveIdentity(); err != nil {
 			return err
 		}
 	}
-	_ = os.Remove(d.file(roomFile)) // left by a process that was killed while it looked for room
+	_ = os.Remove(d.pathOf(roomFile)) // left by a process that was killed while it looked for room
 	return d.writePid(strconv.Itoa(os.Getpid()) + "\n")
 }
 
 // checkShards refuses a directory with streams that a store with its number of shards does not have: a troupe.json that was written
 // by hand must not hide them.
 func (d *directory) checkShards(names func(shards int) []string) error {
-	mine := names(d.id.shards())
+	mine := names(d.id.shardCount())
 	for _, name := range append(names(1), names(maxShards)...) {
-		if !slices.Contains(mine, name) && d.exists(d.streamDir(name)) {
-			return dirError(d.path, ErrDamaged, fmt.Sprintf("stream %s is there, and %s says %d shards", name, identityFile, d.id.shards()), d.restore())
+		if !slices.Contains(mine, name) && d.pathExists(d.streamDir(name)) {
+			return dirError(d.path, store.ErrDamaged, fmt.Sprintf("stream %s is there, and %s says %d shards", name, identityFile, d.id.shardCount()), d.restoreAdvice())
 		}
 	}
 	return nil
 }
 
-// save writes troupe.json so that a crash leaves the old or the new one.
-func (d *directory) save() error {
+// saveIdentity writes troupe.json so that a crash leaves the old or the new one.
+func (d *directory) saveIdentity() error {
 	data, err := json.MarshalIndent(d.id, "", "  ")
 	if err == nil {
-		err = writeFile(d.file(identityFile), append(data, '\n'))
+		err = writeFile(d.pathOf(identityFile), append(data, '\n'))
 	}
 	if err != nil {
 		return fmt.Errorf("cluster: data directory: %w", err)
@@ -278,7 +244,7 @@ func (d *directory) hasStreams(names []string) error {
 		return nil
 	}
 	d.id.Streams = all
-	return d.save()
+	return d.saveIdentity()
 }
 
 func (d *directory) writePid(s string) error {
@@ -292,13 +258,124 @@ func (d *directory) writePid(s string) error {
 	return nil
 }
 
-// close releases the lock. The lock file stays: without it two processes could
+// closeDirectory releases the lock. The lock file stays: without it two processes could
 // hold locks on two files of the same name.
-func (d *directory) close() error {
+func (d *directory) closeDirectory() error {
 	_ = d.writePid("")
-	unlock(d.lock)
+	unlockFile(d.lock)
 	if err := d.lock.Close(); err != nil {
 		return fmt.Errorf("cluster: data directory: %w", err)
 	}
 	return nil
+}
+
+// storePath makes the store's directory with the permissions we want.
+func (d *directory) storePath() (string, error) {
+	if err := os.MkdirAll(filepath.Join(d.path, storeDir), 0o700); err != nil {
+		return "", fmt.Errorf("cluster: data directory: %w", err)
+	}
+	return d.path, nil
+}
+
+// checkStore checks the store before the embedded server opens it, because the
+// server drops what it cannot read. It checks everything first, and mends only
+// once it can no longer refuse. names are the streams of this node in the order
+// of kinds.
+func (d *directory) checkStore(names []string) error {
+	kept, err := d.readDescriptions()
+	if err != nil {
+		return err
+	}
+	var mend []func() error
+	var have []string
+	for _, name := range d.id.Streams {
+		// Opening a directory voids its leases: this stream can have lost nothing
+		// that matters.
+		expendable := len(names) > 0 && name == names[0]
+		fix, max, err := d.checkStream(name, kept, expendable)
+		if err != nil {
+			return err
+		}
+		if fix != nil {
+			mend = append(mend, fix)
+		}
+		if max >= 0 {
+			have = append(have, name)
+			d.reserved += max
+		}
+	}
+	for _, name := range names {
+		dir := d.streamDir(name)
+		if _, _, ok := d.readDescription(name); ok || slices.Contains(d.id.Streams, name) || !d.pathExists(dir) {
+			continue
+		}
+		if copy := kept[name].orNil(name); copy != nil {
+			mend = append(mend, func() error { return copy.writeTo(dir) })
+			continue
+		}
+		// The creation of a stream was cut short. It holds nothing: nothing is
+		// stored before the identity lists the streams.
+		mend = append(mend, func() error { return os.RemoveAll(dir) })
+	}
+	if len(have) != len(d.id.Streams) {
+		// First, so that a start after one that fails here does not miss a stream
+		// that is given up.
+		d.id.Streams = have
+		if err := d.saveIdentity(); err != nil {
+			return err
+		}
+	}
+	for _, fix := range mend {
+		if err := fix(); err != nil {
+			return fmt.Errorf("cluster: data directory: %w", err)
+		}
+	}
+	return nil
+}
+
+// keepStreams makes streams that were created or changed durable. It then keeps a
+// copy of their descriptions, and last records that they must exist.
+func (d *directory) keepStreams(names []string) error {
+	kept, err := d.readDescriptions()
+	if err != nil {
+		return err
+	}
+	next := maps.Clone(kept)
+	if next == nil {
+		next = map[string]description{}
+	}
+	for _, name := range names {
+		got, _, ok := d.readDescription(name)
+		if !ok {
+			return fmt.Errorf("cluster: data directory %s: the description of stream %s cannot be read after the start", d.path, name)
+		}
+		if next[name] == got {
+			continue
+		}
+		next[name] = got
+		dir := d.streamDir(name)
+		for _, path := range []string{filepath.Join(dir, "meta.inf"), filepath.Join(dir, "meta.sum"), filepath.Join(dir, "msgs"), dir} {
+			if err := syncPath(path); err != nil {
+				return fmt.Errorf("cluster: data directory: %w", err)
+			}
+		}
+	}
+	if !maps.Equal(kept, next) {
+		for _, path := range []string{d.streamDir(""), d.pathOf(filepath.Join(storeDir, "$G")), d.pathOf(storeDir), d.path} {
+			if err := syncPath(path); err != nil {
+				return fmt.Errorf("cluster: data directory: %w", err)
+			}
+		}
+		data, err := json.MarshalIndent(struct {
+			Format  int                    `json:"format"`
+			Streams map[string]description `json:"streams"`
+		}{descriptionsFormat, next}, "", "  ")
+		if err != nil {
+			return err
+		}
+		if err := writeFile(d.pathOf(descriptionsFile), append(data, '\n')); err != nil {
+			return fmt.Errorf("cluster: data directory: %w", err)
+		}
+	}
+	return d.hasStreams(names)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
@@ -78,24 +79,24 @@ func TestRefusedDirectories(t *testing.T) {
 		}{
 			{"foreign file", false, write("letter.txt", "dear"), ErrForeign},
 			{"foreign store", true, remove(identityFile), ErrForeign},
-			{"newer", false, write(identityFile, `{"format":3,"node":{"a":1},"shards":[]}`), ErrNewer},
-			{"newer than used", true, write(identityFile, `{"format":99}`), ErrNewer},
-			{"empty identity", true, write(identityFile, ""), ErrDamaged},
-			{"garbage identity", true, write(identityFile, "\x00\x01garbage"), ErrDamaged},
-			{"half identity", true, write(identityFile, `{"format":1,"node":"n`), ErrDamaged},
-			{"format 0", true, write(identityFile, `{"node":"n"}`), ErrDamaged},
-			{"unknown field", true, write(identityFile, `{"format":1,"node":"n","extra":1}`), ErrNewer},
-			{"newer descriptions", true, write(descriptionsFile, `{"format":2,"streams":[]}`), ErrNewer},
-			{"bad number of shards", true, write(identityFile, `{"format":2,"node":"n","shards":33}`), ErrDamaged},
-			{"bad node name", true, write(identityFile, `{"format":1,"node":"A.*"}`), ErrDamaged},
-			{"store gone", true, remove("jetstream"), ErrDamaged},
-			{"stream gone", true, remove(stream), ErrDamaged},
-			{"stream description gone", true, both(remove(stream+"meta.inf"), remove(descriptionsFile)), ErrDamaged},
-			{"stream description garbage", true, both(write(stream+"meta.inf", "garbage"), remove(descriptionsFile)), ErrDamaged},
-			{"stream description of another", true, both(write(stream+"meta.inf", `{"name":"keys"}`), write(descriptionsFile, "")), ErrDamaged},
-			{"stream checksum gone", true, both(remove(stream+"meta.sum"), remove(descriptionsFile)), ErrDamaged},
-			{"stream messages gone", true, remove(stream + "msgs"), ErrDamaged},
-			{"store and lock gone", true, both(remove("jetstream"), remove(lockFile)), ErrDamaged},
+			{"newer", false, write(identityFile, `{"format":3,"node":{"a":1},"shards":[]}`), store.ErrNewer},
+			{"newer than used", true, write(identityFile, `{"format":99}`), store.ErrNewer},
+			{"empty identity", true, write(identityFile, ""), store.ErrDamaged},
+			{"garbage identity", true, write(identityFile, "\x00\x01garbage"), store.ErrDamaged},
+			{"half identity", true, write(identityFile, `{"format":1,"node":"n`), store.ErrDamaged},
+			{"format 0", true, write(identityFile, `{"node":"n"}`), store.ErrDamaged},
+			{"unknown field", true, write(identityFile, `{"format":1,"node":"n","extra":1}`), store.ErrNewer},
+			{"newer descriptions", true, write(descriptionsFile, `{"format":2,"streams":[]}`), store.ErrNewer},
+			{"bad number of shards", true, write(identityFile, `{"format":2,"node":"n","shards":33}`), store.ErrDamaged},
+			{"bad node name", true, write(identityFile, `{"format":1,"node":"A.*"}`), store.ErrDamaged},
+			{"store gone", true, remove("jetstream"), store.ErrDamaged},
+			{"stream gone", true, remove(stream), store.ErrDamaged},
+			{"stream description gone", true, both(remove(stream+"meta.inf"), remove(descriptionsFile)), store.ErrDamaged},
+			{"stream description garbage", true, both(write(stream+"meta.inf", "garbage"), remove(descriptionsFile)), store.ErrDamaged},
+			{"stream description of another", true, both(write(stream+"meta.inf", `{"name":"keys"}`), write(descriptionsFile, "")), store.ErrDamaged},
+			{"stream checksum gone", true, both(remove(stream+"meta.sum"), remove(descriptionsFile)), store.ErrDamaged},
+			{"stream messages gone", true, remove(stream + "msgs"), store.ErrDamaged},
+			{"store and lock gone", true, both(remove("jetstream"), remove(lockFile)), store.ErrDamaged},
 		} {
 			t.Run(fmt.Sprintf("%s, shards=%d", c.what, shards), func(t *testing.T) {
 				t.Parallel()
@@ -118,7 +119,7 @@ func TestRefusedDirectories(t *testing.T) {
 					wantErr(t, "open", err, c.want)
 					if msg := err.Error(); !strings.Contains(msg, dir) || !strings.Contains(msg, "choose") {
 						t.Errorf("error %q names no path or no advice", msg)
-					} else if errors.Is(err, ErrDamaged) && strings.Contains(c.what, "stream") && !(strings.Contains(msg, "lost with it") && strings.Contains(msg, lostPrefix+"events")) {
+					} else if errors.Is(err, store.ErrDamaged) && strings.Contains(c.what, "stream") && !(strings.Contains(msg, "lost with it") && strings.Contains(msg, lostPrefix+"events")) {
 						t.Errorf("error %q does not say what is lost and how to go on without it", msg)
 					}
 				}
@@ -151,7 +152,7 @@ func TestDamagedStreamIsNotReplaced(t *testing.T) {
 	}
 	before := snapshot(t, sessions)
 	_, err := Open(t.Context(), Options{Dir: dir})
-	wantErr(t, "open", err, ErrDamaged)
+	wantErr(t, "open", err, store.ErrDamaged)
 	if d := cmp.Diff(snapshot(t, sessions), before); d != "" {
 		t.Errorf("the stream was changed (-got +want):\n%s", d)
 	}
@@ -253,7 +254,7 @@ func TestKill(t *testing.T) {
 		if err != nil || tail < acked {
 			t.Errorf("tail: got %d, %v, want at least %d", tail, err, acked)
 		}
-		got := must[[]Stored](t)(n.Read(t.Context(), stream, 1, tail))
+		got := must[[]event](t)(readEvents(t.Context(), n, stream, 1, tail))
 		if d := cmp.Diff(numbers(got), span(tail-RingSize+1, tail)); d != "" {
 			t.Errorf("read (-got +want):\n%s", d)
 		}
@@ -265,7 +266,7 @@ func TestKill(t *testing.T) {
 		if e, _ := n.entry(t, n.Name()); e.Boot != n.Boot() {
 			t.Errorf("entry: %+v, want boot %s", e, n.Boot())
 		}
-		if got := messages(t, n, "nodes"); got != 1 {
+		if got := countMessages(t, n, "nodes"); got != 1 {
 			t.Errorf("entries after a restart: got %d, want 1", got)
 		}
 		if err := n.Close(t.Context()); err != nil {

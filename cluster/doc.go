@@ -3,6 +3,12 @@
 // JetStream, in a server embedded in this process, on disk or in memory, or on servers of their own
 // (Options.Remote), which several processes may share.
 //
+// A Node is made of its parts, each of which does what its interface in internal/store says: Records
+// keeps small values, Log the event logs of streams, Tasks what tasks have and their queue. Members is
+// the node among the others: its lease, its letters, and who is dead. Server is the server in this
+// process, or the connection to others. Below them, messages writes and reads single messages of the
+// streams, and wire has the connections and names that all share.
+//
 // # Guarantees
 //
 //   - An acknowledged write survives the death of the process. A power cut may

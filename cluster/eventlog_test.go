@@ -15,12 +15,13 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
 const testStream = "anon.demo.s1.st1"
 
-func numbers(stored []Stored) (nums []uint64) {
+func numbers(stored []event) (nums []uint64) {
 	for _, s := range stored {
 		nums = append(nums, s.Num)
 	}
@@ -56,13 +57,13 @@ func TestRing(t *testing.T) {
 				t.Errorf("tail from %d: got %d, %v, want %d", hint, got, err, want)
 			}
 			// Without reading the appends between it is the last one less than a round away, or a later one.
-			if got, err := n.lastInRing(ctx, testStream, hint); err != nil || got > want || got < min(want, hint+RingSize-1) {
+			if got, err := (tailFinder{n.logReader}).lastInRing(ctx, testStream, hint); err != nil || got > want || got < min(want, hint+RingSize-1) {
 				t.Errorf("last append in the ring from %d: got %d, %v, want %d", hint, got, err, want)
 			}
 		}
 		read := func(from, to uint64, want []uint64) {
 			t.Helper()
-			got, err := n.Read(ctx, testStream, from, to)
+			got, err := readEvents(ctx, n, testStream, from, to)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -104,14 +105,14 @@ func TestRing(t *testing.T) {
 		}
 		read(299, 320, span(311, 320))
 		tail(0, 1300)
-		if got := messages(t, n, "events"); got != RingSize+1 {
+		if got := countMessages(t, n, "events"); got != RingSize+1 {
 			t.Errorf("messages: got %d, want %d", got, RingSize+1)
 		}
 		if err := n.EndStream(ctx, testStream); err != nil {
 			t.Error(err)
 		}
 		read(301, 1300, nil)
-		wantErr(t, "append after the end", appendWait(n, testStream, rev, 1301, nil), ErrFenced)
+		wantErr(t, "append after the end", appendWait(n, testStream, rev, 1301, nil), store.ErrFenced)
 		if err := n.EndStream(ctx, testStream); err != nil {
 			t.Errorf("second end: %v", err)
 		}
@@ -133,7 +134,7 @@ func TestAppendsExpire(t *testing.T) {
 			time.Sleep(6 * time.Second)
 			fill(t, n, testStream, rev, 201, 300)
 			time.Sleep(6 * time.Second)
-			got := must[[]Stored](t)(n.Read(ctx, testStream, 1, 300))
+			got := must[[]event](t)(readEvents(ctx, n, testStream, 1, 300))
 			if d := cmp.Diff(numbers(got), span(201, 300)); d != "" {
 				t.Errorf("read (-got +want):\n%s", d)
 			}
@@ -146,13 +147,13 @@ func TestAppendsExpire(t *testing.T) {
 			if tail, err := n.Tail(ctx, testStream, 300); err != nil || tail != 300 {
 				t.Errorf("tail of an expired log: got %d, %v, want the hint", tail, err)
 			}
-			if got := must[[]Stored](t)(n.Read(ctx, testStream, 1, 300)); len(got) != 0 {
+			if got := must[[]event](t)(readEvents(ctx, n, testStream, 1, 300)); len(got) != 0 {
 				t.Errorf("read of an expired log: got %v", numbers(got))
 			}
 			fill(t, n, testStream, rev, 301, 301)
 			time.Sleep(time.Hour)
-			wantErr(t, "append after the writer record expired", appendWait(n, testStream, rev, 302, nil), ErrFenced)
-			if got := messages(t, n, "events"); got != 0 {
+			wantErr(t, "append after the writer record expired", appendWait(n, testStream, rev, 302, nil), store.ErrFenced)
+			if got := countMessages(t, n, "events"); got != 0 {
 				t.Errorf("messages after everything expired: got %d, want 0", got)
 			}
 		})
@@ -174,9 +175,9 @@ func TestBodyWhosePartsDoNotFit(t *testing.T) {
 		payload := binary.BigEndian.AppendUint32([]byte{recordVersion}, uint32(part.total))
 		payload = append(payload, make([]byte, part.bytes)...)
 		g := guard{subject: n.eventSubject(stream, "open"), seq: rev}
-		must[uint64](t)(n.put(ctx, n.eventSubject(stream, bodyLeaf(1)), payload, time.Hour, g))
+		must[uint64](t)(n.putMessage(ctx, n.eventSubject(stream, bodyLeaf(1)), payload, time.Hour, g))
 		body, err := n.Body(ctx, stream)
-		wantErr(t, fmt.Sprintf("%d bytes of %d beside those of %d: %d bytes", part.bytes, part.total, size, len(body)), err, ErrDamaged)
+		wantErr(t, fmt.Sprintf("%d bytes of %d beside those of %d: %d bytes", part.bytes, part.total, size, len(body)), err, store.ErrDamaged)
 	}
 }
 
@@ -211,25 +212,25 @@ func TestBody(t *testing.T) {
 				if got, err := n.Body(ctx, stream); err != nil || !bytes.Equal(got, body) {
 					t.Errorf("body of %d bytes, %s: got %d bytes, %v", size, what, len(got), err)
 				}
-				wantErr(t, "body kept by the old writer", n.KeepBody(ctx, stream, again, rev, time.Hour), ErrFenced)
+				wantErr(t, "body kept by the old writer", n.KeepBody(ctx, stream, again, rev, time.Hour), store.ErrFenced)
 			}
-			wantErr(t, "body of the old writer", n.putBody(ctx, stream, []byte("no"), rev, time.Hour), ErrFenced)
+			wantErr(t, "body of the old writer", n.putBody(ctx, stream, []byte("no"), rev, time.Hour), store.ErrFenced)
 			if err := n.EndStream(ctx, stream); err != nil {
 				t.Error(err)
 			}
 			_, err := n.Body(ctx, stream)
-			wantErr(t, "body after the end", err, ErrNotFound)
+			wantErr(t, "body after the end", err, store.ErrNotFound)
 		}
 		_, err := n.OpenStream(ctx, testStream, nil, make([]byte, MaxBody+1), time.Hour)
-		wantErr(t, "body too big", err, ErrTooBig)
+		wantErr(t, "body too big", err, store.ErrTooBig)
 		_, _, err = n.Writer(ctx, testStream)
-		wantErr(t, "writer after a refused open", err, ErrNotFound)
+		wantErr(t, "writer after a refused open", err, store.ErrNotFound)
 		must[uint64](t)(n.OpenStream(ctx, testStream, nil, nil, time.Hour))
 		_, err = n.Body(ctx, testStream)
-		wantErr(t, "no body", err, ErrNotFound)
-		wantErr(t, "no body to keep", n.KeepBody(ctx, testStream, nil, 1, time.Hour), ErrNotFound)
+		wantErr(t, "no body", err, store.ErrNotFound)
+		wantErr(t, "no body to keep", n.KeepBody(ctx, testStream, nil, 1, time.Hour), store.ErrNotFound)
 		_, err = n.OpenStream(ctx, testStream, nil, nil, time.Hour)
-		wantErr(t, "open twice", err, ErrConflict)
+		wantErr(t, "open twice", err, store.ErrConflict)
 	})
 }
 
@@ -256,11 +257,11 @@ func TestKeepBodyRenews(t *testing.T) {
 		}
 		time.Sleep(12 * time.Second)
 		_, _, err = n.Writer(ctx, testStream)
-		wantErr(t, "writer after expiry", err, ErrNotFound)
+		wantErr(t, "writer after expiry", err, store.ErrNotFound)
 		_, err = n.Rewrite(ctx, testStream, nil, rev, time.Minute)
-		wantErr(t, "rewriting after expiry", err, ErrConflict)
-		wantErr(t, "keeping the body after expiry", n.KeepBody(ctx, testStream, []byte("b"), rev, time.Minute), ErrFenced)
-		if got := messages(t, n, "events"); got != 0 {
+		wantErr(t, "rewriting after expiry", err, store.ErrConflict)
+		wantErr(t, "keeping the body after expiry", n.KeepBody(ctx, testStream, []byte("b"), rev, time.Minute), store.ErrFenced)
+		if got := countMessages(t, n, "events"); got != 0 {
 			t.Errorf("messages: got %d, want 0", got)
 		}
 	})
@@ -287,7 +288,7 @@ func TestFence(t *testing.T) {
 						close(started)
 					}
 					if err != nil {
-						wantErr(t, "append of the old writer", err, ErrFenced)
+						wantErr(t, "append of the old writer", err, store.ErrFenced)
 						return
 					}
 					old = num
@@ -302,20 +303,20 @@ func TestFence(t *testing.T) {
 				t.Errorf("last accepted append of the old writer: got %d, the taker's tail is %d", old, tail)
 			}
 			for _, num := range []uint64{tail, tail + 1, tail + 6, tail + 7} {
-				wantErr(t, "zombie", appendWait(n, stream, rev, num, []byte("zombie")), ErrFenced)
+				wantErr(t, "zombie", appendWait(n, stream, rev, num, []byte("zombie")), store.ErrFenced)
 			}
-			got := must[[]Stored](t)(m.Read(ctx, stream, 1, tail+5))
+			got := must[[]event](t)(readEvents(ctx, m, stream, 1, tail+5))
 			if d := cmp.Diff(numbers(got), span(1, tail+5)); d != "" {
 				t.Errorf("read (-got +want):\n%s", d)
 			}
-			if i := slices.IndexFunc(got, func(s Stored) bool { return string(s.Data) == "zombie" }); i >= 0 {
+			if i := slices.IndexFunc(got, func(s event) bool { return string(s.Data) == "zombie" }); i >= 0 {
 				t.Errorf("append %d of the zombie is readable", got[i].Num)
 			}
 			if end := must[uint64](t)(m.Tail(ctx, stream, tail)); end != tail+5 {
 				t.Errorf("tail: got %d, want %d", end, tail+5)
 			}
 			_, err := n.Rewrite(ctx, stream, []byte("3"), rev, time.Hour)
-			wantErr(t, "rewriting with the old revision", err, ErrConflict)
+			wantErr(t, "rewriting with the old revision", err, store.ErrConflict)
 		}
 	})
 }
@@ -332,37 +333,37 @@ func TestAppendRefusals(t *testing.T) {
 		size     int
 		want     error
 	}{
-		{"too big", testStream, rev, 1, MaxAppend + 1, ErrTooBig},
-		{"number 0", testStream, rev, 0, 1, ErrBadKey},
-		{"no revision", testStream, 0, 1, 1, ErrFenced},
-		{"wrong revision", testStream, rev + 1, 1, 1, ErrFenced},
-		{"other stream", "anon.demo.s1.other", rev, 1, 1, ErrFenced},
-		{"wildcard", "anon.demo.s1.*", rev, 1, 1, ErrBadKey},
-		{"missing token", "anon.demo.s1", rev, 1, 1, ErrBadKey},
+		{"too big", testStream, rev, 1, MaxAppend + 1, store.ErrTooBig},
+		{"number 0", testStream, rev, 0, 1, store.ErrBadKey},
+		{"no revision", testStream, 0, 1, 1, store.ErrFenced},
+		{"wrong revision", testStream, rev + 1, 1, 1, store.ErrFenced},
+		{"other stream", "anon.demo.s1.other", rev, 1, 1, store.ErrFenced},
+		{"wildcard", "anon.demo.s1.*", rev, 1, 1, store.ErrBadKey},
+		{"missing token", "anon.demo.s1", rev, 1, 1, store.ErrBadKey},
 	} {
 		wantErr(t, c.what, appendWait(n, c.stream, c.rev, c.num, make([]byte, c.size)), c.want)
 	}
 	if err := appendWait(n, testStream, rev, 1, make([]byte, MaxAppend)); err != nil {
 		t.Errorf("biggest append: %v", err)
 	}
-	_, err := n.Read(ctx, "a.b.c", 1, 2)
-	wantErr(t, "read", err, ErrBadKey)
+	_, err := readEvents(ctx, n, "a.b.c", 1, 2)
+	wantErr(t, "read", err, store.ErrBadKey)
 	_, err = n.Tail(ctx, "a.b.c.>", 0)
-	wantErr(t, "tail", err, ErrBadKey)
+	wantErr(t, "tail", err, store.ErrBadKey)
 	_, _, err = n.Writer(ctx, "a.b.c.")
-	wantErr(t, "writer", err, ErrBadKey)
+	wantErr(t, "writer", err, store.ErrBadKey)
 	_, err = n.Body(ctx, "a.b")
-	wantErr(t, "body", err, ErrBadKey)
+	wantErr(t, "body", err, store.ErrBadKey)
 	_, err = n.Rewrite(ctx, "a..c.d", nil, 1, 0)
-	wantErr(t, "take", err, ErrBadKey)
-	wantErr(t, "end", n.EndStream(ctx, "*.*.*.*"), ErrBadKey)
+	wantErr(t, "take", err, store.ErrBadKey)
+	wantErr(t, "end", n.EndStream(ctx, "*.*.*.*"), store.ErrBadKey)
 
 	// An append of a newer release is refused, and not mistaken for a missing one.
-	must[uint64](t)(n.put(ctx, n.eventSubject(testStream, "2"), []byte("\x02\x00\x00\x00\x00\x00\x00\x00\x02"), 0, guard{}))
-	_, err = n.Read(ctx, testStream, 1, 2)
-	wantErr(t, "read", err, ErrNewer)
+	must[uint64](t)(n.putMessage(ctx, n.eventSubject(testStream, "2"), []byte("\x02\x00\x00\x00\x00\x00\x00\x00\x02"), 0, guard{}))
+	_, err = readEvents(ctx, n, testStream, 1, 2)
+	wantErr(t, "read", err, store.ErrNewer)
 	_, err = n.Tail(ctx, testStream, 1)
-	wantErr(t, "tail", err, ErrNewer)
+	wantErr(t, "tail", err, store.ErrNewer)
 }
 
 // TestReadBigAppends checks that big appends come back complete, and that the end of their log is found though it
@@ -378,7 +379,7 @@ func TestReadBigAppends(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		got := must[[]Stored](t)(n.Read(t.Context(), testStream, 1, count))
+		got := must[[]event](t)(readEvents(t.Context(), n, testStream, 1, count))
 		if d := cmp.Diff(numbers(got), span(1, count)); d != "" {
 			t.Errorf("read (-got +want):\n%s", d)
 		}
@@ -387,7 +388,7 @@ func TestReadBigAppends(t *testing.T) {
 				t.Errorf("data of append %d is not what was appended", s.Num)
 			}
 		}
-		if _, enough, err := n.newest(t.Context(), testStream, 1); err != nil || enough {
+		if _, enough, err := (tailFinder{n.logReader}).findNewest(t.Context(), testStream, 1); err != nil || enough {
 			t.Errorf("large appends are all read for their numbers, %v", err)
 		}
 		for _, hint := range []uint64{0, 1, count - 1, count} {
@@ -407,11 +408,11 @@ func TestReadAsksTheLeader(t *testing.T) {
 	rev := must[uint64](t)(n.OpenStream(ctx, testStream, nil, nil, time.Hour))
 	fill(t, n, testStream, rev, 1, 20)
 	for _, have := range [][]uint64{nil, {1, 2, 3}, {5, 6, 7}, {20}} {
-		slots := make([]Stored, 20)
+		slots := make([]event, 20)
 		for _, num := range have {
-			slots[num-1] = Stored{num, []byte("x")}
+			slots[num-1] = event{num, []byte("x")}
 		}
-		if err := n.recheck(ctx, testStream, 1, slots); err != nil {
+		if err := n.recheckMissing(ctx, testStream, 1, slots); err != nil {
 			t.Fatal(err)
 		}
 		for i, s := range slots {
@@ -420,7 +421,7 @@ func TestReadAsksTheLeader(t *testing.T) {
 			}
 		}
 	}
-	if _, err := n.slot(ctx, testStream, 21); !errors.Is(err, ErrNotFound) {
+	if _, err := n.readSlot(ctx, testStream, 21); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("slot of an append that was never made: %v", err)
 	}
 
@@ -435,7 +436,7 @@ func TestReadAsksTheLeader(t *testing.T) {
 	if err := n.conn.Flush(); err != nil { // the read comes on another connection
 		t.Fatal(err)
 	}
-	got := must[[]Stored](t)(n.Read(ctx, testStream, 1, 20))
+	got := must[[]event](t)(readEvents(ctx, n, testStream, 1, 20))
 	if d := cmp.Diff(numbers(got), span(1, 20)); d != "" {
 		t.Errorf("read behind a replica that has nothing (-got +want):\n%s", d)
 	}

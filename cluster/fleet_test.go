@@ -28,7 +28,7 @@ func TestFleetSettings(t *testing.T) {
 	testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {
 		sized := func(gib int64) func(o *Options) { return func(o *Options) { o.MaxStore = gib << 30 } }
 		a := must[*Node](t)(tryOpen(t, v, "a", sized(1)))
-		size := func() uint64 { return must[StreamStats](t)(a.fill(t.Context(), "tasks")).MaxBytes }
+		size := func() uint64 { return must[StreamStats](t)(a.fillOfKind(t.Context(), "tasks")).MaxBytes }
 		before := size()
 		for _, c := range []struct {
 			what   string
@@ -119,7 +119,7 @@ func TestFleetStartsTogether(t *testing.T) {
 				t.Errorf("%d of 6 nodes with the same settings start", len(up["3m"]))
 			}
 			for _, nodes := range up {
-				if all := must[map[string]entry](t)(nodes[0].entries(t.Context())); len(all) != len(nodes) {
+				if all := must[map[string]entry](t)(nodes[0].readEntries(t.Context())); len(all) != len(nodes) {
 					t.Errorf("round %d: %d nodes started, and %d entries are there", round, len(nodes), len(all))
 				}
 				for _, n := range nodes {

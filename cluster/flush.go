@@ -11,13 +11,16 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 // flusher holds acknowledgements back until their writes are on the disk. The
 // server has written them to its files by then; one flush of those files serves
 // all writes that came before it began, however many they are.
 type flusher struct {
-	node *Node
+	dirOf  func(stream string) string // where the server keeps the files of a stream's messages
+	failed func(text string)          // gets why files could not be flushed
 	// sync flushes a file. It is a field because tests cut the power here.
 	sync func(f *os.File) error
 
@@ -50,20 +53,20 @@ type blockLog struct {
 	index int
 }
 
-func newFlusher(n *Node) *flusher {
-	return &flusher{node: n, sync: (*os.File).Sync, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}), logs: map[string]*blockLog{}}
+func newFlusher(dirOf func(stream string) string, failed func(text string)) *flusher {
+	return &flusher{dirOf: dirOf, failed: failed, sync: (*os.File).Sync, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}), logs: map[string]*blockLog{}}
 }
 
-// after calls done once the writes to stream that the server has acknowledged so
+// afterFlush calls done once the writes to stream that the server has acknowledged so
 // far are on the disk, or with an error if that is unknown.
-func (f *flusher) after(stream string, done func(error)) {
+func (f *flusher) afterFlush(stream string, done func(error)) {
 	f.mu.Lock()
 	f.under++
 	g := f.next
 	if g == nil {
 		g = &flushGroup{streams: map[string]bool{}}
 		g.timer = time.AfterFunc(callTimeout, func() {
-			f.end(g, fmt.Errorf("%w: not flushed within %v", ErrUnavailable, callTimeout))
+			f.endGroup(g, fmt.Errorf("%w: not flushed within %v", store.ErrUnavailable, callTimeout))
 		})
 		f.next = g
 	}
@@ -76,8 +79,8 @@ func (f *flusher) after(stream string, done func(error)) {
 	}
 }
 
-// end calls the waiters of a group, once.
-func (f *flusher) end(g *flushGroup, err error) {
+// endGroup calls the waiters of a group, once.
+func (f *flusher) endGroup(g *flushGroup, err error) {
 	f.mu.Lock()
 	if f.next == g {
 		f.next = nil // Its time was up before its flush began.
@@ -102,13 +105,13 @@ func (f *flusher) end(g *flushGroup, err error) {
 	}
 }
 
-// run flushes group by group.
-func (f *flusher) run() {
+// flushGroups flushes group by group.
+func (f *flusher) flushGroups() {
 	defer close(f.done)
 	for {
 		select {
 		case <-f.stop:
-			f.forget()
+			f.forgetFiles()
 			return
 		case <-f.wake:
 		}
@@ -123,11 +126,11 @@ func (f *flusher) run() {
 		if failed != nil {
 			// The system may have dropped what it could not write. Only what the
 			// server finds when it reads the files again is certain.
-			f.forget()
-			f.node.outages.said(fmt.Sprintf("Critical write error: flush: %v", failed))
-			failed = fmt.Errorf("%w: flush: %w", ErrUnavailable, failed)
+			f.forgetFiles()
+			f.failed(fmt.Sprintf("Critical write error: flush: %v", failed))
+			failed = fmt.Errorf("%w: flush: %w", store.ErrUnavailable, failed)
 		}
-		f.end(g, failed)
+		f.endGroup(g, failed)
 	}
 }
 
@@ -140,7 +143,7 @@ func (f *flusher) flushAll(streams map[string]bool) (failed error) {
 			l = &blockLog{} // It is not known what is on the disk, so all of it is written out.
 			f.logs[stream] = l
 		}
-		go func() { results <- f.flush(stream, l) }()
+		go func() { results <- f.flushStream(stream, l) }()
 	}
 	for range streams {
 		if err := <-results; err != nil && failed == nil {
@@ -150,10 +153,10 @@ func (f *flusher) flushAll(streams map[string]bool) (failed error) {
 	return failed
 }
 
-// flush writes out the files that the server may have appended to since the last
+// flushStream writes out the files that the server may have appended to since the last
 // time: the file that was the last one then, and those after it.
-func (f *flusher) flush(stream string, l *blockLog) error {
-	dir := filepath.Join(f.node.dir.streamDir(f.node.streamName(stream)), "msgs")
+func (f *flusher) flushStream(stream string, l *blockLog) error {
+	dir := f.dirOf(stream)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
@@ -172,7 +175,7 @@ func (f *flusher) flush(stream string, l *blockLog) error {
 			return err
 		}
 		// A new file may have the same name.
-		if same(l.last, blocks[l.index]) {
+		if isSameFile(l.last, blocks[l.index]) {
 			delete(blocks, l.index)
 		}
 	}
@@ -208,7 +211,7 @@ func (f *flusher) flush(stream string, l *blockLog) error {
 	return f.sync(d)
 }
 
-func same(f *os.File, path string) bool {
+func isSameFile(f *os.File, path string) bool {
 	a, err := f.Stat()
 	if err != nil {
 		return false
@@ -217,8 +220,8 @@ func same(f *os.File, path string) bool {
 	return err == nil && os.SameFile(a, b)
 }
 
-// forget drops what the loop knows of the files.
-func (f *flusher) forget() {
+// forgetFiles drops what the loop knows of the files.
+func (f *flusher) forgetFiles() {
 	for _, l := range f.logs {
 		if l.last != nil {
 			_ = l.last.Close()
@@ -227,9 +230,9 @@ func (f *flusher) forget() {
 	clear(f.logs)
 }
 
-// drain waits until nothing waits for a flush, and reports whether that came
+// drainWaiters waits until nothing waits for a flush, and reports whether that came
 // before ctx ended.
-func (f *flusher) drain(ctx context.Context) bool {
+func (f *flusher) drainWaiters(ctx context.Context) bool {
 	f.mu.Lock()
 	if f.under == 0 {
 		f.mu.Unlock()
@@ -246,42 +249,15 @@ func (f *flusher) drain(ctx context.Context) bool {
 	}
 }
 
-// close ends the loop.
-func (f *flusher) close() {
+// stopLoop ends the loop.
+func (f *flusher) stopLoop() {
 	close(f.stop)
 	<-f.done
 }
 
-// waiting returns the number of writes that wait for a flush.
-func (f *flusher) waiting() int {
+// countWaiting returns the number of writes that wait for a flush.
+func (f *flusher) countWaiting() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.under
-}
-
-// flushed waits until the writes to stream that are acknowledged so far are on
-// the disk, if Options.Sync asks for that.
-func (n *Node) flushed(ctx context.Context, stream string) error {
-	if n.flusher == nil || stream == kinds[0].name {
-		return nil // A power cut voids leases.
-	}
-	done := make(chan error, 1)
-	n.flusher.after(stream, func(err error) { done <- err })
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
-	}
-}
-
-// streamOf returns the stream of a subject, without the prefix.
-func (n *Node) streamOf(subject string) string {
-	head, _, _ := strings.Cut(strings.TrimPrefix(subject, n.prefix), ".")
-	for i := range n.kinds {
-		if n.kinds[i].subject == head {
-			return n.kinds[i].name
-		}
-	}
-	return events
 }

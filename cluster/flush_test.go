@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
@@ -157,7 +158,7 @@ func TestPowerCutAtEveryFlush(t *testing.T) {
 		for i, want := range im.acked {
 			name := testStream + strconv.Itoa(i)
 			tail := must[uint64](t)(after.Tail(t.Context(), name, 0))
-			if got := must[[]Stored](t)(after.Read(t.Context(), name, 1, tail)); tail < want || len(got) != int(tail) {
+			if got := must[[]event](t)(readEvents(t.Context(), after, name, 1, tail)); tail < want || len(got) != int(tail) {
 				t.Errorf("%s: tail %d and %d appends after the power cut, %d were acknowledged", name, tail, len(got), want)
 			}
 		}
@@ -199,7 +200,7 @@ func flushIsShared(t *testing.T) {
 	for i, name := range names[1:] {
 		n.Append(name, revs[i+1], 1, nil, func(err error) { told <- err })
 	}
-	eventually(t, "the server has written them all", func() bool { return n.flusher.waiting() >= len(names) })
+	eventually(t, "the server has written them all", func() bool { return n.flusher.countWaiting() >= len(names) })
 	if len(told) != 0 {
 		t.Fatalf("%d were told before any flush had ended", len(told))
 	}
@@ -220,7 +221,7 @@ func flushIsShared(t *testing.T) {
 	hang := make(chan struct{})
 	n.flusher.sync = func(*os.File) error { <-hang; return nil }
 	start := time.Now()
-	wantErr(t, "append on a disk that hangs", appendWait(n, names[0], revs[0], 2, nil), ErrUnavailable)
+	wantErr(t, "append on a disk that hangs", appendWait(n, names[0], revs[0], 2, nil), store.ErrUnavailable)
 	if d := time.Since(start); d < callTimeout-time.Second {
 		t.Errorf("an append on a disk that hangs ended after %v, before it could be known", d)
 	}
@@ -268,8 +269,8 @@ func TestFlushOfManyBlocks(t *testing.T) {
 // and that every block to which the server may have written is flushed.
 func TestFlushThatFails(t *testing.T) {
 	t.Parallel()
-	n := &Node{dir: &directory{path: t.TempDir()}, log: slog.New(slog.DiscardHandler)}
-	n.outages = &outages{node: n, failed: make(chan struct{}, 1)}
+	log := slog.New(slog.DiscardHandler)
+	n := &Server{wire: &wire{log: log, outages: newOutages(log)}, dir: &directory{natsFiles: natsFiles{t.TempDir()}}}
 	blocks := filepath.Join(n.dir.streamDir(n.streamName(events)), "msgs")
 	if err := os.MkdirAll(blocks, 0o700); err != nil {
 		t.Fatal(err)
@@ -279,7 +280,7 @@ func TestFlushThatFails(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	f := newFlusher(n)
+	f := newFlusher(n.messagesDir, n.outages.noteServerError)
 	var synced []string // belongs to the flusher's goroutine until told
 	broken := ""
 	f.sync = func(file *os.File) error {
@@ -290,16 +291,16 @@ func TestFlushThatFails(t *testing.T) {
 		synced = append(synced, name)
 		return nil
 	}
-	go f.run()
-	defer f.close()
+	go f.flushGroups()
+	defer f.stopLoop()
 	flush := func() error {
 		told := make(chan error, 1)
 		synced = nil
-		f.after(events, func(err error) { told <- err })
+		f.afterFlush(events, func(err error) { told <- err })
 		return <-told
 	}
 	for _, broken = range []string{"2.blk", "msgs"} {
-		wantErr(t, "a flush without "+broken, flush(), ErrUnavailable)
+		wantErr(t, "a flush without "+broken, flush(), store.ErrUnavailable)
 	}
 	broken = ""
 	if err := flush(); err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/troupe-run/troupe/internal/inproc"
 	"github.com/troupe-run/troupe/internal/letter"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/internal/testkit/when"
 )
@@ -122,7 +123,7 @@ func TestNoReplyToAnybody(t *testing.T) {
 			s.send(one.Subject, "$JS.API.STREAM.DELETE.troupe_sessions", data)
 		}
 		synctest.Wait()
-		if _, err := b.fill(t.Context(), "sessions"); err != nil {
+		if _, err := b.fillOfKind(t.Context(), "sessions"); err != nil {
 			t.Errorf("after letters whose replies were to remove a stream: %v", err)
 		}
 	})
@@ -133,12 +134,12 @@ func TestForgedReplies(t *testing.T) {
 	fleet(t, 2, func(t *testing.T, v *testkit.VirtualNATS, nodes ...*mailbox) {
 		a, b := nodes[0], nodes[1]
 		s := newStranger(t, v)
-		asked := make(chan *Letter, 1)
+		asked := make(chan *store.Letter, 1)
 		b.mail.turn.Lock()
-		b.mail.receive = func(l *Letter) { asked <- l }
+		b.mail.receive = func(l *store.Letter) { asked <- l }
 		b.mail.turn.Unlock()
 		got := make(chan string, 1)
-		ask := func(what string) *Letter {
+		ask := func(what string) *store.Letter {
 			go func() {
 				reply, err := a.Mail().Ask(t.Context(), b.self(), "x", []byte(what))
 				got <- fmt.Sprintf("%s, %v", reply, err)
@@ -209,7 +210,7 @@ func TestForgedEpochs(t *testing.T) {
 		before := reads()
 		flood := func(d time.Duration) {
 			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Second) {
-				for _, epoch := range []uint64{b.keyring.newest() + 1, 1, math.MaxUint64} {
+				for _, epoch := range []uint64{b.keyring.newestEpoch() + 1, 1, math.MaxUint64} {
 					s.send(m.Subject, "", epochOf(m, epoch))
 				}
 			}
@@ -219,9 +220,9 @@ func TestForgedEpochs(t *testing.T) {
 			t.Errorf("letters with made-up numbers of keys, for three minutes, had the key ring listed %d times", n)
 		}
 		b.want(t, "the flood", nil, nil)
-		epoch := b.keyring.newest()
+		epoch := b.keyring.newestEpoch()
 		flood(rotate)
-		if b.keyring.newest() == epoch {
+		if b.keyring.newestEpoch() == epoch {
 			t.Fatal("no new key was made")
 		}
 		for i := range 30 {
@@ -261,7 +262,7 @@ func TestFloodWhileTheRingIsRead(t *testing.T) {
 			}
 		}
 		send(5)
-		forge(900_000, maxUnread/900_000)
+		forge(900_000, maxWaitingBytes/900_000)
 		forge(1000, 900)
 		send(200)
 		time.Sleep(4 * time.Second)
@@ -348,11 +349,11 @@ func TestEarlierRelease(t *testing.T) {
 			var info struct {
 				Config map[string]any `json:"config"`
 			}
-			change(t, a.api(t.Context(), "STREAM.INFO.troupe_nodes", nil, &info))
+			change(t, a.askAPI(t.Context(), "STREAM.INFO.troupe_nodes", nil, &info))
 			metadata := info.Config["metadata"].(map[string]any)
 			if set != "" {
 				metadata[formatKey] = set
-				change(t, a.api(t.Context(), "STREAM.UPDATE.troupe_nodes", info.Config, nil))
+				change(t, a.askAPI(t.Context(), "STREAM.UPDATE.troupe_nodes", info.Config, nil))
 			}
 			return metadata[formatKey].(string)
 		}

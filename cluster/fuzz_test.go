@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"testing"
+
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 // FuzzDecode checks that decoding any stored bytes gives the data or one of our errors.
@@ -16,7 +18,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(append(binary.BigEndian.AppendUint64([]byte{eventVersion}, 7), "data"...))
 	f.Add(binary.BigEndian.AppendUint64([]byte{eventVersion}, 0))
 	known := func(err error) bool {
-		return err == nil || errors.Is(err, ErrNotFound) || errors.Is(err, ErrNewer) || errors.Is(err, ErrDamaged)
+		return err == nil || errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrNewer) || errors.Is(err, store.ErrDamaged)
 	}
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		data, err := decodeRecord(payload)
@@ -39,7 +41,7 @@ func FuzzParseAck(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		seq, err := parseAck(data, ErrFenced)
+		seq, err := parseAck(data, store.ErrFenced)
 		if (seq == 0) != (err != nil) {
 			t.Errorf("%q: got %d, %v", data, seq, err)
 		}
@@ -61,14 +63,14 @@ func FuzzValidTokens(f *testing.F) {
 
 func TestErrorCodes(t *testing.T) {
 	t.Parallel()
-	for code, want := range map[int]error{codeWrongLast: ErrFenced, codeWrongLastInFlight: ErrRetry, codeNoMessage: ErrNotFound, codeInsufficient: ErrFull,
-		codeStorageExceeded: ErrFull, codeMemoryExceeded: ErrFull, codeAccountResources: ErrFull, codeMessageTooBig: ErrTooBig, codeStoreFailed: ErrUnavailable, 1: ErrUnavailable} {
-		wantErr(t, "code", (&apiError{ErrCode: code}).cause(ErrFenced), want)
+	for code, want := range map[int]error{codeWrongLast: store.ErrFenced, codeWrongLastInFlight: store.ErrRetry, codeNoMessage: store.ErrNotFound, codeInsufficient: store.ErrFull,
+		codeStorageExceeded: store.ErrFull, codeMemoryExceeded: store.ErrFull, codeAccountResources: store.ErrFull, codeMessageTooBig: store.ErrTooBig, codeStoreFailed: store.ErrUnavailable, 1: store.ErrUnavailable} {
+		wantErr(t, "code", (&apiError{ErrCode: code}).cause(store.ErrFenced), want)
 	}
-	wantErr(t, "full", (&apiError{ErrCode: codeStoreFailed, Description: "maximum bytes exceeded"}).cause(ErrFenced), ErrFull)
-	_, err := parseAck([]byte(`{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 5"},"stream":"events","seq":0}`), ErrFenced)
-	wantErr(t, "refused append", err, ErrFenced)
-	if seq, err := parseAck([]byte(`{"stream":"events","seq":12}`), ErrFenced); seq != 12 || err != nil {
+	wantErr(t, "full", (&apiError{ErrCode: codeStoreFailed, Description: "maximum bytes exceeded"}).cause(store.ErrFenced), store.ErrFull)
+	_, err := parseAck([]byte(`{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 5"},"stream":"events","seq":0}`), store.ErrFenced)
+	wantErr(t, "refused append", err, store.ErrFenced)
+	if seq, err := parseAck([]byte(`{"stream":"events","seq":12}`), store.ErrFenced); seq != 12 || err != nil {
 		t.Errorf("acknowledgement: got %d, %v, want 12", seq, err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/letter"
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 const (
@@ -17,9 +18,6 @@ const (
 	// maxHeard caps the boots whose numbers are known. The one that was silent for longest is forgotten.
 	maxHeard = 1024
 )
-
-// Peer names one boot of a node.
-type Peer struct{ Node, Boot string }
 
 // beat is what a heart says beside its number. Fields are only ever added, at the end.
 type beat struct {
@@ -47,7 +45,7 @@ const (
 // maxRelease bounds the release in a heart.
 const maxRelease = 64
 
-func (b beat) encode() []byte {
+func (b beat) encodeBeat() []byte {
 	out := binary.AppendUvarint(binary.AppendUvarint(nil, b.entry), b.serves)
 	out = binary.AppendUvarint(out, b.age)
 	var l Load
@@ -80,20 +78,20 @@ func readBeat(data []byte) (b beat) {
 		return b
 	}
 	if flags&flagLoad != 0 {
-		b.load = &Load{flags&flagDraining != 0, count(calls), count(streams), count(sessions), strings.ToValidUTF8(string(data[:release]), "")}
+		b.load = &Load{flags&flagDraining != 0, clampCount(calls), clampCount(streams), clampCount(sessions), strings.ToValidUTF8(string(data[:release]), "")}
 	}
 	b.programs, _ = binary.Uvarint(data[release:])
 	return b
 }
 
-// count is a number of another node, which may say anything.
-func count(n uint64) int { return int(min(n, math.MaxInt32)) }
+// clampCount is a number of another node, which may say anything.
+func clampCount(n uint64) int { return int(min(n, math.MaxInt32)) }
 
 // hearts knows the boots that were heard, and how far.
 type hearts struct {
 	since time.Time  // when this node began to hear; zero: it has missed nothing
 	mu    sync.Mutex // guards heard
-	heard map[Peer]*heard
+	heard map[store.Address]*heard
 }
 
 // heard is what is known of a boot.
@@ -105,10 +103,10 @@ type heard struct {
 	over  bool // it was taken for dead, and what it may have told last for missed
 }
 
-// hear notes a numbered letter. gap reports that letters to all before it did not come, or may not have come of an earlier boot that has not
+// hearLetter notes a numbered letter. gap reports that letters to all before it did not come, or may not have come of an earlier boot that has not
 // said goodbye. first says that this is the first heart of its sender. A sender that was not heard before has a gap if it began while this
 // node could not hear it: who has just begun has told nothing yet, and to a node that has just begun itself nothing was told.
-func (l *hearts) hear(from Peer, h letter.Head, data []byte, now time.Time) (gap, first bool) {
+func (l *hearts) hearLetter(from store.Address, h letter.Head, data []byte, now time.Time) (gap, first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := l.heard[from]
@@ -132,15 +130,15 @@ func (l *hearts) hear(from Peer, h letter.Head, data []byte, now time.Time) (gap
 	case letter.Heart:
 		first = e.heart.IsZero()
 		e.heart, e.beat = now, readBeat(data)
-		gap = first && l.replaces(from, e) || gap
+		gap = first && l.endEarlierBoots(from, e) || gap
 	case letter.Bye:
 		delete(l.heard, from)
 	}
 	return gap, first
 }
 
-// replaces notes the end of earlier boots of a node, and reports whether one of them was there until now. The lock is held.
-func (l *hearts) replaces(from Peer, by *heard) (any bool) {
+// endEarlierBoots notes the end of earlier boots of a node, and reports whether one of them was there until now. The lock is held.
+func (l *hearts) endEarlierBoots(from store.Address, by *heard) (any bool) {
 	for p, e := range l.heard {
 		if p.Node == from.Node && e != by && e.beat.entry < by.beat.entry && !e.over && !e.heart.IsZero() {
 			e.over, any = true, true
@@ -149,9 +147,9 @@ func (l *hearts) replaces(from Peer, by *heard) (any bool) {
 	return any
 }
 
-// silent returns the boots that were not heard for longer than a time, and have not said goodbye. Their last letters may not have come,
+// takeSilent returns the boots that were not heard for longer than a time, and have not said goodbye. Their last letters may not have come,
 // which nothing that comes later would show. Each is returned once, unless it is heard again.
-func (l *hearts) silent(longer time.Duration, now time.Time) (all []Peer) {
+func (l *hearts) takeSilent(longer time.Duration, now time.Time) (all []store.Address) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for p, e := range l.heard {
@@ -168,7 +166,7 @@ func (l *hearts) makeRoom() {
 	if len(l.heard) < maxHeard {
 		return
 	}
-	var oldest Peer
+	var oldest store.Address
 	var when time.Time
 	for p, e := range l.heard {
 		if when.IsZero() || e.last.Before(when) {
@@ -178,11 +176,11 @@ func (l *hearts) makeRoom() {
 	delete(l.heard, oldest)
 }
 
-// others lists the boots whose hearts came within the time given, of each node the latest. self is not among them, nor is an earlier boot of it.
-func (l *hearts) others(self string, within time.Duration, now time.Time) []Peer {
+// otherNodes lists the boots whose hearts came within the time given, of each node the latest. self is not among them, nor is an earlier boot of it.
+func (l *hearts) otherNodes(self string, within time.Duration, now time.Time) []store.Address {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	latest := make(map[string]Peer)
+	latest := make(map[string]store.Address)
 	for p, e := range l.heard {
 		if e.heart.IsZero() || now.Sub(e.heart) > within || p.Node == self {
 			continue
@@ -191,27 +189,27 @@ func (l *hearts) others(self string, within time.Duration, now time.Time) []Peer
 			latest[p.Node] = p
 		}
 	}
-	all := make([]Peer, 0, len(latest))
+	all := make([]store.Address, 0, len(latest))
 	for _, p := range latest {
 		all = append(all, p)
 	}
-	slices.SortFunc(all, func(a, b Peer) int { return strings.Compare(a.Node, b.Node) })
+	slices.SortFunc(all, func(a, b store.Address) int { return strings.Compare(a.Node, b.Node) })
 	return all
 }
 
-// knows reports whether a boot has been heard, and has not said goodbye.
-func (l *hearts) knows(p Peer) bool {
+// hasHeard reports whether a boot has been heard, and has not said goodbye.
+func (l *hearts) hasHeard(p store.Address) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.heard[p] != nil
 }
 
-// unlike returns what those of some boots say that serve others than self does, as far as they say.
-func (l *hearts) unlike(self beat, of []Peer) map[Peer]beat {
+// servingOtherwise returns what those of some boots say that serve others than self does, as far as they say.
+func (l *hearts) servingOtherwise(self beat, of []store.Address) map[store.Address]beat {
 	differ := func(here, there uint64) bool { return here != 0 && there != 0 && here != there }
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all := make(map[Peer]beat)
+	all := make(map[store.Address]beat)
 	for _, p := range of {
 		if e := l.heard[p]; e != nil && (differ(self.serves, e.beat.serves) || differ(self.programs, e.beat.programs)) {
 			all[p] = e.beat
@@ -226,11 +224,11 @@ type known struct {
 	beat beat
 }
 
-// all returns the boots whose hearts came within the time given.
-func (l *hearts) all(within time.Duration, now time.Time) map[Peer]known {
+// heardWithin returns the boots whose hearts came within the time given.
+func (l *hearts) heardWithin(within time.Duration, now time.Time) map[store.Address]known {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all := make(map[Peer]known, len(l.heard))
+	all := make(map[store.Address]known, len(l.heard))
 	for p, e := range l.heard {
 		if ago := now.Sub(e.heart); !e.heart.IsZero() && ago <= within {
 			all[p] = known{ago, e.beat}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
@@ -51,9 +52,9 @@ func TestHerdOfReads(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range herd {
 		wg.Go(func() {
-			got, err := n.Read(t.Context(), name(i), 1, appends)
+			got, err := readEvents(t.Context(), n, name(i), 1, appends)
 			for errors.Is(err, errManyReads) { // on a slow machine some wait in vain, and try again
-				got, err = n.Read(t.Context(), name(i), 1, appends)
+				got, err = readEvents(t.Context(), n, name(i), 1, appends)
 			}
 			if err != nil || len(got) != appends {
 				t.Errorf("read %d: %d appends, %v", i, len(got), err)
@@ -93,8 +94,8 @@ func TestFewGets(t *testing.T) {
 					cancel()
 				}()
 			}
-			got, err := n.Read(ctx, testStream, 1, 300)
-			if (err != nil || len(got) != 300) && (!brokenOff || !errors.Is(err, ErrUnavailable)) {
+			got, err := readEvents(ctx, n, testStream, 1, 300)
+			if (err != nil || len(got) != 300) && (!brokenOff || !errors.Is(err, store.ErrUnavailable)) {
 				t.Errorf("%s: %d appends, %v", name, len(got), err)
 			}
 		}

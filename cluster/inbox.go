@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 const (
@@ -56,7 +59,7 @@ type inbox struct {
 func newInbox(conn *nats.Conn, check func(*nats.Msg) bool) (*inbox, error) {
 	b := &inbox{publish: conn.PublishMsg, check: check, prefix: conn.NewInbox() + ".", calls: map[uint64]*call{}}
 	b.list.prev, b.list.next = &b.list, &b.list
-	sub, err := conn.Subscribe(b.prefix+"*", b.receive)
+	sub, err := conn.Subscribe(b.prefix+"*", b.receiveAnswer)
 	if err != nil {
 		return nil, fmt.Errorf("cluster: subscribe to answers: %w", err)
 	}
@@ -67,18 +70,18 @@ func newInbox(conn *nats.Conn, check func(*nats.Msg) bool) (*inbox, error) {
 	return b, nil
 }
 
-// send publishes m with a reply subject of its own and calls h with the answer. A
+// sendCall publishes m with a reply subject of its own and calls h with the answer. A
 // returned error means that nothing was sent and that h will not be called.
-func (b *inbox) send(m *nats.Msg, many bool, h handler) (token uint64, err error) {
+func (b *inbox) sendCall(m *nats.Msg, many bool, h handler) (token uint64, err error) {
 	c := &call{handle: h, many: many, deadline: time.Now().Add(callTimeout)}
 	b.mu.Lock()
 	if b.closed {
 		b.mu.Unlock()
-		return 0, ErrClosed
+		return 0, store.ErrClosed
 	}
 	if len(b.calls) >= maxCalls {
 		b.mu.Unlock()
-		return 0, fmt.Errorf("%w: %d calls in flight", ErrRetry, maxCalls)
+		return 0, fmt.Errorf("%w: %d calls in flight", store.ErrRetry, maxCalls)
 	}
 	b.token++
 	c.token = b.token
@@ -86,41 +89,41 @@ func (b *inbox) send(m *nats.Msg, many bool, h handler) (token uint64, err error
 	c.prev, c.next = b.list.prev, &b.list
 	c.prev.next, b.list.prev = c, c
 	if b.timer == nil {
-		b.timer = time.AfterFunc(callTimeout, b.expire)
+		b.timer = time.AfterFunc(callTimeout, b.expireCalls)
 	}
 	b.mu.Unlock()
 
 	var reply [96]byte
 	m.Reply = string(strconv.AppendUint(append(reply[:0], b.prefix...), c.token, 36))
 	if err := b.publish(m); err != nil {
-		if !b.forget(c.token) {
+		if !b.forgetCall(c.token) {
 			// The call expired or the inbox was closed meanwhile: h has the error.
 			return c.token, nil
 		}
 		switch {
 		case errors.Is(err, nats.ErrMaxPayload):
-			return 0, ErrTooBig
+			return 0, store.ErrTooBig
 		case errors.Is(err, nats.ErrReconnectBufExceeded): // there is no buffer
-			return 0, fmt.Errorf("%w: no connection to nats", ErrUnavailable)
+			return 0, fmt.Errorf("%w: no connection to nats", store.ErrUnavailable)
 		}
-		return 0, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return 0, fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 	}
 	return c.token, nil
 }
 
-// forget drops a call without an answer. It returns false if the call has ended.
-func (b *inbox) forget(token uint64) bool {
+// forgetCall drops a call without an answer. It returns false if the call has ended.
+func (b *inbox) forgetCall(token uint64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c, ok := b.calls[token]
 	if ok {
-		b.remove(c)
+		b.removeCall(c)
 	}
 	return ok
 }
 
-// remove takes c off the table. The lock is held.
-func (b *inbox) remove(c *call) {
+// removeCall takes c off the table. The lock is held.
+func (b *inbox) removeCall(c *call) {
 	delete(b.calls, c.token)
 	c.prev.next, c.next.prev = c.next, c.prev
 	c.prev, c.next = nil, nil
@@ -136,8 +139,8 @@ func (b *inbox) tokenOf(subject string) (token uint64, ok bool) {
 	return token, err == nil
 }
 
-// refuse ends a call that publish took and that was not sent after all. Another subject is none of a call.
-func (b *inbox) refuse(subject string, err error) {
+// refuseCall ends a call that publish took and that was not sent after all. Another subject is none of a call.
+func (b *inbox) refuseCall(subject string, err error) {
 	token, ok := b.tokenOf(subject)
 	if !ok {
 		return
@@ -145,7 +148,7 @@ func (b *inbox) refuse(subject string, err error) {
 	b.mu.Lock()
 	c := b.calls[token]
 	if c != nil {
-		b.remove(c)
+		b.removeCall(c)
 	}
 	b.mu.Unlock()
 	if c != nil {
@@ -153,15 +156,15 @@ func (b *inbox) refuse(subject string, err error) {
 	}
 }
 
-func (b *inbox) receive(m *nats.Msg) {
+func (b *inbox) receiveAnswer(m *nats.Msg) {
 	nobody := len(m.Data) == 0 && m.Header.Get("Status") == "503"
 	if nobody || b.check == nil || b.check(m) {
-		b.answered(m, nobody)
+		b.handleAnswer(m, nobody)
 	}
 }
 
-// answered gives an answer to its call.
-func (b *inbox) answered(m *nats.Msg, nobody bool) {
+// handleAnswer gives an answer to its call.
+func (b *inbox) handleAnswer(m *nats.Msg, nobody bool) {
 	token, ok := b.tokenOf(m.Subject)
 	if !ok {
 		return
@@ -173,39 +176,39 @@ func (b *inbox) answered(m *nats.Msg, nobody bool) {
 		return
 	}
 	if !c.many || nobody {
-		b.remove(c)
+		b.removeCall(c)
 	}
 	b.mu.Unlock()
 	switch {
 	case nobody:
-		c.handle(nil, fmt.Errorf("%w: %w", ErrUnavailable, errNoResponders))
+		c.handle(nil, fmt.Errorf("%w: %w", store.ErrUnavailable, errNoResponders))
 	case !c.handle(m, nil) && c.many:
-		b.forget(token)
+		b.forgetCall(token)
 	}
 }
 
-// expire ends the calls whose time is up and sets the timer for the next.
-func (b *inbox) expire() {
+// expireCalls ends the calls whose time is up and sets the timer for the next.
+func (b *inbox) expireCalls() {
 	now := time.Now()
 	b.mu.Lock()
 	var due []*call
 	for c := b.list.next; c != &b.list && !c.deadline.After(now); c = b.list.next {
-		b.remove(c)
+		b.removeCall(c)
 		due = append(due, c)
 	}
 	b.timer = nil
 	if first := b.list.next; first != &b.list && !b.closed {
-		b.timer = time.AfterFunc(first.deadline.Sub(now), b.expire)
+		b.timer = time.AfterFunc(first.deadline.Sub(now), b.expireCalls)
 	}
 	b.mu.Unlock()
 	for _, c := range due {
-		c.handle(nil, fmt.Errorf("%w: no answer within %v", ErrUnavailable, callTimeout))
+		c.handle(nil, fmt.Errorf("%w: no answer within %v", store.ErrUnavailable, callTimeout))
 	}
 }
 
-// drain waits until no call is in flight, and reports whether that came before
+// drainCalls waits until no call is in flight, and reports whether that came before
 // ctx ended.
-func (b *inbox) drain(ctx context.Context) bool {
+func (b *inbox) drainCalls(ctx context.Context) bool {
 	b.mu.Lock()
 	if len(b.calls) == 0 {
 		b.mu.Unlock()
@@ -222,19 +225,19 @@ func (b *inbox) drain(ctx context.Context) bool {
 	}
 }
 
-// close ends all calls with ErrUnavailable, their outcome unknown, and refuses
+// closeInbox ends all calls with ErrUnavailable, their outcome unknown, and refuses
 // later ones with ErrClosed.
-func (b *inbox) close() { b.end(true, "node closed before the answer") }
+func (b *inbox) closeInbox() { b.endCalls(true, "node closed before the answer") }
 
-// fail ends all calls in the same way, because their server is gone.
-func (b *inbox) fail() { b.end(false, "the store was started again before the answer") }
+// failCalls ends all calls in the same way, because their server is gone.
+func (b *inbox) failCalls() { b.endCalls(false, "the store was started again before the answer") }
 
-func (b *inbox) end(closing bool, why string) {
+func (b *inbox) endCalls(closing bool, why string) {
 	b.mu.Lock()
 	b.closed = b.closed || closing
 	var left []*call
 	for c := b.list.next; c != &b.list; c = b.list.next {
-		b.remove(c)
+		b.removeCall(c)
 		left = append(left, c)
 	}
 	if b.timer != nil {
@@ -243,7 +246,7 @@ func (b *inbox) end(closing bool, why string) {
 	}
 	b.mu.Unlock()
 	for _, c := range left {
-		c.handle(nil, fmt.Errorf("%w: %s", ErrUnavailable, why))
+		c.handle(nil, fmt.Errorf("%w: %s", store.ErrUnavailable, why))
 	}
 }
 
@@ -263,13 +266,13 @@ type answer struct {
 	err error
 }
 
-// ask sends m and waits for its one answer, at most callTimeout.
-func (b *inbox) ask(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
+// askAndWait sends m and waits for its one answer, at most callTimeout.
+func (b *inbox) askAndWait(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
+		return nil, fmt.Errorf("%w: %w", store.ErrUnavailable, context.Cause(ctx))
 	}
 	ch := make(chan answer, 1)
-	token, err := b.send(m, false, func(m *nats.Msg, err error) bool {
+	token, err := b.sendCall(m, false, func(m *nats.Msg, err error) bool {
 		ch <- answer{m, err}
 		return false
 	})
@@ -280,13 +283,13 @@ func (b *inbox) ask(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
 	case a := <-ch:
 		return a.msg, a.err
 	case <-ctx.Done():
-		b.forget(token)
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
+		b.forgetCall(token)
+		return nil, fmt.Errorf("%w: %w", store.ErrUnavailable, context.Cause(ctx))
 	}
 }
 
-// sleep waits for d. It returns false when ctx ends before.
-func sleep(ctx context.Context, d time.Duration) bool {
+// sleepFor waits for d. It returns false when ctx ends before.
+func sleepFor(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -296,3 +299,53 @@ func sleep(ctx context.Context, d time.Duration) bool {
 		return true
 	}
 }
+
+// slots bounds the reads of one kind that run at a time.
+type slots chan struct{}
+
+// errManyReads says that a read did not start in time. Nothing was read.
+var errManyReads = fmt.Errorf("%w: too many reads are under way", store.ErrUnavailable)
+
+// waitForSlot waits for a slot; done releases it. It waits no longer than an answer may
+// take: if the reads before it get none in that time, waiting on does not help.
+func (t slots) waitForSlot(ctx context.Context) (done func(), err error) {
+	if t.takeSlot() {
+		return t.releaseSlot, nil
+	}
+	timer := time.NewTimer(callTimeout)
+	defer timer.Stop()
+	select {
+	case t <- struct{}{}:
+		return t.releaseSlot, nil
+	case <-timer.C:
+		return nil, errManyReads
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %w", errManyReads, context.Cause(ctx))
+	}
+}
+
+// takeSlot takes a slot if one is free.
+func (t slots) takeSlot() bool {
+	select {
+	case t <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+// releaseSlot releases a slot.
+func (t slots) releaseSlot() { <-t }
+
+const (
+	// getsOfRead is how many appends a read asks for before it has their answers, if other reads leave it as many.
+	getsOfRead = 64
+	// getsAtOnce is how many all reads and all searches for an end together ask for. With MaxAppend each, their answers stay at
+	// half of 64 MiB. Above that the server cuts a connection, with all calls in flight on it. It is a connection that no
+	// lease and no append uses.
+	getsAtOnce = 128
+)
+
+// readsAtOnce is how many reads of the log run at a time, and how many searches
+// for its end; others wait.
+var readsAtOnce = limits.LogReads.Value()

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/internal/testkit/when"
 )
@@ -39,14 +41,14 @@ func TestKeyring_sealAndOpen(t *testing.T) {
 		for i := range sealed {
 			broken := bytes.Clone(sealed)
 			broken[i] ^= 0x41
-			if _, err := n.Keys().Open(broken, aad); err != ErrSealed {
+			if _, err := n.Keys().Open(broken, aad); err != store.ErrSealed {
 				t.Errorf("byte %d changed: got %v, want exactly ErrSealed", i, err)
 			}
-			if _, err := n.Keys().Open(sealed[:i], aad); err != ErrSealed {
+			if _, err := n.Keys().Open(sealed[:i], aad); err != store.ErrSealed {
 				t.Errorf("cut to %d bytes: got %v, want exactly ErrSealed", i, err)
 			}
 		}
-		if _, err := n.Keys().Open(sealed, []byte("principal 2")); err != ErrSealed {
+		if _, err := n.Keys().Open(sealed, []byte("principal 2")); err != store.ErrSealed {
 			t.Errorf("for somebody else: got %v, want exactly ErrSealed", err)
 		}
 	})
@@ -100,7 +102,7 @@ func TestKeyring_rotates(t *testing.T) {
 				t.Errorf("open on the other node: %v", err)
 			}
 		}
-		if got := messages(t, n, "keys"); got != 3 { // with the key for tags, which stays
+		if got := countMessages(t, n, "keys"); got != 3 { // with the key for tags, which stays
 			t.Errorf("keys: got %d, want 3", got)
 		}
 		time.Sleep(47 * time.Hour)
@@ -110,12 +112,12 @@ func TestKeyring_rotates(t *testing.T) {
 		time.Sleep(3 * time.Hour)
 		for _, s := range [][]byte{first, second} {
 			for _, node := range []*Node{n, m} {
-				if _, err := node.Keys().Open(s, nil); !errors.Is(err, ErrSealed) {
+				if _, err := node.Keys().Open(s, nil); !errors.Is(err, store.ErrSealed) {
 					t.Errorf("open long after the rotation: got %v, want ErrSealed", err)
 				}
 			}
 		}
-		if got := messages(t, n, "keys"); got != 1 {
+		if got := countMessages(t, n, "keys"); got != 1 {
 			t.Errorf("keys after all expired: got %d, want the key for tags alone", got)
 		}
 		// An epoch is used once; otherwise old seals would pass for new ones.
@@ -143,8 +145,8 @@ func TestKeyring_oldKey(t *testing.T) {
 			59 * time.Minute: nil,
 			2 * time.Hour:    nil,
 			time.Hour + keepOldKeys/2 - time.Millisecond: nil,
-			time.Hour + keepOldKeys/2:                    ErrUnavailable,
-			time.Hour + keepOldKeys:                      ErrUnavailable,
+			time.Hour + keepOldKeys/2:                    store.ErrUnavailable,
+			time.Hour + keepOldKeys:                      store.ErrUnavailable,
 		} {
 			r.mu.Lock()
 			key := r.keys[r.current]
@@ -176,7 +178,7 @@ func TestKeyring_unknownKeysShareARead(t *testing.T) {
 			wg.Go(func() {
 				unknown := bytes.Clone(sealed)
 				unknown[1], unknown[8] = 1, byte(i)
-				if _, err := r.Open(unknown, nil); err != ErrSealed {
+				if _, err := r.Open(unknown, nil); err != store.ErrSealed {
 					t.Errorf("key %d: got %v, want exactly ErrSealed", i, err)
 				}
 			})
@@ -201,18 +203,18 @@ func (b *inbox) sent() uint64 {
 // requestsOf is how many requests a read of the key ring sends.
 func requestsOf(t *testing.T, r *Keyring) uint64 {
 	t.Helper()
-	before := r.node.reads.sent()
-	if _, err := r.read(false); err != nil {
+	before := r.records.reads.sent()
+	if _, err := r.readKeys(false); err != nil {
 		t.Fatal(err)
 	}
-	return r.node.reads.sent() - before
+	return r.records.reads.sent() - before
 }
 
 // busy delays the answers of an inbox until wait returns, that many times in a row: a
 // request sent meanwhile gets its answer after the next wait.
 func (b *inbox) busy(t *testing.T, times int, wait func()) {
 	t.Helper()
-	_, err := b.send(&nats.Msg{Subject: "nobody.here"}, false, func(*nats.Msg, error) bool {
+	_, err := b.sendCall(&nats.Msg{Subject: "nobody.here"}, false, func(*nats.Msg, error) bool {
 		if wait(); times > 1 {
 			b.busy(t, times-1, wait)
 		}
@@ -234,7 +236,7 @@ func TestKeyring_unknownEpochsCostLittle(t *testing.T) {
 		once := requestsOf(t, r)
 		ask := func(by int64) {
 			unknown := binary.BigEndian.AppendUint64([]byte{sealVersion}, uint64(int64(binary.BigEndian.Uint64(sealed[1:]))+by))
-			if _, err := r.Open(append(unknown, sealed[sealHeader:]...), nil); err != ErrSealed {
+			if _, err := r.Open(append(unknown, sealed[sealHeader:]...), nil); err != store.ErrSealed {
 				t.Errorf("epoch %+d: got %v, want exactly ErrSealed", by, err)
 			}
 		}
@@ -308,4 +310,14 @@ func TestKeyringOfAFleet(t *testing.T) {
 			t.Errorf("%d keys sealed in ten minutes, want one a minute for all nodes", n)
 		}
 	})
+}
+
+// TestRingThatCannotBeRead: whatever the reason is, nothing is known of what is sealed, and a client may come again.
+func TestRingThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{store.ErrDamaged, store.ErrNewer, store.ErrClosed, fmt.Errorf("whatever")} {
+		if got := asUnavailable(err); !errors.Is(got, store.ErrUnavailable) || !errors.Is(got, err) {
+			t.Errorf("%v is told as %v", err, got)
+		}
+	}
 }

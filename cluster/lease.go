@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	leases "github.com/troupe-run/troupe/internal/lease"
 	"github.com/troupe-run/troupe/internal/letter"
 	"github.com/troupe-run/troupe/internal/program"
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 // entry is the record nodes.<node>.
@@ -31,11 +33,11 @@ type entry struct {
 // lease keeps the node's entry alive. It only decides when others may take over;
 // the fence guards what the node writes.
 type lease struct {
-	node *Node
+	node *Members
 	key  string
 	base time.Time // start of the monotonic clock that renewed counts on
 
-	m       *leases.Machine // only register and the loop use it
+	m       *leases.Machine // only registerNode and the loop use it
 	renewed atomic.Int64    // when the last successful renewal was sent, by m
 	calm    atomic.Int64    // from when on the lease is steady, unless its renewals are late until then, by m
 	again   atomic.Bool     // the stream of entries was made again
@@ -59,16 +61,16 @@ type renewal struct {
 	err  error
 }
 
-func newLease(n *Node) *lease {
+func newLease(n *Members) *lease {
 	e := entry{Boot: n.boot, Since: time.Now().UTC().Truncate(time.Millisecond)}
-	if n.opts.shared() {
-		e.Settings, e.Letters = n.opts.settings(), letter.Version
+	if n.opts.isShared() {
+		e.Settings, e.Letters = n.opts.givenSettings(), letter.Version
 	}
 	return &lease{node: n, key: "nodes." + n.name, base: time.Now(), entry: e, m: leases.New(n.boot, n.opts.Lease), stop: make(chan struct{}), done: make(chan struct{}), counted: make(chan struct{}), wanted: make(chan struct{}, 1)}
 }
 
-// payload encodes the entry.
-func (l *lease) payload() []byte {
+// encodeEntry encodes the entry.
+func (l *lease) encodeEntry() []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.entry.Programs.Send()
@@ -80,20 +82,20 @@ func (l *lease) payload() []byte {
 // leases are steady.
 const leftFor = 15 * time.Minute
 
-// register writes the first entry, over that of an older boot if there is one.
-func (l *lease) register(ctx context.Context) error {
+// registerNode writes the first entry, over that of an older boot if there is one.
+func (l *lease) registerNode(ctx context.Context) error {
 	for conflicts := 0; ; {
 		sent := time.Since(l.base)
-		data, rev, err := l.get(ctx)
+		data, rev, err := l.getEntry(ctx)
 		switch {
-		case errors.Is(err, ErrNotFound):
-			rev, err = l.create(ctx)
-		case err == nil || errors.Is(err, ErrDamaged) || errors.Is(err, ErrNewer):
+		case errors.Is(err, store.ErrNotFound):
+			rev, err = l.createEntry(ctx)
+		case err == nil || errors.Is(err, store.ErrDamaged) || errors.Is(err, store.ErrNewer):
 			var e entry
 			if json.Unmarshal(data, &e) != nil || e.Boot != l.node.boot { // Otherwise an earlier try was stored after all.
 				l.node.succeeds = true
 			}
-			if rev, err = l.update(ctx, rev); err == nil && l.node.mail != nil && l.node.succeeds && validName(e.Boot) {
+			if rev, err = l.updateEntry(ctx, rev); err == nil && l.node.mail != nil && l.node.succeeds && validName(e.Boot) {
 				_ = l.node.markTaken(ctx, e.Boot, hasLeft, leftFor) // it never comes back under this name
 			}
 		}
@@ -106,37 +108,17 @@ func (l *lease) register(ctx context.Context) error {
 			l.renewed.Store(int64(sent))
 			l.calm.Store(int64(l.m.SteadyFrom()))
 			return nil
-		case conflicts < 5 && (errors.Is(err, ErrConflict) || errors.Is(err, ErrRetry)):
+		case conflicts < 5 && (errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrRetry)):
 			conflicts++
-		case l.node.opts.Remote.set() && errors.Is(err, ErrUnavailable) && sleep(ctx, 250*time.Millisecond): // The servers are electing.
+		case l.node.opts.Remote.isSet() && errors.Is(err, store.ErrUnavailable) && sleepFor(ctx, 250*time.Millisecond): // The servers are electing.
 		default:
 			return fmt.Errorf("cluster: register node %s: %w", l.node.name, err)
 		}
 	}
 }
 
-// voidLeases deletes all node entries, one by one. To empty a whole stream the
-// server exchanges directories, and a kill can interrupt that.
-func (n *Node) voidLeases(ctx context.Context) error {
-	subjects, err := n.subjects(ctx, "nodes", "nodes.*")
-	if err != nil {
-		return err
-	}
-	for subject := range subjects {
-		s, err := n.last(ctx, n.streamName("nodes"), subject)
-		if err == nil {
-			err = n.deleteMessage(ctx, n.streamName("nodes"), s.seq)
-		}
-		// An entry that expires just now is as good as deleted.
-		if err != nil && !errors.Is(err, ErrNotFound) {
-			return err
-		}
-	}
-	return nil
-}
-
-// run renews the lease until stop is closed.
-func (l *lease) run() {
+// renewRegularly renews the lease until stop is closed.
+func (l *lease) renewRegularly() {
 	defer close(l.done)
 	tick := time.NewTicker(l.node.opts.Lease / leases.PerTerm)
 	defer tick.Stop()
@@ -148,9 +130,9 @@ func (l *lease) run() {
 		case <-tick.C:
 		case <-l.wanted:
 		}
-		waiting := l.waited()
+		waiting := l.takeWaiting()
 		ctx, cancel := context.WithTimeout(context.Background(), min(l.node.opts.Lease, callTimeout))
-		err := l.renew(ctx)
+		err := l.renewEntry(ctx)
 		if waiting != nil {
 			waiting.err = err
 			close(waiting.done)
@@ -167,52 +149,8 @@ func (l *lease) run() {
 	}
 }
 
-// measures has the store measured until stop is closed, and other nodes compared with this one. No renewal waits for that.
-func (l *lease) measures(stop chan struct{}) {
-	defer close(l.counted)
-	defer l.node.answered.under.Wait()
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go func() {
-		<-stop
-		cancel()
-	}()
-	tick := time.NewTicker(l.node.opts.Lease / leases.PerTerm)
-	defer tick.Stop()
-	others, wrong := make(strangers), time.Time{}
-	if l.node.mail != nil {
-		l.node.answered.under.Go(func() { l.node.answered.run(ctx, l.node) })
-	}
-	for {
-		select {
-		case <-stop:
-			return
-		case <-tick.C:
-		}
-		l.node.measure(ctx)
-		if l.node.mail != nil {
-			l.node.losses.look(ctx, l.node, time.Now())
-			others.look(ctx, l.node)
-			wrong = l.node.sayAhead(wrong)
-		}
-	}
-}
-
-// sayAhead logs that the machine's clock is wrong, if it was not said just now, and that it is right again; it returns when the first was said last.
-func (n *Node) sayAhead(said time.Time) time.Time {
-	switch err := n.ClockWrong(); {
-	case err != nil && time.Since(said) > refusedAgain:
-		n.log.Error("this process must not serve", "error", err)
-		return time.Now()
-	case err == nil && !said.IsZero():
-		n.log.Info("the clock of this machine is right again")
-		return time.Time{}
-	}
-	return said
-}
-
-// waited takes the renewal that others wait for. Who comes later waits for the one after.
-func (l *lease) waited() *renewal {
+// takeWaiting takes the renewal that others wait for. Who comes later waits for the one after.
+func (l *lease) takeWaiting() *renewal {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := l.next
@@ -220,8 +158,8 @@ func (l *lease) waited() *renewal {
 	return r
 }
 
-// confirm returns once a renewal has succeeded that was sent after the call. Callers at the same time share one.
-func (l *lease) confirm(ctx context.Context) error {
+// confirmRenewal returns once a renewal has succeeded that was sent after the call. Callers at the same time share one.
+func (l *lease) confirmRenewal(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	l.mu.Lock()
@@ -237,38 +175,38 @@ func (l *lease) confirm(ctx context.Context) error {
 	select {
 	case <-r.done:
 	case <-l.done:
-		return ErrClosed
+		return store.ErrClosed
 	case <-ctx.Done():
-		return fmt.Errorf("%w: the lease is not renewed: %w", ErrUnavailable, context.Cause(ctx))
+		return fmt.Errorf("%w: the lease is not renewed: %w", store.ErrUnavailable, context.Cause(ctx))
 	}
 	if r.err == nil && l.node.Suspended() {
-		return fmt.Errorf("%w: the lease is over", ErrUnavailable)
+		return fmt.Errorf("%w: the lease is over", store.ErrUnavailable)
 	}
 	return r.err
 }
 
-// renew writes the entry again. If the entry is not the one it knows, renew reads
+// renewEntry writes the entry again. If the entry is not the one it knows, renew reads
 // it. It renews its own entry from a write without an answer, creates a missing
 // entry again, and leaves that of another boot alone.
-func (l *lease) renew(ctx context.Context) error {
+func (l *lease) renewEntry(ctx context.Context) error {
 	m := l.m
 	for m.Renew(time.Since(l.base)); ; {
 		switch m.Next() {
 		case leases.Update:
-			rev, err := l.update(ctx, m.Rev)
-			l.stored(rev, err)
-			m.Wrote(rev, errors.Is(err, ErrConflict), err)
+			rev, err := l.updateEntry(ctx, m.Rev)
+			l.noteRevision(rev, err)
+			m.Wrote(rev, errors.Is(err, store.ErrConflict), err)
 		case leases.Create:
-			rev, err := l.create(ctx)
-			l.stored(rev, err)
-			m.Wrote(rev, errors.Is(err, ErrConflict), err)
+			rev, err := l.createEntry(ctx)
+			l.noteRevision(rev, err)
+			m.Wrote(rev, errors.Is(err, store.ErrConflict), err)
 		case leases.Read:
-			data, rev, err := l.get(ctx)
+			data, rev, err := l.getEntry(ctx)
 			var e entry
 			if json.Unmarshal(data, &e) != nil {
 				e.Boot = ""
 			}
-			m.Found(e.Boot, rev, errors.Is(err, ErrNotFound), err)
+			m.Found(e.Boot, rev, errors.Is(err, store.ErrNotFound), err)
 		case leases.Over:
 			if over := m.Renewed - time.Duration(l.renewed.Load()) - l.node.opts.Lease; m.Err == nil && over > 0 {
 				l.over.Add(int64(over))
@@ -280,8 +218,8 @@ func (l *lease) renew(ctx context.Context) error {
 	}
 }
 
-// stored notes the revision of an entry. The first one in a stream that was made again is that of the boot: revisions begin anew there.
-func (l *lease) stored(rev uint64, err error) {
+// noteRevision notes the revision of an entry. The first one in a stream that was made again is that of the boot: revisions begin anew there.
+func (l *lease) noteRevision(rev uint64, err error) {
 	if err != nil {
 		return
 	}
@@ -295,27 +233,24 @@ func (l *lease) stored(rev uint64, err error) {
 	l.entry.Programs.Stored(rev)
 }
 
-// age returns how long ago the last successful renewal was sent.
-func (l *lease) age() time.Duration {
+// renewalAge returns how long ago the last successful renewal was sent.
+func (l *lease) renewalAge() time.Duration {
 	return time.Since(l.base) - time.Duration(l.renewed.Load())
 }
 
-// steady reports whether an entry of another node that is not there says that this one is gone; see leases.Machine.Steady.
-func (l *lease) steady() bool {
-	return l.age() <= l.node.opts.Lease && time.Since(l.base) >= time.Duration(l.calm.Load())
+// isSteady reports whether an entry of another node that is not there says that this one is gone; see leases.Machine.Steady.
+func (l *lease) isSteady() bool {
+	return l.renewalAge() <= l.node.opts.Lease && time.Since(l.base) >= time.Duration(l.calm.Load())
 }
 
-// Steady reports whether this node has had its lease for a while without a break, so that what it does not hear of others says something about them.
-func (n *Node) Steady() bool { return n.lease.steady() }
-
-// suspended returns for how long the lease was over, in all.
-func (l *lease) suspended() time.Duration {
-	return time.Duration(l.over.Load()) + max(0, l.age()-l.node.opts.Lease)
+// timeSuspended returns for how long the lease was over, in all.
+func (l *lease) timeSuspended() time.Duration {
+	return time.Duration(l.over.Load()) + max(0, l.renewalAge()-l.node.opts.Lease)
 }
 
-// close ends the loop and deletes the entry, if it is still this boot's. Without
+// endLease ends the loop and deletes the entry, if it is still this boot's. Without
 // remove the entry expires.
-func (l *lease) close(ctx context.Context, remove bool) error {
+func (l *lease) endLease(ctx context.Context, remove bool) error {
 	close(l.stop)
 	<-l.done
 	<-l.counted
@@ -328,11 +263,11 @@ func (l *lease) close(ctx context.Context, remove bool) error {
 	if l.node.mail != nil { // A node that has just begun knows by this that the boot is gone, and by no entry that is not there.
 		_ = l.node.markTaken(ctx, l.node.boot, hasLeft, leftFor)
 	}
-	err := l.node.bury(ctx, l.stream(), l.subject(), l.m.Rev)
-	for errors.Is(err, errNoResponders) && sleep(ctx, 250*time.Millisecond) { // The servers are electing.
-		err = l.node.bury(ctx, l.stream(), l.subject(), l.m.Rev)
+	err := l.node.buryMessage(ctx, l.entryStream(), l.entrySubject(), l.m.Rev)
+	for errors.Is(err, errNoResponders) && sleepFor(ctx, 250*time.Millisecond) { // The servers are electing.
+		err = l.node.buryMessage(ctx, l.entryStream(), l.entrySubject(), l.m.Rev)
 	}
-	if err != nil && !errors.Is(err, ErrConflict) {
+	if err != nil && !errors.Is(err, store.ErrConflict) {
 		return fmt.Errorf("cluster: delete %s: %w", l.key, err)
 	}
 	return nil
@@ -341,103 +276,34 @@ func (l *lease) close(ctx context.Context, remove bool) error {
 // The lease also works on its entry while the node closes, when calls from
 // outside are refused.
 
-func (l *lease) stream() string  { return l.node.streamName("nodes") }
-func (l *lease) subject() string { return l.node.subject(l.key) }
+func (l *lease) entryStream() string  { return l.node.streamName("nodes") }
+func (l *lease) entrySubject() string { return l.node.subjectOf(l.key) }
 
-func (l *lease) get(ctx context.Context) ([]byte, uint64, error) {
-	return l.node.get(ctx, l.stream(), l.subject())
+func (l *lease) getEntry(ctx context.Context) ([]byte, uint64, error) {
+	return l.node.getRecord(ctx, l.entryStream(), l.entrySubject())
 }
 
-func (l *lease) create(ctx context.Context) (uint64, error) {
-	return l.node.create(ctx, l.stream(), l.subject(), l.payload(), l.node.opts.Lease)
+func (l *lease) createEntry(ctx context.Context) (uint64, error) {
+	return l.node.createRecord(ctx, l.entryStream(), l.entrySubject(), l.encodeEntry(), l.node.opts.Lease)
 }
 
-func (l *lease) update(ctx context.Context, rev uint64) (uint64, error) {
-	return l.node.put(ctx, l.subject(), encodeRecord(l.payload()), l.node.opts.Lease, guard{seq: rev})
+func (l *lease) updateEntry(ctx context.Context, rev uint64) (uint64, error) {
+	return l.node.putMessage(ctx, l.entrySubject(), encodeRecord(l.encodeEntry()), l.node.opts.Lease, guard{seq: rev})
 }
 
-// Gone is the one judge of whether a boot is dead, so that others may take over what it wrote. It has three answers: true; false, the boot
-// is there; and an error, which wraps ErrUnavailable: this node cannot tell.
-//
-// A boot is gone when another one has its node's name, when it is noted that it has left, or when it has no entry. The last says nothing
-// before this node has held its own lease for a while without a break: what has kept the one from the servers may have kept the other. And
-// in any case this node's own entry is renewed after that was seen, as a node that is cut off itself cannot tell.
-func (n *Node) Gone(ctx context.Context, p Peer) (bool, error) {
-	gone, err := n.gone(ctx, p)
-	if err != nil {
-		return false, fmt.Errorf("%w: whether node %.32q is there: %w", ErrUnavailable, p.Node, err)
+// readEntry decodes an entry of revision rev.
+func readEntry(data []byte, rev uint64) (e entry, ok bool) {
+	if json.Unmarshal(data, &e) != nil {
+		return e, false
 	}
-	return gone, nil
+	e.First = cmp.Or(e.First, rev) // The first one is written before its revision is known.
+	e.Programs.Read(rev)
+	return e, true
 }
 
-func (n *Node) gone(ctx context.Context, p Peer) (bool, error) {
-	if !validName(p.Node) || !validName(p.Boot) { // It was never there.
-		return true, n.lease.confirm(ctx)
-	}
-	look := func(get func(ctx context.Context, stream, subject string) ([]byte, uint64, error)) (there, another bool, err error) {
-		data, _, err := get(ctx, n.streamName("nodes"), n.subject("nodes."+p.Node))
-		if errors.Is(err, ErrNotFound) {
-			return false, false, nil
-		}
-		var e entry
-		there = err == nil && json.Unmarshal(data, &e) == nil && e.Boot == p.Boot
-		return there, !there, err
-	}
-	there, another, err := look(n.get)
-	if err == nil && !there {
-		err = n.lease.confirm(ctx)
-	}
-	switch {
-	case err != nil || there:
-		return false, err
-	case another:
-		return true, nil
-	case n.lease.steady(): // The renewal may have shown that others before it did not come.
-		if n.replicas > 1 { // Only now is it worth a write, which the entry of a node that comes back would meet.
-			there, _, err = look(n.find)
-		}
-		return err == nil && !there, err
-	}
-	why, _, err := n.get(ctx, n.streamName("nodes"), n.subject(takenKey(p.Boot)))
-	switch {
-	case string(why) == hasLeft: // One whose streams were taken over may be back.
-		return true, nil
-	case err == nil, errors.Is(err, ErrNotFound):
-		return false, errNotSteady
-	}
-	return false, err
-}
-
-var errNotSteady = errors.New("this node has not had its lease for long enough to tell")
-
-// takenKey is the key of what says that a boot is gone. It is beside the entries, which have one token more.
-func takenKey(boot string) string { return "nodes.taken." + boot }
-
-// MarkTaken notes, for a time, that a boot is gone, before the first of its streams is taken over. A process that was cut off for so long that
-// the writer records of its streams have expired learns from that whether any of them may have been another's meanwhile.
-func (n *Node) MarkTaken(ctx context.Context, boot string, ttl time.Duration) error {
-	return n.markTaken(ctx, boot, "taken", ttl)
-}
-
-// hasLeft is what a mark says of a boot that never comes back.
-const hasLeft = "left"
-
-func (n *Node) markTaken(ctx context.Context, boot, why string, ttl time.Duration) error {
-	if !validName(boot) {
-		return fmt.Errorf("%w: boot %.32q", ErrBadKey, boot)
-	}
-	_, err := n.put(ctx, n.subject(takenKey(boot)), encodeRecord([]byte(why)), ttl, guard{any: true})
-	if err != nil {
-		return fmt.Errorf("cluster: note that boot %s is gone: %w", boot, err)
-	}
-	return nil
-}
-
-// Taken reports whether it is noted anywhere that this boot is gone (MarkTaken): others may have had its streams. False is certain.
-func (n *Node) Taken(ctx context.Context) (bool, error) {
-	_, _, err := n.find(ctx, n.streamName("nodes"), n.subject(takenKey(n.boot)))
-	if err != nil && !errors.Is(err, ErrNotFound) {
-		return false, fmt.Errorf("cluster: whether others have taken this boot for gone: %w", err)
-	}
-	return err == nil, nil
+// earlierProgram says which other programs another node had before this one.
+func (l *lease) earlierProgram(there program.Claims) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.entry.Programs.Earlier(there)
 }

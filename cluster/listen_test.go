@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
@@ -59,7 +60,7 @@ func TestListen(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	alone := must[*Node](t)(Open(ctx, Options{Dir: dir, Node: "store"}))
 	must[uint64](t)(alone.Create(ctx, testKey, []byte("before"), time.Hour))
-	must[*WorkQueue](t)(alone.Work(ctx, "demo")).Close()
+	must[store.Queue](t)(alone.Work(ctx, "demo")).Close()
 	change(t, alone.Close(ctx))
 
 	// The other's entry must outlive the time in which the store is away, on a busy machine, too.
@@ -83,21 +84,21 @@ func TestListen(t *testing.T) {
 		t.Errorf("a stranger's name: %v, outage %v", err, n.Outage())
 	}
 
-	n.Mail().Listen(func(l *Letter) { l.Reply([]byte("re")) }, func(Peer) {})
-	b.Mail().Listen(func(l *Letter) { l.Reply([]byte("re")) }, func(Peer) {})
+	n.Mail().Listen(func(l *store.Letter) { l.Reply([]byte("re")) }, func(store.Address) {})
+	b.Mail().Listen(func(l *store.Letter) { l.Reply([]byte("re")) }, func(store.Address) {})
 	for _, pair := range [][2]*Node{{n, b}, {b, n}} {
-		if reply, err := pair[0].Mail().Ask(ctx, Peer{pair[1].Name(), pair[1].Boot()}, "x", nil); string(reply) != "re" || err != nil {
+		if reply, err := pair[0].Mail().Ask(ctx, store.Address{Node: pair[1].Name(), Boot: pair[1].Boot()}, "x", nil); string(reply) != "re" || err != nil {
 			t.Errorf("%s asks: %q, %v", pair[0].Name(), reply, err)
 		}
 	}
-	if gone, err := n.Gone(ctx, Peer{"b", b.Boot()}); gone || err != nil {
+	if gone, err := n.Gone(ctx, store.Address{Node: "b", Boot: b.Boot()}); gone || err != nil {
 		t.Errorf("the other is gone: %v, %v", gone, err)
 	}
 	must[uint64](t)(b.Offer(ctx, "anon", "demo", "t", "c", time.Hour))
-	q := must[*WorkQueue](t)(n.Work(ctx, "demo"))
-	w := must[*Work](t)(q.Next(ctx))
+	q := must[store.Queue](t)(n.Work(ctx, "demo")).(*workQueue)
+	w := must[store.Work](t)(q.Next(ctx)).(*taskWork)
 	q.Close()
-	if w.Task != "t" {
+	if w.task != "t" {
 		t.Errorf("got work %+v", w)
 	}
 
@@ -105,7 +106,7 @@ func TestListen(t *testing.T) {
 	o.Listen.Address = n.Listens().String()
 	change(t, n.Close(ctx))
 	_, _, err = b.Get(ctx, testKey)
-	wantErr(t, "while the store is away", err, ErrUnavailable)
+	wantErr(t, "while the store is away", err, store.ErrUnavailable)
 	n = must[*Node](t)(Open(ctx, o))
 	if e, ok := n.entry(t, "b"); !ok || e.Boot != b.Boot() {
 		t.Errorf("after the start the entry of the other is %+v, there %v", e, ok)
@@ -122,7 +123,7 @@ func TestListen(t *testing.T) {
 	if n.Mail() != nil || n.Listens() != nil {
 		t.Error("a node that does not listen has mail")
 	}
-	must[*WorkQueue](t)(n.Work(ctx, "demo")).Close()
+	must[store.Queue](t)(n.Work(ctx, "demo")).Close()
 	if data, _, err := n.Get(ctx, testKey); string(data) != "before" || err != nil {
 		t.Errorf("what was stored before: %q, %v", data, err)
 	}

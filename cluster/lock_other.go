@@ -12,4 +12,4 @@ func tryLock(*os.File) (held bool, err error) {
 	return false, errors.ErrUnsupported
 }
 
-func unlock(*os.File) {}
+func unlockFile(*os.File) {}

@@ -24,6 +24,6 @@ func tryLock(f *os.File) (held bool, err error) {
 	}
 }
 
-// unlock gives the lock back before the file is closed. A program that this process starts has the file too, until it
+// unlockFile gives the lock back before the file is closed. A program that this process starts has the file too, until it
 // is running, and would keep the lock as long.
-func unlock(f *os.File) { _ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN) }
+func unlockFile(f *os.File) { _ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN) }

@@ -31,28 +31,29 @@ type losses struct {
 	missing atomic.Pointer[Outage]
 }
 
-// Lost counts the streams that were lost while the process ran.
-func (n *Node) Lost() uint64 { return n.losses.lost.Load() }
+func newLosses() losses {
+	return losses{configs: make(map[string]jetstream.StreamConfig), created: make(map[string]time.Time)}
+}
 
-// look is called often, and looks every 5 s.
-func (l *losses) look(ctx context.Context, n *Node, now time.Time) {
+// lookForLosses is called often, and looks every 5 s.
+func (l *losses) lookForLosses(ctx context.Context, n *Members, now time.Time) {
 	if now.Sub(l.looked) < lookLost || n.outages.now.Load() != nil {
 		return
 	}
 	l.looked = now
 	var missing, replaced []*kind
 	// What is known of some streams counts though others do not answer: the next look finds no difference.
-	defer func() { l.goOn(ctx, n, replaced) }()
+	defer func() { l.adoptStreams(ctx, n, replaced) }()
 	for i := range n.kinds {
 		k := &n.kinds[i]
-		s, err := n.fillOf(ctx, k.name)
+		s, err := n.fillOfStream(ctx, k.name)
 		switch {
 		case isMissing(err):
 			missing = append(missing, k)
 		case err != nil:
 			return // It may be there.
 		case k.name == "nodes" && s.shards != len(n.shards):
-			l.fail(n, now, "the store was made again with another number of event shards: only a process that starts takes it")
+			l.reportLoss(n, now, "the store was made again with another number of event shards: only a process that starts takes it")
 			return
 		case !l.created[k.name].IsZero() && !s.created.Equal(l.created[k.name]):
 			replaced = append(replaced, k)
@@ -62,15 +63,15 @@ func (l *losses) look(ctx context.Context, n *Node, now time.Time) {
 		}
 	}
 	if len(missing) > 0 {
-		l.remake(ctx, n, missing, now)
+		l.remakeStreams(ctx, n, missing, now)
 	} else {
 		l.since, l.said = time.Time{}, false
 		l.missing.Store(nil)
 	}
 }
 
-// remake makes streams again that have been missing for long enough. The next look finds them.
-func (l *losses) remake(ctx context.Context, n *Node, missing []*kind, now time.Time) {
+// remakeStreams makes streams again that have been missing for long enough. The next look finds them.
+func (l *losses) remakeStreams(ctx context.Context, n *Members, missing []*kind, now time.Time) {
 	if l.since.IsZero() {
 		l.since = now
 	}
@@ -79,7 +80,7 @@ func (l *losses) remake(ctx context.Context, n *Node, missing []*kind, now time.
 	}
 	if n.opts.guess && n.opts.Prefix == "" {
 		// The process that keeps the store has the streams, or makes them, before it serves.
-		l.fail(n, now, "streams of the store are missing: the process that keeps it is starting, or must be started again")
+		l.reportLoss(n, now, "streams of the store are missing: the process that keeps it is starting, or must be started again")
 		return
 	}
 	js, err := jetstream.New(n.conn)
@@ -93,14 +94,14 @@ func (l *losses) remake(ctx context.Context, n *Node, missing []*kind, now time.
 		}
 	}
 	if err != nil {
-		l.fail(n, now, "streams of the store are missing, and cannot be made again: "+err.Error())
+		l.reportLoss(n, now, "streams of the store are missing, and cannot be made again: "+err.Error())
 		return
 	}
 	l.looked = time.Time{}
 }
 
-// fail notes that the streams stay away. After a minute /healthz says so, and a process that starts says what to do, or makes them.
-func (l *losses) fail(n *Node, now time.Time, why string) {
+// reportLoss notes that the streams stay away. After a minute /healthz says so, and a process that starts says what to do, or makes them.
+func (l *losses) reportLoss(n *Members, now time.Time, why string) {
 	if l.since.IsZero() {
 		l.since = now
 	}
@@ -111,13 +112,13 @@ func (l *losses) fail(n *Node, now time.Time, why string) {
 	}
 }
 
-// goOn goes on with streams that are not those of before, and stores again what every node needs of them.
-func (l *losses) goOn(ctx context.Context, n *Node, replaced []*kind) {
+// adoptStreams goes on with streams that are not those of before, and stores again what every node needs of them.
+func (l *losses) adoptStreams(ctx context.Context, n *Members, replaced []*kind) {
 	var names, gone []string
 	said := l.keyless
 	for _, k := range replaced {
 		names = append(names, n.streamName(k.name))
-		gone = append(gone, loses(k.name))
+		gone = append(gone, describeLoss(k.name))
 		switch k.name {
 		case "nodes":
 			n.lease.again.Store(true)
@@ -130,7 +131,7 @@ func (l *losses) goOn(ctx context.Context, n *Node, replaced []*kind) {
 		n.log.Error("streams of the store were lost while this process ran: they were made again, and what they held is gone", "streams", names, "lost", gone)
 	}
 	if l.keyless {
-		err := n.keyring.restore(ctx)
+		err := n.keyring.restoreKeys(ctx)
 		if l.keyless = err != nil; l.keyless && !said {
 			n.log.Warn("the key ring was lost, and is not there yet", "error", err)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
@@ -29,7 +30,7 @@ func TestStoreComesBackEmpty(t *testing.T) {
 		rev := must[uint64](t)(a.Create(t.Context(), testKey, []byte("x"), time.Hour))
 		sealed := must[[]byte](t)(a.Keys().Seal([]byte("x"), nil))
 		tag := a.Keys().Tag([]byte("id"))
-		size := must[StreamStats](t)(a.fill(t.Context(), "sessions")).MaxBytes
+		size := must[StreamStats](t)(a.fillOfKind(t.Context(), "sessions")).MaxBytes
 
 		v.Empty(t)
 		a.connected()
@@ -54,13 +55,13 @@ func TestStoreComesBackEmpty(t *testing.T) {
 			}
 		}
 		// What is gone is gone, and a write that knew it is refused.
-		if _, _, err := b.Get(t.Context(), testKey); !errors.Is(err, ErrNotFound) {
+		if _, _, err := b.Get(t.Context(), testKey); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("the session of before: %v", err)
 		}
 		_, err := a.Update(t.Context(), testKey, []byte("y"), rev, time.Hour)
-		wantErr(t, "an update of what is lost", err, ErrConflict)
+		wantErr(t, "an update of what is lost", err, store.ErrConflict)
 		_, err = b.Keys().Open(sealed, nil)
-		wantErr(t, "what was sealed before", err, ErrSealed)
+		wantErr(t, "what was sealed before", err, store.ErrSealed)
 		if again := b.Keys().Tag([]byte("id")); string(again) != string(tag) {
 			t.Error("ids have other tags")
 		}
@@ -69,7 +70,7 @@ func TestStoreComesBackEmpty(t *testing.T) {
 		if data, _, err := b.Get(t.Context(), testKey); string(data) != "new" || err != nil {
 			t.Errorf("a new session is %q, %v", data, err)
 		}
-		if got := must[StreamStats](t)(b.fill(t.Context(), "sessions")).MaxBytes; got != size {
+		if got := must[StreamStats](t)(b.fillOfKind(t.Context(), "sessions")).MaxBytes; got != size {
 			t.Errorf("the stream of sessions may have %d bytes, want %d", got, size)
 		}
 		plain, err := b.Keys().Open(must[[]byte](t)(a.Keys().Seal([]byte("y"), nil)), nil)
@@ -115,17 +116,18 @@ func TestALossIsSaidThoughAnotherStreamIsSilent(t *testing.T) {
 		var log syncBuffer
 		a := open(t, Options{Node: "a", Remote: Remote{URL: v.Line("a").URL()}})
 		// What looks is a copy, for which the stream of tasks has a name that no server has an answer for.
-		n := &Node{opts: a.opts, prefix: a.prefix, shards: a.shards, log: slog.New(slog.NewTextHandler(&log, nil)), outages: a.outages, reads: a.reads, lease: &lease{}, keyring: a.keyring}
+		n := joinParts(&wire{opts: a.opts, prefix: a.prefix, shards: a.shards, log: slog.New(slog.NewTextHandler(&log, nil)), outages: a.outages, reads: a.reads})
+		n.lease, n.keyring = &lease{}, a.keyring
 		n.kinds = slices.Clone(a.kinds)
 		n.kinds[slices.IndexFunc(n.kinds, func(k kind) bool { return k.name == tasks })].name = "no answer"
 		l := &n.losses
 		before := time.Now().Add(-time.Hour)
 		l.created = map[string]time.Time{"nodes": before, "keys": before, "sessions": before}
-		l.look(t.Context(), n, time.Now())
+		l.lookForLosses(t.Context(), n.Members, time.Now())
 		if n.Lost() != 3 || !n.lease.again.Load() || strings.Count(log.String(), "were lost while this process ran") != 1 {
 			t.Errorf("%d streams are lost, the lease knows of it: %v, and the log says %q", n.Lost(), n.lease.again.Load(), log.String())
 		}
-		l.look(t.Context(), n, time.Now().Add(time.Minute))
+		l.lookForLosses(t.Context(), n.Members, time.Now().Add(time.Minute))
 		if n.Lost() != 3 {
 			t.Errorf("later %d streams are lost", n.Lost())
 		}

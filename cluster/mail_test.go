@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/troupe-run/troupe/internal/letter"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/internal/testkit/when"
 )
@@ -36,7 +37,7 @@ func listening(t *testing.T, v *testkit.VirtualNATS, name string) *mailbox {
 }
 
 func (b *mailbox) listen() {
-	b.Mail().Listen(func(l *Letter) {
+	b.Mail().Listen(func(l *store.Letter) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.got = append(b.got, fmt.Sprintf("%s %s %.20s", l.From.Node, l.Kind, l.Data))
@@ -44,14 +45,14 @@ func (b *mailbox) listen() {
 			l.Reply(append([]byte("re: "), l.Data...))
 			l.Reply([]byte("and once more"))
 		}
-	}, func(from Peer) {
+	}, func(from store.Address) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.missed = append(b.missed, from.Node)
 	})
 }
 
-func (b *mailbox) self() Peer { return Peer{b.Name(), b.Boot()} }
+func (b *mailbox) self() store.Address { return store.Address{Node: b.Name(), Boot: b.Boot()} }
 
 // letters returns what came since the last call, and from whom some were missed.
 func (b *mailbox) letters() (got, missed []string) {
@@ -112,8 +113,8 @@ func TestMail(t *testing.T) {
 		a.Mail().Send(b.self(), "x.y", []byte("one"))
 		b.want(t, "letters", []string{"a echo hello", "a x.y one"}, nil)
 		a.Mail().Tell("lists", []byte("two"))
-		a.Mail().Send(Peer{"b", "other"}, "x.y", []byte("none"))
-		a.Mail().Send(Peer{"b.>", "*"}, "x.y", []byte("none"))
+		a.Mail().Send(store.Address{Node: "b", Boot: "other"}, "x.y", []byte("none"))
+		a.Mail().Send(store.Address{Node: "b.>", Boot: "*"}, "x.y", []byte("none"))
 		a.Mail().Send(b.self(), "Bad Kind", []byte("none"))
 		b.want(t, "letters", []string{"a lists two"}, nil)
 		c.want(t, "letters", []string{"a lists two"}, nil)
@@ -148,10 +149,10 @@ func TestMailLimits(t *testing.T) {
 			t.Errorf("the biggest letter: %d bytes of reply, %v", len(reply), err)
 		}
 		_, err := a.Mail().Ask(t.Context(), b.self(), "echo", big)
-		wantErr(t, "a reply that is too big", err, ErrUnavailable)
+		wantErr(t, "a reply that is too big", err, store.ErrUnavailable)
 		b.letters()
 		_, err = a.Mail().Ask(t.Context(), b.self(), "echo", append(big, 0))
-		wantErr(t, "a letter that is too big", err, ErrTooBig)
+		wantErr(t, "a letter that is too big", err, store.ErrTooBig)
 		a.Mail().Send(b.self(), "x", append(big, 0))
 		b.want(t, "a letter that is too big", nil, nil)
 		a.Mail().Tell("x", append(big, 0))
@@ -168,10 +169,10 @@ func TestMailNobody(t *testing.T) {
 	fleet(t, 3, func(t *testing.T, v *testkit.VirtualNATS, nodes ...*mailbox) {
 		a, b, c := nodes[0], nodes[1], nodes[2]
 		began := time.Now()
-		for _, p := range []Peer{{"b", "other"}, {"nobody", "x"}, {"", ""}, {"b", ""}, {"*", ">"}, {"b.c", "d"}, {"b c", "d"}, {"b", "c\r\nPUB x 0\r\n\r\n"}, {strings.Repeat("b", 33), "c"}} {
+		for _, p := range []store.Address{{Node: "b", Boot: "other"}, {Node: "nobody", Boot: "x"}, {Node: "", Boot: ""}, {Node: "b", Boot: ""}, {Node: "*", Boot: ">"}, {Node: "b.c", Boot: "d"}, {Node: "b c", Boot: "d"}, {Node: "b", Boot: "c\r\nPUB x 0\r\n\r\n"}, {Node: strings.Repeat("b", 33), Boot: "c"}} {
 			_, err := a.Mail().Ask(t.Context(), p, "echo", nil)
-			wantErr(t, fmt.Sprintf("ask %v", p), err, ErrNobody)
-			if errors.Is(err, ErrUnavailable) {
+			wantErr(t, fmt.Sprintf("ask %v", p), err, store.ErrNobody)
+			if errors.Is(err, store.ErrUnavailable) {
 				t.Errorf("ask %v: %v says that this is unknown", p, err)
 			}
 		}
@@ -179,14 +180,14 @@ func TestMailNobody(t *testing.T) {
 			t.Errorf("that nobody is there took %v", time.Since(began))
 		}
 		_, err := a.Mail().Ask(t.Context(), b.self(), "silence", nil)
-		wantErr(t, "ask who does not reply", err, ErrUnavailable)
+		wantErr(t, "ask who does not reply", err, store.ErrUnavailable)
 		if d := time.Since(began).Round(time.Second); d != 5*time.Second {
 			t.Errorf("it took %v", d)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err = a.Mail().Ask(ctx, b.self(), "silence", nil)
-		wantErr(t, "ask for a second", err, ErrUnavailable)
+		wantErr(t, "ask for a second", err, store.ErrUnavailable)
 		if d := time.Since(began).Round(time.Second); d != 6*time.Second {
 			t.Errorf("it took %v", d-5*time.Second)
 		}
@@ -196,15 +197,15 @@ func TestMailNobody(t *testing.T) {
 		synctest.Wait()
 		now := time.Now()
 		_, err = a.Mail().Ask(t.Context(), b.self(), "echo", nil)
-		wantErr(t, "ask a dead node", err, ErrNobody)
+		wantErr(t, "ask a dead node", err, store.ErrNobody)
 		_, err = b.Mail().Ask(t.Context(), a.self(), "echo", nil)
-		wantErr(t, "ask without a connection", err, ErrUnavailable)
+		wantErr(t, "ask without a connection", err, store.ErrUnavailable)
 		if time.Since(now) > 10*time.Millisecond {
 			t.Errorf("that took %v", time.Since(now))
 		}
 		v.Line("c").Cut()
 		_, err = a.Mail().Ask(t.Context(), c.self(), "echo", nil)
-		wantErr(t, "ask a node that is cut off", err, ErrUnavailable)
+		wantErr(t, "ask a node that is cut off", err, store.ErrUnavailable)
 		time.Sleep(a.opts.Lease)
 		if got := a.others(); got != "" {
 			t.Errorf("after a lease it still hears %s", got)
@@ -232,14 +233,14 @@ func TestMailGoodbye(t *testing.T) {
 		if err := b.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		wantErr(t, "ask of a node that closes", <-ended, ErrUnavailable)
+		wantErr(t, "ask of a node that closes", <-ended, store.ErrUnavailable)
 		if got := a.others(); got != "" || time.Since(began) > time.Second {
 			t.Errorf("after %v it hears %q", time.Since(began), got)
 		}
 		_, err := a.Mail().Ask(t.Context(), b.self(), "echo", nil)
-		wantErr(t, "ask a node that left", err, ErrNobody)
+		wantErr(t, "ask a node that left", err, store.ErrNobody)
 		_, err = b.Mail().Ask(t.Context(), a.self(), "echo", nil)
-		wantErr(t, "ask after Close", err, ErrUnavailable)
+		wantErr(t, "ask after Close", err, store.ErrUnavailable)
 		b.Mail().Tell("x", nil)
 		b.Mail().Send(a.self(), "x", nil)
 		a.want(t, "letters", []string{"b silence "}, nil)
@@ -366,9 +367,9 @@ func TestMailSilence(t *testing.T) {
 func TestMailGone(t *testing.T) {
 	fleet(t, 2, func(t *testing.T, v *testkit.VirtualNATS, nodes ...*mailbox) {
 		a, b := nodes[0], nodes[1]
-		gone := func(of *mailbox, p Peer) string {
+		gone := func(of *mailbox, p store.Address) string {
 			yes, err := of.Gone(t.Context(), p)
-			if err != nil && !errors.Is(err, ErrUnavailable) {
+			if err != nil && !errors.Is(err, store.ErrUnavailable) {
 				t.Errorf("the error is %v", err)
 			}
 			if err != nil && yes {
@@ -378,16 +379,16 @@ func TestMailGone(t *testing.T) {
 		}
 		for _, c := range []struct {
 			after time.Duration
-			p     Peer
+			p     store.Address
 			want  string
 		}{
 			{0, b.self(), "false false"},
-			{0, Peer{"b", "other"}, "true false"}, // another boot has its name
-			{0, Peer{"*", ">"}, "true false"},
+			{0, store.Address{Node: "b", Boot: "other"}, "true false"}, // another boot has its name
+			{0, store.Address{Node: "*", Boot: ">"}, "true false"},
 			{0, a.self(), "false false"},
-			{0, Peer{"nobody", "x"}, "false true"}, // a node that has just begun cannot tell
-			{a.opts.Lease, Peer{"nobody", "x"}, "false true"},
-			{2 * time.Second, Peer{"nobody", "x"}, "true false"},
+			{0, store.Address{Node: "nobody", Boot: "x"}, "false true"}, // a node that has just begun cannot tell
+			{a.opts.Lease, store.Address{Node: "nobody", Boot: "x"}, "false true"},
+			{2 * time.Second, store.Address{Node: "nobody", Boot: "x"}, "true false"},
 		} {
 			if time.Sleep(c.after); gone(a, c.p) != c.want {
 				t.Errorf("%v is gone: not %s", c.p, c.want)
@@ -407,31 +408,31 @@ func TestMailGone(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		v.Line("a").Cut()
 		ended := make(chan string, 1)
-		go func() { ended <- gone(a, Peer{"b", "other"}) }()
+		go func() { ended <- gone(a, store.Address{Node: "b", Boot: "other"}) }()
 		if got := <-ended; got != "false true" {
 			t.Errorf("a node that is cut off says gone: %s", got)
 		}
 		time.Sleep(time.Minute)
-		if got := gone(a, Peer{"b", "other"}); got != "false true" || !a.Suspended() {
+		if got := gone(a, store.Address{Node: "b", Boot: "other"}); got != "false true" || !a.Suspended() {
 			t.Errorf("a node that was cut off for long, suspended %v, says gone: %s", a.Suspended(), got)
 		}
 		v.Line("a").Heal()
 		time.Sleep(3 * time.Second)
-		if got := gone(a, Peer{"nobody", "x"}); got != "false true" {
+		if got := gone(a, store.Address{Node: "nobody", Boot: "x"}); got != "false true" {
 			t.Errorf("when it has just come back: %s", got)
 		}
 		change(t, b.markTaken(t.Context(), "m", hasLeft, time.Minute))
-		if got := gone(a, Peer{"nobody", "m"}); got != "true false" {
+		if got := gone(a, store.Address{Node: "nobody", Boot: "m"}); got != "true false" {
 			t.Errorf("when it has just come back, and another one knows: %s", got)
 		}
 		time.Sleep(a.opts.Lease)
-		if got := gone(a, Peer{"nobody", "y"}); got != "true false" {
+		if got := gone(a, store.Address{Node: "nobody", Boot: "y"}); got != "true false" {
 			t.Errorf("a lease later: %s", got)
 		}
 
 		// It is cut off between the read and the renewal.
 		v.Line("a").Slow(100 * time.Millisecond)
-		go func() { ended <- gone(a, Peer{"b", "other"}) }()
+		go func() { ended <- gone(a, store.Address{Node: "b", Boot: "other"}) }()
 		time.Sleep(250 * time.Millisecond)
 		v.Line("a").Cut()
 		if got := <-ended; got != "false true" {
@@ -443,13 +444,13 @@ func TestMailGone(t *testing.T) {
 
 		// A newer boot has its name.
 		open(t, Options{Node: "b", Remote: Remote{URL: v.Line("c").URL()}})
-		if got := gone(b, Peer{"c", "x"}); got != "false true" {
+		if got := gone(b, store.Address{Node: "c", Boot: "x"}); got != "false true" {
 			t.Errorf("a node that was replaced says gone: %s", got)
 		}
 
 		// Whoever closes says nothing.
 		change(t, a.Close(t.Context()))
-		if got := gone(a, Peer{"b", "other"}); got != "false true" {
+		if got := gone(a, store.Address{Node: "b", Boot: "other"}); got != "false true" {
 			t.Errorf("after Close: %s", got)
 		}
 	})
@@ -471,7 +472,7 @@ func TestGoneNeedsARenewal(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 50 {
 			all.Go(func() {
-				yes, err := a.Gone(t.Context(), Peer{"x", fmt.Sprint(i)})
+				yes, err := a.Gone(t.Context(), store.Address{Node: "x", Boot: fmt.Sprint(i)})
 				sent := a.lease.base.Add(time.Duration(a.lease.renewed.Load()))
 				if !yes || err != nil {
 					t.Errorf("gone: %v, %v", yes, err)
@@ -497,12 +498,12 @@ func TestGoneNeedsARenewal(t *testing.T) {
 func TestMailMalformed(t *testing.T) {
 	fleet(t, 2, func(t *testing.T, v *testkit.VirtualNATS, nodes ...*mailbox) {
 		a, b := nodes[0], nodes[1]
-		answers := must[*nats.Subscription](t)(a.conn.SubscribeSync(a.subject("re.odd")))
+		answers := must[*nats.Subscription](t)(a.conn.SubscribeSync(a.subjectOf("re.odd")))
 		bad := [][]byte{nil, {}, {0}, {1, 2, 3}, {letter.Version}, {letter.Version + 1, 1, 2, 3}, []byte("hello"), make([]byte, 1<<20),
 			append(letter.Append(nil, letter.Head{Form: letter.Reply, Node: "a", Boot: "b"}, nil), make([]byte, letter.MACSize)...)}
 		for _, data := range bad {
-			change(t, a.conn.PublishRequest(a.subject("at.b."+b.Boot()), a.subject("re.odd"), data))
-			change(t, a.conn.Publish(a.subject("all"), data))
+			change(t, a.conn.PublishRequest(a.subjectOf("at.b."+b.Boot()), a.subjectOf("re.odd"), data))
+			change(t, a.conn.Publish(a.subjectOf("all"), data))
 		}
 		change(t, a.conn.Flush())
 		b.want(t, "what cannot be read", nil, nil)
@@ -522,7 +523,7 @@ func TestMailBeforeListen(t *testing.T) {
 		b := &mailbox{Node: open(t, Options{Node: "b", Remote: Remote{URL: v.Line("b").URL()}})}
 		began := time.Now()
 		_, err := a.Mail().Ask(t.Context(), b.self(), "echo", nil)
-		wantErr(t, "ask a node that does not listen", err, ErrUnavailable)
+		wantErr(t, "ask a node that does not listen", err, store.ErrUnavailable)
 		if time.Since(began) > 10*time.Millisecond {
 			t.Errorf("it took %v", time.Since(began))
 		}
@@ -551,28 +552,28 @@ func TestOutbox(t *testing.T) {
 	}
 	for range 2 {
 		n, size := 0, len(msg(letter.All, 1<<20).Data)
-		for o.put(msg(letter.All, 1<<20), letter.All) == nil {
+		for o.queueLetter(msg(letter.All, 1<<20), letter.All) == nil {
 			n++
 		}
-		wantErr(t, "a letter too many", o.put(msg(letter.To, 1<<20), letter.To), errOutbox)
+		wantErr(t, "a letter too many", o.queueLetter(msg(letter.To, 1<<20), letter.To), errOutbox)
 		if n != maxOutbox/size {
 			t.Errorf("%d letters of %d bytes wait, want %d", n, size, maxOutbox/size)
 		}
-		all := o.take()
+		all := o.takeLetters()
 		if first, last := number(all[0]), number(all[len(all)-1]); len(all) != n || last != first+uint64(n-1) {
 			t.Errorf("%d letters with the numbers %d to %d", len(all), first, last)
 		}
 		before := number(all[len(all)-1])
 		heart, next := msg(letter.Heart, 0), msg(letter.All, 0)
-		change(t, o.put(heart, letter.Heart))
-		change(t, o.put(next, letter.All))
+		change(t, o.queueLetter(heart, letter.Heart))
+		change(t, o.queueLetter(next, letter.All))
 		if h, n := number(heart), number(next); h != before+1 || n != before+2 {
 			t.Errorf("after one that did not fit: a heart has %d and a letter %d, the last one had %d", h, n, before)
 		}
-		o.take()
+		o.takeLetters()
 	}
-	o.close()
-	wantErr(t, "a letter after close", o.put(msg(letter.To, 0), letter.To), ErrClosed)
+	o.closeOutbox()
+	wantErr(t, "a letter after close", o.queueLetter(msg(letter.To, 0), letter.To), store.ErrClosed)
 }
 
 // TestSerials: a letter that is late counts as one only by those that its sender sent to the same subject, and serials rise however many
@@ -582,7 +583,7 @@ func TestSerials(t *testing.T) {
 	o, replays := newOutbox(), letter.NewReplays(10)
 	send := func(to string, f letter.Form) *letter.Head {
 		m := &nats.Msg{Subject: to, Data: letter.Append(nil, letter.Head{Form: f, Kind: "x", Node: "a", Boot: "b"}, nil)}
-		change(t, o.put(m, f))
+		change(t, o.queueLetter(m, f))
 		h, _, err := letter.Read(append(m.Data, make([]byte, letter.MACSize)...))
 		change(t, err)
 		return &h
@@ -614,21 +615,21 @@ func TestSerials(t *testing.T) {
 // TestHeartsForget: what is known of others is bounded.
 func TestHeartsForget(t *testing.T) {
 	t.Parallel()
-	h := hearts{heard: make(map[Peer]*heard)}
+	h := hearts{heard: make(map[store.Address]*heard)}
 	now := time.Now()
 	for i := range 3 * maxHeard {
-		p := Peer{fmt.Sprintf("n%d", i), "x"}
-		h.hear(p, letter.Head{Form: letter.Heart, Num: 1}, nil, now)
-		h.hear(Peer{"busy", "x"}, letter.Head{Form: letter.All, Num: uint64(i + 1)}, nil, now)
+		p := store.Address{Node: fmt.Sprintf("n%d", i), Boot: "x"}
+		h.hearLetter(p, letter.Head{Form: letter.Heart, Num: 1}, nil, now)
+		h.hearLetter(store.Address{Node: "busy", Boot: "x"}, letter.Head{Form: letter.All, Num: uint64(i + 1)}, nil, now)
 		now = now.Add(time.Second)
 	}
 	if len(h.heard) > maxHeard {
 		t.Errorf("%d are known", len(h.heard))
 	}
-	if gap, _ := h.hear(Peer{"busy", "x"}, letter.Head{Form: letter.All, Num: 3*maxHeard + 2}, nil, now); !gap {
+	if gap, _ := h.hearLetter(store.Address{Node: "busy", Boot: "x"}, letter.Head{Form: letter.All, Num: 3*maxHeard + 2}, nil, now); !gap {
 		t.Error("a node that is heard all the time was forgotten")
 	}
-	if gap, _ := h.hear(Peer{"busy", "x"}, letter.Head{Form: letter.All, Num: 3}, nil, now); gap {
+	if gap, _ := h.hearLetter(store.Address{Node: "busy", Boot: "x"}, letter.Head{Form: letter.All, Num: 3}, nil, now); gap {
 		t.Error("a letter that came late is a gap")
 	}
 	// What another release says in its hearts, or does not.

@@ -116,7 +116,7 @@ func joined(t testing.TB, n *Node, name string) *Node {
 // joinTo joins the server that is in the process of n.
 func (m *Node) joinTo(ctx context.Context, n *Node) error {
 	m.link.set(n.server)
-	return m.join(ctx)
+	return m.joinServer(ctx)
 }
 
 func closeAtEnd(t testing.TB, n *Node) {
@@ -131,9 +131,9 @@ func closeAtEnd(t testing.TB, n *Node) {
 
 // logOf names the stream of testStream's events in a store with that many shards.
 func logOf(shards int) string {
-	n := &Node{}
+	n := &wire{}
 	n.setShards(shards)
-	return n.shard(testStream).name
+	return n.eventShard(testStream).name
 }
 
 // bubble runs f in virtual time and then lets the server's last goroutines end; a
@@ -175,12 +175,18 @@ func must[T any](t testing.TB) func(v T, err error) T {
 	}
 }
 
-// messages counts the messages in a stream.
-func messages(t *testing.T, n *Node, stream string) uint64 {
+// countMessages counts the messages in a stream.
+func countMessages(t *testing.T, n *Node, stream string) uint64 {
 	t.Helper()
-	st, err := n.fill(t.Context(), stream)
+	st, err := n.fillOfKind(t.Context(), stream)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return st.Messages
+}
+
+// readEvents reads appends from..to of a stream.
+func readEvents(ctx context.Context, n *Node, stream string, from, to uint64) (all []event, err error) {
+	err = n.Read(ctx, stream, from, to, func(num uint64, data []byte) { all = append(all, event{num, data}) })
+	return all, err
 }

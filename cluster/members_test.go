@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/internal/testkit/when"
 )
@@ -31,12 +32,12 @@ func TestBeats(t *testing.T) {
 		data []byte
 		want beat
 	}{
-		"all":                {full.encode(), full},
-		"more than we know":  {append(full.encode(), 1, 2, 3), full},
+		"all":                {full.encodeBeat(), full},
+		"more than we know":  {append(full.encodeBeat(), 1, 2, 3), full},
 		"the first release":  {two, beat{entry: 300, serves: 9}},
-		"no load":            {beat{entry: 1, age: 2, programs: 3}.encode(), beat{entry: 1, age: 2, programs: 3}},
-		"a release before":   {full.encode()[:len(full.encode())-1], before},
-		"cut off":            {full.encode()[:len(full.encode())-2], beat{entry: full.entry, serves: full.serves, age: full.age}},
+		"no load":            {beat{entry: 1, age: 2, programs: 3}.encodeBeat(), beat{entry: 1, age: 2, programs: 3}},
+		"a release before":   {full.encodeBeat()[:len(full.encodeBeat())-1], before},
+		"cut off":            {full.encodeBeat()[:len(full.encodeBeat())-2], beat{entry: full.entry, serves: full.serves, age: full.age}},
 		"nothing":            {nil, beat{}},
 		"a length that lies": {append([]byte{1, 0, 0}, 1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1), beat{entry: 1}},
 		"a big number":       {append([]byte{0, 0, 0}, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 0, 0, 0), beat{load: &Load{Calls: 1<<31 - 1}}},
@@ -46,7 +47,7 @@ func TestBeats(t *testing.T) {
 		}
 	}
 	long := beat{load: &Load{Release: strings.Repeat("v", 1000)}}
-	if got := readBeat(long.encode()); got.load == nil || len(got.load.Release) != maxRelease {
+	if got := readBeat(long.encodeBeat()); got.load == nil || len(got.load.Release) != maxRelease {
 		t.Errorf("a long release: %+v", got.load)
 	}
 }
@@ -61,7 +62,7 @@ func TestMembers(t *testing.T) {
 		time.Sleep(1500 * time.Millisecond)
 		synctest.Wait()
 		find := func(name string) *Member {
-			all := must[[]Member](t)(a.Members(t.Context()))
+			all := must[[]Member](t)(a.ListMembers(t.Context()))
 			for i := range all {
 				if all[i].Node == name {
 					return &all[i]
@@ -109,12 +110,12 @@ func TestMembers(t *testing.T) {
 			t.Errorf("b was suspended for %v", d)
 		}
 		next := open(t, Options{Node: "b", Remote: Remote{URL: v.Line("next").URL()}})
-		for _, m := range must[[]Member](t)(a.Members(t.Context())) {
+		for _, m := range must[[]Member](t)(a.ListMembers(t.Context())) {
 			if m.Node == "b" && m.Boot != next.Boot() {
 				t.Errorf("beside its next boot, b is still %+v", m)
 			}
 		}
-		next.Mail().Listen(func(*Letter) {}, func(Peer) {})
+		next.Mail().Listen(func(*store.Letter) {}, func(store.Address) {})
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
 		leases("b has come again", 3, 0)
@@ -129,14 +130,14 @@ func TestMembers(t *testing.T) {
 		if m := find("c"); m != nil {
 			t.Errorf("c, which has ended, is %+v", m)
 		}
-		time.Sleep(forgotten)
+		time.Sleep(memberSilence)
 		if m := find("b"); m != nil {
 			t.Errorf("b is not forgotten: %+v", m)
 		}
 		v.Line("b").Heal()
 		b.connected()
 		time.Sleep(lease)
-		if d := b.SuspendedFor(); d < forgotten || d > forgotten+3*lease {
+		if d := b.SuspendedFor(); d < memberSilence || d > memberSilence+3*lease {
 			t.Errorf("after all, b was suspended for %v", d)
 		}
 	})
@@ -175,7 +176,7 @@ func TestStoredSessions(t *testing.T) {
 		t.Errorf("found %+v, %v", s, err)
 	}
 	for _, id := range []string{"id3", "none"} {
-		if s, err := n.FindSession(ctx, is(id)); !errors.Is(err, ErrNotFound) {
+		if s, err := n.FindSession(ctx, is(id)); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("%s: found %+v, %v", id, s, err)
 		}
 	}
@@ -203,7 +204,7 @@ func TestMissingReplicas(t *testing.T) {
 	c := testkit.StartNATS(t, 3, nil)
 	n := remote(t, c, "a")
 	missing := func() (all int) {
-		s := n.stats(t.Context())
+		s := n.collectStats(t.Context())
 		if s.Streams == nil {
 			return -1
 		}
@@ -214,7 +215,7 @@ func TestMissingReplicas(t *testing.T) {
 	}
 	wait(t, "all replicas to be there", func() bool { return missing() == 0 })
 	c.Stop(0)
-	wait(t, "a replica of each stream to be missing", func() bool { return missing() == len(n.stats(t.Context()).Streams) })
+	wait(t, "a replica of each stream to be missing", func() bool { return missing() == len(n.collectStats(t.Context()).Streams) })
 	c.Start(t, 0)
 	wait(t, "all replicas to be back", func() bool { return missing() == 0 })
 }
@@ -228,8 +229,8 @@ func TestOneStreamIsSilent(t *testing.T) {
 			if got := n.Silent(); got != "" {
 				t.Errorf("before, %s is silent", got)
 			}
-			at := slices.IndexFunc(n.kinds, func(k kind) bool { return k.whole() == name })
-			if err := n.api(t.Context(), "STREAM.DELETE."+n.streamName(n.kinds[at].name), nil, nil); err != nil {
+			at := slices.IndexFunc(n.kinds, func(k kind) bool { return k.wholeName() == name })
+			if err := n.askAPI(t.Context(), "STREAM.DELETE."+n.streamName(n.kinds[at].name), nil, nil); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(silentFor - 2*time.Second)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
@@ -35,12 +36,12 @@ func used(t *testing.T, o Options) (sealed []byte) {
 func holds(t *testing.T, n *Node, sealed []byte) (sessions, events, keys bool) {
 	t.Helper()
 	_, _, err := n.Get(t.Context(), testKey)
-	if sessions = err == nil; !sessions && !errors.Is(err, ErrNotFound) {
+	if sessions = err == nil; !sessions && !errors.Is(err, store.ErrNotFound) {
 		t.Error(err)
 	}
-	events = len(must[[]Stored](t)(n.Read(t.Context(), testStream, 1, 20))) == 20
+	events = len(must[[]event](t)(readEvents(t.Context(), n, testStream, 1, 20))) == 20
 	plain, err := n.Keys().Open(sealed, nil)
-	if keys = err == nil && string(plain) == "secret"; !keys && !errors.Is(err, ErrSealed) {
+	if keys = err == nil && string(plain) == "secret"; !keys && !errors.Is(err, store.ErrSealed) {
 		t.Error(err)
 	}
 	return sessions, events, keys
@@ -169,7 +170,7 @@ func TestGoOnWithoutWhatIsLost(t *testing.T) {
 				sealed := used(t, Options{Dir: dir})
 				c.harm(t, dir, filepath.Join(dir, storeDir, "$G", "streams", logOf(4)))
 				_, err := Open(t.Context(), Options{Dir: dir})
-				wantErr(t, "open", err, ErrDamaged)
+				wantErr(t, "open", err, store.ErrDamaged)
 				follow(t, err)
 				n := must[*Node](t)(Open(t.Context(), Options{Dir: dir}))
 				if s, e, k := holds(t, n, sealed); s != c.sessions || e != c.events || !k {
@@ -216,7 +217,7 @@ func TestLeasesAreVoidedOneByOne(t *testing.T) {
 	msgs := filepath.Join(dir, storeDir, "$G", "streams", "nodes", "msgs")
 	before := must[fs.FileInfo](t)(os.Stat(msgs))
 	n = open(t, Options{Dir: dir})
-	if got := messages(t, n, "nodes"); got != 1 {
+	if got := countMessages(t, n, "nodes"); got != 1 {
 		t.Errorf("entries after the start: got %d, want its own", got)
 	}
 	if after := must[fs.FileInfo](t)(os.Stat(msgs)); !os.SameFile(before, after) {
@@ -239,7 +240,7 @@ func TestNewerServer(t *testing.T) {
 	// The server logs which checksum the description would need.
 	var said bytes.Buffer
 	_, err := Open(t.Context(), Options{Dir: dir, Log: slog.New(slog.NewTextHandler(&said, nil))})
-	wantErr(t, "open with a wrong checksum", err, ErrDamaged)
+	wantErr(t, "open with a wrong checksum", err, store.ErrDamaged)
 	m := regexp.MustCompile(`do not match \\"[0-9a-f]{16}\\" vs \\"([0-9a-f]{16})\\"`).FindSubmatch(said.Bytes())
 	if m == nil {
 		t.Fatalf("no checksum in the log: %s", said.Bytes())
@@ -247,7 +248,7 @@ func TestNewerServer(t *testing.T) {
 	change(t, os.WriteFile(sum, m[1], 0o600))
 	before := snapshot(t, events)
 	_, err = Open(t.Context(), Options{Dir: dir})
-	wantErr(t, "open", err, ErrNewer)
+	wantErr(t, "open", err, store.ErrNewer)
 	if d := cmp.Diff(snapshot(t, events), before); d != "" {
 		t.Errorf("the stream was changed (-got +want):\n%s", d)
 	}
@@ -264,8 +265,8 @@ func TestDeletingWhatIsGone(t *testing.T) {
 	stores(t, func(t *testing.T, o Options) {
 		n := open(t, o)
 		must[uint64](t)(n.Create(t.Context(), testKey, []byte("x"), time.Hour))
-		for _, want := range []error{nil, ErrNotFound} {
-			err := n.api(t.Context(), "STREAM.MSG.DELETE.sessions", map[string]any{"seq": 1, "no_erase": true}, nil)
+		for _, want := range []error{nil, store.ErrNotFound} {
+			err := n.askAPI(t.Context(), "STREAM.MSG.DELETE.sessions", map[string]any{"seq": 1, "no_erase": true}, nil)
 			wantErr(t, "delete", err, want)
 		}
 	})

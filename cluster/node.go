@@ -2,75 +2,45 @@ package cluster
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"log/slog"
-	"net"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/troupe-run/troupe/internal/limits"
-	"github.com/troupe-run/troupe/internal/remoteclock"
+	leases "github.com/troupe-run/troupe/internal/lease"
+	"github.com/troupe-run/troupe/internal/store"
 )
 
-// Node is one process's membership of the cluster, and its access to the store.
-// Its methods may be called from any goroutine.
+// Node is one process's membership of the cluster, and its access to the store: what its parts do, it
+// does. Its methods may be called from any goroutine.
 type Node struct {
-	opts      Options
-	name      string
-	boot      string
-	prefix    string  // of subjects: "" or with a dot at its end
-	kinds     []kind  // its streams; settled, like shards, before the node serves
-	shards    []*kind // those of them that keep the events
-	replayTTL string
-	log       *slog.Logger
+	*wire
+	*messages
+	*usage
+	*Server
+	*Records
+	*Log
+	*Tasks
+	*Members
 
-	dir       *directory     // nil in memory
-	tmp       string         // the directory that JetStream requires in memory mode
-	server    *server.Server // nil if the server is not ours; used by the goroutine of outages while that runs
-	listens   net.Addr       // where it serves other nodes
-	link      faultyLink     // to it
-	conn      *nats.Conn
-	acks      *inbox     // answers to writes
-	reads     *inbox     // answers to reads, which are slow to decode
-	logConn   *nats.Conn // for reads of the log, which are big: leases and appends never wait behind them
-	logReads  *inbox     // their answers
-	readSlots slots      // of reads of the log, see readsAtOnce
-	gets      slots      // of appends that they ask for, see getsAtOnce
-	tailSlots slots      // of searches for its end
-	lease     *lease
-	keyring   *Keyring
-	mail      *Mail // nil: there are no other nodes
-
-	conclusions conclusions            // what is not there
-	clock       remoteclock.Clock      // of the remote servers
-	clash       atomic.Pointer[string] // what another program has under the same id; nil without
-	waits       atomic.Pointer[string] // why no server of Remote has answered yet; nil once one has
-
-	outages  *outages
-	losses   losses
-	flusher  *flusher // nil: acknowledgements do not wait for the disk
-	counters counters
-	fills    [budgets]fillOf
-	answered answered
-	leaving  atomic.Bool // Close has begun: calls from outside are refused
-	replicas int         // of the streams on remote servers
-	fitted   bool        // the nodes that are there have been found to fit
-	succeeds bool        // an earlier boot had this node's entry when this one came
-	watching bool        // the goroutine of outages runs
-	flushing bool        // the goroutine of the flusher runs
-	mailing  bool        // the goroutine that sends mail runs
+	answered leaderAnswers
+	watching bool // the goroutine of outages runs
+	flushing bool // the goroutine of the flusher runs
+	mailing  bool // the goroutine that sends mail runs
 
 	closing  sync.Once
 	closeErr error
 }
+
+var (
+	_ store.Store = (*Node)(nil)
+	_ store.Tasks = (*Node)(nil)
+	_ store.Mail  = (*Mail)(nil)
+	_ store.Keys  = (*Keyring)(nil)
+)
 
 // Open starts a node. It locks the data directory, starts the embedded server
 // over it, ends the leases that a previous process left in it, and takes its own.
@@ -80,37 +50,41 @@ type Node struct {
 //
 // ctx bounds the start only; Close ends the node.
 func Open(ctx context.Context, o Options) (*Node, error) {
-	if err := o.complete(); err != nil {
+	if err := o.fillDefaults(); err != nil {
 		return nil, err
 	}
 	n := newNode(o)
-	if err := n.start(ctx); err != nil {
-		n.stop(ctx)
+	if err := n.startNode(ctx); err != nil {
+		n.stopNode(ctx)
 		return nil, err
 	}
 	return n, nil
 }
 
 func newNode(o Options) *Node {
-	if o.now == nil {
-		o.now = time.Now
-	}
-	n := &Node{opts: o, name: o.Node, boot: randomName(8), log: o.Log, replayTTL: formatTTL(o.ReplayAge), readSlots: make(slots, readsAtOnce), gets: make(slots, getsAtOnce), tailSlots: make(slots, readsAtOnce)}
-	if o.Prefix != "" {
-		n.prefix = o.Prefix + "."
-	}
-	n.setShards(o.newShards())
-	n.outages = newOutages(n)
-	n.keyring = newKeyring(n)
-	n.losses.configs, n.losses.created = make(map[string]jetstream.StreamConfig), make(map[string]time.Time)
-	if o.Dir != "" && o.Sync < 0 && !o.shared() {
-		n.flusher = newFlusher(n)
+	n := joinParts(newWire(o))
+	n.outages.restart = n.restartServer
+	if o.Dir != "" && o.Sync < 0 && !o.isShared() {
+		n.flusher = newFlusher(n.messagesDir, n.outages.noteServerError)
 	}
 	return n
 }
 
-func (n *Node) start(ctx context.Context) (err error) {
-	if n.opts.Remote.set() {
+// joinParts makes a node of its parts on one wire.
+func joinParts(w *wire) *Node {
+	m, u := &messages{wire: w}, new(usage)
+	records := &Records{m, u}
+	return &Node{
+		wire: w, messages: m, usage: u, Records: records,
+		Server:  &Server{wire: w, losses: newLosses()},
+		Log:     &Log{&logReader{m}, u},
+		Tasks:   &Tasks{&workStore{m}, u},
+		Members: &Members{messages: m, keyring: newKeyring(records)},
+	}
+}
+
+func (n *Node) startNode(ctx context.Context) (err error) {
+	if n.opts.Remote.isSet() {
 		return n.startRemote(ctx)
 	}
 	path, reserved := "", int64(0)
@@ -118,7 +92,7 @@ func (n *Node) start(ctx context.Context) (err error) {
 		if err := n.openDirectory(n.opts.newShards(), n.streamNames); err != nil {
 			return err
 		}
-		n.setShards(n.dir.id.shards())
+		n.setShards(n.dir.id.shardCount())
 		n.tookShards()
 		if n.name == "" {
 			n.name = n.dir.id.Node
@@ -141,18 +115,18 @@ func (n *Node) start(ctx context.Context) (err error) {
 	}
 	if n.flusher != nil {
 		n.flushing = true
-		go n.flusher.run()
+		go n.flusher.flushGroups()
 	}
 	n.link.set(n.server)
-	if err := n.join(ctx); err != nil {
+	if err := n.joinServer(ctx); err != nil {
 		if o := n.Outage(); o != nil {
 			err = fmt.Errorf("%w (%s)", err, o)
 		}
 		return err
 	}
 	if n.dir != nil {
-		n.watching = true
-		go n.outages.run()
+		n.watching, n.outages.dir = true, n.dir.path
+		go n.outages.restartRegularly()
 	}
 	if n.tmp != "" {
 		// JetStream puts nothing there, and the folder would remain after a kill.
@@ -161,9 +135,9 @@ func (n *Node) start(ctx context.Context) (err error) {
 	return nil
 }
 
-// join connects the node to its server and registers it there.
-func (n *Node) join(ctx context.Context) (err error) {
-	if n.conn, err = n.connect(ctx, n.name); err != nil {
+// joinServer connects the node to its server and registers it there.
+func (n *Node) joinServer(ctx context.Context) (err error) {
+	if n.conn, err = n.connectServer(ctx, n.name); err != nil {
 		return err
 	}
 	if n.acks, err = newInbox(n.conn, nil); err != nil {
@@ -172,7 +146,7 @@ func (n *Node) join(ctx context.Context) (err error) {
 	if n.reads, err = newInbox(n.conn, nil); err != nil {
 		return err
 	}
-	if n.logConn, err = n.connect(ctx, n.name+" log"); err != nil {
+	if n.logConn, err = n.connectServer(ctx, n.name+" log"); err != nil {
 		return err
 	}
 	if n.logReads, err = newInbox(n.logConn, nil); err != nil {
@@ -181,15 +155,15 @@ func (n *Node) join(ctx context.Context) (err error) {
 	if err := n.findPrefix(ctx); err != nil {
 		return err
 	}
-	if n.opts.shared() {
-		if n.mail, err = newMail(ctx, n); err != nil {
+	if n.opts.isShared() {
+		if n.mail, err = newMail(ctx, n.Members, n.connectServer); err != nil {
 			return err
 		}
 		n.mailing = true
-		go n.mail.run()
+		go n.mail.sendQueued()
 	}
-	if n.opts.Remote.set() {
-		err = n.agree(ctx)
+	if n.opts.Remote.isSet() {
+		err = n.agreeWithServers(ctx)
 	} else {
 		err = n.settleStore(ctx)
 	}
@@ -197,25 +171,62 @@ func (n *Node) join(ctx context.Context) (err error) {
 		return err
 	}
 	if n.mail != nil { // Before others know this boot, so that it can read what they send it.
-		if _, err := n.keyring.read(true); err != nil {
+		if _, err := n.keyring.readKeys(true); err != nil {
 			return fmt.Errorf("cluster: the key ring: %w", err)
 		}
 	}
-	l := newLease(n)
-	if err := l.register(ctx); err != nil {
+	l := newLease(n.Members)
+	if err := l.registerNode(ctx); err != nil {
 		return err
 	}
 	if n.mail != nil {
-		if err := n.fits(ctx, l.entry.First); err != nil {
-			_ = n.bury(ctx, l.stream(), l.subject(), l.m.Rev) // Otherwise it expires.
+		if err := n.checkOthers(ctx, l.entry.First); err != nil {
+			_ = n.buryMessage(ctx, l.entryStream(), l.entrySubject(), l.m.Rev) // Otherwise it expires.
 			return err
 		}
 	}
 	n.lease = l
-	n.measure(ctx) // before the first write is charged
-	go l.run()
-	go l.measures(l.stop)
+	n.measureBudgets(ctx) // before the first write is charged
+	go l.renewRegularly()
+	go n.watchStore()
 	return n.keyring.readTagKey(ctx)
+}
+
+// watchStore measures the store, and compares other nodes with this one, until the lease ends. No renewal waits for that.
+func (n *Node) watchStore() {
+	defer close(n.lease.counted)
+	defer n.answered.under.Wait()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		<-n.lease.stop
+		cancel()
+	}()
+	tick := time.NewTicker(n.opts.Lease / leases.PerTerm)
+	defer tick.Stop()
+	others, wrong := make(strangers), time.Time{}
+	if n.mail != nil {
+		n.answered.under.Go(func() { n.answered.askRegularly(ctx, n.messages) })
+	}
+	for {
+		select {
+		case <-n.lease.stop:
+			return
+		case <-tick.C:
+		}
+		n.measureBudgets(ctx)
+		if n.mail != nil {
+			n.losses.lookForLosses(ctx, n.Members, time.Now())
+			others.lookAtStrangers(ctx, n.Members)
+			wrong = n.sayAhead(wrong)
+		}
+	}
+}
+
+// agreeWithServers waits until the streams of the servers are there as they must be.
+func (n *Node) agreeWithServers(ctx context.Context) error {
+	a := agreement{Server: n.Server, messages: n.messages, checkOthers: n.checkOthers}
+	return a.agreeOnStreams(ctx)
 }
 
 // settleStore makes the streams of the server in this process what they must be, and voids the leases of dead nodes.
@@ -229,7 +240,7 @@ func (n *Node) settleStore(ctx context.Context) error {
 	if err := n.dir.keepStreams(n.streamNames(len(n.shards))); err != nil {
 		return err
 	}
-	if n.opts.Listen.set() {
+	if n.opts.Listen.isSet() {
 		return nil // Other nodes may be alive, and come back.
 	}
 	// We hold the lock of this directory, so every node with a lease in it is
@@ -240,40 +251,18 @@ func (n *Node) settleStore(ctx context.Context) error {
 	return nil
 }
 
-// Name returns the node's name: [a-z0-9-]{1,32}.
-func (n *Node) Name() string { return n.name }
-
-// Boot returns the boot nonce: a short random [a-z0-9] string, a new one each
-// time the process starts.
-func (n *Node) Boot() string { return n.boot }
-
-// Listens returns the address on which the server of this process serves other nodes, or nil.
-func (n *Node) Listens() net.Addr { return n.listens }
-
-// Suspended reports whether the lease was not renewed in time. The time counts
-// from the sending of the last successful renewal, on this process's monotonic
-// clock. A suspended node must take no new work. It resumes by itself, under the
-// same boot nonce, unless a newer boot has its name.
-func (n *Node) Suspended() bool { return n.lease.age() > n.opts.Lease }
-
-// Lapsed reports whether the node has been suspended for as long as its lease lasts: others that live have taken it for gone by then.
-func (n *Node) Lapsed() bool { return n.lease.age() > 2*n.opts.Lease }
-
-// Keys returns the fleet's key ring.
-func (n *Node) Keys() *Keyring { return n.keyring }
-
 // Close waits for the writes in flight, deletes the node's entry, stops the
 // server and releases the data directory. If ctx ends first it stops all the
 // same. Calls in flight then end with ErrUnavailable; because their writes may
 // still be stored, the node's entry is left to expire. Later calls return
 // ErrClosed; a second Close returns what the first did.
 func (n *Node) Close(ctx context.Context) error {
-	n.closing.Do(func() { n.closeErr = n.stop(ctx) })
+	n.closing.Do(func() { n.closeErr = n.stopNode(ctx) })
 	return n.closeErr
 }
 
-// stop ends all that start has begun.
-func (n *Node) stop(ctx context.Context) error {
+// stopNode ends all that start has begun.
+func (n *Node) stopNode(ctx context.Context) error {
 	var errs []error
 	n.leaving.Store(true)
 	if n.watching {
@@ -281,29 +270,29 @@ func (n *Node) stop(ctx context.Context) error {
 		<-n.outages.done
 	}
 	if n.mail != nil {
-		n.mail.close(n.mailing)
+		n.mail.closeMail(n.mailing)
 	}
 	if n.acks != nil && n.reads != nil && n.logReads != nil {
 		// The lease is renewed until the last write is decided: when the entry is
 		// gone, other nodes take the streams over.
-		decided := n.acks.drain(ctx)
+		decided := n.acks.drainCalls(ctx)
 		if n.flushing {
-			decided = n.flusher.drain(ctx) && decided
+			decided = n.flusher.drainWaiters(ctx) && decided
 		}
 		if n.lease != nil {
-			if err := n.lease.close(ctx, decided); err != nil {
+			if err := n.lease.endLease(ctx, decided); err != nil {
 				errs = append(errs, err)
 			}
 		}
-		n.acks.close()
-		n.reads.close()
-		n.logReads.close()
+		n.acks.closeInbox()
+		n.reads.closeInbox()
+		n.logReads.closeInbox()
 	}
 	if n.mail != nil {
 		n.mail.aside.Wait()
 	}
 	if n.flushing {
-		n.flusher.close()
+		n.flusher.stopLoop()
 	}
 	for _, c := range []*nats.Conn{n.conn, n.logConn} {
 		if c != nil {
@@ -319,40 +308,180 @@ func (n *Node) stop(ctx context.Context) error {
 		}
 	}
 	if n.dir != nil {
-		if err := n.dir.close(); err != nil {
+		if err := n.dir.closeDirectory(); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// randomName returns n characters of [a-z0-9]. 8 of them are 41 bits: enough to
-// tell boots and nodes apart, but no secret.
-func randomName(n int) string {
-	const letters = "abcdefghijklmnopqrstuvwxyz0123456789"
-	b := make([]byte, n)
-	_, _ = rand.Read(b) // Never fails.
-	for i := range b {
-		b[i] = letters[int(b[i])%len(letters)]
+// Lost counts the streams that were lost while the process ran.
+func (n *Node) Lost() uint64 { return n.losses.lost.Load() }
+
+// Outage returns why the store cannot write now, or nil if it can. An outage ends
+// by itself when the disk has room again, or the streams are there.
+func (n *Node) Outage() *Outage {
+	if o := n.outages.now.Load(); o != nil {
+		return o
 	}
-	return string(b)
+	return n.losses.missing.Load()
 }
 
-// Now is the time by the clock of the servers, which count the lifetimes of what is stored; without a monotonic reading.
-func (n *Node) Now() time.Time { return n.clock.Now() }
-
-// Ahead is by how much this machine's clock is ahead of that of the servers, and below 0 by how much it is behind, as far as it can be told. It is measured every
-// second, for servers of others only.
-func (n *Node) Ahead() time.Duration { return n.clock.Ahead() }
-
-// ClockWrong returns an error while the machine's clock is too far from that of the servers: the process must not serve.
-func (n *Node) ClockWrong() error {
-	by, than := n.clock.Surely(), "ahead of"
-	if by < 0 {
-		by, than = -by, "behind"
+// restartServer ends the server and starts another one on the same directory, whose
+// files have all acknowledged writes. The outcome of calls in flight is unknown,
+// because nothing can answer them any more.
+func (n *Node) restartServer() error {
+	n.link.set(nil)
+	stopServer(n.server)
+	n.acks.failCalls()
+	n.reads.failCalls()
+	n.logReads.failCalls()
+	if n.mail != nil {
+		n.mail.asks.failCalls()
 	}
-	if by <= limits.ClockAhead.Value() {
-		return nil
+	path, err := n.dir.storePath()
+	if err != nil {
+		return err
 	}
-	return fmt.Errorf("the clock of this machine is %v %s that of the NATS servers", by.Round(100*time.Millisecond), than)
+	s, err := n.startServer(path, n.dir.reserved)
+	if err != nil {
+		return err
+	}
+	n.server = s
+	n.link.set(s)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	for !n.conn.IsConnected() || !n.logConn.IsConnected() || n.mail != nil && !n.mail.conn.IsConnected() {
+		if !n.outages.pauseFor(10*time.Millisecond) || ctx.Err() != nil {
+			return fmt.Errorf("cluster: connect: %w", store.ErrUnavailable)
+		}
+	}
+	if err := n.ensureStreams(ctx, n.dir.id.Streams); err != nil {
+		return err
+	}
+	// From here on the server's errors are those of the new one.
+	n.outages.now.Store(nil)
+	return nil
 }
+
+// measureBudgets reads how full the store is. A value that it cannot read stays.
+func (n *Node) measureBudgets(ctx context.Context) {
+	for b := range store.Budgets {
+		f := &n.fills[b]
+		before := f.since.Load() // a write meanwhile may count twice, for a moment
+		s, err := n.fillOfKind(ctx, budgetNames[b])
+		if missing := isMissing(err); missing != f.missing {
+			if f.missing = missing; missing {
+				n.log.Error("a stream of the store is missing: what needs it fails until it is there again", "of", budgetNames[b])
+			}
+		}
+		if err != nil {
+			continue
+		}
+		f.used.Store(int64(s.fullest))
+		f.limit.Store(int64(s.MaxBytes))
+		f.since.Add(-before)
+		full := s.MaxBytes > 0 && s.fullest > s.MaxBytes/100*nearFull
+		switch {
+		case full && !f.full:
+			n.log.Warn("store nearly full", "of", budgetNames[b], "bytes", s.fullest, "limit", s.MaxBytes)
+		case !full && f.full:
+			n.log.Info("store has room again", "of", budgetNames[b])
+		}
+		f.full = full
+	}
+}
+
+// Silent names a stream of the store that has had no leader for 5 s, or is missing, and so cannot be written; "" if there is none. It is
+// known of stores that several nodes may share.
+func (n *Node) Silent() string {
+	for i, name := range needed {
+		if at := n.answered.at[i].Load(); at != 0 && time.Since(time.Unix(0, at)) > silentFor {
+			return name
+		}
+	}
+	return ""
+}
+
+// startRemote starts a node whose store is on other servers. The data directory, if there is one, keeps its name.
+func (n *Node) startRemote(ctx context.Context) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, remoteStart)
+	defer cancel()
+	defer time.AfterFunc(silentStart, n.sayWaits).Stop()
+	if n.opts.Dir != "" {
+		if err := n.openDirectory(0, nil); err != nil {
+			return err
+		}
+		if n.name == "" {
+			n.name = n.dir.id.Node
+		}
+		if len(n.dir.id.Streams) > 0 {
+			n.log.Warn("the data directory has a store of its own, which is left as it is and not used", "directory", n.dir.path)
+		}
+	}
+	if n.name == "" {
+		n.name = "node-" + randomName(8)
+	}
+	return n.joinServer(ctx)
+}
+
+// Stats asks the store, for at most 1 s, and reads the counters. Call it for
+// metrics and for admission about once a second, not for each request.
+func (n *Node) Stats() Stats {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	return n.collectStats(ctx)
+}
+
+func (n *Node) collectStats(ctx context.Context) Stats {
+	s := Stats{
+		LeaseAge:          n.lease.renewalAge(),
+		Lease:             n.opts.Lease,
+		Suspended:         n.Suspended(),
+		Appends:           n.counters.appends.Load(),
+		AppendBytes:       n.counters.bytes.Load(),
+		AppendTime:        time.Duration(n.counters.time.Load()),
+		AppendFenced:      n.counters.fenced.Load(),
+		AppendFull:        n.counters.full.Load(),
+		AppendUnavailable: n.counters.unavailable.Load(),
+		AppendRefused:     n.counters.refused.Load(),
+		InFlight:          n.acks.inFlight() + n.reads.inFlight() + n.logReads.inFlight(),
+		Reconnects:        n.Reconnects(),
+		Restarts:          n.outages.restarts.Load(),
+	}
+	if n.flusher != nil {
+		s.InFlight += n.flusher.countWaiting()
+	}
+	streams := make(map[string]StreamStats, len(kinds))
+	for i := range kinds {
+		st, err := n.fillOfKind(ctx, kinds[i].name)
+		if err != nil {
+			return s
+		}
+		streams[kinds[i].name] = st
+		s.Bytes += st.Bytes
+		s.MaxBytes += st.MaxBytes
+		s.Messages += st.Messages
+	}
+	s.Streams = streams
+	return s
+}
+
+// Reconnects is Stats.Reconnects alone, and Undecided the number of writes that were sent again because replicas had not
+// decided an earlier one; without a question to the store.
+func (n *Node) Reconnects() uint64 {
+	sum := n.conn.Stats().Reconnects + n.logConn.Stats().Reconnects
+	if n.mail != nil {
+		sum += n.mail.conn.Stats().Reconnects
+	}
+	return sum
+}
+
+// Undecided is described with Reconnects.
+func (n *Node) Undecided() uint64 { return n.counters.undecided.Load() }
+
+// Concluded is how often a write showed that something is not there, or was to show it; see Get.
+func (n *Node) Concluded() uint64 { return n.counters.concluded.Load() }
+
+// Restarts is Stats.Restarts alone, without a question to the store.
+func (n *Node) Restarts() uint64 { return n.outages.restarts.Load() }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
@@ -57,7 +59,7 @@ func TestServerOptions(t *testing.T) {
 func (n *Node) entry(t *testing.T, name string) (e entry, ok bool) {
 	t.Helper()
 	data, _, err := n.Get(t.Context(), "nodes."+name)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) {
 		return e, false
 	}
 	if err != nil {
@@ -88,7 +90,7 @@ func TestLease(t *testing.T) {
 			close(m.lease.stop)
 			<-m.lease.done
 			m.lease.stop = make(chan struct{})
-			last := m.lease.age()
+			last := m.lease.renewalAge()
 			time.Sleep(n.opts.Lease - last - 100*time.Millisecond)
 			if _, ok := n.entry(t, "other"); !ok || m.Suspended() {
 				t.Errorf("before the lease is over: entry there %v, suspended %v", ok, m.Suspended())
@@ -104,7 +106,7 @@ func TestLease(t *testing.T) {
 
 			// The node comes back, as after SIGCONT, under the same nonce.
 			m.lease.done = make(chan struct{})
-			go m.lease.run()
+			go m.lease.renewRegularly()
 			time.Sleep(2 * time.Second)
 			if e, ok := n.entry(t, "other"); !ok || e.Boot != m.Boot() || m.Suspended() {
 				t.Errorf("after it came back: entry %+v, %v, suspended %v", e, ok, m.Suspended())
@@ -118,13 +120,13 @@ func TestLease(t *testing.T) {
 func TestLeaseCountsFromTheSending(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := open(t, Options{Lease: time.Hour})
-		for what, write := range map[string]func(context.Context) error{"register": n.lease.register, "renew": n.lease.renew} {
+		for what, write := range map[string]func(context.Context) error{"register": n.lease.registerNode, "renew": n.lease.renewEntry} {
 			n.acks.busy(t, 1, func() { time.Sleep(2 * time.Second) })
 			sent := time.Now()
 			if err := write(t.Context()); err != nil {
 				t.Fatalf("%s: %v", what, err)
 			}
-			if age, want := n.lease.age(), time.Since(sent); age != want || want != 2*time.Second {
+			if age, want := n.lease.renewalAge(), time.Since(sent); age != want || want != 2*time.Second {
 				t.Errorf("%s: the lease is %v old, want %v: it was sent as long ago", what, age, want)
 			}
 		}
@@ -168,7 +170,7 @@ func TestSuspension(t *testing.T) {
 			n := open(t, o)
 			boot := n.Boot()
 			time.Sleep(time.Minute)
-			if err := n.api(t.Context(), "STREAM.DELETE.nodes", nil, nil); err != nil {
+			if err := n.askAPI(t.Context(), "STREAM.DELETE.nodes", nil, nil); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(3 * time.Second)
@@ -209,13 +211,13 @@ func TestServerGone(t *testing.T) {
 			"writer":  func() error { _, _, err := n.Writer(ctx, testStream); return err },
 			"rewrite": func() error { _, err := n.Rewrite(ctx, testStream, nil, rev, time.Hour); return err },
 			"append":  func() error { return appendWait(n, testStream, rev, 1, nil) },
-			"read":    func() error { _, err := n.Read(ctx, testStream, 1, 2); return err },
+			"read":    func() error { _, err := readEvents(ctx, n, testStream, 1, 2); return err },
 			"tail":    func() error { _, err := n.Tail(ctx, testStream, 0); return err },
 			"end":     func() error { return n.EndStream(ctx, testStream) },
 		}
 		for what, call := range calls {
 			start := time.Now()
-			wantErr(t, what, call(), ErrUnavailable)
+			wantErr(t, what, call(), store.ErrUnavailable)
 			if d := time.Since(start); d > callTimeout {
 				t.Errorf("%s took %v", what, d)
 			}
@@ -232,7 +234,7 @@ func TestServerGone(t *testing.T) {
 		}
 		short, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
-		if err := n.Close(short); !errors.Is(err, ErrUnavailable) {
+		if err := n.Close(short); !errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("close: got %v, want to hear that the entry was not deleted", err)
 		}
 		n.closeErr = nil
@@ -248,16 +250,16 @@ func TestSilentServer(t *testing.T) {
 		// The node's own inbox has operations of its lease at the same instants.
 		b := must[*inbox](t)(newInbox(n.conn, nil))
 		start := time.Now()
-		_, err := b.ask(t.Context(), &nats.Msg{Subject: "silent"})
-		wantErr(t, "ask", err, ErrUnavailable)
+		_, err := b.askAndWait(t.Context(), &nats.Msg{Subject: "silent"})
+		wantErr(t, "ask", err, store.ErrUnavailable)
 		if d := time.Since(start); d != callTimeout {
 			t.Errorf("an unanswered call took %v, want %v", d, callTimeout)
 		}
 		start = time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err = b.ask(ctx, &nats.Msg{Subject: "silent"})
-		wantErr(t, "ask", err, ErrUnavailable)
+		_, err = b.askAndWait(ctx, &nats.Msg{Subject: "silent"})
+		wantErr(t, "ask", err, store.ErrUnavailable)
 		wantErr(t, "ask", err, context.DeadlineExceeded)
 		if d := time.Since(start); d != time.Second {
 			t.Errorf("an unanswered call took %v, want its context's second", d)
@@ -267,7 +269,7 @@ func TestSilentServer(t *testing.T) {
 		}
 		// Close ends the operations in flight.
 		failed := make(chan error, 1)
-		if _, err := n.acks.send(&nats.Msg{Subject: "silent"}, false, func(_ *nats.Msg, err error) bool { failed <- err; return false }); err != nil {
+		if _, err := n.acks.sendCall(&nats.Msg{Subject: "silent"}, false, func(_ *nats.Msg, err error) bool { failed <- err; return false }); err != nil {
 			t.Fatal(err)
 		}
 		if err := silent.Unsubscribe(); err != nil {
@@ -278,11 +280,11 @@ func TestSilentServer(t *testing.T) {
 		if err := n.Close(ctx); err != nil {
 			t.Error(err)
 		}
-		wantErr(t, "call in flight at close", <-failed, ErrUnavailable)
+		wantErr(t, "call in flight at close", <-failed, store.ErrUnavailable)
 		_, _, err = n.Get(t.Context(), testKey)
-		wantErr(t, "get after close", err, ErrClosed)
-		wantErr(t, "get after close", err, ErrUnavailable)
-		wantErr(t, "append after close", appendWait(n, testStream, 1, 1, nil), ErrClosed)
+		wantErr(t, "get after close", err, store.ErrClosed)
+		wantErr(t, "get after close", err, store.ErrUnavailable)
+		wantErr(t, "append after close", appendWait(n, testStream, 1, 1, nil), store.ErrClosed)
 	})
 }
 
@@ -293,15 +295,15 @@ func TestInboxIsBounded(t *testing.T) {
 		b := must[*inbox](t)(newInbox(n.conn, nil)) // the node uses its own meanwhile
 		ended := make(chan error, maxCalls)
 		for range maxCalls {
-			if _, err := b.send(&nats.Msg{Subject: "silent"}, false, func(_ *nats.Msg, err error) bool { ended <- err; return false }); err != nil {
+			if _, err := b.sendCall(&nats.Msg{Subject: "silent"}, false, func(_ *nats.Msg, err error) bool { ended <- err; return false }); err != nil {
 				t.Fatal(err)
 			}
 		}
-		_, err := b.ask(t.Context(), &nats.Msg{Subject: "silent"})
-		wantErr(t, "one call too many", err, ErrRetry)
-		b.close()
+		_, err := b.askAndWait(t.Context(), &nats.Msg{Subject: "silent"})
+		wantErr(t, "one call too many", err, store.ErrRetry)
+		b.closeInbox()
 		for range maxCalls {
-			wantErr(t, "call", <-ended, ErrUnavailable)
+			wantErr(t, "call", <-ended, store.ErrUnavailable)
 		}
 	})
 }
@@ -327,10 +329,10 @@ func TestReopen(t *testing.T) {
 	if n.Name() != name || n.Boot() == boot {
 		t.Errorf("got name %s, boot %s, want name %s and another boot than %s", n.Name(), n.Boot(), name, boot)
 	}
-	if got := n.stats(t.Context()).MaxBytes; got == 0 || got > 1<<30 {
+	if got := n.collectStats(t.Context()).MaxBytes; got == 0 || got > 1<<30 {
 		t.Errorf("limits after a change: got %d", got)
 	}
-	if got := must[[]Stored](t)(n.Read(t.Context(), testStream, 1, 50)); len(got) != 50 {
+	if got := must[[]event](t)(readEvents(t.Context(), n, testStream, 1, 50)); len(got) != 50 {
 		t.Errorf("read: got %d appends, want 50", len(got))
 	}
 	if _, got, err := n.Writer(t.Context(), testStream); err != nil || got != rev {
@@ -344,12 +346,12 @@ func TestReopen(t *testing.T) {
 	}
 	// Other users cannot read these files.
 	for _, name := range []string{lockFile, identityFile} {
-		st, err := os.Stat(n.dir.file(name))
+		st, err := os.Stat(n.dir.pathOf(name))
 		if err != nil || st.Mode().Perm() != 0o600 {
 			t.Errorf("%s: mode %v, %v, want 0600", name, st.Mode(), err)
 		}
 	}
-	if st, err := os.Stat(n.dir.file(storeDir)); err != nil || st.Mode() != 0o700|fs.ModeDir {
+	if st, err := os.Stat(n.dir.pathOf(storeDir)); err != nil || st.Mode() != 0o700|fs.ModeDir {
 		t.Errorf("%s: mode %v, %v, want 0700", storeDir, st.Mode(), err)
 	}
 }

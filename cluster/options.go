@@ -1,13 +1,11 @@
 package cluster
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/troupe-run/troupe/internal/limits"
@@ -77,133 +75,8 @@ const (
 // Setting is one that all nodes on the same servers must have alike. Its name is that of a flag.
 type Setting struct{ Name, Value string }
 
-// Remote names the NATS servers that keep the store, where no server in this process does. The zero value names none.
-//
-// Of the ways to say who the node is, one may be set: a user or a token in the URL, Token, NKey or Creds. Beside them, or
-// instead, the node may show a certificate.
-type Remote struct {
-	// URL is the address of a server, or of several of one cluster with commas between them: nats://HOST:PORT or
-	// tls://HOST:PORT. A user and a password, or a token, may stand before the host.
-	URL string
-	// Token is a token to log in with.
-	Token string
-	// NKey is the path of a file with the seed of an nkey.
-	NKey string
-	// Creds is the path of a file with the JWT of a user and the seed of its nkey.
-	Creds string
-	// CA is the path of a PEM file with the authorities that may have signed the servers' certificates. "" takes those of
-	// the system.
-	CA string
-	// Cert and Key are the paths of PEM files with the certificate that the node shows. Both or none are set. These files, and those of
-	// CA and Creds, are read again for each connection.
-	Cert, Key string
-	// Replicas is how many servers keep a copy of each stream: 1, 3 or 5. 0 takes what the streams have; streams that
-	// are not there yet get 3 in a cluster, and 1 otherwise.
-	Replicas int
-}
-
-// set reports whether there are servers.
-func (r *Remote) set() bool { return r.URL != "" }
-
-// check refuses what cannot be used, without a word of what is secret.
-func (r *Remote) check() error {
-	if !r.set() {
-		if *r != (Remote{}) {
-			return errors.New("cluster: nats: access or replicas without a URL of a server")
-		}
-		return nil
-	}
-	ways := 0
-	for one := range strings.SplitSeq(r.URL, ",") {
-		u, err := url.Parse(strings.TrimSpace(one))
-		switch {
-		case err != nil || strings.Contains(one, "@") && u.User == nil:
-			// The parser's words may have a part of a password.
-			return errors.New("cluster: nats URL: want nats://HOST:PORT or tls://HOST:PORT; in a user, password or token write %2F for /, %23 for #, %2C for a comma, %3F for ?, %25 for %, and %40 for @")
-		case u.Scheme != "nats" && u.Scheme != "tls" || u.Hostname() == "" || u.Path != "" && u.Path != "/" || u.RawQuery != "":
-			return fmt.Errorf("cluster: nats URL %q: want nats://HOST:PORT or tls://HOST:PORT and nothing behind it", (&url.URL{Scheme: u.Scheme, Host: u.Host}).String())
-		case u.User != nil:
-			ways = 1
-		}
-	}
-	for _, way := range []string{r.Token, r.NKey, r.Creds} {
-		if way != "" {
-			ways++
-		}
-	}
-	switch {
-	case ways > 1:
-		return errors.New("cluster: nats: more than one of a user in the URL, a token, an nkey and credentials: set one of them")
-	case (r.Cert == "") != (r.Key == ""):
-		return errors.New("cluster: nats: a certificate and its key belong together: set both or none")
-	case r.Replicas != 0 && r.Replicas != 1 && r.Replicas != 3 && r.Replicas != 5:
-		return fmt.Errorf("cluster: nats: %d replicas: want 1, 3 or 5", r.Replicas)
-	}
-	return nil
-}
-
-// bare is a URL without what is secret.
-func bare(u *url.URL) string {
-	c := *u
-	c.User = nil
-	return c.String()
-}
-
-// String returns the URLs without what is secret.
-func (r Remote) String() string {
-	var all []string
-	for one := range strings.SplitSeq(r.URL, ",") {
-		if u, err := url.Parse(strings.TrimSpace(one)); err == nil {
-			all = append(all, bare(u))
-		}
-	}
-	return strings.Join(all, ",")
-}
-
-// Listen has the server of this process serve other nodes, too, which name it in their Remote. They can do everything to the store: so they log in
-// with a token, or show a certificate that an authority of CA has signed. The zero value does not listen.
-type Listen struct {
-	// Address is HOST:PORT. Port 0 takes a free one: see Node.Listens.
-	Address string
-	// Token is what nodes log in with. It passes as it is unless there is a certificate.
-	Token string
-	// Cert and Key are the paths of PEM files with the server's certificate. Both or none are set; with them, connections are by TLS alone.
-	Cert, Key string
-	// CA is the path of a PEM file with the authorities that may have signed the certificates that nodes must show.
-	CA string
-}
-
-// set reports whether the server listens.
-func (l *Listen) set() bool { return l.Address != "" }
-
-// check refuses what would let in anybody, and what contradicts other options.
-func (l *Listen) check(o *Options) error {
-	if !l.set() {
-		return nil
-	}
-	host, port, err := net.SplitHostPort(l.Address)
-	if err == nil {
-		_, err = strconv.ParseUint(port, 10, 16)
-	}
-	switch {
-	case err != nil:
-		return fmt.Errorf("cluster: listen for nodes on %q: want HOST:PORT", l.Address)
-	case o.Remote.set():
-		return errors.New("cluster: listen for nodes: the store is on other servers")
-	case o.Dir == "":
-		return errors.New("cluster: listen for nodes: the store of several nodes needs a data directory")
-	case (l.Cert == "") != (l.Key == ""):
-		return errors.New("cluster: listen for nodes: a certificate and its key belong together: set both or none")
-	case l.CA != "" && l.Cert == "":
-		return errors.New("cluster: listen for nodes: to ask nodes for certificates, the server needs one, too")
-	case l.Token == "" && l.CA == "":
-		return fmt.Errorf("cluster: listen for nodes on %s: whoever reaches that address could read and write all sessions: set a token, or a certificate, its key and the authorities of the certificates that nodes show", net.JoinHostPort(host, port))
-	}
-	return nil
-}
-
-// shared reports whether other nodes can have the same store.
-func (o *Options) shared() bool { return o.Remote.set() || o.Listen.set() }
+// isShared reports whether other nodes can have the same store.
+func (o *Options) isShared() bool { return o.Remote.isSet() || o.Listen.isSet() }
 
 // Check names what of the names, the shards, Remote and Listen Open would refuse, all at once.
 func (o *Options) Check() error {
@@ -211,7 +84,7 @@ func (o *Options) Check() error {
 	if o.Shards < 0 || o.Shards > maxShards {
 		shards = fmt.Errorf("cluster: %d shards: want 1 to %d, or 0", o.Shards, maxShards)
 	}
-	return errors.Join(checkName("node name", o.Node), checkName("prefix", o.Prefix), shards, o.Remote.check(), o.Listen.check(o))
+	return errors.Join(checkName("node name", o.Node), checkName("prefix", o.Prefix), shards, o.Remote.checkAccess(), o.Listen.checkAddress(o))
 }
 
 // checkName refuses a name that is not empty and that subjects cannot have.
@@ -222,17 +95,17 @@ func checkName(what, name string) error {
 	return fmt.Errorf("cluster: %s %q: must be 1 to 32 of a-z, 0-9 and -", what, name)
 }
 
-// complete fills in the defaults and refuses invalid values.
-func (o *Options) complete() error {
+// fillDefaults fills in the defaults and refuses invalid values.
+func (o *Options) fillDefaults() error {
 	if err := o.Check(); err != nil {
 		return err
 	}
-	if o.Remote.set() && o.Prefix == "" {
+	if o.Remote.isSet() && o.Prefix == "" {
 		o.Prefix, o.guess = remotePrefix, true
 	}
 	if o.sized = o.MaxStore != 0; !o.sized {
 		o.MaxStore = limits.StoreInMemory
-		if o.Dir != "" || o.Remote.set() {
+		if o.Dir != "" || o.Remote.isSet() {
 			o.MaxStore = limits.StoreOnDisk
 		}
 	}
@@ -276,25 +149,64 @@ func validName(s string) bool {
 	return true
 }
 
-// validTokens reports whether s is n tokens of [A-Za-z0-9_-] joined by dots. Any
-// other key could reach beyond its owner's subjects.
-func validTokens(s string, n int) bool {
-	if len(s) > 200 {
-		return false
+// randomName returns n characters of [a-z0-9]. 8 of them are 41 bits: enough to
+// tell boots and nodes apart, but no secret.
+func randomName(n int) string {
+	const letters = "abcdefghijklmnopqrstuvwxyz0123456789"
+	b := make([]byte, n)
+	_, _ = rand.Read(b) // Never fails.
+	for i := range b {
+		b[i] = letters[int(b[i])%len(letters)]
 	}
-	tokens, size := 1, 0
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c == '.':
-			if size == 0 {
-				return false
-			}
-			tokens, size = tokens+1, 0
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '_':
-			size++
-		default:
-			return false
-		}
+	return string(b)
+}
+
+// givenSettings are those that the node was given. What it was not given it takes as it is.
+func (o *Options) givenSettings() map[string]string {
+	all := make(map[string]string)
+	for _, s := range o.Alike {
+		all[s.Name] = s.Value
 	}
-	return tokens == n && size > 0
+	if o.sized {
+		all["max-store"] = strconv.FormatInt(o.MaxStore, 10)
+	}
+	if o.Shards != 0 {
+		all["shards"] = strconv.Itoa(o.Shards)
+	}
+	if o.Remote.Replicas != 0 {
+		all["nats-replicas"] = strconv.Itoa(o.Remote.Replicas)
+	}
+	return all
+}
+
+// newShards is the number of shards of a store that is made now. A store in memory has nothing to read after a kill.
+func (o *Options) newShards() int {
+	if o.Shards != 0 {
+		return o.Shards
+	}
+	if o.Dir == "" && !o.Remote.isSet() {
+		return 1
+	}
+	whole, shards := eventBudget(o.MaxStore), usualShards
+	for shards > 1 && whole/int64(shards) < leastShard {
+		shards /= 2
+	}
+	return shards
+}
+
+// The events of a store are in one JetStream stream or in several, its shards. A server that was killed reads each stream
+// anew on a processor of its own, and each stream has a leader of its own among the servers of a cluster.
+//
+// With one shard the stream is events and its subjects are ev.>, as in every store of older releases. Of several, shard i is
+// events-i with ev-i.>: NATS compares whole tokens, so the number stands in the first one and the others stay where they are.
+// All that belongs to an event stream, which its guards need together, is in the shard that the hash of its id says. The
+// number is settled when a store is made: see docs/design/018-event-shards.md.
+const (
+	// usualShards is how many a new store has, or fewer if one of them would have less than leastShard bytes.
+	usualShards       = 4
+	leastShard  int64 = 256 << 20
+)
+
+func formatTTL(d time.Duration) string {
+	return strconv.FormatInt(int64(wholeSeconds(d)/time.Second), 10) + "s"
 }

@@ -1,9 +1,8 @@
 package cluster
 
 import (
-	"context"
 	"errors"
-	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -56,7 +55,9 @@ func (o *Outage) String() string {
 // disk has room. After a failed write the server gives the stream up and does not
 // take it up again.
 type outages struct {
-	node     *Node
+	log      *slog.Logger
+	dir      string                 // the data directory
+	restart  func() error           // starts the server anew
 	now      atomic.Pointer[Outage] // nil if the store can write
 	restarts atomic.Uint64
 	failed   chan struct{} // holds one: a write has failed
@@ -64,14 +65,14 @@ type outages struct {
 	done     chan struct{} // closed when the loop has ended
 }
 
-func newOutages(n *Node) *outages {
-	return &outages{node: n, failed: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+func newOutages(log *slog.Logger) *outages {
+	return &outages{log: log, failed: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
 }
 
-// said gets each error that the server logs. That is the only way in which the
+// noteServerError gets each error that the server logs. That is the only way in which the
 // server reports a failed write: the publisher gets no answer. It may be called
 // with the server's locks held.
-func (o *outages) said(text string) {
+func (o *outages) noteServerError(text string) {
 	if strings.Contains(text, " - cid:") {
 		return // It is about a connection, whose other end may have a part in the text.
 	}
@@ -82,7 +83,7 @@ func (o *outages) said(text string) {
 	if !o.now.CompareAndSwap(nil, &Outage{Since: time.Now(), Full: full}) {
 		return
 	}
-	o.node.log.Error("the store cannot write: new work is refused until it can", "error", text)
+	o.log.Error("the store cannot write: new work is refused until it can", "error", text)
 	select {
 	case o.failed <- struct{}{}:
 	default:
@@ -94,25 +95,8 @@ func noRoom(text string) bool {
 	return strings.Contains(text, syscall.ENOSPC.Error()) || strings.Contains(text, syscall.EDQUOT.Error())
 }
 
-// Outage returns why the store cannot write now, or nil if it can. An outage ends
-// by itself when the disk has room again, or the streams are there.
-func (n *Node) Outage() *Outage {
-	if o := n.outages.now.Load(); o != nil {
-		return o
-	}
-	return n.losses.missing.Load()
-}
-
-// down returns the error of a write during an outage: the write is not done.
-func (n *Node) down() error {
-	if o := n.outages.now.Load(); o != nil {
-		return fmt.Errorf("%w: %s", ErrRetry, o)
-	}
-	return nil
-}
-
-// run restarts the server after each outage, when there is room.
-func (o *outages) run() {
+// restartRegularly restarts the server after each outage, when there is room.
+func (o *outages) restartRegularly() {
 	defer close(o.done)
 	wait, healed := time.Duration(0), time.Time{}
 	for {
@@ -125,26 +109,26 @@ func (o *outages) run() {
 			wait = 0
 		}
 		for o.now.Load() != nil {
-			if !o.pause(max(wait, roomEvery)) {
+			if !o.pauseFor(max(wait, roomEvery)) {
 				return
 			}
-			if hasRoom(o.node.dir.path) != nil {
+			if hasRoom(o.dir) != nil {
 				continue
 			}
 			wait = min(max(2*wait, roomEvery), maxRestartWait)
-			if err := o.node.restart(); err != nil {
-				o.node.log.Warn("the store did not restart, trying again", "error", err)
+			if err := o.restart(); err != nil {
+				o.log.Warn("the store did not restart, trying again", "error", err)
 				continue
 			}
 			healed = time.Now()
 			o.restarts.Add(1)
-			o.node.log.Info("the store can write again")
+			o.log.Info("the store can write again")
 		}
 	}
 }
 
-// pause waits for d. It returns false when the node is closing.
-func (o *outages) pause(d time.Duration) bool {
+// pauseFor waits for d. It returns false when the node is closing.
+func (o *outages) pauseFor(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -171,43 +155,6 @@ func hasRoom(dir string) error {
 		}
 	}
 	return f.Sync()
-}
-
-// restart ends the server and starts another one on the same directory, whose
-// files have all acknowledged writes. The outcome of calls in flight is unknown,
-// because nothing can answer them any more.
-func (n *Node) restart() error {
-	n.link.set(nil)
-	stopServer(n.server)
-	n.acks.fail()
-	n.reads.fail()
-	n.logReads.fail()
-	if n.mail != nil {
-		n.mail.asks.fail()
-	}
-	path, err := n.dir.storePath()
-	if err != nil {
-		return err
-	}
-	s, err := n.startServer(path, n.dir.reserved)
-	if err != nil {
-		return err
-	}
-	n.server = s
-	n.link.set(s)
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-	defer cancel()
-	for !n.conn.IsConnected() || !n.logConn.IsConnected() || n.mail != nil && !n.mail.conn.IsConnected() {
-		if !n.outages.pause(10*time.Millisecond) || ctx.Err() != nil {
-			return fmt.Errorf("cluster: connect: %w", ErrUnavailable)
-		}
-	}
-	if err := n.ensureStreams(ctx, n.dir.id.Streams); err != nil {
-		return err
-	}
-	// From here on the server's errors are those of the new one.
-	n.outages.now.Store(nil)
-	return nil
 }
 
 // faultyLink connects to the server of this process, which may be replaced.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/internal/testkit/when"
 )
@@ -50,7 +51,7 @@ func TestFullDisk(t *testing.T) {
 				data := strconv.AppendUint(make([]byte, 0, 4096), num, 10)
 				err := appendWait(n, name, rev, num, data[:cap(data)])
 				for ; err != nil; err = appendWait(n, name, rev, num, data[:cap(data)]) {
-					if !errors.Is(err, ErrRetry) && !errors.Is(err, ErrUnavailable) {
+					if !errors.Is(err, store.ErrRetry) && !errors.Is(err, store.ErrUnavailable) {
 						t.Errorf("append %d to %s: %v", num, name, err)
 						return
 					}
@@ -85,7 +86,7 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("outage: %+v, %s", o, o)
 	}
 	_, err := n.Create(t.Context(), testKey+"2", []byte("x"), time.Hour)
-	wantErr(t, "create while the disk is full", err, ErrRetry)
+	wantErr(t, "create while the disk is full", err, store.ErrRetry)
 	room()
 	eventually(t, "the store writes again", func() bool { return n.Outage() == nil })
 	var before [streams]uint64
@@ -107,7 +108,7 @@ func TestFullDisk(t *testing.T) {
 		if tail, err := n.Tail(t.Context(), name, 0); err != nil || tail != want {
 			t.Errorf("tail of %s: got %d, %v, want %d", name, tail, err, want)
 		}
-		got := must[[]Stored](t)(n.Read(t.Context(), name, 1, want))
+		got := must[[]event](t)(readEvents(t.Context(), n, name, 1, want))
 		if fmt.Sprint(numbers(got)) != fmt.Sprint(span(1, want)) {
 			t.Errorf("read of %s: got %v, want 1 to %d", name, numbers(got), want)
 		}
@@ -144,7 +145,7 @@ func closeOnAFullDisk(t *testing.T) {
 		return n.Outage() != nil
 	})
 	_ = n.Close(t.Context()) // It may say that the entry could not be deleted.
-	if _, err := Open(t.Context(), Options{Dir: disk + "/data"}); err == nil || errors.Is(err, ErrDamaged) {
+	if _, err := Open(t.Context(), Options{Dir: disk + "/data"}); err == nil || errors.Is(err, store.ErrDamaged) {
 		t.Errorf("open on a full disk: %v, want an error that does not say damaged", err)
 	}
 	room()

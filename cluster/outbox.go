@@ -7,6 +7,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/troupe-run/troupe/internal/letter"
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 // maxOutbox caps the letters that wait to be handed to the connection.
@@ -32,9 +33,9 @@ func newOutbox() *outbox {
 	return &outbox{ready: make(chan struct{}, 1), serials: make(map[string]uint64)}
 }
 
-// put queues a letter or a reply. A letter to all gets the next number, and a heart that of the last one, in the order in which they are sent. The number of a
+// queueLetter queues a letter or a reply. A letter to all gets the next number, and a heart that of the last one, in the order in which they are sent. The number of a
 // letter that is not sent is used up: so others notice that they missed it. Each subject has serials of its own.
-func (o *outbox) put(m *nats.Msg, form letter.Form) error {
+func (o *outbox) queueLetter(m *nats.Msg, form letter.Form) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if form == letter.All {
@@ -42,13 +43,13 @@ func (o *outbox) put(m *nats.Msg, form letter.Form) error {
 	}
 	switch form {
 	case letter.To:
-		letter.Number(m.Data, 0, o.serial(m.Subject))
+		letter.Number(m.Data, 0, o.nextSerial(m.Subject))
 	case letter.All, letter.Heart, letter.Bye:
-		letter.Number(m.Data, o.told, o.serial(m.Subject))
+		letter.Number(m.Data, o.told, o.nextSerial(m.Subject))
 	}
 	switch {
 	case o.closed:
-		return ErrClosed
+		return store.ErrClosed
 	case o.bytes+len(m.Data) > maxOutbox:
 		return errOutbox
 	}
@@ -61,9 +62,9 @@ func (o *outbox) put(m *nats.Msg, form letter.Form) error {
 	return nil
 }
 
-// serial returns the next serial of a subject. What is known of subjects is bounded: one that is forgotten goes on with a number that is higher than any
+// nextSerial returns the next serial of a subject. What is known of subjects is bounded: one that is forgotten goes on with a number that is higher than any
 // before, as no subject has had more letters than all together. The lock is held.
-func (o *outbox) serial(subject string) uint64 {
+func (o *outbox) nextSerial(subject string) uint64 {
 	last, known := o.serials[subject]
 	if !known {
 		if len(o.serials) >= maxHeard {
@@ -76,15 +77,15 @@ func (o *outbox) serial(subject string) uint64 {
 	return last + 1
 }
 
-// skip uses up the number of a letter to all that cannot be sent.
-func (o *outbox) skip() {
+// skipNumber uses up the number of a letter to all that cannot be sent.
+func (o *outbox) skipNumber() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.told++
 }
 
-// take removes all letters.
-func (o *outbox) take() []*nats.Msg {
+// takeLetters removes all letters.
+func (o *outbox) takeLetters() []*nats.Msg {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	all := o.queue
@@ -92,8 +93,8 @@ func (o *outbox) take() []*nats.Msg {
 	return all
 }
 
-// close refuses further letters.
-func (o *outbox) close() {
+// closeOutbox refuses further letters.
+func (o *outbox) closeOutbox() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.closed = true

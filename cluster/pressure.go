@@ -7,24 +7,18 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-)
 
-// Budget is a part of the store that has a limit of its own.
-type Budget uint8
-
-// The budgets that clients fill.
-const (
-	SessionBudget Budget = iota // the records of sessions
-	EventBudget                 // the event log, with the records and bodies of calls
-	TaskBudget                  // tasks, with their requests, steps and outcomes
-	budgets
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 // budgetNames are the streams of the budgets.
-var budgetNames = [budgets]string{SessionBudget: "sessions", EventBudget: events, TaskBudget: tasks}
+var budgetNames = [store.Budgets]string{store.SessionBudget: "sessions", store.EventBudget: events, store.TaskBudget: tasks}
 
 // nearFull is the percentage of a budget above which the node logs a warning.
 const nearFull = 90
+
+// usage is how full the budgets are.
+type usage struct{ fills [store.Budgets]fillOf }
 
 // fillOf is how many bytes of a budget are in use.
 type fillOf struct {
@@ -40,28 +34,28 @@ type fillOf struct {
 // them five times in a lease, and adds the sessions, calls and tasks that it
 // stores in between, and what they grow by. Events count as if all shards were as full as the fullest
 // one, because a new stream may lie there.
-func (n *Node) Use(b Budget) (used, limit int64) {
+func (n *usage) Use(b store.Budget) (used, limit int64) {
 	f := &n.fills[b]
 	return f.used.Load() + f.since.Load(), f.limit.Load()
 }
 
-// written adds the bytes of a new record.
-func (n *Node) written(b Budget, bytes int) { n.fills[b].since.Add(int64(bytes)) }
+// countWritten adds the bytes of a new record.
+func (n *usage) countWritten(b store.Budget, bytes int) { n.fills[b].since.Add(int64(bytes)) }
 
 // recordFill is the budget that a record belongs to, or nil.
-func (n *Node) recordFill(key string) *fillOf {
+func (n *usage) recordFill(key string) *fillOf {
 	switch {
 	case strings.HasPrefix(key, "session."):
-		return &n.fills[SessionBudget]
+		return &n.fills[store.SessionBudget]
 	case strings.HasPrefix(key, "task."):
-		return &n.fills[TaskBudget]
+		return &n.fills[store.TaskBudget]
 	}
 	return nil
 }
 
-// recorded counts a record as written that has revision rev and replaces that of revision old; 0: it is new. As a record may be updated often, one that has
+// countRecord counts a record as written that has revision rev and replaces that of revision old; 0: it is new. As a record may be updated often, one that has
 // grown counts with the difference. If the old size is not known, all of it counts until it is measured.
-func (n *Node) recorded(key string, size int, rev, old uint64) {
+func (n *usage) countRecord(key string, size int, rev, old uint64) {
 	if f := n.recordFill(key); f != nil {
 		f.since.Add(int64(max(size-f.sizes.of(old), 0)))
 		f.sizes.note(rev, size)
@@ -86,34 +80,6 @@ func (s *recordSizes) of(rev uint64) int {
 	return 0
 }
 
-// measure reads how full the store is. A value that it cannot read stays.
-func (n *Node) measure(ctx context.Context) {
-	for b := range budgets {
-		f := &n.fills[b]
-		before := f.since.Load() // a write meanwhile may count twice, for a moment
-		s, err := n.fill(ctx, budgetNames[b])
-		if missing := isMissing(err); missing != f.missing {
-			if f.missing = missing; missing {
-				n.log.Error("a stream of the store is missing: what needs it fails until it is there again", "of", budgetNames[b])
-			}
-		}
-		if err != nil {
-			continue
-		}
-		f.used.Store(int64(s.fullest))
-		f.limit.Store(int64(s.MaxBytes))
-		f.since.Add(-before)
-		full := s.MaxBytes > 0 && s.fullest > s.MaxBytes/100*nearFull
-		switch {
-		case full && !f.full:
-			n.log.Warn("store nearly full", "of", budgetNames[b], "bytes", s.fullest, "limit", s.MaxBytes)
-		case !full && f.full:
-			n.log.Info("store has room again", "of", budgetNames[b])
-		}
-		f.full = full
-	}
-}
-
 // isMissing reports whether an error says that there is no such stream.
 func isMissing(err error) bool {
 	no, ok := errors.AsType[*apiError](err)
@@ -132,29 +98,29 @@ const (
 	lookFor = 2 * time.Second
 )
 
-// answered is when the leaders of the needed streams answered last, in unix nanoseconds: a stream without a leader takes no writes.
-type answered struct {
+// leaderAnswers is when the leaders of the needed streams answered last, in unix nanoseconds: a stream without a leader takes no writes.
+type leaderAnswers struct {
 	at   [len(needed)]atomic.Int64
 	busy [len(needed)]atomic.Bool
 
 	under sync.WaitGroup // questions under way
 }
 
-// run asks until ctx ends. Nothing else that asks the store delays it.
-func (a *answered) run(ctx context.Context, n *Node) {
+// askRegularly asks until ctx ends. Nothing else that asks the store delays it.
+func (a *leaderAnswers) askRegularly(ctx context.Context, n *messages) {
 	tick := time.NewTicker(lookEach)
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
 		case <-tick.C:
-			a.look(ctx, n)
+			a.askLeaders(ctx, n)
 		}
 	}
 }
 
-// look asks the leaders of all needed streams at once, so that none waits for another. It does not wait for them.
-func (a *answered) look(ctx context.Context, n *Node) {
+// askLeaders asks the leaders of all needed streams at once, so that none waits for another. It does not wait for them.
+func (a *leaderAnswers) askLeaders(ctx context.Context, n *messages) {
 	for i, name := range needed {
 		a.at[i].CompareAndSwap(0, time.Now().UnixNano())
 		if a.busy[i].Swap(true) {
@@ -164,20 +130,9 @@ func (a *answered) look(ctx context.Context, n *Node) {
 			defer a.busy[i].Store(false)
 			ctx, cancel := context.WithTimeout(ctx, lookFor)
 			defer cancel()
-			if _, err := n.fill(ctx, name); err == nil {
+			if _, err := n.fillOfKind(ctx, name); err == nil {
 				a.at[i].Store(time.Now().UnixNano())
 			}
 		})
 	}
-}
-
-// Silent names a stream of the store that has had no leader for 5 s, or is missing, and so cannot be written; "" if there is none. It is
-// known of stores that several nodes may share.
-func (n *Node) Silent() string {
-	for i, name := range needed {
-		if at := n.answered.at[i].Load(); at != 0 && time.Since(time.Unix(0, at)) > silentFor {
-			return name
-		}
-	}
-	return ""
 }

@@ -2,219 +2,19 @@ package cluster
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
+	"math"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go"
+	"github.com/troupe-run/troupe/internal/store"
 )
 
-// recordVersion is the first byte of a stored record or body part.
-const recordVersion = 1
-
-const (
-	headerTTL      = "Nats-TTL"
-	headerExpected = "Nats-Expected-Last-Subject-Sequence"
-	headerStream   = "Nats-Expected-Stream"
-	headerGuard    = "Nats-Expected-Last-Subject-Sequence-Subject"
-)
-
-// stored is a message as the leader has it.
-type stored struct {
-	seq  uint64
-	data []byte
-	at   time.Time // when it was stored, by the clock of the server
-}
-
-// guard is the compare-and-set condition of a write: the last message of subject
-// has sequence seq; 0 means that there is none. Subject "" is that of the write.
-type guard struct {
-	subject string
-	seq     uint64
-	any     bool // there is no condition
-}
-
-// put stores payload under subject and returns its sequence. With a ttl of 0 it
-// never expires.
-func (n *Node) put(ctx context.Context, subject string, payload []byte, ttl time.Duration, g guard) (uint64, error) {
-	if err := n.down(); err != nil {
-		return 0, err
-	}
-	h := nats.Header{}
-	if !g.any {
-		h[headerExpected] = []string{strconv.FormatUint(g.seq, 10)}
-	}
-	if g.subject != "" {
-		h[headerGuard] = []string{g.subject}
-	}
-	if ttl > 0 {
-		h[headerTTL] = []string{formatTTL(ttl)}
-	}
-	conflict := ErrConflict
-	if g.subject != "" {
-		conflict = ErrFenced
-	}
-	seq, err := n.decided(ctx, conflict, func() *nats.Msg { return &nats.Msg{Subject: subject, Header: h, Data: payload} })
-	if err == nil {
-		err = n.flushed(ctx, n.streamOf(subject))
-	}
-	if err != nil {
-		return 0, err
-	}
-	return seq, nil
-}
-
-const (
-	// undecidedFirst and undecidedMost are the first and the longest pause before a write is sent again whose guard the
-	// servers could not decide.
-	undecidedFirst = time.Millisecond
-	undecidedMost  = 50 * time.Millisecond
-)
-
-// decided sends a guarded write until the servers have decided its guard: on a replicated stream they cannot while an earlier
-// write to the guarded subject is on its way to the replicas.
-func (n *Node) decided(ctx context.Context, conflict error, write func() *nats.Msg) (seq uint64, err error) {
-	start, pause := time.Now(), undecidedFirst
-	for {
-		m, err := n.acks.ask(ctx, write())
-		if err != nil {
-			return 0, err
-		}
-		seq, err = parseAck(m.Data, conflict)
-		if !isUndecided(err) || time.Since(start) > callTimeout || !sleep(ctx, pause) {
-			return seq, err
-		}
-		n.counters.undecided.Add(1)
-		pause = min(2*pause, undecidedMost)
-	}
-}
-
-// isUndecided reports whether a write was refused only because an earlier one is not decided.
-func isUndecided(err error) bool {
-	no, ok := errors.AsType[*apiError](err)
-	return ok && no.ErrCode == codeWrongLastInFlight
-}
-
-func formatTTL(d time.Duration) string {
-	return strconv.FormatInt(int64(wholeSeconds(d)/time.Second), 10) + "s"
-}
-
-// api sends a JetStream request and decodes its answer into out. It returns an
-// error object in the answer as an error.
-func (n *Node) api(ctx context.Context, subject string, req, out any) error {
-	var body []byte
-	if req != nil {
-		var err error
-		if body, err = json.Marshal(req); err != nil {
-			return err
-		}
-	}
-	m, err := n.reads.ask(ctx, &nats.Msg{Subject: "$JS.API." + subject, Data: body})
-	if err != nil {
-		return err
-	}
-	var failed struct {
-		Error *apiError `json:"error"`
-	}
-	if err := json.Unmarshal(m.Data, &failed); err != nil {
-		return fmt.Errorf("%w: answer: %w", ErrUnavailable, err)
-	}
-	if failed.Error != nil {
-		return failed.Error.cause(ErrConflict)
-	}
-	if out == nil {
-		return nil
-	}
-	if err := json.Unmarshal(m.Data, out); err != nil {
-		return fmt.Errorf("%w: answer: %w", ErrUnavailable, err)
-	}
-	return nil
-}
-
-// last reads the last message of subject from the stream's leader. It also
-// returns a tombstone, whose data is empty.
-func (n *Node) last(ctx context.Context, stream, subject string) (stored, error) {
-	in := n.reads
-	switch ofLog := strings.HasPrefix(stream, n.streamName(events)); { // or of a shard
-	case ofLog && n.replicas == 0: // the server of this process has it alone
-		return n.lastHere(ctx, stream, subject)
-	case ofLog:
-		in = n.logReads
-	}
-	var r struct {
-		Error   *apiError `json:"error"`
-		Message struct {
-			Seq  uint64    `json:"seq"`
-			Data []byte    `json:"data"`
-			Time time.Time `json:"time"`
-		} `json:"message"`
-	}
-	m, err := in.ask(ctx, &nats.Msg{Subject: "$JS.API.STREAM.MSG.GET." + stream, Data: []byte(`{"last_by_subj":"` + subject + `"}`)})
-	if err != nil {
-		return stored{}, err
-	}
-	if err := json.Unmarshal(m.Data, &r); err != nil {
-		return stored{}, fmt.Errorf("%w: answer: %w", ErrUnavailable, err)
-	}
-	if r.Error != nil {
-		return stored{}, r.Error.cause(ErrConflict)
-	}
-	return stored{r.Message.Seq, r.Message.Data, r.Message.Time}, nil
-}
-
-// lastHere reads the last message of subject of a stream of events by a direct get, which costs a third of what asking the leader does. It
-// is for a stream without replicas.
-func (n *Node) lastHere(ctx context.Context, stream, subject string) (stored, error) {
-	m, err := n.logReads.ask(ctx, &nats.Msg{Subject: directGet + stream, Data: []byte(`{"last_by_subj":"` + subject + `"}`)})
-	if err != nil {
-		return stored{}, err
-	}
-	if err := directFault(m); err != nil {
-		return stored{}, err
-	}
-	seq, err := strconv.ParseUint(m.Header.Get("Nats-Sequence"), 10, 64)
-	if err != nil {
-		return stored{}, fmt.Errorf("%w: answer: %w", ErrUnavailable, err)
-	}
-	at, err := time.Parse(time.RFC3339Nano, m.Header.Get("Nats-Time-Stamp"))
-	if err != nil {
-		return stored{}, fmt.Errorf("%w: answer: %w", ErrUnavailable, err)
-	}
-	return stored{seq, m.Data, at}, nil
-}
-
-// subjects lists the subjects of a stream that match filter, a key with
-// wildcards, and how many messages each has.
-func (n *Node) subjects(ctx context.Context, stream, filter string) (map[string]uint64, error) {
-	var info struct {
-		State struct {
-			Subjects map[string]uint64 `json:"subjects"`
-		} `json:"state"`
-	}
-	err := n.api(ctx, "STREAM.INFO."+n.streamName(stream), map[string]any{"subjects_filter": n.subject(filter)}, &info)
-	return info.State.Subjects, err
-}
-
-// encodeRecord prepends the version.
-func encodeRecord(data []byte) []byte {
-	return append(append(make([]byte, 0, 1+len(data)), recordVersion), data...)
-}
-
-// decodeRecord strips the version. It returns ErrNotFound for a tombstone.
-func decodeRecord(payload []byte) ([]byte, error) {
-	switch {
-	case len(payload) == 0:
-		return nil, ErrNotFound
-	case payload[0] > recordVersion:
-		return nil, fmt.Errorf("record version %d: %w", payload[0], ErrNewer)
-	case payload[0] == 0:
-		return nil, fmt.Errorf("record version 0: %w", ErrDamaged)
-	}
-	return payload[1:], nil
+// Records keeps small values under keys: see store.Records.
+type Records struct {
+	*messages
+	*usage
 }
 
 // Get reads a record and its revision from the stream's leader.
@@ -223,22 +23,22 @@ func decodeRecord(payload []byte) ([]byte, error) {
 // says nothing about the record; ErrNewer and ErrDamaged say that it is there and
 // cannot be read. What is found may be older than the last write, by as long as a
 // leader that was replaced takes to notice that (20 s).
-func (n *Node) Get(ctx context.Context, key string) (data []byte, rev uint64, err error) {
-	return n.getBy(ctx, key, n.find)
+func (n *Records) Get(ctx context.Context, key string) (data []byte, rev uint64, err error) {
+	return n.getBy(ctx, key, n.findRecord)
 }
 
 // Peek is Get for a key that may be made up, on which no write is spent: a record that was
 // created just now may be ErrNotFound on replicated servers.
-func (n *Node) Peek(ctx context.Context, key string) (data []byte, rev uint64, err error) {
-	return n.getBy(ctx, key, n.get)
+func (n *Records) Peek(ctx context.Context, key string) (data []byte, rev uint64, err error) {
+	return n.getBy(ctx, key, n.getRecord)
 }
 
-func (n *Node) getBy(ctx context.Context, key string, get func(ctx context.Context, stream, subject string) ([]byte, uint64, error)) (data []byte, rev uint64, err error) {
-	stream, err := n.route(key)
+func (n *Records) getBy(ctx context.Context, key string, get func(ctx context.Context, stream, subject string) ([]byte, uint64, error)) (data []byte, rev uint64, err error) {
+	stream, err := n.streamOfKey(key)
 	if err != nil {
 		return nil, 0, fmt.Errorf("cluster: get: %w", err)
 	}
-	data, rev, err = get(ctx, stream, n.subject(key))
+	data, rev, err = get(ctx, stream, n.subjectOf(key))
 	if err != nil {
 		return nil, 0, fmt.Errorf("cluster: get %s: %w", key, err)
 	}
@@ -248,203 +48,49 @@ func (n *Node) getBy(ctx context.Context, key string, get func(ctx context.Conte
 	return data, rev, nil
 }
 
-// get reads and decodes a record. With ErrNotFound, rev is a tombstone's.
-func (n *Node) get(ctx context.Context, stream, subject string) (data []byte, rev uint64, err error) {
-	s, err := n.last(ctx, stream, subject)
-	if err != nil {
-		return nil, 0, err
-	}
-	data, err = decodeRecord(s.data)
-	return data, s.seq, err
-}
-
-// find is get, whose ErrNotFound is certain. A leader that was replaced answers reads with what it had for up to 20 s, until it notices; what
-// it cannot do is store. So on replicated servers it is concluded from a write: a tombstone under the very key.
-func (n *Node) find(ctx context.Context, stream, subject string) (data []byte, rev uint64, err error) {
-	data, rev, err = n.get(ctx, stream, subject)
-	if n.replicas <= 1 || !errors.Is(err, ErrNotFound) || rev != 0 && n.final(subject) {
-		return data, rev, err
-	}
-	seq := rev // The question may be put, for others, after this call has returned.
-	s, err := n.conclusions.ask(ctx, subject, func(ctx context.Context) (stored, error) { return n.conclude(ctx, stream, subject, seq) })
-	if err != nil {
-		return nil, s.seq, err
-	}
-	data, err = decodeRecord(s.data)
-	return data, s.seq, err
-}
-
-// final reports whether a tombstone under a subject is enough: ids of sessions and tasks do not return. A writer stores the record of its
-// stream again, and a node its entry.
-func (n *Node) final(subject string) bool {
-	kind, _, _ := strings.Cut(strings.TrimPrefix(subject, n.prefix), ".")
-	return kind == "session" || kind == "task"
-}
-
-// conclude stores a tombstone under a subject that has nothing, or only the tombstone seq, and returns ErrNotFound; or what is there. If it can neither
-// store nor see what is in the way, the error is ErrUnavailable.
-func (n *Node) conclude(ctx context.Context, stream, subject string, seq uint64) (stored, error) {
-	n.counters.concluded.Add(1)
-	var err error
-	for range 3 { // The first try may meet a tombstone, or that one may have expired, and so the second.
-		if _, err = n.put(ctx, subject, nil, markerTTL, guard{seq: seq}); err == nil {
-			return stored{}, ErrNotFound
-		}
-		if !errors.Is(err, ErrConflict) {
-			break
-		}
-		s, failed := n.last(ctx, stream, subject)
-		switch {
-		case errors.Is(failed, ErrNotFound):
-			seq = 0
-		case failed != nil:
-			return stored{}, failed
-		case len(s.data) > 0:
-			return s, nil
-		case n.final(subject):
-			return stored{seq: s.seq}, ErrNotFound
-		default:
-			seq = s.seq
-		}
-	}
-	return stored{}, fmt.Errorf("%w: whether it is there: %v", ErrUnavailable, err) // not a conflict for the caller, nor a full store
-}
-
-// conclusions has each question about a subject put once at a time: a thousand streams may have a reason to ask the same. Each asker gets
-// the answer to a question that was put after it came. The zero value is ready.
-type conclusions struct {
-	mu    sync.Mutex             // guards the fields below
-	asked map[string]*conclusion // by subject
-}
-
-// conclusion is the question about a subject that is put next, and whether one is under way.
-type conclusion struct {
-	next *pendingAnswer
-	busy bool
-}
-
-type pendingAnswer struct {
-	done chan struct{} // closed when it is there
-	s    stored
-	err  error
-}
-
-func (c *conclusions) ask(ctx context.Context, subject string, put func(ctx context.Context) (stored, error)) (stored, error) {
-	c.mu.Lock()
-	q := c.asked[subject]
-	if q == nil {
-		if c.asked == nil {
-			c.asked = make(map[string]*conclusion)
-		}
-		q = new(conclusion)
-		c.asked[subject] = q
-	}
-	if q.next == nil {
-		q.next = &pendingAnswer{done: make(chan struct{})}
-	}
-	a := q.next
-	if !q.busy {
-		q.busy = true
-		go c.run(q, subject, put)
-	}
-	c.mu.Unlock()
-	select {
-	case <-a.done:
-		return a.s, a.err
-	case <-ctx.Done():
-		return stored{}, fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
-	}
-}
-
-// run puts the question as long as somebody has it.
-func (c *conclusions) run(q *conclusion, subject string, put func(ctx context.Context) (stored, error)) {
-	for {
-		c.mu.Lock()
-		a := q.next
-		if q.next = nil; a == nil {
-			delete(c.asked, subject)
-		}
-		c.mu.Unlock()
-		if a == nil {
-			return
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
-		a.s, a.err = put(ctx)
-		cancel()
-		close(a.done)
-	}
-}
-
 // Create stores a record that must not exist yet and returns its revision. The
 // record expires after ttl, rounded up to seconds; with 0 it never does.
 // ErrConflict: it exists.
-func (n *Node) Create(ctx context.Context, key string, data []byte, ttl time.Duration) (rev uint64, err error) {
-	stream, err := n.route(key)
+func (n *Records) Create(ctx context.Context, key string, data []byte, ttl time.Duration) (rev uint64, err error) {
+	stream, err := n.streamOfKey(key)
 	if err == nil {
-		rev, err = n.create(ctx, stream, n.subject(key), data, ttl)
+		rev, err = n.createRecord(ctx, stream, n.subjectOf(key), data, ttl)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("cluster: create %s: %w", key, err)
 	}
-	n.recorded(key, len(data), rev, 0)
+	n.countRecord(key, len(data), rev, 0)
 	return rev, nil
-}
-
-func (n *Node) create(ctx context.Context, stream, subject string, data []byte, ttl time.Duration) (uint64, error) {
-	if len(data) > MaxRecord {
-		return 0, ErrTooBig
-	}
-	payload := encodeRecord(data)
-	var seq uint64
-	var err error
-	// The tombstone of a deleted record counts as a message: the second attempt
-	// replaces exactly that one. It may expire just then, hence the third.
-	for range 3 {
-		var rev uint64
-		if rev, err = n.put(ctx, subject, payload, ttl, guard{seq: seq}); !errors.Is(err, ErrConflict) {
-			return rev, err
-		}
-		s, lastErr := n.last(ctx, stream, subject)
-		switch {
-		case errors.Is(lastErr, ErrNotFound):
-			seq = 0
-		case lastErr != nil || len(s.data) > 0:
-			return 0, err
-		default:
-			seq = s.seq
-		}
-	}
-	return 0, err
 }
 
 // Update replaces a record that has revision rev and gives it a new lifetime.
 // ErrConflict: it has another revision or is gone.
-func (n *Node) Update(ctx context.Context, key string, data []byte, rev uint64, ttl time.Duration) (uint64, error) {
-	_, err := n.route(key)
+func (n *Records) Update(ctx context.Context, key string, data []byte, rev uint64, ttl time.Duration) (uint64, error) {
+	_, err := n.streamOfKey(key)
 	var next uint64
 	switch {
 	case err != nil:
 	case len(data) > MaxRecord:
-		err = ErrTooBig
+		err = store.ErrTooBig
 	case rev == 0:
-		err = fmt.Errorf("%w: no revision given", ErrConflict)
+		err = fmt.Errorf("%w: no revision given", store.ErrConflict)
 	default:
-		next, err = n.put(ctx, n.subject(key), encodeRecord(data), ttl, guard{seq: rev})
+		next, err = n.putMessage(ctx, n.subjectOf(key), encodeRecord(data), ttl, guard{seq: rev})
 	}
 	if err != nil {
 		return 0, fmt.Errorf("cluster: update %s: %w", key, err)
 	}
-	n.recorded(key, len(data), next, rev)
+	n.countRecord(key, len(data), next, rev)
 	return next, nil
 }
 
 // Delete removes a record that has revision rev, or any revision if rev is 0.
 // With 0 a missing record is no error. The tombstone that Delete leaves for
 // watchers expires within seconds.
-func (n *Node) Delete(ctx context.Context, key string, rev uint64) error {
-	stream, err := n.route(key)
+func (n *Records) Delete(ctx context.Context, key string, rev uint64) error {
+	stream, err := n.streamOfKey(key)
 	if err == nil {
-		err = n.remove(ctx, stream, n.subject(key), rev)
+		err = n.removeRecord(ctx, stream, n.subjectOf(key), rev)
 	}
 	if err != nil {
 		return fmt.Errorf("cluster: delete %s: %w", key, err)
@@ -452,46 +98,139 @@ func (n *Node) Delete(ctx context.Context, key string, rev uint64) error {
 	return nil
 }
 
-func (n *Node) remove(ctx context.Context, stream, subject string, rev uint64) error {
-	if rev != 0 {
-		return n.bury(ctx, stream, subject, rev)
+// StoredSession is a session's record as a list has it.
+type StoredSession struct {
+	Tenant, Server, ID string // the tokens of its key
+	Rev                uint64
+	Data               []byte
+}
+
+// Sessions returns at most limit sessions whose records have a revision of at least from, in the order of their revisions, as
+// AllTasks does for tasks. It is for operators: each session costs a question to the store.
+func (n *Records) Sessions(ctx context.Context, from uint64, limit int) (found []StoredSession, err error) {
+	err = n.walkRecords(ctx, "sessions", n.subjectOf("session.*.*.*"), from, limit, func(subject string, rev uint64, data []byte) {
+		t := n.tokensOf(subject)
+		found = append(found, StoredSession{t[1], t[2], t[3], rev, data})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cluster: list sessions: %w", err)
 	}
+	return found, nil
+}
+
+// SessionsOf returns the sessions of a tenant, each of which costs a question to the store.
+func (n *Records) SessionsOf(ctx context.Context, tenant string) (found []StoredSession, err error) {
+	if !validTokens(tenant, 1) {
+		return nil, fmt.Errorf("cluster: list sessions: %w: sessions of %q", store.ErrBadKey, tenant)
+	}
+	err = n.walkRecords(ctx, "sessions", n.subjectOf("session."+tenant+".*.*"), 0, math.MaxInt, func(subject string, rev uint64, data []byte) {
+		t := n.tokensOf(subject)
+		found = append(found, StoredSession{t[1], t[2], t[3], rev, data})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cluster: list sessions: %w", err)
+	}
+	return found, nil
+}
+
+// FindSession reads the record of the session whose id is the wanted one. It goes through the keys of all sessions, and is for
+// operators. ErrNotFound: there is none.
+func (n *Records) FindSession(ctx context.Context, wanted func(id string) bool) (StoredSession, error) {
+	found, err := n.findSession(ctx, wanted)
+	if err != nil {
+		return found, fmt.Errorf("cluster: find session: %w", err)
+	}
+	return found, nil
+}
+
+func (n *Records) findSession(ctx context.Context, wanted func(id string) bool) (found StoredSession, err error) {
+	if n.leaving.Load() {
+		return found, store.ErrClosed
+	}
+	for offset := 0; ; {
+		subjects, total, err := n.subjectsFrom(ctx, "sessions", "session.*.*.*", offset)
+		if err != nil {
+			return found, err
+		}
+		for subject := range subjects {
+			t := n.tokensOf(subject)
+			if !wanted(t[3]) {
+				continue
+			}
+			data, rev, err := n.getRecord(ctx, n.streamName("sessions"), subject)
+			if errors.Is(err, store.ErrNotFound) {
+				continue // It ended just now.
+			}
+			return StoredSession{t[1], t[2], t[3], rev, data}, err
+		}
+		if offset += len(subjects); len(subjects) == 0 || offset >= total {
+			return found, store.ErrNotFound
+		}
+	}
+}
+
+// EachAPIKey calls f for each record under keys.api. It is for operators: each costs a question to the store.
+func (n *Records) EachAPIKey(ctx context.Context, f func(data []byte, rev uint64)) error {
+	if err := n.walkRecords(ctx, "keys", n.subjectOf(apiKeys+"*"), 0, math.MaxInt, func(_ string, rev uint64, data []byte) { f(data, rev) }); err != nil {
+		return fmt.Errorf("cluster: list API keys: %w", err)
+	}
+	return nil
+}
+
+// Revocations calls f for each record under keys.revoked that has a revision of at least from, in the order of their revisions, and without data for one that was deleted in
+// the last seconds. Each costs a question to the store, and one more says that there are no others.
+func (n *Records) Revocations(ctx context.Context, from uint64, f func(id string, rev uint64, data []byte)) error {
 	var err error
-	for range 5 {
+	if n.leaving.Load() {
+		err = store.ErrClosed
+	}
+	for err == nil {
 		var s stored
-		if s, err = n.last(ctx, stream, subject); errors.Is(err, ErrNotFound) || err == nil && len(s.data) == 0 {
-			return nil
-		} else if err != nil {
-			return err
+		var subject string
+		if s, subject, err = n.nextMessage(ctx, n.streamName("keys"), n.subjectOf(revoked+"*"), from); err != nil {
+			break
 		}
-		if err = n.bury(ctx, stream, subject, s.seq); !errors.Is(err, ErrConflict) {
-			return err
+		from = s.seq + 1
+		data, bad := decodeRecord(s.data)
+		if bad == nil || errors.Is(bad, store.ErrNotFound) {
+			f(n.tokensOf(subject)[2], s.seq, data)
 		}
 	}
-	return err
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return fmt.Errorf("cluster: list revocations: %w", err)
+	}
+	return nil
 }
 
-// bury replaces the message seq of subject by a tombstone. A plain deletion by
-// sequence would not be checked against writes that are still on their way in a
-// replicated stream, so a record could outlive it.
-func (n *Node) bury(ctx context.Context, stream, subject string, seq uint64) error {
-	_, err := n.put(ctx, subject, nil, markerTTL, guard{seq: seq})
-	if !errors.Is(err, ErrFull) {
-		return err
+// RevocationRoom reports whether another record under keys.revoked may be made: API keys leave it as much again as what stays free for the key ring.
+func (n *Records) RevocationRoom(ctx context.Context) (bool, error) {
+	s, err := n.fillOfKind(ctx, "keys")
+	if err != nil {
+		return false, fmt.Errorf("cluster: room for revocations: %w", err)
 	}
-	// A full store refuses even the tombstone if that is bigger than the record,
-	// and deleting must be possible just then.
-	err = n.deleteMessage(ctx, stream, seq)
-	if errors.Is(err, ErrNotFound) {
-		return ErrConflict
-	}
-	if err == nil {
-		err = n.flushed(ctx, n.streamOf(subject))
-	}
-	return err
+	return s.MaxBytes == 0 || s.Bytes < s.MaxBytes/4*3, nil
 }
 
-// deleteMessage removes the message seq of a stream, whatever is on its way there.
-func (n *Node) deleteMessage(ctx context.Context, stream string, seq uint64) error {
-	return n.api(ctx, "STREAM.MSG.DELETE."+stream, map[string]any{"seq": seq, "no_erase": true}, nil)
+// APIKeyRoom reports whether another record under keys.api may be made: half of what the key ring has for itself stays free.
+func (n *Records) APIKeyRoom(ctx context.Context) (bool, error) {
+	s, err := n.fillOfKind(ctx, "keys")
+	if err != nil {
+		return false, fmt.Errorf("cluster: room for API keys: %w", err)
+	}
+	return s.MaxBytes == 0 || s.Bytes < s.MaxBytes/2, nil
+}
+
+// streamOfKey returns the stream that a record's key belongs to.
+func (n *Records) streamOfKey(key string) (stream string, err error) {
+	if n.leaving.Load() {
+		return "", store.ErrClosed
+	}
+	head, _, _ := strings.Cut(key, ".")
+	for i := range n.kinds {
+		k := &n.kinds[i]
+		if k.subject == head && k.wholeName() != events && !k.queue && k.holdsKey(key) {
+			return n.streamName(k.name), nil
+		}
+	}
+	return "", fmt.Errorf("%w: %q", store.ErrBadKey, key)
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
@@ -22,12 +23,12 @@ func TestRecordCompareAndSet(t *testing.T) {
 		ctx := t.Context()
 
 		_, _, err := n.Get(ctx, testKey)
-		wantErr(t, "get before create", err, ErrNotFound)
+		wantErr(t, "get before create", err, store.ErrNotFound)
 		_, err = n.Update(ctx, testKey, []byte("x"), 7, time.Hour)
-		wantErr(t, "update before create", err, ErrConflict)
+		wantErr(t, "update before create", err, store.ErrConflict)
 		rev := must[uint64](t)(n.Create(ctx, testKey, []byte("one"), time.Hour))
 		_, err = n.Create(ctx, testKey, []byte("again"), time.Hour)
-		wantErr(t, "create twice", err, ErrConflict)
+		wantErr(t, "create twice", err, store.ErrConflict)
 		data, got, err := n.Get(ctx, testKey)
 		if err != nil || string(data) != "one" || got != rev {
 			t.Errorf("get: got %q, %d, %v, want one, %d", data, got, err, rev)
@@ -40,17 +41,17 @@ func TestRecordCompareAndSet(t *testing.T) {
 			t.Errorf("get of an empty record: got %q, %v, want it to be there", data, err)
 		}
 		_, err = n.Update(ctx, testKey, []byte("late"), rev, time.Hour)
-		wantErr(t, "update with an old revision", err, ErrConflict)
+		wantErr(t, "update with an old revision", err, store.ErrConflict)
 		_, err = n.Update(ctx, testKey, []byte("none"), 0, time.Hour)
-		wantErr(t, "update without a revision", err, ErrConflict)
-		wantErr(t, "delete with an old revision", n.Delete(ctx, testKey, rev), ErrConflict)
+		wantErr(t, "update without a revision", err, store.ErrConflict)
+		wantErr(t, "delete with an old revision", n.Delete(ctx, testKey, rev), store.ErrConflict)
 		if err := n.Delete(ctx, testKey, rev2); err != nil {
 			t.Error(err)
 		}
 		_, _, err = n.Get(ctx, testKey)
-		wantErr(t, "get after delete", err, ErrNotFound)
+		wantErr(t, "get after delete", err, store.ErrNotFound)
 		_, err = n.Update(ctx, testKey, []byte("ghost"), rev2, time.Hour)
-		wantErr(t, "update after delete", err, ErrConflict)
+		wantErr(t, "update after delete", err, store.ErrConflict)
 		must[uint64](t)(n.Create(ctx, testKey, []byte("anew"), time.Hour))
 		for range 2 {
 			if err := n.Delete(ctx, testKey, 0); err != nil {
@@ -80,7 +81,7 @@ func TestRecordRace(t *testing.T) {
 					r, err = node.Update(t.Context(), testKey, []byte{byte(i)}, rev, time.Hour)
 				}
 				if err != nil {
-					wantErr(t, "loser", err, ErrConflict)
+					wantErr(t, "loser", err, store.ErrConflict)
 					r = 0
 				}
 				wins <- r
@@ -117,16 +118,16 @@ func TestRecordLifetime(t *testing.T) {
 			}
 			time.Sleep(3 * time.Second)
 			_, _, err := n.Get(ctx, testKey)
-			wantErr(t, "get 5 s after a refresh for 3 s", err, ErrNotFound)
+			wantErr(t, "get 5 s after a refresh for 3 s", err, store.ErrNotFound)
 			_, err = n.Update(ctx, testKey, []byte("x"), rev, 3*time.Second)
-			wantErr(t, "update after expiry", err, ErrConflict)
+			wantErr(t, "update after expiry", err, store.ErrConflict)
 			must[uint64](t)(n.Create(ctx, testKey, []byte("x"), 3*time.Second))
 			must[uint64](t)(n.Create(ctx, "session.anon.demo.s2", []byte("x"), 0))
 			time.Sleep(time.Hour)
 			if _, _, err := n.Get(ctx, "session.anon.demo.s2"); err != nil {
 				t.Errorf("get of a record without a lifetime: %v", err)
 			}
-			if got := messages(t, n, "sessions"); got != 1 {
+			if got := countMessages(t, n, "sessions"); got != 1 {
 				t.Errorf("messages: got %d, want 1", got)
 			}
 		})
@@ -149,7 +150,7 @@ func TestDeleteLeavesNothing(t *testing.T) {
 			}
 			time.Sleep(20 * time.Second)
 			for stream, want := range map[string]uint64{"sessions": 0, "keys": 1, "nodes": 1} {
-				if got := messages(t, n, stream); got != want {
+				if got := countMessages(t, n, stream); got != want {
 					t.Errorf("messages in %s after the markers expired: got %d, want %d", stream, got, want)
 				}
 			}
@@ -164,39 +165,39 @@ func TestRecordRefusals(t *testing.T) {
 	for _, key := range []string{"", "session", "session.a.b", "session.a.b.c.d", "session.a.b.", "session..b.c", "session.a.b.*", "session.a.b.>",
 		"session.a.b.c d", "session.a.b.c\r\n", "nodes.*", "nodes.a.b", "other.a.b.c", "ev.a.b.c.d.open", "session.a.b." + strings.Repeat("x", 300)} {
 		_, _, err := n.Get(ctx, key)
-		wantErr(t, "get "+key, err, ErrBadKey)
+		wantErr(t, "get "+key, err, store.ErrBadKey)
 		_, err = n.Create(ctx, key, nil, time.Hour)
-		wantErr(t, "create "+key, err, ErrBadKey)
+		wantErr(t, "create "+key, err, store.ErrBadKey)
 		_, err = n.Update(ctx, key, nil, 1, time.Hour)
-		wantErr(t, "update "+key, err, ErrBadKey)
-		wantErr(t, "delete "+key, n.Delete(ctx, key, 0), ErrBadKey)
+		wantErr(t, "update "+key, err, store.ErrBadKey)
+		wantErr(t, "delete "+key, n.Delete(ctx, key, 0), store.ErrBadKey)
 	}
 	_, err := n.Create(ctx, testKey, make([]byte, MaxRecord+1), time.Hour)
-	wantErr(t, "create too big", err, ErrTooBig)
+	wantErr(t, "create too big", err, store.ErrTooBig)
 	big := bytes.Repeat([]byte("x"), MaxRecord)
 	rev := must[uint64](t)(n.Create(ctx, testKey, big, time.Hour))
 	if data, _, err := n.Get(ctx, testKey); err != nil || !bytes.Equal(data, big) {
 		t.Errorf("get of the biggest record: %d bytes, %v", len(data), err)
 	}
 	_, err = n.Update(ctx, testKey, make([]byte, MaxRecord+1), rev, time.Hour)
-	wantErr(t, "update too big", err, ErrTooBig)
+	wantErr(t, "update too big", err, store.ErrTooBig)
 
 	// Records that a newer release wrote, or no release.
 	for _, c := range []struct {
 		payload string
 		want    error
-	}{{"\x02new", ErrNewer}, {"\x00", ErrDamaged}} {
+	}{{"\x02new", store.ErrNewer}, {"\x00", store.ErrDamaged}} {
 		key := "session.anon.demo.x" + string('a'+c.payload[0])
-		must[uint64](t)(n.put(ctx, n.subject(key), []byte(c.payload), 0, guard{}))
+		must[uint64](t)(n.putMessage(ctx, n.subjectOf(key), []byte(c.payload), 0, guard{}))
 		_, _, err := n.Get(ctx, key)
 		wantErr(t, "get", err, c.want)
 		_, err = n.Create(ctx, key, nil, time.Hour)
-		wantErr(t, "create over it", err, ErrConflict)
+		wantErr(t, "create over it", err, store.ErrConflict)
 	}
 	done, cancel := context.WithCancel(ctx)
 	cancel()
 	_, _, err = n.Get(done, testKey)
-	wantErr(t, "get with an ended context", err, ErrUnavailable)
+	wantErr(t, "get with an ended context", err, store.ErrUnavailable)
 	wantErr(t, "get with an ended context", err, context.Canceled)
 }
 
@@ -213,7 +214,7 @@ func TestFullStore(t *testing.T) {
 		for {
 			rev, err := n.Create(ctx, key(len(revs)), make([]byte, 20<<10), time.Hour)
 			if err != nil {
-				wantErr(t, "create in a full store", err, ErrFull)
+				wantErr(t, "create in a full store", err, store.ErrFull)
 				break
 			}
 			revs = append(revs, rev)
@@ -226,7 +227,7 @@ func TestFullStore(t *testing.T) {
 			t.Errorf("refresh in a full store: %v", err)
 		}
 		_, err = n.Update(ctx, key(0), make([]byte, 100<<10), rev, time.Hour)
-		wantErr(t, "growing a record in a full store", err, ErrFull)
+		wantErr(t, "growing a record in a full store", err, store.ErrFull)
 
 		rev = must[uint64](t)(n.OpenStream(ctx, testStream, []byte("w"), nil, time.Hour))
 		num := uint64(1)
@@ -235,8 +236,8 @@ func TestFullStore(t *testing.T) {
 				break
 			}
 		}
-		wantErr(t, "append in a full store", err, ErrFull)
-		if got, err := n.Read(ctx, testStream, 1, num); err != nil || len(got) != int(num-1) {
+		wantErr(t, "append in a full store", err, store.ErrFull)
+		if got, err := readEvents(ctx, n, testStream, 1, num); err != nil || len(got) != int(num-1) {
 			t.Errorf("read of a full store: got %d appends, %v, want %d", len(got), err, num-1)
 		}
 		if err := appendWait(n, testStream, rev, 1, nil); err != nil {
@@ -246,7 +247,7 @@ func TestFullStore(t *testing.T) {
 			t.Errorf("append after a slot was emptied: %v", err)
 		}
 		// The lease and the keys have budgets of their own.
-		if err := n.lease.confirm(ctx); err != nil {
+		if err := n.lease.confirmRenewal(ctx); err != nil {
 			t.Errorf("renew in a full store: %v", err)
 		}
 		must[[]byte](t)(n.Keys().Seal([]byte("x"), nil))
@@ -257,14 +258,14 @@ func TestFullStore(t *testing.T) {
 				break
 			}
 		}
-		wantErr(t, "tiny record in a full store", err, ErrFull)
+		wantErr(t, "tiny record in a full store", err, store.ErrFull)
 		if err := n.Delete(ctx, "session.t.s."+strings.Repeat("x", 20)+"aaa", 0); err != nil {
 			t.Errorf("delete in a full store: %v", err)
 		}
 		if err := n.EndStream(ctx, testStream); err != nil {
 			t.Errorf("end of a stream in a full store: %v", err)
 		}
-		s := n.stats(t.Context())
+		s := n.collectStats(t.Context())
 		if s.AppendFull == 0 || s.MaxBytes > uint64(o.MaxStore) || s.Streams["sessions"].Bytes > s.Streams["sessions"].MaxBytes {
 			t.Errorf("stats: %+v", s)
 		}
@@ -278,7 +279,7 @@ func TestNotThereIsAWrite(t *testing.T) {
 	ctx := t.Context()
 	n, other := open(t, Options{}), open(t, Options{})
 	by := func(writes, reads *Node) *Node { // what a node of replicated servers is that writes and reads by way of these
-		return &Node{opts: n.opts, prefix: n.prefix, kinds: n.kinds, shards: n.shards, log: n.log, outages: n.outages, replicas: 3, acks: writes.acks, reads: reads.reads, logReads: reads.logReads}
+		return joinParts(&wire{opts: n.opts, prefix: n.prefix, kinds: n.kinds, shards: n.shards, log: n.log, outages: n.outages, replicas: 3, acks: writes.acks, reads: reads.reads, logReads: reads.logReads})
 	}
 	const there, none = "session.a.s.there", "session.a.s.none"
 	rev := must[uint64](t)(n.Create(ctx, there, []byte("x"), time.Hour))
@@ -286,18 +287,18 @@ func TestNotThereIsAWrite(t *testing.T) {
 
 	behind := by(n, other)
 	_, _, err := behind.Get(ctx, there)
-	wantErr(t, "get by way of a leader that was replaced", err, ErrUnavailable)
-	if errors.Is(err, ErrConflict) {
+	wantErr(t, "get by way of a leader that was replaced", err, store.ErrUnavailable)
+	if errors.Is(err, store.ErrConflict) {
 		t.Errorf("it is a conflict, too: %v", err)
 	}
 	_, _, err = behind.Peek(ctx, there)
-	wantErr(t, "peek there", err, ErrNotFound)
+	wantErr(t, "peek there", err, store.ErrNotFound)
 	_, _, err = behind.Writer(ctx, testStream)
-	wantErr(t, "writer by way of a leader that was replaced", err, ErrUnavailable)
+	wantErr(t, "writer by way of a leader that was replaced", err, store.ErrUnavailable)
 	wantErr(t, "whether the writer is the same", behind.Holds(ctx, testStream, writer), nil)
-	wantErr(t, "whether an earlier writer is the same", behind.Holds(ctx, testStream, writer-1), ErrFenced)
+	wantErr(t, "whether an earlier writer is the same", behind.Holds(ctx, testStream, writer-1), store.ErrFenced)
 	wantErr(t, "the same of a server alone", n.Holds(ctx, testStream, writer), nil)
-	wantErr(t, "and of an earlier writer", n.Holds(ctx, testStream, writer-1), ErrFenced)
+	wantErr(t, "and of an earlier writer", n.Holds(ctx, testStream, writer-1), store.ErrFenced)
 	if _, now, err := n.Get(ctx, there); err != nil || now != rev {
 		t.Errorf("the record has revision %d after that, %v, want %d", now, err, rev)
 	}
@@ -306,19 +307,19 @@ func TestNotThereIsAWrite(t *testing.T) {
 	var all sync.WaitGroup
 	for range 100 {
 		all.Go(func() {
-			if _, _, err := agreed.Get(ctx, none); !errors.Is(err, ErrNotFound) {
+			if _, _, err := agreed.Get(ctx, none); !errors.Is(err, store.ErrNotFound) {
 				t.Errorf("a record that nobody has made: %v", err)
 			}
 		})
 	}
 	all.Wait()
-	if s, err := n.last(ctx, n.streamName("sessions"), n.subject(none)); err != nil || len(s.data) > 0 {
+	if s, err := n.lastMessage(ctx, n.streamName("sessions"), n.subjectOf(none)); err != nil || len(s.data) > 0 {
 		t.Errorf("what is left of it: %q, %v, want a tombstone", s.data, err)
 	}
 	before := agreed.Concluded()
 	for range 10 {
 		_, _, err = agreed.Get(ctx, none)
-		wantErr(t, "the same once more", err, ErrNotFound)
+		wantErr(t, "the same once more", err, store.ErrNotFound)
 	}
 	if writes := agreed.Concluded() - before; writes > 0 {
 		t.Errorf("%d writes for a tombstone that is there", writes)
@@ -335,7 +336,7 @@ func TestNotThereIsAWrite(t *testing.T) {
 	for range 2 {
 		before = agreed.Concluded()
 		_, _, err = agreed.Writer(ctx, gone)
-		wantErr(t, "writer of a stream that nobody has begun", err, ErrNotFound)
+		wantErr(t, "writer of a stream that nobody has begun", err, store.ErrNotFound)
 		if writes := agreed.Concluded() - before; writes != 1 {
 			t.Errorf("that cost %d writes, want 1", writes)
 		}
@@ -350,5 +351,5 @@ func TestNotThereIsAWrite(t *testing.T) {
 	full.acks = other.acks // which has no such stream
 	full.prefix = "elsewhere."
 	_, _, err = full.Get(ctx, none)
-	wantErr(t, "get where nothing can be stored", err, ErrUnavailable)
+	wantErr(t, "get where nothing can be stored", err, store.ErrUnavailable)
 }

@@ -1,22 +1,16 @@
 package cluster
 
 import (
-	"cmp"
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"maps"
 	"net/url"
 	"os"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/troupe-run/troupe/internal/inproc"
 )
@@ -24,8 +18,8 @@ import (
 const (
 	// remoteStart bounds the start: servers may start later than this process, and streams may wait for a leader.
 	remoteStart = 30 * time.Second
-	// waitsSilently is how long a start waits before it says so.
-	waitsSilently = 2 * time.Second
+	// silentStart is how long a start waits before it says so.
+	silentStart = 2 * time.Second
 	// replicatedLease is the shortest lease on replicated streams, where an election takes up to 9 s.
 	replicatedLease = 12 * time.Second
 	// oldestServer is the oldest release whose guards hold on replicated streams, too.
@@ -34,25 +28,13 @@ const (
 	pingEvery, pingsLost = 2 * time.Second, 2
 )
 
-// enableJetStream is what to do about servers without it.
-const enableJetStream = "enable JetStream on the servers, and for the account"
-
-// fault says what is wrong with the servers, and what to do.
-func (r *Remote) fault(err error, advice string) error {
+// wrapFault says what is wrong with the servers, and what to do.
+func (r *Remote) wrapFault(err error, advice string) error {
 	return fmt.Errorf("cluster: %w: %s: %w: %s", ErrRemote, r.String(), err, advice)
 }
 
-// fault is ErrRemote with what is wrong with the store that nodes share, and what to do.
-func (n *Node) fault(err error, advice string) error {
-	r := n.opts.Remote
-	if n.opts.Listen.set() {
-		r.URL = "nats://" + n.opts.Listen.Address
-	}
-	return r.fault(err, advice)
-}
-
-// options says how to connect.
-func (r *Remote) options() ([]nats.Option, error) {
+// connectOptions says how to connect.
+func (r *Remote) connectOptions() ([]nats.Option, error) {
 	o := []nats.Option{
 		nats.ReconnectWait(250 * time.Millisecond), nats.Timeout(callTimeout),
 		nats.PingInterval(pingEvery), nats.MaxPingsOutstanding(pingsLost),
@@ -66,22 +48,22 @@ func (r *Remote) options() ([]nats.Option, error) {
 		o = append(o, nats.Token(r.Token))
 	case r.Creds != "":
 		if _, err := os.ReadFile(r.Creds); err != nil {
-			return nil, r.fault(err, "the file of credentials must be readable")
+			return nil, r.wrapFault(err, "the file of credentials must be readable")
 		}
 		o = append(o, nats.UserCredentials(r.Creds))
 	case r.NKey != "":
 		key, err := nats.NkeyOptionFromSeed(r.NKey)
 		if err != nil {
-			return nil, r.fault(err, "the file must hold the seed of a user's nkey (SU...)")
+			return nil, r.wrapFault(err, "the file must hold the seed of a user's nkey (SU...)")
 		}
 		o = append(o, key)
 	}
-	return r.certificates(o)
+	return r.addCertificates(o)
 }
 
-// certificates adds to the options of a connection what proves who is at either end. The files are read for each connection: whoever renews
+// addCertificates adds to the options of a connection what proves who is at either end. The files are read for each connection: whoever renews
 // certificates exchanges them while the process runs.
-func (r *Remote) certificates(o []nats.Option) ([]nats.Option, error) {
+func (r *Remote) addCertificates(o []nats.Option) ([]nats.Option, error) {
 	if r.CA == "" && r.Cert == "" {
 		return o, nil
 	}
@@ -97,397 +79,97 @@ func (r *Remote) certificates(o []nats.Option) ([]nats.Option, error) {
 			return pool, err
 		}
 		if _, err := roots(); err != nil {
-			return nil, r.fault(err, "the file of authorities must hold certificates as PEM")
+			return nil, r.wrapFault(err, "the file of authorities must hold certificates as PEM")
 		}
 	}
 	if r.Cert != "" {
 		own = func() (tls.Certificate, error) { return tls.LoadX509KeyPair(r.Cert, r.Key) }
 		if _, err := own(); err != nil {
-			return nil, r.fault(err, "the certificate and its key must be PEM files that belong together")
+			return nil, r.wrapFault(err, "the certificate and its key must be PEM files that belong together")
 		}
 	}
 	return append(o, nats.ClientTLSConfig(own, roots)), nil
 }
 
-// dial connects to the servers of Options.Remote. While none answers, it tries again: they may start later than this process.
-func (n *Node) dial(ctx context.Context, more []nats.Option) (*nats.Conn, error) {
-	r := &n.opts.Remote
-	o, err := r.options()
-	if err != nil {
-		return nil, err
-	}
-	o = append(o, more...)
-	for {
-		nc, err := nats.Connect(r.URL, o...)
-		switch {
-		case err == nil:
-			n.waits.Store(nil)
-			return nc, nil
-		case refused(err):
-			return nil, r.fault(err, "check the user, token, nkey or credentials, and what the account may do")
-		case ctx.Err() != nil:
-			return nil, r.fault(err, "no server answers: start it, or check the address")
-		}
-		why := err.Error()
-		n.waits.Store(&why)
-		if !sleep(ctx, 250*time.Millisecond) {
-			return nil, r.fault(err, "no server answers: start it, or check the address")
-		}
-	}
+// Remote names the NATS servers that keep the store, where no server in this process does. The zero value names none.
+//
+// Of the ways to say who the node is, one may be set: a user or a token in the URL, Token, NKey or Creds. Beside them, or
+// instead, the node may show a certificate.
+type Remote struct {
+	// URL is the address of a server, or of several of one cluster with commas between them: nats://HOST:PORT or
+	// tls://HOST:PORT. A user and a password, or a token, may stand before the host.
+	URL string
+	// Token is a token to log in with.
+	Token string
+	// NKey is the path of a file with the seed of an nkey.
+	NKey string
+	// Creds is the path of a file with the JWT of a user and the seed of its nkey.
+	Creds string
+	// CA is the path of a PEM file with the authorities that may have signed the servers' certificates. "" takes those of
+	// the system.
+	CA string
+	// Cert and Key are the paths of PEM files with the certificate that the node shows. Both or none are set. These files, and those of
+	// CA and Creds, are read again for each connection.
+	Cert, Key string
+	// Replicas is how many servers keep a copy of each stream: 1, 3 or 5. 0 takes what the streams have; streams that
+	// are not there yet get 3 in a cluster, and 1 otherwise.
+	Replicas int
 }
 
-// refusedAgain is how often it is logged that servers do not let a node in that was connected before.
-const refusedAgain = time.Minute
+// isSet reports whether there are servers.
+func (r *Remote) isSet() bool { return r.URL != "" }
 
-// sayRefused logs why servers do not let the node in again, if they answer, and said was not just now; it returns when that was said last. To the rest of the
-// node they seem to be away.
-func (n *Node) sayRefused(said time.Time) time.Time {
-	err := n.conn.LastError()
-	if err == nil || !refused(err) || time.Since(said) < refusedAgain {
-		return said
-	}
-	n.log.Warn("nats refuses the connection", "servers", n.opts.Remote.String(), "error", err)
-	return time.Now()
-}
-
-// missedFor tells streams that were just made from those that were there: processes that start together make them together.
-var missedFor = time.Minute
-
-// refused reports whether a server answered and does not let the node in, or cannot be trusted: to try again does not help.
-func refused(err error) bool {
-	_, certificate := errors.AsType[*tls.CertificateVerificationError](err)
-	_, record := errors.AsType[tls.RecordHeaderError](err)
-	text := err.Error()
-	return certificate || record || errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAuthRevoked) ||
-		errors.Is(err, nats.ErrSecureConnRequired) || errors.Is(err, nats.ErrSecureConnWanted) || errors.Is(err, nats.ErrNkeysNotSupported) ||
-		strings.Contains(strings.ToLower(text), "authorization") || strings.Contains(text, "authentication") || strings.Contains(text, "tls: ")
-}
-
-// findPrefix takes the prefix that the streams on the servers have where none was given: those of a process that listens have none.
-func (n *Node) findPrefix(ctx context.Context) error {
-	if !n.opts.guess {
-		return nil
-	}
-	js, err := jetstream.New(n.conn)
-	if err != nil {
-		return fmt.Errorf("cluster: %w", err)
-	}
-	for _, name := range []string{n.streamName("nodes"), "nodes"} {
-		st, err := n.lookUp(ctx, js, name)
-		switch {
-		case errors.Is(err, jetstream.ErrStreamNotFound):
-			continue
-		case err != nil:
-			return err
-		case st.CachedInfo().Config.Metadata[formatKey] != "" && name == "nodes":
-			n.opts.Prefix, n.prefix = "", ""
+// checkAccess refuses what cannot be used, without a word of what is secret.
+func (r *Remote) checkAccess() error {
+	if !r.isSet() {
+		if *r != (Remote{}) {
+			return errors.New("cluster: nats: access or replicas without a URL of a server")
 		}
 		return nil
 	}
-	return nil
-}
-
-// lookUp finds a stream, or says that it is not there. Servers that cannot tell yet are asked again.
-func (n *Node) lookUp(ctx context.Context, js jetstream.JetStream, name string) (jetstream.Stream, error) {
-	r := &n.opts.Remote
-	nobody := false // a server has said that nobody serves JetStream; the last try may end without its answer
-	for {
-		asked, cancel := context.WithTimeout(ctx, callTimeout)
-		st, err := js.Stream(asked, name)
-		cancel()
-		nobody = nobody || errors.Is(err, nats.ErrNoResponders)
+	ways := 0
+	for one := range strings.SplitSeq(r.URL, ",") {
+		u, err := url.Parse(strings.TrimSpace(one))
 		switch {
-		case err == nil || errors.Is(err, jetstream.ErrStreamNotFound):
-			return st, err
-		case errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
-			return nil, r.fault(err, enableJetStream)
-		case sleep(ctx, 250*time.Millisecond):
-		case nobody:
-			return nil, r.fault(err, "nobody serves JetStream: "+enableJetStream)
-		default:
-			return nil, r.fault(err, "stream "+name+" cannot be looked up: "+n.permissions())
+		case err != nil || strings.Contains(one, "@") && u.User == nil:
+			// The parser's words may have a part of a password.
+			return errors.New("cluster: nats URL: want nats://HOST:PORT or tls://HOST:PORT; in a user, password or token write %2F for /, %23 for #, %2C for a comma, %3F for ?, %25 for %, and %40 for @")
+		case u.Scheme != "nats" && u.Scheme != "tls" || u.Hostname() == "" || u.Path != "" && u.Path != "/" || u.RawQuery != "":
+			return fmt.Errorf("cluster: nats URL %q: want nats://HOST:PORT or tls://HOST:PORT and nothing behind it", (&url.URL{Scheme: u.Scheme, Host: u.Host}).String())
+		case u.User != nil:
+			ways = 1
 		}
 	}
-}
-
-// checkServer refuses a server that cannot keep the store.
-func (n *Node) checkServer() error {
-	r := &n.opts.Remote
-	have := n.conn.ConnectedServerVersion()
-	switch most := n.conn.MaxPayload(); {
-	case older(have, oldestServer):
-		return r.fault(fmt.Errorf("the server is nats-server %s", have), "it must be "+oldestServer+" or newer")
-	case most < maxPayload:
-		return r.fault(fmt.Errorf("its max_payload is %d bytes", most), "set it to "+strconv.Itoa(maxPayload)+" or more")
+	for _, way := range []string{r.Token, r.NKey, r.Creds} {
+		if way != "" {
+			ways++
+		}
+	}
+	switch {
+	case ways > 1:
+		return errors.New("cluster: nats: more than one of a user in the URL, a token, an nkey and credentials: set one of them")
+	case (r.Cert == "") != (r.Key == ""):
+		return errors.New("cluster: nats: a certificate and its key belong together: set both or none")
+	case r.Replicas != 0 && r.Replicas != 1 && r.Replicas != 3 && r.Replicas != 5:
+		return fmt.Errorf("cluster: nats: %d replicas: want 1, 3 or 5", r.Replicas)
 	}
 	return nil
 }
 
-// older reports whether release a comes before b, both as 2.12.3 or v2.12.3-beta.
-func older(a, b string) bool {
-	number := func(s string) (all []int) {
-		s, _, _ = strings.Cut(strings.TrimPrefix(s, "v"), "-")
-		for part := range strings.SplitSeq(s, ".") {
-			i, _ := strconv.Atoi(part)
-			all = append(all, i)
-		}
-		return all
-	}
-	return slices.Compare(number(a), number(b)) < 0
+// redactURL is a URL without what is secret.
+func redactURL(u *url.URL) string {
+	c := *u
+	c.User = nil
+	return c.String()
 }
 
-// agree waits until the streams of the servers are there as they must be.
-func (n *Node) agree(ctx context.Context) error {
-	if err := n.checkServer(); err != nil {
-		return err
-	}
-	js, err := jetstream.New(n.conn)
-	if err != nil {
-		return fmt.Errorf("cluster: %w", err)
-	}
-	if err := n.findShards(ctx, js); err != nil {
-		return err
-	}
-	began, made, oldest := time.Now(), []string(nil), time.Now()
-	for i := 0; i < len(n.kinds); i++ { // The first stream may change the number of shards.
-		var created time.Time
-		k := &n.kinds[i]
-		if err := n.agreeOn(ctx, js, k, &created); err != nil {
-			return err
-		}
-		if created.Before(oldest) {
-			oldest = created
-		}
-		if created.After(began.Add(-missedFor)) {
-			made = append(made, n.streamName(k.name))
-		}
-		if k.name == "nodes" { // Before any other stream is changed.
-			if err := n.fitIn(ctx); err != nil {
-				return err
-			}
-			n.fitted = true
-			if err := n.agreeOn(ctx, js, k, &created); err != nil { // No node of an earlier release is there: none is to join from now on.
-				return err
-			}
+// String returns the URLs without what is secret.
+func (r Remote) String() string {
+	var all []string
+	for one := range strings.SplitSeq(r.URL, ",") {
+		if u, err := url.Parse(strings.TrimSpace(one)); err == nil {
+			all = append(all, redactURL(u))
 		}
 	}
-	n.tookShards()
-	if err := n.reach(ctx); err != nil {
-		return err
-	}
-	if err := n.mayAcknowledge(ctx); err != nil {
-		return err
-	}
-	if _, err := n.fillOf(ctx, clockOf); err == nil { // Otherwise the clock is looked at once it serves.
-		if err := n.ClockWrong(); err != nil {
-			return n.opts.Remote.fault(err, "have NTP set both")
-		}
-	}
-	if len(made) > 0 && oldest.Before(began.Add(-2*missedFor)) {
-		n.log.Error("streams of the store were missing beside older ones: they were made again, and what they held is lost", "streams", made)
-	}
-	if n.replicas > 1 && n.opts.Lease < replicatedLease {
-		n.log.Info("the lease is longer: the streams are replicated, and an election may take so long", "lease", replicatedLease)
-		n.opts.Lease = replicatedLease
-	}
-	return nil
-}
-
-// reach waits until every stream takes writes from here. Once a stream is made, or has a new leader, the server that this node is
-// connected to may know of it a moment later; until then it answers that nobody listens, and the start would fail.
-func (n *Node) reach(ctx context.Context) error {
-	for i := range n.kinds {
-		k := &n.kinds[i]
-		// A stream of this name is never there, and so nothing is stored: each stream refuses the message.
-		m := &nats.Msg{Subject: n.subject(k.subject) + strings.Repeat(".reach", k.tokens-1), Header: nats.Header{headerStream: {"reach"}}}
-		for {
-			_, err := n.acks.ask(ctx, m)
-			if err == nil {
-				break
-			}
-			if !sleep(ctx, 50*time.Millisecond) {
-				return n.opts.Remote.fault(err, "stream "+n.streamName(k.name)+" takes no writes: "+n.permissions())
-			}
-		}
-	}
-	return nil
-}
-
-// mayAcknowledge finds out whether the servers permit acknowledgements of work: without them none would ever be done. They answer nothing to one,
-// so it goes to nobody; what is not permitted a server refuses before its next answer.
-func (n *Node) mayAcknowledge(ctx context.Context) error {
-	err := n.conn.Publish("$JS.ACK.none", nil)
-	if err == nil {
-		ctx, cancel := context.WithTimeout(ctx, callTimeout)
-		defer cancel()
-		err = n.conn.FlushWithContext(ctx)
-	}
-	if refused := n.conn.LastError(); errors.Is(refused, nats.ErrPermissionViolation) && strings.Contains(refused.Error(), "$JS.ACK") {
-		err = refused
-	}
-	if err != nil {
-		return n.opts.Remote.fault(err, n.permissions())
-	}
-	return nil
-}
-
-// fitIn waits until the entries of other nodes can be read, and compares them.
-func (n *Node) fitIn(ctx context.Context) error {
-	for {
-		err := n.fits(ctx, 0)
-		if err == nil || errors.Is(err, ErrRemote) {
-			return err
-		}
-		if !sleep(ctx, 250*time.Millisecond) {
-			return n.opts.Remote.fault(err, "stream "+n.streamName("nodes")+" cannot be read")
-		}
-	}
-}
-
-// agreeOn creates a stream, or checks the one that is there, and says when it was created. Servers of a cluster that has no leader
-// yet are asked again.
-func (n *Node) agreeOn(ctx context.Context, js jetstream.JetStream, k *kind, created *time.Time) error {
-	r := &n.opts.Remote
-	said, nobody := false, false // nobody as in lookUp
-	for {
-		asked, cancel := context.WithTimeout(ctx, callTimeout)
-		err := n.tryStream(asked, js, k, created)
-		cancel()
-		nobody = nobody || errors.Is(err, nats.ErrNoResponders)
-		var no *jetstream.APIError
-		switch api := errors.As(err, &no); {
-		case err == nil || errors.Is(err, ErrRemote):
-			return err
-		case errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
-			return r.fault(err, enableJetStream)
-		case api && no.ErrorCode == codeOverlap:
-			return r.fault(err, "another stream has these subjects: choose another prefix")
-		case api && (no.ErrorCode == codeStorageExceeded || no.ErrorCode == codeMemoryExceeded || no.ErrorCode == codeAccountResources):
-			return r.fault(err, "the account or the server has less room than the store may use: lower the size of the store, or raise that limit")
-		case offline(err):
-			return r.fault(err, "a newer nats-server has written stream "+n.streamName(k.name)+": run that release on all servers")
-		case errors.Is(err, nats.ErrPermissionViolation):
-			return r.fault(err, n.permissions())
-		case !sleep(ctx, 250*time.Millisecond) && nobody:
-			return r.fault(err, "nobody serves JetStream: "+enableJetStream)
-		case ctx.Err() != nil:
-			return r.fault(err, "stream "+n.streamName(k.name)+" is not there")
-		}
-		if !said {
-			said = true
-			n.log.Warn("waiting for a stream", "stream", n.streamName(k.name), "error", err)
-		}
-	}
-}
-
-// permissions says what the user of a node must be allowed.
-func (n *Node) permissions() string {
-	return "let the user publish " + n.prefix + ">, $JS.API.> and $JS.ACK.>, and subscribe _INBOX.>, " + n.subject("at.>") + ", " + n.subject("all") + " and " + n.subject("re.>")
-}
-
-// tryStream creates a stream, or checks the one that is there, once.
-func (n *Node) tryStream(ctx context.Context, js jetstream.JetStream, k *kind, created *time.Time) error {
-	r := &n.opts.Remote
-	want := n.streamConfig(k)
-	st, err := js.Stream(ctx, want.Name)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		want.Replicas = cmp.Or(r.Replicas, 3)
-		st, err = js.CreateStream(ctx, want)
-		if no, ok := errors.AsType[*jetstream.APIError](err); ok && r.Replicas == 0 && no.ErrorCode == codeNoReplicas {
-			want.Replicas = 1
-			st, err = js.CreateStream(ctx, want)
-		}
-		if no, ok := errors.AsType[*jetstream.APIError](err); ok && no.ErrorCode == codeNoReplicas {
-			return r.fault(err, "the server is not in a cluster: start three with --cluster, or ask for 1 replica")
-		}
-	}
-	if err != nil {
-		return err
-	}
-	have := st.CachedInfo().Config
-	*created = st.CachedInfo().Created
-	if k.name == "nodes" { // Another node may have made the store at the same moment.
-		if err := n.takeShards(&have); err != nil {
-			return err
-		}
-		want = n.streamConfig(k)
-	}
-	if what := differs(&have, &want); what != "" {
-		return r.fault(fmt.Errorf("stream %s: %s", want.Name, what), "it is not one that this program made, or was changed: remove it, or choose another prefix")
-	}
-	earlier := k.name == "nodes" && have.Metadata[formatKey] == strconv.Itoa(formatOf(len(n.shards)))
-	if version := have.Metadata[formatKey]; !earlier && version != want.Metadata[formatKey] {
-		return r.fault(fmt.Errorf("stream %s has format %q, this release knows %s", want.Name, version, want.Metadata[formatKey]), "run the release that made it, or choose another prefix")
-	}
-	change := have
-	change.AllowDirect, change.MaxMsgSize, change.SubjectDeleteMarkerTTL = want.AllowDirect, want.MaxMsgSize, want.SubjectDeleteMarkerTTL
-	if n.opts.sized {
-		change.MaxBytes = want.MaxBytes
-	}
-	change.Replicas = cmp.Or(r.Replicas, have.Replicas)
-	if earlier && n.fitted {
-		change.Metadata = maps.Clone(have.Metadata)
-		change.Metadata[formatKey] = fleetFormat
-	}
-	if have.Metadata[formatKey] != change.Metadata[formatKey] || change.AllowDirect != have.AllowDirect || change.MaxMsgSize != have.MaxMsgSize || change.SubjectDeleteMarkerTTL != have.SubjectDeleteMarkerTTL ||
-		change.MaxBytes != have.MaxBytes || change.Replicas != have.Replicas {
-		if _, err := js.UpdateStream(ctx, change); err != nil {
-			return err
-		}
-		n.log.Info("stream adapted", "stream", want.Name, "bytes", change.MaxBytes, "replicas", change.Replicas)
-	}
-	n.losses.configs[k.name], n.losses.created[k.name] = change, st.CachedInfo().Created
-	n.replicas = max(n.replicas, change.Replicas)
-	return nil
-}
-
-// differs names what a stream has otherwise than it must and cannot be changed to, or "".
-func differs(have, want *jetstream.StreamConfig) string {
-	for _, d := range []struct {
-		what       string
-		have, want any
-	}{
-		{"retention", have.Retention, want.Retention}, {"discard policy", have.Discard, want.Discard}, {"storage", have.Storage, want.Storage},
-		{"messages per subject", have.MaxMsgsPerSubject, want.MaxMsgsPerSubject}, {"lifetimes of messages allowed", have.AllowMsgTTL, want.AllowMsgTTL},
-		{"subjects", strings.Join(have.Subjects, " "), strings.Join(want.Subjects, " ")}, {"greatest age", have.MaxAge, want.MaxAge},
-		{"most messages", max(have.MaxMsgs, 0), max(want.MaxMsgs, 0)}, {"sealed", have.Sealed, want.Sealed}, {"no deletion", have.DenyDelete, want.DenyDelete},
-		{"no purge", have.DenyPurge, want.DenyPurge}, {"no acknowledgements", have.NoAck, want.NoAck}, {"mirror", have.Mirror != nil, false},
-	} {
-		if d.have != d.want {
-			return fmt.Sprintf("%s is %v, and must be %v", d.what, d.have, d.want)
-		}
-	}
-	return ""
-}
-
-// sayWaits logs that the start waits, for what, and for how long at most.
-func (n *Node) sayWaits() {
-	attrs := []any{"servers", n.opts.Remote.String(), "gives_up_in", remoteStart - waitsSilently}
-	if why := n.waits.Load(); why != nil {
-		n.log.Warn("waiting for nats: no server answers yet", append(attrs, "error", *why)...)
-		return
-	}
-	n.log.Warn("waiting for nats: the start is not done yet", attrs...)
-}
-
-// startRemote starts a node whose store is on other servers. The data directory, if there is one, keeps its name.
-func (n *Node) startRemote(ctx context.Context) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, remoteStart)
-	defer cancel()
-	defer time.AfterFunc(waitsSilently, n.sayWaits).Stop()
-	if n.opts.Dir != "" {
-		if err := n.openDirectory(0, nil); err != nil {
-			return err
-		}
-		if n.name == "" {
-			n.name = n.dir.id.Node
-		}
-		if len(n.dir.id.Streams) > 0 {
-			n.log.Warn("the data directory has a store of its own, which is left as it is and not used", "directory", n.dir.path)
-		}
-	}
-	if n.name == "" {
-		n.name = "node-" + randomName(8)
-	}
-	return n.join(ctx)
+	return strings.Join(all, ",")
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/internal/testkit/when"
 )
@@ -60,24 +61,24 @@ func TestRights(t *testing.T) {
 	ctx := t.Context()
 	rev := must[uint64](t)(a.OpenStream(ctx, testStream, []byte("w"), []byte("body"), time.Hour))
 	change(t, appendWait(a, testStream, rev, 1, []byte("x")))
-	must[[]Stored](t)(b.Read(ctx, testStream, 1, 1))
+	must[[]event](t)(readEvents(ctx, b, testStream, 1, 1))
 	must[uint64](t)(b.Tail(ctx, testStream, 0))
 	must[uint64](t)(a.Offer(ctx, "anon", "demo", "t", "client", time.Hour))
-	q := must[*WorkQueue](t)(b.Work(ctx, "demo"))
+	q := must[store.Queue](t)(b.Work(ctx, "demo")).(*workQueue)
 	defer q.Close()
-	change(t, must[*Work](t)(q.Next(ctx)).Done())
+	change(t, must[store.Work](t)(q.Next(ctx)).Done())
 	must[[]byte](t)(b.Keys().Seal([]byte("x"), nil))
 	told := make(chan string, 1)
-	a.Mail().Listen(func(l *Letter) { l.Reply([]byte("re")) }, func(Peer) {})
-	b.Mail().Listen(func(l *Letter) { told <- l.Kind }, func(Peer) {})
-	if reply, err := b.Mail().Ask(ctx, Peer{"a", a.Boot()}, "x", nil); string(reply) != "re" || err != nil {
+	a.Mail().Listen(func(l *store.Letter) { l.Reply([]byte("re")) }, func(store.Address) {})
+	b.Mail().Listen(func(l *store.Letter) { told <- l.Kind }, func(store.Address) {})
+	if reply, err := b.Mail().Ask(ctx, store.Address{Node: "a", Boot: a.Boot()}, "x", nil); string(reply) != "re" || err != nil {
 		t.Errorf("asked: %q, %v", reply, err)
 	}
 	a.Mail().Tell("lists", nil)
 	if got := <-told; got != "lists" {
 		t.Errorf("told %s", got)
 	}
-	if gone, err := a.Gone(ctx, Peer{"b", "x"}); !gone || err != nil {
+	if gone, err := a.Gone(ctx, store.Address{Node: "b", Boot: "x"}); !gone || err != nil {
 		t.Errorf("gone: %v, %v", gone, err)
 	}
 	for _, n := range []*Node{a, b} {
@@ -141,7 +142,7 @@ func TestRefusedForAWhile(t *testing.T) {
 		if err == nil {
 			return
 		}
-		if !errors.Is(err, ErrUnavailable) || !sleep(t.Context(), 10*time.Millisecond) {
+		if !errors.Is(err, store.ErrUnavailable) || !sleepFor(t.Context(), 10*time.Millisecond) {
 			t.Fatal(err)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/internal/testkit/when"
 )
@@ -64,7 +65,7 @@ func TestRemoteElection(t *testing.T) {
 						sure = have
 						break
 					}
-					if errors.Is(err, ErrNotFound) {
+					if errors.Is(err, store.ErrNotFound) {
 						t.Errorf("task %d is not there: %v", w, err)
 						return
 					}
@@ -145,7 +146,7 @@ func TestMailAcrossServers(t *testing.T) {
 		return slices.Contains(b.got, "a lists ") || len(b.missed) > 0
 	})
 	eventually(t, "b can say who is gone", func() bool {
-		gone, err := b.Gone(t.Context(), Peer{"a", "other"})
+		gone, err := b.Gone(t.Context(), store.Address{Node: "a", Boot: "other"})
 		return gone && err == nil
 	})
 }
@@ -165,8 +166,8 @@ func TestRemoteReach(t *testing.T) {
 		stream string
 		needs  func(context.Context) error
 	}{
-		{work, n.reach},
-		{"nodes", func(ctx context.Context) error { return newLease(n).register(ctx) }},
+		{work, (&agreement{Server: n.Server}).reachStreams},
+		{"nodes", func(ctx context.Context) error { return newLease(n.Members).registerNode(ctx) }},
 	} {
 		s, err := js.Stream(t.Context(), n.streamName(tt.stream))
 		if err != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	leases "github.com/troupe-run/troupe/internal/lease"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/internal/testkit/when"
 )
@@ -158,14 +159,14 @@ func (s *silentLater) Stream(ctx context.Context, _ string) (jetstream.Stream, e
 func TestNobodyServesJetStream(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		n := &Node{log: slog.New(slog.DiscardHandler)}
+		n := &Server{wire: &wire{log: slog.New(slog.DiscardHandler)}}
 		for what, start := range map[string]func(context.Context) error{
 			"a stream is looked up": func(ctx context.Context) error {
 				_, err := n.lookUp(ctx, new(silentLater), "s")
 				return err
 			},
 			"a stream is agreed on": func(ctx context.Context) error {
-				return n.agreeOn(ctx, new(silentLater), &kinds[0], new(time.Time))
+				return (&agreement{Server: n}).agreeOn(ctx, new(silentLater), &kinds[0], new(time.Time))
 			},
 		} {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -212,7 +213,7 @@ func TestRemoteServers(t *testing.T) {
 			t.Errorf("got error %v", err)
 		}
 	})
-	if !older("2.11.9", "2.12.0") || older("v2.12.0-RC.1", "2.12.0") || older("2.15.2", "2.12.0") || !older("1.4.1", "2.12.0") {
+	if !isOlder("2.11.9", "2.12.0") || isOlder("v2.12.0-RC.1", "2.12.0") || isOlder("2.15.2", "2.12.0") || !isOlder("1.4.1", "2.12.0") {
 		t.Error("releases are not told apart")
 	}
 }
@@ -295,13 +296,13 @@ func TestRemoteLeases(t *testing.T) {
 		node, boot string
 		want       string
 	}{{"a", again.Boot(), "false false"}, {"a", a.Boot(), "true false"}, {"b", b.Boot(), "false false"}, {"c", b.Boot(), "false true"}} { // b has just begun
-		gone, err := b.Gone(t.Context(), Peer{tt.node, tt.boot})
+		gone, err := b.Gone(t.Context(), store.Address{Node: tt.node, Boot: tt.boot})
 		if got := fmt.Sprint(gone, err != nil); got != tt.want {
 			t.Errorf("boot %s of %s is gone: %v, %v, want %s", tt.boot, tt.node, gone, err, tt.want)
 		}
 	}
 	// The older boot finds that out with its next renewal.
-	if err := a.lease.renew(t.Context()); !errors.Is(err, leases.ErrTaken) && !errors.Is(err, ErrConflict) {
+	if err := a.lease.renewEntry(t.Context()); !errors.Is(err, leases.ErrTaken) && !errors.Is(err, store.ErrConflict) {
 		t.Errorf("the older boot renews its lease: %v", err)
 	}
 	if !a.Suspended() {
@@ -369,7 +370,7 @@ func TestRemoteGuards(t *testing.T) {
 						var parts sync.WaitGroup
 						for p := range 2 {
 							parts.Go(func() {
-								if err := n.PutPart(ctx, task, fmt.Sprintf("s-%d-%d", w, p), []byte("x"), rev, time.Hour); err != nil && !errors.Is(err, ErrFenced) {
+								if err := n.PutPart(ctx, task, fmt.Sprintf("s-%d-%d", w, p), []byte("x"), rev, time.Hour); err != nil && !errors.Is(err, store.ErrFenced) {
 									t.Errorf("part: %v", err)
 								}
 							})
@@ -380,7 +381,7 @@ func TestRemoteGuards(t *testing.T) {
 						_, err = n.Update(ctx, "task."+task, fmt.Append(nil, have+1), rev, time.Hour)
 						if err == nil {
 							i++
-						} else if !errors.Is(err, ErrConflict) {
+						} else if !errors.Is(err, store.ErrConflict) {
 							t.Errorf("update: %v", err)
 							return
 						}
@@ -407,9 +408,9 @@ func TestReclaim(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	dead := must[*WorkQueue](t)(a.Work(ctx, "demo"))
+	dead := must[store.Queue](t)(a.Work(ctx, "demo")).(*workQueue)
 	for range 5 {
-		must[*Work](t)(dead.Next(ctx))
+		must[store.Work](t)(dead.Next(ctx))
 	}
 	dead.Close()
 
@@ -426,7 +427,7 @@ func TestReclaim(t *testing.T) {
 	if err := again.Reclaim(ctx, "demo", had); err != nil || asked != 5 {
 		t.Errorf("the next process asked for %d works, %v", asked, err)
 	}
-	q := must[*WorkQueue](t)(again.Work(ctx, "demo"))
+	q := must[store.Queue](t)(again.Work(ctx, "demo")).(*workQueue)
 	defer q.Close()
 	soon, cancel := context.WithTimeout(ctx, workWait/2)
 	defer cancel()
@@ -436,7 +437,8 @@ func TestReclaim(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got = append(got, w.Task+" of "+w.From)
+		_, task, from := w.Of()
+		got = append(got, task+" of "+from)
 		if err := w.Done(); err != nil {
 			t.Error(err)
 		}
@@ -444,7 +446,7 @@ func TestReclaim(t *testing.T) {
 	if strings.Join(got, ", ") != "t1 of client, t3 of client" {
 		t.Errorf("the next process got %v", got)
 	}
-	wait(t, "removal of what was done", func() bool { return messages(t, again, work) == 3 })
+	wait(t, "removal of what was done", func() bool { return countMessages(t, again, work) == 3 })
 }
 
 // TestUndecided sends a write again that replicas cannot decide, until they can; and no other write.
@@ -463,11 +465,11 @@ func TestUndecided(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	if seq, err := n.put(t.Context(), "undecided", []byte("x"), 0, guard{seq: 6}); seq != 7 || err != nil || asked.Load() != 3 {
+	if seq, err := n.putMessage(t.Context(), "undecided", []byte("x"), 0, guard{seq: 6}); seq != 7 || err != nil || asked.Load() != 3 {
 		t.Errorf("got sequence %d, %v after %d tries, want 7 after 3", seq, err, asked.Load())
 	}
-	_, err = n.put(t.Context(), "undecided", []byte("x"), 0, guard{seq: 6})
-	wantErr(t, "a guard that is lost", err, ErrConflict)
+	_, err = n.putMessage(t.Context(), "undecided", []byte("x"), 0, guard{seq: 6})
+	wantErr(t, "a guard that is lost", err, store.ErrConflict)
 	if got := n.Undecided(); got != 2 || asked.Load() != 4 {
 		t.Errorf("%d undecided writes and %d tries, want 2 and 4", got, asked.Load())
 	}
@@ -475,8 +477,8 @@ func TestUndecided(t *testing.T) {
 
 // TestMissingStreams says that a stream is gone, to a node that runs and to one that starts.
 func TestMissingStreams(t *testing.T) {
-	defer func(d time.Duration) { missedFor = d }(missedFor)
-	missedFor = 50 * time.Millisecond
+	defer func(d time.Duration) { streamAgeDoubt = d }(streamAgeDoubt)
+	streamAgeDoubt = 50 * time.Millisecond
 	c := testkit.StartNATS(t, 1, nil)
 	var log syncBuffer
 	o := Options{Node: "a", Lease: time.Hour, Remote: Remote{URL: c.URL()}, Log: slog.New(slog.NewTextHandler(&log, nil))}
@@ -486,17 +488,17 @@ func TestMissingStreams(t *testing.T) {
 	if err := js.DeleteStream(t.Context(), "troupe_sessions"); err != nil {
 		t.Fatal(err)
 	}
-	n.fills[TaskBudget].limit.Store(0)
+	n.fills[store.TaskBudget].limit.Store(0)
 	for range 2 {
-		n.measure(t.Context())
+		n.measureBudgets(t.Context())
 	}
 	if got := strings.Count(log.String(), "a stream of the store is missing"); got != 1 {
 		t.Errorf("it said so %d times:\n%s", got, log.String())
 	}
-	if _, limit := n.Use(TaskBudget); limit == 0 {
+	if _, limit := n.Use(store.TaskBudget); limit == 0 {
 		t.Error("the streams that are there are not measured")
 	}
-	wait(t, "time since the streams were made", func() bool { return time.Since(made) > 3*missedFor })
+	wait(t, "time since the streams were made", func() bool { return time.Since(made) > 3*streamAgeDoubt })
 	o.Node = "b"
 	open(t, o)
 	if !strings.Contains(log.String(), "what they held is lost") || !strings.Contains(log.String(), "[troupe_sessions]") {

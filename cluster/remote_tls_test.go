@@ -22,6 +22,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nkeys"
 
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/internal/testkit/when"
 )
@@ -140,7 +141,7 @@ func TestRenewedCertificates(t *testing.T) {
 	install()
 	wait(t, "connection with the new certificates", func() bool {
 		_, _, err := n.Get(t.Context(), testKey)
-		return errors.Is(err, ErrNotFound)
+		return errors.Is(err, store.ErrNotFound)
 	})
 }
 

@@ -17,7 +17,7 @@ func TestWaitForServers(t *testing.T) {
 		var log syncBuffer
 		began := time.Now()
 		o := Options{Remote: Remote{URL: "nats://user:secret@127.0.0.1:1"}, Log: slog.New(slog.NewTextHandler(&log, nil))}
-		silent := time.AfterFunc(waitsSilently-time.Millisecond, func() {
+		silent := time.AfterFunc(silentStart-time.Millisecond, func() {
 			if log.String() != "" {
 				t.Errorf("within two seconds the log has %s", log.String())
 			}

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strconv"
@@ -9,53 +10,27 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/store"
 )
 
-const (
-	// getsOfRead is how many appends a read asks for before it has their answers, if other reads leave it as many.
-	getsOfRead = 64
-	// getsAtOnce is how many all reads and all searches for an end together ask for. With MaxAppend each, their answers stay at
-	// half of 64 MiB. Above that the server cuts a connection, with all calls in flight on it. It is a connection that no
-	// lease and no append uses.
-	getsAtOnce = 128
-)
+// logReader reads the log of a stream.
+type logReader struct{ *messages }
 
-// readsAtOnce is how many reads of the log run at a time, and how many searches
-// for its end; others wait.
-var readsAtOnce = limits.LogReads.Value()
-
-// Stored is one append as it is in the log.
-type Stored struct {
+// event is one append as it is in the log.
+type event struct {
 	Num  uint64 // its number
 	Data []byte // what was appended; the receiver owns it
 }
 
-// Read returns the appends from..to, both included, in order. to must not lie
-// beyond the stream's tail. A number that is missing from the result is gone,
-// which the leader has confirmed: overwritten, emptied or expired. An error says
-// nothing about any of them.
-func (n *Node) Read(ctx context.Context, stream string, from, to uint64) ([]Stored, error) {
-	err := n.checkStream(stream)
-	var found []Stored
-	if err == nil && to >= max(from, 1) {
-		found, err = n.read(ctx, stream, max(from, 1), to)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cluster: read %s: %w", stream, err)
-	}
-	return found, nil
-}
-
-func (n *Node) read(ctx context.Context, stream string, from, to uint64) ([]Stored, error) {
+func (n *logReader) readAppends(ctx context.Context, stream string, from, to uint64) ([]event, error) {
 	if to-from >= RingSize {
 		from = to - RingSize + 1
 	}
-	slots, err := n.fetch(ctx, stream, from, to)
+	slots, err := n.fetchSlots(ctx, stream, from, to)
 	if err != nil {
 		return nil, err
 	}
-	if err := n.recheck(ctx, stream, from, slots); err != nil {
+	if err := n.recheckMissing(ctx, stream, from, slots); err != nil {
 		return nil, err
 	}
 	found := slots[:0]
@@ -67,11 +42,11 @@ func (n *Node) read(ctx context.Context, stream string, from, to uint64) ([]Stor
 	return found, nil
 }
 
-// recheck asks the leader for appends from append from on that a replica did not have. A replica lags
+// recheckMissing asks the leader for appends from append from on that a replica did not have. A replica lags
 // at the end, so recheck asks for all numbers behind the last append it has. An
 // append missing in front of that has expired, oldest first: the first such
 // number that the leader does not have either settles all smaller ones.
-func (n *Node) recheck(ctx context.Context, stream string, from uint64, slots []Stored) error {
+func (n *logReader) recheckMissing(ctx context.Context, stream string, from uint64, slots []event) error {
 	present := func(i int) bool { return slots[i].Num >= from+uint64(i) }
 	last := len(slots) - 1
 	for last >= 0 && !present(last) {
@@ -81,10 +56,10 @@ func (n *Node) recheck(ctx context.Context, stream string, from uint64, slots []
 		if present(i) {
 			continue
 		}
-		s, err := n.slot(ctx, stream, from+uint64(i))
+		s, err := n.readSlot(ctx, stream, from+uint64(i))
 		if err == nil {
 			slots[i] = s
-		} else if !errors.Is(err, ErrNotFound) {
+		} else if !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
 		if !present(i) && (i < last || last < 0) {
@@ -94,93 +69,36 @@ func (n *Node) recheck(ctx context.Context, stream string, from uint64, slots []
 	return nil
 }
 
-// slots bounds the reads of one kind that run at a time.
-type slots chan struct{}
-
-// errManyReads says that a read did not start in time. Nothing was read.
-var errManyReads = fmt.Errorf("%w: too many reads are under way", ErrUnavailable)
-
-// wait waits for a slot; done releases it. It waits no longer than an answer may
-// take: if the reads before it get none in that time, waiting on does not help.
-func (t slots) wait(ctx context.Context) (done func(), err error) {
-	if t.try() {
-		return t.leave, nil
-	}
-	timer := time.NewTimer(callTimeout)
-	defer timer.Stop()
-	select {
-	case t <- struct{}{}:
-		return t.leave, nil
-	case <-timer.C:
-		return nil, errManyReads
-	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: %w", errManyReads, context.Cause(ctx))
-	}
-}
-
-// try takes a slot if one is free.
-func (t slots) try() bool {
-	select {
-	case t <- struct{}{}:
-		return true
-	default:
-		return false
-	}
-}
-
-// leave releases a slot.
-func (t slots) leave() { <-t }
-
-// slot reads the slot of append num from the leader, whichever append is in it.
-func (n *Node) slot(ctx context.Context, stream string, num uint64) (Stored, error) {
-	s, _, err := n.slotSince(ctx, stream, num)
+// readSlot reads the slot of append num from the leader, whichever append is in it.
+func (n *logReader) readSlot(ctx context.Context, stream string, num uint64) (event, error) {
+	s, _, err := n.readSlotTime(ctx, stream, num)
 	return s, err
 }
 
-// slotSince is slot, and says when that append was stored, by the clock of the server.
-func (n *Node) slotSince(ctx context.Context, stream string, num uint64) (Stored, time.Time, error) {
-	done, err := n.tailSlots.wait(ctx)
+// readSlotTime is readSlot, and says when that append was stored, by the clock of the server.
+func (n *logReader) readSlotTime(ctx context.Context, stream string, num uint64) (event, time.Time, error) {
+	done, err := n.tailSlots.waitForSlot(ctx)
 	if err != nil {
-		return Stored{}, time.Time{}, err
+		return event{}, time.Time{}, err
 	}
-	s, err := n.last(ctx, n.eventStream(stream), n.eventSubject(stream, strconv.FormatUint(num%RingSize, 10)))
+	s, err := n.lastMessage(ctx, n.eventStream(stream), n.eventSubject(stream, strconv.FormatUint(num%RingSize, 10)))
 	done()
 	if err != nil {
-		return Stored{}, time.Time{}, err
+		return event{}, time.Time{}, err
 	}
 	got, data, err := decodeEvent(s.data)
-	return Stored{got, data}, s.at, err
+	return event{got, data}, s.at, err
 }
 
-const (
-	// directGet begins the subject of a get that any replica answers.
-	directGet = "$JS.API.DIRECT.GET."
-	// noHeaders ends the request of a get. NATS would make headers for each append, which cost as much as the append itself,
-	// and its number is in its data.
-	noHeaders = `","no_hdr":true}`
-)
-
-// directFault returns why the answer to a direct get has no message: ErrNotFound if there is none, or it vanished meanwhile.
-func directFault(m *nats.Msg) error {
-	switch status := m.Header.Get("Status"); status {
-	case "":
-		return nil
-	case "404":
-		return ErrNotFound
-	default:
-		return fmt.Errorf("%w: read: %s %s", ErrUnavailable, status, m.Header.Get("Description"))
-	}
-}
-
-// fetch reads the slots of the appends from..to, of any replica. The result has what is in each slot, whichever append that is.
-func (n *Node) fetch(ctx context.Context, stream string, from, to uint64) ([]Stored, error) {
-	done, err := n.readSlots.wait(ctx)
+// fetchSlots reads the slots of the appends from..to, of any replica. The result has what is in each slot, whichever append that is.
+func (n *logReader) fetchSlots(ctx context.Context, stream string, from, to uint64) ([]event, error) {
+	done, err := n.readSlots.waitForSlot(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	found := make([]Stored, to-from+1)
-	err = n.direct(ctx, stream, upFrom(from, 1, to-from+1), getsOfRead, func(s Stored) bool {
+	found := make([]event, to-from+1)
+	err = n.getSlots(ctx, stream, upFrom(from, 1, to-from+1), getsOfRead, func(s event) bool {
 		if i := (s.Num + RingSize - from%RingSize) % RingSize; i < uint64(len(found)) {
 			found[i] = s
 		}
@@ -189,10 +107,10 @@ func (n *Node) fetch(ctx context.Context, stream string, from, to uint64) ([]Sto
 	return found, err
 }
 
-// direct reads the slots of the appends nums, of any replica, with a direct get of its explicit subject for each: what answers one request for
+// getSlots reads the slots of the appends nums, of any replica, with a direct get of its explicit subject for each: what answers one request for
 // all of them has headers. ahead of them are on their way at a time. It calls yield with whichever append is in a slot, until that
 // returns false.
-func (n *Node) direct(ctx context.Context, stream string, nums []uint64, ahead int, yield func(Stored) bool) error {
+func (n *logReader) getSlots(ctx context.Context, stream string, nums []uint64, ahead int, yield func(event) bool) error {
 	var (
 		tokens = make([]uint64, 0, len(nums)) // of the gets
 		got    int                            // answers
@@ -206,29 +124,29 @@ func (n *Node) direct(ctx context.Context, stream string, nums []uint64, ahead i
 			return
 		}
 		for _, token := range tokens {
-			n.logReads.forget(token)
+			n.logReads.forgetCall(token)
 		}
 		for ; got < len(tokens); got++ {
-			n.gets.leave()
+			n.gets.releaseSlot()
 		}
 	}()
 	if ctx.Err() != nil {
-		return fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
+		return fmt.Errorf("%w: %w", store.ErrUnavailable, context.Cause(ctx))
 	}
 	for got < len(nums) {
 		for len(tokens) < min(got+ahead, len(nums)) {
 			if len(tokens) > got {
-				if !n.gets.try() {
+				if !n.gets.takeSlot() {
 					break
 				}
-			} else if _, err := n.gets.wait(ctx); err != nil {
+			} else if _, err := n.gets.waitForSlot(ctx); err != nil {
 				return err
 			}
 			req := make([]byte, 0, len(start)+len("999")+len(noHeaders))
 			req = append(strconv.AppendUint(append(req, start...), nums[len(tokens)]%RingSize, 10), noHeaders...)
-			token, err := n.logReads.send(&nats.Msg{Subject: api, Data: req}, false, handle)
+			token, err := n.logReads.sendCall(&nats.Msg{Subject: api, Data: req}, false, handle)
 			if err != nil {
-				n.gets.leave()
+				n.gets.releaseSlot()
 				return err
 			}
 			tokens = append(tokens, token)
@@ -237,12 +155,12 @@ func (n *Node) direct(ctx context.Context, stream string, nums []uint64, ahead i
 		select {
 		case a = <-ch:
 			got++
-			n.gets.leave()
+			n.gets.releaseSlot()
 		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
+			return fmt.Errorf("%w: %w", store.ErrUnavailable, context.Cause(ctx))
 		}
-		s, err := a.slot()
-		if err != nil && !errors.Is(err, ErrNotFound) { // which the leader decides
+		s, err := a.decodeSlot()
+		if err != nil && !errors.Is(err, store.ErrNotFound) { // which the leader decides
 			return err
 		}
 		if err == nil && !yield(s) {
@@ -252,14 +170,67 @@ func (n *Node) direct(ctx context.Context, stream string, nums []uint64, ahead i
 	return nil
 }
 
-// slot returns what is in a slot by the answer to a direct get: ErrNotFound if there is nothing.
-func (a answer) slot() (Stored, error) {
+// decodeSlot returns what is in a slot by the answer to a direct get: ErrNotFound if there is nothing.
+func (a answer) decodeSlot() (event, error) {
 	if a.err != nil {
-		return Stored{}, a.err
+		return event{}, a.err
 	}
 	if err := directFault(a.msg); err != nil {
-		return Stored{}, err
+		return event{}, err
 	}
 	num, data, err := decodeEvent(a.msg.Data)
-	return Stored{num, data}, err
+	return event{num, data}, err
+}
+
+// eventSubject returns the subject of one message of a stream.
+func (n *logReader) eventSubject(stream, leaf string) string {
+	return n.prefix + n.eventShard(stream).subject + "." + stream + "." + leaf
+}
+
+// eventStream returns the name in NATS of the stream that has a stream's messages.
+func (n *logReader) eventStream(stream string) string { return n.streamName(n.eventShard(stream).name) }
+
+// checkStream refuses an invalid name of a stream, and every call once the node
+// is closing.
+func (n *logReader) checkStream(stream string) error {
+	if n.leaving.Load() {
+		return store.ErrClosed
+	}
+	if !validTokens(stream, 4) {
+		return fmt.Errorf("%w: stream %q", store.ErrBadKey, stream)
+	}
+	return nil
+}
+
+const (
+	// RingSize is how many appends of a stream are kept: append n replaces n-RingSize.
+	RingSize = 1000
+
+	eventVersion = 1
+	eventHeader  = 9 // version, append number
+)
+
+// decodeEvent splits a stored append.
+func decodeEvent(payload []byte) (num uint64, data []byte, err error) {
+	switch {
+	case len(payload) == 0:
+		return 0, nil, store.ErrNotFound
+	case payload[0] > eventVersion:
+		return 0, nil, fmt.Errorf("append version %d: %w", payload[0], store.ErrNewer)
+	case payload[0] != eventVersion || len(payload) < eventHeader:
+		return 0, nil, fmt.Errorf("append of %d bytes: %w", len(payload), store.ErrDamaged)
+	}
+	if num = binary.BigEndian.Uint64(payload[1:]); num == 0 {
+		return 0, nil, fmt.Errorf("append number 0: %w", store.ErrDamaged)
+	}
+	return num, payload[eventHeader:], nil
+}
+
+// upFrom returns count numbers from first on, step apart.
+func upFrom(first, step, count uint64) []uint64 {
+	nums := make([]uint64, count)
+	for i := range nums {
+		nums[i] = first + uint64(i)*step
+	}
+	return nums
 }

@@ -3,9 +3,15 @@ package cluster
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 // The error codes of JetStream that cause tells apart.
@@ -48,27 +54,27 @@ func (e *apiError) Error() string {
 // cause maps a JetStream error to ours. conflict is the error of a lost
 // compare-and-set: ErrConflict or ErrFenced.
 func (e *apiError) cause(conflict error) error {
-	sentinel := ErrUnavailable
+	sentinel := store.ErrUnavailable
 	switch e.ErrCode {
 	case codeWrongLast:
 		sentinel = conflict
 	case codeWrongLastInFlight:
-		sentinel = ErrRetry
+		sentinel = store.ErrRetry
 	case codeNoMessage, codeSequenceNotFound:
-		sentinel = ErrNotFound
+		sentinel = store.ErrNotFound
 	case codeDeleteFailed:
 		// One code for all failures of a deletion.
 		if strings.Contains(e.Description, "no message found") {
-			sentinel = ErrNotFound
+			sentinel = store.ErrNotFound
 		}
 	case codeAccountResources, codeInsufficient, codeMemoryExceeded, codeStorageExceeded:
-		sentinel = ErrFull
+		sentinel = store.ErrFull
 	case codeMessageTooBig:
-		sentinel = ErrTooBig
+		sentinel = store.ErrTooBig
 	case codeStoreFailed:
 		// One code for all refusals of the store; only the limits say "exceeded".
 		if strings.Contains(e.Description, "exceeded") {
-			sentinel = ErrFull
+			sentinel = store.ErrFull
 		}
 	}
 	return fmt.Errorf("%w: %w", sentinel, e)
@@ -97,13 +103,40 @@ func parseAck(data []byte, conflict error) (seq uint64, err error) {
 		Seq   uint64    `json:"seq"`
 	}
 	if err := json.Unmarshal(data, &ack); err != nil {
-		return 0, fmt.Errorf("%w: acknowledgement: %w", ErrUnavailable, err)
+		return 0, fmt.Errorf("%w: acknowledgement: %w", store.ErrUnavailable, err)
 	}
 	if ack.Error != nil {
 		return 0, ack.Error.cause(conflict)
 	}
 	if ack.Seq == 0 {
-		return 0, fmt.Errorf("%w: acknowledgement without a sequence", ErrUnavailable)
+		return 0, fmt.Errorf("%w: acknowledgement without a sequence", store.ErrUnavailable)
 	}
 	return ack.Seq, nil
 }
+
+// isOffline reports whether the server has a stream that it cannot serve, because
+// its description needs a feature that this release of the server does not know.
+func isOffline(err error) bool {
+	var e *jetstream.APIError
+	return errors.As(err, &e) && (e.ErrorCode == codeStreamOffline || e.ErrorCode == codeStreamOfflineReason)
+}
+
+// directFault returns why the answer to a direct get has no message: ErrNotFound if there is none, or it vanished meanwhile.
+func directFault(m *nats.Msg) error {
+	switch status := m.Header.Get("Status"); status {
+	case "":
+		return nil
+	case "404":
+		return store.ErrNotFound
+	default:
+		return fmt.Errorf("%w: read: %s %s", store.ErrUnavailable, status, m.Header.Get("Description"))
+	}
+}
+
+const (
+	// directGet begins the subject of a get that any replica answers.
+	directGet = "$JS.API.DIRECT.GET."
+	// noHeaders ends the request of a get. NATS would make headers for each append, which cost as much as the append itself,
+	// and its number is in its data.
+	noHeaders = `","no_hdr":true}`
+)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
@@ -49,7 +50,7 @@ func TestKindsOf(t *testing.T) {
 			names, subjects := map[string]bool{}, map[string]bool{}
 			for _, k := range kindsOf(shards) {
 				sum += k.budget(total)
-				if k.whole() == events {
+				if k.wholeName() == events {
 					log += k.budget(total)
 				}
 				names[k.name], subjects[k.subject] = true, true
@@ -86,7 +87,7 @@ func TestNewShards(t *testing.T) {
 		{Options{Dir: "d", MaxStore: 1 << 40}, 4},
 		{Options{Dir: "d", MaxStore: 16 << 20, Shards: maxShards}, maxShards},
 	} {
-		change(t, c.o.complete())
+		change(t, c.o.fillDefaults())
 		if got := c.o.newShards(); got != c.want {
 			t.Errorf("%+v: %d shards, want %d", c.o, got, c.want)
 		}
@@ -121,7 +122,7 @@ func hasShards(t *testing.T, n *Node, shards int) {
 	for i := range manyStreams {
 		_, _, err := n.Writer(t.Context(), manyStream(i))
 		body, bodyErr := n.Body(t.Context(), manyStream(i))
-		got, readErr := n.Read(t.Context(), manyStream(i), 1, 1)
+		got, readErr := readEvents(t.Context(), n, manyStream(i), 1, 1)
 		tail, tailErr := n.Tail(t.Context(), manyStream(i), 0)
 		if err := errors.Join(err, bodyErr, readErr, tailErr); err != nil || string(body) != "body" || len(got) != 1 || tail != 1 {
 			t.Fatalf("stream %d: body %q, %d appends, tail %d, %v", i, body, len(got), tail, err)
@@ -131,12 +132,12 @@ func hasShards(t *testing.T, n *Node, shards int) {
 	if err != nil || len(found) != manyStreams || all != manyStreams {
 		t.Errorf("the session has %d of %d streams, %v", len(found), all, err)
 	}
-	sum := n.stats(t.Context()).Streams[events]
+	sum := n.collectStats(t.Context()).Streams[events]
 	if sum.Messages != 3*manyStreams || sum.MaxBytes != uint64(eventBudget(n.opts.MaxStore)) {
 		t.Errorf("events: %+v, want %d messages and the budget of all shards", sum, 3*manyStreams)
 	}
 	for _, k := range n.shards {
-		if s := must[StreamStats](t)(n.fillOf(t.Context(), k.name)); s.Messages == 0 {
+		if s := must[StreamStats](t)(n.fillOfStream(t.Context(), k.name)); s.Messages == 0 {
 			t.Errorf("%s is empty", k.name)
 		}
 	}
@@ -170,7 +171,7 @@ func TestShardsAreKept(t *testing.T) {
 				}
 				hasShards(t, n, made)
 				change(t, n.Close(t.Context()))
-				if id := identityOf(t, dir); id.Format != format || id.shards() != made {
+				if id := identityOf(t, dir); id.Format != format || id.shardCount() != made {
 					t.Errorf("%+v", id)
 				}
 				if got, want := strings.Contains(log.String(), "keeps the number"), next.shards != 0 && next.shards != made; got != want {
@@ -189,13 +190,13 @@ func TestShardsAreSettledOnce(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	d := must[*directory](t)(openDirectory(dir, 4, nil))
-	change(t, d.close())
+	change(t, d.closeDirectory())
 	if id := identityOf(t, dir); id.Shards != 0 || id.Format != plainFormat {
 		t.Errorf("without a store: %+v", id)
 	}
-	n := &Node{}
+	n := &wire{}
 	d = must[*directory](t)(openDirectory(dir, 4, n.streamNames))
-	change(t, d.close())
+	change(t, d.closeDirectory())
 	if n := open(t, Options{Dir: dir, Shards: 2}); len(n.shards) != 4 {
 		t.Errorf("%d shards, want those of the start that was cut short", len(n.shards))
 	}
@@ -218,7 +219,7 @@ func TestIdentityByHand(t *testing.T) {
 			change(t, os.WriteFile(filepath.Join(dir, identityFile), []byte(text), 0o600))
 			before := snapshot(t, dir)
 			_, refusal = Open(t.Context(), Options{Dir: dir})
-			wantErr(t, text, refusal, ErrDamaged)
+			wantErr(t, text, refusal, store.ErrDamaged)
 			if after := snapshot(t, dir); len(before) != len(after) {
 				t.Errorf("%s: the directory was changed", text)
 			}
@@ -236,10 +237,10 @@ func TestFullestShard(t *testing.T) {
 	n := open(t, Options{MaxStore: 48 << 20, Shards: 4, Lease: time.Hour}) // 7.3 MB for each; nothing else measures it
 	rev := must[uint64](t)(n.OpenStream(t.Context(), testStream, []byte("w"), make([]byte, 7<<20), time.Hour))
 	change(t, appendWait(n, testStream, rev, 1, []byte("x")))
-	n.measure(t.Context())
-	used, limit := n.Use(EventBudget)
-	sum := must[StreamStats](t)(n.fill(t.Context(), events))
-	if limit != eventBudget(48<<20) || used < 28<<20 || sum.Bytes > 8<<20 || !n.fills[EventBudget].full {
+	n.measureBudgets(t.Context())
+	used, limit := n.Use(store.EventBudget)
+	sum := must[StreamStats](t)(n.fillOfKind(t.Context(), events))
+	if limit != eventBudget(48<<20) || used < 28<<20 || sum.Bytes > 8<<20 || !n.fills[store.EventBudget].full {
 		t.Errorf("%d of %d bytes in use, %d stored", used, limit, sum.Bytes)
 	}
 }

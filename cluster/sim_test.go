@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/sim"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/internal/testkit/when"
 )
@@ -57,8 +58,8 @@ type modelled struct {
 // alike fails the test unless both errors mean the same.
 func (m *modelled) alike(what string, got, want error) bool {
 	m.t.Helper()
-	for real, model := range map[error]error{ErrNotFound: sim.ErrNotFound, ErrConflict: sim.ErrConflict, ErrFenced: sim.ErrFenced} {
-		if errors.Is(got, real) != errors.Is(want, model) {
+	for _, which := range []error{store.ErrNotFound, store.ErrConflict, store.ErrFenced} {
+		if errors.Is(got, which) != errors.Is(want, which) {
 			m.t.Errorf("%s: the store says %v, the model %v", what, got, want)
 			return false
 		}
@@ -202,9 +203,9 @@ func (m *modelled) reads() {
 	if to > m.tail {
 		to = m.tail
 	}
-	got, err := m.node.Read(context.Background(), testStream, from, to)
-	var want []Stored
-	err2 := m.link.Read(context.Background(), testStream, from, to, func(num uint64, data []byte) { want = append(want, Stored{num, data}) })
+	got, err := readEvents(context.Background(), m.node, testStream, from, to)
+	var want []event
+	err2 := m.link.Read(context.Background(), testStream, from, to, func(num uint64, data []byte) { want = append(want, event{num, data}) })
 	if !m.alike("read", err, err2) {
 		return
 	}

@@ -1,16 +1,11 @@
 package cluster
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"maps"
+	"hash/fnv"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/troupe-run/troupe/internal/letter"
 )
@@ -66,7 +61,18 @@ var kinds = []kind{
 }
 
 const (
-	events = "events"
+	// plainFormat is the version of the layout of a store whose events are in one stream, and directoryFormat that of one with
+	// shards, the newest that this release knows. An older release refuses the second, and can go on with the first.
+	plainFormat     = 1
+	directoryFormat = 2
+
+	// shardsKey is in the metadata of the streams of remote servers, if there are several shards.
+	shardsKey = "troupe.shards"
+	events    = "events"
+	// tasks is the stream of tasks. A task is a record, under the key task.<tenant>.<server>.<task>, and parts beside it, whose subjects continue the key.
+	tasks = "tasks"
+	// work is the stream of what tasks have to run: a message for each task that is queued or running.
+	work = "work"
 
 	// apiKeys begins the keys of records of API keys. They lie beside the key ring, which does not list them.
 	apiKeys = "keys.api."
@@ -74,8 +80,8 @@ const (
 	revoked = "keys.revoked."
 )
 
-// holds reports whether a key has the tokens that those of the stream's records have.
-func (k *kind) holds(key string) bool {
+// holdsKey reports whether a key has the tokens that those of the stream's records have.
+func (k *kind) holdsKey(key string) bool {
 	return validTokens(key, k.tokens) || validTokens(key, k.tokens+1) && slices.ContainsFunc(k.more, func(begin string) bool { return strings.HasPrefix(key, begin) })
 }
 
@@ -83,133 +89,81 @@ func smallBudget(total int64) int64 { return min(total/16, 16<<20) }
 
 func eventBudget(total int64) int64 { return total - total/4 - total/64 - 2*smallBudget(total) }
 
-// streamName returns the name of a stream in NATS, which allows no dots.
-func (n *Node) streamName(name string) string {
-	if n.opts.Prefix == "" {
-		return name
-	}
-	return n.opts.Prefix + "_" + name
+// wholeName returns the name of what the stream is, or is a shard of.
+func (k *kind) wholeName() string {
+	name, _, _ := strings.Cut(k.name, "-")
+	return name
 }
 
-// subject returns a key's subject in NATS.
-func (n *Node) subject(key string) string { return n.prefix + key }
-
-// route returns the stream that a record's key belongs to.
-func (n *Node) route(key string) (stream string, err error) {
-	if n.leaving.Load() {
-		return "", ErrClosed
-	}
-	head, _, _ := strings.Cut(key, ".")
-	for i := range n.kinds {
-		k := &n.kinds[i]
-		if k.subject == head && k.whole() != events && !k.queue && k.holds(key) {
-			return n.streamName(k.name), nil
+// kindsOf returns the streams of a store whose events are in that many shards.
+func kindsOf(shards int) []kind {
+	all := make([]kind, 0, len(kinds)+shards)
+	for _, k := range kinds {
+		if k.name != events || shards == 1 {
+			all = append(all, k)
+			continue
+		}
+		for i := range int64(shards) {
+			s := k
+			suffix := "-" + strconv.FormatInt(i, 10)
+			s.name, s.subject = k.name+suffix, k.subject+suffix
+			// The parts add up to the whole, to the byte.
+			s.budget = func(total int64) int64 {
+				whole, n := k.budget(total), int64(shards)
+				return whole*(i+1)/n - whole*i/n
+			}
+			all = append(all, s)
 		}
 	}
-	return "", fmt.Errorf("%w: %q", ErrBadKey, key)
+	return all
 }
 
-// streamConfig returns the configuration that a stream must have.
-func (n *Node) streamConfig(k *kind) jetstream.StreamConfig {
-	c := jetstream.StreamConfig{
-		Name:              n.streamName(k.name),
-		Subjects:          []string{n.subject(k.subject) + ".>"},
-		Retention:         jetstream.LimitsPolicy,
-		Discard:           jetstream.DiscardNew,
-		MaxBytes:          k.budget(n.opts.MaxStore),
-		MaxMsgsPerSubject: 1,
-		MaxMsgSize:        maxPayload,
-		Storage:           jetstream.FileStorage,
-		Replicas:          1,
-		AllowDirect:       k.direct,
-		AllowMsgTTL:       true,
-		Duplicates:        dedupe,
+// shardOf is the shard of an event stream: FNV-1a of the last token of its name, which is its id. The ids are random, and the
+// streams of a session spread, so that a client with one session neither fills a shard nor has only one recovered for it.
+func shardOf(stream string, shards int) int {
+	if shards == 1 {
+		return 0
 	}
-	switch {
-	case n.opts.shared():
-		c.Metadata = map[string]string{formatKey: n.formatOf(k)}
-		if len(n.shards) > 1 {
-			c.Metadata[shardsKey] = strconv.Itoa(len(n.shards))
-		}
-	case n.opts.Dir == "":
-		c.Storage = jetstream.MemoryStorage
-	}
-	if k.queue {
-		c.Retention, c.MaxMsgsPerSubject = jetstream.WorkQueuePolicy, -1
-	}
-	if k.markers {
-		c.SubjectDeleteMarkerTTL = markerTTL
-	}
-	return c
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(stream[strings.LastIndexByte(stream, '.')+1:])) // never fails, and copies nothing
+	return int(h.Sum32() % uint32(shards))
 }
 
-// formatOf is the version of what is stored in a stream that nodes share.
-func (n *Node) formatOf(k *kind) string {
-	if k.name == "nodes" {
-		return fleetFormat
+// shardsOf is the number of shards that the metadata of a stream say.
+func shardsOf(metadata map[string]string) int {
+	if shards, err := strconv.Atoi(metadata[shardsKey]); err == nil {
+		return shards
 	}
-	return strconv.Itoa(formatOf(len(n.shards)))
+	return 1
 }
 
-// ensureStreams creates missing streams, and adapts the limits of the others. The
-// streams in must have to exist: a directory that lost one is damaged, and an
-// empty stream in its place would hide that.
-func (n *Node) ensureStreams(ctx context.Context, must []string) error {
-	js, err := jetstream.New(n.conn)
-	if err != nil {
-		return fmt.Errorf("cluster: %w", err)
+// formatOf is the version of the layout of a store with that many shards.
+func formatOf(shards int) int {
+	if shards > 1 {
+		return directoryFormat
 	}
-	for i := range n.kinds {
-		want := n.streamConfig(&n.kinds[i])
-		st, err := js.Stream(ctx, want.Name)
-		switch {
-		case errors.Is(err, jetstream.ErrStreamNotFound):
-			if slices.Contains(must, want.Name) {
-				return n.dir.damagedStream(want.Name, "stream "+want.Name+" did not come up, the log says why")
+	return plainFormat
+}
+
+// validTokens reports whether s is n tokens of [A-Za-z0-9_-] joined by dots. Any
+// other key could reach beyond its owner's subjects.
+func validTokens(s string, n int) bool {
+	if len(s) > 200 {
+		return false
+	}
+	tokens, size := 1, 0
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '.':
+			if size == 0 {
+				return false
 			}
-			if _, err := js.CreateStream(ctx, want); err != nil {
-				return fmt.Errorf("cluster: create stream %s: %w", want.Name, err)
-			}
-		case offline(err) && n.dir != nil:
-			return dirError(n.dir.path, ErrNewer, fmt.Sprintf("stream %s: %v", want.Name, err),
-				"run the newer release or choose another directory; nothing was changed in it")
-		case err != nil:
-			return fmt.Errorf("cluster: look up stream %s: %w", want.Name, err)
+			tokens, size = tokens+1, 0
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '_':
+			size++
 		default:
-			have := st.CachedInfo().Config
-			if have.MaxBytes == want.MaxBytes && have.AllowDirect == want.AllowDirect && have.MaxMsgSize == want.MaxMsgSize && have.SubjectDeleteMarkerTTL == want.SubjectDeleteMarkerTTL && have.Duplicates == want.Duplicates &&
-				(want.Metadata == nil || have.Metadata[formatKey] == want.Metadata[formatKey]) {
-				continue
-			}
-			if want.Metadata != nil {
-				have.Metadata = maps.Clone(have.Metadata)
-				if have.Metadata == nil {
-					have.Metadata = make(map[string]string)
-				}
-				maps.Copy(have.Metadata, want.Metadata)
-			}
-			have.MaxBytes, have.AllowDirect, have.MaxMsgSize = want.MaxBytes, want.AllowDirect, want.MaxMsgSize
-			have.SubjectDeleteMarkerTTL, have.Duplicates = want.SubjectDeleteMarkerTTL, want.Duplicates
-			if _, err := js.UpdateStream(ctx, have); err != nil {
-				return fmt.Errorf("cluster: adapt stream %s: %w", want.Name, err)
-			}
+			return false
 		}
 	}
-	return nil
-}
-
-// offline reports whether the server has a stream that it cannot serve, because
-// its description needs a feature that this release of the server does not know.
-func offline(err error) bool {
-	var e *jetstream.APIError
-	return errors.As(err, &e) && (e.ErrorCode == codeStreamOffline || e.ErrorCode == codeStreamOfflineReason)
-}
-
-// streamNames lists the streams of a store with that many shards by their names in NATS.
-func (n *Node) streamNames(shards int) []string {
-	var names []string
-	for _, k := range kindsOf(shards) {
-		names = append(names, n.streamName(k.name))
-	}
-	return names
+	return tokens == n && size > 0
 }

@@ -3,10 +3,11 @@ package cluster
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 const (
@@ -21,26 +22,14 @@ const (
 	expiryDoubt = 5 * time.Second
 )
 
-// Tail returns the number of a stream's last append. It searches forward from
-// hint, a number that was appended, or 0 if none is known. It returns hint if
-// nothing later is stored. The leader has confirmed the end.
-func (n *Node) Tail(ctx context.Context, stream string, hint uint64) (uint64, error) {
-	err := n.checkStream(stream)
-	tail := hint
-	if err == nil {
-		tail, err = n.tail(ctx, stream, hint)
-	}
-	if err != nil {
-		return 0, fmt.Errorf("cluster: tail of %s: %w", stream, err)
-	}
-	return tail, nil
-}
+// tailFinder finds the end of a log.
+type tailFinder struct{ *logReader }
 
-func (n *Node) tail(ctx context.Context, stream string, hint uint64) (uint64, error) {
+func (n tailFinder) findTail(ctx context.Context, stream string, hint uint64) (uint64, error) {
 	for tail := hint; ; {
-		found, enough, err := n.newest(ctx, stream, tail)
+		found, enough, err := n.findNewest(ctx, stream, tail)
 		if err == nil && enough {
-			enough, err = n.lasts(ctx, stream, found)
+			enough, err = n.appendLasts(ctx, stream, found)
 		}
 		if err == nil && !enough {
 			found, err = n.lastInRing(ctx, stream, tail)
@@ -49,8 +38,8 @@ func (n *Node) tail(ctx context.Context, stream string, hint uint64) (uint64, er
 			return 0, err
 		}
 		tail = found
-		s, err := n.slot(ctx, stream, tail+1)
-		if err != nil && !errors.Is(err, ErrNotFound) {
+		s, err := n.readSlot(ctx, stream, tail+1)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return 0, err
 		}
 		if err != nil || s.Num <= tail {
@@ -60,24 +49,24 @@ func (n *Node) tail(ctx context.Context, stream string, hint uint64) (uint64, er
 	}
 }
 
-// lasts reports whether the leader has append num, and will have for a while: then nothing after it has expired. What expires at about the same time
+// appendLasts reports whether the leader has append num, and will have for a while: then nothing after it has expired. What expires at about the same time
 // does so in any order, in each replica by itself.
-func (n *Node) lasts(ctx context.Context, stream string, num uint64) (bool, error) {
-	s, at, err := n.slotSince(ctx, stream, num)
-	if errors.Is(err, ErrNotFound) {
+func (n tailFinder) appendLasts(ctx context.Context, stream string, num uint64) (bool, error) {
+	s, at, err := n.readSlotTime(ctx, stream, num)
+	if errors.Is(err, store.ErrNotFound) {
 		return false, nil
 	}
 	return err == nil && s.Num == num && time.Since(at) < n.opts.ReplayAge-min(expiryDoubt, n.opts.ReplayAge/2), err
 }
 
-// newest returns the highest append number that a few reads find, from append from on. It is not enough if there is none, because
+// findNewest returns the highest append number that a few reads find, from append from on. It is not enough if there is none, because
 // these appends have expired and later ones may not have, or if they are too large to be read for their number.
-func (n *Node) newest(ctx context.Context, stream string, from uint64) (num uint64, enough bool, err error) {
+func (n tailFinder) findNewest(ctx context.Context, stream string, from uint64) (num uint64, enough bool, err error) {
 	nums := []uint64{from}
 	for ahead := uint64(1); ahead < RingSize; ahead *= 2 {
 		nums = append(nums, from+ahead)
 	}
-	last, cut, err := n.highest(ctx, stream, nums, max(from, 1))
+	last, cut, err := n.readHighest(ctx, stream, nums, max(from, 1))
 	if num = max(last.Num, from); err != nil || cut || len(last.Data) == 0 {
 		return num, false, err // a blank may outlive what follows it
 	}
@@ -90,7 +79,7 @@ func (n *Node) newest(ctx context.Context, stream string, from uint64) (num uint
 	}
 	for num > from && num+1 < end {
 		step := (end - num + tailParts - 1) / tailParts
-		last, cut, err := n.highest(ctx, stream, upFrom(num+step, step, (end-num-1)/step), num)
+		last, cut, err := n.readHighest(ctx, stream, upFrom(num+step, step, (end-num-1)/step), num)
 		if num = max(num, last.Num); err != nil || cut {
 			return num, false, err
 		}
@@ -99,21 +88,12 @@ func (n *Node) newest(ctx context.Context, stream string, from uint64) (num uint
 	return num, true, nil
 }
 
-// upFrom returns count numbers from first on, step apart.
-func upFrom(first, step, count uint64) []uint64 {
-	nums := make([]uint64, count)
-	for i := range nums {
-		nums[i] = first + uint64(i)*step
-	}
-	return nums
-}
-
 // lastInRing returns the number of the last append after append from by the slots that have any append, which the
 // leader lists, and of which it reads few. What is in a slot may be one that was appended before from. Only blanks, which are
 // written late, outlive later appends: the record covers them, and from is never below what it covers.
-func (n *Node) lastInRing(ctx context.Context, stream string, from uint64) (uint64, error) {
+func (n tailFinder) lastInRing(ctx context.Context, stream string, from uint64) (uint64, error) {
 	for {
-		present, err := n.present(ctx, stream)
+		present, err := n.listSlots(ctx, stream)
 		if err != nil {
 			return 0, err
 		}
@@ -124,7 +104,7 @@ func (n *Node) lastInRing(ctx context.Context, stream string, from uint64) (uint
 			}
 		}
 		last, err := n.lastOf(ctx, stream, from, nums)
-		if !errors.Is(err, ErrNotFound) { // otherwise appends have expired since they were listed
+		if !errors.Is(err, store.ErrNotFound) { // otherwise appends have expired since they were listed
 			return last, err
 		}
 	}
@@ -132,7 +112,7 @@ func (n *Node) lastInRing(ctx context.Context, stream string, from uint64) (uint
 
 // lastOf returns the last of nums, ascending, that is in its slot, or from if none is. Those after it were appended a round before. ErrNotFound says that
 // a slot has no append any more.
-func (n *Node) lastOf(ctx context.Context, stream string, from uint64, nums []uint64) (last uint64, err error) {
+func (n tailFinder) lastOf(ctx context.Context, stream string, from uint64, nums []uint64) (last uint64, err error) {
 	last = from
 	for known, end := 0, len(nums); known < end; {
 		probe := (known + end) / 2
@@ -142,7 +122,7 @@ func (n *Node) lastOf(ctx context.Context, stream string, from uint64, nums []ui
 		case known == 0: // or there is none
 			probe = 0
 		}
-		s, err := n.slot(ctx, stream, nums[probe])
+		s, err := n.readSlot(ctx, stream, nums[probe])
 		switch {
 		case err != nil:
 			return 0, err
@@ -157,14 +137,14 @@ func (n *Node) lastOf(ctx context.Context, stream string, from uint64, nums []ui
 	return last, nil
 }
 
-// present reports which slots of a stream's ring have an append.
-func (n *Node) present(ctx context.Context, stream string) (slots [RingSize]bool, err error) {
-	done, err := n.tailSlots.wait(ctx)
+// listSlots reports which slots of a stream's ring have an append.
+func (n tailFinder) listSlots(ctx context.Context, stream string) (slots [RingSize]bool, err error) {
+	done, err := n.tailSlots.waitForSlot(ctx)
 	if err != nil {
 		return slots, err
 	}
-	shard := n.shard(stream)
-	subjects, err := n.subjects(ctx, shard.name, shard.subject+"."+stream+".*")
+	shard := n.eventShard(stream)
+	subjects, err := n.listSubjects(ctx, shard.name, shard.subject+"."+stream+".*")
 	done()
 	for subject := range subjects {
 		if num, bad := strconv.ParseUint(subject[strings.LastIndexByte(subject, '.')+1:], 10, 64); bad == nil && num < RingSize {
@@ -174,16 +154,16 @@ func (n *Node) present(ctx context.Context, stream string) (slots [RingSize]bool
 	return slots, err
 }
 
-// highest reads the slots of some appends, of any replica, and returns the one with the highest number in them: none if
+// readHighest reads the slots of some appends, of any replica, and returns the one with the highest number in them: none if
 // that is below least. cut says that these are more than tailBytes, so that it did not read all.
-func (n *Node) highest(ctx context.Context, stream string, nums []uint64, least uint64) (last Stored, cut bool, err error) {
-	done, err := n.tailSlots.wait(ctx)
+func (n tailFinder) readHighest(ctx context.Context, stream string, nums []uint64, least uint64) (last event, cut bool, err error) {
+	done, err := n.tailSlots.waitForSlot(ctx)
 	if err != nil {
 		return last, false, err
 	}
 	defer done()
 	size := 0
-	err = n.direct(ctx, stream, nums, getsOfTail, func(s Stored) bool {
+	err = n.getSlots(ctx, stream, nums, getsOfTail, func(s event) bool {
 		if size += len(s.Data); s.Num >= max(least, last.Num) {
 			last = s
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/internal/testkit/when"
 )
@@ -46,7 +47,7 @@ func TestTailOfAnyLog(t *testing.T) {
 		if err := n.conn.Flush(); err != nil {
 			t.Fatal(err)
 		}
-		must[uint64](t)(n.put(ctx, n.eventSubject(stream, "open"), []byte("w"), time.Hour, guard{})) // the store has all that was published before
+		must[uint64](t)(n.putMessage(ctx, n.eventSubject(stream, "open"), []byte("w"), time.Hour, guard{})) // the store has all that was published before
 		hints := []uint64{0, 1, 2, log.first - 1, log.first, log.first + 1, log.first + 100, (log.first + log.last) / 2, log.last - 64, log.last - 2, log.last - 1, log.last}
 		if log.blank > 0 {
 			hints = []uint64{log.blank, log.last}
@@ -134,7 +135,7 @@ func TestTailWhileTheLogExpires(t *testing.T) {
 		}
 		all.Wait()
 		for i, k := range kinds {
-			if s, err := n.slot(t.Context(), logs[i], k.early); !errors.Is(err, ErrNotFound) {
+			if s, err := n.readSlot(t.Context(), logs[i], k.early); !errors.Is(err, store.ErrNotFound) {
 				t.Errorf("append %d has not expired: %d, %v", k.early, s.Num, err)
 			}
 		}

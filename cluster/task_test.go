@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/testkit/when"
 )
 
@@ -27,7 +28,7 @@ func TestPartsOfATask(t *testing.T) {
 			t.Fatal(err)
 		}
 		rev := must[uint64](t)(n.Create(ctx, "task."+testTask, []byte("record"), time.Hour))
-		wantErr(t, "a part of a task that has no record yet, beside its record", n.PutPart(ctx, testTask, "late", nil, 0, time.Hour), ErrFenced)
+		wantErr(t, "a part of a task that has no record yet, beside its record", n.PutPart(ctx, testTask, "late", nil, 0, time.Hour), store.ErrFenced)
 		for _, size := range []int{0, 1, bodyPart, bodyPart + 1, 3 * bodyPart} {
 			data := bytes.Repeat([]byte("x"), size)
 			if err := n.PutPart(ctx, testTask, "s-1", data, rev, time.Hour); err != nil {
@@ -37,11 +38,11 @@ func TestPartsOfATask(t *testing.T) {
 				t.Errorf("a part of %d bytes: got %d, %v", size, len(got), err)
 			}
 		}
-		wantErr(t, "too large", n.PutPart(ctx, testTask, "s-2", make([]byte, MaxPart+1), rev, time.Hour), ErrTooBig)
+		wantErr(t, "too large", n.PutPart(ctx, testTask, "s-2", make([]byte, MaxPart+1), rev, time.Hour), store.ErrTooBig)
 		next := must[uint64](t)(n.Update(ctx, "task."+testTask, []byte("again"), rev, time.Hour))
-		wantErr(t, "under an old revision", n.PutPart(ctx, testTask, "s-2", nil, rev, time.Hour), ErrFenced)
+		wantErr(t, "under an old revision", n.PutPart(ctx, testTask, "s-2", nil, rev, time.Hour), store.ErrFenced)
 		_, err := n.Part(ctx, testTask, "s-2")
-		wantErr(t, "a part that was refused", err, ErrNotFound)
+		wantErr(t, "a part that was refused", err, store.ErrNotFound)
 		if data, got, err := n.Get(ctx, "task."+testTask); err != nil || got != next || string(data) != "again" {
 			t.Errorf("the record: %q, %d, %v", data, got, err)
 		}
@@ -60,17 +61,17 @@ func TestPartsOfATask(t *testing.T) {
 			if slices.Sort(left); !slices.Equal(left, tt.left) {
 				t.Errorf("after drop of %q the parts %v are left, want %v", tt.drop, left, tt.left)
 			}
-			if all := must[map[string]uint64](t)(n.subjects(ctx, tasks, "task."+testTask+".>")); len(all) != len(tt.left) && tt.drop != "none" {
+			if all := must[map[string]uint64](t)(n.listSubjects(ctx, tasks, "task."+testTask+".>")); len(all) != len(tt.left) && tt.drop != "none" {
 				t.Errorf("after drop of %q the messages %v are left", tt.drop, all)
 			}
 		}
 		if _, got, err := n.Get(ctx, "task."+testTask); err != nil || got != next {
 			t.Errorf("the record after that: %d, %v", got, err)
 		}
-		wantErr(t, "drop of a bad part", n.DropPart(ctx, testTask, "*", 0), ErrBadKey)
+		wantErr(t, "drop of a bad part", n.DropPart(ctx, testTask, "*", 0), store.ErrBadKey)
 		for _, name := range []string{"", "a.b", "*", ">"} {
-			wantErr(t, "part "+name, n.PutPart(ctx, testTask, name, nil, rev, time.Hour), ErrBadKey)
-			wantErr(t, "part of task "+name, n.PutPart(ctx, "anon.demo."+name, "x", nil, rev, time.Hour), ErrBadKey)
+			wantErr(t, "part "+name, n.PutPart(ctx, testTask, name, nil, rev, time.Hour), store.ErrBadKey)
+			wantErr(t, "part of task "+name, n.PutPart(ctx, "anon.demo."+name, "x", nil, rev, time.Hour), store.ErrBadKey)
 		}
 	})
 }
@@ -96,7 +97,7 @@ func TestTasksAreListed(t *testing.T) {
 	}
 	var got []string
 	for from := uint64(0); ; {
-		page := must[[]StoredTask](t)(n.Tasks(ctx, "anon", "demo", from, 2))
+		page := must[[]store.Task](t)(n.ListTasks(ctx, "anon", "demo", from, 2))
 		if len(page) == 0 {
 			break
 		}
@@ -113,12 +114,12 @@ func TestTasksAreListed(t *testing.T) {
 	if want := "t0 t1 t2 t4 t5 t0 t3"; strings.Join(got, " ") != want {
 		t.Errorf("got %v, want %s", got, want)
 	}
-	_, err := n.Tasks(ctx, "*", "demo", 0, 10)
-	wantErr(t, "the tasks of all", err, ErrBadKey)
+	_, err := n.ListTasks(ctx, "*", "demo", 0, 10)
+	wantErr(t, "the tasks of all", err, store.ErrBadKey)
 }
 
 // next takes work within five seconds.
-func (q *WorkQueue) next(t *testing.T) *Work {
+func (q *workQueue) next(t *testing.T) *taskWork {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
@@ -126,16 +127,16 @@ func (q *WorkQueue) next(t *testing.T) *Work {
 	if err != nil {
 		t.Fatalf("no work: %v", err)
 	}
-	return w
+	return w.(*taskWork)
 }
 
 // idle fails the test if there is work within a time.
-func (q *WorkQueue) idle(t *testing.T, d time.Duration) {
+func (q *workQueue) idle(t *testing.T, d time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
 	if w, err := q.Next(ctx); err == nil {
-		t.Errorf("there is work: %s %s, given out %d times", w.Tenant, w.Task, w.Deliveries)
+		t.Errorf("there is work: %+v", w)
 	} else if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("no work: %v", err)
 	}
@@ -149,9 +150,9 @@ func TestWork(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			n := open(t, o)
 			ctx := t.Context()
-			q := must[*WorkQueue](t)(n.Work(ctx, "demo"))
+			q := must[store.Queue](t)(n.Work(ctx, "demo")).(*workQueue)
 			defer q.Close()
-			other := must[*WorkQueue](t)(n.Work(ctx, "demo2"))
+			other := must[store.Queue](t)(n.Work(ctx, "demo2")).(*workQueue)
 			defer other.Close()
 			for _, id := range []string{"a", "b"} {
 				if _, err := n.Offer(ctx, "anon", "demo", id, "", time.Hour); err != nil {
@@ -162,7 +163,7 @@ func TestWork(t *testing.T) {
 				t.Errorf("servers with work: %v", got)
 			}
 			a, b := q.next(t), q.next(t)
-			if a.Task != "a" || b.Task != "b" || a.Tenant != "anon" || a.Deliveries != 1 {
+			if a.task != "a" || b.task != "b" || a.tenant != "anon" || a.deliveries != 1 {
 				t.Errorf("got %+v and %+v", a, b)
 			}
 			for range 10 { // a is kept
@@ -171,7 +172,7 @@ func TestWork(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if again := q.next(t); again.Task != "b" || again.Deliveries < 2 {
+			if again := q.next(t); again.task != "b" || again.deliveries < 2 {
 				t.Errorf("after five seconds: %+v", again)
 			} else if err := again.Later(30 * time.Second); err != nil {
 				t.Fatal(err)
@@ -181,7 +182,7 @@ func TestWork(t *testing.T) {
 			}
 			q.idle(t, 25*time.Second)
 			time.Sleep(10 * time.Second)
-			if later := q.next(t); later.Task != "b" {
+			if later := q.next(t); later.task != "b" {
 				t.Errorf("after half a minute: %+v", later)
 			} else if err := later.Done(); err != nil {
 				t.Fatal(err)
@@ -196,9 +197,9 @@ func TestWork(t *testing.T) {
 				t.Errorf("servers with work, at the end: %v", got)
 			}
 			_, err := n.Offer(ctx, "anon", "demo", "a.b", "", time.Hour)
-			wantErr(t, "a task of a bad name", err, ErrBadKey)
+			wantErr(t, "a task of a bad name", err, store.ErrBadKey)
 			_, err = n.Work(ctx, "*")
-			wantErr(t, "the work of all", err, ErrBadKey)
+			wantErr(t, "the work of all", err, store.ErrBadKey)
 		})
 	})
 }
@@ -243,12 +244,12 @@ func TestWorkByItsNumber(t *testing.T) {
 				t.Error("nobody has a turn after the first")
 			}
 			// The consumer of a server goes with the last who wants it, and not before its work.
-			q := must[*WorkQueue](t)(n.Work(ctx, "demo"))
-			other := must[*WorkQueue](t)(n.Work(ctx, "demo"))
+			q := must[store.Queue](t)(n.Work(ctx, "demo")).(*workQueue)
+			other := must[store.Queue](t)(n.Work(ctx, "demo")).(*workQueue)
 			there := func(what string, want bool) {
 				t.Helper()
 				change(t, n.Retire(ctx, "demo"))
-				err := n.api(ctx, "CONSUMER.INFO."+n.streamName(work)+".demo", nil, nil)
+				err := n.askAPI(ctx, "CONSUMER.INFO."+n.streamName(work)+".demo", nil, nil)
 				if got := err == nil; got != want {
 					t.Errorf("%s: there is a consumer: %v, %v", what, got, err)
 				}
@@ -281,7 +282,7 @@ func TestWorkOfADeadProcess(t *testing.T) {
 	t.Parallel()
 	o := Options{Dir: t.TempDir()}
 	n := must[*Node](t)(Open(t.Context(), o))
-	q := must[*WorkQueue](t)(n.Work(t.Context(), "demo"))
+	q := must[store.Queue](t)(n.Work(t.Context(), "demo")).(*workQueue)
 	for _, id := range []string{"a", "b", "c"} {
 		if _, err := n.Offer(t.Context(), "anon", "demo", id, "", time.Hour); err != nil {
 			t.Fatal(err)
@@ -298,9 +299,9 @@ func TestWorkOfADeadProcess(t *testing.T) {
 	}
 	n = open(t, o)
 	start := time.Now()
-	q = must[*WorkQueue](t)(n.Work(t.Context(), "demo"))
+	q = must[store.Queue](t)(n.Work(t.Context(), "demo")).(*workQueue)
 	defer q.Close()
-	got := q.next(t).Task + q.next(t).Task
+	got := q.next(t).task + q.next(t).task
 	when.Within(t, "what is given out at once, and not by itself,", time.Since(start), 4*time.Second)
 	if got != "bc" {
 		t.Errorf("got %s, want bc", got)

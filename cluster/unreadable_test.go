@@ -43,7 +43,7 @@ func TestUnreadableBlocks(t *testing.T) {
 			}
 			var log syncBuffer
 			n = open(t, Options{Dir: dir, Log: slog.New(slog.NewTextHandler(&log, nil))})
-			left := messages(t, n, "sessions")
+			left := countMessages(t, n, "sessions")
 			if lost := left < 20; lost != c.lost {
 				t.Errorf("%d of 20 sessions are there", left)
 			}
@@ -87,7 +87,7 @@ func TestZerosBehindTheLastWrite(t *testing.T) {
 	change(t, os.WriteFile(last, append(data, make([]byte, 266)...), 0o600))
 	change(t, os.Chmod(killed, 0o700))
 	n = open(t, Options{Dir: killed})
-	if got := messages(t, n, "sessions"); got != 20 {
+	if got := countMessages(t, n, "sessions"); got != 20 {
 		t.Errorf("%d of 20 sessions are there", got)
 	}
 }

@@ -1,14 +1,10 @@
 package recovery
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
 
-	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/internal/sim"
 )
 
@@ -52,47 +48,4 @@ func (w *world) letters() func(kind string) sim.Fate {
 		defer mu.Unlock()
 		return sim.Fate{There: way(), Back: way(), Lost: r.IntN(1000) < l.Lost}
 	}
-}
-
-// mail returns the actors' errors, as package cluster does.
-type mail struct{ box *sim.Box }
-
-var _ actors.Mail = mail{}
-
-func (m mail) Listen(receive func(*actors.Letter), missed func(actors.Address)) {
-	m.box.Listen(func(node, boot, kind string, data []byte, reply func([]byte)) {
-		receive(&actors.Letter{From: actors.Address{Node: node, Boot: boot}, Kind: kind, Data: data, Reply: reply})
-	}, func(node, boot string) { missed(actors.Address{Node: node, Boot: boot}) })
-}
-
-func (m mail) Ask(ctx context.Context, to actors.Address, kind string, data []byte) ([]byte, error) {
-	answer, err := m.box.Ask(ctx, to.Node, to.Boot, kind, data)
-	switch {
-	case errors.Is(err, sim.ErrNobody):
-		err = actors.ErrNobody
-	case err != nil:
-		err = fmt.Errorf("%w: %w", actors.ErrUnavailable, err)
-	}
-	return answer, err
-}
-
-func (m mail) Send(to actors.Address, kind string, data []byte) {
-	m.box.Send(to.Node, to.Boot, kind, data)
-}
-
-func (m mail) Tell(kind string, data []byte) { m.box.Tell(kind, data) }
-
-func (m mail) Others() (all []actors.Address) {
-	m.box.Others(func(node, boot string) { all = append(all, actors.Address{Node: node, Boot: boot}) })
-	return all
-}
-
-func (m mail) Heard(a actors.Address) bool { return m.box.Heard(a.Node, a.Boot) }
-
-func (m mail) Gone(ctx context.Context, a actors.Address) (bool, error) {
-	gone, err := m.box.Gone(ctx, a.Node, a.Boot)
-	if err != nil {
-		err = fmt.Errorf("%w: %w", actors.ErrUnavailable, err)
-	}
-	return gone, err
 }

@@ -84,7 +84,7 @@ func (w *world) drain(pl *place, rest time.Duration) {
 	end, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	_ = p.node.Close(end) // it may have no store: then it ends as it is
-	store{p.link, p.boot}.notes(p.boot)
+	linked{p.link, p.boot}.notes(p.boot)
 	p.link.Leave()
 	w.judge.hasLeft(p)
 	w.mu.Lock()

@@ -66,7 +66,7 @@ func (w *world) newProcess(n int, pl *place) *process {
 			before.link.Supersede()
 			w.judge.replaces(before)
 			if w.office != nil {
-				go store{p.link, p.boot}.notes(before.boot)
+				go linked{p.link, p.boot}.notes(before.boot)
 			}
 		}
 	}
@@ -75,10 +75,10 @@ func (w *world) newProcess(n int, pl *place) *process {
 		MaxCall: time.Duration(l.MaxCall), MaxAsk: time.Duration(l.MaxAsk), ReplayAge: time.Duration(l.Replay),
 		Stream: stream.Limits{Appends: l.Appends, Bytes: l.Bytes, Part: l.Part}, Queue: l.Queue,
 	})
-	c := actors.Config{Name: pl.name, Boot: p.boot, Store: store{p.link, p.boot}, Log: slog.New(slog.NewTextHandler(logged{w.judge}, nil))}
+	c := actors.Config{Name: pl.name, Boot: p.boot, Store: linked{p.link, p.boot}, Log: slog.New(slog.NewTextHandler(logged{w.judge}, nil))}
 	if w.office != nil {
 		p.box = w.office.Enter(pl.name, p.boot, p.link)
-		c.Mail = mail{p.box}
+		c.Mail = p.box
 	}
 	p.node = actors.NewNode(c)
 	return p

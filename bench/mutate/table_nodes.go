@@ -44,13 +44,13 @@ var nodes = []mutation{
 	{
 		"no writer gives way on the word of a leader that was replaced",
 		"actors", "actors/recovery", "TestKept",
-		`if $err = «$d.$node.$store.$Holds($ctx, $w.$path, $rev)»; !errors.Is($err, $ErrFenced) {`,
+		`if $err = «$d.$node.$store.$Holds($ctx, $w.$path, $rev)»; !errors.Is($err, $store.$ErrFenced) {`,
 		`nil`,
 	},
 	{
 		"what a read does not find is looked for with a write, too",
 		"cluster", "", "TestNotThereIsAWrite",
-		`if «$n.$replicas <= 1» || !errors.Is($err, $ErrNotFound)`,
+		`if «$n.$replicas <= 1» || !errors.Is($err, $store.$ErrNotFound)`,
 		`true`,
 	},
 	{

@@ -35,7 +35,7 @@ var sessions = []mutation{
 	{
 		"what is created replaces nothing",
 		"cluster", "", "TestRecordRefusals",
-		`case errors.Is($lastErr, $ErrNotFound): $seq = 0 case $lastErr != nil «|| len($s.$data) > 0»:`,
+		`case errors.Is($lastErr, $store.$ErrNotFound): $seq = 0 case $lastErr != nil «|| len($s.$data) > 0»:`,
 		``,
 	},
 	{
@@ -71,7 +71,7 @@ var sessions = []mutation{
 	{
 		"a session that its client has ended stays ended",
 		"actors", "", "TestDeleteDuringATakeover",
-		`if errors.Is($err, $ErrNotFound) «|| $err == nil && $s.$ended.Load()» {`,
+		`if errors.Is($err, $store.$ErrNotFound) «|| $err == nil && $s.$ended.Load()» {`,
 		``,
 	},
 	{
@@ -107,7 +107,7 @@ var sessions = []mutation{
 	{
 		"what is acknowledged with --sync 0s is on the disk",
 		"cluster", "", "TestFlushThatFails",
-		`$failed = fmt.Errorf("%w: flush: %w", $ErrUnavailable, $failed) } $f.$end($g, «$failed»)`,
+		`$failed = fmt.Errorf("%w: flush: %w", $store.$ErrUnavailable, $failed) } $f.$end($g, «$failed»)`,
 		`nil`,
 	},
 }

@@ -13,14 +13,7 @@ import (
 
 	"github.com/troupe-run/troupe/auth"
 	"github.com/troupe-run/troupe/internal/scope"
-)
-
-// Errors of Records.
-var (
-	// ErrNotFound: there is no such record.
-	ErrNotFound = errors.New("no record")
-	// ErrConflict: the record is there, or has another revision. Not done.
-	ErrConflict = errors.New("the record has changed")
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 // Records keeps records by their ids. Errors other than ErrNotFound and ErrConflict say nothing about a record.
@@ -90,7 +83,7 @@ func (s *Store) ofSecret(ctx context.Context, d auth.KeyDigest) (r *record, rev 
 		r, rev, err = s.read(ctx, r.Of)
 	}
 	switch {
-	case errors.Is(err, ErrNotFound):
+	case errors.Is(err, store.ErrNotFound):
 		err = auth.ErrNoKey
 	case err == nil && r.Of != "":
 		err = errForm
@@ -120,7 +113,7 @@ func (s *Store) Used(ctx context.Context, d auth.KeyDigest, day time.Time) error
 			break
 		}
 		r.Used = day
-		if err = s.update(ctx, r, rev); !errors.Is(err, ErrConflict) {
+		if err = s.update(ctx, r, rev); !errors.Is(err, store.ErrConflict) {
 			break
 		}
 	}
@@ -304,7 +297,7 @@ func (s *Store) Rotate(ctx context.Context, idOrName string, overlap time.Durati
 			}
 			r.Secrets = append(r.Secrets, secret{Digest: d[:], Created: now})
 			// The record that names the key comes first: nobody has the secret before both are there.
-			if err := s.create(ctx, idOf(d), &record{Of: r.ID}, r.ttl(now)); !errors.Is(err, ErrConflict) {
+			if err := s.create(ctx, idOf(d), &record{Of: r.ID}, r.ttl(now)); !errors.Is(err, store.ErrConflict) {
 				return err
 			}
 			return nil // made in the attempt before
@@ -350,7 +343,7 @@ func (s *Store) change(ctx context.Context, idOrName string, f func(r *record, n
 		if err != nil {
 			return nil, err
 		}
-		if err = s.update(ctx, r, rev); !errors.Is(err, ErrConflict) {
+		if err = s.update(ctx, r, rev); !errors.Is(err, store.ErrConflict) {
 			return r, err
 		}
 	}
@@ -363,7 +356,7 @@ func (s *Store) resolve(ctx context.Context, idOrName string) (*record, uint64, 
 		switch r, rev, err := s.read(ctx, idOrName); {
 		case err == nil && r.Of == "":
 			return r, rev, nil
-		case err != nil && !errors.Is(err, ErrNotFound):
+		case err != nil && !errors.Is(err, store.ErrNotFound):
 			return nil, 0, err
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/troupe-run/troupe/cluster"
 	"github.com/troupe-run/troupe/internal/apikey"
 	"github.com/troupe-run/troupe/internal/nodestore"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/internal/testkit/when"
 )
@@ -169,14 +170,14 @@ type modelled struct {
 func (m model) Peek(_ context.Context, id string) ([]byte, uint64, error) {
 	r, ok := m[id]
 	if !ok || !r.ends.IsZero() && !time.Now().Before(r.ends) {
-		return nil, 0, apikey.ErrNotFound
+		return nil, 0, store.ErrNotFound
 	}
 	return r.data, r.rev, nil
 }
 
 func (m model) put(id string, data []byte, rev uint64, ttl time.Duration) error {
 	if _, at, _ := m.Peek(context.Background(), id); at != rev {
-		return apikey.ErrConflict
+		return store.ErrConflict
 	}
 	r := modelled{data: data, rev: m[id].rev + 1}
 	if ttl > 0 {

@@ -22,24 +22,21 @@ var _ apikey.Records = (*APIKeys)(nil)
 // apiKey begins the keys of the records.
 const apiKey = "keys.api."
 
-var keyErrors = renamed{{cluster.ErrNotFound, apikey.ErrNotFound}, {cluster.ErrConflict, apikey.ErrConflict}}
-
 // Peek implements apikey.Records.
 func (s *APIKeys) Peek(ctx context.Context, id string) ([]byte, uint64, error) {
-	data, rev, err := s.n.Peek(ctx, apiKey+id)
-	return data, rev, keyErrors.of(err)
+	return s.n.Peek(ctx, apiKey+id)
 }
 
 // Create implements apikey.Records.
 func (s *APIKeys) Create(ctx context.Context, id string, data []byte, ttl time.Duration) error {
 	_, err := s.n.Create(ctx, apiKey+id, data, ttl)
-	return keyErrors.of(err)
+	return err
 }
 
 // Update implements apikey.Records.
 func (s *APIKeys) Update(ctx context.Context, id string, data []byte, rev uint64, ttl time.Duration) error {
 	_, err := s.n.Update(ctx, apiKey+id, data, rev, ttl)
-	return keyErrors.of(err)
+	return err
 }
 
 // List implements apikey.Records.

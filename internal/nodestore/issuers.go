@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/cluster"
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 const (
@@ -33,7 +34,7 @@ func issuerKey(issuer string) string {
 // Load returns what was stored last for an issuer, and nil if there is nothing.
 func (i *Issuers) Load(ctx context.Context, issuer string) ([]byte, error) {
 	data, _, err := i.n.Peek(ctx, issuerKey(issuer))
-	if errors.Is(err, cluster.ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil
 	}
 	return data, err
@@ -49,10 +50,10 @@ func (i *Issuers) Store(ctx context.Context, issuer string, data []byte) error {
 	switch {
 	case err == nil:
 		_, err = i.n.Update(ctx, key, data, rev, issuerTTL)
-	case errors.Is(err, cluster.ErrNotFound):
+	case errors.Is(err, store.ErrNotFound):
 		_, err = i.n.Create(ctx, key, data, issuerTTL)
 	}
-	if errors.Is(err, cluster.ErrConflict) {
+	if errors.Is(err, store.ErrConflict) {
 		return nil
 	}
 	return err

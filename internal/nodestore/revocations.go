@@ -19,29 +19,24 @@ var _ revocation.Records = Revocations{}
 // revocationKey begins the keys of the records.
 const revocationKey = "keys.revoked."
 
-var revocationErrors = renamed{{cluster.ErrNotFound, revocation.ErrNotFound}, {cluster.ErrConflict, revocation.ErrConflict}}
-
 // Peek implements revocation.Records.
 func (s Revocations) Peek(ctx context.Context, id string) ([]byte, uint64, error) {
-	data, rev, err := s.n.Peek(ctx, revocationKey+id)
-	return data, rev, revocationErrors.of(err)
+	return s.n.Peek(ctx, revocationKey+id)
 }
 
 // Create implements revocation.Records.
 func (s Revocations) Create(ctx context.Context, id string, data []byte, ttl time.Duration) (uint64, error) {
-	rev, err := s.n.Create(ctx, revocationKey+id, data, ttl)
-	return rev, revocationErrors.of(err)
+	return s.n.Create(ctx, revocationKey+id, data, ttl)
 }
 
 // Update implements revocation.Records.
 func (s Revocations) Update(ctx context.Context, id string, data []byte, rev uint64, ttl time.Duration) (uint64, error) {
-	rev, err := s.n.Update(ctx, revocationKey+id, data, rev, ttl)
-	return rev, revocationErrors.of(err)
+	return s.n.Update(ctx, revocationKey+id, data, rev, ttl)
 }
 
 // Delete implements revocation.Records.
 func (s Revocations) Delete(ctx context.Context, id string, rev uint64) error {
-	return revocationErrors.of(s.n.Delete(ctx, revocationKey+id, rev))
+	return s.n.Delete(ctx, revocationKey+id, rev)
 }
 
 // From implements revocation.Records.

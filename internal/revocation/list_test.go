@@ -16,6 +16,7 @@ import (
 	"github.com/troupe-run/troupe/auth"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/revocation"
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 // model keeps records as a store would, with their ends and what is left of those that were removed.
@@ -45,9 +46,9 @@ func (m *model) get(id string) (modelled, error) {
 	case m.away:
 		return r, errAway
 	case !ok || !r.ends.IsZero() && !time.Now().Before(r.ends):
-		return modelled{}, revocation.ErrNotFound
+		return modelled{}, store.ErrNotFound
 	case r.data == nil:
-		return r, revocation.ErrNotFound
+		return r, store.ErrNotFound
 	}
 	return r, nil
 }
@@ -66,7 +67,7 @@ func (m *model) put(id string, data []byte, rev uint64, ttl time.Duration) (uint
 	case errors.Is(err, errAway):
 		return 0, err
 	case err == nil && r.rev != rev, err != nil && rev != 0:
-		return 0, revocation.ErrConflict
+		return 0, store.ErrConflict
 	}
 	m.seq++
 	r := modelled{data: data, rev: m.seq}

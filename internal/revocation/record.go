@@ -16,14 +16,6 @@ import (
 	"github.com/troupe-run/troupe/internal/unknown"
 )
 
-// Errors of Records.
-var (
-	// ErrNotFound: there is no such record.
-	ErrNotFound = errors.New("no record")
-	// ErrConflict: the record is there, or has another revision. Not done.
-	ErrConflict = errors.New("the record has changed")
-)
-
 // Records keeps records by their ids. Each change of one gives it a revision above those of all others. Errors other than ErrNotFound and ErrConflict say nothing about a record.
 type Records interface {
 	// Peek reads a record. ErrNotFound, also for one that was made a moment ago.

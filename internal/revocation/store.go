@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupe-run/troupe/auth"
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 const (
@@ -40,8 +41,8 @@ func (l *List) Revoke(ctx context.Context, want Revocation) (Revocation, error) 
 		return Revocation{}, err
 	}
 	r.ID = r.id()
-	err := ErrConflict
-	for n := 0; n < attempts && errors.Is(err, ErrConflict); n++ {
+	err := store.ErrConflict
+	for n := 0; n < attempts && errors.Is(err, store.ErrConflict); n++ {
 		var made Revocation
 		var rev uint64
 		if made, rev, err = l.put(ctx, r); err == nil {
@@ -62,7 +63,7 @@ func (l *List) put(ctx context.Context, r Revocation) (Revocation, uint64, error
 	switch {
 	case err == nil:
 		old, err = decode(data)
-	case errors.Is(err, ErrNotFound):
+	case errors.Is(err, store.ErrNotFound):
 		err = l.admit(ctx)
 	}
 	if err != nil {
@@ -139,8 +140,8 @@ func (l *List) Remove(ctx context.Context, id string) (Revocation, error) {
 	if !isID(id) {
 		return Revocation{}, fmt.Errorf("%w: %.80q", ErrUnknown, id)
 	}
-	err := ErrConflict
-	for n := 0; n < attempts && errors.Is(err, ErrConflict); n++ {
+	err := store.ErrConflict
+	for n := 0; n < attempts && errors.Is(err, store.ErrConflict); n++ {
 		var data []byte
 		var rev uint64
 		var r *record
@@ -155,7 +156,7 @@ func (l *List) Remove(ctx context.Context, id string) (Revocation, error) {
 			return r.Revocation, nil
 		}
 	}
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) {
 		err = fmt.Errorf("%w: %.80q", ErrUnknown, id)
 	}
 	return Revocation{}, err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	leases "github.com/troupe-run/troupe/internal/lease"
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 // answerWait is how long an append waits for its acknowledgement.
@@ -202,7 +203,7 @@ func (l *Link) Gone(ctx context.Context, other *Link) (gone bool, err error) {
 		err = l.do(ctx, "Renew", func(bool) error { return nil })
 	}
 	if err != nil || gone && (!l.entered() || !certain && !l.knows()) {
-		return false, ErrUnavailable
+		return false, store.ErrUnavailable
 	}
 	return gone, nil
 }
@@ -254,12 +255,12 @@ func (l *Link) source() *Store {
 func (l *Link) carry(ctx context.Context, op string, s *Store, f func(half bool) error) error {
 	fate := l.fate(op)
 	if !l.runs(ctx) {
-		return ErrUnavailable
+		return store.ErrUnavailable
 	}
 	p, changed := l.now()
 	switch {
 	case p == dead:
-		return ErrUnavailable
+		return store.ErrUnavailable
 	case p == down, p == behind && s == l.store:
 		return l.outage(ctx, fate)
 	}
@@ -270,14 +271,14 @@ func (l *Link) carry(ctx context.Context, op string, s *Store, f func(half bool)
 		return l.outage(ctx, fate)
 	}
 	if fate.Again {
-		return ErrRetry
+		return store.ErrRetry
 	}
 	err := apply(s, false, f)
 	if !pass(ctx, fate.Back, changed) {
 		return l.outage(ctx, fate)
 	}
 	if !l.runs(ctx) || fate.Lost {
-		return ErrUnavailable
+		return store.ErrUnavailable
 	}
 	return err
 }
@@ -294,7 +295,7 @@ func (l *Link) outage(ctx context.Context, fate Fate) error {
 	for (p == down || p == behind) && fate.Hang {
 		select {
 		case <-ctx.Done():
-			return ErrUnavailable
+			return store.ErrUnavailable
 		case <-changed:
 			p, changed = l.now()
 		}
@@ -302,7 +303,7 @@ func (l *Link) outage(ctx context.Context, fate Fate) error {
 	if p == down || p == behind { // a connection is refused soon, not at once
 		pass(ctx, fate.There, changed)
 	}
-	return ErrUnavailable
+	return store.ErrUnavailable
 }
 
 // pass waits for d. It returns false if ctx ends or the link changes first.
@@ -338,7 +339,7 @@ func (l *Link) Peek(ctx context.Context, key string) (data []byte, rev uint64, e
 
 // find is look, which concludes from a write that there is nothing.
 func (l *Link) find(ctx context.Context, op string, f func(s *Store) ([]byte, uint64, error)) (data []byte, rev uint64, err error) {
-	if data, rev, err = l.look(ctx, op, f); !errors.Is(err, ErrNotFound) {
+	if data, rev, err = l.look(ctx, op, f); !errors.Is(err, store.ErrNotFound) {
 		return data, rev, err
 	}
 	failed := l.do(ctx, "Conclude", func(bool) error {
@@ -404,7 +405,7 @@ func (l *Link) Writer(ctx context.Context, path string) (rec []byte, rev uint64,
 func (l *Link) Holds(ctx context.Context, path string, rev uint64) error {
 	return l.do(ctx, "Holds", func(bool) error {
 		if _, now, _ := l.store.writer(path); now != rev {
-			return ErrFenced
+			return store.ErrFenced
 		}
 		return nil
 	})
@@ -448,7 +449,7 @@ func (l *Link) Append(path string, rev, num uint64, data []byte, done func(error
 		defer cancel()
 		err := l.do(ctx, "Append", func(bool) error { return l.store.append(path, rev, num, data) })
 		if p, _ := l.now(); p == dead {
-			err = ErrFenced
+			err = store.ErrFenced
 		}
 		done(err)
 	}()

@@ -2,24 +2,18 @@ package sim
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/troupe-run/troupe/internal/letter"
+	"github.com/troupe-run/troupe/internal/store"
 )
-
-// ErrNobody reports that a message was not delivered: nobody takes it.
-var ErrNobody = errors.New("sim: nobody there")
-
-// ErrTooBig reports that a message was not sent, as it has more than letter.MaxData bytes.
-var ErrTooBig = errors.New("sim: message too big")
 
 // Office carries messages between processes. Make one with NewOffice.
 type Office struct {
 	mu    sync.Mutex // guards the rest, and all of the boxes
-	boxes map[[2]string]*Box
+	boxes map[store.Address]*Box
 	fate  func(kind string) Fate
 }
 
@@ -29,19 +23,18 @@ func NewOffice(fate func(kind string) Fate) *Office {
 	if fate == nil {
 		fate = func(string) Fate { return Fate{} }
 	}
-	return &Office{boxes: make(map[[2]string]*Box), fate: fate}
+	return &Office{boxes: make(map[store.Address]*Box), fate: fate}
 }
 
 // Box is where one boot of a node takes its messages, and from where it sends some. Its messages from one sender come in order.
 type Box struct {
 	office  *Office
-	node    string
-	boot    string
+	self    store.Address
 	link    *Link // has the boot's entry; nil: the entry is there until Kill
 	cut     bool  // no message passes
 	dead    bool
-	receive func(node, boot, kind string, data []byte, reply func([]byte))
-	missed  func(node, boot string)
+	receive func(*store.Letter)
+	missed  func(store.Address)
 	lost    map[*Box]bool // messages to all from these did not arrive
 	queue   []func()
 	running bool
@@ -49,20 +42,22 @@ type Box struct {
 	holding bool
 }
 
+var _ store.Mail = (*Box)(nil)
+
 // Join returns the box of a boot, which takes messages once Listen is called.
 func (o *Office) Join(node, boot string) *Box { return o.Enter(node, boot, nil) }
 
 // Enter is Join of a boot whose entry is that of a link. While the link's process stands still, messages wait on both sides.
 func (o *Office) Enter(node, boot string, link *Link) *Box {
-	b := &Box{office: o, node: node, boot: boot, link: link, lost: make(map[*Box]bool)}
+	b := &Box{office: o, self: store.Address{Node: node, Boot: boot}, link: link, lost: make(map[*Box]bool)}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.boxes[[2]string{node, boot}] = b
+	o.boxes[b.self] = b
 	return b
 }
 
 // Listen begins to take messages.
-func (b *Box) Listen(receive func(node, boot, kind string, data []byte, reply func([]byte)), missed func(node, boot string)) {
+func (b *Box) Listen(receive func(*store.Letter), missed func(store.Address)) {
 	b.office.mu.Lock()
 	defer b.office.mu.Unlock()
 	b.receive, b.missed = receive, missed
@@ -165,7 +160,7 @@ func (b *Box) carry(to *Box, kind string, data []byte, replied func([]byte)) (th
 			return
 		}
 		if missed {
-			to.missed(b.node, b.boot)
+			to.missed(b.self)
 		}
 		var reply func([]byte)
 		if replied != nil {
@@ -184,7 +179,7 @@ func (b *Box) carry(to *Box, kind string, data []byte, replied func([]byte)) (th
 				to.send(send)
 			}
 		}
-		to.receive(b.node, b.boot, kind, data, reply)
+		to.receive(&store.Letter{From: b.self, Kind: kind, Data: data, Reply: reply})
 	})
 	return true
 }
@@ -195,26 +190,26 @@ func (b *Box) ended() bool {
 	return b.dead
 }
 
-func (o *Office) find(node, boot string) *Box {
+func (o *Office) find(a store.Address) *Box {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.boxes[[2]string{node, boot}]
+	return o.boxes[a]
 }
 
 // Ask sends a message and waits for the reply: ErrNobody if nobody takes it, ErrTooBig, and ErrUnavailable if none came within 5 s. A
 // reply that is too big comes without data.
-func (b *Box) Ask(ctx context.Context, node, boot, kind string, data []byte) ([]byte, error) {
+func (b *Box) Ask(ctx context.Context, to store.Address, kind string, data []byte) ([]byte, error) {
 	if len(data) > letter.MaxData {
-		return nil, fmt.Errorf("%w: %s, %d bytes", ErrTooBig, kind, len(data))
+		return nil, fmt.Errorf("%w: %s, %d bytes", store.ErrTooBig, kind, len(data))
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerWait)
 	defer cancel()
 	if !b.runs(ctx) {
-		return nil, ErrUnavailable
+		return nil, store.ErrUnavailable
 	}
 	got := make(chan []byte, 1)
-	if !b.carry(b.office.find(node, boot), kind, data, func(answer []byte) { got <- answer }) {
-		return nil, ErrNobody
+	if !b.carry(b.office.find(to), kind, data, func(answer []byte) { got <- answer }) {
+		return nil, store.ErrNobody
 	}
 	select {
 	case answer := <-got:
@@ -223,13 +218,13 @@ func (b *Box) Ask(ctx context.Context, node, boot, kind string, data []byte) ([]
 		}
 	case <-ctx.Done():
 	}
-	return nil, ErrUnavailable
+	return nil, store.ErrUnavailable
 }
 
 // Send sends a message. One that is too big is lost.
-func (b *Box) Send(node, boot, kind string, data []byte) {
-	to := b.office.find(node, boot)
-	b.send(func() { b.carry(to, kind, data, nil) })
+func (b *Box) Send(to store.Address, kind string, data []byte) {
+	box := b.office.find(to)
+	b.send(func() { b.carry(box, kind, data, nil) })
 }
 
 // Tell sends a message to all others. One that is too big is lost.
@@ -259,27 +254,28 @@ func (b *Box) others() (all []*Box) {
 	return all
 }
 
-// Others calls f with each other box that is not dead.
-func (b *Box) Others(f func(node, boot string)) {
+// Others are the other boxes that are not dead.
+func (b *Box) Others() (all []store.Address) {
 	for _, x := range b.others() {
-		f(x.node, x.boot)
+		all = append(all, x.self)
 	}
+	return all
 }
 
 // Heard reports whether there ever was such a boot.
-func (b *Box) Heard(node, boot string) bool { return b.office.find(node, boot) != nil }
+func (b *Box) Heard(a store.Address) bool { return b.office.find(a) != nil }
 
 // Gone reports whether a boot has no entry any more; see Link.Gone. Of boxes without a link, the dead have none, and one that
 // is cut off cannot tell.
-func (b *Box) Gone(ctx context.Context, node, boot string) (bool, error) {
-	x := b.office.find(node, boot)
+func (b *Box) Gone(ctx context.Context, a store.Address) (bool, error) {
+	x := b.office.find(a)
 	if b.link != nil && x != nil && x.link != nil {
 		return b.link.Gone(ctx, x.link)
 	}
 	b.office.mu.Lock()
 	defer b.office.mu.Unlock()
 	if b.cut || b.dead {
-		return false, ErrUnavailable
+		return false, store.ErrUnavailable
 	}
 	return x == nil || x.dead, nil
 }

@@ -9,9 +9,12 @@ import (
 
 	leases "github.com/troupe-run/troupe/internal/lease"
 	"github.com/troupe-run/troupe/internal/letter"
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 const lease = 5 * time.Second
+
+var b1 = store.Address{Node: "b", Boot: "1"}
 
 // member is a process of a test: its way to the store, and its box.
 type member struct {
@@ -22,11 +25,11 @@ type member struct {
 func enter(o *Office, s *Store, node, boot string) member {
 	l := NewLink(s, lease, func(string) Fate { return Fate{There: time.Millisecond, Back: time.Millisecond, Hang: true} })
 	m := member{l, o.Enter(node, boot, l)}
-	m.Listen(func(_, _, _ string, data []byte, reply func([]byte)) {
-		if reply != nil {
-			reply(data)
+	m.Listen(func(l *store.Letter) {
+		if l.Reply != nil {
+			l.Reply(l.Data)
 		}
-	}, func(string, string) {})
+	}, func(store.Address) {})
 	return m
 }
 
@@ -51,12 +54,12 @@ func TestGone(t *testing.T) {
 		{"stands still", func(a, b member) { b.Freeze() }, lease - time.Second, false, nil},
 		{"stands still, and its lease is over", func(a, b member) { b.Freeze() }, lease, true, nil},
 		{"goes on", func(a, b member) { b.Freeze(); time.Sleep(2 * lease); b.Thaw() }, renewal, false, nil},
-		{"who asks is cut off", func(a, b member) { b.Link.Kill(); a.Down() }, 2 * lease, false, ErrUnavailable},
-		{"who asks has just come back", func(a, b member) { b.Link.Kill(); a.Down(); time.Sleep(2 * lease); a.Up() }, 0, false, ErrUnavailable},
-		{"who asks is back for a while", func(a, b member) { b.Link.Kill(); a.Down(); time.Sleep(2 * lease); a.Up() }, lease, false, ErrUnavailable},
+		{"who asks is cut off", func(a, b member) { b.Link.Kill(); a.Down() }, 2 * lease, false, store.ErrUnavailable},
+		{"who asks has just come back", func(a, b member) { b.Link.Kill(); a.Down(); time.Sleep(2 * lease); a.Up() }, 0, false, store.ErrUnavailable},
+		{"who asks is back for a while", func(a, b member) { b.Link.Kill(); a.Down(); time.Sleep(2 * lease); a.Up() }, lease, false, store.ErrUnavailable},
 		{"who asks is back for long", func(a, b member) { b.Link.Kill(); a.Down(); time.Sleep(2 * lease); a.Up() }, lease + leases.Reconnect, true, nil},
-		{"the store was away from both", func(a, b member) { a.Down(); b.Down(); time.Sleep(2 * lease); a.Up() }, leases.Reconnect, false, ErrUnavailable},
-		{"who asks was replaced", func(a, b member) { b.Link.Kill(); a.Supersede() }, 2 * lease, false, ErrUnavailable},
+		{"the store was away from both", func(a, b member) { a.Down(); b.Down(); time.Sleep(2 * lease); a.Up() }, leases.Reconnect, false, store.ErrUnavailable},
+		{"who asks was replaced", func(a, b member) { b.Link.Kill(); a.Supersede() }, 2 * lease, false, store.ErrUnavailable},
 		{"without mail", func(a, b member) { b.Link.Kill(); a.Cut(true) }, lease, true, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -68,7 +71,7 @@ func TestGone(t *testing.T) {
 				time.Sleep(c.after)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
-				if gone, err := a.Box.Gone(ctx, "b", "1"); gone != c.gone || !errors.Is(err, c.err) {
+				if gone, err := a.Box.Gone(ctx, b1); gone != c.gone || !errors.Is(err, c.err) {
 					t.Errorf("gone is %v, %v, want %v, %v", gone, err, c.gone, c.err)
 				}
 			})
@@ -82,21 +85,21 @@ func TestStandingStill(t *testing.T) {
 		o, s := NewOffice(nil), New(time.Hour)
 		a, b := enter(o, s, "a", "1"), enter(o, s, "b", "1")
 		var got string
-		b.Listen(func(_, _, kind string, _ []byte, reply func([]byte)) {
-			got += kind
-			if reply != nil {
-				reply(nil)
+		b.Listen(func(l *store.Letter) {
+			got += l.Kind
+			if l.Reply != nil {
+				l.Reply(nil)
 			}
-		}, func(string, string) {})
+		}, func(store.Address) {})
 		b.Freeze()
-		a.Send("b", "1", "1", nil)
-		if _, err := a.Ask(t.Context(), "b", "1", "2", nil); !errors.Is(err, ErrUnavailable) {
+		a.Send(b1, "1", nil)
+		if _, err := a.Ask(t.Context(), b1, "2", nil); !errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("who stands still answers: %v", err)
 		}
 		a.Tell("3", nil)
 		a.Freeze()
 		a.Tell("4", nil)
-		a.Send("b", "1", "5", nil)
+		a.Send(b1, "5", nil)
 		synctest.Wait()
 		if got != "" {
 			t.Errorf("who stands still gets %s", got)
@@ -108,17 +111,17 @@ func TestStandingStill(t *testing.T) {
 		}
 		a.Thaw()
 		synctest.Wait()
-		if _, err := a.Ask(t.Context(), "b", "1", "6", nil); got != "123456" || err != nil {
+		if _, err := a.Ask(t.Context(), b1, "6", nil); got != "123456" || err != nil {
 			t.Errorf("from who goes on too it gets %s, %v", got, err)
 		}
 		b.Freeze()
 		b.Link.Kill()
 		b.Box.Kill()
-		if _, err := a.Ask(t.Context(), "b", "1", "7", nil); !errors.Is(err, ErrNobody) {
+		if _, err := a.Ask(t.Context(), b1, "7", nil); !errors.Is(err, store.ErrNobody) {
 			t.Errorf("the dead answer: %v", err)
 		}
 		a.Cut(true)
-		if _, err := a.Ask(t.Context(), "b", "1", "8", nil); !errors.Is(err, ErrUnavailable) {
+		if _, err := a.Ask(t.Context(), b1, "8", nil); !errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("who is cut off knows that nobody is there: %v", err)
 		}
 	})
@@ -153,18 +156,19 @@ func TestMessagesHaveASize(t *testing.T) {
 		o := NewOffice(nil)
 		a, b := o.Join("a", "1"), o.Join("b", "1")
 		got, missed := make(map[string]int), 0
-		b.Listen(func(_, _, kind string, data []byte, reply func([]byte)) {
+		b.Listen(func(l *store.Letter) {
+			kind, data, reply := l.Kind, l.Data, l.Reply
 			got[kind] += len(data)
 			if reply != nil {
 				reply(append(data, data...))
 			}
-		}, func(string, string) { missed++ })
+		}, func(store.Address) { missed++ })
 		for more := range 2 {
 			data := make([]byte, letter.MaxData+more)
-			a.Send("b", "1", "send", data)
+			a.Send(b1, "send", data)
 			a.Tell("tell", data)
-			_, err := a.Ask(t.Context(), "b", "1", "ask", data)
-			if errors.Is(err, ErrTooBig) != (more > 0) {
+			_, err := a.Ask(t.Context(), b1, "ask", data)
+			if errors.Is(err, store.ErrTooBig) != (more > 0) {
 				t.Errorf("with %d bytes more than fit: %v", more, err)
 			}
 		}
@@ -179,7 +183,7 @@ func TestMessagesHaveASize(t *testing.T) {
 			t.Errorf("the loss of a message to all was noticed %d times", missed)
 		}
 		for size, want := range map[int]int{letter.MaxData / 2: letter.MaxData / 2 * 2, letter.MaxData/2 + 1: 0} {
-			if reply, err := a.Ask(t.Context(), "b", "1", "ask", make([]byte, size)); err != nil || len(reply) != want {
+			if reply, err := a.Ask(t.Context(), b1, "ask", make([]byte, size)); err != nil || len(reply) != want {
 				t.Errorf("a reply to %d bytes has %d, want %d: %v", size, len(reply), want, err)
 			}
 		}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 const (
@@ -221,7 +223,7 @@ func (s *Store) put(data []byte, ttl time.Duration) message {
 func (s *Store) get(key string) ([]byte, uint64, error) {
 	m := s.alive(s.now.records[key])
 	if m.data == nil {
-		return nil, 0, ErrNotFound
+		return nil, 0, store.ErrNotFound
 	}
 	return m.data, m.seq, nil
 }
@@ -229,9 +231,9 @@ func (s *Store) get(key string) ([]byte, uint64, error) {
 func (s *Store) create(key string, data []byte, ttl time.Duration) (uint64, error) {
 	switch {
 	case s.full:
-		return 0, ErrFull
+		return 0, store.ErrFull
 	case s.alive(s.now.records[key]).data != nil:
-		return 0, ErrConflict
+		return 0, store.ErrConflict
 	}
 	m := s.put(data, ttl)
 	s.now.records[key] = m
@@ -241,9 +243,9 @@ func (s *Store) create(key string, data []byte, ttl time.Duration) (uint64, erro
 func (s *Store) update(key string, data []byte, rev uint64, ttl time.Duration) (uint64, error) {
 	switch {
 	case s.full:
-		return 0, ErrFull
+		return 0, store.ErrFull
 	case rev == 0 || s.alive(s.now.records[key]).seq != rev:
-		return 0, ErrConflict
+		return 0, store.ErrConflict
 	}
 	m := s.put(data, ttl)
 	s.now.records[key] = m
@@ -253,7 +255,7 @@ func (s *Store) update(key string, data []byte, rev uint64, ttl time.Duration) (
 func (s *Store) remove(key string, rev uint64) error {
 	switch m := s.alive(s.now.records[key]); {
 	case rev != 0 && m.seq != rev:
-		return ErrConflict
+		return store.ErrConflict
 	case m.data != nil:
 		s.now.records[key] = s.put(nil, markerTTL)
 	}
@@ -265,9 +267,9 @@ func (s *Store) openStream(path string, rec, body []byte, ttl time.Duration, hal
 	l := s.now.streams[path]
 	switch {
 	case s.full:
-		return 0, ErrFull
+		return 0, store.ErrFull
 	case l != nil && s.alive(l.open).data != nil:
-		return 0, ErrConflict
+		return 0, store.ErrConflict
 	case l == nil:
 		l = &log{ring: make(map[uint64]slot)}
 		s.now.streams[path] = l
@@ -285,7 +287,7 @@ func (s *Store) writer(path string) ([]byte, uint64, error) {
 			return m.data, m.seq, nil
 		}
 	}
-	return nil, 0, ErrNotFound
+	return nil, 0, store.ErrNotFound
 }
 
 func (s *Store) body(path string) ([]byte, error) {
@@ -294,7 +296,7 @@ func (s *Store) body(path string) ([]byte, error) {
 			return m.data, nil
 		}
 	}
-	return nil, ErrNotFound
+	return nil, store.ErrNotFound
 }
 
 // rewrite rewrites the writer record.
@@ -302,9 +304,9 @@ func (s *Store) rewrite(path string, rec []byte, rev uint64, ttl time.Duration) 
 	l := s.now.streams[path]
 	switch {
 	case s.full:
-		return 0, ErrFull
+		return 0, store.ErrFull
 	case l == nil || rev == 0 || s.alive(l.open).seq != rev:
-		return 0, ErrConflict
+		return 0, store.ErrConflict
 	}
 	return s.writes(path, l, rec, ttl), nil
 }
@@ -317,11 +319,11 @@ func (s *Store) keepBody(path string, body []byte, rev uint64, ttl time.Duration
 	}
 	switch {
 	case body == nil:
-		return ErrNotFound
+		return store.ErrNotFound
 	case s.full:
-		return ErrFull
+		return store.ErrFull
 	case l == nil || rev == 0 || s.alive(l.open).seq != rev:
-		return ErrFenced
+		return store.ErrFenced
 	}
 	l.body = s.put(body, ttl)
 	return nil
@@ -331,9 +333,9 @@ func (s *Store) append(path string, rev, num uint64, data []byte) error {
 	l := s.now.streams[path]
 	switch {
 	case s.full:
-		return ErrFull
+		return store.ErrFull
 	case l == nil || rev == 0 || s.alive(l.open).seq != rev:
-		return ErrFenced
+		return store.ErrFenced
 	}
 	s.now.seq++
 	l.ring[num%RingSize] = slot{num: num, data: slices.Clone(data), expires: s.after(s.eventTTL)}

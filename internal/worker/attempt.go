@@ -9,10 +9,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/guard"
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/task"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -134,7 +134,7 @@ func (p *Pool) attempt(s *serving, key Key, w *given) (*Attempt, error) {
 			clear()
 		}
 		switch {
-		case errors.Is(err, actors.ErrConflict):
+		case errors.Is(err, store.ErrConflict):
 			continue
 		case err != nil:
 			return nil, err
@@ -161,7 +161,7 @@ func (p *Pool) request(ctx context.Context, key Key, req *Request) (size int, er
 	data, err := p.Store.Part(ctx, key.path(), requestPart)
 	if err == nil {
 		err = json.Unmarshal(data, req)
-	} else if !errors.Is(err, actors.ErrNotFound) {
+	} else if !errors.Is(err, store.ErrNotFound) {
 		return 0, err
 	}
 	if err != nil {
@@ -200,7 +200,7 @@ func (a *Attempt) has(epoch uint64, w *given) bool {
 	return true
 }
 
-// put stores a record for as long as the task is kept. It reports actors.ErrConflict if the record has changed, and finds out what
+// put stores a record for as long as the task is kept. It reports store.ErrConflict if the record has changed, and finds out what
 // became of a write without an answer. While the store is full or away it tries again until ctx ends.
 func (p *Pool) put(ctx context.Context, key Key, r *task.Record, rev uint64) (uint64, error) {
 	data, err := r.Encode()
@@ -214,15 +214,15 @@ func (p *Pool) put(ctx context.Context, key Key, r *task.Record, rev uint64) (ui
 	for b := (backoff{}); ; {
 		left := r.Left(p.Store.Now())
 		if left == 0 {
-			return 0, actors.ErrNotFound
+			return 0, store.ErrNotFound
 		}
 		next, err := p.Store.Update(ctx, key.record(), data, rev, left)
-		if errors.Is(err, actors.ErrConflict) && unknown {
+		if errors.Is(err, store.ErrConflict) && unknown {
 			stored, now, gone := p.Store.Get(ctx, key.record())
 			switch {
 			case gone == nil && bytes.Equal(stored, data):
 				next, err = now, nil // it was done after all
-			case gone != nil && !errors.Is(gone, actors.ErrNotFound):
+			case gone != nil && !errors.Is(gone, store.ErrNotFound):
 				err = gone
 			}
 		}
@@ -230,9 +230,9 @@ func (p *Pool) put(ctx context.Context, key Key, r *task.Record, rev uint64) (ui
 		case err == nil:
 			p.changed(key, next, r)
 			return next, nil
-		case errors.Is(err, actors.ErrUnavailable):
+		case errors.Is(err, store.ErrUnavailable):
 			unknown = true
-		case !errors.Is(err, actors.ErrAgain) && !errors.Is(err, actors.ErrFull):
+		case !errors.Is(err, store.ErrRetry) && !errors.Is(err, store.ErrFull):
 			return 0, err
 		}
 		if !b.sleep(ctx) {
@@ -260,7 +260,7 @@ func (a *Attempt) changeLocked(ctx context.Context, f func(r *task.Record) error
 		case err == nil:
 			a.rec, a.rev = r, rev
 			return nil
-		case errors.Is(err, actors.ErrConflict):
+		case errors.Is(err, store.ErrConflict):
 			err = a.reread(ctx)
 		}
 		if err != nil {
@@ -277,7 +277,7 @@ func (a *Attempt) reread(ctx context.Context) error {
 			a.rec, a.rev = r, rev
 			return nil
 		}
-		if errors.Is(err, actors.ErrNotFound) {
+		if errors.Is(err, store.ErrNotFound) {
 			return err
 		}
 		if !b.sleep(ctx) {
@@ -291,7 +291,7 @@ func (a *Attempt) lost(err error) error {
 	switch {
 	case errors.Is(err, task.ErrEnded) && a.rec.Outcome != nil && a.rec.Outcome.Kind == task.Cancelled:
 		err = ErrCancelled
-	case errors.Is(err, task.ErrFenced), errors.Is(err, task.ErrEnded), errors.Is(err, actors.ErrNotFound):
+	case errors.Is(err, task.ErrFenced), errors.Is(err, task.ErrEnded), errors.Is(err, store.ErrNotFound):
 		err = ErrTakenOver
 	default:
 		return err
@@ -321,7 +321,7 @@ func (a *Attempt) verify() {
 	}
 	defer a.mu.Unlock()
 	switch {
-	case errors.Is(err, actors.ErrNotFound):
+	case errors.Is(err, store.ErrNotFound):
 		_ = a.lost(err)
 	case err == nil && r.Epoch >= a.epoch && (r.Epoch > a.epoch || r.State == task.Ended):
 		a.rec = r
@@ -468,13 +468,13 @@ func (a *Attempt) putPart(ctx context.Context, name string, data []byte) error {
 	for b := (backoff{}); ; {
 		left := a.rec.Left(a.p.Store.Now())
 		if left == 0 {
-			return a.lost(actors.ErrNotFound)
+			return a.lost(store.ErrNotFound)
 		}
 		err := a.p.Store.PutPart(ctx, a.Key.path(), name, data, a.rev, left)
 		switch {
 		case err == nil:
 			return nil
-		case errors.Is(err, actors.ErrFenced), errors.Is(err, actors.ErrConflict):
+		case errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrConflict):
 			// A client may have changed the record, which leaves the attempt the task.
 			if err := a.reread(ctx); err != nil {
 				return a.lost(err)
@@ -482,7 +482,7 @@ func (a *Attempt) putPart(ctx context.Context, name string, data []byte) error {
 			if a.rec.State == task.Ended || a.rec.Epoch != a.epoch {
 				return a.lost(task.ErrFenced)
 			}
-		case errors.Is(err, actors.ErrUnavailable), errors.Is(err, actors.ErrAgain), errors.Is(err, actors.ErrFull):
+		case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrRetry), errors.Is(err, store.ErrFull):
 			if !b.sleep(ctx) {
 				return fmt.Errorf("worker: %w: %w", context.Cause(ctx), err)
 			}

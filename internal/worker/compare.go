@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/task"
 )
 
@@ -102,7 +102,7 @@ func (p *Pool) offerLost(ctx context.Context, st Stored) error {
 		return nil
 	}
 	switch _, rev, err := p.read(ctx, key); {
-	case errors.Is(err, actors.ErrNotFound):
+	case errors.Is(err, store.ErrNotFound):
 		return nil
 	case err != nil:
 		return err
@@ -123,7 +123,7 @@ func (p *Pool) offerLost(ctx context.Context, st Stored) error {
 		r.Work = o.seq
 		_, err = p.put(ctx, key, &r, st.Rev)
 	}
-	if there || errors.Is(err, actors.ErrConflict) || errors.Is(err, actors.ErrNotFound) { // it goes on, or has its work
+	if there || errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrNotFound) { // it goes on, or has its work
 		return p.Store.Withdraw(ctx, o.seq)
 	}
 	if err != nil {

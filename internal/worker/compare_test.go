@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/internal/nodestore"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/task"
 	"github.com/troupe-run/troupe/internal/worker"
 )
@@ -285,7 +285,7 @@ func (r *refusing) Work(ctx context.Context, server string) (worker.Queue, error
 
 // TestNoTaskIsMadeThatNothingRuns: where the store refuses to give out work, or did not open the queue yet, a task is refused and leaves nothing. Once it gives work out, tasks are made.
 func TestNoTaskIsMadeThatNothingRuns(t *testing.T) {
-	for _, err := range []error{worker.ErrNoQueue, actors.ErrUnavailable} {
+	for _, err := range []error{store.ErrNoQueue, store.ErrUnavailable} {
 		bubble(t, 1, func(t *testing.T, h *house) {
 			h.close()
 			s := &refusing{Store: nodestore.NewTasks(h.node)}

@@ -6,7 +6,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/task"
 )
 
@@ -17,7 +17,7 @@ func (p *Pool) charge(key Key, r *task.Record, bytes int) Charge {
 
 // settled says what became of bytes of a task that were charged, and notes what is to be given back when it ends.
 func (p *Pool) settled(key Key, c Charge, err error, back giveBack) {
-	stored := err == nil || errors.Is(err, actors.ErrUnavailable)
+	stored := err == nil || errors.Is(err, store.ErrUnavailable)
 	p.Ledger.Settle(c, stored)
 	if stored {
 		p.census.stored(key, c, back)
@@ -48,7 +48,7 @@ func (p *Pool) drop(ctx context.Context, key Key, how task.Kind) error {
 // dropEnded is drop for a task that has ended, and reports whether it has. One that goes on, or only seems to have expired, needs all that it has.
 func (p *Pool) dropEnded(ctx context.Context, key Key) (ended bool, err error) {
 	r, _, err := p.read(ctx, key)
-	if errors.Is(err, actors.ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) {
 		p.over(key, 0)
 		return false, nil
 	}

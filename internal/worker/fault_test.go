@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/cluster"
 	"github.com/troupe-run/troupe/internal/nodestore"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/task"
 	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/internal/worker"
@@ -135,7 +136,7 @@ func TestARequestThatCannotBeReadNow(t *testing.T) {
 		failures := 3
 		s.part = func() error {
 			if failures--; failures >= 0 {
-				return actors.ErrUnavailable
+				return store.ErrUnavailable
 			}
 			return nil
 		}
@@ -151,7 +152,7 @@ func TestAnUnknownWriteIsFoundOut(t *testing.T) {
 		s.update = func(ctx context.Context, key string, data []byte, rev uint64, ttl time.Duration) (uint64, error) {
 			switch n++; n {
 			case 1:
-				return 0, actors.ErrUnavailable
+				return 0, store.ErrUnavailable
 			case 2: // the first one arrives now
 				if _, err := s.Store.Update(ctx, key, data, rev, ttl); err != nil {
 					t.Error(err)
@@ -290,7 +291,7 @@ func TestAnAnswerThatTakesAMinuteToStore(t *testing.T) {
 		s.update = func(ctx context.Context, key string, data []byte, rev uint64, ttl time.Duration) (uint64, error) {
 			if away.Load() {
 				time.Sleep(5 * time.Second)
-				return 0, actors.ErrAgain
+				return 0, store.ErrRetry
 			}
 			return s.Store.Update(ctx, key, data, rev, ttl)
 		}

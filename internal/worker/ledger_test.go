@@ -12,8 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/internal/nodestore"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/task"
 	"github.com/troupe-run/troupe/internal/worker"
 	"github.com/troupe-run/troupe/mcp"
@@ -96,16 +96,16 @@ type breaking struct {
 	key  worker.Key
 }
 
-var errLostAnswer = errors.New("lost: " + actors.ErrUnavailable.Error())
+var errLostAnswer = errors.New("lost: " + store.ErrUnavailable.Error())
 
 func (b *breaking) failed(at string, err error) error {
 	switch {
 	case b.at != at:
 		return err
 	case b.lost:
-		return errors.Join(errLostAnswer, actors.ErrUnavailable)
+		return errors.Join(errLostAnswer, store.ErrUnavailable)
 	}
-	return actors.ErrFull
+	return store.ErrFull
 }
 
 func (b *breaking) PutPart(ctx context.Context, path, name string, data []byte, rev uint64, ttl time.Duration) error {
@@ -116,7 +116,7 @@ func (b *breaking) PutPart(ctx context.Context, path, name string, data []byte, 
 
 func (b *breaking) Offer(ctx context.Context, tenant, server, id, from string, ttl time.Duration) (uint64, error) {
 	if b.at == "offer" && !b.lost {
-		return 0, actors.ErrFull
+		return 0, store.ErrFull
 	}
 	seq, err := b.Store.Offer(ctx, tenant, server, id, from, ttl)
 	return seq, b.failed("offer", err)
@@ -124,7 +124,7 @@ func (b *breaking) Offer(ctx context.Context, tenant, server, id, from string, t
 
 func (b *breaking) Create(ctx context.Context, key string, data []byte, ttl time.Duration) (uint64, error) {
 	if b.at == "create" && !b.lost {
-		return 0, actors.ErrFull
+		return 0, store.ErrFull
 	}
 	rev, err := b.Store.Create(ctx, key, data, ttl)
 	return rev, b.failed("create", err)
@@ -258,7 +258,7 @@ type undropping struct {
 
 func (u *undropping) DropPart(ctx context.Context, path, name string, size int) error {
 	if u.fail.Load() {
-		return actors.ErrUnavailable
+		return store.ErrUnavailable
 	}
 	return u.Store.DropPart(ctx, path, name, size)
 }
@@ -307,11 +307,11 @@ func TestACancellationThatIsNotStored(t *testing.T) {
 				_, before := h.stored(key)
 				s.update = func(ctx context.Context, key string, data []byte, rev uint64, ttl time.Duration) (uint64, error) {
 					if !stored {
-						return 0, actors.ErrFull
+						return 0, store.ErrFull
 					}
 					_, err := s.Store.Update(ctx, key, data, rev, ttl)
 					<-ctx.Done()
-					return 0, errors.Join(errLostAnswer, actors.ErrUnavailable, err)
+					return 0, errors.Join(errLostAnswer, store.ErrUnavailable, err)
 				}
 				ctx, hangUp := context.WithTimeout(t.Context(), 100*time.Millisecond)
 				defer hangUp()

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/task"
 )
 
@@ -55,7 +55,7 @@ func (p *Pool) Find(ctx context.Context, id string) (Key, error) {
 		return Key{}, ErrUnknown
 	}
 	tenant, server, err := p.Store.FindTask(ctx, id)
-	if errors.Is(err, actors.ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) {
 		return Key{}, ErrUnknown
 	}
 	return Key{tenant, server, id}, err
@@ -71,7 +71,7 @@ func (p *Pool) Steps(ctx context.Context, key Key, limit int) (steps []StepLook,
 	slices.Sort(names)
 	for _, name := range names[:min(len(names), limit)] {
 		head, size, err := p.Store.PartHead(ctx, key.path(), name)
-		if errors.Is(err, actors.ErrNotFound) { // the task has expired meanwhile
+		if errors.Is(err, store.ErrNotFound) { // the task has expired meanwhile
 			continue
 		}
 		if err != nil {

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/task"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -253,7 +253,7 @@ func (p *Pool) work(w *given) {
 		default:
 			p.late(w)
 		}
-	case errors.Is(err, task.ErrWaiting) || errors.Is(err, actors.ErrNotFound):
+	case errors.Is(err, task.ErrWaiting) || errors.Is(err, store.ErrNotFound):
 		p.late(w)
 	case errors.Is(err, errResumed): // its place goes to the handler that waited
 		return
@@ -428,12 +428,12 @@ func (p *Pool) recount() {
 			case err == nil && r.State == task.Ended:
 				p.over(key, r.How())
 				dropped++
-			case errors.Is(err, actors.ErrNotFound) && !p.offered(key):
+			case errors.Is(err, store.ErrNotFound) && !p.offered(key):
 				p.over(key, 0)
 				dropped++
 			case err == nil:
 				p.census.see(key, principal(key.Tenant, token(r.From)), r.Expires().UnixMilli())
-			case !errors.Is(err, actors.ErrNotFound):
+			case !errors.Is(err, store.ErrNotFound):
 				return
 			}
 		}
@@ -504,7 +504,7 @@ func (p *Pool) readBy(ctx context.Context, key Key, get func(ctx context.Context
 		return r, 0, fmt.Errorf("worker: record of a task: %w", err)
 	}
 	if r.Left(p.Store.Now()) == 0 {
-		return r, 0, actors.ErrNotFound
+		return r, 0, store.ErrNotFound
 	}
 	return r, rev, nil
 }

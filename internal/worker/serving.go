@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 // serving is a mounted service.
@@ -67,7 +67,7 @@ func (p *Pool) serve(s *serving) {
 			err = p.take(s, q)
 			s.queue.Store(nil)
 			q.Close()
-		} else if !opened || errors.Is(err, ErrNoQueue) { // otherwise the store is away, which is no news
+		} else if !opened || errors.Is(err, store.ErrNoQueue) { // otherwise the store is away, which is no news
 			s.fault.Store(&err)
 			tried()
 		}
@@ -110,7 +110,7 @@ func (p *Pool) serves(ctx context.Context, server string) error {
 	case <-s.ctx.Done():
 		return context.Cause(s.ctx)
 	case <-ctx.Done():
-		return fmt.Errorf("worker: %w: %w", actors.ErrUnavailable, context.Cause(ctx))
+		return fmt.Errorf("worker: %w: %w", store.ErrUnavailable, context.Cause(ctx))
 	}
 	if fault := s.fault.Load(); fault != nil {
 		return fmt.Errorf("worker: tasks of server %s do not run: %w", server, *fault)
@@ -155,5 +155,5 @@ func (p *Pool) service(server string) (*serving, error) {
 	if s := p.services[server]; s != nil && !p.closed {
 		return s, nil
 	}
-	return nil, fmt.Errorf("worker: server %s is not mounted: %w", server, actors.ErrUnavailable)
+	return nil, fmt.Errorf("worker: server %s is not mounted: %w", server, store.ErrUnavailable)
 }

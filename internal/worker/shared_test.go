@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/internal/nodestore"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/task"
 	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/internal/worker"
@@ -29,7 +29,7 @@ type fleet struct {
 func (f *fleet) Gone(_ context.Context, _, boot string) (bool, error) {
 	dead, ok := f.dead.Load(boot)
 	if ok && !dead.(bool) {
-		return false, actors.ErrUnavailable
+		return false, store.ErrUnavailable
 	}
 	return ok, nil
 }
@@ -167,7 +167,7 @@ func TestWorkThatIsOfferedTwice(t *testing.T) {
 type away struct{ worker.Store }
 
 func (away) Work(context.Context, string) (worker.Queue, error) {
-	return nil, actors.ErrUnavailable
+	return nil, store.ErrUnavailable
 }
 
 // TestAQueueThatIsAway: while there is no queue, the log says so once a minute.

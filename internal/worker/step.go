@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/task"
 )
 
@@ -52,9 +52,9 @@ func (a *Attempt) Find(ctx context.Context, name string) (*Step, error) {
 				return nil, fmt.Errorf("worker: step %q: %w", name, err)
 			}
 			return s, nil
-		case errors.Is(err, actors.ErrNotFound):
+		case errors.Is(err, store.ErrNotFound):
 			return nil, nil
-		case !errors.Is(err, actors.ErrUnavailable) && !errors.Is(err, actors.ErrAgain):
+		case !errors.Is(err, store.ErrUnavailable) && !errors.Is(err, store.ErrRetry):
 			return nil, fmt.Errorf("worker: step %q: %w", name, err)
 		}
 		if !b.sleep(ctx) {
@@ -94,7 +94,7 @@ func (a *Attempt) assure(ctx context.Context) error {
 			return nil
 		}
 		r, _, err := a.p.read(ctx, a.Key)
-		if err == nil || errors.Is(err, actors.ErrNotFound) {
+		if err == nil || errors.Is(err, store.ErrNotFound) {
 			return a.compare(r, err, now)
 		}
 		if !b.sleep(ctx) {

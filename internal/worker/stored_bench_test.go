@@ -41,8 +41,8 @@ func poolOnDisk(b *testing.B) (*worker.Pool, *cluster.Node) {
 	return p, n
 }
 
-// store makes tasks, sixteen at a time, and returns them once they have a state.
-func store(b *testing.B, p *worker.Pool, tenant, what string, n int, ttl time.Duration, state task.State) []worker.Key {
+// storeTasks makes tasks, sixteen at a time, and returns them once they have a state.
+func storeTasks(b *testing.B, p *worker.Pool, tenant, what string, n int, ttl time.Duration, state task.State) []worker.Key {
 	b.Helper()
 	keys, next := make([]worker.Key, n), make(chan int)
 	var wg sync.WaitGroup
@@ -98,12 +98,12 @@ func BenchmarkStoredTasks(b *testing.B) {
 	for what, state := range map[string]task.State{"end": task.Ended, "ask": task.Waiting} {
 		b.Run(what, func(b *testing.B) {
 			p, _ := poolOnDisk(b)
-			store(b, p, "other", `"end"`, 1, time.Hour, task.Ended) // the queue is there
+			storeTasks(b, p, "other", `"end"`, 1, time.Hour, task.Ended) // the queue is there
 			before, began := heap(), time.Now()
-			keys := store(b, p, "anon", `"`+what+`"`, b.N, time.Hour, state)
+			keys := storeTasks(b, p, "anon", `"`+what+`"`, b.N, time.Hour, state)
 			b.ReportMetric(float64(b.N)/time.Since(began).Seconds(), "made/s")
 			b.ReportMetric((heap()-before)/float64(b.N), "B/task")
-			store(b, p, "single", `"end"`, 1, time.Hour, task.Ended)
+			storeTasks(b, p, "single", `"end"`, 1, time.Hour, task.Ended)
 			get := func(i int) {
 				if _, err := p.Get(b.Context(), keys[i*7919%len(keys)]); err != nil {
 					b.Error(err)
@@ -128,10 +128,10 @@ func BenchmarkStoredTasks(b *testing.B) {
 func BenchmarkExpiringTasks(b *testing.B) {
 	p, n := poolOnDisk(b)
 	ttl := 10*time.Second + time.Duration(b.N)*5*time.Millisecond // none is over before the last is made
-	kept := store(b, p, "single", `"end"`, 1, time.Hour, task.Ended)
+	kept := storeTasks(b, p, "single", `"end"`, 1, time.Hour, task.Ended)
 	left := func() uint64 { return n.Stats().Streams["tasks"].Messages }
 	own := left()
-	store(b, p, "anon", `"end"`, b.N, ttl, task.Ended)
+	storeTasks(b, p, "anon", `"end"`, b.N, ttl, task.Ended)
 	last, slowest := time.Now(), time.Duration(0)
 	for tick := time.NewTicker(20 * time.Millisecond); left() > own && time.Since(last) < 2*ttl; <-tick.C {
 		began := time.Now()
@@ -153,7 +153,7 @@ func BenchmarkIdleTasks(b *testing.B) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for _, n := range []int{0, 1000} {
-		store(b, p, "anon", `"idle"`, n, time.Hour, task.Running)
+		storeTasks(b, p, "anon", `"idle"`, n, time.Hour, task.Running)
 		<-tick.C
 		began, cpu := time.Now(), testkit.CPU()
 		for range b.N {

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/task"
 )
 
@@ -38,7 +38,7 @@ func (n *NewTask) parts() (steps [][]byte, size int, err error) {
 	return steps, size, nil
 }
 
-// Create stores a task and has it run, unless there are too many: ErrTooMany, ErrFull. After an error other than actors.ErrUnavailable there is none; after that one it is
+// Create stores a task and has it run, unless there are too many: ErrTooMany, ErrFull. After an error other than store.ErrUnavailable there is none; after that one it is
 // unknown, and nobody has its id.
 func (p *Pool) Create(ctx context.Context, n NewTask) (Snapshot, error) {
 	return p.create(ctx, n, func(*task.Record) error { return nil }, func(Snapshot, int) {})
@@ -122,7 +122,7 @@ func (p *Pool) Get(ctx context.Context, key Key) (Snapshot, error) {
 		o.Value, err = p.Store.Part(ctx, key.path(), outcomePart)
 		r.Outcome = &o
 	}
-	if errors.Is(err, actors.ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) {
 		return Snapshot{}, ErrUnknown
 	}
 	return Snapshot{key, r, rev}, err
@@ -132,7 +132,7 @@ func (p *Pool) Get(ctx context.Context, key Key) (Snapshot, error) {
 func (p *Pool) edit(ctx context.Context, key Key, f func(r *task.Record) error) (Snapshot, error) {
 	for {
 		r, rev, err := p.readAsked(ctx, key)
-		if errors.Is(err, actors.ErrNotFound) {
+		if errors.Is(err, store.ErrNotFound) {
 			return Snapshot{}, ErrUnknown
 		}
 		if err != nil {
@@ -143,8 +143,8 @@ func (p *Pool) edit(ctx context.Context, key Key, f func(r *task.Record) error) 
 		}
 		next, err := p.put(ctx, key, &r, rev)
 		switch {
-		case errors.Is(err, actors.ErrConflict):
-		case errors.Is(err, actors.ErrNotFound):
+		case errors.Is(err, store.ErrConflict):
+		case errors.Is(err, store.ErrNotFound):
 			return Snapshot{}, ErrUnknown
 		default:
 			return Snapshot{key, r, next}, err
@@ -244,7 +244,7 @@ var errUnchanged = errors.New("worker: nothing was changed")
 // List returns at most limit tasks of a tenant, from a revision on, and the revision from which the next page goes on; 0 if there
 // is none.
 func (p *Pool) List(ctx context.Context, tenant, server string, from uint64, limit int) (all []Snapshot, next uint64, err error) {
-	stored, err := p.Store.Tasks(ctx, tenant, server, from, limit+1)
+	stored, err := p.Store.ListTasks(ctx, tenant, server, from, limit+1)
 	if err != nil {
 		return nil, 0, err
 	}

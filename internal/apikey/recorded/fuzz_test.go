@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupe-run/troupe/auth"
 	"github.com/troupe-run/troupe/internal/apikey"
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 // made is when the keys of the seeds were made.
@@ -23,12 +24,12 @@ func (r records) Peek(_ context.Context, id string) ([]byte, uint64, error) {
 	if data, ok := r[id]; ok {
 		return data, 1, nil
 	}
-	return nil, 0, apikey.ErrNotFound
+	return nil, 0, store.ErrNotFound
 }
 
 func (r records) Create(_ context.Context, id string, data []byte, _ time.Duration) error {
 	if _, ok := r[id]; ok {
-		return apikey.ErrConflict
+		return store.ErrConflict
 	}
 	r[id] = data
 	return nil

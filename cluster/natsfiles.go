@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 const (
@@ -23,7 +23,15 @@ const (
 	// lostPrefix begins the name to which an operator moves a stream's directory
 	// to go on without its content.
 	lostPrefix = "lost-"
+
+	storeDir = "jetstream" // named by the embedded server
 )
+
+// natsFiles knows what the embedded server has in a data directory, and what is kept beside that.
+type natsFiles struct{ path string }
+
+// pathOf is the path of a file in the directory.
+func (d natsFiles) pathOf(name string) string { return filepath.Join(d.path, name) }
 
 // description is what the embedded server keeps of a stream beside its messages.
 type description struct {
@@ -31,17 +39,17 @@ type description struct {
 	Sum string `json:"sum"` // the content of meta.sum
 }
 
-func (d *directory) streamDir(name string) string {
-	return d.file(filepath.Join(storeDir, "$G", "streams", name))
+func (d natsFiles) streamDir(name string) string {
+	return d.pathOf(filepath.Join(storeDir, "$G", "streams", name))
 }
 
-func (d *directory) exists(path string) bool {
+func (d natsFiles) pathExists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
 }
 
-// loses names what is gone with a stream.
-func loses(name string) string {
+// describeLoss names what is gone with a stream.
+func describeLoss(name string) string {
 	switch base := name[strings.LastIndexByte(name, '_')+1:]; { // behind the prefix
 	case base == events:
 		return "the calls that were running and the events that clients could still fetch"
@@ -56,26 +64,26 @@ func loses(name string) string {
 }
 
 // damagedStream returns the error that names what is lost and how to go on.
-func (d *directory) damagedStream(name, what string) error {
-	aside, lost := d.streamDir(name), d.file(lostPrefix+name)
+func (d natsFiles) damagedStream(name, what string) error {
+	aside, lost := d.streamDir(name), d.pathOf(lostPrefix+name)
 	move := fmt.Sprintf("mv '%s' '%s'", aside, lost)
-	if !d.exists(aside) {
+	if !d.pathExists(aside) {
 		move = fmt.Sprintf("mkdir '%s'", lost)
 	}
-	return dirError(d.path, ErrDamaged, what+"; lost with it: "+loses(name), fmt.Sprintf(
+	return dirError(d.path, store.ErrDamaged, what+"; lost with it: "+describeLoss(name), fmt.Sprintf(
 		"restore it from a backup, choose another directory, or go on without what is lost: %s, and start again; nothing was changed in it", move))
 }
 
 // damagedStore is damagedStream for all streams together.
-func (d *directory) damagedStore(what string) error {
-	return dirError(d.path, ErrDamaged, what+"; lost with it: all sessions, running calls and their events, and the keys", fmt.Sprintf(
-		"restore it from a backup, choose another directory, or go on without what is lost: mv '%s' '%s', and start again", d.file(storeDir), d.file(lostPrefix+storeDir)))
+func (d natsFiles) damagedStore(what string) error {
+	return dirError(d.path, store.ErrDamaged, what+"; lost with it: all sessions, running calls and their events, and the keys", fmt.Sprintf(
+		"restore it from a backup, choose another directory, or go on without what is lost: mv '%s' '%s', and start again", d.pathOf(storeDir), d.pathOf(lostPrefix+storeDir)))
 }
 
-// kept reads the copied descriptions. A missing file is no error: older releases
+// readDescriptions reads the copied descriptions. A missing file is no error: older releases
 // write none.
-func (d *directory) kept() (map[string]description, error) {
-	data, err := os.ReadFile(d.file(descriptionsFile))
+func (d natsFiles) readDescriptions() (map[string]description, error) {
+	data, err := os.ReadFile(d.pathOf(descriptionsFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -90,7 +98,7 @@ func (d *directory) kept() (map[string]description, error) {
 		Format int `json:"format"`
 	}
 	if json.Unmarshal(data, &version) == nil && version.Format > descriptionsFormat {
-		return nil, dirError(d.path, ErrNewer, fmt.Sprintf("%s has format %d, this release knows %d", descriptionsFile, version.Format, descriptionsFormat),
+		return nil, dirError(d.path, store.ErrNewer, fmt.Sprintf("%s has format %d, this release knows %d", descriptionsFile, version.Format, descriptionsFormat),
 			"run the newer release or choose another directory; nothing was changed in it")
 	}
 	if json.Unmarshal(data, &f) != nil || f.Format < 1 {
@@ -99,9 +107,9 @@ func (d *directory) kept() (map[string]description, error) {
 	return f.Streams, nil
 }
 
-// describe reads a stream's description from the disk. It returns false if the
+// readDescription reads a stream's description from the disk. It returns false if the
 // embedded server could not use it.
-func (d *directory) describe(name string) (got description, maxBytes int64, ok bool) {
+func (d natsFiles) readDescription(name string) (got description, maxBytes int64, ok bool) {
 	inf, err := os.ReadFile(filepath.Join(d.streamDir(name), "meta.inf"))
 	if err != nil {
 		return got, 0, false
@@ -111,12 +119,12 @@ func (d *directory) describe(name string) (got description, maxBytes int64, ok b
 		return got, 0, false
 	}
 	got = description{string(inf), string(sum)}
-	maxBytes, ok = got.check(name)
+	maxBytes, ok = got.checkInf(name)
 	return got, maxBytes, ok
 }
 
-// check reports whether c can be the description of stream name, and its limit.
-func (c description) check(name string) (maxBytes int64, ok bool) {
+// checkInf reports whether c can be the description of stream name, and its limit.
+func (c description) checkInf(name string) (maxBytes int64, ok bool) {
 	var inf struct {
 		Name     string `json:"name"`
 		MaxBytes int64  `json:"max_bytes"`
@@ -127,74 +135,18 @@ func (c description) check(name string) (maxBytes int64, ok bool) {
 	return inf.MaxBytes, true
 }
 
-// checkStore checks the store before the embedded server opens it, because the
-// server drops what it cannot read. It checks everything first, and mends only
-// once it can no longer refuse. names are the streams of this node in the order
-// of kinds.
-func (d *directory) checkStore(names []string) error {
-	kept, err := d.kept()
-	if err != nil {
-		return err
-	}
-	var mend []func() error
-	var have []string
-	for _, name := range d.id.Streams {
-		// Opening a directory voids its leases: this stream can have lost nothing
-		// that matters.
-		expendable := len(names) > 0 && name == names[0]
-		fix, max, err := d.checkStream(name, kept, expendable)
-		if err != nil {
-			return err
-		}
-		if fix != nil {
-			mend = append(mend, fix)
-		}
-		if max >= 0 {
-			have = append(have, name)
-			d.reserved += max
-		}
-	}
-	for _, name := range names {
-		dir := d.streamDir(name)
-		if _, _, ok := d.describe(name); ok || slices.Contains(d.id.Streams, name) || !d.exists(dir) {
-			continue
-		}
-		if copy := kept[name].orNil(name); copy != nil {
-			mend = append(mend, func() error { return copy.write(dir) })
-			continue
-		}
-		// The creation of a stream was cut short. It holds nothing: nothing is
-		// stored before the identity lists the streams.
-		mend = append(mend, func() error { return os.RemoveAll(dir) })
-	}
-	if len(have) != len(d.id.Streams) {
-		// First, so that a start after one that fails here does not miss a stream
-		// that is given up.
-		d.id.Streams = have
-		if err := d.save(); err != nil {
-			return err
-		}
-	}
-	for _, fix := range mend {
-		if err := fix(); err != nil {
-			return fmt.Errorf("cluster: data directory: %w", err)
-		}
-	}
-	return nil
-}
-
 // checkStream checks one stream that must exist. It returns what must be done
 // before the server may open it, and its limit; a negative limit says that the
 // stream is given up.
-func (d *directory) checkStream(name string, kept map[string]description, expendable bool) (fix func() error, maxBytes int64, err error) {
-	dir, lost := d.streamDir(name), d.file(lostPrefix+name)
-	if !d.exists(dir) {
-		whole := d.file(lostPrefix + storeDir)
+func (d natsFiles) checkStream(name string, kept map[string]description, expendable bool) (fix func() error, maxBytes int64, err error) {
+	dir, lost := d.streamDir(name), d.pathOf(lostPrefix+name)
+	if !d.pathExists(dir) {
+		whole := d.pathOf(lostPrefix + storeDir)
 		switch {
-		case d.exists(lost):
+		case d.pathExists(lost):
 			// The next loss must then be accepted anew.
 			return func() error { return setAside(lost) }, -1, nil
-		case d.exists(whole) && !d.exists(d.file(storeDir)):
+		case d.pathExists(whole) && !d.pathExists(d.pathOf(storeDir)):
 			return func() error { return setAside(whole) }, -1, nil
 		case expendable:
 			return nil, -1, nil
@@ -204,10 +156,10 @@ func (d *directory) checkStream(name string, kept map[string]description, expend
 	if _, err := os.ReadDir(dir); errors.Is(err, fs.ErrPermission) {
 		return nil, 0, fmt.Errorf("cluster: data directory: %w", err)
 	}
-	got, maxBytes, ok := d.describe(name)
+	got, maxBytes, ok := d.readDescription(name)
 	if copy := kept[name].orNil(name); copy != nil && *copy != got {
-		maxBytes, ok = copy.check(name)
-		fix = func() error { return copy.write(dir) }
+		maxBytes, ok = copy.checkInf(name)
+		fix = func() error { return copy.writeTo(dir) }
 	}
 	if ok && d.hasMessages(dir) {
 		return fix, max(maxBytes, 0), nil
@@ -223,7 +175,7 @@ func (d *directory) checkStream(name string, kept map[string]description, expend
 
 // orNil returns the description if it is one of stream name, or else nil.
 func (c description) orNil(name string) *description {
-	if _, ok := c.check(name); !ok {
+	if _, ok := c.checkInf(name); !ok {
 		return nil
 	}
 	return &c
@@ -231,7 +183,7 @@ func (c description) orNil(name string) *description {
 
 // hasMessages reports whether a stream's messages are there, or lie where an
 // interrupted purge left them: the server finishes the purge.
-func (d *directory) hasMessages(dir string) bool {
+func (d natsFiles) hasMessages(dir string) bool {
 	for _, name := range []string{"msgs", "__new_msgs__"} {
 		if st, err := os.Stat(filepath.Join(dir, name)); err == nil && st.IsDir() {
 			return true
@@ -249,59 +201,12 @@ func setAside(path string) error {
 	return err
 }
 
-// write puts the description in place, durably.
-func (c *description) write(dir string) error {
+// writeTo puts the description in place, durably.
+func (c *description) writeTo(dir string) error {
 	if err := writeFile(filepath.Join(dir, "meta.inf"), []byte(c.Inf)); err != nil {
 		return err
 	}
 	return writeFile(filepath.Join(dir, "meta.sum"), []byte(c.Sum))
-}
-
-// keepStreams makes streams that were created or changed durable. It then keeps a
-// copy of their descriptions, and last records that they must exist.
-func (d *directory) keepStreams(names []string) error {
-	kept, err := d.kept()
-	if err != nil {
-		return err
-	}
-	next := maps.Clone(kept)
-	if next == nil {
-		next = map[string]description{}
-	}
-	for _, name := range names {
-		got, _, ok := d.describe(name)
-		if !ok {
-			return fmt.Errorf("cluster: data directory %s: the description of stream %s cannot be read after the start", d.path, name)
-		}
-		if next[name] == got {
-			continue
-		}
-		next[name] = got
-		dir := d.streamDir(name)
-		for _, path := range []string{filepath.Join(dir, "meta.inf"), filepath.Join(dir, "meta.sum"), filepath.Join(dir, "msgs"), dir} {
-			if err := syncPath(path); err != nil {
-				return fmt.Errorf("cluster: data directory: %w", err)
-			}
-		}
-	}
-	if !maps.Equal(kept, next) {
-		for _, path := range []string{d.streamDir(""), d.file(filepath.Join(storeDir, "$G")), d.file(storeDir), d.path} {
-			if err := syncPath(path); err != nil {
-				return fmt.Errorf("cluster: data directory: %w", err)
-			}
-		}
-		data, err := json.MarshalIndent(struct {
-			Format  int                    `json:"format"`
-			Streams map[string]description `json:"streams"`
-		}{descriptionsFormat, next}, "", "  ")
-		if err != nil {
-			return err
-		}
-		if err := writeFile(d.file(descriptionsFile), append(data, '\n')); err != nil {
-			return fmt.Errorf("cluster: data directory: %w", err)
-		}
-	}
-	return d.hasStreams(names)
 }
 
 // writeFile replaces a file so that a crash or a power cut leaves the old or
@@ -352,10 +257,10 @@ func syncPath(path string) error {
 // and says nothing. Files that it writes anew, because most of their messages have expired, replace the old ones by a rename.
 type blocks map[string]map[string]fs.FileInfo
 
-// blocks finds those of the streams that must be there.
-func (d *directory) blocks() blocks {
+// listBlocks finds those of the streams that must be there.
+func (d natsFiles) listBlocks(streams []string) blocks {
 	all := make(blocks)
-	for _, stream := range d.id.Streams {
+	for _, stream := range streams {
 		dir := filepath.Join(d.streamDir(stream), "msgs")
 		entries, err := os.ReadDir(dir)
 		if err != nil { // The server finishes a purge that was cut off, or fails.
