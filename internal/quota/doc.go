@@ -25,6 +25,9 @@
 // [Accounts.Report] says what clients use of this process, and [Accounts.Hear] takes what they use of others: with a report a second a client has
 // about the limits of one process however many it uses.
 //
+// Two that have no accounts share places among clients, and count what they have begun: [Places] gives work places by turns and has
+// lines for what finds none, and [Census] counts by client what lasts.
+//
 // # Accounts that are dropped
 //
 // An account with nothing in use and full buckets is as good as a new one.
@@ -50,7 +53,8 @@
 //	holding bytes  the memory that requests hold, by account
 //	accounts admit elsewhere  the table of accounts, admission, and what clients use of other processes
 //	pace  bytes that come back after a time, spaced out
-//	turns  few places, taken by turns
+//	turns places  few places, taken by turns
+//	census  what has been begun and not ended
 //	account  one account
 //	lasting bucket usage weight  what it counts, and what it counts for
 package quota

@@ -21,7 +21,7 @@ func (p *Pool) Adopt(ctx context.Context, n NewTask) (_ *Attempt, made Snapshot,
 		return nil, Snapshot{}, ErrClosing
 	}
 	w := &given{Work: noWork{}, s: s, who: principal(n.Tenant, token(n.From))}
-	if !p.places.take(w.who, n.Ending) {
+	if !p.places.Take(w.who, n.Ending) {
 		p.tasks.Done()
 		return nil, Snapshot{}, ErrNoPlace
 	}

@@ -176,7 +176,7 @@ func (p *Pool) prepare(s *serving, key Key, r task.Record, rev, epoch uint64, w 
 	a.of = p.charge(key, &r, 0)
 	a.work.Store(w)
 	a.sure.Store(began)
-	p.census.see(key, w.who, r.Expires().UnixMilli())
+	p.census.See(key, w.who, r.Expires())
 	a.ctx, a.cancel = context.WithCancelCause(s.ctx)
 	a.expiry = time.AfterFunc(r.Left(p.Store.Now()), func() { a.cancel(ErrExpired) })
 	p.mu.Lock()

@@ -34,6 +34,6 @@
 //
 //	follow tasks look  what clients and operators ask of tasks
 //	adopt step held attempt question  a run of a handler, which may wait for its client
-//	compare reclaim offer pool serving census places suspect ending  the tasks of a node: queues, what runs, how many there may be, whose turn it is, and what goes with their ends
+//	compare reclaim offer pool serving suspect ending  the tasks of a node: queues, what runs, and what goes with their ends
 //	store ledger  what a pool is given
 package worker

@@ -20,13 +20,13 @@ func (p *Pool) settled(key Key, c Charge, err error, back giveBack) {
 	stored := err == nil || errors.Is(err, actors.ErrUnavailable)
 	p.Ledger.Settle(c, stored)
 	if stored {
-		p.census.stored(key, c, back)
+		p.noteCharged(key, c, back)
 	}
 }
 
 // over counts a task no more that has ended, and gives back what went with it; how is 0 if it is not known.
 func (p *Pool) over(key Key, how task.Kind) {
-	n := p.census.ended(key)
+	n := p.census.Remove(key)
 	if how == task.Cancelled {
 		n.atEnd += n.atCancellation
 	}
@@ -34,6 +34,26 @@ func (p *Pool) over(key Key, how task.Kind) {
 		n.of.Bytes = n.atEnd
 		p.Ledger.Return(n.of)
 	}
+}
+
+// charged is what this process has charged for a task, and gives back early.
+type charged struct {
+	of                    Charge // the last
+	atEnd, atCancellation int    // bytes
+}
+
+// noteCharged notes bytes of a task that were charged. What the census has not has ended, or expired: its bytes are given back with time.
+func (p *Pool) noteCharged(key Key, c Charge, back giveBack) {
+	if back == atExpiry {
+		return
+	}
+	p.census.Note(key, func(n *charged) {
+		if n.of = c; back == atEnd {
+			n.atEnd += c.Bytes
+		} else {
+			n.atCancellation += c.Bytes
+		}
+	})
 }
 
 // drop deletes what a task that has ended needs no more: its request, and all parts of one that was cancelled.
@@ -82,7 +102,7 @@ func (p *Pool) tryOn(f func(ctx context.Context) error, end func(err error)) {
 
 // undo deletes all of a task that could not be created, whose id nobody has, with its work if it has any, and gives back what was charged for it, unless it has ended, which did.
 func (p *Pool) undo(key Key, c Charge, work uint64) {
-	ended := p.census.ended(key).atEnd == 0
+	ended := p.census.Remove(key).atEnd == 0
 	p.tryOn(func(ctx context.Context) error {
 		// The record goes first: without it no attempt begins, and what begins without the request runs nothing.
 		if err := p.Store.Delete(ctx, key.record(), 0); err != nil {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/task"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -87,14 +89,14 @@ type Pool struct {
 	Config
 	base   context.Context
 	stop   context.CancelCauseFunc
-	places *places
+	places *quota.Places[*given]
 	// suspects are the places of tasks that may be what ends processes.
 	suspects  chan struct{}
-	census    *census
-	comparing sync.Once      // starts compare, with the first service
-	tasks     sync.WaitGroup // the goroutines of attempts that run, and of queues
-	ended     chan struct{}  // closed when none of them runs, or nobody waits for them any more
-	again     atomic.Int64   // tasks of an earlier process of this node that were taken up at once
+	census    *quota.Census[Key, charged] // the tasks that have not ended, as far as this process has made them or been given them, and has not seen them end
+	comparing sync.Once                   // starts compare, with the first service
+	tasks     sync.WaitGroup              // the goroutines of attempts that run, and of queues
+	ended     chan struct{}               // closed when none of them runs, or nobody waits for them any more
+	again     atomic.Int64                // tasks of an earlier process of this node that were taken up at once
 
 	mu        sync.Mutex // guards the fields below
 	services  map[string]*serving
@@ -113,10 +115,18 @@ func NewPool(c Config) *Pool {
 	if c.Ledger == nil {
 		c.Ledger = freely{}
 	}
-	p := &Pool{Config: c, places: newPlaces(c.Running, c.Shared), census: newCensus(c.PerPrincipal, c.PerNode), services: make(map[string]*serving), live: make(map[Key]*Attempt), starting: make(map[Key]*given), followers: make(map[Key]map[*follower]bool), offers: make(map[Key]*offer), ended: make(chan struct{}), suspects: make(chan struct{}, mostSuspects)}
+	p := &Pool{Config: c, places: quota.NewPlaces[*given](c.Running, c.roomInLines()), census: quota.NewCensus[Key, charged](c.PerPrincipal, c.PerNode), services: make(map[string]*serving), live: make(map[Key]*Attempt), starting: make(map[Key]*given), followers: make(map[Key]map[*follower]bool), offers: make(map[Key]*offer), ended: make(chan struct{}), suspects: make(chan struct{}, mostSuspects)}
 	p.base, p.stop = context.WithCancelCause(context.Background())
 	go p.keep()
 	return p
+}
+
+// roomInLines is how much work waits in this process for a place. Where other processes have the same store, less does: they may have places for it.
+func (c *Config) roomInLines() int {
+	if c.Shared {
+		return limits.TasksInLine.Value() / 16
+	}
+	return limits.TasksInLine.Value()
 }
 
 // Mount begins to run the tasks of a service, once there are any.
@@ -164,17 +174,19 @@ func (p *Pool) assign(s *serving, w Work) {
 		p.later(g, time.Second)
 		return
 	}
-	p.census.see(key, g.who, 0)
+	p.census.See(key, g.who, time.Time{})
 	if p.adopted(key) { // it runs, and has a place
-		p.places.take(g.who, true)
+		p.places.Take(g.who, true)
 		p.tasks.Go(func() { p.work(g) })
 		return
 	}
-	switch runs, later := p.places.admit(g, time.Now()); {
+	switch runs, later := p.places.Admit(g.who, g, time.Now()); {
 	case runs:
 		p.tasks.Go(func() { p.work(g) })
 	case later > 0:
 		p.later(g, later)
+	case s.ctx.Err() != nil: // it may have come to its line behind releaseLines
+		p.releaseLines(s)
 	}
 }
 
@@ -265,7 +277,7 @@ func (p *Pool) work(w *given) {
 	case errors.Is(err, errTwice): // it stays until the task has ended
 		p.later(w, twiceAgain)
 	case errors.Is(err, errSuspect):
-		p.later(w, p.places.again(time.Now()))
+		p.later(w, p.places.PutOff(time.Now()))
 	case s.ctx.Err() != nil:
 		p.later(w, 0)
 	default:
@@ -277,7 +289,7 @@ func (p *Pool) work(w *given) {
 
 // free gives the place of work back, to work that waits for one.
 func (p *Pool) free(w *given) {
-	if next := p.places.leave(w.who); next != nil {
+	if next, ok := p.places.Leave(w.who); ok {
 		p.tasks.Go(func() { p.work(next) })
 	}
 }
@@ -354,7 +366,7 @@ func (p *Pool) keep() {
 			}
 			continue
 		}
-		for _, w := range append(starting, p.places.waiting()...) {
+		for _, w := range append(starting, p.places.Waiting()...) {
 			if w.fresh() { // otherwise another may have it
 				w.keep()
 			}
@@ -380,7 +392,7 @@ type follower struct {
 
 // Counts says how many attempts run now, and how many handlers wait for their clients.
 func (p *Pool) Counts() (running, waiting int) {
-	running, _ = p.places.counts()
+	running, _ = p.places.Counts()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, a := range p.live {
@@ -393,36 +405,46 @@ func (p *Pool) Counts() (running, waiting int) {
 
 // Queued is how many tasks wait in this process for a place.
 func (p *Pool) Queued() int {
-	_, n := p.places.counts()
+	_, n := p.places.Counts()
 	return n
 }
 
 // Open says how many tasks have not ended, and how many of them are of the principal with most.
 func (p *Pool) Open() (all, most int) {
-	c := p.census
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, n := range c.of {
-		most = max(most, n)
-	}
-	return len(c.tasks), most
+	return p.census.Counts()
 }
 
 // Room reports whether a principal may have one more task: ErrTooMany and ErrFull say that it may not.
 func (p *Pool) Room(tenant, from string) error {
-	c := p.census
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.room(principal(tenant, token(from)))
+	return openError(p.census.Room(principal(tenant, token(from))))
+}
+
+// The errors of a Pool that has as many tasks as it may. None was made.
+var (
+	// ErrTooMany reports that too many tasks of the principal have not ended.
+	ErrTooMany = errors.New("worker: too many tasks of this principal have not ended")
+	// ErrFull reports that too many tasks of the node have not ended.
+	ErrFull = errors.New("worker: too many tasks of this node have not ended")
+)
+
+// openError is the error for what the census has said.
+func openError(no quota.Refusal) error {
+	switch no {
+	case quota.Admitted:
+		return nil
+	case quota.Full:
+		return ErrFull
+	}
+	return ErrTooMany
 }
 
 // recount drops the tasks whose end this process has not seen, as long as there are many.
 func (p *Pool) recount() {
 	ctx, cancel := context.WithTimeout(p.base, recountEvery*keepEvery)
 	defer cancel()
-	for dropped := recounted; dropped > recounted/2; {
+	for dropped := quota.RecountedAtOnce; dropped > quota.RecountedAtOnce/2; {
 		dropped = 0
-		for _, key := range p.census.sweep(p.Store.Now()) {
+		for _, key := range p.census.Sweep(p.Store.Now()) {
 			r, _, err := p.read(ctx, key)
 			switch {
 			case err == nil && r.State == task.Ended:
@@ -432,7 +454,7 @@ func (p *Pool) recount() {
 				p.over(key, 0)
 				dropped++
 			case err == nil:
-				p.census.see(key, principal(key.Tenant, token(r.From)), r.Expires().UnixMilli())
+				p.census.See(key, principal(key.Tenant, token(r.From)), r.Expires())
 			case !errors.Is(err, actors.ErrNotFound):
 				return
 			}

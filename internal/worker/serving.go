@@ -72,9 +72,7 @@ func (p *Pool) serve(s *serving) {
 			tried()
 		}
 		if s.ctx.Err() != nil {
-			for _, g := range p.places.release(s) {
-				_ = g.Later(0)
-			}
+			p.releaseLines(s)
 			p.retire(s)
 			return
 		}
@@ -83,6 +81,13 @@ func (p *Pool) serve(s *serving) {
 			p.Log.Warn("the queue of tasks is interrupted", "server", s.ID, "error", err)
 		}
 		b.sleep(s.ctx)
+	}
+}
+
+// releaseLines has the work of a server that was unmounted wait here no more.
+func (p *Pool) releaseLines(s *serving) {
+	for _, g := range p.places.TakeOut(func(g *given) bool { return g.s == s }) {
+		_ = g.Later(0)
 	}
 }
 

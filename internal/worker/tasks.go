@@ -63,22 +63,22 @@ func (p *Pool) create(ctx context.Context, n NewTask, first func(r *task.Record)
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("worker: record of a task: %w", err)
 	}
-	if err := p.census.add(key, principal(n.Tenant, token(n.From)), r.Expires()); err != nil {
+	if err := openError(p.census.Add(key, principal(n.Tenant, token(n.From)), r.Expires())); err != nil {
 		return Snapshot{}, err
 	}
 	steps, done, err := n.parts()
 	if err != nil {
-		p.census.ended(key)
+		p.census.Remove(key)
 		return Snapshot{}, err
 	}
 	c := p.charge(key, &r, len(req)+len(rec)+done)
 	if err := p.Ledger.Charge(c, ForTask); err != nil {
-		p.census.ended(key)
+		p.census.Remove(key)
 		return Snapshot{}, err
 	}
-	p.census.stored(key, p.charge(key, &r, len(req)), atEnd) // at once: it may end before Create does
+	p.noteCharged(key, p.charge(key, &r, len(req)), atEnd) // at once: it may end before Create does
 	if done > 0 {
-		p.census.stored(key, p.charge(key, &r, done), atCancellation)
+		p.noteCharged(key, p.charge(key, &r, done), atCancellation)
 	}
 	o := p.offer(key, n.From)
 	defer o.settled()
