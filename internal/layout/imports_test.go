@@ -47,7 +47,7 @@ var layers = []layer{
 	{"internal/apikey", []string{"auth", "internal/admin", "internal/scope", "internal/unknown"}, []string{"cluster", "internal/nodestore", "internal/testkit"}, "an operator's keys are known without the store that has them, and whoever calls with them"},
 	{"internal/revocation", []string{"auth", "internal/admin", "internal/limits", "internal/unknown"}, nil, "whose tokens are refused is known without the store that says so, and whoever comes with them"},
 	{"internal/nodestore", []string{"actors", "cluster", "internal/apikey", "internal/revocation", "internal/worker"}, []string{"auth"}, "it joins the two, and nothing else"},
-	{"internal/worker", []string{"codec", "mcp", "actors", "internal/guard", "internal/limits", "internal/quota", "internal/task"}, []string{"cluster", "internal/nodestore", "internal/testkit"}, "whoever runs tasks declares what it needs of the store, and has the store's errors from actors"},
+	{"internal/worker", []string{"codec", "mcp", "actors", "internal/guard", "internal/kernel", "internal/limits", "internal/quota", "internal/task"}, []string{"cluster", "internal/nodestore", "internal/testkit"}, "whoever runs tasks declares what it needs of the store, and has the store's errors from actors"},
 	{"internal/procs", nil, nil, "how long goroutines wait for a processor depends on the process alone"},
 	{"internal/quota", []string{"internal/directory"}, nil, "counting clients knows nothing of what they do"},
 	{"internal/relay", []string{"codec", "internal/quota"}, nil, "an exchange between two nodes knows neither of them, nor the call"},

@@ -14,8 +14,8 @@ const (
 	compareEvery = 10 * time.Minute
 	// compareTurn is for how long nobody else does so: shorter, so that who did it last does it next.
 	compareTurn = compareEvery - 30*time.Second
-	// compareAgain is how soon a comparison begins anew that the store has not let end.
-	compareAgain = 30 * time.Second
+	// compareRetry is how soon a comparison begins anew that the store has not let end.
+	compareRetry = 30 * time.Second
 	// comparePage is how many records are read at a time, and compareRest for how much longer than that took nothing is read then: a store may have hundreds
 	// of thousands of records, and reading five thousand is a second of work.
 	comparePage = 100
@@ -46,7 +46,7 @@ func (p *Pool) compare() {
 			return
 		case err != nil: // a turn that it has, it keeps
 			p.Log.Debug("tasks could not be compared with their work", "error", err)
-			wait = compareAgain
+			wait = compareRetry
 		default:
 			mine = !p.Shared
 		}

@@ -28,12 +28,27 @@
 //
 // Any goroutine may call the methods of Pool and Attempt. A handler runs on a goroutine of its own.
 //
+// Each task that this node holds has an actor (package kernel): while its work is made or looked at here, and while its handler runs here or
+// waits here for the client. The actor alone decides what becomes of the task here, and never blocks. Whoever reads or writes the store does so on a goroutine of
+// its own, and posts what came of it:
+//
+//	           offering           opening                opened, with an attempt
+//	no actor ───────────▶ expects ───────▶ its work is ──────────────────────────▶ it runs ◀────────────────▶ it waits
+//	                       its work         looked at                                 │  questions stored, meeting  │
+//	   ▲                      │ offered         │ opened, without                     │                             │
+//	   └──────────────────────┴─────────────────┴─────────────────────────────────────┴──────── concluded ──────────┘
+//
+// An attempt has one write under way at a time. Work that is in line for a place has no actor yet: package quota has the lines, and the
+// count of the tasks that have not ended.
+//
 // # Files
 //
 // From the top; most of what a file uses lies in its own line or below:
 //
-//	follow tasks look  what clients and operators ask of tasks
-//	adopt step held attempt question  a run of a handler, which may wait for its client
-//	compare reclaim offer pool serving suspect ending  the tasks of a node: queues, what runs, and what goes with their ends
-//	store ledger  what a pool is given
+//	look adopt follow tasks  what clients and operators ask of tasks, and calls that become some
+//	question step held attempt  a run of a handler, which may wait for its client
+//	compare reclaim begin suspect  what becomes of work that was given out, or should have been
+//	write taskactor ending  the actor of a task, what an attempt stores, and what goes with a task's end
+//	pool  the tasks of a node
+//	ledger offer serving store  what a pool is given, and the work of a server
 package worker

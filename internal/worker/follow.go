@@ -127,18 +127,8 @@ func (p *Pool) Heard(key Key, ended task.Kind) {
 	}
 	p.mu.Lock()
 	p.look(key)
-	a := p.live[key]
 	p.mu.Unlock()
-	if a != nil && a.heard.Add(1) == 1 {
-		go func() {
-			for n := int32(1); ; n = a.heard.Load() {
-				a.verify()
-				if a.heard.CompareAndSwap(n, 0) {
-					return
-				}
-			}
-		}()
-	}
+	p.tellHeld(key, heard{})
 }
 
 // LookAgain has those who follow tasks look at all of them: other processes may have changed some, or have made the first ones of a server.

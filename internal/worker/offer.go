@@ -17,30 +17,18 @@ type offer struct {
 // offer begins to make work. Until it is settled, the workers of this process wait before they look at the record.
 func (p *Pool) offer(key Key, from string) *offer {
 	o := &offer{p: p, key: key, from: token(from), over: make(chan struct{})}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.offers[key] = o
+	p.tell(key, offering{o})
 	return o
 }
 
 func (o *offer) settled() {
-	o.p.mu.Lock()
-	defer o.p.mu.Unlock()
-	if o.p.offers[o.key] == o { // not one that came later
-		delete(o.p.offers, o.key)
-	}
+	o.p.tellHeld(o.key, offered{o})
 	close(o.over)
 }
 
-// await waits until the record of work that was made here is stored.
-func (p *Pool) await(ctx context.Context, key Key) {
-	p.mu.Lock()
-	o := p.offers[key]
-	p.mu.Unlock()
-	if o == nil {
-		return
-	}
-	t := time.NewTimer(promptly)
+// await waits until the record of the work is stored.
+func (o *offer) await(ctx context.Context) {
+	t := time.NewTimer(recordWait)
 	defer t.Stop()
 	select {
 	case <-o.over:

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/task"
@@ -23,21 +25,23 @@ const (
 	verifyEvery = 5
 	// recountEvery is in how many of these times the census is compared with the store.
 	recountEvery = 10
-	// early is how often work is looked at again soon whose record does not say yet that there is something to run: who made the
-	// work stores that next. The waits are earlyWait, twice that, and so on, 5.5 s together; then 1 s, 2 s, 4 s and so on up to mostLate.
-	early     = 10
-	earlyWait = 100 * time.Millisecond
-	// mostLate is no multiple of the half minute after which a queue is asked anew: the same process would get the work each time.
-	mostLate = 47 * time.Second
-	// promptly is how long after its work a record is stored as a rule.
-	promptly = 2 * time.Second
-	// retryWait is the first wait before something is tried again that the store did not do.
-	retryWait = 50 * time.Millisecond
-	mostWait  = 2 * time.Second
-	// heldAgain is how soon work comes again that belongs to a handler in another process: the store gives it to the processes in turn.
-	heldAgain = 30 * time.Millisecond
-	// twiceAgain is how soon work comes again whose task runs in another process.
-	twiceAgain = 5 * time.Second
+	// earlyLooks is how often work is looked at again soon whose record does not say yet that there is something to run: who made the
+	// work stores that next. The waits are earlyLookWait, twice that, and so on, 5.5 s together; then 1 s, 2 s, 4 s and so on up to maxLookWait.
+	earlyLooks    = 10
+	earlyLookWait = 100 * time.Millisecond
+	// maxLookWait is no multiple of the half minute after which a queue is asked anew: the same process would get the work each time.
+	maxLookWait = 47 * time.Second
+	// recordWait is how long after its work a record is stored as a rule.
+	recordWait = 2 * time.Second
+	// retryWait is the first wait before something is tried again that the store did not do, and maxRetryWait the longest.
+	retryWait    = 50 * time.Millisecond
+	maxRetryWait = 2 * time.Second
+	// waitsElsewhereRetry is how soon work comes again that belongs to a handler in another process: the store gives it to the processes in turn.
+	waitsElsewhereRetry = 30 * time.Millisecond
+	// runsElsewhereRetry is how soon work comes again whose task runs, by other work of it.
+	runsElsewhereRetry = 5 * time.Second
+	// unknownRetry is how soon work comes again whose tool the service does not have.
+	unknownRetry = 5 * time.Second
 	// beginWait is for how long the store may take to begin an attempt. Its work is kept meanwhile.
 	beginWait = time.Minute
 )
@@ -61,6 +65,9 @@ type Config struct {
 	// keep the record.
 	Changed func(key Key, rev uint64, r *task.Record)
 	Log     *slog.Logger // nil discards
+	// Kernel has the actors of the tasks, and Kind is what they are there; nil is one of their own.
+	Kernel *kernel.Kernel
+	Kind   kernel.Kind
 }
 
 // Service is a server whose tasks the node runs.
@@ -89,6 +96,8 @@ type Pool struct {
 	Config
 	base   context.Context
 	stop   context.CancelCauseFunc
+	actors *kernel.Directory[Key, *taskActor]
+	parked atomic.Int64 // handlers that wait here for their clients
 	places *quota.Places[*given]
 	// suspects are the places of tasks that may be what ends processes.
 	suspects  chan struct{}
@@ -98,12 +107,9 @@ type Pool struct {
 	ended     chan struct{}               // closed when none of them runs, or nobody waits for them any more
 	again     atomic.Int64                // tasks of an earlier process of this node that were taken up at once
 
-	mu        sync.Mutex // guards the fields below
+	mu        sync.Mutex // guards the fields below, and those of the services that say so
 	services  map[string]*serving
-	live      map[Key]*Attempt
-	starting  map[Key]*given // work whose attempt is about to begin
 	followers map[Key]map[*follower]bool
-	offers    map[Key]*offer
 	closed    bool
 }
 
@@ -112,10 +118,13 @@ func NewPool(c Config) *Pool {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+	if c.Kernel == nil {
+		c.Kernel, c.Kind = kernel.New(kernel.Config{Log: c.Log, Kinds: []string{"task"}}), 0
+	}
 	if c.Ledger == nil {
 		c.Ledger = freely{}
 	}
-	p := &Pool{Config: c, places: quota.NewPlaces[*given](c.Running, c.roomInLines()), census: quota.NewCensus[Key, charged](c.PerPrincipal, c.PerNode), services: make(map[string]*serving), live: make(map[Key]*Attempt), starting: make(map[Key]*given), followers: make(map[Key]map[*follower]bool), offers: make(map[Key]*offer), ended: make(chan struct{}), suspects: make(chan struct{}, mostSuspects)}
+	p := &Pool{Config: c, places: quota.NewPlaces[*given](c.Running, c.roomInLines()), census: quota.NewCensus[Key, charged](c.PerPrincipal, c.PerNode), services: make(map[string]*serving), followers: make(map[Key]map[*follower]bool), actors: kernel.NewDirectory[Key, *taskActor](), ended: make(chan struct{}), suspects: make(chan struct{}, mostSuspects)}
 	p.base, p.stop = context.WithCancelCause(context.Background())
 	go p.keep()
 	return p
@@ -166,16 +175,16 @@ func (p *Pool) Unmount(server string) {
 // assign gives work to a worker, or has it wait for one.
 func (p *Pool) assign(s *serving, w Work) {
 	tenant, id, from := w.Of()
-	g := &given{Work: w, s: s, who: principal(tenant, from)}
-	g.kept.Store(time.Now().UnixNano())
 	key := Key{tenant, s.ID, id}
+	g := &given{Work: w, s: s, key: key, who: principal(tenant, from)}
+	g.kept.Store(time.Now().UnixNano())
 	p.seen(s, key)
 	if p.Shared && p.Store.Suspended() { // a newer process has this one's name, or the others take it for dead
 		p.later(g, time.Second)
 		return
 	}
 	p.census.See(key, g.who, time.Time{})
-	if p.adopted(key) { // it runs, and has a place
+	if _, adopted := p.view(key); adopted { // it runs, and has a place
 		p.places.Take(g.who, true)
 		p.tasks.Go(func() { p.work(g) })
 		return
@@ -188,14 +197,6 @@ func (p *Pool) assign(s *serving, w Work) {
 	case s.ctx.Err() != nil: // it may have come to its line behind releaseLines
 		p.releaseLines(s)
 	}
-}
-
-// adopted reports whether a task runs here that was not given its work yet.
-func (p *Pool) adopted(key Key) bool {
-	p.mu.Lock()
-	a := p.live[key]
-	p.mu.Unlock()
-	return a != nil && a.work.Load().Seq() == 0
 }
 
 // later has the store give work out again after a time.
@@ -212,20 +213,20 @@ func (p *Pool) later(w *given, d time.Duration) {
 // the clock of this process. Work that nobody needs expires with its task.
 func (p *Pool) late(w *given) {
 	n := w.Deliveries()
-	if n < early {
-		p.later(w, time.Duration(n)*earlyWait)
+	if n < earlyLooks {
+		p.later(w, time.Duration(n)*earlyLookWait)
 		return
 	}
-	_ = w.Later(min(time.Second<<min(n-early, 20), mostLate)) // nobody asks for it again each second
+	_ = w.Later(min(time.Second<<min(n-earlyLooks, 20), maxLookWait)) // nobody asks for it again each second
 }
 
 // given is work that this process was given.
 type given struct {
 	Work
-	s         *serving
-	who       string       // whose task it is
-	kept      atomic.Int64 // when it was given, or kept last, unix nanoseconds
-	cancelled bool         // its task was cancelled before its attempt began; guarded by Pool.mu
+	s    *serving
+	key  Key          // of its task
+	who  string       // whose task it is
+	kept atomic.Int64 // when it was given, or kept last, unix nanoseconds
 }
 
 // keep says that the work is being done.
@@ -239,88 +240,12 @@ func (g *given) keep() {
 // fresh reports whether the work was kept so lately that nobody else has been given it.
 func (g *given) fresh() bool { return time.Now().UnixNano()-g.kept.Load() < int64(4*keepEvery) }
 
-// work does one work: it has a place.
-func (p *Pool) work(w *given) {
-	tenant, id, _ := w.Of()
-	s := w.s
-	key := Key{tenant, s.ID, id}
-	if !p.start(key, w) { // another work of the same task is being looked at
-		p.later(w, time.Second)
-		p.free(w)
-		return
-	}
-	p.await(s.ctx, key)
-	a, err := p.attempt(s, key, w)
-	p.started(key)
-	switch {
-	case err == nil:
-		a.run()
-		return
-	case errors.Is(err, errNothing):
-		switch ended, err := p.dropEnded(s.ctx, key); {
-		case err != nil:
-			p.later(w, time.Second)
-		case ended:
-			_ = w.Done()
-		default:
-			p.late(w)
-		}
-	case errors.Is(err, task.ErrWaiting) || errors.Is(err, actors.ErrNotFound):
-		p.late(w)
-	case errors.Is(err, errResumed): // its place goes to the handler that waited
-		return
-	case errors.Is(err, errStale): // another worker has it by now
-	case errors.Is(err, errNotKnown):
-		p.later(w, 5*time.Second)
-	case errors.Is(err, errHeld):
-		p.later(w, heldAgain)
-	case errors.Is(err, errTwice): // it stays until the task has ended
-		p.later(w, twiceAgain)
-	case errors.Is(err, errSuspect):
-		p.later(w, p.places.PutOff(time.Now()))
-	case s.ctx.Err() != nil:
-		p.later(w, 0)
-	default:
-		p.Log.Warn("a task cannot be read now", "server", s.ID, "task", key.Digest(), "error", err)
-		p.later(w, time.Second)
-	}
-	p.free(w)
-}
-
 // free gives the place of work back, to work that waits for one.
 func (p *Pool) free(w *given) {
 	if next, ok := p.places.Leave(w.who); ok {
 		p.tasks.Go(func() { p.work(next) })
 	}
 }
-
-// start notes that work is looked at; it reports false if other work of the task is.
-func (p *Pool) start(key Key, w *given) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.starting[key] != nil {
-		return false
-	}
-	p.starting[key] = w
-	return true
-}
-
-func (p *Pool) started(key Key) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.starting, key)
-}
-
-// What became of work that begins no new run.
-var (
-	errNothing = errors.New("worker: there is nothing to run")
-	errResumed = errors.New("worker: a handler that waited goes on")
-	errStale   = errors.New("worker: the work was not kept")
-
-	errHeld     = errors.New("worker: a handler waits in another process")
-	errTwice    = errors.New("worker: the task may run in another process")
-	errNotKnown = errors.New("worker: the service cannot run the task now")
-)
 
 // keep says every second that the node still has the work that it does.
 func (p *Pool) keep() {
@@ -348,40 +273,17 @@ func (p *Pool) keep() {
 				s.due = time.Time{}
 			}
 		}
-		all := make([]*Attempt, 0, len(p.live))
-		for _, a := range p.live {
-			all = append(all, a)
-		}
-		starting := make([]*given, 0, len(p.starting))
-		for _, w := range p.starting {
-			starting = append(starting, w)
-		}
 		p.mu.Unlock()
+		p.actors.Each(func(t *taskActor) { _ = t.Post(keepWork{look: check}) })
 		if check { // work that has not begun is not kept, so that it is not fresh
-			for _, a := range all {
-				go func() {
-					a.verify()
-					a.keep()
-				}()
-			}
 			continue
 		}
-		for _, w := range append(starting, p.places.Waiting()...) {
+		for _, w := range p.places.Waiting() {
 			if w.fresh() { // otherwise another may have it
 				w.keep()
 			}
 		}
-		for _, a := range all {
-			a.keep()
-		}
 	}
-}
-
-// offered reports whether work of a task is just being made.
-func (p *Pool) offered(key Key) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.offers[key] != nil
 }
 
 // follower is somebody who follows tasks.
@@ -393,14 +295,7 @@ type follower struct {
 // Counts says how many attempts run now, and how many handlers wait for their clients.
 func (p *Pool) Counts() (running, waiting int) {
 	running, _ = p.places.Counts()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, a := range p.live {
-		if a.parked.Load() {
-			waiting++
-		}
-	}
-	return running, waiting
+	return running, int(p.parked.Load())
 }
 
 // Queued is how many tasks wait in this process for a place.
@@ -450,12 +345,14 @@ func (p *Pool) recount() {
 			case err == nil && r.State == task.Ended:
 				p.over(key, r.How())
 				dropped++
-			case errors.Is(err, actors.ErrNotFound) && !p.offered(key):
-				p.over(key, 0)
-				dropped++
+			case errors.Is(err, actors.ErrNotFound):
+				if made, _ := p.view(key); !made {
+					p.over(key, 0)
+					dropped++
+				}
 			case err == nil:
 				p.census.See(key, principal(key.Tenant, token(r.From)), r.Expires())
-			case !errors.Is(err, actors.ErrNotFound):
+			default:
 				return
 			}
 		}
@@ -487,13 +384,13 @@ func (p *Pool) Close(ctx context.Context) error {
 	}
 }
 
-// backoff is how long to wait before something is tried again: retryWait, and twice as long each time up to mostWait. The zero value
+// backoff is how long to wait before something is tried again: retryWait, and twice as long each time up to maxRetryWait. The zero value
 // is ready to use.
 type backoff struct{ last time.Duration }
 
 // sleep waits, and reports whether ctx is still wanted.
 func (b *backoff) sleep(ctx context.Context) bool {
-	b.last = min(max(2*b.last, retryWait), mostWait)
+	b.last = min(max(2*b.last, retryWait), maxRetryWait)
 	t := time.NewTimer(b.last)
 	defer t.Stop()
 	select {
@@ -529,4 +426,45 @@ func (p *Pool) readBy(ctx context.Context, key Key, get func(ctx context.Context
 		return r, 0, actors.ErrNotFound
 	}
 	return r, rev, nil
+}
+
+// put stores a record for as long as the task is kept. It reports actors.ErrConflict if the record has changed, and finds out what
+// became of a write without an answer. While the store is full or away it tries again until ctx ends.
+func (p *Pool) put(ctx context.Context, key Key, r *task.Record, rev uint64) (uint64, error) {
+	data, err := r.Encode()
+	if err != nil {
+		return 0, fmt.Errorf("worker: record of a task: %w", err)
+	}
+	if len(data) > maxRecord {
+		return 0, fmt.Errorf("%w: %d bytes, at most %d are stored", errTooBig, len(data), maxRecord)
+	}
+	unknown := false
+	for b := (backoff{}); ; {
+		left := r.Left(p.Store.Now())
+		if left == 0 {
+			return 0, actors.ErrNotFound
+		}
+		next, err := p.Store.Update(ctx, key.record(), data, rev, left)
+		if errors.Is(err, actors.ErrConflict) && unknown {
+			stored, now, gone := p.Store.Get(ctx, key.record())
+			switch {
+			case gone == nil && bytes.Equal(stored, data):
+				next, err = now, nil // it was done after all
+			case gone != nil && !errors.Is(gone, actors.ErrNotFound):
+				err = gone
+			}
+		}
+		switch {
+		case err == nil:
+			p.changed(key, next, r)
+			return next, nil
+		case errors.Is(err, actors.ErrUnavailable):
+			unknown = true
+		case !errors.Is(err, actors.ErrAgain) && !errors.Is(err, actors.ErrFull):
+			return 0, err
+		}
+		if !b.sleep(ctx) {
+			return 0, fmt.Errorf("worker: %w: %w", context.Cause(ctx), err)
+		}
+	}
 }

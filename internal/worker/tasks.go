@@ -156,15 +156,7 @@ func (p *Pool) edit(ctx context.Context, key Key, f func(r *task.Record) error) 
 func (p *Pool) Cancel(ctx context.Context, key Key) (Snapshot, error) {
 	s, err := p.edit(ctx, key, func(r *task.Record) error { return r.Cancel(p.Store.Now()) })
 	if err == nil {
-		p.mu.Lock()
-		a := p.live[key]
-		if w := p.starting[key]; w != nil {
-			w.cancelled = true
-		}
-		p.mu.Unlock()
-		if a != nil {
-			a.cancel(ErrCancelled)
-		}
+		p.tellHeld(key, cancelled{})
 	}
 	if s.Record.How() != task.Cancelled {
 		return s, err
