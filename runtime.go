@@ -126,7 +126,7 @@ func New(o Options) (*Runtime, error) {
 	use(node)
 	rt.keys, rt.revoked = nodestore.NewKeys(node.Keys()), rt.newRevocations()
 	rt.node = actors.NewNode(actors.Config{Name: node.Name(), Boot: node.Boot(), Store: nodestore.New(node), Mail: nodestore.NewMail(node), Lease: o.Store.Lease, News: &rt.news, Limits: rt.nodeLimits(), Keys: rt.keys, Log: o.Log, Hits: rt.hits, Alone: rt.alone(), Replayed: tel.Replayed})
-	rt.tasks = worker.NewPool(worker.Config{Store: nodestore.NewTasks(node), Node: node.Name(), Boot: node.Boot(), Running: o.Shared.TasksPerNode, PerPrincipal: o.Shared.OpenTasksPerPrincipal, PerNode: o.Shared.OpenTasksPerNode, Shared: rt.shared(), Tag: rt.keys.Tag, Ledger: taskLedger{rt}, Changed: rt.taskChanged, Log: o.Log, Kernel: rt.node.Kernel(), Kind: actors.KindTask})
+	rt.tasks = worker.NewPool(worker.Config{Store: nodestore.NewTasks(node), Node: node.Name(), Boot: node.Boot(), Running: o.Shared.TasksPerNode, PerPrincipal: o.Shared.OpenTasksPerPrincipal, PerNode: o.Shared.OpenTasksPerNode, Shared: rt.shared(), Tag: rt.keys.Tag, Ledger: taskLedger{rt}, Changed: rt.taskChanged, Log: o.Log, Kernel: rt.node.Kernel(), TaskKind: actors.KindTask, QueueKind: actors.KindQueue})
 	rt.news.begin(rt)
 	if m := node.Mail(); m != nil {
 		m.Says(rt.load)

@@ -8,10 +8,10 @@ import (
 // RecountedAtOnce is how many entries [Census.Sweep] returns at most.
 const RecountedAtOnce = 200
 
-// Census counts things that clients have begun and that last, such as tasks that have not ended, by client. An entry
-// has a note of its owner. It counts what this process knows of: the owner says when another process has begun or ended
-// one, and [Census.Sweep] which ones to look at. [NewCensus] makes one; the zero value is not usable. The methods are
-// safe for concurrent use.
+// Census counts things that clients have begun and that last, such as tasks that have not ended, by
+// client. An entry has a note of its owner. It counts what this process knows of: the owner says
+// when another process has begun or ended one, and [Census.Sweep] which ones to look at.
+// [NewCensus] makes one; the zero value is not usable. The methods are safe for concurrent use.
 type Census[K comparable, N any] struct {
 	each, all int // how many there may be; 0 or less: any number
 
@@ -26,13 +26,14 @@ type entry[N any] struct {
 	note    N
 }
 
-// NewCensus returns a Census of at most so many entries of each client, and of all; 0 or less is no limit.
+// NewCensus returns a Census of at most so many entries of each client, and of all; 0 or less is no
+// limit.
 func NewCensus[K comparable, N any](each, all int) *Census[K, N] {
 	return &Census[K, N]{each: each, all: all, clients: make(map[string]int), entries: make(map[K]*entry[N])}
 }
 
-// Room reports whether a client may have one more: if not, the answer is OverLimit or, where there are too many of all
-// clients, Full.
+// Room reports whether a client may have one more: if not, the answer is OverLimit or, where there
+// are too many of all clients, Full.
 func (c *Census[K, N]) Room(client string) Refusal {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,7 +63,8 @@ func (c *Census[K, N]) Add(key K, client string, expires time.Time) Refusal {
 	return no
 }
 
-// See counts an entry that there is, whether there may be one more or not. The zero time is one that is not known yet.
+// See counts an entry that there is, whether there may be one more or not. The zero time is one
+// that is not known yet.
 func (c *Census[K, N]) See(key K, client string, expires time.Time) {
 	var at int64
 	if !expires.IsZero() {
@@ -116,9 +118,9 @@ func (c *Census[K, N]) Remove(key K) (note N) {
 	return c.drop(key)
 }
 
-// Sweep drops what has expired. It returns at most [RecountedAtOnce] of the entries that another process may have ended: those whose
-// expiry is not known, those of clients that have more than half of what they may, and all if that is true of all
-// clients together.
+// Sweep drops what has expired. It returns at most [RecountedAtOnce] of the entries that another
+// process may have ended: those whose expiry is not known, those of clients that have more than
+// half of what they may, and all if that is true of all clients together.
 func (c *Census[K, N]) Sweep(now time.Time) (doubtful []K) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

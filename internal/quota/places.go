@@ -7,19 +7,19 @@ import (
 )
 
 const (
-	// lastPlaces is the part of the places that only clients with little work running get: with less than a
-	// fewPlaces-th of all places.
+	// lastPlaces is the part of the places that only clients with little work running get: with
+	// less than a fewPlaces-th of all places.
 	lastPlaces = 8
 	fewPlaces  = 64
-	// putOffEach is how much work that was put off comes back in a second: enough to keep the places busy, and
-	// little beside what is new.
+	// putOffEach is how much work that was put off comes back in a second: enough to keep the
+	// places busy, and little beside what is new.
 	putOffEach = 2000
 )
 
-// Places gives out places for work that runs. Work that finds no place waits in a line of its client. A place that
-// becomes free goes to the client with the least work running, by turns among equals. Work of a client whose line is
-// long is put off: it lies elsewhere, and comes back. [NewPlaces] makes one; the zero value is not usable. The
-// methods are safe for concurrent use.
+// Places gives out places for work that runs. Work that finds no place waits in a line of its
+// client. A place that becomes free goes to the client with the least work running, by turns among
+// equals. Work of a client whose line is long is put off: it lies elsewhere, and comes back.
+// [NewPlaces] makes one; the zero value is not usable. The methods are safe for concurrent use.
 type Places[W any] struct {
 	most int // places
 	room int // for work in the lines
@@ -39,8 +39,8 @@ func NewPlaces[W any](most, room int) *Places[W] {
 	return &Places[W]{most: max(1, most), room: room, running: make(map[string]int), lines: make(map[string][]W)}
 }
 
-// Admit gives work a place (runs is set), or has it wait in the line of its client, or says for how long the caller puts
-// it off.
+// Admit gives work a place (runs is set), or has it wait in the line of its client, or says for how
+// long the caller puts it off.
 func (p *Places[W]) Admit(client string, work W, now time.Time) (runs bool, later time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -70,7 +70,8 @@ func (p *Places[W]) take(client string) {
 	p.running[client]++
 }
 
-// Take takes a place for work that runs already, and reports whether it did: where none is left, only if anyway is set.
+// Take takes a place for work that runs already, and reports whether it did: where none is left,
+// only if anyway is set.
 func (p *Places[W]) Take(client string, anyway bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,8 +89,8 @@ func (p *Places[W]) PutOff(now time.Time) time.Duration {
 	return p.nextSecond(now)
 }
 
-// nextSecond spreads the work that is put off over the seconds to come. All of a second comes back at once: whoever has
-// it meanwhile looks at all of it each time that some is due. mu is held.
+// nextSecond spreads the work that is put off over the seconds to come. All of a second comes back
+// at once: whoever has it meanwhile looks at all of it each time that some is due. mu is held.
 func (p *Places[W]) nextSecond(now time.Time) time.Duration {
 	next := now.Truncate(time.Second).Add(time.Second)
 	switch {
@@ -134,7 +135,8 @@ func (p *Places[W]) Leave(client string) (next W, ok bool) {
 	return next, true
 }
 
-// TakeOut takes the work out of the lines of which out returns true, and returns it. out must not block or use p.
+// TakeOut takes the work out of the lines of which out returns true, and returns it. out must not
+// block or use p.
 func (p *Places[W]) TakeOut(out func(W) bool) (all []W) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -40,7 +40,7 @@ func (p *Pool) Adopt(ctx context.Context, n NewTask) (_ *Attempt, made Snapshot,
 		p.enter(nil, a)
 	})
 	if err != nil {
-		p.free(w)
+		w.free()
 		p.tasks.Done()
 		return nil, Snapshot{}, err
 	}

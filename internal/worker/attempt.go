@@ -55,15 +55,16 @@ type Attempt struct {
 func (p *Pool) prepare(s *serving, key Key, k known, w *given, req Request, began int64) *Attempt {
 	r := &k.rec
 	a := &Attempt{Key: key, Revision: r.Revision, Number: r.Attempt, Request: req, p: p, s: s, method: r.Method, name: r.Name, expires: r.Expires(), again: k.epoch > 1, clear: func() {}, asks: make(chan struct{}, 1), known: k, work: w}
-	a.of = p.charge(key, r, 0)
+	a.of = charge(key, r, 0)
 	a.sure.Store(began)
-	p.census.See(key, w.who, a.expires)
+	p.books.census.See(key, w.who, a.expires)
 	a.ctx, a.cancel = context.WithCancelCause(s.ctx)
 	a.expiry = time.AfterFunc(r.Left(p.Store.Now()), func() { a.cancel(ErrExpired) })
 	return a
 }
 
-// enter gives an attempt to the actor of its task. w is the work that is looked at no more, nil for an adopted one.
+// enter gives an attempt to the actor of its task. w is the work that is looked at no more, nil for
+// an adopted one.
 func (p *Pool) enter(w *given, a *Attempt) {
 	m := &opened{w: w, a: a}
 	m.Init()
@@ -161,11 +162,12 @@ func (a *Attempt) dropRequest(ctx context.Context) error {
 	return a.p.Store.DropPart(ctx, a.Key.path(), requestPart, a.stored)
 }
 
-// finishWait is how long an outcome waits for the store once the task's server is unmounted, or the pool closes.
+// finishWait is how long an outcome waits for the store once the task's server is unmounted, or the
+// pool closes.
 const finishWait = time.Minute
 
-// finish stores the outcome. It waits for the store for as long as the task is kept: nobody else has the outcome, and a task that may not run again
-// would be lost with it.
+// finish stores the outcome. It waits for the store for as long as the task is kept: nobody else
+// has the outcome, and a task that may not run again would be lost with it.
 func (a *Attempt) finish(res Result) error {
 	o := task.Outcome{Kind: task.Done, Value: res.Value}
 	switch {

@@ -101,7 +101,7 @@ func (p *Pool) offerLost(ctx context.Context, st Stored) error {
 	if r.State == task.Running && !p.dead(ctx, &r) { // it needs no work as long as its process lives
 		return nil
 	}
-	switch _, rev, err := p.read(ctx, key); {
+	switch _, rev, err := p.records.read(ctx, key); {
 	case errors.Is(err, actors.ErrNotFound):
 		return nil
 	case err != nil:
@@ -121,7 +121,7 @@ func (p *Pool) offerLost(ctx context.Context, st Stored) error {
 	}
 	if err == nil && !there {
 		r.Work = o.seq
-		_, err = p.put(ctx, key, &r, st.Rev)
+		_, err = p.records.put(ctx, key, &r, st.Rev)
 	}
 	if there || errors.Is(err, actors.ErrConflict) || errors.Is(err, actors.ErrNotFound) { // it goes on, or has its work
 		return p.Store.Withdraw(ctx, o.seq)

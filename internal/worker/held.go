@@ -15,7 +15,8 @@ const holderWait = 10 * time.Second
 // another process that is not gone and was given other work of it. A task that may not run again has nowhere else to go on: it is left to
 // its process until that is gone. One that may is left to it while nobody can tell, as after an outage in which the process could not say that it
 // has the work: it says so again before the work comes once more.
-func (p *Pool) elsewhere(s *serving, r *task.Record, w *given) fate {
+func (w *given) elsewhere(r *task.Record) fate {
+	p, s := w.s.p, w.s
 	safe := s.Safe(r.Method, r.Name)
 	node, boot, is := r.Holder, r.HolderBoot, waitsElsewhere
 	kept := true // while its process is there

@@ -15,11 +15,13 @@ var maxAsked = limits.TaskAsked.Value()
 const (
 	// maxRecord is the most bytes of a record as it is stored.
 	maxRecord = 512 << 10
-	// reserved are those that what comes later may take: an outcome, the runs, who has the task, and what it says.
+	// reserved are those that what comes later may take: an outcome, the runs, who has the task,
+	// and what it says.
 	reserved = inRecord + 32<<10
 )
 
-// leavesRoom reports whether a record with its questions and answers leaves room for what comes later.
+// leavesRoom reports whether a record with its questions and answers leaves room for what comes
+// later.
 func leavesRoom(r *task.Record) bool {
 	data, err := r.Encode()
 	return err == nil && len(data) <= maxRecord-reserved
@@ -31,8 +33,9 @@ type Question struct {
 	Request json.RawMessage // method and params
 }
 
-// Ask puts questions to the client and waits until all have answers, however long that takes. A question that an earlier attempt
-// has asked under the same key keeps its answer. An error is the cause of ctx, or that of the attempt's end.
+// Ask puts questions to the client and waits until all have answers, however long that takes. A
+// question that an earlier attempt has asked under the same key keeps its answer. An error is the
+// cause of ctx, or that of the attempt's end.
 func (a *Attempt) Ask(ctx context.Context, qs []Question) ([]task.Reply, error) {
 	select {
 	case a.asks <- struct{}{}:
@@ -69,7 +72,8 @@ func (a *Attempt) Ask(ctx context.Context, qs []Question) ([]task.Reply, error) 
 	}
 }
 
-// answer finds the answers that are stored, and the questions that were never asked. If one has no answer yet, the handler waits.
+// answer finds the answers that are stored, and the questions that were never asked. If one has no
+// answer yet, the handler waits.
 func (a *Attempt) answer(m *asking) {
 	asked := make(map[string]task.Question, len(a.known.rec.Questions))
 	for _, q := range a.known.rec.Questions {
@@ -103,13 +107,14 @@ func (a *Attempt) park() error {
 	if a.wake == nil {
 		a.wake = make(chan struct{})
 		a.p.parked.Add(1)
-		a.p.free(a.work)
+		a.work.free()
 		_ = a.work.Done()
 	}
 	return nil
 }
 
-// parked reports whether the handler waits for its client: the attempt has neither work nor a place.
+// parked reports whether the handler waits for its client: the attempt has neither work nor a
+// place.
 func (a *Attempt) parked() bool { return a.wake != nil }
 
 // putQuestions stores questions in the record, and has the task wait for its client.

@@ -18,7 +18,7 @@ func (p *Pool) reclaim(s *serving) {
 		return
 	}
 	err := p.Store.Reclaim(s.ctx, s.ID, func(tenant, id string) time.Duration {
-		r, _, err := p.read(s.ctx, Key{tenant, s.ID, id})
+		r, _, err := p.records.read(s.ctx, Key{tenant, s.ID, id})
 		now := p.Store.Now()
 		switch {
 		case err != nil:

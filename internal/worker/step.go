@@ -91,7 +91,7 @@ func (a *Attempt) assure(ctx context.Context) error {
 		if since := now - a.sure.Load(); since >= 0 && since < int64(sureFor) {
 			return nil
 		}
-		r, _, err := a.p.read(ctx, a.Key)
+		r, _, err := a.p.records.read(ctx, a.Key)
 		if err == nil || errors.Is(err, actors.ErrNotFound) {
 			return a.isStill(&r, err, now)
 		}

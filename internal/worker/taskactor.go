@@ -10,8 +10,9 @@ import (
 	"github.com/troupe-run/troupe/internal/task"
 )
 
-// taskActor is a task that this node holds: it is about to have work, its work is looked at, its handler runs here, or waits here for the client. It
-// decides by the record, which package task changes; others read and write the store for it, and post what came of that.
+// taskActor is a task that this node holds: it is about to have work, its work is looked at, its
+// handler runs here, or waits here for the client. It decides by the record, which package task
+// changes; others read and write the store for it, and post what came of that.
 type taskActor struct {
 	kernel.Actor
 	p   *Pool
@@ -33,7 +34,8 @@ var errBroken = errors.New("worker: the actor of a task has panicked")
 
 // The messages of a task's actor, beside *write, which changes what is stored.
 type (
-	// offering and offered say that work is being made, and that its record is stored too, or never will be.
+	// offering and offered say that work is being made, and that its record is stored too, or never
+	// will be.
 	offering struct{ o *offer }
 	offered  struct{ o *offer }
 	// opening asks whether the work may be looked at, which is granted to one at a time.
@@ -43,7 +45,8 @@ type (
 		granted bool
 		offer   *offer // to wait for
 	}
-	// meeting asks what work is to an attempt that is here, by the record as it was read: fate is begins if there is none for it.
+	// meeting asks what work is to an attempt that is here, by the record as it was read: fate is
+	// begins if there is none for it.
 	meeting struct {
 		kernel.Reply
 		w    *given
@@ -51,7 +54,8 @@ type (
 		fate fate
 		err  error
 	}
-	// opened says what became of work: a is the attempt that has begun, nil if none has. w is nil for an adopted one.
+	// opened says what became of work: a is the attempt that has begun, nil if none has. w is nil
+	// for an adopted one.
 	opened struct {
 		kernel.Reply
 		w *given
@@ -130,7 +134,7 @@ func (p *Pool) tell(key Key, m any) *taskActor {
 	for {
 		t, _ := p.actors.Obtain(key, func() (*taskActor, error) {
 			t := &taskActor{p: p, key: key}
-			p.Kernel.Start(&t.Actor, p.Kind, key.ID, t)
+			p.Kernel.Start(&t.Actor, p.TaskKind, key.ID, t)
 			return t, nil
 		})
 		if t.Post(m) == nil {
@@ -203,7 +207,8 @@ func (t *taskActor) Receive(m any) {
 	}
 }
 
-// Failed answers whoever waits. The attempts of an actor that ends have lost their task: their work is kept no more, and comes again.
+// Failed answers whoever waits. The attempts of an actor that ends have lost their task: their work
+// is kept no more, and comes again.
 func (t *taskActor) Failed(m any, last bool) {
 	refuse(m, errBroken)
 	switch m := m.(type) {
@@ -247,7 +252,7 @@ func (t *taskActor) meets(m *meeting) {
 		m.fate = runsAlready
 	case m.r.State == task.Running && a.known.epoch == m.r.Epoch && !a.returned && a.ctx.Err() == nil: // it was given out again although it runs here
 		a.work, m.fate = m.w, goesOn
-		t.p.free(m.w) // the attempt has its own place
+		m.w.free() // the attempt has its own place
 	case m.r.State == task.Queued:
 		t.resume(a, m)
 		return
@@ -255,7 +260,8 @@ func (t *taskActor) meets(m *meeting) {
 	m.Done()
 }
 
-// resume has a handler go on that waited: the answers are in the record, and its new work has a place. Without one, m gets no fate.
+// resume has a handler go on that waited: the answers are in the record, and its new work has a
+// place. Without one, m gets no fate.
 func (t *taskActor) resume(a *Attempt, m *meeting) {
 	over := false
 	w := &write{a: a, begin: func() bool { return a.parked() && !a.returned && a.ctx.Err() == nil }}
@@ -322,7 +328,7 @@ func (t *taskActor) removeAttempt(a *Attempt) {
 	if a.parked() {
 		t.p.parked.Add(-1)
 	} else {
-		t.p.free(a.work)
+		a.work.free()
 	}
 }
 
@@ -340,7 +346,7 @@ func (t *taskActor) look(keeps bool) {
 	go func() {
 		ctx, cancel := context.WithTimeout(a.ctx, keepEvery)
 		defer cancel()
-		r, _, err := t.p.read(ctx, t.key)
+		r, _, err := t.p.records.read(ctx, t.key)
 		_ = t.Post(read{a, r, err})
 	}()
 }
@@ -366,7 +372,8 @@ func (t *taskActor) compareRead(m read) {
 	}
 }
 
-// keepWork says that the work is being done. Work that has not begun is not kept where a look comes first, so that it is not fresh.
+// keepWork says that the work is being done. Work that has not begun is not kept where a look comes
+// first, so that it is not fresh.
 func (t *taskActor) keepWork(look bool) {
 	if look {
 		t.look(true)

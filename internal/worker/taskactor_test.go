@@ -59,8 +59,8 @@ func (w brittleWork) Done() error {
 	return w.Work.Done()
 }
 
-// TestAnActorThatPanics: the actor of a task answers who waits for it and goes on. At the third panic within a minute it ends; its run
-// has lost the task then, which goes on with another one.
+// TestAnActorThatPanics: the actor of a task answers who waits for it and goes on. At the third
+// panic within a minute it ends; its run has lost the task then, which goes on with another one.
 func TestAnActorThatPanics(t *testing.T) {
 	t.Run("once", func(t *testing.T) {
 		withFaults(t, func(t *testing.T, h *house, s *faulty) {

@@ -18,13 +18,14 @@ type known struct {
 	epoch uint64 // of the attempt
 }
 
-// behind reports whether a record that was read says that the attempt has lost the task. An older one was read before the attempt went on under a newer
-// epoch.
+// behind reports whether a record that was read says that the attempt has lost the task. An older
+// one was read before the attempt went on under a newer epoch.
 func (k *known) behind(r *task.Record) bool {
 	return r.Epoch > k.epoch || r.Epoch == k.epoch && r.State == task.Ended
 }
 
-// write is a change to what is stored of a task. An attempt has one of them under way at a time: each knows what the one before it has stored.
+// write is a change to what is stored of a task. An attempt has one of them under way at a time:
+// each knows what the one before it has stored.
 type write struct {
 	kernel.Reply
 	a   *Attempt
@@ -99,7 +100,8 @@ func (t *taskActor) dropWrite(w *write) {
 	}
 }
 
-// write has the actor of the task do a write, and waits for it. An attempt that is over has lost the task.
+// write has the actor of the task do a write, and waits for it. An attempt that is over has lost
+// the task.
 func (a *Attempt) write(w *write) error {
 	w.a = a
 	w.Init()
@@ -110,8 +112,8 @@ func (a *Attempt) write(w *write) error {
 	return w.err
 }
 
-// change changes the record of the task under the attempt's epoch. If another attempt has the task, or the task has ended, the
-// attempt is over.
+// change changes the record of the task under the attempt's epoch. If another attempt has the task,
+// or the task has ended, the attempt is over.
 func (a *Attempt) change(ctx context.Context, f func(r *task.Record, epoch uint64) error) error {
 	return a.write(&write{do: func(k *known) error {
 		return a.changeKnown(ctx, k, func(r *task.Record) error { return f(r, k.epoch) })
@@ -125,7 +127,7 @@ func (a *Attempt) changeKnown(ctx context.Context, k *known, f func(r *task.Reco
 		if err := f(&r); err != nil {
 			return a.lost(err, &k.rec)
 		}
-		rev, err := a.p.put(ctx, a.Key, &r, k.rev)
+		rev, err := a.p.records.put(ctx, a.Key, &r, k.rev)
 		switch {
 		case err == nil:
 			k.rec, k.rev = r, rev
@@ -142,7 +144,7 @@ func (a *Attempt) changeKnown(ctx context.Context, k *known, f func(r *task.Reco
 // reread reads the record again, which another has changed.
 func (a *Attempt) reread(ctx context.Context, k *known) error {
 	for b := (backoff{}); ; {
-		r, rev, err := a.p.read(ctx, a.Key)
+		r, rev, err := a.p.records.read(ctx, a.Key)
 		if err == nil {
 			k.rec, k.rev = r, rev
 			return nil
@@ -199,7 +201,8 @@ func (a *Attempt) lost(err error, r *task.Record) error {
 	return err
 }
 
-// storing does a write of so many bytes of the task, which it charges before. A step waits for that while the client has its share of the store.
+// storing does a write of so many bytes of the task, which it charges before. A step waits for that
+// while the client has its share of the store.
 func (a *Attempt) storing(ctx context.Context, bytes int, purpose Purpose, back giveBack, w *write) error {
 	c := a.of
 	c.Bytes = bytes
@@ -212,6 +215,6 @@ func (a *Attempt) storing(ctx context.Context, bytes int, purpose Purpose, back 
 		}
 	}
 	err := a.write(w)
-	a.p.settled(a.Key, c, err, back)
+	a.p.books.settle(a.Key, c, err, back)
 	return err
 }

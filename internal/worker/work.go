@@ -5,11 +5,21 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/internal/task"
 )
+
+// given is work that this process was given.
+type given struct {
+	Work
+	s    *serving
+	key  Key          // of its task
+	who  string       // whose task it is
+	kept atomic.Int64 // when it was given, or kept last, unix nanoseconds
+}
 
 // fate is what becomes of work that was given out.
 type fate uint8
@@ -27,20 +37,21 @@ const (
 	isSuspect                  // too many tasks run that may be what ends processes
 )
 
-// work does one work: it has a place.
-func (p *Pool) work(w *given) {
+// work does the work: it has a place.
+func (w *given) work() {
+	p := w.s.p
 	m := &opening{w: w}
 	m.Init()
 	p.tell(w.key, m)
 	if m.Wait(); !m.granted { // another work of the same task is being looked at
-		p.later(w, time.Second)
-		p.free(w)
+		w.later(time.Second)
+		w.free()
 		return
 	}
 	if m.offer != nil {
 		m.offer.await(w.s.ctx)
 	}
-	a, f, err := p.beginAttempt(w)
+	a, f, err := w.beginAttempt()
 	if err == nil && f == begins {
 		p.enter(w, a)
 		a.run()
@@ -50,46 +61,49 @@ func (p *Pool) work(w *given) {
 	over.Init()
 	p.tellHeld(w.key, over)
 	if f != goesOn || err != nil { // otherwise its place is the attempt's, or was given back
-		p.putBack(w, f, err)
-		p.free(w)
+		w.putBack(f, err)
+		w.free()
 	}
 }
 
-// putBack has work come again that has begun nothing, or removes it if its task has ended. err is why the store could not be read.
-func (p *Pool) putBack(w *given, f fate, err error) {
+// putBack has work come again that has begun nothing, or removes it if its task has ended. err is
+// why the store could not be read.
+func (w *given) putBack(f fate, err error) {
+	p := w.s.p
 	switch {
 	case f == isEarly, errors.Is(err, actors.ErrNotFound):
-		p.late(w)
+		w.putOffEarly()
 	case err != nil && w.s.ctx.Err() != nil:
-		p.later(w, 0)
+		w.later(0)
 	case err != nil:
 		p.Log.Warn("a task cannot be read now", "server", w.s.ID, "task", w.key.Digest(), "error", err)
-		p.later(w, time.Second)
+		w.later(time.Second)
 	case f == isOver:
 		switch ended, err := p.dropEnded(w.s.ctx, w.key); {
 		case err != nil:
-			p.later(w, time.Second)
+			w.later(time.Second)
 		case ended:
 			_ = w.Done()
 		default:
-			p.late(w)
+			w.putOffEarly()
 		}
 	case f == isUnknown:
-		p.later(w, unknownRetry)
+		w.later(unknownRetry)
 	case f == waitsElsewhere:
-		p.later(w, waitsElsewhereRetry)
+		w.later(waitsElsewhereRetry)
 	case f == runsElsewhere, f == runsAlready: // it stays until the task has ended
-		p.later(w, runsElsewhereRetry)
+		w.later(runsElsewhereRetry)
 	case f == isSuspect:
-		p.later(w, p.places.PutOff(time.Now()))
+		w.later(p.places.PutOff(time.Now()))
 	}
 }
 
-// beginAttempt begins an attempt for work, unless there is none to begin. No other goroutine of the process does so for the same task.
-func (p *Pool) beginAttempt(w *given) (*Attempt, fate, error) {
-	s, key := w.s, w.key
+// beginAttempt begins an attempt for work, unless there is none to begin. No other goroutine of the
+// process does so for the same task.
+func (w *given) beginAttempt() (*Attempt, fate, error) {
+	p, s, key := w.s.p, w.s, w.key
 	for {
-		r, rev, err := p.readBy(s.ctx, key, p.Store.Peek) // whoever makes the task may be about to store its record
+		r, rev, err := p.records.readBy(s.ctx, key, p.Store.Peek) // whoever makes the task may be about to store its record
 		if err != nil {
 			return nil, 0, err
 		}
@@ -103,7 +117,7 @@ func (p *Pool) beginAttempt(w *given) (*Attempt, fate, error) {
 		if r.State != task.Ended && !s.Known(r.Method, r.Name) {
 			return nil, isUnknown, nil
 		}
-		if f := p.elsewhere(s, &r, w); f != begins {
+		if f := w.elsewhere(&r); f != begins {
 			return nil, f, nil
 		}
 		if r.State == task.Running {
@@ -114,7 +128,8 @@ func (p *Pool) beginAttempt(w *given) (*Attempt, fate, error) {
 				r.Progressed()
 			}
 		}
-		// Everything is read before the attempt begins: one that has begun runs. Whoever has the record has the request, which was stored before.
+		// Everything is read before the attempt begins: one that has begun runs. Whoever has the
+		// record has the request, which was stored before.
 		var req Request
 		size, bad := p.request(s.ctx, key, &req)
 		if bad != nil && !errors.Is(bad, errNoRequest) {
@@ -150,7 +165,7 @@ func (p *Pool) beginAttempt(w *given) (*Attempt, fate, error) {
 		// What has begun does not end with the mount: that would be an attempt without a run.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), beginWait)
 		began := time.Now().UnixNano()
-		next, err := p.put(ctx, key, &r, rev)
+		next, err := p.records.put(ctx, key, &r, rev)
 		cancel()
 		if err != nil || ended {
 			clear()
@@ -169,6 +184,42 @@ func (p *Pool) beginAttempt(w *given) (*Attempt, fate, error) {
 			time.AfterFunc(suspectFor, clear)
 		}
 		return a, begins, nil
+	}
+}
+
+// later has the store give work out again after a time.
+func (w *given) later(d time.Duration) {
+	_ = w.Later(d)
+	_ = w.s.Post(putOff{time.Now().Add(d)})
+}
+
+// putOffEarly puts work off whose record does not say that there is something to run, nor that the
+// task has ended. It is never removed: the record may be about to be stored, or have expired only
+// by the clock of this process. Work that nobody needs expires with its task.
+func (w *given) putOffEarly() {
+	n := w.Deliveries()
+	if n < earlyLooks {
+		w.later(time.Duration(n) * earlyLookWait)
+		return
+	}
+	_ = w.Later(min(time.Second<<min(n-earlyLooks, 20), maxLookWait)) // nobody asks for it again each second
+}
+
+// keep says that the work is being done.
+func (w *given) keep() {
+	now := time.Now().UnixNano()
+	if w.Keep() == nil {
+		w.kept.Store(now)
+	}
+}
+
+// fresh reports whether the work was kept so lately that nobody else has been given it.
+func (w *given) fresh() bool { return time.Now().UnixNano()-w.kept.Load() < int64(4*keepEvery) }
+
+// free gives the place of work back, to work that waits for one.
+func (w *given) free() {
+	if next, ok := w.s.p.places.Leave(w.who); ok {
+		w.s.p.tasks.Go(next.work)
 	}
 }
 
