@@ -151,10 +151,7 @@ func (a *Attempt) conclude(began time.Time, res Result) {
 
 // leave has the actor of the task forget the attempt, and give its place back.
 func (a *Attempt) leave() {
-	m := &concluded{a: a}
-	if m.Init(); a.actor.Post(m) == nil { // otherwise it has done so
-		m.Wait()
-	}
+	_ = a.actor.ask(&concluded{a: a}) // an error: it has done so
 }
 
 // dropRequest deletes the request of a task that has its outcome: nothing reads it again.

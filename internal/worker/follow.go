@@ -126,26 +126,28 @@ func (f *followers) setDirty(one *follower, keys map[Key]uint64) {
 func (f *followers) wake(key Key) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.wakeLocked(key)
+	for one := range f.of[key] {
+		one.setDirty(key)
+	}
 }
 
 // wakeAll has all look at all that they follow.
 func (f *followers) wakeAll() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for key := range f.of {
-		f.wakeLocked(key)
+	for key, all := range f.of {
+		for one := range all {
+			one.setDirty(key)
+		}
 	}
 }
 
-// wakeLocked is wake. mu is held.
-func (f *followers) wakeLocked(key Key) {
-	for one := range f.of[key] {
-		one.dirty[key] = true
-		select {
-		case one.wake <- struct{}{}:
-		default:
-		}
+// setDirty has the follower look at a task. The lock of the followers is held.
+func (one *follower) setDirty(key Key) {
+	one.dirty[key] = true
+	select {
+	case one.wake <- struct{}{}:
+	default:
 	}
 }
 

@@ -47,10 +47,9 @@ func (a *Attempt) Ask(ctx context.Context, qs []Question) ([]task.Reply, error) 
 	}
 	for {
 		m := &asking{a: a, qs: qs}
-		if m.Init(); a.actor.Post(m) != nil {
+		if a.actor.ask(m) != nil {
 			return nil, ErrTakenOver
 		}
-		m.Wait()
 		switch {
 		case m.err != nil:
 			return nil, m.err

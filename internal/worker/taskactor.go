@@ -40,7 +40,7 @@ type (
 	offered  struct{ o *offer }
 	// opening asks whether the work may be looked at, which is granted to one at a time.
 	opening struct {
-		kernel.Reply
+		answered
 		w       *given
 		granted bool
 		offer   *offer // to wait for
@@ -48,33 +48,31 @@ type (
 	// meeting asks what work is to an attempt that is here, by the record as it was read: fate is
 	// begins if there is none for it.
 	meeting struct {
-		kernel.Reply
+		answered
 		w    *given
 		r    task.Record
 		fate fate
-		err  error
 	}
 	// opened says what became of work: a is the attempt that has begun, nil if none has. w is nil
 	// for an adopted one.
 	opened struct {
-		kernel.Reply
+		answered
 		w *given
 		a *Attempt
 	}
 	// concluded says that an attempt is over. Its sender waits until the place is given back.
 	concluded struct {
-		kernel.Reply
+		answered
 		a *Attempt
 	}
 	// asking asks for the answers to questions.
 	asking struct {
-		kernel.Reply
+		answered
 		a       *Attempt
 		qs      []Question
 		answers []task.Reply
 		missing []task.Question // that were never asked
 		wake    chan struct{}   // closed once all that was asked has answers; nil: it has
-		err     error
 	}
 	// stored says that a write has come to its end.
 	stored struct{ w *write }
@@ -92,42 +90,22 @@ type (
 	keepWork struct{ look bool }
 	// viewing asks what the actor is about.
 	viewing struct {
-		kernel.Reply
+		answered
 		offered bool // work is being made
 		adopted bool // it runs, and was not given its work yet
 	}
 )
 
-// refuse answers the sender of a message that waits.
-func refuse(m any, err error) {
-	switch m := m.(type) {
-	case *opening:
-		m.Done()
-	case *meeting:
-		m.err = err
-		m.Done()
-	case *opened:
-		m.Done()
-	case *concluded:
-		m.Done()
-	case *asking:
-		m.err = err
-		m.Done()
-	case *viewing:
-		m.Done()
-	case *write:
-		m.err = err
-		m.Done()
-	}
+// answered is embedded in a message whose sender waits.
+type answered struct {
+	kernel.Reply
+	err error // the actor has panicked
 }
 
-func (m *opening) Refused(err error)   { refuse(m, err) }
-func (m *meeting) Refused(err error)   { refuse(m, err) }
-func (m *opened) Refused(err error)    { refuse(m, err) }
-func (m *concluded) Refused(err error) { refuse(m, err) }
-func (m *asking) Refused(err error)    { refuse(m, err) }
-func (m *viewing) Refused(err error)   { refuse(m, err) }
-func (m *write) Refused(err error)     { refuse(m, err) }
+func (m *answered) Refused(err error) {
+	m.err = err
+	m.Done()
+}
 
 // tell posts m to the actor of a task, which it makes if there is none.
 func (p *Pool) tell(key Key, m any) *taskActor {
@@ -150,11 +128,24 @@ func (p *Pool) tellHeld(key Key, m any) bool {
 	return ok && t.Post(m) == nil
 }
 
+// ask posts m and waits for the answer.
+func (t *taskActor) ask(m interface {
+	Init()
+	Wait()
+}) error {
+	m.Init()
+	err := t.Post(m)
+	if err == nil {
+		m.Wait()
+	}
+	return err
+}
+
 // view says what the actor of a task is about.
 func (p *Pool) view(key Key) (offered, adopted bool) {
 	m := new(viewing)
-	if m.Init(); p.tellHeld(key, m) {
-		m.Wait()
+	if t, ok := p.actors.Get(key); ok {
+		_ = t.ask(m)
 	}
 	return m.offered, m.adopted
 }
@@ -210,13 +201,15 @@ func (t *taskActor) Receive(m any) {
 // Failed answers whoever waits. The attempts of an actor that ends have lost their task: their work
 // is kept no more, and comes again.
 func (t *taskActor) Failed(m any, last bool) {
-	refuse(m, errBroken)
-	switch m := m.(type) {
-	case *write:
-		t.dropWrite(m)
-	case stored:
-		refuse(m.w, errBroken)
+	if m, ok := m.(stored); ok {
+		m.w.Refused(errBroken)
 		t.dropWrite(m.w)
+	}
+	if m, ok := m.(kernel.Refusable); ok {
+		m.Refused(errBroken)
+	}
+	if w, ok := m.(*write); ok {
+		t.dropWrite(w)
 	}
 	if !last {
 		return
@@ -227,7 +220,7 @@ func (t *taskActor) Failed(m any, last bool) {
 		a.cancel(ErrTakenOver)
 		for _, w := range a.writes {
 			if !w.started { // otherwise who does it finds that the actor has ended
-				refuse(w, errBroken)
+				w.Refused(errBroken)
 			}
 		}
 		a.writes = nil
@@ -250,7 +243,8 @@ func (t *taskActor) meets(m *meeting) {
 	case a == nil:
 	case t.p.Shared && m.r.State == task.Running && m.r.Boot == t.p.Boot && m.r.Work != m.w.Seq():
 		m.fate = runsAlready
-	case m.r.State == task.Running && a.known.epoch == m.r.Epoch && !a.returned && a.ctx.Err() == nil: // it was given out again although it runs here
+	case m.r.State == task.Running && a.known.epoch == m.r.Epoch && !a.returned && a.ctx.Err() == nil:
+		// It was given out again although it runs here.
 		a.work, m.fate = m.w, goesOn
 		m.w.free() // the attempt has its own place
 	case m.r.State == task.Queued:
@@ -264,13 +258,14 @@ func (t *taskActor) meets(m *meeting) {
 // place. Without one, m gets no fate.
 func (t *taskActor) resume(a *Attempt, m *meeting) {
 	over := false
-	w := &write{a: a, begin: func() bool { return a.parked() && !a.returned && a.ctx.Err() == nil }}
+	w := &write{a: a, asker: m, begin: func() bool { return a.parked() && !a.returned && a.ctx.Err() == nil }}
 	w.do = func(k *known) error {
 		ctx := m.w.s.ctx
 		if err := a.reread(ctx, k); err != nil {
 			return err
 		}
-		if over = k.rec.Epoch != k.epoch; over { // it has run elsewhere meanwhile, and stored steps that this handler does not know
+		if over = k.rec.Epoch != k.epoch; over {
+			// It has run elsewhere meanwhile, and stored steps that this handler does not know.
 			a.cancel(ErrTakenOver)
 			return nil
 		}

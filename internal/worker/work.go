@@ -42,7 +42,7 @@ func (w *given) work() {
 	p := w.s.p
 	m := &opening{w: w}
 	m.Init()
-	p.tell(w.key, m)
+	t := p.tell(w.key, m)
 	if m.Wait(); !m.granted { // another work of the same task is being looked at
 		w.later(time.Second)
 		w.free()
@@ -51,15 +51,13 @@ func (w *given) work() {
 	if m.offer != nil {
 		m.offer.await(w.s.ctx)
 	}
-	a, f, err := w.beginAttempt()
+	a, f, err := w.beginAttempt(t)
 	if err == nil && f == begins {
 		p.enter(w, a)
 		a.run()
 		return
 	}
-	over := &opened{w: w}
-	over.Init()
-	p.tellHeld(w.key, over)
+	_ = t.ask(&opened{w: w})
 	if f != goesOn || err != nil { // otherwise its place is the attempt's, or was given back
 		w.putBack(f, err)
 		w.free()
@@ -100,7 +98,7 @@ func (w *given) putBack(f fate, err error) {
 
 // beginAttempt begins an attempt for work, unless there is none to begin. No other goroutine of the
 // process does so for the same task.
-func (w *given) beginAttempt() (*Attempt, fate, error) {
+func (w *given) beginAttempt(t *taskActor) (*Attempt, fate, error) {
 	p, s, key := w.s.p, w.s, w.key
 	for {
 		r, rev, err := p.records.readBy(s.ctx, key, p.Store.Peek) // whoever makes the task may be about to store its record
@@ -108,9 +106,7 @@ func (w *given) beginAttempt() (*Attempt, fate, error) {
 			return nil, 0, err
 		}
 		met := &meeting{w: w, r: r}
-		if met.Init(); p.tellHeld(key, met) {
-			met.Wait()
-		}
+		_ = t.ask(met)
 		if met.fate != begins || met.err != nil {
 			return nil, met.fate, met.err
 		}

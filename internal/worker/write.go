@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/troupe-run/troupe/actors"
-	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/task"
 )
 
@@ -27,15 +26,24 @@ func (k *known) behind(r *task.Record) bool {
 // write is a change to what is stored of a task. An attempt has one of them under way at a time:
 // each knows what the one before it has stored.
 type write struct {
-	kernel.Reply
-	a   *Attempt
-	err error
+	answered
+	a     *Attempt
+	asker *meeting // that waits for its end; nil: none does
 
-	begin   func() bool                 // in the turn of the actor; false: nothing is done. nil is true
-	do      func(k *known) error        // on a goroutine of its own, however long the store takes; nil does nothing
-	end     func(begun bool, err error) // in the turn of the actor; may be nil
+	// begin and end are called in turns of the actor, and do on a goroutine of its own, however long
+	// the store takes. Nothing is done if begin returns false. Each may be nil.
+	begin   func() bool
+	do      func(k *known) error
+	end     func(begun bool, err error)
 	known   known
 	started bool
+}
+
+func (w *write) Refused(err error) {
+	w.answered.Refused(err)
+	if w.asker != nil {
+		w.asker.Refused(err)
+	}
 }
 
 // addWrite does a write once those before it are done.
@@ -63,7 +71,7 @@ func (t *taskActor) startWrite(a *Attempt) {
 		w.err = errBroken
 		t.Contain(func() { w.err = w.do(&w.known) })
 		if t.Post(stored{w}) != nil { // a panic has ended it
-			refuse(w, errBroken)
+			w.Refused(errBroken)
 		}
 	}()
 }
@@ -104,11 +112,9 @@ func (t *taskActor) dropWrite(w *write) {
 // the task.
 func (a *Attempt) write(w *write) error {
 	w.a = a
-	w.Init()
-	if a.actor.Post(w) != nil {
+	if a.actor.ask(w) != nil {
 		return ErrTakenOver
 	}
-	w.Wait()
 	return w.err
 }
 
