@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/troupe-run/troupe/internal/task"
@@ -103,6 +104,7 @@ func TestAnActorThatPanics(t *testing.T) {
 			if r := h.ended(h.create(`{}`)); r.Outcome.Kind != task.Done || string(r.Outcome.Value) != `{}` || h.runs.Load() != 2 {
 				t.Errorf("after %d runs and %v it has the outcome %+v", h.runs.Load(), time.Since(began), r.Outcome)
 			}
+			synctest.Wait() // until the run has given its place back
 			if running, waiting := h.Counts(); running != 0 || waiting != 0 {
 				t.Errorf("%d run and %d wait after the end", running, waiting)
 			}
