@@ -9,6 +9,9 @@
 //	stream        SSE stream this node writes                the writer's side of the event log, one live connection
 //	subscription  resource URI that sessions here subscribe  who wants its updates
 //
+// The tasks that a node holds, and the queues of their work, are actors of the same kernel: package
+// worker has them.
+//
 // Each kind of actor has an owner, a type that holds the actors and what they need of a
 // node: sessions, boundSessions, calls, statelessCalls, parked (calls whose
 // request will be sent again), streams, attachments, questions, listeners, subscriptions,

@@ -92,10 +92,12 @@ const (
 	KindRequest
 	KindStream
 	KindSubscription
+	KindTask  // of package worker
+	KindQueue // of package worker
 )
 
 // kinds are the names of the kinds in metrics and logs.
-var kinds = []string{KindNode: "node", KindSession: "session", KindRequest: "request", KindStream: "stream", KindSubscription: "subscription"}
+var kinds = []string{KindNode: "node", KindSession: "session", KindRequest: "request", KindStream: "stream", KindSubscription: "subscription", KindTask: "task", KindQueue: "queue"}
 
 // ErrClosing is the cause that ends handlers when the node stops.
 var ErrClosing = errors.New("the node is shutting down")

@@ -111,8 +111,8 @@ var limits = []mutation{
 	},
 	{
 		"one client has a bounded number of open tasks",
-		"internal/worker", "", "TestOpenTasks",
-		`case $c.$each > 0 && «$c.$of[$who] >= $c.$each»: return $ErrTooMany`,
+		"internal/quota", "internal/worker", "TestOpenTasks",
+		`case $c.$each > 0 && «$c.$clients[$client] >= $c.$each»: return $OverLimit`,
 		`false`,
 	},
 	{

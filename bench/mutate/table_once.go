@@ -162,7 +162,7 @@ var once = []mutation{
 	{
 		"an attempt that was taken over stores no step",
 		"internal/worker", "", "TestAnAttemptThatIsTakenOverInAStep",
-		`if $a.$rec.$State == $task.$Ended «|| $a.$rec.$Epoch != $a.$epoch» { return $a.$lost($task.$ErrFenced) }`,
+		`if $k.$rec.$State == $task.$Ended «|| $k.$rec.$Epoch != $k.$epoch» { return $a.$lost($task.$ErrFenced, &$k.$rec) }`,
 		``,
 	},
 	{

@@ -49,7 +49,7 @@ var layers = []layer{
 	{"internal/apikey", []string{"auth", "internal/admin", "internal/scope", "internal/unknown", "internal/store"}, []string{"cluster", "internal/nodestore", "internal/testkit"}, "an operator's keys are known without the store that has them, and whoever calls with them"},
 	{"internal/revocation", []string{"auth", "internal/admin", "internal/limits", "internal/unknown", "internal/store"}, nil, "whose tokens are refused is known without the store that says so, and whoever comes with them"},
 	{"internal/nodestore", []string{"cluster", "internal/apikey", "internal/revocation", "internal/store", "internal/worker"}, []string{"auth"}, "it joins cluster to who keeps something there, and nothing else"},
-	{"internal/worker", []string{"codec", "mcp", "actors", "internal/guard", "internal/limits", "internal/task", "internal/store"}, []string{"cluster", "internal/nodestore", "internal/testkit"}, "whoever runs tasks declares what it needs of the store"},
+	{"internal/worker", []string{"codec", "mcp", "actors", "internal/guard", "internal/kernel", "internal/limits", "internal/quota", "internal/store", "internal/task"}, []string{"cluster", "internal/nodestore", "internal/testkit"}, "whoever runs tasks declares what it needs of the store"},
 	{"internal/procs", nil, nil, "how long goroutines wait for a processor depends on the process alone"},
 	{"internal/quota", []string{"internal/directory"}, nil, "counting clients knows nothing of what they do"},
 	{"internal/relay", []string{"codec", "internal/quota", "internal/refusal"}, nil, "an exchange between two nodes knows neither of them, nor the call"},

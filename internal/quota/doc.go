@@ -19,11 +19,16 @@
 // share: Limits.Places divided by the accounts that have a request in flight or have
 // asked for a place within two seconds. An account with a weight counts as so many ([Weights]).
 //
-// [Accounts.Charge] shares [Limits.Bytes] in the same way. An account may hold twice what is left beside it, and the
-// last eighth is for accounts that hold little.
+// [Accounts.Charge] shares [Limits.Bytes] in the same way. An account may hold twice what is left
+// beside it, and the last eighth is for accounts that hold little.
 //
-// [Accounts.Report] says what clients use of this process, and [Accounts.Hear] takes what they use of others: with a report a second a client has
-// about the limits of one process however many it uses.
+// [Accounts.Report] says what clients use of this process, and [Accounts.Hear] takes what they use
+// of others: with a report a second a client has about the limits of one process however many it
+// uses.
+//
+// Two that have no accounts share places among clients, and count what they have begun: [Places]
+// gives work places by turns and has lines for what finds none, and [Census] counts by client what
+// lasts.
 //
 // # Accounts that are dropped
 //

@@ -17,11 +17,11 @@ func (p *Pool) Adopt(ctx context.Context, n NewTask) (_ *Attempt, made Snapshot,
 	if err != nil {
 		return nil, Snapshot{}, err
 	}
-	if !p.enter() {
+	if !p.counts() {
 		return nil, Snapshot{}, ErrClosing
 	}
 	w := &given{Work: noWork{}, s: s, who: principal(n.Tenant, token(n.From))}
-	if !p.places.take(w.who, n.Ending) {
+	if !p.places.Take(w.who, n.Ending) {
 		p.tasks.Done()
 		return nil, Snapshot{}, ErrNoPlace
 	}
@@ -35,11 +35,12 @@ func (p *Pool) Adopt(ctx context.Context, n NewTask) (_ *Attempt, made Snapshot,
 		epoch, err = r.Adopt(p.Node, p.Boot, p.Store.Now())
 		return err
 	}, func(made Snapshot, size int) {
-		a = p.prepare(s, made.Key, made.Record, made.Rev, epoch, w, n.Request, began.UnixNano())
-		a.stored, a.clear, a.began = size, func() {}, began
+		a = p.prepare(s, made.Key, known{made.Record, made.Rev, epoch}, w, n.Request, began.UnixNano())
+		a.stored, a.began = size, began
+		p.enter(nil, a)
 	})
 	if err != nil {
-		p.free(w)
+		w.free()
 		p.tasks.Done()
 		return nil, Snapshot{}, err
 	}
@@ -50,8 +51,8 @@ func (p *Pool) Adopt(ctx context.Context, n NewTask) (_ *Attempt, made Snapshot,
 // ErrNoPlace reports that the client of a call has as many handlers of tasks running as it may have now: the call goes on as one, and no task is stored.
 var ErrNoPlace = errors.New("worker: there is no place for one task more that runs")
 
-// enter counts one run more that Close waits for, unless the pool is closed.
-func (p *Pool) enter() bool {
+// counts counts one run more that Close waits for, unless the pool is closed.
+func (p *Pool) counts() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {

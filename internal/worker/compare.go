@@ -14,8 +14,8 @@ const (
 	compareEvery = 10 * time.Minute
 	// compareTurn is for how long nobody else does so: shorter, so that who did it last does it next.
 	compareTurn = compareEvery - 30*time.Second
-	// compareAgain is how soon a comparison begins anew that the store has not let end.
-	compareAgain = 30 * time.Second
+	// compareRetry is how soon a comparison begins anew that the store has not let end.
+	compareRetry = 30 * time.Second
 	// comparePage is how many records are read at a time, and compareRest for how much longer than that took nothing is read then: a store may have hundreds
 	// of thousands of records, and reading five thousand is a second of work.
 	comparePage = 100
@@ -46,7 +46,7 @@ func (p *Pool) compare() {
 			return
 		case err != nil: // a turn that it has, it keeps
 			p.Log.Debug("tasks could not be compared with their work", "error", err)
-			wait = compareAgain
+			wait = compareRetry
 		default:
 			mine = !p.Shared
 		}
@@ -101,7 +101,7 @@ func (p *Pool) offerLost(ctx context.Context, st Stored) error {
 	if r.State == task.Running && !p.dead(ctx, &r) { // it needs no work as long as its process lives
 		return nil
 	}
-	switch _, rev, err := p.read(ctx, key); {
+	switch _, rev, err := p.records.read(ctx, key); {
 	case errors.Is(err, store.ErrNotFound):
 		return nil
 	case err != nil:
@@ -121,7 +121,7 @@ func (p *Pool) offerLost(ctx context.Context, st Stored) error {
 	}
 	if err == nil && !there {
 		r.Work = o.seq
-		_, err = p.put(ctx, key, &r, st.Rev)
+		_, err = p.records.put(ctx, key, &r, st.Rev)
 	}
 	if there || errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrNotFound) { // it goes on, or has its work
 		return p.Store.Withdraw(ctx, o.seq)

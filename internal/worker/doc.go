@@ -1,6 +1,6 @@
-// Package worker runs the durable tasks of a node: it creates them, takes what they have to run from a queue that all nodes
-// share, runs attempts, and answers what clients ask of them. Package internal/task says how a task changes; this package
-// reads and writes the store.
+// Package worker runs the durable tasks of a node: it creates them, takes what they have to run
+// from a queue that all nodes share, runs attempts, and answers what clients ask of them. Package
+// internal/task says how a task changes; this package reads and writes the store.
 //
 // # Guarantees
 //
@@ -22,9 +22,24 @@
 //	Answer ──▶ work message ──▶ record ──▶ the handler goes on, or runs again where its process is gone
 //	Adopt  ──▶ work message ──▶ record of a run under way ──▶ Conclude; the work goes to the process that has the run, as long as it is there
 //
-// A worker keeps the work messages of all that it runs once a second. Whoever says nothing for five seconds has lost them.
+// A worker keeps the work messages of all that it runs once a second. Whoever says nothing for five
+// seconds has lost them.
 //
 // # Goroutines
 //
 // Any goroutine may call the methods of Pool and Attempt. A handler runs on a goroutine of its own.
+//
+// Each task that this node holds has an actor (package kernel): while its work is made or looked at
+// here, and while its handler runs here or waits here for the client. The actor alone decides what
+// becomes of the task here, and never blocks. Whoever reads or writes the store does so on a
+// goroutine of its own, and posts what came of it:
+//
+//	its work is made ──▶ its work is looked at ──▶ its handler runs ◀──▶ its handler waits
+//
+// Any of these but the last may be the first. An actor of which none is true any more ends.
+//
+// A mounted server has one, too, which asks its queue for work that the store may have overlooked.
+//
+// An attempt has one write under way at a time. Work that is in line for a place has no actor yet:
+// package quota has the lines, and the count of the tasks that have not ended.
 package worker

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/troupe-run/troupe/internal/task"
@@ -20,17 +21,8 @@ func (p *Pool) Follow(ctx context.Context, key Key, f func(Snapshot) (more bool)
 // on again, with all of them as they are. Changes that come fast may be seen as one. ErrUnknown: none of the tasks is there, or they
 // are gone by now.
 func (p *Pool) FollowAll(ctx context.Context, keys []Key, again <-chan struct{}, f func(Snapshot) (more bool)) error {
-	me := &follower{dirty: make(map[Key]bool, len(keys)), wake: make(chan struct{}, 1)}
-	p.mu.Lock()
-	for _, k := range keys {
-		me.dirty[k] = true
-		if p.followers[k] == nil {
-			p.followers[k] = make(map[*follower]bool)
-		}
-		p.followers[k][me] = true
-	}
-	p.mu.Unlock()
-	defer p.unfollow(me, keys)
+	me := p.followers.add(keys)
+	defer p.followers.remove(me, keys)
 	// Many are looked at less often, when no change was heard of.
 	every := lookEvery * time.Duration(1+len(keys)/10)
 	t := time.NewTimer(every)
@@ -40,10 +32,7 @@ func (p *Pool) FollowAll(ctx context.Context, keys []Key, again <-chan struct{},
 		seen[k] = 0
 	}
 	for {
-		p.mu.Lock()
-		dirty := me.dirty
-		me.dirty = make(map[Key]bool)
-		p.mu.Unlock()
+		dirty := p.followers.takeDirty(me)
 		for _, k := range keys { // in the order that the caller has
 			if _, there := seen[k]; !there || !dirty[k] {
 				continue
@@ -75,45 +64,101 @@ func (p *Pool) FollowAll(ctx context.Context, keys []Key, again <-chan struct{},
 		case <-p.base.Done():
 			return ErrClosing
 		}
-		p.mu.Lock()
-		for k := range seen {
-			me.dirty[k] = true
-		}
-		p.mu.Unlock()
+		p.followers.setDirty(me, seen)
 	}
 }
 
-func (p *Pool) unfollow(f *follower, keys []Key) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// followers are those who follow tasks.
+type followers struct {
+	mu sync.Mutex // guards of, and what the followers have to look at
+	of map[Key]map[*follower]bool
+}
+
+// follower is somebody who follows tasks.
+type follower struct {
+	dirty map[Key]bool  // what may have changed since it looked
+	wake  chan struct{} // has one place
+}
+
+// add adds one who follows tasks, and has to look at all of them.
+func (f *followers) add(keys []Key) *follower {
+	one := &follower{dirty: make(map[Key]bool, len(keys)), wake: make(chan struct{}, 1)}
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	for _, k := range keys {
-		if delete(p.followers[k], f); len(p.followers[k]) == 0 {
-			delete(p.followers, k)
+		one.dirty[k] = true
+		if f.of[k] == nil {
+			f.of[k] = make(map[*follower]bool)
 		}
+		f.of[k][one] = true
+	}
+	return one
+}
+
+func (f *followers) remove(one *follower, keys []Key) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, k := range keys {
+		if delete(f.of[k], one); len(f.of[k]) == 0 {
+			delete(f.of, k)
+		}
+	}
+}
+
+// takeDirty returns the tasks that a follower has to look at, which it does.
+func (f *followers) takeDirty(one *follower) (dirty map[Key]bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	dirty, one.dirty = one.dirty, make(map[Key]bool)
+	return dirty
+}
+
+// setDirty has a follower look at tasks.
+func (f *followers) setDirty(one *follower, keys map[Key]uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for k := range keys {
+		one.dirty[k] = true
+	}
+}
+
+// wake has those who follow a task look at it.
+func (f *followers) wake(key Key) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for one := range f.of[key] {
+		one.setDirty(key)
+	}
+}
+
+// wakeAll has all look at all that they follow.
+func (f *followers) wakeAll() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for key, all := range f.of {
+		for one := range all {
+			one.setDirty(key)
+		}
+	}
+}
+
+// setDirty has the follower look at a task. The lock of the followers is held.
+func (one *follower) setDirty(key Key) {
+	one.dirty[key] = true
+	select {
+	case one.wake <- struct{}{}:
+	default:
 	}
 }
 
 // changed tells those who follow a task that it has changed.
 func (p *Pool) changed(key Key, rev uint64, r *task.Record) {
-	p.mu.Lock()
-	p.look(key)
-	p.mu.Unlock()
+	p.followers.wake(key)
 	if r.State == task.Ended {
-		p.over(key, r.How())
+		p.books.taskEnded(key, r.How())
 	}
 	if p.Changed != nil {
 		p.Changed(key, rev, r)
-	}
-}
-
-// look has those who follow a task look at it. mu is held.
-func (p *Pool) look(key Key) {
-	for f := range p.followers[key] {
-		f.dirty[key] = true
-		select {
-		case f.wake <- struct{}{}:
-		default:
-		}
 	}
 }
 
@@ -121,34 +166,18 @@ func (p *Pool) look(key Key) {
 // its work is taken here, too. ended is how the task ended, 0 if it has not.
 func (p *Pool) Heard(key Key, ended task.Kind) {
 	if ended != 0 {
-		p.over(key, ended)
+		p.books.taskEnded(key, ended)
 	} else {
 		p.Serve(key.Server)
 	}
-	p.mu.Lock()
-	p.look(key)
-	a := p.live[key]
-	p.mu.Unlock()
-	if a != nil && a.heard.Add(1) == 1 {
-		go func() {
-			for n := int32(1); ; n = a.heard.Load() {
-				a.verify()
-				if a.heard.CompareAndSwap(n, 0) {
-					return
-				}
-			}
-		}()
-	}
+	p.followers.wake(key)
+	p.tellHeld(key, heard{})
 }
 
 // LookAgain has those who follow tasks look at all of them: other processes may have changed some, or have made the first ones of a server.
 func (p *Pool) LookAgain() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for key := range p.followers {
-		p.look(key)
-	}
-	if p.Shared && !p.closed {
-		p.tasks.Go(func() { _ = p.serveWorking() }) // an error: it is asked for again with the next comparison
+	p.followers.wakeAll()
+	if p.Shared {
+		p.start(func() { _ = p.serveWorking() }) // an error: it is asked for again with the next comparison
 	}
 }

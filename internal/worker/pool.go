@@ -5,10 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/task"
 	"github.com/troupe-run/troupe/mcp"
@@ -17,25 +22,28 @@ import (
 const (
 	// keepEvery is how often a worker says that it still has its work.
 	keepEvery = time.Second
-	// verifyEvery is in how many of these times it looks whether another process has changed its tasks.
+	// verifyEvery is in how many of these times it looks whether another process has changed its
+	// tasks.
 	verifyEvery = 5
 	// recountEvery is in how many of these times the census is compared with the store.
 	recountEvery = 10
-	// early is how often work is looked at again soon whose record does not say yet that there is something to run: who made the
-	// work stores that next. The waits are earlyWait, twice that, and so on, 5.5 s together; then 1 s, 2 s, 4 s and so on up to mostLate.
-	early     = 10
-	earlyWait = 100 * time.Millisecond
-	// mostLate is no multiple of the half minute after which a queue is asked anew: the same process would get the work each time.
-	mostLate = 47 * time.Second
-	// promptly is how long after its work a record is stored as a rule.
-	promptly = 2 * time.Second
-	// retryWait is the first wait before something is tried again that the store did not do.
-	retryWait = 50 * time.Millisecond
-	mostWait  = 2 * time.Second
-	// heldAgain is how soon work comes again that belongs to a handler in another process: the store gives it to the processes in turn.
-	heldAgain = 30 * time.Millisecond
-	// twiceAgain is how soon work comes again whose task runs in another process.
-	twiceAgain = 5 * time.Second
+	// earlyLooks is how often work is looked at again soon whose record does not say yet that there
+	// is something to run: who made the work stores that next. The waits are earlyLookWait, twice
+	// that, and so on, 5.5 s together; then 1 s, 2 s, 4 s and so on up to maxLookWait.
+	earlyLooks    = 10
+	earlyLookWait = 100 * time.Millisecond
+	// maxLookWait is no multiple of the half minute after which a queue is asked anew: the same
+	// process would get the work each time.
+	maxLookWait = 47 * time.Second
+	// recordWait is how long after its work a record is stored as a rule.
+	recordWait = 2 * time.Second
+	// waitsElsewhereRetry is how soon work comes again that belongs to a handler in another
+	// process: the store gives it to the processes in turn.
+	waitsElsewhereRetry = 30 * time.Millisecond
+	// runsElsewhereRetry is how soon work comes again whose task runs, by other work of it.
+	runsElsewhereRetry = 5 * time.Second
+	// unknownRetry is how soon work comes again whose tool the service does not have.
+	unknownRetry = 5 * time.Second
 	// beginWait is for how long the store may take to begin an attempt. Its work is kept meanwhile.
 	beginWait = time.Minute
 )
@@ -46,32 +54,40 @@ type Config struct {
 	Node, Boot string
 	// Running is how many attempts run at a time.
 	Running int
-	// PerPrincipal and PerNode are how many tasks of a principal, and of all, may not have ended; 0 or less is no limit.
+	// PerPrincipal and PerNode are how many tasks of a principal, and of all, may not have ended; 0
+	// or less is no limit.
 	PerPrincipal, PerNode int
-	// Tag makes the second half of an id, which shows without a look into the store that it is no guess: 8 bytes that only the nodes of the
-	// store can make, or none. nil makes none.
+	// Tag makes the second half of an id, which shows without a look into the store that it is no
+	// guess: 8 bytes that only the nodes of the store can make, or none. nil makes none.
 	Tag func(data []byte) []byte
 	// Shared says that other processes have the same store, and may create work.
 	Shared bool
 	// Ledger counts what tasks store; nil counts nothing.
 	Ledger Ledger
-	// Changed, if not nil, is called after this process has changed a task's record, which has the revision since. It must not block, nor
-	// keep the record.
+	// Changed, if not nil, is called after this process has changed a task's record, which has the
+	// revision since. It must not block, nor keep the record.
 	Changed func(key Key, rev uint64, r *task.Record)
 	Log     *slog.Logger // nil discards
+	// Kernel has the actors of tasks, which are of TaskKind there, and of the queues of servers,
+	// which are of QueueKind; nil is one of their own.
+	Kernel              *kernel.Kernel
+	TaskKind, QueueKind kernel.Kind
 }
 
 // Service is a server whose tasks the node runs.
 type Service struct {
 	ID string
-	// Run runs an attempt. Its context ends when the attempt is over: see the causes of package worker.
+	// Run runs an attempt. Its context ends when the attempt is over: see the causes of package
+	// worker.
 	Run func(ctx context.Context, a *Attempt) Result
-	// Known reports whether the service can run a task now. One that it cannot waits in the queue: the program may add the tool later.
+	// Known reports whether the service can run a task now. One that it cannot waits in the queue:
+	// the program may add the tool later.
 	Known func(method, name string) bool
 	// Safe reports whether a task may run again after its worker was lost.
 	Safe func(method, name string) bool
-	// Makes reports whether there are calls of the service that may become tasks; nil is yes. Where processes share a store, the queue of a service that does not is
-	// opened once Serve says so, there is work, or another process says that there is a task.
+	// Makes reports whether there are calls of the service that may become tasks; nil is yes. Where
+	// processes share a store, the queue of a service that does not is opened once Serve says so,
+	// there is work, or another process says that there is a task.
 	Makes func() bool
 }
 
@@ -87,22 +103,23 @@ type Pool struct {
 	Config
 	base   context.Context
 	stop   context.CancelCauseFunc
-	places *places
+	actors *kernel.Directory[Key, *taskActor]
+	parked atomic.Int64 // handlers that wait here for their clients
+	places *quota.Places[*given]
 	// suspects are the places of tasks that may be what ends processes.
 	suspects  chan struct{}
-	census    *census
+	books     books
+	records   records
 	comparing sync.Once      // starts compare, with the first service
 	tasks     sync.WaitGroup // the goroutines of attempts that run, and of queues
 	ended     chan struct{}  // closed when none of them runs, or nobody waits for them any more
 	again     atomic.Int64   // tasks of an earlier process of this node that were taken up at once
 
-	mu        sync.Mutex // guards the fields below
-	services  map[string]*serving
-	live      map[Key]*Attempt
-	starting  map[Key]*given // work whose attempt is about to begin
-	followers map[Key]map[*follower]bool
-	offers    map[Key]*offer
-	closed    bool
+	followers followers
+
+	mu       sync.Mutex // guards the fields below
+	services map[string]*serving
+	closed   bool
 }
 
 // NewPool returns a Pool.
@@ -110,39 +127,55 @@ func NewPool(c Config) *Pool {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+	if c.Kernel == nil {
+		c.Kernel, c.TaskKind, c.QueueKind = kernel.New(kernel.Config{Log: c.Log, Kinds: []string{"task", "queue"}}), 0, 1
+	}
 	if c.Ledger == nil {
 		c.Ledger = freely{}
 	}
-	p := &Pool{Config: c, places: newPlaces(c.Running, c.Shared), census: newCensus(c.PerPrincipal, c.PerNode), services: make(map[string]*serving), live: make(map[Key]*Attempt), starting: make(map[Key]*given), followers: make(map[Key]map[*follower]bool), offers: make(map[Key]*offer), ended: make(chan struct{}), suspects: make(chan struct{}, mostSuspects)}
+	p := &Pool{Config: c, places: quota.NewPlaces[*given](c.Running, c.roomInLines()), books: books{c.Ledger, quota.NewCensus[Key, charged](c.PerPrincipal, c.PerNode)}, services: make(map[string]*serving), followers: followers{of: make(map[Key]map[*follower]bool)}, actors: kernel.NewDirectory[Key, *taskActor](), ended: make(chan struct{}), suspects: make(chan struct{}, mostSuspects)}
+	p.records = records{c.Store, c.Tag, p.changed}
 	p.base, p.stop = context.WithCancelCause(context.Background())
 	go p.keep()
 	return p
 }
 
+// roomInLines is how much work waits in this process for a place. Where other processes have the
+// same store, less does: they may have places for it.
+func (c *Config) roomInLines() int {
+	if c.Shared {
+		return limits.TasksInLine.Value() / 16
+	}
+	return limits.TasksInLine.Value()
+}
+
 // Mount begins to run the tasks of a service, once there are any.
 func (p *Pool) Mount(svc Service) {
-	s := &serving{Service: svc, tried: make(chan struct{}), unseen: make(map[Key]time.Time)}
+	s := &serving{Service: svc, p: p, tried: make(chan struct{}), unseen: make(map[Key]time.Time)}
 	s.ctx, s.cancel = context.WithCancelCause(p.base)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		return
 	}
+	p.Kernel.Start(&s.Actor, p.QueueKind, svc.ID, s)
+	context.AfterFunc(s.ctx, s.Stop)
 	p.services[svc.ID] = s
 	p.comparing.Do(func() { p.tasks.Go(p.compare) })
 	p.tasks.Go(func() {
 		if p.Shared && (s.Makes == nil || s.Makes()) { // another process may make work at any time
-			p.begin(s)
+			s.open()
 		}
-		if p.hasWork(s) { // the store may overlook it as it may overlook what is new
-			p.begin(s)
-			p.expect(Key{Server: s.ID}, time.Now())
+		if s.hasWork() { // the store may overlook it as it may overlook what is new
+			s.open()
+			_ = s.Post(expected{Key{Server: s.ID}, time.Now()})
 		}
 		p.reclaim(s)
 	})
 }
 
-// Unmount ends the attempts of a service on this node. Its tasks go on elsewhere, or where it is mounted next.
+// Unmount ends the attempts of a service on this node. Its tasks go on elsewhere, or where it is
+// mounted next.
 func (p *Pool) Unmount(server string) {
 	p.mu.Lock()
 	s := p.services[server]
@@ -152,163 +185,6 @@ func (p *Pool) Unmount(server string) {
 		s.cancel(ErrClosing)
 	}
 }
-
-// assign gives work to a worker, or has it wait for one.
-func (p *Pool) assign(s *serving, w Work) {
-	tenant, id, from := w.Of()
-	g := &given{Work: w, s: s, who: principal(tenant, from)}
-	g.kept.Store(time.Now().UnixNano())
-	key := Key{tenant, s.ID, id}
-	p.seen(s, key)
-	if p.Shared && p.Store.Suspended() { // a newer process has this one's name, or the others take it for dead
-		p.later(g, time.Second)
-		return
-	}
-	p.census.see(key, g.who, 0)
-	if p.adopted(key) { // it runs, and has a place
-		p.places.take(g.who, true)
-		p.tasks.Go(func() { p.work(g) })
-		return
-	}
-	switch runs, later := p.places.admit(g, time.Now()); {
-	case runs:
-		p.tasks.Go(func() { p.work(g) })
-	case later > 0:
-		p.later(g, later)
-	}
-}
-
-// adopted reports whether a task runs here that was not given its work yet.
-func (p *Pool) adopted(key Key) bool {
-	p.mu.Lock()
-	a := p.live[key]
-	p.mu.Unlock()
-	return a != nil && a.work.Load().Seq() == 0
-}
-
-// later has the store give work out again after a time.
-func (p *Pool) later(w *given, d time.Duration) {
-	_ = w.Later(d)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if at := time.Now().Add(d); at.After(w.s.due) {
-		w.s.due = at
-	}
-}
-
-// late puts work off whose record does not say that there is something to run, nor that the task has ended. It is never removed: the record may be about to be stored, or have expired only by
-// the clock of this process. Work that nobody needs expires with its task.
-func (p *Pool) late(w *given) {
-	n := w.Deliveries()
-	if n < early {
-		p.later(w, time.Duration(n)*earlyWait)
-		return
-	}
-	_ = w.Later(min(time.Second<<min(n-early, 20), mostLate)) // nobody asks for it again each second
-}
-
-// given is work that this process was given.
-type given struct {
-	Work
-	s         *serving
-	who       string       // whose task it is
-	kept      atomic.Int64 // when it was given, or kept last, unix nanoseconds
-	cancelled bool         // its task was cancelled before its attempt began; guarded by Pool.mu
-}
-
-// keep says that the work is being done.
-func (g *given) keep() {
-	now := time.Now().UnixNano()
-	if g.Keep() == nil {
-		g.kept.Store(now)
-	}
-}
-
-// fresh reports whether the work was kept so lately that nobody else has been given it.
-func (g *given) fresh() bool { return time.Now().UnixNano()-g.kept.Load() < int64(4*keepEvery) }
-
-// work does one work: it has a place.
-func (p *Pool) work(w *given) {
-	tenant, id, _ := w.Of()
-	s := w.s
-	key := Key{tenant, s.ID, id}
-	if !p.start(key, w) { // another work of the same task is being looked at
-		p.later(w, time.Second)
-		p.free(w)
-		return
-	}
-	p.await(s.ctx, key)
-	a, err := p.attempt(s, key, w)
-	p.started(key)
-	switch {
-	case err == nil:
-		a.run()
-		return
-	case errors.Is(err, errNothing):
-		switch ended, err := p.dropEnded(s.ctx, key); {
-		case err != nil:
-			p.later(w, time.Second)
-		case ended:
-			_ = w.Done()
-		default:
-			p.late(w)
-		}
-	case errors.Is(err, task.ErrWaiting) || errors.Is(err, store.ErrNotFound):
-		p.late(w)
-	case errors.Is(err, errResumed): // its place goes to the handler that waited
-		return
-	case errors.Is(err, errStale): // another worker has it by now
-	case errors.Is(err, errNotKnown):
-		p.later(w, 5*time.Second)
-	case errors.Is(err, errHeld):
-		p.later(w, heldAgain)
-	case errors.Is(err, errTwice): // it stays until the task has ended
-		p.later(w, twiceAgain)
-	case errors.Is(err, errSuspect):
-		p.later(w, p.places.again(time.Now()))
-	case s.ctx.Err() != nil:
-		p.later(w, 0)
-	default:
-		p.Log.Warn("a task cannot be read now", "server", s.ID, "task", key.Digest(), "error", err)
-		p.later(w, time.Second)
-	}
-	p.free(w)
-}
-
-// free gives the place of work back, to work that waits for one.
-func (p *Pool) free(w *given) {
-	if next := p.places.leave(w.who); next != nil {
-		p.tasks.Go(func() { p.work(next) })
-	}
-}
-
-// start notes that work is looked at; it reports false if other work of the task is.
-func (p *Pool) start(key Key, w *given) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.starting[key] != nil {
-		return false
-	}
-	p.starting[key] = w
-	return true
-}
-
-func (p *Pool) started(key Key) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.starting, key)
-}
-
-// What became of work that begins no new run.
-var (
-	errNothing = errors.New("worker: there is nothing to run")
-	errResumed = errors.New("worker: a handler that waited goes on")
-	errStale   = errors.New("worker: the work was not kept")
-
-	errHeld     = errors.New("worker: a handler waits in another process")
-	errTwice    = errors.New("worker: the task may run in another process")
-	errNotKnown = errors.New("worker: the service cannot run the task now")
-)
 
 // keep says every second that the node still has the work that it does.
 func (p *Pool) keep() {
@@ -328,120 +204,85 @@ func (p *Pool) keep() {
 			go p.recount()
 		}
 		p.mu.Lock()
-		for _, s := range p.services { // work that comes again is overlooked like new work
-			if !s.due.IsZero() {
-				p.ask(s)
-			}
-			if time.Since(s.due) > 2*keepEvery {
-				s.due = time.Time{}
-			}
-		}
-		all := make([]*Attempt, 0, len(p.live))
-		for _, a := range p.live {
-			all = append(all, a)
-		}
-		starting := make([]*given, 0, len(p.starting))
-		for _, w := range p.starting {
-			starting = append(starting, w)
-		}
+		serving := slices.Collect(maps.Values(p.services))
 		p.mu.Unlock()
+		for _, s := range serving {
+			_ = s.Post(askDue{})
+		}
+		p.actors.Each(func(t *taskActor) { _ = t.Post(keepWork{look: check}) })
 		if check { // work that has not begun is not kept, so that it is not fresh
-			for _, a := range all {
-				go func() {
-					a.verify()
-					a.keep()
-				}()
-			}
 			continue
 		}
-		for _, w := range append(starting, p.places.waiting()...) {
+		for _, w := range p.places.Waiting() {
 			if w.fresh() { // otherwise another may have it
 				w.keep()
 			}
 		}
-		for _, a := range all {
-			a.keep()
-		}
 	}
-}
-
-// offered reports whether work of a task is just being made.
-func (p *Pool) offered(key Key) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.offers[key] != nil
-}
-
-// follower is somebody who follows tasks.
-type follower struct {
-	dirty map[Key]bool  // what may have changed since it looked; guarded by Pool.mu
-	wake  chan struct{} // has one place
 }
 
 // Counts says how many attempts run now, and how many handlers wait for their clients.
 func (p *Pool) Counts() (running, waiting int) {
-	running, _ = p.places.counts()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, a := range p.live {
-		if a.parked.Load() {
-			waiting++
-		}
-	}
-	return running, waiting
+	running, _ = p.places.Counts()
+	return running, int(p.parked.Load())
 }
 
 // Queued is how many tasks wait in this process for a place.
 func (p *Pool) Queued() int {
-	_, n := p.places.counts()
+	_, n := p.places.Counts()
 	return n
 }
 
 // Open says how many tasks have not ended, and how many of them are of the principal with most.
 func (p *Pool) Open() (all, most int) {
-	c := p.census
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, n := range c.of {
-		most = max(most, n)
-	}
-	return len(c.tasks), most
+	return p.books.census.Counts()
 }
 
-// Room reports whether a principal may have one more task: ErrTooMany and ErrFull say that it may not.
+// Room reports whether a principal may have one more task: ErrTooMany and ErrFull say that it may
+// not.
 func (p *Pool) Room(tenant, from string) error {
-	c := p.census
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.room(principal(tenant, token(from)))
+	return openError(p.books.census.Room(principal(tenant, token(from))))
 }
 
 // recount drops the tasks whose end this process has not seen, as long as there are many.
 func (p *Pool) recount() {
 	ctx, cancel := context.WithTimeout(p.base, recountEvery*keepEvery)
 	defer cancel()
-	for dropped := recounted; dropped > recounted/2; {
+	for dropped := quota.RecountedAtOnce; dropped > quota.RecountedAtOnce/2; {
 		dropped = 0
-		for _, key := range p.census.sweep(p.Store.Now()) {
-			r, _, err := p.read(ctx, key)
+		for _, key := range p.books.census.Sweep(p.Store.Now()) {
+			r, _, err := p.records.read(ctx, key)
 			switch {
 			case err == nil && r.State == task.Ended:
-				p.over(key, r.How())
+				p.books.taskEnded(key, r.How())
 				dropped++
-			case errors.Is(err, store.ErrNotFound) && !p.offered(key):
-				p.over(key, 0)
-				dropped++
+			case errors.Is(err, store.ErrNotFound):
+				if made, _ := p.view(key); !made {
+					p.books.taskEnded(key, 0)
+					dropped++
+				}
 			case err == nil:
-				p.census.see(key, principal(key.Tenant, token(r.From)), r.Expires().UnixMilli())
-			case !errors.Is(err, store.ErrNotFound):
+				p.books.census.See(key, principal(key.Tenant, token(r.From)), r.Expires())
+			default:
 				return
 			}
 		}
 	}
 }
 
-// Close ends the attempts. Handlers see ErrClosing as the cause of their context; what they do not finish within ctx goes on
-// elsewhere.
+// start runs f on a goroutine that Close waits for, unless the pool is closed. It reports whether
+// it does.
+func (p *Pool) start(f func()) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		p.tasks.Go(f)
+	}
+	return !p.closed
+}
+
+// Close ends the attempts. Handlers see ErrClosing as the cause of their context; what they do not
+// finish within ctx goes on elsewhere.
 func (p *Pool) Close(ctx context.Context) error {
 	p.mu.Lock()
 	closed := p.closed
@@ -463,48 +304,4 @@ func (p *Pool) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("worker: handlers of tasks still run: %w", context.Cause(ctx))
 	}
-}
-
-// backoff is how long to wait before something is tried again: retryWait, and twice as long each time up to mostWait. The zero value
-// is ready to use.
-type backoff struct{ last time.Duration }
-
-// sleep waits, and reports whether ctx is still wanted.
-func (b *backoff) sleep(ctx context.Context) bool {
-	b.last = min(max(2*b.last, retryWait), mostWait)
-	t := time.NewTimer(b.last)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// read reads a task's record. ErrNotFound is certain.
-func (p *Pool) read(ctx context.Context, key Key) (r task.Record, rev uint64, err error) {
-	return p.readBy(ctx, key, p.Store.Get)
-}
-
-// readAsked is read for a key that a client names, and may have made up.
-func (p *Pool) readAsked(ctx context.Context, key Key) (r task.Record, rev uint64, err error) {
-	if key.tagged(p.Tag) {
-		return p.read(ctx, key)
-	}
-	return p.readBy(ctx, key, p.Store.Peek)
-}
-
-func (p *Pool) readBy(ctx context.Context, key Key, get func(ctx context.Context, key string) ([]byte, uint64, error)) (r task.Record, rev uint64, err error) {
-	data, rev, err := get(ctx, key.record())
-	if err != nil {
-		return r, 0, err
-	}
-	if r, err = task.Decode(data); err != nil {
-		return r, 0, fmt.Errorf("worker: record of a task: %w", err)
-	}
-	if r.Left(p.Store.Now()) == 0 {
-		return r, 0, store.ErrNotFound
-	}
-	return r, rev, nil
 }

@@ -15,11 +15,13 @@ var maxAsked = limits.TaskAsked.Value()
 const (
 	// maxRecord is the most bytes of a record as it is stored.
 	maxRecord = 512 << 10
-	// reserved are those that what comes later may take: an outcome, the runs, who has the task, and what it says.
+	// reserved are those that what comes later may take: an outcome, the runs, who has the task,
+	// and what it says.
 	reserved = inRecord + 32<<10
 )
 
-// leavesRoom reports whether a record with its questions and answers leaves room for what comes later.
+// leavesRoom reports whether a record with its questions and answers leaves room for what comes
+// later.
 func leavesRoom(r *task.Record) bool {
 	data, err := r.Encode()
 	return err == nil && len(data) <= maxRecord-reserved
@@ -31,28 +33,36 @@ type Question struct {
 	Request json.RawMessage // method and params
 }
 
-// Ask puts questions to the client and waits until all have answers, however long that takes. A question that an earlier attempt
-// has asked under the same key keeps its answer. An error is the cause of ctx, or that of the attempt's end.
+// Ask puts questions to the client and waits until all have answers, however long that takes. A
+// question that an earlier attempt has asked under the same key keeps its answer. An error is the
+// cause of ctx, or that of the attempt's end.
 func (a *Attempt) Ask(ctx context.Context, qs []Question) ([]task.Reply, error) {
 	select {
-	case a.asking <- struct{}{}:
-		defer func() { <-a.asking }()
+	case a.asks <- struct{}{}:
+		defer func() { <-a.asks }()
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	case <-a.ctx.Done():
 		return nil, context.Cause(a.ctx)
 	}
 	for {
-		answers, missing, open := a.answers(qs)
-		if len(missing) == 0 && !open {
-			return answers, nil
+		m := &asking{a: a, qs: qs}
+		if a.actor.ask(m) != nil {
+			return nil, ErrTakenOver
 		}
-		wake, err := a.park(ctx, missing)
-		if err != nil {
-			return nil, err
+		switch {
+		case m.err != nil:
+			return nil, m.err
+		case len(m.missing) > 0:
+			if err := a.putQuestions(ctx, m.missing); err != nil {
+				return nil, err
+			}
+			continue
+		case m.wake == nil:
+			return m.answers, nil
 		}
 		select {
-		case <-wake: // it has a place again
+		case <-m.wake: // it has a place again
 		case <-a.ctx.Done():
 			return nil, context.Cause(a.ctx)
 		case <-ctx.Done(): // the task waits on: only its client, or the handler's end, ends that
@@ -61,61 +71,77 @@ func (a *Attempt) Ask(ctx context.Context, qs []Question) ([]task.Reply, error) 
 	}
 }
 
-// answers returns the answers that are stored, and the questions that were never asked. open says that one was asked and has no answer.
-func (a *Attempt) answers(qs []Question) (answers []task.Reply, missing []task.Question, open bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	asked := make(map[string]task.Question, len(a.rec.Questions))
-	for _, q := range a.rec.Questions {
+// answer finds the answers that are stored, and the questions that were never asked. If one has no
+// answer yet, the handler waits.
+func (a *Attempt) answer(m *asking) {
+	asked := make(map[string]task.Question, len(a.known.rec.Questions))
+	for _, q := range a.known.rec.Questions {
 		asked[q.Key] = q
 	}
-	answers = make([]task.Reply, len(qs))
-	for i, q := range qs {
+	open := false
+	m.answers = make([]task.Reply, len(m.qs))
+	for i, q := range m.qs {
 		old, ok := asked[q.Key]
 		switch {
 		case !ok:
-			missing = append(missing, task.Question{Key: q.Key, Request: q.Request})
+			m.missing = append(m.missing, task.Question{Key: q.Key, Request: q.Request})
 		case old.Answer == nil:
 			open = true
 		default:
-			answers[i] = task.Reply{Value: old.Answer, Refused: old.Refused}
+			m.answers[i] = task.Reply{Value: old.Answer, Refused: old.Refused}
 		}
 	}
-	return answers, missing, open
+	if open && len(m.missing) == 0 {
+		if m.err = a.park(); m.err == nil {
+			m.wake = a.wake
+		}
+	}
 }
 
-// park has the task wait for its client, with more questions if there are any. The handler gives its place back until wake is closed.
-func (a *Attempt) park(ctx context.Context, more []task.Question) (wake chan struct{}, err error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+// park gives the place of the handler back until wake is closed, as the task waits for its client.
+func (a *Attempt) park() error {
 	if a.returned {
-		return nil, ErrTakenOver // of a goroutine that the handler left behind
-	}
-	if len(more) > 0 {
-		if err := a.storing(ctx, size(more), ForResult, atEnd, func() error { return a.putQuestions(ctx, more) }); err != nil {
-			return nil, err
-		}
+		return ErrTakenOver // of a goroutine that the handler left behind
 	}
 	if a.wake == nil {
 		a.wake = make(chan struct{})
-		a.parked.Store(true)
-		_ = a.work.Load().Done()
-		a.p.free(a.work.Load())
+		a.p.parked.Add(1)
+		a.work.free()
+		_ = a.work.Done()
 	}
-	return a.wake, nil
+	return nil
 }
 
-// putQuestions stores questions in the record. mu is held.
+// parked reports whether the handler waits for its client: the attempt has neither work nor a
+// place.
+func (a *Attempt) parked() bool { return a.wake != nil }
+
+// putQuestions stores questions in the record, and has the task wait for its client.
 func (a *Attempt) putQuestions(ctx context.Context, more []task.Question) error {
-	return a.changeLocked(ctx, func(r *task.Record) error {
-		if err := r.Ask(a.epoch, a.p.Store.Now(), more...); err != nil {
-			return err
+	w := new(write)
+	w.begin = func() bool {
+		if a.returned {
+			w.err = ErrTakenOver
 		}
-		if size(r.Questions) > maxAsked || !leavesRoom(r) {
-			return actors.ErrTooMuchInput
+		return !a.returned
+	}
+	w.do = func(k *known) error {
+		return a.changeKnown(ctx, k, func(r *task.Record) error {
+			if err := r.Ask(k.epoch, a.p.Store.Now(), more...); err != nil {
+				return err
+			}
+			if size(r.Questions) > maxAsked || !leavesRoom(r) {
+				return actors.ErrTooMuchInput
+			}
+			return nil
+		})
+	}
+	w.end = func(begun bool, err error) {
+		if begun && err == nil {
+			_ = a.park()
 		}
-		return nil
-	})
+	}
+	return a.storing(ctx, size(more), ForResult, atEnd, w)
 }
 
 // size is about how many bytes questions and their answers have.

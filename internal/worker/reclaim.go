@@ -6,8 +6,8 @@ import (
 	"github.com/troupe-run/troupe/internal/task"
 )
 
-// justQueued is for how long a task may have been in the queue that nobody has begun.
-const justQueued = 10 * time.Second
+// queuedLately is for how long a task may have been in the queue that nobody has begun.
+const queuedLately = 10 * time.Second
 
 // Reclaimed is how many tasks of an earlier process of this node were taken up at once.
 func (p *Pool) Reclaimed() int64 { return p.again.Load() }
@@ -18,13 +18,13 @@ func (p *Pool) reclaim(s *serving) {
 		return
 	}
 	err := p.Store.Reclaim(s.ctx, s.ID, func(tenant, id string) time.Duration {
-		r, _, err := p.read(s.ctx, Key{tenant, s.ID, id})
+		r, _, err := p.records.read(s.ctx, Key{tenant, s.ID, id})
 		now := p.Store.Now()
 		switch {
 		case err != nil:
 			return 0
 		case r.State == task.Running && r.Node == p.Node && r.Boot != p.Boot:
-		case r.State == task.Queued && now.UnixMilli()-r.Updated < justQueued.Milliseconds():
+		case r.State == task.Queued && now.UnixMilli()-r.Updated < queuedLately.Milliseconds():
 			// That process may have been given it, and have died before it began.
 		default:
 			return 0

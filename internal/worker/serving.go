@@ -9,28 +9,156 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/store"
 )
 
-// serving is a mounted service.
+// serving is a mounted service, and the actor of its queue: it has the queue be asked for work that
+// the store may have overlooked.
 type serving struct {
+	kernel.Actor
 	Service
+	p      *Pool
 	ctx    context.Context // ends with the mount
 	cancel context.CancelCauseFunc
 	once   sync.Once             // starts its queue
 	tried  chan struct{}         // closed when the queue was opened, or could not be
 	fault  atomic.Pointer[error] // why there is no queue; nil: there is one, or it is only away
 	queue  atomic.Pointer[Queue]
-	unseen map[Key]time.Time // work that was made here, and that no worker of this process has seen yet; guarded by Pool.mu
-	poking bool              // a timer will look at unseen; guarded by Pool.mu
-	due    time.Time         // when the last work comes again that was put off; guarded by Pool.mu
-	asking atomic.Bool       // the queue is being asked for work that was overlooked
+
+	// Only the actor uses the fields below.
+	unseen map[Key]time.Time // work that was made here, and that no worker of this process has seen yet
+	poking bool              // a timer will look at unseen
+	due    time.Time         // when the last work comes again that was put off
+	asking bool              // the queue is being asked for work that was overlooked
 }
 
-// hasWork reports whether earlier processes have left work for a service. While the store does not say, it is asked again.
-func (p *Pool) hasWork(s *serving) bool {
+// The messages of a queue's actor.
+type (
+	// expected says that work is being made here.
+	expected struct {
+		key Key
+		at  time.Time
+	}
+	// came says that the work of a task has come.
+	came struct{ key Key }
+	// putOff says when work comes again.
+	putOff struct{ until time.Time }
+	// poke has the queue be asked for what was expected and has not come, and again after twice as
+	// long.
+	poke struct{ after time.Duration }
+	// askDue has the queue be asked for what was put off, once a second.
+	askDue struct{}
+	// askedAll says that the queue has no more.
+	askedAll struct{}
+)
+
+// Work that was made here is asked for when no worker of the process has seen it for pokeAfter, and
+// again after twice as long each time, until it has been unseen for so long that another process
+// must have it.
+const (
+	pokeAfter  = 3 * time.Millisecond
+	unseenTime = 10 * time.Second
+)
+
+func (s *serving) Receive(m any) {
+	switch m := m.(type) {
+	case expected:
+		if s.unseen[m.key] = m.at; !s.poking {
+			s.poking = true
+			s.pokeAfter(pokeAfter)
+		}
+	case came:
+		delete(s.unseen, m.key)
+	case putOff:
+		if m.until.After(s.due) {
+			s.due = m.until
+		}
+	case poke:
+		s.askForUnseen(m.after)
+	case askDue: // work that comes again is overlooked like new work
+		if !s.due.IsZero() {
+			s.ask()
+		}
+		if time.Since(s.due) > 2*keepEvery {
+			s.due = time.Time{}
+		}
+	case askedAll:
+		s.asking = false
+	}
+}
+
+// Failed has the queue be asked again: what was overlooked comes all the same, only later.
+func (s *serving) Failed(any, bool) { s.poking, s.asking = false, false }
+
+func (s *serving) pokeAfter(d time.Duration) {
+	time.AfterFunc(d, func() { _ = s.Post(poke{d}) })
+}
+
+// askForUnseen asks the queue once more whose work has not come, and does so again later.
+func (s *serving) askForUnseen(after time.Duration) {
+	for k, made := range s.unseen {
+		if time.Since(made) > unseenTime {
+			delete(s.unseen, k)
+		}
+	}
+	if s.poking = len(s.unseen) > 0; s.poking {
+		s.ask()
+		s.pokeAfter(min(2*after, keepEvery))
+	}
+}
+
+// ask takes all work that the store has and has not given out. It does not wait for any.
+func (s *serving) ask() {
+	q := s.queue.Load()
+	if q == nil || s.asking {
+		return
+	}
+	s.asking = s.p.start(func() {
+		defer func() { _ = s.Post(askedAll{}) }()
+		for s.ctx.Err() == nil {
+			w, err := (*q).Poke()
+			if w == nil || err != nil {
+				return
+			}
+			s.assign(w)
+		}
+	})
+}
+
+// assign gives work to a worker, or has it wait for one.
+func (s *serving) assign(w Work) {
+	p := s.p
+	tenant, id, from := w.Of()
+	key := Key{tenant, s.ID, id}
+	g := &given{Work: w, s: s, key: key, who: principal(tenant, from)}
+	g.kept.Store(time.Now().UnixNano())
+	_ = s.Post(came{key})
+	if p.Shared && p.Store.Suspended() { // a newer process has this one's name, or the others take it for dead
+		g.later(time.Second)
+		return
+	}
+	p.books.census.See(key, g.who, time.Time{})
+	if _, adopted := p.view(key); adopted { // it runs, and has a place
+		p.places.Take(g.who, true)
+		p.tasks.Go(g.work)
+		return
+	}
+	switch runs, later := p.places.Admit(g.who, g, time.Now()); {
+	case runs:
+		p.tasks.Go(g.work)
+	case later > 0:
+		g.later(later)
+	case s.ctx.Err() != nil: // it may have come to its line behind releaseLines
+		s.releaseLines()
+	}
+}
+
+// hasWork reports whether earlier processes have left work for a service. While the store does not
+// say, it is asked again.
+func (s *serving) hasWork() bool {
 	for b := (backoff{}); ; {
-		servers, err := p.Store.Working(s.ctx)
+		servers, err := s.p.Store.Working(s.ctx)
 		if err == nil {
 			return slices.Contains(servers, s.ID)
 		}
@@ -40,31 +168,25 @@ func (p *Pool) hasWork(s *serving) bool {
 	}
 }
 
-// begin starts the queue of a service, unless it runs.
-func (p *Pool) begin(s *serving) {
-	s.once.Do(func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if !p.closed {
-			p.tasks.Go(func() { p.serve(s) })
-		}
-	})
+// open starts the queue of a service, unless it runs.
+func (s *serving) open() {
+	s.once.Do(func() { s.p.start(s.serve) })
 }
 
 // serve takes the work of a service.
-func (p *Pool) serve(s *serving) {
+func (s *serving) serve() {
 	tried := sync.OnceFunc(func() { close(s.tried) })
 	defer tried()
 	opened, said := false, time.Time{} // when an interruption was told last
 	for b := (backoff{}); ; {
-		q, err := p.Store.Work(s.ctx, s.ID)
+		q, err := s.p.Store.Work(s.ctx, s.ID)
 		if err == nil {
 			b = backoff{}
 			opened = true
 			s.fault.Store(nil)
 			s.queue.Store(&q)
 			tried()
-			err = p.take(s, q)
+			err = s.take(q)
 			s.queue.Store(nil)
 			q.Close()
 		} else if !opened || errors.Is(err, store.ErrNoQueue) { // otherwise the store is away, which is no news
@@ -72,29 +194,35 @@ func (p *Pool) serve(s *serving) {
 			tried()
 		}
 		if s.ctx.Err() != nil {
-			for _, g := range p.places.release(s) {
-				_ = g.Later(0)
-			}
-			p.retire(s)
+			s.releaseLines()
+			s.retire()
 			return
 		}
 		if time.Since(said) >= time.Minute {
 			said = time.Now()
-			p.Log.Warn("the queue of tasks is interrupted", "server", s.ID, "error", err)
+			s.p.Log.Warn("the queue of tasks is interrupted", "server", s.ID, "error", err)
 		}
 		b.sleep(s.ctx)
 	}
 }
 
-// retire says that this process serves a server no more that was unmounted. What a process leaves behind that ends, the next one takes up.
-func (p *Pool) retire(s *serving) {
-	if p.base.Err() != nil {
+// releaseLines has the work of a server that was unmounted wait here no more.
+func (s *serving) releaseLines() {
+	for _, g := range s.p.places.TakeOut(func(g *given) bool { return g.s == s }) {
+		_ = g.Later(0)
+	}
+}
+
+// retire says that this process serves a server no more that was unmounted. What a process leaves
+// behind that ends, the next one takes up.
+func (s *serving) retire() {
+	if s.p.base.Err() != nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(p.base, 5*time.Second)
+	ctx, cancel := context.WithTimeout(s.p.base, 5*time.Second)
 	defer cancel()
-	if err := p.Store.Retire(ctx, s.ID); err != nil { // it retires by itself, only later
-		p.Log.Debug("the queue of a server that was unmounted stays", "server", s.ID, "error", err)
+	if err := s.p.Store.Retire(ctx, s.ID); err != nil { // it retires by itself, only later
+		s.p.Log.Debug("the queue of a server that was unmounted stays", "server", s.ID, "error", err)
 	}
 }
 
@@ -104,7 +232,7 @@ func (p *Pool) serves(ctx context.Context, server string) error {
 	if err != nil {
 		return err
 	}
-	p.begin(s)
+	s.open()
 	select {
 	case <-s.tried:
 	case <-s.ctx.Done():
@@ -118,7 +246,8 @@ func (p *Pool) serves(ctx context.Context, server string) error {
 	return nil
 }
 
-// Fault says why tasks of a mounted server do not run, where the store refuses to give out work; nil: they do.
+// Fault says why tasks of a mounted server do not run, where the store refuses to give out work;
+// nil: they do.
 func (p *Pool) Fault() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -133,18 +262,18 @@ func (p *Pool) Fault() error {
 // Serve starts the queue of a server, if it is mounted by now: it may have tasks from now on.
 func (p *Pool) Serve(server string) {
 	if s, err := p.service(server); err == nil {
-		p.begin(s)
+		s.open()
 	}
 }
 
 // take gives each work to a worker of its own, as many at a time as there are places.
-func (p *Pool) take(s *serving, q Queue) error {
+func (s *serving) take(q Queue) error {
 	for {
 		w, err := q.Next(s.ctx)
 		if err != nil {
 			return err
 		}
-		p.assign(s, w)
+		s.assign(w)
 	}
 }
 

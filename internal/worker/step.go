@@ -71,12 +71,10 @@ func (a *Attempt) Keep(ctx context.Context, s Step, began time.Time) error {
 		return fmt.Errorf("worker: step %q: %w", s.Name, err)
 	}
 	var sent int64
-	if err = a.storing(ctx, len(data), ForStep, atCancellation, func() error {
-		a.mu.Lock()
-		defer a.mu.Unlock()
+	if err = a.storing(ctx, len(data), ForStep, atCancellation, &write{do: func(k *known) error {
 		sent = time.Now().UnixNano()
-		return a.putPart(ctx, stepPart(s.Name), data)
-	}); err != nil {
+		return a.putPart(ctx, k, stepPart(s.Name), data)
+	}}); err != nil {
 		return fmt.Errorf("worker: step %q: %w", s.Name, err)
 	}
 	a.clear()
@@ -93,9 +91,9 @@ func (a *Attempt) assure(ctx context.Context) error {
 		if since := now - a.sure.Load(); since >= 0 && since < int64(sureFor) {
 			return nil
 		}
-		r, _, err := a.p.read(ctx, a.Key)
+		r, _, err := a.p.records.read(ctx, a.Key)
 		if err == nil || errors.Is(err, store.ErrNotFound) {
-			return a.compare(r, err, now)
+			return a.isStill(&r, err, now)
 		}
 		if !b.sleep(ctx) {
 			return context.Cause(ctx)
@@ -103,19 +101,22 @@ func (a *Attempt) assure(ctx context.Context) error {
 	}
 }
 
-// compare ends the attempt if the record that was read is not its own any more.
-func (a *Attempt) compare(r task.Record, err error, now int64) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	switch {
-	case err != nil:
-	case r.Epoch > a.epoch || r.Epoch == a.epoch && r.State == task.Ended:
-		a.rec, err = r, task.ErrEnded
-	default: // an older record was read before the attempt went on under a newer epoch
-		a.sure.Store(now)
-		return nil
+// isStill ends the attempt if the record that was read at a time is not its own any more.
+func (a *Attempt) isStill(r *task.Record, err error, now int64) error {
+	w := new(write)
+	w.begin = func() bool {
+		switch k := &a.known; {
+		case err != nil:
+			w.err = a.lost(err, &k.rec)
+		case k.behind(r):
+			k.rec = *r
+			w.err = a.lost(task.ErrEnded, r)
+		default:
+			a.sure.Store(now)
+		}
+		return false
 	}
-	return a.lost(err)
+	return a.write(w)
 }
 
 // sureFor is for how long an attempt that had the task has it: nobody else is given its work within a second more.
@@ -123,5 +124,5 @@ const sureFor = 4 * keepEvery
 
 // Say sets the task's message for people.
 func (a *Attempt) Say(ctx context.Context, message string) error {
-	return a.change(ctx, func(r *task.Record) error { return r.Say(a.epoch, message, a.p.Store.Now()) })
+	return a.change(ctx, func(r *task.Record, epoch uint64) error { return r.Say(epoch, message, a.p.Store.Now()) })
 }

@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"errors"
 	"sync"
 	"time"
 
@@ -21,18 +20,15 @@ const (
 // mostSuspects is how many suspects run at a time.
 var mostSuspects = limits.TaskSuspects.Value()
 
-// errSuspect reports that a task waits until fewer suspects run.
-var errSuspect = errors.New("worker: too many suspects run")
-
-// suspect gives a task that is about to begin one of the places for suspects, if it is one. clear gives the place back, once.
-func (p *Pool) suspect(r *task.Record) (clear func(), err error) {
+// suspect gives a task that is about to begin one of the places for suspects, if it is one. clear gives the place back, once; nil: there is none now.
+func (p *Pool) suspect(r *task.Record) (clear func()) {
 	if r.State == task.Ended || r.Lost < suspectAfter {
-		return func() {}, nil
+		return func() {}
 	}
 	select {
 	case p.suspects <- struct{}{}:
-		return sync.OnceFunc(func() { <-p.suspects }), nil
+		return sync.OnceFunc(func() { <-p.suspects })
 	default:
-		return nil, errSuspect
+		return nil
 	}
 }

@@ -63,22 +63,22 @@ func (p *Pool) create(ctx context.Context, n NewTask, first func(r *task.Record)
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("worker: record of a task: %w", err)
 	}
-	if err := p.census.add(key, principal(n.Tenant, token(n.From)), r.Expires()); err != nil {
+	if err := openError(p.books.census.Add(key, principal(n.Tenant, token(n.From)), r.Expires())); err != nil {
 		return Snapshot{}, err
 	}
 	steps, done, err := n.parts()
 	if err != nil {
-		p.census.ended(key)
+		p.books.census.Remove(key)
 		return Snapshot{}, err
 	}
-	c := p.charge(key, &r, len(req)+len(rec)+done)
+	c := charge(key, &r, len(req)+len(rec)+done)
 	if err := p.Ledger.Charge(c, ForTask); err != nil {
-		p.census.ended(key)
+		p.books.census.Remove(key)
 		return Snapshot{}, err
 	}
-	p.census.stored(key, p.charge(key, &r, len(req)), atEnd) // at once: it may end before Create does
+	p.books.note(key, charge(key, &r, len(req)), atEnd) // at once: it may end before Create does
 	if done > 0 {
-		p.census.stored(key, p.charge(key, &r, done), atCancellation)
+		p.books.note(key, charge(key, &r, done), atCancellation)
 	}
 	o := p.offer(key, n.From)
 	defer o.settled()
@@ -116,7 +116,7 @@ func (p *Pool) create(ctx context.Context, n NewTask, first func(r *task.Record)
 
 // Get reads a task. ErrUnknown: there is none, or it has expired.
 func (p *Pool) Get(ctx context.Context, key Key) (Snapshot, error) {
-	r, rev, err := p.readAsked(ctx, key)
+	r, rev, err := p.records.readAsked(ctx, key)
 	if err == nil && r.Outcome != nil && r.Outcome.Parts > 0 {
 		o := *r.Outcome
 		o.Value, err = p.Store.Part(ctx, key.path(), outcomePart)
@@ -131,7 +131,7 @@ func (p *Pool) Get(ctx context.Context, key Key) (Snapshot, error) {
 // edit changes the record of a task for its client.
 func (p *Pool) edit(ctx context.Context, key Key, f func(r *task.Record) error) (Snapshot, error) {
 	for {
-		r, rev, err := p.readAsked(ctx, key)
+		r, rev, err := p.records.readAsked(ctx, key)
 		if errors.Is(err, store.ErrNotFound) {
 			return Snapshot{}, ErrUnknown
 		}
@@ -141,7 +141,7 @@ func (p *Pool) edit(ctx context.Context, key Key, f func(r *task.Record) error) 
 		if err := f(&r); err != nil {
 			return Snapshot{key, r, rev}, err
 		}
-		next, err := p.put(ctx, key, &r, rev)
+		next, err := p.records.put(ctx, key, &r, rev)
 		switch {
 		case errors.Is(err, store.ErrConflict):
 		case errors.Is(err, store.ErrNotFound):
@@ -156,15 +156,7 @@ func (p *Pool) edit(ctx context.Context, key Key, f func(r *task.Record) error) 
 func (p *Pool) Cancel(ctx context.Context, key Key) (Snapshot, error) {
 	s, err := p.edit(ctx, key, func(r *task.Record) error { return r.Cancel(p.Store.Now()) })
 	if err == nil {
-		p.mu.Lock()
-		a := p.live[key]
-		if w := p.starting[key]; w != nil {
-			w.cancelled = true
-		}
-		p.mu.Unlock()
-		if a != nil {
-			a.cancel(ErrCancelled)
-		}
+		p.tellHeld(key, cancelled{})
 	}
 	if s.Record.How() != task.Cancelled {
 		return s, err
@@ -207,7 +199,7 @@ func (p *Pool) Answer(ctx context.Context, key Key, answers map[string]task.Repl
 		return err
 	})
 	if c.Bytes > 0 {
-		p.settled(key, c, err, atEnd)
+		p.books.settle(key, c, err, atEnd)
 	}
 	if o.seq != 0 {
 		p.Serve(key.Server)
@@ -227,7 +219,7 @@ func (p *Pool) chargeAnswers(key Key, c *Charge, before, after *task.Record) err
 	if c.Bytes > 0 {
 		p.Ledger.Settle(*c, false)
 	}
-	*c = p.charge(key, after, bytes)
+	*c = charge(key, after, bytes)
 	purpose := ForStep
 	if bytes <= smallAnswer {
 		purpose = ForResult

@@ -81,6 +81,8 @@ func (h *house) close() {
 	defer cancel()
 	if err := h.Close(ctx); err != nil {
 		h.t.Errorf("close: %v", err)
+	} else if n := h.Kernel.Live(h.TaskKind); n != 0 {
+		h.t.Errorf("%d tasks have actors after the end of all that ran", n)
 	}
 }
 

@@ -85,7 +85,7 @@ func (h *Host) Leftovers(goroutines int) Leftovers {
 		stacks = bubbleStacks()
 	}
 	l := Leftovers{Goroutines: len(stacks), Stacks: stacks, Heap: Heap(), Actors: map[string]int64{}, Stored: map[string]int64{}, Held: h.held()}
-	for _, kind := range []string{"node", "session", "request", "stream", "subscription"} {
+	for _, kind := range []string{"node", "session", "request", "stream", "subscription", "task", "queue"} {
 		l.Actors[kind] = h.Actors(kind)
 	}
 	for _, stream := range []string{"sessions", "events"} {

@@ -1,0 +1,383 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/store"
+	"github.com/troupe-run/troupe/internal/task"
+)
+
+// taskActor is a task that this node holds: it is about to have work, its work is looked at, its
+// handler runs here, or waits here for the client. It decides by the record, which package task
+// changes; others read and write the store for it, and post what came of that.
+type taskActor struct {
+	kernel.Actor
+	p   *Pool
+	key Key
+
+	offer    *offer     // work that is being made here; nil: none is
+	opening  *given     // work that is looked at; nil: none is
+	revoked  bool       // the client has cancelled the task while its work was looked at
+	attempts []*Attempt // that have not concluded: the newest, last, may have the task
+	writes   int        // of all attempts, under way or waiting for their turn
+
+	reading   bool // the record is being read, to see whether another process has changed it
+	readAgain bool // it may have been changed since
+	keepsNext bool // the work is kept once it was read
+}
+
+// errBroken reports that the actor of a task has panicked.
+var errBroken = errors.New("worker: the actor of a task has panicked")
+
+// The messages of a task's actor, beside *write, which changes what is stored.
+type (
+	// offering and offered say that work is being made, and that its record is stored too, or never
+	// will be.
+	offering struct{ o *offer }
+	offered  struct{ o *offer }
+	// opening asks whether the work may be looked at, which is granted to one at a time.
+	opening struct {
+		answered
+		w       *given
+		granted bool
+		offer   *offer // to wait for
+	}
+	// meeting asks what work is to an attempt that is here, by the record as it was read: fate is
+	// begins if there is none for it.
+	meeting struct {
+		answered
+		w    *given
+		r    task.Record
+		fate fate
+	}
+	// opened says what became of work: a is the attempt that has begun, nil if none has. w is nil
+	// for an adopted one.
+	opened struct {
+		answered
+		w *given
+		a *Attempt
+	}
+	// concluded says that an attempt is over. Its sender waits until the place is given back.
+	concluded struct {
+		answered
+		a *Attempt
+	}
+	// asking asks for the answers to questions.
+	asking struct {
+		answered
+		a       *Attempt
+		qs      []Question
+		answers []task.Reply
+		missing []task.Question // that were never asked
+		wake    chan struct{}   // closed once all that was asked has answers; nil: it has
+	}
+	// stored says that a write has come to its end.
+	stored struct{ w *write }
+	// cancelled says that the client has cancelled the task.
+	cancelled struct{}
+	// heard says that another process may have changed the task.
+	heard struct{}
+	// read is the record as it was read for a look.
+	read struct {
+		a   *Attempt
+		r   task.Record
+		err error
+	}
+	// keepWork has the work be kept: after a look at the record if look is set.
+	keepWork struct{ look bool }
+	// viewing asks what the actor is about.
+	viewing struct {
+		answered
+		offered bool // work is being made
+		adopted bool // it runs, and was not given its work yet
+	}
+)
+
+// answered is embedded in a message whose sender waits.
+type answered struct {
+	kernel.Reply
+	err error // the actor has panicked
+}
+
+func (m *answered) Refused(err error) {
+	m.err = err
+	m.Done()
+}
+
+// tell posts m to the actor of a task, which it makes if there is none.
+func (p *Pool) tell(key Key, m any) *taskActor {
+	for {
+		t, _ := p.actors.Obtain(key, func() (*taskActor, error) {
+			t := &taskActor{p: p, key: key}
+			p.Kernel.Start(&t.Actor, p.TaskKind, key.ID, t)
+			return t, nil
+		})
+		if t.Post(m) == nil {
+			return t
+		}
+		p.actors.Drop(key, t) // it has just ended
+	}
+}
+
+// tellHeld posts m to the actor of a task that this node holds, and reports whether it does.
+func (p *Pool) tellHeld(key Key, m any) bool {
+	t, ok := p.actors.Get(key)
+	return ok && t.Post(m) == nil
+}
+
+// ask posts m and waits for the answer.
+func (t *taskActor) ask(m interface {
+	Init()
+	Wait()
+}) error {
+	m.Init()
+	err := t.Post(m)
+	if err == nil {
+		m.Wait()
+	}
+	return err
+}
+
+// view says what the actor of a task is about.
+func (p *Pool) view(key Key) (offered, adopted bool) {
+	m := new(viewing)
+	if t, ok := p.actors.Get(key); ok {
+		_ = t.ask(m)
+	}
+	return m.offered, m.adopted
+}
+
+func (t *taskActor) Receive(m any) {
+	switch m := m.(type) {
+	case offering:
+		t.offer = m.o
+	case offered:
+		if t.offer == m.o { // not one that came later
+			t.offer = nil
+		}
+	case *opening:
+		if m.granted = t.opening == nil; m.granted {
+			t.opening, m.offer = m.w, t.offer
+		}
+		m.Done()
+	case *meeting:
+		t.meets(m)
+	case *opened:
+		t.endOpening(m)
+	case *write:
+		t.addWrite(m)
+	case stored:
+		t.endWrite(m.w)
+	case *asking:
+		m.a.answer(m)
+		m.Done()
+	case *concluded:
+		t.removeAttempt(m.a)
+		m.Done()
+	case cancelled:
+		t.revoked = t.opening != nil
+		if a := t.newest(); a != nil {
+			a.cancel(ErrCancelled)
+		}
+	case heard:
+		t.look(false)
+	case read:
+		t.compareRead(m)
+	case keepWork:
+		t.keepWork(m.look)
+	case *viewing:
+		a := t.newest()
+		m.offered, m.adopted = t.offer != nil, a != nil && a.work.Seq() == 0
+		m.Done()
+	}
+	if t.offer == nil && t.opening == nil && len(t.attempts) == 0 && t.writes == 0 && t.StopIdle() {
+		t.p.actors.Drop(t.key, t)
+	}
+}
+
+// Failed answers whoever waits. The attempts of an actor that ends have lost their task: their work
+// is kept no more, and comes again.
+func (t *taskActor) Failed(m any, last bool) {
+	if m, ok := m.(stored); ok {
+		m.w.Refused(errBroken)
+		t.dropWrite(m.w)
+	}
+	if m, ok := m.(kernel.Refusable); ok {
+		m.Refused(errBroken)
+	}
+	if w, ok := m.(*write); ok {
+		t.dropWrite(w)
+	}
+	if !last {
+		return
+	}
+	t.p.actors.Drop(t.key, t)
+	for len(t.attempts) > 0 {
+		a := t.attempts[0]
+		a.cancel(ErrTakenOver)
+		for _, w := range a.writes {
+			if !w.started { // otherwise who does it finds that the actor has ended
+				w.Refused(errBroken)
+			}
+		}
+		a.writes = nil
+		t.Contain(func() { t.removeAttempt(a) })
+	}
+}
+
+// newest is the attempt that may have the task, nil if none has.
+func (t *taskActor) newest() *Attempt {
+	if len(t.attempts) == 0 {
+		return nil
+	}
+	return t.attempts[len(t.attempts)-1]
+}
+
+// meets says what work is to the attempt that is here.
+func (t *taskActor) meets(m *meeting) {
+	a := t.newest()
+	switch {
+	case a == nil:
+	case t.p.Shared && m.r.State == task.Running && m.r.Boot == t.p.Boot && m.r.Work != m.w.Seq():
+		m.fate = runsAlready
+	case m.r.State == task.Running && a.known.epoch == m.r.Epoch && !a.returned && a.ctx.Err() == nil:
+		// It was given out again although it runs here.
+		a.work, m.fate = m.w, goesOn
+		m.w.free() // the attempt has its own place
+	case m.r.State == task.Queued:
+		t.resume(a, m)
+		return
+	}
+	m.Done()
+}
+
+// resume has a handler go on that waited: the answers are in the record, and its new work has a
+// place. Without one, m gets no fate.
+func (t *taskActor) resume(a *Attempt, m *meeting) {
+	over := false
+	w := &write{a: a, asker: m, begin: func() bool { return a.parked() && !a.returned && a.ctx.Err() == nil }}
+	w.do = func(k *known) error {
+		ctx := m.w.s.ctx
+		if err := a.reread(ctx, k); err != nil {
+			return err
+		}
+		if over = k.rec.Epoch != k.epoch; over {
+			// It has run elsewhere meanwhile, and stored steps that this handler does not know.
+			a.cancel(ErrTakenOver)
+			return nil
+		}
+		var next uint64
+		err := a.changeKnown(ctx, k, func(r *task.Record) (err error) {
+			next, err = r.Begin(t.p.Node, t.p.Boot, t.p.Store.Now())
+			r.Work = m.w.Seq()
+			return err
+		})
+		if err == nil {
+			k.epoch = next
+		}
+		return err
+	}
+	w.end = func(begun bool, err error) {
+		switch {
+		case !begun, over:
+		case errors.Is(err, ErrTakenOver), errors.Is(err, ErrCancelled), errors.Is(err, task.ErrWaiting):
+			m.fate = isOver
+		case err != nil:
+			m.err = err
+		default:
+			m.fate, a.work = goesOn, m.w
+			close(a.wake)
+			a.wake = nil
+			t.p.parked.Add(-1)
+		}
+		m.Done()
+	}
+	w.Init()
+	t.addWrite(w)
+}
+
+// endOpening ends the look at work, with the attempt that has begun.
+func (t *taskActor) endOpening(m *opened) {
+	if m.a != nil {
+		if t.attempts = append(t.attempts, m.a); t.revoked { // its client was quicker
+			m.a.cancel(ErrCancelled)
+		}
+	}
+	if m.w == t.opening {
+		t.opening, t.revoked = nil, false
+	}
+	m.Done()
+}
+
+// removeAttempt forgets an attempt that is over, and gives its place back.
+func (t *taskActor) removeAttempt(a *Attempt) {
+	i := slices.Index(t.attempts, a)
+	if i < 0 {
+		return
+	}
+	t.attempts = slices.Delete(t.attempts, i, i+1)
+	a.clear()
+	if a.parked() {
+		t.p.parked.Add(-1)
+	} else {
+		a.work.free()
+	}
+}
+
+// look has the record be read, as another process may have changed it.
+func (t *taskActor) look(keeps bool) {
+	a := t.newest()
+	if a == nil {
+		return
+	}
+	t.keepsNext = t.keepsNext || keeps
+	if t.readAgain = t.reading; t.reading {
+		return
+	}
+	t.reading = true
+	go func() {
+		ctx, cancel := context.WithTimeout(a.ctx, keepEvery)
+		defer cancel()
+		r, _, err := t.p.records.read(ctx, t.key)
+		_ = t.Post(read{a, r, err})
+	}()
+}
+
+// compareRead ends the attempt if another one has the task by now, or if the task has ended.
+func (t *taskActor) compareRead(m read) {
+	a := m.a
+	switch {
+	case len(a.writes) > 0: // a write is under way, which finds out by itself
+	case errors.Is(m.err, store.ErrNotFound):
+		_ = a.lost(m.err, &a.known.rec)
+	case m.err == nil && a.known.behind(&m.r):
+		a.known.rec = m.r
+		_ = a.lost(task.ErrEnded, &m.r)
+	}
+	keeps, again := t.keepsNext, t.readAgain
+	t.reading, t.readAgain, t.keepsNext = false, false, false
+	if n := t.newest(); keeps && n != nil {
+		n.keep()
+	}
+	if again {
+		t.look(false)
+	}
+}
+
+// keepWork says that the work is being done. Work that has not begun is not kept where a look comes
+// first, so that it is not fresh.
+func (t *taskActor) keepWork(look bool) {
+	if look {
+		t.look(true)
+		return
+	}
+	if t.opening != nil && t.opening.fresh() { // otherwise another may have it
+		t.opening.keep()
+	}
+	if a := t.newest(); a != nil {
+		a.keep()
+	}
+}
