@@ -35,7 +35,7 @@ func (c *costs) behind(r *costsReport) (err error) {
 	if o.bin, err = build(c.ctx, filepath.Dir(o.data), false); err != nil {
 		return err
 	}
-	w, err := startWorld(c.ctx, o, "--replay-age", "6h", "--max-store", "40GiB")
+	w, err := startWorld(c.ctx, o, "--set", "replay-age=6h", "--max-store", "40GiB")
 	if err != nil {
 		return err
 	}

@@ -160,7 +160,7 @@ func TestNothingIsLeft(t *testing.T) {
 				t.Errorf("after the %s round: %d goroutines, before %d:\n%s", name, l.Goroutines, before.Goroutines, strings.Join(l.Stacks, "\n\n"))
 			}
 			for kind, n := range l.Actors {
-				if want := map[string]int64{"node": 1}[kind]; n != want {
+				if want := map[string]int64{"node": 1, "queue": 1}[kind]; n != want {
 					t.Errorf("after the %s round: %d actors of kind %s, want %d", name, n, kind, want)
 				}
 			}
