@@ -96,15 +96,6 @@ func (s *natsServers) startAll() error {
 	return s.ready()
 }
 
-// url is what a node is given as --nats.
-func (s *natsServers) url() string {
-	var urls []string
-	for _, n := range s.all {
-		urls = append(urls, "nats://"+n.address)
-	}
-	return strings.Join(urls, ",")
-}
-
 // ready waits until each server says that it keeps streams.
 func (s *natsServers) ready() error {
 	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {

@@ -203,13 +203,6 @@ func (w *world) answers() bool {
 	return true
 }
 
-func (w *world) startProcess() error {
-	if w.fleet != nil {
-		return w.fleet.start()
-	}
-	return w.p.start()
-}
-
 // connected reports whether a stream whose connection was made during a start has it to whoever serves it now. Nodes of a fleet
 // keep theirs while others are killed.
 func (w *world) connected(boot int64) bool {
