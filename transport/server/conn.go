@@ -40,14 +40,14 @@ type Conn struct {
 	Account  atomic.Pointer[LastAccount] // of its first request
 	kept     atomic.Value                // what Kept returns
 
-	mu      sync.Mutex // guards the fields below
-	idle    bool       // nothing has come since the last response, or since the connection was made
-	header  bool       // a header is to come: the connection is new, or a request has begun
-	closing bool       // asked to close: the read deadline has passed, whatever others set
-	leaving bool       // asked to make room
-	sealed  bool       // what is read is encrypted
-	framing framing    // of the requests
-	until   time.Time  // the read deadline that others set
+	mu           sync.Mutex // guards the fields below
+	idle         bool       // nothing has come since the last response, or since the connection was made
+	header       bool       // a header is to come: the connection is new, or a request has begun
+	closing      bool       // asked to close: the read deadline has passed, whatever others set
+	leaving      bool       // asked to make room
+	encrypted    bool       // what is read is encrypted
+	framing      framing    // of the requests
+	readDeadline time.Time  // the read deadline that others set
 }
 
 // ConnOf returns the Conn below c, or nil if there is none.
@@ -72,7 +72,7 @@ func (g *Conn) SetIdle(waits bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !waits && g.idle { // the request came with the one before
-		g.room.begins(g.listener)
+		g.room.noteRequest(g.listener)
 	}
 	g.header = false
 	if g.idle = waits; !waits {
@@ -98,11 +98,11 @@ func (g *Conn) SetAway(away bool) {
 	}
 }
 
-// seal notes that what is read is encrypted, so that no request can be seen in it.
-func (g *Conn) seal() {
+// markEncrypted notes that what is read is encrypted, so that no request can be seen in it.
+func (g *Conn) markEncrypted() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.sealed = true
+	g.encrypted = true
 }
 
 // closeIfIdle makes the connection close if it waits for a request and none has come.
@@ -116,10 +116,10 @@ func (g *Conn) closeIfIdle() {
 
 // keepOpen takes back what closeIfIdle asked for. mu is held.
 func (g *Conn) keepOpen() {
-	g.stays()
+	g.cancelLeaving()
 	if g.closing {
 		g.closing = false
-		_ = g.Conn.SetReadDeadline(g.until)
+		_ = g.Conn.SetReadDeadline(g.readDeadline)
 	}
 }
 
@@ -128,12 +128,12 @@ func (g *Conn) Read(p []byte) (int, error) {
 		return 0, errFraming
 	}
 	n, err := g.Conn.Read(p)
-	n, err, fault := g.received(p, n, err)
+	n, err, fault := g.judgeRead(p, n, err)
 	switch fault {
 	case errLateHeader:
-		g.listener.crowd.faulty(0, limits.HeaderTimeout.Counted)
+		g.listener.crowd.reportFaulty(0, limits.HeaderTimeout.Counted)
 	case errFraming:
-		g.listener.crowd.faulty(http.StatusBadRequest, "framing")
+		g.listener.crowd.reportFaulty(http.StatusBadRequest, "framing")
 	}
 	return n, err
 }
@@ -145,9 +145,9 @@ var (
 	errFraming = errors.New("transport: the end of the request is in doubt")
 )
 
-// received judges what a read has returned: whether the connection was asked to close, and whether the header that
+// judgeRead judges what a read has returned: whether the connection was asked to close, and whether the header that
 // comes is at fault.
-func (g *Conn) received(p []byte, n int, err error) (_ int, _, fault error) {
+func (g *Conn) judgeRead(p []byte, n int, err error) (_ int, _, fault error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if n == 0 && g.closing && errors.Is(err, os.ErrDeadlineExceeded) {
@@ -159,13 +159,13 @@ func (g *Conn) received(p []byte, n int, err error) (_ int, _, fault error) {
 		err = nil
 	}
 	if n > 0 {
-		whole, faulty := g.follows(p[:n])
-		if g.idle && !g.sealed && g.framing.waits() {
+		whole, faulty := g.followRequests(p[:n])
+		if g.idle && !g.encrypted && g.framing.awaitsRequest() {
 			return n, err, nil // it still waits for a request
 		}
 		if g.idle {
 			g.header, g.idle = true, false
-			g.room.begins(g.listener)
+			g.room.noteRequest(g.listener)
 		}
 		g.keepOpen()
 		switch {
@@ -183,15 +183,15 @@ func (g *Conn) received(p []byte, n int, err error) (_ int, _, fault error) {
 	return n, err, nil
 }
 
-// follows takes what was read, and returns how much of it may be used, and whether nothing more may be read. mu is held.
-func (g *Conn) follows(p []byte) (n int, faulty bool) {
-	if g.sealed {
+// followRequests takes what was read, and returns how much of it may be used, and whether nothing more may be read. mu is held.
+func (g *Conn) followRequests(p []byte) (n int, faulty bool) {
+	if g.encrypted {
 		return len(p), false
 	}
 	if g.idle {
-		g.framing.resumes()
+		g.framing.expectRequest()
 	}
-	n, faulty = g.framing.follow(p)
+	n, faulty = g.framing.followBytes(p)
 	if faulty {
 		g.over.Store(true)
 	}
@@ -203,7 +203,7 @@ var headerTooLarge = []byte("HTTP/1.1 431 ")
 
 func (g *Conn) Write(p []byte) (int, error) {
 	if bytes.HasPrefix(p, headerTooLarge) {
-		g.listener.crowd.faulty(http.StatusRequestHeaderFieldsTooLarge, limits.MaxHeader.Counted)
+		g.listener.crowd.reportFaulty(http.StatusRequestHeaderFieldsTooLarge, limits.MaxHeader.Counted)
 	}
 	return g.writeInTime(p)
 }
@@ -211,7 +211,7 @@ func (g *Conn) Write(p []byte) (int, error) {
 func (g *Conn) SetReadDeadline(t time.Time) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.until = t; g.closing {
+	if g.readDeadline = t; g.closing {
 		return nil
 	}
 	return g.Conn.SetReadDeadline(t)
@@ -223,9 +223,9 @@ func (g *Conn) SetDeadline(t time.Time) error {
 
 func (g *Conn) Close() error {
 	err := g.Conn.Close()
-	g.listener.remove(g)
+	g.listener.removeConn(g)
 	g.mu.Lock()
-	g.stays()
+	g.cancelLeaving()
 	g.mu.Unlock()
 	return err
 }

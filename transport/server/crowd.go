@@ -44,15 +44,15 @@ func (w *Crowd) addressOf(c net.Conn) netip.Addr {
 	return a
 }
 
-// refused reports to Refused.
-func (w *Crowd) refused(limit *limits.Row, from netip.Addr) {
+// reportRefused reports to Refused.
+func (w *Crowd) reportRefused(limit *limits.Row, from netip.Addr) {
 	if w.Refused != nil {
 		w.Refused(limit, from)
 	}
 }
 
-// faulty reports to Faulty.
-func (w *Crowd) faulty(status int, reason string) {
+// reportFaulty reports to Faulty.
+func (w *Crowd) reportFaulty(status int, reason string) {
 	if w.Faulty != nil {
 		w.Faulty(status, reason)
 	}

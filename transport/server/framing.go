@@ -40,7 +40,7 @@ const (
 	inChunk
 	inChunkEnd // the empty line after it
 	inTrailer
-	unfollowed
+	notFollowed
 )
 
 // peeked is how many bytes of a request net/http must have to answer it on a kept connection.
@@ -60,11 +60,11 @@ var skipped = func() (t [256]bool) {
 	return t
 }()
 
-// follow takes the next bytes of a connection, and returns how many of them may be read. If a header among them is faulty,
+// followBytes takes the next bytes of a connection, and returns how many of them may be read. If a header among them is faulty,
 // that is what is before it, and as much of it as net/http must have to refuse it.
-func (f *framing) follow(p []byte) (n int, faulty bool) {
+func (f *framing) followBytes(p []byte) (n int, faulty bool) {
 	header := 0 // where the header begins in p
-	for at := 0; at < len(p) && f.part != unfollowed; {
+	for at := 0; at < len(p) && f.part != notFollowed; {
 		if f.part == inBody || f.part == inChunk {
 			n := min(f.left, int64(len(p)-at))
 			at += int(n)
@@ -80,7 +80,7 @@ func (f *framing) follow(p []byte) (n int, faulty bool) {
 		}
 		end := bytes.IndexByte(p[at:], '\n')
 		if end < 0 {
-			f.keep(p[at:])
+			f.keepPiece(p[at:])
 			break
 		}
 		line := p[at : at+end]
@@ -90,10 +90,10 @@ func (f *framing) follow(p []byte) (n int, faulty bool) {
 		}
 		f.long = f.long || len(line) > len(f.line)
 		if at += end + 1; f.n > 0 {
-			f.keep(line)
+			f.keepPiece(line)
 			line, f.n = f.line[:f.n], 0
 		}
-		if f.take(line) {
+		if f.takeLine(line) {
 			return min(len(p), max(0, header+peeked-f.sent)), true
 		}
 		f.long = false
@@ -107,8 +107,8 @@ func (f *framing) follow(p []byte) (n int, faulty bool) {
 	return len(p), false
 }
 
-// keep adds to a line that comes in pieces.
-func (f *framing) keep(piece []byte) {
+// keepPiece adds to a line that comes in pieces.
+func (f *framing) keepPiece(piece []byte) {
 	n := copy(f.line[f.n:], piece)
 	f.n += n
 	if piece = piece[n:]; len(piece) > 0 {
@@ -120,8 +120,8 @@ func (f *framing) keep(piece []byte) {
 	}
 }
 
-// take takes a line, and reports whether it makes the header faulty.
-func (f *framing) take(line []byte) (faulty bool) {
+// takeLine takes a line, and reports whether it makes the header faulty.
+func (f *framing) takeLine(line []byte) (faulty bool) {
 	if n := len(line); n > 0 && line[n-1] == '\r' {
 		line = line[:n-1]
 	}
@@ -129,17 +129,17 @@ func (f *framing) take(line []byte) (faulty bool) {
 	case inHeader:
 		switch {
 		case len(line) > 0 && f.begun:
-			return f.judge(line)
+			return f.judgeHeaderLine(line)
 		case len(line) > 0:
 			f.begun, f.old = true, bytes.HasSuffix(line, version10)
 		case f.begun:
-			f.end()
+			f.endHeader()
 		}
 	case inChunkSize:
-		f.chunk(line)
+		f.readChunkSize(line)
 	case inChunkEnd:
 		if f.part = inChunkSize; len(line) > 0 {
-			f.part = unfollowed
+			f.part = notFollowed
 		}
 	case inTrailer:
 		if len(line) == 0 {
@@ -149,8 +149,8 @@ func (f *framing) take(line []byte) (faulty bool) {
 	return false
 }
 
-// judge looks at a line of a header.
-func (f *framing) judge(line []byte) (faulty bool) {
+// judgeHeaderLine looks at a line of a header.
+func (f *framing) judgeHeaderLine(line []byte) (faulty bool) {
 	switch line[0] | 0x20 {
 	case 'c':
 		if !hasName(line, contentLength) {
@@ -167,8 +167,8 @@ func (f *framing) judge(line []byte) (faulty bool) {
 	return f.coding && (f.length || f.old)
 }
 
-// end ends a header.
-func (f *framing) end() {
+// endHeader ends a header.
+func (f *framing) endHeader() {
 	switch {
 	case f.coding:
 		f.part = inChunkSize
@@ -178,8 +178,8 @@ func (f *framing) end() {
 	f.begun, f.length, f.coding = false, false, false
 }
 
-// chunk takes the line before a chunk.
-func (f *framing) chunk(line []byte) {
+// readChunkSize takes the line before a chunk.
+func (f *framing) readChunkSize(line []byte) {
 	digits := 0
 	for digits < len(line) && (line[digits]-'0' < 10 || line[digits]|0x20-'a' < 6) {
 		digits++
@@ -187,7 +187,7 @@ func (f *framing) chunk(line []byte) {
 	n, err := strconv.ParseInt(string(line[:digits]), 16, 64)
 	switch {
 	case err != nil:
-		f.part = unfollowed
+		f.part = notFollowed
 	case n == 0:
 		f.part = inTrailer
 	default:
@@ -195,15 +195,15 @@ func (f *framing) chunk(line []byte) {
 	}
 }
 
-// resumes makes f go on with the next request, for which the server waits, also if f has not seen the end of the last.
-func (f *framing) resumes() {
+// expectRequest makes f go on with the next request, for which the server waits, also if f has not seen the end of the last.
+func (f *framing) expectRequest() {
 	if f.part != inHeader {
 		*f = framing{}
 	}
 }
 
-// waits reports whether nothing of a request has come but an empty line, which may end the one before.
-func (f *framing) waits() bool {
+// awaitsRequest reports whether nothing of a request has come but an empty line, which may end the one before.
+func (f *framing) awaitsRequest() bool {
 	return f.part == inHeader && !f.begun && (f.n == 0 || f.n == 1 && f.line[0] == '\r')
 }
 

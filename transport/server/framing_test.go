@@ -13,7 +13,7 @@ func TestFramingOfOldRequests(t *testing.T) {
 			var f framing
 			text, got := "POST "+path+" HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\n", false
 			for ; len(text) > 0 && !got; text = text[min(piece, len(text)):] {
-				_, got = f.follow([]byte(text[:min(piece, len(text))]))
+				_, got = f.followBytes([]byte(text[:min(piece, len(text))]))
 			}
 			if !got {
 				t.Errorf("by %d, %s: nothing is noticed", piece, path)
@@ -35,10 +35,10 @@ func TestFramingOfPaddedLengths(t *testing.T) {
 			second := strings.LastIndex(text, "POST")
 			for at := range second {
 				var f framing
-				n, faulty := f.follow([]byte(text[:at]))
+				n, faulty := f.followBytes([]byte(text[:at]))
 				if !faulty {
 					more := 0
-					more, faulty = f.follow([]byte(text[at:]))
+					more, faulty = f.followBytes([]byte(text[at:]))
 					n += more
 				}
 				refused := n < len(head) && len(blanks)+len(after) > 28 // the line has more than 48 bytes
@@ -57,7 +57,7 @@ func BenchmarkFraming(b *testing.B) {
 	b.ReportAllocs()
 	var f framing
 	for b.Loop() {
-		if n, faulty := f.follow(all); n != len(all) || faulty || f.part != inHeader {
+		if n, faulty := f.followBytes(all); n != len(all) || faulty || f.part != inHeader {
 			b.Fatalf("%+v", f)
 		}
 	}

@@ -71,7 +71,7 @@ func withFraming(ctx context.Context, c net.Conn) context.Context {
 		return ctx
 	}
 	if _, encrypted := c.(*tls.Conn); encrypted {
-		g.seal()
+		g.markEncrypted()
 		return ctx
 	}
 	return context.WithValue(ctx, framedKey{}, true)
@@ -135,23 +135,23 @@ func (d *Listener) Accept() (net.Conn, error) {
 		case err == nil:
 			g, from, limit, taken := d.letIn(c)
 			if taken {
-				d.crowd.faulty(0, limits.Connections.Counted)
+				d.crowd.reportFaulty(0, limits.Connections.Counted)
 			}
 			if limit == nil {
 				return g, nil
 			}
-			d.crowd.refused(limit, from) // first, so that who sees the end finds it counted
+			d.crowd.reportRefused(limit, from) // first, so that who sees the end finds it counted
 			_ = c.Close()
 		case !d.isShut():
 			return nil, err
 		}
 	}
-	d.once.Do(d.close) // another goroutine may be about to close it
+	d.once.Do(d.stopListening) // another goroutine may be about to close it
 	d.mu.Lock()
 	if n := len(d.late); n > 0 && !d.closed {
 		c := d.late[n-1]
 		d.late = d.late[:n-1]
-		g := d.add(c, d.crowd.addressOf(c))
+		g := d.addConn(c, d.crowd.addressOf(c))
 		d.mu.Unlock()
 		return g, nil
 	}
@@ -162,15 +162,15 @@ func (d *Listener) Accept() (net.Conn, error) {
 	return nil, net.ErrClosed
 }
 
-// remove removes g, which is closed.
-func (d *Listener) remove(g *Conn) {
+// removeConn removes g, which is closed.
+func (d *Listener) removeConn(g *Conn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.drop(g)
+	d.forgetConn(g)
 }
 
-// drop removes g from the connections of the listener. mu is held.
-func (d *Listener) drop(g *Conn) {
+// forgetConn removes g from the connections of the listener. mu is held.
+func (d *Listener) forgetConn(g *Conn) {
 	if _, there := d.conns[g]; !there {
 		return
 	}
@@ -217,10 +217,10 @@ func (d *Listener) Shut() {
 		close(d.shut)
 	}
 	d.mu.Unlock()
-	d.once.Do(d.close)
+	d.once.Do(d.stopListening)
 }
 
-func (d *Listener) close() {
+func (d *Listener) stopListening() {
 	late := lastCallers(d.Listener)
 	_ = d.Listener.Close()
 	d.mu.Lock()

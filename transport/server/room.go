@@ -20,8 +20,8 @@ type roomState struct {
 	since atomic.Int64
 }
 
-// begins notes that a request begins now.
-func (r *roomState) begins(d *Listener) { r.since.Store(d.now()) }
+// noteRequest notes that a request begins now.
+func (r *roomState) noteRequest(d *Listener) { r.since.Store(d.now()) }
 
 // connKey has the Conn of a connection in its context.
 type connKey struct{}
@@ -78,8 +78,8 @@ const (
 	// mostLeaving bounds the idle connections that were asked to make room and are not closed yet. By so many there may be
 	// more than Crowd.All.
 	mostLeaving = 32
-	// unreadAfter is how long a write may take before its client counts as one that does not read.
-	unreadAfter = time.Second
+	// stalledAfter is how long a write may take before its client counts as one that does not read.
+	stalledAfter = time.Second
 )
 
 // letIn adds c to the connections of the listener. It returns nil, with the limit, if there are too many. taken reports whether
@@ -98,13 +98,13 @@ func (d *Listener) letIn(c net.Conn) (g *Conn, from netip.Addr, limit *limits.Ro
 			return nil, from, limits.Connections.Row, false
 		}
 	}
-	return d.add(c, from), from, nil, taken
+	return d.addConn(c, from), from, nil, taken
 }
 
-// add adds c to the connections of the listener. mu is held.
-func (d *Listener) add(c net.Conn, from netip.Addr) *Conn {
+// addConn adds c to the connections of the listener. mu is held.
+func (d *Listener) addConn(c net.Conn, from netip.Addr) *Conn {
 	g := &Conn{Conn: c, listener: d, from: from, idle: true, header: true}
-	g.room.begins(d)
+	g.room.noteRequest(d)
 	boundBuffers(c)
 	d.conns[g] = struct{}{}
 	if from.IsValid() {
@@ -121,9 +121,9 @@ type candidate struct {
 	since int64
 }
 
-// before reports whether c should make room rather than o: first what belongs to the address that has most, then what is idle, then
+// yieldsBefore reports whether c should make room rather than o: first what belongs to the address that has most, then what is idle, then
 // what has been as it is for longest.
-func (c candidate) before(o candidate) bool {
+func (c candidate) yieldsBefore(o candidate) bool {
 	switch {
 	case o.conn == nil || c.owned != o.owned:
 		return o.conn == nil || c.owned > o.owned
@@ -140,7 +140,7 @@ func (d *Listener) makeRoom(own int) (made, taken bool) {
 	left, now := candidates, d.now()
 	for g := range d.conns { // in no order
 		if owned := d.from[g.from]; owned > own+1 && !g.away {
-			if c, ok := g.candidate(owned, now); ok && c.before(first) {
+			if c, ok := g.asCandidate(owned, now); ok && c.yieldsBefore(first) {
 				first = c
 			}
 		}
@@ -152,25 +152,25 @@ func (d *Listener) makeRoom(own int) (made, taken bool) {
 	case first.conn == nil:
 		return false, false
 	case first.idle:
-		return d.leaving.Load() < mostLeaving && first.conn.leave(), false
+		return d.leaving.Load() < mostLeaving && first.conn.closeForRoom(), false
 	}
-	d.drop(first.conn)
+	d.forgetConn(first.conn)
 	closeAtOnce(first.conn.Conn)
 	return true, true
 }
 
-// candidate returns the connection as one that can make room, if it can. The listener's mu is held.
-func (g *Conn) candidate(owned int, now int64) (candidate, bool) {
+// asCandidate returns the connection as one that can make room, if it can. The listener's mu is held.
+func (g *Conn) asCandidate(owned int, now int64) (candidate, bool) {
 	g.mu.Lock()
 	idle, closing := g.idle, g.closing
 	g.mu.Unlock()
 	writing := g.writes.since.Load()
-	waits := idle || g.Handlers() <= 0 || writing > 0 && now-writing >= int64(unreadAfter)
+	waits := idle || g.Handlers() <= 0 || writing > 0 && now-writing >= int64(stalledAfter)
 	return candidate{g, owned, idle, g.room.since.Load()}, waits && !closing
 }
 
-// leave makes an idle connection close to make room, and reports whether it will unless a request has come.
-func (g *Conn) leave() bool {
+// closeForRoom makes an idle connection close to make room, and reports whether it will unless a request has come.
+func (g *Conn) closeForRoom() bool {
 	g.closeIfIdle()
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -181,8 +181,8 @@ func (g *Conn) leave() bool {
 	return g.closing
 }
 
-// stays takes back that the connection makes room, or has made it. mu is held.
-func (g *Conn) stays() {
+// cancelLeaving takes back that the connection makes room, or has made it. mu is held.
+func (g *Conn) cancelLeaving() {
 	if g.leaving {
 		g.leaving = false
 		g.listener.leaving.Add(-1)
