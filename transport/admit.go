@@ -17,10 +17,10 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// admit makes all checks that come before the dispatcher. It returns nil if the request may go on.
-func (h *Handler) admit(x *Exchange, w http.ResponseWriter, r *http.Request) *refusal.Refusal {
-	if no := h.o.admitNames(r); no != nil {
-		return no
+// admitRequest makes all checks that come before the dispatcher. It returns nil if the request may go on.
+func (h *Handler) admitRequest(x *Exchange, w http.ResponseWriter, r *http.Request) *refusal.Refusal {
+	if refused := h.o.admitNames(r); refused != nil {
+		return refused
 	}
 	if origin := r.Header["Origin"]; len(origin) > 0 {
 		header := w.Header()
@@ -28,11 +28,11 @@ func (h *Handler) admit(x *Exchange, w http.ResponseWriter, r *http.Request) *re
 		header["Access-Control-Expose-Headers"] = exposedHeaders
 		header.Add("Vary", "Origin")
 	}
-	if !x.endpoint.allows(r.Method) {
+	if !x.endpoint.allowsMethod(r.Method) {
 		return refusal.Method
 	}
 	if r.Method == http.MethodOptions {
-		h.answerPreflight(x, w, r, x.endpoint.methods())
+		h.answerPreflight(x, w, r, x.endpoint.allowHeader())
 		return preflight
 	}
 	if h.isClosing() {
@@ -42,15 +42,15 @@ func (h *Handler) admit(x *Exchange, w http.ResponseWriter, r *http.Request) *re
 		principal, err := h.o.Authenticate(r)
 		if err != nil {
 			h.o.Log.DebugContext(r.Context(), "transport: authentication refused", "remote", r.RemoteAddr, "error", err)
-			return denied(err)
+			return authRefusal(err)
 		}
 		x.Principal = principal
-		if no := x.countAnew(); no != nil {
-			return no
+		if refused := x.moveCharge(); refused != nil {
+			return refused
 		}
 	}
-	if no := h.admitVersion(x, r); no != nil {
-		return no
+	if refused := h.admitVersion(x, r); refused != nil {
+		return refused
 	}
 	switch x.endpoint {
 	case sseEndpoint:
@@ -64,7 +64,7 @@ func (h *Handler) admit(x *Exchange, w http.ResponseWriter, r *http.Request) *re
 		return h.admitPost(x, w, r)
 	}
 	if v := r.Header["Mcp-Session-Id"]; len(v) > 0 && !x.Stateless {
-		if len(v) > 1 || !visible(v[0]) {
+		if len(v) > 1 || !isVisibleASCII(v[0]) {
 			return refusal.SessionID
 		}
 		x.SessionID = v[0]
@@ -76,8 +76,8 @@ func (h *Handler) admit(x *Exchange, w http.ResponseWriter, r *http.Request) *re
 	case http.MethodPost:
 		return h.admitPost(x, w, r)
 	case http.MethodGet:
-		if no := admitGet(r); no != nil {
-			return no
+		if refused := admitGet(r); refused != nil {
+			return refused
 		}
 		if v := r.Header["Last-Event-Id"]; len(v) > 0 {
 			if len(v) > 1 || len(v[0]) > maxEventID {
@@ -102,7 +102,7 @@ func (o *Options) admitNames(r *http.Request) *refusal.Refusal {
 }
 
 func admitGet(r *http.Request) *refusal.Refusal {
-	if _, sse := accepts(r.Header["Accept"]); !sse {
+	if _, sse := acceptedMedia(r.Header["Accept"]); !sse {
 		return refusal.AcceptGet
 	}
 	return nil
@@ -117,34 +117,34 @@ func (h *Handler) admitPost(x *Exchange, w http.ResponseWriter, r *http.Request)
 	}
 	// Requests to the messages endpoint are answered on the session's stream, so they need no Accept.
 	if x.endpoint == streamable {
-		if json, sse := accepts(r.Header["Accept"]); !json || !sse {
+		if json, sse := acceptedMedia(r.Header["Accept"]); !json || !sse {
 			return refusal.AcceptPost
 		}
 	}
 	if r.ContentLength > h.o.MaxBody {
 		return refusal.TooLarge
 	}
-	if no := h.readBody(x, w, r); no != nil {
-		return no
+	if refused := h.readBody(x, w, r); refused != nil {
+		return refused
 	}
-	no := h.admitMessage(x, r)
-	if no != nil && no.After == 0 && x.account != nil && h.o.Owe != nil {
+	refused := h.admitMessage(x, r)
+	if refused != nil && refused.After == 0 && x.account != nil && h.o.Owe != nil {
 		values := x.Msg.Values
 		if values == 0 { // it is no JSON: nobody has counted them
 			values = bytes.Count(x.Body, []byte{','})
 		}
 		h.o.Owe(x.account, len(x.Body), values)
 	}
-	return no
+	return refused
 }
 
 // admitMessage checks the message in the body of a POST.
 func (h *Handler) admitMessage(x *Exchange, r *http.Request) *refusal.Refusal {
-	if no := x.scan(r.Context()); no != nil {
-		return no
+	if refused := x.scanBody(r.Context()); refused != nil {
+		return refused
 	}
-	if no := x.holdValues(); no != nil {
-		return about(&x.Msg, no)
+	if refused := x.chargeValues(); refused != nil {
+		return refusalWithID(&x.Msg, refused)
 	}
 	if x.Stateless || x.Msg.ProtocolVersion != nil && h.bothEras(x) || h.onlyStateless(x) && string(x.Msg.Method) != mcp.MethodInitialize {
 		return h.admitStateless(x, r.Header)
@@ -155,9 +155,9 @@ func (h *Handler) admitMessage(x *Exchange, r *http.Request) *refusal.Refusal {
 // isLarge reports whether the body costs so much that it is scanned in turn.
 func (x *Exchange) isLarge() bool { return len(x.Body) > limits.TurnBytes.Value() && x.account != nil }
 
-// scan scans the body. Large ones are scanned in turn, and none but the smallest while the client owes for others: to look at one of those
+// scanBody scans the body. Large ones are scanned in turn, and none but the smallest while the client owes for others: to look at one of those
 // costs no more than to refuse it.
-func (x *Exchange) scan(ctx context.Context) *refusal.Refusal {
+func (x *Exchange) scanBody(ctx context.Context) *refusal.Refusal {
 	if len(x.Body) > limits.OwedBytes.Value() && x.account != nil && x.h.o.Debt != nil {
 		if wait := x.h.o.Debt(x.account); wait > 0 {
 			return refusal.Of(limits.PrincipalRate.Row).In(wait)
@@ -186,8 +186,8 @@ func (h *Handler) readBody(x *Exchange, w http.ResponseWriter, r *http.Request) 
 	if r.ContentLength == 0 {
 		return refusal.Empty
 	}
-	if no := x.holdBody(max(r.ContentLength, 0)); no != nil { // before a byte of it is read
-		return no
+	if refused := x.chargeBody(max(r.ContentLength, 0)); refused != nil { // before a byte of it is read
+		return refused
 	}
 	x.body = codec.GetBuffer()
 	b := x.body.B[:0]
@@ -195,8 +195,8 @@ func (h *Handler) readBody(x *Exchange, w http.ResponseWriter, r *http.Request) 
 	b = slices.Grow(b, int(min(max(r.ContentLength, 0)+1, maxAhead)))
 	x.conn.EndHandler() // it is up to the client
 	defer x.conn.BeginHandler()
-	h.reads.begin(&x.watch, w)
-	defer h.reads.end(&x.watch)
+	h.reads.beginWatch(&x.watch, w)
+	defer h.reads.endWatch(&x.watch)
 	for others := readStep; ; {
 		if len(b) >= others { // who sends faster than we read never blocks, and would keep the processor for 10 ms at a time
 			others = len(b) + readStep
@@ -208,8 +208,8 @@ func (h *Handler) readBody(x *Exchange, w http.ResponseWriter, r *http.Request) 
 				more = min(more, int(left))
 			}
 			if r.ContentLength < 0 {
-				if no := x.holdBody(int64(len(b) + more)); no != nil {
-					return no
+				if refused := x.chargeBody(int64(len(b) + more)); refused != nil {
+					return refused
 				}
 			}
 			b = slices.Grow(b, more)
@@ -256,8 +256,8 @@ func refuseUnread(err error) *refusal.Refusal {
 	return refusal.Body
 }
 
-// visible reports whether s is a valid session id: one or more characters of 0x21 to 0x7E.
-func visible(s string) bool {
+// isVisibleASCII reports whether s is a valid session id: one or more characters of 0x21 to 0x7E.
+func isVisibleASCII(s string) bool {
 	for i := 0; i < len(s); i++ {
 		if s[i] < 0x21 || s[i] > 0x7e {
 			return false

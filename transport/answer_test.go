@@ -136,7 +136,7 @@ func TestAnswerFromElsewhere(t *testing.T) {
 			x.Answer(200, large)
 		}()
 		<-begun
-		for x.waiting() {
+		for x.isFresh() {
 			<-time.After(time.Millisecond)
 		}
 	}}, Options{})

@@ -14,18 +14,18 @@ type backlog struct {
 // more.
 const mostLarge = 4
 
-// fits reports whether an event of size bytes fits behind those that are queued. It does as long as less than half of limit
+// fitsEvent reports whether an event of size bytes fits behind those that are queued. It does as long as less than half of limit
 // is queued, so that a large event can be sent at all.
-func (b *backlog) fits(queued, size, limit int) bool {
+func (b *backlog) fitsEvent(queued, size, limit int) bool {
 	if b.large > 0 && time.Now().Before(b.until) {
 		queued -= min(b.large, queued)
 	}
 	return queued+size <= limit || queued < limit/2
 }
 
-// took notes that an event of size bytes is now at the end of the queue. patience is for how long it does not count if it is
+// noteQueued notes that an event of size bytes is now at the end of the queue. patience is for how long it does not count if it is
 // large.
-func (b *backlog) took(queued, size, limit int, patience time.Duration) {
+func (b *backlog) noteQueued(queued, size, limit int, patience time.Duration) {
 	switch {
 	case size <= limit/2:
 	case b.large == 0:
@@ -35,5 +35,5 @@ func (b *backlog) took(queued, size, limit int, patience time.Duration) {
 	}
 }
 
-// wrote notes that n bytes have left the queue, and how many are queued now.
-func (b *backlog) wrote(n, queued int) { b.large = min(b.large-min(n, b.large), queued) }
+// noteWritten notes that n bytes have left the queue, and how many are queued now.
+func (b *backlog) noteWritten(n, queued int) { b.large = min(b.large-min(n, b.large), queued) }

@@ -34,10 +34,10 @@ func TestBacklog(t *testing.T) {
 					time.Sleep(time.Minute)
 				case n < 0:
 					queued += n
-					b.wrote(-n, queued)
-				case b.fits(queued, n, 100):
+					b.noteWritten(-n, queued)
+				case b.fitsEvent(queued, n, 100):
 					queued += n
-					b.took(queued, n, 100, time.Minute)
+					b.noteQueued(queued, n, 100, time.Minute)
 					taken++
 				default:
 					goto cut

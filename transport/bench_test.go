@@ -167,8 +167,8 @@ func BenchmarkAdmitStateless(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				if no := h.admitStateless(x, header); no != nil {
-					b.Fatal(no.Text)
+				if refused := h.admitStateless(x, header); refused != nil {
+					b.Fatal(refused.Text)
 				}
 			}
 		})
@@ -285,8 +285,8 @@ func BenchmarkEvent(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		x.Event("ABCDEFGHIJKLMNOPQRSTUVWXYZ.12.0", 0, data)
-		x.s.flush()
-		batch, buf := x.s.take(true, false)
+		x.s.flushPending()
+		batch, buf := x.s.takeBatch(true, false)
 		_, _ = io.Discard.Write(batch)
 		buf.Free()
 	}

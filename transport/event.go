@@ -57,8 +57,8 @@ func appendLine(dst, data []byte) []byte {
 	return dst
 }
 
-// blank reports whether data is empty or only JSON's white space.
-func blank(data []byte) bool { return len(bytes.Trim(data, " \t\r\n")) == 0 }
+// isBlank reports whether data is empty or only JSON's white space.
+func isBlank(data []byte) bool { return len(bytes.Trim(data, " \t\r\n")) == 0 }
 
 // cutLine cuts data at the first of the three line ends that an event stream has.
 func cutLine(data []byte) (line, rest []byte, more bool) {

@@ -72,11 +72,11 @@ type Exchange struct {
 
 	plain
 
-	resumes    bool           // over HTTP/1.1, so that nothing refuses it but the number of connections
-	addressed  bool           // account was found for the address remote
-	account    *quota.Account // counts the bytes that are held for the client; nil until there are some
-	bodyHeld   int64          // of these, for the request
-	valuesHeld int64          // and for what decoding it makes
+	resumes       bool           // over HTTP/1.1, so that nothing refuses it but the number of connections
+	addressed     bool           // account was found for the address remote
+	account       *quota.Account // counts the bytes that are held for the client; nil until there are some
+	bodyCharged   int64          // of these, for the request
+	valuesCharged int64          // and for what decoding it makes
 
 	wake chan struct{} // inline: wakes ServeHTTP
 
@@ -84,27 +84,27 @@ type Exchange struct {
 	// It is taken while mu is held.
 	writing sync.Mutex
 
-	mu      sync.Mutex // guards the fields below
-	w       http.ResponseWriter
-	state   state
-	aborted bool // Cut before anything was sent, or the writing of the response has panicked
-	last    bool // AnswerLast
-	session string
-	s       *stream // nil unless opened
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
-	hook    func()      // of WhenGone
-	unwatch func() bool // stops watching base, nil if nothing watches
-	onGone  []func()
+	mu           sync.Mutex // guards the fields below
+	w            http.ResponseWriter
+	state        state
+	aborted      bool // Cut before anything was sent, or the writing of the response has panicked
+	last         bool // AnswerLast
+	session      string
+	s            *stream // nil unless opened
+	ctx          context.Context
+	cancel       context.CancelCauseFunc
+	goneHook     func()      // of WhenGone
+	stopWatching func() bool // stops watching base, nil if nothing watches
+	onGone       []func()
 
 	prev, next *Exchange // list of open streams, guarded by h.mu
 }
 
-func (x *Exchange) begin(h *Handler, w http.ResponseWriter, r *http.Request) {
+func (x *Exchange) beginRequest(h *Handler, w http.ResponseWriter, r *http.Request) {
 	x.h, x.w, x.base, x.remote, x.Header = h, w, r.Context(), r.RemoteAddr, r.Header
 	x.chunks = r.ProtoAtLeast(1, 1)
 	x.http1 = r.ProtoMajor == 1
-	x.plain.begin(r)
+	x.plain.noteRequest(r)
 	x.closes = r.Close || r.Method != http.MethodPost && r.ContentLength != 0
 	if x.http1 && len(r.TransferEncoding) > 0 && !server.Framed(r) {
 		x.closes = true
@@ -133,12 +133,12 @@ func canHijack(w http.ResponseWriter) bool {
 	}
 }
 
-// release returns the memory of the request's bytes.
-func (x *Exchange) release() {
+// releaseBody returns the memory of the request's bytes.
+func (x *Exchange) releaseBody() {
 	x.Body, x.Msg, x.Header = nil, codec.Message{}, nil
 	x.body.Free()
 	x.body = nil
-	x.letRequestGo()
+	x.refundRequest()
 }
 
 // handlerReturned ends the exchange for the goroutine of ServeHTTP, which returns next. From here on nobody may write,
@@ -149,13 +149,13 @@ func (x *Exchange) handlerReturned() {
 	if s == nil {
 		x.w = nil
 	}
-	cancel, unwatch := x.cancel, x.unwatch
+	cancel, unwatch := x.cancel, x.stopWatching
 	var hook func()
 	if s == nil && !last {
 		hook = x.takeHook()
 	}
 	x.mu.Unlock()
-	x.written()
+	x.awaitWriter()
 	if s != nil {
 		if s.pumped != nil {
 			<-s.pumped
@@ -177,8 +177,8 @@ func (x *Exchange) handlerReturned() {
 	}
 }
 
-// written waits for a response that another goroutine is writing.
-func (x *Exchange) written() {
+// awaitWriter waits for a response that another goroutine is writing.
+func (x *Exchange) awaitWriter() {
 	x.writing.Lock()
 	defer x.writing.Unlock()
 }
@@ -195,7 +195,7 @@ func (x *Exchange) Context() context.Context {
 		return x.ctx
 	}
 	x.ctx, x.cancel = context.WithCancelCause(context.WithoutCancel(x.base))
-	if x.over() {
+	if x.hasEnded() {
 		x.cancel(ErrGone)
 	} else {
 		x.watchBase()
@@ -208,11 +208,11 @@ func (x *Exchange) Context() context.Context {
 func (x *Exchange) WhenGone(f func()) (stop func() bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.over() {
+	if x.hasEnded() {
 		go f()
 		return func() bool { return false }
 	}
-	x.hook = f
+	x.goneHook = f
 	x.watchBase()
 	return func() bool {
 		x.mu.Lock()
@@ -221,15 +221,15 @@ func (x *Exchange) WhenGone(f func()) (stop func() bool) {
 	}
 }
 
-// over reports whether the end has come, so that nothing watches for it any more. mu is held.
-func (x *Exchange) over() bool { return x.state == gone || x.s == nil && x.w == nil && !x.last }
+// hasEnded reports whether the end has come, so that nothing watches for it any more. mu is held.
+func (x *Exchange) hasEnded() bool { return x.state == gone || x.s == nil && x.w == nil && !x.last }
 
 // watchBase watches the request's context, unless the connection was taken over. mu is held.
 func (x *Exchange) watchBase() {
 	switch {
 	case x.s != nil && x.s.conn != nil:
-	case x.unwatch == nil:
-		x.unwatch = context.AfterFunc(x.base, x.baseDone)
+	case x.stopWatching == nil:
+		x.stopWatching = context.AfterFunc(x.base, x.baseDone)
 	case x.base.Err() != nil: // baseDone ran before
 		go x.baseDone()
 	}
@@ -237,8 +237,8 @@ func (x *Exchange) watchBase() {
 
 // takeHook returns the function that WhenGone got, if it was not taken before. mu is held.
 func (x *Exchange) takeHook() func() {
-	f := x.hook
-	x.hook = nil
+	f := x.goneHook
+	x.goneHook = nil
 	return f
 }
 
@@ -268,20 +268,20 @@ func (x *Exchange) baseDone() {
 	tellGone(nil, hook)
 }
 
-// closed ends an exchange that ends with its connection, which the client has closed, unless the end of its response is
+// endByClient ends an exchange that ends with its connection, which the client has closed, unless the end of its response is
 // being written.
-func (x *Exchange) closed() {
+func (x *Exchange) endByClient() {
 	x.mu.Lock()
 	ended := x.s != nil && x.s.ended
 	x.mu.Unlock()
 	if !ended {
-		x.cut(cutClosed)
+		x.cutStream(cutClosed)
 	}
 }
 
-// left reports whether the client of a stateless request has closed the connection: then nothing may be written. It
+// hasLeft reports whether the client of a stateless request has closed the connection: then nothing may be written. It
 // only knows that of connections that were not taken over.
-func (x *Exchange) left() bool { return x.Stateless && x.clientLeft() }
+func (x *Exchange) hasLeft() bool { return x.Stateless && x.clientLeft() }
 
 // clientLeft reports whether the client has ended the request's context.
 func (x *Exchange) clientLeft() bool { return x.base.Err() != nil && x.Expired() == nil }
@@ -315,38 +315,38 @@ func (x *Exchange) SetSession(id string) {
 // Answer sends the whole response, as application/json if body is not empty. The caller may reuse body after the
 // return. Answer returns false, and does nothing, if anything was sent before.
 func (x *Exchange) Answer(status int, body []byte) bool {
-	return x.answer(status, body, 0, false)
+	return x.sendAnswer(status, body, 0, false)
 }
 
 // AnswerLast is Answer for a dispatcher that goes on after it. Its goroutine may be that of the connection, so over
 // HTTP/1 the response tells the client to send its next request on another one. After AnswerLast, neither the end of
 // the connection nor that of the dispatcher ends Context.
 func (x *Exchange) AnswerLast(status int, body []byte) bool {
-	return x.answer(status, body, 0, true)
+	return x.sendAnswer(status, body, 0, true)
 }
 
 // Accepted sends 202 without a body. It does nothing if anything was sent before.
 func (x *Exchange) Accepted() {
-	x.answer(http.StatusAccepted, nil, 0, false)
+	x.sendAnswer(http.StatusAccepted, nil, 0, false)
 }
 
 // Reject sends a JSON-RPC error as the whole response. After becomes Retry-After in whole seconds, rounded up. It does
 // nothing if anything was sent before.
-func (x *Exchange) Reject(no *refusal.Refusal) {
+func (x *Exchange) Reject(refused *refusal.Refusal) {
 	if x.isSent() {
 		return
 	}
-	if no.Challenge != "" {
+	if refused.Challenge != "" {
 		x.mu.Lock()
 		if x.state == fresh && x.w != nil {
-			x.w.Header()["Www-Authenticate"] = []string{no.Challenge}
+			x.w.Header()["Www-Authenticate"] = []string{refused.Challenge}
 		}
 		x.mu.Unlock()
 	}
 	b := codec.GetBuffer()
 	defer b.Free()
-	b.B = codec.AppendError(b.B, no.ID, no.Code, no.Text, no.Data)
-	x.answer(no.Status, b.B, no.After, false)
+	b.B = codec.AppendError(b.B, refused.ID, refused.Code, refused.Text, refused.Data)
+	x.sendAnswer(refused.Status, b.B, refused.After, false)
 }
 
 // isSent reports whether anything of the response was sent.
@@ -356,37 +356,37 @@ func (x *Exchange) isSent() bool {
 	return x.state != fresh
 }
 
-func (x *Exchange) answer(status int, body []byte, retryAfter time.Duration, last bool) bool {
+func (x *Exchange) sendAnswer(status int, body []byte, retryAfter time.Duration, last bool) bool {
 	x.mu.Lock()
 	if x.state != fresh || x.w == nil {
 		x.mu.Unlock()
 		return false
 	}
-	if x.left() {
+	if x.hasLeft() {
 		x.mu.Unlock()
-		x.closed()
+		x.endByClient()
 		return false
 	}
 	held := int64(len(body))
-	if held > requestBytes && x.hold(quota.Queues, held) != nil {
+	if held > requestBytes && x.chargeBytes(quota.Queues, held) != nil {
 		x.mu.Unlock()
-		x.cut(cutMemory)
+		x.cutStream(cutMemory)
 		return false
 	}
 	x.state, x.last = answered, last
 	w := x.w
 	// This never waits: only the step out of fresh takes it, and ServeHTTP, which has cleared w by then.
 	x.writing.Lock()
-	x.headers(w.Header())
+	x.setHeaders(w.Header())
 	if last {
 		x.closeAfter(w.Header())
 	}
-	if x.h.leaving() { // also over HTTP/2, where net/http makes it a GOAWAY
+	if x.h.isLeaving() { // also over HTTP/2, where net/http makes it a GOAWAY
 		w.Header().Set("Connection", "close")
 	}
 	x.mu.Unlock()
 	if retryAfter > 0 {
-		w.Header().Set("Retry-After", seconds(retryAfter))
+		w.Header().Set("Retry-After", wholeSeconds(retryAfter))
 	}
 	whole := false
 	defer func() {
@@ -396,18 +396,18 @@ func (x *Exchange) answer(status int, body []byte, retryAfter time.Duration, las
 			x.mu.Unlock()
 		}
 		if held > requestBytes {
-			x.letGo(quota.Queues, held)
+			x.refundBytes(quota.Queues, held)
 		}
 		x.writing.Unlock()
-		x.signal()
+		x.wakeWriter()
 	}()
 	x.h.respondJSON(w, status, body, &x.plain)
 	whole = true
 	return true
 }
 
-// headers sets the headers of every response of the dispatcher. mu is held.
-func (x *Exchange) headers(header http.Header) {
+// setHeaders sets the headers of every response of the dispatcher. mu is held.
+func (x *Exchange) setHeaders(header http.Header) {
 	if x.session != "" && x.endpoint == streamable && !x.Stateless {
 		header["Mcp-Session-Id"] = []string{x.session}
 	}
@@ -429,8 +429,8 @@ func (x *Exchange) Gone(f func()) {
 	x.onGone = append(x.onGone, f)
 }
 
-// signal wakes the goroutine of ServeHTTP if that one writes.
-func (x *Exchange) signal() {
+// wakeWriter wakes the goroutine of ServeHTTP if that one writes.
+func (x *Exchange) wakeWriter() {
 	if x.wake == nil {
 		return
 	}
@@ -444,8 +444,8 @@ func panicAttrs(v any, stack []byte) []slog.Attr {
 	return []slog.Attr{slog.String("panic", fmt.Sprint(v)), slog.String("stack", string(stack))}
 }
 
-// seconds formats d as whole seconds, rounded up.
-func seconds(d time.Duration) string {
+// wholeSeconds formats d as whole seconds, rounded up.
+func wholeSeconds(d time.Duration) string {
 	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
 }
 

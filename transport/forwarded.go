@@ -44,7 +44,7 @@ func (f Forwarded) Seen(r *http.Request) *http.Request {
 // is the client. If a hop is no address, the client is the last hop that was one. Client ignores the headers and
 // returns peer if Forwarded is not well-formed, or if both headers are there and name different clients.
 func (f Forwarded) Client(peer netip.AddrPort, header http.Header) netip.AddrPort {
-	if !f.trusts(peer.Addr()) {
+	if !f.trustsProxy(peer.Addr()) {
 		return peer
 	}
 	standard, old := header["Forwarded"], header["X-Forwarded-For"]
@@ -57,20 +57,20 @@ func (f Forwarded) Client(peer netip.AddrPort, header http.Header) netip.AddrPor
 	}
 	switch {
 	case len(old) == 0:
-		return f.walk(peer, hops)
+		return f.walkHops(peer, hops)
 	case len(standard) == 0:
-		return f.walk(peer, strings.Split(strings.Join(old, ","), ","))
+		return f.walkHops(peer, strings.Split(strings.Join(old, ","), ","))
 	}
-	a, b := f.walk(peer, hops), f.walk(peer, strings.Split(strings.Join(old, ","), ","))
+	a, b := f.walkHops(peer, hops), f.walkHops(peer, strings.Split(strings.Join(old, ","), ","))
 	if a.Addr() != b.Addr() {
 		return peer
 	}
 	return a
 }
 
-func (f Forwarded) walk(client netip.AddrPort, hops []string) netip.AddrPort {
-	for n := 0; len(hops) > 0 && n < maxHops && f.trusts(client.Addr()); n++ {
-		hop, ok := node(trim(hops[len(hops)-1]))
+func (f Forwarded) walkHops(client netip.AddrPort, hops []string) netip.AddrPort {
+	for n := 0; len(hops) > 0 && n < maxHops && f.trustsProxy(client.Addr()); n++ {
+		hop, ok := parseNode(trimBlanks(hops[len(hops)-1]))
 		if !ok {
 			break
 		}
@@ -79,11 +79,11 @@ func (f Forwarded) walk(client netip.AddrPort, hops []string) netip.AddrPort {
 	return client
 }
 
-func (f Forwarded) trusts(a netip.Addr) bool { return server.Within(f.Trusted, a) }
+func (f Forwarded) trustsProxy(a netip.Addr) bool { return server.Within(f.Trusted, a) }
 
-// node reads an address, with or without a port: "192.0.2.1", "192.0.2.1:80", "2001:db8::1", "[2001:db8::1]" and
+// parseNode reads an address, with or without a port: "192.0.2.1", "192.0.2.1:80", "2001:db8::1", "[2001:db8::1]" and
 // "[2001:db8::1]:80". It returns false for names, for "unknown", and for the label of a hop that a proxy hides.
-func node(s string) (netip.AddrPort, bool) {
+func parseNode(s string) (netip.AddrPort, bool) {
 	a, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(s, "["), "]"))
 	if err == nil && strings.HasPrefix(s, "[") == strings.HasSuffix(s, "]") && (a.Is6() || s[0] != '[') {
 		return netip.AddrPortFrom(a.Unmap().WithZone(""), 0), true

@@ -27,11 +27,11 @@ func FuzzHeaders(f *testing.F) {
 				}
 			}
 		}
-		json, sse := accepts([]string{s})
+		json, sse := acceptedMedia([]string{s})
 		if (json || sse) && !strings.Contains(s, "/") {
 			t.Errorf("%q is taken for a list of types", s)
 		}
-		if again, _ := accepts([]string{s, s}); again != json {
+		if again, _ := acceptedMedia([]string{s, s}); again != json {
 			t.Errorf("%q said twice means something else", s)
 		}
 		if _, _, ok := splitOrigin(s); ok {
@@ -43,7 +43,7 @@ func FuzzHeaders(f *testing.F) {
 		if ok && name+":"+port != s && name != s {
 			t.Errorf("%q is split into %q and %q", s, name, port)
 		}
-		o := Options{AllowHosts: []string{"a.test"}}.filled()
+		o := Options{AllowHosts: []string{"a.test"}}.withDefaults()
 		for _, from := range []side{onLoopback, beyond, withoutPort} {
 			named := strings.EqualFold(name, "a.test") || from != withoutPort && isLoopback(name) || from == beyond && net.ParseIP(strings.Trim(name, "[]")) != nil
 			if o.hostAllowed(s, from) && !named {
@@ -78,7 +78,7 @@ func FuzzEvent(f *testing.F) {
 		if diff := cmp.Diff(got, []event{want}); diff != "" || err != nil {
 			t.Errorf("%v (-got +want):\n%s", err, diff)
 		}
-		if blank(data) {
+		if isBlank(data) {
 			return
 		}
 		got, err = all(strings.NewReader(string(appendMessage(nil, data))))

@@ -25,11 +25,11 @@ func NewGuard(o Options) *Guard { return &Guard{NewHandler(nil, o)} }
 
 // Refuse answers r if its Host or its Origin is not allowed, and reports whether it did.
 func (g *Guard) Refuse(w http.ResponseWriter, r *http.Request) bool {
-	no := g.h.o.admitNames(r)
-	if no != nil {
-		g.h.refuse(w, streamable, no, plainOf(r))
+	refused := g.h.o.admitNames(r)
+	if refused != nil {
+		g.h.refuseRequest(w, streamable, refused, plainOf(r))
 	}
-	return no != nil
+	return refused != nil
 }
 
 // RefuseHost is Refuse for what pages of any origin may read.
@@ -37,19 +37,19 @@ func (g *Guard) RefuseHost(w http.ResponseWriter, r *http.Request) bool {
 	if g.h.o.hostAllowed(r.Host, sideOf(r)) {
 		return false
 	}
-	g.h.refuse(w, streamable, refusal.Host, plainOf(r))
+	g.h.refuseRequest(w, streamable, refusal.Host, plainOf(r))
 	return true
 }
 
 // RespondPublic is Respond for what caches may keep for an age, and give to other clients.
 func (g *Guard) RespondPublic(w http.ResponseWriter, r *http.Request, status int, body []byte, age time.Duration) {
-	w.Header().Set("Cache-Control", "public, max-age="+seconds(age))
-	g.h.send(w, status, body, plainOf(r))
+	w.Header().Set("Cache-Control", "public, max-age="+wholeSeconds(age))
+	g.h.writeResponse(w, status, body, plainOf(r))
 }
 
 // Respond answers r with a whole body. It bounds the time that the client has to read it, and to send a body that nobody wants.
 func (g *Guard) Respond(w http.ResponseWriter, r *http.Request, status int, body []byte) {
-	g.h.respond(w, status, body, plainOf(r))
+	g.h.respondUncached(w, status, body, plainOf(r))
 }
 
 // Serve has next serve r, which counts as held memory of its address meanwhile. It bounds how long the body of r may take, and how
@@ -63,12 +63,12 @@ func (g *Guard) Serve(w http.ResponseWriter, r *http.Request, next http.Handler,
 		p.ReadCloser = http.NoBody
 	}
 	p.conn.BeginHandler()
-	if no := p.count(r, probe); no != nil {
+	if refused := p.chargeRequest(r, probe); refused != nil {
 		defer p.conn.EndHandler()
-		g.h.refuse(w, streamable, uncounted(no, r), plainOf(r))
+		g.h.refuseRequest(w, streamable, memoryRefusal(refused, r), plainOf(r))
 		return
 	}
-	defer p.end()
+	defer p.endRequest()
 	seen := r.WithContext(context.WithValue(r.Context(), passageKey{}, p))
 	seen.Body = p
 	if r.ProtoMajor != 2 {
@@ -114,38 +114,38 @@ func passageOf(r *http.Request) *passage {
 	return p
 }
 
-// count counts the request on the account of its address.
-func (p *passage) count(r *http.Request, probe bool) (no *refusal.Refusal) {
+// chargeRequest counts the request on the account of its address.
+func (p *passage) chargeRequest(r *http.Request, probe bool) (refused *refusal.Refusal) {
 	o := &p.h.o
 	if o.Account == nil {
 		return nil
 	}
 	p.counted = r.RemoteAddr
 	if resumes(r) || probe && r.ProtoMajor == 1 {
-		p.account = o.holdAnyway(nil, nil, r.RemoteAddr, quota.Bodies, requestBytes)
+		p.account = o.chargeAccountAnyway(nil, nil, r.RemoteAddr, quota.Bodies, requestBytes)
 		return nil
 	}
-	if p.account, no = o.hold(nil, nil, r.RemoteAddr, quota.Bodies, requestBytes); no != nil && probe && p.account.Bytes() == 0 {
-		p.account = o.holdAnyway(p.account, nil, r.RemoteAddr, quota.Bodies, requestBytes)
+	if p.account, refused = o.chargeAccount(nil, nil, r.RemoteAddr, quota.Bodies, requestBytes); refused != nil && probe && p.account.Bytes() == 0 {
+		p.account = o.chargeAccountAnyway(p.account, nil, r.RemoteAddr, quota.Bodies, requestBytes)
 		return nil
 	}
-	return no
+	return refused
 }
 
 // Read reads the body.
 func (p *passage) Read(b []byte) (n int, err error) {
-	if !p.await() { // a Handler does the rest
+	if !p.awaitBody() { // a Handler does the rest
 		return p.ReadCloser.Read(b)
 	}
-	defer func() { p.came(n, err) }()
+	defer func() { p.noteRead(n, err) }()
 	p.conn.EndHandler() // it is up to the client
 	defer p.conn.BeginHandler()
 	return p.ReadCloser.Read(b)
 }
 
-// await notes that somebody waits for the body. Only meanwhile does its time pass: at any other time the client may have sent all of it.
-// await returns false if that is up to a Handler; otherwise came follows.
-func (p *passage) await() bool {
+// awaitBody notes that somebody waits for the body. Only meanwhile does its time pass: at any other time the client may have sent all of it.
+// awaitBody returns false if that is up to a Handler; otherwise noteRead follows.
+func (p *passage) awaitBody() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.over {
@@ -153,24 +153,24 @@ func (p *passage) await() bool {
 	}
 	switch p.now++; {
 	case p.begun:
-		p.h.reads.resume(&p.watch)
+		p.h.reads.resumeWatch(&p.watch)
 	case p.waits:
 		p.begun = true
-		p.h.reads.begin(&p.watch, p.w)
+		p.h.reads.beginWatch(&p.watch, p.w)
 	}
 	return true
 }
 
-// came notes what has come of the body.
-func (p *passage) came(n int, err error) {
+// noteRead notes what has come of the body.
+func (p *passage) noteRead(n int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.watch.got.Add(int64(n))
 	if p.now--; err != nil {
 		p.waits = p.waits && err != io.EOF && !errors.Is(err, os.ErrDeadlineExceeded) // or its time is over
-		p.h.reads.end(&p.watch)
+		p.h.reads.endWatch(&p.watch)
 	} else if p.now == 0 {
-		p.h.reads.pause(&p.watch)
+		p.h.reads.pauseWatch(&p.watch)
 	}
 }
 
@@ -180,8 +180,8 @@ func (p *passage) isOver() bool {
 	return p.over
 }
 
-// take ends what the Guard does for the request, and reports whether it did it until now.
-func (p *passage) take() bool {
+// endWatch ends what the Guard does for the request, and reports whether it did it until now.
+func (p *passage) endWatch() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.over {
@@ -189,24 +189,24 @@ func (p *passage) take() bool {
 	}
 	p.over = true
 	p.conn.EndHandler()
-	p.h.reads.end(&p.watch)
+	p.h.reads.endWatch(&p.watch)
 	return true
 }
 
 // handOver has x count the request, and bound it. It fails if the request was handed over before, or has been served.
 func (p *passage) handOver(x *Exchange) bool {
-	if !p.take() {
+	if !p.endWatch() {
 		return false
 	}
 	if p.account != nil {
-		x.account, x.addressed, x.bodyHeld = p.account, p.counted == x.remote, requestBytes
+		x.account, x.addressed, x.bodyCharged = p.account, p.counted == x.remote, requestBytes
 	}
 	return true
 }
 
-// end ends the request, unless a Handler has it. The server may still read the rest of a small body.
-func (p *passage) end() {
-	if !p.take() {
+// endRequest ends the request, unless a Handler has it. The server may still read the rest of a small body.
+func (p *passage) endRequest() {
+	if !p.endWatch() {
 		return
 	}
 	if p.account != nil {
@@ -237,16 +237,16 @@ func (a awaiting) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 // Write implements http.ResponseWriter.
 func (a awaiting) Write(p []byte) (int, error) {
-	if a.p.await() {
-		defer a.p.came(0, nil)
+	if a.p.awaitBody() {
+		defer a.p.noteRead(0, nil)
 	}
 	return a.ResponseWriter.Write(p)
 }
 
 // FlushError is Flush, for http.ResponseController.
 func (a awaiting) FlushError() error {
-	if a.p.await() {
-		defer a.p.came(0, nil)
+	if a.p.awaitBody() {
+		defer a.p.noteRead(0, nil)
 	}
 	return http.NewResponseController(a.ResponseWriter).Flush()
 }
@@ -274,16 +274,16 @@ func (b bounded) Unwrap() http.ResponseWriter { return b.ResponseWriter }
 // Write implements http.ResponseWriter.
 func (b bounded) Write(p []byte) (int, error) {
 	var watch watched
-	b.h.writes.begin(&watch, b.ResponseWriter)
-	defer b.h.writes.end(&watch)
+	b.h.writes.beginWatch(&watch, b.ResponseWriter)
+	defer b.h.writes.endWatch(&watch)
 	return b.ResponseWriter.Write(p)
 }
 
 // FlushError is Flush, for http.ResponseController.
 func (b bounded) FlushError() error {
 	var watch watched
-	b.h.writes.begin(&watch, b.ResponseWriter)
-	defer b.h.writes.end(&watch)
+	b.h.writes.beginWatch(&watch, b.ResponseWriter)
+	defer b.h.writes.endWatch(&watch)
 	return http.NewResponseController(b.ResponseWriter).Flush()
 }
 

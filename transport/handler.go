@@ -32,7 +32,7 @@ var _ http.Handler = (*Handler)(nil)
 
 // NewHandler returns a Handler that passes the requests it admits to d.
 func NewHandler(d Dispatcher, o Options) *Handler {
-	h := &Handler{d: d, o: o.filled()}
+	h := &Handler{d: d, o: o.withDefaults()}
 	h.reads, h.writes = newWatchdog(h.o.BodyTimeout, endRead), newWatchdog(h.o.WriteTimeout, endWrite)
 	h.reads.least = h.o.BodyRate
 	return h
@@ -55,7 +55,7 @@ func (h *Handler) Close(ctx context.Context) error {
 	}
 	idle := h.idle
 	h.mu.Unlock()
-	for _, x := range h.list() {
+	for _, x := range h.openStreams() {
 		x.Finish()
 	}
 	if idle == nil {
@@ -66,13 +66,13 @@ func (h *Handler) Close(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
-	for _, x := range h.list() {
-		x.cut(cutClosing)
+	for _, x := range h.openStreams() {
+		x.cutStream(cutClosing)
 	}
 	return context.Cause(ctx)
 }
 
-func (h *Handler) list() []*Exchange {
+func (h *Handler) openStreams() []*Exchange {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	out := make([]*Exchange, 0, h.open)
@@ -82,8 +82,8 @@ func (h *Handler) list() []*Exchange {
 	return out
 }
 
-// add adds x to the list of open streams. It returns false if the handler is being closed.
-func (h *Handler) add(x *Exchange) bool {
+// addStream adds x to the list of open streams. It returns false if the handler is being closed.
+func (h *Handler) addStream(x *Exchange) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closing {
@@ -98,7 +98,7 @@ func (h *Handler) add(x *Exchange) bool {
 	return true
 }
 
-func (h *Handler) remove(x *Exchange) {
+func (h *Handler) removeStream(x *Exchange) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if x.prev != nil {
@@ -125,30 +125,30 @@ func (h *Handler) isClosing() bool {
 
 // ServeHTTP checks the request and passes it to the dispatcher.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	h.serve(new(Exchange), w, r)
+	h.serveExchange(new(Exchange), w, r)
 }
 
-func (h *Handler) serve(x *Exchange, w http.ResponseWriter, r *http.Request) {
-	x.begin(h, w, r)
-	no := x.count(r)
+func (h *Handler) serveExchange(x *Exchange, w http.ResponseWriter, r *http.Request) {
+	x.beginRequest(h, w, r)
+	refused := x.chargeRequest(r)
 	x.conn.BeginHandler()
 	defer x.conn.EndHandler()
 	passed := false
 	defer func() {
 		if !passed { // it is refused, or Authenticate, the body or the response, which the program may have wrapped, has panicked
-			x.release()
+			x.releaseBody()
 		}
 	}()
-	if no == nil {
-		no = h.admit(x, w, r)
+	if refused == nil {
+		refused = h.admitRequest(x, w, r)
 	}
-	if no != nil {
-		if no != preflight {
-			h.refuse(w, x.endpoint, no, &x.plain)
+	if refused != nil {
+		if refused != preflight {
+			h.refuseRequest(w, x.endpoint, refused, &x.plain)
 		}
 		return
 	}
-	if passed = true; x.inline { // returned releases it
+	if passed = true; x.inline { // dispatcherReturned releases it
 		h.serveInline(x, w, r.Method)
 		return
 	}
@@ -158,13 +158,13 @@ func (h *Handler) serve(x *Exchange, w http.ResponseWriter, r *http.Request) {
 			x.handlerReturned()
 		}
 	}()
-	h.dispatch(x, r.Method)
+	h.dispatchMethod(x, r.Method)
 	returned = true
 	x.handlerReturned()
 }
 
-func (h *Handler) dispatch(x *Exchange, method string) {
-	defer x.returned()
+func (h *Handler) dispatchMethod(x *Exchange, method string) {
+	defer x.dispatcherReturned()
 	switch {
 	case x.endpoint == sseEndpoint:
 		h.d.(Connector).Connect(x)
@@ -179,8 +179,8 @@ func (h *Handler) dispatch(x *Exchange, method string) {
 	}
 }
 
-// returned runs when the dispatcher has returned or panicked, or ends its goroutine.
-func (x *Exchange) returned() {
+// dispatcherReturned runs when the dispatcher has returned or panicked, or ends its goroutine.
+func (x *Exchange) dispatcherReturned() {
 	if v := recover(); v != nil {
 		if v != http.ErrAbortHandler {
 			x.h.o.Log.LogAttrs(x.base, slog.LevelError, "transport: dispatcher panicked", panicAttrs(v, debug.Stack())...)
@@ -189,7 +189,7 @@ func (x *Exchange) returned() {
 		streaming := x.s != nil
 		x.mu.Unlock()
 		if streaming || v == http.ErrAbortHandler {
-			x.cut(cutPanic)
+			x.cutStream(cutPanic)
 		}
 	}
 	if !x.isSent() { // asked first, because each request comes here and a refusal is an allocation
@@ -199,11 +199,11 @@ func (x *Exchange) returned() {
 		}
 		refusal.Internal.Tell(x, id)
 	}
-	x.release()
+	x.releaseBody()
 }
 
-// leaving reports whether connections must be closed after their responses.
-func (h *Handler) leaving() bool { return h.o.Leaving != nil && h.o.Leaving() }
+// isLeaving reports whether connections must be closed after their responses.
+func (h *Handler) isLeaving() bool { return h.o.Leaving != nil && h.o.Leaving() }
 
 // bothEras reports whether stateless requests may come to the endpoint.
 func (h *Handler) bothEras(x *Exchange) bool {

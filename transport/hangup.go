@@ -5,17 +5,17 @@ import "net"
 // The client of a stateless stream cancels it by closing the connection, and that of HTTP+SSE ends its session. Nobody
 // reads from a connection that was taken over, so something must look for its end. On Linux one goroutine looks for all connections of a Handler
 // (hangup_linux.go), so that a stream costs nothing beside its connection. Elsewhere each connection has a goroutine,
-// read below, whose stack is larger than all the rest of a stream.
+// awaitHangup below, whose stack is larger than all the rest of a stream.
 
-// bound reports whether what the client has begun ends with its connection.
-func (x *Exchange) bound() bool { return x.Stateless || x.endpoint == sseEndpoint }
+// endsWithConnection reports whether what the client has begun ends with its connection.
+func (x *Exchange) endsWithConnection() bool { return x.Stateless || x.endpoint == sseEndpoint }
 
-// notice makes sure that x is closed when the client closes conn. mu is held.
-func (x *Exchange) notice(conn net.Conn) {
+// watchConnection makes sure that x is closed when the client closes conn. mu is held.
+func (x *Exchange) watchConnection(conn net.Conn) {
 	conn = belowTLS(conn)
-	if x.s.watch = x.h.hangups.add(x, conn); x.s.watch == 0 {
-		x.s.reuse = nil // read may take the start of the next request
-		go x.read(conn)
+	if x.s.watch = x.h.hangups.watchConn(x, conn); x.s.watch == 0 {
+		x.s.reuse = nil // awaitHangup may take the start of the next request
+		go x.awaitHangup(conn)
 	}
 }
 
@@ -23,13 +23,13 @@ func (x *Exchange) notice(conn net.Conn) {
 // more, the next write notices its end.
 const readMost = 4 << 10
 
-// read waits for the end of a connection, and closes x.
-func (x *Exchange) read(conn net.Conn) {
+// awaitHangup waits for the end of a connection, and closes x.
+func (x *Exchange) awaitHangup(conn net.Conn) {
 	var b [32]byte
 	for n := 0; n < readMost; {
 		k, err := conn.Read(b[:])
 		if err != nil {
-			x.closed()
+			x.endByClient()
 			return
 		}
 		n += k

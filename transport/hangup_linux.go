@@ -20,8 +20,8 @@ type hangups struct {
 	watched map[uint64]*Exchange
 }
 
-// add watches conn for x. It returns the number to give to drop, or 0 if conn cannot be watched.
-func (p *hangups) add(x *Exchange, conn net.Conn) uint64 {
+// watchConn watches conn for x. It returns the number to give to drop, or 0 if conn cannot be watched.
+func (p *hangups) watchConn(x *Exchange, conn net.Conn) uint64 {
 	c, ok := conn.(syscall.Conn)
 	if !ok {
 		return 0
@@ -32,7 +32,7 @@ func (p *hangups) add(x *Exchange, conn net.Conn) uint64 {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.epoll == nil && !p.open() {
+	if p.epoll == nil && !p.openEpoll() {
 		return 0
 	}
 	p.last++
@@ -46,49 +46,49 @@ func (p *hangups) add(x *Exchange, conn net.Conn) uint64 {
 		}
 	})
 	if err != nil || fault != nil {
-		p.rest()
+		p.closeLater()
 		return 0
 	}
 	p.watched[id] = x
 	return id
 }
 
-// drop stops watching. An id of 0 does nothing.
-func (p *hangups) drop(id uint64) {
+// stopWatching stops watching. An id of 0 does nothing.
+func (p *hangups) stopWatching(id uint64) {
 	if id == 0 {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.watched, id)
-	p.rest()
+	p.closeLater()
 }
 
 // restTime is how long the epoll outlives the last connection: to make one can cost more than a short stream. Tests,
 // which wait for its end, make it shorter.
 var restTime = time.Second
 
-// rest makes the goroutine look later whether there is still nothing to watch. mu is held.
-func (p *hangups) rest() {
+// closeLater makes the goroutine look later whether there is still nothing to watch. mu is held.
+func (p *hangups) closeLater() {
 	if len(p.watched) == 0 && p.epoll != nil {
 		_ = p.epoll.SetReadDeadline(time.Now().Add(restTime))
 	}
 }
 
-// rested closes the epoll if there is nothing to watch, and reports whether it did.
-func (p *hangups) rested() bool {
+// closeIfIdle closes the epoll if there is nothing to watch, and reports whether it did.
+func (p *hangups) closeIfIdle() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.watched) > 0 {
 		_ = p.epoll.SetReadDeadline(time.Time{})
 		return false
 	}
-	p.shut()
+	p.closeEpoll()
 	return true
 }
 
-// open makes the epoll. mu is held.
-func (p *hangups) open() bool {
+// openEpoll makes the epoll. mu is held.
+func (p *hangups) openEpoll() bool {
 	fd, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
 	if err != nil {
 		return false
@@ -97,22 +97,22 @@ func (p *hangups) open() bool {
 	p.fd, p.epoll, p.watched = fd, os.NewFile(uintptr(fd), "epoll"), make(map[uint64]*Exchange)
 	raw, err := p.epoll.SyscallConn()
 	if err != nil || p.epoll.SetDeadline(time.Time{}) != nil { // Go's poller did not take it
-		p.shut()
+		p.closeEpoll()
 		return false
 	}
-	go p.run(raw)
+	go p.endReported(raw)
 	return true
 }
 
-// shut closes the epoll. mu is held.
-func (p *hangups) shut() {
+// closeEpoll closes the epoll. mu is held.
+func (p *hangups) closeEpoll() {
 	_ = p.epoll.Close()
 	p.epoll, p.watched = nil, nil
 }
 
-// run closes the exchanges whose connections are reported. It returns when there has been nothing to watch for a
+// endReported closes the exchanges whose connections are reported. It returns when there has been nothing to watch for a
 // moment.
-func (p *hangups) run(epoll syscall.RawConn) {
+func (p *hangups) endReported(epoll syscall.RawConn) {
 	var events [64]syscall.EpollEvent
 	var gone [len(events)]*Exchange
 	for {
@@ -124,7 +124,7 @@ func (p *hangups) run(epoll syscall.RawConn) {
 			return n > 0 || fault != nil
 		})
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			if p.rested() {
+			if p.closeIfIdle() {
 				return
 			}
 			continue
@@ -139,7 +139,7 @@ func (p *hangups) run(epoll syscall.RawConn) {
 		p.mu.Unlock()
 		for i, x := range gone[:n] {
 			if gone[i] = nil; x != nil {
-				x.closed()
+				x.endByClient()
 			}
 		}
 	}

@@ -106,7 +106,7 @@ func TestHangupsOfNoSocket(t *testing.T) {
 	defer a.Close()
 	defer b.Close()
 	x := &Exchange{}
-	if got := p.add(x, a); got != 0 {
+	if got := p.watchConn(x, a); got != 0 {
 		t.Errorf("a pipe is watched as %d", got)
 	}
 	l := listen(t)
@@ -116,9 +116,9 @@ func TestHangupsOfNoSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Close()
-	if got := p.add(x, c); got != 0 || !p.ends() {
+	if got := p.watchConn(x, c); got != 0 || !p.ends() {
 		t.Errorf("a closed connection is watched as %d", got)
 	}
-	p.drop(0)
-	p.drop(7)
+	p.stopWatching(0)
+	p.stopWatching(7)
 }

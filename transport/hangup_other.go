@@ -7,5 +7,5 @@ import "net"
 // hangups watches nothing here.
 type hangups struct{}
 
-func (*hangups) add(*Exchange, net.Conn) uint64 { return 0 }
-func (*hangups) drop(uint64)                    {}
+func (*hangups) watchConn(*Exchange, net.Conn) uint64 { return 0 }
+func (*hangups) stopWatching(uint64)                  {}

@@ -260,9 +260,9 @@ func TestCloseAtTheEnd(t *testing.T) {
 	h := NewHandler(nil, Options{})
 	for ended, want := range map[bool]state{true: finishing, false: gone} {
 		x := &Exchange{h: h, Stateless: true, s: &stream{ended: ended}, state: streaming}
-		h.add(x)
+		h.addStream(x)
 		x.state = finishing
-		x.closed()
+		x.endByClient()
 		if x.state != want {
 			t.Errorf("end written %v: got state %d, want %d", ended, x.state, want)
 		}

@@ -14,10 +14,10 @@ func (h *Handler) serveInline(x *Exchange, w http.ResponseWriter, method string)
 	returned := make(chan struct{})
 	go func() {
 		defer close(returned)
-		h.dispatch(x, method)
+		h.dispatchMethod(x, method)
 	}()
 	woken, done := false, x.base.Done()
-	for x.waiting() {
+	for x.isFresh() {
 		select {
 		case <-x.wake:
 			woken = true
@@ -34,7 +34,7 @@ func (h *Handler) serveInline(x *Exchange, w http.ResponseWriter, method string)
 	s, writes := x.s, x.state == answered
 	x.mu.Unlock()
 	if s != nil {
-		x.pump(w)
+		x.pumpStream(w)
 		x.abortIf(s)
 		return
 	}
@@ -47,7 +47,7 @@ func (h *Handler) serveInline(x *Exchange, w http.ResponseWriter, method string)
 // clientGone ends an exchange whose client is gone before anything was sent.
 func (x *Exchange) clientGone() {
 	if x.Stateless {
-		x.closed()
+		x.endByClient()
 		return
 	}
 	x.mu.Lock()
@@ -57,21 +57,21 @@ func (x *Exchange) clientGone() {
 	x.mu.Unlock()
 }
 
-// waiting reports whether nothing has been sent yet.
-func (x *Exchange) waiting() bool {
+// isFresh reports whether nothing has been sent yet.
+func (x *Exchange) isFresh() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.state == fresh
 }
 
-// pump writes an event stream through w until the stream ends. Nothing else uses w meanwhile. If w, which the program may have wrapped,
+// pumpStream writes an event stream through w until the stream ends. Nothing else uses w meanwhile. If w, which the program may have wrapped,
 // panics, the stream is cut: its caller aborts the request then.
-func (x *Exchange) pump(w http.ResponseWriter) {
+func (x *Exchange) pumpStream(w http.ResponseWriter) {
 	defer func() {
 		if v := recover(); v != nil && v != http.ErrAbortHandler {
 			x.h.o.Log.LogAttrs(x.base, slog.LevelError, "transport: a response panicked", panicAttrs(v, debug.Stack())...)
 		}
-		x.cut(cutPanic) // unless it has ended
+		x.cutStream(cutPanic) // unless it has ended
 	}()
 	rc, done := http.NewResponseController(w), x.base.Done()
 	for started := false; ; {
@@ -81,7 +81,7 @@ func (x *Exchange) pump(w http.ResponseWriter) {
 			x.mu.Unlock()
 			return
 		}
-		batch, buf := x.s.take(false, x.state == finishing)
+		batch, buf := x.s.takeBatch(false, x.state == finishing)
 		if len(batch) == 0 && started {
 			if x.s.ended {
 				// net/http writes the end of the response after the return.
@@ -95,7 +95,7 @@ func (x *Exchange) pump(w http.ResponseWriter) {
 			case <-x.wake:
 			case <-done:
 				if done = nil; x.clientLeft() {
-					x.cut(x.goneReason())
+					x.cutStream(x.goneReason())
 				}
 			}
 			continue
@@ -112,14 +112,14 @@ func (x *Exchange) pump(w http.ResponseWriter) {
 			w.WriteHeader(http.StatusOK)
 			started = true
 		}
-		err := x.push(w, rc, batch)
+		err := x.writeBatch(w, rc, batch)
 		if begins && x.unread { // or the server would take its end for that of the client
 			_ = rc.SetReadDeadline(time.Time{})
 		}
 		buf.Free()
 		x.mu.Lock()
 		x.s.writing = 0
-		x.wrote(0)
+		x.noteWritten(0)
 		if err != nil {
 			x.w = nil
 			x.endAndUnlock(x.writeFault(err))
@@ -129,11 +129,11 @@ func (x *Exchange) pump(w http.ResponseWriter) {
 	}
 }
 
-// push writes one batch and flushes it.
-func (x *Exchange) push(w http.ResponseWriter, rc *http.ResponseController, batch []byte) error {
+// writeBatch writes one batch and flushes it.
+func (x *Exchange) writeBatch(w http.ResponseWriter, rc *http.ResponseController, batch []byte) error {
 	for {
 		x.mu.Lock()
-		if x.state == gone || x.left() {
+		if x.state == gone || x.hasLeft() {
 			x.mu.Unlock()
 			return ErrGone
 		}
@@ -148,7 +148,7 @@ func (x *Exchange) push(w http.ResponseWriter, rc *http.ResponseController, batc
 			return err
 		}
 		x.mu.Lock()
-		x.wrote(n)
+		x.noteWritten(n)
 		x.mu.Unlock()
 		if batch = batch[n:]; len(batch) == 0 {
 			return nil

@@ -23,10 +23,10 @@ func newLines(r io.Reader, most int64) *lines {
 	return &lines{r: bufio.NewReaderSize(r, lineRoom), max: most}
 }
 
-// next returns the next line without LF or CR LF, valid until the next call. What stands before the end of the input is
+// nextLine returns the next line without LF or CR LF, valid until the next call. What stands before the end of the input is
 // a line too, unless it is empty. next skips a line over max to its end and returns errTooLong; reading then goes on.
 // Other errors are those of the reader, and the part of a line before them is lost.
-func (l *lines) next() ([]byte, error) {
+func (l *lines) nextLine() ([]byte, error) {
 	if cap(l.long) > 2*lineRoom {
 		l.long = nil
 	}
@@ -82,12 +82,12 @@ type chunk struct {
 
 func newAbandonable(in io.Reader, stop <-chan struct{}) *abandonable {
 	r := &abandonable{chunks: make(chan chunk), stop: stop}
-	go r.fill(in)
+	go r.fillBuffers(in)
 	return r
 }
 
-// fill alternates two buffers: by the time one is filled again, its last content has been copied.
-func (r *abandonable) fill(in io.Reader) {
+// fillBuffers alternates two buffers: by the time one is filled again, its last content has been copied.
+func (r *abandonable) fillBuffers(in io.Reader) {
 	var bufs [2][lineRoom]byte
 	for i := 0; ; i ^= 1 {
 		n, err := in.Read(bufs[i][:])

@@ -38,7 +38,7 @@ func FuzzLines(f *testing.F) {
 		lines := newLines(newAbandonable(in, stop), int64(most))
 		var got []line
 		for {
-			text, err := lines.next()
+			text, err := lines.nextLine()
 			if err == io.EOF {
 				break
 			}

@@ -13,26 +13,26 @@ func isJSON(value string) bool {
 		return true
 	}
 	media, params, _ := cutQuoted(value, ';')
-	if !strings.EqualFold(trim(media), typeJSON) {
+	if !strings.EqualFold(trimBlanks(media), typeJSON) {
 		return false
 	}
 	for params != "" {
 		var p string
 		p, params, _ = cutQuoted(params, ';')
 		name, v, _ := strings.Cut(p, "=")
-		if !strings.EqualFold(trim(name), "charset") {
+		if !strings.EqualFold(trimBlanks(name), "charset") {
 			continue
 		}
-		if v = unquote(trim(v)); !strings.EqualFold(v, "utf-8") && !strings.EqualFold(v, "utf8") { // a label of UTF-8 (WHATWG Encoding, 4.2)
+		if v = stripQuotes(trimBlanks(v)); !strings.EqualFold(v, "utf-8") && !strings.EqualFold(v, "utf8") { // a label of UTF-8 (WHATWG Encoding, 4.2)
 			return false
 		}
 	}
 	return true
 }
 
-// accepts reports whether the values of an Accept header admit JSON and an event stream. If several ranges match a
+// acceptedMedia reports whether the values of an Accept header admit JSON and an event stream. If several ranges match a
 // type, the most specific one counts (RFC 9110, 12.5.1). No header admits nothing: a client must name both.
-func accepts(values []string) (json, sse bool) {
+func acceptedMedia(values []string) (json, sse bool) {
 	if len(values) == 1 && values[0] == "application/json, text/event-stream" {
 		return true, true
 	}
@@ -42,10 +42,10 @@ func accepts(values []string) (json, sse bool) {
 			var item string
 			item, value, _ = cutQuoted(value, ',')
 			media, params, _ := cutQuoted(item, ';')
-			media = trim(media)
+			media = trimBlanks(media)
 			admitted := !zeroQuality(params)
-			forJSON.consider(media, typeJSON, "application/*", admitted)
-			forSSE.consider(media, typeSSE, "text/*", admitted)
+			forJSON.considerRange(media, typeJSON, "application/*", admitted)
+			forSSE.considerRange(media, typeSSE, "text/*", admitted)
 		}
 	}
 	return forJSON.admitted, forSSE.admitted
@@ -57,7 +57,7 @@ type verdict struct {
 	admitted    bool
 }
 
-func (v *verdict) consider(media, exact, family string, admitted bool) {
+func (v *verdict) considerRange(media, exact, family string, admitted bool) {
 	specificity := 0
 	switch {
 	case strings.EqualFold(media, exact):
@@ -83,10 +83,10 @@ func zeroQuality(params string) bool {
 		var p string
 		p, params, _ = cutQuoted(params, ';')
 		name, v, ok := strings.Cut(p, "=")
-		if !ok || !strings.EqualFold(trim(name), "q") {
+		if !ok || !strings.EqualFold(trimBlanks(name), "q") {
 			continue
 		}
-		v = trim(v)
+		v = trimBlanks(v)
 		whole, fraction, _ := strings.Cut(v, ".")
 		return whole == "0" && strings.Trim(fraction, "0") == ""
 	}
@@ -109,9 +109,9 @@ func cutQuoted(s string, sep byte) (before, after string, found bool) {
 	return s, "", false
 }
 
-func trim(s string) string { return strings.Trim(s, " \t") }
+func trimBlanks(s string) string { return strings.Trim(s, " \t") }
 
-func unquote(s string) string {
+func stripQuotes(s string) string {
 	if len(s) >= 2 && s[0] == '"' && s[len(s)-1] == '"' {
 		return s[1 : len(s)-1]
 	}

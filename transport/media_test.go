@@ -32,7 +32,7 @@ func TestAccepts(t *testing.T) {
 		"a quality in capital letters": {[]string{"APPLICATION/JSON;Q=0, Text/Event-Stream"}, verdict{false, true}},
 	} {
 		var got verdict
-		if got.json, got.sse = accepts(row.values); got != row.want {
+		if got.json, got.sse = acceptedMedia(row.values); got != row.want {
 			t.Errorf("%s: %q: got %v, want %v", name, row.values, got, row.want)
 		}
 	}

@@ -20,20 +20,20 @@ const (
 	streamBytes = 16 << 10
 )
 
-// hold counts n bytes more of a kind on an account, nil for one that is to be found for the principal at the address. It returns the
+// chargeAccount counts n bytes more of a kind on an account, nil for one that is to be found for the principal at the address. It returns the
 // account, or why there is no room.
-func (o *Options) hold(a *quota.Account, principal any, address string, k quota.Kind, n int64) (*quota.Account, *refusal.Refusal) {
+func (o *Options) chargeAccount(a *quota.Account, principal any, address string, k quota.Kind, n int64) (*quota.Account, *refusal.Refusal) {
 	for {
 		if a == nil {
 			a = o.Account(principal, address)
 		}
-		no, ok := o.Accounts.Charge(a, k, n)
+		refused, ok := o.Accounts.Charge(a, k, n)
 		switch {
 		case !ok: // it was dropped
 			a = nil
-		case no == quota.Full:
+		case refused == quota.Full:
 			return a, refusal.Memory
-		case no != quota.Admitted:
+		case refused != quota.Admitted:
 			return a, refusal.MemoryShare
 		default:
 			return a, nil
@@ -41,8 +41,8 @@ func (o *Options) hold(a *quota.Account, principal any, address string, k quota.
 	}
 }
 
-// holdAnyway is hold for what is held whether there is room or not.
-func (o *Options) holdAnyway(a *quota.Account, principal any, address string, k quota.Kind, n int64) *quota.Account {
+// chargeAccountAnyway is chargeAccount for what is held whether there is room or not.
+func (o *Options) chargeAccountAnyway(a *quota.Account, principal any, address string, k quota.Kind, n int64) *quota.Account {
 	for a == nil || !o.Accounts.ChargeAnyway(a, k, n) {
 		a = o.Account(principal, address)
 	}
@@ -58,9 +58,9 @@ func resumes(r *http.Request) bool {
 // Nameless is what a principal implements whose requests are counted on the account of their address.
 type Nameless interface{ Nameless() }
 
-// recall has x counted on the account that its connection found for the same address before, if it is there still. Most connections have one
+// recallAccount has x counted on the account that its connection found for the same address before, if it is there still. Most connections have one
 // address for all of their requests.
-func (x *Exchange) recall() {
+func (x *Exchange) recallAccount() {
 	if x.conn == nil {
 		return
 	}
@@ -69,8 +69,8 @@ func (x *Exchange) recall() {
 	}
 }
 
-// remember has the connection remember the account of x.
-func (x *Exchange) remember() {
+// rememberAccount has the connection remember the account of x.
+func (x *Exchange) rememberAccount() {
 	o := &x.h.o
 	if x.conn == nil || x.account == nil || o.Accounts.Shared(x.account) {
 		return
@@ -80,24 +80,24 @@ func (x *Exchange) remember() {
 	}
 }
 
-// count counts the request before anything is done for it: on the account of its address, as long as nobody knows its principal. A
+// chargeRequest counts the request before anything is done for it: on the account of its address, as long as nobody knows its principal. A
 // Guard may have counted it already.
-func (x *Exchange) count(r *http.Request) *refusal.Refusal {
+func (x *Exchange) chargeRequest(r *http.Request) *refusal.Refusal {
 	x.resumes = resumes(r)
 	if p := passageOf(r); p != nil && p.handOver(x) {
 		return nil
 	}
-	x.recall()
+	x.recallAccount()
 	x.addressed = true
-	if no := x.holdBody(0); no != nil {
-		return uncounted(no, r)
+	if refused := x.chargeBody(0); refused != nil {
+		return memoryRefusal(refused, r)
 	}
-	x.remember()
+	x.rememberAccount()
 	return nil
 }
 
-// countAnew moves the request to the account of its principal.
-func (x *Exchange) countAnew() *refusal.Refusal {
+// moveCharge moves the request to the account of its principal.
+func (x *Exchange) moveCharge() *refusal.Refusal {
 	o := &x.h.o
 	if o.Account == nil {
 		return nil
@@ -105,72 +105,72 @@ func (x *Exchange) countAnew() *refusal.Refusal {
 	if _, ok := x.Principal.(Nameless); ok && x.addressed {
 		return nil
 	}
-	before, held := x.account, x.bodyHeld
+	before, held := x.account, x.bodyCharged
 	if x.account = o.Account(x.Principal, x.remote); x.account == before {
 		return nil
 	}
-	x.bodyHeld = 0
-	if no := x.holdBody(0); no != nil { // its address goes on to count it, until it is refused
-		x.account, x.bodyHeld = before, held
-		return no
+	x.bodyCharged = 0
+	if refused := x.chargeBody(0); refused != nil { // its address goes on to count it, until it is refused
+		x.account, x.bodyCharged = before, held
+		return refused
 	}
 	o.Accounts.Refund(before, quota.Bodies, held)
 	return nil
 }
 
-// hold counts n bytes more of a kind on the account of x, or returns why there is no room.
-func (x *Exchange) hold(k quota.Kind, n int64) (no *refusal.Refusal) {
+// chargeBytes counts n bytes more of a kind on the account of x, or returns why there is no room.
+func (x *Exchange) chargeBytes(k quota.Kind, n int64) (refused *refusal.Refusal) {
 	if o := &x.h.o; o.Account != nil && n > 0 {
-		x.account, no = o.hold(x.account, x.Principal, x.remote, k, n)
+		x.account, refused = o.chargeAccount(x.account, x.Principal, x.remote, k, n)
 	}
-	return no
+	return refused
 }
 
-// holdAnyway counts n bytes that the account of x holds whether there is room or not.
-func (x *Exchange) holdAnyway(k quota.Kind, n int64) {
+// chargeBytesAnyway counts n bytes that the account of x holds whether there is room or not.
+func (x *Exchange) chargeBytesAnyway(k quota.Kind, n int64) {
 	if o := &x.h.o; o.Account != nil {
-		x.account = o.holdAnyway(x.account, x.Principal, x.remote, k, n)
+		x.account = o.chargeAccountAnyway(x.account, x.Principal, x.remote, k, n)
 	}
 }
 
-// letGo takes bytes off the account of x.
-func (x *Exchange) letGo(k quota.Kind, n int64) {
+// refundBytes takes bytes off the account of x.
+func (x *Exchange) refundBytes(k quota.Kind, n int64) {
 	if n != 0 && x.account != nil {
 		x.h.o.Accounts.Refund(x.account, k, n)
 	}
 }
 
-// holdBody counts the request with n bytes of its body, those that were counted before included.
-func (x *Exchange) holdBody(n int64) *refusal.Refusal {
-	more := requestBytes + n - x.bodyHeld
+// chargeBody counts the request with n bytes of its body, those that were counted before included.
+func (x *Exchange) chargeBody(n int64) *refusal.Refusal {
+	more := requestBytes + n - x.bodyCharged
 	if x.resumes {
-		x.holdAnyway(quota.Bodies, more)
-		x.bodyHeld += more
+		x.chargeBytesAnyway(quota.Bodies, more)
+		x.bodyCharged += more
 		return nil
 	}
-	no := x.hold(quota.Bodies, more)
-	if no == nil && more > 0 {
-		x.bodyHeld += more
+	refused := x.chargeBytes(quota.Bodies, more)
+	if refused == nil && more > 0 {
+		x.bodyCharged += more
 	}
-	return no
+	return refused
 }
 
-// holdValues counts what decoding the request makes.
-func (x *Exchange) holdValues() *refusal.Refusal {
+// chargeValues counts what decoding the request makes.
+func (x *Exchange) chargeValues() *refusal.Refusal {
 	n := int64(x.Msg.Values-fewValues) * valueBytes
 	if n <= 0 {
 		return nil
 	}
-	no := x.hold(quota.Decoded, n)
-	if no == nil {
-		x.valuesHeld = n
+	refused := x.chargeBytes(quota.Decoded, n)
+	if refused == nil {
+		x.valuesCharged = n
 	}
-	return no
+	return refused
 }
 
-// letRequestGo takes the request off its account.
-func (x *Exchange) letRequestGo() {
-	x.letGo(quota.Bodies, x.bodyHeld)
-	x.letGo(quota.Decoded, x.valuesHeld)
-	x.bodyHeld, x.valuesHeld = 0, 0
+// refundRequest takes the request off its account.
+func (x *Exchange) refundRequest() {
+	x.refundBytes(quota.Bodies, x.bodyCharged)
+	x.refundBytes(quota.Decoded, x.valuesCharged)
+	x.bodyCharged, x.valuesCharged = 0, 0
 }

@@ -124,8 +124,8 @@ type Options struct {
 	Observer Observer
 }
 
-// filled returns o with its defaults, and with host names and origins in lower case.
-func (o Options) filled() Options {
+// withDefaults returns o with its defaults, and with host names and origins in lower case.
+func (o Options) withDefaults() Options {
 	o.MaxBody = limits.MaxBody.Or(o.MaxBody)
 	o.BodyTimeout = limits.BodyTimeout.Or(o.BodyTimeout)
 	o.BodyRate = limits.BodyRate.Or(o.BodyRate)
@@ -134,14 +134,14 @@ func (o Options) filled() Options {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	o.AllowOrigins = lowered(o.AllowOrigins)
-	o.AllowHosts = lowered(o.AllowHosts)
+	o.AllowOrigins = inLowerCase(o.AllowOrigins)
+	o.AllowHosts = inLowerCase(o.AllowHosts)
 	o.Revisions = append([]string(nil), o.Revisions...)
 	o.Stateless = append([]string(nil), o.Stateless...)
 	return o
 }
 
-func lowered(in []string) []string {
+func inLowerCase(in []string) []string {
 	out := make([]string, 0, len(in))
 	for _, s := range in {
 		out = append(out, strings.TrimSuffix(strings.ToLower(strings.TrimSpace(s)), "/"))

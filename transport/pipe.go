@@ -36,7 +36,7 @@ type PipeOptions struct {
 	Observer Observer
 }
 
-func (o PipeOptions) filled() PipeOptions {
+func (o PipeOptions) withDefaults() PipeOptions {
 	o.MaxBody = limits.MaxBody.Or(o.MaxBody)
 	o.MaxQueued = limits.MaxQueued.Or(o.MaxQueued)
 	if o.Log == nil {
@@ -71,7 +71,7 @@ type Pipe struct {
 
 // NewPipe returns a Pipe that is open. It never closes in and out; the caller may do that when the Pipe is done.
 func NewPipe(in io.Reader, out io.Writer, o PipeOptions) *Pipe {
-	return &Pipe{in: in, out: out, o: o.filled(), done: make(chan struct{}), state: streaming}
+	return &Pipe{in: in, out: out, o: o.withDefaults(), done: make(chan struct{}), state: streaming}
 }
 
 // Serve reads lines and calls take for each message, or batch, in order and on this goroutine. m and line are valid
@@ -91,45 +91,45 @@ func (p *Pipe) Serve(ctx context.Context, take func(m *codec.Message, line []byt
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
 	p.Gone(stop)
-	defer p.unread()
+	defer p.endLateRead()
 	lines := newLines(newAbandonable(p.in, reading.Done()), p.o.MaxBody)
 	var m codec.Message
 	for {
-		line, err := lines.next()
+		line, err := lines.nextLine()
 		switch {
 		case err == io.EOF:
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case !p.Open():
-			return p.gone()
+			return p.goneError()
 		case err == errTooLong:
-			p.refuse(ctx, refusal.TooLarge)
+			p.refuseLine(ctx, refusal.TooLarge)
 		case err != nil:
 			return fmt.Errorf("transport: read: %w", err)
-		case !blank(line):
-			p.line(ctx, line, &m, take)
+		case !isBlank(line):
+			p.takeLine(ctx, line, &m, take)
 		}
 	}
 }
 
-// unread ends a Read that is left behind, if the reader has deadlines.
-func (p *Pipe) unread() {
+// endLateRead ends a Read that is left behind, if the reader has deadlines.
+func (p *Pipe) endLateRead() {
 	if d, ok := p.in.(interface{ SetReadDeadline(time.Time) error }); ok {
 		_ = d.SetReadDeadline(past)
 	}
 }
 
-func (p *Pipe) line(ctx context.Context, line []byte, m *codec.Message, take func(*codec.Message, []byte)) {
+func (p *Pipe) takeLine(ctx context.Context, line []byte, m *codec.Message, take func(*codec.Message, []byte)) {
 	if e := codec.Scan(line, m, p.o.Limits); e != nil {
-		no := refusal.New(http.StatusBadRequest, e.Code, e.Reason).For(e.ID)
-		no.Label = "message"
-		if e.Code == mcp.CodeInvalidRequest && !answerable(m) {
-			p.observe(no)
+		refused := refusal.New(http.StatusBadRequest, e.Code, e.Reason).For(e.ID)
+		refused.Label = "message"
+		if e.Code == mcp.CodeInvalidRequest && !isAnswerable(m) {
+			p.observeRefusal(refused)
 			p.o.Log.DebugContext(ctx, "transport: line is no message and gets no response", "reason", e.Reason)
 			return
 		}
-		p.refuse(ctx, no)
+		p.refuseLine(ctx, refused)
 		return
 	}
 	returned := false
@@ -137,36 +137,36 @@ func (p *Pipe) line(ctx context.Context, line []byte, m *codec.Message, take fun
 		if !returned {
 			failure := guard.Caught(recover())
 			p.o.Log.ErrorContext(ctx, "transport: message handler "+failure.Did(), failure.Attrs()...)
-			p.cut(cutPanic)
+			p.cutPipe(cutPanic)
 		}
 	}()
 	take(m, line)
 	returned = true
 }
 
-// answerable reports whether a line that was refused as a message is answered. m is what the scan found in it.
-func answerable(m *codec.Message) bool {
+// isAnswerable reports whether a line that was refused as a message is answered. m is what the scan found in it.
+func isAnswerable(m *codec.Message) bool {
 	if m.Method != nil {
 		return m.ID != nil
 	}
 	return m.Result == nil && m.Err == nil
 }
 
-// refuse answers a line that is not given to take. It waits until the peer has read enough.
-func (p *Pipe) refuse(ctx context.Context, no *refusal.Refusal) {
-	p.observe(no)
+// refuseLine answers a line that is not given to take. It waits until the peer has read enough.
+func (p *Pipe) refuseLine(ctx context.Context, refused *refusal.Refusal) {
+	p.observeRefusal(refused)
 	if p.Room(ctx) != nil {
 		return // Serve finds out why
 	}
 	b := codec.GetBuffer()
 	defer b.Free()
-	b.B = codec.AppendError(b.B, no.ID, no.Code, no.Text, nil)
-	p.put(b.B)
+	b.B = codec.AppendError(b.B, refused.ID, refused.Code, refused.Text, nil)
+	p.queueMessage(b.B)
 }
 
-func (p *Pipe) observe(no *refusal.Refusal) {
+func (p *Pipe) observeRefusal(refused *refusal.Refusal) {
 	if p.o.Observer != nil {
-		p.o.Observer.Rejected(no.Status, no.Label)
+		p.o.Observer.Rejected(refused.Status, refused.Label)
 	}
 }
 
@@ -175,25 +175,25 @@ func (p *Pipe) SetSession(string) {}
 
 // Answer writes body if there is one. It returns false if the pipe is closed.
 func (p *Pipe) Answer(_ int, body []byte) bool {
-	if blank(body) {
+	if isBlank(body) {
 		return p.Open()
 	}
-	return p.put(body)
+	return p.queueMessage(body)
 }
 
 // Accepted does nothing: a notification has no answer.
 func (p *Pipe) Accepted() {}
 
 // Reject writes a JSON-RPC error. Without an id there is nothing to answer, and Reject logs the error instead.
-func (p *Pipe) Reject(no *refusal.Refusal) {
-	if no.ID == nil {
-		p.o.Log.Debug("transport: rejected a message without an id", "status", no.Status, "code", no.Code, "message", no.Text)
+func (p *Pipe) Reject(refused *refusal.Refusal) {
+	if refused.ID == nil {
+		p.o.Log.Debug("transport: rejected a message without an id", "status", refused.Status, "code", refused.Code, "message", refused.Text)
 		return
 	}
 	b := codec.GetBuffer()
 	defer b.Free()
-	b.B = codec.AppendError(b.B, no.ID, no.Code, no.Text, no.Data)
-	p.put(b.B)
+	b.B = codec.AppendError(b.B, refused.ID, refused.Code, refused.Text, refused.Data)
+	p.queueMessage(b.B)
 }
 
 // Open reports whether the pipe takes messages.
@@ -206,8 +206,8 @@ func (p *Pipe) Open() bool {
 // Event writes data, which must be JSON, as one line; empty data is no message. The pipe is cut if it does not fit, see
 // PipeOptions.MaxQueued.
 func (p *Pipe) Event(_ string, _ int, data []byte) {
-	if !blank(data) {
-		p.put(data)
+	if !isBlank(data) {
+		p.queueMessage(data)
 	}
 }
 
@@ -217,14 +217,14 @@ func (p *Pipe) Comment() {}
 // Flush does nothing: queued messages are written at once.
 func (p *Pipe) Flush() {}
 
-// put queues one message, which is not blank. It returns false if it will not be written.
-func (p *Pipe) put(data []byte) bool {
+// queueMessage queues one message, which is not blank. It returns false if it will not be written.
+func (p *Pipe) queueMessage(data []byte) bool {
 	p.mu.Lock()
 	if p.state != streaming {
 		p.mu.Unlock()
 		return false
 	}
-	if queued := p.queued(); queued+len(data)+1 > p.o.MaxQueued && queued >= p.o.MaxQueued/2 {
+	if queued := p.queuedBytes(); queued+len(data)+1 > p.o.MaxQueued && queued >= p.o.MaxQueued/2 {
 		p.endAndUnlock(cutQueue, ErrGone)
 		return false
 	}
@@ -232,29 +232,29 @@ func (p *Pipe) put(data []byte) bool {
 		p.queue = codec.GetBuffer()
 	}
 	p.queue.B = append(appendLine(p.queue.B, data), '\n')
-	p.start()
+	p.startWriter()
 	p.mu.Unlock()
 	return true
 }
 
-// queued returns the number of bytes that are not written. mu is held.
-func (p *Pipe) queued() int {
+// queuedBytes returns the number of bytes that are not written. mu is held.
+func (p *Pipe) queuedBytes() int {
 	if p.queue == nil {
 		return p.writing
 	}
 	return p.writing + len(p.queue.B)
 }
 
-// start makes sure that a writer runs. mu is held.
-func (p *Pipe) start() {
+// startWriter makes sure that a writer runs. mu is held.
+func (p *Pipe) startWriter() {
 	if !p.active {
 		p.active = true
-		go p.drain()
+		go p.writeQueued()
 	}
 }
 
-// drain writes until nothing is left, all that is queued at a time.
-func (p *Pipe) drain() {
+// writeQueued writes until nothing is left, all that is queued at a time.
+func (p *Pipe) writeQueued() {
 	p.mu.Lock()
 	for p.state != gone && p.queue != nil {
 		buf := p.queue
@@ -271,7 +271,7 @@ func (p *Pipe) drain() {
 			p.endAndUnlock(cutWrite, fmt.Errorf("%w: %w", ErrGone, err))
 			return
 		}
-		if p.room != nil && p.queued() < p.o.MaxQueued/2 {
+		if p.room != nil && p.queuedBytes() < p.o.MaxQueued/2 {
 			close(p.room)
 			p.room = nil
 		}
@@ -293,7 +293,7 @@ func (p *Pipe) Room(ctx context.Context) error {
 			p.mu.Unlock()
 			return ErrGone
 		}
-		if p.queued() < p.o.MaxQueued/2 {
+		if p.queuedBytes() < p.o.MaxQueued/2 {
 			p.mu.Unlock()
 			return nil
 		}
@@ -329,7 +329,7 @@ func (p *Pipe) Finish() {
 	defer p.mu.Unlock()
 	if p.state == streaming {
 		p.state = finishing
-		p.start()
+		p.startWriter()
 	}
 }
 
@@ -348,8 +348,8 @@ func (p *Pipe) Wait(ctx context.Context) error {
 	return p.fault
 }
 
-// gone returns the error that says why the pipe takes no messages any more.
-func (p *Pipe) gone() error {
+// goneError returns the error that says why the pipe takes no messages any more.
+func (p *Pipe) goneError() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.fault != nil {
@@ -360,9 +360,9 @@ func (p *Pipe) gone() error {
 
 // Cut closes the pipe now; what is queued is lost. A Write that is under way is interrupted if the writer has
 // SetWriteDeadline, and is left behind otherwise.
-func (p *Pipe) Cut() { p.cut(cutAsked) }
+func (p *Pipe) Cut() { p.cutPipe(cutAsked) }
 
-func (p *Pipe) cut(reason string) {
+func (p *Pipe) cutPipe(reason string) {
 	p.mu.Lock()
 	p.endAndUnlock(reason, ErrGone)
 }

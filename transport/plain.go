@@ -27,24 +27,24 @@ type plain struct {
 // plainOf returns the plain of a request.
 func plainOf(r *http.Request) *plain {
 	p := new(plain)
-	p.begin(r)
+	p.noteRequest(r)
 	return p
 }
 
-func (p *plain) begin(r *http.Request) {
+func (p *plain) noteRequest(r *http.Request) {
 	p.conn, p.unread, p.timed = server.RequestConn(r), r.ContentLength != 0, endsWrites(r)
 }
 
-// respond writes a whole response, with the media type that its header names if body is not empty. No cache may keep it, which would give
+// respondUncached writes a whole response, with the media type that its header names if body is not empty. No cache may keep it, which would give
 // it to other clients (RFC 9110, 15.1). No slow reader can hold it up for more than WriteTimeout, and no body that does not come for more
 // than half of that. It ignores errors, because the peer is then gone.
-func (h *Handler) respond(w http.ResponseWriter, status int, body []byte, p *plain) {
+func (h *Handler) respondUncached(w http.ResponseWriter, status int, body []byte, p *plain) {
 	w.Header()["Cache-Control"] = noStore
-	h.send(w, status, body, p)
+	h.writeResponse(w, status, body, p)
 }
 
-// send is respond for a response whose header says what caches may do.
-func (h *Handler) send(w http.ResponseWriter, status int, body []byte, p *plain) {
+// writeResponse is respondUncached for a response whose header says what caches may do.
+func (h *Handler) writeResponse(w http.ResponseWriter, status int, body []byte, p *plain) {
 	if len(body) > 0 || status != http.StatusNoContent { // with a length, as the flush would have it sent in chunks otherwise
 		p.length[0] = strconv.Itoa(len(body))
 		w.Header()["Content-Length"] = p.length[:]
@@ -57,8 +57,8 @@ func (h *Handler) send(w http.ResponseWriter, status int, body []byte, p *plain)
 	if p.timed {
 		writeBy(w, h.o.WriteTimeout)
 	}
-	h.writes.begin(&p.watch, w)
-	defer h.writes.end(&p.watch)
+	h.writes.beginWatch(&p.watch, w)
+	defer h.writes.endWatch(&p.watch)
 	w.WriteHeader(status)
 	if len(body) > 0 {
 		_, _ = w.Write(body)
@@ -67,12 +67,12 @@ func (h *Handler) send(w http.ResponseWriter, status int, body []byte, p *plain)
 	_ = http.NewResponseController(w).Flush()
 }
 
-// respondJSON is respond for a body that is JSON.
+// respondJSON is respondUncached for a body that is JSON.
 func (h *Handler) respondJSON(w http.ResponseWriter, status int, body []byte, p *plain) {
 	if len(body) > 0 {
 		w.Header()["Content-Type"] = jsonHeader
 	}
-	h.respond(w, status, body, p)
+	h.respondUncached(w, status, body, p)
 }
 
 // endBody bounds the time for the rest of a body that no handler reads. The server reads a small one to its end before it sends the

@@ -21,21 +21,21 @@ func (h *Handler) answerPreflight(x *Exchange, w http.ResponseWriter, r *http.Re
 	header.Set("Allow", methods)
 	if header["Access-Control-Allow-Origin"] != nil {
 		header.Set("Access-Control-Allow-Methods", methods)
-		header.Set("Access-Control-Allow-Headers", allowedHeaders+params(r.Header["Access-Control-Request-Headers"]))
+		header.Set("Access-Control-Allow-Headers", allowedHeaders+paramHeaders(r.Header["Access-Control-Request-Headers"]))
 		header.Set("Access-Control-Max-Age", "600")
 		delete(header, "Access-Control-Expose-Headers")
 	} else {
 		header.Set("Vary", "Origin")
 	}
-	h.respond(w, http.StatusNoContent, nil, &x.plain)
+	h.respondUncached(w, http.StatusNoContent, nil, &x.plain)
 }
 
-// params lists the names of parameters' headers in asked, each after a comma.
-func params(asked []string) string {
+// paramHeaders lists the names of parameters' headers in asked, each after a comma.
+func paramHeaders(asked []string) string {
 	var b strings.Builder
 	for _, list := range asked {
 		for name := range strings.SplitSeq(list, ",") {
-			if name = trim(name); len(name) > len(paramPrefix) && strings.EqualFold(name[:len(paramPrefix)], paramPrefix) && isToken(name) {
+			if name = trimBlanks(name); len(name) > len(paramPrefix) && strings.EqualFold(name[:len(paramPrefix)], paramPrefix) && isToken(name) {
 				b.WriteString(", ")
 				b.WriteString(name)
 			}

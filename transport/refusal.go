@@ -21,36 +21,36 @@ const maxEchoed = 128
 
 // refuseStatelessMethod refuses a method that has no meaning without sessions.
 var refuseStatelessMethod = func() *refusal.Refusal {
-	no := *refusal.Method
-	no.Allow = "POST, OPTIONS"
-	return &no
+	refused := *refusal.Method
+	refused.Allow = "POST, OPTIONS"
+	return &refused
 }()
 
 // preflight is no refusal: it says that the request has been answered.
 var preflight = new(refusal.Refusal)
 
-// denied returns the refusal of a request that is not authenticated.
-func denied(err error) *refusal.Refusal {
-	if no, ok := errors.AsType[*refusal.Refusal](err); ok {
-		return no
+// authRefusal returns the refusal of a request that is not authenticated.
+func authRefusal(err error) *refusal.Refusal {
+	if refused, ok := errors.AsType[*refusal.Refusal](err); ok {
+		return refused
 	}
 	return refusal.Auth
 }
 
-// uncounted returns the refusal of a request that nothing counts. Over HTTP/2 it has no body: a client that gives no window would
+// memoryRefusal returns the refusal of a request that nothing counts. Over HTTP/2 it has no body: a client that gives no window would
 // keep the response, and there was no memory for the request already.
-func uncounted(no *refusal.Refusal, of *http.Request) *refusal.Refusal {
-	bare := *no
+func memoryRefusal(refused *refusal.Refusal, of *http.Request) *refusal.Refusal {
+	bare := *refused
 	bare.Bare = of.ProtoMajor == 2
 	return &bare
 }
 
-// about returns the refusal with the id of m, if m is a request.
-func about(m *codec.Message, no *refusal.Refusal) *refusal.Refusal {
+// refusalWithID returns the refusal with the id of m, if m is a request.
+func refusalWithID(m *codec.Message, refused *refusal.Refusal) *refusal.Refusal {
 	if m.Kind == codec.Request {
-		return no.For(m.ID)
+		return refused.For(m.ID)
 	}
-	return no
+	return refused
 }
 
 // refuseRevision refuses a version that is not supported, with the id of its message if that was read.
@@ -68,12 +68,12 @@ func (h *Handler) refuseRevision(x *Exchange, requested string) *refusal.Refusal
 		Supported []string `json:"supported"`
 		Requested string   `json:"requested"`
 	}{supported, strings.ToValidUTF8(requested, "\uFFFD")})
-	no := *refusal.Version
+	refused := *refusal.Version
 	if len(h.o.Stateless) == 0 {
-		no = *refusal.LegacyVersion
+		refused = *refusal.LegacyVersion
 	}
-	no.Data = data
-	return about(&x.Msg, &no)
+	refused.Data = data
+	return refusalWithID(&x.Msg, &refused)
 }
 
 // refuseMessage refuses a body that is no JSON-RPC message, with the reason and id that the scan found.
@@ -81,33 +81,33 @@ func refuseMessage(e *codec.ScanError) *refusal.Refusal {
 	return &refusal.Refusal{Status: 400, Code: e.Code, Label: cmp.Or(e.Limit(), "message"), Text: e.Reason, ID: e.ID}
 }
 
-// refuse writes the refusal and counts it.
-func (h *Handler) refuse(w http.ResponseWriter, e endpoint, no *refusal.Refusal, p *plain) {
+// refuseRequest writes the refusal and counts it.
+func (h *Handler) refuseRequest(w http.ResponseWriter, e endpoint, refused *refusal.Refusal, p *plain) {
 	if h.o.Observer != nil {
-		h.o.Observer.Rejected(no.Status, no.Label)
+		h.o.Observer.Rejected(refused.Status, refused.Label)
 	}
 	header := w.Header()
-	switch no.Status {
+	switch refused.Status {
 	case http.StatusMethodNotAllowed:
-		header.Set("Allow", cmp.Or(no.Allow, e.methods()))
+		header.Set("Allow", cmp.Or(refused.Allow, e.allowHeader()))
 	case http.StatusUnauthorized:
 		header.Set("Www-Authenticate", "Bearer")
 	}
-	if no.Challenge != "" {
-		header.Set("Www-Authenticate", no.Challenge)
+	if refused.Challenge != "" {
+		header.Set("Www-Authenticate", refused.Challenge)
 	}
-	if no.After > 0 {
-		header.Set("Retry-After", seconds(no.After))
+	if refused.After > 0 {
+		header.Set("Retry-After", wholeSeconds(refused.After))
 	}
-	if no.HangUp {
+	if refused.HangUp {
 		header.Set("Connection", "close")
 	}
-	if no.Bare {
-		h.respond(w, no.Status, nil, p)
+	if refused.Bare {
+		h.respondUncached(w, refused.Status, nil, p)
 		return
 	}
 	b := codec.GetBuffer()
 	defer b.Free()
-	b.B = codec.AppendError(b.B, no.ID, no.Code, no.Text, no.Data)
-	h.respondJSON(w, no.Status, b.B, p)
+	b.B = codec.AppendError(b.B, refused.ID, refused.Code, refused.Text, refused.Data)
+	h.respondJSON(w, refused.Status, b.B, p)
 }

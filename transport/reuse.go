@@ -58,7 +58,7 @@ type accepted struct {
 type reuseKey struct{}
 
 func (l *reuse) Accept() (net.Conn, error) {
-	l.begin.Do(func() { go l.accept() })
+	l.begin.Do(func() { go l.acceptNew() })
 	select {
 	case c := <-l.ready:
 		return c, nil
@@ -69,8 +69,8 @@ func (l *reuse) Accept() (net.Conn, error) {
 	}
 }
 
-// accept takes new connections until the listener is closed.
-func (l *reuse) accept() {
+// acceptNew takes new connections until the listener is closed.
+func (l *reuse) acceptNew() {
 	for {
 		c, err := l.Listener.Accept()
 		select {
@@ -98,9 +98,9 @@ func (l *reuse) Close() error {
 	return l.Listener.Close()
 }
 
-// put keeps c, which has carried whole requests and responses, for its next request. It returns false if the listener
+// keepConn keeps c, which has carried whole requests and responses, for its next request. It returns false if the listener
 // is closed.
-func (l *reuse) put(c net.Conn) bool {
+func (l *reuse) keepConn(c net.Conn) bool {
 	c = http1.Bare(c)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -113,12 +113,12 @@ func (l *reuse) put(c net.Conn) bool {
 	g.SetIdle(true)
 	g.SetAway(false)
 	l.idle[c] = struct{}{}
-	go l.await(c)
+	go l.awaitRequest(c)
 	return true
 }
 
-// await gives c to the server once something comes on it. Earlier, the time to read its header would already run.
-func (l *reuse) await(c net.Conn) {
+// awaitRequest gives c to the server once something comes on it. Earlier, the time to read its header would already run.
+func (l *reuse) awaitRequest(c net.Conn) {
 	_ = c.SetDeadline(time.Time{})
 	if l.limit > 0 {
 		_ = c.SetReadDeadline(time.Now().Add(l.limit))
@@ -138,12 +138,12 @@ func (l *reuse) await(c net.Conn) {
 	_ = c.Close()
 }
 
-// leaves reports whether the connection of a stream that begins will be closed after it, because the server ends.
+// closesAfterStream reports whether the connection of a stream that begins will be closed after it, because the server ends.
 // Clients of revisions without priming come back when a stream breaks, but not when a response has ended well. So the
 // end must not be announced to them: see Reuse.
-func (x *Exchange) leaves() bool {
-	if !x.h.leaving() || x.Stateless {
-		return x.h.leaving()
+func (x *Exchange) closesAfterStream() bool {
+	if !x.h.isLeaving() || x.Stateless {
+		return x.h.isLeaving()
 	}
 	r, _ := mcp.ParseRevision(x.Version)
 	return protocol.Has(r, protocol.FeatureStreamPriming)
@@ -152,7 +152,7 @@ func (x *Exchange) leaves() bool {
 // reuseOf returns where to put the connection of x after its stream, or nil if the connection must be closed. It must
 // be if ahead, the number of bytes already read from it, is not 0: nobody can give them back.
 func (x *Exchange) reuseOf(ahead int) *reuse {
-	if !x.chunks || x.closes || ahead > 0 || x.leaves() {
+	if !x.chunks || x.closes || ahead > 0 || x.closesAfterStream() {
 		return nil
 	}
 	l, _ := x.base.Value(reuseKey{}).(*reuse)

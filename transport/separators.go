@@ -8,8 +8,8 @@ var verbatim = map[string]bool{
 	"requestState": true, "inputSchema": true, "outputSchema": true, "requestedSchema": true,
 }
 
-// separator reports whether b begins with U+2028 or U+2029. JSON allows both in strings, but many readers end a line there.
-func separator(b []byte) bool { return len(b) >= 3 && b[0] == 0xe2 && b[1] == 0x80 && b[2]|1 == 0xa9 }
+// isSeparator reports whether b begins with U+2028 or U+2029. JSON allows both in strings, but many readers end a line there.
+func isSeparator(b []byte) bool { return len(b) >= 3 && b[0] == 0xe2 && b[1] == 0x80 && b[2]|1 == 0xa9 }
 
 // escapeSeparators returns a message with U+2028 and U+2029 escaped in all its strings but those in verbatim members. Without
 // any, that is data itself.
@@ -19,7 +19,7 @@ func escapeSeparators(data []byte) []byte {
 		if next < 0 {
 			return data
 		}
-		if i += next; separator(data[i:]) {
+		if i += next; isSeparator(data[i:]) {
 			break
 		}
 	}
@@ -35,7 +35,7 @@ func escapeSeparators(data []byte) []byte {
 			}
 		}
 		for ; i < end; i++ {
-			if separator(data[i:end]) {
+			if isSeparator(data[i:end]) {
 				out = append(out, `\u2028`...)
 				i += 2
 				out[len(out)-1] += data[i] & 1

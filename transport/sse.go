@@ -16,8 +16,8 @@ const (
 	messagesEndpoint                 // Handler.Messages
 )
 
-// allows reports whether the endpoint has method.
-func (e endpoint) allows(method string) bool {
+// allowsMethod reports whether the endpoint has method.
+func (e endpoint) allowsMethod(method string) bool {
 	switch method {
 	case http.MethodOptions:
 		return true
@@ -31,8 +31,8 @@ func (e endpoint) allows(method string) bool {
 	return false
 }
 
-// methods returns the value of Allow.
-func (e endpoint) methods() string {
+// allowHeader returns the value of Allow.
+func (e endpoint) allowHeader() string {
 	switch e {
 	case sseEndpoint:
 		return "GET, OPTIONS"
@@ -57,7 +57,7 @@ func (h *Handler) SSE(messages string) http.Handler {
 		return http.HandlerFunc(h.serveNothing)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h.serve(&Exchange{endpoint: sseEndpoint, messages: h.o.PublicPath + sibling(r, messages)}, w, r)
+		h.serveExchange(&Exchange{endpoint: sseEndpoint, messages: h.o.PublicPath + siblingPath(r, messages)}, w, r)
 	})
 }
 
@@ -68,7 +68,7 @@ func (h *Handler) Messages() http.Handler {
 		return http.HandlerFunc(h.serveNothing)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h.serve(&Exchange{endpoint: messagesEndpoint}, w, r)
+		h.serveExchange(&Exchange{endpoint: messagesEndpoint}, w, r)
 	})
 }
 
@@ -82,9 +82,9 @@ func (h *Handler) serveNothing(w http.ResponseWriter, r *http.Request) {
 	}), false)
 }
 
-// sibling returns the escaped path of r with its last segment replaced. It reads the request line, since a mux may have
+// siblingPath returns the escaped path of r with its last segment replaced. It reads the request line, since a mux may have
 // cut off the start of r.URL.
-func sibling(r *http.Request, last string) string {
+func siblingPath(r *http.Request, last string) string {
 	u, err := url.ParseRequestURI(r.RequestURI)
 	if err != nil { // r did not come over a wire
 		u = r.URL
@@ -98,7 +98,7 @@ func sibling(r *http.Request, last string) string {
 func sessionOf(r *http.Request) (string, bool) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	ids := q[sessionParam]
-	if err != nil || len(ids) != 1 || !visible(ids[0]) {
+	if err != nil || len(ids) != 1 || !isVisibleASCII(ids[0]) {
 		return "", false
 	}
 	return ids[0], true

@@ -155,7 +155,7 @@ func TestSSESession(t *testing.T) {
 			e.want(t, event{Name: "message", Data: `{"a":"\n b"}`})
 			for idle := false; !idle; runtime.Gosched() { // the client may have the event before the writer has counted it
 				x.mu.Lock()
-				idle = x.s.queued() == 0
+				idle = x.s.queuedBytes() == 0
 				x.mu.Unlock()
 			}
 			x.Comment()
@@ -600,7 +600,7 @@ func FuzzSibling(f *testing.F) {
 		if err != nil {
 			return // net/http has refused it
 		}
-		got := sibling(&http.Request{RequestURI: target, URL: u}, "messages")
+		got := siblingPath(&http.Request{RequestURI: target, URL: u}, "messages")
 		if !strings.HasPrefix(got, "/") || strings.HasPrefix(got, "//") || strings.HasPrefix(got, "/\\") || !strings.HasSuffix(got, "/messages") {
 			t.Errorf("%q: got %q", target, got)
 		}

@@ -14,9 +14,9 @@ import (
 // firstStateless is the first revision whose requests belong to no session.
 var firstStateless = mcp.Revision20260728.String()
 
-// stateless reports whether a value of MCP-Protocol-Version is a date of the stateless era, whether or not it is
+// isStatelessDate reports whether a value of MCP-Protocol-Version is a date of the stateless era, whether or not it is
 // served.
-func stateless(version string) bool {
+func isStatelessDate(version string) bool {
 	if len(version) != len(firstStateless) || version < firstStateless {
 		return false
 	}
@@ -36,7 +36,7 @@ func (h *Handler) admitVersion(x *Exchange, r *http.Request) *refusal.Refusal {
 	if len(v) == 0 {
 		return nil
 	}
-	requested := agreed(v)
+	requested := agreedValue(v)
 	if i := slices.Index(h.o.Revisions, requested); i >= 0 {
 		x.Version = h.o.Revisions[i]
 		return nil
@@ -49,7 +49,7 @@ func (h *Handler) admitVersion(x *Exchange, r *http.Request) *refusal.Refusal {
 	case r.Method == http.MethodPost:
 		x.Stateless = true
 		return nil
-	case stateless(requested):
+	case isStatelessDate(requested):
 		return refuseStatelessMethod
 	}
 	return h.refuseRevision(x, requested)
@@ -74,10 +74,10 @@ func (h *Handler) onlyStateless(x *Exchange) bool {
 	return len(h.o.Revisions) == 0 && h.bothEras(x) && x.SessionID == ""
 }
 
-// agreed returns the value of a header that may have come several times, in lines or in a list: clients and gateways add one
+// agreedValue returns the value of a header that may have come several times, in lines or in a list: clients and gateways add one
 // that is there already, and fetch joins the two (RFC 9110, 5.3). Copies that are equal count as one; others are returned
 // together, as a value that nothing is equal to.
-func agreed(v []string) string {
+func agreedValue(v []string) string {
 	if len(v) == 0 {
 		return ""
 	}
@@ -86,10 +86,10 @@ func agreed(v []string) string {
 		all = strings.Join(v, ", ")
 	}
 	first, rest, more := strings.Cut(all, ",")
-	for first = trim(first); more; {
+	for first = trimBlanks(first); more; {
 		var next string
-		if next, rest, more = strings.Cut(rest, ","); trim(next) != first {
-			return trim(all)
+		if next, rest, more = strings.Cut(rest, ","); trimBlanks(next) != first {
+			return trimBlanks(all)
 		}
 	}
 	return first
@@ -98,10 +98,10 @@ func agreed(v []string) string {
 // admitStateless checks a message whose header or _meta is not of the legacy era (2026-07-28, streamable HTTP, request
 // metadata; overview, _meta). Each refusal has the id of the message.
 func (h *Handler) admitStateless(x *Exchange, header http.Header) *refusal.Refusal {
-	m, requested := &x.Msg, agreed(header["Mcp-Protocol-Version"])
-	if m.ProtocolVersion == nil && !stateless(requested) {
+	m, requested := &x.Msg, agreedValue(header["Mcp-Protocol-Version"])
+	if m.ProtocolVersion == nil && !isStatelessDate(requested) {
 		if requested == "" {
-			return about(m, refusal.RevisionHeader)
+			return refusalWithID(m, refusal.RevisionHeader)
 		}
 		return h.refuseRevision(x, requested)
 	}
@@ -111,10 +111,10 @@ func (h *Handler) admitStateless(x *Exchange, header http.Header) *refusal.Refus
 	// A notification needs no _meta, and of these headers only MCP-Protocol-Version.
 	if m.Kind == codec.Request || m.ProtocolVersion != nil {
 		if !isText(m.ProtocolVersion) {
-			return about(m, refusal.NoRevision)
+			return refusalWithID(m, refusal.NoRevision)
 		}
 		if !codec.SameString(m.ProtocolVersion, requested) {
-			return about(m, refusal.RevisionHeader)
+			return refusalWithID(m, refusal.RevisionHeader)
 		}
 	}
 	i := slices.Index(h.o.Stateless, requested)
@@ -125,23 +125,23 @@ func (h *Handler) admitStateless(x *Exchange, header http.Header) *refusal.Refus
 	method := header["Mcp-Method"]
 	if m.Kind == codec.Notification {
 		if len(method) > 0 && !saysMethod(method, m) {
-			return about(m, refusal.MethodHeader)
+			return refusalWithID(m, refusal.MethodHeader)
 		}
 		return nil
 	}
 	var declared [len(ofClient)][]byte
 	codec.Fields(m.Meta, ofClient[:], declared[:])
 	if !isObject(declared[0]) {
-		return about(m, refusal.NoCapabilities)
+		return refusalWithID(m, refusal.NoCapabilities)
 	}
 	if info := declared[1]; info != nil && string(info) != "null" && !isObject(info) {
-		return about(m, refusal.ClientInfo)
+		return refusalWithID(m, refusal.ClientInfo)
 	}
 	if !saysMethod(method, m) {
-		return about(m, refusal.MethodHeader)
+		return refusalWithID(m, refusal.MethodHeader)
 	}
-	if raw, ok := mirrored(m); ok && !saysName(header["Mcp-Name"], raw) {
-		return about(m, refusal.NameHeader)
+	if raw, ok := mirroredName(m); ok && !saysName(header["Mcp-Name"], raw) {
+		return refusalWithID(m, refusal.NameHeader)
 	}
 	return nil
 }
@@ -149,9 +149,9 @@ func (h *Handler) admitStateless(x *Exchange, header http.Header) *refusal.Refus
 // ofClient are the members of _meta in which a client declares itself.
 var ofClient = [...]string{mcp.MetaClientCapabilities, mcp.MetaClientInfo}
 
-// mirrored returns the member of params that Mcp-Name must hold, if the method has one (2026-07-28, streamable HTTP,
+// mirroredName returns the member of params that Mcp-Name must hold, if the method has one (2026-07-28, streamable HTTP,
 // standard request headers; for tasks, the extension's).
-func mirrored(m *codec.Message) (raw []byte, ok bool) {
+func mirroredName(m *codec.Message) (raw []byte, ok bool) {
 	switch string(m.Method) {
 	case mcp.MethodToolsCall, mcp.MethodPromptsGet:
 		return m.Name, true
@@ -164,7 +164,7 @@ func mirrored(m *codec.Message) (raw []byte, ok bool) {
 }
 
 func saysMethod(v []string, m *codec.Message) bool {
-	return len(v) == 1 && trim(v[0]) == string(m.Method)
+	return len(v) == 1 && trimBlanks(v[0]) == string(m.Method)
 }
 
 func saysName(v []string, raw []byte) bool {

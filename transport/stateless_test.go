@@ -354,7 +354,7 @@ func TestStatelessDates(t *testing.T) {
 		"": false, "2026-07-2": false, "2026-07-288": false, "2026/07/28": false, "2026-07-2x": false, "v999.0.0": false, "v999-00-00": false,
 		"2026-7-028": false, "----------": false, "2026-07-28, 2026-07-28": false,
 	} {
-		if got := stateless(v); got != want {
+		if got := isStatelessDate(v); got != want {
 			t.Errorf("%q: got %v", v, got)
 		}
 	}

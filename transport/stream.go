@@ -56,7 +56,7 @@ type stream struct {
 	pending *codec.Buffer // queued, not flushed
 	out     *codec.Buffer // flushed, not yet taken by the writer
 	writing int           // bytes the writer has taken and not written
-	held    int64         // counted on the client's account
+	charged int64         // counted on the client's account
 	active  bool          // there is a writer
 	ended   bool          // the writer has taken the end of the response
 	cut     bool          // the response is broken off rather than ended
@@ -66,7 +66,7 @@ type stream struct {
 	pumped chan struct{} // closed when a pump beside ServeHTTP is done
 }
 
-func (s *stream) queued() int {
+func (s *stream) queuedBytes() int {
 	n := s.writing
 	for _, b := range [...]*codec.Buffer{s.pending, s.out} {
 		if b != nil {
@@ -76,8 +76,8 @@ func (s *stream) queued() int {
 	return n
 }
 
-// flush moves pending events to the writer's side.
-func (s *stream) flush() {
+// flushPending moves pending events to the writer's side.
+func (s *stream) flushPending() {
 	switch {
 	case s.pending == nil:
 	case s.out == nil:
@@ -89,8 +89,8 @@ func (s *stream) flush() {
 	}
 }
 
-// take gives the writer its next bytes, framed, and the buffer to free after they are written.
-func (s *stream) take(chunks, last bool) (batch []byte, buf *codec.Buffer) {
+// takeBatch gives the writer its next bytes, framed, and the buffer to free after they are written.
+func (s *stream) takeBatch(chunks, last bool) (batch []byte, buf *codec.Buffer) {
 	if s.head != nil && s.out != nil && len(s.out.B) > streamBytes {
 		batch, s.head = s.head, nil // alone, rather than with a copy of all that
 		return batch, nil
@@ -142,29 +142,29 @@ func (x *Exchange) Open() bool {
 	defer x.mu.Unlock()
 	// Over HTTP/1 the client may only have closed its sending side; if it is gone, the first write notices. Where all ends
 	// with the connection, that is the end.
-	over := (x.bound() || x.inline) && x.clientLeft()
-	if x.state != fresh || x.w == nil || over || !x.h.add(x) {
+	over := (x.endsWithConnection() || x.inline) && x.clientLeft()
+	if x.state != fresh || x.w == nil || over || !x.h.addStream(x) {
 		return false
 	}
 	header := x.w.Header()
-	x.headers(header)
+	x.setHeaders(header)
 	header["Content-Type"] = sseHeader
 	header["Cache-Control"] = cacheHeader
 	header["X-Accel-Buffering"] = bufferingHeader
-	x.s = &stream{held: streamBytes}
-	x.holdAnyway(quota.Queues, streamBytes)
+	x.s = &stream{charged: streamBytes}
+	x.chargeBytesAnyway(quota.Queues, streamBytes)
 	x.state = streaming
 	if x.endpoint == sseEndpoint {
-		b := x.s.buffer()
+		b := x.s.pendingBuffer()
 		b.B = appendEndpoint(b.B, x.messages, x.session)
-		x.s.flush()
+		x.s.flushPending()
 	}
 	if x.inline {
 		x.closeAfter(header)
-		if x.leaves() {
+		if x.closesAfterStream() {
 			header.Set("Connection", "close")
 		}
-		x.signal()
+		x.wakeWriter()
 		return true
 	}
 	conn, rw, err := http.NewResponseController(x.w).Hijack()
@@ -172,16 +172,16 @@ func (x *Exchange) Open() bool {
 		x.pumpBeside(header)
 		return true
 	}
-	if x.unwatch != nil {
-		x.unwatch()
+	if x.stopWatching != nil {
+		x.stopWatching()
 	}
 	x.w = nil
 	x.s.conn, x.s.reuse = conn, x.reuseOf(rw.Reader.Buffered())
-	if x.bound() {
-		x.notice(conn)
+	if x.endsWithConnection() {
+		x.watchConnection(conn)
 	}
 	x.s.head = x.appendHead(header)
-	x.start()
+	x.startWriter()
 	return true
 }
 
@@ -192,7 +192,7 @@ func (x *Exchange) pumpBeside(header http.Header) {
 	x.s.pumped = make(chan struct{})
 	go func(w http.ResponseWriter) {
 		defer close(x.s.pumped)
-		x.pump(w)
+		x.pumpStream(w)
 	}(x.w)
 }
 
@@ -240,7 +240,7 @@ func (x *Exchange) appendHead(header http.Header) []byte {
 // data, which must be JSON. Empty data sends nothing there.
 func (x *Exchange) Event(id string, retryMS int, data []byte) {
 	const around = 48 // bytes of an event beside its id and data
-	if x.endpoint == sseEndpoint && blank(data) {
+	if x.endpoint == sseEndpoint && isBlank(data) {
 		return
 	}
 	x.mu.Lock()
@@ -249,26 +249,26 @@ func (x *Exchange) Event(id string, retryMS int, data []byte) {
 		return
 	}
 	size, limit := len(id)+len(data)+around, x.h.o.MaxQueued
-	if !x.s.backlog.fits(x.s.queued(), size, limit) {
+	if !x.s.backlog.fitsEvent(x.s.queuedBytes(), size, limit) {
 		x.endAndUnlock(cutQueue)
 		return
 	}
-	b := x.s.buffer()
+	b := x.s.pendingBuffer()
 	if x.endpoint == sseEndpoint {
 		b.B = appendMessage(b.B, data)
 	} else {
 		b.B = appendEvent(b.B, id, retryMS, data)
 	}
-	x.s.backlog.took(x.s.queued(), size, limit, x.h.o.WriteTimeout)
-	if !x.holdQueue() {
+	x.s.backlog.noteQueued(x.s.queuedBytes(), size, limit, x.h.o.WriteTimeout)
+	if !x.chargeQueue() {
 		x.endAndUnlock(cutMemory)
 		return
 	}
 	x.mu.Unlock()
 }
 
-// buffer returns the buffer of events that are queued and not flushed.
-func (s *stream) buffer() *codec.Buffer {
+// pendingBuffer returns the buffer of events that are queued and not flushed.
+func (s *stream) pendingBuffer() *codec.Buffer {
 	if s.pending == nil {
 		s.pending = codec.GetBuffer()
 		s.pending.B = append(s.pending.B[:0], make([]byte, chunkRoom)...)
@@ -281,8 +281,8 @@ func (s *stream) buffer() *codec.Buffer {
 func (x *Exchange) Comment() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.state == streaming && x.s.queued() == 0 {
-		b := x.s.buffer()
+	if x.state == streaming && x.s.queuedBytes() == 0 {
+		b := x.s.pendingBuffer()
 		b.B = append(b.B, comment...)
 	}
 }
@@ -294,8 +294,8 @@ func (x *Exchange) Flush() {
 	if x.state != streaming || x.s.pending == nil {
 		return
 	}
-	x.s.flush()
-	x.start()
+	x.s.flushPending()
+	x.startWriter()
 }
 
 // Finish ends the stream once everything queued is written, flushed or not. It closes the connection, unless Reuse
@@ -307,15 +307,15 @@ func (x *Exchange) Finish() {
 		return
 	}
 	x.state = finishing
-	x.s.flush()
-	x.start()
+	x.s.flushPending()
+	x.startWriter()
 }
 
 // Cut closes the connection now; what is queued is lost. Before anything was sent, it breaks off the request without a
 // response.
-func (x *Exchange) Cut() { x.cut(cutAsked) }
+func (x *Exchange) Cut() { x.cutStream(cutAsked) }
 
-func (x *Exchange) cut(reason string) {
+func (x *Exchange) cutStream(reason string) {
 	x.mu.Lock()
 	switch x.state {
 	case fresh:
@@ -327,7 +327,7 @@ func (x *Exchange) cut(reason string) {
 		for _, f := range after {
 			go f()
 		}
-		x.signal()
+		x.wakeWriter()
 	case streaming, finishing:
 		x.endAndUnlock(reason)
 	default:
@@ -344,7 +344,7 @@ func (x *Exchange) Room(ctx context.Context) error {
 			x.mu.Unlock()
 			return ErrGone
 		}
-		if x.s == nil || x.s.queued() < x.h.o.MaxQueued/2 {
+		if x.s == nil || x.s.queuedBytes() < x.h.o.MaxQueued/2 {
 			x.mu.Unlock()
 			return nil
 		}
@@ -361,35 +361,35 @@ func (x *Exchange) Room(ctx context.Context) error {
 	}
 }
 
-// start makes sure that a writer runs. mu is held.
-func (x *Exchange) start() {
+// startWriter makes sure that a writer runs. mu is held.
+func (x *Exchange) startWriter() {
 	if x.s.conn == nil {
-		x.signal()
+		x.wakeWriter()
 		return
 	}
 	if !x.s.active {
 		x.s.active = true
-		go x.drain()
+		go x.writeQueued()
 	}
 }
 
-// wrote notes that n bytes are written, and wakes the callers that wait for room. mu is held.
-func (x *Exchange) wrote(n int) {
+// noteWritten notes that n bytes are written, and wakes the callers that wait for room. mu is held.
+func (x *Exchange) noteWritten(n int) {
 	s := x.s
 	s.writing -= min(n, s.writing)
-	s.backlog.wrote(n, s.queued())
-	x.letQueueGo()
-	if s.room != nil && s.queued() < x.h.o.MaxQueued/2 {
+	s.backlog.noteWritten(n, s.queuedBytes())
+	x.refundQueue()
+	if s.room != nil && s.queuedBytes() < x.h.o.MaxQueued/2 {
 		close(s.room)
 		s.room = nil
 	}
 }
 
-// drain writes to a connection that was taken over until nothing is left.
-func (x *Exchange) drain() {
+// writeQueued writes to a connection that was taken over until nothing is left.
+func (x *Exchange) writeQueued() {
 	x.mu.Lock()
 	for x.state != gone {
-		batch, buf := x.s.take(x.chunks, x.state == finishing)
+		batch, buf := x.s.takeBatch(x.chunks, x.state == finishing)
 		if len(batch) == 0 {
 			x.s.active = false
 			if x.s.ended {
@@ -408,7 +408,7 @@ func (x *Exchange) drain() {
 			n, err = conn.Write(batch[:min(len(batch), maxWrite)])
 			batch = batch[n:]
 			x.mu.Lock()
-			x.wrote(n)
+			x.noteWritten(n)
 			x.mu.Unlock()
 		}
 		buf.Free()
@@ -418,7 +418,7 @@ func (x *Exchange) drain() {
 			return
 		}
 		x.s.writing = 0
-		x.wrote(0)
+		x.noteWritten(0)
 	}
 	x.mu.Unlock()
 }
@@ -433,7 +433,7 @@ func (x *Exchange) writeFault(err error) string {
 
 // goneReason returns the reason of a cut when the client is gone.
 func (x *Exchange) goneReason() string {
-	if x.bound() {
+	if x.endsWithConnection() {
 		return cutClosed
 	}
 	return cutWrite
@@ -451,8 +451,8 @@ func (x *Exchange) endAndUnlock(reason string) {
 	s.pending.Free()
 	s.out.Free()
 	s.pending, s.out, s.head = nil, nil, nil
-	x.letGo(quota.Queues, s.held)
-	s.held = 0
+	x.refundBytes(quota.Queues, s.charged)
+	s.charged = 0
 	if s.room != nil {
 		close(s.room)
 		s.room = nil
@@ -465,25 +465,25 @@ func (x *Exchange) endAndUnlock(reason string) {
 	}
 	x.mu.Unlock()
 	if s.cut && conn != nil {
-		abort(conn, reason)
+		abortConn(conn, reason)
 	}
 	tellGone(cancel, hook)
 	for _, f := range after {
 		go f()
 	}
-	x.h.hangups.drop(s.watch)
-	if !s.cut && conn != nil && (s.reuse == nil || !s.reuse.put(conn)) {
-		linger(conn)
+	x.h.hangups.stopWatching(s.watch)
+	if !s.cut && conn != nil && (s.reuse == nil || !s.reuse.keepConn(conn)) {
+		closeLingering(conn)
 	}
-	x.h.remove(x)
-	x.signal()
+	x.h.removeStream(x)
+	x.wakeWriter()
 	if s.cut && x.h.o.Observer != nil {
 		x.h.o.Observer.Cut(reason)
 	}
 }
 
-// abort closes conn at once.
-func abort(conn net.Conn, reason string) {
+// abortConn closes conn at once.
+func abortConn(conn net.Conn, reason string) {
 	// Closing a TLS connection waits for the peer; closing the connection below does not.
 	below := belowTLS(conn)
 	if reason == cutQueue || reason == cutMemory || reason == cutTimeout {
@@ -499,8 +499,8 @@ func abort(conn net.Conn, reason string) {
 	_ = below.Close()
 }
 
-// linger closes conn once the peer has seen the end of the response, or after a moment.
-func linger(conn net.Conn) {
+// closeLingering closes conn once the peer has seen the end of the response, or after a moment.
+func closeLingering(conn net.Conn) {
 	if server.CloseWrite(conn) == nil {
 		_ = conn.SetReadDeadline(time.Now().Add(lingerTime))
 		_, _ = io.CopyN(io.Discard, conn, maxWrite)
@@ -508,31 +508,31 @@ func linger(conn net.Conn) {
 	_ = conn.Close()
 }
 
-// queueHeld is what is counted for a stream with n queued bytes: in steps, so that most events
+// queueCharge is what is counted for a stream with n queued bytes: in steps, so that most events
 // change nothing.
-func queueHeld(n int) int64 {
+func queueCharge(n int) int64 {
 	return int64(max(1, (n+streamBytes-1)/streamBytes)) * streamBytes
 }
 
-// holdQueue counts what is queued. It returns false if there is no room for that. mu is held.
-func (x *Exchange) holdQueue() bool {
+// chargeQueue counts what is queued. It returns false if there is no room for that. mu is held.
+func (x *Exchange) chargeQueue() bool {
 	s := x.s
-	want := queueHeld(s.queued())
-	if want <= s.held {
+	want := queueCharge(s.queuedBytes())
+	if want <= s.charged {
 		return true
 	}
-	if x.hold(quota.Queues, want-s.held) != nil {
+	if x.chargeBytes(quota.Queues, want-s.charged) != nil {
 		return false
 	}
-	s.held = want
+	s.charged = want
 	return true
 }
 
-// letQueueGo takes off what is not queued any more. mu is held.
-func (x *Exchange) letQueueGo() {
+// refundQueue takes off what is not queued any more. mu is held.
+func (x *Exchange) refundQueue() {
 	s := x.s
-	if want := queueHeld(s.queued()); want < s.held {
-		x.letGo(quota.Queues, s.held-want)
-		s.held = want
+	if want := queueCharge(s.queuedBytes()); want < s.charged {
+		x.refundBytes(quota.Queues, s.charged-want)
+		s.charged = want
 	}
 }

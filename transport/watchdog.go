@@ -30,8 +30,8 @@ type watched struct {
 	trickled   atomic.Bool   // it was ended for its rate
 }
 
-// age is how long w has taken, but for its pauses.
-func (w *watched) age(now time.Time) time.Duration {
+// activeTime is how long w has taken, but for its pauses.
+func (w *watched) activeTime(now time.Time) time.Duration {
 	if !w.paused.IsZero() {
 		now = w.paused
 	}
@@ -74,8 +74,8 @@ func newWatchdog(limit time.Duration, bite func(http.ResponseWriter)) *watchdog 
 	return d
 }
 
-// begin watches a read or write on rw until end.
-func (d *watchdog) begin(w *watched, rw http.ResponseWriter) {
+// beginWatch watches a read or write on rw until endWatch.
+func (d *watchdog) beginWatch(w *watched, rw http.ResponseWriter) {
 	w.w, w.since = rw, time.Now()
 	w.paused, w.rested = time.Time{}, 0
 	w.got.Store(0)
@@ -84,13 +84,13 @@ func (d *watchdog) begin(w *watched, rw http.ResponseWriter) {
 	w.prev.next, d.list.prev = w, w
 	if !d.armed {
 		d.armed = true
-		time.AfterFunc(d.wait(0), d.look)
+		time.AfterFunc(d.nextLook(0), d.endOverdue)
 	}
 	d.mu.Unlock()
 }
 
-// pause stops the time of w until resume: the peer can do nothing. Neither does anything once w has ended.
-func (d *watchdog) pause(w *watched) {
+// pauseWatch stops the time of w until resumeWatch: the peer can do nothing. Neither does anything once w has ended.
+func (d *watchdog) pauseWatch(w *watched) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if w.next != nil {
@@ -98,7 +98,7 @@ func (d *watchdog) pause(w *watched) {
 	}
 }
 
-func (d *watchdog) resume(w *watched) {
+func (d *watchdog) resumeWatch(w *watched) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if w.next != nil && !w.paused.IsZero() {
@@ -107,8 +107,8 @@ func (d *watchdog) resume(w *watched) {
 	}
 }
 
-// end stops watching w. If the watchdog has ended w, the connection keeps its deadline: it is of no use any more.
-func (d *watchdog) end(w *watched) {
+// endWatch stops watching w. If the watchdog has ended w, the connection keeps its deadline: it is of no use any more.
+func (d *watchdog) endWatch(w *watched) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if w.next != nil {
@@ -118,8 +118,8 @@ func (d *watchdog) end(w *watched) {
 	w.w = nil
 }
 
-// wait is how long what has taken age may go on without another look.
-func (d *watchdog) wait(age time.Duration) time.Duration {
+// nextLook is how long what has taken age may go on without another look.
+func (d *watchdog) nextLook(age time.Duration) time.Duration {
 	left := d.limit - age
 	switch {
 	case d.least <= 0:
@@ -130,32 +130,32 @@ func (d *watchdog) wait(age time.Duration) time.Duration {
 	return min(left, trickleEvery)
 }
 
-// look ends what has taken too long, or comes too slowly, and sets the timer for the next look.
-func (d *watchdog) look() {
+// endOverdue ends what has taken too long, or comes too slowly, and sets the timer for the next look.
+func (d *watchdog) endOverdue() {
 	now := time.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	next, last := d.limit, false
 	for w := d.list.next; w != &d.list && !last; {
-		age, after := w.age(now), w.next
+		age, after := w.activeTime(now), w.next
 		trickles := d.least > 0 && age >= trickleAfter && float64(w.got.Load()) < d.least*age.Seconds()
 		switch {
 		case !w.paused.IsZero():
-			next = min(next, max(d.wait(age), trickleEvery)) // and not again and again for what may go on for a moment only
+			next = min(next, max(d.nextLook(age), trickleEvery)) // and not again and again for what may go on for a moment only
 		case age >= d.limit || trickles:
 			w.trickled.Store(age < d.limit)
 			w.prev.next, after.prev = after, w.prev
 			w.prev, w.next = nil, nil
 			d.bite(w.w)
 		default:
-			next = min(next, d.wait(age))
+			next = min(next, d.nextLook(age))
 		}
 		if age = now.Sub(w.since); age < d.limit && (d.least <= 0 || age < trickleAfter) { // those behind it began later
-			next, last = min(next, d.wait(age)), true
+			next, last = min(next, d.nextLook(age)), true
 		}
 		w = after
 	}
 	if d.armed = d.list.next != &d.list; d.armed {
-		time.AfterFunc(next, d.look)
+		time.AfterFunc(next, d.endOverdue)
 	}
 }
