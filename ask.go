@@ -86,7 +86,7 @@ func Roots(key string) Question {
 // Answers are the client's answers by the keys of the questions.
 type Answers struct{ byKey map[string]hosted.Outcome }
 
-func (a Answers) decode(key string, into any) error {
+func (a Answers) decodeAnswer(key string, into any) error {
 	x, ok := a.byKey[key]
 	switch {
 	case !ok:
@@ -126,7 +126,7 @@ var (
 // validated against the form.
 func (a Answers) Elicited(key string) (mcp.ElicitResult, error) {
 	var r mcp.ElicitResult
-	err := a.decode(key, &r)
+	err := a.decodeAnswer(key, &r)
 	switch {
 	case err != nil:
 	case r.Action != mcp.ElicitAccept && r.Action != mcp.ElicitDecline && r.Action != mcp.ElicitCancel:
@@ -143,7 +143,7 @@ func (a Answers) Elicited(key string) (mcp.ElicitResult, error) {
 // Sampled returns the answer to a sampling request, as Elicited does.
 func (a Answers) Sampled(key string) (mcp.CreateMessageResult, error) {
 	var r mcp.CreateMessageResult
-	err := a.decode(key, &r)
+	err := a.decodeAnswer(key, &r)
 	if err == nil && (r.Role != mcp.RoleAssistant && r.Role != mcp.RoleUser || r.Model == "" || r.Content.Blocks == nil) {
 		err = &answerError{key, errMessage}
 	}
@@ -156,7 +156,7 @@ func (a Answers) Sampled(key string) (mcp.CreateMessageResult, error) {
 // Roots returns the client's roots, as Elicited does.
 func (a Answers) Roots(key string) ([]mcp.Root, error) {
 	var r mcp.ListRootsResult
-	err := a.decode(key, &r)
+	err := a.decodeAnswer(key, &r)
 	if err == nil && r.Roots == nil {
 		err = &answerError{key, errRoots}
 	}
@@ -166,9 +166,9 @@ func (a Answers) Roots(key string) ([]mcp.Root, error) {
 	return r.Roots, nil
 }
 
-// keep says which answers to q a session may keep: the roots of a client that says
+// keepsAnswer says which answers to q a session may keep: the roots of a client that says
 // when they change.
-func (q *Question) keep(caps *mcp.ClientCapabilities) func([]byte) bool {
+func (q *Question) keepsAnswer(caps *mcp.ClientCapabilities) func([]byte) bool {
 	if q.method != mcp.MethodRootsList || caps.Roots == nil || !caps.Roots.ListChanged {
 		return nil
 	}
@@ -191,11 +191,11 @@ func (q *Question) keep(caps *mcp.ClientCapabilities) func([]byte) bool {
 // If the client answers a question with an error, Ask succeeds, and the method of Answers
 // that reads the answer returns that error.
 func (c *Call) Ask(ctx context.Context, questions ...Question) (Answers, error) {
-	qs, err := c.questions(questions)
+	qs, err := c.hostedQuestions(questions)
 	if err != nil {
 		return Answers{}, err
 	}
-	outcomes, err := c.put(ctx, qs)
+	outcomes, err := c.putQuestions(ctx, qs)
 	if err != nil {
 		return Answers{}, forHandler(err)
 	}
@@ -207,9 +207,9 @@ func (c *Call) Ask(ctx context.Context, questions ...Question) (Answers, error) 
 	return a, nil
 }
 
-// questions returns the questions as the client's revision has them.
-func (c *Call) questions(questions []Question) ([]hosted.Question, error) {
-	if err := c.askable(); err != nil {
+// hostedQuestions returns the questions as the client's revision has them.
+func (c *Call) hostedQuestions(questions []Question) ([]hosted.Question, error) {
+	if err := c.checkAskable(); err != nil {
 		return nil, err
 	}
 	caps := c.peer.Capabilities()
@@ -225,9 +225,9 @@ func (c *Call) questions(questions []Question) ([]hosted.Question, error) {
 		if err != nil {
 			return nil, fmt.Errorf("troupe: question %q: %w", q.key, err)
 		}
-		qs[i] = hosted.Question{Question: actors.Question{Key: q.key, Valid: q.valid(), Method: q.method, Keep: q.keep(&caps)}, TTL: q.ttl}
+		qs[i] = hosted.Question{Question: actors.Question{Key: q.key, Valid: q.answerCheck(), Method: q.method, Keep: q.keepsAnswer(&caps)}, TTL: q.ttl}
 		if url, ok := q.params.(mcp.ElicitURL); ok {
-			qs[i].Hosted = func(task string) { c.hosts(url.ElicitationID, task) }
+			qs[i].Hosted = func(task string) { c.noteHostedTask(url.ElicitationID, task) }
 		}
 		if params != nil {
 			data, err := codec.Marshal(params)
@@ -240,13 +240,13 @@ func (c *Call) questions(questions []Question) ([]hosted.Question, error) {
 	return qs, nil
 }
 
-// put puts questions to the client. It has those hosted that ask for it, as far as the client can.
-func (c *Call) put(ctx context.Context, qs []hosted.Question) ([]hosted.Outcome, error) {
+// putQuestions puts questions to the client. It has those hosted that ask for it, as far as the client can.
+func (c *Call) putQuestions(ctx context.Context, qs []hosted.Question) ([]hosted.Outcome, error) {
 	outcomes := make([]hosted.Outcome, len(qs))
-	host := c.host()
+	host := c.taskHost()
 	var plain, tasks []int
 	for i := range qs {
-		if host != nil && qs[i].TTL > 0 && host.takes(qs[i].Method) {
+		if host != nil && qs[i].TTL > 0 && host.takesMethod(qs[i].Method) {
 			tasks = append(tasks, i)
 		} else {
 			plain = append(plain, i)
@@ -298,7 +298,7 @@ func (c *Call) putPlain(ctx context.Context, host *hosting, qs []hosted.Question
 	}
 	for i, at := range which {
 		outcomes[at].Answer = answers[i]
-		if no := answers[i].Err; no == nil || no.Code != mcp.CodeInvalidRequest || host == nil || !host.takes(asked[i].Method) {
+		if refused := answers[i].Err; refused == nil || refused.Code != mcp.CodeInvalidRequest || host == nil || !host.takesMethod(asked[i].Method) {
 			continue
 		}
 		again := qs[at]
@@ -316,8 +316,8 @@ type hosting struct {
 	caps mcp.ClientCapabilities
 }
 
-// host returns the client of a call if it hosts tasks for the server, otherwise nil.
-func (c *Call) host() *hosting {
+// taskHost returns the client of a call if it hosts tasks for the server, otherwise nil.
+func (c *Call) taskHost() *hosting {
 	p := c.c.Peer()
 	if !protocol.Has(p.Revision(), protocol.FeatureCoreTasks) || c.c.Detached() != nil {
 		return nil
@@ -329,15 +329,15 @@ func (c *Call) host() *hosting {
 	return &hosting{hosted.Host{Call: c.c, Session: p.Key(), Cancels: caps.Has(mcp.CapClientTasksCancel), Watch: &c.svc.watch, Log: c.svc.rt.log}, caps}
 }
 
-// takes reports whether the client takes questions of a method as tasks.
-func (h *hosting) takes(method string) bool {
+// takesMethod reports whether the client takes questions of a method as tasks.
+func (h *hosting) takesMethod(method string) bool {
 	m, ok := protocol.LookupMethod(method)
 	return ok && m.Task != 0 && h.caps.Has(m.Task)
 }
 
-// askable says why the client of a call cannot be asked: since 2026-07-28 only some
+// checkAskable says why the client of a call cannot be asked: since 2026-07-28 only some
 // methods may ask for input (basic/patterns/mrtr).
-func (c *Call) askable() error {
+func (c *Call) checkAskable() error {
 	method := c.msg.Method
 	if !c.revision().Stateless() || actors.Asks(method) {
 		return nil
@@ -412,7 +412,7 @@ func (p *Peer) Roots(ctx context.Context) ([]mcp.Root, error) {
 	if lackingOf(q.needs, &caps) != 0 {
 		return nil, fmt.Errorf("troupe: question %q: %w: %s", key, ErrUndeclared, q.needs)
 	}
-	a, err := p.p.Ask(ctx, actors.Question{Key: key, Method: q.method, Keep: q.keep(&caps)})
+	a, err := p.p.Ask(ctx, actors.Question{Key: key, Method: q.method, Keep: q.keepsAnswer(&caps)})
 	if err != nil {
 		return nil, forHandler(err)
 	}
@@ -431,21 +431,21 @@ func URLRequired(urls ...mcp.ElicitURL) error {
 	return mcp.NewError(mcp.CodeURLElicitationRequired, "").WithData(mcp.URLElicitationRequired{Elicitations: urls})
 }
 
-// valid returns the function that reports whether raw is an answer to the question; nil
+// answerCheck returns the function that reports whether raw is an answer to the question; nil
 // accepts everything. The function keeps nothing of the question.
-func (q *Question) valid() func(raw []byte) bool {
+func (q *Question) answerCheck() func(raw []byte) bool {
 	switch q.method {
 	case mcp.MethodElicitationCreate:
-		return func(raw []byte) bool { return readable(Answers.Elicited, raw) }
+		return func(raw []byte) bool { return isReadable(Answers.Elicited, raw) }
 	case mcp.MethodSamplingCreateMessage:
-		return func(raw []byte) bool { return readable(Answers.Sampled, raw) }
+		return func(raw []byte) bool { return isReadable(Answers.Sampled, raw) }
 	case mcp.MethodRootsList:
-		return func(raw []byte) bool { return readable(Answers.Roots, raw) }
+		return func(raw []byte) bool { return isReadable(Answers.Roots, raw) }
 	}
 	return nil
 }
 
-func readable[T any](read func(Answers, string) (T, error), raw []byte) bool {
+func isReadable[T any](read func(Answers, string) (T, error), raw []byte) bool {
 	_, err := read(Answers{map[string]hosted.Outcome{"": {Answer: actors.Answer{Result: raw}}}}, "")
 	return err == nil
 }
@@ -546,10 +546,10 @@ func (e *undeclaredError) Error() string {
 }
 func (e *undeclaredError) Unwrap() error { return ErrUndeclared }
 
-// undeclared returns the error for a stateless client whose handler failed because it could
+// capabilityError returns the error for a stateless client whose handler failed because it could
 // not ask: the client may declare more and try again. It returns nil for any other error
 // and client.
-func undeclared(err error) *mcp.Error {
+func capabilityError(err error) *mcp.Error {
 	if e, ok := errors.AsType[*undeclaredError](err); ok && e.revision.Stateless() {
 		return lackingError(e.lacking, e.revision)
 	}

@@ -56,23 +56,23 @@ type passing struct {
 // again in another process.
 func (c *Call) Principal() Principal { return principalOf(c.c.Principal()) }
 
-// large reports whether to read raw, all or a part of the request, takes the processor for so long that it must be done in
+// isLarge reports whether to read raw, all or a part of the request, takes the processor for so long that it must be done in
 // turn.
-func (c *Call) large(raw []byte) bool {
+func (c *Call) isLarge(raw []byte) bool {
 	return len(raw) > limits.TurnBytes.Value() || c.msg.Values > limits.TurnValues.Value()
 }
 
-// decode decodes the params of a request other than tools/call into in: in turn, if they are large.
-func (c *Call) decode(ctx context.Context, params []byte, in any) *mcp.Error {
+// decodeParams decodes the params of a request other than tools/call into in: in turn, if they are large.
+func (c *Call) decodeParams(ctx context.Context, params []byte, in any) *mcp.Error {
 	params = orEmpty(params)
 	var bad error
-	if c.large(params) {
+	if c.isLarge(params) {
 		err := c.c.Turn(ctx, func() error {
 			bad = codec.UnmarshalValid(params, in)
 			return nil
 		})
 		if err != nil {
-			return c.svc.failure(c, string(c.msg.Method), err)
+			return c.svc.handlerError(c, string(c.msg.Method), err)
 		}
 	} else {
 		bad = codec.UnmarshalValid(params, in)
@@ -147,8 +147,8 @@ func (c *Call) ElicitationComplete(ctx context.Context, elicitationID string) er
 	return forHandler(c.c.Notify(ctx, mcp.NotifyElicitationComplete, params))
 }
 
-// hosts notes the task that the client has made of an elicitation of a URL.
-func (c *Call) hosts(elicitationID, task string) {
+// noteHostedTask notes the task that the client has made of an elicitation of a URL.
+func (c *Call) noteHostedTask(elicitationID, task string) {
 	c.urls.CompareAndSwap(nil, new(sync.Map))
 	c.urls.Load().Store(elicitationID, task)
 }
@@ -192,7 +192,7 @@ func (p *Peer) Capabilities() mcp.ClientCapabilities {
 // ErrNoAnswer if the client does not answer within 30 s, or within Options.Limits.MaxAsk
 // if that is less. It fails with mcp.ErrInexpressible for a stateless client (2026-07-28).
 func (p *Peer) Ping(ctx context.Context) error {
-	if err := pingable(p.p.Revision()); err != nil {
+	if err := checkPingable(p.p.Revision()); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, pingWait, ErrNoAnswer)
@@ -246,7 +246,7 @@ var pingWait = limits.Ping.Value()
 // if that is less. It fails with mcp.ErrInexpressible for a stateless client (2026-07-28),
 // whose call ends when the client is gone.
 func (c *Call) Ping(ctx context.Context) error {
-	if err := pingable(c.revision()); err != nil {
+	if err := checkPingable(c.revision()); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, pingWait, ErrNoAnswer)
@@ -261,8 +261,8 @@ func (c *Call) Ping(ctx context.Context) error {
 	return nil
 }
 
-// pingable says why a client cannot be pinged.
-func pingable(r mcp.Revision) error {
+// checkPingable says why a client cannot be pinged.
+func checkPingable(r mcp.Revision) error {
 	if ping, _ := protocol.LookupMethod(mcp.MethodPing); ping.Allowed(protocol.ToClient, r) {
 		return nil
 	}

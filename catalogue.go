@@ -91,24 +91,24 @@ func (s *snapshot[T]) spelledLike(uri string) []string {
 	return s.bySpelling[template.Plain(uri)]
 }
 
-func (c *catalogue[T]) get(name string) (T, bool) {
+func (c *catalogue[T]) getItem(name string) (T, bool) {
 	v, ok := c.now.Load().byName[name]
 	return v, ok
 }
 
-// find is get without making a string of name.
-func (c *catalogue[T]) find(name []byte) (T, bool) {
+// findItem is getItem without making a string of name.
+func (c *catalogue[T]) findItem(name []byte) (T, bool) {
 	v, ok := c.now.Load().byName[string(name)]
 	return v, ok
 }
 
-// put adds an item. One of the same name is replaced, or refused unless replace is set. It fails, and changes nothing, when the
+// putItem adds an item. One of the same name is replaced, or refused unless replace is set. It fails, and changes nothing, when the
 // item cannot be encoded.
-func (c *catalogue[T]) put(name string, v T, replace bool) (replaced bool, err error) {
+func (c *catalogue[T]) putItem(name string, v T, replace bool) (replaced bool, err error) {
 	if _, err := codec.Marshal(c.wire.whole(v)); err != nil {
 		return false, fmt.Errorf("%q: %w", name, err)
 	}
-	c.edit(func(m map[string]T) bool {
+	c.editItems(func(m map[string]T) bool {
 		if _, replaced = m[name]; replaced && !replace {
 			return false
 		}
@@ -121,8 +121,8 @@ func (c *catalogue[T]) put(name string, v T, replace bool) (replaced bool, err e
 	return replaced, nil
 }
 
-func (c *catalogue[T]) remove(names ...string) {
-	c.edit(func(m map[string]T) bool {
+func (c *catalogue[T]) removeItems(names ...string) {
+	c.editItems(func(m map[string]T) bool {
 		before := len(m)
 		for _, n := range names {
 			delete(m, n)
@@ -131,7 +131,7 @@ func (c *catalogue[T]) remove(names ...string) {
 	})
 }
 
-func (c *catalogue[T]) edit(f func(map[string]T) bool) {
+func (c *catalogue[T]) editItems(f func(map[string]T) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	old := c.now.Load()
@@ -167,8 +167,8 @@ func (s *snapshot[T]) encodeNew(whole func(T) any, before *snapshot[T]) [][]byte
 	return items
 }
 
-// encode returns the items as wire has them.
-func (s *snapshot[T]) encode(wire func(T) any) [][]byte {
+// encodeFor returns the items as wire has them.
+func (s *snapshot[T]) encodeFor(wire func(T) any) [][]byte {
 	items := make([][]byte, len(s.names))
 	same := true
 	for i, k := range s.names {
@@ -186,7 +186,7 @@ func (s *snapshot[T]) encode(wire func(T) any) [][]byte {
 	return items
 }
 
-// encodeItem returns an item of a list. It cannot fail: put has encoded each whole item, and no revision gets more than that.
+// encodeItem returns an item of a list. It cannot fail: putItem has encoded each whole item, and no revision gets more than that.
 func encodeItem(name string, item any) []byte {
 	data, err := codec.Marshal(item)
 	if err != nil {
@@ -201,7 +201,7 @@ func (s *snapshot[T]) itemsFor(r mcp.Revision) [][]byte {
 		r = mcp.Revision20241105
 	}
 	e := &s.seen[r]
-	e.once.Do(func() { e.items = s.encode(func(v T) any { return s.wire.to(v, r) }) })
+	e.once.Do(func() { e.items = s.encodeFor(func(v T) any { return s.wire.to(v, r) }) })
 	return e.items
 }
 
@@ -213,16 +213,16 @@ func (s *snapshot[T]) digestFor(v *view) string {
 	var items [][]byte
 	v = v.forList()
 	for i, name := range s.names {
-		if v.sees(s.byName[name].item()) {
+		if v.seesItem(s.byName[name].item()) {
 			items = append(items, s.items[i])
 		}
 	}
 	return digestOf(items)
 }
 
-// page appends a member with the list of the items that v sees, from the first name after
+// appendPage appends a member with the list of the items that v sees, from the first name after
 // `after`. It returns the last name of the page if there are more items.
-func (s *snapshot[T]) page(dst []byte, v *view, r mcp.Revision, member, after string, size int) (out []byte, last string) {
+func (s *snapshot[T]) appendPage(dst []byte, v *view, r mcp.Revision, member, after string, size int) (out []byte, last string) {
 	i := 0
 	if after != "" {
 		i, _ = slices.BinarySearchFunc(s.names, after, strings.Compare)
@@ -236,7 +236,7 @@ func (s *snapshot[T]) page(dst []byte, v *view, r mcp.Revision, member, after st
 	shown, newest := 0, ""
 	v = v.forList()
 	for items := s.itemsFor(r); i < len(s.names); i++ {
-		if v != nil && !v.sees(s.byName[s.names[i]].item()) {
+		if v != nil && !v.seesItem(s.byName[s.names[i]].item()) {
 			continue
 		}
 		if shown == size {
@@ -252,14 +252,14 @@ func (s *snapshot[T]) page(dst []byte, v *view, r mcp.Revision, member, after st
 	return append(dst, ']'), last
 }
 
-// announce tells a session which lists differ from those announced to it, if it listens
+// announceLists tells a session which lists differ from those announced to it, if it listens
 // on this node. It is told of those in again in any case.
-func (s *service) announce(p *actors.Peer, again which) {
-	now, before := s.digests(s.viewOf(ownerOf(p))), p.Announced()
+func (s *service) announceLists(p *actors.Peer, again which) {
+	now, before := s.listDigests(s.viewOf(ownerOf(p))), p.Announced()
 	if now == before && again == (which{}) {
 		return
 	}
-	methods := differing(now, before)
+	methods := changedLists(now, before)
 	for list, method := range announced {
 		if again[list] && !slices.Contains(methods, method) {
 			methods = append(methods, method)
@@ -271,7 +271,7 @@ func (s *service) announce(p *actors.Peer, again which) {
 // Opened sends a client what it may have missed while it did not listen: notifications of
 // the lists that changed, and one update of each resource that it subscribed to.
 func (s *service) Opened(p *actors.Peer, gap bool) {
-	s.announce(p, s.elsewhere.differ())
+	s.announceLists(p, s.remoteLists.differingLists())
 	if !gap {
 		return
 	}
@@ -281,16 +281,16 @@ func (s *service) Opened(p *actors.Peer, gap bool) {
 // repeatUpdates sends a client an update of each resource that it subscribed to.
 func (s *service) repeatUpdates(p *actors.Peer) {
 	for _, uri := range p.Subscribed() {
-		if s.mayHear(p, uri) {
+		if s.mayGetUpdate(p, uri) {
 			p.PushUpdate(uri)
 		}
 	}
 }
 
-// mayHear reports whether a session may get updates of a resource now. The resource may have
+// mayGetUpdate reports whether a session may get updates of a resource now. The resource may have
 // been hidden since the session subscribed, or lie below the one that it subscribed to.
-func (s *service) mayHear(p *actors.Peer, uri string) bool {
-	return s.follows(s.viewOf(ownerOf(p)), uri)
+func (s *service) mayGetUpdate(p *actors.Peer, uri string) bool {
+	return s.mayFollow(s.viewOf(ownerOf(p)), uri)
 }
 
 // mountPoint is a server's link to the runtime that mounted it.
@@ -305,65 +305,65 @@ type mountPoint struct {
 	advice []advice // for the log, once there is one
 }
 
-func (m *mountPoint) service() *service {
+func (m *mountPoint) mountedService() *service {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.s
 }
 
-// set ties the server to s; it reports whether the server was free.
-func (m *mountPoint) set(s *service) bool {
+// setService ties the server to s; it reports whether the server was free.
+func (m *mountPoint) setService(s *service) bool {
 	m.mu.Lock()
 	if m.s != nil {
 		m.mu.Unlock()
 		return false
 	}
 	m.s = s
-	s.elsewhere.begin(s.srv)
+	s.remoteLists.noteOwnLists(s.srv)
 	waiting := m.advice
 	m.advice = nil
 	m.mu.Unlock()
 	for _, a := range waiting {
-		s.log(a)
+		s.logAdvice(a)
 	}
 	return true
 }
 
-// clear cuts the link: changes are announced to nobody from then on.
-func (m *mountPoint) clear() {
+// clearService cuts the link: changes are announced to nobody from then on.
+func (m *mountPoint) clearService() {
 	m.mu.Lock()
 	m.s = nil
 	m.mu.Unlock()
 }
 
-// changed announces a change of a list, by its index in announced, after changeDelay, so
+// listChanged announces a change of a list, by its index in announced, after changeDelay, so
 // that further changes join it. A session gets the lists that differ from those announced
 // to it. A listener gets every change, as nothing is stored of it; in a fleet it gets those that differ, too.
-func (m *mountPoint) changed(list int) {
+func (m *mountPoint) listChanged(list int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.s == nil {
 		return
 	}
 	m.here[list] = true
-	m.again[list] = m.s.elsewhere.changed(list, m.s.srv) || m.again[list]
-	m.later()
+	m.again[list] = m.s.remoteLists.noteOwnChange(list, m.s.srv) || m.again[list]
+	m.announceLater()
 }
 
-// heard announces a change of a list on another node.
-func (m *mountPoint) heard(list int, digest string, again bool) {
+// remoteListChanged announces a change of a list on another node.
+func (m *mountPoint) remoteListChanged(list int, digest string, again bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.s == nil || !m.s.elsewhere.heard(list, digest, m.s.srv) && !again {
+	if m.s == nil || !m.s.remoteLists.noteRemoteChange(list, digest, m.s.srv) && !again {
 		return
 	}
 	m.there[list] = true
 	m.again[list] = again || m.again[list]
-	m.later()
+	m.announceLater()
 }
 
-// later announces the changes after changeDelay. mu is held.
-func (m *mountPoint) later() {
+// announceLater announces the changes after changeDelay. mu is held.
+func (m *mountPoint) announceLater() {
 	if m.timer != nil {
 		return
 	}
@@ -376,7 +376,7 @@ func (m *mountPoint) later() {
 			return
 		}
 		s.tellLists(here, again)
-		s.rt.node.Sessions(s.svc, func(p *actors.Peer) { s.announce(p, again) })
+		s.rt.node.Sessions(s.svc, func(p *actors.Peer) { s.announceLists(p, again) })
 		for list, method := range announced {
 			if here[list] || there[list] {
 				s.rt.node.ListChanged(s.svc, method, again[list])
@@ -388,15 +388,15 @@ func (m *mountPoint) later() {
 	})
 }
 
-// rescoped ends listeners that have nothing left to hear, where a resource or a template was replaced: by one that needs other scopes, perhaps, which no list shows.
-func (m *mountPoint) rescoped() {
-	if s := m.service(); s != nil {
+// reviewListeners ends listeners that have nothing left to hear, where a resource or a template was replaced: by one that needs other scopes, perhaps, which no list shows.
+func (m *mountPoint) reviewListeners() {
+	if s := m.mountedService(); s != nil {
 		actors.ReviewListeners(s.rt.node, s.svc)
 	}
 }
 
 func (m *mountPoint) resourceUpdated(uri string) {
-	if s := m.service(); s != nil {
+	if s := m.mountedService(); s != nil {
 		s.rt.node.ResourceUpdated(s.svc, uri, s.srv.opts.SubResources)
 	}
 }
@@ -404,32 +404,32 @@ func (m *mountPoint) resourceUpdated(uri string) {
 // pager reads a list page by page.
 type pager func(dst []byte, after string, size int) (out []byte, last string)
 
-func (s *snapshot[T]) pager(v *view, r mcp.Revision, member string) pager {
+func (s *snapshot[T]) pagerFor(v *view, r mcp.Revision, member string) pager {
 	return func(dst []byte, after string, size int) ([]byte, string) {
-		return s.page(dst, v, r, member, after, size)
+		return s.appendPage(dst, v, r, member, after, size)
 	}
 }
 
-// list answers with a page, which a client may keep as cache says; nil is for a list that no client keeps. Its cursor is the last name of the page, so that pages stay
+// appendListPage answers with a page, which a client may keep as cache says; nil is for a list that no client keeps. Its cursor is the last name of the page, so that pages stay
 // right while the list changes. The cursor is sealed, and valid only for the method and
 // the principal that got it.
-func (s *service) list(call *Call, m *codec.Message, cache *Cache, p pager, dst []byte) ([]byte, *mcp.Error) {
+func (s *service) appendListPage(call *Call, m *codec.Message, cache *Cache, p pager, dst []byte) ([]byte, *mcp.Error) {
 	key := call.peer.p.Key()
 	aad := []byte("cursor\x00" + key.Tenant + "\x00" + key.Server + "\x00" + string(m.Method))
 	after := ""
 	if m.Cursor != nil {
 		var err error
-		switch after, err = s.rt.unseal(text(m.Cursor), aad); {
+		switch after, err = s.rt.openSealed(decodeText(m.Cursor), aad); {
 		case store.IsTransient(err):
-			return nil, s.internal(string(m.Method), fmt.Errorf("open cursor: %w", err))
+			return nil, s.internalError(string(m.Method), fmt.Errorf("open cursor: %w", err))
 		case err != nil:
 			return nil, mcp.NewError(mcp.CodeInvalidParams, "invalid cursor")
 		}
 	}
 	var err error
 	if call.revision().Stateless() {
-		if dst, err = s.srv.head.begin(dst, nil, cache); err != nil {
-			return nil, s.internal(string(m.Method), err)
+		if dst, err = s.srv.head.beginResult(dst, nil, cache); err != nil {
+			return nil, s.internalError(string(m.Method), err)
 		}
 		dst = append(dst, ',')
 	} else {
@@ -437,9 +437,9 @@ func (s *service) list(call *Call, m *codec.Message, cache *Cache, p pager, dst 
 	}
 	out, last := p(dst, after, s.limits.PageSize)
 	if last != "" {
-		cursor, err := s.rt.seal(last, aad)
+		cursor, err := s.rt.sealText(last, aad)
 		if err != nil {
-			return nil, s.internal(string(m.Method), fmt.Errorf("seal cursor: %w", err))
+			return nil, s.internalError(string(m.Method), fmt.Errorf("seal cursor: %w", err))
 		}
 		out = append(out, `,"nextCursor":`...)
 		out = strconv.AppendQuote(out, cursor)

@@ -21,7 +21,7 @@ var maxClient = limits.ClientInfo.Value()
 // server does not speak it offers the newest one with sessions that it does.
 func (s *service) Initialize(ctx context.Context, params []byte) (actors.Settled, []byte, *mcp.Error) {
 	version, ok := codec.Str(codec.Field(params, "protocolVersion"))
-	if len(s.speaks.sessions()) == 0 {
+	if len(s.speaks.withSessions()) == 0 {
 		return actors.Settled{}, nil, s.speaks.refuseInitialize(version)
 	}
 	info, caps := codec.Field(params, "clientInfo"), codec.Field(params, "capabilities")
@@ -40,36 +40,36 @@ func (s *service) Initialize(ctx context.Context, params []byte) (actors.Settled
 	}
 	result, err := codec.Marshal(protocol.InitializeResultFor(mcp.InitializeResult{
 		ProtocolVersion: revision,
-		Capabilities:    s.capabilities(),
+		Capabilities:    s.shownCapabilities(),
 		ServerInfo:      s.srv.impl,
 		Instructions:    s.srv.opts.Instructions,
 	}, r))
 	if err != nil {
-		return actors.Settled{}, nil, s.internal("initialize", err)
+		return actors.Settled{}, nil, s.internalError("initialize", err)
 	}
-	return actors.Settled{Revision: revision, Client: client, Capabilities: kept, Announced: s.digests(s.viewOf(ownerIn(ctx)))}, result, nil
+	return actors.Settled{Revision: revision, Client: client, Capabilities: kept, Announced: s.listDigests(s.viewOf(ownerIn(ctx)))}, result, nil
 }
 
 // Safe reports whether a call may run again: requests that only read may, and tools and
 // methods that say so.
 func (s *service) Safe(method, name []byte) bool {
 	if string(method) != mcp.MethodToolsCall {
-		if h, ok := s.srv.method(method); ok {
+		if h, ok := s.srv.findMethod(method); ok {
 			return h.safe
 		}
 		return string(method) != mcp.MethodLoggingSetLevel
 	}
-	t, ok := s.tool(name)
+	t, ok := s.findTool(name)
 	return ok && t.safe
 }
 
-// insists reports whether a tool or a method has Rerun set to Safe.
-func (s *service) insists(method, name []byte) bool {
+// insistsOnSafe reports whether a tool or a method has Rerun set to Safe.
+func (s *service) insistsOnSafe(method, name []byte) bool {
 	if string(method) != mcp.MethodToolsCall {
-		h, ok := s.srv.method(method)
+		h, ok := s.srv.findMethod(method)
 		return ok && h.safe
 	}
-	t, ok := s.tool(name)
+	t, ok := s.findTool(name)
 	return ok && t.Rerun == Safe
 }
 
@@ -78,38 +78,38 @@ func (s *service) insists(method, name []byte) bool {
 func (s *service) Serve(ctx context.Context, c *actors.Call, dst []byte) ([]byte, *mcp.Error) {
 	o := observed{start: time.Now()}
 	call := &Call{c: c, msg: c.Message(), svc: s, peer: Peer{c.Peer()}}
-	ctx, t := s.begin(ctx, call, &o)
+	ctx, t := s.beginObserving(ctx, call, &o)
 	var out []byte
 	var code int
 	var err *mcp.Error
 	if s.chain == nil {
-		out, code, err = s.dispatch(ctx, call, t, dst)
+		out, code, err = s.dispatchCall(ctx, call, t, dst)
 	} else {
 		out, code, err = s.serveChained(ctx, call, dst)
 	}
-	err = s.ended(ctx, call, &o, code, err)
+	err = s.endObserving(ctx, call, &o, code, err)
 	if s.chain != nil || call.fate.Load() != nil {
 		s.concludeLong(call, out, dst, err)
 	}
 	return out, err
 }
 
-// begin begins to observe a call. t is the tool that it calls, nil if there is none.
-func (s *service) begin(ctx context.Context, call *Call, o *observed) (_ context.Context, t *tool) {
+// beginObserving begins to observe a call. t is the tool that it calls, nil if there is none.
+func (s *service) beginObserving(ctx context.Context, call *Call, o *observed) (_ context.Context, t *tool) {
 	m := call.msg
-	o.op, t = s.operation(m)
+	o.op, t = s.operationOf(m)
 	if o.op != nil && s.spans {
 		trace := telemetry.Trace(call.c.Trace())
-		ctx, o.end = o.op.Start(ctx, s.trace(m, trace), string(m.ID), call.peer.Session(), call.peer.Revision())
-		if a := call.attempt(); a != nil {
+		ctx, o.end = o.op.Start(ctx, s.traceOf(m, trace), string(m.ID), call.peer.Session(), call.peer.Revision())
+		if a := call.taskAttempt(); a != nil {
 			telemetry.Task(ctx, a.Key.ID, a.Number)
 		}
 	}
-	return call.context(ctx), t
+	return call.handlerContext(ctx), t
 }
 
-// ended records the outcome of a call, and returns the error as its client may get it.
-func (s *service) ended(ctx context.Context, call *Call, o *observed, code int, err *mcp.Error) *mcp.Error {
+// endObserving records the outcome of a call, and returns the error as its client may get it.
+func (s *service) endObserving(ctx context.Context, call *Call, o *observed, code int, err *mcp.Error) *mcp.Error {
 	message := ""
 	if err != nil {
 		err = protocol.ErrorFor(err, call.revision())
@@ -118,7 +118,7 @@ func (s *service) ended(ctx context.Context, call *Call, o *observed, code int, 
 	if call.dropped.Load() {
 		_ = call.tellMissed(ctx) // it fails when nobody waits for the response either
 	}
-	call.deny(err)
+	call.askForScopes(err)
 	if o.op != nil {
 		o.op.End(ctx, o.start, code)
 	}
@@ -128,21 +128,21 @@ func (s *service) ended(ctx context.Context, call *Call, o *observed, code int, 
 	return err
 }
 
-// trace prefers the trace context in `_meta`, which is the call's own, to that
+// traceOf prefers the trace context in `_meta`, which is the call's own, to that
 // of the HTTP request.
-func (s *service) trace(m *codec.Message, t telemetry.Trace) telemetry.Trace {
+func (s *service) traceOf(m *codec.Message, t telemetry.Trace) telemetry.Trace {
 	if p := codec.Optional(m.Meta, "traceparent"); p != nil {
-		return telemetry.Trace{Parent: text(p), State: text(codec.Field(m.Meta, "tracestate"))}
+		return telemetry.Trace{Parent: decodeText(p), State: decodeText(codec.Field(m.Meta, "tracestate"))}
 	}
 	return t
 }
 
-// operation finds the operation that counts a request. A name that no catalogue has is
+// operationOf finds the operation that counts a request. A name that no catalogue has is
 // not counted by name.
-func (s *service) operation(m *codec.Message) (*telemetry.Operation, *tool) {
+func (s *service) operationOf(m *codec.Message) (*telemetry.Operation, *tool) {
 	switch string(m.Method) {
 	case mcp.MethodToolsCall:
-		if t, ok := s.tool(m.Name); ok {
+		if t, ok := s.findTool(m.Name); ok {
 			op := t.op.Load()
 			if op == nil || !op.Of(s.ops) { // the server may have been mounted elsewhere before
 				op = s.ops.Operation(mcp.MethodToolsCall, t.Name)
@@ -152,21 +152,21 @@ func (s *service) operation(m *codec.Message) (*telemetry.Operation, *tool) {
 		}
 		return s.ops.Operation(mcp.MethodToolsCall, ""), nil
 	case mcp.MethodPromptsGet:
-		if p, ok := s.srv.prompts.get(text(m.Name)); ok {
+		if p, ok := s.srv.prompts.getItem(decodeText(m.Name)); ok {
 			return s.ops.Operation(mcp.MethodPromptsGet, p.Name), nil
 		}
 	}
 	if known, ok := protocol.LookupMethod(m.Method); ok {
 		return s.ops.Operation(known.Name, ""), nil
 	}
-	if _, ok := s.srv.method(m.Method); ok {
+	if _, ok := s.srv.findMethod(m.Method); ok {
 		return s.ops.Operation(string(m.Method), ""), nil
 	}
 	return s.ops.Operation("_OTHER", ""), nil
 }
 
-// dispatch answers by method. code is 1 for a result with isError.
-func (s *service) dispatch(ctx context.Context, call *Call, t *tool, dst []byte) (out []byte, code int, err *mcp.Error) {
+// dispatchCall answers by method. code is 1 for a result with isError.
+func (s *service) dispatchCall(ctx context.Context, call *Call, t *tool, dst []byte) (out []byte, code int, err *mcp.Error) {
 	m := call.msg
 	if call.revision().Stateless() {
 		if err := checkLevel(m); err != nil {
@@ -174,20 +174,20 @@ func (s *service) dispatch(ctx context.Context, call *Call, t *tool, dst []byte)
 		}
 	}
 	if string(m.Method) == mcp.MethodToolsCall { // which every revision has
-		return s.callTool(ctx, call, call.seen(t), dst)
+		return s.callTool(ctx, call, call.visibleTool(t), dst)
 	}
-	out, err = s.route(ctx, call, m, dst)
+	out, err = s.routeMethod(ctx, call, m, dst)
 	return out, 0, err
 }
 
-// route answers all methods except tools/call.
-func (s *service) route(ctx context.Context, call *Call, m *codec.Message, dst []byte) (out []byte, err *mcp.Error) {
+// routeMethod answers all methods except tools/call.
+func (s *service) routeMethod(ctx context.Context, call *Call, m *codec.Message, dst []byte) (out []byte, err *mcp.Error) {
 	r := call.revision()
 	if known, ok := protocol.LookupMethod(m.Method); !ok || !known.Allowed(protocol.ToServer, r) {
-		if h, ok := s.srv.method(m.Method); ok {
+		if h, ok := s.srv.findMethod(m.Method); ok {
 			return s.callMethod(ctx, call, h, dst)
 		}
-		if string(m.Method) == mcp.MethodInitialize && len(s.speaks.sessions()) == 0 {
+		if string(m.Method) == mcp.MethodInitialize && len(s.speaks.withSessions()) == 0 {
 			return nil, s.speaks.refuseInitialize(r.String())
 		}
 		return nil, methodNotFound(m)
@@ -196,19 +196,19 @@ func (s *service) route(ctx context.Context, call *Call, m *codec.Message, dst [
 	case mcp.MethodPing:
 		out = append(dst, '{', '}')
 	case mcp.MethodServerDiscover:
-		out, err = s.discover(dst, r)
+		out, err = s.appendDiscovery(dst, r)
 	case mcp.MethodToolsList:
-		s.elsewhere.asked(listTools)
-		out, err = s.list(call, m, s.listCache(), s.srv.tools.now.Load().pager(call.view(), r, "tools"), dst)
+		s.remoteLists.noteListAsked(listTools)
+		out, err = s.appendListPage(call, m, s.listCache(), s.srv.tools.now.Load().pagerFor(call.callerView(), r, "tools"), dst)
 	case mcp.MethodPromptsList:
-		s.elsewhere.asked(listPrompts)
-		out, err = s.list(call, m, s.listCache(), s.srv.prompts.now.Load().pager(call.view(), r, "prompts"), dst)
+		s.remoteLists.noteListAsked(listPrompts)
+		out, err = s.appendListPage(call, m, s.listCache(), s.srv.prompts.now.Load().pagerFor(call.callerView(), r, "prompts"), dst)
 	case mcp.MethodResourcesList:
-		s.elsewhere.asked(listResources)
-		out, err = s.list(call, m, s.listCache(), s.srv.resources.now.Load().pager(call.view(), r, "resources"), dst)
+		s.remoteLists.noteListAsked(listResources)
+		out, err = s.appendListPage(call, m, s.listCache(), s.srv.resources.now.Load().pagerFor(call.callerView(), r, "resources"), dst)
 	case mcp.MethodResourcesTemplatesList:
-		s.elsewhere.asked(listResources)
-		out, err = s.list(call, m, s.listCache(), s.srv.templates.now.Load().pager(call.view(), r, "resourceTemplates"), dst)
+		s.remoteLists.noteListAsked(listResources)
+		out, err = s.appendListPage(call, m, s.listCache(), s.srv.templates.now.Load().pagerFor(call.callerView(), r, "resourceTemplates"), dst)
 	case mcp.MethodSkillsList, mcp.MethodSkillsGet, mcp.MethodResourcesDirectoryRead:
 		out, err = s.skillsMethod(call, m, dst)
 	case mcp.MethodPromptsGet:
@@ -216,9 +216,9 @@ func (s *service) route(ctx context.Context, call *Call, m *codec.Message, dst [
 	case mcp.MethodResourcesRead:
 		out, err = s.readResource(ctx, call, m, dst)
 	case mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe:
-		out, err = s.subscribe(ctx, call, m, dst)
+		out, err = s.changeSubscription(ctx, call, m, dst)
 	case mcp.MethodCompletionComplete:
-		out, err = s.complete(ctx, call, m, dst)
+		out, err = s.completeArgument(ctx, call, m, dst)
 	case mcp.MethodLoggingSetLevel:
 		out, err = s.setLevel(ctx, call, m, dst)
 	case mcp.MethodTasksGet, mcp.MethodTasksUpdate, mcp.MethodTasksCancel, mcp.MethodTasksResult, mcp.MethodTasksList:

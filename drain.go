@@ -45,33 +45,33 @@ const (
 // retryAfterMs. A client that handles tasks has got one in place of such a call when the delay was over: see TaskAutomatic. A second Drain waits for the first, no longer than its own
 // ctx, and returns the same. Drain ends the clients of ServePipe, too: later messages of
 // theirs get no response. Drain after Close has nothing to wait for.
-func (rt *Runtime) Drain(ctx context.Context) error { return rt.drain(ctx, nil) }
+func (rt *Runtime) Drain(ctx context.Context) error { return rt.drainCalls(ctx, nil) }
 
-// drain is Drain. door is the listener of Serve, and is shut when no new client may come in;
+// drainCalls is Drain. door is the listener of Serve, and is shut when no new client may come in;
 // it is nil where the program has an http.Server of its own.
-func (rt *Runtime) drain(ctx context.Context, door *server.Listener) error {
+func (rt *Runtime) drainCalls(ctx context.Context, door *server.Listener) error {
 	if rt.leaving.Swap(true) {
 		select { // first, whether or not ctx has ended
 		case <-rt.drained:
-			return rt.undrained
+			return rt.drainError
 		default:
 		}
 		select {
 		case <-rt.drained:
-			return rt.undrained
+			return rt.drainError
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
-	rt.undrained = rt.finish(ctx, door)
+	rt.drainError = rt.finishCalls(ctx, door)
 	close(rt.drained)
-	return rt.undrained
+	return rt.drainError
 }
 
-func (rt *Runtime) finish(ctx context.Context, door *server.Listener) error {
+func (rt *Runtime) finishCalls(ctx context.Context, door *server.Listener) error {
 	rt.ready.Store(false)
 	rt.log.Info("draining", "calls", rt.node.Stats().InFlight)
-	rt.delay(ctx, door)
+	rt.delayDrain(ctx, door)
 	patience, cancel := context.WithTimeout(ctx, rt.opts.DrainWait)
 	defer cancel()
 	rt.node.Finish(patience, func() bool { return rt.beside.Load() > 0 })
@@ -82,8 +82,8 @@ func (rt *Runtime) finish(ctx context.Context, door *server.Listener) error {
 		defer refuse.Stop()
 	}
 	running := rt.node.Stats().InFlight > 0
-	idle := !running && rt.connections(door) == 0
-	rt.node.HandOver(patience, rt.silent(door))
+	idle := !running && rt.openConnections(door) == 0
+	rt.node.HandOver(patience, rt.silenceCheck(door))
 	switch {
 	case patience.Err() == nil || idle:
 		return nil
@@ -93,10 +93,10 @@ func (rt *Runtime) finish(ctx context.Context, door *server.Listener) error {
 	return fmt.Errorf("troupe: drain: clients were still connected: %w", context.Cause(patience))
 }
 
-// end drains for Serve, and closes the Runtime.
-func (rt *Runtime) end(ctx context.Context, door *server.Listener, front *http1.Front, hs *http.Server) error {
-	_ = rt.drain(ctx, door) // it logs the calls that it could not wait for: no error of Serve
-	door.Shut()             // if the program has called Drain, the door is still open
+// endServing drains for Serve, and closes the Runtime.
+func (rt *Runtime) endServing(ctx context.Context, door *server.Listener, front *http1.Front, hs *http.Server) error {
+	_ = rt.drainCalls(ctx, door) // it logs the calls that it could not wait for: no error of Serve
+	door.Shut()                  // if the program has called Drain, the door is still open
 	stop, halt := context.WithTimeout(ctx, 6*time.Second)
 	defer halt()
 	closed := make(chan struct{})
@@ -122,35 +122,35 @@ func (rt *Runtime) end(ctx context.Context, door *server.Listener, front *http1.
 	return err
 }
 
-// delay waits for DrainDelay, while the Runtime still serves and load balancers notice that
+// delayDrain waits for DrainDelay, while the Runtime still serves and load balancers notice that
 // it is not ready. It returns early when there is no load balancer: no connection is open,
 // and no client has ever asked whether the Runtime is ready or healthy.
-func (rt *Runtime) delay(ctx context.Context, door *server.Listener) {
+func (rt *Runtime) delayDrain(ctx context.Context, door *server.Listener) {
 	for end := time.Now().Add(rt.opts.DrainDelay); time.Now().Before(end) && ctx.Err() == nil && !rt.closed.Load(); {
-		if !rt.watched.Load() && rt.connections(door) == 0 {
+		if !rt.watched.Load() && rt.openConnections(door) == 0 {
 			return
 		}
 		time.Sleep(min(drainLook, time.Until(end)))
 	}
 }
 
-// connections counts the open connections, event streams included. Without a door it counts
+// openConnections counts the open connections, event streams included. Without a door it counts
 // only the streams.
-func (rt *Runtime) connections(door *server.Listener) (n int) {
+func (rt *Runtime) openConnections(door *server.Listener) (n int) {
 	if door != nil {
 		n = door.Open()
 	}
-	for _, m := range rt.mounted() {
+	for _, m := range rt.mountedServers() {
 		n += m.handler.Streams()
 	}
 	return n
 }
 
-// silent returns the function that reports that no request will come any more: no connection
+// silenceCheck returns the function that reports that no request will come any more: no connection
 // is open, or lastRequests is over. The function closes idle connections once none has had a
 // request for lastWords. Without a door the connections are not known: there, no request for
 // lastWords counts as silence.
-func (rt *Runtime) silent(door *server.Listener) func() bool {
+func (rt *Runtime) silenceCheck(door *server.Listener) func() bool {
 	shut := time.Now()
 	return func() bool {
 		under := int(rt.under.Load())

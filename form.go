@@ -41,7 +41,7 @@ func FormFor[T any]() (mcp.FormSchema, error) {
 		return mcp.FormSchema{}, f.err
 	}
 	own := new(form) // the caller may change what the schemas point to
-	err := own.fields(reflect.TypeFor[T]())
+	err := own.readFields(reflect.TypeFor[T]())
 	return own.schema, err
 }
 
@@ -87,15 +87,15 @@ func formOf(t reflect.Type) *form {
 		return known.(*form)
 	}
 	f := new(form)
-	if f.err = f.read(t); f.err != nil {
+	if f.err = f.readType(t); f.err != nil {
 		f.err = fmt.Errorf("troupe: form of %v: %w", t, f.err)
 	}
 	known, _ := forms.LoadOrStore(t, f)
 	return known.(*form)
 }
 
-func (f *form) read(t reflect.Type) error {
-	if err := f.fields(t); err != nil {
+func (f *form) readType(t reflect.Type) error {
+	if err := f.readFields(t); err != nil {
 		return err
 	}
 	raw, err := f.schema.Raw()
@@ -106,8 +106,8 @@ func (f *form) read(t reflect.Type) error {
 	return err
 }
 
-// fields makes the schema from the fields of t.
-func (f *form) fields(t reflect.Type) error {
+// readFields makes the schema from the fields of t.
+func (f *form) readFields(t reflect.Type) error {
 	if t.Kind() != reflect.Struct {
 		return errors.New("it is no struct")
 	}
@@ -170,7 +170,7 @@ func fieldSchema(field reflect.StructField) (mcp.PrimitiveSchema, error) {
 		schema = stringField(tag, about)
 	case t.Kind() == reflect.Bool:
 		s := &mcp.BooleanSchema{Type: "boolean", Title: tag.Title, Description: about}
-		err, schema = preset(tag, &s.Default), s
+		err, schema = decodePreset(tag, &s.Default), s
 	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.String:
 		schema, err = choicesField(tag, about)
 	case t.Kind() >= reflect.Int && t.Kind() <= reflect.Float64 && t.Kind() != reflect.Uintptr:
@@ -193,8 +193,8 @@ type (
 	textReader interface{ UnmarshalText([]byte) error }
 )
 
-// preset decodes the default of a tag, if it has one.
-func preset[T any](tag *toolschema.Tag, into *T) error {
+// decodePreset decodes the default of a tag, if it has one.
+func decodePreset[T any](tag *toolschema.Tag, into *T) error {
 	if tag.Default == nil {
 		return nil
 	}
@@ -203,8 +203,8 @@ func preset[T any](tag *toolschema.Tag, into *T) error {
 
 func stringField(tag *toolschema.Tag, about string) mcp.PrimitiveSchema {
 	var initial *string
-	_ = preset(tag, &initial) // it is a string
-	if options := titled(tag); options != nil {
+	_ = decodePreset(tag, &initial) // it is a string
+	if options := titledOptions(tag); options != nil {
 		return &mcp.TitledEnumSchema{Type: "string", Title: tag.Title, Description: about, OneOf: options, Default: initial}
 	}
 	if tag.Enum != nil {
@@ -213,8 +213,8 @@ func stringField(tag *toolschema.Tag, about string) mcp.PrimitiveSchema {
 	return &mcp.StringSchema{Type: "string", Title: tag.Title, Description: about, MinLength: tag.Least, MaxLength: tag.Most, Format: tag.Format, Default: initial}
 }
 
-// titled returns the values with the titles of the tag, nil if it has none.
-func titled(tag *toolschema.Tag) []mcp.EnumOption {
+// titledOptions returns the values with the titles of the tag, nil if it has none.
+func titledOptions(tag *toolschema.Tag) []mcp.EnumOption {
 	if tag.Titles == nil {
 		return nil
 	}
@@ -234,7 +234,7 @@ func numberField(tag *toolschema.Tag, about string, t reflect.Type) (mcp.Primiti
 	if unsigned && (s.Minimum == nil || *s.Minimum < 0) {
 		s.Minimum = new(float64)
 	}
-	return s, preset(tag, &s.Default)
+	return s, decodePreset(tag, &s.Default)
 }
 
 func choicesField(tag *toolschema.Tag, about string) (mcp.PrimitiveSchema, error) {
@@ -245,8 +245,8 @@ func choicesField(tag *toolschema.Tag, about string) (mcp.PrimitiveSchema, error
 		return nil, fmt.Errorf("min=%d is above the %d that is possible", *tag.Least, n)
 	}
 	var initial []string
-	err := preset(tag, &initial)
-	if options := titled(tag); options != nil {
+	err := decodePreset(tag, &initial)
+	if options := titledOptions(tag); options != nil {
 		return &mcp.TitledMultiEnumSchema{Type: "array", Title: tag.Title, Description: about, MinItems: tag.Least, MaxItems: tag.Most, Items: mcp.TitledEnumItems{AnyOf: options}, Default: initial}, err
 	}
 	return &mcp.MultiEnumSchema{Type: "array", Title: tag.Title, Description: about, MinItems: tag.Least, MaxItems: tag.Most, Items: mcp.EnumItems{Type: "string", Enum: tag.Enum}, Default: initial}, err

@@ -35,11 +35,11 @@ func validDigest(d string) bool {
 	return d != "" && len(d) <= 64
 }
 
-// elsewhere is what a server knows of its lists on other nodes. The zero value knows of none.
+// remoteLists is what a server knows of its lists on other nodes. The zero value knows of none.
 //
 // Each process has its own lists. When one changes its own, the clients of all are told, once for each digest. A client may then
 // have got the list from a node that changes it later: that node has all told again.
-type elsewhere struct {
+type remoteLists struct {
 	shared bool // there may be other nodes
 
 	// others are the digests that other nodes have had since the lists changed here; "" where that is this node's digest.
@@ -54,39 +54,39 @@ type elsewhere struct {
 	at     [len(announced)]time.Duration // when it did, since start
 }
 
-// begin notes the lists of a server that is being mounted.
-func (e *elsewhere) begin(s *Server) {
+// noteOwnLists notes the lists of a server that is being mounted.
+func (e *remoteLists) noteOwnLists(s *Server) {
 	e.start = time.Now()
 	for list := range e.own {
-		e.own[list] = s.digest(list, nil)
+		e.own[list] = s.listDigest(list, nil)
 	}
 }
 
-// asked notes that a client is about to get a list.
-func (e *elsewhere) asked(list int) {
+// noteListAsked notes that a client is about to get a list.
+func (e *remoteLists) noteListAsked(list int) {
 	if e.shared {
 		e.got[list].Store(int64(time.Since(e.start)))
 	}
 }
 
-// newest is the digest of a list that another node has changed since this one did; "" if there is none.
-func (e *elsewhere) newest(list int) string {
+// newestDigest is the digest of a list that another node has changed since this one did; "" if there is none.
+func (e *remoteLists) newestDigest(list int) string {
 	if others := e.others.Load(); others != nil {
 		return others[list]
 	}
 	return ""
 }
 
-// differ returns the lists that are not the same on all nodes, as far as is known.
-func (e *elsewhere) differ() (lists which) {
+// differingLists returns the lists that are not the same on all nodes, as far as is known.
+func (e *remoteLists) differingLists() (lists which) {
 	for list := range lists {
-		lists[list] = e.newest(list) != ""
+		lists[list] = e.newestDigest(list) != ""
 	}
 	return lists
 }
 
-func (e *elsewhere) set(list int, digest string) {
-	if e.newest(list) == digest {
+func (e *remoteLists) setDigest(list int, digest string) {
+	if e.newestDigest(list) == digest {
 		return
 	}
 	var all [len(announced)]string
@@ -97,27 +97,27 @@ func (e *elsewhere) set(list int, digest string) {
 	e.others.Store(&all)
 }
 
-// changed notes that a list may have changed here. It reports whether everybody must be told again: the others had this
+// noteOwnChange notes that a list may have changed here. It reports whether everybody must be told again: the others had this
 // digest before, and a client has got the list from here since.
-func (e *elsewhere) changed(list int, s *Server) (again bool) {
-	now := s.digest(list, nil)
+func (e *remoteLists) noteOwnChange(list int, s *Server) (again bool) {
+	now := s.listDigest(list, nil)
 	if now == e.own[list] {
 		return false
 	}
 	e.own[list] = now
-	e.set(list, "")
+	e.setDigest(list, "")
 	return e.latest[list] == now && time.Duration(e.got[list].Load()) >= e.at[list]
 }
 
-// heard notes the digest of a list on another node. It reports whether that may be news for a client.
-func (e *elsewhere) heard(list int, digest string, s *Server) (isNew bool) {
+// noteRemoteChange notes the digest of a list on another node. It reports whether that may be news for a client.
+func (e *remoteLists) noteRemoteChange(list int, digest string, s *Server) (isNew bool) {
 	e.latest[list], e.at[list] = digest, time.Since(e.start)
 	other := digest
 	if digest == e.own[list] {
 		other = ""
 	}
-	isNew = e.newest(list) != other || s.opts.Visible != nil
-	e.set(list, other)
+	isNew = e.newestDigest(list) != other || s.opts.Visible != nil
+	e.setDigest(list, other)
 	return isNew
 }
 
@@ -129,23 +129,23 @@ func (s *service) tellLists(here, again which) {
 	var changed []actors.ListChange
 	for list, name := range listNames {
 		if here[list] {
-			changed = append(changed, actors.ListChange{List: name, Digest: s.srv.digest(list, nil), Again: again[list]})
+			changed = append(changed, actors.ListChange{List: name, Digest: s.srv.listDigest(list, nil), Again: again[list]})
 		}
 	}
 	s.rt.node.TellLists(s.svc, changed)
 	s.rt.mu.Lock()
 	defer s.rt.mu.Unlock()
-	s.rt.saysServes()
+	s.rt.publishServed()
 }
 
-// saysServes has the other nodes know what is served here. rt.mu is held.
-func (rt *Runtime) saysServes() {
-	if !rt.shared() {
+// publishServed has the other nodes know what is served here. rt.mu is held.
+func (rt *Runtime) publishServed() {
+	if !rt.sharesStore() {
 		return
 	}
 	all := make(map[string]program.Program, len(rt.services))
 	for id, s := range rt.services {
-		all[id] = program.Program{Name: s.srv.impl.Name, Tools: s.srv.digest(listTools, nil)}
+		all[id] = program.Program{Name: s.srv.impl.Name, Tools: s.srv.listDigest(listTools, nil)}
 	}
 	rt.cluster.Serves(all)
 }

@@ -36,7 +36,7 @@ const ownLogger = "troupe"
 // Options.Limits.LogRate are dropped, and the client gets their number. An error means
 // that data does not encode or that the call has ended.
 func (c *Call) Log(ctx context.Context, level mcp.LoggingLevel, logger string, data any) error {
-	send, dropped, err := c.c.AdmitLog(ctx, wants(c.peer.p, level))
+	send, dropped, err := c.c.AdmitLog(ctx, wantsLevel(c.peer.p, level))
 	if dropped {
 		c.dropped.Store(true)
 	}
@@ -57,7 +57,7 @@ func (c *Call) Log(ctx context.Context, level mcp.LoggingLevel, logger string, d
 // tellMissed tells the client how many log messages were dropped, if any.
 func (c *Call) tellMissed(ctx context.Context) error {
 	n := c.c.Missed()
-	if n == 0 || !wants(c.peer.p, mcp.LevelWarning) {
+	if n == 0 || !wantsLevel(c.peer.p, mcp.LevelWarning) {
 		return nil
 	}
 	return forHandler(c.c.Tell(ctx, mcp.NotifyMessage, missedParams(n)))
@@ -72,10 +72,10 @@ func (p *Peer) Log(ctx context.Context, level mcp.LoggingLevel, logger string, d
 	if p.p.Revision().Stateless() {
 		return ErrNoStream
 	}
-	if !wants(p.p, level) || !p.p.AdmitLog(p.pushMissed) {
+	if !wantsLevel(p.p, level) || !p.p.AdmitLog(p.pushMissed) {
 		return nil
 	}
-	if n := p.p.Missed(); n > 0 && wants(p.p, mcp.LevelWarning) {
+	if n := p.p.Missed(); n > 0 && wantsLevel(p.p, mcp.LevelWarning) {
 		if err := p.p.Notify(ctx, mcp.NotifyMessage, missedParams(n)); err != nil {
 			return forHandler(err)
 		}
@@ -90,13 +90,13 @@ func (p *Peer) Log(ctx context.Context, level mcp.LoggingLevel, logger string, d
 // pushMissed sends the client the number of dropped messages once there is room again, if
 // no other message has done so.
 func (p *Peer) pushMissed() {
-	if n := p.p.Missed(); n > 0 && wants(p.p, mcp.LevelWarning) {
+	if n := p.p.Missed(); n > 0 && wantsLevel(p.p, mcp.LevelWarning) {
 		p.p.Push(mcp.NotifyMessage, missedParams(n))
 	}
 }
 
-// wants reports whether the client wants messages of a level.
-func wants(p *actors.Peer, level mcp.LoggingLevel) bool {
+// wantsLevel reports whether the client wants messages of a level.
+func wantsLevel(p *actors.Peer, level mcp.LoggingLevel) bool {
 	least := mcp.LoggingLevel(p.Level())
 	if least == "" {
 		if p.Revision().Stateless() { // it asks for log messages with each request
@@ -160,14 +160,14 @@ type logHandler struct {
 // Enabled reports whether the client or next wants records of a level.
 func (h *logHandler) Enabled(ctx context.Context, level slog.Level) bool {
 	c, ok := CallFrom(ctx)
-	return ok && wants(c.peer.p, logLevel(level)) || h.next.Enabled(ctx, level)
+	return ok && wantsLevel(c.peer.p, logLevel(level)) || h.next.Enabled(ctx, level)
 }
 
 // Handle sends the record to both.
 func (h *logHandler) Handle(ctx context.Context, r slog.Record) error {
 	var errs [2]error
-	if c, ok := CallFrom(ctx); ok && wants(c.peer.p, logLevel(r.Level)) {
-		errs[0] = h.send(ctx, c, r)
+	if c, ok := CallFrom(ctx); ok && wantsLevel(c.peer.p, logLevel(r.Level)) {
+		errs[0] = h.sendRecord(ctx, c, r)
 	}
 	if h.next.Enabled(ctx, r.Level) {
 		errs[1] = h.next.Handle(ctx, r)
@@ -175,8 +175,8 @@ func (h *logHandler) Handle(ctx context.Context, r slog.Record) error {
 	return errors.Join(errs[:]...)
 }
 
-// send sends the record to the client of a call.
-func (h *logHandler) send(ctx context.Context, c *Call, r slog.Record) error {
+// sendRecord sends the record to the client of a call.
+func (h *logHandler) sendRecord(ctx context.Context, c *Call, r slog.Record) error {
 	var b bytes.Buffer
 	own := false // whether slog's own members come now: time, level and message
 	var encoder slog.Handler = slog.NewJSONHandler(&b, &slog.HandlerOptions{Level: r.Level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
@@ -195,15 +195,15 @@ func (h *logHandler) send(ctx context.Context, c *Call, r slog.Record) error {
 	if err := encoder.Handle(ctx, r); err != nil {
 		return err
 	}
-	if err := c.Log(ctx, logLevel(r.Level), h.logger, json.RawMessage(apart(bytes.TrimSpace(b.Bytes())))); err != nil && ctx.Err() == nil {
+	if err := c.Log(ctx, logLevel(r.Level), h.logger, json.RawMessage(renameDuplicates(bytes.TrimSpace(b.Bytes())))); err != nil && ctx.Err() == nil {
 		return err
 	}
 	return nil
 }
 
-// apart returns an object without two members of one name: those after the first get
+// renameDuplicates returns an object without two members of one name: those after the first get
 // underscores.
-func apart(object []byte) []byte {
+func renameDuplicates(object []byte) []byte {
 	seen := make(map[string]bool)
 	b := []byte{'{'}
 	for key, value := range codec.Members(object) {
@@ -223,7 +223,7 @@ func apart(object []byte) []byte {
 
 // WithAttrs returns a handler whose records have the attributes, too.
 func (h *logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return h.and(h.next.WithAttrs(attrs), func(e slog.Handler) slog.Handler { return e.WithAttrs(attrs) })
+	return h.withNext(h.next.WithAttrs(attrs), func(e slog.Handler) slog.Handler { return e.WithAttrs(attrs) })
 }
 
 // WithGroup returns a handler whose further attributes are in a group.
@@ -231,10 +231,10 @@ func (h *logHandler) WithGroup(name string) slog.Handler {
 	if name == "" {
 		return h
 	}
-	return h.and(h.next.WithGroup(name), func(e slog.Handler) slog.Handler { return e.WithGroup(name) })
+	return h.withNext(h.next.WithGroup(name), func(e slog.Handler) slog.Handler { return e.WithGroup(name) })
 }
 
-func (h *logHandler) and(next slog.Handler, add func(slog.Handler) slog.Handler) slog.Handler {
+func (h *logHandler) withNext(next slog.Handler, add func(slog.Handler) slog.Handler) slog.Handler {
 	return &logHandler{logger: h.logger, next: next, with: append(slices.Clip(h.with), add)}
 }
 
@@ -256,12 +256,12 @@ func logLevel(level slog.Level) mcp.LoggingLevel {
 }
 
 func (s *service) setLevel(ctx context.Context, call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {
-	level := mcp.LoggingLevel(text(codec.Field(m.Params, "level")))
+	level := mcp.LoggingLevel(decodeText(codec.Field(m.Params, "level")))
 	if !level.Valid() {
 		return nil, mcp.NewError(mcp.CodeInvalidParams, "level must be one of "+levels)
 	}
 	if err := call.peer.p.SetLevel(ctx, string(level)); err != nil {
-		return nil, s.internal(mcp.MethodLoggingSetLevel, err)
+		return nil, s.internalError(mcp.MethodLoggingSetLevel, err)
 	}
 	return append(dst, '{', '}'), nil
 }
@@ -277,8 +277,8 @@ type advice struct {
 // mostAdvice is how much advice waits until the server is mounted.
 const mostAdvice = 100
 
-// advise logs advice about the server at once, or when a Runtime mounts it: until then there is no log.
-func (m *mountPoint) advise(a advice) {
+// logAdvice logs advice about the server at once, or when a Runtime mounts it: until then there is no log.
+func (m *mountPoint) logAdvice(a advice) {
 	m.mu.Lock()
 	s := m.s
 	if s == nil && len(m.advice) < mostAdvice {
@@ -286,23 +286,23 @@ func (m *mountPoint) advise(a advice) {
 	}
 	m.mu.Unlock()
 	if s != nil {
-		s.log(a)
+		s.logAdvice(a)
 	}
 }
 
-func (s *service) log(a advice) {
+func (s *service) logAdvice(a advice) {
 	s.rt.log.LogAttrs(context.Background(), slog.LevelWarn, a.text, append([]slog.Attr{slog.String("server", s.id)}, a.attrs...)...)
 }
 
 // adviseReplaced tells of an item that another one of the same name has replaced. While the server is mounted, that is how a
 // program changes an item, and may do so often.
 func (s *Server) adviseReplaced(kind, name string) {
-	attrs := []slog.Attr{slog.String("kind", kind), slog.String("name", shown(name))}
-	if here := s.mount.service(); here != nil {
+	attrs := []slog.Attr{slog.String("kind", kind), slog.String("name", shownName(name))}
+	if here := s.mount.mountedService(); here != nil {
 		here.rt.hits.Rarely(slog.LevelInfo, "an item of a server was replaced by another of the same name", append(attrs, slog.String("server", here.id))...)
 		return
 	}
-	s.mount.advise(advice{"two items of a server have the same name: the later one has replaced the other", attrs})
+	s.mount.logAdvice(advice{"two items of a server have the same name: the later one has replaced the other", attrs})
 }
 
 // errTaken refuses an item whose name another one has.
@@ -324,13 +324,13 @@ func (s *Server) adviseName(tool string) {
 		seen[c] = true
 		odd = append(odd, fmt.Sprintf("%q", c))
 	}
-	name := slog.String("name", shown(tool))
+	name := slog.String("name", shownName(tool))
 	if odd != nil {
-		s.mount.advise(advice{"the name of a tool has characters that some clients do not take: the specification advises A-Z, a-z, 0-9, _, - and .",
+		s.mount.logAdvice(advice{"the name of a tool has characters that some clients do not take: the specification advises A-Z, a-z, 0-9, _, - and .",
 			[]slog.Attr{name, slog.String("characters", strings.Join(odd, " "))}})
 	}
 	if len(tool) > mostOfToolName {
-		s.mount.advise(advice{"the name of a tool is longer than some clients take: the specification advises 128 characters at most",
+		s.mount.logAdvice(advice{"the name of a tool is longer than some clients take: the specification advises 128 characters at most",
 			[]slog.Attr{name, slog.Int("characters", len(tool))}})
 	}
 }

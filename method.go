@@ -51,7 +51,7 @@ func TryAddMethod[In, Out any](s *Server, m Method, handler func(ctx context.Con
 }
 
 func addMethod[In, Out any](s *Server, m Method, handler func(ctx context.Context, call *Call, in In) (Out, error), replace bool) error {
-	if err := own(m.Name); err != nil {
+	if err := checkOwnName(m.Name); err != nil {
 		return fmt.Errorf("troupe: %w", err)
 	}
 	if handler == nil {
@@ -60,10 +60,10 @@ func addMethod[In, Out any](s *Server, m Method, handler func(ctx context.Contex
 	if s == nil {
 		return fmt.Errorf("troupe: method %q: %w", m.Name, errNoServer)
 	}
-	pretouch(reflect.TypeFor[In](), reflect.TypeFor[Out]())
-	return s.register(&s.methods, "method", m.Name, replace, &method{safe: m.Rerun == Safe, run: func(ctx context.Context, call *Call, params []byte) (json.RawMessage, error) {
+	precompileTypes(reflect.TypeFor[In](), reflect.TypeFor[Out]())
+	return s.registerHandler(&s.methods, "method", m.Name, replace, &method{safe: m.Rerun == Safe, run: func(ctx context.Context, call *Call, params []byte) (json.RawMessage, error) {
 		var in In
-		if err := call.decode(ctx, params, &in); err != nil {
+		if err := call.decodeParams(ctx, params, &in); err != nil {
 			return nil, err
 		}
 		out, err := handler(ctx, call, in)
@@ -74,8 +74,8 @@ func addMethod[In, Out any](s *Server, m Method, handler func(ctx context.Contex
 	}})
 }
 
-// register adds a method or the handler of a notification. One of the same name is replaced, or refused unless replace is set.
-func (s *Server) register(to *sync.Map, kind, name string, replace bool, v any) error {
+// registerHandler adds a method or the handler of a notification. One of the same name is replaced, or refused unless replace is set.
+func (s *Server) registerHandler(to *sync.Map, kind, name string, replace bool, v any) error {
 	if !replace {
 		if _, taken := to.LoadOrStore(name, v); taken {
 			return fmt.Errorf("troupe: %s %w", kind, errTaken(name))
@@ -105,7 +105,7 @@ func TryAddNotification[In any](s *Server, name string, handler func(p *Peer, in
 }
 
 func addNotification[In any](s *Server, name string, handler func(p *Peer, in In), replace bool) error {
-	if err := own(name); err != nil {
+	if err := checkOwnName(name); err != nil {
 		return fmt.Errorf("troupe: %w", err)
 	}
 	if handler == nil {
@@ -114,7 +114,7 @@ func addNotification[In any](s *Server, name string, handler func(p *Peer, in In
 	if s == nil {
 		return fmt.Errorf("troupe: notification %q: %w", name, errNoServer)
 	}
-	return s.register(&s.notifications, "notification", name, replace, func(p *Peer, params []byte) {
+	return s.registerHandler(&s.notifications, "notification", name, replace, func(p *Peer, params []byte) {
 		var in In
 		if codec.Unmarshal(orEmpty(params), &in) == nil {
 			handler(p, in)
@@ -122,16 +122,16 @@ func addNotification[In any](s *Server, name string, handler func(p *Peer, in In
 	})
 }
 
-// own says why a program may not use the name for a method of its own.
-func own(name string) error {
+// checkOwnName says why a program may not use the name for a method of its own.
+func checkOwnName(name string) error {
 	if _, taken := protocol.LookupMethod(name); taken || name == "" || strings.HasPrefix(name, "rpc.") {
 		return fmt.Errorf("method %q: the name is empty, begins with rpc., or is one of the specification", name)
 	}
 	return nil
 }
 
-// method finds a method that AddMethod has registered.
-func (s *Server) method(name []byte) (*method, bool) {
+// findMethod finds a method that AddMethod has registered.
+func (s *Server) findMethod(name []byte) (*method, bool) {
 	m, ok := s.methods.Load(string(name))
 	if !ok {
 		return nil, false
@@ -147,7 +147,7 @@ func (s *service) callMethod(ctx context.Context, call *Call, h *method, dst []b
 		dst, err = s.appendResult(dst, call, result)
 	}
 	if err != nil {
-		return nil, s.failure(call, string(m.Method), err)
+		return nil, s.handlerError(call, string(m.Method), err)
 	}
 	return dst, nil
 }
@@ -176,7 +176,7 @@ func (p *Peer) Notify(ctx context.Context, method string, params any) error {
 }
 
 func ownParams(method string, params any) ([]byte, error) {
-	if err := own(method); err != nil {
+	if err := checkOwnName(method); err != nil {
 		return nil, fmt.Errorf("troupe: notify: %w", err)
 	}
 	raw, err := codec.Marshal(params)
@@ -214,9 +214,9 @@ type MethodHandler func(ctx context.Context, call *Call, method string, params j
 // New and NewServer refuse a middleware that is nil, Mount one that returns a nil handler.
 type MethodMiddleware func(next MethodHandler) MethodHandler
 
-// layered returns the middleware m with its index in passing.running: the next that m gets
+// withLayer returns the middleware m with its index in passing.running: the next that m gets
 // fails once m has returned. It returns nil if m does.
-func layered(place int, m MethodMiddleware, next MethodHandler) MethodHandler {
+func withLayer(place int, m MethodMiddleware, next MethodHandler) MethodHandler {
 	inner := m(func(ctx context.Context, call *Call, method string, params json.RawMessage) (json.RawMessage, error) {
 		p := call.passing
 		if p.over.Load() || p.running[place].Load() == 0 {
@@ -266,17 +266,17 @@ func noneOf(option string, all []MethodMiddleware) error {
 	return nil
 }
 
-// chained returns the middleware of a server around s.answer: the Runtime's first, and of
+// buildChain returns the middleware of a server around s.answerMethod: the Runtime's first, and of
 // each the first one outermost. It returns nil if there is none. A middleware that returns
 // nil is an error: to skip it would skip the middleware inside it, too, which may guard the
 // server.
-func (s *service) chained() (h MethodHandler, _ error) {
+func (s *service) buildChain() (h MethodHandler, _ error) {
 	wrap := func(of string, all []MethodMiddleware) error {
 		for i := len(all) - 1; i >= 0; i-- {
 			if h == nil {
-				h = s.answer
+				h = s.answerMethod
 			}
-			if h = layered(s.layers, all[i], h); h == nil {
+			if h = withLayer(s.layers, all[i], h); h == nil {
 				return fmt.Errorf("troupe: the server %q: %s.MethodMiddleware[%d] returns a nil handler", s.id, of, i)
 			}
 			s.layers++
@@ -301,7 +301,7 @@ func (s *service) serveChained(ctx context.Context, call *Call, dst []byte) (out
 		out, err = s.appendResult(dst, call, result)
 	}
 	if err != nil {
-		return nil, 0, s.failure(call, method, err)
+		return nil, 0, s.handlerError(call, method, err)
 	}
 	if method == mcp.MethodToolsCall && string(codec.Optional(result, "isError")) == "true" {
 		code = 1
@@ -316,7 +316,7 @@ func (s *service) passOn(ctx context.Context, call *Call, method string, params 
 	defer func() {
 		call.passing.over.Store(true)
 		if !returned { // it may panic, or end the goroutine, after the handler has returned
-			call.conclude(broken)
+			call.concludeTask(brokenResult)
 		}
 	}()
 	result, err = s.chain(ctx, call, method, params)
@@ -330,8 +330,8 @@ var errChanged = errors.New("troupe: a middleware passed on another method, or t
 // errOver is the error of a next that is called once its middleware has returned.
 var errOver = errors.New("troupe: a middleware called next after it had returned")
 
-// answer is the innermost handler.
-func (s *service) answer(ctx context.Context, call *Call, method string, params json.RawMessage) (json.RawMessage, error) {
+// answerMethod is the innermost handler.
+func (s *service) answerMethod(ctx context.Context, call *Call, method string, params json.RawMessage) (json.RawMessage, error) {
 	if call.passing.over.Load() {
 		return nil, errOver // the bytes of the request may be another's by now
 	}
@@ -348,8 +348,8 @@ func (s *service) answer(ctx context.Context, call *Call, method string, params 
 			return nil, errChanged
 		}
 		outer := call
-		call = outer.with(changed)
-		ctx = call.context(ctx)
+		call = outer.withMessage(changed)
+		ctx = call.handlerContext(ctx)
 		defer func() {
 			if call.dropped.Load() {
 				outer.dropped.Store(true)
@@ -358,18 +358,18 @@ func (s *service) answer(ctx context.Context, call *Call, method string, params 
 	}
 	var t *tool
 	if method == mcp.MethodToolsCall {
-		t, _ = s.tool(call.msg.Name)
+		t, _ = s.findTool(call.msg.Name)
 	}
-	out, _, err := s.dispatch(ctx, call, t, nil)
+	out, _, err := s.dispatchCall(ctx, call, t, nil)
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-// with returns a copy of the call with other params. It is a copy because a middleware may
+// withMessage returns a copy of the call with other params. It is a copy because a middleware may
 // call next several times at once.
-func (c *Call) with(m *codec.Message) *Call {
+func (c *Call) withMessage(m *codec.Message) *Call {
 	return &Call{c: c.c, msg: m, svc: c.svc, peer: Peer{c.peer.p}, passing: c.passing}
 }
 
@@ -403,7 +403,7 @@ func (s *service) appendResult(dst []byte, call *Call, result json.RawMessage) (
 	case !call.revision().Stateless() || typed && own != nil:
 		return codec.AppendCompact(dst, result), nil
 	case own == nil && !typed:
-		return s.srv.head.append(dst, nil, nil, json.RawMessage(codec.AppendCompact(nil, result)))
+		return s.srv.head.appendResult(dst, nil, nil, json.RawMessage(codec.AppendCompact(nil, result)))
 	}
 	var members map[string]json.RawMessage
 	if err := codec.Unmarshal(result, &members); err != nil {
@@ -414,5 +414,5 @@ func (s *service) appendResult(dst []byte, call *Call, result json.RawMessage) (
 		return codec.AppendMarshal(dst, members)
 	}
 	delete(members, "_meta")
-	return s.srv.head.append(dst, own, nil, members)
+	return s.srv.head.appendResult(dst, own, nil, members)
 }

@@ -56,14 +56,14 @@ func (rt *Runtime) TryMount(path string, srv *Server) error {
 	m := &mount{paths: []string{path}}
 	if sse, messages := legacyPaths(path); !rt.opts.HTTP.NoSSE {
 		switch {
-		case srv.speaks(rt.opts.Revisions).has(protocol.FeatureHTTPSSE):
+		case srv.spokenRevisions(rt.opts.Revisions).hasFeature(protocol.FeatureHTTPSSE):
 			m.paths = append(m.paths, messages, sse)
-		case rt.shared(): // no session begins here, but another node may have one that began while the revision was spoken
+		case rt.sharesStore(): // no session begins here, but another node may have one that began while the revision was spoken
 			m.paths = append(m.paths, messages)
 		}
 	}
 	for _, p := range m.paths {
-		if _, taken := rt.route(p); taken {
+		if _, taken := rt.routePath(p); taken {
 			return fmt.Errorf("troupe: mount %s: there is a server at %s already", path, p)
 		}
 	}
@@ -77,15 +77,15 @@ func (rt *Runtime) TryMount(path string, srv *Server) error {
 			return fmt.Errorf("troupe: mount %s: an access token for it would count at %s, too: their paths differ in slashes alone", path, other)
 		}
 	}
-	if err := rt.opts.HTTP.checkHandler("this server", slices.Concat(m.paths, rt.documents(m.resources))...); err != nil {
+	if err := rt.opts.HTTP.checkHandler("this server", slices.Concat(m.paths, rt.metadataPaths(m.resources))...); err != nil {
 		return fmt.Errorf("troupe: mount %s: %w", path, err)
 	}
-	svc, err := rt.serve(srv, path)
+	svc, err := rt.registerServer(srv, path)
 	if err != nil {
 		return err
 	}
 	m.service = svc
-	m.handler = rt.handler(m.service)
+	m.handler = rt.newHandler(m.service)
 	if rt.bearer != nil {
 		rt.bearer.Mount(m.resources)
 	}
@@ -152,75 +152,75 @@ func defaultID(path string) string {
 // mainID is the id of the server at /mcp, and of a server without a path.
 const mainID = "main"
 
-// serve registers srv, which will be at path, with the node. It fails if the id is taken or
+// registerServer registers srv, which will be at path, with the node. It fails if the id is taken or
 // srv is mounted elsewhere. rt.mounting is held.
-func (rt *Runtime) serve(srv *Server, path string) (*service, error) {
+func (rt *Runtime) registerServer(srv *Server, path string) (*service, error) {
 	id := cmp.Or(srv.opts.ID, defaultID(path))
-	if other := rt.service(id); other != nil {
+	if other := rt.serviceByID(id); other != nil {
 		return nil, fmt.Errorf("troupe: mount %s: there is a server with id %q already, at %s: set ServerOptions.ID of one of them", path, id, other.path)
 	}
-	own := srv.opts.Limits.over(rt.opts.Limits)
+	own := srv.opts.Limits.completedFrom(rt.opts.Limits)
 	if err := errors.Join(limits.Settle("Limits.", &own), checkRevisions("ServerOptions.Revisions", srv.opts.Revisions)); err != nil {
 		return nil, fmt.Errorf("troupe: the server %q: %w", id, err)
 	}
-	s := &service{rt: rt, srv: srv, id: id, path: path, speaks: srv.speaks(rt.opts.Revisions), elsewhere: elsewhere{shared: rt.shared()}, limits: own, ops: rt.tel.Operations(id), spans: rt.tel.Tracing()}
-	s.svc = actors.NewService(id, s, rt.limits(&own))
+	s := &service{rt: rt, srv: srv, id: id, path: path, speaks: srv.spokenRevisions(rt.opts.Revisions), remoteLists: remoteLists{shared: rt.sharesStore()}, limits: own, ops: rt.tel.Operations(id), spans: rt.tel.Tracing()}
+	s.svc = actors.NewService(id, s, rt.actorLimits(&own))
 	s.svc.ResultMeta = mcp.Raw(mcp.Meta(nil).WithServerInfo(srv.impl))
-	chain, err := s.chained()
+	chain, err := s.buildChain()
 	if err != nil {
 		return nil, err
 	}
 	s.chain, s.svc.AnswersPing = chain, chain != nil
-	s.svc.Insists, s.svc.Lacks = s.insists, s.lacks
-	s.svc.Carried = s.carried
-	s.hook()
-	if !srv.mount.set(s) {
+	s.svc.Insists, s.svc.Lacks = s.insistsOnSafe, s.refuseLackingScopes
+	s.svc.Carried = s.readCarried
+	s.hookSessions()
+	if !srv.mount.setService(s) {
 		return nil, fmt.Errorf("troupe: the server %q is mounted already", id)
 	}
-	rt.register(id, s)
+	rt.setService(id, s)
 	if err := rt.cluster.Admits(context.Background()); err != nil {
-		rt.register(id, nil)
-		srv.mount.clear()
+		rt.setService(id, nil)
+		srv.mount.clearService()
 		return nil, fmt.Errorf("troupe: mount %s: %w", path, err)
 	}
 	rt.tasks.Mount(worker.Service{ID: id, Run: s.runTask, Known: func(_, name string) bool {
-		_, ok := s.srv.tools.get(name)
+		_, ok := s.srv.tools.getItem(name)
 		return ok
 	}, Safe: func(method, name string) bool {
-		t, ok := s.srv.tools.get(name)
+		t, ok := s.srv.tools.getItem(name)
 		return ok && t.safe
 	}, Makes: srv.hasTasks.Load})
 	s.logMissingPages()
 	return s, nil
 }
 
-// register makes s the service of an id, or with nil none, and has the other nodes know what is served here.
-func (rt *Runtime) register(id string, s *service) {
+// setService makes s the service of an id, or with nil none, and has the other nodes know what is served here.
+func (rt *Runtime) setService(id string, s *service) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	if rt.services[id] = s; s == nil {
 		delete(rt.services, id)
 	}
-	rt.saysServes()
+	rt.publishServed()
 }
 
-// service is that of a server that is served here, nil if it is not.
-func (rt *Runtime) service(id string) *service {
+// serviceByID is that of a server that is served here, nil if it is not.
+func (rt *Runtime) serviceByID(id string) *service {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	return rt.services[id]
 }
 
-// handler makes the HTTP side of a server.
-func (rt *Runtime) handler(s *service) *transport.Handler {
+// newHandler makes the HTTP side of a server.
+func (rt *Runtime) newHandler(s *service) *transport.Handler {
 	l := &s.limits
 	path, _ := publicPath(rt.opts.HTTP.PublicURL) // settle has looked at it
 	return transport.NewHandler(dispatcher{rt.node, s.svc}, transport.Options{
 		MaxBody: l.MaxBody, Limits: codec.Limits{MaxDepth: l.MaxDepth, MaxBatch: l.MaxBatch, MaxValues: l.MaxValues},
 		BodyTimeout: l.BodyTimeout, BodyRate: l.BodyRate, WriteTimeout: l.WriteTimeout, MaxQueued: l.MaxQueued,
 		AllowOrigins: rt.opts.HTTP.AllowOrigins, AllowHosts: rt.opts.HTTP.AllowHosts,
-		PublicPath: path, Authenticate: rt.authenticate, Revisions: names(s.speaks.sessions()), Stateless: names(s.speaks.stateless()), Leaving: rt.leaving.Load, Log: rt.log, Observer: rt.observer(),
-		Accounts: rt.node.Accounts(), Account: rt.account, Owe: actors.ChargeRefused, Debt: actors.RefusedFor,
+		PublicPath: path, Authenticate: rt.authenticateRequest, Revisions: revisionNames(s.speaks.withSessions()), Stateless: revisionNames(s.speaks.withoutSessions()), Leaving: rt.leaving.Load, Log: rt.log, Observer: rt.observer(),
+		Accounts: rt.node.Accounts(), Account: rt.accountOf, Owe: actors.ChargeRefused, Debt: actors.RefusedFor,
 	})
 }
 
@@ -253,15 +253,15 @@ func (rt *Runtime) Unmount(path string) bool {
 	id := m.service.id
 	rt.tasks.Unmount(id)
 	rt.node.Unmount(m.service.svc)
-	m.service.srv.mount.clear()
-	rt.register(id, nil)
+	m.service.srv.mount.clearService()
+	rt.setService(id, nil)
 	return true
 }
 
-// route finds the endpoint at a path. Servers are mounted rarely and looked up for
+// routePath finds the endpoint at a path. Servers are mounted rarely and looked up for
 // each request: requests read routes, which is a copy of paths that is made after a
 // change.
-func (rt *Runtime) route(path string) (http.Handler, bool) {
+func (rt *Runtime) routePath(path string) (http.Handler, bool) {
 	table := rt.routes.Load()
 	if table == nil {
 		rt.mu.Lock()
@@ -274,9 +274,9 @@ func (rt *Runtime) route(path string) (http.Handler, bool) {
 	return h, ok
 }
 
-// logged logs that Options.Middleware, or a handler within it, has ended the goroutine of its request. The connection, or the
+// logEndedGoroutines logs that Options.Middleware, or a handler within it, has ended the goroutine of its request. The connection, or the
 // stream of HTTP/2, ends then, as it does after a panic, which net/http logs.
-func (rt *Runtime) logged(h http.Handler) http.Handler {
+func (rt *Runtime) logEndedGoroutines(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		returned := false
 		defer func() {
@@ -297,15 +297,15 @@ func (rt *Runtime) logged(h http.Handler) http.Handler {
 // serveMount hands a request to the server at its path. The lookup is exact: a
 // mount is one endpoint, not a tree.
 func (rt *Runtime) serveMount(w http.ResponseWriter, r *http.Request) {
-	if h, ok := rt.route(r.URL.Path); ok {
+	if h, ok := rt.routePath(r.URL.Path); ok {
 		h.ServeHTTP(w, r)
 		return
 	}
 	rt.serveNothing(w, r)
 }
 
-// mounted returns the servers that are mounted now.
-func (rt *Runtime) mounted() []*mount {
+// mountedServers returns the servers that are mounted now.
+func (rt *Runtime) mountedServers() []*mount {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	all := make([]*mount, 0, len(rt.mounts))
@@ -315,8 +315,8 @@ func (rt *Runtime) mounted() []*mount {
 	return all
 }
 
-// limits returns the limits of a server as the actors have them.
-func (rt *Runtime) limits(l *Limits) actors.Limits {
+// actorLimits returns the limits of a server as the actors have them.
+func (rt *Runtime) actorLimits(l *Limits) actors.Limits {
 	s := &rt.opts.Store
 	return actors.Limits{
 		Grace: l.Grace, StatelessGrace: l.StatelessGrace, MaxCall: l.MaxCall, MaxAsk: l.MaxAsk, PingEvery: l.PingEvery, Retry: l.Retry,
@@ -345,8 +345,8 @@ func (rt *Runtime) nodeLimits() actors.NodeLimits {
 	}}
 }
 
-// documents are the paths of the metadata of a server.
-func (rt *Runtime) documents(rs *bearer.Resources) []string {
+// metadataPaths are the paths of the metadata of a server.
+func (rt *Runtime) metadataPaths(rs *bearer.Resources) []string {
 	if rt.bearer == nil {
 		return nil
 	}
@@ -355,8 +355,8 @@ func (rt *Runtime) documents(rs *bearer.Resources) []string {
 
 // checkMounts is checkHandler for the servers that are mounted now.
 func (rt *Runtime) checkMounts() error {
-	for _, m := range rt.mounted() {
-		if err := rt.opts.HTTP.checkHandler("the server "+m.service.id, slices.Concat(m.paths, rt.documents(m.resources))...); err != nil {
+	for _, m := range rt.mountedServers() {
+		if err := rt.opts.HTTP.checkHandler("the server "+m.service.id, slices.Concat(m.paths, rt.metadataPaths(m.resources))...); err != nil {
 			return fmt.Errorf("troupe: %w", err)
 		}
 	}
@@ -369,7 +369,7 @@ func (rt *Runtime) serveBeside(w http.ResponseWriter, r *http.Request) bool {
 	if h == nil || rt.opts.isProbe(r.URL.Path) {
 		return false
 	}
-	if _, mounted := rt.route(r.URL.Path); mounted {
+	if _, mounted := rt.routePath(r.URL.Path); mounted {
 		return false
 	}
 	rt.guard.Serve(w, r, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

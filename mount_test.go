@@ -47,12 +47,12 @@ func TestCarriedCaller(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &service{srv: NewServer(mcp.Implementation{Name: "x"}, &ServerOptions{Visible: func(Principal, Item) bool { return true }})}
-	principal, owner := s.carried(form)
+	principal, owner := s.readCarried(form)
 	p := principalOf(principal)
 	if p.Issuer != "i" || p.Subject != "s" || string(p.Claims) != `{"c":1}` || p.Token.Reveal() != "secret" {
 		t.Errorf("the handler serves %+v, with the token %q", p, p.Token.Reveal())
 	}
-	if p.Client != "c" || !slices.Equal(p.Scopes, c.Scopes) || !p.Machine || !p.Expires.Equal(time.Unix(5, 0)) || p.tenant() != c.tenant() {
+	if p.Client != "c" || !slices.Equal(p.Scopes, c.Scopes) || !p.Machine || !p.Expires.Equal(time.Unix(5, 0)) || p.tenantHash() != c.tenantHash() {
 		t.Errorf("the handler serves a client %q with %q, a machine: %v, until %v", p.Client, p.Scopes, p.Machine, p.Expires)
 	}
 	if o := ownedBy(owner); o.Subject != "s" || o.Token.Reveal() != "" {
@@ -65,7 +65,7 @@ func TestCarriedCaller(t *testing.T) {
 		}
 	}
 	for _, form := range []string{"null", "", "{"} {
-		if principal, _ := s.carried([]byte(form)); principalOf(principal).String() != "" {
+		if principal, _ := s.readCarried([]byte(form)); principalOf(principal).String() != "" {
 			t.Errorf("%q is %v", form, principal)
 		}
 	}
@@ -135,7 +135,7 @@ func TestNewsOfTasksComeInOrder(t *testing.T) {
 func TestNewsOfTasksComeBeforeAnyServer(t *testing.T) {
 	t.Parallel()
 	rt := &Runtime{}
-	rt.news.begin(rt)
+	rt.news.startWith(rt)
 	for _, asks := range []uint8{pleaseAsk, callAsks, streamAsks, nobodyAsks} {
 		rt.news.Task(&actors.TaskChange{Tenant: "anon", Server: "main", ID: "x", Session: "y", Asks: asks})
 	}
@@ -156,10 +156,10 @@ func TestAReminderEndsNoLaterOne(t *testing.T) {
 	key, rs := worker.Key{Tenant: "anon", Server: "main", ID: "gone"}, &rt.reminders
 	first, second := &reminder{asked: 1}, &reminder{asked: 2}
 	rs.due = map[worker.Key]*reminder{key: second}
-	if rs.remind(key, first, taskPatience); rs.due[key] != second {
+	if rs.remindSession(key, first, taskPatience); rs.due[key] != second {
 		t.Error("the reminder of the second question has ended with that of the first")
 	}
-	if rs.remind(key, second, taskPatience); rs.due[key] != nil {
+	if rs.remindSession(key, second, taskPatience); rs.due[key] != nil {
 		t.Error("the reminder of a task that is gone goes on")
 	}
 }
@@ -183,7 +183,7 @@ func TestAskersElsewhereAreForgotten(t *testing.T) {
 		if len(rs.elsewhere) != 1 || !rs.isAsked(again) {
 			t.Errorf("after a minute others ask for %d tasks, want that of which they told again", len(rs.elsewhere))
 		}
-		rs.close()
+		rs.closeAll()
 		rs.setAsked(again, time.Minute)
 		if len(rs.elsewhere) != 0 {
 			t.Error("it goes on after the end")
@@ -211,17 +211,17 @@ func TestNewsOfListsAreJudged(t *testing.T) {
 	rt.Mount("/mcp", srv)
 	for _, c := range []actors.ListChange{{List: "tool", Digest: "abc"}, {List: "tools"}, {List: "tools", Digest: "a b"}, {List: "tools", Digest: "+"}, {List: "tools", Digest: strings.Repeat("a", 65)}, {}} {
 		rt.news.Lists("main", []actors.ListChange{c})
-		if e := &srv.mount.service().elsewhere; e.differ() != (which{}) {
+		if e := &srv.mount.mountedService().remoteLists; e.differingLists() != (which{}) {
 			t.Errorf("%+v was taken", c)
 		}
 	}
 	rt.news.Lists("other", []actors.ListChange{{List: "tools", Digest: "abc"}})
 	rt.news.Lists("main", []actors.ListChange{{List: "tools", Digest: "abc"}})
-	if d := srv.mount.service().elsewhere.differ(); d != (which{listTools: true}) {
+	if d := srv.mount.mountedService().remoteLists.differingLists(); d != (which{listTools: true}) {
 		t.Errorf("these differ: %v", d)
 	}
-	rt.news.Lists("main", []actors.ListChange{{List: "tools", Digest: srv.digest(listTools, nil)}})
-	if d := srv.mount.service().elsewhere.differ(); d != (which{}) {
+	rt.news.Lists("main", []actors.ListChange{{List: "tools", Digest: srv.listDigest(listTools, nil)}})
+	if d := srv.mount.mountedService().remoteLists.differingLists(); d != (which{}) {
 		t.Errorf("these differ still: %v", d)
 	}
 }
@@ -237,7 +237,7 @@ func TestWeightNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := quota.Weights{{Tenant: (&Principal{Subject: "ann"}).tenant()}: 2, {Tenant: p.tenant()}: 3, {Tenant: machine.tenant()}: 5,
+	want := quota.Weights{{Tenant: (&Principal{Subject: "ann"}).tenantHash()}: 2, {Tenant: p.tenantHash()}: 3, {Tenant: machine.tenantHash()}: 5,
 		{Tenant: "anon", Address: "192.0.2.7"}: 4, {Tenant: "anon", Address: "2001:db8:0:1::"}: 1000, {Tenant: "anon", Address: "192.0.2.8"}: 1}
 	if !maps.Equal(w, want) {
 		t.Errorf("got %v, want %v", w, want)

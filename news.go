@@ -14,7 +14,7 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// news takes what other nodes tell of lists and tasks. The zero value drops it, until begin.
+// news takes what other nodes tell of lists and tasks. The zero value drops it, until startWith.
 type news struct {
 	rt atomic.Pointer[Runtime]
 
@@ -27,8 +27,8 @@ var _ actors.News = (*news)(nil)
 // toldTasks bounds the tasks whose revisions are known. For a task beyond them, an old state may be told after a new one.
 const toldTasks = 4096
 
-// begin takes what other nodes tell from now on.
-func (n *news) begin(rt *Runtime) {
+// startWith takes what other nodes tell from now on.
+func (n *news) startWith(rt *Runtime) {
 	rt.reminders.rt = rt // before the next line, after which another goroutine may hear of questions
 	n.rt.Store(rt)
 }
@@ -39,13 +39,13 @@ func (n *news) Lists(server string, changed []actors.ListChange) {
 	if rt == nil {
 		return
 	}
-	s := rt.service(server)
+	s := rt.serviceByID(server)
 	if s == nil {
 		return
 	}
 	for _, c := range changed {
 		if list := slices.Index(listNames[:], c.List); list >= 0 && validDigest(c.Digest) {
-			s.srv.mount.heard(list, c.Digest, c.Again)
+			s.srv.mount.remoteListChanged(list, c.Digest, c.Again)
 		}
 	}
 }
@@ -61,10 +61,10 @@ func (n *news) Task(t *actors.TaskChange) {
 		rt.tasks.Heard(key, task.Kind(t.Ended))
 	}
 	if t.Asks != 0 {
-		rt.reminders.heard(key, t)
+		rt.reminders.noteTold(key, t)
 	}
 	if t.Session != "" && t.Method != "" {
-		n.push(rt, key, t)
+		n.pushTask(rt, key, t)
 	}
 }
 
@@ -78,15 +78,15 @@ func (n *news) Missed() {
 // Repeat tells a client that each list has changed, and each resource that it subscribed to.
 func (n *news) Repeat(p *actors.Peer) {
 	s := p.Handler().(*service)
-	s.announce(p, which{true, true, true})
+	s.announceLists(p, which{true, true, true})
 	s.repeatUpdates(p)
 }
 
-// push sends a notification about a task to the session that made it, if this node writes that session's stream and the session was told
+// pushTask sends a notification about a task to the session that made it, if this node writes that session's stream and the session was told
 // of nothing newer. It reports whether this node writes the stream.
-func (n *news) push(rt *Runtime, key worker.Key, t *actors.TaskChange) (here bool) {
+func (n *news) pushTask(rt *Runtime, key worker.Key, t *actors.TaskChange) (here bool) {
 	session := actors.SessionKey{Tenant: t.Tenant, Server: t.Server, ID: t.Session}
-	if t.Rev == 0 || !rt.shared() {
+	if t.Rev == 0 || !rt.sharesStore() {
 		return rt.node.PushTo(session, t.Method, t.Params)
 	}
 	n.mu.Lock()
@@ -109,7 +109,7 @@ func (rt *Runtime) tellSession(key worker.Key, session string, rev uint64, ended
 	t := &actors.TaskChange{Tenant: key.Tenant, Server: key.Server, ID: key.ID, Rev: rev, Ended: uint8(ended)}
 	if session != "" {
 		t.Session, t.Method, t.Params = session, method, params
-		if here = rt.news.push(rt, key, t); here {
+		if here = rt.news.pushTask(rt, key, t); here {
 			t.Session, t.Method, t.Params = "", "", nil
 		}
 	}
@@ -137,9 +137,9 @@ func (rt *Runtime) taskChanged(key worker.Key, rev uint64, r *task.Record) {
 		}
 	}
 	if session != "" {
-		rt.reminders.begin(key, r)
+		rt.reminders.watchTask(key, r)
 	}
-	if session != "" || rt.shared() {
+	if session != "" || rt.sharesStore() {
 		rt.tellSession(key, session, rev, r.How(), mcp.NotifyTasksStatus, params)
 	}
 }
@@ -147,7 +147,7 @@ func (rt *Runtime) taskChanged(key worker.Key, rev uint64, r *task.Record) {
 // needsMore reports whether there are other scopes than those without which nobody uses a server.
 func (rt *Runtime) needsMore(server string, scopes []string) bool {
 	var all []string
-	if s := rt.service(server); s != nil {
+	if s := rt.serviceByID(server); s != nil {
 		all = s.srv.opts.Scopes
 	}
 	return len(scope.Union(all, scopes)) > len(all)

@@ -64,8 +64,8 @@ var release = sync.OnceValue(func() string {
 	return ""
 })
 
-// load is what this node tells the others of itself.
-func (rt *Runtime) load() cluster.Load {
+// nodeLoad is what this node tells the others of itself.
+func (rt *Runtime) nodeLoad() cluster.Load {
 	s := rt.node.Stats()
 	return cluster.Load{Draining: rt.leaving.Load(), Calls: s.InFlight, Streams: s.Streams, Sessions: s.Sessions, Release: release()}
 }
@@ -84,7 +84,7 @@ func (a adminFleet) Nodes(ctx context.Context) ([]admin.Node, error) {
 	for _, m := range members {
 		n := admin.Node{Name: m.Node, Boot: m.Boot, Self: m.Self, Lease: admin.LeaseGone, Servers: m.Servers}
 		if m.Self {
-			own := a.rt.load()
+			own := a.rt.nodeLoad()
 			m.Load = &own
 		}
 		if m.Heard >= 0 {
@@ -163,7 +163,7 @@ func (k APIKeys) Revoke(ctx context.Context, key string) (auth.APIKey, error) {
 
 // newRevocations returns the revocations in the store, of which nothing was read.
 func (rt *Runtime) newRevocations() *revocation.List {
-	return revocation.New(revocation.Config{Records: nodestore.NewRevocations(rt.cluster), Keys: rt.apiKeys(), Shared: rt.shared(), Log: rt.log, End: rt.endRevoked, EndStored: rt.endStored})
+	return revocation.New(revocation.Config{Records: nodestore.NewRevocations(rt.cluster), Keys: rt.apiKeys(), Shared: rt.sharesStore(), Log: rt.log, End: rt.endRevoked, EndStored: rt.endStored})
 }
 
 // tenantsOf are the tenants of a revocation: a subject is a user and a machine at each issuer, and a client is a machine. Nothing in a tenant says by which client its user came.
@@ -176,9 +176,9 @@ func (rt *Runtime) tenantsOf(r *revocation.Revocation) (tenants []string) {
 	}
 	for _, issuer := range issuers {
 		p := Principal{Issuer: issuer, Subject: cmp.Or(r.Subject, r.Client), Machine: true}
-		tenants = append(tenants, p.tenant())
+		tenants = append(tenants, p.tenantHash())
 		if p.Machine = false; r.Subject != "" {
-			tenants = append(tenants, p.tenant())
+			tenants = append(tenants, p.tenantHash())
 		}
 	}
 	return tenants
@@ -203,18 +203,18 @@ func (rt *Runtime) endRevoked(ctx context.Context, m revocation.Match) {
 		p := principalOf(holder)
 		return m.Is(p.Issuer, p.Subject, p.Client)
 	})
-	rt.endTasks(ctx, rt.recent.those()...)
-	again(ctx, func() {
+	rt.endTasks(ctx, rt.recent.allTasks()...)
+	repeatEnding(ctx, func() {
 		end(func(string) bool { return false }, func(holder any) bool { // nothing of a token that was issued since
 			c, ok := holder.(*caller)
 			return ok && c.token != nil && rt.revoked.Refusal(c.token) != nil
 		})
-		rt.endTasks(ctx, rt.recent.those()...)
+		rt.endTasks(ctx, rt.recent.allTasks()...)
 	})
 }
 
-// again ends more at the times of endedAgain, until ctx ends.
-func again(ctx context.Context, end func()) {
+// repeatEnding ends more at the times of endedAgain, until ctx ends.
+func repeatEnding(ctx context.Context, end func()) {
 	for _, wait := range endedAgain {
 		select {
 		case <-time.After(wait):
@@ -225,32 +225,32 @@ func again(ctx context.Context, end func()) {
 	}
 }
 
-// endUncovered ends what was opened here with tokens that do not count any more, or not for that: the configuration has changed.
-func (rt *Runtime) endUncovered(ctx context.Context) {
+// endNotCovered ends what was opened here with tokens that do not count any more, or not for that: the configuration has changed.
+func (rt *Runtime) endNotCovered(ctx context.Context) {
 	end := func() {
-		ended := actors.EndUncovered(rt.node, func(server string, holder any) string { return rt.uncovered(ctx, server, holder) })
+		ended := actors.EndUncovered(rt.node, func(server string, holder any) string { return rt.endReason(ctx, server, holder) })
 		if ended > 0 {
 			rt.log.Info("the configuration has changed: streams have ended whose access tokens do not count for them any more", "streams", ended)
 		}
 	}
 	end()
-	again(ctx, end)
+	repeatEnding(ctx, end)
 }
 
-// uncovered returns why what a caller has opened with a server ends: a request with its token would be refused. It returns "" for what goes on, also where nobody can say so at the moment.
-func (rt *Runtime) uncovered(ctx context.Context, server string, holder any) string {
+// endReason returns why what a caller has opened with a server ends: a request with its token would be refused. It returns "" for what goes on, also where nobody can say so at the moment.
+func (rt *Runtime) endReason(ctx context.Context, server string, holder any) string {
 	c, ok := holder.(*caller)
 	if !ok || c.token == nil {
 		return ""
 	}
-	no := rt.bearer.Still(ctx, c.r)
-	if s := rt.service(server); no == nil && s != nil {
-		no, _ = s.require(c, s.srv.opts.Scopes)
+	refused := rt.bearer.Still(ctx, c.r)
+	if s := rt.serviceByID(server); refused == nil && s != nil {
+		refused, _ = s.requireScopes(c, s.srv.opts.Scopes)
 	}
-	if no == nil {
+	if refused == nil {
 		return ""
 	}
-	switch no.Reason {
+	switch refused.Reason {
 	case auth.ReasonExpired: // it ends as such
 		return ""
 	case auth.ReasonIssuer, auth.ReasonMalformed, auth.ReasonKeyUnknown, auth.ReasonInactive, auth.ReasonRevoked:
@@ -383,7 +383,7 @@ func (a adminSessions) Sessions(ctx context.Context, limit int, from uint64) (pa
 	}
 	page.Sessions = make([]admin.Session, len(found))
 	for i, s := range found {
-		if page.Sessions[i], err = a.told(ctx, &s); err != nil {
+		if page.Sessions[i], err = a.describeSession(ctx, &s); err != nil {
 			return admin.SessionPage{}, err
 		}
 	}
@@ -394,19 +394,19 @@ func (a adminSessions) Sessions(ctx context.Context, limit int, from uint64) (pa
 }
 
 func (a adminSessions) Session(ctx context.Context, id string) (admin.Session, error) {
-	s, err := a.find(ctx, id)
+	s, err := a.findSession(ctx, id)
 	if err != nil {
 		return admin.Session{}, err
 	}
-	return a.told(ctx, &s)
+	return a.describeSession(ctx, &s)
 }
 
 func (a adminSessions) EndSession(ctx context.Context, id string) (admin.Session, error) {
-	s, err := a.find(ctx, id)
+	s, err := a.findSession(ctx, id)
 	if err != nil {
 		return admin.Session{}, err
 	}
-	told, err := a.told(ctx, &s)
+	told, err := a.describeSession(ctx, &s)
 	if err != nil {
 		return admin.Session{}, err
 	}
@@ -423,14 +423,14 @@ func (a adminSessions) EndSession(ctx context.Context, id string) (admin.Session
 // endSession ends a session in the store. store.ErrNotFound: it has ended.
 func (rt *Runtime) endSession(ctx context.Context, s *cluster.StoredSession) error {
 	var svc *actors.Service
-	if here := rt.service(s.Server); here != nil {
+	if here := rt.serviceByID(s.Server); here != nil {
 		svc = here.svc
 	}
 	return rt.node.EndSession(ctx, svc, actors.SessionKey{Tenant: s.Tenant, Server: s.Server, ID: s.ID})
 }
 
-// find reads a session by its id, or by the tag of it that logs and lists have.
-func (a adminSessions) find(ctx context.Context, id string) (cluster.StoredSession, error) {
+// findSession reads a session by its id, or by the tag of it that logs and lists have.
+func (a adminSessions) findSession(ctx context.Context, id string) (cluster.StoredSession, error) {
 	tag := "#" + strings.TrimPrefix(id, "#")
 	if masked := telemetry.Masked(id); masked != id {
 		tag = masked
@@ -442,10 +442,10 @@ func (a adminSessions) find(ctx context.Context, id string) (cluster.StoredSessi
 	return s, err
 }
 
-// told is what is told of a session. A record that this release cannot read has no more than its key.
-func (a adminSessions) told(ctx context.Context, s *cluster.StoredSession) (admin.Session, error) {
+// describeSession is what is told of a session. A record that this release cannot read has no more than its key.
+func (a adminSessions) describeSession(ctx context.Context, s *cluster.StoredSession) (admin.Session, error) {
 	out := admin.Session{ID: telemetry.Hash(s.ID), Server: s.Server, Tenant: s.Tenant, Streams: []admin.Stream{}}
-	if here := a.rt.service(s.Server); here != nil {
+	if here := a.rt.serviceByID(s.Server); here != nil {
 		out.Server = here.path
 	}
 	rec, err := session.Decode(s.Data)

@@ -191,11 +191,11 @@ type NATSOptions struct {
 // String returns the URL without a user or a token, and none of the other options.
 func (o NATSOptions) String() string { return cluster.Remote{URL: o.URL}.String() }
 
-// shared reports whether other processes can have the same store.
-func (o *NATSOptions) shared() bool { return o.URL != "" || o.Listen != "" }
+// mayBeShared reports whether other processes can have the same store.
+func (o *NATSOptions) mayBeShared() bool { return o.URL != "" || o.Listen != "" }
 
-// check refuses options that have no effect where the store of this process serves others.
-func (o *NATSOptions) check() error {
+// checkEffects refuses options that have no effect where the store of this process serves others.
+func (o *NATSOptions) checkEffects() error {
 	rest := *o
 	rest.Listen, rest.Token, rest.CertFile, rest.KeyFile, rest.CAFile = "", "", "", "", ""
 	if o.Listen != "" && rest != (NATSOptions{}) {
@@ -303,17 +303,17 @@ func (o *Options) settle() error {
 	_, badURL := publicPath(o.HTTP.PublicURL)
 	o.HTTP.AllowOrigins, o.HTTP.AllowHosts = slices.Clone(o.HTTP.AllowOrigins), slices.Clone(o.HTTP.AllowHosts)
 	o.HTTP.TrustedProxies, o.MethodMiddleware = slices.Clone(o.HTTP.TrustedProxies), slices.Clone(o.MethodMiddleware)
-	o.Revisions = ordered(o.Revisions)
-	store := o.cluster()
+	o.Revisions = oldestFirst(o.Revisions)
+	store := o.clusterOptions()
 	_, unweighed := weightsOf(o.Shared.Weights)
 	return errors.Join(
-		err, badURL, o.checkAuth(), checkRevisions("Options.Revisions", o.Revisions), o.HTTP.checkTLS(), o.HTTP.checkHandler("Serve", o.probes()...),
-		limits.Settle("", o), unweighed, o.Store.NATS.check(), store.Check(), noneOf("Options.MethodMiddleware", o.MethodMiddleware),
+		err, badURL, o.checkAuth(), checkRevisions("Options.Revisions", o.Revisions), o.HTTP.checkTLS(), o.HTTP.checkHandler("Serve", o.probePaths()...),
+		limits.Settle("", o), unweighed, o.Store.NATS.checkEffects(), store.Check(), noneOf("Options.MethodMiddleware", o.MethodMiddleware),
 	)
 }
 
-// authenticates reports whether it is known who makes a request.
-func (o *Options) authenticates() bool { return o.Authenticate != nil || o.Auth != nil }
+// hasAuth reports whether it is known who makes a request.
+func (o *Options) hasAuth() bool { return o.Authenticate != nil || o.Auth != nil }
 
 // checkAuth refuses two ways to say who makes a request.
 func (o *Options) checkAuth() error {
@@ -344,8 +344,8 @@ const (
 	metricsPath = "/metrics"
 )
 
-// probes returns the paths of the probes where Serve listens.
-func (o *Options) probes() (paths []string) {
+// probePaths returns the paths of the probes where Serve listens.
+func (o *Options) probePaths() (paths []string) {
 	if o.HTTP.HealthListen == "" {
 		paths = append(paths, healthPath, readyPath)
 		if o.Telemetry.Metrics != nil {
@@ -490,8 +490,8 @@ type Limits struct {
 	PendingPerSession int
 }
 
-// over returns l with each limit that is 0 taken from o.
-func (l Limits) over(o Limits) Limits {
+// completedFrom returns l with each limit that is 0 taken from o.
+func (l Limits) completedFrom(o Limits) Limits {
 	own, others := reflect.ValueOf(&l).Elem(), reflect.ValueOf(o)
 	for i := range own.NumField() {
 		if own.Field(i).IsZero() {

@@ -71,7 +71,7 @@ func (s *Server) addPage(p Page, replace bool) error {
 	if s == nil {
 		return fmt.Errorf("troupe: page %q: %w", p.URI, errNoServer)
 	}
-	meta, err := p.check()
+	meta, err := p.checkPage()
 	if err != nil {
 		return fmt.Errorf("troupe: page %q: %w", p.URI, err)
 	}
@@ -91,8 +91,8 @@ func (s *Server) addPage(p Page, replace bool) error {
 	return err
 }
 
-// check returns what the `_meta` of the page says of it, nil if that is nothing.
-func (p *Page) check() (any, error) {
+// checkPage returns what the `_meta` of the page says of it, nil if that is nothing.
+func (p *Page) checkPage() (any, error) {
 	switch most := limits.PageHTML.Value(); {
 	case !pageURI(p.URI):
 		return nil, errors.New("its URI must begin with ui://, and go on, without blanks")
@@ -158,8 +158,8 @@ func withUI(meta mcp.Meta, value any) (mcp.Meta, error) {
 	return meta.Clone().With(protocol.MetaUI, json.RawMessage(raw)), nil
 }
 
-// tied returns the `_meta` of a tool that is tied to a page.
-func (u *UI) tied(meta mcp.Meta) (mcp.Meta, error) {
+// tieMeta returns the `_meta` of a tool that is tied to a page.
+func (u *UI) tieMeta(meta mcp.Meta) (mcp.Meta, error) {
 	if u.Page == "" && len(u.For) == 0 {
 		return meta.Clone(), nil
 	}
@@ -182,7 +182,7 @@ func (s *service) logMissingPages() {
 		if page == "" {
 			continue
 		}
-		if _, ok := s.srv.find(nil, page); !ok {
+		if _, ok := s.srv.findReader(nil, page); !ok {
 			s.rt.log.Warn("a tool names a page that its server does not have", "server", s.id, "tool", name, "page", page)
 		}
 	}

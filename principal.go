@@ -129,8 +129,8 @@ const anonymous = "anon"
 
 var tenantEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// tenant returns the part of keys and subjects that stands for a principal.
-func (p *Principal) tenant() string {
+// tenantHash returns the part of keys and subjects that stands for a principal.
+func (p *Principal) tenantHash() string {
 	if p.Subject == "" && p.Issuer == "" {
 		return anonymous
 	}
@@ -193,8 +193,8 @@ type storedCaller struct {
 	Local   bool            `json:"local,omitempty"` // see local
 }
 
-// principal is the caller as handlers see it, without its token.
-func (s *storedCaller) principal() Principal {
+// asPrincipal is the caller as handlers see it, without its token.
+func (s *storedCaller) asPrincipal() Principal {
 	p := Principal{Issuer: s.Issuer, Subject: s.Subject, Claims: s.Claims, Client: s.Client, Scopes: s.Scopes, Machine: s.Machine}
 	if s.Expires != 0 {
 		p.Expires = time.Unix(s.Expires, 0)
@@ -218,24 +218,24 @@ func (c *carriedCaller) MarshalJSON() ([]byte, error) { return codec.Marshal(c.s
 var maxStoredHeader = limits.StoredHeader.Value()
 
 // MarshalJSON returns the caller as the store has it.
-func (c *caller) MarshalJSON() ([]byte, error) { return codec.Marshal(c.kept()) }
+func (c *caller) MarshalJSON() ([]byte, error) { return codec.Marshal(c.asStored()) }
 
 var _ actors.Carried = (*caller)(nil)
 
 // Carry returns the caller as another process gets it with its message.
 func (c *caller) Carry() ([]byte, error) {
-	return codec.Marshal(callerForm{c.kept(), c.Token.Reveal()})
+	return codec.Marshal(callerForm{c.asStored(), c.Token.Reveal()})
 }
 
-// carried is the reverse of Carry.
-func (s *service) carried(form []byte) (principal, owner any) {
+// readCarried is the reverse of Carry.
+func (s *service) readCarried(form []byte) (principal, owner any) {
 	c := new(carriedCaller)
 	_ = codec.Unmarshal(form, &c.callerForm) // the runtime's own form
-	return c, s.owner(c)
+	return c, s.keptOwner(c)
 }
 
-// kept is the caller as the store has it.
-func (c *caller) kept() storedCaller {
+// asStored is the caller as the store has it.
+func (c *caller) asStored() storedCaller {
 	s := storedCaller{Issuer: c.Issuer, Subject: c.Subject, Claims: c.Claims, Client: c.Client, Scopes: c.Scopes, Machine: c.Machine}
 	if !c.Expires.IsZero() {
 		s.Expires = c.Expires.Unix()
@@ -279,13 +279,13 @@ func identityOf(v *auth.Verdict) *identity {
 		return i
 	}
 	i := &identity{Principal: Principal{Issuer: v.Issuer, Subject: v.Subject, Claims: v.Claims, Client: v.Client, Scopes: slices.Clip(v.Scopes), Machine: v.Machine, Expires: v.Expires}}
-	i.key = i.tenant()
+	i.key = i.tenantHash()
 	v.Memo.Store(i)
 	return i
 }
 
-// authority returns what verifies access tokens and API keys, nil without Options.Auth, and what gives it the store of a node before it is used.
-func (o *Options) authority() (*auth.Authority, func(*cluster.Node), error) {
+// newAuthority returns what verifies access tokens and API keys, nil without Options.Auth, and what gives it the store of a node before it is used.
+func (o *Options) newAuthority() (*auth.Authority, func(*cluster.Node), error) {
 	issuers, keys := new(nodestore.Issuers), new(nodestore.APIKeys)
 	if o.Auth == nil {
 		return nil, func(*cluster.Node) {}, nil
@@ -323,7 +323,7 @@ func (rt *Runtime) SetAuth(c *auth.Config) error {
 	}
 	o := rt.opts
 	o.Auth = c
-	authority, use, err := o.authority()
+	authority, use, err := o.newAuthority()
 	if err != nil {
 		return fmt.Errorf("troupe: SetAuth: %w", err)
 	}
@@ -344,8 +344,8 @@ func (rt *Runtime) noteIssuers(c *auth.Config) {
 	}
 }
 
-// authenticate is Options.Auth and Options.Authenticate as the transport calls them.
-func (rt *Runtime) authenticate(r *http.Request) (any, error) {
+// authenticateRequest is Options.Auth and Options.Authenticate as the transport calls them.
+func (rt *Runtime) authenticateRequest(r *http.Request) (any, error) {
 	o := &rt.opts
 	if rt.bearer != nil {
 		v, err := rt.bearer.Authenticate(r)
@@ -362,9 +362,9 @@ func (rt *Runtime) authenticate(r *http.Request) (any, error) {
 	}
 	c := &caller{r: r, stored: o.HTTP.StoredHeaders}
 	if o.Authenticate != nil {
-		p, err := rt.ask(r)
-		if no, ok := errors.AsType[*AuthError](err); ok && no != nil {
-			return nil, refusal.Denied(no.Status, no.Challenge, err)
+		p, err := rt.askProgram(r)
+		if refused, ok := errors.AsType[*AuthError](err); ok && refused != nil {
+			return nil, refusal.Denied(refused.Status, refused.Challenge, err)
 		}
 		if err != nil {
 			return nil, err
@@ -375,7 +375,7 @@ func (rt *Runtime) authenticate(r *http.Request) (any, error) {
 		}
 		c.Principal = p
 	}
-	c.key = c.tenant()
+	c.key = c.tenantHash()
 	return c, nil
 }
 
@@ -385,22 +385,22 @@ func (rt *Runtime) revokedMeanwhile(x *transport.Exchange) bool {
 	if !ok || c.token == nil {
 		return false
 	}
-	no := rt.bearer.Again(c.r, c.token)
-	if no == nil {
+	refused := rt.bearer.Again(c.r, c.token)
+	if refused == nil {
 		return false
 	}
 	var id []byte
 	if x.Msg.Kind == codec.Request {
 		id = x.Msg.ID
 	}
-	no = no.For(id)
-	no.Code = mcp.CodeInvalidRequest
-	x.Reject(no)
+	refused = refused.For(id)
+	refused.Code = mcp.CodeInvalidRequest
+	x.Reject(refused)
 	return true
 }
 
-// ask calls Options.Authenticate on a goroutine of its own, which it may end: the response to r must not end with it.
-func (rt *Runtime) ask(r *http.Request) (p Principal, err error) {
+// askProgram calls Options.Authenticate on a goroutine of its own, which it may end: the response to r must not end with it.
+func (rt *Runtime) askProgram(r *http.Request) (p Principal, err error) {
 	failure := guard.Apart(func() { p, err = rt.opts.Authenticate(r) })
 	switch {
 	case failure == nil:
@@ -419,9 +419,9 @@ func principalOf(v any) Principal {
 		return v.Principal
 	case json.RawMessage:
 		s := storedOf(v)
-		return s.principal()
+		return s.asPrincipal()
 	case *carriedCaller:
-		p := v.principal()
+		p := v.asPrincipal()
 		p.Token = NewSecret(v.Token)
 		return p
 	}
@@ -485,9 +485,9 @@ func (c *callContext) Value(key any) any {
 	return c.values.Value(key)
 }
 
-// context returns ctx as the context of the call's handler, with the values that
+// handlerContext returns ctx as the context of the call's handler, with the values that
 // middleware has put into the context of the HTTP request, if there was one.
-func (c *Call) context(ctx context.Context) context.Context {
+func (c *Call) handlerContext(ctx context.Context) context.Context {
 	c.ctx = callContext{Context: ctx, call: c}
 	if r := requestOf(c.c.Principal()); r != nil {
 		c.ctx.values = r.Context()
@@ -591,5 +591,5 @@ func clientOf(name string) (quota.Client, error) {
 	if p.Subject == "" {
 		return quota.Client{}, fmt.Errorf("%q names no principal", name)
 	}
-	return quota.Client{Tenant: p.tenant()}, nil
+	return quota.Client{Tenant: p.tenantHash()}, nil
 }

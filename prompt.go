@@ -11,7 +11,7 @@ import (
 )
 
 // RemovePrompts removes prompts. It ignores names that the server does not have.
-func (s *Server) RemovePrompts(names ...string) { s.prompts.remove(names...) }
+func (s *Server) RemovePrompts(names ...string) { s.prompts.removeItems(names...) }
 
 // Prompt describes a prompt. Name and Description should be set.
 type Prompt struct {
@@ -62,12 +62,12 @@ func (s *Server) addPrompt(p Prompt, handler PromptHandler, replace bool) error 
 	if err := checkNeeds(p.Needs); err != nil {
 		return fmt.Errorf("troupe: prompt %q: %w", p.Name, err)
 	}
-	needs, err := s.guard(p.Scopes)
+	needs, err := s.guardScopes(p.Scopes)
 	if err != nil {
 		return fmt.Errorf("troupe: prompt %q: %w", p.Name, err)
 	}
 	p.Arguments, p.Icons, p.Meta, p.Scopes = slices.Clone(p.Arguments), slices.Clone(p.Icons), p.Meta.Clone(), slices.Clone(p.Scopes)
-	replaced, err := s.prompts.put(p.Name, &prompt{Prompt: p, handler: handler, needs: needs}, replace)
+	replaced, err := s.prompts.putItem(p.Name, &prompt{Prompt: p, handler: handler, needs: needs}, replace)
 	if err != nil {
 		return fmt.Errorf("troupe: prompt %w", err)
 	}
@@ -82,17 +82,17 @@ func (s *service) getPrompt(ctx context.Context, call *Call, m *codec.Message, d
 		Name      string             `json:"name"`
 		Arguments map[string]*string `json:"arguments"`
 	}
-	if err := call.decode(ctx, m.Params, &params); err != nil {
+	if err := call.decodeParams(ctx, m.Params, &params); err != nil {
 		return nil, err
 	}
 	if params.Name == "" {
 		return nil, mcp.NewError(mcp.CodeInvalidParams, "prompts/get needs the name of a prompt")
 	}
-	p, ok := call.prompt(params.Name)
+	p, ok := call.visiblePrompt(params.Name)
 	if !ok {
-		return nil, mcp.Errorf(mcp.CodeInvalidParams, "Unknown prompt: %s", shown(params.Name))
+		return nil, mcp.Errorf(mcp.CodeInvalidParams, "Unknown prompt: %s", shownName(params.Name))
 	}
-	if err := call.lacking(p.needs); err != nil {
+	if err := call.requireScopes(p.needs); err != nil {
 		return nil, err
 	}
 	args := make(map[string]string, len(params.Arguments))
@@ -114,11 +114,11 @@ func (s *service) getPrompt(ctx context.Context, call *Call, m *codec.Message, d
 		err = checkPrompt(result)
 	}
 	if err != nil {
-		return s.unfinished(dst, call, "prompts/get "+p.Name, err)
+		return s.respondHandlerError(dst, call, "prompts/get "+p.Name, err)
 	}
 	out, err := call.appendPrompt(dst, result.Typed())
 	if err != nil {
-		return nil, s.internal(string(m.Method), err)
+		return nil, s.internalError(string(m.Method), err)
 	}
 	return out, nil
 }
@@ -139,37 +139,37 @@ func checkPrompt(r *mcp.GetPromptResult) error {
 	return nil
 }
 
-// complete answers completion/complete, for the arguments of a prompt or of a resource template.
-func (s *service) complete(ctx context.Context, call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {
+// completeArgument answers completion/complete, for the arguments of a prompt or of a resource template.
+func (s *service) completeArgument(ctx context.Context, call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {
 	if s.srv.opts.Complete == nil {
 		return nil, mcp.NewError(mcp.CodeMethodNotFound, "the server has no completions")
 	}
 	var p mcp.CompleteParams
-	if err := call.decode(ctx, m.Params, &p); err != nil {
+	if err := call.decodeParams(ctx, m.Params, &p); err != nil {
 		return nil, err
 	}
 	switch {
 	case p.Argument.Name == "":
 		return nil, mcp.NewError(mcp.CodeInvalidParams, "completion needs the name of an argument")
 	case p.Ref.Type == mcp.RefPrompt:
-		if _, ok := call.prompt(p.Ref.Name); !ok {
-			return nil, mcp.Errorf(mcp.CodeInvalidParams, "Unknown prompt: %s", shown(p.Ref.Name))
+		if _, ok := call.visiblePrompt(p.Ref.Name); !ok {
+			return nil, mcp.Errorf(mcp.CodeInvalidParams, "Unknown prompt: %s", shownName(p.Ref.Name))
 		}
 	case p.Ref.Type == mcp.RefResource:
-		if t, ok := s.srv.templates.get(p.Ref.URI); !ok || !call.view().sees(t.item()) {
-			if _, ok := s.srv.find(call.view(), p.Ref.URI); !ok {
-				return nil, mcp.Errorf(mcp.CodeInvalidParams, "Unknown resource: %s", shown(p.Ref.URI))
+		if t, ok := s.srv.templates.getItem(p.Ref.URI); !ok || !call.callerView().seesItem(t.item()) {
+			if _, ok := s.srv.findReader(call.callerView(), p.Ref.URI); !ok {
+				return nil, mcp.Errorf(mcp.CodeInvalidParams, "Unknown resource: %s", shownName(p.Ref.URI))
 			}
 		}
 	default:
 		return nil, mcp.NewError(mcp.CodeInvalidParams, "ref must be of type ref/prompt or ref/resource")
 	}
-	if no := call.lacking(s.completionNeeds(call.view(), p.Ref.Type, p.Ref.Name, p.Ref.URI)); no != nil {
-		return nil, no
+	if refused := call.requireScopes(s.completionNeeds(call.callerView(), p.Ref.Type, p.Ref.Name, p.Ref.URI)); refused != nil {
+		return nil, refused
 	}
 	got, err := s.srv.opts.Complete(ctx, call, p)
 	if err != nil {
-		return nil, s.failure(call, "completion/complete", err)
+		return nil, s.handlerError(call, "completion/complete", err)
 	}
 	if len(got.Values) > mcp.MaxCompletionValues {
 		more := true
@@ -179,5 +179,5 @@ func (s *service) complete(ctx context.Context, call *Call, m *codec.Message, ds
 		}
 		got.Values, got.HasMore = got.Values[:mcp.MaxCompletionValues], &more
 	}
-	return s.encode(dst, call, m, nil, protocol.CompleteResult{Completion: got})
+	return s.encodeResult(dst, call, m, nil, protocol.CompleteResult{Completion: got})
 }

@@ -49,9 +49,9 @@ type reminder struct {
 	timer *time.Timer
 }
 
-// begin watches a task of a session of 2025-11-25 that waits for its client, unless it is watched already. A task that has asked another question
+// watchTask watches a task of a session of 2025-11-25 that waits for its client, unless it is watched already. A task that has asked another question
 // since then begins to wait anew.
-func (rs *reminders) begin(key worker.Key, r *task.Record) {
+func (rs *reminders) watchTask(key worker.Key, r *task.Record) {
 	revision, _ := mcp.ParseRevision(r.Revision)
 	if r.State != task.Waiting || r.Session == "" || !protocol.Has(revision, protocol.FeatureCoreTasks) {
 		return
@@ -69,11 +69,11 @@ func (rs *reminders) begin(key worker.Key, r *task.Record) {
 		rs.due = make(map[worker.Key]*reminder)
 	}
 	rs.due[key] = me
-	me.timer = time.AfterFunc(taskPatience, func() { rs.remind(key, me, taskPatience) })
+	me.timer = time.AfterFunc(taskPatience, func() { rs.remindSession(key, me, taskPatience) })
 }
 
-// close ends all reminders.
-func (rs *reminders) close() {
+// closeAll ends all reminders.
+func (rs *reminders) closeAll() {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	rs.closed = true
@@ -86,8 +86,8 @@ func (rs *reminders) close() {
 	rs.due, rs.elsewhere = nil, nil
 }
 
-// remind has the session asked that made a task, if the task still waits and nobody asks, and looks again later.
-func (rs *reminders) remind(key worker.Key, me *reminder, waited time.Duration) {
+// remindSession has the session asked that made a task, if the task still waits and nobody asks, and looks again later.
+func (rs *reminders) remindSession(key worker.Key, me *reminder, waited time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), taskPatience)
 	t, err := rs.rt.tasks.Get(ctx, key)
 	cancel()
@@ -100,14 +100,14 @@ func (rs *reminders) remind(key worker.Key, me *reminder, waited time.Duration) 
 		delete(rs.due, key)
 	default:
 		next := min(2*waited, mostPatience)
-		me.timer = time.AfterFunc(next, func() { rs.remind(key, me, next) })
+		me.timer = time.AfterFunc(next, func() { rs.remindSession(key, me, next) })
 	}
 	rs.mu.Unlock()
 	if over || err != nil || rs.isAsked(key) {
 		return
 	}
-	if !rs.askHere(key, t.Record.Session) && rs.rt.shared() {
-		rs.tell(key, pleaseAsk, t.Record.Session)
+	if !rs.askHere(key, t.Record.Session) && rs.rt.sharesStore() {
+		rs.tellAsked(key, pleaseAsk, t.Record.Session)
 	}
 }
 
@@ -143,28 +143,28 @@ func (rs *reminders) setAsked(key worker.Key, most time.Duration) {
 	rs.elsewhere[key] = lost
 }
 
-// tell tells the other nodes who asks.
-func (rs *reminders) tell(key worker.Key, asks uint8, session string) {
+// tellAsked tells the other nodes who asks.
+func (rs *reminders) tellAsked(key worker.Key, asks uint8, session string) {
 	rs.rt.node.TellTask(&actors.TaskChange{Tenant: key.Tenant, Server: key.Server, ID: key.ID, Asks: asks, Session: session})
 }
 
-// asks tells the other nodes that an asker of this one puts the questions of a task to the client, until over is called. An asker that has
+// tellAsks tells the other nodes that an asker of this one puts the questions of a task to the client, until over is called. An asker that has
 // given way to another one here ends without a word: that one goes on.
-func (s *service) asks(key worker.Key, me *asker) (over func()) {
+func (s *service) tellAsks(key worker.Key, me *asker) (over func()) {
 	rs := &s.rt.reminders
-	if rs.rt.shared() {
-		rs.tell(key, me.how, "")
+	if rs.rt.sharesStore() {
+		rs.tellAsked(key, me.how, "")
 	}
 	return func() {
-		if s.asking.CompareAndDelete(key.ID, me) && rs.rt.shared() {
-			rs.tell(key, nobodyAsks, "")
+		if s.asking.CompareAndDelete(key.ID, me) && rs.rt.sharesStore() {
+			rs.tellAsked(key, nobodyAsks, "")
 		}
 	}
 }
 
-// heard takes what another node tells.
-func (rs *reminders) heard(key worker.Key, t *actors.TaskChange) {
-	s := rs.rt.service(key.Server)
+// noteTold takes what another node tells.
+func (rs *reminders) noteTold(key worker.Key, t *actors.TaskChange) {
+	s := rs.rt.serviceByID(key.Server)
 	if s == nil {
 		return
 	}
@@ -182,14 +182,14 @@ func (rs *reminders) heard(key worker.Key, t *actors.TaskChange) {
 		case t.Asks == callAsks:
 			me.cancel(errAnswered)
 		case me.how == callAsks: // that node has not heard of it, or those who have heard that node do not know of it any more
-			rs.tell(key, callAsks, "")
+			rs.tellAsked(key, callAsks, "")
 		}
 	}
 }
 
 // askHere begins to put the open questions of a task to its session, and reports whether this node writes the session's stream. It does not wait.
 func (rs *reminders) askHere(key worker.Key, session string) bool {
-	s := rs.rt.service(key.Server)
+	s := rs.rt.serviceByID(key.Server)
 	p := rs.rt.node.Writer(actors.SessionKey{Tenant: key.Tenant, Server: key.Server, ID: session})
 	if s == nil || p == nil {
 		return false
@@ -223,7 +223,7 @@ func (s *service) askOnStream(ctx context.Context, me *asker, key worker.Key, p 
 	if open == nil {
 		return nil
 	}
-	defer s.asks(key, me)()
+	defer s.tellAsks(key, me)()
 	return s.putForTask(ctx, me.cancel, key, open, func(ctx context.Context, qs []hosted.Question) ([]hosted.Outcome, error) {
 		var err error
 		outcomes, ends := make([]hosted.Outcome, len(qs)), make(chan error, len(qs))

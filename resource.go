@@ -20,31 +20,31 @@ func (s *service) readResource(ctx context.Context, call *Call, m *codec.Message
 	if bad != nil {
 		return nil, bad
 	}
-	found, ok := s.srv.find(call.view(), uri)
+	found, ok := s.srv.findReader(call.callerView(), uri)
 	if !ok {
 		return nil, notFound(uri)
 	}
-	if no := call.lacking(scope.Union(s.srv.opts.Scopes, found.needs)); no != nil {
-		return nil, no
+	if refused := call.requireScopes(scope.Union(s.srv.opts.Scopes, found.needs)); refused != nil {
+		return nil, refused
 	}
 	contents, err := found.handler(ctx, call, found.uri, found.vars)
 	if errors.Is(err, ErrNotFound) {
 		return nil, notFound(uri)
 	}
 	if err != nil {
-		return s.unfinished(dst, call, "resources/read", err)
+		return s.respondHandlerError(dst, call, "resources/read", err)
 	}
 	for i := range contents {
 		if err := protocol.CheckResourceContents(&contents[i]); err != nil {
-			return nil, s.internal("resources/read", fmt.Errorf("%w: contents %d: %w", errBadResult, i, err))
+			return nil, s.internalError("resources/read", fmt.Errorf("%w: contents %d: %w", errBadResult, i, err))
 		}
 	}
-	return s.encode(dst, call, m, s.readCache(call, m), protocol.ReadResultFor(mcp.ReadResourceResult{Contents: contents}, call.revision()))
+	return s.encodeResult(dst, call, m, s.readCache(call, m), protocol.ReadResultFor(mcp.ReadResourceResult{Contents: contents}, call.revision()))
 }
 
 func (s *service) resourceURI(m *codec.Message) (string, *mcp.Error) {
 	uri, ok := codec.Str(m.URI)
-	if !ok || !absolute(uri) {
+	if !ok || !isAbsolute(uri) {
 		return "", mcp.NewError(mcp.CodeInvalidParams, "uri must be an absolute URI")
 	}
 	if s.tooLong(uri) {
@@ -62,8 +62,8 @@ func (s *service) tooLong(uri string) bool {
 	return true
 }
 
-// absolute reports whether uri begins with a scheme (RFC 3986, section 3.1).
-func absolute(uri string) bool {
+// isAbsolute reports whether uri begins with a scheme (RFC 3986, section 3.1).
+func isAbsolute(uri string) bool {
 	for i, c := range []byte(uri) {
 		switch {
 		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z':
@@ -79,33 +79,33 @@ func notFound(uri string) *mcp.Error {
 	return mcp.NewError(mcp.CodeResourceNotFound, "resource not found").WithData(protocol.ResourceNotFoundData{URI: uri})
 }
 
-// follows reports whether a caller with view v may get updates of the resource at uri. Without
+// mayFollow reports whether a caller with view v may get updates of the resource at uri. Without
 // Visible every caller gets the updates of any URI.
-func (s *service) follows(v *view, uri string) bool {
+func (s *service) mayFollow(v *view, uri string) bool {
 	if v == nil {
 		return true
 	}
-	_, ok := s.srv.find(v, uri)
+	_, ok := s.srv.findReader(v, uri)
 	return ok
 }
 
-// withheld reports whether a caller lacks a scope that the resource at uri needs.
-func (s *service) withheld(principal any, uri string) bool {
+// withholdsResource reports whether a caller lacks a scope that the resource at uri needs.
+func (s *service) withholdsResource(principal any, uri string) bool {
 	if !s.srv.scoped.Load() {
 		return false
 	}
-	no, _ := s.require(principal, s.uriNeeds(nil, uri))
-	return no != nil
+	refused, _ := s.requireScopes(principal, s.uriNeeds(nil, uri))
+	return refused != nil
 }
 
-// uncovered returns why none of the resources that a listener follows is for its caller any more: they are hidden, or need scopes that it lacks. It returns "" if one is for it, or
+// listenerEndReason returns why none of the resources that a listener follows is for its caller any more: they are hidden, or need scopes that it lacks. It returns "" if one is for it, or
 // has been removed: that may come back.
-func (s *service) uncovered(v *view, principal any, uris []string) (reason string) {
+func (s *service) listenerEndReason(v *view, principal any, uris []string) (reason string) {
 	reason = actors.TokenRevoked
 	for _, uri := range uris {
-		switch _, there := s.srv.find(nil, uri); {
-		case there && !s.follows(v, uri):
-		case s.withheld(principal, uri):
+		switch _, there := s.srv.findReader(nil, uri); {
+		case there && !s.mayFollow(v, uri):
+		case s.withholdsResource(principal, uri):
 			reason = actors.TokenInsufficient
 		default:
 			return ""
@@ -114,34 +114,34 @@ func (s *service) uncovered(v *view, principal any, uris []string) (reason strin
 	return reason
 }
 
-// withholds reports whether a message is an update of a resource that needs a scope which a caller lacks.
-func (s *service) withholds(holder any, message []byte) (uri string, withheld bool) {
-	if !s.srv.scoped.Load() || text(codec.Field(message, "method")) != mcp.NotifyResourcesUpdated {
+// withholdsUpdate reports whether a message is an update of a resource that needs a scope which a caller lacks.
+func (s *service) withholdsUpdate(holder any, message []byte) (uri string, withheld bool) {
+	if !s.srv.scoped.Load() || decodeText(codec.Field(message, "method")) != mcp.NotifyResourcesUpdated {
 		return "", false
 	}
-	uri = text(codec.Field(codec.Field(message, "params"), "uri"))
-	return uri, s.withheld(holder, uri)
+	uri = decodeText(codec.Field(codec.Field(message, "params"), "uri"))
+	return uri, s.withholdsResource(holder, uri)
 }
 
-func (s *service) subscribe(ctx context.Context, call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {
+func (s *service) changeSubscription(ctx context.Context, call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {
 	uri, bad := s.resourceURI(m)
 	if bad != nil {
 		return nil, bad
 	}
-	uri = s.srv.listed(call.view(), uri)
+	uri = s.srv.listedSpelling(call.callerView(), uri)
 	var err error
 	if string(m.Method) == mcp.MethodResourcesUnsubscribe {
 		err = call.peer.p.Unsubscribe(ctx, uri)
 	} else {
-		if !s.follows(call.view(), uri) {
+		if !s.mayFollow(call.callerView(), uri) {
 			return nil, notFound(uri)
 		}
-		if no := call.lacking(s.uriNeeds(call.view(), uri)); no != nil {
-			return nil, no
+		if refused := call.requireScopes(s.uriNeeds(call.callerView(), uri)); refused != nil {
+			return nil, refused
 		}
 		if s.srv.opts.Subscribe != nil {
 			if err := s.srv.opts.Subscribe(ctx, call, uri); err != nil {
-				return nil, s.failure(call, "resources/subscribe", err)
+				return nil, s.handlerError(call, "resources/subscribe", err)
 			}
 		}
 		if err = call.peer.p.Subscribe(ctx, uri); errors.Is(err, actors.ErrTooManySubscriptions) {
@@ -149,7 +149,7 @@ func (s *service) subscribe(ctx context.Context, call *Call, m *codec.Message, d
 		}
 	}
 	if err != nil {
-		return nil, s.internal(string(m.Method), err)
+		return nil, s.internalError(string(m.Method), err)
 	}
 	return append(dst, '{', '}'), nil
 }
@@ -157,7 +157,7 @@ func (s *service) subscribe(ctx context.Context, call *Call, m *codec.Message, d
 // RemoveResources removes resources. It ignores URIs that the server does not have, and those
 // of the files of skills: see [Server.RemoveSkills].
 func (s *Server) RemoveResources(uris ...string) {
-	s.resources.edit(func(all map[string]*resource) bool {
+	s.resources.editItems(func(all map[string]*resource) bool {
 		before := len(all)
 		for _, uri := range uris {
 			if r, ok := all[uri]; ok && r.file == nil {
@@ -169,7 +169,7 @@ func (s *Server) RemoveResources(uris ...string) {
 }
 
 // RemoveResourceTemplates removes templates. It ignores those that the server does not have.
-func (s *Server) RemoveResourceTemplates(templates ...string) { s.templates.remove(templates...) }
+func (s *Server) RemoveResourceTemplates(templates ...string) { s.templates.removeItems(templates...) }
 
 // ResourceUpdated tells every session and listener that subscribed to uri that the
 // resource has changed, on all processes that share the store; see also ServerOptions.SubResources. Of several updates of a resource within
@@ -229,7 +229,7 @@ func (s *Server) addResource(r mcp.Resource, handler ResourceHandler, replace bo
 	if handler == nil {
 		return fmt.Errorf("troupe: resource %q: %w", r.URI, errNoHandler)
 	}
-	needs, err := s.guard(r.Scopes)
+	needs, err := s.guardScopes(r.Scopes)
 	if err != nil {
 		return fmt.Errorf("troupe: resource %q: %w", r.URI, err)
 	}
@@ -238,7 +238,7 @@ func (s *Server) addResource(r mcp.Resource, handler ResourceHandler, replace bo
 		return fmt.Errorf("troupe: resource %q: %w", r.URI, err)
 	}
 	replaced, fault := false, error(nil)
-	s.resources.edit(func(all map[string]*resource) bool {
+	s.resources.editItems(func(all map[string]*resource) bool {
 		var old *resource
 		switch old, replaced = all[r.URI]; {
 		case replaced && old.file != nil:
@@ -255,7 +255,7 @@ func (s *Server) addResource(r mcp.Resource, handler ResourceHandler, replace bo
 	}
 	if replaced {
 		s.adviseReplaced("resource", r.URI)
-		s.mount.rescoped()
+		s.mount.reviewListeners()
 	}
 	return nil
 }
@@ -306,18 +306,18 @@ func (s *Server) addTemplate(t mcp.ResourceTemplate, handler ResourceHandler, re
 	if handler == nil {
 		return fmt.Errorf("troupe: resource template %q: %w", t.URITemplate, errNoHandler)
 	}
-	needs, err := s.guard(t.Scopes)
+	needs, err := s.guardScopes(t.Scopes)
 	if err != nil {
 		return fmt.Errorf("troupe: resource template %q: %w", t.URITemplate, err)
 	}
 	t.Icons, t.Meta, t.Scopes = slices.Clone(t.Icons), t.Meta.Clone(), slices.Clone(t.Scopes)
-	replaced, err := s.templates.put(t.URITemplate, &resourceTemplate{ResourceTemplate: t, parsed: parsed, handler: handler, needs: needs}, replace)
+	replaced, err := s.templates.putItem(t.URITemplate, &resourceTemplate{ResourceTemplate: t, parsed: parsed, handler: handler, needs: needs}, replace)
 	if err != nil {
 		return fmt.Errorf("troupe: resource template %w", err)
 	}
 	if replaced {
 		s.adviseReplaced("resource template", t.URITemplate)
-		s.mount.rescoped()
+		s.mount.reviewListeners()
 	}
 	return nil
 }
@@ -330,15 +330,15 @@ type found struct {
 	needs   []string          // scopes
 }
 
-// find finds who reads uri for a caller with view v.
-func (s *Server) find(v *view, uri string) (found, bool) {
-	if r, ok := s.resources.get(uri); ok { // if v hides it, a template that matches must not show it
-		return found{handler: r.handler, uri: uri, needs: r.needs}, v.sees(r.item())
+// findReader finds who reads uri for a caller with view v.
+func (s *Server) findReader(v *view, uri string) (found, bool) {
+	if r, ok := s.resources.getItem(uri); ok { // if v hides it, a template that matches must not show it
+		return found{handler: r.handler, uri: uri, needs: r.needs}, v.seesItem(r.item())
 	}
 	now := s.resources.now.Load()
 	like := now.spelledLike(uri)
 	for _, name := range like { // a template's handler gets its variables without escapes, and cannot tell the spellings apart
-		if !v.sees(now.byName[name].item()) {
+		if !v.seesItem(now.byName[name].item()) {
 			return found{}, false
 		}
 	}
@@ -355,7 +355,7 @@ func (s *Server) find(v *view, uri string) (found, bool) {
 	for _, name := range templates.names {
 		t := templates.byName[name]
 		vars, ok := t.parsed.Match(normal)
-		if !ok || !v.sees(t.item()) {
+		if !ok || !v.seesItem(t.item()) {
 			continue
 		}
 		return found{t.handler, uri, vars, s.templateNeeds(now, t, vars)}, v == nil || !hidesVars(v, now, t, vars)
@@ -368,15 +368,15 @@ func (s *Server) find(v *view, uri string) (found, bool) {
 func hidesVars(v *view, now *snapshot[*resource], t *resourceTemplate, vars map[string]string) bool {
 	for _, name := range now.names {
 		of, ok := t.parsed.Match(template.Normal(name))
-		if ok && within(of, vars) && !v.sees(now.byName[name].item()) {
+		if ok && isSubset(of, vars) && !v.seesItem(now.byName[name].item()) {
 			return true
 		}
 	}
 	return false
 }
 
-// within reports whether all has the variables of some.
-func within(some, all map[string]string) bool {
+// isSubset reports whether all has the variables of some.
+func isSubset(some, all map[string]string) bool {
 	for name, value := range some {
 		if got, ok := all[name]; !ok || got != value {
 			return false
@@ -385,9 +385,9 @@ func within(some, all map[string]string) bool {
 	return true
 }
 
-// listed returns uri or, if it is another spelling of a resource's URI, that one: by it the resource is subscribed to.
-func (s *Server) listed(v *view, uri string) string {
-	if f, ok := s.find(v, uri); ok {
+// listedSpelling returns uri or, if it is another spelling of a resource's URI, that one: by it the resource is subscribed to.
+func (s *Server) listedSpelling(v *view, uri string) string {
+	if f, ok := s.findReader(v, uri); ok {
 		return f.uri
 	}
 	return uri

@@ -65,7 +65,7 @@ func InputSchema[In any]() (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	return changeable(inferred.Shown, nil)
+	return copySchema(inferred.Shown, nil)
 }
 
 // OutputSchema returns the schema that [AddTool] infers for structured content of type
@@ -74,11 +74,11 @@ func OutputSchema[Out any]() (json.RawMessage, error) {
 	if err := checkOut[Out](); err != nil {
 		return nil, fmt.Errorf("troupe: output schema: %w", err)
 	}
-	return changeable(toolschema.InferResult(structuredType[Out]()))
+	return copySchema(toolschema.InferResult(structuredType[Out]()))
 }
 
-// changeable returns a copy of a schema that the caller may change.
-func changeable(schema json.RawMessage, err error) (json.RawMessage, error) {
+// copySchema returns a copy of a schema that the caller may change.
+func copySchema(schema json.RawMessage, err error) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +117,7 @@ func (c Cache) appendMembers(dst []byte) []byte {
 // listCache returns the Cache of the lists and of server/discover.
 func (s *service) listCache() *Cache {
 	c := s.srv.opts.ListCache
-	if c.Scope == "" && !s.rt.opts.authenticates() && s.srv.opts.Visible == nil {
+	if c.Scope == "" && !s.rt.opts.hasAuth() && s.srv.opts.Visible == nil {
 		c.Scope = mcp.CachePublic
 	}
 	return &c
@@ -164,10 +164,10 @@ func rawMeta(m mcp.Meta) ([]byte, error) {
 	return raw, nil
 }
 
-// begin appends the beginning of a result up to the first of its own members, which
+// beginResult appends the beginning of a result up to the first of its own members, which
 // follows a comma. own is the raw `_meta` of a handler, cache is nil for results that
 // have no Cache.
-func (h *resultHead) begin(dst, own []byte, cache *Cache) ([]byte, error) {
+func (h *resultHead) beginResult(dst, own []byte, cache *Cache) ([]byte, error) {
 	dst = append(dst, h.start...)
 	if cache != nil {
 		dst = cache.appendMembers(append(dst, ','))
@@ -185,10 +185,10 @@ func (h *resultHead) begin(dst, own []byte, cache *Cache) ([]byte, error) {
 	return codec.AppendCompact(append(dst, `"_meta":`...), own), nil
 }
 
-// append appends a whole result. v encodes as an object without resultType, `_meta` and
+// appendResult appends a whole result. v encodes as an object without resultType, `_meta` and
 // the members of a Cache.
-func (h *resultHead) append(dst, own []byte, cache *Cache, v any) ([]byte, error) {
-	dst, err := h.begin(dst, own, cache)
+func (h *resultHead) appendResult(dst, own []byte, cache *Cache, v any) ([]byte, error) {
+	dst, err := h.beginResult(dst, own, cache)
 	if err != nil {
 		return nil, err
 	}
@@ -203,22 +203,22 @@ func (h *resultHead) append(dst, own []byte, cache *Cache, v any) ([]byte, error
 	return dst, nil
 }
 
-// unfinished returns the response to a handler's error, for methods that may ask the client
+// respondHandlerError returns the response to a handler's error, for methods that may ask the client
 // for input.
-func (s *service) unfinished(dst []byte, call *Call, what string, err error) ([]byte, *mcp.Error) {
+func (s *service) respondHandlerError(dst []byte, call *Call, what string, err error) ([]byte, *mcp.Error) {
 	if wire, ok := errors.AsType[*mcp.Error](err); ok && wire != nil {
-		return s.wireResult(dst, call, wire)
+		return s.respondWireError(dst, call, wire)
 	}
-	if refusal := undeclared(err); refusal != nil {
+	if refusal := capabilityError(err); refusal != nil {
 		return nil, refusal
 	}
-	return nil, s.internal(what, err)
+	return nil, s.internalError(what, err)
 }
 
-// wireResult returns the response to a handler's wire error. For a stateless client, an error
+// respondWireError returns the response to a handler's wire error. For a stateless client, an error
 // that makes the user open URLs first becomes an input_required result: like an older client,
 // it sends the request again afterwards.
-func (s *service) wireResult(dst []byte, call *Call, e *mcp.Error) ([]byte, *mcp.Error) {
+func (s *service) respondWireError(dst []byte, call *Call, e *mcp.Error) ([]byte, *mcp.Error) {
 	r := call.revision()
 	e = wireError(call, e)
 	if !r.Stateless() || e.Code != mcp.CodeURLElicitationRequired {
@@ -236,17 +236,17 @@ func (s *service) wireResult(dst []byte, call *Call, e *mcp.Error) ([]byte, *mcp
 		}
 		asked, err := protocol.URLQuestionFor(u, r)
 		if err != nil {
-			return nil, s.internal("elicitation", err)
+			return nil, s.internalError("elicitation", err)
 		}
 		params, err := codec.Marshal(asked)
 		if err != nil {
-			return nil, s.internal("elicitation", err)
+			return nil, s.internalError("elicitation", err)
 		}
 		questions[key] = mcp.InputRequest{Method: mcp.MethodElicitationCreate, Params: params}
 	}
 	out, err := s.srv.head.inputRequired(dst, questions, "")
 	if err != nil {
-		return nil, s.internal("elicitation", err)
+		return nil, s.internalError("elicitation", err)
 	}
 	return out, nil
 }
@@ -261,7 +261,7 @@ func (h *resultHead) inputRequired(dst []byte, questions mcp.InputRequests, stat
 // appendToolResult appends what a tool returned, as the client of the call may see it.
 func (c *Call) appendToolResult(dst []byte, x *mcp.CallToolResult) ([]byte, error) {
 	r := c.revision()
-	if c.attempt() != nil { // each reader of the task gets what its revision has
+	if c.taskAttempt() != nil { // each reader of the task gets what its revision has
 		return codec.AppendMarshal(dst, x)
 	}
 	if x = protocol.CallResultFor(x, r); !r.Stateless() {
@@ -276,7 +276,7 @@ func (c *Call) appendToolResult(dst []byte, x *mcp.CallToolResult) ([]byte, erro
 		bare.Meta, bare.ResultType = nil, ""
 		x = &bare
 	}
-	return c.svc.srv.head.append(dst, own, nil, x)
+	return c.svc.srv.head.appendResult(dst, own, nil, x)
 }
 
 // appendPrompt is appendToolResult for a prompt.
@@ -291,7 +291,7 @@ func (c *Call) appendPrompt(dst []byte, x *mcp.GetPromptResult) ([]byte, error) 
 	}
 	bare := *x
 	bare.Meta, bare.ResultType = nil, ""
-	return c.svc.srv.head.append(dst, own, nil, &bare)
+	return c.svc.srv.head.appendResult(dst, own, nil, &bare)
 }
 
 // wireError returns a handler's error as its client may get it: an error that makes the user
@@ -308,17 +308,17 @@ func wireError(call *Call, e *mcp.Error) *mcp.Error {
 	return lacking
 }
 
-// encode appends a result that the server has made itself, which may be kept as cache
+// encodeResult appends a result that the server has made itself, which may be kept as cache
 // says.
-func (s *service) encode(dst []byte, call *Call, m *codec.Message, cache *Cache, v any) (out []byte, _ *mcp.Error) {
+func (s *service) encodeResult(dst []byte, call *Call, m *codec.Message, cache *Cache, v any) (out []byte, _ *mcp.Error) {
 	var err error
 	if call.revision().Stateless() {
-		out, err = s.srv.head.append(dst, nil, cache, v)
+		out, err = s.srv.head.appendResult(dst, nil, cache, v)
 	} else {
 		out, err = codec.AppendMarshal(dst, v)
 	}
 	if err != nil {
-		return nil, s.internal(string(m.Method), err)
+		return nil, s.internalError(string(m.Method), err)
 	}
 	return out, nil
 }

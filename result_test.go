@@ -25,17 +25,17 @@ func TestResultHead(t *testing.T) {
 		{&Cache{}, `{"a": "\n"}`, map[string]int{"b": 1}, `{"resultType":"complete","ttlMs":0,"cacheScope":"private",` +
 			`"_meta":{"a":"\n","io.modelcontextprotocol/serverInfo":{"name":"<s>","title":"S","version":"1"}},"b":1}`},
 	} {
-		got, err := h.append([]byte("before "), []byte(tt.own), tt.cache, tt.value)
+		got, err := h.appendResult([]byte("before "), []byte(tt.own), tt.cache, tt.value)
 		if err != nil || string(got) != "before "+tt.want || !codec.Valid(got[len("before "):]) {
 			t.Errorf("got %s, %v\nwant %s", got, err, tt.want)
 		}
 	}
 	for _, own := range []string{`[]`, `{`, `x`, `{"a":1}{}`} {
-		if got, err := h.append(nil, []byte(own), nil, struct{}{}); err == nil {
+		if got, err := h.appendResult(nil, []byte(own), nil, struct{}{}); err == nil {
 			t.Errorf("_meta %s: got %s", own, got)
 		}
 	}
-	if _, err := h.append(nil, nil, nil, make(chan int)); err == nil {
+	if _, err := h.appendResult(nil, nil, nil, make(chan int)); err == nil {
 		t.Error("a value that does not encode is accepted")
 	}
 }
@@ -54,7 +54,7 @@ func TestResultHeadAllocatesNothing(t *testing.T) {
 		}
 	})
 	headed := testing.AllocsPerRun(100, func() {
-		if _, err := h.append(buf, nil, nil, result); err != nil {
+		if _, err := h.appendResult(buf, nil, nil, result); err != nil {
 			t.Error(err)
 		}
 	})
@@ -68,7 +68,7 @@ func BenchmarkResultHead(b *testing.B) {
 	result, buf := &mcp.CallToolResult{Content: mcp.Contents{mcp.Text("hello, world")}}, make([]byte, 0, 1024)
 	for name, f := range map[string]func() error{
 		"legacy":    func() error { _, err := codec.AppendMarshal(buf, result); return err },
-		"stateless": func() error { _, err := h.append(buf, nil, nil, result); return err },
+		"stateless": func() error { _, err := h.appendResult(buf, nil, nil, result); return err },
 	} {
 		b.Run("era="+name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -12,14 +12,14 @@ import (
 
 // Revisions returns the protocol revisions that this release speaks, oldest first. Each
 // server speaks all of them, unless [Options] or [ServerOptions] name fewer.
-func Revisions() []string { return names(mcp.Revisions()) }
+func Revisions() []string { return revisionNames(mcp.Revisions()) }
 
 // spoken are the revisions that a server speaks, oldest first. What a client is told of them, and which
 // requests it may send, is all decided by this list.
 type spoken []mcp.Revision
 
-// ordered returns a copy, oldest first.
-func ordered(revisions []mcp.Revision) []mcp.Revision {
+// oldestFirst returns a copy, oldest first.
+func oldestFirst(revisions []mcp.Revision) []mcp.Revision {
 	out := slices.Clone(revisions)
 	slices.Sort(out)
 	return out
@@ -47,11 +47,11 @@ func checkRevisions(option string, revisions []mcp.Revision) error {
 	return errors.Join(faults...)
 }
 
-// sessions are the revisions whose clients begin a session with initialize. They come before the others.
-func (all spoken) sessions() spoken { return all[:all.firstStateless()] }
+// withSessions are the revisions whose clients begin a session with initialize. They come before the others.
+func (all spoken) withSessions() spoken { return all[:all.firstStateless()] }
 
-// stateless are the revisions whose requests belong to no session.
-func (all spoken) stateless() spoken { return all[all.firstStateless():] }
+// withoutSessions are the revisions whose requests belong to no session.
+func (all spoken) withoutSessions() spoken { return all[all.firstStateless():] }
 
 func (all spoken) firstStateless() int {
 	i := 0
@@ -61,31 +61,31 @@ func (all spoken) firstStateless() int {
 	return i
 }
 
-// has reports whether a revision with the feature is spoken.
-func (all spoken) has(f protocol.Feature) bool {
+// hasFeature reports whether a revision with the feature is spoken.
+func (all spoken) hasFeature(f protocol.Feature) bool {
 	return slices.ContainsFunc(all, func(r mcp.Revision) bool { return protocol.Has(r, f) })
 }
 
 // newestFirst returns the revisions in the order in which clients get them: a client takes the
 // first one that it knows.
 func (all spoken) newestFirst() []string {
-	out := names(all)
+	out := revisionNames(all)
 	slices.Reverse(out)
 	return out
 }
 
-// refuse returns the error for a version that is not spoken. An empty text is the one of the code.
-func (all spoken) refuse(requested, text string) *mcp.Error {
-	return mcp.NewError(mcp.CodeUnsupportedVersion, text).WithData(protocol.UnsupportedVersionData{Supported: all.newestFirst(), Requested: shown(requested)})
+// refuseVersion returns the error for a version that is not spoken. An empty text is the one of the code.
+func (all spoken) refuseVersion(requested, text string) *mcp.Error {
+	return mcp.NewError(mcp.CodeUnsupportedVersion, text).WithData(protocol.UnsupportedVersionData{Supported: all.newestFirst(), Requested: shownName(requested)})
 }
 
 // refuseInitialize returns the error for initialize where no revision that is spoken has it (2026-07-28,
 // basic/versioning). A client that sends initialize may show its user the text alone.
 func (all spoken) refuseInitialize(requested string) *mcp.Error {
-	return all.refuse(requested, "Unsupported protocol version: this server speaks only "+strings.Join(all.newestFirst(), ", "))
+	return all.refuseVersion(requested, "Unsupported protocol version: this server speaks only "+strings.Join(all.newestFirst(), ", "))
 }
 
-func names(revisions []mcp.Revision) []string {
+func revisionNames(revisions []mcp.Revision) []string {
 	names := make([]string, len(revisions))
 	for i, r := range revisions {
 		names[i] = r.String()

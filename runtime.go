@@ -70,26 +70,26 @@ type Runtime struct {
 	hits      *limits.Log
 	scraping  *quota.Turns[*quota.Account] // to read /metrics
 
-	mounting  sync.Mutex // held while a server is mounted, which may ask the store
-	mu        sync.Mutex // guards mounts, paths, services and issuers, and changes of routes
-	issuers   []string   // all that Options.Auth has had
-	mounts    map[string]*mount
-	services  map[string]*service // by the ids of their servers: those that are mounted, and one behind a pipe
-	paths     map[string]http.Handler
-	routes    atomic.Pointer[map[string]http.Handler] // copy of paths to read from; nil when paths has changed
-	ready     atomic.Bool
-	leaving   atomic.Bool   // it drains: clients must take other connections
-	watched   atomic.Bool   // a client has asked whether it is ready or alive
-	under     atomic.Int64  // requests that came since leaving, and are being served
-	beside    atomic.Int64  // requests that HTTPOptions.Handler serves
-	asked     atomic.Int64  // when the last of them came, unix nanoseconds
-	closed    atomic.Bool   // Close was called
-	drained   chan struct{} // closed when the drain is over
-	dismiss   sync.Once     // closes dismissed
-	dismissed chan struct{} // closed when an operator has Serve end
-	undrained error         // what it returned, once drained is closed
-	closing   sync.Once
-	fault     error
+	mounting   sync.Mutex // held while a server is mounted, which may ask the store
+	mu         sync.Mutex // guards mounts, paths, services and issuers, and changes of routes
+	issuers    []string   // all that Options.Auth has had
+	mounts     map[string]*mount
+	services   map[string]*service // by the ids of their servers: those that are mounted, and one behind a pipe
+	paths      map[string]http.Handler
+	routes     atomic.Pointer[map[string]http.Handler] // copy of paths to read from; nil when paths has changed
+	ready      atomic.Bool
+	leaving    atomic.Bool   // it drains: clients must take other connections
+	watched    atomic.Bool   // a client has asked whether it is ready or alive
+	under      atomic.Int64  // requests that came since leaving, and are being served
+	beside     atomic.Int64  // requests that HTTPOptions.Handler serves
+	asked      atomic.Int64  // when the last of them came, unix nanoseconds
+	closed     atomic.Bool   // Close was called
+	drained    chan struct{} // closed when the drain is over
+	dismiss    sync.Once     // closes dismissed
+	dismissed  chan struct{} // closed when an operator has Serve end
+	drainError error         // what it returned, once drained is closed
+	closing    sync.Once
+	fault      error
 }
 
 var _ http.Handler = (*Runtime)(nil)
@@ -110,12 +110,12 @@ func New(o Options) (*Runtime, error) {
 		return nil, fmt.Errorf("troupe: instruments: %w", err)
 	}
 	o.Shared.MaxMemory = cmp.Or(o.Shared.MaxMemory, memory.Available())
-	authority, use, err := o.authority() // before anything is made in the data directory
+	authority, use, err := o.newAuthority() // before anything is made in the data directory
 	if err != nil {
 		return nil, fmt.Errorf("troupe: %w", err)
 	}
 	var compiled sync.WaitGroup
-	if o.Store.NATS.shared() { // before a load balancer sends the first request, and while the servers are asked
+	if o.Store.NATS.mayBeShared() { // before a load balancer sends the first request, and while the servers are asked
 		compiled.Go(fleetTypes)
 	}
 	node, err := o.openStore()
@@ -126,30 +126,30 @@ func New(o Options) (*Runtime, error) {
 	rt := &Runtime{opts: o, log: o.Log, hits: limits.NewLog(o.Log), cluster: node, tel: tel, mounts: make(map[string]*mount), paths: make(map[string]http.Handler), services: make(map[string]*service), drained: make(chan struct{}), dismissed: make(chan struct{})}
 	use(node)
 	rt.keys, rt.revoked = node.Keys(), rt.newRevocations()
-	rt.node = actors.NewNode(actors.Config{Name: node.Name(), Boot: node.Boot(), Store: node, Mail: mailOf(node), Lease: o.Store.Lease, News: &rt.news, Limits: rt.nodeLimits(), Keys: rt.keys, Log: o.Log, Hits: rt.hits, Alone: rt.alone(), Replayed: tel.Replayed})
-	rt.tasks = worker.NewPool(worker.Config{Store: nodestore.NewTasks(node), Node: node.Name(), Boot: node.Boot(), Running: o.Shared.TasksPerNode, PerPrincipal: o.Shared.OpenTasksPerPrincipal, PerNode: o.Shared.OpenTasksPerNode, Shared: rt.shared(), Tag: rt.keys.Tag, Ledger: taskLedger{rt}, Changed: rt.taskChanged, Log: o.Log, Kernel: rt.node.Kernel(), TaskKind: actors.KindTask, QueueKind: actors.KindQueue})
-	rt.news.begin(rt)
+	rt.node = actors.NewNode(actors.Config{Name: node.Name(), Boot: node.Boot(), Store: node, Mail: mailOf(node), Lease: o.Store.Lease, News: &rt.news, Limits: rt.nodeLimits(), Keys: rt.keys, Log: o.Log, Hits: rt.hits, Alone: rt.storesInMemory(), Replayed: tel.Replayed})
+	rt.tasks = worker.NewPool(worker.Config{Store: nodestore.NewTasks(node), Node: node.Name(), Boot: node.Boot(), Running: o.Shared.TasksPerNode, PerPrincipal: o.Shared.OpenTasksPerPrincipal, PerNode: o.Shared.OpenTasksPerNode, Shared: rt.sharesStore(), Tag: rt.keys.Tag, Ledger: taskLedger{rt}, Changed: rt.taskChanged, Log: o.Log, Kernel: rt.node.Kernel(), TaskKind: actors.KindTask, QueueKind: actors.KindQueue})
+	rt.news.startWith(rt)
 	if m := node.Mail(); m != nil {
-		m.Says(rt.load)
+		m.Says(rt.nodeLoad)
 	}
-	if rt.unwatch, err = telemetry.Observe(o.Telemetry.MeterProvider, rt.gauges()); err != nil {
+	if rt.unwatch, err = telemetry.Observe(o.Telemetry.MeterProvider, rt.newGauges()); err != nil {
 		_ = rt.Close(context.Background())
 		return nil, fmt.Errorf("troupe: gauges: %w", err)
 	}
 	rt.scraping = quota.NewTurns[*quota.Account](1)
 	rt.guard = transport.NewGuard(transport.Options{AllowOrigins: o.HTTP.AllowOrigins, AllowHosts: o.HTTP.AllowHosts, Observer: rt.observer(),
-		BodyTimeout: o.Limits.BodyTimeout, BodyRate: o.Limits.BodyRate, WriteTimeout: o.Limits.WriteTimeout, Accounts: rt.node.Accounts(), Account: rt.account})
+		BodyTimeout: o.Limits.BodyTimeout, BodyRate: o.Limits.BodyRate, WriteTimeout: o.Limits.WriteTimeout, Accounts: rt.node.Accounts(), Account: rt.accountOf})
 	if authority != nil {
 		rt.noteIssuers(o.Auth)
 		rt.revoked.Start()
-		rt.bearer = bearer.New(bearer.Config{Authority: authority, Guard: rt.guard, Hits: rt.hits, Observer: rt.observer(), Revoked: rt.revoked.Refusal, Replaced: rt.endUncovered, Failures: func(address string) (quota.Bucket, *quota.Account) {
-			a := rt.account(nil, address)
+		rt.bearer = bearer.New(bearer.Config{Authority: authority, Guard: rt.guard, Hits: rt.hits, Observer: rt.observer(), Revoked: rt.revoked.Refusal, Replaced: rt.endNotCovered, Failures: func(address string) (quota.Bucket, *quota.Account) {
+			a := rt.accountOf(nil, address)
 			return actors.Failures(a), a
 		}})
 	}
 	rt.root = http.HandlerFunc(rt.serveMount)
 	if o.Middleware != nil {
-		rt.root = rt.logged(o.Middleware(rt.root))
+		rt.root = rt.logEndedGoroutines(o.Middleware(rt.root))
 	}
 	rt.ready.Store(true)
 	return rt, nil
@@ -160,8 +160,8 @@ func New(o Options) (*Runtime, error) {
 // dozen of them, and has them again on each node that is new, because each answer may come to another one.
 var fleetTypes = sync.OnceFunc(func() {
 	resultTypes()
-	pretouch(actors.Types()...)
-	pretouch(
+	precompileTypes(actors.Types()...)
+	precompileTypes(
 		reflect.TypeFor[storedCaller](), reflect.TypeFor[mcp.Error](),
 		reflect.TypeFor[mcp.InitializeParams](), reflect.TypeFor[mcp.ClientCapabilities](), reflect.TypeFor[mcp.InitializeResult](),
 		reflect.TypeFor[mcp.ElicitForm](), reflect.TypeFor[mcp.ElicitURL](), reflect.TypeFor[mcp.ElicitResult](), reflect.TypeFor[mcp.ListRootsResult](),
@@ -169,11 +169,11 @@ var fleetTypes = sync.OnceFunc(func() {
 	)
 })
 
-// shared reports whether other processes may have the same store.
-func (rt *Runtime) shared() bool { return rt.opts.Store.NATS.shared() }
+// sharesStore reports whether other processes may have the same store.
+func (rt *Runtime) sharesStore() bool { return rt.opts.Store.NATS.mayBeShared() }
 
-// alone reports whether the store is in this process's memory, and so ends with it.
-func (rt *Runtime) alone() bool { return rt.opts.Dir == "" && rt.opts.Store.NATS.URL == "" }
+// storesInMemory reports whether the store is in this process's memory, and so ends with it.
+func (rt *Runtime) storesInMemory() bool { return rt.opts.Dir == "" && rt.opts.Store.NATS.URL == "" }
 
 // mailOf returns what carries letters to the other nodes, nil if there can be none.
 func mailOf(n *cluster.Node) store.Mail {
@@ -191,11 +191,11 @@ func (o *Options) openStore() (*cluster.Node, error) {
 			o.Log.Warn("a full store may need more memory than a quarter of the process's", "store", o.Store.MaxStore, "needs", need, "memory", o.Shared.MaxMemory, "setting", limits.MaxStore.Setting())
 		}
 	}
-	return cluster.Open(context.Background(), o.cluster())
+	return cluster.Open(context.Background(), o.clusterOptions())
 }
 
-// cluster returns the options of the store.
-func (o *Options) cluster() cluster.Options {
+// clusterOptions returns the options of the store.
+func (o *Options) clusterOptions() cluster.Options {
 	x := &o.Store.NATS
 	remote, listen := cluster.Remote{URL: x.URL, Token: x.Token, NKey: x.NKeyFile, Creds: x.CredsFile, CA: x.CAFile, Cert: x.CertFile, Key: x.KeyFile, Replicas: x.Replicas}, cluster.Listen{}
 	if x.Listen != "" {
@@ -220,13 +220,13 @@ func (rt *Runtime) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if rt.leaving.Load() {
 		defer rt.countWhileDraining(w)()
 	}
-	if r = rt.seen(r); !rt.serveWellKnown(w, r) {
+	if r = rt.withClientAddress(r); !rt.serveWellKnown(w, r) {
 		rt.serveMounts(w, r)
 	}
 }
 
-// seen returns r with the address of its client.
-func (rt *Runtime) seen(r *http.Request) *http.Request {
+// withClientAddress returns r with the address of its client.
+func (rt *Runtime) withClientAddress(r *http.Request) *http.Request {
 	return transport.Forwarded{Trusted: rt.opts.HTTP.TrustedProxies}.Seen(r)
 }
 
@@ -238,7 +238,7 @@ func (rt *Runtime) serveWellKnown(w http.ResponseWriter, r *http.Request) bool {
 // serveMounts serves the mounted servers. Their Handlers bound and count what goes straight to them.
 func (rt *Runtime) serveMounts(w http.ResponseWriter, r *http.Request) {
 	if rt.opts.Middleware == nil {
-		if h, ok := rt.route(r.URL.Path); ok {
+		if h, ok := rt.routePath(r.URL.Path); ok {
 			h.ServeHTTP(w, r)
 			return
 		}
@@ -265,9 +265,9 @@ func (rt *Runtime) Close(ctx context.Context) error {
 			rt.revoked.Close()
 		}
 		var errs []error
-		rt.reminders.close()
+		rt.reminders.closeAll()
 		if rt.tasks != nil {
-			give, cancel := half(ctx)
+			give, cancel := halfTime(ctx)
 			errs = append(errs, rt.tasks.Close(give))
 			cancel()
 		}
@@ -275,8 +275,8 @@ func (rt *Runtime) Close(ctx context.Context) error {
 			errs = append(errs, rt.node.Close(ctx))
 		}
 		// Clients that do not read leave the store enough time to end its lease.
-		flush, cancel := half(ctx)
-		for _, m := range rt.mounted() {
+		flush, cancel := halfTime(ctx)
+		for _, m := range rt.mountedServers() {
 			errs = append(errs, m.handler.Close(flush))
 		}
 		cancel()
@@ -292,8 +292,8 @@ func (rt *Runtime) Close(ctx context.Context) error {
 	return rt.fault
 }
 
-// half returns a context for half of the time that ctx leaves.
-func half(ctx context.Context) (context.Context, context.CancelFunc) {
+// halfTime returns a context for half of the time that ctx leaves.
+func halfTime(ctx context.Context) (context.Context, context.CancelFunc) {
 	end, bounded := ctx.Deadline()
 	if !bounded {
 		return context.WithCancel(ctx)
@@ -301,14 +301,14 @@ func half(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, time.Until(end)/2)
 }
 
-// seal makes an opaque string of plain. unseal turns it back into plain for the same aad,
-// on any node. When unseal fails with store.ErrUnavailable, the string may still be good.
-func (rt *Runtime) seal(plain string, aad []byte) (string, error) {
+// sealText makes an opaque string of plain. openSealed turns it back into plain for the same aad,
+// on any node. When openSealed fails with store.ErrUnavailable, the string may still be good.
+func (rt *Runtime) sealText(plain string, aad []byte) (string, error) {
 	b, err := rt.keys.Seal([]byte(plain), aad)
 	return base64.RawURLEncoding.EncodeToString(b), err
 }
 
-func (rt *Runtime) unseal(sealed string, aad []byte) (string, error) {
+func (rt *Runtime) openSealed(sealed string, aad []byte) (string, error) {
 	// The decoder would skip line breaks.
 	b, err := base64.RawURLEncoding.Strict().DecodeString(sealed)
 	if err != nil || strings.ContainsAny(sealed, "\r\n") {
@@ -328,11 +328,11 @@ var _ transport.Connector = dispatcher{}
 var _ actors.Exchange = (*transport.Exchange)(nil)
 var _ actors.Conn = (*transport.Pipe)(nil)
 
-func (d dispatcher) input(x *transport.Exchange) actors.Input {
+func (d dispatcher) inputOf(x *transport.Exchange) actors.Input {
 	in := actors.Input{Tenant: anonymous, Account: x.Account(), Session: x.SessionID, Version: x.Version, LastEventID: x.LastEventID, Conn: x}
-	d.svc.Handler.(*service).identify(&in, x.Principal)
+	d.svc.Handler.(*service).identifyCaller(&in, x.Principal)
 	if in.Tenant == anonymous {
-		in.Address = host(x.RemoteAddr())
+		in.Address = hostPart(x.RemoteAddr())
 	}
 	if x.Stateless {
 		in.Stateless, in.Exchange = true, x
@@ -346,17 +346,17 @@ func (d dispatcher) input(x *transport.Exchange) actors.Input {
 	return in
 }
 
-// account returns the account of a client: that of its principal, or of its address if it is anonymous or nobody knows yet who it is.
-func (rt *Runtime) account(principal any, address string) *quota.Account {
+// accountOf returns the account of a client: that of its principal, or of its address if it is anonymous or nobody knows yet who it is.
+func (rt *Runtime) accountOf(principal any, address string) *quota.Account {
 	if c, ok := principal.(*caller); ok && c.key != anonymous {
 		return rt.node.Accounts().Of(c.key, "")
 	}
-	return rt.node.Accounts().Of(anonymous, host(address))
+	return rt.node.Accounts().Of(anonymous, hostPart(address))
 }
 
-// host returns the part of an address before its port, without the brackets of IPv6. A
+// hostPart returns the part of an address before its port, without the brackets of IPv6. A
 // string that is not an address stays as it is.
-func host(address string) string {
+func hostPart(address string) string {
 	if i := strings.LastIndexByte(address, ':'); i >= 0 && strings.IndexByte(address, ':') == i || i > 0 && address[i-1] == ']' {
 		address = address[:i]
 	}
@@ -364,18 +364,18 @@ func host(address string) string {
 }
 
 func (d dispatcher) Post(x *transport.Exchange) {
-	in := d.input(x)
-	if d.forbids(x, &in) {
+	in := d.inputOf(x)
+	if d.refuseForbidden(x, &in) {
 		return
 	}
 	if in.Stateless {
-		if no := d.svc.Handler.(*service).checkHeaders(&x.Msg, x.Principal, x.Header); no != nil {
-			refusal.New(400, no.Code, no.Message).Tell(x, x.Msg.ID)
+		if refused := d.svc.Handler.(*service).checkHeaders(&x.Msg, x.Principal, x.Header); refused != nil {
+			refusal.New(400, refused.Code, refused.Message).Tell(x, x.Msg.ID)
 			return
 		}
 		if x.Msg.State != nil { // without state, dispatch checks it
-			if no := checkLevel(&x.Msg); no != nil {
-				refusal.New(200, no.Code, no.Message).Tell(x, x.Msg.ID)
+			if refused := checkLevel(&x.Msg); refused != nil {
+				refusal.New(200, refused.Code, refused.Message).Tell(x, x.Msg.ID)
 				return
 			}
 		}
@@ -384,32 +384,32 @@ func (d dispatcher) Post(x *transport.Exchange) {
 }
 
 func (d dispatcher) Connect(x *transport.Exchange) {
-	in := d.input(x)
-	if d.forbids(x, &in) {
+	in := d.inputOf(x)
+	if d.refuseForbidden(x, &in) {
 		return
 	}
 	d.node.Connect(d.svc, &in)
 }
 
 func (d dispatcher) Message(x *transport.Exchange) {
-	in := d.input(x)
-	if d.forbids(x, &in) {
+	in := d.inputOf(x)
+	if d.refuseForbidden(x, &in) {
 		return
 	}
 	d.node.Message(d.svc, &in, x.Principal, &x.Msg, x.Body)
 }
 
 func (d dispatcher) Get(x *transport.Exchange) {
-	in := d.input(x)
-	if d.forbids(x, &in) {
+	in := d.inputOf(x)
+	if d.refuseForbidden(x, &in) {
 		return
 	}
 	d.node.Get(d.svc, &in, x.Principal)
 }
 
 func (d dispatcher) Delete(x *transport.Exchange) {
-	in := d.input(x)
-	if d.forbids(x, &in) {
+	in := d.inputOf(x)
+	if d.refuseForbidden(x, &in) {
 		return
 	}
 	d.node.Delete(d.svc, &in)
@@ -446,8 +446,8 @@ func (rt *Runtime) countWhileDraining(w http.ResponseWriter) (served func()) {
 	return func() { rt.under.Add(-1) }
 }
 
-// gauges returns the metrics that are read from the Runtime when they are collected.
-func (rt *Runtime) gauges() []telemetry.Gauge {
+// newGauges returns the metrics that are read from the Runtime when they are collected.
+func (rt *Runtime) newGauges() []telemetry.Gauge {
 	one := func(f func() int64) func(func(string, int64)) {
 		return func(observe func(string, int64)) { observe("", f()) }
 	}

@@ -41,7 +41,7 @@ func (rt *Runtime) Listen() (net.Listener, error) {
 	if addr == "" {
 		addr = defaultListen
 	}
-	if !rt.opts.authenticates() && !rt.opts.AllowAnonymous && !loopback(addr) {
+	if !rt.opts.hasAuth() && !rt.opts.AllowAnonymous && !isLoopback(addr) {
 		return nil, fmt.Errorf("%w: %s", ErrExposed, addr)
 	}
 	ln, err := net.Listen("tcp", addr)
@@ -51,7 +51,7 @@ func (rt *Runtime) Listen() (net.Listener, error) {
 	return ln, nil
 }
 
-func loopback(addr string) bool {
+func isLoopback(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
 		return false
@@ -123,7 +123,7 @@ func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
 	case <-ctx.Done():
 	case <-rt.dismissed:
 	}
-	return rt.end(after, door, front, hs)
+	return rt.endServing(after, door, front, hs)
 }
 
 // serverLog takes what an http.Server logs. Clients can cause nearly all of that as often as they like: a record a minute
@@ -159,9 +159,9 @@ func (rt *Runtime) serveAll(w http.ResponseWriter, r *http.Request) {
 	if rt.leaving.Load() {
 		defer rt.countWhileDraining(w)()
 	}
-	r = rt.seen(r)
+	r = rt.withClientAddress(r)
 	if rt.opts.HTTP.HealthListen == "" {
-		if probe := rt.probe(r); probe != nil && (r.URL.Path != metricsPath || rt.opts.HTTP.PublicMetrics || transport.Local(r)) {
+		if probe := rt.probeHandler(r); probe != nil && (r.URL.Path != metricsPath || rt.opts.HTTP.PublicMetrics || transport.Local(r)) {
 			rt.guard.Serve(w, r, probe, true)
 			return
 		}
@@ -169,8 +169,8 @@ func (rt *Runtime) serveAll(w http.ResponseWriter, r *http.Request) {
 	if rt.serveWellKnown(w, r) || rt.serveBeside(w, r) {
 		return
 	}
-	if r.URL.Path == "/" && (r.Method == http.MethodGet || r.Method == http.MethodHead) && !rt.opts.authenticates() {
-		if _, mounted := rt.route("/"); !mounted {
+	if r.URL.Path == "/" && (r.Method == http.MethodGet || r.Method == http.MethodHead) && !rt.opts.hasAuth() {
+		if _, mounted := rt.routePath("/"); !mounted {
 			rt.guard.Serve(w, r, http.HandlerFunc(rt.serveIndex), false)
 			return
 		}
@@ -182,7 +182,7 @@ func (rt *Runtime) serveAll(w http.ResponseWriter, r *http.Request) {
 // without Options.Auth, is answered with 404.
 func (rt *Runtime) WellKnown() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r = rt.seen(r); !rt.serveWellKnown(w, r) {
+		if r = rt.withClientAddress(r); !rt.serveWellKnown(w, r) {
 			rt.guard.Serve(w, r, http.HandlerFunc(rt.serveNothing), false)
 		}
 	})
@@ -190,18 +190,18 @@ func (rt *Runtime) WellKnown() http.Handler {
 
 func (rt *Runtime) serveIndex(w http.ResponseWriter, r *http.Request) {
 	if !rt.guard.Refuse(w, r) {
-		rt.respondText(w, r, http.StatusOK, rt.index())
+		rt.respondText(w, r, http.StatusOK, rt.indexText())
 	}
 }
 
 // mostListed is how many servers the index names.
 const mostListed = 100
 
-// index tells a person who opens the address in a browser where MCP is. It is not served
+// indexText tells a person who opens the address in a browser where MCP is. It is not served
 // where callers must authenticate: they learn their paths elsewhere.
-func (rt *Runtime) index() string {
+func (rt *Runtime) indexText() string {
 	var paths []string
-	for _, m := range rt.mounted() {
+	for _, m := range rt.mountedServers() {
 		line := m.paths[0]
 		if len(m.paths) > 2 {
 			line += "   (" + m.paths[2] + " for clients of HTTP+SSE)"
@@ -219,8 +219,8 @@ func (rt *Runtime) index() string {
 	return "MCP is at\n\n" + strings.Join(paths, "\n") + "\n" + more
 }
 
-// probe returns the handler of /healthz, /readyz or /metrics if the request is one for them, and otherwise nil.
-func (rt *Runtime) probe(r *http.Request) http.Handler {
+// probeHandler returns the handler of /healthz, /readyz or /metrics if the request is one for them, and otherwise nil.
+func (rt *Runtime) probeHandler(r *http.Request) http.Handler {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return nil
 	}
@@ -259,7 +259,7 @@ func (rt *Runtime) openHealth() (shut func(), err error) {
 	}
 	hs := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			h := rt.probe(r)
+			h := rt.probeHandler(r)
 			if h == nil {
 				rt.guard.Serve(w, r, http.HandlerFunc(rt.serveNothing), false)
 				return
@@ -302,8 +302,8 @@ func (rt *Runtime) serveNothing(w http.ResponseWriter, r *http.Request) {
 // an orchestrator restarts the process.
 const sickAfter = time.Minute
 
-// health returns the response of /healthz: o is why the store cannot write, or nil.
-func health(o *cluster.Outage, now time.Time) (status int, text string) {
+// healthStatus returns the response of /healthz: o is why the store cannot write, or nil.
+func healthStatus(o *cluster.Outage, now time.Time) (status int, text string) {
 	if o == nil || now.Sub(o.Since) < sickAfter {
 		return http.StatusOK, "ok\n"
 	}
@@ -343,7 +343,7 @@ func (rt *Runtime) Ready() error {
 
 func (rt *Runtime) serveHealth(w http.ResponseWriter, r *http.Request) {
 	rt.watched.Store(true)
-	status, text := health(rt.cluster.Outage(), time.Now())
+	status, text := healthStatus(rt.cluster.Outage(), time.Now())
 	rt.respondText(w, r, status, text)
 }
 
@@ -354,7 +354,7 @@ func (rt *Runtime) serveHealth(w http.ResponseWriter, r *http.Request) {
 func (rt *Runtime) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	wait, cancel := context.WithTimeout(r.Context(), limits.ScrapeWait.Value())
 	defer cancel()
-	if !rt.scraping.Take(wait, rt.account(nil, r.RemoteAddr)) {
+	if !rt.scraping.Take(wait, rt.accountOf(nil, r.RemoteAddr)) {
 		rt.observer().Rejected(http.StatusServiceUnavailable, limits.ScrapeWait.Counted)
 		rt.respondText(w, r, http.StatusServiceUnavailable, "others read the metrics\n")
 		return
@@ -414,7 +414,7 @@ func (rt *Runtime) ServePipe(ctx context.Context, srv *Server, in io.Reader, out
 	if err != nil {
 		return errors.Join(err, rt.Close(context.WithoutCancel(ctx)))
 	}
-	principal, err := rt.piped(ctx)
+	principal, err := rt.pipePrincipal(ctx)
 	if err != nil {
 		return errors.Join(fmt.Errorf("troupe: %w", err), rt.Close(context.WithoutCancel(ctx)))
 	}
@@ -424,21 +424,21 @@ func (rt *Runtime) ServePipe(ctx context.Context, srv *Server, in io.Reader, out
 		MaxQueued: known.limits.MaxQueued, Log: rt.log, Observer: rt.observer(),
 	})
 	session := actors.Input{Tenant: anonymous, Conn: pipe, Patient: true}
-	known.identify(&session, principal)
+	known.identifyCaller(&session, principal)
 	rt.node.Connect(svc, &session)
 	hush := context.AfterFunc(ctx, func() { rt.node.EndInput(svc, &session) }) // a request may wait until another has ended
 	defer hush()
 	err = pipe.Serve(ctx, func(m *codec.Message, line []byte) {
 		in := session // Message changes it
-		var no *mcp.Error
-		if in.Stateless, no = known.speaks.judge(m); no != nil {
+		var refused *mcp.Error
+		if in.Stateless, refused = known.speaks.judgeMessage(m); refused != nil {
 			_ = pipe.Room(ctx)
-			pipe.Answer(200, codec.AppendError(nil, m.ID, no.Code, no.Message, no.Data))
+			pipe.Answer(200, codec.AppendError(nil, m.ID, refused.Code, refused.Message, refused.Data))
 			return
 		}
-		if no := known.forbids(&in, principal, m, line); no != nil { // nobody but package troupetest
+		if refused := known.forbidMessage(&in, principal, m, line); refused != nil { // nobody but package troupetest
 			_ = pipe.Room(ctx)
-			pipe.Answer(200, codec.AppendError(nil, m.ID, no.Code, no.Text, no.Data))
+			pipe.Answer(200, codec.AppendError(nil, m.ID, refused.Code, refused.Text, refused.Data))
 			return
 		}
 		rt.node.Message(svc, &in, principal, m, line)
@@ -447,7 +447,7 @@ func (rt *Runtime) ServePipe(ctx context.Context, srv *Server, in io.Reader, out
 	if signalled || errors.Is(err, transport.ErrGone) {
 		err = nil // the client, or the host that started the process, ended it
 	}
-	patience, cancel := rt.patience(ctx, signalled)
+	patience, cancel := rt.lastCallsContext(ctx, signalled)
 	rt.node.Disconnect(patience, svc, &session)
 	cancel()
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
@@ -458,19 +458,19 @@ func (rt *Runtime) ServePipe(ctx context.Context, srv *Server, in io.Reader, out
 	return errors.Join(err, rt.Close(end))
 }
 
-// piped returns the principal of a pipe: local except for package troupetest, which brings a
+// pipePrincipal returns the principal of a pipe: local except for package troupetest, which brings a
 // request.
-func (rt *Runtime) piped(ctx context.Context) (any, error) {
+func (rt *Runtime) pipePrincipal(ctx context.Context) (any, error) {
 	r := origin.From(ctx)
 	if r == nil {
 		return local{}, nil
 	}
-	return rt.authenticate(r)
+	return rt.authenticateRequest(r)
 }
 
-// patience returns a context for the last calls: it ends after DrainWait, and at most
+// lastCallsContext returns a context for the last calls: it ends after DrainWait, and at most
 // stdioPatience after the signal.
-func (rt *Runtime) patience(ctx context.Context, signalled bool) (context.Context, context.CancelFunc) {
+func (rt *Runtime) lastCallsContext(ctx context.Context, signalled bool) (context.Context, context.CancelFunc) {
 	wait := rt.opts.DrainWait
 	if signalled {
 		wait = min(wait, stdioPatience)
@@ -488,10 +488,10 @@ func (rt *Runtime) serviceOf(srv *Server) (*service, error) {
 	if srv == nil {
 		return nil, fmt.Errorf("troupe: serve: %w", errNoServer)
 	}
-	if s := srv.mount.service(); s != nil && s.rt == rt {
+	if s := srv.mount.mountedService(); s != nil && s.rt == rt {
 		return s, nil
 	}
 	rt.mounting.Lock()
 	defer rt.mounting.Unlock()
-	return rt.serve(srv, "/mcp")
+	return rt.registerServer(srv, "/mcp")
 }

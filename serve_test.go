@@ -34,7 +34,7 @@ func TestHealthOfAFullDisk(t *testing.T) {
 		{&cluster.Outage{Since: began, Full: true}, time.Minute, 503, "the disk of the store is full, for 1m0s\n"},
 		{&cluster.Outage{Since: began}, 2 * time.Minute, 503, "the disk of the store cannot be written, for 2m0s\n"},
 	} {
-		if status, text := health(c.outage, began.Add(c.after)); status != c.status || text != c.text {
+		if status, text := healthStatus(c.outage, began.Add(c.after)); status != c.status || text != c.text {
 			t.Errorf("after %v of %+v: %d %q, want %d %q", c.after, c.outage, status, text, c.status, c.text)
 		}
 	}

@@ -143,7 +143,7 @@ func TryNewServer(impl mcp.Implementation, opts *ServerOptions) (*Server, error)
 	if opts != nil {
 		s.opts = *opts
 	}
-	s.opts.MethodMiddleware, s.opts.Revisions = slices.Clone(s.opts.MethodMiddleware), ordered(s.opts.Revisions)
+	s.opts.MethodMiddleware, s.opts.Revisions = slices.Clone(s.opts.MethodMiddleware), oldestFirst(s.opts.Revisions)
 	s.opts.Scopes = slices.Clone(s.opts.Scopes)
 	s.opts.Experimental, s.opts.Extensions = maps.Clone(s.opts.Experimental), maps.Clone(s.opts.Extensions)
 	if s.opts.ID != "" && !serverID.MatchString(s.opts.ID) {
@@ -163,17 +163,17 @@ func TryNewServer(impl mcp.Implementation, opts *ServerOptions) (*Server, error)
 	if err := noneOf("ServerOptions.MethodMiddleware", s.opts.MethodMiddleware); err != nil {
 		return nil, fmt.Errorf("troupe: server %q: %w", impl.Name, err)
 	}
-	if _, err := codec.Marshal(s.capabilities()); err != nil {
+	if _, err := codec.Marshal(s.declaredCapabilities()); err != nil {
 		return nil, fmt.Errorf("troupe: server %q: capabilities: %w", impl.Name, err)
 	}
 	s.tools = newCatalogue(func(t *tool) any { return t.wire() }, func(t *tool, r mcp.Revision) any { return protocol.ToolFor(t.wire(), r) })
 	s.prompts = newCatalogue(func(p *prompt) any { return p.wire() }, func(p *prompt, r mcp.Revision) any { return protocol.PromptFor(p.wire(), r) })
 	s.resources = newCatalogue(func(x *resource) any { return x.Resource }, func(x *resource, r mcp.Revision) any { return protocol.ResourceFor(x.Resource, r) })
 	s.templates = newCatalogue(func(t *resourceTemplate) any { return t.ResourceTemplate }, func(t *resourceTemplate, r mcp.Revision) any { return protocol.TemplateFor(t.ResourceTemplate, r) })
-	s.tools.changed = func() { s.mount.changed(0) }
-	s.prompts.changed = func() { s.mount.changed(1) }
+	s.tools.changed = func() { s.mount.listChanged(0) }
+	s.prompts.changed = func() { s.mount.listChanged(1) }
 	s.skills = newCatalogue(func(k *skillEntry) any { return k.entry }, func(k *skillEntry, _ mcp.Revision) any { return k.entry })
-	resources := func() { s.mount.changed(2) }
+	resources := func() { s.mount.listChanged(2) }
 	s.resources.changed, s.templates.changed, s.skills.changed = resources, resources, resources
 	if _, ok := s.opts.Extensions[mcp.ExtensionSkills]; ok {
 		s.hasSkills.Store(true)
@@ -187,8 +187,8 @@ var (
 	uiCapability     = mcp.Object(`{"mimeTypes":["` + protocol.MIMEApp + `"]}`)
 )
 
-// capabilities returns the capabilities that the server declares.
-func (s *Server) capabilities() mcp.ServerCapabilities {
+// declaredCapabilities returns the capabilities that the server declares.
+func (s *Server) declaredCapabilities() mcp.ServerCapabilities {
 	var c mcp.ServerCapabilities
 	c.Logging = mcp.Declared()
 	c.Tools = &mcp.ListChanged{ListChanged: true}
@@ -226,14 +226,14 @@ func (s *Server) capabilities() mcp.ServerCapabilities {
 // those of its ServerOptions, or else those of the Runtime that it is mounted in. A server that is
 // mounted nowhere and names none may speak all. The slice is the caller's.
 func (s *Server) Revisions() []mcp.Revision {
-	if m := s.mount.service(); m != nil {
+	if m := s.mount.mountedService(); m != nil {
 		return slices.Clone(m.speaks)
 	}
-	return slices.Clone(s.speaks(nil))
+	return slices.Clone(s.spokenRevisions(nil))
 }
 
-// speaks returns the revisions of the server in a Runtime whose options name others.
-func (s *Server) speaks(others []mcp.Revision) spoken {
+// spokenRevisions returns the revisions of the server in a Runtime whose options name others.
+func (s *Server) spokenRevisions(others []mcp.Revision) spoken {
 	switch {
 	case s.opts.Revisions != nil:
 		return s.opts.Revisions
@@ -256,7 +256,7 @@ func checkName(kind, name string) error {
 	case !utf8.ValidString(name):
 		return fmt.Errorf("troupe: the name %q of a %s is not UTF-8", name, kind)
 	case len(name) > most:
-		return fmt.Errorf("troupe: the name %q of a %s has %d bytes: at most %d fit a header of every client", shown(name), kind, len(name), most)
+		return fmt.Errorf("troupe: the name %q of a %s has %d bytes: at most %d fit a header of every client", shownName(name), kind, len(name), most)
 	}
 	return nil
 }

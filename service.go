@@ -36,10 +36,10 @@ type service struct {
 	layers int           // how many middlewares that are
 	hiding panicLog      // the panics of Visible
 
-	asking    sync.Map     // *asker that puts a task's questions to its client, by the task's id
-	watch     hosted.Watch // tasks of clients
-	discovery discovery
-	elsewhere elsewhere // what is known of the lists of other nodes
+	asking      sync.Map     // *asker that puts a task's questions to its client, by the task's id
+	watch       hosted.Watch // tasks of clients
+	discovery   discovery
+	remoteLists remoteLists // what is known of the lists of other nodes
 }
 
 var _ actors.Handler = (*service)(nil)
@@ -54,12 +54,12 @@ func orEmpty(params []byte) []byte {
 }
 
 func invalidParams(err error) *mcp.Error {
-	return mcp.NewError(mcp.CodeInvalidParams, "invalid params"+mismatch(err))
+	return mcp.NewError(mcp.CodeInvalidParams, "invalid params"+mismatchText(err))
 }
 
-// mismatch says which part of a client's JSON does not fit, in JSON's terms. It leaves out
+// mismatchText says which part of a client's JSON does not fit, in JSON's terms. It leaves out
 // faults that have a text only in terms of Go.
-func mismatch(err error) string {
+func mismatchText(err error) string {
 	if wrong, ok := errors.AsType[*codec.DecodeError](err); ok {
 		return ": " + strings.TrimPrefix(wrong.Error(), "codec: ")
 	}
@@ -72,24 +72,24 @@ func mismatch(err error) string {
 // maxShown is how many bytes of an unknown name are sent back.
 const maxShown = 128
 
-// shown returns name as messages quote it.
-func shown(name string) string {
-	return shortened(name, maxShown)
+// shownName returns name as messages quote it.
+func shownName(name string) string {
+	return shortenText(name, maxShown)
 }
 
-// shortened is text, or its first bytes, of which none is half a character.
-func shortened(text string, most int) string {
+// shortenText is text, or its first bytes, of which none is half a character.
+func shortenText(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}
 	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
-// internal logs an error that the client must not see, and returns the one for the client: an
+// internalError logs an error that the client must not see, and returns the one for the client: an
 // internal error, or one that says to send the request again if the store could not be read
 // or written now, or that the session has ended. The end of a call's context, of its session or of
 // the node is not an error, and is logged as debug.
-func (s *service) internal(what string, err error) *mcp.Error {
+func (s *service) internalError(what string, err error) *mcp.Error {
 	level, shown := slog.LevelError, mcp.NewError(mcp.CodeInternalError, "")
 	switch {
 	case errors.Is(err, ErrSessionEnded):
@@ -109,14 +109,14 @@ func (s *service) internal(what string, err error) *mcp.Error {
 	return shown
 }
 
-// text decodes a raw JSON string; anything else is "".
-func text(raw []byte) string {
+// decodeText decodes a raw JSON string; anything else is "".
+func decodeText(raw []byte) string {
 	s, _ := codec.Str(raw)
 	return s
 }
 
-// plain returns the inside of a raw JSON string that has no escapes.
-func plain(raw []byte) ([]byte, bool) {
+// plainString returns the inside of a raw JSON string that has no escapes.
+func plainString(raw []byte) ([]byte, bool) {
 	if len(raw) < 2 || raw[0] != '"' {
 		return nil, false
 	}
@@ -135,18 +135,18 @@ type observed struct {
 	end   func(code int, message string) // of its span, nil if it has none
 }
 
-// failure returns the client's error for a handler's error.
-func (s *service) failure(call *Call, what string, err error) *mcp.Error {
+// handlerError returns the client's error for a handler's error.
+func (s *service) handlerError(call *Call, what string, err error) *mcp.Error {
 	if wire, ok := errors.AsType[*mcp.Error](err); ok && wire != nil {
 		return wireError(call, wire)
 	}
-	return s.internal(what, err)
+	return s.internalError(what, err)
 }
 
 // checkLevel refuses a request that asks for log messages of an unknown level
 // (2026-07-28, server/utilities/logging).
 func checkLevel(m *codec.Message) *mcp.Error {
-	if level := codec.Optional(m.Meta, mcp.MetaLogLevel); level != nil && !mcp.LoggingLevel(text(level)).Valid() {
+	if level := codec.Optional(m.Meta, mcp.MetaLogLevel); level != nil && !mcp.LoggingLevel(decodeText(level)).Valid() {
 		return mcp.Errorf(mcp.CodeInvalidParams, "_meta: %s must be one of %s", mcp.MetaLogLevel, levels)
 	}
 	return nil
@@ -163,12 +163,12 @@ func must(err error) {
 }
 
 func methodNotFound(m *codec.Message) *mcp.Error {
-	return mcp.Errorf(mcp.CodeMethodNotFound, "method not found: %s", shown(string(m.Method)))
+	return mcp.Errorf(mcp.CodeMethodNotFound, "method not found: %s", shownName(string(m.Method)))
 }
 
-// contain runs f, a function of the program, on a goroutine of its own, which f may end. A panic of f is logged and counted,
+// containPanic runs f, a function of the program, on a goroutine of its own, which f may end. A panic of f is logged and counted,
 // and goes no further.
-func (s *service) contain(what string, f func()) {
+func (s *service) containPanic(what string, f func()) {
 	if failure := guard.Apart(f); failure != nil {
 		s.rt.node.Kernel().CountPanic()
 		s.rt.log.Error("a function of the server "+failure.Did(), append(failure.Attrs(), "server", s.id, "function", what)...)

@@ -15,21 +15,21 @@ import (
 
 var sessionEnds = map[actors.Ending]SessionEnd{actors.Deleted: SessionDeleted, actors.Expired: SessionExpired, actors.Disconnected: SessionDisconnected}
 
-// hook gives the actors the program's functions that learn of sessions, and the one that
+// hookSessions gives the actors the program's functions that learn of sessions, and the one that
 // decides which updates a session gets.
-func (s *service) hook() {
+func (s *service) hookSessions() {
 	if f := s.srv.opts.SessionBegan; f != nil {
 		s.svc.Began = func(ctx context.Context, p *actors.Peer) {
-			s.contain("SessionBegan", func() { f(ctx, &Peer{p}) })
+			s.containPanic("SessionBegan", func() { f(ctx, &Peer{p}) })
 		}
 	}
-	s.svc.Known, s.svc.Withholds = s.known, s.withholds
+	s.svc.Known, s.svc.Withholds = s.isKnown, s.withholdsUpdate
 	if s.srv.opts.Visible != nil {
-		s.svc.Hears = s.mayHear
+		s.svc.Hears = s.mayGetUpdate
 	}
 	if f := s.srv.opts.SessionEnded; f != nil {
 		s.svc.Ended = func(p *actors.Peer, how actors.Ending) {
-			s.contain("SessionEnded", func() { f(&Peer{p}, sessionEnds[how]) })
+			s.containPanic("SessionEnded", func() { f(&Peer{p}, sessionEnds[how]) })
 		}
 	}
 }
@@ -38,7 +38,7 @@ func (s *service) hook() {
 // that the client's revision does not have.
 func (s *service) Notified(p *actors.Peer, method string, params []byte) {
 	if f, ok := s.srv.notifications.Load(method); ok {
-		s.contain(method, func() { f.(func(*Peer, []byte))(&Peer{p}, params) })
+		s.containPanic(method, func() { f.(func(*Peer, []byte))(&Peer{p}, params) })
 		return
 	}
 	if m, ok := protocol.LookupMethod(method); !ok || !m.Allowed(protocol.ToServer, p.Revision()) {
@@ -50,7 +50,7 @@ func (s *service) Notified(p *actors.Peer, method string, params []byte) {
 	case mcp.NotifyRootsListChanged:
 		p.Forget()
 		if s.srv.opts.RootsChanged != nil {
-			s.contain("RootsChanged", func() { s.srv.opts.RootsChanged(&Peer{p}) })
+			s.containPanic("RootsChanged", func() { s.srv.opts.RootsChanged(&Peer{p}) })
 		}
 	}
 }
@@ -88,14 +88,14 @@ type seenValues struct {
 	all map[string][]byte
 }
 
-func (v *seenValues) of(key string) (raw []byte, seen bool) {
+func (v *seenValues) seenValue(key string) (raw []byte, seen bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	raw, seen = v.all[key]
 	return raw, seen
 }
 
-func (v *seenValues) note(key string, raw []byte) {
+func (v *seenValues) noteValue(key string, raw []byte) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.all == nil {
@@ -120,7 +120,7 @@ func (s SessionValues) Get(ctx context.Context, key string, into any) (found boo
 	if err != nil {
 		return false, forHandler(err)
 	}
-	if s.seen.note(key, raw); raw == nil {
+	if s.seen.noteValue(key, raw); raw == nil {
 		return false, nil
 	}
 	if err := codec.Unmarshal(raw, into); err != nil {
@@ -137,16 +137,18 @@ func (s SessionValues) Set(ctx context.Context, key string, value any) error {
 	if err != nil {
 		return wrongValue(key, err)
 	}
-	return s.store(ctx, key, raw)
+	return s.storeValue(ctx, key, raw)
 }
 
 // Delete removes the value of a key, if there is one, as Set does.
-func (s SessionValues) Delete(ctx context.Context, key string) error { return s.store(ctx, key, nil) }
+func (s SessionValues) Delete(ctx context.Context, key string) error {
+	return s.storeValue(ctx, key, nil)
+}
 
-// store stores a value as JSON, or nil.
-func (s SessionValues) store(ctx context.Context, key string, raw []byte) error {
-	seen, read := s.seen.of(key)
-	return s.edit(ctx, key, func(old []byte) ([]byte, error) {
+// storeValue stores a value as JSON, or nil.
+func (s SessionValues) storeValue(ctx context.Context, key string, raw []byte) error {
+	seen, read := s.seen.seenValue(key)
+	return s.editValue(ctx, key, func(old []byte) ([]byte, error) {
 		if read && !bytes.Equal(old, seen) {
 			return nil, ErrValueChanged
 		}
@@ -154,8 +156,8 @@ func (s SessionValues) store(ctx context.Context, key string, raw []byte) error 
 	})
 }
 
-// edit stores what f makes of the value of a key.
-func (s SessionValues) edit(ctx context.Context, key string, f func(old []byte) ([]byte, error)) error {
+// editValue stores what f makes of the value of a key.
+func (s SessionValues) editValue(ctx context.Context, key string, f func(old []byte) ([]byte, error)) error {
 	if s.p.Revision().Stateless() {
 		return ErrNoSession
 	}
@@ -165,7 +167,7 @@ func (s SessionValues) edit(ctx context.Context, key string, f func(old []byte) 
 		return now, err
 	})
 	if err == nil {
-		s.seen.note(key, now)
+		s.seen.noteValue(key, now)
 	}
 	return forHandler(err)
 }
@@ -180,7 +182,7 @@ func wrongValue(key string, err error) error {
 // runs again after a crash updates the value again.
 func UpdateValue[T any](ctx context.Context, s SessionValues, key string, change func(old T) (T, error)) (T, error) {
 	var now, none T
-	err := s.edit(ctx, key, func(raw []byte) (next []byte, err error) {
+	err := s.editValue(ctx, key, func(raw []byte) (next []byte, err error) {
 		var old T
 		if raw != nil {
 			if err := codec.Unmarshal(raw, &old); err != nil {

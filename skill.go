@@ -88,7 +88,7 @@ func (s *Server) addSkill(k Skill, replace bool) error {
 		s.adviseReplaced("skill", t.path)
 	}
 	for _, why := range t.odd {
-		s.mount.advise(advice{"a SKILL.md within a skill makes no skill, and is served as a file alone", []slog.Attr{slog.String("skill", t.path), slog.String("why", why.Error())}})
+		s.mount.logAdvice(advice{"a SKILL.md within a skill makes no skill, and is served as a file alone", []slog.Attr{slog.String("skill", t.path), slog.String("why", why.Error())}})
 	}
 	return nil
 }
@@ -97,7 +97,7 @@ func (s *Server) addSkill(k Skill, replace bool) error {
 // ignores paths that [AddSkill] was not given.
 func (s *Server) RemoveSkills(paths ...string) {
 	for _, p := range paths {
-		s.skills.edit(func(all map[string]*skillEntry) bool {
+		s.skills.editItems(func(all map[string]*skillEntry) bool {
 			i, ok := all[skillURI(p, skill.Main)]
 			if !ok || i.tree.path != p {
 				return false
@@ -237,7 +237,7 @@ func (t *skillTree) fileOf(f skill.File) *resource {
 // putSkills puts the skills of t in the place of those that have its path, or refuses to unless replace is set.
 func (s *Server) putSkills(t *skillTree, replace bool) (replaced bool, err error) {
 	var changed []string
-	s.skills.edit(func(all map[string]*skillEntry) bool {
+	s.skills.editItems(func(all map[string]*skillEntry) bool {
 		var before *skillTree
 		for _, k := range all {
 			switch {
@@ -271,7 +271,7 @@ func (s *Server) putSkills(t *skillTree, replace bool) (replaced bool, err error
 // replaceFiles makes resources of the files of t in place of those of before; either may be nil. It returns the URIs of files that
 // were there with other bytes.
 func (s *Server) replaceFiles(before, t *skillTree) (changed []string, err error) {
-	s.resources.edit(func(all map[string]*resource) bool {
+	s.resources.editItems(func(all map[string]*resource) bool {
 		if t != nil {
 			for uri := range t.files {
 				if old, ok := all[uri]; ok && (old.file == nil || old.file.tree != before) {
@@ -304,8 +304,8 @@ func (s *service) skillsMethod(call *Call, m *codec.Message, dst []byte) ([]byte
 		return nil, methodNotFound(m)
 	}
 	if string(m.Method) == mcp.MethodSkillsList {
-		s.elsewhere.asked(listResources)
-		return s.list(call, m, s.listCache(), s.srv.skills.now.Load().pager(call.view(), call.revision(), "skills"), dst)
+		s.remoteLists.noteListAsked(listResources)
+		return s.appendListPage(call, m, s.listCache(), s.srv.skills.now.Load().pagerFor(call.callerView(), call.revision(), "skills"), dst)
 	}
 	uri, bad := s.resourceURI(m)
 	if bad != nil {
@@ -313,19 +313,19 @@ func (s *service) skillsMethod(call *Call, m *codec.Message, dst []byte) ([]byte
 	}
 	if string(m.Method) == mcp.MethodSkillsGet {
 		k, ok := s.srv.skillAt(uri)
-		if !ok || !call.view().sees(k.item()) {
-			return nil, mcp.Errorf(mcp.CodeInvalidParams, "no skill is served at %s", shown(uri))
+		if !ok || !call.callerView().seesItem(k.item()) {
+			return nil, mcp.Errorf(mcp.CodeInvalidParams, "no skill is served at %s", shownName(uri))
 		}
-		return s.encode(dst, call, m, s.listCache(), struct {
+		return s.encodeResult(dst, call, m, s.listCache(), struct {
 			Skill mcp.Skill `json:"skill"`
 		}{k.entry})
 	}
-	d := directory{now: s.srv.resources.now.Load(), view: call.view().forList(), revision: call.revision(), prefix: uri + "/"}
-	if _, ok := d.next(d.first()); !ok || !strings.HasPrefix(uri, skillScheme) {
-		return nil, mcp.Errorf(mcp.CodeInvalidParams, "%s is not a directory resource", shown(uri))
+	d := directory{now: s.srv.resources.now.Load(), view: call.callerView().forList(), revision: call.revision(), prefix: uri + "/"}
+	if _, ok := d.nextFile(d.firstFile()); !ok || !strings.HasPrefix(uri, skillScheme) {
+		return nil, mcp.Errorf(mcp.CodeInvalidParams, "%s is not a directory resource", shownName(uri))
 	}
-	s.elsewhere.asked(listResources)
-	return s.list(call, m, nil, d.page, dst)
+	s.remoteLists.noteListAsked(listResources)
+	return s.appendListPage(call, m, nil, d.appendPage, dst)
 }
 
 // skillAt finds a skill by the URI of its SKILL.md, in any spelling.
@@ -350,26 +350,26 @@ type directory struct {
 	prefix   string // its URI, and a slash
 }
 
-// first returns the place of its first file among all resources. What lies in it follows from there.
-func (d *directory) first() int {
+// firstFile returns the place of its first file among all resources. What lies in it follows from there.
+func (d *directory) firstFile() int {
 	at, _ := slices.BinarySearch(d.now.names, d.prefix)
 	return at
 }
 
-// next returns the place of the first file from a place on that is there and that the caller sees.
-func (d *directory) next(at int) (int, bool) {
+// nextFile returns the place of the first file from a place on that is there and that the caller sees.
+func (d *directory) nextFile(at int) (int, bool) {
 	for ; at < len(d.now.names) && strings.HasPrefix(d.now.names[at], d.prefix); at++ {
-		if r := d.now.byName[d.now.names[at]]; r.file != nil && d.view.sees(r.item()) {
+		if r := d.now.byName[d.now.names[at]]; r.file != nil && d.view.seesItem(r.item()) {
 			return at, true
 		}
 	}
 	return 0, false
 }
 
-// page is a [pager]. A child is known by its URI, which ends with a slash where it is a directory: so children are in the order of
+// appendPage is a [pager]. A child is known by its URI, which ends with a slash where it is a directory: so children are in the order of
 // the files.
-func (d *directory) page(dst []byte, after string, size int) ([]byte, string) {
-	at := d.first()
+func (d *directory) appendPage(dst []byte, after string, size int) ([]byte, string) {
+	at := d.firstFile()
 	if after > d.prefix { // a cursor may be from another directory
 		from, _ := slices.BinarySearch(d.now.names, after)
 		at = max(at, from)
@@ -381,7 +381,7 @@ func (d *directory) page(dst []byte, after string, size int) ([]byte, string) {
 			at++ // the rest of the child before
 		}
 		var ok bool
-		if at, ok = d.next(at); !ok {
+		if at, ok = d.nextFile(at); !ok {
 			last = ""
 			break
 		}

@@ -19,7 +19,7 @@ import (
 func (s *service) MayAsk(method, name []byte) bool {
 	switch string(method) {
 	case mcp.MethodToolsCall:
-		t, ok := s.tool(name)
+		t, ok := s.findTool(name)
 		return ok && t.Needs != 0
 	case mcp.MethodPromptsGet, mcp.MethodResourcesRead:
 		return true
@@ -35,65 +35,65 @@ func (s *service) Listening(ctx context.Context, c *actors.Call) (actors.Listeni
 		Notifications *mcp.SubscriptionFilter `json:"notifications"`
 	}
 	call := &Call{c: c, msg: c.Message(), svc: s, peer: Peer{c.Peer()}}
-	if err := call.decode(ctx, c.Message().Params, &in); err != nil {
+	if err := call.decodeParams(ctx, c.Message().Params, &in); err != nil {
 		return actors.Listening{}, err
 	}
 	if in.Notifications == nil {
 		return actors.Listening{}, mcp.NewError(mcp.CodeInvalidParams, "subscriptions/listen needs notifications")
 	}
-	caps := s.srv.capabilities()
+	caps := s.srv.declaredCapabilities()
 	f := protocol.FilterWithin(*in.Notifications, &caps)
-	ctx = call.context(ctx)
+	ctx = call.handlerContext(ctx)
 	view := s.viewOf(call.Principal)
 	limit := s.svc.Limits.Subscriptions
-	followed, refusal := s.followable(ctx, call, &f, limit)
+	followed, refusal := s.followableTasks(ctx, call, &f, limit)
 	if refusal != nil {
-		call.deny(refusal)
+		call.askForScopes(refusal)
 		return actors.Listening{}, refusal
 	}
 	seen := make(map[string]bool)
 	var denied *mcp.Error
 	var uris []string
 	for _, uri := range f.ResourceSubscriptions {
-		uri = s.srv.listed(view, uri)
+		uri = s.srv.listedSpelling(view, uri)
 		switch {
-		case seen[uri] || !absolute(uri) || !s.follows(view, uri) || limit >= 0 && len(uris) >= limit || s.tooLong(uri):
+		case seen[uri] || !isAbsolute(uri) || !s.mayFollow(view, uri) || limit >= 0 && len(uris) >= limit || s.tooLong(uri):
 		case s.refusesTo(call, view, uri, &denied):
-		case !s.allows(ctx, call, uri):
+		case !s.allowsResource(ctx, call, uri):
 		default:
 			seen[uri] = true
 			uris = append(uris, uri)
 		}
 	}
 	if denied != nil {
-		call.deny(denied)
+		call.askForScopes(denied)
 		return actors.Listening{}, denied
 	}
 	f.ResourceSubscriptions = uris
 	accepted, err := codec.Marshal(f)
 	if err != nil {
-		return actors.Listening{}, s.internal(mcp.MethodSubscriptionsListen, err)
+		return actors.Listening{}, s.internalError(mcp.MethodSubscriptionsListen, err)
 	}
-	later := view.afterwards()
+	later := view.forLater()
 	l := actors.Listening{Tools: f.ToolsListChanged, Prompts: f.PromptsListChanged, Resources: f.ResourcesListChanged, URIs: uris, Accepted: accepted, Changed: s.changesFor(later)}
 	if len(followed) > 0 {
 		l.Others = s.followTasks(followed)
 	}
 	principal := c.Principal()
-	l.Hears = func(uri string) bool { return s.follows(later, uri) && !s.withheld(principal, uri) }
+	l.Hears = func(uri string) bool { return s.mayFollow(later, uri) && !s.withholdsResource(principal, uri) }
 	if len(uris) > 0 && len(followed) == 0 && !l.Tools && !l.Prompts && !l.Resources {
-		l.Uncovered = func() string { return s.uncovered(later, principal, uris) }
+		l.Uncovered = func() string { return s.listenerEndReason(later, principal, uris) }
 	}
 	return l, nil
 }
 
-// allows reports whether ServerOptions.Subscribe allows a listener the resource.
-func (s *service) allows(ctx context.Context, call *Call, uri string) bool {
+// allowsResource reports whether ServerOptions.Subscribe allows a listener the resource.
+func (s *service) allowsResource(ctx context.Context, call *Call, uri string) bool {
 	if s.srv.opts.Subscribe == nil {
 		return true
 	}
 	allowed := false
-	s.contain("Subscribe", func() { allowed = s.srv.opts.Subscribe(ctx, call, uri) == nil })
+	s.containPanic("Subscribe", func() { allowed = s.srv.opts.Subscribe(ctx, call, uri) == nil })
 	return allowed
 }
 
@@ -104,19 +104,19 @@ func (s *service) allows(ctx context.Context, call *Call, uri string) bool {
 // speaks none of them takes none for one, as it would if there were none.
 func (all spoken) looksStateless(m *codec.Message) bool {
 	switch {
-	case len(all.stateless()) == 0:
+	case len(all.withoutSessions()) == 0:
 		return false
-	case len(all.sessions()) == 0:
+	case len(all.withSessions()) == 0:
 		return string(m.Method) != mcp.MethodInitialize
 	}
 	return m.ProtocolVersion != nil || string(m.Method) == mcp.MethodServerDiscover || codec.Optional(m.Meta, mcp.MetaClientCapabilities) != nil
 }
 
-// judge decides whether a message that came without headers is a stateless request, and refuses one that no
+// judgeMessage decides whether a message that came without headers is a stateless request, and refuses one that no
 // revision allows.
-func (all spoken) judge(m *codec.Message) (stateless bool, no *mcp.Error) {
+func (all spoken) judgeMessage(m *codec.Message) (stateless bool, refused *mcp.Error) {
 	switch {
-	case m.Kind == codec.Batch && len(all.sessions()) == 0:
+	case m.Kind == codec.Batch && len(all.withSessions()) == 0:
 		return false, refusal.OneMessage.MCP()
 	case m.Kind != codec.Request || !all.looksStateless(m):
 		return false, nil
@@ -131,17 +131,17 @@ func (all spoken) checkMeta(m *codec.Message) *mcp.Error {
 	if q.Version == nil || q.Revision.Stateless() && slices.Contains(all, q.Revision) {
 		return err
 	}
-	return all.refuse(string(q.Version), "")
+	return all.refuseVersion(string(q.Version), "")
 }
 
 // discovery holds the results of server/discover by revision: each is the same for all
 // requests, and encoded for the first.
 type discovery [mcp.Latest + 1][16]atomic.Pointer[[]byte]
 
-// discover appends the result of server/discover for clients of the revision. It lists
+// appendDiscovery appends the result of server/discover for clients of the revision. It lists
 // all versions, with sessions and without, newest first: a client takes the first one that
 // it knows.
-func (s *service) discover(dst []byte, r mcp.Revision) ([]byte, *mcp.Error) {
+func (s *service) appendDiscovery(dst []byte, r mcp.Revision) ([]byte, *mcp.Error) {
 	declared := 0 // what of it may change
 	for bit, has := range [...]*atomic.Bool{&s.srv.hasTasks, &s.srv.longTasks, &s.srv.hasSkills, &s.srv.hasPages} {
 		if has.Load() {
@@ -152,29 +152,29 @@ func (s *service) discover(dst []byte, r mcp.Revision) ([]byte, *mcp.Error) {
 	if result := known.Load(); result != nil {
 		return append(dst, *result...), nil
 	}
-	out, err := s.srv.head.append(nil, nil, s.listCache(), struct {
+	out, err := s.srv.head.appendResult(nil, nil, s.listCache(), struct {
 		SupportedVersions []string               `json:"supportedVersions"`
 		Capabilities      mcp.ServerCapabilities `json:"capabilities"`
 		Instructions      string                 `json:"instructions,omitempty"`
-	}{s.speaks.newestFirst(), protocol.ServerCapabilitiesFor(s.capabilities(), r), s.srv.opts.Instructions})
+	}{s.speaks.newestFirst(), protocol.ServerCapabilitiesFor(s.shownCapabilities(), r), s.srv.opts.Instructions})
 	if err != nil {
-		return nil, s.internal(mcp.MethodServerDiscover, err)
+		return nil, s.internalError(mcp.MethodServerDiscover, err)
 	}
 	known.Store(&out)
 	return append(dst, out...), nil
 }
 
-// capabilities are those of the server. The tasks of anonymous clients are not listed: they would see those of all others.
-func (s *service) capabilities() mcp.ServerCapabilities {
-	c := s.srv.capabilities()
-	if o := &s.rt.opts; c.Tasks != nil && (!o.authenticates() || o.Auth != nil && o.Auth.AllowAnonymous) {
+// shownCapabilities are those of the server. The tasks of anonymous clients are not listed: they would see those of all others.
+func (s *service) shownCapabilities() mcp.ServerCapabilities {
+	c := s.srv.declaredCapabilities()
+	if o := &s.rt.opts; c.Tasks != nil && (!o.hasAuth() || o.Auth != nil && o.Auth.AllowAnonymous) {
 		c.Tasks.List = nil
 	}
 	return c
 }
 
-// followable returns the tasks that a listener follows: those of its filter that there are. The filter keeps their ids.
-func (s *service) followable(ctx context.Context, call *Call, f *mcp.SubscriptionFilter, limit int) ([]worker.Key, *mcp.Error) {
+// followableTasks returns the tasks that a listener follows: those of its filter that there are. The filter keeps their ids.
+func (s *service) followableTasks(ctx context.Context, call *Call, f *mcp.SubscriptionFilter, limit int) ([]worker.Key, *mcp.Error) {
 	if len(f.TaskIDs) == 0 {
 		return nil, nil
 	}
@@ -191,12 +191,12 @@ func (s *service) followable(ctx context.Context, call *Call, f *mcp.Subscriptio
 		}
 		switch t, err := s.rt.tasks.Get(ctx, key); {
 		case err == nil:
-			if no := call.lacking(t.Record.Scopes); no != nil {
-				return nil, no
+			if refused := call.requireScopes(t.Record.Scopes); refused != nil {
+				return nil, refused
 			}
 			keys, f.TaskIDs = append(keys, key), append(f.TaskIDs, id)
 		case !errors.Is(err, worker.ErrUnknown):
-			return nil, s.internal(mcp.MethodSubscriptionsListen, err)
+			return nil, s.internalError(mcp.MethodSubscriptionsListen, err)
 		}
 	}
 	return keys, nil
@@ -208,7 +208,7 @@ func (s *service) followTasks(keys []worker.Key) func(context.Context, func(stri
 		again := make(chan struct{}, 1)
 		go func() {
 			_ = s.rt.tasks.FollowAll(ctx, keys, again, func(t worker.Snapshot) bool {
-				if d, err := detailed(t, mcp.Latest); err == nil {
+				if d, err := detailedTask(t, mcp.Latest); err == nil {
 					if params, err := codec.Marshal(d); err == nil {
 						send(mcp.NotifyTasks, params)
 					}

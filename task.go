@@ -58,8 +58,8 @@ func (t TaskSupport) wire() *mcp.ToolExecution {
 	return nil
 }
 
-// asked reports whether calls become tasks before they run, where their clients ask for that or can handle it.
-func (t TaskSupport) asked() bool { return t == TaskOptional || t == TaskRequired }
+// beforeRun reports whether calls become tasks before they run, where their clients ask for that or can handle it.
+func (t TaskSupport) beforeRun() bool { return t == TaskOptional || t == TaskRequired }
 
 // The causes that the context of a task's handler ends with, beside [ErrCancelled] and [ErrClosing].
 var (
@@ -128,7 +128,7 @@ func Step[T any](ctx context.Context, call *Call, name string, fn func(ctx conte
 	}
 	defer run.End()
 	began := time.Now()
-	out, failed := try(run.Context(ctx), fn)
+	out, failed := tryStep(run.Context(ctx), fn)
 	if !run.Keeps() {
 		return out, failed
 	}
@@ -150,8 +150,8 @@ func Step[T any](ctx context.Context, call *Call, name string, fn func(ctx conte
 	return out, failed
 }
 
-// try runs fn until it succeeds, fails for good or has failed often.
-func try[T any](ctx context.Context, fn func(ctx context.Context) (T, error)) (out T, err error) {
+// tryStep runs fn until it succeeds, fails for good or has failed often.
+func tryStep[T any](ctx context.Context, fn func(ctx context.Context) (T, error)) (out T, err error) {
 	wait := 100 * time.Millisecond
 	for n := 1; ; n++ {
 		out, err = fn(ctx)
@@ -171,7 +171,7 @@ func try[T any](ctx context.Context, fn func(ctx context.Context) (T, error)) (o
 
 // Task returns the id of the task that the call runs for, "" if it is none, or none yet: see [TaskAutomatic].
 func (c *Call) Task() string {
-	if a := c.attempt(); a != nil {
+	if a := c.taskAttempt(); a != nil {
 		return a.Key.ID
 	}
 	return ""
@@ -179,7 +179,7 @@ func (c *Call) Task() string {
 
 // TaskMessage sets the message for people that clients see with the task. It does nothing in a call that is no task.
 func (c *Call) TaskMessage(ctx context.Context, message string) error {
-	if a := c.attempt(); a != nil {
+	if a := c.taskAttempt(); a != nil {
 		return forHandler(a.Say(ctx, message))
 	}
 	return nil
@@ -190,8 +190,8 @@ func (c *Call) taskKey(id string) worker.Key {
 	return worker.Key{Tenant: c.c.Peer().Key().Tenant, Server: c.svc.id, ID: id}
 }
 
-// attempt is the run of the call's task, nil if it has none.
-func (c *Call) attempt() *worker.Attempt {
+// taskAttempt is the run of the call's task, nil if it has none.
+func (c *Call) taskAttempt() *worker.Attempt {
 	if d, ok := c.c.Detached().(*taskRun); ok {
 		return d.Attempt
 	}
@@ -202,26 +202,26 @@ func (c *Call) attempt() *worker.Attempt {
 func (s *service) runTask(ctx context.Context, a *worker.Attempt) worker.Result {
 	m := new(codec.Message)
 	if err := codec.Scan(a.Request.Message, m, codec.Limits{MaxDepth: s.svc.Limits.Depth, MaxValues: math.MaxInt32}); err != nil {
-		return worker.Result{Err: s.internal("task", err)}
+		return worker.Result{Err: s.internalError("task", err)}
 	}
 	revision, _ := mcp.ParseRevision(a.Revision)
-	t, ok := s.tool(m.Name)
+	t, ok := s.findTool(m.Name)
 	call := s.rt.node.NewCall(ctx, s.svc, m, actors.Apart{
 		Tenant: a.Key.Tenant, Session: a.Request.Session, Revision: revision, Client: a.Request.Client, Capabilities: a.Request.Capabilities,
 		Principal: a.Request.Principal, Attempt: a.Number,
-	}, &taskRun{Attempt: a, s: s, long: ok && t.long()})
+	}, &taskRun{Attempt: a, s: s, long: ok && t.runsLong()})
 	out, err := s.Serve(ctx, call, nil)
 	return worker.Result{Value: out, IsError: string(codec.Optional(out, "isError")) == "true", Err: err}
 }
 
 // becomesTask reports whether a call becomes a task, or why its client cannot call the tool.
 func (c *Call) becomesTask(t *tool) (yes bool, refusal *mcp.Error) {
-	if c.attempt() != nil {
+	if c.taskAttempt() != nil {
 		return false, nil
 	}
 	switch r := c.revision(); {
 	case protocol.Has(r, protocol.FeatureTasksExtension):
-		if !t.Task.asked() {
+		if !t.Task.beforeRun() {
 			return false, nil
 		}
 		caps := c.peer.Capabilities()
@@ -235,13 +235,13 @@ func (c *Call) becomesTask(t *tool) (yes bool, refusal *mcp.Error) {
 		// The server decides: a request that is too large for a task has its result, as it has from other clients.
 		return can && (len(c.msg.Params) <= maxTaskRequest || t.Rerun == Safe), nil
 	case protocol.Has(r, protocol.FeatureCoreTasks) && c.msg.Task != nil && c.svc.srv.hasTasks.Load():
-		if !t.Task.asked() {
-			return false, mcp.Errorf(mcp.CodeMethodNotFound, "calls of tool %s cannot become tasks", shown(t.Name))
+		if !t.Task.beforeRun() {
+			return false, mcp.Errorf(mcp.CodeMethodNotFound, "calls of tool %s cannot become tasks", shownName(t.Name))
 		}
 		return true, nil
 	}
 	if t.Task == TaskRequired && protocol.Has(c.revision(), protocol.FeatureCoreTasks) {
-		return false, mcp.Errorf(mcp.CodeMethodNotFound, "calls of tool %s must become tasks: send params.task", shown(t.Name))
+		return false, mcp.Errorf(mcp.CodeMethodNotFound, "calls of tool %s must become tasks: send params.task", shownName(t.Name))
 	}
 	return false, nil // a client of an older revision cannot ask for a task: it has the result
 }
@@ -285,7 +285,7 @@ func (s *service) createTask(ctx context.Context, call *Call, t *tool, args, dst
 	if refusal != nil {
 		return nil, 0, refusal
 	}
-	if err := t.read(ctx, call, args, nil); err != nil {
+	if err := t.readArguments(ctx, call, args, nil); err != nil {
 		return s.failedTool(call, t, dst, err)
 	}
 	if t.BeforeTask != nil {
@@ -300,30 +300,30 @@ func (s *service) createTask(ctx context.Context, call *Call, t *tool, args, dst
 		return nil, 0, refusal
 	}
 	if errors.Is(err, errTaskTooLarge) {
-		return nil, 0, mcp.Errorf(mcp.CodeInvalidParams, "a request that becomes a task of tool %s may have %d bytes", shown(t.Name), maxTaskRequest)
+		return nil, 0, mcp.Errorf(mcp.CodeInvalidParams, "a request that becomes a task of tool %s may have %d bytes", shownName(t.Name), maxTaskRequest)
 	}
 	if err != nil {
-		return nil, 0, s.failure(call, "tools/call "+t.Name, err)
+		return nil, 0, s.handlerError(call, "tools/call "+t.Name, err)
 	}
 	s.rt.logTask("a task was created", made.Key, "tool", t.Name)
 	if t.TaskAfter > 0 && protocol.Has(call.revision(), protocol.FeatureTasksExtension) { // who asked for a task gets one
 		if made, err = s.awaitTask(ctx, made, t.TaskAfter); err == nil && made.Record.State == task.Ended {
-			return s.outcome(call, made, false, dst)
+			return s.appendOutcome(call, made, false, dst)
 		}
 	}
 	r := call.revision()
-	var out any = protocol.CreateTaskResult{Task: made.Record.Core(made.Key.ID, r), Meta: immediate(t.TaskNotice)}
+	var out any = protocol.CreateTaskResult{Task: made.Record.Core(made.Key.ID, r), Meta: immediateMeta(t.TaskNotice)}
 	if protocol.Has(r, protocol.FeatureTasksExtension) {
-		out = s.created(made, r)
+		out = s.createdResult(made, r)
 	}
 	if dst, err = codec.AppendMarshal(dst, out); err != nil {
-		return nil, 0, s.internal("tools/call "+t.Name, err)
+		return nil, 0, s.internalError("tools/call "+t.Name, err)
 	}
 	return dst, 0, nil
 }
 
-// created is the result that says which task a call has become (2026-07-28).
-func (s *service) created(made worker.Snapshot, r mcp.Revision) protocol.CreatedTask {
+// createdResult is the result that says which task a call has become (2026-07-28).
+func (s *service) createdResult(made worker.Snapshot, r mcp.Revision) protocol.CreatedTask {
 	return protocol.CreatedTask{ResultType: mcp.ResultTask, TaskHandle: made.Record.Handle(made.Key.ID, r), Meta: mcp.Meta(nil).WithServerInfo(s.srv.impl)}
 }
 
@@ -346,8 +346,8 @@ func relatedTask(meta mcp.Meta, id string) mcp.Meta {
 	return meta.With(mcp.MetaRelatedTask, mcp.Raw(mcp.RelatedTask{TaskID: id}))
 }
 
-// immediate is the `_meta` of a task's creation, with what the model may be told meanwhile.
-func immediate(notice string) mcp.Meta {
+// immediateMeta is the `_meta` of a task's creation, with what the model may be told meanwhile.
+func immediateMeta(notice string) mcp.Meta {
 	if notice == "" {
 		return nil
 	}
@@ -379,7 +379,7 @@ func (s *service) newTask(call *Call, t *tool, args []byte, ttl time.Duration) (
 		return worker.NewTask{}, errTaskTooLarge
 	}
 	return worker.NewTask{
-		Tenant: p.Key().Tenant, From: call.c.From(), Who: shown(call.Principal().String()), Scopes: call.c.Needs(), Server: s.id, Revision: p.Revision().String(), Method: mcp.MethodToolsCall, Name: t.Name, TTL: ttl,
+		Tenant: p.Key().Tenant, From: call.c.From(), Who: shownName(call.Principal().String()), Scopes: call.c.Needs(), Server: s.id, Revision: p.Revision().String(), Method: mcp.MethodToolsCall, Name: t.Name, TTL: ttl,
 		Request: request,
 	}, nil
 }
@@ -413,8 +413,8 @@ type recentTask struct {
 // recent is for how long a task is one of them: longer than it takes until every node has heard of a revocation.
 const recent = 10 * time.Second
 
-// add adds a task, and forgets those that were made before a time.
-func (r *recentTasks) add(t recentTask, before time.Time) {
+// addTask adds a task, and forgets those that were made before a time.
+func (r *recentTasks) addTask(t recentTask, before time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	old := 0
@@ -424,8 +424,8 @@ func (r *recentTasks) add(t recentTask, before time.Time) {
 	r.all = append(r.all[old:], t)
 }
 
-// those returns them.
-func (r *recentTasks) those() []recentTask {
+// allTasks returns them.
+func (r *recentTasks) allTasks() []recentTask {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.all)
@@ -439,7 +439,7 @@ func (rt *Runtime) noteTask(ctx context.Context, call *Call, key worker.Key) {
 	}
 	now := time.Now()
 	made := recentTask{key, c.token, now}
-	rt.recent.add(made, now.Add(-recent))
+	rt.recent.addTask(made, now.Add(-recent))
 	rt.endTasks(context.WithoutCancel(ctx), made) // the call may have ended with what its caller held
 }
 
@@ -508,8 +508,8 @@ func (s *service) awaitTask(ctx context.Context, made worker.Snapshot, d time.Du
 	return made, err
 }
 
-// outcome appends what the call of an ended task would have been answered with. If related is set, a result names the task.
-func (s *service) outcome(call *Call, t worker.Snapshot, related bool, dst []byte) ([]byte, int, *mcp.Error) {
+// appendOutcome appends what the call of an ended task would have been answered with. If related is set, a result names the task.
+func (s *service) appendOutcome(call *Call, t worker.Snapshot, related bool, dst []byte) ([]byte, int, *mcp.Error) {
 	switch o := t.Record.Outcome; o.Kind {
 	case task.Done, task.ToolError:
 		var x mcp.CallToolResult
@@ -521,7 +521,7 @@ func (s *service) outcome(call *Call, t worker.Snapshot, related bool, dst []byt
 			dst, err = call.appendToolResult(dst, &x)
 		}
 		if err != nil {
-			return nil, 0, s.internal("the result of a task", err)
+			return nil, 0, s.internalError("the result of a task", err)
 		}
 		code := 0
 		if o.Kind == task.ToolError {
@@ -533,7 +533,7 @@ func (s *service) outcome(call *Call, t worker.Snapshot, related bool, dst []byt
 	}
 	e := new(mcp.Error)
 	if err := codec.Unmarshal(t.Record.Failure(), e); err != nil {
-		return nil, 0, s.internal("the error of a task", err)
+		return nil, 0, s.internalError("the error of a task", err)
 	}
 	return nil, 0, e
 }
@@ -541,8 +541,8 @@ func (s *service) outcome(call *Call, t worker.Snapshot, related bool, dst []byt
 // Node returns the name of the node that runs the call ([StoreOptions].Node).
 func (c *Call) Node() string { return c.svc.rt.cluster.Name() }
 
-// detailed is a task as a reader of the extension sees it, with its result.
-func detailed(t worker.Snapshot, r mcp.Revision) (protocol.DetailedTask, error) {
+// detailedTask is a task as a reader of the extension sees it, with its result.
+func detailedTask(t worker.Snapshot, r mcp.Revision) (protocol.DetailedTask, error) {
 	var result json.RawMessage
 	if t.Record.Status(r) == mcp.TaskCompleted {
 		var x mcp.CallToolResult

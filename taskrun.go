@@ -38,8 +38,8 @@ type taskRun struct {
 
 var _ actors.Detached = (*taskRun)(nil)
 
-// key makes the key of a question unique in the task. A later run that asks in the same order gets the same keys.
-func (r *taskRun) key(key string) string {
+// questionKey makes the key of a question unique in the task. A later run that asks in the same order gets the same keys.
+func (r *taskRun) questionKey(key string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.long {
@@ -62,7 +62,7 @@ func (r *taskRun) Ask(ctx context.Context, qs []actors.Question) ([]actors.Answe
 		if err != nil {
 			return nil, err
 		}
-		asked[i] = worker.Question{Key: r.key(q.Key), Request: request}
+		asked[i] = worker.Question{Key: r.questionKey(q.Key), Request: request}
 	}
 	replies, err := r.Attempt.Ask(ctx, asked)
 	if err != nil {
@@ -127,7 +127,7 @@ func (r *taskRun) Tell(ctx context.Context, method string, params []byte) error 
 		return err
 	}
 	value, err := strconv.ParseFloat(string(p["progress"]), 64)
-	if err != nil || !r.rises(value) {
+	if err != nil || !r.mayTellProgress(value) {
 		return err
 	}
 	p["_meta"] = mcp.Raw(relatedTask(nil, r.Key.ID))
@@ -152,7 +152,7 @@ func (r *taskRun) sayProgress(ctx context.Context, params []byte) error {
 		return err
 	}
 	value, err := p.Progress.Float64()
-	if err != nil || !r.rises(value) {
+	if err != nil || !r.mayTellProgress(value) {
 		return err
 	}
 	text := p.Progress.String()
@@ -162,11 +162,11 @@ func (r *taskRun) sayProgress(ctx context.Context, params []byte) error {
 	if p.Message != "" {
 		text += ": " + p.Message
 	}
-	return forHandler(r.Say(ctx, shortened(text, maxProgressText))) // a record has less room than an event
+	return forHandler(r.Say(ctx, shortenText(text, maxProgressText))) // a record has less room than an event
 }
 
-// rises reports whether progress may be told: it is more than before, and the last was told a while ago.
-func (r *taskRun) rises(value float64) bool {
+// mayTellProgress reports whether progress may be told: it is more than before, and the last was told a while ago.
+func (r *taskRun) mayTellProgress(value float64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now, every := time.Now(), progressEvery
@@ -203,12 +203,12 @@ type becoming struct {
 	attempt *worker.Attempt // nil: it became none
 }
 
-// long reports whether a call that takes long becomes a task by itself.
-func (t *tool) long() bool { return t.Task == TaskAutomatic && t.safe }
+// runsLong reports whether a call that takes long becomes a task by itself.
+func (t *tool) runsLong() bool { return t.Task == TaskAutomatic && t.safe }
 
 // mayBecome reports whether the client may be one that handles tasks which it has not asked for. It does not decode what the client declares.
 func (c *Call) mayBecome() bool {
-	return protocol.Has(c.revision(), protocol.FeatureTasksExtension) && c.attempt() == nil && codec.Optional(c.peer.p.Capabilities(), "extensions") != nil
+	return protocol.Has(c.revision(), protocol.FeatureTasksExtension) && c.taskAttempt() == nil && codec.Optional(c.peer.p.Capabilities(), "extensions") != nil
 }
 
 // runLong runs the tool, and has the call become a task if that takes long. Where a middleware calls next several times, the first one promises that, for the
@@ -223,7 +223,7 @@ func (t *tool) runLong(ctx context.Context, call *Call, args, dst []byte) (out [
 	returned := false
 	defer func() { // the handler may panic, or end the goroutine; a middleware may go on then
 		if !returned && call.passing == nil {
-			call.conclude(broken)
+			call.concludeTask(brokenResult)
 		}
 	}()
 	out, err = t.run(ctx, call, args, dst)
@@ -234,11 +234,11 @@ func (t *tool) runLong(ctx context.Context, call *Call, args, dst []byte) (out [
 // longCall is a call whose handler runs, as its node sees it.
 type longCall Call
 
-func (c *longCall) TakesLong(ending bool) (again bool) { return (*Call)(c).become(ending) }
+func (c *longCall) TakesLong(ending bool) (again bool) { return (*Call)(c).becomeTask(ending) }
 
-// become makes a task of the call, unless its handler has returned, its client handles none, or there are too many. If the node ends, it waits for a task that is just
+// becomeTask makes a task of the call, unless its handler has returned, its client handles none, or there are too many. If the node ends, it waits for a task that is just
 // being made: there may be none, where this one gets its place anyway. It reports whether there may be one once there is room.
-func (c *Call) become(ending bool) (again bool) {
+func (c *Call) becomeTask(ending bool) (again bool) {
 	b := &becoming{done: make(chan struct{})}
 	for !c.fate.CompareAndSwap(promised, b) {
 		other := c.fate.Load()
@@ -253,21 +253,21 @@ func (c *Call) become(ending bool) (again bool) {
 		}
 	}
 	defer func() { // it may panic
-		if b.attempt = c.attempt(); b.attempt == nil {
+		if b.attempt = c.taskAttempt(); b.attempt == nil {
 			c.fate.Store(promised)
 		}
 		close(b.done)
 	}()
-	return c.svc.adopt(c, ending)
+	return c.svc.adoptTask(c, ending)
 }
 
-// broken is the result of a handler that has not returned.
-func broken() worker.Result {
+// brokenResult is the result of a handler that has not returned.
+func brokenResult() worker.Result {
 	return worker.Result{Err: mcp.NewError(mcp.CodeInternalError, "")}
 }
 
-// conclude ends the promise, or has none be made any more, and gives the result to the task, if there is one: only then it asks for it.
-func (c *Call) conclude(result func() worker.Result) {
+// concludeTask ends the promise, or has none be made any more, and gives the result to the task, if there is one: only then it asks for it.
+func (c *Call) concludeTask(result func() worker.Result) {
 	for {
 		switch b := c.fate.Load(); {
 		case b == over:
@@ -285,9 +285,9 @@ func (c *Call) conclude(result func() worker.Result) {
 	}
 }
 
-// concludeLong is conclude with the response of the call, which was appended to dst.
+// concludeLong is concludeTask with the response of the call, which was appended to dst.
 func (s *service) concludeLong(call *Call, out, dst []byte, err *mcp.Error) {
-	call.conclude(func() worker.Result { // the response is a copy: the task may store it once its bytes are another call's
+	call.concludeTask(func() worker.Result { // the response is a copy: the task may store it once its bytes are another call's
 		res := worker.Result{Err: err}
 		if err == nil {
 			res.Value = bytes.Clone(out[len(dst):])
@@ -297,10 +297,10 @@ func (s *service) concludeLong(call *Call, out, dst []byte, err *mcp.Error) {
 	})
 }
 
-// adopt stores a task of a call that runs, and tells its client, if the call can become one. It reports whether it may become one once there is room.
-func (s *service) adopt(call *Call, ending bool) (later bool) {
+// adoptTask stores a task of a call that runs, and tells its client, if the call can become one. It reports whether it may become one once there is room.
+func (s *service) adoptTask(call *Call, ending bool) (later bool) {
 	t := call.tool
-	if s.rt.alone() && (ending || s.rt.leaving.Load()) { // the task would end with the process, and the call may yet end before it
+	if s.rt.storesInMemory() && (ending || s.rt.leaving.Load()) { // the task would end with the process, and the call may yet end before it
 		return false
 	}
 	if caps := call.peer.Capabilities(); !caps.Has(mcp.CapClientTasksExtension) {
@@ -341,7 +341,7 @@ func (s *service) adopt(call *Call, ending bool) (later bool) {
 		return errors.Is(err, worker.ErrNoPlace) || errors.Is(err, worker.ErrTooMany) || errors.Is(err, worker.ErrFull)
 	}
 	s.rt.noteTask(ctx, call, made.Key)
-	answer, err := codec.AppendMarshal([]byte(`,"result":`), s.created(made, call.revision()))
+	answer, err := codec.AppendMarshal([]byte(`,"result":`), s.createdResult(made, call.revision()))
 	if err == nil {
 		run := &taskRun{Attempt: a, s: s, long: true}
 		for _, key := range asked.Keys {

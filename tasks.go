@@ -31,7 +31,7 @@ func errNoTask() *mcp.Error {
 // tasksMethod answers the methods of tasks.
 func (s *service) tasksMethod(ctx context.Context, call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {
 	r := call.revision()
-	caps := s.capabilities()
+	caps := s.shownCapabilities()
 	if known, ok := protocol.LookupMethod(m.Method); !ok || !protocol.ServerHas(&caps, known.Needs(protocol.ToServer, r)) {
 		return nil, methodNotFound(m)
 	}
@@ -44,7 +44,7 @@ func (s *service) tasksMethod(ctx context.Context, call *Call, m *codec.Message,
 		return s.listTasks(ctx, call, m, dst)
 	}
 	var p protocol.UpdateTaskParams
-	if err := call.decode(ctx, m.Params, &p); err != nil {
+	if err := call.decodeParams(ctx, m.Params, &p); err != nil {
 		return nil, err
 	}
 	if p.TaskID == "" {
@@ -55,8 +55,8 @@ func (s *service) tasksMethod(ctx context.Context, call *Call, m *codec.Message,
 		return nil, errNoTask()
 	}
 	if string(m.Method) != mcp.MethodTasksGet { // which reads the task itself, and no more than once
-		if no := s.lacksTask(ctx, call, key); no != nil {
-			return nil, no
+		if refused := s.lacksTask(ctx, call, key); refused != nil {
+			return nil, refused
 		}
 	}
 	s.rt.logTask("a task was asked for", key, "method", string(m.Method))
@@ -80,7 +80,7 @@ func (s *service) lacksTask(ctx context.Context, call *Call, key worker.Key) *mc
 	if err != nil {
 		return s.failedTask(call, err)
 	}
-	return call.lacking(t.Record.Scopes)
+	return call.requireScopes(t.Record.Scopes)
 }
 
 // failedTask is the answer for an error of the tasks.
@@ -94,7 +94,7 @@ func (s *service) failedTask(call *Call, err error) *mcp.Error {
 	case errors.Is(err, worker.ErrTooMuch):
 		return mcp.Errorf(mcp.CodeInvalidParams, "the answers of a task may have %d bytes together, with its questions", limits.TaskAsked.Value())
 	}
-	return s.internal(string(call.msg.Method), err)
+	return s.internalError(string(call.msg.Method), err)
 }
 
 func (s *service) getTask(ctx context.Context, call *Call, m *codec.Message, key worker.Key, dst []byte) ([]byte, *mcp.Error) {
@@ -102,19 +102,19 @@ func (s *service) getTask(ctx context.Context, call *Call, m *codec.Message, key
 	if err != nil {
 		return nil, s.failedTask(call, err)
 	}
-	if no := call.lacking(t.Record.Scopes); no != nil {
-		return nil, no
+	if refused := call.requireScopes(t.Record.Scopes); refused != nil {
+		return nil, refused
 	}
 	r := call.revision()
 	if !protocol.Has(r, protocol.FeatureTasksExtension) {
-		s.rt.reminders.begin(key, &t.Record) // the process that ran it may be gone
-		return s.encode(dst, call, m, nil, mcp.GetTaskResult{Task: t.Record.Core(key.ID, r)})
+		s.rt.reminders.watchTask(key, &t.Record) // the process that ran it may be gone
+		return s.encodeResult(dst, call, m, nil, mcp.GetTaskResult{Task: t.Record.Core(key.ID, r)})
 	}
-	d, err := detailed(t, r)
+	d, err := detailedTask(t, r)
 	if err != nil {
-		return nil, s.internal(string(m.Method), err)
+		return nil, s.internalError(string(m.Method), err)
 	}
-	return s.encode(dst, call, m, nil, d)
+	return s.encodeResult(dst, call, m, nil, d)
 }
 
 func (s *service) cancelTask(ctx context.Context, call *Call, m *codec.Message, key worker.Key, dst []byte) ([]byte, *mcp.Error) {
@@ -124,7 +124,7 @@ func (s *service) cancelTask(ctx context.Context, call *Call, m *codec.Message, 
 		if err != nil && !errors.Is(err, task.ErrEnded) {
 			return nil, s.failedTask(call, err)
 		}
-		return s.encode(dst, call, m, nil, struct{}{})
+		return s.encodeResult(dst, call, m, nil, struct{}{})
 	}
 	if errors.Is(err, task.ErrEnded) {
 		return nil, mcp.Errorf(mcp.CodeInvalidParams, "the task has ended: it is %s", t.Record.Status(r))
@@ -132,7 +132,7 @@ func (s *service) cancelTask(ctx context.Context, call *Call, m *codec.Message, 
 	if err != nil {
 		return nil, s.failedTask(call, err)
 	}
-	return s.encode(dst, call, m, nil, protocol.CancelTaskResult{Task: t.Record.Core(key.ID, r)})
+	return s.encodeResult(dst, call, m, nil, protocol.CancelTaskResult{Task: t.Record.Core(key.ID, r)})
 }
 
 func (s *service) updateTask(ctx context.Context, call *Call, m *codec.Message, key worker.Key, given mcp.InputResponses, dst []byte) ([]byte, *mcp.Error) {
@@ -152,7 +152,7 @@ func (s *service) updateTask(ctx context.Context, call *Call, m *codec.Message, 
 	if _, err := s.rt.tasks.Answer(ctx, key, answers); err != nil {
 		return nil, s.failedTask(call, err)
 	}
-	return s.encode(dst, call, m, nil, struct{}{})
+	return s.encodeResult(dst, call, m, nil, struct{}{})
 }
 
 // taskResult waits for the end of a task, and answers as its call would have been (2025-11-25). Meanwhile it puts the task's
@@ -163,7 +163,7 @@ func (s *service) taskResult(ctx context.Context, call *Call, key worker.Key, ds
 	for {
 		var ask []task.Question
 		err := s.rt.tasks.Follow(ctx, key, func(now worker.Snapshot) bool {
-			t, ask = now, call.unasked(now, asked)
+			t, ask = now, call.openQuestions(now, asked)
 			return now.Record.State != task.Ended && ask == nil
 		})
 		if err == nil && ask != nil {
@@ -176,15 +176,15 @@ func (s *service) taskResult(ctx context.Context, call *Call, key worker.Key, ds
 			break
 		}
 	}
-	if no := call.lacking(t.Record.Scopes); no != nil {
-		return nil, no
+	if refused := call.requireScopes(t.Record.Scopes); refused != nil {
+		return nil, refused
 	}
-	dst, _, failed := s.outcome(call, t, true, dst)
+	dst, _, failed := s.appendOutcome(call, t, true, dst)
 	return dst, failed
 }
 
-// unasked returns the open questions of a task that its client can answer, and that the call has not asked.
-func (c *Call) unasked(t worker.Snapshot, asked map[string]bool) []task.Question {
+// openQuestions returns the open questions of a task that its client can answer, and that the call has not asked.
+func (c *Call) openQuestions(t worker.Snapshot, asked map[string]bool) []task.Question {
 	return openFor(&c.peer, t, asked)
 }
 
@@ -228,8 +228,8 @@ func (s *service) askForTask(ctx context.Context, call *Call, key worker.Key, op
 	if before, ok := s.asking.Swap(key.ID, me); ok { // its client may be gone: the newest call asks
 		before.(*asker).cancel(errAnswered)
 	}
-	defer s.asks(key, me)()
-	return s.putForTask(ctx, cancel, key, open, call.put)
+	defer s.tellAsks(key, me)()
+	return s.putForTask(ctx, cancel, key, open, call.putQuestions)
 }
 
 // putForTask puts questions of a task to a client with put, and takes its answers.
@@ -294,12 +294,12 @@ func (s *service) listTasks(ctx context.Context, call *Call, m *codec.Message, d
 	aad := []byte("tasks " + tenant + " " + s.id)
 	from := uint64(0)
 	if m.Cursor != nil {
-		plain, err := s.rt.unseal(text(m.Cursor), aad)
+		plain, err := s.rt.openSealed(decodeText(m.Cursor), aad)
 		if err == nil {
 			from, err = strconv.ParseUint(plain, 10, 64)
 		}
 		if errors.Is(err, store.ErrUnavailable) {
-			return nil, s.internal(mcp.MethodTasksList, err)
+			return nil, s.internalError(mcp.MethodTasksList, err)
 		}
 		if err != nil {
 			return nil, mcp.NewError(mcp.CodeInvalidParams, "the cursor is not one of this list")
@@ -307,21 +307,21 @@ func (s *service) listTasks(ctx context.Context, call *Call, m *codec.Message, d
 	}
 	all, next, err := s.rt.tasks.List(ctx, tenant, s.id, from, s.limits.PageSize)
 	if err != nil {
-		return nil, s.internal(mcp.MethodTasksList, err)
+		return nil, s.internalError(mcp.MethodTasksList, err)
 	}
 	out := protocol.ListTasksResult{Tasks: make([]mcp.Task, len(all))}
 	for i, t := range all {
 		out.Tasks[i] = t.Record.Core(t.Key.ID, call.revision())
-		if no, _ := s.require(call.c.Principal(), t.Record.Scopes); no != nil {
+		if refused, _ := s.requireScopes(call.c.Principal(), t.Record.Scopes); refused != nil {
 			out.Tasks[i].StatusMessage = "" // may have what the call has said
 		}
 	}
 	if next != 0 {
-		if out.NextCursor, err = s.rt.seal(strconv.FormatUint(next, 10), aad); err != nil {
-			return nil, s.internal(mcp.MethodTasksList, err)
+		if out.NextCursor, err = s.rt.sealText(strconv.FormatUint(next, 10), aad); err != nil {
+			return nil, s.internalError(mcp.MethodTasksList, err)
 		}
 	}
-	return s.encode(dst, call, m, nil, out)
+	return s.encodeResult(dst, call, m, nil, out)
 }
 
 // adminTasks are the tasks of all principals, for the operator.
@@ -345,7 +345,7 @@ func (a adminTasks) List(ctx context.Context, q admin.Query) (page admin.Page, e
 			return admin.Page{}, err
 		}
 		for _, t := range all {
-			if told := a.task(t); admin.Matches(told.State, q.State) {
+			if told := a.describeTask(t); admin.Matches(told.State, q.State) {
 				page.Tasks = append(page.Tasks, told)
 			}
 		}
@@ -357,8 +357,8 @@ func (a adminTasks) List(ctx context.Context, q admin.Query) (page admin.Page, e
 	return page, nil
 }
 
-// task is what is told of a task.
-func (a adminTasks) task(t worker.Snapshot) admin.Task {
+// describeTask is what is told of a task.
+func (a adminTasks) describeTask(t worker.Snapshot) admin.Task {
 	r := &t.Record
 	out := admin.Task{
 		ID: t.Key.ID, State: r.State.String(), Tool: r.Name, Server: t.Key.Server, Tenant: t.Key.Tenant, Principal: r.Who, Address: r.From,
@@ -367,14 +367,14 @@ func (a adminTasks) task(t worker.Snapshot) admin.Task {
 	if r.State == task.Ended && r.Outcome != nil {
 		out.State = r.Outcome.Kind.String()
 	}
-	if here := a.rt.service(t.Key.Server); here != nil {
+	if here := a.rt.serviceByID(t.Key.Server); here != nil {
 		out.Server = here.path
 	}
 	return out
 }
 
-// find reads a task by its id.
-func (a adminTasks) find(ctx context.Context, id string) (t worker.Snapshot, err error) {
+// findTask reads a task by its id.
+func (a adminTasks) findTask(ctx context.Context, id string) (t worker.Snapshot, err error) {
 	key, err := a.rt.tasks.Find(ctx, id)
 	if err == nil {
 		t, err = a.rt.tasks.Get(ctx, key)
@@ -386,12 +386,12 @@ func (a adminTasks) find(ctx context.Context, id string) (t worker.Snapshot, err
 }
 
 func (a adminTasks) Show(ctx context.Context, id string, result bool) (admin.Detail, error) {
-	t, err := a.find(ctx, id)
+	t, err := a.findTask(ctx, id)
 	if err != nil {
 		return admin.Detail{}, err
 	}
 	r := &t.Record
-	d := admin.Detail{Task: a.task(t), Lost: r.Lost, AllRuns: int(r.Epoch), Asked: len(r.Questions), Runs: []admin.Run{}, Steps: []admin.Step{}, Questions: []admin.Question{}}
+	d := admin.Detail{Task: a.describeTask(t), Lost: r.Lost, AllRuns: int(r.Epoch), Asked: len(r.Questions), Runs: []admin.Run{}, Steps: []admin.Step{}, Questions: []admin.Question{}}
 	for _, run := range r.Runs {
 		told := admin.Run{Number: run.Epoch, Attempt: run.Attempt, Node: run.Node, Began: time.UnixMilli(run.Began), How: string(run.End)}
 		if run.End != "" {
@@ -429,10 +429,10 @@ func (a adminTasks) Cancel(ctx context.Context, id string) (admin.Task, error) {
 	case errors.Is(err, worker.ErrUnknown):
 		return admin.Task{}, admin.ErrUnknown
 	case errors.Is(err, task.ErrEnded):
-		return admin.Task{}, fmt.Errorf("%w: it is %s", admin.ErrEnded, a.task(t).State)
+		return admin.Task{}, fmt.Errorf("%w: it is %s", admin.ErrEnded, a.describeTask(t).State)
 	case err != nil:
 		return admin.Task{}, err
 	}
 	a.rt.log.Info("an operator has cancelled a task", "server", key.Server, "task", telemetry.Hash(id))
-	return a.task(t), nil
+	return a.describeTask(t), nil
 }

@@ -186,20 +186,20 @@ func addTyped[In, Out any](s *Server, t Tool, handler func(ctx context.Context, 
 		}
 		t.InputSchema = inferred.Shown
 	}
-	respond, structured := responder[Out]()
+	respond, structured := resultWriter[Out]()
 	if structured && t.OutputSchema == nil {
 		if t.OutputSchema, err = toolschema.InferResult(structuredType[Out]()); err != nil {
 			return fmt.Errorf("troupe: tool %q: %w", t.Name, err)
 		}
 	}
-	pretouch(reflect.TypeFor[In](), structuredType[Out]())
+	precompileTypes(reflect.TypeFor[In](), structuredType[Out]())
 	e, err := newTool(t, inferred)
 	if err != nil {
 		return err
 	}
 	e.run = func(ctx context.Context, c *Call, args, dst []byte) ([]byte, error) {
 		var in In
-		if err := e.read(ctx, c, args, &in); err != nil {
+		if err := e.readArguments(ctx, c, args, &in); err != nil {
 			return nil, err
 		}
 		out, err := handler(ctx, c, in)
@@ -235,21 +235,21 @@ func addRaw(s *Server, t Tool, handler func(ctx context.Context, call *Call, arg
 		return err
 	}
 	e.run = func(ctx context.Context, c *Call, args, dst []byte) ([]byte, error) {
-		if err := e.read(ctx, c, args, nil); err != nil {
+		if err := e.readArguments(ctx, c, args, nil); err != nil {
 			return nil, err
 		}
 		out, err := handler(ctx, c, append(json.RawMessage(nil), args...))
 		if err != nil {
 			return nil, err
 		}
-		return e.respond(c, dst, out)
+		return e.appendResult(c, dst, out)
 	}
 	return s.addTool(e, replace)
 }
 
 // resultTypes compiles the codec of results before the first call of any tool.
 var resultTypes = sync.OnceFunc(func() {
-	pretouch(reflect.TypeFor[mcp.CallToolResult](), reflect.TypeFor[*mcp.TextContent]())
+	precompileTypes(reflect.TypeFor[mcp.CallToolResult](), reflect.TypeFor[*mcp.TextContent]())
 })
 
 // newTool makes a tool whose arguments are checked against the inferred schema, or against its InputSchema if that is nil.
@@ -262,8 +262,8 @@ func newTool(t Tool, inferred *toolschema.Inferred) (*tool, error) {
 	if err := checkNeeds(t.Needs); err != nil {
 		return nil, fmt.Errorf("troupe: tool %q: %w", t.Name, err)
 	}
-	e := &tool{Tool: t.clone()}
-	if e.meta, err = t.UI.tied(t.Meta); err != nil {
+	e := &tool{Tool: t.cloneTool()}
+	if e.meta, err = t.UI.tieMeta(t.Meta); err != nil {
 		return nil, fmt.Errorf("troupe: tool %q: %w", t.Name, err)
 	}
 	if inferred != nil {
@@ -289,20 +289,20 @@ func (s *Server) addTool(t *tool, replace bool) error {
 	if s == nil {
 		return fmt.Errorf("troupe: tool %q: %w", t.Name, errNoServer)
 	}
-	needs, err := s.guard(t.Scopes)
+	needs, err := s.guardScopes(t.Scopes)
 	if err != nil {
 		return fmt.Errorf("troupe: tool %q: %w", t.Name, err)
 	}
 	t.needs = needs
-	replaced, err := s.tools.put(t.Name, t, replace)
+	replaced, err := s.tools.putItem(t.Name, t, replace)
 	if err != nil {
 		return fmt.Errorf("troupe: tool %w", err)
 	}
-	if t.long() {
+	if t.runsLong() {
 		s.longTasks.Store(true)
 	}
-	if t.Task.asked() && !s.hasTasks.Swap(true) {
-		if here := s.mount.service(); here != nil {
+	if t.Task.beforeRun() && !s.hasTasks.Swap(true) {
+		if here := s.mount.mountedService(); here != nil {
 			here.rt.tasks.Serve(here.id)
 		}
 	}
@@ -317,8 +317,8 @@ func (s *Server) addTool(t *tool, replace bool) error {
 	return nil
 }
 
-// clone returns a copy that shares no memory with t that the program may write to.
-func (t Tool) clone() Tool {
+// cloneTool returns a copy that shares no memory with t that the program may write to.
+func (t Tool) cloneTool() Tool {
 	t.InputSchema, t.OutputSchema = slices.Clone(t.InputSchema), slices.Clone(t.OutputSchema)
 	t.Icons, t.Meta = slices.Clone(t.Icons), t.Meta.Clone()
 	t.UI.For, t.Scopes = slices.Clone(t.UI.For), slices.Clone(t.Scopes)
@@ -335,7 +335,7 @@ func (s *Server) Tools() []Tool {
 	now := s.tools.now.Load()
 	all := make([]Tool, len(now.names))
 	for i, name := range now.names {
-		all[i] = now.byName[name].Tool.clone()
+		all[i] = now.byName[name].Tool.cloneTool()
 	}
 	return all
 }
@@ -346,11 +346,11 @@ func (s *service) checkHeaders(m *codec.Message, principal any, header map[strin
 	if string(m.Method) != mcp.MethodToolsCall {
 		return nil
 	}
-	t, ok := s.tool(m.Name)
+	t, ok := s.findTool(m.Name)
 	if !ok {
 		return nil
 	}
-	if v := s.viewOf(func() Principal { return principalOf(principal) }); !v.sees(t.item()) {
+	if v := s.viewOf(func() Principal { return principalOf(principal) }); !v.seesItem(t.item()) {
 		return nil
 	}
 	if err := t.headers.Check(header, m.Arguments); err != nil {
@@ -376,16 +376,16 @@ func (t *tool) checkInput(args []byte) error {
 	return nil
 }
 
-// read checks the arguments of a call, and decodes them into in unless that is nil. Large
+// readArguments checks the arguments of a call, and decodes them into in unless that is nil. Large
 // arguments are read in turn.
-func (t *tool) read(ctx context.Context, c *Call, args []byte, in any) error {
-	if c.large(args) {
-		return c.c.Turn(ctx, func() error { return t.readNow(args, in) })
+func (t *tool) readArguments(ctx context.Context, c *Call, args []byte, in any) error {
+	if c.isLarge(args) {
+		return c.c.Turn(ctx, func() error { return t.readArgumentsNow(args, in) })
 	}
-	return t.readNow(args, in)
+	return t.readArgumentsNow(args, in)
 }
 
-func (t *tool) readNow(args []byte, in any) error {
+func (t *tool) readArgumentsNow(args []byte, in any) error {
 	if err := t.checkInput(args); err != nil {
 		return err
 	}
@@ -398,17 +398,17 @@ func (t *tool) readNow(args []byte, in any) error {
 	return nil
 }
 
-// responder returns the function that makes a result of a value of type Out.
-func responder[Out any]() (f func(t *tool, c *Call, dst []byte, out Out) ([]byte, error), structured bool) {
+// resultWriter returns the function that makes a result of a value of type Out.
+func resultWriter[Out any]() (f func(t *tool, c *Call, dst []byte, out Out) ([]byte, error), structured bool) {
 	wrap := func(content func(Out) mcp.Contents) func(*tool, *Call, []byte, Out) ([]byte, error) {
 		return func(t *tool, c *Call, dst []byte, out Out) ([]byte, error) {
-			return t.respond(c, dst, &mcp.CallToolResult{Content: content(out)})
+			return t.appendResult(c, dst, &mcp.CallToolResult{Content: content(out)})
 		}
 	}
 	switch reflect.TypeFor[Out]() {
 	case reflect.TypeFor[*mcp.CallToolResult]():
 		return func(t *tool, c *Call, dst []byte, out Out) ([]byte, error) {
-			return t.respond(c, dst, any(out).(*mcp.CallToolResult))
+			return t.appendResult(c, dst, any(out).(*mcp.CallToolResult))
 		}, false
 	case reflect.TypeFor[string]():
 		return wrap(func(out Out) mcp.Contents { return mcp.Contents{mcp.Text(any(out).(string))} }), false
@@ -428,7 +428,7 @@ func responder[Out any]() (f func(t *tool, c *Call, dst []byte, out Out) ([]byte
 				return nil, fmt.Errorf("troupe: tool %s: %w: %w", t.Name, errBadResult, err)
 			}
 			content, meta := r.rest()
-			return t.respond(c, dst, &mcp.CallToolResult{Content: content, StructuredContent: data, Meta: meta})
+			return t.appendResult(c, dst, &mcp.CallToolResult{Content: content, StructuredContent: data, Meta: meta})
 		}, true
 	}
 	return func(t *tool, c *Call, dst []byte, out Out) ([]byte, error) {
@@ -436,7 +436,7 @@ func responder[Out any]() (f func(t *tool, c *Call, dst []byte, out Out) ([]byte
 		if err != nil {
 			return nil, fmt.Errorf("troupe: tool %s: %w: %w", t.Name, errBadResult, err)
 		}
-		return t.respond(c, dst, &mcp.CallToolResult{Content: mcp.Contents{mcp.Text(string(data))}, StructuredContent: data})
+		return t.appendResult(c, dst, &mcp.CallToolResult{Content: mcp.Contents{mcp.Text(string(data))}, StructuredContent: data})
 	}, true
 }
 
@@ -447,9 +447,9 @@ var errNoResult = errors.New("the handler returned no result")
 // mistake of the server that no client can correct.
 var errBadResult = errors.New("the handler's result does not fit")
 
-// respond appends a result for the client of the call. Structured content is checked
+// appendResult appends a result for the client of the call. Structured content is checked
 // against the output schema, and mirrored as text where the handler gave no content.
-func (t *tool) respond(call *Call, dst []byte, r *mcp.CallToolResult) ([]byte, error) {
+func (t *tool) appendResult(call *Call, dst []byte, r *mcp.CallToolResult) ([]byte, error) {
 	if r == nil {
 		return nil, fmt.Errorf("troupe: tool %s: %w", t.Name, errNoResult)
 	}
@@ -487,8 +487,8 @@ func checkResult(r *mcp.CallToolResult) error {
 	return cmp.Or(protocol.CheckMeta(r.Meta), protocol.CheckContents(r.Content))
 }
 
-// pretouch compiles the codec of types before the first call needs it.
-func pretouch(types ...reflect.Type) {
+// precompileTypes compiles the codec of types before the first call needs it.
+func precompileTypes(types ...reflect.Type) {
 	for _, t := range types {
 		if t.Kind() == reflect.Struct || t.Kind() == reflect.Pointer {
 			_ = codec.Pretouch(t) // a type that fails here is compiled, or refused, at its first use
@@ -497,15 +497,15 @@ func pretouch(types ...reflect.Type) {
 }
 
 // RemoveTools removes tools. It ignores names that the server does not have.
-func (s *Server) RemoveTools(names ...string) { s.tools.remove(names...) }
+func (s *Server) RemoveTools(names ...string) { s.tools.removeItems(names...) }
 
-// tool finds a tool by a raw JSON string. It allocates only if the string has escapes.
-func (s *service) tool(name []byte) (*tool, bool) {
-	inside, ok := plain(name)
+// findTool finds a tool by a raw JSON string. It allocates only if the string has escapes.
+func (s *service) findTool(name []byte) (*tool, bool) {
+	inside, ok := plainString(name)
 	if !ok {
-		inside = []byte(text(name))
+		inside = []byte(decodeText(name))
 	}
-	return s.srv.tools.find(inside)
+	return s.srv.tools.findItem(inside)
 }
 
 func (s *service) callTool(ctx context.Context, call *Call, t *tool, dst []byte) ([]byte, int, *mcp.Error) {
@@ -513,7 +513,7 @@ func (s *service) callTool(ctx context.Context, call *Call, t *tool, dst []byte)
 	if refusal != nil {
 		return nil, 0, refusal
 	}
-	if t.Task.asked() || call.msg.Task != nil {
+	if t.Task.beforeRun() || call.msg.Task != nil {
 		task, refusal := call.becomesTask(t)
 		if refusal != nil {
 			return nil, 0, refusal
@@ -524,7 +524,7 @@ func (s *service) callTool(ctx context.Context, call *Call, t *tool, dst []byte)
 	}
 	var out []byte
 	var err error
-	if t.long() && call.mayBecome() {
+	if t.runsLong() && call.mayBecome() {
 		out, err = t.runLong(ctx, call, args, dst)
 	} else {
 		out, err = t.run(ctx, call, args, dst)
@@ -546,9 +546,9 @@ func callArguments(call *Call, t *tool) ([]byte, *mcp.Error) {
 		if !ok {
 			return nil, mcp.NewError(mcp.CodeInvalidParams, "tools/call needs the name of a tool")
 		}
-		return nil, mcp.Errorf(mcp.CodeInvalidParams, "Unknown tool: %s", shown(name))
+		return nil, mcp.Errorf(mcp.CodeInvalidParams, "Unknown tool: %s", shownName(name))
 	}
-	if err := call.lacking(t.needs); err != nil {
+	if err := call.requireScopes(t.needs); err != nil {
 		return nil, err
 	}
 	if err := refuseLacking(t.Needs, &call.peer); err != nil {
@@ -566,25 +566,25 @@ func callArguments(call *Call, t *tool) ([]byte, *mcp.Error) {
 // failedTool makes a response of a tool's error.
 func (s *service) failedTool(call *Call, t *tool, dst []byte, err error) ([]byte, int, *mcp.Error) {
 	if wire, ok := errors.AsType[*mcp.Error](err); ok && wire != nil {
-		out, failed := s.wireResult(dst, call, wire)
+		out, failed := s.respondWireError(dst, call, wire)
 		return out, 0, failed
 	}
-	if refusal := undeclared(err); refusal != nil {
+	if refusal := capabilityError(err); refusal != nil {
 		return nil, 0, refusal
 	}
 	if ofStore(err) { // its text is for the log, and a client that comes again may have its result
-		return nil, 0, s.internal("tools/call "+t.Name, err)
+		return nil, 0, s.internalError("tools/call "+t.Name, err)
 	}
 	if fault, ok := errors.AsType[*argumentError](err); ok && !protocol.Has(call.revision(), protocol.FeatureInputErrorsAsResults) {
 		return nil, 0, mcp.NewError(mcp.CodeInvalidParams, fault.Error())
 	}
 	if errors.Is(err, errNoResult) || errors.Is(err, errBadResult) {
-		return nil, 0, s.internal("tools/call "+t.Name, err)
+		return nil, 0, s.internalError("tools/call "+t.Name, err)
 	}
 	result := &mcp.CallToolResult{Content: mcp.Contents{mcp.Text(err.Error())}, IsError: true}
 	out, err := call.appendToolResult(dst, result)
 	if err != nil {
-		return nil, 0, s.internal("tools/call "+t.Name, err)
+		return nil, 0, s.internalError("tools/call "+t.Name, err)
 	}
 	return out, 1, nil
 }

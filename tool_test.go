@@ -131,14 +131,14 @@ func TestItemsAreEncodedOnce(t *testing.T) {
 	encoded := 0
 	c := newCatalogue(func(p *prompt) any { encoded++; return p.Name }, func(p *prompt, _ mcp.Revision) any { return p.Name })
 	for i := range 10 {
-		if _, err := c.put(fmt.Sprint(9-i), &prompt{Prompt: Prompt{Name: fmt.Sprint("a", i)}}, false); err != nil {
+		if _, err := c.putItem(fmt.Sprint(9-i), &prompt{Prompt: Prompt{Name: fmt.Sprint("a", i)}}, false); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := c.put("4", &prompt{Prompt: Prompt{Name: "other"}}, true); err != nil {
+	if _, err := c.putItem("4", &prompt{Prompt: Prompt{Name: "other"}}, true); err != nil {
 		t.Fatal(err)
 	}
-	c.remove("5")
+	c.removeItems("5")
 	if encoded != 2*11 { // each before it is put, and in its snapshot
 		t.Errorf("11 items were encoded %d times", encoded)
 	}

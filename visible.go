@@ -74,8 +74,8 @@ func (v *view) forList() *view {
 	return &w
 }
 
-// remembered returns whether a skill's item is visible, if Visible has been asked what is needed to say so.
-func (v *view) remembered(i Item) (seen, ok bool) {
+// rememberedSkill returns whether a skill's item is visible, if Visible has been asked what is needed to say so.
+func (v *view) rememberedSkill(i Item) (seen, ok bool) {
 	seen, ok = v.skills[i.Name]
 	for at := 0; ok && !seen && at < len(i.others); at++ {
 		seen, ok = v.skills[i.others[at].Name]
@@ -83,8 +83,8 @@ func (v *view) remembered(i Item) (seen, ok bool) {
 	return seen, ok
 }
 
-// shows calls Visible.
-func (v *view) shows(i Item) bool {
+// callVisible calls Visible.
+func (v *view) callVisible(i Item) bool {
 	if i.Kind != ItemSkill || v.skills == nil {
 		return v.s.srv.opts.Visible(v.caller, i)
 	}
@@ -97,39 +97,39 @@ func (v *view) shows(i Item) bool {
 	return seen
 }
 
-// sees reports whether the item is visible. An item for which Visible panics is not: Visible
+// seesItem reports whether the item is visible. An item for which Visible panics is not: Visible
 // also runs outside of requests, where a panic would end the process.
-func (v *view) sees(i Item) bool {
+func (v *view) seesItem(i Item) bool {
 	switch {
 	case v == nil:
 		return true
 	case i.Kind == ItemSkill:
-		if seen, ok := v.remembered(i); ok {
+		if seen, ok := v.rememberedSkill(i); ok {
 			return seen
 		}
 	}
 	if v.within {
-		return v.ask(i)
+		return v.askVisible(i)
 	}
 	seen := false
-	guard.Apart(func() { seen = v.ask(i) })
+	guard.Apart(func() { seen = v.askVisible(i) })
 	return seen
 }
 
-// ask calls Visible. If that ends the goroutine, ask does not return.
-func (v *view) ask(i Item) (seen bool) {
+// askVisible calls Visible. If that ends the goroutine, askVisible does not return.
+func (v *view) askVisible(i Item) (seen bool) {
 	returned := false
 	defer func() {
 		if !returned {
 			seen = false
-			v.s.hiding.failed(v.s, guard.Caught(recover()))
+			v.s.hiding.logPanic(v.s, guard.Caught(recover()))
 		}
 	}()
 	others := i.others
 	i.others = nil
-	seen = v.shows(i)
+	seen = v.callVisible(i)
 	for at := 0; !seen && at < len(others); at++ {
-		seen = v.shows(others[at])
+		seen = v.callVisible(others[at])
 	}
 	returned = true
 	return seen
@@ -144,8 +144,8 @@ type panicLog struct {
 // panicEvery is how often panics of Visible are logged.
 const panicEvery = time.Minute
 
-// failed counts a panic, and logs it if none was logged within a minute.
-func (l *panicLog) failed(s *service, failure *guard.Failure) {
+// logPanic counts a panic, and logs it if none was logged within a minute.
+func (l *panicLog) logPanic(s *service, failure *guard.Failure) {
 	s.rt.node.Kernel().CountPanic()
 	now, last := time.Now().UnixNano(), l.last.Load()
 	if last != 0 && now-last < int64(panicEvery) || !l.last.CompareAndSwap(last, now) {
@@ -164,8 +164,8 @@ func (s *service) viewOf(who func() Principal) *view {
 	return &view{caller: who(), s: s}
 }
 
-// view returns the server as the caller of c sees it, for use by the goroutine that handles c.
-func (c *Call) view() *view {
+// callerView returns the server as the caller of c sees it, for use by the goroutine that handles c.
+func (c *Call) callerView() *view {
 	v := c.svc.viewOf(c.Principal)
 	if v != nil {
 		v.within = true
@@ -173,18 +173,18 @@ func (c *Call) view() *view {
 	return v
 }
 
-// seen returns t if the caller may see it.
-func (c *Call) seen(t *tool) *tool {
-	if t != nil && c.svc.srv.opts.Visible != nil && !c.view().sees(t.item()) {
+// visibleTool returns t if the caller may see it.
+func (c *Call) visibleTool(t *tool) *tool {
+	if t != nil && c.svc.srv.opts.Visible != nil && !c.callerView().seesItem(t.item()) {
 		return nil
 	}
 	return t
 }
 
-// prompt finds a prompt that the caller may see.
-func (c *Call) prompt(name string) (*prompt, bool) {
-	p, ok := c.svc.srv.prompts.get(name)
-	return p, ok && c.view().sees(p.item())
+// visiblePrompt finds a prompt that the caller may see.
+func (c *Call) visiblePrompt(name string) (*prompt, bool) {
+	p, ok := c.svc.srv.prompts.getItem(name)
+	return p, ok && c.callerView().seesItem(p.item())
 }
 
 // ownerIn returns the principal that begins a session with initialize.
@@ -204,24 +204,24 @@ func ownedBy(v any) Principal {
 	return Principal{}
 }
 
-// known reports whether the tool of a call exists for its caller; other methods always do.
-func (s *service) known(principal any, method, name []byte) bool {
+// isKnown reports whether the tool of a call exists for its caller; other methods always do.
+func (s *service) isKnown(principal any, method, name []byte) bool {
 	if string(method) != mcp.MethodToolsCall {
 		return true
 	}
-	t, ok := s.tool(name)
-	return ok && s.viewOf(func() Principal { return principalOf(principal) }).sees(t.item())
+	t, ok := s.findTool(name)
+	return ok && s.viewOf(func() Principal { return principalOf(principal) }).seesItem(t.item())
 }
 
-// identify says in in who makes a request, as authenticate returned it.
-func (s *service) identify(in *actors.Input, principal any) {
+// identifyCaller says in in who makes a request, as authenticateRequest returned it.
+func (s *service) identifyCaller(in *actors.Input, principal any) {
 	if c, ok := principal.(*caller); ok {
-		in.Tenant, in.Principal = c.key, s.owner(c)
+		in.Tenant, in.Principal = c.key, s.keptOwner(c)
 	}
 }
 
-// owner returns what sessions keep of the principal of their requests, nil without a Visible.
-func (s *service) owner(principal any) any {
+// keptOwner returns what sessions keep of the principal of their requests, nil without a Visible.
+func (s *service) keptOwner(principal any) any {
 	if s.srv.opts.Visible == nil {
 		return nil
 	}
@@ -233,8 +233,8 @@ func (s *service) owner(principal any) any {
 	return nil
 }
 
-// afterwards returns v for use after the request of its caller.
-func (v *view) afterwards() *view {
+// forLater returns v for use after the request of its caller.
+func (v *view) forLater() *view {
 	if v == nil {
 		return nil
 	}
@@ -246,12 +246,12 @@ func (v *view) afterwards() *view {
 // have changed, but not the server's items. It holds for all processes that share the store.
 func (s *Server) FilterChanged() {
 	for list := range announced {
-		s.mount.changed(list)
+		s.mount.listChanged(list)
 	}
 }
 
-// digest returns the digest of what v sees of a list, by its index in announced.
-func (s *Server) digest(list int, v *view) string {
+// listDigest returns the digest of what v sees of a list, by its index in announced.
+func (s *Server) listDigest(list int, v *view) string {
 	switch list {
 	case listTools:
 		return s.tools.now.Load().digestFor(v)
@@ -265,14 +265,14 @@ func (s *Server) digest(list int, v *view) string {
 	return digest
 }
 
-// digests returns the digests of what v sees of the server's lists. A session's record
+// listDigests returns the digests of what v sees of the server's lists. A session's record
 // keeps those that were announced last, so that each change is announced once. Where another node has changed a list since, it is
 // that node's digest: what v sees of it, nobody here can say.
-func (s *service) digests(v *view) string {
+func (s *service) listDigests(v *view) string {
 	var all [len(announced)]string
 	for list := range all {
-		all[list] = s.srv.digest(list, v)
-		switch other := s.elsewhere.newest(list); {
+		all[list] = s.srv.listDigest(list, v)
+		switch other := s.remoteLists.newestDigest(list); {
 		case other == "":
 		case v == nil:
 			all[list] = other
@@ -283,8 +283,8 @@ func (s *service) digests(v *view) string {
 	return strings.Join(all[:], " ")
 }
 
-// differing returns the notifications of the lists whose digests differ.
-func differing(now, before string) (methods []string) {
+// changedLists returns the notifications of the lists whose digests differ.
+func changedLists(now, before string) (methods []string) {
 	have, had := strings.Split(now, " "), strings.Split(before, " ")
 	for i, method := range announced {
 		if i >= len(had) || have[i] != had[i] {
@@ -298,12 +298,12 @@ func differing(now, before string) (methods []string) {
 // notification, has changed for v since it last reported so. It returns nil where every change
 // is one for v.
 func (s *service) changesFor(v *view) func(method string) bool {
-	if v == nil && !s.rt.shared() {
+	if v == nil && !s.rt.sharesStore() {
 		return nil
 	}
-	before := strings.Split(s.digests(v), " ")
+	before := strings.Split(s.listDigests(v), " ")
 	return func(method string) bool {
-		now := strings.Split(s.digests(v), " ")
+		now := strings.Split(s.listDigests(v), " ")
 		for i := range announced {
 			if announced[i] == method && now[i] != before[i] {
 				before[i] = now[i]
@@ -314,8 +314,8 @@ func (s *service) changesFor(v *view) func(method string) bool {
 	}
 }
 
-// guard checks the scopes of an item that is about to be added, and returns them with those of the server.
-func (s *Server) guard(scopes []string) ([]string, error) {
+// guardScopes checks the scopes of an item that is about to be added, and returns them with those of the server.
+func (s *Server) guardScopes(scopes []string) ([]string, error) {
 	if err := scope.Check(scopes); err != nil {
 		return nil, err
 	}
@@ -334,7 +334,7 @@ func (s *Server) templateNeeds(now *snapshot[*resource], t *resourceTemplate, va
 	}
 	for _, name := range now.names {
 		if r := now.byName[name]; len(r.Scopes) > 0 {
-			if of, ok := t.parsed.Match(template.Normal(name)); ok && within(of, vars) {
+			if of, ok := t.parsed.Match(template.Normal(name)); ok && isSubset(of, vars) {
 				needs = scope.Union(needs, r.needs)
 			}
 		}
@@ -344,7 +344,7 @@ func (s *Server) templateNeeds(now *snapshot[*resource], t *resourceTemplate, va
 
 // uriNeeds are the scopes that a resource needs, found or not.
 func (s *service) uriNeeds(v *view, uri string) []string {
-	if f, ok := s.srv.find(v, uri); ok {
+	if f, ok := s.srv.findReader(v, uri); ok {
 		return scope.Union(s.srv.opts.Scopes, f.needs)
 	}
 	return s.srv.opts.Scopes
@@ -354,11 +354,11 @@ func (s *service) uriNeeds(v *view, uri string) []string {
 func (s *service) completionNeeds(v *view, kind, name, uri string) []string {
 	switch kind {
 	case mcp.RefPrompt:
-		if p, ok := s.srv.prompts.get(name); ok && v.sees(p.item()) {
+		if p, ok := s.srv.prompts.getItem(name); ok && v.seesItem(p.item()) {
 			return p.needs
 		}
 	case mcp.RefResource:
-		if t, ok := s.srv.templates.get(uri); ok && v.sees(t.item()) {
+		if t, ok := s.srv.templates.getItem(uri); ok && v.seesItem(t.item()) {
 			return t.needs
 		}
 		return s.uriNeeds(v, uri)
@@ -366,13 +366,13 @@ func (s *service) completionNeeds(v *view, kind, name, uri string) []string {
 	return s.srv.opts.Scopes
 }
 
-// needs are the scopes that a message needs: those of the server, and of what it names. What its caller must not know of needs none. It costs tools/call no
+// messageNeeds are the scopes that a message needs: those of the server, and of what it names. What its caller must not know of needs none. It costs tools/call no
 // allocation.
-func (s *service) needs(m *codec.Message, principal any) *[]string {
+func (s *service) messageNeeds(m *codec.Message, principal any) *[]string {
 	switch {
 	case m.Kind != codec.Request:
 	case string(m.Method) == mcp.MethodToolsCall:
-		if t, ok := s.tool(m.Name); ok && len(t.Scopes) > 0 && s.viewOf(func() Principal { return principalOf(principal) }).sees(t.item()) {
+		if t, ok := s.findTool(m.Name); ok && len(t.Scopes) > 0 && s.viewOf(func() Principal { return principalOf(principal) }).seesItem(t.item()) {
 			return &t.needs
 		}
 	default:
@@ -386,14 +386,14 @@ func (s *service) needs(m *codec.Message, principal any) *[]string {
 
 // methodNeeds are the scopes that a request other than tools/call needs, nil if it names nothing.
 func (s *service) methodNeeds(m *codec.Message, principal any) []string {
-	kind, name, uri := mcp.RefResource, "", text(m.URI)
+	kind, name, uri := mcp.RefResource, "", decodeText(m.URI)
 	switch string(m.Method) {
 	case mcp.MethodPromptsGet:
-		kind, name = mcp.RefPrompt, text(m.Name)
+		kind, name = mcp.RefPrompt, decodeText(m.Name)
 	case mcp.MethodResourcesRead, mcp.MethodResourcesSubscribe:
 	case mcp.MethodCompletionComplete:
 		ref := codec.Field(m.Params, "ref")
-		kind, name, uri = text(codec.Field(ref, "type")), text(codec.Field(ref, "name")), text(codec.Field(ref, "uri"))
+		kind, name, uri = decodeText(codec.Field(ref, "type")), decodeText(codec.Field(ref, "name")), decodeText(codec.Field(ref, "uri"))
 	default:
 		return nil
 	}
@@ -407,18 +407,18 @@ func (s *service) methodNeeds(m *codec.Message, principal any) []string {
 	return s.uriNeeds(v, uri)
 }
 
-// forbids refuses a message whose caller lacks a scope, and otherwise puts into in what it needs. A batch needs what all of its requests need.
-func (s *service) forbids(in *actors.Input, principal any, m *codec.Message, body []byte) *refusal.Refusal {
+// forbidMessage refuses a message whose caller lacks a scope, and otherwise puts into in what it needs. A batch needs what all of its requests need.
+func (s *service) forbidMessage(in *actors.Input, principal any, m *codec.Message, body []byte) *refusal.Refusal {
 	if !s.srv.scoped.Load() {
 		return nil
 	}
-	if in.Needs = s.needs(m, principal); m.Kind == codec.Batch {
+	if in.Needs = s.messageNeeds(m, principal); m.Kind == codec.Batch {
 		in.Needs = s.batchNeeds(body, principal)
 	}
 	if len(*in.Needs) == 0 {
 		return nil
 	}
-	return s.lacks(principal, *in.Needs)
+	return s.refuseLackingScopes(principal, *in.Needs)
 }
 
 // batchNeeds are the scopes that a batch needs.
@@ -427,32 +427,32 @@ func (s *service) batchNeeds(body []byte, principal any) *[]string {
 	for raw := range codec.Elements(body) {
 		var e codec.Message
 		if codec.Scan(raw, &e, codec.Limits{MaxDepth: s.svc.Limits.Depth}) == nil { // a faulty batch is refused as such
-			all = scope.Union(all, *s.needs(&e, principal))
+			all = scope.Union(all, *s.messageNeeds(&e, principal))
 		}
 	}
 	return &all
 }
 
-// forbids refuses the request of an exchange whose caller lacks a scope, or was revoked. It reports whether it did.
-func (d dispatcher) forbids(x *transport.Exchange, in *actors.Input) bool {
+// refuseForbidden refuses the request of an exchange whose caller lacks a scope, or was revoked. It reports whether it did.
+func (d dispatcher) refuseForbidden(x *transport.Exchange, in *actors.Input) bool {
 	s := d.svc.Handler.(*service)
 	if s.rt.revokedMeanwhile(x) {
 		return true
 	}
-	no := s.forbids(in, x.Principal, &x.Msg, x.Body)
-	if no == nil {
+	refused := s.forbidMessage(in, x.Principal, &x.Msg, x.Body)
+	if refused == nil {
 		return false
 	}
 	var id []byte
 	if x.Msg.Kind == codec.Request {
 		id = x.Msg.ID
 	}
-	no.Tell(x, id)
+	refused.Tell(x, id)
 	return true
 }
 
-// granted returns the scopes of a caller; all says that it may do everything.
-func granted(principal any) (scopes []string, all bool) {
+// grantedScopes returns the scopes of a caller; all says that it may do everything.
+func grantedScopes(principal any) (scopes []string, all bool) {
 	switch p := principal.(type) {
 	case *caller:
 		return p.Scopes, false
@@ -470,18 +470,18 @@ func granted(principal any) (scopes []string, all bool) {
 // withoutAuth holds scopes to those that are needed where nobody says which imply others.
 var withoutAuth auth.Authority
 
-// require returns why a caller that lacks one of the needed scopes is refused, with the challenge that says what to ask for. The paths of HTTP+SSE are a
+// requireScopes returns why a caller that lacks one of the needed scopes is refused, with the challenge that says what to ask for. The paths of HTTP+SSE are a
 // resource of their own, which takes no tokens of the other.
-func (s *service) require(principal any, needed []string) (no *auth.Refusal, challenge string) {
-	has, all := granted(principal)
+func (s *service) requireScopes(principal any, needed []string) (refused *auth.Refusal, challenge string) {
+	has, all := grantedScopes(principal)
 	if all {
 		return nil, ""
 	}
 	if s.rt.bearer == nil {
-		if no = withoutAuth.Require(has, needed); no != nil {
-			challenge = scope.Challenge(no.Scopes, no.Text)
+		if refused = withoutAuth.Require(has, needed); refused != nil {
+			challenge = scope.Challenge(refused.Scopes, refused.Text)
 		}
-		return no, challenge
+		return refused, challenge
 	}
 	path := s.path
 	if r := requestOf(principal); r != nil {
@@ -490,21 +490,21 @@ func (s *service) require(principal any, needed []string) (no *auth.Refusal, cha
 	return s.rt.bearer.Require(path, isAnonymous(principal), has, needed)
 }
 
-// lacks returns why a caller may not have what needs some scopes, nil if it may.
-func (s *service) lacks(principal any, needs []string) *refusal.Refusal {
-	no, challenge := s.require(principal, needs)
-	if no == nil {
+// refuseLackingScopes returns why a caller may not have what needs some scopes, nil if it may.
+func (s *service) refuseLackingScopes(principal any, needs []string) *refusal.Refusal {
+	refused, challenge := s.requireScopes(principal, needs)
+	if refused == nil {
 		return nil
 	}
 	label := refusal.Scope.Label
-	if no.Reason == auth.ReasonMissing {
-		label = bearer.Label(no.Reason)
+	if refused.Reason == auth.ReasonMissing {
+		label = bearer.Label(refused.Reason)
 	}
-	s.rt.observer().Rejected(no.Status, label)
-	err := mcp.NewError(refusal.Scope.Code, no.Text).WithData(struct {
+	s.rt.observer().Rejected(refused.Status, label)
+	err := mcp.NewError(refusal.Scope.Code, refused.Text).WithData(struct {
 		Scopes []string `json:"scopes"`
-	}{no.Scopes})
-	return &refusal.Refusal{Status: no.Status, Code: err.Code, Text: err.Message, Data: err.Data, Challenge: challenge, Err: err}
+	}{refused.Scopes})
+	return &refusal.Refusal{Status: refused.Status, Code: err.Code, Text: err.Message, Data: err.Data, Challenge: challenge, Err: err}
 }
 
 // denial is an error of the call that says which scopes its caller lacks.
@@ -514,27 +514,27 @@ type denial struct {
 	before *denial    // an earlier one of the same call
 }
 
-// lacking notes that the call needs scopes, or returns the error of a call whose caller lacks one.
-func (c *Call) lacking(needs []string) *mcp.Error {
+// requireScopes notes that the call needs scopes, or returns the error of a call whose caller lacks one.
+func (c *Call) requireScopes(needs []string) *mcp.Error {
 	if len(needs) == 0 {
 		return nil
 	}
-	no := c.svc.lacks(c.c.Principal(), needs)
-	if no == nil {
+	refused := c.svc.refuseLackingScopes(c.c.Principal(), needs)
+	if refused == nil {
 		c.c.Need(needs)
 		return nil
 	}
 	of := &c.asItCame().denied
 	for {
-		d := &denial{no, no.Err.(*mcp.Error), of.Load()}
+		d := &denial{refused, refused.Err.(*mcp.Error), of.Load()}
 		if of.CompareAndSwap(d.before, d) {
 			return d.err
 		}
 	}
 }
 
-// deny has the response to the call be one that asks for scopes, if err is the error of lacking.
-func (c *Call) deny(err *mcp.Error) {
+// askForScopes has the response to the call be one that asks for scopes, if err is that of requireScopes.
+func (c *Call) askForScopes(err *mcp.Error) {
 	for d := c.denied.Load(); d != nil && err != nil; d = d.before {
 		if d.err == err {
 			c.c.Deny(d.no)
@@ -563,8 +563,8 @@ func (c *Call) Require(scopes ...string) error {
 	if len(scopes) == 0 {
 		return nil
 	}
-	if no := c.lacking(scope.Union(c.c.Needs(), scopes)); no != nil {
-		return no
+	if refused := c.requireScopes(scope.Union(c.c.Needs(), scopes)); refused != nil {
+		return refused
 	}
 	return nil
 }
@@ -574,9 +574,9 @@ func (s *service) refusesTo(call *Call, v *view, uri string, denied **mcp.Error)
 	if !s.srv.scoped.Load() {
 		return false
 	}
-	no := call.lacking(s.uriNeeds(v, uri))
-	if no != nil {
-		*denied = no
+	refused := call.requireScopes(s.uriNeeds(v, uri))
+	if refused != nil {
+		*denied = refused
 	}
-	return no != nil
+	return refused != nil
 }
