@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/template"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -252,47 +250,6 @@ func (s *snapshot[T]) appendPage(dst []byte, v *view, r mcp.Revision, member, af
 	return append(dst, ']'), last
 }
 
-// announceLists tells a session which lists differ from those announced to it, if it listens
-// on this node. It is told of those in again in any case.
-func (s *service) announceLists(p *actors.Peer, again which) {
-	now, before := s.listDigests(s.viewOf(ownerOf(p))), p.Announced()
-	if now == before && again == (which{}) {
-		return
-	}
-	methods := changedLists(now, before)
-	for list, method := range announced {
-		if again[list] && !slices.Contains(methods, method) {
-			methods = append(methods, method)
-		}
-	}
-	p.Announce(methods, now)
-}
-
-// Opened sends a client what it may have missed while it did not listen: notifications of
-// the lists that changed, and one update of each resource that it subscribed to.
-func (s *service) Opened(p *actors.Peer, gap bool) {
-	s.announceLists(p, s.remoteLists.differingLists())
-	if !gap {
-		return
-	}
-	s.repeatUpdates(p)
-}
-
-// repeatUpdates sends a client an update of each resource that it subscribed to.
-func (s *service) repeatUpdates(p *actors.Peer) {
-	for _, uri := range p.Subscribed() {
-		if s.mayGetUpdate(p, uri) {
-			p.PushUpdate(uri)
-		}
-	}
-}
-
-// mayGetUpdate reports whether a session may get updates of a resource now. The resource may have
-// been hidden since the session subscribed, or lie below the one that it subscribed to.
-func (s *service) mayGetUpdate(p *actors.Peer, uri string) bool {
-	return s.mayFollow(s.viewOf(ownerOf(p)), uri)
-}
-
 // mountPoint is a server's link to the runtime that mounted it.
 type mountPoint struct {
 	mu    sync.Mutex // guards the rest
@@ -319,7 +276,7 @@ func (m *mountPoint) setService(s *service) bool {
 		return false
 	}
 	m.s = s
-	s.remoteLists.noteOwnLists(s.srv)
+	s.lists.remoteLists.noteOwnLists(s.srv)
 	waiting := m.advice
 	m.advice = nil
 	m.mu.Unlock()
@@ -346,7 +303,7 @@ func (m *mountPoint) listChanged(list int) {
 		return
 	}
 	m.here[list] = true
-	m.again[list] = m.s.remoteLists.noteOwnChange(list, m.s.srv) || m.again[list]
+	m.again[list] = m.s.lists.remoteLists.noteOwnChange(list, m.s.srv) || m.again[list]
 	m.announceLater()
 }
 
@@ -354,7 +311,7 @@ func (m *mountPoint) listChanged(list int) {
 func (m *mountPoint) remoteListChanged(list int, digest string, again bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.s == nil || !m.s.remoteLists.noteRemoteChange(list, digest, m.s.srv) && !again {
+	if m.s == nil || !m.s.lists.remoteLists.noteRemoteChange(list, digest, m.s.srv) && !again {
 		return
 	}
 	m.there[list] = true
@@ -375,8 +332,8 @@ func (m *mountPoint) announceLater() {
 		if s == nil {
 			return
 		}
-		s.tellLists(here, again)
-		s.rt.node.Sessions(s.svc, func(p *actors.Peer) { s.announceLists(p, again) })
+		s.lists.tellLists(here, again)
+		s.rt.node.Sessions(s.svc, func(p *actors.Peer) { s.lists.announceLists(p, again) })
 		for list, method := range announced {
 			if here[list] || there[list] {
 				s.rt.node.ListChanged(s.svc, method, again[list])
@@ -408,41 +365,4 @@ func (s *snapshot[T]) pagerFor(v *view, r mcp.Revision, member string) pager {
 	return func(dst []byte, after string, size int) ([]byte, string) {
 		return s.appendPage(dst, v, r, member, after, size)
 	}
-}
-
-// appendListPage answers with a page, which a client may keep as cache says; nil is for a list that no client keeps. Its cursor is the last name of the page, so that pages stay
-// right while the list changes. The cursor is sealed, and valid only for the method and
-// the principal that got it.
-func (s *service) appendListPage(call *Call, m *codec.Message, cache *Cache, p pager, dst []byte) ([]byte, *mcp.Error) {
-	key := call.peer.p.Key()
-	aad := []byte("cursor\x00" + key.Tenant + "\x00" + key.Server + "\x00" + string(m.Method))
-	after := ""
-	if m.Cursor != nil {
-		var err error
-		switch after, err = s.rt.openSealed(decodeText(m.Cursor), aad); {
-		case store.IsTransient(err):
-			return nil, s.internalError(string(m.Method), fmt.Errorf("open cursor: %w", err))
-		case err != nil:
-			return nil, mcp.NewError(mcp.CodeInvalidParams, "invalid cursor")
-		}
-	}
-	var err error
-	if call.revision().Stateless() {
-		if dst, err = s.srv.head.beginResult(dst, nil, cache); err != nil {
-			return nil, s.internalError(string(m.Method), err)
-		}
-		dst = append(dst, ',')
-	} else {
-		dst = append(dst, '{')
-	}
-	out, last := p(dst, after, s.limits.PageSize)
-	if last != "" {
-		cursor, err := s.rt.sealText(last, aad)
-		if err != nil {
-			return nil, s.internalError(string(m.Method), fmt.Errorf("seal cursor: %w", err))
-		}
-		out = append(out, `,"nextCursor":`...)
-		out = strconv.AppendQuote(out, cursor)
-	}
-	return append(out, '}'), nil
 }

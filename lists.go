@@ -1,11 +1,17 @@
 package troupe
 
 import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/program"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -121,8 +127,14 @@ func (e *remoteLists) noteRemoteChange(list int, digest string, s *Server) (isNe
 	return isNew
 }
 
+// serviceLists sends the lists of a service, and announces their changes to clients and other nodes.
+type serviceLists struct {
+	*service
+	remoteLists remoteLists // what is known of the lists of other nodes
+}
+
 // tellLists tells the other nodes which lists have changed here, and which of them everybody must be told of again.
-func (s *service) tellLists(here, again which) {
+func (s *serviceLists) tellLists(here, again which) {
 	if here == (which{}) {
 		return
 	}
@@ -136,6 +148,106 @@ func (s *service) tellLists(here, again which) {
 	s.rt.mu.Lock()
 	defer s.rt.mu.Unlock()
 	s.rt.publishServed()
+}
+
+// announceLists tells a session which lists differ from those announced to it, if it listens
+// on this node. It is told of those in again in any case.
+func (s *serviceLists) announceLists(p *actors.Peer, again which) {
+	now, before := s.listDigests(s.access.viewOf(ownerOf(p))), p.Announced()
+	if now == before && again == (which{}) {
+		return
+	}
+	methods := changedLists(now, before)
+	for list, method := range announced {
+		if again[list] && !slices.Contains(methods, method) {
+			methods = append(methods, method)
+		}
+	}
+	p.Announce(methods, now)
+}
+
+// appendListPage answers with a page, which a client may keep as cache says; nil is for a list that no client keeps. Its cursor is the last name of the page, so that pages stay
+// right while the list changes. The cursor is sealed, and valid only for the method and
+// the principal that got it.
+func (s *serviceLists) appendListPage(call *Call, m *codec.Message, cache *Cache, p pager, dst []byte) ([]byte, *mcp.Error) {
+	key := call.peer.p.Key()
+	aad := []byte("cursor\x00" + key.Tenant + "\x00" + key.Server + "\x00" + string(m.Method))
+	after := ""
+	if m.Cursor != nil {
+		var err error
+		switch after, err = s.rt.openSealed(decodeText(m.Cursor), aad); {
+		case store.IsTransient(err):
+			return nil, s.internalError(string(m.Method), fmt.Errorf("open cursor: %w", err))
+		case err != nil:
+			return nil, mcp.NewError(mcp.CodeInvalidParams, "invalid cursor")
+		}
+	}
+	var err error
+	if call.revision().Stateless() {
+		if dst, err = s.srv.head.beginResult(dst, nil, cache); err != nil {
+			return nil, s.internalError(string(m.Method), err)
+		}
+		dst = append(dst, ',')
+	} else {
+		dst = append(dst, '{')
+	}
+	out, last := p(dst, after, s.limits.PageSize)
+	if last != "" {
+		cursor, err := s.rt.sealText(last, aad)
+		if err != nil {
+			return nil, s.internalError(string(m.Method), fmt.Errorf("seal cursor: %w", err))
+		}
+		out = append(out, `,"nextCursor":`...)
+		out = strconv.AppendQuote(out, cursor)
+	}
+	return append(out, '}'), nil
+}
+
+// listCache returns the Cache of the lists and of server/discover.
+func (s *serviceLists) listCache() *Cache {
+	c := s.srv.opts.ListCache
+	if c.Scope == "" && !s.rt.opts.hasAuth() && s.srv.opts.Visible == nil {
+		c.Scope = mcp.CachePublic
+	}
+	return &c
+}
+
+// listDigests returns the digests of what v sees of the server's lists. A session's record
+// keeps those that were announced last, so that each change is announced once. Where another node has changed a list since, it is
+// that node's digest: what v sees of it, nobody here can say.
+func (s *serviceLists) listDigests(v *view) string {
+	var all [len(announced)]string
+	for list := range all {
+		all[list] = s.srv.listDigest(list, v)
+		switch other := s.remoteLists.newestDigest(list); {
+		case other == "":
+		case v == nil:
+			all[list] = other
+		default:
+			all[list] += "+" + other
+		}
+	}
+	return strings.Join(all[:], " ")
+}
+
+// changesFor returns a function that reports whether a list, named by the method of its
+// notification, has changed for v since it last reported so. It returns nil where every change
+// is one for v.
+func (s *serviceLists) changesFor(v *view) func(method string) bool {
+	if v == nil && !s.rt.sharesStore() {
+		return nil
+	}
+	before := strings.Split(s.listDigests(v), " ")
+	return func(method string) bool {
+		now := strings.Split(s.listDigests(v), " ")
+		for i := range announced {
+			if announced[i] == method && now[i] != before[i] {
+				before[i] = now[i]
+				return true
+			}
+		}
+		return false
+	}
 }
 
 // publishServed has the other nodes know what is served here. rt.mu is held.

@@ -107,23 +107,6 @@ func wantsLevel(p *actors.Peer, level mcp.LoggingLevel) bool {
 	return level.Severity() >= least.Severity()
 }
 
-// logParams encodes a message, unless Options.Redact drops it.
-func (s *service) logParams(level mcp.LoggingLevel, logger string, data any) (params []byte, send bool, err error) {
-	if redact := s.rt.opts.Redact; redact != nil {
-		m := LogMessage{Server: s.id, Level: level, Logger: logger, Data: data}
-		if !redact(&m) {
-			return nil, false, nil
-		}
-		level, logger, data = m.Level, m.Logger, m.Data
-	}
-	raw, err := codec.Marshal(data)
-	if err != nil {
-		return nil, false, err
-	}
-	params, err = codec.Marshal(mcp.LogParams{Level: level, Logger: logger, Data: json.RawMessage(raw)})
-	return params, err == nil, err
-}
-
 func missedParams(n int64) []byte {
 	return fmt.Appendf(nil, `{"level":"warning","logger":"`+ownLogger+`","data":"%d log messages were dropped: there were too many"}`, n)
 }
@@ -255,17 +238,6 @@ func logLevel(level slog.Level) mcp.LoggingLevel {
 	return mcp.LevelCritical
 }
 
-func (s *service) setLevel(ctx context.Context, call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {
-	level := mcp.LoggingLevel(decodeText(codec.Field(m.Params, "level")))
-	if !level.Valid() {
-		return nil, mcp.NewError(mcp.CodeInvalidParams, "level must be one of "+levels)
-	}
-	if err := call.peer.p.SetLevel(ctx, string(level)); err != nil {
-		return nil, s.internalError(mcp.MethodLoggingSetLevel, err)
-	}
-	return append(dst, '{', '}'), nil
-}
-
 var _ slog.Handler = (*logHandler)(nil)
 
 // advice is a word of the log about what a program has registered: it works, but probably not as it was meant.
@@ -288,10 +260,6 @@ func (m *mountPoint) logAdvice(a advice) {
 	if s != nil {
 		s.logAdvice(a)
 	}
-}
-
-func (s *service) logAdvice(a advice) {
-	s.rt.log.LogAttrs(context.Background(), slog.LevelWarn, a.text, append([]slog.Attr{slog.String("server", s.id)}, a.attrs...)...)
 }
 
 // adviseReplaced tells of an item that another one of the same name has replaced. While the server is mounted, that is how a

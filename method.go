@@ -139,8 +139,15 @@ func (s *Server) findMethod(name []byte) (*method, bool) {
 	return m.(*method), true
 }
 
+// serviceMethods runs the middleware of a service, and the methods that the program has added.
+type serviceMethods struct {
+	*service
+	chain  MethodHandler // the middleware; nil if there is none
+	layers int           // how many middlewares that are
+}
+
 // callMethod answers a request of such a method.
-func (s *service) callMethod(ctx context.Context, call *Call, h *method, dst []byte) ([]byte, *mcp.Error) {
+func (s *serviceMethods) callMethod(ctx context.Context, call *Call, h *method, dst []byte) ([]byte, *mcp.Error) {
 	m := call.msg
 	result, err := h.run(ctx, call, m.Params)
 	if err == nil {
@@ -270,7 +277,7 @@ func noneOf(option string, all []MethodMiddleware) error {
 // each the first one outermost. It returns nil if there is none. A middleware that returns
 // nil is an error: to skip it would skip the middleware inside it, too, which may guard the
 // server.
-func (s *service) buildChain() (h MethodHandler, _ error) {
+func (s *serviceMethods) buildChain() (h MethodHandler, _ error) {
 	wrap := func(of string, all []MethodMiddleware) error {
 		for i := len(all) - 1; i >= 0; i-- {
 			if h == nil {
@@ -293,7 +300,7 @@ func (s *service) buildChain() (h MethodHandler, _ error) {
 }
 
 // serveChained answers a request with the middleware.
-func (s *service) serveChained(ctx context.Context, call *Call, dst []byte) (out []byte, code int, _ *mcp.Error) {
+func (s *serviceMethods) serveChained(ctx context.Context, call *Call, dst []byte) (out []byte, code int, _ *mcp.Error) {
 	m := call.msg
 	method := string(m.Method)
 	result, err := s.passOn(ctx, call, method, bytes.Clone(m.Params))
@@ -310,7 +317,7 @@ func (s *service) serveChained(ctx context.Context, call *Call, dst []byte) (out
 }
 
 // passOn runs the middleware. Once it has returned or panicked, next fails.
-func (s *service) passOn(ctx context.Context, call *Call, method string, params json.RawMessage) (result json.RawMessage, err error) {
+func (s *serviceMethods) passOn(ctx context.Context, call *Call, method string, params json.RawMessage) (result json.RawMessage, err error) {
 	call.passing = &passing{outer: call, running: make([]atomic.Int32, s.layers)}
 	returned := false
 	defer func() {
@@ -331,7 +338,7 @@ var errChanged = errors.New("troupe: a middleware passed on another method, or t
 var errOver = errors.New("troupe: a middleware called next after it had returned")
 
 // answerMethod is the innermost handler.
-func (s *service) answerMethod(ctx context.Context, call *Call, method string, params json.RawMessage) (json.RawMessage, error) {
+func (s *serviceMethods) answerMethod(ctx context.Context, call *Call, method string, params json.RawMessage) (json.RawMessage, error) {
 	if call.passing.over.Load() {
 		return nil, errOver // the bytes of the request may be another's by now
 	}
@@ -358,7 +365,7 @@ func (s *service) answerMethod(ctx context.Context, call *Call, method string, p
 	}
 	var t *tool
 	if method == mcp.MethodToolsCall {
-		t, _ = s.findTool(call.msg.Name)
+		t, _ = s.tools.findTool(call.msg.Name)
 	}
 	out, _, err := s.dispatchCall(ctx, call, t, nil)
 	if err != nil {
@@ -393,7 +400,7 @@ func withParams(m *codec.Message, params json.RawMessage, depth int) (*codec.Mes
 }
 
 // appendResult appends the result that a middleware or the handler of a method gave.
-func (s *service) appendResult(dst []byte, call *Call, result json.RawMessage) ([]byte, error) {
+func (s *serviceMethods) appendResult(dst []byte, call *Call, result json.RawMessage) ([]byte, error) {
 	if result = bytes.TrimSpace(result); !codec.Valid(result) || !isObject(result) {
 		return nil, fmt.Errorf("%w: it is no object", errBadResult)
 	}

@@ -163,16 +163,18 @@ func (rt *Runtime) registerServer(srv *Server, path string) (*service, error) {
 	if err := errors.Join(limits.Settle("Limits.", &own), checkRevisions("ServerOptions.Revisions", srv.opts.Revisions)); err != nil {
 		return nil, fmt.Errorf("troupe: the server %q: %w", id, err)
 	}
-	s := &service{rt: rt, srv: srv, id: id, path: path, speaks: srv.spokenRevisions(rt.opts.Revisions), remoteLists: remoteLists{shared: rt.sharesStore()}, limits: own, ops: rt.tel.Operations(id), spans: rt.tel.Tracing()}
+	s := &service{rt: rt, srv: srv, id: id, path: path, speaks: srv.spokenRevisions(rt.opts.Revisions), limits: own, ops: rt.tel.Operations(id), spans: rt.tel.Tracing()}
+	s.bindParts()
+	s.lists.remoteLists.shared = rt.sharesStore()
 	s.svc = actors.NewService(id, s, rt.actorLimits(&own))
 	s.svc.ResultMeta = mcp.Raw(mcp.Meta(nil).WithServerInfo(srv.impl))
-	chain, err := s.buildChain()
+	chain, err := s.methods.buildChain()
 	if err != nil {
 		return nil, err
 	}
-	s.chain, s.svc.AnswersPing = chain, chain != nil
-	s.svc.Insists, s.svc.Lacks = s.insistsOnSafe, s.refuseLackingScopes
-	s.svc.Carried = s.readCarried
+	s.methods.chain, s.svc.AnswersPing = chain, chain != nil
+	s.svc.Insists, s.svc.Lacks = s.insistsOnSafe, s.access.refuseLackingScopes
+	s.svc.Carried = s.access.readCarried
 	s.hookSessions()
 	if !srv.mount.setService(s) {
 		return nil, fmt.Errorf("troupe: the server %q is mounted already", id)
@@ -183,14 +185,14 @@ func (rt *Runtime) registerServer(srv *Server, path string) (*service, error) {
 		srv.mount.clearService()
 		return nil, fmt.Errorf("troupe: mount %s: %w", path, err)
 	}
-	rt.tasks.Mount(worker.Service{ID: id, Run: s.runTask, Known: func(_, name string) bool {
+	rt.tasks.Mount(worker.Service{ID: id, Run: s.tasks.runTask, Known: func(_, name string) bool {
 		_, ok := s.srv.tools.getItem(name)
 		return ok
 	}, Safe: func(method, name string) bool {
 		t, ok := s.srv.tools.getItem(name)
 		return ok && t.safe
 	}, Makes: srv.hasTasks.Load})
-	s.logMissingPages()
+	s.tools.logMissingPages()
 	return s, nil
 }
 

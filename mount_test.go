@@ -47,7 +47,8 @@ func TestCarriedCaller(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &service{srv: NewServer(mcp.Implementation{Name: "x"}, &ServerOptions{Visible: func(Principal, Item) bool { return true }})}
-	principal, owner := s.readCarried(form)
+	s.bindParts()
+	principal, owner := s.access.readCarried(form)
 	p := principalOf(principal)
 	if p.Issuer != "i" || p.Subject != "s" || string(p.Claims) != `{"c":1}` || p.Token.Reveal() != "secret" {
 		t.Errorf("the handler serves %+v, with the token %q", p, p.Token.Reveal())
@@ -65,7 +66,7 @@ func TestCarriedCaller(t *testing.T) {
 		}
 	}
 	for _, form := range []string{"null", "", "{"} {
-		if principal, _ := s.readCarried([]byte(form)); principalOf(principal).String() != "" {
+		if principal, _ := s.access.readCarried([]byte(form)); principalOf(principal).String() != "" {
 			t.Errorf("%q is %v", form, principal)
 		}
 	}
@@ -211,17 +212,17 @@ func TestNewsOfListsAreJudged(t *testing.T) {
 	rt.Mount("/mcp", srv)
 	for _, c := range []actors.ListChange{{List: "tool", Digest: "abc"}, {List: "tools"}, {List: "tools", Digest: "a b"}, {List: "tools", Digest: "+"}, {List: "tools", Digest: strings.Repeat("a", 65)}, {}} {
 		rt.news.Lists("main", []actors.ListChange{c})
-		if e := &srv.mount.mountedService().remoteLists; e.differingLists() != (which{}) {
+		if e := &srv.mount.mountedService().lists.remoteLists; e.differingLists() != (which{}) {
 			t.Errorf("%+v was taken", c)
 		}
 	}
 	rt.news.Lists("other", []actors.ListChange{{List: "tools", Digest: "abc"}})
 	rt.news.Lists("main", []actors.ListChange{{List: "tools", Digest: "abc"}})
-	if d := srv.mount.mountedService().remoteLists.differingLists(); d != (which{listTools: true}) {
+	if d := srv.mount.mountedService().lists.remoteLists.differingLists(); d != (which{listTools: true}) {
 		t.Errorf("these differ: %v", d)
 	}
 	rt.news.Lists("main", []actors.ListChange{{List: "tools", Digest: srv.listDigest(listTools, nil)}})
-	if d := srv.mount.mountedService().remoteLists.differingLists(); d != (which{}) {
+	if d := srv.mount.mountedService().lists.remoteLists.differingLists(); d != (which{}) {
 		t.Errorf("these differ still: %v", d)
 	}
 }

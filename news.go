@@ -78,8 +78,8 @@ func (n *news) Missed() {
 // Repeat tells a client that each list has changed, and each resource that it subscribed to.
 func (n *news) Repeat(p *actors.Peer) {
 	s := p.Handler().(*service)
-	s.announceLists(p, which{true, true, true})
-	s.repeatUpdates(p)
+	s.lists.announceLists(p, which{true, true, true})
+	s.resources.repeatUpdates(p)
 }
 
 // pushTask sends a notification about a task to the session that made it, if this node writes that session's stream and the session was told

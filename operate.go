@@ -245,7 +245,7 @@ func (rt *Runtime) endReason(ctx context.Context, server string, holder any) str
 	}
 	refused := rt.bearer.Still(ctx, c.r)
 	if s := rt.serviceByID(server); refused == nil && s != nil {
-		refused, _ = s.requireScopes(c, s.srv.opts.Scopes)
+		refused, _ = s.access.requireScopes(c, s.srv.opts.Scopes)
 	}
 	if refused == nil {
 		return ""

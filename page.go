@@ -173,17 +173,3 @@ func (u *UI) tieMeta(meta mcp.Meta) (mcp.Meta, error) {
 	}
 	return withUI(meta, protocol.UITool{ResourceURI: u.Page, Visibility: u.For})
 }
-
-// logMissingPages logs the tools whose page the server does not have: a host would show nothing.
-func (s *service) logMissingPages() {
-	now := s.srv.tools.now.Load()
-	for _, name := range now.names {
-		page := now.byName[name].UI.Page
-		if page == "" {
-			continue
-		}
-		if _, ok := s.srv.findReader(nil, page); !ok {
-			s.rt.log.Warn("a tool names a page that its server does not have", "server", s.id, "tool", name, "page", page)
-		}
-	}
-}

@@ -227,13 +227,6 @@ func (c *caller) Carry() ([]byte, error) {
 	return codec.Marshal(callerForm{c.asStored(), c.Token.Reveal()})
 }
 
-// readCarried is the reverse of Carry.
-func (s *service) readCarried(form []byte) (principal, owner any) {
-	c := new(carriedCaller)
-	_ = codec.Unmarshal(form, &c.callerForm) // the runtime's own form
-	return c, s.keptOwner(c)
-}
-
 // asStored is the caller as the store has it.
 func (c *caller) asStored() storedCaller {
 	s := storedCaller{Issuer: c.Issuer, Subject: c.Subject, Claims: c.Claims, Client: c.Client, Scopes: c.Scopes, Machine: c.Machine}

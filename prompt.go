@@ -77,7 +77,12 @@ func (s *Server) addPrompt(p Prompt, handler PromptHandler, replace bool) error 
 	return nil
 }
 
-func (s *service) getPrompt(ctx context.Context, call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {
+// servicePrompts is what a service does with its prompts, and with the completion of arguments.
+type servicePrompts struct {
+	*service
+}
+
+func (s *servicePrompts) getPrompt(ctx context.Context, call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {
 	var params struct {
 		Name      string             `json:"name"`
 		Arguments map[string]*string `json:"arguments"`
@@ -140,7 +145,7 @@ func checkPrompt(r *mcp.GetPromptResult) error {
 }
 
 // completeArgument answers completion/complete, for the arguments of a prompt or of a resource template.
-func (s *service) completeArgument(ctx context.Context, call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {
+func (s *servicePrompts) completeArgument(ctx context.Context, call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {
 	if s.srv.opts.Complete == nil {
 		return nil, mcp.NewError(mcp.CodeMethodNotFound, "the server has no completions")
 	}
@@ -164,7 +169,7 @@ func (s *service) completeArgument(ctx context.Context, call *Call, m *codec.Mes
 	default:
 		return nil, mcp.NewError(mcp.CodeInvalidParams, "ref must be of type ref/prompt or ref/resource")
 	}
-	if refused := call.requireScopes(s.completionNeeds(call.callerView(), p.Ref.Type, p.Ref.Name, p.Ref.URI)); refused != nil {
+	if refused := call.requireScopes(s.access.completionNeeds(call.callerView(), p.Ref.Type, p.Ref.Name, p.Ref.URI)); refused != nil {
 		return nil, refused
 	}
 	got, err := s.srv.opts.Complete(ctx, call, p)

@@ -148,20 +148,6 @@ func (rs *reminders) tellAsked(key worker.Key, asks uint8, session string) {
 	rs.rt.node.TellTask(&actors.TaskChange{Tenant: key.Tenant, Server: key.Server, ID: key.ID, Asks: asks, Session: session})
 }
 
-// tellAsks tells the other nodes that an asker of this one puts the questions of a task to the client, until over is called. An asker that has
-// given way to another one here ends without a word: that one goes on.
-func (s *service) tellAsks(key worker.Key, me *asker) (over func()) {
-	rs := &s.rt.reminders
-	if rs.rt.sharesStore() {
-		rs.tellAsked(key, me.how, "")
-	}
-	return func() {
-		if s.asking.CompareAndDelete(key.ID, me) && rs.rt.sharesStore() {
-			rs.tellAsked(key, nobodyAsks, "")
-		}
-	}
-}
-
 // noteTold takes what another node tells.
 func (rs *reminders) noteTold(key worker.Key, t *actors.TaskChange) {
 	s := rs.rt.serviceByID(key.Server)
@@ -177,7 +163,7 @@ func (rs *reminders) noteTold(key worker.Key, t *actors.TaskChange) {
 	} else {
 		rs.setAsked(key, s.limits.MaxAsk)
 	}
-	if here, ok := s.asking.Load(key.ID); ok {
+	if here, ok := s.tasks.asking.Load(key.ID); ok {
 		switch me := here.(*asker); {
 		case t.Asks == callAsks:
 			me.cancel(errAnswered)
@@ -196,13 +182,13 @@ func (rs *reminders) askHere(key worker.Key, session string) bool {
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	me := &asker{cancel, streamAsks}
-	if _, asked := s.asking.LoadOrStore(key.ID, me); asked {
+	if _, asked := s.tasks.asking.LoadOrStore(key.ID, me); asked {
 		cancel(nil)
 		return true
 	}
 	go func() {
 		defer cancel(nil)
-		defer s.asking.CompareAndDelete(key.ID, me)
+		defer s.tasks.asking.CompareAndDelete(key.ID, me)
 		if rs.isAsked(key) { // after it is known that this one asks, so that one of two gives way
 			return
 		}
@@ -223,8 +209,8 @@ func (s *service) askOnStream(ctx context.Context, me *asker, key worker.Key, p 
 	if open == nil {
 		return nil
 	}
-	defer s.tellAsks(key, me)()
-	return s.putForTask(ctx, me.cancel, key, open, func(ctx context.Context, qs []hosted.Question) ([]hosted.Outcome, error) {
+	defer s.tasks.tellAsks(key, me)()
+	return s.tasks.putForTask(ctx, me.cancel, key, open, func(ctx context.Context, qs []hosted.Question) ([]hosted.Outcome, error) {
 		var err error
 		outcomes, ends := make([]hosted.Outcome, len(qs)), make(chan error, len(qs))
 		for i := range qs {

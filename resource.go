@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
@@ -15,7 +16,10 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-func (s *service) readResource(ctx context.Context, call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {
+// serviceResources is what a service does with its resources and their subscribers.
+type serviceResources struct{ *service }
+
+func (s *serviceResources) readResource(ctx context.Context, call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {
 	uri, bad := s.resourceURI(m)
 	if bad != nil {
 		return nil, bad
@@ -42,7 +46,7 @@ func (s *service) readResource(ctx context.Context, call *Call, m *codec.Message
 	return s.encodeResult(dst, call, m, s.readCache(call, m), protocol.ReadResultFor(mcp.ReadResourceResult{Contents: contents}, call.revision()))
 }
 
-func (s *service) resourceURI(m *codec.Message) (string, *mcp.Error) {
+func (s *serviceResources) resourceURI(m *codec.Message) (string, *mcp.Error) {
 	uri, ok := codec.Str(m.URI)
 	if !ok || !isAbsolute(uri) {
 		return "", mcp.NewError(mcp.CodeInvalidParams, "uri must be an absolute URI")
@@ -54,7 +58,7 @@ func (s *service) resourceURI(m *codec.Message) (string, *mcp.Error) {
 }
 
 // tooLong reports whether uri is longer than Limits.MaxURI, and counts it if so.
-func (s *service) tooLong(uri string) bool {
+func (s *serviceResources) tooLong(uri string) bool {
 	if len(uri) <= s.limits.MaxURI {
 		return false
 	}
@@ -81,7 +85,7 @@ func notFound(uri string) *mcp.Error {
 
 // mayFollow reports whether a caller with view v may get updates of the resource at uri. Without
 // Visible every caller gets the updates of any URI.
-func (s *service) mayFollow(v *view, uri string) bool {
+func (s *serviceResources) mayFollow(v *view, uri string) bool {
 	if v == nil {
 		return true
 	}
@@ -90,17 +94,17 @@ func (s *service) mayFollow(v *view, uri string) bool {
 }
 
 // withholdsResource reports whether a caller lacks a scope that the resource at uri needs.
-func (s *service) withholdsResource(principal any, uri string) bool {
+func (s *serviceResources) withholdsResource(principal any, uri string) bool {
 	if !s.srv.scoped.Load() {
 		return false
 	}
-	refused, _ := s.requireScopes(principal, s.uriNeeds(nil, uri))
+	refused, _ := s.access.requireScopes(principal, s.access.uriNeeds(nil, uri))
 	return refused != nil
 }
 
 // listenerEndReason returns why none of the resources that a listener follows is for its caller any more: they are hidden, or need scopes that it lacks. It returns "" if one is for it, or
 // has been removed: that may come back.
-func (s *service) listenerEndReason(v *view, principal any, uris []string) (reason string) {
+func (s *serviceResources) listenerEndReason(v *view, principal any, uris []string) (reason string) {
 	reason = actors.TokenRevoked
 	for _, uri := range uris {
 		switch _, there := s.srv.findReader(nil, uri); {
@@ -115,7 +119,7 @@ func (s *service) listenerEndReason(v *view, principal any, uris []string) (reas
 }
 
 // withholdsUpdate reports whether a message is an update of a resource that needs a scope which a caller lacks.
-func (s *service) withholdsUpdate(holder any, message []byte) (uri string, withheld bool) {
+func (s *serviceResources) withholdsUpdate(holder any, message []byte) (uri string, withheld bool) {
 	if !s.srv.scoped.Load() || decodeText(codec.Field(message, "method")) != mcp.NotifyResourcesUpdated {
 		return "", false
 	}
@@ -123,7 +127,7 @@ func (s *service) withholdsUpdate(holder any, message []byte) (uri string, withh
 	return uri, s.withholdsResource(holder, uri)
 }
 
-func (s *service) changeSubscription(ctx context.Context, call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {
+func (s *serviceResources) changeSubscription(ctx context.Context, call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {
 	uri, bad := s.resourceURI(m)
 	if bad != nil {
 		return nil, bad
@@ -136,7 +140,7 @@ func (s *service) changeSubscription(ctx context.Context, call *Call, m *codec.M
 		if !s.mayFollow(call.callerView(), uri) {
 			return nil, notFound(uri)
 		}
-		if refused := call.requireScopes(s.uriNeeds(call.callerView(), uri)); refused != nil {
+		if refused := call.requireScopes(s.access.uriNeeds(call.callerView(), uri)); refused != nil {
 			return nil, refused
 		}
 		if s.srv.opts.Subscribe != nil {
@@ -152,6 +156,73 @@ func (s *service) changeSubscription(ctx context.Context, call *Call, m *codec.M
 		return nil, s.internalError(string(m.Method), err)
 	}
 	return append(dst, '{', '}'), nil
+}
+
+// repeatUpdates sends a client an update of each resource that it subscribed to.
+func (s *serviceResources) repeatUpdates(p *actors.Peer) {
+	for _, uri := range p.Subscribed() {
+		if s.mayGetUpdate(p, uri) {
+			p.PushUpdate(uri)
+		}
+	}
+}
+
+// mayGetUpdate reports whether a session may get updates of a resource now. The resource may have
+// been hidden since the session subscribed, or lie below the one that it subscribed to.
+func (s *serviceResources) mayGetUpdate(p *actors.Peer, uri string) bool {
+	return s.mayFollow(s.access.viewOf(ownerOf(p)), uri)
+}
+
+// readCache returns the Cache of the contents that a call has read. If the client's answers
+// went into the contents, they must not be kept: the answers are not part of the request's URI.
+func (s *serviceResources) readCache(call *Call, m *codec.Message) *Cache {
+	if call.asked.Load() || m.Responses != nil || m.State != nil {
+		return &Cache{}
+	}
+	if c := call.cache.Load(); c != nil {
+		return c
+	}
+	return &s.srv.opts.ReadCache
+}
+
+// skillsMethod answers the methods of the extension.
+func (s *serviceResources) skillsMethod(call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {
+	if !s.srv.hasSkills.Load() {
+		return nil, methodNotFound(m)
+	}
+	if string(m.Method) == mcp.MethodSkillsList {
+		s.lists.remoteLists.noteListAsked(listResources)
+		return s.lists.appendListPage(call, m, s.lists.listCache(), s.srv.skills.now.Load().pagerFor(call.callerView(), call.revision(), "skills"), dst)
+	}
+	uri, bad := s.resourceURI(m)
+	if bad != nil {
+		return nil, bad
+	}
+	if string(m.Method) == mcp.MethodSkillsGet {
+		k, ok := s.srv.skillAt(uri)
+		if !ok || !call.callerView().seesItem(k.item()) {
+			return nil, mcp.Errorf(mcp.CodeInvalidParams, "no skill is served at %s", shownName(uri))
+		}
+		return s.encodeResult(dst, call, m, s.lists.listCache(), struct {
+			Skill mcp.Skill `json:"skill"`
+		}{k.entry})
+	}
+	d := directory{now: s.srv.resources.now.Load(), view: call.callerView().forList(), revision: call.revision(), prefix: uri + "/"}
+	if _, ok := d.nextFile(d.firstFile()); !ok || !strings.HasPrefix(uri, skillScheme) {
+		return nil, mcp.Errorf(mcp.CodeInvalidParams, "%s is not a directory resource", shownName(uri))
+	}
+	s.lists.remoteLists.noteListAsked(listResources)
+	return s.lists.appendListPage(call, m, nil, d.appendPage, dst)
+}
+
+// allowsResource reports whether ServerOptions.Subscribe allows a listener the resource.
+func (s *serviceResources) allowsResource(ctx context.Context, call *Call, uri string) bool {
+	if s.srv.opts.Subscribe == nil {
+		return true
+	}
+	allowed := false
+	s.containPanic("Subscribe", func() { allowed = s.srv.opts.Subscribe(ctx, call, uri) == nil })
+	return allowed
 }
 
 // RemoveResources removes resources. It ignores URIs that the server does not have, and those

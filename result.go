@@ -3,7 +3,6 @@ package troupe
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"reflect"
 	"strconv"
@@ -114,27 +113,6 @@ func (c Cache) appendMembers(dst []byte) []byte {
 	return append(dst, '"')
 }
 
-// listCache returns the Cache of the lists and of server/discover.
-func (s *service) listCache() *Cache {
-	c := s.srv.opts.ListCache
-	if c.Scope == "" && !s.rt.opts.hasAuth() && s.srv.opts.Visible == nil {
-		c.Scope = mcp.CachePublic
-	}
-	return &c
-}
-
-// readCache returns the Cache of the contents that a call has read. If the client's answers
-// went into the contents, they must not be kept: the answers are not part of the request's URI.
-func (s *service) readCache(call *Call, m *codec.Message) *Cache {
-	if call.asked.Load() || m.Responses != nil || m.State != nil {
-		return &Cache{}
-	}
-	if c := call.cache.Load(); c != nil {
-		return c
-	}
-	return &s.srv.opts.ReadCache
-}
-
 // SetCache sets how long the contents that this call reads may be kept, in place of
 // ServerOptions.ReadCache. It does nothing in calls of other methods than resources/read.
 func (c *Call) SetCache(cache Cache) { c.cache.Store(&cache) }
@@ -203,54 +181,6 @@ func (h *resultHead) appendResult(dst, own []byte, cache *Cache, v any) ([]byte,
 	return dst, nil
 }
 
-// respondHandlerError returns the response to a handler's error, for methods that may ask the client
-// for input.
-func (s *service) respondHandlerError(dst []byte, call *Call, what string, err error) ([]byte, *mcp.Error) {
-	if wire, ok := errors.AsType[*mcp.Error](err); ok && wire != nil {
-		return s.respondWireError(dst, call, wire)
-	}
-	if refusal := capabilityError(err); refusal != nil {
-		return nil, refusal
-	}
-	return nil, s.internalError(what, err)
-}
-
-// respondWireError returns the response to a handler's wire error. For a stateless client, an error
-// that makes the user open URLs first becomes an input_required result: like an older client,
-// it sends the request again afterwards.
-func (s *service) respondWireError(dst []byte, call *Call, e *mcp.Error) ([]byte, *mcp.Error) {
-	r := call.revision()
-	e = wireError(call, e)
-	if !r.Stateless() || e.Code != mcp.CodeURLElicitationRequired {
-		return nil, e
-	}
-	var urls mcp.URLElicitationRequired
-	if err := codec.Unmarshal(e.Data, &urls); err != nil || len(urls.Elicitations) == 0 {
-		return nil, e
-	}
-	questions := make(mcp.InputRequests, len(urls.Elicitations))
-	for i, u := range urls.Elicitations {
-		key := u.ElicitationID
-		if _, taken := questions[key]; taken || key == "" {
-			key = "url-" + strconv.Itoa(i+1)
-		}
-		asked, err := protocol.URLQuestionFor(u, r)
-		if err != nil {
-			return nil, s.internalError("elicitation", err)
-		}
-		params, err := codec.Marshal(asked)
-		if err != nil {
-			return nil, s.internalError("elicitation", err)
-		}
-		questions[key] = mcp.InputRequest{Method: mcp.MethodElicitationCreate, Params: params}
-	}
-	out, err := s.srv.head.inputRequired(dst, questions, "")
-	if err != nil {
-		return nil, s.internalError("elicitation", err)
-	}
-	return out, nil
-}
-
 // inputRequired appends the result that asks the client, which comes back with state.
 func (h *resultHead) inputRequired(dst []byte, questions mcp.InputRequests, state string) ([]byte, error) {
 	result := protocol.InputRequired(questions, state)
@@ -306,19 +236,4 @@ func wireError(call *Call, e *mcp.Error) *mcp.Error {
 	}
 	lacking.Message = e.Message + ", but " + lacking.Message
 	return lacking
-}
-
-// encodeResult appends a result that the server has made itself, which may be kept as cache
-// says.
-func (s *service) encodeResult(dst []byte, call *Call, m *codec.Message, cache *Cache, v any) (out []byte, _ *mcp.Error) {
-	var err error
-	if call.revision().Stateless() {
-		out, err = s.srv.head.appendResult(dst, nil, cache, v)
-	} else {
-		out, err = codec.AppendMarshal(dst, v)
-	}
-	if err != nil {
-		return nil, s.internalError(string(m.Method), err)
-	}
-	return out, nil
 }

@@ -330,7 +330,7 @@ var _ actors.Conn = (*transport.Pipe)(nil)
 
 func (d dispatcher) inputOf(x *transport.Exchange) actors.Input {
 	in := actors.Input{Tenant: anonymous, Account: x.Account(), Session: x.SessionID, Version: x.Version, LastEventID: x.LastEventID, Conn: x}
-	d.svc.Handler.(*service).identifyCaller(&in, x.Principal)
+	d.svc.Handler.(*service).access.identifyCaller(&in, x.Principal)
 	if in.Tenant == anonymous {
 		in.Address = hostPart(x.RemoteAddr())
 	}
@@ -369,7 +369,7 @@ func (d dispatcher) Post(x *transport.Exchange) {
 		return
 	}
 	if in.Stateless {
-		if refused := d.svc.Handler.(*service).checkHeaders(&x.Msg, x.Principal, x.Header); refused != nil {
+		if refused := d.svc.Handler.(*service).tools.checkHeaders(&x.Msg, x.Principal, x.Header); refused != nil {
 			refusal.New(400, refused.Code, refused.Message).Tell(x, x.Msg.ID)
 			return
 		}

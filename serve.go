@@ -424,7 +424,7 @@ func (rt *Runtime) ServePipe(ctx context.Context, srv *Server, in io.Reader, out
 		MaxQueued: known.limits.MaxQueued, Log: rt.log, Observer: rt.observer(),
 	})
 	session := actors.Input{Tenant: anonymous, Conn: pipe, Patient: true}
-	known.identifyCaller(&session, principal)
+	known.access.identifyCaller(&session, principal)
 	rt.node.Connect(svc, &session)
 	hush := context.AfterFunc(ctx, func() { rt.node.EndInput(svc, &session) }) // a request may wait until another has ended
 	defer hush()
@@ -436,7 +436,7 @@ func (rt *Runtime) ServePipe(ctx context.Context, srv *Server, in io.Reader, out
 			pipe.Answer(200, codec.AppendError(nil, m.ID, refused.Code, refused.Message, refused.Data))
 			return
 		}
-		if refused := known.forbidMessage(&in, principal, m, line); refused != nil { // nobody but package troupetest
+		if refused := known.access.forbidMessage(&in, principal, m, line); refused != nil { // nobody but package troupetest
 			_ = pipe.Room(ctx)
 			pipe.Answer(200, codec.AppendError(nil, m.ID, refused.Code, refused.Text, refused.Data))
 			return

@@ -2,16 +2,21 @@ package troupe
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
+	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/guard"
 	"github.com/troupe-run/troupe/internal/hosted"
+	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/protocol"
+	"github.com/troupe-run/troupe/internal/refusal"
+	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/mcp"
@@ -32,17 +37,29 @@ type service struct {
 	speaks spoken
 	ops    *telemetry.Operations
 	spans  bool
-	chain  MethodHandler // the middleware; nil if there is none
-	layers int           // how many middlewares that are
-	hiding panicLog      // the panics of Visible
 
-	asking      sync.Map     // *asker that puts a task's questions to its client, by the task's id
-	watch       hosted.Watch // tasks of clients
-	discovery   discovery
-	remoteLists remoteLists // what is known of the lists of other nodes
+	watch hosted.Watch // tasks of clients
+
+	tasks     serviceTasks
+	access    serviceAccess
+	resources serviceResources
+	lists     serviceLists
+	tools     serviceTools
+	prompts   servicePrompts
+	methods   serviceMethods
+	discovery serviceDiscovery
 }
 
 var _ actors.Handler = (*service)(nil)
+
+// bindParts gives the parts of s the service that they are parts of.
+func (s *service) bindParts() {
+	s.tasks.service, s.access.service, s.resources.service, s.lists.service = s, s, s, s
+	s.tools.service, s.prompts.service, s.methods.service, s.discovery.service = s, s, s, s
+}
+
+// maxClient bounds, in bytes, what a session keeps of its client.
+var maxClient = limits.ClientInfo.Value()
 
 func isObject(raw []byte) bool { return len(raw) > 0 && raw[0] == '{' }
 
@@ -173,4 +190,438 @@ func (s *service) containPanic(what string, f func()) {
 		s.rt.node.Kernel().CountPanic()
 		s.rt.log.Error("a function of the server "+failure.Did(), append(failure.Attrs(), "server", s.id, "function", what)...)
 	}
+}
+
+// Opened sends a client what it may have missed while it did not listen: notifications of
+// the lists that changed, and one update of each resource that it subscribed to.
+func (s *service) Opened(p *actors.Peer, gap bool) {
+	s.lists.announceLists(p, s.lists.remoteLists.differingLists())
+	if !gap {
+		return
+	}
+	s.resources.repeatUpdates(p)
+}
+
+// Initialize negotiates a session (2025-11-25, basic/lifecycle). For a version that the
+// server does not speak it offers the newest one with sessions that it does.
+func (s *service) Initialize(ctx context.Context, params []byte) (actors.Settled, []byte, *mcp.Error) {
+	version, ok := codec.Str(codec.Field(params, "protocolVersion"))
+	if len(s.speaks.withSessions()) == 0 {
+		return actors.Settled{}, nil, s.speaks.refuseInitialize(version)
+	}
+	info, caps := codec.Field(params, "clientInfo"), codec.Field(params, "capabilities")
+	if !ok || version == "" || !isObject(info) || !isObject(caps) {
+		return actors.Settled{}, nil, mcp.NewError(mcp.CodeInvalidParams, "initialize needs protocolVersion, capabilities and clientInfo")
+	}
+	var p mcp.InitializeParams
+	if err := codec.UnmarshalValid(params, &p); err != nil {
+		return actors.Settled{}, nil, invalidParams(err)
+	}
+	r := protocol.Negotiate(p.ProtocolVersion, s.speaks)
+	revision := r.String()
+	client, kept, ok := session.Keep(&p, maxClient)
+	if !ok {
+		return actors.Settled{}, nil, mcp.Errorf(mcp.CodeInvalidParams, "clientInfo: name and version are longer than %d bytes", maxClient)
+	}
+	result, err := codec.Marshal(protocol.InitializeResultFor(mcp.InitializeResult{
+		ProtocolVersion: revision,
+		Capabilities:    s.discovery.shownCapabilities(),
+		ServerInfo:      s.srv.impl,
+		Instructions:    s.srv.opts.Instructions,
+	}, r))
+	if err != nil {
+		return actors.Settled{}, nil, s.internalError("initialize", err)
+	}
+	return actors.Settled{Revision: revision, Client: client, Capabilities: kept, Announced: s.lists.listDigests(s.access.viewOf(ownerIn(ctx)))}, result, nil
+}
+
+// Safe reports whether a call may run again: requests that only read may, and tools and
+// methods that say so.
+func (s *service) Safe(method, name []byte) bool {
+	if string(method) != mcp.MethodToolsCall {
+		if h, ok := s.srv.findMethod(method); ok {
+			return h.safe
+		}
+		return string(method) != mcp.MethodLoggingSetLevel
+	}
+	t, ok := s.tools.findTool(name)
+	return ok && t.safe
+}
+
+// insistsOnSafe reports whether a tool or a method has Rerun set to Safe.
+func (s *service) insistsOnSafe(method, name []byte) bool {
+	if string(method) != mcp.MethodToolsCall {
+		h, ok := s.srv.findMethod(method)
+		return ok && h.safe
+	}
+	t, ok := s.tools.findTool(name)
+	return ok && t.Rerun == Safe
+}
+
+// Serve answers one request and records how long that took. Handlers may wait in it
+// for a long time, so the frames down to them are kept small: see actors.Call.
+func (s *service) Serve(ctx context.Context, c *actors.Call, dst []byte) ([]byte, *mcp.Error) {
+	o := observed{start: time.Now()}
+	call := &Call{c: c, msg: c.Message(), svc: s, peer: Peer{c.Peer()}}
+	ctx, t := s.beginObserving(ctx, call, &o)
+	var out []byte
+	var code int
+	var err *mcp.Error
+	if s.methods.chain == nil {
+		out, code, err = s.dispatchCall(ctx, call, t, dst)
+	} else {
+		out, code, err = s.methods.serveChained(ctx, call, dst)
+	}
+	err = s.endObserving(ctx, call, &o, code, err)
+	if s.methods.chain != nil || call.fate.Load() != nil {
+		s.tasks.concludeLong(call, out, dst, err)
+	}
+	return out, err
+}
+
+// beginObserving begins to observe a call. t is the tool that it calls, nil if there is none.
+func (s *service) beginObserving(ctx context.Context, call *Call, o *observed) (_ context.Context, t *tool) {
+	m := call.msg
+	o.op, t = s.operationOf(m)
+	if o.op != nil && s.spans {
+		trace := telemetry.Trace(call.c.Trace())
+		ctx, o.end = o.op.Start(ctx, s.traceOf(m, trace), string(m.ID), call.peer.Session(), call.peer.Revision())
+		if a := call.taskAttempt(); a != nil {
+			telemetry.Task(ctx, a.Key.ID, a.Number)
+		}
+	}
+	return call.handlerContext(ctx), t
+}
+
+// endObserving records the outcome of a call, and returns the error as its client may get it.
+func (s *service) endObserving(ctx context.Context, call *Call, o *observed, code int, err *mcp.Error) *mcp.Error {
+	message := ""
+	if err != nil {
+		err = protocol.ErrorFor(err, call.revision())
+		code, message = err.Code, err.Message
+	}
+	if call.dropped.Load() {
+		_ = call.tellMissed(ctx) // it fails when nobody waits for the response either
+	}
+	call.askForScopes(err)
+	if o.op != nil {
+		o.op.End(ctx, o.start, code)
+	}
+	if o.end != nil {
+		o.end(code, message)
+	}
+	return err
+}
+
+// traceOf prefers the trace context in `_meta`, which is the call's own, to that
+// of the HTTP request.
+func (s *service) traceOf(m *codec.Message, t telemetry.Trace) telemetry.Trace {
+	if p := codec.Optional(m.Meta, "traceparent"); p != nil {
+		return telemetry.Trace{Parent: decodeText(p), State: decodeText(codec.Field(m.Meta, "tracestate"))}
+	}
+	return t
+}
+
+// operationOf finds the operation that counts a request. A name that no catalogue has is
+// not counted by name.
+func (s *service) operationOf(m *codec.Message) (*telemetry.Operation, *tool) {
+	switch string(m.Method) {
+	case mcp.MethodToolsCall:
+		if t, ok := s.tools.findTool(m.Name); ok {
+			op := t.op.Load()
+			if op == nil || !op.Of(s.ops) { // the server may have been mounted elsewhere before
+				op = s.ops.Operation(mcp.MethodToolsCall, t.Name)
+				t.op.Store(op)
+			}
+			return op, t
+		}
+		return s.ops.Operation(mcp.MethodToolsCall, ""), nil
+	case mcp.MethodPromptsGet:
+		if p, ok := s.srv.prompts.getItem(decodeText(m.Name)); ok {
+			return s.ops.Operation(mcp.MethodPromptsGet, p.Name), nil
+		}
+	}
+	if known, ok := protocol.LookupMethod(m.Method); ok {
+		return s.ops.Operation(known.Name, ""), nil
+	}
+	if _, ok := s.srv.findMethod(m.Method); ok {
+		return s.ops.Operation(string(m.Method), ""), nil
+	}
+	return s.ops.Operation("_OTHER", ""), nil
+}
+
+// dispatchCall answers by method. code is 1 for a result with isError.
+func (s *service) dispatchCall(ctx context.Context, call *Call, t *tool, dst []byte) (out []byte, code int, err *mcp.Error) {
+	m := call.msg
+	if call.revision().Stateless() {
+		if err := checkLevel(m); err != nil {
+			return nil, 0, err
+		}
+	}
+	if string(m.Method) == mcp.MethodToolsCall { // which every revision has
+		return s.tools.callTool(ctx, call, call.visibleTool(t), dst)
+	}
+	out, err = s.routeMethod(ctx, call, m, dst)
+	return out, 0, err
+}
+
+// routeMethod answers all methods except tools/call.
+func (s *service) routeMethod(ctx context.Context, call *Call, m *codec.Message, dst []byte) (out []byte, err *mcp.Error) {
+	r := call.revision()
+	if known, ok := protocol.LookupMethod(m.Method); !ok || !known.Allowed(protocol.ToServer, r) {
+		if h, ok := s.srv.findMethod(m.Method); ok {
+			return s.methods.callMethod(ctx, call, h, dst)
+		}
+		if string(m.Method) == mcp.MethodInitialize && len(s.speaks.withSessions()) == 0 {
+			return nil, s.speaks.refuseInitialize(r.String())
+		}
+		return nil, methodNotFound(m)
+	}
+	switch string(m.Method) {
+	case mcp.MethodPing:
+		out = append(dst, '{', '}')
+	case mcp.MethodServerDiscover:
+		out, err = s.discovery.appendDiscovery(dst, r)
+	case mcp.MethodToolsList:
+		s.lists.remoteLists.noteListAsked(listTools)
+		out, err = s.lists.appendListPage(call, m, s.lists.listCache(), s.srv.tools.now.Load().pagerFor(call.callerView(), r, "tools"), dst)
+	case mcp.MethodPromptsList:
+		s.lists.remoteLists.noteListAsked(listPrompts)
+		out, err = s.lists.appendListPage(call, m, s.lists.listCache(), s.srv.prompts.now.Load().pagerFor(call.callerView(), r, "prompts"), dst)
+	case mcp.MethodResourcesList:
+		s.lists.remoteLists.noteListAsked(listResources)
+		out, err = s.lists.appendListPage(call, m, s.lists.listCache(), s.srv.resources.now.Load().pagerFor(call.callerView(), r, "resources"), dst)
+	case mcp.MethodResourcesTemplatesList:
+		s.lists.remoteLists.noteListAsked(listResources)
+		out, err = s.lists.appendListPage(call, m, s.lists.listCache(), s.srv.templates.now.Load().pagerFor(call.callerView(), r, "resourceTemplates"), dst)
+	case mcp.MethodSkillsList, mcp.MethodSkillsGet, mcp.MethodResourcesDirectoryRead:
+		out, err = s.resources.skillsMethod(call, m, dst)
+	case mcp.MethodPromptsGet:
+		out, err = s.prompts.getPrompt(ctx, call, m, dst)
+	case mcp.MethodResourcesRead:
+		out, err = s.resources.readResource(ctx, call, m, dst)
+	case mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe:
+		out, err = s.resources.changeSubscription(ctx, call, m, dst)
+	case mcp.MethodCompletionComplete:
+		out, err = s.prompts.completeArgument(ctx, call, m, dst)
+	case mcp.MethodLoggingSetLevel:
+		out, err = s.setLevel(ctx, call, m, dst)
+	case mcp.MethodTasksGet, mcp.MethodTasksUpdate, mcp.MethodTasksCancel, mcp.MethodTasksResult, mcp.MethodTasksList:
+		out, err = s.tasks.tasksMethod(ctx, call, m, dst)
+	case mcp.MethodInitialize:
+		err = refusal.Initialized.MCP()
+	default:
+		err = methodNotFound(m)
+	}
+	return out, err
+}
+
+// logParams encodes a message, unless Options.Redact drops it.
+func (s *service) logParams(level mcp.LoggingLevel, logger string, data any) (params []byte, send bool, err error) {
+	if redact := s.rt.opts.Redact; redact != nil {
+		m := LogMessage{Server: s.id, Level: level, Logger: logger, Data: data}
+		if !redact(&m) {
+			return nil, false, nil
+		}
+		level, logger, data = m.Level, m.Logger, m.Data
+	}
+	raw, err := codec.Marshal(data)
+	if err != nil {
+		return nil, false, err
+	}
+	params, err = codec.Marshal(mcp.LogParams{Level: level, Logger: logger, Data: json.RawMessage(raw)})
+	return params, err == nil, err
+}
+
+func (s *service) setLevel(ctx context.Context, call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {
+	level := mcp.LoggingLevel(decodeText(codec.Field(m.Params, "level")))
+	if !level.Valid() {
+		return nil, mcp.NewError(mcp.CodeInvalidParams, "level must be one of "+levels)
+	}
+	if err := call.peer.p.SetLevel(ctx, string(level)); err != nil {
+		return nil, s.internalError(mcp.MethodLoggingSetLevel, err)
+	}
+	return append(dst, '{', '}'), nil
+}
+
+func (s *service) logAdvice(a advice) {
+	s.rt.log.LogAttrs(context.Background(), slog.LevelWarn, a.text, append([]slog.Attr{slog.String("server", s.id)}, a.attrs...)...)
+}
+
+// respondHandlerError returns the response to a handler's error, for methods that may ask the client
+// for input.
+func (s *service) respondHandlerError(dst []byte, call *Call, what string, err error) ([]byte, *mcp.Error) {
+	if wire, ok := errors.AsType[*mcp.Error](err); ok && wire != nil {
+		return s.respondWireError(dst, call, wire)
+	}
+	if refusal := capabilityError(err); refusal != nil {
+		return nil, refusal
+	}
+	return nil, s.internalError(what, err)
+}
+
+// respondWireError returns the response to a handler's wire error. For a stateless client, an error
+// that makes the user open URLs first becomes an input_required result: like an older client,
+// it sends the request again afterwards.
+func (s *service) respondWireError(dst []byte, call *Call, e *mcp.Error) ([]byte, *mcp.Error) {
+	r := call.revision()
+	e = wireError(call, e)
+	if !r.Stateless() || e.Code != mcp.CodeURLElicitationRequired {
+		return nil, e
+	}
+	var urls mcp.URLElicitationRequired
+	if err := codec.Unmarshal(e.Data, &urls); err != nil || len(urls.Elicitations) == 0 {
+		return nil, e
+	}
+	questions := make(mcp.InputRequests, len(urls.Elicitations))
+	for i, u := range urls.Elicitations {
+		key := u.ElicitationID
+		if _, taken := questions[key]; taken || key == "" {
+			key = "url-" + strconv.Itoa(i+1)
+		}
+		asked, err := protocol.URLQuestionFor(u, r)
+		if err != nil {
+			return nil, s.internalError("elicitation", err)
+		}
+		params, err := codec.Marshal(asked)
+		if err != nil {
+			return nil, s.internalError("elicitation", err)
+		}
+		questions[key] = mcp.InputRequest{Method: mcp.MethodElicitationCreate, Params: params}
+	}
+	out, err := s.srv.head.inputRequired(dst, questions, "")
+	if err != nil {
+		return nil, s.internalError("elicitation", err)
+	}
+	return out, nil
+}
+
+// encodeResult appends a result that the server has made itself, which may be kept as cache
+// says.
+func (s *service) encodeResult(dst []byte, call *Call, m *codec.Message, cache *Cache, v any) (out []byte, _ *mcp.Error) {
+	var err error
+	if call.revision().Stateless() {
+		out, err = s.srv.head.appendResult(dst, nil, cache, v)
+	} else {
+		out, err = codec.AppendMarshal(dst, v)
+	}
+	if err != nil {
+		return nil, s.internalError(string(m.Method), err)
+	}
+	return out, nil
+}
+
+// hookSessions gives the actors the program's functions that learn of sessions, and the one that
+// decides which updates a session gets.
+func (s *service) hookSessions() {
+	if f := s.srv.opts.SessionBegan; f != nil {
+		s.svc.Began = func(ctx context.Context, p *actors.Peer) {
+			s.containPanic("SessionBegan", func() { f(ctx, &Peer{p}) })
+		}
+	}
+	s.svc.Known, s.svc.Withholds = s.access.isKnown, s.resources.withholdsUpdate
+	if s.srv.opts.Visible != nil {
+		s.svc.Hears = s.resources.mayGetUpdate
+	}
+	if f := s.srv.opts.SessionEnded; f != nil {
+		s.svc.Ended = func(p *actors.Peer, how actors.Ending) {
+			s.containPanic("SessionEnded", func() { f(&Peer{p}, sessionEnds[how]) })
+		}
+	}
+}
+
+// Notified handles the client's notifications other than cancellation. It ignores those
+// that the client's revision does not have.
+func (s *service) Notified(p *actors.Peer, method string, params []byte) {
+	if f, ok := s.srv.notifications.Load(method); ok {
+		s.containPanic(method, func() { f.(func(*Peer, []byte))(&Peer{p}, params) })
+		return
+	}
+	if m, ok := protocol.LookupMethod(method); !ok || !m.Allowed(protocol.ToServer, p.Revision()) {
+		return
+	}
+	switch method {
+	case mcp.NotifyTasksStatus:
+		s.watch.Changed(p.Key(), params)
+	case mcp.NotifyRootsListChanged:
+		p.Forget()
+		if s.srv.opts.RootsChanged != nil {
+			s.containPanic("RootsChanged", func() { s.srv.opts.RootsChanged(&Peer{p}) })
+		}
+	}
+}
+
+// MayAsk reports whether a call may ask its client for input: a tool may if it has Needs;
+// prompts and resources always may.
+func (s *service) MayAsk(method, name []byte) bool {
+	switch string(method) {
+	case mcp.MethodToolsCall:
+		t, ok := s.tools.findTool(name)
+		return ok && t.Needs != 0
+	case mcp.MethodPromptsGet, mcp.MethodResourcesRead:
+		return true
+	}
+	return false
+}
+
+// Listening decides which notifications a listener gets: all that it asks for and the server
+// has, except that ServerOptions.Subscribe must allow each resource, and that there are no
+// more resources than a session may subscribe to.
+func (s *service) Listening(ctx context.Context, c *actors.Call) (actors.Listening, *mcp.Error) {
+	var in struct {
+		Notifications *mcp.SubscriptionFilter `json:"notifications"`
+	}
+	call := &Call{c: c, msg: c.Message(), svc: s, peer: Peer{c.Peer()}}
+	if err := call.decodeParams(ctx, c.Message().Params, &in); err != nil {
+		return actors.Listening{}, err
+	}
+	if in.Notifications == nil {
+		return actors.Listening{}, mcp.NewError(mcp.CodeInvalidParams, "subscriptions/listen needs notifications")
+	}
+	caps := s.srv.declaredCapabilities()
+	f := protocol.FilterWithin(*in.Notifications, &caps)
+	ctx = call.handlerContext(ctx)
+	view := s.access.viewOf(call.Principal)
+	limit := s.svc.Limits.Subscriptions
+	followed, refusal := s.tasks.followableTasks(ctx, call, &f, limit)
+	if refusal != nil {
+		call.askForScopes(refusal)
+		return actors.Listening{}, refusal
+	}
+	seen := make(map[string]bool)
+	var denied *mcp.Error
+	var uris []string
+	for _, uri := range f.ResourceSubscriptions {
+		uri = s.srv.listedSpelling(view, uri)
+		switch {
+		case seen[uri] || !isAbsolute(uri) || !s.resources.mayFollow(view, uri) || limit >= 0 && len(uris) >= limit || s.resources.tooLong(uri):
+		case s.access.refusesTo(call, view, uri, &denied):
+		case !s.resources.allowsResource(ctx, call, uri):
+		default:
+			seen[uri] = true
+			uris = append(uris, uri)
+		}
+	}
+	if denied != nil {
+		call.askForScopes(denied)
+		return actors.Listening{}, denied
+	}
+	f.ResourceSubscriptions = uris
+	accepted, err := codec.Marshal(f)
+	if err != nil {
+		return actors.Listening{}, s.internalError(mcp.MethodSubscriptionsListen, err)
+	}
+	later := view.forLater()
+	l := actors.Listening{Tools: f.ToolsListChanged, Prompts: f.PromptsListChanged, Resources: f.ResourcesListChanged, URIs: uris, Accepted: accepted, Changed: s.lists.changesFor(later)}
+	if len(followed) > 0 {
+		l.Others = s.tasks.followTasks(followed)
+	}
+	principal := c.Principal()
+	l.Hears = func(uri string) bool {
+		return s.resources.mayFollow(later, uri) && !s.resources.withholdsResource(principal, uri)
+	}
+	if len(uris) > 0 && len(followed) == 0 && !l.Tools && !l.Prompts && !l.Resources {
+		l.Uncovered = func() string { return s.resources.listenerEndReason(later, principal, uris) }
+	}
+	return l, nil
 }

@@ -9,51 +9,9 @@ import (
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/protocol"
-	"github.com/troupe-run/troupe/mcp"
 )
 
 var sessionEnds = map[actors.Ending]SessionEnd{actors.Deleted: SessionDeleted, actors.Expired: SessionExpired, actors.Disconnected: SessionDisconnected}
-
-// hookSessions gives the actors the program's functions that learn of sessions, and the one that
-// decides which updates a session gets.
-func (s *service) hookSessions() {
-	if f := s.srv.opts.SessionBegan; f != nil {
-		s.svc.Began = func(ctx context.Context, p *actors.Peer) {
-			s.containPanic("SessionBegan", func() { f(ctx, &Peer{p}) })
-		}
-	}
-	s.svc.Known, s.svc.Withholds = s.isKnown, s.withholdsUpdate
-	if s.srv.opts.Visible != nil {
-		s.svc.Hears = s.mayGetUpdate
-	}
-	if f := s.srv.opts.SessionEnded; f != nil {
-		s.svc.Ended = func(p *actors.Peer, how actors.Ending) {
-			s.containPanic("SessionEnded", func() { f(&Peer{p}, sessionEnds[how]) })
-		}
-	}
-}
-
-// Notified handles the client's notifications other than cancellation. It ignores those
-// that the client's revision does not have.
-func (s *service) Notified(p *actors.Peer, method string, params []byte) {
-	if f, ok := s.srv.notifications.Load(method); ok {
-		s.containPanic(method, func() { f.(func(*Peer, []byte))(&Peer{p}, params) })
-		return
-	}
-	if m, ok := protocol.LookupMethod(method); !ok || !m.Allowed(protocol.ToServer, p.Revision()) {
-		return
-	}
-	switch method {
-	case mcp.NotifyTasksStatus:
-		s.watch.Changed(p.Key(), params)
-	case mcp.NotifyRootsListChanged:
-		p.Forget()
-		if s.srv.opts.RootsChanged != nil {
-			s.containPanic("RootsChanged", func() { s.srv.opts.RootsChanged(&Peer{p}) })
-		}
-	}
-}
 
 // ErrNoSession reports a stateless client (2026-07-28), which has no session: nothing was
 // stored. Keep such values in a store of your own by [Call.Principal], or let the tool

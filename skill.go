@@ -298,36 +298,6 @@ func (s *Server) replaceFiles(before, t *skillTree) (changed []string, err error
 	return changed, nil
 }
 
-// skillsMethod answers the methods of the extension.
-func (s *service) skillsMethod(call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {
-	if !s.srv.hasSkills.Load() {
-		return nil, methodNotFound(m)
-	}
-	if string(m.Method) == mcp.MethodSkillsList {
-		s.remoteLists.noteListAsked(listResources)
-		return s.appendListPage(call, m, s.listCache(), s.srv.skills.now.Load().pagerFor(call.callerView(), call.revision(), "skills"), dst)
-	}
-	uri, bad := s.resourceURI(m)
-	if bad != nil {
-		return nil, bad
-	}
-	if string(m.Method) == mcp.MethodSkillsGet {
-		k, ok := s.srv.skillAt(uri)
-		if !ok || !call.callerView().seesItem(k.item()) {
-			return nil, mcp.Errorf(mcp.CodeInvalidParams, "no skill is served at %s", shownName(uri))
-		}
-		return s.encodeResult(dst, call, m, s.listCache(), struct {
-			Skill mcp.Skill `json:"skill"`
-		}{k.entry})
-	}
-	d := directory{now: s.srv.resources.now.Load(), view: call.callerView().forList(), revision: call.revision(), prefix: uri + "/"}
-	if _, ok := d.nextFile(d.firstFile()); !ok || !strings.HasPrefix(uri, skillScheme) {
-		return nil, mcp.Errorf(mcp.CodeInvalidParams, "%s is not a directory resource", shownName(uri))
-	}
-	s.remoteLists.noteListAsked(listResources)
-	return s.appendListPage(call, m, nil, d.appendPage, dst)
-}
-
 // skillAt finds a skill by the URI of its SKILL.md, in any spelling.
 func (s *Server) skillAt(uri string) (*skillEntry, bool) {
 	now := s.skills.now.Load()

@@ -1,7 +1,6 @@
 package troupe
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -198,22 +197,6 @@ func (c *Call) taskAttempt() *worker.Attempt {
 	return nil
 }
 
-// runTask runs the handler of a task.
-func (s *service) runTask(ctx context.Context, a *worker.Attempt) worker.Result {
-	m := new(codec.Message)
-	if err := codec.Scan(a.Request.Message, m, codec.Limits{MaxDepth: s.svc.Limits.Depth, MaxValues: math.MaxInt32}); err != nil {
-		return worker.Result{Err: s.internalError("task", err)}
-	}
-	revision, _ := mcp.ParseRevision(a.Revision)
-	t, ok := s.findTool(m.Name)
-	call := s.rt.node.NewCall(ctx, s.svc, m, actors.Apart{
-		Tenant: a.Key.Tenant, Session: a.Request.Session, Revision: revision, Client: a.Request.Client, Capabilities: a.Request.Capabilities,
-		Principal: a.Request.Principal, Attempt: a.Number,
-	}, &taskRun{Attempt: a, s: s, long: ok && t.runsLong()})
-	out, err := s.Serve(ctx, call, nil)
-	return worker.Result{Value: out, IsError: string(codec.Optional(out, "isError")) == "true", Err: err}
-}
-
 // becomesTask reports whether a call becomes a task, or why its client cannot call the tool.
 func (c *Call) becomesTask(t *tool) (yes bool, refusal *mcp.Error) {
 	if c.taskAttempt() != nil {
@@ -275,58 +258,6 @@ func (c *Call) taskTTL(t *tool) (time.Duration, *mcp.Error) {
 	return min(max(ttl, time.Second), most), nil
 }
 
-// createTask makes a task of a call, and appends the result that says so.
-func (s *service) createTask(ctx context.Context, call *Call, t *tool, args, dst []byte) ([]byte, int, *mcp.Error) {
-	// Before anything is asked, charged or stored for it.
-	if err := s.rt.tasks.Room(call.c.Peer().Key().Tenant, call.c.From()); err != nil {
-		return nil, 0, call.tooManyTasks(err)
-	}
-	ttl, refusal := call.taskTTL(t)
-	if refusal != nil {
-		return nil, 0, refusal
-	}
-	if err := t.readArguments(ctx, call, args, nil); err != nil {
-		return s.failedTool(call, t, dst, err)
-	}
-	if t.BeforeTask != nil {
-		changed, err := t.BeforeTask(ctx, call, bytes.Clone(args))
-		if err != nil {
-			return s.failedTool(call, t, dst, err)
-		}
-		args = changed
-	}
-	made, err := s.storeTask(ctx, call, t, args, ttl)
-	if refusal := call.tooManyTasks(err); refusal != nil {
-		return nil, 0, refusal
-	}
-	if errors.Is(err, errTaskTooLarge) {
-		return nil, 0, mcp.Errorf(mcp.CodeInvalidParams, "a request that becomes a task of tool %s may have %d bytes", shownName(t.Name), maxTaskRequest)
-	}
-	if err != nil {
-		return nil, 0, s.handlerError(call, "tools/call "+t.Name, err)
-	}
-	s.rt.logTask("a task was created", made.Key, "tool", t.Name)
-	if t.TaskAfter > 0 && protocol.Has(call.revision(), protocol.FeatureTasksExtension) { // who asked for a task gets one
-		if made, err = s.awaitTask(ctx, made, t.TaskAfter); err == nil && made.Record.State == task.Ended {
-			return s.appendOutcome(call, made, false, dst)
-		}
-	}
-	r := call.revision()
-	var out any = protocol.CreateTaskResult{Task: made.Record.Core(made.Key.ID, r), Meta: immediateMeta(t.TaskNotice)}
-	if protocol.Has(r, protocol.FeatureTasksExtension) {
-		out = s.createdResult(made, r)
-	}
-	if dst, err = codec.AppendMarshal(dst, out); err != nil {
-		return nil, 0, s.internalError("tools/call "+t.Name, err)
-	}
-	return dst, 0, nil
-}
-
-// createdResult is the result that says which task a call has become (2026-07-28).
-func (s *service) createdResult(made worker.Snapshot, r mcp.Revision) protocol.CreatedTask {
-	return protocol.CreatedTask{ResultType: mcp.ResultTask, TaskHandle: made.Record.Handle(made.Key.ID, r), Meta: mcp.Meta(nil).WithServerInfo(s.srv.impl)}
-}
-
 // tooManyTasks is the client's error for an error of the tasks that says that there are too many, or that they store too much; nil for any other.
 func (c *Call) tooManyTasks(err error) *mcp.Error {
 	if full, ok := errors.AsType[*refusal.Refusal](err); ok {
@@ -352,49 +283,6 @@ func immediateMeta(notice string) mcp.Meta {
 		return nil
 	}
 	return mcp.Meta{protocol.MetaModelImmediateResponse: mcp.Raw(notice)}
-}
-
-// newTask is the task of a call, which is to be stored.
-func (s *service) newTask(call *Call, t *tool, args []byte, ttl time.Duration) (worker.NewTask, error) {
-	meta, err := taskMeta(call.msg.Meta)
-	if err != nil {
-		return worker.NewTask{}, err
-	}
-	raw, err := codec.Marshal(struct {
-		Name      string          `json:"name"`
-		Arguments json.RawMessage `json:"arguments,omitempty"`
-		Meta      json.RawMessage `json:"_meta,omitempty"`
-	}{t.Name, args, meta})
-	if err != nil {
-		return worker.NewTask{}, err
-	}
-	principal, err := codec.Marshal(call.c.Principal())
-	if err != nil {
-		return worker.NewTask{}, err
-	}
-	p := call.c.Peer()
-	message := append([]byte(`{"jsonrpc":"2.0","id":0,"method":"tools/call","params":`), raw...)
-	request := worker.Request{Message: append(message, '}'), Principal: principal, Client: p.Client(), Capabilities: p.Capabilities(), Session: p.Key().ID}
-	if t.Rerun != Safe && len(request.Message)+len(request.Client)+len(request.Capabilities) > maxTaskRequest {
-		return worker.NewTask{}, errTaskTooLarge
-	}
-	return worker.NewTask{
-		Tenant: p.Key().Tenant, From: call.c.From(), Who: shownName(call.Principal().String()), Scopes: call.c.Needs(), Server: s.id, Revision: p.Revision().String(), Method: mcp.MethodToolsCall, Name: t.Name, TTL: ttl,
-		Request: request,
-	}, nil
-}
-
-// storeTask stores the task of a call.
-func (s *service) storeTask(ctx context.Context, call *Call, t *tool, args []byte, ttl time.Duration) (worker.Snapshot, error) {
-	n, err := s.newTask(call, t, args, ttl)
-	if err != nil {
-		return worker.Snapshot{}, err
-	}
-	made, err := s.rt.tasks.Create(ctx, n)
-	if err == nil {
-		s.rt.noteTask(ctx, call, made.Key)
-	}
-	return made, err
 }
 
 // recentTasks are the tasks that this node has made a moment ago, by access tokens and API keys: who makes a revocation elsewhere looks into the store for tasks, and those that
@@ -492,50 +380,6 @@ func taskMeta(meta []byte) (json.RawMessage, error) {
 		return nil, nil
 	}
 	return codec.Marshal(all)
-}
-
-// awaitTask waits until a task has ended, or for a time.
-func (s *service) awaitTask(ctx context.Context, made worker.Snapshot, d time.Duration) (worker.Snapshot, error) {
-	ctx, cancel := context.WithTimeout(ctx, d)
-	defer cancel()
-	err := s.rt.tasks.Follow(ctx, made.Key, func(now worker.Snapshot) bool {
-		made = now
-		return now.Record.State != task.Ended
-	})
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = nil
-	}
-	return made, err
-}
-
-// appendOutcome appends what the call of an ended task would have been answered with. If related is set, a result names the task.
-func (s *service) appendOutcome(call *Call, t worker.Snapshot, related bool, dst []byte) ([]byte, int, *mcp.Error) {
-	switch o := t.Record.Outcome; o.Kind {
-	case task.Done, task.ToolError:
-		var x mcp.CallToolResult
-		err := codec.Unmarshal(o.Value, &x)
-		if related {
-			x.Meta = relatedTask(x.Meta, t.Key.ID)
-		}
-		if err == nil {
-			dst, err = call.appendToolResult(dst, &x)
-		}
-		if err != nil {
-			return nil, 0, s.internalError("the result of a task", err)
-		}
-		code := 0
-		if o.Kind == task.ToolError {
-			code = 1
-		}
-		return dst, code, nil
-	case task.Cancelled:
-		return nil, 0, mcp.NewError(mcp.CodeInternalError, "the task was cancelled")
-	}
-	e := new(mcp.Error)
-	if err := codec.Unmarshal(t.Record.Failure(), e); err != nil {
-		return nil, 0, s.internalError("the error of a task", err)
-	}
-	return nil, 0, e
 }
 
 // Node returns the name of the node that runs the call ([StoreOptions].Node).

@@ -1,13 +1,8 @@
 package troupe
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
-	"log/slog"
-	"maps"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -17,7 +12,6 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/mrtr"
 	"github.com/troupe-run/troupe/internal/protocol"
-	"github.com/troupe-run/troupe/internal/task"
 	"github.com/troupe-run/troupe/internal/worker"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -258,7 +252,7 @@ func (c *Call) becomeTask(ending bool) (again bool) {
 		}
 		close(b.done)
 	}()
-	return c.svc.adoptTask(c, ending)
+	return c.svc.tasks.adoptTask(c, ending)
 }
 
 // brokenResult is the result of a handler that has not returned.
@@ -283,77 +277,4 @@ func (c *Call) concludeTask(result func() worker.Result) {
 			}
 		}
 	}
-}
-
-// concludeLong is concludeTask with the response of the call, which was appended to dst.
-func (s *service) concludeLong(call *Call, out, dst []byte, err *mcp.Error) {
-	call.concludeTask(func() worker.Result { // the response is a copy: the task may store it once its bytes are another call's
-		res := worker.Result{Err: err}
-		if err == nil {
-			res.Value = bytes.Clone(out[len(dst):])
-			res.IsError = string(codec.Optional(res.Value, "isError")) == "true"
-		}
-		return res
-	})
-}
-
-// adoptTask stores a task of a call that runs, and tells its client, if the call can become one. It reports whether it may become one once there is room.
-func (s *service) adoptTask(call *Call, ending bool) (later bool) {
-	t := call.tool
-	if s.rt.storesInMemory() && (ending || s.rt.leaving.Load()) { // the task would end with the process, and the call may yet end before it
-		return false
-	}
-	if caps := call.peer.Capabilities(); !caps.Has(mcp.CapClientTasksExtension) {
-		return false
-	}
-	args, refusal := callArguments(call, t)
-	ttl, wrong := call.taskTTL(t)
-	if refusal != nil || wrong != nil {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
-	defer cancel()
-	asked, goOn, ok := call.c.Still()
-	if !ok { // it is offered again once it has its answer
-		return false
-	}
-	defer goOn()
-	n, err := s.newTask(call, t, args, ttl)
-	for _, key := range slices.Sorted(maps.Keys(asked.Answers)) {
-		n.Answered = append(n.Answered, task.Question{Key: key, Answer: asked.Answers[key]})
-	}
-	if err != nil {
-		s.rt.hits.Rarely(slog.LevelWarn, "a call that takes long becomes no task", slog.String("server", s.id), slog.String("tool", t.Name), slog.String("error", err.Error()))
-		return false
-	}
-	n.Ending = ending
-	kept, moved, err := call.c.MoveSteps(ctx)
-	if err != nil {
-		return false
-	}
-	defer moved()
-	for i := range kept {
-		n.Steps = append(n.Steps, stepOf(&kept[i]))
-	}
-	a, made, err := s.rt.tasks.Adopt(ctx, n)
-	if err != nil {
-		s.rt.log.Debug("a call that takes long becomes no task", "server", s.id, "tool", t.Name, "error", err)
-		return errors.Is(err, worker.ErrNoPlace) || errors.Is(err, worker.ErrTooMany) || errors.Is(err, worker.ErrFull)
-	}
-	s.rt.noteTask(ctx, call, made.Key)
-	answer, err := codec.AppendMarshal([]byte(`,"result":`), s.createdResult(made, call.revision()))
-	if err == nil {
-		run := &taskRun{Attempt: a, s: s, long: true}
-		for _, key := range asked.Keys {
-			run.asked.Key(key)
-		}
-		if end, told := call.c.Detach(append(answer, '}'), run); told {
-			context.AfterFunc(a.Context(), func() { end(context.Cause(a.Context())) })
-			s.rt.logTask("a call that takes long became a task", made.Key, "tool", t.Name)
-			return false
-		}
-	}
-	_, _ = s.rt.tasks.Cancel(ctx, made.Key) // its client is gone, or was asked something
-	a.Conclude(worker.Result{Err: mcp.NewError(mcp.CodeInternalError, "")})
-	return false
 }

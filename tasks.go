@@ -1,12 +1,18 @@
 package troupe
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"maps"
+	"math"
+	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
@@ -28,10 +34,16 @@ func errNoTask() *mcp.Error {
 	return mcp.NewError(mcp.CodeInvalidParams, "there is no such task: it may have expired")
 }
 
+// serviceTasks is what a service does with the tasks of its clients: it makes them of calls, and answers their methods.
+type serviceTasks struct {
+	*service
+	asking sync.Map // *asker that puts a task's questions to its client, by the task's id
+}
+
 // tasksMethod answers the methods of tasks.
-func (s *service) tasksMethod(ctx context.Context, call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {
+func (s *serviceTasks) tasksMethod(ctx context.Context, call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {
 	r := call.revision()
-	caps := s.shownCapabilities()
+	caps := s.discovery.shownCapabilities()
 	if known, ok := protocol.LookupMethod(m.Method); !ok || !protocol.ServerHas(&caps, known.Needs(protocol.ToServer, r)) {
 		return nil, methodNotFound(m)
 	}
@@ -72,7 +84,7 @@ func (s *service) tasksMethod(ctx context.Context, call *Call, m *codec.Message,
 }
 
 // lacksTask refuses a client that lacks a scope of the call that a task is of, before anything is done with the task.
-func (s *service) lacksTask(ctx context.Context, call *Call, key worker.Key) *mcp.Error {
+func (s *serviceTasks) lacksTask(ctx context.Context, call *Call, key worker.Key) *mcp.Error {
 	if !s.srv.scoped.Load() {
 		return nil
 	}
@@ -84,7 +96,7 @@ func (s *service) lacksTask(ctx context.Context, call *Call, key worker.Key) *mc
 }
 
 // failedTask is the answer for an error of the tasks.
-func (s *service) failedTask(call *Call, err error) *mcp.Error {
+func (s *serviceTasks) failedTask(call *Call, err error) *mcp.Error {
 	if full, ok := errors.AsType[*refusal.Refusal](err); ok {
 		return call.c.Refuse(full)
 	}
@@ -97,7 +109,7 @@ func (s *service) failedTask(call *Call, err error) *mcp.Error {
 	return s.internalError(string(call.msg.Method), err)
 }
 
-func (s *service) getTask(ctx context.Context, call *Call, m *codec.Message, key worker.Key, dst []byte) ([]byte, *mcp.Error) {
+func (s *serviceTasks) getTask(ctx context.Context, call *Call, m *codec.Message, key worker.Key, dst []byte) ([]byte, *mcp.Error) {
 	t, err := s.rt.tasks.Get(ctx, key)
 	if err != nil {
 		return nil, s.failedTask(call, err)
@@ -117,7 +129,7 @@ func (s *service) getTask(ctx context.Context, call *Call, m *codec.Message, key
 	return s.encodeResult(dst, call, m, nil, d)
 }
 
-func (s *service) cancelTask(ctx context.Context, call *Call, m *codec.Message, key worker.Key, dst []byte) ([]byte, *mcp.Error) {
+func (s *serviceTasks) cancelTask(ctx context.Context, call *Call, m *codec.Message, key worker.Key, dst []byte) ([]byte, *mcp.Error) {
 	t, err := s.rt.tasks.Cancel(ctx, key)
 	r := call.revision()
 	if protocol.Has(r, protocol.FeatureTasksExtension) {
@@ -135,7 +147,7 @@ func (s *service) cancelTask(ctx context.Context, call *Call, m *codec.Message, 
 	return s.encodeResult(dst, call, m, nil, protocol.CancelTaskResult{Task: t.Record.Core(key.ID, r)})
 }
 
-func (s *service) updateTask(ctx context.Context, call *Call, m *codec.Message, key worker.Key, given mcp.InputResponses, dst []byte) ([]byte, *mcp.Error) {
+func (s *serviceTasks) updateTask(ctx context.Context, call *Call, m *codec.Message, key worker.Key, given mcp.InputResponses, dst []byte) ([]byte, *mcp.Error) {
 	switch most := limits.Responses.Value(); {
 	case given == nil:
 		return nil, mcp.NewError(mcp.CodeInvalidParams, "tasks/update needs inputResponses")
@@ -157,7 +169,7 @@ func (s *service) updateTask(ctx context.Context, call *Call, m *codec.Message, 
 
 // taskResult waits for the end of a task, and answers as its call would have been (2025-11-25). Meanwhile it puts the task's
 // questions to the client, on its own stream.
-func (s *service) taskResult(ctx context.Context, call *Call, key worker.Key, dst []byte) ([]byte, *mcp.Error) {
+func (s *serviceTasks) taskResult(ctx context.Context, call *Call, key worker.Key, dst []byte) ([]byte, *mcp.Error) {
 	var t worker.Snapshot
 	asked := make(map[string]bool)
 	for {
@@ -221,7 +233,7 @@ func needsOf(q mcp.InputRequest) mcp.Capability {
 
 // askForTask puts questions of a task to the client of a tasks/result, and takes its answers. A client that does not answer in time may still
 // do so with another call.
-func (s *service) askForTask(ctx context.Context, call *Call, key worker.Key, open []task.Question) error {
+func (s *serviceTasks) askForTask(ctx context.Context, call *Call, key worker.Key, open []task.Question) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	me := &asker{cancel, callAsks}
@@ -233,7 +245,7 @@ func (s *service) askForTask(ctx context.Context, call *Call, key worker.Key, op
 }
 
 // putForTask puts questions of a task to a client with put, and takes its answers.
-func (s *service) putForTask(ctx context.Context, cancel context.CancelCauseFunc, key worker.Key, open []task.Question, put func(context.Context, []hosted.Question) ([]hosted.Outcome, error)) error {
+func (s *serviceTasks) putForTask(ctx context.Context, cancel context.CancelCauseFunc, key worker.Key, open []task.Question, put func(context.Context, []hosted.Question) ([]hosted.Outcome, error)) error {
 	go func() { // the task may end, or be answered by others
 		err := s.rt.tasks.Follow(ctx, key, func(now worker.Snapshot) bool { return now.Record.State == task.Waiting })
 		cancel(cmp.Or(err, errAnswered))
@@ -289,7 +301,7 @@ type asker struct {
 }
 
 // listTasks lists the tasks of a principal. The cursor is the revision from which the next page goes on, sealed.
-func (s *service) listTasks(ctx context.Context, call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {
+func (s *serviceTasks) listTasks(ctx context.Context, call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {
 	tenant := call.c.Peer().Key().Tenant
 	aad := []byte("tasks " + tenant + " " + s.id)
 	from := uint64(0)
@@ -312,7 +324,7 @@ func (s *service) listTasks(ctx context.Context, call *Call, m *codec.Message, d
 	out := protocol.ListTasksResult{Tasks: make([]mcp.Task, len(all))}
 	for i, t := range all {
 		out.Tasks[i] = t.Record.Core(t.Key.ID, call.revision())
-		if refused, _ := s.requireScopes(call.c.Principal(), t.Record.Scopes); refused != nil {
+		if refused, _ := s.access.requireScopes(call.c.Principal(), t.Record.Scopes); refused != nil {
 			out.Tasks[i].StatusMessage = "" // may have what the call has said
 		}
 	}
@@ -322,6 +334,300 @@ func (s *service) listTasks(ctx context.Context, call *Call, m *codec.Message, d
 		}
 	}
 	return s.encodeResult(dst, call, m, nil, out)
+}
+
+// tellAsks tells the other nodes that an asker of this one puts the questions of a task to the client, until over is called. An asker that has
+// given way to another one here ends without a word: that one goes on.
+func (s *serviceTasks) tellAsks(key worker.Key, me *asker) (over func()) {
+	rs := &s.rt.reminders
+	if rs.rt.sharesStore() {
+		rs.tellAsked(key, me.how, "")
+	}
+	return func() {
+		if s.asking.CompareAndDelete(key.ID, me) && rs.rt.sharesStore() {
+			rs.tellAsked(key, nobodyAsks, "")
+		}
+	}
+}
+
+// followableTasks returns the tasks that a listener follows: those of its filter that there are. The filter keeps their ids.
+func (s *serviceTasks) followableTasks(ctx context.Context, call *Call, f *mcp.SubscriptionFilter, limit int) ([]worker.Key, *mcp.Error) {
+	if len(f.TaskIDs) == 0 {
+		return nil, nil
+	}
+	if lacking := refuseLacking(mcp.CapClientTasksExtension, &call.peer); lacking != nil {
+		return nil, lacking
+	}
+	var keys []worker.Key
+	asked := f.TaskIDs
+	f.TaskIDs = nil
+	for _, id := range asked {
+		key := call.taskKey(id)
+		if !key.Valid() || slices.Contains(keys, key) || limit >= 0 && len(keys) >= limit {
+			continue
+		}
+		switch t, err := s.rt.tasks.Get(ctx, key); {
+		case err == nil:
+			if refused := call.requireScopes(t.Record.Scopes); refused != nil {
+				return nil, refused
+			}
+			keys, f.TaskIDs = append(keys, key), append(f.TaskIDs, id)
+		case !errors.Is(err, worker.ErrUnknown):
+			return nil, s.internalError(mcp.MethodSubscriptionsListen, err)
+		}
+	}
+	return keys, nil
+}
+
+// followTasks sends a listener each task as it is, and after each change (the extension's notifications/tasks).
+func (s *serviceTasks) followTasks(keys []worker.Key) func(context.Context, func(string, []byte)) func() {
+	return func(ctx context.Context, send func(method string, params []byte)) func() {
+		again := make(chan struct{}, 1)
+		go func() {
+			_ = s.rt.tasks.FollowAll(ctx, keys, again, func(t worker.Snapshot) bool {
+				if d, err := detailedTask(t, mcp.Latest); err == nil {
+					if params, err := codec.Marshal(d); err == nil {
+						send(mcp.NotifyTasks, params)
+					}
+				}
+				return true
+			})
+		}()
+		return func() {
+			select {
+			case again <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
+// runTask runs the handler of a task.
+func (s *serviceTasks) runTask(ctx context.Context, a *worker.Attempt) worker.Result {
+	m := new(codec.Message)
+	if err := codec.Scan(a.Request.Message, m, codec.Limits{MaxDepth: s.svc.Limits.Depth, MaxValues: math.MaxInt32}); err != nil {
+		return worker.Result{Err: s.internalError("task", err)}
+	}
+	revision, _ := mcp.ParseRevision(a.Revision)
+	t, ok := s.tools.findTool(m.Name)
+	call := s.rt.node.NewCall(ctx, s.svc, m, actors.Apart{
+		Tenant: a.Key.Tenant, Session: a.Request.Session, Revision: revision, Client: a.Request.Client, Capabilities: a.Request.Capabilities,
+		Principal: a.Request.Principal, Attempt: a.Number,
+	}, &taskRun{Attempt: a, s: s.service, long: ok && t.runsLong()})
+	out, err := s.Serve(ctx, call, nil)
+	return worker.Result{Value: out, IsError: string(codec.Optional(out, "isError")) == "true", Err: err}
+}
+
+// createTask makes a task of a call, and appends the result that says so.
+func (s *serviceTasks) createTask(ctx context.Context, call *Call, t *tool, args, dst []byte) ([]byte, int, *mcp.Error) {
+	// Before anything is asked, charged or stored for it.
+	if err := s.rt.tasks.Room(call.c.Peer().Key().Tenant, call.c.From()); err != nil {
+		return nil, 0, call.tooManyTasks(err)
+	}
+	ttl, refusal := call.taskTTL(t)
+	if refusal != nil {
+		return nil, 0, refusal
+	}
+	if err := t.readArguments(ctx, call, args, nil); err != nil {
+		return s.tools.failedTool(call, t, dst, err)
+	}
+	if t.BeforeTask != nil {
+		changed, err := t.BeforeTask(ctx, call, bytes.Clone(args))
+		if err != nil {
+			return s.tools.failedTool(call, t, dst, err)
+		}
+		args = changed
+	}
+	made, err := s.storeTask(ctx, call, t, args, ttl)
+	if refusal := call.tooManyTasks(err); refusal != nil {
+		return nil, 0, refusal
+	}
+	if errors.Is(err, errTaskTooLarge) {
+		return nil, 0, mcp.Errorf(mcp.CodeInvalidParams, "a request that becomes a task of tool %s may have %d bytes", shownName(t.Name), maxTaskRequest)
+	}
+	if err != nil {
+		return nil, 0, s.handlerError(call, "tools/call "+t.Name, err)
+	}
+	s.rt.logTask("a task was created", made.Key, "tool", t.Name)
+	if t.TaskAfter > 0 && protocol.Has(call.revision(), protocol.FeatureTasksExtension) { // who asked for a task gets one
+		if made, err = s.awaitTask(ctx, made, t.TaskAfter); err == nil && made.Record.State == task.Ended {
+			return s.appendOutcome(call, made, false, dst)
+		}
+	}
+	r := call.revision()
+	var out any = protocol.CreateTaskResult{Task: made.Record.Core(made.Key.ID, r), Meta: immediateMeta(t.TaskNotice)}
+	if protocol.Has(r, protocol.FeatureTasksExtension) {
+		out = s.createdResult(made, r)
+	}
+	if dst, err = codec.AppendMarshal(dst, out); err != nil {
+		return nil, 0, s.internalError("tools/call "+t.Name, err)
+	}
+	return dst, 0, nil
+}
+
+// createdResult is the result that says which task a call has become (2026-07-28).
+func (s *serviceTasks) createdResult(made worker.Snapshot, r mcp.Revision) protocol.CreatedTask {
+	return protocol.CreatedTask{ResultType: mcp.ResultTask, TaskHandle: made.Record.Handle(made.Key.ID, r), Meta: mcp.Meta(nil).WithServerInfo(s.srv.impl)}
+}
+
+// newTask is the task of a call, which is to be stored.
+func (s *serviceTasks) newTask(call *Call, t *tool, args []byte, ttl time.Duration) (worker.NewTask, error) {
+	meta, err := taskMeta(call.msg.Meta)
+	if err != nil {
+		return worker.NewTask{}, err
+	}
+	raw, err := codec.Marshal(struct {
+		Name      string          `json:"name"`
+		Arguments json.RawMessage `json:"arguments,omitempty"`
+		Meta      json.RawMessage `json:"_meta,omitempty"`
+	}{t.Name, args, meta})
+	if err != nil {
+		return worker.NewTask{}, err
+	}
+	principal, err := codec.Marshal(call.c.Principal())
+	if err != nil {
+		return worker.NewTask{}, err
+	}
+	p := call.c.Peer()
+	message := append([]byte(`{"jsonrpc":"2.0","id":0,"method":"tools/call","params":`), raw...)
+	request := worker.Request{Message: append(message, '}'), Principal: principal, Client: p.Client(), Capabilities: p.Capabilities(), Session: p.Key().ID}
+	if t.Rerun != Safe && len(request.Message)+len(request.Client)+len(request.Capabilities) > maxTaskRequest {
+		return worker.NewTask{}, errTaskTooLarge
+	}
+	return worker.NewTask{
+		Tenant: p.Key().Tenant, From: call.c.From(), Who: shownName(call.Principal().String()), Scopes: call.c.Needs(), Server: s.id, Revision: p.Revision().String(), Method: mcp.MethodToolsCall, Name: t.Name, TTL: ttl,
+		Request: request,
+	}, nil
+}
+
+// storeTask stores the task of a call.
+func (s *serviceTasks) storeTask(ctx context.Context, call *Call, t *tool, args []byte, ttl time.Duration) (worker.Snapshot, error) {
+	n, err := s.newTask(call, t, args, ttl)
+	if err != nil {
+		return worker.Snapshot{}, err
+	}
+	made, err := s.rt.tasks.Create(ctx, n)
+	if err == nil {
+		s.rt.noteTask(ctx, call, made.Key)
+	}
+	return made, err
+}
+
+// awaitTask waits until a task has ended, or for a time.
+func (s *serviceTasks) awaitTask(ctx context.Context, made worker.Snapshot, d time.Duration) (worker.Snapshot, error) {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	err := s.rt.tasks.Follow(ctx, made.Key, func(now worker.Snapshot) bool {
+		made = now
+		return now.Record.State != task.Ended
+	})
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = nil
+	}
+	return made, err
+}
+
+// appendOutcome appends what the call of an ended task would have been answered with. If related is set, a result names the task.
+func (s *serviceTasks) appendOutcome(call *Call, t worker.Snapshot, related bool, dst []byte) ([]byte, int, *mcp.Error) {
+	switch o := t.Record.Outcome; o.Kind {
+	case task.Done, task.ToolError:
+		var x mcp.CallToolResult
+		err := codec.Unmarshal(o.Value, &x)
+		if related {
+			x.Meta = relatedTask(x.Meta, t.Key.ID)
+		}
+		if err == nil {
+			dst, err = call.appendToolResult(dst, &x)
+		}
+		if err != nil {
+			return nil, 0, s.internalError("the result of a task", err)
+		}
+		code := 0
+		if o.Kind == task.ToolError {
+			code = 1
+		}
+		return dst, code, nil
+	case task.Cancelled:
+		return nil, 0, mcp.NewError(mcp.CodeInternalError, "the task was cancelled")
+	}
+	e := new(mcp.Error)
+	if err := codec.Unmarshal(t.Record.Failure(), e); err != nil {
+		return nil, 0, s.internalError("the error of a task", err)
+	}
+	return nil, 0, e
+}
+
+// concludeLong is concludeTask with the response of the call, which was appended to dst.
+func (s *serviceTasks) concludeLong(call *Call, out, dst []byte, err *mcp.Error) {
+	call.concludeTask(func() worker.Result { // the response is a copy: the task may store it once its bytes are another call's
+		res := worker.Result{Err: err}
+		if err == nil {
+			res.Value = bytes.Clone(out[len(dst):])
+			res.IsError = string(codec.Optional(res.Value, "isError")) == "true"
+		}
+		return res
+	})
+}
+
+// adoptTask stores a task of a call that runs, and tells its client, if the call can become one. It reports whether it may become one once there is room.
+func (s *serviceTasks) adoptTask(call *Call, ending bool) (later bool) {
+	t := call.tool
+	if s.rt.storesInMemory() && (ending || s.rt.leaving.Load()) { // the task would end with the process, and the call may yet end before it
+		return false
+	}
+	if caps := call.peer.Capabilities(); !caps.Has(mcp.CapClientTasksExtension) {
+		return false
+	}
+	args, refusal := callArguments(call, t)
+	ttl, wrong := call.taskTTL(t)
+	if refusal != nil || wrong != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
+	defer cancel()
+	asked, goOn, ok := call.c.Still()
+	if !ok { // it is offered again once it has its answer
+		return false
+	}
+	defer goOn()
+	n, err := s.newTask(call, t, args, ttl)
+	for _, key := range slices.Sorted(maps.Keys(asked.Answers)) {
+		n.Answered = append(n.Answered, task.Question{Key: key, Answer: asked.Answers[key]})
+	}
+	if err != nil {
+		s.rt.hits.Rarely(slog.LevelWarn, "a call that takes long becomes no task", slog.String("server", s.id), slog.String("tool", t.Name), slog.String("error", err.Error()))
+		return false
+	}
+	n.Ending = ending
+	kept, moved, err := call.c.MoveSteps(ctx)
+	if err != nil {
+		return false
+	}
+	defer moved()
+	for i := range kept {
+		n.Steps = append(n.Steps, stepOf(&kept[i]))
+	}
+	a, made, err := s.rt.tasks.Adopt(ctx, n)
+	if err != nil {
+		s.rt.log.Debug("a call that takes long becomes no task", "server", s.id, "tool", t.Name, "error", err)
+		return errors.Is(err, worker.ErrNoPlace) || errors.Is(err, worker.ErrTooMany) || errors.Is(err, worker.ErrFull)
+	}
+	s.rt.noteTask(ctx, call, made.Key)
+	answer, err := codec.AppendMarshal([]byte(`,"result":`), s.createdResult(made, call.revision()))
+	if err == nil {
+		run := &taskRun{Attempt: a, s: s.service, long: true}
+		for _, key := range asked.Keys {
+			run.asked.Key(key)
+		}
+		if end, told := call.c.Detach(append(answer, '}'), run); told {
+			context.AfterFunc(a.Context(), func() { end(context.Cause(a.Context())) })
+			s.rt.logTask("a call that takes long became a task", made.Key, "tool", t.Name)
+			return false
+		}
+	}
+	_, _ = s.rt.tasks.Cancel(ctx, made.Key) // its client is gone, or was asked something
+	a.Conclude(worker.Result{Err: mcp.NewError(mcp.CodeInternalError, "")})
+	return false
 }
 
 // adminTasks are the tasks of all principals, for the operator.

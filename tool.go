@@ -340,9 +340,14 @@ func (s *Server) Tools() []Tool {
 	return all
 }
 
+// serviceTools is what a service does with its tools.
+type serviceTools struct {
+	*service
+}
+
 // checkHeaders compares the headers of a request with its arguments. It does so for a request
 // that a client sends again with answers, too.
-func (s *service) checkHeaders(m *codec.Message, principal any, header map[string][]string) *mcp.Error {
+func (s *serviceTools) checkHeaders(m *codec.Message, principal any, header map[string][]string) *mcp.Error {
 	if string(m.Method) != mcp.MethodToolsCall {
 		return nil
 	}
@@ -350,7 +355,7 @@ func (s *service) checkHeaders(m *codec.Message, principal any, header map[strin
 	if !ok {
 		return nil
 	}
-	if v := s.viewOf(func() Principal { return principalOf(principal) }); !v.seesItem(t.item()) {
+	if v := s.access.viewOf(func() Principal { return principalOf(principal) }); !v.seesItem(t.item()) {
 		return nil
 	}
 	if err := t.headers.Check(header, m.Arguments); err != nil {
@@ -500,7 +505,7 @@ func precompileTypes(types ...reflect.Type) {
 func (s *Server) RemoveTools(names ...string) { s.tools.removeItems(names...) }
 
 // findTool finds a tool by a raw JSON string. It allocates only if the string has escapes.
-func (s *service) findTool(name []byte) (*tool, bool) {
+func (s *serviceTools) findTool(name []byte) (*tool, bool) {
 	inside, ok := plainString(name)
 	if !ok {
 		inside = []byte(decodeText(name))
@@ -508,7 +513,7 @@ func (s *service) findTool(name []byte) (*tool, bool) {
 	return s.srv.tools.findItem(inside)
 }
 
-func (s *service) callTool(ctx context.Context, call *Call, t *tool, dst []byte) ([]byte, int, *mcp.Error) {
+func (s *serviceTools) callTool(ctx context.Context, call *Call, t *tool, dst []byte) ([]byte, int, *mcp.Error) {
 	args, refusal := callArguments(call, t)
 	if refusal != nil {
 		return nil, 0, refusal
@@ -519,7 +524,7 @@ func (s *service) callTool(ctx context.Context, call *Call, t *tool, dst []byte)
 			return nil, 0, refusal
 		}
 		if task {
-			return s.createTask(ctx, call, t, args, dst)
+			return s.tasks.createTask(ctx, call, t, args, dst)
 		}
 	}
 	var out []byte
@@ -564,7 +569,7 @@ func callArguments(call *Call, t *tool) ([]byte, *mcp.Error) {
 }
 
 // failedTool makes a response of a tool's error.
-func (s *service) failedTool(call *Call, t *tool, dst []byte, err error) ([]byte, int, *mcp.Error) {
+func (s *serviceTools) failedTool(call *Call, t *tool, dst []byte, err error) ([]byte, int, *mcp.Error) {
 	if wire, ok := errors.AsType[*mcp.Error](err); ok && wire != nil {
 		out, failed := s.respondWireError(dst, call, wire)
 		return out, 0, failed
@@ -587,4 +592,18 @@ func (s *service) failedTool(call *Call, t *tool, dst []byte, err error) ([]byte
 		return nil, 0, s.internalError("tools/call "+t.Name, err)
 	}
 	return out, 1, nil
+}
+
+// logMissingPages logs the tools whose page the server does not have: a host would show nothing.
+func (s *serviceTools) logMissingPages() {
+	now := s.srv.tools.now.Load()
+	for _, name := range now.names {
+		page := now.byName[name].UI.Page
+		if page == "" {
+			continue
+		}
+		if _, ok := s.srv.findReader(nil, page); !ok {
+			s.rt.log.Warn("a tool names a page that its server does not have", "server", s.id, "tool", name, "page", page)
+		}
+	}
 }

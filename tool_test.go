@@ -21,6 +21,7 @@ func TestHeadersOfRequests(t *testing.T) {
 			func(context.Context, *Call, json.RawMessage) (*mcp.CallToolResult, error) { return nil, nil })
 	}
 	s := &service{srv: srv}
+	s.bindParts()
 	for _, tt := range []struct {
 		method, params, region string
 		ok                     bool
@@ -44,7 +45,7 @@ func TestHeadersOfRequests(t *testing.T) {
 		if err := codec.Scan([]byte(`{"jsonrpc":"2.0","id":1,"method":"`+tt.method+`","params":`+tt.params+`}`), &m, codec.Limits{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.checkHeaders(&m, nil, header); (err == nil) != tt.ok {
+		if err := s.tools.checkHeaders(&m, nil, header); (err == nil) != tt.ok {
 			t.Errorf("%s %s with %q: got %v, want it to pass %v", tt.method, tt.params, tt.region, err, tt.ok)
 		}
 	}

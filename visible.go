@@ -122,7 +122,7 @@ func (v *view) askVisible(i Item) (seen bool) {
 	defer func() {
 		if !returned {
 			seen = false
-			v.s.hiding.logPanic(v.s, guard.Caught(recover()))
+			v.s.access.hiding.logPanic(v.s, guard.Caught(recover()))
 		}
 	}()
 	others := i.others
@@ -156,17 +156,23 @@ func (l *panicLog) logPanic(s *service, failure *guard.Failure) {
 		"unlogged", l.silent.Swap(0))...)
 }
 
+// serviceAccess decides what a caller of a service sees, and which scopes it needs.
+type serviceAccess struct {
+	*service
+	hiding panicLog // the panics of Visible
+}
+
 // viewOf returns the server as a principal sees it. It calls who only if the server has a Visible.
-func (s *service) viewOf(who func() Principal) *view {
+func (s *serviceAccess) viewOf(who func() Principal) *view {
 	if s.srv.opts.Visible == nil {
 		return nil
 	}
-	return &view{caller: who(), s: s}
+	return &view{caller: who(), s: s.service}
 }
 
 // callerView returns the server as the caller of c sees it, for use by the goroutine that handles c.
 func (c *Call) callerView() *view {
-	v := c.svc.viewOf(c.Principal)
+	v := c.svc.access.viewOf(c.Principal)
 	if v != nil {
 		v.within = true
 	}
@@ -205,23 +211,23 @@ func ownedBy(v any) Principal {
 }
 
 // isKnown reports whether the tool of a call exists for its caller; other methods always do.
-func (s *service) isKnown(principal any, method, name []byte) bool {
+func (s *serviceAccess) isKnown(principal any, method, name []byte) bool {
 	if string(method) != mcp.MethodToolsCall {
 		return true
 	}
-	t, ok := s.findTool(name)
+	t, ok := s.tools.findTool(name)
 	return ok && s.viewOf(func() Principal { return principalOf(principal) }).seesItem(t.item())
 }
 
 // identifyCaller says in in who makes a request, as authenticateRequest returned it.
-func (s *service) identifyCaller(in *actors.Input, principal any) {
+func (s *serviceAccess) identifyCaller(in *actors.Input, principal any) {
 	if c, ok := principal.(*caller); ok {
 		in.Tenant, in.Principal = c.key, s.keptOwner(c)
 	}
 }
 
 // keptOwner returns what sessions keep of the principal of their requests, nil without a Visible.
-func (s *service) keptOwner(principal any) any {
+func (s *serviceAccess) keptOwner(principal any) any {
 	if s.srv.opts.Visible == nil {
 		return nil
 	}
@@ -265,24 +271,6 @@ func (s *Server) listDigest(list int, v *view) string {
 	return digest
 }
 
-// listDigests returns the digests of what v sees of the server's lists. A session's record
-// keeps those that were announced last, so that each change is announced once. Where another node has changed a list since, it is
-// that node's digest: what v sees of it, nobody here can say.
-func (s *service) listDigests(v *view) string {
-	var all [len(announced)]string
-	for list := range all {
-		all[list] = s.srv.listDigest(list, v)
-		switch other := s.remoteLists.newestDigest(list); {
-		case other == "":
-		case v == nil:
-			all[list] = other
-		default:
-			all[list] += "+" + other
-		}
-	}
-	return strings.Join(all[:], " ")
-}
-
 // changedLists returns the notifications of the lists whose digests differ.
 func changedLists(now, before string) (methods []string) {
 	have, had := strings.Split(now, " "), strings.Split(before, " ")
@@ -292,26 +280,6 @@ func changedLists(now, before string) (methods []string) {
 		}
 	}
 	return methods
-}
-
-// changesFor returns a function that reports whether a list, named by the method of its
-// notification, has changed for v since it last reported so. It returns nil where every change
-// is one for v.
-func (s *service) changesFor(v *view) func(method string) bool {
-	if v == nil && !s.rt.sharesStore() {
-		return nil
-	}
-	before := strings.Split(s.listDigests(v), " ")
-	return func(method string) bool {
-		now := strings.Split(s.listDigests(v), " ")
-		for i := range announced {
-			if announced[i] == method && now[i] != before[i] {
-				before[i] = now[i]
-				return true
-			}
-		}
-		return false
-	}
 }
 
 // guardScopes checks the scopes of an item that is about to be added, and returns them with those of the server.
@@ -343,7 +311,7 @@ func (s *Server) templateNeeds(now *snapshot[*resource], t *resourceTemplate, va
 }
 
 // uriNeeds are the scopes that a resource needs, found or not.
-func (s *service) uriNeeds(v *view, uri string) []string {
+func (s *serviceAccess) uriNeeds(v *view, uri string) []string {
 	if f, ok := s.srv.findReader(v, uri); ok {
 		return scope.Union(s.srv.opts.Scopes, f.needs)
 	}
@@ -351,7 +319,7 @@ func (s *service) uriNeeds(v *view, uri string) []string {
 }
 
 // completionNeeds are the scopes that the arguments of a prompt or of a template need to be completed.
-func (s *service) completionNeeds(v *view, kind, name, uri string) []string {
+func (s *serviceAccess) completionNeeds(v *view, kind, name, uri string) []string {
 	switch kind {
 	case mcp.RefPrompt:
 		if p, ok := s.srv.prompts.getItem(name); ok && v.seesItem(p.item()) {
@@ -368,11 +336,11 @@ func (s *service) completionNeeds(v *view, kind, name, uri string) []string {
 
 // messageNeeds are the scopes that a message needs: those of the server, and of what it names. What its caller must not know of needs none. It costs tools/call no
 // allocation.
-func (s *service) messageNeeds(m *codec.Message, principal any) *[]string {
+func (s *serviceAccess) messageNeeds(m *codec.Message, principal any) *[]string {
 	switch {
 	case m.Kind != codec.Request:
 	case string(m.Method) == mcp.MethodToolsCall:
-		if t, ok := s.findTool(m.Name); ok && len(t.Scopes) > 0 && s.viewOf(func() Principal { return principalOf(principal) }).seesItem(t.item()) {
+		if t, ok := s.tools.findTool(m.Name); ok && len(t.Scopes) > 0 && s.viewOf(func() Principal { return principalOf(principal) }).seesItem(t.item()) {
 			return &t.needs
 		}
 	default:
@@ -385,7 +353,7 @@ func (s *service) messageNeeds(m *codec.Message, principal any) *[]string {
 }
 
 // methodNeeds are the scopes that a request other than tools/call needs, nil if it names nothing.
-func (s *service) methodNeeds(m *codec.Message, principal any) []string {
+func (s *serviceAccess) methodNeeds(m *codec.Message, principal any) []string {
 	kind, name, uri := mcp.RefResource, "", decodeText(m.URI)
 	switch string(m.Method) {
 	case mcp.MethodPromptsGet:
@@ -408,7 +376,7 @@ func (s *service) methodNeeds(m *codec.Message, principal any) []string {
 }
 
 // forbidMessage refuses a message whose caller lacks a scope, and otherwise puts into in what it needs. A batch needs what all of its requests need.
-func (s *service) forbidMessage(in *actors.Input, principal any, m *codec.Message, body []byte) *refusal.Refusal {
+func (s *serviceAccess) forbidMessage(in *actors.Input, principal any, m *codec.Message, body []byte) *refusal.Refusal {
 	if !s.srv.scoped.Load() {
 		return nil
 	}
@@ -422,7 +390,7 @@ func (s *service) forbidMessage(in *actors.Input, principal any, m *codec.Messag
 }
 
 // batchNeeds are the scopes that a batch needs.
-func (s *service) batchNeeds(body []byte, principal any) *[]string {
+func (s *serviceAccess) batchNeeds(body []byte, principal any) *[]string {
 	all := s.srv.opts.Scopes
 	for raw := range codec.Elements(body) {
 		var e codec.Message
@@ -439,7 +407,7 @@ func (d dispatcher) refuseForbidden(x *transport.Exchange, in *actors.Input) boo
 	if s.rt.revokedMeanwhile(x) {
 		return true
 	}
-	refused := s.forbidMessage(in, x.Principal, &x.Msg, x.Body)
+	refused := s.access.forbidMessage(in, x.Principal, &x.Msg, x.Body)
 	if refused == nil {
 		return false
 	}
@@ -472,7 +440,7 @@ var withoutAuth auth.Authority
 
 // requireScopes returns why a caller that lacks one of the needed scopes is refused, with the challenge that says what to ask for. The paths of HTTP+SSE are a
 // resource of their own, which takes no tokens of the other.
-func (s *service) requireScopes(principal any, needed []string) (refused *auth.Refusal, challenge string) {
+func (s *serviceAccess) requireScopes(principal any, needed []string) (refused *auth.Refusal, challenge string) {
 	has, all := grantedScopes(principal)
 	if all {
 		return nil, ""
@@ -491,7 +459,7 @@ func (s *service) requireScopes(principal any, needed []string) (refused *auth.R
 }
 
 // refuseLackingScopes returns why a caller may not have what needs some scopes, nil if it may.
-func (s *service) refuseLackingScopes(principal any, needs []string) *refusal.Refusal {
+func (s *serviceAccess) refuseLackingScopes(principal any, needs []string) *refusal.Refusal {
 	refused, challenge := s.requireScopes(principal, needs)
 	if refused == nil {
 		return nil
@@ -519,7 +487,7 @@ func (c *Call) requireScopes(needs []string) *mcp.Error {
 	if len(needs) == 0 {
 		return nil
 	}
-	refused := c.svc.refuseLackingScopes(c.c.Principal(), needs)
+	refused := c.svc.access.refuseLackingScopes(c.c.Principal(), needs)
 	if refused == nil {
 		c.c.Need(needs)
 		return nil
@@ -570,7 +538,7 @@ func (c *Call) Require(scopes ...string) error {
 }
 
 // refusesTo reports whether a listener lacks a scope that a resource needs. denied is set to the error then.
-func (s *service) refusesTo(call *Call, v *view, uri string, denied **mcp.Error) bool {
+func (s *serviceAccess) refusesTo(call *Call, v *view, uri string, denied **mcp.Error) bool {
 	if !s.srv.scoped.Load() {
 		return false
 	}
@@ -579,4 +547,11 @@ func (s *service) refusesTo(call *Call, v *view, uri string, denied **mcp.Error)
 		*denied = refused
 	}
 	return refused != nil
+}
+
+// readCarried is the reverse of Carry.
+func (s *serviceAccess) readCarried(form []byte) (principal, owner any) {
+	c := new(carriedCaller)
+	_ = codec.Unmarshal(form, &c.callerForm) // the runtime's own form
+	return c, s.keptOwner(c)
 }
