@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/troupe-run/troupe/transport/server"
@@ -45,11 +47,22 @@ const (
 // retryAfterMs. A client that handles tasks has got one in place of such a call when the delay was over: see TaskAutomatic. A second Drain waits for the first, no longer than its own
 // ctx, and returns the same. Drain ends the clients of ServePipe, too: later messages of
 // theirs get no response. Drain after Close has nothing to wait for.
-func (rt *Runtime) Drain(ctx context.Context) error { return rt.drainCalls(ctx, nil) }
+func (rt *Runtime) Drain(ctx context.Context) error { return rt.drainer.drainCalls(ctx, nil) }
+
+// drainer ends a Runtime without losing calls.
+type drainer struct {
+	*Runtime
+	leaving    atomic.Bool   // it drains: clients must take other connections
+	under      atomic.Int64  // requests that came since leaving, and are being served
+	drained    chan struct{} // closed when the drain is over
+	dismiss    sync.Once     // closes dismissed
+	dismissed  chan struct{} // closed when an operator has Serve end
+	drainError error         // what it returned, once drained is closed
+}
 
 // drainCalls is Drain. door is the listener of Serve, and is shut when no new client may come in;
 // it is nil where the program has an http.Server of its own.
-func (rt *Runtime) drainCalls(ctx context.Context, door *server.Listener) error {
+func (rt *drainer) drainCalls(ctx context.Context, door *server.Listener) error {
 	if rt.leaving.Swap(true) {
 		select { // first, whether or not ctx has ended
 		case <-rt.drained:
@@ -68,7 +81,7 @@ func (rt *Runtime) drainCalls(ctx context.Context, door *server.Listener) error 
 	return rt.drainError
 }
 
-func (rt *Runtime) finishCalls(ctx context.Context, door *server.Listener) error {
+func (rt *drainer) finishCalls(ctx context.Context, door *server.Listener) error {
 	rt.ready.Store(false)
 	rt.log.Info("draining", "calls", rt.node.Stats().InFlight)
 	rt.delayDrain(ctx, door)
@@ -94,7 +107,7 @@ func (rt *Runtime) finishCalls(ctx context.Context, door *server.Listener) error
 }
 
 // endServing drains for Serve, and closes the Runtime.
-func (rt *Runtime) endServing(ctx context.Context, door *server.Listener, front *http1.Front, hs *http.Server) error {
+func (rt *drainer) endServing(ctx context.Context, door *server.Listener, front *http1.Front, hs *http.Server) error {
 	_ = rt.drainCalls(ctx, door) // it logs the calls that it could not wait for: no error of Serve
 	door.Shut()                  // if the program has called Drain, the door is still open
 	stop, halt := context.WithTimeout(ctx, 6*time.Second)
@@ -125,9 +138,9 @@ func (rt *Runtime) endServing(ctx context.Context, door *server.Listener, front 
 // delayDrain waits for DrainDelay, while the Runtime still serves and load balancers notice that
 // it is not ready. It returns early when there is no load balancer: no connection is open,
 // and no client has ever asked whether the Runtime is ready or healthy.
-func (rt *Runtime) delayDrain(ctx context.Context, door *server.Listener) {
+func (rt *drainer) delayDrain(ctx context.Context, door *server.Listener) {
 	for end := time.Now().Add(rt.opts.DrainDelay); time.Now().Before(end) && ctx.Err() == nil && !rt.closed.Load(); {
-		if !rt.watched.Load() && rt.openConnections(door) == 0 {
+		if !rt.endpoints.watched.Load() && rt.openConnections(door) == 0 {
 			return
 		}
 		time.Sleep(min(drainLook, time.Until(end)))
@@ -136,11 +149,11 @@ func (rt *Runtime) delayDrain(ctx context.Context, door *server.Listener) {
 
 // openConnections counts the open connections, event streams included. Without a door it counts
 // only the streams.
-func (rt *Runtime) openConnections(door *server.Listener) (n int) {
+func (rt *drainer) openConnections(door *server.Listener) (n int) {
 	if door != nil {
 		n = door.Open()
 	}
-	for _, m := range rt.mountedServers() {
+	for _, m := range rt.table.mountedServers() {
 		n += m.handler.Streams()
 	}
 	return n
@@ -150,7 +163,7 @@ func (rt *Runtime) openConnections(door *server.Listener) (n int) {
 // is open, or lastRequests is over. The function closes idle connections once none has had a
 // request for lastWords. Without a door the connections are not known: there, no request for
 // lastWords counts as silence.
-func (rt *Runtime) silenceCheck(door *server.Listener) func() bool {
+func (rt *drainer) silenceCheck(door *server.Listener) func() bool {
 	shut := time.Now()
 	return func() bool {
 		under := int(rt.under.Load())
@@ -165,4 +178,28 @@ func (rt *Runtime) silenceCheck(door *server.Listener) func() bool {
 		}
 		return under == 0 && door.Open() == 0
 	}
+}
+
+// countWhileDraining counts a request that comes during a drain, and makes the client take
+// another connection for its next request. The caller calls served when the request was served.
+func (rt *drainer) countWhileDraining(w http.ResponseWriter) (served func()) {
+	w.Header().Set("Connection", "close")
+	rt.under.Add(1)
+	rt.asked.Store(time.Now().UnixNano())
+	return func() { rt.under.Add(-1) }
+}
+
+// lastCallsContext returns a context for the last calls: it ends after DrainWait, and at most
+// stdioPatience after the signal.
+func (rt *drainer) lastCallsContext(ctx context.Context, signalled bool) (context.Context, context.CancelFunc) {
+	wait := rt.opts.DrainWait
+	if signalled {
+		wait = min(wait, stdioPatience)
+	}
+	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), wait)
+	stop := func() bool { return false }
+	if !signalled {
+		stop = context.AfterFunc(ctx, func() { time.AfterFunc(stdioPatience, cancel) })
+	}
+	return patience, func() { stop(); cancel() }
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/program"
 	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -147,7 +146,7 @@ func (s *serviceLists) tellLists(here, again which) {
 	s.rt.node.TellLists(s.svc, changed)
 	s.rt.mu.Lock()
 	defer s.rt.mu.Unlock()
-	s.rt.publishServed()
+	s.rt.table.publishServed()
 }
 
 // announceLists tells a session which lists differ from those announced to it, if it listens
@@ -248,16 +247,4 @@ func (s *serviceLists) changesFor(v *view) func(method string) bool {
 		}
 		return false
 	}
-}
-
-// publishServed has the other nodes know what is served here. rt.mu is held.
-func (rt *Runtime) publishServed() {
-	if !rt.sharesStore() {
-		return
-	}
-	all := make(map[string]program.Program, len(rt.services))
-	for id, s := range rt.services {
-		all[id] = program.Program{Name: s.srv.impl.Name, Tools: s.srv.listDigest(listTools, nil)}
-	}
-	rt.cluster.Serves(all)
 }

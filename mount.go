@@ -15,6 +15,7 @@ import (
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/bearer"
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/program"
 	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/stream"
@@ -63,31 +64,31 @@ func (rt *Runtime) TryMount(path string, srv *Server) error {
 		}
 	}
 	for _, p := range m.paths {
-		if _, taken := rt.routePath(p); taken {
+		if _, taken := rt.table.routePath(p); taken {
 			return fmt.Errorf("troupe: mount %s: there is a server at %s already", path, p)
 		}
 	}
-	if rt.bearer != nil {
+	if rt.auth.bearer != nil {
 		sse, messages := legacyPaths(path)
 		if len(m.paths) == 1 {
 			messages = ""
 		}
 		m.resources = &bearer.Resources{ID: cmp.Or(srv.opts.ID, defaultID(path)), Name: cmp.Or(srv.impl.Title, srv.impl.Name), Scopes: srv.opts.Scopes, Path: path, SSE: sse, Messages: messages, HasSSE: len(m.paths) > 2}
-		if other := rt.bearer.Taken(m.resources); other != "" {
+		if other := rt.auth.bearer.Taken(m.resources); other != "" {
 			return fmt.Errorf("troupe: mount %s: an access token for it would count at %s, too: their paths differ in slashes alone", path, other)
 		}
 	}
-	if err := rt.opts.HTTP.checkHandler("this server", slices.Concat(m.paths, rt.metadataPaths(m.resources))...); err != nil {
+	if err := rt.opts.HTTP.checkHandler("this server", slices.Concat(m.paths, rt.table.metadataPaths(m.resources))...); err != nil {
 		return fmt.Errorf("troupe: mount %s: %w", path, err)
 	}
-	svc, err := rt.registerServer(srv, path)
+	svc, err := rt.table.registerServer(srv, path)
 	if err != nil {
 		return err
 	}
 	m.service = svc
-	m.handler = rt.newHandler(m.service)
-	if rt.bearer != nil {
-		rt.bearer.Mount(m.resources)
+	m.handler = rt.table.newHandler(m.service)
+	if rt.auth.bearer != nil {
+		rt.auth.bearer.Mount(m.resources)
 	}
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
@@ -152,9 +153,14 @@ func defaultID(path string) string {
 // mainID is the id of the server at /mcp, and of a server without a path.
 const mainID = "main"
 
+// mountTable finds mounted servers by their paths and ids.
+type mountTable struct {
+	*Runtime
+}
+
 // registerServer registers srv, which will be at path, with the node. It fails if the id is taken or
 // srv is mounted elsewhere. rt.mounting is held.
-func (rt *Runtime) registerServer(srv *Server, path string) (*service, error) {
+func (rt *mountTable) registerServer(srv *Server, path string) (*service, error) {
 	id := cmp.Or(srv.opts.ID, defaultID(path))
 	if other := rt.serviceByID(id); other != nil {
 		return nil, fmt.Errorf("troupe: mount %s: there is a server with id %q already, at %s: set ServerOptions.ID of one of them", path, id, other.path)
@@ -163,7 +169,7 @@ func (rt *Runtime) registerServer(srv *Server, path string) (*service, error) {
 	if err := errors.Join(limits.Settle("Limits.", &own), checkRevisions("ServerOptions.Revisions", srv.opts.Revisions)); err != nil {
 		return nil, fmt.Errorf("troupe: the server %q: %w", id, err)
 	}
-	s := &service{rt: rt, srv: srv, id: id, path: path, speaks: srv.spokenRevisions(rt.opts.Revisions), limits: own, ops: rt.tel.Operations(id), spans: rt.tel.Tracing()}
+	s := &service{rt: rt.Runtime, srv: srv, id: id, path: path, speaks: srv.spokenRevisions(rt.opts.Revisions), limits: own, ops: rt.tel.Operations(id), spans: rt.tel.Tracing()}
 	s.bindParts()
 	s.lists.remoteLists.shared = rt.sharesStore()
 	s.svc = actors.NewService(id, s, rt.actorLimits(&own))
@@ -197,7 +203,7 @@ func (rt *Runtime) registerServer(srv *Server, path string) (*service, error) {
 }
 
 // setService makes s the service of an id, or with nil none, and has the other nodes know what is served here.
-func (rt *Runtime) setService(id string, s *service) {
+func (rt *mountTable) setService(id string, s *service) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	if rt.services[id] = s; s == nil {
@@ -207,21 +213,21 @@ func (rt *Runtime) setService(id string, s *service) {
 }
 
 // serviceByID is that of a server that is served here, nil if it is not.
-func (rt *Runtime) serviceByID(id string) *service {
+func (rt *mountTable) serviceByID(id string) *service {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	return rt.services[id]
 }
 
 // newHandler makes the HTTP side of a server.
-func (rt *Runtime) newHandler(s *service) *transport.Handler {
+func (rt *mountTable) newHandler(s *service) *transport.Handler {
 	l := &s.limits
 	path, _ := publicPath(rt.opts.HTTP.PublicURL) // settle has looked at it
 	return transport.NewHandler(dispatcher{rt.node, s.svc}, transport.Options{
 		MaxBody: l.MaxBody, Limits: codec.Limits{MaxDepth: l.MaxDepth, MaxBatch: l.MaxBatch, MaxValues: l.MaxValues},
 		BodyTimeout: l.BodyTimeout, BodyRate: l.BodyRate, WriteTimeout: l.WriteTimeout, MaxQueued: l.MaxQueued,
 		AllowOrigins: rt.opts.HTTP.AllowOrigins, AllowHosts: rt.opts.HTTP.AllowHosts,
-		PublicPath: path, Authenticate: rt.authenticateRequest, Revisions: revisionNames(s.speaks.withSessions()), Stateless: revisionNames(s.speaks.withoutSessions()), Leaving: rt.leaving.Load, Log: rt.log, Observer: rt.observer(),
+		PublicPath: path, Authenticate: rt.auth.authenticateRequest, Revisions: revisionNames(s.speaks.withSessions()), Stateless: revisionNames(s.speaks.withoutSessions()), Leaving: rt.drainer.leaving.Load, Log: rt.log, Observer: rt.observer(),
 		Accounts: rt.node.Accounts(), Account: rt.accountOf, Owe: actors.ChargeRefused, Debt: actors.RefusedFor,
 	})
 }
@@ -249,21 +255,21 @@ func (rt *Runtime) Unmount(path string) bool {
 	}
 	rt.routes.Store(nil)
 	rt.mu.Unlock()
-	if rt.bearer != nil {
-		rt.bearer.Unmount(m.resources)
+	if rt.auth.bearer != nil {
+		rt.auth.bearer.Unmount(m.resources)
 	}
 	id := m.service.id
 	rt.tasks.Unmount(id)
 	rt.node.Unmount(m.service.svc)
 	m.service.srv.mount.clearService()
-	rt.setService(id, nil)
+	rt.table.setService(id, nil)
 	return true
 }
 
 // routePath finds the endpoint at a path. Servers are mounted rarely and looked up for
 // each request: requests read routes, which is a copy of paths that is made after a
 // change.
-func (rt *Runtime) routePath(path string) (http.Handler, bool) {
+func (rt *mountTable) routePath(path string) (http.Handler, bool) {
 	table := rt.routes.Load()
 	if table == nil {
 		rt.mu.Lock()
@@ -278,7 +284,7 @@ func (rt *Runtime) routePath(path string) (http.Handler, bool) {
 
 // logEndedGoroutines logs that Options.Middleware, or a handler within it, has ended the goroutine of its request. The connection, or the
 // stream of HTTP/2, ends then, as it does after a panic, which net/http logs.
-func (rt *Runtime) logEndedGoroutines(h http.Handler) http.Handler {
+func (rt *mountTable) logEndedGoroutines(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		returned := false
 		defer func() {
@@ -298,16 +304,16 @@ func (rt *Runtime) logEndedGoroutines(h http.Handler) http.Handler {
 
 // serveMount hands a request to the server at its path. The lookup is exact: a
 // mount is one endpoint, not a tree.
-func (rt *Runtime) serveMount(w http.ResponseWriter, r *http.Request) {
+func (rt *mountTable) serveMount(w http.ResponseWriter, r *http.Request) {
 	if h, ok := rt.routePath(r.URL.Path); ok {
 		h.ServeHTTP(w, r)
 		return
 	}
-	rt.serveNothing(w, r)
+	rt.endpoints.serveNothing(w, r)
 }
 
 // mountedServers returns the servers that are mounted now.
-func (rt *Runtime) mountedServers() []*mount {
+func (rt *mountTable) mountedServers() []*mount {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	all := make([]*mount, 0, len(rt.mounts))
@@ -318,7 +324,7 @@ func (rt *Runtime) mountedServers() []*mount {
 }
 
 // actorLimits returns the limits of a server as the actors have them.
-func (rt *Runtime) actorLimits(l *Limits) actors.Limits {
+func (rt *mountTable) actorLimits(l *Limits) actors.Limits {
 	s := &rt.opts.Store
 	return actors.Limits{
 		Grace: l.Grace, StatelessGrace: l.StatelessGrace, MaxCall: l.MaxCall, MaxAsk: l.MaxAsk, PingEvery: l.PingEvery, Retry: l.Retry,
@@ -334,7 +340,7 @@ func (rt *Runtime) actorLimits(l *Limits) actors.Limits {
 const heldPart = 4
 
 // nodeLimits returns the limits of all servers together, as the actors have them.
-func (rt *Runtime) nodeLimits() actors.NodeLimits {
+func (rt *mountTable) nodeLimits() actors.NodeLimits {
 	l := &rt.opts.Shared
 	weights, _ := weightsOf(l.Weights) // settle has looked at them
 	failures := 0.
@@ -348,15 +354,15 @@ func (rt *Runtime) nodeLimits() actors.NodeLimits {
 }
 
 // metadataPaths are the paths of the metadata of a server.
-func (rt *Runtime) metadataPaths(rs *bearer.Resources) []string {
-	if rt.bearer == nil {
+func (rt *mountTable) metadataPaths(rs *bearer.Resources) []string {
+	if rt.auth.bearer == nil {
 		return nil
 	}
-	return rt.bearer.Documents(rs)
+	return rt.auth.bearer.Documents(rs)
 }
 
 // checkMounts is checkHandler for the servers that are mounted now.
-func (rt *Runtime) checkMounts() error {
+func (rt *mountTable) checkMounts() error {
 	for _, m := range rt.mountedServers() {
 		if err := rt.opts.HTTP.checkHandler("the server "+m.service.id, slices.Concat(m.paths, rt.metadataPaths(m.resources))...); err != nil {
 			return fmt.Errorf("troupe: %w", err)
@@ -366,7 +372,7 @@ func (rt *Runtime) checkMounts() error {
 }
 
 // serveBeside has HTTPOptions.Handler serve a request for a path that is nobody else's. It reports whether there is a Handler.
-func (rt *Runtime) serveBeside(w http.ResponseWriter, r *http.Request) bool {
+func (rt *mountTable) serveBeside(w http.ResponseWriter, r *http.Request) bool {
 	h := rt.opts.HTTP.Handler
 	if h == nil || rt.opts.isProbe(r.URL.Path) {
 		return false
@@ -383,4 +389,40 @@ func (rt *Runtime) serveBeside(w http.ResponseWriter, r *http.Request) bool {
 		h.ServeHTTP(w, r)
 	}), false)
 	return true
+}
+
+// publishServed has the other nodes know what is served here. rt.mu is held.
+func (rt *mountTable) publishServed() {
+	if !rt.sharesStore() {
+		return
+	}
+	all := make(map[string]program.Program, len(rt.services))
+	for id, s := range rt.services {
+		all[id] = program.Program{Name: s.srv.impl.Name, Tools: s.srv.listDigest(listTools, nil)}
+	}
+	rt.cluster.Serves(all)
+}
+
+// serveMounts serves the mounted servers. Their Handlers bound and count what goes straight to them.
+func (rt *mountTable) serveMounts(w http.ResponseWriter, r *http.Request) {
+	if rt.opts.Middleware == nil {
+		if h, ok := rt.routePath(r.URL.Path); ok {
+			h.ServeHTTP(w, r)
+			return
+		}
+	}
+	rt.guard.Serve(w, r, rt.root, false)
+}
+
+// serviceOf returns the service of srv, and makes one if the server is not mounted.
+func (rt *mountTable) serviceOf(srv *Server) (*service, error) {
+	if srv == nil {
+		return nil, fmt.Errorf("troupe: serve: %w", errNoServer)
+	}
+	if s := srv.mount.mountedService(); s != nil && s.rt == rt.Runtime {
+		return s, nil
+	}
+	rt.mounting.Lock()
+	defer rt.mounting.Unlock()
+	return rt.registerServer(srv, "/mcp")
 }

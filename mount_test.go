@@ -136,6 +136,7 @@ func TestNewsOfTasksComeInOrder(t *testing.T) {
 func TestNewsOfTasksComeBeforeAnyServer(t *testing.T) {
 	t.Parallel()
 	rt := &Runtime{}
+	rt.bindParts()
 	rt.news.startWith(rt)
 	for _, asks := range []uint8{pleaseAsk, callAsks, streamAsks, nobodyAsks} {
 		rt.news.Task(&actors.TaskChange{Tenant: "anon", Server: "main", ID: "x", Session: "y", Asks: asks})

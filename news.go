@@ -1,6 +1,8 @@
 package troupe
 
 import (
+	"context"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -39,7 +41,7 @@ func (n *news) Lists(server string, changed []actors.ListChange) {
 	if rt == nil {
 		return
 	}
-	s := rt.serviceByID(server)
+	s := rt.table.serviceByID(server)
 	if s == nil {
 		return
 	}
@@ -103,13 +105,18 @@ func (n *news) pushTask(rt *Runtime, key worker.Key, t *actors.TaskChange) (here
 	return here
 }
 
+// taskNews tells sessions and other nodes how tasks are.
+type taskNews struct {
+	*Runtime
+}
+
 // tellSession sends a notification about a task to the session that made it, on whichever node that listens. rev is that of the
 // task's record, 0 for what tells nothing of its state, and ended how the task ended, 0 if it has not. It reports whether this node writes the session's stream.
-func (rt *Runtime) tellSession(key worker.Key, session string, rev uint64, ended task.Kind, method string, params []byte) (here bool) {
+func (rt *taskNews) tellSession(key worker.Key, session string, rev uint64, ended task.Kind, method string, params []byte) (here bool) {
 	t := &actors.TaskChange{Tenant: key.Tenant, Server: key.Server, ID: key.ID, Rev: rev, Ended: uint8(ended)}
 	if session != "" {
 		t.Session, t.Method, t.Params = session, method, params
-		if here = rt.news.pushTask(rt, key, t); here {
+		if here = rt.news.pushTask(rt.Runtime, key, t); here {
 			t.Session, t.Method, t.Params = "", "", nil
 		}
 	}
@@ -121,7 +128,7 @@ func (rt *Runtime) tellSession(key worker.Key, session string, rev uint64, ended
 
 // taskChanged logs the end of a task, and tells those who follow it on other nodes, and the session that made it how it is, if that listens
 // (2025-11-25).
-func (rt *Runtime) taskChanged(key worker.Key, rev uint64, r *task.Record) {
+func (rt *taskNews) taskChanged(key worker.Key, rev uint64, r *task.Record) {
 	if r.State == task.Ended {
 		rt.logTask("a task has ended", key, "status", string(r.Status(mcp.Latest)))
 	}
@@ -145,10 +152,18 @@ func (rt *Runtime) taskChanged(key worker.Key, rev uint64, r *task.Record) {
 }
 
 // needsMore reports whether there are other scopes than those without which nobody uses a server.
-func (rt *Runtime) needsMore(server string, scopes []string) bool {
+func (rt *taskNews) needsMore(server string, scopes []string) bool {
 	var all []string
-	if s := rt.serviceByID(server); s != nil {
+	if s := rt.table.serviceByID(server); s != nil {
 		all = s.srv.opts.Scopes
 	}
 	return len(scope.Union(all, scopes)) > len(all)
+}
+
+// logTask logs what happened to a task, at debug: a busy server has thousands of these lines in a second. The tenant stands for the
+// principal, or for all anonymous clients.
+func (rt *taskNews) logTask(what string, key worker.Key, name, value string) {
+	if rt.log.Enabled(context.Background(), slog.LevelDebug) {
+		rt.log.Debug(what, "server", key.Server, "tenant", key.Tenant, "task", key.Digest(), name, value)
+	}
 }

@@ -28,13 +28,20 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
+// operations are what an operator does to a Runtime: looks at it, and ends what revoked principals hold.
+type operations struct {
+	*Runtime
+	recent  recentTasks
+	revoked *revocation.List
+}
+
 // openAdmin serves the socket of the data directory, if there is one, by which the command troupe looks at this process. The returned
 // function ends that.
-func (rt *Runtime) openAdmin() (shut func()) {
+func (rt *operations) openAdmin() (shut func()) {
 	if rt.opts.Dir == "" || rt.opts.Store.NoSocket {
 		return func() {}
 	}
-	srv, err := admin.Listen(rt.opts.Dir, admin.Operated{Tasks: adminTasks{rt}, Sessions: adminSessions{rt}, Fleet: adminFleet{rt}, Keys: apikey.NewOperated(rt.APIKeys(), accessError), Revoked: revocation.NewOperated(rt.revoked, accessError)})
+	srv, err := admin.Listen(rt.opts.Dir, admin.Operated{Tasks: adminTasks{rt.Runtime}, Sessions: adminSessions{rt.Runtime}, Fleet: adminFleet{rt.Runtime}, Keys: apikey.NewOperated(rt.APIKeys(), accessError), Revoked: revocation.NewOperated(rt.revoked, accessError)})
 	if err != nil {
 		rt.log.Warn("troupe tasks, sessions, keys, revoke, nodes and drain cannot reach this process", "error", err)
 		return func() {}
@@ -65,9 +72,9 @@ var release = sync.OnceValue(func() string {
 })
 
 // nodeLoad is what this node tells the others of itself.
-func (rt *Runtime) nodeLoad() cluster.Load {
+func (rt *operations) nodeLoad() cluster.Load {
 	s := rt.node.Stats()
-	return cluster.Load{Draining: rt.leaving.Load(), Calls: s.InFlight, Streams: s.Streams, Sessions: s.Sessions, Release: release()}
+	return cluster.Load{Draining: rt.drainer.leaving.Load(), Calls: s.InFlight, Streams: s.Streams, Sessions: s.Sessions, Release: release()}
 }
 
 // adminFleet is this node, and the others that share its store, for the operator.
@@ -84,7 +91,7 @@ func (a adminFleet) Nodes(ctx context.Context) ([]admin.Node, error) {
 	for _, m := range members {
 		n := admin.Node{Name: m.Node, Boot: m.Boot, Self: m.Self, Lease: admin.LeaseGone, Servers: m.Servers}
 		if m.Self {
-			own := a.rt.nodeLoad()
+			own := a.rt.operations.nodeLoad()
 			m.Load = &own
 		}
 		if m.Heard >= 0 {
@@ -108,14 +115,14 @@ func (a adminFleet) Nodes(ctx context.Context) ([]admin.Node, error) {
 
 func (a adminFleet) Drain(ctx context.Context) (admin.Draining, error) {
 	first := false
-	if !a.rt.leaving.Load() {
-		a.rt.dismiss.Do(func() { first = true })
+	if !a.rt.drainer.leaving.Load() {
+		a.rt.drainer.dismiss.Do(func() { first = true })
 	}
 	if !first {
 		return admin.Draining{}, admin.ErrDraining
 	}
 	a.rt.log.Info("an operator drains this process")
-	close(a.rt.dismissed)
+	close(a.rt.drainer.dismissed)
 	d, err := a.Draining(ctx)
 	d.Draining = true
 	return d, err
@@ -123,14 +130,14 @@ func (a adminFleet) Drain(ctx context.Context) (admin.Draining, error) {
 
 func (a adminFleet) Draining(context.Context) (admin.Draining, error) {
 	s := a.rt.node.Stats()
-	return admin.Draining{Node: a.rt.Node(), Boot: a.rt.cluster.Boot(), Draining: a.rt.leaving.Load(), Calls: s.InFlight, Streams: s.Streams, Connections: s.Connections}, nil
+	return admin.Draining{Node: a.rt.Node(), Boot: a.rt.cluster.Boot(), Draining: a.rt.drainer.leaving.Load(), Calls: s.InFlight, Streams: s.Streams, Connections: s.Connections}, nil
 }
 
 // apiKeys are the keys in the store: what auth.StoredKeys stands for.
-func (rt *Runtime) apiKeys() *apikey.Store { return apikey.New(nodestore.NewAPIKeys(rt.cluster)) }
+func (rt *operations) apiKeys() *apikey.Store { return apikey.New(nodestore.NewAPIKeys(rt.cluster)) }
 
 // APIKeys returns the API keys in the store, for programs that make them for their users. The command troupe keys does so through the socket of the data directory.
-func (rt *Runtime) APIKeys() APIKeys { return APIKeys{rt.apiKeys(), rt.revoked} }
+func (rt *Runtime) APIKeys() APIKeys { return APIKeys{rt.operations.apiKeys(), rt.operations.revoked} }
 
 // APIKeys are the API keys in a store. Its methods may be called from any goroutine.
 type APIKeys struct {
@@ -162,12 +169,12 @@ func (k APIKeys) Revoke(ctx context.Context, key string) (auth.APIKey, error) {
 }
 
 // newRevocations returns the revocations in the store, of which nothing was read.
-func (rt *Runtime) newRevocations() *revocation.List {
+func (rt *operations) newRevocations() *revocation.List {
 	return revocation.New(revocation.Config{Records: nodestore.NewRevocations(rt.cluster), Keys: rt.apiKeys(), Shared: rt.sharesStore(), Log: rt.log, End: rt.endRevoked, EndStored: rt.endStored})
 }
 
 // tenantsOf are the tenants of a revocation: a subject is a user and a machine at each issuer, and a client is a machine. Nothing in a tenant says by which client its user came.
-func (rt *Runtime) tenantsOf(r *revocation.Revocation) (tenants []string) {
+func (rt *operations) tenantsOf(r *revocation.Revocation) (tenants []string) {
 	issuers := []string{r.Issuer}
 	if r.Issuer == "" {
 		rt.mu.Lock()
@@ -189,7 +196,7 @@ func (rt *Runtime) tenantsOf(r *revocation.Revocation) (tenants []string) {
 var endedAgain = [...]time.Duration{time.Second, 10 * time.Second}
 
 // endRevoked ends what principals hold on this node.
-func (rt *Runtime) endRevoked(ctx context.Context, m revocation.Match) {
+func (rt *operations) endRevoked(ctx context.Context, m revocation.Match) {
 	var tenants []string
 	for i := range m {
 		tenants = append(tenants, rt.tenantsOf(&m[i])...)
@@ -226,7 +233,7 @@ func repeatEnding(ctx context.Context, end func()) {
 }
 
 // endNotCovered ends what was opened here with tokens that do not count any more, or not for that: the configuration has changed.
-func (rt *Runtime) endNotCovered(ctx context.Context) {
+func (rt *operations) endNotCovered(ctx context.Context) {
 	end := func() {
 		ended := actors.EndUncovered(rt.node, func(server string, holder any) string { return rt.endReason(ctx, server, holder) })
 		if ended > 0 {
@@ -238,13 +245,13 @@ func (rt *Runtime) endNotCovered(ctx context.Context) {
 }
 
 // endReason returns why what a caller has opened with a server ends: a request with its token would be refused. It returns "" for what goes on, also where nobody can say so at the moment.
-func (rt *Runtime) endReason(ctx context.Context, server string, holder any) string {
+func (rt *operations) endReason(ctx context.Context, server string, holder any) string {
 	c, ok := holder.(*caller)
 	if !ok || c.token == nil {
 		return ""
 	}
-	refused := rt.bearer.Still(ctx, c.r)
-	if s := rt.serviceByID(server); refused == nil && s != nil {
+	refused := rt.auth.bearer.Still(ctx, c.r)
+	if s := rt.table.serviceByID(server); refused == nil && s != nil {
 		refused, _ = s.access.requireScopes(c, s.srv.opts.Scopes)
 	}
 	if refused == nil {
@@ -260,7 +267,7 @@ func (rt *Runtime) endReason(ctx context.Context, server string, holder any) str
 }
 
 // endStored ends the sessions and tasks in the store that a revocation is about, on whichever node they are. Of the users of a client, and of issuers that this process does not know, only the tasks are found there.
-func (rt *Runtime) endStored(ctx context.Context, r *revocation.Revocation) error {
+func (rt *operations) endStored(ctx context.Context, r *revocation.Revocation) error {
 	var errs []error
 	tenants := rt.tenantsOf(r)
 	for _, tenant := range tenants {
@@ -297,7 +304,7 @@ func (rt *Runtime) endStored(ctx context.Context, r *revocation.Revocation) erro
 }
 
 // Revocations returns the revocations in the store, for programs that end the access of their users by themselves. The command troupe revoke does so through the socket of the data directory.
-func (rt *Runtime) Revocations() Revocations { return Revocations{rt.revoked} }
+func (rt *Runtime) Revocations() Revocations { return Revocations{rt.operations.revoked} }
 
 // Revocations say whose access tokens are refused by every process with Options.Auth that shares the store, though they are good. Its methods may be called from any goroutine.
 type Revocations struct{ l *revocation.List }
@@ -410,7 +417,7 @@ func (a adminSessions) EndSession(ctx context.Context, id string) (admin.Session
 	if err != nil {
 		return admin.Session{}, err
 	}
-	switch err = a.rt.endSession(ctx, &s); {
+	switch err = a.rt.operations.endSession(ctx, &s); {
 	case errors.Is(err, store.ErrNotFound):
 		return admin.Session{}, admin.ErrNoSession
 	case err != nil:
@@ -421,12 +428,36 @@ func (a adminSessions) EndSession(ctx context.Context, id string) (admin.Session
 }
 
 // endSession ends a session in the store. store.ErrNotFound: it has ended.
-func (rt *Runtime) endSession(ctx context.Context, s *cluster.StoredSession) error {
+func (rt *operations) endSession(ctx context.Context, s *cluster.StoredSession) error {
 	var svc *actors.Service
-	if here := rt.serviceByID(s.Server); here != nil {
+	if here := rt.table.serviceByID(s.Server); here != nil {
 		svc = here.svc
 	}
 	return rt.node.EndSession(ctx, svc, actors.SessionKey{Tenant: s.Tenant, Server: s.Server, ID: s.ID})
+}
+
+// noteTask notes that the call has made a task. If its caller was revoked meanwhile, the task ends.
+func (rt *operations) noteTask(ctx context.Context, call *Call, key worker.Key) {
+	c, ok := call.c.Principal().(*caller)
+	if !ok || c.token == nil {
+		return
+	}
+	now := time.Now()
+	made := recentTask{key, c.token, now}
+	rt.recent.addTask(made, now.Add(-recent))
+	rt.endTasks(context.WithoutCancel(ctx), made) // the call may have ended with what its caller held
+}
+
+// endTasks ends those of some tasks whose makers' tokens are refused.
+func (rt *operations) endTasks(ctx context.Context, all ...recentTask) {
+	for _, t := range all {
+		if rt.revoked.Refusal(t.token) == nil {
+			continue
+		}
+		if _, err := rt.tasks.Cancel(ctx, t.key); err != nil && !errors.Is(err, worker.ErrUnknown) && !errors.Is(err, task.ErrEnded) {
+			rt.log.Warn("the task of a revoked principal has not ended", "task", t.key.Digest(), "error", err)
+		}
+	}
 }
 
 // findSession reads a session by its id, or by the tag of it that logs and lists have.
@@ -445,7 +476,7 @@ func (a adminSessions) findSession(ctx context.Context, id string) (cluster.Stor
 // describeSession is what is told of a session. A record that this release cannot read has no more than its key.
 func (a adminSessions) describeSession(ctx context.Context, s *cluster.StoredSession) (admin.Session, error) {
 	out := admin.Session{ID: telemetry.Hash(s.ID), Server: s.Server, Tenant: s.Tenant, Streams: []admin.Stream{}}
-	if here := a.rt.serviceByID(s.Server); here != nil {
+	if here := a.rt.table.serviceByID(s.Server); here != nil {
 		out.Server = here.path
 	}
 	rec, err := session.Decode(s.Data)

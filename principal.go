@@ -23,9 +23,11 @@ import (
 	"github.com/troupe-run/troupe/cluster"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/apikey"
+	"github.com/troupe-run/troupe/internal/bearer"
 	"github.com/troupe-run/troupe/internal/guard"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/nodestore"
+	"github.com/troupe-run/troupe/internal/origin"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/mcp"
@@ -321,13 +323,19 @@ func (rt *Runtime) SetAuth(c *auth.Config) error {
 		return fmt.Errorf("troupe: SetAuth: %w", err)
 	}
 	use(rt.cluster)
-	rt.noteIssuers(o.Auth)
-	rt.bearer.Replace(authority)
+	rt.auth.noteIssuers(o.Auth)
+	rt.auth.bearer.Replace(authority)
 	return nil
 }
 
+// authentication finds out who makes a request to a Runtime.
+type authentication struct {
+	*Runtime
+	bearer *bearer.Checker // nil without Options.Auth
+}
+
 // noteIssuers keeps the issuers of a configuration: what principals of an earlier one hold can be revoked, too.
-func (rt *Runtime) noteIssuers(c *auth.Config) {
+func (rt *authentication) noteIssuers(c *auth.Config) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	for _, i := range c.Issuers {
@@ -338,7 +346,7 @@ func (rt *Runtime) noteIssuers(c *auth.Config) {
 }
 
 // authenticateRequest is Options.Auth and Options.Authenticate as the transport calls them.
-func (rt *Runtime) authenticateRequest(r *http.Request) (any, error) {
+func (rt *authentication) authenticateRequest(r *http.Request) (any, error) {
 	o := &rt.opts
 	if rt.bearer != nil {
 		v, err := rt.bearer.Authenticate(r)
@@ -373,7 +381,7 @@ func (rt *Runtime) authenticateRequest(r *http.Request) (any, error) {
 }
 
 // revokedMeanwhile refuses the message of a caller who was revoked since it was let in. It reports whether it did.
-func (rt *Runtime) revokedMeanwhile(x *transport.Exchange) bool {
+func (rt *authentication) revokedMeanwhile(x *transport.Exchange) bool {
 	c, ok := x.Principal.(*caller)
 	if !ok || c.token == nil {
 		return false
@@ -393,7 +401,7 @@ func (rt *Runtime) revokedMeanwhile(x *transport.Exchange) bool {
 }
 
 // askProgram calls Options.Authenticate on a goroutine of its own, which it may end: the response to r must not end with it.
-func (rt *Runtime) askProgram(r *http.Request) (p Principal, err error) {
+func (rt *authentication) askProgram(r *http.Request) (p Principal, err error) {
 	failure := guard.Apart(func() { p, err = rt.opts.Authenticate(r) })
 	switch {
 	case failure == nil:
@@ -404,6 +412,16 @@ func (rt *Runtime) askProgram(r *http.Request) (p Principal, err error) {
 	rt.node.Kernel().CountPanic()
 	rt.log.Error("Authenticate "+failure.Did(), failure.Attrs()...)
 	return Principal{}, &AuthError{Status: http.StatusInternalServerError, Err: errors.New("internal error")}
+}
+
+// pipePrincipal returns the principal of a pipe: local except for package troupetest, which brings a
+// request.
+func (rt *authentication) pipePrincipal(ctx context.Context) (any, error) {
+	r := origin.From(ctx)
+	if r == nil {
+		return local{}, nil
+	}
+	return rt.authenticateRequest(r)
 }
 
 func principalOf(v any) Principal {

@@ -150,7 +150,7 @@ func (rs *reminders) tellAsked(key worker.Key, asks uint8, session string) {
 
 // noteTold takes what another node tells.
 func (rs *reminders) noteTold(key worker.Key, t *actors.TaskChange) {
-	s := rs.rt.serviceByID(key.Server)
+	s := rs.rt.table.serviceByID(key.Server)
 	if s == nil {
 		return
 	}
@@ -175,7 +175,7 @@ func (rs *reminders) noteTold(key worker.Key, t *actors.TaskChange) {
 
 // askHere begins to put the open questions of a task to its session, and reports whether this node writes the session's stream. It does not wait.
 func (rs *reminders) askHere(key worker.Key, session string) bool {
-	s := rs.rt.serviceByID(key.Server)
+	s := rs.rt.table.serviceByID(key.Server)
 	p := rs.rt.node.Writer(actors.SessionKey{Tenant: key.Tenant, Server: key.Server, ID: session})
 	if s == nil || p == nil {
 		return false

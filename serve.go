@@ -14,13 +14,13 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/cluster"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/limits"
-	"github.com/troupe-run/troupe/internal/origin"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/mcp"
 	"github.com/troupe-run/troupe/transport"
@@ -88,22 +88,22 @@ func (rt *Runtime) Serve(ctx context.Context) error {
 // ServeOn is Serve on the caller's listener, which it closes.
 func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
 	after := context.WithoutCancel(ctx)
-	shut, err := func() {}, rt.checkMounts()
+	shut, err := func() {}, rt.table.checkMounts()
 	if err == nil {
-		shut, err = rt.openHealth()
+		shut, err = rt.endpoints.openHealth()
 	}
 	if err != nil {
 		return errors.Join(err, ln.Close(), rt.Close(after))
 	}
 	defer shut()
-	defer rt.openAdmin()()
-	hs := &http.Server{Handler: http.HandlerFunc(rt.serveAll), ReadHeaderTimeout: rt.opts.HTTP.HeaderTimeout, MaxHeaderBytes: rt.opts.HTTP.MaxHeader,
+	defer rt.operations.openAdmin()()
+	hs := &http.Server{Handler: http.HandlerFunc(rt.endpoints.serveAll), ReadHeaderTimeout: rt.opts.HTTP.HeaderTimeout, MaxHeaderBytes: rt.opts.HTTP.MaxHeader,
 		ErrorLog: log.New(serverLog{rt}, "", 0)}
 	transport.Configure(hs)
 	door := server.NewListener(ln, hs)
 	door.LimitWrites(rt.opts.Limits.WriteTimeout)
 	all, perAddress := limits.ConnectionsOf(rt.opts.HTTP.Connections, rt.opts.HTTP.ConnectionsPerAddress, rt.opts.Shared.MaxMemory)
-	door.Limit(server.Crowd{All: all, PerAddress: perAddress, Network: quota.Network, Exempt: rt.opts.HTTP.TrustedProxies, Refused: rt.turnedAway, Faulty: rt.observer().Rejected})
+	door.Limit(server.Crowd{All: all, PerAddress: perAddress, Network: quota.Network, Exempt: rt.opts.HTTP.TrustedProxies, Refused: rt.endpoints.turnedAway, Faulty: rt.observer().Rejected})
 	failed := make(chan error, 1)
 	var front *http1.Front // nil: net/http serves all
 	serve := func() error { return hs.ServeTLS(door, rt.opts.HTTP.TLSCert, rt.opts.HTTP.TLSKey) }
@@ -121,9 +121,9 @@ func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
 	case err := <-failed:
 		return errors.Join(fmt.Errorf("troupe: serve: %w", err), rt.Close(after))
 	case <-ctx.Done():
-	case <-rt.dismissed:
+	case <-rt.drainer.dismissed:
 	}
-	return rt.endServing(after, door, front, hs)
+	return rt.drainer.endServing(after, door, front, hs)
 }
 
 // serverLog takes what an http.Server logs. Clients can cause nearly all of that as often as they like: a record a minute
@@ -144,8 +144,15 @@ func (l serverLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// endpoints are the paths that Serve answers beside the mounted servers.
+type endpoints struct {
+	*Runtime
+	scraping *quota.Turns[*quota.Account] // to read /metrics
+	watched  atomic.Bool                  // a client has asked whether it is ready or alive
+}
+
 // turnedAway counts and logs a connection that was not let in.
-func (rt *Runtime) turnedAway(limit *limits.Row, from netip.Addr) {
+func (rt *endpoints) turnedAway(limit *limits.Row, from netip.Addr) {
 	rt.tel.Rejected(0, limit.Counted)
 	if !from.IsValid() { // a proxy, or no address
 		rt.hits.Hit(limit)
@@ -155,9 +162,9 @@ func (rt *Runtime) turnedAway(limit *limits.Row, from netip.Addr) {
 }
 
 // serveAll serves the mounted servers, and the other paths of Serve.
-func (rt *Runtime) serveAll(w http.ResponseWriter, r *http.Request) {
-	if rt.leaving.Load() {
-		defer rt.countWhileDraining(w)()
+func (rt *endpoints) serveAll(w http.ResponseWriter, r *http.Request) {
+	if rt.drainer.leaving.Load() {
+		defer rt.drainer.countWhileDraining(w)()
 	}
 	r = rt.withClientAddress(r)
 	if rt.opts.HTTP.HealthListen == "" {
@@ -166,29 +173,29 @@ func (rt *Runtime) serveAll(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	if rt.serveWellKnown(w, r) || rt.serveBeside(w, r) {
+	if rt.serveWellKnown(w, r) || rt.table.serveBeside(w, r) {
 		return
 	}
 	if r.URL.Path == "/" && (r.Method == http.MethodGet || r.Method == http.MethodHead) && !rt.opts.hasAuth() {
-		if _, mounted := rt.routePath("/"); !mounted {
+		if _, mounted := rt.table.routePath("/"); !mounted {
 			rt.guard.Serve(w, r, http.HandlerFunc(rt.serveIndex), false)
 			return
 		}
 	}
-	rt.serveMounts(w, r)
+	rt.table.serveMounts(w, r)
 }
 
 // WellKnown serves the metadata of Options.Auth, below /.well-known/, for programs with a mux of their own: ServeHTTP and Serve do it, too. Any other path, and each one
 // without Options.Auth, is answered with 404.
 func (rt *Runtime) WellKnown() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r = rt.withClientAddress(r); !rt.serveWellKnown(w, r) {
-			rt.guard.Serve(w, r, http.HandlerFunc(rt.serveNothing), false)
+		if r = rt.endpoints.withClientAddress(r); !rt.endpoints.serveWellKnown(w, r) {
+			rt.guard.Serve(w, r, http.HandlerFunc(rt.endpoints.serveNothing), false)
 		}
 	})
 }
 
-func (rt *Runtime) serveIndex(w http.ResponseWriter, r *http.Request) {
+func (rt *endpoints) serveIndex(w http.ResponseWriter, r *http.Request) {
 	if !rt.guard.Refuse(w, r) {
 		rt.respondText(w, r, http.StatusOK, rt.indexText())
 	}
@@ -199,9 +206,9 @@ const mostListed = 100
 
 // indexText tells a person who opens the address in a browser where MCP is. It is not served
 // where callers must authenticate: they learn their paths elsewhere.
-func (rt *Runtime) indexText() string {
+func (rt *endpoints) indexText() string {
 	var paths []string
-	for _, m := range rt.mountedServers() {
+	for _, m := range rt.table.mountedServers() {
 		line := m.paths[0]
 		if len(m.paths) > 2 {
 			line += "   (" + m.paths[2] + " for clients of HTTP+SSE)"
@@ -220,7 +227,7 @@ func (rt *Runtime) indexText() string {
 }
 
 // probeHandler returns the handler of /healthz, /readyz or /metrics if the request is one for them, and otherwise nil.
-func (rt *Runtime) probeHandler(r *http.Request) http.Handler {
+func (rt *endpoints) probeHandler(r *http.Request) http.Handler {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return nil
 	}
@@ -249,7 +256,7 @@ func (rt *Runtime) probeHandler(r *http.Request) http.Handler {
 
 // openHealth serves the probes on HTTPOptions.HealthListen, if that is set, until the caller
 // calls shut.
-func (rt *Runtime) openHealth() (shut func(), err error) {
+func (rt *endpoints) openHealth() (shut func(), err error) {
 	if rt.opts.HTTP.HealthListen == "" {
 		return func() {}, nil
 	}
@@ -267,7 +274,7 @@ func (rt *Runtime) openHealth() (shut func(), err error) {
 			rt.guard.Serve(w, r, h, true)
 		}),
 		ReadTimeout: limits.HeaderTimeout.Value(), WriteTimeout: limits.WriteTimeout.Value(), IdleTimeout: time.Minute,
-		MaxHeaderBytes: rt.opts.HTTP.MaxHeader, ErrorLog: log.New(serverLog{rt}, "", 0),
+		MaxHeaderBytes: rt.opts.HTTP.MaxHeader, ErrorLog: log.New(serverLog{rt.Runtime}, "", 0),
 	}
 	room := server.NewListener(ln, hs)
 	room.Limit(server.Crowd{All: limits.HealthConnections.Value(), Network: quota.Network, Faulty: rt.observer().Rejected, Refused: func(limit *limits.Row, from netip.Addr) {
@@ -291,7 +298,7 @@ func (rt *Runtime) openHealth() (shut func(), err error) {
 }
 
 // serveNothing answers a request for a path where nothing is.
-func (rt *Runtime) serveNothing(w http.ResponseWriter, r *http.Request) {
+func (rt *endpoints) serveNothing(w http.ResponseWriter, r *http.Request) {
 	if !rt.guard.Refuse(w, r) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		rt.respondText(w, r, http.StatusNotFound, "404 page not found\n")
@@ -319,7 +326,7 @@ var errDraining = errors.New("draining")
 // answers /readyz by it. It is for the readiness probe of a program with an http.Server of
 // its own, and costs almost nothing.
 func (rt *Runtime) Ready() error {
-	rt.watched.Store(true)
+	rt.endpoints.watched.Store(true)
 	if !rt.ready.Load() {
 		return errDraining
 	}
@@ -341,7 +348,7 @@ func (rt *Runtime) Ready() error {
 	return rt.tasks.Fault()
 }
 
-func (rt *Runtime) serveHealth(w http.ResponseWriter, r *http.Request) {
+func (rt *endpoints) serveHealth(w http.ResponseWriter, r *http.Request) {
 	rt.watched.Store(true)
 	status, text := healthStatus(rt.cluster.Outage(), time.Now())
 	rt.respondText(w, r, status, text)
@@ -351,7 +358,7 @@ func (rt *Runtime) serveHealth(w http.ResponseWriter, r *http.Request) {
 // the store; the next one, by turns of their addresses, may do so after a pause. A client that
 // does not read its response holds up nobody: the next one may read before the response is
 // written.
-func (rt *Runtime) serveMetrics(w http.ResponseWriter, r *http.Request) {
+func (rt *endpoints) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	wait, cancel := context.WithTimeout(r.Context(), limits.ScrapeWait.Value())
 	defer cancel()
 	if !rt.scraping.Take(wait, rt.accountOf(nil, r.RemoteAddr)) {
@@ -378,7 +385,7 @@ func (p *page) Header() http.Header         { return p.header }
 func (p *page) WriteHeader(status int)      { p.status = status }
 func (p *page) Write(b []byte) (int, error) { return p.body.Write(b) }
 
-func (rt *Runtime) serveReady(w http.ResponseWriter, r *http.Request) {
+func (rt *endpoints) serveReady(w http.ResponseWriter, r *http.Request) {
 	if err := rt.Ready(); err != nil {
 		rt.respondText(w, r, http.StatusServiceUnavailable, err.Error()+"\n")
 		return
@@ -386,9 +393,19 @@ func (rt *Runtime) serveReady(w http.ResponseWriter, r *http.Request) {
 	rt.respondText(w, r, http.StatusOK, "ready\n")
 }
 
-func (rt *Runtime) respondText(w http.ResponseWriter, r *http.Request, status int, text string) {
+func (rt *endpoints) respondText(w http.ResponseWriter, r *http.Request, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	rt.guard.Respond(w, r, status, []byte(text))
+}
+
+// withClientAddress returns r with the address of its client.
+func (rt *endpoints) withClientAddress(r *http.Request) *http.Request {
+	return transport.Forwarded{Trusted: rt.opts.HTTP.TrustedProxies}.Seen(r)
+}
+
+// serveWellKnown serves a request for metadata, and reports whether it is one.
+func (rt *endpoints) serveWellKnown(w http.ResponseWriter, r *http.Request) bool {
+	return rt.auth.bearer != nil && rt.auth.bearer.Serve(w, r)
 }
 
 // ServeStdio serves srv to the one client on standard input and output, as hosts
@@ -410,11 +427,11 @@ const stdioPatience = time.Second
 
 // ServePipe is ServeStdio over in and out, which it does not close.
 func (rt *Runtime) ServePipe(ctx context.Context, srv *Server, in io.Reader, out io.Writer) error {
-	known, err := rt.serviceOf(srv)
+	known, err := rt.table.serviceOf(srv)
 	if err != nil {
 		return errors.Join(err, rt.Close(context.WithoutCancel(ctx)))
 	}
-	principal, err := rt.pipePrincipal(ctx)
+	principal, err := rt.auth.pipePrincipal(ctx)
 	if err != nil {
 		return errors.Join(fmt.Errorf("troupe: %w", err), rt.Close(context.WithoutCancel(ctx)))
 	}
@@ -447,7 +464,7 @@ func (rt *Runtime) ServePipe(ctx context.Context, srv *Server, in io.Reader, out
 	if signalled || errors.Is(err, transport.ErrGone) {
 		err = nil // the client, or the host that started the process, ended it
 	}
-	patience, cancel := rt.lastCallsContext(ctx, signalled)
+	patience, cancel := rt.drainer.lastCallsContext(ctx, signalled)
 	rt.node.Disconnect(patience, svc, &session)
 	cancel()
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
@@ -456,42 +473,4 @@ func (rt *Runtime) ServePipe(ctx context.Context, srv *Server, in io.Reader, out
 		rt.log.Info("the client has not read all messages on standard output")
 	}
 	return errors.Join(err, rt.Close(end))
-}
-
-// pipePrincipal returns the principal of a pipe: local except for package troupetest, which brings a
-// request.
-func (rt *Runtime) pipePrincipal(ctx context.Context) (any, error) {
-	r := origin.From(ctx)
-	if r == nil {
-		return local{}, nil
-	}
-	return rt.authenticateRequest(r)
-}
-
-// lastCallsContext returns a context for the last calls: it ends after DrainWait, and at most
-// stdioPatience after the signal.
-func (rt *Runtime) lastCallsContext(ctx context.Context, signalled bool) (context.Context, context.CancelFunc) {
-	wait := rt.opts.DrainWait
-	if signalled {
-		wait = min(wait, stdioPatience)
-	}
-	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), wait)
-	stop := func() bool { return false }
-	if !signalled {
-		stop = context.AfterFunc(ctx, func() { time.AfterFunc(stdioPatience, cancel) })
-	}
-	return patience, func() { stop(); cancel() }
-}
-
-// serviceOf returns the service of srv, and makes one if the server is not mounted.
-func (rt *Runtime) serviceOf(srv *Server) (*service, error) {
-	if srv == nil {
-		return nil, fmt.Errorf("troupe: serve: %w", errNoServer)
-	}
-	if s := srv.mount.mountedService(); s != nil && s.rt == rt {
-		return s, nil
-	}
-	rt.mounting.Lock()
-	defer rt.mounting.Unlock()
-	return rt.registerServer(srv, "/mcp")
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/refusal"
-	"github.com/troupe-run/troupe/internal/task"
 	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/internal/worker"
 	"github.com/troupe-run/troupe/mcp"
@@ -317,30 +316,6 @@ func (r *recentTasks) allTasks() []recentTask {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.all)
-}
-
-// noteTask notes that the call has made a task. If its caller was revoked meanwhile, the task ends.
-func (rt *Runtime) noteTask(ctx context.Context, call *Call, key worker.Key) {
-	c, ok := call.c.Principal().(*caller)
-	if !ok || c.token == nil {
-		return
-	}
-	now := time.Now()
-	made := recentTask{key, c.token, now}
-	rt.recent.addTask(made, now.Add(-recent))
-	rt.endTasks(context.WithoutCancel(ctx), made) // the call may have ended with what its caller held
-}
-
-// endTasks ends those of some tasks whose makers' tokens are refused.
-func (rt *Runtime) endTasks(ctx context.Context, all ...recentTask) {
-	for _, t := range all {
-		if rt.revoked.Refusal(t.token) == nil {
-			continue
-		}
-		if _, err := rt.tasks.Cancel(ctx, t.key); err != nil && !errors.Is(err, worker.ErrUnknown) && !errors.Is(err, task.ErrEnded) {
-			rt.log.Warn("the task of a revoked principal has not ended", "task", t.key.Digest(), "error", err)
-		}
-	}
 }
 
 // maxTaskRequest is the largest request that is stored with a task, in bytes, unless its tool says more: see Tool.Task.

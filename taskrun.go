@@ -127,7 +127,7 @@ func (r *taskRun) Tell(ctx context.Context, method string, params []byte) error 
 	p["_meta"] = mcp.Raw(relatedTask(nil, r.Key.ID))
 	raw, err := codec.Marshal(p)
 	if err == nil {
-		here := r.s.rt.tellSession(r.Key, r.Request.Session, 0, 0, method, raw)
+		here := r.s.rt.taskNews.tellSession(r.Key, r.Request.Session, 0, 0, method, raw)
 		r.mu.Lock()
 		r.far = !here
 		r.mu.Unlock()

@@ -71,7 +71,7 @@ func (s *serviceTasks) tasksMethod(ctx context.Context, call *Call, m *codec.Mes
 			return nil, refused
 		}
 	}
-	s.rt.logTask("a task was asked for", key, "method", string(m.Method))
+	s.rt.taskNews.logTask("a task was asked for", key, "method", string(m.Method))
 	switch string(m.Method) {
 	case mcp.MethodTasksGet:
 		return s.getTask(ctx, call, m, key, dst)
@@ -448,7 +448,7 @@ func (s *serviceTasks) createTask(ctx context.Context, call *Call, t *tool, args
 	if err != nil {
 		return nil, 0, s.handlerError(call, "tools/call "+t.Name, err)
 	}
-	s.rt.logTask("a task was created", made.Key, "tool", t.Name)
+	s.rt.taskNews.logTask("a task was created", made.Key, "tool", t.Name)
 	if t.TaskAfter > 0 && protocol.Has(call.revision(), protocol.FeatureTasksExtension) { // who asked for a task gets one
 		if made, err = s.awaitTask(ctx, made, t.TaskAfter); err == nil && made.Record.State == task.Ended {
 			return s.appendOutcome(call, made, false, dst)
@@ -508,7 +508,7 @@ func (s *serviceTasks) storeTask(ctx context.Context, call *Call, t *tool, args 
 	}
 	made, err := s.rt.tasks.Create(ctx, n)
 	if err == nil {
-		s.rt.noteTask(ctx, call, made.Key)
+		s.rt.operations.noteTask(ctx, call, made.Key)
 	}
 	return made, err
 }
@@ -572,7 +572,7 @@ func (s *serviceTasks) concludeLong(call *Call, out, dst []byte, err *mcp.Error)
 // adoptTask stores a task of a call that runs, and tells its client, if the call can become one. It reports whether it may become one once there is room.
 func (s *serviceTasks) adoptTask(call *Call, ending bool) (later bool) {
 	t := call.tool
-	if s.rt.storesInMemory() && (ending || s.rt.leaving.Load()) { // the task would end with the process, and the call may yet end before it
+	if s.rt.storesInMemory() && (ending || s.rt.drainer.leaving.Load()) { // the task would end with the process, and the call may yet end before it
 		return false
 	}
 	if caps := call.peer.Capabilities(); !caps.Has(mcp.CapClientTasksExtension) {
@@ -612,7 +612,7 @@ func (s *serviceTasks) adoptTask(call *Call, ending bool) (later bool) {
 		s.rt.log.Debug("a call that takes long becomes no task", "server", s.id, "tool", t.Name, "error", err)
 		return errors.Is(err, worker.ErrNoPlace) || errors.Is(err, worker.ErrTooMany) || errors.Is(err, worker.ErrFull)
 	}
-	s.rt.noteTask(ctx, call, made.Key)
+	s.rt.operations.noteTask(ctx, call, made.Key)
 	answer, err := codec.AppendMarshal([]byte(`,"result":`), s.createdResult(made, call.revision()))
 	if err == nil {
 		run := &taskRun{Attempt: a, s: s.service, long: true}
@@ -621,7 +621,7 @@ func (s *serviceTasks) adoptTask(call *Call, ending bool) (later bool) {
 		}
 		if end, told := call.c.Detach(append(answer, '}'), run); told {
 			context.AfterFunc(a.Context(), func() { end(context.Cause(a.Context())) })
-			s.rt.logTask("a call that takes long became a task", made.Key, "tool", t.Name)
+			s.rt.taskNews.logTask("a call that takes long became a task", made.Key, "tool", t.Name)
 			return false
 		}
 	}
@@ -673,7 +673,7 @@ func (a adminTasks) describeTask(t worker.Snapshot) admin.Task {
 	if r.State == task.Ended && r.Outcome != nil {
 		out.State = r.Outcome.Kind.String()
 	}
-	if here := a.rt.serviceByID(t.Key.Server); here != nil {
+	if here := a.rt.table.serviceByID(t.Key.Server); here != nil {
 		out.Server = here.path
 	}
 	return out

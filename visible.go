@@ -404,7 +404,7 @@ func (s *serviceAccess) batchNeeds(body []byte, principal any) *[]string {
 // refuseForbidden refuses the request of an exchange whose caller lacks a scope, or was revoked. It reports whether it did.
 func (d dispatcher) refuseForbidden(x *transport.Exchange, in *actors.Input) bool {
 	s := d.svc.Handler.(*service)
-	if s.rt.revokedMeanwhile(x) {
+	if s.rt.auth.revokedMeanwhile(x) {
 		return true
 	}
 	refused := s.access.forbidMessage(in, x.Principal, &x.Msg, x.Body)
@@ -445,7 +445,7 @@ func (s *serviceAccess) requireScopes(principal any, needed []string) (refused *
 	if all {
 		return nil, ""
 	}
-	if s.rt.bearer == nil {
+	if s.rt.auth.bearer == nil {
 		if refused = withoutAuth.Require(has, needed); refused != nil {
 			challenge = scope.Challenge(refused.Scopes, refused.Text)
 		}
@@ -455,7 +455,7 @@ func (s *serviceAccess) requireScopes(principal any, needed []string) (refused *
 	if r := requestOf(principal); r != nil {
 		path = r.URL.Path
 	}
-	return s.rt.bearer.Require(path, isAnonymous(principal), has, needed)
+	return s.rt.auth.bearer.Require(path, isAnonymous(principal), has, needed)
 }
 
 // refuseLackingScopes returns why a caller may not have what needs some scopes, nil if it may.
