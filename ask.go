@@ -403,22 +403,6 @@ func (c *Call) Roots(ctx context.Context) ([]mcp.Root, error) {
 	return a.Roots(key)
 }
 
-// Roots asks for the client's roots outside of a call: see the function Roots. Unless
-// the session has kept them, it sends the question on the standalone stream. It fails
-// with ErrNoStream when there is no such stream, and as Call.Ask does.
-func (p *Peer) Roots(ctx context.Context) ([]mcp.Root, error) {
-	const key = "roots"
-	q, caps := Roots(key), p.Capabilities()
-	if lackingOf(q.needs, &caps) != 0 {
-		return nil, fmt.Errorf("troupe: question %q: %w: %s", key, ErrUndeclared, q.needs)
-	}
-	a, err := p.p.Ask(ctx, actors.Question{Key: key, Method: q.method, Keep: q.keepsAnswer(&caps)})
-	if err != nil {
-		return nil, forHandler(err)
-	}
-	return Answers{map[string]hosted.Outcome{key: {Answer: a}}}.Roots(key)
-}
-
 // URLRequired returns the error that makes a client open URLs before it sends
 // the request again. A client that does not declare URL elicitation gets an error
 // that says so. A stateless client (2026-07-28) gets an input_required result in place

@@ -2,17 +2,21 @@ package troupe
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
 	"strconv"
 	"sync"
 	"sync/atomic"
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/hosted"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/protocol"
+	"github.com/troupe-run/troupe/internal/scope"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -207,6 +211,69 @@ func (p *Peer) Ping(ctx context.Context) error {
 	return nil
 }
 
+// Roots asks for the client's roots outside of a call: see the function Roots. Unless
+// the session has kept them, it sends the question on the standalone stream. It fails
+// with ErrNoStream when there is no such stream, and as Call.Ask does.
+func (p *Peer) Roots(ctx context.Context) ([]mcp.Root, error) {
+	const key = "roots"
+	q, caps := Roots(key), p.Capabilities()
+	if lackingOf(q.needs, &caps) != 0 {
+		return nil, fmt.Errorf("troupe: question %q: %w: %s", key, ErrUndeclared, q.needs)
+	}
+	a, err := p.p.Ask(ctx, actors.Question{Key: key, Method: q.method, Keep: q.keepsAnswer(&caps)})
+	if err != nil {
+		return nil, forHandler(err)
+	}
+	return Answers{map[string]hosted.Outcome{key: {Answer: a}}}.Roots(key)
+}
+
+// Log sends a log message that belongs to no call, on the session's standalone
+// stream. It fails with ErrNoStream when the client has never opened one, and for a
+// stateless client (2026-07-28), whose messages belong to its calls. While the client's
+// connection is away, the message waits for its return. Log returns nil for a message
+// that the client's level leaves out. The rest is as for Call.Log.
+func (p *Peer) Log(ctx context.Context, level mcp.LoggingLevel, logger string, data any) error {
+	if p.p.Revision().Stateless() {
+		return ErrNoStream
+	}
+	if !wantsLevel(p.p, level) || !p.p.AdmitLog(p.pushMissed) {
+		return nil
+	}
+	if n := p.p.Missed(); n > 0 && wantsLevel(p.p, mcp.LevelWarning) {
+		if err := p.p.Notify(ctx, mcp.NotifyMessage, missedParams(n)); err != nil {
+			return forHandler(err)
+		}
+	}
+	params, send, err := p.p.Handler().(*service).logParams(level, logger, data)
+	if !send {
+		return err
+	}
+	return forHandler(p.p.Notify(ctx, mcp.NotifyMessage, params))
+}
+
+// pushMissed sends the client the number of dropped messages once there is room again, if
+// no other message has done so.
+func (p *Peer) pushMissed() {
+	if n := p.p.Missed(); n > 0 && wantsLevel(p.p, mcp.LevelWarning) {
+		p.p.Push(mcp.NotifyMessage, missedParams(n))
+	}
+}
+
+// Notify is Call.Notify outside of a call, on the session's standalone stream. It fails
+// with ErrNoStream when the client has never opened one, and for a stateless client
+// (2026-07-28). While the client's connection is away, the notification waits for its
+// return.
+func (p *Peer) Notify(ctx context.Context, method string, params any) error {
+	raw, err := ownParams(method, params)
+	if err != nil {
+		return err
+	}
+	return forHandler(p.p.Notify(ctx, method, raw))
+}
+
+// Values returns the values of the session. Each call returns other SessionValues, which have read nothing yet: see Set.
+func (p *Peer) Values() SessionValues { return SessionValues{p.p, new(seenValues)} }
+
 // The errors of questions. No answer came.
 var (
 	// ErrNoAnswer reports that the client did not answer in time.
@@ -257,6 +324,190 @@ func (c *Call) Ping(ctx context.Context) error {
 	}
 	if a[0].Err != nil {
 		return a[0].Err
+	}
+	return nil
+}
+
+// Log sends a log message to the client if the client's level includes it. data is any
+// value that encodes as JSON, and must hold no secrets. Before the client has set a
+// level, it gets everything from info on. Since 2026-07-28 each request has a level of
+// its own, and a request without a level gets no messages. Messages beyond
+// Options.Limits.LogRate are dropped, and the client gets their number. An error means
+// that data does not encode or that the call has ended.
+func (c *Call) Log(ctx context.Context, level mcp.LoggingLevel, logger string, data any) error {
+	send, dropped, err := c.c.AdmitLog(ctx, wantsLevel(c.peer.p, level))
+	if dropped {
+		c.dropped.Store(true)
+	}
+	if !send {
+		return err
+	}
+	if err := c.tellMissed(ctx); err != nil {
+		return err
+	}
+	params, send, err := c.svc.logParams(level, logger, data)
+	if !send {
+		c.c.Pass(ctx)
+		return err
+	}
+	return forHandler(c.c.Notify(ctx, mcp.NotifyMessage, params))
+}
+
+// tellMissed tells the client how many log messages were dropped, if any.
+func (c *Call) tellMissed(ctx context.Context) error {
+	n := c.c.Missed()
+	if n == 0 || !wantsLevel(c.peer.p, mcp.LevelWarning) {
+		return nil
+	}
+	return forHandler(c.c.Tell(ctx, mcp.NotifyMessage, missedParams(n)))
+}
+
+// Notify sends a notification on the call's stream. The specification must not have its
+// name, and params must encode as a JSON object. An error means that it was not sent: the
+// name is the specification's, params do not encode, or the call has ended.
+func (c *Call) Notify(ctx context.Context, method string, params any) error {
+	raw, err := ownParams(method, params)
+	if err != nil {
+		return err
+	}
+	return forHandler(c.c.Notify(ctx, method, raw))
+}
+
+// withMessage returns a copy of the call with other params. It is a copy because a middleware may
+// call next several times at once.
+func (c *Call) withMessage(m *codec.Message) *Call {
+	return &Call{c: c.c, msg: m, svc: c.svc, peer: Peer{c.peer.p}, passing: c.passing}
+}
+
+// Header returns a copy of the header of the HTTP request that the call came with, nil over
+// stdio. Each call of Header makes another copy, which is the caller's own. When the call runs again in another process, or came by
+// HTTP+SSE to another process than its session's, it holds only the headers that
+// Options.HTTP.StoredHeaders names. If a stateless client sends the
+// request again with answers (2026-07-28), the header is that of the request with which
+// the handler began.
+func (c *Call) Header() http.Header {
+	if r := requestOf(c.c.Principal()); r != nil {
+		return r.Header.Clone()
+	}
+	switch v := c.c.Principal().(type) {
+	case json.RawMessage:
+		return storedOf(v).Header
+	case *carriedCaller:
+		return v.Header.Clone()
+	}
+	return nil
+}
+
+// handlerContext returns ctx as the context of the call's handler, with the values that
+// middleware has put into the context of the HTTP request, if there was one.
+func (c *Call) handlerContext(ctx context.Context) context.Context {
+	c.ctx = callContext{Context: ctx, call: c}
+	if r := requestOf(c.c.Principal()); r != nil {
+		c.ctx.values = r.Context()
+	}
+	return &c.ctx
+}
+
+// SetCache sets how long the contents that this call reads may be kept, in place of
+// ServerOptions.ReadCache. It does nothing in calls of other methods than resources/read.
+func (c *Call) SetCache(cache Cache) { c.cache.Store(&cache) }
+
+// Session returns the values of the call's session.
+func (c *Call) Session() SessionValues { return SessionValues{c.peer.p, &c.values} }
+
+// Task returns the id of the task that the call runs for, "" if it is none, or none yet: see [TaskAutomatic].
+func (c *Call) Task() string {
+	if a := c.taskAttempt(); a != nil {
+		return a.Key.ID
+	}
+	return ""
+}
+
+// TaskMessage sets the message for people that clients see with the task. It does nothing in a call that is no task.
+func (c *Call) TaskMessage(ctx context.Context, message string) error {
+	if a := c.taskAttempt(); a != nil {
+		return forHandler(a.Say(ctx, message))
+	}
+	return nil
+}
+
+// Node returns the name of the node that runs the call ([StoreOptions].Node).
+func (c *Call) Node() string { return c.svc.rt.cluster.Name() }
+
+// callerView returns the server as the caller of c sees it, for use by the goroutine that handles c.
+func (c *Call) callerView() *view {
+	v := c.svc.access.viewOf(c.Principal)
+	if v != nil {
+		v.within = true
+	}
+	return v
+}
+
+// visibleTool returns t if the caller may see it.
+func (c *Call) visibleTool(t *tool) *tool {
+	if t != nil && c.svc.srv.opts.Visible != nil && !c.callerView().seesItem(t.item()) {
+		return nil
+	}
+	return t
+}
+
+// visiblePrompt finds a prompt that the caller may see.
+func (c *Call) visiblePrompt(name string) (*prompt, bool) {
+	p, ok := c.svc.srv.prompts.getItem(name)
+	return p, ok && c.callerView().seesItem(p.item())
+}
+
+// requireScopes notes that the call needs scopes, or returns the error of a call whose caller lacks one.
+func (c *Call) requireScopes(needs []string) *mcp.Error {
+	if len(needs) == 0 {
+		return nil
+	}
+	refused := c.svc.access.refuseLackingScopes(c.c.Principal(), needs)
+	if refused == nil {
+		c.c.Need(needs)
+		return nil
+	}
+	of := &c.asItCame().denied
+	for {
+		d := &denial{refused, refused.Err.(*mcp.Error), of.Load()}
+		if of.CompareAndSwap(d.before, d) {
+			return d.err
+		}
+	}
+}
+
+// askForScopes has the response to the call be one that asks for scopes, if err is that of requireScopes.
+func (c *Call) askForScopes(err *mcp.Error) {
+	for d := c.denied.Load(); d != nil && err != nil; d = d.before {
+		if d.err == err {
+			c.c.Deny(d.no)
+			return
+		}
+	}
+}
+
+// Require returns nil if the scopes of the caller hold or imply the given ones, and otherwise an error for the handler to return, as it is or wrapped. It is for what
+// depends on the arguments of a call; what every call of an item needs are the item's Scopes.
+//
+//	if in.Delete {
+//		if err := call.Require("files:delete"); err != nil {
+//			return nil, err
+//		}
+//	}
+//
+// As long as nothing was sent of the response, the client of such an error gets status 403 with a challenge that has the scopes to ask for: those of the caller and those that the
+// call needs. After that, in a batch, in a task, and over HTTP+SSE it gets the error alone, with the same scopes in its data. So call Require first, before
+// [Call.Progress] and the like: and whoever resumes the response, or reads the task, needs only those scopes that were required before it began. Over stdio everything is allowed. A text that is no scope is
+// a mistake of the program, and an error of its own.
+func (c *Call) Require(scopes ...string) error {
+	if err := scope.Check(scopes); err != nil {
+		return fmt.Errorf("troupe: require: %w", err)
+	}
+	if len(scopes) == 0 {
+		return nil
+	}
+	if refused := c.requireScopes(scope.Union(c.c.Needs(), scopes)); refused != nil {
+		return refused
 	}
 	return nil
 }

@@ -358,6 +358,19 @@ func (m *mountPoint) resourceUpdated(uri string) {
 	}
 }
 
+// logAdvice logs advice about the server at once, or when a Runtime mounts it: until then there is no log.
+func (m *mountPoint) logAdvice(a advice) {
+	m.mu.Lock()
+	s := m.s
+	if s == nil && len(m.advice) < mostAdvice {
+		m.advice = append(m.advice, a)
+	}
+	m.mu.Unlock()
+	if s != nil {
+		s.logAdvice(a)
+	}
+}
+
 // pager reads a list page by page.
 type pager func(dst []byte, after string, size int) (out []byte, last string)
 

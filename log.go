@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
@@ -28,72 +27,6 @@ const defaultLevel = mcp.LevelInfo
 
 // ownLogger is the logger of messages that the Runtime itself sends.
 const ownLogger = "troupe"
-
-// Log sends a log message to the client if the client's level includes it. data is any
-// value that encodes as JSON, and must hold no secrets. Before the client has set a
-// level, it gets everything from info on. Since 2026-07-28 each request has a level of
-// its own, and a request without a level gets no messages. Messages beyond
-// Options.Limits.LogRate are dropped, and the client gets their number. An error means
-// that data does not encode or that the call has ended.
-func (c *Call) Log(ctx context.Context, level mcp.LoggingLevel, logger string, data any) error {
-	send, dropped, err := c.c.AdmitLog(ctx, wantsLevel(c.peer.p, level))
-	if dropped {
-		c.dropped.Store(true)
-	}
-	if !send {
-		return err
-	}
-	if err := c.tellMissed(ctx); err != nil {
-		return err
-	}
-	params, send, err := c.svc.logParams(level, logger, data)
-	if !send {
-		c.c.Pass(ctx)
-		return err
-	}
-	return forHandler(c.c.Notify(ctx, mcp.NotifyMessage, params))
-}
-
-// tellMissed tells the client how many log messages were dropped, if any.
-func (c *Call) tellMissed(ctx context.Context) error {
-	n := c.c.Missed()
-	if n == 0 || !wantsLevel(c.peer.p, mcp.LevelWarning) {
-		return nil
-	}
-	return forHandler(c.c.Tell(ctx, mcp.NotifyMessage, missedParams(n)))
-}
-
-// Log sends a log message that belongs to no call, on the session's standalone
-// stream. It fails with ErrNoStream when the client has never opened one, and for a
-// stateless client (2026-07-28), whose messages belong to its calls. While the client's
-// connection is away, the message waits for its return. Log returns nil for a message
-// that the client's level leaves out. The rest is as for Call.Log.
-func (p *Peer) Log(ctx context.Context, level mcp.LoggingLevel, logger string, data any) error {
-	if p.p.Revision().Stateless() {
-		return ErrNoStream
-	}
-	if !wantsLevel(p.p, level) || !p.p.AdmitLog(p.pushMissed) {
-		return nil
-	}
-	if n := p.p.Missed(); n > 0 && wantsLevel(p.p, mcp.LevelWarning) {
-		if err := p.p.Notify(ctx, mcp.NotifyMessage, missedParams(n)); err != nil {
-			return forHandler(err)
-		}
-	}
-	params, send, err := p.p.Handler().(*service).logParams(level, logger, data)
-	if !send {
-		return err
-	}
-	return forHandler(p.p.Notify(ctx, mcp.NotifyMessage, params))
-}
-
-// pushMissed sends the client the number of dropped messages once there is room again, if
-// no other message has done so.
-func (p *Peer) pushMissed() {
-	if n := p.p.Missed(); n > 0 && wantsLevel(p.p, mcp.LevelWarning) {
-		p.p.Push(mcp.NotifyMessage, missedParams(n))
-	}
-}
 
 // wantsLevel reports whether the client wants messages of a level.
 func wantsLevel(p *actors.Peer, level mcp.LoggingLevel) bool {
@@ -249,30 +182,6 @@ type advice struct {
 // mostAdvice is how much advice waits until the server is mounted.
 const mostAdvice = 100
 
-// logAdvice logs advice about the server at once, or when a Runtime mounts it: until then there is no log.
-func (m *mountPoint) logAdvice(a advice) {
-	m.mu.Lock()
-	s := m.s
-	if s == nil && len(m.advice) < mostAdvice {
-		m.advice = append(m.advice, a)
-	}
-	m.mu.Unlock()
-	if s != nil {
-		s.logAdvice(a)
-	}
-}
-
-// adviseReplaced tells of an item that another one of the same name has replaced. While the server is mounted, that is how a
-// program changes an item, and may do so often.
-func (s *Server) adviseReplaced(kind, name string) {
-	attrs := []slog.Attr{slog.String("kind", kind), slog.String("name", shownName(name))}
-	if here := s.mount.mountedService(); here != nil {
-		here.rt.hits.Rarely(slog.LevelInfo, "an item of a server was replaced by another of the same name", append(attrs, slog.String("server", here.id))...)
-		return
-	}
-	s.mount.logAdvice(advice{"two items of a server have the same name: the later one has replaced the other", attrs})
-}
-
 // errTaken refuses an item whose name another one has.
 func errTaken(name string) error {
 	return fmt.Errorf("%q: there is one of this name already: only the Add functions without Try replace it", name)
@@ -280,25 +189,3 @@ func errTaken(name string) error {
 
 // mostOfToolName is how long the specification advises names of tools to be (2025-11-25, server/tools, "Tool Names").
 const mostOfToolName = 128
-
-// adviseName tells of a name that the specification advises against: some clients refuse it.
-func (s *Server) adviseName(tool string) {
-	var odd []string
-	seen := map[rune]bool{}
-	for _, c := range tool {
-		if strings.ContainsRune("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.", c) || seen[c] {
-			continue
-		}
-		seen[c] = true
-		odd = append(odd, fmt.Sprintf("%q", c))
-	}
-	name := slog.String("name", shownName(tool))
-	if odd != nil {
-		s.mount.logAdvice(advice{"the name of a tool has characters that some clients do not take: the specification advises A-Z, a-z, 0-9, _, - and .",
-			[]slog.Attr{name, slog.String("characters", strings.Join(odd, " "))}})
-	}
-	if len(tool) > mostOfToolName {
-		s.mount.logAdvice(advice{"the name of a tool is longer than some clients take: the specification advises 128 characters at most",
-			[]slog.Attr{name, slog.Int("characters", len(tool))}})
-	}
-}

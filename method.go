@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"github.com/troupe-run/troupe/codec"
@@ -74,20 +73,6 @@ func addMethod[In, Out any](s *Server, m Method, handler func(ctx context.Contex
 	}})
 }
 
-// registerHandler adds a method or the handler of a notification. One of the same name is replaced, or refused unless replace is set.
-func (s *Server) registerHandler(to *sync.Map, kind, name string, replace bool, v any) error {
-	if !replace {
-		if _, taken := to.LoadOrStore(name, v); taken {
-			return fmt.Errorf("troupe: %s %w", kind, errTaken(name))
-		}
-		return nil
-	}
-	if _, replaced := to.Swap(name, v); replaced {
-		s.adviseReplaced(kind, name)
-	}
-	return nil
-}
-
 // AddNotification registers a handler of the client's notifications of a name that the
 // specification does not have; it replaces one of the same name. The handler gets the
 // notifications of one connection in their order, and must not block. Notifications whose
@@ -130,15 +115,6 @@ func checkOwnName(name string) error {
 	return nil
 }
 
-// findMethod finds a method that AddMethod has registered.
-func (s *Server) findMethod(name []byte) (*method, bool) {
-	m, ok := s.methods.Load(string(name))
-	if !ok {
-		return nil, false
-	}
-	return m.(*method), true
-}
-
 // serviceMethods runs the middleware of a service, and the methods that the program has added.
 type serviceMethods struct {
 	*service
@@ -157,29 +133,6 @@ func (s *serviceMethods) callMethod(ctx context.Context, call *Call, h *method, 
 		return nil, s.handlerError(call, string(m.Method), err)
 	}
 	return dst, nil
-}
-
-// Notify sends a notification on the call's stream. The specification must not have its
-// name, and params must encode as a JSON object. An error means that it was not sent: the
-// name is the specification's, params do not encode, or the call has ended.
-func (c *Call) Notify(ctx context.Context, method string, params any) error {
-	raw, err := ownParams(method, params)
-	if err != nil {
-		return err
-	}
-	return forHandler(c.c.Notify(ctx, method, raw))
-}
-
-// Notify is Call.Notify outside of a call, on the session's standalone stream. It fails
-// with ErrNoStream when the client has never opened one, and for a stateless client
-// (2026-07-28). While the client's connection is away, the notification waits for its
-// return.
-func (p *Peer) Notify(ctx context.Context, method string, params any) error {
-	raw, err := ownParams(method, params)
-	if err != nil {
-		return err
-	}
-	return forHandler(p.p.Notify(ctx, method, raw))
 }
 
 func ownParams(method string, params any) ([]byte, error) {
@@ -372,12 +325,6 @@ func (s *serviceMethods) answerMethod(ctx context.Context, call *Call, method st
 		return nil, err
 	}
 	return out, nil
-}
-
-// withMessage returns a copy of the call with other params. It is a copy because a middleware may
-// call next several times at once.
-func (c *Call) withMessage(m *codec.Message) *Call {
-	return &Call{c: c.c, msg: m, svc: c.svc, peer: Peer{c.peer.p}, passing: c.passing}
 }
 
 // withParams returns the request with other params, which may be nested to a depth.

@@ -1,6 +1,8 @@
 package troupe
 
 import (
+	"cmp"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -13,13 +15,12 @@ import (
 	"strings"
 	"time"
 
-	"go.opentelemetry.io/otel/metric"
-	"go.opentelemetry.io/otel/trace"
-
 	"github.com/troupe-run/troupe/auth"
 	"github.com/troupe-run/troupe/cluster"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/mcp"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // Options are the settings of a Runtime. The zero value keeps everything in memory and
@@ -358,6 +359,30 @@ func (o *Options) probePaths() (paths []string) {
 // isProbe reports whether a path is that of a probe where Serve listens, whoever may see it.
 func (o *Options) isProbe(path string) bool {
 	return o.HTTP.HealthListen == "" && (path == healthPath || path == readyPath || path == metricsPath && o.Telemetry.Metrics != nil)
+}
+
+// openStore opens the store of a process that has MaxMemory.
+func (o *Options) openStore() (*cluster.Node, error) {
+	if o.Store.NATS.URL == "" {
+		o.Store.MaxStore = cmp.Or(o.Store.MaxStore, limits.DefaultStore(o.Shared.MaxMemory, o.Dir != ""))
+		if need := limits.StoreMemory(o.Store.MaxStore, o.Dir != ""); need > o.Shared.MaxMemory/storePart {
+			o.Log.Warn("a full store may need more memory than a quarter of the process's", "store", o.Store.MaxStore, "needs", need, "memory", o.Shared.MaxMemory, "setting", limits.MaxStore.Setting())
+		}
+	}
+	return cluster.Open(context.Background(), o.clusterOptions())
+}
+
+// clusterOptions returns the options of the store.
+func (o *Options) clusterOptions() cluster.Options {
+	x := &o.Store.NATS
+	remote, listen := cluster.Remote{URL: x.URL, Token: x.Token, NKey: x.NKeyFile, Creds: x.CredsFile, CA: x.CAFile, Cert: x.CertFile, Key: x.KeyFile, Replicas: x.Replicas}, cluster.Listen{}
+	if x.Listen != "" {
+		remote, listen = cluster.Remote{}, cluster.Listen{Address: x.Listen, Token: x.Token, CA: x.CAFile, Cert: x.CertFile, Key: x.KeyFile}
+	}
+	return cluster.Options{
+		Dir: o.Dir, Node: o.Store.Node, MaxStore: o.Store.MaxStore, Shards: o.Store.Shards, Sync: o.Store.Sync, Lease: o.Store.Lease, ReplayAge: eventAge(o.Store.ReplayAge), Log: o.Log,
+		Remote: remote, Listen: listen, Prefix: x.Prefix, Alike: []cluster.Setting{{Name: "replay-age", Value: o.Store.ReplayAge.String()}},
+	}
 }
 
 // checkHandler refuses an HTTPOptions.Handler that wants one of the paths for itself, as far as that can be known: a ServeMux

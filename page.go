@@ -2,7 +2,6 @@ package troupe
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -66,30 +65,6 @@ func AddPage(s *Server, p Page) { must(s.addPage(p, true)) }
 
 // TryAddPage is AddPage with an error in place of a panic, as [TryAddTool] is [AddTool].
 func TryAddPage(s *Server, p Page) error { return s.addPage(p, false) }
-
-func (s *Server) addPage(p Page, replace bool) error {
-	if s == nil {
-		return fmt.Errorf("troupe: page %q: %w", p.URI, errNoServer)
-	}
-	meta, err := p.checkPage()
-	if err != nil {
-		return fmt.Errorf("troupe: page %q: %w", p.URI, err)
-	}
-	contents := mcp.TextResource(p.URI, protocol.MIMEApp, p.HTML)
-	contents.Meta, _ = withUI(nil, meta) // encoded before
-	r := mcp.Resource{URI: p.URI, Name: p.Name, Title: p.Title, Description: p.Description, MIMEType: protocol.MIMEApp,
-		Size: new(int64(len(p.HTML))), Icons: p.Icons}
-	if r.Meta, err = withUI(p.Meta, meta); err != nil {
-		return fmt.Errorf("troupe: page %q: %w", p.URI, err)
-	}
-	err = s.addResource(r, func(context.Context, *Call, string, map[string]string) ([]mcp.ResourceContents, error) {
-		return []mcp.ResourceContents{contents}, nil
-	}, replace)
-	if err == nil {
-		s.hasPages.Store(true)
-	}
-	return err
-}
 
 // checkPage returns what the `_meta` of the page says of it, nil if that is nothing.
 func (p *Page) checkPage() (any, error) {

@@ -456,25 +456,6 @@ func requestOf(v any) *http.Request {
 	return nil
 }
 
-// Header returns a copy of the header of the HTTP request that the call came with, nil over
-// stdio. Each call of Header makes another copy, which is the caller's own. When the call runs again in another process, or came by
-// HTTP+SSE to another process than its session's, it holds only the headers that
-// Options.HTTP.StoredHeaders names. If a stateless client sends the
-// request again with answers (2026-07-28), the header is that of the request with which
-// the handler began.
-func (c *Call) Header() http.Header {
-	if r := requestOf(c.c.Principal()); r != nil {
-		return r.Header.Clone()
-	}
-	switch v := c.c.Principal().(type) {
-	case json.RawMessage:
-		return storedOf(v).Header
-	case *carriedCaller:
-		return v.Header.Clone()
-	}
-	return nil
-}
-
 // callContext is the context of a handler. [CallFrom] finds the call in it without cost, and
 // the values of the HTTP request's context come after its own. The end of the request's
 // context does not end it: a call outlives its request.
@@ -494,16 +475,6 @@ func (c *callContext) Value(key any) any {
 		return v
 	}
 	return c.values.Value(key)
-}
-
-// handlerContext returns ctx as the context of the call's handler, with the values that
-// middleware has put into the context of the HTTP request, if there was one.
-func (c *Call) handlerContext(ctx context.Context) context.Context {
-	c.ctx = callContext{Context: ctx, call: c}
-	if r := requestOf(c.c.Principal()); r != nil {
-		c.ctx.values = r.Context()
-	}
-	return &c.ctx
 }
 
 // CallFrom returns the call whose handler got ctx, or a context made from that, and false

@@ -3,15 +3,11 @@ package troupe
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/mcp"
 )
-
-// RemovePrompts removes prompts. It ignores names that the server does not have.
-func (s *Server) RemovePrompts(names ...string) { s.prompts.removeItems(names...) }
 
 // Prompt describes a prompt. Name and Description should be set.
 type Prompt struct {
@@ -39,6 +35,8 @@ func (p *prompt) wire() mcp.Prompt {
 	return mcp.Prompt{Name: p.Name, Title: p.Title, Description: p.Description, Arguments: p.Arguments, Icons: p.Icons, Meta: p.Meta}
 }
 
+func (p *prompt) item() Item { return Item{Kind: ItemPrompt, Name: p.Name, Meta: p.Meta} }
+
 // AddPrompt registers a prompt; it replaces one of the same name, as [AddTool] does. It panics when the prompt
 // lacks a handler, has a name or a scope that AddTool would refuse, has a capability in Needs that no
 // question needs, or cannot be encoded.
@@ -47,34 +45,6 @@ func AddPrompt(s *Server, p Prompt, handler PromptHandler) { must(s.addPrompt(p,
 // TryAddPrompt is AddPrompt with an error in place of a panic, as [TryAddTool] is [AddTool].
 func TryAddPrompt(s *Server, p Prompt, handler PromptHandler) error {
 	return s.addPrompt(p, handler, false)
-}
-
-func (s *Server) addPrompt(p Prompt, handler PromptHandler, replace bool) error {
-	if s == nil {
-		return fmt.Errorf("troupe: prompt %q: %w", p.Name, errNoServer)
-	}
-	if err := checkName("prompt", p.Name); err != nil {
-		return err
-	}
-	if handler == nil {
-		return fmt.Errorf("troupe: prompt %q: %w", p.Name, errNoHandler)
-	}
-	if err := checkNeeds(p.Needs); err != nil {
-		return fmt.Errorf("troupe: prompt %q: %w", p.Name, err)
-	}
-	needs, err := s.guardScopes(p.Scopes)
-	if err != nil {
-		return fmt.Errorf("troupe: prompt %q: %w", p.Name, err)
-	}
-	p.Arguments, p.Icons, p.Meta, p.Scopes = slices.Clone(p.Arguments), slices.Clone(p.Icons), p.Meta.Clone(), slices.Clone(p.Scopes)
-	replaced, err := s.prompts.putItem(p.Name, &prompt{Prompt: p, handler: handler, needs: needs}, replace)
-	if err != nil {
-		return fmt.Errorf("troupe: prompt %w", err)
-	}
-	if replaced {
-		s.adviseReplaced("prompt", p.Name)
-	}
-	return nil
 }
 
 // servicePrompts is what a service does with its prompts, and with the completion of arguments.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/troupe-run/troupe/actors"
@@ -225,29 +224,6 @@ func (s *serviceResources) allowsResource(ctx context.Context, call *Call, uri s
 	return allowed
 }
 
-// RemoveResources removes resources. It ignores URIs that the server does not have, and those
-// of the files of skills: see [Server.RemoveSkills].
-func (s *Server) RemoveResources(uris ...string) {
-	s.resources.editItems(func(all map[string]*resource) bool {
-		before := len(all)
-		for _, uri := range uris {
-			if r, ok := all[uri]; ok && r.file == nil {
-				delete(all, uri)
-			}
-		}
-		return len(all) != before
-	})
-}
-
-// RemoveResourceTemplates removes templates. It ignores those that the server does not have.
-func (s *Server) RemoveResourceTemplates(templates ...string) { s.templates.removeItems(templates...) }
-
-// ResourceUpdated tells every session and listener that subscribed to uri that the
-// resource has changed, on all processes that share the store; see also ServerOptions.SubResources. Of several updates of a resource within
-// 100 ms the first is sent at once, and the others as one at the end of that time. It does
-// not wait for clients, and does nothing before the server is mounted.
-func (s *Server) ResourceUpdated(uri string) { s.mount.resourceUpdated(uri) }
-
 // ResourceHandler reads a resource. uri is the URI as the client wrote it or, for a plain
 // resource, as it was registered. vars are the variables of the template that matched, see
 // [AddResourceTemplate], and nil for a plain resource. An error wrapping ErrNotFound says
@@ -275,6 +251,10 @@ type resourceTemplate struct {
 	needs   []string // scopes, with those of the server
 }
 
+func (t *resourceTemplate) item() Item {
+	return Item{Kind: ItemResourceTemplate, Name: t.URITemplate, Meta: t.ResourceTemplate.Meta}
+}
+
 // AddResource registers a resource; it replaces one of the same URI, as
 // [AddTool] does. Clients may spell the
 // URI in another way that RFC 3986, section 6.2.2, has for the same: with other escapes, as
@@ -288,47 +268,6 @@ func AddResource(s *Server, r mcp.Resource, handler ResourceHandler) {
 // [AddTool].
 func TryAddResource(s *Server, r mcp.Resource, handler ResourceHandler) error {
 	return s.addResource(r, handler, false)
-}
-
-func (s *Server) addResource(r mcp.Resource, handler ResourceHandler, replace bool) error {
-	if s == nil {
-		return fmt.Errorf("troupe: resource %q: %w", r.URI, errNoServer)
-	}
-	if r.URI == "" || r.Name == "" {
-		return fmt.Errorf("troupe: resource %q: it needs a URI and a name", r.URI)
-	}
-	if handler == nil {
-		return fmt.Errorf("troupe: resource %q: %w", r.URI, errNoHandler)
-	}
-	needs, err := s.guardScopes(r.Scopes)
-	if err != nil {
-		return fmt.Errorf("troupe: resource %q: %w", r.URI, err)
-	}
-	r.Icons, r.Meta, r.Scopes = slices.Clone(r.Icons), r.Meta.Clone(), slices.Clone(r.Scopes)
-	if _, err := codec.Marshal(r); err != nil {
-		return fmt.Errorf("troupe: resource %q: %w", r.URI, err)
-	}
-	replaced, fault := false, error(nil)
-	s.resources.editItems(func(all map[string]*resource) bool {
-		var old *resource
-		switch old, replaced = all[r.URI]; {
-		case replaced && old.file != nil:
-			fault = fmt.Errorf("troupe: resource %q: it is a file of a skill, whose digest would no longer be right", r.URI)
-		case replaced && !replace:
-			fault = fmt.Errorf("troupe: resource %w", errTaken(r.URI))
-		default:
-			all[r.URI] = &resource{Resource: r, handler: handler, needs: needs}
-		}
-		return fault == nil
-	})
-	if fault != nil {
-		return fault
-	}
-	if replaced {
-		s.adviseReplaced("resource", r.URI)
-		s.mount.reviewListeners()
-	}
-	return nil
 }
 
 // AddResourceTemplate registers the resources whose URIs an RFC 6570 template expands to; it
@@ -363,75 +302,12 @@ func TryAddResourceTemplate(s *Server, t mcp.ResourceTemplate, handler ResourceH
 	return s.addTemplate(t, handler, false)
 }
 
-func (s *Server) addTemplate(t mcp.ResourceTemplate, handler ResourceHandler, replace bool) error {
-	if s == nil {
-		return fmt.Errorf("troupe: resource template %q: %w", t.URITemplate, errNoServer)
-	}
-	parsed, err := template.New(t.URITemplate)
-	if err != nil {
-		return fmt.Errorf("troupe: resource template %q: %w", t.URITemplate, err)
-	}
-	if t.Name == "" {
-		return fmt.Errorf("troupe: resource template %q: it needs a name", t.URITemplate)
-	}
-	if handler == nil {
-		return fmt.Errorf("troupe: resource template %q: %w", t.URITemplate, errNoHandler)
-	}
-	needs, err := s.guardScopes(t.Scopes)
-	if err != nil {
-		return fmt.Errorf("troupe: resource template %q: %w", t.URITemplate, err)
-	}
-	t.Icons, t.Meta, t.Scopes = slices.Clone(t.Icons), t.Meta.Clone(), slices.Clone(t.Scopes)
-	replaced, err := s.templates.putItem(t.URITemplate, &resourceTemplate{ResourceTemplate: t, parsed: parsed, handler: handler, needs: needs}, replace)
-	if err != nil {
-		return fmt.Errorf("troupe: resource template %w", err)
-	}
-	if replaced {
-		s.adviseReplaced("resource template", t.URITemplate)
-		s.mount.reviewListeners()
-	}
-	return nil
-}
-
 // found is the reader of a resource.
 type found struct {
 	handler ResourceHandler
 	uri     string            // as the handler gets it
 	vars    map[string]string // nil for a plain resource
 	needs   []string          // scopes
-}
-
-// findReader finds who reads uri for a caller with view v.
-func (s *Server) findReader(v *view, uri string) (found, bool) {
-	if r, ok := s.resources.getItem(uri); ok { // if v hides it, a template that matches must not show it
-		return found{handler: r.handler, uri: uri, needs: r.needs}, v.seesItem(r.item())
-	}
-	now := s.resources.now.Load()
-	like := now.spelledLike(uri)
-	for _, name := range like { // a template's handler gets its variables without escapes, and cannot tell the spellings apart
-		if !v.seesItem(now.byName[name].item()) {
-			return found{}, false
-		}
-	}
-	for _, name := range like {
-		if template.Same(name, uri) {
-			return found{handler: now.byName[name].handler, uri: name, needs: now.byName[name].needs}, true
-		}
-	}
-	templates := s.templates.now.Load()
-	if len(templates.names) == 0 {
-		return found{}, false
-	}
-	normal := template.Normal(uri)
-	for _, name := range templates.names {
-		t := templates.byName[name]
-		vars, ok := t.parsed.Match(normal)
-		if !ok || !v.seesItem(t.item()) {
-			continue
-		}
-		return found{t.handler, uri, vars, s.templateNeeds(now, t, vars)}, v == nil || !hidesVars(v, now, t, vars)
-	}
-	return found{}, false
 }
 
 // hidesVars reports whether v hides a resource that the template reads with some of the variables: with others, which select a
@@ -454,12 +330,4 @@ func isSubset(some, all map[string]string) bool {
 		}
 	}
 	return true
-}
-
-// listedSpelling returns uri or, if it is another spelling of a resource's URI, that one: by it the resource is subscribed to.
-func (s *Server) listedSpelling(v *view, uri string) string {
-	if f, ok := s.findReader(v, uri); ok {
-		return f.uri
-	}
-	return uri
 }

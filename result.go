@@ -113,10 +113,6 @@ func (c Cache) appendMembers(dst []byte) []byte {
 	return append(dst, '"')
 }
 
-// SetCache sets how long the contents that this call reads may be kept, in place of
-// ServerOptions.ReadCache. It does nothing in calls of other methods than resources/read.
-func (c *Call) SetCache(cache Cache) { c.cache.Store(&cache) }
-
 // resultHead is the beginning of a server's results for clients since 2026-07-28: the type
 // of the result and the server's name. Results for older clients have neither.
 type resultHead struct {

@@ -6,7 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/protocol"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -83,6 +85,43 @@ func (all spoken) refuseVersion(requested, text string) *mcp.Error {
 // basic/versioning). A client that sends initialize may show its user the text alone.
 func (all spoken) refuseInitialize(requested string) *mcp.Error {
 	return all.refuseVersion(requested, "Unsupported protocol version: this server speaks only "+strings.Join(all.newestFirst(), ", "))
+}
+
+// looksStateless reports whether a request that came without headers is meant to be
+// stateless, even if its metadata are not complete: older revisions have neither its method
+// nor such metadata. A server that speaks only revisions without sessions takes every request for
+// one, but for initialize, whose refusal tells the client which revisions there are; and a server that
+// speaks none of them takes none for one, as it would if there were none.
+func (all spoken) looksStateless(m *codec.Message) bool {
+	switch {
+	case len(all.withoutSessions()) == 0:
+		return false
+	case len(all.withSessions()) == 0:
+		return string(m.Method) != mcp.MethodInitialize
+	}
+	return m.ProtocolVersion != nil || string(m.Method) == mcp.MethodServerDiscover || codec.Optional(m.Meta, mcp.MetaClientCapabilities) != nil
+}
+
+// judgeMessage decides whether a message that came without headers is a stateless request, and refuses one that no
+// revision allows.
+func (all spoken) judgeMessage(m *codec.Message) (stateless bool, refused *mcp.Error) {
+	switch {
+	case m.Kind == codec.Batch && len(all.withSessions()) == 0:
+		return false, refusal.OneMessage.MCP()
+	case m.Kind != codec.Request || !all.looksStateless(m):
+		return false, nil
+	}
+	return true, all.checkMeta(m)
+}
+
+// checkMeta checks the metadata of a stateless request that came without headers
+// (2026-07-28, basic/index, _meta).
+func (all spoken) checkMeta(m *codec.Message) *mcp.Error {
+	q, err := mcp.ReadRequestMeta(m.Meta)
+	if q.Version == nil || q.Revision.Stateless() && slices.Contains(all, q.Revision) {
+		return err
+	}
+	return all.refuseVersion(string(q.Version), "")
 }
 
 func revisionNames(revisions []mcp.Revision) []string {

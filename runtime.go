@@ -187,30 +187,6 @@ func mailOf(n *cluster.Node) store.Mail {
 	return n.Mail()
 }
 
-// openStore opens the store of a process that has MaxMemory.
-func (o *Options) openStore() (*cluster.Node, error) {
-	if o.Store.NATS.URL == "" {
-		o.Store.MaxStore = cmp.Or(o.Store.MaxStore, limits.DefaultStore(o.Shared.MaxMemory, o.Dir != ""))
-		if need := limits.StoreMemory(o.Store.MaxStore, o.Dir != ""); need > o.Shared.MaxMemory/storePart {
-			o.Log.Warn("a full store may need more memory than a quarter of the process's", "store", o.Store.MaxStore, "needs", need, "memory", o.Shared.MaxMemory, "setting", limits.MaxStore.Setting())
-		}
-	}
-	return cluster.Open(context.Background(), o.clusterOptions())
-}
-
-// clusterOptions returns the options of the store.
-func (o *Options) clusterOptions() cluster.Options {
-	x := &o.Store.NATS
-	remote, listen := cluster.Remote{URL: x.URL, Token: x.Token, NKey: x.NKeyFile, Creds: x.CredsFile, CA: x.CAFile, Cert: x.CertFile, Key: x.KeyFile, Replicas: x.Replicas}, cluster.Listen{}
-	if x.Listen != "" {
-		remote, listen = cluster.Remote{}, cluster.Listen{Address: x.Listen, Token: x.Token, CA: x.CAFile, Cert: x.CertFile, Key: x.KeyFile}
-	}
-	return cluster.Options{
-		Dir: o.Dir, Node: o.Store.Node, MaxStore: o.Store.MaxStore, Shards: o.Store.Shards, Sync: o.Store.Sync, Lease: o.Store.Lease, ReplayAge: eventAge(o.Store.ReplayAge), Log: o.Log,
-		Remote: remote, Listen: listen, Prefix: x.Prefix, Alike: []cluster.Setting{{Name: "replay-age", Value: o.Store.ReplayAge.String()}},
-	}
-}
-
 // eventAge returns how long events are stored: longer than the record of their stream
 // can outlive its last renewal. A record without its last event would look like the
 // record of a call that got no response.
@@ -396,6 +372,24 @@ func (d dispatcher) Delete(x *transport.Exchange) {
 		return
 	}
 	d.node.Delete(d.svc, &in)
+}
+
+// refuseForbidden refuses the request of an exchange whose caller lacks a scope, or was revoked. It reports whether it did.
+func (d dispatcher) refuseForbidden(x *transport.Exchange, in *actors.Input) bool {
+	s := d.svc.Handler.(*service)
+	if s.rt.auth.revokedMeanwhile(x) {
+		return true
+	}
+	refused := s.access.forbidMessage(in, x.Principal, &x.Msg, x.Body)
+	if refused == nil {
+		return false
+	}
+	var id []byte
+	if x.Msg.Kind == codec.Request {
+		id = x.Msg.ID
+	}
+	refused.Tell(x, id)
+	return true
 }
 
 // observer counts what the transport refuses and cuts, and logs the limits that were hit.

@@ -2,11 +2,14 @@ package troupe
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +19,8 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/scope"
+	"github.com/troupe-run/troupe/internal/skill"
+	"github.com/troupe-run/troupe/internal/template"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -241,6 +246,468 @@ func (s *Server) spokenRevisions(others []mcp.Revision) spoken {
 		return others
 	}
 	return mcp.Revisions()
+}
+
+// adviseReplaced tells of an item that another one of the same name has replaced. While the server is mounted, that is how a
+// program changes an item, and may do so often.
+func (s *Server) adviseReplaced(kind, name string) {
+	attrs := []slog.Attr{slog.String("kind", kind), slog.String("name", shownName(name))}
+	if here := s.mount.mountedService(); here != nil {
+		here.rt.hits.Rarely(slog.LevelInfo, "an item of a server was replaced by another of the same name", append(attrs, slog.String("server", here.id))...)
+		return
+	}
+	s.mount.logAdvice(advice{"two items of a server have the same name: the later one has replaced the other", attrs})
+}
+
+// adviseName tells of a name that the specification advises against: some clients refuse it.
+func (s *Server) adviseName(tool string) {
+	var odd []string
+	seen := map[rune]bool{}
+	for _, c := range tool {
+		if strings.ContainsRune("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.", c) || seen[c] {
+			continue
+		}
+		seen[c] = true
+		odd = append(odd, fmt.Sprintf("%q", c))
+	}
+	name := slog.String("name", shownName(tool))
+	if odd != nil {
+		s.mount.logAdvice(advice{"the name of a tool has characters that some clients do not take: the specification advises A-Z, a-z, 0-9, _, - and .",
+			[]slog.Attr{name, slog.String("characters", strings.Join(odd, " "))}})
+	}
+	if len(tool) > mostOfToolName {
+		s.mount.logAdvice(advice{"the name of a tool is longer than some clients take: the specification advises 128 characters at most",
+			[]slog.Attr{name, slog.Int("characters", len(tool))}})
+	}
+}
+
+// registerHandler adds a method or the handler of a notification. One of the same name is replaced, or refused unless replace is set.
+func (s *Server) registerHandler(to *sync.Map, kind, name string, replace bool, v any) error {
+	if !replace {
+		if _, taken := to.LoadOrStore(name, v); taken {
+			return fmt.Errorf("troupe: %s %w", kind, errTaken(name))
+		}
+		return nil
+	}
+	if _, replaced := to.Swap(name, v); replaced {
+		s.adviseReplaced(kind, name)
+	}
+	return nil
+}
+
+// findMethod finds a method that AddMethod has registered.
+func (s *Server) findMethod(name []byte) (*method, bool) {
+	m, ok := s.methods.Load(string(name))
+	if !ok {
+		return nil, false
+	}
+	return m.(*method), true
+}
+
+func (s *Server) addPage(p Page, replace bool) error {
+	if s == nil {
+		return fmt.Errorf("troupe: page %q: %w", p.URI, errNoServer)
+	}
+	meta, err := p.checkPage()
+	if err != nil {
+		return fmt.Errorf("troupe: page %q: %w", p.URI, err)
+	}
+	contents := mcp.TextResource(p.URI, protocol.MIMEApp, p.HTML)
+	contents.Meta, _ = withUI(nil, meta) // encoded before
+	r := mcp.Resource{URI: p.URI, Name: p.Name, Title: p.Title, Description: p.Description, MIMEType: protocol.MIMEApp,
+		Size: new(int64(len(p.HTML))), Icons: p.Icons}
+	if r.Meta, err = withUI(p.Meta, meta); err != nil {
+		return fmt.Errorf("troupe: page %q: %w", p.URI, err)
+	}
+	err = s.addResource(r, func(context.Context, *Call, string, map[string]string) ([]mcp.ResourceContents, error) {
+		return []mcp.ResourceContents{contents}, nil
+	}, replace)
+	if err == nil {
+		s.hasPages.Store(true)
+	}
+	return err
+}
+
+// RemovePrompts removes prompts. It ignores names that the server does not have.
+func (s *Server) RemovePrompts(names ...string) { s.prompts.removeItems(names...) }
+
+func (s *Server) addPrompt(p Prompt, handler PromptHandler, replace bool) error {
+	if s == nil {
+		return fmt.Errorf("troupe: prompt %q: %w", p.Name, errNoServer)
+	}
+	if err := checkName("prompt", p.Name); err != nil {
+		return err
+	}
+	if handler == nil {
+		return fmt.Errorf("troupe: prompt %q: %w", p.Name, errNoHandler)
+	}
+	if err := checkNeeds(p.Needs); err != nil {
+		return fmt.Errorf("troupe: prompt %q: %w", p.Name, err)
+	}
+	needs, err := s.guardScopes(p.Scopes)
+	if err != nil {
+		return fmt.Errorf("troupe: prompt %q: %w", p.Name, err)
+	}
+	p.Arguments, p.Icons, p.Meta, p.Scopes = slices.Clone(p.Arguments), slices.Clone(p.Icons), p.Meta.Clone(), slices.Clone(p.Scopes)
+	replaced, err := s.prompts.putItem(p.Name, &prompt{Prompt: p, handler: handler, needs: needs}, replace)
+	if err != nil {
+		return fmt.Errorf("troupe: prompt %w", err)
+	}
+	if replaced {
+		s.adviseReplaced("prompt", p.Name)
+	}
+	return nil
+}
+
+// RemoveResources removes resources. It ignores URIs that the server does not have, and those
+// of the files of skills: see [Server.RemoveSkills].
+func (s *Server) RemoveResources(uris ...string) {
+	s.resources.editItems(func(all map[string]*resource) bool {
+		before := len(all)
+		for _, uri := range uris {
+			if r, ok := all[uri]; ok && r.file == nil {
+				delete(all, uri)
+			}
+		}
+		return len(all) != before
+	})
+}
+
+// RemoveResourceTemplates removes templates. It ignores those that the server does not have.
+func (s *Server) RemoveResourceTemplates(templates ...string) { s.templates.removeItems(templates...) }
+
+// ResourceUpdated tells every session and listener that subscribed to uri that the
+// resource has changed, on all processes that share the store; see also ServerOptions.SubResources. Of several updates of a resource within
+// 100 ms the first is sent at once, and the others as one at the end of that time. It does
+// not wait for clients, and does nothing before the server is mounted.
+func (s *Server) ResourceUpdated(uri string) { s.mount.resourceUpdated(uri) }
+
+func (s *Server) addResource(r mcp.Resource, handler ResourceHandler, replace bool) error {
+	if s == nil {
+		return fmt.Errorf("troupe: resource %q: %w", r.URI, errNoServer)
+	}
+	if r.URI == "" || r.Name == "" {
+		return fmt.Errorf("troupe: resource %q: it needs a URI and a name", r.URI)
+	}
+	if handler == nil {
+		return fmt.Errorf("troupe: resource %q: %w", r.URI, errNoHandler)
+	}
+	needs, err := s.guardScopes(r.Scopes)
+	if err != nil {
+		return fmt.Errorf("troupe: resource %q: %w", r.URI, err)
+	}
+	r.Icons, r.Meta, r.Scopes = slices.Clone(r.Icons), r.Meta.Clone(), slices.Clone(r.Scopes)
+	if _, err := codec.Marshal(r); err != nil {
+		return fmt.Errorf("troupe: resource %q: %w", r.URI, err)
+	}
+	replaced, fault := false, error(nil)
+	s.resources.editItems(func(all map[string]*resource) bool {
+		var old *resource
+		switch old, replaced = all[r.URI]; {
+		case replaced && old.file != nil:
+			fault = fmt.Errorf("troupe: resource %q: it is a file of a skill, whose digest would no longer be right", r.URI)
+		case replaced && !replace:
+			fault = fmt.Errorf("troupe: resource %w", errTaken(r.URI))
+		default:
+			all[r.URI] = &resource{Resource: r, handler: handler, needs: needs}
+		}
+		return fault == nil
+	})
+	if fault != nil {
+		return fault
+	}
+	if replaced {
+		s.adviseReplaced("resource", r.URI)
+		s.mount.reviewListeners()
+	}
+	return nil
+}
+
+func (s *Server) addTemplate(t mcp.ResourceTemplate, handler ResourceHandler, replace bool) error {
+	if s == nil {
+		return fmt.Errorf("troupe: resource template %q: %w", t.URITemplate, errNoServer)
+	}
+	parsed, err := template.New(t.URITemplate)
+	if err != nil {
+		return fmt.Errorf("troupe: resource template %q: %w", t.URITemplate, err)
+	}
+	if t.Name == "" {
+		return fmt.Errorf("troupe: resource template %q: it needs a name", t.URITemplate)
+	}
+	if handler == nil {
+		return fmt.Errorf("troupe: resource template %q: %w", t.URITemplate, errNoHandler)
+	}
+	needs, err := s.guardScopes(t.Scopes)
+	if err != nil {
+		return fmt.Errorf("troupe: resource template %q: %w", t.URITemplate, err)
+	}
+	t.Icons, t.Meta, t.Scopes = slices.Clone(t.Icons), t.Meta.Clone(), slices.Clone(t.Scopes)
+	replaced, err := s.templates.putItem(t.URITemplate, &resourceTemplate{ResourceTemplate: t, parsed: parsed, handler: handler, needs: needs}, replace)
+	if err != nil {
+		return fmt.Errorf("troupe: resource template %w", err)
+	}
+	if replaced {
+		s.adviseReplaced("resource template", t.URITemplate)
+		s.mount.reviewListeners()
+	}
+	return nil
+}
+
+// findReader finds who reads uri for a caller with view v.
+func (s *Server) findReader(v *view, uri string) (found, bool) {
+	if r, ok := s.resources.getItem(uri); ok { // if v hides it, a template that matches must not show it
+		return found{handler: r.handler, uri: uri, needs: r.needs}, v.seesItem(r.item())
+	}
+	now := s.resources.now.Load()
+	like := now.spelledLike(uri)
+	for _, name := range like { // a template's handler gets its variables without escapes, and cannot tell the spellings apart
+		if !v.seesItem(now.byName[name].item()) {
+			return found{}, false
+		}
+	}
+	for _, name := range like {
+		if template.Same(name, uri) {
+			return found{handler: now.byName[name].handler, uri: name, needs: now.byName[name].needs}, true
+		}
+	}
+	templates := s.templates.now.Load()
+	if len(templates.names) == 0 {
+		return found{}, false
+	}
+	normal := template.Normal(uri)
+	for _, name := range templates.names {
+		t := templates.byName[name]
+		vars, ok := t.parsed.Match(normal)
+		if !ok || !v.seesItem(t.item()) {
+			continue
+		}
+		return found{t.handler, uri, vars, s.templateNeeds(now, t, vars)}, v == nil || !hidesVars(v, now, t, vars)
+	}
+	return found{}, false
+}
+
+// listedSpelling returns uri or, if it is another spelling of a resource's URI, that one: by it the resource is subscribed to.
+func (s *Server) listedSpelling(v *view, uri string) string {
+	if f, ok := s.findReader(v, uri); ok {
+		return f.uri
+	}
+	return uri
+}
+
+func (s *Server) addSkill(k Skill, replace bool) error {
+	fail := func(err error) error {
+		return fmt.Errorf("troupe: skill %q: %w", cmp.Or(k.Path, k.Dir, "."), err)
+	}
+	if s == nil {
+		return fail(errNoServer)
+	}
+	t, err := readSkills(k)
+	if err != nil {
+		return fail(err)
+	}
+	replaced, err := s.putSkills(t, replace)
+	if err != nil {
+		return fail(err)
+	}
+	if replaced {
+		s.adviseReplaced("skill", t.path)
+	}
+	for _, why := range t.odd {
+		s.mount.logAdvice(advice{"a SKILL.md within a skill makes no skill, and is served as a file alone", []slog.Attr{slog.String("skill", t.path), slog.String("why", why.Error())}})
+	}
+	return nil
+}
+
+// RemoveSkills removes skills by their Path, with those that lie in their directories. It
+// ignores paths that [AddSkill] was not given.
+func (s *Server) RemoveSkills(paths ...string) {
+	for _, p := range paths {
+		s.skills.editItems(func(all map[string]*skillEntry) bool {
+			i, ok := all[skillURI(p, skill.Main)]
+			if !ok || i.tree.path != p {
+				return false
+			}
+			_, _ = s.replaceFiles(i.tree, nil) // there is nothing that could be in the way
+			maps.DeleteFunc(all, func(_ string, k *skillEntry) bool { return k.tree == i.tree })
+			return true
+		})
+	}
+}
+
+// putSkills puts the skills of t in the place of those that have its path, or refuses to unless replace is set.
+func (s *Server) putSkills(t *skillTree, replace bool) (replaced bool, err error) {
+	var changed []string
+	s.skills.editItems(func(all map[string]*skillEntry) bool {
+		var before *skillTree
+		for _, k := range all {
+			switch {
+			case k.tree.path == t.path:
+				before = k.tree
+			case strings.HasPrefix(k.tree.path, t.path+"/"), strings.HasPrefix(t.path, k.tree.path+"/"):
+				err = fmt.Errorf("it and the skill %q lie in one another, and each lists all files of its directory: add them as one", k.tree.path)
+				return false
+			}
+		}
+		if replaced = before != nil; replaced && !replace {
+			err = errTaken(t.path)
+			return false
+		}
+		if changed, err = s.replaceFiles(before, t); err != nil {
+			return false
+		}
+		maps.DeleteFunc(all, func(_ string, k *skillEntry) bool { return k.tree == before })
+		for _, k := range t.skills {
+			all[k.entry.URI] = k
+		}
+		s.hasSkills.Store(true) // before clients are told of a change
+		return true
+	})
+	for _, uri := range changed {
+		s.ResourceUpdated(uri)
+	}
+	return replaced, err
+}
+
+// replaceFiles makes resources of the files of t in place of those of before; either may be nil. It returns the URIs of files that
+// were there with other bytes.
+func (s *Server) replaceFiles(before, t *skillTree) (changed []string, err error) {
+	s.resources.editItems(func(all map[string]*resource) bool {
+		if t != nil {
+			for uri := range t.files {
+				if old, ok := all[uri]; ok && (old.file == nil || old.file.tree != before) {
+					err = fmt.Errorf("there is another resource %q", uri)
+					return false
+				}
+			}
+		}
+		maps.DeleteFunc(all, func(_ string, r *resource) bool { return before != nil && r.file != nil && r.file.tree == before })
+		if t != nil {
+			maps.Copy(all, t.files)
+		}
+		return true
+	})
+	if err != nil || before == nil || t == nil {
+		return nil, err
+	}
+	for uri, r := range t.files {
+		if old, ok := before.files[uri]; ok && old.file.digest != r.file.digest {
+			changed = append(changed, uri)
+		}
+	}
+	slices.Sort(changed)
+	return changed, nil
+}
+
+// skillAt finds a skill by the URI of its SKILL.md, in any spelling.
+func (s *Server) skillAt(uri string) (*skillEntry, bool) {
+	now := s.skills.now.Load()
+	if k, ok := now.byName[uri]; ok {
+		return k, true
+	}
+	for _, name := range now.spelledLike(uri) {
+		if template.Same(name, uri) {
+			return now.byName[name], true
+		}
+	}
+	return nil, false
+}
+
+func (s *Server) addTool(t *tool, replace bool) error {
+	if s == nil {
+		return fmt.Errorf("troupe: tool %q: %w", t.Name, errNoServer)
+	}
+	needs, err := s.guardScopes(t.Scopes)
+	if err != nil {
+		return fmt.Errorf("troupe: tool %q: %w", t.Name, err)
+	}
+	t.needs = needs
+	replaced, err := s.tools.putItem(t.Name, t, replace)
+	if err != nil {
+		return fmt.Errorf("troupe: tool %w", err)
+	}
+	if t.runsLong() {
+		s.longTasks.Store(true)
+	}
+	if t.Task.beforeRun() && !s.hasTasks.Swap(true) {
+		if here := s.mount.mountedService(); here != nil {
+			here.rt.tasks.Serve(here.id)
+		}
+	}
+	if t.UI.Page != "" {
+		s.hasPages.Store(true)
+	}
+	if replaced {
+		s.adviseReplaced("tool", t.Name)
+	} else {
+		s.adviseName(t.Name)
+	}
+	return nil
+}
+
+// Tools returns the server's tools, in the order of their names, each as it was registered
+// and with its inferred schemas. They are copies: the caller may change them.
+func (s *Server) Tools() []Tool {
+	now := s.tools.now.Load()
+	all := make([]Tool, len(now.names))
+	for i, name := range now.names {
+		all[i] = now.byName[name].Tool.cloneTool()
+	}
+	return all
+}
+
+// RemoveTools removes tools. It ignores names that the server does not have.
+func (s *Server) RemoveTools(names ...string) { s.tools.removeItems(names...) }
+
+// FilterChanged makes the server call ServerOptions.Visible again: clients whose lists differ
+// from those announced last get a notification. Call it when the items that callers may see
+// have changed, but not the server's items. It holds for all processes that share the store.
+func (s *Server) FilterChanged() {
+	for list := range announced {
+		s.mount.listChanged(list)
+	}
+}
+
+// listDigest returns the digest of what v sees of a list, by its index in announced.
+func (s *Server) listDigest(list int, v *view) string {
+	switch list {
+	case listTools:
+		return s.tools.now.Load().digestFor(v)
+	case listPrompts:
+		return s.prompts.now.Load().digestFor(v)
+	}
+	digest := s.resources.now.Load().digestFor(v) + s.templates.now.Load().digestFor(v)
+	if skills := s.skills.now.Load(); len(skills.names) > 0 { // they change with their files, which may keep their sizes
+		digest += skills.digestFor(v)
+	}
+	return digest
+}
+
+// guardScopes checks the scopes of an item that is about to be added, and returns them with those of the server.
+func (s *Server) guardScopes(scopes []string) ([]string, error) {
+	if err := scope.Check(scopes); err != nil {
+		return nil, err
+	}
+	if len(scopes) > 0 {
+		s.scoped.Store(true)
+	}
+	return scope.Union(s.opts.Scopes, scopes), nil
+}
+
+// templateNeeds are the scopes that a template needs to read a resource with these variables. Where that is one of AddResource, which the template reads in
+// another form, it has the scopes of that, too: see hidesVars.
+func (s *Server) templateNeeds(now *snapshot[*resource], t *resourceTemplate, vars map[string]string) []string {
+	needs := t.needs
+	if !s.scoped.Load() {
+		return needs
+	}
+	for _, name := range now.names {
+		if r := now.byName[name]; len(r.Scopes) > 0 {
+			if of, ok := t.parsed.Match(template.Normal(name)); ok && isSubset(of, vars) {
+				needs = scope.Union(needs, r.needs)
+			}
+		}
+	}
+	return needs
 }
 
 // changeDelay gathers changes of a catalogue into one notification.

@@ -62,12 +62,6 @@ func (v *seenValues) noteValue(key string, raw []byte) {
 	v.all[key] = raw
 }
 
-// Session returns the values of the call's session.
-func (c *Call) Session() SessionValues { return SessionValues{c.peer.p, &c.values} }
-
-// Values returns the values of the session. Each call returns other SessionValues, which have read nothing yet: see Set.
-func (p *Peer) Values() SessionValues { return SessionValues{p.p, new(seenValues)} }
-
 // Get decodes the value of a key into the variable that into points to. It reports whether
 // there is such a value.
 func (s SessionValues) Get(ctx context.Context, key string, into any) (found bool, err error) {

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
-	"maps"
 	"net/url"
 	"path"
 	"regexp"
@@ -17,7 +15,6 @@ import (
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/skill"
-	"github.com/troupe-run/troupe/internal/template"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -68,46 +65,6 @@ func AddSkill(s *Server, k Skill) { must(s.addSkill(k, true)) }
 // TryAddSkill is AddSkill with an error in place of a panic, as [TryAddTool] is [AddTool]. It
 // refuses a skill whose Path another one has.
 func TryAddSkill(s *Server, k Skill) error { return s.addSkill(k, false) }
-
-func (s *Server) addSkill(k Skill, replace bool) error {
-	fail := func(err error) error {
-		return fmt.Errorf("troupe: skill %q: %w", cmp.Or(k.Path, k.Dir, "."), err)
-	}
-	if s == nil {
-		return fail(errNoServer)
-	}
-	t, err := readSkills(k)
-	if err != nil {
-		return fail(err)
-	}
-	replaced, err := s.putSkills(t, replace)
-	if err != nil {
-		return fail(err)
-	}
-	if replaced {
-		s.adviseReplaced("skill", t.path)
-	}
-	for _, why := range t.odd {
-		s.mount.logAdvice(advice{"a SKILL.md within a skill makes no skill, and is served as a file alone", []slog.Attr{slog.String("skill", t.path), slog.String("why", why.Error())}})
-	}
-	return nil
-}
-
-// RemoveSkills removes skills by their Path, with those that lie in their directories. It
-// ignores paths that [AddSkill] was not given.
-func (s *Server) RemoveSkills(paths ...string) {
-	for _, p := range paths {
-		s.skills.editItems(func(all map[string]*skillEntry) bool {
-			i, ok := all[skillURI(p, skill.Main)]
-			if !ok || i.tree.path != p {
-				return false
-			}
-			_, _ = s.replaceFiles(i.tree, nil) // there is nothing that could be in the way
-			maps.DeleteFunc(all, func(_ string, k *skillEntry) bool { return k.tree == i.tree })
-			return true
-		})
-	}
-}
 
 // skillEntry is a skill that a server offers.
 type skillEntry struct {
@@ -232,84 +189,6 @@ func (t *skillTree) fileOf(f skill.File) *resource {
 		},
 		file: &skillFile{tree: t, digest: f.Digest},
 	}
-}
-
-// putSkills puts the skills of t in the place of those that have its path, or refuses to unless replace is set.
-func (s *Server) putSkills(t *skillTree, replace bool) (replaced bool, err error) {
-	var changed []string
-	s.skills.editItems(func(all map[string]*skillEntry) bool {
-		var before *skillTree
-		for _, k := range all {
-			switch {
-			case k.tree.path == t.path:
-				before = k.tree
-			case strings.HasPrefix(k.tree.path, t.path+"/"), strings.HasPrefix(t.path, k.tree.path+"/"):
-				err = fmt.Errorf("it and the skill %q lie in one another, and each lists all files of its directory: add them as one", k.tree.path)
-				return false
-			}
-		}
-		if replaced = before != nil; replaced && !replace {
-			err = errTaken(t.path)
-			return false
-		}
-		if changed, err = s.replaceFiles(before, t); err != nil {
-			return false
-		}
-		maps.DeleteFunc(all, func(_ string, k *skillEntry) bool { return k.tree == before })
-		for _, k := range t.skills {
-			all[k.entry.URI] = k
-		}
-		s.hasSkills.Store(true) // before clients are told of a change
-		return true
-	})
-	for _, uri := range changed {
-		s.ResourceUpdated(uri)
-	}
-	return replaced, err
-}
-
-// replaceFiles makes resources of the files of t in place of those of before; either may be nil. It returns the URIs of files that
-// were there with other bytes.
-func (s *Server) replaceFiles(before, t *skillTree) (changed []string, err error) {
-	s.resources.editItems(func(all map[string]*resource) bool {
-		if t != nil {
-			for uri := range t.files {
-				if old, ok := all[uri]; ok && (old.file == nil || old.file.tree != before) {
-					err = fmt.Errorf("there is another resource %q", uri)
-					return false
-				}
-			}
-		}
-		maps.DeleteFunc(all, func(_ string, r *resource) bool { return before != nil && r.file != nil && r.file.tree == before })
-		if t != nil {
-			maps.Copy(all, t.files)
-		}
-		return true
-	})
-	if err != nil || before == nil || t == nil {
-		return nil, err
-	}
-	for uri, r := range t.files {
-		if old, ok := before.files[uri]; ok && old.file.digest != r.file.digest {
-			changed = append(changed, uri)
-		}
-	}
-	slices.Sort(changed)
-	return changed, nil
-}
-
-// skillAt finds a skill by the URI of its SKILL.md, in any spelling.
-func (s *Server) skillAt(uri string) (*skillEntry, bool) {
-	now := s.skills.now.Load()
-	if k, ok := now.byName[uri]; ok {
-		return k, true
-	}
-	for _, name := range now.spelledLike(uri) {
-		if template.Same(name, uri) {
-			return now.byName[name], true
-		}
-	}
-	return nil, false
 }
 
 // directory is a directory of files of skills, as one caller sees it.

@@ -167,22 +167,6 @@ func tryStep[T any](ctx context.Context, fn func(ctx context.Context) (T, error)
 	}
 }
 
-// Task returns the id of the task that the call runs for, "" if it is none, or none yet: see [TaskAutomatic].
-func (c *Call) Task() string {
-	if a := c.taskAttempt(); a != nil {
-		return a.Key.ID
-	}
-	return ""
-}
-
-// TaskMessage sets the message for people that clients see with the task. It does nothing in a call that is no task.
-func (c *Call) TaskMessage(ctx context.Context, message string) error {
-	if a := c.taskAttempt(); a != nil {
-		return forHandler(a.Say(ctx, message))
-	}
-	return nil
-}
-
 // taskKey names a task of the call's client.
 func (c *Call) taskKey(id string) worker.Key {
 	return worker.Key{Tenant: c.c.Peer().Key().Tenant, Server: c.svc.id, ID: id}
@@ -356,9 +340,6 @@ func taskMeta(meta []byte) (json.RawMessage, error) {
 	}
 	return codec.Marshal(all)
 }
-
-// Node returns the name of the node that runs the call ([StoreOptions].Node).
-func (c *Call) Node() string { return c.svc.rt.cluster.Name() }
 
 // detailedTask is a task as a reader of the extension sees it, with its result.
 func detailedTask(t worker.Snapshot, r mcp.Revision) (protocol.DetailedTask, error) {

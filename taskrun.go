@@ -197,32 +197,9 @@ type becoming struct {
 	attempt *worker.Attempt // nil: it became none
 }
 
-// runsLong reports whether a call that takes long becomes a task by itself.
-func (t *tool) runsLong() bool { return t.Task == TaskAutomatic && t.safe }
-
 // mayBecome reports whether the client may be one that handles tasks which it has not asked for. It does not decode what the client declares.
 func (c *Call) mayBecome() bool {
 	return protocol.Has(c.revision(), protocol.FeatureTasksExtension) && c.taskAttempt() == nil && codec.Optional(c.peer.p.Capabilities(), "extensions") != nil
-}
-
-// runLong runs the tool, and has the call become a task if that takes long. Where a middleware calls next several times, the first one promises that, for the
-// call as it came: its params are what a later run begins with, and its result is the one that the outermost middleware returns.
-func (t *tool) runLong(ctx context.Context, call *Call, args, dst []byte) (out []byte, err error) {
-	whole := call.asItCame()
-	if !whole.fate.CompareAndSwap(nil, promised) {
-		return t.run(ctx, call, args, dst)
-	}
-	whole.tool = t
-	whole.c.WhenLong((*longCall)(whole), t.TaskAfter)
-	returned := false
-	defer func() { // the handler may panic, or end the goroutine; a middleware may go on then
-		if !returned && call.passing == nil {
-			call.concludeTask(brokenResult)
-		}
-	}()
-	out, err = t.run(ctx, call, args, dst)
-	returned = true
-	return out, err
 }
 
 // longCall is a call whose handler runs, as its node sees it.

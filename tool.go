@@ -285,38 +285,6 @@ func newTool(t Tool, inferred *toolschema.Inferred) (*tool, error) {
 	return e, nil
 }
 
-func (s *Server) addTool(t *tool, replace bool) error {
-	if s == nil {
-		return fmt.Errorf("troupe: tool %q: %w", t.Name, errNoServer)
-	}
-	needs, err := s.guardScopes(t.Scopes)
-	if err != nil {
-		return fmt.Errorf("troupe: tool %q: %w", t.Name, err)
-	}
-	t.needs = needs
-	replaced, err := s.tools.putItem(t.Name, t, replace)
-	if err != nil {
-		return fmt.Errorf("troupe: tool %w", err)
-	}
-	if t.runsLong() {
-		s.longTasks.Store(true)
-	}
-	if t.Task.beforeRun() && !s.hasTasks.Swap(true) {
-		if here := s.mount.mountedService(); here != nil {
-			here.rt.tasks.Serve(here.id)
-		}
-	}
-	if t.UI.Page != "" {
-		s.hasPages.Store(true)
-	}
-	if replaced {
-		s.adviseReplaced("tool", t.Name)
-	} else {
-		s.adviseName(t.Name)
-	}
-	return nil
-}
-
 // cloneTool returns a copy that shares no memory with t that the program may write to.
 func (t Tool) cloneTool() Tool {
 	t.InputSchema, t.OutputSchema = slices.Clone(t.InputSchema), slices.Clone(t.OutputSchema)
@@ -327,17 +295,6 @@ func (t Tool) cloneTool() Tool {
 		t.Annotations = &a
 	}
 	return t
-}
-
-// Tools returns the server's tools, in the order of their names, each as it was registered
-// and with its inferred schemas. They are copies: the caller may change them.
-func (s *Server) Tools() []Tool {
-	now := s.tools.now.Load()
-	all := make([]Tool, len(now.names))
-	for i, name := range now.names {
-		all[i] = now.byName[name].Tool.cloneTool()
-	}
-	return all
 }
 
 // serviceTools is what a service does with its tools.
@@ -484,6 +441,33 @@ func (t *tool) appendResult(call *Call, dst []byte, r *mcp.CallToolResult) ([]by
 	return out, nil
 }
 
+// runsLong reports whether a call that takes long becomes a task by itself.
+func (t *tool) runsLong() bool { return t.Task == TaskAutomatic && t.safe }
+
+// runLong runs the tool, and has the call become a task if that takes long. Where a middleware calls next several times, the first one promises that, for the
+// call as it came: its params are what a later run begins with, and its result is the one that the outermost middleware returns.
+func (t *tool) runLong(ctx context.Context, call *Call, args, dst []byte) (out []byte, err error) {
+	whole := call.asItCame()
+	if !whole.fate.CompareAndSwap(nil, promised) {
+		return t.run(ctx, call, args, dst)
+	}
+	whole.tool = t
+	whole.c.WhenLong((*longCall)(whole), t.TaskAfter)
+	returned := false
+	defer func() { // the handler may panic, or end the goroutine; a middleware may go on then
+		if !returned && call.passing == nil {
+			call.concludeTask(brokenResult)
+		}
+	}()
+	out, err = t.run(ctx, call, args, dst)
+	returned = true
+	return out, err
+}
+
+func (t *tool) item() Item {
+	return Item{Kind: ItemTool, Name: t.Name, Annotations: t.Annotations, Meta: t.Meta}
+}
+
 // checkResult returns an error for a result that no client could read.
 func checkResult(r *mcp.CallToolResult) error {
 	if r.StructuredContent != nil && !codec.Valid(r.StructuredContent) {
@@ -500,9 +484,6 @@ func precompileTypes(types ...reflect.Type) {
 		}
 	}
 }
-
-// RemoveTools removes tools. It ignores names that the server does not have.
-func (s *Server) RemoveTools(names ...string) { s.tools.removeItems(names...) }
 
 // findTool finds a tool by a raw JSON string. It allocates only if the string has escapes.
 func (s *serviceTools) findTool(name []byte) (*tool, bool) {

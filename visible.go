@@ -3,7 +3,6 @@ package troupe
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -15,9 +14,7 @@ import (
 	"github.com/troupe-run/troupe/internal/guard"
 	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/scope"
-	"github.com/troupe-run/troupe/internal/template"
 	"github.com/troupe-run/troupe/mcp"
-	"github.com/troupe-run/troupe/transport"
 )
 
 // ItemKind is the kind of an item that a server offers.
@@ -46,14 +43,6 @@ type Item struct {
 	Meta mcp.Meta
 
 	others []Item // of which one must be visible in place of this one
-}
-
-func (t *tool) item() Item {
-	return Item{Kind: ItemTool, Name: t.Name, Annotations: t.Annotations, Meta: t.Meta}
-}
-func (p *prompt) item() Item { return Item{Kind: ItemPrompt, Name: p.Name, Meta: p.Meta} }
-func (t *resourceTemplate) item() Item {
-	return Item{Kind: ItemResourceTemplate, Name: t.URITemplate, Meta: t.ResourceTemplate.Meta}
 }
 
 // view is a server as one caller sees it; nil sees all of it.
@@ -170,29 +159,6 @@ func (s *serviceAccess) viewOf(who func() Principal) *view {
 	return &view{caller: who(), s: s.service}
 }
 
-// callerView returns the server as the caller of c sees it, for use by the goroutine that handles c.
-func (c *Call) callerView() *view {
-	v := c.svc.access.viewOf(c.Principal)
-	if v != nil {
-		v.within = true
-	}
-	return v
-}
-
-// visibleTool returns t if the caller may see it.
-func (c *Call) visibleTool(t *tool) *tool {
-	if t != nil && c.svc.srv.opts.Visible != nil && !c.callerView().seesItem(t.item()) {
-		return nil
-	}
-	return t
-}
-
-// visiblePrompt finds a prompt that the caller may see.
-func (c *Call) visiblePrompt(name string) (*prompt, bool) {
-	p, ok := c.svc.srv.prompts.getItem(name)
-	return p, ok && c.callerView().seesItem(p.item())
-}
-
 // ownerIn returns the principal that begins a session with initialize.
 func ownerIn(ctx context.Context) func() Principal {
 	return func() Principal { return ownedBy(actors.Owner(ctx)) }
@@ -247,30 +213,6 @@ func (v *view) forLater() *view {
 	return &view{caller: v.caller.withoutToken(), s: v.s}
 }
 
-// FilterChanged makes the server call ServerOptions.Visible again: clients whose lists differ
-// from those announced last get a notification. Call it when the items that callers may see
-// have changed, but not the server's items. It holds for all processes that share the store.
-func (s *Server) FilterChanged() {
-	for list := range announced {
-		s.mount.listChanged(list)
-	}
-}
-
-// listDigest returns the digest of what v sees of a list, by its index in announced.
-func (s *Server) listDigest(list int, v *view) string {
-	switch list {
-	case listTools:
-		return s.tools.now.Load().digestFor(v)
-	case listPrompts:
-		return s.prompts.now.Load().digestFor(v)
-	}
-	digest := s.resources.now.Load().digestFor(v) + s.templates.now.Load().digestFor(v)
-	if skills := s.skills.now.Load(); len(skills.names) > 0 { // they change with their files, which may keep their sizes
-		digest += skills.digestFor(v)
-	}
-	return digest
-}
-
 // changedLists returns the notifications of the lists whose digests differ.
 func changedLists(now, before string) (methods []string) {
 	have, had := strings.Split(now, " "), strings.Split(before, " ")
@@ -280,34 +222,6 @@ func changedLists(now, before string) (methods []string) {
 		}
 	}
 	return methods
-}
-
-// guardScopes checks the scopes of an item that is about to be added, and returns them with those of the server.
-func (s *Server) guardScopes(scopes []string) ([]string, error) {
-	if err := scope.Check(scopes); err != nil {
-		return nil, err
-	}
-	if len(scopes) > 0 {
-		s.scoped.Store(true)
-	}
-	return scope.Union(s.opts.Scopes, scopes), nil
-}
-
-// templateNeeds are the scopes that a template needs to read a resource with these variables. Where that is one of AddResource, which the template reads in
-// another form, it has the scopes of that, too: see hidesVars.
-func (s *Server) templateNeeds(now *snapshot[*resource], t *resourceTemplate, vars map[string]string) []string {
-	needs := t.needs
-	if !s.scoped.Load() {
-		return needs
-	}
-	for _, name := range now.names {
-		if r := now.byName[name]; len(r.Scopes) > 0 {
-			if of, ok := t.parsed.Match(template.Normal(name)); ok && isSubset(of, vars) {
-				needs = scope.Union(needs, r.needs)
-			}
-		}
-	}
-	return needs
 }
 
 // uriNeeds are the scopes that a resource needs, found or not.
@@ -401,24 +315,6 @@ func (s *serviceAccess) batchNeeds(body []byte, principal any) *[]string {
 	return &all
 }
 
-// refuseForbidden refuses the request of an exchange whose caller lacks a scope, or was revoked. It reports whether it did.
-func (d dispatcher) refuseForbidden(x *transport.Exchange, in *actors.Input) bool {
-	s := d.svc.Handler.(*service)
-	if s.rt.auth.revokedMeanwhile(x) {
-		return true
-	}
-	refused := s.access.forbidMessage(in, x.Principal, &x.Msg, x.Body)
-	if refused == nil {
-		return false
-	}
-	var id []byte
-	if x.Msg.Kind == codec.Request {
-		id = x.Msg.ID
-	}
-	refused.Tell(x, id)
-	return true
-}
-
 // grantedScopes returns the scopes of a caller; all says that it may do everything.
 func grantedScopes(principal any) (scopes []string, all bool) {
 	switch p := principal.(type) {
@@ -480,61 +376,6 @@ type denial struct {
 	no     *refusal.Refusal
 	err    *mcp.Error // of no
 	before *denial    // an earlier one of the same call
-}
-
-// requireScopes notes that the call needs scopes, or returns the error of a call whose caller lacks one.
-func (c *Call) requireScopes(needs []string) *mcp.Error {
-	if len(needs) == 0 {
-		return nil
-	}
-	refused := c.svc.access.refuseLackingScopes(c.c.Principal(), needs)
-	if refused == nil {
-		c.c.Need(needs)
-		return nil
-	}
-	of := &c.asItCame().denied
-	for {
-		d := &denial{refused, refused.Err.(*mcp.Error), of.Load()}
-		if of.CompareAndSwap(d.before, d) {
-			return d.err
-		}
-	}
-}
-
-// askForScopes has the response to the call be one that asks for scopes, if err is that of requireScopes.
-func (c *Call) askForScopes(err *mcp.Error) {
-	for d := c.denied.Load(); d != nil && err != nil; d = d.before {
-		if d.err == err {
-			c.c.Deny(d.no)
-			return
-		}
-	}
-}
-
-// Require returns nil if the scopes of the caller hold or imply the given ones, and otherwise an error for the handler to return, as it is or wrapped. It is for what
-// depends on the arguments of a call; what every call of an item needs are the item's Scopes.
-//
-//	if in.Delete {
-//		if err := call.Require("files:delete"); err != nil {
-//			return nil, err
-//		}
-//	}
-//
-// As long as nothing was sent of the response, the client of such an error gets status 403 with a challenge that has the scopes to ask for: those of the caller and those that the
-// call needs. After that, in a batch, in a task, and over HTTP+SSE it gets the error alone, with the same scopes in its data. So call Require first, before
-// [Call.Progress] and the like: and whoever resumes the response, or reads the task, needs only those scopes that were required before it began. Over stdio everything is allowed. A text that is no scope is
-// a mistake of the program, and an error of its own.
-func (c *Call) Require(scopes ...string) error {
-	if err := scope.Check(scopes); err != nil {
-		return fmt.Errorf("troupe: require: %w", err)
-	}
-	if len(scopes) == 0 {
-		return nil
-	}
-	if refused := c.requireScopes(scope.Union(c.c.Needs(), scopes)); refused != nil {
-		return refused
-	}
-	return nil
 }
 
 // refusesTo reports whether a listener lacks a scope that a resource needs. denied is set to the error then.
