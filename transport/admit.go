@@ -2,7 +2,6 @@ package transport
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -12,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -45,7 +43,7 @@ func (h *Handler) admitRequest(x *Exchange, w http.ResponseWriter, r *http.Reque
 			return authRefusal(err)
 		}
 		x.Principal = principal
-		if refused := x.moveCharge(); refused != nil {
+		if refused := x.charges.moveCharge(); refused != nil {
 			return refused
 		}
 	}
@@ -128,12 +126,12 @@ func (h *Handler) admitPost(x *Exchange, w http.ResponseWriter, r *http.Request)
 		return refused
 	}
 	refused := h.admitMessage(x, r)
-	if refused != nil && refused.After == 0 && x.account != nil && h.o.Owe != nil {
+	if refused != nil && refused.After == 0 && x.charges.account != nil && h.o.Owe != nil {
 		values := x.Msg.Values
 		if values == 0 { // it is no JSON: nobody has counted them
 			values = bytes.Count(x.Body, []byte{','})
 		}
-		h.o.Owe(x.account, len(x.Body), values)
+		h.o.Owe(x.charges.account, len(x.Body), values)
 	}
 	return refused
 }
@@ -143,37 +141,11 @@ func (h *Handler) admitMessage(x *Exchange, r *http.Request) *refusal.Refusal {
 	if refused := x.scanBody(r.Context()); refused != nil {
 		return refused
 	}
-	if refused := x.chargeValues(); refused != nil {
+	if refused := x.charges.chargeValues(); refused != nil {
 		return refusalWithID(&x.Msg, refused)
 	}
 	if x.Stateless || x.Msg.ProtocolVersion != nil && h.bothEras(x) || h.onlyStateless(x) && string(x.Msg.Method) != mcp.MethodInitialize {
 		return h.admitStateless(x, r.Header)
-	}
-	return nil
-}
-
-// isLarge reports whether the body costs so much that it is scanned in turn.
-func (x *Exchange) isLarge() bool { return len(x.Body) > limits.TurnBytes.Value() && x.account != nil }
-
-// scanBody scans the body. Large ones are scanned in turn, and none but the smallest while the client owes for others: to look at one of those
-// costs no more than to refuse it.
-func (x *Exchange) scanBody(ctx context.Context) *refusal.Refusal {
-	if len(x.Body) > limits.OwedBytes.Value() && x.account != nil && x.h.o.Debt != nil {
-		if wait := x.h.o.Debt(x.account); wait > 0 {
-			return refusal.Of(limits.PrincipalRate.Row).In(wait)
-		}
-	}
-	if x.isLarge() {
-		ctx, cancel := context.WithTimeout(ctx, limits.TurnWait.Value())
-		defer cancel()
-		turns := x.h.o.Accounts.Turns
-		if !turns.Take(ctx, x.account) {
-			return refusal.Turn
-		}
-		defer turns.Leave()
-	}
-	if err := codec.Scan(x.Body, &x.Msg, x.h.o.Limits); err != nil {
-		return refuseMessage(err)
 	}
 	return nil
 }
@@ -186,7 +158,7 @@ func (h *Handler) readBody(x *Exchange, w http.ResponseWriter, r *http.Request) 
 	if r.ContentLength == 0 {
 		return refusal.Empty
 	}
-	if refused := x.chargeBody(max(r.ContentLength, 0)); refused != nil { // before a byte of it is read
+	if refused := x.charges.chargeBody(max(r.ContentLength, 0)); refused != nil { // before a byte of it is read
 		return refused
 	}
 	x.body = codec.GetBuffer()
@@ -208,7 +180,7 @@ func (h *Handler) readBody(x *Exchange, w http.ResponseWriter, r *http.Request) 
 				more = min(more, int(left))
 			}
 			if r.ContentLength < 0 {
-				if refused := x.chargeBody(int64(len(b) + more)); refused != nil {
+				if refused := x.charges.chargeBody(int64(len(b) + more)); refused != nil {
 					return refused
 				}
 			}

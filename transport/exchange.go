@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
+	"runtime/debug"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/transport/server"
@@ -72,12 +75,6 @@ type Exchange struct {
 
 	plain
 
-	resumes       bool           // over HTTP/1.1, so that nothing refuses it but the number of connections
-	addressed     bool           // account was found for the address remote
-	account       *quota.Account // counts the bytes that are held for the client; nil until there are some
-	bodyCharged   int64          // of these, for the request
-	valuesCharged int64          // and for what decoding it makes
-
 	wake chan struct{} // inline: wakes ServeHTTP
 
 	// writing is held while another goroutine than that of ServeHTTP writes to w; ServeHTTP takes it before it returns.
@@ -98,9 +95,13 @@ type Exchange struct {
 	onGone       []func()
 
 	prev, next *Exchange // list of open streams, guarded by h.mu
+
+	charges exchangeCharges
+	writer  exchangeWriter
 }
 
 func (x *Exchange) beginRequest(h *Handler, w http.ResponseWriter, r *http.Request) {
+	x.bindParts()
 	x.h, x.w, x.base, x.remote, x.Header = h, w, r.Context(), r.RemoteAddr, r.Header
 	x.chunks = r.ProtoAtLeast(1, 1)
 	x.http1 = r.ProtoMajor == 1
@@ -118,6 +119,9 @@ func (x *Exchange) beginRequest(h *Handler, w http.ResponseWriter, r *http.Reque
 		x.wake = make(chan struct{}, 1)
 	}
 }
+
+// bindParts gives the parts of x the exchange that they are parts of.
+func (x *Exchange) bindParts() { x.charges.Exchange, x.writer.Exchange = x, x }
 
 // canHijack looks for a Hijacker as http.ResponseController does.
 func canHijack(w http.ResponseWriter) bool {
@@ -138,7 +142,7 @@ func (x *Exchange) releaseBody() {
 	x.Body, x.Msg, x.Header = nil, codec.Message{}, nil
 	x.body.Free()
 	x.body = nil
-	x.refundRequest()
+	x.charges.refundRequest()
 }
 
 // handlerReturned ends the exchange for the goroutine of ServeHTTP, which returns next. From here on nobody may write,
@@ -275,7 +279,7 @@ func (x *Exchange) endByClient() {
 	ended := x.s != nil && x.s.ended
 	x.mu.Unlock()
 	if !ended {
-		x.cutStream(cutClosed)
+		x.writer.cutStream(cutClosed)
 	}
 }
 
@@ -299,7 +303,7 @@ func (x *Exchange) Expired() error {
 
 // Account returns the account on which the bytes of the request are counted, nil if there is none. As long as the
 // request's bytes are valid, the account is not dropped.
-func (x *Exchange) Account() *quota.Account { return x.account }
+func (x *Exchange) Account() *quota.Account { return x.charges.account }
 
 // RemoteAddr returns the client's address as net/http has it, "host:port".
 func (x *Exchange) RemoteAddr() string { return x.remote }
@@ -368,9 +372,9 @@ func (x *Exchange) sendAnswer(status int, body []byte, retryAfter time.Duration,
 		return false
 	}
 	held := int64(len(body))
-	if held > requestBytes && x.chargeBytes(quota.Queues, held) != nil {
+	if held > requestBytes && x.charges.chargeBytes(quota.Queues, held) != nil {
 		x.mu.Unlock()
-		x.cutStream(cutMemory)
+		x.writer.cutStream(cutMemory)
 		return false
 	}
 	x.state, x.last = answered, last
@@ -379,7 +383,7 @@ func (x *Exchange) sendAnswer(status int, body []byte, retryAfter time.Duration,
 	x.writing.Lock()
 	x.setHeaders(w.Header())
 	if last {
-		x.closeAfter(w.Header())
+		x.writer.closeAfter(w.Header())
 	}
 	if x.h.isLeaving() { // also over HTTP/2, where net/http makes it a GOAWAY
 		w.Header().Set("Connection", "close")
@@ -396,7 +400,7 @@ func (x *Exchange) sendAnswer(status int, body []byte, retryAfter time.Duration,
 			x.mu.Unlock()
 		}
 		if held > requestBytes {
-			x.refundBytes(quota.Queues, held)
+			x.charges.refundBytes(quota.Queues, held)
 		}
 		x.writing.Unlock()
 		x.wakeWriter()
@@ -456,5 +460,237 @@ func (x *Exchange) abortIf(s *stream) {
 	x.mu.Unlock()
 	if cut {
 		panic(http.ErrAbortHandler)
+	}
+}
+
+// isLarge reports whether the body costs so much that it is scanned in turn.
+func (x *Exchange) isLarge() bool {
+	return len(x.Body) > limits.TurnBytes.Value() && x.charges.account != nil
+}
+
+// scanBody scans the body. Large ones are scanned in turn, and none but the smallest while the client owes for others: to look at one of those
+// costs no more than to refuse it.
+func (x *Exchange) scanBody(ctx context.Context) *refusal.Refusal {
+	if len(x.Body) > limits.OwedBytes.Value() && x.charges.account != nil && x.h.o.Debt != nil {
+		if wait := x.h.o.Debt(x.charges.account); wait > 0 {
+			return refusal.Of(limits.PrincipalRate.Row).In(wait)
+		}
+	}
+	if x.isLarge() {
+		ctx, cancel := context.WithTimeout(ctx, limits.TurnWait.Value())
+		defer cancel()
+		turns := x.h.o.Accounts.Turns
+		if !turns.Take(ctx, x.charges.account) {
+			return refusal.Turn
+		}
+		defer turns.Leave()
+	}
+	if err := codec.Scan(x.Body, &x.Msg, x.h.o.Limits); err != nil {
+		return refuseMessage(err)
+	}
+	return nil
+}
+
+// dispatcherReturned runs when the dispatcher has returned or panicked, or ends its goroutine.
+func (x *Exchange) dispatcherReturned() {
+	if v := recover(); v != nil {
+		if v != http.ErrAbortHandler {
+			x.h.o.Log.LogAttrs(x.base, slog.LevelError, "transport: dispatcher panicked", panicAttrs(v, debug.Stack())...)
+		}
+		x.mu.Lock()
+		streaming := x.s != nil
+		x.mu.Unlock()
+		if streaming || v == http.ErrAbortHandler {
+			x.writer.cutStream(cutPanic)
+		}
+	}
+	if !x.isSent() { // asked first, because each request comes here and a refusal is an allocation
+		id := x.Msg.ID
+		if x.Msg.Kind != codec.Request {
+			id = nil
+		}
+		refusal.Internal.Tell(x, id)
+	}
+	x.releaseBody()
+}
+
+// endsWithConnection reports whether what the client has begun ends with its connection.
+func (x *Exchange) endsWithConnection() bool { return x.Stateless || x.endpoint == sseEndpoint }
+
+// watchConnection makes sure that x is closed when the client closes conn. mu is held.
+func (x *Exchange) watchConnection(conn net.Conn) {
+	conn = belowTLS(conn)
+	if x.s.watch = x.h.hangups.watchConn(x, conn); x.s.watch == 0 {
+		x.s.reuse = nil // awaitHangup may take the start of the next request
+		go x.awaitHangup(conn)
+	}
+}
+
+// clientGone ends an exchange whose client is gone before anything was sent.
+func (x *Exchange) clientGone() {
+	if x.Stateless {
+		x.endByClient()
+		return
+	}
+	x.mu.Lock()
+	if x.state == fresh {
+		x.state = gone
+	}
+	x.mu.Unlock()
+}
+
+// isFresh reports whether nothing has been sent yet.
+func (x *Exchange) isFresh() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.state == fresh
+}
+
+// Open commits the response to text/event-stream and sends its header. At the SSE endpoint it also sends the event that
+// gives the address of the session's messages. It returns false if the client is gone, something was sent before, or
+// the handler is being closed.
+func (x *Exchange) Open() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	// Over HTTP/1 the client may only have closed its sending side; if it is gone, the first write notices. Where all ends
+	// with the connection, that is the end.
+	over := (x.endsWithConnection() || x.inline) && x.clientLeft()
+	if x.state != fresh || x.w == nil || over || !x.h.addStream(x) {
+		return false
+	}
+	header := x.w.Header()
+	x.setHeaders(header)
+	header["Content-Type"] = sseHeader
+	header["Cache-Control"] = cacheHeader
+	header["X-Accel-Buffering"] = bufferingHeader
+	x.s = &stream{charged: streamBytes}
+	x.charges.chargeBytesAnyway(quota.Queues, streamBytes)
+	x.state = streaming
+	if x.endpoint == sseEndpoint {
+		b := x.s.pendingBuffer()
+		b.B = appendEndpoint(b.B, x.messages, x.session)
+		x.s.flushPending()
+	}
+	if x.inline {
+		x.writer.closeAfter(header)
+		if x.writer.closesAfterStream() {
+			header.Set("Connection", "close")
+		}
+		x.wakeWriter()
+		return true
+	}
+	conn, rw, err := http.NewResponseController(x.w).Hijack()
+	if err != nil { // a wrapper promised what the connection cannot do
+		x.writer.pumpBeside(header)
+		return true
+	}
+	if x.stopWatching != nil {
+		x.stopWatching()
+	}
+	x.w = nil
+	x.s.conn, x.s.reuse = conn, x.writer.reuseOf(rw.Reader.Buffered())
+	if x.endsWithConnection() {
+		x.watchConnection(conn)
+	}
+	x.s.head = x.writer.appendHead(header)
+	x.writer.startWriter()
+	return true
+}
+
+// Event queues one server-sent event: an id unless it is "", a retry in milliseconds if it is over 0, and always data,
+// which is copied and may be empty. It cuts the connection if the event does not fit, see Options.MaxQueued. Without an
+// open stream it does nothing. At the SSE endpoint, whose clients know no ids, an event is one message on one line:
+// data, which must be JSON. Empty data sends nothing there.
+func (x *Exchange) Event(id string, retryMS int, data []byte) {
+	const around = 48 // bytes of an event beside its id and data
+	if x.endpoint == sseEndpoint && isBlank(data) {
+		return
+	}
+	x.mu.Lock()
+	if x.state != streaming {
+		x.mu.Unlock()
+		return
+	}
+	size, limit := len(id)+len(data)+around, x.h.o.MaxQueued
+	if !x.s.backlog.fitsEvent(x.s.queuedBytes(), size, limit) {
+		x.writer.endAndUnlock(cutQueue)
+		return
+	}
+	b := x.s.pendingBuffer()
+	if x.endpoint == sseEndpoint {
+		b.B = appendMessage(b.B, data)
+	} else {
+		b.B = appendEvent(b.B, id, retryMS, data)
+	}
+	x.s.backlog.noteQueued(x.s.queuedBytes(), size, limit, x.h.o.WriteTimeout)
+	if !x.writer.chargeQueue() {
+		x.writer.endAndUnlock(cutMemory)
+		return
+	}
+	x.mu.Unlock()
+}
+
+// Comment queues a comment, which keeps the connection alive and finds out whether the peer is. If anything is queued
+// already, that serves as well, and Comment adds nothing.
+func (x *Exchange) Comment() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.state == streaming && x.s.queuedBytes() == 0 {
+		b := x.s.pendingBuffer()
+		b.B = append(b.B, comment...)
+	}
+}
+
+// Flush hands what is queued to the connection's writer.
+func (x *Exchange) Flush() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.state != streaming || x.s.pending == nil {
+		return
+	}
+	x.s.flushPending()
+	x.writer.startWriter()
+}
+
+// Finish ends the stream once everything queued is written, flushed or not. It closes the connection, unless Reuse
+// keeps it. Later events are ignored.
+func (x *Exchange) Finish() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.state != streaming {
+		return
+	}
+	x.state = finishing
+	x.s.flushPending()
+	x.writer.startWriter()
+}
+
+// Cut closes the connection now; what is queued is lost. Before anything was sent, it breaks off the request without a
+// response.
+func (x *Exchange) Cut() { x.writer.cutStream(cutAsked) }
+
+// Room waits until less than half of MaxQueued is queued: then any event fits. Events that were not flushed count, so
+// call Flush first. It returns ErrGone when the connection is gone, or the cause of ctx.
+func (x *Exchange) Room(ctx context.Context) error {
+	for {
+		x.mu.Lock()
+		if x.state == gone || x.state == answered {
+			x.mu.Unlock()
+			return ErrGone
+		}
+		if x.s == nil || x.s.queuedBytes() < x.h.o.MaxQueued/2 {
+			x.mu.Unlock()
+			return nil
+		}
+		if x.s.room == nil {
+			x.s.room = make(chan struct{})
+		}
+		room := x.s.room
+		x.mu.Unlock()
+		select {
+		case <-room:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
 }

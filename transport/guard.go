@@ -199,7 +199,7 @@ func (p *passage) handOver(x *Exchange) bool {
 		return false
 	}
 	if p.account != nil {
-		x.account, x.addressed, x.bodyCharged = p.account, p.counted == x.remote, requestBytes
+		x.charges.account, x.charges.addressed, x.charges.bodyCharged = p.account, p.counted == x.remote, requestBytes
 	}
 	return true
 }

@@ -1,23 +1,13 @@
 package transport
 
-import "net"
+import (
+	"net"
+)
 
 // The client of a stateless stream cancels it by closing the connection, and that of HTTP+SSE ends its session. Nobody
 // reads from a connection that was taken over, so something must look for its end. On Linux one goroutine looks for all connections of a Handler
 // (hangup_linux.go), so that a stream costs nothing beside its connection. Elsewhere each connection has a goroutine,
 // awaitHangup below, whose stack is larger than all the rest of a stream.
-
-// endsWithConnection reports whether what the client has begun ends with its connection.
-func (x *Exchange) endsWithConnection() bool { return x.Stateless || x.endpoint == sseEndpoint }
-
-// watchConnection makes sure that x is closed when the client closes conn. mu is held.
-func (x *Exchange) watchConnection(conn net.Conn) {
-	conn = belowTLS(conn)
-	if x.s.watch = x.h.hangups.watchConn(x, conn); x.s.watch == 0 {
-		x.s.reuse = nil // awaitHangup may take the start of the next request
-		go x.awaitHangup(conn)
-	}
-}
 
 // readMost is how many bytes read takes from a client that has nothing to send, and throws away. If a client sends
 // more, the next write notices its end.

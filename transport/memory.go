@@ -58,9 +58,19 @@ func resumes(r *http.Request) bool {
 // Nameless is what a principal implements whose requests are counted on the account of their address.
 type Nameless interface{ Nameless() }
 
+// exchangeCharges counts on the account of a client what its exchange holds.
+type exchangeCharges struct {
+	*Exchange
+	resumes       bool           // over HTTP/1.1, so that nothing refuses it but the number of connections
+	addressed     bool           // account was found for the address remote
+	account       *quota.Account // counts the bytes that are held for the client; nil until there are some
+	bodyCharged   int64          // of these, for the request
+	valuesCharged int64          // and for what decoding it makes
+}
+
 // recallAccount has x counted on the account that its connection found for the same address before, if it is there still. Most connections have one
 // address for all of their requests.
-func (x *Exchange) recallAccount() {
+func (x *exchangeCharges) recallAccount() {
 	if x.conn == nil {
 		return
 	}
@@ -70,7 +80,7 @@ func (x *Exchange) recallAccount() {
 }
 
 // rememberAccount has the connection remember the account of x.
-func (x *Exchange) rememberAccount() {
+func (x *exchangeCharges) rememberAccount() {
 	o := &x.h.o
 	if x.conn == nil || x.account == nil || o.Accounts.Shared(x.account) {
 		return
@@ -82,9 +92,9 @@ func (x *Exchange) rememberAccount() {
 
 // chargeRequest counts the request before anything is done for it: on the account of its address, as long as nobody knows its principal. A
 // Guard may have counted it already.
-func (x *Exchange) chargeRequest(r *http.Request) *refusal.Refusal {
+func (x *exchangeCharges) chargeRequest(r *http.Request) *refusal.Refusal {
 	x.resumes = resumes(r)
-	if p := passageOf(r); p != nil && p.handOver(x) {
+	if p := passageOf(r); p != nil && p.handOver(x.Exchange) {
 		return nil
 	}
 	x.recallAccount()
@@ -97,7 +107,7 @@ func (x *Exchange) chargeRequest(r *http.Request) *refusal.Refusal {
 }
 
 // moveCharge moves the request to the account of its principal.
-func (x *Exchange) moveCharge() *refusal.Refusal {
+func (x *exchangeCharges) moveCharge() *refusal.Refusal {
 	o := &x.h.o
 	if o.Account == nil {
 		return nil
@@ -119,7 +129,7 @@ func (x *Exchange) moveCharge() *refusal.Refusal {
 }
 
 // chargeBytes counts n bytes more of a kind on the account of x, or returns why there is no room.
-func (x *Exchange) chargeBytes(k quota.Kind, n int64) (refused *refusal.Refusal) {
+func (x *exchangeCharges) chargeBytes(k quota.Kind, n int64) (refused *refusal.Refusal) {
 	if o := &x.h.o; o.Account != nil && n > 0 {
 		x.account, refused = o.chargeAccount(x.account, x.Principal, x.remote, k, n)
 	}
@@ -127,21 +137,21 @@ func (x *Exchange) chargeBytes(k quota.Kind, n int64) (refused *refusal.Refusal)
 }
 
 // chargeBytesAnyway counts n bytes that the account of x holds whether there is room or not.
-func (x *Exchange) chargeBytesAnyway(k quota.Kind, n int64) {
+func (x *exchangeCharges) chargeBytesAnyway(k quota.Kind, n int64) {
 	if o := &x.h.o; o.Account != nil {
 		x.account = o.chargeAccountAnyway(x.account, x.Principal, x.remote, k, n)
 	}
 }
 
 // refundBytes takes bytes off the account of x.
-func (x *Exchange) refundBytes(k quota.Kind, n int64) {
+func (x *exchangeCharges) refundBytes(k quota.Kind, n int64) {
 	if n != 0 && x.account != nil {
 		x.h.o.Accounts.Refund(x.account, k, n)
 	}
 }
 
 // chargeBody counts the request with n bytes of its body, those that were counted before included.
-func (x *Exchange) chargeBody(n int64) *refusal.Refusal {
+func (x *exchangeCharges) chargeBody(n int64) *refusal.Refusal {
 	more := requestBytes + n - x.bodyCharged
 	if x.resumes {
 		x.chargeBytesAnyway(quota.Bodies, more)
@@ -156,7 +166,7 @@ func (x *Exchange) chargeBody(n int64) *refusal.Refusal {
 }
 
 // chargeValues counts what decoding the request makes.
-func (x *Exchange) chargeValues() *refusal.Refusal {
+func (x *exchangeCharges) chargeValues() *refusal.Refusal {
 	n := int64(x.Msg.Values-fewValues) * valueBytes
 	if n <= 0 {
 		return nil
@@ -169,7 +179,7 @@ func (x *Exchange) chargeValues() *refusal.Refusal {
 }
 
 // refundRequest takes the request off its account.
-func (x *Exchange) refundRequest() {
+func (x *exchangeCharges) refundRequest() {
 	x.refundBytes(quota.Bodies, x.bodyCharged)
 	x.refundBytes(quota.Decoded, x.valuesCharged)
 	x.bodyCharged, x.valuesCharged = 0, 0

@@ -2,8 +2,6 @@ package transport
 
 import (
 	"net/http"
-	"strconv"
-	"time"
 
 	"github.com/troupe-run/troupe/transport/server"
 )
@@ -33,50 +31,4 @@ func plainOf(r *http.Request) *plain {
 
 func (p *plain) noteRequest(r *http.Request) {
 	p.conn, p.unread, p.timed = server.RequestConn(r), r.ContentLength != 0, endsWrites(r)
-}
-
-// respondUncached writes a whole response, with the media type that its header names if body is not empty. No cache may keep it, which would give
-// it to other clients (RFC 9110, 15.1). No slow reader can hold it up for more than WriteTimeout, and no body that does not come for more
-// than half of that. It ignores errors, because the peer is then gone.
-func (h *Handler) respondUncached(w http.ResponseWriter, status int, body []byte, p *plain) {
-	w.Header()["Cache-Control"] = noStore
-	h.writeResponse(w, status, body, p)
-}
-
-// writeResponse is respondUncached for a response whose header says what caches may do.
-func (h *Handler) writeResponse(w http.ResponseWriter, status int, body []byte, p *plain) {
-	if len(body) > 0 || status != http.StatusNoContent { // with a length, as the flush would have it sent in chunks otherwise
-		p.length[0] = strconv.Itoa(len(body))
-		w.Header()["Content-Length"] = p.length[:]
-	}
-	p.conn.EndHandler() // what is left is up to the client
-	defer p.conn.BeginHandler()
-	if p.unread {
-		h.endBody(w)
-	}
-	if p.timed {
-		writeBy(w, h.o.WriteTimeout)
-	}
-	h.writes.beginWatch(&p.watch, w)
-	defer h.writes.endWatch(&p.watch)
-	w.WriteHeader(status)
-	if len(body) > 0 {
-		_, _ = w.Write(body)
-	}
-	// The watchdog does not cover the server's own flush: the bytes must be out before the watch ends.
-	_ = http.NewResponseController(w).Flush()
-}
-
-// respondJSON is respondUncached for a body that is JSON.
-func (h *Handler) respondJSON(w http.ResponseWriter, status int, body []byte, p *plain) {
-	if len(body) > 0 {
-		w.Header()["Content-Type"] = jsonHeader
-	}
-	h.respondUncached(w, status, body, p)
-}
-
-// endBody bounds the time for the rest of a body that no handler reads. The server reads a small one to its end before it sends the
-// header of the response, so that this read must end before the time to write is over.
-func (h *Handler) endBody(w http.ResponseWriter) {
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(min(h.o.BodyTimeout, h.o.WriteTimeout) / 2))
 }

@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"net/http"
 	"strings"
 )
 
@@ -13,22 +12,6 @@ const (
 		"Mcp-Method, Mcp-Name, traceparent, tracestate"
 	paramPrefix = "mcp-param-"
 )
-
-// answerPreflight answers the request by which a browser asks what a page may send. Access-Control-Allow-Headers has no
-// wildcard for a prefix, nor one for requests with credentials, so it repeats the Mcp-Param-* that were asked for.
-func (h *Handler) answerPreflight(x *Exchange, w http.ResponseWriter, r *http.Request, methods string) {
-	header := w.Header()
-	header.Set("Allow", methods)
-	if header["Access-Control-Allow-Origin"] != nil {
-		header.Set("Access-Control-Allow-Methods", methods)
-		header.Set("Access-Control-Allow-Headers", allowedHeaders+paramHeaders(r.Header["Access-Control-Request-Headers"]))
-		header.Set("Access-Control-Max-Age", "600")
-		delete(header, "Access-Control-Expose-Headers")
-	} else {
-		header.Set("Vary", "Origin")
-	}
-	h.respondUncached(w, http.StatusNoContent, nil, &x.plain)
-}
 
 // paramHeaders lists the names of parameters' headers in asked, each after a comma.
 func paramHeaders(asked []string) string {

@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/protocol"
-	"github.com/troupe-run/troupe/mcp"
 	"github.com/troupe-run/troupe/transport/server"
 	"github.com/troupe-run/troupe/transport/server/http1"
 )
@@ -136,25 +134,4 @@ func (l *reuse) awaitRequest(c net.Conn) {
 		}
 	}
 	_ = c.Close()
-}
-
-// closesAfterStream reports whether the connection of a stream that begins will be closed after it, because the server ends.
-// Clients of revisions without priming come back when a stream breaks, but not when a response has ended well. So the
-// end must not be announced to them: see Reuse.
-func (x *Exchange) closesAfterStream() bool {
-	if !x.h.isLeaving() || x.Stateless {
-		return x.h.isLeaving()
-	}
-	r, _ := mcp.ParseRevision(x.Version)
-	return protocol.Has(r, protocol.FeatureStreamPriming)
-}
-
-// reuseOf returns where to put the connection of x after its stream, or nil if the connection must be closed. It must
-// be if ahead, the number of bytes already read from it, is not 0: nobody can give them back.
-func (x *Exchange) reuseOf(ahead int) *reuse {
-	if !x.chunks || x.closes || ahead > 0 || x.closesAfterStream() {
-		return nil
-	}
-	l, _ := x.base.Value(reuseKey{}).(*reuse)
-	return l
 }

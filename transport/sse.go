@@ -45,43 +45,6 @@ func (e endpoint) allowHeader() string {
 // sessionParam is the query parameter that names the session of a message.
 const sessionParam = "sessionId"
 
-// SSE returns the handler of the GET that opens a session of the HTTP+SSE transport (2024-11-05). The session lives as
-// long as its connection. Its first event gives the address of the session's messages: the path of the request as the
-// client wrote it, with messages as its last segment, and the id of the session. So the address is right below any
-// prefix that a mux strips; what a proxy cuts off comes before it, see Options.PublicPath. A POST is answered with 405,
-// which tells a client that tries the newer transport first to fall back.
-//
-// If the dispatcher is no [Connector], every request is answered with 404.
-func (h *Handler) SSE(messages string) http.Handler {
-	if _, ok := h.d.(Connector); !ok {
-		return http.HandlerFunc(h.serveNothing)
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h.serveExchange(&Exchange{endpoint: sseEndpoint, messages: h.o.PublicPath + siblingPath(r, messages)}, w, r)
-	})
-}
-
-// Messages returns the handler of the POSTs of the HTTP+SSE transport, each of one message for the session that the
-// query parameter sessionId names. If the dispatcher is no [Connector], every request is answered with 404.
-func (h *Handler) Messages() http.Handler {
-	if _, ok := h.d.(Connector); !ok {
-		return http.HandlerFunc(h.serveNothing)
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h.serveExchange(&Exchange{endpoint: messagesEndpoint}, w, r)
-	})
-}
-
-// serveNothing answers a request for an endpoint that the dispatcher does not serve.
-func (h *Handler) serveNothing(w http.ResponseWriter, r *http.Request) {
-	g := &Guard{h}
-	g.Serve(w, r, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !g.Refuse(w, r) {
-			g.Respond(w, r, http.StatusNotFound, nil)
-		}
-	}), false)
-}
-
 // siblingPath returns the escaped path of r with its last segment replaced. It reads the request line, since a mux may have
 // cut off the start of r.URL.
 func siblingPath(r *http.Request, last string) string {

@@ -68,12 +68,6 @@ func ofSessions(version string) mcp.Revision {
 	return 0
 }
 
-// onlyStateless reports whether a request is of a revision with sessions, of which the server speaks none, and of no session
-// that began when it did.
-func (h *Handler) onlyStateless(x *Exchange) bool {
-	return len(h.o.Revisions) == 0 && h.bothEras(x) && x.SessionID == ""
-}
-
 // agreedValue returns the value of a header that may have come several times, in lines or in a list: clients and gateways add one
 // that is there already, and fetch joins the two (RFC 9110, 5.3). Copies that are equal count as one; others are returned
 // together, as a value that nothing is equal to.

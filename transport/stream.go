@@ -2,16 +2,19 @@ package transport
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"strconv"
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/mcp"
 	"github.com/troupe-run/troupe/transport/server"
 )
 
@@ -134,59 +137,13 @@ func (s *stream) takeBatch(chunks, last bool) (batch []byte, buf *codec.Buffer) 
 	return batch, buf
 }
 
-// Open commits the response to text/event-stream and sends its header. At the SSE endpoint it also sends the event that
-// gives the address of the session's messages. It returns false if the client is gone, something was sent before, or
-// the handler is being closed.
-func (x *Exchange) Open() bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	// Over HTTP/1 the client may only have closed its sending side; if it is gone, the first write notices. Where all ends
-	// with the connection, that is the end.
-	over := (x.endsWithConnection() || x.inline) && x.clientLeft()
-	if x.state != fresh || x.w == nil || over || !x.h.addStream(x) {
-		return false
-	}
-	header := x.w.Header()
-	x.setHeaders(header)
-	header["Content-Type"] = sseHeader
-	header["Cache-Control"] = cacheHeader
-	header["X-Accel-Buffering"] = bufferingHeader
-	x.s = &stream{charged: streamBytes}
-	x.chargeBytesAnyway(quota.Queues, streamBytes)
-	x.state = streaming
-	if x.endpoint == sseEndpoint {
-		b := x.s.pendingBuffer()
-		b.B = appendEndpoint(b.B, x.messages, x.session)
-		x.s.flushPending()
-	}
-	if x.inline {
-		x.closeAfter(header)
-		if x.closesAfterStream() {
-			header.Set("Connection", "close")
-		}
-		x.wakeWriter()
-		return true
-	}
-	conn, rw, err := http.NewResponseController(x.w).Hijack()
-	if err != nil { // a wrapper promised what the connection cannot do
-		x.pumpBeside(header)
-		return true
-	}
-	if x.stopWatching != nil {
-		x.stopWatching()
-	}
-	x.w = nil
-	x.s.conn, x.s.reuse = conn, x.reuseOf(rw.Reader.Buffered())
-	if x.endsWithConnection() {
-		x.watchConnection(conn)
-	}
-	x.s.head = x.appendHead(header)
-	x.startWriter()
-	return true
+// exchangeWriter writes the event stream of an exchange to its connection.
+type exchangeWriter struct {
+	*Exchange
 }
 
 // pumpBeside starts a goroutine that writes. ServeHTTP waits for it when the dispatcher has returned. mu is held.
-func (x *Exchange) pumpBeside(header http.Header) {
+func (x *exchangeWriter) pumpBeside(header http.Header) {
 	x.wake = make(chan struct{}, 1)
 	x.closeAfter(header)
 	x.s.pumped = make(chan struct{})
@@ -208,14 +165,14 @@ var (
 
 // closeAfter announces that the connection is closed after the stream, because its write deadline stays set. HTTP/2 has
 // a deadline for each stream.
-func (x *Exchange) closeAfter(header http.Header) {
+func (x *exchangeWriter) closeAfter(header http.Header) {
 	if x.http1 {
 		header.Set("Connection", "close")
 	}
 }
 
 // appendHead returns the status line and headers of a response on a connection that was taken over.
-func (x *Exchange) appendHead(header http.Header) []byte {
+func (x *exchangeWriter) appendHead(header http.Header) []byte {
 	var b bytes.Buffer
 	b.Grow(512)
 	if x.chunks {
@@ -234,39 +191,6 @@ func (x *Exchange) appendHead(header http.Header) []byte {
 	return b.Bytes()
 }
 
-// Event queues one server-sent event: an id unless it is "", a retry in milliseconds if it is over 0, and always data,
-// which is copied and may be empty. It cuts the connection if the event does not fit, see Options.MaxQueued. Without an
-// open stream it does nothing. At the SSE endpoint, whose clients know no ids, an event is one message on one line:
-// data, which must be JSON. Empty data sends nothing there.
-func (x *Exchange) Event(id string, retryMS int, data []byte) {
-	const around = 48 // bytes of an event beside its id and data
-	if x.endpoint == sseEndpoint && isBlank(data) {
-		return
-	}
-	x.mu.Lock()
-	if x.state != streaming {
-		x.mu.Unlock()
-		return
-	}
-	size, limit := len(id)+len(data)+around, x.h.o.MaxQueued
-	if !x.s.backlog.fitsEvent(x.s.queuedBytes(), size, limit) {
-		x.endAndUnlock(cutQueue)
-		return
-	}
-	b := x.s.pendingBuffer()
-	if x.endpoint == sseEndpoint {
-		b.B = appendMessage(b.B, data)
-	} else {
-		b.B = appendEvent(b.B, id, retryMS, data)
-	}
-	x.s.backlog.noteQueued(x.s.queuedBytes(), size, limit, x.h.o.WriteTimeout)
-	if !x.chargeQueue() {
-		x.endAndUnlock(cutMemory)
-		return
-	}
-	x.mu.Unlock()
-}
-
 // pendingBuffer returns the buffer of events that are queued and not flushed.
 func (s *stream) pendingBuffer() *codec.Buffer {
 	if s.pending == nil {
@@ -276,46 +200,7 @@ func (s *stream) pendingBuffer() *codec.Buffer {
 	return s.pending
 }
 
-// Comment queues a comment, which keeps the connection alive and finds out whether the peer is. If anything is queued
-// already, that serves as well, and Comment adds nothing.
-func (x *Exchange) Comment() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.state == streaming && x.s.queuedBytes() == 0 {
-		b := x.s.pendingBuffer()
-		b.B = append(b.B, comment...)
-	}
-}
-
-// Flush hands what is queued to the connection's writer.
-func (x *Exchange) Flush() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.state != streaming || x.s.pending == nil {
-		return
-	}
-	x.s.flushPending()
-	x.startWriter()
-}
-
-// Finish ends the stream once everything queued is written, flushed or not. It closes the connection, unless Reuse
-// keeps it. Later events are ignored.
-func (x *Exchange) Finish() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.state != streaming {
-		return
-	}
-	x.state = finishing
-	x.s.flushPending()
-	x.startWriter()
-}
-
-// Cut closes the connection now; what is queued is lost. Before anything was sent, it breaks off the request without a
-// response.
-func (x *Exchange) Cut() { x.cutStream(cutAsked) }
-
-func (x *Exchange) cutStream(reason string) {
+func (x *exchangeWriter) cutStream(reason string) {
 	x.mu.Lock()
 	switch x.state {
 	case fresh:
@@ -335,34 +220,8 @@ func (x *Exchange) cutStream(reason string) {
 	}
 }
 
-// Room waits until less than half of MaxQueued is queued: then any event fits. Events that were not flushed count, so
-// call Flush first. It returns ErrGone when the connection is gone, or the cause of ctx.
-func (x *Exchange) Room(ctx context.Context) error {
-	for {
-		x.mu.Lock()
-		if x.state == gone || x.state == answered {
-			x.mu.Unlock()
-			return ErrGone
-		}
-		if x.s == nil || x.s.queuedBytes() < x.h.o.MaxQueued/2 {
-			x.mu.Unlock()
-			return nil
-		}
-		if x.s.room == nil {
-			x.s.room = make(chan struct{})
-		}
-		room := x.s.room
-		x.mu.Unlock()
-		select {
-		case <-room:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
 // startWriter makes sure that a writer runs. mu is held.
-func (x *Exchange) startWriter() {
+func (x *exchangeWriter) startWriter() {
 	if x.s.conn == nil {
 		x.wakeWriter()
 		return
@@ -374,7 +233,7 @@ func (x *Exchange) startWriter() {
 }
 
 // noteWritten notes that n bytes are written, and wakes the callers that wait for room. mu is held.
-func (x *Exchange) noteWritten(n int) {
+func (x *exchangeWriter) noteWritten(n int) {
 	s := x.s
 	s.writing -= min(n, s.writing)
 	s.backlog.noteWritten(n, s.queuedBytes())
@@ -386,7 +245,7 @@ func (x *Exchange) noteWritten(n int) {
 }
 
 // writeQueued writes to a connection that was taken over until nothing is left.
-func (x *Exchange) writeQueued() {
+func (x *exchangeWriter) writeQueued() {
 	x.mu.Lock()
 	for x.state != gone {
 		batch, buf := x.s.takeBatch(x.chunks, x.state == finishing)
@@ -423,7 +282,7 @@ func (x *Exchange) writeQueued() {
 	x.mu.Unlock()
 }
 
-func (x *Exchange) writeFault(err error) string {
+func (x *exchangeWriter) writeFault(err error) string {
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
 		return cutTimeout
@@ -432,7 +291,7 @@ func (x *Exchange) writeFault(err error) string {
 }
 
 // goneReason returns the reason of a cut when the client is gone.
-func (x *Exchange) goneReason() string {
+func (x *exchangeWriter) goneReason() string {
 	if x.endsWithConnection() {
 		return cutClosed
 	}
@@ -440,7 +299,7 @@ func (x *Exchange) goneReason() string {
 }
 
 // endAndUnlock makes a stream gone. reason says why it is cut; "" means that it ended well. mu is held, and released.
-func (x *Exchange) endAndUnlock(reason string) {
+func (x *exchangeWriter) endAndUnlock(reason string) {
 	if x.state == gone {
 		x.mu.Unlock()
 		return
@@ -451,7 +310,7 @@ func (x *Exchange) endAndUnlock(reason string) {
 	s.pending.Free()
 	s.out.Free()
 	s.pending, s.out, s.head = nil, nil, nil
-	x.refundBytes(quota.Queues, s.charged)
+	x.charges.refundBytes(quota.Queues, s.charged)
 	s.charged = 0
 	if s.room != nil {
 		close(s.room)
@@ -475,7 +334,7 @@ func (x *Exchange) endAndUnlock(reason string) {
 	if !s.cut && conn != nil && (s.reuse == nil || !s.reuse.keepConn(conn)) {
 		closeLingering(conn)
 	}
-	x.h.removeStream(x)
+	x.h.removeStream(x.Exchange)
 	x.wakeWriter()
 	if s.cut && x.h.o.Observer != nil {
 		x.h.o.Observer.Cut(reason)
@@ -515,13 +374,13 @@ func queueCharge(n int) int64 {
 }
 
 // chargeQueue counts what is queued. It returns false if there is no room for that. mu is held.
-func (x *Exchange) chargeQueue() bool {
+func (x *exchangeWriter) chargeQueue() bool {
 	s := x.s
 	want := queueCharge(s.queuedBytes())
 	if want <= s.charged {
 		return true
 	}
-	if x.chargeBytes(quota.Queues, want-s.charged) != nil {
+	if x.charges.chargeBytes(quota.Queues, want-s.charged) != nil {
 		return false
 	}
 	s.charged = want
@@ -529,10 +388,123 @@ func (x *Exchange) chargeQueue() bool {
 }
 
 // refundQueue takes off what is not queued any more. mu is held.
-func (x *Exchange) refundQueue() {
+func (x *exchangeWriter) refundQueue() {
 	s := x.s
 	if want := queueCharge(s.queuedBytes()); want < s.charged {
-		x.refundBytes(quota.Queues, s.charged-want)
+		x.charges.refundBytes(quota.Queues, s.charged-want)
 		s.charged = want
 	}
+}
+
+// pumpStream writes an event stream through w until the stream ends. Nothing else uses w meanwhile. If w, which the program may have wrapped,
+// panics, the stream is cut: its caller aborts the request then.
+func (x *exchangeWriter) pumpStream(w http.ResponseWriter) {
+	defer func() {
+		if v := recover(); v != nil && v != http.ErrAbortHandler {
+			x.h.o.Log.LogAttrs(x.base, slog.LevelError, "transport: a response panicked", panicAttrs(v, debug.Stack())...)
+		}
+		x.cutStream(cutPanic) // unless it has ended
+	}()
+	rc, done := http.NewResponseController(w), x.base.Done()
+	for started := false; ; {
+		x.mu.Lock()
+		if x.state == gone {
+			x.w = nil
+			x.mu.Unlock()
+			return
+		}
+		batch, buf := x.s.takeBatch(false, x.state == finishing)
+		if len(batch) == 0 && started {
+			if x.s.ended {
+				// net/http writes the end of the response after the return.
+				_ = rc.SetWriteDeadline(time.Now().Add(x.h.o.WriteTimeout))
+				x.w = nil
+				x.endAndUnlock("")
+				return
+			}
+			x.mu.Unlock()
+			select {
+			case <-x.wake:
+			case <-done:
+				if done = nil; x.clientLeft() {
+					x.cutStream(x.goneReason())
+				}
+			}
+			continue
+		}
+		if len(batch) == 0 && !x.s.ended {
+			batch = []byte(comment) // with the header: see firstChunk
+		}
+		x.mu.Unlock()
+		begins := !started
+		if begins {
+			if x.unread { // the server reads it before it sends the header
+				x.h.endBody(w)
+			}
+			w.WriteHeader(http.StatusOK)
+			started = true
+		}
+		err := x.writeBatch(w, rc, batch)
+		if begins && x.unread { // or the server would take its end for that of the client
+			_ = rc.SetReadDeadline(time.Time{})
+		}
+		buf.Free()
+		x.mu.Lock()
+		x.s.writing = 0
+		x.noteWritten(0)
+		if err != nil {
+			x.w = nil
+			x.endAndUnlock(x.writeFault(err))
+			return
+		}
+		x.mu.Unlock()
+	}
+}
+
+// writeBatch writes one batch and flushes it.
+func (x *exchangeWriter) writeBatch(w http.ResponseWriter, rc *http.ResponseController, batch []byte) error {
+	for {
+		x.mu.Lock()
+		if x.state == gone || x.hasLeft() {
+			x.mu.Unlock()
+			return ErrGone
+		}
+		// Under mu, so that this never extends the deadline that a Cut sets.
+		_ = rc.SetWriteDeadline(time.Now().Add(x.h.o.WriteTimeout))
+		x.mu.Unlock()
+		n, err := w.Write(batch[:min(len(batch), maxWrite)])
+		if err == nil {
+			err = rc.Flush()
+		}
+		if err != nil && !errors.Is(err, http.ErrNotSupported) {
+			return err
+		}
+		x.mu.Lock()
+		x.noteWritten(n)
+		x.mu.Unlock()
+		if batch = batch[n:]; len(batch) == 0 {
+			return nil
+		}
+	}
+}
+
+// closesAfterStream reports whether the connection of a stream that begins will be closed after it, because the server ends.
+// Clients of revisions without priming come back when a stream breaks, but not when a response has ended well. So the
+// end must not be announced to them: see Reuse.
+func (x *exchangeWriter) closesAfterStream() bool {
+	if !x.h.isLeaving() || x.Stateless {
+		return x.h.isLeaving()
+	}
+	r, _ := mcp.ParseRevision(x.Version)
+	return protocol.Has(r, protocol.FeatureStreamPriming)
+}
+
+// reuseOf returns where to put the connection of x after its stream, or nil if the connection must be closed. It must
+// be if ahead, the number of bytes already read from it, is not 0: nobody can give them back.
+func (x *exchangeWriter) reuseOf(ahead int) *reuse {
+	if !x.chunks || x.closes || ahead > 0 || x.closesAfterStream() {
+		return nil
+	}
+	l, _ := x.base.Value(reuseKey{}).(*reuse)
+	return l
 }

@@ -55,23 +55,6 @@ func Kept[T any](r *http.Request) *T {
 	return v
 }
 
-// BeginHandler keeps the connection from being closed to make room, until EndHandler. A nil Conn does nothing.
-func (g *Conn) BeginHandler() {
-	if g != nil {
-		g.room.handlers.Add(1)
-	}
-}
-
-// EndHandler ends what BeginHandler has begun.
-func (g *Conn) EndHandler() {
-	if g != nil {
-		g.room.handlers.Add(-1)
-	}
-}
-
-// Handlers returns how many requests keep the connection's place: BeginHandler less EndHandler.
-func (g *Conn) Handlers() int64 { return g.room.handlers.Load() }
-
 const (
 	// candidates is how many connections are looked at for one that can make room.
 	candidates = 64
@@ -157,34 +140,4 @@ func (d *Listener) makeRoom(own int) (made, taken bool) {
 	d.forgetConn(first.conn)
 	closeAtOnce(first.conn.Conn)
 	return true, true
-}
-
-// asCandidate returns the connection as one that can make room, if it can. The listener's mu is held.
-func (g *Conn) asCandidate(owned int, now int64) (candidate, bool) {
-	g.mu.Lock()
-	idle, closing := g.idle, g.closing
-	g.mu.Unlock()
-	writing := g.writes.since.Load()
-	waits := idle || g.Handlers() <= 0 || writing > 0 && now-writing >= int64(stalledAfter)
-	return candidate{g, owned, idle, g.room.since.Load()}, waits && !closing
-}
-
-// closeForRoom makes an idle connection close to make room, and reports whether it will unless a request has come.
-func (g *Conn) closeForRoom() bool {
-	g.closeIfIdle()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closing && !g.leaving {
-		g.leaving = true
-		g.listener.leaving.Add(1)
-	}
-	return g.closing
-}
-
-// cancelLeaving takes back that the connection makes room, or has made it. mu is held.
-func (g *Conn) cancelLeaving() {
-	if g.leaving {
-		g.leaving = false
-		g.listener.leaving.Add(-1)
-	}
 }
