@@ -55,9 +55,9 @@ type drainer struct {
 	leaving    atomic.Bool   // it drains: clients must take other connections
 	under      atomic.Int64  // requests that came since leaving, and are being served
 	drained    chan struct{} // closed when the drain is over
+	drainError error         // what it returned, once drained is closed
 	dismiss    sync.Once     // closes dismissed
 	dismissed  chan struct{} // closed when an operator has Serve end
-	drainError error         // what it returned, once drained is closed
 }
 
 // drainCalls is Drain. door is the listener of Serve, and is shut when no new client may come in;
