@@ -28,7 +28,7 @@ const (
 
 // tangled are the packages that are beyond that, with the figures that they may not exceed.
 var tangled = map[string]struct{ knot, methods int }{
-	"":                    {32, 95}, // service
+	"":                    {32, 51}, // Call
 	"actors":              {32, 75}, // sessionActor
 	"auth":                {14, 0},
 	"bench/loadgen":       {18, 0},
@@ -40,7 +40,7 @@ var tangled = map[string]struct{ knot, methods int }{
 	"internal/sim":        {0, 44},  // Link
 	"internal/task":       {0, 26},  // Record
 	"internal/worker":     {17, 53}, // Pool
-	"transport":           {16, 69}, // Exchange
+	"transport":           {0, 44},  // Exchange
 }
 
 // TestKnotsAndTypesAreSmall measures the largest knot of each package and its type with most methods, as go/types sees them.
