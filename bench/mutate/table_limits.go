@@ -126,7 +126,7 @@ var limits = []mutation{
 	{
 		"a body without a length counts",
 		"transport", "", "Counted",
-		`if $no := $x.$holdBody(«int64(len($b) + $more)»); $no != nil {`,
+		`if $no := $x.$charges.$holdBody(«int64(len($b) + $more)»); $no != nil {`,
 		`0`,
 	},
 	{

@@ -157,7 +157,7 @@ var nodes = []mutation{
 	{
 		"clients hear of what may have changed while messages were lost",
 		".", "internal/spec/nodes", "TestNewsThatWereLost",
-		`$s.$announce($p, $which{«true, true, true»}) $s.$repeatUpdates($p)`,
+		`$s.$lists.$announce($p, $which{«true, true, true»}) $s.$resources.$repeatUpdates($p)`,
 		``,
 	},
 }
