@@ -184,7 +184,7 @@ func TryNewServer(impl mcp.Implementation, opts *ServerOptions) (*Server, error)
 // The values of extensions among a server's capabilities.
 var (
 	skillsCapability = mcp.Object(`{"directoryRead":true}`)
-	uiCapability     = mcp.Object(`{"mimeTypes":["` + protocol.MIMEApp + `"]}`)
+	uiCapability     = mcp.Object(`{"mimeTypes":["` + mcp.MIMEApp + `"]}`)
 )
 
 // capabilities returns the capabilities that the server declares.
