@@ -52,11 +52,11 @@ type Page struct {
 	Meta mcp.Meta
 }
 
-// AddPage registers a page as a resource of type [protocol.MIMEApp]; it replaces a resource of
+// AddPage registers a page as a resource of type [mcp.MIMEApp]; it replaces a resource of
 // the same URI, and [Server.RemoveResources] removes it. The server declares the extension
 // io.modelcontextprotocol/ui from then on, in each revision since 2025-06-18: tools have no
 // `_meta` before. [Tool.UI] names the page. For a document that is made for each reader, add
-// a resource of that type with [AddResource], and the `_meta` of [protocol.UIPage].
+// a resource of that type with [AddResource], and the `_meta` of [mcp.UIPage].
 //
 // AddPage panics when the page lacks its URI, name or HTML, when the URI does not begin with
 // ui://, when the HTML has more than 16 MiB, when an origin is none, and when the page
@@ -76,7 +76,7 @@ func (p *Page) checkPage() (any, error) {
 	case len(p.HTML) > most:
 		return nil, fmt.Errorf("its HTML has %d bytes, and may have %d", len(p.HTML), most)
 	}
-	meta := protocol.UIPage{Domain: p.Domain, PrefersBorder: p.Border}
+	meta := mcp.UIPage{Domain: p.Domain, PrefersBorder: p.Border}
 	for _, origins := range [][]string{p.CSP.ConnectDomains, p.CSP.ResourceDomains, p.CSP.FrameDomains, p.CSP.BaseURIDomains} {
 		for _, o := range origins {
 			if !cspSource(o) {
@@ -90,7 +90,7 @@ func (p *Page) checkPage() (any, error) {
 	if p.Permissions != (mcp.UIPermissions{}) {
 		meta.Permissions = &p.Permissions
 	}
-	if meta == (protocol.UIPage{}) {
+	if meta == (mcp.UIPage{}) {
 		return nil, nil
 	}
 	return meta, nil

@@ -189,7 +189,7 @@ func TryNewServer(impl mcp.Implementation, opts *ServerOptions) (*Server, error)
 // The values of extensions among a server's capabilities.
 var (
 	skillsCapability = mcp.Object(`{"directoryRead":true}`)
-	uiCapability     = mcp.Object(`{"mimeTypes":["` + protocol.MIMEApp + `"]}`)
+	uiCapability     = mcp.Object(`{"mimeTypes":["` + mcp.MIMEApp + `"]}`)
 )
 
 // declaredCapabilities returns the capabilities that the server declares.
@@ -312,9 +312,9 @@ func (s *Server) addPage(p Page, replace bool) error {
 	if err != nil {
 		return fmt.Errorf("troupe: page %q: %w", p.URI, err)
 	}
-	contents := mcp.TextResource(p.URI, protocol.MIMEApp, p.HTML)
+	contents := mcp.TextResource(p.URI, mcp.MIMEApp, p.HTML)
 	contents.Meta, _ = withUI(nil, meta) // encoded before
-	r := mcp.Resource{URI: p.URI, Name: p.Name, Title: p.Title, Description: p.Description, MIMEType: protocol.MIMEApp,
+	r := mcp.Resource{URI: p.URI, Name: p.Name, Title: p.Title, Description: p.Description, MIMEType: mcp.MIMEApp,
 		Size: new(int64(len(p.HTML))), Icons: p.Icons}
 	if r.Meta, err = withUI(p.Meta, meta); err != nil {
 		return fmt.Errorf("troupe: page %q: %w", p.URI, err)

@@ -257,7 +257,7 @@ func (c *Call) tooManyTasks(err error) *mcp.Error {
 
 // relatedTask is the `_meta` of a message, with the task that it belongs to.
 func relatedTask(meta mcp.Meta, id string) mcp.Meta {
-	return meta.With(mcp.MetaRelatedTask, mcp.Raw(mcp.RelatedTask{TaskID: id}))
+	return meta.With(mcp.MetaRelatedTask, mcp.Raw(protocol.RelatedTask{TaskID: id}))
 }
 
 // immediateMeta is the `_meta` of a task's creation, with what the model may be told meanwhile.

@@ -260,7 +260,7 @@ func (s *serviceTasks) putForTask(ctx context.Context, cancel context.CancelCaus
 		if err := codec.Unmarshal(orEmpty(asked.Params), &params); err != nil {
 			return err
 		}
-		params["_meta"] = json.RawMessage(mcp.Object(params["_meta"]).With(mcp.MetaRelatedTask, mcp.Raw(mcp.RelatedTask{TaskID: key.ID})))
+		params["_meta"] = json.RawMessage(mcp.Object(params["_meta"]).With(mcp.MetaRelatedTask, mcp.Raw(protocol.RelatedTask{TaskID: key.ID})))
 		raw, err := codec.Marshal(params)
 		if err != nil {
 			return err

@@ -312,6 +312,7 @@ func (n *Log) Streams(ctx context.Context, session string, limit int) (found []S
 			all--
 		case json.Valid(rec):
 			found = append(found, StoredStream{id, rec})
+		case errors.Is(gone, store.ErrNewer): // It is counted, and only a newer release can say more.
 		case errors.Is(gone, store.ErrUnavailable):
 			err = gone
 		}

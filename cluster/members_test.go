@@ -192,6 +192,10 @@ func TestStoredSessions(t *testing.T) {
 	if all, total, err := n.Streams(ctx, "ten.srv.id1", 1); err != nil || len(all) != 1 || total < 2 {
 		t.Errorf("one stream: %+v of %d, %v", all, total, err)
 	}
+	must[uint64](t)(n.putMessage(ctx, n.eventSubject("ten.srv.id1.st3", "open"), []byte("\x02{}"), 0, guard{})) // of a newer release
+	if all, total, err := n.Streams(ctx, "ten.srv.id1", 9); err != nil || len(all) != 2 || total != 3 {
+		t.Errorf("beside a record of a newer release: streams %+v of %d, %v", all, total, err)
+	}
 	if _, _, err := n.Streams(ctx, "ten.>.id1", 1); err == nil {
 		t.Error("a wildcard is a session")
 	}

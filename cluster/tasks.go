@@ -293,7 +293,7 @@ type workQueue struct {
 	iter     jetstream.MessagesContext
 }
 
-// Work opens the queue of a server's work. The first call for a server makes its consumer. ErrNoConsumer: the servers refuse that, and no work
+// Work opens the queue of a server's work. The first call for a server makes its consumer. store.ErrNoQueue: the servers refuse that, and no work
 // of the server is given out until they do not.
 func (n *workStore) Work(ctx context.Context, server string) (store.Queue, error) {
 	if !validName(server) {

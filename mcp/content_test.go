@@ -229,9 +229,10 @@ func TestMeta(t *testing.T) {
 		if token, ok := m.ProgressToken(); !ok || token.String() != "0" {
 			t.Errorf("%s: got token %s, %v, want 0", name, token, ok)
 		}
-		got := m.With("b", mcp.Raw("<2>")).With(mcp.MetaRelatedTask, mcp.Raw(mcp.RelatedTask{TaskID: `t"1`}))
-		if id, ok := got.RelatedTask(); !ok || id != `t"1` {
-			t.Errorf("%s: got task %q, %v", name, id, ok)
+		got := m.With("b", mcp.Raw("<2>")).With(mcp.MetaRelatedTask, mcp.Raw(protocol.RelatedTask{TaskID: `t"1`}))
+		var related protocol.RelatedTask
+		if found, err := got.Decode(mcp.MetaRelatedTask, &related); err != nil || !found || related.TaskID != `t"1` {
+			t.Errorf("%s: got task %q, %v", name, related.TaskID, err)
 		}
 		for _, tt := range []struct {
 			m    mcp.Meta
@@ -259,12 +260,9 @@ func TestMeta(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{`null`, `{}`, `true`, `[0]`} {
-		m := mcp.Meta{mcp.MetaProgressToken: json.RawMessage(bad), mcp.MetaRelatedTask: json.RawMessage(bad)}
+		m := mcp.Meta{mcp.MetaProgressToken: json.RawMessage(bad)}
 		if token, ok := m.ProgressToken(); ok {
 			t.Errorf("%s: got token %s, want none", bad, token)
-		}
-		if id, ok := m.RelatedTask(); ok {
-			t.Errorf("%s: got task %s, want none", bad, id)
 		}
 	}
 	if token, ok := mcp.Meta(nil).ProgressToken(); ok {

@@ -12,7 +12,7 @@ import (
 const (
 	// MetaProgressToken asks for progress of the request that carries it.
 	MetaProgressToken = "progressToken"
-	// MetaRelatedTask ties a message to a task; its value is a [RelatedTask].
+	// MetaRelatedTask ties a message to a task; its value names the task.
 	MetaRelatedTask = "io.modelcontextprotocol/related-task"
 	// MetaProtocolVersion names the revision of a single request (2026-07-28).
 	MetaProtocolVersion = "io.modelcontextprotocol/protocolVersion"
@@ -36,11 +36,6 @@ const (
 // is written with them, but for white space: no number loses digits, and no member of an object is lost. The keys are written in
 // order, and of two equal keys the last one counts.
 type Meta map[string]json.RawMessage
-
-// RelatedTask is the value of [MetaRelatedTask].
-type RelatedTask struct {
-	TaskID string `json:"taskId"`
-}
 
 // Raw returns v as JSON, as json.Marshal writes it, but without escapes for HTML. It panics for a v that has no JSON, such as a channel,
 // a function or NaN; json.Marshal returns an error.
@@ -123,13 +118,6 @@ func (m Meta) With(key string, value json.RawMessage) Meta {
 func (m Meta) ProgressToken() (ProgressToken, bool) {
 	token, ok := tokenIn(m[MetaProgressToken])
 	return ProgressToken(token), ok
-}
-
-// RelatedTask returns the id of the task the message belongs to, if it names one.
-func (m Meta) RelatedTask() (taskID string, ok bool) {
-	var t RelatedTask
-	found, err := m.Decode(MetaRelatedTask, &t)
-	return t.TaskID, found && err == nil && t.TaskID != ""
 }
 
 // SubscriptionID returns the id of the listen request whose stream carries the

@@ -30,3 +30,18 @@ type UIPermissions struct {
 	Geolocation    *Object `json:"geolocation,omitempty"`
 	ClipboardWrite *Object `json:"clipboardWrite,omitempty"`
 }
+
+// MIMEApp is the type of a page that a host shows in place of a tool's result.
+const MIMEApp = "text/html;profile=mcp-app"
+
+// UIPage says what a page needs of the host that shows it.
+type UIPage struct {
+	CSP         *UICSP         `json:"csp,omitempty"`
+	Permissions *UIPermissions `json:"permissions,omitempty"`
+	// Domain is the origin that the page is to have. Its form is the host's affair; empty
+	// leaves it to the host.
+	Domain string `json:"domain,omitempty"`
+	// PrefersBorder asks for a border and a background of the host, or for none. nil leaves
+	// it to the host.
+	PrefersBorder *bool `json:"prefersBorder,omitempty"`
+}

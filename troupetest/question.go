@@ -282,6 +282,6 @@ func relatedTo(result json.RawMessage, task string) any {
 	if json.Unmarshal(result, &members) != nil { // the task has failed
 		return result
 	}
-	members["_meta"] = json.RawMessage(mcp.Object(members["_meta"]).With(mcp.MetaRelatedTask, mcp.Raw(mcp.RelatedTask{TaskID: task})))
+	members["_meta"] = json.RawMessage(mcp.Object(members["_meta"]).With(mcp.MetaRelatedTask, mcp.Raw(protocol.RelatedTask{TaskID: task})))
 	return members
 }

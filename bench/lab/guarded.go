@@ -27,6 +27,7 @@ func serveGuarded(ctx context.Context, args []string) error {
 	f.Bool("conformance", true, "as troupe serve has it; the tools of the official suite are always there")
 	listen := f.String("listen", "127.0.0.1:0", "the address to listen on")
 	data := f.String("data", "", "the data directory; none keeps everything in memory")
+	takeSettings(f)
 	if err := f.Parse(args); err != nil {
 		return err
 	}

@@ -6,14 +6,16 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"github.com/troupe-run/troupe"
-	"github.com/troupe-run/troupe/examples/everything"
 	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/examples/everything"
 )
 
 // serveCopies serves many copies of the demo from one Runtime: the first at /mcp, the others at /s/1/mcp, /s/2/mcp and so on. Scenarios
@@ -35,6 +37,7 @@ func serveCopies(ctx context.Context, args []string) error {
 	pageSize := f.Int("page-size", 100, "items in one page of a list")
 	conformance := f.Bool("conformance", false, "with the tools of the conformance suite, too")
 	servers := f.Int("servers", 100, "how many copies")
+	takeSettings(f)
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -63,4 +66,15 @@ func serveCopies(ctx context.Context, args []string) error {
 		rt.Mount(fmt.Sprintf("/s/%d/mcp", n), demo(troupe.ServerOptions{ID: fmt.Sprintf("copy-%d", n), Limits: troupe.Limits{PageSize: *pageSize}}))
 	}
 	return rt.Serve(ctx)
+}
+
+// takeSettings has f take --set NAME=VALUE for each of its flags, as `troupe serve` does for its settings.
+func takeSettings(f *flag.FlagSet) {
+	f.Func("set", "a setting, as NAME=VALUE", func(setting string) error {
+		name, value, ok := strings.Cut(setting, "=")
+		if !ok {
+			return fmt.Errorf("want NAME=VALUE")
+		}
+		return f.Set(name, value)
+	})
 }

@@ -98,7 +98,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	f.Var(&o.harms, "harms", "world: what is done to the nodes, in this order, with commas between; all that fit, in an order of the seed, if empty: "+strings.Join(allHarms, ", "))
 	f.Var(&o.visitors, "visitors", "world: who works with them; all that fit if empty: "+strings.Join(allVisitors, ", "))
 	f.BoolVar(&o.early, "early", false, "world: answer some questions after a start before resuming their stream")
-	f.StringVar(&o.old, "old", "", "world: a commit whose release takes turns with this one on the same data")
+	f.StringVar(&o.old, "old", "", "world: a commit whose release takes turns with this one on the same data; one that has serve --set")
 	f.IntVar(&o.crowd, "crowd", 100, "world: clients that come back within a second when a node dies; 0: none")
 	f.DurationVar(&o.away, "away", 10*time.Second, "world: how long the NATS servers are away, once; 0: never")
 	f.IntVar(&o.greedy, "greedy", 1, "greed: clients that take all they can get, each from an address of its own; world: calls that such a client has with each node at a time, 0: none")

@@ -35,10 +35,7 @@ type SetLevelParams struct {
 	Meta  mcp.Meta         `json:"_meta,omitempty"`
 }
 
-// MIMEApp is the type of a page that a host shows in place of a tool's result.
-const MIMEApp = "text/html;profile=mcp-app"
-
-// MetaUI is the key of [UITool] in the `_meta` of a tool, and of [UIPage] in that of a
+// MetaUI is the key of [UITool] in the `_meta` of a tool, and of [mcp.UIPage] in that of a
 // page and of its contents.
 const MetaUI = "ui"
 
@@ -46,18 +43,6 @@ const MetaUI = "ui"
 type UITool struct {
 	ResourceURI string           `json:"resourceUri,omitempty"` // of the page that shows the results
 	Visibility  []mcp.UIAudience `json:"visibility,omitempty"`  // empty is everybody
-}
-
-// UIPage says what a page needs of the host that shows it.
-type UIPage struct {
-	CSP         *mcp.UICSP         `json:"csp,omitempty"`
-	Permissions *mcp.UIPermissions `json:"permissions,omitempty"`
-	// Domain is the origin that the page is to have. Its form is the host's affair; empty
-	// leaves it to the host.
-	Domain string `json:"domain,omitempty"`
-	// PrefersBorder asks for a border and a background of the host, or for none. nil leaves
-	// it to the host.
-	PrefersBorder *bool `json:"prefersBorder,omitempty"`
 }
 
 // MIMEDirectory is the type of a resource that is a directory: resources/directory/read

@@ -284,7 +284,7 @@ var goTypes = map[string]reflect.Type{
 	"ReadResourceRequest":               typeOf[request[mcp.ReadResourceParams]](),
 	"ReadResourceRequestParams":         typeOf[mcp.ReadResourceParams](),
 	"ReadResourceResult":                typeOf[mcp.ReadResourceResult](),
-	"RelatedTaskMetadata":               typeOf[mcp.RelatedTask](),
+	"RelatedTaskMetadata":               typeOf[protocol.RelatedTask](),
 	"Request":                           typeOf[inPlace](),
 	"RequestId":                         typeOf[mcp.RequestID](),
 	"RequestParams":                     typeOf[inPlace](),

@@ -64,3 +64,8 @@ type UpdateTaskParams struct {
 	InputResponses mcp.InputResponses `json:"inputResponses"`
 	Meta           mcp.Meta           `json:"_meta,omitempty"`
 }
+
+// RelatedTask is the value of [MetaRelatedTask].
+type RelatedTask struct {
+	TaskID string `json:"taskId"`
+}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/guard"
+	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/task"
 	"github.com/troupe-run/troupe/mcp"
@@ -66,10 +67,17 @@ func (p *Pool) prepare(s *serving, key Key, k known, w *given, req Request, bega
 // enter gives an attempt to the actor of its task. w is the work that is looked at no more, nil for
 // an adopted one.
 func (p *Pool) enter(w *given, a *Attempt) {
-	m := &opened{w: w, a: a}
-	m.Init()
-	a.actor = p.tell(a.Key, m)
-	m.Wait()
+	for range kernel.PanicLimit {
+		m := &opened{w: w, a: a}
+		m.Init()
+		a.actor = p.tell(a.Key, m)
+		if m.Wait(); m.err == nil {
+			return
+		}
+	}
+	a.cancel(ErrTakenOver) // no actor takes it
+	a.clear()
+	a.work.free()
 }
 
 // Again reports whether there may have been an earlier attempt, whether it was lost or given back.

@@ -150,6 +150,9 @@ func (p *Pool) view(key Key) (offered, adopted bool) {
 	return m.offered, m.adopted
 }
 
+// Refused ends the write, whose actor has ended.
+func (m stored) Refused(error) { m.w.unheard() }
+
 func (t *taskActor) Receive(m any) {
 	switch m := m.(type) {
 	case offering:
@@ -201,15 +204,16 @@ func (t *taskActor) Receive(m any) {
 // Failed answers whoever waits. The attempts of an actor that ends have lost their task: their work
 // is kept no more, and comes again.
 func (t *taskActor) Failed(m any, last bool) {
-	if m, ok := m.(stored); ok {
-		m.w.Refused(errBroken)
-		t.dropWrite(m.w)
-	}
 	if m, ok := m.(kernel.Refusable); ok {
 		m.Refused(errBroken)
 	}
-	if w, ok := m.(*write); ok {
-		t.dropWrite(w)
+	switch m := m.(type) {
+	case stored:
+		t.removeWrite(m.w)
+		t.startNext(m.w.a)
+	case *write:
+		t.removeWrite(m)
+		t.startNext(m.a)
 	}
 	if !last {
 		return
@@ -302,7 +306,10 @@ func (t *taskActor) resume(a *Attempt, m *meeting) {
 // endOpening ends the look at work, with the attempt that has begun.
 func (t *taskActor) endOpening(m *opened) {
 	if m.a != nil {
-		if t.attempts = append(t.attempts, m.a); t.revoked { // its client was quicker
+		if !slices.Contains(t.attempts, m.a) { // it comes again where an actor has ended beside it
+			t.attempts = append(t.attempts, m.a)
+		}
+		if t.revoked { // its client was quicker
 			m.a.cancel(ErrCancelled)
 		}
 	}
@@ -349,6 +356,8 @@ func (t *taskActor) look(keeps bool) {
 // compareRead ends the attempt if another one has the task by now, or if the task has ended.
 func (t *taskActor) compareRead(m read) {
 	a := m.a
+	keeps, again := t.keepsNext, t.readAgain
+	t.reading, t.readAgain, t.keepsNext = false, false, false
 	switch {
 	case len(a.writes) > 0: // a write is under way, which finds out by itself
 	case errors.Is(m.err, store.ErrNotFound):
@@ -357,8 +366,6 @@ func (t *taskActor) compareRead(m read) {
 		a.known.rec = m.r
 		_ = a.lost(task.ErrEnded, &m.r)
 	}
-	keeps, again := t.keepsNext, t.readAgain
-	t.reading, t.readAgain, t.keepsNext = false, false, false
 	if n := t.newest(); keeps && n != nil {
 		n.keep()
 	}

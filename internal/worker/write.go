@@ -59,11 +59,26 @@ func (t *taskActor) addWrite(w *write) {
 	}
 }
 
+// unheard ends a write that was done while its actor ended: what it has stored is stored.
+func (w *write) unheard() {
+	w.Done()
+	if w.asker != nil {
+		w.asker.Refused(errBroken)
+	}
+}
+
 // startWrite starts the first of an attempt's writes.
 func (t *taskActor) startWrite(a *Attempt) {
 	w := a.writes[0]
 	w.known, w.started = a.known, true
-	if begins := w.begin == nil || w.begin(); !begins || w.do == nil {
+	begins := true
+	if w.begin != nil && !t.contained(func() { begins = w.begin() }) {
+		t.removeWrite(w)
+		w.Refused(errBroken)
+		t.startNext(a)
+		return
+	}
+	if !begins || w.do == nil {
 		t.finishWrite(w, begins)
 		return
 	}
@@ -71,9 +86,33 @@ func (t *taskActor) startWrite(a *Attempt) {
 		w.err = errBroken
 		t.Contain(func() { w.err = w.do(&w.known) })
 		if t.Post(stored{w}) != nil { // a panic has ended it
-			w.Refused(errBroken)
+			w.unheard()
 		}
 	}()
+}
+
+// startNext starts the next write of an attempt that has none under way.
+func (t *taskActor) startNext(a *Attempt) {
+	if len(a.writes) > 0 && !a.writes[0].started {
+		t.startWrite(a)
+	}
+}
+
+// removeWrite takes a write off those of its attempt, if it is there still.
+func (t *taskActor) removeWrite(w *write) {
+	if i := slices.Index(w.a.writes, w); i >= 0 {
+		w.a.writes = slices.Delete(w.a.writes, i, i+1)
+		t.writes--
+	}
+}
+
+// contained runs f, and reports whether it did not panic.
+func (t *taskActor) contained(f func()) (whole bool) {
+	t.Contain(func() {
+		f()
+		whole = true
+	})
+	return whole
 }
 
 // endWrite takes over what a write has found and stored.
@@ -84,28 +123,13 @@ func (t *taskActor) endWrite(w *write) {
 
 // finishWrite answers who waits for a write, and starts the next.
 func (t *taskActor) finishWrite(w *write, begun bool) {
-	a := w.a
-	a.writes = a.writes[1:]
-	t.writes--
-	if w.end != nil {
-		w.end(begun, w.err)
+	t.removeWrite(w)
+	if w.end == nil || t.contained(func() { w.end(begun, w.err) }) {
+		w.Done()
+	} else {
+		w.Refused(errBroken)
 	}
-	w.Done()
-	if len(a.writes) > 0 {
-		t.startWrite(a)
-	}
-}
-
-// dropWrite goes on with the next write after a panic.
-func (t *taskActor) dropWrite(w *write) {
-	a := w.a
-	if i := slices.Index(a.writes, w); i >= 0 {
-		a.writes = slices.Delete(a.writes, i, i+1)
-		t.writes--
-	}
-	if len(a.writes) > 0 && !a.writes[0].started {
-		t.Contain(func() { t.startWrite(a) })
-	}
+	t.startNext(w.a)
 }
 
 // write has the actor of the task do a write, and waits for it. An attempt that is over has lost

@@ -25,7 +25,7 @@ func nodes(t *testing.T, n int, so *troupe.ServerOptions, f func(t *testing.T, v
 		for i := range n {
 			name := string(rune('a' + i))
 			o := host.Unhurried
-			o.Store.NATS.URL, o.Store.Node = v.Line(name).URL(), name
+			o.Store.NATS.URL, o.Store.Node, o.Store.Lease = v.Line(name).URL(), name, 5*time.Second // with -short, too: what is lost is found by its lease
 			h := host.New(t, o, so)
 			troupe.AddResource(h.Server, mcp.Resource{URI: resource, Name: "one"}, func(context.Context, *troupe.Call, string, map[string]string) ([]mcp.ResourceContents, error) {
 				return nil, nil
