@@ -281,7 +281,7 @@ func heap() uint64 {
 
 func BenchmarkEvent(b *testing.B) {
 	x := &Exchange{h: NewHandler(nil, Options{}), s: &stream{}, state: streaming}
-	x.bindParts()
+	x.charges.Exchange = x
 	data := bytes.Repeat([]byte("d"), 200)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -97,11 +97,10 @@ type Exchange struct {
 	prev, next *Exchange // list of open streams, guarded by h.mu
 
 	charges exchangeCharges
-	writer  exchangeWriter
 }
 
 func (x *Exchange) beginRequest(h *Handler, w http.ResponseWriter, r *http.Request) {
-	x.bindParts()
+	x.charges.Exchange = x
 	x.h, x.w, x.base, x.remote, x.Header = h, w, r.Context(), r.RemoteAddr, r.Header
 	x.chunks = r.ProtoAtLeast(1, 1)
 	x.http1 = r.ProtoMajor == 1
@@ -120,8 +119,8 @@ func (x *Exchange) beginRequest(h *Handler, w http.ResponseWriter, r *http.Reque
 	}
 }
 
-// bindParts gives the parts of x the exchange that they are parts of.
-func (x *Exchange) bindParts() { x.charges.Exchange, x.writer.Exchange = x, x }
+// writer returns the part of x that writes its event stream. It is no field, for which an Exchange would need a larger piece of memory.
+func (x *Exchange) writer() exchangeWriter { return exchangeWriter{x} }
 
 // canHijack looks for a Hijacker as http.ResponseController does.
 func canHijack(w http.ResponseWriter) bool {
@@ -279,7 +278,7 @@ func (x *Exchange) endByClient() {
 	ended := x.s != nil && x.s.ended
 	x.mu.Unlock()
 	if !ended {
-		x.writer.cutStream(cutClosed)
+		x.writer().cutStream(cutClosed)
 	}
 }
 
@@ -374,7 +373,7 @@ func (x *Exchange) sendAnswer(status int, body []byte, retryAfter time.Duration,
 	held := int64(len(body))
 	if held > requestBytes && x.charges.chargeBytes(quota.Queues, held) != nil {
 		x.mu.Unlock()
-		x.writer.cutStream(cutMemory)
+		x.writer().cutStream(cutMemory)
 		return false
 	}
 	x.state, x.last = answered, last
@@ -383,7 +382,7 @@ func (x *Exchange) sendAnswer(status int, body []byte, retryAfter time.Duration,
 	x.writing.Lock()
 	x.setHeaders(w.Header())
 	if last {
-		x.writer.closeAfter(w.Header())
+		x.writer().closeAfter(w.Header())
 	}
 	if x.h.isLeaving() { // also over HTTP/2, where net/http makes it a GOAWAY
 		w.Header().Set("Connection", "close")
@@ -501,7 +500,7 @@ func (x *Exchange) dispatcherReturned() {
 		streaming := x.s != nil
 		x.mu.Unlock()
 		if streaming || v == http.ErrAbortHandler {
-			x.writer.cutStream(cutPanic)
+			x.writer().cutStream(cutPanic)
 		}
 	}
 	if !x.isSent() { // asked first, because each request comes here and a refusal is an allocation
@@ -572,8 +571,8 @@ func (x *Exchange) Open() bool {
 		x.s.flushPending()
 	}
 	if x.inline {
-		x.writer.closeAfter(header)
-		if x.writer.closesAfterStream() {
+		x.writer().closeAfter(header)
+		if x.writer().closesAfterStream() {
 			header.Set("Connection", "close")
 		}
 		x.wakeWriter()
@@ -581,19 +580,19 @@ func (x *Exchange) Open() bool {
 	}
 	conn, rw, err := http.NewResponseController(x.w).Hijack()
 	if err != nil { // a wrapper promised what the connection cannot do
-		x.writer.pumpBeside(header)
+		x.writer().pumpBeside(header)
 		return true
 	}
 	if x.stopWatching != nil {
 		x.stopWatching()
 	}
 	x.w = nil
-	x.s.conn, x.s.reuse = conn, x.writer.reuseOf(rw.Reader.Buffered())
+	x.s.conn, x.s.reuse = conn, x.writer().reuseOf(rw.Reader.Buffered())
 	if x.endsWithConnection() {
 		x.watchConnection(conn)
 	}
-	x.s.head = x.writer.appendHead(header)
-	x.writer.startWriter()
+	x.s.head = x.writer().appendHead(header)
+	x.writer().startWriter()
 	return true
 }
 
@@ -613,7 +612,7 @@ func (x *Exchange) Event(id string, retryMS int, data []byte) {
 	}
 	size, limit := len(id)+len(data)+around, x.h.o.MaxQueued
 	if !x.s.backlog.fitsEvent(x.s.queuedBytes(), size, limit) {
-		x.writer.endAndUnlock(cutQueue)
+		x.writer().endAndUnlock(cutQueue)
 		return
 	}
 	b := x.s.pendingBuffer()
@@ -623,8 +622,8 @@ func (x *Exchange) Event(id string, retryMS int, data []byte) {
 		b.B = appendEvent(b.B, id, retryMS, data)
 	}
 	x.s.backlog.noteQueued(x.s.queuedBytes(), size, limit, x.h.o.WriteTimeout)
-	if !x.writer.chargeQueue() {
-		x.writer.endAndUnlock(cutMemory)
+	if !x.writer().chargeQueue() {
+		x.writer().endAndUnlock(cutMemory)
 		return
 	}
 	x.mu.Unlock()
@@ -649,7 +648,7 @@ func (x *Exchange) Flush() {
 		return
 	}
 	x.s.flushPending()
-	x.writer.startWriter()
+	x.writer().startWriter()
 }
 
 // Finish ends the stream once everything queued is written, flushed or not. It closes the connection, unless Reuse
@@ -662,12 +661,12 @@ func (x *Exchange) Finish() {
 	}
 	x.state = finishing
 	x.s.flushPending()
-	x.writer.startWriter()
+	x.writer().startWriter()
 }
 
 // Cut closes the connection now; what is queued is lost. Before anything was sent, it breaks off the request without a
 // response.
-func (x *Exchange) Cut() { x.writer.cutStream(cutAsked) }
+func (x *Exchange) Cut() { x.writer().cutStream(cutAsked) }
 
 // Room waits until less than half of MaxQueued is queued: then any event fits. Events that were not flushed count, so
 // call Flush first. It returns ErrGone when the connection is gone, or the cause of ctx.

@@ -71,7 +71,7 @@ func (h *Handler) Close(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	for _, x := range h.openStreams() {
-		x.writer.cutStream(cutClosing)
+		x.writer().cutStream(cutClosing)
 	}
 	return context.Cause(ctx)
 }
@@ -217,7 +217,7 @@ func (h *Handler) serveInline(x *Exchange, w http.ResponseWriter, method string)
 	s, writes := x.s, x.state == answered
 	x.mu.Unlock()
 	if s != nil {
-		x.writer.pumpStream(w)
+		x.writer().pumpStream(w)
 		x.abortIf(s)
 		return
 	}

@@ -260,7 +260,7 @@ func TestCloseAtTheEnd(t *testing.T) {
 	h := NewHandler(nil, Options{})
 	for ended, want := range map[bool]state{true: finishing, false: gone} {
 		x := &Exchange{h: h, Stateless: true, s: &stream{ended: ended}, state: streaming}
-		x.bindParts()
+		x.charges.Exchange = x
 		h.addStream(x)
 		x.state = finishing
 		x.endByClient()

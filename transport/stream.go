@@ -143,7 +143,7 @@ type exchangeWriter struct {
 }
 
 // pumpBeside starts a goroutine that writes. ServeHTTP waits for it when the dispatcher has returned. mu is held.
-func (x *exchangeWriter) pumpBeside(header http.Header) {
+func (x exchangeWriter) pumpBeside(header http.Header) {
 	x.wake = make(chan struct{}, 1)
 	x.closeAfter(header)
 	x.s.pumped = make(chan struct{})
@@ -165,14 +165,14 @@ var (
 
 // closeAfter announces that the connection is closed after the stream, because its write deadline stays set. HTTP/2 has
 // a deadline for each stream.
-func (x *exchangeWriter) closeAfter(header http.Header) {
+func (x exchangeWriter) closeAfter(header http.Header) {
 	if x.http1 {
 		header.Set("Connection", "close")
 	}
 }
 
 // appendHead returns the status line and headers of a response on a connection that was taken over.
-func (x *exchangeWriter) appendHead(header http.Header) []byte {
+func (x exchangeWriter) appendHead(header http.Header) []byte {
 	var b bytes.Buffer
 	b.Grow(512)
 	if x.chunks {
@@ -200,7 +200,7 @@ func (s *stream) pendingBuffer() *codec.Buffer {
 	return s.pending
 }
 
-func (x *exchangeWriter) cutStream(reason string) {
+func (x exchangeWriter) cutStream(reason string) {
 	x.mu.Lock()
 	switch x.state {
 	case fresh:
@@ -221,7 +221,7 @@ func (x *exchangeWriter) cutStream(reason string) {
 }
 
 // startWriter makes sure that a writer runs. mu is held.
-func (x *exchangeWriter) startWriter() {
+func (x exchangeWriter) startWriter() {
 	if x.s.conn == nil {
 		x.wakeWriter()
 		return
@@ -233,7 +233,7 @@ func (x *exchangeWriter) startWriter() {
 }
 
 // noteWritten notes that n bytes are written, and wakes the callers that wait for room. mu is held.
-func (x *exchangeWriter) noteWritten(n int) {
+func (x exchangeWriter) noteWritten(n int) {
 	s := x.s
 	s.writing -= min(n, s.writing)
 	s.backlog.noteWritten(n, s.queuedBytes())
@@ -245,7 +245,7 @@ func (x *exchangeWriter) noteWritten(n int) {
 }
 
 // writeQueued writes to a connection that was taken over until nothing is left.
-func (x *exchangeWriter) writeQueued() {
+func (x exchangeWriter) writeQueued() {
 	x.mu.Lock()
 	for x.state != gone {
 		batch, buf := x.s.takeBatch(x.chunks, x.state == finishing)
@@ -282,7 +282,7 @@ func (x *exchangeWriter) writeQueued() {
 	x.mu.Unlock()
 }
 
-func (x *exchangeWriter) writeFault(err error) string {
+func (x exchangeWriter) writeFault(err error) string {
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
 		return cutTimeout
@@ -291,7 +291,7 @@ func (x *exchangeWriter) writeFault(err error) string {
 }
 
 // goneReason returns the reason of a cut when the client is gone.
-func (x *exchangeWriter) goneReason() string {
+func (x exchangeWriter) goneReason() string {
 	if x.endsWithConnection() {
 		return cutClosed
 	}
@@ -299,7 +299,7 @@ func (x *exchangeWriter) goneReason() string {
 }
 
 // endAndUnlock makes a stream gone. reason says why it is cut; "" means that it ended well. mu is held, and released.
-func (x *exchangeWriter) endAndUnlock(reason string) {
+func (x exchangeWriter) endAndUnlock(reason string) {
 	if x.state == gone {
 		x.mu.Unlock()
 		return
@@ -374,7 +374,7 @@ func queueCharge(n int) int64 {
 }
 
 // chargeQueue counts what is queued. It returns false if there is no room for that. mu is held.
-func (x *exchangeWriter) chargeQueue() bool {
+func (x exchangeWriter) chargeQueue() bool {
 	s := x.s
 	want := queueCharge(s.queuedBytes())
 	if want <= s.charged {
@@ -388,7 +388,7 @@ func (x *exchangeWriter) chargeQueue() bool {
 }
 
 // refundQueue takes off what is not queued any more. mu is held.
-func (x *exchangeWriter) refundQueue() {
+func (x exchangeWriter) refundQueue() {
 	s := x.s
 	if want := queueCharge(s.queuedBytes()); want < s.charged {
 		x.charges.refundBytes(quota.Queues, s.charged-want)
@@ -398,7 +398,7 @@ func (x *exchangeWriter) refundQueue() {
 
 // pumpStream writes an event stream through w until the stream ends. Nothing else uses w meanwhile. If w, which the program may have wrapped,
 // panics, the stream is cut: its caller aborts the request then.
-func (x *exchangeWriter) pumpStream(w http.ResponseWriter) {
+func (x exchangeWriter) pumpStream(w http.ResponseWriter) {
 	defer func() {
 		if v := recover(); v != nil && v != http.ErrAbortHandler {
 			x.h.o.Log.LogAttrs(x.base, slog.LevelError, "transport: a response panicked", panicAttrs(v, debug.Stack())...)
@@ -462,7 +462,7 @@ func (x *exchangeWriter) pumpStream(w http.ResponseWriter) {
 }
 
 // writeBatch writes one batch and flushes it.
-func (x *exchangeWriter) writeBatch(w http.ResponseWriter, rc *http.ResponseController, batch []byte) error {
+func (x exchangeWriter) writeBatch(w http.ResponseWriter, rc *http.ResponseController, batch []byte) error {
 	for {
 		x.mu.Lock()
 		if x.state == gone || x.hasLeft() {
@@ -491,7 +491,7 @@ func (x *exchangeWriter) writeBatch(w http.ResponseWriter, rc *http.ResponseCont
 // closesAfterStream reports whether the connection of a stream that begins will be closed after it, because the server ends.
 // Clients of revisions without priming come back when a stream breaks, but not when a response has ended well. So the
 // end must not be announced to them: see Reuse.
-func (x *exchangeWriter) closesAfterStream() bool {
+func (x exchangeWriter) closesAfterStream() bool {
 	if !x.h.isLeaving() || x.Stateless {
 		return x.h.isLeaving()
 	}
@@ -501,7 +501,7 @@ func (x *exchangeWriter) closesAfterStream() bool {
 
 // reuseOf returns where to put the connection of x after its stream, or nil if the connection must be closed. It must
 // be if ahead, the number of bytes already read from it, is not 0: nobody can give them back.
-func (x *exchangeWriter) reuseOf(ahead int) *reuse {
+func (x exchangeWriter) reuseOf(ahead int) *reuse {
 	if !x.chunks || x.closes || ahead > 0 || x.closesAfterStream() {
 		return nil
 	}
