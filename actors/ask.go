@@ -27,15 +27,15 @@ func (c *Call) Ask(ctx context.Context, qs []Question) ([]Answer, error) {
 	case c.r == nil:
 		return nil, errReturned
 	}
-	answers, err := c.client.ask(ctx, c, qs)
+	answers, err := c.client.askClient(ctx, c, qs)
 	if d := c.Detached(); err != nil && d != nil { // its request was answered just before the questions were to be put
 		return d.Ask(ctx, qs)
 	}
 	return answers, err
 }
 
-// ask puts the questions of a call of the session.
-func (s *sessionActor) ask(ctx context.Context, c *Call, qs []Question) ([]Answer, error) {
+// askClient puts the questions of a call of the session.
+func (s *sessionActor) askClient(ctx context.Context, c *Call, qs []Question) ([]Answer, error) {
 	answers, uses := make([]Answer, len(qs)), make([]int, len(qs))
 	var own, common []int
 	for i, q := range qs {

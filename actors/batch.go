@@ -200,7 +200,7 @@ func (r *requestActor) join(st *streamActor) {
 
 // withdraw ends a request that was entered and must not run.
 func (s *sessionActor) withdraw(r *requestActor, cause error) {
-	s.remove(r)
+	s.removeRequest(r)
 	r.timer.Stop()
 	r.cancel(cause)
 	s.refund(r)
@@ -468,14 +468,14 @@ func (b *boundBatch) ended(answer []byte) {
 		b.out = append(append(b.out, lead), answer...)
 	}
 	if b.open--; b.open == 0 && b.out != nil {
-		b.conn.send(append(b.out, ']'))
+		b.conn.sendData(append(b.out, ']'))
 		b.out = nil
 	}
 }
 
 var _ replier = (*batchMember)(nil)
 
-// batchMember takes the response to one request of a boundBatch. Only the first call of Answer, Reject and over counts.
+// batchMember takes the response to one request of a boundBatch. Only the first call of Answer, Reject and skipResponse counts.
 type batchMember struct {
 	batch *boundBatch
 	once  sync.Once
@@ -496,4 +496,4 @@ func (m *batchMember) Reject(no *refusal.Refusal) {
 	m.Answer(200, codec.AppendError(nil, no.ID, no.Code, no.Text, no.Data))
 }
 
-func (m *batchMember) over() { m.once.Do(func() { m.batch.ended(nil) }) }
+func (m *batchMember) skipResponse() { m.once.Do(func() { m.batch.ended(nil) }) }

@@ -41,8 +41,8 @@ type boundConn struct {
 
 var _ home = (*boundConn)(nil)
 
-// send writes one message and never waits. A client with too much unread loses the connection, and one whose token has ended gets nothing.
-func (l *boundConn) send(data []byte) {
+// sendData writes one message and never waits. A client with too much unread loses the connection, and one whose token has ended gets nothing.
+func (l *boundConn) sendData(data []byte) {
 	if past(l.until, time.Now()) {
 		return // the heart ends the session
 	}
@@ -50,10 +50,10 @@ func (l *boundConn) send(data []byte) {
 	l.conn.Flush()
 }
 
-// pace waits until the client has read enough that one message more may wait for it. It keeps others from adding
-// messages until paced. Calls that answer a slow reader wait here instead of costing it the connection. An error is the
+// lockSending waits until the client has read enough that one message more may wait for it. It keeps others from adding
+// messages until unlockSending. Calls that answer a slow reader wait here instead of costing it the connection. An error is the
 // cause of ctx.
-func (l *boundConn) pace(ctx context.Context) error {
+func (l *boundConn) lockSending(ctx context.Context) error {
 	select {
 	case l.sending <- struct{}{}:
 	case <-ctx.Done():
@@ -66,23 +66,23 @@ func (l *boundConn) pace(ctx context.Context) error {
 	return nil // there is room, or the client is gone
 }
 
-func (l *boundConn) paced() { <-l.sending }
+func (l *boundConn) unlockSending() { <-l.sending }
 
 // tell sends a message that belongs to no call, once the client has read enough.
 func (l *boundConn) tell(ctx context.Context, e stream.Entry) error {
 	if !l.ready.Load() && e.Kind == stream.Request {
 		return ErrNoStream // requests wait for notifications/initialized (lifecycle, initialization)
 	}
-	if err := l.pace(ctx); err != nil {
+	if err := l.lockSending(ctx); err != nil {
 		return err
 	}
-	defer l.paced()
-	l.send(e.Data)
+	defer l.unlockSending()
+	l.sendData(e.Data)
 	return nil
 }
 
-// full reports that the client has left more unread than invalidations are added to.
-func (l *boundConn) full() bool { return l.conn.Room(overNow) != nil }
+// isFull reports that the client has left more unread than invalidations are added to.
+func (l *boundConn) isFull() bool { return l.conn.Room(overNow) != nil }
 
 // overNow is a context that is done: a wait with it only looks.
 var overNow = func() context.Context {
@@ -190,7 +190,7 @@ func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message,
 	all, fault := readBatch(s, m, body)
 	if fault != "" {
 		if in.Conn == l.conn { // a refusal here is a message of its own, and has no id
-			l.send(codec.AppendError(nil, nil, mcp.CodeInvalidRequest, fault, nil))
+			l.sendData(codec.AppendError(nil, nil, mcp.CodeInvalidRequest, fault, nil))
 		} else {
 			in.Conn.Reject(refusal.New(400, mcp.CodeInvalidRequest, fault))
 		}
@@ -303,7 +303,7 @@ func (l *boundConn) initialize(m *codec.Message) {
 	defer cancel()
 	set, result, rerr := s.svc.Handler.Initialize(withOwner(ctx, s.peer.Owner()), m.Params)
 	if rerr != nil {
-		l.send(codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, rerr.Data))
+		l.sendData(codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, rerr.Data))
 		return
 	}
 	id := bytes.Clone(m.ID)
@@ -317,9 +317,9 @@ func (l *boundConn) initialize(m *codec.Message) {
 	switch {
 	case err != nil: // the connection is gone
 	case settled:
-		l.send(codec.AppendError(nil, id, refusal.Initialized.Code, refusal.Initialized.Text, nil))
+		l.sendData(codec.AppendError(nil, id, refusal.Initialized.Code, refusal.Initialized.Text, nil))
 	case s.began(ctx):
-		l.send(codec.AppendResult(nil, id, result))
+		l.sendData(codec.AppendResult(nil, id, result))
 	}
 }
 
@@ -375,7 +375,7 @@ func (l *boundConn) call(in *Input, came answerer, reply replier, principal any,
 	}
 	l.calls.Go(func() {
 		defer l.freeSlot()
-		defer reply.over() // without a response, too, the batch must not wait for it
+		defer reply.skipResponse() // without a response, too, the batch must not wait for it
 		r.serve()
 	})
 	return true
@@ -435,14 +435,14 @@ func (l *boundConn) push(data []byte) (taken bool) {
 	switch {
 	case s.Stopped(), !l.ready.Load():
 		return false // Handler.Opened runs when the session begins
-	case l.full():
+	case l.isFull():
 		s.missed.Store(true)
 		if l.resyncing.CompareAndSwap(false, true) {
 			go l.resync()
 		}
 		return false
 	}
-	l.send(data)
+	l.sendData(data)
 	return true
 }
 
@@ -532,20 +532,20 @@ type overBound struct{ l *boundConn }
 
 var _ carrier = overBound{}
 
-func (overBound) inline() bool { return false }
+func (overBound) runsInline() bool { return false }
 
 func (c overBound) roundTrip(Exchange) roundTrip {
 	return &boundRoundTrip{bound: bound{conn: c.l, to: c.l}}
 }
 
-func (c overBound) way(s *stateless, w way) way {
+func (c overBound) completeWay(s *stateless, w way) way {
 	s.inputEnded, s.logged = c.l.inputEnded, &c.l.sess.logged
 	w.table, w.pace = c.l.sess, c.l
 	return w
 }
 
-func (c overBound) run(f func())             { c.l.calls.Go(f) }
-func (c overBound) listen(Exchange) audience { return boundAudience{c.l} }
+func (c overBound) runBeside(f func())           { c.l.calls.Go(f) }
+func (c overBound) audienceOf(Exchange) audience { return boundAudience{c.l} }
 
 // boundRoundTrip is one stateless request on a connection. It holds a slot, if its client waits for slots, until it has
 // its response.
@@ -556,23 +556,23 @@ type boundRoundTrip struct {
 
 var _ roundTrip = (*boundRoundTrip)(nil)
 
-func (x *boundRoundTrip) attach(r *requestActor) { x.r = r }
-func (x *boundRoundTrip) watch()                 {}
-func (x *boundRoundTrip) await()                 {}
+func (x *boundRoundTrip) attachCall(r *requestActor) { x.r = r }
+func (x *boundRoundTrip) watchConn()                 {}
+func (x *boundRoundTrip) awaitResponse()             {}
 
-func (x *boundRoundTrip) answer(a response) {
-	x.bound.answer(a)
-	x.release()
+func (x *boundRoundTrip) answerRequest(a response) {
+	x.bound.answerRequest(a)
+	x.releaseExchange()
 }
 
-func (x *boundRoundTrip) end(why ending, id []byte) {
-	x.bound.end(why, id)
+func (x *boundRoundTrip) endDelivery(why ending, id []byte) {
+	x.bound.endDelivery(why, id)
 	if why != cancelled { // the handler of a cancelled call keeps the slot until it returns
-		x.release()
+		x.releaseExchange()
 	}
 }
 
-func (x *boundRoundTrip) release() {
+func (x *boundRoundTrip) releaseExchange() {
 	if !x.left {
 		x.left = true
 		x.conn.freeSlot()
@@ -583,13 +583,13 @@ var _ replier = (*boundConn)(nil)
 
 // Answer sends a response on the connection.
 func (l *boundConn) Answer(_ int, body []byte) bool {
-	l.send(body)
+	l.sendData(body)
 	return true
 }
 
 // Reject sends an error on the connection.
 func (l *boundConn) Reject(no *refusal.Refusal) {
-	l.send(codec.AppendError(nil, no.ID, no.Code, no.Text, no.Data))
+	l.sendData(codec.AppendError(nil, no.ID, no.Code, no.Text, no.Data))
 }
 
-func (l *boundConn) over() {}
+func (l *boundConn) skipResponse() {}

@@ -432,10 +432,10 @@ func (c *Call) send(ctx context.Context, m any, acked *func(error), size int) er
 	if cause := context.Cause(c.ctx); cause != nil {
 		return cause
 	}
-	if err := c.pace.pace(ctx); err != nil {
+	if err := c.pace.lockSending(ctx); err != nil {
 		return err
 	}
-	defer c.pace.paced()
+	defer c.pace.unlockSending()
 	var stored chan error
 	if n := c.unstored.Add(int64(size)); n > int64(c.peer.svc.Limits.Queue) || n > waitingStep && c.r.node.accounts.Crowded(c.from) {
 		stored = make(chan error, 1)
@@ -469,26 +469,26 @@ func (c *Call) Tell(ctx context.Context, method string, params []byte) error {
 	return c.notify(ctx, method, params, false)
 }
 
-// logs limits the log messages of a session or of a stateless request. Messages above the
+// logLimiter limits the log messages of a session or of a stateless request. Messages above the
 // rate are dropped, and the client learns how many.
-type logs struct {
+type logLimiter struct {
 	rate      quota.Bucket
 	missed    atomic.Int64 // dropped since the client last learned how many
 	reporting atomic.Bool  // a timer will report them
 }
 
-// logsIn returns the logs that p holds, and makes them for the first message.
-func logsIn(p *atomic.Pointer[logs], rate float64) *logs {
+// logLimiterIn returns the limiter that p holds, and makes them for the first message.
+func logLimiterIn(p *atomic.Pointer[logLimiter], rate float64) *logLimiter {
 	l := p.Load()
 	for l == nil {
-		p.CompareAndSwap(nil, &logs{rate: quota.NewBucket(quota.Rate{PerSecond: rate, Burst: quota.Burst(rate, 0)})})
+		p.CompareAndSwap(nil, &logLimiter{rate: quota.NewBucket(quota.Rate{PerSecond: rate, Burst: quota.Burst(rate, 0)})})
 		l = p.Load()
 	}
 	return l
 }
 
-// admit takes a token for one message. If there is none, wait is the time until there is.
-func (l *logs) admit(n *Node) (wait time.Duration) {
+// admitMessage takes a token for one message. If there is none, wait is the time until there is.
+func (l *logLimiter) admitMessage(n *Node) (wait time.Duration) {
 	if wait = l.rate.Take(time.Now()); wait > 0 {
 		l.missed.Add(1)
 		n.refusals.Refused(limits.LogRate.Row)
@@ -496,15 +496,15 @@ func (l *logs) admit(n *Node) (wait time.Duration) {
 	return wait
 }
 
-// unreported returns how many messages were dropped since the last call.
-func (l *logs) unreported() int64 {
+// takeMissed returns how many messages were dropped since the last call.
+func (l *logLimiter) takeMissed() int64 {
 	if l == nil || l.missed.Load() == 0 {
 		return 0
 	}
 	return l.missed.Swap(0)
 }
 
-func (s *sessionActor) logs() *atomic.Pointer[logs] { return &s.logged }
+func (s *sessionActor) logLimiter() *atomic.Pointer[logLimiter] { return &s.logged }
 
 // Missed returns how many log messages were dropped for their rate since the last call. The
 // caller must tell the client.
@@ -512,7 +512,7 @@ func (c *Call) Missed() int64 {
 	if c.r == nil {
 		return 0
 	}
-	return c.client.logs().Load().unreported()
+	return c.client.logLimiter().Load().takeMissed()
 }
 
 // Missed is Call.Missed for messages that belong to no call.
@@ -521,7 +521,7 @@ func (p *Peer) Missed() int64 {
 	if err != nil {
 		return 0
 	}
-	return s.logged.Load().unreported()
+	return s.logged.Load().takeMissed()
 }
 
 // AdmitLog decides whether to send a log message; wanted says whether the client's level
@@ -544,7 +544,7 @@ func (c *Call) AdmitLog(ctx context.Context, wanted bool) (send, dropped bool, e
 		return false, false, nil
 	}
 	if wanted {
-		if logsIn(c.client.logs(), c.peer.svc.Limits.LogRate).admit(c.peer.node) == 0 {
+		if logLimiterIn(c.client.logLimiter(), c.peer.svc.Limits.LogRate).admitMessage(c.peer.node) == 0 {
 			return true, false, nil
 		}
 		dropped = true
@@ -569,8 +569,8 @@ func (p *Peer) AdmitLog(later func()) bool {
 	if err != nil {
 		return true // the send itself fails: there is no stream
 	}
-	l := logsIn(&s.logged, p.svc.Limits.LogRate)
-	wait := l.admit(p.node)
+	l := logLimiterIn(&s.logged, p.svc.Limits.LogRate)
+	wait := l.admitMessage(p.node)
 	if wait > 0 && l.reporting.CompareAndSwap(false, true) {
 		time.AfterFunc(wait, func() {
 			l.reporting.Store(false)

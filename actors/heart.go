@@ -217,8 +217,8 @@ func (q *pendingRequests) ping(s SessionKey) *pendingRequest {
 type boundPing struct{ l *boundConn }
 
 func (p boundPing) Ask(data []byte, _ time.Time) {
-	if !p.l.full() {
-		p.l.send(data)
+	if !p.l.isFull() {
+		p.l.sendData(data)
 	}
 }
 

@@ -56,10 +56,10 @@ func (a *arrival) goOn(from *quota.Account, st *mrtr.State, x brought, sum mrtr.
 		verdict, outcome := n.mrtr.retry(st, x, sum, given)
 		switch verdict {
 		case taken:
-			x.await()
+			x.awaitResponse()
 			return true
 		case joined:
-			x.await()
+			x.awaitResponse()
 			begun = true
 		case settled:
 			a.to.Answer(200, withID(m.ID, outcome))
@@ -93,7 +93,7 @@ func (a *arrival) goOn(from *quota.Account, st *mrtr.State, x brought, sum mrtr.
 // land hands the request to the node where its call waits, and answers it as the call there does.
 func (a *arrival) land(to store.Address) landed {
 	n, wait := a.n, a.svc.Limits.StoreWait
-	x := &landing{to: to, id: relay.NewID(), conn: a.on.exchange(a), sess: a.sess, name: a.m.ID}
+	x := &landing{to: to, id: relay.NewID(), conn: a.on.exchangeOf(a), sess: a.sess, name: a.m.ID}
 	if !a.charged.alone() {
 		if no := n.accounts.hold(&x.held, a.charged, &a.in, quota.Queues, visitBytes); no != nil {
 			n.refusals.refuse(a.to, no, a.m.ID)
@@ -291,10 +291,10 @@ func (x boundExchange) Cut()                                    { refusal.Unavai
 func (x boundExchange) Room(context.Context) error              { return nil }
 func (x boundExchange) Context() context.Context                { return x.a.n.base }
 func (boundExchange) WhenGone(func()) (stop func() bool)        { return func() bool { return true } }
-func (c overBound) exchange(a *arrival) Exchange                { return boundExchange{c.l, a} }
+func (c overBound) exchangeOf(a *arrival) Exchange              { return boundExchange{c.l, a} }
 
-// apart gives f a goroutine, and bytes of its own: the goroutine that read the request may have to read that it is cancelled.
-func (c overBound) apart(a *arrival, f func(*arrival) bool) (begun bool) {
+// runForward gives f a goroutine, and bytes of its own: the goroutine that read the request may have to read that it is cancelled.
+func (c overBound) runForward(a *arrival, f func(*arrival) bool) (begun bool) {
 	own, m := *a, new(codec.Message)
 	own.body = bytes.Clone(a.body)
 	_ = codec.Scan(own.body, m, anyMessage) // no error: it was scanned before

@@ -80,17 +80,17 @@ const listenPrefix = "~"
 
 // audience is where a listener sends its messages.
 type audience interface {
-	// open begins the response to l's request; false reports that the client is gone. bind
+	// beginResponse begins the response to l's request; false reports that the client is gone. bindListener
 	// makes the end of the connection end l, once l can be found.
-	open(l *listenActor) bool
-	bind(l *listenActor)
-	send(data []byte)
-	// full reports whether too much is unread to send more; wait waits until it is not. An
-	// error of wait means that it stays full.
-	full() bool
-	wait(ctx context.Context) error
-	finish()
-	cut()
+	beginResponse(l *listenActor) bool
+	bindListener(l *listenActor)
+	sendData(data []byte)
+	// isFull reports whether too much is unread to send more; awaitRoom waits until it is not. An
+	// error of awaitRoom means that it stays full.
+	isFull() bool
+	awaitRoom(ctx context.Context) error
+	finishResponse()
+	cutConnection()
 }
 
 // httpAudience is the audience of a request that has an HTTP exchange to itself.
@@ -99,7 +99,7 @@ type httpAudience struct {
 	stream *liveStream
 }
 
-func (a *httpAudience) open(l *listenActor) bool {
+func (a *httpAudience) beginResponse(l *listenActor) bool {
 	if !a.conn.Open() {
 		return false
 	}
@@ -107,28 +107,28 @@ func (a *httpAudience) open(l *listenActor) bool {
 	return true
 }
 
-func (a *httpAudience) bind(l *listenActor) { a.conn.Gone(func() { _ = l.Post(endListen{}) }) }
+func (a *httpAudience) bindListener(l *listenActor) { a.conn.Gone(func() { _ = l.Post(endListen{}) }) }
 
-func (a *httpAudience) send(data []byte) {
+func (a *httpAudience) sendData(data []byte) {
 	a.conn.Event("", 0, data)
 	a.conn.Flush()
 	a.stream.touch()
 }
 
-func (*httpAudience) full() bool                 { return false }
-func (*httpAudience) wait(context.Context) error { return nil }
-func (a *httpAudience) finish()                  { a.conn.Finish() }
-func (a *httpAudience) cut()                     { a.conn.Cut() }
+func (*httpAudience) isFull() bool                    { return false }
+func (*httpAudience) awaitRoom(context.Context) error { return nil }
+func (a *httpAudience) finishResponse()               { a.conn.Finish() }
+func (a *httpAudience) cutConnection()                { a.conn.Cut() }
 
 // boundAudience is the audience of a request on a connection that carries others.
 type boundAudience struct{ *boundConn }
 
-func (boundAudience) open(*listenActor) bool           { return true }
-func (a boundAudience) wait(ctx context.Context) error { return a.conn.Room(ctx) }
-func (boundAudience) finish()                          {}
-func (boundAudience) cut()                             {}
+func (boundAudience) beginResponse(*listenActor) bool       { return true }
+func (a boundAudience) awaitRoom(ctx context.Context) error { return a.conn.Room(ctx) }
+func (boundAudience) finishResponse()                       {}
+func (boundAudience) cutConnection()                        {}
 
-func (a boundAudience) bind(l *listenActor) {
+func (a boundAudience) bindListener(l *listenActor) {
 	if a.sess.Stopped() { // the session ended before it could find l
 		_ = l.Post(endListen{})
 	}
@@ -200,7 +200,7 @@ func (a *arrival) listen() {
 			no.Tell(a.to, m.ID)
 			return
 		}
-		a.to.Answer(statusOf(response{code: rerr.Code}), codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, compact(rerr.Data)))
+		a.to.Answer(statusOf(response{code: rerr.Code}), codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, compactData(rerr.Data)))
 		return
 	case holds > decoded && !room(holds):
 		return
@@ -208,13 +208,13 @@ func (a *arrival) listen() {
 	held.Set(holds)
 	slices.Sort(filter.URIs)
 	begun = true
-	l := &listenActor{node: n, svc: svc, sess: a.sess, key: peer.key, to: a.on.listen(a.in.Exchange), id: bytes.Clone(m.ID), filter: filter, from: from}
+	l := &listenActor{node: n, svc: svc, sess: a.sess, key: peer.key, to: a.on.audienceOf(a.in.Exchange), id: bytes.Clone(m.ID), filter: filter, from: from}
 	if l.sess == nil {
 		l.holder, l.until = heldBy(a.in.Exchange)
 	}
 	l.held.Move(&held)
 	n.k.Start(&l.Actor, KindSubscription, "", l)
-	if !l.to.open(l) {
+	if !l.to.beginResponse(l) {
 		_ = l.Post(endListen{})
 		return
 	}
@@ -225,7 +225,7 @@ func (a *arrival) listen() {
 		n.subs.Follow(l, uri)
 	}
 	_ = l.Post(acknowledge{})
-	l.to.bind(l)                                     // last: bind ends the listener that it finds
+	l.to.bindListener(l)                             // last: bindListener ends the listener that it finds
 	if n.drain.over.Load() || svc.life.over.Load() { // the end came before it could find the listener
 		_ = l.Post(endListen{reason: "the server is shutting down"})
 	}
@@ -249,7 +249,7 @@ func (l *listenActor) Receive(m any) {
 	switch m := m.(type) {
 	case acknowledge:
 		l.acked = true
-		l.to.send(l.note(mcp.NotifySubscriptionsAcknowledged, append(append([]byte(`"notifications":`), l.filter.Accepted...), '}')))
+		l.to.sendData(l.note(mcp.NotifySubscriptionsAcknowledged, append(append([]byte(`"notifications":`), l.filter.Accepted...), '}')))
 		for _, data := range l.early {
 			l.tell(data)
 		}
@@ -296,7 +296,7 @@ func (l *listenActor) Failed(m any, _ bool) {
 		l.Contain(func() { l.end("internal error"); ended = true })
 	}
 	if !ended {
-		l.Contain(l.to.cut)
+		l.Contain(l.to.cutConnection)
 	}
 }
 
@@ -320,11 +320,11 @@ func (l *listenActor) tell(data []byte) {
 	if past(l.until, time.Now()) {
 		return // the heart ends it
 	}
-	if l.to.full() {
+	if l.to.isFull() {
 		if !l.missed {
 			l.missed = true
 			go func() {
-				if l.to.wait(l.node.base) == nil {
+				if l.to.awaitRoom(l.node.base) == nil {
 					_ = l.Post(caughtUp{})
 				}
 			}()
@@ -347,7 +347,7 @@ func (l *listenActor) tell(data []byte) {
 		b = append(b, `,"params":{"_meta":`...)
 		b = append(l.appendMeta(b), '}', '}')
 	}
-	l.to.send(b)
+	l.to.sendData(b)
 }
 
 // resync repeats every notification that the client may have missed, which is legal, but for what Others sends.
@@ -380,14 +380,14 @@ func (l *listenActor) end(reason string) {
 		rest := append([]byte(`"requestId":`), l.id...)
 		rest = append(rest, `,"reason":`...)
 		rest = append(codec.AppendString(rest, reason), '}')
-		l.to.send(l.note(mcp.NotifyCancelled, rest))
+		l.to.sendData(l.note(mcp.NotifyCancelled, rest))
 		done := l.appendMeta([]byte(`{"resultType":"complete","_meta":`))
 		if own := l.svc.ResultMeta; len(own) > len("{}") {
 			done = append(append(done[:len(done)-1], ','), own[1:]...)
 		}
-		l.to.send(codec.AppendResult(nil, l.id, append(done, '}')))
+		l.to.sendData(codec.AppendResult(nil, l.id, append(done, '}')))
 	}
-	l.to.finish()
+	l.to.finishResponse()
 }
 
 // ListChanged tells all listeners of a service here that a list has changed: method is that of

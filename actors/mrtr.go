@@ -105,7 +105,7 @@ func (r *requestActor) needInput(m *needInput) {
 	id := string(r.id)
 	r.step(request.Ask, response{data: withID(r.id, m.answer), goesOn: true}, nil)
 	r.serveNobody()
-	r.way.table.parked(r, id)
+	r.way.table.parkRequest(r, id)
 	r.settle(m.answer)
 	wait := r.svc.patience()
 	p.asked, p.until, p.wake = m.round, time.Now().Add(wait), m.wake
@@ -149,7 +149,7 @@ func (r *requestActor) settle(rest []byte) {
 	p := r.parking
 	r.memory.Grow(-int64(len(p.outcome)))
 	for _, x := range p.others {
-		x.answer(response{data: withID(x.id, rest)})
+		x.answerRequest(response{data: withID(x.id, rest)})
 	}
 	p.others, p.outcome = nil, nil
 	if p.taken > 0 && len(rest) <= maxOutcome {
@@ -161,10 +161,10 @@ func (r *requestActor) settle(rest []byte) {
 // open makes the response of the call a stream, and with it those of the exchanges that wait for the same outcome: they get what keeps a
 // silent response open, and nothing of what the handler sends.
 func (r *requestActor) open() {
-	r.way.open()
+	r.way.openStream()
 	if p := r.parking; p != nil {
 		for _, x := range p.others {
-			x.open()
+			x.openStream()
 		}
 	}
 }
@@ -177,8 +177,8 @@ func (r *requestActor) endOthers(why ending) {
 	}
 	p.givenUp = true
 	for _, x := range p.others {
-		x.end(why, x.id)
-		x.release() // no handler of its own will release it
+		x.endDelivery(why, x.id)
+		x.releaseExchange() // no handler of its own will release it
 	}
 	p.others = nil
 }
@@ -218,7 +218,7 @@ func (m *retried) Refused(error) { m.verdict = unknown; m.Done() }
 
 func (r *requestActor) retried(m *retried) {
 	p := r.parking
-	m.x.attach(r)
+	m.x.attachCall(r)
 	switch {
 	case r.phase == request.Cancelled || r.phase == request.Dropped || p == nil:
 		m.verdict = unknown
@@ -247,7 +247,7 @@ func (r *requestActor) retried(m *retried) {
 		m.verdict = joined
 		p.others = append(p.others, m.x)
 		if r.phase == request.Streaming {
-			m.x.open()
+			m.x.openStream()
 		}
 	default:
 		m.verdict = unknown
@@ -267,8 +267,8 @@ func (r *requestActor) answerTo(x brought) {
 	said := &struct{ token, meta []byte }{x.token, x.meta}
 	r.call.token.Store(&said.token)
 	r.stateless.meta.now.Store(&said.meta)
-	x.watch()
-	r.way.table.resumed(r)
+	x.watchConn()
+	r.way.table.reenterRequest(r)
 }
 
 // badResponses refuses invalid inputResponses.
@@ -322,7 +322,7 @@ func (a *arrival) retry() (begun bool) {
 	sum := mrtr.AnswersDigest(m)
 	x := brought{roundTrip: a.on.roundTrip(a.in.Exchange), id: bytes.Clone(m.ID), token: bytes.Clone(m.ProgressToken), meta: bytes.Clone(m.Meta), from: from}
 	if _, other := n.fleet.elsewhere(st); other {
-		return a.on.apart(a, func(a *arrival) bool { return a.goOn(from, st, x, sum, given) })
+		return a.on.runForward(a, func(a *arrival) bool { return a.goOn(from, st, x, sum, given) })
 	}
 	return a.goOn(from, st, x, sum, given)
 }
@@ -434,10 +434,10 @@ type asking struct {
 	missing []int    // indexes of the questions without an answer
 }
 
-// ask asks a client that answers by sending its request again. Many handlers may wait here
+// askClient asks a client that answers by sending its request again. Many handlers may wait here
 // for minutes, each with its stack. So the frames down to the wait are small, and functions
 // with large frames return before it.
-func (s *stateless) ask(ctx context.Context, c *Call, qs []Question) ([]Answer, error) {
+func (s *stateless) askClient(ctx context.Context, c *Call, qs []Question) ([]Answer, error) {
 	in := &s.input
 	if err := in.mu.Lock(ctx, c.ctx); err != nil {
 		return nil, err

@@ -261,7 +261,7 @@ func (r *requestActor) emit(e stream.Entry) {
 		e.Drop(stream.ErrEnded)
 		return
 	}
-	r.way.send(e)
+	r.way.sendEntry(e)
 }
 
 func (r *requestActor) progressGate() *request.Gate {
@@ -301,18 +301,18 @@ func (r *requestActor) step(e request.Event, a response, cause error) {
 		r.open()
 	}
 	if act&request.Answer != 0 {
-		r.way.answer(a)
+		r.way.answerRequest(a)
 	}
 	if act&request.StopCall != 0 {
 		r.cancel(cause)
 		r.goOn(more{err: cause})
 	}
 	if act&request.Withdraw != 0 {
-		r.way.end(cancelled, r.id)
+		r.way.endDelivery(cancelled, r.id)
 		r.endOthers(cancelled)
 	}
 	if act&request.Abandon != 0 {
-		r.way.end(givenUp, r.id)
+		r.way.endDelivery(givenUp, r.id)
 		r.endOthers(givenUp)
 	}
 }
@@ -334,7 +334,7 @@ func (r *requestActor) run(limit int) error {
 // no limit. An error says why the request was not begun: the caller then enters it once
 // more or cancels it.
 func (r *requestActor) enter(limit int) error {
-	if err := r.way.table.enter(r, limit); err != nil {
+	if err := r.way.table.enterRequest(r, limit); err != nil {
 		return err
 	}
 	if r.graced {
@@ -374,7 +374,7 @@ var (
 func (r *requestActor) handOver(id, head, out []byte, err *mcp.Error) {
 	r.result.response = response{exited: err == errExited}
 	if err != nil {
-		out = codec.AppendError(head[:0], id, err.Code, err.Message, compact(err.Data))
+		out = codec.AppendError(head[:0], id, err.Code, err.Message, compactData(err.Data))
 		r.result.code = err.Code
 		r.result.later, r.result.gone, r.result.denied = err == Unavailable, err == SessionGone, r.call.deniedAs(err)
 	} else {
@@ -383,11 +383,11 @@ func (r *requestActor) handOver(id, head, out []byte, err *mcp.Error) {
 	r.out.B = out
 	// The id is freed first: once the client has the response, it may use the id again at
 	// once.
-	r.way.table.remove(r)
+	r.way.table.removeRequest(r)
 	r.result.Init()
 	r.result.data = out
 	pace := r.way.pace
-	paced := pace.pace(r.node.base) == nil
+	paced := pace.lockSending(r.node.base) == nil
 	if r.Post(&r.result) == nil {
 		r.result.Wait()
 	}
@@ -397,7 +397,7 @@ func (r *requestActor) handOver(id, head, out []byte, err *mcp.Error) {
 	r.out.Free()
 	r.out = nil
 	if paced {
-		pace.paced()
+		pace.unlockSending()
 	}
 	r.cancel(errReturned)
 	if !r.timer.Stop() {
@@ -573,8 +573,8 @@ func (r *requestActor) forget(x brought) {
 // unanswered ends the exchange of a request whose response was cut short.
 func (r *requestActor) unanswered() {
 	r.phase = request.Dropped
-	r.way.end(broken, r.id)
-	r.way.delivery = nowhere{}
+	r.way.endDelivery(broken, r.id)
+	r.way.delivery = noDelivery{}
 	r.Contain(func() { r.endOthers(givenUp) })
 }
 

@@ -45,7 +45,7 @@ type sessionActor struct {
 	missed atomic.Bool
 
 	// logged counts log messages against their limit, nil before the first one.
-	logged atomic.Pointer[logs]
+	logged atomic.Pointer[logLimiter]
 
 	// announced is what was announced on the standalone stream, nil if there is none yet.
 	announced atomic.Pointer[announcement]
@@ -153,8 +153,8 @@ func (m *runsFor) Refused(error)       { m.Done() }
 func (c *cancelCall) Refused(error)    { c.acked(errNotHere) }
 func (e *endCall) Refused(error)       { e.Done() }
 
-// enter enters a request in the session's table.
-func (s *sessionActor) enter(r *requestActor, limit int) error {
+// enterRequest enters a request in the session's table.
+func (s *sessionActor) enterRequest(r *requestActor, limit int) error {
 	r.begin.Init()
 	r.begin.req, r.begin.limit = r, limit
 	if err := s.Post(&r.begin); err != nil {
@@ -164,8 +164,8 @@ func (s *sessionActor) enter(r *requestActor, limit int) error {
 	return r.begin.err
 }
 
-// remove removes a request from the session's table.
-func (s *sessionActor) remove(r *requestActor) {
+// removeRequest removes a request from the session's table.
+func (s *sessionActor) removeRequest(r *requestActor) {
 	r.end.Init()
 	r.end.req = r
 	if s.Post(&r.end) == nil {
@@ -173,8 +173,8 @@ func (s *sessionActor) remove(r *requestActor) {
 	}
 }
 
-func (s *sessionActor) parked(r *requestActor, id string) { _ = s.Post(&endCall{req: r, id: id}) }
-func (s *sessionActor) resumed(r *requestActor)           { _ = s.Post(&beginCall{req: r}) }
+func (s *sessionActor) parkRequest(r *requestActor, id string) { _ = s.Post(&endCall{req: r, id: id}) }
+func (s *sessionActor) reenterRequest(r *requestActor)         { _ = s.Post(&beginCall{req: r}) }
 
 func (s *sessionActor) Receive(m any) {
 	switch m := m.(type) {

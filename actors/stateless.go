@@ -23,13 +23,13 @@ type stateless struct {
 	generation uint64 // the actor's, while it serves this request
 	peer       Peer
 	meta       requestMeta
-	logged     *atomic.Pointer[logs]
-	own        atomic.Pointer[logs] // logged points here for a request over HTTP
-	inputEnded <-chan struct{}      // closed when the client can send no request again; nil: never
-	alone      bool                 // the client has the process for itself
-	charged    *sessionAccount      // of the connection that carries others, whose bucket has paid; nil over HTTP
-	direct     direct               // the delivery of a request whose handler runs on the goroutine that read it
-	served     roundTrip            // the exchange that the call is or was answered on last
+	logged     *atomic.Pointer[logLimiter]
+	own        atomic.Pointer[logLimiter] // logged points here for a request over HTTP
+	inputEnded <-chan struct{}            // closed when the client can send no request again; nil: never
+	alone      bool                       // the client has the process for itself
+	charged    *sessionAccount            // of the connection that carries others, whose bucket has paid; nil over HTTP
+	direct     direct                     // the delivery of a request whose handler runs on the goroutine that read it
+	served     roundTrip                  // the exchange that the call is or was answered on last
 
 	address string
 	input   // questions and answers so far; the holder of input.mu owns it
@@ -37,7 +37,7 @@ type stateless struct {
 	prev, next *requestActor // in the list of stateless requests
 }
 
-func (s *stateless) logs() *atomic.Pointer[logs] { return s.logged }
+func (s *stateless) logLimiter() *atomic.Pointer[logLimiter] { return s.logged }
 
 // requestMeta is what a client says of itself in the `_meta` of each stateless request. It
 // is the peer's identity.
@@ -77,22 +77,22 @@ type arrival struct {
 // carrier is the transport of a stateless request: HTTP, or a connection that carries
 // others too.
 type carrier interface {
-	// inline reports whether the goroutine that read a request may run its handler if that
+	// runsInline reports whether the goroutine that read a request may run its handler if that
 	// does not ask the client.
-	inline() bool
+	runsInline() bool
 	// roundTrip is the delivery of a call that has a goroutine of its own. x is the
 	// request's exchange, nil if it has none.
 	roundTrip(x Exchange) roundTrip
-	// way completes w, the way of the request self.
-	way(self *stateless, w way) way
-	// run runs f on a goroutine of its own.
-	run(f func())
-	// listen returns where a listener sends its messages.
-	listen(x Exchange) audience
-	// apart runs f, which may wait for another node. It returns what f does or, if f runs beside it, that a call has begun.
-	apart(a *arrival, f func(*arrival) bool) (begun bool)
-	// exchange is where the call of another node sends its messages.
-	exchange(a *arrival) Exchange
+	// completeWay completes w, the way of the request self.
+	completeWay(self *stateless, w way) way
+	// runBeside runs f on a goroutine of its own.
+	runBeside(f func())
+	// audienceOf returns where a listener sends its messages.
+	audienceOf(x Exchange) audience
+	// runForward runs f, which may wait for another node. It returns what f does or, if f runs beside it, that a call has begun.
+	runForward(a *arrival, f func(*arrival) bool) (begun bool)
+	// exchangeOf is where the call of another node sends its messages.
+	exchangeOf(a *arrival) Exchange
 }
 
 // Asks reports whether requests of the method may be answered with questions
@@ -109,16 +109,16 @@ func Asks(method []byte) bool {
 // message on a connection. The call may outlive it.
 type roundTrip interface {
 	delivery
-	// attach makes r the call that the exchange answers.
-	attach(r *requestActor)
-	// watch begins to watch the connection: its end cancels the call.
-	watch()
-	// release gives back what the exchange holds of its client's resources, unless its
+	// attachCall makes r the call that the exchange answers.
+	attachCall(r *requestActor)
+	// watchConn begins to watch the connection: its end cancels the call.
+	watchConn()
+	// releaseExchange gives back what the exchange holds of its client's resources, unless its
 	// response already did.
-	release()
-	// await waits until the exchange has its response or its client is gone. On a
+	releaseExchange()
+	// awaitResponse waits until the exchange has its response or its client is gone. On a
 	// connection that carries others it returns at once.
-	await()
+	awaitResponse()
 }
 
 // stateless takes a stateless request over HTTP. It returns when the handler has returned
@@ -166,7 +166,7 @@ func (a *arrival) accept() (begun bool) {
 		n.accounts.Leave(from)
 		return false
 	}
-	apart := !a.on.inline() || a.svc.Handler.MayAsk(m.Method, m.Name)
+	apart := !a.on.runsInline() || a.svc.Handler.MayAsk(m.Method, m.Name)
 	var held quota.Holding
 	if apart && !a.charged.alone() {
 		if no := n.accounts.hold(&held, a.charged, &a.in, quota.Parked, callHolds(m, a.body)); no != nil {
@@ -202,19 +202,19 @@ func (a *arrival) begin(from *quota.Account, apart bool) (r *requestActor, x rou
 	s.peer = Peer{node: a.n, svc: a.svc, key: SessionKey{Tenant: a.in.Tenant, Server: a.svc.ID}, who: &s.meta}
 	r.stateless = s
 	s.logged = &s.own
-	w := way{grace: a.svc.Limits.StatelessGrace, table: noTable{}, client: s, pace: unpaced{}}
+	w := way{grace: a.svc.Limits.StatelessGrace, table: noTable{}, client: s, pace: noPacer{}}
 	if apart {
 		r.used = true
 		r.out.Free() // others can use the pooled buffer while the call waits
 		r.out = new(codec.Buffer)
 		x = a.on.roundTrip(a.in.Exchange)
-		x.attach(r)
+		x.attachCall(r)
 		w.delivery = x
 	} else {
 		s.direct = direct{r: r, conn: a.in.Exchange}
 		w.delivery = &s.direct
 	}
-	r.begins(a.svc, a.on.way(s, w), m, body, (&Call{principal: a.principal, trace: a.in.Trace, attempt: 1, peer: &s.peer}).needing(a.in.Needs))
+	r.begins(a.svc, a.on.completeWay(s, w), m, body, (&Call{principal: a.principal, trace: a.in.Trace, attempt: 1, peer: &s.peer}).needing(a.in.Needs))
 	return r, x
 }
 
@@ -224,12 +224,12 @@ func (a *arrival) run(r *requestActor, x roundTrip) {
 	if x == nil {
 		r.stateless.served = &r.stateless.direct
 	}
-	r.stateless.served.watch()
+	r.stateless.served.watchConn()
 	if err := r.enter(r.svc.Limits.PerSession); err != nil {
 		r.cancel(err)
 		a.n.refusals.refuse(a.to, err, r.id)
-		r.way.end(cancelled, r.id)
-		r.stateless.served.release()
+		r.way.endDelivery(cancelled, r.id)
+		r.stateless.served.releaseExchange()
 		r.unpark()
 		r.release()
 		return
@@ -239,8 +239,8 @@ func (a *arrival) run(r *requestActor, x roundTrip) {
 		r.serveStateless()
 		return
 	}
-	a.on.run(r.serveStateless)
-	x.await()
+	a.on.runBeside(r.serveStateless)
+	x.awaitResponse()
 }
 
 // serveStateless is serve for a stateless request.
@@ -248,7 +248,7 @@ func (r *requestActor) serveStateless() { r.work((*requestActor).leaveStateless)
 
 // leaveStateless lets go of the exchange of a request that has its response, and releases the actor.
 func (r *requestActor) leaveStateless() {
-	r.stateless.served.release()
+	r.stateless.served.releaseExchange()
 	r.unpark()
 	r.node.statelessCalls.drop(r)
 	r.release()
@@ -266,16 +266,16 @@ type overHTTP struct{}
 
 var _ carrier = overHTTP{}
 
-func (overHTTP) inline() bool { return true }
+func (overHTTP) runsInline() bool { return true }
 func (overHTTP) roundTrip(x Exchange) roundTrip {
 	return &direct{conn: x, over: make(chan struct{})}
 }
-func (overHTTP) way(_ *stateless, w way) way  { return w }
-func (overHTTP) run(f func())                 { go f() }
-func (overHTTP) listen(x Exchange) audience   { return &httpAudience{conn: x} }
-func (overHTTP) exchange(a *arrival) Exchange { return a.in.Exchange }
+func (overHTTP) completeWay(_ *stateless, w way) way { return w }
+func (overHTTP) runBeside(f func())                  { go f() }
+func (overHTTP) audienceOf(x Exchange) audience      { return &httpAudience{conn: x} }
+func (overHTTP) exchangeOf(a *arrival) Exchange      { return a.in.Exchange }
 
-func (overHTTP) apart(a *arrival, f func(*arrival) bool) (begun bool) { return f(a) }
+func (overHTTP) runForward(a *arrival, f func(*arrival) bool) (begun bool) { return f(a) }
 
 // direct delivers a stateless request over its HTTP exchange. It stores nothing, and the
 // end of the connection ends the request.
@@ -287,7 +287,7 @@ type direct struct {
 	stream  *liveStream   // nil until the stream is open
 	unwatch func() bool   // ends the watch on the connection, nil if there is none; read only after watched is set
 	watched atomic.Bool   // unwatch is set; the connection may end before that
-	over    chan struct{} // releases the goroutine that waits in await; nil if that runs the handler
+	over    chan struct{} // releases the goroutine that waits in awaitResponse; nil if that runs the handler
 }
 
 var (
@@ -295,25 +295,25 @@ var (
 	_ roundTrip = (*direct)(nil)
 )
 
-func (d *direct) attach(r *requestActor) { d.r = r }
+func (d *direct) attachCall(r *requestActor) { d.r = r }
 
-func (d *direct) watch() {
+func (d *direct) watchConn() {
 	r, generation := d.r, d.r.generation
-	d.unwatch = d.conn.WhenGone(func() { _ = r.Post(called{generation, connGone{d, broke(d.conn), expired(d.conn)}}) })
+	d.unwatch = d.conn.WhenGone(func() { _ = r.Post(called{generation, connGone{d, exchangeBroken(d.conn), endedContext(d.conn)}}) })
 	d.watched.Store(true)
 }
 
-func (d *direct) await() {
+func (d *direct) awaitResponse() {
 	select {
 	case <-d.over:
 	case <-d.conn.Context().Done():
-		if expired(d.conn) != nil { // the response can still be written
+		if endedContext(d.conn) != nil { // the response can still be written
 			<-d.over
 		}
 	}
 }
 
-func (d *direct) open() {
+func (d *direct) openStream() {
 	if d.streams { // it waited for the outcome of a call whose response was a stream
 		return
 	}
@@ -323,16 +323,16 @@ func (d *direct) open() {
 	}
 }
 
-func (d *direct) send(e stream.Entry) {
+func (d *direct) sendEntry(e stream.Entry) {
 	d.conn.Event("", 0, e.Data)
 	d.conn.Flush()
 	d.stream.touch()
 	e.Drop(nil)
 }
 
-func (d *direct) answer(a response) {
+func (d *direct) answerRequest(a response) {
 	if !d.streams {
-		d.rest() // first, because a client with its response may close the connection
+		d.endWatch() // first, because a client with its response may close the connection
 	}
 	switch {
 	case d.streams:
@@ -349,8 +349,8 @@ func (d *direct) answer(a response) {
 	default:
 		d.conn.Answer(statusOf(a), a.data)
 	}
-	d.rest()
-	d.release()
+	d.endWatch()
+	d.releaseExchange()
 }
 
 // statusOf is the HTTP status of a plain response.
@@ -361,8 +361,8 @@ func statusOf(a response) int {
 	return 200
 }
 
-func (d *direct) end(why ending, id []byte) {
-	d.rest()
+func (d *direct) endDelivery(why ending, id []byte) {
+	d.endWatch()
 	switch {
 	case why == givenUp && d.streams:
 		d.conn.Event("", 0, d.r.givenUp(id))
@@ -372,10 +372,10 @@ func (d *direct) end(why ending, id []byte) {
 	case why == givenUp: // the call may have taken effect, so that its client must decide whether to send it again
 		d.conn.Answer(200, lostCall(id))
 	case why == broken:
-		d.r.Contain(func() { fault(d.conn, id, 500) })
+		d.r.Contain(func() { sendInternalError(d.conn, id, 500) })
 		d.r.Contain(d.conn.Cut)
 	}
-	d.release()
+	d.releaseExchange()
 }
 
 // safe reports whether the request may be sent again though it has run.
@@ -389,8 +389,8 @@ func (r *requestActor) givenUp(id []byte) []byte {
 	return codec.AppendError(nil, id, Unavailable.Code, Unavailable.Message, Unavailable.Data)
 }
 
-// rest ends the watch on the connection.
-func (d *direct) rest() {
+// endWatch ends the watch on the connection.
+func (d *direct) endWatch() {
 	if !d.watched.Load() { // there is no watch, or the connection ended while it began
 		d.r.used = true
 		return
@@ -401,8 +401,8 @@ func (d *direct) rest() {
 	d.unwatch = nil
 }
 
-// release releases the goroutine that waits in await.
-func (d *direct) release() {
+// releaseExchange lets the goroutine go on that waits in awaitResponse.
+func (d *direct) releaseExchange() {
 	if d.over != nil && !d.left {
 		d.left = true
 		close(d.over)
@@ -434,10 +434,10 @@ func (r *requestActor) connectionGone(m connGone) {
 
 // detach leaves a running call without an exchange until its request is sent again.
 func (r *requestActor) detach() {
-	r.way.end(cancelled, r.id)
-	r.stateless.served.release()
+	r.way.endDelivery(cancelled, r.id)
+	r.stateless.served.releaseExchange()
 	r.serveNobody()
-	r.way.delivery = unheard{}
+	r.way.delivery = retryDelivery{}
 }
 
 // detachCall answers the request, whose handler goes on.
@@ -453,7 +453,7 @@ func (r *requestActor) detachCall(m *detachment) {
 	r.step(request.Result, response{data: withID(r.id, m.answer), goesOn: true}, nil)
 	r.concluded(m.answer)
 	r.serveNobody()
-	r.way.table.parked(r, id)
+	r.way.table.parkRequest(r, id)
 	r.node.statelessCalls.drop(r)
 	if r.from != nil {
 		r.node.accounts.Leave(r.from)
@@ -464,7 +464,7 @@ func (r *requestActor) detachCall(m *detachment) {
 
 // attached gives a call without an exchange another one. It reports whether the call had none.
 func (r *requestActor) attached(x brought) bool {
-	if _, alone := r.way.delivery.(unheard); !alone {
+	if _, alone := r.way.delivery.(retryDelivery); !alone {
 		return false
 	}
 	if r.from != nil {
@@ -473,7 +473,7 @@ func (r *requestActor) attached(x brought) bool {
 	}
 	r.answerTo(x)
 	if r.phase == request.Streaming {
-		r.way.open()
+		r.way.openStream()
 	}
 	return true
 }
@@ -486,15 +486,15 @@ func (r *requestActor) handOn() bool {
 	if p == nil || len(p.others) == 0 {
 		return false
 	}
-	r.way.end(cancelled, r.id)
-	r.stateless.served.release() // the handler goes on on the account of the next exchange
-	r.way.table.parked(r, string(r.id))
+	r.way.endDelivery(cancelled, r.id)
+	r.stateless.served.releaseExchange() // the handler goes on on the account of the next exchange
+	r.way.table.parkRequest(r, string(r.id))
 	x := p.others[0]
 	p.others[0] = brought{}
 	p.others = p.others[1:]
 	r.answerTo(x)
 	if r.phase == request.Streaming { // so that what the handler sends is not lost
-		r.way.open()
+		r.way.openStream()
 	}
 	return true
 }
@@ -502,7 +502,7 @@ func (r *requestActor) handOn() bool {
 // serveNobody detaches the call from its exchange.
 func (r *requestActor) serveNobody() {
 	r.stateless.direct = direct{} // holds nothing and is released with no effect
-	r.way.delivery, r.stateless.served = nowhere{}, &r.stateless.direct
+	r.way.delivery, r.stateless.served = noDelivery{}, &r.stateless.direct
 }
 
 // statelessCalls are the stateless requests of this node, unordered.

@@ -74,8 +74,8 @@ type answerer interface {
 // replier takes the response to a request of a bound session.
 type replier interface {
 	answerer
-	// over says that no response follows.
-	over()
+	// skipResponse says that no response follows.
+	skipResponse()
 }
 
 // errBadEvent stands for every event id that cannot be resumed from; the client learns no

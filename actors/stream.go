@@ -516,7 +516,7 @@ func (s *streamActor) cutShort() {
 			if len(s.rec.Calls) == 0 {
 				status = 500
 			}
-			s.Contain(func() { fault(s.conn, s.callID(), status) })
+			s.Contain(func() { sendInternalError(s.conn, s.callID(), status) })
 		}
 		s.Contain(att.Cut)
 	}

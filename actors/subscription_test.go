@@ -418,8 +418,8 @@ type sentTo struct {
 	got []string
 }
 
-func (a *sentTo) full() bool       { return false }
-func (a *sentTo) send(data []byte) { a.got = append(a.got, string(data)) }
+func (a *sentTo) isFull() bool         { return false }
+func (a *sentTo) sendData(data []byte) { a.got = append(a.got, string(data)) }
 
 // TestAcknowledgementComesFirst checks that changes between the request of a listener and its
 // acknowledgement go out after the acknowledgement, in their order.
