@@ -84,7 +84,7 @@ func (s *sessionActor) askClient(ctx context.Context, c *Call, qs []Question) ([
 
 // askCommon asks one question whose answer may be kept.
 func (s *sessionActor) askCommon(ctx context.Context, c *Call, qs []Question, uses []int, i int) (Answer, error) {
-	return s.kept().share(ctx, c.ctx, qs[i].Keep, func() (Answer, error) {
+	return s.sharedAnswer().share(ctx, c.ctx, qs[i].Keep, func() (Answer, error) {
 		answers := make([]Answer, len(qs))
 		err := s.askOwn(ctx, c, qs, uses, []int{i}, answers)
 		return answers[i], err
@@ -261,7 +261,7 @@ func (c *Call) Order(method string, params []byte) {
 	instead := func() {
 		ctx, cancel := context.WithTimeout(n.base, c.peer.svc.Limits.StoreWait)
 		defer cancel()
-		_ = c.peer.send(ctx, entry) // fails where there is no stream
+		_ = c.peer.sendMessage(ctx, entry) // fails where there is no stream
 	}
 	m := &emitted{entry: entry}
 	m.entry.Acked = func(err error) {
@@ -278,17 +278,17 @@ func (c *Call) Order(method string, params []byte) {
 // those of Call.Ask, ErrNoStream, ErrUnmounted or that of a session that has ended.
 func (p *Peer) Ask(ctx context.Context, q Question) (Answer, error) {
 	if q.Keep == nil {
-		return p.ask(ctx, q)
+		return p.askClient(ctx, q)
 	}
-	s, err := p.actor(ctx)
+	s, err := p.currentActor(ctx)
 	if err != nil {
 		return Answer{}, err
 	}
-	return s.kept().share(ctx, p.node.base, q.Keep, func() (Answer, error) { return p.ask(ctx, q) })
+	return s.sharedAnswer().share(ctx, p.node.base, q.Keep, func() (Answer, error) { return p.askClient(ctx, q) })
 }
 
-func (p *Peer) ask(ctx context.Context, q Question) (Answer, error) {
-	if _, err := p.who.session(); err != nil {
+func (p *Peer) askClient(ctx context.Context, q Question) (Answer, error) {
+	if _, err := p.who.currentSession(); err != nil {
 		return Answer{}, err
 	}
 	n := p.node
@@ -298,7 +298,7 @@ func (p *Peer) ask(ctx context.Context, q Question) (Answer, error) {
 	}
 	defer n.pending.close(x)
 	entry := stream.Entry{Kind: stream.Request, Meta: record.AppendAsked(record.Question{ID: x.id, Key: q.Key}), Data: codec.AppendRequest(nil, []byte(x.id), q.Method, q.Params)}
-	if err := p.send(ctx, entry); err != nil {
+	if err := p.sendMessage(ctx, entry); err != nil {
 		return Answer{}, err
 	}
 	timer := time.NewTimer(p.svc.Limits.MaxAsk)
@@ -311,17 +311,17 @@ func (p *Peer) ask(ctx context.Context, q Question) (Answer, error) {
 	case <-p.last.Load().inputEnded:
 		return Answer{}, p.svc.ended()
 	case <-timer.C:
-		p.withdraw(x, "timed out")
+		p.withdrawQuestion(x, "timed out")
 		n.refusals.Refused(limits.MaxAsk.Row)
 		return Answer{}, ErrNoAnswer
 	case <-ctx.Done():
-		p.withdraw(x, notNeeded(ctx))
+		p.withdrawQuestion(x, notNeeded(ctx))
 		return Answer{}, context.Cause(ctx)
 	}
 }
 
-// withdraw tells the client, if it listens here, that x needs no answer.
-func (p *Peer) withdraw(x *pendingRequest, why string) {
+// withdrawQuestion tells the client, if it listens here, that x needs no answer.
+func (p *Peer) withdrawQuestion(x *pendingRequest, why string) {
 	if p.node.pending.close(x) {
 		p.Push("notifications/cancelled", withdrawal(x, why))
 	}

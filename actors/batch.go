@@ -83,12 +83,12 @@ func readBatch(s *sessionActor, m *codec.Message, body []byte) (all []element, f
 	return all, ""
 }
 
-// batch takes a batch that was POSTed (2025-03-26, basic/transports). The batch has one
+// takeBatch takes a batch that was POSTed (2025-03-26, basic/transports). The batch has one
 // exchange and one stream: its response is a JSON array if all its requests end within the
 // grace and send nothing else; otherwise it is a stream with one event per response.
-func (d *sessions) batch(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
+func (d *sessions) takeBatch(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
 	n := d.node
-	s := n.sessions.of(svc, in, nil)
+	s := n.sessions.findSession(svc, in, nil)
 	if s == nil {
 		return
 	}
@@ -112,9 +112,9 @@ func (d *sessions) batch(svc *Service, in *Input, principal any, m *codec.Messag
 		switch e := &all[i]; e.m.Kind {
 		case codec.Request:
 		case codec.Notification:
-			s.notified(&e.m, until)
+			s.takeNotification(&e.m, until)
 		default:
-			if err := s.answered(&e.m); err != nil {
+			if err := s.takeAnswer(&e.m); err != nil {
 				n.log.Warn("answer not taken", "session", s.key.ID, "error", err)
 				refusal.Unavailable.Tell(in.Conn, nil)
 				return
@@ -123,12 +123,12 @@ func (d *sessions) batch(svc *Service, in *Input, principal any, m *codec.Messag
 	}
 	switch {
 	case len(requests) == 0:
-		s.accepted(in.Conn)
+		s.acceptMessage(in.Conn)
 	case slices.ContainsFunc(requests, func(e *element) bool { return n.drain.refuses(svc, principal, &e.m, len(body)) }) || n.store.Suspended() && !n.regained(svc.Limits.StoreWait):
 		n.refusals.refuseBatch(in.Conn, refusal.Unavailable, idsOf(requests))
 	default:
 		for s != nil && !s.runBatch(in, principal, requests, body) {
-			s = n.sessions.of(svc, in, nil) // the session has just left memory: activate it anew
+			s = n.sessions.findSession(svc, in, nil) // the session has just left memory: activate it anew
 		}
 	}
 }
@@ -163,17 +163,17 @@ func (s *sessionActor) runBatch(in *Input, principal any, requests []*element, b
 	st := s.newBatchStream(in, principal, requests, body)
 	members := make([]*requestActor, 0, len(requests))
 	for i, e := range requests {
-		r, err := s.admitted(in, &e.m, len(e.raw))
+		r, err := s.admitRequest(in, &e.m, len(e.raw))
 		if err == nil {
 			n.accounts.holdAnyway(&r.memory, &s.sessionAccount, in, quota.Parked, callHolds(&e.m, e.raw))
-			s.begins(r, r.loggedWay(s, nil), &e.m, e.raw, (&Call{principal: principal, trace: in.Trace, attempt: 1, member: i}).needing(in.Needs))
+			s.beginRequest(r, r.loggedWay(s, nil), &e.m, e.raw, (&Call{principal: principal, trace: in.Trace, attempt: 1, member: i}).needing(in.Needs))
 			r.size = len(body)
 			r.join(st)
-			err = s.enters(r)
+			err = s.enterAdmitted(r)
 		}
 		if err != nil {
 			for _, r := range members {
-				s.withdraw(r, err)
+				s.withdrawRequest(r, err)
 			}
 			_ = st.Post(discard{})
 			if errors.Is(err, kernel.ErrStopped) {
@@ -198,12 +198,12 @@ func (r *requestActor) join(st *streamActor) {
 	_ = r.Post(adoptStream{st})
 }
 
-// withdraw ends a request that was entered and must not run.
-func (s *sessionActor) withdraw(r *requestActor, cause error) {
+// withdrawRequest ends a request that was entered and must not run.
+func (s *sessionActor) withdrawRequest(r *requestActor, cause error) {
 	s.removeRequest(r)
 	r.timer.Stop()
 	r.cancel(cause)
-	s.refund(r)
+	s.refundCall(r)
 	r.release()
 }
 
@@ -223,14 +223,14 @@ func (s *streamActor) charge(entries []stream.Entry) {
 		bytes += len(entries[i].Data)
 	}
 	if bytes > 0 {
-		s.sess.billed().Used[store.EventBudget].Add(time.Now(), int64(bytes), s.svc.recordTTL())
+		s.sess.billedAccount().Used[store.EventBudget].Add(time.Now(), int64(bytes), s.svc.recordTTL())
 	}
 }
 
 // append writes an append of the stream: at once, or in its client's turn if the store has taken much from it lately. Until
 // then it is in flight like any other.
 func (s *streamActor) append(num uint64, data []byte) {
-	n, a := s.node, s.sess.billed()
+	n, a := s.node, s.sess.billedAccount()
 	pace, own := n.accounts.pace, &a.Used[usedLog]
 	if !s.turn && !pace.Take(time.Now(), own, int64(len(data))) {
 		go func() {
@@ -259,7 +259,7 @@ func (s *streamActor) countWaiting() {
 	case s.waiting > 0:
 		s.waits.Set(held)
 	default:
-		for !s.waits.ChargeAnyway(s.node.accounts.Accounts, s.sess.billed(), quota.Waiting, held) {
+		for !s.waits.ChargeAnyway(s.node.accounts.Accounts, s.sess.billedAccount(), quota.Waiting, held) {
 		}
 	}
 	s.waiting = held

@@ -43,7 +43,7 @@ var _ home = (*boundConn)(nil)
 
 // sendData writes one message and never waits. A client with too much unread loses the connection, and one whose token has ended gets nothing.
 func (l *boundConn) sendData(data []byte) {
-	if past(l.until, time.Now()) {
+	if momentPassed(l.until, time.Now()) {
 		return // the heart ends the session
 	}
 	l.conn.Event("", 0, data)
@@ -68,8 +68,8 @@ func (l *boundConn) lockSending(ctx context.Context) error {
 
 func (l *boundConn) unlockSending() { <-l.sending }
 
-// tell sends a message that belongs to no call, once the client has read enough.
-func (l *boundConn) tell(ctx context.Context, e stream.Entry) error {
+// deliverMessage sends a message that belongs to no call, once the client has read enough.
+func (l *boundConn) deliverMessage(ctx context.Context, e stream.Entry) error {
 	if !l.ready.Load() && e.Kind == stream.Request {
 		return ErrNoStream // requests wait for notifications/initialized (lifecycle, initialization)
 	}
@@ -106,14 +106,14 @@ func (n *Node) Connect(svc *Service, in *Input) {
 	l.holder, l.until = heldBy(in.Conn)
 	l.endInput = sync.OnceFunc(func() { close(l.inputEnded) })
 	if in.Patient {
-		l.slots = make(chan struct{}, places(svc.Limits.PerSession))
+		l.slots = make(chan struct{}, slotCount(svc.Limits.PerSession))
 	}
 	key := SessionKey{Tenant: in.Tenant, Server: svc.ID, ID: newID()}
 	age := svc.Limits.Session.Absolute
 	if in.Patient {
 		age = math.MaxInt64 // it lives as long as its process
 	}
-	s := n.sessions.build(svc, key, session.New(time.Now(), session.Lifetime{Idle: age, Absolute: age}), 0)
+	s := n.sessions.buildActor(svc, key, session.New(time.Now(), session.Lifetime{Idle: age, Absolute: age}), 0)
 	l.sess, s.home, s.inputEnded = s, l, l.inputEnded
 	s.held = 1 // its connection
 	s.patient = in.Patient
@@ -139,16 +139,16 @@ func (n *Node) Connect(svc *Service, in *Input) {
 	}
 }
 
-// places is how many calls a patient client may have; their slots take no memory.
-func places(limit int) int {
+// slotCount is how many calls a patient client may have; their slots take no memory.
+func slotCount(limit int) int {
 	if limit < 0 {
 		return math.MaxInt32
 	}
 	return limit
 }
 
-// find finds a bound session of this node by the id that Connect gave it.
-func (d *boundSessions) find(svc *Service, in *Input) (*boundConn, bool) {
+// findBound finds a bound session of this node by the id that Connect gave it.
+func (d *boundSessions) findBound(svc *Service, in *Input) (*boundConn, bool) {
 	at, id, ok := sessionAt(in.Session)
 	if !ok || at != d.node.fleet.self() {
 		return nil, false
@@ -160,7 +160,7 @@ func (d *boundSessions) find(svc *Service, in *Input) (*boundConn, bool) {
 // Message takes one message, or a batch, of a session that Connect began; one of another node is handed to that. It
 // returns when it no longer needs the bytes. Responses go out on the session's connection; in.Conn learns whether the message was taken.
 func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
-	l, ok := n.bound.find(svc, in)
+	l, ok := n.bound.findBound(svc, in)
 	if !ok {
 		n.relays.message(svc, in, principal, m, body)
 		return
@@ -172,17 +172,17 @@ func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message,
 			return
 		}
 	}
-	s.peer.madeBy(in)
+	s.peer.noteOwner(in)
 	if rec := s.view.Load().rec; in.Version != "" && rec.Revision != "" && in.Version != rec.Revision {
 		refusal.SessionRevision.TellMore(in.Conn, rec.Revision, m.ID)
 		return
 	}
 	until := time.Now().Add(svc.Limits.StoreWait)
 	if m.Kind != codec.Batch {
-		if !l.counts(in, m) && !n.accounts.admitMessage(&s.sessionAccount, in, m, len(body)) {
+		if !l.countsAsCall(in, m) && !n.accounts.admitMessage(&s.sessionAccount, in, m, len(body)) {
 			return
 		}
-		if l.message(in, in.Conn, l, principal, m, body, until) {
+		if l.takeMessage(in, in.Conn, l, principal, m, body, until) {
 			in.Conn.Accepted()
 		}
 		return
@@ -198,7 +198,7 @@ func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message,
 	}
 	requests, others := counted(all)
 	for _, e := range requests {
-		if !l.counts(in, &e.m) {
+		if !l.countsAsCall(in, &e.m) {
 			others.add(&e.m, len(e.raw))
 		}
 	}
@@ -209,13 +209,13 @@ func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message,
 	gathered := &boundBatch{conn: l, open: len(requests)}
 	for i := range all {
 		reply := gathered.member() // each request of a batch is refused by itself
-		l.message(in, reply, reply, principal, &all[i].m, all[i].raw, until)
+		l.takeMessage(in, reply, reply, principal, &all[i].m, all[i].raw, until)
 	}
 	in.Conn.Accepted()
 }
 
-// counts reports whether a message is a request that is admitted as a call.
-func (l *boundConn) counts(in *Input, m *codec.Message) bool {
+// countsAsCall reports whether a message is a request that is admitted as a call.
+func (l *boundConn) countsAsCall(in *Input, m *codec.Message) bool {
 	s := l.sess
 	return m.Kind == codec.Request && (in.Stateless || s.view.Load().rec.Revision != "" && (string(m.Method) != mcp.MethodPing || s.svc.AnswersPing))
 }
@@ -224,18 +224,18 @@ func unknownConnection(c answerer, id []byte) {
 	refusal.UnknownConnection.Tell(c, id)
 }
 
-// message takes one message of the session. It reports whether it did; otherwise it has refused the message on
+// takeMessage takes one message of the session. It reports whether it did; otherwise it has refused the message on
 // came. A request that was taken gets its response on reply, also if a limit refuses it.
-func (l *boundConn) message(in *Input, came answerer, reply replier, principal any, m *codec.Message, raw []byte, until time.Time) bool {
+func (l *boundConn) takeMessage(in *Input, came answerer, reply replier, principal any, m *codec.Message, raw []byte, until time.Time) bool {
 	if in.Stateless && m.Kind == codec.Request {
-		l.stateless(in, principal, m, raw)
+		l.takeStateless(in, principal, m, raw)
 		return true
 	}
 	switch m.Kind {
 	case codec.Request:
-		return l.request(in, came, reply, principal, m, raw)
+		return l.takeRequest(in, came, reply, principal, m, raw)
 	case codec.Notification:
-		l.notified(m, until)
+		l.takeNotification(m, until)
 	default:
 		if x, journal, ok := l.sess.node.pending.find(l.sess.key, string(m.ID)); ok {
 			_, _ = l.sess.node.pending.receive(x, journal, m) // cannot fail, as nothing of a bound session is stored
@@ -244,10 +244,10 @@ func (l *boundConn) message(in *Input, came answerer, reply replier, principal a
 	return true
 }
 
-// notified takes a notification of the client: see sessionActor.notified.
-func (l *boundConn) notified(m *codec.Message, until time.Time) {
+// takeNotification takes a notification of the client: see sessionActor.takeNotification.
+func (l *boundConn) takeNotification(m *codec.Message, until time.Time) {
 	s := l.sess
-	s.notified(m, until)
+	s.takeNotification(m, until)
 	switch string(m.Method) {
 	case mcp.NotifyCancelled:
 		if id := codec.Optional(m.Params, "requestId"); len(id) > 0 {
@@ -261,15 +261,15 @@ func (l *boundConn) notified(m *codec.Message, until time.Time) {
 	}
 }
 
-func (l *boundConn) request(in *Input, came answerer, reply replier, principal any, m *codec.Message, raw []byte) bool {
+func (l *boundConn) takeRequest(in *Input, came answerer, reply replier, principal any, m *codec.Message, raw []byte) bool {
 	s, n := l.sess, l.sess.node
 	fresh := s.view.Load().rec.Revision == ""
 	switch {
 	case string(m.Method) == mcp.MethodPing && (fresh || !s.svc.AnswersPing): // legal before initialize, and never waits
-		reply.Answer(200, pong(m.ID))
+		reply.Answer(200, pingResponse(m.ID))
 		return true
 	case string(m.Method) == mcp.MethodInitialize && fresh:
-		l.initialize(m)
+		l.answerInitialize(m)
 		return true
 	case fresh:
 		refusal.NotInitialized.Tell(reply, m.ID)
@@ -278,12 +278,12 @@ func (l *boundConn) request(in *Input, came answerer, reply replier, principal a
 		n.refusals.refuseInSession(reply, refusal.Unavailable, m.ID)
 		return true
 	}
-	return l.call(in, came, reply, principal, raw)
+	return l.startCall(in, came, reply, principal, raw)
 }
 
-// stateless takes a stateless request on a connection that carries others (2026-07-28,
+// takeStateless takes a stateless request on a connection that carries others (2026-07-28,
 // basic/transports/stdio).
-func (l *boundConn) stateless(in *Input, principal any, m *codec.Message, raw []byte) {
+func (l *boundConn) takeStateless(in *Input, principal any, m *codec.Message, raw []byte) {
 	s := l.sess
 	a := &arrival{n: s.node, svc: s.svc, in: *in, principal: principal, m: m, body: raw, to: l, on: overBound{l}, sess: s, charged: &s.sessionAccount}
 	switch {
@@ -296,8 +296,8 @@ func (l *boundConn) stateless(in *Input, principal any, m *codec.Message, raw []
 	}
 }
 
-// initialize answers initialize.
-func (l *boundConn) initialize(m *codec.Message) {
+// answerInitialize answers initialize.
+func (l *boundConn) answerInitialize(m *codec.Message) {
 	s := l.sess
 	ctx, cancel := context.WithTimeout(s.node.base, s.svc.Limits.StoreWait)
 	defer cancel()
@@ -308,7 +308,7 @@ func (l *boundConn) initialize(m *codec.Message) {
 	}
 	id := bytes.Clone(m.ID)
 	settled := false
-	err := l.change(ctx, func(r *session.Record) bool {
+	err := l.changeRecord(ctx, func(r *session.Record) bool {
 		if settled = r.Revision != ""; !settled { // settled by another initialize at the same time
 			r.Revision, r.Client, r.Capabilities, r.Announced = set.Revision, set.Client, set.Capabilities, set.Announced
 		}
@@ -318,14 +318,14 @@ func (l *boundConn) initialize(m *codec.Message) {
 	case err != nil: // the connection is gone
 	case settled:
 		l.sendData(codec.AppendError(nil, id, refusal.Initialized.Code, refusal.Initialized.Text, nil))
-	case s.began(ctx):
+	case s.callBegan(ctx):
 		l.sendData(codec.AppendResult(nil, id, result))
 	}
 }
 
-// call runs a request on a goroutine of its own: the goroutine that read it may have to read
+// startCall runs a request on a goroutine of its own: the goroutine that read it may have to read
 // the answer to its question.
-func (l *boundConn) call(in *Input, came answerer, reply replier, principal any, raw []byte) bool {
+func (l *boundConn) startCall(in *Input, came answerer, reply replier, principal any, raw []byte) bool {
 	s, n := l.sess, l.sess.node
 	var m codec.Message
 	body := bytes.Clone(raw)
@@ -339,7 +339,7 @@ func (l *boundConn) call(in *Input, came answerer, reply replier, principal any,
 	}
 	if !l.takeSlot(wait) {
 		if ping {
-			reply.Answer(200, pong(m.ID))
+			reply.Answer(200, pingResponse(m.ID))
 			return true
 		}
 		n.refusals.refuseInSession(reply, refusal.Of(limits.CallsPerSession.Row), m.ID)
@@ -351,14 +351,14 @@ func (l *boundConn) call(in *Input, came answerer, reply replier, principal any,
 		n.refusals.refuseInSession(reply, no, m.ID)
 		return true
 	}
-	r, err := s.admitted(in, &m, len(body))
+	r, err := s.admitRequest(in, &m, len(body))
 	if err != nil {
 		held.Free()
 	}
 	if err == nil {
 		r.memory.Move(&held)
-		s.begins(r, r.boundWay(l, reply), &m, body, (&Call{principal: principal, trace: in.Trace, attempt: 1}).needing(in.Needs))
-		err = s.enters(r)
+		s.beginRequest(r, r.boundWay(l, reply), &m, body, (&Call{principal: principal, trace: in.Trace, attempt: 1}).needing(in.Needs))
+		err = s.enterAdmitted(r)
 	}
 	if err != nil {
 		l.freeSlot()
@@ -418,8 +418,8 @@ type edit struct {
 
 func (e *edit) Refused(error) { e.err = ErrSessionEnded; e.Done() }
 
-// change changes the record in the turn of the session's actor.
-func (l *boundConn) change(_ context.Context, f func(*session.Record) bool) error {
+// changeRecord changes the record in the turn of the session's actor.
+func (l *boundConn) changeRecord(_ context.Context, f func(*session.Record) bool) error {
 	m := &edit{f: f}
 	m.Init()
 	if l.sess.Post(m) != nil {
@@ -429,8 +429,8 @@ func (l *boundConn) change(_ context.Context, f func(*session.Record) bool) erro
 	return m.err
 }
 
-// push sends a notification if the session has begun and its client reads. A later resync makes a missed one good.
-func (l *boundConn) push(data []byte) (taken bool) {
+// pushNotification sends a notification if the session has begun and its client reads. A later resync makes a missed one good.
+func (l *boundConn) pushNotification(data []byte) (taken bool) {
 	s := l.sess
 	switch {
 	case s.Stopped(), !l.ready.Load():
@@ -438,7 +438,7 @@ func (l *boundConn) push(data []byte) (taken bool) {
 	case l.isFull():
 		s.missed.Store(true)
 		if l.resyncing.CompareAndSwap(false, true) {
-			go l.resync()
+			go l.resyncClient()
 		}
 		return false
 	}
@@ -446,8 +446,8 @@ func (l *boundConn) push(data []byte) (taken bool) {
 	return true
 }
 
-// resync waits until the client has read, and sends what it missed, as fast as it reads.
-func (l *boundConn) resync() {
+// resyncClient waits until the client has read, and sends what it missed, as fast as it reads.
+func (l *boundConn) resyncClient() {
 	s := l.sess
 	for again := true; again; again = s.missed.Load() && l.resyncing.CompareAndSwap(false, true) {
 		for s.missed.Load() {
@@ -461,8 +461,8 @@ func (l *boundConn) resync() {
 	}
 }
 
-// repeat has news repeat what the client may have missed, once it has read.
-func (l *boundConn) repeat(news News) {
+// repeatNews has news repeat what the client may have missed, once it has read.
+func (l *boundConn) repeatNews(news News) {
 	if !l.resyncing.CompareAndSwap(false, true) {
 		return // it gets what it missed as soon as it has read
 	}
@@ -476,29 +476,31 @@ func (l *boundConn) repeat(news News) {
 
 // pushUpdate waits until the client has read enough.
 func (l *boundConn) pushUpdate(data []byte) {
-	_ = l.tell(l.sess.node.base, stream.Entry{Kind: stream.Message, Data: data})
+	_ = l.deliverMessage(l.sess.node.base, stream.Entry{Kind: stream.Message, Data: data})
 }
 
 // keepAlive does nothing: the connection is there.
 func (l *boundConn) keepAlive() {}
 
-// lives goes by the machine's monotonic clock, which nobody sets.
-func (l *boundConn) lives(expires time.Time) time.Duration { return time.Until(expires) }
+// timeLeft goes by the machine's monotonic clock, which nobody sets.
+func (l *boundConn) timeLeft(expires time.Time) time.Duration { return time.Until(expires) }
 
-// again fails: a session whose actor has stopped has lost its connection.
-func (l *boundConn) again(context.Context) (*sessionActor, error) { return nil, l.sess.svc.ended() }
+// currentActor fails: a session whose actor has stopped has lost its connection.
+func (l *boundConn) currentActor(context.Context) (*sessionActor, error) {
+	return nil, l.sess.svc.ended()
+}
 
-// end ends the calls. The session has no streams, and no other actor.
-func (l *boundConn) end(bool) (first bool) {
+// endForGood ends the calls. The session has no streams, and no other actor.
+func (l *boundConn) endForGood(bool) (first bool) {
 	s := l.sess
 	if first = s.endCalls(); first {
-		s.over(Disconnected)
+		s.reportEnd(Disconnected)
 	}
 	return first
 }
 
-// leave ends the connection.
-func (l *boundConn) leave(broken bool) {
+// leaveMemory ends the connection.
+func (l *boundConn) leaveMemory(broken bool) {
 	s := l.sess
 	s.node.bound.Drop(s.key, l)
 	s.Stop()
@@ -518,8 +520,8 @@ type boundSessions struct {
 	node *Node
 }
 
-// comment keeps a silent connection open, and finds out whether the client is still there.
-func (l *boundConn) comment(now time.Time, every time.Duration) {
+// commentIfSilent keeps a silent connection open, and finds out whether the client is still there.
+func (l *boundConn) commentIfSilent(now time.Time, every time.Duration) {
 	if now.UnixNano()-l.said.Load() >= int64(every) {
 		l.said.Store(now.UnixNano())
 		l.conn.Comment()

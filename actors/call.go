@@ -84,11 +84,11 @@ type ofApart struct{ Apart }
 
 var _ identity = (*ofApart)(nil)
 
-func (a *ofApart) record() session.Record {
+func (a *ofApart) clientRecord() session.Record {
 	return session.Record{Revision: a.Revision.String(), Client: a.Client, Capabilities: a.Capabilities}
 }
-func (a *ofApart) revision() mcp.Revision        { return a.Revision }
-func (*ofApart) session() (*sessionActor, error) { return nil, ErrNoStream }
+func (a *ofApart) clientRevision() mcp.Revision         { return a.Revision }
+func (*ofApart) currentSession() (*sessionActor, error) { return nil, ErrNoStream }
 
 // NewCall returns a call of a service that answers no request. ctx is the handler's; m stays valid as long as that runs.
 func (n *Node) NewCall(ctx context.Context, svc *Service, m *codec.Message, a Apart, d Detached) *Call {
@@ -320,14 +320,14 @@ func (c *Call) refund() {
 	}
 	switch r := c.r; who := c.client.(type) {
 	case *sessionActor:
-		who.refund(r)
+		who.refundCall(r)
 	case *stateless:
 		r.node.accounts.giveBack(who.charged, &r.svc.Limits, c.from, who.charged.cost(c.msg, len(r.body)))
 	}
 }
 
-// refund returns the tokens of a call that did not run.
-func (s *sessionActor) refund(r *requestActor) {
+// refundCall returns the tokens of a call that did not run.
+func (s *sessionActor) refundCall(r *requestActor) {
 	s.node.accounts.giveBack(&s.sessionAccount, &s.svc.Limits, r.from, s.cost(r.call.msg, len(r.body)))
 }
 
@@ -517,7 +517,7 @@ func (c *Call) Missed() int64 {
 
 // Missed is Call.Missed for messages that belong to no call.
 func (p *Peer) Missed() int64 {
-	s, err := p.who.session()
+	s, err := p.who.currentSession()
 	if err != nil {
 		return 0
 	}
@@ -565,7 +565,7 @@ type passed struct{}
 // AdmitLog decides whether to send a log message that belongs to no call. If it drops one,
 // it calls later once there is room again.
 func (p *Peer) AdmitLog(later func()) bool {
-	s, err := p.who.session()
+	s, err := p.who.currentSession()
 	if err != nil {
 		return true // the send itself fails: there is no stream
 	}

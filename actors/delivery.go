@@ -157,7 +157,7 @@ func (r *requestActor) loggedWay(s *sessionActor, conn Conn) way {
 	r.logged = logged{r: r, sess: s, conn: conn}
 	return way{
 		delivery: &r.logged, grace: s.svc.Limits.Grace, table: s, client: s, pace: noPacer{},
-		returns: protocol.Has(s.revision(), protocol.FeatureStreamPriming),
+		returns: protocol.Has(s.settledRevision(), protocol.FeatureStreamPriming),
 	}
 }
 

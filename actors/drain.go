@@ -103,7 +103,7 @@ func (d *draining) passOn() {
 	}
 	begun := time.Now().Add(-quick)
 	d.warn(begun)
-	d.node.sessions.each(func(s *sessionActor) { _ = s.Post(hastenCalls{begun}) })
+	d.node.sessions.eachSession(func(s *sessionActor) { _ = s.Post(hastenCalls{begun}) })
 	d.node.streams.Each(func(s *streamActor) { _ = s.Post(passOn{}) })
 }
 
@@ -127,14 +127,14 @@ func (d *draining) ownCalls(begun time.Time) bool {
 		ask(func(t any) error { return r.r.Post(called{r.generation, t}) })
 	}
 	if d.node.accounts.InFlight() > 0 {
-		d.node.sessions.each(func(s *sessionActor) { ask(s.Post) })
+		d.node.sessions.eachSession(func(s *sessionActor) { ask(s.Post) })
 	}
 	return m.own > 0
 }
 
 // giveUp ends the calls that still run: see HandOver.
 func (d *draining) giveUp(ctx context.Context) {
-	d.node.sessions.each(func(s *sessionActor) { _ = s.Post(giveUpCalls{}) })
+	d.node.sessions.eachSession(func(s *sessionActor) { _ = s.Post(giveUpCalls{}) })
 	d.node.statelessCalls.giveUp(nil, ErrClosing)
 	d.node.relays.giveUp()
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
@@ -196,7 +196,7 @@ func (n *Node) Close(ctx context.Context) error {
 		a.Reconnect()
 	}
 	n.listeners.end("the server is shutting down", func(*listenActor) bool { return true })
-	n.bound.Each(func(l *boundConn) { l.end(false) })
+	n.bound.Each(func(l *boundConn) { l.endForGood(false) })
 	n.streams.Each(func(s *streamActor) { _ = s.Post(quitStream{}) })
 	n.sessions.Each(func(s *sessionActor) {
 		s.timer.Stop()
@@ -218,7 +218,7 @@ func (n *Node) Unmount(svc *Service) {
 		return
 	}
 	close(svc.life.done)
-	n.sessions.each(func(s *sessionActor) {
+	n.sessions.eachSession(func(s *sessionActor) {
 		if s.svc == svc {
 			_ = s.Post(unmountSession{})
 		}
@@ -252,11 +252,11 @@ func EndHeld(ctx context.Context, n *Node, tenant func(string) bool, holder func
 		}
 	}
 	var all []*sessionActor
-	n.sessions.each(func(s *sessionActor) { all = append(all, s) })
+	n.sessions.eachSession(func(s *sessionActor) { all = append(all, s) })
 	var failed error
 	for _, s := range all {
 		if theirs[s.key] || tenant(s.key.Tenant) || s.runsFor(holder) {
-			if _, err := n.sessions.remove(ctx, s); err != nil {
+			if _, err := n.sessions.removeSession(ctx, s); err != nil {
 				failed = cmp.Or(failed, err)
 				s.endSession()
 			}
@@ -295,7 +295,7 @@ func EndUncovered(n *Node, why func(server string, holder any) (reason string)) 
 // EndInput reports that the client of a session that Connect began will send no more: questions to it fail from now on,
 // and no request waits for a slot. Disconnect must follow.
 func (n *Node) EndInput(svc *Service, in *Input) {
-	if l, ok := n.bound.find(svc, in); ok {
+	if l, ok := n.bound.findBound(svc, in); ok {
 		l.endInput()
 	}
 }
@@ -304,7 +304,7 @@ func (n *Node) EndInput(svc *Service, in *Input) {
 // fail. Its calls go on until ctx ends; those that run then end with -32010. Disconnect returns when all messages are
 // queued.
 func (n *Node) Disconnect(ctx context.Context, svc *Service, in *Input) {
-	l, ok := n.bound.find(svc, in)
+	l, ok := n.bound.findBound(svc, in)
 	if !ok {
 		return // the connection was lost before
 	}

@@ -145,7 +145,7 @@ func TestRequestsBesideDelete(t *testing.T) {
 				}
 				deletes := func() {
 					if key, _ := sessionKey("anon", "s", session); tt.elsewhere {
-						if err := h.mem.Delete(t.Context(), key.record(), 0); err != nil {
+						if err := h.mem.Delete(t.Context(), key.recordKey(), 0); err != nil {
 							t.Fatal(err)
 						}
 						return

@@ -79,7 +79,7 @@ func (w *farWriter) look(ctx context.Context) (extent, error) {
 }
 
 func (w *farWriter) attach(ctx context.Context, r *replay) (extent, error) {
-	if turns := r.n.accounts.attaches; turns.Take(ctx, r.s.billed()) {
+	if turns := r.n.accounts.attaches; turns.Take(ctx, r.s.billedAccount()) {
 		defer turns.Leave()
 	} else {
 		return extent{}, fmt.Errorf("actors: too many streams of other nodes are asked for: %w", store.ErrUnavailable)
@@ -110,7 +110,7 @@ func (w *farWriter) extent(ctx context.Context, kind string, l streamLetter) (at
 func (r *replay) holder(ctx context.Context) (holder, record.Stream, error) {
 	d := &r.n.streams
 	if !d.serves(r.key) {
-		end, over := r.n.cache.End(r.key.path(), time.Now())
+		end, over := r.n.cache.End(r.key.streamPath(), time.Now())
 		if r.n.fleet.mail != nil || over {
 			rec, _, err := d.readWriter(ctx, r.key)
 			if err != nil {

@@ -244,7 +244,7 @@ func TestNobodyWaitsInAPlace(t *testing.T) {
 		var full quota.Holding
 		session := h.begin("2025-11-25")
 		f := &fare{n: h.Node, from: h.peerOf(session).last.Load()}
-		if !full.ChargeAnyway(h.accounts.Accounts, f.from.billed(), quota.Parked, 300<<10) {
+		if !full.ChargeAnyway(h.accounts.Accounts, f.from.billedAccount(), quota.Parked, 300<<10) {
 			t.Fatal("not counted")
 		}
 		leave, err := h.streams.lostLog(t.Context(), f.from, f)

@@ -93,7 +93,7 @@ func (d *streams) whoHas(ctx context.Context, key StreamKey, epoch uint64, stand
 	}
 	// A stream that was ended has no record either: then its session is gone, or has
 	// another standalone stream.
-	sess, _, err := n.sessions.read(ctx, key.Session)
+	sess, _, err := n.sessions.readRecord(ctx, key.Session)
 	switch {
 	case errors.Is(err, store.ErrNotFound), err == nil && standalone && sess.Standalone != key.ID:
 		return 0, ErrSessionEnded
@@ -141,7 +141,7 @@ func (d *streams) certain(ctx context.Context, key StreamKey, rev uint64, err er
 	if d.node.fleet.mail == nil || !errors.Is(err, errBadEvent) {
 		return err
 	}
-	if failed := d.node.store.Holds(ctx, key.path(), rev); failed != nil {
+	if failed := d.node.store.Holds(ctx, key.streamPath(), rev); failed != nil {
 		return fmt.Errorf("actors: resume: what was read is old: %w: %w", store.ErrUnavailable, failed)
 	}
 	return err
@@ -253,7 +253,7 @@ const bodyAgain = 16
 // whether nothing is left to do: a body that is gone does not come back.
 func (d *streams) keepBody(ctx context.Context, key StreamKey, body []byte, rev uint64, ttl time.Duration) bool {
 	n := d.node
-	err := n.store.KeepBody(ctx, key.path(), body, rev, ttl)
+	err := n.store.KeepBody(ctx, key.streamPath(), body, rev, ttl)
 	if err != nil {
 		n.log.Warn("body of calls not renewed", "stream", key.ID, "error", err)
 	}
@@ -307,7 +307,7 @@ func (s *streamActor) wrote() { s.life.Wrote(s.node.clock.ahead()) }
 // readWriter reads the writer record of a stream, with its revision. It fails with errBadEvent if
 // there is none.
 func (d *streams) readWriter(ctx context.Context, key StreamKey) (rec record.Stream, rev uint64, err error) {
-	data, rev, err := d.node.store.Writer(ctx, key.path())
+	data, rev, err := d.node.store.Writer(ctx, key.streamPath())
 	if errors.Is(err, store.ErrNotFound) {
 		return rec, 0, errBadEvent
 	}
@@ -394,7 +394,7 @@ func (s *streamActor) newRecord(body []byte) (data []byte, c charge, err error) 
 	if data, err = s.live.Encode(); err != nil {
 		return nil, c, err
 	}
-	c = charge{of: s.sess.billed(), usage: int(store.EventBudget), in: store.EventBudget, bytes: int64(len(data) + len(body)), life: s.svc.recordTTL()}
+	c = charge{of: s.sess.billedAccount(), usage: int(store.EventBudget), in: store.EventBudget, bytes: int64(len(data) + len(body)), life: s.svc.recordTTL()}
 	if no := s.node.accounts.storable(c); no != nil {
 		return nil, c, refusal.Of(no)
 	}

@@ -229,10 +229,10 @@ func (f *fleet) deliver(ctx context.Context, s *sessionActor, to store.Address, 
 	if err != nil {
 		return err
 	}
-	from := s.billed()
+	from := s.billedAccount()
 	var held quota.Holding
 	for !held.ChargeAnyway(f.node.accounts.Accounts, from, quota.Bodies, int64(len(data))) {
-		from = s.billed()
+		from = s.billedAccount()
 	}
 	defer held.Free()
 	head := &relayed{Tenant: s.key.Tenant, Address: from.From(), Server: s.key.Server, Kind: kind}
@@ -417,7 +417,7 @@ func (f *fleet) receivePush(l *store.Letter) {
 	if !readLetter(l, f.node, &m) {
 		return
 	}
-	key := l.From.Boot + " " + m.Stream.path() + " " + string(m.Meta)
+	key := l.From.Boot + " " + m.Stream.streamPath() + " " + string(m.Meta)
 	f.aside(l, func() {
 		x, first := f.pushes.begin(key)
 		if first {
@@ -466,7 +466,7 @@ func repeats(key SessionKey, m *codec.Message, body []byte) (name string, ok boo
 		return "", false
 	}
 	sum := sha256.Sum256(body)
-	return key.record() + " " + string(sum[:]), true
+	return key.recordKey() + " " + string(sum[:]), true
 }
 
 // earlier returns a message of a client that was handed on a moment ago, nil if there is none.

@@ -39,13 +39,13 @@ func (h *heart) Receive(m any) {
 		h.Contain(func() { a.Comment(now) })
 	}
 	for _, l := range links {
-		if past(l.until, now) {
+		if momentPassed(l.until, now) {
 			h.Contain(func() { l.sess.endSession() })
 			continue
 		}
-		h.Contain(func() { l.comment(now, l.sess.svc.Limits.KeepAlive) })
+		h.Contain(func() { l.commentIfSilent(now, l.sess.svc.Limits.KeepAlive) })
 	}
-	n.listeners.end(tokenExpired, func(l *listenActor) bool { return past(l.until, now) })
+	n.listeners.end(tokenExpired, func(l *listenActor) bool { return momentPassed(l.until, now) })
 	for _, s := range n.talking.silent(now) {
 		h.Contain(s.comment)
 	}
@@ -222,4 +222,4 @@ func (p boundPing) Ask(data []byte, _ time.Time) {
 	}
 }
 
-func (p boundPing) Finish() { p.l.end(false) }
+func (p boundPing) Finish() { p.l.endForGood(false) }

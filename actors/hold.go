@@ -89,7 +89,7 @@ func (h *hold) find(in *Input) *sessionActor {
 		s, err := h.n.sessions.lookUp(h.svc, in)
 		switch {
 		case err == nil || !h.worth(err):
-			return h.n.sessions.found(in, nil, s, err)
+			return h.n.sessions.checkFound(in, nil, s, err)
 		case !h.charge(in) || !h.wait():
 			return nil
 		}

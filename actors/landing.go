@@ -282,7 +282,7 @@ func (boundExchange) Accepted()         {}
 func (boundExchange) Gone(func())       {}
 
 func (x boundExchange) Event(_ string, _ int, data []byte) {
-	_ = x.l.tell(x.Context(), stream.Entry{Data: data}) // an error means that the node ends
+	_ = x.l.deliverMessage(x.Context(), stream.Entry{Data: data}) // an error means that the node ends
 }
 func (x boundExchange) Answer(status int, body []byte) bool     { return x.l.Answer(status, body) }
 func (x boundExchange) AnswerLast(status int, body []byte) bool { return x.l.Answer(status, body) }

@@ -141,7 +141,7 @@ func (a *arrival) listen() {
 	case tooLong(m):
 		refusal.LongToken.Tell(a.to, m.ID)
 		return
-	case a.sess != nil && a.sess.listening(m.ID):
+	case a.sess != nil && a.sess.hasListener(m.ID):
 		refusal.DuplicateID.Tell(a.to, m.ID)
 		return
 	}
@@ -317,7 +317,7 @@ func (l *listenActor) appendMeta(b []byte) []byte {
 
 // tell passes a notification on, with the subscription's id in its `_meta`.
 func (l *listenActor) tell(data []byte) {
-	if past(l.until, time.Now()) {
+	if momentPassed(l.until, time.Now()) {
 		return // the heart ends it
 	}
 	if l.to.isFull() {
@@ -425,8 +425,8 @@ func (d *listeners) end(reason string, which func(*listenActor) bool) {
 	})
 }
 
-// listening reports whether a session has a listener whose request had the id.
-func (s *sessionActor) listening(id []byte) (found bool) {
+// hasListener reports whether a session has a listener whose request had the id.
+func (s *sessionActor) hasListener(id []byte) (found bool) {
 	s.node.listeners.Each(func(l *listenActor) { found = found || l.sess == s && bytes.Equal(l.id, id) })
 	return found
 }

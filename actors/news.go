@@ -314,14 +314,14 @@ func (f *fleet) repeatAll() {
 	n, rest := f.node, f.spread()
 	n.sessions.Each(func(s *sessionActor) {
 		_ = s.Post(idleTick{}) // its record is outdated
-		if f.news != nil && s.writes() {
+		if f.news != nil && s.writesStandalone() {
 			f.news.Repeat(s.peer)
 		}
 		rest()
 	})
 	n.bound.Each(func(l *boundConn) {
 		if f.news != nil && l.ready.Load() {
-			l.repeat(f.news)
+			l.repeatNews(f.news)
 		}
 		rest()
 	})

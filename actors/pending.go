@@ -52,7 +52,7 @@ func appendUint(b []byte, i uint64) []byte { return strconv.AppendUint(b, i, 10)
 func (q *pendingRequests) of(s *sessionActor, on *streamActor, asked *Question) (*pendingRequest, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	a, err := s.billed(), error(nil)
+	a, err := s.billedAccount(), error(nil)
 	if !asked.Part {
 		if a, err = q.admit(s); err != nil {
 			return nil, err
@@ -74,7 +74,7 @@ func (q *pendingRequests) of(s *sessionActor, on *streamActor, asked *Question) 
 
 // admit returns the account on which one more question to the client of s is to be counted. The caller holds mu.
 func (q *pendingRequests) admit(s *sessionActor) (*quota.Account, error) {
-	a := s.billed()
+	a := s.billedAccount()
 	if no := s.admitPending(a, q.counts[s.key]); no != nil {
 		q.node.refusals.Refused(no)
 		return nil, ErrTooManyPending
@@ -87,7 +87,7 @@ func (q *pendingRequests) admit(s *sessionActor) (*quota.Account, error) {
 func (q *pendingRequests) place(s *sessionActor, again bool) (giveBack func(), err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	x := &pendingRequest{session: s.key, from: s.billed()}
+	x := &pendingRequest{session: s.key, from: s.billedAccount()}
 	if !again {
 		if x.from, err = q.admit(s); err != nil {
 			return nil, err
@@ -223,10 +223,10 @@ func (q *pendingRequests) len() int {
 	return len(q.open) - q.pings
 }
 
-// answered takes a client's answer. An error means that the answer was not taken and may be sent again.
-func (s *sessionActor) answered(m *codec.Message) error {
+// takeAnswer takes a client's answer. An error means that the answer was not taken and may be sent again.
+func (s *sessionActor) takeAnswer(m *codec.Message) error {
 	for end := time.Now().Add(s.svc.Limits.StoreWait); ; {
-		err := s.offered(m)
+		err := s.offerAnswer(m)
 		if !errors.Is(err, kernel.ErrStopped) || time.Now().After(end) {
 			return err
 		}
@@ -238,8 +238,8 @@ func (s *sessionActor) answered(m *codec.Message) error {
 // withdrawalWait is the pause before an answer is tried again whose call has just ended.
 const withdrawalWait = 5 * time.Millisecond
 
-// offered tries to take a client's answer, once.
-func (s *sessionActor) offered(m *codec.Message) error {
+// offerAnswer tries to take a client's answer, once.
+func (s *sessionActor) offerAnswer(m *codec.Message) error {
 	n := s.node
 	if open, err := n.pending.take(s.key, m); open {
 		return err
@@ -590,8 +590,8 @@ func (k *kept) share(ctx, over context.Context, keep func([]byte) bool, ask func
 	}
 }
 
-// kept is the session's kept answer.
-func (s *sessionActor) kept() *kept {
+// sharedAnswer is the session's kept answer.
+func (s *sessionActor) sharedAnswer() *kept {
 	if k := s.keeps.Load(); k != nil {
 		return k
 	}

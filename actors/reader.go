@@ -64,7 +64,7 @@ func (s *sessionActor) newAttachment(svc *Service, key StreamKey, rec *record.St
 	}
 	return attachment.New(attachment.Config[StreamKey]{
 		Holder: holder, Until: until, Withholds: withholds,
-		Among: &s.node.attachments, Key: key, Held: &s.billed().Held[heldStreams], Conn: conn, Stream: key.ID, After: after,
+		Among: &s.node.attachments, Key: key, Held: &s.billedAccount().Held[heldStreams], Conn: conn, Stream: key.ID, After: after,
 		Primes: has(rec.Revision, protocol.FeatureStreamPriming), Answers: len(rec.Calls) > 0, Retry: svc.Limits.Retry, KeepAlive: svc.Limits.KeepAlive,
 		Behind: behind,
 	}, next, skip, live)
@@ -316,7 +316,7 @@ func (f *fleet) attachFar(l *store.Letter, m streamLetter) (extent, error) {
 	if l.Kind == letterAttach {
 		ctx, cancel := context.WithTimeout(n.base, w.svc.Limits.StoreWait)
 		defer cancel()
-		s, err := n.sessions.load(ctx, w.svc, m.Stream.Session, nil) // it hears of what the client subscribes to
+		s, err := n.sessions.loadSession(ctx, w.svc, m.Stream.Session, nil) // it hears of what the client subscribes to
 		if errors.Is(err, store.ErrNotFound) || errors.Is(err, ErrUnmounted) {
 			return extent{}, errNotHere
 		}
@@ -410,7 +410,7 @@ func (r *replay) fromMemory(from, to uint64) ([]stream.Append, bool) {
 	if !r.ours {
 		return nil, false
 	}
-	all, ok := r.n.cache.Read(r.key.path(), from, to, time.Now())
+	all, ok := r.n.cache.Read(r.key.streamPath(), from, to, time.Now())
 	if ok {
 		size := 0
 		for i := range all {

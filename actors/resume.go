@@ -31,22 +31,22 @@ func (n *Node) Get(svc *Service, in *Input, principal any) {
 		return
 	}
 	if in.LastEventID != "" {
-		n.sessions.resumed(svc, in, principal)
+		n.sessions.takeResume(svc, in, principal)
 		return
 	}
-	s := n.sessions.staying(in, func(in *Input) *sessionActor { return n.sessions.of(svc, in, nil) })
+	s := n.sessions.findToStay(in, func(in *Input) *sessionActor { return n.sessions.findSession(svc, in, nil) })
 	if s == nil {
 		return
 	}
-	defer s.left()
+	defer s.endStay()
 	if done, ok := n.accounts.admitStream(&s.sessionAccount, &svc.Limits, in); ok {
 		defer done()
-		s.listen(svc, in)
+		s.openStandalone(svc, in)
 	}
 }
 
-// resumed takes a GET that resumes a stream.
-func (d *sessions) resumed(svc *Service, in *Input, principal any) {
+// takeResume takes a GET that resumes a stream.
+func (d *sessions) takeResume(svc *Service, in *Input, principal any) {
 	n := d.node
 	h := newHold(n, svc, in.Conn)
 	h.caller = principal
@@ -55,7 +55,7 @@ func (d *sessions) resumed(svc *Service, in *Input, principal any) {
 	pos, good := stream.ParsePosition(in.LastEventID)
 	find := h.find
 	if !good { // a malformed id is not worth a wait for the store
-		find = func(in *Input) *sessionActor { return n.sessions.of(svc, in, nil) }
+		find = func(in *Input) *sessionActor { return n.sessions.findSession(svc, in, nil) }
 	} else {
 		if has(in.Version, protocol.FeatureStreamPriming) {
 			h.at = in.LastEventID
@@ -63,11 +63,11 @@ func (d *sessions) resumed(svc *Service, in *Input, principal any) {
 		n.replaying.Add(1)
 		defer n.replaying.Add(-1)
 	}
-	s := n.sessions.staying(&own, find)
+	s := n.sessions.findToStay(&own, find)
 	if s == nil {
 		return
 	}
-	defer s.left()
+	defer s.endStay()
 	done, ok := n.accounts.admitStream(&s.sessionAccount, &svc.Limits, &own)
 	if !ok {
 		return
@@ -78,7 +78,7 @@ func (d *sessions) resumed(svc *Service, in *Input, principal any) {
 		return
 	}
 	n.resumes.Add(1)
-	s.resume(h, pos)
+	s.resumeStream(h, pos)
 }
 
 // Who writes a stream that is replayed, for [Config.Replayed].
@@ -88,15 +88,15 @@ const (
 	WriterNone      = "none" // the stream has ended
 )
 
-// staying returns the session that find finds, or nil if find has refused the request. It stays in memory until
-// left is called: if it left before its stream is open, it would miss notifications.
-func (d *sessions) staying(in *Input, find func(*Input) *sessionActor) *sessionActor {
+// findToStay returns the session that find finds, or nil if find has refused the request. It stays in memory until
+// endStay is called: if it left before its stream is open, it would miss notifications.
+func (d *sessions) findToStay(in *Input, find func(*Input) *sessionActor) *sessionActor {
 	for {
 		s := find(in)
 		if s == nil {
 			return nil
 		}
-		switch err := s.stays(); {
+		switch err := s.beginStay(); {
 		case err == nil:
 			return s
 		case !errors.Is(err, kernel.ErrStopped): // a stopped session has just left memory: activate it anew
@@ -106,8 +106,8 @@ func (d *sessions) staying(in *Input, find func(*Input) *sessionActor) *sessionA
 	}
 }
 
-// resume continues a stream after pos: first from the log, then live.
-func (s *sessionActor) resume(h *hold, pos stream.Position) {
+// resumeStream continues a stream after pos: first from the log, then live.
+func (s *sessionActor) resumeStream(h *hold, pos stream.Position) {
 	f := &fare{n: s.node, from: s, paid: min(h.svc.Limits.Stream.Bytes, replayAtOnce)} // which admitGet took
 	r := &replay{n: s.node, svc: h.svc, s: s, key: StreamKey{s.key, pos.Stream}, pos: pos, cursor: replaying.Cursor{Pos: pos}, conn: h.Conn, hold: h, fare: f}
 	r.busy.Store(true)
@@ -130,11 +130,11 @@ func (r *replay) begin() {
 			if r.att == nil || r.att.Over() {
 				return
 			}
-			if r.s.stays() != nil { // The session has ended, and the writer, which would have ended the connection, was lost.
+			if r.s.beginStay() != nil { // The session has ended, and the writer, which would have ended the connection, was lost.
 				r.att.Cut()
 				return
 			}
-			defer r.s.left()
+			defer r.s.endStay()
 			r.n.replaying.Add(1)
 			defer r.n.replaying.Add(-1)
 			r.hold.since = time.Now()
@@ -359,7 +359,7 @@ func (r *replay) judge(ctx context.Context) (rec record.Stream, err error) {
 		return rec, err
 	}
 	at := extent{watermarks: rec.Watermarks()}
-	if at.tail, err = r.n.store.Tail(ctx, r.key.path(), rec.Tail); err != nil {
+	if at.tail, err = r.n.store.Tail(ctx, r.key.streamPath(), rec.Tail); err != nil {
 		return rec, err
 	}
 	defer r.fare.held.Reset()
@@ -461,7 +461,7 @@ func (r *replay) read(ctx context.Context, from, to uint64) (all []stream.Append
 		return all, to, nil
 	}
 	r.cursor.From(from)
-	err = r.n.store.Read(ctx, r.key.path(), from, to, func(num uint64, data []byte) {
+	err = r.n.store.Read(ctx, r.key.streamPath(), from, to, func(num uint64, data []byte) {
 		size += len(data)
 		r.cursor.Add(num, data)
 	})
@@ -533,7 +533,7 @@ func (r *replay) rest(ctx context.Context, from, to uint64) error {
 		end := from + readAhead - 1
 		if to != toEnd {
 			end = min(end, to)
-		} else if tail, err := r.n.store.Tail(ctx, r.key.path(), from-1); err != nil {
+		} else if tail, err := r.n.store.Tail(ctx, r.key.streamPath(), from-1); err != nil {
 			return err
 		} else {
 			end = min(end, tail)
@@ -559,7 +559,7 @@ func (r *replay) ended(ctx context.Context, rec record.Stream) error {
 	at := extent{tail: rec.End, watermarks: rec.Watermarks()}
 	if at.tail == 0 {
 		var err error
-		if at.tail, err = r.n.store.Tail(ctx, r.key.path(), rec.Tail); err != nil {
+		if at.tail, err = r.n.store.Tail(ctx, r.key.streamPath(), rec.Tail); err != nil {
 			return err
 		}
 	}

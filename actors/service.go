@@ -125,24 +125,24 @@ const (
 	endedEarly        // the session has ended while Began runs
 )
 
-// skip says that Began has run before, when the session was not in memory.
-func (b *beginning) skip() { b.at.Store(hasBegun) }
+// markBegun says that Began has run before, when the session was not in memory.
+func (b *beginning) markBegun() { b.at.Store(hasBegun) }
 
-// start reports whether Began is to be called: the session has not ended before.
-func (b *beginning) start() bool { return b.at.CompareAndSwap(notBegun, begins) }
+// startBegan reports whether Began is to be called: the session has not ended before.
+func (b *beginning) startBegan() bool { return b.at.CompareAndSwap(notBegun, begins) }
 
-// done says that Began has returned. It reports whether the session has ended meanwhile, and
+// beganReturned says that Began has returned. It reports whether the session has ended meanwhile, and
 // how, so that Ended is to be called.
-func (b *beginning) done() (how Ending, ended bool) {
+func (b *beginning) beganReturned() (how Ending, ended bool) {
 	if b.at.CompareAndSwap(begins, hasBegun) {
 		return 0, false
 	}
 	return b.how, true
 }
 
-// end says that the session has ended. It reports whether Ended is to be called now; if not,
-// done reports it, or Began is not called. Only the first end of a session may be reported.
-func (b *beginning) end(how Ending) (now bool) {
+// noteEnd says that the session has ended. It reports whether Ended is to be called now; if not,
+// beganReturned reports it, or Began is not called. Only the first end of a session may be reported.
+func (b *beginning) noteEnd(how Ending) (now bool) {
 	b.how = how
 	return !b.at.CompareAndSwap(notBegun, endedFirst) && !b.at.CompareAndSwap(begins, endedEarly)
 }

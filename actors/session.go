@@ -52,7 +52,7 @@ type sessionActor struct {
 
 	memory quota.Holding // what the session holds
 
-	known // how old the view is, if other nodes may change the record
+	viewAge // how old the view is, if other nodes may change the record
 
 	// keeps has the client's answers that all calls share, nil before the first such question.
 	keeps atomic.Pointer[kept]
@@ -60,7 +60,7 @@ type sessionActor struct {
 	calls   session.Calls[*requestActor]
 	ended   atomic.Bool // the record is gone
 	held    int         // live connections; sessionAccount.streams is the copy for other goroutines
-	opening int         // what keeps the session in memory for now: see stays
+	opening int         // what keeps the session in memory for now: see beginStay
 	last    time.Time
 	timer   *time.Timer
 	closing bool
@@ -72,28 +72,28 @@ type sessionActor struct {
 //	storedHome   a record in the store: the session outlives its connections and its process
 //	boundConn    the client's connection, with which the session ends
 type home interface {
-	// change makes edit change the session's record; edit returns false if nothing changes.
-	change(ctx context.Context, edit func(*session.Record) bool) error
+	// changeRecord makes edit change the session's record; edit returns false if nothing changes.
+	changeRecord(ctx context.Context, edit func(*session.Record) bool) error
 	// keepAlive notes that the session is in use, so that its record does not expire. It does not wait.
 	keepAlive()
-	// lives is how long it is until expires, by the clock that the session lives by.
-	lives(expires time.Time) time.Duration
-	// tell sends a message that belongs to no call, and waits until the client cannot miss it: ErrNoStream reports that
+	// timeLeft is how long it is until expires, by the clock that the session lives by.
+	timeLeft(expires time.Time) time.Duration
+	// deliverMessage sends a message that belongs to no call, and waits until the client cannot miss it: ErrNoStream reports that
 	// there is no way to the client.
-	tell(ctx context.Context, e stream.Entry) error
-	// push sends a notification that the client may miss, and does not wait. It reports whether the message is on its
+	deliverMessage(ctx context.Context, e stream.Entry) error
+	// pushNotification sends a notification that the client may miss, and does not wait. It reports whether the message is on its
 	// way; a message that is not is made good by Handler.Opened.
-	push(data []byte) (taken bool)
-	// pushUpdate is push of an update of a resource, but may wait until the client has read enough.
+	pushNotification(data []byte) (taken bool)
+	// pushUpdate is pushNotification of an update of a resource, but may wait until the client has read enough.
 	pushUpdate(data []byte)
-	// again returns the actor that serves the session after this one has stopped.
-	again(ctx context.Context) (*sessionActor, error)
-	// end ends the session on this node, for good. It reports whether this is the session's first end. expired says that
+	// currentActor returns the actor that serves the session after this one has stopped.
+	currentActor(ctx context.Context) (*sessionActor, error)
+	// endForGood ends the session on this node, for good. It reports whether this is the session's first end. expired says that
 	// the time of the record is over. Otherwise the session's actor must not call it in its turn, since it may wait for
 	// an activation under way.
-	end(expired bool) (first bool)
-	// leave stops the actor, and takes it out of memory. broken says that a panic has ended it.
-	leave(broken bool)
+	endForGood(expired bool) (first bool)
+	// leaveMemory stops the actor, and takes it out of memory. broken says that a panic has ended it.
+	leaveMemory(broken bool)
 }
 
 // view is a session record with its revision, as last read or written.
@@ -124,12 +124,12 @@ type (
 	}
 	// holdStream counts connections that keep the session in memory.
 	holdStream struct{ by int }
-	// stay keeps the session in memory until stayed arrives: see stays.
-	stay struct {
+	// beginStay keeps the session in memory until endStay arrives.
+	beginStay struct {
 		kernel.Reply
 		err error
 	}
-	stayed struct{}
+	endStay struct{}
 	// closeSession ends every call: the session is gone.
 	closeSession struct{ cause error }
 	idleTick     struct{}
@@ -148,7 +148,7 @@ type (
 )
 
 func (b *beginCall) Refused(err error) { b.err = err; b.Done() }
-func (m *stay) Refused(err error)      { m.err = err; m.Done() }
+func (m *beginStay) Refused(err error) { m.err = err; m.Done() }
 func (m *runsFor) Refused(error)       { m.Done() }
 func (c *cancelCall) Refused(error)    { c.acked(errNotHere) }
 func (e *endCall) Refused(error)       { e.Done() }
@@ -208,35 +208,35 @@ func (s *sessionActor) Receive(m any) {
 		v := s.view.Load()
 		if rec := v.rec; m.f(&rec) {
 			s.view.Store(&view{rec: rec, rev: v.rev + 1})
-			s.memory.Set(sizeOf(&rec))
-			s.subscribed(v.rec.Subscribed, rec.Subscribed)
+			s.memory.Set(recordMemory(&rec))
+			s.followSubscribed(v.rec.Subscribed, rec.Subscribed)
 		}
 		m.Done()
 	case holdStream:
 		s.held += m.by
 		s.streams.Store(int64(s.held))
 		s.last = time.Now()
-	case *stay:
+	case *beginStay:
 		if s.closing {
 			m.err = kernel.ErrStopped
 		} else {
 			s.opening++
 		}
 		m.Done()
-	case stayed:
+	case endStay:
 		s.opening--
 		s.last = time.Now()
 	case closeSession:
 		s.closing = true
 		s.calls.Each(func(r *requestActor) { _ = r.Post(abandon(m)) })
-		s.unload(false)
+		s.unloadSession(false)
 	case endIdle:
 		if s.calls.Len() == 0 && !s.closing {
 			s.closing = true
-			s.unload(false)
+			s.unloadSession(false)
 		}
 	case *tally:
-		s.calls.Each(m.count)
+		s.calls.Each(m.countOfSession)
 		m.Done()
 	case *runsFor:
 		s.calls.Each(func(r *requestActor) { m.found = m.found || m.which(r.call.principal) })
@@ -247,9 +247,9 @@ func (s *sessionActor) Receive(m any) {
 		s.givenUp = true
 		s.calls.Each(func(r *requestActor) { _ = r.Post(giveUp{ErrClosing}) })
 	case unmountSession:
-		s.unmount()
+		s.unmountHere()
 	case idleTick:
-		s.idle()
+		s.checkIdle()
 	}
 }
 
@@ -263,24 +263,24 @@ func (s *sessionActor) Failed(m any, last bool) {
 	// A session that was about to end takes no more calls, and must not stay half ended.
 	if last || s.closing {
 		s.calls.Each(func(r *requestActor) { _ = r.Post(abandon{cause: errInternal}) })
-		s.Contain(func() { s.unload(true) })
+		s.Contain(func() { s.unloadSession(true) })
 	}
 }
 
-// idle removes the session from memory when nothing has kept it here for a while. The timer is armed anew only when it
+// checkIdle removes the session from memory when nothing has kept it here for a while. The timer is armed anew only when it
 // fires, not with each message.
-func (s *sessionActor) idle() {
+func (s *sessionActor) checkIdle() {
 	if s.closing {
 		return
 	}
-	now, lives := time.Now(), s.home.lives(s.view.Load().rec.Expires)
+	now, lives := time.Now(), s.home.timeLeft(s.view.Load().rec.Expires)
 	if lives <= 0 {
 		if s.shared { // another node may have kept it alive
-			s.look()
+			s.rereadBeside()
 			s.timer.Reset(lookPause)
 			return
 		}
-		s.home.end(true)
+		s.home.endForGood(true)
 		return
 	}
 	left := s.svc.Limits.SessionDrop - now.Sub(s.last)
@@ -298,21 +298,21 @@ func (s *sessionActor) idle() {
 		return
 	}
 	s.closing = true
-	s.unload(false)
+	s.unloadSession(false)
 }
 
-// unload takes the session out of memory.
-func (s *sessionActor) unload(broken bool) {
+// unloadSession takes the session out of memory.
+func (s *sessionActor) unloadSession(broken bool) {
 	s.timer.Stop()
 	s.memory.Free()
-	s.home.leave(broken)
+	s.home.leaveMemory(broken)
 	for _, uri := range s.view.Load().rec.Subscribed {
 		s.node.subs.Follow(s, uri)
 	}
 }
 
-// revision is the revision that initialize settled; it never changes. It is 0 before that.
-func (s *sessionActor) revision() mcp.Revision {
+// settledRevision is the revision that initialize settled; it never changes. It is 0 before that.
+func (s *sessionActor) settledRevision() mcp.Revision {
 	if r := s.spoken.Load(); r != 0 {
 		return mcp.Revision(r)
 	}
@@ -322,35 +322,35 @@ func (s *sessionActor) revision() mcp.Revision {
 }
 
 func (s *sessionActor) startSession() {
-	s.node.k.Start(&s.Actor, KindSession, s.key.path(), s)
+	s.node.k.Start(&s.Actor, KindSession, s.key.keyPath(), s)
 	s.timer = time.AfterFunc(time.Hour, func() { _ = s.Post(idleTick{}) })
 	s.timer.Reset(s.untilLook(false, s.svc.Limits.SessionDrop)) // only now, since the tick uses the field
 }
 
-// adopt makes the session serve from v unless it has a newer record. It does not wait for the actor's turn: a response
+// adoptView makes the session serve from v unless it has a newer record. It does not wait for the actor's turn: a response
 // to the client holds from then on.
-func (s *sessionActor) adopt(v *view) {
+func (s *sessionActor) adoptView(v *view) {
 	for old := s.view.Load(); v.rev > old.rev; old = s.view.Load() {
 		if s.view.CompareAndSwap(old, v) {
-			s.memory.Set(sizeOf(&v.rec))
-			s.subscribed(old.rec.Subscribed, v.rec.Subscribed)
+			s.memory.Set(recordMemory(&v.rec))
+			s.followSubscribed(old.rec.Subscribed, v.rec.Subscribed)
 			return
 		}
 	}
 }
 
-// newest returns the record as it is in the store.
-func (s *sessionActor) newest() (*view, error) {
+// newestView returns the record as it is in the store.
+func (s *sessionActor) newestView() (*view, error) {
 	if s.shared {
-		if err := s.reread(s.node.sessions.lookups, true, true); err != nil {
+		if err := s.rereadRecord(s.node.sessions.lookups, true, true); err != nil {
 			return nil, err
 		}
 	}
 	return s.view.Load(), nil
 }
 
-// subscribed updates the subscriptions after the record's list of resources changed.
-func (s *sessionActor) subscribed(old, now []string) {
+// followSubscribed updates the subscriptions after the record's list of resources changed.
+func (s *sessionActor) followSubscribed(old, now []string) {
 	for len(old) > 0 && len(now) > 0 && old[0] == now[0] {
 		old, now = old[1:], now[1:]
 	}
@@ -368,7 +368,7 @@ func (s *sessionActor) subscribed(old, now []string) {
 func (s *sessionActor) Server() string { return s.key.Server }
 
 // Push sends an update to the actor that serves the session now.
-func (s *sessionActor) Push(data []byte) bool { return s.home.push(data) }
+func (s *sessionActor) Push(data []byte) bool { return s.home.pushNotification(data) }
 
 // Wants reports whether the newest record known here subscribes to uri.
 func (s *sessionActor) Wants(uri string) bool {
@@ -378,15 +378,15 @@ func (s *sessionActor) Wants(uri string) bool {
 
 func (s *sessionActor) Hears(uri string) bool { return s.svc.Hears == nil || s.svc.Hears(s.peer, uri) }
 
-// billed is the account of the session's last request. It also pays for the session's streams and questions.
-func (s *sessionActor) billed() *quota.Account {
+// billedAccount is the account of the session's last request. It also pays for the session's streams and questions.
+func (s *sessionActor) billedAccount() *quota.Account {
 	return s.account.Last(s.node.accounts.Accounts, s.key.Tenant)
 }
 
-func (s *sessionActor) unmount() {
+func (s *sessionActor) unmountHere() {
 	s.closing = true
 	s.calls.Each(func(r *requestActor) { _ = r.Post(giveUp{ErrUnmounted}) })
-	s.unload(false)
+	s.unloadSession(false)
 }
 
 // runsFor reports whether a call of one of some principals runs.
@@ -408,8 +408,8 @@ type tally struct {
 
 func (m *tally) Refused(error) { m.Done() }
 
-// count counts a request of a session's table. countStateless counts stateless requests.
-func (m *tally) count(r *requestActor) {
+// countOfSession counts a request of a session's table. countStateless counts stateless requests.
+func (m *tally) countOfSession(r *requestActor) {
 	if r.stateless == nil && !r.started.After(m.begun) && r.own() {
 		m.own++
 	}
@@ -431,10 +431,10 @@ func (m *tally) countStateless(r *requestActor) {
 	}
 }
 
-// stays keeps the session in memory until left is called: while a GET is handled that may become a stream, and while the
+// beginStay keeps the session in memory until endStay is called: while a GET is handled that may become a stream, and while the
 // session begins.
-func (s *sessionActor) stays() error {
-	m := &stay{}
+func (s *sessionActor) beginStay() error {
+	m := &beginStay{}
 	m.Init()
 	if err := s.Post(m); err != nil {
 		return err
@@ -443,11 +443,11 @@ func (s *sessionActor) stays() error {
 	return m.err
 }
 
-// left ends what stays began.
-func (s *sessionActor) left() { _ = s.Post(stayed{}) }
+// endStay ends what beginStay began.
+func (s *sessionActor) endStay() { _ = s.Post(endStay{}) }
 
-// endSession ends the session on this node: see home.end.
-func (s *sessionActor) endSession() (first bool) { return s.home.end(false) }
+// endSession ends the session on this node: see home.endForGood.
+func (s *sessionActor) endSession() (first bool) { return s.home.endForGood(false) }
 
 // endCalls ends the calls of the session's actor; it reports whether this is the actor's first end.
 func (s *sessionActor) endCalls() (first bool) {
@@ -456,43 +456,43 @@ func (s *sessionActor) endCalls() (first bool) {
 	return first
 }
 
-// began calls Service.Began, if there is one, and Ended if the session ends meanwhile. It reports false if the
+// callBegan calls Service.Began, if there is one, and Ended if the session ends meanwhile. It reports false if the
 // session has ended before.
-func (s *sessionActor) began(ctx context.Context) bool {
-	if !s.beginning.start() {
+func (s *sessionActor) callBegan(ctx context.Context) bool {
+	if !s.beginning.startBegan() {
 		return false
 	}
 	if s.svc.Began != nil {
 		s.svc.Began(ctx, s.peer)
 	}
-	if how, ended := s.beginning.done(); ended {
-		s.tellEnded(how)
+	if how, ended := s.beginning.beganReturned(); ended {
+		s.callEnded(how)
 	}
 	return true
 }
 
-// over calls Service.Ended after the session's first end, unless Began has to return before.
-func (s *sessionActor) over(how Ending) {
-	if s.beginning.end(how) {
-		s.tellEnded(how)
+// reportEnd calls Service.Ended after the session's first end, unless Began has to return before.
+func (s *sessionActor) reportEnd(how Ending) {
+	if s.beginning.noteEnd(how) {
+		s.callEnded(how)
 	}
 }
 
-// tellEnded calls Service.Ended, if there is one.
-func (s *sessionActor) tellEnded(how Ending) {
+// callEnded calls Service.Ended, if there is one.
+func (s *sessionActor) callEnded(how Ending) {
 	if s.svc.Ended != nil {
 		go s.svc.Ended(s.peer, how)
 	}
 }
 
-// read reads the record of a session. With ErrNotFound and a revision, the record has expired and is still stored.
-func (d *sessions) read(ctx context.Context, key SessionKey) (session.Record, uint64, error) {
-	return d.readBy(ctx, key, d.node.store.Get)
+// readRecord reads the record of a session. With ErrNotFound and a revision, the record has expired and is still stored.
+func (d *sessions) readRecord(ctx context.Context, key SessionKey) (session.Record, uint64, error) {
+	return d.readRecordBy(ctx, key, d.node.store.Get)
 }
 
-func (d *sessions) readBy(ctx context.Context, key SessionKey, get func(ctx context.Context, key string) ([]byte, uint64, error)) (session.Record, uint64, error) {
+func (d *sessions) readRecordBy(ctx context.Context, key SessionKey, get func(ctx context.Context, key string) ([]byte, uint64, error)) (session.Record, uint64, error) {
 	var rec session.Record
-	data, rev, err := get(ctx, key.record())
+	data, rev, err := get(ctx, key.recordKey())
 	if err != nil {
 		return rec, 0, fmt.Errorf("actors: read session: %w", err)
 	}

@@ -38,19 +38,19 @@ func maxLookups(calls int) int {
 	return max(1, min(lookupsAtOnce, calls))
 }
 
-// of finds the session that a message or a GET belongs to, or refuses it. id is that of a
+// findSession finds the session that a message or a GET belongs to, or refuses it. id is that of a
 // request, else nil.
-func (d *sessions) of(svc *Service, in *Input, id []byte) *sessionActor {
+func (d *sessions) findSession(svc *Service, in *Input, id []byte) *sessionActor {
 	s, err := d.lookUp(svc, in)
-	if s = d.found(in, id, s, err); s != nil && s.view.Load().rec.Fresh && !s.heard(in) {
+	if s = d.checkFound(in, id, s, err); s != nil && s.view.Load().rec.Fresh && !s.noteFirstMessage(in) {
 		unknownSession(in.Conn, id)
 		return nil
 	}
 	return s
 }
 
-// found returns the session that lookUp found, or refuses the request.
-func (d *sessions) found(in *Input, id []byte, s *sessionActor, err error) *sessionActor {
+// checkFound returns the session that lookUp found, or refuses the request.
+func (d *sessions) checkFound(in *Input, id []byte, s *sessionActor, err error) *sessionActor {
 	n := d.node
 	switch {
 	case err == nil:
@@ -79,7 +79,7 @@ func (d *sessions) found(in *Input, id []byte, s *sessionActor, err error) *sess
 		}
 		return nil
 	}
-	s.peer.madeBy(in)
+	s.peer.noteOwner(in)
 	// The transport's revision and the protocol's are independent, but a client that names one
 	// must name the negotiated one.
 	if v := s.view.Load(); in.Version != "" && in.Version != v.rec.Revision {
@@ -92,7 +92,7 @@ func (d *sessions) found(in *Input, id []byte, s *sessionActor, err error) *sess
 // errNoSession stands for a request that names no session.
 var errNoSession = errors.New("actors: no session id")
 
-// lookUp is load for the session that a request names. It waits while too many others read the
+// lookUp is loadSession for the session that a request names. It waits while too many others read the
 // store.
 func (d *sessions) lookUp(svc *Service, in *Input) (*sessionActor, error) {
 	n := d.node
@@ -107,7 +107,7 @@ func (d *sessions) lookUp(svc *Service, in *Input) (*sessionActor, error) {
 		return nil, store.ErrNotFound
 	}
 	if s, ok := d.Get(key); ok && s.svc == svc {
-		switch expired, err := s.upToDate(d.lookups); {
+		switch expired, err := s.refreshView(d.lookups); {
 		case err != nil:
 			return nil, err
 		case !expired:
@@ -115,7 +115,7 @@ func (d *sessions) lookUp(svc *Service, in *Input) (*sessionActor, error) {
 		}
 	}
 	lookups := d.lookups
-	if !key.tagged(in.Session, n.mrtr.keys) { // it may be a guess, and must not hold up the others
+	if !key.hasTag(in.Session, n.mrtr.keys) { // it may be a guess, and must not hold up the others
 		lookups = d.guesses
 	}
 	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
@@ -126,12 +126,12 @@ func (d *sessions) lookUp(svc *Service, in *Input) (*sessionActor, error) {
 	case <-ctx.Done():
 		return nil, fmt.Errorf("actors: read session: too many requests read theirs: %w", store.ErrUnavailable)
 	}
-	return d.load(ctx, svc, key, in)
+	return d.loadSession(ctx, svc, key, in)
 }
 
-// load finds the actor of a session in memory, or makes it from the session's record. in is the
+// loadSession finds the actor of a session in memory, or makes it from the session's record. in is the
 // request that pays for the memory; nil is none, and then the session's tenant pays.
-func (d *sessions) load(ctx context.Context, svc *Service, key SessionKey, in *Input) (*sessionActor, error) {
+func (d *sessions) loadSession(ctx context.Context, svc *Service, key SessionKey, in *Input) (*sessionActor, error) {
 	n := d.node
 	for {
 		if n.drain.closing.Load() { // the node's sessions stop, and no others may begin
@@ -139,19 +139,19 @@ func (d *sessions) load(ctx context.Context, svc *Service, key SessionKey, in *I
 		}
 		s, err := d.Obtain(key, func() (*sessionActor, error) {
 			get := n.store.Get
-			if in != nil && !key.tagged(in.Session, n.mrtr.keys) { // it may be a guess, on which no write is spent
+			if in != nil && !key.hasTag(in.Session, n.mrtr.keys) { // it may be a guess, on which no write is spent
 				get = n.store.Peek
 			}
-			rec, rev, err := d.readBy(ctx, key, get)
+			rec, rev, err := d.readRecordBy(ctx, key, get)
 			if err != nil {
 				return nil, err
 			}
-			held, no := d.holds(&rec, key, in)
+			held, no := d.reserveMemory(&rec, key, in)
 			if no != nil {
 				return nil, no
 			}
-			s := d.activate(svc, key, rec, rev, held)
-			s.beginning.skip()
+			s := d.activateSession(svc, key, rec, rev, held)
+			s.beginning.markBegun()
 			s.missed.Store(true)
 			for _, uri := range rec.Subscribed {
 				n.subs.Follow(s, uri)
@@ -161,14 +161,14 @@ func (d *sessions) load(ctx context.Context, svc *Service, key SessionKey, in *I
 		if err != nil {
 			return nil, err
 		}
-		s, stale, err := s.usable(svc)
+		s, stale, err := s.checkMounted(svc)
 		switch {
 		case err != nil:
 			return nil, err
 		case stale:
 			continue
 		}
-		expired, err := s.upToDate(nil)
+		expired, err := s.refreshView(nil)
 		if expired {
 			s.endSession()
 			err = store.ErrNotFound
@@ -180,23 +180,23 @@ func (d *sessions) load(ctx context.Context, svc *Service, key SessionKey, in *I
 	}
 }
 
-// holds counts the memory of a session.
-func (d *sessions) holds(rec *session.Record, key SessionKey, in *Input) (*quota.Holding, *refusal.Refusal) {
+// reserveMemory counts the memory of a session.
+func (d *sessions) reserveMemory(rec *session.Record, key SessionKey, in *Input) (*quota.Holding, *refusal.Refusal) {
 	held := new(quota.Holding)
 	if in == nil {
-		d.node.accounts.holdAnyway(held, nil, &Input{Tenant: key.Tenant}, quota.Sessions, sizeOf(rec))
+		d.node.accounts.holdAnyway(held, nil, &Input{Tenant: key.Tenant}, quota.Sessions, recordMemory(rec))
 		return held, nil
 	}
-	return held, d.node.accounts.hold(held, nil, in, quota.Sessions, sizeOf(rec))
+	return held, d.node.accounts.hold(held, nil, in, quota.Sessions, recordMemory(rec))
 }
 
-// sizeOf is what a session with this record holds in memory.
-func sizeOf(rec *session.Record) int64 {
+// recordMemory is what a session with this record holds in memory.
+func recordMemory(rec *session.Record) int64 {
 	return sessionBytes + rec.Size() + uriBytes*int64(len(rec.Subscribed))
 }
 
-// each calls f for every session on this node, with the bound ones.
-func (d *sessions) each(f func(*sessionActor)) {
+// eachSession calls f for every session on this node, with the bound ones.
+func (d *sessions) eachSession(f func(*sessionActor)) {
 	d.Each(f)
 	d.node.bound.Each(func(l *boundConn) { f(l.sess) })
 }
@@ -205,8 +205,8 @@ func (d *sessions) each(f func(*sessionActor)) {
 // process's place, and waiting here does not help.
 var errNewer = fmt.Errorf("written by a newer release: %w", store.ErrUnavailable)
 
-// create stores a new session and serves it here.
-func (d *sessions) create(ctx context.Context, svc *Service, in *Input, set Settled) (*sessionActor, error) {
+// createSession stores a new session and serves it here.
+func (d *sessions) createSession(ctx context.Context, svc *Service, in *Input, set Settled) (*sessionActor, error) {
 	n := d.node
 	key := SessionKey{Tenant: in.Tenant, Server: svc.ID, ID: newID()}
 	rec := session.New(n.store.Now(), svc.Limits.Session)
@@ -215,7 +215,7 @@ func (d *sessions) create(ctx context.Context, svc *Service, in *Input, set Sett
 	if err != nil {
 		return nil, fmt.Errorf("actors: create session: %w", err)
 	}
-	held, no := d.holds(&rec, key, in)
+	held, no := d.reserveMemory(&rec, key, in)
 	if no != nil {
 		return nil, no
 	}
@@ -224,31 +224,31 @@ func (d *sessions) create(ctx context.Context, svc *Service, in *Input, set Sett
 		held.Free()
 		return nil, refusal.Of(no)
 	}
-	rev, err := n.store.Create(ctx, key.record(), data, rec.Expires.Sub(n.store.Now()))
+	rev, err := n.store.Create(ctx, key.recordKey(), data, rec.Expires.Sub(n.store.Now()))
 	n.accounts.settle(stored, err)
 	if err != nil {
 		held.Free()
 		return nil, fmt.Errorf("actors: create session: %w", err)
 	}
-	s := d.activate(svc, key, rec, rev, held)
+	s := d.activateSession(svc, key, rec, rev, held)
 	d.Put(key, s)
-	s, _, err = s.usable(svc)
+	s, _, err = s.checkMounted(svc)
 	return s, err
 }
 
-// activate makes and starts the actor of a session, which frees held when it leaves memory.
-func (d *sessions) activate(svc *Service, key SessionKey, rec session.Record, rev uint64, held *quota.Holding) *sessionActor {
-	s := d.build(svc, key, rec, rev)
+// activateSession makes and starts the actor of a session, which frees held when it leaves memory.
+func (d *sessions) activateSession(svc *Service, key SessionKey, rec session.Record, rev uint64, held *quota.Holding) *sessionActor {
+	s := d.buildActor(svc, key, rec, rev)
 	s.memory.Move(held)
-	s.peer.name = key.named(d.node.mrtr.keys)
+	s.peer.name = key.taggedID(d.node.mrtr.keys)
 	s.home = storedHome{s}
 	s.shared = d.node.fleet.mail != nil
 	s.startSession()
 	return s
 }
 
-// build makes the actor of a session without its home; startSession starts it.
-func (d *sessions) build(svc *Service, key SessionKey, rec session.Record, rev uint64) *sessionActor {
+// buildActor makes the actor of a session without its home; startSession starts it.
+func (d *sessions) buildActor(svc *Service, key SessionKey, rec session.Record, rev uint64) *sessionActor {
 	n := d.node
 	s := &sessionActor{node: n, svc: svc, key: key, last: time.Now()}
 	s.view.Store(&view{rec: rec, rev: rev})
@@ -259,14 +259,14 @@ func (d *sessions) build(svc *Service, key SessionKey, rec session.Record, rev u
 	return s
 }
 
-// adopt makes s, and the actor that serves the session in its place by now, serve from a record
+// adoptView makes s, and the actor that serves the session in its place by now, serve from a record
 // that was written. An actor that begins later reads the record itself.
-func (d *sessions) adopt(s *sessionActor, v *view) {
+func (d *sessions) adoptView(s *sessionActor, v *view) {
 	before := s.view.Load().rec.Standalone
-	defer s.disown(before)
-	s.adopt(v)
+	defer s.endReplacedStandalone(before)
+	s.adoptView(v)
 	if now, ok := d.Current(s.key); ok && now != s {
-		now.adopt(v)
+		now.adoptView(v)
 	}
 }
 
@@ -276,12 +276,12 @@ func (n *Node) Delete(svc *Service, in *Input) {
 		return
 	}
 	s, err := n.sessions.lookUp(svc, in)
-	if s = n.sessions.found(in, nil, s, err); s == nil {
+	if s = n.sessions.checkFound(in, nil, s, err); s == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
 	defer cancel()
-	first, err := n.sessions.remove(ctx, s)
+	first, err := n.sessions.removeSession(ctx, s)
 	if err != nil {
 		n.log.Warn("session not deleted", "session", s.key.ID, "error", err)
 		refusal.Unavailable.Tell(in.Conn, nil)
@@ -294,9 +294,9 @@ func (n *Node) Delete(svc *Service, in *Input) {
 	in.Conn.Answer(200, nil)
 }
 
-// remove ends a session on all nodes; it reports whether that was its first end here.
-func (d *sessions) remove(ctx context.Context, s *sessionActor) (first bool, err error) {
-	if err := d.node.store.Delete(ctx, s.key.record(), 0); err != nil && !errors.Is(err, store.ErrNotFound) {
+// removeSession ends a session on all nodes; it reports whether that was its first end here.
+func (d *sessions) removeSession(ctx context.Context, s *sessionActor) (first bool, err error) {
+	if err := d.node.store.Delete(ctx, s.key.recordKey(), 0); err != nil && !errors.Is(err, store.ErrNotFound) {
 		return false, err
 	}
 	first = s.endSession()
@@ -308,15 +308,15 @@ func (d *sessions) remove(ctx context.Context, s *sessionActor) (first bool, err
 // has stored counts for its principal until that is forgotten. ErrNotFound: there is no such session.
 func (n *Node) EndSession(ctx context.Context, svc *Service, key SessionKey) error {
 	if svc != nil {
-		s, err := n.sessions.load(ctx, svc, key, nil)
+		s, err := n.sessions.loadSession(ctx, svc, key, nil)
 		if err == nil {
-			_, err = n.sessions.remove(ctx, s)
+			_, err = n.sessions.removeSession(ctx, s)
 		}
 		return err
 	}
-	rec, _, err := n.sessions.read(ctx, key)
+	rec, _, err := n.sessions.readRecord(ctx, key)
 	if err == nil {
-		err = n.store.Delete(ctx, key.record(), 0)
+		err = n.store.Delete(ctx, key.recordKey(), 0)
 	}
 	if err == nil {
 		n.fleet.ended(ctx, key, &rec, false)
@@ -330,7 +330,7 @@ func (n *Node) EndSession(ctx context.Context, svc *Service, key SessionKey) err
 func (d *streams) survives(ctx context.Context, s *sessionActor, w *streamActor) error {
 	var err error
 	if s.Stopped() && !s.ended.Load() { // it has left memory: the actor in its place knows of the end
-		s, err = d.node.sessions.load(ctx, s.svc, s.key, nil)
+		s, err = d.node.sessions.loadSession(ctx, s.svc, s.key, nil)
 	}
 	if errors.Is(err, store.ErrNotFound) || err == nil && s.ended.Load() {
 		w.endStream()
@@ -343,7 +343,7 @@ func (d *streams) survives(ctx context.Context, s *sessionActor, w *streamActor)
 // longer needed; the response may still be an open stream then.
 func (n *Node) Post(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
 	if in.Stateless {
-		n.stateless(svc, in, principal, m, body)
+		n.takeStateless(svc, in, principal, m, body)
 		return
 	}
 	switch m.Kind {
@@ -358,35 +358,35 @@ func (n *Node) Post(svc *Service, in *Input, principal any, m *codec.Message, bo
 		}
 		switch {
 		case string(m.Method) == mcp.MethodInitialize:
-			n.sessions.initialize(svc, in, m, len(body))
+			n.sessions.initializeSession(svc, in, m, len(body))
 			return
 		case string(m.Method) == mcp.MethodPing && in.Session == "": // legal before initialize
 			if n.accounts.admitMessage(nil, in, m, len(body)) {
-				in.Conn.Answer(200, pong(m.ID))
+				in.Conn.Answer(200, pingResponse(m.ID))
 			}
 			return
 		}
-		n.request(svc, in, principal, m, body)
+		n.takeRequest(svc, in, principal, m, body)
 	case codec.Notification, codec.Result, codec.ErrorResponse:
 		if !n.accounts.admitMessage(nil, in, m, len(body)) {
 			return
 		}
 		if m.Kind != codec.Notification {
 			n.pending.answer(svc, in, m)
-		} else if s := n.sessions.of(svc, in, nil); s != nil {
-			s.notified(m, time.Now().Add(svc.Limits.StoreWait))
-			s.accepted(in.Conn)
+		} else if s := n.sessions.findSession(svc, in, nil); s != nil {
+			s.takeNotification(m, time.Now().Add(svc.Limits.StoreWait))
+			s.acceptMessage(in.Conn)
 		}
 	default:
-		n.sessions.batch(svc, in, principal, m, body)
+		n.sessions.takeBatch(svc, in, principal, m, body)
 	}
 }
 
-// pong is the response to a ping.
-func pong(id []byte) []byte { return codec.AppendResult(nil, id, []byte("{}")) }
+// pingResponse is the response to a ping.
+func pingResponse(id []byte) []byte { return codec.AppendResult(nil, id, []byte("{}")) }
 
-// initialize begins a session, or refuses to.
-func (d *sessions) initialize(svc *Service, in *Input, m *codec.Message, size int) {
+// initializeSession begins a session, or refuses to.
+func (d *sessions) initializeSession(svc *Service, in *Input, m *codec.Message, size int) {
 	n := d.node
 	if in.Session != "" {
 		refusal.SessionAgain.Tell(in.Conn, m.ID)
@@ -407,7 +407,7 @@ func (d *sessions) initialize(svc *Service, in *Input, m *codec.Message, size in
 		in.Conn.Answer(protocol.HTTPStatus(rerr, 0), codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, rerr.Data))
 		return
 	}
-	s, err := n.sessions.create(ctx, svc, in, set)
+	s, err := n.sessions.createSession(ctx, svc, in, set)
 	if no, limited := errors.AsType[*refusal.Refusal](err); limited {
 		n.accounts.forgive(in, perSession)
 		n.refusals.refuse(in.Conn, no, m.ID)
@@ -419,26 +419,26 @@ func (d *sessions) initialize(svc *Service, in *Input, m *codec.Message, size in
 		refusal.Unavailable.Tell(in.Conn, m.ID)
 		return
 	}
-	s.peer.madeBy(in)
-	if s.stays() == nil {
-		defer s.left()
+	s.peer.noteOwner(in)
+	if s.beginStay() == nil {
+		defer s.endStay()
 	}
-	s.began(ctx)
+	s.callBegan(ctx)
 	in.Conn.SetSession(s.peer.Session())
 	in.Conn.Answer(200, codec.AppendResult(nil, m.ID, result))
 }
 
-// request runs one request of a session.
-func (n *Node) request(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
+// takeRequest runs one request of a session.
+func (n *Node) takeRequest(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
 	for {
-		s := n.sessions.of(svc, in, m.ID)
+		s := n.sessions.findSession(svc, in, m.ID)
 		if s == nil {
 			return
 		}
-		r, err := s.admitted(in, m, len(body))
+		r, err := s.admitRequest(in, m, len(body))
 		if err == nil {
-			s.begins(r, r.loggedWay(s, in.Conn), m, body, (&Call{principal: principal, trace: in.Trace, attempt: 1}).needing(in.Needs))
-			err = s.enters(r)
+			s.beginRequest(r, r.loggedWay(s, in.Conn), m, body, (&Call{principal: principal, trace: in.Trace, attempt: 1}).needing(in.Needs))
+			err = s.enterAdmitted(r)
 		}
 		switch {
 		case err == nil:
@@ -452,8 +452,8 @@ func (n *Node) request(svc *Service, in *Input, principal any, m *codec.Message,
 	}
 }
 
-// admitted returns the actor of a request of size bytes that may run now; refuseInSession sends the error.
-func (s *sessionActor) admitted(in *Input, m *codec.Message, size int) (*requestActor, error) {
+// admitRequest returns the actor of a request of size bytes that may run now; refuseInSession sends the error.
+func (s *sessionActor) admitRequest(in *Input, m *codec.Message, size int) (*requestActor, error) {
 	if tooLong(m) {
 		return nil, refusal.LongToken
 	}
@@ -464,27 +464,27 @@ func (s *sessionActor) admitted(in *Input, m *codec.Message, size int) (*request
 	return s.node.calls.actor(a), nil
 }
 
-// begins makes r serve a request of the session, which is delivered in the way w.
-func (s *sessionActor) begins(r *requestActor, w way, m *codec.Message, body []byte, c *Call) {
+// beginRequest makes r serve a request of the session, which is delivered in the way w.
+func (s *sessionActor) beginRequest(r *requestActor, w way, m *codec.Message, body []byte, c *Call) {
 	c.peer = s.peer
 	r.begins(s.svc, w, m, body, c)
 }
 
-// enters enters an admitted request in the session. On an error it frees the actor; the caller passes the error to
+// enterAdmitted enters an admitted request in the session. On an error it frees the actor; the caller passes the error to
 // refuseInSession.
-func (s *sessionActor) enters(r *requestActor) error {
+func (s *sessionActor) enterAdmitted(r *requestActor) error {
 	s.home.keepAlive()
 	err := r.enter(s.svc.Limits.PerSession)
 	if err != nil {
 		r.cancel(err)
-		s.refund(r)
+		s.refundCall(r)
 		r.release()
 	}
 	return err
 }
 
-// notified takes a notification of the client. It waits for the store until until at most.
-func (s *sessionActor) notified(m *codec.Message, until time.Time) {
+// takeNotification takes a notification of the client. It waits for the store until until at most.
+func (s *sessionActor) takeNotification(m *codec.Message, until time.Time) {
 	switch string(m.Method) {
 	case "notifications/cancelled":
 		id := codec.Optional(m.Params, "requestId")
@@ -517,10 +517,10 @@ func (s *sessionActor) cancelCall(id, reason string, until time.Time) {
 	}
 }
 
-// usable returns s, which is in the directory, if svc may use it. A session of an unmounted
+// checkMounted returns s, which is in the directory, if svc may use it. A session of an unmounted
 // service leaves; stale is set if the caller must look again, because another service has the
 // id now.
-func (s *sessionActor) usable(svc *Service) (_ *sessionActor, stale bool, err error) {
+func (s *sessionActor) checkMounted(svc *Service) (_ *sessionActor, stale bool, err error) {
 	if s.svc.life.over.Load() {
 		_ = s.Post(unmountSession{})
 		s.node.sessions.Drop(s.key, s)
@@ -536,20 +536,20 @@ func (s *sessionActor) usable(svc *Service) (_ *sessionActor, stale bool, err er
 // an answer, it is accepted and dropped.
 func (q *pendingRequests) answer(svc *Service, in *Input, m *codec.Message) {
 	n := q.node
-	s := n.sessions.of(svc, in, nil)
+	s := n.sessions.findSession(svc, in, nil)
 	if s == nil {
 		return
 	}
-	if err := s.answered(m); err != nil {
+	if err := s.takeAnswer(m); err != nil {
 		n.log.Warn("answer not taken", "session", s.key.ID, "error", err)
 		refusal.Unavailable.Tell(in.Conn, nil)
 		return
 	}
-	s.accepted(in.Conn)
+	s.acceptMessage(in.Conn)
 }
 
-// accepted accepts a message that needs no response, unless the session ended while it was handled.
-func (s *sessionActor) accepted(c Conn) {
+// acceptMessage accepts a message that needs no response, unless the session ended while it was handled.
+func (s *sessionActor) acceptMessage(c Conn) {
 	if s.ended.Load() {
 		unknownSession(c, nil)
 		return
@@ -559,7 +559,7 @@ func (s *sessionActor) accepted(c Conn) {
 
 // Writer returns a session whose standalone stream, or connection, this node writes; nil if it writes none.
 func (n *Node) Writer(key SessionKey) *Peer {
-	if s, ok := n.sessions.Get(key); ok && (!s.shared || s.writes()) {
+	if s, ok := n.sessions.Get(key); ok && (!s.shared || s.writesStandalone()) {
 		return s.peer
 	}
 	if l, ok := n.bound.Get(key); ok {
@@ -571,13 +571,13 @@ func (n *Node) Writer(key SessionKey) *Peer {
 // PushTo is Peer.Push to a session that is named by its key. It does nothing, and reports false, if the session is not in this node's
 // memory, or if another node writes its standalone stream.
 func (n *Node) PushTo(key SessionKey, method string, params []byte) (here bool) {
-	if s, ok := n.sessions.Get(key); ok && (!s.shared || s.writes()) {
-		s.home.push(codec.AppendNotification(nil, method, params))
+	if s, ok := n.sessions.Get(key); ok && (!s.shared || s.writesStandalone()) {
+		s.home.pushNotification(codec.AppendNotification(nil, method, params))
 		return true
 	}
 	l, ok := n.bound.Get(key)
 	if ok {
-		l.push(codec.AppendNotification(nil, method, params))
+		l.pushNotification(codec.AppendNotification(nil, method, params))
 	}
 	return ok
 }

@@ -48,7 +48,7 @@ type requestMeta struct {
 
 var _ identity = (*requestMeta)(nil)
 
-func (m *requestMeta) record() session.Record {
+func (m *requestMeta) clientRecord() session.Record {
 	meta := *m.now.Load()
 	level, _ := codec.Str(codec.Field(meta, mcp.MetaLogLevel))
 	return session.Record{
@@ -57,8 +57,8 @@ func (m *requestMeta) record() session.Record {
 	}
 }
 
-func (*requestMeta) revision() mcp.Revision          { return mcp.Revision20260728 }
-func (*requestMeta) session() (*sessionActor, error) { return nil, ErrNoStream }
+func (*requestMeta) clientRevision() mcp.Revision           { return mcp.Revision20260728 }
+func (*requestMeta) currentSession() (*sessionActor, error) { return nil, ErrNoStream }
 
 // arrival is a stateless request that has just come.
 type arrival struct {
@@ -121,9 +121,9 @@ type roundTrip interface {
 	awaitResponse()
 }
 
-// stateless takes a stateless request over HTTP. It returns when the handler has returned
+// takeStateless takes a stateless request over HTTP. It returns when the handler has returned
 // or, if the call may ask for input, when the exchange has its response.
-func (n *Node) stateless(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
+func (n *Node) takeStateless(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
 	switch m.Kind {
 	case codec.Request:
 		a := &arrival{n: n, svc: svc, in: *in, principal: principal, m: m, body: body, to: in.Exchange, on: overHTTP{}}

@@ -554,7 +554,7 @@ type streams struct {
 func (d *streams) build(svc *Service, sess *sessionActor, id string, rec record.Stream, conn Conn) *streamActor {
 	n := d.node
 	s := &streamActor{node: n, svc: svc, sess: sess, key: StreamKey{sess.key, id}, rec: rec, live: rec, m: stream.New(svc.Limits.Stream), life: takeover.Began(n.clock.ahead()), ready: make(chan struct{})}
-	s.path = s.key.path()
+	s.path = s.key.streamPath()
 	if conn != nil {
 		s.att = sess.newAttachment(svc, s.key, &rec, conn, stream.Position{Stream: id}, 1, 0, true, nil)
 		s.conn = conn

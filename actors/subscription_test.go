@@ -51,7 +51,7 @@ func (h *held) noSubscriptions() {
 // peerOf returns the Peer of a session in memory.
 func (h *held) peerOf(id string) *Peer {
 	h.t.Helper()
-	if l, ok := h.bound.find(h.svc, h.input(id, "192.0.2.1", nil)); ok {
+	if l, ok := h.bound.findBound(h.svc, h.input(id, "192.0.2.1", nil)); ok {
 		return l.sess.peer
 	}
 	s, ok := h.sessions.Get(SessionKey{"anon", "s", id})
@@ -324,8 +324,8 @@ func TestSubscriptionsOfAnotherNode(t *testing.T) {
 		if err := peer.Subscribe(t.Context(), "x:1"); err != nil {
 			t.Fatal(err)
 		}
-		key := peer.key.record()
-		rec := peer.who.record()
+		key := peer.key.recordKey()
+		rec := peer.who.clientRecord()
 		rec.Subscribed = []string{"x:2"}
 		data, err := codec.Marshal(rec)
 		if err != nil {

@@ -45,7 +45,7 @@ func (d *streams) takeOver(ctx context.Context, svc *Service, s *sessionActor, k
 		case takeover.MarkTaken:
 			m.Marked(n.fleet.marks.mark(ctx, n.store, m.Writer.Boot, svc.longest()))
 		case takeover.ReadBody:
-			body, err := n.store.Body(ctx, key.path())
+			body, err := n.store.Body(ctx, key.streamPath())
 			passes := errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrRetry)
 			if err != nil && !passes {
 				n.log.Warn("calls cannot run again", "stream", key.ID, "error", err)
@@ -53,7 +53,7 @@ func (d *streams) takeOver(ctx context.Context, svc *Service, s *sessionActor, k
 			m.BodyRead(body, passes, err)
 		case takeover.Replace:
 			life = takeover.Began(n.clock.ahead())
-			rev, err := d.replace(ctx, key.path(), &m.Rec, m.Rev, svc.recordTTL())
+			rev, err := d.replace(ctx, key.streamPath(), &m.Rec, m.Rev, svc.recordTTL())
 			m.Replaced(rev, errors.Is(err, store.ErrConflict), err)
 			life.Stored(n.clock.ahead())
 		case takeover.Reread:
@@ -92,7 +92,7 @@ func takeoverFailed(err error) error {
 func (d *streams) taken(svc *Service, s *sessionActor, key StreamKey, m *takeover.Machine, life takeover.Lifetime, kept bool) *streamActor {
 	n, log := d.node, m.Log
 	n.takeover.Add(1)
-	w := &streamActor{node: n, svc: svc, sess: s, key: key, path: key.path(), rec: m.Rec, live: m.Rec, m: stream.New(svc.Limits.Stream), life: life, ready: make(chan struct{})}
+	w := &streamActor{node: n, svc: svc, sess: s, key: key, path: key.streamPath(), rec: m.Rec, live: m.Rec, m: stream.New(svc.Limits.Stream), life: life, ready: make(chan struct{})}
 	w.delivered, w.past, w.pushed = log.Tail, log.Past.Clone(), log.Pushed
 	w.steps.Store(int64(len(log.Steps)))
 	w.stepBytes.Store(int64(log.Steps.Size()))
@@ -128,7 +128,7 @@ func (d *streams) lostLog(ctx context.Context, s *sessionActor, f *fare) (leave 
 	turns := d.node.accounts.lostLogs
 	wait, cancel := context.WithTimeout(ctx, lostLogWait)
 	defer cancel()
-	if !turns.Take(wait, s.billed()) {
+	if !turns.Take(wait, s.billedAccount()) {
 		return nil, fmt.Errorf("actors: too many logs are read: %w", store.ErrUnavailable)
 	}
 	f.now = true
@@ -138,7 +138,7 @@ func (d *streams) lostLog(ctx context.Context, s *sessionActor, f *fare) (leave 
 // readOn reads the appends of a stream since the last read.
 func (d *streams) readOn(ctx context.Context, s *sessionActor, key StreamKey, log *takeover.Log) error {
 	n := d.node
-	tail, err := n.store.Tail(ctx, key.path(), log.Tail)
+	tail, err := n.store.Tail(ctx, key.streamPath(), log.Tail)
 	if err != nil {
 		return fmt.Errorf("actors: find tail: %w", err)
 	}
@@ -150,7 +150,7 @@ func (d *streams) readOn(ctx context.Context, s *sessionActor, key StreamKey, lo
 	defer f.held.Free()
 	for to := tail; from <= tail && err == nil; from, to = to+1, tail {
 		if to, err = f.afford(ctx, from, to, 0); err == nil {
-			err = n.store.Read(ctx, key.path(), from, to, log.Add)
+			err = n.store.Read(ctx, key.streamPath(), from, to, log.Add)
 		}
 	}
 	if err == nil {
@@ -185,7 +185,7 @@ func (l *Limits) mostOf(from, to uint64, all int) int {
 func (f *fare) charge(bytes int) (ok bool) {
 	f.held.Reset()
 	for {
-		if no, ok := f.held.Charge(f.n.accounts.Accounts, f.from.billed(), quota.Queues, int64(bytes)); ok {
+		if no, ok := f.held.Charge(f.n.accounts.Accounts, f.from.billedAccount(), quota.Queues, int64(bytes)); ok {
 			return no == quota.Admitted
 		}
 	}
@@ -238,7 +238,7 @@ func (f *fare) due() (wait time.Duration) {
 		return 0
 	}
 	tokens := (replayPerToken - 1 - f.paid) / replayPerToken
-	if wait = f.from.billed().Buckets[rateOfCalls].TakeN(time.Now(), tokens); wait == 0 {
+	if wait = f.from.billedAccount().Buckets[rateOfCalls].TakeN(time.Now(), tokens); wait == 0 {
 		f.paid += tokens * replayPerToken
 	}
 	return wait
@@ -292,8 +292,8 @@ func (s *sessionActor) finishCalls(w *streamActor, log *takeover.Log, body []byt
 			lost = append(lost, c)
 		case takeover.Again:
 			j := newJournal(&log.Past, i)
-			s.node.pending.reopen(w, s.billed(), j)
-			begin = append(begin, func() { s.rerun(w, c, bodies[i], j) })
+			s.node.pending.reopen(w, s.billedAccount(), j)
+			begin = append(begin, func() { s.rerunCall(w, c, bodies[i], j) })
 		}
 	}
 	_ = w.Post(alreadyAnswered(answered))
@@ -312,8 +312,8 @@ func (s *sessionActor) finishCalls(w *streamActor, log *takeover.Log, body []byt
 	}
 }
 
-// rerun runs a call again from its stored body, on its old stream.
-func (s *sessionActor) rerun(w *streamActor, c record.Call, body []byte, j *journal) {
+// rerunCall runs a call again from its stored body, on its old stream.
+func (s *sessionActor) rerunCall(w *streamActor, c record.Call, body []byte, j *journal) {
 	n := s.node
 	defer n.pending.end(j)
 	lost := func() {
@@ -325,14 +325,14 @@ func (s *sessionActor) rerun(w *streamActor, c record.Call, body []byte, j *jour
 		lost()
 		return
 	}
-	r := n.calls.actor(s.readmit())
+	r := n.calls.actor(s.countRerun())
 	r.used = true
 	call := &Call{attempt: w.rec.Attempt, journal: j, member: j.member}
 	if len(w.rec.Principal) > 0 {
 		call.principal = json.RawMessage(w.rec.Principal)
 	}
 	r.memory.ChargeAnyway(n.accounts.Accounts, r.from, quota.Parked, callHolds(&m, body)) // r.from counts the call, so it is not dropped
-	s.begins(r, r.loggedWay(s, nil), &m, body, call)
+	s.beginRequest(r, r.loggedWay(s, nil), &m, body, call)
 	r.notified = j.sent.Messages
 	if j.sent.Progressed {
 		r.progressGate().Raise(j.sent.Progress)
@@ -348,7 +348,7 @@ func (s *sessionActor) rerun(w *streamActor, c record.Call, body []byte, j *jour
 			}
 		}
 		ctx, cancel := context.WithTimeout(n.base, w.svc.Limits.StoreWait)
-		if s, err = n.sessions.load(ctx, w.svc, w.key.Session, nil); err == nil {
+		if s, err = n.sessions.loadSession(ctx, w.svc, w.key.Session, nil); err == nil {
 			r.moves(s)
 			err = r.run(0)
 		}
@@ -421,9 +421,9 @@ func (d *streams) find(ctx context.Context, svc *Service, s *sessionActor, key S
 // errEnded stands for a stream whose last append is in the log.
 var errEnded = errors.New("actors: the stream has ended")
 
-// readmit counts a call that runs again after its node was lost; it never refuses, as the
+// countRerun counts a call that runs again after its node was lost; it never refuses, as the
 // call was admitted before.
-func (s *sessionActor) readmit() *quota.Account {
+func (s *sessionActor) countRerun() *quota.Account {
 	n := s.node
 	for {
 		if a := n.accounts.Of(s.key.Tenant, ""); n.accounts.Enter(a) {

@@ -64,16 +64,16 @@ type sessionLetter struct {
 
 func (sessionLetter) short() {}
 
-// known is how old what a node knows of a record is. The zero value is that of a session whose record is nobody else's.
-type known struct {
-	shared  bool                      // other nodes may change the record; never changes
-	asOf    atomic.Int64              // the view was right then, by clock.running
-	behind  atomic.Uint64             // the record has had this revision
-	reading atomic.Pointer[rereading] // nil if nobody reads it
+// viewAge is how old what a node knows of a record is. The zero value is that of a session whose record is nobody else's.
+type viewAge struct {
+	shared  bool                       // other nodes may change the record; never changes
+	asOf    atomic.Int64               // the view was right then, by clock.running
+	behind  atomic.Uint64              // the record has had this revision
+	reading atomic.Pointer[recordRead] // nil if nobody reads it
 }
 
-// rereading is a read of a record under way, for all that wait for it.
-type rereading struct {
+// recordRead is a read of a record under way, for all that wait for it.
+type recordRead struct {
 	done chan struct{}
 	err  error
 }
@@ -81,8 +81,8 @@ type rereading struct {
 // doubted is asOf of a view that must be read again whatever its age.
 const doubted = -1 << 62
 
-// outdated reports whether the record must be read again before the session is served from it.
-func (s *sessionActor) outdated() bool {
+// viewOutdated reports whether the record must be read again before the session is served from it.
+func (s *sessionActor) viewOutdated() bool {
 	if !s.shared {
 		return false
 	}
@@ -92,24 +92,24 @@ func (s *sessionActor) outdated() bool {
 	return at < n.fleet.lost.Load() || int64(n.clock.running())-at > int64(recordAge) || s.view.Load().rev < s.behind.Load()
 }
 
-// upToDate reads the record again if it is outdated, or has expired as far as is known: another node may have kept the
+// refreshView reads the record again if it is outdated, or has expired as far as is known: another node may have kept the
 // session alive. It reports whether the session has expired, as far as this node can decide that; ErrNotFound: it has ended.
 // slots bounds the reads, nil for a caller that has a place.
-func (s *sessionActor) upToDate(slots chan struct{}) (expired bool, err error) {
+func (s *sessionActor) refreshView(slots chan struct{}) (expired bool, err error) {
 	expired = s.view.Load().rec.Expired(s.node.store.Now())
-	if !s.shared || !expired && !s.outdated() {
+	if !s.shared || !expired && !s.viewOutdated() {
 		return expired, nil
 	}
-	if err = s.reread(slots, true, false); err == nil && s.outdated() { // by what has come since that read began
-		err = s.reread(slots, true, true)
+	if err = s.rereadRecord(slots, true, false); err == nil && s.viewOutdated() { // by what has come since that read began
+		err = s.rereadRecord(slots, true, true)
 	}
 	return false, err // it was not just now
 }
 
-// reread reads the record again. Those who want it at once share one read. late says that the session's client may have
+// rereadRecord reads the record again. Those who want it at once share one read. late says that the session's client may have
 // been told of what is found; anew, that the read must not have begun before the call.
-func (s *sessionActor) reread(slots chan struct{}, late, anew bool) error {
-	r := &rereading{done: make(chan struct{}), err: errInternal}
+func (s *sessionActor) rereadRecord(slots chan struct{}, late, anew bool) error {
+	r := &recordRead{done: make(chan struct{}), err: errInternal}
 	for !s.reading.CompareAndSwap(nil, r) {
 		if other := s.reading.Load(); other != nil {
 			if <-other.done; !anew {
@@ -122,11 +122,11 @@ func (s *sessionActor) reread(slots chan struct{}, late, anew bool) error {
 		s.reading.Store(nil)
 		close(r.done)
 	}()
-	r.err = s.readAgain(slots, late)
+	r.err = s.readRecord(slots, late)
 	return r.err
 }
 
-func (s *sessionActor) readAgain(slots chan struct{}, late bool) error {
+func (s *sessionActor) readRecord(slots chan struct{}, late bool) error {
 	n := s.node
 	ctx, cancel := context.WithTimeout(n.base, s.svc.Limits.StoreWait)
 	defer cancel()
@@ -139,35 +139,35 @@ func (s *sessionActor) readAgain(slots chan struct{}, late bool) error {
 		}
 	}
 	at := n.clock.running()
-	rec, rev, err := n.sessions.read(ctx, s.key)
+	rec, rev, err := n.sessions.readRecord(ctx, s.key)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		if rev != 0 && n.store.Delete(ctx, s.key.record(), rev) == nil { // of all nodes one does it
+		if rev != 0 && n.store.Delete(ctx, s.key.recordKey(), rev) == nil { // of all nodes one does it
 			n.fleet.ended(ctx, s.key, &rec, true)
 			s.endSession()
 		}
-		s.gone()
+		s.endWithoutRecord()
 		return err
 	case err != nil:
 		return err
 	}
 	if v := (&view{rec: rec, rev: rev}); late {
-		s.finds(v)
+		s.adoptFound(v)
 	} else {
-		n.sessions.adopt(s, v)
+		n.sessions.adoptView(s, v)
 	}
 	if s.asOf.Swap(int64(at)) < n.fleet.lost.Load() { // that they are not right any more may have been lost, too
-		s.forget()
+		s.forgetAnswer()
 	}
 	return nil
 }
 
-// finds makes the session serve from a record that was found changed, perhaps long after the client was told of the
+// adoptFound makes the session serve from a record that was found changed, perhaps long after the client was told of the
 // change. Updates of the resources that it subscribes to since then may not have reached it.
-func (s *sessionActor) finds(v *view) {
+func (s *sessionActor) adoptFound(v *view) {
 	before := s.view.Load()
-	s.node.sessions.adopt(s, v)
-	if !s.shared || v.rev <= before.rev || !s.writes() {
+	s.node.sessions.adoptView(s, v)
+	if !s.shared || v.rev <= before.rev || !s.writesStandalone() {
 		return
 	}
 	for _, uri := range v.rec.Subscribed {
@@ -177,23 +177,23 @@ func (s *sessionActor) finds(v *view) {
 	}
 }
 
-// writes reports whether this node writes the session's standalone stream.
-func (s *sessionActor) writes() bool {
+// writesStandalone reports whether this node writes the session's standalone stream.
+func (s *sessionActor) writesStandalone() bool {
 	return s.node.streams.serves(StreamKey{s.key, s.view.Load().rec.Standalone})
 }
 
-// gone ends the session on this node, whose record is no more. Only the node that has ended a session of a fleet tells
+// endWithoutRecord ends the session on this node, whose record is no more. Only the node that has ended a session of a fleet tells
 // the program.
-func (s *sessionActor) gone() {
+func (s *sessionActor) endWithoutRecord() {
 	if h, ok := s.home.(storedHome); ok && s.shared {
-		h.endHere(false)
+		h.endQuietly(false)
 		return
 	}
 	s.endSession()
 }
 
-// look reads the record again without a request, beside the actor's turn. It reports false if too many do so.
-func (s *sessionActor) look() bool {
+// rereadBeside reads the record again without a request, beside the actor's turn. It reports false if too many do so.
+func (s *sessionActor) rereadBeside() bool {
 	places := s.node.fleet.looking
 	select {
 	case places <- struct{}{}:
@@ -202,7 +202,7 @@ func (s *sessionActor) look() bool {
 	}
 	go func() {
 		defer func() { <-places }()
-		if err := s.reread(nil, true, false); err != nil && !errors.Is(err, store.ErrNotFound) {
+		if err := s.rereadRecord(nil, true, false); err != nil && !errors.Is(err, store.ErrNotFound) {
 			s.node.log.Debug("session not looked at", "session", s.key.ID, "error", err)
 		}
 	}()
@@ -217,18 +217,18 @@ func (s *sessionActor) untilLook(active bool, left time.Duration) time.Duration 
 	}
 	age := s.node.clock.running() - time.Duration(s.asOf.Load())
 	switch early := recordAge - lookSpread; {
-	case age < early && !s.outdated():
+	case age < early && !s.viewOutdated():
 		return min(left, early-age+rand.N(lookSpread))
 	case active:
-		s.look()
+		s.rereadBeside()
 		return min(left, lookPause/2+rand.N(lookPause))
 	}
 	return min(left, recordAge)
 }
 
-// hints notes that the record has had a revision. A session with calls or connections here reads it now, any other one
+// noteRevision notes that the record has had a revision. A session with calls or connections here reads it now, any other one
 // before its next request.
-func (s *sessionActor) hints(rev uint64) {
+func (s *sessionActor) noteRevision(rev uint64) {
 	for {
 		old := s.behind.Load()
 		if rev <= max(old, s.view.Load().rev) {
@@ -241,10 +241,10 @@ func (s *sessionActor) hints(rev uint64) {
 	}
 }
 
-// catchUp reads the record again until it has at least a revision that was written before.
-func (s *sessionActor) catchUp(rev uint64) error {
+// catchUpTo reads the record again until it has at least a revision that was written before.
+func (s *sessionActor) catchUpTo(rev uint64) error {
 	for anew := false; s.view.Load().rev < rev; anew = true {
-		if err := s.reread(nil, false, anew); err != nil {
+		if err := s.rereadRecord(nil, false, anew); err != nil {
 			return err
 		}
 		if anew && s.view.Load().rev < rev {
@@ -254,9 +254,9 @@ func (s *sessionActor) catchUp(rev uint64) error {
 	return nil
 }
 
-// differ reports whether a change of a record is of interest elsewhere. A confirmed digest is not: whoever begins the next
+// needsBroadcast reports whether a change of a record is of interest elsewhere. A confirmed digest is not: whoever begins the next
 // standalone stream has the newest record then.
-func differ(was, now *session.Record) bool {
+func needsBroadcast(was, now *session.Record) bool {
 	return was.Level != now.Level || was.Standalone != now.Standalone || !slices.Equal(was.Subscribed, now.Subscribed) ||
 		!maps.EqualFunc(was.Values, now.Values, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) })
 }
@@ -280,7 +280,7 @@ func (f *fleet) askOthers(ctx context.Context, kind string, m *sessionLetter) {
 // changed makes a change of a session's record known. A change of its level or its subscriptions holds at all nodes when it
 // returns, as askOthers says: who writes the standalone stream has read it then. Values are asked for where they are wanted.
 func (f *fleet) changed(ctx context.Context, key SessionKey, was, now *session.Record, rev uint64) {
-	if f.mail == nil || !differ(was, now) {
+	if f.mail == nil || !needsBroadcast(was, now) {
 		return
 	}
 	m := &sessionLetter{Session: key, Rev: rev}
@@ -292,11 +292,11 @@ func (f *fleet) changed(ctx context.Context, key SessionKey, was, now *session.R
 
 // Forget drops the kept answer, on all nodes: the next question with Keep is sent to the client.
 func (p *Peer) Forget() {
-	s, err := p.who.session()
+	s, err := p.who.currentSession()
 	if err != nil {
 		return
 	}
-	s.forget()
+	s.forgetAnswer()
 	if s.shared {
 		p.node.fleet.forgotten(p.node.base, p.key)
 	}
@@ -337,13 +337,13 @@ func (f *fleet) receiveChanged(l *store.Letter) {
 	begins := n.sessions.Begins(key) // first: what begins later reads the new record
 	s, here := n.sessions.Get(key)
 	if here && m.Forget {
-		s.kept().forget(m.Change)
+		s.sharedAnswer().forget(m.Change)
 	}
 	// An update of a resource may come next, which the client has subscribed to by then: who writes its stream must have read that.
-	reads := here && l.Reply != nil && s.view.Load().rev < m.Rev && s.writes()
+	reads := here && l.Reply != nil && s.view.Load().rev < m.Rev && s.writesStandalone()
 	if !begins && !reads {
 		if here {
-			s.hints(m.Rev)
+			s.noteRevision(m.Rev)
 		}
 		replyTo(l, done, nil)
 		return
@@ -353,10 +353,10 @@ func (f *fleet) receiveChanged(l *store.Letter) {
 		switch {
 		case !ok:
 		case !reads:
-			s.hints(m.Rev)
+			s.noteRevision(m.Rev)
 		default:
-			if err := s.catchUp(m.Rev); err != nil && !errors.Is(err, store.ErrNotFound) {
-				s.hints(m.Rev)
+			if err := s.catchUpTo(m.Rev); err != nil && !errors.Is(err, store.ErrNotFound) {
+				s.noteRevision(m.Rev)
 				replyTo(l, tryAgain, nil)
 				return
 			}
@@ -365,8 +365,8 @@ func (f *fleet) receiveChanged(l *store.Letter) {
 	})
 }
 
-// forget drops the kept answer, if there is one.
-func (s *sessionActor) forget() {
+// forgetAnswer drops the kept answer, if there is one.
+func (s *sessionActor) forgetAnswer() {
 	if k := s.keeps.Load(); k != nil {
 		k.forget(0)
 	}
@@ -407,7 +407,7 @@ func (f *fleet) receiveEnded(l *store.Letter) {
 		case ok && m.Expired:
 			_ = s.Post(idleTick{})
 		case ok:
-			s.gone()
+			s.endWithoutRecord()
 		}
 		replyTo(l, done, nil)
 	})
