@@ -39,8 +39,8 @@ func (s *sessionActor) askClient(ctx context.Context, c *Call, qs []Question) ([
 	answers, uses := make([]Answer, len(qs)), make([]int, len(qs))
 	var own, common []int
 	for i, q := range qs {
-		uses[i] = c.used().questions.next(q.Key)
-		if q.Keep == nil || c.journal.has(q.Key, uses[i]) {
+		uses[i] = c.usedSoFar().questions.nextUse(q.Key)
+		if q.Keep == nil || c.journal.hasQuestion(q.Key, uses[i]) {
 			own = append(own, i)
 		} else {
 			common = append(common, i)
@@ -102,7 +102,7 @@ func (s *sessionActor) askOwn(ctx context.Context, c *Call, qs []Question, uses,
 		for i, x := range waiting {
 			switch {
 			case x == nil:
-			case qs[i].Late != nil && c.over(err):
+			case qs[i].Late != nil && c.abandonsQuestion(err):
 				n.pending.linger(x, qs[i].Late)
 			default:
 				n.pending.close(x)
@@ -111,9 +111,9 @@ func (s *sessionActor) askOwn(ctx context.Context, c *Call, qs []Question, uses,
 	}()
 	for _, i := range which {
 		q := qs[i]
-		past := c.journal.question(q.Key, uses[i])
+		past := c.journal.takeQuestion(q.Key, uses[i])
 		if past != nil && past.Answer != nil {
-			answers[i] = past.answer()
+			answers[i] = past.clientAnswer()
 			continue
 		}
 		if past != nil { // the client has the question
@@ -125,11 +125,11 @@ func (s *sessionActor) askOwn(ctx context.Context, c *Call, qs []Question, uses,
 		}
 		x, err := n.pending.of(s, on, &q)
 		if err != nil {
-			c.withdraw(qs, waiting, "no longer needed")
+			c.withdrawQuestions(qs, waiting, "no longer needed")
 			return err
 		}
 		waiting[i] = x
-		if err := c.put(ctx, x, q, uses[i]); err != nil {
+		if err := c.sendQuestion(ctx, x, q, uses[i]); err != nil {
 			return err
 		}
 	}
@@ -143,7 +143,7 @@ func (s *sessionActor) askOwn(ctx context.Context, c *Call, qs []Question, uses,
 		case answers[i] = <-x.ch:
 			waiting[i] = nil
 		case <-timer.C:
-			c.withdraw(qs, waiting, "timed out")
+			c.withdrawQuestions(qs, waiting, "timed out")
 			n.refusals.Refused(limits.MaxAsk.Row)
 			return ErrNoAnswer
 		case <-c.ctx.Done():
@@ -151,23 +151,23 @@ func (s *sessionActor) askOwn(ctx context.Context, c *Call, qs []Question, uses,
 		case <-s.inputEnded:
 			return ErrSessionEnded
 		case <-ctx.Done():
-			c.withdraw(qs, waiting, notNeeded(ctx))
+			c.withdrawQuestions(qs, waiting, withdrawalReason(ctx))
 			return context.Cause(ctx)
 		}
 	}
 	return nil
 }
 
-// notNeeded says why a question whose context has ended needs no answer.
-func notNeeded(ctx context.Context) string {
+// withdrawalReason says why a question whose context has ended needs no answer.
+func withdrawalReason(ctx context.Context) string {
 	if errors.Is(context.Cause(ctx), ErrNoAnswer) {
 		return "timed out"
 	}
 	return "no longer needed"
 }
 
-// put sends one question, the use-th with its key.
-func (c *Call) put(ctx context.Context, x *pendingRequest, q Question, use int) error {
+// sendQuestion sends one question, the use-th with its key.
+func (c *Call) sendQuestion(ctx context.Context, x *pendingRequest, q Question, use int) error {
 	asking := &emitted{entry: stream.Entry{
 		Kind: stream.Request,
 		Meta: record.AppendAsked(record.Question{ID: x.id, Key: q.Key, Use: use, Member: c.member}),
@@ -176,7 +176,7 @@ func (c *Call) put(ctx context.Context, x *pendingRequest, q Question, use int) 
 	if q.Passing {
 		asking.entry.Kind, asking.entry.Meta = stream.Message, nil
 	}
-	return c.send(ctx, asking, &asking.entry.Acked, len(asking.entry.Data))
+	return c.sendMessage(ctx, asking, &asking.entry.Acked, len(asking.entry.Data))
 }
 
 // becomeStream makes the call's response a stream and returns the stream that logs it. It returns nil if the
@@ -184,27 +184,27 @@ func (c *Call) put(ctx context.Context, x *pendingRequest, q Question, use int) 
 func (c *Call) becomeStream() *streamActor {
 	m := &upgradeNow{}
 	m.Init()
-	if context.Cause(c.ctx) != nil || c.post(m) != nil {
+	if context.Cause(c.ctx) != nil || c.postMessage(m) != nil {
 		return nil
 	}
 	m.Wait()
 	return m.stream
 }
 
-// withdraw tells the client that the questions of qs that are open need no answer.
-func (c *Call) withdraw(qs []Question, open []*pendingRequest, why string) {
+// withdrawQuestions tells the client that the questions of qs that are open need no answer.
+func (c *Call) withdrawQuestions(qs []Question, open []*pendingRequest, why string) {
 	for i, x := range open {
 		if x == nil || qs[i].Late != nil || !c.peer.node.pending.close(x) {
 			continue
 		}
-		data := codec.AppendNotification(nil, "notifications/cancelled", withdrawal(x, why))
-		_ = c.post(&emitted{entry: stream.Entry{Kind: stream.Message, Data: data}})
+		data := codec.AppendNotification(nil, "notifications/cancelled", cancelParams(x, why))
+		_ = c.postMessage(&emitted{entry: stream.Entry{Kind: stream.Message, Data: data}})
 	}
 }
 
-// over reports whether a question that failed with err is given up for good. It is not where another process may
+// abandonsQuestion reports whether a question that failed with err is given up for good. It is not where another process may
 // go on with the call, which then has the answer.
-func (c *Call) over(err error) bool {
+func (c *Call) abandonsQuestion(err error) bool {
 	for _, elsewhere := range []error{ErrStreamLost, ErrClosing, ErrSessionEnded, ErrUnmounted, errInternal} {
 		if errors.Is(err, elsewhere) || errors.Is(context.Cause(c.ctx), elsewhere) {
 			return false
@@ -215,7 +215,7 @@ func (c *Call) over(err error) bool {
 
 // Over reports whether what the call has asked for is given up for good after err, an error of Ask. It is not where
 // another process may go on with the call.
-func (c *Call) Over(err error) bool { return c.over(err) }
+func (c *Call) Over(err error) bool { return c.abandonsQuestion(err) }
 
 // Place takes a place among the questions that wait for the client, for one of several requests: see Question.Part.
 // The caller must give it back. It fails with ErrTooManyPending, except in a second run of the call.
@@ -251,7 +251,7 @@ func (c *Call) Wait(ctx context.Context, d time.Duration, hint <-chan struct{}) 
 }
 
 // Recorded reports whether an earlier run of the call asked its first question with a key, which this run has not.
-func (c *Call) Recorded(key string) bool { return c.journal.has(key, 1) }
+func (c *Call) Recorded(key string) bool { return c.journal.hasQuestion(key, 1) }
 
 // Order sends a request whose answer nobody needs: on the call's stream or, if the call can send nothing any more, on
 // the session's standalone stream. It never waits, and is lost where there is neither.
@@ -269,7 +269,7 @@ func (c *Call) Order(method string, params []byte) {
 			go instead()
 		}
 	}
-	if c.post(m) != nil {
+	if c.postMessage(m) != nil {
 		go instead()
 	}
 }
@@ -315,7 +315,7 @@ func (p *Peer) askClient(ctx context.Context, q Question) (Answer, error) {
 		n.refusals.Refused(limits.MaxAsk.Row)
 		return Answer{}, ErrNoAnswer
 	case <-ctx.Done():
-		p.withdrawQuestion(x, notNeeded(ctx))
+		p.withdrawQuestion(x, withdrawalReason(ctx))
 		return Answer{}, context.Cause(ctx)
 	}
 }
@@ -323,11 +323,11 @@ func (p *Peer) askClient(ctx context.Context, q Question) (Answer, error) {
 // withdrawQuestion tells the client, if it listens here, that x needs no answer.
 func (p *Peer) withdrawQuestion(x *pendingRequest, why string) {
 	if p.node.pending.close(x) {
-		p.Push("notifications/cancelled", withdrawal(x, why))
+		p.Push("notifications/cancelled", cancelParams(x, why))
 	}
 }
 
-// withdrawal is the params of the notification that cancels x.
-func withdrawal(x *pendingRequest, why string) []byte {
+// cancelParams is the params of the notification that cancels x.
+func cancelParams(x *pendingRequest, why string) []byte {
 	return fmt.Appendf(nil, `{"requestId":%s,"reason":%s}`, x.id, strconv.Quote(why))
 }

@@ -55,13 +55,13 @@ func (a *attempt) begin(h *held, s *sessionActor, body string) *requestActor {
 	if err := codec.Scan([]byte(body), &m, codec.Limits{}); err != nil {
 		h.t.Fatal(err)
 	}
-	r := h.calls.actor(s.countRerun())
+	r := h.calls.takeActor(s.countRerun())
 	w := way{delivery: a, grace: time.Second, table: s, client: a, pace: noPacer{}, returns: true}
 	s.beginRequest(r, w, &m, []byte(body), &Call{attempt: 1})
-	if err := r.enter(0); err != nil {
+	if err := r.enterTable(0); err != nil {
 		h.t.Fatal(err)
 	}
-	go r.serve()
+	go r.serveRequest()
 	return r
 }
 

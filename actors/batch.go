@@ -124,7 +124,7 @@ func (d *sessions) takeBatch(svc *Service, in *Input, principal any, m *codec.Me
 	switch {
 	case len(requests) == 0:
 		s.acceptMessage(in.Conn)
-	case slices.ContainsFunc(requests, func(e *element) bool { return n.drain.refuses(svc, principal, &e.m, len(body)) }) || n.store.Suspended() && !n.regained(svc.Limits.StoreWait):
+	case slices.ContainsFunc(requests, func(e *element) bool { return n.drain.refusesRequest(svc, principal, &e.m, len(body)) }) || n.store.Suspended() && !n.awaitLease(svc.Limits.StoreWait):
 		n.refusals.refuseBatch(in.Conn, refusal.Unavailable, idsOf(requests))
 	default:
 		for s != nil && !s.runBatch(in, principal, requests, body) {
@@ -166,9 +166,9 @@ func (s *sessionActor) runBatch(in *Input, principal any, requests []*element, b
 		r, err := s.admitRequest(in, &e.m, len(e.raw))
 		if err == nil {
 			n.accounts.holdAnyway(&r.memory, &s.sessionAccount, in, quota.Parked, callHolds(&e.m, e.raw))
-			s.beginRequest(r, r.loggedWay(s, nil), &e.m, e.raw, (&Call{principal: principal, trace: in.Trace, attempt: 1, member: i}).needing(in.Needs))
+			s.beginRequest(r, r.loggedWay(s, nil), &e.m, e.raw, (&Call{principal: principal, trace: in.Trace, attempt: 1, member: i}).withNeeds(in.Needs))
 			r.size = len(body)
-			r.join(st)
+			r.joinBatch(st)
 			err = s.enterAdmitted(r)
 		}
 		if err != nil {
@@ -185,15 +185,15 @@ func (s *sessionActor) runBatch(in *Input, principal any, requests []*element, b
 		members = append(members, r)
 	}
 	for _, r := range members {
-		go r.serve()
+		go r.serveRequest()
 	}
 	time.AfterFunc(s.svc.Limits.Grace, func() { _ = st.Post(beginNow{}) })
 	<-st.ready
 	return true
 }
 
-// join makes the request answer on the stream of its batch.
-func (r *requestActor) join(st *streamActor) {
+// joinBatch makes the request answer on the stream of its batch.
+func (r *requestActor) joinBatch(st *streamActor) {
 	r.used, r.graced = true, true
 	_ = r.Post(adoptStream{st})
 }
@@ -204,7 +204,7 @@ func (s *sessionActor) withdrawRequest(r *requestActor, cause error) {
 	r.timer.Stop()
 	r.cancel(cause)
 	s.refundCall(r)
-	r.release()
+	r.releaseActor()
 }
 
 // gathering is the state of a batch's stream while nothing has been sent or stored: the

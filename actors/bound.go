@@ -94,7 +94,7 @@ var overNow = func() context.Context {
 // Connect begins a session on in.Conn, which stays its only connection. It calls SetSession with the session's id and
 // opens the connection, or it calls Reject. The session ends with the connection.
 func (n *Node) Connect(svc *Service, in *Input) {
-	if n.drain.over.Load() || n.drain.handing.Load() { // the session would end at once
+	if n.drain.over.Load() || n.drain.handingOver.Load() { // the session would end at once
 		refusal.Unavailable.Tell(in.Conn, nil)
 		return
 	}
@@ -274,7 +274,7 @@ func (l *boundConn) takeRequest(in *Input, came answerer, reply replier, princip
 	case fresh:
 		refusal.NotInitialized.Tell(reply, m.ID)
 		return true
-	case n.drain.refuses(s.svc, principal, m, 0):
+	case n.drain.refusesRequest(s.svc, principal, m, 0):
 		n.refusals.refuseInSession(reply, refusal.Unavailable, m.ID)
 		return true
 	}
@@ -357,7 +357,7 @@ func (l *boundConn) startCall(in *Input, came answerer, reply replier, principal
 	}
 	if err == nil {
 		r.memory.Move(&held)
-		s.beginRequest(r, r.boundWay(l, reply), &m, body, (&Call{principal: principal, trace: in.Trace, attempt: 1}).needing(in.Needs))
+		s.beginRequest(r, r.boundWay(l, reply), &m, body, (&Call{principal: principal, trace: in.Trace, attempt: 1}).withNeeds(in.Needs))
 		err = s.enterAdmitted(r)
 	}
 	if err != nil {
@@ -376,7 +376,7 @@ func (l *boundConn) startCall(in *Input, came answerer, reply replier, principal
 	l.calls.Go(func() {
 		defer l.freeSlot()
 		defer reply.skipResponse() // without a response, too, the batch must not wait for it
-		r.serve()
+		r.serveRequest()
 	})
 	return true
 }

@@ -151,8 +151,8 @@ func (c *Call) Need(scopes []string) {
 	}
 }
 
-// needing returns c with what is known of its needs from the beginning.
-func (c *Call) needing(scopes *[]string) *Call {
+// withNeeds returns c with what is known of its needs from the beginning.
+func (c *Call) withNeeds(scopes *[]string) *Call {
 	c.needs.Store(scopes)
 	return c
 }
@@ -192,7 +192,7 @@ type Long interface {
 // WhenLong has l know when the call of a stateless client takes long: after a time, which is its grace if it is 0. All calls have one type of l.
 func (c *Call) WhenLong(l Long, after time.Duration) {
 	if after > 0 && after != c.peer.svc.Limits.StatelessGrace {
-		c.r.late.Store(time.AfterFunc(after, func() { _ = c.post(longNow{}) }))
+		c.r.late.Store(time.AfterFunc(after, func() { _ = c.postMessage(longNow{}) }))
 	}
 	c.long.Store(l)
 }
@@ -234,7 +234,7 @@ const stillWait = 100 * time.Millisecond
 func (c *Call) Detach(answer []byte, d Detached) (end context.CancelCauseFunc, ok bool) {
 	m := &detachment{answer: answer, to: d}
 	m.Init()
-	if c.post(m) == nil {
+	if c.postMessage(m) == nil {
 		m.Wait()
 	}
 	return m.end, m.end != nil
@@ -253,7 +253,7 @@ func (m *detachment) Refused(error) { m.Done() }
 // leaving has a call that began at begun or before do what it does when its node ends.
 type leaving struct{ begun time.Time }
 
-func (r *requestActor) leaves(m leaving) {
+func (r *requestActor) noteLeaving(m leaving) {
 	if !r.started.After(m.begun) && (r.phase == request.Plain || r.phase == request.Streaming) {
 		r.takesLong(true)
 	}
@@ -284,7 +284,7 @@ func (r *requestActor) takesLong(ending bool) bool {
 			n.log.Error("what is done about a call that takes long "+failure.Did(), failure.Attrs()...)
 		}
 		if ending && again {
-			time.AfterFunc(leaveAgain, func() { _ = c.post(stillLeaving{}) }) // the next look of the drain is heeded then
+			time.AfterFunc(leaveAgain, func() { _ = c.postMessage(stillLeaving{}) }) // the next look of the drain is heeded then
 		}
 	}()
 	return true
@@ -303,18 +303,18 @@ func (c *Call) Turn(ctx context.Context, work func() error) (err error) {
 	if c.turn != nil {
 		return c.turn(work)
 	}
-	if c.r.node.accounts.inTurn(ctx, c.from, c.alone(), func() { err = work() }) {
+	if c.r.node.accounts.inTurn(ctx, c.from, c.isAlone(), func() { err = work() }) {
 		return err
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	c.refund()
+	c.refundCall()
 	return Unavailable
 }
 
-// refund returns the tokens of the call, once: it was refused after all.
-func (c *Call) refund() {
+// refundCall returns the tokens of the call, once: it was refused after all.
+func (c *Call) refundCall() {
 	if c.attempt > 1 || c.refunded.Swap(true) { // a run after a crash has paid none
 		return
 	}
@@ -331,8 +331,8 @@ func (s *sessionActor) refundCall(r *requestActor) {
 	s.node.accounts.giveBack(&s.sessionAccount, &s.svc.Limits, r.from, s.cost(r.call.msg, len(r.body)))
 }
 
-// alone reports whether the client has the process for itself.
-func (c *Call) alone() bool {
+// isAlone reports whether the client has the process for itself.
+func (c *Call) isAlone() bool {
 	if st := c.r.stateless; st != nil {
 		return st.alone
 	}
@@ -347,11 +347,11 @@ func (c *Call) Notify(ctx context.Context, method string, params []byte) error {
 	if d := c.Detached(); d != nil {
 		return d.Tell(ctx, method, params)
 	}
-	c.sends(ctx)
+	c.countMessage(ctx)
 	if c.journal != nil && c.journal.skipMessage() {
 		return nil
 	}
-	return c.orTell(ctx, method, params, c.notify(ctx, method, params, true))
+	return c.orTell(ctx, method, params, c.sendNotification(ctx, method, params, true))
 }
 
 // orTell returns err, the error of a notification that was sent on the stream of the request. If that was answered meanwhile, and the call goes on, it sends the
@@ -363,10 +363,10 @@ func (c *Call) orTell(ctx context.Context, method string, params []byte, err err
 	return err
 }
 
-func (c *Call) notify(ctx context.Context, method string, params []byte, numbered bool) error {
+func (c *Call) sendNotification(ctx context.Context, method string, params []byte, numbered bool) error {
 	data := codec.AppendNotification(nil, method, params)
 	m := &emitted{entry: stream.Entry{Kind: stream.Message, Data: data}, numbered: numbered}
-	return c.send(ctx, m, &m.entry.Acked, len(data))
+	return c.sendMessage(ctx, m, &m.entry.Acked, len(data))
 }
 
 // Progress reports progress under the request's token; params are the whole params of the
@@ -381,15 +381,15 @@ func (c *Call) Progress(ctx context.Context, value float64, params []byte) error
 	}
 	meta := record.AppendMember(binary.BigEndian.AppendUint64(nil, math.Float64bits(value)), c.member)
 	p := &progressed{value: value, meta: meta, data: codec.AppendNotification(nil, "notifications/progress", params)}
-	return c.orTell(ctx, mcp.NotifyProgress, params, c.send(ctx, p, &p.acked, len(p.data)))
+	return c.orTell(ctx, mcp.NotifyProgress, params, c.sendMessage(ctx, p, &p.acked, len(p.data)))
 }
 
-// sendHeld sends the newest progress of a second that had too much.
-func (r *requestActor) sendHeld() {
+// sendHeldProgress sends the newest progress of a second that had too much.
+func (r *requestActor) sendHeldProgress() {
 	if h := r.held; h != nil {
 		r.held = nil
 		r.progressGate().Raise(h.value)
-		r.emit(stream.Entry{Kind: stream.Progress, Meta: h.meta, Data: h.data})
+		r.emitEntry(stream.Entry{Kind: stream.Progress, Meta: h.meta, Data: h.data})
 	}
 }
 
@@ -398,7 +398,7 @@ func (r *requestActor) sendHeld() {
 // to say that.
 func (c *Call) CloseConnection() {
 	if protocol.Has(c.peer.Revision(), protocol.FeatureStreamPriming) {
-		_ = c.post(closeConn{})
+		_ = c.postMessage(closeConn{})
 	}
 }
 
@@ -415,17 +415,17 @@ func (c called) Refused(err error) {
 	}
 }
 
-func (c *Call) post(m any) error {
+func (c *Call) postMessage(m any) error {
 	if c.r == nil { // a listener's call cannot send
 		return errReturned
 	}
 	return c.r.Post(called{c.generation, m})
 }
 
-// send posts a message about an entry of the given size. When too many bytes wait for the
+// sendMessage posts a message about an entry of the given size. When too many bytes wait for the
 // log, or the client has its share of the memory, the handler waits until its own entry is stored. acked is the field of the message
 // that learns of the outcome.
-func (c *Call) send(ctx context.Context, m any, acked *func(error), size int) error {
+func (c *Call) sendMessage(ctx context.Context, m any, acked *func(error), size int) error {
 	if c.r == nil { // a listener's call cannot send
 		return errReturned
 	}
@@ -446,7 +446,7 @@ func (c *Call) send(ctx context.Context, m any, acked *func(error), size int) er
 			stored <- err // has room: acked is called once
 		}
 	}
-	if err := c.post(m); err != nil {
+	if err := c.postMessage(m); err != nil {
 		c.unstored.Add(-int64(size))
 		return err
 	}
@@ -466,7 +466,7 @@ func (c *Call) send(ctx context.Context, m any, acked *func(error), size int) er
 // Tell is Notify for a message that the handler did not send: a run after a crash does not
 // count it as one of the handler's messages.
 func (c *Call) Tell(ctx context.Context, method string, params []byte) error {
-	return c.notify(ctx, method, params, false)
+	return c.sendNotification(ctx, method, params, false)
 }
 
 // logLimiter limits the log messages of a session or of a stateless request. Messages above the
@@ -540,7 +540,7 @@ func (c *Call) AdmitLog(ctx context.Context, wanted bool) (send, dropped bool, e
 		return false, false, cause
 	}
 	if c.journal != nil && c.journal.skipMessage() {
-		c.sends(ctx)
+		c.countMessage(ctx)
 		return false, false, nil
 	}
 	if wanted {
@@ -555,8 +555,8 @@ func (c *Call) AdmitLog(ctx context.Context, wanted bool) (send, dropped bool, e
 
 // Pass counts a message that is not sent: see AdmitLog.
 func (c *Call) Pass(ctx context.Context) {
-	c.sends(ctx)
-	_ = c.post(passed{})
+	c.countMessage(ctx)
+	_ = c.postMessage(passed{})
 }
 
 // passed numbers a message that is not sent.

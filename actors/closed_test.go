@@ -59,7 +59,7 @@ func TestCallThatEntersWhileTheNodeCloses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		go r.serve()
+		go r.serveRequest()
 		synctest.Wait()
 		if !errors.Is(cause, ErrClosing) {
 			t.Errorf("the handler's context has ended with %v", cause)

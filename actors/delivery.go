@@ -161,9 +161,9 @@ func (r *requestActor) loggedWay(s *sessionActor, conn Conn) way {
 	}
 }
 
-// moves makes s the session of a request that has not been entered: its former session
+// moveToSession makes s the session of a request that has not been entered: its former session
 // actor has left memory.
-func (r *requestActor) moves(s *sessionActor) {
+func (r *requestActor) moveToSession(s *sessionActor) {
 	r.logged.sess = s
 	r.way.table, r.way.client, r.call.client = s, s, s
 }
@@ -252,8 +252,8 @@ func (d *logged) endDelivery(why ending, id []byte) {
 	case why == givenUp && d.stream == nil:
 		r.node.refusals.refuseInSession(d.conn, refusal.Unavailable, id)
 	case why == givenUp:
-		r.handed = true
-		r.node.drain.handed.Add(1)
+		r.handedOver = true
+		r.node.drain.handedOver.Add(1)
 		_ = d.stream.Post(handOver{})
 	case d.stream == nil:
 		r.Contain(func() { sendInternalError(d.conn, id, 200) })
@@ -295,7 +295,7 @@ func (d *bound) endDelivery(why ending, id []byte) {
 		d.to.skipResponse()
 	case givenUp:
 		if d.r.stateless != nil {
-			d.to.Answer(200, d.r.givenUp(id))
+			d.to.Answer(200, d.r.givenUpResponse(id))
 			return
 		}
 		d.to.Answer(200, lostCall(id))

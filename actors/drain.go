@@ -44,7 +44,7 @@ func (n *Node) Finish(ctx context.Context, beside func() bool) {
 	}
 	for {
 		began := time.Now()
-		n.drain.warn(began.Add(-quick))
+		n.drain.warnCalls(began.Add(-quick))
 		if !n.drain.ownCalls(began.Add(-quick)) && (beside == nil || late.Load() || !beside()) {
 			return
 		}
@@ -64,11 +64,11 @@ func (n *Node) Finish(ctx context.Context, beside func() bool) {
 // HandOver returns when nothing is left and idle returns true; a nil idle counts as true. From then on the
 // node refuses everything.
 func (n *Node) HandOver(ctx context.Context, idle func() bool) {
-	n.drain.handing.Store(true)
+	n.drain.handingOver.Store(true)
 	for {
 		n.drain.closeIdle()
 		n.drain.passOn()
-		if !n.drain.busy() && (n.drain.over.Load() || idle == nil || idle()) {
+		if !n.drain.isBusy() && (n.drain.over.Load() || idle == nil || idle()) {
 			if n.drain.over.Swap(true) {
 				return
 			}
@@ -102,14 +102,14 @@ func (d *draining) passOn() {
 		return
 	}
 	begun := time.Now().Add(-quick)
-	d.warn(begun)
+	d.warnCalls(begun)
 	d.node.sessions.eachSession(func(s *sessionActor) { _ = s.Post(hastenCalls{begun}) })
 	d.node.streams.Each(func(s *streamActor) { _ = s.Post(passOn{}) })
 }
 
-// warn tells the stateless calls that began at begun or before that the node ends.
-func (d *draining) warn(begun time.Time) {
-	for _, x := range d.node.statelessCalls.snapshot(nil) {
+// warnCalls tells the stateless calls that began at begun or before that the node ends.
+func (d *draining) warnCalls(begun time.Time) {
+	for _, x := range d.node.statelessCalls.requestsOf(nil) {
 		_ = x.r.Post(called{x.generation, leaving{begun}})
 	}
 }
@@ -123,7 +123,7 @@ func (d *draining) ownCalls(begun time.Time) bool {
 			m.Wait()
 		}
 	}
-	for _, r := range d.node.statelessCalls.snapshot(nil) {
+	for _, r := range d.node.statelessCalls.requestsOf(nil) {
 		ask(func(t any) error { return r.r.Post(called{r.generation, t}) })
 	}
 	if d.node.accounts.InFlight() > 0 {
@@ -139,22 +139,22 @@ func (d *draining) giveUp(ctx context.Context) {
 	d.node.relays.giveUp()
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	d.quiet(last)
+	d.awaitQuiet(last)
 }
 
-// running reports whether a call runs here that was not handed over.
-func (d *draining) running() bool { return d.node.accounts.InFlight() > d.handed.Load() }
+// callsRunning reports whether a call runs here that was not handed over.
+func (d *draining) callsRunning() bool { return d.node.accounts.InFlight() > d.handedOver.Load() }
 
-// busy reports whether a call runs, or a response is not yet stored and handed to its connection.
-func (d *draining) busy() bool {
-	busy := d.running() || d.node.relays.far.Len() > 0
+// isBusy reports whether a call runs, or a response is not yet stored and handed to its connection.
+func (d *draining) isBusy() bool {
+	busy := d.callsRunning() || d.node.relays.far.Len() > 0
 	d.node.streams.Each(func(s *streamActor) { busy = busy || len(s.rec.Calls) > 0 })
 	return busy
 }
 
-// quiet waits until the node is not busy. It returns false if ctx ends first.
-func (d *draining) quiet(ctx context.Context) bool {
-	for d.busy() {
+// awaitQuiet waits until the node is not busy. It returns false if ctx ends first.
+func (d *draining) awaitQuiet(ctx context.Context) bool {
+	for d.isBusy() {
 		select {
 		case <-ctx.Done():
 			return false
@@ -182,8 +182,8 @@ func (n *Node) Close(ctx context.Context) error {
 	n.statelessCalls.giveUp(nil, ErrClosing) // parked calls, too
 	n.stopAll(ErrClosing)
 	var err error
-	for began := time.Now(); (n.accounts.InFlight() > 0 || !n.statelessCalls.empty()) && err == nil; {
-		if n.drain.handing.Load() && !n.drain.running() && n.statelessCalls.empty() && time.Since(began) > quick {
+	for began := time.Now(); (n.accounts.InFlight() > 0 || !n.statelessCalls.isEmpty()) && err == nil; {
+		if n.drain.handingOver.Load() && !n.drain.callsRunning() && n.statelessCalls.isEmpty() && time.Since(began) > quick {
 			break
 		}
 		select {
@@ -205,7 +205,7 @@ func (n *Node) Close(ctx context.Context) error {
 	})
 	n.fleet.far.leave()
 	n.relays.close()
-	n.calls.close()
+	n.calls.closeIdle()
 	n.heart.Stop()
 	return err
 }

@@ -267,7 +267,7 @@ func (s *streamActor) refreshed(m refreshed) {
 		if m.renewed {
 			s.renewed()
 		} else if s.renew {
-			s.due.Store(s.node.clock.in(s.svc.recordTTL() / bodyAgain))
+			s.due.Store(s.node.clock.dueIn(s.svc.recordTTL() / bodyAgain))
 		}
 		s.step(stream.Event{Op: stream.Refreshed, Rev: m.rev})
 	case errors.Is(m.err, store.ErrConflict), errors.Is(m.err, store.ErrNotFound):
@@ -283,7 +283,7 @@ func (s *streamActor) refreshed(m refreshed) {
 // renewed notes that record and body have their full lifetime again.
 func (s *streamActor) renewed() {
 	s.renew = false
-	s.due.Store(s.node.clock.in(s.svc.recordTTL() / 4))
+	s.due.Store(s.node.clock.dueIn(s.svc.recordTTL() / 4))
 }
 
 // tell makes the next record to store.
@@ -296,13 +296,13 @@ func (s *streamActor) tell(tail uint64) ([]byte, error) {
 
 // outlives reports whether the stored writer record would outlive an append that is stored
 // now.
-func (s *streamActor) outlives() bool { return s.life.Outlives(s.node.clock.ahead()) }
+func (s *streamActor) outlives() bool { return s.life.Outlives(s.node.clock.aheadBy()) }
 
 // writing notes that the record is about to be stored.
-func (s *streamActor) writing() { s.life.Writing(s.node.clock.ahead()) }
+func (s *streamActor) writing() { s.life.Writing(s.node.clock.aheadBy()) }
 
 // wrote notes that the record is stored.
-func (s *streamActor) wrote() { s.life.Wrote(s.node.clock.ahead()) }
+func (s *streamActor) wrote() { s.life.Wrote(s.node.clock.aheadBy()) }
 
 // readWriter reads the writer record of a stream, with its revision. It fails with errBadEvent if
 // there is none.
@@ -346,8 +346,8 @@ func (s *streamActor) recordStored(m recordStored) {
 		s.step(stream.Event{Op: stream.OpenFailed, Err: m.err})
 		return
 	}
-	s.life.Stored(s.node.clock.ahead())
-	s.due.Store(s.node.clock.in(s.svc.recordTTL() / 4))
+	s.life.Stored(s.node.clock.aheadBy())
+	s.due.Store(s.node.clock.dueIn(s.svc.recordTTL() / 4))
 	if s.att != nil {
 		if att := s.att.(*attached); att.Open(true) { // a new stream's connection is here
 			s.att = nil

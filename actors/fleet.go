@@ -41,7 +41,7 @@ type fleet struct {
 	unknown  atomic.Int64  // letters that this release does not know, or cannot read
 
 	looking chan struct{} // one for each session whose record is read without a request: looksAtOnce
-	lost    atomic.Int64  // when messages were lost last, by clock.running: what was read of a record before may have changed since
+	lost    atomic.Int64  // when messages were lost last, by clock.sinceStart: what was read of a record before may have changed since
 	pulse   *pulse.Pulse  // the process stood still, which is as if messages were lost; nil: alone
 
 	news       News // nil: nobody wants it

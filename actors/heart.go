@@ -52,7 +52,7 @@ func (h *heart) Receive(m any) {
 	n.mrtr.outcomes.Expire(now)
 	n.accounts.Settle(now)
 	n.cache.Expire(now)
-	jumped, running := n.clock.jumped(), int64(n.clock.running())
+	jumped, running := n.clock.hasJumped(), int64(n.clock.sinceStart())
 	jumped = n.fleet.returned(now) || jumped
 	n.streams.Each(func(s *streamActor) {
 		if d := s.due.Load(); d != 0 && (jumped || running > d) {
@@ -104,8 +104,8 @@ const (
 	pingGone // close the connection
 )
 
-// step is called at intervals; answered says that the last ping has its answer.
-func (p *pinging) step(now time.Time, every time.Duration, answered bool) pingAction {
+// nextAction is called at intervals; answered says that the last ping has its answer.
+func (p *pinging) nextAction(now time.Time, every time.Duration, answered bool) pingAction {
 	if answered {
 		p.open, p.missed = false, 0
 	}
@@ -140,9 +140,9 @@ type pinged interface {
 	Finish()
 }
 
-// ping pings the client of a connection of session s when that is due. It belongs to the
+// pingClient pings the client of a connection of session s when that is due. It belongs to the
 // heart's turn.
-func (h *heart) ping(c pinged, s *sessionActor, now time.Time) {
+func (h *heart) pingClient(c pinged, s *sessionActor, now time.Time) {
 	n, p := h.node, h.pingers[c]
 	if p == nil {
 		if h.pingers == nil {
@@ -160,7 +160,7 @@ func (h *heart) ping(c pinged, s *sessionActor, now time.Time) {
 		default:
 		}
 	}
-	switch p.step(now, s.svc.Limits.PingEvery, answered) {
+	switch p.nextAction(now, s.svc.Limits.PingEvery, answered) {
 	case pingNow:
 		h.forgetPing(p)
 		p.asked = n.pending.ping(s.key)
@@ -186,12 +186,12 @@ func (h *heart) pingAll(streams []*attached, links []*boundConn, now time.Time) 
 	h.ticks++
 	for _, a := range streams {
 		if s, ok := n.sessions.Get(a.Key.Session); ok && s.svc.Limits.PingEvery > 0 && s.view.Load().rec.Standalone == a.Key.ID {
-			h.Contain(func() { h.ping(a, s, now) })
+			h.Contain(func() { h.pingClient(a, s, now) })
 		}
 	}
 	for _, l := range links {
 		if s := l.sess; s.svc.Limits.PingEvery > 0 && s.view.Load().rec.Revision != "" {
-			h.Contain(func() { h.ping(boundPing{l}, s, now) })
+			h.Contain(func() { h.pingClient(boundPing{l}, s, now) })
 		}
 	}
 	for c, p := range h.pingers {

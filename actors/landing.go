@@ -50,18 +50,18 @@ func (f *fleet) elsewhere(st *mrtr.State) (at store.Address, other bool) {
 
 // goOn brings the answers to the call that a state names, on this node or on another one, or begins it again. It reports whether
 // a call here has the exchange.
-func (a *arrival) goOn(from *quota.Account, st *mrtr.State, x brought, sum mrtr.Digest, given map[string][]byte) (begun bool) {
+func (a *arrival) goOn(from *quota.Account, st *mrtr.State, x retriedRequest, sum mrtr.Digest, given map[string][]byte) (begun bool) {
 	n, m := a.n, a.m
 	for {
-		verdict, outcome := n.mrtr.retry(st, x, sum, given)
+		verdict, outcome := n.mrtr.retryCall(st, x, sum, given)
 		switch verdict {
-		case taken:
+		case retryTaken:
 			x.awaitResponse()
 			return true
-		case joined:
+		case retryJoined:
 			x.awaitResponse()
 			begun = true
-		case settled:
+		case retrySettled:
 			a.to.Answer(200, withID(m.ID, outcome))
 		default:
 			became := missing
@@ -73,7 +73,7 @@ func (a *arrival) goOn(from *quota.Account, st *mrtr.State, x brought, sum mrtr.
 			case became == silent: // a second run while the first one waits would ask its client twice
 				n.accounts.giveBack(a.charged, &a.svc.Limits, from, a.charged.cost(m, len(a.body)))
 				refusal.Unavailable.Tell(a.to, m.ID)
-			case verdict == refused:
+			case verdict == retryRefused:
 				badState(a.to, m.ID)
 			case !a.svc.Handler.Safe(m.Method, m.Name):
 				refusal.Lost.Tell(a.to, m.ID)
@@ -217,7 +217,7 @@ func (c *coming) retry(l *store.Letter, m *codec.Message) {
 		noteUnreadable(l, n)
 		return
 	}
-	st, err := n.mrtr.open(c.head.Server, c.head.Tenant, m, time.Now())
+	st, err := n.mrtr.openState(c.head.Server, c.head.Tenant, m, time.Now())
 	if errors.Is(err, store.ErrUnavailable) || n.drain.over.Load() || n.store.Suspended() {
 		replyTo(l, tryAgain, nil)
 		return
@@ -244,17 +244,17 @@ func (c *coming) retry(l *store.Letter, m *codec.Message) {
 	case bad != nil:
 		badResponses(v, m.ID, bad)
 	default:
-		x := brought{roundTrip: &direct{conn: v, over: make(chan struct{})}, id: bytes.Clone(m.ID), token: bytes.Clone(m.ProgressToken), meta: bytes.Clone(m.Meta), from: c.from}
-		verdict, outcome := n.mrtr.retry(st, x, mrtr.AnswersDigest(m), given)
+		x := retriedRequest{roundTrip: &direct{conn: v, over: make(chan struct{})}, id: bytes.Clone(m.ID), token: bytes.Clone(m.ProgressToken), meta: bytes.Clone(m.Meta), from: c.from}
+		verdict, outcome := n.mrtr.retryCall(st, x, mrtr.AnswersDigest(m), given)
 		switch verdict {
-		case taken:
+		case retryTaken:
 			moved = true
-		case joined:
+		case retryJoined:
 			moved = true
 			v.Gone(func() { n.accounts.Leave(c.from) })
-		case settled:
+		case retrySettled:
 			v.Answer(200, withID(m.ID, outcome))
-		case refused:
+		case retryRefused:
 			badState(v, m.ID)
 		default:
 			v.Close()

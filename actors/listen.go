@@ -188,7 +188,7 @@ func (a *arrival) listen() {
 	}
 	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait+limits.TurnWait.Value())
 	defer cancel()
-	call := (&Call{ctx: ctx, peer: peer, msg: m, principal: a.principal, trace: a.in.Trace, attempt: 1, turn: turn}).needing(a.in.Needs)
+	call := (&Call{ctx: ctx, peer: peer, msg: m, principal: a.principal, trace: a.in.Trace, attempt: 1, turn: turn}).withNeeds(a.in.Needs)
 	filter, rerr := svc.Handler.Listening(ctx, call)
 	holds := filter.holds()
 	switch {

@@ -240,7 +240,7 @@ func (f *fleet) missed(store.Address) {
 }
 
 // misses has sessions read their records again before they are served: others may have changed them.
-func (f *fleet) misses() { f.lost.Store(int64(f.node.clock.running())) }
+func (f *fleet) misses() { f.lost.Store(int64(f.node.clock.sinceStart())) }
 
 // repeats has what clients may have missed repeated: all of it, or the resources of one server. If that happens often, it is done
 // once a second.

@@ -67,7 +67,7 @@ type Node struct {
 	fleet          fleet
 	relays         relays
 	refusals       refusals
-	calls          calls
+	calls          requestPool
 	subs           *subscription.Table
 	drain          draining
 
@@ -192,9 +192,9 @@ func newID() string {
 	return idEncoding.EncodeToString(b[:])
 }
 
-// regained waits while the lease is uncertain. It reports whether the lease is certain
+// awaitLease waits while the lease is uncertain. It reports whether the lease is certain
 // again.
-func (n *Node) regained(wait time.Duration) bool {
+func (n *Node) awaitLease(wait time.Duration) bool {
 	for end := time.Now().Add(wait); n.store.Suspended(); {
 		if time.Now().After(end) || n.drain.over.Load() {
 			return false
@@ -219,28 +219,28 @@ func (n *Node) ResourceUpdated(svc *Service, uri string, below bool) {
 
 // draining is the progress of a node's end.
 type draining struct {
-	node    *Node
-	alone   bool // no other process can go on with anything
-	closing atomic.Bool
-	over    atomic.Bool  // the node takes nothing any more
-	handing atomic.Bool  // the node hands over what it has
-	sending atomic.Bool  // new requests of stateless clients are sent to other nodes
-	sparing atomic.Bool  // the node takes no calls that only it can end
-	handed  atomic.Int64 // requests in flight that were handed over: see requestActor.handed
+	node        *Node
+	alone       bool // no other process can go on with anything
+	closing     atomic.Bool
+	over        atomic.Bool  // the node takes nothing any more
+	handingOver atomic.Bool  // the node hands over what it has
+	sending     atomic.Bool  // new requests of stateless clients are sent to other nodes
+	sparing     atomic.Bool  // the node takes no calls that only it can end
+	handedOver  atomic.Int64 // requests in flight that were handed over: see requestActor.handedOver
 }
 
-// last reports whether nothing will go on with what still runs: the node ends, and its store with it.
-func (d *draining) last() bool { return d.alone && d.over.Load() }
+// endsStore reports whether nothing will go on with what still runs: the node ends, and its store with it.
+func (d *draining) endsStore() bool { return d.alone && d.over.Load() }
 
-// refuses reports whether the end of the node refuses a request. stored is the size of the message if
+// refusesRequest reports whether the end of the node refuses a request. stored is the size of the message if
 // another process would need it to run the request again.
-func (d *draining) refuses(svc *Service, principal any, m *codec.Message, stored int) bool {
+func (d *draining) refusesRequest(svc *Service, principal any, m *codec.Message, stored int) bool {
 	return d.over.Load() || d.sparing.Load() && (d.alone || !svc.again(m, stored)) && (svc.Known == nil || svc.Known(principal, m.Method, m.Name))
 }
 
-// sends reports whether a request of a stateless client is one for another node, as this one is about to end. A request that brings answers
+// redirectsRequest reports whether a request of a stateless client is one for another node, as this one is about to end. A request that brings answers
 // goes on where its call is. The client of a connection that carries others has no other node.
-func (d *draining) sends(a *arrival) bool {
+func (d *draining) redirectsRequest(a *arrival) bool {
 	return d.sending.Load() && a.sess == nil && !(a.m.State != nil && Asks(a.m.Method))
 }
 
@@ -249,25 +249,25 @@ func (d *draining) sends(a *arrival) bool {
 type clock struct {
 	now         func() time.Time // the store's
 	store, here time.Time        // both clocks when this was made
-	seen        time.Duration    // ahead at the last look for a jump; belongs to the heart's turn
+	seen        time.Duration    // aheadBy at the last look for a jump; belongs to the heart's turn
 }
 
 func newClock(now func() time.Time) clock { return clock{now: now, store: now(), here: time.Now()} }
 
-// ahead is how much further the store's clock has gone than the monotonic one.
-func (c *clock) ahead() time.Duration { return c.now().Sub(c.store) - time.Since(c.here) }
+// aheadBy is how much further the store's clock has gone than the monotonic one.
+func (c *clock) aheadBy() time.Duration { return c.now().Sub(c.store) - time.Since(c.here) }
 
-// running is the time since the clock was made, whatever jumped meanwhile.
-func (c *clock) running() time.Duration { return time.Since(c.here) }
+// sinceStart is the time since the clock was made, whatever jumped meanwhile.
+func (c *clock) sinceStart() time.Duration { return time.Since(c.here) }
 
-// in is the time d from now, by running.
-func (c *clock) in(d time.Duration) int64 { return int64(c.running() + d) }
+// dueIn is the time d from now, by sinceStart.
+func (c *clock) dueIn(d time.Duration) int64 { return int64(c.sinceStart() + d) }
 
-// jumped reports whether the store's clock has jumped forward since the last call: what
+// hasJumped reports whether the store's clock has jumped forward since the last call: what
 // must be renewed in time may be about to expire. It belongs to the heart's turn.
-func (c *clock) jumped() bool {
+func (c *clock) hasJumped() bool {
 	before := c.seen
-	c.seen = c.ahead()
+	c.seen = c.aheadBy()
 	return c.seen-before > maxBack
 }
 

@@ -457,19 +457,19 @@ func TestBatchWhoseStreamEndsAtOnce(t *testing.T) {
 				}
 				requests := []*element{{m: m, raw: []byte(message("1", "x"))}}
 				st := s.newBatchStream(&Input{Conn: &heldConn{}}, nil, requests, nil)
-				r := h.calls.actor(nil)
+				r := h.calls.takeActor(nil)
 				s.beginRequest(r, r.loggedWay(s, nil), &m, requests[0].raw, &Call{attempt: 1})
 				if early {
 					_ = st.Post(endStream{})
 				}
-				r.join(st)
+				r.joinBatch(st)
 				if !early {
 					_ = st.Post(endStream{})
 				}
-				if err := r.enter(0); err != nil {
+				if err := r.enterTable(0); err != nil {
 					t.Fatal(err)
 				}
-				r.serve()
+				r.serveRequest()
 				if len(over) != 1 || !errors.Is(over[0], ErrStreamLost) || h.k.Panics() != 0 {
 					t.Errorf("the handler was ended by %v; %d panics", over, h.k.Panics())
 				}

@@ -164,7 +164,7 @@ func takeRequest(f *fleet, l *store.Letter) {
 		return
 	}
 	if c.enters(l, b.Size) {
-		c.heard.Store(int64(n.clock.running()))
+		c.heard.Store(int64(n.clock.sinceStart()))
 		n.relays.coming.Put(c.key, c)
 		replyTo(l, done, []byte{sendMore})
 	}
@@ -210,7 +210,7 @@ func takePart(f *fleet, l *store.Letter) {
 		replyTo(l, tryAgain, nil)
 		return
 	}
-	c.heard.Store(int64(n.clock.running()))
+	c.heard.Store(int64(n.clock.sinceStart()))
 	if _, whole := c.body.Body(); !whole {
 		replyTo(l, done, []byte{sendMore})
 		return
@@ -379,7 +379,7 @@ func (d *relays) beat(now time.Time) {
 			d.gone(v.key.from, v.key.id, true)
 		}
 	})
-	late := int64(d.node.clock.running() - relay.Patience)
+	late := int64(d.node.clock.sinceStart() - relay.Patience)
 	d.coming.Each(func(c *coming) {
 		if c.heard.Load() < late {
 			c.expire()

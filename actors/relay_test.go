@@ -52,7 +52,7 @@ func together(t *testing.T, count int, f func(t *testing.T, s *several)) {
 		f(t, s)
 		pass(25 * time.Minute) // longer than a call stays parked, and than its outcome is kept after that
 		for _, m := range s.all {
-			if n := m.accounts.Bytes(); n != 0 || !m.statelessCalls.empty() || m.mrtr.Len() > 0 {
+			if n := m.accounts.Bytes(); n != 0 || !m.statelessCalls.isEmpty() || m.mrtr.Len() > 0 {
 				t.Errorf("node %s holds %d bytes, and %d calls are parked", m.name, n, m.mrtr.Len())
 			}
 			if near, far, coming := m.relays.near.Len(), m.relays.far.Len(), m.relays.coming.Len(); near+far+coming > 0 {

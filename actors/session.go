@@ -242,7 +242,7 @@ func (s *sessionActor) Receive(m any) {
 		s.calls.Each(func(r *requestActor) { m.found = m.found || m.which(r.call.principal) })
 		m.Done()
 	case hastenCalls:
-		s.calls.Each(func(r *requestActor) { r.hasten(m.begun) })
+		s.calls.Each(func(r *requestActor) { r.hastenCall(m.begun) })
 	case giveUpCalls:
 		s.givenUp = true
 		s.calls.Each(func(r *requestActor) { _ = r.Post(giveUp{ErrClosing}) })
@@ -410,7 +410,7 @@ func (m *tally) Refused(error) { m.Done() }
 
 // countOfSession counts a request of a session's table. countStateless counts stateless requests.
 func (m *tally) countOfSession(r *requestActor) {
-	if r.stateless == nil && !r.started.After(m.begun) && r.own() {
+	if r.stateless == nil && !r.started.After(m.begun) && r.endsOnlyHere() {
 		m.own++
 	}
 }

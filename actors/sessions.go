@@ -252,7 +252,7 @@ func (d *sessions) buildActor(svc *Service, key SessionKey, rec session.Record, 
 	n := d.node
 	s := &sessionActor{node: n, svc: svc, key: key, last: time.Now()}
 	s.view.Store(&view{rec: rec, rev: rev})
-	s.asOf.Store(int64(n.clock.running()))
+	s.asOf.Store(int64(n.clock.sinceStart()))
 	s.peer = &Peer{node: n, svc: svc, key: key}
 	s.peer.who = ofSession{s.peer}
 	s.peer.last.Store(s)
@@ -348,7 +348,7 @@ func (n *Node) Post(svc *Service, in *Input, principal any, m *codec.Message, bo
 	}
 	switch m.Kind {
 	case codec.Request:
-		if n.drain.refuses(svc, principal, m, len(body)) || n.store.Suspended() && !n.regained(svc.Limits.StoreWait) {
+		if n.drain.refusesRequest(svc, principal, m, len(body)) || n.store.Suspended() && !n.awaitLease(svc.Limits.StoreWait) {
 			if in.Session != "" && string(m.Method) != mcp.MethodInitialize {
 				n.refusals.refuseInSession(in.Conn, refusal.Unavailable, m.ID)
 			} else {
@@ -437,12 +437,12 @@ func (n *Node) takeRequest(svc *Service, in *Input, principal any, m *codec.Mess
 		}
 		r, err := s.admitRequest(in, m, len(body))
 		if err == nil {
-			s.beginRequest(r, r.loggedWay(s, in.Conn), m, body, (&Call{principal: principal, trace: in.Trace, attempt: 1}).needing(in.Needs))
+			s.beginRequest(r, r.loggedWay(s, in.Conn), m, body, (&Call{principal: principal, trace: in.Trace, attempt: 1}).withNeeds(in.Needs))
 			err = s.enterAdmitted(r)
 		}
 		switch {
 		case err == nil:
-			r.serve()
+			r.serveRequest()
 		case errors.Is(err, kernel.ErrStopped):
 			continue // the session has just left memory: activate it anew
 		default:
@@ -461,24 +461,24 @@ func (s *sessionActor) admitRequest(in *Input, m *codec.Message, size int) (*req
 	if a == nil {
 		return nil, no
 	}
-	return s.node.calls.actor(a), nil
+	return s.node.calls.takeActor(a), nil
 }
 
 // beginRequest makes r serve a request of the session, which is delivered in the way w.
 func (s *sessionActor) beginRequest(r *requestActor, w way, m *codec.Message, body []byte, c *Call) {
 	c.peer = s.peer
-	r.begins(s.svc, w, m, body, c)
+	r.beginRequest(s.svc, w, m, body, c)
 }
 
 // enterAdmitted enters an admitted request in the session. On an error it frees the actor; the caller passes the error to
 // refuseInSession.
 func (s *sessionActor) enterAdmitted(r *requestActor) error {
 	s.home.keepAlive()
-	err := r.enter(s.svc.Limits.PerSession)
+	err := r.enterTable(s.svc.Limits.PerSession)
 	if err != nil {
 		r.cancel(err)
 		s.refundCall(r)
-		r.release()
+		r.releaseActor()
 	}
 	return err
 }

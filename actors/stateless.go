@@ -145,7 +145,7 @@ func (a *arrival) accept() (begun bool) {
 	case tooLong(m): // each message about the request would repeat the long token
 		refusal.LongToken.Tell(a.to, m.ID)
 		return false
-	case n.drain.sends(a), n.drain.refuses(a.svc, a.principal, m, 0) || n.store.Suspended() && !n.regained(a.svc.Limits.StoreWait), a.svc.life.over.Load():
+	case n.drain.redirectsRequest(a), n.drain.refusesRequest(a.svc, a.principal, m, 0) || n.store.Suspended() && !n.awaitLease(a.svc.Limits.StoreWait), a.svc.life.over.Load():
 		refusal.Unavailable.Tell(a.to, m.ID)
 		return false
 	case string(m.Method) == mcp.MethodSubscriptionsListen:
@@ -196,7 +196,7 @@ func (a *arrival) begin(from *quota.Account, apart bool) (r *requestActor, x rou
 	} else {
 		meta = bytes.Clone(m.Meta) // copied because the peer may be used after the call
 	}
-	r = a.n.calls.actor(from)
+	r = a.n.calls.takeActor(from)
 	s := &stateless{generation: r.generation, alone: a.charged.alone(), charged: a.charged, address: a.in.Address, meta: requestMeta{first: meta}}
 	s.meta.now.Store(&s.meta.first)
 	s.peer = Peer{node: a.n, svc: a.svc, key: SessionKey{Tenant: a.in.Tenant, Server: a.svc.ID}, who: &s.meta}
@@ -214,7 +214,7 @@ func (a *arrival) begin(from *quota.Account, apart bool) (r *requestActor, x rou
 		s.direct = direct{r: r, conn: a.in.Exchange}
 		w.delivery = &s.direct
 	}
-	r.begins(a.svc, a.on.completeWay(s, w), m, body, (&Call{principal: a.principal, trace: a.in.Trace, attempt: 1, peer: &s.peer}).needing(a.in.Needs))
+	r.beginRequest(a.svc, a.on.completeWay(s, w), m, body, (&Call{principal: a.principal, trace: a.in.Trace, attempt: 1, peer: &s.peer}).withNeeds(a.in.Needs))
 	return r, x
 }
 
@@ -225,16 +225,16 @@ func (a *arrival) run(r *requestActor, x roundTrip) {
 		r.stateless.served = &r.stateless.direct
 	}
 	r.stateless.served.watchConn()
-	if err := r.enter(r.svc.Limits.PerSession); err != nil {
+	if err := r.enterTable(r.svc.Limits.PerSession); err != nil {
 		r.cancel(err)
 		a.n.refusals.refuse(a.to, err, r.id)
 		r.way.endDelivery(cancelled, r.id)
 		r.stateless.served.releaseExchange()
-		r.unpark()
-		r.release()
+		r.hideFromRetries()
+		r.releaseActor()
 		return
 	}
-	a.n.statelessCalls.add(r)
+	a.n.statelessCalls.addRequest(r)
 	if x == nil {
 		r.serveStateless()
 		return
@@ -244,18 +244,18 @@ func (a *arrival) run(r *requestActor, x roundTrip) {
 }
 
 // serveStateless is serve for a stateless request.
-func (r *requestActor) serveStateless() { r.work((*requestActor).leaveStateless) }
+func (r *requestActor) serveStateless() { r.serveThen((*requestActor).leaveStateless) }
 
 // leaveStateless lets go of the exchange of a request that has its response, and releases the actor.
 func (r *requestActor) leaveStateless() {
 	r.stateless.served.releaseExchange()
-	r.unpark()
-	r.node.statelessCalls.drop(r)
-	r.release()
+	r.hideFromRetries()
+	r.node.statelessCalls.dropRequest(r)
+	r.releaseActor()
 }
 
-// unpark hides the call from requests that are sent again.
-func (r *requestActor) unpark() {
+// hideFromRetries hides the call from requests that are sent again.
+func (r *requestActor) hideFromRetries() {
 	if park := r.stateless.park; park != "" {
 		r.node.mrtr.Drop(park, r)
 	}
@@ -344,7 +344,7 @@ func (d *direct) answerRequest(a response) {
 		a.denied.Tell(d.conn, d.r.id)
 	case a.exited:
 		d.conn.AnswerLast(statusOf(a), a.data)
-	case a.later && !a.goesOn && d.r.safe(): // a proxy may send what is answered with 503 to another node
+	case a.later && !a.goesOn && d.r.isSafe(): // a proxy may send what is answered with 503 to another node
 		refusal.Unavailable.Tell(d.conn, d.r.id)
 	default:
 		d.conn.Answer(statusOf(a), a.data)
@@ -365,9 +365,9 @@ func (d *direct) endDelivery(why ending, id []byte) {
 	d.endWatch()
 	switch {
 	case why == givenUp && d.streams:
-		d.conn.Event("", 0, d.r.givenUp(id))
+		d.conn.Event("", 0, d.r.givenUpResponse(id))
 		d.conn.Finish()
-	case why == givenUp && d.r.safe():
+	case why == givenUp && d.r.isSafe():
 		refusal.Unavailable.Tell(d.conn, id)
 	case why == givenUp: // the call may have taken effect, so that its client must decide whether to send it again
 		d.conn.Answer(200, lostCall(id))
@@ -378,12 +378,12 @@ func (d *direct) endDelivery(why ending, id []byte) {
 	d.releaseExchange()
 }
 
-// safe reports whether the request may be sent again though it has run.
-func (r *requestActor) safe() bool { return r.svc.Handler.Safe(r.call.msg.Method, r.call.msg.Name) }
+// isSafe reports whether the request may be sent again though it has run.
+func (r *requestActor) isSafe() bool { return r.svc.Handler.Safe(r.call.msg.Method, r.call.msg.Name) }
 
-// givenUp is the response to a request that the node no longer waits for: it says to send a safe one again.
-func (r *requestActor) givenUp(id []byte) []byte {
-	if !r.safe() {
+// givenUpResponse is the response to a request that the node no longer waits for: it says to send a safe one again.
+func (r *requestActor) givenUpResponse(id []byte) []byte {
+	if !r.isSafe() {
 		return lostCall(id)
 	}
 	return codec.AppendError(nil, id, Unavailable.Code, Unavailable.Message, Unavailable.Data)
@@ -423,17 +423,17 @@ func (r *requestActor) connectionGone(m connGone) {
 	switch {
 	case r.way.delivery != delivery(m.x): // the exchange was answered or replaced
 	case m.ended != nil: // the handler's response still reaches the client
-		r.step(request.Deadline, response{}, fmt.Errorf("%w: %w", ErrRequestEnded, m.ended))
-	case r.handOn():
+		r.applyEvent(request.Deadline, response{}, fmt.Errorf("%w: %w", ErrRequestEnded, m.ended))
+	case r.passToNext():
 	case m.broken:
-		r.detach()
+		r.awaitRetry()
 	default:
-		r.step(request.Cancel, response{}, fmt.Errorf("%w: the connection was closed", ErrCancelled))
+		r.applyEvent(request.Cancel, response{}, fmt.Errorf("%w: the connection was closed", ErrCancelled))
 	}
 }
 
-// detach leaves a running call without an exchange until its request is sent again.
-func (r *requestActor) detach() {
+// awaitRetry leaves a running call without an exchange until its request is sent again.
+func (r *requestActor) awaitRetry() {
 	r.way.endDelivery(cancelled, r.id)
 	r.stateless.served.releaseExchange()
 	r.serveNobody()
@@ -447,14 +447,14 @@ func (r *requestActor) detachCall(m *detachment) {
 		return
 	}
 	r.used = true
-	r.sendHeld()
+	r.sendHeldProgress()
 	id := string(r.id)
 	r.call.detached.Store(&m.to)
-	r.step(request.Result, response{data: withID(r.id, m.answer), goesOn: true}, nil)
-	r.concluded(m.answer)
+	r.applyEvent(request.Result, response{data: withID(r.id, m.answer), goesOn: true}, nil)
+	r.concludeCall(m.answer)
 	r.serveNobody()
 	r.way.table.parkRequest(r, id)
-	r.node.statelessCalls.drop(r)
+	r.node.statelessCalls.dropRequest(r)
 	if r.from != nil {
 		r.node.accounts.Leave(r.from)
 		r.from = nil
@@ -462,8 +462,8 @@ func (r *requestActor) detachCall(m *detachment) {
 	m.end = r.cancel
 }
 
-// attached gives a call without an exchange another one. It reports whether the call had none.
-func (r *requestActor) attached(x brought) bool {
+// attachRetry gives a call without an exchange another one. It reports whether the call had none.
+func (r *requestActor) attachRetry(x retriedRequest) bool {
 	if _, alone := r.way.delivery.(retryDelivery); !alone {
 		return false
 	}
@@ -478,10 +478,10 @@ func (r *requestActor) attached(x brought) bool {
 	return true
 }
 
-// handOn gives the call to another exchange that waits for the same response, because the
+// passToNext gives the call to another exchange that waits for the same response, because the
 // client of the present one is gone or cancelled its request. It reports whether there is
 // such an exchange.
-func (r *requestActor) handOn() bool {
+func (r *requestActor) passToNext() bool {
 	p := r.parking
 	if p == nil || len(p.others) == 0 {
 		return false
@@ -490,7 +490,7 @@ func (r *requestActor) handOn() bool {
 	r.stateless.served.releaseExchange() // the handler goes on on the account of the next exchange
 	r.way.table.parkRequest(r, string(r.id))
 	x := p.others[0]
-	p.others[0] = brought{}
+	p.others[0] = retriedRequest{}
 	p.others = p.others[1:]
 	r.answerTo(x)
 	if r.phase == request.Streaming { // so that what the handler sends is not lost
@@ -511,7 +511,7 @@ type statelessCalls struct {
 	first *requestActor
 }
 
-func (l *statelessCalls) add(r *requestActor) {
+func (l *statelessCalls) addRequest(r *requestActor) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if r.stateless.next = l.first; l.first != nil {
@@ -520,7 +520,7 @@ func (l *statelessCalls) add(r *requestActor) {
 	l.first = r
 }
 
-func (l *statelessCalls) drop(r *requestActor) {
+func (l *statelessCalls) dropRequest(r *requestActor) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := r.stateless
@@ -538,7 +538,7 @@ func (l *statelessCalls) drop(r *requestActor) {
 	s.prev, s.next = nil, nil
 }
 
-func (l *statelessCalls) empty() bool {
+func (l *statelessCalls) isEmpty() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.first == nil
@@ -550,10 +550,10 @@ type statelessRef struct {
 	generation uint64
 }
 
-// snapshot returns the requests of a service, or all if svc is nil. An actor that serves
+// requestsOf returns the requests of a service, or all if svc is nil. An actor that serves
 // another request by then drops a message that is wrapped in called.
-func (l *statelessCalls) snapshot(svc *Service) (all []statelessRef) {
-	return l.those(ofService(svc))
+func (l *statelessCalls) requestsOf(svc *Service) (all []statelessRef) {
+	return l.selectRequests(ofService(svc))
 }
 
 // ofService picks the requests of a service, or all if svc is nil.
@@ -561,8 +561,8 @@ func ofService(svc *Service) func(*requestActor) bool {
 	return func(r *requestActor) bool { return svc == nil || r.stateless.peer.svc == svc }
 }
 
-// those returns the requests for which which returns true.
-func (l *statelessCalls) those(which func(*requestActor) bool) (all []statelessRef) {
+// selectRequests returns the requests for which which returns true.
+func (l *statelessCalls) selectRequests(which func(*requestActor) bool) (all []statelessRef) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for r := l.first; r != nil; r = r.stateless.next {
@@ -580,7 +580,7 @@ func (l *statelessCalls) giveUp(svc *Service, cause error) {
 
 // giveUpOf gives up the requests for which which returns true.
 func (l *statelessCalls) giveUpOf(cause error, which func(*requestActor) bool) {
-	for _, x := range l.those(which) {
+	for _, x := range l.selectRequests(which) {
 		_ = x.r.Post(called{x.generation, giveUp{cause}})
 	}
 }

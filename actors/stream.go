@@ -45,7 +45,7 @@ type streamActor struct {
 	muted     map[int]bool    // calls of a batch that were cancelled, by index
 	silent    bool            // the stream was cancelled: deliver nothing more
 	delivered uint64          // last append delivered
-	due       atomic.Int64    // when the writer record must be rewritten, by clock.running; 0 not yet
+	due       atomic.Int64    // when the writer record must be rewritten, by clock.sinceStart; 0 not yet
 	left      atomic.Int64    // when the last connection left, unix nanoseconds
 	queued    atomic.Int64
 	waits     quota.Holding     // for what waits for the log, in steps
@@ -157,7 +157,7 @@ func (s *streamActor) Receive(m any) {
 			return
 		}
 		s.renew = true
-		s.due.Store(int64(s.node.clock.running() + s.svc.Limits.StoreWait)) // or sooner, once this rewrite is done
+		s.due.Store(int64(s.node.clock.sinceStart() + s.svc.Limits.StoreWait)) // or sooner, once this rewrite is done
 		s.step(stream.Event{Op: stream.Refresh})
 	case *attach:
 		_, bytes := s.m.Kept()
@@ -307,7 +307,7 @@ func (s *streamActor) handOver() {
 		s.giveUpGathering()
 		return
 	}
-	if len(s.rec.Calls) > 0 && (s.node.drain.last() || !s.runsAgain()) {
+	if len(s.rec.Calls) > 0 && (s.node.drain.endsStore() || !s.runsAgain()) {
 		s.step(stream.Event{Op: stream.Push, Entries: lostCalls(s.rec.Calls, s.answered), Last: true})
 		return
 	}
@@ -553,7 +553,7 @@ type streams struct {
 // build makes the actor of a stream; start starts it. conn is its live connection, nil for none.
 func (d *streams) build(svc *Service, sess *sessionActor, id string, rec record.Stream, conn Conn) *streamActor {
 	n := d.node
-	s := &streamActor{node: n, svc: svc, sess: sess, key: StreamKey{sess.key, id}, rec: rec, live: rec, m: stream.New(svc.Limits.Stream), life: takeover.Began(n.clock.ahead()), ready: make(chan struct{})}
+	s := &streamActor{node: n, svc: svc, sess: sess, key: StreamKey{sess.key, id}, rec: rec, live: rec, m: stream.New(svc.Limits.Stream), life: takeover.Began(n.clock.aheadBy()), ready: make(chan struct{})}
 	s.path = s.key.streamPath()
 	if conn != nil {
 		s.att = sess.newAttachment(svc, s.key, &rec, conn, stream.Position{Stream: id}, 1, 0, true, nil)

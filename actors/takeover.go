@@ -52,14 +52,14 @@ func (d *streams) takeOver(ctx context.Context, svc *Service, s *sessionActor, k
 			}
 			m.BodyRead(body, passes, err)
 		case takeover.Replace:
-			life = takeover.Began(n.clock.ahead())
+			life = takeover.Began(n.clock.aheadBy())
 			rev, err := d.replace(ctx, key.streamPath(), &m.Rec, m.Rev, svc.recordTTL())
 			m.Replaced(rev, errors.Is(err, store.ErrConflict), err)
-			life.Stored(n.clock.ahead())
+			life.Stored(n.clock.aheadBy())
 		case takeover.Reread:
 			rec, rev, err := d.readWriter(ctx, key)
 			m.Record(rec, rev, errors.Is(err, errBadEvent), err)
-			life.Stored(n.clock.ahead())
+			life.Stored(n.clock.aheadBy())
 		case takeover.KeepBody:
 			kept = d.keepBody(ctx, key, m.Body, m.Rev, svc.recordTTL())
 			m.Kept()
@@ -103,7 +103,7 @@ func (d *streams) taken(svc *Service, s *sessionActor, key StreamKey, m *takeove
 	if !kept {
 		part = bodyAgain
 	}
-	w.due.Store(n.clock.in(svc.recordTTL() / part))
+	w.due.Store(n.clock.dueIn(svc.recordTTL() / part))
 	w.commit()
 	_ = w.Post(takenOver{rev: m.Rev, log: log})
 	if len(w.rec.Calls) > 0 {
@@ -325,7 +325,7 @@ func (s *sessionActor) rerunCall(w *streamActor, c record.Call, body []byte, j *
 		lost()
 		return
 	}
-	r := n.calls.actor(s.countRerun())
+	r := n.calls.takeActor(s.countRerun())
 	r.used = true
 	call := &Call{attempt: w.rec.Attempt, journal: j, member: j.member}
 	if len(w.rec.Principal) > 0 {
@@ -338,7 +338,7 @@ func (s *sessionActor) rerunCall(w *streamActor, c record.Call, body []byte, j *
 		r.progressGate().Raise(j.sent.Progress)
 	}
 	_ = r.Post(adoptStream{w})
-	err := r.run(0) // no limit: it was admitted before
+	err := r.runRequest(0) // no limit: it was admitted before
 	for errors.Is(err, kernel.ErrStopped) || errors.Is(err, store.ErrUnavailable) {
 		// The session has just left memory.
 		if errors.Is(err, store.ErrUnavailable) {
@@ -349,8 +349,8 @@ func (s *sessionActor) rerunCall(w *streamActor, c record.Call, body []byte, j *
 		}
 		ctx, cancel := context.WithTimeout(n.base, w.svc.Limits.StoreWait)
 		if s, err = n.sessions.loadSession(ctx, w.svc, w.key.Session, nil); err == nil {
-			r.moves(s)
-			err = r.run(0)
+			r.moveToSession(s)
+			err = r.runRequest(0)
 		}
 		cancel()
 	}
@@ -359,7 +359,7 @@ func (s *sessionActor) rerunCall(w *streamActor, c record.Call, body []byte, j *
 	}
 	if errors.Is(err, ErrUnmounted) || errors.Is(err, ErrClosing) {
 		_ = w.Post(handOver{})
-		r.release()
+		r.releaseActor()
 		return
 	}
 	if err != nil {
@@ -367,7 +367,7 @@ func (s *sessionActor) rerunCall(w *streamActor, c record.Call, body []byte, j *
 		// outcome of this call is unknown.
 		n.log.Info("call does not run again", "stream", w.key.ID, "error", err)
 		lost()
-		r.release()
+		r.releaseActor()
 	}
 }
 

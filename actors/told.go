@@ -67,7 +67,7 @@ func (sessionLetter) short() {}
 // viewAge is how old what a node knows of a record is. The zero value is that of a session whose record is nobody else's.
 type viewAge struct {
 	shared  bool                       // other nodes may change the record; never changes
-	asOf    atomic.Int64               // the view was right then, by clock.running
+	asOf    atomic.Int64               // the view was right then, by clock.sinceStart
 	behind  atomic.Uint64              // the record has had this revision
 	reading atomic.Pointer[recordRead] // nil if nobody reads it
 }
@@ -89,7 +89,7 @@ func (s *sessionActor) viewOutdated() bool {
 	n := s.node
 	n.fleet.pulse.Feel()
 	at := s.asOf.Load()
-	return at < n.fleet.lost.Load() || int64(n.clock.running())-at > int64(recordAge) || s.view.Load().rev < s.behind.Load()
+	return at < n.fleet.lost.Load() || int64(n.clock.sinceStart())-at > int64(recordAge) || s.view.Load().rev < s.behind.Load()
 }
 
 // refreshView reads the record again if it is outdated, or has expired as far as is known: another node may have kept the
@@ -138,7 +138,7 @@ func (s *sessionActor) readRecord(slots chan struct{}, late bool) error {
 			return fmt.Errorf("actors: read session: too many requests read theirs: %w", store.ErrUnavailable)
 		}
 	}
-	at := n.clock.running()
+	at := n.clock.sinceStart()
 	rec, rev, err := n.sessions.readRecord(ctx, s.key)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
@@ -215,7 +215,7 @@ func (s *sessionActor) untilLook(active bool, left time.Duration) time.Duration 
 	if !s.shared {
 		return left
 	}
-	age := s.node.clock.running() - time.Duration(s.asOf.Load())
+	age := s.node.clock.sinceStart() - time.Duration(s.asOf.Load())
 	switch early := recordAge - lookSpread; {
 	case age < early && !s.viewOutdated():
 		return min(left, early-age+rand.N(lookSpread))
