@@ -40,7 +40,7 @@ type accounts struct {
 	lostLogs *quota.Turns[*quota.Account] // for reading the log of a stream without a writer
 	attaches *quota.Turns[*quota.Account] // for asking other nodes for their streams
 	pace     *quota.Pace[*quota.Account]  // of appends to the event log
-	way      [store.Budgets]atomic.Int64  // bytes that are charged and on their way to the store: see charge
+	storing  [store.Budgets]atomic.Int64  // bytes that are charged and on their way to the store: see storeCharge
 	deciding [store.Budgets]sync.Mutex    // held while it is decided whether bytes more may be stored
 }
 
@@ -53,11 +53,11 @@ type sessionAccount struct {
 	patient bool                         // its client waits for a slot for its calls, and has the process for itself
 }
 
-// alone reports whether the client has the process for itself.
-func (s *sessionAccount) alone() bool { return s != nil && s.patient }
+// isAlone reports whether the client has the process for itself.
+func (s *sessionAccount) isAlone() bool { return s != nil && s.patient }
 
-// of is the account that a request is counted on.
-func (s *sessionAccount) of(d *accounts, in *Input) *quota.Account {
+// accountOf is the account that a request is counted on.
+func (s *sessionAccount) accountOf(d *accounts, in *Input) *quota.Account {
 	switch {
 	case in.Account != nil && !in.Account.Dropped():
 		if s != nil {
@@ -70,8 +70,8 @@ func (s *sessionAccount) of(d *accounts, in *Input) *quota.Account {
 	return s.account.Of(d.Accounts, in.Tenant, in.Address)
 }
 
-// bucket is the session's own bucket for requests.
-func (s *sessionAccount) bucket(l *Limits) quota.Bucket {
+// callBucket is the session's own bucket for requests.
+func (s *sessionAccount) callBucket(l *Limits) quota.Bucket {
 	if b := s.calling.Load(); b != nil {
 		return *b
 	}
@@ -80,17 +80,17 @@ func (s *sessionAccount) bucket(l *Limits) quota.Bucket {
 	return *s.calling.Load()
 }
 
-// take takes tokens, or returns how long to wait for them.
-func (s *sessionAccount) take(l *Limits, now time.Time, n int) (wait time.Duration) {
+// takeTokens takes tokens, or returns how long to wait for them.
+func (s *sessionAccount) takeTokens(l *Limits, now time.Time, n int) (wait time.Duration) {
 	if s == nil {
 		return 0
 	}
-	return s.bucket(l).TakeN(now, n)
+	return s.callBucket(l).TakeN(now, n)
 }
 
-func (s *sessionAccount) giveBack(l *Limits, now time.Time, n int) {
+func (s *sessionAccount) refundTokens(l *Limits, now time.Time, n int) {
 	if s != nil {
-		s.bucket(l).GiveBackN(now, n)
+		s.callBucket(l).GiveBackN(now, n)
 	}
 }
 
@@ -98,18 +98,18 @@ func (s *sessionAccount) giveBack(l *Limits, now time.Time, n int) {
 func newAccounts(l NodeLimits, rs refusals, store store.Store) accounts {
 	l = l.Defaults()
 	turns := quota.NewTurns[*quota.Account]
-	return accounts{Accounts: quota.New(l.quota()), limits: l, refusals: rs, store: store, lostLogs: turns(limits.LostLogs.Value()), attaches: turns(limits.Attaches.Value()), pace: quota.NewPace[*quota.Account](l.Bytes, storeKeeps)}
+	return accounts{Accounts: quota.New(l.quotaLimits()), limits: l, refusals: rs, store: store, lostLogs: turns(limits.LostLogs.Value()), attaches: turns(limits.Attaches.Value()), pace: quota.NewPace[*quota.Account](l.Bytes, storeKeeps)}
 }
 
 // noPlace is the limit that leaves no place for a request.
 var noPlace = [...]*limits.Row{quota.Full: limits.CallsPerNode.Row, quota.OverShare: limits.NodeShare.Row, quota.OverLimit: limits.CallsPerPrincipal.Row}
 
-// admit counts a request that costs tokens, or says why it may not run now. The caller calls Leave
+// admitRequest counts a request that costs tokens, or says why it may not run now. The caller calls Leave
 // for an admitted request, and giveBack too if it does not run after all.
-func (d *accounts) admit(s *sessionAccount, l *Limits, in *Input, cost int) (*quota.Account, *refusal.Refusal) {
-	a, no := d.enter(s, in)
+func (d *accounts) admitRequest(s *sessionAccount, l *Limits, in *Input, cost int) (*quota.Account, *refusal.Refusal) {
+	a, no := d.enterRequest(s, in)
 	if a != nil {
-		if no = d.spend(s, l, a, cost); no != nil {
+		if no = d.spendTokens(s, l, a, cost); no != nil {
 			d.Leave(a)
 			return nil, no
 		}
@@ -117,12 +117,12 @@ func (d *accounts) admit(s *sessionAccount, l *Limits, in *Input, cost int) (*qu
 	return a, no
 }
 
-// enter counts a request, or says why there are too many. The caller calls Leave for one that was counted.
-func (d *accounts) enter(s *sessionAccount, in *Input) (*quota.Account, *refusal.Refusal) {
-	a := s.of(d, in)
+// enterRequest counts a request, or says why there are too many. The caller calls Leave for one that was counted.
+func (d *accounts) enterRequest(s *sessionAccount, in *Input) (*quota.Account, *refusal.Refusal) {
+	a := s.accountOf(d, in)
 	place, ok := d.Admit(a)
 	for !ok {
-		a = s.of(d, in)
+		a = s.accountOf(d, in)
 		place, ok = d.Admit(a)
 	}
 	if place != quota.Admitted {
@@ -148,11 +148,11 @@ const (
 	perCall = 10
 )
 
-// cost is how many tokens a request with a body of size bytes takes of the buckets of its session
+// callCost is how many tokens a request with a body of size bytes takes of the buckets of its session
 // and of its principal. A ping pays for its size alone; initialize has a bucket of its own and does
 // not come here. A patient client, which has the process for itself, is not slowed down.
-func (s *sessionAccount) cost(m *codec.Message, size int) int {
-	if s.alone() {
+func (s *sessionAccount) callCost(m *codec.Message, size int) int {
+	if s.isAlone() {
 		return 0
 	}
 	n := size/bytesPerToken + m.Values/valuesPerToken
@@ -162,30 +162,30 @@ func (s *sessionAccount) cost(m *codec.Message, size int) int {
 	return n
 }
 
-// spend takes the cost of a request from the session and from the account, or nothing from either.
-func (d *accounts) spend(s *sessionAccount, l *Limits, a *quota.Account, cost int) *refusal.Refusal {
+// spendTokens takes the cost of a request from the session and from the account, or nothing from either.
+func (d *accounts) spendTokens(s *sessionAccount, l *Limits, a *quota.Account, cost int) *refusal.Refusal {
 	if cost == 0 {
 		return nil
 	}
 	now := time.Now()
-	if wait := s.take(l, now, cost); wait > 0 {
+	if wait := s.takeTokens(l, now, cost); wait > 0 {
 		return refusal.Of(limits.CallRate.Row).In(wait)
 	}
 	if wait := a.Buckets[rateOfCalls].TakeN(now, cost); wait > 0 {
-		s.giveBack(l, now, cost)
+		s.refundTokens(l, now, cost)
 		return refusal.Of(limits.PrincipalRate.Row).In(wait)
 	}
 	return nil
 }
 
-// giveBack returns the tokens that spend took for a request.
-func (d *accounts) giveBack(s *sessionAccount, l *Limits, a *quota.Account, cost int) {
+// refundTokens returns the tokens that spend took for a request.
+func (d *accounts) refundTokens(s *sessionAccount, l *Limits, a *quota.Account, cost int) {
 	if cost == 0 {
 		return
 	}
 	now := time.Now()
 	a.Buckets[rateOfCalls].GiveBackN(now, cost)
-	s.giveBack(l, now, cost)
+	s.refundTokens(l, now, cost)
 }
 
 // admitGet takes the tokens of a GET from its principal, or refuses it. A resume pays for what may
@@ -195,9 +195,9 @@ func (d *accounts) admitGet(l *Limits, in *Input) bool {
 	if in.LastEventID != "" {
 		cost += min(l.Stream.Bytes, replayAtOnce) / replayPerToken
 	}
-	no := d.charge(nil, in, rateOfCalls, cost)
+	no := d.chargeTokens(nil, in, rateOfCalls, cost)
 	if no != nil {
-		d.refusals.refuse(in.Conn, no, nil)
+		d.refusals.refuseRequest(in.Conn, no, nil)
 	}
 	return no == nil
 }
@@ -206,8 +206,8 @@ func (d *accounts) admitGet(l *Limits, in *Input) bool {
 // pings before a session. They have a bucket of the principal to themselves: one who has spent its calls may still answer, and cancel.
 type messages struct{ n, size, values int }
 
-// add adds a message with a body of size bytes. A ping pays for its size alone.
-func (c *messages) add(m *codec.Message, size int) {
+// addMessage adds a message with a body of size bytes. A ping pays for its size alone.
+func (c *messages) addMessage(m *codec.Message, size int) {
 	if string(m.Method) != mcp.MethodPing {
 		c.n++
 	}
@@ -215,39 +215,39 @@ func (c *messages) add(m *codec.Message, size int) {
 	c.values += m.Values
 }
 
-// cost is how many tokens of rateOfMessages the messages take.
-func (c messages) cost() int {
+// tokenCost is how many tokens of rateOfMessages the messages take.
+func (c messages) tokenCost() int {
 	return c.n + perCall*(c.size/bytesPerToken+c.values/valuesPerToken)
 }
 
 // chargeMessages takes the tokens of messages, or says when they may come again. A refused message
 // has had no effect. It comes before the store is read.
 func (d *accounts) chargeMessages(s *sessionAccount, in *Input, c messages) *refusal.Refusal {
-	if s.alone() {
+	if s.isAlone() {
 		return nil
 	}
-	return d.charge(nil, in, rateOfMessages, c.cost()) // a session remembers the account of its calls
+	return d.chargeTokens(nil, in, rateOfMessages, c.tokenCost()) // a session remembers the account of its calls
 }
 
 // admitMessage is chargeMessages for one message, which it refuses on in.Conn.
 func (d *accounts) admitMessage(s *sessionAccount, in *Input, m *codec.Message, size int) bool {
 	var c messages
-	c.add(m, size)
+	c.addMessage(m, size)
 	no := d.chargeMessages(s, in, c)
 	if no != nil {
 		var id []byte
 		if m.Kind == codec.Request {
 			id = m.ID
 		}
-		d.refusals.refuse(in.Conn, no, id)
+		d.refusals.refuseRequest(in.Conn, no, id)
 	}
 	return no == nil
 }
 
-// charge takes tokens of the principal alone.
-func (d *accounts) charge(s *sessionAccount, in *Input, rate, cost int) *refusal.Refusal {
+// chargeTokens takes tokens of the principal alone.
+func (d *accounts) chargeTokens(s *sessionAccount, in *Input, rate, cost int) *refusal.Refusal {
 	for cost > 0 {
-		a := s.of(d, in)
+		a := s.accountOf(d, in)
 		switch wait := a.Buckets[rate].TakeN(time.Now(), cost); {
 		case wait > 0:
 			return refusal.Of(limits.PrincipalRate.Row).In(wait)
@@ -270,7 +270,7 @@ func RefusedFor(a *quota.Account) time.Duration { return a.Buckets[rateOfMessage
 // admitSession takes the tokens of a new session, or refuses it.
 func (d *accounts) admitSession(in *Input, id []byte) bool {
 	if d.nearFull(store.SessionBudget) {
-		d.refusals.refuse(in.Conn, refusal.Of(limits.MaxStore.Row), id)
+		d.refusals.refuseRequest(in.Conn, refusal.Of(limits.MaxStore.Row), id)
 		return false
 	}
 	for {
@@ -278,7 +278,7 @@ func (d *accounts) admitSession(in *Input, id []byte) bool {
 		wait := a.Buckets[rateOfSessions].TakeN(time.Now(), perSession)
 		switch {
 		case wait > 0:
-			d.refusals.refuse(in.Conn, refusal.Of(limits.SessionsPerPrincipal.Row).In(wait), id)
+			d.refusals.refuseRequest(in.Conn, refusal.Of(limits.SessionsPerPrincipal.Row).In(wait), id)
 			return false
 		case !a.Dropped():
 			return true
@@ -286,18 +286,18 @@ func (d *accounts) admitSession(in *Input, id []byte) bool {
 	}
 }
 
-// forgive returns tokens of a session that could not be made or has been deleted.
-func (d *accounts) forgive(in *Input, tokens int) {
+// refundSession returns tokens of a session that could not be made or has been deleted.
+func (d *accounts) refundSession(in *Input, tokens int) {
 	d.Of(in.Tenant, in.Address).Buckets[rateOfSessions].GiveBackN(time.Now(), tokens)
 }
 
 // admitStream counts a GET while it is handled, or refuses it. The caller calls done when the
 // handler returns.
 func (d *accounts) admitStream(s *sessionAccount, l *Limits, in *Input) (done func(), ok bool) {
-	a := s.of(d, in)
+	a := s.accountOf(d, in)
 	gets, ok := a.Hold(heldGets)
 	for !ok {
-		a = s.of(d, in)
+		a = s.accountOf(d, in)
 		gets, ok = a.Hold(heldGets)
 	}
 	mine := s.gets.Add(1)
@@ -305,9 +305,9 @@ func (d *accounts) admitStream(s *sessionAccount, l *Limits, in *Input) (done fu
 	// GETs that are still being handled count too.
 	switch {
 	case quota.Over(mine+s.streams.Load(), l.Streams):
-		d.refusals.refuse(in.Conn, refusal.Of(limits.StreamsPerSession.Row), nil)
+		d.refusals.refuseRequest(in.Conn, refusal.Of(limits.StreamsPerSession.Row), nil)
 	case quota.Over(gets+a.Held[heldStreams].Load()+a.Elsewhere(heldStreams), d.limits.Principal.Streams):
-		d.refusals.refuse(in.Conn, refusal.Of(limits.StreamsPerPrincipal.Row), nil)
+		d.refusals.refuseRequest(in.Conn, refusal.Of(limits.StreamsPerPrincipal.Row), nil)
 	default:
 		return done, true
 	}
@@ -331,7 +331,7 @@ func (d *accounts) admitListener(in *Input, to answerer, id []byte) (*quota.Acco
 		}
 		if quota.Over(mine+a.Held[heldGets].Load()+a.Elsewhere(heldStreams), d.limits.Principal.Streams) {
 			a.Held[heldStreams].Add(-1)
-			d.refusals.refuse(to, refusal.Of(limits.StreamsPerPrincipal.Row), id)
+			d.refusals.refuseRequest(to, refusal.Of(limits.StreamsPerPrincipal.Row), id)
 			return nil, false
 		}
 		return a, true
@@ -350,10 +350,10 @@ const (
 	waitingStep = 16 << 10
 )
 
-// hold counts bytes in memory on the account of a request, or says why there is no room.
-func (d *accounts) hold(h *quota.Holding, s *sessionAccount, in *Input, k quota.Kind, n int64) *refusal.Refusal {
+// reserveMemory counts bytes in memory on the account of a request, or says why there is no room.
+func (d *accounts) reserveMemory(h *quota.Holding, s *sessionAccount, in *Input, k quota.Kind, n int64) *refusal.Refusal {
 	for {
-		switch no, ok := h.Charge(d.Accounts, s.of(d, in), k, n); {
+		switch no, ok := h.Charge(d.Accounts, s.accountOf(d, in), k, n); {
 		case !ok: // dropped: find it anew
 		case no == quota.Full:
 			return refusal.Of(limits.MaxMemory.Row)
@@ -365,15 +365,15 @@ func (d *accounts) hold(h *quota.Holding, s *sessionAccount, in *Input, k quota.
 	}
 }
 
-// holdAnyway is hold for what is held whether there is room or not.
-func (d *accounts) holdAnyway(h *quota.Holding, s *sessionAccount, in *Input, k quota.Kind, n int64) {
-	for !h.ChargeAnyway(d.Accounts, s.of(d, in), k, n) {
+// reserveAnyway is hold for what is held whether there is room or not.
+func (d *accounts) reserveAnyway(h *quota.Holding, s *sessionAccount, in *Input, k quota.Kind, n int64) {
+	for !h.ChargeAnyway(d.Accounts, s.accountOf(d, in), k, n) {
 	}
 }
 
-// inTurn runs work when it is the turn of from. It reports false if there was no place in time, or ctx was done before;
+// runInTurn runs work when it is the turn of from. It reports false if there was no place in time, or ctx was done before;
 // a client that is alone waits for as long as it takes.
-func (d *accounts) inTurn(ctx context.Context, from *quota.Account, alone bool, work func()) bool {
+func (d *accounts) runInTurn(ctx context.Context, from *quota.Account, alone bool, work func()) bool {
 	wait, cancel := ctx, func() {}
 	if !alone {
 		wait, cancel = context.WithTimeout(ctx, limits.TurnWait.Value())
@@ -390,8 +390,8 @@ func (d *accounts) inTurn(ctx context.Context, from *quota.Account, alone bool, 
 	return true
 }
 
-// callHolds is what a call on a goroutine of its own holds, with its copy of the message.
-func callHolds(m *codec.Message, body []byte) int64 {
+// callMemory is what a call on a goroutine of its own holds, with its copy of the message.
+func callMemory(m *codec.Message, body []byte) int64 {
 	return quota.RequestBytes + int64(len(body)) + quota.ValueBytes*int64(m.Values)
 }
 
@@ -415,8 +415,8 @@ func (d *accounts) admitPending(tenant, address string) (*quota.Account, error) 
 // refusals sends the refusals of a node, and counts those by a limit.
 type refusals struct{ *limits.Log }
 
-// of is the refusal for err. It counts the limit, if that is the reason.
-func (rs refusals) of(err error) *refusal.Refusal {
+// refusalFor is the refusal for err. It counts the limit, if that is the reason.
+func (rs refusals) refusalFor(err error) *refusal.Refusal {
 	no, ok := errors.AsType[*refusal.Refusal](err)
 	switch {
 	case ok:
@@ -433,21 +433,21 @@ func (rs refusals) of(err error) *refusal.Refusal {
 	return no
 }
 
-// refuse refuses a request without a session, or one that was not begun.
-func (rs refusals) refuse(c answerer, err error, id []byte) { rs.of(err).Tell(c, id) }
+// refuseRequest refuses a request without a session, or one that was not begun.
+func (rs refusals) refuseRequest(c answerer, err error, id []byte) { rs.refusalFor(err).Tell(c, id) }
 
 // refuseInSession refuses a request of a session that was not begun, or was given up before anything was sent. The JSON-RPC error says
 // why and when to come back. The HTTP status is 200, because release 1.x of the Python SDK takes any status but 2xx and 404 for the
 // end of the connection, with all its calls.
 func (rs refusals) refuseInSession(c answerer, err error, id []byte) {
-	no := *rs.of(err)
+	no := *rs.refusalFor(err)
 	no.Status = 200
 	no.Tell(c, id)
 }
 
 // refuseBatch is refuseInSession for the requests of a batch: each has its error, in an array. If coming back would change nothing, the batch has one error with a status, like a single request.
 func (rs refusals) refuseBatch(c answerer, err error, ids iter.Seq[[]byte]) {
-	no := rs.of(err)
+	no := rs.refusalFor(err)
 	if no.After == 0 {
 		no.Tell(c, nil)
 		return

@@ -103,7 +103,7 @@ func (d *sessions) takeBatch(svc *Service, in *Input, principal any, m *codec.Me
 		if len(requests) > 0 {
 			n.refusals.refuseBatch(in.Conn, no, idsOf(requests))
 		} else {
-			n.refusals.refuse(in.Conn, no, nil)
+			n.refusals.refuseRequest(in.Conn, no, nil)
 		}
 		return
 	}
@@ -139,7 +139,7 @@ func counted(all []element) (requests []*element, others messages) {
 		if e := &all[i]; e.m.Kind == codec.Request {
 			requests = append(requests, e)
 		} else {
-			others.add(&e.m, len(e.raw))
+			others.addMessage(&e.m, len(e.raw))
 		}
 	}
 	return requests, others
@@ -165,7 +165,7 @@ func (s *sessionActor) runBatch(in *Input, principal any, requests []*element, b
 	for i, e := range requests {
 		r, err := s.admitRequest(in, &e.m, len(e.raw))
 		if err == nil {
-			n.accounts.holdAnyway(&r.memory, &s.sessionAccount, in, quota.Parked, callHolds(&e.m, e.raw))
+			n.accounts.reserveAnyway(&r.memory, &s.sessionAccount, in, quota.Parked, callMemory(&e.m, e.raw))
 			s.beginRequest(r, r.loggedWay(s, nil), &e.m, e.raw, (&Call{principal: principal, trace: in.Trace, attempt: 1, member: i}).withNeeds(in.Needs))
 			r.size = len(body)
 			r.joinBatch(st)

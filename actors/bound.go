@@ -199,11 +199,11 @@ func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message,
 	requests, others := counted(all)
 	for _, e := range requests {
 		if !l.countsAsCall(in, &e.m) {
-			others.add(&e.m, len(e.raw))
+			others.addMessage(&e.m, len(e.raw))
 		}
 	}
 	if no := n.accounts.chargeMessages(&s.sessionAccount, in, others); no != nil {
-		n.refusals.refuse(in.Conn, no, nil)
+		n.refusals.refuseRequest(in.Conn, no, nil)
 		return
 	}
 	gathered := &boundBatch{conn: l, open: len(requests)}
@@ -290,7 +290,7 @@ func (l *boundConn) takeStateless(in *Input, principal any, m *codec.Message, ra
 	case string(m.Method) == mcp.MethodSubscriptionsListen:
 		a.listen()
 	case !l.takeSlot(s.svc.Limits.StoreWait):
-		s.node.refusals.refuse(l, refusal.Of(limits.CallsPerSession.Row), m.ID)
+		s.node.refusals.refuseRequest(l, refusal.Of(limits.CallsPerSession.Row), m.ID)
 	case !a.accept():
 		l.freeSlot()
 	}
@@ -346,7 +346,7 @@ func (l *boundConn) startCall(in *Input, came answerer, reply replier, principal
 		return true
 	}
 	var held quota.Holding
-	if no := n.accounts.hold(&held, &s.sessionAccount, in, quota.Parked, callHolds(&m, body)); no != nil && !s.alone() {
+	if no := n.accounts.reserveMemory(&held, &s.sessionAccount, in, quota.Parked, callMemory(&m, body)); no != nil && !s.isAlone() {
 		l.freeSlot()
 		n.refusals.refuseInSession(reply, no, m.ID)
 		return true
@@ -367,7 +367,7 @@ func (l *boundConn) startCall(in *Input, came answerer, reply replier, principal
 			unknownConnection(came, m.ID)
 			return false
 		case errors.Is(err, session.ErrDuplicate): // the client would take an error with this id for the response to the first request
-			n.refusals.refuse(came, err, m.ID)
+			n.refusals.refuseRequest(came, err, m.ID)
 			return false
 		}
 		n.refusals.refuseInSession(reply, err, m.ID)

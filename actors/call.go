@@ -101,7 +101,7 @@ func (n *Node) NewCall(ctx context.Context, svc *Service, m *codec.Message, a Ap
 		c.token.Store(&token)
 	}
 	c.turn = func(work func() error) (err error) {
-		if n.accounts.inTurn(ctx, from, false, func() { err = work() }) {
+		if n.accounts.runInTurn(ctx, from, false, func() { err = work() }) {
 			return err
 		}
 		return Unavailable
@@ -169,7 +169,9 @@ func (c *Call) deniedAs(err *mcp.Error) *refusal.Refusal {
 }
 
 // Refuse counts a refusal of the call because of a limit, and returns the client's error.
-func (c *Call) Refuse(no *refusal.Refusal) *mcp.Error { return c.peer.node.refusals.of(no).MCP() }
+func (c *Call) Refuse(no *refusal.Refusal) *mcp.Error {
+	return c.peer.node.refusals.refusalFor(no).MCP()
+}
 
 // From is the address of the call's client, or the network of an IPv6 address, where its tenant is that of many; "" otherwise.
 func (c *Call) From() string { return c.from.From() }
@@ -303,7 +305,7 @@ func (c *Call) Turn(ctx context.Context, work func() error) (err error) {
 	if c.turn != nil {
 		return c.turn(work)
 	}
-	if c.r.node.accounts.inTurn(ctx, c.from, c.isAlone(), func() { err = work() }) {
+	if c.r.node.accounts.runInTurn(ctx, c.from, c.isAlone(), func() { err = work() }) {
 		return err
 	}
 	if ctx.Err() != nil {
@@ -322,13 +324,13 @@ func (c *Call) refundCall() {
 	case *sessionActor:
 		who.refundCall(r)
 	case *stateless:
-		r.node.accounts.giveBack(who.charged, &r.svc.Limits, c.from, who.charged.cost(c.msg, len(r.body)))
+		r.node.accounts.refundTokens(who.charged, &r.svc.Limits, c.from, who.charged.callCost(c.msg, len(r.body)))
 	}
 }
 
 // refundCall returns the tokens of a call that did not run.
 func (s *sessionActor) refundCall(r *requestActor) {
-	s.node.accounts.giveBack(&s.sessionAccount, &s.svc.Limits, r.from, s.cost(r.call.msg, len(r.body)))
+	s.node.accounts.refundTokens(&s.sessionAccount, &s.svc.Limits, r.from, s.callCost(r.call.msg, len(r.body)))
 }
 
 // isAlone reports whether the client has the process for itself.
@@ -337,7 +339,7 @@ func (c *Call) isAlone() bool {
 		return st.alone
 	}
 	s := c.peer.last.Load()
-	return s != nil && s.alone()
+	return s != nil && s.isAlone()
 }
 
 // Notify sends a notification on the call's stream, which makes the response a stream. It

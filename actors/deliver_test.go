@@ -216,7 +216,7 @@ func TestLetterWithoutRoom(t *testing.T) {
 		a, b := all[0], all[1]
 		few := a.accounts.limits
 		few.Bytes = 1 << 20
-		a.accounts.Accounts = quota.New(few.quota())
+		a.accounts.Accounts = quota.New(few.quotaLimits())
 		a.handler.f = asksForOne
 		session := a.begin("2025-11-25")
 		_, answer := a.asked(session, `"`+strings.Repeat("x", 1<<20)+`"`)

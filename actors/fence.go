@@ -334,7 +334,7 @@ func (s *streamActor) recordStored(m recordStored) {
 	if m.err != nil {
 		switch {
 		case s.att == nil:
-			s.node.refusals.of(m.err) // counts the refusal
+			s.node.refusals.refusalFor(m.err) // counts the refusal
 		case errors.Is(m.err, store.ErrNotFound): // the session's record
 			unknownSession(s.conn, s.callID())
 		default:
@@ -367,11 +367,11 @@ func (s *streamActor) recordStored(m recordStored) {
 
 // store stores the record of a new stream that newRecord has made and, beside it, the body of calls
 // that may run again. A refusal, err, comes as a message, too: the caller has not finished with the stream.
-func (s *streamActor) store(data, body []byte, stored charge, err error) {
+func (s *streamActor) store(data, body []byte, stored storeCharge, err error) {
 	go func() {
 		rev, failed := s.open(data, body, err)
 		if err == nil {
-			s.node.accounts.settle(stored, failed)
+			s.node.accounts.settleCharge(stored, failed)
 		}
 		_ = s.Post(recordStored{rev, failed})
 	}()
@@ -390,12 +390,12 @@ func (s *streamActor) open(data, body []byte, err error) (rev uint64, _ error) {
 
 // newRecord returns the record of a new stream as it is stored, and what is charged for it and its body, if there is
 // room for both. Otherwise the error is a refusal.
-func (s *streamActor) newRecord(body []byte) (data []byte, c charge, err error) {
+func (s *streamActor) newRecord(body []byte) (data []byte, c storeCharge, err error) {
 	if data, err = s.live.Encode(); err != nil {
 		return nil, c, err
 	}
-	c = charge{of: s.sess.billedAccount(), usage: int(store.EventBudget), in: store.EventBudget, bytes: int64(len(data) + len(body)), life: s.svc.recordTTL()}
-	if no := s.node.accounts.storable(c); no != nil {
+	c = storeCharge{of: s.sess.billedAccount(), usage: int(store.EventBudget), in: store.EventBudget, bytes: int64(len(data) + len(body)), life: s.svc.recordTTL()}
+	if no := s.node.accounts.chargeStore(c); no != nil {
 		return nil, c, refusal.Of(no)
 	}
 	return data, c, nil

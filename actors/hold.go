@@ -102,7 +102,7 @@ func (h *hold) charge(in *Input) bool {
 		h.release()
 		h.from = h.n.accounts.Of(in.Tenant, in.Address)
 		if gets := h.from.Held[heldGets].Add(1); quota.Over(gets+h.from.Held[heldStreams].Load(), h.n.accounts.limits.Principal.Streams) {
-			h.n.refusals.refuse(h, refusal.Of(limits.StreamsPerPrincipal.Row), nil)
+			h.n.refusals.refuseRequest(h, refusal.Of(limits.StreamsPerPrincipal.Row), nil)
 			return false
 		}
 	}

@@ -71,7 +71,7 @@ func (a *arrival) goOn(from *quota.Account, st *mrtr.State, x retriedRequest, su
 			switch {
 			case became == served:
 			case became == silent: // a second run while the first one waits would ask its client twice
-				n.accounts.giveBack(a.charged, &a.svc.Limits, from, a.charged.cost(m, len(a.body)))
+				n.accounts.refundTokens(a.charged, &a.svc.Limits, from, a.charged.callCost(m, len(a.body)))
 				refusal.Unavailable.Tell(a.to, m.ID)
 			case verdict == retryRefused:
 				badState(a.to, m.ID)
@@ -94,9 +94,9 @@ func (a *arrival) goOn(from *quota.Account, st *mrtr.State, x retriedRequest, su
 func (a *arrival) land(to store.Address) landed {
 	n, wait := a.n, a.svc.Limits.StoreWait
 	x := &landing{to: to, id: relay.NewID(), conn: a.on.exchangeOf(a), sess: a.sess, name: a.m.ID}
-	if !a.charged.alone() {
-		if no := n.accounts.hold(&x.held, a.charged, &a.in, quota.Queues, visitBytes); no != nil {
-			n.refusals.refuse(a.to, no, a.m.ID)
+	if !a.charged.isAlone() {
+		if no := n.accounts.reserveMemory(&x.held, a.charged, &a.in, quota.Queues, visitBytes); no != nil {
+			n.refusals.refuseRequest(a.to, no, a.m.ID)
 			return served
 		}
 		defer x.held.Free()
@@ -300,8 +300,8 @@ func (c overBound) runForward(a *arrival, f func(*arrival) bool) (begun bool) {
 	_ = codec.Scan(own.body, m, anyMessage) // no error: it was scanned before
 	own.m = m
 	var held quota.Holding
-	if !a.charged.alone() {
-		a.n.accounts.holdAnyway(&held, a.charged, &a.in, quota.Parked, callHolds(m, own.body))
+	if !a.charged.isAlone() {
+		a.n.accounts.reserveAnyway(&held, a.charged, &a.in, quota.Parked, callMemory(m, own.body))
 	}
 	c.l.calls.Go(func() {
 		defer held.Free()
@@ -368,9 +368,9 @@ func (d *relays) message(svc *Service, in *Input, principal any, m *codec.Messag
 	if !n.accounts.admitMessage(nil, in, m, len(body)) { // the other node charges it, too
 		return
 	}
-	from, no := n.accounts.enter(nil, in)
+	from, no := n.accounts.enterRequest(nil, in)
 	if from == nil {
-		n.refusals.refuse(in.Conn, no, m.ID)
+		n.refusals.refuseRequest(in.Conn, no, m.ID)
 		return
 	}
 	defer n.accounts.Leave(from)

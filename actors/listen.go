@@ -145,9 +145,9 @@ func (a *arrival) listen() {
 		refusal.DuplicateID.Tell(a.to, m.ID)
 		return
 	}
-	cost := a.charged.cost(m, len(a.body))
-	if no := n.accounts.charge(a.charged, &a.in, rateOfCalls, cost); no != nil {
-		n.refusals.refuse(a.to, no, m.ID)
+	cost := a.charged.callCost(m, len(a.body))
+	if no := n.accounts.chargeTokens(a.charged, &a.in, rateOfCalls, cost); no != nil {
+		n.refusals.refuseRequest(a.to, no, m.ID)
 		return
 	}
 	id := requestMeta{first: bytes.Clone(m.Meta)}
@@ -168,11 +168,11 @@ func (a *arrival) listen() {
 	// What is decoded of a filter is counted before, and what it really holds afterwards.
 	room := func(bytes int64) bool {
 		held.Reset()
-		no := n.accounts.hold(&held, a.charged, &a.in, quota.Listeners, bytes)
-		if no == nil || a.charged.alone() {
+		no := n.accounts.reserveMemory(&held, a.charged, &a.in, quota.Listeners, bytes)
+		if no == nil || a.charged.isAlone() {
 			return true
 		}
-		n.refusals.refuse(a.to, no, m.ID)
+		n.refusals.refuseRequest(a.to, no, m.ID)
 		return false
 	}
 	decoded := listenerBytes + decodedFilter*int64(len(m.Params))
@@ -180,10 +180,10 @@ func (a *arrival) listen() {
 		return
 	}
 	turn := func(work func() error) (err error) {
-		if n.accounts.inTurn(n.base, from, a.charged.alone(), func() { err = work() }) {
+		if n.accounts.runInTurn(n.base, from, a.charged.isAlone(), func() { err = work() }) {
 			return err
 		}
-		n.accounts.giveBack(a.charged, &svc.Limits, from, cost)
+		n.accounts.refundTokens(a.charged, &svc.Limits, from, cost)
 		return Unavailable
 	}
 	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait+limits.TurnWait.Value())

@@ -289,10 +289,10 @@ func badState(to answerer, id []byte) {
 // retry takes a request that is sent again with the input that its call asked for.
 func (a *arrival) retry() (begun bool) {
 	n, m := a.n, a.m
-	cost := a.charged.cost(m, len(a.body))
-	from, no := n.accounts.admit(a.charged, &a.svc.Limits, &a.in, cost) // first, because opening a state may read the store
+	cost := a.charged.callCost(m, len(a.body))
+	from, no := n.accounts.admitRequest(a.charged, &a.svc.Limits, &a.in, cost) // first, because opening a state may read the store
 	if from == nil {
-		n.refusals.refuse(a.to, no, m.ID)
+		n.refusals.refuseRequest(a.to, no, m.ID)
 		return false
 	}
 	st, err := n.mrtr.openState(a.svc.ID, a.in.Tenant, m, time.Now())
@@ -306,7 +306,7 @@ func (a *arrival) retry() (begun bool) {
 	switch {
 	case errors.Is(err, store.ErrUnavailable):
 		n.log.Warn("requestState not readable", "error", err)
-		n.accounts.giveBack(a.charged, &a.svc.Limits, from, cost) // the failure is not the client's
+		n.accounts.refundTokens(a.charged, &a.svc.Limits, from, cost) // the failure is not the client's
 		refusal.Unavailable.Tell(a.to, m.ID)
 	case err != nil:
 		badState(a.to, m.ID)
@@ -356,7 +356,7 @@ func (a *arrival) runAgain(from *quota.Account, st *mrtr.State, sum mrtr.Digest,
 	var x roundTrip
 	r, err := a.n.mrtr.Obtain(st.Park, func() (r *requestActor, _ error) {
 		r, x = a.begin(from, true)
-		a.n.accounts.holdAnyway(&r.memory, a.charged, &a.in, quota.Parked, callHolds(a.m, a.body))
+		a.n.accounts.reserveAnyway(&r.memory, a.charged, &a.in, quota.Parked, callMemory(a.m, a.body))
 		r.call.attempt = 2
 		r.call.Need(st.Scopes)
 		r.stateless.Given = st.Answers()
@@ -392,7 +392,7 @@ func (r *requestActor) concludeCall(rest []byte) {
 	st, held := r.stateless, new(quota.Holding)
 	if !st.alone {
 		in := &Input{Tenant: st.peer.key.Tenant, Address: st.address}
-		if no := r.node.accounts.hold(held, nil, in, quota.Parked, outcomeBytes+int64(len(p.outcome))); no != nil {
+		if no := r.node.accounts.reserveMemory(held, nil, in, quota.Parked, outcomeBytes+int64(len(p.outcome))); no != nil {
 			return // as if there were too many
 		}
 		if !held.Spare() { // The client's next request needs the room more.

@@ -289,19 +289,19 @@ type TaskCharge struct {
 	Kept            time.Duration
 }
 
-func (t TaskAccounts) charge(c TaskCharge) charge {
-	return charge{of: t.a.Of(c.Tenant, c.Address), in: store.TaskBudget, bytes: int64(c.Bytes), life: c.Kept}
+func (t TaskAccounts) chargeOf(c TaskCharge) storeCharge {
+	return storeCharge{of: t.a.Of(c.Tenant, c.Address), in: store.TaskBudget, bytes: int64(c.Bytes), life: c.Kept}
 }
 
 // Charge charges a client for what a task of it is about to store. It returns the limit that leaves no room, and charges nothing then; with
 // must it charges it all the same. The caller calls Settle.
 func (t TaskAccounts) Charge(of TaskCharge, must bool) (no *limits.Row) {
-	c := t.charge(of)
+	c := t.chargeOf(of)
 	if !must {
-		return t.a.storable(c)
+		return t.a.chargeStore(c)
 	}
-	t.a.way[c.in].Add(c.bytes)
-	c.add(c.bytes)
+	t.a.storing[c.in].Add(c.bytes)
+	c.addBytes(c.bytes)
 	return nil
 }
 
@@ -311,7 +311,7 @@ func (t TaskAccounts) Settle(of TaskCharge, stored bool) {
 	if !stored {
 		err = store.ErrRetry
 	}
-	t.a.settle(t.charge(of), err)
+	t.a.settleCharge(t.chargeOf(of), err)
 }
 
 // Return gives back the charge for what is stored no more.

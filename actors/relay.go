@@ -175,15 +175,15 @@ func (c *coming) enters(l *store.Letter, size int) bool {
 	a := &c.node.accounts
 	var no *refusal.Refusal
 	if c.kind != exchangeLetter {
-		c.from, no = a.enter(nil, &c.in)
+		c.from, no = a.enterRequest(nil, &c.in)
 	}
 	if no == nil {
-		if no = a.hold(&c.held, nil, &c.in, quota.Bodies, quota.RequestBytes+int64(size)); no == nil {
+		if no = a.reserveMemory(&c.held, nil, &c.in, quota.Bodies, quota.RequestBytes+int64(size)); no == nil {
 			return true
 		}
 		c.leave()
 	}
-	c.node.refusals.refuse(c.answerer(l), no, c.head.ID)
+	c.node.refusals.refuseRequest(c.answerer(l), no, c.head.ID)
 	return false
 }
 
@@ -249,7 +249,7 @@ func (c *coming) arrive(l *store.Letter) {
 	}
 	if len(body) <= limits.TurnBytes.Value() {
 		read()
-	} else if !c.node.accounts.inTurn(c.node.base, from, false, read) {
+	} else if !c.node.accounts.runInTurn(c.node.base, from, false, read) {
 		c.leave()
 		replyTo(l, tryAgain, nil)
 		return
@@ -296,7 +296,7 @@ const visitBytes = 4 << 10
 // visit begins the exchange of a request. At most about most bytes wait for the other node.
 func (d *relays) visit(key relayKey, in *Input, most int) *visit {
 	v := &visit{key: key}
-	d.node.accounts.holdAnyway(&v.held, nil, in, quota.Queues, visitBytes)
+	d.node.accounts.reserveAnyway(&v.held, nil, in, quota.Queues, visitBytes)
 	v.Far = relay.NewFar(key.id, &v.held, most, func(letter []byte) { d.node.fleet.send(key.from, exchangeFrame, packet(letter)) }, func() {
 		d.far.Drop(key, v)
 		v.held.Free()

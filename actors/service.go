@@ -385,9 +385,9 @@ func (l *Listening) wants(method string) bool {
 // ErrSessionEnded is the cause when the client deleted the session.
 var ErrSessionEnded = errors.New("the session has ended")
 
-// A charge is bytes that are stored for a client for as long as life. They count as on their way from storable until settle: the
+// A storeCharge is bytes that are stored for a client for as long as life. They count as on their way from chargeStore until settleCharge: the
 // store does not know of them yet, and others that come meanwhile must not count on the same room.
-type charge struct {
+type storeCharge struct {
 	of    *quota.Account
 	usage int // of the account: a budget, or usedFresh
 	in    store.Budget
@@ -395,22 +395,22 @@ type charge struct {
 	life  time.Duration
 }
 
-// storable charges bytes that are about to be stored, or returns the limit that leaves no room for them. A store that is nearly full takes
-// nothing new, so that existing sessions and streams can go on. The caller calls settle.
-func (d *accounts) storable(c charge) (no *limits.Row) {
+// chargeStore charges bytes that are about to be stored, or returns the limit that leaves no room for them. A store that is nearly full takes
+// nothing new, so that existing sessions and streams can go on. The caller calls settleCharge.
+func (d *accounts) chargeStore(c storeCharge) (no *limits.Row) {
 	// One after the other: no two of them take the same room, and what is refused is never counted, which might have others refused.
 	d.deciding[c.in].Lock()
 	defer d.deciding[c.in].Unlock()
-	no = d.room(c, d.way[c.in].Load(), storedFor(c.of, c.in))
+	no = d.decideCharge(c, d.storing[c.in].Load(), storedFor(c.of, c.in))
 	if no == nil {
-		d.way[c.in].Add(c.bytes)
-		c.add(c.bytes)
+		d.storing[c.in].Add(c.bytes)
+		c.addBytes(c.bytes)
 	}
 	return no
 }
 
-// room decides on a charge beside the bytes on their way and those that the client has in the budget.
-func (d *accounts) room(c charge, way, mine int64) *limits.Row {
+// decideCharge decides on a charge beside the bytes on their way and those that the client has in the budget.
+func (d *accounts) decideCharge(c storeCharge, way, mine int64) *limits.Row {
 	used, limit := d.store.Use(c.in)
 	if c.in == store.EventBudget {
 		way += d.BytesOf(quota.Waiting) / 2 // it is in memory as events and as appends
@@ -418,16 +418,16 @@ func (d *accounts) room(c charge, way, mine int64) *limits.Row {
 	return noRoom[quota.FairStore(used+way, mine, c.bytes, limit, limits.StoreShare.Value())]
 }
 
-// settle says what became of bytes that were charged: they are stored, or err says why not. What is certainly not stored is given back.
-func (d *accounts) settle(c charge, err error) {
-	d.way[c.in].Add(-c.bytes)
+// settleCharge says what became of bytes that were charged: they are stored, or err says why not. What is certainly not stored is given back.
+func (d *accounts) settleCharge(c storeCharge, err error) {
+	d.storing[c.in].Add(-c.bytes)
 	if err != nil && !errors.Is(err, store.ErrUnavailable) {
-		c.add(-c.bytes)
+		c.addBytes(-c.bytes)
 	}
 }
 
-// add counts bytes more for the client; a negative number gives them back.
-func (c charge) add(bytes int64) {
+// addBytes counts bytes more for the client; a negative number gives them back.
+func (c storeCharge) addBytes(bytes int64) {
 	if c.in == store.TaskBudget {
 		c.of.Lasting.Add(time.Now(), bytes, c.life)
 		return
@@ -461,20 +461,20 @@ func storedFor(a *quota.Account, b store.Budget) int64 {
 	return n
 }
 
-// session is the charge for the record of a session, of size bytes, for as long as it lasts.
-func (d *accounts) session(in *Input, rec *session.Record, l *session.Lifetime, size int) charge {
-	c := charge{of: d.Of(in.Tenant, in.Address), usage: int(store.SessionBudget), in: store.SessionBudget, bytes: int64(size), life: l.Idle}
+// sessionCharge is the charge for the record of a session, of size bytes, for as long as it lasts.
+func (d *accounts) sessionCharge(in *Input, rec *session.Record, l *session.Lifetime, size int) storeCharge {
+	c := storeCharge{of: d.Of(in.Tenant, in.Address), usage: int(store.SessionBudget), in: store.SessionBudget, bytes: int64(size), life: l.Idle}
 	if rec.Fresh {
 		c.usage, c.life = usedFresh, l.Fresh
 	}
 	return c
 }
 
-// gone returns the charge for a session that is no longer stored, or no longer as rec has it.
-func (d *accounts) gone(in *Input, rec *session.Record, l *session.Lifetime) {
+// returnSession returns the charge for a session that is no longer stored, or no longer as rec has it.
+func (d *accounts) returnSession(in *Input, rec *session.Record, l *session.Lifetime) {
 	if data, err := codec.Marshal(rec); err == nil {
-		c := d.session(in, rec, l, len(data))
-		c.add(-c.bytes)
+		c := d.sessionCharge(in, rec, l, len(data))
+		c.addBytes(-c.bytes)
 	}
 }
 
@@ -486,14 +486,14 @@ func (d *accounts) nearFull(b store.Budget) bool {
 // nearlyAll reports whether nine tenths of a budget are in use; a limit of 0 means unknown.
 func nearlyAll(used, limit int64) bool { return limit > 0 && used > limit/10*9 }
 
-// quota returns the limits of l as internal/quota takes them.
-func (l NodeLimits) quota() quota.Limits {
+// quotaLimits returns the limits of l as internal/quota takes them.
+func (l NodeLimits) quotaLimits() quota.Limits {
 	p := &l.Principal
 	return quota.Limits{Weights: l.Weights, Places: l.Calls, Each: p.Calls, Accounts: l.Accounts, Bytes: l.Bytes, Held: [quota.Counts]int{heldStreams: p.Streams, heldPending: p.Pending}, Rates: [quota.Rates]quota.Rate{
 		rateOfCalls:    {PerSecond: p.Rate, Burst: p.Burst},
-		rateOfSessions: {PerSecond: perSession * float64(p.Sessions) / time.Hour.Seconds(), Burst: times(perSession, p.Sessions)},
-		rateOfMessages: {PerSecond: perCall * p.Rate, Burst: times(perCall, p.Burst)},
-		rateOfFailures: l.failures(),
+		rateOfSessions: {PerSecond: perSession * float64(p.Sessions) / time.Hour.Seconds(), Burst: timesCapped(perSession, p.Sessions)},
+		rateOfMessages: {PerSecond: perCall * p.Rate, Burst: timesCapped(perCall, p.Burst)},
+		rateOfFailures: l.failureRate(),
 	}}
 }
 
@@ -503,13 +503,13 @@ const rateOfFailures = rateOfMessages + 1
 // Failures is the bucket of a for access tokens that were looked at in vain.
 func Failures(a *quota.Account) quota.Bucket { return a.Buckets[rateOfFailures] }
 
-// failures is the rate of access tokens that are looked at in vain: ten seconds' worth may come at once. Without one no account has a bucket.
-func (l NodeLimits) failures() quota.Rate {
+// failureRate is the rate of access tokens that are looked at in vain: ten seconds' worth may come at once. Without one no account has a bucket.
+func (l NodeLimits) failureRate() quota.Rate {
 	if l.AuthFailures <= 0 {
 		return quota.Rate{}
 	}
 	return quota.Rate{PerSecond: l.AuthFailures, Burst: max(1, int(10*l.AuthFailures))}
 }
 
-// times is by * n, or the most that an int holds.
-func times(by, n int) int { return by * min(n, math.MaxInt/by) }
+// timesCapped is by * n, or the most that an int holds.
+func timesCapped(by, n int) int { return by * min(n, math.MaxInt/by) }

@@ -67,7 +67,7 @@ func (d *sessions) checkFound(in *Input, id []byte, s *sessionActor, err error) 
 		if id != nil {
 			n.refusals.refuseInSession(in.Conn, err, id)
 		} else {
-			n.refusals.refuse(in.Conn, err, nil)
+			n.refusals.refuseRequest(in.Conn, err, nil)
 		}
 		return nil
 	default:
@@ -184,10 +184,10 @@ func (d *sessions) loadSession(ctx context.Context, svc *Service, key SessionKey
 func (d *sessions) reserveMemory(rec *session.Record, key SessionKey, in *Input) (*quota.Holding, *refusal.Refusal) {
 	held := new(quota.Holding)
 	if in == nil {
-		d.node.accounts.holdAnyway(held, nil, &Input{Tenant: key.Tenant}, quota.Sessions, recordMemory(rec))
+		d.node.accounts.reserveAnyway(held, nil, &Input{Tenant: key.Tenant}, quota.Sessions, recordMemory(rec))
 		return held, nil
 	}
-	return held, d.node.accounts.hold(held, nil, in, quota.Sessions, recordMemory(rec))
+	return held, d.node.accounts.reserveMemory(held, nil, in, quota.Sessions, recordMemory(rec))
 }
 
 // recordMemory is what a session with this record holds in memory.
@@ -219,13 +219,13 @@ func (d *sessions) createSession(ctx context.Context, svc *Service, in *Input, s
 	if no != nil {
 		return nil, no
 	}
-	stored := n.accounts.session(in, &rec, &svc.Limits.Session, len(data))
-	if no := n.accounts.storable(stored); no != nil {
+	stored := n.accounts.sessionCharge(in, &rec, &svc.Limits.Session, len(data))
+	if no := n.accounts.chargeStore(stored); no != nil {
 		held.Free()
 		return nil, refusal.Of(no)
 	}
 	rev, err := n.store.Create(ctx, key.recordKey(), data, rec.Expires.Sub(n.store.Now()))
-	n.accounts.settle(stored, err)
+	n.accounts.settleCharge(stored, err)
 	if err != nil {
 		held.Free()
 		return nil, fmt.Errorf("actors: create session: %w", err)
@@ -288,8 +288,8 @@ func (n *Node) Delete(svc *Service, in *Input) {
 		return
 	}
 	if first { // false if another DELETE was quicker
-		n.accounts.forgive(in, perSession-1)
-		n.accounts.gone(in, &s.view.Load().rec, &svc.Limits.Session)
+		n.accounts.refundSession(in, perSession-1)
+		n.accounts.returnSession(in, &s.view.Load().rec, &svc.Limits.Session)
 	}
 	in.Conn.Answer(200, nil)
 }
@@ -396,25 +396,25 @@ func (d *sessions) initializeSession(svc *Service, in *Input, m *codec.Message, 
 		return
 	}
 	if !n.accounts.admitMessage(nil, in, m, size) {
-		n.accounts.forgive(in, perSession)
+		n.accounts.refundSession(in, perSession)
 		return
 	}
 	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
 	defer cancel()
 	set, result, rerr := svc.Handler.Initialize(withOwner(ctx, in.Principal), m.Params)
 	if rerr != nil {
-		n.accounts.forgive(in, perSession)
+		n.accounts.refundSession(in, perSession)
 		in.Conn.Answer(protocol.HTTPStatus(rerr, 0), codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, rerr.Data))
 		return
 	}
 	s, err := n.sessions.createSession(ctx, svc, in, set)
 	if no, limited := errors.AsType[*refusal.Refusal](err); limited {
-		n.accounts.forgive(in, perSession)
-		n.refusals.refuse(in.Conn, no, m.ID)
+		n.accounts.refundSession(in, perSession)
+		n.refusals.refuseRequest(in.Conn, no, m.ID)
 		return
 	}
 	if err != nil {
-		n.accounts.forgive(in, perSession)
+		n.accounts.refundSession(in, perSession)
 		n.log.Warn("session not created", "error", err)
 		refusal.Unavailable.Tell(in.Conn, m.ID)
 		return
@@ -457,7 +457,7 @@ func (s *sessionActor) admitRequest(in *Input, m *codec.Message, size int) (*req
 	if tooLong(m) {
 		return nil, refusal.LongToken
 	}
-	a, no := s.node.accounts.admit(&s.sessionAccount, &s.svc.Limits, in, s.cost(m, size))
+	a, no := s.node.accounts.admitRequest(&s.sessionAccount, &s.svc.Limits, in, s.callCost(m, size))
 	if a == nil {
 		return nil, no
 	}

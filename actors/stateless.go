@@ -154,10 +154,10 @@ func (a *arrival) accept() (begun bool) {
 	case m.State != nil && Asks(m.Method):
 		return a.retry()
 	}
-	cost := a.charged.cost(m, len(a.body))
-	from, no := n.accounts.admit(a.charged, &a.svc.Limits, &a.in, cost)
+	cost := a.charged.callCost(m, len(a.body))
+	from, no := n.accounts.admitRequest(a.charged, &a.svc.Limits, &a.in, cost)
 	if from == nil {
-		n.refusals.refuse(a.to, no, m.ID)
+		n.refusals.refuseRequest(a.to, no, m.ID)
 		return false
 	}
 	given, err := mrtr.Responses(m, nil)
@@ -168,11 +168,11 @@ func (a *arrival) accept() (begun bool) {
 	}
 	apart := !a.on.runsInline() || a.svc.Handler.MayAsk(m.Method, m.Name)
 	var held quota.Holding
-	if apart && !a.charged.alone() {
-		if no := n.accounts.hold(&held, a.charged, &a.in, quota.Parked, callHolds(m, a.body)); no != nil {
-			n.accounts.giveBack(a.charged, &a.svc.Limits, from, cost)
+	if apart && !a.charged.isAlone() {
+		if no := n.accounts.reserveMemory(&held, a.charged, &a.in, quota.Parked, callMemory(m, a.body)); no != nil {
+			n.accounts.refundTokens(a.charged, &a.svc.Limits, from, cost)
 			n.accounts.Leave(from)
-			n.refusals.refuse(a.to, no, m.ID)
+			n.refusals.refuseRequest(a.to, no, m.ID)
 			return false
 		}
 	}
@@ -197,7 +197,7 @@ func (a *arrival) begin(from *quota.Account, apart bool) (r *requestActor, x rou
 		meta = bytes.Clone(m.Meta) // copied because the peer may be used after the call
 	}
 	r = a.n.calls.takeActor(from)
-	s := &stateless{generation: r.generation, alone: a.charged.alone(), charged: a.charged, address: a.in.Address, meta: requestMeta{first: meta}}
+	s := &stateless{generation: r.generation, alone: a.charged.isAlone(), charged: a.charged, address: a.in.Address, meta: requestMeta{first: meta}}
 	s.meta.now.Store(&s.meta.first)
 	s.peer = Peer{node: a.n, svc: a.svc, key: SessionKey{Tenant: a.in.Tenant, Server: a.svc.ID}, who: &s.meta}
 	r.stateless = s
@@ -227,7 +227,7 @@ func (a *arrival) run(r *requestActor, x roundTrip) {
 	r.stateless.served.watchConn()
 	if err := r.enterTable(r.svc.Limits.PerSession); err != nil {
 		r.cancel(err)
-		a.n.refusals.refuse(a.to, err, r.id)
+		a.n.refusals.refuseRequest(a.to, err, r.id)
 		r.way.endDelivery(cancelled, r.id)
 		r.stateless.served.releaseExchange()
 		r.hideFromRetries()
@@ -243,7 +243,7 @@ func (a *arrival) run(r *requestActor, x roundTrip) {
 	x.awaitResponse()
 }
 
-// serveStateless is serve for a stateless request.
+// serveStateless is serveRequest for a stateless request.
 func (r *requestActor) serveStateless() { r.serveThen((*requestActor).leaveStateless) }
 
 // leaveStateless lets go of the exchange of a request that has its response, and releases the actor.

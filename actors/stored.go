@@ -74,10 +74,10 @@ func (s *sessionActor) noteFirstMessage(in *Input) (there bool) {
 	switch {
 	case err == nil && first:
 		n, now := s.node, s.view.Load().rec
-		n.accounts.gone(in, &before, &s.svc.Limits.Session)
+		n.accounts.returnSession(in, &before, &s.svc.Limits.Session)
 		if data, err := now.Encode(); err == nil {
-			c := n.accounts.session(in, &now, &s.svc.Limits.Session, len(data))
-			c.add(c.bytes)
+			c := n.accounts.sessionCharge(in, &now, &s.svc.Limits.Session, len(data))
+			c.addBytes(c.bytes)
 		}
 	case errors.Is(err, store.ErrNotFound): // deleted elsewhere
 		s.endWithoutRecord()
@@ -288,14 +288,14 @@ type naming struct {
 // data is the stream's record, unless err says why the stream may not begin. If the process is
 // lost in between, the old stream is still the session's; the new one is unknown and expires.
 // The client learns of the stream last: any event id that it has is of a stream that was named.
-func (s *sessionActor) storeStandalone(st *streamActor, data []byte, stored charge, err error) (of naming) {
+func (s *sessionActor) storeStandalone(st *streamActor, data []byte, stored storeCharge, err error) (of naming) {
 	n := s.node
 	ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
 	defer cancel()
 	var rev uint64
 	if err == nil {
 		rev, err = n.store.OpenStream(ctx, st.path, data, nil, s.svc.recordTTL())
-		n.accounts.settle(stored, err)
+		n.accounts.settleCharge(stored, err)
 	}
 	if err == nil && !st.Stopped() {
 		of = s.nameStandalone(ctx, st)

@@ -390,7 +390,7 @@ func (s *streamActor) refuseStart(err error) {
 	}
 	switch calls := s.rec.Calls; len(calls) {
 	case 0:
-		s.node.refusals.refuse(s.conn, err, nil)
+		s.node.refusals.refuseRequest(s.conn, err, nil)
 	case 1:
 		s.node.refusals.refuseInSession(s.conn, err, calls[0].ID)
 	default:

@@ -331,7 +331,7 @@ func (s *sessionActor) rerunCall(w *streamActor, c record.Call, body []byte, j *
 	if len(w.rec.Principal) > 0 {
 		call.principal = json.RawMessage(w.rec.Principal)
 	}
-	r.memory.ChargeAnyway(n.accounts.Accounts, r.from, quota.Parked, callHolds(&m, body)) // r.from counts the call, so it is not dropped
+	r.memory.ChargeAnyway(n.accounts.Accounts, r.from, quota.Parked, callMemory(&m, body)) // r.from counts the call, so it is not dropped
 	s.beginRequest(r, r.loggedWay(s, nil), &m, body, call)
 	r.notified = j.sent.Messages
 	if j.sent.Progressed {
