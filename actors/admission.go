@@ -105,7 +105,7 @@ func newAccounts(l NodeLimits, rs refusals, store store.Store) accounts {
 var noPlace = [...]*limits.Row{quota.Full: limits.CallsPerNode.Row, quota.OverShare: limits.NodeShare.Row, quota.OverLimit: limits.CallsPerPrincipal.Row}
 
 // admitRequest counts a request that costs tokens, or says why it may not run now. The caller calls Leave
-// for an admitted request, and giveBack too if it does not run after all.
+// for an admitted request, and refundTokens too if it does not run after all.
 func (d *accounts) admitRequest(s *sessionAccount, l *Limits, in *Input, cost int) (*quota.Account, *refusal.Refusal) {
 	a, no := d.enterRequest(s, in)
 	if a != nil {
@@ -178,7 +178,7 @@ func (d *accounts) spendTokens(s *sessionAccount, l *Limits, a *quota.Account, c
 	return nil
 }
 
-// refundTokens returns the tokens that spend took for a request.
+// refundTokens returns the tokens that spendTokens took for a request.
 func (d *accounts) refundTokens(s *sessionAccount, l *Limits, a *quota.Account, cost int) {
 	if cost == 0 {
 		return
@@ -365,7 +365,7 @@ func (d *accounts) reserveMemory(h *quota.Holding, s *sessionAccount, in *Input,
 	}
 }
 
-// reserveAnyway is hold for what is held whether there is room or not.
+// reserveAnyway is reserveMemory for what is held whether there is room or not.
 func (d *accounts) reserveAnyway(h *quota.Holding, s *sessionAccount, in *Input, k quota.Kind, n int64) {
 	for !h.ChargeAnyway(d.Accounts, s.accountOf(d, in), k, n) {
 	}

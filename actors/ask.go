@@ -84,7 +84,7 @@ func (s *sessionActor) askClient(ctx context.Context, c *Call, qs []Question) ([
 
 // askCommon asks one question whose answer may be kept.
 func (s *sessionActor) askCommon(ctx context.Context, c *Call, qs []Question, uses []int, i int) (Answer, error) {
-	return s.sharedAnswer().share(ctx, c.ctx, qs[i].Keep, func() (Answer, error) {
+	return s.sharedAnswer().askShared(ctx, c.ctx, qs[i].Keep, func() (Answer, error) {
 		answers := make([]Answer, len(qs))
 		err := s.askOwn(ctx, c, qs, uses, []int{i}, answers)
 		return answers[i], err
@@ -103,9 +103,9 @@ func (s *sessionActor) askOwn(ctx context.Context, c *Call, qs []Question, uses,
 			switch {
 			case x == nil:
 			case qs[i].Late != nil && c.abandonsQuestion(err):
-				n.pending.linger(x, qs[i].Late)
+				n.pending.keepOpen(x, qs[i].Late)
 			default:
-				n.pending.close(x)
+				n.pending.closeQuestion(x)
 			}
 		}
 	}()
@@ -123,7 +123,7 @@ func (s *sessionActor) askOwn(ctx context.Context, c *Call, qs []Question, uses,
 		if !begun {
 			on, begun = c.becomeStream(), true
 		}
-		x, err := n.pending.of(s, on, &q)
+		x, err := n.pending.openQuestion(s, on, &q)
 		if err != nil {
 			c.withdrawQuestions(qs, waiting, "no longer needed")
 			return err
@@ -194,7 +194,7 @@ func (c *Call) becomeStream() *streamActor {
 // withdrawQuestions tells the client that the questions of qs that are open need no answer.
 func (c *Call) withdrawQuestions(qs []Question, open []*pendingRequest, why string) {
 	for i, x := range open {
-		if x == nil || qs[i].Late != nil || !c.peer.node.pending.close(x) {
+		if x == nil || qs[i].Late != nil || !c.peer.node.pending.closeQuestion(x) {
 			continue
 		}
 		data := codec.AppendNotification(nil, "notifications/cancelled", cancelParams(x, why))
@@ -224,7 +224,7 @@ func (c *Call) Place() (giveBack func(), err error) {
 	if !ok {
 		return nil, ErrNoStream
 	}
-	return c.peer.node.pending.place(s, c.attempt > 1)
+	return c.peer.node.pending.takePlace(s, c.attempt > 1)
 }
 
 // Wait waits for a time, or until hint has a value; hint may be nil. It fails as Ask does when the client can answer no
@@ -257,7 +257,7 @@ func (c *Call) Recorded(key string) bool { return c.journal.hasQuestion(key, 1) 
 // the session's standalone stream. It never waits, and is lost where there is neither.
 func (c *Call) Order(method string, params []byte) {
 	n := c.peer.node
-	entry := stream.Entry{Kind: stream.Message, Data: codec.AppendRequest(nil, []byte(n.pending.unheard()), method, params)}
+	entry := stream.Entry{Kind: stream.Message, Data: codec.AppendRequest(nil, []byte(n.pending.orderID()), method, params)}
 	instead := func() {
 		ctx, cancel := context.WithTimeout(n.base, c.peer.svc.Limits.StoreWait)
 		defer cancel()
@@ -284,7 +284,7 @@ func (p *Peer) Ask(ctx context.Context, q Question) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	return s.sharedAnswer().share(ctx, p.node.base, q.Keep, func() (Answer, error) { return p.askClient(ctx, q) })
+	return s.sharedAnswer().askShared(ctx, p.node.base, q.Keep, func() (Answer, error) { return p.askClient(ctx, q) })
 }
 
 func (p *Peer) askClient(ctx context.Context, q Question) (Answer, error) {
@@ -292,11 +292,11 @@ func (p *Peer) askClient(ctx context.Context, q Question) (Answer, error) {
 		return Answer{}, err
 	}
 	n := p.node
-	x, err := n.pending.of(p.last.Load(), nil, &q)
+	x, err := n.pending.openQuestion(p.last.Load(), nil, &q)
 	if err != nil {
 		return Answer{}, err
 	}
-	defer n.pending.close(x)
+	defer n.pending.closeQuestion(x)
 	entry := stream.Entry{Kind: stream.Request, Meta: record.AppendAsked(record.Question{ID: x.id, Key: q.Key}), Data: codec.AppendRequest(nil, []byte(x.id), q.Method, q.Params)}
 	if err := p.sendMessage(ctx, entry); err != nil {
 		return Answer{}, err
@@ -322,7 +322,7 @@ func (p *Peer) askClient(ctx context.Context, q Question) (Answer, error) {
 
 // withdrawQuestion tells the client, if it listens here, that x needs no answer.
 func (p *Peer) withdrawQuestion(x *pendingRequest, why string) {
-	if p.node.pending.close(x) {
+	if p.node.pending.closeQuestion(x) {
 		p.Push("notifications/cancelled", cancelParams(x, why))
 	}
 }

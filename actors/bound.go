@@ -237,8 +237,8 @@ func (l *boundConn) takeMessage(in *Input, came answerer, reply replier, princip
 	case codec.Notification:
 		l.takeNotification(m, until)
 	default:
-		if x, journal, ok := l.sess.node.pending.find(l.sess.key, string(m.ID)); ok {
-			_, _ = l.sess.node.pending.receive(x, journal, m) // cannot fail, as nothing of a bound session is stored
+		if x, journal, ok := l.sess.node.pending.findQuestion(l.sess.key, string(m.ID)); ok {
+			_, _ = l.sess.node.pending.receiveAnswer(x, journal, m) // cannot fail, as nothing of a bound session is stored
 		}
 	}
 	return true

@@ -455,7 +455,7 @@ func (f *fleet) receiveAnswer(l *store.Letter) {
 	f.aside(l, func() {
 		there := a.Stream.ID == ""
 		w, here := n.streams.Current(a.Stream) // a takeover enters the questions before its stream is found
-		open, err := n.pending.take(a.Stream.Session, m)
+		open, err := n.pending.giveAnswer(a.Stream.Session, m)
 		if err == nil && !open && here && !w.Stopped() {
 			ctx, cancel := context.WithTimeout(n.base, w.svc.Limits.StoreWait)
 			there, err = n.streams.stillWrites(ctx, w)

@@ -163,7 +163,7 @@ func (h *heart) pingClient(c pinged, s *sessionActor, now time.Time) {
 	switch p.nextAction(now, s.svc.Limits.PingEvery, answered) {
 	case pingNow:
 		h.forgetPing(p)
-		p.asked = n.pending.ping(s.key)
+		p.asked = n.pending.openPing(s.key)
 		c.Ask(codec.AppendRequest(nil, []byte(p.asked.id), mcp.MethodPing, nil), now)
 	case pingGone:
 		n.lostPings.Add(1)
@@ -174,7 +174,7 @@ func (h *heart) pingClient(c pinged, s *sessionActor, now time.Time) {
 
 func (h *heart) forgetPing(p *pinger) {
 	if p.asked != nil {
-		h.node.pending.close(p.asked)
+		h.node.pending.closeQuestion(p.asked)
 		p.asked = nil
 	}
 }
@@ -202,12 +202,12 @@ func (h *heart) pingAll(streams []*attached, links []*boundConn, now time.Time) 
 	}
 }
 
-// ping enters a question that no account counts.
-func (q *pendingRequests) ping(s SessionKey) *pendingRequest {
+// openPing enters a question that no account counts.
+func (q *pendingRequests) openPing(s SessionKey) *pendingRequest {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.n++
-	x := &pendingRequest{id: q.id(q.n, ""), session: s, ch: make(chan Answer, 1)}
+	x := &pendingRequest{id: q.questionID(q.n, ""), session: s, ch: make(chan Answer, 1)}
 	q.open[x.id] = x
 	q.pings++
 	return x

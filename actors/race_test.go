@@ -279,10 +279,10 @@ func TestQuestionReopenedTwice(t *testing.T) {
 		again := func() *journal { return &journal{asked: []*askedBefore{{Question: record.Question{ID: `"q"`}}}} }
 		runs := []*journal{again(), again()}
 		for _, j := range runs {
-			h.pending.reopen(w, a, j)
+			h.pending.reopenQuestions(w, a, j)
 		}
 		for _, j := range runs {
-			h.pending.end(j)
+			h.pending.closeReopened(j)
 		}
 		if n := a.Held[heldPending].Load(); n != 0 || len(h.pending.counts) != 0 {
 			t.Errorf("%d questions count on the account, %v on sessions", n, h.pending.counts)
@@ -297,16 +297,16 @@ func TestAnsweredQuestionIsNotReopened(t *testing.T) {
 		a := h.accounts.Of("anon", "192.0.2.1")
 		w := &streamActor{key: StreamKey{Session: SessionKey{"anon", "s", "x"}}}
 		j := &journal{asked: []*askedBefore{{Question: record.Question{ID: `"p"`, Answer: []byte(`1`)}}, {Question: record.Question{ID: `"q"`}}}}
-		h.pending.reopen(w, a, j)
+		h.pending.reopenQuestions(w, a, j)
 		for id, want := range map[string]bool{`"p"`: false, `"q"`: true} {
-			if _, _, ok := h.pending.find(w.key.Session, id); ok != want {
+			if _, _, ok := h.pending.findQuestion(w.key.Session, id); ok != want {
 				t.Errorf("%s is open: %t", id, ok)
 			}
-			if _, _, ok := h.pending.find(SessionKey{"anon", "s", "y"}, id); ok {
+			if _, _, ok := h.pending.findQuestion(SessionKey{"anon", "s", "y"}, id); ok {
 				t.Errorf("%s is open for another session", id)
 			}
 		}
-		h.pending.end(j)
+		h.pending.closeReopened(j)
 		if n := a.Held[heldPending].Load(); n != 0 || h.pending.len() != 0 {
 			t.Errorf("%d questions count, %d are open", n, h.pending.len())
 		}

@@ -55,7 +55,7 @@ type sessionActor struct {
 	viewAge // how old the view is, if other nodes may change the record
 
 	// keeps has the client's answers that all calls share, nil before the first such question.
-	keeps atomic.Pointer[kept]
+	keeps atomic.Pointer[sharedAnswer]
 
 	calls   session.Calls[*requestActor]
 	ended   atomic.Bool // the record is gone

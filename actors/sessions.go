@@ -372,7 +372,7 @@ func (n *Node) Post(svc *Service, in *Input, principal any, m *codec.Message, bo
 			return
 		}
 		if m.Kind != codec.Notification {
-			n.pending.answer(svc, in, m)
+			n.pending.takeAnswer(svc, in, m)
 		} else if s := n.sessions.findSession(svc, in, nil); s != nil {
 			s.takeNotification(m, time.Now().Add(svc.Limits.StoreWait))
 			s.acceptMessage(in.Conn)
@@ -532,9 +532,9 @@ func (s *sessionActor) checkMounted(svc *Service) (_ *sessionActor, stale bool, 
 	return s, stale, nil
 }
 
-// answer takes an answer that a client POSTs. If no question waits for it, or the question has
+// takeAnswer takes an answer that a client POSTs. If no question waits for it, or the question has
 // an answer, it is accepted and dropped.
-func (q *pendingRequests) answer(svc *Service, in *Input, m *codec.Message) {
+func (q *pendingRequests) takeAnswer(svc *Service, in *Input, m *codec.Message) {
 	n := q.node
 	s := n.sessions.findSession(svc, in, nil)
 	if s == nil {

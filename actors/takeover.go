@@ -292,7 +292,7 @@ func (s *sessionActor) finishCalls(w *streamActor, log *takeover.Log, body []byt
 			lost = append(lost, c)
 		case takeover.Again:
 			j := newJournal(&log.Past, i)
-			s.node.pending.reopen(w, s.billedAccount(), j)
+			s.node.pending.reopenQuestions(w, s.billedAccount(), j)
 			begin = append(begin, func() { s.rerunCall(w, c, bodies[i], j) })
 		}
 	}
@@ -315,7 +315,7 @@ func (s *sessionActor) finishCalls(w *streamActor, log *takeover.Log, body []byt
 // rerunCall runs a call again from its stored body, on its old stream.
 func (s *sessionActor) rerunCall(w *streamActor, c record.Call, body []byte, j *journal) {
 	n := s.node
-	defer n.pending.end(j)
+	defer n.pending.closeReopened(j)
 	lost := func() {
 		_ = w.Post(&pushEntries{entries: lostCalls([]record.Call{c}, nil), last: true})
 	}

@@ -337,7 +337,7 @@ func (f *fleet) receiveChanged(l *store.Letter) {
 	begins := n.sessions.Begins(key) // first: what begins later reads the new record
 	s, here := n.sessions.Get(key)
 	if here && m.Forget {
-		s.sharedAnswer().forget(m.Change)
+		s.sharedAnswer().forgetAnswer(m.Change)
 	}
 	// An update of a resource may come next, which the client has subscribed to by then: who writes its stream must have read that.
 	reads := here && l.Reply != nil && s.view.Load().rev < m.Rev && s.writesStandalone()
@@ -368,7 +368,7 @@ func (f *fleet) receiveChanged(l *store.Letter) {
 // forgetAnswer drops the kept answer, if there is one.
 func (s *sessionActor) forgetAnswer() {
 	if k := s.keeps.Load(); k != nil {
-		k.forget(0)
+		k.forgetAnswer(0)
 	}
 }
 
