@@ -309,7 +309,7 @@ func (p *Peer) askClient(ctx context.Context, q Question) (Answer, error) {
 	case <-p.svc.life.done:
 		return Answer{}, ErrUnmounted
 	case <-p.last.Load().inputEnded:
-		return Answer{}, p.svc.ended()
+		return Answer{}, p.svc.endedError()
 	case <-timer.C:
 		p.withdrawQuestion(x, "timed out")
 		n.refusals.Refused(limits.MaxAsk.Row)

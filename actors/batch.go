@@ -53,7 +53,7 @@ func readBatch(s *sessionActor, m *codec.Message, body []byte) (all []element, f
 	switch {
 	case rev == "":
 		return nil, "initialize must not be part of a batch"
-	case !has(rev, protocol.FeatureMayBatch):
+	case !hasFeature(rev, protocol.FeatureMayBatch):
 		return nil, "revision " + rev + " has no batches: send one message at a time"
 	}
 	all = make([]element, 0, m.N)
@@ -98,7 +98,7 @@ func (d *sessions) takeBatch(svc *Service, in *Input, principal any, m *codec.Me
 		in.Conn.Reject(refusal.New(400, mcp.CodeInvalidRequest, fault))
 		return
 	}
-	requests, others := counted(all)
+	requests, others := splitBatch(all)
 	if no := n.accounts.chargeMessages(&s.sessionAccount, in, others); no != nil {
 		if len(requests) > 0 {
 			n.refusals.refuseBatch(in.Conn, no, idsOf(requests))
@@ -133,8 +133,8 @@ func (d *sessions) takeBatch(svc *Service, in *Input, principal any, m *codec.Me
 	}
 }
 
-// counted returns the requests of a batch, which are admitted one by one, and counts its other messages.
-func counted(all []element) (requests []*element, others messages) {
+// splitBatch returns the requests of a batch, which are admitted one by one, and counts its other messages.
+func splitBatch(all []element) (requests []*element, others messages) {
 	for i := range all {
 		if e := &all[i]; e.m.Kind == codec.Request {
 			requests = append(requests, e)
@@ -175,7 +175,7 @@ func (s *sessionActor) runBatch(in *Input, principal any, requests []*element, b
 			for _, r := range members {
 				s.withdrawRequest(r, err)
 			}
-			_ = st.Post(discard{})
+			_ = st.Post(discardBatch{})
 			if errors.Is(err, kernel.ErrStopped) {
 				return false
 			}
@@ -216,8 +216,8 @@ type gathering struct {
 	forgone int // requests that may run again, but for the size of the batch
 }
 
-// charge charges the client for entries, before they are stored: streams that begin meanwhile must know of them.
-func (s *streamActor) charge(entries []stream.Entry) {
+// chargeEntries charges the client for entries, before they are stored: streams that begin meanwhile must know of them.
+func (s *streamActor) chargeEntries(entries []stream.Entry) {
 	bytes := 0
 	for i := range entries {
 		bytes += len(entries[i].Data)
@@ -227,9 +227,9 @@ func (s *streamActor) charge(entries []stream.Entry) {
 	}
 }
 
-// append writes an append of the stream: at once, or in its client's turn if the store has taken much from it lately. Until
+// writeAppend writes an append of the stream: at once, or in its client's turn if the store has taken much from it lately. Until
 // then it is in flight like any other.
-func (s *streamActor) append(num uint64, data []byte) {
+func (s *streamActor) writeAppend(num uint64, data []byte) {
 	n, a := s.node, s.sess.billedAccount()
 	pace, own := n.accounts.pace, &a.Used[usedLog]
 	if !s.turn && !pace.Take(time.Now(), own, int64(len(data))) {
@@ -271,10 +271,10 @@ type beginNow struct{}
 // newBatchStream starts the stream of a batch. It stores and sends nothing before it has to.
 func (s *sessionActor) newBatchStream(in *Input, principal any, requests []*element, body []byte) *streamActor {
 	n := s.node
-	rec := record.Stream{Version: record.Version, Node: n.name, Boot: n.boot, Epoch: 1, Attempt: 1, Revision: s.view.Load().rec.Revision, Scopes: in.needs()}
+	rec := record.Stream{Version: record.Version, Node: n.name, Boot: n.boot, Epoch: 1, Attempt: 1, Revision: s.view.Load().rec.Revision, Scopes: in.neededScopes()}
 	forgone := 0
 	for _, e := range requests {
-		safe := s.svc.again(&e.m, len(body))
+		safe := s.svc.mayRerun(&e.m, len(body))
 		if !safe && s.svc.Handler.Safe(e.m.Method, e.m.Name) {
 			forgone++
 		}
@@ -284,24 +284,24 @@ func (s *sessionActor) newBatchStream(in *Input, principal any, requests []*elem
 	if rec.Safe {
 		rec.Principal, _ = codec.Marshal(principal)
 	}
-	st := n.streams.build(s.svc, s, newID(), rec, in.Conn)
+	st := n.streams.buildStream(s.svc, s, newID(), rec, in.Conn)
 	st.gather = &gathering{body: body, forgone: forgone}
-	st.start()
+	st.startActor()
 	return st
 }
 
-// gathered takes entries of the batch's requests while nothing has been sent.
-func (s *streamActor) gathered(m *pushEntries) {
+// gatherEntries takes entries of the batch's requests while nothing has been sent.
+func (s *streamActor) gatherEntries(m *pushEntries) {
 	plain := true
 	for i := range m.entries {
 		plain = plain && (m.entries[i].Kind == stream.Final || m.entries[i].Kind == stream.End)
 	}
 	if !plain {
-		s.begin()
-		s.push(m)
+		s.beginBatch()
+		s.pushToLog(m)
 		return
 	}
-	done := s.settle(m)
+	done := s.noteEnds(m)
 	for i := range m.entries {
 		m.entries[i].Drop(nil)
 		m.entries[i].Acked = nil
@@ -313,8 +313,8 @@ func (s *streamActor) gathered(m *pushEntries) {
 	}
 }
 
-// settle notes which requests of a batch m ends, and reports whether all have ended.
-func (s *streamActor) settle(m *pushEntries) bool {
+// noteEnds notes which requests of a batch m ends, and reports whether all have ended.
+func (s *streamActor) noteEnds(m *pushEntries) bool {
 	for i := range m.entries {
 		e := &m.entries[i]
 		if e.Kind != stream.Final && e.Kind != stream.End {
@@ -325,7 +325,7 @@ func (s *streamActor) settle(m *pushEntries) bool {
 		}
 		s.answered[string(e.Meta)] = true
 		if m.silent {
-			s.withdraw(string(e.Meta))
+			s.withdrawCall(string(e.Meta))
 		}
 	}
 	return m.last && len(s.answered) == len(s.rec.Calls)
@@ -355,19 +355,19 @@ func (s *streamActor) answerPlain() {
 		b.Free()
 	}
 	s.att, s.gather = nil, nil
-	s.commit()
-	s.remove()
+	s.markReady()
+	s.removeStream()
 }
 
-// begin makes a batch's response a stream: its record is stored, and then headers and responses
+// beginBatch makes a batch's response a stream: its record is stored, and then headers and responses
 // go out.
-func (s *streamActor) begin() {
+func (s *streamActor) beginBatch() {
 	g := s.gather
 	if g == nil {
 		return
 	}
 	s.gather = nil
-	s.recall(g.forgone)
+	s.countRecalls(g.forgone)
 	var body []byte
 	if s.rec.Safe {
 		body = g.body
@@ -379,19 +379,19 @@ func (s *streamActor) begin() {
 	}
 	s.keepBody(body)
 	data, stored, err := s.newRecord(body)
-	s.store(data, body, stored, err)
+	s.storeRecord(data, body, stored, err)
 	if len(g.ends) > 0 {
-		s.step(stream.Event{Op: stream.Push, Entries: g.ends})
+		s.applyEvent(stream.Event{Op: stream.Push, Entries: g.ends})
 	}
 }
 
-// discard ends a batch that was not begun; the caller answers it.
-type discard struct{}
+// discardBatch ends a batch that was not begun; the caller answers it.
+type discardBatch struct{}
 
-func (s *streamActor) discard() {
+func (s *streamActor) discardBatch() {
 	s.att, s.gather = nil, nil
-	s.commit()
-	s.remove()
+	s.markReady()
+	s.removeStream()
 }
 
 // giveUpGathering ends a batch with nothing sent, because the node stops.
@@ -400,9 +400,9 @@ func (s *streamActor) giveUpGathering() {
 	s.answerPlain()
 }
 
-// withdraw drops the entries of a cancelled request of a batch. Entries that are being stored
+// withdrawCall drops the entries of a cancelled request of a batch. Entries that are being stored
 // keep their numbers in the log, so that event ids do not change, and are not delivered.
-func (s *streamActor) withdraw(id string) {
+func (s *streamActor) withdrawCall(id string) {
 	for i := range s.rec.Calls {
 		if string(s.rec.Calls[i].ID) == id {
 			if s.muted == nil {
@@ -411,7 +411,7 @@ func (s *streamActor) withdraw(id string) {
 			s.muted[i] = true
 		}
 	}
-	s.step(stream.Event{Op: stream.Withdraw, Of: s.isMuted})
+	s.applyEvent(stream.Event{Op: stream.Withdraw, Of: s.isMuted})
 }
 
 // isMuted reports whether e is for the client and belongs to a cancelled request.
@@ -423,8 +423,8 @@ func (s *streamActor) isMuted(e *stream.Entry) bool {
 	return ok && s.muted[member]
 }
 
-// unmuted returns entries without those of cancelled requests.
-func (s *streamActor) unmuted(entries []stream.Entry) []stream.Entry {
+// withoutMuted returns entries without those of cancelled requests.
+func (s *streamActor) withoutMuted(entries []stream.Entry) []stream.Entry {
 	if s.muted == nil {
 		return entries
 	}
@@ -453,11 +453,11 @@ type boundBatch struct {
 	out  []byte     // "[" and the responses so far, separated by commas
 }
 
-// member returns where one request of the batch gets its response.
-func (b *boundBatch) member() *batchMember { return &batchMember{batch: b} }
+// newMember returns where one request of the batch gets its response.
+func (b *boundBatch) newMember() *batchMember { return &batchMember{batch: b} }
 
-// ended takes the response to one request, nil if it has none.
-func (b *boundBatch) ended(answer []byte) {
+// endMember takes the response to one request, nil if it has none.
+func (b *boundBatch) endMember(answer []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if answer != nil {
@@ -486,7 +486,7 @@ func (m *batchMember) Answer(_ int, body []byte) bool {
 	first := false
 	m.once.Do(func() {
 		first = true
-		m.batch.ended(body)
+		m.batch.endMember(body)
 	})
 	return first
 }
@@ -496,4 +496,4 @@ func (m *batchMember) Reject(no *refusal.Refusal) {
 	m.Answer(200, codec.AppendError(nil, no.ID, no.Code, no.Text, no.Data))
 }
 
-func (m *batchMember) skipResponse() { m.once.Do(func() { m.batch.ended(nil) }) }
+func (m *batchMember) skipResponse() { m.once.Do(func() { m.batch.endMember(nil) }) }

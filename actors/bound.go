@@ -196,7 +196,7 @@ func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message,
 		}
 		return
 	}
-	requests, others := counted(all)
+	requests, others := splitBatch(all)
 	for _, e := range requests {
 		if !l.countsAsCall(in, &e.m) {
 			others.addMessage(&e.m, len(e.raw))
@@ -208,7 +208,7 @@ func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message,
 	}
 	gathered := &boundBatch{conn: l, open: len(requests)}
 	for i := range all {
-		reply := gathered.member() // each request of a batch is refused by itself
+		reply := gathered.newMember() // each request of a batch is refused by itself
 		l.takeMessage(in, reply, reply, principal, &all[i].m, all[i].raw, until)
 	}
 	in.Conn.Accepted()
@@ -251,7 +251,7 @@ func (l *boundConn) takeNotification(m *codec.Message, until time.Time) {
 	switch string(m.Method) {
 	case mcp.NotifyCancelled:
 		if id := codec.Optional(m.Params, "requestId"); len(id) > 0 {
-			s.node.listeners.end("", func(a *listenActor) bool { return a.sess == s && string(a.id) == string(id) })
+			s.node.listeners.endListeners("", func(a *listenActor) bool { return a.sess == s && string(a.id) == string(id) })
 			s.node.relays.cancel(s, id)
 		}
 	case mcp.NotifyInitialized:
@@ -423,7 +423,7 @@ func (l *boundConn) changeRecord(_ context.Context, f func(*session.Record) bool
 	m := &edit{f: f}
 	m.Init()
 	if l.sess.Post(m) != nil {
-		return l.sess.svc.ended()
+		return l.sess.svc.endedError()
 	}
 	m.Wait()
 	return m.err
@@ -487,7 +487,7 @@ func (l *boundConn) timeLeft(expires time.Time) time.Duration { return time.Unti
 
 // currentActor fails: a session whose actor has stopped has lost its connection.
 func (l *boundConn) currentActor(context.Context) (*sessionActor, error) {
-	return nil, l.sess.svc.ended()
+	return nil, l.sess.svc.endedError()
 }
 
 // endForGood ends the calls. The session has no streams, and no other actor.
@@ -510,7 +510,7 @@ func (l *boundConn) leaveMemory(broken bool) {
 	}
 	l.conn.Finish()
 	// After the session has stopped, so that a listener that begins meanwhile sees it.
-	s.node.listeners.end("", func(a *listenActor) bool { return a.sess == s })
+	s.node.listeners.endListeners("", func(a *listenActor) bool { return a.sess == s })
 	s.node.relays.cancel(s, nil)
 }
 

@@ -183,7 +183,7 @@ func (d *logged) beginStream() *streamActor {
 		Calls: []record.Call{{ID: bytes.Clone(r.id), Method: record.Method(r.call.msg.Method), Token: bytes.Clone(r.call.msg.ProgressToken)}},
 		Safe:  r.svc.Handler.Safe(r.call.msg.Method, r.call.msg.Name), Scopes: r.call.Needs(),
 	}
-	if rec.Safe && !r.svc.stores(r.call.msg, r.size) {
+	if rec.Safe && !r.svc.storesMessage(r.call.msg, r.size) {
 		rec.Safe = false
 		n.refusals.Refused(limits.Recall.Row)
 	}
@@ -192,12 +192,12 @@ func (d *logged) beginStream() *streamActor {
 		body = bytes.Clone(r.body)
 		rec.Principal, _ = codec.Marshal(r.call.principal)
 	}
-	s := n.streams.build(r.svc, d.sess, newID(), rec, d.conn)
+	s := n.streams.buildStream(r.svc, d.sess, newID(), rec, d.conn)
 	s.reqs = []*requestActor{r}
 	s.keepBody(body)
 	data, stored, err := s.newRecord(body)
-	s.start() // from here on the end of the session may come in a turn of the stream
-	s.store(data, body, stored, err)
+	s.startActor() // from here on the end of the session may come in a turn of the stream
+	s.storeRecord(data, body, stored, err)
 	return s
 }
 

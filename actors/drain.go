@@ -93,7 +93,7 @@ func (n *Node) Refuse() { n.drain.over.Store(true) }
 // than twice.
 func (d *draining) closeIdle() {
 	d.node.bound.Each(func(l *boundConn) { _ = l.sess.Post(endIdle{}) })
-	d.node.listeners.end("the server is shutting down", func(*listenActor) bool { return true })
+	d.node.listeners.endListeners("the server is shutting down", func(*listenActor) bool { return true })
 }
 
 // passOn hands over the calls that another process can go on with.
@@ -195,7 +195,7 @@ func (n *Node) Close(ctx context.Context) error {
 	for _, a := range n.attachments.Snapshot() {
 		a.Reconnect()
 	}
-	n.listeners.end("the server is shutting down", func(*listenActor) bool { return true })
+	n.listeners.endListeners("the server is shutting down", func(*listenActor) bool { return true })
 	n.bound.Each(func(l *boundConn) { l.endForGood(false) })
 	n.streams.Each(func(s *streamActor) { _ = s.Post(quitStream{}) })
 	n.sessions.Each(func(s *sessionActor) {
@@ -225,11 +225,11 @@ func (n *Node) Unmount(svc *Service) {
 	})
 	n.streams.Each(func(st *streamActor) {
 		if st.svc == svc {
-			st.unmount()
+			st.unmountStream()
 		}
 	})
 	n.statelessCalls.giveUp(svc, ErrUnmounted)
-	n.listeners.end("the server has been taken away", func(l *listenActor) bool { return l.svc == svc })
+	n.listeners.endListeners("the server has been taken away", func(l *listenActor) bool { return l.svc == svc })
 }
 
 // EndHeld ends on this node what principals hold that may not come any more: their sessions, with their calls and streams, for all nodes; their listeners, which are told
@@ -237,7 +237,7 @@ func (n *Node) Unmount(svc *Service) {
 // the principal of a request or of an open connection. Where only holder tells, a session ends that has a call or a connection of theirs. EndHeld waits for the store, and
 // returns its first error; what was held on this node has ended nevertheless.
 func EndHeld(ctx context.Context, n *Node, tenant func(string) bool, holder func(any) bool) error {
-	n.listeners.end(TokenRevoked, func(l *listenActor) bool { return tenant(l.key.Tenant) || holder(l.holder) })
+	n.listeners.endListeners(TokenRevoked, func(l *listenActor) bool { return tenant(l.key.Tenant) || holder(l.holder) })
 	n.statelessCalls.giveUpOf(ErrRevoked, func(r *requestActor) bool { return tenant(r.stateless.peer.key.Tenant) || holder(r.call.principal) })
 	n.bound.Each(func(l *boundConn) {
 		if tenant(l.sess.key.Tenant) || holder(l.holder) {
@@ -272,7 +272,7 @@ func EndUncovered(n *Node, why func(server string, holder any) (reason string)) 
 	n.listeners.Each(func(l *listenActor) {
 		reason := why(l.key.Server, l.holder)
 		if reason == "" {
-			l.review()
+			l.reviewFilter()
 			return
 		}
 		ended++
@@ -324,7 +324,7 @@ func (n *Node) Disconnect(ctx context.Context, svc *Service, in *Input) {
 		case <-time.After(lastWait):
 		}
 	}
-	n.listeners.end("the server is shutting down", func(a *listenActor) bool { return a.sess == s })
+	n.listeners.endListeners("the server is shutting down", func(a *listenActor) bool { return a.sess == s })
 	s.endSession()
 }
 

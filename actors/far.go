@@ -109,7 +109,7 @@ func (w *farWriter) extent(ctx context.Context, kind string, l streamLetter) (at
 // holder returns the writer of the stream.
 func (r *replay) holder(ctx context.Context) (holder, record.Stream, error) {
 	d := &r.n.streams
-	if !d.serves(r.key) {
+	if !d.writesHere(r.key) {
 		end, over := r.n.cache.End(r.key.streamPath(), time.Now())
 		if r.n.fleet.mail != nil || over {
 			rec, _, err := d.readWriter(ctx, r.key)
@@ -120,14 +120,14 @@ func (r *replay) holder(ctx context.Context) (holder, record.Stream, error) {
 				rec.End = end
 				return nil, rec, nil
 			}
-			if far, err := d.elsewhere(ctx, r.key, &rec, r.given); err != nil {
+			if far, err := d.findRemoteWriter(ctx, r.key, &rec, r.given); err != nil {
 				return nil, rec, err
 			} else if far != nil {
 				return far, rec, nil
 			}
 		}
 		var rec record.Stream
-		leave, err := d.lostLog(ctx, r.s, r.fare)
+		leave, err := d.awaitLogTurn(ctx, r.s, r.fare)
 		if err == nil {
 			defer leave()
 			if r.att == nil {
@@ -138,7 +138,7 @@ func (r *replay) holder(ctx context.Context) (holder, record.Stream, error) {
 			return nil, rec, err
 		}
 	}
-	w, rec, err := d.find(ctx, r.svc, r.s, r.key, r.given)
+	w, rec, err := d.findWriter(ctx, r.svc, r.s, r.key, r.given)
 	if e, ok := errors.AsType[errElsewhere](err); ok {
 		return e.farWriter, rec, nil
 	}

@@ -247,7 +247,7 @@ func TestNobodyWaitsInAPlace(t *testing.T) {
 		if !full.ChargeAnyway(h.accounts.Accounts, f.from.billedAccount(), quota.Parked, 300<<10) {
 			t.Fatal("not counted")
 		}
-		leave, err := h.streams.lostLog(t.Context(), f.from, f)
+		leave, err := h.streams.awaitLogTurn(t.Context(), f.from, f)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -34,47 +34,47 @@ func (s *streamActor) keepBody(body []byte) {
 }
 
 type (
-	// keepBody gives a stream that was taken over the body of its calls.
-	keepBody []byte
-	// looked reports whose the writer record is; if err is ErrNotFound, it is gone.
-	looked struct {
+	// adoptBody gives a stream that was taken over the body of its calls.
+	adoptBody []byte
+	// writerChecked reports whose the writer record is; if err is ErrNotFound, it is gone.
+	writerChecked struct {
 		rev uint64
 		err error
 	}
-	// created reports the outcome of storing a record again.
-	created struct {
+	// recordCreated reports the outcome of storing a record again.
+	recordCreated struct {
 		rev uint64
 		err error
 	}
 )
 
-// passes reports whether a write was not done for now, or has an unknown outcome: it may be
+// mayRetry reports whether a write was not done for now, or has an unknown outcome: it may be
 // tried again.
-func passes(err error) bool {
+func mayRetry(err error) bool {
 	return errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrRetry) || errors.Is(err, store.ErrFull)
 }
 
 // errTaken reports that another writer has the stream.
 var errTaken = fmt.Errorf("%w: the writer record is another's", store.ErrFenced)
 
-// look finds out whose the writer record is, after a write was refused for its guard.
-func (s *streamActor) look() {
+// checkWriter finds out whose the writer record is, after a write was refused for its guard.
+func (s *streamActor) checkWriter() {
 	epoch := s.m.Epoch()
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
 		defer cancel()
-		rev, err := s.node.streams.whoHas(ctx, s.key, epoch, len(s.rec.Calls) == 0)
-		_ = s.Post(looked{rev, err})
+		rev, err := s.node.streams.ownRevision(ctx, s.key, epoch, len(s.rec.Calls) == 0)
+		_ = s.Post(writerChecked{rev, err})
 	}()
 }
 
 // errMaybeTaken reports that a writer record is gone, and that another writer may have had the stream meanwhile.
 var errMaybeTaken = fmt.Errorf("%w: other nodes have taken streams of this one over", store.ErrNotFound)
 
-// whoHas returns the revision of a stream's writer record if it is that of this boot and
+// ownRevision returns the revision of a stream's writer record if it is that of this boot and
 // epoch. ErrNotFound reports that it is gone: it may be stored again. It is errMaybeTaken if what answered the stream's calls may have been
 // another node. ErrFenced reports another writer's record, ErrSessionEnded that the session does not want the stream any more.
-func (d *streams) whoHas(ctx context.Context, key StreamKey, epoch uint64, standalone bool) (rev uint64, err error) {
+func (d *streams) ownRevision(ctx context.Context, key StreamKey, epoch uint64, standalone bool) (rev uint64, err error) {
 	n := d.node
 	rec, rev, err := d.readWriter(ctx, key)
 	stored := &rec
@@ -135,9 +135,9 @@ func (d *streams) stillWrites(ctx context.Context, w *streamActor) (bool, error)
 	}
 }
 
-// certain returns err, by which the log of a stream refuses an event id, if its record certainly has revision rev: then the log was not that of a
+// confirmBadEvent returns err, by which the log of a stream refuses an event id, if its record certainly has revision rev: then the log was not that of a
 // leader that was replaced. Otherwise it returns ErrUnavailable.
-func (d *streams) certain(ctx context.Context, key StreamKey, rev uint64, err error) error {
+func (d *streams) confirmBadEvent(ctx context.Context, key StreamKey, rev uint64, err error) error {
 	if d.node.fleet.mail == nil || !errors.Is(err, errBadEvent) {
 		return err
 	}
@@ -147,13 +147,13 @@ func (d *streams) certain(ctx context.Context, key StreamKey, rev uint64, err er
 	return err
 }
 
-func (s *streamActor) looked(m looked) {
+func (s *streamActor) onWriterChecked(m writerChecked) {
 	switch {
 	case m.err == nil:
-		s.wrote()
-		s.step(stream.Event{Op: stream.Ours, Rev: m.rev})
+		s.noteWritten()
+		s.applyEvent(stream.Event{Op: stream.Ours, Rev: m.rev})
 		if s.renew { // a record was created whose body may be missing
-			s.step(stream.Event{Op: stream.Refresh})
+			s.applyEvent(stream.Event{Op: stream.Refresh})
 		}
 	case errors.Is(m.err, store.ErrNotFound):
 		e := stream.Event{Op: stream.Absent, Epoch: takeover.NextEpoch(s.m.Epoch(), randomStep())}
@@ -161,11 +161,11 @@ func (s *streamActor) looked(m looked) {
 			s.endCalls(&e)
 		}
 		s.node.log.Info("the store forgot a stream that is written here: it is stored again", "stream", s.key.ID, "ends", e.Last)
-		s.step(e)
+		s.applyEvent(e)
 	case errors.Is(m.err, store.ErrUnavailable), errors.Is(m.err, store.ErrRetry):
-		s.step(stream.Event{Op: stream.Again})
+		s.applyEvent(stream.Event{Op: stream.Again})
 	default:
-		s.step(stream.Event{Op: stream.Fenced, Err: m.err})
+		s.applyEvent(stream.Event{Op: stream.Fenced, Err: m.err})
 	}
 }
 
@@ -189,48 +189,48 @@ func (s *streamActor) endCalls(e *stream.Event) {
 	}
 }
 
-// create stores the writer record again, which covers all up to append tail. Without their
+// createRecord stores the writer record again, which covers all up to append tail. Without their
 // body the calls may not run again.
-func (s *streamActor) create(tail uint64) {
+func (s *streamActor) createRecord(tail uint64) {
 	body := s.body
 	if body == nil && s.live.Safe {
 		s.live.Safe = false
 		s.node.refusals.Refused(limits.Recall.Row)
 	}
 	s.renew = true // until record and body are certainly stored
-	s.writing()
-	data, err := s.tell(tail)
+	s.noteWriting()
+	data, err := s.nextRecord(tail)
 	go func() {
-		rev, err := s.open(data, body, err)
-		_ = s.Post(created{rev, err})
+		rev, err := s.openRecord(data, body, err)
+		_ = s.Post(recordCreated{rev, err})
 	}()
 }
 
-func (s *streamActor) created(m created) {
+func (s *streamActor) onRecordCreated(m recordCreated) {
 	switch {
 	case m.err == nil:
-		s.wrote()
-		s.renewed()
-		s.step(stream.Event{Op: stream.Created, Rev: m.rev})
+		s.noteWritten()
+		s.noteRenewed()
+		s.applyEvent(stream.Event{Op: stream.Created, Rev: m.rev})
 	case errors.Is(m.err, store.ErrConflict): // an attempt with an unknown outcome stored it, or another writer did
-		s.step(stream.Event{Op: stream.Guarded})
-	case passes(m.err):
-		s.step(stream.Event{Op: stream.Again})
+		s.applyEvent(stream.Event{Op: stream.Guarded})
+	case mayRetry(m.err):
+		s.applyEvent(stream.Event{Op: stream.Again})
 	default:
 		s.node.log.Error("writer record refused", "stream", s.key.ID, "error", m.err)
-		s.step(stream.Event{Op: stream.Fenced, Err: m.err})
+		s.applyEvent(stream.Event{Op: stream.Fenced, Err: m.err})
 	}
 }
 
-// rewrite renews the writer record, which outlives the events that it guards and covers all
+// rewriteRecord renews the writer record, which outlives the events that it guards and covers all
 // up to append tail.
-func (s *streamActor) rewrite(tail uint64) {
+func (s *streamActor) rewriteRecord(tail uint64) {
 	// The body beside it is renewed when that is due, and not with each rewrite for the
 	// log.
 	rev, renews, ttl := s.m.Rev(), s.renew, s.svc.recordTTL()
 	body, keeps := s.body, renews && s.live.Safe
-	s.writing()
-	data, err := s.tell(tail)
+	s.noteWriting()
+	data, err := s.nextRecord(tail)
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
 		defer cancel()
@@ -239,9 +239,9 @@ func (s *streamActor) rewrite(tail uint64) {
 			next, err = s.node.store.Rewrite(ctx, s.path, data, rev, ttl)
 		}
 		if err == nil && keeps {
-			renews = s.node.streams.keepBody(ctx, s.key, body, next, ttl)
+			renews = s.node.streams.renewBody(ctx, s.key, body, next, ttl)
 		}
-		_ = s.Post(refreshed{next, err, renews})
+		_ = s.Post(recordRefreshed{next, err, renews})
 	}()
 }
 
@@ -249,60 +249,60 @@ func (s *streamActor) rewrite(tail uint64) {
 // it: each attempt delays the stream's appends.
 const bodyAgain = 16
 
-// keepBody gives the body of a stream's calls the lifetime of its record. It reports
+// renewBody gives the body of a stream's calls the lifetime of its record. It reports
 // whether nothing is left to do: a body that is gone does not come back.
-func (d *streams) keepBody(ctx context.Context, key StreamKey, body []byte, rev uint64, ttl time.Duration) bool {
+func (d *streams) renewBody(ctx context.Context, key StreamKey, body []byte, rev uint64, ttl time.Duration) bool {
 	n := d.node
 	err := n.store.KeepBody(ctx, key.streamPath(), body, rev, ttl)
 	if err != nil {
 		n.log.Warn("body of calls not renewed", "stream", key.ID, "error", err)
 	}
-	return !passes(err)
+	return !mayRetry(err)
 }
 
-func (s *streamActor) refreshed(m refreshed) {
+func (s *streamActor) onRecordRefreshed(m recordRefreshed) {
 	switch {
 	case m.err == nil:
-		s.wrote()
+		s.noteWritten()
 		if m.renewed {
-			s.renewed()
+			s.noteRenewed()
 		} else if s.renew {
 			s.due.Store(s.node.clock.dueIn(s.svc.recordTTL() / bodyAgain))
 		}
-		s.step(stream.Event{Op: stream.Refreshed, Rev: m.rev})
+		s.applyEvent(stream.Event{Op: stream.Refreshed, Rev: m.rev})
 	case errors.Is(m.err, store.ErrConflict), errors.Is(m.err, store.ErrNotFound):
-		s.step(stream.Event{Op: stream.Guarded})
-	case passes(m.err):
-		s.step(stream.Event{Op: stream.Again})
+		s.applyEvent(stream.Event{Op: stream.Guarded})
+	case mayRetry(m.err):
+		s.applyEvent(stream.Event{Op: stream.Again})
 	default:
 		s.node.log.Error("writer record refused", "stream", s.key.ID, "error", m.err)
-		s.step(stream.Event{Op: stream.Fenced, Err: m.err})
+		s.applyEvent(stream.Event{Op: stream.Fenced, Err: m.err})
 	}
 }
 
-// renewed notes that record and body have their full lifetime again.
-func (s *streamActor) renewed() {
+// noteRenewed notes that record and body have their full lifetime again.
+func (s *streamActor) noteRenewed() {
 	s.renew = false
 	s.due.Store(s.node.clock.dueIn(s.svc.recordTTL() / 4))
 }
 
-// tell makes the next record to store.
-func (s *streamActor) tell(tail uint64) ([]byte, error) {
+// nextRecord makes the next record to store.
+func (s *streamActor) nextRecord(tail uint64) ([]byte, error) {
 	s.live.Epoch = s.m.Epoch()
 	s.live.Low, s.live.Bytes = s.m.Kept()
-	s.recall(s.live.Tell(tail, &s.past))
+	s.countRecalls(s.live.Tell(tail, &s.past))
 	return s.live.Encode()
 }
 
-// outlives reports whether the stored writer record would outlive an append that is stored
+// outlivesRecord reports whether the stored writer record would outlive an append that is stored
 // now.
-func (s *streamActor) outlives() bool { return s.life.Outlives(s.node.clock.aheadBy()) }
+func (s *streamActor) outlivesRecord() bool { return s.life.Outlives(s.node.clock.aheadBy()) }
 
-// writing notes that the record is about to be stored.
-func (s *streamActor) writing() { s.life.Writing(s.node.clock.aheadBy()) }
+// noteWriting notes that the record is about to be stored.
+func (s *streamActor) noteWriting() { s.life.Writing(s.node.clock.aheadBy()) }
 
-// wrote notes that the record is stored.
-func (s *streamActor) wrote() { s.life.Wrote(s.node.clock.aheadBy()) }
+// noteWritten notes that the record is stored.
+func (s *streamActor) noteWritten() { s.life.Wrote(s.node.clock.aheadBy()) }
 
 // readWriter reads the writer record of a stream, with its revision. It fails with errBadEvent if
 // there is none.
@@ -329,8 +329,8 @@ type takenOver struct {
 	log *takeover.Log
 }
 
-// recordStored begins the stream: headers and priming may go out.
-func (s *streamActor) recordStored(m recordStored) {
+// onRecordStored begins the stream: headers and priming may go out.
+func (s *streamActor) onRecordStored(m recordStored) {
 	if m.err != nil {
 		switch {
 		case s.att == nil:
@@ -342,8 +342,8 @@ func (s *streamActor) recordStored(m recordStored) {
 		}
 		s.att = nil
 		s.unstored.Store(true)
-		s.commit()
-		s.step(stream.Event{Op: stream.OpenFailed, Err: m.err})
+		s.markReady()
+		s.applyEvent(stream.Event{Op: stream.OpenFailed, Err: m.err})
 		return
 	}
 	s.life.Stored(s.node.clock.aheadBy())
@@ -351,7 +351,7 @@ func (s *streamActor) recordStored(m recordStored) {
 	if s.att != nil {
 		if att := s.att.(*attached); att.Open(true) { // a new stream's connection is here
 			s.att = nil
-			s.attach(att)
+			s.attachReader(att)
 			if s.closeEarly != nil {
 				s.closeEarly.leave(att)
 				s.att = nil
@@ -360,16 +360,16 @@ func (s *streamActor) recordStored(m recordStored) {
 			s.att = nil
 		}
 	}
-	s.heard.Store(s.att != nil)
-	s.commit()
-	s.step(stream.Event{Op: stream.Opened, Rev: m.rev, Epoch: s.rec.Epoch})
+	s.connected.Store(s.att != nil)
+	s.markReady()
+	s.applyEvent(stream.Event{Op: stream.Opened, Rev: m.rev, Epoch: s.rec.Epoch})
 }
 
-// store stores the record of a new stream that newRecord has made and, beside it, the body of calls
+// storeRecord stores the record of a new stream that newRecord has made and, beside it, the body of calls
 // that may run again. A refusal, err, comes as a message, too: the caller has not finished with the stream.
-func (s *streamActor) store(data, body []byte, stored storeCharge, err error) {
+func (s *streamActor) storeRecord(data, body []byte, stored storeCharge, err error) {
 	go func() {
-		rev, failed := s.open(data, body, err)
+		rev, failed := s.openRecord(data, body, err)
 		if err == nil {
 			s.node.accounts.settleCharge(stored, failed)
 		}
@@ -377,9 +377,9 @@ func (s *streamActor) store(data, body []byte, stored storeCharge, err error) {
 	}()
 }
 
-// open stores a record where there is none, and beside it the body, unless err says why the
+// openRecord stores a record where there is none, and beside it the body, unless err says why the
 // record could not be made. It blocks: goroutines beside the actor's turn call it.
-func (s *streamActor) open(data, body []byte, err error) (rev uint64, _ error) {
+func (s *streamActor) openRecord(data, body []byte, err error) (rev uint64, _ error) {
 	if err != nil {
 		return 0, err
 	}
@@ -405,8 +405,8 @@ func (s *streamActor) newRecord(body []byte) (data []byte, c storeCharge, err er
 // that never less than ReplayAge remains.
 func (svc *Service) recordTTL() time.Duration { return RecordTTL(svc.Limits.ReplayAge) }
 
-// longest is for how long a process may have something to say of a call: it runs, and then its record lives.
-func (svc *Service) longest() time.Duration { return svc.Limits.MaxCall + svc.recordTTL() }
+// callLifetime is for how long a process may have something to say of a call: it runs, and then its record lives.
+func (svc *Service) callLifetime() time.Duration { return svc.Limits.MaxCall + svc.recordTTL() }
 
 // RecordTTL is the lifetime of the record of a stream whose events can be replayed for
 // replayAge. Stores must keep events longer than that.

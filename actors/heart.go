@@ -45,9 +45,9 @@ func (h *heart) Receive(m any) {
 		}
 		h.Contain(func() { l.commentIfSilent(now, l.sess.svc.Limits.KeepAlive) })
 	}
-	n.listeners.end(tokenExpired, func(l *listenActor) bool { return momentPassed(l.until, now) })
-	for _, s := range n.talking.silent(now) {
-		h.Contain(s.comment)
+	n.listeners.endListeners(tokenExpired, func(l *listenActor) bool { return momentPassed(l.until, now) })
+	for _, s := range n.talking.silentStreams(now) {
+		h.Contain(s.sendComment)
 	}
 	n.mrtr.outcomes.Expire(now)
 	n.accounts.Settle(now)
@@ -80,7 +80,7 @@ func (h *heart) letGo(streams []*attached) {
 	for _, a := range streams {
 		h.Contain(a.Release)
 	}
-	n.listeners.end("this node has lost its store: listen again", func(l *listenActor) bool { return l.sess == nil })
+	n.listeners.endListeners("this node has lost its store: listen again", func(l *listenActor) bool { return l.sess == nil })
 }
 
 func (h *heart) Failed(any, bool) { h.node.timer.Reset(time.Second) }

@@ -166,12 +166,12 @@ func (x *landing) do(a *arrival, m *relay.Message) (over bool) {
 	switch m.Kind {
 	case relay.Open:
 		if x.conn.Open() && x.sess == nil { // a connection that carries others is kept open as such
-			x.stream = a.n.talking.add(x.conn, a.svc.Limits.KeepAlive)
+			x.stream = a.n.talking.addStream(x.conn, a.svc.Limits.KeepAlive)
 		}
 	case relay.Event:
 		x.conn.Event("", 0, m.Data)
 		x.conn.Flush()
-		x.stream.touch()
+		x.stream.noteWritten()
 		_ = x.conn.Room(x.going) // an error means that the client is gone, or that it reads too slowly
 	case relay.Finish:
 		x.conn.Finish()
@@ -226,7 +226,7 @@ func (c *coming) retry(l *store.Letter, m *codec.Message) {
 	if err == nil {
 		if r, ok := n.mrtr.Get(st.Park); ok {
 			most = r.svc.Limits.Queue
-			if n.drain.sparing.Load() && !r.svc.again(m, 0) {
+			if n.drain.sparing.Load() && !r.svc.mayRerun(m, 0) {
 				replyTo(l, tryAgain, nil)
 				return
 			}

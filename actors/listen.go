@@ -103,7 +103,7 @@ func (a *httpAudience) beginResponse(l *listenActor) bool {
 	if !a.conn.Open() {
 		return false
 	}
-	a.stream = l.node.talking.add(a.conn, l.svc.Limits.KeepAlive)
+	a.stream = l.node.talking.addStream(a.conn, l.svc.Limits.KeepAlive)
 	return true
 }
 
@@ -112,7 +112,7 @@ func (a *httpAudience) bindListener(l *listenActor) { a.conn.Gone(func() { _ = l
 func (a *httpAudience) sendData(data []byte) {
 	a.conn.Event("", 0, data)
 	a.conn.Flush()
-	a.stream.touch()
+	a.stream.noteWritten()
 }
 
 func (*httpAudience) isFull() bool                    { return false }
@@ -190,7 +190,7 @@ func (a *arrival) listen() {
 	defer cancel()
 	call := (&Call{ctx: ctx, peer: peer, msg: m, principal: a.principal, trace: a.in.Trace, attempt: 1, turn: turn}).withNeeds(a.in.Needs)
 	filter, rerr := svc.Handler.Listening(ctx, call)
-	holds := filter.holds()
+	holds := filter.memorySize()
 	switch {
 	case rerr == Unavailable:
 		refusal.Unavailable.Tell(a.to, m.ID)
@@ -249,9 +249,9 @@ func (l *listenActor) Receive(m any) {
 	switch m := m.(type) {
 	case acknowledge:
 		l.acked = true
-		l.to.sendData(l.note(mcp.NotifySubscriptionsAcknowledged, append(append([]byte(`"notifications":`), l.filter.Accepted...), '}')))
+		l.to.sendData(l.newNotification(mcp.NotifySubscriptionsAcknowledged, append(append([]byte(`"notifications":`), l.filter.Accepted...), '}')))
 		for _, data := range l.early {
-			l.tell(data)
+			l.sendNotification(data)
 		}
 		l.early = nil
 		if l.filter.Others != nil {
@@ -261,7 +261,7 @@ func (l *listenActor) Receive(m any) {
 		}
 	case hear:
 		if l.acked {
-			l.tell(m.data)
+			l.sendNotification(m.data)
 		} else {
 			l.early = append(l.early, m.data)
 		}
@@ -271,20 +271,20 @@ func (l *listenActor) Receive(m any) {
 		}
 	case caughtUp:
 		l.missed = false
-		l.resync()
+		l.resyncClient()
 		if l.again != nil {
 			l.again()
 		}
 	case repeatMissed:
 		if l.acked { // what comes later, it gets
-			l.resync()
+			l.resyncClient()
 		}
 	case review:
 		if reason := l.filter.Uncovered(); reason != "" {
-			l.end(reason)
+			l.endListener(reason)
 		}
 	case endListen:
-		l.end(m.reason)
+		l.endListener(m.reason)
 	}
 }
 
@@ -293,16 +293,16 @@ func (l *listenActor) Receive(m any) {
 func (l *listenActor) Failed(m any, _ bool) {
 	ended := false
 	if _, ends := m.(endListen); !ends {
-		l.Contain(func() { l.end("internal error"); ended = true })
+		l.Contain(func() { l.endListener("internal error"); ended = true })
 	}
 	if !ended {
 		l.Contain(l.to.cutConnection)
 	}
 }
 
-// note makes a notification whose params are the subscription's id and rest, which ends the
+// newNotification makes a notification whose params are the subscription's id and rest, which ends the
 // object.
-func (l *listenActor) note(method string, rest []byte) []byte {
+func (l *listenActor) newNotification(method string, rest []byte) []byte {
 	params := append([]byte(nil), `{"_meta":`...)
 	params = l.appendMeta(params)
 	params = append(params, ',')
@@ -315,8 +315,8 @@ func (l *listenActor) appendMeta(b []byte) []byte {
 	return append(b, '}')
 }
 
-// tell passes a notification on, with the subscription's id in its `_meta`.
-func (l *listenActor) tell(data []byte) {
+// sendNotification passes a notification on, with the subscription's id in its `_meta`.
+func (l *listenActor) sendNotification(data []byte) {
 	if momentPassed(l.until, time.Now()) {
 		return // the heart ends it
 	}
@@ -350,22 +350,22 @@ func (l *listenActor) tell(data []byte) {
 	l.to.sendData(b)
 }
 
-// resync repeats every notification that the client may have missed, which is legal, but for what Others sends.
-func (l *listenActor) resync() {
+// resyncClient repeats every notification that the client may have missed, which is legal, but for what Others sends.
+func (l *listenActor) resyncClient() {
 	for _, method := range []string{mcp.NotifyToolsListChanged, mcp.NotifyPromptsListChanged, mcp.NotifyResourcesListChanged} {
-		if l.filter.wants(method) {
-			l.tell(codec.AppendNotification(nil, method, nil))
+		if l.filter.wantsMethod(method) {
+			l.sendNotification(codec.AppendNotification(nil, method, nil))
 		}
 	}
 	for _, uri := range l.filter.URIs {
 		if l.Hears(uri) {
-			l.tell(subscription.Update(uri))
+			l.sendNotification(subscription.Update(uri))
 		}
 	}
 }
 
-// end ends the listener. A reason is the server's, and the client gets it before the response.
-func (l *listenActor) end(reason string) {
+// endListener ends the listener. A reason is the server's, and the client gets it before the response.
+func (l *listenActor) endListener(reason string) {
 	l.node.listeners.Drop(l.key, l)
 	l.Stop()
 	l.held.Free()
@@ -380,7 +380,7 @@ func (l *listenActor) end(reason string) {
 		rest := append([]byte(`"requestId":`), l.id...)
 		rest = append(rest, `,"reason":`...)
 		rest = append(codec.AppendString(rest, reason), '}')
-		l.to.sendData(l.note(mcp.NotifyCancelled, rest))
+		l.to.sendData(l.newNotification(mcp.NotifyCancelled, rest))
 		done := l.appendMeta([]byte(`{"resultType":"complete","_meta":`))
 		if own := l.svc.ResultMeta; len(own) > len("{}") {
 			done = append(append(done[:len(done)-1], ','), own[1:]...)
@@ -394,7 +394,7 @@ func (l *listenActor) end(reason string) {
 // the notification. With again it tells also those that have heard of it. It does not wait for the listeners.
 func (n *Node) ListChanged(svc *Service, method string, again bool) {
 	n.listeners.Each(func(l *listenActor) {
-		if l.svc == svc && l.filter.wants(method) {
+		if l.svc == svc && l.filter.wantsMethod(method) {
 			_ = l.Post(listChanged{method, again})
 		}
 	})
@@ -405,19 +405,19 @@ func (n *Node) ListChanged(svc *Service, method string, again bool) {
 func ReviewListeners(n *Node, svc *Service) {
 	n.listeners.Each(func(l *listenActor) {
 		if l.svc == svc {
-			l.review()
+			l.reviewFilter()
 		}
 	})
 }
 
-func (l *listenActor) review() {
+func (l *listenActor) reviewFilter() {
 	if l.filter.Uncovered != nil {
 		_ = l.Post(review{})
 	}
 }
 
-// end ends the listeners for which which returns true.
-func (d *listeners) end(reason string, which func(*listenActor) bool) {
+// endListeners ends the listeners for which which returns true.
+func (d *listeners) endListeners(reason string, which func(*listenActor) bool) {
 	d.Each(func(l *listenActor) {
 		if which(l) {
 			_ = l.Post(endListen{reason})
@@ -438,7 +438,7 @@ type liveStream struct {
 	wrote atomic.Int64 // unix nanoseconds
 }
 
-func (s *liveStream) touch() {
+func (s *liveStream) noteWritten() {
 	if s != nil {
 		s.wrote.Store(time.Now().UnixNano())
 	}
@@ -451,9 +451,9 @@ type liveStreams struct {
 	all map[*liveStream]struct{}
 }
 
-func (l *liveStreams) add(conn Conn, every time.Duration) *liveStream {
+func (l *liveStreams) addStream(conn Conn, every time.Duration) *liveStream {
 	s := &liveStream{conn: conn, every: every}
-	s.touch()
+	s.noteWritten()
 	l.mu.Lock()
 	l.all[s] = struct{}{}
 	l.mu.Unlock()
@@ -465,8 +465,8 @@ func (l *liveStreams) add(conn Conn, every time.Duration) *liveStream {
 	return s
 }
 
-// silent returns the streams that are due for a comment.
-func (l *liveStreams) silent(now time.Time) []*liveStream {
+// silentStreams returns the streams that are due for a comment.
+func (l *liveStreams) silentStreams(now time.Time) []*liveStream {
 	l.mu.Lock()
 	var silent []*liveStream
 	for s := range l.all {
@@ -478,8 +478,8 @@ func (l *liveStreams) silent(now time.Time) []*liveStream {
 	return silent
 }
 
-func (s *liveStream) comment() {
-	s.touch()
+func (s *liveStream) sendComment() {
+	s.noteWritten()
 	s.conn.Comment()
 	s.conn.Flush()
 }

@@ -107,7 +107,7 @@ func (r *requestActor) parkForInput(m *needInput) {
 	r.serveNobody()
 	r.way.table.parkRequest(r, id)
 	r.settleOutcome(m.answer)
-	wait := r.svc.patience()
+	wait := r.svc.retryTime()
 	p.asked, p.until, p.wake = m.round, time.Now().Add(wait), m.wake
 	r.timer.Reset(wait)
 	if r.from != nil {
@@ -300,7 +300,7 @@ func (a *arrival) retry() (begun bool) {
 	var bad error
 	var denied *refusal.Refusal
 	if err == nil {
-		denied = a.svc.lacks(a.principal, st.Scopes)
+		denied = a.svc.scopeRefusal(a.principal, st.Scopes)
 		given, bad = mrtr.Responses(m, st.Asked)
 	}
 	switch {
@@ -515,8 +515,8 @@ func (s *stateless) awaitAnswersOr(ctx context.Context, wake <-chan wakeup) wake
 // maxStateAge bounds the time that a client may take to send a request again.
 var maxStateAge = limits.RetryWait.Value()
 
-// patience is how long a client has to send a request again.
-func (svc *Service) patience() time.Duration { return min(svc.Limits.MaxAsk, maxStateAge) }
+// retryTime is how long a client has to send a request again.
+func (svc *Service) retryTime() time.Duration { return min(svc.Limits.MaxAsk, maxStateAge) }
 
 // putQuestions sends the missing questions to the client. The answers come on the channel.
 // Until they do, an account counts the call among those that wait.
@@ -541,7 +541,7 @@ func (s *stateless) putQuestions(c *Call, a *asking) (wake <-chan wakeup, err er
 		in.park = newID()
 		n.mrtr.Put(in.park, c.r)
 	}
-	state, err := n.mrtr.sealState(c, in, a, time.Now().Add(c.peer.svc.patience()))
+	state, err := n.mrtr.sealState(c, in, a, time.Now().Add(c.peer.svc.retryTime()))
 	if err != nil {
 		return nil, err
 	}

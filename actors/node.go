@@ -235,7 +235,7 @@ func (d *draining) endsStore() bool { return d.alone && d.over.Load() }
 // refusesRequest reports whether the end of the node refuses a request. stored is the size of the message if
 // another process would need it to run the request again.
 func (d *draining) refusesRequest(svc *Service, principal any, m *codec.Message, stored int) bool {
-	return d.over.Load() || d.sparing.Load() && (d.alone || !svc.again(m, stored)) && (svc.Known == nil || svc.Known(principal, m.Method, m.Name))
+	return d.over.Load() || d.sparing.Load() && (d.alone || !svc.mayRerun(m, stored)) && (svc.Known == nil || svc.Known(principal, m.Method, m.Name))
 }
 
 // redirectsRequest reports whether a request of a stateless client is one for another node, as this one is about to end. A request that brings answers

@@ -86,7 +86,7 @@ func (p *Peer) currentActor(ctx context.Context) (*sessionActor, error) {
 // endedError replaces ErrNotFound of a record by the reason why the session has ended.
 func (p *Peer) endedError(err error) error {
 	if errors.Is(err, store.ErrNotFound) {
-		err = fmt.Errorf("%w: %w", p.svc.ended(), err)
+		err = fmt.Errorf("%w: %w", p.svc.endedError(), err)
 	}
 	return err
 }
@@ -301,7 +301,7 @@ func (p *Peer) Value(ctx context.Context, key string) ([]byte, error) {
 		return nil, p.endedError(err)
 	}
 	if s.ended.Load() {
-		return nil, s.svc.ended()
+		return nil, s.svc.endedError()
 	}
 	return v.rec.Values[key], nil
 }

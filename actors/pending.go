@@ -281,7 +281,7 @@ func (q *pendingRequests) routeAnswer(svc *Service, s *sessionActor, m *codec.Me
 		return !ours, err
 	}
 	for given := (takeover.Writer{}); ; {
-		_, _, err := n.streams.find(ctx, svc, s, key, given)
+		_, _, err := n.streams.findWriter(ctx, svc, s, key, given)
 		far, ok := errors.AsType[errElsewhere](err)
 		if !ok {
 			return q.routeToAsker(ctx, s, key, m, err)
@@ -308,7 +308,7 @@ func (q *pendingRequests) routeToAsker(ctx context.Context, s *sessionActor, key
 		}
 		gone, failed := f.mail.Gone(ctx, asker)
 		if gone && failed == nil {
-			failed = f.marks.mark(ctx, q.node.store, asker.Boot, s.svc.longest())
+			failed = f.marks.mark(ctx, q.node.store, asker.Boot, s.svc.callLifetime())
 		}
 		elsewhere = !gone || failed != nil
 	}

@@ -65,7 +65,7 @@ func (s *sessionActor) newAttachment(svc *Service, key StreamKey, rec *record.St
 	return attachment.New(attachment.Config[StreamKey]{
 		Holder: holder, Until: until, Withholds: withholds,
 		Among: &s.node.attachments, Key: key, Held: &s.billedAccount().Held[heldStreams], Conn: conn, Stream: key.ID, After: after,
-		Primes: has(rec.Revision, protocol.FeatureStreamPriming), Answers: len(rec.Calls) > 0, Retry: svc.Limits.Retry, KeepAlive: svc.Limits.KeepAlive,
+		Primes: hasFeature(rec.Revision, protocol.FeatureStreamPriming), Answers: len(rec.Calls) > 0, Retry: svc.Limits.Retry, KeepAlive: svc.Limits.KeepAlive,
 		Behind: behind,
 	}, next, skip, live)
 }
@@ -393,9 +393,9 @@ func replayCache(held int64) int64 {
 	return most
 }
 
-// keep keeps an append that was just stored; from is the number of its first part. One of several parts is read from the log
+// cacheAppend keeps an append that was just stored; from is the number of its first part. One of several parts is read from the log
 // when it is wanted, and what came before it, too: the numbers between are those of its parts.
-func (s *streamActor) keep(from uint64, e *stream.Effect) {
+func (s *streamActor) cacheAppend(from uint64, e *stream.Effect) {
 	if e.Num != from {
 		s.node.cache.Drop(s.path)
 		return

@@ -591,7 +591,7 @@ func (r *requestActor) hastenCall(begun time.Time) {
 // only, while the call is in its table.
 func (r *requestActor) endsOnlyHere() bool {
 	m := r.call.msg
-	return r.node.drain.alone || !r.way.returns || !r.svc.again(m, r.size)
+	return r.node.drain.alone || !r.way.returns || !r.svc.mayRerun(m, r.size)
 }
 
 // adoptStream gives a call that runs again its stream.

@@ -57,7 +57,7 @@ func (d *sessions) takeResume(svc *Service, in *Input, principal any) {
 	if !good { // a malformed id is not worth a wait for the store
 		find = func(in *Input) *sessionActor { return n.sessions.findSession(svc, in, nil) }
 	} else {
-		if has(in.Version, protocol.FeatureStreamPriming) {
+		if hasFeature(in.Version, protocol.FeatureStreamPriming) {
 			h.at = in.LastEventID
 		}
 		n.replaying.Add(1)
@@ -348,7 +348,7 @@ func (r *replay) doubt(ctx context.Context, w holder, err error) error {
 // judge refuses an event id that cannot be resumed from, before a takeover runs its calls again or ends them. Of the stream of a call that
 // has ended, and that nobody has to take over, it returns the record, with its end.
 func (r *replay) judge(ctx context.Context) (rec record.Stream, err error) {
-	if r.n.streams.serves(r.key) { // another resume has just taken it over
+	if r.n.streams.writesHere(r.key) { // another resume has just taken it over
 		return rec, nil
 	}
 	rec, rev, err := r.n.streams.readWriter(ctx, r.key)
@@ -375,7 +375,7 @@ func (r *replay) judge(ctx context.Context) (rec record.Stream, err error) {
 		}
 	}
 	_, err = probe.check(ctx, at, 1)
-	return rec, r.n.streams.certain(ctx, r.key, rev, err)
+	return rec, r.n.streams.confirmBadEvent(ctx, r.key, rev, err)
 }
 
 // permitted refuses who lacks a scope that the calls of the stream need, before it gets anything of them. The error is a *refusal.Refusal.
@@ -383,7 +383,7 @@ func (r *replay) permitted(rec *record.Stream) error {
 	if r.att != nil { // it has the stream, and comes back to it
 		return nil
 	}
-	if no := r.svc.lacks(r.hold.caller, rec.Scopes); no != nil {
+	if no := r.svc.scopeRefusal(r.hold.caller, rec.Scopes); no != nil {
 		return no
 	}
 	return nil

@@ -42,8 +42,8 @@ type Handler interface {
 	Opened(p *Peer, gap bool)
 }
 
-// has reports whether a revision, by its date, has a feature.
-func has(revision string, f protocol.Feature) bool {
+// hasFeature reports whether a revision, by its date, has a feature.
+func hasFeature(revision string, f protocol.Feature) bool {
 	r, _ := mcp.ParseRevision(revision)
 	return protocol.Has(r, f)
 }
@@ -176,16 +176,16 @@ type Input struct {
 	Patient bool
 }
 
-// needs are what Needs points to, nil without.
-func (in *Input) needs() []string {
+// neededScopes are what Needs points to, nil without.
+func (in *Input) neededScopes() []string {
 	if in.Needs == nil {
 		return nil
 	}
 	return *in.Needs
 }
 
-// lacks is Lacks, for scopes of a record.
-func (svc *Service) lacks(principal any, needs []string) *refusal.Refusal {
+// scopeRefusal is Lacks, for scopes of a record.
+func (svc *Service) scopeRefusal(principal any, needs []string) *refusal.Refusal {
 	if len(needs) == 0 || svc.Lacks == nil {
 		return nil
 	}
@@ -274,14 +274,14 @@ func (l NodeLimits) Defaults() NodeLimits {
 // nobody insists on it.
 var maxRerunBody = limits.RerunBody.Value()
 
-// again reports whether another process can run a call again. size is that of the message,
+// mayRerun reports whether another process can run a call again. size is that of the message,
 // or batch, that it came in and that is stored for that.
-func (svc *Service) again(m *codec.Message, size int) bool {
-	return svc.Handler.Safe(m.Method, m.Name) && svc.stores(m, size)
+func (svc *Service) mayRerun(m *codec.Message, size int) bool {
+	return svc.Handler.Safe(m.Method, m.Name) && svc.storesMessage(m, size)
 }
 
-// stores reports whether a message is stored for the sake of a call that may run again.
-func (svc *Service) stores(m *codec.Message, size int) bool {
+// storesMessage reports whether a message is stored for the sake of a call that may run again.
+func (svc *Service) storesMessage(m *codec.Message, size int) bool {
 	return size <= maxRerunBody || svc.Insists != nil && svc.Insists(m.Method, m.Name)
 }
 
@@ -295,8 +295,8 @@ type lifetime struct {
 	done chan struct{} // closed when over is set
 }
 
-// ended is the error that says why a session of the service ended.
-func (svc *Service) ended() error {
+// endedError is the error that says why a session of the service ended.
+func (svc *Service) endedError() error {
 	if svc.life.over.Load() {
 		return ErrUnmounted
 	}
@@ -360,8 +360,8 @@ type Listening struct {
 	Others func(ctx context.Context, send func(method string, params []byte)) (again func())
 }
 
-// holds is what a listener with this filter holds in memory.
-func (l *Listening) holds() int64 {
+// memorySize is what a listener with this filter holds in memory.
+func (l *Listening) memorySize() int64 {
 	n := int64(listenerBytes + len(l.Accepted))
 	for _, uri := range l.URIs {
 		n += uriBytes + int64(len(uri))
@@ -369,8 +369,8 @@ func (l *Listening) holds() int64 {
 	return n
 }
 
-// wants reports whether the client has asked for the notification.
-func (l *Listening) wants(method string) bool {
+// wantsMethod reports whether the client has asked for the notification.
+func (l *Listening) wantsMethod(method string) bool {
 	switch method {
 	case mcp.NotifyToolsListChanged:
 		return l.Tools

@@ -324,10 +324,10 @@ func (n *Node) EndSession(ctx context.Context, svc *Service, key SessionKey) err
 	return err
 }
 
-// survives ends the stream w, which has just been entered in the directory, if its session
+// endIfSessionEnded ends the stream w, which has just been entered in the directory, if its session
 // ended before: a takeover takes a while. s is the session's actor as the caller knows it.
 // ErrSessionEnded reports that the stream is gone.
-func (d *streams) survives(ctx context.Context, s *sessionActor, w *streamActor) error {
+func (d *streams) endIfSessionEnded(ctx context.Context, s *sessionActor, w *streamActor) error {
 	var err error
 	if s.Stopped() && !s.ended.Load() { // it has left memory: the actor in its place knows of the end
 		s, err = d.node.sessions.loadSession(ctx, s.svc, s.key, nil)

@@ -319,14 +319,14 @@ func (d *direct) openStream() {
 	}
 	d.streams = true
 	if d.conn.Open() {
-		d.stream = d.r.node.talking.add(d.conn, d.r.svc.Limits.KeepAlive)
+		d.stream = d.r.node.talking.addStream(d.conn, d.r.svc.Limits.KeepAlive)
 	}
 }
 
 func (d *direct) sendEntry(e stream.Entry) {
 	d.conn.Event("", 0, e.Data)
 	d.conn.Flush()
-	d.stream.touch()
+	d.stream.noteWritten()
 	e.Drop(nil)
 }
 

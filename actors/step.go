@@ -271,7 +271,7 @@ func (c *Call) storeStep(ctx context.Context, run *StepRun, s Step) error {
 	if err != nil {
 		return err
 	}
-	if full := run.on.room(len(e.Data)); full != nil {
+	if full := run.on.takeStepRoom(len(e.Data)); full != nil {
 		c.peer.node.refusals.Refused(full)
 		return nil
 	}
@@ -294,8 +294,8 @@ func (c *Call) storeStep(ctx context.Context, run *StepRun, s Step) error {
 	return nil
 }
 
-// room takes room for the result of a step in the stream's record, or returns the limit that leaves none.
-func (s *streamActor) room(bytes int) *limits.Row {
+// takeStepRoom takes room for the result of a step in the stream's record, or returns the limit that leaves none.
+func (s *streamActor) takeStepRoom(bytes int) *limits.Row {
 	if s.steps.Add(1) > maxSteps {
 		return limits.CallSteps.Row
 	}

@@ -144,7 +144,7 @@ func (h storedHome) endQuietly(expired bool) (first bool) {
 			first = now.endCalls() && first
 		}
 	}
-	n.streams.endOf(s.key)
+	n.streams.endSessionStreams(s.key)
 	return first
 }
 
@@ -186,7 +186,7 @@ func (s *sessionActor) sendOn(ctx context.Context, id string, e stream.Entry) er
 	var given takeover.Writer
 	var asked time.Time // another node, for the first time
 	for {
-		st, _, err := s.node.streams.find(ctx, s.svc, s, StreamKey{s.key, id}, given)
+		st, _, err := s.node.streams.findWriter(ctx, s.svc, s, StreamKey{s.key, id}, given)
 		switch far, elsewhere := errors.AsType[errElsewhere](err); {
 		case elsewhere:
 			if asked.IsZero() {
@@ -255,11 +255,11 @@ func (s *sessionActor) openStandalone(svc *Service, in *Input) {
 	// What the client subscribes to from here on is told by this stream, or noted as missed, unless another node is told of it.
 	subscribed := len(s.view.Load().rec.Subscribed) > 0
 	rec := record.Stream{Version: record.Version, Node: n.name, Boot: n.boot, Epoch: 1, Revision: s.view.Load().rec.Revision}
-	st := n.streams.build(svc, s, newID(), rec, in.Conn)
+	st := n.streams.buildStream(svc, s, newID(), rec, in.Conn)
 	st.order = n.listened.Add(1)
 	// The actor starts before the record names it, so that every reader of the record finds it:
 	// a message for it waits, and the next stream ends it.
-	st.start()
+	st.startActor()
 	data, stored, err := st.newRecord(nil)
 	named := make(chan naming, 1)
 	go func() { named <- s.storeStandalone(st, data, stored, err) }()
@@ -269,7 +269,7 @@ func (s *sessionActor) openStandalone(svc *Service, in *Input) {
 	of := <-named
 	s.noteReplaced(st.key.ID, of.old, s.endStandalone(of.old))
 	if svc.life.over.Load() {
-		st.unmount()
+		st.unmountStream()
 		return
 	}
 	subscribed = subscribed || s.shared && len(s.view.Load().rec.Subscribed) > 0
@@ -308,7 +308,7 @@ func (s *sessionActor) storeStandalone(st *streamActor, data []byte, stored stor
 	case of.replaced:
 		st.endStream()
 	case st.Post(recordStored{rev: rev}) != nil: // the stream has ended meanwhile
-		go n.streams.forget(st.path)
+		go n.streams.forgetRecord(st.path)
 		s.endReplacedStandalone(of.old)
 	}
 	return of
@@ -324,7 +324,7 @@ func (s *sessionActor) refuseStandalone(st *streamActor, err error) {
 	// If the outcome is unknown, the record may name the stream, and messages sent to it are
 	// lost. No client listens to it, and the next read of the record ends the old stream.
 	s.missed.Store(true)
-	go n.streams.forget(st.path)
+	go n.streams.forgetRecord(st.path)
 }
 
 // nameStandalone makes the session's record name the stream as its standalone stream, unless
@@ -356,14 +356,14 @@ func (s *sessionActor) endStandalone(id string) (live bool) {
 	}
 	key := StreamKey{s.key, id}
 	if st, ok := n.streams.Get(key); ok {
-		live = st.heard.Load()
+		live = st.connected.Load()
 		_ = st.Post(endStream{})
 	} else {
 		n.fleet.replaced(key)
 	}
 	// A client that comes back after this does not find the stream again, since the session's
 	// record names another.
-	n.streams.forget(key.streamPath())
+	n.streams.forgetRecord(key.streamPath())
 	return live
 }
 
@@ -432,7 +432,7 @@ func (s *sessionActor) noteReplaced(id, old string, live bool) {
 func (p *Peer) confirmAnnounced(s *sessionActor, t *announcement) {
 	n := p.node
 	st, ok := n.streams.Get(StreamKey{s.key, t.stream})
-	if !ok || !st.heard.Load() || s.announced.Load() != t || s.view.Load().rec.Standalone != t.stream {
+	if !ok || !st.connected.Load() || s.announced.Load() != t || s.view.Load().rec.Standalone != t.stream {
 		return
 	}
 	ctx, cancel := context.WithTimeout(n.base, s.svc.Limits.StoreWait)

@@ -50,14 +50,14 @@ type streamActor struct {
 	queued    atomic.Int64
 	waits     quota.Holding     // for what waits for the log, in steps
 	waiting   int64             // that waits holds
-	heard     atomic.Bool       // there is a live connection
+	connected atomic.Bool       // there is a live connection
 	steps     atomic.Int64      // whose results are stored, or about to be
 	stepBytes atomic.Int64      // of these
 	unstored  atomic.Bool       // the stream could not begin, and its client knows
 	renew     bool              // the next rewrite renews the lifetime of record and body
-	life      takeover.Lifetime // of the record: see outlives
+	life      takeover.Lifetime // of the record: see outlivesRecord
 	turn      bool              // the append under way has waited for its turn
-	body      []byte            // of calls that may run again, if it is small: see create
+	body      []byte            // of calls that may run again, if it is small: see createRecord
 	ready     chan struct{}     // closed once the connection is committed or refused
 	opened    bool
 	// closeEarly says to close the connection as soon as it is open.
@@ -76,13 +76,13 @@ type (
 		ofSession bool // sent to the session, not by a call
 		taken     bool // the machine has the entries
 	}
-	appended  struct{ err error }
-	refreshed struct {
+	appended        struct{ err error }
+	recordRefreshed struct {
 		rev     uint64
 		err     error
 		renewed bool // the body was renewed too
 	}
-	resend   struct{ turn bool } // turn: it has waited for its turn, see append
+	resend   struct{ turn bool } // turn: it has waited for its turn, see writeAppend
 	outlived struct{}
 	// attach makes att the stream's only live connection and returns the stream's tail.
 	attach struct {
@@ -124,48 +124,48 @@ func (s *streamActor) Receive(m any) {
 	switch m := m.(type) {
 	case *pushEntries:
 		if s.gather != nil {
-			s.gathered(m)
+			s.gatherEntries(m)
 		} else {
-			s.push(m)
+			s.pushToLog(m)
 		}
 	case beginNow:
-		s.begin()
-	case discard:
-		s.discard()
+		s.beginBatch()
+	case discardBatch:
+		s.discardBatch()
 	case appended:
-		s.appended(m.err)
+		s.onAppended(m.err)
 	case recordStored:
-		s.recordStored(m)
-	case refreshed:
-		s.refreshed(m)
-	case looked:
-		s.looked(m)
-	case created:
-		s.created(m)
+		s.onRecordStored(m)
+	case recordRefreshed:
+		s.onRecordRefreshed(m)
+	case writerChecked:
+		s.onWriterChecked(m)
+	case recordCreated:
+		s.onRecordCreated(m)
 	case outlived:
-		s.step(stream.Event{Op: stream.Outlived})
+		s.applyEvent(stream.Event{Op: stream.Outlived})
 	case resend:
 		s.turn = m.turn
 		s.fx = s.m.Resend(s.fx[:0])
-		s.perform()
+		s.performEffects()
 		s.turn = false
 	case refresh:
-		if s.abandoned(time.Now()) {
+		if s.isAbandoned(time.Now()) {
 			// Senders that wait for the store must not wait on: it may be away for longer than
 			// ReplayAge.
-			s.step(stream.Event{Op: stream.Fenced, Err: kernel.ErrStopped})
+			s.applyEvent(stream.Event{Op: stream.Fenced, Err: kernel.ErrStopped})
 			return
 		}
 		s.renew = true
 		s.due.Store(int64(s.node.clock.sinceStart() + s.svc.Limits.StoreWait)) // or sooner, once this rewrite is done
-		s.step(stream.Event{Op: stream.Refresh})
+		s.applyEvent(stream.Event{Op: stream.Refresh})
 	case *attach:
 		_, bytes := s.m.Kept()
 		m.at = extent{tail: s.delivered, bytes: bytes, watermarks: append(s.live.Watermarks(), record.Watermark{Seen: s.past.Digest.Seen, Upto: s.delivered})}
 		if m.att != nil {
 			// The session may have left memory and come back since the stream began.
 			s.sess = m.sess
-			s.attach(m.att)
+			s.attachReader(m.att)
 		}
 		m.Done()
 	case detach:
@@ -174,7 +174,7 @@ func (s *streamActor) Receive(m any) {
 			s.left.Store(time.Now().UnixNano())
 		}
 	case closeConn:
-		s.begin()
+		s.beginBatch()
 		if !s.opened {
 			s.closeEarly = &m
 		} else if s.att != nil {
@@ -183,64 +183,64 @@ func (s *streamActor) Receive(m any) {
 		}
 	case alreadyAnswered:
 		s.answered = m
-	case keepBody:
+	case adoptBody:
 		s.keepBody(m)
 	case takenOver:
-		s.step(stream.Event{Op: stream.Opened, Rev: m.rev, Epoch: s.rec.Epoch, Tail: m.log.Tail, Covered: s.rec.Tail, Sizes: m.log.Sizes})
+		s.applyEvent(stream.Event{Op: stream.Opened, Rev: m.rev, Epoch: s.rec.Epoch, Tail: m.log.Tail, Covered: s.rec.Tail, Sizes: m.log.Sizes})
 	case handOver:
 		s.handOver()
 	case passOn:
 		s.passOn()
 	case quitStream:
-		s.quit()
+		s.quitActor()
 	case serveCall:
 		s.reqs = append(s.reqs, m.req)
 	case endStream:
-		s.step(stream.Event{Op: stream.Fenced, Err: ErrSessionEnded})
+		s.applyEvent(stream.Event{Op: stream.Fenced, Err: ErrSessionEnded})
 	}
 	s.queued.Store(int64(s.m.Queued()))
 	s.countWaiting()
-	s.heard.Store(s.att != nil)
+	s.connected.Store(s.att != nil)
 }
 
-// push sends entries of a call, or to a session.
-func (s *streamActor) push(m *pushEntries) {
+// pushToLog sends entries of a call, or to a session.
+func (s *streamActor) pushToLog(m *pushEntries) {
 	m.taken = true
 	e := stream.Event{Op: stream.Push, Entries: m.entries, Last: m.last}
 	switch {
 	case len(s.rec.Calls) > 1:
-		e.Last = s.settle(m)
+		e.Last = s.noteEnds(m)
 	case m.silent:
-		s.mute()
+		s.muteDelivery()
 		e.Op = stream.Cancel
 	}
-	s.step(e)
+	s.applyEvent(e)
 }
 
-func (s *streamActor) step(e stream.Event) {
-	s.charge(e.Entries)
+func (s *streamActor) applyEvent(e stream.Event) {
+	s.chargeEntries(e.Entries)
 	s.fx = s.m.Step(e, s.fx[:0])
-	s.perform()
+	s.performEffects()
 }
 
-// perform carries effects out in order. None of them blocks.
-func (s *streamActor) perform() {
+// performEffects carries effects out in order. None of them blocks.
+func (s *streamActor) performEffects() {
 	for i := range s.fx {
 		switch e := &s.fx[i]; e.Do {
 		case stream.DoAppend:
-			if s.outlives() {
+			if s.outlivesRecord() {
 				_ = s.Post(outlived{})
 				break
 			}
-			s.append(e.Num, e.Data)
+			s.writeAppend(e.Num, e.Data)
 		case stream.DoDeliver:
-			s.deliver(e)
+			s.deliverAppend(e)
 		case stream.DoRefresh:
-			s.rewrite(e.Num)
+			s.rewriteRecord(e.Num)
 		case stream.DoLook:
-			s.look()
+			s.checkWriter()
 		case stream.DoCreate:
-			s.create(e.Num)
+			s.createRecord(e.Num)
 		case stream.DoRetry:
 			time.AfterFunc(e.After, func() { _ = s.Post(resend{}) })
 		case stream.DoDrop:
@@ -248,55 +248,55 @@ func (s *streamActor) perform() {
 				e.Entries[i].Drop(e.Err)
 			}
 		case stream.DoLost:
-			s.lost(e.Err)
+			s.endLost(e.Err)
 		}
 		s.fx[i] = stream.Effect{}
 	}
 	s.fx = s.fx[:0]
 }
 
-// appended takes the outcome of the append in flight. It counts no tries: the store may be away for
+// onAppended takes the outcome of the append in flight. It counts no tries: the store may be away for
 // as long as the calls' own limits let them run.
-func (s *streamActor) appended(err error) {
+func (s *streamActor) onAppended(err error) {
 	switch {
-	case err == nil && s.outlives(): // the clock went back meanwhile
-		s.step(stream.Event{Op: stream.Outlived})
+	case err == nil && s.outlivesRecord(): // the clock went back meanwhile
+		s.applyEvent(stream.Event{Op: stream.Outlived})
 	case err == nil:
-		s.step(stream.Event{Op: stream.Stored})
+		s.applyEvent(stream.Event{Op: stream.Stored})
 	case errors.Is(err, store.ErrFenced):
-		s.step(stream.Event{Op: stream.Guarded})
-	case passes(err):
+		s.applyEvent(stream.Event{Op: stream.Guarded})
+	case mayRetry(err):
 		// Not done, or unknown. The same append with the same guard and number is the same message,
 		// so it may be written again.
-		s.step(stream.Event{Op: stream.Again})
+		s.applyEvent(stream.Event{Op: stream.Again})
 	default:
 		s.node.log.Error("append refused", "stream", s.key.ID, "error", err)
-		s.step(stream.Event{Op: stream.Fenced, Err: err})
+		s.applyEvent(stream.Event{Op: stream.Fenced, Err: err})
 	}
 }
 
-// deliver hands an acknowledged append to the live connection.
-func (s *streamActor) deliver(e *stream.Effect) {
+// deliverAppend hands an acknowledged append to the live connection.
+func (s *streamActor) deliverAppend(e *stream.Effect) {
 	from := s.delivered + 1
 	s.delivered = e.Num
-	s.recall(s.past.Note(&s.live, e.Num, e.Epoch, e.Entries))
+	s.countRecalls(s.past.Note(&s.live, e.Num, e.Epoch, e.Entries))
 	for i := range e.Entries {
 		e.Entries[i].Drop(nil)
 	}
-	s.keep(from, e)
+	s.cacheAppend(from, e)
 	if s.att != nil && !s.silent {
-		s.att.Frame(attachment.Frame{From: from, Append: stream.Append{Num: e.Num, Epoch: e.Epoch, Entries: s.unmuted(e.Entries), Last: e.Last}})
+		s.att.Frame(attachment.Frame{From: from, Append: stream.Append{Num: e.Num, Epoch: e.Epoch, Entries: s.withoutMuted(e.Entries), Last: e.Last}})
 	}
 	if e.Last {
 		if s.att != nil && s.silent {
 			s.att.Finish()
 		}
-		s.remove()
+		s.removeStream()
 	}
 }
 
-// recall counts calls that may no longer run again because their digest is full.
-func (s *streamActor) recall(calls int) {
+// countRecalls counts calls that may no longer run again because their digest is full.
+func (s *streamActor) countRecalls(calls int) {
 	for range calls {
 		s.node.refusals.Refused(limits.Recall.Row)
 	}
@@ -308,10 +308,10 @@ func (s *streamActor) handOver() {
 		return
 	}
 	if len(s.rec.Calls) > 0 && (s.node.drain.endsStore() || !s.runsAgain()) {
-		s.step(stream.Event{Op: stream.Push, Entries: lostCalls(s.rec.Calls, s.answered), Last: true})
+		s.applyEvent(stream.Event{Op: stream.Push, Entries: lostCalls(s.rec.Calls, s.answered), Last: true})
 		return
 	}
-	s.quit()
+	s.quitActor()
 }
 
 // runsAgain reports whether a call of the stream that needs an answer may run again.
@@ -324,9 +324,9 @@ func (s *streamActor) runsAgain() bool {
 	return false
 }
 
-// quit ends the actor: the stream stays as it is stored, and entries that are not stored are
+// quitActor ends the actor: the stream stays as it is stored, and entries that are not stored are
 // dropped.
-func (s *streamActor) quit() {
+func (s *streamActor) quitActor() {
 	switch {
 	case s.att == nil:
 	case s.opened:
@@ -336,8 +336,8 @@ func (s *streamActor) quit() {
 		s.unstored.Store(true)
 	}
 	s.att = nil
-	s.commit()
-	s.remove()
+	s.markReady()
+	s.removeStream()
 	cause := ErrClosing
 	if s.svc.life.over.Load() {
 		cause = ErrUnmounted
@@ -349,19 +349,19 @@ func (s *streamActor) quit() {
 	}
 }
 
-// abandoned reports whether nothing can be resumed from here any more: no call answers on the
+// isAbandoned reports whether nothing can be resumed from here any more: no call answers on the
 // stream, and no connection has listened for the replay age. The stream's record is not renewed
 // then, and expires.
-func (s *streamActor) abandoned(now time.Time) bool {
+func (s *streamActor) isAbandoned(now time.Time) bool {
 	return len(s.reqs) == 0 && s.att == nil && now.UnixNano()-s.left.Load() > int64(s.svc.Limits.ReplayAge)
 }
 
-// mute ends delivery. Entries that are in flight when a cancel is processed may be stored, but are
+// muteDelivery ends delivery. Entries that are in flight when a cancel is processed may be stored, but are
 // not sent.
-func (s *streamActor) mute() { s.silent = true }
+func (s *streamActor) muteDelivery() { s.silent = true }
 
-// attach makes att the one live connection and cuts the old one.
-func (s *streamActor) attach(att reader) {
+// attachReader makes att the one live connection and cuts the old one.
+func (s *streamActor) attachReader(att reader) {
 	old := s.att
 	s.att = att
 	if old != nil {
@@ -404,18 +404,18 @@ func (s *streamActor) refuseStart(err error) {
 	}
 }
 
-func (s *streamActor) commit() {
+func (s *streamActor) markReady() {
 	if !s.opened {
 		s.opened, s.conn = true, nil
 		close(s.ready)
 	}
 }
 
-// lost ends a stream that another writer has taken over, or that cannot be stored.
-func (s *streamActor) lost(err error) {
+// endLost ends a stream that another writer has taken over, or that cannot be stored.
+func (s *streamActor) endLost(err error) {
 	if s.att != nil {
 		if !s.opened {
-			s.refuse()
+			s.refuseEnded()
 		} else if errors.Is(err, ErrSessionEnded) {
 			s.att.Finish()
 		} else {
@@ -426,16 +426,16 @@ func (s *streamActor) lost(err error) {
 	if !s.opened {
 		s.unstored.Store(true)
 	}
-	s.commit() // last, because a waiter that sees no response takes it for a fault
+	s.markReady() // last, because a waiter that sees no response takes it for a fault
 	for _, r := range s.reqs {
 		_ = r.Post(streamGone{err})
 	}
-	s.remove()
+	s.removeStream()
 }
 
-// refuse answers a request whose stream ends before it has begun: the session of a call is gone; a
+// refuseEnded answers a request whose stream ends before it has begun: the session of a call is gone; a
 // standalone stream may only have been replaced.
-func (s *streamActor) refuse() {
+func (s *streamActor) refuseEnded() {
 	if len(s.rec.Calls) == 0 && !s.sess.ended.Load() {
 		s.conn.Open()
 		s.conn.Finish()
@@ -444,9 +444,9 @@ func (s *streamActor) refuse() {
 	refusal.SessionEnded.Tell(s.conn, s.callID())
 }
 
-// remove takes the stream out of the directory and stops it. An ended stream is resumed from the
+// removeStream takes the stream out of the directory and stops it. An ended stream is resumed from the
 // log.
-func (s *streamActor) remove() {
+func (s *streamActor) removeStream() {
 	s.node.streams.Drop(s.key, s)
 	if s.m.Phase() != stream.Ended { // another writer may go on
 		s.node.cache.Drop(s.path)
@@ -456,8 +456,8 @@ func (s *streamActor) remove() {
 	s.Actor.Stop()
 }
 
-// start starts the actor of a new stream that is not stored yet.
-func (s *streamActor) start() {
+// startActor starts the actor of a new stream that is not stored yet.
+func (s *streamActor) startActor() {
 	n := s.node
 	n.k.Start(&s.Actor, KindStream, s.path, s)
 	n.streams.Put(s.key, s)
@@ -466,7 +466,7 @@ func (s *streamActor) start() {
 // endStream ends the stream for good.
 func (s *streamActor) endStream() {
 	_ = s.Post(endStream{})
-	go s.node.streams.forget(s.path)
+	go s.node.streams.forgetRecord(s.path)
 }
 
 // Failed ends the stream after a panic that may have left a step half done: the next append may
@@ -479,7 +479,7 @@ func (s *streamActor) Failed(m any, last bool) {
 		// Only one connection failed, and nothing of the stream has changed.
 		if s.att != nil && s.att == m.att {
 			s.att = nil
-			s.heard.Store(false)
+			s.connected.Store(false)
 		}
 		m.Refused(errInternal)
 		if !last {
@@ -520,11 +520,11 @@ func (s *streamActor) cutShort() {
 		}
 		s.Contain(att.Cut)
 	}
-	s.lost(errInternal)
+	s.endLost(errInternal)
 }
 
 func (s *streamActor) passOn() {
-	if s.node.drain.alone || !s.opened || !s.rec.Safe || !has(s.rec.Revision, protocol.FeatureStreamPriming) {
+	if s.node.drain.alone || !s.opened || !s.rec.Safe || !hasFeature(s.rec.Revision, protocol.FeatureStreamPriming) {
 		return
 	}
 	for _, c := range s.rec.Calls {
@@ -537,8 +537,8 @@ func (s *streamActor) passOn() {
 	}
 }
 
-// unmount ends a standalone stream here. A call's stream ends with its call.
-func (s *streamActor) unmount() {
+// unmountStream ends a standalone stream here. A call's stream ends with its call.
+func (s *streamActor) unmountStream() {
 	if len(s.rec.Calls) == 0 {
 		_ = s.Post(handOver{})
 	}
@@ -550,8 +550,8 @@ type streams struct {
 	node *Node
 }
 
-// build makes the actor of a stream; start starts it. conn is its live connection, nil for none.
-func (d *streams) build(svc *Service, sess *sessionActor, id string, rec record.Stream, conn Conn) *streamActor {
+// buildStream makes the actor of a stream; startActor starts it. conn is its live connection, nil for none.
+func (d *streams) buildStream(svc *Service, sess *sessionActor, id string, rec record.Stream, conn Conn) *streamActor {
 	n := d.node
 	s := &streamActor{node: n, svc: svc, sess: sess, key: StreamKey{sess.key, id}, rec: rec, live: rec, m: stream.New(svc.Limits.Stream), life: takeover.Began(n.clock.aheadBy()), ready: make(chan struct{})}
 	s.path = s.key.streamPath()
@@ -562,8 +562,8 @@ func (d *streams) build(svc *Service, sess *sessionActor, id string, rec record.
 	return s
 }
 
-// endOf ends the streams that this node writes for a session that is gone.
-func (d *streams) endOf(key SessionKey) {
+// endSessionStreams ends the streams that this node writes for a session that is gone.
+func (d *streams) endSessionStreams(key SessionKey) {
 	d.Each(func(st *streamActor) {
 		if st.key.Session == key {
 			st.endStream()
@@ -571,8 +571,8 @@ func (d *streams) endOf(key SessionKey) {
 	})
 }
 
-// forget removes a stream's record from the store; its events expire.
-func (d *streams) forget(path string) {
+// forgetRecord removes a stream's record from the store; its events expire.
+func (d *streams) forgetRecord(path string) {
 	n := d.node
 	ctx, cancel := context.WithTimeout(n.base, 30*time.Second)
 	defer cancel()

@@ -39,11 +39,11 @@ func (d *streams) takeOver(ctx context.Context, svc *Service, s *sessionActor, k
 		case takeover.AskGone:
 			m.Gone(n.fleet.gone(ctx, m.Writer))
 		case takeover.ReadLog:
-			m.Read(d.readOn(ctx, s, key, m.Log))
+			m.Read(d.readLogOn(ctx, s, key, m.Log))
 		case takeover.CheckLease:
 			m.Certain(!n.store.Suspended())
 		case takeover.MarkTaken:
-			m.Marked(n.fleet.marks.mark(ctx, n.store, m.Writer.Boot, svc.longest()))
+			m.Marked(n.fleet.marks.mark(ctx, n.store, m.Writer.Boot, svc.callLifetime()))
 		case takeover.ReadBody:
 			body, err := n.store.Body(ctx, key.streamPath())
 			passes := errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrRetry)
@@ -53,7 +53,7 @@ func (d *streams) takeOver(ctx context.Context, svc *Service, s *sessionActor, k
 			m.BodyRead(body, passes, err)
 		case takeover.Replace:
 			life = takeover.Began(n.clock.aheadBy())
-			rev, err := d.replace(ctx, key.streamPath(), &m.Rec, m.Rev, svc.recordTTL())
+			rev, err := d.replaceRecord(ctx, key.streamPath(), &m.Rec, m.Rev, svc.recordTTL())
 			m.Replaced(rev, errors.Is(err, store.ErrConflict), err)
 			life.Stored(n.clock.aheadBy())
 		case takeover.Reread:
@@ -61,7 +61,7 @@ func (d *streams) takeOver(ctx context.Context, svc *Service, s *sessionActor, k
 			m.Record(rec, rev, errors.Is(err, errBadEvent), err)
 			life.Stored(n.clock.aheadBy())
 		case takeover.KeepBody:
-			kept = d.keepBody(ctx, key, m.Body, m.Rev, svc.recordTTL())
+			kept = d.renewBody(ctx, key, m.Body, m.Rev, svc.recordTTL())
 			m.Kept()
 		case takeover.Elsewhere:
 			return nil, m.Rec, errElsewhere{&farWriter{&n.fleet, key, m.Writer}, m.Rec}
@@ -72,7 +72,7 @@ func (d *streams) takeOver(ctx context.Context, svc *Service, s *sessionActor, k
 			return nil, m.Rec, takeoverFailed(m.Err)
 		case takeover.Done:
 			n.takings.Add(int64(time.Since(began)))
-			return d.taken(svc, s, key, m, life, kept), m.Rec, nil
+			return d.startTakenOver(svc, s, key, m, life, kept), m.Rec, nil
 		}
 	}
 }
@@ -88,8 +88,8 @@ func takeoverFailed(err error) error {
 	return err
 }
 
-// taken starts the actor of a stream that was taken over. kept says that nothing is left to do about the body of its calls.
-func (d *streams) taken(svc *Service, s *sessionActor, key StreamKey, m *takeover.Machine, life takeover.Lifetime, kept bool) *streamActor {
+// startTakenOver starts the actor of a stream that was taken over. kept says that nothing is left to do about the body of its calls.
+func (d *streams) startTakenOver(svc *Service, s *sessionActor, key StreamKey, m *takeover.Machine, life takeover.Lifetime, kept bool) *streamActor {
 	n, log := d.node, m.Log
 	n.takeover.Add(1)
 	w := &streamActor{node: n, svc: svc, sess: s, key: key, path: key.streamPath(), rec: m.Rec, live: m.Rec, m: stream.New(svc.Limits.Stream), life: life, ready: make(chan struct{})}
@@ -104,7 +104,7 @@ func (d *streams) taken(svc *Service, s *sessionActor, key StreamKey, m *takeove
 		part = bodyAgain
 	}
 	w.due.Store(n.clock.dueIn(svc.recordTTL() / part))
-	w.commit()
+	w.markReady()
 	_ = w.Post(takenOver{rev: m.Rev, log: log})
 	if len(w.rec.Calls) > 0 {
 		s.finishCalls(w, log, m.Body)
@@ -115,16 +115,16 @@ func (d *streams) taken(svc *Service, s *sessionActor, key StreamKey, m *takeove
 // lostLogWait is how long a resume waits for its turn to read a log, before it lets others ahead and comes back.
 const lostLogWait = 15 * time.Second
 
-// serves reports whether the writer of a stream is here.
-func (d *streams) serves(key StreamKey) bool {
+// writesHere reports whether the writer of a stream is here.
+func (d *streams) writesHere(key StreamKey) bool {
 	w, here := d.Get(key)
 	return here && !w.Stopped()
 }
 
-// lostLog waits until a resume may judge a stream without a writer, and take it over; leave ends that. Few do so at a time, by
+// awaitLogTurn waits until a resume may judge a stream without a writer, and take it over; leave ends that. Few do so at a time, by
 // turns of their principals: for each part of a log the store loads blocks of many times its size, which it still has for the
 // next part if no thousand others come in between.
-func (d *streams) lostLog(ctx context.Context, s *sessionActor, f *fare) (leave func(), err error) {
+func (d *streams) awaitLogTurn(ctx context.Context, s *sessionActor, f *fare) (leave func(), err error) {
 	turns := d.node.accounts.lostLogs
 	wait, cancel := context.WithTimeout(ctx, lostLogWait)
 	defer cancel()
@@ -135,8 +135,8 @@ func (d *streams) lostLog(ctx context.Context, s *sessionActor, f *fare) (leave 
 	return func() { f.now = false; turns.Leave() }, nil
 }
 
-// readOn reads the appends of a stream since the last read.
-func (d *streams) readOn(ctx context.Context, s *sessionActor, key StreamKey, log *takeover.Log) error {
+// readLogOn reads the appends of a stream since the last read.
+func (d *streams) readLogOn(ctx context.Context, s *sessionActor, key StreamKey, log *takeover.Log) error {
 	n := d.node
 	tail, err := n.store.Tail(ctx, key.streamPath(), log.Tail)
 	if err != nil {
@@ -259,8 +259,8 @@ func (f *fare) end() {
 	}
 }
 
-// replace replaces the writer record of a stream that is taken over.
-func (d *streams) replace(ctx context.Context, path string, rec *record.Stream, rev uint64, ttl time.Duration) (uint64, error) {
+// replaceRecord replaces the writer record of a stream that is taken over.
+func (d *streams) replaceRecord(ctx context.Context, path string, rec *record.Stream, rev uint64, ttl time.Duration) (uint64, error) {
 	data, err := rec.Encode()
 	if err != nil {
 		return 0, fmt.Errorf("actors: writer record: %w", err)
@@ -277,7 +277,7 @@ func (d *streams) replace(ctx context.Context, path string, rec *record.Stream, 
 func (s *sessionActor) finishCalls(w *streamActor, log *takeover.Log, body []byte) {
 	var bodies [][]byte
 	if w.rec.Safe {
-		_ = w.Post(keepBody(body))
+		_ = w.Post(adoptBody(body))
 		bodies = requestsOf(body)
 	}
 	fates, all := takeover.Fates(&w.rec, log, len(bodies))
@@ -371,9 +371,9 @@ func (s *sessionActor) rerunCall(w *streamActor, c record.Call, body []byte, j *
 	}
 }
 
-// find returns the writer of a stream, and takes the stream over if its writer is gone, or is the one that has given it up. A
+// findWriter returns the writer of a stream, and takes the stream over if its writer is gone, or is the one that has given it up. A
 // stream that has ended has no writer: w is nil then. errElsewhere reports that another node writes the stream.
-func (d *streams) find(ctx context.Context, svc *Service, s *sessionActor, key StreamKey, given takeover.Writer) (w *streamActor, rec record.Stream, err error) {
+func (d *streams) findWriter(ctx context.Context, svc *Service, s *sessionActor, key StreamKey, given takeover.Writer) (w *streamActor, rec record.Stream, err error) {
 	if w, ok := d.Get(key); ok {
 		if <-w.ready; !w.Stopped() {
 			return w, w.rec, nil
@@ -403,12 +403,12 @@ func (d *streams) find(ctx context.Context, svc *Service, s *sessionActor, key S
 		return nil, rec, err
 	}
 	if w.svc.life.over.Load() {
-		w.unmount()
+		w.unmountStream()
 	}
 	if svc.life.over.Load() {
 		return nil, rec, ErrUnmounted
 	}
-	if err := d.survives(ctx, s, w); err != nil {
+	if err := d.endIfSessionEnded(ctx, s, w); err != nil {
 		return nil, rec, err
 	}
 	if w.Stopped() { // the stream ended before the directory had it
@@ -454,8 +454,8 @@ func (f *fleet) gone(ctx context.Context, w takeover.Writer) (bool, error) {
 	return gone, err
 }
 
-// elsewhere returns the node that writes a stream, nil if it may be taken over: its writer is this boot, or is gone, or has given it up.
-func (d *streams) elsewhere(ctx context.Context, key StreamKey, rec *record.Stream, given takeover.Writer) (*farWriter, error) {
+// findRemoteWriter returns the node that writes a stream, nil if it may be taken over: its writer is this boot, or is gone, or has given it up.
+func (d *streams) findRemoteWriter(ctx context.Context, key StreamKey, rec *record.Stream, given takeover.Writer) (*farWriter, error) {
 	f, by := &d.node.fleet, takeover.WriterOf(rec)
 	if f.mail == nil || !by.MustBeGone(d.node.boot, given) {
 		return nil, nil

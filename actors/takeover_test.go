@@ -78,7 +78,7 @@ func TestWhoHasARecord(t *testing.T) {
 						want = 0
 					}
 				}
-				rev, err := n.streams.whoHas(t.Context(), key, 5, row.standalone)
+				rev, err := n.streams.ownRevision(t.Context(), key, 5, row.standalone)
 				if !errors.Is(err, row.want) || rev != want {
 					t.Errorf("got revision %d, %v, want %d, %v", rev, err, want, row.want)
 				}

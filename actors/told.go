@@ -179,7 +179,7 @@ func (s *sessionActor) adoptFound(v *view) {
 
 // writesStandalone reports whether this node writes the session's standalone stream.
 func (s *sessionActor) writesStandalone() bool {
-	return s.node.streams.serves(StreamKey{s.key, s.view.Load().rec.Standalone})
+	return s.node.streams.writesHere(StreamKey{s.key, s.view.Load().rec.Standalone})
 }
 
 // endWithoutRecord ends the session on this node, whose record is no more. Only the node that has ended a session of a fleet tells
