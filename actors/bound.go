@@ -122,7 +122,7 @@ func (n *Node) Connect(svc *Service, in *Input) {
 	l.said.Store(s.last.UnixNano())
 	s.startSession()
 	n.bound.Put(key, l)
-	in.Session = nameSessionAt(n.fleet.self(), key.ID)
+	in.Session = nameSessionAt(n.fleet.selfAddress(), key.ID)
 	in.Conn.SetSession(in.Session)
 	if !in.Conn.Open() {
 		s.endSession()
@@ -150,24 +150,24 @@ func slotCount(limit int) int {
 // findBound finds a bound session of this node by the id that Connect gave it.
 func (d *boundSessions) findBound(svc *Service, in *Input) (*boundConn, bool) {
 	at, id, ok := sessionAt(in.Session)
-	if !ok || at != d.node.fleet.self() {
+	if !ok || at != d.node.fleet.selfAddress() {
 		return nil, false
 	}
 	l, ok := d.Get(SessionKey{Tenant: in.Tenant, Server: svc.ID, ID: id})
 	return l, ok && l.sess.svc == svc
 }
 
-// Message takes one message, or a batch, of a session that Connect began; one of another node is handed to that. It
+// Message takes one message, or a batch, of a session that Connect began; one of another node is forwarded to that. It
 // returns when it no longer needs the bytes. Responses go out on the session's connection; in.Conn learns whether the message was taken.
 func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
 	l, ok := n.bound.findBound(svc, in)
 	if !ok {
-		n.relays.message(svc, in, principal, m, body)
+		n.relays.forwardMessage(svc, in, principal, m, body)
 		return
 	}
 	s := l.sess
-	if _, handed := in.Conn.(*posted); !handed && in.Conn != l.conn {
-		if x := n.fleet.handed.earlier(s.key, m, body); x != nil && x.wait() == done {
+	if _, handed := in.Conn.(*letterConn); !handed && in.Conn != l.conn {
+		if x := n.fleet.forwardedMessages.findEarlier(s.key, m, body); x != nil && x.awaitOutcome() == done {
 			in.Conn.Accepted() // it was taken when it came by another node, which does not know
 			return
 		}
@@ -252,7 +252,7 @@ func (l *boundConn) takeNotification(m *codec.Message, until time.Time) {
 	case mcp.NotifyCancelled:
 		if id := codec.Optional(m.Params, "requestId"); len(id) > 0 {
 			s.node.listeners.endListeners("", func(a *listenActor) bool { return a.sess == s && string(a.id) == string(id) })
-			s.node.relays.cancel(s, id)
+			s.node.relays.cancelRequests(s, id)
 		}
 	case mcp.NotifyInitialized:
 		if s.view.Load().rec.Revision != "" && !l.ready.Swap(true) {
@@ -285,13 +285,13 @@ func (l *boundConn) takeRequest(in *Input, came answerer, reply replier, princip
 // basic/transports/stdio).
 func (l *boundConn) takeStateless(in *Input, principal any, m *codec.Message, raw []byte) {
 	s := l.sess
-	a := &arrival{n: s.node, svc: s.svc, in: *in, principal: principal, m: m, body: raw, to: l, on: overBound{l}, sess: s, charged: &s.sessionAccount}
+	a := &statelessRequest{n: s.node, svc: s.svc, in: *in, principal: principal, m: m, body: raw, to: l, on: overBound{l}, sess: s, charged: &s.sessionAccount}
 	switch {
 	case string(m.Method) == mcp.MethodSubscriptionsListen:
-		a.listen()
+		a.beginListener()
 	case !l.takeSlot(s.svc.Limits.StoreWait):
 		s.node.refusals.refuseRequest(l, refusal.Of(limits.CallsPerSession.Row), m.ID)
-	case !a.accept():
+	case !a.acceptRequest():
 		l.freeSlot()
 	}
 }
@@ -511,7 +511,7 @@ func (l *boundConn) leaveMemory(broken bool) {
 	l.conn.Finish()
 	// After the session has stopped, so that a listener that begins meanwhile sees it.
 	s.node.listeners.endListeners("", func(a *listenActor) bool { return a.sess == s })
-	s.node.relays.cancel(s, nil)
+	s.node.relays.cancelRequests(s, nil)
 }
 
 // boundSessions are the bound sessions of this node.

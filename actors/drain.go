@@ -136,7 +136,7 @@ func (d *draining) ownCalls(begun time.Time) bool {
 func (d *draining) giveUp(ctx context.Context) {
 	d.node.sessions.eachSession(func(s *sessionActor) { _ = s.Post(giveUpCalls{}) })
 	d.node.statelessCalls.giveUp(nil, ErrClosing)
-	d.node.relays.giveUp()
+	d.node.relays.giveUpProxies()
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	d.awaitQuiet(last)
@@ -147,7 +147,7 @@ func (d *draining) callsRunning() bool { return d.node.accounts.InFlight() > d.h
 
 // isBusy reports whether a call runs, or a response is not yet stored and handed to its connection.
 func (d *draining) isBusy() bool {
-	busy := d.callsRunning() || d.node.relays.far.Len() > 0
+	busy := d.callsRunning() || d.node.relays.exchanges.Len() > 0
 	d.node.streams.Each(func(s *streamActor) { busy = busy || len(s.rec.Calls) > 0 })
 	return busy
 }
@@ -203,8 +203,8 @@ func (n *Node) Close(ctx context.Context) error {
 		n.sessions.Drop(s.key, s) // otherwise a request that finds it would look for another one forever
 		s.Actor.Stop()
 	})
-	n.fleet.far.leave()
-	n.relays.close()
+	n.fleet.readers.removeAll()
+	n.relays.closeExchanges()
 	n.calls.closeIdle()
 	n.heart.Stop()
 	return err

@@ -34,28 +34,30 @@ func init() {
 	receivers[letterAnswer] = (*fleet).receiveAnswer
 }
 
-// holder is who writes a stream: an actor of this node, or another node.
-type holder interface {
-	// look returns how far the stream has got.
-	look(ctx context.Context) (extent, error)
-	// attach makes the connection of r the stream's only live one.
-	attach(ctx context.Context, r *replay) (extent, error)
+// streamWriter is who writes a stream: an actor of this node, or another node.
+type streamWriter interface {
+	// readExtent returns how far the stream has got.
+	readExtent(ctx context.Context) (extent, error)
+	// attachReplay makes the connection of r the stream's only live one.
+	attachReplay(ctx context.Context, r *replay) (extent, error)
 }
 
 var (
-	_ holder = nearWriter{}
-	_ holder = (*farWriter)(nil)
+	_ streamWriter = localWriter{}
+	_ streamWriter = (*remoteWriter)(nil)
 )
 
-// nearWriter is an actor of this node that writes a stream.
-type nearWriter struct{ *streamActor }
+// localWriter is an actor of this node that writes a stream.
+type localWriter struct{ *streamActor }
 
-func (w nearWriter) look(context.Context) (extent, error) { return (&attach{}).ask(w.streamActor) }
+func (w localWriter) readExtent(context.Context) (extent, error) {
+	return (&attach{}).askStream(w.streamActor)
+}
 
-func (w nearWriter) attach(_ context.Context, r *replay) (extent, error) {
-	at, err := (&attach{att: r.att, sess: r.s}).ask(w.streamActor)
+func (w localWriter) attachReplay(_ context.Context, r *replay) (extent, error) {
+	at, err := (&attach{att: r.att, sess: r.s}).askStream(w.streamActor)
 	if err == nil {
-		r.unread()        // the stream counts the connection now
+		r.unpinSession()  // the stream counts the connection now
 		r.att.Hush(false) // the writer before may not have been heard
 	}
 	return at, err
@@ -74,28 +76,28 @@ type extentLetter struct {
 	Marks []record.Watermark `json:",omitempty"`
 }
 
-func (w *farWriter) look(ctx context.Context) (extent, error) {
-	return w.extent(ctx, letterLook, streamLetter{Stream: w.key})
+func (w *remoteWriter) readExtent(ctx context.Context) (extent, error) {
+	return w.askExtent(ctx, letterLook, streamLetter{Stream: w.key})
 }
 
-func (w *farWriter) attach(ctx context.Context, r *replay) (extent, error) {
+func (w *remoteWriter) attachReplay(ctx context.Context, r *replay) (extent, error) {
 	if turns := r.n.accounts.attaches; turns.Take(ctx, r.s.billedAccount()) {
 		defer turns.Leave()
 	} else {
 		return extent{}, fmt.Errorf("actors: too many streams of other nodes are asked for: %w", store.ErrUnavailable)
 	}
-	x := w.fleet.readings.add(w, r) // first, as frames may come before the reply
-	at, err := w.extent(ctx, letterAttach, streamLetter{w.key, x.id})
+	x := w.fleet.readings.addReading(w, r) // first, as frames may come before the reply
+	at, err := w.askExtent(ctx, letterAttach, streamLetter{w.key, x.id})
 	if err != nil {
-		w.fleet.readings.drop(x)
+		w.fleet.readings.dropReading(x)
 		return at, err
 	}
-	x.hear()
+	x.noteHeard()
 	return at, nil
 }
 
-func (w *farWriter) extent(ctx context.Context, kind string, l streamLetter) (at extent, err error) {
-	reply, err := w.ask(ctx, kind, l)
+func (w *remoteWriter) askExtent(ctx context.Context, kind string, l streamLetter) (at extent, err error) {
+	reply, err := w.askNode(ctx, kind, l)
 	if err != nil {
 		return at, err
 	}
@@ -107,7 +109,7 @@ func (w *farWriter) extent(ctx context.Context, kind string, l streamLetter) (at
 }
 
 // holder returns the writer of the stream.
-func (r *replay) holder(ctx context.Context) (holder, record.Stream, error) {
+func (r *replay) holder(ctx context.Context) (streamWriter, record.Stream, error) {
 	d := &r.n.streams
 	if !d.writesHere(r.key) {
 		end, over := r.n.cache.End(r.key.streamPath(), time.Now())
@@ -139,19 +141,19 @@ func (r *replay) holder(ctx context.Context) (holder, record.Stream, error) {
 		}
 	}
 	w, rec, err := d.findWriter(ctx, r.svc, r.s, r.key, r.given)
-	if e, ok := errors.AsType[errElsewhere](err); ok {
-		return e.farWriter, rec, nil
+	if e, ok := errors.AsType[errRemoteWriter](err); ok {
+		return e.remoteWriter, rec, nil
 	}
 	if w == nil || err != nil {
 		return nil, rec, err
 	}
-	return nearWriter{w}, rec, nil
+	return localWriter{w}, rec, nil
 }
 
 // lost returns why another node is not the stream's writer for now: ErrUnavailable, so that the resume tries again.
-func (r *replay) lost(w holder, err error) error {
+func (r *replay) lost(w streamWriter, err error) error {
 	if errors.Is(err, errNotHere) {
-		r.given = w.(*farWriter).Writer
+		r.given = w.(*remoteWriter).Writer
 		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 	}
 	return err
@@ -176,7 +178,7 @@ type readings struct {
 	next time.Time              // when they are asked again
 }
 
-func (d *readings) add(w *farWriter, r *replay) *reading {
+func (d *readings) addReading(w *remoteWriter, r *replay) *reading {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.all == nil {
@@ -184,16 +186,16 @@ func (d *readings) add(w *farWriter, r *replay) *reading {
 	}
 	d.last++
 	r.n.attaches.Add(1)
-	x := &reading{id: d.last, at: w.at(), r: r, heard: time.Now()}
+	x := &reading{id: d.last, at: w.nodeAddress(), r: r, heard: time.Now()}
 	d.all[x.id] = x
 	if old := r.reading.Swap(x); old != nil {
 		delete(d.all, old.id)
 	}
-	r.reads()
+	r.pinSession()
 	return x
 }
 
-func (d *readings) drop(x *reading) {
+func (d *readings) dropReading(x *reading) {
 	d.mu.Lock()
 	delete(d.all, x.id)
 	d.mu.Unlock()
@@ -212,35 +214,35 @@ func (d *readings) len() int {
 	return len(d.all)
 }
 
-// hear notes that the writer is there.
-func (x *reading) hear() {
+// noteHeard notes that the writer is there.
+func (x *reading) noteHeard() {
 	x.mu.Lock()
 	x.heard = time.Now()
 	x.mu.Unlock()
 	x.r.att.Hush(false)
 }
 
-// reads keeps the session in memory while its client reads a stream from here that another node writes.
-func (r *replay) reads() {
-	if r.held.Swap(true) {
+// pinSession keeps the session in memory while its client reads a stream from here that another node writes.
+func (r *replay) pinSession() {
+	if r.pinned.Swap(true) {
 		return
 	}
 	_ = r.s.Post(holdStream{1})
 	r.conn.Gone(func() {
-		r.unread()
+		r.unpinSession()
 		if x := r.reading.Swap(nil); x != nil {
-			r.n.fleet.readings.drop(x)
-			r.n.fleet.send(x.at, letterCredit, packet(appendCredit(nil, x.id, 0, true)))
+			r.n.fleet.readings.dropReading(x)
+			r.n.fleet.sendLetter(x.at, letterCredit, packet(appendCredit(nil, x.id, 0, true)))
 		}
 	})
 }
 
-// unread ends what reads began, for the session; the connection may be counted otherwise now.
-func (r *replay) unread() {
+// unpinSession ends what pinSession began, for the session; the connection may be counted otherwise now.
+func (r *replay) unpinSession() {
 	if x := r.reading.Swap(nil); x != nil {
-		r.n.fleet.readings.drop(x)
+		r.n.fleet.readings.dropReading(x)
 	}
-	if r.held.Load() && !r.unheld.Swap(true) {
+	if r.pinned.Load() && !r.unpinned.Swap(true) {
 		_ = r.s.Post(holdStream{-1})
 	}
 }
@@ -277,26 +279,26 @@ func (f *fleet) receiveFrame(l *store.Letter) {
 			att.Tail(num) // the log has it
 			return
 		}
-		x.hear()
+		x.noteHeard()
 		att.Frame(attachment.Frame{From: from, Append: a})
-		x.credit(f, attachment.Size(&a))
+		x.sendCredit(f, attachment.Size(&a))
 		if a.Last {
-			f.readings.drop(x)
+			f.readings.dropReading(x)
 		}
 	case tailed:
-		x.hear()
+		x.noteHeard()
 		att.Tail(num)
 	case finished:
-		f.readings.drop(x)
+		f.readings.dropReading(x)
 		att.Finish()
 	case polled:
-		f.readings.drop(x)
+		f.readings.dropReading(x)
 		att.Poll()
 	case cutLoose:
-		f.readings.drop(x)
+		f.readings.dropReading(x)
 		att.Cut()
 	case passedOn:
-		f.readings.drop(x)
+		f.readings.dropReading(x)
 		x.r.again()
 	default: // of a newer release: the writer says the same when it is asked
 		f.unknown.Add(1)
@@ -306,8 +308,8 @@ func (f *fleet) receiveFrame(l *store.Letter) {
 // creditEvery is after how many bytes of frames the writer is told that they have arrived.
 const creditEvery = attachment.MaxFrame / 4
 
-// credit tells the writer, now and then, which frames have arrived.
-func (x *reading) credit(f *fleet, bytes int) {
+// sendCredit tells the writer, now and then, which frames have arrived.
+func (x *reading) sendCredit(f *fleet, bytes int) {
 	x.mu.Lock()
 	x.owed += bytes
 	owed := x.owed
@@ -316,7 +318,7 @@ func (x *reading) credit(f *fleet, bytes int) {
 	}
 	x.mu.Unlock()
 	if owed >= creditEvery {
-		f.send(x.at, letterCredit, packet(appendCredit(nil, x.id, owed, false)))
+		f.sendLetter(x.at, letterCredit, packet(appendCredit(nil, x.id, owed, false)))
 	}
 }
 
@@ -372,9 +374,9 @@ func (f *fleet) askWriter(at store.Address, all []*reading) {
 	for _, x := range all {
 		data = binary.AppendUvarint(data, x.id)
 	}
-	reply, err := f.ask(ctx, at, letterAlive, packet(data))
+	reply, err := f.askNode(ctx, at, letterAlive, packet(data))
 	if err != nil {
-		f.unheard(at, all)
+		f.handleSilentWriter(at, all)
 		return
 	}
 	for _, x := range all {
@@ -388,18 +390,18 @@ func (f *fleet) askWriter(at store.Address, all []*reading) {
 			continue
 		}
 		if tail == 0 { // the writer does not know the reader
-			f.readings.drop(x)
+			f.readings.dropReading(x)
 			x.r.again()
 			continue
 		}
-		x.hear()
+		x.noteHeard()
 		x.r.att.Tail(tail - 1)
 	}
 }
 
-// unheard deals with readers whose writer does not answer: their clients get no more comments, and if its node is gone, they
+// handleSilentWriter deals with readers whose writer does not answer: their clients get no more comments, and if its node is gone, they
 // read on from whoever has the stream then.
-func (f *fleet) unheard(at store.Address, all []*reading) {
+func (f *fleet) handleSilentWriter(at store.Address, all []*reading) {
 	ctx, cancel := context.WithTimeout(f.node.base, 2*askEvery) // the question to a silent node has used up its own time
 	defer cancel()
 	gone, err := f.mail.Gone(ctx, at)
@@ -407,7 +409,7 @@ func (f *fleet) unheard(at store.Address, all []*reading) {
 	for _, x := range all {
 		switch {
 		case err == nil && gone:
-			f.readings.drop(x)
+			f.readings.dropReading(x)
 			x.r.again()
 		default:
 			x.mu.Lock()
@@ -419,12 +421,12 @@ func (f *fleet) unheard(at store.Address, all []*reading) {
 		}
 	}
 	if err == nil && !gone {
-		f.readings.soon()
+		f.readings.askSoon()
 	}
 }
 
-// soon has the writers asked again with the heart's next beat.
-func (d *readings) soon() {
+// askSoon has the writers asked again with the heart's next beat.
+func (d *readings) askSoon() {
 	d.mu.Lock()
 	d.next = time.Time{}
 	d.mu.Unlock()
@@ -452,7 +454,7 @@ func (f *fleet) receiveAnswer(l *store.Letter) {
 	if len(a.Err) > 0 {
 		m.Kind = codec.ErrorResponse
 	}
-	f.aside(l, func() {
+	f.runAside(l, func() {
 		there := a.Stream.ID == ""
 		w, here := n.streams.Current(a.Stream) // a takeover enters the questions before its stream is found
 		open, err := n.pending.giveAnswer(a.Stream.Session, m)

@@ -353,7 +353,7 @@ func (s *streamActor) onRecordStored(m recordStored) {
 			s.att = nil
 			s.attachReader(att)
 			if s.closeEarly != nil {
-				s.closeEarly.leave(att)
+				s.closeEarly.closeReader(att)
 				s.att = nil
 			}
 		} else {

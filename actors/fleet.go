@@ -26,27 +26,27 @@ import (
 // fleet is this node among the others that share its store. Without mail the node is alone: then every other boot that is
 // named in a record is dead.
 type fleet struct {
-	node     *Node
-	mail     store.Mail    // nil: alone
-	sureFor  time.Duration // for how long a stream that was written here is certainly this node's, while the lease is
-	far      farReaders    // connections of other nodes, of streams that are written here
-	marks    marks         // boots that are gone
-	readings readings      // connections here, of streams that other nodes write
-	beaten   time.Time     // when the heart last beat; this and away belong to its turn
-	away     bool          // the lease was over, or the process stood still
-	lapsed   bool          // the lease has been over for so long that clients were let go
-	pushes   pushes        // messages of other nodes to the sessions of this one
-	handed   pushes        // messages of clients that other nodes have handed to this one
-	working  atomic.Int64  // letters that are worked on beside the goroutines that receive
-	unknown  atomic.Int64  // letters that this release does not know, or cannot read
+	node              *Node
+	mail              store.Mail    // nil: alone
+	sureFor           time.Duration // for how long a stream that was written here is certainly this node's, while the lease is
+	readers           remoteReaders // connections of other nodes, of streams that are written here
+	marks             marks         // boots that are gone
+	readings          readings      // connections here, of streams that other nodes write
+	beaten            time.Time     // when the heart last beat; this and away belong to its turn
+	away              bool          // the lease was over, or the process stood still
+	lapsed            bool          // the lease has been over for so long that clients were let go
+	pushes            pushes        // messages of other nodes to the sessions of this one
+	forwardedMessages pushes        // messages of clients that other nodes have forwarded to this one
+	working           atomic.Int64  // letters that are worked on beside the goroutines that receive
+	unknown           atomic.Int64  // letters that this release does not know, or cannot read
 
 	looking chan struct{} // one for each session whose record is read without a request: looksAtOnce
 	lost    atomic.Int64  // when messages were lost last, by clock.sinceStart: what was read of a record before may have changed since
 	pulse   *pulse.Pulse  // the process stood still, which is as if messages were lost; nil: alone
 
-	news       News // nil: nobody wants it
-	told       toldUpdates
-	repetition repetition
+	news        News // nil: nobody wants it
+	sentUpdates sentUpdates
+	repetition  repetition
 
 	usages uint64 // letters of usage so far; this and used belong to the heart's turn
 	used   bool   // the last one said something
@@ -55,15 +55,17 @@ type fleet struct {
 // looksAtOnce bounds the records that are read without a request.
 const looksAtOnce = 16
 
-// self is the node's own address.
-func (f *fleet) self() store.Address { return store.Address{Node: f.node.name, Boot: f.node.boot} }
+// selfAddress is the node's own address.
+func (f *fleet) selfAddress() store.Address {
+	return store.Address{Node: f.node.name, Boot: f.node.boot}
+}
 
 // receivers are what a node does with the letters of each kind. They run on the goroutine that receives, and must not block;
 // aside is for what waits.
 var receivers = map[string]func(*fleet, *store.Letter){}
 
-// receive handles a letter.
-func (f *fleet) receive(l *store.Letter) {
+// receiveLetter handles a letter.
+func (f *fleet) receiveLetter(l *store.Letter) {
 	do, known := receivers[l.Kind]
 	if !known {
 		f.unknown.Add(1)
@@ -76,10 +78,10 @@ func (f *fleet) receive(l *store.Letter) {
 // lateBeat is how much later than planned a beat of the heart may come before the process counts as one that stood still.
 const lateBeat = 2 * time.Second
 
-// returned reports whether the node is back after a time in which others may have taken over what it writes: its lease was over, or
+// cameBack reports whether the node is back after a time in which others may have taken over what it writes: its lease was over, or
 // the process stood still. Its streams must look then whether they are still its own: an idle one would not find out. It belongs to
 // the heart's turn.
-func (f *fleet) returned(now time.Time) bool {
+func (f *fleet) cameBack(now time.Time) bool {
 	if f.mail == nil {
 		return false
 	}
@@ -90,23 +92,23 @@ func (f *fleet) returned(now time.Time) bool {
 		return false
 	}
 	f.away = false
-	f.misses()
+	f.expireViews()
 	return true
 }
 
-// lapses reports that the lease has been over for as long as it lasts, once in each outage. It belongs to the heart's turn.
-func (f *fleet) lapses() bool {
+// noteLapse reports that the lease has been over for as long as it lasts, once in each outage. It belongs to the heart's turn.
+func (f *fleet) noteLapse() bool {
 	was := f.lapsed
 	f.lapsed = f.mail != nil && f.node.store.Lapsed()
 	return f.lapsed && !was
 }
 
-// beat is called every second. It belongs to the heart's turn.
-func (f *fleet) beat(now time.Time) {
+// onBeat is called every second. It belongs to the heart's turn.
+func (f *fleet) onBeat(now time.Time) {
 	if f.mail != nil {
-		f.far.prune(now)
+		f.readers.pruneSilent(now)
 		f.readings.askWriters(f, now)
-		f.tellUsage()
+		f.broadcastUsage()
 	}
 }
 
@@ -120,15 +122,15 @@ type usageLetter struct {
 	All []quota.Share
 }
 
-// tellUsage tells the other nodes what clients use of this one, if it is worth mention, and once when it is no more. It belongs to the heart's turn.
-func (f *fleet) tellUsage() {
+// broadcastUsage tells the other nodes what clients use of this one, if it is worth mention, and once when it is no more. It belongs to the heart's turn.
+func (f *fleet) broadcastUsage() {
 	all := f.node.accounts.Report()
 	if len(all) == 0 && !f.used || len(f.mail.Others()) == 0 {
 		return
 	}
 	f.usages++
 	f.used = len(all) > 0
-	f.tell(letterUsage, usageLetter{f.usages, all})
+	f.broadcastLetter(letterUsage, usageLetter{f.usages, all})
 }
 
 func (f *fleet) receiveUsage(l *store.Letter) {
@@ -171,7 +173,7 @@ var errNotHere = errors.New("actors: not on that node")
 var errNotKnown = fmt.Errorf("actors: its release does not know such letters: %w", store.ErrUnavailable)
 
 // short is a letter that one message of the mail has room for, whatever it says: each of its parts has a bound. What a client or a
-// handler has said has none, and goes by deliver. TestLargestLetters sends the largest of each kind.
+// handler has said has none, and goes by deliverLetter. TestLargestLetters sends the largest of each kind.
 type short interface{ short() }
 
 // packet is a short letter in a form of its own: of at most relay.MaxHead and relay.MaxUpload bytes, or a frame of a stream.
@@ -201,9 +203,9 @@ func encodeLetter(v any) ([]byte, error) {
 	return data, nil
 }
 
-// ask sends a letter and returns the reply. The errors are errNotHere, ErrNobody and ErrUnavailable, wrapped; the last one also
+// askNode sends a letter and returns the reply. The errors are errNotHere, ErrNobody and ErrUnavailable, wrapped; the last one also
 // means that the outcome is unknown.
-func (f *fleet) ask(ctx context.Context, to store.Address, kind string, v short) ([]byte, error) {
+func (f *fleet) askNode(ctx context.Context, to store.Address, kind string, v short) ([]byte, error) {
 	data, err := letterOf(v)
 	if err != nil {
 		return nil, err
@@ -222,9 +224,9 @@ func (f *fleet) ask(ctx context.Context, to store.Address, kind string, v short)
 	return reply[1:], nil
 }
 
-// deliver sends a letter of any size on behalf of a session: in parts, which are counted for its principal here and there. The errors are
-// those of ask.
-func (f *fleet) deliver(ctx context.Context, s *sessionActor, to store.Address, kind string, v any) error {
+// deliverLetter sends a letter of any size on behalf of a session: in parts, which are counted for its principal here and there. The errors are
+// those of askNode.
+func (f *fleet) deliverLetter(ctx context.Context, s *sessionActor, to store.Address, kind string, v any) error {
 	data, err := encodeLetter(v)
 	if err != nil {
 		return err
@@ -235,26 +237,26 @@ func (f *fleet) deliver(ctx context.Context, s *sessionActor, to store.Address, 
 		from = s.billedAccount()
 	}
 	defer held.Free()
-	head := &relayed{Tenant: s.key.Tenant, Address: from.From(), Server: s.key.Server, Kind: kind}
-	reply, err := f.node.relays.hand(ctx, to, exchangeLetter, relay.NewID(), head, data)
+	head := &forwardHead{Tenant: s.key.Tenant, Address: from.From(), Server: s.key.Server, Kind: kind}
+	reply, err := f.node.relays.forwardRequest(ctx, to, exchangeLetter, relay.NewID(), head, data)
 	switch {
 	case errors.Is(err, errNotKnown) && len(data) <= letter.MaxData: // the release before takes it as one message
-		_, err = f.ask(ctx, to, kind, packet(data))
+		_, err = f.askNode(ctx, to, kind, packet(data))
 	case err == nil && reply[0] != isTaken:
 		err = fmt.Errorf("actors: node %s has no room for a letter of %d bytes: %w", to.Node, len(data), store.ErrUnavailable)
 	}
 	return err
 }
 
-// send sends a letter to a node, and does not wait.
-func (f *fleet) send(to store.Address, kind string, v short) {
+// sendLetter sends a letter to a node, and does not wait.
+func (f *fleet) sendLetter(to store.Address, kind string, v short) {
 	if data, err := letterOf(v); err == nil {
 		f.mail.Send(to, kind, data)
 	}
 }
 
-// tell sends a letter to all other nodes, if there are any.
-func (f *fleet) tell(kind string, v short) {
+// broadcastLetter sends a letter to all other nodes, if there are any.
+func (f *fleet) broadcastLetter(kind string, v short) {
 	if f.mail == nil {
 		return
 	}
@@ -266,8 +268,8 @@ func (f *fleet) tell(kind string, v short) {
 // atOnce bounds what letters have a node do at the same time beside the goroutine that receives them.
 const atOnce = 256
 
-// aside runs what waits for something on behalf of a letter. If too much of that runs, the letter is answered with tryAgain.
-func (f *fleet) aside(l *store.Letter, do func()) {
+// runAside runs what waits for something on behalf of a letter. If too much of that runs, the letter is answered with tryAgain.
+func (f *fleet) runAside(l *store.Letter, do func()) {
 	if f.working.Add(1) > atOnce {
 		f.working.Add(-1)
 		replyTo(l, tryAgain, nil)
@@ -292,8 +294,8 @@ const (
 	markAgain = time.Minute
 )
 
-// mark notes that a boot is gone, unless that was noted a moment ago. longest is how long calls may run, and their records live.
-func (k *marks) mark(ctx context.Context, of store.Lease, boot string, longest time.Duration) error {
+// markGone notes that a boot is gone, unless that was noted a moment ago. longest is how long calls may run, and their records live.
+func (k *marks) markGone(ctx context.Context, of store.Lease, boot string, longest time.Duration) error {
 	select {
 	case k.turn <- struct{}{}:
 		defer func() { <-k.turn }()
@@ -331,8 +333,8 @@ type pushLetter struct {
 // maxPushed is how many messages a node remembers that others have sent to its sessions.
 const maxPushed = 4096
 
-// pushes are the messages that other nodes have sent lately to the sessions of this node, by sender and name, or that they have handed
-// on from the clients of these, by session and content.
+// pushes are the messages that other nodes have sent lately to the sessions of this node, by sender and name, or that they have forwarded
+// from the clients of these, by session and content.
 type pushes struct {
 	life time.Duration // after which a message is another one though its name is the same; 0: never
 
@@ -349,8 +351,8 @@ type pushed struct {
 	since  time.Time
 }
 
-// wait returns what became of a message: tryAgain if that is not known soon.
-func (x *pushed) wait() (status byte) {
+// awaitOutcome returns what became of a message: tryAgain if that is not known soon.
+func (x *pushed) awaitOutcome() (status byte) {
 	patience := time.NewTimer(pushWait)
 	defer patience.Stop()
 	select {
@@ -361,8 +363,8 @@ func (x *pushed) wait() (status byte) {
 	}
 }
 
-// name returns the meta of a message that goes to another node: its own, or one that names it.
-func (d *pushes) name(n *Node, meta []byte) []byte {
+// nameMessage returns the meta of a message that goes to another node: its own, or one that names it.
+func (d *pushes) nameMessage(n *Node, meta []byte) []byte {
 	if len(meta) > 0 { // a question has an id
 		return meta
 	}
@@ -372,11 +374,11 @@ func (d *pushes) name(n *Node, meta []byte) []byte {
 	return record.AppendPush(nil, n.boot+"."+strconv.FormatUint(d.n, 36))
 }
 
-// begin enters a message. first is false if it has come before.
-func (d *pushes) begin(key string) (x *pushed, first bool) {
+// beginPush enters a message. first is false if it has come before.
+func (d *pushes) beginPush(key string) (x *pushed, first bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if x := d.find(key); x != nil {
+	if x := d.findPush(key); x != nil {
 		return x, false
 	}
 	if d.all == nil {
@@ -392,16 +394,16 @@ func (d *pushes) begin(key string) (x *pushed, first bool) {
 	return x, true
 }
 
-// find returns a message that has come before, nil if it has not. The lock is held.
-func (d *pushes) find(key string) *pushed {
+// findPush returns a message that has come before, nil if it has not. The lock is held.
+func (d *pushes) findPush(key string) *pushed {
 	if x := d.all[key]; x != nil && (d.life == 0 || time.Since(x.since) < d.life) {
 		return x
 	}
 	return nil
 }
 
-// end notes what became of a message. One that is not stored may come again.
-func (d *pushes) end(key string, x *pushed, status byte) {
+// endPush notes what became of a message. One that is not stored may come again.
+func (d *pushes) endPush(key string, x *pushed, status byte) {
 	d.mu.Lock()
 	if status != done && d.all[key] == x {
 		delete(d.all, key)
@@ -418,20 +420,20 @@ func (f *fleet) receivePush(l *store.Letter) {
 		return
 	}
 	key := l.From.Boot + " " + m.Stream.streamPath() + " " + string(m.Meta)
-	f.aside(l, func() {
-		x, first := f.pushes.begin(key)
+	f.runAside(l, func() {
+		x, first := f.pushes.beginPush(key)
 		if first {
-			f.store(&m, func(status byte) { f.pushes.end(key, x, status) })
+			f.storePush(&m, func(status byte) { f.pushes.endPush(key, x, status) })
 		}
-		replyTo(l, x.wait(), nil)
+		replyTo(l, x.awaitOutcome(), nil)
 	})
 }
 
 // pushWait is how long a message may take to be stored before its sender is told to ask again.
 const pushWait = 4 * time.Second
 
-// store stores an entry of another node, and tells once what became of it.
-func (f *fleet) store(m *pushLetter, tell func(status byte)) {
+// storePush stores an entry of another node, and tells once what became of it.
+func (f *fleet) storePush(m *pushLetter, tell func(status byte)) {
 	w, here := f.node.streams.Current(m.Stream)
 	switch {
 	case !here || w.Stopped():
@@ -456,12 +458,12 @@ func (f *fleet) store(m *pushLetter, tell func(status byte)) {
 	}
 }
 
-// repeatedFor is how long a client may send a message again that another node has handed to the one with its connection: it does so
+// repeatedFor is how long a client may send a message again that another node has forwarded to the one with its connection: it does so
 // where it was not told that the message was taken. After that it has another one with the same content.
 const repeatedFor = 30 * time.Second
 
-// repeats reports whether a message of a client must not be taken twice, and how it is known then.
-func repeats(key SessionKey, m *codec.Message, body []byte) (name string, ok bool) {
+// dedupKey reports whether a message of a client must not be taken twice, and how it is known then.
+func dedupKey(key SessionKey, m *codec.Message, body []byte) (name string, ok bool) {
 	if m.Kind != codec.Batch && (m.Kind != codec.Request || string(m.Method) == mcp.MethodPing) {
 		return "", false
 	}
@@ -469,19 +471,19 @@ func repeats(key SessionKey, m *codec.Message, body []byte) (name string, ok boo
 	return key.recordKey() + " " + string(sum[:]), true
 }
 
-// earlier returns a message of a client that was handed on a moment ago, nil if there is none.
-func (d *pushes) earlier(key SessionKey, m *codec.Message, body []byte) *pushed {
+// findEarlier returns a message of a client that was forwarded a moment ago, nil if there is none.
+func (d *pushes) findEarlier(key SessionKey, m *codec.Message, body []byte) *pushed {
 	d.mu.Lock()
 	none := len(d.all) == 0
 	d.mu.Unlock()
 	if none { // and nothing to compare with
 		return nil
 	}
-	name, ok := repeats(key, m, body)
+	name, ok := dedupKey(key, m, body)
 	if !ok {
 		return nil
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.find(name)
+	return d.findPush(name)
 }

@@ -53,7 +53,7 @@ func (h *heart) Receive(m any) {
 	n.accounts.Settle(now)
 	n.cache.Expire(now)
 	jumped, running := n.clock.hasJumped(), int64(n.clock.sinceStart())
-	jumped = n.fleet.returned(now) || jumped
+	jumped = n.fleet.cameBack(now) || jumped
 	n.streams.Each(func(s *streamActor) {
 		if d := s.due.Load(); d != 0 && (jumped || running > d) {
 			_ = s.Post(refresh{})
@@ -63,11 +63,11 @@ func (h *heart) Receive(m any) {
 		h.rolled = now
 		n.k.Roll()
 	}
-	if n.fleet.lapses() {
+	if n.fleet.noteLapse() {
 		h.letGo(streams)
 	}
-	n.fleet.beat(now)
-	n.relays.beat(now)
+	n.fleet.onBeat(now)
+	n.relays.onBeat(now)
 	n.timer.Reset(time.Second)
 }
 

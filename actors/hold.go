@@ -15,11 +15,11 @@ import (
 // is half as long to half as long again: many resumes that were held at once come back one by one.
 const holdEvery = time.Second
 
-// hold is the connection of a resume. A resume is never refused because of the store, since
+// heldResume is the connection of a resume. A resume is never refused because of the store, since
 // popular clients give up after two attempts: while the store cannot be read, the response is
 // open and gets comments. An open response cannot be refused any more, so it is cut instead:
 // the client comes back and then learns the reason.
-type hold struct {
+type heldResume struct {
 	Conn
 	n      *Node
 	svc    *Service
@@ -32,17 +32,17 @@ type hold struct {
 	from   *quota.Account // the resume is counted on it until its session is known
 }
 
-func newHold(n *Node, svc *Service, conn Conn) *hold {
-	return &hold{Conn: conn, n: n, svc: svc, since: time.Now(), until: time.Now().Add(svc.Limits.ResumeWait), gone: make(chan struct{})}
+func newHeldResume(n *Node, svc *Service, conn Conn) *heldResume {
+	return &heldResume{Conn: conn, n: n, svc: svc, since: time.Now(), until: time.Now().Add(svc.Limits.ResumeWait), gone: make(chan struct{})}
 }
 
-// worth reports whether a resume that failed with err is worth another try later.
-func (h *hold) worth(err error) bool {
+// worthRetry reports whether a resume that failed with err is worth another try later.
+func (h *heldResume) worthRetry(err error) bool {
 	return errors.Is(err, store.ErrUnavailable) && !errors.Is(err, errNewer) && time.Now().Before(h.until)
 }
 
-// goesOn says that the response is open, and that the resume goes on after it was live.
-func (h *hold) goesOn() {
+// markOpen says that the response is open, and that the resume goes on after it was live.
+func (h *heldResume) markOpen() {
 	if !h.open {
 		h.open = true
 		h.Conn.Gone(func() { close(h.gone) })
@@ -50,9 +50,9 @@ func (h *hold) goesOn() {
 	h.until = time.Now().Add(h.svc.Limits.ResumeWait)
 }
 
-// wait waits for holdEvery and reports whether to try again. If not, the connection is gone or
+// waitForRetry waits for holdEvery and reports whether to try again. If not, the connection is gone or
 // has been cut.
-func (h *hold) wait() bool {
+func (h *heldResume) waitForRetry() bool {
 	if !h.open {
 		if h.open = h.Conn.Open(); !h.open { // The transport is about to end, or the client is gone.
 			refusal.Unavailable.Tell(h, nil)
@@ -81,25 +81,25 @@ func (h *hold) wait() bool {
 	return false
 }
 
-// find returns the session of the resume in, whose connection is h, or refuses the resume. It
+// findSession returns the session of the resume in, whose connection is h, or refuses the resume. It
 // holds the resume while the session is not in memory and the store cannot be read.
-func (h *hold) find(in *Input) *sessionActor {
-	defer h.release()
+func (h *heldResume) findSession(in *Input) *sessionActor {
+	defer h.releaseCharge()
 	for {
 		s, err := h.n.sessions.lookUp(h.svc, in)
 		switch {
-		case err == nil || !h.worth(err):
+		case err == nil || !h.worthRetry(err):
 			return h.n.sessions.checkFound(in, nil, s, err)
-		case !h.charge(in) || !h.wait():
+		case !h.chargeResume(in) || !h.waitForRetry():
 			return nil
 		}
 	}
 }
 
-// charge counts a resume whose session is not known on its principal's account, or refuses it.
-func (h *hold) charge(in *Input) bool {
+// chargeResume counts a resume whose session is not known on its principal's account, or refuses it.
+func (h *heldResume) chargeResume(in *Input) bool {
 	for h.from == nil || h.from.Dropped() {
-		h.release()
+		h.releaseCharge()
 		h.from = h.n.accounts.Of(in.Tenant, in.Address)
 		if gets := h.from.Held[heldGets].Add(1); quota.Over(gets+h.from.Held[heldStreams].Load(), h.n.accounts.limits.Principal.Streams) {
 			h.n.refusals.refuseRequest(h, refusal.Of(limits.StreamsPerPrincipal.Row), nil)
@@ -109,7 +109,7 @@ func (h *hold) charge(in *Input) bool {
 	return true
 }
 
-func (h *hold) release() {
+func (h *heldResume) releaseCharge() {
 	if h.from != nil {
 		h.from.Held[heldGets].Add(-1)
 		h.from = nil
@@ -117,7 +117,7 @@ func (h *hold) release() {
 }
 
 // Reject refuses the resume, or cuts its connection if that is open.
-func (h *hold) Reject(no *refusal.Refusal) {
+func (h *heldResume) Reject(no *refusal.Refusal) {
 	if h.open {
 		h.Conn.Cut()
 		return
@@ -125,8 +125,8 @@ func (h *hold) Reject(no *refusal.Refusal) {
 	h.Conn.Reject(no)
 }
 
-// badEvent refuses the event id that the resume came with.
-func (h *hold) badEvent() {
+// refuseEventID refuses the event id that the resume came with.
+func (h *heldResume) refuseEventID() {
 	h.n.refusals.Refused(limits.ReplayAge.Row)
 	refusal.EventID.Tell(h, nil)
 }

@@ -229,7 +229,7 @@ func TestChangeThatIsToldTwice(t *testing.T) {
 			asks   bool
 		}{{1, true}, {1, false}, {2, true}, {1, false}, {2, false}, {0, true}, {0, true}, {2, false}} {
 			s.sharedAnswer().answer = []byte("{}")
-			a.fleet.tell(letterSessionChanged, &sessionLetter{Session: s.key, Forget: true, Change: tt.change})
+			a.fleet.broadcastLetter(letterSessionChanged, &sessionLetter{Session: s.key, Forget: true, Change: tt.change})
 			synctest.Wait()
 			if asks := s.sharedAnswer().answer == nil; asks != tt.asks {
 				t.Errorf("change %d: the next call asks: %v", tt.change, asks)

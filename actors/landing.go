@@ -18,9 +18,9 @@ import (
 	"github.com/troupe-run/troupe/internal/stream"
 )
 
-// landing is a request that this node has taken and whose call waits on another one. Its goroutine does with the
+// proxy is a request that this node has taken and whose call waits on another one. Its goroutine does with the
 // client's exchange what the call there does with its own.
-type landing struct {
+type proxy struct {
 	*relay.Near
 	to     store.Address
 	id     relay.ID
@@ -33,24 +33,24 @@ type landing struct {
 	stream *liveStream     // nil until the response is a stream
 }
 
-// landed is what became of a request that another node was handed.
-type landed uint8
+// forwardOutcome is what became of a request that was forwarded to another node.
+type forwardOutcome uint8
 
 const (
-	served  landed = iota // it has its response, or its client is gone
-	missing               // that node does not have its call, and never will
-	silent                // that node may have it
+	forwardServed  forwardOutcome = iota // it has its response, or its client is gone
+	forwardMissing                       // that node does not have its call, and never will
+	forwardSilent                        // that node may have it
 )
 
-// elsewhere returns where the call waits that a state names, and whether that is another boot than this one.
-func (f *fleet) elsewhere(st *mrtr.State) (at store.Address, other bool) {
+// parkedAt returns where the call waits that a state names, and whether that is another boot than this one.
+func (f *fleet) parkedAt(st *mrtr.State) (at store.Address, other bool) {
 	at = store.Address{Node: st.Node, Boot: st.Boot}
-	return at, f.mail != nil && at.Boot != "" && at != f.self()
+	return at, f.mail != nil && at.Boot != "" && at != f.selfAddress()
 }
 
-// goOn brings the answers to the call that a state names, on this node or on another one, or begins it again. It reports whether
+// resumeCall brings the answers to the call that a state names, on this node or on another one, or begins it again. It reports whether
 // a call here has the exchange.
-func (a *arrival) goOn(from *quota.Account, st *mrtr.State, x retriedRequest, sum mrtr.Digest, given map[string][]byte) (begun bool) {
+func (a *statelessRequest) resumeCall(from *quota.Account, st *mrtr.State, x retriedRequest, sum mrtr.Digest, given map[string][]byte) (begun bool) {
 	n, m := a.n, a.m
 	for {
 		verdict, outcome := n.mrtr.retryCall(st, x, sum, given)
@@ -64,13 +64,13 @@ func (a *arrival) goOn(from *quota.Account, st *mrtr.State, x retriedRequest, su
 		case retrySettled:
 			a.to.Answer(200, withID(m.ID, outcome))
 		default:
-			became := missing
-			if at, other := n.fleet.elsewhere(st); other { // also if one waits here: while this node was cut off, that one ran the call again
-				became = a.land(at)
+			became := forwardMissing
+			if at, other := n.fleet.parkedAt(st); other { // also if one waits here: while this node was cut off, that one ran the call again
+				became = a.forwardTo(at)
 			}
 			switch {
-			case became == served:
-			case became == silent: // a second run while the first one waits would ask its client twice
+			case became == forwardServed:
+			case became == forwardSilent: // a second run while the first one waits would ask its client twice
 				n.accounts.refundTokens(a.charged, &a.svc.Limits, from, a.charged.callCost(m, len(a.body)))
 				refusal.Unavailable.Tell(a.to, m.ID)
 			case verdict == retryRefused:
@@ -79,7 +79,7 @@ func (a *arrival) goOn(from *quota.Account, st *mrtr.State, x retriedRequest, su
 				refusal.Lost.Tell(a.to, m.ID)
 			case a.sess == nil && n.drain.sending.Load(): // another node runs it again
 				refusal.Unavailable.Tell(a.to, m.ID)
-			case a.runAgain(from, st, sum, given):
+			case a.rerunCall(from, st, sum, given):
 				return true
 			default:
 				continue // another request has begun the call: find it
@@ -90,14 +90,14 @@ func (a *arrival) goOn(from *quota.Account, st *mrtr.State, x retriedRequest, su
 	}
 }
 
-// land hands the request to the node where its call waits, and answers it as the call there does.
-func (a *arrival) land(to store.Address) landed {
+// forwardTo forwards the request to the node where its call waits, and answers it as the call there does.
+func (a *statelessRequest) forwardTo(to store.Address) forwardOutcome {
 	n, wait := a.n, a.svc.Limits.StoreWait
-	x := &landing{to: to, id: relay.NewID(), conn: a.on.exchangeOf(a), sess: a.sess, name: a.m.ID}
+	x := &proxy{to: to, id: relay.NewID(), conn: a.on.exchangeOf(a), sess: a.sess, name: a.m.ID}
 	if !a.charged.isAlone() {
-		if no := n.accounts.reserveMemory(&x.held, a.charged, &a.in, quota.Queues, visitBytes); no != nil {
+		if no := n.accounts.reserveMemory(&x.held, a.charged, &a.in, quota.Queues, exchangeBytes); no != nil {
 			n.refusals.refuseRequest(a.to, no, a.m.ID)
-			return served
+			return forwardServed
 		}
 		defer x.held.Free()
 	}
@@ -106,46 +106,46 @@ func (a *arrival) land(to store.Address) landed {
 	defer x.cancel(nil)
 	var over context.CancelFunc
 	x.going, over = context.WithCancel(ctx)
-	x.Near = relay.NewNear(x.id, &x.held, func(letter []byte) { n.fleet.send(to, exchangeAlive, packet(letter)) }, over)
-	n.relays.near.Put(x.id, x) // first, as frames may come before the reply
-	defer n.relays.near.Drop(x.id, x)
+	x.Near = relay.NewNear(x.id, &x.held, func(letter []byte) { n.fleet.sendLetter(to, exchangeAlive, packet(letter)) }, over)
+	n.relays.proxies.Put(x.id, x) // first, as frames may come before the reply
+	defer n.relays.proxies.Drop(x.id, x)
 	bounded, stop := context.WithTimeout(ctx, wait)
 	defer stop()
 	ask, stop := context.WithTimeout(bounded, wait/5*3)
 	defer stop()
-	_, err := n.relays.hand(ask, to, exchangeRetry, x.id, &relayed{ID: a.m.ID, Tenant: a.in.Tenant, Address: a.in.Address, Server: a.svc.ID}, a.body)
+	_, err := n.relays.forwardRequest(ask, to, exchangeRetry, x.id, &forwardHead{ID: a.m.ID, Tenant: a.in.Tenant, Address: a.in.Address, Server: a.svc.ID}, a.body)
 	switch {
 	case err == nil:
 		x.Hear(0)
-		x.run(ctx, a)
-		return served
+		x.proxyCall(ctx, a)
+		return forwardServed
 	case ctx.Err() != nil:
-		n.relays.gone(to, x.id, false)
-		return served
+		n.relays.sendGone(to, x.id, false)
+		return forwardServed
 	case errors.Is(err, store.ErrUnavailable): // that node may have taken the request
-		n.relays.gone(to, x.id, true)
+		n.relays.sendGone(to, x.id, true)
 	}
-	if n.fleet.isLost(bounded, to, err) {
-		return missing
+	if n.fleet.isNodeLost(bounded, to, err) {
+		return forwardMissing
 	}
-	return silent
+	return forwardSilent
 }
 
-// run does what the call does, until the exchange is over.
-func (x *landing) run(ctx context.Context, a *arrival) {
+// proxyCall does what the call does, until the exchange is over.
+func (x *proxy) proxyCall(ctx context.Context, a *statelessRequest) {
 	d := &a.n.relays
 	for {
 		m, err := x.Next(ctx)
 		switch {
 		case ctx.Err() != nil:
-			d.gone(x.to, x.id, false)
+			d.sendGone(x.to, x.id, false)
 			return
 		case err != nil:
 			d.broken.Add(1)
-			d.gone(x.to, x.id, true)
+			d.sendGone(x.to, x.id, true)
 			x.breakOff(a)
 			return
-		case x.do(a, &m):
+		case x.applyMessage(a, &m):
 			return
 		}
 		x.Done(&m)
@@ -153,7 +153,7 @@ func (x *landing) run(ctx context.Context, a *arrival) {
 }
 
 // breakOff ends the client's exchange, so that it sends the request again.
-func (x *landing) breakOff(a *arrival) {
+func (x *proxy) breakOff(a *statelessRequest) {
 	if x.stream != nil {
 		x.conn.Cut()
 		return
@@ -161,8 +161,8 @@ func (x *landing) breakOff(a *arrival) {
 	refusal.Unavailable.Tell(x.conn, a.m.ID)
 }
 
-// do does one thing to the client's exchange. It reports whether that ends it.
-func (x *landing) do(a *arrival, m *relay.Message) (over bool) {
+// applyMessage does one thing to the client's exchange. It reports whether that ends it.
+func (x *proxy) applyMessage(a *statelessRequest, m *relay.Message) (over bool) {
 	switch m.Kind {
 	case relay.Open:
 		if x.conn.Open() && x.sess == nil { // a connection that carries others is kept open as such
@@ -194,17 +194,17 @@ func (x *landing) do(a *arrival, m *relay.Message) (over bool) {
 	return false
 }
 
-// cancel ends the requests that came on the connection of s and are on other nodes: that with an id, or all if id is nil.
-func (d *relays) cancel(s *sessionActor, id []byte) {
-	d.near.Each(func(x *landing) {
+// cancelRequests ends the requests that came on the connection of s and are on other nodes: that with an id, or all if id is nil.
+func (d *relays) cancelRequests(s *sessionActor, id []byte) {
+	d.proxies.Each(func(x *proxy) {
 		if x.sess == s && (id == nil || bytes.Equal(x.name, id)) {
 			x.cancel(ErrCancelled)
 		}
 	})
 }
 
-// retry takes a request that another node has taken, for a call that waits here.
-func (c *coming) retry(l *store.Letter, m *codec.Message) {
+// takeRetry takes a request that another node has taken, for a call that waits here.
+func (c *inboundForward) takeRetry(l *store.Letter, m *codec.Message) {
 	n := c.node
 	defer c.held.Free()
 	moved := false
@@ -232,7 +232,7 @@ func (c *coming) retry(l *store.Letter, m *codec.Message) {
 			}
 		}
 	}
-	v := n.relays.visit(c.key, &c.in, most)
+	v := n.relays.openExchange(c.key, &c.in, most)
 	var given map[string][]byte
 	var bad error
 	if err == nil {
@@ -268,7 +268,7 @@ func (c *coming) retry(l *store.Letter, m *codec.Message) {
 // boundExchange is the exchange of a stateless request on a connection that carries others.
 type boundExchange struct {
 	l *boundConn
-	a *arrival
+	a *statelessRequest
 }
 
 var _ Exchange = boundExchange{}
@@ -291,10 +291,10 @@ func (x boundExchange) Cut()                                    { refusal.Unavai
 func (x boundExchange) Room(context.Context) error              { return nil }
 func (x boundExchange) Context() context.Context                { return x.a.n.base }
 func (boundExchange) WhenGone(func()) (stop func() bool)        { return func() bool { return true } }
-func (c overBound) exchangeOf(a *arrival) Exchange              { return boundExchange{c.l, a} }
+func (c overBound) exchangeOf(a *statelessRequest) Exchange     { return boundExchange{c.l, a} }
 
 // runForward gives f a goroutine, and bytes of its own: the goroutine that read the request may have to read that it is cancelled.
-func (c overBound) runForward(a *arrival, f func(*arrival) bool) (begun bool) {
+func (c overBound) runForward(a *statelessRequest, f func(*statelessRequest) bool) (begun bool) {
 	own, m := *a, new(codec.Message)
 	own.body = bytes.Clone(a.body)
 	_ = codec.Scan(own.body, m, anyMessage) // no error: it was scanned before
@@ -316,8 +316,8 @@ func (c overBound) runForward(a *arrival, f func(*arrival) bool) (begun bool) {
 // as JSON. Nothing of it is stored, and nobody outside of the fleet can read it.
 type Carried interface{ Carry() ([]byte, error) }
 
-// carry returns a principal as its letter has it.
-func (d *relays) carry(principal any, head *relayed) (sealed []byte, err error) {
+// sealPrincipal returns a principal as its letter has it.
+func (d *relays) sealPrincipal(principal any, head *forwardHead) (sealed []byte, err error) {
 	var plain []byte
 	if p, ok := principal.(Carried); ok {
 		plain, err = p.Carry()
@@ -327,11 +327,11 @@ func (d *relays) carry(principal any, head *relayed) (sealed []byte, err error) 
 	if err != nil {
 		return nil, err
 	}
-	return d.node.mrtr.keys.Seal(plain, head.aad())
+	return d.node.mrtr.keys.Seal(plain, head.additionalData())
 }
 
-// aad binds a principal to the message that it came with.
-func (h *relayed) aad() []byte {
+// additionalData binds a principal to the message that it came with.
+func (h *forwardHead) additionalData() []byte {
 	return []byte("message\x00" + h.Tenant + "\x00" + h.Server + "\x00" + h.Session)
 }
 
@@ -357,11 +357,11 @@ func isName(s string) bool {
 	return len(s) > 0 && len(s) <= 32
 }
 
-// message hands a message to the node that has its session's connection, and answers it as that does.
-func (d *relays) message(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
+// forwardMessage forwards a message to the node that has its session's connection, and answers it as that does.
+func (d *relays) forwardMessage(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
 	n := d.node
 	at, id, ok := sessionAt(in.Session)
-	if !ok || n.fleet.mail == nil || at == n.fleet.self() {
+	if !ok || n.fleet.mail == nil || at == n.fleet.selfAddress() {
 		unknownConnection(in.Conn, m.ID)
 		return
 	}
@@ -374,9 +374,9 @@ func (d *relays) message(svc *Service, in *Input, principal any, m *codec.Messag
 		return
 	}
 	defer n.accounts.Leave(from)
-	head := &relayed{Tenant: in.Tenant, Address: in.Address, Server: svc.ID, Session: id, Version: in.Version, Stateless: in.Stateless, Trace: in.Trace}
+	head := &forwardHead{Tenant: in.Tenant, Address: in.Address, Server: svc.ID, Session: id, Version: in.Version, Stateless: in.Stateless, Trace: in.Trace}
 	var err error
-	if head.Principal, err = d.carry(principal, head); err != nil {
+	if head.Principal, err = d.sealPrincipal(principal, head); err != nil {
 		n.log.Warn("principal not forwarded", "error", err)
 		refusal.Unavailable.Tell(in.Conn, m.ID)
 		return
@@ -386,9 +386,9 @@ func (d *relays) message(svc *Service, in *Input, principal any, m *codec.Messag
 	defer cancel()
 	ask, stop := context.WithTimeout(ctx, wait/5*4)
 	defer stop()
-	reply, err := d.hand(ask, at, exchangeMessage, relay.NewID(), head, body)
+	reply, err := d.forwardRequest(ask, at, exchangeMessage, relay.NewID(), head, body)
 	if err != nil {
-		d.unsent(ctx, in, m, at, err)
+		d.refuseLost(ctx, in, m, at, err)
 		return
 	}
 	var said refusal.Refusal
@@ -403,14 +403,14 @@ func (d *relays) message(svc *Service, in *Input, principal any, m *codec.Messag
 	in.Conn.Reject(&said)
 }
 
-// unsent refuses a message that could not be handed to the node with its session: the session is gone, or may be.
-func (d *relays) unsent(ctx context.Context, in *Input, m *codec.Message, at store.Address, err error) {
+// refuseLost refuses a message that could not be forwarded to the node with its session: the session is gone, or may be.
+func (d *relays) refuseLost(ctx context.Context, in *Input, m *codec.Message, at store.Address, err error) {
 	n := d.node
 	lost := errors.Is(err, errNotHere)
 	if !lost {
 		select {
 		case n.sessions.guesses <- struct{}{}: // the node may be made up
-			lost = n.fleet.isLost(ctx, at, err)
+			lost = n.fleet.isNodeLost(ctx, at, err)
 			<-n.sessions.guesses
 		case <-ctx.Done():
 		}
@@ -422,8 +422,8 @@ func (d *relays) unsent(ctx context.Context, in *Input, m *codec.Message, at sto
 	refusal.Unavailable.Tell(in.Conn, m.ID)
 }
 
-// message takes a message of a session that is here, which another node has taken.
-func (c *coming) message(l *store.Letter, m *codec.Message, body []byte) {
+// takeMessage takes a message of a session that is here, which another node has taken.
+func (c *inboundForward) takeMessage(l *store.Letter, m *codec.Message, body []byte) {
 	n := c.node
 	defer c.held.Free()
 	n.accounts.Leave(c.from) // a call is counted by itself
@@ -432,7 +432,7 @@ func (c *coming) message(l *store.Letter, m *codec.Message, body []byte) {
 		replyTo(l, notHere, nil)
 		return
 	}
-	plain, err := n.mrtr.keys.Open(c.head.Principal, c.head.aad())
+	plain, err := n.mrtr.keys.Open(c.head.Principal, c.head.additionalData())
 	if err != nil {
 		if !errors.Is(err, store.ErrUnavailable) {
 			n.fleet.unknown.Add(1)
@@ -441,19 +441,19 @@ func (c *coming) message(l *store.Letter, m *codec.Message, body []byte) {
 		return
 	}
 	in := c.in
-	in.Session, in.Version, in.Trace, in.Stateless = nameSessionAt(n.fleet.self(), c.head.Session), c.head.Version, c.head.Trace, c.head.Stateless
-	from := &posted{l: l, became: tryAgain}
+	in.Session, in.Version, in.Trace, in.Stateless = nameSessionAt(n.fleet.selfAddress(), c.head.Session), c.head.Version, c.head.Trace, c.head.Stateless
+	from := &letterConn{l: l, status: tryAgain}
 	in.Conn = from
-	if name, ok := repeats(s.sess.key, m, body); ok {
-		x, first := n.fleet.handed.begin(name)
+	if name, ok := dedupKey(s.sess.key, m, body); ok {
+		x, first := n.fleet.forwardedMessages.beginPush(name)
 		if !first {
-			if x.wait() == done {
+			if x.awaitOutcome() == done {
 				from.Accepted()
 			}
 			replyTo(l, tryAgain, nil) // unless it was answered
 			return
 		}
-		defer func() { n.fleet.handed.end(name, x, from.became) }()
+		defer func() { n.fleet.forwardedMessages.endPush(name, x, from.status) }()
 	}
 	svc := s.sess.svc
 	var principal any = json.RawMessage(plain)
@@ -464,15 +464,15 @@ func (c *coming) message(l *store.Letter, m *codec.Message, body []byte) {
 	replyTo(l, tryAgain, nil) // unless it was answered
 }
 
-// posted is the exchange of a message that another node has taken: its response is the reply to the letter.
-type posted struct {
+// letterConn is the exchange of a message that another node has taken: its response is the reply to the letter.
+type letterConn struct {
 	l      *store.Letter
-	became byte // for pushes
+	status byte // for pushes
 }
 
-var _ Conn = (*posted)(nil)
+var _ Conn = (*letterConn)(nil)
 
-func (p *posted) Reject(no *refusal.Refusal) {
+func (p *letterConn) Reject(no *refusal.Refusal) {
 	data, err := codec.Marshal(no)
 	if err != nil { // never: it is plain data
 		replyTo(p.l, tryAgain, nil)
@@ -481,20 +481,20 @@ func (p *posted) Reject(no *refusal.Refusal) {
 	replyTo(p.l, done, append([]byte{isSettled}, data...))
 }
 
-func (p *posted) Accepted() {
-	p.became = done
+func (p *letterConn) Accepted() {
+	p.status = done
 	p.Reject(&refusal.Refusal{Status: 202}) // without a code it is none
 }
 
 // The others are not used: responses go out on the session's connection.
 
-func (*posted) SetSession(string)          {}
-func (*posted) Answer(int, []byte) bool    { return false }
-func (*posted) Open() bool                 { return false }
-func (*posted) Event(string, int, []byte)  {}
-func (*posted) Comment()                   {}
-func (*posted) Flush()                     {}
-func (*posted) Finish()                    {}
-func (*posted) Cut()                       {}
-func (*posted) Room(context.Context) error { return nil }
-func (*posted) Gone(func())                {}
+func (*letterConn) SetSession(string)          {}
+func (*letterConn) Answer(int, []byte) bool    { return false }
+func (*letterConn) Open() bool                 { return false }
+func (*letterConn) Event(string, int, []byte)  {}
+func (*letterConn) Comment()                   {}
+func (*letterConn) Flush()                     {}
+func (*letterConn) Finish()                    {}
+func (*letterConn) Cut()                       {}
+func (*letterConn) Room(context.Context) error { return nil }
+func (*letterConn) Gone(func())                {}

@@ -134,8 +134,8 @@ func (a boundAudience) bindListener(l *listenActor) {
 	}
 }
 
-// listen begins a listener.
-func (a *arrival) listen() {
+// beginListener begins a listener.
+func (a *statelessRequest) beginListener() {
 	n, svc, m := a.n, a.svc, a.m
 	switch {
 	case tooLong(m):

@@ -286,8 +286,8 @@ func badState(to answerer, id []byte) {
 	refusal.State.Tell(to, id)
 }
 
-// retry takes a request that is sent again with the input that its call asked for.
-func (a *arrival) retry() (begun bool) {
+// retryCall takes a request that is sent again with the input that its call asked for.
+func (a *statelessRequest) retryCall() (begun bool) {
 	n, m := a.n, a.m
 	cost := a.charged.callCost(m, len(a.body))
 	from, no := n.accounts.admitRequest(a.charged, &a.svc.Limits, &a.in, cost) // first, because opening a state may read the store
@@ -321,10 +321,10 @@ func (a *arrival) retry() (begun bool) {
 	}
 	sum := mrtr.AnswersDigest(m)
 	x := retriedRequest{roundTrip: a.on.roundTrip(a.in.Exchange), id: bytes.Clone(m.ID), token: bytes.Clone(m.ProgressToken), meta: bytes.Clone(m.Meta), from: from}
-	if _, other := n.fleet.elsewhere(st); other {
-		return a.on.runForward(a, func(a *arrival) bool { return a.goOn(from, st, x, sum, given) })
+	if _, other := n.fleet.parkedAt(st); other {
+		return a.on.runForward(a, func(a *statelessRequest) bool { return a.resumeCall(from, st, x, sum, given) })
 	}
-	return a.goOn(from, st, x, sum, given)
+	return a.resumeCall(from, st, x, sum, given)
 }
 
 // retryCall brings the answers to the call that a state names, or finds its kept outcome.
@@ -350,12 +350,12 @@ func (p *parkedCalls) retryCall(st *mrtr.State, x retriedRequest, sum mrtr.Diges
 	return retryUnknown, nil
 }
 
-// runAgain begins a call whose actor is gone again, with all answers so far. It reports
+// rerunCall begins a call whose actor is gone again, with all answers so far. It reports
 // whether it did: another request may have been quicker.
-func (a *arrival) runAgain(from *quota.Account, st *mrtr.State, sum mrtr.Digest, given map[string][]byte) bool {
+func (a *statelessRequest) rerunCall(from *quota.Account, st *mrtr.State, sum mrtr.Digest, given map[string][]byte) bool {
 	var x roundTrip
 	r, err := a.n.mrtr.Obtain(st.Park, func() (r *requestActor, _ error) {
-		r, x = a.begin(from, true)
+		r, x = a.beginCall(from, true)
 		a.n.accounts.reserveAnyway(&r.memory, a.charged, &a.in, quota.Parked, callMemory(a.m, a.body))
 		r.call.attempt = 2
 		r.call.Need(st.Scopes)
@@ -369,7 +369,7 @@ func (a *arrival) runAgain(from *quota.Account, st *mrtr.State, sum mrtr.Digest,
 	if x == nil || err != nil {
 		return false
 	}
-	a.run(r, x)
+	a.runCall(r, x)
 	return true
 }
 

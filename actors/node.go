@@ -126,11 +126,11 @@ func NewNode(c Config) *Node {
 	n.mrtr = parkedCalls{Directory: kernel.NewDirectory[string, *requestActor](), keys: c.Keys}
 	n.pending.node, n.drain.node, n.calls.node, n.mrtr.node = n, n, n, n
 	n.drain.alone = c.Alone
-	n.fleet.handed.life = repeatedFor
+	n.fleet.forwardedMessages.life = repeatedFor
 	n.fleet.node, n.fleet.mail, n.fleet.news, n.fleet.looking = n, c.Mail, c.News, make(chan struct{}, looksAtOnce)
 	n.fleet.sureFor = cmp.Or(c.Lease, limits.Lease.Value()) * 4 / 5 // it is renewed each fifth
 	n.fleet.marks = marks{make(chan struct{}, 1), make(map[string]time.Time)}
-	n.relays.begin(n)
+	n.relays.initRelays(n)
 	n.pending.open = make(map[string]*pendingRequest)
 	n.subs = subscription.NewTable(n.k, KindSubscription)
 	n.refusals = refusals{c.Hits}
@@ -141,8 +141,8 @@ func NewNode(c Config) *Node {
 	n.timer = time.AfterFunc(time.Hour, func() { _ = n.heart.Post(tick{}) })
 	n.timer.Reset(time.Second) // after the assignment, since the tick uses the field
 	if n.fleet.mail != nil {
-		n.fleet.pulse = pulse.New(n.fleet.misses)
-		n.fleet.mail.Listen(n.fleet.receive, n.fleet.missed)
+		n.fleet.pulse = pulse.New(n.fleet.expireViews)
+		n.fleet.mail.Listen(n.fleet.receiveLetter, n.fleet.onLettersMissed)
 	}
 	return n
 }
@@ -167,7 +167,7 @@ type Stats struct {
 	Attaches                                                            int64 // clients that came here for streams that other nodes write
 	Readings                                                            int   // those that read at the moment
 	Replaying                                                           int64 // clients that do not have yet what is stored of their streams
-	Forwarded, Broken                                                   int64 // requests that other nodes were handed, and exchanges with them that were given up
+	Forwarded, Broken                                                   int64 // requests that were forwarded to other nodes, and exchanges with them that were given up
 	Recent, Pacing                                                      int64 // bytes appended lately, and appends that wait for their turn
 	Cached, Cache                                                       int64 // appends that were replayed from memory, and bytes that are kept for that
 }
@@ -179,7 +179,7 @@ func (n *Node) Stats() Stats {
 		Pending: n.pending.len(), Parked: int(n.mrtr.waiting.Load()), Accounts: n.accounts.Len(), Appends: n.appends.Load(), Resumes: n.resumes.Load(),
 		Takeovers: n.takeover.Load(), Overflowed: n.accounts.Overflowed(), LostPings: n.lostPings.Load(),
 		TakeoverTime: time.Duration(n.takings.Load()), Attaches: n.attaches.Load(), Readings: n.fleet.readings.len(), Replaying: n.replaying.Load(),
-		Forwarded: n.relays.handed.Load(), Broken: n.relays.broken.Load(),
+		Forwarded: n.relays.forwarded.Load(), Broken: n.relays.broken.Load(),
 		Recent: n.accounts.pace.Taken(time.Now()), Pacing: int64(n.accounts.pace.Waiting()), Cached: cached, Cache: kept}
 }
 
@@ -214,7 +214,7 @@ func tooLong(m *codec.Message) bool { return len(m.ID) > maxToken || len(m.Progr
 // resource or, with below, to a resource above it.
 func (n *Node) ResourceUpdated(svc *Service, uri string, below bool) {
 	n.subs.Updated(svc.ID, uri, below)
-	n.fleet.updated(svc.ID, uri, below)
+	n.fleet.broadcastUpdate(svc.ID, uri, below)
 }
 
 // draining is the progress of a node's end.
@@ -240,7 +240,7 @@ func (d *draining) refusesRequest(svc *Service, principal any, m *codec.Message,
 
 // redirectsRequest reports whether a request of a stateless client is one for another node, as this one is about to end. A request that brings answers
 // goes on where its call is. The client of a connection that carries others has no other node.
-func (d *draining) redirectsRequest(a *arrival) bool {
+func (d *draining) redirectsRequest(a *statelessRequest) bool {
 	return d.sending.Load() && a.sess == nil && !(a.m.State != nil && Asks(a.m.Method))
 }
 

@@ -282,11 +282,11 @@ func (q *pendingRequests) routeAnswer(svc *Service, s *sessionActor, m *codec.Me
 	}
 	for given := (takeover.Writer{}); ; {
 		_, _, err := n.streams.findWriter(ctx, svc, s, key, given)
-		far, ok := errors.AsType[errElsewhere](err)
+		far, ok := errors.AsType[errRemoteWriter](err)
 		if !ok {
 			return q.routeToAsker(ctx, s, key, m, err)
 		}
-		if elsewhere, err = q.forwardAnswer(ctx, s, key, far.at(), m); elsewhere {
+		if elsewhere, err = q.forwardAnswer(ctx, s, key, far.nodeAddress(), m); elsewhere {
 			return true, err
 		}
 		given = far.Writer
@@ -308,7 +308,7 @@ func (q *pendingRequests) routeToAsker(ctx context.Context, s *sessionActor, key
 		}
 		gone, failed := f.mail.Gone(ctx, asker)
 		if gone && failed == nil {
-			failed = f.marks.mark(ctx, q.node.store, asker.Boot, s.svc.callLifetime())
+			failed = f.marks.markGone(ctx, q.node.store, asker.Boot, s.svc.callLifetime())
 		}
 		elsewhere = !gone || failed != nil
 	}
@@ -324,7 +324,7 @@ func (q *pendingRequests) forwardAnswer(ctx context.Context, s *sessionActor, ke
 	if f.mail == nil || to.Node == "" || to.Boot == q.node.boot {
 		return false, nil
 	}
-	err = f.deliver(ctx, s, to, letterAnswer, answerLetter{key, m.ID, m.Result, m.Err})
+	err = f.deliverLetter(ctx, s, to, letterAnswer, answerLetter{key, m.ID, m.Result, m.Err})
 	switch {
 	case errors.Is(err, errNotHere):
 		return false, nil

@@ -20,8 +20,8 @@ import (
 
 // reader is the one live connection of a stream. There are two:
 //
-//	attached   a connection here
-//	farReader  a connection of another node, which gets what is stored as letters
+//	attached      a connection here
+//	remoteReader  a connection of another node, which gets what is stored as letters
 //
 // Its methods do not block.
 type reader interface {
@@ -41,7 +41,7 @@ type reader interface {
 
 var (
 	_ reader = (*attached)(nil)
-	_ reader = (*farReader)(nil)
+	_ reader = (*remoteReader)(nil)
 )
 
 // attached is one connection of a stream.
@@ -60,7 +60,7 @@ func (s *sessionActor) newAttachment(svc *Service, key StreamKey, rec *record.St
 	holder, until := heldBy(conn)
 	var withholds func([]byte) (bool, bool)
 	if len(rec.Calls) == 0 && svc.Withholds != nil {
-		withholds = withheld(svc, holder, s.view.Load().rec.Subscribed)
+		withholds = withholdsFrom(svc, holder, s.view.Load().rec.Subscribed)
 	}
 	return attachment.New(attachment.Config[StreamKey]{
 		Holder: holder, Until: until, Withholds: withholds,
@@ -70,17 +70,17 @@ func (s *sessionActor) newAttachment(svc *Service, key StreamKey, rec *record.St
 	}, next, skip, live)
 }
 
-// withheld is the Withholds of a connection of a standalone stream, whose session subscribed to some resources when the client came. A client that subscribes to another one
+// withholdsFrom is the Withholds of a connection of a standalone stream, whose session subscribed to some resources when the client came. A client that subscribes to another one
 // with a wider token comes back with that, for an update that its connection may not have. So it comes back once at most for each resource, whatever it brings.
-func withheld(svc *Service, holder any, subscribed []string) func([]byte) (withheld, later bool) {
+func withholdsFrom(svc *Service, holder any, subscribed []string) func([]byte) (withheld, later bool) {
 	return func(message []byte) (withheld, later bool) {
 		uri, withheld := svc.Withholds(holder, message)
 		return withheld, withheld && !slices.ContainsFunc(subscribed, func(to string) bool { return subscription.Covers(to, uri) })
 	}
 }
 
-// leave ends the connection of a call that goes on. A client that is connected to another node may come back soon.
-func (m closeConn) leave(a reader) {
+// closeReader ends the connection of a call that goes on. A client that is connected to another node may come back soon.
+func (m closeConn) closeReader(a reader) {
 	if near, ok := a.(*attached); ok && m.leaving {
 		near.Reconnect()
 	} else {
@@ -101,8 +101,8 @@ const (
 // frameHead is the largest head of such a letter.
 const frameHead = 1 + 3*binary.MaxVarintLen64
 
-// farReader is a connection on another node. What it gets are letters without a reply: what is lost of them, it finds in the log.
-type farReader struct {
+// remoteReader is a connection on another node. What it gets are letters without a reply: what is lost of them, it finds in the log.
+type remoteReader struct {
 	at     readerKey
 	fleet  *fleet
 	stream StreamKey
@@ -120,63 +120,63 @@ type readerKey struct {
 	id   uint64
 }
 
-// send sends a letter about the reader. The caller holds mu.
-func (r *farReader) send(what byte, from, num uint64, data []byte) {
+// sendFrame sends a letter about the reader. The caller holds mu.
+func (r *remoteReader) sendFrame(what byte, from, num uint64, data []byte) {
 	b := make([]byte, 0, frameHead+len(data))
 	b = append(b, what)
 	for _, n := range [...]uint64{r.at.id, from, num} {
 		b = binary.AppendUvarint(b, n)
 	}
-	r.fleet.send(r.at.node, letterFrame, packet(append(b, data...)))
+	r.fleet.sendLetter(r.at.node, letterFrame, packet(append(b, data...)))
 }
 
-func (r *farReader) Frame(f attachment.Frame) {
+func (r *remoteReader) Frame(f attachment.Frame) {
 	r.mu.Lock()
 	if !r.over {
 		switch r.flow.Frame(f.Num, attachment.Size(&f.Append)) {
 		case attachment.AsFrame:
-			r.send(framed, f.From, f.Num, f.Append.Encode())
+			r.sendFrame(framed, f.From, f.Num, f.Append.Encode())
 		case attachment.AsTail:
-			r.send(tailed, f.From, f.Num, nil)
+			r.sendFrame(tailed, f.From, f.Num, nil)
 		}
 	}
 	over := f.Last && !r.flow.Behind
 	r.mu.Unlock()
 	if over {
-		r.leave()
+		r.removeReader()
 	}
 }
 
-// credit notes that bytes of frames have arrived.
-func (r *farReader) credit(bytes int) {
+// takeCredit notes that bytes of frames have arrived.
+func (r *remoteReader) takeCredit(bytes int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.heard = time.Now()
 	if r.flow.Credit(bytes) && !r.over {
-		r.send(tailed, r.flow.Tail, r.flow.Tail, nil)
+		r.sendFrame(tailed, r.flow.Tail, r.flow.Tail, nil)
 	}
 }
 
-func (r *farReader) Poll()      { r.end(polled) }
-func (r *farReader) Finish()    { r.end(finished) }
-func (r *farReader) Reconnect() { r.end(passedOn) }
-func (r *farReader) Cut()       { r.end(cutLoose) }
+func (r *remoteReader) Poll()      { r.endReader(polled) }
+func (r *remoteReader) Finish()    { r.endReader(finished) }
+func (r *remoteReader) Reconnect() { r.endReader(passedOn) }
+func (r *remoteReader) Cut()       { r.endReader(cutLoose) }
 
-// end sends the reader its last letter.
-func (r *farReader) end(how byte) {
+// endReader sends the reader its last letter.
+func (r *remoteReader) endReader(how byte) {
 	r.mu.Lock()
 	if r.over {
 		r.mu.Unlock()
 		return
 	}
-	r.send(how, 0, 0, nil)
+	r.sendFrame(how, 0, 0, nil)
 	r.mu.Unlock()
-	r.leave()
+	r.removeReader()
 }
 
-// leave ends the reader: its connection is gone, or gets nothing more from here.
-func (r *farReader) leave() {
-	r.fleet.far.drop(r)
+// removeReader ends the reader: its connection is gone, or gets nothing more from here.
+func (r *remoteReader) removeReader() {
+	r.fleet.readers.dropReader(r)
 	r.mu.Lock()
 	r.over = true
 	gone := r.gone
@@ -187,7 +187,7 @@ func (r *farReader) leave() {
 	}
 }
 
-func (r *farReader) Gone(f func()) {
+func (r *remoteReader) Gone(f func()) {
 	r.mu.Lock()
 	if !r.over {
 		r.gone = append(r.gone, f)
@@ -198,16 +198,16 @@ func (r *farReader) Gone(f func()) {
 	f()
 }
 
-// asked notes that the reader's node has asked for it, and returns the last append that there was for it.
-func (r *farReader) asked(now time.Time) (tail uint64) {
+// noteAsked notes that the reader's node has asked for it, and returns the last append that there was for it.
+func (r *remoteReader) noteAsked(now time.Time) (tail uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.heard = now
 	return r.flow.Tail
 }
 
-// silent reports whether the reader's node has not spoken of it for long.
-func (r *farReader) silent(now time.Time) bool {
+// isSilent reports whether the reader's node has not spoken of it for long.
+func (r *remoteReader) isSilent(now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return now.Sub(r.heard) > readerSilence
@@ -217,25 +217,25 @@ func (r *farReader) silent(now time.Time) bool {
 // [askEvery].
 const readerSilence = 20 * time.Second
 
-// farReaders are the readers of other nodes whose streams this node writes.
-type farReaders struct {
+// remoteReaders are the readers of other nodes whose streams this node writes.
+type remoteReaders struct {
 	mu  sync.Mutex // guards all
-	all map[readerKey]*farReader
+	all map[readerKey]*remoteReader
 }
 
 // addReader makes a reader of another node.
-func (f *fleet) addReader(at readerKey, key StreamKey) *farReader {
-	r := &farReader{at: at, fleet: f, stream: key, heard: time.Now()}
-	f.far.mu.Lock()
-	defer f.far.mu.Unlock()
-	if f.far.all == nil {
-		f.far.all = make(map[readerKey]*farReader)
+func (f *fleet) addReader(at readerKey, key StreamKey) *remoteReader {
+	r := &remoteReader{at: at, fleet: f, stream: key, heard: time.Now()}
+	f.readers.mu.Lock()
+	defer f.readers.mu.Unlock()
+	if f.readers.all == nil {
+		f.readers.all = make(map[readerKey]*remoteReader)
 	}
-	f.far.all[at] = r
+	f.readers.all[at] = r
 	return r
 }
 
-func (d *farReaders) drop(r *farReader) {
+func (d *remoteReaders) dropReader(r *remoteReader) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.all[r.at] == r {
@@ -243,38 +243,38 @@ func (d *farReaders) drop(r *farReader) {
 	}
 }
 
-func (d *farReaders) get(at readerKey) *farReader {
+func (d *remoteReaders) get(at readerKey) *remoteReader {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.all[at]
 }
 
-// prune gives up readers whose nodes no longer speak of them. It belongs to the heart's turn.
-func (d *farReaders) prune(now time.Time) {
+// pruneSilent gives up readers whose nodes no longer speak of them. It belongs to the heart's turn.
+func (d *remoteReaders) pruneSilent(now time.Time) {
 	d.mu.Lock()
-	var silent []*farReader
+	var silent []*remoteReader
 	for _, r := range d.all {
-		if r.silent(now) {
+		if r.isSilent(now) {
 			silent = append(silent, r)
 		}
 	}
 	d.mu.Unlock()
 	for _, r := range silent {
-		r.leave()
+		r.removeReader()
 	}
 }
 
-// leave gives up all readers: the node stops.
-func (d *farReaders) leave() {
+// removeAll gives up all readers: the node stops.
+func (d *remoteReaders) removeAll() {
 	d.mu.Lock()
 	all := slices.Collect(maps.Values(d.all))
 	d.mu.Unlock()
 	for _, r := range all {
-		r.leave()
+		r.removeReader()
 	}
 }
 
-func (d *farReaders) len() int {
+func (d *remoteReaders) len() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.all)
@@ -287,8 +287,8 @@ func (f *fleet) receiveLook(l *store.Letter) {
 	if !readLetter(l, n, &m) {
 		return
 	}
-	f.aside(l, func() {
-		at, err := f.attachFar(l, m)
+	f.runAside(l, func() {
+		at, err := f.attachReader(l, m)
 		switch {
 		case errors.Is(err, errNotHere):
 			replyTo(l, notHere, nil)
@@ -302,8 +302,8 @@ func (f *fleet) receiveLook(l *store.Letter) {
 	})
 }
 
-// attachFar carries out a letter stream.look or stream.attach.
-func (f *fleet) attachFar(l *store.Letter, m streamLetter) (extent, error) {
+// attachReader carries out a letter stream.look or stream.attach.
+func (f *fleet) attachReader(l *store.Letter, m streamLetter) (extent, error) {
 	n := f.node
 	w, here := n.streams.Current(m.Stream)
 	if !here {
@@ -325,10 +325,10 @@ func (f *fleet) attachFar(l *store.Letter, m streamLetter) (extent, error) {
 		}
 		ask.att, ask.sess = f.addReader(readerKey{l.From, m.Reader}, m.Stream), s
 	}
-	at, err := ask.ask(w)
+	at, err := ask.askStream(w)
 	if err != nil {
-		if r, ok := ask.att.(*farReader); ok {
-			r.leave()
+		if r, ok := ask.att.(*remoteReader); ok {
+			r.removeReader()
 		}
 		return at, errNotHere
 	}
@@ -350,13 +350,13 @@ func (f *fleet) receiveCredit(l *store.Letter) {
 		f.unknown.Add(1)
 		return
 	}
-	r := f.far.get(readerKey{l.From, id})
+	r := f.readers.get(readerKey{l.From, id})
 	switch {
 	case r == nil:
 	case l.Data[k+j] == 1:
-		r.leave()
+		r.removeReader()
 	default:
-		r.credit(int(bytes))
+		r.takeCredit(int(bytes))
 	}
 }
 
@@ -372,8 +372,8 @@ func (f *fleet) receiveAlive(l *store.Letter) {
 			return
 		}
 		data = data[k:]
-		if r := f.far.get(readerKey{l.From, id}); r != nil {
-			reply = binary.AppendUvarint(reply, r.asked(now)+1)
+		if r := f.readers.get(readerKey{l.From, id}); r != nil {
+			reply = binary.AppendUvarint(reply, r.noteAsked(now)+1)
 		} else {
 			reply = append(reply, 0)
 		}

@@ -48,12 +48,12 @@ func (n *Node) Get(svc *Service, in *Input, principal any) {
 // takeResume takes a GET that resumes a stream.
 func (d *sessions) takeResume(svc *Service, in *Input, principal any) {
 	n := d.node
-	h := newHold(n, svc, in.Conn)
+	h := newHeldResume(n, svc, in.Conn)
 	h.caller = principal
 	own := *in
 	own.Conn = h
 	pos, good := stream.ParsePosition(in.LastEventID)
-	find := h.find
+	find := h.findSession
 	if !good { // a malformed id is not worth a wait for the store
 		find = func(in *Input) *sessionActor { return n.sessions.findSession(svc, in, nil) }
 	} else {
@@ -74,7 +74,7 @@ func (d *sessions) takeResume(svc *Service, in *Input, principal any) {
 	}
 	defer done()
 	if !good {
-		h.badEvent()
+		h.refuseEventID()
 		return
 	}
 	n.resumes.Add(1)
@@ -107,7 +107,7 @@ func (d *sessions) findToStay(in *Input, find func(*Input) *sessionActor) *sessi
 }
 
 // resumeStream continues a stream after pos: first from the log, then live.
-func (s *sessionActor) resumeStream(h *hold, pos stream.Position) {
+func (s *sessionActor) resumeStream(h *heldResume, pos stream.Position) {
 	f := &fare{n: s.node, from: s, paid: min(h.svc.Limits.Stream.Bytes, replayAtOnce)} // which admitGet took
 	r := &replay{n: s.node, svc: h.svc, s: s, key: StreamKey{s.key, pos.Stream}, pos: pos, cursor: replaying.Cursor{Pos: pos}, conn: h.Conn, hold: h, fare: f}
 	r.busy.Store(true)
@@ -138,7 +138,7 @@ func (r *replay) begin() {
 			r.n.replaying.Add(1)
 			defer r.n.replaying.Add(-1)
 			r.hold.since = time.Now()
-			r.hold.goesOn()
+			r.hold.markOpen()
 			r.follow()
 		}()
 	}
@@ -167,14 +167,14 @@ func (r *replay) follow() {
 		switch {
 		case err == nil:
 			n.replayed(r.writer, time.Since(h.since))
-			if !r.far && s.view.Load().rec.Standalone == r.key.ID && s.missed.Swap(false) {
+			if !r.isRemote && s.view.Load().rec.Standalone == r.key.ID && s.missed.Swap(false) {
 				h.svc.Handler.Opened(s.peer, true)
 			}
 			return
 		case r.att != nil && r.att.Over(): // the client is gone, or has all
 			return
 		case errors.Is(err, errBadEvent) && r.opened == held && r.att == nil:
-			h.badEvent()
+			h.refuseEventID()
 			return
 		case errors.As(err, &no) && r.opened == held && r.att == nil:
 			no.Tell(h, nil)
@@ -182,13 +182,13 @@ func (r *replay) follow() {
 		case errors.Is(err, ErrSessionEnded) && r.opened == held && r.att == nil:
 			unknownSession(h, nil)
 			return
-		case r.att == nil && h.worth(err):
-			if !h.wait() {
+		case r.att == nil && h.worthRetry(err):
+			if !h.waitForRetry() {
 				return
 			}
-		case r.att != nil && n.fleet.mail != nil && h.worth(err):
+		case r.att != nil && n.fleet.mail != nil && h.worthRetry(err):
 			r.att.Detach()
-			if h.goesOn(); !h.wait() {
+			if h.markOpen(); !h.waitForRetry() {
 				return
 			}
 		default:
@@ -210,10 +210,10 @@ type replay struct {
 	key      StreamKey
 	pos      stream.Position
 	conn     Conn
-	hold     *hold
+	hold     *heldResume
 	opened   bool
 	att      *attached
-	far      bool            // another node writes the stream
+	isRemote bool            // another node writes the stream
 	ours     bool            // nobody else has written it since this node did
 	writer   string          // who does, for metrics
 	given    takeover.Writer // the node that has given the stream up
@@ -222,9 +222,9 @@ type replay struct {
 	bytes    int         // of the log; see extent
 	patience *time.Timer // ends the replay for a slow reader
 
-	busy, more   atomic.Bool // follow runs; it must run again
-	reading      atomic.Pointer[reading]
-	held, unheld atomic.Bool // see reads
+	busy, more       atomic.Bool // follow runs; it must run again
+	reading          atomic.Pointer[reading]
+	pinned, unpinned atomic.Bool // see pinSession
 }
 
 func (r *replay) run(ctx context.Context) error {
@@ -241,8 +241,8 @@ func (r *replay) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	switch _, r.far = w.(*farWriter); {
-	case r.far:
+	switch _, r.isRemote = w.(*remoteWriter); {
+	case r.isRemote:
 		r.writer = WriterElsewhere
 	case w != nil:
 		r.writer = WriterHere
@@ -265,8 +265,8 @@ func (r *replay) run(ctx context.Context) error {
 			return err
 		}
 	}
-	now, err := w.attach(ctx, r)
-	if r.far && err != nil {
+	now, err := w.attachReplay(ctx, r)
+	if r.isRemote && err != nil {
 		return r.lost(w, err)
 	}
 	if err != nil {
@@ -286,9 +286,9 @@ func (r *replay) run(ctx context.Context) error {
 		if !r.att.CatchUp() {
 			return nil
 		}
-		now, err := w.look(ctx)
+		now, err := w.readExtent(ctx)
 		switch {
-		case r.far && err != nil:
+		case r.isRemote && err != nil:
 			return r.lost(w, err)
 		case err != nil:
 			upTo = toEnd
@@ -301,7 +301,7 @@ func (r *replay) run(ctx context.Context) error {
 
 // find judges the event id and returns the writer of the stream, and how far that is. It takes the stream over if its writer is gone.
 // A stream that has ended has no writer.
-func (r *replay) find(ctx context.Context) (w holder, rec record.Stream, at extent, err error) {
+func (r *replay) find(ctx context.Context) (w streamWriter, rec record.Stream, at extent, err error) {
 	for {
 		if w, rec, err = r.holder(ctx); err != nil || w == nil {
 			return w, rec, at, err
@@ -317,8 +317,8 @@ func (r *replay) find(ctx context.Context) (w holder, rec record.Stream, at exte
 			r.s.endStandalone(r.key.ID) // another standalone stream has replaced it meanwhile
 			return nil, rec, at, errBadEvent
 		}
-		at, err = w.look(ctx)
-		switch far, ok := w.(*farWriter); {
+		at, err = w.readExtent(ctx)
+		switch far, ok := w.(*remoteWriter); {
 		case err == nil:
 			return w, rec, at, nil
 		case ok && errors.Is(err, errNotHere):
@@ -331,8 +331,8 @@ func (r *replay) find(ctx context.Context) (w holder, rec record.Stream, at exte
 
 // doubt returns why check has refused the event id: ErrUnavailable if the stream is not written here any more, so that the
 // resume tries again.
-func (r *replay) doubt(ctx context.Context, w holder, err error) error {
-	near, ok := w.(nearWriter)
+func (r *replay) doubt(ctx context.Context, w streamWriter, err error) error {
+	near, ok := w.(localWriter)
 	if !ok || !errors.Is(err, errBadEvent) {
 		return err
 	}
@@ -389,8 +389,8 @@ func (r *replay) permitted(rec *record.Stream) error {
 	return nil
 }
 
-// ask posts m to a stream and returns how far its writer has got.
-func (m *attach) ask(w *streamActor) (extent, error) {
+// askStream posts m to a stream and returns how far its writer has got.
+func (m *attach) askStream(w *streamActor) (extent, error) {
 	m.Init()
 	if err := w.Post(m); err != nil {
 		return extent{}, err

@@ -300,7 +300,7 @@ func (d *sessions) removeSession(ctx context.Context, s *sessionActor) (first bo
 		return false, err
 	}
 	first = s.endSession()
-	d.node.fleet.ended(ctx, s.key, &s.view.Load().rec, false)
+	d.node.fleet.broadcastEnd(ctx, s.key, &s.view.Load().rec, false)
 	return first, nil
 }
 
@@ -319,7 +319,7 @@ func (n *Node) EndSession(ctx context.Context, svc *Service, key SessionKey) err
 		err = n.store.Delete(ctx, key.recordKey(), 0)
 	}
 	if err == nil {
-		n.fleet.ended(ctx, key, &rec, false)
+		n.fleet.broadcastEnd(ctx, key, &rec, false)
 	}
 	return err
 }
@@ -511,7 +511,7 @@ func (s *sessionActor) cancelCall(id, reason string, until time.Time) {
 	select {
 	case err := <-done:
 		if errors.Is(err, errNotHere) && s.shared {
-			s.node.fleet.cancelled(s.key, id, reason)
+			s.node.fleet.broadcastCancel(s.key, id, reason)
 		}
 	case <-timer.C:
 	}

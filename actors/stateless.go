@@ -60,8 +60,8 @@ func (m *requestMeta) clientRecord() session.Record {
 func (*requestMeta) clientRevision() mcp.Revision           { return mcp.Revision20260728 }
 func (*requestMeta) currentSession() (*sessionActor, error) { return nil, ErrNoStream }
 
-// arrival is a stateless request that has just come.
-type arrival struct {
+// statelessRequest is a stateless request that has just come.
+type statelessRequest struct {
 	n         *Node
 	svc       *Service
 	in        Input
@@ -90,9 +90,9 @@ type carrier interface {
 	// audienceOf returns where a listener sends its messages.
 	audienceOf(x Exchange) audience
 	// runForward runs f, which may wait for another node. It returns what f does or, if f runs beside it, that a call has begun.
-	runForward(a *arrival, f func(*arrival) bool) (begun bool)
+	runForward(a *statelessRequest, f func(*statelessRequest) bool) (begun bool)
 	// exchangeOf is where the call of another node sends its messages.
-	exchangeOf(a *arrival) Exchange
+	exchangeOf(a *statelessRequest) Exchange
 }
 
 // Asks reports whether requests of the method may be answered with questions
@@ -126,8 +126,8 @@ type roundTrip interface {
 func (n *Node) takeStateless(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
 	switch m.Kind {
 	case codec.Request:
-		a := &arrival{n: n, svc: svc, in: *in, principal: principal, m: m, body: body, to: in.Exchange, on: overHTTP{}}
-		a.accept()
+		a := &statelessRequest{n: n, svc: svc, in: *in, principal: principal, m: m, body: body, to: in.Exchange, on: overHTTP{}}
+		a.acceptRequest()
 	case codec.Notification:
 		if n.accounts.admitMessage(nil, in, m, len(body)) {
 			in.Conn.Accepted() // no notification means anything here
@@ -137,9 +137,9 @@ func (n *Node) takeStateless(svc *Service, in *Input, principal any, m *codec.Me
 	}
 }
 
-// accept takes the request or refuses it. It reports whether it began a call, which then
+// acceptRequest takes the request or refuses it. It reports whether it began a call, which then
 // sends the response. On a connection that carries others it does not wait for that.
-func (a *arrival) accept() (begun bool) {
+func (a *statelessRequest) acceptRequest() (begun bool) {
 	n, m := a.n, a.m
 	switch {
 	case tooLong(m): // each message about the request would repeat the long token
@@ -149,10 +149,10 @@ func (a *arrival) accept() (begun bool) {
 		refusal.Unavailable.Tell(a.to, m.ID)
 		return false
 	case string(m.Method) == mcp.MethodSubscriptionsListen:
-		a.listen()
+		a.beginListener()
 		return false
 	case m.State != nil && Asks(m.Method):
-		return a.retry()
+		return a.retryCall()
 	}
 	cost := a.charged.callCost(m, len(a.body))
 	from, no := n.accounts.admitRequest(a.charged, &a.svc.Limits, &a.in, cost)
@@ -176,16 +176,16 @@ func (a *arrival) accept() (begun bool) {
 			return false
 		}
 	}
-	r, x := a.begin(from, apart)
+	r, x := a.beginCall(from, apart)
 	r.memory.Move(&held)
 	r.stateless.Given = given
-	a.run(r, x)
+	a.runCall(r, x)
 	return true
 }
 
-// begin returns the actor of the admitted request. apart says that the call may outlive its
+// beginCall returns the actor of the admitted request. apart says that the call may outlive its
 // exchange; x is the exchange then, otherwise nil.
-func (a *arrival) begin(from *quota.Account, apart bool) (r *requestActor, x roundTrip) {
+func (a *statelessRequest) beginCall(from *quota.Account, apart bool) (r *requestActor, x roundTrip) {
 	m, body := a.m, a.body
 	var meta []byte
 	if apart { // the call outlives the exchange, and with it these bytes
@@ -218,8 +218,8 @@ func (a *arrival) begin(from *quota.Account, apart bool) (r *requestActor, x rou
 	return r, x
 }
 
-// run runs the request, and returns when its exchange has its response.
-func (a *arrival) run(r *requestActor, x roundTrip) {
+// runCall runs the request, and returns when its exchange has its response.
+func (a *statelessRequest) runCall(r *requestActor, x roundTrip) {
 	r.stateless.served = x
 	if x == nil {
 		r.stateless.served = &r.stateless.direct
@@ -270,12 +270,14 @@ func (overHTTP) runsInline() bool { return true }
 func (overHTTP) roundTrip(x Exchange) roundTrip {
 	return &direct{conn: x, over: make(chan struct{})}
 }
-func (overHTTP) completeWay(_ *stateless, w way) way { return w }
-func (overHTTP) runBeside(f func())                  { go f() }
-func (overHTTP) audienceOf(x Exchange) audience      { return &httpAudience{conn: x} }
-func (overHTTP) exchangeOf(a *arrival) Exchange      { return a.in.Exchange }
+func (overHTTP) completeWay(_ *stateless, w way) way     { return w }
+func (overHTTP) runBeside(f func())                      { go f() }
+func (overHTTP) audienceOf(x Exchange) audience          { return &httpAudience{conn: x} }
+func (overHTTP) exchangeOf(a *statelessRequest) Exchange { return a.in.Exchange }
 
-func (overHTTP) runForward(a *arrival, f func(*arrival) bool) (begun bool) { return f(a) }
+func (overHTTP) runForward(a *statelessRequest, f func(*statelessRequest) bool) (begun bool) {
+	return f(a)
+}
 
 // direct delivers a stateless request over its HTTP exchange. It stores nothing, and the
 // end of the connection ends the request.

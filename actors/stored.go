@@ -38,7 +38,7 @@ func (h storedHome) changeRecord(ctx context.Context, edit func(*session.Record)
 			next, err := n.store.Update(ctx, s.key.recordKey(), data, rev, h.timeLeft(rec.Expires))
 			if err == nil {
 				n.sessions.adoptView(s, &view{rec: rec, rev: next})
-				n.fleet.changed(ctx, s.key, &was, &rec, next)
+				n.fleet.broadcastChange(ctx, s.key, &was, &rec, next)
 				return nil
 			}
 			if !errors.Is(err, store.ErrConflict) {
@@ -46,7 +46,7 @@ func (h storedHome) changeRecord(ctx context.Context, edit func(*session.Record)
 			}
 		} else if read {
 			if rev != v.rev { // it may be this node's own change, of which nobody was told
-				n.fleet.changed(ctx, s.key, &v.rec, &was, rev)
+				n.fleet.broadcastChange(ctx, s.key, &v.rec, &was, rev)
 			}
 			return nil
 		}
@@ -187,12 +187,12 @@ func (s *sessionActor) sendOn(ctx context.Context, id string, e stream.Entry) er
 	var asked time.Time // another node, for the first time
 	for {
 		st, _, err := s.node.streams.findWriter(ctx, s.svc, s, StreamKey{s.key, id}, given)
-		switch far, elsewhere := errors.AsType[errElsewhere](err); {
+		switch far, elsewhere := errors.AsType[errRemoteWriter](err); {
 		case elsewhere:
 			if asked.IsZero() {
-				asked, e.Meta = time.Now(), s.node.fleet.pushes.name(s.node, e.Meta)
+				asked, e.Meta = time.Now(), s.node.fleet.pushes.nameMessage(s.node, e.Meta)
 			}
-			err = far.push(ctx, s, &e)
+			err = far.pushEntry(ctx, s, &e)
 			switch {
 			case errors.Is(err, errNotHere):
 				given = far.Writer
@@ -359,7 +359,7 @@ func (s *sessionActor) endStandalone(id string) (live bool) {
 		live = st.connected.Load()
 		_ = st.Post(endStream{})
 	} else {
-		n.fleet.replaced(key)
+		n.fleet.endReplaced(key)
 	}
 	// A client that comes back after this does not find the stream again, since the session's
 	// record names another.

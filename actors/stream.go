@@ -178,7 +178,7 @@ func (s *streamActor) Receive(m any) {
 		if !s.opened {
 			s.closeEarly = &m
 		} else if s.att != nil {
-			m.leave(s.att)
+			m.closeReader(s.att)
 			s.att = nil
 		}
 	case alreadyAnswered:

@@ -234,13 +234,13 @@ func (h *held) listenTo(s *sessionActor, c Exchange) {
 	if err := codec.Scan([]byte(`{"jsonrpc":"2.0","id":"L","method":"`+mcp.MethodSubscriptionsListen+`","params":{}}`), &m, codec.Limits{}); err != nil {
 		h.t.Fatal(err)
 	}
-	a := &arrival{n: h.Node, svc: h.svc, in: *h.input("", "192.0.2.1", c), m: &m, to: c, on: overHTTP{}}
+	a := &statelessRequest{n: h.Node, svc: h.svc, in: *h.input("", "192.0.2.1", c), m: &m, to: c, on: overHTTP{}}
 	a.in.Exchange = c
 	if s != nil {
 		l := s.home.(*boundConn)
 		a.to, a.on, a.sess, a.charged = l, overBound{l}, s, &s.sessionAccount
 	}
-	a.listen()
+	a.beginListener()
 }
 
 // goneConn is a connection whose client goes as soon as it is opened, and that reports this

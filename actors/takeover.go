@@ -25,7 +25,7 @@ import (
 // returned record says where it ended.
 func (d *streams) takeOver(ctx context.Context, svc *Service, s *sessionActor, key StreamKey, given takeover.Writer) (*streamActor, record.Stream, error) {
 	n := d.node
-	m := takeover.New(n.writer(), given, n.fleet.mail == nil, randomStep())
+	m := takeover.New(n.selfWriter(), given, n.fleet.mail == nil, randomStep())
 	var life takeover.Lifetime
 	kept, began := true, time.Now()
 	for {
@@ -37,13 +37,13 @@ func (d *streams) takeOver(ctx context.Context, svc *Service, s *sessionActor, k
 			}
 			m.Record(rec, rev, false, err)
 		case takeover.AskGone:
-			m.Gone(n.fleet.gone(ctx, m.Writer))
+			m.Gone(n.fleet.writerGone(ctx, m.Writer))
 		case takeover.ReadLog:
 			m.Read(d.readLogOn(ctx, s, key, m.Log))
 		case takeover.CheckLease:
 			m.Certain(!n.store.Suspended())
 		case takeover.MarkTaken:
-			m.Marked(n.fleet.marks.mark(ctx, n.store, m.Writer.Boot, svc.callLifetime()))
+			m.Marked(n.fleet.marks.markGone(ctx, n.store, m.Writer.Boot, svc.callLifetime()))
 		case takeover.ReadBody:
 			body, err := n.store.Body(ctx, key.streamPath())
 			passes := errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrRetry)
@@ -64,7 +64,7 @@ func (d *streams) takeOver(ctx context.Context, svc *Service, s *sessionActor, k
 			kept = d.renewBody(ctx, key, m.Body, m.Rev, svc.recordTTL())
 			m.Kept()
 		case takeover.Elsewhere:
-			return nil, m.Rec, errElsewhere{&farWriter{&n.fleet, key, m.Writer}, m.Rec}
+			return nil, m.Rec, errRemoteWriter{&remoteWriter{&n.fleet, key, m.Writer}, m.Rec}
 		case takeover.Ended:
 			m.Rec.End = m.Log.Tail
 			return nil, m.Rec, nil
@@ -372,7 +372,7 @@ func (s *sessionActor) rerunCall(w *streamActor, c record.Call, body []byte, j *
 }
 
 // findWriter returns the writer of a stream, and takes the stream over if its writer is gone, or is the one that has given it up. A
-// stream that has ended has no writer: w is nil then. errElsewhere reports that another node writes the stream.
+// stream that has ended has no writer: w is nil then. errRemoteWriter reports that another node writes the stream.
 func (d *streams) findWriter(ctx context.Context, svc *Service, s *sessionActor, key StreamKey, given takeover.Writer) (w *streamActor, rec record.Stream, err error) {
 	if w, ok := d.Get(key); ok {
 		if <-w.ready; !w.Stopped() {
@@ -396,7 +396,7 @@ func (d *streams) findWriter(ctx context.Context, svc *Service, s *sessionActor,
 		}
 		return nil, rec, nil
 	}
-	if e, ok := errors.AsType[errElsewhere](err); ok { // another resume may have found it
+	if e, ok := errors.AsType[errRemoteWriter](err); ok { // another resume may have found it
 		return nil, e.rec, err
 	}
 	if err != nil {
@@ -432,21 +432,21 @@ func (s *sessionActor) countRerun() *quota.Account {
 	}
 }
 
-// farWriter is another node that writes a stream.
-type farWriter struct {
+// remoteWriter is another node that writes a stream.
+type remoteWriter struct {
 	fleet *fleet
 	key   StreamKey
 	takeover.Writer
 }
 
-// at is the boot that writes the stream.
-func (w *farWriter) at() store.Address { return store.Address{Node: w.Node, Boot: w.Boot} }
+// nodeAddress is the boot that writes the stream.
+func (w *remoteWriter) nodeAddress() store.Address { return store.Address{Node: w.Node, Boot: w.Boot} }
 
-// writer is this boot as the writer in a record, without an epoch.
-func (n *Node) writer() takeover.Writer { return takeover.Writer{Node: n.name, Boot: n.boot} }
+// selfWriter is this boot as the writer in a record, without an epoch.
+func (n *Node) selfWriter() takeover.Writer { return takeover.Writer{Node: n.name, Boot: n.boot} }
 
-// gone reports whether a writer is dead.
-func (f *fleet) gone(ctx context.Context, w takeover.Writer) (bool, error) {
+// writerGone reports whether a writer is dead.
+func (f *fleet) writerGone(ctx context.Context, w takeover.Writer) (bool, error) {
 	gone, err := f.mail.Gone(ctx, store.Address{Node: w.Node, Boot: w.Boot})
 	if err != nil {
 		err = fmt.Errorf("actors: is node %s gone: %w", w.Node, err)
@@ -455,35 +455,35 @@ func (f *fleet) gone(ctx context.Context, w takeover.Writer) (bool, error) {
 }
 
 // findRemoteWriter returns the node that writes a stream, nil if it may be taken over: its writer is this boot, or is gone, or has given it up.
-func (d *streams) findRemoteWriter(ctx context.Context, key StreamKey, rec *record.Stream, given takeover.Writer) (*farWriter, error) {
+func (d *streams) findRemoteWriter(ctx context.Context, key StreamKey, rec *record.Stream, given takeover.Writer) (*remoteWriter, error) {
 	f, by := &d.node.fleet, takeover.WriterOf(rec)
 	if f.mail == nil || !by.MustBeGone(d.node.boot, given) {
 		return nil, nil
 	}
-	if gone, err := f.gone(ctx, by); err != nil || gone {
+	if gone, err := f.writerGone(ctx, by); err != nil || gone {
 		return nil, err
 	}
-	return &farWriter{f, key, by}, nil
+	return &remoteWriter{f, key, by}, nil
 }
 
-// errElsewhere reports that another node writes a stream.
-type errElsewhere struct {
-	*farWriter
+// errRemoteWriter reports that another node writes a stream.
+type errRemoteWriter struct {
+	*remoteWriter
 	rec record.Stream // of the stream
 }
 
-func (e errElsewhere) Error() string { return "actors: node " + e.Node + " writes the stream" }
+func (e errRemoteWriter) Error() string { return "actors: node " + e.Node + " writes the stream" }
 
-// ask is fleet.ask. A node that nobody hears is not gone before its entry is.
-func (w *farWriter) ask(ctx context.Context, kind string, v short) ([]byte, error) {
-	reply, err := w.fleet.ask(ctx, w.at(), kind, v)
+// askNode is fleet.askNode. A node that nobody hears is not gone before its entry is.
+func (w *remoteWriter) askNode(ctx context.Context, kind string, v short) ([]byte, error) {
+	reply, err := w.fleet.askNode(ctx, w.nodeAddress(), kind, v)
 	if errors.Is(err, store.ErrNobody) {
 		err = fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 	}
 	return reply, err
 }
 
-// push has the writer store an entry. After ErrUnavailable it may be stored; the same entry may be pushed again.
-func (w *farWriter) push(ctx context.Context, s *sessionActor, e *stream.Entry) error {
-	return w.fleet.deliver(ctx, s, w.at(), letterPush, pushLetter{w.key, e.Kind, e.Meta, e.Data})
+// pushEntry has the writer store an entry. After ErrUnavailable it may be stored; the same entry may be pushed again.
+func (w *remoteWriter) pushEntry(ctx context.Context, s *sessionActor, e *stream.Entry) error {
+	return w.fleet.deliverLetter(ctx, s, w.nodeAddress(), letterPush, pushLetter{w.key, e.Kind, e.Meta, e.Data})
 }

@@ -143,7 +143,7 @@ func (s *sessionActor) readRecord(slots chan struct{}, late bool) error {
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		if rev != 0 && n.store.Delete(ctx, s.key.recordKey(), rev) == nil { // of all nodes one does it
-			n.fleet.ended(ctx, s.key, &rec, true)
+			n.fleet.broadcastEnd(ctx, s.key, &rec, true)
 			s.endSession()
 		}
 		s.endWithoutRecord()
@@ -272,14 +272,14 @@ func (f *fleet) askOthers(ctx context.Context, kind string, m *sessionLetter) {
 	defer cancel()
 	var all sync.WaitGroup
 	for _, to := range f.mail.Others() {
-		all.Go(func() { _, _ = f.ask(ctx, to, kind, m) })
+		all.Go(func() { _, _ = f.askNode(ctx, to, kind, m) })
 	}
 	all.Wait()
 }
 
-// changed makes a change of a session's record known. A change of its level or its subscriptions holds at all nodes when it
+// broadcastChange makes a change of a session's record known. A change of its level or its subscriptions holds at all nodes when it
 // returns, as askOthers says: who writes the standalone stream has read it then. Values are asked for where they are wanted.
-func (f *fleet) changed(ctx context.Context, key SessionKey, was, now *session.Record, rev uint64) {
+func (f *fleet) broadcastChange(ctx context.Context, key SessionKey, was, now *session.Record, rev uint64) {
 	if f.mail == nil || !needsBroadcast(was, now) {
 		return
 	}
@@ -287,7 +287,7 @@ func (f *fleet) changed(ctx context.Context, key SessionKey, was, now *session.R
 	if was.Level != now.Level || !slices.Equal(was.Subscribed, now.Subscribed) {
 		f.askOthers(ctx, letterSessionChanged, m)
 	}
-	f.tell(letterSessionChanged, m)
+	f.broadcastLetter(letterSessionChanged, m)
 }
 
 // Forget drops the kept answer, on all nodes: the next question with Keep is sent to the client.
@@ -298,28 +298,28 @@ func (p *Peer) Forget() {
 	}
 	s.forgetAnswer()
 	if s.shared {
-		p.node.fleet.forgotten(p.node.base, p.key)
+		p.node.fleet.broadcastForget(p.node.base, p.key)
 	}
 }
 
-// forgotten has the other nodes forget what the calls of a session share. The two letters may come in any order.
-func (f *fleet) forgotten(ctx context.Context, key SessionKey) {
+// broadcastForget has the other nodes forget what the calls of a session share. The two letters may come in any order.
+func (f *fleet) broadcastForget(ctx context.Context, key SessionKey) {
 	m := &sessionLetter{Session: key, Forget: true, Change: rand.Uint64()}
-	f.tell(letterSessionChanged, m)
+	f.broadcastLetter(letterSessionChanged, m)
 	f.askOthers(ctx, letterSessionChanged, m)
 }
 
-// replaced has the node that writes a standalone stream end it: another one is the session's now. It must be called before
+// endReplaced has the node that writes a standalone stream end it: another one is the session's now. It must be called before
 // the stream's record is removed, which says which node that is.
-func (f *fleet) replaced(key StreamKey) {
+func (f *fleet) endReplaced(key StreamKey) {
 	if f.mail == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(f.node.base, knownWait)
 	defer cancel()
 	rec, _, err := f.node.streams.readWriter(ctx, key)
-	if writer := (store.Address{Node: rec.Node, Boot: rec.Boot}); err == nil && writer != f.self() {
-		f.send(writer, letterSessionChanged, sessionLetter{Session: key.Session, Old: key.ID})
+	if writer := (store.Address{Node: rec.Node, Boot: rec.Boot}); err == nil && writer != f.selfAddress() {
+		f.sendLetter(writer, letterSessionChanged, sessionLetter{Session: key.Session, Old: key.ID})
 	}
 }
 
@@ -348,7 +348,7 @@ func (f *fleet) receiveChanged(l *store.Letter) {
 		replyTo(l, done, nil)
 		return
 	}
-	f.aside(l, func() {
+	f.runAside(l, func() {
 		s, ok := n.sessions.Current(key)
 		switch {
 		case !ok:
@@ -372,11 +372,11 @@ func (s *sessionActor) forgetAnswer() {
 	}
 }
 
-// ended tells the other nodes that a session has ended, which had the record. They know it when it returns, as askOthers says, unless it
+// broadcastEnd tells the other nodes that a session has ended, which had the record. They know it when it returns, as askOthers says, unless it
 // has expired: each finds that out by itself.
-func (f *fleet) ended(ctx context.Context, key SessionKey, rec *session.Record, expired bool) {
+func (f *fleet) broadcastEnd(ctx context.Context, key SessionKey, rec *session.Record, expired bool) {
 	m := &sessionLetter{Session: key, Old: rec.Standalone, Expired: expired}
-	if f.tell(letterSessionEnded, m); !expired {
+	if f.broadcastLetter(letterSessionEnded, m); !expired {
 		f.askOthers(ctx, letterSessionEnded, m)
 	}
 }
@@ -402,7 +402,7 @@ func (f *fleet) receiveEnded(l *store.Letter) {
 	if here {
 		s.asOf.Store(doubted) // should there be no place to end it now
 	}
-	f.aside(l, func() { // it goes through all streams
+	f.runAside(l, func() { // it goes through all streams
 		switch s, ok := n.sessions.Current(key); {
 		case ok && m.Expired:
 			_ = s.Post(idleTick{})
@@ -422,15 +422,15 @@ type cancelLetter struct {
 
 func (cancelLetter) short() {}
 
-// cancelled tells the other nodes that a client has cancelled a call.
-func (f *fleet) cancelled(key SessionKey, id, reason string) {
+// broadcastCancel tells the other nodes that a client has cancelled a call.
+func (f *fleet) broadcastCancel(key SessionKey, id, reason string) {
 	if len(id) > maxToken { // no call has such an id
 		return
 	}
 	if len(reason) > mostReason {
 		reason = strings.ToValidUTF8(reason[:mostReason], "")
 	}
-	f.tell(letterCancel, cancelLetter{key, id, reason})
+	f.broadcastLetter(letterCancel, cancelLetter{key, id, reason})
 }
 
 // receiveCancel cancels a call that runs here.
