@@ -108,8 +108,8 @@ func (w *remoteWriter) askExtent(ctx context.Context, kind string, l streamLette
 	return extent{e.Tail, e.Bytes, e.Marks}, nil
 }
 
-// holder returns the writer of the stream.
-func (r *replay) holder(ctx context.Context) (streamWriter, record.Stream, error) {
+// findWriter returns the writer of the stream.
+func (r *replay) findWriter(ctx context.Context) (streamWriter, record.Stream, error) {
 	d := &r.n.streams
 	if !d.writesHere(r.key) {
 		end, over := r.n.cache.End(r.key.streamPath(), time.Now())
@@ -129,11 +129,11 @@ func (r *replay) holder(ctx context.Context) (streamWriter, record.Stream, error
 			}
 		}
 		var rec record.Stream
-		leave, err := d.awaitLogTurn(ctx, r.s, r.fare)
+		leave, err := d.awaitLogTurn(ctx, r.s, r.charge)
 		if err == nil {
 			defer leave()
 			if r.att == nil {
-				rec, err = r.judge(ctx)
+				rec, err = r.judgeEventID(ctx)
 			}
 		}
 		if err != nil || rec.End > 0 {
@@ -150,8 +150,8 @@ func (r *replay) holder(ctx context.Context) (streamWriter, record.Stream, error
 	return localWriter{w}, rec, nil
 }
 
-// lost returns why another node is not the stream's writer for now: ErrUnavailable, so that the resume tries again.
-func (r *replay) lost(w streamWriter, err error) error {
+// lostWriter returns why another node is not the stream's writer for now: ErrUnavailable, so that the resume tries again.
+func (r *replay) lostWriter(w streamWriter, err error) error {
 	if errors.Is(err, errNotHere) {
 		r.given = w.(*remoteWriter).Writer
 		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
@@ -299,7 +299,7 @@ func (f *fleet) receiveFrame(l *store.Letter) {
 		att.Cut()
 	case passedOn:
 		f.readings.dropReading(x)
-		x.r.again()
+		x.r.followAgain()
 	default: // of a newer release: the writer says the same when it is asked
 		f.unknown.Add(1)
 	}
@@ -391,7 +391,7 @@ func (f *fleet) askWriter(at store.Address, all []*reading) {
 		}
 		if tail == 0 { // the writer does not know the reader
 			f.readings.dropReading(x)
-			x.r.again()
+			x.r.followAgain()
 			continue
 		}
 		x.noteHeard()
@@ -410,7 +410,7 @@ func (f *fleet) handleSilentWriter(at store.Address, all []*reading) {
 		switch {
 		case err == nil && gone:
 			f.readings.dropReading(x)
-			x.r.again()
+			x.r.followAgain()
 		default:
 			x.mu.Lock()
 			hush := now.Sub(x.heard) > hushAfter

@@ -405,8 +405,8 @@ func (s *streamActor) cacheAppend(from uint64, e *stream.Effect) {
 	s.node.cache.Keep(s.path, stream.Append{Num: e.Num, Epoch: e.Epoch, Entries: e.Entries, Last: e.Last}, low, until)
 }
 
-// fromMemory returns the appends from..to if this node has kept them, and nobody else can have written the stream since.
-func (r *replay) fromMemory(from, to uint64) ([]stream.Append, bool) {
+// readCached returns the appends from..to if this node has kept them, and nobody else can have written the stream since.
+func (r *replay) readCached(from, to uint64) ([]stream.Append, bool) {
 	if !r.ours {
 		return nil, false
 	}
@@ -416,7 +416,7 @@ func (r *replay) fromMemory(from, to uint64) ([]stream.Append, bool) {
 		for i := range all {
 			size += attachment.Size(&all[i])
 		}
-		r.fare.read(size, len(all))
+		r.charge.noteRead(size, len(all))
 	}
 	return all, ok
 }

@@ -108,24 +108,24 @@ func (d *sessions) findToStay(in *Input, find func(*Input) *sessionActor) *sessi
 
 // resumeStream continues a stream after pos: first from the log, then live.
 func (s *sessionActor) resumeStream(h *heldResume, pos stream.Position) {
-	f := &fare{n: s.node, from: s, paid: min(h.svc.Limits.Stream.Bytes, replayAtOnce)} // which admitGet took
-	r := &replay{n: s.node, svc: h.svc, s: s, key: StreamKey{s.key, pos.Stream}, pos: pos, cursor: replaying.Cursor{Pos: pos}, conn: h.Conn, hold: h, fare: f}
+	f := &readCharge{n: s.node, from: s, paid: min(h.svc.Limits.Stream.Bytes, replayAtOnce)} // which admitGet took
+	r := &replay{n: s.node, svc: h.svc, s: s, key: StreamKey{s.key, pos.Stream}, pos: pos, cursor: replaying.Cursor{Pos: pos}, conn: h.Conn, hold: h, charge: f}
 	r.busy.Store(true)
-	r.follow()
-	r.settle()
+	r.followStream()
+	r.endFollow()
 }
 
-// again reads on, beside its caller, where the connection is no longer live: frames were lost, or the writer was.
-func (r *replay) again() {
+// followAgain reads on, beside its caller, where the connection is no longer live: frames were lost, or the writer was.
+func (r *replay) followAgain() {
 	r.more.Store(true)
-	r.begin()
+	r.beginFollow()
 }
 
-// begin runs follow beside its caller if that is wanted, unless it runs.
-func (r *replay) begin() {
+// beginFollow runs followStream beside its caller if that is wanted, unless it runs.
+func (r *replay) beginFollow() {
 	if r.more.Load() && r.busy.CompareAndSwap(false, true) {
 		go func() {
-			defer r.settle()
+			defer r.endFollow()
 			r.more.Store(false)
 			if r.att == nil || r.att.Over() {
 				return
@@ -139,19 +139,19 @@ func (r *replay) begin() {
 			defer r.n.replaying.Add(-1)
 			r.hold.since = time.Now()
 			r.hold.markOpen()
-			r.follow()
+			r.followStream()
 		}()
 	}
 }
 
-// settle ends a run of follow, and begins another one if it is wanted by now.
-func (r *replay) settle() {
+// endFollow ends a run of followStream, and begins another one if it is wanted by now.
+func (r *replay) endFollow() {
 	r.busy.Store(false)
-	r.begin()
+	r.beginFollow()
 }
 
-// follow brings the connection to where it is live, or ends it.
-func (r *replay) follow() {
+// followStream brings the connection to where it is live, or ends it.
+func (r *replay) followStream() {
 	s, h, n := r.s, r.hold, r.n
 	var no *refusal.Refusal
 	for {
@@ -160,10 +160,10 @@ func (r *replay) follow() {
 		r.patience = time.AfterFunc(h.svc.Limits.ResumeWait, cancel)
 		r.opened = r.opened || h.open
 		held := h.open
-		err := r.run(ctx)
+		err := r.runReplay(ctx)
 		r.patience.Stop()
 		cancel()
-		r.fare.end()
+		r.charge.settleTokens()
 		switch {
 		case err == nil:
 			n.replayed(r.writer, time.Since(h.since))
@@ -218,25 +218,25 @@ type replay struct {
 	writer   string          // who does, for metrics
 	given    takeover.Writer // the node that has given the stream up
 	cursor   replaying.Cursor
-	fare     *fare
+	charge   *readCharge
 	bytes    int         // of the log; see extent
 	patience *time.Timer // ends the replay for a slow reader
 
-	busy, more       atomic.Bool // follow runs; it must run again
+	busy, more       atomic.Bool // followStream runs; it must run again
 	reading          atomic.Pointer[reading]
 	pinned, unpinned atomic.Bool // see pinSession
 }
 
-func (r *replay) run(ctx context.Context) error {
+func (r *replay) runReplay(ctx context.Context) error {
 	if r.s.ended.Load() { // while the resume was held
 		return ErrSessionEnded
 	}
 	if r.n.fleet.mail != nil && r.n.store.Lapsed() { // others may have the stream; the client is held, and not let go once more
 		return fmt.Errorf("actors: resume: this node has no lease: %w", store.ErrUnavailable)
 	}
-	w, rec, at, err := r.find(ctx)
+	w, rec, at, err := r.findExtent(ctx)
 	if err == nil {
-		err = r.permitted(&rec)
+		err = r.checkScopes(&rec)
 	}
 	if err != nil {
 		return err
@@ -253,34 +253,34 @@ func (r *replay) run(ctx context.Context) error {
 	var first []stream.Append
 	switch {
 	case w == nil && r.att == nil:
-		return r.ended(ctx, rec)
+		return r.replayEnded(ctx, rec)
 	case w == nil:
-		return r.rest(ctx, r.att.Position(), toEnd)
+		return r.replayRest(ctx, r.att.Position(), toEnd)
 	case r.att == nil:
-		if first, err = r.check(ctx, at, readAhead); err != nil {
-			return r.doubt(ctx, w, err)
+		if first, err = r.checkEventID(ctx, at, readAhead); err != nil {
+			return r.explainRefusal(ctx, w, err)
 		}
-		r.att = r.attachment(rec)
-		if err := r.open(); err != nil {
+		r.att = r.newAttachment(rec)
+		if err := r.openResponse(); err != nil {
 			return err
 		}
 	}
 	now, err := w.attachReplay(ctx, r)
 	if r.isRemote && err != nil {
-		return r.lost(w, err)
+		return r.lostWriter(w, err)
 	}
 	if err != nil {
 		// The stream has ended meanwhile, so the log has all of it.
-		if err := r.write(ctx, first); err != nil {
+		if err := r.writeAppends(ctx, first); err != nil {
 			return err
 		}
-		return r.rest(ctx, r.att.Position(), toEnd)
+		return r.replayRest(ctx, r.att.Position(), toEnd)
 	}
-	if err := r.write(ctx, first); err != nil {
+	if err := r.writeAppends(ctx, first); err != nil {
 		return err
 	}
 	for upTo := now.tail; ; {
-		if err := r.rest(ctx, r.att.Position(), upTo); err != nil {
+		if err := r.replayRest(ctx, r.att.Position(), upTo); err != nil {
 			return err
 		}
 		if !r.att.CatchUp() {
@@ -289,7 +289,7 @@ func (r *replay) run(ctx context.Context) error {
 		now, err := w.readExtent(ctx)
 		switch {
 		case r.isRemote && err != nil:
-			return r.lost(w, err)
+			return r.lostWriter(w, err)
 		case err != nil:
 			upTo = toEnd
 		default:
@@ -299,11 +299,11 @@ func (r *replay) run(ctx context.Context) error {
 	}
 }
 
-// find judges the event id and returns the writer of the stream, and how far that is. It takes the stream over if its writer is gone.
+// findExtent judges the event id and returns the writer of the stream, and how far that is. It takes the stream over if its writer is gone.
 // A stream that has ended has no writer.
-func (r *replay) find(ctx context.Context) (w streamWriter, rec record.Stream, at extent, err error) {
+func (r *replay) findExtent(ctx context.Context) (w streamWriter, rec record.Stream, at extent, err error) {
 	for {
-		if w, rec, err = r.holder(ctx); err != nil || w == nil {
+		if w, rec, err = r.findWriter(ctx); err != nil || w == nil {
 			return w, rec, at, err
 		}
 		if len(rec.Calls) == 0 && !r.s.isCurrent(r.key.ID) {
@@ -329,9 +329,9 @@ func (r *replay) find(ctx context.Context) (w streamWriter, rec record.Stream, a
 	}
 }
 
-// doubt returns why check has refused the event id: ErrUnavailable if the stream is not written here any more, so that the
+// explainRefusal returns why checkEventID has refused the event id: ErrUnavailable if the stream is not written here any more, so that the
 // resume tries again.
-func (r *replay) doubt(ctx context.Context, w streamWriter, err error) error {
+func (r *replay) explainRefusal(ctx context.Context, w streamWriter, err error) error {
 	near, ok := w.(localWriter)
 	if !ok || !errors.Is(err, errBadEvent) {
 		return err
@@ -345,9 +345,9 @@ func (r *replay) doubt(ctx context.Context, w streamWriter, err error) error {
 	return err
 }
 
-// judge refuses an event id that cannot be resumed from, before a takeover runs its calls again or ends them. Of the stream of a call that
+// judgeEventID refuses an event id that cannot be resumed from, before a takeover runs its calls again or ends them. Of the stream of a call that
 // has ended, and that nobody has to take over, it returns the record, with its end.
-func (r *replay) judge(ctx context.Context) (rec record.Stream, err error) {
+func (r *replay) judgeEventID(ctx context.Context) (rec record.Stream, err error) {
 	if r.n.streams.writesHere(r.key) { // another resume has just taken it over
 		return rec, nil
 	}
@@ -355,31 +355,31 @@ func (r *replay) judge(ctx context.Context) (rec record.Stream, err error) {
 	if err != nil {
 		return rec, err
 	}
-	if err := r.permitted(&rec); err != nil {
+	if err := r.checkScopes(&rec); err != nil {
 		return rec, err
 	}
 	at := extent{watermarks: rec.Watermarks()}
 	if at.tail, err = r.n.store.Tail(ctx, r.key.streamPath(), rec.Tail); err != nil {
 		return rec, err
 	}
-	defer r.fare.held.Reset()
-	probe := &replay{n: r.n, svc: r.svc, s: r.s, key: r.key, pos: r.pos, cursor: replaying.Cursor{Pos: r.pos}, conn: r.conn, fare: r.fare, patience: r.patience}
+	defer r.charge.held.Reset()
+	probe := &replay{n: r.n, svc: r.svc, s: r.s, key: r.key, pos: r.pos, cursor: replaying.Cursor{Pos: r.pos}, conn: r.conn, charge: r.charge, patience: r.patience}
 	if at.tail > 0 && len(rec.Calls) > 0 {
-		last, _, err := probe.read(ctx, at.tail, at.tail)
+		last, _, err := probe.readAppends(ctx, at.tail, at.tail)
 		if err == nil && len(last) == 1 && last[0].Last {
-			rec.End = at.tail // ended judges the event id
+			rec.End = at.tail // replayEnded judges the event id
 			return rec, nil
 		}
 		if err != nil && !errors.Is(err, errBadEvent) { // the takeover will judge that
 			return rec, err
 		}
 	}
-	_, err = probe.check(ctx, at, 1)
+	_, err = probe.checkEventID(ctx, at, 1)
 	return rec, r.n.streams.confirmBadEvent(ctx, r.key, rev, err)
 }
 
-// permitted refuses who lacks a scope that the calls of the stream need, before it gets anything of them. The error is a *refusal.Refusal.
-func (r *replay) permitted(rec *record.Stream) error {
+// checkScopes refuses who lacks a scope that the calls of the stream need, before it gets anything of them. The error is a *refusal.Refusal.
+func (r *replay) checkScopes(rec *record.Stream) error {
 	if r.att != nil { // it has the stream, and comes back to it
 		return nil
 	}
@@ -399,46 +399,46 @@ func (m *attach) askStream(w *streamActor) (extent, error) {
 	return m.at, m.err
 }
 
-// check judges the event id and reads the beginning of the replay: at most ahead appends after
+// checkEventID judges the event id and reads the beginning of the replay: at most ahead appends after
 // the client's own.
-func (r *replay) check(ctx context.Context, at extent, ahead uint64) ([]stream.Append, error) {
+func (r *replay) checkEventID(ctx context.Context, at extent, ahead uint64) ([]stream.Append, error) {
 	c := &r.cursor
 	r.bytes = at.bytes
 	if err := c.Begin(at.tail, at.watermarks); err != nil {
 		return nil, errBadEvent
 	}
-	first, _, err := r.read(ctx, c.Next, min(at.tail, c.Next+ahead))
+	first, _, err := r.readAppends(ctx, c.Next, min(at.tail, c.Next+ahead))
 	if err == nil && c.Judge(first) != nil {
 		return nil, errBadEvent
 	}
 	return first, err
 }
 
-// attachment makes the connection's reading side, which begins where check said.
-func (r *replay) attachment(rec record.Stream) *attached {
-	return r.s.newAttachment(r.svc, r.key, &rec, r.conn, r.pos, r.cursor.Next, r.cursor.Skip, false, r.behind())
+// newAttachment makes the connection's reading side, which begins where checkEventID said.
+func (r *replay) newAttachment(rec record.Stream) *attached {
+	return r.s.newAttachment(r.svc, r.key, &rec, r.conn, r.pos, r.cursor.Next, r.cursor.Skip, false, r.behindFunc())
 }
 
-// behind is what the connection calls when it is no longer live; nil where the writer is certainly in this process.
-func (r *replay) behind() func() {
+// behindFunc is what the connection calls when it is no longer live; nil where the writer is certainly in this process.
+func (r *replay) behindFunc() func() {
 	if r.n.fleet.mail == nil {
 		return nil
 	}
-	return r.again
+	return r.followAgain
 }
 
-// afford waits until there is room for appends from..to. If there is little, it returns a smaller to.
-func (r *replay) afford(ctx context.Context, from, to uint64) (uint64, error) {
-	to, err := r.fare.afford(ctx, from, to, r.bytes)
+// affordAppends waits until there is room for appends from..to. If there is little, it returns a smaller to.
+func (r *replay) affordAppends(ctx context.Context, from, to uint64) (uint64, error) {
+	to, err := r.charge.affordAppends(ctx, from, to, r.bytes)
 	for err != nil && r.att != nil && ctx.Err() == nil { // the response has begun, and goes on as soon as there is room
-		to, err = r.fare.afford(ctx, from, to, r.bytes)
+		to, err = r.charge.affordAppends(ctx, from, to, r.bytes)
 	}
 	return to, err
 }
 
-// pay waits until the client has the tokens for what was read. It is not slow meanwhile.
-func (r *replay) pay(ctx context.Context) error {
-	for wait := r.fare.due(); wait > 0; wait = r.fare.due() {
+// payTokens waits until the client has the tokens for what was read. It is not slow meanwhile.
+func (r *replay) payTokens(ctx context.Context) error {
+	for wait := r.charge.takeTokens(); wait > 0; wait = r.charge.takeTokens() {
 		err := pause(ctx, min(wait, time.Second))
 		r.patience.Reset(r.svc.Limits.ResumeWait)
 		if err != nil || r.conn.Room(overNow) != nil {
@@ -448,16 +448,16 @@ func (r *replay) pay(ctx context.Context) error {
 	return nil
 }
 
-// read returns the appends from..to, or the first of them, up to end; it fails with errBadEvent if one is missing.
-func (r *replay) read(ctx context.Context, from, to uint64) (all []stream.Append, end uint64, err error) {
+// readAppends returns the appends from..to, or the first of them, up to end; it fails with errBadEvent if one is missing.
+func (r *replay) readAppends(ctx context.Context, from, to uint64) (all []stream.Append, end uint64, err error) {
 	if from > to {
 		return nil, to, nil
 	}
-	if to, err = r.afford(ctx, from, to); err != nil {
+	if to, err = r.affordAppends(ctx, from, to); err != nil {
 		return nil, 0, err
 	}
 	size := 0
-	if all, ok := r.fromMemory(from, to); ok {
+	if all, ok := r.readCached(from, to); ok {
 		return all, to, nil
 	}
 	r.cursor.From(from)
@@ -465,7 +465,7 @@ func (r *replay) read(ctx context.Context, from, to uint64) (all []stream.Append
 		size += len(data)
 		r.cursor.Add(num, data)
 	})
-	r.fare.read(size, int(to-from)+1)
+	r.charge.noteRead(size, int(to-from)+1)
 	if err != nil {
 		return nil, 0, fmt.Errorf("actors: replay: %w", err)
 	}
@@ -475,8 +475,8 @@ func (r *replay) read(ctx context.Context, from, to uint64) (all []stream.Append
 	return all, to, err
 }
 
-// open sends headers, unless an earlier attempt did.
-func (r *replay) open() error {
+// openResponse sends headers, unless an earlier attempt did.
+func (r *replay) openResponse() error {
 	if !r.opened {
 		if !r.att.Open(false) {
 			return errGone
@@ -493,16 +493,16 @@ var errGone = errors.New("actors: the connection is gone")
 // replayBurst is how many bytes a replay writes before it waits for the reader.
 const replayBurst = 128 << 10
 
-// write sends appends no faster than the client reads them. It returns when there is room for
+// writeAppends sends appends no faster than the client reads them. It returns when there is room for
 // more.
-func (r *replay) write(ctx context.Context, appends []stream.Append) error {
-	if err := r.pay(ctx); err != nil {
+func (r *replay) writeAppends(ctx context.Context, appends []stream.Append) error {
+	if err := r.payTokens(ctx); err != nil {
 		return err
 	}
 	burst := 0
 	for _, a := range appends {
 		if burst += attachment.Size(&a); burst > replayBurst {
-			if err := r.room(ctx); err != nil {
+			if err := r.awaitRoom(ctx); err != nil {
 				return err
 			}
 			burst = attachment.Size(&a)
@@ -512,11 +512,11 @@ func (r *replay) write(ctx context.Context, appends []stream.Append) error {
 			return nil // the response has ended
 		}
 	}
-	return r.room(ctx)
+	return r.awaitRoom(ctx)
 }
 
-// room waits until the client has read enough that any event fits.
-func (r *replay) room(ctx context.Context) error {
+// awaitRoom waits until the client has read enough that any event fits.
+func (r *replay) awaitRoom(ctx context.Context) error {
 	r.conn.Flush()
 	if r.conn.Room(ctx) != nil {
 		return errGone
@@ -527,8 +527,8 @@ func (r *replay) room(ctx context.Context) error {
 // toEnd stands for the last append of a stream that has ended.
 const toEnd = math.MaxUint64
 
-// rest replays the appends from..to.
-func (r *replay) rest(ctx context.Context, from, to uint64) error {
+// replayRest replays the appends from..to.
+func (r *replay) replayRest(ctx context.Context, from, to uint64) error {
 	for from <= to {
 		end := from + readAhead - 1
 		if to != toEnd {
@@ -541,12 +541,12 @@ func (r *replay) rest(ctx context.Context, from, to uint64) error {
 		if end < from {
 			return errGone
 		}
-		appends, end, err := r.read(ctx, from, end)
+		appends, end, err := r.readAppends(ctx, from, end)
 		if err != nil {
 			return err
 		}
 		last := len(appends) > 0 && appends[len(appends)-1].Last
-		if err := r.write(ctx, appends); err != nil || last {
+		if err := r.writeAppends(ctx, appends); err != nil || last {
 			return err
 		}
 		from = end + 1
@@ -554,8 +554,8 @@ func (r *replay) rest(ctx context.Context, from, to uint64) error {
 	return nil
 }
 
-// ended replays a stream that has no writer any more.
-func (r *replay) ended(ctx context.Context, rec record.Stream) error {
+// replayEnded replays a stream that has no writer any more.
+func (r *replay) replayEnded(ctx context.Context, rec record.Stream) error {
 	at := extent{tail: rec.End, watermarks: rec.Watermarks()}
 	if at.tail == 0 {
 		var err error
@@ -563,11 +563,11 @@ func (r *replay) ended(ctx context.Context, rec record.Stream) error {
 			return err
 		}
 	}
-	first, err := r.check(ctx, at, readAhead)
+	first, err := r.checkEventID(ctx, at, readAhead)
 	if err != nil {
 		return err
 	}
-	r.att = r.attachment(rec)
+	r.att = r.newAttachment(rec)
 	if !r.opened && r.cursor.Over(first, at.tail) {
 		// Status 204 tells an EventSource not to come back. After an empty stream a popular
 		// client would open another one without an event id, which would replace its own
@@ -575,14 +575,14 @@ func (r *replay) ended(ctx context.Context, rec record.Stream) error {
 		r.conn.Answer(204, nil)
 		return nil
 	}
-	if err := r.open(); err != nil {
+	if err := r.openResponse(); err != nil {
 		return err
 	}
-	if err := r.write(ctx, first); err != nil {
+	if err := r.writeAppends(ctx, first); err != nil {
 		return err
 	}
 	if next := r.att.Position(); next <= at.tail {
-		if err := r.rest(ctx, next, at.tail); err != nil {
+		if err := r.replayRest(ctx, next, at.tail); err != nil {
 			return err
 		}
 	}

@@ -124,15 +124,15 @@ func (d *streams) writesHere(key StreamKey) bool {
 // awaitLogTurn waits until a resume may judge a stream without a writer, and take it over; leave ends that. Few do so at a time, by
 // turns of their principals: for each part of a log the store loads blocks of many times its size, which it still has for the
 // next part if no thousand others come in between.
-func (d *streams) awaitLogTurn(ctx context.Context, s *sessionActor, f *fare) (leave func(), err error) {
+func (d *streams) awaitLogTurn(ctx context.Context, s *sessionActor, f *readCharge) (leave func(), err error) {
 	turns := d.node.accounts.lostLogs
 	wait, cancel := context.WithTimeout(ctx, lostLogWait)
 	defer cancel()
 	if !turns.Take(wait, s.billedAccount()) {
 		return nil, fmt.Errorf("actors: too many logs are read: %w", store.ErrUnavailable)
 	}
-	f.now = true
-	return func() { f.now = false; turns.Leave() }, nil
+	f.noWait = true
+	return func() { f.noWait = false; turns.Leave() }, nil
 }
 
 // readLogOn reads the appends of a stream since the last read.
@@ -146,10 +146,10 @@ func (d *streams) readLogOn(ctx context.Context, s *sessionActor, key StreamKey,
 	if tail < from {
 		return nil
 	}
-	f := &fare{n: n, from: s, now: true}
+	f := &readCharge{n: n, from: s, noWait: true}
 	defer f.held.Free()
 	for to := tail; from <= tail && err == nil; from, to = to+1, tail {
-		if to, err = f.afford(ctx, from, to, 0); err == nil {
+		if to, err = f.affordAppends(ctx, from, to, 0); err == nil {
 			err = n.store.Read(ctx, key.streamPath(), from, to, log.Add)
 		}
 	}
@@ -162,27 +162,27 @@ func (d *streams) readLogOn(ctx context.Context, s *sessionActor, key StreamKey,
 	return nil
 }
 
-// fare is what a client pays for what is read of the log for it: memory for as long as that is held, and tokens. Nobody
+// readCharge is what a client pays for what is read of the log for it: memory for as long as that is held, and tokens. Nobody
 // knows how much a read returns. So it pays memory for the most before it, and gets the rest back; tokens are due once it is known.
-type fare struct {
-	n    *Node
-	from *sessionActor // its account pays
-	held quota.Holding
-	paid int  // bytes that may be read before tokens are due; below 0 some are
-	now  bool // it does not wait for memory: others wait for the place in which it reads
+type readCharge struct {
+	n      *Node
+	from   *sessionActor // its account pays
+	held   quota.Holding
+	paid   int  // bytes that may be read before tokens are due; below 0 some are
+	noWait bool // it does not wait for memory: others wait for the place in which it reads
 }
 
 // appendBytes is what an append takes in memory beside its bytes.
 const appendBytes = 512
 
-// mostOf is the most that appends from..to take in memory, of a log that holds about all bytes; 0 means unknown.
-func (l *Limits) mostOf(from, to uint64, all int) int {
+// mostMemory is the most that appends from..to take in memory, of a log that holds about all bytes; 0 means unknown.
+func (l *Limits) mostMemory(from, to uint64, all int) int {
 	n, kept, part := int(to-from)+1, cmp.Or(l.Stream.Bytes, int(limits.ReplayBytes.Value())), cmp.Or(l.Stream.Part, 256<<10)
 	return min(n*part, cmp.Or(all, kept+part)) + n*appendBytes
 }
 
-// charge counts memory for a read of at most bytes, in place of that of the read before, if there is room.
-func (f *fare) charge(bytes int) (ok bool) {
+// chargeMemory counts memory for a read of at most bytes, in place of that of the read before, if there is room.
+func (f *readCharge) chargeMemory(bytes int) (ok bool) {
 	f.held.Reset()
 	for {
 		if no, ok := f.held.Charge(f.n.accounts.Accounts, f.from.billedAccount(), quota.Queues, int64(bytes)); ok {
@@ -198,26 +198,26 @@ const (
 	roomWait = 2 * time.Second
 )
 
-// hold is charge that waits for room. ErrUnavailable reports that there was none in time.
-func (f *fare) hold(ctx context.Context, bytes int) error {
-	for until := time.Now().Add(roomWait); !f.charge(bytes); {
-		if f.now || pause(ctx, roomEvery/2+rand.N(roomEvery)) != nil || time.Now().After(until) {
+// awaitMemory is chargeMemory that waits for room. ErrUnavailable reports that there was none in time.
+func (f *readCharge) awaitMemory(ctx context.Context, bytes int) error {
+	for until := time.Now().Add(roomWait); !f.chargeMemory(bytes); {
+		if f.noWait || pause(ctx, roomEvery/2+rand.N(roomEvery)) != nil || time.Now().After(until) {
 			return fmt.Errorf("actors: no room for what is read of the log: %w", store.ErrUnavailable)
 		}
 	}
 	return nil
 }
 
-// afford is hold for appends from..to of a log with all bytes. If there is little room, it returns a smaller to.
-func (f *fare) afford(ctx context.Context, from, to uint64, all int) (uint64, error) {
+// affordAppends is awaitMemory for appends from..to of a log with all bytes. If there is little room, it returns a smaller to.
+func (f *readCharge) affordAppends(ctx context.Context, from, to uint64, all int) (uint64, error) {
 	l := &f.from.svc.Limits
-	for to > from && !f.charge(l.mostOf(from, to, all)) {
+	for to > from && !f.chargeMemory(l.mostMemory(from, to, all)) {
 		to = from + (to-from)/2
 	}
 	if to > from {
 		return to, nil
 	}
-	return to, f.hold(ctx, l.mostOf(from, to, all))
+	return to, f.awaitMemory(ctx, l.mostMemory(from, to, all))
 }
 
 // pause waits for d, or until ctx is done.
@@ -232,8 +232,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// due takes the tokens for what has been read, or says how long to wait for them.
-func (f *fare) due() (wait time.Duration) {
+// takeTokens takes the tokens for what has been read, or says how long to wait for them.
+func (f *readCharge) takeTokens() (wait time.Duration) {
 	if f.paid >= 0 {
 		return 0
 	}
@@ -244,17 +244,17 @@ func (f *fare) due() (wait time.Duration) {
 	return wait
 }
 
-// read notes that a read has returned some bytes, which are held from now on.
-func (f *fare) read(bytes, appends int) {
+// noteRead notes that a read has returned some bytes, which are held from now on.
+func (f *readCharge) noteRead(bytes, appends int) {
 	f.held.Set(int64(bytes + appends*appendBytes))
 	f.paid -= bytes
 }
 
-// end gives the memory back, and takes as many of the tokens that are still due as there are: the client may have left
+// settleTokens gives the memory back, and takes as many of the tokens that are still due as there are: the client may have left
 // without them.
-func (f *fare) end() {
+func (f *readCharge) settleTokens() {
 	f.held.Reset()
-	for f.due() > 0 {
+	for f.takeTokens() > 0 {
 		f.paid /= 2
 	}
 }
