@@ -137,7 +137,7 @@ const (
 	valuesPerToken = 10_000   // of JSON
 	// replayPerToken is for a resume: bytes that may be read for it before its client has read any.
 	replayPerToken = 256 << 10
-	replayAtOnce   = 1 << 20
+	maxPrepaid     = 1 << 20
 )
 
 const (
@@ -193,7 +193,7 @@ func (d *accounts) refundTokens(s *sessionAccount, l *Limits, a *quota.Account, 
 func (d *accounts) admitGet(l *Limits, in *Input) bool {
 	cost := 1
 	if in.LastEventID != "" {
-		cost += min(l.Stream.Bytes, replayAtOnce) / replayPerToken
+		cost += min(l.Stream.Bytes, maxPrepaid) / replayPerToken
 	}
 	no := d.chargeTokens(nil, in, rateOfCalls, cost)
 	if no != nil {

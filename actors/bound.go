@@ -82,10 +82,10 @@ func (l *boundConn) deliverMessage(ctx context.Context, e stream.Entry) error {
 }
 
 // isFull reports that the client has left more unread than invalidations are added to.
-func (l *boundConn) isFull() bool { return l.conn.Room(overNow) != nil }
+func (l *boundConn) isFull() bool { return l.conn.Room(doneContext) != nil }
 
-// overNow is a context that is done: a wait with it only looks.
-var overNow = func() context.Context {
+// doneContext is a context that is done: a wait with it only looks.
+var doneContext = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx

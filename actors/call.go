@@ -202,8 +202,8 @@ func (c *Call) WhenLong(l Long, after time.Duration) {
 // longNow tells a request that it takes long, if that is not when its grace is over.
 type longNow struct{}
 
-// stillPlain is for how long a call that takes long may become something else before its response becomes a stream.
-const stillPlain = time.Second
+// plainGrace is for how long a call that takes long may become something else before its response becomes a stream.
+const plainGrace = time.Second
 
 // Asked is what a call has asked its client so far.
 type Asked struct {
@@ -264,8 +264,8 @@ func (r *requestActor) noteLeaving(m leaving) {
 // stillLeaving has a call know once more that its node ends, if that still does: see Long.
 type stillLeaving struct{}
 
-// leaveAgain is the time after which a call is told that once more.
-const leaveAgain = 500 * time.Millisecond
+// leaveRetry is the time after which a call is told that once more.
+const leaveRetry = 500 * time.Millisecond
 
 // takesLong has the call know that it takes long, or that its node ends. It reports whether that is news to it.
 func (r *requestActor) takesLong(ending bool) bool {
@@ -286,7 +286,7 @@ func (r *requestActor) takesLong(ending bool) bool {
 			n.log.Error("what is done about a call that takes long "+failure.Did(), failure.Attrs()...)
 		}
 		if ending && again {
-			time.AfterFunc(leaveAgain, func() { _ = c.postMessage(stillLeaving{}) }) // the next look of the drain is heeded then
+			time.AfterFunc(leaveRetry, func() { _ = c.postMessage(stillLeaving{}) }) // the next look of the drain is heeded then
 		}
 	}()
 	return true

@@ -53,7 +53,7 @@ func largest() map[string]short {
 		letterAttach:         streamLetter{stream, 1 << 60},
 		letterFrame:          packet(make([]byte, frameHead+attachment.MaxFrame+4<<10)),
 		letterCredit:         packet(appendCredit(nil, 1<<60, 1<<60, true)),
-		letterAlive:          packet(make([]byte, aliveAtOnce*10)),
+		letterAlive:          packet(make([]byte, maxAlive*10)),
 		letterUpdated:        updatedLetter{session.Server, angles(mostURI), true},
 		letterLists:          lists,
 		letterTask:           &TaskChange{Tenant: session.Tenant, Server: session.Server, ID: angles(256), Session: session.ID, Method: angles(256), Params: params},

@@ -16,11 +16,11 @@ import (
 // no node. HandOver leaves the others to the process that resumes them.
 
 const (
-	// quick is how long a call may have run before Finish waits for it: calls that take less are always under
+	// quickCall is how long a call may have run before Finish waits for it: calls that take less are always under
 	// way.
-	quick = 250 * time.Millisecond
-	// look is how often a node that ends looks for calls and streams that are left.
-	look = 10 * time.Millisecond
+	quickCall = 250 * time.Millisecond
+	// lookEvery is how often a node that ends looks for calls and streams that are left.
+	lookEvery = 10 * time.Millisecond
 	// lastAnswers is how long before the end of a drain the calls of stateless clients end, so that their clients hear of it. It is a
 	// tenth of a drain that takes less than ten times as long.
 	lastAnswers = 2 * time.Second
@@ -44,14 +44,14 @@ func (n *Node) Finish(ctx context.Context, beside func() bool) {
 	}
 	for {
 		began := time.Now()
-		n.drain.warnCalls(began.Add(-quick))
-		if !n.drain.ownCalls(began.Add(-quick)) && (beside == nil || late.Load() || !beside()) {
+		n.drain.warnCalls(began.Add(-quickCall))
+		if !n.drain.ownCalls(began.Add(-quickCall)) && (beside == nil || late.Load() || !beside()) {
 			return
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(max(look, 10*time.Since(began))): // a look takes long with many sessions
+		case <-time.After(max(lookEvery, 10*time.Since(began))): // a look takes long with many sessions
 		}
 	}
 }
@@ -79,7 +79,7 @@ func (n *Node) HandOver(ctx context.Context, idle func() bool) {
 			n.drain.over.Store(true)
 			n.drain.giveUp(ctx)
 			return
-		case <-time.After(look):
+		case <-time.After(lookEvery):
 		}
 	}
 }
@@ -101,7 +101,7 @@ func (d *draining) passOn() {
 	if d.node.accounts.InFlight() == 0 {
 		return
 	}
-	begun := time.Now().Add(-quick)
+	begun := time.Now().Add(-quickCall)
 	d.warnCalls(begun)
 	d.node.sessions.eachSession(func(s *sessionActor) { _ = s.Post(hastenCalls{begun}) })
 	d.node.streams.Each(func(s *streamActor) { _ = s.Post(passOn{}) })
@@ -183,7 +183,7 @@ func (n *Node) Close(ctx context.Context) error {
 	n.stopAll(ErrClosing)
 	var err error
 	for began := time.Now(); (n.accounts.InFlight() > 0 || !n.statelessCalls.isEmpty()) && err == nil; {
-		if n.drain.handingOver.Load() && !n.drain.callsRunning() && n.statelessCalls.isEmpty() && time.Since(began) > quick {
+		if n.drain.handingOver.Load() && !n.drain.callsRunning() && n.statelessCalls.isEmpty() && time.Since(began) > quickCall {
 			break
 		}
 		select {

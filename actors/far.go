@@ -227,7 +227,7 @@ func (r *replay) pinSession() {
 	if r.pinned.Swap(true) {
 		return
 	}
-	_ = r.s.Post(holdStream{1})
+	_ = r.s.Post(pinSession{1})
 	r.conn.Gone(func() {
 		r.unpinSession()
 		if x := r.reading.Swap(nil); x != nil {
@@ -243,7 +243,7 @@ func (r *replay) unpinSession() {
 		r.n.fleet.readings.dropReading(x)
 	}
 	if r.pinned.Load() && !r.unpinned.Swap(true) {
-		_ = r.s.Post(holdStream{-1})
+		_ = r.s.Post(pinSession{-1})
 	}
 }
 
@@ -337,8 +337,8 @@ const (
 	askEvery = 2500 * time.Millisecond
 	// hushAfter is after what time without its writer a connection gets no more comments.
 	hushAfter = 12 * time.Second
-	// aliveAtOnce bounds the readers in one letter.
-	aliveAtOnce = 8192
+	// maxAlive bounds the readers in one letter.
+	maxAlive = 8192
 )
 
 // askWriters asks the writers of all streams that are read through this node whether they are there, and how far. It belongs to the heart's turn.
@@ -351,7 +351,7 @@ func (d *readings) askWriters(f *fleet, now time.Time) {
 	d.next = now.Add(askEvery)
 	of := make(map[store.Address][]*reading)
 	for _, x := range d.all {
-		if len(of[x.at]) < aliveAtOnce && !d.busy[x.at] {
+		if len(of[x.at]) < maxAlive && !d.busy[x.at] {
 			of[x.at] = append(of[x.at], x)
 		}
 	}

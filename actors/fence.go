@@ -245,9 +245,9 @@ func (s *streamActor) rewriteRecord(tail uint64) {
 	}()
 }
 
-// bodyAgain is the part of a record's lifetime between attempts to renew the body beside
+// bodyRetryPart is the part of a record's lifetime between attempts to renew the body beside
 // it: each attempt delays the stream's appends.
-const bodyAgain = 16
+const bodyRetryPart = 16
 
 // renewBody gives the body of a stream's calls the lifetime of its record. It reports
 // whether nothing is left to do: a body that is gone does not come back.
@@ -267,7 +267,7 @@ func (s *streamActor) onRecordRefreshed(m recordRefreshed) {
 		if m.renewed {
 			s.noteRenewed()
 		} else if s.renew {
-			s.due.Store(s.node.clock.dueIn(s.svc.recordTTL() / bodyAgain))
+			s.due.Store(s.node.clock.dueIn(s.svc.recordTTL() / bodyRetryPart))
 		}
 		s.applyEvent(stream.Event{Op: stream.Refreshed, Rev: m.rev})
 	case errors.Is(m.err, store.ErrConflict), errors.Is(m.err, store.ErrNotFound):

@@ -40,9 +40,9 @@ type fleet struct {
 	working           atomic.Int64  // letters that are worked on beside the goroutines that receive
 	unknown           atomic.Int64  // letters that this release does not know, or cannot read
 
-	looking chan struct{} // one for each session whose record is read without a request: looksAtOnce
-	lost    atomic.Int64  // when messages were lost last, by clock.sinceStart: what was read of a record before may have changed since
-	pulse   *pulse.Pulse  // the process stood still, which is as if messages were lost; nil: alone
+	looking     chan struct{} // one for each session whose record is read without a request: maxLooks
+	lettersLost atomic.Int64  // when messages were lost last, by clock.sinceStart: what was read of a record before may have changed since
+	pulse       *pulse.Pulse  // the process stood still, which is as if messages were lost; nil: alone
 
 	news        News // nil: nobody wants it
 	sentUpdates sentUpdates
@@ -52,8 +52,8 @@ type fleet struct {
 	used   bool   // the last one said something
 }
 
-// looksAtOnce bounds the records that are read without a request.
-const looksAtOnce = 16
+// maxLooks bounds the records that are read without a request.
+const maxLooks = 16
 
 // selfAddress is the node's own address.
 func (f *fleet) selfAddress() store.Address {
@@ -75,8 +75,8 @@ func (f *fleet) receiveLetter(l *store.Letter) {
 	do(f, l)
 }
 
-// lateBeat is how much later than planned a beat of the heart may come before the process counts as one that stood still.
-const lateBeat = 2 * time.Second
+// maxBeatDelay is how much later than planned a beat of the heart may come before the process counts as one that stood still.
+const maxBeatDelay = 2 * time.Second
 
 // cameBack reports whether the node is back after a time in which others may have taken over what it writes: its lease was over, or
 // the process stood still. Its streams must look then whether they are still its own: an idle one would not find out. It belongs to
@@ -86,7 +86,7 @@ func (f *fleet) cameBack(now time.Time) bool {
 		return false
 	}
 	suspended := f.node.store.Suspended()
-	f.away = f.away || suspended || !f.beaten.IsZero() && now.Sub(f.beaten) > time.Second+lateBeat
+	f.away = f.away || suspended || !f.beaten.IsZero() && now.Sub(f.beaten) > time.Second+maxBeatDelay
 	f.beaten = now
 	if !f.away || suspended {
 		return false
@@ -265,12 +265,12 @@ func (f *fleet) broadcastLetter(kind string, v short) {
 	}
 }
 
-// atOnce bounds what letters have a node do at the same time beside the goroutine that receives them.
-const atOnce = 256
+// maxAside bounds what letters have a node do at the same time beside the goroutine that receives them.
+const maxAside = 256
 
 // runAside runs what waits for something on behalf of a letter. If too much of that runs, the letter is answered with tryAgain.
 func (f *fleet) runAside(l *store.Letter, do func()) {
-	if f.working.Add(1) > atOnce {
+	if f.working.Add(1) > maxAside {
 		f.working.Add(-1)
 		replyTo(l, tryAgain, nil)
 		return
@@ -290,8 +290,8 @@ type marks struct {
 const (
 	// takenFor is for how long at least it is noted that a boot is gone: for longer than its calls may run and their records live.
 	takenFor = 24 * time.Hour
-	// markAgain is after what time it is noted anew: the boot may have been back meanwhile, and have begun other calls.
-	markAgain = time.Minute
+	// remarkAfter is after what time it is noted anew: the boot may have been back meanwhile, and have begun other calls.
+	remarkAfter = time.Minute
 )
 
 // markGone notes that a boot is gone, unless that was noted a moment ago. longest is how long calls may run, and their records live.
@@ -303,11 +303,11 @@ func (k *marks) markGone(ctx context.Context, of store.Lease, boot string, longe
 		return fmt.Errorf("%w: %w", store.ErrUnavailable, context.Cause(ctx))
 	}
 	now := time.Now()
-	maps.DeleteFunc(k.at, func(_ string, at time.Time) bool { return now.Sub(at) > markAgain })
+	maps.DeleteFunc(k.at, func(_ string, at time.Time) bool { return now.Sub(at) > remarkAfter })
 	if _, marked := k.at[boot]; marked {
 		return nil
 	}
-	if err := of.MarkTaken(ctx, boot, max(takenFor, longest)+markAgain); err != nil {
+	if err := of.MarkTaken(ctx, boot, max(takenFor, longest)+remarkAfter); err != nil {
 		return fmt.Errorf("actors: note that a node is gone: %w: %w", store.ErrUnavailable, err)
 	}
 	k.at[boot] = now

@@ -265,9 +265,9 @@ func TestEndThatFindsNoPlace(t *testing.T) {
 		a, b := c.all[0], c.all[1]
 		name := a.begin("2025-11-25")
 		b.post(name, ping)
-		b.fleet.working.Add(atOnce)
+		b.fleet.working.Add(maxAside)
 		a.remove(name)
-		b.fleet.working.Add(-atOnce)
+		b.fleet.working.Add(-maxAside)
 		if status, body := b.post(name, ping).answer(); status != 404 {
 			t.Errorf("answered %d %s", status, body)
 		}

@@ -21,22 +21,22 @@ import (
 // ends with its connection, and its notifications are not stored.
 type listenActor struct {
 	kernel.Actor
-	node   *Node
-	svc    *Service
-	sess   *sessionActor // whose connection it shares; nil over HTTP
-	key    SessionKey    // by which the resources' subscriptions know it
-	to     audience
-	id     []byte // of the request, raw
-	filter Listening
-	from   *quota.Account
-	acked  bool
-	early  [][]byte           // notifications that came before the acknowledgement was sent
-	missed bool               // a notification could not be sent, and resync makes it good
-	others context.CancelFunc // ends what the filter's Others sends; nil if there is nothing
-	again  func()
-	held   quota.Holding
-	holder any       // who has its connection
-	until  time.Time // when it may not be served any more
+	node         *Node
+	svc          *Service
+	sess         *sessionActor // whose connection it shares; nil over HTTP
+	key          SessionKey    // by which the resources' subscriptions know it
+	to           audience
+	id           []byte // of the request, raw
+	filter       Listening
+	from         *quota.Account
+	acked        bool
+	early        [][]byte           // notifications that came before the acknowledgement was sent
+	missed       bool               // a notification could not be sent, and resync makes it good
+	others       context.CancelFunc // ends what the filter's Others sends; nil if there is nothing
+	repeatOthers func()
+	held         quota.Holding
+	holder       any       // who has its connection
+	until        time.Time // when it may not be served any more
 }
 
 // What a listener is told that ends because its client may not listen any more, by the draft of authorization lifetimes for subscription streams.
@@ -257,7 +257,7 @@ func (l *listenActor) Receive(m any) {
 		if l.filter.Others != nil {
 			var ctx context.Context
 			ctx, l.others = context.WithCancel(l.node.base)
-			l.again = l.filter.Others(ctx, func(method string, params []byte) { _ = l.Post(hear{codec.AppendNotification(nil, method, params)}) })
+			l.repeatOthers = l.filter.Others(ctx, func(method string, params []byte) { _ = l.Post(hear{codec.AppendNotification(nil, method, params)}) })
 		}
 	case hear:
 		if l.acked {
@@ -272,8 +272,8 @@ func (l *listenActor) Receive(m any) {
 	case caughtUp:
 		l.missed = false
 		l.resyncClient()
-		if l.again != nil {
-			l.again()
+		if l.repeatOthers != nil {
+			l.repeatOthers()
 		}
 	case repeatMissed:
 		if l.acked { // what comes later, it gets

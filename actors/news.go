@@ -220,9 +220,9 @@ const (
 	repeatPause = time.Second
 	// repeatSpread is by how much nodes that miss something at the same time are spread.
 	repeatSpread = 500 * time.Millisecond
-	// repeatAtOnce is how many sessions, listeners or resources are gone through at once; then there is a pause.
-	repeatAtOnce = 256
-	repeatRest   = 5 * time.Millisecond
+	// repeatBatch is how many sessions, listeners or resources are gone through at once; then there is a pause.
+	repeatBatch = 256
+	repeatRest  = 5 * time.Millisecond
 )
 
 // repetition is what must be repeated to clients.
@@ -240,7 +240,7 @@ func (f *fleet) onLettersMissed(store.Address) {
 }
 
 // expireViews has sessions read their records again before they are served: others may have changed them.
-func (f *fleet) expireViews() { f.lost.Store(int64(f.node.clock.sinceStart())) }
+func (f *fleet) expireViews() { f.lettersLost.Store(int64(f.node.clock.sinceStart())) }
 
 // scheduleRepeat has what clients may have missed repeated: all of it, or the resources of one server. If that happens often, it is done
 // once a second.
@@ -292,7 +292,7 @@ func (f *fleet) runRepeats() {
 func (f *fleet) newPauser() func() {
 	done := 0
 	return func() {
-		if done++; done%repeatAtOnce == 0 {
+		if done++; done%repeatBatch == 0 {
 			_ = pause(f.node.base, repeatRest)
 		}
 	}

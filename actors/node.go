@@ -127,7 +127,7 @@ func NewNode(c Config) *Node {
 	n.pending.node, n.drain.node, n.calls.node, n.mrtr.node = n, n, n, n
 	n.drain.alone = c.Alone
 	n.fleet.forwardedMessages.life = repeatedFor
-	n.fleet.node, n.fleet.mail, n.fleet.news, n.fleet.looking = n, c.Mail, c.News, make(chan struct{}, looksAtOnce)
+	n.fleet.node, n.fleet.mail, n.fleet.news, n.fleet.looking = n, c.Mail, c.News, make(chan struct{}, maxLooks)
 	n.fleet.sureFor = cmp.Or(c.Lease, limits.Lease.Value()) * 4 / 5 // it is renewed each fifth
 	n.fleet.marks = marks{make(chan struct{}, 1), make(map[string]time.Time)}
 	n.relays.initRelays(n)

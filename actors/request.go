@@ -243,7 +243,7 @@ func (r *requestActor) handleTimer() {
 		return
 	}
 	if r.late.Load() == nil && r.takesLong(false) {
-		r.timer.Reset(min(r.way.grace, stillPlain))
+		r.timer.Reset(min(r.way.grace, plainGrace))
 		return
 	}
 	r.graced = true

@@ -108,7 +108,7 @@ func (d *sessions) findToStay(in *Input, find func(*Input) *sessionActor) *sessi
 
 // resumeStream continues a stream after pos: first from the log, then live.
 func (s *sessionActor) resumeStream(h *heldResume, pos stream.Position) {
-	f := &readCharge{n: s.node, from: s, paid: min(h.svc.Limits.Stream.Bytes, replayAtOnce)} // which admitGet took
+	f := &readCharge{n: s.node, from: s, paid: min(h.svc.Limits.Stream.Bytes, maxPrepaid)} // which admitGet took
 	r := &replay{n: s.node, svc: h.svc, s: s, key: StreamKey{s.key, pos.Stream}, pos: pos, cursor: replaying.Cursor{Pos: pos}, conn: h.Conn, hold: h, charge: f}
 	r.busy.Store(true)
 	r.followStream()
@@ -441,7 +441,7 @@ func (r *replay) payTokens(ctx context.Context) error {
 	for wait := r.charge.takeTokens(); wait > 0; wait = r.charge.takeTokens() {
 		err := pause(ctx, min(wait, time.Second))
 		r.patience.Reset(r.svc.Limits.ResumeWait)
-		if err != nil || r.conn.Room(overNow) != nil {
+		if err != nil || r.conn.Room(doneContext) != nil {
 			return errGone
 		}
 	}

@@ -122,8 +122,8 @@ type (
 		reason string
 		acked  func(error)
 	}
-	// holdStream counts connections that keep the session in memory.
-	holdStream struct{ by int }
+	// pinSession counts connections that keep the session in memory.
+	pinSession struct{ by int }
 	// beginStay keeps the session in memory until endStay arrives.
 	beginStay struct {
 		kernel.Reply
@@ -212,7 +212,7 @@ func (s *sessionActor) Receive(m any) {
 			s.followSubscribed(v.rec.Subscribed, rec.Subscribed)
 		}
 		m.Done()
-	case holdStream:
+	case pinSession:
 		s.held += m.by
 		s.streams.Store(int64(s.held))
 		s.last = time.Now()

@@ -26,16 +26,16 @@ type sessions struct {
 	guesses chan struct{} // the same for ids without the right tag
 }
 
-// lookupsAtOnce bounds the requests that read their session from the store at the same time;
+// sessionReads bounds the requests that read their session from the store at the same time;
 // others wait. A made-up id costs a client nothing.
-var lookupsAtOnce = limits.SessionReads.Value()
+var sessionReads = limits.SessionReads.Value()
 
-// maxLookups is lookupsAtOnce for a node that takes calls requests at once; -1 means no limit.
+// maxLookups is sessionReads for a node that takes calls requests at once; -1 means no limit.
 func maxLookups(calls int) int {
 	if calls < 0 {
-		return lookupsAtOnce
+		return sessionReads
 	}
-	return max(1, min(lookupsAtOnce, calls))
+	return max(1, min(sessionReads, calls))
 }
 
 // findSession finds the session that a message or a GET belongs to, or refuses it. id is that of a

@@ -174,8 +174,8 @@ func (c *Call) findStored(ctx context.Context, run *StepRun) (*Step, error) {
 	return nil, c.assureStream(ctx, on)
 }
 
-// sureAgain is how often a call asks whether it still has its stream, while the store says neither.
-const sureAgain = time.Second
+// assureEvery is how often a call asks whether it still has its stream, while the store says neither.
+const assureEvery = time.Second
 
 // assureStream returns nil if no other node has the call's stream, as far as is known: it was this node's a moment ago. A process that stood still may have lost it, and a
 // step that another run has stored must not begin here. What stands still behind assureStream may still begin one, and cannot store it.
@@ -190,7 +190,7 @@ func (c *Call) assureStream(ctx context.Context, on *streamActor) error {
 			sure.Store(now)
 			return nil
 		}
-		timer := time.NewTimer(sureAgain)
+		timer := time.NewTimer(assureEvery)
 		select {
 		case <-timer.C:
 			continue

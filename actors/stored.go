@@ -197,7 +197,7 @@ func (s *sessionActor) sendOn(ctx context.Context, id string, e stream.Entry) er
 			case errors.Is(err, errNotHere):
 				given = far.Writer
 				continue
-			case err != nil && time.Since(asked) < s.svc.Limits.ResumeWait && pause(ctx, nobodyWait) == nil: // its node may be about to be gone
+			case err != nil && time.Since(asked) < s.svc.Limits.ResumeWait && pause(ctx, silentPause) == nil: // its node may be about to be gone
 				continue
 			}
 			return err
@@ -223,8 +223,8 @@ func (s *sessionActor) sendOn(ctx context.Context, id string, e stream.Entry) er
 	}
 }
 
-// nobodyWait is the pause before a node that nobody hears is asked again, or its stream is taken over.
-const nobodyWait = 250 * time.Millisecond
+// silentPause is the pause before a node that nobody hears is asked again, or its stream is taken over.
+const silentPause = 250 * time.Millisecond
 
 // pushNotification sends data on the standalone stream if this node writes that. It goes to the actor that serves the session now.
 // If the stream is replaced later, the new stream does not have the data.

@@ -369,10 +369,10 @@ func (s *streamActor) attachReader(att reader) {
 	}
 	sess := s.sess
 	att.Gone(func() {
-		_ = sess.Post(holdStream{-1})
+		_ = sess.Post(pinSession{-1})
 		_ = s.Post(detach{att})
 	})
-	_ = sess.Post(holdStream{1})
+	_ = sess.Post(pinSession{1})
 }
 
 // callID is the raw id of the one request that the stream answers, nil if there is none.

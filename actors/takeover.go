@@ -101,7 +101,7 @@ func (d *streams) startTakenOver(svc *Service, s *sessionActor, key StreamKey, m
 	n.k.Start(&w.Actor, KindStream, w.path, w)
 	part := time.Duration(4)
 	if !kept {
-		part = bodyAgain
+		part = bodyRetryPart
 	}
 	w.due.Store(n.clock.dueIn(svc.recordTTL() / part))
 	w.markReady()

@@ -89,7 +89,7 @@ func (s *sessionActor) viewOutdated() bool {
 	n := s.node
 	n.fleet.pulse.Feel()
 	at := s.asOf.Load()
-	return at < n.fleet.lost.Load() || int64(n.clock.sinceStart())-at > int64(recordAge) || s.view.Load().rev < s.behind.Load()
+	return at < n.fleet.lettersLost.Load() || int64(n.clock.sinceStart())-at > int64(recordAge) || s.view.Load().rev < s.behind.Load()
 }
 
 // refreshView reads the record again if it is outdated, or has expired as far as is known: another node may have kept the
@@ -156,7 +156,7 @@ func (s *sessionActor) readRecord(slots chan struct{}, late bool) error {
 	} else {
 		n.sessions.adoptView(s, v)
 	}
-	if s.asOf.Swap(int64(at)) < n.fleet.lost.Load() { // that they are not right any more may have been lost, too
+	if s.asOf.Swap(int64(at)) < n.fleet.lettersLost.Load() { // that they are not right any more may have been lost, too
 		s.forgetAnswer()
 	}
 	return nil
