@@ -549,6 +549,27 @@ func (c overBound) completeWay(s *stateless, w way) way {
 func (c overBound) runBeside(f func())           { c.l.calls.Go(f) }
 func (c overBound) audienceOf(Exchange) audience { return boundAudience{c.l} }
 
+func (c overBound) exchangeOf(a *statelessRequest) Exchange { return boundExchange{c.l, a} }
+
+// runForward gives f a goroutine, and bytes of its own: the goroutine that read the request may have to read that it is cancelled.
+func (c overBound) runForward(a *statelessRequest, f func(*statelessRequest) bool) (begun bool) {
+	own, m := *a, new(codec.Message)
+	own.body = bytes.Clone(a.body)
+	_ = codec.Scan(own.body, m, anyMessage) // no error: it was scanned before
+	own.m = m
+	var held quota.Holding
+	if !a.charged.isAlone() {
+		a.n.accounts.reserveAnyway(&held, a.charged, &a.in, quota.Parked, callMemory(m, own.body))
+	}
+	c.l.calls.Go(func() {
+		defer held.Free()
+		if !f(&own) {
+			c.l.freeSlot()
+		}
+	})
+	return true
+}
+
 // boundRoundTrip is one stateless request on a connection. It holds a slot, if its client waits for slots, until it has
 // its response.
 type boundRoundTrip struct {
@@ -595,3 +616,43 @@ func (l *boundConn) Reject(no *refusal.Refusal) {
 }
 
 func (l *boundConn) skipResponse() {}
+
+// boundExchange is the exchange of a stateless request on a connection that carries others.
+type boundExchange struct {
+	l *boundConn
+	a *statelessRequest
+}
+
+var _ Exchange = boundExchange{}
+
+func (boundExchange) SetSession(string) {}
+
+func (boundExchange) Open() bool { return true }
+
+func (boundExchange) Comment() {}
+
+func (boundExchange) Flush() {}
+
+func (boundExchange) Finish() {}
+
+func (boundExchange) Accepted() {}
+
+func (boundExchange) Gone(func()) {}
+
+func (x boundExchange) Event(_ string, _ int, data []byte) {
+	_ = x.l.deliverMessage(x.Context(), stream.Entry{Data: data}) // an error means that the node ends
+}
+
+func (x boundExchange) Answer(status int, body []byte) bool { return x.l.Answer(status, body) }
+
+func (x boundExchange) AnswerLast(status int, body []byte) bool { return x.l.Answer(status, body) }
+
+func (x boundExchange) Reject(no *refusal.Refusal) { x.l.Reject(no) }
+
+func (x boundExchange) Cut() { refusal.Unavailable.Tell(x.l, x.a.m.ID) }
+
+func (x boundExchange) Room(context.Context) error { return nil }
+
+func (x boundExchange) Context() context.Context { return x.a.n.base }
+
+func (boundExchange) WhenGone(func()) (stop func() bool) { return func() bool { return true } }

@@ -2,25 +2,28 @@ package actors
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/json"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
-	"strconv"
+	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/attachment"
 	"github.com/troupe-run/troupe/internal/letter"
+	"github.com/troupe-run/troupe/internal/mrtr"
 	"github.com/troupe-run/troupe/internal/pulse"
 	"github.com/troupe-run/troupe/internal/quota"
-	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/relay"
+	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/stream"
-	"github.com/troupe-run/troupe/mcp"
+	"github.com/troupe-run/troupe/internal/takeover"
 )
 
 // fleet is this node among the others that share its store. Without mail the node is alone: then every other boot that is
@@ -179,13 +182,8 @@ type short interface{ short() }
 // packet is a short letter in a form of its own: of at most relay.MaxHead and relay.MaxUpload bytes, or a frame of a stream.
 type packet []byte
 
-func (packet) short()        {}
-func (usageLetter) short()   {}
-func (streamLetter) short()  {}
-func (extentLetter) short()  {}
-func (updatedLetter) short() {}
-func (listsLetter) short()   {}
-func (*TaskChange) short()   {}
+func (packet) short()      {}
+func (usageLetter) short() {}
 
 // letterOf is what a letter says.
 func letterOf(v short) ([]byte, error) {
@@ -314,176 +312,443 @@ func (k *marks) markGone(ctx context.Context, of store.Lease, boot string, longe
 	return nil
 }
 
-// A message to a session goes to the node that writes its standalone stream. Its sender asks again until that node has stored it, or
-// is gone and has been replaced: so each message has a name, by which its writer, and the next one, know it.
-
-// letterPush stores an entry on a stream.
-const letterPush = "stream.push"
-
-func init() { receivers[letterPush] = (*fleet).receivePush }
-
-// pushLetter is an entry for a session's standalone stream.
-type pushLetter struct {
-	Stream StreamKey
-	Kind   stream.Kind
-	Meta   []byte // its name
-	Data   json.RawMessage
-}
-
-// maxPushed is how many messages a node remembers that others have sent to its sessions.
-const maxPushed = 4096
-
-// pushes are the messages that other nodes have sent lately to the sessions of this node, by sender and name, or that they have forwarded
-// from the clients of these, by session and content.
-type pushes struct {
-	life time.Duration // after which a message is another one though its name is the same; 0: never
-
-	mu    sync.Mutex // guards the rest
-	all   map[string]*pushed
-	order []string
-	n     uint64 // messages that this node has named
-}
-
-// pushed is one of them.
-type pushed struct {
-	over   chan struct{} // closed when the outcome is known
-	status byte
-	since  time.Time
-}
-
-// awaitOutcome returns what became of a message: tryAgain if that is not known soon.
-func (x *pushed) awaitOutcome() (status byte) {
-	patience := time.NewTimer(pushWait)
-	defer patience.Stop()
-	select {
-	case <-x.over:
-		return x.status
-	case <-patience.C:
-		return tryAgain
-	}
-}
-
-// nameMessage returns the meta of a message that goes to another node: its own, or one that names it.
-func (d *pushes) nameMessage(n *Node, meta []byte) []byte {
-	if len(meta) > 0 { // a question has an id
-		return meta
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.n++
-	return record.AppendPush(nil, n.boot+"."+strconv.FormatUint(d.n, 36))
-}
-
-// beginPush enters a message. first is false if it has come before.
-func (d *pushes) beginPush(key string) (x *pushed, first bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if x := d.findPush(key); x != nil {
-		return x, false
-	}
-	if d.all == nil {
-		d.all = make(map[string]*pushed)
-	}
-	if len(d.order) == maxPushed {
-		delete(d.all, d.order[0])
-		d.order = d.order[1:]
-	}
-	x = &pushed{over: make(chan struct{}), since: time.Now()}
-	d.all[key] = x
-	d.order = append(d.order, key)
-	return x, true
-}
-
-// findPush returns a message that has come before, nil if it has not. The lock is held.
-func (d *pushes) findPush(key string) *pushed {
-	if x := d.all[key]; x != nil && (d.life == 0 || time.Since(x.since) < d.life) {
-		return x
-	}
-	return nil
-}
-
-// endPush notes what became of a message. One that is not stored may come again.
-func (d *pushes) endPush(key string, x *pushed, status byte) {
-	d.mu.Lock()
-	if status != done && d.all[key] == x {
-		delete(d.all, key)
-	}
-	d.mu.Unlock()
-	x.status = status
-	close(x.over)
-}
-
-// receivePush stores an entry of another node on a stream that is written here.
-func (f *fleet) receivePush(l *store.Letter) {
-	var m pushLetter
-	if !readLetter(l, f.node, &m) {
+// receiveFrame takes what has happened to a stream that a client reads here.
+func (f *fleet) receiveFrame(l *store.Letter) {
+	var id, from, num uint64
+	data := l.Data
+	if len(data) == 0 {
+		f.unknown.Add(1)
 		return
 	}
-	key := l.From.Boot + " " + m.Stream.streamPath() + " " + string(m.Meta)
-	f.runAside(l, func() {
-		x, first := f.pushes.beginPush(key)
-		if first {
-			f.storePush(&m, func(status byte) { f.pushes.endPush(key, x, status) })
+	what := data[0]
+	data = data[1:]
+	for _, p := range [...]*uint64{&id, &from, &num} {
+		v, k := binary.Uvarint(data)
+		if k <= 0 {
+			f.unknown.Add(1)
+			return
 		}
-		replyTo(l, x.awaitOutcome(), nil)
+		*p, data = v, data[k:]
+	}
+	x := f.readings.get(id)
+	if x == nil || x.at != l.From {
+		return
+	}
+	att := x.r.att
+	switch what {
+	case framed:
+		var reader stream.Reader
+		a, ok, err := reader.Add(num, data)
+		if err != nil || !ok {
+			f.unknown.Add(1)
+			att.Tail(num) // the log has it
+			return
+		}
+		x.noteHeard()
+		att.Frame(attachment.Frame{From: from, Append: a})
+		x.sendCredit(f, attachment.Size(&a))
+		if a.Last {
+			f.readings.dropReading(x)
+		}
+	case tailed:
+		x.noteHeard()
+		att.Tail(num)
+	case finished:
+		f.readings.dropReading(x)
+		att.Finish()
+	case polled:
+		f.readings.dropReading(x)
+		att.Poll()
+	case cutLoose:
+		f.readings.dropReading(x)
+		att.Cut()
+	case passedOn:
+		f.readings.dropReading(x)
+		x.r.followAgain()
+	default: // of a newer release: the writer says the same when it is asked
+		f.unknown.Add(1)
+	}
+}
+
+// askWriter asks one node for the streams of readers.
+func (f *fleet) askWriter(at store.Address, all []*reading) {
+	ctx, cancel := context.WithTimeout(f.node.base, 2*askEvery)
+	defer cancel()
+	data := make([]byte, 0, 4*len(all))
+	for _, x := range all {
+		data = binary.AppendUvarint(data, x.id)
+	}
+	reply, err := f.askNode(ctx, at, letterAlive, packet(data))
+	if err != nil {
+		f.handleSilentWriter(at, all)
+		return
+	}
+	for _, x := range all {
+		tail, k := binary.Uvarint(reply)
+		if k <= 0 {
+			f.unknown.Add(1)
+			return
+		}
+		reply = reply[k:]
+		if f.readings.get(x.id) != x {
+			continue
+		}
+		if tail == 0 { // the writer does not know the reader
+			f.readings.dropReading(x)
+			x.r.followAgain()
+			continue
+		}
+		x.noteHeard()
+		x.r.att.Tail(tail - 1)
+	}
+}
+
+// handleSilentWriter deals with readers whose writer does not answer: their clients get no more comments, and if its node is gone, they
+// read on from whoever has the stream then.
+func (f *fleet) handleSilentWriter(at store.Address, all []*reading) {
+	ctx, cancel := context.WithTimeout(f.node.base, 2*askEvery) // the question to a silent node has used up its own time
+	defer cancel()
+	gone, err := f.mail.Gone(ctx, at)
+	now := time.Now()
+	for _, x := range all {
+		switch {
+		case err == nil && gone:
+			f.readings.dropReading(x)
+			x.r.followAgain()
+		default:
+			x.mu.Lock()
+			hush := now.Sub(x.heard) > hushAfter
+			x.mu.Unlock()
+			if hush {
+				x.r.att.Hush(true)
+			}
+		}
+	}
+	if err == nil && !gone {
+		f.readings.askSoon()
+	}
+}
+
+// receiveAnswer takes a client's answer that came to another node.
+func (f *fleet) receiveAnswer(l *store.Letter) {
+	n := f.node
+	var a answerLetter
+	if !readLetter(l, n, &a) {
+		return
+	}
+	m := &codec.Message{Kind: codec.Result, ID: a.ID, Result: a.Result, Err: a.Err}
+	if len(a.Err) > 0 {
+		m.Kind = codec.ErrorResponse
+	}
+	f.runAside(l, func() {
+		there := a.Stream.ID == ""
+		w, here := n.streams.Current(a.Stream) // a takeover enters the questions before its stream is found
+		open, err := n.pending.giveAnswer(a.Stream.Session, m)
+		if err == nil && !open && here && !w.Stopped() {
+			ctx, cancel := context.WithTimeout(n.base, w.svc.Limits.StoreWait)
+			there, err = n.streams.stillWrites(ctx, w)
+			cancel()
+		}
+		switch {
+		case err != nil:
+			replyTo(l, tryAgain, nil)
+		case !open && !there:
+			replyTo(l, notHere, nil)
+		default: // taken, or nobody needs it any more
+			replyTo(l, done, nil)
+		}
 	})
 }
 
-// pushWait is how long a message may take to be stored before its sender is told to ask again.
-const pushWait = 4 * time.Second
+// addReader makes a reader of another node.
+func (f *fleet) addReader(at readerKey, key StreamKey) *remoteReader {
+	r := &remoteReader{at: at, fleet: f, stream: key, heard: time.Now()}
+	f.readers.mu.Lock()
+	defer f.readers.mu.Unlock()
+	if f.readers.all == nil {
+		f.readers.all = make(map[readerKey]*remoteReader)
+	}
+	f.readers.all[at] = r
+	return r
+}
 
-// storePush stores an entry of another node, and tells once what became of it.
-func (f *fleet) storePush(m *pushLetter, tell func(status byte)) {
-	w, here := f.node.streams.Current(m.Stream)
-	switch {
-	case !here || w.Stopped():
-		tell(notHere)
-		return
-	case w.pushed[string(m.Meta)]:
-		tell(done)
+// receiveLook tells another node how far a stream has got that is written here, and for stream.attach makes a connection there its live one.
+func (f *fleet) receiveLook(l *store.Letter) {
+	n := f.node
+	var m streamLetter
+	if !readLetter(l, n, &m) {
 		return
 	}
-	push := &pushEntries{entries: []stream.Entry{{Kind: m.Kind, Meta: m.Meta, Data: m.Data, Acked: func(err error) {
+	f.runAside(l, func() {
+		at, err := f.attachReader(l, m)
 		switch {
-		case err == nil:
-			tell(done)
-		case w.Stopped():
-			tell(notHere)
+		case errors.Is(err, errNotHere):
+			replyTo(l, notHere, nil)
+		case err != nil:
+			n.log.Debug("stream not attached", "stream", m.Stream.ID, "node", l.From.Node, "error", err)
+			replyTo(l, tryAgain, nil)
 		default:
-			tell(tryAgain)
+			data, _ := letterOf(extentLetter{at.tail, at.bytes, at.watermarks})
+			replyTo(l, done, data)
 		}
-	}}}, ofSession: true}
-	if err := w.Post(push); err != nil {
-		push.Refused(err)
+	})
+}
+
+// attachReader carries out a letter stream.look or stream.attach.
+func (f *fleet) attachReader(l *store.Letter, m streamLetter) (extent, error) {
+	n := f.node
+	w, here := n.streams.Current(m.Stream)
+	if !here {
+		return extent{}, errNotHere
+	}
+	if <-w.ready; w.Stopped() {
+		return extent{}, errNotHere
+	}
+	ask := &attach{}
+	if l.Kind == letterAttach {
+		ctx, cancel := context.WithTimeout(n.base, w.svc.Limits.StoreWait)
+		defer cancel()
+		s, err := n.sessions.loadSession(ctx, w.svc, m.Stream.Session, nil) // it hears of what the client subscribes to
+		if errors.Is(err, store.ErrNotFound) || errors.Is(err, ErrUnmounted) {
+			return extent{}, errNotHere
+		}
+		if err != nil {
+			return extent{}, err
+		}
+		ask.att, ask.sess = f.addReader(readerKey{l.From, m.Reader}, m.Stream), s
+	}
+	at, err := ask.askStream(w)
+	if err != nil {
+		if r, ok := ask.att.(*remoteReader); ok {
+			r.removeReader()
+		}
+		return at, errNotHere
+	}
+	if s := ask.sess; s != nil && s.isCurrent(m.Stream.ID) && s.missed.Swap(false) {
+		go w.svc.Handler.Opened(s.peer, true)
+	}
+	return at, nil
+}
+
+// receiveCredit takes the credit of a reader on another node.
+func (f *fleet) receiveCredit(l *store.Letter) {
+	id, k := binary.Uvarint(l.Data)
+	if k <= 0 {
+		f.unknown.Add(1)
+		return
+	}
+	bytes, j := binary.Uvarint(l.Data[k:])
+	if j <= 0 || len(l.Data) != k+j+1 || bytes > attachment.MaxFrame*2 {
+		f.unknown.Add(1)
+		return
+	}
+	r := f.readers.get(readerKey{l.From, id})
+	switch {
+	case r == nil:
+	case l.Data[k+j] == 1:
+		r.removeReader()
+	default:
+		r.takeCredit(int(bytes))
 	}
 }
 
-// repeatedFor is how long a client may send a message again that another node has forwarded to the one with its connection: it does so
-// where it was not told that the message was taken. After that it has another one with the same content.
-const repeatedFor = 30 * time.Second
-
-// dedupKey reports whether a message of a client must not be taken twice, and how it is known then.
-func dedupKey(key SessionKey, m *codec.Message, body []byte) (name string, ok bool) {
-	if m.Kind != codec.Batch && (m.Kind != codec.Request || string(m.Method) == mcp.MethodPing) {
-		return "", false
+// receiveAlive tells another node how far the streams of its readers are: for each reader the last append and one, 0 if it is not known here.
+func (f *fleet) receiveAlive(l *store.Letter) {
+	now := time.Now()
+	var reply []byte
+	for data := l.Data; len(data) > 0; {
+		id, k := binary.Uvarint(data)
+		if k <= 0 {
+			f.unknown.Add(1)
+			replyTo(l, notKnown, nil)
+			return
+		}
+		data = data[k:]
+		if r := f.readers.get(readerKey{l.From, id}); r != nil {
+			reply = binary.AppendUvarint(reply, r.noteAsked(now)+1)
+		} else {
+			reply = append(reply, 0)
+		}
 	}
-	sum := sha256.Sum256(body)
-	return key.recordKey() + " " + string(sum[:]), true
+	replyTo(l, done, reply)
 }
 
-// findEarlier returns a message of a client that was forwarded a moment ago, nil if there is none.
-func (d *pushes) findEarlier(key SessionKey, m *codec.Message, body []byte) *pushed {
-	d.mu.Lock()
-	none := len(d.all) == 0
-	d.mu.Unlock()
-	if none { // and nothing to compare with
-		return nil
+// isNodeLost reports whether what a boot has is lost with it, after a letter to it failed with err: it has said so, or it is gone. False means
+// that it may still have it.
+func (f *fleet) isNodeLost(ctx context.Context, at store.Address, err error) bool {
+	if errors.Is(err, errNotHere) {
+		return true
 	}
-	name, ok := dedupKey(key, m, body)
-	if !ok {
-		return nil
+	gone, err := f.mail.Gone(ctx, at)
+	return err == nil && gone
+}
+
+// writerGone reports whether a writer is dead.
+func (f *fleet) writerGone(ctx context.Context, w takeover.Writer) (bool, error) {
+	gone, err := f.mail.Gone(ctx, store.Address{Node: w.Node, Boot: w.Boot})
+	if err != nil {
+		err = fmt.Errorf("actors: is node %s gone: %w", w.Node, err)
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.findPush(name)
+	return gone, err
+}
+
+// parkedAt returns where the call waits that a state names, and whether that is another boot than this one.
+func (f *fleet) parkedAt(st *mrtr.State) (at store.Address, other bool) {
+	at = store.Address{Node: st.Node, Boot: st.Boot}
+	return at, f.mail != nil && at.Boot != "" && at != f.selfAddress()
+}
+
+// askOthers tells all other nodes what they must know of a session before its client hears of it, and returns when each has
+// said that it does, or after knownWait. Who has not heard of it by then stands still, and notices that when it goes on (internal/pulse); or letters to it
+// are lost, and the number of one to all shows it: there must be one beside these, after them where what they make known is to be known first.
+func (f *fleet) askOthers(ctx context.Context, kind string, m *sessionLetter) {
+	if f.mail == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, knownWait)
+	defer cancel()
+	var all sync.WaitGroup
+	for _, to := range f.mail.Others() {
+		all.Go(func() { _, _ = f.askNode(ctx, to, kind, m) })
+	}
+	all.Wait()
+}
+
+// broadcastChange makes a change of a session's record known. A change of its level or its subscriptions holds at all nodes when it
+// returns, as askOthers says: who writes the standalone stream has read it then. Values are asked for where they are wanted.
+func (f *fleet) broadcastChange(ctx context.Context, key SessionKey, was, now *session.Record, rev uint64) {
+	if f.mail == nil || !needsBroadcast(was, now) {
+		return
+	}
+	m := &sessionLetter{Session: key, Rev: rev}
+	if was.Level != now.Level || !slices.Equal(was.Subscribed, now.Subscribed) {
+		f.askOthers(ctx, letterSessionChanged, m)
+	}
+	f.broadcastLetter(letterSessionChanged, m)
+}
+
+// broadcastForget has the other nodes forget what the calls of a session share. The two letters may come in any order.
+func (f *fleet) broadcastForget(ctx context.Context, key SessionKey) {
+	m := &sessionLetter{Session: key, Forget: true, Change: rand.Uint64()}
+	f.broadcastLetter(letterSessionChanged, m)
+	f.askOthers(ctx, letterSessionChanged, m)
+}
+
+// endReplaced has the node that writes a standalone stream end it: another one is the session's now. It must be called before
+// the stream's record is removed, which says which node that is.
+func (f *fleet) endReplaced(key StreamKey) {
+	if f.mail == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(f.node.base, knownWait)
+	defer cancel()
+	rec, _, err := f.node.streams.readWriter(ctx, key)
+	if writer := (store.Address{Node: rec.Node, Boot: rec.Boot}); err == nil && writer != f.selfAddress() {
+		f.sendLetter(writer, letterSessionChanged, sessionLetter{Session: key.Session, Old: key.ID})
+	}
+}
+
+// receiveChanged takes the news that a session has changed. Who asks waits until it holds here.
+func (f *fleet) receiveChanged(l *store.Letter) {
+	n := f.node
+	var m sessionLetter
+	if !readLetter(l, n, &m) {
+		return
+	}
+	key := m.Session
+	if st, ok := n.streams.Get(StreamKey{key, m.Old}); ok && len(st.rec.Calls) == 0 {
+		_ = st.Post(endStream{})
+	}
+	begins := n.sessions.Begins(key) // first: what begins later reads the new record
+	s, here := n.sessions.Get(key)
+	if here && m.Forget {
+		s.sharedAnswer().forgetAnswer(m.Change)
+	}
+	// An update of a resource may come next, which the client has subscribed to by then: who writes its stream must have read that.
+	reads := here && l.Reply != nil && s.view.Load().rev < m.Rev && s.writesStandalone()
+	if !begins && !reads {
+		if here {
+			s.noteRevision(m.Rev)
+		}
+		replyTo(l, done, nil)
+		return
+	}
+	f.runAside(l, func() {
+		s, ok := n.sessions.Current(key)
+		switch {
+		case !ok:
+		case !reads:
+			s.noteRevision(m.Rev)
+		default:
+			if err := s.catchUpTo(m.Rev); err != nil && !errors.Is(err, store.ErrNotFound) {
+				s.noteRevision(m.Rev)
+				replyTo(l, tryAgain, nil)
+				return
+			}
+		}
+		replyTo(l, done, nil)
+	})
+}
+
+// broadcastEnd tells the other nodes that a session has ended, which had the record. They know it when it returns, as askOthers says, unless it
+// has expired: each finds that out by itself.
+func (f *fleet) broadcastEnd(ctx context.Context, key SessionKey, rec *session.Record, expired bool) {
+	m := &sessionLetter{Session: key, Old: rec.Standalone, Expired: expired}
+	if f.broadcastLetter(letterSessionEnded, m); !expired {
+		f.askOthers(ctx, letterSessionEnded, m)
+	}
+}
+
+// receiveEnded takes the news that a session has ended. Clocks differ: a node judges by itself whether a session has
+// expired.
+func (f *fleet) receiveEnded(l *store.Letter) {
+	n := f.node
+	var m sessionLetter
+	if !readLetter(l, n, &m) {
+		return
+	}
+	key := m.Session
+	if st, ok := n.streams.Get(StreamKey{key, m.Old}); ok && !m.Expired { // its session may not be in memory
+		st.endStream()
+	}
+	begins := n.sessions.Begins(key) // first, as in receiveChanged
+	s, here := n.sessions.Get(key)
+	if !here && !begins {
+		replyTo(l, done, nil)
+		return
+	}
+	if here {
+		s.asOf.Store(doubted) // should there be no place to end it now
+	}
+	f.runAside(l, func() { // it goes through all streams
+		switch s, ok := n.sessions.Current(key); {
+		case ok && m.Expired:
+			_ = s.Post(idleTick{})
+		case ok:
+			s.endWithoutRecord()
+		}
+		replyTo(l, done, nil)
+	})
+}
+
+// broadcastCancel tells the other nodes that a client has cancelled a call.
+func (f *fleet) broadcastCancel(key SessionKey, id, reason string) {
+	if len(id) > maxToken { // no call has such an id
+		return
+	}
+	if len(reason) > mostReason {
+		reason = strings.ToValidUTF8(reason[:mostReason], "")
+	}
+	f.broadcastLetter(letterCancel, cancelLetter{key, id, reason})
+}
+
+// receiveCancel cancels a call that runs here.
+func (f *fleet) receiveCancel(l *store.Letter) {
+	var m cancelLetter
+	if !readLetter(l, f.node, &m) {
+		return
+	}
+	if s, ok := f.node.sessions.Get(m.Session); ok {
+		_ = s.Post(&cancelCall{id: m.Request, reason: m.Reason, acked: func(error) {}})
+	}
 }

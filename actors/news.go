@@ -65,6 +65,8 @@ type TaskChange struct {
 	Params             json.RawMessage `json:",omitempty"`
 }
 
+func (*TaskChange) short() {}
+
 const (
 	// mostUpdates is how many resources other nodes are told of within tellPause. When more change, they are told that all of the
 	// server's resources have changed.
@@ -141,6 +143,8 @@ func (u *updatedLetter) repeatPause() time.Duration {
 	return tellPause
 }
 
+func (updatedLetter) short() {}
+
 // dueUpdates returns the updates that have come again and are to be told now, and forgets those that have not.
 func (d *sentUpdates) dueUpdates(later func()) (all []updatedLetter) {
 	d.mu.Lock()
@@ -192,6 +196,8 @@ type listsLetter struct {
 	Server string
 	Lists  []ListChange
 }
+
+func (listsLetter) short() {}
 
 func (f *fleet) receiveLists(l *store.Letter) {
 	var m listsLetter

@@ -1,7 +1,9 @@
 package actors
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -10,6 +12,7 @@ import (
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/mrtr"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/relay"
@@ -103,16 +106,6 @@ func (d *relays) forwardRequest(ctx context.Context, to store.Address, kind stri
 		err = fmt.Errorf("actors: node %s: unreadable reply: %w", to.Node, store.ErrUnavailable)
 	}
 	return reply, err
-}
-
-// isNodeLost reports whether what a boot has is lost with it, after a letter to it failed with err: it has said so, or it is gone. False means
-// that it may still have it.
-func (f *fleet) isNodeLost(ctx context.Context, at store.Address, err error) bool {
-	if errors.Is(err, errNotHere) {
-		return true
-	}
-	gone, err := f.mail.Gone(ctx, at)
-	return err == nil && gone
 }
 
 // noteUnreadable answers and counts a letter that this release cannot read.
@@ -283,6 +276,110 @@ func (c *inboundForward) dispatchLetter(l *store.Letter, data []byte) {
 	}})
 }
 
+// takeRetry takes a request that another node has taken, for a call that waits here.
+func (c *inboundForward) takeRetry(l *store.Letter, m *codec.Message) {
+	n := c.node
+	defer c.held.Free()
+	moved := false
+	defer func() {
+		if !moved {
+			n.accounts.Leave(c.from)
+		}
+	}()
+	if m.Kind != codec.Request || m.State == nil || !Asks(m.Method) {
+		noteUnreadable(l, n)
+		return
+	}
+	st, err := n.mrtr.openState(c.head.Server, c.head.Tenant, m, time.Now())
+	if errors.Is(err, store.ErrUnavailable) || n.drain.over.Load() || n.store.Suspended() {
+		replyTo(l, tryAgain, nil)
+		return
+	}
+	most := limits.MaxQueued.Value()
+	if err == nil {
+		if r, ok := n.mrtr.Get(st.Park); ok {
+			most = r.svc.Limits.Queue
+			if n.drain.sparing.Load() && !r.svc.mayRerun(m, 0) {
+				replyTo(l, tryAgain, nil)
+				return
+			}
+		}
+	}
+	v := n.relays.openExchange(c.key, &c.in, most)
+	var given map[string][]byte
+	var bad error
+	if err == nil {
+		given, bad = mrtr.Responses(m, st.Asked)
+	}
+	switch {
+	case err != nil:
+		badState(v, m.ID)
+	case bad != nil:
+		badResponses(v, m.ID, bad)
+	default:
+		x := retriedRequest{roundTrip: &direct{conn: v, over: make(chan struct{})}, id: bytes.Clone(m.ID), token: bytes.Clone(m.ProgressToken), meta: bytes.Clone(m.Meta), from: c.from}
+		verdict, outcome := n.mrtr.retryCall(st, x, mrtr.AnswersDigest(m), given)
+		switch verdict {
+		case retryTaken:
+			moved = true
+		case retryJoined:
+			moved = true
+			v.Gone(func() { n.accounts.Leave(c.from) })
+		case retrySettled:
+			v.Answer(200, withID(m.ID, outcome))
+		case retryRefused:
+			badState(v, m.ID)
+		default:
+			v.Close()
+			replyTo(l, notHere, nil)
+			return
+		}
+	}
+	replyTo(l, done, []byte{isTaken})
+}
+
+// takeMessage takes a message of a session that is here, which another node has taken.
+func (c *inboundForward) takeMessage(l *store.Letter, m *codec.Message, body []byte) {
+	n := c.node
+	defer c.held.Free()
+	n.accounts.Leave(c.from) // a call is counted by itself
+	s, ok := n.bound.Get(SessionKey{c.head.Tenant, c.head.Server, c.head.Session})
+	if !ok {
+		replyTo(l, notHere, nil)
+		return
+	}
+	plain, err := n.mrtr.keys.Open(c.head.Principal, c.head.additionalData())
+	if err != nil {
+		if !errors.Is(err, store.ErrUnavailable) {
+			n.fleet.unknown.Add(1)
+		}
+		replyTo(l, tryAgain, nil)
+		return
+	}
+	in := c.in
+	in.Session, in.Version, in.Trace, in.Stateless = nameSessionAt(n.fleet.selfAddress(), c.head.Session), c.head.Version, c.head.Trace, c.head.Stateless
+	from := &letterConn{l: l, status: tryAgain}
+	in.Conn = from
+	if name, ok := dedupKey(s.sess.key, m, body); ok {
+		x, first := n.fleet.forwardedMessages.beginPush(name)
+		if !first {
+			if x.awaitOutcome() == done {
+				from.Accepted()
+			}
+			replyTo(l, tryAgain, nil) // unless it was answered
+			return
+		}
+		defer func() { n.fleet.forwardedMessages.endPush(name, x, from.status) }()
+	}
+	svc := s.sess.svc
+	var principal any = json.RawMessage(plain)
+	if svc.Carried != nil {
+		principal, in.Principal = svc.Carried(plain)
+	}
+	n.Message(svc, &in, principal, m, body)
+	replyTo(l, tryAgain, nil) // unless it was answered
+}
+
 // forwardedExchange is the exchange of a request that another node took, with a call of this one.
 type forwardedExchange struct {
 	*relay.Far
@@ -415,4 +512,92 @@ func (d *relays) closeExchanges() {
 	d.giveUpProxies()
 	d.exchanges.Each(func(v *forwardedExchange) { v.Break() })
 	d.inbound.Each((*inboundForward).expireForward)
+}
+
+// cancelRequests ends the requests that came on the connection of s and are on other nodes: that with an id, or all if id is nil.
+func (d *relays) cancelRequests(s *sessionActor, id []byte) {
+	d.proxies.Each(func(x *proxy) {
+		if x.sess == s && (id == nil || bytes.Equal(x.name, id)) {
+			x.cancel(ErrCancelled)
+		}
+	})
+}
+
+// sealPrincipal returns a principal as its letter has it.
+func (d *relays) sealPrincipal(principal any, head *forwardHead) (sealed []byte, err error) {
+	var plain []byte
+	if p, ok := principal.(Carried); ok {
+		plain, err = p.Carry()
+	} else {
+		plain, err = codec.Marshal(principal)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return d.node.mrtr.keys.Seal(plain, head.additionalData())
+}
+
+// forwardMessage forwards a message to the node that has its session's connection, and answers it as that does.
+func (d *relays) forwardMessage(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
+	n := d.node
+	at, id, ok := sessionAt(in.Session)
+	if !ok || n.fleet.mail == nil || at == n.fleet.selfAddress() {
+		unknownConnection(in.Conn, m.ID)
+		return
+	}
+	if !n.accounts.admitMessage(nil, in, m, len(body)) { // the other node charges it, too
+		return
+	}
+	from, no := n.accounts.enterRequest(nil, in)
+	if from == nil {
+		n.refusals.refuseRequest(in.Conn, no, m.ID)
+		return
+	}
+	defer n.accounts.Leave(from)
+	head := &forwardHead{Tenant: in.Tenant, Address: in.Address, Server: svc.ID, Session: id, Version: in.Version, Stateless: in.Stateless, Trace: in.Trace}
+	var err error
+	if head.Principal, err = d.sealPrincipal(principal, head); err != nil {
+		n.log.Warn("principal not forwarded", "error", err)
+		refusal.Unavailable.Tell(in.Conn, m.ID)
+		return
+	}
+	wait := svc.Limits.StoreWait
+	ctx, cancel := context.WithTimeout(n.base, wait)
+	defer cancel()
+	ask, stop := context.WithTimeout(ctx, wait/5*4)
+	defer stop()
+	reply, err := d.forwardRequest(ask, at, exchangeMessage, relay.NewID(), head, body)
+	if err != nil {
+		d.refuseLost(ctx, in, m, at, err)
+		return
+	}
+	var said refusal.Refusal
+	if reply[0] != isSettled || codec.Unmarshal(reply[1:], &said) != nil {
+		refusal.Unavailable.Tell(in.Conn, m.ID)
+		return
+	}
+	if said.Code == 0 {
+		in.Conn.Accepted()
+		return
+	}
+	in.Conn.Reject(&said)
+}
+
+// refuseLost refuses a message that could not be forwarded to the node with its session: the session is gone, or may be.
+func (d *relays) refuseLost(ctx context.Context, in *Input, m *codec.Message, at store.Address, err error) {
+	n := d.node
+	lost := errors.Is(err, errNotHere)
+	if !lost {
+		select {
+		case n.sessions.guesses <- struct{}{}: // the node may be made up
+			lost = n.fleet.isNodeLost(ctx, at, err)
+			<-n.sessions.guesses
+		case <-ctx.Done():
+		}
+	}
+	if lost {
+		unknownConnection(in.Conn, m.ID)
+		return
+	}
+	refusal.Unavailable.Tell(in.Conn, m.ID)
 }

@@ -475,6 +475,22 @@ func (r *replay) readAppends(ctx context.Context, from, to uint64) (all []stream
 	return all, to, err
 }
 
+// readCached returns the appends from..to if this node has kept them, and nobody else can have written the stream since.
+func (r *replay) readCached(from, to uint64) ([]stream.Append, bool) {
+	if !r.ours {
+		return nil, false
+	}
+	all, ok := r.n.cache.Read(r.key.streamPath(), from, to, time.Now())
+	if ok {
+		size := 0
+		for i := range all {
+			size += attachment.Size(&all[i])
+		}
+		r.charge.noteRead(size, len(all))
+	}
+	return all, ok
+}
+
 // openResponse sends headers, unless an earlier attempt did.
 func (r *replay) openResponse() error {
 	if !r.opened {
@@ -588,4 +604,80 @@ func (r *replay) replayEnded(ctx context.Context, rec record.Stream) error {
 	}
 	r.att.Finish()
 	return nil
+}
+
+// findWriter returns the writer of the stream.
+func (r *replay) findWriter(ctx context.Context) (streamWriter, record.Stream, error) {
+	d := &r.n.streams
+	if !d.writesHere(r.key) {
+		end, over := r.n.cache.End(r.key.streamPath(), time.Now())
+		if r.n.fleet.mail != nil || over {
+			rec, _, err := d.readWriter(ctx, r.key)
+			if err != nil {
+				return nil, rec, err
+			}
+			if over && rec.Boot == r.n.boot { // nobody has taken it over since
+				rec.End = end
+				return nil, rec, nil
+			}
+			if far, err := d.findRemoteWriter(ctx, r.key, &rec, r.given); err != nil {
+				return nil, rec, err
+			} else if far != nil {
+				return far, rec, nil
+			}
+		}
+		var rec record.Stream
+		leave, err := d.awaitLogTurn(ctx, r.s, r.charge)
+		if err == nil {
+			defer leave()
+			if r.att == nil {
+				rec, err = r.judgeEventID(ctx)
+			}
+		}
+		if err != nil || rec.End > 0 {
+			return nil, rec, err
+		}
+	}
+	w, rec, err := d.findWriter(ctx, r.svc, r.s, r.key, r.given)
+	if e, ok := errors.AsType[errRemoteWriter](err); ok {
+		return e.remoteWriter, rec, nil
+	}
+	if w == nil || err != nil {
+		return nil, rec, err
+	}
+	return localWriter{w}, rec, nil
+}
+
+// lostWriter returns why another node is not the stream's writer for now: ErrUnavailable, so that the resume tries again.
+func (r *replay) lostWriter(w streamWriter, err error) error {
+	if errors.Is(err, errNotHere) {
+		r.given = w.(*remoteWriter).Writer
+		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+	}
+	return err
+}
+
+// pinSession keeps the session in memory while its client reads a stream from here that another node writes.
+func (r *replay) pinSession() {
+	if r.pinned.Swap(true) {
+		return
+	}
+	_ = r.s.Post(pinSession{1})
+	r.conn.Gone(func() {
+		r.unpinSession()
+		if x := r.reading.Swap(nil); x != nil {
+			r.n.fleet.readings.dropReading(x)
+			r.n.fleet.sendLetter(x.at, letterCredit, packet(appendCredit(nil, x.id, 0, true)))
+		}
+	})
+}
+
+// unpinSession ends what pinSession began, for the session; the connection may be counted otherwise now.
+func (r *replay) unpinSession() {
+	if x := r.reading.Swap(nil); x != nil {
+		r.n.fleet.readings.dropReading(x)
+	}
+	if r.pinned.Load() && !r.unpinned.Swap(true) {
+		_ = r.s.Post(pinSession{-1})
+	}
 }

@@ -432,27 +432,8 @@ func (s *sessionActor) countRerun() *quota.Account {
 	}
 }
 
-// remoteWriter is another node that writes a stream.
-type remoteWriter struct {
-	fleet *fleet
-	key   StreamKey
-	takeover.Writer
-}
-
-// nodeAddress is the boot that writes the stream.
-func (w *remoteWriter) nodeAddress() store.Address { return store.Address{Node: w.Node, Boot: w.Boot} }
-
 // selfWriter is this boot as the writer in a record, without an epoch.
 func (n *Node) selfWriter() takeover.Writer { return takeover.Writer{Node: n.name, Boot: n.boot} }
-
-// writerGone reports whether a writer is dead.
-func (f *fleet) writerGone(ctx context.Context, w takeover.Writer) (bool, error) {
-	gone, err := f.mail.Gone(ctx, store.Address{Node: w.Node, Boot: w.Boot})
-	if err != nil {
-		err = fmt.Errorf("actors: is node %s gone: %w", w.Node, err)
-	}
-	return gone, err
-}
 
 // findRemoteWriter returns the node that writes a stream, nil if it may be taken over: its writer is this boot, or is gone, or has given it up.
 func (d *streams) findRemoteWriter(ctx context.Context, key StreamKey, rec *record.Stream, given takeover.Writer) (*remoteWriter, error) {
@@ -464,26 +445,4 @@ func (d *streams) findRemoteWriter(ctx context.Context, key StreamKey, rec *reco
 		return nil, err
 	}
 	return &remoteWriter{f, key, by}, nil
-}
-
-// errRemoteWriter reports that another node writes a stream.
-type errRemoteWriter struct {
-	*remoteWriter
-	rec record.Stream // of the stream
-}
-
-func (e errRemoteWriter) Error() string { return "actors: node " + e.Node + " writes the stream" }
-
-// askNode is fleet.askNode. A node that nobody hears is not gone before its entry is.
-func (w *remoteWriter) askNode(ctx context.Context, kind string, v short) ([]byte, error) {
-	reply, err := w.fleet.askNode(ctx, w.nodeAddress(), kind, v)
-	if errors.Is(err, store.ErrNobody) {
-		err = fmt.Errorf("%w: %w", store.ErrUnavailable, err)
-	}
-	return reply, err
-}
-
-// pushEntry has the writer store an entry. After ErrUnavailable it may be stored; the same entry may be pushed again.
-func (w *remoteWriter) pushEntry(ctx context.Context, s *sessionActor, e *stream.Entry) error {
-	return w.fleet.deliverLetter(ctx, s, w.nodeAddress(), letterPush, pushLetter{w.key, e.Kind, e.Meta, e.Data})
 }

@@ -9,8 +9,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -261,35 +259,6 @@ func needsBroadcast(was, now *session.Record) bool {
 		!maps.EqualFunc(was.Values, now.Values, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) })
 }
 
-// askOthers tells all other nodes what they must know of a session before its client hears of it, and returns when each has
-// said that it does, or after knownWait. Who has not heard of it by then stands still, and notices that when it goes on (internal/pulse); or letters to it
-// are lost, and the number of one to all shows it: there must be one beside these, after them where what they make known is to be known first.
-func (f *fleet) askOthers(ctx context.Context, kind string, m *sessionLetter) {
-	if f.mail == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, knownWait)
-	defer cancel()
-	var all sync.WaitGroup
-	for _, to := range f.mail.Others() {
-		all.Go(func() { _, _ = f.askNode(ctx, to, kind, m) })
-	}
-	all.Wait()
-}
-
-// broadcastChange makes a change of a session's record known. A change of its level or its subscriptions holds at all nodes when it
-// returns, as askOthers says: who writes the standalone stream has read it then. Values are asked for where they are wanted.
-func (f *fleet) broadcastChange(ctx context.Context, key SessionKey, was, now *session.Record, rev uint64) {
-	if f.mail == nil || !needsBroadcast(was, now) {
-		return
-	}
-	m := &sessionLetter{Session: key, Rev: rev}
-	if was.Level != now.Level || !slices.Equal(was.Subscribed, now.Subscribed) {
-		f.askOthers(ctx, letterSessionChanged, m)
-	}
-	f.broadcastLetter(letterSessionChanged, m)
-}
-
 // Forget drops the kept answer, on all nodes: the next question with Keep is sent to the client.
 func (p *Peer) Forget() {
 	s, err := p.who.currentSession()
@@ -302,115 +271,11 @@ func (p *Peer) Forget() {
 	}
 }
 
-// broadcastForget has the other nodes forget what the calls of a session share. The two letters may come in any order.
-func (f *fleet) broadcastForget(ctx context.Context, key SessionKey) {
-	m := &sessionLetter{Session: key, Forget: true, Change: rand.Uint64()}
-	f.broadcastLetter(letterSessionChanged, m)
-	f.askOthers(ctx, letterSessionChanged, m)
-}
-
-// endReplaced has the node that writes a standalone stream end it: another one is the session's now. It must be called before
-// the stream's record is removed, which says which node that is.
-func (f *fleet) endReplaced(key StreamKey) {
-	if f.mail == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(f.node.base, knownWait)
-	defer cancel()
-	rec, _, err := f.node.streams.readWriter(ctx, key)
-	if writer := (store.Address{Node: rec.Node, Boot: rec.Boot}); err == nil && writer != f.selfAddress() {
-		f.sendLetter(writer, letterSessionChanged, sessionLetter{Session: key.Session, Old: key.ID})
-	}
-}
-
-// receiveChanged takes the news that a session has changed. Who asks waits until it holds here.
-func (f *fleet) receiveChanged(l *store.Letter) {
-	n := f.node
-	var m sessionLetter
-	if !readLetter(l, n, &m) {
-		return
-	}
-	key := m.Session
-	if st, ok := n.streams.Get(StreamKey{key, m.Old}); ok && len(st.rec.Calls) == 0 {
-		_ = st.Post(endStream{})
-	}
-	begins := n.sessions.Begins(key) // first: what begins later reads the new record
-	s, here := n.sessions.Get(key)
-	if here && m.Forget {
-		s.sharedAnswer().forgetAnswer(m.Change)
-	}
-	// An update of a resource may come next, which the client has subscribed to by then: who writes its stream must have read that.
-	reads := here && l.Reply != nil && s.view.Load().rev < m.Rev && s.writesStandalone()
-	if !begins && !reads {
-		if here {
-			s.noteRevision(m.Rev)
-		}
-		replyTo(l, done, nil)
-		return
-	}
-	f.runAside(l, func() {
-		s, ok := n.sessions.Current(key)
-		switch {
-		case !ok:
-		case !reads:
-			s.noteRevision(m.Rev)
-		default:
-			if err := s.catchUpTo(m.Rev); err != nil && !errors.Is(err, store.ErrNotFound) {
-				s.noteRevision(m.Rev)
-				replyTo(l, tryAgain, nil)
-				return
-			}
-		}
-		replyTo(l, done, nil)
-	})
-}
-
 // forgetAnswer drops the kept answer, if there is one.
 func (s *sessionActor) forgetAnswer() {
 	if k := s.keeps.Load(); k != nil {
 		k.forgetAnswer(0)
 	}
-}
-
-// broadcastEnd tells the other nodes that a session has ended, which had the record. They know it when it returns, as askOthers says, unless it
-// has expired: each finds that out by itself.
-func (f *fleet) broadcastEnd(ctx context.Context, key SessionKey, rec *session.Record, expired bool) {
-	m := &sessionLetter{Session: key, Old: rec.Standalone, Expired: expired}
-	if f.broadcastLetter(letterSessionEnded, m); !expired {
-		f.askOthers(ctx, letterSessionEnded, m)
-	}
-}
-
-// receiveEnded takes the news that a session has ended. Clocks differ: a node judges by itself whether a session has
-// expired.
-func (f *fleet) receiveEnded(l *store.Letter) {
-	n := f.node
-	var m sessionLetter
-	if !readLetter(l, n, &m) {
-		return
-	}
-	key := m.Session
-	if st, ok := n.streams.Get(StreamKey{key, m.Old}); ok && !m.Expired { // its session may not be in memory
-		st.endStream()
-	}
-	begins := n.sessions.Begins(key) // first, as in receiveChanged
-	s, here := n.sessions.Get(key)
-	if !here && !begins {
-		replyTo(l, done, nil)
-		return
-	}
-	if here {
-		s.asOf.Store(doubted) // should there be no place to end it now
-	}
-	f.runAside(l, func() { // it goes through all streams
-		switch s, ok := n.sessions.Current(key); {
-		case ok && m.Expired:
-			_ = s.Post(idleTick{})
-		case ok:
-			s.endWithoutRecord()
-		}
-		replyTo(l, done, nil)
-	})
 }
 
 // cancelLetter says that a client has cancelled a call that does not run where the cancel arrived.
@@ -421,25 +286,3 @@ type cancelLetter struct {
 }
 
 func (cancelLetter) short() {}
-
-// broadcastCancel tells the other nodes that a client has cancelled a call.
-func (f *fleet) broadcastCancel(key SessionKey, id, reason string) {
-	if len(id) > maxToken { // no call has such an id
-		return
-	}
-	if len(reason) > mostReason {
-		reason = strings.ToValidUTF8(reason[:mostReason], "")
-	}
-	f.broadcastLetter(letterCancel, cancelLetter{key, id, reason})
-}
-
-// receiveCancel cancels a call that runs here.
-func (f *fleet) receiveCancel(l *store.Letter) {
-	var m cancelLetter
-	if !readLetter(l, f.node, &m) {
-		return
-	}
-	if s, ok := f.node.sessions.Get(m.Session); ok {
-		_ = s.Post(&cancelCall{id: m.Request, reason: m.Reason, acked: func(error) {}})
-	}
-}

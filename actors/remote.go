@@ -3,12 +3,15 @@ package actors
 import (
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/attachment"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/protocol"
@@ -16,7 +19,278 @@ import (
 	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/internal/subscription"
+	"github.com/troupe-run/troupe/internal/takeover"
 )
+
+// The letters about streams; docs/design/015-fleet.md says what repairs the loss of each.
+const (
+	letterLook   = "stream.look"
+	letterAttach = "stream.attach"
+	letterFrame  = "stream.frame"
+	letterCredit = "stream.credit"
+	letterAlive  = "stream.alive"
+)
+
+func init() {
+	receivers[letterLook] = (*fleet).receiveLook
+	receivers[letterAttach] = (*fleet).receiveLook
+	receivers[letterFrame] = (*fleet).receiveFrame
+	receivers[letterCredit] = (*fleet).receiveCredit
+	receivers[letterAlive] = (*fleet).receiveAlive
+	receivers[letterAnswer] = (*fleet).receiveAnswer
+}
+
+// streamWriter is who writes a stream: an actor of this node, or another node.
+type streamWriter interface {
+	// readExtent returns how far the stream has got.
+	readExtent(ctx context.Context) (extent, error)
+	// attachReplay makes the connection of r the stream's only live one.
+	attachReplay(ctx context.Context, r *replay) (extent, error)
+}
+
+var (
+	_ streamWriter = localWriter{}
+	_ streamWriter = (*remoteWriter)(nil)
+)
+
+// localWriter is an actor of this node that writes a stream.
+type localWriter struct{ *streamActor }
+
+func (w localWriter) readExtent(context.Context) (extent, error) {
+	return (&attach{}).askStream(w.streamActor)
+}
+
+func (w localWriter) attachReplay(_ context.Context, r *replay) (extent, error) {
+	at, err := (&attach{att: r.att, sess: r.s}).askStream(w.streamActor)
+	if err == nil {
+		r.unpinSession()  // the stream counts the connection now
+		r.att.Hush(false) // the writer before may not have been heard
+	}
+	return at, err
+}
+
+// remoteWriter is another node that writes a stream.
+type remoteWriter struct {
+	fleet *fleet
+	key   StreamKey
+	takeover.Writer
+}
+
+// nodeAddress is the boot that writes the stream.
+func (w *remoteWriter) nodeAddress() store.Address { return store.Address{Node: w.Node, Boot: w.Boot} }
+
+// streamLetter names a stream, and for stream.attach the reader.
+type streamLetter struct {
+	Stream StreamKey
+	Reader uint64 `json:",omitempty"`
+}
+
+func (streamLetter) short() {}
+
+// extentLetter is an extent.
+type extentLetter struct {
+	Tail  uint64
+	Bytes int                `json:",omitempty"`
+	Marks []record.Watermark `json:",omitempty"`
+}
+
+func (extentLetter) short() {}
+
+func (w *remoteWriter) readExtent(ctx context.Context) (extent, error) {
+	return w.askExtent(ctx, letterLook, streamLetter{Stream: w.key})
+}
+
+func (w *remoteWriter) attachReplay(ctx context.Context, r *replay) (extent, error) {
+	if turns := r.n.accounts.attaches; turns.Take(ctx, r.s.billedAccount()) {
+		defer turns.Leave()
+	} else {
+		return extent{}, fmt.Errorf("actors: too many streams of other nodes are asked for: %w", store.ErrUnavailable)
+	}
+	x := w.fleet.readings.addReading(w, r) // first, as frames may come before the reply
+	at, err := w.askExtent(ctx, letterAttach, streamLetter{w.key, x.id})
+	if err != nil {
+		w.fleet.readings.dropReading(x)
+		return at, err
+	}
+	x.noteHeard()
+	return at, nil
+}
+
+func (w *remoteWriter) askExtent(ctx context.Context, kind string, l streamLetter) (at extent, err error) {
+	reply, err := w.askNode(ctx, kind, l)
+	if err != nil {
+		return at, err
+	}
+	var e extentLetter
+	if err := codec.Unmarshal(reply, &e); err != nil {
+		return at, fmt.Errorf("actors: node %s: unreadable reply: %w", w.Node, store.ErrUnavailable)
+	}
+	return extent{e.Tail, e.Bytes, e.Marks}, nil
+}
+
+// askNode is fleet.askNode. A node that nobody hears is not gone before its entry is.
+func (w *remoteWriter) askNode(ctx context.Context, kind string, v short) ([]byte, error) {
+	reply, err := w.fleet.askNode(ctx, w.nodeAddress(), kind, v)
+	if errors.Is(err, store.ErrNobody) {
+		err = fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+	}
+	return reply, err
+}
+
+// pushEntry has the writer store an entry. After ErrUnavailable it may be stored; the same entry may be pushed again.
+func (w *remoteWriter) pushEntry(ctx context.Context, s *sessionActor, e *stream.Entry) error {
+	return w.fleet.deliverLetter(ctx, s, w.nodeAddress(), letterPush, pushLetter{w.key, e.Kind, e.Meta, e.Data})
+}
+
+// reading is a connection here whose stream another node writes.
+type reading struct {
+	id    uint64
+	at    store.Address
+	r     *replay
+	mu    sync.Mutex // guards the rest
+	heard time.Time
+	owed  int // bytes of frames that the writer has not been told of
+}
+
+// readings are the connections of this node whose streams others write.
+type readings struct {
+	mu   sync.Mutex // guards the rest
+	all  map[uint64]*reading
+	last uint64
+	busy map[store.Address]bool // nodes that are being asked
+	next time.Time              // when they are asked again
+}
+
+func (d *readings) addReading(w *remoteWriter, r *replay) *reading {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.all == nil {
+		d.all, d.busy = make(map[uint64]*reading), make(map[store.Address]bool)
+	}
+	d.last++
+	r.n.attaches.Add(1)
+	x := &reading{id: d.last, at: w.nodeAddress(), r: r, heard: time.Now()}
+	d.all[x.id] = x
+	if old := r.reading.Swap(x); old != nil {
+		delete(d.all, old.id)
+	}
+	r.pinSession()
+	return x
+}
+
+func (d *readings) dropReading(x *reading) {
+	d.mu.Lock()
+	delete(d.all, x.id)
+	d.mu.Unlock()
+	x.r.reading.CompareAndSwap(x, nil)
+}
+
+func (d *readings) get(id uint64) *reading {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.all[id]
+}
+
+func (d *readings) len() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.all)
+}
+
+// noteHeard notes that the writer is there.
+func (x *reading) noteHeard() {
+	x.mu.Lock()
+	x.heard = time.Now()
+	x.mu.Unlock()
+	x.r.att.Hush(false)
+}
+
+// creditEvery is after how many bytes of frames the writer is told that they have arrived.
+const creditEvery = attachment.MaxFrame / 4
+
+// sendCredit tells the writer, now and then, which frames have arrived.
+func (x *reading) sendCredit(f *fleet, bytes int) {
+	x.mu.Lock()
+	x.owed += bytes
+	owed := x.owed
+	if owed >= creditEvery {
+		x.owed = 0
+	}
+	x.mu.Unlock()
+	if owed >= creditEvery {
+		f.sendLetter(x.at, letterCredit, packet(appendCredit(nil, x.id, owed, false)))
+	}
+}
+
+// appendCredit appends a letter stream.credit: bytes of frames have arrived at a reader, or its connection is gone.
+func appendCredit(b []byte, id uint64, bytes int, gone bool) []byte {
+	b = binary.AppendUvarint(b, id)
+	b = binary.AppendUvarint(b, uint64(bytes))
+	if gone {
+		return append(b, 1)
+	}
+	return append(b, 0)
+}
+
+const (
+	// askEvery is how often a node asks the writers of the streams that are read through it.
+	askEvery = 2500 * time.Millisecond
+	// hushAfter is after what time without its writer a connection gets no more comments.
+	hushAfter = 12 * time.Second
+	// maxAlive bounds the readers in one letter.
+	maxAlive = 8192
+)
+
+// askWriters asks the writers of all streams that are read through this node whether they are there, and how far. It belongs to the heart's turn.
+func (d *readings) askWriters(f *fleet, now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if now.Before(d.next) {
+		return
+	}
+	d.next = now.Add(askEvery)
+	of := make(map[store.Address][]*reading)
+	for _, x := range d.all {
+		if len(of[x.at]) < maxAlive && !d.busy[x.at] {
+			of[x.at] = append(of[x.at], x)
+		}
+	}
+	for at, all := range of {
+		d.busy[at] = true
+		go func() {
+			f.askWriter(at, all)
+			d.mu.Lock()
+			delete(d.busy, at)
+			d.mu.Unlock()
+		}()
+	}
+}
+
+// askSoon has the writers asked again with the heart's next beat.
+func (d *readings) askSoon() {
+	d.mu.Lock()
+	d.next = time.Time{}
+	d.mu.Unlock()
+}
+
+// letterAnswer brings a client's answer.
+const letterAnswer = "answer"
+
+// answerLetter is a client's answer on its way to what asked.
+type answerLetter struct {
+	Stream StreamKey // ID is "" for a question that does not outlive its process
+	ID     json.RawMessage
+	Result json.RawMessage `json:",omitempty"`
+	Err    json.RawMessage `json:",omitempty"`
+}
+
+// errRemoteWriter reports that another node writes a stream.
+type errRemoteWriter struct {
+	*remoteWriter
+	rec record.Stream // of the stream
+}
+
+func (e errRemoteWriter) Error() string { return "actors: node " + e.Node + " writes the stream" }
 
 // reader is the one live connection of a stream. There are two:
 //
@@ -114,12 +388,6 @@ type remoteReader struct {
 	heard time.Time // when its node last spoke of it
 }
 
-// readerKey names a reader of another node.
-type readerKey struct {
-	node store.Address
-	id   uint64
-}
-
 // sendFrame sends a letter about the reader. The caller holds mu.
 func (r *remoteReader) sendFrame(what byte, from, num uint64, data []byte) {
 	b := make([]byte, 0, frameHead+len(data))
@@ -157,10 +425,13 @@ func (r *remoteReader) takeCredit(bytes int) {
 	}
 }
 
-func (r *remoteReader) Poll()      { r.endReader(polled) }
-func (r *remoteReader) Finish()    { r.endReader(finished) }
+func (r *remoteReader) Poll() { r.endReader(polled) }
+
+func (r *remoteReader) Finish() { r.endReader(finished) }
+
 func (r *remoteReader) Reconnect() { r.endReader(passedOn) }
-func (r *remoteReader) Cut()       { r.endReader(cutLoose) }
+
+func (r *remoteReader) Cut() { r.endReader(cutLoose) }
 
 // endReader sends the reader its last letter.
 func (r *remoteReader) endReader(how byte) {
@@ -213,6 +484,12 @@ func (r *remoteReader) isSilent(now time.Time) bool {
 	return now.Sub(r.heard) > readerSilence
 }
 
+// readerKey names a reader of another node.
+type readerKey struct {
+	node store.Address
+	id   uint64
+}
+
 // readerSilence is after what time a reader is given up that its node does not speak of: it asks after its readers every
 // [askEvery].
 const readerSilence = 20 * time.Second
@@ -221,18 +498,6 @@ const readerSilence = 20 * time.Second
 type remoteReaders struct {
 	mu  sync.Mutex // guards all
 	all map[readerKey]*remoteReader
-}
-
-// addReader makes a reader of another node.
-func (f *fleet) addReader(at readerKey, key StreamKey) *remoteReader {
-	r := &remoteReader{at: at, fleet: f, stream: key, heard: time.Now()}
-	f.readers.mu.Lock()
-	defer f.readers.mu.Unlock()
-	if f.readers.all == nil {
-		f.readers.all = make(map[readerKey]*remoteReader)
-	}
-	f.readers.all[at] = r
-	return r
 }
 
 func (d *remoteReaders) dropReader(r *remoteReader) {
@@ -280,107 +545,6 @@ func (d *remoteReaders) len() int {
 	return len(d.all)
 }
 
-// receiveLook tells another node how far a stream has got that is written here, and for stream.attach makes a connection there its live one.
-func (f *fleet) receiveLook(l *store.Letter) {
-	n := f.node
-	var m streamLetter
-	if !readLetter(l, n, &m) {
-		return
-	}
-	f.runAside(l, func() {
-		at, err := f.attachReader(l, m)
-		switch {
-		case errors.Is(err, errNotHere):
-			replyTo(l, notHere, nil)
-		case err != nil:
-			n.log.Debug("stream not attached", "stream", m.Stream.ID, "node", l.From.Node, "error", err)
-			replyTo(l, tryAgain, nil)
-		default:
-			data, _ := letterOf(extentLetter{at.tail, at.bytes, at.watermarks})
-			replyTo(l, done, data)
-		}
-	})
-}
-
-// attachReader carries out a letter stream.look or stream.attach.
-func (f *fleet) attachReader(l *store.Letter, m streamLetter) (extent, error) {
-	n := f.node
-	w, here := n.streams.Current(m.Stream)
-	if !here {
-		return extent{}, errNotHere
-	}
-	if <-w.ready; w.Stopped() {
-		return extent{}, errNotHere
-	}
-	ask := &attach{}
-	if l.Kind == letterAttach {
-		ctx, cancel := context.WithTimeout(n.base, w.svc.Limits.StoreWait)
-		defer cancel()
-		s, err := n.sessions.loadSession(ctx, w.svc, m.Stream.Session, nil) // it hears of what the client subscribes to
-		if errors.Is(err, store.ErrNotFound) || errors.Is(err, ErrUnmounted) {
-			return extent{}, errNotHere
-		}
-		if err != nil {
-			return extent{}, err
-		}
-		ask.att, ask.sess = f.addReader(readerKey{l.From, m.Reader}, m.Stream), s
-	}
-	at, err := ask.askStream(w)
-	if err != nil {
-		if r, ok := ask.att.(*remoteReader); ok {
-			r.removeReader()
-		}
-		return at, errNotHere
-	}
-	if s := ask.sess; s != nil && s.isCurrent(m.Stream.ID) && s.missed.Swap(false) {
-		go w.svc.Handler.Opened(s.peer, true)
-	}
-	return at, nil
-}
-
-// receiveCredit takes the credit of a reader on another node.
-func (f *fleet) receiveCredit(l *store.Letter) {
-	id, k := binary.Uvarint(l.Data)
-	if k <= 0 {
-		f.unknown.Add(1)
-		return
-	}
-	bytes, j := binary.Uvarint(l.Data[k:])
-	if j <= 0 || len(l.Data) != k+j+1 || bytes > attachment.MaxFrame*2 {
-		f.unknown.Add(1)
-		return
-	}
-	r := f.readers.get(readerKey{l.From, id})
-	switch {
-	case r == nil:
-	case l.Data[k+j] == 1:
-		r.removeReader()
-	default:
-		r.takeCredit(int(bytes))
-	}
-}
-
-// receiveAlive tells another node how far the streams of its readers are: for each reader the last append and one, 0 if it is not known here.
-func (f *fleet) receiveAlive(l *store.Letter) {
-	now := time.Now()
-	var reply []byte
-	for data := l.Data; len(data) > 0; {
-		id, k := binary.Uvarint(data)
-		if k <= 0 {
-			f.unknown.Add(1)
-			replyTo(l, notKnown, nil)
-			return
-		}
-		data = data[k:]
-		if r := f.readers.get(readerKey{l.From, id}); r != nil {
-			reply = binary.AppendUvarint(reply, r.noteAsked(now)+1)
-		} else {
-			reply = append(reply, 0)
-		}
-	}
-	replyTo(l, done, reply)
-}
-
 // keptInMemory is how long an append is kept in memory for clients that come back at once.
 const keptInMemory = 30 * time.Second
 
@@ -403,20 +567,4 @@ func (s *streamActor) cacheAppend(from uint64, e *stream.Effect) {
 	low, _ := s.m.Kept()
 	until := time.Now().Add(min(keptInMemory, s.svc.Limits.ReplayAge))
 	s.node.cache.Keep(s.path, stream.Append{Num: e.Num, Epoch: e.Epoch, Entries: e.Entries, Last: e.Last}, low, until)
-}
-
-// readCached returns the appends from..to if this node has kept them, and nobody else can have written the stream since.
-func (r *replay) readCached(from, to uint64) ([]stream.Append, bool) {
-	if !r.ours {
-		return nil, false
-	}
-	all, ok := r.n.cache.Read(r.key.streamPath(), from, to, time.Now())
-	if ok {
-		size := 0
-		for i := range all {
-			size += attachment.Size(&all[i])
-		}
-		r.charge.noteRead(size, len(all))
-	}
-	return all, ok
 }
