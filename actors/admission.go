@@ -3,7 +3,9 @@ package actors
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -412,6 +414,62 @@ func (d *accounts) admitPending(tenant, address string) (*quota.Account, error) 
 	}
 }
 
+// chargeStore charges bytes that are about to be stored, or returns the limit that leaves no room for them. A store that is nearly full takes
+// nothing new, so that existing sessions and streams can go on. The caller calls settleCharge.
+func (d *accounts) chargeStore(c storeCharge) (no *limits.Row) {
+	// One after the other: no two of them take the same room, and what is refused is never counted, which might have others refused.
+	d.deciding[c.in].Lock()
+	defer d.deciding[c.in].Unlock()
+	no = d.decideCharge(c, d.storing[c.in].Load(), storedFor(c.of, c.in))
+	if no == nil {
+		d.storing[c.in].Add(c.bytes)
+		c.addBytes(c.bytes)
+	}
+	return no
+}
+
+// decideCharge decides on a charge beside the bytes on their way and those that the client has in the budget.
+func (d *accounts) decideCharge(c storeCharge, way, mine int64) *limits.Row {
+	used, limit := d.store.Use(c.in)
+	if c.in == store.EventBudget {
+		way += d.BytesOf(quota.Waiting) / 2 // it is in memory as events and as appends
+	}
+	return noRoom[quota.FairStore(used+way, mine, c.bytes, limit, limits.StoreShare.Value())]
+}
+
+// noRoom is the limit beyond which nothing more is stored.
+var noRoom = [...]*limits.Row{quota.Admitted: nil, quota.Full: limits.MaxStore.Row, quota.OverShare: limits.StoreShare.Row}
+
+// settleCharge says what became of bytes that were charged: they are stored, or err says why not. What is certainly not stored is given back.
+func (d *accounts) settleCharge(c storeCharge, err error) {
+	d.storing[c.in].Add(-c.bytes)
+	if err != nil && !errors.Is(err, store.ErrUnavailable) {
+		c.addBytes(-c.bytes)
+	}
+}
+
+// sessionCharge is the charge for the record of a session, of size bytes, for as long as it lasts.
+func (d *accounts) sessionCharge(in *Input, rec *session.Record, l *session.Lifetime, size int) storeCharge {
+	c := storeCharge{of: d.Of(in.Tenant, in.Address), usage: int(store.SessionBudget), in: store.SessionBudget, bytes: int64(size), life: l.Idle}
+	if rec.Fresh {
+		c.usage, c.life = usedFresh, l.Fresh
+	}
+	return c
+}
+
+// returnSession returns the charge for a session that is no longer stored, or no longer as rec has it.
+func (d *accounts) returnSession(in *Input, rec *session.Record, l *session.Lifetime) {
+	if data, err := codec.Marshal(rec); err == nil {
+		c := d.sessionCharge(in, rec, l, len(data))
+		c.addBytes(-c.bytes)
+	}
+}
+
+// nearFull reports whether the store is too full for anything new.
+func (d *accounts) nearFull(b store.Budget) bool {
+	return nearlyAll(d.store.Use(b))
+}
+
 // refusals sends the refusals of a node, and counts those by a limit.
 type refusals struct{ *limits.Log }
 
@@ -462,4 +520,163 @@ func (rs refusals) refuseBatch(c answerer, err error, ids iter.Seq[[]byte]) {
 		lead = ','
 	}
 	c.Answer(200, append(b.B, ']'))
+}
+
+// A storeCharge is bytes that are stored for a client for as long as life. They count as on their way from chargeStore until settleCharge: the
+// store does not know of them yet, and others that come meanwhile must not count on the same room.
+type storeCharge struct {
+	of    *quota.Account
+	usage int // of the account: a budget, or usedFresh
+	in    store.Budget
+	bytes int64
+	life  time.Duration
+}
+
+// addBytes counts bytes more for the client; a negative number gives them back.
+func (c storeCharge) addBytes(bytes int64) {
+	if c.in == store.TaskBudget {
+		c.of.Lasting.Add(time.Now(), bytes, c.life)
+		return
+	}
+	c.of.Used[c.usage].Add(time.Now(), bytes, max(c.life, time.Second))
+}
+
+// usedFresh is the usage of sessions whose client has sent nothing since initialize. They last for minutes, others for
+// days, and a usage has one time.
+const usedFresh = int(store.Budgets)
+
+// usedLog is the usage of what was appended to the event log lately: see accounts.pace.
+const usedLog = usedFresh + 1
+
+// storeKeeps is for how long the embedded store keeps in memory what it has written, a file of 8 MiB at a time.
+const storeKeeps = 10 * time.Second
+
+// storedFor is how much of a budget a client has.
+func storedFor(a *quota.Account, b store.Budget) int64 {
+	now := time.Now()
+	if b == store.TaskBudget {
+		return a.Lasting.Amount(now)
+	}
+	n := a.Used[b].Amount(now)
+	if b == store.SessionBudget {
+		n += a.Used[usedFresh].Amount(now)
+	}
+	return n
+}
+
+// nearlyAll reports whether nine tenths of a budget are in use; a limit of 0 means unknown.
+func nearlyAll(used, limit int64) bool { return limit > 0 && used > limit/10*9 }
+
+// appendBytes is what an append takes in memory beside its bytes.
+const appendBytes = 512
+
+// readCharge is what a client pays for what is read of the log for it: memory for as long as that is held, and tokens. Nobody
+// knows how much a read returns. So it pays memory for the most before it, and gets the rest back; tokens are due once it is known.
+type readCharge struct {
+	n      *Node
+	from   *sessionActor // its account pays
+	held   quota.Holding
+	paid   int  // bytes that may be read before tokens are due; below 0 some are
+	noWait bool // it does not wait for memory: others wait for the place in which it reads
+}
+
+// chargeMemory counts memory for a read of at most bytes, in place of that of the read before, if there is room.
+func (f *readCharge) chargeMemory(bytes int) (ok bool) {
+	f.held.Reset()
+	for {
+		if no, ok := f.held.Charge(f.n.accounts.Accounts, f.from.billedAccount(), quota.Queues, int64(bytes)); ok {
+			return no == quota.Admitted
+		}
+	}
+}
+
+const (
+	// roomEvery is how often, about, a read looks for room in memory: others hold theirs for milliseconds.
+	roomEvery = 20 * time.Millisecond
+	// roomWait is how long it looks.
+	roomWait = 2 * time.Second
+)
+
+// awaitMemory is chargeMemory that waits for room. ErrUnavailable reports that there was none in time.
+func (f *readCharge) awaitMemory(ctx context.Context, bytes int) error {
+	for until := time.Now().Add(roomWait); !f.chargeMemory(bytes); {
+		if f.noWait || pause(ctx, roomEvery/2+rand.N(roomEvery)) != nil || time.Now().After(until) {
+			return fmt.Errorf("actors: no room for what is read of the log: %w", store.ErrUnavailable)
+		}
+	}
+	return nil
+}
+
+// affordAppends is awaitMemory for appends from..to of a log with all bytes. If there is little room, it returns a smaller to.
+func (f *readCharge) affordAppends(ctx context.Context, from, to uint64, all int) (uint64, error) {
+	l := &f.from.svc.Limits
+	for to > from && !f.chargeMemory(l.mostMemory(from, to, all)) {
+		to = from + (to-from)/2
+	}
+	if to > from {
+		return to, nil
+	}
+	return to, f.awaitMemory(ctx, l.mostMemory(from, to, all))
+}
+
+// takeTokens takes the tokens for what has been read, or says how long to wait for them.
+func (f *readCharge) takeTokens() (wait time.Duration) {
+	if f.paid >= 0 {
+		return 0
+	}
+	tokens := (replayPerToken - 1 - f.paid) / replayPerToken
+	if wait = f.from.billedAccount().Buckets[rateOfCalls].TakeN(time.Now(), tokens); wait == 0 {
+		f.paid += tokens * replayPerToken
+	}
+	return wait
+}
+
+// noteRead notes that a read has returned some bytes, which are held from now on.
+func (f *readCharge) noteRead(bytes, appends int) {
+	f.held.Set(int64(bytes + appends*appendBytes))
+	f.paid -= bytes
+}
+
+// settleTokens gives the memory back, and takes as many of the tokens that are still due as there are: the client may have left
+// without them.
+func (f *readCharge) settleTokens() {
+	f.held.Reset()
+	for f.takeTokens() > 0 {
+		f.paid /= 2
+	}
+}
+
+// logLimiter limits the log messages of a session or of a stateless request. Messages above the
+// rate are dropped, and the client learns how many.
+type logLimiter struct {
+	rate      quota.Bucket
+	missed    atomic.Int64 // dropped since the client last learned how many
+	reporting atomic.Bool  // a timer will report them
+}
+
+// admitMessage takes a token for one message. If there is none, wait is the time until there is.
+func (l *logLimiter) admitMessage(n *Node) (wait time.Duration) {
+	if wait = l.rate.Take(time.Now()); wait > 0 {
+		l.missed.Add(1)
+		n.refusals.Refused(limits.LogRate.Row)
+	}
+	return wait
+}
+
+// takeMissed returns how many messages were dropped since the last call.
+func (l *logLimiter) takeMissed() int64 {
+	if l == nil || l.missed.Load() == 0 {
+		return 0
+	}
+	return l.missed.Swap(0)
+}
+
+// logLimiterIn returns the limiter that p holds, and makes them for the first message.
+func logLimiterIn(p *atomic.Pointer[logLimiter], rate float64) *logLimiter {
+	l := p.Load()
+	for l == nil {
+		p.CompareAndSwap(nil, &logLimiter{rate: quota.NewBucket(quota.Rate{PerSecond: rate, Burst: quota.Burst(rate, 0)})})
+		l = p.Load()
+	}
+	return l
 }

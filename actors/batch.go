@@ -16,7 +16,6 @@ import (
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/refusal"
-	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -83,56 +82,6 @@ func readBatch(s *sessionActor, m *codec.Message, body []byte) (all []element, f
 	return all, ""
 }
 
-// takeBatch takes a batch that was POSTed (2025-03-26, basic/transports). The batch has one
-// exchange and one stream: its response is a JSON array if all its requests end within the
-// grace and send nothing else; otherwise it is a stream with one event per response.
-func (d *sessions) takeBatch(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
-	n := d.node
-	s := n.sessions.findSession(svc, in, nil)
-	if s == nil {
-		return
-	}
-	body = bytes.Clone(body) // the requests run on goroutines of their own
-	all, fault := readBatch(s, m, body)
-	if fault != "" {
-		in.Conn.Reject(refusal.New(400, mcp.CodeInvalidRequest, fault))
-		return
-	}
-	requests, others := splitBatch(all)
-	if no := n.accounts.chargeMessages(&s.sessionAccount, in, others); no != nil {
-		if len(requests) > 0 {
-			n.refusals.refuseBatch(in.Conn, no, idsOf(requests))
-		} else {
-			n.refusals.refuseRequest(in.Conn, no, nil)
-		}
-		return
-	}
-	until := time.Now().Add(svc.Limits.StoreWait)
-	for i := range all {
-		switch e := &all[i]; e.m.Kind {
-		case codec.Request:
-		case codec.Notification:
-			s.takeNotification(&e.m, until)
-		default:
-			if err := s.takeAnswer(&e.m); err != nil {
-				n.log.Warn("answer not taken", "session", s.key.ID, "error", err)
-				refusal.Unavailable.Tell(in.Conn, nil)
-				return
-			}
-		}
-	}
-	switch {
-	case len(requests) == 0:
-		s.acceptMessage(in.Conn)
-	case slices.ContainsFunc(requests, func(e *element) bool { return n.drain.refusesRequest(svc, principal, &e.m, len(body)) }) || n.store.Suspended() && !n.awaitLease(svc.Limits.StoreWait):
-		n.refusals.refuseBatch(in.Conn, refusal.Unavailable, idsOf(requests))
-	default:
-		for s != nil && !s.runBatch(in, principal, requests, body) {
-			s = n.sessions.findSession(svc, in, nil) // the session has just left memory: activate it anew
-		}
-	}
-}
-
 // splitBatch returns the requests of a batch, which are admitted one by one, and counts its other messages.
 func splitBatch(all []element) (requests []*element, others messages) {
 	for i := range all {
@@ -192,12 +141,6 @@ func (s *sessionActor) runBatch(in *Input, principal any, requests []*element, b
 	return true
 }
 
-// joinBatch makes the request answer on the stream of its batch.
-func (r *requestActor) joinBatch(st *streamActor) {
-	r.used, r.graced = true, true
-	_ = r.Post(adoptStream{st})
-}
-
 // withdrawRequest ends a request that was entered and must not run.
 func (s *sessionActor) withdrawRequest(r *requestActor, cause error) {
 	s.removeRequest(r)
@@ -214,55 +157,6 @@ type gathering struct {
 	size    int // of the ends, which are also in the buffers of their handlers until the response begins
 	body    []byte
 	forgone int // requests that may run again, but for the size of the batch
-}
-
-// chargeEntries charges the client for entries, before they are stored: streams that begin meanwhile must know of them.
-func (s *streamActor) chargeEntries(entries []stream.Entry) {
-	bytes := 0
-	for i := range entries {
-		bytes += len(entries[i].Data)
-	}
-	if bytes > 0 {
-		s.sess.billedAccount().Used[store.EventBudget].Add(time.Now(), int64(bytes), s.svc.recordTTL())
-	}
-}
-
-// writeAppend writes an append of the stream: at once, or in its client's turn if the store has taken much from it lately. Until
-// then it is in flight like any other.
-func (s *streamActor) writeAppend(num uint64, data []byte) {
-	n, a := s.node, s.sess.billedAccount()
-	pace, own := n.accounts.pace, &a.Used[usedLog]
-	if !s.turn && !pace.Take(time.Now(), own, int64(len(data))) {
-		go func() {
-			pace.TakeInTurn(n.base, a, own, int64(len(data))) // a node that ends writes what it has
-			_ = s.Post(resend{turn: true})
-		}()
-		return
-	}
-	n.appends.Add(1)
-	n.store.Append(s.path, s.m.Rev(), num, data, func(err error) { _ = s.Post(appended{err}) })
-}
-
-// countWaiting counts what waits for the log on the account of the session. It does not refuse: who sends waits while
-// the account has its share (Call.send).
-func (s *streamActor) countWaiting() {
-	n := s.m.Holds() + len(s.body) + int(s.stepBytes.Load())
-	if s.gather != nil {
-		n += s.gather.size
-	}
-	held := int64(n) / waitingStep * waitingStep
-	switch {
-	case held == s.waiting:
-		return
-	case held == 0:
-		s.waits.Reset()
-	case s.waiting > 0:
-		s.waits.Set(held)
-	default:
-		for !s.waits.ChargeAnyway(s.node.accounts.Accounts, s.sess.billedAccount(), quota.Waiting, held) {
-		}
-	}
-	s.waiting = held
 }
 
 // beginNow makes the response of a batch a stream.

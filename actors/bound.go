@@ -91,54 +91,6 @@ var doneContext = func() context.Context {
 	return ctx
 }()
 
-// Connect begins a session on in.Conn, which stays its only connection. It calls SetSession with the session's id and
-// opens the connection, or it calls Reject. The session ends with the connection.
-func (n *Node) Connect(svc *Service, in *Input) {
-	if n.drain.over.Load() || n.drain.handingOver.Load() { // the session would end at once
-		refusal.Unavailable.Tell(in.Conn, nil)
-		return
-	}
-	a, ok := n.accounts.admitBound(in)
-	if !ok {
-		return
-	}
-	l := &boundConn{conn: in.Conn, inputEnded: make(chan struct{}), sending: make(chan struct{}, 1)}
-	l.holder, l.until = heldBy(in.Conn)
-	l.endInput = sync.OnceFunc(func() { close(l.inputEnded) })
-	if in.Patient {
-		l.slots = make(chan struct{}, slotCount(svc.Limits.PerSession))
-	}
-	key := SessionKey{Tenant: in.Tenant, Server: svc.ID, ID: newID()}
-	age := svc.Limits.Session.Absolute
-	if in.Patient {
-		age = math.MaxInt64 // it lives as long as its process
-	}
-	s := n.sessions.buildActor(svc, key, session.New(time.Now(), session.Lifetime{Idle: age, Absolute: age}), 0)
-	l.sess, s.home, s.inputEnded = s, l, l.inputEnded
-	s.held = 1 // its connection
-	s.patient = in.Patient
-	s.account.Keep(n.accounts.Accounts, a)                                      // the account also counts questions before the first request
-	s.memory.ChargeAnyway(n.accounts.Accounts, a, quota.Sessions, sessionBytes) // a counts the connection, so it is not dropped
-	l.said.Store(s.last.UnixNano())
-	s.startSession()
-	n.bound.Put(key, l)
-	in.Session = nameSessionAt(n.fleet.selfAddress(), key.ID)
-	in.Conn.SetSession(in.Session)
-	if !in.Conn.Open() {
-		s.endSession()
-		a.Held[heldStreams].Add(-1)
-		return
-	}
-	in.Conn.Gone(func() {
-		s.endSession()
-		a.Held[heldStreams].Add(-1)
-	})
-	if svc.life.over.Load() || s.ended.Load() { // it ended before its connection was open
-		s.endSession()
-		in.Conn.Finish()
-	}
-}
-
 // slotCount is how many calls a patient client may have; their slots take no memory.
 func slotCount(limit int) int {
 	if limit < 0 {
@@ -155,63 +107,6 @@ func (d *boundSessions) findBound(svc *Service, in *Input) (*boundConn, bool) {
 	}
 	l, ok := d.Get(SessionKey{Tenant: in.Tenant, Server: svc.ID, ID: id})
 	return l, ok && l.sess.svc == svc
-}
-
-// Message takes one message, or a batch, of a session that Connect began; one of another node is forwarded to that. It
-// returns when it no longer needs the bytes. Responses go out on the session's connection; in.Conn learns whether the message was taken.
-func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
-	l, ok := n.bound.findBound(svc, in)
-	if !ok {
-		n.relays.forwardMessage(svc, in, principal, m, body)
-		return
-	}
-	s := l.sess
-	if _, handed := in.Conn.(*letterConn); !handed && in.Conn != l.conn {
-		if x := n.fleet.forwardedMessages.findEarlier(s.key, m, body); x != nil && x.awaitOutcome() == done {
-			in.Conn.Accepted() // it was taken when it came by another node, which does not know
-			return
-		}
-	}
-	s.peer.noteOwner(in)
-	if rec := s.view.Load().rec; in.Version != "" && rec.Revision != "" && in.Version != rec.Revision {
-		refusal.SessionRevision.TellMore(in.Conn, rec.Revision, m.ID)
-		return
-	}
-	until := time.Now().Add(svc.Limits.StoreWait)
-	if m.Kind != codec.Batch {
-		if !l.countsAsCall(in, m) && !n.accounts.admitMessage(&s.sessionAccount, in, m, len(body)) {
-			return
-		}
-		if l.takeMessage(in, in.Conn, l, principal, m, body, until) {
-			in.Conn.Accepted()
-		}
-		return
-	}
-	all, fault := readBatch(s, m, body)
-	if fault != "" {
-		if in.Conn == l.conn { // a refusal here is a message of its own, and has no id
-			l.sendData(codec.AppendError(nil, nil, mcp.CodeInvalidRequest, fault, nil))
-		} else {
-			in.Conn.Reject(refusal.New(400, mcp.CodeInvalidRequest, fault))
-		}
-		return
-	}
-	requests, others := splitBatch(all)
-	for _, e := range requests {
-		if !l.countsAsCall(in, &e.m) {
-			others.addMessage(&e.m, len(e.raw))
-		}
-	}
-	if no := n.accounts.chargeMessages(&s.sessionAccount, in, others); no != nil {
-		n.refusals.refuseRequest(in.Conn, no, nil)
-		return
-	}
-	gathered := &boundBatch{conn: l, open: len(requests)}
-	for i := range all {
-		reply := gathered.newMember() // each request of a batch is refused by itself
-		l.takeMessage(in, reply, reply, principal, &all[i].m, all[i].raw, until)
-	}
-	in.Conn.Accepted()
 }
 
 // countsAsCall reports whether a message is a request that is admitted as a call.

@@ -4,19 +4,17 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"math"
 	"sync/atomic"
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/guard"
 	"github.com/troupe-run/troupe/internal/kernel"
-	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/refusal"
-	"github.com/troupe-run/troupe/internal/request"
 	"github.com/troupe-run/troupe/internal/scope"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/stream"
@@ -89,25 +87,6 @@ func (a *ofApart) clientRecord() session.Record {
 }
 func (a *ofApart) clientRevision() mcp.Revision         { return a.Revision }
 func (*ofApart) currentSession() (*sessionActor, error) { return nil, ErrNoStream }
-
-// NewCall returns a call of a service that answers no request. ctx is the handler's; m stays valid as long as that runs.
-func (n *Node) NewCall(ctx context.Context, svc *Service, m *codec.Message, a Apart, d Detached) *Call {
-	from := n.accounts.Of(a.Tenant, "")
-	c := &Call{ctx: ctx, msg: m, principal: a.Principal, attempt: a.Attempt, from: from,
-		peer: &Peer{node: n, svc: svc, key: SessionKey{Tenant: a.Tenant, Server: svc.ID, ID: a.Session}, who: &ofApart{a}}}
-	c.detached.Store(&d)
-	if m.ProgressToken != nil {
-		token := m.ProgressToken
-		c.token.Store(&token)
-	}
-	c.turn = func(work func() error) (err error) {
-		if n.accounts.runInTurn(ctx, from, false, func() { err = work() }) {
-			return err
-		}
-		return Unavailable
-	}
-	return c
-}
 
 // Message is the scanned request. It must not be changed or kept.
 func (c *Call) Message() *codec.Message { return c.msg }
@@ -252,46 +231,6 @@ type detachment struct {
 
 func (m *detachment) Refused(error) { m.Done() }
 
-// leaving has a call that began at begun or before do what it does when its node ends.
-type leaving struct{ begun time.Time }
-
-func (r *requestActor) noteLeaving(m leaving) {
-	if !r.started.After(m.begun) && (r.phase == request.Plain || r.phase == request.Streaming) {
-		r.takesLong(true)
-	}
-}
-
-// stillLeaving has a call know once more that its node ends, if that still does: see Long.
-type stillLeaving struct{}
-
-// leaveRetry is the time after which a call is told that once more.
-const leaveRetry = 500 * time.Millisecond
-
-// takesLong has the call know that it takes long, or that its node ends. It reports whether that is news to it.
-func (r *requestActor) takesLong(ending bool) bool {
-	l, _ := r.call.long.Load().(Long)
-	told := &r.toldLong
-	if ending {
-		told = &r.toldEnding
-	}
-	if l == nil || *told {
-		return false
-	}
-	*told = true
-	n, c := r.node, r.call
-	go func() {
-		again := false
-		if failure := guard.Apart(func() { again = l.TakesLong(ending) }); failure != nil {
-			n.k.CountPanic()
-			n.log.Error("what is done about a call that takes long "+failure.Did(), failure.Attrs()...)
-		}
-		if ending && again {
-			time.AfterFunc(leaveRetry, func() { _ = c.postMessage(stillLeaving{}) }) // the next look of the drain is heeded then
-		}
-	}()
-	return true
-}
-
 // Trace is the trace context of the HTTP request.
 func (c *Call) Trace() Trace { return c.trace }
 
@@ -386,15 +325,6 @@ func (c *Call) Progress(ctx context.Context, value float64, params []byte) error
 	return c.orTell(ctx, mcp.NotifyProgress, params, c.sendMessage(ctx, p, &p.acked, len(p.data)))
 }
 
-// sendHeldProgress sends the newest progress of a second that had too much.
-func (r *requestActor) sendHeldProgress() {
-	if h := r.held; h != nil {
-		r.held = nil
-		r.progressGate().Raise(h.value)
-		r.emitEntry(stream.Entry{Kind: stream.Progress, Meta: h.meta, Data: h.data})
-	}
-}
-
 // CloseConnection closes the connection of the call's stream while the call runs on, and
 // has the client reconnect and resume. It does nothing if the client's revision has no way
 // to say that.
@@ -471,41 +401,6 @@ func (c *Call) Tell(ctx context.Context, method string, params []byte) error {
 	return c.sendNotification(ctx, method, params, false)
 }
 
-// logLimiter limits the log messages of a session or of a stateless request. Messages above the
-// rate are dropped, and the client learns how many.
-type logLimiter struct {
-	rate      quota.Bucket
-	missed    atomic.Int64 // dropped since the client last learned how many
-	reporting atomic.Bool  // a timer will report them
-}
-
-// logLimiterIn returns the limiter that p holds, and makes them for the first message.
-func logLimiterIn(p *atomic.Pointer[logLimiter], rate float64) *logLimiter {
-	l := p.Load()
-	for l == nil {
-		p.CompareAndSwap(nil, &logLimiter{rate: quota.NewBucket(quota.Rate{PerSecond: rate, Burst: quota.Burst(rate, 0)})})
-		l = p.Load()
-	}
-	return l
-}
-
-// admitMessage takes a token for one message. If there is none, wait is the time until there is.
-func (l *logLimiter) admitMessage(n *Node) (wait time.Duration) {
-	if wait = l.rate.Take(time.Now()); wait > 0 {
-		l.missed.Add(1)
-		n.refusals.Refused(limits.LogRate.Row)
-	}
-	return wait
-}
-
-// takeMissed returns how many messages were dropped since the last call.
-func (l *logLimiter) takeMissed() int64 {
-	if l == nil || l.missed.Load() == 0 {
-		return 0
-	}
-	return l.missed.Swap(0)
-}
-
 func (s *sessionActor) logLimiter() *atomic.Pointer[logLimiter] { return &s.logged }
 
 // Missed returns how many log messages were dropped for their rate since the last call. The
@@ -515,15 +410,6 @@ func (c *Call) Missed() int64 {
 		return 0
 	}
 	return c.client.logLimiter().Load().takeMissed()
-}
-
-// Missed is Call.Missed for messages that belong to no call.
-func (p *Peer) Missed() int64 {
-	s, err := p.who.currentSession()
-	if err != nil {
-		return 0
-	}
-	return s.logged.Load().takeMissed()
 }
 
 // AdmitLog decides whether to send a log message; wanted says whether the client's level
@@ -561,23 +447,131 @@ func (c *Call) Pass(ctx context.Context) {
 	_ = c.postMessage(passed{})
 }
 
+// becomeStream makes the call's response a stream and returns the stream that logs it. It returns nil if the
+// call has no log, or can send nothing any more.
+func (c *Call) becomeStream() *streamActor {
+	m := &upgradeNow{}
+	m.Init()
+	if context.Cause(c.ctx) != nil || c.postMessage(m) != nil {
+		return nil
+	}
+	m.Wait()
+	return m.stream
+}
+
+// abandonsQuestion reports whether a question that failed with err is given up for good. It is not where another process may
+// go on with the call, which then has the answer.
+func (c *Call) abandonsQuestion(err error) bool {
+	for _, elsewhere := range []error{ErrStreamLost, ErrClosing, ErrSessionEnded, ErrUnmounted, errInternal} {
+		if errors.Is(err, elsewhere) || errors.Is(context.Cause(c.ctx), elsewhere) {
+			return false
+		}
+	}
+	return true
+}
+
+// sendQuestion sends one question, the use-th with its key.
+func (c *Call) sendQuestion(ctx context.Context, x *pendingRequest, q Question, use int) error {
+	asking := &emitted{entry: stream.Entry{
+		Kind: stream.Request,
+		Meta: record.AppendAsked(record.Question{ID: x.id, Key: q.Key, Use: use, Member: c.member}),
+		Data: codec.AppendRequest(nil, []byte(x.id), q.Method, q.Params),
+	}}
+	if q.Passing {
+		asking.entry.Kind, asking.entry.Meta = stream.Message, nil
+	}
+	return c.sendMessage(ctx, asking, &asking.entry.Acked, len(asking.entry.Data))
+}
+
+// withdrawQuestions tells the client that the questions of qs that are open need no answer.
+func (c *Call) withdrawQuestions(qs []Question, open []*pendingRequest, why string) {
+	for i, x := range open {
+		if x == nil || qs[i].Late != nil || !c.peer.node.pending.closeQuestion(x) {
+			continue
+		}
+		data := codec.AppendNotification(nil, "notifications/cancelled", cancelParams(x, why))
+		_ = c.postMessage(&emitted{entry: stream.Entry{Kind: stream.Message, Data: data}})
+	}
+}
+
+// Ask puts questions to the client and waits for all answers. They travel on the call's stream or connection;
+// a stateless client gets them with input_required and sends the request again. Ask fails with the cause of
+// ctx or of the call, ErrNoAnswer or ErrTooManyPending, and for a stateless client also with ErrTooMuchInput
+// or ErrTooManyRounds. An error that the client answers is an Answer.
+func (c *Call) Ask(ctx context.Context, qs []Question) ([]Answer, error) {
+	switch {
+	case c.Detached() != nil:
+		return c.Detached().Ask(ctx, qs)
+	case c.r == nil:
+		return nil, errReturned
+	}
+	answers, err := c.client.askClient(ctx, c, qs)
+	if d := c.Detached(); err != nil && d != nil { // its request was answered just before the questions were to be put
+		return d.Ask(ctx, qs)
+	}
+	return answers, err
+}
+
+// Over reports whether what the call has asked for is given up for good after err, an error of Ask. It is not where
+// another process may go on with the call.
+func (c *Call) Over(err error) bool { return c.abandonsQuestion(err) }
+
+// Place takes a place among the questions that wait for the client, for one of several requests: see Question.Part.
+// The caller must give it back. It fails with ErrTooManyPending, except in a second run of the call.
+func (c *Call) Place() (giveBack func(), err error) {
+	s, ok := c.client.(*sessionActor)
+	if !ok {
+		return nil, ErrNoStream
+	}
+	return c.peer.node.pending.takePlace(s, c.attempt > 1)
+}
+
+// Wait waits for a time, or until hint has a value; hint may be nil. It fails as Ask does when the client can answer no
+// question of the call any more.
+func (c *Call) Wait(ctx context.Context, d time.Duration, hint <-chan struct{}) error {
+	var inputEnded <-chan struct{}
+	if s, ok := c.client.(*sessionActor); ok {
+		inputEnded = s.inputEnded
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-hint:
+		return nil
+	case <-c.ctx.Done():
+		return context.Cause(c.ctx)
+	case <-inputEnded:
+		return ErrSessionEnded
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Recorded reports whether an earlier run of the call asked its first question with a key, which this run has not.
+func (c *Call) Recorded(key string) bool { return c.journal.hasQuestion(key, 1) }
+
+// Order sends a request whose answer nobody needs: on the call's stream or, if the call can send nothing any more, on
+// the session's standalone stream. It never waits, and is lost where there is neither.
+func (c *Call) Order(method string, params []byte) {
+	n := c.peer.node
+	entry := stream.Entry{Kind: stream.Message, Data: codec.AppendRequest(nil, []byte(n.pending.orderID()), method, params)}
+	instead := func() {
+		ctx, cancel := context.WithTimeout(n.base, c.peer.svc.Limits.StoreWait)
+		defer cancel()
+		_ = c.peer.sendMessage(ctx, entry) // fails where there is no stream
+	}
+	m := &emitted{entry: entry}
+	m.entry.Acked = func(err error) {
+		if err != nil {
+			go instead()
+		}
+	}
+	if c.postMessage(m) != nil {
+		go instead()
+	}
+}
+
 // passed numbers a message that is not sent.
 type passed struct{}
-
-// AdmitLog decides whether to send a log message that belongs to no call. If it drops one,
-// it calls later once there is room again.
-func (p *Peer) AdmitLog(later func()) bool {
-	s, err := p.who.currentSession()
-	if err != nil {
-		return true // the send itself fails: there is no stream
-	}
-	l := logLimiterIn(&s.logged, p.svc.Limits.LogRate)
-	wait := l.admitMessage(p.node)
-	if wait > 0 && l.reporting.CompareAndSwap(false, true) {
-		time.AfterFunc(wait, func() {
-			l.reporting.Store(false)
-			later()
-		})
-	}
-	return wait == 0
-}

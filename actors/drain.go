@@ -5,6 +5,10 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
+
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/request"
 )
 
 // How a node ends:
@@ -328,5 +332,64 @@ func (n *Node) Disconnect(ctx context.Context, svc *Service, in *Input) {
 	s.endSession()
 }
 
+// draining is the progress of a node's end.
+type draining struct {
+	node        *Node
+	alone       bool // no other process can go on with anything
+	closing     atomic.Bool
+	over        atomic.Bool  // the node takes nothing any more
+	handingOver atomic.Bool  // the node hands over what it has
+	sending     atomic.Bool  // new requests of stateless clients are sent to other nodes
+	sparing     atomic.Bool  // the node takes no calls that only it can end
+	handedOver  atomic.Int64 // requests in flight that were handed over: see requestActor.handedOver
+}
+
+// endsStore reports whether nothing will go on with what still runs: the node ends, and its store with it.
+func (d *draining) endsStore() bool { return d.alone && d.over.Load() }
+
+// refusesRequest reports whether the end of the node refuses a request. stored is the size of the message if
+// another process would need it to run the request again.
+func (d *draining) refusesRequest(svc *Service, principal any, m *codec.Message, stored int) bool {
+	return d.over.Load() || d.sparing.Load() && (d.alone || !svc.mayRerun(m, stored)) && (svc.Known == nil || svc.Known(principal, m.Method, m.Name))
+}
+
+// redirectsRequest reports whether a request of a stateless client is one for another node, as this one is about to end. A request that brings answers
+// goes on where its call is. The client of a connection that carries others has no other node.
+func (d *draining) redirectsRequest(a *statelessRequest) bool {
+	return d.sending.Load() && a.sess == nil && !(a.m.State != nil && Asks(a.m.Method))
+}
+
 // lastWait bounds the wait for handlers after their contexts have ended.
 const lastWait = time.Second
+
+// tally counts the calls that began at begun or before and that only this node can end.
+type tally struct {
+	kernel.Reply
+	begun time.Time
+	own   int
+}
+
+func (m *tally) Refused(error) { m.Done() }
+
+// countOfSession counts a request of a session's table. countStateless counts stateless requests.
+func (m *tally) countOfSession(r *requestActor) {
+	if r.stateless == nil && !r.started.After(m.begun) && r.endsOnlyHere() {
+		m.own++
+	}
+}
+
+// countStateless counts a stateless request. A parked call that is safe does not count: another process can go on with it, or else its
+// client begins anew.
+func (m *tally) countStateless(r *requestActor) {
+	if r.started.After(m.begun) {
+		return
+	}
+	switch msg := r.call.msg; r.phase {
+	case request.Plain, request.Streaming:
+		m.own++
+	case request.Parked:
+		if !r.svc.Handler.Safe(msg.Method, msg.Name) {
+			m.own++
+		}
+	}
+}

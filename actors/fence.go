@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/limits"
-	"github.com/troupe-run/troupe/internal/record"
-	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/internal/takeover"
@@ -21,16 +19,6 @@ func randomStep() uint64 {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the process instead
 	return binary.BigEndian.Uint64(b[:])
-}
-
-// maxKeptBody is the largest body of calls that a stream keeps in memory, so that the calls
-// may run again even if the store has lost the body.
-var maxKeptBody = limits.KeptBody.Value()
-
-func (s *streamActor) keepBody(body []byte) {
-	if len(body) <= maxKeptBody {
-		s.body = body
-	}
 }
 
 type (
@@ -70,82 +58,6 @@ func (s *streamActor) checkWriter() {
 
 // errMaybeTaken reports that a writer record is gone, and that another writer may have had the stream meanwhile.
 var errMaybeTaken = fmt.Errorf("%w: other nodes have taken streams of this one over", store.ErrNotFound)
-
-// ownRevision returns the revision of a stream's writer record if it is that of this boot and
-// epoch. ErrNotFound reports that it is gone: it may be stored again. It is errMaybeTaken if what answered the stream's calls may have been
-// another node. ErrFenced reports another writer's record, ErrSessionEnded that the session does not want the stream any more.
-func (d *streams) ownRevision(ctx context.Context, key StreamKey, epoch uint64, standalone bool) (rev uint64, err error) {
-	n := d.node
-	rec, rev, err := d.readWriter(ctx, key)
-	stored := &rec
-	if errors.Is(err, errBadEvent) {
-		stored = nil
-	} else if err != nil {
-		return 0, err
-	}
-	switch takeover.Whose(stored, n.boot, epoch, !n.store.Suspended()) {
-	case takeover.Own:
-		return rev, nil
-	case takeover.Taken:
-		return 0, errTaken
-	case takeover.Doubt: // the node waits until it has the lease again
-		return 0, fmt.Errorf("actors: store a record again: lease not certain: %w", store.ErrUnavailable)
-	}
-	// A stream that was ended has no record either: then its session is gone, or has
-	// another standalone stream.
-	sess, _, err := n.sessions.readRecord(ctx, key.Session)
-	switch {
-	case errors.Is(err, store.ErrNotFound), err == nil && standalone && sess.Standalone != key.ID:
-		return 0, ErrSessionEnded
-	case err != nil:
-		return 0, err
-	case n.fleet.mail == nil:
-		return 0, store.ErrNotFound
-	}
-	switch taken, err := n.store.Taken(ctx); {
-	case err != nil:
-		return 0, err
-	case taken:
-		return 0, errMaybeTaken
-	}
-	return 0, store.ErrNotFound
-}
-
-// stillWrites reports whether the stream of w, which seems to be written here, is. A node that stood still or was cut off
-// learns only with its next write that another one has taken a stream over: then that write is now.
-func (d *streams) stillWrites(ctx context.Context, w *streamActor) (bool, error) {
-	if d.node.fleet.mail == nil {
-		return true, nil
-	}
-	for refused := uint64(0); ; {
-		rec, rev, err := d.readWriter(ctx, w.key)
-		switch {
-		case errors.Is(err, errBadEvent): // the store forgot it, or it has ended
-			return true, nil
-		case err != nil:
-			return false, err
-		case rec.Boot != d.node.boot || rev == refused: // or a leader that was replaced still says that it is this node's
-			_ = w.Post(refresh{})
-			return false, nil
-		}
-		if err = d.node.store.Holds(ctx, w.path, rev); !errors.Is(err, store.ErrFenced) {
-			return err == nil, err
-		}
-		refused = rev // or the stream itself has just written its record again
-	}
-}
-
-// confirmBadEvent returns err, by which the log of a stream refuses an event id, if its record certainly has revision rev: then the log was not that of a
-// leader that was replaced. Otherwise it returns ErrUnavailable.
-func (d *streams) confirmBadEvent(ctx context.Context, key StreamKey, rev uint64, err error) error {
-	if d.node.fleet.mail == nil || !errors.Is(err, errBadEvent) {
-		return err
-	}
-	if failed := d.node.store.Holds(ctx, key.streamPath(), rev); failed != nil {
-		return fmt.Errorf("actors: resume: what was read is old: %w: %w", store.ErrUnavailable, failed)
-	}
-	return err
-}
 
 func (s *streamActor) onWriterChecked(m writerChecked) {
 	switch {
@@ -249,17 +161,6 @@ func (s *streamActor) rewriteRecord(tail uint64) {
 // it: each attempt delays the stream's appends.
 const bodyRetryPart = 16
 
-// renewBody gives the body of a stream's calls the lifetime of its record. It reports
-// whether nothing is left to do: a body that is gone does not come back.
-func (d *streams) renewBody(ctx context.Context, key StreamKey, body []byte, rev uint64, ttl time.Duration) bool {
-	n := d.node
-	err := n.store.KeepBody(ctx, key.streamPath(), body, rev, ttl)
-	if err != nil {
-		n.log.Warn("body of calls not renewed", "stream", key.ID, "error", err)
-	}
-	return !mayRetry(err)
-}
-
 func (s *streamActor) onRecordRefreshed(m recordRefreshed) {
 	switch {
 	case m.err == nil:
@@ -280,133 +181,11 @@ func (s *streamActor) onRecordRefreshed(m recordRefreshed) {
 	}
 }
 
-// noteRenewed notes that record and body have their full lifetime again.
-func (s *streamActor) noteRenewed() {
-	s.renew = false
-	s.due.Store(s.node.clock.dueIn(s.svc.recordTTL() / 4))
-}
-
-// nextRecord makes the next record to store.
-func (s *streamActor) nextRecord(tail uint64) ([]byte, error) {
-	s.live.Epoch = s.m.Epoch()
-	s.live.Low, s.live.Bytes = s.m.Kept()
-	s.countRecalls(s.live.Tell(tail, &s.past))
-	return s.live.Encode()
-}
-
-// outlivesRecord reports whether the stored writer record would outlive an append that is stored
-// now.
-func (s *streamActor) outlivesRecord() bool { return s.life.Outlives(s.node.clock.aheadBy()) }
-
-// noteWriting notes that the record is about to be stored.
-func (s *streamActor) noteWriting() { s.life.Writing(s.node.clock.aheadBy()) }
-
-// noteWritten notes that the record is stored.
-func (s *streamActor) noteWritten() { s.life.Wrote(s.node.clock.aheadBy()) }
-
-// readWriter reads the writer record of a stream, with its revision. It fails with errBadEvent if
-// there is none.
-func (d *streams) readWriter(ctx context.Context, key StreamKey) (rec record.Stream, rev uint64, err error) {
-	data, rev, err := d.node.store.Writer(ctx, key.streamPath())
-	if errors.Is(err, store.ErrNotFound) {
-		return rec, 0, errBadEvent
-	}
-	if err != nil {
-		return rec, 0, fmt.Errorf("actors: read writer record: %w", err)
-	}
-	if rec, err = record.Decode(data); err != nil {
-		return rec, 0, fmt.Errorf("actors: read writer record: %w", err)
-	}
-	if rec.Version > record.Version {
-		return rec, 0, fmt.Errorf("actors: writer record of version %d, of a newer release; this one reads %d", rec.Version, record.Version)
-	}
-	return rec, rev, nil
-}
-
 // takenOver begins a stream that another writer has left.
 type takenOver struct {
 	rev uint64
 	log *takeover.Log
 }
-
-// onRecordStored begins the stream: headers and priming may go out.
-func (s *streamActor) onRecordStored(m recordStored) {
-	if m.err != nil {
-		switch {
-		case s.att == nil:
-			s.node.refusals.refusalFor(m.err) // counts the refusal
-		case errors.Is(m.err, store.ErrNotFound): // the session's record
-			unknownSession(s.conn, s.callID())
-		default:
-			s.refuseStart(m.err)
-		}
-		s.att = nil
-		s.unstored.Store(true)
-		s.markReady()
-		s.applyEvent(stream.Event{Op: stream.OpenFailed, Err: m.err})
-		return
-	}
-	s.life.Stored(s.node.clock.aheadBy())
-	s.due.Store(s.node.clock.dueIn(s.svc.recordTTL() / 4))
-	if s.att != nil {
-		if att := s.att.(*attached); att.Open(true) { // a new stream's connection is here
-			s.att = nil
-			s.attachReader(att)
-			if s.closeEarly != nil {
-				s.closeEarly.closeReader(att)
-				s.att = nil
-			}
-		} else {
-			s.att = nil
-		}
-	}
-	s.connected.Store(s.att != nil)
-	s.markReady()
-	s.applyEvent(stream.Event{Op: stream.Opened, Rev: m.rev, Epoch: s.rec.Epoch})
-}
-
-// storeRecord stores the record of a new stream that newRecord has made and, beside it, the body of calls
-// that may run again. A refusal, err, comes as a message, too: the caller has not finished with the stream.
-func (s *streamActor) storeRecord(data, body []byte, stored storeCharge, err error) {
-	go func() {
-		rev, failed := s.openRecord(data, body, err)
-		if err == nil {
-			s.node.accounts.settleCharge(stored, failed)
-		}
-		_ = s.Post(recordStored{rev, failed})
-	}()
-}
-
-// openRecord stores a record where there is none, and beside it the body, unless err says why the
-// record could not be made. It blocks: goroutines beside the actor's turn call it.
-func (s *streamActor) openRecord(data, body []byte, err error) (rev uint64, _ error) {
-	if err != nil {
-		return 0, err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
-	defer cancel()
-	return s.node.store.OpenStream(ctx, s.path, data, body, s.svc.recordTTL())
-}
-
-// newRecord returns the record of a new stream as it is stored, and what is charged for it and its body, if there is
-// room for both. Otherwise the error is a refusal.
-func (s *streamActor) newRecord(body []byte) (data []byte, c storeCharge, err error) {
-	if data, err = s.live.Encode(); err != nil {
-		return nil, c, err
-	}
-	c = storeCharge{of: s.sess.billedAccount(), usage: int(store.EventBudget), in: store.EventBudget, bytes: int64(len(data) + len(body)), life: s.svc.recordTTL()}
-	if no := s.node.accounts.chargeStore(c); no != nil {
-		return nil, c, refusal.Of(no)
-	}
-	return data, c, nil
-}
-
-// recordTTL is the lifetime of a writer record. It is rewritten every quarter of that, so
-// that never less than ReplayAge remains.
-func (svc *Service) recordTTL() time.Duration { return RecordTTL(svc.Limits.ReplayAge) }
-
-// callLifetime is for how long a process may have something to say of a call: it runs, and then its record lives.
-func (svc *Service) callLifetime() time.Duration { return svc.Limits.MaxCall + svc.recordTTL() }
 
 // RecordTTL is the lifetime of the record of a stream whose events can be replayed for
 // replayAge. Stores must keep events longer than that.

@@ -202,17 +202,6 @@ func (h *heart) pingAll(streams []*attached, links []*boundConn, now time.Time) 
 	}
 }
 
-// openPing enters a question that no account counts.
-func (q *pendingRequests) openPing(s SessionKey) *pendingRequest {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.n++
-	x := &pendingRequest{id: q.questionID(q.n, ""), session: s, ch: make(chan Answer, 1)}
-	q.open[x.id] = x
-	q.pings++
-	return x
-}
-
 // boundPing is the connection of a bound session.
 type boundPing struct{ l *boundConn }
 

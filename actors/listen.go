@@ -10,9 +10,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
-	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
-	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/subscription"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -131,103 +129,6 @@ func (boundAudience) cutConnection()                        {}
 func (a boundAudience) bindListener(l *listenActor) {
 	if a.sess.Stopped() { // the session ended before it could find l
 		_ = l.Post(endListen{})
-	}
-}
-
-// beginListener begins a listener.
-func (a *statelessRequest) beginListener() {
-	n, svc, m := a.n, a.svc, a.m
-	switch {
-	case tooLong(m):
-		refusal.LongToken.Tell(a.to, m.ID)
-		return
-	case a.sess != nil && a.sess.hasListener(m.ID):
-		refusal.DuplicateID.Tell(a.to, m.ID)
-		return
-	}
-	cost := a.charged.callCost(m, len(a.body))
-	if no := n.accounts.chargeTokens(a.charged, &a.in, rateOfCalls, cost); no != nil {
-		n.refusals.refuseRequest(a.to, no, m.ID)
-		return
-	}
-	id := requestMeta{first: bytes.Clone(m.Meta)}
-	id.now.Store(&id.first)
-	peer := &Peer{node: n, svc: svc, key: SessionKey{Tenant: a.in.Tenant, Server: svc.ID, ID: listenPrefix + newID()}, who: &id}
-	from, ok := n.accounts.admitListener(&a.in, a.to, m.ID)
-	if !ok {
-		return
-	}
-	var held quota.Holding
-	begun := false
-	defer func() {
-		if !begun { // refused, or the handler has panicked
-			held.Free()
-			from.Held[heldStreams].Add(-1)
-		}
-	}()
-	// What is decoded of a filter is counted before, and what it really holds afterwards.
-	room := func(bytes int64) bool {
-		held.Reset()
-		no := n.accounts.reserveMemory(&held, a.charged, &a.in, quota.Listeners, bytes)
-		if no == nil || a.charged.isAlone() {
-			return true
-		}
-		n.refusals.refuseRequest(a.to, no, m.ID)
-		return false
-	}
-	decoded := listenerBytes + decodedFilter*int64(len(m.Params))
-	if !room(decoded) {
-		return
-	}
-	turn := func(work func() error) (err error) {
-		if n.accounts.runInTurn(n.base, from, a.charged.isAlone(), func() { err = work() }) {
-			return err
-		}
-		n.accounts.refundTokens(a.charged, &svc.Limits, from, cost)
-		return Unavailable
-	}
-	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait+limits.TurnWait.Value())
-	defer cancel()
-	call := (&Call{ctx: ctx, peer: peer, msg: m, principal: a.principal, trace: a.in.Trace, attempt: 1, turn: turn}).withNeeds(a.in.Needs)
-	filter, rerr := svc.Handler.Listening(ctx, call)
-	holds := filter.memorySize()
-	switch {
-	case rerr == Unavailable:
-		refusal.Unavailable.Tell(a.to, m.ID)
-		return
-	case rerr != nil:
-		if no := call.deniedAs(rerr); no != nil {
-			no.Tell(a.to, m.ID)
-			return
-		}
-		a.to.Answer(statusOf(response{code: rerr.Code}), codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, compactData(rerr.Data)))
-		return
-	case holds > decoded && !room(holds):
-		return
-	}
-	held.Set(holds)
-	slices.Sort(filter.URIs)
-	begun = true
-	l := &listenActor{node: n, svc: svc, sess: a.sess, key: peer.key, to: a.on.audienceOf(a.in.Exchange), id: bytes.Clone(m.ID), filter: filter, from: from}
-	if l.sess == nil {
-		l.holder, l.until = heldBy(a.in.Exchange)
-	}
-	l.held.Move(&held)
-	n.k.Start(&l.Actor, KindSubscription, "", l)
-	if !l.to.beginResponse(l) {
-		_ = l.Post(endListen{})
-		return
-	}
-	// The listener gets every change from here on, so that none is lost between the
-	// acknowledgement and the first change.
-	n.listeners.Put(l.key, l)
-	for _, uri := range filter.URIs {
-		n.subs.Follow(l, uri)
-	}
-	_ = l.Post(acknowledge{})
-	l.to.bindListener(l)                             // last: bindListener ends the listener that it finds
-	if n.drain.over.Load() || svc.life.over.Load() { // the end came before it could find the listener
-		_ = l.Post(endListen{reason: "the server is shutting down"})
 	}
 }
 
@@ -388,16 +289,6 @@ func (l *listenActor) endListener(reason string) {
 		l.to.sendData(codec.AppendResult(nil, l.id, append(done, '}')))
 	}
 	l.to.finishResponse()
-}
-
-// ListChanged tells all listeners of a service here that a list has changed: method is that of
-// the notification. With again it tells also those that have heard of it. It does not wait for the listeners.
-func (n *Node) ListChanged(svc *Service, method string, again bool) {
-	n.listeners.Each(func(l *listenActor) {
-		if l.svc == svc && l.filter.wantsMethod(method) {
-			_ = l.Post(listChanged{method, again})
-		}
-	})
 }
 
 // ReviewListeners ends the listeners of a service here that have nothing left to hear, as the resources that they follow are hidden from their clients, or need scopes that these

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"maps"
 	"sync/atomic"
 	"time"
 
@@ -286,47 +285,6 @@ func badState(to answerer, id []byte) {
 	refusal.State.Tell(to, id)
 }
 
-// retryCall takes a request that is sent again with the input that its call asked for.
-func (a *statelessRequest) retryCall() (begun bool) {
-	n, m := a.n, a.m
-	cost := a.charged.callCost(m, len(a.body))
-	from, no := n.accounts.admitRequest(a.charged, &a.svc.Limits, &a.in, cost) // first, because opening a state may read the store
-	if from == nil {
-		n.refusals.refuseRequest(a.to, no, m.ID)
-		return false
-	}
-	st, err := n.mrtr.openState(a.svc.ID, a.in.Tenant, m, time.Now())
-	var given map[string][]byte
-	var bad error
-	var denied *refusal.Refusal
-	if err == nil {
-		denied = a.svc.scopeRefusal(a.principal, st.Scopes)
-		given, bad = mrtr.Responses(m, st.Asked)
-	}
-	switch {
-	case errors.Is(err, store.ErrUnavailable):
-		n.log.Warn("requestState not readable", "error", err)
-		n.accounts.refundTokens(a.charged, &a.svc.Limits, from, cost) // the failure is not the client's
-		refusal.Unavailable.Tell(a.to, m.ID)
-	case err != nil:
-		badState(a.to, m.ID)
-	case denied != nil:
-		denied.Tell(a.to, m.ID)
-	case bad != nil:
-		badResponses(a.to, m.ID, bad)
-	}
-	if err != nil || bad != nil || denied != nil {
-		n.accounts.Leave(from)
-		return false
-	}
-	sum := mrtr.AnswersDigest(m)
-	x := retriedRequest{roundTrip: a.on.roundTrip(a.in.Exchange), id: bytes.Clone(m.ID), token: bytes.Clone(m.ProgressToken), meta: bytes.Clone(m.Meta), from: from}
-	if _, other := n.fleet.parkedAt(st); other {
-		return a.on.runForward(a, func(a *statelessRequest) bool { return a.resumeCall(from, st, x, sum, given) })
-	}
-	return a.resumeCall(from, st, x, sum, given)
-}
-
 // retryCall brings the answers to the call that a state names, or finds its kept outcome.
 func (p *parkedCalls) retryCall(st *mrtr.State, x retriedRequest, sum mrtr.Digest, given map[string][]byte) (retryVerdict, []byte) {
 	if r, ok := p.Get(st.Park); ok {
@@ -348,29 +306,6 @@ func (p *parkedCalls) retryCall(st *mrtr.State, x retriedRequest, sum mrtr.Diges
 		}
 	}
 	return retryUnknown, nil
-}
-
-// rerunCall begins a call whose actor is gone again, with all answers so far. It reports
-// whether it did: another request may have been quicker.
-func (a *statelessRequest) rerunCall(from *quota.Account, st *mrtr.State, sum mrtr.Digest, given map[string][]byte) bool {
-	var x roundTrip
-	r, err := a.n.mrtr.Obtain(st.Park, func() (r *requestActor, _ error) {
-		r, x = a.beginCall(from, true)
-		a.n.accounts.reserveAnyway(&r.memory, a.charged, &a.in, quota.Parked, callMemory(a.m, a.body))
-		r.call.attempt = 2
-		r.call.Need(st.Scopes)
-		r.stateless.Given = st.Answers()
-		maps.Copy(r.stateless.Given, given) // which are answers to open questions alone
-		r.stateless.Round, r.stateless.park = st.Round, st.Park
-		r.call.takeCarried(st.Steps)
-		r.parking = &parking{asked: st.Round, taken: st.Round, digest: sum}
-		return r, nil
-	})
-	if x == nil || err != nil {
-		return false
-	}
-	a.runCall(r, x)
-	return true
 }
 
 // concludeCall sends the call's outcome to the exchanges that wait for it, and keeps it for
@@ -514,9 +449,6 @@ func (s *stateless) awaitAnswersOr(ctx context.Context, wake <-chan wakeup) wake
 
 // maxStateAge bounds the time that a client may take to send a request again.
 var maxStateAge = limits.RetryWait.Value()
-
-// retryTime is how long a client has to send a request again.
-func (svc *Service) retryTime() time.Duration { return min(svc.Limits.MaxAsk, maxStateAge) }
 
 // putQuestions sends the missing questions to the client. The answers come on the channel.
 // Until they do, an account counts the call among those that wait.

@@ -187,11 +187,6 @@ func (f *fleet) receiveUpdated(l *store.Letter) {
 	}
 }
 
-// TellLists tells the other nodes that lists of a service have changed here.
-func (n *Node) TellLists(svc *Service, changed []ListChange) {
-	n.fleet.broadcastLetter(letterLists, listsLetter{svc.ID, changed})
-}
-
 type listsLetter struct {
 	Server string
 	Lists  []ListChange
@@ -204,14 +199,6 @@ func (f *fleet) receiveLists(l *store.Letter) {
 	if readLetter(l, f.node, &m) && f.news != nil {
 		f.news.Lists(m.Server, m.Lists[:min(len(m.Lists), mostLists)])
 	}
-}
-
-// TellTask tells the other nodes of a change of a task.
-func (n *Node) TellTask(t *TaskChange) {
-	if len(t.Params) > mostParams {
-		t.Session, t.Method, t.Params = "", "", nil
-	}
-	n.fleet.broadcastLetter(letterTask, t)
 }
 
 func (f *fleet) receiveTask(l *store.Letter) {

@@ -12,6 +12,7 @@ import (
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/stream"
@@ -207,15 +208,6 @@ func (p *Peer) sendMessage(ctx context.Context, e stream.Entry) error {
 	return s.home.deliverMessage(ctx, e)
 }
 
-// Sessions calls f for every session of the service that is on this node.
-func (n *Node) Sessions(svc *Service, f func(*Peer)) {
-	n.sessions.eachSession(func(s *sessionActor) {
-		if s.svc == svc {
-			f(s.peer)
-		}
-	})
-}
-
 // Push sends a notification on the session's standalone stream. It never waits. If this
 // node does not write the stream, the notification is lost.
 func (p *Peer) Push(method string, params []byte) {
@@ -330,4 +322,116 @@ func (p *Peer) UpdateValue(ctx context.Context, key string, edit func(old []byte
 		return ErrSessionFull
 	}
 	return nil
+}
+
+// Ask puts a question to the client on the session's standalone stream and waits for the answer. Errors are
+// those of Call.Ask, ErrNoStream, ErrUnmounted or that of a session that has ended.
+func (p *Peer) Ask(ctx context.Context, q Question) (Answer, error) {
+	if q.Keep == nil {
+		return p.askClient(ctx, q)
+	}
+	s, err := p.currentActor(ctx)
+	if err != nil {
+		return Answer{}, err
+	}
+	return s.sharedAnswer().askShared(ctx, p.node.base, q.Keep, func() (Answer, error) { return p.askClient(ctx, q) })
+}
+
+func (p *Peer) askClient(ctx context.Context, q Question) (Answer, error) {
+	if _, err := p.who.currentSession(); err != nil {
+		return Answer{}, err
+	}
+	n := p.node
+	x, err := n.pending.openQuestion(p.last.Load(), nil, &q)
+	if err != nil {
+		return Answer{}, err
+	}
+	defer n.pending.closeQuestion(x)
+	entry := stream.Entry{Kind: stream.Request, Meta: record.AppendAsked(record.Question{ID: x.id, Key: q.Key}), Data: codec.AppendRequest(nil, []byte(x.id), q.Method, q.Params)}
+	if err := p.sendMessage(ctx, entry); err != nil {
+		return Answer{}, err
+	}
+	timer := time.NewTimer(p.svc.Limits.MaxAsk)
+	defer timer.Stop()
+	select {
+	case a := <-x.ch:
+		return a, nil
+	case <-p.svc.life.done:
+		return Answer{}, ErrUnmounted
+	case <-p.last.Load().inputEnded:
+		return Answer{}, p.svc.endedError()
+	case <-timer.C:
+		p.withdrawQuestion(x, "timed out")
+		n.refusals.Refused(limits.MaxAsk.Row)
+		return Answer{}, ErrNoAnswer
+	case <-ctx.Done():
+		p.withdrawQuestion(x, withdrawalReason(ctx))
+		return Answer{}, context.Cause(ctx)
+	}
+}
+
+// withdrawQuestion tells the client, if it listens here, that x needs no answer.
+func (p *Peer) withdrawQuestion(x *pendingRequest, why string) {
+	if p.node.pending.closeQuestion(x) {
+		p.Push("notifications/cancelled", cancelParams(x, why))
+	}
+}
+
+// Missed is Call.Missed for messages that belong to no call.
+func (p *Peer) Missed() int64 {
+	s, err := p.who.currentSession()
+	if err != nil {
+		return 0
+	}
+	return s.logged.Load().takeMissed()
+}
+
+// AdmitLog decides whether to send a log message that belongs to no call. If it drops one,
+// it calls later once there is room again.
+func (p *Peer) AdmitLog(later func()) bool {
+	s, err := p.who.currentSession()
+	if err != nil {
+		return true // the send itself fails: there is no stream
+	}
+	l := logLimiterIn(&s.logged, p.svc.Limits.LogRate)
+	wait := l.admitMessage(p.node)
+	if wait > 0 && l.reporting.CompareAndSwap(false, true) {
+		time.AfterFunc(wait, func() {
+			l.reporting.Store(false)
+			later()
+		})
+	}
+	return wait == 0
+}
+
+// confirmAnnounced stores the announced state in the record, if the client still listens.
+func (p *Peer) confirmAnnounced(s *sessionActor, t *announcement) {
+	n := p.node
+	st, ok := n.streams.Get(StreamKey{s.key, t.stream})
+	if !ok || !st.connected.Load() || s.announced.Load() != t || s.view.Load().rec.Standalone != t.stream {
+		return
+	}
+	ctx, cancel := context.WithTimeout(n.base, s.svc.Limits.StoreWait)
+	defer cancel()
+	err := p.changeRecord(ctx, func(r *session.Record) bool {
+		changed := r.Announced != t.digest
+		r.Announced = t.digest
+		return changed
+	})
+	// After a failure the next stream announces the state again, which is legal.
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		n.log.Debug("catalogue digest not stored", "error", err)
+	}
+}
+
+// Forget drops the kept answer, on all nodes: the next question with Keep is sent to the client.
+func (p *Peer) Forget() {
+	s, err := p.who.currentSession()
+	if err != nil {
+		return
+	}
+	s.forgetAnswer()
+	if s.shared {
+		p.node.fleet.broadcastForget(p.node.base, p.key)
+	}
 }

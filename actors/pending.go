@@ -15,6 +15,7 @@ import (
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/internal/takeover"
@@ -447,22 +448,6 @@ func (q *pendingRequests) claimRecording(x *pendingRequest, a Answer) (t *record
 	return x.recording, true
 }
 
-// journalAnswer stores the answer in the log of its call, and settles t when the outcome is known, however
-// long that takes.
-func (s *streamActor) journalAnswer(x *pendingRequest, t *recording, m *codec.Message) {
-	data := append([]byte{'r'}, m.Result...)
-	if m.Kind == codec.ErrorResponse {
-		data = append([]byte{'e'}, m.Err...)
-	}
-	push := &pushEntries{entries: []stream.Entry{{
-		Kind: stream.Answer, Meta: []byte(x.id), Data: data,
-		Acked: func(err error) { s.node.pending.settleRecording(x, t, err) },
-	}}}
-	if err := s.Post(push); err != nil {
-		push.Refused(err)
-	}
-}
-
 // settleRecording ends t. A stored answer goes to the handler; after a failure another answer may be taken. Where the call has ended
 // there is no second run that would need it stored: it goes to whoever is about to give the question up.
 func (q *pendingRequests) settleRecording(x *pendingRequest, t *recording, err error) {
@@ -480,6 +465,33 @@ func (q *pendingRequests) settleRecording(x *pendingRequest, t *recording, err e
 		x.ch <- t.answer // has room for one, and gets only this one
 	}
 	close(t.over)
+}
+
+// openPing enters a question that no account counts.
+func (q *pendingRequests) openPing(s SessionKey) *pendingRequest {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.n++
+	x := &pendingRequest{id: q.questionID(q.n, ""), session: s, ch: make(chan Answer, 1)}
+	q.open[x.id] = x
+	q.pings++
+	return x
+}
+
+// takeAnswer takes an answer that a client POSTs. If no question waits for it, or the question has
+// an answer, it is accepted and dropped.
+func (q *pendingRequests) takeAnswer(svc *Service, in *Input, m *codec.Message) {
+	n := q.node
+	s := n.sessions.findSession(svc, in, nil)
+	if s == nil {
+		return
+	}
+	if err := s.takeAnswer(m); err != nil {
+		n.log.Warn("answer not taken", "session", s.key.ID, "error", err)
+		refusal.Unavailable.Tell(in.Conn, nil)
+		return
+	}
+	s.acceptMessage(in.Conn)
 }
 
 // admitPending decides on one more question to the client of a session that has parked open questions

@@ -2,11 +2,9 @@ package actors
 
 import (
 	"context"
-	"errors"
 	"strings"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/mrtr"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/relay"
@@ -37,89 +35,6 @@ const (
 	forwardMissing                       // that node does not have its call, and never will
 	forwardSilent                        // that node may have it
 )
-
-// resumeCall brings the answers to the call that a state names, on this node or on another one, or begins it again. It reports whether
-// a call here has the exchange.
-func (a *statelessRequest) resumeCall(from *quota.Account, st *mrtr.State, x retriedRequest, sum mrtr.Digest, given map[string][]byte) (begun bool) {
-	n, m := a.n, a.m
-	for {
-		verdict, outcome := n.mrtr.retryCall(st, x, sum, given)
-		switch verdict {
-		case retryTaken:
-			x.awaitResponse()
-			return true
-		case retryJoined:
-			x.awaitResponse()
-			begun = true
-		case retrySettled:
-			a.to.Answer(200, withID(m.ID, outcome))
-		default:
-			became := forwardMissing
-			if at, other := n.fleet.parkedAt(st); other { // also if one waits here: while this node was cut off, that one ran the call again
-				became = a.forwardTo(at)
-			}
-			switch {
-			case became == forwardServed:
-			case became == forwardSilent: // a second run while the first one waits would ask its client twice
-				n.accounts.refundTokens(a.charged, &a.svc.Limits, from, a.charged.callCost(m, len(a.body)))
-				refusal.Unavailable.Tell(a.to, m.ID)
-			case verdict == retryRefused:
-				badState(a.to, m.ID)
-			case !a.svc.Handler.Safe(m.Method, m.Name):
-				refusal.Lost.Tell(a.to, m.ID)
-			case a.sess == nil && n.drain.sending.Load(): // another node runs it again
-				refusal.Unavailable.Tell(a.to, m.ID)
-			case a.rerunCall(from, st, sum, given):
-				return true
-			default:
-				continue // another request has begun the call: find it
-			}
-		}
-		n.accounts.Leave(from)
-		return begun
-	}
-}
-
-// forwardTo forwards the request to the node where its call waits, and answers it as the call there does.
-func (a *statelessRequest) forwardTo(to store.Address) forwardOutcome {
-	n, wait := a.n, a.svc.Limits.StoreWait
-	x := &proxy{to: to, id: relay.NewID(), conn: a.on.exchangeOf(a), sess: a.sess, name: a.m.ID}
-	if !a.charged.isAlone() {
-		if no := n.accounts.reserveMemory(&x.held, a.charged, &a.in, quota.Queues, exchangeBytes); no != nil {
-			n.refusals.refuseRequest(a.to, no, a.m.ID)
-			return forwardServed
-		}
-		defer x.held.Free()
-	}
-	var ctx context.Context
-	ctx, x.cancel = context.WithCancelCause(x.conn.Context())
-	defer x.cancel(nil)
-	var over context.CancelFunc
-	x.going, over = context.WithCancel(ctx)
-	x.Near = relay.NewNear(x.id, &x.held, func(letter []byte) { n.fleet.sendLetter(to, exchangeAlive, packet(letter)) }, over)
-	n.relays.proxies.Put(x.id, x) // first, as frames may come before the reply
-	defer n.relays.proxies.Drop(x.id, x)
-	bounded, stop := context.WithTimeout(ctx, wait)
-	defer stop()
-	ask, stop := context.WithTimeout(bounded, wait/5*3)
-	defer stop()
-	_, err := n.relays.forwardRequest(ask, to, exchangeRetry, x.id, &forwardHead{ID: a.m.ID, Tenant: a.in.Tenant, Address: a.in.Address, Server: a.svc.ID}, a.body)
-	switch {
-	case err == nil:
-		x.Hear(0)
-		x.proxyCall(ctx, a)
-		return forwardServed
-	case ctx.Err() != nil:
-		n.relays.sendGone(to, x.id, false)
-		return forwardServed
-	case errors.Is(err, store.ErrUnavailable): // that node may have taken the request
-		n.relays.sendGone(to, x.id, true)
-	}
-	if n.fleet.isNodeLost(bounded, to, err) {
-		return forwardMissing
-	}
-	return forwardSilent
-}
 
 // proxyCall does what the call does, until the exchange is over.
 func (x *proxy) proxyCall(ctx context.Context, a *statelessRequest) {

@@ -556,15 +556,3 @@ func replayCache(held int64) int64 {
 	}
 	return most
 }
-
-// cacheAppend keeps an append that was just stored; from is the number of its first part. One of several parts is read from the log
-// when it is wanted, and what came before it, too: the numbers between are those of its parts.
-func (s *streamActor) cacheAppend(from uint64, e *stream.Effect) {
-	if e.Num != from {
-		s.node.cache.Drop(s.path)
-		return
-	}
-	low, _ := s.m.Kept()
-	until := time.Now().Add(min(keptInMemory, s.svc.Limits.ReplayAge))
-	s.node.cache.Keep(s.path, stream.Append{Num: e.Num, Epoch: e.Epoch, Entries: e.Entries, Last: e.Last}, low, until)
-}

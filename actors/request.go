@@ -594,5 +594,177 @@ func (r *requestActor) endsOnlyHere() bool {
 	return r.node.drain.alone || !r.way.returns || !r.svc.mayRerun(m, r.size)
 }
 
+// hideFromRetries hides the call from requests that are sent again.
+func (r *requestActor) hideFromRetries() {
+	if park := r.stateless.park; park != "" {
+		r.node.mrtr.Drop(park, r)
+	}
+}
+
+// serveStateless is serveRequest for a stateless request.
+func (r *requestActor) serveStateless() { r.serveThen((*requestActor).leaveStateless) }
+
+// leaveStateless lets go of the exchange of a request that has its response, and releases the actor.
+func (r *requestActor) leaveStateless() {
+	r.stateless.served.releaseExchange()
+	r.hideFromRetries()
+	r.node.statelessCalls.dropRequest(r)
+	r.releaseActor()
+}
+
+// isSafe reports whether the request may be sent again though it has run.
+func (r *requestActor) isSafe() bool { return r.svc.Handler.Safe(r.call.msg.Method, r.call.msg.Name) }
+
+// givenUpResponse is the response to a request that the node no longer waits for: it says to send a safe one again.
+func (r *requestActor) givenUpResponse(id []byte) []byte {
+	if !r.isSafe() {
+		return lostCall(id)
+	}
+	return codec.AppendError(nil, id, Unavailable.Code, Unavailable.Message, Unavailable.Data)
+}
+
+// connectionGone hands the call on to the next exchange that waits for it, if any;
+// otherwise it cancels the call, unless the client may come back for it.
+func (r *requestActor) connectionGone(m connGone) {
+	switch {
+	case r.way.delivery != delivery(m.x): // the exchange was answered or replaced
+	case m.ended != nil: // the handler's response still reaches the client
+		r.applyEvent(request.Deadline, response{}, fmt.Errorf("%w: %w", ErrRequestEnded, m.ended))
+	case r.passToNext():
+	case m.broken:
+		r.awaitRetry()
+	default:
+		r.applyEvent(request.Cancel, response{}, fmt.Errorf("%w: the connection was closed", ErrCancelled))
+	}
+}
+
+// awaitRetry leaves a running call without an exchange until its request is sent again.
+func (r *requestActor) awaitRetry() {
+	r.way.endDelivery(cancelled, r.id)
+	r.stateless.served.releaseExchange()
+	r.serveNobody()
+	r.way.delivery = retryDelivery{}
+}
+
+// detachCall answers the request, whose handler goes on.
+func (r *requestActor) detachCall(m *detachment) {
+	defer m.Done()
+	if r.phase != request.Plain && r.phase != request.Streaming {
+		return
+	}
+	r.used = true
+	r.sendHeldProgress()
+	id := string(r.id)
+	r.call.detached.Store(&m.to)
+	r.applyEvent(request.Result, response{data: withID(r.id, m.answer), goesOn: true}, nil)
+	r.concludeCall(m.answer)
+	r.serveNobody()
+	r.way.table.parkRequest(r, id)
+	r.node.statelessCalls.dropRequest(r)
+	if r.from != nil {
+		r.node.accounts.Leave(r.from)
+		r.from = nil
+	}
+	m.end = r.cancel
+}
+
+// attachRetry gives a call without an exchange another one. It reports whether the call had none.
+func (r *requestActor) attachRetry(x retriedRequest) bool {
+	if _, alone := r.way.delivery.(retryDelivery); !alone {
+		return false
+	}
+	if r.from != nil {
+		r.node.accounts.Leave(r.from) // it is counted with the exchange
+		r.from = nil
+	}
+	r.answerTo(x)
+	if r.phase == request.Streaming {
+		r.way.openStream()
+	}
+	return true
+}
+
+// passToNext gives the call to another exchange that waits for the same response, because the
+// client of the present one is gone or cancelled its request. It reports whether there is
+// such an exchange.
+func (r *requestActor) passToNext() bool {
+	p := r.parking
+	if p == nil || len(p.others) == 0 {
+		return false
+	}
+	r.way.endDelivery(cancelled, r.id)
+	r.stateless.served.releaseExchange() // the handler goes on on the account of the next exchange
+	r.way.table.parkRequest(r, string(r.id))
+	x := p.others[0]
+	p.others[0] = retriedRequest{}
+	p.others = p.others[1:]
+	r.answerTo(x)
+	if r.phase == request.Streaming { // so that what the handler sends is not lost
+		r.way.openStream()
+	}
+	return true
+}
+
+// serveNobody detaches the call from its exchange.
+func (r *requestActor) serveNobody() {
+	r.stateless.direct = direct{} // holds nothing and is released with no effect
+	r.way.delivery, r.stateless.served = noDelivery{}, &r.stateless.direct
+}
+
+func (r *requestActor) noteLeaving(m leaving) {
+	if !r.started.After(m.begun) && (r.phase == request.Plain || r.phase == request.Streaming) {
+		r.takesLong(true)
+	}
+}
+
+// takesLong has the call know that it takes long, or that its node ends. It reports whether that is news to it.
+func (r *requestActor) takesLong(ending bool) bool {
+	l, _ := r.call.long.Load().(Long)
+	told := &r.toldLong
+	if ending {
+		told = &r.toldEnding
+	}
+	if l == nil || *told {
+		return false
+	}
+	*told = true
+	n, c := r.node, r.call
+	go func() {
+		again := false
+		if failure := guard.Apart(func() { again = l.TakesLong(ending) }); failure != nil {
+			n.k.CountPanic()
+			n.log.Error("what is done about a call that takes long "+failure.Did(), failure.Attrs()...)
+		}
+		if ending && again {
+			time.AfterFunc(leaveRetry, func() { _ = c.postMessage(stillLeaving{}) }) // the next look of the drain is heeded then
+		}
+	}()
+	return true
+}
+
+// sendHeldProgress sends the newest progress of a second that had too much.
+func (r *requestActor) sendHeldProgress() {
+	if h := r.held; h != nil {
+		r.held = nil
+		r.progressGate().Raise(h.value)
+		r.emitEntry(stream.Entry{Kind: stream.Progress, Meta: h.meta, Data: h.data})
+	}
+}
+
+// joinBatch makes the request answer on the stream of its batch.
+func (r *requestActor) joinBatch(st *streamActor) {
+	r.used, r.graced = true, true
+	_ = r.Post(adoptStream{st})
+}
+
+// leaving has a call that began at begun or before do what it does when its node ends.
+type leaving struct{ begun time.Time }
+
+// stillLeaving has a call know once more that its node ends, if that still does: see Long.
+type stillLeaving struct{}
+
+// leaveRetry is the time after which a call is told that once more.
+const leaveRetry = 500 * time.Millisecond
+
 // adoptStream gives a call that runs again its stream.
 type adoptStream struct{ w *streamActor }

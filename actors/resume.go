@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
 	"github.com/troupe-run/troupe/internal/attachment"
-	"github.com/troupe-run/troupe/internal/kernel"
-	"github.com/troupe-run/troupe/internal/protocol"
+	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/refusal"
 	replaying "github.com/troupe-run/troupe/internal/replay"
@@ -21,90 +22,12 @@ import (
 
 const readAhead = 250 // appends that a resume reads at once
 
-// Get takes a GET: it opens the session's standalone stream, or resumes any of its streams, if the principal may have what their calls need.
-func (n *Node) Get(svc *Service, in *Input, principal any) {
-	if n.drain.over.Load() {
-		refusal.Unavailable.Tell(in.Conn, nil)
-		return
-	}
-	if !n.accounts.admitGet(&svc.Limits, in) {
-		return
-	}
-	if in.LastEventID != "" {
-		n.sessions.takeResume(svc, in, principal)
-		return
-	}
-	s := n.sessions.findToStay(in, func(in *Input) *sessionActor { return n.sessions.findSession(svc, in, nil) })
-	if s == nil {
-		return
-	}
-	defer s.endStay()
-	if done, ok := n.accounts.admitStream(&s.sessionAccount, &svc.Limits, in); ok {
-		defer done()
-		s.openStandalone(svc, in)
-	}
-}
-
-// takeResume takes a GET that resumes a stream.
-func (d *sessions) takeResume(svc *Service, in *Input, principal any) {
-	n := d.node
-	h := newHeldResume(n, svc, in.Conn)
-	h.caller = principal
-	own := *in
-	own.Conn = h
-	pos, good := stream.ParsePosition(in.LastEventID)
-	find := h.findSession
-	if !good { // a malformed id is not worth a wait for the store
-		find = func(in *Input) *sessionActor { return n.sessions.findSession(svc, in, nil) }
-	} else {
-		if hasFeature(in.Version, protocol.FeatureStreamPriming) {
-			h.at = in.LastEventID
-		}
-		n.replaying.Add(1)
-		defer n.replaying.Add(-1)
-	}
-	s := n.sessions.findToStay(&own, find)
-	if s == nil {
-		return
-	}
-	defer s.endStay()
-	done, ok := n.accounts.admitStream(&s.sessionAccount, &svc.Limits, &own)
-	if !ok {
-		return
-	}
-	defer done()
-	if !good {
-		h.refuseEventID()
-		return
-	}
-	n.resumes.Add(1)
-	s.resumeStream(h, pos)
-}
-
 // Who writes a stream that is replayed, for [Config.Replayed].
 const (
 	WriterHere      = "here"
 	WriterElsewhere = "elsewhere"
 	WriterNone      = "none" // the stream has ended
 )
-
-// findToStay returns the session that find finds, or nil if find has refused the request. It stays in memory until
-// endStay is called: if it left before its stream is open, it would miss notifications.
-func (d *sessions) findToStay(in *Input, find func(*Input) *sessionActor) *sessionActor {
-	for {
-		s := find(in)
-		if s == nil {
-			return nil
-		}
-		switch err := s.beginStay(); {
-		case err == nil:
-			return s
-		case !errors.Is(err, kernel.ErrStopped): // a stopped session has just left memory: activate it anew
-			refusal.Unavailable.Tell(in.Conn, nil)
-			return nil
-		}
-	}
-}
 
 // resumeStream continues a stream after pos: first from the log, then live.
 func (s *sessionActor) resumeStream(h *heldResume, pos stream.Position) {
@@ -389,16 +312,6 @@ func (r *replay) checkScopes(rec *record.Stream) error {
 	return nil
 }
 
-// askStream posts m to a stream and returns how far its writer has got.
-func (m *attach) askStream(w *streamActor) (extent, error) {
-	m.Init()
-	if err := w.Post(m); err != nil {
-		return extent{}, err
-	}
-	m.Wait()
-	return m.at, m.err
-}
-
 // checkEventID judges the event id and reads the beginning of the replay: at most ahead appends after
 // the client's own.
 func (r *replay) checkEventID(ctx context.Context, at extent, ahead uint64) ([]stream.Append, error) {
@@ -680,4 +593,124 @@ func (r *replay) unpinSession() {
 	if r.pinned.Load() && !r.unpinned.Swap(true) {
 		_ = r.s.Post(pinSession{-1})
 	}
+}
+
+// holdEvery is how often, on average, a held resume sends a comment and tries again. Each wait
+// is half as long to half as long again: many resumes that were held at once come back one by one.
+const holdEvery = time.Second
+
+// heldResume is the connection of a resume. A resume is never refused because of the store, since
+// popular clients give up after two attempts: while the store cannot be read, the response is
+// open and gets comments. An open response cannot be refused any more, so it is cut instead:
+// the client comes back and then learns the reason.
+type heldResume struct {
+	Conn
+	n      *Node
+	svc    *Service
+	since  time.Time // when the client came, or was left behind
+	until  time.Time
+	open   bool           // the response has begun
+	gone   chan struct{}  // closed when the connection is gone
+	at     string         // the event id that the client came with, if its revision has priming events
+	caller any            // who resumes: see Call.Principal
+	from   *quota.Account // the resume is counted on it until its session is known
+}
+
+// worthRetry reports whether a resume that failed with err is worth another try later.
+func (h *heldResume) worthRetry(err error) bool {
+	return errors.Is(err, store.ErrUnavailable) && !errors.Is(err, errNewer) && time.Now().Before(h.until)
+}
+
+// markOpen says that the response is open, and that the resume goes on after it was live.
+func (h *heldResume) markOpen() {
+	if !h.open {
+		h.open = true
+		h.Conn.Gone(func() { close(h.gone) })
+	}
+	h.until = time.Now().Add(h.svc.Limits.ResumeWait)
+}
+
+// waitForRetry waits for holdEvery and reports whether to try again. If not, the connection is gone or
+// has been cut.
+func (h *heldResume) waitForRetry() bool {
+	if !h.open {
+		if h.open = h.Conn.Open(); !h.open { // The transport is about to end, or the client is gone.
+			refusal.Unavailable.Tell(h, nil)
+			return false
+		}
+		h.Conn.Gone(func() { close(h.gone) })
+		if h.at != "" { // popular clients remember only what their newest connection has carried
+			h.Conn.Event(h.at, 0, nil)
+		}
+	}
+	h.Conn.Comment()
+	h.Conn.Flush()
+	timer := time.NewTimer(holdEvery/2 + rand.N(holdEvery))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		if !h.n.drain.over.Load() {
+			return true
+		}
+	case <-h.gone:
+		return false
+	case <-h.svc.life.done:
+	case <-h.n.base.Done():
+	}
+	h.Conn.Cut()
+	return false
+}
+
+// findSession returns the session of the resume in, whose connection is h, or refuses the resume. It
+// holds the resume while the session is not in memory and the store cannot be read.
+func (h *heldResume) findSession(in *Input) *sessionActor {
+	defer h.releaseCharge()
+	for {
+		s, err := h.n.sessions.lookUp(h.svc, in)
+		switch {
+		case err == nil || !h.worthRetry(err):
+			return h.n.sessions.checkFound(in, nil, s, err)
+		case !h.chargeResume(in) || !h.waitForRetry():
+			return nil
+		}
+	}
+}
+
+// chargeResume counts a resume whose session is not known on its principal's account, or refuses it.
+func (h *heldResume) chargeResume(in *Input) bool {
+	for h.from == nil || h.from.Dropped() {
+		h.releaseCharge()
+		h.from = h.n.accounts.Of(in.Tenant, in.Address)
+		if gets := h.from.Held[heldGets].Add(1); quota.Over(gets+h.from.Held[heldStreams].Load(), h.n.accounts.limits.Principal.Streams) {
+			h.n.refusals.refuseRequest(h, refusal.Of(limits.StreamsPerPrincipal.Row), nil)
+			return false
+		}
+	}
+	return true
+}
+
+func (h *heldResume) releaseCharge() {
+	if h.from != nil {
+		h.from.Held[heldGets].Add(-1)
+		h.from = nil
+	}
+}
+
+// Reject refuses the resume, or cuts its connection if that is open.
+func (h *heldResume) Reject(no *refusal.Refusal) {
+	if h.open {
+		h.Conn.Cut()
+		return
+	}
+	h.Conn.Reject(no)
+}
+
+// refuseEventID refuses the event id that the resume came with.
+func (h *heldResume) refuseEventID() {
+	h.n.refusals.Refused(limits.ReplayAge.Row)
+	refusal.EventID.Tell(h, nil)
+}
+
+func newHeldResume(n *Node, svc *Service, conn Conn) *heldResume {
+	return &heldResume{Conn: conn, n: n, svc: svc, since: time.Now(), until: time.Now().Add(svc.Limits.ResumeWait), gone: make(chan struct{})}
 }

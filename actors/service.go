@@ -14,7 +14,6 @@ import (
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/session"
-	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -238,6 +237,12 @@ func (l Limits) Defaults() Limits {
 	return l
 }
 
+// mostMemory is the most that appends from..to take in memory, of a log that holds about all bytes; 0 means unknown.
+func (l *Limits) mostMemory(from, to uint64, all int) int {
+	n, kept, part := int(to-from)+1, cmp.Or(l.Stream.Bytes, int(limits.ReplayBytes.Value())), cmp.Or(l.Stream.Part, 256<<10)
+	return min(n*part, cmp.Or(all, kept+part)) + n*appendBytes
+}
+
 // NodeLimits bound what a node takes on for all its services together. Zero fields get
 // their values from Defaults; negative ones are no limit.
 type NodeLimits struct {
@@ -302,6 +307,16 @@ func (svc *Service) endedError() error {
 	}
 	return ErrSessionEnded
 }
+
+// recordTTL is the lifetime of a writer record. It is rewritten every quarter of that, so
+// that never less than ReplayAge remains.
+func (svc *Service) recordTTL() time.Duration { return RecordTTL(svc.Limits.ReplayAge) }
+
+// callLifetime is for how long a process may have something to say of a call: it runs, and then its record lives.
+func (svc *Service) callLifetime() time.Duration { return svc.Limits.MaxCall + svc.recordTTL() }
+
+// retryTime is how long a client has to send a request again.
+func (svc *Service) retryTime() time.Duration { return min(svc.Limits.MaxAsk, maxStateAge) }
 
 // unmountSession ends a session's calls like the end of a drain, and removes the session
 // from memory; its record stays.
@@ -384,107 +399,6 @@ func (l *Listening) wantsMethod(method string) bool {
 
 // ErrSessionEnded is the cause when the client deleted the session.
 var ErrSessionEnded = errors.New("the session has ended")
-
-// A storeCharge is bytes that are stored for a client for as long as life. They count as on their way from chargeStore until settleCharge: the
-// store does not know of them yet, and others that come meanwhile must not count on the same room.
-type storeCharge struct {
-	of    *quota.Account
-	usage int // of the account: a budget, or usedFresh
-	in    store.Budget
-	bytes int64
-	life  time.Duration
-}
-
-// chargeStore charges bytes that are about to be stored, or returns the limit that leaves no room for them. A store that is nearly full takes
-// nothing new, so that existing sessions and streams can go on. The caller calls settleCharge.
-func (d *accounts) chargeStore(c storeCharge) (no *limits.Row) {
-	// One after the other: no two of them take the same room, and what is refused is never counted, which might have others refused.
-	d.deciding[c.in].Lock()
-	defer d.deciding[c.in].Unlock()
-	no = d.decideCharge(c, d.storing[c.in].Load(), storedFor(c.of, c.in))
-	if no == nil {
-		d.storing[c.in].Add(c.bytes)
-		c.addBytes(c.bytes)
-	}
-	return no
-}
-
-// decideCharge decides on a charge beside the bytes on their way and those that the client has in the budget.
-func (d *accounts) decideCharge(c storeCharge, way, mine int64) *limits.Row {
-	used, limit := d.store.Use(c.in)
-	if c.in == store.EventBudget {
-		way += d.BytesOf(quota.Waiting) / 2 // it is in memory as events and as appends
-	}
-	return noRoom[quota.FairStore(used+way, mine, c.bytes, limit, limits.StoreShare.Value())]
-}
-
-// settleCharge says what became of bytes that were charged: they are stored, or err says why not. What is certainly not stored is given back.
-func (d *accounts) settleCharge(c storeCharge, err error) {
-	d.storing[c.in].Add(-c.bytes)
-	if err != nil && !errors.Is(err, store.ErrUnavailable) {
-		c.addBytes(-c.bytes)
-	}
-}
-
-// addBytes counts bytes more for the client; a negative number gives them back.
-func (c storeCharge) addBytes(bytes int64) {
-	if c.in == store.TaskBudget {
-		c.of.Lasting.Add(time.Now(), bytes, c.life)
-		return
-	}
-	c.of.Used[c.usage].Add(time.Now(), bytes, max(c.life, time.Second))
-}
-
-// noRoom is the limit beyond which nothing more is stored.
-var noRoom = [...]*limits.Row{quota.Admitted: nil, quota.Full: limits.MaxStore.Row, quota.OverShare: limits.StoreShare.Row}
-
-// usedFresh is the usage of sessions whose client has sent nothing since initialize. They last for minutes, others for
-// days, and a usage has one time.
-const usedFresh = int(store.Budgets)
-
-// usedLog is the usage of what was appended to the event log lately: see accounts.pace.
-const usedLog = usedFresh + 1
-
-// storeKeeps is for how long the embedded store keeps in memory what it has written, a file of 8 MiB at a time.
-const storeKeeps = 10 * time.Second
-
-// storedFor is how much of a budget a client has.
-func storedFor(a *quota.Account, b store.Budget) int64 {
-	now := time.Now()
-	if b == store.TaskBudget {
-		return a.Lasting.Amount(now)
-	}
-	n := a.Used[b].Amount(now)
-	if b == store.SessionBudget {
-		n += a.Used[usedFresh].Amount(now)
-	}
-	return n
-}
-
-// sessionCharge is the charge for the record of a session, of size bytes, for as long as it lasts.
-func (d *accounts) sessionCharge(in *Input, rec *session.Record, l *session.Lifetime, size int) storeCharge {
-	c := storeCharge{of: d.Of(in.Tenant, in.Address), usage: int(store.SessionBudget), in: store.SessionBudget, bytes: int64(size), life: l.Idle}
-	if rec.Fresh {
-		c.usage, c.life = usedFresh, l.Fresh
-	}
-	return c
-}
-
-// returnSession returns the charge for a session that is no longer stored, or no longer as rec has it.
-func (d *accounts) returnSession(in *Input, rec *session.Record, l *session.Lifetime) {
-	if data, err := codec.Marshal(rec); err == nil {
-		c := d.sessionCharge(in, rec, l, len(data))
-		c.addBytes(-c.bytes)
-	}
-}
-
-// nearFull reports whether the store is too full for anything new.
-func (d *accounts) nearFull(b store.Budget) bool {
-	return nearlyAll(d.store.Use(b))
-}
-
-// nearlyAll reports whether nine tenths of a budget are in use; a limit of 0 means unknown.
-func nearlyAll(used, limit int64) bool { return limit > 0 && used > limit/10*9 }
 
 // quotaLimits returns the limits of l as internal/quota takes them.
 func (l NodeLimits) quotaLimits() quota.Limits {

@@ -2,14 +2,17 @@ package actors
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 	"time"
 
+	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/quota"
-	"github.com/troupe-run/troupe/internal/request"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/stream"
@@ -94,12 +97,6 @@ type home interface {
 	endForGood(expired bool) (first bool)
 	// leaveMemory stops the actor, and takes it out of memory. broken says that a panic has ended it.
 	leaveMemory(broken bool)
-}
-
-// view is a session record with its revision, as last read or written.
-type view struct {
-	rec session.Record
-	rev uint64
 }
 
 type (
@@ -399,38 +396,6 @@ func (s *sessionActor) runsFor(which func(principal any) bool) bool {
 	return m.found
 }
 
-// tally counts the calls that began at begun or before and that only this node can end.
-type tally struct {
-	kernel.Reply
-	begun time.Time
-	own   int
-}
-
-func (m *tally) Refused(error) { m.Done() }
-
-// countOfSession counts a request of a session's table. countStateless counts stateless requests.
-func (m *tally) countOfSession(r *requestActor) {
-	if r.stateless == nil && !r.started.After(m.begun) && r.endsOnlyHere() {
-		m.own++
-	}
-}
-
-// countStateless counts a stateless request. A parked call that is safe does not count: another process can go on with it, or else its
-// client begins anew.
-func (m *tally) countStateless(r *requestActor) {
-	if r.started.After(m.begun) {
-		return
-	}
-	switch msg := r.call.msg; r.phase {
-	case request.Plain, request.Streaming:
-		m.own++
-	case request.Parked:
-		if !r.svc.Handler.Safe(msg.Method, msg.Name) {
-			m.own++
-		}
-	}
-}
-
 // beginStay keeps the session in memory until endStay is called: while a GET is handled that may become a stream, and while the
 // session begins.
 func (s *sessionActor) beginStay() error {
@@ -485,25 +450,271 @@ func (s *sessionActor) callEnded(how Ending) {
 	}
 }
 
-// readRecord reads the record of a session. With ErrNotFound and a revision, the record has expired and is still stored.
-func (d *sessions) readRecord(ctx context.Context, key SessionKey) (session.Record, uint64, error) {
-	return d.readRecordBy(ctx, key, d.node.store.Get)
+// admitRequest returns the actor of a request of size bytes that may run now; refuseInSession sends the error.
+func (s *sessionActor) admitRequest(in *Input, m *codec.Message, size int) (*requestActor, error) {
+	if tooLong(m) {
+		return nil, refusal.LongToken
+	}
+	a, no := s.node.accounts.admitRequest(&s.sessionAccount, &s.svc.Limits, in, s.callCost(m, size))
+	if a == nil {
+		return nil, no
+	}
+	return s.node.calls.takeActor(a), nil
 }
 
-func (d *sessions) readRecordBy(ctx context.Context, key SessionKey, get func(ctx context.Context, key string) ([]byte, uint64, error)) (session.Record, uint64, error) {
-	var rec session.Record
-	data, rev, err := get(ctx, key.recordKey())
+// beginRequest makes r serve a request of the session, which is delivered in the way w.
+func (s *sessionActor) beginRequest(r *requestActor, w way, m *codec.Message, body []byte, c *Call) {
+	c.peer = s.peer
+	r.beginRequest(s.svc, w, m, body, c)
+}
+
+// enterAdmitted enters an admitted request in the session. On an error it frees the actor; the caller passes the error to
+// refuseInSession.
+func (s *sessionActor) enterAdmitted(r *requestActor) error {
+	s.home.keepAlive()
+	err := r.enterTable(s.svc.Limits.PerSession)
 	if err != nil {
-		return rec, 0, fmt.Errorf("actors: read session: %w", err)
+		r.cancel(err)
+		s.refundCall(r)
+		r.releaseActor()
 	}
-	if v := session.Newer(data); v != 0 {
-		return rec, 0, fmt.Errorf("actors: session record of version %d, this release reads %d: %w", v, session.RecordVersion, errNewer)
+	return err
+}
+
+// takeNotification takes a notification of the client. It waits for the store until until at most.
+func (s *sessionActor) takeNotification(m *codec.Message, until time.Time) {
+	switch string(m.Method) {
+	case "notifications/cancelled":
+		id := codec.Optional(m.Params, "requestId")
+		reason, _ := codec.Str(codec.Field(m.Params, "reason"))
+		if len(id) > 0 {
+			s.cancelCall(string(id), reason, until)
+		}
+	case mcp.NotifyInitialized: // means something to a bound session alone
+	default:
+		s.svc.Handler.Notified(s.peer, string(m.Method), m.Params)
 	}
-	if rec, err = session.Decode(data); err != nil {
-		return rec, 0, fmt.Errorf("actors: read session: %w", err)
+}
+
+// cancelCall hands a client's cancel to the call, and waits until the call's stream has the end mark: a cancelled call
+// must not run again after a crash. If the call does not run here, the other nodes are told.
+func (s *sessionActor) cancelCall(id, reason string, until time.Time) {
+	done := make(chan error, 1)
+	m := &cancelCall{id: id, reason: reason, acked: func(err error) { done <- err }}
+	if err := s.Post(m); err != nil { // the session is leaving memory: nothing of it runs here
+		m.Refused(err)
 	}
-	if rec.Expired(d.node.store.Now()) {
-		return rec, rev, store.ErrNotFound
+	timer := time.NewTimer(time.Until(until))
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		if errors.Is(err, errNotHere) && s.shared {
+			s.node.fleet.broadcastCancel(s.key, id, reason)
+		}
+	case <-timer.C:
 	}
-	return rec, rev, nil
+}
+
+// checkMounted returns s, which is in the directory, if svc may use it. A session of an unmounted
+// service leaves; stale is set if the caller must look again, because another service has the
+// id now.
+func (s *sessionActor) checkMounted(svc *Service) (_ *sessionActor, stale bool, err error) {
+	if s.svc.life.over.Load() {
+		_ = s.Post(unmountSession{})
+		s.node.sessions.Drop(s.key, s)
+		stale = s.svc != svc
+	}
+	if svc.life.over.Load() {
+		return nil, false, ErrUnmounted
+	}
+	return s, stale, nil
+}
+
+// acceptMessage accepts a message that needs no response, unless the session ended while it was handled.
+func (s *sessionActor) acceptMessage(c Conn) {
+	if s.ended.Load() {
+		unknownSession(c, nil)
+		return
+	}
+	c.Accepted()
+}
+
+// viewOutdated reports whether the record must be read again before the session is served from it.
+func (s *sessionActor) viewOutdated() bool {
+	if !s.shared {
+		return false
+	}
+	n := s.node
+	n.fleet.pulse.Feel()
+	at := s.asOf.Load()
+	return at < n.fleet.lettersLost.Load() || int64(n.clock.sinceStart())-at > int64(recordAge) || s.view.Load().rev < s.behind.Load()
+}
+
+// refreshView reads the record again if it is outdated, or has expired as far as is known: another node may have kept the
+// session alive. It reports whether the session has expired, as far as this node can decide that; ErrNotFound: it has ended.
+// slots bounds the reads, nil for a caller that has a place.
+func (s *sessionActor) refreshView(slots chan struct{}) (expired bool, err error) {
+	expired = s.view.Load().rec.Expired(s.node.store.Now())
+	if !s.shared || !expired && !s.viewOutdated() {
+		return expired, nil
+	}
+	if err = s.rereadRecord(slots, true, false); err == nil && s.viewOutdated() { // by what has come since that read began
+		err = s.rereadRecord(slots, true, true)
+	}
+	return false, err // it was not just now
+}
+
+// rereadRecord reads the record again. Those who want it at once share one read. late says that the session's client may have
+// been told of what is found; anew, that the read must not have begun before the call.
+func (s *sessionActor) rereadRecord(slots chan struct{}, late, anew bool) error {
+	r := &recordRead{done: make(chan struct{}), err: errInternal}
+	for !s.reading.CompareAndSwap(nil, r) {
+		if other := s.reading.Load(); other != nil {
+			if <-other.done; !anew {
+				return other.err
+			}
+			anew = false // whatever begins after that one does
+		}
+	}
+	defer func() {
+		s.reading.Store(nil)
+		close(r.done)
+	}()
+	r.err = s.readRecord(slots, late)
+	return r.err
+}
+
+func (s *sessionActor) readRecord(slots chan struct{}, late bool) error {
+	n := s.node
+	ctx, cancel := context.WithTimeout(n.base, s.svc.Limits.StoreWait)
+	defer cancel()
+	if slots != nil {
+		select {
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
+		case <-ctx.Done():
+			return fmt.Errorf("actors: read session: too many requests read theirs: %w", store.ErrUnavailable)
+		}
+	}
+	at := n.clock.sinceStart()
+	rec, rev, err := n.sessions.readRecord(ctx, s.key)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		if rev != 0 && n.store.Delete(ctx, s.key.recordKey(), rev) == nil { // of all nodes one does it
+			n.fleet.broadcastEnd(ctx, s.key, &rec, true)
+			s.endSession()
+		}
+		s.endWithoutRecord()
+		return err
+	case err != nil:
+		return err
+	}
+	if v := (&view{rec: rec, rev: rev}); late {
+		s.adoptFound(v)
+	} else {
+		n.sessions.adoptView(s, v)
+	}
+	if s.asOf.Swap(int64(at)) < n.fleet.lettersLost.Load() { // that they are not right any more may have been lost, too
+		s.forgetAnswer()
+	}
+	return nil
+}
+
+// rereadBeside reads the record again without a request, beside the actor's turn. It reports false if too many do so.
+func (s *sessionActor) rereadBeside() bool {
+	places := s.node.fleet.looking
+	select {
+	case places <- struct{}{}:
+	default:
+		return false
+	}
+	go func() {
+		defer func() { <-places }()
+		if err := s.rereadRecord(nil, true, false); err != nil && !errors.Is(err, store.ErrNotFound) {
+			s.node.log.Debug("session not looked at", "session", s.key.ID, "error", err)
+		}
+	}()
+	return true
+}
+
+// untilLook is how long the session's timer may run that would run for left. The record of a session with calls or
+// connections is read again when that is due: nobody else does it if no requests come. It belongs to the actor's turn.
+func (s *sessionActor) untilLook(active bool, left time.Duration) time.Duration {
+	if !s.shared {
+		return left
+	}
+	age := s.node.clock.sinceStart() - time.Duration(s.asOf.Load())
+	switch early := recordAge - lookSpread; {
+	case age < early && !s.viewOutdated():
+		return min(left, early-age+rand.N(lookSpread))
+	case active:
+		s.rereadBeside()
+		return min(left, lookPause/2+rand.N(lookPause))
+	}
+	return min(left, recordAge)
+}
+
+// adoptFound makes the session serve from a record that was found changed, perhaps long after the client was told of the
+// change. Updates of the resources that it subscribes to since then may not have reached it.
+func (s *sessionActor) adoptFound(v *view) {
+	before := s.view.Load()
+	s.node.sessions.adoptView(s, v)
+	if !s.shared || v.rev <= before.rev || !s.writesStandalone() {
+		return
+	}
+	for _, uri := range v.rec.Subscribed {
+		if _, old := slices.BinarySearch(before.rec.Subscribed, uri); !old && s.Hears(uri) {
+			s.peer.PushUpdate(uri)
+		}
+	}
+}
+
+// noteRevision notes that the record has had a revision. A session with calls or connections here reads it now, any other one
+// before its next request.
+func (s *sessionActor) noteRevision(rev uint64) {
+	for {
+		old := s.behind.Load()
+		if rev <= max(old, s.view.Load().rev) {
+			return
+		}
+		if s.behind.CompareAndSwap(old, rev) {
+			_ = s.Post(idleTick{})
+			return
+		}
+	}
+}
+
+// catchUpTo reads the record again until it has at least a revision that was written before.
+func (s *sessionActor) catchUpTo(rev uint64) error {
+	for anew := false; s.view.Load().rev < rev; anew = true {
+		if err := s.rereadRecord(nil, false, anew); err != nil {
+			return err
+		}
+		if anew && s.view.Load().rev < rev {
+			return store.ErrUnavailable
+		}
+	}
+	return nil
+}
+
+// writesStandalone reports whether this node writes the session's standalone stream.
+func (s *sessionActor) writesStandalone() bool {
+	return s.node.streams.writesHere(StreamKey{s.key, s.view.Load().rec.Standalone})
+}
+
+// endWithoutRecord ends the session on this node, whose record is no more. Only the node that has ended a session of a fleet tells
+// the program.
+func (s *sessionActor) endWithoutRecord() {
+	if h, ok := s.home.(storedHome); ok && s.shared {
+		h.endQuietly(false)
+		return
+	}
+	s.endSession()
+}
+
+// forgetAnswer drops the kept answer, if there is one.
+func (s *sessionActor) forgetAnswer() {
+	if k := s.keeps.Load(); k != nil {
+		k.forgetAnswer(0)
+	}
 }

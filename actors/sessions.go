@@ -1,9 +1,11 @@
 package actors
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
@@ -14,6 +16,7 @@ import (
 	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/store"
+	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -270,30 +273,6 @@ func (d *sessions) adoptView(s *sessionActor, v *view) {
 	}
 }
 
-// Delete ends a session: its record goes first, then its calls and streams.
-func (n *Node) Delete(svc *Service, in *Input) {
-	if !n.accounts.admitMessage(nil, in, &codec.Message{}, 0) {
-		return
-	}
-	s, err := n.sessions.lookUp(svc, in)
-	if s = n.sessions.checkFound(in, nil, s, err); s == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
-	defer cancel()
-	first, err := n.sessions.removeSession(ctx, s)
-	if err != nil {
-		n.log.Warn("session not deleted", "session", s.key.ID, "error", err)
-		refusal.Unavailable.Tell(in.Conn, nil)
-		return
-	}
-	if first { // false if another DELETE was quicker
-		n.accounts.refundSession(in, perSession-1)
-		n.accounts.returnSession(in, &s.view.Load().rec, &svc.Limits.Session)
-	}
-	in.Conn.Answer(200, nil)
-}
-
 // removeSession ends a session on all nodes; it reports whether that was its first end here.
 func (d *sessions) removeSession(ctx context.Context, s *sessionActor) (first bool, err error) {
 	if err := d.node.store.Delete(ctx, s.key.recordKey(), 0); err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -302,84 +281,6 @@ func (d *sessions) removeSession(ctx context.Context, s *sessionActor) (first bo
 	first = s.endSession()
 	d.node.fleet.broadcastEnd(ctx, s.key, &s.view.Load().rec, false)
 	return first, nil
-}
-
-// EndSession ends a session as its client's DELETE does, for an operator. svc is nil if its server is not mounted here. What the session
-// has stored counts for its principal until that is forgotten. ErrNotFound: there is no such session.
-func (n *Node) EndSession(ctx context.Context, svc *Service, key SessionKey) error {
-	if svc != nil {
-		s, err := n.sessions.loadSession(ctx, svc, key, nil)
-		if err == nil {
-			_, err = n.sessions.removeSession(ctx, s)
-		}
-		return err
-	}
-	rec, _, err := n.sessions.readRecord(ctx, key)
-	if err == nil {
-		err = n.store.Delete(ctx, key.recordKey(), 0)
-	}
-	if err == nil {
-		n.fleet.broadcastEnd(ctx, key, &rec, false)
-	}
-	return err
-}
-
-// endIfSessionEnded ends the stream w, which has just been entered in the directory, if its session
-// ended before: a takeover takes a while. s is the session's actor as the caller knows it.
-// ErrSessionEnded reports that the stream is gone.
-func (d *streams) endIfSessionEnded(ctx context.Context, s *sessionActor, w *streamActor) error {
-	var err error
-	if s.Stopped() && !s.ended.Load() { // it has left memory: the actor in its place knows of the end
-		s, err = d.node.sessions.loadSession(ctx, s.svc, s.key, nil)
-	}
-	if errors.Is(err, store.ErrNotFound) || err == nil && s.ended.Load() {
-		w.endStream()
-		return ErrSessionEnded
-	}
-	return err
-}
-
-// Post takes one POST. It returns when the handler has returned and the request's bytes are no
-// longer needed; the response may still be an open stream then.
-func (n *Node) Post(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
-	if in.Stateless {
-		n.takeStateless(svc, in, principal, m, body)
-		return
-	}
-	switch m.Kind {
-	case codec.Request:
-		if n.drain.refusesRequest(svc, principal, m, len(body)) || n.store.Suspended() && !n.awaitLease(svc.Limits.StoreWait) {
-			if in.Session != "" && string(m.Method) != mcp.MethodInitialize {
-				n.refusals.refuseInSession(in.Conn, refusal.Unavailable, m.ID)
-			} else {
-				refusal.Unavailable.Tell(in.Conn, m.ID)
-			}
-			return
-		}
-		switch {
-		case string(m.Method) == mcp.MethodInitialize:
-			n.sessions.initializeSession(svc, in, m, len(body))
-			return
-		case string(m.Method) == mcp.MethodPing && in.Session == "": // legal before initialize
-			if n.accounts.admitMessage(nil, in, m, len(body)) {
-				in.Conn.Answer(200, pingResponse(m.ID))
-			}
-			return
-		}
-		n.takeRequest(svc, in, principal, m, body)
-	case codec.Notification, codec.Result, codec.ErrorResponse:
-		if !n.accounts.admitMessage(nil, in, m, len(body)) {
-			return
-		}
-		if m.Kind != codec.Notification {
-			n.pending.takeAnswer(svc, in, m)
-		} else if s := n.sessions.findSession(svc, in, nil); s != nil {
-			s.takeNotification(m, time.Now().Add(svc.Limits.StoreWait))
-			s.acceptMessage(in.Conn)
-		}
-	default:
-		n.sessions.takeBatch(svc, in, principal, m, body)
-	}
 }
 
 // pingResponse is the response to a ping.
@@ -428,156 +329,129 @@ func (d *sessions) initializeSession(svc *Service, in *Input, m *codec.Message, 
 	in.Conn.Answer(200, codec.AppendResult(nil, m.ID, result))
 }
 
-// takeRequest runs one request of a session.
-func (n *Node) takeRequest(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
-	for {
-		s := n.sessions.findSession(svc, in, m.ID)
-		if s == nil {
-			return
+// takeResume takes a GET that resumes a stream.
+func (d *sessions) takeResume(svc *Service, in *Input, principal any) {
+	n := d.node
+	h := newHeldResume(n, svc, in.Conn)
+	h.caller = principal
+	own := *in
+	own.Conn = h
+	pos, good := stream.ParsePosition(in.LastEventID)
+	find := h.findSession
+	if !good { // a malformed id is not worth a wait for the store
+		find = func(in *Input) *sessionActor { return n.sessions.findSession(svc, in, nil) }
+	} else {
+		if hasFeature(in.Version, protocol.FeatureStreamPriming) {
+			h.at = in.LastEventID
 		}
-		r, err := s.admitRequest(in, m, len(body))
-		if err == nil {
-			s.beginRequest(r, r.loggedWay(s, in.Conn), m, body, (&Call{principal: principal, trace: in.Trace, attempt: 1}).withNeeds(in.Needs))
-			err = s.enterAdmitted(r)
-		}
-		switch {
-		case err == nil:
-			r.serveRequest()
-		case errors.Is(err, kernel.ErrStopped):
-			continue // the session has just left memory: activate it anew
-		default:
-			n.refusals.refuseInSession(in.Conn, err, m.ID)
-		}
+		n.replaying.Add(1)
+		defer n.replaying.Add(-1)
+	}
+	s := n.sessions.findToStay(&own, find)
+	if s == nil {
 		return
 	}
-}
-
-// admitRequest returns the actor of a request of size bytes that may run now; refuseInSession sends the error.
-func (s *sessionActor) admitRequest(in *Input, m *codec.Message, size int) (*requestActor, error) {
-	if tooLong(m) {
-		return nil, refusal.LongToken
+	defer s.endStay()
+	done, ok := n.accounts.admitStream(&s.sessionAccount, &svc.Limits, &own)
+	if !ok {
+		return
 	}
-	a, no := s.node.accounts.admitRequest(&s.sessionAccount, &s.svc.Limits, in, s.callCost(m, size))
-	if a == nil {
-		return nil, no
+	defer done()
+	if !good {
+		h.refuseEventID()
+		return
 	}
-	return s.node.calls.takeActor(a), nil
+	n.resumes.Add(1)
+	s.resumeStream(h, pos)
 }
 
-// beginRequest makes r serve a request of the session, which is delivered in the way w.
-func (s *sessionActor) beginRequest(r *requestActor, w way, m *codec.Message, body []byte, c *Call) {
-	c.peer = s.peer
-	r.beginRequest(s.svc, w, m, body, c)
-}
-
-// enterAdmitted enters an admitted request in the session. On an error it frees the actor; the caller passes the error to
-// refuseInSession.
-func (s *sessionActor) enterAdmitted(r *requestActor) error {
-	s.home.keepAlive()
-	err := r.enterTable(s.svc.Limits.PerSession)
-	if err != nil {
-		r.cancel(err)
-		s.refundCall(r)
-		r.releaseActor()
-	}
-	return err
-}
-
-// takeNotification takes a notification of the client. It waits for the store until until at most.
-func (s *sessionActor) takeNotification(m *codec.Message, until time.Time) {
-	switch string(m.Method) {
-	case "notifications/cancelled":
-		id := codec.Optional(m.Params, "requestId")
-		reason, _ := codec.Str(codec.Field(m.Params, "reason"))
-		if len(id) > 0 {
-			s.cancelCall(string(id), reason, until)
+// findToStay returns the session that find finds, or nil if find has refused the request. It stays in memory until
+// endStay is called: if it left before its stream is open, it would miss notifications.
+func (d *sessions) findToStay(in *Input, find func(*Input) *sessionActor) *sessionActor {
+	for {
+		s := find(in)
+		if s == nil {
+			return nil
 		}
-	case mcp.NotifyInitialized: // means something to a bound session alone
-	default:
-		s.svc.Handler.Notified(s.peer, string(m.Method), m.Params)
-	}
-}
-
-// cancelCall hands a client's cancel to the call, and waits until the call's stream has the end mark: a cancelled call
-// must not run again after a crash. If the call does not run here, the other nodes are told.
-func (s *sessionActor) cancelCall(id, reason string, until time.Time) {
-	done := make(chan error, 1)
-	m := &cancelCall{id: id, reason: reason, acked: func(err error) { done <- err }}
-	if err := s.Post(m); err != nil { // the session is leaving memory: nothing of it runs here
-		m.Refused(err)
-	}
-	timer := time.NewTimer(time.Until(until))
-	defer timer.Stop()
-	select {
-	case err := <-done:
-		if errors.Is(err, errNotHere) && s.shared {
-			s.node.fleet.broadcastCancel(s.key, id, reason)
+		switch err := s.beginStay(); {
+		case err == nil:
+			return s
+		case !errors.Is(err, kernel.ErrStopped): // a stopped session has just left memory: activate it anew
+			refusal.Unavailable.Tell(in.Conn, nil)
+			return nil
 		}
-	case <-timer.C:
 	}
 }
 
-// checkMounted returns s, which is in the directory, if svc may use it. A session of an unmounted
-// service leaves; stale is set if the caller must look again, because another service has the
-// id now.
-func (s *sessionActor) checkMounted(svc *Service) (_ *sessionActor, stale bool, err error) {
-	if s.svc.life.over.Load() {
-		_ = s.Post(unmountSession{})
-		s.node.sessions.Drop(s.key, s)
-		stale = s.svc != svc
-	}
-	if svc.life.over.Load() {
-		return nil, false, ErrUnmounted
-	}
-	return s, stale, nil
-}
-
-// takeAnswer takes an answer that a client POSTs. If no question waits for it, or the question has
-// an answer, it is accepted and dropped.
-func (q *pendingRequests) takeAnswer(svc *Service, in *Input, m *codec.Message) {
-	n := q.node
+// takeBatch takes a batch that was POSTed (2025-03-26, basic/transports). The batch has one
+// exchange and one stream: its response is a JSON array if all its requests end within the
+// grace and send nothing else; otherwise it is a stream with one event per response.
+func (d *sessions) takeBatch(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
+	n := d.node
 	s := n.sessions.findSession(svc, in, nil)
 	if s == nil {
 		return
 	}
-	if err := s.takeAnswer(m); err != nil {
-		n.log.Warn("answer not taken", "session", s.key.ID, "error", err)
-		refusal.Unavailable.Tell(in.Conn, nil)
+	body = bytes.Clone(body) // the requests run on goroutines of their own
+	all, fault := readBatch(s, m, body)
+	if fault != "" {
+		in.Conn.Reject(refusal.New(400, mcp.CodeInvalidRequest, fault))
 		return
 	}
-	s.acceptMessage(in.Conn)
-}
-
-// acceptMessage accepts a message that needs no response, unless the session ended while it was handled.
-func (s *sessionActor) acceptMessage(c Conn) {
-	if s.ended.Load() {
-		unknownSession(c, nil)
+	requests, others := splitBatch(all)
+	if no := n.accounts.chargeMessages(&s.sessionAccount, in, others); no != nil {
+		if len(requests) > 0 {
+			n.refusals.refuseBatch(in.Conn, no, idsOf(requests))
+		} else {
+			n.refusals.refuseRequest(in.Conn, no, nil)
+		}
 		return
 	}
-	c.Accepted()
+	until := time.Now().Add(svc.Limits.StoreWait)
+	for i := range all {
+		switch e := &all[i]; e.m.Kind {
+		case codec.Request:
+		case codec.Notification:
+			s.takeNotification(&e.m, until)
+		default:
+			if err := s.takeAnswer(&e.m); err != nil {
+				n.log.Warn("answer not taken", "session", s.key.ID, "error", err)
+				refusal.Unavailable.Tell(in.Conn, nil)
+				return
+			}
+		}
+	}
+	switch {
+	case len(requests) == 0:
+		s.acceptMessage(in.Conn)
+	case slices.ContainsFunc(requests, func(e *element) bool { return n.drain.refusesRequest(svc, principal, &e.m, len(body)) }) || n.store.Suspended() && !n.awaitLease(svc.Limits.StoreWait):
+		n.refusals.refuseBatch(in.Conn, refusal.Unavailable, idsOf(requests))
+	default:
+		for s != nil && !s.runBatch(in, principal, requests, body) {
+			s = n.sessions.findSession(svc, in, nil) // the session has just left memory: activate it anew
+		}
+	}
 }
 
-// Writer returns a session whose standalone stream, or connection, this node writes; nil if it writes none.
-func (n *Node) Writer(key SessionKey) *Peer {
-	if s, ok := n.sessions.Get(key); ok && (!s.shared || s.writesStandalone()) {
-		return s.peer
-	}
-	if l, ok := n.bound.Get(key); ok {
-		return l.sess.peer
-	}
-	return nil
+// readRecord reads the record of a session. With ErrNotFound and a revision, the record has expired and is still stored.
+func (d *sessions) readRecord(ctx context.Context, key SessionKey) (session.Record, uint64, error) {
+	return d.readRecordBy(ctx, key, d.node.store.Get)
 }
 
-// PushTo is Peer.Push to a session that is named by its key. It does nothing, and reports false, if the session is not in this node's
-// memory, or if another node writes its standalone stream.
-func (n *Node) PushTo(key SessionKey, method string, params []byte) (here bool) {
-	if s, ok := n.sessions.Get(key); ok && (!s.shared || s.writesStandalone()) {
-		s.home.pushNotification(codec.AppendNotification(nil, method, params))
-		return true
+func (d *sessions) readRecordBy(ctx context.Context, key SessionKey, get func(ctx context.Context, key string) ([]byte, uint64, error)) (session.Record, uint64, error) {
+	var rec session.Record
+	data, rev, err := get(ctx, key.recordKey())
+	if err != nil {
+		return rec, 0, fmt.Errorf("actors: read session: %w", err)
 	}
-	l, ok := n.bound.Get(key)
-	if ok {
-		l.pushNotification(codec.AppendNotification(nil, method, params))
+	if v := session.Newer(data); v != 0 {
+		return rec, 0, fmt.Errorf("actors: session record of version %d, this release reads %d: %w", v, session.RecordVersion, errNewer)
 	}
-	return ok
+	if rec, err = session.Decode(data); err != nil {
+		return rec, 0, fmt.Errorf("actors: read session: %w", err)
+	}
+	if rec.Expired(d.node.store.Now()) {
+		return rec, rev, store.ErrNotFound
+	}
+	return rec, rev, nil
 }

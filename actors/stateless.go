@@ -2,17 +2,23 @@ package actors
 
 import (
 	"bytes"
-	"fmt"
+	"context"
+	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/mrtr"
 	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/refusal"
-	"github.com/troupe-run/troupe/internal/request"
+	"github.com/troupe-run/troupe/internal/relay"
 	"github.com/troupe-run/troupe/internal/session"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -121,22 +127,6 @@ type roundTrip interface {
 	awaitResponse()
 }
 
-// takeStateless takes a stateless request over HTTP. It returns when the handler has returned
-// or, if the call may ask for input, when the exchange has its response.
-func (n *Node) takeStateless(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
-	switch m.Kind {
-	case codec.Request:
-		a := &statelessRequest{n: n, svc: svc, in: *in, principal: principal, m: m, body: body, to: in.Exchange, on: overHTTP{}}
-		a.acceptRequest()
-	case codec.Notification:
-		if n.accounts.admitMessage(nil, in, m, len(body)) {
-			in.Conn.Accepted() // no notification means anything here
-		}
-	default:
-		refusal.OneMessage.Tell(in.Conn, m.ID)
-	}
-}
-
 // acceptRequest takes the request or refuses it. It reports whether it began a call, which then
 // sends the response. On a connection that carries others it does not wait for that.
 func (a *statelessRequest) acceptRequest() (begun bool) {
@@ -243,22 +233,248 @@ func (a *statelessRequest) runCall(r *requestActor, x roundTrip) {
 	x.awaitResponse()
 }
 
-// serveStateless is serveRequest for a stateless request.
-func (r *requestActor) serveStateless() { r.serveThen((*requestActor).leaveStateless) }
-
-// leaveStateless lets go of the exchange of a request that has its response, and releases the actor.
-func (r *requestActor) leaveStateless() {
-	r.stateless.served.releaseExchange()
-	r.hideFromRetries()
-	r.node.statelessCalls.dropRequest(r)
-	r.releaseActor()
+// beginListener begins a listener.
+func (a *statelessRequest) beginListener() {
+	n, svc, m := a.n, a.svc, a.m
+	switch {
+	case tooLong(m):
+		refusal.LongToken.Tell(a.to, m.ID)
+		return
+	case a.sess != nil && a.sess.hasListener(m.ID):
+		refusal.DuplicateID.Tell(a.to, m.ID)
+		return
+	}
+	cost := a.charged.callCost(m, len(a.body))
+	if no := n.accounts.chargeTokens(a.charged, &a.in, rateOfCalls, cost); no != nil {
+		n.refusals.refuseRequest(a.to, no, m.ID)
+		return
+	}
+	id := requestMeta{first: bytes.Clone(m.Meta)}
+	id.now.Store(&id.first)
+	peer := &Peer{node: n, svc: svc, key: SessionKey{Tenant: a.in.Tenant, Server: svc.ID, ID: listenPrefix + newID()}, who: &id}
+	from, ok := n.accounts.admitListener(&a.in, a.to, m.ID)
+	if !ok {
+		return
+	}
+	var held quota.Holding
+	begun := false
+	defer func() {
+		if !begun { // refused, or the handler has panicked
+			held.Free()
+			from.Held[heldStreams].Add(-1)
+		}
+	}()
+	// What is decoded of a filter is counted before, and what it really holds afterwards.
+	room := func(bytes int64) bool {
+		held.Reset()
+		no := n.accounts.reserveMemory(&held, a.charged, &a.in, quota.Listeners, bytes)
+		if no == nil || a.charged.isAlone() {
+			return true
+		}
+		n.refusals.refuseRequest(a.to, no, m.ID)
+		return false
+	}
+	decoded := listenerBytes + decodedFilter*int64(len(m.Params))
+	if !room(decoded) {
+		return
+	}
+	turn := func(work func() error) (err error) {
+		if n.accounts.runInTurn(n.base, from, a.charged.isAlone(), func() { err = work() }) {
+			return err
+		}
+		n.accounts.refundTokens(a.charged, &svc.Limits, from, cost)
+		return Unavailable
+	}
+	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait+limits.TurnWait.Value())
+	defer cancel()
+	call := (&Call{ctx: ctx, peer: peer, msg: m, principal: a.principal, trace: a.in.Trace, attempt: 1, turn: turn}).withNeeds(a.in.Needs)
+	filter, rerr := svc.Handler.Listening(ctx, call)
+	holds := filter.memorySize()
+	switch {
+	case rerr == Unavailable:
+		refusal.Unavailable.Tell(a.to, m.ID)
+		return
+	case rerr != nil:
+		if no := call.deniedAs(rerr); no != nil {
+			no.Tell(a.to, m.ID)
+			return
+		}
+		a.to.Answer(statusOf(response{code: rerr.Code}), codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, compactData(rerr.Data)))
+		return
+	case holds > decoded && !room(holds):
+		return
+	}
+	held.Set(holds)
+	slices.Sort(filter.URIs)
+	begun = true
+	l := &listenActor{node: n, svc: svc, sess: a.sess, key: peer.key, to: a.on.audienceOf(a.in.Exchange), id: bytes.Clone(m.ID), filter: filter, from: from}
+	if l.sess == nil {
+		l.holder, l.until = heldBy(a.in.Exchange)
+	}
+	l.held.Move(&held)
+	n.k.Start(&l.Actor, KindSubscription, "", l)
+	if !l.to.beginResponse(l) {
+		_ = l.Post(endListen{})
+		return
+	}
+	// The listener gets every change from here on, so that none is lost between the
+	// acknowledgement and the first change.
+	n.listeners.Put(l.key, l)
+	for _, uri := range filter.URIs {
+		n.subs.Follow(l, uri)
+	}
+	_ = l.Post(acknowledge{})
+	l.to.bindListener(l)                             // last: bindListener ends the listener that it finds
+	if n.drain.over.Load() || svc.life.over.Load() { // the end came before it could find the listener
+		_ = l.Post(endListen{reason: "the server is shutting down"})
+	}
 }
 
-// hideFromRetries hides the call from requests that are sent again.
-func (r *requestActor) hideFromRetries() {
-	if park := r.stateless.park; park != "" {
-		r.node.mrtr.Drop(park, r)
+// retryCall takes a request that is sent again with the input that its call asked for.
+func (a *statelessRequest) retryCall() (begun bool) {
+	n, m := a.n, a.m
+	cost := a.charged.callCost(m, len(a.body))
+	from, no := n.accounts.admitRequest(a.charged, &a.svc.Limits, &a.in, cost) // first, because opening a state may read the store
+	if from == nil {
+		n.refusals.refuseRequest(a.to, no, m.ID)
+		return false
 	}
+	st, err := n.mrtr.openState(a.svc.ID, a.in.Tenant, m, time.Now())
+	var given map[string][]byte
+	var bad error
+	var denied *refusal.Refusal
+	if err == nil {
+		denied = a.svc.scopeRefusal(a.principal, st.Scopes)
+		given, bad = mrtr.Responses(m, st.Asked)
+	}
+	switch {
+	case errors.Is(err, store.ErrUnavailable):
+		n.log.Warn("requestState not readable", "error", err)
+		n.accounts.refundTokens(a.charged, &a.svc.Limits, from, cost) // the failure is not the client's
+		refusal.Unavailable.Tell(a.to, m.ID)
+	case err != nil:
+		badState(a.to, m.ID)
+	case denied != nil:
+		denied.Tell(a.to, m.ID)
+	case bad != nil:
+		badResponses(a.to, m.ID, bad)
+	}
+	if err != nil || bad != nil || denied != nil {
+		n.accounts.Leave(from)
+		return false
+	}
+	sum := mrtr.AnswersDigest(m)
+	x := retriedRequest{roundTrip: a.on.roundTrip(a.in.Exchange), id: bytes.Clone(m.ID), token: bytes.Clone(m.ProgressToken), meta: bytes.Clone(m.Meta), from: from}
+	if _, other := n.fleet.parkedAt(st); other {
+		return a.on.runForward(a, func(a *statelessRequest) bool { return a.resumeCall(from, st, x, sum, given) })
+	}
+	return a.resumeCall(from, st, x, sum, given)
+}
+
+// rerunCall begins a call whose actor is gone again, with all answers so far. It reports
+// whether it did: another request may have been quicker.
+func (a *statelessRequest) rerunCall(from *quota.Account, st *mrtr.State, sum mrtr.Digest, given map[string][]byte) bool {
+	var x roundTrip
+	r, err := a.n.mrtr.Obtain(st.Park, func() (r *requestActor, _ error) {
+		r, x = a.beginCall(from, true)
+		a.n.accounts.reserveAnyway(&r.memory, a.charged, &a.in, quota.Parked, callMemory(a.m, a.body))
+		r.call.attempt = 2
+		r.call.Need(st.Scopes)
+		r.stateless.Given = st.Answers()
+		maps.Copy(r.stateless.Given, given) // which are answers to open questions alone
+		r.stateless.Round, r.stateless.park = st.Round, st.Park
+		r.call.takeCarried(st.Steps)
+		r.parking = &parking{asked: st.Round, taken: st.Round, digest: sum}
+		return r, nil
+	})
+	if x == nil || err != nil {
+		return false
+	}
+	a.runCall(r, x)
+	return true
+}
+
+// resumeCall brings the answers to the call that a state names, on this node or on another one, or begins it again. It reports whether
+// a call here has the exchange.
+func (a *statelessRequest) resumeCall(from *quota.Account, st *mrtr.State, x retriedRequest, sum mrtr.Digest, given map[string][]byte) (begun bool) {
+	n, m := a.n, a.m
+	for {
+		verdict, outcome := n.mrtr.retryCall(st, x, sum, given)
+		switch verdict {
+		case retryTaken:
+			x.awaitResponse()
+			return true
+		case retryJoined:
+			x.awaitResponse()
+			begun = true
+		case retrySettled:
+			a.to.Answer(200, withID(m.ID, outcome))
+		default:
+			became := forwardMissing
+			if at, other := n.fleet.parkedAt(st); other { // also if one waits here: while this node was cut off, that one ran the call again
+				became = a.forwardTo(at)
+			}
+			switch {
+			case became == forwardServed:
+			case became == forwardSilent: // a second run while the first one waits would ask its client twice
+				n.accounts.refundTokens(a.charged, &a.svc.Limits, from, a.charged.callCost(m, len(a.body)))
+				refusal.Unavailable.Tell(a.to, m.ID)
+			case verdict == retryRefused:
+				badState(a.to, m.ID)
+			case !a.svc.Handler.Safe(m.Method, m.Name):
+				refusal.Lost.Tell(a.to, m.ID)
+			case a.sess == nil && n.drain.sending.Load(): // another node runs it again
+				refusal.Unavailable.Tell(a.to, m.ID)
+			case a.rerunCall(from, st, sum, given):
+				return true
+			default:
+				continue // another request has begun the call: find it
+			}
+		}
+		n.accounts.Leave(from)
+		return begun
+	}
+}
+
+// forwardTo forwards the request to the node where its call waits, and answers it as the call there does.
+func (a *statelessRequest) forwardTo(to store.Address) forwardOutcome {
+	n, wait := a.n, a.svc.Limits.StoreWait
+	x := &proxy{to: to, id: relay.NewID(), conn: a.on.exchangeOf(a), sess: a.sess, name: a.m.ID}
+	if !a.charged.isAlone() {
+		if no := n.accounts.reserveMemory(&x.held, a.charged, &a.in, quota.Queues, exchangeBytes); no != nil {
+			n.refusals.refuseRequest(a.to, no, a.m.ID)
+			return forwardServed
+		}
+		defer x.held.Free()
+	}
+	var ctx context.Context
+	ctx, x.cancel = context.WithCancelCause(x.conn.Context())
+	defer x.cancel(nil)
+	var over context.CancelFunc
+	x.going, over = context.WithCancel(ctx)
+	x.Near = relay.NewNear(x.id, &x.held, func(letter []byte) { n.fleet.sendLetter(to, exchangeAlive, packet(letter)) }, over)
+	n.relays.proxies.Put(x.id, x) // first, as frames may come before the reply
+	defer n.relays.proxies.Drop(x.id, x)
+	bounded, stop := context.WithTimeout(ctx, wait)
+	defer stop()
+	ask, stop := context.WithTimeout(bounded, wait/5*3)
+	defer stop()
+	_, err := n.relays.forwardRequest(ask, to, exchangeRetry, x.id, &forwardHead{ID: a.m.ID, Tenant: a.in.Tenant, Address: a.in.Address, Server: a.svc.ID}, a.body)
+	switch {
+	case err == nil:
+		x.Hear(0)
+		x.proxyCall(ctx, a)
+		return forwardServed
+	case ctx.Err() != nil:
+		n.relays.sendGone(to, x.id, false)
+		return forwardServed
+	case errors.Is(err, store.ErrUnavailable): // that node may have taken the request
+		n.relays.sendGone(to, x.id, true)
+	}
+	if n.fleet.isNodeLost(bounded, to, err) {
+		return forwardMissing
+	}
+	return forwardSilent
 }
 
 // overHTTP is the carrier of a stateless request that has an HTTP exchange to itself.
@@ -380,17 +596,6 @@ func (d *direct) endDelivery(why ending, id []byte) {
 	d.releaseExchange()
 }
 
-// isSafe reports whether the request may be sent again though it has run.
-func (r *requestActor) isSafe() bool { return r.svc.Handler.Safe(r.call.msg.Method, r.call.msg.Name) }
-
-// givenUpResponse is the response to a request that the node no longer waits for: it says to send a safe one again.
-func (r *requestActor) givenUpResponse(id []byte) []byte {
-	if !r.isSafe() {
-		return lostCall(id)
-	}
-	return codec.AppendError(nil, id, Unavailable.Code, Unavailable.Message, Unavailable.Data)
-}
-
 // endWatch ends the watch on the connection.
 func (d *direct) endWatch() {
 	if !d.watched.Load() { // there is no watch, or the connection ended while it began
@@ -417,94 +622,6 @@ type connGone struct {
 	x      roundTrip
 	broken bool
 	ended  error
-}
-
-// connectionGone hands the call on to the next exchange that waits for it, if any;
-// otherwise it cancels the call, unless the client may come back for it.
-func (r *requestActor) connectionGone(m connGone) {
-	switch {
-	case r.way.delivery != delivery(m.x): // the exchange was answered or replaced
-	case m.ended != nil: // the handler's response still reaches the client
-		r.applyEvent(request.Deadline, response{}, fmt.Errorf("%w: %w", ErrRequestEnded, m.ended))
-	case r.passToNext():
-	case m.broken:
-		r.awaitRetry()
-	default:
-		r.applyEvent(request.Cancel, response{}, fmt.Errorf("%w: the connection was closed", ErrCancelled))
-	}
-}
-
-// awaitRetry leaves a running call without an exchange until its request is sent again.
-func (r *requestActor) awaitRetry() {
-	r.way.endDelivery(cancelled, r.id)
-	r.stateless.served.releaseExchange()
-	r.serveNobody()
-	r.way.delivery = retryDelivery{}
-}
-
-// detachCall answers the request, whose handler goes on.
-func (r *requestActor) detachCall(m *detachment) {
-	defer m.Done()
-	if r.phase != request.Plain && r.phase != request.Streaming {
-		return
-	}
-	r.used = true
-	r.sendHeldProgress()
-	id := string(r.id)
-	r.call.detached.Store(&m.to)
-	r.applyEvent(request.Result, response{data: withID(r.id, m.answer), goesOn: true}, nil)
-	r.concludeCall(m.answer)
-	r.serveNobody()
-	r.way.table.parkRequest(r, id)
-	r.node.statelessCalls.dropRequest(r)
-	if r.from != nil {
-		r.node.accounts.Leave(r.from)
-		r.from = nil
-	}
-	m.end = r.cancel
-}
-
-// attachRetry gives a call without an exchange another one. It reports whether the call had none.
-func (r *requestActor) attachRetry(x retriedRequest) bool {
-	if _, alone := r.way.delivery.(retryDelivery); !alone {
-		return false
-	}
-	if r.from != nil {
-		r.node.accounts.Leave(r.from) // it is counted with the exchange
-		r.from = nil
-	}
-	r.answerTo(x)
-	if r.phase == request.Streaming {
-		r.way.openStream()
-	}
-	return true
-}
-
-// passToNext gives the call to another exchange that waits for the same response, because the
-// client of the present one is gone or cancelled its request. It reports whether there is
-// such an exchange.
-func (r *requestActor) passToNext() bool {
-	p := r.parking
-	if p == nil || len(p.others) == 0 {
-		return false
-	}
-	r.way.endDelivery(cancelled, r.id)
-	r.stateless.served.releaseExchange() // the handler goes on on the account of the next exchange
-	r.way.table.parkRequest(r, string(r.id))
-	x := p.others[0]
-	p.others[0] = retriedRequest{}
-	p.others = p.others[1:]
-	r.answerTo(x)
-	if r.phase == request.Streaming { // so that what the handler sends is not lost
-		r.way.openStream()
-	}
-	return true
-}
-
-// serveNobody detaches the call from its exchange.
-func (r *requestActor) serveNobody() {
-	r.stateless.direct = direct{} // holds nothing and is released with no effect
-	r.way.delivery, r.stateless.served = noDelivery{}, &r.stateless.direct
 }
 
 // statelessCalls are the stateless requests of this node, unordered.

@@ -294,19 +294,6 @@ func (c *Call) storeStep(ctx context.Context, run *StepRun, s Step) error {
 	return nil
 }
 
-// takeStepRoom takes room for the result of a step in the stream's record, or returns the limit that leaves none.
-func (s *streamActor) takeStepRoom(bytes int) *limits.Row {
-	if s.steps.Add(1) > maxSteps {
-		return limits.CallSteps.Row
-	}
-	if s.stepBytes.Add(int64(bytes)) > maxStepBytes {
-		s.steps.Add(-1)
-		s.stepBytes.Add(-int64(bytes)) // a smaller one may fit
-		return limits.CallStepBytes.Row
-	}
-	return nil
-}
-
 // keepStep keeps the result of a step of a stateless call in memory, unless the call becomes a task meanwhile, which stores it.
 func (c *Call) keepStep(ctx context.Context, s Step) error {
 	u := c.usedSoFar()

@@ -427,23 +427,3 @@ func (s *sessionActor) noteReplaced(id, old string, live bool) {
 	}
 	s.announced.Store(&announcement{stream: id, digest: base, since: base})
 }
-
-// confirmAnnounced stores the announced state in the record, if the client still listens.
-func (p *Peer) confirmAnnounced(s *sessionActor, t *announcement) {
-	n := p.node
-	st, ok := n.streams.Get(StreamKey{s.key, t.stream})
-	if !ok || !st.connected.Load() || s.announced.Load() != t || s.view.Load().rec.Standalone != t.stream {
-		return
-	}
-	ctx, cancel := context.WithTimeout(n.base, s.svc.Limits.StoreWait)
-	defer cancel()
-	err := p.changeRecord(ctx, func(r *session.Record) bool {
-		changed := r.Announced != t.digest
-		r.Announced = t.digest
-		return changed
-	})
-	// After a failure the next stream announces the state again, which is legal.
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		n.log.Debug("catalogue digest not stored", "error", err)
-	}
-}

@@ -64,6 +64,20 @@ type streamActor struct {
 	closeEarly *closeConn
 }
 
+// maxKeptBody is the largest body of calls that a stream keeps in memory, so that the calls
+// may run again even if the store has lost the body.
+var maxKeptBody = limits.KeptBody.Value()
+
+// askStream posts m to a stream and returns how far its writer has got.
+func (m *attach) askStream(w *streamActor) (extent, error) {
+	m.Init()
+	if err := w.Post(m); err != nil {
+		return extent{}, err
+	}
+	m.Wait()
+	return m.at, m.err
+}
+
 type (
 	recordStored struct {
 		rev uint64
@@ -544,40 +558,195 @@ func (s *streamActor) unmountStream() {
 	}
 }
 
-// streams finds the streams that this node writes, by key, and reads the records of others.
-type streams struct {
-	*kernel.Directory[StreamKey, *streamActor]
-	node *Node
-}
-
-// buildStream makes the actor of a stream; startActor starts it. conn is its live connection, nil for none.
-func (d *streams) buildStream(svc *Service, sess *sessionActor, id string, rec record.Stream, conn Conn) *streamActor {
-	n := d.node
-	s := &streamActor{node: n, svc: svc, sess: sess, key: StreamKey{sess.key, id}, rec: rec, live: rec, m: stream.New(svc.Limits.Stream), life: takeover.Began(n.clock.aheadBy()), ready: make(chan struct{})}
-	s.path = s.key.streamPath()
-	if conn != nil {
-		s.att = sess.newAttachment(svc, s.key, &rec, conn, stream.Position{Stream: id}, 1, 0, true, nil)
-		s.conn = conn
+// chargeEntries charges the client for entries, before they are stored: streams that begin meanwhile must know of them.
+func (s *streamActor) chargeEntries(entries []stream.Entry) {
+	bytes := 0
+	for i := range entries {
+		bytes += len(entries[i].Data)
 	}
-	return s
+	if bytes > 0 {
+		s.sess.billedAccount().Used[store.EventBudget].Add(time.Now(), int64(bytes), s.svc.recordTTL())
+	}
 }
 
-// endSessionStreams ends the streams that this node writes for a session that is gone.
-func (d *streams) endSessionStreams(key SessionKey) {
-	d.Each(func(st *streamActor) {
-		if st.key.Session == key {
-			st.endStream()
+// writeAppend writes an append of the stream: at once, or in its client's turn if the store has taken much from it lately. Until
+// then it is in flight like any other.
+func (s *streamActor) writeAppend(num uint64, data []byte) {
+	n, a := s.node, s.sess.billedAccount()
+	pace, own := n.accounts.pace, &a.Used[usedLog]
+	if !s.turn && !pace.Take(time.Now(), own, int64(len(data))) {
+		go func() {
+			pace.TakeInTurn(n.base, a, own, int64(len(data))) // a node that ends writes what it has
+			_ = s.Post(resend{turn: true})
+		}()
+		return
+	}
+	n.appends.Add(1)
+	n.store.Append(s.path, s.m.Rev(), num, data, func(err error) { _ = s.Post(appended{err}) })
+}
+
+// countWaiting counts what waits for the log on the account of the session. It does not refuse: who sends waits while
+// the account has its share (Call.send).
+func (s *streamActor) countWaiting() {
+	n := s.m.Holds() + len(s.body) + int(s.stepBytes.Load())
+	if s.gather != nil {
+		n += s.gather.size
+	}
+	held := int64(n) / waitingStep * waitingStep
+	switch {
+	case held == s.waiting:
+		return
+	case held == 0:
+		s.waits.Reset()
+	case s.waiting > 0:
+		s.waits.Set(held)
+	default:
+		for !s.waits.ChargeAnyway(s.node.accounts.Accounts, s.sess.billedAccount(), quota.Waiting, held) {
 		}
-	})
+	}
+	s.waiting = held
 }
 
-// forgetRecord removes a stream's record from the store; its events expire.
-func (d *streams) forgetRecord(path string) {
-	n := d.node
-	ctx, cancel := context.WithTimeout(n.base, 30*time.Second)
+// journalAnswer stores the answer in the log of its call, and settles t when the outcome is known, however
+// long that takes.
+func (s *streamActor) journalAnswer(x *pendingRequest, t *recording, m *codec.Message) {
+	data := append([]byte{'r'}, m.Result...)
+	if m.Kind == codec.ErrorResponse {
+		data = append([]byte{'e'}, m.Err...)
+	}
+	push := &pushEntries{entries: []stream.Entry{{
+		Kind: stream.Answer, Meta: []byte(x.id), Data: data,
+		Acked: func(err error) { s.node.pending.settleRecording(x, t, err) },
+	}}}
+	if err := s.Post(push); err != nil {
+		push.Refused(err)
+	}
+}
+
+// cacheAppend keeps an append that was just stored; from is the number of its first part. One of several parts is read from the log
+// when it is wanted, and what came before it, too: the numbers between are those of its parts.
+func (s *streamActor) cacheAppend(from uint64, e *stream.Effect) {
+	if e.Num != from {
+		s.node.cache.Drop(s.path)
+		return
+	}
+	low, _ := s.m.Kept()
+	until := time.Now().Add(min(keptInMemory, s.svc.Limits.ReplayAge))
+	s.node.cache.Keep(s.path, stream.Append{Num: e.Num, Epoch: e.Epoch, Entries: e.Entries, Last: e.Last}, low, until)
+}
+
+// takeStepRoom takes room for the result of a step in the stream's record, or returns the limit that leaves none.
+func (s *streamActor) takeStepRoom(bytes int) *limits.Row {
+	if s.steps.Add(1) > maxSteps {
+		return limits.CallSteps.Row
+	}
+	if s.stepBytes.Add(int64(bytes)) > maxStepBytes {
+		s.steps.Add(-1)
+		s.stepBytes.Add(-int64(bytes)) // a smaller one may fit
+		return limits.CallStepBytes.Row
+	}
+	return nil
+}
+
+// onRecordStored begins the stream: headers and priming may go out.
+func (s *streamActor) onRecordStored(m recordStored) {
+	if m.err != nil {
+		switch {
+		case s.att == nil:
+			s.node.refusals.refusalFor(m.err) // counts the refusal
+		case errors.Is(m.err, store.ErrNotFound): // the session's record
+			unknownSession(s.conn, s.callID())
+		default:
+			s.refuseStart(m.err)
+		}
+		s.att = nil
+		s.unstored.Store(true)
+		s.markReady()
+		s.applyEvent(stream.Event{Op: stream.OpenFailed, Err: m.err})
+		return
+	}
+	s.life.Stored(s.node.clock.aheadBy())
+	s.due.Store(s.node.clock.dueIn(s.svc.recordTTL() / 4))
+	if s.att != nil {
+		if att := s.att.(*attached); att.Open(true) { // a new stream's connection is here
+			s.att = nil
+			s.attachReader(att)
+			if s.closeEarly != nil {
+				s.closeEarly.closeReader(att)
+				s.att = nil
+			}
+		} else {
+			s.att = nil
+		}
+	}
+	s.connected.Store(s.att != nil)
+	s.markReady()
+	s.applyEvent(stream.Event{Op: stream.Opened, Rev: m.rev, Epoch: s.rec.Epoch})
+}
+
+// storeRecord stores the record of a new stream that newRecord has made and, beside it, the body of calls
+// that may run again. A refusal, err, comes as a message, too: the caller has not finished with the stream.
+func (s *streamActor) storeRecord(data, body []byte, stored storeCharge, err error) {
+	go func() {
+		rev, failed := s.openRecord(data, body, err)
+		if err == nil {
+			s.node.accounts.settleCharge(stored, failed)
+		}
+		_ = s.Post(recordStored{rev, failed})
+	}()
+}
+
+// openRecord stores a record where there is none, and beside it the body, unless err says why the
+// record could not be made. It blocks: goroutines beside the actor's turn call it.
+func (s *streamActor) openRecord(data, body []byte, err error) (rev uint64, _ error) {
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
 	defer cancel()
-	if err := n.store.EndStream(ctx, path); err != nil && !errors.Is(err, store.ErrNotFound) {
-		n.log.Debug("events left to expire", "stream", path, "error", err)
+	return s.node.store.OpenStream(ctx, s.path, data, body, s.svc.recordTTL())
+}
+
+// newRecord returns the record of a new stream as it is stored, and what is charged for it and its body, if there is
+// room for both. Otherwise the error is a refusal.
+func (s *streamActor) newRecord(body []byte) (data []byte, c storeCharge, err error) {
+	if data, err = s.live.Encode(); err != nil {
+		return nil, c, err
+	}
+	c = storeCharge{of: s.sess.billedAccount(), usage: int(store.EventBudget), in: store.EventBudget, bytes: int64(len(data) + len(body)), life: s.svc.recordTTL()}
+	if no := s.node.accounts.chargeStore(c); no != nil {
+		return nil, c, refusal.Of(no)
+	}
+	return data, c, nil
+}
+
+// nextRecord makes the next record to store.
+func (s *streamActor) nextRecord(tail uint64) ([]byte, error) {
+	s.live.Epoch = s.m.Epoch()
+	s.live.Low, s.live.Bytes = s.m.Kept()
+	s.countRecalls(s.live.Tell(tail, &s.past))
+	return s.live.Encode()
+}
+
+// outlivesRecord reports whether the stored writer record would outlive an append that is stored
+// now.
+func (s *streamActor) outlivesRecord() bool { return s.life.Outlives(s.node.clock.aheadBy()) }
+
+// noteWriting notes that the record is about to be stored.
+func (s *streamActor) noteWriting() { s.life.Writing(s.node.clock.aheadBy()) }
+
+// noteWritten notes that the record is stored.
+func (s *streamActor) noteWritten() { s.life.Wrote(s.node.clock.aheadBy()) }
+
+// noteRenewed notes that record and body have their full lifetime again.
+func (s *streamActor) noteRenewed() {
+	s.renew = false
+	s.due.Store(s.node.clock.dueIn(s.svc.recordTTL() / 4))
+}
+
+func (s *streamActor) keepBody(body []byte) {
+	if len(body) <= maxKeptBody {
+		s.body = body
 	}
 }
 
