@@ -586,7 +586,7 @@ func (s *streamActor) writeAppend(num uint64, data []byte) {
 }
 
 // countWaiting counts what waits for the log on the account of the session. It does not refuse: who sends waits while
-// the account has its share (Call.send).
+// the account has its share (Call.sendMessage).
 func (s *streamActor) countWaiting() {
 	n := s.m.Holds() + len(s.body) + int(s.stepBytes.Load())
 	if s.gather != nil {
