@@ -598,6 +598,40 @@ func (f *fleet) parkedAt(st *mrtr.State) (at store.Address, other bool) {
 	return at, f.mail != nil && at.Boot != "" && at != f.selfAddress()
 }
 
+// The letters about sessions.
+const (
+	letterSessionChanged = "session.changed"
+	letterSessionEnded   = "session.ended"
+	letterCancel         = "cancel"
+)
+
+func init() {
+	receivers[letterSessionChanged] = (*fleet).receiveChanged
+	receivers[letterSessionEnded] = (*fleet).receiveEnded
+	receivers[letterCancel] = (*fleet).receiveCancel
+}
+
+// sessionLetter is what a letter says of a session.
+type sessionLetter struct {
+	Session SessionKey
+	Rev     uint64 `json:",omitempty"` // of the record that was written
+	Old     string `json:",omitempty"` // a stream that is the standalone stream no more
+	Expired bool   `json:",omitempty"` // the session has ended by its own clock
+	Forget  bool   `json:",omitempty"` // the answers that calls share are not right any more
+	Change  uint64 `json:",omitempty"` // what makes them wrong; 0 if nothing says it
+}
+
+func (sessionLetter) short() {}
+
+// cancelLetter says that a client has cancelled a call that does not run where the cancel arrived.
+type cancelLetter struct {
+	Session SessionKey
+	Request string // its id, raw
+	Reason  string `json:",omitempty"`
+}
+
+func (cancelLetter) short() {}
+
 // askOthers tells all other nodes what they must know of a session before its client hears of it, and returns when each has
 // said that it does, or after knownWait. Who has not heard of it by then stands still, and notices that when it goes on (internal/pulse); or letters to it
 // are lost, and the number of one to all shows it: there must be one beside these, after them where what they make known is to be known first.

@@ -32,31 +32,6 @@ const (
 	mostReason = 1 << 10
 )
 
-// The letters about sessions.
-const (
-	letterSessionChanged = "session.changed"
-	letterSessionEnded   = "session.ended"
-	letterCancel         = "cancel"
-)
-
-func init() {
-	receivers[letterSessionChanged] = (*fleet).receiveChanged
-	receivers[letterSessionEnded] = (*fleet).receiveEnded
-	receivers[letterCancel] = (*fleet).receiveCancel
-}
-
-// sessionLetter is what a letter says of a session.
-type sessionLetter struct {
-	Session SessionKey
-	Rev     uint64 `json:",omitempty"` // of the record that was written
-	Old     string `json:",omitempty"` // a stream that is the standalone stream no more
-	Expired bool   `json:",omitempty"` // the session has ended by its own clock
-	Forget  bool   `json:",omitempty"` // the answers that calls share are not right any more
-	Change  uint64 `json:",omitempty"` // what makes them wrong; 0 if nothing says it
-}
-
-func (sessionLetter) short() {}
-
 // view is a session record with its revision, as last read or written.
 type view struct {
 	rec session.Record
@@ -86,12 +61,3 @@ func needsBroadcast(was, now *session.Record) bool {
 	return was.Level != now.Level || was.Standalone != now.Standalone || !slices.Equal(was.Subscribed, now.Subscribed) ||
 		!maps.EqualFunc(was.Values, now.Values, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) })
 }
-
-// cancelLetter says that a client has cancelled a call that does not run where the cancel arrived.
-type cancelLetter struct {
-	Session SessionKey
-	Request string // its id, raw
-	Reason  string `json:",omitempty"`
-}
-
-func (cancelLetter) short() {}
