@@ -462,8 +462,8 @@ func (c *Call) becomeStream() *streamActor {
 // abandonsQuestion reports whether a question that failed with err is given up for good. It is not where another process may
 // go on with the call, which then has the answer.
 func (c *Call) abandonsQuestion(err error) bool {
-	for _, elsewhere := range []error{ErrStreamLost, ErrClosing, ErrSessionEnded, ErrUnmounted, errInternal} {
-		if errors.Is(err, elsewhere) || errors.Is(context.Cause(c.ctx), elsewhere) {
+	for _, resumable := range []error{ErrStreamLost, ErrClosing, ErrSessionEnded, ErrUnmounted, errInternal} {
+		if errors.Is(err, resumable) || errors.Is(context.Cause(c.ctx), resumable) {
 			return false
 		}
 	}

@@ -40,13 +40,13 @@ type delivery interface {
 
 // response is the message that ends a request: a result or an error.
 type response struct {
-	data   []byte           // the whole message, valid during the call
-	code   int              // of the error, 0 for a result
-	later  bool             // the error is Unavailable
-	gone   bool             // the error is SessionGone
-	goesOn bool             // the handler goes on after it: the result is input_required, and the client must send the request again, or names what the call has become
-	exited bool             // the handler has ended the goroutine, which may be that of the connection
-	denied *refusal.Refusal // the error is that, otherwise nil
+	data        []byte           // the whole message, valid during the call
+	code        int              // of the error, 0 for a result
+	unavailable bool             // the error is Unavailable
+	sessionGone bool             // the error is SessionGone
+	goesOn      bool             // the handler goes on after it: the result is input_required, and the client must send the request again, or names what the call has become
+	exited      bool             // the handler has ended the goroutine, which may be that of the connection
+	denied      *refusal.Refusal // the error is that, otherwise nil
 }
 
 // ending is why a delivery ends without the handler's response.
@@ -215,7 +215,7 @@ func (d *logged) sendEntry(e stream.Entry) {
 func (d *logged) answerRequest(a response) {
 	switch {
 	case d.stream != nil:
-	case a.gone:
+	case a.sessionGone:
 		refusal.SessionEnded.Tell(d.conn, d.r.id)
 		return
 	case a.denied != nil:

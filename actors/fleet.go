@@ -417,7 +417,7 @@ func (f *fleet) handleSilentWriter(at store.Address, all []*reading) {
 			x.r.followAgain()
 		default:
 			x.mu.Lock()
-			hush := now.Sub(x.heard) > hushAfter
+			hush := now.Sub(x.lastHeard) > hushAfter
 			x.mu.Unlock()
 			if hush {
 				x.r.att.Hush(true)
@@ -462,7 +462,7 @@ func (f *fleet) receiveAnswer(l *store.Letter) {
 
 // addReader makes a reader of another node.
 func (f *fleet) addReader(at readerKey, key StreamKey) *remoteReader {
-	r := &remoteReader{at: at, fleet: f, stream: key, heard: time.Now()}
+	r := &remoteReader{at: at, fleet: f, stream: key, lastHeard: time.Now()}
 	f.readers.mu.Lock()
 	defer f.readers.mu.Unlock()
 	if f.readers.all == nil {

@@ -54,8 +54,8 @@ type (
 	// listChanged reports that a list has changed. The listener's filter decides whether to
 	// pass it on, unless it has to be told again.
 	listChanged struct {
-		method string
-		again  bool
+		method   string
+		repeated bool
 	}
 	// review ends a listener if nothing of what it follows is for its client any more.
 	review struct{}
@@ -167,7 +167,7 @@ func (l *listenActor) Receive(m any) {
 			l.early = append(l.early, m.data)
 		}
 	case listChanged:
-		if f := l.filter.Changed; f == nil || f(m.method) || m.again {
+		if f := l.filter.Changed; f == nil || f(m.method) || m.repeated {
 			l.Receive(hear{codec.AppendNotification(nil, m.method, nil)})
 		}
 	case caughtUp:

@@ -98,8 +98,8 @@ type sentUpdates struct {
 }
 
 type sentUpdate struct {
-	again bool // it has come again
-	until time.Time
+	repeated bool // it has come again
+	until    time.Time
 }
 
 // broadcastUpdate tells the other nodes that a resource has changed.
@@ -122,7 +122,7 @@ func (d *sentUpdates) addUpdate(u *updatedLetter, later func()) (now bool) {
 		*u = updatedLetter{Server: u.Server}
 	}
 	if old := d.all[*u]; old != nil {
-		old.again = true
+		old.repeated = true
 		return false
 	}
 	if d.all == nil {
@@ -153,8 +153,8 @@ func (d *sentUpdates) dueUpdates(later func()) (all []updatedLetter) {
 	for u, t := range d.all {
 		switch {
 		case now.Before(t.until):
-		case t.again:
-			t.again, t.until = false, now.Add(u.repeatPause())
+		case t.repeated:
+			t.repeated, t.until = false, now.Add(u.repeatPause())
 			all = append(all, u)
 		default:
 			delete(d.all, u)

@@ -246,8 +246,8 @@ func (s *sessionActor) offerAnswer(m *codec.Message) error {
 		return err
 	}
 	// A stream that cannot be read is no reason to drop the answer, unless the stream does not exist.
-	elsewhere, err := n.pending.routeAnswer(s.svc, s, m)
-	if elsewhere || err != nil && !errors.Is(err, errBadEvent) && !errors.Is(err, ErrSessionEnded) {
+	forwarded, err := n.pending.routeAnswer(s.svc, s, m)
+	if forwarded || err != nil && !errors.Is(err, errBadEvent) && !errors.Is(err, ErrSessionEnded) {
 		return err
 	}
 	_, err = n.pending.giveAnswer(s.key, m)
@@ -265,8 +265,8 @@ func (q *pendingRequests) giveAnswer(s SessionKey, m *codec.Message) (open bool,
 }
 
 // routeAnswer takes an answer to where its question is. It takes over the stream that carried the question, if no process writes it, so that
-// the call runs again and can get its answer. elsewhere says that another node has taken the answer, or could not.
-func (q *pendingRequests) routeAnswer(svc *Service, s *sessionActor, m *codec.Message) (elsewhere bool, err error) {
+// the call runs again and can get its answer. forwarded says that another node has taken the answer, or could not.
+func (q *pendingRequests) routeAnswer(svc *Service, s *sessionActor, m *codec.Message) (forwarded bool, err error) {
 	n := q.node
 	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
 	defer cancel()
@@ -283,27 +283,27 @@ func (q *pendingRequests) routeAnswer(svc *Service, s *sessionActor, m *codec.Me
 	}
 	for given := (takeover.Writer{}); ; {
 		_, _, err := n.streams.findWriter(ctx, svc, s, key, given)
-		far, ok := errors.AsType[errRemoteWriter](err)
+		remote, ok := errors.AsType[errRemoteWriter](err)
 		if !ok {
 			return q.routeToAsker(ctx, s, key, m, err)
 		}
-		if elsewhere, err = q.forwardAnswer(ctx, s, key, far.nodeAddress(), m); elsewhere {
+		if forwarded, err = q.forwardAnswer(ctx, s, key, remote.nodeAddress(), m); forwarded {
 			return true, err
 		}
-		given = far.Writer
+		given = remote.Writer
 	}
 }
 
 // routeToAsker is routeAnswer for an answer whose stream the store does not have, which err says. Who asked may have been cut off for longer than
 // records live, and be about to store it again: then it gets the answer. If it is gone, that is noted, so that its calls end if it comes back after
 // all, and nobody needs the answer. Otherwise the client must send it again. Of a node that was never heard there is nothing to wait for.
-func (q *pendingRequests) routeToAsker(ctx context.Context, s *sessionActor, key StreamKey, m *codec.Message, err error) (elsewhere bool, _ error) {
+func (q *pendingRequests) routeToAsker(ctx context.Context, s *sessionActor, key StreamKey, m *codec.Message, err error) (forwarded bool, _ error) {
 	if !errors.Is(err, errBadEvent) {
 		return false, err
 	}
 	f, asker := &q.node.fleet, askedBy(m.ID)
-	elsewhere, asked := q.forwardAnswer(ctx, s, key, asker, m)
-	if elsewhere && asked != nil {
+	forwarded, asked := q.forwardAnswer(ctx, s, key, asker, m)
+	if forwarded && asked != nil {
 		if !f.mail.Heard(asker) { // as in forwardAnswer, which takes no client's word for a writer
 			return false, err
 		}
@@ -311,16 +311,16 @@ func (q *pendingRequests) routeToAsker(ctx context.Context, s *sessionActor, key
 		if gone && failed == nil {
 			failed = f.marks.markGone(ctx, q.node.store, asker.Boot, s.svc.callLifetime())
 		}
-		elsewhere = !gone || failed != nil
+		forwarded = !gone || failed != nil
 	}
-	if elsewhere {
+	if forwarded {
 		return true, asked
 	}
 	return false, err
 }
 
-// forwardAnswer has another node take an answer. elsewhere is false if that node does not have what asked.
-func (q *pendingRequests) forwardAnswer(ctx context.Context, s *sessionActor, key StreamKey, to store.Address, m *codec.Message) (elsewhere bool, err error) {
+// forwardAnswer has another node take an answer. forwarded is false if that node does not have what asked.
+func (q *pendingRequests) forwardAnswer(ctx context.Context, s *sessionActor, key StreamKey, to store.Address, m *codec.Message) (forwarded bool, err error) {
 	f := &q.node.fleet
 	if f.mail == nil || to.Node == "" || to.Boot == q.node.boot {
 		return false, nil
@@ -517,10 +517,10 @@ const (
 // sharedAnswer is the client's answer to a question that all calls of a session share. It is asked once, and again
 // when the client says that the answer has changed.
 type sharedAnswer struct {
-	mu     sync.Mutex      // guards the rest
-	answer []byte          // nil if there is none
-	asking *sharedQuestion // the question that is being asked, nil without one
-	told   [4]uint64       // the last changes that other nodes have told of; 0 for none
+	mu      sync.Mutex      // guards the rest
+	answer  []byte          // nil if there is none
+	asking  *sharedQuestion // the question that is being asked, nil without one
+	changes [4]uint64       // the last changes that other nodes have told of; 0 for none
 }
 
 // sharedQuestion is a question that several calls wait for.
@@ -566,10 +566,10 @@ func (k *sharedAnswer) forgetAnswer(change uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if change != 0 {
-		if slices.Contains(k.told[:], change) {
+		if slices.Contains(k.changes[:], change) {
 			return
 		}
-		k.told = [...]uint64{change, k.told[0], k.told[1], k.told[2]}
+		k.changes = [...]uint64{change, k.changes[0], k.changes[1], k.changes[2]}
 	}
 	k.answer, k.asking = nil, nil
 }

@@ -116,16 +116,16 @@ func noteUnreadable(l *store.Letter, n *Node) {
 
 // inboundForward is a request of another node, or a letter of any size, whose parts come one after the other.
 type inboundForward struct {
-	node  *Node
-	key   relayKey
-	kind  string
-	head  forwardHead
-	in    Input
-	body  *relay.Upload
-	from  *quota.Account // counts the request; nil for a letter, which belongs to one that was counted
-	held  quota.Holding
-	heard atomic.Int64 // when its last letter came, by the node's clock
-	over  atomic.Bool  // it has come, or was given up
+	node       *Node
+	key        relayKey
+	kind       string
+	head       forwardHead
+	in         Input
+	body       *relay.Upload
+	from       *quota.Account // counts the request; nil for a letter, which belongs to one that was counted
+	held       quota.Holding
+	lastLetter atomic.Int64 // when its last letter came, by the node's clock
+	over       atomic.Bool  // it has come, or was given up
 }
 
 // takeRequest takes the first letter of a request.
@@ -157,7 +157,7 @@ func takeRequest(f *fleet, l *store.Letter) {
 		return
 	}
 	if c.admitForward(l, b.Size) {
-		c.heard.Store(int64(n.clock.sinceStart()))
+		c.lastLetter.Store(int64(n.clock.sinceStart()))
 		n.relays.inbound.Put(c.key, c)
 		replyTo(l, done, []byte{sendMore})
 	}
@@ -203,7 +203,7 @@ func takePart(f *fleet, l *store.Letter) {
 		replyTo(l, tryAgain, nil)
 		return
 	}
-	c.heard.Store(int64(n.clock.sinceStart()))
+	c.lastLetter.Store(int64(n.clock.sinceStart()))
 	if _, whole := c.body.Body(); !whole {
 		replyTo(l, done, []byte{sendMore})
 		return
@@ -478,7 +478,7 @@ func (d *relays) onBeat(now time.Time) {
 	})
 	late := int64(d.node.clock.sinceStart() - relay.Patience)
 	d.inbound.Each(func(c *inboundForward) {
-		if c.heard.Load() < late {
+		if c.lastLetter.Load() < late {
 			c.expireForward()
 		}
 	})

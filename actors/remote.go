@@ -144,12 +144,12 @@ func (w *remoteWriter) pushEntry(ctx context.Context, s *sessionActor, e *stream
 
 // reading is a connection here whose stream another node writes.
 type reading struct {
-	id    uint64
-	at    store.Address
-	r     *replay
-	mu    sync.Mutex // guards the rest
-	heard time.Time
-	owed  int // bytes of frames that the writer has not been told of
+	id        uint64
+	at        store.Address
+	r         *replay
+	mu        sync.Mutex // guards the rest
+	lastHeard time.Time
+	owed      int // bytes of frames that the writer has not been told of
 }
 
 // readings are the connections of this node whose streams others write.
@@ -169,7 +169,7 @@ func (d *readings) addReading(w *remoteWriter, r *replay) *reading {
 	}
 	d.last++
 	r.n.attaches.Add(1)
-	x := &reading{id: d.last, at: w.nodeAddress(), r: r, heard: time.Now()}
+	x := &reading{id: d.last, at: w.nodeAddress(), r: r, lastHeard: time.Now()}
 	d.all[x.id] = x
 	if old := r.reading.Swap(x); old != nil {
 		delete(d.all, old.id)
@@ -200,7 +200,7 @@ func (d *readings) len() int {
 // noteHeard notes that the writer is there.
 func (x *reading) noteHeard() {
 	x.mu.Lock()
-	x.heard = time.Now()
+	x.lastHeard = time.Now()
 	x.mu.Unlock()
 	x.r.att.Hush(false)
 }
@@ -381,11 +381,11 @@ type remoteReader struct {
 	fleet  *fleet
 	stream StreamKey
 
-	mu    sync.Mutex // guards the rest
-	flow  attachment.Flow
-	over  bool
-	gone  []func()
-	heard time.Time // when its node last spoke of it
+	mu        sync.Mutex // guards the rest
+	flow      attachment.Flow
+	over      bool
+	onGone    []func()
+	lastHeard time.Time // when its node last spoke of it
 }
 
 // sendFrame sends a letter about the reader. The caller holds mu.
@@ -419,7 +419,7 @@ func (r *remoteReader) Frame(f attachment.Frame) {
 func (r *remoteReader) takeCredit(bytes int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.heard = time.Now()
+	r.lastHeard = time.Now()
 	if r.flow.Credit(bytes) && !r.over {
 		r.sendFrame(tailed, r.flow.Tail, r.flow.Tail, nil)
 	}
@@ -450,8 +450,8 @@ func (r *remoteReader) removeReader() {
 	r.fleet.readers.dropReader(r)
 	r.mu.Lock()
 	r.over = true
-	gone := r.gone
-	r.gone = nil
+	gone := r.onGone
+	r.onGone = nil
 	r.mu.Unlock()
 	for _, f := range gone {
 		f()
@@ -461,7 +461,7 @@ func (r *remoteReader) removeReader() {
 func (r *remoteReader) Gone(f func()) {
 	r.mu.Lock()
 	if !r.over {
-		r.gone = append(r.gone, f)
+		r.onGone = append(r.onGone, f)
 		r.mu.Unlock()
 		return
 	}
@@ -473,7 +473,7 @@ func (r *remoteReader) Gone(f func()) {
 func (r *remoteReader) noteAsked(now time.Time) (tail uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.heard = now
+	r.lastHeard = now
 	return r.flow.Tail
 }
 
@@ -481,7 +481,7 @@ func (r *remoteReader) noteAsked(now time.Time) (tail uint64) {
 func (r *remoteReader) isSilent(now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return now.Sub(r.heard) > readerSilence
+	return now.Sub(r.lastHeard) > readerSilence
 }
 
 // readerKey names a reader of another node.

@@ -376,7 +376,7 @@ func (r *requestActor) deliverResponse(id, head, out []byte, err *mcp.Error) {
 	if err != nil {
 		out = codec.AppendError(head[:0], id, err.Code, err.Message, compactData(err.Data))
 		r.result.code = err.Code
-		r.result.later, r.result.gone, r.result.denied = err == Unavailable, err == SessionGone, r.call.deniedAs(err)
+		r.result.unavailable, r.result.sessionGone, r.result.denied = err == Unavailable, err == SessionGone, r.call.deniedAs(err)
 	} else {
 		out = append(out, '}')
 	}

@@ -241,11 +241,11 @@ func (r *replay) findExtent(ctx context.Context) (w streamWriter, rec record.Str
 			return nil, rec, at, errBadEvent
 		}
 		at, err = w.readExtent(ctx)
-		switch far, ok := w.(*remoteWriter); {
+		switch remote, ok := w.(*remoteWriter); {
 		case err == nil:
 			return w, rec, at, nil
 		case ok && errors.Is(err, errNotHere):
-			r.given = far.Writer // it may be taken over now
+			r.given = remote.Writer // it may be taken over now
 		case ok:
 			return nil, rec, at, err
 		} // otherwise the stream has just ended
@@ -533,10 +533,10 @@ func (r *replay) findWriter(ctx context.Context) (streamWriter, record.Stream, e
 				rec.End = end
 				return nil, rec, nil
 			}
-			if far, err := d.findRemoteWriter(ctx, r.key, &rec, r.given); err != nil {
+			if remote, err := d.findRemoteWriter(ctx, r.key, &rec, r.given); err != nil {
 				return nil, rec, err
-			} else if far != nil {
-				return far, rec, nil
+			} else if remote != nil {
+				return remote, rec, nil
 			}
 		}
 		var rec record.Stream

@@ -562,7 +562,7 @@ func (d *direct) answerRequest(a response) {
 		a.denied.Tell(d.conn, d.r.id)
 	case a.exited:
 		d.conn.AnswerLast(statusOf(a), a.data)
-	case a.later && !a.goesOn && d.r.isSafe(): // a proxy may send what is answered with 503 to another node
+	case a.unavailable && !a.goesOn && d.r.isSafe(): // a proxy may send what is answered with 503 to another node
 		refusal.Unavailable.Tell(d.conn, d.r.id)
 	default:
 		d.conn.Answer(statusOf(a), a.data)

@@ -187,15 +187,15 @@ func (s *sessionActor) sendOn(ctx context.Context, id string, e stream.Entry) er
 	var asked time.Time // another node, for the first time
 	for {
 		st, _, err := s.node.streams.findWriter(ctx, s.svc, s, StreamKey{s.key, id}, given)
-		switch far, elsewhere := errors.AsType[errRemoteWriter](err); {
-		case elsewhere:
+		switch remote, ok := errors.AsType[errRemoteWriter](err); {
+		case ok:
 			if asked.IsZero() {
 				asked, e.Meta = time.Now(), s.node.fleet.pushes.nameMessage(s.node, e.Meta)
 			}
-			err = far.pushEntry(ctx, s, &e)
+			err = remote.pushEntry(ctx, s, &e)
 			switch {
 			case errors.Is(err, errNotHere):
-				given = far.Writer
+				given = remote.Writer
 				continue
 			case err != nil && time.Since(asked) < s.svc.Limits.ResumeWait && pause(ctx, silentPause) == nil: // its node may be about to be gone
 				continue
