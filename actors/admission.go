@@ -671,7 +671,7 @@ func (l *logLimiter) takeMissed() int64 {
 	return l.missed.Swap(0)
 }
 
-// logLimiterIn returns the limiter that p holds, and makes them for the first message.
+// logLimiterIn returns the limiter that p holds, and makes it for the first message.
 func logLimiterIn(p *atomic.Pointer[logLimiter], rate float64) *logLimiter {
 	l := p.Load()
 	for l == nil {

@@ -31,13 +31,13 @@ const (
 )
 
 func init() {
-	receivers[exchangeRetry] = takeRequest
-	receivers[exchangeMessage] = takeRequest
-	receivers[exchangeLetter] = takeRequest
-	receivers[exchangePart] = takePart
-	receivers[exchangeFrame] = takeFrame
-	receivers[exchangeAlive] = takeAlive
-	receivers[exchangeGone] = takeGone
+	receivers[exchangeRetry] = receiveForward
+	receivers[exchangeMessage] = receiveForward
+	receivers[exchangeLetter] = receiveForward
+	receivers[exchangePart] = receiveForwardPart
+	receivers[exchangeFrame] = receiveExchangeFrame
+	receivers[exchangeAlive] = receiveExchangeAlive
+	receivers[exchangeGone] = receiveExchangeGone
 }
 
 // relays are the exchanges between this node and others: requests that came here and belong there, and the other way
@@ -128,8 +128,8 @@ type inboundForward struct {
 	over       atomic.Bool  // it has come, or was given up
 }
 
-// takeRequest takes the first letter of a request.
-func takeRequest(f *fleet, l *store.Letter) {
+// receiveForward takes the first letter of a request.
+func receiveForward(f *fleet, l *store.Letter) {
 	n := f.node
 	if l.Kind != exchangeLetter && n.drain.closing.Load() { // what it had is gone
 		replyTo(l, notHere, nil)
@@ -189,8 +189,8 @@ func (c *inboundForward) refusalTarget(l *store.Letter) answerer {
 	return c.node.relays.openExchange(c.key, &c.in, 0)
 }
 
-// takePart takes a later letter of a request.
-func takePart(f *fleet, l *store.Letter) {
+// receiveForwardPart takes a later letter of a request.
+func receiveForwardPart(f *fleet, l *store.Letter) {
 	n := f.node
 	p, err := relay.ReadPart(l.Data)
 	if err != nil {
@@ -402,8 +402,8 @@ func (d *relays) openExchange(key relayKey, in *Input, most int) *forwardedExcha
 	return v
 }
 
-// takeFrame takes what a call of another node does with its exchange.
-func takeFrame(f *fleet, l *store.Letter) {
+// receiveExchangeFrame takes what a call of another node does with its exchange.
+func receiveExchangeFrame(f *fleet, l *store.Letter) {
 	n := f.node
 	part, err := relay.ReadFrame(l.Data)
 	if err != nil {
@@ -425,8 +425,8 @@ func (d *relays) sendGone(to store.Address, id relay.ID, broken bool) {
 	d.node.fleet.sendLetter(to, exchangeGone, packet((&relay.Gone{ID: id, Broken: broken}).Append(nil)))
 }
 
-// takeGone takes the end of an exchange on its other side.
-func takeGone(f *fleet, l *store.Letter) {
+// receiveExchangeGone takes the end of an exchange on its other side.
+func receiveExchangeGone(f *fleet, l *store.Letter) {
 	n := f.node
 	g, err := relay.ReadGone(l.Data)
 	if err != nil {
@@ -444,8 +444,8 @@ func takeGone(f *fleet, l *store.Letter) {
 	}
 }
 
-// takeAlive takes how far the other sides of exchanges are.
-func takeAlive(f *fleet, l *store.Letter) {
+// receiveExchangeAlive takes how far the other sides of exchanges are.
+func receiveExchangeAlive(f *fleet, l *store.Letter) {
 	n := f.node
 	for rest := l.Data; len(rest) > 0; {
 		a, more, err := relay.ReadAlive(rest)
