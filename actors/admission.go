@@ -3,7 +3,9 @@ package actors
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,7 +42,7 @@ type accounts struct {
 	lostLogs *quota.Turns[*quota.Account] // for reading the log of a stream without a writer
 	attaches *quota.Turns[*quota.Account] // for asking other nodes for their streams
 	pace     *quota.Pace[*quota.Account]  // of appends to the event log
-	way      [store.Budgets]atomic.Int64  // bytes that are charged and on their way to the store: see charge
+	storing  [store.Budgets]atomic.Int64  // bytes that are charged and on their way to the store: see storeCharge
 	deciding [store.Budgets]sync.Mutex    // held while it is decided whether bytes more may be stored
 }
 
@@ -53,11 +55,11 @@ type sessionAccount struct {
 	patient bool                         // its client waits for a slot for its calls, and has the process for itself
 }
 
-// alone reports whether the client has the process for itself.
-func (s *sessionAccount) alone() bool { return s != nil && s.patient }
+// isAlone reports whether the client has the process for itself.
+func (s *sessionAccount) isAlone() bool { return s != nil && s.patient }
 
-// of is the account that a request is counted on.
-func (s *sessionAccount) of(d *accounts, in *Input) *quota.Account {
+// accountOf is the account that a request is counted on.
+func (s *sessionAccount) accountOf(d *accounts, in *Input) *quota.Account {
 	switch {
 	case in.Account != nil && !in.Account.Dropped():
 		if s != nil {
@@ -70,8 +72,8 @@ func (s *sessionAccount) of(d *accounts, in *Input) *quota.Account {
 	return s.account.Of(d.Accounts, in.Tenant, in.Address)
 }
 
-// bucket is the session's own bucket for requests.
-func (s *sessionAccount) bucket(l *Limits) quota.Bucket {
+// callBucket is the session's own bucket for requests.
+func (s *sessionAccount) callBucket(l *Limits) quota.Bucket {
 	if b := s.calling.Load(); b != nil {
 		return *b
 	}
@@ -80,17 +82,17 @@ func (s *sessionAccount) bucket(l *Limits) quota.Bucket {
 	return *s.calling.Load()
 }
 
-// take takes tokens, or returns how long to wait for them.
-func (s *sessionAccount) take(l *Limits, now time.Time, n int) (wait time.Duration) {
+// takeTokens takes tokens, or returns how long to wait for them.
+func (s *sessionAccount) takeTokens(l *Limits, now time.Time, n int) (wait time.Duration) {
 	if s == nil {
 		return 0
 	}
-	return s.bucket(l).TakeN(now, n)
+	return s.callBucket(l).TakeN(now, n)
 }
 
-func (s *sessionAccount) giveBack(l *Limits, now time.Time, n int) {
+func (s *sessionAccount) refundTokens(l *Limits, now time.Time, n int) {
 	if s != nil {
-		s.bucket(l).GiveBackN(now, n)
+		s.callBucket(l).GiveBackN(now, n)
 	}
 }
 
@@ -98,18 +100,18 @@ func (s *sessionAccount) giveBack(l *Limits, now time.Time, n int) {
 func newAccounts(l NodeLimits, rs refusals, store store.Store) accounts {
 	l = l.Defaults()
 	turns := quota.NewTurns[*quota.Account]
-	return accounts{Accounts: quota.New(l.quota()), limits: l, refusals: rs, store: store, lostLogs: turns(limits.LostLogs.Value()), attaches: turns(limits.Attaches.Value()), pace: quota.NewPace[*quota.Account](l.Bytes, storeKeeps)}
+	return accounts{Accounts: quota.New(l.quotaLimits()), limits: l, refusals: rs, store: store, lostLogs: turns(limits.LostLogs.Value()), attaches: turns(limits.Attaches.Value()), pace: quota.NewPace[*quota.Account](l.Bytes, storeKeeps)}
 }
 
 // noPlace is the limit that leaves no place for a request.
 var noPlace = [...]*limits.Row{quota.Full: limits.CallsPerNode.Row, quota.OverShare: limits.NodeShare.Row, quota.OverLimit: limits.CallsPerPrincipal.Row}
 
-// admit counts a request that costs tokens, or says why it may not run now. The caller calls Leave
-// for an admitted request, and giveBack too if it does not run after all.
-func (d *accounts) admit(s *sessionAccount, l *Limits, in *Input, cost int) (*quota.Account, *refusal.Refusal) {
-	a, no := d.enter(s, in)
+// admitRequest counts a request that costs tokens, or says why it may not run now. The caller calls Leave
+// for an admitted request, and refundTokens too if it does not run after all.
+func (d *accounts) admitRequest(s *sessionAccount, l *Limits, in *Input, cost int) (*quota.Account, *refusal.Refusal) {
+	a, no := d.enterRequest(s, in)
 	if a != nil {
-		if no = d.spend(s, l, a, cost); no != nil {
+		if no = d.spendTokens(s, l, a, cost); no != nil {
 			d.Leave(a)
 			return nil, no
 		}
@@ -117,12 +119,12 @@ func (d *accounts) admit(s *sessionAccount, l *Limits, in *Input, cost int) (*qu
 	return a, no
 }
 
-// enter counts a request, or says why there are too many. The caller calls Leave for one that was counted.
-func (d *accounts) enter(s *sessionAccount, in *Input) (*quota.Account, *refusal.Refusal) {
-	a := s.of(d, in)
+// enterRequest counts a request, or says why there are too many. The caller calls Leave for one that was counted.
+func (d *accounts) enterRequest(s *sessionAccount, in *Input) (*quota.Account, *refusal.Refusal) {
+	a := s.accountOf(d, in)
 	place, ok := d.Admit(a)
 	for !ok {
-		a = s.of(d, in)
+		a = s.accountOf(d, in)
 		place, ok = d.Admit(a)
 	}
 	if place != quota.Admitted {
@@ -137,7 +139,7 @@ const (
 	valuesPerToken = 10_000   // of JSON
 	// replayPerToken is for a resume: bytes that may be read for it before its client has read any.
 	replayPerToken = 256 << 10
-	replayAtOnce   = 1 << 20
+	maxPrepaid     = 1 << 20
 )
 
 const (
@@ -148,11 +150,11 @@ const (
 	perCall = 10
 )
 
-// cost is how many tokens a request with a body of size bytes takes of the buckets of its session
+// callCost is how many tokens a request with a body of size bytes takes of the buckets of its session
 // and of its principal. A ping pays for its size alone; initialize has a bucket of its own and does
 // not come here. A patient client, which has the process for itself, is not slowed down.
-func (s *sessionAccount) cost(m *codec.Message, size int) int {
-	if s.alone() {
+func (s *sessionAccount) callCost(m *codec.Message, size int) int {
+	if s.isAlone() {
 		return 0
 	}
 	n := size/bytesPerToken + m.Values/valuesPerToken
@@ -162,30 +164,30 @@ func (s *sessionAccount) cost(m *codec.Message, size int) int {
 	return n
 }
 
-// spend takes the cost of a request from the session and from the account, or nothing from either.
-func (d *accounts) spend(s *sessionAccount, l *Limits, a *quota.Account, cost int) *refusal.Refusal {
+// spendTokens takes the cost of a request from the session and from the account, or nothing from either.
+func (d *accounts) spendTokens(s *sessionAccount, l *Limits, a *quota.Account, cost int) *refusal.Refusal {
 	if cost == 0 {
 		return nil
 	}
 	now := time.Now()
-	if wait := s.take(l, now, cost); wait > 0 {
+	if wait := s.takeTokens(l, now, cost); wait > 0 {
 		return refusal.Of(limits.CallRate.Row).In(wait)
 	}
 	if wait := a.Buckets[rateOfCalls].TakeN(now, cost); wait > 0 {
-		s.giveBack(l, now, cost)
+		s.refundTokens(l, now, cost)
 		return refusal.Of(limits.PrincipalRate.Row).In(wait)
 	}
 	return nil
 }
 
-// giveBack returns the tokens that spend took for a request.
-func (d *accounts) giveBack(s *sessionAccount, l *Limits, a *quota.Account, cost int) {
+// refundTokens returns the tokens that spendTokens took for a request.
+func (d *accounts) refundTokens(s *sessionAccount, l *Limits, a *quota.Account, cost int) {
 	if cost == 0 {
 		return
 	}
 	now := time.Now()
 	a.Buckets[rateOfCalls].GiveBackN(now, cost)
-	s.giveBack(l, now, cost)
+	s.refundTokens(l, now, cost)
 }
 
 // admitGet takes the tokens of a GET from its principal, or refuses it. A resume pays for what may
@@ -193,11 +195,11 @@ func (d *accounts) giveBack(s *sessionAccount, l *Limits, a *quota.Account, cost
 func (d *accounts) admitGet(l *Limits, in *Input) bool {
 	cost := 1
 	if in.LastEventID != "" {
-		cost += min(l.Stream.Bytes, replayAtOnce) / replayPerToken
+		cost += min(l.Stream.Bytes, maxPrepaid) / replayPerToken
 	}
-	no := d.charge(nil, in, rateOfCalls, cost)
+	no := d.chargeTokens(nil, in, rateOfCalls, cost)
 	if no != nil {
-		d.refusals.refuse(in.Conn, no, nil)
+		d.refusals.refuseRequest(in.Conn, no, nil)
 	}
 	return no == nil
 }
@@ -206,8 +208,8 @@ func (d *accounts) admitGet(l *Limits, in *Input) bool {
 // pings before a session. They have a bucket of the principal to themselves: one who has spent its calls may still answer, and cancel.
 type messages struct{ n, size, values int }
 
-// add adds a message with a body of size bytes. A ping pays for its size alone.
-func (c *messages) add(m *codec.Message, size int) {
+// addMessage adds a message with a body of size bytes. A ping pays for its size alone.
+func (c *messages) addMessage(m *codec.Message, size int) {
 	if string(m.Method) != mcp.MethodPing {
 		c.n++
 	}
@@ -215,39 +217,39 @@ func (c *messages) add(m *codec.Message, size int) {
 	c.values += m.Values
 }
 
-// cost is how many tokens of rateOfMessages the messages take.
-func (c messages) cost() int {
+// tokenCost is how many tokens of rateOfMessages the messages take.
+func (c messages) tokenCost() int {
 	return c.n + perCall*(c.size/bytesPerToken+c.values/valuesPerToken)
 }
 
 // chargeMessages takes the tokens of messages, or says when they may come again. A refused message
 // has had no effect. It comes before the store is read.
 func (d *accounts) chargeMessages(s *sessionAccount, in *Input, c messages) *refusal.Refusal {
-	if s.alone() {
+	if s.isAlone() {
 		return nil
 	}
-	return d.charge(nil, in, rateOfMessages, c.cost()) // a session remembers the account of its calls
+	return d.chargeTokens(nil, in, rateOfMessages, c.tokenCost()) // a session remembers the account of its calls
 }
 
 // admitMessage is chargeMessages for one message, which it refuses on in.Conn.
 func (d *accounts) admitMessage(s *sessionAccount, in *Input, m *codec.Message, size int) bool {
 	var c messages
-	c.add(m, size)
+	c.addMessage(m, size)
 	no := d.chargeMessages(s, in, c)
 	if no != nil {
 		var id []byte
 		if m.Kind == codec.Request {
 			id = m.ID
 		}
-		d.refusals.refuse(in.Conn, no, id)
+		d.refusals.refuseRequest(in.Conn, no, id)
 	}
 	return no == nil
 }
 
-// charge takes tokens of the principal alone.
-func (d *accounts) charge(s *sessionAccount, in *Input, rate, cost int) *refusal.Refusal {
+// chargeTokens takes tokens of the principal alone.
+func (d *accounts) chargeTokens(s *sessionAccount, in *Input, rate, cost int) *refusal.Refusal {
 	for cost > 0 {
-		a := s.of(d, in)
+		a := s.accountOf(d, in)
 		switch wait := a.Buckets[rate].TakeN(time.Now(), cost); {
 		case wait > 0:
 			return refusal.Of(limits.PrincipalRate.Row).In(wait)
@@ -270,7 +272,7 @@ func RefusedFor(a *quota.Account) time.Duration { return a.Buckets[rateOfMessage
 // admitSession takes the tokens of a new session, or refuses it.
 func (d *accounts) admitSession(in *Input, id []byte) bool {
 	if d.nearFull(store.SessionBudget) {
-		d.refusals.refuse(in.Conn, refusal.Of(limits.MaxStore.Row), id)
+		d.refusals.refuseRequest(in.Conn, refusal.Of(limits.MaxStore.Row), id)
 		return false
 	}
 	for {
@@ -278,7 +280,7 @@ func (d *accounts) admitSession(in *Input, id []byte) bool {
 		wait := a.Buckets[rateOfSessions].TakeN(time.Now(), perSession)
 		switch {
 		case wait > 0:
-			d.refusals.refuse(in.Conn, refusal.Of(limits.SessionsPerPrincipal.Row).In(wait), id)
+			d.refusals.refuseRequest(in.Conn, refusal.Of(limits.SessionsPerPrincipal.Row).In(wait), id)
 			return false
 		case !a.Dropped():
 			return true
@@ -286,18 +288,18 @@ func (d *accounts) admitSession(in *Input, id []byte) bool {
 	}
 }
 
-// forgive returns tokens of a session that could not be made or has been deleted.
-func (d *accounts) forgive(in *Input, tokens int) {
+// refundSession returns tokens of a session that could not be made or has been deleted.
+func (d *accounts) refundSession(in *Input, tokens int) {
 	d.Of(in.Tenant, in.Address).Buckets[rateOfSessions].GiveBackN(time.Now(), tokens)
 }
 
 // admitStream counts a GET while it is handled, or refuses it. The caller calls done when the
 // handler returns.
 func (d *accounts) admitStream(s *sessionAccount, l *Limits, in *Input) (done func(), ok bool) {
-	a := s.of(d, in)
+	a := s.accountOf(d, in)
 	gets, ok := a.Hold(heldGets)
 	for !ok {
-		a = s.of(d, in)
+		a = s.accountOf(d, in)
 		gets, ok = a.Hold(heldGets)
 	}
 	mine := s.gets.Add(1)
@@ -305,9 +307,9 @@ func (d *accounts) admitStream(s *sessionAccount, l *Limits, in *Input) (done fu
 	// GETs that are still being handled count too.
 	switch {
 	case quota.Over(mine+s.streams.Load(), l.Streams):
-		d.refusals.refuse(in.Conn, refusal.Of(limits.StreamsPerSession.Row), nil)
+		d.refusals.refuseRequest(in.Conn, refusal.Of(limits.StreamsPerSession.Row), nil)
 	case quota.Over(gets+a.Held[heldStreams].Load()+a.Elsewhere(heldStreams), d.limits.Principal.Streams):
-		d.refusals.refuse(in.Conn, refusal.Of(limits.StreamsPerPrincipal.Row), nil)
+		d.refusals.refuseRequest(in.Conn, refusal.Of(limits.StreamsPerPrincipal.Row), nil)
 	default:
 		return done, true
 	}
@@ -331,7 +333,7 @@ func (d *accounts) admitListener(in *Input, to answerer, id []byte) (*quota.Acco
 		}
 		if quota.Over(mine+a.Held[heldGets].Load()+a.Elsewhere(heldStreams), d.limits.Principal.Streams) {
 			a.Held[heldStreams].Add(-1)
-			d.refusals.refuse(to, refusal.Of(limits.StreamsPerPrincipal.Row), id)
+			d.refusals.refuseRequest(to, refusal.Of(limits.StreamsPerPrincipal.Row), id)
 			return nil, false
 		}
 		return a, true
@@ -350,10 +352,10 @@ const (
 	waitingStep = 16 << 10
 )
 
-// hold counts bytes in memory on the account of a request, or says why there is no room.
-func (d *accounts) hold(h *quota.Holding, s *sessionAccount, in *Input, k quota.Kind, n int64) *refusal.Refusal {
+// reserveMemory counts bytes in memory on the account of a request, or says why there is no room.
+func (d *accounts) reserveMemory(h *quota.Holding, s *sessionAccount, in *Input, k quota.Kind, n int64) *refusal.Refusal {
 	for {
-		switch no, ok := h.Charge(d.Accounts, s.of(d, in), k, n); {
+		switch no, ok := h.Charge(d.Accounts, s.accountOf(d, in), k, n); {
 		case !ok: // dropped: find it anew
 		case no == quota.Full:
 			return refusal.Of(limits.MaxMemory.Row)
@@ -365,15 +367,15 @@ func (d *accounts) hold(h *quota.Holding, s *sessionAccount, in *Input, k quota.
 	}
 }
 
-// holdAnyway is hold for what is held whether there is room or not.
-func (d *accounts) holdAnyway(h *quota.Holding, s *sessionAccount, in *Input, k quota.Kind, n int64) {
-	for !h.ChargeAnyway(d.Accounts, s.of(d, in), k, n) {
+// reserveAnyway is reserveMemory for what is held whether there is room or not.
+func (d *accounts) reserveAnyway(h *quota.Holding, s *sessionAccount, in *Input, k quota.Kind, n int64) {
+	for !h.ChargeAnyway(d.Accounts, s.accountOf(d, in), k, n) {
 	}
 }
 
-// inTurn runs work when it is the turn of from. It reports false if there was no place in time, or ctx was done before;
+// runInTurn runs work when it is the turn of from. It reports false if there was no place in time, or ctx was done before;
 // a client that is alone waits for as long as it takes.
-func (d *accounts) inTurn(ctx context.Context, from *quota.Account, alone bool, work func()) bool {
+func (d *accounts) runInTurn(ctx context.Context, from *quota.Account, alone bool, work func()) bool {
 	wait, cancel := ctx, func() {}
 	if !alone {
 		wait, cancel = context.WithTimeout(ctx, limits.TurnWait.Value())
@@ -390,8 +392,8 @@ func (d *accounts) inTurn(ctx context.Context, from *quota.Account, alone bool, 
 	return true
 }
 
-// callHolds is what a call on a goroutine of its own holds, with its copy of the message.
-func callHolds(m *codec.Message, body []byte) int64 {
+// callMemory is what a call on a goroutine of its own holds, with its copy of the message.
+func callMemory(m *codec.Message, body []byte) int64 {
 	return quota.RequestBytes + int64(len(body)) + quota.ValueBytes*int64(m.Values)
 }
 
@@ -412,11 +414,67 @@ func (d *accounts) admitPending(tenant, address string) (*quota.Account, error) 
 	}
 }
 
+// chargeStore charges bytes that are about to be stored, or returns the limit that leaves no room for them. A store that is nearly full takes
+// nothing new, so that existing sessions and streams can go on. The caller calls settleCharge.
+func (d *accounts) chargeStore(c storeCharge) (no *limits.Row) {
+	// One after the other: no two of them take the same room, and what is refused is never counted, which might have others refused.
+	d.deciding[c.in].Lock()
+	defer d.deciding[c.in].Unlock()
+	no = d.decideCharge(c, d.storing[c.in].Load(), storedFor(c.of, c.in))
+	if no == nil {
+		d.storing[c.in].Add(c.bytes)
+		c.addBytes(c.bytes)
+	}
+	return no
+}
+
+// decideCharge decides on a charge beside the bytes on their way and those that the client has in the budget.
+func (d *accounts) decideCharge(c storeCharge, way, mine int64) *limits.Row {
+	used, limit := d.store.Use(c.in)
+	if c.in == store.EventBudget {
+		way += d.BytesOf(quota.Waiting) / 2 // it is in memory as events and as appends
+	}
+	return noRoom[quota.FairStore(used+way, mine, c.bytes, limit, limits.StoreShare.Value())]
+}
+
+// noRoom is the limit beyond which nothing more is stored.
+var noRoom = [...]*limits.Row{quota.Admitted: nil, quota.Full: limits.MaxStore.Row, quota.OverShare: limits.StoreShare.Row}
+
+// settleCharge says what became of bytes that were charged: they are stored, or err says why not. What is certainly not stored is given back.
+func (d *accounts) settleCharge(c storeCharge, err error) {
+	d.storing[c.in].Add(-c.bytes)
+	if err != nil && !errors.Is(err, store.ErrUnavailable) {
+		c.addBytes(-c.bytes)
+	}
+}
+
+// sessionCharge is the charge for the record of a session, of size bytes, for as long as it lasts.
+func (d *accounts) sessionCharge(in *Input, rec *session.Record, l *session.Lifetime, size int) storeCharge {
+	c := storeCharge{of: d.Of(in.Tenant, in.Address), usage: int(store.SessionBudget), in: store.SessionBudget, bytes: int64(size), life: l.Idle}
+	if rec.Fresh {
+		c.usage, c.life = usedFresh, l.Fresh
+	}
+	return c
+}
+
+// returnSession returns the charge for a session that is no longer stored, or no longer as rec has it.
+func (d *accounts) returnSession(in *Input, rec *session.Record, l *session.Lifetime) {
+	if data, err := codec.Marshal(rec); err == nil {
+		c := d.sessionCharge(in, rec, l, len(data))
+		c.addBytes(-c.bytes)
+	}
+}
+
+// nearFull reports whether the store is too full for anything new.
+func (d *accounts) nearFull(b store.Budget) bool {
+	return nearlyAll(d.store.Use(b))
+}
+
 // refusals sends the refusals of a node, and counts those by a limit.
 type refusals struct{ *limits.Log }
 
-// of is the refusal for err. It counts the limit, if that is the reason.
-func (rs refusals) of(err error) *refusal.Refusal {
+// refusalFor is the refusal for err. It counts the limit, if that is the reason.
+func (rs refusals) refusalFor(err error) *refusal.Refusal {
 	no, ok := errors.AsType[*refusal.Refusal](err)
 	switch {
 	case ok:
@@ -433,21 +491,21 @@ func (rs refusals) of(err error) *refusal.Refusal {
 	return no
 }
 
-// refuse refuses a request without a session, or one that was not begun.
-func (rs refusals) refuse(c answerer, err error, id []byte) { rs.of(err).Tell(c, id) }
+// refuseRequest refuses a request without a session, or one that was not begun.
+func (rs refusals) refuseRequest(c answerer, err error, id []byte) { rs.refusalFor(err).Tell(c, id) }
 
 // refuseInSession refuses a request of a session that was not begun, or was given up before anything was sent. The JSON-RPC error says
 // why and when to come back. The HTTP status is 200, because release 1.x of the Python SDK takes any status but 2xx and 404 for the
 // end of the connection, with all its calls.
 func (rs refusals) refuseInSession(c answerer, err error, id []byte) {
-	no := *rs.of(err)
+	no := *rs.refusalFor(err)
 	no.Status = 200
 	no.Tell(c, id)
 }
 
 // refuseBatch is refuseInSession for the requests of a batch: each has its error, in an array. If coming back would change nothing, the batch has one error with a status, like a single request.
 func (rs refusals) refuseBatch(c answerer, err error, ids iter.Seq[[]byte]) {
-	no := rs.of(err)
+	no := rs.refusalFor(err)
 	if no.After == 0 {
 		no.Tell(c, nil)
 		return
@@ -462,4 +520,163 @@ func (rs refusals) refuseBatch(c answerer, err error, ids iter.Seq[[]byte]) {
 		lead = ','
 	}
 	c.Answer(200, append(b.B, ']'))
+}
+
+// A storeCharge is bytes that are stored for a client for as long as life. They count as on their way from chargeStore until settleCharge: the
+// store does not know of them yet, and others that come meanwhile must not count on the same room.
+type storeCharge struct {
+	of    *quota.Account
+	usage int // of the account: a budget, or usedFresh
+	in    store.Budget
+	bytes int64
+	life  time.Duration
+}
+
+// addBytes counts bytes more for the client; a negative number gives them back.
+func (c storeCharge) addBytes(bytes int64) {
+	if c.in == store.TaskBudget {
+		c.of.Lasting.Add(time.Now(), bytes, c.life)
+		return
+	}
+	c.of.Used[c.usage].Add(time.Now(), bytes, max(c.life, time.Second))
+}
+
+// usedFresh is the usage of sessions whose client has sent nothing since initialize. They last for minutes, others for
+// days, and a usage has one time.
+const usedFresh = int(store.Budgets)
+
+// usedLog is the usage of what was appended to the event log lately: see accounts.pace.
+const usedLog = usedFresh + 1
+
+// storeKeeps is for how long the embedded store keeps in memory what it has written, a file of 8 MiB at a time.
+const storeKeeps = 10 * time.Second
+
+// storedFor is how much of a budget a client has.
+func storedFor(a *quota.Account, b store.Budget) int64 {
+	now := time.Now()
+	if b == store.TaskBudget {
+		return a.Lasting.Amount(now)
+	}
+	n := a.Used[b].Amount(now)
+	if b == store.SessionBudget {
+		n += a.Used[usedFresh].Amount(now)
+	}
+	return n
+}
+
+// nearlyAll reports whether nine tenths of a budget are in use; a limit of 0 means unknown.
+func nearlyAll(used, limit int64) bool { return limit > 0 && used > limit/10*9 }
+
+// appendBytes is what an append takes in memory beside its bytes.
+const appendBytes = 512
+
+// readCharge is what a client pays for what is read of the log for it: memory for as long as that is held, and tokens. Nobody
+// knows how much a read returns. So it pays memory for the most before it, and gets the rest back; tokens are due once it is known.
+type readCharge struct {
+	n      *Node
+	from   *sessionActor // its account pays
+	held   quota.Holding
+	paid   int  // bytes that may be read before tokens are due; below 0 some are
+	noWait bool // it does not wait for memory: others wait for the place in which it reads
+}
+
+// chargeMemory counts memory for a read of at most bytes, in place of that of the read before, if there is room.
+func (f *readCharge) chargeMemory(bytes int) (ok bool) {
+	f.held.Reset()
+	for {
+		if no, ok := f.held.Charge(f.n.accounts.Accounts, f.from.billedAccount(), quota.Queues, int64(bytes)); ok {
+			return no == quota.Admitted
+		}
+	}
+}
+
+const (
+	// roomEvery is how often, about, a read looks for room in memory: others hold theirs for milliseconds.
+	roomEvery = 20 * time.Millisecond
+	// roomWait is how long it looks.
+	roomWait = 2 * time.Second
+)
+
+// awaitMemory is chargeMemory that waits for room. ErrUnavailable reports that there was none in time.
+func (f *readCharge) awaitMemory(ctx context.Context, bytes int) error {
+	for until := time.Now().Add(roomWait); !f.chargeMemory(bytes); {
+		if f.noWait || pause(ctx, roomEvery/2+rand.N(roomEvery)) != nil || time.Now().After(until) {
+			return fmt.Errorf("actors: no room for what is read of the log: %w", store.ErrUnavailable)
+		}
+	}
+	return nil
+}
+
+// affordAppends is awaitMemory for appends from..to of a log with all bytes. If there is little room, it returns a smaller to.
+func (f *readCharge) affordAppends(ctx context.Context, from, to uint64, all int) (uint64, error) {
+	l := &f.from.svc.Limits
+	for to > from && !f.chargeMemory(l.mostMemory(from, to, all)) {
+		to = from + (to-from)/2
+	}
+	if to > from {
+		return to, nil
+	}
+	return to, f.awaitMemory(ctx, l.mostMemory(from, to, all))
+}
+
+// takeTokens takes the tokens for what has been read, or says how long to wait for them.
+func (f *readCharge) takeTokens() (wait time.Duration) {
+	if f.paid >= 0 {
+		return 0
+	}
+	tokens := (replayPerToken - 1 - f.paid) / replayPerToken
+	if wait = f.from.billedAccount().Buckets[rateOfCalls].TakeN(time.Now(), tokens); wait == 0 {
+		f.paid += tokens * replayPerToken
+	}
+	return wait
+}
+
+// noteRead notes that a read has returned some bytes, which are held from now on.
+func (f *readCharge) noteRead(bytes, appends int) {
+	f.held.Set(int64(bytes + appends*appendBytes))
+	f.paid -= bytes
+}
+
+// settleTokens gives the memory back, and takes as many of the tokens that are still due as there are: the client may have left
+// without them.
+func (f *readCharge) settleTokens() {
+	f.held.Reset()
+	for f.takeTokens() > 0 {
+		f.paid /= 2
+	}
+}
+
+// logLimiter limits the log messages of a session or of a stateless request. Messages above the
+// rate are dropped, and the client learns how many.
+type logLimiter struct {
+	rate      quota.Bucket
+	missed    atomic.Int64 // dropped since the client last learned how many
+	reporting atomic.Bool  // a timer will report them
+}
+
+// admitMessage takes a token for one message. If there is none, wait is the time until there is.
+func (l *logLimiter) admitMessage(n *Node) (wait time.Duration) {
+	if wait = l.rate.Take(time.Now()); wait > 0 {
+		l.missed.Add(1)
+		n.refusals.Refused(limits.LogRate.Row)
+	}
+	return wait
+}
+
+// takeMissed returns how many messages were dropped since the last call.
+func (l *logLimiter) takeMissed() int64 {
+	if l == nil || l.missed.Load() == 0 {
+		return 0
+	}
+	return l.missed.Swap(0)
+}
+
+// logLimiterIn returns the limiter that p holds, and makes it for the first message.
+func logLimiterIn(p *atomic.Pointer[logLimiter], rate float64) *logLimiter {
+	l := p.Load()
+	for l == nil {
+		p.CompareAndSwap(nil, &logLimiter{rate: quota.NewBucket(quota.Rate{PerSecond: rate, Burst: quota.Burst(rate, 0)})})
+		l = p.Load()
+	}
+	return l
 }

@@ -25,7 +25,7 @@ func TestAdmissionAllocatesNothing(t *testing.T) {
 				if !found {
 					s.account = quota.Memo{}
 				}
-				a, no := n.accounts.admit(&s.sessionAccount, &s.svc.Limits, &in, s.cost(&m, size))
+				a, no := n.accounts.admitRequest(&s.sessionAccount, &s.svc.Limits, &in, s.callCost(&m, size))
 				if a == nil {
 					t.Fatal(no)
 				}
@@ -49,7 +49,7 @@ func TestRefusedCallsCostNothing(t *testing.T) {
 		in := Input{Tenant: "anon", Address: "192.0.2.1"}
 		admit := func(want *limits.Row) *quota.Account {
 			t.Helper()
-			a, no := n.accounts.admit(s, &l, &in, cost)
+			a, no := n.accounts.admitRequest(s, &l, &in, cost)
 			switch {
 			case no == nil && want != nil, no != nil && no.Limit != want:
 				t.Errorf("got %v, want %v", no, want)
@@ -64,7 +64,7 @@ func TestRefusedCallsCostNothing(t *testing.T) {
 		for range 5 {
 			admit(limits.PrincipalRate.Row)
 		}
-		if b := s.bucket(&l); b.Full(time.Now()) || b.TakeN(time.Now(), cost) != 0 {
+		if b := s.callBucket(&l); b.Full(time.Now()) || b.TakeN(time.Now(), cost) != 0 {
 			t.Fatal("the calls that the account refused took the session's last tokens")
 		}
 		a.Buckets[rateOfCalls].GiveBackN(time.Now(), cost)
@@ -75,7 +75,7 @@ func TestRefusedCallsCostNothing(t *testing.T) {
 			t.Error("the calls that the session refused took the account's tokens")
 		}
 		for range 2 {
-			n.accounts.giveBack(s, &l, a, cost)
+			n.accounts.refundTokens(s, &l, a, cost)
 		}
 		admit(nil)
 		admit(nil)
@@ -112,10 +112,10 @@ func TestCosts(t *testing.T) {
 		{"tools/call", 4 << 20, 100_000, 75},
 	} {
 		m := codec.Message{Method: []byte(tt.method), Values: tt.values}
-		if got := (&sessionAccount{}).cost(&m, tt.size); got != tt.want {
+		if got := (&sessionAccount{}).callCost(&m, tt.size); got != tt.want {
 			t.Errorf("%s of %d bytes with %d values costs %d, want %d", tt.method, tt.size, tt.values, got, tt.want)
 		}
-		if got := (&sessionAccount{patient: true}).cost(&m, tt.size); got != 0 {
+		if got := (&sessionAccount{patient: true}).callCost(&m, tt.size); got != 0 {
 			t.Errorf("%s costs a client %d that has the process for itself", tt.method, got)
 		}
 	}
@@ -193,7 +193,7 @@ func BenchmarkAdmit(b *testing.B) {
 	m := codec.Message{Method: []byte("tools/call")}
 	b.ReportAllocs()
 	for b.Loop() {
-		a, no := n.accounts.admit(&s.sessionAccount, &s.svc.Limits, &in, s.cost(&m, 100))
+		a, no := n.accounts.admitRequest(&s.sessionAccount, &s.svc.Limits, &in, s.callCost(&m, 100))
 		if a == nil {
 			b.Fatal(no)
 		}

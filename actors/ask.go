@@ -7,40 +7,19 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/limits"
-	"github.com/troupe-run/troupe/internal/record"
-	"github.com/troupe-run/troupe/internal/stream"
 )
 
 // ErrNoAnswer reports that the client did not answer in time.
 var ErrNoAnswer = errors.New("the client did not answer in time")
 
-// Ask puts questions to the client and waits for all answers. They travel on the call's stream or connection;
-// a stateless client gets them with input_required and sends the request again. Ask fails with the cause of
-// ctx or of the call, ErrNoAnswer or ErrTooManyPending, and for a stateless client also with ErrTooMuchInput
-// or ErrTooManyRounds. An error that the client answers is an Answer.
-func (c *Call) Ask(ctx context.Context, qs []Question) ([]Answer, error) {
-	switch {
-	case c.Detached() != nil:
-		return c.Detached().Ask(ctx, qs)
-	case c.r == nil:
-		return nil, errReturned
-	}
-	answers, err := c.client.ask(ctx, c, qs)
-	if d := c.Detached(); err != nil && d != nil { // its request was answered just before the questions were to be put
-		return d.Ask(ctx, qs)
-	}
-	return answers, err
-}
-
-// ask puts the questions of a call of the session.
-func (s *sessionActor) ask(ctx context.Context, c *Call, qs []Question) ([]Answer, error) {
+// askClient puts the questions of a call of the session.
+func (s *sessionActor) askClient(ctx context.Context, c *Call, qs []Question) ([]Answer, error) {
 	answers, uses := make([]Answer, len(qs)), make([]int, len(qs))
 	var own, common []int
 	for i, q := range qs {
-		uses[i] = c.used().questions.next(q.Key)
-		if q.Keep == nil || c.journal.has(q.Key, uses[i]) {
+		uses[i] = c.usedSoFar().questions.nextUse(q.Key)
+		if q.Keep == nil || c.journal.hasQuestion(q.Key, uses[i]) {
 			own = append(own, i)
 		} else {
 			common = append(common, i)
@@ -84,7 +63,7 @@ func (s *sessionActor) ask(ctx context.Context, c *Call, qs []Question) ([]Answe
 
 // askCommon asks one question whose answer may be kept.
 func (s *sessionActor) askCommon(ctx context.Context, c *Call, qs []Question, uses []int, i int) (Answer, error) {
-	return s.kept().share(ctx, c.ctx, qs[i].Keep, func() (Answer, error) {
+	return s.sharedAnswer().askShared(ctx, c.ctx, qs[i].Keep, func() (Answer, error) {
 		answers := make([]Answer, len(qs))
 		err := s.askOwn(ctx, c, qs, uses, []int{i}, answers)
 		return answers[i], err
@@ -102,18 +81,18 @@ func (s *sessionActor) askOwn(ctx context.Context, c *Call, qs []Question, uses,
 		for i, x := range waiting {
 			switch {
 			case x == nil:
-			case qs[i].Late != nil && c.over(err):
-				n.pending.linger(x, qs[i].Late)
+			case qs[i].Late != nil && c.abandonsQuestion(err):
+				n.pending.keepOpen(x, qs[i].Late)
 			default:
-				n.pending.close(x)
+				n.pending.closeQuestion(x)
 			}
 		}
 	}()
 	for _, i := range which {
 		q := qs[i]
-		past := c.journal.question(q.Key, uses[i])
+		past := c.journal.takeQuestion(q.Key, uses[i])
 		if past != nil && past.Answer != nil {
-			answers[i] = past.answer()
+			answers[i] = past.clientAnswer()
 			continue
 		}
 		if past != nil { // the client has the question
@@ -123,13 +102,13 @@ func (s *sessionActor) askOwn(ctx context.Context, c *Call, qs []Question, uses,
 		if !begun {
 			on, begun = c.becomeStream(), true
 		}
-		x, err := n.pending.of(s, on, &q)
+		x, err := n.pending.openQuestion(s, on, &q)
 		if err != nil {
-			c.withdraw(qs, waiting, "no longer needed")
+			c.withdrawQuestions(qs, waiting, "no longer needed")
 			return err
 		}
 		waiting[i] = x
-		if err := c.put(ctx, x, q, uses[i]); err != nil {
+		if err := c.sendQuestion(ctx, x, q, uses[i]); err != nil {
 			return err
 		}
 	}
@@ -143,7 +122,7 @@ func (s *sessionActor) askOwn(ctx context.Context, c *Call, qs []Question, uses,
 		case answers[i] = <-x.ch:
 			waiting[i] = nil
 		case <-timer.C:
-			c.withdraw(qs, waiting, "timed out")
+			c.withdrawQuestions(qs, waiting, "timed out")
 			n.refusals.Refused(limits.MaxAsk.Row)
 			return ErrNoAnswer
 		case <-c.ctx.Done():
@@ -151,183 +130,22 @@ func (s *sessionActor) askOwn(ctx context.Context, c *Call, qs []Question, uses,
 		case <-s.inputEnded:
 			return ErrSessionEnded
 		case <-ctx.Done():
-			c.withdraw(qs, waiting, notNeeded(ctx))
+			c.withdrawQuestions(qs, waiting, withdrawalReason(ctx))
 			return context.Cause(ctx)
 		}
 	}
 	return nil
 }
 
-// notNeeded says why a question whose context has ended needs no answer.
-func notNeeded(ctx context.Context) string {
+// withdrawalReason says why a question whose context has ended needs no answer.
+func withdrawalReason(ctx context.Context) string {
 	if errors.Is(context.Cause(ctx), ErrNoAnswer) {
 		return "timed out"
 	}
 	return "no longer needed"
 }
 
-// put sends one question, the use-th with its key.
-func (c *Call) put(ctx context.Context, x *pendingRequest, q Question, use int) error {
-	asking := &emitted{entry: stream.Entry{
-		Kind: stream.Request,
-		Meta: record.AppendAsked(record.Question{ID: x.id, Key: q.Key, Use: use, Member: c.member}),
-		Data: codec.AppendRequest(nil, []byte(x.id), q.Method, q.Params),
-	}}
-	if q.Passing {
-		asking.entry.Kind, asking.entry.Meta = stream.Message, nil
-	}
-	return c.send(ctx, asking, &asking.entry.Acked, len(asking.entry.Data))
-}
-
-// becomeStream makes the call's response a stream and returns the stream that logs it. It returns nil if the
-// call has no log, or can send nothing any more.
-func (c *Call) becomeStream() *streamActor {
-	m := &upgradeNow{}
-	m.Init()
-	if context.Cause(c.ctx) != nil || c.post(m) != nil {
-		return nil
-	}
-	m.Wait()
-	return m.stream
-}
-
-// withdraw tells the client that the questions of qs that are open need no answer.
-func (c *Call) withdraw(qs []Question, open []*pendingRequest, why string) {
-	for i, x := range open {
-		if x == nil || qs[i].Late != nil || !c.peer.node.pending.close(x) {
-			continue
-		}
-		data := codec.AppendNotification(nil, "notifications/cancelled", withdrawal(x, why))
-		_ = c.post(&emitted{entry: stream.Entry{Kind: stream.Message, Data: data}})
-	}
-}
-
-// over reports whether a question that failed with err is given up for good. It is not where another process may
-// go on with the call, which then has the answer.
-func (c *Call) over(err error) bool {
-	for _, elsewhere := range []error{ErrStreamLost, ErrClosing, ErrSessionEnded, ErrUnmounted, errInternal} {
-		if errors.Is(err, elsewhere) || errors.Is(context.Cause(c.ctx), elsewhere) {
-			return false
-		}
-	}
-	return true
-}
-
-// Over reports whether what the call has asked for is given up for good after err, an error of Ask. It is not where
-// another process may go on with the call.
-func (c *Call) Over(err error) bool { return c.over(err) }
-
-// Place takes a place among the questions that wait for the client, for one of several requests: see Question.Part.
-// The caller must give it back. It fails with ErrTooManyPending, except in a second run of the call.
-func (c *Call) Place() (giveBack func(), err error) {
-	s, ok := c.client.(*sessionActor)
-	if !ok {
-		return nil, ErrNoStream
-	}
-	return c.peer.node.pending.place(s, c.attempt > 1)
-}
-
-// Wait waits for a time, or until hint has a value; hint may be nil. It fails as Ask does when the client can answer no
-// question of the call any more.
-func (c *Call) Wait(ctx context.Context, d time.Duration, hint <-chan struct{}) error {
-	var inputEnded <-chan struct{}
-	if s, ok := c.client.(*sessionActor); ok {
-		inputEnded = s.inputEnded
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-hint:
-		return nil
-	case <-c.ctx.Done():
-		return context.Cause(c.ctx)
-	case <-inputEnded:
-		return ErrSessionEnded
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// Recorded reports whether an earlier run of the call asked its first question with a key, which this run has not.
-func (c *Call) Recorded(key string) bool { return c.journal.has(key, 1) }
-
-// Order sends a request whose answer nobody needs: on the call's stream or, if the call can send nothing any more, on
-// the session's standalone stream. It never waits, and is lost where there is neither.
-func (c *Call) Order(method string, params []byte) {
-	n := c.peer.node
-	entry := stream.Entry{Kind: stream.Message, Data: codec.AppendRequest(nil, []byte(n.pending.unheard()), method, params)}
-	instead := func() {
-		ctx, cancel := context.WithTimeout(n.base, c.peer.svc.Limits.StoreWait)
-		defer cancel()
-		_ = c.peer.send(ctx, entry) // fails where there is no stream
-	}
-	m := &emitted{entry: entry}
-	m.entry.Acked = func(err error) {
-		if err != nil {
-			go instead()
-		}
-	}
-	if c.post(m) != nil {
-		go instead()
-	}
-}
-
-// Ask puts a question to the client on the session's standalone stream and waits for the answer. Errors are
-// those of Call.Ask, ErrNoStream, ErrUnmounted or that of a session that has ended.
-func (p *Peer) Ask(ctx context.Context, q Question) (Answer, error) {
-	if q.Keep == nil {
-		return p.ask(ctx, q)
-	}
-	s, err := p.actor(ctx)
-	if err != nil {
-		return Answer{}, err
-	}
-	return s.kept().share(ctx, p.node.base, q.Keep, func() (Answer, error) { return p.ask(ctx, q) })
-}
-
-func (p *Peer) ask(ctx context.Context, q Question) (Answer, error) {
-	if _, err := p.who.session(); err != nil {
-		return Answer{}, err
-	}
-	n := p.node
-	x, err := n.pending.of(p.last.Load(), nil, &q)
-	if err != nil {
-		return Answer{}, err
-	}
-	defer n.pending.close(x)
-	entry := stream.Entry{Kind: stream.Request, Meta: record.AppendAsked(record.Question{ID: x.id, Key: q.Key}), Data: codec.AppendRequest(nil, []byte(x.id), q.Method, q.Params)}
-	if err := p.send(ctx, entry); err != nil {
-		return Answer{}, err
-	}
-	timer := time.NewTimer(p.svc.Limits.MaxAsk)
-	defer timer.Stop()
-	select {
-	case a := <-x.ch:
-		return a, nil
-	case <-p.svc.life.done:
-		return Answer{}, ErrUnmounted
-	case <-p.last.Load().inputEnded:
-		return Answer{}, p.svc.ended()
-	case <-timer.C:
-		p.withdraw(x, "timed out")
-		n.refusals.Refused(limits.MaxAsk.Row)
-		return Answer{}, ErrNoAnswer
-	case <-ctx.Done():
-		p.withdraw(x, notNeeded(ctx))
-		return Answer{}, context.Cause(ctx)
-	}
-}
-
-// withdraw tells the client, if it listens here, that x needs no answer.
-func (p *Peer) withdraw(x *pendingRequest, why string) {
-	if p.node.pending.close(x) {
-		p.Push("notifications/cancelled", withdrawal(x, why))
-	}
-}
-
-// withdrawal is the params of the notification that cancels x.
-func withdrawal(x *pendingRequest, why string) []byte {
+// cancelParams is the params of the notification that cancels x.
+func cancelParams(x *pendingRequest, why string) []byte {
 	return fmt.Appendf(nil, `{"requestId":%s,"reason":%s}`, x.id, strconv.Quote(why))
 }

@@ -22,7 +22,7 @@ type attempt struct {
 	status string // of the task: working, completed, cancelled, or lost with its node
 	result string
 	seen   []string // messages
-	logged atomic.Pointer[logs]
+	logged atomic.Pointer[logLimiter]
 }
 
 var (
@@ -30,21 +30,23 @@ var (
 	_ client   = (*attempt)(nil)
 )
 
-func (a *attempt) open() { a.status = "working" }
+func (a *attempt) openStream() { a.status = "working" }
 
-func (a *attempt) send(e stream.Entry) {
+func (a *attempt) sendEntry(e stream.Entry) {
 	a.seen = append(a.seen, string(e.Data))
 	e.Drop(nil)
 }
 
-func (a *attempt) answer(r response) { a.status, a.result = "completed", string(r.data) }
+func (a *attempt) answerRequest(r response) { a.status, a.result = "completed", string(r.data) }
 
-func (a *attempt) end(why ending, _ []byte) {
+func (a *attempt) endDelivery(why ending, _ []byte) {
 	a.status = map[ending]string{cancelled: "cancelled", givenUp: "lost", broken: "broken"}[why]
 }
 
-func (a *attempt) ask(context.Context, *Call, []Question) ([]Answer, error) { return nil, ErrNoStream }
-func (a *attempt) logs() *atomic.Pointer[logs]                              { return &a.logged }
+func (a *attempt) askClient(context.Context, *Call, []Question) ([]Answer, error) {
+	return nil, ErrNoStream
+}
+func (a *attempt) logLimiter() *atomic.Pointer[logLimiter] { return &a.logged }
 
 // begin begins a run of the task for the client of session s, and returns its request.
 func (a *attempt) begin(h *held, s *sessionActor, body string) *requestActor {
@@ -53,13 +55,13 @@ func (a *attempt) begin(h *held, s *sessionActor, body string) *requestActor {
 	if err := codec.Scan([]byte(body), &m, codec.Limits{}); err != nil {
 		h.t.Fatal(err)
 	}
-	r := h.calls.actor(s.readmit())
-	w := way{delivery: a, grace: time.Second, table: s, client: a, pace: unpaced{}, returns: true}
-	s.begins(r, w, &m, []byte(body), &Call{attempt: 1})
-	if err := r.enter(0); err != nil {
+	r := h.calls.takeActor(s.countRerun())
+	w := way{delivery: a, grace: time.Second, table: s, client: a, pace: noPacer{}, returns: true}
+	s.beginRequest(r, w, &m, []byte(body), &Call{attempt: 1})
+	if err := r.enterTable(0); err != nil {
 		h.t.Fatal(err)
 	}
-	go r.serve()
+	go r.serveRequest()
 	return r
 }
 

@@ -16,7 +16,6 @@ import (
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/refusal"
-	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -53,7 +52,7 @@ func readBatch(s *sessionActor, m *codec.Message, body []byte) (all []element, f
 	switch {
 	case rev == "":
 		return nil, "initialize must not be part of a batch"
-	case !has(rev, protocol.FeatureMayBatch):
+	case !hasFeature(rev, protocol.FeatureMayBatch):
 		return nil, "revision " + rev + " has no batches: send one message at a time"
 	}
 	all = make([]element, 0, m.N)
@@ -83,63 +82,13 @@ func readBatch(s *sessionActor, m *codec.Message, body []byte) (all []element, f
 	return all, ""
 }
 
-// batch takes a batch that was POSTed (2025-03-26, basic/transports). The batch has one
-// exchange and one stream: its response is a JSON array if all its requests end within the
-// grace and send nothing else; otherwise it is a stream with one event per response.
-func (d *sessions) batch(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
-	n := d.node
-	s := n.sessions.of(svc, in, nil)
-	if s == nil {
-		return
-	}
-	body = bytes.Clone(body) // the requests run on goroutines of their own
-	all, fault := readBatch(s, m, body)
-	if fault != "" {
-		in.Conn.Reject(refusal.New(400, mcp.CodeInvalidRequest, fault))
-		return
-	}
-	requests, others := counted(all)
-	if no := n.accounts.chargeMessages(&s.sessionAccount, in, others); no != nil {
-		if len(requests) > 0 {
-			n.refusals.refuseBatch(in.Conn, no, idsOf(requests))
-		} else {
-			n.refusals.refuse(in.Conn, no, nil)
-		}
-		return
-	}
-	until := time.Now().Add(svc.Limits.StoreWait)
-	for i := range all {
-		switch e := &all[i]; e.m.Kind {
-		case codec.Request:
-		case codec.Notification:
-			s.notified(&e.m, until)
-		default:
-			if err := s.answered(&e.m); err != nil {
-				n.log.Warn("answer not taken", "session", s.key.ID, "error", err)
-				refusal.Unavailable.Tell(in.Conn, nil)
-				return
-			}
-		}
-	}
-	switch {
-	case len(requests) == 0:
-		s.accepted(in.Conn)
-	case slices.ContainsFunc(requests, func(e *element) bool { return n.drain.refuses(svc, principal, &e.m, len(body)) }) || n.store.Suspended() && !n.regained(svc.Limits.StoreWait):
-		n.refusals.refuseBatch(in.Conn, refusal.Unavailable, idsOf(requests))
-	default:
-		for s != nil && !s.runBatch(in, principal, requests, body) {
-			s = n.sessions.of(svc, in, nil) // the session has just left memory: activate it anew
-		}
-	}
-}
-
-// counted returns the requests of a batch, which are admitted one by one, and counts its other messages.
-func counted(all []element) (requests []*element, others messages) {
+// splitBatch returns the requests of a batch, which are admitted one by one, and counts its other messages.
+func splitBatch(all []element) (requests []*element, others messages) {
 	for i := range all {
 		if e := &all[i]; e.m.Kind == codec.Request {
 			requests = append(requests, e)
 		} else {
-			others.add(&e.m, len(e.raw))
+			others.addMessage(&e.m, len(e.raw))
 		}
 	}
 	return requests, others
@@ -163,19 +112,19 @@ func (s *sessionActor) runBatch(in *Input, principal any, requests []*element, b
 	st := s.newBatchStream(in, principal, requests, body)
 	members := make([]*requestActor, 0, len(requests))
 	for i, e := range requests {
-		r, err := s.admitted(in, &e.m, len(e.raw))
+		r, err := s.admitRequest(in, &e.m, len(e.raw))
 		if err == nil {
-			n.accounts.holdAnyway(&r.memory, &s.sessionAccount, in, quota.Parked, callHolds(&e.m, e.raw))
-			s.begins(r, r.loggedWay(s, nil), &e.m, e.raw, (&Call{principal: principal, trace: in.Trace, attempt: 1, member: i}).needing(in.Needs))
+			n.accounts.reserveAnyway(&r.memory, &s.sessionAccount, in, quota.Parked, callMemory(&e.m, e.raw))
+			s.beginRequest(r, r.loggedWay(s, nil), &e.m, e.raw, (&Call{principal: principal, trace: in.Trace, attempt: 1, member: i}).withNeeds(in.Needs))
 			r.size = len(body)
-			r.join(st)
-			err = s.enters(r)
+			r.joinBatch(st)
+			err = s.enterAdmitted(r)
 		}
 		if err != nil {
 			for _, r := range members {
-				s.withdraw(r, err)
+				s.withdrawRequest(r, err)
 			}
-			_ = st.Post(discard{})
+			_ = st.Post(discardBatch{})
 			if errors.Is(err, kernel.ErrStopped) {
 				return false
 			}
@@ -185,26 +134,20 @@ func (s *sessionActor) runBatch(in *Input, principal any, requests []*element, b
 		members = append(members, r)
 	}
 	for _, r := range members {
-		go r.serve()
+		go r.serveRequest()
 	}
 	time.AfterFunc(s.svc.Limits.Grace, func() { _ = st.Post(beginNow{}) })
 	<-st.ready
 	return true
 }
 
-// join makes the request answer on the stream of its batch.
-func (r *requestActor) join(st *streamActor) {
-	r.used, r.graced = true, true
-	_ = r.Post(adoptStream{st})
-}
-
-// withdraw ends a request that was entered and must not run.
-func (s *sessionActor) withdraw(r *requestActor, cause error) {
-	s.remove(r)
+// withdrawRequest ends a request that was entered and must not run.
+func (s *sessionActor) withdrawRequest(r *requestActor, cause error) {
+	s.removeRequest(r)
 	r.timer.Stop()
 	r.cancel(cause)
-	s.refund(r)
-	r.release()
+	s.refundCall(r)
+	r.releaseActor()
 }
 
 // gathering is the state of a batch's stream while nothing has been sent or stored: the
@@ -216,65 +159,16 @@ type gathering struct {
 	forgone int // requests that may run again, but for the size of the batch
 }
 
-// charge charges the client for entries, before they are stored: streams that begin meanwhile must know of them.
-func (s *streamActor) charge(entries []stream.Entry) {
-	bytes := 0
-	for i := range entries {
-		bytes += len(entries[i].Data)
-	}
-	if bytes > 0 {
-		s.sess.billed().Used[store.EventBudget].Add(time.Now(), int64(bytes), s.svc.recordTTL())
-	}
-}
-
-// append writes an append of the stream: at once, or in its client's turn if the store has taken much from it lately. Until
-// then it is in flight like any other.
-func (s *streamActor) append(num uint64, data []byte) {
-	n, a := s.node, s.sess.billed()
-	pace, own := n.accounts.pace, &a.Used[usedLog]
-	if !s.turn && !pace.Take(time.Now(), own, int64(len(data))) {
-		go func() {
-			pace.TakeInTurn(n.base, a, own, int64(len(data))) // a node that ends writes what it has
-			_ = s.Post(resend{turn: true})
-		}()
-		return
-	}
-	n.appends.Add(1)
-	n.store.Append(s.path, s.m.Rev(), num, data, func(err error) { _ = s.Post(appended{err}) })
-}
-
-// countWaiting counts what waits for the log on the account of the session. It does not refuse: who sends waits while
-// the account has its share (Call.send).
-func (s *streamActor) countWaiting() {
-	n := s.m.Holds() + len(s.body) + int(s.stepBytes.Load())
-	if s.gather != nil {
-		n += s.gather.size
-	}
-	held := int64(n) / waitingStep * waitingStep
-	switch {
-	case held == s.waiting:
-		return
-	case held == 0:
-		s.waits.Reset()
-	case s.waiting > 0:
-		s.waits.Set(held)
-	default:
-		for !s.waits.ChargeAnyway(s.node.accounts.Accounts, s.sess.billed(), quota.Waiting, held) {
-		}
-	}
-	s.waiting = held
-}
-
 // beginNow makes the response of a batch a stream.
 type beginNow struct{}
 
 // newBatchStream starts the stream of a batch. It stores and sends nothing before it has to.
 func (s *sessionActor) newBatchStream(in *Input, principal any, requests []*element, body []byte) *streamActor {
 	n := s.node
-	rec := record.Stream{Version: record.Version, Node: n.name, Boot: n.boot, Epoch: 1, Attempt: 1, Revision: s.view.Load().rec.Revision, Scopes: in.needs()}
+	rec := record.Stream{Version: record.Version, Node: n.name, Boot: n.boot, Epoch: 1, Attempt: 1, Revision: s.view.Load().rec.Revision, Scopes: in.neededScopes()}
 	forgone := 0
 	for _, e := range requests {
-		safe := s.svc.again(&e.m, len(body))
+		safe := s.svc.mayRerun(&e.m, len(body))
 		if !safe && s.svc.Handler.Safe(e.m.Method, e.m.Name) {
 			forgone++
 		}
@@ -284,24 +178,24 @@ func (s *sessionActor) newBatchStream(in *Input, principal any, requests []*elem
 	if rec.Safe {
 		rec.Principal, _ = codec.Marshal(principal)
 	}
-	st := n.streams.build(s.svc, s, newID(), rec, in.Conn)
+	st := n.streams.buildStream(s.svc, s, newID(), rec, in.Conn)
 	st.gather = &gathering{body: body, forgone: forgone}
-	st.start()
+	st.startActor()
 	return st
 }
 
-// gathered takes entries of the batch's requests while nothing has been sent.
-func (s *streamActor) gathered(m *pushEntries) {
+// gatherEntries takes entries of the batch's requests while nothing has been sent.
+func (s *streamActor) gatherEntries(m *pushEntries) {
 	plain := true
 	for i := range m.entries {
 		plain = plain && (m.entries[i].Kind == stream.Final || m.entries[i].Kind == stream.End)
 	}
 	if !plain {
-		s.begin()
-		s.push(m)
+		s.beginBatch()
+		s.pushToLog(m)
 		return
 	}
-	done := s.settle(m)
+	done := s.noteEnds(m)
 	for i := range m.entries {
 		m.entries[i].Drop(nil)
 		m.entries[i].Acked = nil
@@ -313,8 +207,8 @@ func (s *streamActor) gathered(m *pushEntries) {
 	}
 }
 
-// settle notes which requests of a batch m ends, and reports whether all have ended.
-func (s *streamActor) settle(m *pushEntries) bool {
+// noteEnds notes which requests of a batch m ends, and reports whether all have ended.
+func (s *streamActor) noteEnds(m *pushEntries) bool {
 	for i := range m.entries {
 		e := &m.entries[i]
 		if e.Kind != stream.Final && e.Kind != stream.End {
@@ -325,7 +219,7 @@ func (s *streamActor) settle(m *pushEntries) bool {
 		}
 		s.answered[string(e.Meta)] = true
 		if m.silent {
-			s.withdraw(string(e.Meta))
+			s.withdrawCall(string(e.Meta))
 		}
 	}
 	return m.last && len(s.answered) == len(s.rec.Calls)
@@ -355,19 +249,19 @@ func (s *streamActor) answerPlain() {
 		b.Free()
 	}
 	s.att, s.gather = nil, nil
-	s.commit()
-	s.remove()
+	s.markReady()
+	s.removeStream()
 }
 
-// begin makes a batch's response a stream: its record is stored, and then headers and responses
+// beginBatch makes a batch's response a stream: its record is stored, and then headers and responses
 // go out.
-func (s *streamActor) begin() {
+func (s *streamActor) beginBatch() {
 	g := s.gather
 	if g == nil {
 		return
 	}
 	s.gather = nil
-	s.recall(g.forgone)
+	s.countRecalls(g.forgone)
 	var body []byte
 	if s.rec.Safe {
 		body = g.body
@@ -379,19 +273,19 @@ func (s *streamActor) begin() {
 	}
 	s.keepBody(body)
 	data, stored, err := s.newRecord(body)
-	s.store(data, body, stored, err)
+	s.storeRecord(data, body, stored, err)
 	if len(g.ends) > 0 {
-		s.step(stream.Event{Op: stream.Push, Entries: g.ends})
+		s.applyEvent(stream.Event{Op: stream.Push, Entries: g.ends})
 	}
 }
 
-// discard ends a batch that was not begun; the caller answers it.
-type discard struct{}
+// discardBatch ends a batch that was not begun; the caller answers it.
+type discardBatch struct{}
 
-func (s *streamActor) discard() {
+func (s *streamActor) discardBatch() {
 	s.att, s.gather = nil, nil
-	s.commit()
-	s.remove()
+	s.markReady()
+	s.removeStream()
 }
 
 // giveUpGathering ends a batch with nothing sent, because the node stops.
@@ -400,9 +294,9 @@ func (s *streamActor) giveUpGathering() {
 	s.answerPlain()
 }
 
-// withdraw drops the entries of a cancelled request of a batch. Entries that are being stored
+// withdrawCall drops the entries of a cancelled request of a batch. Entries that are being stored
 // keep their numbers in the log, so that event ids do not change, and are not delivered.
-func (s *streamActor) withdraw(id string) {
+func (s *streamActor) withdrawCall(id string) {
 	for i := range s.rec.Calls {
 		if string(s.rec.Calls[i].ID) == id {
 			if s.muted == nil {
@@ -411,7 +305,7 @@ func (s *streamActor) withdraw(id string) {
 			s.muted[i] = true
 		}
 	}
-	s.step(stream.Event{Op: stream.Withdraw, Of: s.isMuted})
+	s.applyEvent(stream.Event{Op: stream.Withdraw, Of: s.isMuted})
 }
 
 // isMuted reports whether e is for the client and belongs to a cancelled request.
@@ -423,8 +317,8 @@ func (s *streamActor) isMuted(e *stream.Entry) bool {
 	return ok && s.muted[member]
 }
 
-// unmuted returns entries without those of cancelled requests.
-func (s *streamActor) unmuted(entries []stream.Entry) []stream.Entry {
+// withoutMuted returns entries without those of cancelled requests.
+func (s *streamActor) withoutMuted(entries []stream.Entry) []stream.Entry {
 	if s.muted == nil {
 		return entries
 	}
@@ -453,11 +347,11 @@ type boundBatch struct {
 	out  []byte     // "[" and the responses so far, separated by commas
 }
 
-// member returns where one request of the batch gets its response.
-func (b *boundBatch) member() *batchMember { return &batchMember{batch: b} }
+// newMember returns where one request of the batch gets its response.
+func (b *boundBatch) newMember() *batchMember { return &batchMember{batch: b} }
 
-// ended takes the response to one request, nil if it has none.
-func (b *boundBatch) ended(answer []byte) {
+// endMember takes the response to one request, nil if it has none.
+func (b *boundBatch) endMember(answer []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if answer != nil {
@@ -468,14 +362,14 @@ func (b *boundBatch) ended(answer []byte) {
 		b.out = append(append(b.out, lead), answer...)
 	}
 	if b.open--; b.open == 0 && b.out != nil {
-		b.conn.send(append(b.out, ']'))
+		b.conn.sendData(append(b.out, ']'))
 		b.out = nil
 	}
 }
 
 var _ replier = (*batchMember)(nil)
 
-// batchMember takes the response to one request of a boundBatch. Only the first call of Answer, Reject and over counts.
+// batchMember takes the response to one request of a boundBatch. Only the first call of Answer, Reject and skipResponse counts.
 type batchMember struct {
 	batch *boundBatch
 	once  sync.Once
@@ -486,7 +380,7 @@ func (m *batchMember) Answer(_ int, body []byte) bool {
 	first := false
 	m.once.Do(func() {
 		first = true
-		m.batch.ended(body)
+		m.batch.endMember(body)
 	})
 	return first
 }
@@ -496,4 +390,4 @@ func (m *batchMember) Reject(no *refusal.Refusal) {
 	m.Answer(200, codec.AppendError(nil, no.ID, no.Code, no.Text, no.Data))
 }
 
-func (m *batchMember) over() { m.once.Do(func() { m.batch.ended(nil) }) }
+func (m *batchMember) skipResponse() { m.once.Do(func() { m.batch.endMember(nil) }) }

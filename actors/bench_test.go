@@ -45,7 +45,7 @@ func BenchmarkCall(b *testing.B) {
 	n := NewNode(Config{Name: "n", Boot: "b", Store: newMemory(), Keys: benchKeys{}, Limits: NodeLimits{Principal: PrincipalLimits{Rate: -1}}})
 	b.Cleanup(func() { _ = n.Close(context.Background()) })
 	svc := NewService("s", benchHandler{h}, Limits{Rate: -1})
-	s, err := n.sessions.create(b.Context(), svc, &Input{Tenant: "anon"}, Settled{Revision: "2025-11-25"})
+	s, err := n.sessions.createSession(b.Context(), svc, &Input{Tenant: "anon"}, Settled{Revision: "2025-11-25"})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -41,19 +41,19 @@ type boundConn struct {
 
 var _ home = (*boundConn)(nil)
 
-// send writes one message and never waits. A client with too much unread loses the connection, and one whose token has ended gets nothing.
-func (l *boundConn) send(data []byte) {
-	if past(l.until, time.Now()) {
+// sendData writes one message and never waits. A client with too much unread loses the connection, and one whose token has ended gets nothing.
+func (l *boundConn) sendData(data []byte) {
+	if momentPassed(l.until, time.Now()) {
 		return // the heart ends the session
 	}
 	l.conn.Event("", 0, data)
 	l.conn.Flush()
 }
 
-// pace waits until the client has read enough that one message more may wait for it. It keeps others from adding
-// messages until paced. Calls that answer a slow reader wait here instead of costing it the connection. An error is the
+// lockSending waits until the client has read enough that one message more may wait for it. It keeps others from adding
+// messages until unlockSending. Calls that answer a slow reader wait here instead of costing it the connection. An error is the
 // cause of ctx.
-func (l *boundConn) pace(ctx context.Context) error {
+func (l *boundConn) lockSending(ctx context.Context) error {
 	select {
 	case l.sending <- struct{}{}:
 	case <-ctx.Done():
@@ -66,156 +66,51 @@ func (l *boundConn) pace(ctx context.Context) error {
 	return nil // there is room, or the client is gone
 }
 
-func (l *boundConn) paced() { <-l.sending }
+func (l *boundConn) unlockSending() { <-l.sending }
 
-// tell sends a message that belongs to no call, once the client has read enough.
-func (l *boundConn) tell(ctx context.Context, e stream.Entry) error {
+// deliverMessage sends a message that belongs to no call, once the client has read enough.
+func (l *boundConn) deliverMessage(ctx context.Context, e stream.Entry) error {
 	if !l.ready.Load() && e.Kind == stream.Request {
 		return ErrNoStream // requests wait for notifications/initialized (lifecycle, initialization)
 	}
-	if err := l.pace(ctx); err != nil {
+	if err := l.lockSending(ctx); err != nil {
 		return err
 	}
-	defer l.paced()
-	l.send(e.Data)
+	defer l.unlockSending()
+	l.sendData(e.Data)
 	return nil
 }
 
-// full reports that the client has left more unread than invalidations are added to.
-func (l *boundConn) full() bool { return l.conn.Room(overNow) != nil }
+// isFull reports that the client has left more unread than invalidations are added to.
+func (l *boundConn) isFull() bool { return l.conn.Room(doneContext) != nil }
 
-// overNow is a context that is done: a wait with it only looks.
-var overNow = func() context.Context {
+// doneContext is a context that is done: a wait with it only looks.
+var doneContext = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }()
 
-// Connect begins a session on in.Conn, which stays its only connection. It calls SetSession with the session's id and
-// opens the connection, or it calls Reject. The session ends with the connection.
-func (n *Node) Connect(svc *Service, in *Input) {
-	if n.drain.over.Load() || n.drain.handing.Load() { // the session would end at once
-		refusal.Unavailable.Tell(in.Conn, nil)
-		return
-	}
-	a, ok := n.accounts.admitBound(in)
-	if !ok {
-		return
-	}
-	l := &boundConn{conn: in.Conn, inputEnded: make(chan struct{}), sending: make(chan struct{}, 1)}
-	l.holder, l.until = heldBy(in.Conn)
-	l.endInput = sync.OnceFunc(func() { close(l.inputEnded) })
-	if in.Patient {
-		l.slots = make(chan struct{}, places(svc.Limits.PerSession))
-	}
-	key := SessionKey{Tenant: in.Tenant, Server: svc.ID, ID: newID()}
-	age := svc.Limits.Session.Absolute
-	if in.Patient {
-		age = math.MaxInt64 // it lives as long as its process
-	}
-	s := n.sessions.build(svc, key, session.New(time.Now(), session.Lifetime{Idle: age, Absolute: age}), 0)
-	l.sess, s.home, s.inputEnded = s, l, l.inputEnded
-	s.held = 1 // its connection
-	s.patient = in.Patient
-	s.account.Keep(n.accounts.Accounts, a)                                      // the account also counts questions before the first request
-	s.memory.ChargeAnyway(n.accounts.Accounts, a, quota.Sessions, sessionBytes) // a counts the connection, so it is not dropped
-	l.said.Store(s.last.UnixNano())
-	s.startSession()
-	n.bound.Put(key, l)
-	in.Session = nameSessionAt(n.fleet.self(), key.ID)
-	in.Conn.SetSession(in.Session)
-	if !in.Conn.Open() {
-		s.endSession()
-		a.Held[heldStreams].Add(-1)
-		return
-	}
-	in.Conn.Gone(func() {
-		s.endSession()
-		a.Held[heldStreams].Add(-1)
-	})
-	if svc.life.over.Load() || s.ended.Load() { // it ended before its connection was open
-		s.endSession()
-		in.Conn.Finish()
-	}
-}
-
-// places is how many calls a patient client may have; their slots take no memory.
-func places(limit int) int {
+// slotCount is how many calls a patient client may have; their slots take no memory.
+func slotCount(limit int) int {
 	if limit < 0 {
 		return math.MaxInt32
 	}
 	return limit
 }
 
-// find finds a bound session of this node by the id that Connect gave it.
-func (d *boundSessions) find(svc *Service, in *Input) (*boundConn, bool) {
+// findBound finds a bound session of this node by the id that Connect gave it.
+func (d *boundSessions) findBound(svc *Service, in *Input) (*boundConn, bool) {
 	at, id, ok := sessionAt(in.Session)
-	if !ok || at != d.node.fleet.self() {
+	if !ok || at != d.node.fleet.selfAddress() {
 		return nil, false
 	}
 	l, ok := d.Get(SessionKey{Tenant: in.Tenant, Server: svc.ID, ID: id})
 	return l, ok && l.sess.svc == svc
 }
 
-// Message takes one message, or a batch, of a session that Connect began; one of another node is handed to that. It
-// returns when it no longer needs the bytes. Responses go out on the session's connection; in.Conn learns whether the message was taken.
-func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
-	l, ok := n.bound.find(svc, in)
-	if !ok {
-		n.relays.message(svc, in, principal, m, body)
-		return
-	}
-	s := l.sess
-	if _, handed := in.Conn.(*posted); !handed && in.Conn != l.conn {
-		if x := n.fleet.handed.earlier(s.key, m, body); x != nil && x.wait() == done {
-			in.Conn.Accepted() // it was taken when it came by another node, which does not know
-			return
-		}
-	}
-	s.peer.madeBy(in)
-	if rec := s.view.Load().rec; in.Version != "" && rec.Revision != "" && in.Version != rec.Revision {
-		refusal.SessionRevision.TellMore(in.Conn, rec.Revision, m.ID)
-		return
-	}
-	until := time.Now().Add(svc.Limits.StoreWait)
-	if m.Kind != codec.Batch {
-		if !l.counts(in, m) && !n.accounts.admitMessage(&s.sessionAccount, in, m, len(body)) {
-			return
-		}
-		if l.message(in, in.Conn, l, principal, m, body, until) {
-			in.Conn.Accepted()
-		}
-		return
-	}
-	all, fault := readBatch(s, m, body)
-	if fault != "" {
-		if in.Conn == l.conn { // a refusal here is a message of its own, and has no id
-			l.send(codec.AppendError(nil, nil, mcp.CodeInvalidRequest, fault, nil))
-		} else {
-			in.Conn.Reject(refusal.New(400, mcp.CodeInvalidRequest, fault))
-		}
-		return
-	}
-	requests, others := counted(all)
-	for _, e := range requests {
-		if !l.counts(in, &e.m) {
-			others.add(&e.m, len(e.raw))
-		}
-	}
-	if no := n.accounts.chargeMessages(&s.sessionAccount, in, others); no != nil {
-		n.refusals.refuse(in.Conn, no, nil)
-		return
-	}
-	gathered := &boundBatch{conn: l, open: len(requests)}
-	for i := range all {
-		reply := gathered.member() // each request of a batch is refused by itself
-		l.message(in, reply, reply, principal, &all[i].m, all[i].raw, until)
-	}
-	in.Conn.Accepted()
-}
-
-// counts reports whether a message is a request that is admitted as a call.
-func (l *boundConn) counts(in *Input, m *codec.Message) bool {
+// countsAsCall reports whether a message is a request that is admitted as a call.
+func (l *boundConn) countsAsCall(in *Input, m *codec.Message) bool {
 	s := l.sess
 	return m.Kind == codec.Request && (in.Stateless || s.view.Load().rec.Revision != "" && (string(m.Method) != mcp.MethodPing || s.svc.AnswersPing))
 }
@@ -224,35 +119,35 @@ func unknownConnection(c answerer, id []byte) {
 	refusal.UnknownConnection.Tell(c, id)
 }
 
-// message takes one message of the session. It reports whether it did; otherwise it has refused the message on
+// takeMessage takes one message of the session. It reports whether it did; otherwise it has refused the message on
 // came. A request that was taken gets its response on reply, also if a limit refuses it.
-func (l *boundConn) message(in *Input, came answerer, reply replier, principal any, m *codec.Message, raw []byte, until time.Time) bool {
+func (l *boundConn) takeMessage(in *Input, came answerer, reply replier, principal any, m *codec.Message, raw []byte, until time.Time) bool {
 	if in.Stateless && m.Kind == codec.Request {
-		l.stateless(in, principal, m, raw)
+		l.takeStateless(in, principal, m, raw)
 		return true
 	}
 	switch m.Kind {
 	case codec.Request:
-		return l.request(in, came, reply, principal, m, raw)
+		return l.takeRequest(in, came, reply, principal, m, raw)
 	case codec.Notification:
-		l.notified(m, until)
+		l.takeNotification(m, until)
 	default:
-		if x, journal, ok := l.sess.node.pending.find(l.sess.key, string(m.ID)); ok {
-			_, _ = l.sess.node.pending.receive(x, journal, m) // cannot fail, as nothing of a bound session is stored
+		if x, journal, ok := l.sess.node.pending.findQuestion(l.sess.key, string(m.ID)); ok {
+			_, _ = l.sess.node.pending.receiveAnswer(x, journal, m) // cannot fail, as nothing of a bound session is stored
 		}
 	}
 	return true
 }
 
-// notified takes a notification of the client: see sessionActor.notified.
-func (l *boundConn) notified(m *codec.Message, until time.Time) {
+// takeNotification takes a notification of the client: see sessionActor.takeNotification.
+func (l *boundConn) takeNotification(m *codec.Message, until time.Time) {
 	s := l.sess
-	s.notified(m, until)
+	s.takeNotification(m, until)
 	switch string(m.Method) {
 	case mcp.NotifyCancelled:
 		if id := codec.Optional(m.Params, "requestId"); len(id) > 0 {
-			s.node.listeners.end("", func(a *listenActor) bool { return a.sess == s && string(a.id) == string(id) })
-			s.node.relays.cancel(s, id)
+			s.node.listeners.endListeners("", func(a *listenActor) bool { return a.sess == s && string(a.id) == string(id) })
+			s.node.relays.cancelRequests(s, id)
 		}
 	case mcp.NotifyInitialized:
 		if s.view.Load().rec.Revision != "" && !l.ready.Swap(true) {
@@ -261,54 +156,54 @@ func (l *boundConn) notified(m *codec.Message, until time.Time) {
 	}
 }
 
-func (l *boundConn) request(in *Input, came answerer, reply replier, principal any, m *codec.Message, raw []byte) bool {
+func (l *boundConn) takeRequest(in *Input, came answerer, reply replier, principal any, m *codec.Message, raw []byte) bool {
 	s, n := l.sess, l.sess.node
 	fresh := s.view.Load().rec.Revision == ""
 	switch {
 	case string(m.Method) == mcp.MethodPing && (fresh || !s.svc.AnswersPing): // legal before initialize, and never waits
-		reply.Answer(200, pong(m.ID))
+		reply.Answer(200, pingResponse(m.ID))
 		return true
 	case string(m.Method) == mcp.MethodInitialize && fresh:
-		l.initialize(m)
+		l.answerInitialize(m)
 		return true
 	case fresh:
 		refusal.NotInitialized.Tell(reply, m.ID)
 		return true
-	case n.drain.refuses(s.svc, principal, m, 0):
+	case n.drain.refusesRequest(s.svc, principal, m, 0):
 		n.refusals.refuseInSession(reply, refusal.Unavailable, m.ID)
 		return true
 	}
-	return l.call(in, came, reply, principal, raw)
+	return l.startCall(in, came, reply, principal, raw)
 }
 
-// stateless takes a stateless request on a connection that carries others (2026-07-28,
+// takeStateless takes a stateless request on a connection that carries others (2026-07-28,
 // basic/transports/stdio).
-func (l *boundConn) stateless(in *Input, principal any, m *codec.Message, raw []byte) {
+func (l *boundConn) takeStateless(in *Input, principal any, m *codec.Message, raw []byte) {
 	s := l.sess
-	a := &arrival{n: s.node, svc: s.svc, in: *in, principal: principal, m: m, body: raw, to: l, on: overBound{l}, sess: s, charged: &s.sessionAccount}
+	a := &statelessRequest{n: s.node, svc: s.svc, in: *in, principal: principal, m: m, body: raw, to: l, on: overBound{l}, sess: s, charged: &s.sessionAccount}
 	switch {
 	case string(m.Method) == mcp.MethodSubscriptionsListen:
-		a.listen()
+		a.beginListener()
 	case !l.takeSlot(s.svc.Limits.StoreWait):
-		s.node.refusals.refuse(l, refusal.Of(limits.CallsPerSession.Row), m.ID)
-	case !a.accept():
+		s.node.refusals.refuseRequest(l, refusal.Of(limits.CallsPerSession.Row), m.ID)
+	case !a.acceptRequest():
 		l.freeSlot()
 	}
 }
 
-// initialize answers initialize.
-func (l *boundConn) initialize(m *codec.Message) {
+// answerInitialize answers initialize.
+func (l *boundConn) answerInitialize(m *codec.Message) {
 	s := l.sess
 	ctx, cancel := context.WithTimeout(s.node.base, s.svc.Limits.StoreWait)
 	defer cancel()
 	set, result, rerr := s.svc.Handler.Initialize(withOwner(ctx, s.peer.Owner()), m.Params)
 	if rerr != nil {
-		l.send(codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, rerr.Data))
+		l.sendData(codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, rerr.Data))
 		return
 	}
 	id := bytes.Clone(m.ID)
 	settled := false
-	err := l.change(ctx, func(r *session.Record) bool {
+	err := l.changeRecord(ctx, func(r *session.Record) bool {
 		if settled = r.Revision != ""; !settled { // settled by another initialize at the same time
 			r.Revision, r.Client, r.Capabilities, r.Announced = set.Revision, set.Client, set.Capabilities, set.Announced
 		}
@@ -317,15 +212,15 @@ func (l *boundConn) initialize(m *codec.Message) {
 	switch {
 	case err != nil: // the connection is gone
 	case settled:
-		l.send(codec.AppendError(nil, id, refusal.Initialized.Code, refusal.Initialized.Text, nil))
-	case s.began(ctx):
-		l.send(codec.AppendResult(nil, id, result))
+		l.sendData(codec.AppendError(nil, id, refusal.Initialized.Code, refusal.Initialized.Text, nil))
+	case s.callBegan(ctx):
+		l.sendData(codec.AppendResult(nil, id, result))
 	}
 }
 
-// call runs a request on a goroutine of its own: the goroutine that read it may have to read
+// startCall runs a request on a goroutine of its own: the goroutine that read it may have to read
 // the answer to its question.
-func (l *boundConn) call(in *Input, came answerer, reply replier, principal any, raw []byte) bool {
+func (l *boundConn) startCall(in *Input, came answerer, reply replier, principal any, raw []byte) bool {
 	s, n := l.sess, l.sess.node
 	var m codec.Message
 	body := bytes.Clone(raw)
@@ -339,26 +234,26 @@ func (l *boundConn) call(in *Input, came answerer, reply replier, principal any,
 	}
 	if !l.takeSlot(wait) {
 		if ping {
-			reply.Answer(200, pong(m.ID))
+			reply.Answer(200, pingResponse(m.ID))
 			return true
 		}
 		n.refusals.refuseInSession(reply, refusal.Of(limits.CallsPerSession.Row), m.ID)
 		return true
 	}
 	var held quota.Holding
-	if no := n.accounts.hold(&held, &s.sessionAccount, in, quota.Parked, callHolds(&m, body)); no != nil && !s.alone() {
+	if no := n.accounts.reserveMemory(&held, &s.sessionAccount, in, quota.Parked, callMemory(&m, body)); no != nil && !s.isAlone() {
 		l.freeSlot()
 		n.refusals.refuseInSession(reply, no, m.ID)
 		return true
 	}
-	r, err := s.admitted(in, &m, len(body))
+	r, err := s.admitRequest(in, &m, len(body))
 	if err != nil {
 		held.Free()
 	}
 	if err == nil {
 		r.memory.Move(&held)
-		s.begins(r, r.boundWay(l, reply), &m, body, (&Call{principal: principal, trace: in.Trace, attempt: 1}).needing(in.Needs))
-		err = s.enters(r)
+		s.beginRequest(r, r.boundWay(l, reply), &m, body, (&Call{principal: principal, trace: in.Trace, attempt: 1}).withNeeds(in.Needs))
+		err = s.enterAdmitted(r)
 	}
 	if err != nil {
 		l.freeSlot()
@@ -367,7 +262,7 @@ func (l *boundConn) call(in *Input, came answerer, reply replier, principal any,
 			unknownConnection(came, m.ID)
 			return false
 		case errors.Is(err, session.ErrDuplicate): // the client would take an error with this id for the response to the first request
-			n.refusals.refuse(came, err, m.ID)
+			n.refusals.refuseRequest(came, err, m.ID)
 			return false
 		}
 		n.refusals.refuseInSession(reply, err, m.ID)
@@ -375,8 +270,8 @@ func (l *boundConn) call(in *Input, came answerer, reply replier, principal any,
 	}
 	l.calls.Go(func() {
 		defer l.freeSlot()
-		defer reply.over() // without a response, too, the batch must not wait for it
-		r.serve()
+		defer reply.skipResponse() // without a response, too, the batch must not wait for it
+		r.serveRequest()
 	})
 	return true
 }
@@ -418,36 +313,36 @@ type edit struct {
 
 func (e *edit) Refused(error) { e.err = ErrSessionEnded; e.Done() }
 
-// change changes the record in the turn of the session's actor.
-func (l *boundConn) change(_ context.Context, f func(*session.Record) bool) error {
+// changeRecord changes the record in the turn of the session's actor.
+func (l *boundConn) changeRecord(_ context.Context, f func(*session.Record) bool) error {
 	m := &edit{f: f}
 	m.Init()
 	if l.sess.Post(m) != nil {
-		return l.sess.svc.ended()
+		return l.sess.svc.endedError()
 	}
 	m.Wait()
 	return m.err
 }
 
-// push sends a notification if the session has begun and its client reads. A later resync makes a missed one good.
-func (l *boundConn) push(data []byte) (taken bool) {
+// pushNotification sends a notification if the session has begun and its client reads. A later resync makes a missed one good.
+func (l *boundConn) pushNotification(data []byte) (taken bool) {
 	s := l.sess
 	switch {
 	case s.Stopped(), !l.ready.Load():
 		return false // Handler.Opened runs when the session begins
-	case l.full():
+	case l.isFull():
 		s.missed.Store(true)
 		if l.resyncing.CompareAndSwap(false, true) {
-			go l.resync()
+			go l.resyncClient()
 		}
 		return false
 	}
-	l.send(data)
+	l.sendData(data)
 	return true
 }
 
-// resync waits until the client has read, and sends what it missed, as fast as it reads.
-func (l *boundConn) resync() {
+// resyncClient waits until the client has read, and sends what it missed, as fast as it reads.
+func (l *boundConn) resyncClient() {
 	s := l.sess
 	for again := true; again; again = s.missed.Load() && l.resyncing.CompareAndSwap(false, true) {
 		for s.missed.Load() {
@@ -461,8 +356,8 @@ func (l *boundConn) resync() {
 	}
 }
 
-// repeat has news repeat what the client may have missed, once it has read.
-func (l *boundConn) repeat(news News) {
+// repeatNews has news repeat what the client may have missed, once it has read.
+func (l *boundConn) repeatNews(news News) {
 	if !l.resyncing.CompareAndSwap(false, true) {
 		return // it gets what it missed as soon as it has read
 	}
@@ -476,29 +371,31 @@ func (l *boundConn) repeat(news News) {
 
 // pushUpdate waits until the client has read enough.
 func (l *boundConn) pushUpdate(data []byte) {
-	_ = l.tell(l.sess.node.base, stream.Entry{Kind: stream.Message, Data: data})
+	_ = l.deliverMessage(l.sess.node.base, stream.Entry{Kind: stream.Message, Data: data})
 }
 
 // keepAlive does nothing: the connection is there.
 func (l *boundConn) keepAlive() {}
 
-// lives goes by the machine's monotonic clock, which nobody sets.
-func (l *boundConn) lives(expires time.Time) time.Duration { return time.Until(expires) }
+// timeLeft goes by the machine's monotonic clock, which nobody sets.
+func (l *boundConn) timeLeft(expires time.Time) time.Duration { return time.Until(expires) }
 
-// again fails: a session whose actor has stopped has lost its connection.
-func (l *boundConn) again(context.Context) (*sessionActor, error) { return nil, l.sess.svc.ended() }
+// currentActor fails: a session whose actor has stopped has lost its connection.
+func (l *boundConn) currentActor(context.Context) (*sessionActor, error) {
+	return nil, l.sess.svc.endedError()
+}
 
-// end ends the calls. The session has no streams, and no other actor.
-func (l *boundConn) end(bool) (first bool) {
+// endForGood ends the calls. The session has no streams, and no other actor.
+func (l *boundConn) endForGood(bool) (first bool) {
 	s := l.sess
 	if first = s.endCalls(); first {
-		s.over(Disconnected)
+		s.reportEnd(Disconnected)
 	}
 	return first
 }
 
-// leave ends the connection.
-func (l *boundConn) leave(broken bool) {
+// leaveMemory ends the connection.
+func (l *boundConn) leaveMemory(broken bool) {
 	s := l.sess
 	s.node.bound.Drop(s.key, l)
 	s.Stop()
@@ -508,8 +405,8 @@ func (l *boundConn) leave(broken bool) {
 	}
 	l.conn.Finish()
 	// After the session has stopped, so that a listener that begins meanwhile sees it.
-	s.node.listeners.end("", func(a *listenActor) bool { return a.sess == s })
-	s.node.relays.cancel(s, nil)
+	s.node.listeners.endListeners("", func(a *listenActor) bool { return a.sess == s })
+	s.node.relays.cancelRequests(s, nil)
 }
 
 // boundSessions are the bound sessions of this node.
@@ -518,8 +415,8 @@ type boundSessions struct {
 	node *Node
 }
 
-// comment keeps a silent connection open, and finds out whether the client is still there.
-func (l *boundConn) comment(now time.Time, every time.Duration) {
+// commentIfSilent keeps a silent connection open, and finds out whether the client is still there.
+func (l *boundConn) commentIfSilent(now time.Time, every time.Duration) {
 	if now.UnixNano()-l.said.Load() >= int64(every) {
 		l.said.Store(now.UnixNano())
 		l.conn.Comment()
@@ -532,20 +429,41 @@ type overBound struct{ l *boundConn }
 
 var _ carrier = overBound{}
 
-func (overBound) inline() bool { return false }
+func (overBound) runsInline() bool { return false }
 
 func (c overBound) roundTrip(Exchange) roundTrip {
 	return &boundRoundTrip{bound: bound{conn: c.l, to: c.l}}
 }
 
-func (c overBound) way(s *stateless, w way) way {
+func (c overBound) completeWay(s *stateless, w way) way {
 	s.inputEnded, s.logged = c.l.inputEnded, &c.l.sess.logged
 	w.table, w.pace = c.l.sess, c.l
 	return w
 }
 
-func (c overBound) run(f func())             { c.l.calls.Go(f) }
-func (c overBound) listen(Exchange) audience { return boundAudience{c.l} }
+func (c overBound) runBeside(f func())           { c.l.calls.Go(f) }
+func (c overBound) audienceOf(Exchange) audience { return boundAudience{c.l} }
+
+func (c overBound) exchangeOf(a *statelessRequest) Exchange { return boundExchange{c.l, a} }
+
+// runForward gives f a goroutine, and bytes of its own: the goroutine that read the request may have to read that it is cancelled.
+func (c overBound) runForward(a *statelessRequest, f func(*statelessRequest) bool) (begun bool) {
+	own, m := *a, new(codec.Message)
+	own.body = bytes.Clone(a.body)
+	_ = codec.Scan(own.body, m, anyMessage) // no error: it was scanned before
+	own.m = m
+	var held quota.Holding
+	if !a.charged.isAlone() {
+		a.n.accounts.reserveAnyway(&held, a.charged, &a.in, quota.Parked, callMemory(m, own.body))
+	}
+	c.l.calls.Go(func() {
+		defer held.Free()
+		if !f(&own) {
+			c.l.freeSlot()
+		}
+	})
+	return true
+}
 
 // boundRoundTrip is one stateless request on a connection. It holds a slot, if its client waits for slots, until it has
 // its response.
@@ -556,23 +474,23 @@ type boundRoundTrip struct {
 
 var _ roundTrip = (*boundRoundTrip)(nil)
 
-func (x *boundRoundTrip) attach(r *requestActor) { x.r = r }
-func (x *boundRoundTrip) watch()                 {}
-func (x *boundRoundTrip) await()                 {}
+func (x *boundRoundTrip) attachCall(r *requestActor) { x.r = r }
+func (x *boundRoundTrip) watchConn()                 {}
+func (x *boundRoundTrip) awaitResponse()             {}
 
-func (x *boundRoundTrip) answer(a response) {
-	x.bound.answer(a)
-	x.release()
+func (x *boundRoundTrip) answerRequest(a response) {
+	x.bound.answerRequest(a)
+	x.releaseExchange()
 }
 
-func (x *boundRoundTrip) end(why ending, id []byte) {
-	x.bound.end(why, id)
+func (x *boundRoundTrip) endDelivery(why ending, id []byte) {
+	x.bound.endDelivery(why, id)
 	if why != cancelled { // the handler of a cancelled call keeps the slot until it returns
-		x.release()
+		x.releaseExchange()
 	}
 }
 
-func (x *boundRoundTrip) release() {
+func (x *boundRoundTrip) releaseExchange() {
 	if !x.left {
 		x.left = true
 		x.conn.freeSlot()
@@ -583,13 +501,53 @@ var _ replier = (*boundConn)(nil)
 
 // Answer sends a response on the connection.
 func (l *boundConn) Answer(_ int, body []byte) bool {
-	l.send(body)
+	l.sendData(body)
 	return true
 }
 
 // Reject sends an error on the connection.
 func (l *boundConn) Reject(no *refusal.Refusal) {
-	l.send(codec.AppendError(nil, no.ID, no.Code, no.Text, no.Data))
+	l.sendData(codec.AppendError(nil, no.ID, no.Code, no.Text, no.Data))
 }
 
-func (l *boundConn) over() {}
+func (l *boundConn) skipResponse() {}
+
+// boundExchange is the exchange of a stateless request on a connection that carries others.
+type boundExchange struct {
+	l *boundConn
+	a *statelessRequest
+}
+
+var _ Exchange = boundExchange{}
+
+func (boundExchange) SetSession(string) {}
+
+func (boundExchange) Open() bool { return true }
+
+func (boundExchange) Comment() {}
+
+func (boundExchange) Flush() {}
+
+func (boundExchange) Finish() {}
+
+func (boundExchange) Accepted() {}
+
+func (boundExchange) Gone(func()) {}
+
+func (x boundExchange) Event(_ string, _ int, data []byte) {
+	_ = x.l.deliverMessage(x.Context(), stream.Entry{Data: data}) // an error means that the node ends
+}
+
+func (x boundExchange) Answer(status int, body []byte) bool { return x.l.Answer(status, body) }
+
+func (x boundExchange) AnswerLast(status int, body []byte) bool { return x.l.Answer(status, body) }
+
+func (x boundExchange) Reject(no *refusal.Refusal) { x.l.Reject(no) }
+
+func (x boundExchange) Cut() { refusal.Unavailable.Tell(x.l, x.a.m.ID) }
+
+func (x boundExchange) Room(context.Context) error { return nil }
+
+func (x boundExchange) Context() context.Context { return x.a.n.base }
+
+func (boundExchange) WhenGone(func()) (stop func() bool) { return func() bool { return true } }

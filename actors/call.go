@@ -4,19 +4,17 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"math"
 	"sync/atomic"
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/guard"
 	"github.com/troupe-run/troupe/internal/kernel"
-	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/refusal"
-	"github.com/troupe-run/troupe/internal/request"
 	"github.com/troupe-run/troupe/internal/scope"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/stream"
@@ -84,30 +82,11 @@ type ofApart struct{ Apart }
 
 var _ identity = (*ofApart)(nil)
 
-func (a *ofApart) record() session.Record {
+func (a *ofApart) clientRecord() session.Record {
 	return session.Record{Revision: a.Revision.String(), Client: a.Client, Capabilities: a.Capabilities}
 }
-func (a *ofApart) revision() mcp.Revision        { return a.Revision }
-func (*ofApart) session() (*sessionActor, error) { return nil, ErrNoStream }
-
-// NewCall returns a call of a service that answers no request. ctx is the handler's; m stays valid as long as that runs.
-func (n *Node) NewCall(ctx context.Context, svc *Service, m *codec.Message, a Apart, d Detached) *Call {
-	from := n.accounts.Of(a.Tenant, "")
-	c := &Call{ctx: ctx, msg: m, principal: a.Principal, attempt: a.Attempt, from: from,
-		peer: &Peer{node: n, svc: svc, key: SessionKey{Tenant: a.Tenant, Server: svc.ID, ID: a.Session}, who: &ofApart{a}}}
-	c.detached.Store(&d)
-	if m.ProgressToken != nil {
-		token := m.ProgressToken
-		c.token.Store(&token)
-	}
-	c.turn = func(work func() error) (err error) {
-		if n.accounts.inTurn(ctx, from, false, func() { err = work() }) {
-			return err
-		}
-		return Unavailable
-	}
-	return c
-}
+func (a *ofApart) clientRevision() mcp.Revision         { return a.Revision }
+func (*ofApart) currentSession() (*sessionActor, error) { return nil, ErrNoStream }
 
 // Message is the scanned request. It must not be changed or kept.
 func (c *Call) Message() *codec.Message { return c.msg }
@@ -151,8 +130,8 @@ func (c *Call) Need(scopes []string) {
 	}
 }
 
-// needing returns c with what is known of its needs from the beginning.
-func (c *Call) needing(scopes *[]string) *Call {
+// withNeeds returns c with what is known of its needs from the beginning.
+func (c *Call) withNeeds(scopes *[]string) *Call {
 	c.needs.Store(scopes)
 	return c
 }
@@ -169,7 +148,9 @@ func (c *Call) deniedAs(err *mcp.Error) *refusal.Refusal {
 }
 
 // Refuse counts a refusal of the call because of a limit, and returns the client's error.
-func (c *Call) Refuse(no *refusal.Refusal) *mcp.Error { return c.peer.node.refusals.of(no).MCP() }
+func (c *Call) Refuse(no *refusal.Refusal) *mcp.Error {
+	return c.peer.node.refusals.refusalFor(no).MCP()
+}
 
 // From is the address of the call's client, or the network of an IPv6 address, where its tenant is that of many; "" otherwise.
 func (c *Call) From() string { return c.from.From() }
@@ -192,7 +173,7 @@ type Long interface {
 // WhenLong has l know when the call of a stateless client takes long: after a time, which is its grace if it is 0. All calls have one type of l.
 func (c *Call) WhenLong(l Long, after time.Duration) {
 	if after > 0 && after != c.peer.svc.Limits.StatelessGrace {
-		c.r.late.Store(time.AfterFunc(after, func() { _ = c.post(longNow{}) }))
+		c.r.late.Store(time.AfterFunc(after, func() { _ = c.postMessage(longNow{}) }))
 	}
 	c.long.Store(l)
 }
@@ -200,8 +181,8 @@ func (c *Call) WhenLong(l Long, after time.Duration) {
 // longNow tells a request that it takes long, if that is not when its grace is over.
 type longNow struct{}
 
-// stillPlain is for how long a call that takes long may become something else before its response becomes a stream.
-const stillPlain = time.Second
+// plainGrace is for how long a call that takes long may become something else before its response becomes a stream.
+const plainGrace = time.Second
 
 // Asked is what a call has asked its client so far.
 type Asked struct {
@@ -234,7 +215,7 @@ const stillWait = 100 * time.Millisecond
 func (c *Call) Detach(answer []byte, d Detached) (end context.CancelCauseFunc, ok bool) {
 	m := &detachment{answer: answer, to: d}
 	m.Init()
-	if c.post(m) == nil {
+	if c.postMessage(m) == nil {
 		m.Wait()
 	}
 	return m.end, m.end != nil
@@ -250,46 +231,6 @@ type detachment struct {
 
 func (m *detachment) Refused(error) { m.Done() }
 
-// leaving has a call that began at begun or before do what it does when its node ends.
-type leaving struct{ begun time.Time }
-
-func (r *requestActor) leaves(m leaving) {
-	if !r.started.After(m.begun) && (r.phase == request.Plain || r.phase == request.Streaming) {
-		r.takesLong(true)
-	}
-}
-
-// stillLeaving has a call know once more that its node ends, if that still does: see Long.
-type stillLeaving struct{}
-
-// leaveAgain is the time after which a call is told that once more.
-const leaveAgain = 500 * time.Millisecond
-
-// takesLong has the call know that it takes long, or that its node ends. It reports whether that is news to it.
-func (r *requestActor) takesLong(ending bool) bool {
-	l, _ := r.call.long.Load().(Long)
-	told := &r.toldLong
-	if ending {
-		told = &r.toldEnding
-	}
-	if l == nil || *told {
-		return false
-	}
-	*told = true
-	n, c := r.node, r.call
-	go func() {
-		again := false
-		if failure := guard.Apart(func() { again = l.TakesLong(ending) }); failure != nil {
-			n.k.CountPanic()
-			n.log.Error("what is done about a call that takes long "+failure.Did(), failure.Attrs()...)
-		}
-		if ending && again {
-			time.AfterFunc(leaveAgain, func() { _ = c.post(stillLeaving{}) }) // the next look of the drain is heeded then
-		}
-	}()
-	return true
-}
-
 // Trace is the trace context of the HTTP request.
 func (c *Call) Trace() Trace { return c.trace }
 
@@ -303,41 +244,41 @@ func (c *Call) Turn(ctx context.Context, work func() error) (err error) {
 	if c.turn != nil {
 		return c.turn(work)
 	}
-	if c.r.node.accounts.inTurn(ctx, c.from, c.alone(), func() { err = work() }) {
+	if c.r.node.accounts.runInTurn(ctx, c.from, c.isAlone(), func() { err = work() }) {
 		return err
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	c.refund()
+	c.refundCall()
 	return Unavailable
 }
 
-// refund returns the tokens of the call, once: it was refused after all.
-func (c *Call) refund() {
+// refundCall returns the tokens of the call, once: it was refused after all.
+func (c *Call) refundCall() {
 	if c.attempt > 1 || c.refunded.Swap(true) { // a run after a crash has paid none
 		return
 	}
 	switch r := c.r; who := c.client.(type) {
 	case *sessionActor:
-		who.refund(r)
+		who.refundCall(r)
 	case *stateless:
-		r.node.accounts.giveBack(who.charged, &r.svc.Limits, c.from, who.charged.cost(c.msg, len(r.body)))
+		r.node.accounts.refundTokens(who.charged, &r.svc.Limits, c.from, who.charged.callCost(c.msg, len(r.body)))
 	}
 }
 
-// refund returns the tokens of a call that did not run.
-func (s *sessionActor) refund(r *requestActor) {
-	s.node.accounts.giveBack(&s.sessionAccount, &s.svc.Limits, r.from, s.cost(r.call.msg, len(r.body)))
+// refundCall returns the tokens of a call that did not run.
+func (s *sessionActor) refundCall(r *requestActor) {
+	s.node.accounts.refundTokens(&s.sessionAccount, &s.svc.Limits, r.from, s.callCost(r.call.msg, len(r.body)))
 }
 
-// alone reports whether the client has the process for itself.
-func (c *Call) alone() bool {
+// isAlone reports whether the client has the process for itself.
+func (c *Call) isAlone() bool {
 	if st := c.r.stateless; st != nil {
 		return st.alone
 	}
 	s := c.peer.last.Load()
-	return s != nil && s.alone()
+	return s != nil && s.isAlone()
 }
 
 // Notify sends a notification on the call's stream, which makes the response a stream. It
@@ -347,11 +288,11 @@ func (c *Call) Notify(ctx context.Context, method string, params []byte) error {
 	if d := c.Detached(); d != nil {
 		return d.Tell(ctx, method, params)
 	}
-	c.sends(ctx)
+	c.countMessage(ctx)
 	if c.journal != nil && c.journal.skipMessage() {
 		return nil
 	}
-	return c.orTell(ctx, method, params, c.notify(ctx, method, params, true))
+	return c.orTell(ctx, method, params, c.sendNotification(ctx, method, params, true))
 }
 
 // orTell returns err, the error of a notification that was sent on the stream of the request. If that was answered meanwhile, and the call goes on, it sends the
@@ -363,10 +304,10 @@ func (c *Call) orTell(ctx context.Context, method string, params []byte, err err
 	return err
 }
 
-func (c *Call) notify(ctx context.Context, method string, params []byte, numbered bool) error {
+func (c *Call) sendNotification(ctx context.Context, method string, params []byte, numbered bool) error {
 	data := codec.AppendNotification(nil, method, params)
 	m := &emitted{entry: stream.Entry{Kind: stream.Message, Data: data}, numbered: numbered}
-	return c.send(ctx, m, &m.entry.Acked, len(data))
+	return c.sendMessage(ctx, m, &m.entry.Acked, len(data))
 }
 
 // Progress reports progress under the request's token; params are the whole params of the
@@ -381,16 +322,7 @@ func (c *Call) Progress(ctx context.Context, value float64, params []byte) error
 	}
 	meta := record.AppendMember(binary.BigEndian.AppendUint64(nil, math.Float64bits(value)), c.member)
 	p := &progressed{value: value, meta: meta, data: codec.AppendNotification(nil, "notifications/progress", params)}
-	return c.orTell(ctx, mcp.NotifyProgress, params, c.send(ctx, p, &p.acked, len(p.data)))
-}
-
-// sendHeld sends the newest progress of a second that had too much.
-func (r *requestActor) sendHeld() {
-	if h := r.held; h != nil {
-		r.held = nil
-		r.progressGate().Raise(h.value)
-		r.emit(stream.Entry{Kind: stream.Progress, Meta: h.meta, Data: h.data})
-	}
+	return c.orTell(ctx, mcp.NotifyProgress, params, c.sendMessage(ctx, p, &p.acked, len(p.data)))
 }
 
 // CloseConnection closes the connection of the call's stream while the call runs on, and
@@ -398,7 +330,7 @@ func (r *requestActor) sendHeld() {
 // to say that.
 func (c *Call) CloseConnection() {
 	if protocol.Has(c.peer.Revision(), protocol.FeatureStreamPriming) {
-		_ = c.post(closeConn{})
+		_ = c.postMessage(closeConn{})
 	}
 }
 
@@ -415,27 +347,27 @@ func (c called) Refused(err error) {
 	}
 }
 
-func (c *Call) post(m any) error {
+func (c *Call) postMessage(m any) error {
 	if c.r == nil { // a listener's call cannot send
 		return errReturned
 	}
 	return c.r.Post(called{c.generation, m})
 }
 
-// send posts a message about an entry of the given size. When too many bytes wait for the
+// sendMessage posts a message about an entry of the given size. When too many bytes wait for the
 // log, or the client has its share of the memory, the handler waits until its own entry is stored. acked is the field of the message
 // that learns of the outcome.
-func (c *Call) send(ctx context.Context, m any, acked *func(error), size int) error {
+func (c *Call) sendMessage(ctx context.Context, m any, acked *func(error), size int) error {
 	if c.r == nil { // a listener's call cannot send
 		return errReturned
 	}
 	if cause := context.Cause(c.ctx); cause != nil {
 		return cause
 	}
-	if err := c.pace.pace(ctx); err != nil {
+	if err := c.pace.lockSending(ctx); err != nil {
 		return err
 	}
-	defer c.pace.paced()
+	defer c.pace.unlockSending()
 	var stored chan error
 	if n := c.unstored.Add(int64(size)); n > int64(c.peer.svc.Limits.Queue) || n > waitingStep && c.r.node.accounts.Crowded(c.from) {
 		stored = make(chan error, 1)
@@ -446,7 +378,7 @@ func (c *Call) send(ctx context.Context, m any, acked *func(error), size int) er
 			stored <- err // has room: acked is called once
 		}
 	}
-	if err := c.post(m); err != nil {
+	if err := c.postMessage(m); err != nil {
 		c.unstored.Add(-int64(size))
 		return err
 	}
@@ -466,45 +398,10 @@ func (c *Call) send(ctx context.Context, m any, acked *func(error), size int) er
 // Tell is Notify for a message that the handler did not send: a run after a crash does not
 // count it as one of the handler's messages.
 func (c *Call) Tell(ctx context.Context, method string, params []byte) error {
-	return c.notify(ctx, method, params, false)
+	return c.sendNotification(ctx, method, params, false)
 }
 
-// logs limits the log messages of a session or of a stateless request. Messages above the
-// rate are dropped, and the client learns how many.
-type logs struct {
-	rate      quota.Bucket
-	missed    atomic.Int64 // dropped since the client last learned how many
-	reporting atomic.Bool  // a timer will report them
-}
-
-// logsIn returns the logs that p holds, and makes them for the first message.
-func logsIn(p *atomic.Pointer[logs], rate float64) *logs {
-	l := p.Load()
-	for l == nil {
-		p.CompareAndSwap(nil, &logs{rate: quota.NewBucket(quota.Rate{PerSecond: rate, Burst: quota.Burst(rate, 0)})})
-		l = p.Load()
-	}
-	return l
-}
-
-// admit takes a token for one message. If there is none, wait is the time until there is.
-func (l *logs) admit(n *Node) (wait time.Duration) {
-	if wait = l.rate.Take(time.Now()); wait > 0 {
-		l.missed.Add(1)
-		n.refusals.Refused(limits.LogRate.Row)
-	}
-	return wait
-}
-
-// unreported returns how many messages were dropped since the last call.
-func (l *logs) unreported() int64 {
-	if l == nil || l.missed.Load() == 0 {
-		return 0
-	}
-	return l.missed.Swap(0)
-}
-
-func (s *sessionActor) logs() *atomic.Pointer[logs] { return &s.logged }
+func (s *sessionActor) logLimiter() *atomic.Pointer[logLimiter] { return &s.logged }
 
 // Missed returns how many log messages were dropped for their rate since the last call. The
 // caller must tell the client.
@@ -512,16 +409,7 @@ func (c *Call) Missed() int64 {
 	if c.r == nil {
 		return 0
 	}
-	return c.client.logs().Load().unreported()
-}
-
-// Missed is Call.Missed for messages that belong to no call.
-func (p *Peer) Missed() int64 {
-	s, err := p.who.session()
-	if err != nil {
-		return 0
-	}
-	return s.logged.Load().unreported()
+	return c.client.logLimiter().Load().takeMissed()
 }
 
 // AdmitLog decides whether to send a log message; wanted says whether the client's level
@@ -540,11 +428,11 @@ func (c *Call) AdmitLog(ctx context.Context, wanted bool) (send, dropped bool, e
 		return false, false, cause
 	}
 	if c.journal != nil && c.journal.skipMessage() {
-		c.sends(ctx)
+		c.countMessage(ctx)
 		return false, false, nil
 	}
 	if wanted {
-		if logsIn(c.client.logs(), c.peer.svc.Limits.LogRate).admit(c.peer.node) == 0 {
+		if logLimiterIn(c.client.logLimiter(), c.peer.svc.Limits.LogRate).admitMessage(c.peer.node) == 0 {
 			return true, false, nil
 		}
 		dropped = true
@@ -555,27 +443,135 @@ func (c *Call) AdmitLog(ctx context.Context, wanted bool) (send, dropped bool, e
 
 // Pass counts a message that is not sent: see AdmitLog.
 func (c *Call) Pass(ctx context.Context) {
-	c.sends(ctx)
-	_ = c.post(passed{})
+	c.countMessage(ctx)
+	_ = c.postMessage(passed{})
+}
+
+// becomeStream makes the call's response a stream and returns the stream that logs it. It returns nil if the
+// call has no log, or can send nothing any more.
+func (c *Call) becomeStream() *streamActor {
+	m := &upgradeNow{}
+	m.Init()
+	if context.Cause(c.ctx) != nil || c.postMessage(m) != nil {
+		return nil
+	}
+	m.Wait()
+	return m.stream
+}
+
+// abandonsQuestion reports whether a question that failed with err is given up for good. It is not where another process may
+// go on with the call, which then has the answer.
+func (c *Call) abandonsQuestion(err error) bool {
+	for _, resumable := range []error{ErrStreamLost, ErrClosing, ErrSessionEnded, ErrUnmounted, errInternal} {
+		if errors.Is(err, resumable) || errors.Is(context.Cause(c.ctx), resumable) {
+			return false
+		}
+	}
+	return true
+}
+
+// sendQuestion sends one question, the use-th with its key.
+func (c *Call) sendQuestion(ctx context.Context, x *pendingRequest, q Question, use int) error {
+	asking := &emitted{entry: stream.Entry{
+		Kind: stream.Request,
+		Meta: record.AppendAsked(record.Question{ID: x.id, Key: q.Key, Use: use, Member: c.member}),
+		Data: codec.AppendRequest(nil, []byte(x.id), q.Method, q.Params),
+	}}
+	if q.Passing {
+		asking.entry.Kind, asking.entry.Meta = stream.Message, nil
+	}
+	return c.sendMessage(ctx, asking, &asking.entry.Acked, len(asking.entry.Data))
+}
+
+// withdrawQuestions tells the client that the questions of qs that are open need no answer.
+func (c *Call) withdrawQuestions(qs []Question, open []*pendingRequest, why string) {
+	for i, x := range open {
+		if x == nil || qs[i].Late != nil || !c.peer.node.pending.closeQuestion(x) {
+			continue
+		}
+		data := codec.AppendNotification(nil, "notifications/cancelled", cancelParams(x, why))
+		_ = c.postMessage(&emitted{entry: stream.Entry{Kind: stream.Message, Data: data}})
+	}
+}
+
+// Ask puts questions to the client and waits for all answers. They travel on the call's stream or connection;
+// a stateless client gets them with input_required and sends the request again. Ask fails with the cause of
+// ctx or of the call, ErrNoAnswer or ErrTooManyPending, and for a stateless client also with ErrTooMuchInput
+// or ErrTooManyRounds. An error that the client answers is an Answer.
+func (c *Call) Ask(ctx context.Context, qs []Question) ([]Answer, error) {
+	switch {
+	case c.Detached() != nil:
+		return c.Detached().Ask(ctx, qs)
+	case c.r == nil:
+		return nil, errReturned
+	}
+	answers, err := c.client.askClient(ctx, c, qs)
+	if d := c.Detached(); err != nil && d != nil { // its request was answered just before the questions were to be put
+		return d.Ask(ctx, qs)
+	}
+	return answers, err
+}
+
+// Over reports whether what the call has asked for is given up for good after err, an error of Ask. It is not where
+// another process may go on with the call.
+func (c *Call) Over(err error) bool { return c.abandonsQuestion(err) }
+
+// Place takes a place among the questions that wait for the client, for one of several requests: see Question.Part.
+// The caller must give it back. It fails with ErrTooManyPending, except in a second run of the call.
+func (c *Call) Place() (giveBack func(), err error) {
+	s, ok := c.client.(*sessionActor)
+	if !ok {
+		return nil, ErrNoStream
+	}
+	return c.peer.node.pending.takePlace(s, c.attempt > 1)
+}
+
+// Wait waits for a time, or until hint has a value; hint may be nil. It fails as Ask does when the client can answer no
+// question of the call any more.
+func (c *Call) Wait(ctx context.Context, d time.Duration, hint <-chan struct{}) error {
+	var inputEnded <-chan struct{}
+	if s, ok := c.client.(*sessionActor); ok {
+		inputEnded = s.inputEnded
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-hint:
+		return nil
+	case <-c.ctx.Done():
+		return context.Cause(c.ctx)
+	case <-inputEnded:
+		return ErrSessionEnded
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Recorded reports whether an earlier run of the call asked its first question with a key, which this run has not.
+func (c *Call) Recorded(key string) bool { return c.journal.hasQuestion(key, 1) }
+
+// Order sends a request whose answer nobody needs: on the call's stream or, if the call can send nothing any more, on
+// the session's standalone stream. It never waits, and is lost where there is neither.
+func (c *Call) Order(method string, params []byte) {
+	n := c.peer.node
+	entry := stream.Entry{Kind: stream.Message, Data: codec.AppendRequest(nil, []byte(n.pending.orderID()), method, params)}
+	instead := func() {
+		ctx, cancel := context.WithTimeout(n.base, c.peer.svc.Limits.StoreWait)
+		defer cancel()
+		_ = c.peer.sendMessage(ctx, entry) // fails where there is no stream
+	}
+	m := &emitted{entry: entry}
+	m.entry.Acked = func(err error) {
+		if err != nil {
+			go instead()
+		}
+	}
+	if c.postMessage(m) != nil {
+		go instead()
+	}
 }
 
 // passed numbers a message that is not sent.
 type passed struct{}
-
-// AdmitLog decides whether to send a log message that belongs to no call. If it drops one,
-// it calls later once there is room again.
-func (p *Peer) AdmitLog(later func()) bool {
-	s, err := p.who.session()
-	if err != nil {
-		return true // the send itself fails: there is no stream
-	}
-	l := logsIn(&s.logged, p.svc.Limits.LogRate)
-	wait := l.admit(p.node)
-	if wait > 0 && l.reporting.CompareAndSwap(false, true) {
-		time.AfterFunc(wait, func() {
-			l.reporting.Store(false)
-			later()
-		})
-	}
-	return wait == 0
-}

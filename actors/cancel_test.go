@@ -259,7 +259,7 @@ func TestEndOfASessionEndsWhoWaitsForTheSame(t *testing.T) {
 		c.call("2", more)
 		c.call("3", more)
 		synctest.Wait()
-		l.end(false)
+		l.endForGood(false)
 		synctest.Wait()
 		if n := len(l.slots); n != 1 {
 			t.Errorf("%d places are taken, want that of the handler", n)

@@ -37,7 +37,7 @@ func TestOlderChangeIsReportedLast(t *testing.T) {
 			}
 			return nil
 		}
-		if err := a.s.peer.change(t.Context(), func(r *session.Record) bool { r.Announced = "x"; return true }); err != nil {
+		if err := a.s.peer.changeRecord(t.Context(), func(r *session.Record) bool { r.Announced = "x"; return true }); err != nil {
 			t.Fatal(err)
 		}
 		if p := a.s.peer; p.Level() != "error" || p.Announced() != "x" {
@@ -59,7 +59,7 @@ func TestChangeOfASessionThatLeaves(t *testing.T) {
 					if op == "Update" {
 						time.Sleep(a.svc.Limits.SessionDrop + time.Second)
 						go func() {
-							back, _ = a.n.sessions.load(t.Context(), a.svc, a.s.key, nil)
+							back, _ = a.n.sessions.loadSession(t.Context(), a.svc, a.s.key, nil)
 							close(obtained)
 						}()
 						synctest.Wait()

@@ -44,22 +44,22 @@ func TestCallThatEntersWhileTheNodeCloses(t *testing.T) {
 		}
 		c := &heldConn{}
 		in := h.input(session, "192.0.2.1", c)
-		s := h.sessions.of(h.svc, in, nil) // as a takeover has it, which runs the calls of its stream again
+		s := h.sessions.findSession(h.svc, in, nil) // as a takeover has it, which runs the calls of its stream again
 		_ = s.Post(giveUpCalls{})
 		synctest.Wait()
 		var m codec.Message
 		if err := codec.Scan([]byte(aCall), &m, codec.Limits{}); err != nil {
 			t.Fatal(err)
 		}
-		r, err := s.admitted(in, &m, len(aCall))
+		r, err := s.admitRequest(in, &m, len(aCall))
 		if err == nil {
-			s.begins(r, r.loggedWay(s, c), &m, []byte(aCall), &Call{attempt: 1})
-			err = s.enters(r)
+			s.beginRequest(r, r.loggedWay(s, c), &m, []byte(aCall), &Call{attempt: 1})
+			err = s.enterAdmitted(r)
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		go r.serve()
+		go r.serveRequest()
 		synctest.Wait()
 		if !errors.Is(cause, ErrClosing) {
 			t.Errorf("the handler's context has ended with %v", cause)

@@ -53,7 +53,7 @@ func largest() map[string]short {
 		letterAttach:         streamLetter{stream, 1 << 60},
 		letterFrame:          packet(make([]byte, frameHead+attachment.MaxFrame+4<<10)),
 		letterCredit:         packet(appendCredit(nil, 1<<60, 1<<60, true)),
-		letterAlive:          packet(make([]byte, aliveAtOnce*10)),
+		letterAlive:          packet(make([]byte, maxAlive*10)),
 		letterUpdated:        updatedLetter{session.Server, angles(mostURI), true},
 		letterLists:          lists,
 		letterTask:           &TaskChange{Tenant: session.Tenant, Server: session.Server, ID: angles(256), Session: session.ID, Method: angles(256), Params: params},
@@ -73,7 +73,7 @@ func TestLargestLetters(t *testing.T) {
 	inBand(t, 1, Limits{}, func(t *testing.T, c *band) {
 		f, all := &c.all[0].fleet, largest()
 		for kind := range receivers {
-			if _, bounded := all[kind]; bounded == (delivered[kind] != nil) {
+			if _, bounded := all[kind]; bounded == (largeLetters[kind] != nil) {
 				t.Errorf("letters %s: have a bound: %t, are delivered in parts: %t", kind, bounded, !bounded)
 			}
 		}
@@ -86,9 +86,9 @@ func TestLargestLetters(t *testing.T) {
 		}, func(store.Address) { t.Error("a letter to all was lost") })
 		to := store.Address{Node: "n9", Boot: "b"}
 		for _, kind := range slices.Sorted(maps.Keys(all)) {
-			f.send(to, kind, all[kind])
-			f.tell(kind, all[kind])
-			if _, err := f.ask(t.Context(), to, kind, all[kind]); err != nil {
+			f.sendLetter(to, kind, all[kind])
+			f.broadcastLetter(kind, all[kind])
+			if _, err := f.askNode(t.Context(), to, kind, all[kind]); err != nil {
 				t.Error(err)
 			}
 			synctest.Wait()
@@ -202,8 +202,8 @@ func TestDeliveredOfAnySize(t *testing.T) {
 			}
 			time.Sleep(2 * relay.Patience)
 			for _, m := range all {
-				if n := m.accounts.BytesOf(quota.Bodies); n != 0 || m.relays.coming.Len() > 0 {
-					t.Errorf("node %s still counts %d bytes, and waits for %d letters", m.name, n, m.relays.coming.Len())
+				if n := m.accounts.BytesOf(quota.Bodies); n != 0 || m.relays.inbound.Len() > 0 {
+					t.Errorf("node %s still counts %d bytes, and waits for %d letters", m.name, n, m.relays.inbound.Len())
 				}
 			}
 		})
@@ -216,12 +216,12 @@ func TestLetterWithoutRoom(t *testing.T) {
 		a, b := all[0], all[1]
 		few := a.accounts.limits
 		few.Bytes = 1 << 20
-		a.accounts.Accounts = quota.New(few.quota())
+		a.accounts.Accounts = quota.New(few.quotaLimits())
 		a.handler.f = asksForOne
 		session := a.begin("2025-11-25")
 		_, answer := a.asked(session, `"`+strings.Repeat("x", 1<<20)+`"`)
-		if status, _ := b.post(session, answer).answer(); status != 503 || a.relays.coming.Len() > 0 {
-			t.Errorf("without room there: %d, and %d letters are waited for", status, a.relays.coming.Len())
+		if status, _ := b.post(session, answer).answer(); status != 503 || a.relays.inbound.Len() > 0 {
+			t.Errorf("without room there: %d, and %d letters are waited for", status, a.relays.inbound.Len())
 		}
 		if n := a.refused(limits.MaxMemory.Row) + a.refused(limits.MemoryShare.Row); n == 0 {
 			t.Error("no refusal was counted")
@@ -255,7 +255,7 @@ func TestLettersToTheReleaseBefore(t *testing.T) {
 				t.Fatal(err)
 			}
 			got = nil
-			err = a.fleet.deliver(t.Context(), s, store.Address{Node: "n9", Boot: "b"}, letterPush, m)
+			err = a.fleet.deliverLetter(t.Context(), s, store.Address{Node: "n9", Boot: "b"}, letterPush, m)
 			switch fits := len(want) <= letter.MaxData; {
 			case fits && (err != nil || len(got) != 1 || !bytes.Equal(got[0], want)):
 				t.Errorf("of a letter of %d bytes came %d: %v", len(want), len(got), err)
@@ -277,12 +277,12 @@ func TestLettersOfTheReleaseBefore(t *testing.T) {
 		s, _ := a.sessions.Get(SessionKey{"anon", "s", session})
 		id := codec.Field([]byte(answer), "id")
 		for kind, v := range map[string]any{
-			letterPush:   pushLetter{Stream: StreamKey{s.key, s.view.Load().rec.Standalone}, Kind: stream.Message, Meta: b.fleet.pushes.name(b.Node, nil), Data: []byte(`{"n":1}`)},
+			letterPush:   pushLetter{Stream: StreamKey{s.key, s.view.Load().rec.Standalone}, Kind: stream.Message, Meta: b.fleet.pushes.nameMessage(b.Node, nil), Data: []byte(`{"n":1}`)},
 			letterAnswer: answerLetter{StreamKey{s.key, askedOn(id)}, id, []byte(`{"said":"yes"}`), nil},
 		} {
 			data, err := codec.Marshal(v)
 			if err == nil {
-				_, err = b.fleet.ask(t.Context(), a.fleet.self(), kind, packet(data))
+				_, err = b.fleet.askNode(t.Context(), a.fleet.selfAddress(), kind, packet(data))
 			}
 			if err != nil {
 				t.Errorf("%s: %v", kind, err)

@@ -26,27 +26,27 @@ import (
 // its call parks; the request that is sent again brings another. The methods are called in
 // the turn of the call's actor and never block.
 type delivery interface {
-	// open makes the response a stream: the handler has something to send, or the grace is
+	// openStream makes the response a stream: the handler has something to send, or the grace is
 	// over.
-	open()
-	// send passes on a message of the handler, after open. e.Acked gets the outcome.
-	send(e stream.Entry)
-	// answer delivers the response. No method is called after it.
-	answer(a response)
-	// end ends the delivery without a response of the handler. No method is called after
+	openStream()
+	// sendEntry passes on a message of the handler, after openStream. e.Acked gets the outcome.
+	sendEntry(e stream.Entry)
+	// answerRequest delivers the response. No method is called after it.
+	answerRequest(a response)
+	// endDelivery ends the delivery without a response of the handler. No method is called after
 	// it. id is the raw id of the request.
-	end(why ending, id []byte)
+	endDelivery(why ending, id []byte)
 }
 
 // response is the message that ends a request: a result or an error.
 type response struct {
-	data   []byte           // the whole message, valid during the call
-	code   int              // of the error, 0 for a result
-	later  bool             // the error is Unavailable
-	gone   bool             // the error is SessionGone
-	goesOn bool             // the handler goes on after it: the result is input_required, and the client must send the request again, or names what the call has become
-	exited bool             // the handler has ended the goroutine, which may be that of the connection
-	denied *refusal.Refusal // the error is that, otherwise nil
+	data        []byte           // the whole message, valid during the call
+	code        int              // of the error, 0 for a result
+	unavailable bool             // the error is Unavailable
+	sessionGone bool             // the error is SessionGone
+	goesOn      bool             // the handler goes on after it: the result is input_required, and the client must send the request again, or names what the call has become
+	exited      bool             // the handler has ended the goroutine, which may be that of the connection
+	denied      *refusal.Refusal // the error is that, otherwise nil
 }
 
 // ending is why a delivery ends without the handler's response.
@@ -76,10 +76,10 @@ type way struct {
 
 // client is whom a call serves: a session, or a single stateless request.
 type client interface {
-	// ask puts questions to the client and returns all answers.
-	ask(ctx context.Context, c *Call, qs []Question) ([]Answer, error)
-	// logs counts the log messages against their limit.
-	logs() *atomic.Pointer[logs]
+	// askClient puts questions to the client and returns all answers.
+	askClient(ctx context.Context, c *Call, qs []Question) ([]Answer, error)
+	// logLimiter counts the log messages against their limit.
+	logLimiter() *atomic.Pointer[logLimiter]
 }
 
 var (
@@ -88,16 +88,16 @@ var (
 )
 
 // table finds requests by their ids. Its methods are called outside of the turn of the
-// request's actor, except parked and resumed.
+// request's actor, except parkRequest and reenterRequest.
 type table interface {
-	// enter adds the request. limit bounds the requests in the table; 0 means no limit.
-	enter(r *requestActor, limit int) error
-	// remove removes the request, so that the id may be used again.
-	remove(r *requestActor)
-	// parked removes a request that had the id and now waits to be sent again; resumed adds
+	// enterRequest adds the request. limit bounds the requests in the table; 0 means no limit.
+	enterRequest(r *requestActor, limit int) error
+	// removeRequest removes the request, so that the id may be used again.
+	removeRequest(r *requestActor)
+	// parkRequest removes a request that had the id and now waits to be sent again; reenterRequest adds
 	// it again under its new id.
-	parked(r *requestActor, id string)
-	resumed(r *requestActor)
+	parkRequest(r *requestActor, id string)
+	reenterRequest(r *requestActor)
 }
 
 var (
@@ -108,37 +108,37 @@ var (
 // noTable is the table of requests whose ids no message can name.
 type noTable struct{}
 
-func (noTable) enter(*requestActor, int) error { return nil }
-func (noTable) remove(*requestActor)           {}
-func (noTable) parked(*requestActor, string)   {}
-func (noTable) resumed(*requestActor)          {}
+func (noTable) enterRequest(*requestActor, int) error { return nil }
+func (noTable) removeRequest(*requestActor)           {}
+func (noTable) parkRequest(*requestActor, string)     {}
+func (noTable) reenterRequest(*requestActor)          {}
 
 // pacer makes messages wait until the client has read enough.
 type pacer interface {
-	// pace waits, and keeps others from sending until paced is called. An error is the
-	// cause of the context; then paced must not be called.
-	pace(ctx context.Context) error
-	paced()
+	// lockSending waits, and keeps others from sending until unlockSending is called. An error is the
+	// cause of the context; then unlockSending must not be called.
+	lockSending(ctx context.Context) error
+	unlockSending()
 }
 
-// unpaced is the pacer of calls whose messages are bounded elsewhere.
-type unpaced struct{}
+// noPacer is the pacer of calls whose messages are bounded elsewhere.
+type noPacer struct{}
 
-func (unpaced) pace(context.Context) error { return nil }
-func (unpaced) paced()                     {}
+func (noPacer) lockSending(context.Context) error { return nil }
+func (noPacer) unlockSending()                    {}
 
-// nowhere is the delivery of a parked call.
-type nowhere struct{}
+// noDelivery is the delivery of a parked call.
+type noDelivery struct{}
 
-func (nowhere) open()               {}
-func (nowhere) send(e stream.Entry) { e.Drop(stream.ErrEnded) }
-func (nowhere) answer(response)     {}
-func (nowhere) end(ending, []byte)  {}
+func (noDelivery) openStream()                {}
+func (noDelivery) sendEntry(e stream.Entry)   { e.Drop(stream.ErrEnded) }
+func (noDelivery) answerRequest(response)     {}
+func (noDelivery) endDelivery(ending, []byte) {}
 
-// unheard is the delivery of a running call whose client may send its request again.
-type unheard struct{ nowhere }
+// retryDelivery is the delivery of a running call whose client may send its request again.
+type retryDelivery struct{ noDelivery }
 
-func (unheard) send(e stream.Entry) { e.Drop(nil) }
+func (retryDelivery) sendEntry(e stream.Entry) { e.Drop(nil) }
 
 // logged delivers a request of a session over HTTP. Once the handler has something to send,
 // or the grace is over, its response is a stream. Everything on the stream is stored before
@@ -156,34 +156,34 @@ var _ delivery = (*logged)(nil)
 func (r *requestActor) loggedWay(s *sessionActor, conn Conn) way {
 	r.logged = logged{r: r, sess: s, conn: conn}
 	return way{
-		delivery: &r.logged, grace: s.svc.Limits.Grace, table: s, client: s, pace: unpaced{},
-		returns: protocol.Has(s.revision(), protocol.FeatureStreamPriming),
+		delivery: &r.logged, grace: s.svc.Limits.Grace, table: s, client: s, pace: noPacer{},
+		returns: protocol.Has(s.settledRevision(), protocol.FeatureStreamPriming),
 	}
 }
 
-// moves makes s the session of a request that has not been entered: its former session
+// moveToSession makes s the session of a request that has not been entered: its former session
 // actor has left memory.
-func (r *requestActor) moves(s *sessionActor) {
+func (r *requestActor) moveToSession(s *sessionActor) {
 	r.logged.sess = s
 	r.way.table, r.way.client, r.call.client = s, s, s
 }
 
-// open makes the call resumable: its stream stores the call record and only then sends
+// openStream makes the call resumable: its stream stores the call record and only then sends
 // headers.
-func (d *logged) open() {
+func (d *logged) openStream() {
 	d.r.used = true
-	d.stream = d.begin()
+	d.stream = d.beginStream()
 }
 
-// begin begins the call's stream.
-func (d *logged) begin() *streamActor {
+// beginStream begins the call's stream.
+func (d *logged) beginStream() *streamActor {
 	r, n := d.r, d.r.node
 	rec := record.Stream{
 		Version: record.Version, Node: n.name, Boot: n.boot, Epoch: 1, Attempt: 1, Revision: d.sess.view.Load().rec.Revision,
 		Calls: []record.Call{{ID: bytes.Clone(r.id), Method: record.Method(r.call.msg.Method), Token: bytes.Clone(r.call.msg.ProgressToken)}},
 		Safe:  r.svc.Handler.Safe(r.call.msg.Method, r.call.msg.Name), Scopes: r.call.Needs(),
 	}
-	if rec.Safe && !r.svc.stores(r.call.msg, r.size) {
+	if rec.Safe && !r.svc.storesMessage(r.call.msg, r.size) {
 		rec.Safe = false
 		n.refusals.Refused(limits.Recall.Row)
 	}
@@ -192,16 +192,16 @@ func (d *logged) begin() *streamActor {
 		body = bytes.Clone(r.body)
 		rec.Principal, _ = codec.Marshal(r.call.principal)
 	}
-	s := n.streams.build(r.svc, d.sess, newID(), rec, d.conn)
+	s := n.streams.buildStream(r.svc, d.sess, newID(), rec, d.conn)
 	s.reqs = []*requestActor{r}
 	s.keepBody(body)
 	data, stored, err := s.newRecord(body)
-	s.start() // from here on the end of the session may come in a turn of the stream
-	s.store(data, body, stored, err)
+	s.startActor() // from here on the end of the session may come in a turn of the stream
+	s.storeRecord(data, body, stored, err)
 	return s
 }
 
-func (d *logged) send(e stream.Entry) {
+func (d *logged) sendEntry(e stream.Entry) {
 	if d.stream == nil { // a panic kept the stream from beginning
 		e.Drop(stream.ErrEnded)
 		return
@@ -212,10 +212,10 @@ func (d *logged) send(e stream.Entry) {
 	}
 }
 
-func (d *logged) answer(a response) {
+func (d *logged) answerRequest(a response) {
 	switch {
 	case d.stream != nil:
-	case a.gone:
+	case a.sessionGone:
 		refusal.SessionEnded.Tell(d.conn, d.r.id)
 		return
 	case a.denied != nil:
@@ -235,7 +235,7 @@ func (d *logged) answer(a response) {
 	_ = d.stream.Post(&pushEntries{entries: []stream.Entry{entry}, last: true})
 }
 
-func (d *logged) end(why ending, id []byte) {
+func (d *logged) endDelivery(why ending, id []byte) {
 	r := d.r
 	switch {
 	case why == cancelled && d.stream == nil && d.sess.ended.Load():
@@ -252,11 +252,11 @@ func (d *logged) end(why ending, id []byte) {
 	case why == givenUp && d.stream == nil:
 		r.node.refusals.refuseInSession(d.conn, refusal.Unavailable, id)
 	case why == givenUp:
-		r.handed = true
-		r.node.drain.handed.Add(1)
+		r.handedOver = true
+		r.node.drain.handedOver.Add(1)
 		_ = d.stream.Post(handOver{})
 	case d.stream == nil:
-		r.Contain(func() { fault(d.conn, id, 200) })
+		r.Contain(func() { sendInternalError(d.conn, id, 200) })
 		r.Contain(d.conn.Cut)
 	default:
 		entry := stream.Entry{Kind: stream.Final, Meta: bytes.Clone(id), Data: internalError(id)}
@@ -280,22 +280,22 @@ func (r *requestActor) boundWay(l *boundConn, to replier) way {
 	return way{delivery: &bound{r: r, conn: l, to: to}, grace: s.svc.Limits.Grace, table: s, client: s, pace: l}
 }
 
-func (d *bound) open() {}
+func (d *bound) openStream() {}
 
-func (d *bound) send(e stream.Entry) {
-	d.conn.send(e.Data)
+func (d *bound) sendEntry(e stream.Entry) {
+	d.conn.sendData(e.Data)
 	e.Drop(nil)
 }
 
-func (d *bound) answer(a response) { d.to.Answer(200, a.data) }
+func (d *bound) answerRequest(a response) { d.to.Answer(200, a.data) }
 
-func (d *bound) end(why ending, id []byte) {
+func (d *bound) endDelivery(why ending, id []byte) {
 	switch why {
 	case cancelled: // a batch does not wait for a handler that ignores the cancel
-		d.to.over()
+		d.to.skipResponse()
 	case givenUp:
 		if d.r.stateless != nil {
-			d.to.Answer(200, d.r.givenUp(id))
+			d.to.Answer(200, d.r.givenUpResponse(id))
 			return
 		}
 		d.to.Answer(200, lostCall(id))
@@ -304,23 +304,23 @@ func (d *bound) end(why ending, id []byte) {
 	}
 }
 
-// broke reports whether the node is not heard that has the connection of x.
-func broke(x Exchange) bool {
+// exchangeBroken reports whether the node is not heard that has the connection of x.
+func exchangeBroken(x Exchange) bool {
 	far, ok := x.(interface{ Broken() bool })
 	return ok && far.Broken()
 }
 
-// expired returns what has ended the context of x's request, if that was not its client.
-func expired(x Exchange) error {
+// endedContext returns what has ended the context of x's request, if that was not its client.
+func endedContext(x Exchange) error {
 	if near, ok := x.(interface{ Expired() error }); ok {
 		return near.Expired()
 	}
 	return nil
 }
 
-// fault sends the error for a request that a contained panic left without a response. A
+// sendInternalError sends the error for a request that a contained panic left without a response. A
 // request of a session has status 200: see refuseInSession.
-func fault(c answerer, id []byte, status int) {
+func sendInternalError(c answerer, id []byte, status int) {
 	f := *refusal.Internal
 	f.Status = status
 	f.Tell(c, id)
@@ -331,9 +331,9 @@ func internalError(id []byte) []byte {
 	return codec.AppendError(nil, id, refusal.Internal.Code, refusal.Internal.Text, nil)
 }
 
-// compact makes the error data of a handler fit for a frame: on one line, or nil if it is
+// compactData makes the error data of a handler fit for a frame: on one line, or nil if it is
 // not JSON.
-func compact(data []byte) []byte {
+func compactData(data []byte) []byte {
 	if len(data) == 0 || !codec.Valid(data) {
 		return nil
 	}

@@ -14,9 +14,9 @@ type answeredFirst struct {
 	to Detached
 }
 
-func (a answeredFirst) ask(ctx context.Context, c *Call, qs []Question) ([]Answer, error) {
+func (a answeredFirst) askClient(ctx context.Context, c *Call, qs []Question) ([]Answer, error) {
 	c.Detach([]byte(`,"result":{}}`), a.to)
-	return a.client.ask(ctx, c, qs)
+	return a.client.askClient(ctx, c, qs)
 }
 
 // beside has what a call asks and sends once its request has been answered.
@@ -58,9 +58,9 @@ type pacedFirst struct {
 	to Detached
 }
 
-func (p pacedFirst) pace(ctx context.Context) error {
+func (p pacedFirst) lockSending(ctx context.Context) error {
 	p.c.Detach([]byte(`,"result":{}}`), p.to)
-	return p.pacer.pace(ctx)
+	return p.pacer.lockSending(ctx)
 }
 
 // TestALargeNotificationJustAfterDetach is the same for a notification that is so large that the handler waits for it.

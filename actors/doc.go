@@ -13,7 +13,7 @@
 // worker has them.
 //
 // Each kind of actor has an owner, a type that holds the actors and what they need of a
-// node: sessions, boundSessions, calls, statelessCalls, parked (calls whose
+// node: sessions, boundSessions, requestPool, statelessCalls, parked (calls whose
 // request will be sent again), streams, attachments, questions, listeners, subscriptions,
 // accounts and draining. Node composes the owners.
 //
@@ -44,7 +44,7 @@
 //
 // # Admission
 //
-// accounts.admit takes a place for a request on the account of its principal, or of its
+// accounts.admitRequest takes a place for a request on the account of its principal, or of its
 // address, and a token from its session's bucket and from that account's. Package
 // internal/quota has the accounts and shares a node that is nearly full equally. File
 // admission.go says what an account counts and how a client learns of a refusal. A refusal

@@ -5,6 +5,10 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
+
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/request"
 )
 
 // How a node ends:
@@ -16,11 +20,11 @@ import (
 // no node. HandOver leaves the others to the process that resumes them.
 
 const (
-	// quick is how long a call may have run before Finish waits for it: calls that take less are always under
+	// quickCall is how long a call may have run before Finish waits for it: calls that take less are always under
 	// way.
-	quick = 250 * time.Millisecond
-	// look is how often a node that ends looks for calls and streams that are left.
-	look = 10 * time.Millisecond
+	quickCall = 250 * time.Millisecond
+	// lookEvery is how often a node that ends looks for calls and streams that are left.
+	lookEvery = 10 * time.Millisecond
 	// lastAnswers is how long before the end of a drain the calls of stateless clients end, so that their clients hear of it. It is a
 	// tenth of a drain that takes less than ten times as long.
 	lastAnswers = 2 * time.Second
@@ -44,14 +48,14 @@ func (n *Node) Finish(ctx context.Context, beside func() bool) {
 	}
 	for {
 		began := time.Now()
-		n.drain.warn(began.Add(-quick))
-		if !n.drain.ownCalls(began.Add(-quick)) && (beside == nil || late.Load() || !beside()) {
+		n.drain.warnCalls(began.Add(-quickCall))
+		if !n.drain.ownCalls(began.Add(-quickCall)) && (beside == nil || late.Load() || !beside()) {
 			return
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(max(look, 10*time.Since(began))): // a look takes long with many sessions
+		case <-time.After(max(lookEvery, 10*time.Since(began))): // a look takes long with many sessions
 		}
 	}
 }
@@ -64,11 +68,11 @@ func (n *Node) Finish(ctx context.Context, beside func() bool) {
 // HandOver returns when nothing is left and idle returns true; a nil idle counts as true. From then on the
 // node refuses everything.
 func (n *Node) HandOver(ctx context.Context, idle func() bool) {
-	n.drain.handing.Store(true)
+	n.drain.handingOver.Store(true)
 	for {
 		n.drain.closeIdle()
 		n.drain.passOn()
-		if !n.drain.busy() && (n.drain.over.Load() || idle == nil || idle()) {
+		if !n.drain.isBusy() && (n.drain.over.Load() || idle == nil || idle()) {
 			if n.drain.over.Swap(true) {
 				return
 			}
@@ -79,7 +83,7 @@ func (n *Node) HandOver(ctx context.Context, idle func() bool) {
 			n.drain.over.Store(true)
 			n.drain.giveUp(ctx)
 			return
-		case <-time.After(look):
+		case <-time.After(lookEvery):
 		}
 	}
 }
@@ -93,7 +97,7 @@ func (n *Node) Refuse() { n.drain.over.Store(true) }
 // than twice.
 func (d *draining) closeIdle() {
 	d.node.bound.Each(func(l *boundConn) { _ = l.sess.Post(endIdle{}) })
-	d.node.listeners.end("the server is shutting down", func(*listenActor) bool { return true })
+	d.node.listeners.endListeners("the server is shutting down", func(*listenActor) bool { return true })
 }
 
 // passOn hands over the calls that another process can go on with.
@@ -101,15 +105,15 @@ func (d *draining) passOn() {
 	if d.node.accounts.InFlight() == 0 {
 		return
 	}
-	begun := time.Now().Add(-quick)
-	d.warn(begun)
-	d.node.sessions.each(func(s *sessionActor) { _ = s.Post(hastenCalls{begun}) })
+	begun := time.Now().Add(-quickCall)
+	d.warnCalls(begun)
+	d.node.sessions.eachSession(func(s *sessionActor) { _ = s.Post(hastenCalls{begun}) })
 	d.node.streams.Each(func(s *streamActor) { _ = s.Post(passOn{}) })
 }
 
-// warn tells the stateless calls that began at begun or before that the node ends.
-func (d *draining) warn(begun time.Time) {
-	for _, x := range d.node.statelessCalls.snapshot(nil) {
+// warnCalls tells the stateless calls that began at begun or before that the node ends.
+func (d *draining) warnCalls(begun time.Time) {
+	for _, x := range d.node.statelessCalls.requestsOf(nil) {
 		_ = x.r.Post(called{x.generation, leaving{begun}})
 	}
 }
@@ -123,38 +127,38 @@ func (d *draining) ownCalls(begun time.Time) bool {
 			m.Wait()
 		}
 	}
-	for _, r := range d.node.statelessCalls.snapshot(nil) {
+	for _, r := range d.node.statelessCalls.requestsOf(nil) {
 		ask(func(t any) error { return r.r.Post(called{r.generation, t}) })
 	}
 	if d.node.accounts.InFlight() > 0 {
-		d.node.sessions.each(func(s *sessionActor) { ask(s.Post) })
+		d.node.sessions.eachSession(func(s *sessionActor) { ask(s.Post) })
 	}
 	return m.own > 0
 }
 
 // giveUp ends the calls that still run: see HandOver.
 func (d *draining) giveUp(ctx context.Context) {
-	d.node.sessions.each(func(s *sessionActor) { _ = s.Post(giveUpCalls{}) })
+	d.node.sessions.eachSession(func(s *sessionActor) { _ = s.Post(giveUpCalls{}) })
 	d.node.statelessCalls.giveUp(nil, ErrClosing)
-	d.node.relays.giveUp()
+	d.node.relays.giveUpProxies()
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	d.quiet(last)
+	d.awaitQuiet(last)
 }
 
-// running reports whether a call runs here that was not handed over.
-func (d *draining) running() bool { return d.node.accounts.InFlight() > d.handed.Load() }
+// callsRunning reports whether a call runs here that was not handed over.
+func (d *draining) callsRunning() bool { return d.node.accounts.InFlight() > d.handedOver.Load() }
 
-// busy reports whether a call runs, or a response is not yet stored and handed to its connection.
-func (d *draining) busy() bool {
-	busy := d.running() || d.node.relays.far.Len() > 0
+// isBusy reports whether a call runs, or a response is not yet stored and handed to its connection.
+func (d *draining) isBusy() bool {
+	busy := d.callsRunning() || d.node.relays.exchanges.Len() > 0
 	d.node.streams.Each(func(s *streamActor) { busy = busy || len(s.rec.Calls) > 0 })
 	return busy
 }
 
-// quiet waits until the node is not busy. It returns false if ctx ends first.
-func (d *draining) quiet(ctx context.Context) bool {
-	for d.busy() {
+// awaitQuiet waits until the node is not busy. It returns false if ctx ends first.
+func (d *draining) awaitQuiet(ctx context.Context) bool {
+	for d.isBusy() {
 		select {
 		case <-ctx.Done():
 			return false
@@ -182,8 +186,8 @@ func (n *Node) Close(ctx context.Context) error {
 	n.statelessCalls.giveUp(nil, ErrClosing) // parked calls, too
 	n.stopAll(ErrClosing)
 	var err error
-	for began := time.Now(); (n.accounts.InFlight() > 0 || !n.statelessCalls.empty()) && err == nil; {
-		if n.drain.handing.Load() && !n.drain.running() && n.statelessCalls.empty() && time.Since(began) > quick {
+	for began := time.Now(); (n.accounts.InFlight() > 0 || !n.statelessCalls.isEmpty()) && err == nil; {
+		if n.drain.handingOver.Load() && !n.drain.callsRunning() && n.statelessCalls.isEmpty() && time.Since(began) > quickCall {
 			break
 		}
 		select {
@@ -195,17 +199,17 @@ func (n *Node) Close(ctx context.Context) error {
 	for _, a := range n.attachments.Snapshot() {
 		a.Reconnect()
 	}
-	n.listeners.end("the server is shutting down", func(*listenActor) bool { return true })
-	n.bound.Each(func(l *boundConn) { l.end(false) })
+	n.listeners.endListeners("the server is shutting down", func(*listenActor) bool { return true })
+	n.bound.Each(func(l *boundConn) { l.endForGood(false) })
 	n.streams.Each(func(s *streamActor) { _ = s.Post(quitStream{}) })
 	n.sessions.Each(func(s *sessionActor) {
 		s.timer.Stop()
 		n.sessions.Drop(s.key, s) // otherwise a request that finds it would look for another one forever
 		s.Actor.Stop()
 	})
-	n.fleet.far.leave()
-	n.relays.close()
-	n.calls.close()
+	n.fleet.readers.removeAll()
+	n.relays.closeExchanges()
+	n.calls.closeIdle()
 	n.heart.Stop()
 	return err
 }
@@ -218,18 +222,18 @@ func (n *Node) Unmount(svc *Service) {
 		return
 	}
 	close(svc.life.done)
-	n.sessions.each(func(s *sessionActor) {
+	n.sessions.eachSession(func(s *sessionActor) {
 		if s.svc == svc {
 			_ = s.Post(unmountSession{})
 		}
 	})
 	n.streams.Each(func(st *streamActor) {
 		if st.svc == svc {
-			st.unmount()
+			st.unmountStream()
 		}
 	})
 	n.statelessCalls.giveUp(svc, ErrUnmounted)
-	n.listeners.end("the server has been taken away", func(l *listenActor) bool { return l.svc == svc })
+	n.listeners.endListeners("the server has been taken away", func(l *listenActor) bool { return l.svc == svc })
 }
 
 // EndHeld ends on this node what principals hold that may not come any more: their sessions, with their calls and streams, for all nodes; their listeners, which are told
@@ -237,7 +241,7 @@ func (n *Node) Unmount(svc *Service) {
 // the principal of a request or of an open connection. Where only holder tells, a session ends that has a call or a connection of theirs. EndHeld waits for the store, and
 // returns its first error; what was held on this node has ended nevertheless.
 func EndHeld(ctx context.Context, n *Node, tenant func(string) bool, holder func(any) bool) error {
-	n.listeners.end(TokenRevoked, func(l *listenActor) bool { return tenant(l.key.Tenant) || holder(l.holder) })
+	n.listeners.endListeners(TokenRevoked, func(l *listenActor) bool { return tenant(l.key.Tenant) || holder(l.holder) })
 	n.statelessCalls.giveUpOf(ErrRevoked, func(r *requestActor) bool { return tenant(r.stateless.peer.key.Tenant) || holder(r.call.principal) })
 	n.bound.Each(func(l *boundConn) {
 		if tenant(l.sess.key.Tenant) || holder(l.holder) {
@@ -252,11 +256,11 @@ func EndHeld(ctx context.Context, n *Node, tenant func(string) bool, holder func
 		}
 	}
 	var all []*sessionActor
-	n.sessions.each(func(s *sessionActor) { all = append(all, s) })
+	n.sessions.eachSession(func(s *sessionActor) { all = append(all, s) })
 	var failed error
 	for _, s := range all {
 		if theirs[s.key] || tenant(s.key.Tenant) || s.runsFor(holder) {
-			if _, err := n.sessions.remove(ctx, s); err != nil {
+			if _, err := n.sessions.removeSession(ctx, s); err != nil {
 				failed = cmp.Or(failed, err)
 				s.endSession()
 			}
@@ -272,7 +276,7 @@ func EndUncovered(n *Node, why func(server string, holder any) (reason string)) 
 	n.listeners.Each(func(l *listenActor) {
 		reason := why(l.key.Server, l.holder)
 		if reason == "" {
-			l.review()
+			l.reviewFilter()
 			return
 		}
 		ended++
@@ -295,7 +299,7 @@ func EndUncovered(n *Node, why func(server string, holder any) (reason string)) 
 // EndInput reports that the client of a session that Connect began will send no more: questions to it fail from now on,
 // and no request waits for a slot. Disconnect must follow.
 func (n *Node) EndInput(svc *Service, in *Input) {
-	if l, ok := n.bound.find(svc, in); ok {
+	if l, ok := n.bound.findBound(svc, in); ok {
 		l.endInput()
 	}
 }
@@ -304,7 +308,7 @@ func (n *Node) EndInput(svc *Service, in *Input) {
 // fail. Its calls go on until ctx ends; those that run then end with -32010. Disconnect returns when all messages are
 // queued.
 func (n *Node) Disconnect(ctx context.Context, svc *Service, in *Input) {
-	l, ok := n.bound.find(svc, in)
+	l, ok := n.bound.findBound(svc, in)
 	if !ok {
 		return // the connection was lost before
 	}
@@ -324,9 +328,68 @@ func (n *Node) Disconnect(ctx context.Context, svc *Service, in *Input) {
 		case <-time.After(lastWait):
 		}
 	}
-	n.listeners.end("the server is shutting down", func(a *listenActor) bool { return a.sess == s })
+	n.listeners.endListeners("the server is shutting down", func(a *listenActor) bool { return a.sess == s })
 	s.endSession()
+}
+
+// draining is the progress of a node's end.
+type draining struct {
+	node        *Node
+	alone       bool // no other process can go on with anything
+	closing     atomic.Bool
+	over        atomic.Bool  // the node takes nothing any more
+	handingOver atomic.Bool  // the node hands over what it has
+	sending     atomic.Bool  // new requests of stateless clients are sent to other nodes
+	sparing     atomic.Bool  // the node takes no calls that only it can end
+	handedOver  atomic.Int64 // requests in flight that were handed over: see requestActor.handedOver
+}
+
+// endsStore reports whether nothing will go on with what still runs: the node ends, and its store with it.
+func (d *draining) endsStore() bool { return d.alone && d.over.Load() }
+
+// refusesRequest reports whether the end of the node refuses a request. stored is the size of the message if
+// another process would need it to run the request again.
+func (d *draining) refusesRequest(svc *Service, principal any, m *codec.Message, stored int) bool {
+	return d.over.Load() || d.sparing.Load() && (d.alone || !svc.mayRerun(m, stored)) && (svc.Known == nil || svc.Known(principal, m.Method, m.Name))
+}
+
+// redirectsRequest reports whether a request of a stateless client is one for another node, as this one is about to end. A request that brings answers
+// goes on where its call is. The client of a connection that carries others has no other node.
+func (d *draining) redirectsRequest(a *statelessRequest) bool {
+	return d.sending.Load() && a.sess == nil && !(a.m.State != nil && Asks(a.m.Method))
 }
 
 // lastWait bounds the wait for handlers after their contexts have ended.
 const lastWait = time.Second
+
+// tally counts the calls that began at begun or before and that only this node can end.
+type tally struct {
+	kernel.Reply
+	begun time.Time
+	own   int
+}
+
+func (m *tally) Refused(error) { m.Done() }
+
+// countOfSession counts a request of a session's table. countStateless counts stateless requests.
+func (m *tally) countOfSession(r *requestActor) {
+	if r.stateless == nil && !r.started.After(m.begun) && r.endsOnlyHere() {
+		m.own++
+	}
+}
+
+// countStateless counts a stateless request. A parked call that is safe does not count: another process can go on with it, or else its
+// client begins anew.
+func (m *tally) countStateless(r *requestActor) {
+	if r.started.After(m.begun) {
+		return
+	}
+	switch msg := r.call.msg; r.phase {
+	case request.Plain, request.Streaming:
+		m.own++
+	case request.Parked:
+		if !r.svc.Handler.Safe(msg.Method, msg.Name) {
+			m.own++
+		}
+	}
+}

@@ -80,7 +80,7 @@ func TestDeleteDuringATakeover(t *testing.T) {
 				go h.Get(h.svc, h.input(session, "192.0.2.1", first), nil)
 				synctest.Wait()
 				var id string
-				h.streams.Each(func(st *streamActor) { id = st.key.ID; st.unmount() }) // as if its node were lost
+				h.streams.Each(func(st *streamActor) { id = st.key.ID; st.unmountStream() }) // as if its node were lost
 				synctest.Wait()
 				release := h.hold("Rewrite")
 				c := h.back(session, id+".0.0")
@@ -145,7 +145,7 @@ func TestRequestsBesideDelete(t *testing.T) {
 				}
 				deletes := func() {
 					if key, _ := sessionKey("anon", "s", session); tt.elsewhere {
-						if err := h.mem.Delete(t.Context(), key.record(), 0); err != nil {
+						if err := h.mem.Delete(t.Context(), key.recordKey(), 0); err != nil {
 							t.Fatal(err)
 						}
 						return

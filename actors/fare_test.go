@@ -243,24 +243,24 @@ func TestNobodyWaitsInAPlace(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{Bytes: 512 << 10}, func(t *testing.T, h *held) {
 		var full quota.Holding
 		session := h.begin("2025-11-25")
-		f := &fare{n: h.Node, from: h.peerOf(session).last.Load()}
-		if !full.ChargeAnyway(h.accounts.Accounts, f.from.billed(), quota.Parked, 300<<10) {
+		f := &readCharge{n: h.Node, from: h.peerOf(session).last.Load()}
+		if !full.ChargeAnyway(h.accounts.Accounts, f.from.billedAccount(), quota.Parked, 300<<10) {
 			t.Fatal("not counted")
 		}
-		leave, err := h.streams.lostLog(t.Context(), f.from, f)
+		leave, err := h.streams.awaitLogTurn(t.Context(), f.from, f)
 		if err != nil {
 			t.Fatal(err)
 		}
 		start := time.Now()
-		if err := f.hold(t.Context(), 200<<10); !errors.Is(err, store.ErrUnavailable) || time.Since(start) != 0 {
+		if err := f.awaitMemory(t.Context(), 200<<10); !errors.Is(err, store.ErrUnavailable) || time.Since(start) != 0 {
 			t.Errorf("in the place: %v after %v", err, time.Since(start))
 		}
 		leave()
-		if err := f.hold(t.Context(), 200<<10); !errors.Is(err, store.ErrUnavailable) || time.Since(start) < roomWait {
+		if err := f.awaitMemory(t.Context(), 200<<10); !errors.Is(err, store.ErrUnavailable) || time.Since(start) < roomWait {
 			t.Errorf("without it: %v after %v", err, time.Since(start))
 		}
 		full.Free()
-		if err := f.hold(t.Context(), 200<<10); err != nil {
+		if err := f.awaitMemory(t.Context(), 200<<10); err != nil {
 			t.Errorf("with room: %v", err)
 		}
 		f.held.Reset()

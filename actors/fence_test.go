@@ -115,7 +115,7 @@ func TestForgottenIsNotTaken(t *testing.T) {
 		}, nil},
 		"the session is gone, too": {func(h *held, session string) {
 			h.mem.forget()
-			_ = h.mem.Delete(h.t.Context(), SessionKey{"anon", "s", session}.record(), 0)
+			_ = h.mem.Delete(h.t.Context(), SessionKey{"anon", "s", session}.recordKey(), 0)
 		}, ErrStreamLost},
 	} {
 		t.Run(name, func(t *testing.T) {

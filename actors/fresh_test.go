@@ -107,7 +107,7 @@ func TestFreshSessionIsStoredAgainOnce(t *testing.T) {
 			t.Errorf("a DELETE stores a record again, or leaves a charge: %d updates, %d bytes", n, storedFor(a, store.SessionBudget))
 		}
 		gone := h.begin("2025-11-25")
-		if err := h.mem.Delete(t.Context(), SessionKey{"anon", "s", gone}.record(), 0); err != nil {
+		if err := h.mem.Delete(t.Context(), SessionKey{"anon", "s", gone}.recordKey(), 0); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 {

@@ -39,21 +39,21 @@ func (h *heart) Receive(m any) {
 		h.Contain(func() { a.Comment(now) })
 	}
 	for _, l := range links {
-		if past(l.until, now) {
+		if momentPassed(l.until, now) {
 			h.Contain(func() { l.sess.endSession() })
 			continue
 		}
-		h.Contain(func() { l.comment(now, l.sess.svc.Limits.KeepAlive) })
+		h.Contain(func() { l.commentIfSilent(now, l.sess.svc.Limits.KeepAlive) })
 	}
-	n.listeners.end(tokenExpired, func(l *listenActor) bool { return past(l.until, now) })
-	for _, s := range n.talking.silent(now) {
-		h.Contain(s.comment)
+	n.listeners.endListeners(tokenExpired, func(l *listenActor) bool { return momentPassed(l.until, now) })
+	for _, s := range n.talking.silentStreams(now) {
+		h.Contain(s.sendComment)
 	}
 	n.mrtr.outcomes.Expire(now)
 	n.accounts.Settle(now)
 	n.cache.Expire(now)
-	jumped, running := n.clock.jumped(), int64(n.clock.running())
-	jumped = n.fleet.returned(now) || jumped
+	jumped, running := n.clock.hasJumped(), int64(n.clock.sinceStart())
+	jumped = n.fleet.cameBack(now) || jumped
 	n.streams.Each(func(s *streamActor) {
 		if d := s.due.Load(); d != 0 && (jumped || running > d) {
 			_ = s.Post(refresh{})
@@ -63,11 +63,11 @@ func (h *heart) Receive(m any) {
 		h.rolled = now
 		n.k.Roll()
 	}
-	if n.fleet.lapses() {
+	if n.fleet.noteLapse() {
 		h.letGo(streams)
 	}
-	n.fleet.beat(now)
-	n.relays.beat(now)
+	n.fleet.onBeat(now)
+	n.relays.onBeat(now)
 	n.timer.Reset(time.Second)
 }
 
@@ -80,7 +80,7 @@ func (h *heart) letGo(streams []*attached) {
 	for _, a := range streams {
 		h.Contain(a.Release)
 	}
-	n.listeners.end("this node has lost its store: listen again", func(l *listenActor) bool { return l.sess == nil })
+	n.listeners.endListeners("this node has lost its store: listen again", func(l *listenActor) bool { return l.sess == nil })
 }
 
 func (h *heart) Failed(any, bool) { h.node.timer.Reset(time.Second) }
@@ -104,8 +104,8 @@ const (
 	pingGone // close the connection
 )
 
-// step is called at intervals; answered says that the last ping has its answer.
-func (p *pinging) step(now time.Time, every time.Duration, answered bool) pingAction {
+// nextAction is called at intervals; answered says that the last ping has its answer.
+func (p *pinging) nextAction(now time.Time, every time.Duration, answered bool) pingAction {
 	if answered {
 		p.open, p.missed = false, 0
 	}
@@ -140,9 +140,9 @@ type pinged interface {
 	Finish()
 }
 
-// ping pings the client of a connection of session s when that is due. It belongs to the
+// pingClient pings the client of a connection of session s when that is due. It belongs to the
 // heart's turn.
-func (h *heart) ping(c pinged, s *sessionActor, now time.Time) {
+func (h *heart) pingClient(c pinged, s *sessionActor, now time.Time) {
 	n, p := h.node, h.pingers[c]
 	if p == nil {
 		if h.pingers == nil {
@@ -160,10 +160,10 @@ func (h *heart) ping(c pinged, s *sessionActor, now time.Time) {
 		default:
 		}
 	}
-	switch p.step(now, s.svc.Limits.PingEvery, answered) {
+	switch p.nextAction(now, s.svc.Limits.PingEvery, answered) {
 	case pingNow:
 		h.forgetPing(p)
-		p.asked = n.pending.ping(s.key)
+		p.asked = n.pending.openPing(s.key)
 		c.Ask(codec.AppendRequest(nil, []byte(p.asked.id), mcp.MethodPing, nil), now)
 	case pingGone:
 		n.lostPings.Add(1)
@@ -174,7 +174,7 @@ func (h *heart) ping(c pinged, s *sessionActor, now time.Time) {
 
 func (h *heart) forgetPing(p *pinger) {
 	if p.asked != nil {
-		h.node.pending.close(p.asked)
+		h.node.pending.closeQuestion(p.asked)
 		p.asked = nil
 	}
 }
@@ -186,12 +186,12 @@ func (h *heart) pingAll(streams []*attached, links []*boundConn, now time.Time) 
 	h.ticks++
 	for _, a := range streams {
 		if s, ok := n.sessions.Get(a.Key.Session); ok && s.svc.Limits.PingEvery > 0 && s.view.Load().rec.Standalone == a.Key.ID {
-			h.Contain(func() { h.ping(a, s, now) })
+			h.Contain(func() { h.pingClient(a, s, now) })
 		}
 	}
 	for _, l := range links {
 		if s := l.sess; s.svc.Limits.PingEvery > 0 && s.view.Load().rec.Revision != "" {
-			h.Contain(func() { h.ping(boundPing{l}, s, now) })
+			h.Contain(func() { h.pingClient(boundPing{l}, s, now) })
 		}
 	}
 	for c, p := range h.pingers {
@@ -202,24 +202,13 @@ func (h *heart) pingAll(streams []*attached, links []*boundConn, now time.Time) 
 	}
 }
 
-// ping enters a question that no account counts.
-func (q *pendingRequests) ping(s SessionKey) *pendingRequest {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.n++
-	x := &pendingRequest{id: q.id(q.n, ""), session: s, ch: make(chan Answer, 1)}
-	q.open[x.id] = x
-	q.pings++
-	return x
-}
-
 // boundPing is the connection of a bound session.
 type boundPing struct{ l *boundConn }
 
 func (p boundPing) Ask(data []byte, _ time.Time) {
-	if !p.l.full() {
-		p.l.send(data)
+	if !p.l.isFull() {
+		p.l.sendData(data)
 	}
 }
 
-func (p boundPing) Finish() { p.l.end(false) }
+func (p boundPing) Finish() { p.l.endForGood(false) }

@@ -36,7 +36,7 @@ func TestTheNextRequestFinds(t *testing.T) {
 		"the roots": {letterSessionChanged, func(a *mate, name string) error { a.post(name, notify); return nil },
 			func(b *mate, name string) bool {
 				b.post(name, ping)
-				return b.peerOf(name).last.Load().kept().answer == nil
+				return b.peerOf(name).last.Load().sharedAnswer().answer == nil
 			}},
 	} {
 		for harm, tt := range map[string]struct {
@@ -58,7 +58,7 @@ func TestTheNextRequestFinds(t *testing.T) {
 					name := a.begin("2025-11-25")
 					for _, m := range c.all {
 						m.post(name, ping)
-						m.peerOf(name).last.Load().kept().answer = []byte("{}")
+						m.peerOf(name).last.Load().sharedAnswer().answer = []byte("{}")
 					}
 					time.Sleep(pulse.Every / 4) // no beat is due when the client has its answer
 					tt.harm(c)
@@ -228,10 +228,10 @@ func TestChangeThatIsToldTwice(t *testing.T) {
 			change uint64
 			asks   bool
 		}{{1, true}, {1, false}, {2, true}, {1, false}, {2, false}, {0, true}, {0, true}, {2, false}} {
-			s.kept().answer = []byte("{}")
-			a.fleet.tell(letterSessionChanged, &sessionLetter{Session: s.key, Forget: true, Change: tt.change})
+			s.sharedAnswer().answer = []byte("{}")
+			a.fleet.broadcastLetter(letterSessionChanged, &sessionLetter{Session: s.key, Forget: true, Change: tt.change})
 			synctest.Wait()
-			if asks := s.kept().answer == nil; asks != tt.asks {
+			if asks := s.sharedAnswer().answer == nil; asks != tt.asks {
 				t.Errorf("change %d: the next call asks: %v", tt.change, asks)
 			}
 		}
@@ -252,7 +252,7 @@ func TestNamingThatComesLate(t *testing.T) {
 		newest := b.peerOf(name).last.Load().view.Load().rec.Standalone
 		late := &streamActor{key: StreamKey{s.key, newID()}} // of the order 0
 		of := s.nameStandalone(t.Context(), late)
-		rec, _, err := a.sessions.read(t.Context(), s.key)
+		rec, _, err := a.sessions.readRecord(t.Context(), s.key)
 		if err != nil || !of.replaced || of.old != "" || rec.Standalone != newest {
 			t.Errorf("replaced %v, in place of %q; the record names %q, want %q: %v", of.replaced, of.old, rec.Standalone, newest, err)
 		}
@@ -265,9 +265,9 @@ func TestEndThatFindsNoPlace(t *testing.T) {
 		a, b := c.all[0], c.all[1]
 		name := a.begin("2025-11-25")
 		b.post(name, ping)
-		b.fleet.working.Add(atOnce)
+		b.fleet.working.Add(maxAside)
 		a.remove(name)
-		b.fleet.working.Add(-atOnce)
+		b.fleet.working.Add(-maxAside)
 		if status, body := b.post(name, ping).answer(); status != 404 {
 			t.Errorf("answered %d %s", status, body)
 		}

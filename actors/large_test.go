@@ -76,7 +76,7 @@ func TestLargeCallsAreEndedByTheirNode(t *testing.T) {
 		h.drain.sparing.Store(true)
 		for size, own := range map[int]bool{0: false, maxRerunBody: false, maxRerunBody + 1: true} {
 			r := &requestActor{node: h.Node, size: size, call: &Call{msg: m}, svc: h.svc, way: way{returns: true}}
-			if got, refused := r.own(), h.drain.refuses(h.svc, nil, m, size); got != own || refused != own {
+			if got, refused := r.endsOnlyHere(), h.drain.refusesRequest(h.svc, nil, m, size); got != own || refused != own {
 				t.Errorf("a call of %d bytes is this node's alone: %t, and refused late: %t, want %t", size, got, refused, own)
 			}
 		}

@@ -10,9 +10,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
-	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
-	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/subscription"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -21,22 +19,22 @@ import (
 // ends with its connection, and its notifications are not stored.
 type listenActor struct {
 	kernel.Actor
-	node   *Node
-	svc    *Service
-	sess   *sessionActor // whose connection it shares; nil over HTTP
-	key    SessionKey    // by which the resources' subscriptions know it
-	to     audience
-	id     []byte // of the request, raw
-	filter Listening
-	from   *quota.Account
-	acked  bool
-	early  [][]byte           // notifications that came before the acknowledgement was sent
-	missed bool               // a notification could not be sent, and resync makes it good
-	others context.CancelFunc // ends what the filter's Others sends; nil if there is nothing
-	again  func()
-	held   quota.Holding
-	holder any       // who has its connection
-	until  time.Time // when it may not be served any more
+	node         *Node
+	svc          *Service
+	sess         *sessionActor // whose connection it shares; nil over HTTP
+	key          SessionKey    // by which the resources' subscriptions know it
+	to           audience
+	id           []byte // of the request, raw
+	filter       Listening
+	from         *quota.Account
+	acked        bool
+	early        [][]byte           // notifications that came before the acknowledgement was sent
+	missed       bool               // a notification could not be sent, and resync makes it good
+	others       context.CancelFunc // ends what the filter's Others sends; nil if there is nothing
+	repeatOthers func()
+	held         quota.Holding
+	holder       any       // who has its connection
+	until        time.Time // when it may not be served any more
 }
 
 // What a listener is told that ends because its client may not listen any more, by the draft of authorization lifetimes for subscription streams.
@@ -56,8 +54,8 @@ type (
 	// listChanged reports that a list has changed. The listener's filter decides whether to
 	// pass it on, unless it has to be told again.
 	listChanged struct {
-		method string
-		again  bool
+		method   string
+		repeated bool
 	}
 	// review ends a listener if nothing of what it follows is for its client any more.
 	review struct{}
@@ -80,17 +78,17 @@ const listenPrefix = "~"
 
 // audience is where a listener sends its messages.
 type audience interface {
-	// open begins the response to l's request; false reports that the client is gone. bind
+	// beginResponse begins the response to l's request; false reports that the client is gone. bindListener
 	// makes the end of the connection end l, once l can be found.
-	open(l *listenActor) bool
-	bind(l *listenActor)
-	send(data []byte)
-	// full reports whether too much is unread to send more; wait waits until it is not. An
-	// error of wait means that it stays full.
-	full() bool
-	wait(ctx context.Context) error
-	finish()
-	cut()
+	beginResponse(l *listenActor) bool
+	bindListener(l *listenActor)
+	sendData(data []byte)
+	// isFull reports whether too much is unread to send more; awaitRoom waits until it is not. An
+	// error of awaitRoom means that it stays full.
+	isFull() bool
+	awaitRoom(ctx context.Context) error
+	finishResponse()
+	cutConnection()
 }
 
 // httpAudience is the audience of a request that has an HTTP exchange to itself.
@@ -99,135 +97,38 @@ type httpAudience struct {
 	stream *liveStream
 }
 
-func (a *httpAudience) open(l *listenActor) bool {
+func (a *httpAudience) beginResponse(l *listenActor) bool {
 	if !a.conn.Open() {
 		return false
 	}
-	a.stream = l.node.talking.add(a.conn, l.svc.Limits.KeepAlive)
+	a.stream = l.node.talking.addStream(a.conn, l.svc.Limits.KeepAlive)
 	return true
 }
 
-func (a *httpAudience) bind(l *listenActor) { a.conn.Gone(func() { _ = l.Post(endListen{}) }) }
+func (a *httpAudience) bindListener(l *listenActor) { a.conn.Gone(func() { _ = l.Post(endListen{}) }) }
 
-func (a *httpAudience) send(data []byte) {
+func (a *httpAudience) sendData(data []byte) {
 	a.conn.Event("", 0, data)
 	a.conn.Flush()
-	a.stream.touch()
+	a.stream.noteWritten()
 }
 
-func (*httpAudience) full() bool                 { return false }
-func (*httpAudience) wait(context.Context) error { return nil }
-func (a *httpAudience) finish()                  { a.conn.Finish() }
-func (a *httpAudience) cut()                     { a.conn.Cut() }
+func (*httpAudience) isFull() bool                    { return false }
+func (*httpAudience) awaitRoom(context.Context) error { return nil }
+func (a *httpAudience) finishResponse()               { a.conn.Finish() }
+func (a *httpAudience) cutConnection()                { a.conn.Cut() }
 
 // boundAudience is the audience of a request on a connection that carries others.
 type boundAudience struct{ *boundConn }
 
-func (boundAudience) open(*listenActor) bool           { return true }
-func (a boundAudience) wait(ctx context.Context) error { return a.conn.Room(ctx) }
-func (boundAudience) finish()                          {}
-func (boundAudience) cut()                             {}
+func (boundAudience) beginResponse(*listenActor) bool       { return true }
+func (a boundAudience) awaitRoom(ctx context.Context) error { return a.conn.Room(ctx) }
+func (boundAudience) finishResponse()                       {}
+func (boundAudience) cutConnection()                        {}
 
-func (a boundAudience) bind(l *listenActor) {
+func (a boundAudience) bindListener(l *listenActor) {
 	if a.sess.Stopped() { // the session ended before it could find l
 		_ = l.Post(endListen{})
-	}
-}
-
-// listen begins a listener.
-func (a *arrival) listen() {
-	n, svc, m := a.n, a.svc, a.m
-	switch {
-	case tooLong(m):
-		refusal.LongToken.Tell(a.to, m.ID)
-		return
-	case a.sess != nil && a.sess.listening(m.ID):
-		refusal.DuplicateID.Tell(a.to, m.ID)
-		return
-	}
-	cost := a.charged.cost(m, len(a.body))
-	if no := n.accounts.charge(a.charged, &a.in, rateOfCalls, cost); no != nil {
-		n.refusals.refuse(a.to, no, m.ID)
-		return
-	}
-	id := requestMeta{first: bytes.Clone(m.Meta)}
-	id.now.Store(&id.first)
-	peer := &Peer{node: n, svc: svc, key: SessionKey{Tenant: a.in.Tenant, Server: svc.ID, ID: listenPrefix + newID()}, who: &id}
-	from, ok := n.accounts.admitListener(&a.in, a.to, m.ID)
-	if !ok {
-		return
-	}
-	var held quota.Holding
-	begun := false
-	defer func() {
-		if !begun { // refused, or the handler has panicked
-			held.Free()
-			from.Held[heldStreams].Add(-1)
-		}
-	}()
-	// What is decoded of a filter is counted before, and what it really holds afterwards.
-	room := func(bytes int64) bool {
-		held.Reset()
-		no := n.accounts.hold(&held, a.charged, &a.in, quota.Listeners, bytes)
-		if no == nil || a.charged.alone() {
-			return true
-		}
-		n.refusals.refuse(a.to, no, m.ID)
-		return false
-	}
-	decoded := listenerBytes + decodedFilter*int64(len(m.Params))
-	if !room(decoded) {
-		return
-	}
-	turn := func(work func() error) (err error) {
-		if n.accounts.inTurn(n.base, from, a.charged.alone(), func() { err = work() }) {
-			return err
-		}
-		n.accounts.giveBack(a.charged, &svc.Limits, from, cost)
-		return Unavailable
-	}
-	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait+limits.TurnWait.Value())
-	defer cancel()
-	call := (&Call{ctx: ctx, peer: peer, msg: m, principal: a.principal, trace: a.in.Trace, attempt: 1, turn: turn}).needing(a.in.Needs)
-	filter, rerr := svc.Handler.Listening(ctx, call)
-	holds := filter.holds()
-	switch {
-	case rerr == Unavailable:
-		refusal.Unavailable.Tell(a.to, m.ID)
-		return
-	case rerr != nil:
-		if no := call.deniedAs(rerr); no != nil {
-			no.Tell(a.to, m.ID)
-			return
-		}
-		a.to.Answer(statusOf(response{code: rerr.Code}), codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, compact(rerr.Data)))
-		return
-	case holds > decoded && !room(holds):
-		return
-	}
-	held.Set(holds)
-	slices.Sort(filter.URIs)
-	begun = true
-	l := &listenActor{node: n, svc: svc, sess: a.sess, key: peer.key, to: a.on.listen(a.in.Exchange), id: bytes.Clone(m.ID), filter: filter, from: from}
-	if l.sess == nil {
-		l.holder, l.until = heldBy(a.in.Exchange)
-	}
-	l.held.Move(&held)
-	n.k.Start(&l.Actor, KindSubscription, "", l)
-	if !l.to.open(l) {
-		_ = l.Post(endListen{})
-		return
-	}
-	// The listener gets every change from here on, so that none is lost between the
-	// acknowledgement and the first change.
-	n.listeners.Put(l.key, l)
-	for _, uri := range filter.URIs {
-		n.subs.Follow(l, uri)
-	}
-	_ = l.Post(acknowledge{})
-	l.to.bind(l)                                     // last: bind ends the listener that it finds
-	if n.drain.over.Load() || svc.life.over.Load() { // the end came before it could find the listener
-		_ = l.Post(endListen{reason: "the server is shutting down"})
 	}
 }
 
@@ -249,42 +150,42 @@ func (l *listenActor) Receive(m any) {
 	switch m := m.(type) {
 	case acknowledge:
 		l.acked = true
-		l.to.send(l.note(mcp.NotifySubscriptionsAcknowledged, append(append([]byte(`"notifications":`), l.filter.Accepted...), '}')))
+		l.to.sendData(l.newNotification(mcp.NotifySubscriptionsAcknowledged, append(append([]byte(`"notifications":`), l.filter.Accepted...), '}')))
 		for _, data := range l.early {
-			l.tell(data)
+			l.sendNotification(data)
 		}
 		l.early = nil
 		if l.filter.Others != nil {
 			var ctx context.Context
 			ctx, l.others = context.WithCancel(l.node.base)
-			l.again = l.filter.Others(ctx, func(method string, params []byte) { _ = l.Post(hear{codec.AppendNotification(nil, method, params)}) })
+			l.repeatOthers = l.filter.Others(ctx, func(method string, params []byte) { _ = l.Post(hear{codec.AppendNotification(nil, method, params)}) })
 		}
 	case hear:
 		if l.acked {
-			l.tell(m.data)
+			l.sendNotification(m.data)
 		} else {
 			l.early = append(l.early, m.data)
 		}
 	case listChanged:
-		if f := l.filter.Changed; f == nil || f(m.method) || m.again {
+		if f := l.filter.Changed; f == nil || f(m.method) || m.repeated {
 			l.Receive(hear{codec.AppendNotification(nil, m.method, nil)})
 		}
 	case caughtUp:
 		l.missed = false
-		l.resync()
-		if l.again != nil {
-			l.again()
+		l.resyncClient()
+		if l.repeatOthers != nil {
+			l.repeatOthers()
 		}
 	case repeatMissed:
 		if l.acked { // what comes later, it gets
-			l.resync()
+			l.resyncClient()
 		}
 	case review:
 		if reason := l.filter.Uncovered(); reason != "" {
-			l.end(reason)
+			l.endListener(reason)
 		}
 	case endListen:
-		l.end(m.reason)
+		l.endListener(m.reason)
 	}
 }
 
@@ -293,16 +194,16 @@ func (l *listenActor) Receive(m any) {
 func (l *listenActor) Failed(m any, _ bool) {
 	ended := false
 	if _, ends := m.(endListen); !ends {
-		l.Contain(func() { l.end("internal error"); ended = true })
+		l.Contain(func() { l.endListener("internal error"); ended = true })
 	}
 	if !ended {
-		l.Contain(l.to.cut)
+		l.Contain(l.to.cutConnection)
 	}
 }
 
-// note makes a notification whose params are the subscription's id and rest, which ends the
+// newNotification makes a notification whose params are the subscription's id and rest, which ends the
 // object.
-func (l *listenActor) note(method string, rest []byte) []byte {
+func (l *listenActor) newNotification(method string, rest []byte) []byte {
 	params := append([]byte(nil), `{"_meta":`...)
 	params = l.appendMeta(params)
 	params = append(params, ',')
@@ -315,16 +216,16 @@ func (l *listenActor) appendMeta(b []byte) []byte {
 	return append(b, '}')
 }
 
-// tell passes a notification on, with the subscription's id in its `_meta`.
-func (l *listenActor) tell(data []byte) {
-	if past(l.until, time.Now()) {
+// sendNotification passes a notification on, with the subscription's id in its `_meta`.
+func (l *listenActor) sendNotification(data []byte) {
+	if momentPassed(l.until, time.Now()) {
 		return // the heart ends it
 	}
-	if l.to.full() {
+	if l.to.isFull() {
 		if !l.missed {
 			l.missed = true
 			go func() {
-				if l.to.wait(l.node.base) == nil {
+				if l.to.awaitRoom(l.node.base) == nil {
 					_ = l.Post(caughtUp{})
 				}
 			}()
@@ -347,25 +248,25 @@ func (l *listenActor) tell(data []byte) {
 		b = append(b, `,"params":{"_meta":`...)
 		b = append(l.appendMeta(b), '}', '}')
 	}
-	l.to.send(b)
+	l.to.sendData(b)
 }
 
-// resync repeats every notification that the client may have missed, which is legal, but for what Others sends.
-func (l *listenActor) resync() {
+// resyncClient repeats every notification that the client may have missed, which is legal, but for what Others sends.
+func (l *listenActor) resyncClient() {
 	for _, method := range []string{mcp.NotifyToolsListChanged, mcp.NotifyPromptsListChanged, mcp.NotifyResourcesListChanged} {
-		if l.filter.wants(method) {
-			l.tell(codec.AppendNotification(nil, method, nil))
+		if l.filter.wantsMethod(method) {
+			l.sendNotification(codec.AppendNotification(nil, method, nil))
 		}
 	}
 	for _, uri := range l.filter.URIs {
 		if l.Hears(uri) {
-			l.tell(subscription.Update(uri))
+			l.sendNotification(subscription.Update(uri))
 		}
 	}
 }
 
-// end ends the listener. A reason is the server's, and the client gets it before the response.
-func (l *listenActor) end(reason string) {
+// endListener ends the listener. A reason is the server's, and the client gets it before the response.
+func (l *listenActor) endListener(reason string) {
 	l.node.listeners.Drop(l.key, l)
 	l.Stop()
 	l.held.Free()
@@ -380,24 +281,14 @@ func (l *listenActor) end(reason string) {
 		rest := append([]byte(`"requestId":`), l.id...)
 		rest = append(rest, `,"reason":`...)
 		rest = append(codec.AppendString(rest, reason), '}')
-		l.to.send(l.note(mcp.NotifyCancelled, rest))
+		l.to.sendData(l.newNotification(mcp.NotifyCancelled, rest))
 		done := l.appendMeta([]byte(`{"resultType":"complete","_meta":`))
 		if own := l.svc.ResultMeta; len(own) > len("{}") {
 			done = append(append(done[:len(done)-1], ','), own[1:]...)
 		}
-		l.to.send(codec.AppendResult(nil, l.id, append(done, '}')))
+		l.to.sendData(codec.AppendResult(nil, l.id, append(done, '}')))
 	}
-	l.to.finish()
-}
-
-// ListChanged tells all listeners of a service here that a list has changed: method is that of
-// the notification. With again it tells also those that have heard of it. It does not wait for the listeners.
-func (n *Node) ListChanged(svc *Service, method string, again bool) {
-	n.listeners.Each(func(l *listenActor) {
-		if l.svc == svc && l.filter.wants(method) {
-			_ = l.Post(listChanged{method, again})
-		}
-	})
+	l.to.finishResponse()
 }
 
 // ReviewListeners ends the listeners of a service here that have nothing left to hear, as the resources that they follow are hidden from their clients, or need scopes that these
@@ -405,19 +296,19 @@ func (n *Node) ListChanged(svc *Service, method string, again bool) {
 func ReviewListeners(n *Node, svc *Service) {
 	n.listeners.Each(func(l *listenActor) {
 		if l.svc == svc {
-			l.review()
+			l.reviewFilter()
 		}
 	})
 }
 
-func (l *listenActor) review() {
+func (l *listenActor) reviewFilter() {
 	if l.filter.Uncovered != nil {
 		_ = l.Post(review{})
 	}
 }
 
-// end ends the listeners for which which returns true.
-func (d *listeners) end(reason string, which func(*listenActor) bool) {
+// endListeners ends the listeners for which which returns true.
+func (d *listeners) endListeners(reason string, which func(*listenActor) bool) {
 	d.Each(func(l *listenActor) {
 		if which(l) {
 			_ = l.Post(endListen{reason})
@@ -425,8 +316,8 @@ func (d *listeners) end(reason string, which func(*listenActor) bool) {
 	})
 }
 
-// listening reports whether a session has a listener whose request had the id.
-func (s *sessionActor) listening(id []byte) (found bool) {
+// hasListener reports whether a session has a listener whose request had the id.
+func (s *sessionActor) hasListener(id []byte) (found bool) {
 	s.node.listeners.Each(func(l *listenActor) { found = found || l.sess == s && bytes.Equal(l.id, id) })
 	return found
 }
@@ -438,7 +329,7 @@ type liveStream struct {
 	wrote atomic.Int64 // unix nanoseconds
 }
 
-func (s *liveStream) touch() {
+func (s *liveStream) noteWritten() {
 	if s != nil {
 		s.wrote.Store(time.Now().UnixNano())
 	}
@@ -451,9 +342,9 @@ type liveStreams struct {
 	all map[*liveStream]struct{}
 }
 
-func (l *liveStreams) add(conn Conn, every time.Duration) *liveStream {
+func (l *liveStreams) addStream(conn Conn, every time.Duration) *liveStream {
 	s := &liveStream{conn: conn, every: every}
-	s.touch()
+	s.noteWritten()
 	l.mu.Lock()
 	l.all[s] = struct{}{}
 	l.mu.Unlock()
@@ -465,8 +356,8 @@ func (l *liveStreams) add(conn Conn, every time.Duration) *liveStream {
 	return s
 }
 
-// silent returns the streams that are due for a comment.
-func (l *liveStreams) silent(now time.Time) []*liveStream {
+// silentStreams returns the streams that are due for a comment.
+func (l *liveStreams) silentStreams(now time.Time) []*liveStream {
 	l.mu.Lock()
 	var silent []*liveStream
 	for s := range l.all {
@@ -478,8 +369,8 @@ func (l *liveStreams) silent(now time.Time) []*liveStream {
 	return silent
 }
 
-func (s *liveStream) comment() {
-	s.touch()
+func (s *liveStream) sendComment() {
+	s.noteWritten()
 	s.conn.Comment()
 	s.conn.Flush()
 }

@@ -285,10 +285,10 @@ func (h *heard) Event(_ string, _ int, data []byte) {
 }
 
 func (h *heard) Room(context.Context) error { return nil }
-func (h *heard) Finish()                    { h.over() }
-func (h *heard) Cut()                       { h.over() }
+func (h *heard) Finish()                    { h.skipResponse() }
+func (h *heard) Cut()                       { h.skipResponse() }
 
-func (h *heard) over() {
+func (h *heard) skipResponse() {
 	h.mu.Lock()
 	h.ended = true
 	gone := h.gone

@@ -149,7 +149,7 @@ func TestMessagesOfBoundSessionsCost(t *testing.T) {
 			{`{"jsonrpc":"2.0","id":7,"method":"ping","params":{"x":"` + strings.Repeat("x", bytesPerToken) + `"}}`, false, 1, 429},
 			{note, true, 99, 202},
 		} {
-			s, _ := h.bound.find(h.svc, h.input(l.name, "", l))
+			s, _ := h.bound.findBound(h.svc, h.input(l.name, "", l))
 			s.sess.patient = row.alone
 			passed, status := 0, 0
 			for passed < 99 {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"maps"
 	"sync/atomic"
 	"time"
 
@@ -24,14 +23,14 @@ var maxOutcome = limits.Outcome.Value()
 // parking is the state of a call that has asked its client: the round that waits for
 // answers, and the outcome of the round before.
 type parking struct {
-	asked   int         // the round that asked the client last
-	until   time.Time   // the deadline for its answers
-	wake    chan<- more // resumes the waiting handler; nil if none waits
-	taken   int         // the round whose answers were taken last, 0 for none
-	digest  mrtr.Digest // of those answers
-	outcome []byte      // the response that followed, from the id on; nil until it is known
-	others  []brought   // exchanges that wait for the same outcome
-	givenUp bool        // the handler's response goes nowhere: the exchanges were ended, or another node has run the call again
+	asked   int              // the round that asked the client last
+	until   time.Time        // the deadline for its answers
+	wake    chan<- wakeup    // resumes the waiting handler; nil if none waits
+	taken   int              // the round whose answers were taken last, 0 for none
+	digest  mrtr.Digest      // of those answers
+	outcome []byte           // the response that followed, from the id on; nil until it is known
+	others  []retriedRequest // exchanges that wait for the same outcome
+	givenUp bool             // the handler's response goes nowhere: the exchanges were ended, or another node has run the call again
 }
 
 // parkedCalls finds calls that have asked their clients, by the park key in their states.
@@ -43,9 +42,9 @@ type parkedCalls struct {
 	waiting  atomic.Int64 // the calls that wait for their request to be sent again
 }
 
-// seal makes the requestState of the call's next round.
-func (p *parkedCalls) seal(c *Call, in *input, a *asking, expires time.Time) (string, error) {
-	st := mrtr.State{Method: string(c.msg.Method), Request: mrtr.RequestDigest(c.msg), Expires: expires.UnixMilli(), Park: in.park, Node: p.node.name, Boot: p.node.boot, Round: in.Round + 1, Scopes: c.Needs(), Steps: c.carried()}
+// sealState makes the requestState of the call's next round.
+func (p *parkedCalls) sealState(c *Call, in *input, a *asking, expires time.Time) (string, error) {
+	st := mrtr.State{Method: string(c.msg.Method), Request: mrtr.RequestDigest(c.msg), Expires: expires.UnixMilli(), Park: in.park, Node: p.node.name, Boot: p.node.boot, Round: in.Round + 1, Scopes: c.Needs(), Steps: c.carriedSteps()}
 	for _, i := range a.missing {
 		st.Asked = append(st.Asked, a.keys[i])
 	}
@@ -57,9 +56,9 @@ func (p *parkedCalls) seal(c *Call, in *input, a *asking, expires time.Time) (st
 	return st.Seal(c.peer.key.Tenant, c.peer.key.Server, p.keys.Seal)
 }
 
-// open opens the state that a request brings. mrtr.ErrBadState reports that the state does
+// openState opens the state that a request brings. mrtr.ErrBadState reports that the state does
 // not fit this request of this client now, ErrUnavailable that its key cannot be read now.
-func (p *parkedCalls) open(server, tenant string, m *codec.Message, now time.Time) (*mrtr.State, error) {
+func (p *parkedCalls) openState(server, tenant string, m *codec.Message, now time.Time) (*mrtr.State, error) {
 	return mrtr.Open(m, tenant, server, now, func(sealed, aad []byte) ([]byte, error) {
 		plain, err := p.keys.Open(sealed, aad)
 		if err != nil && !errors.Is(err, store.ErrUnavailable) {
@@ -69,8 +68,8 @@ func (p *parkedCalls) open(server, tenant string, m *codec.Message, now time.Tim
 	})
 }
 
-// more resumes a parked call: with the answers of a request that was sent again, or with the reason why none came.
-type more struct {
+// wakeup resumes a parked call: with the answers of a request that was sent again, or with the reason why none came.
+type wakeup struct {
 	given map[string][]byte
 	err   error
 }
@@ -80,14 +79,14 @@ type needInput struct {
 	kernel.Reply
 	round  int
 	answer []byte // from the id on
-	wake   chan<- more
+	wake   chan<- wakeup
 	err    error
 }
 
 func (m *needInput) Refused(err error) { m.err = err; m.Done() }
 
-// needInput parks the request.
-func (r *requestActor) needInput(m *needInput) {
+// parkForInput parks the request.
+func (r *requestActor) parkForInput(m *needInput) {
 	if r.phase != request.Plain && r.phase != request.Streaming {
 		m.err = errReturned
 		if cause := context.Cause(r.ctx); cause != nil {
@@ -103,11 +102,11 @@ func (r *requestActor) needInput(m *needInput) {
 	}
 	r.used = true
 	id := string(r.id)
-	r.step(request.Ask, response{data: withID(r.id, m.answer), goesOn: true}, nil)
+	r.applyEvent(request.Ask, response{data: withID(r.id, m.answer), goesOn: true}, nil)
 	r.serveNobody()
-	r.way.table.parked(r, id)
-	r.settle(m.answer)
-	wait := r.svc.patience()
+	r.way.table.parkRequest(r, id)
+	r.settleOutcome(m.answer)
+	wait := r.svc.retryTime()
 	p.asked, p.until, p.wake = m.round, time.Now().Add(wait), m.wake
 	r.timer.Reset(wait)
 	if r.from != nil {
@@ -117,39 +116,39 @@ func (r *requestActor) needInput(m *needInput) {
 	m.Done()
 }
 
-// goOn resumes the handler, if it waits.
-func (r *requestActor) goOn(m more) {
+// wakeHandler resumes the handler, if it waits.
+func (r *requestActor) wakeHandler(m wakeup) {
 	if p := r.parking; p != nil && p.wake != nil {
 		p.wake <- m // which has room for one
 		p.wake = nil
 	}
 }
 
-// outwaited ends the handler's wait when its client has not come back in time.
-func (r *requestActor) outwaited() {
+// endWait ends the handler's wait when its client has not come back in time.
+func (r *requestActor) endWait() {
 	p := r.parking
 	if p.wake == nil || time.Now().Before(p.until) { // the timer fired for an earlier deadline
 		return
 	}
 	r.node.refusals.Refused(limits.MaxAsk.Row)
-	r.goOn(more{err: ErrNoAnswer})
+	r.wakeHandler(wakeup{err: ErrNoAnswer})
 }
 
-// outrun ends a run that was left behind: the process was taken for gone, and another node, which has run the call again, has asked its client
+// abandonSupersededRun ends a run that was left behind: the process was taken for gone, and another node, which has run the call again, has asked its client
 // for more than this run has. Nobody finds it any more.
-func (r *requestActor) outrun() {
+func (r *requestActor) abandonSupersededRun() {
 	r.parking.givenUp = true
 	if r.phase == request.Parked {
-		r.goOn(more{err: ErrNoAnswer})
+		r.wakeHandler(wakeup{err: ErrNoAnswer})
 	}
 }
 
-// settle sends an outcome to all exchanges that wait for it, and keeps it for later ones.
-func (r *requestActor) settle(rest []byte) {
+// settleOutcome sends an outcome to all exchanges that wait for it, and keeps it for later ones.
+func (r *requestActor) settleOutcome(rest []byte) {
 	p := r.parking
 	r.memory.Grow(-int64(len(p.outcome)))
 	for _, x := range p.others {
-		x.answer(response{data: withID(x.id, rest)})
+		x.answerRequest(response{data: withID(x.id, rest)})
 	}
 	p.others, p.outcome = nil, nil
 	if p.taken > 0 && len(rest) <= maxOutcome {
@@ -158,13 +157,13 @@ func (r *requestActor) settle(rest []byte) {
 	}
 }
 
-// open makes the response of the call a stream, and with it those of the exchanges that wait for the same outcome: they get what keeps a
+// openStreams makes the response of the call a stream, and with it those of the exchanges that wait for the same outcome: they get what keeps a
 // silent response open, and nothing of what the handler sends.
-func (r *requestActor) open() {
-	r.way.open()
+func (r *requestActor) openStreams() {
+	r.way.openStream()
 	if p := r.parking; p != nil {
 		for _, x := range p.others {
-			x.open()
+			x.openStream()
 		}
 	}
 }
@@ -177,14 +176,14 @@ func (r *requestActor) endOthers(why ending) {
 	}
 	p.givenUp = true
 	for _, x := range p.others {
-		x.end(why, x.id)
-		x.release() // no handler of its own will release it
+		x.endDelivery(why, x.id)
+		x.releaseExchange() // no handler of its own will release it
 	}
 	p.others = nil
 }
 
-// brought is a request that was sent again, with its exchange.
-type brought struct {
+// retriedRequest is a request that was sent again, with its exchange.
+type retriedRequest struct {
 	roundTrip
 	id    []byte
 	token []byte
@@ -192,72 +191,72 @@ type brought struct {
 	from  *quota.Account // the request is counted on it
 }
 
-// sentAgain is the verdict on a request that was sent again.
-type sentAgain uint8
+// retryVerdict is the verdict on a request that was sent again.
+type retryVerdict uint8
 
 const (
-	unknown sentAgain = iota // the call is gone, or is behind what the state says
-	taken                    // the call goes on with its answers
-	joined                   // the call went on with these answers before; the exchange waits for the same outcome
-	settled                  // the outcome is known
-	refused                  // the state was used with other answers, or does not fit this call
+	retryUnknown retryVerdict = iota // the call is gone, or is behind what the state says
+	retryTaken                       // the call goes on with its answers
+	retryJoined                      // the call went on with these answers before; the exchange waits for the same outcome
+	retrySettled                     // the outcome is known
+	retryRefused                     // the state was used with other answers, or does not fit this call
 )
 
-// retried brings answers to a parked call.
-type retried struct {
+// retryCall brings answers to a parked call.
+type retryCall struct {
 	kernel.Reply
-	x       brought
+	x       retriedRequest
 	round   int
 	digest  mrtr.Digest
 	given   map[string][]byte
-	verdict sentAgain
+	verdict retryVerdict
 	outcome []byte
 }
 
-func (m *retried) Refused(error) { m.verdict = unknown; m.Done() }
+func (m *retryCall) Refused(error) { m.verdict = retryUnknown; m.Done() }
 
-func (r *requestActor) retried(m *retried) {
+func (r *requestActor) takeRetry(m *retryCall) {
 	p := r.parking
-	m.x.attach(r)
+	m.x.attachCall(r)
 	switch {
 	case r.phase == request.Cancelled || r.phase == request.Dropped || p == nil:
-		m.verdict = unknown
+		m.verdict = retryUnknown
 	case r.phase == request.Parked && m.round == p.asked && p.wake != nil:
-		m.verdict = taken
+		m.verdict = retryTaken
 		r.memory.Grow(-int64(len(p.outcome)))
 		p.taken, p.digest, p.outcome = m.round, m.digest, nil
-		r.step(request.Resume, response{}, nil)
+		r.applyEvent(request.Resume, response{}, nil)
 		for key, raw := range m.given {
 			r.memory.Grow(int64(len(key) + len(raw)))
 		}
 		r.answerTo(m.x)
 		r.graced, r.toldLong, r.toldEnding = false, false, false
 		r.timer.Reset(r.way.grace)
-		r.goOn(more{given: m.given})
+		r.wakeHandler(wakeup{given: m.given})
 	case m.round > max(p.asked, p.taken):
-		m.verdict = unknown
-		r.outrun()
+		m.verdict = retryUnknown
+		r.abandonSupersededRun()
 	case m.round != p.taken || m.digest != p.digest:
-		m.verdict = refused
+		m.verdict = retryRefused
 	case p.outcome != nil:
-		m.verdict, m.outcome = settled, p.outcome
-	case (r.phase == request.Plain || r.phase == request.Streaming) && r.attached(m.x):
-		m.verdict = taken
+		m.verdict, m.outcome = retrySettled, p.outcome
+	case (r.phase == request.Plain || r.phase == request.Streaming) && r.attachRetry(m.x):
+		m.verdict = retryTaken
 	case r.phase == request.Plain || r.phase == request.Streaming:
-		m.verdict = joined
+		m.verdict = retryJoined
 		p.others = append(p.others, m.x)
 		if r.phase == request.Streaming {
-			m.x.open()
+			m.x.openStream()
 		}
 	default:
-		m.verdict = unknown
+		m.verdict = retryUnknown
 	}
 	m.Done()
 }
 
 // answerTo makes x the exchange that the call answers. From here on the handler sees its
 // client as this request describes it.
-func (r *requestActor) answerTo(x brought) {
+func (r *requestActor) answerTo(x retriedRequest) {
 	r.stateless.served = x.roundTrip
 	r.way.delivery, r.id = x.roundTrip, bytes.Clone(x.id) // cloned because the session's table may still have the old id
 	if r.from == nil {
@@ -267,8 +266,8 @@ func (r *requestActor) answerTo(x brought) {
 	said := &struct{ token, meta []byte }{x.token, x.meta}
 	r.call.token.Store(&said.token)
 	r.stateless.meta.now.Store(&said.meta)
-	x.watch()
-	r.way.table.resumed(r)
+	x.watchConn()
+	r.way.table.reenterRequest(r)
 }
 
 // badResponses refuses invalid inputResponses.
@@ -286,54 +285,13 @@ func badState(to answerer, id []byte) {
 	refusal.State.Tell(to, id)
 }
 
-// retry takes a request that is sent again with the input that its call asked for.
-func (a *arrival) retry() (begun bool) {
-	n, m := a.n, a.m
-	cost := a.charged.cost(m, len(a.body))
-	from, no := n.accounts.admit(a.charged, &a.svc.Limits, &a.in, cost) // first, because opening a state may read the store
-	if from == nil {
-		n.refusals.refuse(a.to, no, m.ID)
-		return false
-	}
-	st, err := n.mrtr.open(a.svc.ID, a.in.Tenant, m, time.Now())
-	var given map[string][]byte
-	var bad error
-	var denied *refusal.Refusal
-	if err == nil {
-		denied = a.svc.lacks(a.principal, st.Scopes)
-		given, bad = mrtr.Responses(m, st.Asked)
-	}
-	switch {
-	case errors.Is(err, store.ErrUnavailable):
-		n.log.Warn("requestState not readable", "error", err)
-		n.accounts.giveBack(a.charged, &a.svc.Limits, from, cost) // the failure is not the client's
-		refusal.Unavailable.Tell(a.to, m.ID)
-	case err != nil:
-		badState(a.to, m.ID)
-	case denied != nil:
-		denied.Tell(a.to, m.ID)
-	case bad != nil:
-		badResponses(a.to, m.ID, bad)
-	}
-	if err != nil || bad != nil || denied != nil {
-		n.accounts.Leave(from)
-		return false
-	}
-	sum := mrtr.AnswersDigest(m)
-	x := brought{roundTrip: a.on.roundTrip(a.in.Exchange), id: bytes.Clone(m.ID), token: bytes.Clone(m.ProgressToken), meta: bytes.Clone(m.Meta), from: from}
-	if _, other := n.fleet.elsewhere(st); other {
-		return a.on.apart(a, func(a *arrival) bool { return a.goOn(from, st, x, sum, given) })
-	}
-	return a.goOn(from, st, x, sum, given)
-}
-
-// retry brings the answers to the call that a state names, or finds its kept outcome.
-func (p *parkedCalls) retry(st *mrtr.State, x brought, sum mrtr.Digest, given map[string][]byte) (sentAgain, []byte) {
+// retryCall brings the answers to the call that a state names, or finds its kept outcome.
+func (p *parkedCalls) retryCall(st *mrtr.State, x retriedRequest, sum mrtr.Digest, given map[string][]byte) (retryVerdict, []byte) {
 	if r, ok := p.Get(st.Park); ok {
-		m := &retried{x: x, round: st.Round, digest: sum, given: given}
+		m := &retryCall{x: x, round: st.Round, digest: sum, given: given}
 		m.Init()
 		if r.Post(m) == nil {
-			if m.Wait(); m.verdict != unknown {
+			if m.Wait(); m.verdict != retryUnknown {
 				return m.verdict, m.outcome
 			}
 		}
@@ -342,41 +300,18 @@ func (p *parkedCalls) retry(st *mrtr.State, x brought, sum mrtr.Digest, given ma
 	if h, ok := p.outcomes.Get(st.Park); ok {
 		switch {
 		case h.Round == st.Round && h.Digest == sum:
-			return settled, h.Rest
+			return retrySettled, h.Rest
 		case st.Round <= h.Round:
-			return refused, nil
+			return retryRefused, nil
 		}
 	}
-	return unknown, nil
+	return retryUnknown, nil
 }
 
-// runAgain begins a call whose actor is gone again, with all answers so far. It reports
-// whether it did: another request may have been quicker.
-func (a *arrival) runAgain(from *quota.Account, st *mrtr.State, sum mrtr.Digest, given map[string][]byte) bool {
-	var x roundTrip
-	r, err := a.n.mrtr.Obtain(st.Park, func() (r *requestActor, _ error) {
-		r, x = a.begin(from, true)
-		a.n.accounts.holdAnyway(&r.memory, a.charged, &a.in, quota.Parked, callHolds(a.m, a.body))
-		r.call.attempt = 2
-		r.call.Need(st.Scopes)
-		r.stateless.Given = st.Answers()
-		maps.Copy(r.stateless.Given, given) // which are answers to open questions alone
-		r.stateless.Round, r.stateless.park = st.Round, st.Park
-		r.call.carry(st.Steps)
-		r.parking = &parking{asked: st.Round, taken: st.Round, digest: sum}
-		return r, nil
-	})
-	if x == nil || err != nil {
-		return false
-	}
-	a.run(r, x)
-	return true
-}
-
-// concluded sends the call's outcome to the exchanges that wait for it, and keeps it for
+// concludeCall sends the call's outcome to the exchanges that wait for it, and keeps it for
 // later ones. rest is the response from the id on.
-func (r *requestActor) concluded(rest []byte) {
-	r.goOn(more{err: errReturned}) // for a goroutine that the handler left behind
+func (r *requestActor) concludeCall(rest []byte) {
+	r.wakeHandler(wakeup{err: errReturned}) // for a goroutine that the handler left behind
 	p := r.parking
 	switch {
 	case p == nil || p.givenUp:
@@ -385,14 +320,14 @@ func (r *requestActor) concluded(rest []byte) {
 		r.endOthers(cancelled)
 		return
 	}
-	r.settle(rest)
+	r.settleOutcome(rest)
 	if p.outcome == nil {
 		return
 	}
 	st, held := r.stateless, new(quota.Holding)
 	if !st.alone {
 		in := &Input{Tenant: st.peer.key.Tenant, Address: st.address}
-		if no := r.node.accounts.hold(held, nil, in, quota.Parked, outcomeBytes+int64(len(p.outcome))); no != nil {
+		if no := r.node.accounts.reserveMemory(held, nil, in, quota.Parked, outcomeBytes+int64(len(p.outcome))); no != nil {
 			return // as if there were too many
 		}
 		if !held.Spare() { // The client's next request needs the room more.
@@ -434,10 +369,10 @@ type asking struct {
 	missing []int    // indexes of the questions without an answer
 }
 
-// ask asks a client that answers by sending its request again. Many handlers may wait here
+// askClient asks a client that answers by sending its request again. Many handlers may wait here
 // for minutes, each with its stack. So the frames down to the wait are small, and functions
 // with large frames return before it.
-func (s *stateless) ask(ctx context.Context, c *Call, qs []Question) ([]Answer, error) {
+func (s *stateless) askClient(ctx context.Context, c *Call, qs []Question) ([]Answer, error) {
 	in := &s.input
 	if err := in.mu.Lock(ctx, c.ctx); err != nil {
 		return nil, err
@@ -446,25 +381,25 @@ func (s *stateless) ask(ctx context.Context, c *Call, qs []Question) ([]Answer, 
 	if d := c.Detached(); d != nil { // since Ask has looked
 		return d.Ask(ctx, qs)
 	}
-	a := in.begin(qs)
-	for in.lacks(a) {
+	a := in.assignKeys(qs)
+	for in.findMissing(a) {
 		wake, err := s.putQuestions(c, a)
 		if err != nil {
 			return nil, err
 		}
 		waiting := &c.peer.node.mrtr.waiting
 		waiting.Add(1)
-		m := s.await(ctx, c, wake)
+		m := s.awaitAnswers(ctx, c, wake)
 		waiting.Add(-1)
-		if err := in.receive(m); err != nil {
+		if err := in.takeAnswers(m); err != nil {
 			return nil, err
 		}
 	}
-	return in.answers(a), nil
+	return in.collectAnswers(a), nil
 }
 
-// begin gives each question its key.
-func (in *input) begin(qs []Question) *asking {
+// assignKeys gives each question its key.
+func (in *input) assignKeys(qs []Question) *asking {
 	a := &asking{qs: qs, keys: make([]string, len(qs))}
 	for i := range qs {
 		a.keys[i] = in.Key(qs[i].Key)
@@ -472,9 +407,9 @@ func (in *input) begin(qs []Question) *asking {
 	return a
 }
 
-// lacks finds the questions without an answer, and reports whether there are any. It drops
+// findMissing finds the questions without an answer, and reports whether there are any. It drops
 // an invalid answer, so that its question is asked again.
-func (in *input) lacks(a *asking) bool {
+func (in *input) findMissing(a *asking) bool {
 	a.missing = a.missing[:0]
 	for i := range a.qs {
 		if !in.Has(a.keys[i], a.qs[i].Valid) {
@@ -484,7 +419,7 @@ func (in *input) lacks(a *asking) bool {
 	return len(a.missing) > 0
 }
 
-func (in *input) answers(a *asking) []Answer {
+func (in *input) collectAnswers(a *asking) []Answer {
 	answers := make([]Answer, len(a.qs))
 	for i, key := range a.keys {
 		answers[i].Result = in.Given[key]
@@ -492,35 +427,32 @@ func (in *input) answers(a *asking) []Answer {
 	return answers
 }
 
-// await waits until the call can go on. The actor wakes it, also when the call ends. The
+// awaitAnswers waits until the call can go on. The actor wakes it, also when the call ends. The
 // actor does not know ctx if the handler made a context of its own.
-func (s *stateless) await(ctx context.Context, c *Call, wake <-chan more) more {
+func (s *stateless) awaitAnswers(ctx context.Context, c *Call, wake <-chan wakeup) wakeup {
 	if s.inputEnded == nil && ctx.Done() == c.ctx.Done() {
 		return <-wake
 	}
-	return s.awaitOr(ctx, wake)
+	return s.awaitAnswersOr(ctx, wake)
 }
 
-func (s *stateless) awaitOr(ctx context.Context, wake <-chan more) more {
+func (s *stateless) awaitAnswersOr(ctx context.Context, wake <-chan wakeup) wakeup {
 	select {
 	case m := <-wake:
 		return m
 	case <-s.inputEnded:
-		return more{err: ErrSessionEnded}
+		return wakeup{err: ErrSessionEnded}
 	case <-ctx.Done():
-		return more{err: context.Cause(ctx)}
+		return wakeup{err: context.Cause(ctx)}
 	}
 }
 
 // maxStateAge bounds the time that a client may take to send a request again.
 var maxStateAge = limits.RetryWait.Value()
 
-// patience is how long a client has to send a request again.
-func (svc *Service) patience() time.Duration { return min(svc.Limits.MaxAsk, maxStateAge) }
-
 // putQuestions sends the missing questions to the client. The answers come on the channel.
 // Until they do, an account counts the call among those that wait.
-func (s *stateless) putQuestions(c *Call, a *asking) (wake <-chan more, err error) {
+func (s *stateless) putQuestions(c *Call, a *asking) (wake <-chan wakeup, err error) {
 	n, in := c.peer.node, &s.input
 	if cause := context.Cause(c.ctx); cause != nil {
 		return nil, cause
@@ -541,14 +473,14 @@ func (s *stateless) putQuestions(c *Call, a *asking) (wake <-chan more, err erro
 		in.park = newID()
 		n.mrtr.Put(in.park, c.r)
 	}
-	state, err := n.mrtr.seal(c, in, a, time.Now().Add(c.peer.svc.patience()))
+	state, err := n.mrtr.sealState(c, in, a, time.Now().Add(c.peer.svc.retryTime()))
 	if err != nil {
 		return nil, err
 	}
-	answers := make(chan more, 1)
+	answers := make(chan wakeup, 1)
 	m := &needInput{round: in.Round + 1, answer: inputRequired(a, state, c.peer.svc.ResultMeta), wake: answers}
 	m.Init()
-	if err := c.post(m); err != nil {
+	if err := c.postMessage(m); err != nil {
 		return nil, err
 	}
 	if m.Wait(); m.err != nil {
@@ -558,9 +490,9 @@ func (s *stateless) putQuestions(c *Call, a *asking) (wake <-chan more, err erro
 	return answers, nil
 }
 
-// receive ends a wait and keeps the answers. They are to open questions: other members of inputResponses were dropped when
+// takeAnswers ends a wait and keeps the answers. They are to open questions: other members of inputResponses were dropped when
 // they came.
-func (in *input) receive(got more) error {
+func (in *input) takeAnswers(got wakeup) error {
 	in.place.Held[heldPending].Add(-1)
 	if got.err != nil {
 		return got.err

@@ -65,10 +65,12 @@ type TaskChange struct {
 	Params             json.RawMessage `json:",omitempty"`
 }
 
+func (*TaskChange) short() {}
+
 const (
-	// mostTold is how many resources other nodes are told of within tellPause. When more change, they are told that all of the
+	// mostUpdates is how many resources other nodes are told of within tellPause. When more change, they are told that all of the
 	// server's resources have changed.
-	mostTold = 1000
+	mostUpdates = 1000
 	// allPause is how long another letter of that kind waits.
 	allPause = time.Second
 	// mostURI bounds the URI in a letter, and mostParams the notification.
@@ -89,68 +91,70 @@ type updatedLetter struct {
 	Below  bool   `json:",omitempty"`
 }
 
-// toldUpdates are the updates that other nodes were told of a moment ago.
-type toldUpdates struct {
+// sentUpdates are the updates that other nodes were told of a moment ago.
+type sentUpdates struct {
 	mu  sync.Mutex // guards all
-	all map[updatedLetter]*toldUpdate
+	all map[updatedLetter]*sentUpdate
 }
 
-type toldUpdate struct {
-	again bool // it has come again
-	until time.Time
+type sentUpdate struct {
+	repeated bool // it has come again
+	until    time.Time
 }
 
-// updated tells the other nodes that a resource has changed.
-func (f *fleet) updated(server, uri string, below bool) {
+// broadcastUpdate tells the other nodes that a resource has changed.
+func (f *fleet) broadcastUpdate(server, uri string, below bool) {
 	if f.mail == nil {
 		return
 	}
 	u := updatedLetter{server, uri, below}
-	if f.told.add(&u, f.tellAgain) {
-		f.tell(letterUpdated, u)
+	if f.sentUpdates.addUpdate(&u, f.broadcastRepeated) {
+		f.broadcastLetter(letterUpdated, u)
 	}
 }
 
-// add notes an update, which may become one of all resources. It reports whether the others are to be told now; otherwise
+// addUpdate notes an update, which may become one of all resources. It reports whether the others are to be told now; otherwise
 // they are told when later runs.
-func (d *toldUpdates) add(u *updatedLetter, later func()) (now bool) {
+func (d *sentUpdates) addUpdate(u *updatedLetter, later func()) (now bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.all[*u] == nil && (len(d.all) >= mostTold || len(u.URI) > mostURI) {
+	if d.all[*u] == nil && (len(d.all) >= mostUpdates || len(u.URI) > mostURI) {
 		*u = updatedLetter{Server: u.Server}
 	}
 	if old := d.all[*u]; old != nil {
-		old.again = true
+		old.repeated = true
 		return false
 	}
 	if d.all == nil {
-		d.all = make(map[updatedLetter]*toldUpdate)
+		d.all = make(map[updatedLetter]*sentUpdate)
 	}
 	if len(d.all) == 0 {
 		time.AfterFunc(tellPause, later)
 	}
-	d.all[*u] = &toldUpdate{until: time.Now().Add(u.pause())}
+	d.all[*u] = &sentUpdate{until: time.Now().Add(u.repeatPause())}
 	return true
 }
 
-// pause is how long the same letter waits.
-func (u *updatedLetter) pause() time.Duration {
+// repeatPause is how long the same letter waits.
+func (u *updatedLetter) repeatPause() time.Duration {
 	if u.URI == "" {
 		return allPause
 	}
 	return tellPause
 }
 
-// due returns the updates that have come again and are to be told now, and forgets those that have not.
-func (d *toldUpdates) due(later func()) (all []updatedLetter) {
+func (updatedLetter) short() {}
+
+// dueUpdates returns the updates that have come again and are to be told now, and forgets those that have not.
+func (d *sentUpdates) dueUpdates(later func()) (all []updatedLetter) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := time.Now()
 	for u, t := range d.all {
 		switch {
 		case now.Before(t.until):
-		case t.again:
-			t.again, t.until = false, now.Add(u.pause())
+		case t.repeated:
+			t.repeated, t.until = false, now.Add(u.repeatPause())
 			all = append(all, u)
 		default:
 			delete(d.all, u)
@@ -162,13 +166,13 @@ func (d *toldUpdates) due(later func()) (all []updatedLetter) {
 	return all
 }
 
-// tellAgain tells the other nodes of updates that have come again meanwhile.
-func (f *fleet) tellAgain() {
+// broadcastRepeated tells the other nodes of updates that have come again meanwhile.
+func (f *fleet) broadcastRepeated() {
 	if f.node.base.Err() != nil {
 		return
 	}
-	for _, u := range f.told.due(f.tellAgain) {
-		f.tell(letterUpdated, u)
+	for _, u := range f.sentUpdates.dueUpdates(f.broadcastRepeated) {
+		f.broadcastLetter(letterUpdated, u)
 	}
 }
 
@@ -177,15 +181,10 @@ func (f *fleet) receiveUpdated(l *store.Letter) {
 	switch {
 	case !readLetter(l, f.node, &u) || u.Server == "":
 	case u.URI == "":
-		f.repeats(u.Server)
+		f.scheduleRepeat(u.Server)
 	default:
 		f.node.subs.Updated(u.Server, u.URI, u.Below)
 	}
-}
-
-// TellLists tells the other nodes that lists of a service have changed here.
-func (n *Node) TellLists(svc *Service, changed []ListChange) {
-	n.fleet.tell(letterLists, listsLetter{svc.ID, changed})
 }
 
 type listsLetter struct {
@@ -193,19 +192,13 @@ type listsLetter struct {
 	Lists  []ListChange
 }
 
+func (listsLetter) short() {}
+
 func (f *fleet) receiveLists(l *store.Letter) {
 	var m listsLetter
 	if readLetter(l, f.node, &m) && f.news != nil {
 		f.news.Lists(m.Server, m.Lists[:min(len(m.Lists), mostLists)])
 	}
-}
-
-// TellTask tells the other nodes of a change of a task.
-func (n *Node) TellTask(t *TaskChange) {
-	if len(t.Params) > mostParams {
-		t.Session, t.Method, t.Params = "", "", nil
-	}
-	n.fleet.tell(letterTask, t)
 }
 
 func (f *fleet) receiveTask(l *store.Letter) {
@@ -220,9 +213,9 @@ const (
 	repeatPause = time.Second
 	// repeatSpread is by how much nodes that miss something at the same time are spread.
 	repeatSpread = 500 * time.Millisecond
-	// repeatAtOnce is how many sessions, listeners or resources are gone through at once; then there is a pause.
-	repeatAtOnce = 256
-	repeatRest   = 5 * time.Millisecond
+	// repeatBatch is how many sessions, listeners or resources are gone through at once; then there is a pause.
+	repeatBatch = 256
+	repeatRest  = 5 * time.Millisecond
 )
 
 // repetition is what must be repeated to clients.
@@ -233,23 +226,23 @@ type repetition struct {
 	runs    bool
 }
 
-// missed is called when messages to all nodes were lost: whatever they said is made good. Nobody knows what that was.
-func (f *fleet) missed(store.Address) {
-	f.misses()
-	f.repeats("")
+// onLettersMissed is called when messages to all nodes were lost: whatever they said is made good. Nobody knows what that was.
+func (f *fleet) onLettersMissed(store.Address) {
+	f.expireViews()
+	f.scheduleRepeat("")
 }
 
-// misses has sessions read their records again before they are served: others may have changed them.
-func (f *fleet) misses() { f.lost.Store(int64(f.node.clock.running())) }
+// expireViews has sessions read their records again before they are served: others may have changed them.
+func (f *fleet) expireViews() { f.lettersLost.Store(int64(f.node.clock.sinceStart())) }
 
-// repeats has what clients may have missed repeated: all of it, or the resources of one server. If that happens often, it is done
+// scheduleRepeat has what clients may have missed repeated: all of it, or the resources of one server. If that happens often, it is done
 // once a second.
-func (f *fleet) repeats(server string) {
+func (f *fleet) scheduleRepeat(server string) {
 	d := &f.repetition
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
-	case server == "" || len(d.servers) >= mostTold:
+	case server == "" || len(d.servers) >= mostUpdates:
 		d.all = true
 	case d.servers == nil:
 		d.servers = map[string]bool{server: true}
@@ -258,12 +251,12 @@ func (f *fleet) repeats(server string) {
 	}
 	if !d.runs {
 		d.runs = true
-		go f.repeat()
+		go f.runRepeats()
 	}
 }
 
-// repeat repeats until nothing is left.
-func (f *fleet) repeat() {
+// runRepeats repeats until nothing is left.
+func (f *fleet) runRepeats() {
 	n, d := f.node, &f.repetition
 	for pause(n.base, rand.N(repeatSpread)) == nil {
 		d.mu.Lock()
@@ -288,11 +281,11 @@ func (f *fleet) repeat() {
 	}
 }
 
-// spread returns a function that is called for each of many, and pauses now and then.
-func (f *fleet) spread() func() {
+// newPauser returns a function that is called for each of many, and pauses now and then.
+func (f *fleet) newPauser() func() {
 	done := 0
 	return func() {
-		if done++; done%repeatAtOnce == 0 {
+		if done++; done%repeatBatch == 0 {
 			_ = pause(f.node.base, repeatRest)
 		}
 	}
@@ -300,7 +293,7 @@ func (f *fleet) spread() func() {
 
 // repeatUpdates tells the subscribers of all resources of some servers that these have changed.
 func (f *fleet) repeatUpdates(servers map[string]bool) {
-	rest := f.spread()
+	rest := f.newPauser()
 	f.node.subs.Each(func(server, uri string) {
 		if servers[server] {
 			f.node.subs.Updated(server, uri, false)
@@ -311,17 +304,17 @@ func (f *fleet) repeatUpdates(servers map[string]bool) {
 
 // repeatAll looks at all sessions here, and tells all clients that listen here what they may have missed.
 func (f *fleet) repeatAll() {
-	n, rest := f.node, f.spread()
+	n, rest := f.node, f.newPauser()
 	n.sessions.Each(func(s *sessionActor) {
 		_ = s.Post(idleTick{}) // its record is outdated
-		if f.news != nil && s.writes() {
+		if f.news != nil && s.writesStandalone() {
 			f.news.Repeat(s.peer)
 		}
 		rest()
 	})
 	n.bound.Each(func(l *boundConn) {
 		if f.news != nil && l.ready.Load() {
-			l.repeat(f.news)
+			l.repeatNews(f.news)
 		}
 		rest()
 	})
@@ -340,7 +333,7 @@ func (f *fleet) repeatAll() {
 func Types() []reflect.Type {
 	return []reflect.Type{
 		reflect.TypeFor[session.Record](), reflect.TypeFor[record.Stream](), reflect.TypeFor[mrtr.State](),
-		reflect.TypeFor[relayed](), reflect.TypeFor[refusal.Refusal](),
+		reflect.TypeFor[forwardHead](), reflect.TypeFor[refusal.Refusal](),
 		reflect.TypeFor[answerLetter](), reflect.TypeFor[streamLetter](), reflect.TypeFor[extentLetter](),
 		reflect.TypeFor[sessionLetter](), reflect.TypeFor[cancelLetter](), reflect.TypeFor[pushLetter](),
 		reflect.TypeFor[updatedLetter](), reflect.TypeFor[listsLetter](), reflect.TypeFor[usageLetter](), reflect.TypeFor[TaskChange](),

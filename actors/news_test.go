@@ -124,20 +124,20 @@ func TestUpdatesAreGathered(t *testing.T) {
 			t.Errorf("%d messages for two changes at once", n)
 		}
 		began = c.count(letterUpdated)
-		for i := range 3 * mostTold {
+		for i := range 3 * mostUpdates {
 			a.ResourceUpdated(a.svc, fmt.Sprint("x:", i), false)
 		}
 		a.ResourceUpdated(a.svc, "x:"+strings.Repeat("1", mostURI), false)
 		time.Sleep(3 * time.Second)
-		if n := c.count(letterUpdated) - began; n > mostTold+3 {
-			t.Errorf("%d messages for %d resources", n, 3*mostTold)
+		if n := c.count(letterUpdated) - began; n > mostUpdates+3 {
+			t.Errorf("%d messages for %d resources", n, 3*mostUpdates)
 		}
 		if got := strings.Join(conn.read(), "\n"); !strings.Contains(got, `"x:2999"`) {
 			t.Errorf("the change of the last one was not told: %s", got)
 		}
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
-		if n := len(a.fleet.told.all); n != 0 {
+		if n := len(a.fleet.sentUpdates.all); n != 0 {
 			t.Errorf("%d updates are remembered", n)
 		}
 	})
@@ -165,7 +165,7 @@ func TestMissedNewsAreMadeGood(t *testing.T) {
 				t.Fatalf("%s got %d updates, want %d: nothing was lost", f.name, got, want)
 			}
 		}
-		a.fleet.tell("heart", packet(""))
+		a.fleet.broadcastLetter("heart", packet(""))
 		if took, ok := until(2*time.Second, func() bool { return call.ctx.Err() != nil }); !ok {
 			t.Errorf("a session whose end was lost lives after %v", took)
 		}
@@ -204,7 +204,7 @@ func TestMissedNewsAreRepeatedOnceASecond(t *testing.T) {
 		name := a.begin("2025-11-25")
 		b.listen(name)
 		for range 500 {
-			b.fleet.missed(store.Address{Node: a.name, Boot: a.boot})
+			b.fleet.onLettersMissed(store.Address{Node: a.name, Boot: a.boot})
 			a.box.Tell(letterUpdated, []byte(`{"Server":"s"}`))
 			time.Sleep(20 * time.Millisecond)
 		}

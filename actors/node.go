@@ -8,6 +8,8 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"math"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,9 +19,13 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/pulse"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/refusal"
 	replaying "github.com/troupe-run/troupe/internal/replay"
+	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/subscription"
+	"github.com/troupe-run/troupe/internal/takeover"
+	"github.com/troupe-run/troupe/mcp"
 )
 
 // Config is the configuration of a node.
@@ -67,7 +73,7 @@ type Node struct {
 	fleet          fleet
 	relays         relays
 	refusals       refusals
-	calls          calls
+	calls          requestPool
 	subs           *subscription.Table
 	drain          draining
 
@@ -126,11 +132,11 @@ func NewNode(c Config) *Node {
 	n.mrtr = parkedCalls{Directory: kernel.NewDirectory[string, *requestActor](), keys: c.Keys}
 	n.pending.node, n.drain.node, n.calls.node, n.mrtr.node = n, n, n, n
 	n.drain.alone = c.Alone
-	n.fleet.handed.life = repeatedFor
-	n.fleet.node, n.fleet.mail, n.fleet.news, n.fleet.looking = n, c.Mail, c.News, make(chan struct{}, looksAtOnce)
+	n.fleet.forwardedMessages.life = repeatedFor
+	n.fleet.node, n.fleet.mail, n.fleet.news, n.fleet.looking = n, c.Mail, c.News, make(chan struct{}, maxLooks)
 	n.fleet.sureFor = cmp.Or(c.Lease, limits.Lease.Value()) * 4 / 5 // it is renewed each fifth
 	n.fleet.marks = marks{make(chan struct{}, 1), make(map[string]time.Time)}
-	n.relays.begin(n)
+	n.relays.initRelays(n)
 	n.pending.open = make(map[string]*pendingRequest)
 	n.subs = subscription.NewTable(n.k, KindSubscription)
 	n.refusals = refusals{c.Hits}
@@ -141,8 +147,8 @@ func NewNode(c Config) *Node {
 	n.timer = time.AfterFunc(time.Hour, func() { _ = n.heart.Post(tick{}) })
 	n.timer.Reset(time.Second) // after the assignment, since the tick uses the field
 	if n.fleet.mail != nil {
-		n.fleet.pulse = pulse.New(n.fleet.misses)
-		n.fleet.mail.Listen(n.fleet.receive, n.fleet.missed)
+		n.fleet.pulse = pulse.New(n.fleet.expireViews)
+		n.fleet.mail.Listen(n.fleet.receiveLetter, n.fleet.onLettersMissed)
 	}
 	return n
 }
@@ -167,7 +173,7 @@ type Stats struct {
 	Attaches                                                            int64 // clients that came here for streams that other nodes write
 	Readings                                                            int   // those that read at the moment
 	Replaying                                                           int64 // clients that do not have yet what is stored of their streams
-	Forwarded, Broken                                                   int64 // requests that other nodes were handed, and exchanges with them that were given up
+	Forwarded, Broken                                                   int64 // requests that were forwarded to other nodes, and exchanges with them that were given up
 	Recent, Pacing                                                      int64 // bytes appended lately, and appends that wait for their turn
 	Cached, Cache                                                       int64 // appends that were replayed from memory, and bytes that are kept for that
 }
@@ -179,7 +185,7 @@ func (n *Node) Stats() Stats {
 		Pending: n.pending.len(), Parked: int(n.mrtr.waiting.Load()), Accounts: n.accounts.Len(), Appends: n.appends.Load(), Resumes: n.resumes.Load(),
 		Takeovers: n.takeover.Load(), Overflowed: n.accounts.Overflowed(), LostPings: n.lostPings.Load(),
 		TakeoverTime: time.Duration(n.takings.Load()), Attaches: n.attaches.Load(), Readings: n.fleet.readings.len(), Replaying: n.replaying.Load(),
-		Forwarded: n.relays.handed.Load(), Broken: n.relays.broken.Load(),
+		Forwarded: n.relays.forwarded.Load(), Broken: n.relays.broken.Load(),
 		Recent: n.accounts.pace.Taken(time.Now()), Pacing: int64(n.accounts.pace.Waiting()), Cached: cached, Cache: kept}
 }
 
@@ -192,9 +198,9 @@ func newID() string {
 	return idEncoding.EncodeToString(b[:])
 }
 
-// regained waits while the lease is uncertain. It reports whether the lease is certain
+// awaitLease waits while the lease is uncertain. It reports whether the lease is certain
 // again.
-func (n *Node) regained(wait time.Duration) bool {
+func (n *Node) awaitLease(wait time.Duration) bool {
 	for end := time.Now().Add(wait); n.store.Suspended(); {
 		if time.Now().After(end) || n.drain.over.Load() {
 			return false
@@ -214,60 +220,368 @@ func tooLong(m *codec.Message) bool { return len(m.ID) > maxToken || len(m.Progr
 // resource or, with below, to a resource above it.
 func (n *Node) ResourceUpdated(svc *Service, uri string, below bool) {
 	n.subs.Updated(svc.ID, uri, below)
-	n.fleet.updated(svc.ID, uri, below)
+	n.fleet.broadcastUpdate(svc.ID, uri, below)
 }
 
-// draining is the progress of a node's end.
-type draining struct {
-	node    *Node
-	alone   bool // no other process can go on with anything
-	closing atomic.Bool
-	over    atomic.Bool  // the node takes nothing any more
-	handing atomic.Bool  // the node hands over what it has
-	sending atomic.Bool  // new requests of stateless clients are sent to other nodes
-	sparing atomic.Bool  // the node takes no calls that only it can end
-	handed  atomic.Int64 // requests in flight that were handed over: see requestActor.handed
+// Post takes one POST. It returns when the handler has returned and the request's bytes are no
+// longer needed; the response may still be an open stream then.
+func (n *Node) Post(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
+	if in.Stateless {
+		n.takeStateless(svc, in, principal, m, body)
+		return
+	}
+	switch m.Kind {
+	case codec.Request:
+		if n.drain.refusesRequest(svc, principal, m, len(body)) || n.store.Suspended() && !n.awaitLease(svc.Limits.StoreWait) {
+			if in.Session != "" && string(m.Method) != mcp.MethodInitialize {
+				n.refusals.refuseInSession(in.Conn, refusal.Unavailable, m.ID)
+			} else {
+				refusal.Unavailable.Tell(in.Conn, m.ID)
+			}
+			return
+		}
+		switch {
+		case string(m.Method) == mcp.MethodInitialize:
+			n.sessions.initializeSession(svc, in, m, len(body))
+			return
+		case string(m.Method) == mcp.MethodPing && in.Session == "": // legal before initialize
+			if n.accounts.admitMessage(nil, in, m, len(body)) {
+				in.Conn.Answer(200, pingResponse(m.ID))
+			}
+			return
+		}
+		n.takeRequest(svc, in, principal, m, body)
+	case codec.Notification, codec.Result, codec.ErrorResponse:
+		if !n.accounts.admitMessage(nil, in, m, len(body)) {
+			return
+		}
+		if m.Kind != codec.Notification {
+			n.pending.takeAnswer(svc, in, m)
+		} else if s := n.sessions.findSession(svc, in, nil); s != nil {
+			s.takeNotification(m, time.Now().Add(svc.Limits.StoreWait))
+			s.acceptMessage(in.Conn)
+		}
+	default:
+		n.sessions.takeBatch(svc, in, principal, m, body)
+	}
 }
 
-// last reports whether nothing will go on with what still runs: the node ends, and its store with it.
-func (d *draining) last() bool { return d.alone && d.over.Load() }
-
-// refuses reports whether the end of the node refuses a request. stored is the size of the message if
-// another process would need it to run the request again.
-func (d *draining) refuses(svc *Service, principal any, m *codec.Message, stored int) bool {
-	return d.over.Load() || d.sparing.Load() && (d.alone || !svc.again(m, stored)) && (svc.Known == nil || svc.Known(principal, m.Method, m.Name))
+// takeRequest runs one request of a session.
+func (n *Node) takeRequest(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
+	for {
+		s := n.sessions.findSession(svc, in, m.ID)
+		if s == nil {
+			return
+		}
+		r, err := s.admitRequest(in, m, len(body))
+		if err == nil {
+			s.beginRequest(r, r.loggedWay(s, in.Conn), m, body, (&Call{principal: principal, trace: in.Trace, attempt: 1}).withNeeds(in.Needs))
+			err = s.enterAdmitted(r)
+		}
+		switch {
+		case err == nil:
+			r.serveRequest()
+		case errors.Is(err, kernel.ErrStopped):
+			continue // the session has just left memory: activate it anew
+		default:
+			n.refusals.refuseInSession(in.Conn, err, m.ID)
+		}
+		return
+	}
 }
 
-// sends reports whether a request of a stateless client is one for another node, as this one is about to end. A request that brings answers
-// goes on where its call is. The client of a connection that carries others has no other node.
-func (d *draining) sends(a *arrival) bool {
-	return d.sending.Load() && a.sess == nil && !(a.m.State != nil && Asks(a.m.Method))
+// takeStateless takes a stateless request over HTTP. It returns when the handler has returned
+// or, if the call may ask for input, when the exchange has its response.
+func (n *Node) takeStateless(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
+	switch m.Kind {
+	case codec.Request:
+		a := &statelessRequest{n: n, svc: svc, in: *in, principal: principal, m: m, body: body, to: in.Exchange, on: overHTTP{}}
+		a.acceptRequest()
+	case codec.Notification:
+		if n.accounts.admitMessage(nil, in, m, len(body)) {
+			in.Conn.Accepted() // no notification means anything here
+		}
+	default:
+		refusal.OneMessage.Tell(in.Conn, m.ID)
+	}
 }
+
+// Get takes a GET: it opens the session's standalone stream, or resumes any of its streams, if the principal may have what their calls need.
+func (n *Node) Get(svc *Service, in *Input, principal any) {
+	if n.drain.over.Load() {
+		refusal.Unavailable.Tell(in.Conn, nil)
+		return
+	}
+	if !n.accounts.admitGet(&svc.Limits, in) {
+		return
+	}
+	if in.LastEventID != "" {
+		n.sessions.takeResume(svc, in, principal)
+		return
+	}
+	s := n.sessions.findToStay(in, func(in *Input) *sessionActor { return n.sessions.findSession(svc, in, nil) })
+	if s == nil {
+		return
+	}
+	defer s.endStay()
+	if done, ok := n.accounts.admitStream(&s.sessionAccount, &svc.Limits, in); ok {
+		defer done()
+		s.openStandalone(svc, in)
+	}
+}
+
+// Delete ends a session: its record goes first, then its calls and streams.
+func (n *Node) Delete(svc *Service, in *Input) {
+	if !n.accounts.admitMessage(nil, in, &codec.Message{}, 0) {
+		return
+	}
+	s, err := n.sessions.lookUp(svc, in)
+	if s = n.sessions.checkFound(in, nil, s, err); s == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
+	defer cancel()
+	first, err := n.sessions.removeSession(ctx, s)
+	if err != nil {
+		n.log.Warn("session not deleted", "session", s.key.ID, "error", err)
+		refusal.Unavailable.Tell(in.Conn, nil)
+		return
+	}
+	if first { // false if another DELETE was quicker
+		n.accounts.refundSession(in, perSession-1)
+		n.accounts.returnSession(in, &s.view.Load().rec, &svc.Limits.Session)
+	}
+	in.Conn.Answer(200, nil)
+}
+
+// EndSession ends a session as its client's DELETE does, for an operator. svc is nil if its server is not mounted here. What the session
+// has stored counts for its principal until that is forgotten. ErrNotFound: there is no such session.
+func (n *Node) EndSession(ctx context.Context, svc *Service, key SessionKey) error {
+	if svc != nil {
+		s, err := n.sessions.loadSession(ctx, svc, key, nil)
+		if err == nil {
+			_, err = n.sessions.removeSession(ctx, s)
+		}
+		return err
+	}
+	rec, _, err := n.sessions.readRecord(ctx, key)
+	if err == nil {
+		err = n.store.Delete(ctx, key.recordKey(), 0)
+	}
+	if err == nil {
+		n.fleet.broadcastEnd(ctx, key, &rec, false)
+	}
+	return err
+}
+
+// Connect begins a session on in.Conn, which stays its only connection. It calls SetSession with the session's id and
+// opens the connection, or it calls Reject. The session ends with the connection.
+func (n *Node) Connect(svc *Service, in *Input) {
+	if n.drain.over.Load() || n.drain.handingOver.Load() { // the session would end at once
+		refusal.Unavailable.Tell(in.Conn, nil)
+		return
+	}
+	a, ok := n.accounts.admitBound(in)
+	if !ok {
+		return
+	}
+	l := &boundConn{conn: in.Conn, inputEnded: make(chan struct{}), sending: make(chan struct{}, 1)}
+	l.holder, l.until = heldBy(in.Conn)
+	l.endInput = sync.OnceFunc(func() { close(l.inputEnded) })
+	if in.Patient {
+		l.slots = make(chan struct{}, slotCount(svc.Limits.PerSession))
+	}
+	key := SessionKey{Tenant: in.Tenant, Server: svc.ID, ID: newID()}
+	age := svc.Limits.Session.Absolute
+	if in.Patient {
+		age = math.MaxInt64 // it lives as long as its process
+	}
+	s := n.sessions.buildActor(svc, key, session.New(time.Now(), session.Lifetime{Idle: age, Absolute: age}), 0)
+	l.sess, s.home, s.inputEnded = s, l, l.inputEnded
+	s.held = 1 // its connection
+	s.patient = in.Patient
+	s.account.Keep(n.accounts.Accounts, a)                                      // the account also counts questions before the first request
+	s.memory.ChargeAnyway(n.accounts.Accounts, a, quota.Sessions, sessionBytes) // a counts the connection, so it is not dropped
+	l.said.Store(s.last.UnixNano())
+	s.startSession()
+	n.bound.Put(key, l)
+	in.Session = nameSessionAt(n.fleet.selfAddress(), key.ID)
+	in.Conn.SetSession(in.Session)
+	if !in.Conn.Open() {
+		s.endSession()
+		a.Held[heldStreams].Add(-1)
+		return
+	}
+	in.Conn.Gone(func() {
+		s.endSession()
+		a.Held[heldStreams].Add(-1)
+	})
+	if svc.life.over.Load() || s.ended.Load() { // it ended before its connection was open
+		s.endSession()
+		in.Conn.Finish()
+	}
+}
+
+// Message takes one message, or a batch, of a session that Connect began; one of another node is forwarded to that. It
+// returns when it no longer needs the bytes. Responses go out on the session's connection; in.Conn learns whether the message was taken.
+func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
+	l, ok := n.bound.findBound(svc, in)
+	if !ok {
+		n.relays.forwardMessage(svc, in, principal, m, body)
+		return
+	}
+	s := l.sess
+	if _, handed := in.Conn.(*letterConn); !handed && in.Conn != l.conn {
+		if x := n.fleet.forwardedMessages.findEarlier(s.key, m, body); x != nil && x.awaitOutcome() == done {
+			in.Conn.Accepted() // it was taken when it came by another node, which does not know
+			return
+		}
+	}
+	s.peer.noteOwner(in)
+	if rec := s.view.Load().rec; in.Version != "" && rec.Revision != "" && in.Version != rec.Revision {
+		refusal.SessionRevision.TellMore(in.Conn, rec.Revision, m.ID)
+		return
+	}
+	until := time.Now().Add(svc.Limits.StoreWait)
+	if m.Kind != codec.Batch {
+		if !l.countsAsCall(in, m) && !n.accounts.admitMessage(&s.sessionAccount, in, m, len(body)) {
+			return
+		}
+		if l.takeMessage(in, in.Conn, l, principal, m, body, until) {
+			in.Conn.Accepted()
+		}
+		return
+	}
+	all, fault := readBatch(s, m, body)
+	if fault != "" {
+		if in.Conn == l.conn { // a refusal here is a message of its own, and has no id
+			l.sendData(codec.AppendError(nil, nil, mcp.CodeInvalidRequest, fault, nil))
+		} else {
+			in.Conn.Reject(refusal.New(400, mcp.CodeInvalidRequest, fault))
+		}
+		return
+	}
+	requests, others := splitBatch(all)
+	for _, e := range requests {
+		if !l.countsAsCall(in, &e.m) {
+			others.addMessage(&e.m, len(e.raw))
+		}
+	}
+	if no := n.accounts.chargeMessages(&s.sessionAccount, in, others); no != nil {
+		n.refusals.refuseRequest(in.Conn, no, nil)
+		return
+	}
+	gathered := &boundBatch{conn: l, open: len(requests)}
+	for i := range all {
+		reply := gathered.newMember() // each request of a batch is refused by itself
+		l.takeMessage(in, reply, reply, principal, &all[i].m, all[i].raw, until)
+	}
+	in.Conn.Accepted()
+}
+
+// Writer returns a session whose standalone stream, or connection, this node writes; nil if it writes none.
+func (n *Node) Writer(key SessionKey) *Peer {
+	if s, ok := n.sessions.Get(key); ok && (!s.shared || s.writesStandalone()) {
+		return s.peer
+	}
+	if l, ok := n.bound.Get(key); ok {
+		return l.sess.peer
+	}
+	return nil
+}
+
+// PushTo is Peer.Push to a session that is named by its key. It does nothing, and reports false, if the session is not in this node's
+// memory, or if another node writes its standalone stream.
+func (n *Node) PushTo(key SessionKey, method string, params []byte) (here bool) {
+	if s, ok := n.sessions.Get(key); ok && (!s.shared || s.writesStandalone()) {
+		s.home.pushNotification(codec.AppendNotification(nil, method, params))
+		return true
+	}
+	l, ok := n.bound.Get(key)
+	if ok {
+		l.pushNotification(codec.AppendNotification(nil, method, params))
+	}
+	return ok
+}
+
+// Sessions calls f for every session of the service that is on this node.
+func (n *Node) Sessions(svc *Service, f func(*Peer)) {
+	n.sessions.eachSession(func(s *sessionActor) {
+		if s.svc == svc {
+			f(s.peer)
+		}
+	})
+}
+
+// ListChanged tells all listeners of a service here that a list has changed: method is that of
+// the notification. With again it tells also those that have heard of it. It does not wait for the listeners.
+func (n *Node) ListChanged(svc *Service, method string, again bool) {
+	n.listeners.Each(func(l *listenActor) {
+		if l.svc == svc && l.filter.wantsMethod(method) {
+			_ = l.Post(listChanged{method, again})
+		}
+	})
+}
+
+// TellLists tells the other nodes that lists of a service have changed here.
+func (n *Node) TellLists(svc *Service, changed []ListChange) {
+	n.fleet.broadcastLetter(letterLists, listsLetter{svc.ID, changed})
+}
+
+// TellTask tells the other nodes of a change of a task.
+func (n *Node) TellTask(t *TaskChange) {
+	if len(t.Params) > mostParams {
+		t.Session, t.Method, t.Params = "", "", nil
+	}
+	n.fleet.broadcastLetter(letterTask, t)
+}
+
+// NewCall returns a call of a service that answers no request. ctx is the handler's; m stays valid as long as that runs.
+func (n *Node) NewCall(ctx context.Context, svc *Service, m *codec.Message, a Apart, d Detached) *Call {
+	from := n.accounts.Of(a.Tenant, "")
+	c := &Call{ctx: ctx, msg: m, principal: a.Principal, attempt: a.Attempt, from: from,
+		peer: &Peer{node: n, svc: svc, key: SessionKey{Tenant: a.Tenant, Server: svc.ID, ID: a.Session}, who: &ofApart{a}}}
+	c.detached.Store(&d)
+	if m.ProgressToken != nil {
+		token := m.ProgressToken
+		c.token.Store(&token)
+	}
+	c.turn = func(work func() error) (err error) {
+		if n.accounts.runInTurn(ctx, from, false, func() { err = work() }) {
+			return err
+		}
+		return Unavailable
+	}
+	return c
+}
+
+// selfWriter is this boot as the writer in a record, without an epoch.
+func (n *Node) selfWriter() takeover.Writer { return takeover.Writer{Node: n.name, Boot: n.boot} }
 
 // clock compares the store's clock, which is a machine's and may jump, with a monotonic
 // one.
 type clock struct {
 	now         func() time.Time // the store's
 	store, here time.Time        // both clocks when this was made
-	seen        time.Duration    // ahead at the last look for a jump; belongs to the heart's turn
+	seen        time.Duration    // aheadBy at the last look for a jump; belongs to the heart's turn
 }
 
 func newClock(now func() time.Time) clock { return clock{now: now, store: now(), here: time.Now()} }
 
-// ahead is how much further the store's clock has gone than the monotonic one.
-func (c *clock) ahead() time.Duration { return c.now().Sub(c.store) - time.Since(c.here) }
+// aheadBy is how much further the store's clock has gone than the monotonic one.
+func (c *clock) aheadBy() time.Duration { return c.now().Sub(c.store) - time.Since(c.here) }
 
-// running is the time since the clock was made, whatever jumped meanwhile.
-func (c *clock) running() time.Duration { return time.Since(c.here) }
+// sinceStart is the time since the clock was made, whatever jumped meanwhile.
+func (c *clock) sinceStart() time.Duration { return time.Since(c.here) }
 
-// in is the time d from now, by running.
-func (c *clock) in(d time.Duration) int64 { return int64(c.running() + d) }
+// dueIn is the time d from now, by sinceStart.
+func (c *clock) dueIn(d time.Duration) int64 { return int64(c.sinceStart() + d) }
 
-// jumped reports whether the store's clock has jumped forward since the last call: what
+// hasJumped reports whether the store's clock has jumped forward since the last call: what
 // must be renewed in time may be about to expire. It belongs to the heart's turn.
-func (c *clock) jumped() bool {
+func (c *clock) hasJumped() bool {
 	before := c.seen
-	c.seen = c.ahead()
+	c.seen = c.aheadBy()
 	return c.seen-before > maxBack
 }
 
@@ -289,19 +603,19 @@ type TaskCharge struct {
 	Kept            time.Duration
 }
 
-func (t TaskAccounts) charge(c TaskCharge) charge {
-	return charge{of: t.a.Of(c.Tenant, c.Address), in: store.TaskBudget, bytes: int64(c.Bytes), life: c.Kept}
+func (t TaskAccounts) chargeOf(c TaskCharge) storeCharge {
+	return storeCharge{of: t.a.Of(c.Tenant, c.Address), in: store.TaskBudget, bytes: int64(c.Bytes), life: c.Kept}
 }
 
 // Charge charges a client for what a task of it is about to store. It returns the limit that leaves no room, and charges nothing then; with
 // must it charges it all the same. The caller calls Settle.
 func (t TaskAccounts) Charge(of TaskCharge, must bool) (no *limits.Row) {
-	c := t.charge(of)
+	c := t.chargeOf(of)
 	if !must {
-		return t.a.storable(c)
+		return t.a.chargeStore(c)
 	}
-	t.a.way[c.in].Add(c.bytes)
-	c.add(c.bytes)
+	t.a.storing[c.in].Add(c.bytes)
+	c.addBytes(c.bytes)
 	return nil
 }
 
@@ -311,7 +625,7 @@ func (t TaskAccounts) Settle(of TaskCharge, stored bool) {
 	if !stored {
 		err = store.ErrRetry
 	}
-	t.a.settle(t.charge(of), err)
+	t.a.settleCharge(t.chargeOf(of), err)
 }
 
 // Return gives back the charge for what is stored no more.

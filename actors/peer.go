@@ -12,6 +12,7 @@ import (
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/stream"
@@ -41,11 +42,11 @@ func (p *Peer) Session() string { return cmp.Or(p.name, p.key.ID) }
 // identity is what a client said of itself: in its session's record, or in the `_meta` of a
 // stateless request.
 type identity interface {
-	record() session.Record
-	revision() mcp.Revision
-	// session is the actor of the client's session, which may have left memory. ErrNoStream
+	clientRecord() session.Record
+	clientRevision() mcp.Revision
+	// currentSession is the actor of the client's session, which may have left memory. ErrNoStream
 	// reports that the client has no session.
-	session() (*sessionActor, error)
+	currentSession() (*sessionActor, error)
 }
 
 var _ identity = ofSession{}
@@ -53,51 +54,51 @@ var _ identity = ofSession{}
 // ofSession is the identity of a session's client.
 type ofSession struct{ *Peer }
 
-func (p ofSession) session() (*sessionActor, error) { return p.last.Load(), nil }
-func (p ofSession) revision() mcp.Revision          { return p.last.Load().revision() }
+func (p ofSession) currentSession() (*sessionActor, error) { return p.last.Load(), nil }
+func (p ofSession) clientRevision() mcp.Revision           { return p.last.Load().settledRevision() }
 
-// record is the session's record as this node knows it, read again if the session has left
+// clientRecord is the session's record as this node knows it, read again if the session has left
 // memory. If that fails it is the last known record.
-func (p ofSession) record() session.Record {
-	s, err := p.actor(p.node.base)
+func (p ofSession) clientRecord() session.Record {
+	s, err := p.currentActor(p.node.base)
 	if err != nil {
 		s = p.last.Load()
 	}
 	return s.view.Load().rec
 }
 
-// actor is the session's actor, which may have left memory and come back since the peer was
+// currentActor is the session's actor, which may have left memory and come back since the peer was
 // made.
-func (p *Peer) actor(ctx context.Context) (*sessionActor, error) {
-	s, err := p.who.session()
+func (p *Peer) currentActor(ctx context.Context) (*sessionActor, error) {
+	s, err := p.who.currentSession()
 	switch {
 	case err != nil:
 		return nil, err
 	case !s.Stopped():
 		return s, nil
 	}
-	if s, err = s.home.again(ctx); err != nil {
-		return nil, p.ended(err)
+	if s, err = s.home.currentActor(ctx); err != nil {
+		return nil, p.endedError(err)
 	}
 	p.last.Store(s)
 	return s, nil
 }
 
-// ended replaces ErrNotFound of a record by the reason why the session has ended.
-func (p *Peer) ended(err error) error {
+// endedError replaces ErrNotFound of a record by the reason why the session has ended.
+func (p *Peer) endedError(err error) error {
 	if errors.Is(err, store.ErrNotFound) {
-		err = fmt.Errorf("%w: %w", p.svc.ended(), err)
+		err = fmt.Errorf("%w: %w", p.svc.endedError(), err)
 	}
 	return err
 }
 
-// change rewrites the session's record.
-func (p *Peer) change(ctx context.Context, edit func(*session.Record) bool) error {
-	s, err := p.actor(ctx)
+// changeRecord rewrites the session's record.
+func (p *Peer) changeRecord(ctx context.Context, edit func(*session.Record) bool) error {
+	s, err := p.currentActor(ctx)
 	if err != nil {
 		return err
 	}
-	return p.ended(s.home.change(ctx, edit))
+	return p.endedError(s.home.changeRecord(ctx, edit))
 }
 
 // Handler is the handler of the session's service.
@@ -108,26 +109,26 @@ func (p *Peer) Key() SessionKey { return p.key }
 
 // Revision is the negotiated revision. It never reads the store.
 func (p *Peer) Revision() mcp.Revision {
-	return p.who.revision()
+	return p.who.clientRevision()
 }
 
 // Client is the raw clientInfo, as far as it is kept ([Settled]).
-func (p *Peer) Client() []byte { return p.who.record().Client }
+func (p *Peer) Client() []byte { return p.who.clientRecord().Client }
 
 // Capabilities are the client's raw capabilities, as far as they are kept ([Settled]).
 func (p *Peer) Capabilities() []byte {
 	if m, ok := p.who.(*requestMeta); ok { // each call asks, and need not read the rest
 		return codec.Field(*m.now.Load(), mcp.MetaClientCapabilities)
 	}
-	return p.who.record().Capabilities
+	return p.who.clientRecord().Capabilities
 }
 
 // Level is the log level that the client has set, "" if none.
-func (p *Peer) Level() string { return p.who.record().Level }
+func (p *Peer) Level() string { return p.who.clientRecord().Level }
 
 // SetLevel stores the client's log level.
 func (p *Peer) SetLevel(ctx context.Context, level string) error {
-	return p.change(ctx, func(r *session.Record) bool {
+	return p.changeRecord(ctx, func(r *session.Record) bool {
 		changed := r.Level != level
 		r.Level = level
 		return changed
@@ -135,7 +136,7 @@ func (p *Peer) SetLevel(ctx context.Context, level string) error {
 }
 
 // Subscribed lists the resources whose updates the client wants. It is a copy.
-func (p *Peer) Subscribed() []string { return slices.Clone(p.who.record().Subscribed) }
+func (p *Peer) Subscribed() []string { return slices.Clone(p.who.clientRecord().Subscribed) }
 
 // maxSubscribed bounds the URIs that a session subscribes to, in bytes of JSON together:
 // they are all in its record.
@@ -150,7 +151,7 @@ var ErrTooManySubscriptions = errors.New("actors: too many subscriptions")
 // ErrTooManySubscriptions at the limit.
 func (p *Peer) Subscribe(ctx context.Context, uri string) error {
 	var full *limits.Row
-	err := p.change(ctx, func(r *session.Record) bool {
+	err := p.changeRecord(ctx, func(r *session.Record) bool {
 		full = nil
 		changed := r.Subscribe(uri)
 		switch {
@@ -187,7 +188,7 @@ func bytesOf(all []string) (n int) {
 
 // Unsubscribe stores that the client no longer wants updates of a resource.
 func (p *Peer) Unsubscribe(ctx context.Context, uri string) error {
-	return p.change(ctx, func(r *session.Record) bool { return r.Unsubscribe(uri) })
+	return p.changeRecord(ctx, func(r *session.Record) bool { return r.Unsubscribe(uri) })
 }
 
 // Notify sends a notification on the session's standalone stream and waits until it is
@@ -195,46 +196,37 @@ func (p *Peer) Unsubscribe(ctx context.Context, uri string) error {
 // connection keeps the message until its client resumes.
 func (p *Peer) Notify(ctx context.Context, method string, params []byte) error {
 	entry := stream.Entry{Kind: stream.Message, Data: codec.AppendNotification(nil, method, params)}
-	return p.send(ctx, entry)
+	return p.sendMessage(ctx, entry)
 }
 
-// send sends a message outside of a call: see home.tell.
-func (p *Peer) send(ctx context.Context, e stream.Entry) error {
-	s, err := p.actor(ctx)
+// sendMessage sends a message outside of a call: see home.deliverMessage.
+func (p *Peer) sendMessage(ctx context.Context, e stream.Entry) error {
+	s, err := p.currentActor(ctx)
 	if err != nil {
 		return err
 	}
-	return s.home.tell(ctx, e)
-}
-
-// Sessions calls f for every session of the service that is on this node.
-func (n *Node) Sessions(svc *Service, f func(*Peer)) {
-	n.sessions.each(func(s *sessionActor) {
-		if s.svc == svc {
-			f(s.peer)
-		}
-	})
+	return s.home.deliverMessage(ctx, e)
 }
 
 // Push sends a notification on the session's standalone stream. It never waits. If this
 // node does not write the stream, the notification is lost.
 func (p *Peer) Push(method string, params []byte) {
-	if s, err := p.who.session(); err == nil {
-		s.home.push(codec.AppendNotification(nil, method, params))
+	if s, err := p.who.currentSession(); err == nil {
+		s.home.pushNotification(codec.AppendNotification(nil, method, params))
 	}
 }
 
 // PushUpdate is Push of an update of a resource. For a bound session it waits until the
 // client has read enough.
 func (p *Peer) PushUpdate(uri string) {
-	if s, err := p.who.session(); err == nil {
+	if s, err := p.who.currentSession(); err == nil {
 		s.home.pushUpdate(subscription.Update(uri))
 	}
 }
 
 // Announced is the digest of the catalogues that was last announced to the client.
 func (p *Peer) Announced() string {
-	rec := p.who.record()
+	rec := p.who.clientRecord()
 	if t := p.last.Load().announced.Load(); t != nil && t.stream == rec.Standalone {
 		return t.digest
 	}
@@ -248,7 +240,7 @@ func (p *Peer) Announce(methods []string, digest string) {
 	s := p.last.Load()
 	id := s.view.Load().rec.Standalone
 	for _, m := range methods {
-		if !s.home.push(codec.AppendNotification(nil, m, nil)) {
+		if !s.home.pushNotification(codec.AppendNotification(nil, m, nil)) {
 			return // the session's next stream announces the difference
 		}
 	}
@@ -258,7 +250,7 @@ func (p *Peer) Announce(methods []string, digest string) {
 		now.since = before.since
 	}
 	if s.view.Load().rec.Standalone == id && s.announced.CompareAndSwap(before, now) && id != "" { // a bound session has no record to confirm it in
-		time.AfterFunc(3*s.svc.Limits.KeepAlive, func() { p.confirm(s, now) })
+		time.AfterFunc(3*s.svc.Limits.KeepAlive, func() { p.confirmAnnounced(s, now) })
 	}
 }
 
@@ -266,8 +258,8 @@ func (p *Peer) Announce(methods []string, digest string) {
 // if there was none.
 func (p *Peer) Owner() any { return p.owner.Load() }
 
-// madeBy notes the principal of a request of the session.
-func (p *Peer) madeBy(in *Input) {
+// noteOwner notes the principal of a request of the session.
+func (p *Peer) noteOwner(in *Input) {
 	if in.Principal != nil {
 		p.owner.Store(in.Principal)
 	}
@@ -292,16 +284,16 @@ var ErrSessionFull = errors.New("the session keeps as many values as it may")
 // Value is the value that was stored under a key last, on any node, nil if there is none. The caller must not change it. Where other
 // nodes share the store that costs a question to it. An error is the store's, or says that the session has ended.
 func (p *Peer) Value(ctx context.Context, key string) ([]byte, error) {
-	s, err := p.actor(ctx)
+	s, err := p.currentActor(ctx)
 	if err != nil {
 		return nil, err
 	}
-	v, err := s.newest()
+	v, err := s.newestView()
 	if err != nil {
-		return nil, p.ended(err)
+		return nil, p.endedError(err)
 	}
 	if s.ended.Load() {
-		return nil, s.svc.ended()
+		return nil, s.svc.endedError()
 	}
 	return v.rec.Values[key], nil
 }
@@ -313,7 +305,7 @@ func (p *Peer) Value(ctx context.Context, key string) ([]byte, error) {
 func (p *Peer) UpdateValue(ctx context.Context, key string, edit func(old []byte) ([]byte, error)) error {
 	room := session.Room{Values: limits.Values.Value(), Bytes: limits.ValueBytes.Value()}
 	var full, failed error
-	err := p.change(ctx, func(r *session.Record) (changed bool) {
+	err := p.changeRecord(ctx, func(r *session.Record) (changed bool) {
 		var value []byte
 		full = nil
 		if value, failed = edit(r.Values[key]); failed == nil {
@@ -330,4 +322,116 @@ func (p *Peer) UpdateValue(ctx context.Context, key string, edit func(old []byte
 		return ErrSessionFull
 	}
 	return nil
+}
+
+// Ask puts a question to the client on the session's standalone stream and waits for the answer. Errors are
+// those of Call.Ask, ErrNoStream, ErrUnmounted or that of a session that has ended.
+func (p *Peer) Ask(ctx context.Context, q Question) (Answer, error) {
+	if q.Keep == nil {
+		return p.askClient(ctx, q)
+	}
+	s, err := p.currentActor(ctx)
+	if err != nil {
+		return Answer{}, err
+	}
+	return s.sharedAnswer().askShared(ctx, p.node.base, q.Keep, func() (Answer, error) { return p.askClient(ctx, q) })
+}
+
+func (p *Peer) askClient(ctx context.Context, q Question) (Answer, error) {
+	if _, err := p.who.currentSession(); err != nil {
+		return Answer{}, err
+	}
+	n := p.node
+	x, err := n.pending.openQuestion(p.last.Load(), nil, &q)
+	if err != nil {
+		return Answer{}, err
+	}
+	defer n.pending.closeQuestion(x)
+	entry := stream.Entry{Kind: stream.Request, Meta: record.AppendAsked(record.Question{ID: x.id, Key: q.Key}), Data: codec.AppendRequest(nil, []byte(x.id), q.Method, q.Params)}
+	if err := p.sendMessage(ctx, entry); err != nil {
+		return Answer{}, err
+	}
+	timer := time.NewTimer(p.svc.Limits.MaxAsk)
+	defer timer.Stop()
+	select {
+	case a := <-x.ch:
+		return a, nil
+	case <-p.svc.life.done:
+		return Answer{}, ErrUnmounted
+	case <-p.last.Load().inputEnded:
+		return Answer{}, p.svc.endedError()
+	case <-timer.C:
+		p.withdrawQuestion(x, "timed out")
+		n.refusals.Refused(limits.MaxAsk.Row)
+		return Answer{}, ErrNoAnswer
+	case <-ctx.Done():
+		p.withdrawQuestion(x, withdrawalReason(ctx))
+		return Answer{}, context.Cause(ctx)
+	}
+}
+
+// withdrawQuestion tells the client, if it listens here, that x needs no answer.
+func (p *Peer) withdrawQuestion(x *pendingRequest, why string) {
+	if p.node.pending.closeQuestion(x) {
+		p.Push("notifications/cancelled", cancelParams(x, why))
+	}
+}
+
+// Missed is Call.Missed for messages that belong to no call.
+func (p *Peer) Missed() int64 {
+	s, err := p.who.currentSession()
+	if err != nil {
+		return 0
+	}
+	return s.logged.Load().takeMissed()
+}
+
+// AdmitLog decides whether to send a log message that belongs to no call. If it drops one,
+// it calls later once there is room again.
+func (p *Peer) AdmitLog(later func()) bool {
+	s, err := p.who.currentSession()
+	if err != nil {
+		return true // the send itself fails: there is no stream
+	}
+	l := logLimiterIn(&s.logged, p.svc.Limits.LogRate)
+	wait := l.admitMessage(p.node)
+	if wait > 0 && l.reporting.CompareAndSwap(false, true) {
+		time.AfterFunc(wait, func() {
+			l.reporting.Store(false)
+			later()
+		})
+	}
+	return wait == 0
+}
+
+// confirmAnnounced stores the announced state in the record, if the client still listens.
+func (p *Peer) confirmAnnounced(s *sessionActor, t *announcement) {
+	n := p.node
+	st, ok := n.streams.Get(StreamKey{s.key, t.stream})
+	if !ok || !st.connected.Load() || s.announced.Load() != t || s.view.Load().rec.Standalone != t.stream {
+		return
+	}
+	ctx, cancel := context.WithTimeout(n.base, s.svc.Limits.StoreWait)
+	defer cancel()
+	err := p.changeRecord(ctx, func(r *session.Record) bool {
+		changed := r.Announced != t.digest
+		r.Announced = t.digest
+		return changed
+	})
+	// After a failure the next stream announces the state again, which is legal.
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		n.log.Debug("catalogue digest not stored", "error", err)
+	}
+}
+
+// Forget drops the kept answer, on all nodes: the next question with Keep is sent to the client.
+func (p *Peer) Forget() {
+	s, err := p.who.currentSession()
+	if err != nil {
+		return
+	}
+	s.forgetAnswer()
+	if s.shared {
+		p.node.fleet.broadcastForget(p.node.base, p.key)
+	}
 }

@@ -99,7 +99,7 @@ func TestInitializeTwiceAtOnce(t *testing.T) {
 func TestRequestOfASessionThatHasJustEnded(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		c := h.connect("192.0.2.1", "2024-11-05")
-		l, ok := h.bound.find(h.svc, h.input(c.name, "192.0.2.1", nil))
+		l, ok := h.bound.findBound(h.svc, h.input(c.name, "192.0.2.1", nil))
 		if !ok {
 			t.Fatal("no session")
 		}
@@ -223,7 +223,7 @@ func TestUpdateWhileASessionIsActivated(t *testing.T) {
 		s, err := h.sessions.Obtain(key, func() (*sessionActor, error) {
 			rec := session.New(time.Now(), h.svc.Limits.Session)
 			rec.Subscribed = []string{"x:1"}
-			s := h.sessions.activate(h.svc, key, rec, 1, new(quota.Holding))
+			s := h.sessions.activateSession(h.svc, key, rec, 1, new(quota.Holding))
 			h.subs.Follow(s, "x:1")
 			h.ResourceUpdated(h.svc, "x:1", false)
 			return s, nil
@@ -253,9 +253,9 @@ func TestSessionOnAConnectionThatPanics(t *testing.T) {
 		}
 		c := h.connect("192.0.2.1", "2024-11-05")
 		h.post(c.name, message("1", "x"))
-		l, _ := h.bound.find(h.svc, h.input(c.name, "192.0.2.1", nil))
+		l, _ := h.bound.findBound(h.svc, h.input(c.name, "192.0.2.1", nil))
 		for range kernel.PanicLimit {
-			_ = l.change(context.Background(), func(*session.Record) bool { panic("on purpose") })
+			_ = l.changeRecord(context.Background(), func(*session.Record) bool { panic("on purpose") })
 		}
 		synctest.Wait()
 		if asked == nil || !c.over {
@@ -279,10 +279,10 @@ func TestQuestionReopenedTwice(t *testing.T) {
 		again := func() *journal { return &journal{asked: []*askedBefore{{Question: record.Question{ID: `"q"`}}}} }
 		runs := []*journal{again(), again()}
 		for _, j := range runs {
-			h.pending.reopen(w, a, j)
+			h.pending.reopenQuestions(w, a, j)
 		}
 		for _, j := range runs {
-			h.pending.end(j)
+			h.pending.closeReopened(j)
 		}
 		if n := a.Held[heldPending].Load(); n != 0 || len(h.pending.counts) != 0 {
 			t.Errorf("%d questions count on the account, %v on sessions", n, h.pending.counts)
@@ -297,16 +297,16 @@ func TestAnsweredQuestionIsNotReopened(t *testing.T) {
 		a := h.accounts.Of("anon", "192.0.2.1")
 		w := &streamActor{key: StreamKey{Session: SessionKey{"anon", "s", "x"}}}
 		j := &journal{asked: []*askedBefore{{Question: record.Question{ID: `"p"`, Answer: []byte(`1`)}}, {Question: record.Question{ID: `"q"`}}}}
-		h.pending.reopen(w, a, j)
+		h.pending.reopenQuestions(w, a, j)
 		for id, want := range map[string]bool{`"p"`: false, `"q"`: true} {
-			if _, _, ok := h.pending.find(w.key.Session, id); ok != want {
+			if _, _, ok := h.pending.findQuestion(w.key.Session, id); ok != want {
 				t.Errorf("%s is open: %t", id, ok)
 			}
-			if _, _, ok := h.pending.find(SessionKey{"anon", "s", "y"}, id); ok {
+			if _, _, ok := h.pending.findQuestion(SessionKey{"anon", "s", "y"}, id); ok {
 				t.Errorf("%s is open for another session", id)
 			}
 		}
-		h.pending.end(j)
+		h.pending.closeReopened(j)
 		if n := a.Held[heldPending].Load(); n != 0 || h.pending.len() != 0 {
 			t.Errorf("%d questions count, %d are open", n, h.pending.len())
 		}
@@ -351,7 +351,7 @@ func TestUpdatesMadeGood(t *testing.T) {
 		}
 		c := h.connect("192.0.2.1", "2024-11-05")
 		c.most = 5 // the queue is full beyond that
-		l, _ := h.bound.find(h.svc, h.input(c.name, "192.0.2.1", nil))
+		l, _ := h.bound.findBound(h.svc, h.input(c.name, "192.0.2.1", nil))
 		for i := range n {
 			if err := l.sess.peer.Subscribe(context.Background(), fmt.Sprintf("x:%d", i)); err != nil {
 				t.Fatal(err)
@@ -390,7 +390,7 @@ func TestListenWhileTheSessionIsDeleted(t *testing.T) {
 		got := make(chan struct{})
 		go func() { h.Get(h.svc, h.input(name, "192.0.2.1", c), nil); close(got) }()
 		synctest.Wait()
-		if err := h.mem.Delete(t.Context(), SessionKey{"anon", "s", name}.record(), 0); err != nil {
+		if err := h.mem.Delete(t.Context(), SessionKey{"anon", "s", name}.recordKey(), 0); err != nil {
 			t.Fatal(err)
 		}
 		release()
@@ -457,19 +457,19 @@ func TestBatchWhoseStreamEndsAtOnce(t *testing.T) {
 				}
 				requests := []*element{{m: m, raw: []byte(message("1", "x"))}}
 				st := s.newBatchStream(&Input{Conn: &heldConn{}}, nil, requests, nil)
-				r := h.calls.actor(nil)
-				s.begins(r, r.loggedWay(s, nil), &m, requests[0].raw, &Call{attempt: 1})
+				r := h.calls.takeActor(nil)
+				s.beginRequest(r, r.loggedWay(s, nil), &m, requests[0].raw, &Call{attempt: 1})
 				if early {
 					_ = st.Post(endStream{})
 				}
-				r.join(st)
+				r.joinBatch(st)
 				if !early {
 					_ = st.Post(endStream{})
 				}
-				if err := r.enter(0); err != nil {
+				if err := r.enterTable(0); err != nil {
 					t.Fatal(err)
 				}
-				r.serve()
+				r.serveRequest()
 				if len(over) != 1 || !errors.Is(over[0], ErrStreamLost) || h.k.Panics() != 0 {
 					t.Errorf("the handler was ended by %v; %d panics", over, h.k.Panics())
 				}

@@ -213,15 +213,15 @@ func TestPrincipalOfAForwardedMessage(t *testing.T) {
 				t.Errorf("the session is owned by %q", all[len(all)-1])
 			}
 		}
-		head := relayed{Tenant: "anon", Server: "s", Session: "x"}
-		sealed, err := s.all[1].relays.carry(secretive{"a", "secret"}, &head)
+		head := forwardHead{Tenant: "anon", Server: "s", Session: "x"}
+		sealed, err := s.all[1].relays.sealPrincipal(secretive{"a", "secret"}, &head)
 		if err != nil || strings.Contains(string(sealed), "secret") {
 			t.Errorf("%q, %v", sealed, err)
 		}
 		// A principal that was sealed with another message.
 		got, head.Session = "nobody", conn.name[len("n0.b."):]
 		head.Principal = sealed
-		if reply, err := s.all[1].relays.hand(t.Context(), s.all[0].fleet.self(), exchangeMessage, [16]byte{1}, &head, []byte(message("1", "x"))); err == nil || got != "nobody" {
+		if reply, err := s.all[1].relays.forwardRequest(t.Context(), s.all[0].fleet.selfAddress(), exchangeMessage, [16]byte{1}, &head, []byte(message("1", "x"))); err == nil || got != "nobody" {
 			t.Errorf("%d, %v, and the handler served %v", reply, err, got)
 		}
 		conn.Cut()

@@ -57,7 +57,7 @@ func TestAbandonedForwards(t *testing.T) {
 					clients = append(clients, c)
 					time.Sleep(10 * time.Millisecond)
 				}
-				if near, far := s.all[1].relays.near.Len(), s.all[0].relays.far.Len(); near != all || far != all {
+				if near, far := s.all[1].relays.proxies.Len(), s.all[0].relays.exchanges.Len(); near != all || far != all {
 					t.Errorf("%d and %d exchanges", near, far)
 				}
 				abandon(s, clients)

@@ -52,10 +52,10 @@ func together(t *testing.T, count int, f func(t *testing.T, s *several)) {
 		f(t, s)
 		pass(25 * time.Minute) // longer than a call stays parked, and than its outcome is kept after that
 		for _, m := range s.all {
-			if n := m.accounts.Bytes(); n != 0 || !m.statelessCalls.empty() || m.mrtr.Len() > 0 {
+			if n := m.accounts.Bytes(); n != 0 || !m.statelessCalls.isEmpty() || m.mrtr.Len() > 0 {
 				t.Errorf("node %s holds %d bytes, and %d calls are parked", m.name, n, m.mrtr.Len())
 			}
-			if near, far, coming := m.relays.near.Len(), m.relays.far.Len(), m.relays.coming.Len(); near+far+coming > 0 {
+			if near, far, coming := m.relays.proxies.Len(), m.relays.exchanges.Len(), m.relays.inbound.Len(); near+far+coming > 0 {
 				t.Errorf("node %s is left with %d exchanges of its own, %d of others and %d on their way", m.name, near, far, coming)
 			}
 			if in, bytes := m.accounts.InFlight(), m.accounts.BytesOf(quota.Queues)+m.accounts.BytesOf(quota.Bodies); in > 0 || bytes > 0 {
@@ -532,7 +532,7 @@ func TestSlowClientOfAForward(t *testing.T) {
 		c.most = 2
 		s.all[1].callsOn(c, "anon", "x", answersTo(&asked.heldConn, `{"a":{}}`))
 		pass(10 * time.Millisecond)
-		if n := s.all[1].accounts.BytesOf(quota.Queues); n > relay.Window+visitBytes || n < visitBytes {
+		if n := s.all[1].accounts.BytesOf(quota.Queues); n > relay.Window+exchangeBytes || n < exchangeBytes {
 			t.Errorf("the node with the connection holds %d bytes", n)
 		}
 		pass(time.Second) // less than a silent node is waited for
@@ -584,19 +584,19 @@ func TestForwardsOfOthers(t *testing.T) {
 		s.all[1].svc = own
 		s.all[1].mrtr.keys = benchKeys{} // the node where it lands does not look
 		body := toolCall("1", retry)
-		for what, head := range map[string]*relayed{"tenant": {Tenant: "other", Server: "s"}, "server": {Tenant: "anon", Server: "another"}} {
+		for what, head := range map[string]*forwardHead{"tenant": {Tenant: "other", Server: "s"}, "server": {Tenant: "anon", Server: "another"}} {
 			c, x := newCaller(), relay.NewID()
-			l := &landing{to: s.all[0].fleet.self(), id: x, conn: c}
+			l := &proxy{to: s.all[0].fleet.selfAddress(), id: x, conn: c}
 			l.Near = relay.NewNear(x, &l.held, func([]byte) {}, func() {})
-			s.all[1].relays.near.Put(x, l)
-			if _, err := s.all[1].relays.hand(t.Context(), l.to, exchangeRetry, x, head, []byte(body)); err != nil {
+			s.all[1].relays.proxies.Put(x, l)
+			if _, err := s.all[1].relays.forwardRequest(t.Context(), l.to, exchangeRetry, x, head, []byte(body)); err != nil {
 				t.Fatal(err)
 			}
 			m, err := l.Next(t.Context())
 			if err != nil || m.Kind != relay.Reject || !strings.Contains(string(m.Data), "requestState") {
 				t.Errorf("a letter for another %s: %d %s, %v", what, m.Kind, m.Data, err)
 			}
-			s.all[1].relays.near.Drop(x, l)
+			s.all[1].relays.proxies.Drop(x, l)
 		}
 		s.all[1].mrtr.keys = boundKeys{}
 		isAnswer(t, "the principal itself", s.all[1].calls("x", retry), `{}`)
@@ -648,13 +648,13 @@ func TestBadLetters(t *testing.T) {
 			"no part":                {exchangePart, nil},
 		} {
 			asked++
-			if reply, err := s.all[1].fleet.mail.Ask(t.Context(), s.all[0].fleet.self(), tt.kind, tt.data); err != nil || len(reply) != 1 || reply[0] < tryAgain {
+			if reply, err := s.all[1].fleet.mail.Ask(t.Context(), s.all[0].fleet.selfAddress(), tt.kind, tt.data); err != nil || len(reply) != 1 || reply[0] < tryAgain {
 				t.Errorf("%s: %d, %v", what, reply, err)
 			}
 		}
 		for _, kind := range []string{exchangeFrame, exchangeAlive, exchangeGone} {
 			for _, data := range [][]byte{{1}, id[:], append(id[:], 0xff), (&relay.Gone{ID: id}).Append(nil), (&relay.Alive{ID: id, Num: 1 << 60, Credit: 1 << 60}).Append(nil), (&relay.Frame{ID: id, Num: 1, Kind: relay.Open}).Append(nil)} {
-				s.all[1].fleet.mail.Send(s.all[0].fleet.self(), kind, data)
+				s.all[1].fleet.mail.Send(s.all[0].fleet.selfAddress(), kind, data)
 			}
 		}
 		synctest.Wait()
@@ -662,7 +662,7 @@ func TestBadLetters(t *testing.T) {
 			t.Errorf("%d bad letters were counted", n)
 		}
 		// The beginning of a request whose end never comes.
-		if reply, err := s.all[1].fleet.mail.Ask(t.Context(), s.all[0].fleet.self(), exchangeRetry, (&relay.Begin{ID: id, Size: 1 << 20, Head: []byte(head), Data: []byte("{")}).Append(nil)); err != nil || !bytes.Equal(reply, []byte{done, sendMore}) {
+		if reply, err := s.all[1].fleet.mail.Ask(t.Context(), s.all[0].fleet.selfAddress(), exchangeRetry, (&relay.Begin{ID: id, Size: 1 << 20, Head: []byte(head), Data: []byte("{")}).Append(nil)); err != nil || !bytes.Equal(reply, []byte{done, sendMore}) {
 			t.Errorf("half a request: %d, %v", reply, err)
 		}
 		if s.all[0].accounts.InFlight() != 1 || s.all[0].accounts.BytesOf(quota.Bodies) < 1<<20 {
@@ -687,22 +687,22 @@ func TestFramesOfOthers(t *testing.T) {
 		})
 		asked := s.all[0].calls("x", "")
 		c := s.all[1].calls("x", answersTo(&asked.heldConn, `{"a":{}}`))
-		var x *landing
-		s.all[1].relays.near.Each(func(l *landing) { x = l })
-		stranger, to := s.all[2].fleet.mail, s.all[1].fleet.self()
+		var x *proxy
+		s.all[1].relays.proxies.Each(func(l *proxy) { x = l })
+		stranger, to := s.all[2].fleet.mail, s.all[1].fleet.selfAddress()
 		stranger.Send(to, exchangeFrame, (&relay.Frame{ID: x.id, Num: 1, Kind: relay.Answer, Status: 200, Data: []byte("{}")}).Append(nil))
 		stranger.Send(to, exchangeGone, (&relay.Gone{ID: x.id}).Append(nil))
 		stranger.Send(to, exchangeAlive, (&relay.Alive{ID: x.id, Num: 9}).Append(nil))
-		stranger.Send(s.all[0].fleet.self(), exchangeGone, (&relay.Gone{ID: x.id}).Append(nil))
+		stranger.Send(s.all[0].fleet.selfAddress(), exchangeGone, (&relay.Gone{ID: x.id}).Append(nil))
 		synctest.Wait()
-		if c.begun() || s.all[0].relays.far.Len() != 1 {
+		if c.begun() || s.all[0].relays.exchanges.Len() != 1 {
 			t.Error("a stranger was heard")
 		}
 		// The same request once more, under the same id.
 		body := []byte(toolCall("1", answersTo(&asked.heldConn, `{"a":{}}`)))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := s.all[1].relays.hand(ctx, s.all[0].fleet.self(), exchangeRetry, x.id, &relayed{Tenant: "anon", Address: "192.0.2.1", Server: "s"}, body); err == nil {
+		if _, err := s.all[1].relays.forwardRequest(ctx, s.all[0].fleet.selfAddress(), exchangeRetry, x.id, &forwardHead{Tenant: "anon", Address: "192.0.2.1", Server: "s"}, body); err == nil {
 			t.Error("the second letter has a reply")
 		}
 		close(goOn)

@@ -77,7 +77,7 @@ type requestActor struct {
 	toldLong, toldEnding bool                       // see Call.WhenLong
 	late                 atomic.Pointer[time.Timer] // for a call that takes long before or after its grace, otherwise nil
 
-	handed bool // handed over to a resume of its stream; only the handler is still here
+	handedOver bool // handed over to a resume of its stream; only the handler is still here
 	// used is set once anything outside may still refer to the actor. Such an actor does
 	// not go back to the pool.
 	used bool
@@ -127,8 +127,8 @@ func (m *retire) Refused(error)        { m.Done() }
 func (c *cancelRequest) Refused(error) { c.acked(nil) }
 
 func (e *emitted) Refused(err error)    { e.entry.Drop(err) }
-func (p *progressed) Refused(err error) { p.drop(err) }
-func (p *progressed) drop(err error) {
+func (p *progressed) Refused(err error) { p.dropProgress(err) }
+func (p *progressed) dropProgress(err error) {
 	if p.acked != nil {
 		p.acked(err)
 	}
@@ -146,7 +146,7 @@ func (r *requestActor) Receive(m any) {
 		r.generation++
 		m.Done()
 	case *callResult:
-		r.sendHeld()
+		r.sendHeldProgress()
 		rest := m.data[m.idEnd:]
 		if r.call.Detached() != nil { // it has its response
 			m.Done()
@@ -155,14 +155,14 @@ func (r *requestActor) Receive(m any) {
 		if r.parking != nil { // another request has taken the place of the first, with an id of its own
 			m.data = withID(r.id, rest)
 		}
-		r.step(request.Result, m.response, nil)
-		r.concluded(rest)
+		r.applyEvent(request.Result, m.response, nil)
+		r.concludeCall(rest)
 		m.Done()
 	case *tally:
 		m.countStateless(r)
 		m.Done()
 	case *needInput:
-		r.needInput(m)
+		r.parkForInput(m)
 	case *detachment:
 		r.detachCall(m)
 	case longNow:
@@ -172,9 +172,9 @@ func (r *requestActor) Receive(m any) {
 	case stillLeaving:
 		r.toldEnding = false
 	case leaving:
-		r.leaves(m)
-	case *retried:
-		r.retried(m)
+		r.noteLeaving(m)
+	case *retryCall:
+		r.takeRetry(m)
 	case connGone:
 		r.connectionGone(m)
 	case *emitted:
@@ -182,53 +182,53 @@ func (r *requestActor) Receive(m any) {
 			r.notified++
 			m.entry.Meta = record.AppendMember(binary.AppendUvarint(nil, uint64(r.notified)), r.call.member)
 		}
-		r.emit(m.entry)
+		r.emitEntry(m.entry)
 	case passed:
 		r.notified++
 	case *progressed:
-		r.progress(m)
+		r.offerProgress(m)
 	case *upgradeNow:
-		r.step(request.Grace, response{}, nil)
+		r.applyEvent(request.Grace, response{}, nil)
 		m.stream = r.logged.stream
 		m.Done()
 	case adoptStream:
 		r.phase, r.logged.stream = request.Streaming, m.w
 		if err := m.w.Post(serveCall{r}); err != nil { // the stream ended before it knew of the call
-			r.step(request.Lost, response{}, fmt.Errorf("%w: %w", ErrStreamLost, err))
+			r.applyEvent(request.Lost, response{}, fmt.Errorf("%w: %w", ErrStreamLost, err))
 		}
 	case flushHeld:
-		r.sendHeld()
+		r.sendHeldProgress()
 	case graceOver:
-		r.tick()
+		r.handleTimer()
 	case *cancelRequest:
-		if m.id != r.idKey() || r.handOn() {
+		if m.id != r.idKey() || r.passToNext() {
 			m.acked(nil)
 			return
 		}
 		r.onMark = m.acked
-		r.step(request.Cancel, response{}, fmt.Errorf("%w: %s", ErrCancelled, m.reason))
+		r.applyEvent(request.Cancel, response{}, fmt.Errorf("%w: %s", ErrCancelled, m.reason))
 		if r.onMark != nil { // no mark is being stored
 			r.onMark = nil
 			m.acked(nil)
 		}
 	case abandon:
-		r.step(request.Cancel, response{}, m.cause)
+		r.applyEvent(request.Cancel, response{}, m.cause)
 	case giveUp:
-		r.step(request.GiveUp, response{}, m.cause)
+		r.applyEvent(request.GiveUp, response{}, m.cause)
 	case streamGone:
-		r.step(request.Lost, response{}, fmt.Errorf("%w: %w", ErrStreamLost, m.err))
+		r.applyEvent(request.Lost, response{}, fmt.Errorf("%w: %w", ErrStreamLost, m.err))
 	case closeConn:
-		r.step(request.Grace, response{}, nil)
+		r.applyEvent(request.Grace, response{}, nil)
 		if r.logged.stream != nil {
 			_ = r.logged.stream.Post(m)
 		}
 	}
 }
 
-// tick handles the timer: the end of the grace, later the deadline.
-func (r *requestActor) tick() {
+// handleTimer handles the timer: the end of the grace, later the deadline.
+func (r *requestActor) handleTimer() {
 	if r.phase == request.Parked {
-		r.outwaited()
+		r.endWait()
 		return
 	}
 	if r.phase > request.Streaming {
@@ -239,29 +239,29 @@ func (r *requestActor) tick() {
 	}
 	if r.graced {
 		r.node.refusals.Refused(limits.MaxCall.Row)
-		r.step(request.Deadline, response{}, ErrDeadline)
+		r.applyEvent(request.Deadline, response{}, ErrDeadline)
 		return
 	}
 	if r.late.Load() == nil && r.takesLong(false) {
-		r.timer.Reset(min(r.way.grace, stillPlain))
+		r.timer.Reset(min(r.way.grace, plainGrace))
 		return
 	}
 	r.graced = true
 	r.timer.Reset(r.svc.Limits.MaxCall)
-	r.step(request.Grace, response{}, nil)
+	r.applyEvent(request.Grace, response{}, nil)
 }
 
-func (r *requestActor) emit(e stream.Entry) {
+func (r *requestActor) emitEntry(e stream.Entry) {
 	phase, act := request.Step(r.phase, request.Emit)
 	r.phase = phase
 	if act&request.Open != 0 {
-		r.open()
+		r.openStreams()
 	}
 	if act&request.Send == 0 {
 		e.Drop(stream.ErrEnded)
 		return
 	}
-	r.way.send(e)
+	r.way.sendEntry(e)
 }
 
 func (r *requestActor) progressGate() *request.Gate {
@@ -271,7 +271,7 @@ func (r *requestActor) progressGate() *request.Gate {
 	return r.gate
 }
 
-func (r *requestActor) progress(p *progressed) {
+func (r *requestActor) offerProgress(p *progressed) {
 	now := time.Now()
 	verdict := r.progressGate().Offer(p.value, now)
 	if r.held != nil && !(p.value > r.held.value) {
@@ -280,7 +280,7 @@ func (r *requestActor) progress(p *progressed) {
 	switch verdict {
 	case request.Pass:
 		r.held = nil
-		r.emit(stream.Entry{Kind: stream.Progress, Meta: p.meta, Data: p.data, Acked: p.acked})
+		r.emitEntry(stream.Entry{Kind: stream.Progress, Meta: p.meta, Data: p.data, Acked: p.acked})
 		return
 	case request.Hold:
 		if r.held == nil {
@@ -289,30 +289,30 @@ func (r *requestActor) progress(p *progressed) {
 		}
 		r.held = p
 	}
-	p.drop(nil)
+	p.dropProgress(nil)
 }
 
-// step applies event e to the request and carries out the actions that follow. a is the
+// applyEvent applies event e to the request and carries out the actions that follow. a is the
 // response if e brings one.
-func (r *requestActor) step(e request.Event, a response, cause error) {
+func (r *requestActor) applyEvent(e request.Event, a response, cause error) {
 	phase, act := request.Step(r.phase, e)
 	r.phase = phase
 	if act&request.Open != 0 {
-		r.open()
+		r.openStreams()
 	}
 	if act&request.Answer != 0 {
-		r.way.answer(a)
+		r.way.answerRequest(a)
 	}
 	if act&request.StopCall != 0 {
 		r.cancel(cause)
-		r.goOn(more{err: cause})
+		r.wakeHandler(wakeup{err: cause})
 	}
 	if act&request.Withdraw != 0 {
-		r.way.end(cancelled, r.id)
+		r.way.endDelivery(cancelled, r.id)
 		r.endOthers(cancelled)
 	}
 	if act&request.Abandon != 0 {
-		r.way.end(givenUp, r.id)
+		r.way.endDelivery(givenUp, r.id)
 		r.endOthers(givenUp)
 	}
 }
@@ -320,21 +320,21 @@ func (r *requestActor) step(e request.Event, a response, cause error) {
 // idKey is the id as the session's table has it, without a copy.
 func (r *requestActor) idKey() string { return unsafe.String(unsafe.SliceData(r.id), len(r.id)) }
 
-// run enters the request in its session, runs the handler on this goroutine and delivers
-// its response. limit and errors are those of enter.
-func (r *requestActor) run(limit int) error {
-	err := r.enter(limit)
+// runRequest enters the request in its session, runs the handler on this goroutine and delivers
+// its response. limit and errors are those of enterTable.
+func (r *requestActor) runRequest(limit int) error {
+	err := r.enterTable(limit)
 	if err == nil {
-		r.serve()
+		r.serveRequest()
 	}
 	return err
 }
 
-// enter makes the request known to its session. limit bounds the session's calls; 0 means
+// enterTable makes the request known to its session. limit bounds the session's calls; 0 means
 // no limit. An error says why the request was not begun: the caller then enters it once
 // more or cancels it.
-func (r *requestActor) enter(limit int) error {
-	if err := r.way.table.enter(r, limit); err != nil {
+func (r *requestActor) enterTable(limit int) error {
+	if err := r.way.table.enterRequest(r, limit); err != nil {
 		return err
 	}
 	if r.graced {
@@ -345,12 +345,12 @@ func (r *requestActor) enter(limit int) error {
 	return nil
 }
 
-// serve runs the handler, hands over its response and releases the actor. It does all that also if the handler ends the
+// serveRequest runs the handler, hands over its response and releases the actor. It does all that also if the handler ends the
 // goroutine; then it does not return.
-func (r *requestActor) serve() { r.work((*requestActor).release) }
+func (r *requestActor) serveRequest() { r.serveThen((*requestActor).releaseActor) }
 
-// work runs the handler, hands over its response, and calls then. Nothing finds the request any more when it does.
-func (r *requestActor) work(then func(*requestActor)) {
+// serveThen runs the handler, hands over its response, and calls then. Nothing finds the request any more when it does.
+func (r *requestActor) serveThen(then func(*requestActor)) {
 	id := r.id // r.id changes when the client sends the request again
 	head := append(r.out.B[:0], `{"jsonrpc":"2.0","id":`...)
 	head = append(head, id...)
@@ -358,10 +358,10 @@ func (r *requestActor) work(then func(*requestActor)) {
 	head = append(head, `,"result":`...)
 	out, err := []byte(nil), errExited
 	defer func() { // the handler may end the goroutine
-		r.handOver(id, head, out, err)
+		r.deliverResponse(id, head, out, err)
 		then(r)
 	}()
-	out, err = r.handle(head)
+	out, err = r.runHandler(head)
 }
 
 // The responses to requests whose handlers have panicked, and have ended their goroutine.
@@ -370,24 +370,24 @@ var (
 	errExited = &mcp.Error{Code: mcp.CodeInternalError, Message: "internal error"}
 )
 
-// handOver hands over the response: out or, if there is an error, that. head is the beginning of the response.
-func (r *requestActor) handOver(id, head, out []byte, err *mcp.Error) {
+// deliverResponse hands over the response: out or, if there is an error, that. head is the beginning of the response.
+func (r *requestActor) deliverResponse(id, head, out []byte, err *mcp.Error) {
 	r.result.response = response{exited: err == errExited}
 	if err != nil {
-		out = codec.AppendError(head[:0], id, err.Code, err.Message, compact(err.Data))
+		out = codec.AppendError(head[:0], id, err.Code, err.Message, compactData(err.Data))
 		r.result.code = err.Code
-		r.result.later, r.result.gone, r.result.denied = err == Unavailable, err == SessionGone, r.call.deniedAs(err)
+		r.result.unavailable, r.result.sessionGone, r.result.denied = err == Unavailable, err == SessionGone, r.call.deniedAs(err)
 	} else {
 		out = append(out, '}')
 	}
 	r.out.B = out
 	// The id is freed first: once the client has the response, it may use the id again at
 	// once.
-	r.way.table.remove(r)
+	r.way.table.removeRequest(r)
 	r.result.Init()
 	r.result.data = out
 	pace := r.way.pace
-	paced := pace.pace(r.node.base) == nil
+	paced := pace.lockSending(r.node.base) == nil
 	if r.Post(&r.result) == nil {
 		r.result.Wait()
 	}
@@ -397,7 +397,7 @@ func (r *requestActor) handOver(id, head, out []byte, err *mcp.Error) {
 	r.out.Free()
 	r.out = nil
 	if paced {
-		pace.paced()
+		pace.unlockSending()
 	}
 	r.cancel(errReturned)
 	if !r.timer.Stop() {
@@ -415,8 +415,8 @@ func (r *requestActor) handOver(id, head, out []byte, err *mcp.Error) {
 	}
 }
 
-// handle runs the handler and contains its panic to this request. If the handler ends the goroutine, handle does not return.
-func (r *requestActor) handle(head []byte) (out []byte, err *mcp.Error) {
+// runHandler runs the handler and contains its panic to this request. If the handler ends the goroutine, runHandler does not return.
+func (r *requestActor) runHandler(head []byte) (out []byte, err *mcp.Error) {
 	returned := false
 	defer func() {
 		if returned {
@@ -432,19 +432,19 @@ func (r *requestActor) handle(head []byte) (out []byte, err *mcp.Error) {
 	return out, err
 }
 
-// calls makes the actors of requests and keeps them for the next
+// requestPool makes the actors of requests and keeps them for the next
 // requests.
-type calls struct {
+type requestPool struct {
 	node *Node
 	mu   sync.Mutex // guards free
 	free []*requestActor
 }
 
-// callsKept bounds the idle actors that calls keeps.
-const callsKept = 512
+// pooledActors bounds the idle actors that calls keeps.
+const pooledActors = 512
 
-// actor returns the actor for a request that is counted on account a.
-func (p *calls) actor(a *quota.Account) *requestActor {
+// takeActor returns the actor for a request that is counted on account a.
+func (p *requestPool) takeActor(a *quota.Account) *requestActor {
 	n := p.node
 	p.mu.Lock()
 	var r *requestActor
@@ -464,8 +464,8 @@ func (p *calls) actor(a *quota.Account) *requestActor {
 	return r
 }
 
-// begins makes the actor serve a request, which is delivered in the way w.
-func (r *requestActor) begins(svc *Service, w way, m *codec.Message, body []byte, c *Call) {
+// beginRequest makes the actor serve a request, which is delivered in the way w.
+func (r *requestActor) beginRequest(svc *Service, w way, m *codec.Message, body []byte, c *Call) {
 	r.svc, r.way, r.body, r.size, r.started = svc, w, body, len(body), time.Now()
 	r.id = append(r.id[:0], m.ID...)
 	// Once a session or a stream knows the request, others may cancel it. The node's own
@@ -479,17 +479,17 @@ func (r *requestActor) begins(svc *Service, w way, m *codec.Message, body []byte
 	r.call = c
 }
 
-// release returns the actor to the pool, or ends it if it was used. Nothing can find the
+// releaseActor returns the actor to the pool, or ends it if it was used. Nothing can find the
 // request any more.
-func (r *requestActor) release() {
+func (r *requestActor) releaseActor() {
 	n := r.node
 	if r.from != nil {
 		n.accounts.Leave(r.from)
 	}
 	r.memory.Reset()
 	r.out.Free()
-	if r.handed {
-		n.drain.handed.Add(-1)
+	if r.handedOver {
+		n.drain.handedOver.Add(-1)
 	}
 	if r.used {
 		r.Actor.Stop()
@@ -502,7 +502,7 @@ func (r *requestActor) release() {
 	r.Rest()
 	p := &n.calls
 	p.mu.Lock()
-	keep := len(p.free) < callsKept && !n.drain.closing.Load()
+	keep := len(p.free) < pooledActors && !n.drain.closing.Load()
 	if keep {
 		p.free = append(p.free, r)
 	}
@@ -513,8 +513,8 @@ func (r *requestActor) release() {
 	}
 }
 
-// close ends the idle actors.
-func (p *calls) close() {
+// closeIdle ends the idle actors.
+func (p *requestPool) closeIdle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, r := range p.free {
@@ -536,63 +536,235 @@ func (r *requestActor) Failed(m any, last bool) {
 	}
 	switch m := m.(type) {
 	case *callResult:
-		r.unanswered()
-	case *retried:
-		if m.verdict == taken { // only half done
-			r.stop()
-			r.forget(m.x)
+		r.breakExchange()
+	case *retryCall:
+		if m.verdict == retryTaken { // only half done
+			r.stopHandler()
+			r.forgetExchange(m.x)
 		}
 	case abandon, giveUp, streamGone, graceOver, connGone, closeConn:
-		r.stop()
+		r.stopHandler()
 		if r.logged.stream == nil {
-			r.unanswered()
+			r.breakExchange()
 		}
 	}
 	if last {
-		r.stop()
+		r.stopHandler()
 	}
 }
 
-// stop ends the handler's context, and its wait for answers.
-func (r *requestActor) stop() {
+// stopHandler ends the handler's context, and its wait for answers.
+func (r *requestActor) stopHandler() {
 	if r.cancel != nil {
 		r.cancel(errInternal)
 	}
-	r.goOn(more{err: errInternal})
+	r.wakeHandler(wakeup{err: errInternal})
 }
 
-// forget takes x back as the exchange that the call is answered on. The goroutine that
+// forgetExchange takes x back as the exchange that the call is answered on. The goroutine that
 // brought x ends it.
-func (r *requestActor) forget(x brought) {
+func (r *requestActor) forgetExchange(x retriedRequest) {
 	r.serveNobody()
 	if r.from == x.from {
 		r.from = nil
 	}
 }
 
-// unanswered ends the exchange of a request whose response was cut short.
-func (r *requestActor) unanswered() {
+// breakExchange ends the exchange of a request whose response was cut short.
+func (r *requestActor) breakExchange() {
 	r.phase = request.Dropped
-	r.way.end(broken, r.id)
-	r.way.delivery = nowhere{}
+	r.way.endDelivery(broken, r.id)
+	r.way.delivery = noDelivery{}
 	r.Contain(func() { r.endOthers(givenUp) })
 }
 
-// hasten makes the call a stream if it has run since begun or before and another process
+// hastenCall makes the call a stream if it has run since begun or before and another process
 // can go on with it: otherwise its response may stay plain for longer.
-func (r *requestActor) hasten(begun time.Time) {
-	if !r.started.After(begun) && !r.own() {
+func (r *requestActor) hastenCall(begun time.Time) {
+	if !r.started.After(begun) && !r.endsOnlyHere() {
 		_ = r.Post(closeConn{leaving: true})
 	}
 }
 
-// own reports whether only this node can end the call of a session: the call may not run
+// endsOnlyHere reports whether only this node can end the call of a session: the call may not run
 // again, its client does not come back for it, or there is no store for another process. It may be used in the session's turn
 // only, while the call is in its table.
-func (r *requestActor) own() bool {
+func (r *requestActor) endsOnlyHere() bool {
 	m := r.call.msg
-	return r.node.drain.alone || !r.way.returns || !r.svc.again(m, r.size)
+	return r.node.drain.alone || !r.way.returns || !r.svc.mayRerun(m, r.size)
 }
+
+// hideFromRetries hides the call from requests that are sent again.
+func (r *requestActor) hideFromRetries() {
+	if park := r.stateless.park; park != "" {
+		r.node.mrtr.Drop(park, r)
+	}
+}
+
+// serveStateless is serveRequest for a stateless request.
+func (r *requestActor) serveStateless() { r.serveThen((*requestActor).leaveStateless) }
+
+// leaveStateless lets go of the exchange of a request that has its response, and releases the actor.
+func (r *requestActor) leaveStateless() {
+	r.stateless.served.releaseExchange()
+	r.hideFromRetries()
+	r.node.statelessCalls.dropRequest(r)
+	r.releaseActor()
+}
+
+// isSafe reports whether the request may be sent again though it has run.
+func (r *requestActor) isSafe() bool { return r.svc.Handler.Safe(r.call.msg.Method, r.call.msg.Name) }
+
+// givenUpResponse is the response to a request that the node no longer waits for: it says to send a safe one again.
+func (r *requestActor) givenUpResponse(id []byte) []byte {
+	if !r.isSafe() {
+		return lostCall(id)
+	}
+	return codec.AppendError(nil, id, Unavailable.Code, Unavailable.Message, Unavailable.Data)
+}
+
+// connectionGone hands the call on to the next exchange that waits for it, if any;
+// otherwise it cancels the call, unless the client may come back for it.
+func (r *requestActor) connectionGone(m connGone) {
+	switch {
+	case r.way.delivery != delivery(m.x): // the exchange was answered or replaced
+	case m.ended != nil: // the handler's response still reaches the client
+		r.applyEvent(request.Deadline, response{}, fmt.Errorf("%w: %w", ErrRequestEnded, m.ended))
+	case r.passToNext():
+	case m.broken:
+		r.awaitRetry()
+	default:
+		r.applyEvent(request.Cancel, response{}, fmt.Errorf("%w: the connection was closed", ErrCancelled))
+	}
+}
+
+// awaitRetry leaves a running call without an exchange until its request is sent again.
+func (r *requestActor) awaitRetry() {
+	r.way.endDelivery(cancelled, r.id)
+	r.stateless.served.releaseExchange()
+	r.serveNobody()
+	r.way.delivery = retryDelivery{}
+}
+
+// detachCall answers the request, whose handler goes on.
+func (r *requestActor) detachCall(m *detachment) {
+	defer m.Done()
+	if r.phase != request.Plain && r.phase != request.Streaming {
+		return
+	}
+	r.used = true
+	r.sendHeldProgress()
+	id := string(r.id)
+	r.call.detached.Store(&m.to)
+	r.applyEvent(request.Result, response{data: withID(r.id, m.answer), goesOn: true}, nil)
+	r.concludeCall(m.answer)
+	r.serveNobody()
+	r.way.table.parkRequest(r, id)
+	r.node.statelessCalls.dropRequest(r)
+	if r.from != nil {
+		r.node.accounts.Leave(r.from)
+		r.from = nil
+	}
+	m.end = r.cancel
+}
+
+// attachRetry gives a call without an exchange another one. It reports whether the call had none.
+func (r *requestActor) attachRetry(x retriedRequest) bool {
+	if _, alone := r.way.delivery.(retryDelivery); !alone {
+		return false
+	}
+	if r.from != nil {
+		r.node.accounts.Leave(r.from) // it is counted with the exchange
+		r.from = nil
+	}
+	r.answerTo(x)
+	if r.phase == request.Streaming {
+		r.way.openStream()
+	}
+	return true
+}
+
+// passToNext gives the call to another exchange that waits for the same response, because the
+// client of the present one is gone or cancelled its request. It reports whether there is
+// such an exchange.
+func (r *requestActor) passToNext() bool {
+	p := r.parking
+	if p == nil || len(p.others) == 0 {
+		return false
+	}
+	r.way.endDelivery(cancelled, r.id)
+	r.stateless.served.releaseExchange() // the handler goes on on the account of the next exchange
+	r.way.table.parkRequest(r, string(r.id))
+	x := p.others[0]
+	p.others[0] = retriedRequest{}
+	p.others = p.others[1:]
+	r.answerTo(x)
+	if r.phase == request.Streaming { // so that what the handler sends is not lost
+		r.way.openStream()
+	}
+	return true
+}
+
+// serveNobody detaches the call from its exchange.
+func (r *requestActor) serveNobody() {
+	r.stateless.direct = direct{} // holds nothing and is released with no effect
+	r.way.delivery, r.stateless.served = noDelivery{}, &r.stateless.direct
+}
+
+func (r *requestActor) noteLeaving(m leaving) {
+	if !r.started.After(m.begun) && (r.phase == request.Plain || r.phase == request.Streaming) {
+		r.takesLong(true)
+	}
+}
+
+// takesLong has the call know that it takes long, or that its node ends. It reports whether that is news to it.
+func (r *requestActor) takesLong(ending bool) bool {
+	l, _ := r.call.long.Load().(Long)
+	told := &r.toldLong
+	if ending {
+		told = &r.toldEnding
+	}
+	if l == nil || *told {
+		return false
+	}
+	*told = true
+	n, c := r.node, r.call
+	go func() {
+		again := false
+		if failure := guard.Apart(func() { again = l.TakesLong(ending) }); failure != nil {
+			n.k.CountPanic()
+			n.log.Error("what is done about a call that takes long "+failure.Did(), failure.Attrs()...)
+		}
+		if ending && again {
+			time.AfterFunc(leaveRetry, func() { _ = c.postMessage(stillLeaving{}) }) // the next look of the drain is heeded then
+		}
+	}()
+	return true
+}
+
+// sendHeldProgress sends the newest progress of a second that had too much.
+func (r *requestActor) sendHeldProgress() {
+	if h := r.held; h != nil {
+		r.held = nil
+		r.progressGate().Raise(h.value)
+		r.emitEntry(stream.Entry{Kind: stream.Progress, Meta: h.meta, Data: h.data})
+	}
+}
+
+// joinBatch makes the request answer on the stream of its batch.
+func (r *requestActor) joinBatch(st *streamActor) {
+	r.used, r.graced = true, true
+	_ = r.Post(adoptStream{st})
+}
+
+// leaving has a call that began at begun or before do what it does when its node ends.
+type leaving struct{ begun time.Time }
+
+// stillLeaving has a call know once more that its node ends, if that still does: see Long.
+type stillLeaving struct{}
+
+// leaveRetry is the time after which a call is told that once more.
+const leaveRetry = 500 * time.Millisecond
 
 // adoptStream gives a call that runs again its stream.
 type adoptStream struct{ w *streamActor }

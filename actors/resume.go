@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
 	"github.com/troupe-run/troupe/internal/attachment"
-	"github.com/troupe-run/troupe/internal/kernel"
-	"github.com/troupe-run/troupe/internal/protocol"
+	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/refusal"
 	replaying "github.com/troupe-run/troupe/internal/replay"
@@ -21,66 +22,6 @@ import (
 
 const readAhead = 250 // appends that a resume reads at once
 
-// Get takes a GET: it opens the session's standalone stream, or resumes any of its streams, if the principal may have what their calls need.
-func (n *Node) Get(svc *Service, in *Input, principal any) {
-	if n.drain.over.Load() {
-		refusal.Unavailable.Tell(in.Conn, nil)
-		return
-	}
-	if !n.accounts.admitGet(&svc.Limits, in) {
-		return
-	}
-	if in.LastEventID != "" {
-		n.sessions.resumed(svc, in, principal)
-		return
-	}
-	s := n.sessions.staying(in, func(in *Input) *sessionActor { return n.sessions.of(svc, in, nil) })
-	if s == nil {
-		return
-	}
-	defer s.left()
-	if done, ok := n.accounts.admitStream(&s.sessionAccount, &svc.Limits, in); ok {
-		defer done()
-		s.listen(svc, in)
-	}
-}
-
-// resumed takes a GET that resumes a stream.
-func (d *sessions) resumed(svc *Service, in *Input, principal any) {
-	n := d.node
-	h := newHold(n, svc, in.Conn)
-	h.caller = principal
-	own := *in
-	own.Conn = h
-	pos, good := stream.ParsePosition(in.LastEventID)
-	find := h.find
-	if !good { // a malformed id is not worth a wait for the store
-		find = func(in *Input) *sessionActor { return n.sessions.of(svc, in, nil) }
-	} else {
-		if has(in.Version, protocol.FeatureStreamPriming) {
-			h.at = in.LastEventID
-		}
-		n.replaying.Add(1)
-		defer n.replaying.Add(-1)
-	}
-	s := n.sessions.staying(&own, find)
-	if s == nil {
-		return
-	}
-	defer s.left()
-	done, ok := n.accounts.admitStream(&s.sessionAccount, &svc.Limits, &own)
-	if !ok {
-		return
-	}
-	defer done()
-	if !good {
-		h.badEvent()
-		return
-	}
-	n.resumes.Add(1)
-	s.resume(h, pos)
-}
-
 // Who writes a stream that is replayed, for [Config.Replayed].
 const (
 	WriterHere      = "here"
@@ -88,70 +29,52 @@ const (
 	WriterNone      = "none" // the stream has ended
 )
 
-// staying returns the session that find finds, or nil if find has refused the request. It stays in memory until
-// left is called: if it left before its stream is open, it would miss notifications.
-func (d *sessions) staying(in *Input, find func(*Input) *sessionActor) *sessionActor {
-	for {
-		s := find(in)
-		if s == nil {
-			return nil
-		}
-		switch err := s.stays(); {
-		case err == nil:
-			return s
-		case !errors.Is(err, kernel.ErrStopped): // a stopped session has just left memory: activate it anew
-			refusal.Unavailable.Tell(in.Conn, nil)
-			return nil
-		}
-	}
-}
-
-// resume continues a stream after pos: first from the log, then live.
-func (s *sessionActor) resume(h *hold, pos stream.Position) {
-	f := &fare{n: s.node, from: s, paid: min(h.svc.Limits.Stream.Bytes, replayAtOnce)} // which admitGet took
-	r := &replay{n: s.node, svc: h.svc, s: s, key: StreamKey{s.key, pos.Stream}, pos: pos, cursor: replaying.Cursor{Pos: pos}, conn: h.Conn, hold: h, fare: f}
+// resumeStream continues a stream after pos: first from the log, then live.
+func (s *sessionActor) resumeStream(h *heldResume, pos stream.Position) {
+	f := &readCharge{n: s.node, from: s, paid: min(h.svc.Limits.Stream.Bytes, maxPrepaid)} // which admitGet took
+	r := &replay{n: s.node, svc: h.svc, s: s, key: StreamKey{s.key, pos.Stream}, pos: pos, cursor: replaying.Cursor{Pos: pos}, conn: h.Conn, hold: h, charge: f}
 	r.busy.Store(true)
-	r.follow()
-	r.settle()
+	r.followStream()
+	r.endFollow()
 }
 
-// again reads on, beside its caller, where the connection is no longer live: frames were lost, or the writer was.
-func (r *replay) again() {
+// followAgain reads on, beside its caller, where the connection is no longer live: frames were lost, or the writer was.
+func (r *replay) followAgain() {
 	r.more.Store(true)
-	r.begin()
+	r.beginFollow()
 }
 
-// begin runs follow beside its caller if that is wanted, unless it runs.
-func (r *replay) begin() {
+// beginFollow runs followStream beside its caller if that is wanted, unless it runs.
+func (r *replay) beginFollow() {
 	if r.more.Load() && r.busy.CompareAndSwap(false, true) {
 		go func() {
-			defer r.settle()
+			defer r.endFollow()
 			r.more.Store(false)
 			if r.att == nil || r.att.Over() {
 				return
 			}
-			if r.s.stays() != nil { // The session has ended, and the writer, which would have ended the connection, was lost.
+			if r.s.beginStay() != nil { // The session has ended, and the writer, which would have ended the connection, was lost.
 				r.att.Cut()
 				return
 			}
-			defer r.s.left()
+			defer r.s.endStay()
 			r.n.replaying.Add(1)
 			defer r.n.replaying.Add(-1)
 			r.hold.since = time.Now()
-			r.hold.goesOn()
-			r.follow()
+			r.hold.markOpen()
+			r.followStream()
 		}()
 	}
 }
 
-// settle ends a run of follow, and begins another one if it is wanted by now.
-func (r *replay) settle() {
+// endFollow ends a run of followStream, and begins another one if it is wanted by now.
+func (r *replay) endFollow() {
 	r.busy.Store(false)
-	r.begin()
+	r.beginFollow()
 }
 
-// follow brings the connection to where it is live, or ends it.
-func (r *replay) follow() {
+// followStream brings the connection to where it is live, or ends it.
+func (r *replay) followStream() {
 	s, h, n := r.s, r.hold, r.n
 	var no *refusal.Refusal
 	for {
@@ -160,21 +83,21 @@ func (r *replay) follow() {
 		r.patience = time.AfterFunc(h.svc.Limits.ResumeWait, cancel)
 		r.opened = r.opened || h.open
 		held := h.open
-		err := r.run(ctx)
+		err := r.runReplay(ctx)
 		r.patience.Stop()
 		cancel()
-		r.fare.end()
+		r.charge.settleTokens()
 		switch {
 		case err == nil:
 			n.replayed(r.writer, time.Since(h.since))
-			if !r.far && s.view.Load().rec.Standalone == r.key.ID && s.missed.Swap(false) {
+			if !r.isRemote && s.view.Load().rec.Standalone == r.key.ID && s.missed.Swap(false) {
 				h.svc.Handler.Opened(s.peer, true)
 			}
 			return
 		case r.att != nil && r.att.Over(): // the client is gone, or has all
 			return
 		case errors.Is(err, errBadEvent) && r.opened == held && r.att == nil:
-			h.badEvent()
+			h.refuseEventID()
 			return
 		case errors.As(err, &no) && r.opened == held && r.att == nil:
 			no.Tell(h, nil)
@@ -182,13 +105,13 @@ func (r *replay) follow() {
 		case errors.Is(err, ErrSessionEnded) && r.opened == held && r.att == nil:
 			unknownSession(h, nil)
 			return
-		case r.att == nil && h.worth(err):
-			if !h.wait() {
+		case r.att == nil && h.worthRetry(err):
+			if !h.waitForRetry() {
 				return
 			}
-		case r.att != nil && n.fleet.mail != nil && h.worth(err):
+		case r.att != nil && n.fleet.mail != nil && h.worthRetry(err):
 			r.att.Detach()
-			if h.goesOn(); !h.wait() {
+			if h.markOpen(); !h.waitForRetry() {
 				return
 			}
 		default:
@@ -210,39 +133,39 @@ type replay struct {
 	key      StreamKey
 	pos      stream.Position
 	conn     Conn
-	hold     *hold
+	hold     *heldResume
 	opened   bool
 	att      *attached
-	far      bool            // another node writes the stream
+	isRemote bool            // another node writes the stream
 	ours     bool            // nobody else has written it since this node did
 	writer   string          // who does, for metrics
 	given    takeover.Writer // the node that has given the stream up
 	cursor   replaying.Cursor
-	fare     *fare
+	charge   *readCharge
 	bytes    int         // of the log; see extent
 	patience *time.Timer // ends the replay for a slow reader
 
-	busy, more   atomic.Bool // follow runs; it must run again
-	reading      atomic.Pointer[reading]
-	held, unheld atomic.Bool // see reads
+	busy, more       atomic.Bool // followStream runs; it must run again
+	reading          atomic.Pointer[reading]
+	pinned, unpinned atomic.Bool // see pinSession
 }
 
-func (r *replay) run(ctx context.Context) error {
+func (r *replay) runReplay(ctx context.Context) error {
 	if r.s.ended.Load() { // while the resume was held
 		return ErrSessionEnded
 	}
 	if r.n.fleet.mail != nil && r.n.store.Lapsed() { // others may have the stream; the client is held, and not let go once more
 		return fmt.Errorf("actors: resume: this node has no lease: %w", store.ErrUnavailable)
 	}
-	w, rec, at, err := r.find(ctx)
+	w, rec, at, err := r.findExtent(ctx)
 	if err == nil {
-		err = r.permitted(&rec)
+		err = r.checkScopes(&rec)
 	}
 	if err != nil {
 		return err
 	}
-	switch _, r.far = w.(*farWriter); {
-	case r.far:
+	switch _, r.isRemote = w.(*remoteWriter); {
+	case r.isRemote:
 		r.writer = WriterElsewhere
 	case w != nil:
 		r.writer = WriterHere
@@ -253,43 +176,43 @@ func (r *replay) run(ctx context.Context) error {
 	var first []stream.Append
 	switch {
 	case w == nil && r.att == nil:
-		return r.ended(ctx, rec)
+		return r.replayEnded(ctx, rec)
 	case w == nil:
-		return r.rest(ctx, r.att.Position(), toEnd)
+		return r.replayRest(ctx, r.att.Position(), toEnd)
 	case r.att == nil:
-		if first, err = r.check(ctx, at, readAhead); err != nil {
-			return r.doubt(ctx, w, err)
+		if first, err = r.checkEventID(ctx, at, readAhead); err != nil {
+			return r.explainRefusal(ctx, w, err)
 		}
-		r.att = r.attachment(rec)
-		if err := r.open(); err != nil {
+		r.att = r.newAttachment(rec)
+		if err := r.openResponse(); err != nil {
 			return err
 		}
 	}
-	now, err := w.attach(ctx, r)
-	if r.far && err != nil {
-		return r.lost(w, err)
+	now, err := w.attachReplay(ctx, r)
+	if r.isRemote && err != nil {
+		return r.lostWriter(w, err)
 	}
 	if err != nil {
 		// The stream has ended meanwhile, so the log has all of it.
-		if err := r.write(ctx, first); err != nil {
+		if err := r.writeAppends(ctx, first); err != nil {
 			return err
 		}
-		return r.rest(ctx, r.att.Position(), toEnd)
+		return r.replayRest(ctx, r.att.Position(), toEnd)
 	}
-	if err := r.write(ctx, first); err != nil {
+	if err := r.writeAppends(ctx, first); err != nil {
 		return err
 	}
 	for upTo := now.tail; ; {
-		if err := r.rest(ctx, r.att.Position(), upTo); err != nil {
+		if err := r.replayRest(ctx, r.att.Position(), upTo); err != nil {
 			return err
 		}
 		if !r.att.CatchUp() {
 			return nil
 		}
-		now, err := w.look(ctx)
+		now, err := w.readExtent(ctx)
 		switch {
-		case r.far && err != nil:
-			return r.lost(w, err)
+		case r.isRemote && err != nil:
+			return r.lostWriter(w, err)
 		case err != nil:
 			upTo = toEnd
 		default:
@@ -299,11 +222,11 @@ func (r *replay) run(ctx context.Context) error {
 	}
 }
 
-// find judges the event id and returns the writer of the stream, and how far that is. It takes the stream over if its writer is gone.
+// findExtent judges the event id and returns the writer of the stream, and how far that is. It takes the stream over if its writer is gone.
 // A stream that has ended has no writer.
-func (r *replay) find(ctx context.Context) (w holder, rec record.Stream, at extent, err error) {
+func (r *replay) findExtent(ctx context.Context) (w streamWriter, rec record.Stream, at extent, err error) {
 	for {
-		if w, rec, err = r.holder(ctx); err != nil || w == nil {
+		if w, rec, err = r.findWriter(ctx); err != nil || w == nil {
 			return w, rec, at, err
 		}
 		if len(rec.Calls) == 0 && !r.s.isCurrent(r.key.ID) {
@@ -317,22 +240,22 @@ func (r *replay) find(ctx context.Context) (w holder, rec record.Stream, at exte
 			r.s.endStandalone(r.key.ID) // another standalone stream has replaced it meanwhile
 			return nil, rec, at, errBadEvent
 		}
-		at, err = w.look(ctx)
-		switch far, ok := w.(*farWriter); {
+		at, err = w.readExtent(ctx)
+		switch remote, ok := w.(*remoteWriter); {
 		case err == nil:
 			return w, rec, at, nil
 		case ok && errors.Is(err, errNotHere):
-			r.given = far.Writer // it may be taken over now
+			r.given = remote.Writer // it may be taken over now
 		case ok:
 			return nil, rec, at, err
 		} // otherwise the stream has just ended
 	}
 }
 
-// doubt returns why check has refused the event id: ErrUnavailable if the stream is not written here any more, so that the
+// explainRefusal returns why checkEventID has refused the event id: ErrUnavailable if the stream is not written here any more, so that the
 // resume tries again.
-func (r *replay) doubt(ctx context.Context, w holder, err error) error {
-	near, ok := w.(nearWriter)
+func (r *replay) explainRefusal(ctx context.Context, w streamWriter, err error) error {
+	near, ok := w.(localWriter)
 	if !ok || !errors.Is(err, errBadEvent) {
 		return err
 	}
@@ -345,127 +268,117 @@ func (r *replay) doubt(ctx context.Context, w holder, err error) error {
 	return err
 }
 
-// judge refuses an event id that cannot be resumed from, before a takeover runs its calls again or ends them. Of the stream of a call that
+// judgeEventID refuses an event id that cannot be resumed from, before a takeover runs its calls again or ends them. Of the stream of a call that
 // has ended, and that nobody has to take over, it returns the record, with its end.
-func (r *replay) judge(ctx context.Context) (rec record.Stream, err error) {
-	if r.n.streams.serves(r.key) { // another resume has just taken it over
+func (r *replay) judgeEventID(ctx context.Context) (rec record.Stream, err error) {
+	if r.n.streams.writesHere(r.key) { // another resume has just taken it over
 		return rec, nil
 	}
 	rec, rev, err := r.n.streams.readWriter(ctx, r.key)
 	if err != nil {
 		return rec, err
 	}
-	if err := r.permitted(&rec); err != nil {
+	if err := r.checkScopes(&rec); err != nil {
 		return rec, err
 	}
 	at := extent{watermarks: rec.Watermarks()}
-	if at.tail, err = r.n.store.Tail(ctx, r.key.path(), rec.Tail); err != nil {
+	if at.tail, err = r.n.store.Tail(ctx, r.key.streamPath(), rec.Tail); err != nil {
 		return rec, err
 	}
-	defer r.fare.held.Reset()
-	probe := &replay{n: r.n, svc: r.svc, s: r.s, key: r.key, pos: r.pos, cursor: replaying.Cursor{Pos: r.pos}, conn: r.conn, fare: r.fare, patience: r.patience}
+	defer r.charge.held.Reset()
+	probe := &replay{n: r.n, svc: r.svc, s: r.s, key: r.key, pos: r.pos, cursor: replaying.Cursor{Pos: r.pos}, conn: r.conn, charge: r.charge, patience: r.patience}
 	if at.tail > 0 && len(rec.Calls) > 0 {
-		last, _, err := probe.read(ctx, at.tail, at.tail)
+		last, _, err := probe.readAppends(ctx, at.tail, at.tail)
 		if err == nil && len(last) == 1 && last[0].Last {
-			rec.End = at.tail // ended judges the event id
+			rec.End = at.tail // replayEnded judges the event id
 			return rec, nil
 		}
 		if err != nil && !errors.Is(err, errBadEvent) { // the takeover will judge that
 			return rec, err
 		}
 	}
-	_, err = probe.check(ctx, at, 1)
-	return rec, r.n.streams.certain(ctx, r.key, rev, err)
+	_, err = probe.checkEventID(ctx, at, 1)
+	return rec, r.n.streams.confirmBadEvent(ctx, r.key, rev, err)
 }
 
-// permitted refuses who lacks a scope that the calls of the stream need, before it gets anything of them. The error is a *refusal.Refusal.
-func (r *replay) permitted(rec *record.Stream) error {
+// checkScopes refuses who lacks a scope that the calls of the stream need, before it gets anything of them. The error is a *refusal.Refusal.
+func (r *replay) checkScopes(rec *record.Stream) error {
 	if r.att != nil { // it has the stream, and comes back to it
 		return nil
 	}
-	if no := r.svc.lacks(r.hold.caller, rec.Scopes); no != nil {
+	if no := r.svc.scopeRefusal(r.hold.caller, rec.Scopes); no != nil {
 		return no
 	}
 	return nil
 }
 
-// ask posts m to a stream and returns how far its writer has got.
-func (m *attach) ask(w *streamActor) (extent, error) {
-	m.Init()
-	if err := w.Post(m); err != nil {
-		return extent{}, err
-	}
-	m.Wait()
-	return m.at, m.err
-}
-
-// check judges the event id and reads the beginning of the replay: at most ahead appends after
+// checkEventID judges the event id and reads the beginning of the replay: at most ahead appends after
 // the client's own.
-func (r *replay) check(ctx context.Context, at extent, ahead uint64) ([]stream.Append, error) {
+func (r *replay) checkEventID(ctx context.Context, at extent, ahead uint64) ([]stream.Append, error) {
 	c := &r.cursor
 	r.bytes = at.bytes
 	if err := c.Begin(at.tail, at.watermarks); err != nil {
 		return nil, errBadEvent
 	}
-	first, _, err := r.read(ctx, c.Next, min(at.tail, c.Next+ahead))
+	first, _, err := r.readAppends(ctx, c.Next, min(at.tail, c.Next+ahead))
 	if err == nil && c.Judge(first) != nil {
 		return nil, errBadEvent
 	}
 	return first, err
 }
 
-// attachment makes the connection's reading side, which begins where check said.
-func (r *replay) attachment(rec record.Stream) *attached {
-	return r.s.newAttachment(r.svc, r.key, &rec, r.conn, r.pos, r.cursor.Next, r.cursor.Skip, false, r.behind())
+// newAttachment makes the connection's reading side, which begins where checkEventID said.
+func (r *replay) newAttachment(rec record.Stream) *attached {
+	return r.s.newAttachment(r.svc, r.key, &rec, r.conn, r.pos, r.cursor.Next, r.cursor.Skip, false, r.behindFunc())
 }
 
-// behind is what the connection calls when it is no longer live; nil where the writer is certainly in this process.
-func (r *replay) behind() func() {
+// behindFunc is what the connection calls when it is no longer live; nil where the writer is certainly in this process.
+func (r *replay) behindFunc() func() {
 	if r.n.fleet.mail == nil {
 		return nil
 	}
-	return r.again
+	return r.followAgain
 }
 
-// afford waits until there is room for appends from..to. If there is little, it returns a smaller to.
-func (r *replay) afford(ctx context.Context, from, to uint64) (uint64, error) {
-	to, err := r.fare.afford(ctx, from, to, r.bytes)
+// affordAppends waits until there is room for appends from..to. If there is little, it returns a smaller to.
+func (r *replay) affordAppends(ctx context.Context, from, to uint64) (uint64, error) {
+	to, err := r.charge.affordAppends(ctx, from, to, r.bytes)
 	for err != nil && r.att != nil && ctx.Err() == nil { // the response has begun, and goes on as soon as there is room
-		to, err = r.fare.afford(ctx, from, to, r.bytes)
+		to, err = r.charge.affordAppends(ctx, from, to, r.bytes)
 	}
 	return to, err
 }
 
-// pay waits until the client has the tokens for what was read. It is not slow meanwhile.
-func (r *replay) pay(ctx context.Context) error {
-	for wait := r.fare.due(); wait > 0; wait = r.fare.due() {
+// payTokens waits until the client has the tokens for what was read. It is not slow meanwhile.
+func (r *replay) payTokens(ctx context.Context) error {
+	for wait := r.charge.takeTokens(); wait > 0; wait = r.charge.takeTokens() {
 		err := pause(ctx, min(wait, time.Second))
 		r.patience.Reset(r.svc.Limits.ResumeWait)
-		if err != nil || r.conn.Room(overNow) != nil {
+		if err != nil || r.conn.Room(doneContext) != nil {
 			return errGone
 		}
 	}
 	return nil
 }
 
-// read returns the appends from..to, or the first of them, up to end; it fails with errBadEvent if one is missing.
-func (r *replay) read(ctx context.Context, from, to uint64) (all []stream.Append, end uint64, err error) {
+// readAppends returns the appends from..to, or the first of them, up to end; it fails with errBadEvent if one is missing.
+func (r *replay) readAppends(ctx context.Context, from, to uint64) (all []stream.Append, end uint64, err error) {
 	if from > to {
 		return nil, to, nil
 	}
-	if to, err = r.afford(ctx, from, to); err != nil {
+	if to, err = r.affordAppends(ctx, from, to); err != nil {
 		return nil, 0, err
 	}
 	size := 0
-	if all, ok := r.fromMemory(from, to); ok {
+	if all, ok := r.readCached(from, to); ok {
 		return all, to, nil
 	}
 	r.cursor.From(from)
-	err = r.n.store.Read(ctx, r.key.path(), from, to, func(num uint64, data []byte) {
+	err = r.n.store.Read(ctx, r.key.streamPath(), from, to, func(num uint64, data []byte) {
 		size += len(data)
 		r.cursor.Add(num, data)
 	})
-	r.fare.read(size, int(to-from)+1)
+	r.charge.noteRead(size, int(to-from)+1)
 	if err != nil {
 		return nil, 0, fmt.Errorf("actors: replay: %w", err)
 	}
@@ -475,8 +388,24 @@ func (r *replay) read(ctx context.Context, from, to uint64) (all []stream.Append
 	return all, to, err
 }
 
-// open sends headers, unless an earlier attempt did.
-func (r *replay) open() error {
+// readCached returns the appends from..to if this node has kept them, and nobody else can have written the stream since.
+func (r *replay) readCached(from, to uint64) ([]stream.Append, bool) {
+	if !r.ours {
+		return nil, false
+	}
+	all, ok := r.n.cache.Read(r.key.streamPath(), from, to, time.Now())
+	if ok {
+		size := 0
+		for i := range all {
+			size += attachment.Size(&all[i])
+		}
+		r.charge.noteRead(size, len(all))
+	}
+	return all, ok
+}
+
+// openResponse sends headers, unless an earlier attempt did.
+func (r *replay) openResponse() error {
 	if !r.opened {
 		if !r.att.Open(false) {
 			return errGone
@@ -493,16 +422,16 @@ var errGone = errors.New("actors: the connection is gone")
 // replayBurst is how many bytes a replay writes before it waits for the reader.
 const replayBurst = 128 << 10
 
-// write sends appends no faster than the client reads them. It returns when there is room for
+// writeAppends sends appends no faster than the client reads them. It returns when there is room for
 // more.
-func (r *replay) write(ctx context.Context, appends []stream.Append) error {
-	if err := r.pay(ctx); err != nil {
+func (r *replay) writeAppends(ctx context.Context, appends []stream.Append) error {
+	if err := r.payTokens(ctx); err != nil {
 		return err
 	}
 	burst := 0
 	for _, a := range appends {
 		if burst += attachment.Size(&a); burst > replayBurst {
-			if err := r.room(ctx); err != nil {
+			if err := r.awaitRoom(ctx); err != nil {
 				return err
 			}
 			burst = attachment.Size(&a)
@@ -512,11 +441,11 @@ func (r *replay) write(ctx context.Context, appends []stream.Append) error {
 			return nil // the response has ended
 		}
 	}
-	return r.room(ctx)
+	return r.awaitRoom(ctx)
 }
 
-// room waits until the client has read enough that any event fits.
-func (r *replay) room(ctx context.Context) error {
+// awaitRoom waits until the client has read enough that any event fits.
+func (r *replay) awaitRoom(ctx context.Context) error {
 	r.conn.Flush()
 	if r.conn.Room(ctx) != nil {
 		return errGone
@@ -527,13 +456,13 @@ func (r *replay) room(ctx context.Context) error {
 // toEnd stands for the last append of a stream that has ended.
 const toEnd = math.MaxUint64
 
-// rest replays the appends from..to.
-func (r *replay) rest(ctx context.Context, from, to uint64) error {
+// replayRest replays the appends from..to.
+func (r *replay) replayRest(ctx context.Context, from, to uint64) error {
 	for from <= to {
 		end := from + readAhead - 1
 		if to != toEnd {
 			end = min(end, to)
-		} else if tail, err := r.n.store.Tail(ctx, r.key.path(), from-1); err != nil {
+		} else if tail, err := r.n.store.Tail(ctx, r.key.streamPath(), from-1); err != nil {
 			return err
 		} else {
 			end = min(end, tail)
@@ -541,12 +470,12 @@ func (r *replay) rest(ctx context.Context, from, to uint64) error {
 		if end < from {
 			return errGone
 		}
-		appends, end, err := r.read(ctx, from, end)
+		appends, end, err := r.readAppends(ctx, from, end)
 		if err != nil {
 			return err
 		}
 		last := len(appends) > 0 && appends[len(appends)-1].Last
-		if err := r.write(ctx, appends); err != nil || last {
+		if err := r.writeAppends(ctx, appends); err != nil || last {
 			return err
 		}
 		from = end + 1
@@ -554,20 +483,20 @@ func (r *replay) rest(ctx context.Context, from, to uint64) error {
 	return nil
 }
 
-// ended replays a stream that has no writer any more.
-func (r *replay) ended(ctx context.Context, rec record.Stream) error {
+// replayEnded replays a stream that has no writer any more.
+func (r *replay) replayEnded(ctx context.Context, rec record.Stream) error {
 	at := extent{tail: rec.End, watermarks: rec.Watermarks()}
 	if at.tail == 0 {
 		var err error
-		if at.tail, err = r.n.store.Tail(ctx, r.key.path(), rec.Tail); err != nil {
+		if at.tail, err = r.n.store.Tail(ctx, r.key.streamPath(), rec.Tail); err != nil {
 			return err
 		}
 	}
-	first, err := r.check(ctx, at, readAhead)
+	first, err := r.checkEventID(ctx, at, readAhead)
 	if err != nil {
 		return err
 	}
-	r.att = r.attachment(rec)
+	r.att = r.newAttachment(rec)
 	if !r.opened && r.cursor.Over(first, at.tail) {
 		// Status 204 tells an EventSource not to come back. After an empty stream a popular
 		// client would open another one without an event id, which would replace its own
@@ -575,17 +504,213 @@ func (r *replay) ended(ctx context.Context, rec record.Stream) error {
 		r.conn.Answer(204, nil)
 		return nil
 	}
-	if err := r.open(); err != nil {
+	if err := r.openResponse(); err != nil {
 		return err
 	}
-	if err := r.write(ctx, first); err != nil {
+	if err := r.writeAppends(ctx, first); err != nil {
 		return err
 	}
 	if next := r.att.Position(); next <= at.tail {
-		if err := r.rest(ctx, next, at.tail); err != nil {
+		if err := r.replayRest(ctx, next, at.tail); err != nil {
 			return err
 		}
 	}
 	r.att.Finish()
 	return nil
+}
+
+// findWriter returns the writer of the stream.
+func (r *replay) findWriter(ctx context.Context) (streamWriter, record.Stream, error) {
+	d := &r.n.streams
+	if !d.writesHere(r.key) {
+		end, over := r.n.cache.End(r.key.streamPath(), time.Now())
+		if r.n.fleet.mail != nil || over {
+			rec, _, err := d.readWriter(ctx, r.key)
+			if err != nil {
+				return nil, rec, err
+			}
+			if over && rec.Boot == r.n.boot { // nobody has taken it over since
+				rec.End = end
+				return nil, rec, nil
+			}
+			if remote, err := d.findRemoteWriter(ctx, r.key, &rec, r.given); err != nil {
+				return nil, rec, err
+			} else if remote != nil {
+				return remote, rec, nil
+			}
+		}
+		var rec record.Stream
+		leave, err := d.awaitLogTurn(ctx, r.s, r.charge)
+		if err == nil {
+			defer leave()
+			if r.att == nil {
+				rec, err = r.judgeEventID(ctx)
+			}
+		}
+		if err != nil || rec.End > 0 {
+			return nil, rec, err
+		}
+	}
+	w, rec, err := d.findWriter(ctx, r.svc, r.s, r.key, r.given)
+	if e, ok := errors.AsType[errRemoteWriter](err); ok {
+		return e.remoteWriter, rec, nil
+	}
+	if w == nil || err != nil {
+		return nil, rec, err
+	}
+	return localWriter{w}, rec, nil
+}
+
+// lostWriter returns why another node is not the stream's writer for now: ErrUnavailable, so that the resume tries again.
+func (r *replay) lostWriter(w streamWriter, err error) error {
+	if errors.Is(err, errNotHere) {
+		r.given = w.(*remoteWriter).Writer
+		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+	}
+	return err
+}
+
+// pinSession keeps the session in memory while its client reads a stream from here that another node writes.
+func (r *replay) pinSession() {
+	if r.pinned.Swap(true) {
+		return
+	}
+	_ = r.s.Post(pinSession{1})
+	r.conn.Gone(func() {
+		r.unpinSession()
+		if x := r.reading.Swap(nil); x != nil {
+			r.n.fleet.readings.dropReading(x)
+			r.n.fleet.sendLetter(x.at, letterCredit, packet(appendCredit(nil, x.id, 0, true)))
+		}
+	})
+}
+
+// unpinSession ends what pinSession began, for the session; the connection may be counted otherwise now.
+func (r *replay) unpinSession() {
+	if x := r.reading.Swap(nil); x != nil {
+		r.n.fleet.readings.dropReading(x)
+	}
+	if r.pinned.Load() && !r.unpinned.Swap(true) {
+		_ = r.s.Post(pinSession{-1})
+	}
+}
+
+// holdEvery is how often, on average, a held resume sends a comment and tries again. Each wait
+// is half as long to half as long again: many resumes that were held at once come back one by one.
+const holdEvery = time.Second
+
+// heldResume is the connection of a resume. A resume is never refused because of the store, since
+// popular clients give up after two attempts: while the store cannot be read, the response is
+// open and gets comments. An open response cannot be refused any more, so it is cut instead:
+// the client comes back and then learns the reason.
+type heldResume struct {
+	Conn
+	n      *Node
+	svc    *Service
+	since  time.Time // when the client came, or was left behind
+	until  time.Time
+	open   bool           // the response has begun
+	gone   chan struct{}  // closed when the connection is gone
+	at     string         // the event id that the client came with, if its revision has priming events
+	caller any            // who resumes: see Call.Principal
+	from   *quota.Account // the resume is counted on it until its session is known
+}
+
+// worthRetry reports whether a resume that failed with err is worth another try later.
+func (h *heldResume) worthRetry(err error) bool {
+	return errors.Is(err, store.ErrUnavailable) && !errors.Is(err, errNewer) && time.Now().Before(h.until)
+}
+
+// markOpen says that the response is open, and that the resume goes on after it was live.
+func (h *heldResume) markOpen() {
+	if !h.open {
+		h.open = true
+		h.Conn.Gone(func() { close(h.gone) })
+	}
+	h.until = time.Now().Add(h.svc.Limits.ResumeWait)
+}
+
+// waitForRetry waits for holdEvery and reports whether to try again. If not, the connection is gone or
+// has been cut.
+func (h *heldResume) waitForRetry() bool {
+	if !h.open {
+		if h.open = h.Conn.Open(); !h.open { // The transport is about to end, or the client is gone.
+			refusal.Unavailable.Tell(h, nil)
+			return false
+		}
+		h.Conn.Gone(func() { close(h.gone) })
+		if h.at != "" { // popular clients remember only what their newest connection has carried
+			h.Conn.Event(h.at, 0, nil)
+		}
+	}
+	h.Conn.Comment()
+	h.Conn.Flush()
+	timer := time.NewTimer(holdEvery/2 + rand.N(holdEvery))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		if !h.n.drain.over.Load() {
+			return true
+		}
+	case <-h.gone:
+		return false
+	case <-h.svc.life.done:
+	case <-h.n.base.Done():
+	}
+	h.Conn.Cut()
+	return false
+}
+
+// findSession returns the session of the resume in, whose connection is h, or refuses the resume. It
+// holds the resume while the session is not in memory and the store cannot be read.
+func (h *heldResume) findSession(in *Input) *sessionActor {
+	defer h.releaseCharge()
+	for {
+		s, err := h.n.sessions.lookUp(h.svc, in)
+		switch {
+		case err == nil || !h.worthRetry(err):
+			return h.n.sessions.checkFound(in, nil, s, err)
+		case !h.chargeResume(in) || !h.waitForRetry():
+			return nil
+		}
+	}
+}
+
+// chargeResume counts a resume whose session is not known on its principal's account, or refuses it.
+func (h *heldResume) chargeResume(in *Input) bool {
+	for h.from == nil || h.from.Dropped() {
+		h.releaseCharge()
+		h.from = h.n.accounts.Of(in.Tenant, in.Address)
+		if gets := h.from.Held[heldGets].Add(1); quota.Over(gets+h.from.Held[heldStreams].Load(), h.n.accounts.limits.Principal.Streams) {
+			h.n.refusals.refuseRequest(h, refusal.Of(limits.StreamsPerPrincipal.Row), nil)
+			return false
+		}
+	}
+	return true
+}
+
+func (h *heldResume) releaseCharge() {
+	if h.from != nil {
+		h.from.Held[heldGets].Add(-1)
+		h.from = nil
+	}
+}
+
+// Reject refuses the resume, or cuts its connection if that is open.
+func (h *heldResume) Reject(no *refusal.Refusal) {
+	if h.open {
+		h.Conn.Cut()
+		return
+	}
+	h.Conn.Reject(no)
+}
+
+// refuseEventID refuses the event id that the resume came with.
+func (h *heldResume) refuseEventID() {
+	h.n.refusals.Refused(limits.ReplayAge.Row)
+	refusal.EventID.Tell(h, nil)
+}
+
+func newHeldResume(n *Node, svc *Service, conn Conn) *heldResume {
+	return &heldResume{Conn: conn, n: n, svc: svc, since: time.Now(), until: time.Now().Add(svc.Limits.ResumeWait), gone: make(chan struct{})}
 }

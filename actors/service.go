@@ -14,7 +14,6 @@ import (
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/session"
-	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -42,8 +41,8 @@ type Handler interface {
 	Opened(p *Peer, gap bool)
 }
 
-// has reports whether a revision, by its date, has a feature.
-func has(revision string, f protocol.Feature) bool {
+// hasFeature reports whether a revision, by its date, has a feature.
+func hasFeature(revision string, f protocol.Feature) bool {
 	r, _ := mcp.ParseRevision(revision)
 	return protocol.Has(r, f)
 }
@@ -125,24 +124,24 @@ const (
 	endedEarly        // the session has ended while Began runs
 )
 
-// skip says that Began has run before, when the session was not in memory.
-func (b *beginning) skip() { b.at.Store(hasBegun) }
+// markBegun says that Began has run before, when the session was not in memory.
+func (b *beginning) markBegun() { b.at.Store(hasBegun) }
 
-// start reports whether Began is to be called: the session has not ended before.
-func (b *beginning) start() bool { return b.at.CompareAndSwap(notBegun, begins) }
+// startBegan reports whether Began is to be called: the session has not ended before.
+func (b *beginning) startBegan() bool { return b.at.CompareAndSwap(notBegun, begins) }
 
-// done says that Began has returned. It reports whether the session has ended meanwhile, and
+// beganReturned says that Began has returned. It reports whether the session has ended meanwhile, and
 // how, so that Ended is to be called.
-func (b *beginning) done() (how Ending, ended bool) {
+func (b *beginning) beganReturned() (how Ending, ended bool) {
 	if b.at.CompareAndSwap(begins, hasBegun) {
 		return 0, false
 	}
 	return b.how, true
 }
 
-// end says that the session has ended. It reports whether Ended is to be called now; if not,
-// done reports it, or Began is not called. Only the first end of a session may be reported.
-func (b *beginning) end(how Ending) (now bool) {
+// noteEnd says that the session has ended. It reports whether Ended is to be called now; if not,
+// beganReturned reports it, or Began is not called. Only the first end of a session may be reported.
+func (b *beginning) noteEnd(how Ending) (now bool) {
 	b.how = how
 	return !b.at.CompareAndSwap(notBegun, endedFirst) && !b.at.CompareAndSwap(begins, endedEarly)
 }
@@ -176,16 +175,16 @@ type Input struct {
 	Patient bool
 }
 
-// needs are what Needs points to, nil without.
-func (in *Input) needs() []string {
+// neededScopes are what Needs points to, nil without.
+func (in *Input) neededScopes() []string {
 	if in.Needs == nil {
 		return nil
 	}
 	return *in.Needs
 }
 
-// lacks is Lacks, for scopes of a record.
-func (svc *Service) lacks(principal any, needs []string) *refusal.Refusal {
+// scopeRefusal is Lacks, for scopes of a record.
+func (svc *Service) scopeRefusal(principal any, needs []string) *refusal.Refusal {
 	if len(needs) == 0 || svc.Lacks == nil {
 		return nil
 	}
@@ -238,6 +237,12 @@ func (l Limits) Defaults() Limits {
 	return l
 }
 
+// mostMemory is the most that appends from..to take in memory, of a log that holds about all bytes; 0 means unknown.
+func (l *Limits) mostMemory(from, to uint64, all int) int {
+	n, kept, part := int(to-from)+1, cmp.Or(l.Stream.Bytes, int(limits.ReplayBytes.Value())), cmp.Or(l.Stream.Part, 256<<10)
+	return min(n*part, cmp.Or(all, kept+part)) + n*appendBytes
+}
+
 // NodeLimits bound what a node takes on for all its services together. Zero fields get
 // their values from Defaults; negative ones are no limit.
 type NodeLimits struct {
@@ -274,14 +279,14 @@ func (l NodeLimits) Defaults() NodeLimits {
 // nobody insists on it.
 var maxRerunBody = limits.RerunBody.Value()
 
-// again reports whether another process can run a call again. size is that of the message,
+// mayRerun reports whether another process can run a call again. size is that of the message,
 // or batch, that it came in and that is stored for that.
-func (svc *Service) again(m *codec.Message, size int) bool {
-	return svc.Handler.Safe(m.Method, m.Name) && svc.stores(m, size)
+func (svc *Service) mayRerun(m *codec.Message, size int) bool {
+	return svc.Handler.Safe(m.Method, m.Name) && svc.storesMessage(m, size)
 }
 
-// stores reports whether a message is stored for the sake of a call that may run again.
-func (svc *Service) stores(m *codec.Message, size int) bool {
+// storesMessage reports whether a message is stored for the sake of a call that may run again.
+func (svc *Service) storesMessage(m *codec.Message, size int) bool {
 	return size <= maxRerunBody || svc.Insists != nil && svc.Insists(m.Method, m.Name)
 }
 
@@ -295,13 +300,23 @@ type lifetime struct {
 	done chan struct{} // closed when over is set
 }
 
-// ended is the error that says why a session of the service ended.
-func (svc *Service) ended() error {
+// endedError is the error that says why a session of the service ended.
+func (svc *Service) endedError() error {
 	if svc.life.over.Load() {
 		return ErrUnmounted
 	}
 	return ErrSessionEnded
 }
+
+// recordTTL is the lifetime of a writer record. It is rewritten every quarter of that, so
+// that never less than ReplayAge remains.
+func (svc *Service) recordTTL() time.Duration { return RecordTTL(svc.Limits.ReplayAge) }
+
+// callLifetime is for how long a process may have something to say of a call: it runs, and then its record lives.
+func (svc *Service) callLifetime() time.Duration { return svc.Limits.MaxCall + svc.recordTTL() }
+
+// retryTime is how long a client has to send a request again.
+func (svc *Service) retryTime() time.Duration { return min(svc.Limits.MaxAsk, maxStateAge) }
 
 // unmountSession ends a session's calls like the end of a drain, and removes the session
 // from memory; its record stays.
@@ -360,8 +375,8 @@ type Listening struct {
 	Others func(ctx context.Context, send func(method string, params []byte)) (again func())
 }
 
-// holds is what a listener with this filter holds in memory.
-func (l *Listening) holds() int64 {
+// memorySize is what a listener with this filter holds in memory.
+func (l *Listening) memorySize() int64 {
 	n := int64(listenerBytes + len(l.Accepted))
 	for _, uri := range l.URIs {
 		n += uriBytes + int64(len(uri))
@@ -369,8 +384,8 @@ func (l *Listening) holds() int64 {
 	return n
 }
 
-// wants reports whether the client has asked for the notification.
-func (l *Listening) wants(method string) bool {
+// wantsMethod reports whether the client has asked for the notification.
+func (l *Listening) wantsMethod(method string) bool {
 	switch method {
 	case mcp.NotifyToolsListChanged:
 		return l.Tools
@@ -385,115 +400,14 @@ func (l *Listening) wants(method string) bool {
 // ErrSessionEnded is the cause when the client deleted the session.
 var ErrSessionEnded = errors.New("the session has ended")
 
-// A charge is bytes that are stored for a client for as long as life. They count as on their way from storable until settle: the
-// store does not know of them yet, and others that come meanwhile must not count on the same room.
-type charge struct {
-	of    *quota.Account
-	usage int // of the account: a budget, or usedFresh
-	in    store.Budget
-	bytes int64
-	life  time.Duration
-}
-
-// storable charges bytes that are about to be stored, or returns the limit that leaves no room for them. A store that is nearly full takes
-// nothing new, so that existing sessions and streams can go on. The caller calls settle.
-func (d *accounts) storable(c charge) (no *limits.Row) {
-	// One after the other: no two of them take the same room, and what is refused is never counted, which might have others refused.
-	d.deciding[c.in].Lock()
-	defer d.deciding[c.in].Unlock()
-	no = d.room(c, d.way[c.in].Load(), storedFor(c.of, c.in))
-	if no == nil {
-		d.way[c.in].Add(c.bytes)
-		c.add(c.bytes)
-	}
-	return no
-}
-
-// room decides on a charge beside the bytes on their way and those that the client has in the budget.
-func (d *accounts) room(c charge, way, mine int64) *limits.Row {
-	used, limit := d.store.Use(c.in)
-	if c.in == store.EventBudget {
-		way += d.BytesOf(quota.Waiting) / 2 // it is in memory as events and as appends
-	}
-	return noRoom[quota.FairStore(used+way, mine, c.bytes, limit, limits.StoreShare.Value())]
-}
-
-// settle says what became of bytes that were charged: they are stored, or err says why not. What is certainly not stored is given back.
-func (d *accounts) settle(c charge, err error) {
-	d.way[c.in].Add(-c.bytes)
-	if err != nil && !errors.Is(err, store.ErrUnavailable) {
-		c.add(-c.bytes)
-	}
-}
-
-// add counts bytes more for the client; a negative number gives them back.
-func (c charge) add(bytes int64) {
-	if c.in == store.TaskBudget {
-		c.of.Lasting.Add(time.Now(), bytes, c.life)
-		return
-	}
-	c.of.Used[c.usage].Add(time.Now(), bytes, max(c.life, time.Second))
-}
-
-// noRoom is the limit beyond which nothing more is stored.
-var noRoom = [...]*limits.Row{quota.Admitted: nil, quota.Full: limits.MaxStore.Row, quota.OverShare: limits.StoreShare.Row}
-
-// usedFresh is the usage of sessions whose client has sent nothing since initialize. They last for minutes, others for
-// days, and a usage has one time.
-const usedFresh = int(store.Budgets)
-
-// usedLog is the usage of what was appended to the event log lately: see accounts.pace.
-const usedLog = usedFresh + 1
-
-// storeKeeps is for how long the embedded store keeps in memory what it has written, a file of 8 MiB at a time.
-const storeKeeps = 10 * time.Second
-
-// storedFor is how much of a budget a client has.
-func storedFor(a *quota.Account, b store.Budget) int64 {
-	now := time.Now()
-	if b == store.TaskBudget {
-		return a.Lasting.Amount(now)
-	}
-	n := a.Used[b].Amount(now)
-	if b == store.SessionBudget {
-		n += a.Used[usedFresh].Amount(now)
-	}
-	return n
-}
-
-// session is the charge for the record of a session, of size bytes, for as long as it lasts.
-func (d *accounts) session(in *Input, rec *session.Record, l *session.Lifetime, size int) charge {
-	c := charge{of: d.Of(in.Tenant, in.Address), usage: int(store.SessionBudget), in: store.SessionBudget, bytes: int64(size), life: l.Idle}
-	if rec.Fresh {
-		c.usage, c.life = usedFresh, l.Fresh
-	}
-	return c
-}
-
-// gone returns the charge for a session that is no longer stored, or no longer as rec has it.
-func (d *accounts) gone(in *Input, rec *session.Record, l *session.Lifetime) {
-	if data, err := codec.Marshal(rec); err == nil {
-		c := d.session(in, rec, l, len(data))
-		c.add(-c.bytes)
-	}
-}
-
-// nearFull reports whether the store is too full for anything new.
-func (d *accounts) nearFull(b store.Budget) bool {
-	return nearlyAll(d.store.Use(b))
-}
-
-// nearlyAll reports whether nine tenths of a budget are in use; a limit of 0 means unknown.
-func nearlyAll(used, limit int64) bool { return limit > 0 && used > limit/10*9 }
-
-// quota returns the limits of l as internal/quota takes them.
-func (l NodeLimits) quota() quota.Limits {
+// quotaLimits returns the limits of l as internal/quota takes them.
+func (l NodeLimits) quotaLimits() quota.Limits {
 	p := &l.Principal
 	return quota.Limits{Weights: l.Weights, Places: l.Calls, Each: p.Calls, Accounts: l.Accounts, Bytes: l.Bytes, Held: [quota.Counts]int{heldStreams: p.Streams, heldPending: p.Pending}, Rates: [quota.Rates]quota.Rate{
 		rateOfCalls:    {PerSecond: p.Rate, Burst: p.Burst},
-		rateOfSessions: {PerSecond: perSession * float64(p.Sessions) / time.Hour.Seconds(), Burst: times(perSession, p.Sessions)},
-		rateOfMessages: {PerSecond: perCall * p.Rate, Burst: times(perCall, p.Burst)},
-		rateOfFailures: l.failures(),
+		rateOfSessions: {PerSecond: perSession * float64(p.Sessions) / time.Hour.Seconds(), Burst: timesCapped(perSession, p.Sessions)},
+		rateOfMessages: {PerSecond: perCall * p.Rate, Burst: timesCapped(perCall, p.Burst)},
+		rateOfFailures: l.failureRate(),
 	}}
 }
 
@@ -503,13 +417,13 @@ const rateOfFailures = rateOfMessages + 1
 // Failures is the bucket of a for access tokens that were looked at in vain.
 func Failures(a *quota.Account) quota.Bucket { return a.Buckets[rateOfFailures] }
 
-// failures is the rate of access tokens that are looked at in vain: ten seconds' worth may come at once. Without one no account has a bucket.
-func (l NodeLimits) failures() quota.Rate {
+// failureRate is the rate of access tokens that are looked at in vain: ten seconds' worth may come at once. Without one no account has a bucket.
+func (l NodeLimits) failureRate() quota.Rate {
 	if l.AuthFailures <= 0 {
 		return quota.Rate{}
 	}
 	return quota.Rate{PerSecond: l.AuthFailures, Burst: max(1, int(10*l.AuthFailures))}
 }
 
-// times is by * n, or the most that an int holds.
-func times(by, n int) int { return by * min(n, math.MaxInt/by) }
+// timesCapped is by * n, or the most that an int holds.
+func timesCapped(by, n int) int { return by * min(n, math.MaxInt/by) }

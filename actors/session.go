@@ -2,14 +2,17 @@ package actors
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 	"time"
 
+	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/quota"
-	"github.com/troupe-run/troupe/internal/request"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/stream"
@@ -45,22 +48,22 @@ type sessionActor struct {
 	missed atomic.Bool
 
 	// logged counts log messages against their limit, nil before the first one.
-	logged atomic.Pointer[logs]
+	logged atomic.Pointer[logLimiter]
 
 	// announced is what was announced on the standalone stream, nil if there is none yet.
 	announced atomic.Pointer[announcement]
 
 	memory quota.Holding // what the session holds
 
-	known // how old the view is, if other nodes may change the record
+	viewAge // how old the view is, if other nodes may change the record
 
 	// keeps has the client's answers that all calls share, nil before the first such question.
-	keeps atomic.Pointer[kept]
+	keeps atomic.Pointer[sharedAnswer]
 
 	calls   session.Calls[*requestActor]
 	ended   atomic.Bool // the record is gone
 	held    int         // live connections; sessionAccount.streams is the copy for other goroutines
-	opening int         // what keeps the session in memory for now: see stays
+	opening int         // what keeps the session in memory for now: see beginStay
 	last    time.Time
 	timer   *time.Timer
 	closing bool
@@ -72,34 +75,28 @@ type sessionActor struct {
 //	storedHome   a record in the store: the session outlives its connections and its process
 //	boundConn    the client's connection, with which the session ends
 type home interface {
-	// change makes edit change the session's record; edit returns false if nothing changes.
-	change(ctx context.Context, edit func(*session.Record) bool) error
+	// changeRecord makes edit change the session's record; edit returns false if nothing changes.
+	changeRecord(ctx context.Context, edit func(*session.Record) bool) error
 	// keepAlive notes that the session is in use, so that its record does not expire. It does not wait.
 	keepAlive()
-	// lives is how long it is until expires, by the clock that the session lives by.
-	lives(expires time.Time) time.Duration
-	// tell sends a message that belongs to no call, and waits until the client cannot miss it: ErrNoStream reports that
+	// timeLeft is how long it is until expires, by the clock that the session lives by.
+	timeLeft(expires time.Time) time.Duration
+	// deliverMessage sends a message that belongs to no call, and waits until the client cannot miss it: ErrNoStream reports that
 	// there is no way to the client.
-	tell(ctx context.Context, e stream.Entry) error
-	// push sends a notification that the client may miss, and does not wait. It reports whether the message is on its
+	deliverMessage(ctx context.Context, e stream.Entry) error
+	// pushNotification sends a notification that the client may miss, and does not wait. It reports whether the message is on its
 	// way; a message that is not is made good by Handler.Opened.
-	push(data []byte) (taken bool)
-	// pushUpdate is push of an update of a resource, but may wait until the client has read enough.
+	pushNotification(data []byte) (taken bool)
+	// pushUpdate is pushNotification of an update of a resource, but may wait until the client has read enough.
 	pushUpdate(data []byte)
-	// again returns the actor that serves the session after this one has stopped.
-	again(ctx context.Context) (*sessionActor, error)
-	// end ends the session on this node, for good. It reports whether this is the session's first end. expired says that
+	// currentActor returns the actor that serves the session after this one has stopped.
+	currentActor(ctx context.Context) (*sessionActor, error)
+	// endForGood ends the session on this node, for good. It reports whether this is the session's first end. expired says that
 	// the time of the record is over. Otherwise the session's actor must not call it in its turn, since it may wait for
 	// an activation under way.
-	end(expired bool) (first bool)
-	// leave stops the actor, and takes it out of memory. broken says that a panic has ended it.
-	leave(broken bool)
-}
-
-// view is a session record with its revision, as last read or written.
-type view struct {
-	rec session.Record
-	rev uint64
+	endForGood(expired bool) (first bool)
+	// leaveMemory stops the actor, and takes it out of memory. broken says that a panic has ended it.
+	leaveMemory(broken bool)
 }
 
 type (
@@ -122,14 +119,14 @@ type (
 		reason string
 		acked  func(error)
 	}
-	// holdStream counts connections that keep the session in memory.
-	holdStream struct{ by int }
-	// stay keeps the session in memory until stayed arrives: see stays.
-	stay struct {
+	// pinSession counts connections that keep the session in memory.
+	pinSession struct{ by int }
+	// beginStay keeps the session in memory until endStay arrives.
+	beginStay struct {
 		kernel.Reply
 		err error
 	}
-	stayed struct{}
+	endStay struct{}
 	// closeSession ends every call: the session is gone.
 	closeSession struct{ cause error }
 	idleTick     struct{}
@@ -148,13 +145,13 @@ type (
 )
 
 func (b *beginCall) Refused(err error) { b.err = err; b.Done() }
-func (m *stay) Refused(err error)      { m.err = err; m.Done() }
+func (m *beginStay) Refused(err error) { m.err = err; m.Done() }
 func (m *runsFor) Refused(error)       { m.Done() }
 func (c *cancelCall) Refused(error)    { c.acked(errNotHere) }
 func (e *endCall) Refused(error)       { e.Done() }
 
-// enter enters a request in the session's table.
-func (s *sessionActor) enter(r *requestActor, limit int) error {
+// enterRequest enters a request in the session's table.
+func (s *sessionActor) enterRequest(r *requestActor, limit int) error {
 	r.begin.Init()
 	r.begin.req, r.begin.limit = r, limit
 	if err := s.Post(&r.begin); err != nil {
@@ -164,8 +161,8 @@ func (s *sessionActor) enter(r *requestActor, limit int) error {
 	return r.begin.err
 }
 
-// remove removes a request from the session's table.
-func (s *sessionActor) remove(r *requestActor) {
+// removeRequest removes a request from the session's table.
+func (s *sessionActor) removeRequest(r *requestActor) {
 	r.end.Init()
 	r.end.req = r
 	if s.Post(&r.end) == nil {
@@ -173,8 +170,8 @@ func (s *sessionActor) remove(r *requestActor) {
 	}
 }
 
-func (s *sessionActor) parked(r *requestActor, id string) { _ = s.Post(&endCall{req: r, id: id}) }
-func (s *sessionActor) resumed(r *requestActor)           { _ = s.Post(&beginCall{req: r}) }
+func (s *sessionActor) parkRequest(r *requestActor, id string) { _ = s.Post(&endCall{req: r, id: id}) }
+func (s *sessionActor) reenterRequest(r *requestActor)         { _ = s.Post(&beginCall{req: r}) }
 
 func (s *sessionActor) Receive(m any) {
 	switch m := m.(type) {
@@ -208,48 +205,48 @@ func (s *sessionActor) Receive(m any) {
 		v := s.view.Load()
 		if rec := v.rec; m.f(&rec) {
 			s.view.Store(&view{rec: rec, rev: v.rev + 1})
-			s.memory.Set(sizeOf(&rec))
-			s.subscribed(v.rec.Subscribed, rec.Subscribed)
+			s.memory.Set(recordMemory(&rec))
+			s.followSubscribed(v.rec.Subscribed, rec.Subscribed)
 		}
 		m.Done()
-	case holdStream:
+	case pinSession:
 		s.held += m.by
 		s.streams.Store(int64(s.held))
 		s.last = time.Now()
-	case *stay:
+	case *beginStay:
 		if s.closing {
 			m.err = kernel.ErrStopped
 		} else {
 			s.opening++
 		}
 		m.Done()
-	case stayed:
+	case endStay:
 		s.opening--
 		s.last = time.Now()
 	case closeSession:
 		s.closing = true
 		s.calls.Each(func(r *requestActor) { _ = r.Post(abandon(m)) })
-		s.unload(false)
+		s.unloadSession(false)
 	case endIdle:
 		if s.calls.Len() == 0 && !s.closing {
 			s.closing = true
-			s.unload(false)
+			s.unloadSession(false)
 		}
 	case *tally:
-		s.calls.Each(m.count)
+		s.calls.Each(m.countOfSession)
 		m.Done()
 	case *runsFor:
 		s.calls.Each(func(r *requestActor) { m.found = m.found || m.which(r.call.principal) })
 		m.Done()
 	case hastenCalls:
-		s.calls.Each(func(r *requestActor) { r.hasten(m.begun) })
+		s.calls.Each(func(r *requestActor) { r.hastenCall(m.begun) })
 	case giveUpCalls:
 		s.givenUp = true
 		s.calls.Each(func(r *requestActor) { _ = r.Post(giveUp{ErrClosing}) })
 	case unmountSession:
-		s.unmount()
+		s.unmountHere()
 	case idleTick:
-		s.idle()
+		s.checkIdle()
 	}
 }
 
@@ -263,24 +260,24 @@ func (s *sessionActor) Failed(m any, last bool) {
 	// A session that was about to end takes no more calls, and must not stay half ended.
 	if last || s.closing {
 		s.calls.Each(func(r *requestActor) { _ = r.Post(abandon{cause: errInternal}) })
-		s.Contain(func() { s.unload(true) })
+		s.Contain(func() { s.unloadSession(true) })
 	}
 }
 
-// idle removes the session from memory when nothing has kept it here for a while. The timer is armed anew only when it
+// checkIdle removes the session from memory when nothing has kept it here for a while. The timer is armed anew only when it
 // fires, not with each message.
-func (s *sessionActor) idle() {
+func (s *sessionActor) checkIdle() {
 	if s.closing {
 		return
 	}
-	now, lives := time.Now(), s.home.lives(s.view.Load().rec.Expires)
+	now, lives := time.Now(), s.home.timeLeft(s.view.Load().rec.Expires)
 	if lives <= 0 {
 		if s.shared { // another node may have kept it alive
-			s.look()
+			s.rereadBeside()
 			s.timer.Reset(lookPause)
 			return
 		}
-		s.home.end(true)
+		s.home.endForGood(true)
 		return
 	}
 	left := s.svc.Limits.SessionDrop - now.Sub(s.last)
@@ -298,21 +295,21 @@ func (s *sessionActor) idle() {
 		return
 	}
 	s.closing = true
-	s.unload(false)
+	s.unloadSession(false)
 }
 
-// unload takes the session out of memory.
-func (s *sessionActor) unload(broken bool) {
+// unloadSession takes the session out of memory.
+func (s *sessionActor) unloadSession(broken bool) {
 	s.timer.Stop()
 	s.memory.Free()
-	s.home.leave(broken)
+	s.home.leaveMemory(broken)
 	for _, uri := range s.view.Load().rec.Subscribed {
 		s.node.subs.Follow(s, uri)
 	}
 }
 
-// revision is the revision that initialize settled; it never changes. It is 0 before that.
-func (s *sessionActor) revision() mcp.Revision {
+// settledRevision is the revision that initialize settled; it never changes. It is 0 before that.
+func (s *sessionActor) settledRevision() mcp.Revision {
 	if r := s.spoken.Load(); r != 0 {
 		return mcp.Revision(r)
 	}
@@ -322,35 +319,35 @@ func (s *sessionActor) revision() mcp.Revision {
 }
 
 func (s *sessionActor) startSession() {
-	s.node.k.Start(&s.Actor, KindSession, s.key.path(), s)
+	s.node.k.Start(&s.Actor, KindSession, s.key.keyPath(), s)
 	s.timer = time.AfterFunc(time.Hour, func() { _ = s.Post(idleTick{}) })
 	s.timer.Reset(s.untilLook(false, s.svc.Limits.SessionDrop)) // only now, since the tick uses the field
 }
 
-// adopt makes the session serve from v unless it has a newer record. It does not wait for the actor's turn: a response
+// adoptView makes the session serve from v unless it has a newer record. It does not wait for the actor's turn: a response
 // to the client holds from then on.
-func (s *sessionActor) adopt(v *view) {
+func (s *sessionActor) adoptView(v *view) {
 	for old := s.view.Load(); v.rev > old.rev; old = s.view.Load() {
 		if s.view.CompareAndSwap(old, v) {
-			s.memory.Set(sizeOf(&v.rec))
-			s.subscribed(old.rec.Subscribed, v.rec.Subscribed)
+			s.memory.Set(recordMemory(&v.rec))
+			s.followSubscribed(old.rec.Subscribed, v.rec.Subscribed)
 			return
 		}
 	}
 }
 
-// newest returns the record as it is in the store.
-func (s *sessionActor) newest() (*view, error) {
+// newestView returns the record as it is in the store.
+func (s *sessionActor) newestView() (*view, error) {
 	if s.shared {
-		if err := s.reread(s.node.sessions.lookups, true, true); err != nil {
+		if err := s.rereadRecord(s.node.sessions.lookups, true, true); err != nil {
 			return nil, err
 		}
 	}
 	return s.view.Load(), nil
 }
 
-// subscribed updates the subscriptions after the record's list of resources changed.
-func (s *sessionActor) subscribed(old, now []string) {
+// followSubscribed updates the subscriptions after the record's list of resources changed.
+func (s *sessionActor) followSubscribed(old, now []string) {
 	for len(old) > 0 && len(now) > 0 && old[0] == now[0] {
 		old, now = old[1:], now[1:]
 	}
@@ -368,7 +365,7 @@ func (s *sessionActor) subscribed(old, now []string) {
 func (s *sessionActor) Server() string { return s.key.Server }
 
 // Push sends an update to the actor that serves the session now.
-func (s *sessionActor) Push(data []byte) bool { return s.home.push(data) }
+func (s *sessionActor) Push(data []byte) bool { return s.home.pushNotification(data) }
 
 // Wants reports whether the newest record known here subscribes to uri.
 func (s *sessionActor) Wants(uri string) bool {
@@ -378,15 +375,15 @@ func (s *sessionActor) Wants(uri string) bool {
 
 func (s *sessionActor) Hears(uri string) bool { return s.svc.Hears == nil || s.svc.Hears(s.peer, uri) }
 
-// billed is the account of the session's last request. It also pays for the session's streams and questions.
-func (s *sessionActor) billed() *quota.Account {
+// billedAccount is the account of the session's last request. It also pays for the session's streams and questions.
+func (s *sessionActor) billedAccount() *quota.Account {
 	return s.account.Last(s.node.accounts.Accounts, s.key.Tenant)
 }
 
-func (s *sessionActor) unmount() {
+func (s *sessionActor) unmountHere() {
 	s.closing = true
 	s.calls.Each(func(r *requestActor) { _ = r.Post(giveUp{ErrUnmounted}) })
-	s.unload(false)
+	s.unloadSession(false)
 }
 
 // runsFor reports whether a call of one of some principals runs.
@@ -399,42 +396,10 @@ func (s *sessionActor) runsFor(which func(principal any) bool) bool {
 	return m.found
 }
 
-// tally counts the calls that began at begun or before and that only this node can end.
-type tally struct {
-	kernel.Reply
-	begun time.Time
-	own   int
-}
-
-func (m *tally) Refused(error) { m.Done() }
-
-// count counts a request of a session's table. countStateless counts stateless requests.
-func (m *tally) count(r *requestActor) {
-	if r.stateless == nil && !r.started.After(m.begun) && r.own() {
-		m.own++
-	}
-}
-
-// countStateless counts a stateless request. A parked call that is safe does not count: another process can go on with it, or else its
-// client begins anew.
-func (m *tally) countStateless(r *requestActor) {
-	if r.started.After(m.begun) {
-		return
-	}
-	switch msg := r.call.msg; r.phase {
-	case request.Plain, request.Streaming:
-		m.own++
-	case request.Parked:
-		if !r.svc.Handler.Safe(msg.Method, msg.Name) {
-			m.own++
-		}
-	}
-}
-
-// stays keeps the session in memory until left is called: while a GET is handled that may become a stream, and while the
+// beginStay keeps the session in memory until endStay is called: while a GET is handled that may become a stream, and while the
 // session begins.
-func (s *sessionActor) stays() error {
-	m := &stay{}
+func (s *sessionActor) beginStay() error {
+	m := &beginStay{}
 	m.Init()
 	if err := s.Post(m); err != nil {
 		return err
@@ -443,11 +408,11 @@ func (s *sessionActor) stays() error {
 	return m.err
 }
 
-// left ends what stays began.
-func (s *sessionActor) left() { _ = s.Post(stayed{}) }
+// endStay ends what beginStay began.
+func (s *sessionActor) endStay() { _ = s.Post(endStay{}) }
 
-// endSession ends the session on this node: see home.end.
-func (s *sessionActor) endSession() (first bool) { return s.home.end(false) }
+// endSession ends the session on this node: see home.endForGood.
+func (s *sessionActor) endSession() (first bool) { return s.home.endForGood(false) }
 
 // endCalls ends the calls of the session's actor; it reports whether this is the actor's first end.
 func (s *sessionActor) endCalls() (first bool) {
@@ -456,54 +421,300 @@ func (s *sessionActor) endCalls() (first bool) {
 	return first
 }
 
-// began calls Service.Began, if there is one, and Ended if the session ends meanwhile. It reports false if the
+// callBegan calls Service.Began, if there is one, and Ended if the session ends meanwhile. It reports false if the
 // session has ended before.
-func (s *sessionActor) began(ctx context.Context) bool {
-	if !s.beginning.start() {
+func (s *sessionActor) callBegan(ctx context.Context) bool {
+	if !s.beginning.startBegan() {
 		return false
 	}
 	if s.svc.Began != nil {
 		s.svc.Began(ctx, s.peer)
 	}
-	if how, ended := s.beginning.done(); ended {
-		s.tellEnded(how)
+	if how, ended := s.beginning.beganReturned(); ended {
+		s.callEnded(how)
 	}
 	return true
 }
 
-// over calls Service.Ended after the session's first end, unless Began has to return before.
-func (s *sessionActor) over(how Ending) {
-	if s.beginning.end(how) {
-		s.tellEnded(how)
+// reportEnd calls Service.Ended after the session's first end, unless Began has to return before.
+func (s *sessionActor) reportEnd(how Ending) {
+	if s.beginning.noteEnd(how) {
+		s.callEnded(how)
 	}
 }
 
-// tellEnded calls Service.Ended, if there is one.
-func (s *sessionActor) tellEnded(how Ending) {
+// callEnded calls Service.Ended, if there is one.
+func (s *sessionActor) callEnded(how Ending) {
 	if s.svc.Ended != nil {
 		go s.svc.Ended(s.peer, how)
 	}
 }
 
-// read reads the record of a session. With ErrNotFound and a revision, the record has expired and is still stored.
-func (d *sessions) read(ctx context.Context, key SessionKey) (session.Record, uint64, error) {
-	return d.readBy(ctx, key, d.node.store.Get)
+// admitRequest returns the actor of a request of size bytes that may run now; refuseInSession sends the error.
+func (s *sessionActor) admitRequest(in *Input, m *codec.Message, size int) (*requestActor, error) {
+	if tooLong(m) {
+		return nil, refusal.LongToken
+	}
+	a, no := s.node.accounts.admitRequest(&s.sessionAccount, &s.svc.Limits, in, s.callCost(m, size))
+	if a == nil {
+		return nil, no
+	}
+	return s.node.calls.takeActor(a), nil
 }
 
-func (d *sessions) readBy(ctx context.Context, key SessionKey, get func(ctx context.Context, key string) ([]byte, uint64, error)) (session.Record, uint64, error) {
-	var rec session.Record
-	data, rev, err := get(ctx, key.record())
+// beginRequest makes r serve a request of the session, which is delivered in the way w.
+func (s *sessionActor) beginRequest(r *requestActor, w way, m *codec.Message, body []byte, c *Call) {
+	c.peer = s.peer
+	r.beginRequest(s.svc, w, m, body, c)
+}
+
+// enterAdmitted enters an admitted request in the session. On an error it frees the actor; the caller passes the error to
+// refuseInSession.
+func (s *sessionActor) enterAdmitted(r *requestActor) error {
+	s.home.keepAlive()
+	err := r.enterTable(s.svc.Limits.PerSession)
 	if err != nil {
-		return rec, 0, fmt.Errorf("actors: read session: %w", err)
+		r.cancel(err)
+		s.refundCall(r)
+		r.releaseActor()
 	}
-	if v := session.Newer(data); v != 0 {
-		return rec, 0, fmt.Errorf("actors: session record of version %d, this release reads %d: %w", v, session.RecordVersion, errNewer)
+	return err
+}
+
+// takeNotification takes a notification of the client. It waits for the store until until at most.
+func (s *sessionActor) takeNotification(m *codec.Message, until time.Time) {
+	switch string(m.Method) {
+	case "notifications/cancelled":
+		id := codec.Optional(m.Params, "requestId")
+		reason, _ := codec.Str(codec.Field(m.Params, "reason"))
+		if len(id) > 0 {
+			s.cancelCall(string(id), reason, until)
+		}
+	case mcp.NotifyInitialized: // means something to a bound session alone
+	default:
+		s.svc.Handler.Notified(s.peer, string(m.Method), m.Params)
 	}
-	if rec, err = session.Decode(data); err != nil {
-		return rec, 0, fmt.Errorf("actors: read session: %w", err)
+}
+
+// cancelCall hands a client's cancel to the call, and waits until the call's stream has the end mark: a cancelled call
+// must not run again after a crash. If the call does not run here, the other nodes are told.
+func (s *sessionActor) cancelCall(id, reason string, until time.Time) {
+	done := make(chan error, 1)
+	m := &cancelCall{id: id, reason: reason, acked: func(err error) { done <- err }}
+	if err := s.Post(m); err != nil { // the session is leaving memory: nothing of it runs here
+		m.Refused(err)
 	}
-	if rec.Expired(d.node.store.Now()) {
-		return rec, rev, store.ErrNotFound
+	timer := time.NewTimer(time.Until(until))
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		if errors.Is(err, errNotHere) && s.shared {
+			s.node.fleet.broadcastCancel(s.key, id, reason)
+		}
+	case <-timer.C:
 	}
-	return rec, rev, nil
+}
+
+// checkMounted returns s, which is in the directory, if svc may use it. A session of an unmounted
+// service leaves; stale is set if the caller must look again, because another service has the
+// id now.
+func (s *sessionActor) checkMounted(svc *Service) (_ *sessionActor, stale bool, err error) {
+	if s.svc.life.over.Load() {
+		_ = s.Post(unmountSession{})
+		s.node.sessions.Drop(s.key, s)
+		stale = s.svc != svc
+	}
+	if svc.life.over.Load() {
+		return nil, false, ErrUnmounted
+	}
+	return s, stale, nil
+}
+
+// acceptMessage accepts a message that needs no response, unless the session ended while it was handled.
+func (s *sessionActor) acceptMessage(c Conn) {
+	if s.ended.Load() {
+		unknownSession(c, nil)
+		return
+	}
+	c.Accepted()
+}
+
+// viewOutdated reports whether the record must be read again before the session is served from it.
+func (s *sessionActor) viewOutdated() bool {
+	if !s.shared {
+		return false
+	}
+	n := s.node
+	n.fleet.pulse.Feel()
+	at := s.asOf.Load()
+	return at < n.fleet.lettersLost.Load() || int64(n.clock.sinceStart())-at > int64(recordAge) || s.view.Load().rev < s.behind.Load()
+}
+
+// refreshView reads the record again if it is outdated, or has expired as far as is known: another node may have kept the
+// session alive. It reports whether the session has expired, as far as this node can decide that; ErrNotFound: it has ended.
+// slots bounds the reads, nil for a caller that has a place.
+func (s *sessionActor) refreshView(slots chan struct{}) (expired bool, err error) {
+	expired = s.view.Load().rec.Expired(s.node.store.Now())
+	if !s.shared || !expired && !s.viewOutdated() {
+		return expired, nil
+	}
+	if err = s.rereadRecord(slots, true, false); err == nil && s.viewOutdated() { // by what has come since that read began
+		err = s.rereadRecord(slots, true, true)
+	}
+	return false, err // it was not just now
+}
+
+// rereadRecord reads the record again. Those who want it at once share one read. late says that the session's client may have
+// been told of what is found; anew, that the read must not have begun before the call.
+func (s *sessionActor) rereadRecord(slots chan struct{}, late, anew bool) error {
+	r := &recordRead{done: make(chan struct{}), err: errInternal}
+	for !s.reading.CompareAndSwap(nil, r) {
+		if other := s.reading.Load(); other != nil {
+			if <-other.done; !anew {
+				return other.err
+			}
+			anew = false // whatever begins after that one does
+		}
+	}
+	defer func() {
+		s.reading.Store(nil)
+		close(r.done)
+	}()
+	r.err = s.readRecord(slots, late)
+	return r.err
+}
+
+func (s *sessionActor) readRecord(slots chan struct{}, late bool) error {
+	n := s.node
+	ctx, cancel := context.WithTimeout(n.base, s.svc.Limits.StoreWait)
+	defer cancel()
+	if slots != nil {
+		select {
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
+		case <-ctx.Done():
+			return fmt.Errorf("actors: read session: too many requests read theirs: %w", store.ErrUnavailable)
+		}
+	}
+	at := n.clock.sinceStart()
+	rec, rev, err := n.sessions.readRecord(ctx, s.key)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		if rev != 0 && n.store.Delete(ctx, s.key.recordKey(), rev) == nil { // of all nodes one does it
+			n.fleet.broadcastEnd(ctx, s.key, &rec, true)
+			s.endSession()
+		}
+		s.endWithoutRecord()
+		return err
+	case err != nil:
+		return err
+	}
+	if v := (&view{rec: rec, rev: rev}); late {
+		s.adoptFound(v)
+	} else {
+		n.sessions.adoptView(s, v)
+	}
+	if s.asOf.Swap(int64(at)) < n.fleet.lettersLost.Load() { // that they are not right any more may have been lost, too
+		s.forgetAnswer()
+	}
+	return nil
+}
+
+// rereadBeside reads the record again without a request, beside the actor's turn. It reports false if too many do so.
+func (s *sessionActor) rereadBeside() bool {
+	places := s.node.fleet.looking
+	select {
+	case places <- struct{}{}:
+	default:
+		return false
+	}
+	go func() {
+		defer func() { <-places }()
+		if err := s.rereadRecord(nil, true, false); err != nil && !errors.Is(err, store.ErrNotFound) {
+			s.node.log.Debug("session not looked at", "session", s.key.ID, "error", err)
+		}
+	}()
+	return true
+}
+
+// untilLook is how long the session's timer may run that would run for left. The record of a session with calls or
+// connections is read again when that is due: nobody else does it if no requests come. It belongs to the actor's turn.
+func (s *sessionActor) untilLook(active bool, left time.Duration) time.Duration {
+	if !s.shared {
+		return left
+	}
+	age := s.node.clock.sinceStart() - time.Duration(s.asOf.Load())
+	switch early := recordAge - lookSpread; {
+	case age < early && !s.viewOutdated():
+		return min(left, early-age+rand.N(lookSpread))
+	case active:
+		s.rereadBeside()
+		return min(left, lookPause/2+rand.N(lookPause))
+	}
+	return min(left, recordAge)
+}
+
+// adoptFound makes the session serve from a record that was found changed, perhaps long after the client was told of the
+// change. Updates of the resources that it subscribes to since then may not have reached it.
+func (s *sessionActor) adoptFound(v *view) {
+	before := s.view.Load()
+	s.node.sessions.adoptView(s, v)
+	if !s.shared || v.rev <= before.rev || !s.writesStandalone() {
+		return
+	}
+	for _, uri := range v.rec.Subscribed {
+		if _, old := slices.BinarySearch(before.rec.Subscribed, uri); !old && s.Hears(uri) {
+			s.peer.PushUpdate(uri)
+		}
+	}
+}
+
+// noteRevision notes that the record has had a revision. A session with calls or connections here reads it now, any other one
+// before its next request.
+func (s *sessionActor) noteRevision(rev uint64) {
+	for {
+		old := s.behind.Load()
+		if rev <= max(old, s.view.Load().rev) {
+			return
+		}
+		if s.behind.CompareAndSwap(old, rev) {
+			_ = s.Post(idleTick{})
+			return
+		}
+	}
+}
+
+// catchUpTo reads the record again until it has at least a revision that was written before.
+func (s *sessionActor) catchUpTo(rev uint64) error {
+	for anew := false; s.view.Load().rev < rev; anew = true {
+		if err := s.rereadRecord(nil, false, anew); err != nil {
+			return err
+		}
+		if anew && s.view.Load().rev < rev {
+			return store.ErrUnavailable
+		}
+	}
+	return nil
+}
+
+// writesStandalone reports whether this node writes the session's standalone stream.
+func (s *sessionActor) writesStandalone() bool {
+	return s.node.streams.writesHere(StreamKey{s.key, s.view.Load().rec.Standalone})
+}
+
+// endWithoutRecord ends the session on this node, whose record is no more. Only the node that has ended a session of a fleet tells
+// the program.
+func (s *sessionActor) endWithoutRecord() {
+	if h, ok := s.home.(storedHome); ok && s.shared {
+		h.endQuietly(false)
+		return
+	}
+	s.endSession()
+}
+
+// forgetAnswer drops the kept answer, if there is one.
+func (s *sessionActor) forgetAnswer() {
+	if k := s.keeps.Load(); k != nil {
+		k.forgetAnswer(0)
+	}
 }

@@ -1,9 +1,11 @@
 package actors
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
@@ -14,6 +16,7 @@ import (
 	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/store"
+	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -26,31 +29,31 @@ type sessions struct {
 	guesses chan struct{} // the same for ids without the right tag
 }
 
-// lookupsAtOnce bounds the requests that read their session from the store at the same time;
+// sessionReads bounds the requests that read their session from the store at the same time;
 // others wait. A made-up id costs a client nothing.
-var lookupsAtOnce = limits.SessionReads.Value()
+var sessionReads = limits.SessionReads.Value()
 
-// maxLookups is lookupsAtOnce for a node that takes calls requests at once; -1 means no limit.
+// maxLookups is sessionReads for a node that takes calls requests at once; -1 means no limit.
 func maxLookups(calls int) int {
 	if calls < 0 {
-		return lookupsAtOnce
+		return sessionReads
 	}
-	return max(1, min(lookupsAtOnce, calls))
+	return max(1, min(sessionReads, calls))
 }
 
-// of finds the session that a message or a GET belongs to, or refuses it. id is that of a
+// findSession finds the session that a message or a GET belongs to, or refuses it. id is that of a
 // request, else nil.
-func (d *sessions) of(svc *Service, in *Input, id []byte) *sessionActor {
+func (d *sessions) findSession(svc *Service, in *Input, id []byte) *sessionActor {
 	s, err := d.lookUp(svc, in)
-	if s = d.found(in, id, s, err); s != nil && s.view.Load().rec.Fresh && !s.heard(in) {
+	if s = d.checkFound(in, id, s, err); s != nil && s.view.Load().rec.Fresh && !s.noteFirstMessage(in) {
 		unknownSession(in.Conn, id)
 		return nil
 	}
 	return s
 }
 
-// found returns the session that lookUp found, or refuses the request.
-func (d *sessions) found(in *Input, id []byte, s *sessionActor, err error) *sessionActor {
+// checkFound returns the session that lookUp found, or refuses the request.
+func (d *sessions) checkFound(in *Input, id []byte, s *sessionActor, err error) *sessionActor {
 	n := d.node
 	switch {
 	case err == nil:
@@ -67,7 +70,7 @@ func (d *sessions) found(in *Input, id []byte, s *sessionActor, err error) *sess
 		if id != nil {
 			n.refusals.refuseInSession(in.Conn, err, id)
 		} else {
-			n.refusals.refuse(in.Conn, err, nil)
+			n.refusals.refuseRequest(in.Conn, err, nil)
 		}
 		return nil
 	default:
@@ -79,7 +82,7 @@ func (d *sessions) found(in *Input, id []byte, s *sessionActor, err error) *sess
 		}
 		return nil
 	}
-	s.peer.madeBy(in)
+	s.peer.noteOwner(in)
 	// The transport's revision and the protocol's are independent, but a client that names one
 	// must name the negotiated one.
 	if v := s.view.Load(); in.Version != "" && in.Version != v.rec.Revision {
@@ -92,7 +95,7 @@ func (d *sessions) found(in *Input, id []byte, s *sessionActor, err error) *sess
 // errNoSession stands for a request that names no session.
 var errNoSession = errors.New("actors: no session id")
 
-// lookUp is load for the session that a request names. It waits while too many others read the
+// lookUp is loadSession for the session that a request names. It waits while too many others read the
 // store.
 func (d *sessions) lookUp(svc *Service, in *Input) (*sessionActor, error) {
 	n := d.node
@@ -107,7 +110,7 @@ func (d *sessions) lookUp(svc *Service, in *Input) (*sessionActor, error) {
 		return nil, store.ErrNotFound
 	}
 	if s, ok := d.Get(key); ok && s.svc == svc {
-		switch expired, err := s.upToDate(d.lookups); {
+		switch expired, err := s.refreshView(d.lookups); {
 		case err != nil:
 			return nil, err
 		case !expired:
@@ -115,7 +118,7 @@ func (d *sessions) lookUp(svc *Service, in *Input) (*sessionActor, error) {
 		}
 	}
 	lookups := d.lookups
-	if !key.tagged(in.Session, n.mrtr.keys) { // it may be a guess, and must not hold up the others
+	if !key.hasTag(in.Session, n.mrtr.keys) { // it may be a guess, and must not hold up the others
 		lookups = d.guesses
 	}
 	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
@@ -126,12 +129,12 @@ func (d *sessions) lookUp(svc *Service, in *Input) (*sessionActor, error) {
 	case <-ctx.Done():
 		return nil, fmt.Errorf("actors: read session: too many requests read theirs: %w", store.ErrUnavailable)
 	}
-	return d.load(ctx, svc, key, in)
+	return d.loadSession(ctx, svc, key, in)
 }
 
-// load finds the actor of a session in memory, or makes it from the session's record. in is the
+// loadSession finds the actor of a session in memory, or makes it from the session's record. in is the
 // request that pays for the memory; nil is none, and then the session's tenant pays.
-func (d *sessions) load(ctx context.Context, svc *Service, key SessionKey, in *Input) (*sessionActor, error) {
+func (d *sessions) loadSession(ctx context.Context, svc *Service, key SessionKey, in *Input) (*sessionActor, error) {
 	n := d.node
 	for {
 		if n.drain.closing.Load() { // the node's sessions stop, and no others may begin
@@ -139,19 +142,19 @@ func (d *sessions) load(ctx context.Context, svc *Service, key SessionKey, in *I
 		}
 		s, err := d.Obtain(key, func() (*sessionActor, error) {
 			get := n.store.Get
-			if in != nil && !key.tagged(in.Session, n.mrtr.keys) { // it may be a guess, on which no write is spent
+			if in != nil && !key.hasTag(in.Session, n.mrtr.keys) { // it may be a guess, on which no write is spent
 				get = n.store.Peek
 			}
-			rec, rev, err := d.readBy(ctx, key, get)
+			rec, rev, err := d.readRecordBy(ctx, key, get)
 			if err != nil {
 				return nil, err
 			}
-			held, no := d.holds(&rec, key, in)
+			held, no := d.reserveMemory(&rec, key, in)
 			if no != nil {
 				return nil, no
 			}
-			s := d.activate(svc, key, rec, rev, held)
-			s.beginning.skip()
+			s := d.activateSession(svc, key, rec, rev, held)
+			s.beginning.markBegun()
 			s.missed.Store(true)
 			for _, uri := range rec.Subscribed {
 				n.subs.Follow(s, uri)
@@ -161,14 +164,14 @@ func (d *sessions) load(ctx context.Context, svc *Service, key SessionKey, in *I
 		if err != nil {
 			return nil, err
 		}
-		s, stale, err := s.usable(svc)
+		s, stale, err := s.checkMounted(svc)
 		switch {
 		case err != nil:
 			return nil, err
 		case stale:
 			continue
 		}
-		expired, err := s.upToDate(nil)
+		expired, err := s.refreshView(nil)
 		if expired {
 			s.endSession()
 			err = store.ErrNotFound
@@ -180,23 +183,23 @@ func (d *sessions) load(ctx context.Context, svc *Service, key SessionKey, in *I
 	}
 }
 
-// holds counts the memory of a session.
-func (d *sessions) holds(rec *session.Record, key SessionKey, in *Input) (*quota.Holding, *refusal.Refusal) {
+// reserveMemory counts the memory of a session.
+func (d *sessions) reserveMemory(rec *session.Record, key SessionKey, in *Input) (*quota.Holding, *refusal.Refusal) {
 	held := new(quota.Holding)
 	if in == nil {
-		d.node.accounts.holdAnyway(held, nil, &Input{Tenant: key.Tenant}, quota.Sessions, sizeOf(rec))
+		d.node.accounts.reserveAnyway(held, nil, &Input{Tenant: key.Tenant}, quota.Sessions, recordMemory(rec))
 		return held, nil
 	}
-	return held, d.node.accounts.hold(held, nil, in, quota.Sessions, sizeOf(rec))
+	return held, d.node.accounts.reserveMemory(held, nil, in, quota.Sessions, recordMemory(rec))
 }
 
-// sizeOf is what a session with this record holds in memory.
-func sizeOf(rec *session.Record) int64 {
+// recordMemory is what a session with this record holds in memory.
+func recordMemory(rec *session.Record) int64 {
 	return sessionBytes + rec.Size() + uriBytes*int64(len(rec.Subscribed))
 }
 
-// each calls f for every session on this node, with the bound ones.
-func (d *sessions) each(f func(*sessionActor)) {
+// eachSession calls f for every session on this node, with the bound ones.
+func (d *sessions) eachSession(f func(*sessionActor)) {
 	d.Each(f)
 	d.node.bound.Each(func(l *boundConn) { f(l.sess) })
 }
@@ -205,8 +208,8 @@ func (d *sessions) each(f func(*sessionActor)) {
 // process's place, and waiting here does not help.
 var errNewer = fmt.Errorf("written by a newer release: %w", store.ErrUnavailable)
 
-// create stores a new session and serves it here.
-func (d *sessions) create(ctx context.Context, svc *Service, in *Input, set Settled) (*sessionActor, error) {
+// createSession stores a new session and serves it here.
+func (d *sessions) createSession(ctx context.Context, svc *Service, in *Input, set Settled) (*sessionActor, error) {
 	n := d.node
 	key := SessionKey{Tenant: in.Tenant, Server: svc.ID, ID: newID()}
 	rec := session.New(n.store.Now(), svc.Limits.Session)
@@ -215,178 +218,76 @@ func (d *sessions) create(ctx context.Context, svc *Service, in *Input, set Sett
 	if err != nil {
 		return nil, fmt.Errorf("actors: create session: %w", err)
 	}
-	held, no := d.holds(&rec, key, in)
+	held, no := d.reserveMemory(&rec, key, in)
 	if no != nil {
 		return nil, no
 	}
-	stored := n.accounts.session(in, &rec, &svc.Limits.Session, len(data))
-	if no := n.accounts.storable(stored); no != nil {
+	stored := n.accounts.sessionCharge(in, &rec, &svc.Limits.Session, len(data))
+	if no := n.accounts.chargeStore(stored); no != nil {
 		held.Free()
 		return nil, refusal.Of(no)
 	}
-	rev, err := n.store.Create(ctx, key.record(), data, rec.Expires.Sub(n.store.Now()))
-	n.accounts.settle(stored, err)
+	rev, err := n.store.Create(ctx, key.recordKey(), data, rec.Expires.Sub(n.store.Now()))
+	n.accounts.settleCharge(stored, err)
 	if err != nil {
 		held.Free()
 		return nil, fmt.Errorf("actors: create session: %w", err)
 	}
-	s := d.activate(svc, key, rec, rev, held)
+	s := d.activateSession(svc, key, rec, rev, held)
 	d.Put(key, s)
-	s, _, err = s.usable(svc)
+	s, _, err = s.checkMounted(svc)
 	return s, err
 }
 
-// activate makes and starts the actor of a session, which frees held when it leaves memory.
-func (d *sessions) activate(svc *Service, key SessionKey, rec session.Record, rev uint64, held *quota.Holding) *sessionActor {
-	s := d.build(svc, key, rec, rev)
+// activateSession makes and starts the actor of a session, which frees held when it leaves memory.
+func (d *sessions) activateSession(svc *Service, key SessionKey, rec session.Record, rev uint64, held *quota.Holding) *sessionActor {
+	s := d.buildActor(svc, key, rec, rev)
 	s.memory.Move(held)
-	s.peer.name = key.named(d.node.mrtr.keys)
+	s.peer.name = key.taggedID(d.node.mrtr.keys)
 	s.home = storedHome{s}
 	s.shared = d.node.fleet.mail != nil
 	s.startSession()
 	return s
 }
 
-// build makes the actor of a session without its home; startSession starts it.
-func (d *sessions) build(svc *Service, key SessionKey, rec session.Record, rev uint64) *sessionActor {
+// buildActor makes the actor of a session without its home; startSession starts it.
+func (d *sessions) buildActor(svc *Service, key SessionKey, rec session.Record, rev uint64) *sessionActor {
 	n := d.node
 	s := &sessionActor{node: n, svc: svc, key: key, last: time.Now()}
 	s.view.Store(&view{rec: rec, rev: rev})
-	s.asOf.Store(int64(n.clock.running()))
+	s.asOf.Store(int64(n.clock.sinceStart()))
 	s.peer = &Peer{node: n, svc: svc, key: key}
 	s.peer.who = ofSession{s.peer}
 	s.peer.last.Store(s)
 	return s
 }
 
-// adopt makes s, and the actor that serves the session in its place by now, serve from a record
+// adoptView makes s, and the actor that serves the session in its place by now, serve from a record
 // that was written. An actor that begins later reads the record itself.
-func (d *sessions) adopt(s *sessionActor, v *view) {
+func (d *sessions) adoptView(s *sessionActor, v *view) {
 	before := s.view.Load().rec.Standalone
-	defer s.disown(before)
-	s.adopt(v)
+	defer s.endReplacedStandalone(before)
+	s.adoptView(v)
 	if now, ok := d.Current(s.key); ok && now != s {
-		now.adopt(v)
+		now.adoptView(v)
 	}
 }
 
-// Delete ends a session: its record goes first, then its calls and streams.
-func (n *Node) Delete(svc *Service, in *Input) {
-	if !n.accounts.admitMessage(nil, in, &codec.Message{}, 0) {
-		return
-	}
-	s, err := n.sessions.lookUp(svc, in)
-	if s = n.sessions.found(in, nil, s, err); s == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
-	defer cancel()
-	first, err := n.sessions.remove(ctx, s)
-	if err != nil {
-		n.log.Warn("session not deleted", "session", s.key.ID, "error", err)
-		refusal.Unavailable.Tell(in.Conn, nil)
-		return
-	}
-	if first { // false if another DELETE was quicker
-		n.accounts.forgive(in, perSession-1)
-		n.accounts.gone(in, &s.view.Load().rec, &svc.Limits.Session)
-	}
-	in.Conn.Answer(200, nil)
-}
-
-// remove ends a session on all nodes; it reports whether that was its first end here.
-func (d *sessions) remove(ctx context.Context, s *sessionActor) (first bool, err error) {
-	if err := d.node.store.Delete(ctx, s.key.record(), 0); err != nil && !errors.Is(err, store.ErrNotFound) {
+// removeSession ends a session on all nodes; it reports whether that was its first end here.
+func (d *sessions) removeSession(ctx context.Context, s *sessionActor) (first bool, err error) {
+	if err := d.node.store.Delete(ctx, s.key.recordKey(), 0); err != nil && !errors.Is(err, store.ErrNotFound) {
 		return false, err
 	}
 	first = s.endSession()
-	d.node.fleet.ended(ctx, s.key, &s.view.Load().rec, false)
+	d.node.fleet.broadcastEnd(ctx, s.key, &s.view.Load().rec, false)
 	return first, nil
 }
 
-// EndSession ends a session as its client's DELETE does, for an operator. svc is nil if its server is not mounted here. What the session
-// has stored counts for its principal until that is forgotten. ErrNotFound: there is no such session.
-func (n *Node) EndSession(ctx context.Context, svc *Service, key SessionKey) error {
-	if svc != nil {
-		s, err := n.sessions.load(ctx, svc, key, nil)
-		if err == nil {
-			_, err = n.sessions.remove(ctx, s)
-		}
-		return err
-	}
-	rec, _, err := n.sessions.read(ctx, key)
-	if err == nil {
-		err = n.store.Delete(ctx, key.record(), 0)
-	}
-	if err == nil {
-		n.fleet.ended(ctx, key, &rec, false)
-	}
-	return err
-}
+// pingResponse is the response to a ping.
+func pingResponse(id []byte) []byte { return codec.AppendResult(nil, id, []byte("{}")) }
 
-// survives ends the stream w, which has just been entered in the directory, if its session
-// ended before: a takeover takes a while. s is the session's actor as the caller knows it.
-// ErrSessionEnded reports that the stream is gone.
-func (d *streams) survives(ctx context.Context, s *sessionActor, w *streamActor) error {
-	var err error
-	if s.Stopped() && !s.ended.Load() { // it has left memory: the actor in its place knows of the end
-		s, err = d.node.sessions.load(ctx, s.svc, s.key, nil)
-	}
-	if errors.Is(err, store.ErrNotFound) || err == nil && s.ended.Load() {
-		w.endStream()
-		return ErrSessionEnded
-	}
-	return err
-}
-
-// Post takes one POST. It returns when the handler has returned and the request's bytes are no
-// longer needed; the response may still be an open stream then.
-func (n *Node) Post(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
-	if in.Stateless {
-		n.stateless(svc, in, principal, m, body)
-		return
-	}
-	switch m.Kind {
-	case codec.Request:
-		if n.drain.refuses(svc, principal, m, len(body)) || n.store.Suspended() && !n.regained(svc.Limits.StoreWait) {
-			if in.Session != "" && string(m.Method) != mcp.MethodInitialize {
-				n.refusals.refuseInSession(in.Conn, refusal.Unavailable, m.ID)
-			} else {
-				refusal.Unavailable.Tell(in.Conn, m.ID)
-			}
-			return
-		}
-		switch {
-		case string(m.Method) == mcp.MethodInitialize:
-			n.sessions.initialize(svc, in, m, len(body))
-			return
-		case string(m.Method) == mcp.MethodPing && in.Session == "": // legal before initialize
-			if n.accounts.admitMessage(nil, in, m, len(body)) {
-				in.Conn.Answer(200, pong(m.ID))
-			}
-			return
-		}
-		n.request(svc, in, principal, m, body)
-	case codec.Notification, codec.Result, codec.ErrorResponse:
-		if !n.accounts.admitMessage(nil, in, m, len(body)) {
-			return
-		}
-		if m.Kind != codec.Notification {
-			n.pending.answer(svc, in, m)
-		} else if s := n.sessions.of(svc, in, nil); s != nil {
-			s.notified(m, time.Now().Add(svc.Limits.StoreWait))
-			s.accepted(in.Conn)
-		}
-	default:
-		n.sessions.batch(svc, in, principal, m, body)
-	}
-}
-
-// pong is the response to a ping.
-func pong(id []byte) []byte { return codec.AppendResult(nil, id, []byte("{}")) }
-
-// initialize begins a session, or refuses to.
-func (d *sessions) initialize(svc *Service, in *Input, m *codec.Message, size int) {
+// initializeSession begins a session, or refuses to.
+func (d *sessions) initializeSession(svc *Service, in *Input, m *codec.Message, size int) {
 	n := d.node
 	if in.Session != "" {
 		refusal.SessionAgain.Tell(in.Conn, m.ID)
@@ -396,188 +297,161 @@ func (d *sessions) initialize(svc *Service, in *Input, m *codec.Message, size in
 		return
 	}
 	if !n.accounts.admitMessage(nil, in, m, size) {
-		n.accounts.forgive(in, perSession)
+		n.accounts.refundSession(in, perSession)
 		return
 	}
 	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
 	defer cancel()
 	set, result, rerr := svc.Handler.Initialize(withOwner(ctx, in.Principal), m.Params)
 	if rerr != nil {
-		n.accounts.forgive(in, perSession)
+		n.accounts.refundSession(in, perSession)
 		in.Conn.Answer(protocol.HTTPStatus(rerr, 0), codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, rerr.Data))
 		return
 	}
-	s, err := n.sessions.create(ctx, svc, in, set)
+	s, err := n.sessions.createSession(ctx, svc, in, set)
 	if no, limited := errors.AsType[*refusal.Refusal](err); limited {
-		n.accounts.forgive(in, perSession)
-		n.refusals.refuse(in.Conn, no, m.ID)
+		n.accounts.refundSession(in, perSession)
+		n.refusals.refuseRequest(in.Conn, no, m.ID)
 		return
 	}
 	if err != nil {
-		n.accounts.forgive(in, perSession)
+		n.accounts.refundSession(in, perSession)
 		n.log.Warn("session not created", "error", err)
 		refusal.Unavailable.Tell(in.Conn, m.ID)
 		return
 	}
-	s.peer.madeBy(in)
-	if s.stays() == nil {
-		defer s.left()
+	s.peer.noteOwner(in)
+	if s.beginStay() == nil {
+		defer s.endStay()
 	}
-	s.began(ctx)
+	s.callBegan(ctx)
 	in.Conn.SetSession(s.peer.Session())
 	in.Conn.Answer(200, codec.AppendResult(nil, m.ID, result))
 }
 
-// request runs one request of a session.
-func (n *Node) request(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
-	for {
-		s := n.sessions.of(svc, in, m.ID)
-		if s == nil {
-			return
+// takeResume takes a GET that resumes a stream.
+func (d *sessions) takeResume(svc *Service, in *Input, principal any) {
+	n := d.node
+	h := newHeldResume(n, svc, in.Conn)
+	h.caller = principal
+	own := *in
+	own.Conn = h
+	pos, good := stream.ParsePosition(in.LastEventID)
+	find := h.findSession
+	if !good { // a malformed id is not worth a wait for the store
+		find = func(in *Input) *sessionActor { return n.sessions.findSession(svc, in, nil) }
+	} else {
+		if hasFeature(in.Version, protocol.FeatureStreamPriming) {
+			h.at = in.LastEventID
 		}
-		r, err := s.admitted(in, m, len(body))
-		if err == nil {
-			s.begins(r, r.loggedWay(s, in.Conn), m, body, (&Call{principal: principal, trace: in.Trace, attempt: 1}).needing(in.Needs))
-			err = s.enters(r)
-		}
-		switch {
-		case err == nil:
-			r.serve()
-		case errors.Is(err, kernel.ErrStopped):
-			continue // the session has just left memory: activate it anew
-		default:
-			n.refusals.refuseInSession(in.Conn, err, m.ID)
-		}
-		return
+		n.replaying.Add(1)
+		defer n.replaying.Add(-1)
 	}
-}
-
-// admitted returns the actor of a request of size bytes that may run now; refuseInSession sends the error.
-func (s *sessionActor) admitted(in *Input, m *codec.Message, size int) (*requestActor, error) {
-	if tooLong(m) {
-		return nil, refusal.LongToken
-	}
-	a, no := s.node.accounts.admit(&s.sessionAccount, &s.svc.Limits, in, s.cost(m, size))
-	if a == nil {
-		return nil, no
-	}
-	return s.node.calls.actor(a), nil
-}
-
-// begins makes r serve a request of the session, which is delivered in the way w.
-func (s *sessionActor) begins(r *requestActor, w way, m *codec.Message, body []byte, c *Call) {
-	c.peer = s.peer
-	r.begins(s.svc, w, m, body, c)
-}
-
-// enters enters an admitted request in the session. On an error it frees the actor; the caller passes the error to
-// refuseInSession.
-func (s *sessionActor) enters(r *requestActor) error {
-	s.home.keepAlive()
-	err := r.enter(s.svc.Limits.PerSession)
-	if err != nil {
-		r.cancel(err)
-		s.refund(r)
-		r.release()
-	}
-	return err
-}
-
-// notified takes a notification of the client. It waits for the store until until at most.
-func (s *sessionActor) notified(m *codec.Message, until time.Time) {
-	switch string(m.Method) {
-	case "notifications/cancelled":
-		id := codec.Optional(m.Params, "requestId")
-		reason, _ := codec.Str(codec.Field(m.Params, "reason"))
-		if len(id) > 0 {
-			s.cancelCall(string(id), reason, until)
-		}
-	case mcp.NotifyInitialized: // means something to a bound session alone
-	default:
-		s.svc.Handler.Notified(s.peer, string(m.Method), m.Params)
-	}
-}
-
-// cancelCall hands a client's cancel to the call, and waits until the call's stream has the end mark: a cancelled call
-// must not run again after a crash. If the call does not run here, the other nodes are told.
-func (s *sessionActor) cancelCall(id, reason string, until time.Time) {
-	done := make(chan error, 1)
-	m := &cancelCall{id: id, reason: reason, acked: func(err error) { done <- err }}
-	if err := s.Post(m); err != nil { // the session is leaving memory: nothing of it runs here
-		m.Refused(err)
-	}
-	timer := time.NewTimer(time.Until(until))
-	defer timer.Stop()
-	select {
-	case err := <-done:
-		if errors.Is(err, errNotHere) && s.shared {
-			s.node.fleet.cancelled(s.key, id, reason)
-		}
-	case <-timer.C:
-	}
-}
-
-// usable returns s, which is in the directory, if svc may use it. A session of an unmounted
-// service leaves; stale is set if the caller must look again, because another service has the
-// id now.
-func (s *sessionActor) usable(svc *Service) (_ *sessionActor, stale bool, err error) {
-	if s.svc.life.over.Load() {
-		_ = s.Post(unmountSession{})
-		s.node.sessions.Drop(s.key, s)
-		stale = s.svc != svc
-	}
-	if svc.life.over.Load() {
-		return nil, false, ErrUnmounted
-	}
-	return s, stale, nil
-}
-
-// answer takes an answer that a client POSTs. If no question waits for it, or the question has
-// an answer, it is accepted and dropped.
-func (q *pendingRequests) answer(svc *Service, in *Input, m *codec.Message) {
-	n := q.node
-	s := n.sessions.of(svc, in, nil)
+	s := n.sessions.findToStay(&own, find)
 	if s == nil {
 		return
 	}
-	if err := s.answered(m); err != nil {
-		n.log.Warn("answer not taken", "session", s.key.ID, "error", err)
-		refusal.Unavailable.Tell(in.Conn, nil)
+	defer s.endStay()
+	done, ok := n.accounts.admitStream(&s.sessionAccount, &svc.Limits, &own)
+	if !ok {
 		return
 	}
-	s.accepted(in.Conn)
-}
-
-// accepted accepts a message that needs no response, unless the session ended while it was handled.
-func (s *sessionActor) accepted(c Conn) {
-	if s.ended.Load() {
-		unknownSession(c, nil)
+	defer done()
+	if !good {
+		h.refuseEventID()
 		return
 	}
-	c.Accepted()
+	n.resumes.Add(1)
+	s.resumeStream(h, pos)
 }
 
-// Writer returns a session whose standalone stream, or connection, this node writes; nil if it writes none.
-func (n *Node) Writer(key SessionKey) *Peer {
-	if s, ok := n.sessions.Get(key); ok && (!s.shared || s.writes()) {
-		return s.peer
+// findToStay returns the session that find finds, or nil if find has refused the request. It stays in memory until
+// endStay is called: if it left before its stream is open, it would miss notifications.
+func (d *sessions) findToStay(in *Input, find func(*Input) *sessionActor) *sessionActor {
+	for {
+		s := find(in)
+		if s == nil {
+			return nil
+		}
+		switch err := s.beginStay(); {
+		case err == nil:
+			return s
+		case !errors.Is(err, kernel.ErrStopped): // a stopped session has just left memory: activate it anew
+			refusal.Unavailable.Tell(in.Conn, nil)
+			return nil
+		}
 	}
-	if l, ok := n.bound.Get(key); ok {
-		return l.sess.peer
-	}
-	return nil
 }
 
-// PushTo is Peer.Push to a session that is named by its key. It does nothing, and reports false, if the session is not in this node's
-// memory, or if another node writes its standalone stream.
-func (n *Node) PushTo(key SessionKey, method string, params []byte) (here bool) {
-	if s, ok := n.sessions.Get(key); ok && (!s.shared || s.writes()) {
-		s.home.push(codec.AppendNotification(nil, method, params))
-		return true
+// takeBatch takes a batch that was POSTed (2025-03-26, basic/transports). The batch has one
+// exchange and one stream: its response is a JSON array if all its requests end within the
+// grace and send nothing else; otherwise it is a stream with one event per response.
+func (d *sessions) takeBatch(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
+	n := d.node
+	s := n.sessions.findSession(svc, in, nil)
+	if s == nil {
+		return
 	}
-	l, ok := n.bound.Get(key)
-	if ok {
-		l.push(codec.AppendNotification(nil, method, params))
+	body = bytes.Clone(body) // the requests run on goroutines of their own
+	all, fault := readBatch(s, m, body)
+	if fault != "" {
+		in.Conn.Reject(refusal.New(400, mcp.CodeInvalidRequest, fault))
+		return
 	}
-	return ok
+	requests, others := splitBatch(all)
+	if no := n.accounts.chargeMessages(&s.sessionAccount, in, others); no != nil {
+		if len(requests) > 0 {
+			n.refusals.refuseBatch(in.Conn, no, idsOf(requests))
+		} else {
+			n.refusals.refuseRequest(in.Conn, no, nil)
+		}
+		return
+	}
+	until := time.Now().Add(svc.Limits.StoreWait)
+	for i := range all {
+		switch e := &all[i]; e.m.Kind {
+		case codec.Request:
+		case codec.Notification:
+			s.takeNotification(&e.m, until)
+		default:
+			if err := s.takeAnswer(&e.m); err != nil {
+				n.log.Warn("answer not taken", "session", s.key.ID, "error", err)
+				refusal.Unavailable.Tell(in.Conn, nil)
+				return
+			}
+		}
+	}
+	switch {
+	case len(requests) == 0:
+		s.acceptMessage(in.Conn)
+	case slices.ContainsFunc(requests, func(e *element) bool { return n.drain.refusesRequest(svc, principal, &e.m, len(body)) }) || n.store.Suspended() && !n.awaitLease(svc.Limits.StoreWait):
+		n.refusals.refuseBatch(in.Conn, refusal.Unavailable, idsOf(requests))
+	default:
+		for s != nil && !s.runBatch(in, principal, requests, body) {
+			s = n.sessions.findSession(svc, in, nil) // the session has just left memory: activate it anew
+		}
+	}
+}
+
+// readRecord reads the record of a session. With ErrNotFound and a revision, the record has expired and is still stored.
+func (d *sessions) readRecord(ctx context.Context, key SessionKey) (session.Record, uint64, error) {
+	return d.readRecordBy(ctx, key, d.node.store.Get)
+}
+
+func (d *sessions) readRecordBy(ctx context.Context, key SessionKey, get func(ctx context.Context, key string) ([]byte, uint64, error)) (session.Record, uint64, error) {
+	var rec session.Record
+	data, rev, err := get(ctx, key.recordKey())
+	if err != nil {
+		return rec, 0, fmt.Errorf("actors: read session: %w", err)
+	}
+	if v := session.Newer(data); v != 0 {
+		return rec, 0, fmt.Errorf("actors: session record of version %d, this release reads %d: %w", v, session.RecordVersion, errNewer)
+	}
+	if rec, err = session.Decode(data); err != nil {
+		return rec, 0, fmt.Errorf("actors: read session: %w", err)
+	}
+	if rec.Expired(d.node.store.Now()) {
+		return rec, rev, store.ErrNotFound
+	}
+	return rec, rev, nil
 }

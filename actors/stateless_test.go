@@ -23,7 +23,7 @@ func newStatelessNode(t *testing.T, h Handler) *statelessNode {
 	t.Helper()
 	m := newMemory()
 	a := &statelessNode{t: t, store: m, n: NewNode(Config{Name: "n", Boot: "b", Store: m}), svc: NewService("test", h, Limits{})}
-	s, err := a.n.sessions.create(t.Context(), a.svc, &Input{Tenant: "anon"}, Settled{Revision: "2025-11-25"})
+	s, err := a.n.sessions.createSession(t.Context(), a.svc, &Input{Tenant: "anon"}, Settled{Revision: "2025-11-25"})
 	if err != nil {
 		t.Fatal(err)
 	}

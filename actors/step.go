@@ -42,8 +42,8 @@ type used struct {
 	running []*StepRun // in the order in which they began
 }
 
-// used returns what the run of the call has used, and may change it.
-func (c *Call) used() *used {
+// usedSoFar returns what the run of the call has used, and may change it.
+func (c *Call) usedSoFar() *used {
 	u := c.has.Load()
 	for u == nil {
 		c.has.CompareAndSwap(nil, new(used))
@@ -79,8 +79,8 @@ func (c *Call) BeginStep(ctx context.Context, name string) (found *Step, run *St
 	if cause := context.Cause(c.ctx); cause != nil {
 		return nil, nil, cause
 	}
-	u := c.used()
-	if u.steps.next(name) > 1 {
+	u := c.usedSoFar()
+	if u.steps.nextUse(name) > 1 {
 		return nil, nil, fmt.Errorf("%w: %q", ErrStepUsed, name)
 	}
 	run = &StepRun{c: c, name: name}
@@ -117,7 +117,7 @@ func (c *Call) findStep(ctx context.Context, run *StepRun) (*Step, error) {
 	switch who := c.client.(type) {
 	case *stateless:
 		run.keeps = true
-		return c.used().find(run.name), nil
+		return c.usedSoFar().findStep(run.name), nil
 	case *sessionActor:
 		if _, stored := who.home.(storedHome); stored {
 			return c.findStored(ctx, run)
@@ -126,8 +126,8 @@ func (c *Call) findStep(ctx context.Context, run *StepRun) (*Step, error) {
 	return nil, nil
 }
 
-// find returns the result of a step that an earlier run of a stateless call has kept.
-func (u *used) find(name string) *Step {
+// findStep returns the result of a step that an earlier run of a stateless call has kept.
+func (u *used) findStep(name string) *Step {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if i := slices.IndexFunc(u.kept, func(s Step) bool { return s.Name == name }); i >= 0 {
@@ -141,7 +141,7 @@ func (c *Call) findStored(ctx context.Context, run *StepRun) (*Step, error) {
 	asked := time.Now().UnixNano()
 	on := c.becomeStream()
 	if on == nil {
-		return nil, c.lost(ErrStreamLost)
+		return nil, c.endCause(ErrStreamLost)
 	}
 	_ = on.Post(beginNow{}) // of a batch, which may still gather its responses
 	select {
@@ -149,7 +149,7 @@ func (c *Call) findStored(ctx context.Context, run *StepRun) (*Step, error) {
 	default: // its record is being stored: by this process, and from now on
 		select {
 		case <-on.ready:
-			c.used().sure.Store(asked)
+			c.usedSoFar().sure.Store(asked)
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
@@ -168,19 +168,19 @@ func (c *Call) findStored(ctx context.Context, run *StepRun) (*Step, error) {
 		return nil, nil
 	}
 	run.keeps, run.on = true, on
-	if s := c.journal.step(run.name); s != nil {
+	if s := c.journal.storedStep(run.name); s != nil {
 		return s, nil
 	}
-	return nil, c.assure(ctx, on)
+	return nil, c.assureStream(ctx, on)
 }
 
-// sureAgain is how often a call asks whether it still has its stream, while the store says neither.
-const sureAgain = time.Second
+// assureEvery is how often a call asks whether it still has its stream, while the store says neither.
+const assureEvery = time.Second
 
-// assure returns nil if no other node has the call's stream, as far as is known: it was this node's a moment ago. A process that stood still may have lost it, and a
-// step that another run has stored must not begin here. What stands still behind assure may still begin one, and cannot store it.
-func (c *Call) assure(ctx context.Context, on *streamActor) error {
-	n, sure := c.peer.node, &c.used().sure
+// assureStream returns nil if no other node has the call's stream, as far as is known: it was this node's a moment ago. A process that stood still may have lost it, and a
+// step that another run has stored must not begin here. What stands still behind assureStream may still begin one, and cannot store it.
+func (c *Call) assureStream(ctx context.Context, on *streamActor) error {
+	n, sure := c.peer.node, &c.usedSoFar().sure
 	for n.fleet.mail != nil {
 		now := time.Now().UnixNano() // by the wall clock: that of a machine that sleeps goes on
 		if since := now - sure.Load(); since >= 0 && since < int64(n.fleet.sureFor) && !n.store.Suspended() {
@@ -190,7 +190,7 @@ func (c *Call) assure(ctx context.Context, on *streamActor) error {
 			sure.Store(now)
 			return nil
 		}
-		timer := time.NewTimer(sureAgain)
+		timer := time.NewTimer(assureEvery)
 		select {
 		case <-timer.C:
 			continue
@@ -198,13 +198,13 @@ func (c *Call) assure(ctx context.Context, on *streamActor) error {
 		case <-ctx.Done():
 		}
 		timer.Stop()
-		return c.lost(context.Cause(ctx))
+		return c.endCause(context.Cause(ctx))
 	}
 	return nil
 }
 
-// lost is why the call has ended, or else err.
-func (c *Call) lost(err error) error {
+// endCause is why the call has ended, or else err.
+func (c *Call) endCause(err error) error {
 	if cause := context.Cause(c.ctx); cause != nil {
 		return cause
 	}
@@ -232,7 +232,7 @@ func (run *StepRun) Keep(ctx context.Context, value json.RawMessage, failed stri
 
 // End says that the step has run. Only the first call does anything.
 func (run *StepRun) End() {
-	u := run.c.used()
+	u := run.c.usedSoFar()
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if i := slices.Index(u.running, run); i >= 0 {
@@ -243,9 +243,9 @@ func (run *StepRun) End() {
 	}
 }
 
-// sends counts a message of the handler, sent with ctx or passed over, for the step in which it is: a run that finds the result of that step does
+// countMessage counts a message of the handler, sent with ctx or passed over, for the step in which it is: a run that finds the result of that step does
 // not send it, and must not take another message for it.
-func (c *Call) sends(ctx context.Context) {
+func (c *Call) countMessage(ctx context.Context) {
 	u := c.has.Load()
 	if u == nil {
 		return
@@ -263,7 +263,7 @@ func (c *Call) sends(ctx context.Context) {
 
 // storeStep has the stream of the call store the result of a step, and waits until it is.
 func (c *Call) storeStep(ctx context.Context, run *StepRun, s Step) error {
-	u := c.used()
+	u := c.usedSoFar()
 	u.mu.Lock()
 	s.Member, s.Messages = c.member, run.messages
 	u.mu.Unlock()
@@ -271,19 +271,19 @@ func (c *Call) storeStep(ctx context.Context, run *StepRun, s Step) error {
 	if err != nil {
 		return err
 	}
-	if full := run.on.room(len(e.Data)); full != nil {
+	if full := run.on.takeStepRoom(len(e.Data)); full != nil {
 		c.peer.node.refusals.Refused(full)
 		return nil
 	}
 	sent, stored := time.Now().UnixNano(), make(chan error, 1)
 	e.Acked = func(err error) { stored <- err } // has room: it is called once
-	if err := c.post(&emitted{entry: e}); err != nil {
-		return c.lost(err)
+	if err := c.postMessage(&emitted{entry: e}); err != nil {
+		return c.endCause(err)
 	}
 	select {
 	case err := <-stored:
 		if err != nil {
-			return c.lost(fmt.Errorf("%w: %w", ErrStreamLost, err))
+			return c.endCause(fmt.Errorf("%w: %w", ErrStreamLost, err))
 		}
 	case <-c.ctx.Done():
 		return context.Cause(c.ctx)
@@ -294,22 +294,9 @@ func (c *Call) storeStep(ctx context.Context, run *StepRun, s Step) error {
 	return nil
 }
 
-// room takes room for the result of a step in the stream's record, or returns the limit that leaves none.
-func (s *streamActor) room(bytes int) *limits.Row {
-	if s.steps.Add(1) > maxSteps {
-		return limits.CallSteps.Row
-	}
-	if s.stepBytes.Add(int64(bytes)) > maxStepBytes {
-		s.steps.Add(-1)
-		s.stepBytes.Add(-int64(bytes)) // a smaller one may fit
-		return limits.CallStepBytes.Row
-	}
-	return nil
-}
-
 // keepStep keeps the result of a step of a stateless call in memory, unless the call becomes a task meanwhile, which stores it.
 func (c *Call) keepStep(ctx context.Context, s Step) error {
-	u := c.used()
+	u := c.usedSoFar()
 	if err := u.moving.Lock(ctx, c.ctx); err != nil {
 		return err
 	}
@@ -317,14 +304,14 @@ func (c *Call) keepStep(ctx context.Context, s Step) error {
 	if d := c.Detached(); d != nil {
 		return d.KeepStep(ctx, s)
 	}
-	if full := u.keep(s); full != nil {
+	if full := u.keepStep(s); full != nil {
 		c.peer.node.refusals.Refused(full)
 	}
 	return nil
 }
 
-// keep keeps a step in memory, or returns the limit that leaves no room.
-func (u *used) keep(s Step) *limits.Row {
+// keepStep keeps a step in memory, or returns the limit that leaves no room.
+func (u *used) keepStep(s Step) *limits.Row {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	bytes := int64(len(s.Name) + len(s.Failed) + len(s.Value))
@@ -341,7 +328,7 @@ func (u *used) keep(s Step) *limits.Row {
 // MoveSteps returns the results of steps that a stateless call has kept, for a task that is being made of it. Results that come now wait until moved is called: if the
 // call has a task by then, that stores them.
 func (c *Call) MoveSteps(ctx context.Context) (kept []Step, moved func(), err error) {
-	u := c.used()
+	u := c.usedSoFar()
 	if err := u.moving.Lock(ctx, c.ctx); err != nil {
 		return nil, nil, err
 	}
@@ -350,8 +337,8 @@ func (c *Call) MoveSteps(ctx context.Context) (kept []Step, moved func(), err er
 	return slices.Clone(u.kept), u.moving.Unlock, nil
 }
 
-// carried are the results of steps that a requestState has for a run on another node: those that fit, the oldest first.
-func (c *Call) carried() (all []json.RawMessage) {
+// carriedSteps are the results of steps that a requestState has for a run on another node: those that fit, the oldest first.
+func (c *Call) carriedSteps() (all []json.RawMessage) {
 	u := c.has.Load()
 	if u == nil {
 		return nil
@@ -370,12 +357,12 @@ func (c *Call) carried() (all []json.RawMessage) {
 	return all
 }
 
-// carry gives a call the results that a requestState has brought. The call has not begun.
-func (c *Call) carry(all []json.RawMessage) {
+// takeCarried gives a call the results that a requestState has brought. The call has not begun.
+func (c *Call) takeCarried(all []json.RawMessage) {
 	for _, raw := range all {
 		var s Step
 		if codec.Unmarshal(raw, &s) == nil {
-			_ = c.used().keep(s) // no more than another node has kept
+			_ = c.usedSoFar().keepStep(s) // no more than another node has kept
 		}
 	}
 }
@@ -398,8 +385,8 @@ type askedBefore struct {
 	open *pendingRequest // waits for the answer, nil if the answer is here
 }
 
-// answer is the client's answer.
-func (q *askedBefore) answer() Answer {
+// clientAnswer is the client's answer.
+func (q *askedBefore) clientAnswer() Answer {
 	if q.Failed {
 		return Answer{Err: wireError(q.Answer)}
 	}
@@ -427,8 +414,8 @@ func (j *journal) skipMessage() bool {
 	return true
 }
 
-// step returns the result of a step that an earlier run has stored, nil if none has. The messages of that step count as sent by this run.
-func (j *journal) step(name string) *record.Step {
+// storedStep returns the result of a step that an earlier run has stored, nil if none has. The messages of that step count as sent by this run.
+func (j *journal) storedStep(name string) *record.Step {
 	if j == nil || j.steps[name] == nil {
 		return nil
 	}
@@ -438,8 +425,8 @@ func (j *journal) step(name string) *record.Step {
 	return j.steps[name]
 }
 
-// has reports whether an earlier run asked this use of a key, and this run has not.
-func (j *journal) has(key string, use int) bool {
+// hasQuestion reports whether an earlier run asked this use of a key, and this run has not.
+func (j *journal) hasQuestion(key string, use int) bool {
 	if j == nil {
 		return false
 	}
@@ -448,9 +435,9 @@ func (j *journal) has(key string, use int) bool {
 	return slices.ContainsFunc(j.asked, func(q *askedBefore) bool { return q.Key == key && q.Use == use && !q.used })
 }
 
-// question returns the question that an earlier run asked as this use of a key, nil if it
+// takeQuestion returns the question that an earlier run asked as this use of a key, nil if it
 // asked none.
-func (j *journal) question(key string, use int) *askedBefore {
+func (j *journal) takeQuestion(key string, use int) *askedBefore {
 	if j == nil {
 		return nil
 	}
@@ -471,9 +458,9 @@ type uses struct {
 	n  map[string]int
 }
 
-// next numbers a question when it is asked. A second run that asks in the same order gets
+// nextUse numbers a question when it is asked. A second run that asks in the same order gets
 // the same numbers, whatever part of the first run is still in the log.
-func (u *uses) next(key string) int {
+func (u *uses) nextUse(key string) int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.n == nil {

@@ -40,8 +40,8 @@ func heldBy(conn any) (holder any, until time.Time) {
 	return holder, until
 }
 
-// past reports whether a moment of heldBy has come.
-func past(until, now time.Time) bool { return !until.IsZero() && !now.Before(until) }
+// momentPassed reports whether a moment of heldBy has come.
+func momentPassed(until, now time.Time) bool { return !until.IsZero() && !now.Before(until) }
 
 // Exchange is the Conn of a stateless request over HTTP. Its client cancels the request by
 // closing the connection.
@@ -74,8 +74,8 @@ type answerer interface {
 // replier takes the response to a request of a bound session.
 type replier interface {
 	answerer
-	// over says that no response follows.
-	over()
+	// skipResponse says that no response follows.
+	skipResponse()
 }
 
 // errBadEvent stands for every event id that cannot be resumed from; the client learns no
@@ -85,20 +85,20 @@ var errBadEvent = errors.New("actors: bad event id")
 // SessionKey names a session. Every look-up, subject and cache uses the whole key.
 type SessionKey struct{ Tenant, Server, ID string }
 
-func (k SessionKey) record() string { return "session." + k.path() }
+func (k SessionKey) recordKey() string { return "session." + k.keyPath() }
 
-func (k SessionKey) path() string { return k.Tenant + "." + k.Server + "." + k.ID }
+func (k SessionKey) keyPath() string { return k.Tenant + "." + k.Server + "." + k.ID }
 
 // tagLength is the number of characters that the tag of a session id has.
 const tagLength = 13
 
-// named is the id of the session as its client gets it: with a tag, if the node has a key for
+// taggedID is the id of the session as its client gets it: with a tag, if the node has a key for
 // tags. The tag shows without a look into the store that the id is no guess.
-func (k SessionKey) named(keys store.Keys) string {
+func (k SessionKey) taggedID(keys store.Keys) string {
 	if keys == nil {
 		return k.ID
 	}
-	tag := keys.Tag([]byte(k.record()))
+	tag := keys.Tag([]byte(k.recordKey()))
 	if tag == nil {
 		return k.ID
 	}
@@ -112,10 +112,10 @@ func sessionKey(tenant, server, id string) (k SessionKey, ok bool) {
 	return k, stream.ValidID(k.ID) && (len(id) == stream.IDLength || len(id) == stream.IDLength+tagLength)
 }
 
-// tagged reports whether id is the key's with its tag, if the node makes tags. An id of an earlier
+// hasTag reports whether id is the key's with its tag, if the node makes tags. An id of an earlier
 // release has none, and when the store has lost its keys, no tag is right: so a wrong tag proves nothing.
-func (k SessionKey) tagged(id string, keys store.Keys) bool {
-	named := k.named(keys)
+func (k SessionKey) hasTag(id string, keys store.Keys) bool {
+	named := k.taggedID(keys)
 	return named == k.ID || subtle.ConstantTimeCompare([]byte(id), []byte(named)) == 1
 }
 
@@ -129,4 +129,4 @@ type StreamKey struct {
 	ID      string
 }
 
-func (k StreamKey) path() string { return k.Session.path() + "." + k.ID }
+func (k StreamKey) streamPath() string { return k.Session.keyPath() + "." + k.ID }

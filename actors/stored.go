@@ -21,9 +21,9 @@ type storedHome struct{ *sessionActor }
 
 var _ home = storedHome{}
 
-// change rewrites the record by compare-and-set. That edit has nothing to change is only believed of a record that was read
+// changeRecord rewrites the record by compare-and-set. That edit has nothing to change is only believed of a record that was read
 // since: another node may have changed what this one knows.
-func (h storedHome) change(ctx context.Context, edit func(*session.Record) bool) error {
+func (h storedHome) changeRecord(ctx context.Context, edit func(*session.Record) bool) error {
 	s, n := h.sessionActor, h.node
 	v := s.view.Load()
 	rec, rev := v.rec, v.rev
@@ -35,10 +35,10 @@ func (h storedHome) change(ctx context.Context, edit func(*session.Record) bool)
 			if err != nil {
 				return fmt.Errorf("actors: change session: %w", err)
 			}
-			next, err := n.store.Update(ctx, s.key.record(), data, rev, h.lives(rec.Expires))
+			next, err := n.store.Update(ctx, s.key.recordKey(), data, rev, h.timeLeft(rec.Expires))
 			if err == nil {
-				n.sessions.adopt(s, &view{rec: rec, rev: next})
-				n.fleet.changed(ctx, s.key, &was, &rec, next)
+				n.sessions.adoptView(s, &view{rec: rec, rev: next})
+				n.fleet.broadcastChange(ctx, s.key, &was, &rec, next)
 				return nil
 			}
 			if !errors.Is(err, store.ErrConflict) {
@@ -46,41 +46,41 @@ func (h storedHome) change(ctx context.Context, edit func(*session.Record) bool)
 			}
 		} else if read {
 			if rev != v.rev { // it may be this node's own change, of which nobody was told
-				n.fleet.changed(ctx, s.key, &v.rec, &was, rev)
+				n.fleet.broadcastChange(ctx, s.key, &v.rec, &was, rev)
 			}
 			return nil
 		}
 		var err error
-		if rec, rev, err = n.sessions.read(ctx, s.key); err != nil {
+		if rec, rev, err = n.sessions.readRecord(ctx, s.key); err != nil {
 			return err
 		}
 		// The record may already be as edit wants it, after a write with an unknown outcome.
-		s.finds(&view{rec: rec, rev: rev})
+		s.adoptFound(&view{rec: rec, rev: rev})
 	}
 }
 
-// heard notes that the client has sent something since initialize: the session has its full time from now on. It waits
+// noteFirstMessage notes that the client has sent something since initialize: the session has its full time from now on. It waits
 // for the store, once in the life of a session, so that a client that has got a response finds its session after a
 // crash. For most clients that is the response to notifications/initialized, for which no handler waits. If the store
 // does not answer, the request goes on, and the next one tries again. It reports false if the session is gone.
-func (s *sessionActor) heard(in *Input) (there bool) {
+func (s *sessionActor) noteFirstMessage(in *Input) (there bool) {
 	ctx, cancel := context.WithTimeout(s.node.base, s.svc.Limits.StoreWait)
 	defer cancel()
 	before, first := s.view.Load().rec, false
-	err := s.home.change(ctx, func(r *session.Record) bool {
+	err := s.home.changeRecord(ctx, func(r *session.Record) bool {
 		first = r.Heard() // false if another request was quicker
 		return first
 	})
 	switch {
 	case err == nil && first:
 		n, now := s.node, s.view.Load().rec
-		n.accounts.gone(in, &before, &s.svc.Limits.Session)
+		n.accounts.returnSession(in, &before, &s.svc.Limits.Session)
 		if data, err := now.Encode(); err == nil {
-			c := n.accounts.session(in, &now, &s.svc.Limits.Session, len(data))
-			c.add(c.bytes)
+			c := n.accounts.sessionCharge(in, &now, &s.svc.Limits.Session, len(data))
+			c.addBytes(c.bytes)
 		}
 	case errors.Is(err, store.ErrNotFound): // deleted elsewhere
-		s.gone()
+		s.endWithoutRecord()
 		return false
 	case err != nil:
 		s.node.log.Warn("session not kept beyond its first minutes", "error", err)
@@ -98,45 +98,45 @@ func (h storedHome) keepAlive() {
 		defer s.touching.Store(false)
 		ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
 		defer cancel()
-		err := h.change(ctx, func(*session.Record) bool { return true })
+		err := h.changeRecord(ctx, func(*session.Record) bool { return true })
 		switch {
 		case err == nil:
 		case errors.Is(err, store.ErrNotFound): // deleted elsewhere
-			s.gone()
+			s.endWithoutRecord()
 		default:
 			s.node.log.Warn("session not kept alive", "session", s.key.ID, "error", err)
 		}
 	}()
 }
 
-func (h storedHome) lives(expires time.Time) time.Duration { return expires.Sub(h.node.store.Now()) }
+func (h storedHome) timeLeft(expires time.Time) time.Duration { return expires.Sub(h.node.store.Now()) }
 
-// again loads the session from its record, unless another actor already serves it.
-func (h storedHome) again(ctx context.Context) (*sessionActor, error) {
+// currentActor loads the session from its record, unless another actor already serves it.
+func (h storedHome) currentActor(ctx context.Context) (*sessionActor, error) {
 	if h.node.drain.closing.Load() {
 		return nil, ErrClosing
 	}
 	ctx, cancel := context.WithTimeout(ctx, h.svc.Limits.StoreWait)
 	defer cancel()
-	return h.node.sessions.load(ctx, h.svc, h.key, nil)
+	return h.node.sessions.loadSession(ctx, h.svc, h.key, nil)
 }
 
-// end ends the calls and streams on this node of a session whose record is gone.
-func (h storedHome) end(expired bool) (first bool) {
+// endForGood ends the calls and streams on this node of a session whose record is gone.
+func (h storedHome) endForGood(expired bool) (first bool) {
 	s := h.sessionActor
-	if first = h.endHere(expired); first {
+	if first = h.endQuietly(expired); first {
 		how := Deleted
 		if s.view.Load().rec.Expired(s.node.store.Now()) {
 			how = Expired
 		}
-		s.over(how)
+		s.reportEnd(how)
 	}
 	return first
 }
 
-// endHere is end without a word to the program. The actor may have left memory meanwhile, and another may have begun from
+// endQuietly is endForGood without a word to the program. The actor may have left memory meanwhile, and another may have begun from
 // the record before that went.
-func (h storedHome) endHere(expired bool) (first bool) {
+func (h storedHome) endQuietly(expired bool) (first bool) {
 	s, n := h.sessionActor, h.node
 	first = s.endCalls()
 	if !expired { // no other actor can begin from an expired record
@@ -144,25 +144,25 @@ func (h storedHome) endHere(expired bool) (first bool) {
 			first = now.endCalls() && first
 		}
 	}
-	n.streams.endOf(s.key)
+	n.streams.endSessionStreams(s.key)
 	return first
 }
 
-// leave takes the session out of the directory and stops it. Messages that still wait are refused, and their senders
+// leaveMemory takes the session out of the directory and stops it. Messages that still wait are refused, and their senders
 // activate the session anew.
-func (h storedHome) leave(bool) {
+func (h storedHome) leaveMemory(bool) {
 	h.node.sessions.Drop(h.key, h.sessionActor)
 	h.Stop()
 }
 
-// tell sends a message on the standalone stream and waits until it is stored. If another stream replaces that one
+// deliverMessage sends a message on the standalone stream and waits until it is stored. If another stream replaces that one
 // meanwhile, the message goes to the new stream.
-func (h storedHome) tell(ctx context.Context, e stream.Entry) error {
+func (h storedHome) deliverMessage(ctx context.Context, e stream.Entry) error {
 	for s := h.sessionActor; ; {
 		id := s.view.Load().rec.Standalone
 		if id == "" && s.node.fleet.mail != nil { // the client may have opened one by way of another node
 			if err := s.mustName(ctx, ""); err != nil && !errors.Is(err, errBadEvent) {
-				return s.peer.ended(err)
+				return s.peer.endedError(err)
 			}
 			id = s.view.Load().rec.Standalone
 		}
@@ -173,7 +173,7 @@ func (h storedHome) tell(ctx context.Context, e stream.Entry) error {
 		if err == nil || ctx.Err() != nil || !errors.Is(err, kernel.ErrStopped) && s.view.Load().rec.Standalone == id {
 			return err
 		}
-		if s, err = s.peer.actor(ctx); err != nil {
+		if s, err = s.peer.currentActor(ctx); err != nil {
 			return err
 		}
 	}
@@ -186,18 +186,18 @@ func (s *sessionActor) sendOn(ctx context.Context, id string, e stream.Entry) er
 	var given takeover.Writer
 	var asked time.Time // another node, for the first time
 	for {
-		st, _, err := s.node.streams.find(ctx, s.svc, s, StreamKey{s.key, id}, given)
-		switch far, elsewhere := errors.AsType[errElsewhere](err); {
-		case elsewhere:
+		st, _, err := s.node.streams.findWriter(ctx, s.svc, s, StreamKey{s.key, id}, given)
+		switch remote, ok := errors.AsType[errRemoteWriter](err); {
+		case ok:
 			if asked.IsZero() {
-				asked, e.Meta = time.Now(), s.node.fleet.pushes.name(s.node, e.Meta)
+				asked, e.Meta = time.Now(), s.node.fleet.pushes.nameMessage(s.node, e.Meta)
 			}
-			err = far.push(ctx, s, &e)
+			err = remote.pushEntry(ctx, s, &e)
 			switch {
 			case errors.Is(err, errNotHere):
-				given = far.Writer
+				given = remote.Writer
 				continue
-			case err != nil && time.Since(asked) < s.svc.Limits.ResumeWait && pause(ctx, nobodyWait) == nil: // its node may be about to be gone
+			case err != nil && time.Since(asked) < s.svc.Limits.ResumeWait && pause(ctx, silentPause) == nil: // its node may be about to be gone
 				continue
 			}
 			return err
@@ -223,18 +223,18 @@ func (s *sessionActor) sendOn(ctx context.Context, id string, e stream.Entry) er
 	}
 }
 
-// nobodyWait is the pause before a node that nobody hears is asked again, or its stream is taken over.
-const nobodyWait = 250 * time.Millisecond
+// silentPause is the pause before a node that nobody hears is asked again, or its stream is taken over.
+const silentPause = 250 * time.Millisecond
 
-// push sends data on the standalone stream if this node writes that. It goes to the actor that serves the session now.
+// pushNotification sends data on the standalone stream if this node writes that. It goes to the actor that serves the session now.
 // If the stream is replaced later, the new stream does not have the data.
-func (h storedHome) push(data []byte) (taken bool) {
+func (h storedHome) pushNotification(data []byte) (taken bool) {
 	s, ok := h.node.sessions.Get(h.key)
 	if !ok {
 		return false
 	}
 	st, ok := s.node.streams.Get(StreamKey{s.key, s.view.Load().rec.Standalone})
-	if !ok || st.queued.Load() > int64(s.svc.Limits.Queue) || st.queued.Load() > waitingStep && s.node.accounts.Crowded(s.billed()) ||
+	if !ok || st.queued.Load() > int64(s.svc.Limits.Queue) || st.queued.Load() > waitingStep && s.node.accounts.Crowded(s.billedAccount()) ||
 		st.Post(&pushEntries{entries: []stream.Entry{{Kind: stream.Message, Data: data}}, ofSession: true}) != nil {
 		s.missed.Store(true) // the session's next stream, or resume, makes this good
 		return false
@@ -242,11 +242,11 @@ func (h storedHome) push(data []byte) (taken bool) {
 	return true
 }
 
-// pushUpdate is push: a stream that cannot take the update now makes it good later.
-func (h storedHome) pushUpdate(data []byte) { h.push(data) }
+// pushUpdate is pushNotification: a stream that cannot take the update now makes it good later.
+func (h storedHome) pushUpdate(data []byte) { h.pushNotification(data) }
 
-// listen begins a new standalone stream, which replaces the old one.
-func (s *sessionActor) listen(svc *Service, in *Input) {
+// openStandalone begins a new standalone stream, which replaces the old one.
+func (s *sessionActor) openStandalone(svc *Service, in *Input) {
 	n := s.node
 	if n.store.Suspended() {
 		refusal.Unavailable.Tell(in.Conn, nil)
@@ -255,11 +255,11 @@ func (s *sessionActor) listen(svc *Service, in *Input) {
 	// What the client subscribes to from here on is told by this stream, or noted as missed, unless another node is told of it.
 	subscribed := len(s.view.Load().rec.Subscribed) > 0
 	rec := record.Stream{Version: record.Version, Node: n.name, Boot: n.boot, Epoch: 1, Revision: s.view.Load().rec.Revision}
-	st := n.streams.build(svc, s, newID(), rec, in.Conn)
+	st := n.streams.buildStream(svc, s, newID(), rec, in.Conn)
 	st.order = n.listened.Add(1)
 	// The actor starts before the record names it, so that every reader of the record finds it:
 	// a message for it waits, and the next stream ends it.
-	st.start()
+	st.startActor()
 	data, stored, err := st.newRecord(nil)
 	named := make(chan naming, 1)
 	go func() { named <- s.storeStandalone(st, data, stored, err) }()
@@ -267,9 +267,9 @@ func (s *sessionActor) listen(svc *Service, in *Input) {
 		return // the stream ended before it could begin, and the client knows
 	}
 	of := <-named
-	s.listens(st.key.ID, of.old, s.endStandalone(of.old))
+	s.noteReplaced(st.key.ID, of.old, s.endStandalone(of.old))
 	if svc.life.over.Load() {
-		st.unmount()
+		st.unmountStream()
 		return
 	}
 	subscribed = subscribed || s.shared && len(s.view.Load().rec.Subscribed) > 0
@@ -288,14 +288,14 @@ type naming struct {
 // data is the stream's record, unless err says why the stream may not begin. If the process is
 // lost in between, the old stream is still the session's; the new one is unknown and expires.
 // The client learns of the stream last: any event id that it has is of a stream that was named.
-func (s *sessionActor) storeStandalone(st *streamActor, data []byte, stored charge, err error) (of naming) {
+func (s *sessionActor) storeStandalone(st *streamActor, data []byte, stored storeCharge, err error) (of naming) {
 	n := s.node
 	ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
 	defer cancel()
 	var rev uint64
 	if err == nil {
 		rev, err = n.store.OpenStream(ctx, st.path, data, nil, s.svc.recordTTL())
-		n.accounts.settle(stored, err)
+		n.accounts.settleCharge(stored, err)
 	}
 	if err == nil && !st.Stopped() {
 		of = s.nameStandalone(ctx, st)
@@ -304,18 +304,18 @@ func (s *sessionActor) storeStandalone(st *streamActor, data []byte, stored char
 	switch {
 	case err != nil:
 		of.err = err
-		s.unopened(st, err)
+		s.refuseStandalone(st, err)
 	case of.replaced:
 		st.endStream()
 	case st.Post(recordStored{rev: rev}) != nil: // the stream has ended meanwhile
-		go n.streams.forget(st.path)
-		s.disown(of.old)
+		go n.streams.forgetRecord(st.path)
+		s.endReplacedStandalone(of.old)
 	}
 	return of
 }
 
-// unopened refuses a stream that could not be stored or named. The old stream goes on.
-func (s *sessionActor) unopened(st *streamActor, err error) {
+// refuseStandalone refuses a stream that could not be stored or named. The old stream goes on.
+func (s *sessionActor) refuseStandalone(st *streamActor, err error) {
 	n := s.node
 	if !errors.Is(err, store.ErrNotFound) { // ErrNotFound: the session has just been deleted
 		n.log.Warn("stream not opened", "session", s.key.ID, "error", err)
@@ -324,13 +324,13 @@ func (s *sessionActor) unopened(st *streamActor, err error) {
 	// If the outcome is unknown, the record may name the stream, and messages sent to it are
 	// lost. No client listens to it, and the next read of the record ends the old stream.
 	s.missed.Store(true)
-	go n.streams.forget(st.path)
+	go n.streams.forgetRecord(st.path)
 }
 
 // nameStandalone makes the session's record name the stream as its standalone stream, unless
 // the record already names one with a later GET.
 func (s *sessionActor) nameStandalone(ctx context.Context, st *streamActor) (of naming) {
-	of.err = s.home.change(ctx, func(r *session.Record) bool {
+	of.err = s.home.changeRecord(ctx, func(r *session.Record) bool {
 		of.old = ""
 		now, here := s.node.streams.Get(StreamKey{s.key, r.Standalone})
 		if of.replaced = of.replaced || here && now.order > st.order; of.replaced { // by what this node knew, or by the record
@@ -356,22 +356,22 @@ func (s *sessionActor) endStandalone(id string) (live bool) {
 	}
 	key := StreamKey{s.key, id}
 	if st, ok := n.streams.Get(key); ok {
-		live = st.heard.Load()
+		live = st.connected.Load()
 		_ = st.Post(endStream{})
 	} else {
-		n.fleet.replaced(key)
+		n.fleet.endReplaced(key)
 	}
 	// A client that comes back after this does not find the stream again, since the session's
 	// record names another.
-	n.streams.forget(key.path())
+	n.streams.forgetRecord(key.streamPath())
 	return live
 }
 
-// disown ends the standalone stream before, which the session's record named earlier. It does
+// endReplacedStandalone ends the standalone stream before, which the session's record named earlier. It does
 // so if the record now names a stream that is not here: one of another node, or one that could
 // not begin though it was named. Otherwise the client would listen to a stream without a
 // writer. A new stream that is here ends the old one itself.
-func (s *sessionActor) disown(before string) {
+func (s *sessionActor) endReplacedStandalone(before string) {
 	n := s.node
 	now := s.view.Load().rec.Standalone
 	if before == "" || before == now {
@@ -394,14 +394,14 @@ func (s *sessionActor) isCurrent(id string) bool { return s.view.Load().rec.Stan
 // the standalone stream.
 func (s *sessionActor) mustName(ctx context.Context, id string) error {
 	n := s.node
-	rec, rev, err := n.sessions.read(ctx, s.key)
+	rec, rev, err := n.sessions.readRecord(ctx, s.key)
 	if errors.Is(err, store.ErrNotFound) {
 		return ErrSessionEnded
 	}
 	if err != nil {
 		return err
 	}
-	n.sessions.adopt(s, &view{rec: rec, rev: rev})
+	n.sessions.adoptView(s, &view{rec: rec, rev: rev})
 	if !s.isCurrent(id) {
 		return errBadEvent
 	}
@@ -418,32 +418,12 @@ type announcement struct {
 	since  string // the state announced before the stream began
 }
 
-// listens notes that stream id replaces stream old. If old seemed to have a connection, its
+// noteReplaced notes that stream id replaces stream old. If old seemed to have a connection, its
 // announcements are made again: the client has given that connection up.
-func (s *sessionActor) listens(id, old string, live bool) {
+func (s *sessionActor) noteReplaced(id, old string, live bool) {
 	base := s.view.Load().rec.Announced
 	if t := s.announced.Load(); live && t != nil && t.stream == old {
 		base = t.since
 	}
 	s.announced.Store(&announcement{stream: id, digest: base, since: base})
-}
-
-// confirm stores the announced state in the record, if the client still listens.
-func (p *Peer) confirm(s *sessionActor, t *announcement) {
-	n := p.node
-	st, ok := n.streams.Get(StreamKey{s.key, t.stream})
-	if !ok || !st.heard.Load() || s.announced.Load() != t || s.view.Load().rec.Standalone != t.stream {
-		return
-	}
-	ctx, cancel := context.WithTimeout(n.base, s.svc.Limits.StoreWait)
-	defer cancel()
-	err := p.change(ctx, func(r *session.Record) bool {
-		changed := r.Announced != t.digest
-		r.Announced = t.digest
-		return changed
-	})
-	// After a failure the next stream announces the state again, which is legal.
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		n.log.Debug("catalogue digest not stored", "error", err)
-	}
 }

@@ -89,7 +89,7 @@ func TestRecordsKeepWhatANewerReleaseSays(t *testing.T) {
 		if !ok {
 			t.Fatal("the session is not there")
 		}
-		if err := s.home.change(t.Context(), func(r *session.Record) bool { r.Level = "error"; return true }); err != nil {
+		if err := s.home.changeRecord(t.Context(), func(r *session.Record) bool { r.Level = "error"; return true }); err != nil {
 			t.Fatal(err)
 		}
 		h.mem.mu.Lock()

@@ -195,7 +195,7 @@ func TestWhatIsOnItsWayCounts(t *testing.T) {
 				}
 				close(goes)
 				time.Sleep(time.Second)
-				if session, events := h.accounts.way[store.SessionBudget].Load(), h.accounts.way[store.EventBudget].Load(); session != 0 || events != 0 {
+				if session, events := h.accounts.storing[store.SessionBudget].Load(), h.accounts.storing[store.EventBudget].Load(); session != 0 || events != 0 {
 					t.Errorf("%d bytes of sessions and %d of calls are still on their way", session, events)
 				}
 			})
@@ -275,7 +275,7 @@ func TestRefusedBytesRefuseNobody(t *testing.T) {
 		h.mem.fills(store.TaskBudget, 0, limit)
 		h.accounts.store = yielding{h.mem}
 		ask := func(from string, bytes int64) *limits.Row {
-			return h.accounts.storable(charge{of: h.accounts.Of("anon", from), in: store.TaskBudget, bytes: bytes, life: time.Hour})
+			return h.accounts.chargeStore(storeCharge{of: h.accounts.Of("anon", from), in: store.TaskBudget, bytes: bytes, life: time.Hour})
 		}
 		var all sync.WaitGroup
 		var taken, full atomic.Int32

@@ -45,23 +45,37 @@ type streamActor struct {
 	muted     map[int]bool    // calls of a batch that were cancelled, by index
 	silent    bool            // the stream was cancelled: deliver nothing more
 	delivered uint64          // last append delivered
-	due       atomic.Int64    // when the writer record must be rewritten, by clock.running; 0 not yet
+	due       atomic.Int64    // when the writer record must be rewritten, by clock.sinceStart; 0 not yet
 	left      atomic.Int64    // when the last connection left, unix nanoseconds
 	queued    atomic.Int64
 	waits     quota.Holding     // for what waits for the log, in steps
 	waiting   int64             // that waits holds
-	heard     atomic.Bool       // there is a live connection
+	connected atomic.Bool       // there is a live connection
 	steps     atomic.Int64      // whose results are stored, or about to be
 	stepBytes atomic.Int64      // of these
 	unstored  atomic.Bool       // the stream could not begin, and its client knows
 	renew     bool              // the next rewrite renews the lifetime of record and body
-	life      takeover.Lifetime // of the record: see outlives
+	life      takeover.Lifetime // of the record: see outlivesRecord
 	turn      bool              // the append under way has waited for its turn
-	body      []byte            // of calls that may run again, if it is small: see create
+	body      []byte            // of calls that may run again, if it is small: see createRecord
 	ready     chan struct{}     // closed once the connection is committed or refused
 	opened    bool
 	// closeEarly says to close the connection as soon as it is open.
 	closeEarly *closeConn
+}
+
+// maxKeptBody is the largest body of calls that a stream keeps in memory, so that the calls
+// may run again even if the store has lost the body.
+var maxKeptBody = limits.KeptBody.Value()
+
+// askStream posts m to a stream and returns how far its writer has got.
+func (m *attach) askStream(w *streamActor) (extent, error) {
+	m.Init()
+	if err := w.Post(m); err != nil {
+		return extent{}, err
+	}
+	m.Wait()
+	return m.at, m.err
 }
 
 type (
@@ -76,13 +90,13 @@ type (
 		ofSession bool // sent to the session, not by a call
 		taken     bool // the machine has the entries
 	}
-	appended  struct{ err error }
-	refreshed struct {
+	appended        struct{ err error }
+	recordRefreshed struct {
 		rev     uint64
 		err     error
 		renewed bool // the body was renewed too
 	}
-	resend   struct{ turn bool } // turn: it has waited for its turn, see append
+	resend   struct{ turn bool } // turn: it has waited for its turn, see writeAppend
 	outlived struct{}
 	// attach makes att the stream's only live connection and returns the stream's tail.
 	attach struct {
@@ -124,48 +138,48 @@ func (s *streamActor) Receive(m any) {
 	switch m := m.(type) {
 	case *pushEntries:
 		if s.gather != nil {
-			s.gathered(m)
+			s.gatherEntries(m)
 		} else {
-			s.push(m)
+			s.pushToLog(m)
 		}
 	case beginNow:
-		s.begin()
-	case discard:
-		s.discard()
+		s.beginBatch()
+	case discardBatch:
+		s.discardBatch()
 	case appended:
-		s.appended(m.err)
+		s.onAppended(m.err)
 	case recordStored:
-		s.recordStored(m)
-	case refreshed:
-		s.refreshed(m)
-	case looked:
-		s.looked(m)
-	case created:
-		s.created(m)
+		s.onRecordStored(m)
+	case recordRefreshed:
+		s.onRecordRefreshed(m)
+	case writerChecked:
+		s.onWriterChecked(m)
+	case recordCreated:
+		s.onRecordCreated(m)
 	case outlived:
-		s.step(stream.Event{Op: stream.Outlived})
+		s.applyEvent(stream.Event{Op: stream.Outlived})
 	case resend:
 		s.turn = m.turn
 		s.fx = s.m.Resend(s.fx[:0])
-		s.perform()
+		s.performEffects()
 		s.turn = false
 	case refresh:
-		if s.abandoned(time.Now()) {
+		if s.isAbandoned(time.Now()) {
 			// Senders that wait for the store must not wait on: it may be away for longer than
 			// ReplayAge.
-			s.step(stream.Event{Op: stream.Fenced, Err: kernel.ErrStopped})
+			s.applyEvent(stream.Event{Op: stream.Fenced, Err: kernel.ErrStopped})
 			return
 		}
 		s.renew = true
-		s.due.Store(int64(s.node.clock.running() + s.svc.Limits.StoreWait)) // or sooner, once this rewrite is done
-		s.step(stream.Event{Op: stream.Refresh})
+		s.due.Store(int64(s.node.clock.sinceStart() + s.svc.Limits.StoreWait)) // or sooner, once this rewrite is done
+		s.applyEvent(stream.Event{Op: stream.Refresh})
 	case *attach:
 		_, bytes := s.m.Kept()
 		m.at = extent{tail: s.delivered, bytes: bytes, watermarks: append(s.live.Watermarks(), record.Watermark{Seen: s.past.Digest.Seen, Upto: s.delivered})}
 		if m.att != nil {
 			// The session may have left memory and come back since the stream began.
 			s.sess = m.sess
-			s.attach(m.att)
+			s.attachReader(m.att)
 		}
 		m.Done()
 	case detach:
@@ -174,73 +188,73 @@ func (s *streamActor) Receive(m any) {
 			s.left.Store(time.Now().UnixNano())
 		}
 	case closeConn:
-		s.begin()
+		s.beginBatch()
 		if !s.opened {
 			s.closeEarly = &m
 		} else if s.att != nil {
-			m.leave(s.att)
+			m.closeReader(s.att)
 			s.att = nil
 		}
 	case alreadyAnswered:
 		s.answered = m
-	case keepBody:
+	case adoptBody:
 		s.keepBody(m)
 	case takenOver:
-		s.step(stream.Event{Op: stream.Opened, Rev: m.rev, Epoch: s.rec.Epoch, Tail: m.log.Tail, Covered: s.rec.Tail, Sizes: m.log.Sizes})
+		s.applyEvent(stream.Event{Op: stream.Opened, Rev: m.rev, Epoch: s.rec.Epoch, Tail: m.log.Tail, Covered: s.rec.Tail, Sizes: m.log.Sizes})
 	case handOver:
 		s.handOver()
 	case passOn:
 		s.passOn()
 	case quitStream:
-		s.quit()
+		s.quitActor()
 	case serveCall:
 		s.reqs = append(s.reqs, m.req)
 	case endStream:
-		s.step(stream.Event{Op: stream.Fenced, Err: ErrSessionEnded})
+		s.applyEvent(stream.Event{Op: stream.Fenced, Err: ErrSessionEnded})
 	}
 	s.queued.Store(int64(s.m.Queued()))
 	s.countWaiting()
-	s.heard.Store(s.att != nil)
+	s.connected.Store(s.att != nil)
 }
 
-// push sends entries of a call, or to a session.
-func (s *streamActor) push(m *pushEntries) {
+// pushToLog sends entries of a call, or to a session.
+func (s *streamActor) pushToLog(m *pushEntries) {
 	m.taken = true
 	e := stream.Event{Op: stream.Push, Entries: m.entries, Last: m.last}
 	switch {
 	case len(s.rec.Calls) > 1:
-		e.Last = s.settle(m)
+		e.Last = s.noteEnds(m)
 	case m.silent:
-		s.mute()
+		s.muteDelivery()
 		e.Op = stream.Cancel
 	}
-	s.step(e)
+	s.applyEvent(e)
 }
 
-func (s *streamActor) step(e stream.Event) {
-	s.charge(e.Entries)
+func (s *streamActor) applyEvent(e stream.Event) {
+	s.chargeEntries(e.Entries)
 	s.fx = s.m.Step(e, s.fx[:0])
-	s.perform()
+	s.performEffects()
 }
 
-// perform carries effects out in order. None of them blocks.
-func (s *streamActor) perform() {
+// performEffects carries effects out in order. None of them blocks.
+func (s *streamActor) performEffects() {
 	for i := range s.fx {
 		switch e := &s.fx[i]; e.Do {
 		case stream.DoAppend:
-			if s.outlives() {
+			if s.outlivesRecord() {
 				_ = s.Post(outlived{})
 				break
 			}
-			s.append(e.Num, e.Data)
+			s.writeAppend(e.Num, e.Data)
 		case stream.DoDeliver:
-			s.deliver(e)
+			s.deliverAppend(e)
 		case stream.DoRefresh:
-			s.rewrite(e.Num)
+			s.rewriteRecord(e.Num)
 		case stream.DoLook:
-			s.look()
+			s.checkWriter()
 		case stream.DoCreate:
-			s.create(e.Num)
+			s.createRecord(e.Num)
 		case stream.DoRetry:
 			time.AfterFunc(e.After, func() { _ = s.Post(resend{}) })
 		case stream.DoDrop:
@@ -248,55 +262,55 @@ func (s *streamActor) perform() {
 				e.Entries[i].Drop(e.Err)
 			}
 		case stream.DoLost:
-			s.lost(e.Err)
+			s.endLost(e.Err)
 		}
 		s.fx[i] = stream.Effect{}
 	}
 	s.fx = s.fx[:0]
 }
 
-// appended takes the outcome of the append in flight. It counts no tries: the store may be away for
+// onAppended takes the outcome of the append in flight. It counts no tries: the store may be away for
 // as long as the calls' own limits let them run.
-func (s *streamActor) appended(err error) {
+func (s *streamActor) onAppended(err error) {
 	switch {
-	case err == nil && s.outlives(): // the clock went back meanwhile
-		s.step(stream.Event{Op: stream.Outlived})
+	case err == nil && s.outlivesRecord(): // the clock went back meanwhile
+		s.applyEvent(stream.Event{Op: stream.Outlived})
 	case err == nil:
-		s.step(stream.Event{Op: stream.Stored})
+		s.applyEvent(stream.Event{Op: stream.Stored})
 	case errors.Is(err, store.ErrFenced):
-		s.step(stream.Event{Op: stream.Guarded})
-	case passes(err):
+		s.applyEvent(stream.Event{Op: stream.Guarded})
+	case mayRetry(err):
 		// Not done, or unknown. The same append with the same guard and number is the same message,
 		// so it may be written again.
-		s.step(stream.Event{Op: stream.Again})
+		s.applyEvent(stream.Event{Op: stream.Again})
 	default:
 		s.node.log.Error("append refused", "stream", s.key.ID, "error", err)
-		s.step(stream.Event{Op: stream.Fenced, Err: err})
+		s.applyEvent(stream.Event{Op: stream.Fenced, Err: err})
 	}
 }
 
-// deliver hands an acknowledged append to the live connection.
-func (s *streamActor) deliver(e *stream.Effect) {
+// deliverAppend hands an acknowledged append to the live connection.
+func (s *streamActor) deliverAppend(e *stream.Effect) {
 	from := s.delivered + 1
 	s.delivered = e.Num
-	s.recall(s.past.Note(&s.live, e.Num, e.Epoch, e.Entries))
+	s.countRecalls(s.past.Note(&s.live, e.Num, e.Epoch, e.Entries))
 	for i := range e.Entries {
 		e.Entries[i].Drop(nil)
 	}
-	s.keep(from, e)
+	s.cacheAppend(from, e)
 	if s.att != nil && !s.silent {
-		s.att.Frame(attachment.Frame{From: from, Append: stream.Append{Num: e.Num, Epoch: e.Epoch, Entries: s.unmuted(e.Entries), Last: e.Last}})
+		s.att.Frame(attachment.Frame{From: from, Append: stream.Append{Num: e.Num, Epoch: e.Epoch, Entries: s.withoutMuted(e.Entries), Last: e.Last}})
 	}
 	if e.Last {
 		if s.att != nil && s.silent {
 			s.att.Finish()
 		}
-		s.remove()
+		s.removeStream()
 	}
 }
 
-// recall counts calls that may no longer run again because their digest is full.
-func (s *streamActor) recall(calls int) {
+// countRecalls counts calls that may no longer run again because their digest is full.
+func (s *streamActor) countRecalls(calls int) {
 	for range calls {
 		s.node.refusals.Refused(limits.Recall.Row)
 	}
@@ -307,11 +321,11 @@ func (s *streamActor) handOver() {
 		s.giveUpGathering()
 		return
 	}
-	if len(s.rec.Calls) > 0 && (s.node.drain.last() || !s.runsAgain()) {
-		s.step(stream.Event{Op: stream.Push, Entries: lostCalls(s.rec.Calls, s.answered), Last: true})
+	if len(s.rec.Calls) > 0 && (s.node.drain.endsStore() || !s.runsAgain()) {
+		s.applyEvent(stream.Event{Op: stream.Push, Entries: lostCalls(s.rec.Calls, s.answered), Last: true})
 		return
 	}
-	s.quit()
+	s.quitActor()
 }
 
 // runsAgain reports whether a call of the stream that needs an answer may run again.
@@ -324,9 +338,9 @@ func (s *streamActor) runsAgain() bool {
 	return false
 }
 
-// quit ends the actor: the stream stays as it is stored, and entries that are not stored are
+// quitActor ends the actor: the stream stays as it is stored, and entries that are not stored are
 // dropped.
-func (s *streamActor) quit() {
+func (s *streamActor) quitActor() {
 	switch {
 	case s.att == nil:
 	case s.opened:
@@ -336,8 +350,8 @@ func (s *streamActor) quit() {
 		s.unstored.Store(true)
 	}
 	s.att = nil
-	s.commit()
-	s.remove()
+	s.markReady()
+	s.removeStream()
 	cause := ErrClosing
 	if s.svc.life.over.Load() {
 		cause = ErrUnmounted
@@ -349,19 +363,19 @@ func (s *streamActor) quit() {
 	}
 }
 
-// abandoned reports whether nothing can be resumed from here any more: no call answers on the
+// isAbandoned reports whether nothing can be resumed from here any more: no call answers on the
 // stream, and no connection has listened for the replay age. The stream's record is not renewed
 // then, and expires.
-func (s *streamActor) abandoned(now time.Time) bool {
+func (s *streamActor) isAbandoned(now time.Time) bool {
 	return len(s.reqs) == 0 && s.att == nil && now.UnixNano()-s.left.Load() > int64(s.svc.Limits.ReplayAge)
 }
 
-// mute ends delivery. Entries that are in flight when a cancel is processed may be stored, but are
+// muteDelivery ends delivery. Entries that are in flight when a cancel is processed may be stored, but are
 // not sent.
-func (s *streamActor) mute() { s.silent = true }
+func (s *streamActor) muteDelivery() { s.silent = true }
 
-// attach makes att the one live connection and cuts the old one.
-func (s *streamActor) attach(att reader) {
+// attachReader makes att the one live connection and cuts the old one.
+func (s *streamActor) attachReader(att reader) {
 	old := s.att
 	s.att = att
 	if old != nil {
@@ -369,10 +383,10 @@ func (s *streamActor) attach(att reader) {
 	}
 	sess := s.sess
 	att.Gone(func() {
-		_ = sess.Post(holdStream{-1})
+		_ = sess.Post(pinSession{-1})
 		_ = s.Post(detach{att})
 	})
-	_ = sess.Post(holdStream{1})
+	_ = sess.Post(pinSession{1})
 }
 
 // callID is the raw id of the one request that the stream answers, nil if there is none.
@@ -390,7 +404,7 @@ func (s *streamActor) refuseStart(err error) {
 	}
 	switch calls := s.rec.Calls; len(calls) {
 	case 0:
-		s.node.refusals.refuse(s.conn, err, nil)
+		s.node.refusals.refuseRequest(s.conn, err, nil)
 	case 1:
 		s.node.refusals.refuseInSession(s.conn, err, calls[0].ID)
 	default:
@@ -404,18 +418,18 @@ func (s *streamActor) refuseStart(err error) {
 	}
 }
 
-func (s *streamActor) commit() {
+func (s *streamActor) markReady() {
 	if !s.opened {
 		s.opened, s.conn = true, nil
 		close(s.ready)
 	}
 }
 
-// lost ends a stream that another writer has taken over, or that cannot be stored.
-func (s *streamActor) lost(err error) {
+// endLost ends a stream that another writer has taken over, or that cannot be stored.
+func (s *streamActor) endLost(err error) {
 	if s.att != nil {
 		if !s.opened {
-			s.refuse()
+			s.refuseEnded()
 		} else if errors.Is(err, ErrSessionEnded) {
 			s.att.Finish()
 		} else {
@@ -426,16 +440,16 @@ func (s *streamActor) lost(err error) {
 	if !s.opened {
 		s.unstored.Store(true)
 	}
-	s.commit() // last, because a waiter that sees no response takes it for a fault
+	s.markReady() // last, because a waiter that sees no response takes it for a fault
 	for _, r := range s.reqs {
 		_ = r.Post(streamGone{err})
 	}
-	s.remove()
+	s.removeStream()
 }
 
-// refuse answers a request whose stream ends before it has begun: the session of a call is gone; a
+// refuseEnded answers a request whose stream ends before it has begun: the session of a call is gone; a
 // standalone stream may only have been replaced.
-func (s *streamActor) refuse() {
+func (s *streamActor) refuseEnded() {
 	if len(s.rec.Calls) == 0 && !s.sess.ended.Load() {
 		s.conn.Open()
 		s.conn.Finish()
@@ -444,9 +458,9 @@ func (s *streamActor) refuse() {
 	refusal.SessionEnded.Tell(s.conn, s.callID())
 }
 
-// remove takes the stream out of the directory and stops it. An ended stream is resumed from the
+// removeStream takes the stream out of the directory and stops it. An ended stream is resumed from the
 // log.
-func (s *streamActor) remove() {
+func (s *streamActor) removeStream() {
 	s.node.streams.Drop(s.key, s)
 	if s.m.Phase() != stream.Ended { // another writer may go on
 		s.node.cache.Drop(s.path)
@@ -456,8 +470,8 @@ func (s *streamActor) remove() {
 	s.Actor.Stop()
 }
 
-// start starts the actor of a new stream that is not stored yet.
-func (s *streamActor) start() {
+// startActor starts the actor of a new stream that is not stored yet.
+func (s *streamActor) startActor() {
 	n := s.node
 	n.k.Start(&s.Actor, KindStream, s.path, s)
 	n.streams.Put(s.key, s)
@@ -466,7 +480,7 @@ func (s *streamActor) start() {
 // endStream ends the stream for good.
 func (s *streamActor) endStream() {
 	_ = s.Post(endStream{})
-	go s.node.streams.forget(s.path)
+	go s.node.streams.forgetRecord(s.path)
 }
 
 // Failed ends the stream after a panic that may have left a step half done: the next append may
@@ -479,7 +493,7 @@ func (s *streamActor) Failed(m any, last bool) {
 		// Only one connection failed, and nothing of the stream has changed.
 		if s.att != nil && s.att == m.att {
 			s.att = nil
-			s.heard.Store(false)
+			s.connected.Store(false)
 		}
 		m.Refused(errInternal)
 		if !last {
@@ -516,15 +530,15 @@ func (s *streamActor) cutShort() {
 			if len(s.rec.Calls) == 0 {
 				status = 500
 			}
-			s.Contain(func() { fault(s.conn, s.callID(), status) })
+			s.Contain(func() { sendInternalError(s.conn, s.callID(), status) })
 		}
 		s.Contain(att.Cut)
 	}
-	s.lost(errInternal)
+	s.endLost(errInternal)
 }
 
 func (s *streamActor) passOn() {
-	if s.node.drain.alone || !s.opened || !s.rec.Safe || !has(s.rec.Revision, protocol.FeatureStreamPriming) {
+	if s.node.drain.alone || !s.opened || !s.rec.Safe || !hasFeature(s.rec.Revision, protocol.FeatureStreamPriming) {
 		return
 	}
 	for _, c := range s.rec.Calls {
@@ -537,47 +551,202 @@ func (s *streamActor) passOn() {
 	}
 }
 
-// unmount ends a standalone stream here. A call's stream ends with its call.
-func (s *streamActor) unmount() {
+// unmountStream ends a standalone stream here. A call's stream ends with its call.
+func (s *streamActor) unmountStream() {
 	if len(s.rec.Calls) == 0 {
 		_ = s.Post(handOver{})
 	}
 }
 
-// streams finds the streams that this node writes, by key, and reads the records of others.
-type streams struct {
-	*kernel.Directory[StreamKey, *streamActor]
-	node *Node
-}
-
-// build makes the actor of a stream; start starts it. conn is its live connection, nil for none.
-func (d *streams) build(svc *Service, sess *sessionActor, id string, rec record.Stream, conn Conn) *streamActor {
-	n := d.node
-	s := &streamActor{node: n, svc: svc, sess: sess, key: StreamKey{sess.key, id}, rec: rec, live: rec, m: stream.New(svc.Limits.Stream), life: takeover.Began(n.clock.ahead()), ready: make(chan struct{})}
-	s.path = s.key.path()
-	if conn != nil {
-		s.att = sess.newAttachment(svc, s.key, &rec, conn, stream.Position{Stream: id}, 1, 0, true, nil)
-		s.conn = conn
+// chargeEntries charges the client for entries, before they are stored: streams that begin meanwhile must know of them.
+func (s *streamActor) chargeEntries(entries []stream.Entry) {
+	bytes := 0
+	for i := range entries {
+		bytes += len(entries[i].Data)
 	}
-	return s
+	if bytes > 0 {
+		s.sess.billedAccount().Used[store.EventBudget].Add(time.Now(), int64(bytes), s.svc.recordTTL())
+	}
 }
 
-// endOf ends the streams that this node writes for a session that is gone.
-func (d *streams) endOf(key SessionKey) {
-	d.Each(func(st *streamActor) {
-		if st.key.Session == key {
-			st.endStream()
+// writeAppend writes an append of the stream: at once, or in its client's turn if the store has taken much from it lately. Until
+// then it is in flight like any other.
+func (s *streamActor) writeAppend(num uint64, data []byte) {
+	n, a := s.node, s.sess.billedAccount()
+	pace, own := n.accounts.pace, &a.Used[usedLog]
+	if !s.turn && !pace.Take(time.Now(), own, int64(len(data))) {
+		go func() {
+			pace.TakeInTurn(n.base, a, own, int64(len(data))) // a node that ends writes what it has
+			_ = s.Post(resend{turn: true})
+		}()
+		return
+	}
+	n.appends.Add(1)
+	n.store.Append(s.path, s.m.Rev(), num, data, func(err error) { _ = s.Post(appended{err}) })
+}
+
+// countWaiting counts what waits for the log on the account of the session. It does not refuse: who sends waits while
+// the account has its share (Call.sendMessage).
+func (s *streamActor) countWaiting() {
+	n := s.m.Holds() + len(s.body) + int(s.stepBytes.Load())
+	if s.gather != nil {
+		n += s.gather.size
+	}
+	held := int64(n) / waitingStep * waitingStep
+	switch {
+	case held == s.waiting:
+		return
+	case held == 0:
+		s.waits.Reset()
+	case s.waiting > 0:
+		s.waits.Set(held)
+	default:
+		for !s.waits.ChargeAnyway(s.node.accounts.Accounts, s.sess.billedAccount(), quota.Waiting, held) {
 		}
-	})
+	}
+	s.waiting = held
 }
 
-// forget removes a stream's record from the store; its events expire.
-func (d *streams) forget(path string) {
-	n := d.node
-	ctx, cancel := context.WithTimeout(n.base, 30*time.Second)
+// journalAnswer stores the answer in the log of its call, and settles t when the outcome is known, however
+// long that takes.
+func (s *streamActor) journalAnswer(x *pendingRequest, t *recording, m *codec.Message) {
+	data := append([]byte{'r'}, m.Result...)
+	if m.Kind == codec.ErrorResponse {
+		data = append([]byte{'e'}, m.Err...)
+	}
+	push := &pushEntries{entries: []stream.Entry{{
+		Kind: stream.Answer, Meta: []byte(x.id), Data: data,
+		Acked: func(err error) { s.node.pending.settleRecording(x, t, err) },
+	}}}
+	if err := s.Post(push); err != nil {
+		push.Refused(err)
+	}
+}
+
+// cacheAppend keeps an append that was just stored; from is the number of its first part. One of several parts is read from the log
+// when it is wanted, and what came before it, too: the numbers between are those of its parts.
+func (s *streamActor) cacheAppend(from uint64, e *stream.Effect) {
+	if e.Num != from {
+		s.node.cache.Drop(s.path)
+		return
+	}
+	low, _ := s.m.Kept()
+	until := time.Now().Add(min(keptInMemory, s.svc.Limits.ReplayAge))
+	s.node.cache.Keep(s.path, stream.Append{Num: e.Num, Epoch: e.Epoch, Entries: e.Entries, Last: e.Last}, low, until)
+}
+
+// takeStepRoom takes room for the result of a step in the stream's record, or returns the limit that leaves none.
+func (s *streamActor) takeStepRoom(bytes int) *limits.Row {
+	if s.steps.Add(1) > maxSteps {
+		return limits.CallSteps.Row
+	}
+	if s.stepBytes.Add(int64(bytes)) > maxStepBytes {
+		s.steps.Add(-1)
+		s.stepBytes.Add(-int64(bytes)) // a smaller one may fit
+		return limits.CallStepBytes.Row
+	}
+	return nil
+}
+
+// onRecordStored begins the stream: headers and priming may go out.
+func (s *streamActor) onRecordStored(m recordStored) {
+	if m.err != nil {
+		switch {
+		case s.att == nil:
+			s.node.refusals.refusalFor(m.err) // counts the refusal
+		case errors.Is(m.err, store.ErrNotFound): // the session's record
+			unknownSession(s.conn, s.callID())
+		default:
+			s.refuseStart(m.err)
+		}
+		s.att = nil
+		s.unstored.Store(true)
+		s.markReady()
+		s.applyEvent(stream.Event{Op: stream.OpenFailed, Err: m.err})
+		return
+	}
+	s.life.Stored(s.node.clock.aheadBy())
+	s.due.Store(s.node.clock.dueIn(s.svc.recordTTL() / 4))
+	if s.att != nil {
+		if att := s.att.(*attached); att.Open(true) { // a new stream's connection is here
+			s.att = nil
+			s.attachReader(att)
+			if s.closeEarly != nil {
+				s.closeEarly.closeReader(att)
+				s.att = nil
+			}
+		} else {
+			s.att = nil
+		}
+	}
+	s.connected.Store(s.att != nil)
+	s.markReady()
+	s.applyEvent(stream.Event{Op: stream.Opened, Rev: m.rev, Epoch: s.rec.Epoch})
+}
+
+// storeRecord stores the record of a new stream that newRecord has made and, beside it, the body of calls
+// that may run again. A refusal, err, comes as a message, too: the caller has not finished with the stream.
+func (s *streamActor) storeRecord(data, body []byte, stored storeCharge, err error) {
+	go func() {
+		rev, failed := s.openRecord(data, body, err)
+		if err == nil {
+			s.node.accounts.settleCharge(stored, failed)
+		}
+		_ = s.Post(recordStored{rev, failed})
+	}()
+}
+
+// openRecord stores a record where there is none, and beside it the body, unless err says why the
+// record could not be made. It blocks: goroutines beside the actor's turn call it.
+func (s *streamActor) openRecord(data, body []byte, err error) (rev uint64, _ error) {
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
 	defer cancel()
-	if err := n.store.EndStream(ctx, path); err != nil && !errors.Is(err, store.ErrNotFound) {
-		n.log.Debug("events left to expire", "stream", path, "error", err)
+	return s.node.store.OpenStream(ctx, s.path, data, body, s.svc.recordTTL())
+}
+
+// newRecord returns the record of a new stream as it is stored, and what is charged for it and its body, if there is
+// room for both. Otherwise the error is a refusal.
+func (s *streamActor) newRecord(body []byte) (data []byte, c storeCharge, err error) {
+	if data, err = s.live.Encode(); err != nil {
+		return nil, c, err
+	}
+	c = storeCharge{of: s.sess.billedAccount(), usage: int(store.EventBudget), in: store.EventBudget, bytes: int64(len(data) + len(body)), life: s.svc.recordTTL()}
+	if no := s.node.accounts.chargeStore(c); no != nil {
+		return nil, c, refusal.Of(no)
+	}
+	return data, c, nil
+}
+
+// nextRecord makes the next record to store.
+func (s *streamActor) nextRecord(tail uint64) ([]byte, error) {
+	s.live.Epoch = s.m.Epoch()
+	s.live.Low, s.live.Bytes = s.m.Kept()
+	s.countRecalls(s.live.Tell(tail, &s.past))
+	return s.live.Encode()
+}
+
+// outlivesRecord reports whether the stored writer record would outlive an append that is stored
+// now.
+func (s *streamActor) outlivesRecord() bool { return s.life.Outlives(s.node.clock.aheadBy()) }
+
+// noteWriting notes that the record is about to be stored.
+func (s *streamActor) noteWriting() { s.life.Writing(s.node.clock.aheadBy()) }
+
+// noteWritten notes that the record is stored.
+func (s *streamActor) noteWritten() { s.life.Wrote(s.node.clock.aheadBy()) }
+
+// noteRenewed notes that record and body have their full lifetime again.
+func (s *streamActor) noteRenewed() {
+	s.renew = false
+	s.due.Store(s.node.clock.dueIn(s.svc.recordTTL() / 4))
+}
+
+func (s *streamActor) keepBody(body []byte) {
+	if len(body) <= maxKeptBody {
+		s.body = body
 	}
 }
 

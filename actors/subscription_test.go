@@ -51,7 +51,7 @@ func (h *held) noSubscriptions() {
 // peerOf returns the Peer of a session in memory.
 func (h *held) peerOf(id string) *Peer {
 	h.t.Helper()
-	if l, ok := h.bound.find(h.svc, h.input(id, "192.0.2.1", nil)); ok {
+	if l, ok := h.bound.findBound(h.svc, h.input(id, "192.0.2.1", nil)); ok {
 		return l.sess.peer
 	}
 	s, ok := h.sessions.Get(SessionKey{"anon", "s", id})
@@ -234,13 +234,13 @@ func (h *held) listenTo(s *sessionActor, c Exchange) {
 	if err := codec.Scan([]byte(`{"jsonrpc":"2.0","id":"L","method":"`+mcp.MethodSubscriptionsListen+`","params":{}}`), &m, codec.Limits{}); err != nil {
 		h.t.Fatal(err)
 	}
-	a := &arrival{n: h.Node, svc: h.svc, in: *h.input("", "192.0.2.1", c), m: &m, to: c, on: overHTTP{}}
+	a := &statelessRequest{n: h.Node, svc: h.svc, in: *h.input("", "192.0.2.1", c), m: &m, to: c, on: overHTTP{}}
 	a.in.Exchange = c
 	if s != nil {
 		l := s.home.(*boundConn)
 		a.to, a.on, a.sess, a.charged = l, overBound{l}, s, &s.sessionAccount
 	}
-	a.listen()
+	a.beginListener()
 }
 
 // goneConn is a connection whose client goes as soon as it is opened, and that reports this
@@ -324,8 +324,8 @@ func TestSubscriptionsOfAnotherNode(t *testing.T) {
 		if err := peer.Subscribe(t.Context(), "x:1"); err != nil {
 			t.Fatal(err)
 		}
-		key := peer.key.record()
-		rec := peer.who.record()
+		key := peer.key.recordKey()
+		rec := peer.who.clientRecord()
 		rec.Subscribed = []string{"x:2"}
 		data, err := codec.Marshal(rec)
 		if err != nil {
@@ -418,8 +418,8 @@ type sentTo struct {
 	got []string
 }
 
-func (a *sentTo) full() bool       { return false }
-func (a *sentTo) send(data []byte) { a.got = append(a.got, string(data)) }
+func (a *sentTo) isFull() bool         { return false }
+func (a *sentTo) sendData(data []byte) { a.got = append(a.got, string(data)) }
 
 // TestAcknowledgementComesFirst checks that changes between the request of a listener and its
 // acknowledgement go out after the acknowledgement, in their order.

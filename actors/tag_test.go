@@ -25,7 +25,7 @@ func (tagKeys) Tag(data []byte) []byte {
 func TestSessionKey(t *testing.T) {
 	t.Parallel()
 	id := newID()
-	good := SessionKey{"ann", "main", id}.named(tagKeys{})
+	good := SessionKey{"ann", "main", id}.taggedID(tagKeys{})
 	if len(good) != 39 || !strings.HasPrefix(good, id) {
 		t.Fatalf("the id %q is named %q", id, good)
 	}
@@ -47,7 +47,7 @@ func TestSessionKey(t *testing.T) {
 		{"nothing", "ann", "main", "", tagKeys{}, false, false},
 	} {
 		k, ok := sessionKey(tt.tenant, tt.server, tt.id)
-		if ok && k.tagged(tt.id, tt.keys) != tt.tagged || ok != tt.ok || ok && (k != SessionKey{tt.tenant, tt.server, tt.id[:26]}) {
+		if ok && k.hasTag(tt.id, tt.keys) != tt.tagged || ok != tt.ok || ok && (k != SessionKey{tt.tenant, tt.server, tt.id[:26]}) {
 			t.Errorf("%s: got %v, ok %v, tagged %v", tt.name, k, ok, !tt.tagged)
 		}
 	}

@@ -1,224 +1,19 @@
 package actors
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
-	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/internal/takeover"
 )
-
-// takeOver makes this node the writer of a stream whose writer is gone: it sets the writer
-// record to the next epoch by compare-and-set, then reads the tail. From then on the store
-// accepts no append of the old writer. A stream that has ended is not taken over: the
-// returned record says where it ended.
-func (d *streams) takeOver(ctx context.Context, svc *Service, s *sessionActor, key StreamKey, given takeover.Writer) (*streamActor, record.Stream, error) {
-	n := d.node
-	m := takeover.New(n.writer(), given, n.fleet.mail == nil, randomStep())
-	var life takeover.Lifetime
-	kept, began := true, time.Now()
-	for {
-		switch m.Next() {
-		case takeover.ReadRecord:
-			rec, rev, err := d.readWriter(ctx, key)
-			if err == nil && len(rec.Calls) == 0 {
-				err = s.mustName(ctx, key.ID)
-			}
-			m.Record(rec, rev, false, err)
-		case takeover.AskGone:
-			m.Gone(n.fleet.gone(ctx, m.Writer))
-		case takeover.ReadLog:
-			m.Read(d.readOn(ctx, s, key, m.Log))
-		case takeover.CheckLease:
-			m.Certain(!n.store.Suspended())
-		case takeover.MarkTaken:
-			m.Marked(n.fleet.marks.mark(ctx, n.store, m.Writer.Boot, svc.longest()))
-		case takeover.ReadBody:
-			body, err := n.store.Body(ctx, key.path())
-			passes := errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrRetry)
-			if err != nil && !passes {
-				n.log.Warn("calls cannot run again", "stream", key.ID, "error", err)
-			}
-			m.BodyRead(body, passes, err)
-		case takeover.Replace:
-			life = takeover.Began(n.clock.ahead())
-			rev, err := d.replace(ctx, key.path(), &m.Rec, m.Rev, svc.recordTTL())
-			m.Replaced(rev, errors.Is(err, store.ErrConflict), err)
-			life.Stored(n.clock.ahead())
-		case takeover.Reread:
-			rec, rev, err := d.readWriter(ctx, key)
-			m.Record(rec, rev, errors.Is(err, errBadEvent), err)
-			life.Stored(n.clock.ahead())
-		case takeover.KeepBody:
-			kept = d.keepBody(ctx, key, m.Body, m.Rev, svc.recordTTL())
-			m.Kept()
-		case takeover.Elsewhere:
-			return nil, m.Rec, errElsewhere{&farWriter{&n.fleet, key, m.Writer}, m.Rec}
-		case takeover.Ended:
-			m.Rec.End = m.Log.Tail
-			return nil, m.Rec, nil
-		case takeover.Failed:
-			return nil, m.Rec, takeoverFailed(m.Err)
-		case takeover.Done:
-			n.takings.Add(int64(time.Since(began)))
-			return d.taken(svc, s, key, m, life, kept), m.Rec, nil
-		}
-	}
-}
-
-// takeoverFailed is why a stream was not taken over. What is a reason only for now is ErrUnavailable, too.
-func takeoverFailed(err error) error {
-	switch {
-	case errors.Is(err, takeover.ErrUncertain):
-		return fmt.Errorf("actors: take over: %w: %w", store.ErrUnavailable, err)
-	case errors.Is(err, takeover.ErrTaken):
-		return fmt.Errorf("actors: take over: %w: %w", store.ErrUnavailable, store.ErrFenced)
-	}
-	return err
-}
-
-// taken starts the actor of a stream that was taken over. kept says that nothing is left to do about the body of its calls.
-func (d *streams) taken(svc *Service, s *sessionActor, key StreamKey, m *takeover.Machine, life takeover.Lifetime, kept bool) *streamActor {
-	n, log := d.node, m.Log
-	n.takeover.Add(1)
-	w := &streamActor{node: n, svc: svc, sess: s, key: key, path: key.path(), rec: m.Rec, live: m.Rec, m: stream.New(svc.Limits.Stream), life: life, ready: make(chan struct{})}
-	w.delivered, w.past, w.pushed = log.Tail, log.Past.Clone(), log.Pushed
-	w.steps.Store(int64(len(log.Steps)))
-	w.stepBytes.Store(int64(log.Steps.Size()))
-	w.left.Store(time.Now().UnixNano())
-	n.cache.Drop(w.path) // of an earlier time as its writer
-	n.k.Start(&w.Actor, KindStream, w.path, w)
-	part := time.Duration(4)
-	if !kept {
-		part = bodyAgain
-	}
-	w.due.Store(n.clock.in(svc.recordTTL() / part))
-	w.commit()
-	_ = w.Post(takenOver{rev: m.Rev, log: log})
-	if len(w.rec.Calls) > 0 {
-		s.finishCalls(w, log, m.Body)
-	}
-	return w
-}
-
-// lostLogWait is how long a resume waits for its turn to read a log, before it lets others ahead and comes back.
-const lostLogWait = 15 * time.Second
-
-// serves reports whether the writer of a stream is here.
-func (d *streams) serves(key StreamKey) bool {
-	w, here := d.Get(key)
-	return here && !w.Stopped()
-}
-
-// lostLog waits until a resume may judge a stream without a writer, and take it over; leave ends that. Few do so at a time, by
-// turns of their principals: for each part of a log the store loads blocks of many times its size, which it still has for the
-// next part if no thousand others come in between.
-func (d *streams) lostLog(ctx context.Context, s *sessionActor, f *fare) (leave func(), err error) {
-	turns := d.node.accounts.lostLogs
-	wait, cancel := context.WithTimeout(ctx, lostLogWait)
-	defer cancel()
-	if !turns.Take(wait, s.billed()) {
-		return nil, fmt.Errorf("actors: too many logs are read: %w", store.ErrUnavailable)
-	}
-	f.now = true
-	return func() { f.now = false; turns.Leave() }, nil
-}
-
-// readOn reads the appends of a stream since the last read.
-func (d *streams) readOn(ctx context.Context, s *sessionActor, key StreamKey, log *takeover.Log) error {
-	n := d.node
-	tail, err := n.store.Tail(ctx, key.path(), log.Tail)
-	if err != nil {
-		return fmt.Errorf("actors: find tail: %w", err)
-	}
-	from := log.From(tail)
-	if tail < from {
-		return nil
-	}
-	f := &fare{n: n, from: s, now: true}
-	defer f.held.Free()
-	for to := tail; from <= tail && err == nil; from, to = to+1, tail {
-		if to, err = f.afford(ctx, from, to, 0); err == nil {
-			err = n.store.Read(ctx, key.path(), from, to, log.Add)
-		}
-	}
-	if err == nil {
-		err = log.Read(tail)
-	}
-	if err != nil {
-		return fmt.Errorf("actors: read log: %w", err)
-	}
-	return nil
-}
-
-// fare is what a client pays for what is read of the log for it: memory for as long as that is held, and tokens. Nobody
-// knows how much a read returns. So it pays memory for the most before it, and gets the rest back; tokens are due once it is known.
-type fare struct {
-	n    *Node
-	from *sessionActor // its account pays
-	held quota.Holding
-	paid int  // bytes that may be read before tokens are due; below 0 some are
-	now  bool // it does not wait for memory: others wait for the place in which it reads
-}
-
-// appendBytes is what an append takes in memory beside its bytes.
-const appendBytes = 512
-
-// mostOf is the most that appends from..to take in memory, of a log that holds about all bytes; 0 means unknown.
-func (l *Limits) mostOf(from, to uint64, all int) int {
-	n, kept, part := int(to-from)+1, cmp.Or(l.Stream.Bytes, int(limits.ReplayBytes.Value())), cmp.Or(l.Stream.Part, 256<<10)
-	return min(n*part, cmp.Or(all, kept+part)) + n*appendBytes
-}
-
-// charge counts memory for a read of at most bytes, in place of that of the read before, if there is room.
-func (f *fare) charge(bytes int) (ok bool) {
-	f.held.Reset()
-	for {
-		if no, ok := f.held.Charge(f.n.accounts.Accounts, f.from.billed(), quota.Queues, int64(bytes)); ok {
-			return no == quota.Admitted
-		}
-	}
-}
-
-const (
-	// roomEvery is how often, about, a read looks for room in memory: others hold theirs for milliseconds.
-	roomEvery = 20 * time.Millisecond
-	// roomWait is how long it looks.
-	roomWait = 2 * time.Second
-)
-
-// hold is charge that waits for room. ErrUnavailable reports that there was none in time.
-func (f *fare) hold(ctx context.Context, bytes int) error {
-	for until := time.Now().Add(roomWait); !f.charge(bytes); {
-		if f.now || pause(ctx, roomEvery/2+rand.N(roomEvery)) != nil || time.Now().After(until) {
-			return fmt.Errorf("actors: no room for what is read of the log: %w", store.ErrUnavailable)
-		}
-	}
-	return nil
-}
-
-// afford is hold for appends from..to of a log with all bytes. If there is little room, it returns a smaller to.
-func (f *fare) afford(ctx context.Context, from, to uint64, all int) (uint64, error) {
-	l := &f.from.svc.Limits
-	for to > from && !f.charge(l.mostOf(from, to, all)) {
-		to = from + (to-from)/2
-	}
-	if to > from {
-		return to, nil
-	}
-	return to, f.hold(ctx, l.mostOf(from, to, all))
-}
 
 // pause waits for d, or until ctx is done.
 func pause(ctx context.Context, d time.Duration) error {
@@ -232,52 +27,12 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// due takes the tokens for what has been read, or says how long to wait for them.
-func (f *fare) due() (wait time.Duration) {
-	if f.paid >= 0 {
-		return 0
-	}
-	tokens := (replayPerToken - 1 - f.paid) / replayPerToken
-	if wait = f.from.billed().Buckets[rateOfCalls].TakeN(time.Now(), tokens); wait == 0 {
-		f.paid += tokens * replayPerToken
-	}
-	return wait
-}
-
-// read notes that a read has returned some bytes, which are held from now on.
-func (f *fare) read(bytes, appends int) {
-	f.held.Set(int64(bytes + appends*appendBytes))
-	f.paid -= bytes
-}
-
-// end gives the memory back, and takes as many of the tokens that are still due as there are: the client may have left
-// without them.
-func (f *fare) end() {
-	f.held.Reset()
-	for f.due() > 0 {
-		f.paid /= 2
-	}
-}
-
-// replace replaces the writer record of a stream that is taken over.
-func (d *streams) replace(ctx context.Context, path string, rec *record.Stream, rev uint64, ttl time.Duration) (uint64, error) {
-	data, err := rec.Encode()
-	if err != nil {
-		return 0, fmt.Errorf("actors: writer record: %w", err)
-	}
-	next, err := d.node.store.Rewrite(ctx, path, data, rev, ttl)
-	if err != nil {
-		err = fmt.Errorf("actors: take over: %w: %w", store.ErrUnavailable, err)
-	}
-	return next, err
-}
-
 // finishCalls finishes the calls of a stream whose node was lost: safe ones run again; for
 // the others the client learns that the outcome is unknown.
 func (s *sessionActor) finishCalls(w *streamActor, log *takeover.Log, body []byte) {
 	var bodies [][]byte
 	if w.rec.Safe {
-		_ = w.Post(keepBody(body))
+		_ = w.Post(adoptBody(body))
 		bodies = requestsOf(body)
 	}
 	fates, all := takeover.Fates(&w.rec, log, len(bodies))
@@ -292,8 +47,8 @@ func (s *sessionActor) finishCalls(w *streamActor, log *takeover.Log, body []byt
 			lost = append(lost, c)
 		case takeover.Again:
 			j := newJournal(&log.Past, i)
-			s.node.pending.reopen(w, s.billed(), j)
-			begin = append(begin, func() { s.rerun(w, c, bodies[i], j) })
+			s.node.pending.reopenQuestions(w, s.billedAccount(), j)
+			begin = append(begin, func() { s.rerunCall(w, c, bodies[i], j) })
 		}
 	}
 	_ = w.Post(alreadyAnswered(answered))
@@ -312,10 +67,10 @@ func (s *sessionActor) finishCalls(w *streamActor, log *takeover.Log, body []byt
 	}
 }
 
-// rerun runs a call again from its stored body, on its old stream.
-func (s *sessionActor) rerun(w *streamActor, c record.Call, body []byte, j *journal) {
+// rerunCall runs a call again from its stored body, on its old stream.
+func (s *sessionActor) rerunCall(w *streamActor, c record.Call, body []byte, j *journal) {
 	n := s.node
-	defer n.pending.end(j)
+	defer n.pending.closeReopened(j)
 	lost := func() {
 		_ = w.Post(&pushEntries{entries: lostCalls([]record.Call{c}, nil), last: true})
 	}
@@ -325,20 +80,20 @@ func (s *sessionActor) rerun(w *streamActor, c record.Call, body []byte, j *jour
 		lost()
 		return
 	}
-	r := n.calls.actor(s.readmit())
+	r := n.calls.takeActor(s.countRerun())
 	r.used = true
 	call := &Call{attempt: w.rec.Attempt, journal: j, member: j.member}
 	if len(w.rec.Principal) > 0 {
 		call.principal = json.RawMessage(w.rec.Principal)
 	}
-	r.memory.ChargeAnyway(n.accounts.Accounts, r.from, quota.Parked, callHolds(&m, body)) // r.from counts the call, so it is not dropped
-	s.begins(r, r.loggedWay(s, nil), &m, body, call)
+	r.memory.ChargeAnyway(n.accounts.Accounts, r.from, quota.Parked, callMemory(&m, body)) // r.from counts the call, so it is not dropped
+	s.beginRequest(r, r.loggedWay(s, nil), &m, body, call)
 	r.notified = j.sent.Messages
 	if j.sent.Progressed {
 		r.progressGate().Raise(j.sent.Progress)
 	}
 	_ = r.Post(adoptStream{w})
-	err := r.run(0) // no limit: it was admitted before
+	err := r.runRequest(0) // no limit: it was admitted before
 	for errors.Is(err, kernel.ErrStopped) || errors.Is(err, store.ErrUnavailable) {
 		// The session has just left memory.
 		if errors.Is(err, store.ErrUnavailable) {
@@ -348,9 +103,9 @@ func (s *sessionActor) rerun(w *streamActor, c record.Call, body []byte, j *jour
 			}
 		}
 		ctx, cancel := context.WithTimeout(n.base, w.svc.Limits.StoreWait)
-		if s, err = n.sessions.load(ctx, w.svc, w.key.Session, nil); err == nil {
-			r.moves(s)
-			err = r.run(0)
+		if s, err = n.sessions.loadSession(ctx, w.svc, w.key.Session, nil); err == nil {
+			r.moveToSession(s)
+			err = r.runRequest(0)
 		}
 		cancel()
 	}
@@ -359,7 +114,7 @@ func (s *sessionActor) rerun(w *streamActor, c record.Call, body []byte, j *jour
 	}
 	if errors.Is(err, ErrUnmounted) || errors.Is(err, ErrClosing) {
 		_ = w.Post(handOver{})
-		r.release()
+		r.releaseActor()
 		return
 	}
 	if err != nil {
@@ -367,123 +122,17 @@ func (s *sessionActor) rerun(w *streamActor, c record.Call, body []byte, j *jour
 		// outcome of this call is unknown.
 		n.log.Info("call does not run again", "stream", w.key.ID, "error", err)
 		lost()
-		r.release()
+		r.releaseActor()
 	}
 }
 
-// find returns the writer of a stream, and takes the stream over if its writer is gone, or is the one that has given it up. A
-// stream that has ended has no writer: w is nil then. errElsewhere reports that another node writes the stream.
-func (d *streams) find(ctx context.Context, svc *Service, s *sessionActor, key StreamKey, given takeover.Writer) (w *streamActor, rec record.Stream, err error) {
-	if w, ok := d.Get(key); ok {
-		if <-w.ready; !w.Stopped() {
-			return w, w.rec, nil
-		}
-		d.Drop(key, w)
-	}
-	w, err = d.Obtain(key, func() (*streamActor, error) {
-		w, r, err := d.takeOver(ctx, svc, s, key, given)
-		rec = r
-		if err == nil && w == nil {
-			err = errEnded
-		}
-		return w, err
-	})
-	if errors.Is(err, errEnded) {
-		if rec.Version == 0 { // another resume found that the stream has ended
-			if rec, _, err = d.readWriter(ctx, key); err != nil {
-				return nil, rec, err
-			}
-		}
-		return nil, rec, nil
-	}
-	if e, ok := errors.AsType[errElsewhere](err); ok { // another resume may have found it
-		return nil, e.rec, err
-	}
-	if err != nil {
-		return nil, rec, err
-	}
-	if w.svc.life.over.Load() {
-		w.unmount()
-	}
-	if svc.life.over.Load() {
-		return nil, rec, ErrUnmounted
-	}
-	if err := d.survives(ctx, s, w); err != nil {
-		return nil, rec, err
-	}
-	if w.Stopped() { // the stream ended before the directory had it
-		d.Drop(key, w)
-		return nil, w.rec, nil
-	}
-	return w, w.rec, nil
-}
-
-// errEnded stands for a stream whose last append is in the log.
-var errEnded = errors.New("actors: the stream has ended")
-
-// readmit counts a call that runs again after its node was lost; it never refuses, as the
+// countRerun counts a call that runs again after its node was lost; it never refuses, as the
 // call was admitted before.
-func (s *sessionActor) readmit() *quota.Account {
+func (s *sessionActor) countRerun() *quota.Account {
 	n := s.node
 	for {
 		if a := n.accounts.Of(s.key.Tenant, ""); n.accounts.Enter(a) {
 			return a
 		}
 	}
-}
-
-// farWriter is another node that writes a stream.
-type farWriter struct {
-	fleet *fleet
-	key   StreamKey
-	takeover.Writer
-}
-
-// at is the boot that writes the stream.
-func (w *farWriter) at() store.Address { return store.Address{Node: w.Node, Boot: w.Boot} }
-
-// writer is this boot as the writer in a record, without an epoch.
-func (n *Node) writer() takeover.Writer { return takeover.Writer{Node: n.name, Boot: n.boot} }
-
-// gone reports whether a writer is dead.
-func (f *fleet) gone(ctx context.Context, w takeover.Writer) (bool, error) {
-	gone, err := f.mail.Gone(ctx, store.Address{Node: w.Node, Boot: w.Boot})
-	if err != nil {
-		err = fmt.Errorf("actors: is node %s gone: %w", w.Node, err)
-	}
-	return gone, err
-}
-
-// elsewhere returns the node that writes a stream, nil if it may be taken over: its writer is this boot, or is gone, or has given it up.
-func (d *streams) elsewhere(ctx context.Context, key StreamKey, rec *record.Stream, given takeover.Writer) (*farWriter, error) {
-	f, by := &d.node.fleet, takeover.WriterOf(rec)
-	if f.mail == nil || !by.MustBeGone(d.node.boot, given) {
-		return nil, nil
-	}
-	if gone, err := f.gone(ctx, by); err != nil || gone {
-		return nil, err
-	}
-	return &farWriter{f, key, by}, nil
-}
-
-// errElsewhere reports that another node writes a stream.
-type errElsewhere struct {
-	*farWriter
-	rec record.Stream // of the stream
-}
-
-func (e errElsewhere) Error() string { return "actors: node " + e.Node + " writes the stream" }
-
-// ask is fleet.ask. A node that nobody hears is not gone before its entry is.
-func (w *farWriter) ask(ctx context.Context, kind string, v short) ([]byte, error) {
-	reply, err := w.fleet.ask(ctx, w.at(), kind, v)
-	if errors.Is(err, store.ErrNobody) {
-		err = fmt.Errorf("%w: %w", store.ErrUnavailable, err)
-	}
-	return reply, err
-}
-
-// push has the writer store an entry. After ErrUnavailable it may be stored; the same entry may be pushed again.
-func (w *farWriter) push(ctx context.Context, s *sessionActor, e *stream.Entry) error {
-	return w.fleet.deliver(ctx, s, w.at(), letterPush, pushLetter{w.key, e.Kind, e.Meta, e.Data})
 }

@@ -70,15 +70,15 @@ func TestWhoHasARecord(t *testing.T) {
 				if row.session != "gone" {
 					rec := session.New(time.Now(), h.svc.Limits.Session)
 					rec.Standalone = row.session
-					h.mem.put(key.Session.record(), rec)
+					h.mem.put(key.Session.recordKey(), rec)
 				}
 				want := uint64(0)
 				if row.rec != nil {
-					if want = h.mem.put(key.path(), row.rec); row.want != nil {
+					if want = h.mem.put(key.streamPath(), row.rec); row.want != nil {
 						want = 0
 					}
 				}
-				rev, err := n.streams.whoHas(t.Context(), key, 5, row.standalone)
+				rev, err := n.streams.ownRevision(t.Context(), key, 5, row.standalone)
 				if !errors.Is(err, row.want) || rev != want {
 					t.Errorf("got revision %d, %v, want %d, %v", rev, err, want, row.want)
 				}

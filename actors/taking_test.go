@@ -123,30 +123,30 @@ func TestAnswerThatCannotBeStored(t *testing.T) {
 	n := &Node{}
 	n.pending.open = make(map[string]*pendingRequest)
 	x := &pendingRequest{id: `"q"`, from: &quota.Account{}, ch: make(chan Answer, 1)}
-	n.pending.enter(x)
-	first, mine := n.pending.claim(x, Answer{Result: []byte("1")})
+	n.pending.enterQuestion(x)
+	first, mine := n.pending.claimRecording(x, Answer{Result: []byte("1")})
 	if !mine {
 		t.Fatal("the first answer is not taken")
 	}
-	if other, mine := n.pending.claim(x, Answer{Result: []byte("2")}); mine || other != first {
+	if other, mine := n.pending.claimRecording(x, Answer{Result: []byte("2")}); mine || other != first {
 		t.Fatal("a second one is taken beside it")
 	}
 	lost := errors.New("lost")
-	n.pending.settle(x, first, lost)
+	n.pending.settleRecording(x, first, lost)
 	if <-first.over; first.err != lost {
 		t.Errorf("its fate is %v", first.err)
 	}
-	second, mine := n.pending.claim(x, Answer{Result: []byte("2")})
+	second, mine := n.pending.claimRecording(x, Answer{Result: []byte("2")})
 	if !mine {
 		t.Fatal("the second answer is not taken")
 	}
-	n.pending.settle(x, first, nil)
-	n.pending.settle(x, second, nil)
-	n.pending.settle(x, second, nil)
+	n.pending.settleRecording(x, first, nil)
+	n.pending.settleRecording(x, second, nil)
+	n.pending.settleRecording(x, second, nil)
 	if a := <-x.ch; string(a.Result) != "2" || len(x.ch) > 0 {
 		t.Errorf("the handler gets %s", a.Result)
 	}
-	if again, _ := n.pending.claim(x, Answer{}); again != nil {
+	if again, _ := n.pending.claimRecording(x, Answer{}); again != nil {
 		t.Error("a third answer is taken")
 	}
 }
@@ -156,7 +156,7 @@ func TestAnswerThatCannotBeStored(t *testing.T) {
 func TestAnswerToACallThatEnds(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		session, question, _ := asksOnce(h)
-		x, journal, ok := h.pending.find(SessionKey{"anon", h.svc.ID, session}, question)
+		x, journal, ok := h.pending.findQuestion(SessionKey{"anon", h.svc.ID, session}, question)
 		if !ok || journal == nil {
 			t.Fatalf("question %s is not open, or need not be stored", question)
 		}
@@ -170,7 +170,7 @@ func TestAnswerToACallThatEnds(t *testing.T) {
 		if len(answered) > 0 {
 			t.Fatalf("it was answered with %d while the question was open", <-answered)
 		}
-		h.pending.close(x)
+		h.pending.closeQuestion(x)
 		if status := <-answered; status != 202 {
 			t.Errorf("it was answered with %d, want 202", status)
 		}

@@ -171,8 +171,8 @@ func TestALargeFilter(t *testing.T) {
 				a := h.accounts.Of("anon", "192.0.2.1")
 				streams, bytes, free := a.Held[heldStreams].Load(), h.accounts.BytesOf(quota.Listeners), b.TakeN(time.Now(), 50) == 0
 				if row.served {
-					if streams != 1 || bytes != said.holds() || free {
-						t.Errorf("%d streams, %d bytes counted, want 1, %d; all tokens are left: %v", streams, bytes, said.holds(), free)
+					if streams != 1 || bytes != said.memorySize() || free {
+						t.Errorf("%d streams, %d bytes counted, want 1, %d; all tokens are left: %v", streams, bytes, said.memorySize(), free)
 					}
 					h.ResourceUpdated(h.svc, "x:1", false)
 					h.ResourceUpdated(h.svc, "x:2", false)
@@ -229,7 +229,7 @@ func TestManyResources(t *testing.T) {
 				synctest.Wait()
 				want := int64(0)
 				if row.streams > 0 {
-					want = said.holds()
+					want = said.memorySize()
 				}
 				a := h.accounts.Of("anon", "192.0.2.1")
 				if streams, bytes := a.Held[heldStreams].Load(), h.accounts.BytesOf(quota.Listeners); streams != row.streams || bytes != want {

@@ -19,14 +19,14 @@ func TestUsageElsewhere(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 			for _, m := range all {
 				for range 50 {
-					a, no := m.accounts.admit(nil, &l, greedy, 1)
+					a, no := m.accounts.admitRequest(nil, &l, greedy, 1)
 					if no != nil {
 						break
 					}
 					passed++
 					m.accounts.Leave(a)
 				}
-				a, no := m.accounts.admit(nil, &l, modest, 1)
+				a, no := m.accounts.admitRequest(nil, &l, modest, 1)
 				if no != nil {
 					t.Fatalf("another client is refused: %v", no)
 				}
@@ -40,7 +40,7 @@ func TestUsageElsewhere(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		places := func(m *member) (n int) {
 			for {
-				if _, no := m.accounts.enter(nil, greedy); no != nil {
+				if _, no := m.accounts.enterRequest(nil, greedy); no != nil {
 					return n
 				}
 				n++

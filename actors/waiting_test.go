@@ -164,7 +164,7 @@ func TestCrowdedSessionsMissNotifications(t *testing.T) {
 		s, _ := h.sessions.Get(key)
 		taken := 0
 		for range 40 {
-			if s.home.push(bytes.Repeat([]byte("x"), 20_000)) {
+			if s.home.pushNotification(bytes.Repeat([]byte("x"), 20_000)) {
 				taken++
 			}
 		}
