@@ -188,18 +188,18 @@ func (n *Node) joinServer(ctx context.Context) (err error) {
 	n.lease = l
 	n.measureBudgets(ctx) // before the first write is charged
 	go l.renewRegularly()
-	go n.watchStore()
+	go n.watchStore(l.stop)
 	return n.keyring.readTagKey(ctx)
 }
 
-// watchStore measures the store, and compares other nodes with this one, until the lease ends. No renewal waits for that.
-func (n *Node) watchStore() {
+// watchStore measures the store, and compares other nodes with this one, until stop is closed, as the lease ends. No renewal waits for that.
+func (n *Node) watchStore(stop <-chan struct{}) {
 	defer close(n.lease.counted)
 	defer n.answered.under.Wait()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() {
-		<-n.lease.stop
+		<-stop
 		cancel()
 	}()
 	tick := time.NewTicker(n.opts.Lease / leases.PerTerm)
@@ -210,7 +210,7 @@ func (n *Node) watchStore() {
 	}
 	for {
 		select {
-		case <-n.lease.stop:
+		case <-stop:
 			return
 		case <-tick.C:
 		}

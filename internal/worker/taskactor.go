@@ -209,11 +209,9 @@ func (t *taskActor) Failed(m any, last bool) {
 	}
 	switch m := m.(type) {
 	case stored:
-		t.removeWrite(m.w)
-		t.startNext(m.w.a)
+		t.dropWrite(m.w)
 	case *write:
-		t.removeWrite(m)
-		t.startNext(m.a)
+		t.dropWrite(m)
 	}
 	if !last {
 		return

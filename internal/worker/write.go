@@ -73,9 +73,8 @@ func (t *taskActor) startWrite(a *Attempt) {
 	w.known, w.started = a.known, true
 	begins := true
 	if w.begin != nil && !t.contained(func() { begins = w.begin() }) {
-		t.removeWrite(w)
 		w.Refused(errBroken)
-		t.startNext(a)
+		t.dropWrite(w)
 		return
 	}
 	if !begins || w.do == nil {
@@ -91,6 +90,14 @@ func (t *taskActor) startWrite(a *Attempt) {
 	}()
 }
 
+// removeWrite takes a write off those of its attempt, if it is there still.
+func (t *taskActor) removeWrite(w *write) {
+	if i := slices.Index(w.a.writes, w); i >= 0 {
+		w.a.writes = slices.Delete(w.a.writes, i, i+1)
+		t.writes--
+	}
+}
+
 // startNext starts the next write of an attempt that has none under way.
 func (t *taskActor) startNext(a *Attempt) {
 	if len(a.writes) > 0 && !a.writes[0].started {
@@ -98,12 +105,10 @@ func (t *taskActor) startNext(a *Attempt) {
 	}
 }
 
-// removeWrite takes a write off those of its attempt, if it is there still.
-func (t *taskActor) removeWrite(w *write) {
-	if i := slices.Index(w.a.writes, w); i >= 0 {
-		w.a.writes = slices.Delete(w.a.writes, i, i+1)
-		t.writes--
-	}
+// dropWrite goes on with the next write after a panic.
+func (t *taskActor) dropWrite(w *write) {
+	t.removeWrite(w)
+	t.startNext(w.a)
 }
 
 // contained runs f, and reports whether it did not panic.
