@@ -14,8 +14,8 @@ import (
 
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/auth"
-	"github.com/troupe-run/troupe/internal/testkit/issuer"
 	"github.com/troupe-run/troupe/mcp"
+	"github.com/troupe-run/troupe/test/kit/issuer"
 )
 
 func ExampleRevisions() {

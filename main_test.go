@@ -3,7 +3,7 @@ package troupe_test
 import (
 	"testing"
 
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/test/kit"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m) }
+func TestMain(m *testing.M) { kit.Main(m) }

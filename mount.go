@@ -17,8 +17,6 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/program"
 	"github.com/troupe-run/troupe/internal/protocol"
-	"github.com/troupe-run/troupe/internal/session"
-	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/internal/worker"
 	"github.com/troupe-run/troupe/mcp"
 	"github.com/troupe-run/troupe/transport"
@@ -330,8 +328,8 @@ func (rt *mountTable) actorLimits(l *Limits) actors.Limits {
 		Grace: l.Grace, StatelessGrace: l.StatelessGrace, MaxCall: l.MaxCall, MaxAsk: l.MaxAsk, PingEvery: l.PingEvery, Retry: l.Retry,
 		Rate: l.CallRate, Burst: l.CallBurst, LogRate: l.LogRate, PerSession: l.CallsPerSession, Pending: l.PendingPerSession,
 		Streams: l.StreamsPerSession, Subscriptions: l.SubscriptionsPerSession,
-		Session: session.Lifetime{Idle: s.SessionIdle, Absolute: s.SessionMax, Fresh: s.SessionUnused}, ReplayAge: s.ReplayAge,
-		Stream: stream.Limits{Appends: s.ReplayEvents, Bytes: int(s.ReplayBytes)}, Queue: l.MaxQueued, Depth: l.MaxDepth,
+		Session: actors.Lifetime{Idle: s.SessionIdle, Absolute: s.SessionMax, Fresh: s.SessionUnused}, ReplayAge: s.ReplayAge,
+		Stream: actors.StreamLimits{Appends: s.ReplayEvents, Bytes: int(s.ReplayBytes)}, Queue: l.MaxQueued, Depth: l.MaxDepth,
 	}
 }
 

@@ -18,9 +18,7 @@ import (
 	"github.com/troupe-run/troupe/internal/admin"
 	"github.com/troupe-run/troupe/internal/apikey"
 	"github.com/troupe-run/troupe/internal/nodestore"
-	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/revocation"
-	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/task"
 	"github.com/troupe-run/troupe/internal/telemetry"
@@ -479,8 +477,8 @@ func (a adminSessions) describeSession(ctx context.Context, s *cluster.StoredSes
 	if here := a.rt.table.serviceByID(s.Server); here != nil {
 		out.Server = here.path
 	}
-	rec, err := session.Decode(s.Data)
-	if err == nil && session.Newer(s.Data) == 0 {
+	rec, ok := actors.DecodeSession(s.Data)
+	if ok {
 		out.Revision, out.Client, out.Subscribed = rec.Revision, clientName(rec.Client), len(rec.Subscribed)
 		out.Created, out.Used, out.Expires = rec.Created.Round(time.Millisecond), rec.Written.Round(time.Millisecond), rec.Expires.Round(time.Millisecond)
 	}
@@ -490,7 +488,7 @@ func (a adminSessions) describeSession(ctx context.Context, s *cluster.StoredSes
 	}
 	out.AllStreams = all
 	for _, st := range streams {
-		w, _ := record.Decode(st.Data) // of another release: its tag is told all the same
+		w := actors.DecodeStream(st.Data) // of another release: its tag is told all the same
 		told := admin.Stream{ID: telemetry.Hash(st.ID), Node: w.Node, Boot: w.Boot, Methods: []string{}, Standalone: st.ID == rec.Standalone}
 		for _, c := range w.Calls {
 			told.Methods = append(told.Methods, c.Method)

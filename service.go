@@ -16,7 +16,6 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/refusal"
-	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/mcp"
@@ -219,7 +218,7 @@ func (s *service) Initialize(ctx context.Context, params []byte) (actors.Settled
 	}
 	r := protocol.Negotiate(p.ProtocolVersion, s.speaks)
 	revision := r.String()
-	client, kept, ok := session.Keep(&p, maxClient)
+	client, kept, ok := actors.KeepClient(&p, maxClient)
 	if !ok {
 		return actors.Settled{}, nil, mcp.Errorf(mcp.CodeInvalidParams, "clientInfo: name and version are longer than %d bytes", maxClient)
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/limits"
-	"github.com/troupe-run/troupe/internal/mrtr"
 	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/worker"
 	"github.com/troupe-run/troupe/mcp"
@@ -24,10 +23,10 @@ type taskRun struct {
 
 	mu    sync.Mutex // guards the fields below
 	uses  map[string]int
-	asked mrtr.Input // of a call that became a task by itself: its questions have the keys that they had, and would have had, before
-	told  time.Time  // when progress was told last, zero: never
-	value float64    // of that progress
-	far   bool       // another node may have had to tell it
+	asked actors.QuestionKeys // of a call that became a task by itself: its questions have the keys that they had, and would have had, before
+	told  time.Time           // when progress was told last, zero: never
+	value float64             // of that progress
+	far   bool                // another node may have had to tell it
 }
 
 var _ actors.Detached = (*taskRun)(nil)

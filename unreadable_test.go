@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/troupe-run/troupe"
-	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/store"
+	"github.com/troupe-run/troupe/test/spec/host"
 )
 
 // TestCursorsWhileTheKeysCannotBeRead checks that a cursor is good again later when it could

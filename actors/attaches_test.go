@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/limits"
-	"github.com/troupe-run/troupe/internal/sim"
 	"github.com/troupe-run/troupe/mcp"
+	"github.com/troupe-run/troupe/test/sim"
 )
 
 // TestAttachesAreBounded has many clients come back at once to a node that does not write their streams. It asks the one that does for a

@@ -8,9 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/sim"
 	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/mcp"
+	"github.com/troupe-run/troupe/test/sim"
 )
 
 // band is several nodes on one store, which send each other messages.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/session"
+	"github.com/troupe-run/troupe/actors/internal/session"
 )
 
 // TestSessionThatBeginsForLong checks that Ended runs once and after Began, whatever becomes of the session

@@ -9,15 +9,15 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/troupe-run/troupe/actors/internal/record"
+	"github.com/troupe-run/troupe/actors/internal/session"
+	"github.com/troupe-run/troupe/actors/internal/stream"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/quota"
-	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/scope"
-	"github.com/troupe-run/troupe/internal/session"
-	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
 

@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/session"
+	"github.com/troupe-run/troupe/actors/internal/session"
 )
 
 // TestChangeIsSeenAtOnce checks that this node knows a change of the record at once,

@@ -13,16 +13,16 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/troupe-run/troupe/actors/internal/attachment"
+	"github.com/troupe-run/troupe/actors/internal/relay"
+	"github.com/troupe-run/troupe/actors/internal/stream"
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/attachment"
 	"github.com/troupe-run/troupe/internal/letter"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
-	"github.com/troupe-run/troupe/internal/relay"
-	"github.com/troupe-run/troupe/internal/sim"
 	"github.com/troupe-run/troupe/internal/store"
-	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
+	"github.com/troupe-run/troupe/test/sim"
 )
 
 // largest are letters of each kind that have as much in each of their parts as there can be.

@@ -6,16 +6,16 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/troupe-run/troupe/actors/internal/record"
+	"github.com/troupe-run/troupe/actors/internal/stream"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/protocol"
-	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/refusal"
-	"github.com/troupe-run/troupe/internal/stream"
 )
 
-// delivery carries a call to its client. Package internal/request decides what happens to a
+// delivery carries a call to its client. Package actors/internal/request decides what happens to a
 // call; the delivery decides what that looks like from outside. There are three:
 //
 //	logged   a request of a session over HTTP: a JSON response, or a stream that is stored before it is sent

@@ -8,10 +8,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/troupe-run/troupe/actors/internal/stream"
+	"github.com/troupe-run/troupe/actors/internal/takeover"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/store"
-	"github.com/troupe-run/troupe/internal/stream"
-	"github.com/troupe-run/troupe/internal/takeover"
 )
 
 // randomStep makes the step to the next epoch: see takeover.NextEpoch.

@@ -6,13 +6,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/bubble"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/refusal"
-	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -256,8 +255,7 @@ type held struct {
 // inBubble runs f on a node in virtual time.
 func inBubble(t *testing.T, l Limits, nl NodeLimits, f func(t *testing.T, h *held)) {
 	t.Helper()
-	testkit.OneAtATime(t)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		h := &held{t: t, mem: newMemory(), holds: holds{held: make(map[string]chan struct{})}, handler: &heldHandler{}}
 		h.mem.before = h.wait
 		h.Node = NewNode(Config{Name: "n", Boot: "b", Store: h.mem, Limits: nl})
@@ -268,7 +266,6 @@ func inBubble(t *testing.T, l Limits, nl NodeLimits, f func(t *testing.T, h *hel
 		if err := h.Close(ctx); err != nil {
 			t.Errorf("close: %v", err)
 		}
-		time.Sleep(time.Minute) // for goroutines that end by themselves
 	})
 }
 

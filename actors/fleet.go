@@ -13,17 +13,17 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/troupe-run/troupe/actors/internal/attachment"
+	"github.com/troupe-run/troupe/actors/internal/mrtr"
+	"github.com/troupe-run/troupe/actors/internal/relay"
+	"github.com/troupe-run/troupe/actors/internal/session"
+	"github.com/troupe-run/troupe/actors/internal/stream"
+	"github.com/troupe-run/troupe/actors/internal/takeover"
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/attachment"
 	"github.com/troupe-run/troupe/internal/letter"
-	"github.com/troupe-run/troupe/internal/mrtr"
 	"github.com/troupe-run/troupe/internal/pulse"
 	"github.com/troupe-run/troupe/internal/quota"
-	"github.com/troupe-run/troupe/internal/relay"
-	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/store"
-	"github.com/troupe-run/troupe/internal/stream"
-	"github.com/troupe-run/troupe/internal/takeover"
 )
 
 // fleet is this node among the others that share its store. Without mail the node is alone: then every other boot that is

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/sim"
 	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/mcp"
+	"github.com/troupe-run/troupe/test/sim"
 )
 
 // mortal is the way of a process to the store; a dead one stores nothing.

@@ -6,10 +6,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/troupe-run/troupe/actors/internal/session"
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/store"
-	"github.com/troupe-run/troupe/internal/testkit/when"
+	"github.com/troupe-run/troupe/test/kit/when"
 )
 
 const initialized = `{"jsonrpc":"2.0","method":"notifications/initialized"}`

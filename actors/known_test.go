@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/pulse"
-	"github.com/troupe-run/troupe/internal/sim"
 	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/mcp"
+	"github.com/troupe-run/troupe/test/sim"
 )
 
 // TestTheNextRequestFinds has a client change its session by way of one node, and go on at another one that serves the session from what it

@@ -7,13 +7,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/troupe-run/troupe/actors/internal/mrtr"
+	"github.com/troupe-run/troupe/actors/internal/request"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/limits"
-	"github.com/troupe-run/troupe/internal/mrtr"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/refusal"
-	"github.com/troupe-run/troupe/internal/request"
 	"github.com/troupe-run/troupe/internal/store"
 )
 
@@ -361,6 +361,9 @@ type input struct {
 	mrtr.Input
 	place *quota.Account // the account that counts the waiting call
 }
+
+// QuestionKeys gives the questions of a call the keys by which a client answers them.
+type QuestionKeys = mrtr.Input
 
 // asking is the questions that a handler asks at once.
 type asking struct {

@@ -13,18 +13,18 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/troupe-run/troupe/actors/internal/attachment"
+	replaying "github.com/troupe-run/troupe/actors/internal/replay"
+	"github.com/troupe-run/troupe/actors/internal/session"
+	"github.com/troupe-run/troupe/actors/internal/subscription"
+	"github.com/troupe-run/troupe/actors/internal/takeover"
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/attachment"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/pulse"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/refusal"
-	replaying "github.com/troupe-run/troupe/internal/replay"
-	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/store"
-	"github.com/troupe-run/troupe/internal/subscription"
-	"github.com/troupe-run/troupe/internal/takeover"
 	"github.com/troupe-run/troupe/mcp"
 )
 

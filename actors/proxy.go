@@ -4,12 +4,12 @@ import (
 	"context"
 	"strings"
 
+	"github.com/troupe-run/troupe/actors/internal/relay"
+	"github.com/troupe-run/troupe/actors/internal/stream"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/refusal"
-	"github.com/troupe-run/troupe/internal/relay"
 	"github.com/troupe-run/troupe/internal/store"
-	"github.com/troupe-run/troupe/internal/stream"
 )
 
 // proxy is a request that this node has taken and whose call waits on another one. Its goroutine does with the

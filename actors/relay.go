@@ -9,13 +9,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/troupe-run/troupe/actors/internal/mrtr"
+	"github.com/troupe-run/troupe/actors/internal/relay"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/limits"
-	"github.com/troupe-run/troupe/internal/mrtr"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/refusal"
-	"github.com/troupe-run/troupe/internal/relay"
 	"github.com/troupe-run/troupe/internal/store"
 )
 
@@ -41,7 +41,7 @@ func init() {
 }
 
 // relays are the exchanges between this node and others: requests that came here and belong there, and the other way
-// round. Package internal/relay has the two ends of one.
+// round. Package actors/internal/relay has the two ends of one.
 type relays struct {
 	node      *Node
 	proxies   *kernel.Directory[relay.ID, *proxy]

@@ -11,8 +11,8 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/quota"
-	"github.com/troupe-run/troupe/internal/sim"
 	"github.com/troupe-run/troupe/mcp"
+	"github.com/troupe-run/troupe/test/sim"
 )
 
 // says posts a message of a session of HTTP+SSE to the node.

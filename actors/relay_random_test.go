@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/sim"
-	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/mcp"
+	"github.com/troupe-run/troupe/test/kit/when"
+	"github.com/troupe-run/troupe/test/sim"
 )
 
 // TestAbandonedForwards leaves exchanges: clients go, and nodes are cut off or killed. Nothing stays behind, as together

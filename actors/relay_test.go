@@ -11,12 +11,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/troupe-run/troupe/actors/internal/relay"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/refusal"
-	"github.com/troupe-run/troupe/internal/relay"
-	"github.com/troupe-run/troupe/internal/sim"
 	"github.com/troupe-run/troupe/mcp"
+	"github.com/troupe-run/troupe/test/sim"
 )
 
 // fellow is one node of several that answer for each other.

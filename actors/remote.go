@@ -11,15 +11,15 @@ import (
 	"sync"
 	"time"
 
+	"github.com/troupe-run/troupe/actors/internal/attachment"
+	"github.com/troupe-run/troupe/actors/internal/record"
+	"github.com/troupe-run/troupe/actors/internal/stream"
+	"github.com/troupe-run/troupe/actors/internal/subscription"
+	"github.com/troupe-run/troupe/actors/internal/takeover"
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/attachment"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/protocol"
-	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/store"
-	"github.com/troupe-run/troupe/internal/stream"
-	"github.com/troupe-run/troupe/internal/subscription"
-	"github.com/troupe-run/troupe/internal/takeover"
 )
 
 // The letters about streams; docs/design/015-fleet.md says what repairs the loss of each.

@@ -11,14 +11,14 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/troupe-run/troupe/actors/internal/record"
+	"github.com/troupe-run/troupe/actors/internal/request"
+	"github.com/troupe-run/troupe/actors/internal/stream"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/guard"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
-	"github.com/troupe-run/troupe/internal/record"
-	"github.com/troupe-run/troupe/internal/request"
-	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
 

@@ -9,15 +9,15 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/attachment"
+	"github.com/troupe-run/troupe/actors/internal/attachment"
+	"github.com/troupe-run/troupe/actors/internal/record"
+	replaying "github.com/troupe-run/troupe/actors/internal/replay"
+	"github.com/troupe-run/troupe/actors/internal/stream"
+	"github.com/troupe-run/troupe/actors/internal/takeover"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
-	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/refusal"
-	replaying "github.com/troupe-run/troupe/internal/replay"
 	"github.com/troupe-run/troupe/internal/store"
-	"github.com/troupe-run/troupe/internal/stream"
-	"github.com/troupe-run/troupe/internal/takeover"
 )
 
 const readAhead = 250 // appends that a resume reads at once

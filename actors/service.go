@@ -8,13 +8,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/troupe-run/troupe/actors/internal/session"
+	"github.com/troupe-run/troupe/actors/internal/stream"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/refusal"
-	"github.com/troupe-run/troupe/internal/session"
-	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -194,6 +194,12 @@ func (svc *Service) scopeRefusal(principal any, needs []string) *refusal.Refusal
 // Trace is the W3C trace context of a request, "" where absent.
 type Trace struct{ Parent, State string }
 
+// Lifetime is how long a session lives.
+type Lifetime = session.Lifetime
+
+// StreamLimits bound what the log keeps of a stream.
+type StreamLimits = stream.Limits
+
 // Limits bound what one service takes on. Zero fields get the defaults of internal/limits
 // from Defaults.
 type Limits struct {
@@ -202,10 +208,10 @@ type Limits struct {
 	MaxCall        time.Duration // time that a call may run
 	PingEvery      time.Duration // interval of pings to clients; 0 for none
 	MaxAsk         time.Duration // time that a client may take to answer
-	Session        session.Lifetime
+	Session        Lifetime
 	SessionDrop    time.Duration // time until an unused session leaves memory
 	ReplayAge      time.Duration // age up to which events can be replayed
-	Stream         stream.Limits
+	Stream         StreamLimits
 	Queue          int           // bytes per stream that may wait for the log
 	KeepAlive      time.Duration // silence after which a stream gets a comment
 	StoreWait      time.Duration // time that a POST waits for the store

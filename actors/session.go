@@ -9,13 +9,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/troupe-run/troupe/actors/internal/session"
+	"github.com/troupe-run/troupe/actors/internal/stream"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/refusal"
-	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/store"
-	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
 

@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/troupe-run/troupe/actors/internal/session"
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/session"
 )
 
 // statelessNode is a node with one session on a store in memory.

@@ -11,10 +11,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/troupe-run/troupe/actors/internal/mrtr"
+	"github.com/troupe-run/troupe/actors/internal/record"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/limits"
-	"github.com/troupe-run/troupe/internal/mrtr"
-	"github.com/troupe-run/troupe/internal/record"
 )
 
 // Step is the result of a step of a call: a part of its handler that does not run again once its result is stored.

@@ -6,9 +6,9 @@ import (
 	"errors"
 	"time"
 
+	"github.com/troupe-run/troupe/actors/internal/stream"
 	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/store"
-	"github.com/troupe-run/troupe/internal/stream"
 )
 
 // Conn is the client's side of one HTTP request: the transport's exchange. Its methods

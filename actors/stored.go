@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/troupe-run/troupe/actors/internal/record"
+	"github.com/troupe-run/troupe/actors/internal/session"
+	"github.com/troupe-run/troupe/actors/internal/stream"
+	"github.com/troupe-run/troupe/actors/internal/takeover"
 	"github.com/troupe-run/troupe/internal/kernel"
-	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/refusal"
-	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/store"
-	"github.com/troupe-run/troupe/internal/stream"
-	"github.com/troupe-run/troupe/internal/takeover"
 )
 
 // storedHome is the home of a session with a record in the store. Connections come and go, and any node can serve the

@@ -9,9 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/troupe-run/troupe/actors/internal/record"
+	"github.com/troupe-run/troupe/actors/internal/session"
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/record"
-	"github.com/troupe-run/troupe/internal/session"
 )
 
 // TestStoredRecordsLoad loads the records that earlier releases stored. A file never

@@ -6,17 +6,17 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/troupe-run/troupe/actors/internal/attachment"
+	"github.com/troupe-run/troupe/actors/internal/record"
+	"github.com/troupe-run/troupe/actors/internal/stream"
+	"github.com/troupe-run/troupe/actors/internal/takeover"
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/attachment"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/quota"
-	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/store"
-	"github.com/troupe-run/troupe/internal/stream"
-	"github.com/troupe-run/troupe/internal/takeover"
 )
 
 // streamActor is the writer of one SSE stream: it appends to the log, and hands acknowledged

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/troupe-run/troupe/actors/internal/record"
+	"github.com/troupe-run/troupe/actors/internal/stream"
+	"github.com/troupe-run/troupe/actors/internal/takeover"
 	"github.com/troupe-run/troupe/internal/kernel"
-	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/store"
-	"github.com/troupe-run/troupe/internal/stream"
-	"github.com/troupe-run/troupe/internal/takeover"
 )
 
 // streams finds the streams that this node writes, by key, and reads the records of others.

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/sim"
+	"github.com/troupe-run/troupe/test/sim"
 )
 
 // TestUsageElsewhere: a client that calls two nodes for all it can get has about the rate of one, and the requests in flight of one; another

@@ -8,7 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/session"
+	"github.com/troupe-run/troupe/actors/internal/record"
+	"github.com/troupe-run/troupe/actors/internal/session"
+	"github.com/troupe-run/troupe/mcp"
 )
 
 // A session's record is what all nodes share of it, and each node that serves the session caches it. Whoever changes the
@@ -31,6 +33,24 @@ const (
 	// mostReason bounds the reason of a cancel that other nodes are told.
 	mostReason = 1 << 10
 )
+
+// KeepClient returns what a session keeps of its client's clientInfo and capabilities, in most bytes together. It
+// reports false if name and version alone do not fit.
+func KeepClient(p *mcp.InitializeParams, most int) (info, caps []byte, ok bool) {
+	return session.Keep(p, most)
+}
+
+// DecodeSession reads a stored session for an operator. It reports false for a record that this release cannot read.
+func DecodeSession(data []byte) (r session.Record, ok bool) {
+	r, err := session.Decode(data)
+	return r, err == nil && session.Newer(data) == 0
+}
+
+// DecodeStream reads a stored writer record for an operator. Of one of another release it has what this one knows.
+func DecodeStream(data []byte) record.Stream {
+	r, _ := record.Decode(data)
+	return r
+}
 
 // view is a session record with its revision, as last read or written.
 type view struct {

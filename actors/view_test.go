@@ -9,10 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/session"
-	"github.com/troupe-run/troupe/internal/sim"
+	"github.com/troupe-run/troupe/actors/internal/session"
 	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/mcp"
+	"github.com/troupe-run/troupe/test/sim"
 )
 
 var lost = sim.Fate{Lost: true}

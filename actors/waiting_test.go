@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/quota"
-	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/mcp"
+	"github.com/troupe-run/troupe/test/kit/when"
 )
 
 // inUse is what the heap holds after a collection.

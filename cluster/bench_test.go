@@ -11,16 +11,16 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/store"
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/test/kit"
 )
 
 // perOp runs the loop and reports the processor time of each round, including the
 // server's, which is in this process. It returns it, too, in microseconds.
 func perOp(b *testing.B, loop func()) float64 {
 	b.ReportAllocs()
-	start := testkit.CPU()
+	start := kit.CPU()
 	loop()
-	each := float64((testkit.CPU() - start).Microseconds()) / float64(b.N)
+	each := float64((kit.CPU() - start).Microseconds()) / float64(b.N)
 	b.ReportMetric(each, "cpu-µs/op")
 	return each
 }
@@ -262,7 +262,7 @@ func BenchmarkAsk(b *testing.B) {
 	for _, size := range []int{100, 64 << 10} {
 		for _, askers := range []int{1, 64} {
 			b.Run(fmt.Sprintf("bytes=%d/askers=%d", size, askers), func(b *testing.B) {
-				c := testkit.StartNATS(b, 1, nil)
+				c := kit.StartNATS(b, 1, nil)
 				from, to := remote(b, c, "from"), remote(b, c, "to")
 				to.Mail().Listen(func(l *store.Letter) { l.Reply(l.Data) }, func(store.Address) {})
 				peer, data := store.Address{Node: "to", Boot: to.Boot()}, make([]byte, size)

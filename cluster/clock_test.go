@@ -10,15 +10,15 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/limits"
-	"github.com/troupe-run/troupe/internal/testkit"
-	"github.com/troupe-run/troupe/internal/testkit/when"
+	"github.com/troupe-run/troupe/test/kit"
+	"github.com/troupe-run/troupe/test/kit/when"
 )
 
 // TestClockThatIsWrong: a machine whose clock is not that of the servers is refused at the start with a sentence that says so, and one whose clock
 // is set later says it for as long as it is wrong. What is stored lives by the servers' clock all the while.
 func TestClockThatIsWrong(t *testing.T) {
 	when.Unraced(t, "virtual time that is long under the race detector")
-	testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {
+	kit.BubbleNATS(t, nil, func(t *testing.T, v *kit.VirtualNATS) {
 		var off atomic.Int64 // of the machine's clock
 		var log syncBuffer
 		begin := func(name string, by time.Duration) (*Node, error) {

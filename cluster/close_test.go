@@ -11,15 +11,16 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/troupe-run/troupe/internal/bubble"
 	"github.com/troupe-run/troupe/internal/store"
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/test/kit"
 )
 
 // TestCloseDeletesTheEntryLast checks that a node's lease entry exists, and is renewed,
 // until the last write is decided: a node that sees the entry gone takes the streams
 // over.
 func TestCloseDeletesTheEntryLast(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		n := open(t, Options{Lease: time.Second})
 		m := newNode(Options{Node: "leaving", Lease: time.Second, Log: n.log, MaxStore: n.opts.MaxStore})
 		if err := m.joinTo(t.Context(), n); err != nil {
@@ -58,7 +59,7 @@ func TestCloseDeletesTheEntryLast(t *testing.T) {
 // expire when a write is undecided at the end of its time, because the write may still
 // be stored.
 func TestCloseLeavesTheEntryOfUndecidedWrites(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		n := open(t, Options{})
 		m := newNode(Options{Node: "leaving", Lease: 3 * time.Second, Log: n.log, MaxStore: n.opts.MaxStore})
 		if err := m.joinTo(t.Context(), n); err != nil {
@@ -109,7 +110,7 @@ func TestFailedOpenIsUndone(t *testing.T) {
 // guard refuses an append: another writer has the record, it is gone, or it is our own
 // after a write whose acknowledgement was lost.
 func TestRefusedGuardIsToldApart(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		n := open(t, Options{})
 		m := joined(t, n, "other")
 		ctx := t.Context()
@@ -190,7 +191,7 @@ func TestKeyring_newerKey(t *testing.T) {
 
 // TestCloseDuringAnElection checks that Close tries again to delete the entry while the stream has no leader.
 func TestCloseDuringAnElection(t *testing.T) {
-	testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {
+	kit.BubbleNATS(t, nil, func(t *testing.T, v *kit.VirtualNATS) {
 		a := listening(t, v, "a")
 		b := open(t, Options{Node: "b", Lease: replicatedLease, Remote: Remote{URL: v.Line("b").URL()}})
 		js := must[jetstream.JetStream](t)(jetstream.New(a.conn))

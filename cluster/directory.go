@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/owner"
+	"github.com/troupe-run/troupe/cluster/internal/owner"
 	"github.com/troupe-run/troupe/internal/store"
 )
 

@@ -15,8 +15,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/troupe-run/troupe/internal/bubble"
 	"github.com/troupe-run/troupe/internal/store"
-	"github.com/troupe-run/troupe/internal/testkit/when"
+	"github.com/troupe-run/troupe/test/kit/when"
 )
 
 const testStream = "anon.demo.s1.st1"
@@ -126,7 +127,7 @@ func TestAppendsExpire(t *testing.T) {
 	stores(t, func(t *testing.T, o Options) {
 		o.ReplayAge = 10 * time.Second
 		o.Lease = time.Minute // renewals are not the subject
-		bubble(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			n := open(t, o)
 			ctx := t.Context()
 			rev := must[uint64](t)(n.OpenStream(ctx, testStream, []byte("w"), []byte("body"), time.Minute))
@@ -237,7 +238,7 @@ func TestBody(t *testing.T) {
 // TestKeepBodyRenews checks that KeepBody renews the lifetime of the body as Rewrite renews
 // that of the record.
 func TestKeepBodyRenews(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		n := open(t, Options{})
 		ctx := t.Context()
 		rev := must[uint64](t)(n.OpenStream(ctx, testStream, []byte("w"), make([]byte, bodyPart+1), 10*time.Second))

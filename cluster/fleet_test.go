@@ -12,12 +12,12 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/program"
-	"github.com/troupe-run/troupe/internal/testkit"
-	"github.com/troupe-run/troupe/internal/testkit/when"
+	"github.com/troupe-run/troupe/test/kit"
+	"github.com/troupe-run/troupe/test/kit/when"
 )
 
 // tryOpen opens a node, and returns why it could not.
-func tryOpen(t *testing.T, v *testkit.VirtualNATS, name string, change func(o *Options)) (*Node, error) {
+func tryOpen(t *testing.T, v *kit.VirtualNATS, name string, change func(o *Options)) (*Node, error) {
 	o := Options{Node: name, Remote: Remote{URL: v.Line(name).URL()}, Alike: []Setting{{"replay-age", "10m0s"}}}
 	change(&o)
 	return Open(t.Context(), o)
@@ -25,7 +25,7 @@ func tryOpen(t *testing.T, v *testkit.VirtualNATS, name string, change func(o *O
 
 // TestFleetSettings: a node that has other settings than one that is there is refused, with all differences, and changes nothing.
 func TestFleetSettings(t *testing.T) {
-	testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {
+	kit.BubbleNATS(t, nil, func(t *testing.T, v *kit.VirtualNATS) {
 		sized := func(gib int64) func(o *Options) { return func(o *Options) { o.MaxStore = gib << 30 } }
 		a := must[*Node](t)(tryOpen(t, v, "a", sized(1)))
 		size := func() uint64 { return must[StreamStats](t)(a.fillOfKind(t.Context(), "tasks")).MaxBytes }
@@ -90,7 +90,7 @@ func TestFleetSettings(t *testing.T) {
 
 // TestFleetStartsTogether: of nodes that start at the same moment, those with the settings of the first stay.
 func TestFleetStartsTogether(t *testing.T) {
-	testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {
+	kit.BubbleNATS(t, nil, func(t *testing.T, v *kit.VirtualNATS) {
 		for round := range 5 {
 			var all sync.WaitGroup
 			var mu sync.Mutex
@@ -145,7 +145,7 @@ func served(ids ...string) map[string]program.Program {
 // TestStrangers: a node that has other servers for long is logged, with what differs.
 func TestStrangers(t *testing.T) {
 	when.Unraced(t, "half a minute of virtual time under the race detector")
-	testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {
+	kit.BubbleNATS(t, nil, func(t *testing.T, v *kit.VirtualNATS) {
 		var text syncBuffer
 		o := Options{Node: "a", Remote: Remote{URL: v.Line("a").URL()}, Log: slog.New(slog.NewTextHandler(&text, nil))}
 		a, b := &mailbox{Node: open(t, o)}, listening(t, v, "b")

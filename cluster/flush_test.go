@@ -16,8 +16,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/troupe-run/troupe/internal/bubble"
 	"github.com/troupe-run/troupe/internal/store"
-	"github.com/troupe-run/troupe/internal/testkit/when"
+	"github.com/troupe-run/troupe/test/kit/when"
 )
 
 // cut is a disk that keeps only flushed data when the power fails.
@@ -174,7 +175,7 @@ func TestPowerCutAtEveryFlush(t *testing.T) {
 // TestFlushIsShared checks that one flush serves all writes that came before it began,
 // that no write is acknowledged earlier, and that a disk that hangs costs 5 s.
 func TestFlushIsShared(t *testing.T) {
-	bubble(t, flushIsShared)
+	bubble.Test(t, flushIsShared)
 }
 
 func flushIsShared(t *testing.T) {

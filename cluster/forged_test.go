@@ -18,8 +18,8 @@ import (
 	"github.com/troupe-run/troupe/internal/inproc"
 	"github.com/troupe-run/troupe/internal/letter"
 	"github.com/troupe-run/troupe/internal/store"
-	"github.com/troupe-run/troupe/internal/testkit"
-	"github.com/troupe-run/troupe/internal/testkit/when"
+	"github.com/troupe-run/troupe/test/kit"
+	"github.com/troupe-run/troupe/test/kit/when"
 )
 
 // stranger is a user of the same NATS server who is no node: it reads all that nodes send one another, and may publish anything.
@@ -30,7 +30,7 @@ type stranger struct {
 	read []*nats.Msg
 }
 
-func newStranger(t *testing.T, v *testkit.VirtualNATS) *stranger {
+func newStranger(t *testing.T, v *kit.VirtualNATS) *stranger {
 	t.Helper()
 	s := &stranger{t: t}
 	s.Conn = must[*nats.Conn](t)(nats.Connect(v.Line("stranger").URL(), nats.SetCustomDialer(inproc.Dialer{}), nats.SkipHostLookup()))
@@ -69,7 +69,7 @@ func (s *stranger) send(subject, reply string, data []byte) {
 
 // TestForgedLetters: a node takes a letter of another node once, as that has sent it, and nothing else.
 func TestForgedLetters(t *testing.T) {
-	fleet(t, 2, func(t *testing.T, v *testkit.VirtualNATS, nodes ...*mailbox) {
+	fleet(t, 2, func(t *testing.T, v *kit.VirtualNATS, nodes ...*mailbox) {
 		a, b := nodes[0], nodes[1]
 		s := newStranger(t, v)
 		a.Mail().Tell("lists", []byte("to all"))
@@ -114,7 +114,7 @@ func TestForgedLetters(t *testing.T) {
 
 // TestNoReplyToAnybody: a node does not publish where a stranger wants it to. It may publish what the stranger may not: here, the removal of a stream.
 func TestNoReplyToAnybody(t *testing.T) {
-	fleet(t, 2, func(t *testing.T, v *testkit.VirtualNATS, nodes ...*mailbox) {
+	fleet(t, 2, func(t *testing.T, v *kit.VirtualNATS, nodes ...*mailbox) {
 		a, b := nodes[0], nodes[1]
 		s := newStranger(t, v)
 		a.Mail().Send(b.self(), "x", []byte("to one"))
@@ -131,7 +131,7 @@ func TestNoReplyToAnybody(t *testing.T) {
 
 // TestForgedReplies: a question ends with the reply of the node that it was for, whatever a stranger sends who knows the address.
 func TestForgedReplies(t *testing.T) {
-	fleet(t, 2, func(t *testing.T, v *testkit.VirtualNATS, nodes ...*mailbox) {
+	fleet(t, 2, func(t *testing.T, v *kit.VirtualNATS, nodes ...*mailbox) {
 		a, b := nodes[0], nodes[1]
 		s := newStranger(t, v)
 		asked := make(chan *store.Letter, 1)
@@ -194,7 +194,7 @@ func epochOf(m *nats.Msg, epoch uint64) []byte {
 func TestForgedEpochs(t *testing.T) {
 	when.Unraced(t, "half a minute of virtual time under the race detector")
 	rotate := 4 * time.Minute
-	testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {
+	kit.BubbleNATS(t, nil, func(t *testing.T, v *kit.VirtualNATS) {
 		rotating := func(name string) *mailbox {
 			b := &mailbox{Node: open(t, Options{Node: name, KeyRotate: rotate, Remote: Remote{URL: v.Line(name).URL()}})}
 			b.listen()
@@ -241,7 +241,7 @@ func TestForgedEpochs(t *testing.T) {
 // TestFloodWhileTheRingIsRead: what nodes send comes once and in order, while the key ring is being read and a stranger fills the room for letters whose keys
 // are not known.
 func TestFloodWhileTheRingIsRead(t *testing.T) {
-	fleet(t, 2, func(t *testing.T, v *testkit.VirtualNATS, nodes ...*mailbox) {
+	fleet(t, 2, func(t *testing.T, v *kit.VirtualNATS, nodes ...*mailbox) {
 		a, b := nodes[0], nodes[1]
 		s := newStranger(t, v)
 		forge := func(size, times int) {
@@ -286,7 +286,7 @@ func TestFloodWhileTheRingIsRead(t *testing.T) {
 
 // TestLettersOfANewKeyComeInOrder: letters wait for the key ring, and those that come when the key has become known, for those that wait.
 func TestLettersOfANewKeyComeInOrder(t *testing.T) {
-	fleet(t, 2, func(t *testing.T, _ *testkit.VirtualNATS, nodes ...*mailbox) {
+	fleet(t, 2, func(t *testing.T, _ *kit.VirtualNATS, nodes ...*mailbox) {
 		a, b := nodes[0], nodes[1]
 		ring := b.keyring
 		know := func(keys map[uint64]sealKey, current uint64) (map[uint64]sealKey, uint64) {
@@ -318,7 +318,7 @@ func TestLettersOfANewKeyComeInOrder(t *testing.T) {
 // TestRotatedLetters: letters come whichever node makes the next key, and to a node that knows it only by them.
 func TestRotatedLetters(t *testing.T) {
 	when.Unraced(t, "virtual time that is long under the race detector")
-	testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {
+	kit.BubbleNATS(t, nil, func(t *testing.T, v *kit.VirtualNATS) {
 		at := func(name string, rotate time.Duration) *mailbox {
 			b := &mailbox{Node: open(t, Options{Node: name, KeyRotate: rotate, Remote: Remote{URL: v.Line(name).URL()}})}
 			b.listen()
@@ -343,7 +343,7 @@ func TestRotatedLetters(t *testing.T) {
 
 // TestEarlierRelease: nodes whose letters have no MAC and this release refuse to share a store, and either says why.
 func TestEarlierRelease(t *testing.T) {
-	testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {
+	kit.BubbleNATS(t, nil, func(t *testing.T, v *kit.VirtualNATS) {
 		a := must[*Node](t)(tryOpen(t, v, "a", func(*Options) {}))
 		format := func(set string) string {
 			var info struct {

@@ -9,8 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/troupe-run/troupe/internal/bubble"
 	"github.com/troupe-run/troupe/internal/store"
-	"github.com/troupe-run/troupe/internal/testkit/when"
+	"github.com/troupe-run/troupe/test/kit/when"
 )
 
 // TestHerdOfReads has the largest number of clients resume at once, each from a log of
@@ -77,7 +78,7 @@ func TestHerdOfReads(t *testing.T) {
 
 // TestFewGets checks that reads share the appends that may be on their way, and give them back when they end, done or not.
 func TestFewGets(t *testing.T) {
-	bubble(t, func(t *testing.T) { // no read waits in vain for its turn, however slow the machine is
+	bubble.Test(t, func(t *testing.T) { // no read waits in vain for its turn, however slow the machine is
 		n := open(t, Options{})
 		n.gets = make(slots, 3)
 		rev := must[uint64](t)(n.OpenStream(t.Context(), testStream, nil, nil, time.Hour))

@@ -11,9 +11,10 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/troupe-run/troupe/internal/bubble"
 	"github.com/troupe-run/troupe/internal/store"
-	"github.com/troupe-run/troupe/internal/testkit"
-	"github.com/troupe-run/troupe/internal/testkit/when"
+	"github.com/troupe-run/troupe/test/kit"
+	"github.com/troupe-run/troupe/test/kit/when"
 )
 
 func TestKeyring_sealAndOpen(t *testing.T) {
@@ -83,7 +84,7 @@ func TestKeyring_race(t *testing.T) {
 func TestKeyring_rotates(t *testing.T) {
 	when.Unraced(t, "virtual time that is long under the race detector")
 	when.Long(t, "hours of renewals")
-	bubble(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		n := open(t, Options{KeyRotate: time.Hour, Lease: time.Hour})
 		m := joined(t, n, "other")
 		first := must[[]byte](t)(n.Keys().Seal([]byte("1"), nil))
@@ -134,7 +135,7 @@ func TestKeyring_rotates(t *testing.T) {
 // TestKeyring_oldKey checks the time in which no new key can be made: the old key seals as
 // long as its seals can be opened until they expire, and then no key seals.
 func TestKeyring_oldKey(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		n := open(t, Options{KeyRotate: time.Hour, Lease: time.Hour})
 		r := n.Keys()
 		must[[]byte](t)(r.Seal([]byte("1"), nil))
@@ -164,7 +165,7 @@ func TestKeyring_oldKey(t *testing.T) {
 // does not know. The node reads the ring once for all that came during a read, so that a
 // client cannot cause a read for each key.
 func TestKeyring_unknownKeysShareARead(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		n := open(t, Options{Lease: time.Hour})
 		r := n.Keys()
 		sealed := must[[]byte](t)(r.Seal([]byte("x"), nil))
@@ -228,7 +229,7 @@ func (b *inbox) busy(t *testing.T, times int, wait func()) {
 // TestKeyring_unknownEpochsCostLittle asks for keys that were never there: those of earlier epochs are refused without a read,
 // and those of later ones share a few, however many there are. The key that another node has just made is found meanwhile.
 func TestKeyring_unknownEpochsCostLittle(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		n := open(t, Options{KeyRotate: time.Hour, Lease: time.Hour})
 		r := n.Keys()
 		sealed := must[[]byte](t)(r.Seal([]byte("x"), nil))
@@ -277,7 +278,7 @@ func TestKeyring_unknownEpochsCostLittle(t *testing.T) {
 // one that began in between, and what was sealed with the keys before stays good.
 func TestKeyringOfAFleet(t *testing.T) {
 	when.Unraced(t, "half a minute of virtual time under the race detector")
-	testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {
+	kit.BubbleNATS(t, nil, func(t *testing.T, v *kit.VirtualNATS) {
 		begin := func(name string) *Node {
 			return open(t, Options{Node: name, KeyRotate: time.Minute, Remote: Remote{URL: v.Line(name).URL()}})
 		}

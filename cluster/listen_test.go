@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/troupe-run/troupe/internal/store"
-	"github.com/troupe-run/troupe/internal/testkit/when"
+	"github.com/troupe-run/troupe/test/kit/when"
 )
 
 const onAny = "127.0.0.1:0"

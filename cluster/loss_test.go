@@ -12,12 +12,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/troupe-run/troupe/internal/store"
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/test/kit"
 )
 
 // TestStoreComesBackEmpty: nodes whose NATS server lost its disk go on with an empty store, without a new start, and say what is lost.
 func TestStoreComesBackEmpty(t *testing.T) {
-	testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {
+	kit.BubbleNATS(t, nil, func(t *testing.T, v *kit.VirtualNATS) {
 		var log syncBuffer
 		var nodes []*mailbox
 		for _, name := range []string{"a", "b"} {
@@ -91,7 +91,7 @@ func TestStoreComesBackEmpty(t *testing.T) {
 
 // TestStreamComesBackOtherwise: a store that another process made anew with another number of shards is not used, and the node says so for good.
 func TestStreamComesBackOtherwise(t *testing.T) {
-	testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {
+	kit.BubbleNATS(t, nil, func(t *testing.T, v *kit.VirtualNATS) {
 		var log syncBuffer
 		a := open(t, Options{Node: "a", Shards: 2, Remote: Remote{URL: v.Line("a").URL()}, Log: slog.New(slog.NewTextHandler(&log, nil))})
 		js := must[jetstream.JetStream](t)(jetstream.New(a.conn))
@@ -112,7 +112,7 @@ func TestStreamComesBackOtherwise(t *testing.T) {
 // TestALossIsSaidThoughAnotherStreamIsSilent: what was made again counts as lost, and the lease learns of it, though a stream behind it in the list
 // does not answer at the same time.
 func TestALossIsSaidThoughAnotherStreamIsSilent(t *testing.T) {
-	testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {
+	kit.BubbleNATS(t, nil, func(t *testing.T, v *kit.VirtualNATS) {
 		var log syncBuffer
 		a := open(t, Options{Node: "a", Remote: Remote{URL: v.Line("a").URL()}})
 		// What looks is a copy, for which the stream of tasks has a name that no server has an answer for.
@@ -136,7 +136,7 @@ func TestALossIsSaidThoughAnotherStreamIsSilent(t *testing.T) {
 
 // TestKeysAreRestoredLater: where the stream of keys is there again and takes nothing yet, the ring and the key for tags are stored as soon as it does.
 func TestKeysAreRestoredLater(t *testing.T) {
-	testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {
+	kit.BubbleNATS(t, nil, func(t *testing.T, v *kit.VirtualNATS) {
 		var log syncBuffer
 		a := open(t, Options{Node: "a", Remote: Remote{URL: v.Line("a").URL()}, Log: slog.New(slog.NewTextHandler(&log, nil))})
 		tag := a.Keys().Tag([]byte("id"))

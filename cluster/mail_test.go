@@ -16,8 +16,8 @@ import (
 
 	"github.com/troupe-run/troupe/internal/letter"
 	"github.com/troupe-run/troupe/internal/store"
-	"github.com/troupe-run/troupe/internal/testkit"
-	"github.com/troupe-run/troupe/internal/testkit/when"
+	"github.com/troupe-run/troupe/test/kit"
+	"github.com/troupe-run/troupe/test/kit/when"
 )
 
 // mailbox is a node that notes what it gets.
@@ -29,7 +29,7 @@ type mailbox struct {
 }
 
 // listening opens a node on its line of a server, which notes all letters, and replies to those of kind echo.
-func listening(t *testing.T, v *testkit.VirtualNATS, name string) *mailbox {
+func listening(t *testing.T, v *kit.VirtualNATS, name string) *mailbox {
 	t.Helper()
 	b := &mailbox{Node: open(t, Options{Node: name, Remote: Remote{URL: v.Line(name).URL()}})}
 	b.listen()
@@ -89,8 +89,8 @@ func (b *mailbox) others() string {
 }
 
 // fleet runs f in virtual time, with a server and nodes a, b, and so on.
-func fleet(t *testing.T, n int, f func(t *testing.T, v *testkit.VirtualNATS, nodes ...*mailbox)) {
-	testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {
+func fleet(t *testing.T, n int, f func(t *testing.T, v *kit.VirtualNATS, nodes ...*mailbox)) {
+	kit.BubbleNATS(t, nil, func(t *testing.T, v *kit.VirtualNATS) {
 		var nodes []*mailbox
 		for i := range n {
 			nodes = append(nodes, listening(t, v, string(rune('a'+i))))
@@ -101,7 +101,7 @@ func fleet(t *testing.T, n int, f func(t *testing.T, v *testkit.VirtualNATS, nod
 }
 
 func TestMail(t *testing.T) {
-	fleet(t, 3, func(t *testing.T, v *testkit.VirtualNATS, nodes ...*mailbox) {
+	fleet(t, 3, func(t *testing.T, v *kit.VirtualNATS, nodes ...*mailbox) {
 		a, b, c := nodes[0], nodes[1], nodes[2]
 		if got := a.others() + ", " + b.others() + ", " + c.others(); got != "b c, a c, a b" {
 			t.Errorf("at once they hear %s", got)
@@ -141,7 +141,7 @@ func TestMail(t *testing.T) {
 
 // TestMailLimits: the biggest letter and reply pass, and a bigger one is refused at once.
 func TestMailLimits(t *testing.T) {
-	fleet(t, 2, func(t *testing.T, v *testkit.VirtualNATS, nodes ...*mailbox) {
+	fleet(t, 2, func(t *testing.T, v *kit.VirtualNATS, nodes ...*mailbox) {
 		a, b := nodes[0], nodes[1]
 		began := time.Now()
 		big := make([]byte, letter.MaxData)
@@ -166,7 +166,7 @@ func TestMailLimits(t *testing.T) {
 
 // TestMailNobody: whoever is not there is told from whoever does not answer.
 func TestMailNobody(t *testing.T) {
-	fleet(t, 3, func(t *testing.T, v *testkit.VirtualNATS, nodes ...*mailbox) {
+	fleet(t, 3, func(t *testing.T, v *kit.VirtualNATS, nodes ...*mailbox) {
 		a, b, c := nodes[0], nodes[1], nodes[2]
 		began := time.Now()
 		for _, p := range []store.Address{{Node: "b", Boot: "other"}, {Node: "nobody", Boot: "x"}, {Node: "", Boot: ""}, {Node: "b", Boot: ""}, {Node: "*", Boot: ">"}, {Node: "b.c", Boot: "d"}, {Node: "b c", Boot: "d"}, {Node: "b", Boot: "c\r\nPUB x 0\r\n\r\n"}, {Node: strings.Repeat("b", 33), Boot: "c"}} {
@@ -221,7 +221,7 @@ func TestMailNobody(t *testing.T) {
 
 // TestMailGoodbye: a node that leaves is no more among the others at once, and ends what is asked.
 func TestMailGoodbye(t *testing.T) {
-	fleet(t, 2, func(t *testing.T, v *testkit.VirtualNATS, nodes ...*mailbox) {
+	fleet(t, 2, func(t *testing.T, v *kit.VirtualNATS, nodes ...*mailbox) {
 		a, b := nodes[0], nodes[1]
 		ended := make(chan error, 1)
 		go func() {
@@ -261,7 +261,7 @@ func TestMailGoodbye(t *testing.T) {
 
 // TestMailGap: whoever misses letters to all learns that, by the next one or by a heart.
 func TestMailGap(t *testing.T) {
-	fleet(t, 3, func(t *testing.T, v *testkit.VirtualNATS, nodes ...*mailbox) {
+	fleet(t, 3, func(t *testing.T, v *kit.VirtualNATS, nodes ...*mailbox) {
 		a, b, c := nodes[0], nodes[1], nodes[2]
 		tell := func(n int) {
 			for range n {
@@ -329,7 +329,7 @@ func TestMailGap(t *testing.T) {
 // TestMailSilence: a node that dies may have told something last that nobody got, which no later letter of it shows.
 func TestMailSilence(t *testing.T) {
 	when.Unraced(t, "virtual time that is long under the race detector")
-	fleet(t, 2, func(t *testing.T, v *testkit.VirtualNATS, nodes ...*mailbox) {
+	fleet(t, 2, func(t *testing.T, v *kit.VirtualNATS, nodes ...*mailbox) {
 		a, b := nodes[0], nodes[1]
 		time.Sleep(time.Minute)
 		b.want(t, "a node that says nothing but that it is there", nil, nil)
@@ -365,7 +365,7 @@ func TestMailSilence(t *testing.T) {
 
 // TestMailGone: a boot is gone once its entry is, and only for a node that could renew its own after that.
 func TestMailGone(t *testing.T) {
-	fleet(t, 2, func(t *testing.T, v *testkit.VirtualNATS, nodes ...*mailbox) {
+	fleet(t, 2, func(t *testing.T, v *kit.VirtualNATS, nodes ...*mailbox) {
 		a, b := nodes[0], nodes[1]
 		gone := func(of *mailbox, p store.Address) string {
 			yes, err := of.Gone(t.Context(), p)
@@ -458,7 +458,7 @@ func TestMailGone(t *testing.T) {
 
 // TestGoneNeedsARenewal: the answer waits for a renewal that was sent after the entry was read, and many share it.
 func TestGoneNeedsARenewal(t *testing.T) {
-	fleet(t, 1, func(t *testing.T, v *testkit.VirtualNATS, nodes ...*mailbox) {
+	fleet(t, 1, func(t *testing.T, v *kit.VirtualNATS, nodes ...*mailbox) {
 		a := nodes[0]
 		const slow = 200 * time.Millisecond
 		v.Line("a").Slow(slow)
@@ -496,7 +496,7 @@ func TestGoneNeedsARenewal(t *testing.T) {
 
 // TestMailMalformed: what cannot be read is counted and dropped. Nobody gets a reply to it: see TestNoReplyToAnybody.
 func TestMailMalformed(t *testing.T) {
-	fleet(t, 2, func(t *testing.T, v *testkit.VirtualNATS, nodes ...*mailbox) {
+	fleet(t, 2, func(t *testing.T, v *kit.VirtualNATS, nodes ...*mailbox) {
 		a, b := nodes[0], nodes[1]
 		answers := must[*nats.Subscription](t)(a.conn.SubscribeSync(a.subjectOf("re.odd")))
 		bad := [][]byte{nil, {}, {0}, {1, 2, 3}, {letter.Version}, {letter.Version + 1, 1, 2, 3}, []byte("hello"), make([]byte, 1<<20),
@@ -518,7 +518,7 @@ func TestMailMalformed(t *testing.T) {
 
 // TestMailBeforeListen: until its actors listen, a node is not heard, and refuses.
 func TestMailBeforeListen(t *testing.T) {
-	fleet(t, 1, func(t *testing.T, v *testkit.VirtualNATS, nodes ...*mailbox) {
+	fleet(t, 1, func(t *testing.T, v *kit.VirtualNATS, nodes ...*mailbox) {
 		a := nodes[0]
 		b := &mailbox{Node: open(t, Options{Node: "b", Remote: Remote{URL: v.Line("b").URL()}})}
 		began := time.Now()

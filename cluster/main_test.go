@@ -7,13 +7,12 @@ import (
 	"os"
 	"os/exec"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server/ats"
 
-	"github.com/troupe-run/troupe/internal/testkit"
-	"github.com/troupe-run/troupe/internal/testkit/when"
+	"github.com/troupe-run/troupe/test/kit"
+	"github.com/troupe-run/troupe/test/kit/when"
 )
 
 // childEnv makes the test binary run as one of the child processes below.
@@ -27,7 +26,7 @@ func TestMain(m *testing.M) {
 	// The file store's clock is one goroutine per process. If it started inside a bubble,
 	// that bubble's time could not pass.
 	ats.Register()
-	testkit.SpareCollections()
+	kit.SpareCollections()
 	os.Exit(m.Run())
 }
 
@@ -134,17 +133,6 @@ func logOf(shards int) string {
 	n := &wire{}
 	n.setShards(shards)
 	return n.eventShard(testStream).name
-}
-
-// bubble runs f in virtual time and then lets the server's last goroutines end; a
-// goroutine that does not end fails the test.
-func bubble(t *testing.T, f func(t *testing.T)) {
-	t.Helper()
-	testkit.OneAtATime(t)
-	synctest.Test(t, func(t *testing.T) {
-		t.Cleanup(func() { time.Sleep(time.Minute) })
-		f(t)
-	})
 }
 
 // stores runs f on a file store, which has shards, and on memory stores with and without. A flush takes real time on the

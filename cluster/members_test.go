@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/store"
-	"github.com/troupe-run/troupe/internal/testkit"
-	"github.com/troupe-run/troupe/internal/testkit/when"
+	"github.com/troupe-run/troupe/test/kit"
+	"github.com/troupe-run/troupe/test/kit/when"
 )
 
 // TestBeats: what a heart says is read as it was said, and what an older or a newer release says as far as it can be.
@@ -56,7 +56,7 @@ func TestBeats(t *testing.T) {
 // ended is forgotten.
 func TestMembers(t *testing.T) {
 	when.Unraced(t, "virtual time that is long under the race detector")
-	fleet(t, 3, func(t *testing.T, v *testkit.VirtualNATS, nodes ...*mailbox) {
+	fleet(t, 3, func(t *testing.T, v *kit.VirtualNATS, nodes ...*mailbox) {
 		a, b, c := nodes[0], nodes[1], nodes[2]
 		b.Mail().Says(func() Load { return Load{Calls: 5, Release: "r"} })
 		time.Sleep(1500 * time.Millisecond)
@@ -205,7 +205,7 @@ func TestStoredSessions(t *testing.T) {
 func TestMissingReplicas(t *testing.T) {
 	when.Long(t, "elections take seconds")
 	t.Parallel()
-	c := testkit.StartNATS(t, 3, nil)
+	c := kit.StartNATS(t, 3, nil)
 	n := remote(t, c, "a")
 	missing := func() (all int) {
 		s := n.collectStats(t.Context())
@@ -227,7 +227,7 @@ func TestMissingReplicas(t *testing.T) {
 // TestOneStreamIsSilent: a node knows that one of the streams that it needs is not there, though its lease is renewed.
 func TestOneStreamIsSilent(t *testing.T) {
 	for _, name := range needed {
-		fleet(t, 1, func(t *testing.T, v *testkit.VirtualNATS, nodes ...*mailbox) {
+		fleet(t, 1, func(t *testing.T, v *kit.VirtualNATS, nodes ...*mailbox) {
 			n := nodes[0]
 			time.Sleep(20 * time.Second)
 			if got := n.Silent(); got != "" {

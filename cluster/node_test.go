@@ -13,8 +13,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/troupe-run/troupe/internal/bubble"
 	"github.com/troupe-run/troupe/internal/store"
-	"github.com/troupe-run/troupe/internal/testkit/when"
+	"github.com/troupe-run/troupe/test/kit/when"
 )
 
 func TestOptions(t *testing.T) {
@@ -74,7 +75,7 @@ func (n *Node) entry(t *testing.T, name string) (e entry, ok bool) {
 func TestLease(t *testing.T) {
 	when.Unraced(t, "virtual time that is long under the race detector")
 	stores(t, func(t *testing.T, o Options) {
-		bubble(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			n := open(t, o)
 			m := joined(t, n, "other")
 			time.Sleep(10 * time.Minute)
@@ -118,7 +119,7 @@ func TestLease(t *testing.T) {
 // TestLeaseCountsFromTheSending checks that a late answer does not make the lease longer,
 // because the entry may have begun to live as soon as its renewal was sent.
 func TestLeaseCountsFromTheSending(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		n := open(t, Options{Lease: time.Hour})
 		for what, write := range map[string]func(context.Context) error{"register": n.lease.registerNode, "renew": n.lease.renewEntry} {
 			n.acks.busy(t, 1, func() { time.Sleep(2 * time.Second) })
@@ -136,7 +137,7 @@ func TestLeaseCountsFromTheSending(t *testing.T) {
 func TestLeaseOverwrittenByNewBoot(t *testing.T) {
 	when.Unraced(t, "virtual time that is long under the race detector")
 	when.Long(t, "virtual minutes of renewals")
-	bubble(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		n := open(t, Options{Lease: time.Minute})
 		old := joined(t, n, "same")
 		time.Sleep(time.Minute)
@@ -166,7 +167,7 @@ func TestLeaseOverwrittenByNewBoot(t *testing.T) {
 // suspended, and then serves again.
 func TestSuspension(t *testing.T) {
 	stores(t, func(t *testing.T, o Options) {
-		bubble(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			n := open(t, o)
 			boot := n.Boot()
 			time.Sleep(time.Minute)
@@ -195,7 +196,7 @@ func TestSuspension(t *testing.T) {
 // TestServerGone checks that every operation ends in time without the server, with an
 // error that says that the outcome is unknown.
 func TestServerGone(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		n := open(t, Options{})
 		ctx := t.Context()
 		rev := must[uint64](t)(n.OpenStream(ctx, testStream, nil, nil, time.Hour))
@@ -244,7 +245,7 @@ func TestServerGone(t *testing.T) {
 // TestSilentServer checks that a server that takes requests and never answers costs 5 s
 // or the context.
 func TestSilentServer(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		n := open(t, Options{})
 		silent := must[*nats.Subscription](t)(n.conn.SubscribeSync("silent"))
 		// The node's own inbox has operations of its lease at the same instants.
@@ -289,7 +290,7 @@ func TestSilentServer(t *testing.T) {
 }
 
 func TestInboxIsBounded(t *testing.T) {
-	bubble(t, func(t *testing.T) { // where no operation expires while the test makes the others
+	bubble.Test(t, func(t *testing.T) { // where no operation expires while the test makes the others
 		n := open(t, Options{})
 		must[*nats.Subscription](t)(n.conn.SubscribeSync("silent"))
 		b := must[*inbox](t)(newInbox(n.conn, nil)) // the node uses its own meanwhile

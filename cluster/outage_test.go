@@ -9,9 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/troupe-run/troupe/internal/bubble"
 	"github.com/troupe-run/troupe/internal/store"
-	"github.com/troupe-run/troupe/internal/testkit"
-	"github.com/troupe-run/troupe/internal/testkit/when"
+	"github.com/troupe-run/troupe/test/kit"
+	"github.com/troupe-run/troupe/test/kit/when"
 )
 
 // eventually waits for something that happens only in real time, on a disk.
@@ -33,7 +34,7 @@ func eventually(t *testing.T, what string, f func() bool) {
 func TestFullDisk(t *testing.T) {
 	when.Long(t, "it fills a disk")
 	t.Parallel()
-	disk := testkit.SmallDisk(t, 48<<20)
+	disk := kit.SmallDisk(t, 48<<20)
 	n := open(t, Options{Dir: disk + "/data", MaxStore: 1 << 30})
 	boot := n.Boot()
 	must[uint64](t)(n.Create(t.Context(), testKey, []byte("x"), time.Hour))
@@ -80,7 +81,7 @@ func TestFullDisk(t *testing.T) {
 	if o := n.Outage(); o != nil {
 		t.Fatalf("before the disk is full: %v", o)
 	}
-	room := testkit.FillDisk(t, disk)
+	room := kit.FillDisk(t, disk)
 	eventually(t, "the full disk is told", func() bool { return n.Outage() != nil })
 	if o := n.Outage(); !o.Full || time.Since(o.Since) > time.Minute || o.String() != "the disk of the store is full" {
 		t.Errorf("outage: %+v, %s", o, o)
@@ -130,14 +131,14 @@ func TestFullDisk(t *testing.T) {
 
 // TestCloseOnAFullDisk checks that Close does not wait for a disk that stays full.
 func TestCloseOnAFullDisk(t *testing.T) {
-	bubble(t, closeOnAFullDisk)
+	bubble.Test(t, closeOnAFullDisk)
 }
 
 func closeOnAFullDisk(t *testing.T) {
-	disk := testkit.SmallDisk(t, 24<<20)
+	disk := kit.SmallDisk(t, 24<<20)
 	n := must[*Node](t)(Open(t.Context(), Options{Dir: disk + "/data"}))
 	rev := must[uint64](t)(n.OpenStream(t.Context(), testStream, []byte("w"), nil, time.Hour))
-	room := testkit.FillDisk(t, disk)
+	room := kit.FillDisk(t, disk)
 	num := uint64(0)
 	eventually(t, "the full disk is told", func() bool {
 		num++

@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/troupe-run/troupe/internal/bubble"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/store"
 )
@@ -12,7 +13,7 @@ import (
 // TestUse checks that the node knows the use of each budget, sessions apart from
 // events, and counts a write before it is measured.
 func TestUse(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		n := open(t, Options{MaxStore: 256 << 20})
 		time.Sleep(2 * limits.Lease.Value())
 		sessions, limit := n.Use(store.SessionBudget)
@@ -41,7 +42,7 @@ func TestUse(t *testing.T) {
 // TestUseOfRecordsThatGrow checks that a record counts at once as much as an update has made it longer, and no more however often it is updated:
 // answers of tasks and their results go into records.
 func TestUseOfRecordsThatGrow(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		n := open(t, Options{MaxStore: 256 << 20})
 		measured := func() {
 			time.Sleep(2*limits.Lease.Value() + 50*time.Millisecond) // not at a tick: what is written while it measures counts twice for a moment

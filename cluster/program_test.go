@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/program"
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/test/kit"
 )
 
 // under is one program, under one id.
@@ -22,7 +22,7 @@ func under(id, name, tools string) map[string]program.Program {
 // TestAnotherProgram: under an id of a server one program is served, and the node that comes later with another one is refused. The same with other tools is
 // logged after a minute, as a new release may have them.
 func TestAnotherProgram(t *testing.T) {
-	testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {
+	kit.BubbleNATS(t, nil, func(t *testing.T, v *kit.VirtualNATS) {
 		logs := make(map[string]*syncBuffer)
 		begin := func(name string) *Node {
 			logs[name] = new(syncBuffer)
@@ -103,7 +103,7 @@ func TestAnotherProgram(t *testing.T) {
 
 // TestProgramsThatStartTogether: of two programs that come at the same moment under one id, one stays.
 func TestProgramsThatStartTogether(t *testing.T) {
-	testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {
+	kit.BubbleNATS(t, nil, func(t *testing.T, v *kit.VirtualNATS) {
 		for round := range 20 {
 			var nodes []*Node
 			for i := range 4 {

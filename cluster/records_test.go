@@ -9,8 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/troupe-run/troupe/internal/bubble"
 	"github.com/troupe-run/troupe/internal/store"
-	"github.com/troupe-run/troupe/internal/testkit/when"
+	"github.com/troupe-run/troupe/test/kit/when"
 )
 
 const testKey = "session.anon.demo.s1"
@@ -104,7 +105,7 @@ func TestRecordLifetime(t *testing.T) {
 	when.Unraced(t, "virtual time that is long under the race detector")
 	stores(t, func(t *testing.T, o Options) {
 		o.Lease = time.Minute // renewals are not the subject
-		bubble(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			n := open(t, o)
 			ctx := t.Context()
 			rev := must[uint64](t)(n.Create(ctx, testKey, []byte("x"), 3*time.Second))
@@ -136,7 +137,7 @@ func TestRecordLifetime(t *testing.T) {
 
 func TestDeleteLeavesNothing(t *testing.T) {
 	stores(t, func(t *testing.T, o Options) {
-		bubble(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			n := open(t, o)
 			ctx := t.Context()
 			for _, key := range []string{testKey, "session.anon.demo.s2", "keys.7", "nodes.gone"} {

@@ -14,8 +14,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/troupe-run/troupe/internal/store"
-	"github.com/troupe-run/troupe/internal/testkit"
-	"github.com/troupe-run/troupe/internal/testkit/when"
+	"github.com/troupe-run/troupe/test/kit"
+	"github.com/troupe-run/troupe/test/kit/when"
 )
 
 // TestNoSecretInARefusal: what is refused as an address may be a password with characters that end the address before its @.
@@ -48,7 +48,7 @@ func TestRights(t *testing.T) {
 		return &server.User{Username: name, Password: "secret", Permissions: p}
 	}
 	missing := []string{"troupe.>", "$JS.API.>", "$JS.ACK.>", "_INBOX.>", "troupe.at.>", "troupe.all", "troupe.re.>"}
-	c := testkit.StartNATS(t, 1, func(o *server.Options) {
+	c := kit.StartNATS(t, 1, func(o *server.Options) {
 		o.Users = []*server.User{user("whole", "")}
 		for i, subject := range missing {
 			o.Users = append(o.Users, user(fmt.Sprintf("u%d", i), subject))
@@ -124,7 +124,7 @@ func TestRefusedForAWhile(t *testing.T) {
 	when.Full(t, "real servers end and come back")
 	t.Parallel()
 	d := &doorman{refused: make(chan struct{}, 64)}
-	c := testkit.StartNATS(t, 1, func(o *server.Options) { o.CustomClientAuthentication = d })
+	c := kit.StartNATS(t, 1, func(o *server.Options) { o.CustomClientAuthentication = d })
 	n := remote(t, c, "a")
 	c.Stop(0)
 	d.shut.Store(true)

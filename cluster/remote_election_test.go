@@ -15,8 +15,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/troupe-run/troupe/internal/store"
-	"github.com/troupe-run/troupe/internal/testkit"
-	"github.com/troupe-run/troupe/internal/testkit/when"
+	"github.com/troupe-run/troupe/test/kit"
+	"github.com/troupe-run/troupe/test/kit/when"
 )
 
 // TestRemoteElection ends one NATS server after the other, the leader of the tasks first, and starts each again, while two nodes write. What was
@@ -25,7 +25,7 @@ func TestRemoteElection(t *testing.T) {
 	when.Full(t, "real servers end and come back")
 	when.Long(t, "elections take seconds")
 	t.Parallel()
-	c := testkit.StartNATS(t, 3, nil)
+	c := kit.StartNATS(t, 3, nil)
 	nodes := []*Node{remote(t, c, "a"), remote(t, c, "b")}
 	ctx := t.Context()
 	var done atomic.Bool
@@ -93,7 +93,7 @@ func TestRemoteElection(t *testing.T) {
 }
 
 // leaderOf returns the server that leads a stream, or -1.
-func leaderOf(c *testkit.NATS, stream string) int {
+func leaderOf(c *kit.NATS, stream string) int {
 	for i, s := range c.Servers {
 		if s != nil && s.JetStreamIsStreamLeader(server.DEFAULT_GLOBAL_ACCOUNT, stream) {
 			return i
@@ -120,7 +120,7 @@ func TestMailAcrossServers(t *testing.T) {
 	when.Full(t, "real servers end and come back")
 	when.Long(t, "three servers")
 	t.Parallel()
-	c := testkit.StartNATS(t, 3, nil)
+	c := kit.StartNATS(t, 3, nil)
 	urls := strings.Split(c.URL(), ",")
 	a := &mailbox{Node: open(t, Options{Node: "a", Remote: Remote{URL: urls[0]}})}
 	b := &mailbox{Node: open(t, Options{Node: "b", Remote: Remote{URL: urls[1]}})}
@@ -156,7 +156,7 @@ func TestMailAcrossServers(t *testing.T) {
 func TestRemoteReach(t *testing.T) {
 	when.Full(t, "real servers end and come back")
 	t.Parallel()
-	c := testkit.StartNATS(t, 1, nil)
+	c := kit.StartNATS(t, 1, nil)
 	n := remote(t, c, "a")
 	js, err := jetstream.New(n.conn)
 	if err != nil {

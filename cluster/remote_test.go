@@ -22,12 +22,12 @@ import (
 
 	leases "github.com/troupe-run/troupe/internal/lease"
 	"github.com/troupe-run/troupe/internal/store"
-	"github.com/troupe-run/troupe/internal/testkit"
-	"github.com/troupe-run/troupe/internal/testkit/when"
+	"github.com/troupe-run/troupe/test/kit"
+	"github.com/troupe-run/troupe/test/kit/when"
 )
 
 // remote opens a node on servers.
-func remote(t testing.TB, c *testkit.NATS, name string) *Node {
+func remote(t testing.TB, c *kit.NATS, name string) *Node {
 	t.Helper()
 	return open(t, Options{Node: name, Remote: Remote{URL: c.URL()}})
 }
@@ -92,28 +92,28 @@ func TestRemoteAccess(t *testing.T) {
 		t.Fatal(err)
 	}
 	bad := file("bad.nk", string(foreign))
-	at := func(c *testkit.NATS, user string) string { return strings.Replace(c.URL(), "://", "://"+user+"@", 1) }
+	at := func(c *kit.NATS, user string) string { return strings.Replace(c.URL(), "://", "://"+user+"@", 1) }
 	for _, c := range []struct {
 		name   string
 		server func(o *server.Options)
-		good   func(c *testkit.NATS) Remote
-		bad    func(c *testkit.NATS) Remote
+		good   func(c *kit.NATS) Remote
+		bad    func(c *kit.NATS) Remote
 	}{
 		{"password", func(o *server.Options) { o.Username, o.Password = "u", "secret" },
-			func(c *testkit.NATS) Remote { return Remote{URL: at(c, "u:secret")} },
-			func(c *testkit.NATS) Remote { return Remote{URL: at(c, "u:secrets")} }},
+			func(c *kit.NATS) Remote { return Remote{URL: at(c, "u:secret")} },
+			func(c *kit.NATS) Remote { return Remote{URL: at(c, "u:secrets")} }},
 		{"token", func(o *server.Options) { o.Authorization = "secret" },
-			func(c *testkit.NATS) Remote { return Remote{URL: c.URL(), Token: "secret"} },
-			func(c *testkit.NATS) Remote { return Remote{URL: at(c, "secrets")} }},
+			func(c *kit.NATS) Remote { return Remote{URL: c.URL(), Token: "secret"} },
+			func(c *kit.NATS) Remote { return Remote{URL: at(c, "secrets")} }},
 		{"nkey", func(o *server.Options) { o.Nkeys = []*server.NkeyUser{{Nkey: public}} },
-			func(c *testkit.NATS) Remote { return Remote{URL: c.URL(), NKey: good} },
-			func(c *testkit.NATS) Remote { return Remote{URL: c.URL(), NKey: bad} }},
+			func(c *kit.NATS) Remote { return Remote{URL: c.URL(), NKey: good} },
+			func(c *kit.NATS) Remote { return Remote{URL: c.URL(), NKey: bad} }},
 		{"nobody", func(o *server.Options) { o.Authorization = "secret" }, nil,
-			func(c *testkit.NATS) Remote { return Remote{URL: c.URL()} }},
+			func(c *kit.NATS) Remote { return Remote{URL: c.URL()} }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			s := testkit.StartNATS(t, 1, c.server)
+			s := kit.StartNATS(t, 1, c.server)
 			if c.good != nil {
 				n := open(t, Options{Remote: c.good(s)})
 				if _, err := n.Create(t.Context(), "session.anon.demo.a", []byte("x"), time.Hour); err != nil {
@@ -195,7 +195,7 @@ func TestRemoteServers(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			c.o.Remote.URL = testkit.StartNATS(t, 1, c.server).URL()
+			c.o.Remote.URL = kit.StartNATS(t, 1, c.server).URL()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			_, err := Open(ctx, c.o)
@@ -221,7 +221,7 @@ func TestRemoteServers(t *testing.T) {
 // TestRemoteStreams checks what is made on the servers, what is changed, and what is refused.
 func TestRemoteStreams(t *testing.T) {
 	t.Parallel()
-	c := testkit.StartNATS(t, 1, nil)
+	c := kit.StartNATS(t, 1, nil)
 	n := remote(t, c, "a")
 	js, err := jetstream.New(n.conn)
 	if err != nil {
@@ -280,7 +280,7 @@ func TestRemoteStreams(t *testing.T) {
 // TestRemoteLeases checks that a node leaves the entries of others alone, and that its newer boot has its name.
 func TestRemoteLeases(t *testing.T) {
 	t.Parallel()
-	c := testkit.StartNATS(t, 1, nil)
+	c := kit.StartNATS(t, 1, nil)
 	begin := func(name string) *Node { // nothing but the test renews a lease
 		return open(t, Options{Node: name, Lease: time.Hour, Remote: Remote{URL: c.URL()}})
 	}
@@ -313,7 +313,7 @@ func TestRemoteLeases(t *testing.T) {
 // TestRemoteDirectory keeps the node's name in a data directory, and leaves a store in it alone.
 func TestRemoteDirectory(t *testing.T) {
 	t.Parallel()
-	c := testkit.StartNATS(t, 1, nil)
+	c := kit.StartNATS(t, 1, nil)
 	dir := t.TempDir()
 	o := Options{Dir: dir, Remote: Remote{URL: c.URL()}}
 	n, err := Open(t.Context(), o)
@@ -343,7 +343,7 @@ func TestRemoteGuards(t *testing.T) {
 			if servers > 1 {
 				when.Long(t, "three servers")
 			}
-			c := testkit.StartNATS(t, servers, nil)
+			c := kit.StartNATS(t, servers, nil)
 			nodes := []*Node{remote(t, c, "a"), remote(t, c, "b")}
 			if got := nodes[0].replicas; got != servers {
 				t.Errorf("%d replicas on %d servers", got, servers)
@@ -400,7 +400,7 @@ func TestRemoteGuards(t *testing.T) {
 func TestReclaim(t *testing.T) {
 	when.Full(t, "what a worker is silent about is given out again after 5 s")
 	t.Parallel()
-	c := testkit.StartNATS(t, 1, nil)
+	c := kit.StartNATS(t, 1, nil)
 	ctx := t.Context()
 	a := remote(t, c, "a")
 	for i := range 5 {
@@ -479,7 +479,7 @@ func TestUndecided(t *testing.T) {
 func TestMissingStreams(t *testing.T) {
 	defer func(d time.Duration) { streamAgeDoubt = d }(streamAgeDoubt)
 	streamAgeDoubt = 50 * time.Millisecond
-	c := testkit.StartNATS(t, 1, nil)
+	c := kit.StartNATS(t, 1, nil)
 	var log syncBuffer
 	o := Options{Node: "a", Lease: time.Hour, Remote: Remote{URL: c.URL()}, Log: slog.New(slog.NewTextHandler(&log, nil))}
 	n := open(t, o)

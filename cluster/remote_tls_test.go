@@ -23,8 +23,8 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/troupe-run/troupe/internal/store"
-	"github.com/troupe-run/troupe/internal/testkit"
-	"github.com/troupe-run/troupe/internal/testkit/when"
+	"github.com/troupe-run/troupe/test/kit"
+	"github.com/troupe-run/troupe/test/kit/when"
 )
 
 // authority signs certificates for tests.
@@ -81,7 +81,7 @@ func TestRemoteTLS(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
 	shown := a.serverTLS(t)
-	c := testkit.StartNATS(t, 1, func(o *server.Options) {
+	c := kit.StartNATS(t, 1, func(o *server.Options) {
 		o.TLS, o.TLSVerify, o.TLSConfig = true, true, shown
 	})
 	good := Remote{URL: c.URL(), CA: a.file("ca.pem"), Cert: a.file("client.pem"), Key: a.file("client.key")}
@@ -123,8 +123,8 @@ func TestRenewedCertificates(t *testing.T) {
 	}
 	shown, install := renew()
 	install()
-	var options *testkit.NATSOptions
-	c := testkit.StartNATS(t, 1, func(o *testkit.NATSOptions) {
+	var options *kit.NATSOptions
+	c := kit.StartNATS(t, 1, func(o *kit.NATSOptions) {
 		o.TLS, o.TLSVerify, o.TLSConfig = true, true, shown
 		options = o
 	})
@@ -163,7 +163,7 @@ func TestRemoteCreds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c := testkit.StartNATS(t, 1, func(o *server.Options) {
+	c := kit.StartNATS(t, 1, func(o *server.Options) {
 		o.TrustedOperators, o.AccountResolver, o.SystemAccount = []*jwt.OperatorClaims{trusted}, resolver, public(system)
 	})
 	token := must[string](t)(jwt.NewUserClaims(public(user)).Encode(account))

@@ -7,13 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/test/kit"
 )
 
 // TestWaitForServers starts a node whose servers are not there: after two seconds it says once for what it waits and for how
 // long, and gives up then.
 func TestWaitForServers(t *testing.T) {
-	testkit.Bubble(t, func(t *testing.T) {
+	kit.Bubble(t, func(t *testing.T) {
 		var log syncBuffer
 		began := time.Now()
 		o := Options{Remote: Remote{URL: "nats://user:secret@127.0.0.1:1"}, Log: slog.New(slog.NewTextHandler(&log, nil))}

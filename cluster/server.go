@@ -19,7 +19,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/troupe-run/troupe/internal/owner"
+	"github.com/troupe-run/troupe/cluster/internal/owner"
 	"github.com/troupe-run/troupe/internal/store"
 )
 

@@ -16,7 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/troupe-run/troupe/internal/store"
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/test/kit"
 )
 
 // TestShardOf holds where streams are stored: a release that looks elsewhere would not find them.
@@ -252,7 +252,7 @@ func TestRemoteShards(t *testing.T) {
 	for made, format := range map[int]int{1: plainFormat, 4: directoryFormat} {
 		t.Run(strconv.Itoa(made), func(t *testing.T) {
 			t.Parallel()
-			c := testkit.StartNATS(t, 1, nil)
+			c := kit.StartNATS(t, 1, nil)
 			var log syncBuffer
 			at := func(name string, shards int) Options {
 				return Options{Node: name, Shards: shards, Remote: Remote{URL: c.URL()}, Log: slog.New(slog.NewTextHandler(&log, nil))}
@@ -294,7 +294,7 @@ func TestRemoteShards(t *testing.T) {
 
 // TestShardsStartTogether: nodes that make a store at the same moment agree on its shards.
 func TestShardsStartTogether(t *testing.T) {
-	testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {
+	kit.BubbleNATS(t, nil, func(t *testing.T, v *kit.VirtualNATS) {
 		var all sync.WaitGroup
 		up := make([]*Node, 6)
 		for i := range up {

@@ -10,10 +10,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/sim"
+	"github.com/troupe-run/troupe/internal/bubble"
 	"github.com/troupe-run/troupe/internal/store"
-	"github.com/troupe-run/troupe/internal/testkit"
-	"github.com/troupe-run/troupe/internal/testkit/when"
+	"github.com/troupe-run/troupe/test/kit/when"
+	"github.com/troupe-run/troupe/test/sim"
 )
 
 // TestModel checks that the model of the store, on which tests of other packages rely,
@@ -27,7 +27,7 @@ func TestModel(t *testing.T) {
 	}
 	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			testkit.OneAtATime(t)
+			bubble.OneAtATime(t)
 			synctest.Test(t, func(t *testing.T) {
 				t.Cleanup(func() { time.Sleep(time.Minute) }) // the server's last goroutines
 				const age = 25 * time.Second

@@ -13,8 +13,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/troupe-run/troupe/internal/store"
-	"github.com/troupe-run/troupe/internal/testkit"
-	"github.com/troupe-run/troupe/internal/testkit/when"
+	"github.com/troupe-run/troupe/test/kit"
+	"github.com/troupe-run/troupe/test/kit/when"
 )
 
 // TestTailOfAnyLog checks that the end of a log is found from any append of it, whichever of the first have expired,
@@ -83,7 +83,7 @@ func appendOf(n *Node, log string, num uint64, data []byte) *nats.Msg {
 func TestTailWhileTheLogExpires(t *testing.T) {
 	when.Unraced(t, "half a minute of virtual time under the race detector")
 	when.Long(t, "many logs")
-	testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {
+	kit.BubbleNATS(t, nil, func(t *testing.T, v *kit.VirtualNATS) {
 		age := time.Hour
 		n := open(t, Options{Node: "a", ReplayAge: age, Remote: Remote{URL: v.Line("a").URL()}})
 		kinds := []struct {

@@ -10,8 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/troupe-run/troupe/internal/bubble"
 	"github.com/troupe-run/troupe/internal/store"
-	"github.com/troupe-run/troupe/internal/testkit/when"
+	"github.com/troupe-run/troupe/test/kit/when"
 )
 
 const testTask = "anon.demo.t1"
@@ -147,7 +148,7 @@ func (q *workQueue) idle(t *testing.T, d time.Duration) {
 func TestWork(t *testing.T) {
 	stores(t, func(t *testing.T, o Options) {
 		o.Lease = time.Minute // renewals are not the subject
-		bubble(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			n := open(t, o)
 			ctx := t.Context()
 			q := must[store.Queue](t)(n.Work(ctx, "demo")).(*workQueue)
@@ -209,7 +210,7 @@ func TestWork(t *testing.T) {
 func TestWorkByItsNumber(t *testing.T) {
 	stores(t, func(t *testing.T, o Options) {
 		o.Lease = time.Minute // renewals are not the subject
-		bubble(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			n := open(t, o)
 			ctx := t.Context()
 			a, b := must[uint64](t)(n.Offer(ctx, "anon", "demo", "a", "client", time.Hour)), must[uint64](t)(n.Offer(ctx, "anon", "demo", "b", "", time.Hour))

@@ -15,8 +15,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/troupe-run/troupe/cluster/internal/remoteclock"
 	"github.com/troupe-run/troupe/internal/limits"
-	"github.com/troupe-run/troupe/internal/remoteclock"
 	"github.com/troupe-run/troupe/internal/store"
 )
 

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/refusal"
-	"github.com/troupe-run/troupe/internal/testkit/when"
+	"github.com/troupe-run/troupe/test/kit/when"
 )
 
 func TestOneAnswerOnly(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/troupe-run/troupe/internal/testkit/certificate"
+	"github.com/troupe-run/troupe/test/kit/certificate"
 	"github.com/troupe-run/troupe/transport/server"
 )
 

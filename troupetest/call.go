@@ -5,19 +5,21 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/nats-io/nats-server/v2/server/ats"
+
+	"github.com/troupe-run/troupe/internal/bubble"
 	"github.com/troupe-run/troupe/mcp"
 )
 
 // The store's clock is one goroutine of the process. If it started within a bubble, time
 // would not pass there.
-func init() { testkit.StartClock() }
+func init() { ats.Register() }
 
 // Test runs f in virtual time, in a bubble of testing/synctest. Clients that f connects end
 // with it.
 func Test(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
-	testkit.Bubble(t, f)
+	bubble.Test(t, f)
 }
 
 // CallTool calls a tool. arguments may be any value that encodes to a JSON object, or nil

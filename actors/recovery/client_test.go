@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/histories"
+	"github.com/troupe-run/troupe/test/histories"
 )
 
 // client is one session. Its program goes on whatever happens.

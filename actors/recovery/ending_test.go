@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
-	"github.com/troupe-run/troupe/internal/histories"
+	"github.com/troupe-run/troupe/test/histories"
 )
 
 const (

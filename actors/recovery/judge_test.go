@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
-	"github.com/troupe-run/troupe/internal/histories"
 	"github.com/troupe-run/troupe/mcp"
+	"github.com/troupe-run/troupe/test/histories"
 )
 
 // judge collects what clients and handlers have seen, and finds what must not be. It

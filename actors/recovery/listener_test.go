@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/histories"
+	"github.com/troupe-run/troupe/test/histories"
 )
 
 // listen is a client's standalone stream.

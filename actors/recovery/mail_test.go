@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/sim"
+	"github.com/troupe-run/troupe/test/sim"
 )
 
 // letters says what happens to messages between nodes.

@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/histories"
-	"github.com/troupe-run/troupe/internal/sim"
+	"github.com/troupe-run/troupe/test/histories"
+	"github.com/troupe-run/troupe/test/sim"
 )
 
 // plan is a history before it happens: what clients ask for, what handlers do, and

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/actors/internal/stream"
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/sim"
-	"github.com/troupe-run/troupe/internal/stream"
+	"github.com/troupe-run/troupe/test/sim"
 )
 
 const (

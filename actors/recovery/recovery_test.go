@@ -5,7 +5,7 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/troupe-run/troupe/internal/histories"
+	"github.com/troupe-run/troupe/test/histories"
 )
 
 var (

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/sim"
 	"github.com/troupe-run/troupe/internal/store"
+	"github.com/troupe-run/troupe/test/sim"
 )
 
 // linked is the store as a boot has it by a link.

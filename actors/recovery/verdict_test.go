@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/histories"
+	"github.com/troupe-run/troupe/test/histories"
 )
 
 // nothing judges that the server told a client that resumed from id that there is

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
-	"github.com/troupe-run/troupe/internal/histories"
-	"github.com/troupe-run/troupe/internal/sim"
+	"github.com/troupe-run/troupe/test/histories"
+	"github.com/troupe-run/troupe/test/sim"
 )
 
 // patience is how long a client goes on after the last fault, once every handler has

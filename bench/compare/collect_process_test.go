@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/troupe-run/troupe/bench/loadgen"
-	"github.com/troupe-run/troupe/internal/testkit/when"
+	"github.com/troupe-run/troupe/test/kit/when"
 )
 
 // filler is a server that holds 64 MiB of garbage.

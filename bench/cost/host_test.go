@@ -14,7 +14,7 @@ import (
 
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/test/kit"
 )
 
 // cost is what a message cost.
@@ -90,9 +90,9 @@ func (h *host) measure(k *kind, body []byte, times int) (c cost, w *response) {
 		}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		began := testkit.CPU()
+		began := kit.CPU()
 		w = h.post(context.Background(), sent, header)
-		cpu := testkit.CPU() - began
+		cpu := kit.CPU() - began
 		runtime.ReadMemStats(&after)
 		now := cost{int64(after.TotalAlloc - before.TotalAlloc), int64(after.Mallocs - before.Mallocs), cpu}
 		if c = c.least(now); i == 0 {

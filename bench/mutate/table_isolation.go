@@ -41,13 +41,13 @@ var isolation = []mutation{
 	},
 	{
 		"a stream that is silent ends with its token",
-		"actors", "internal/spec/auth", "TestSilentStreamsEndWithTheirToken",
+		"actors", "test/spec/auth", "TestSilentStreamsEndWithTheirToken",
 		`«$h.$Contain($a.$Lapse)» $h.$Contain(func() { $a.$Comment($now) })`,
 		``,
 	},
 	{
 		"a stream has no event after its token",
-		"internal/attachment", "", "TestNothingComesAfterUntil",
+		"actors/internal/attachment", "", "TestNothingComesAfterUntil",
 		`case $a.$done || $f.$Num < $a.$next «|| $a.$lapsed()»:`,
 		``,
 	},
@@ -61,7 +61,7 @@ var isolation = []mutation{
 	},
 	{
 		"a token that was revoked does not count, though it is known",
-		"internal/bearer", "internal/spec/auth", "TestRevoked",
+		"internal/bearer", "test/spec/auth", "TestRevoked",
 		`if $v != nil «&& $c.$revoked(&$v.$Identity) == nil» { return $v, nil }`,
 		``,
 	},
@@ -81,19 +81,19 @@ var isolation = []mutation{
 	// Scopes, and what is hidden.
 	{
 		"a request needs the scopes of what it asks for",
-		".", "internal/spec/scope", "TestMethodsOfASession|TestStatelessMethods",
+		".", "test/spec/scope", "TestMethodsOfASession|TestStatelessMethods",
 		`$in := $d.$input($x) if «»$d.$forbids($x, &$in) { return } if $in.$Stateless {`,
 		`false && `,
 	},
 	{
 		"a token with fewer scopes resumes no stream of another's call",
-		"actors", "internal/spec/scope", "TestNarrowerTokenResumesNothing",
+		"actors", "test/spec/scope", "TestNarrowerTokenResumesNothing",
 		`$w, $rec, $at, $err := $r.$find($ctx) if «$err == nil» { $err = $r.$permitted(&$rec) }`,
 		`false`,
 	},
 	{
 		"a tool that is hidden from a caller cannot be called",
-		".", "internal/spec/server", "TestHidden",
+		".", "test/spec/server", "TestHidden",
 		`$c.$svc.$srv.$opts.$Visible != nil && «»!$c.$view().$sees($t.$item()) {`,
 		`false && `,
 	},
@@ -101,7 +101,7 @@ var isolation = []mutation{
 	// Whose things they are.
 	{
 		"users of two issuers are two, whatever their names",
-		".", "internal/spec/session", "TestSubjectsOfTwoIssuers",
+		".", "test/spec/session", "TestSubjectsOfTwoIssuers",
 		`$kind := uint64(«len($p.$Issuer)») if $p.$Machine {`,
 		`0`,
 	},
@@ -113,31 +113,31 @@ var isolation = []mutation{
 	},
 	{
 		"a session answers its own questions alone",
-		"actors", "internal/spec/session", "TestAnswersFromElsewhere",
+		"actors", "test/spec/session", "TestAnswersFromElsewhere",
 		`if $x, $ok = $q.$open[$id]; !$ok «|| $x.$session != $s» {`,
 		``,
 	},
 	{
 		"a cursor is good for who got it",
-		".", "internal/spec/transports", "TestBadCursors",
+		".", "test/spec/transports", "TestBadCursors",
 		`[]byte("cursor\x00" + «$key.$Tenant +» "\x00" + $key.$Server`,
 		``,
 	},
 	{
 		"a requestState is good for who got it",
-		"internal/mrtr", "", "",
+		"actors/internal/mrtr", "", "",
 		`[]byte("requestState\x00" + «$tenant +» "\x00" + $server)`,
 		``,
 	},
 	{
 		"a requestState is good for the arguments that it came for",
-		"internal/mrtr", "", "",
+		"actors/internal/mrtr", "", "",
 		`$st.$Method != string($m.$Called) «|| $st.$Request != $RequestDigest($m)» ||`,
 		``,
 	},
 	{
 		"a requestState is good for its time",
-		"internal/mrtr", "", "",
+		"actors/internal/mrtr", "", "",
 		`«|| $now.UnixMilli() >= $st.$Expires» { return nil, $ErrBadState }`,
 		``,
 	},

@@ -61,13 +61,13 @@ var limits = []mutation{
 	},
 	{
 		"a body that nobody reads has its time, too",
-		"transport", "internal/spec/transports", "TestBodiesThatDoNotCome",
+		"transport", "test/spec/transports", "TestBodiesThatDoNotCome",
 		`defer $p.$conn.$handlerBegins() if «$p.$unread» { $h.$endBody($w) }`,
 		`false`,
 	},
 	{
 		"a response that its client does not read has its time",
-		".", "internal/spec/transports", "TestResponsesThatNobodyReads",
+		".", "test/spec/transports", "TestResponsesThatNobodyReads",
 		`$door := $transport.$NewDrainListener($ln, $hs) «$door.$LimitWrites($rt.$opts.$Limits.$WriteTimeout)»`,
 		``,
 	},
@@ -79,7 +79,7 @@ var limits = []mutation{
 	},
 	{
 		"a slow client at another node is cut",
-		"internal/relay", "", "TestWindow",
+		"actors/internal/relay", "", "TestWindow",
 		`case «$waiting+len($data) > $x.$most && $waiting >= $x.$most/2»:`,
 		`$waiting < 0`,
 	},
@@ -145,7 +145,7 @@ var limits = []mutation{
 	// Guesses.
 	{
 		"an address whose tokens fail has to wait",
-		"internal/bearer", "internal/spec/auth", "TestManyFailures",
+		"internal/bearer", "test/spec/auth", "TestManyFailures",
 		`if $wait := $bucket.$Wait(time.Now()); $wait > 0 «»{`,
 		`&& false `,
 	},

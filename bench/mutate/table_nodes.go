@@ -5,7 +5,7 @@ var nodes = []mutation{
 	// Who may write a stream.
 	{
 		"no stream is taken over from a writer that is there",
-		"internal/takeover", "", "TestWhoIsTakenFrom",
+		"actors/internal/takeover", "", "TestWhoIsTakenFrom",
 		`func ($w $Writer) $MustBeGone($boot string, $given $Writer) bool { return «!$w.$IsOf($boot) && $w != $given» }`,
 		`$w == $given && $w.$IsOf($boot)`,
 	},
@@ -17,19 +17,19 @@ var nodes = []mutation{
 	},
 	{
 		"a takeover is noted where the old writer looks for it",
-		"internal/takeover", "", "TestTakeoverIsNotedFirst",
+		"actors/internal/takeover", "", "TestTakeoverIsNotedFirst",
 		`«$m.$alone || !$m.$Writer.$MustBeGone($m.$self.$Boot, $m.$given)» { $m.$Marked(nil)`,
 		`true`,
 	},
 	{
 		"a writer whose record is gone asks whether its streams were taken over",
-		"actors", "internal/spec/nodes", "TestTakenOverAndForgotten",
+		"actors", "test/spec/nodes", "TestTakenOverAndForgotten",
 		`switch $taken, $err := $n.$store.$Taken($ctx); { case $err != nil: return 0, $err case $taken«»: return 0, $errMaybeTaken }`,
 		`&& false`,
 	},
 	{
 		"a record that has expired does not count as taken over",
-		"internal/takeover", "", "TestWhose",
+		"actors/internal/takeover", "", "TestWhose",
 		`case $rec != nil: return $Taken case !$certain: return $Doubt } return «$Lost»`,
 		`$Taken`,
 	},
@@ -98,7 +98,7 @@ var nodes = []mutation{
 	},
 	{
 		"a node that was away itself does not say who is gone",
-		"cluster", "internal/spec/nodes", "TestARestartOfTheStoreEndsNoCall",
+		"cluster", "test/spec/nodes", "TestARestartOfTheStoreEndsNoCall",
 		`case $another: return true, nil case «$n.$lease.$steady()»: if $n.$replicas > 1 {`,
 		`true`,
 	},
@@ -110,7 +110,7 @@ var nodes = []mutation{
 	},
 	{
 		"an answer is kept until who asked is known to be gone",
-		"actors", "internal/spec/nodes", "TestAnswerAfterALongOutage",
+		"actors", "test/spec/nodes", "TestAnswerAfterALongOutage",
 		`$failed = $f.$marks.$mark(… } $elsewhere = !$gone «|| $failed != nil» }`,
 		`&& $failed == nil`,
 	},
@@ -124,13 +124,13 @@ var nodes = []mutation{
 	// A node that has lost its lease.
 	{
 		"a node that has lost its lease sends its clients to others",
-		"actors", "internal/spec/nodes", "TestNodeWithoutItsLeaseHoldsNobody",
+		"actors", "test/spec/nodes", "TestNodeWithoutItsLeaseHoldsNobody",
 		`$f.$lapsed = $f.$mail != nil && $f.$node.$store.$Lapsed() return «$f.$lapsed» && !$was`,
 		`false`,
 	},
 	{
 		"a node that has lost its lease takes no resumes",
-		"actors", "internal/spec/nodes", "TestNodeWithoutItsLeaseHoldsNobody",
+		"actors", "test/spec/nodes", "TestNodeWithoutItsLeaseHoldsNobody",
 		`if $r.$n.$fleet.$mail != nil && $r.$n.$store.$Lapsed() «»{`,
 		`&& false `,
 	},
@@ -156,7 +156,7 @@ var nodes = []mutation{
 	},
 	{
 		"clients hear of what may have changed while messages were lost",
-		".", "internal/spec/nodes", "TestNewsThatWereLost",
+		".", "test/spec/nodes", "TestNewsThatWereLost",
 		`$s.$lists.$announce($p, $which{«true, true, true»}) $s.$resources.$repeatUpdates($p)`,
 		``,
 	},

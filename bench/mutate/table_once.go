@@ -11,7 +11,7 @@ var once = []mutation{
 	},
 	{
 		"an append that was refused does not count as stored",
-		"internal/stream", "actors/recovery", "TestKept",
+		"actors/internal/stream", "actors/recovery", "TestKept",
 		`func ($m *$Machine) $Step($e $Event, $out []$Effect) []$Effect { switch $e.$Op {
 			… case $Stored: return $m.$stored($out)
 			… case $Guarded, $Ours, $Absent, $Created: «»return $m.$guard($e, $out)`,
@@ -19,7 +19,7 @@ var once = []mutation{
 	},
 	{
 		"no event is sent before it is stored",
-		"internal/stream", "actors/recovery", "TestKept",
+		"actors/internal/stream", "actors/recovery", "TestKept",
 		`$part := $f.$parts[$f.$sent] «»$setEpoch($part, $m.$epoch)
 			… $out = append($out, $Effect{$Do: $Deliver, $Num: $f2.$num, $Epoch: $m.$epoch, $Entries: $f2.$entries, $Last: $f2.$last})`,
 		`; if len($f.$parts) == 1 {
@@ -28,13 +28,13 @@ var once = []mutation{
 	},
 	{
 		"a record says what the log has forgotten",
-		"internal/record", "actors/recovery", "TestKept",
+		"actors/internal/record", "actors/recovery", "TestKept",
 		`«$r.$Digest = $p.$Digest.$Clone()» $r.$Steps = slices.Clone($p.$Steps)`,
 		``,
 	},
 	{
 		"an event id stands for one event",
-		"internal/stream", "actors/recovery", "TestKept",
+		"actors/internal/stream", "actors/recovery", "TestKept",
 		`return strconv.AppendUint($b, «$p.$Epoch*$maxEntries+» uint64($p.$Entry), 10)`,
 		``,
 	},
@@ -42,13 +42,13 @@ var once = []mutation{
 	// What comes to a client that resumes.
 	{
 		"an event of a writer that was replaced is not resumed from",
-		"internal/replay", "actors", "TestRefusedResumeOfAnEarlierReleaseTakesNothingOver",
+		"actors/internal/replay", "actors", "TestRefusedResumeOfAnEarlierReleaseTakesNothingOver",
 		`case len($first) == 0 || $first[0].$Num != $c.$Pos.$Append «|| $first[0].$Epoch != $c.$Pos.$Epoch»,`,
 		``,
 	},
 	{
 		"a replay leaves nothing out",
-		"internal/replay", "actors", "TestLogWithAHole",
+		"actors/internal/replay", "actors", "TestLogWithAHole",
 		`if «$num != $c.$due || len($data) == 0» { $c.$fault = $ErrBadEvent }`,
 		`$num < $c.$due`,
 	},
@@ -60,13 +60,13 @@ var once = []mutation{
 	},
 	{
 		"an event that another node has not passed on is read from the log",
-		"internal/attachment", "actors", "TestLostFrames",
+		"actors/internal/attachment", "actors", "TestLostFrames",
 		`case $a.$live «&& $f.$From <= $a.$next»: $a.$writeNew(`,
 		``,
 	},
 	{
 		"what is replayed from memory has no gap",
-		"internal/replay", "", "TestCache",
+		"actors/internal/replay", "", "TestCache",
 		`if $r != nil && $a.$Num «!= $r.$last()+1» { $c.$drop($r)`,
 		`<= $r.$last()`,
 	},
@@ -90,7 +90,7 @@ var once = []mutation{
 	},
 	{
 		"a takeover reads what its predecessor stored last",
-		"internal/takeover", "actors", "TestAppendJustBeforeATakeover",
+		"actors/internal/takeover", "actors", "TestAppendJustBeforeATakeover",
 		`case $m.$ours: … $m.$do = $Done default: $m.$do = $CheckLease }
 			… func ($m *$Machine) $Kept() { $m.$do = «$ReadLog» }`,
 		`$Done`,
@@ -99,25 +99,25 @@ var once = []mutation{
 	// Calls that run again, and their questions.
 	{
 		"a call that may not run again does not",
-		"internal/takeover", "", "",
+		"actors/internal/takeover", "", "",
 		`case $all || «!$rec.$May($i) ||» $i >= $bodies:`,
 		``,
 	},
 	{
 		"a call that has its answer is not answered again",
-		"internal/takeover", "", "",
+		"actors/internal/takeover", "", "",
 		`case $answered[string($c.$ID)]«»: case $all || !$rec.$May($i) || $i >= $bodies:`,
 		`&& !$rec.$May($i)`,
 	},
 	{
 		"a second run does not repeat progress",
-		"actors", "internal/spec/recovery", "TestRestartUnderASafeCall",
+		"actors", "test/spec/recovery", "TestRestartUnderASafeCall",
 		`if $j.$sent.$Progressed { «$r.$progressGate().$Raise($j.$sent.$Progress)» }`,
 		`_ = $r.$progressGate()`,
 	},
 	{
 		"a step of a call whose result is stored does not run again",
-		"actors", "internal/spec/recovery", "TestStepsOfASessionRunOnce",
+		"actors", "test/spec/recovery", "TestStepsOfASessionRunOnce",
 		`$run.$keeps, $run.$on = true, $on if $s := $c.$journal.$step($run.$name); $s != nil «»{ return $s, nil }`,
 		`&& false `,
 	},
@@ -129,7 +129,7 @@ var once = []mutation{
 	},
 	{
 		"a retry gets the outcome that is known",
-		"actors", "internal/spec/stateless", "TestSameStateAgainHasTheSameOutcome",
+		"actors", "test/spec/stateless", "TestSameStateAgainHasTheSameOutcome",
 		`return $settled, $h.$Rest case $st.$Round «<=» $h.$Round: return $refused, nil`,
 		`<`,
 	},

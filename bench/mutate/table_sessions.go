@@ -4,7 +4,7 @@ package main
 var sessions = []mutation{
 	{
 		"a session stays in its revision",
-		"actors", "internal/spec/session", "TestHandshakes",
+		"actors", "test/spec/session", "TestHandshakes",
 		`$in.$Version != "" && «$in.$Version != $v.$rec.$Revision» {`,
 		`$v.$rec.$Revision == ""`,
 	},
@@ -22,13 +22,13 @@ var sessions = []mutation{
 	},
 	{
 		"a session that is used lasts for days, not minutes",
-		"internal/session", "", "",
+		"actors/internal/session", "", "",
 		`($first bool) { $first«, $r.$Fresh = $r.$Fresh, false» return $first }`,
 		` = $r.$Fresh`,
 	},
 	{
 		"a session ends in the end, however much it is used",
-		"internal/session", "", "",
+		"actors/internal/session", "", "",
 		`if $end := $r.$Created.Add($l.$Absolute); $end.Before(«$r.$Expires») {`,
 		`$r.$Created`,
 	},
@@ -46,7 +46,7 @@ var sessions = []mutation{
 	},
 	{
 		"a value that another call has set is not overwritten",
-		".", "internal/spec/nodes", "TestCallsOfOneSessionAtOnce|TestValueThatAnotherCallHasSet",
+		".", "test/spec/nodes", "TestCallsOfOneSessionAtOnce|TestValueThatAnotherCallHasSet",
 		`if $read && «»!bytes.Equal($old, $seen) { return nil, $ErrValueChanged }`,
 		`len($seen) < 0 && `,
 	},
@@ -58,7 +58,7 @@ var sessions = []mutation{
 	},
 	{
 		"a deploy that is rolled back loses nothing that the newer release has stored of a session",
-		"internal/session", "actors", "TestRecordsKeepWhatANewerReleaseSays",
+		"actors/internal/session", "actors", "TestRecordsKeepWhatANewerReleaseSays",
 		`«$r.$Unknown = $unknown.$Of[$Record]($data)»`,
 		`_ = $unknown.$Of[$Record]`,
 	},
@@ -82,7 +82,7 @@ var sessions = []mutation{
 	},
 	{
 		"a process whose store ends with it answers its calls itself",
-		"actors", "internal/spec/recovery", "TestDrainOfAStoreInMemory",
+		"actors", "test/spec/recovery", "TestDrainOfAStoreInMemory",
 		`if «$s.$node.$drain.$alone ||» !$s.$opened`,
 		``,
 	},

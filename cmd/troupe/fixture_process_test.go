@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/testkit/issuer"
+	"github.com/troupe-run/troupe/test/kit/issuer"
 )
 
 // stateless posts a request of 2026-07-28, and returns the status, the challenge and the body.

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/test/kit"
 )
 
 // counting is what a client saw of a call of the tool count.
@@ -81,7 +81,7 @@ func (p *process) awaitReady(t *testing.T, status int, text string) {
 // ready.
 func TestFullDiskProcess(t *testing.T) {
 	t.Parallel()
-	disk := testkit.SmallDisk(t, 48<<20)
+	disk := kit.SmallDisk(t, 48<<20)
 	p := start(t, "--data", filepath.Join(disk, "data"), "--drain-delay", "0s")
 	session := p.session(t)
 	const calls, to = 12, 240
@@ -99,7 +99,7 @@ func TestFullDiskProcess(t *testing.T) {
 		}
 	}
 	p.awaitReady(t, http.StatusOK, "ready")
-	room := testkit.FillDisk(t, disk)
+	room := kit.FillDisk(t, disk)
 	p.awaitReady(t, http.StatusServiceUnavailable, "the disk of the store is full")
 	if status, _, body := p.request(t, "GET", "/healthz", "", ""); status != http.StatusOK {
 		t.Errorf("/healthz is answered with %d at once: %s", status, body)

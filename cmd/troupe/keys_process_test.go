@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/admin"
-	"github.com/troupe-run/troupe/internal/testkit/when"
+	"github.com/troupe-run/troupe/test/kit/when"
 )
 
 // TestKeysOfARunningServer makes a key while a server runs, calls with it, rotates and revokes it, and reads the list when the server has ended.

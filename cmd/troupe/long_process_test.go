@@ -7,8 +7,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/troupe-run/troupe/internal/testkit"
-	"github.com/troupe-run/troupe/internal/testkit/when"
+	"github.com/troupe-run/troupe/test/kit"
+	"github.com/troupe-run/troupe/test/kit/when"
 )
 
 // said is what a client of 2026-07-28 was answered with.
@@ -161,7 +161,7 @@ func TestLongCallsOfAFleet(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := testkit.StartNATS(t, 1, nil)
+			c := kit.StartNATS(t, 1, nil)
 			grace := "1m"
 			if strings.Contains(name, "after") {
 				grace = "1s"

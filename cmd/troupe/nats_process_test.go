@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/testkit"
-	"github.com/troupe-run/troupe/internal/testkit/when"
+	"github.com/troupe-run/troupe/test/kit"
+	"github.com/troupe-run/troupe/test/kit/when"
 )
 
 // stored is a task as tasks/get has it, or the error.
@@ -85,7 +85,7 @@ func (p *process) until(t *testing.T, id, status string) stored {
 }
 
 // onNATS starts a process whose store is on servers.
-func onNATS(t *testing.T, c *testkit.NATS, name string, more ...string) *process {
+func onNATS(t *testing.T, c *kit.NATS, name string, more ...string) *process {
 	t.Helper()
 	return start(t, append([]string{"--nats", c.URL(), "--node", name, "--drain-delay", "0s"}, more...)...)
 }
@@ -99,7 +99,7 @@ func TestTwoProcessesShareTasks(t *testing.T) {
 	when.Full(t, "processes on one NATS server, whose leases end")
 	t.Parallel()
 	binary(t)
-	c := testkit.StartNATS(t, 1, nil)
+	c := kit.StartNATS(t, 1, nil)
 	a, b := onNATS(t, c, "a"), onNATS(t, c, "b")
 
 	id := a.begun(t, "job", `{"steps":5,"step_ms":20}`)
@@ -135,7 +135,7 @@ func TestProcessTakesUpItsTasks(t *testing.T) {
 	when.Full(t, "processes on one NATS server, whose leases end")
 	t.Parallel()
 	binary(t)
-	c := testkit.StartNATS(t, 1, nil)
+	c := kit.StartNATS(t, 1, nil)
 	dir := t.TempDir()
 	p := start(t, "--nats", c.URL(), "--data", dir)
 	var ids []string
@@ -169,7 +169,7 @@ func TestTasksWhileNATSIsAway(t *testing.T) {
 	when.Full(t, "processes on one NATS server, whose leases end")
 	t.Parallel()
 	binary(t)
-	c := testkit.StartNATS(t, 1, nil)
+	c := kit.StartNATS(t, 1, nil)
 	p := onNATS(t, c, "a")
 	running := p.begun(t, "job", `{"steps":30,"step_ms":100}`)
 	waiting := p.begun(t, "confirm_delete", `{"filename":"a.txt"}`)
@@ -206,7 +206,7 @@ func TestTasksWhileNATSIsAway(t *testing.T) {
 func TestNATSRefusalsOfAProcess(t *testing.T) {
 	t.Parallel()
 	binary(t)
-	c := testkit.StartNATS(t, 1, func(o *testkit.NATSOptions) { o.Authorization = "right" })
+	c := kit.StartNATS(t, 1, func(o *kit.NATSOptions) { o.Authorization = "right" })
 	p := startAny(t, "--nats", strings.Replace(c.URL(), "://", "://wrong@", 1))
 	if code := p.exit(t); code != 1 {
 		t.Errorf("it ended with %d", code)

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/admin"
-	"github.com/troupe-run/troupe/internal/testkit"
-	"github.com/troupe-run/troupe/internal/testkit/when"
+	"github.com/troupe-run/troupe/test/kit"
+	"github.com/troupe-run/troupe/test/kit/when"
 )
 
 // operator runs a command with a data directory and fails the test unless it ends with a code; it returns what the command writes.
@@ -26,7 +26,7 @@ func TestOperatorsOfAFleet(t *testing.T) {
 	when.Full(t, "processes on one NATS server, whose leases end")
 	t.Parallel()
 	binary(t)
-	c := testkit.StartNATS(t, 1, nil)
+	c := kit.StartNATS(t, 1, nil)
 	one, two := t.TempDir(), t.TempDir()
 	a := start(t, "--nats", c.URL(), "--data", one, "--node", "one", "--drain-delay", "3s")
 	b := start(t, "--nats", c.URL(), "--data", two, "--node", "two", "--drain-delay", "0s")

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/testkit/issuer"
+	"github.com/troupe-run/troupe/test/kit/issuer"
 )
 
 // TestHangupProcess has a server read its file again: a further issuer counts at once, a session goes on, a file that cannot be used changes nothing, and what needs another

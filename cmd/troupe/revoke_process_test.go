@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/admin"
-	"github.com/troupe-run/troupe/internal/testkit/when"
+	"github.com/troupe-run/troupe/test/kit/when"
 )
 
 // TestRevokeOfARunningServer revokes an API key while a server runs, and users of whom the server knows nothing; it lists these and takes one back, and does the same when the server has ended.

@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/testkit"
-	"github.com/troupe-run/troupe/internal/testkit/when"
+	"github.com/troupe-run/troupe/test/kit"
+	"github.com/troupe-run/troupe/test/kit/when"
 )
 
 // buildDir is where binary builds; TestMain makes and removes it.
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	buildDir = dir
-	testkit.SpareCollections()
+	kit.SpareCollections()
 	code := m.Run()
 	_ = os.RemoveAll(dir)
 	os.Exit(code)

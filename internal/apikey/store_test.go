@@ -16,13 +16,14 @@ import (
 	"github.com/troupe-run/troupe/auth"
 	"github.com/troupe-run/troupe/cluster"
 	"github.com/troupe-run/troupe/internal/apikey"
+	"github.com/troupe-run/troupe/internal/bubble"
 	"github.com/troupe-run/troupe/internal/nodestore"
 	"github.com/troupe-run/troupe/internal/store"
-	"github.com/troupe-run/troupe/internal/testkit"
-	"github.com/troupe-run/troupe/internal/testkit/when"
+	"github.com/troupe-run/troupe/test/kit"
+	"github.com/troupe-run/troupe/test/kit/when"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m) }
+func TestMain(m *testing.M) { kit.Main(m) }
 
 func open(t testing.TB, o cluster.Options) (*apikey.Store, *cluster.Node) {
 	t.Helper()
@@ -41,7 +42,7 @@ func open(t testing.TB, o cluster.Options) (*apikey.Store, *cluster.Node) {
 // inMemory runs f with a store in memory, in virtual time.
 func inMemory(t *testing.T, f func(t *testing.T, s *apikey.Store, n *cluster.Node)) {
 	t.Helper()
-	testkit.Bubble(t, func(t *testing.T) {
+	kit.Bubble(t, func(t *testing.T) {
 		s, n := open(t, cluster.Options{Lease: time.Hour})
 		f(t, s, n)
 	})
@@ -426,8 +427,8 @@ func TestRoom(t *testing.T) {
 // TestRevokedElsewhere: two authorities of one store, as of two nodes; what one revokes the other refuses within 2 seconds, and while the store is away both go on.
 func TestRevokedElsewhere(t *testing.T) {
 	when.Full(t, "two seconds in real time")
-	testkit.OneAtATime(t)
-	nats := testkit.StartNATS(t, 1, nil)
+	bubble.OneAtATime(t)
+	nats := kit.StartNATS(t, 1, nil)
 	var stores [2]*apikey.Store
 	var doors [2]*auth.Authority
 	for i := range stores {

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/troupe-run/troupe/auth"
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/test/kit"
 )
 
 const document = "../../docs/errors.md"
@@ -59,7 +59,7 @@ func TestDocument(t *testing.T) {
 		cells := fmt.Sprintf("| `%s` | %s | %s | %s | %s |", Label(reason), row[0], row[1], row[2], row[3])
 		b.WriteString(strings.ReplaceAll(cells, "|  |", "| |") + "\n")
 	}
-	testkit.Tables(t, document, map[string]string{"Access tokens": b.String()}, *update, "go test ./internal/bearer -update")
+	kit.Tables(t, document, map[string]string{"Access tokens": b.String()}, *update, "go test ./internal/bearer -update")
 }
 
 // TestGuide has each reason in the tables of docs/auth.md: what is checked, with the answer that comes, and what to do.

@@ -15,7 +15,7 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// listener hands out connections in memory. Virtual time passes while they wait. The one of testkit would bring a whole server into the
+// listener hands out connections in memory. Virtual time passes while they wait. The one of kit would bring a whole server into the
 // binary of the fuzz targets.
 type listener struct {
 	connections chan net.Conn

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/test/kit"
 )
 
 const document = "../../docs/limits.md"
@@ -24,7 +24,7 @@ func TestDocument(t *testing.T) {
 	for _, s := range Sections() {
 		tables[string(s)] = tableOf(s)
 	}
-	testkit.Tables(t, document, tables, *update, "go test ./internal/limits -update")
+	kit.Tables(t, document, tables, *update, "go test ./internal/limits -update")
 }
 
 func tableOf(s Section) string {

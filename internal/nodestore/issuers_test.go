@@ -10,10 +10,10 @@ import (
 
 	"github.com/troupe-run/troupe/cluster"
 	"github.com/troupe-run/troupe/internal/nodestore"
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/test/kit"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m) }
+func TestMain(m *testing.M) { kit.Main(m) }
 
 func issuersOf(t *testing.T, o cluster.Options) *nodestore.Issuers {
 	t.Helper()
@@ -78,7 +78,7 @@ func keep(t *testing.T, here, there *nodestore.Issuers) {
 
 // TestIssuers keeps keys in a store of this process, for two days after they were stored last.
 func TestIssuers(t *testing.T) {
-	testkit.Bubble(t, func(t *testing.T) {
+	kit.Bubble(t, func(t *testing.T) {
 		i := issuersOf(t, cluster.Options{})
 		keep(t, i, i)
 		first, second := []byte("first"), []byte("second")
@@ -96,7 +96,7 @@ func TestIssuers(t *testing.T) {
 
 // TestIssuersOnNATS keeps them on a NATS server, for two processes.
 func TestIssuersOnNATS(t *testing.T) {
-	testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {
+	kit.BubbleNATS(t, nil, func(t *testing.T, v *kit.VirtualNATS) {
 		node := func(name string) *nodestore.Issuers {
 			return issuersOf(t, cluster.Options{Node: name, Remote: cluster.Remote{URL: v.Line(name).URL()}})
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/troupe-run/troupe/internal/apikey"
 	"github.com/troupe-run/troupe/internal/nodestore"
 	"github.com/troupe-run/troupe/internal/revocation"
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/test/kit"
 )
 
 func open(t *testing.T, o cluster.Options) *cluster.Node {
@@ -52,7 +52,7 @@ func reason(l *revocation.List, subject string) auth.Reason {
 
 // TestRevocations lie in a store in memory, and in one on disk from which the next process has them: they are made, made again, listed, removed, and go by themselves.
 func TestRevocations(t *testing.T) {
-	testkit.Bubble(t, func(t *testing.T) {
+	kit.Bubble(t, func(t *testing.T) {
 		n := open(t, cluster.Options{Lease: time.Hour})
 		l, _ := made(t, n)
 		if time.Sleep(time.Hour); reason(l, "carol") != "" {
@@ -131,7 +131,7 @@ func made(t *testing.T, n *cluster.Node) (l, next *revocation.List) {
 
 // TestRoomForRevocations is there though API keys have no more, and the key ring has room after them.
 func TestRoomForRevocations(t *testing.T) {
-	testkit.Bubble(t, func(t *testing.T) {
+	kit.Bubble(t, func(t *testing.T) {
 		n := open(t, cluster.Options{Lease: time.Hour, MaxStore: 1 << 20})
 		keys := apikey.New(nodestore.NewAPIKeys(n))
 		var err error
@@ -159,7 +159,7 @@ func TestRoomForRevocations(t *testing.T) {
 // TestRevokedOnOtherNodes: what one of two nodes of a NATS server revokes the other refuses within two seconds, and what it removes counts there again. Without the server both keep what they
 // knew, however long, and learn the rest once it is back.
 func TestRevokedOnOtherNodes(t *testing.T) {
-	testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {
+	kit.BubbleNATS(t, nil, func(t *testing.T, v *kit.VirtualNATS) {
 		var lists [2]*revocation.List
 		for i := range lists {
 			lists[i] = listOf(t, open(t, cluster.Options{Node: fmt.Sprint("n", i), Remote: cluster.Remote{URL: v.Line(fmt.Sprint("n", i)).URL()}}), true)

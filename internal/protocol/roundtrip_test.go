@@ -14,8 +14,8 @@ import (
 	"testing"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/mcp"
+	"github.com/troupe-run/troupe/test/kit/when"
 )
 
 // coders are the two ways a value travels through JSON here.

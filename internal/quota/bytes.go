@@ -21,7 +21,7 @@ func (k Kind) String() string {
 }
 
 // What every layer counts for a request, in bytes. The counts are near what a process really
-// holds: TestBytesHeld in internal/spec/limits compares them with the heap.
+// holds: TestBytesHeld in test/spec/limits compares them with the heap.
 const (
 	RequestBytes = 24 << 10 // a request beside its body: its goroutine, header, buffers and call
 	ValueBytes   = 96       // each JSON value that decoding its message may make

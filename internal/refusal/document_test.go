@@ -12,8 +12,8 @@ import (
 
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/protocol"
-	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/mcp"
+	"github.com/troupe-run/troupe/test/kit"
 )
 
 const document = "../../docs/errors.md"
@@ -24,7 +24,7 @@ var update = flag.Bool("update", false, "write the tables of "+document)
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	tables := map[string]string{"Codes": codes(), "Faults": rows(), "Limits": refusals()}
-	testkit.Tables(t, document, tables, *update, "go test ./internal/refusal -update")
+	kit.Tables(t, document, tables, *update, "go test ./internal/refusal -update")
 }
 
 func codes() string {

@@ -1,6 +1,6 @@
 // Package store says what the store of a node promises to those who use it: its errors, its
 // budgets, the addresses of nodes and the letters between them, and the interfaces of its parts.
-// Package cluster implements them, internal/sim models them, and actors and internal/worker use
+// Package cluster implements them, test/sim models them, and actors and internal/worker use
 // them.
 //
 //   - Acknowledged means stored. What a method has returned without an error, or an append has

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"text/tabwriter"
 
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/test/kit"
 )
 
 const root = "../../"
@@ -35,8 +35,8 @@ func TestDocuments(t *testing.T) {
 		passed = runTests(t)
 	}
 	const heading, command = "What survives what", "go test ./internal/survives -update"
-	testkit.Tables(t, root+"docs/what-survives.md", map[string]string{heading: table(passed), "Each promise, and its tests": promises(passed)}, *update, command)
-	testkit.Tables(t, root+"README.md", map[string]string{heading: table(passed)}, *update, command)
+	kit.Tables(t, root+"docs/what-survives.md", map[string]string{heading: table(passed), "Each promise, and its tests": promises(passed)}, *update, command)
+	kit.Tables(t, root+"README.md", map[string]string{heading: table(passed)}, *update, command)
 
 	const source, before, after = root + "doc.go", "// # " + heading + "\n", "// # "
 	old, err := os.ReadFile(source)
@@ -144,7 +144,7 @@ func promises(passed func(test string) bool) string {
 			}
 			var tests []string
 			for _, test := range c.Tests {
-				tests = append(tests, "`"+strings.TrimPrefix(test, "internal/spec/")+"`")
+				tests = append(tests, "`"+strings.TrimPrefix(test, "test/spec/")+"`")
 			}
 			fmt.Fprintf(&b, "| %s | **%s**: %s | %s |\n", Breaks[i], c.Word, c.Says, strings.Join(tests, ", "))
 		}

@@ -21,11 +21,11 @@ type Cell struct {
 const NotPromised = "not promised"
 
 const (
-	recovery   = "internal/spec/recovery."
-	nodes      = "internal/spec/nodes."
-	stateless  = "internal/spec/stateless."
-	task       = "internal/spec/task."
-	transports = "internal/spec/transports."
+	recovery   = "test/spec/recovery."
+	nodes      = "test/spec/nodes."
+	stateless  = "test/spec/stateless."
+	task       = "test/spec/task."
+	transports = "test/spec/transports."
 	command    = "cmd/troupe."
 	examples   = "examples."
 	simulated  = "actors/recovery.TestHistories"

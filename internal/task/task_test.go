@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/mcp"
+	"github.com/troupe-run/troupe/test/kit/when"
 )
 
 var start = time.UnixMilli(1_800_000_000_000)

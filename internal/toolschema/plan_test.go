@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/troupe-run/troupe/internal/testkit/when"
+	"github.com/troupe-run/troupe/test/kit/when"
 )
 
 // TestPlans checks which values a plan says fit, and that it leaves the others to the validator.

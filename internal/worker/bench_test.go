@@ -11,8 +11,8 @@ import (
 	"github.com/troupe-run/troupe/cluster"
 	"github.com/troupe-run/troupe/internal/nodestore"
 	"github.com/troupe-run/troupe/internal/task"
-	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/internal/worker"
+	"github.com/troupe-run/troupe/test/kit"
 )
 
 // BenchmarkTask measures tasks over a store on disk, and in memory: one after the other, the time from the creation to the
@@ -32,7 +32,7 @@ func BenchmarkTaskFlushed(b *testing.B) {
 func BenchmarkTaskNATS(b *testing.B) {
 	for _, servers := range []int{1, 3} {
 		b.Run(fmt.Sprint(servers), func(b *testing.B) {
-			benchmarkTask(b, cluster.Options{Remote: cluster.Remote{URL: testkit.StartNATS(b, servers, nil).URL()}})
+			benchmarkTask(b, cluster.Options{Remote: cluster.Remote{URL: kit.StartNATS(b, servers, nil).URL()}})
 		})
 	}
 }
@@ -79,20 +79,20 @@ func benchmarkTask(b *testing.B, o cluster.Options) {
 	}
 	b.Run("at-once=1", func(b *testing.B) {
 		var starts, ends []time.Duration
-		cpu := testkit.CPU()
+		cpu := kit.CPU()
 		for b.Loop() {
 			began := time.Now()
 			run(b)
 			ends = append(ends, time.Since(began))
 			starts = append(starts, (<-started).Sub(began))
 		}
-		sum(b, testkit.CPU()-cpu)
+		sum(b, kit.CPU()-cpu)
 		quantiles(b, "start", starts)
 		quantiles(b, "end", ends)
 	})
 	b.Run("adopted", func(b *testing.B) {
 		var stored, ends []time.Duration
-		cpu := testkit.CPU()
+		cpu := kit.CPU()
 		for b.Loop() {
 			began := time.Now()
 			a, s, err := p.Adopt(b.Context(), work)
@@ -104,18 +104,18 @@ func benchmarkTask(b *testing.B, o cluster.Options) {
 			await(b, s.Key, nil)
 			ends = append(ends, time.Since(began))
 		}
-		sum(b, testkit.CPU()-cpu)
+		sum(b, kit.CPU()-cpu)
 		quantiles(b, "stored", stored)
 		quantiles(b, "end", ends)
 	})
 	b.Run("at-once=16", func(b *testing.B) {
 		b.SetParallelism(8)
-		cpu := testkit.CPU()
+		cpu := kit.CPU()
 		b.RunParallel(func(pb *testing.PB) {
 			for pb.Next() {
 				run(b)
 			}
 		})
-		sum(b, testkit.CPU()-cpu)
+		sum(b, kit.CPU()-cpu)
 	})
 }

@@ -13,8 +13,8 @@ import (
 
 	"github.com/troupe-run/troupe/internal/nodestore"
 	"github.com/troupe-run/troupe/internal/task"
-	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/internal/worker"
+	"github.com/troupe-run/troupe/test/kit/when"
 )
 
 // configured replaces the house's pool by one with another configuration.

@@ -16,9 +16,9 @@ import (
 	"github.com/troupe-run/troupe/internal/nodestore"
 	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/task"
-	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/internal/worker"
 	"github.com/troupe-run/troupe/mcp"
+	"github.com/troupe-run/troupe/test/kit"
 )
 
 // faulty is a store whose calls a test may delay or fail.
@@ -95,7 +95,7 @@ func TestOverlookedWorkIsAskedFor(t *testing.T) {
 // withFaults runs f with a house over such a store. Tasks may not run again: a run too many ends one as lost.
 func withFaults(t *testing.T, f func(t *testing.T, h *house, s *faulty)) {
 	t.Helper()
-	testkit.Bubble(t, func(t *testing.T) {
+	kit.Bubble(t, func(t *testing.T) {
 		n, err := cluster.Open(t.Context(), cluster.Options{Lease: time.Hour})
 		if err != nil {
 			t.Fatal(err)
@@ -468,7 +468,7 @@ func (a *asked) Peek(ctx context.Context, key string) ([]byte, uint64, error) {
 
 // TestGuessesCostNoWrite: that a task is not there is only concluded for an id that a node of the store has made.
 func TestGuessesCostNoWrite(t *testing.T) {
-	testkit.Bubble(t, func(t *testing.T) {
+	kit.Bubble(t, func(t *testing.T) {
 		n, err := cluster.Open(t.Context(), cluster.Options{Lease: time.Hour})
 		if err != nil {
 			t.Fatal(err)

@@ -14,10 +14,10 @@ import (
 
 	"github.com/troupe-run/troupe/cluster"
 	"github.com/troupe-run/troupe/internal/task"
-	"github.com/troupe-run/troupe/internal/testkit"
-	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/internal/worker"
 	"github.com/troupe-run/troupe/mcp"
+	"github.com/troupe-run/troupe/test/kit"
+	"github.com/troupe-run/troupe/test/kit/when"
 )
 
 const day = 24 * time.Hour
@@ -141,7 +141,7 @@ func TestTasksPauseForDays(t *testing.T) {
 func TestTasksOfManySteps(t *testing.T) {
 	when.Unraced(t, "virtual time that is long under the race detector")
 	const steps = 5000
-	testkit.Bubble(t, func(t *testing.T) {
+	kit.Bubble(t, func(t *testing.T) {
 		ran := make(map[int]int)
 		var order []int
 		work := func(stop int) func(ctx context.Context, a *worker.Attempt) worker.Result {
@@ -214,7 +214,7 @@ func TestTasksOfManySteps(t *testing.T) {
 // TestAnOlderStore goes on with a copy of the store that is one step and one task older: the step runs again, nobody knows the newer
 // task, and nothing else differs.
 func TestAnOlderStore(t *testing.T) {
-	testkit.Bubble(t, func(t *testing.T) {
+	kit.Bubble(t, func(t *testing.T) {
 		base := t.TempDir()
 		dir, older := filepath.Join(base, "now"), filepath.Join(base, "older")
 		ran := make(map[string]int)

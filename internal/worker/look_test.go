@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/task"
-	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/internal/worker"
+	"github.com/troupe-run/troupe/test/kit/when"
 )
 
 // TestLook finds a task of any tenant, and tells of its runs and steps, of any size and as the first release stored them.

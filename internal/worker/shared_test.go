@@ -14,8 +14,8 @@ import (
 	"github.com/troupe-run/troupe/internal/nodestore"
 	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/task"
-	"github.com/troupe-run/troupe/internal/testkit/when"
 	"github.com/troupe-run/troupe/internal/worker"
+	"github.com/troupe-run/troupe/test/kit/when"
 )
 
 // fleet is a store of several processes, which has no leases of its own.

@@ -12,8 +12,8 @@ import (
 	"github.com/troupe-run/troupe/cluster"
 	"github.com/troupe-run/troupe/internal/nodestore"
 	"github.com/troupe-run/troupe/internal/task"
-	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/internal/worker"
+	"github.com/troupe-run/troupe/test/kit"
 )
 
 // poolOnDisk returns a pool over a store on disk, and its node. What its handlers do is in the requests: "end", "ask" or "idle".
@@ -155,10 +155,10 @@ func BenchmarkIdleTasks(b *testing.B) {
 	for _, n := range []int{0, 1000} {
 		storeTasks(b, p, "anon", `"idle"`, n, time.Hour, task.Running)
 		<-tick.C
-		began, cpu := time.Now(), testkit.CPU()
+		began, cpu := time.Now(), kit.CPU()
 		for range b.N {
 			<-tick.C
 		}
-		b.ReportMetric(100*float64(testkit.CPU()-cpu)/float64(time.Since(began)), map[int]string{0: "%-of-a-core-without", 1000: "%-of-a-core"}[n])
+		b.ReportMetric(100*float64(kit.CPU()-cpu)/float64(time.Since(began)), map[int]string{0: "%-of-a-core-without", 1000: "%-of-a-core"}[n])
 	}
 }

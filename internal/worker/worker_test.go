@@ -17,12 +17,12 @@ import (
 	"github.com/troupe-run/troupe/cluster"
 	"github.com/troupe-run/troupe/internal/nodestore"
 	"github.com/troupe-run/troupe/internal/task"
-	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/internal/worker"
 	"github.com/troupe-run/troupe/mcp"
+	"github.com/troupe-run/troupe/test/kit"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m) }
+func TestMain(m *testing.M) { kit.Main(m) }
 
 // house is a pool over a store in memory, with one service whose handler a test sets.
 type house struct {
@@ -43,7 +43,7 @@ const ttl = time.Hour
 // bubble runs f with a house in virtual time.
 func bubble(t *testing.T, running int, f func(t *testing.T, h *house)) {
 	t.Helper()
-	testkit.Bubble(t, func(t *testing.T) {
+	kit.Bubble(t, func(t *testing.T) {
 		n, err := cluster.Open(t.Context(), cluster.Options{Lease: time.Hour})
 		if err != nil {
 			t.Fatal(err)

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/test/kit"
 )
 
 // loop measures n bytes. MB/cpu-s are megabytes in a second of processor time, that of the garbage collector included: on a machine that does
@@ -19,13 +19,13 @@ func loop(b *testing.B, n int, run func() error) {
 	var began time.Duration
 	for first := true; b.Loop(); first = false {
 		if first {
-			began = testkit.CPU()
+			began = kit.CPU()
 		}
 		if err := run(); err != nil {
 			b.Fatal(err)
 		}
 	}
-	b.ReportMetric(float64(n)*float64(b.N)/(testkit.CPU()-began).Seconds()/1e6, "MB/cpu-s")
+	b.ReportMetric(float64(n)*float64(b.N)/(kit.CPU()-began).Seconds()/1e6, "MB/cpu-s")
 }
 
 // each runs a benchmark for all messages and, next to each other, all contestants.

@@ -1,0 +1,437 @@
+package attachment
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/troupe-run/troupe/actors/internal/stream"
+)
+
+// maxPending bounds the frames that wait for a replay to catch up, in bytes. Frames beyond it
+// are dropped, and read from the log later.
+const maxPending = 256 << 10
+
+// Frame is an acknowledged append on its way to a connection. It covers the appends from From
+// to the append itself, whose number event ids carry.
+type Frame struct {
+	From uint64
+	stream.Append
+}
+
+// Size is the bytes of the append's entries.
+func Size(p *stream.Append) int {
+	n := 0
+	for i := range p.Entries {
+		n += len(p.Entries[i].Data)
+	}
+	return n
+}
+
+// Conn is the client's side of one HTTP request. Its methods never block.
+type Conn interface {
+	Open() bool
+	Event(id string, retryMS int, data []byte)
+	Comment()
+	Flush()
+	Finish()
+	Cut()
+	Gone(f func())
+}
+
+// Config says how an Attachment serves its connection.
+type Config[K any] struct {
+	// Among are the process's open connections; the attachment is one of them while it is
+	// open.
+	Among *Set[K]
+	Key   K             // names the stream
+	Held  *atomic.Int64 // counts the connection while it is open
+	Conn  Conn
+	// Stream is the stream's id, and After is the event after which the client reads.
+	Stream string
+	After  stream.Position
+	// Answers says that the stream is a call's; Primes that the client's revision knows
+	// priming events and retry.
+	Answers, Primes bool
+	Retry           time.Duration // time that clients wait before they come back to a call
+	KeepAlive       time.Duration // silence after which the connection gets a comment
+	// Holder is who has the connection, and Until is the first moment at which it may not be served any more, the zero time if there is none: its client comes back
+	// then. A call that its client could not come back for keeps its connection.
+	Holder any
+	Until  time.Time
+	// Withholds reports whether Holder must not have a message. later says that Holder's client has more to come back with, perhaps: then the connection ends as by
+	// Reconnect, and the message is left to the next one. If not, the connection goes on without the message. If nil, nothing is withheld. It is called with the
+	// attachment's mutex held.
+	Withholds func(message []byte) (withheld, later bool)
+	// Behind is called when frames of a live connection did not come: the log has them, and the connection is no longer live. It
+	// must not block, nor use the attachment before it returns. If nil, the connection is cut: nothing can lose frames within a process.
+	Behind func()
+}
+
+// Attachment is the reading side of a stream: one connection, and how far it has got. Until a
+// replay has caught up, the writer's frames wait; frames beyond maxPending are read from the
+// log. Any goroutine may use it; [New] makes one.
+type Attachment[K any] struct {
+	Config[K]
+
+	mu      sync.Mutex // guards the fields below; never held over I/O
+	next    uint64     // the append expected next
+	skip    int        // entries of append next that the client has
+	named   bool       // the connection has carried an event id to resume from
+	primed  bool       // the connection has carried the time to wait before that
+	live    bool       // frames go straight to the connection
+	pending []Frame
+	bytes   int
+	gap     bool // frames were dropped: the log has them
+	done    bool // the last event has been written, or the connection was given up
+	spared  bool // Until has come, and the client could not come back
+	hushed  bool // no comments
+	wrote   time.Time
+	buf     []byte
+}
+
+// New makes the attachment of a connection that reads a stream from entry skip of append next
+// on. Its frames wait until CatchUp, unless it is live from the beginning.
+func New[K any](c Config[K], next uint64, skip int, live bool) *Attachment[K] {
+	return &Attachment[K]{Config: c, next: next, skip: skip, live: live}
+}
+
+// Open commits the response to a stream; false reports that the client is gone. A fresh stream
+// is primed at once; a resumed one is primed by CatchUp, if nothing was left for it to carry.
+func (a *Attachment[K]) Open(fresh bool) bool {
+	if !a.Conn.Open() {
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if fresh {
+		a.prime()
+	}
+	a.Conn.Flush()
+	a.Watch()
+	return true
+}
+
+// prime tells the client its position if no event has. A client that has resumed may need that
+// as much as a new one: popular clients remember only what their newest connection has carried.
+// The id is then the one that the client came with.
+func (a *Attachment[K]) prime() {
+	if a.Primes && !a.named {
+		a.named = true
+		a.Conn.Event(a.id(a.After), a.retry(), nil)
+	}
+}
+
+// retry is the reconnection time that the next event carries, in milliseconds; 0 for none. Each
+// connection carries it once: a client may remember another time, see Poll.
+func (a *Attachment[K]) retry() int {
+	if !a.Primes || a.primed {
+		return 0
+	}
+	a.primed = true
+	wait := a.Retry
+	if !a.Answers {
+		// Release 1.x of the Python SDK tries once after a standalone stream broke off, and
+		// twice after a call's stream did.
+		wait *= 2
+	}
+	return int(wait / time.Millisecond)
+}
+
+// soon is how long a client waits at most that must come back at once.
+const soon = time.Second
+
+// Poll ends the connection of a call that goes on here, and has the client come back soon.
+func (a *Attachment[K]) Poll() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.done {
+		return
+	}
+	a.done = true
+	if a.Primes {
+		id := ""
+		if !a.named {
+			id = a.id(a.After)
+		}
+		a.Conn.Event(id, int(min(soon, a.Retry)/time.Millisecond), nil)
+	}
+	a.Conn.Finish()
+}
+
+// Watch keeps the connection in the set of open ones until it is gone. Open does that for the
+// connections that it opens.
+func (a *Attachment[K]) Watch() {
+	a.wrote = time.Now()
+	a.Among.add(a)
+	a.Held.Add(1)
+	a.Conn.Gone(func() {
+		a.Among.drop(a)
+		a.Held.Add(-1)
+	})
+}
+
+func (a *Attachment[K]) id(p stream.Position) string {
+	a.buf = p.AppendTo(a.buf[:0])
+	return string(a.buf)
+}
+
+// Frame takes an append from the writer.
+func (a *Attachment[K]) Frame(f Frame) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.done || f.Num < a.next || a.lapsed():
+	case a.live && f.From <= a.next:
+		a.writeNew(f.Append)
+		a.Conn.Flush()
+	case a.live:
+		a.fallBack()
+	case a.gap || a.bytes+Size(&f.Append) > maxPending:
+		a.gap, a.pending, a.bytes = true, nil, 0
+	default:
+		a.pending = append(a.pending, f)
+		a.bytes += Size(&f.Append)
+	}
+}
+
+// fallBack ends that the connection is live, because a frame was lost. The caller holds mu.
+func (a *Attachment[K]) fallBack() {
+	if a.Behind == nil {
+		a.done = true
+		a.Conn.Cut()
+		return
+	}
+	a.live, a.gap = false, true
+	a.Behind()
+}
+
+// Tail says that the writer has stored appends up to tail, whose frames may not come.
+func (a *Attachment[K]) Tail(tail uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.done || tail < a.next:
+	case a.live:
+		a.fallBack()
+	default:
+		a.gap, a.pending, a.bytes = true, nil, 0
+	}
+}
+
+// Detach ends that the connection is live: its writer is gone, and the log has what follows.
+func (a *Attachment[K]) Detach() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.live, a.gap, a.pending, a.bytes = false, false, nil, 0
+}
+
+// Over reports whether nothing more can be written to the connection.
+func (a *Attachment[K]) Over() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.done
+}
+
+// Hush stops the comments, or lets them go on: a connection whose writer is not heard must not seem alive.
+func (a *Attachment[K]) Hush(hushed bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.hushed = hushed
+}
+
+// Gone calls f once when the connection is gone.
+func (a *Attachment[K]) Gone(f func()) { a.Conn.Gone(f) }
+
+// write sends the visible entries of an append that the client does not have.
+func (a *Attachment[K]) write(p stream.Append) {
+	wrote := false
+	for i := range p.Entries {
+		if (p.Num == a.next && i < a.skip) || !p.Entries[i].Kind.Visible() {
+			continue
+		}
+		if a.Withholds != nil {
+			if withheld, _ := a.Withholds(p.Entries[i].Data); withheld {
+				continue
+			}
+		}
+		a.named, wrote = true, true
+		a.Conn.Event(a.id(p.Position(a.Stream, i)), a.retry(), p.Entries[i].Data)
+	}
+	a.next, a.skip = p.Num+1, 0
+	if wrote { // an append that clients do not see, as that of a step, leaves the connection silent
+		a.wrote = time.Now()
+	}
+	if p.Last {
+		a.done = true
+		a.Conn.Finish()
+	}
+}
+
+// writeNew is write of what was stored since the client came. Where it has a message
+// that is withheld for now, the client comes back for all of it, if it can. The caller holds mu.
+func (a *Attachment[K]) writeNew(p stream.Append) {
+	if a.Withholds != nil && (a.Primes || a.named) {
+		for i := range p.Entries {
+			if _, later := a.Withholds(p.Entries[i].Data); later && p.Entries[i].Kind.Visible() {
+				a.sendBack()
+				return
+			}
+		}
+	}
+	a.write(p)
+}
+
+// Replayed writes an append that was read from the log.
+func (a *Attachment[K]) Replayed(p stream.Append) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.done && p.Num >= a.next && !a.lapsed() {
+		a.write(p)
+	}
+}
+
+// CatchUp passes on the waiting frames, once the log has been read up to the writer's tail at
+// attach. again reports that frames were dropped and the log must be read further. Where the client
+// has missed nothing, the connection is primed: it may break before it carries an event.
+func (a *Attachment[K]) CatchUp() (again bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.gap {
+		a.gap = false
+		return !a.done
+	}
+	for _, f := range a.pending {
+		if f.Num < a.next || a.done || a.lapsed() {
+			continue
+		}
+		if f.From > a.next {
+			return true
+		}
+		a.writeNew(f.Append)
+	}
+	a.pending, a.bytes = nil, 0
+	a.live = true
+	if !a.done {
+		a.prime()
+	}
+	a.Conn.Flush()
+	return false
+}
+
+// Finish ends the response. The client knows from the priming event when to come back.
+func (a *Attachment[K]) Finish() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.done {
+		return
+	}
+	a.done = true
+	a.Conn.Finish()
+}
+
+// Reconnect ends the connection of a stream that goes on, here or elsewhere, so that the client
+// comes back. A client that knows polling does so when the response ends. Older ones take that
+// for the end of the stream, and come back only when the connection breaks.
+func (a *Attachment[K]) Reconnect() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.done || !a.Primes {
+		a.sendBack()
+	}
+}
+
+// Release is Reconnect for a client that can come back: it has an event id to do so. Another one keeps its connection.
+func (a *Attachment[K]) Release() {
+	a.mu.Lock()
+	if a.Primes && !a.done {
+		a.prime()
+	}
+	named := a.named
+	a.mu.Unlock()
+	if named {
+		a.Reconnect()
+	}
+}
+
+// Lapse ends the connection if Until has come.
+func (a *Attachment[K]) Lapse() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.done {
+		a.lapsed()
+	}
+}
+
+// Expire ends the connection as if Until had come at this moment, and reports whether it did: see Lapse.
+func (a *Attachment[K]) Expire() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.Until = time.Now()
+	return !a.done && a.lapsed()
+}
+
+// lapsed ends the connection if Until has come, as Reconnect does, and reports whether it did. A call whose client has no event id keeps its connection, and one that has none
+// at that moment may have it to the end. The caller holds mu.
+func (a *Attachment[K]) lapsed() bool {
+	switch {
+	case a.Until.IsZero() || a.spared || time.Now().Before(a.Until):
+		return false
+	case a.Answers && !a.Primes && !a.named:
+		a.spared = true
+		return false
+	}
+	a.sendBack()
+	return true
+}
+
+// sendBack is Reconnect for a caller that holds mu.
+func (a *Attachment[K]) sendBack() {
+	if a.done = true; !a.Primes {
+		a.Conn.Cut()
+		return
+	}
+	a.prime()
+	a.Conn.Finish()
+}
+
+// Cut closes the connection: another one has replaced it, or the stream is lost.
+func (a *Attachment[K]) Cut() {
+	a.mu.Lock()
+	a.done = true
+	a.mu.Unlock()
+	a.Conn.Cut()
+}
+
+// Position is the append expected next.
+func (a *Attachment[K]) Position() uint64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.next
+}
+
+// Ask sends a message that is not stored, unless a replay has not caught up.
+func (a *Attachment[K]) Ask(data []byte, now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.done && a.live && !a.lapsed() {
+		a.Conn.Event("", 0, data)
+		a.Conn.Flush()
+		a.wrote = now
+	}
+}
+
+// Comment keeps a silent connection open.
+func (a *Attachment[K]) Comment(now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.done && !a.hushed && now.Sub(a.wrote) >= a.KeepAlive {
+		a.wrote = now
+		if a.Primes && !a.named {
+			a.prime()
+		} else {
+			a.Conn.Comment()
+		}
+		a.Conn.Flush()
+	}
+}

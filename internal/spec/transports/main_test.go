@@ -1,9 +1,0 @@
-package transports_test
-
-import (
-	"testing"
-
-	"github.com/troupe-run/troupe/internal/testkit"
-)
-
-func TestMain(m *testing.M) { testkit.Main(m) }

@@ -1,8 +1,0 @@
-//go:build !unix
-
-package testkit
-
-import "time"
-
-// CPU returns 0, because the time is not known here.
-func CPU() time.Duration { return 0 }

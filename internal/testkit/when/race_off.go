@@ -1,6 +1,0 @@
-//go:build !race
-
-package when
-
-// RaceEnabled is true under the race detector, which makes pools lose what they have, and long tests smaller.
-const RaceEnabled = false

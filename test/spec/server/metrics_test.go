@@ -1,0 +1,226 @@
+package server_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/noop"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/test/kit"
+	"github.com/troupe-run/troupe/test/spec/host"
+)
+
+// TestMetricsTable compares the table of docs/metrics.md with the instruments that a
+// runtime makes: names, kinds, units, descriptions and labels. Below the table the document has
+// the names that they have at /metrics.
+func TestMetricsTable(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "| `") && strings.Count(line, " | ") == 4 {
+			want = append(want, strings.TrimSpace(line))
+		}
+	}
+	kit.Bubble(t, func(t *testing.T) {
+		d := &declarations{instruments: map[string]*instrument{}}
+		h := host.New(t, troupe.Options{Telemetry: troupe.Telemetry{MeterProvider: d}}, nil)
+		c := h.Session()
+		c.Post(host.Call("1", "echo", `{"text":"x"}`))
+		c.Post(host.Call("2", "no such tool", `{}`))
+		c.Post(host.Method("3", "prompts/get", `{"name":"greet","arguments":{"who":"x"}}`))
+		h.Unchecked().Post("{")
+		a := c.Get("")
+		first, _ := a.Next()
+		a.Close()
+		defer c.Get(first.ID).Close()
+		synctest.Wait()
+		d.collect()
+		d.instruments["troupe.stream.cut"].labels["reason"] = true // TestWhatAClientMayHoldUp has this reason
+		var got []string
+		served := map[string]bool{"troupe_config_reloads_total": true} // by the command
+		for _, i := range d.instruments {
+			got = append(got, i.row())
+			served[i.served()] = true
+		}
+		for _, name := range regexp.MustCompile(`\b(?:troupe|mcp)_\w+`).FindAllString(string(text), -1) {
+			if !served[name] {
+				t.Errorf("the document has %s, which is not at /metrics", name)
+			}
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("the instruments, as rows of the table:\n%s\nthe table:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	})
+}
+
+// TestStoreGauges stores the sessions of two principals, one of which has far more.
+func TestStoreGauges(t *testing.T) {
+	kit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{Authenticate: host.User, Store: troupe.StoreOptions{MaxStore: 64 << 20}}, nil)
+		host.As(h.Client(), "bob").Initialize(`{}`)
+		for range 10 {
+			host.As(h.Client(), "ann").InitializeAs("2025-11-25", `{"experimental":{"x":{"pad":"`+strings.Repeat("x", 6000)+`"}}}`)
+		}
+		time.Sleep(time.Minute) // the lease was renewed, and with it the store was measured
+		most, used := h.Gauge("troupe.store.used.most", "sessions"), h.Gauge("troupe.store.used", "sessions")
+		if most < 60_000 || most > 70_000 || used < most+100 {
+			t.Errorf("ann has stored %d bytes of %d, want 60,000 to 70,000 and bob's", most, used)
+		}
+		if got := h.Gauge("troupe.store.budget", "sessions") + h.Gauge("troupe.store.budget", "calls") + h.Gauge("troupe.store.budget", "tasks"); got < 48<<20 || got > 64<<20 {
+			t.Errorf("the budgets have %d bytes together, want nearly 64 MiB", got)
+		}
+		if most, used := h.Gauge("troupe.store.used.most", "calls"), h.Gauge("troupe.store.used", "calls"); most != 0 || used > 1000 {
+			t.Errorf("nobody has called, and %d bytes are stored, %d of one principal", used, most)
+		}
+	})
+}
+
+// instrument is a metric as it was declared, and the labels that the test saw on it.
+type instrument struct {
+	name, kind, unit, description string
+	labels                        map[string]bool
+}
+
+// served returns the name at /metrics.
+func (i *instrument) served() string {
+	shown := strings.NewReplacer(".", "_").Replace(i.name)
+	suffix := map[string]string{"s": "_seconds", "By": "_bytes", "1": "_ratio", "ms": "_milliseconds"}[i.unit]
+	if !strings.HasSuffix(shown, suffix) {
+		shown += suffix
+	}
+	if i.kind == "counter" {
+		shown += "_total"
+	}
+	return shown
+}
+
+func (i *instrument) row() string {
+	var labels []string
+	for label := range i.labels {
+		labels = append(labels, "`"+label+"`")
+	}
+	slices.Sort(labels)
+	return fmt.Sprintf("| `%s` | %s | %s | %s | %s |", i.name, i.kind, cmp.Or(i.unit, "-"), cmp.Or(strings.Join(labels, ", "), "-"), i.description)
+}
+
+func (i *instrument) seen(attrs attribute.Set) {
+	for _, kv := range attrs.ToSlice() {
+		i.labels[string(kv.Key)] = true
+	}
+}
+
+// declarations is a MeterProvider that remembers declarations.
+type declarations struct {
+	noop.MeterProvider
+	mu          sync.Mutex // guards the rest
+	instruments map[string]*instrument
+	callbacks   []metric.Callback
+}
+
+func (d *declarations) declare(name, kind, unit, description string) *instrument {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.instruments[name] == nil {
+		d.instruments[name] = &instrument{name, kind, unit, description, map[string]bool{}}
+	}
+	return d.instruments[name]
+}
+
+// collect runs the callbacks of observable metrics, as a collection does.
+func (d *declarations) collect() {
+	for _, f := range d.callbacks {
+		_ = f(context.Background(), labelled{})
+	}
+}
+
+func (d *declarations) Meter(string, ...metric.MeterOption) metric.Meter { return declaring{d: d} }
+
+type declaring struct {
+	noop.Meter
+	d *declarations
+}
+
+func (m declaring) Int64Counter(name string, o ...metric.Int64CounterOption) (metric.Int64Counter, error) {
+	c := metric.NewInt64CounterConfig(o...)
+	return declaredCounter{i: m.d.declare(name, "counter", c.Unit(), c.Description())}, nil
+}
+
+func (m declaring) Float64Histogram(name string, o ...metric.Float64HistogramOption) (metric.Float64Histogram, error) {
+	c := metric.NewFloat64HistogramConfig(o...)
+	return declaredHistogram{i: m.d.declare(name, "histogram", c.Unit(), c.Description())}, nil
+}
+
+func (m declaring) Int64ObservableCounter(name string, o ...metric.Int64ObservableCounterOption) (metric.Int64ObservableCounter, error) {
+	c := metric.NewInt64ObservableCounterConfig(o...)
+	return declaredObservedCounter{i: m.d.declare(name, "counter", c.Unit(), c.Description())}, nil
+}
+
+func (m declaring) Int64ObservableGauge(name string, o ...metric.Int64ObservableGaugeOption) (metric.Int64ObservableGauge, error) {
+	c := metric.NewInt64ObservableGaugeConfig(o...)
+	return declaredGauge{i: m.d.declare(name, "gauge", c.Unit(), c.Description())}, nil
+}
+
+func (m declaring) RegisterCallback(f metric.Callback, _ ...metric.Observable) (metric.Registration, error) {
+	m.d.mu.Lock()
+	defer m.d.mu.Unlock()
+	m.d.callbacks = append(m.d.callbacks, f)
+	return noop.Registration{}, nil
+}
+
+type declaredCounter struct {
+	noop.Int64Counter
+	i *instrument
+}
+
+func (c declaredCounter) Add(_ context.Context, _ int64, o ...metric.AddOption) {
+	c.i.seen(metric.NewAddConfig(o).Attributes())
+}
+
+type declaredHistogram struct {
+	noop.Float64Histogram
+	i *instrument
+}
+
+func (h declaredHistogram) Record(_ context.Context, _ float64, o ...metric.RecordOption) {
+	h.i.seen(metric.NewRecordConfig(o).Attributes())
+}
+
+type declaredObservedCounter struct {
+	noop.Int64ObservableCounter
+	i *instrument
+}
+
+type declaredGauge struct {
+	noop.Int64ObservableGauge
+	i *instrument
+}
+
+// labelled notes the labels of observations.
+type labelled struct{ noop.Observer }
+
+func (labelled) ObserveInt64(of metric.Int64Observable, _ int64, o ...metric.ObserveOption) {
+	attrs := metric.NewObserveConfig(o).Attributes()
+	switch of := of.(type) {
+	case declaredObservedCounter:
+		of.i.seen(attrs)
+	case declaredGauge:
+		of.i.seen(attrs)
+	}
+}
