@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/troupe-run/troupe/cluster/internal/embedded"
 	"github.com/troupe-run/troupe/cluster/internal/owner"
 	"github.com/troupe-run/troupe/internal/store"
 )
@@ -40,7 +40,7 @@ func (id *identity) shardCount() int { return max(id.Shards, 1) }
 
 // directory is a data directory that this process has locked.
 type directory struct {
-	natsFiles
+	embedded.Files
 	lock *os.File
 	id   identity
 	// reserved is how many bytes its streams may hold by the limits of the last
@@ -66,22 +66,22 @@ func openDirectory(path string, shards int, names func(shards int) []string) (*d
 	}
 	// Whoever can put files there can answer in this process's place on its socket, and give it another store.
 	if why, advice := owner.Others(path, st); why != "" {
-		return nil, dirError(path, ErrWritable, why, advice)
+		return nil, embedded.DirError(path, ErrWritable, why, advice)
 	}
-	d := &directory{natsFiles: natsFiles{path}}
+	d := &directory{Files: embedded.Files{Path: path}}
 	// Before the lock, because locking creates a file, and a directory that is
 	// refused must not change.
 	if _, err := d.readIdentity(); err != nil {
 		return nil, err
 	}
-	_, err = os.Lstat(d.pathOf(lockFile))
+	_, err = os.Lstat(d.PathOf(lockFile))
 	fresh := errors.Is(err, fs.ErrNotExist)
 	if err := d.takeLock(); err != nil {
 		return nil, err
 	}
 	if err := d.prepareStore(shards, names); err != nil {
 		if fresh && (errors.Is(err, store.ErrDamaged) || errors.Is(err, store.ErrNewer) || errors.Is(err, ErrForeign)) {
-			_ = os.Remove(d.pathOf(lockFile))
+			_ = os.Remove(d.PathOf(lockFile))
 		}
 		unlockFile(d.lock)
 		_ = d.lock.Close()
@@ -93,12 +93,12 @@ func openDirectory(path string, shards int, names func(shards int) []string) (*d
 // readIdentity reads troupe.json. It returns false without an error if the
 // directory is empty.
 func (d *directory) readIdentity() (found bool, err error) {
-	data, err := os.ReadFile(d.pathOf(identityFile))
+	data, err := os.ReadFile(d.PathOf(identityFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, d.checkEmpty()
 	}
 	if err != nil {
-		return false, fmt.Errorf("cluster: data directory %s: %w", d.path, err)
+		return false, fmt.Errorf("cluster: data directory %s: %w", d.Path, err)
 	}
 	restore := d.restoreAdvice()
 	// The format first, and leniently: this release does not know what else a
@@ -107,21 +107,21 @@ func (d *directory) readIdentity() (found bool, err error) {
 		Format int `json:"format"`
 	}
 	if err := json.Unmarshal(data, &version); err != nil || version.Format < 1 {
-		return false, dirError(d.path, store.ErrDamaged, identityFile+" cannot be read", restore)
+		return false, embedded.DirError(d.Path, store.ErrDamaged, identityFile+" cannot be read", restore)
 	}
 	if version.Format > directoryFormat {
-		return false, dirError(d.path, store.ErrNewer, fmt.Sprintf("format %d, this release knows %d", version.Format, directoryFormat),
+		return false, embedded.DirError(d.Path, store.ErrNewer, fmt.Sprintf("format %d, this release knows %d", version.Format, directoryFormat),
 			"run the newer release or choose another directory; nothing was changed in it")
 	}
 	var id identity
 	if err := json.Unmarshal(data, &id); err != nil || !validName(id.Node) || id.Shards < 0 || id.Shards > maxShards || id.Format != formatOf(id.Shards) {
-		return false, dirError(d.path, store.ErrDamaged, identityFile+" cannot be read", restore)
+		return false, embedded.DirError(d.Path, store.ErrDamaged, identityFile+" cannot be read", restore)
 	}
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&identity{}); err != nil {
 		// This release would drop the unknown members when it writes the file.
-		return false, dirError(d.path, store.ErrNewer, fmt.Sprintf("%s: %v", identityFile, err), "run the newer release or choose another directory; nothing was changed in it")
+		return false, embedded.DirError(d.Path, store.ErrNewer, fmt.Sprintf("%s: %v", identityFile, err), "run the newer release or choose another directory; nothing was changed in it")
 	}
 	d.id = id
 	return true, nil
@@ -130,23 +130,23 @@ func (d *directory) readIdentity() (found bool, err error) {
 // restoreAdvice says what to do about a troupe.json that is of no use. The streams that are there say the number of shards.
 func (d *directory) restoreAdvice() string {
 	id := fmt.Sprintf(`{"format":%d,"node":"NAME"}`, plainFormat)
-	if shards, _ := filepath.Glob(d.streamDir("*" + events + "-[0-9]*")); len(shards) > 0 {
+	if shards, _ := filepath.Glob(d.StreamDir("*" + events + "-[0-9]*")); len(shards) > 0 {
 		id = fmt.Sprintf(`{"format":%d,"node":"NAME","shards":%d}`, formatOf(len(shards)), len(shards))
 	}
 	return fmt.Sprintf("restore the file from a backup or choose another directory, or keep what is stored and write a new one: "+
-		`echo '%s' > '%s' with the name that this node had, and start again; nothing was changed in it`, id, d.pathOf(identityFile))
+		`echo '%s' > '%s' with the name that this node had, and start again; nothing was changed in it`, id, d.PathOf(identityFile))
 }
 
 // checkEmpty refuses a directory that has no troupe.json but other files than
 // those that a file system, or a crash during its creation, leaves.
 func (d *directory) checkEmpty() error {
-	entries, err := os.ReadDir(d.path)
+	entries, err := os.ReadDir(d.Path)
 	if err != nil {
 		return fmt.Errorf("cluster: data directory: %w", err)
 	}
 	for _, e := range entries {
 		if !slices.Contains([]string{lockFile, identityFile + ".tmp", "lost+found"}, e.Name()) {
-			return dirError(d.path, ErrForeign, fmt.Sprintf("it has %s but no %s", e.Name(), identityFile),
+			return embedded.DirError(d.Path, ErrForeign, fmt.Sprintf("it has %s but no %s", e.Name(), identityFile),
 				"choose an empty or a new directory; nothing was changed in it")
 		}
 	}
@@ -155,7 +155,7 @@ func (d *directory) checkEmpty() error {
 
 // takeLock locks the directory for as long as the process lives.
 func (d *directory) takeLock() error {
-	f, err := os.OpenFile(d.pathOf(lockFile), os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(d.PathOf(lockFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return fmt.Errorf("cluster: data directory: %w", err)
 	}
@@ -166,7 +166,7 @@ func (d *directory) takeLock() error {
 	}
 	defer f.Close()
 	if err != nil {
-		return fmt.Errorf("cluster: lock data directory %s: %w", d.path, err)
+		return fmt.Errorf("cluster: lock data directory %s: %w", d.Path, err)
 	}
 	holder := "by another process"
 	if b, err := io.ReadAll(io.LimitReader(f, 32)); err == nil {
@@ -174,7 +174,7 @@ func (d *directory) takeLock() error {
 			holder = fmt.Sprintf("by process %d", pid)
 		}
 	}
-	return dirError(d.path, ErrLocked, holder, "stop that process or choose another directory")
+	return embedded.DirError(d.Path, ErrLocked, holder, "stop that process or choose another directory")
 }
 
 // prepareStore does what needs the lock: it reads the identity, checks the store, and
@@ -189,7 +189,7 @@ func (d *directory) prepareStore(shards int, names func(shards int) []string) er
 		d.id = identity{Format: plainFormat, Node: "node-" + randomName(8), Created: time.Now().UTC().Truncate(time.Second)}
 	}
 	if names != nil {
-		if shards > 1 && d.id.Shards == 0 && len(d.id.Streams) == 0 && !d.pathExists(d.pathOf(storeDir)) { // No store was made here before.
+		if shards > 1 && d.id.Shards == 0 && len(d.id.Streams) == 0 && !d.Exists(d.PathOf(embedded.StoreDir)) { // No store was made here before.
 			d.id.Shards, d.id.Format, changed = shards, formatOf(shards), true
 		}
 		if err := d.checkShards(names); err != nil {
@@ -204,7 +204,7 @@ func (d *directory) prepareStore(shards int, names func(shards int) []string) er
 			return err
 		}
 	}
-	_ = os.Remove(d.pathOf(roomFile)) // left by a process that was killed while it looked for room
+	_ = os.Remove(d.PathOf(roomFile)) // left by a process that was killed while it looked for room
 	return d.writePid(strconv.Itoa(os.Getpid()) + "\n")
 }
 
@@ -213,8 +213,8 @@ func (d *directory) prepareStore(shards int, names func(shards int) []string) er
 func (d *directory) checkShards(names func(shards int) []string) error {
 	mine := names(d.id.shardCount())
 	for _, name := range append(names(1), names(maxShards)...) {
-		if !slices.Contains(mine, name) && d.pathExists(d.streamDir(name)) {
-			return dirError(d.path, store.ErrDamaged, fmt.Sprintf("stream %s is there, and %s says %d shards", name, identityFile, d.id.shardCount()), d.restoreAdvice())
+		if !slices.Contains(mine, name) && d.Exists(d.StreamDir(name)) {
+			return embedded.DirError(d.Path, store.ErrDamaged, fmt.Sprintf("stream %s is there, and %s says %d shards", name, identityFile, d.id.shardCount()), d.restoreAdvice())
 		}
 	}
 	return nil
@@ -224,7 +224,7 @@ func (d *directory) checkShards(names func(shards int) []string) error {
 func (d *directory) saveIdentity() error {
 	data, err := json.MarshalIndent(d.id, "", "  ")
 	if err == nil {
-		err = writeFile(d.pathOf(identityFile), append(data, '\n'))
+		err = embedded.WriteFile(d.PathOf(identityFile), append(data, '\n'))
 	}
 	if err != nil {
 		return fmt.Errorf("cluster: data directory: %w", err)
@@ -271,10 +271,10 @@ func (d *directory) closeDirectory() error {
 
 // storePath makes the store's directory with the permissions we want.
 func (d *directory) storePath() (string, error) {
-	if err := os.MkdirAll(filepath.Join(d.path, storeDir), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(d.Path, embedded.StoreDir), 0o700); err != nil {
 		return "", fmt.Errorf("cluster: data directory: %w", err)
 	}
-	return d.path, nil
+	return d.Path, nil
 }
 
 // checkStore checks the store before the embedded server opens it, because the
@@ -282,7 +282,7 @@ func (d *directory) storePath() (string, error) {
 // once it can no longer refuse. names are the streams of this node in the order
 // of kinds.
 func (d *directory) checkStore(names []string) error {
-	kept, err := d.readDescriptions()
+	kept, err := d.ReadDescriptions()
 	if err != nil {
 		return err
 	}
@@ -292,7 +292,7 @@ func (d *directory) checkStore(names []string) error {
 		// Opening a directory voids its leases: this stream can have lost nothing
 		// that matters.
 		expendable := len(names) > 0 && name == names[0]
-		fix, max, err := d.checkStream(name, kept, expendable)
+		fix, max, err := d.CheckStream(name, kept, expendable)
 		if err != nil {
 			return err
 		}
@@ -305,17 +305,9 @@ func (d *directory) checkStore(names []string) error {
 		}
 	}
 	for _, name := range names {
-		dir := d.streamDir(name)
-		if _, _, ok := d.readDescription(name); ok || slices.Contains(d.id.Streams, name) || !d.pathExists(dir) {
-			continue
+		if fix := d.FixNewStream(name, kept); fix != nil && !slices.Contains(d.id.Streams, name) {
+			mend = append(mend, fix)
 		}
-		if copy := kept[name].orNil(name); copy != nil {
-			mend = append(mend, func() error { return copy.writeTo(dir) })
-			continue
-		}
-		// The creation of a stream was cut short. It holds nothing: nothing is
-		// stored before the identity lists the streams.
-		mend = append(mend, func() error { return os.RemoveAll(dir) })
 	}
 	if len(have) != len(d.id.Streams) {
 		// First, so that a start after one that fails here does not miss a stream
@@ -333,49 +325,11 @@ func (d *directory) checkStore(names []string) error {
 	return nil
 }
 
-// keepStreams makes streams that were created or changed durable. It then keeps a
-// copy of their descriptions, and last records that they must exist.
+// keepStreams makes streams that were created or changed durable, with a copy of their descriptions, and last records
+// that they must exist.
 func (d *directory) keepStreams(names []string) error {
-	kept, err := d.readDescriptions()
-	if err != nil {
+	if err := d.KeepStreams(names); err != nil {
 		return err
-	}
-	next := maps.Clone(kept)
-	if next == nil {
-		next = map[string]description{}
-	}
-	for _, name := range names {
-		got, _, ok := d.readDescription(name)
-		if !ok {
-			return fmt.Errorf("cluster: data directory %s: the description of stream %s cannot be read after the start", d.path, name)
-		}
-		if next[name] == got {
-			continue
-		}
-		next[name] = got
-		dir := d.streamDir(name)
-		for _, path := range []string{filepath.Join(dir, "meta.inf"), filepath.Join(dir, "meta.sum"), filepath.Join(dir, "msgs"), dir} {
-			if err := syncPath(path); err != nil {
-				return fmt.Errorf("cluster: data directory: %w", err)
-			}
-		}
-	}
-	if !maps.Equal(kept, next) {
-		for _, path := range []string{d.streamDir(""), d.pathOf(filepath.Join(storeDir, "$G")), d.pathOf(storeDir), d.path} {
-			if err := syncPath(path); err != nil {
-				return fmt.Errorf("cluster: data directory: %w", err)
-			}
-		}
-		data, err := json.MarshalIndent(struct {
-			Format  int                    `json:"format"`
-			Streams map[string]description `json:"streams"`
-		}{descriptionsFormat, next}, "", "  ")
-		if err != nil {
-			return err
-		}
-		if err := writeFile(d.pathOf(descriptionsFile), append(data, '\n')); err != nil {
-			return fmt.Errorf("cluster: data directory: %w", err)
-		}
 	}
 	return d.hasStreams(names)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/troupe-run/troupe/cluster/internal/embedded"
 	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/test/kit/when"
 )
@@ -86,15 +87,15 @@ func TestRefusedDirectories(t *testing.T) {
 			{"half identity", true, write(identityFile, `{"format":1,"node":"n`), store.ErrDamaged},
 			{"format 0", true, write(identityFile, `{"node":"n"}`), store.ErrDamaged},
 			{"unknown field", true, write(identityFile, `{"format":1,"node":"n","extra":1}`), store.ErrNewer},
-			{"newer descriptions", true, write(descriptionsFile, `{"format":2,"streams":[]}`), store.ErrNewer},
+			{"newer descriptions", true, write(embedded.DescriptionsFile, `{"format":2,"streams":[]}`), store.ErrNewer},
 			{"bad number of shards", true, write(identityFile, `{"format":2,"node":"n","shards":33}`), store.ErrDamaged},
 			{"bad node name", true, write(identityFile, `{"format":1,"node":"A.*"}`), store.ErrDamaged},
 			{"store gone", true, remove("jetstream"), store.ErrDamaged},
 			{"stream gone", true, remove(stream), store.ErrDamaged},
-			{"stream description gone", true, both(remove(stream+"meta.inf"), remove(descriptionsFile)), store.ErrDamaged},
-			{"stream description garbage", true, both(write(stream+"meta.inf", "garbage"), remove(descriptionsFile)), store.ErrDamaged},
-			{"stream description of another", true, both(write(stream+"meta.inf", `{"name":"keys"}`), write(descriptionsFile, "")), store.ErrDamaged},
-			{"stream checksum gone", true, both(remove(stream+"meta.sum"), remove(descriptionsFile)), store.ErrDamaged},
+			{"stream description gone", true, both(remove(stream+"meta.inf"), remove(embedded.DescriptionsFile)), store.ErrDamaged},
+			{"stream description garbage", true, both(write(stream+"meta.inf", "garbage"), remove(embedded.DescriptionsFile)), store.ErrDamaged},
+			{"stream description of another", true, both(write(stream+"meta.inf", `{"name":"keys"}`), write(embedded.DescriptionsFile, "")), store.ErrDamaged},
+			{"stream checksum gone", true, both(remove(stream+"meta.sum"), remove(embedded.DescriptionsFile)), store.ErrDamaged},
 			{"stream messages gone", true, remove(stream + "msgs"), store.ErrDamaged},
 			{"store and lock gone", true, both(remove("jetstream"), remove(lockFile)), store.ErrDamaged},
 		} {
@@ -119,7 +120,7 @@ func TestRefusedDirectories(t *testing.T) {
 					wantErr(t, "open", err, c.want)
 					if msg := err.Error(); !strings.Contains(msg, dir) || !strings.Contains(msg, "choose") {
 						t.Errorf("error %q names no path or no advice", msg)
-					} else if errors.Is(err, store.ErrDamaged) && strings.Contains(c.what, "stream") && !(strings.Contains(msg, "lost with it") && strings.Contains(msg, lostPrefix+"events")) {
+					} else if errors.Is(err, store.ErrDamaged) && strings.Contains(c.what, "stream") && !(strings.Contains(msg, "lost with it") && strings.Contains(msg, embedded.LostPrefix+"events")) {
 						t.Errorf("error %q does not say what is lost and how to go on without it", msg)
 					}
 				}
@@ -141,8 +142,8 @@ func TestDamagedStreamIsNotReplaced(t *testing.T) {
 	if err := n.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	sessions := filepath.Join(dir, storeDir, "$G", "streams", "sessions")
-	if err := os.Remove(filepath.Join(dir, descriptionsFile)); err != nil {
+	sessions := filepath.Join(dir, embedded.StoreDir, "$G", "streams", "sessions")
+	if err := os.Remove(filepath.Join(dir, embedded.DescriptionsFile)); err != nil {
 		t.Fatal(err)
 	}
 	sum := filepath.Join(sessions, "meta.sum")

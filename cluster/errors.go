@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"errors"
-	"fmt"
 )
 
 // Errors about a data directory, beside store.ErrNewer and store.ErrDamaged. Open returns them with a text that names the path and what to do. It leaves the directory as it was.
@@ -18,11 +17,3 @@ var (
 
 // ErrRemote: the NATS servers of Options.Remote cannot be used. Open returns it with a text that says why and what to do.
 var ErrRemote = errors.New("nats cannot be used")
-
-// dirError gives every refusal the same shape: what, where, and what to do.
-func dirError(path string, err error, what, advice string) error {
-	if what != "" {
-		what = " (" + what + ")"
-	}
-	return fmt.Errorf("cluster: data directory %s: %w%s: %s", path, err, what, advice)
-}

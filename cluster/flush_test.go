@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/troupe-run/troupe/cluster/internal/embedded"
 	"github.com/troupe-run/troupe/internal/bubble"
 	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/test/kit/when"
@@ -249,7 +250,7 @@ func TestFlushOfManyBlocks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	blocks, err := filepath.Glob(filepath.Join(dir, storeDir, "$G", "streams", logOf(4), "msgs", "*.blk"))
+	blocks, err := filepath.Glob(filepath.Join(dir, embedded.StoreDir, "$G", "streams", logOf(4), "msgs", "*.blk"))
 	if err != nil || len(blocks) < 3 {
 		t.Fatalf("%d blocks, %v, want more", len(blocks), err)
 	}
@@ -271,8 +272,8 @@ func TestFlushOfManyBlocks(t *testing.T) {
 func TestFlushThatFails(t *testing.T) {
 	t.Parallel()
 	log := slog.New(slog.DiscardHandler)
-	n := &Server{wire: &wire{log: log, outages: newOutages(log)}, dir: &directory{natsFiles: natsFiles{t.TempDir()}}}
-	blocks := filepath.Join(n.dir.streamDir(n.streamName(events)), "msgs")
+	n := &Server{wire: &wire{log: log, outages: newOutages(log)}, dir: &directory{Files: embedded.Files{Path: t.TempDir()}}}
+	blocks := filepath.Join(n.dir.StreamDir(n.streamName(events)), "msgs")
 	if err := os.MkdirAll(blocks, 0o700); err != nil {
 		t.Fatal(err)
 	}

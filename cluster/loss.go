@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/troupe-run/troupe/cluster/internal/embedded"
 )
 
 const (
@@ -118,7 +119,7 @@ func (l *losses) adoptStreams(ctx context.Context, n *Members, replaced []*kind)
 	said := l.keyless
 	for _, k := range replaced {
 		names = append(names, n.streamName(k.name))
-		gone = append(gone, describeLoss(k.name))
+		gone = append(gone, embedded.DescribeLoss(k.name))
 		switch k.name {
 		case "nodes":
 			n.lease.again.Store(true)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/troupe-run/troupe/cluster/internal/embedded"
 	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/test/kit/when"
 )
@@ -74,7 +75,7 @@ func TestCutShortDirectories(t *testing.T) {
 		},
 		"leases damaged": func(t *testing.T, stream func(string) string, dir string) {
 			change(t, os.WriteFile(filepath.Join(stream("nodes"), "meta.inf"), []byte("garbage"), 0o600))
-			change(t, os.Remove(filepath.Join(dir, descriptionsFile)))
+			change(t, os.Remove(filepath.Join(dir, embedded.DescriptionsFile)))
 		},
 		"a description that is empty": func(t *testing.T, stream func(string) string, _ string) {
 			for _, name := range []string{"nodes", "keys", "sessions", logOf(4)} {
@@ -101,17 +102,17 @@ func TestCutShortDirectories(t *testing.T) {
 			}
 		},
 		"no copy of the descriptions": func(t *testing.T, _ func(string) string, dir string) {
-			change(t, os.Remove(filepath.Join(dir, descriptionsFile)))
+			change(t, os.Remove(filepath.Join(dir, embedded.DescriptionsFile)))
 		},
 		"an empty copy of the descriptions": func(t *testing.T, _ func(string) string, dir string) {
-			change(t, os.Truncate(filepath.Join(dir, descriptionsFile), 0))
+			change(t, os.Truncate(filepath.Join(dir, embedded.DescriptionsFile), 0))
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			sealed := used(t, Options{Dir: dir})
-			harm(t, func(name string) string { return filepath.Join(dir, storeDir, "$G", "streams", name) }, dir)
+			harm(t, func(name string) string { return filepath.Join(dir, embedded.StoreDir, "$G", "streams", name) }, dir)
 			for round := range 2 {
 				n, err := Open(t.Context(), Options{Dir: dir})
 				if err != nil {
@@ -139,7 +140,7 @@ func TestHalfMadeStreams(t *testing.T) {
 			dir := t.TempDir()
 			change(t, os.WriteFile(filepath.Join(dir, identityFile), []byte(`{"format":1,"node":"n1","created":"2026-01-01T00:00:00Z"}`), 0o600))
 			for name, data := range files {
-				path := filepath.Join(dir, storeDir, "$G", "streams", "events", name)
+				path := filepath.Join(dir, embedded.StoreDir, "$G", "streams", "events", name)
 				change(t, os.MkdirAll(filepath.Dir(path), 0o700))
 				change(t, os.WriteFile(path, []byte(data), 0o600))
 			}
@@ -168,7 +169,7 @@ func TestGoOnWithoutWhatIsLost(t *testing.T) {
 			dir := t.TempDir()
 			for range 2 {
 				sealed := used(t, Options{Dir: dir})
-				c.harm(t, dir, filepath.Join(dir, storeDir, "$G", "streams", logOf(4)))
+				c.harm(t, dir, filepath.Join(dir, embedded.StoreDir, "$G", "streams", logOf(4)))
 				_, err := Open(t.Context(), Options{Dir: dir})
 				wantErr(t, "open", err, store.ErrDamaged)
 				follow(t, err)
@@ -214,7 +215,7 @@ func TestLeasesAreVoidedOneByOne(t *testing.T) {
 	<-n.lease.done
 	n.lease.stop, n.lease.m.Rev = make(chan struct{}), 0
 	change(t, n.Close(t.Context()))
-	msgs := filepath.Join(dir, storeDir, "$G", "streams", "nodes", "msgs")
+	msgs := filepath.Join(dir, embedded.StoreDir, "$G", "streams", "nodes", "msgs")
 	before := must[fs.FileInfo](t)(os.Stat(msgs))
 	n = open(t, Options{Dir: dir})
 	if got := countMessages(t, n, "nodes"); got != 1 {
@@ -232,11 +233,11 @@ func TestNewerServer(t *testing.T) {
 	when.Long(t, "opens the same directory four times")
 	dir := t.TempDir()
 	sealed := used(t, Options{Dir: dir})
-	events := filepath.Join(dir, storeDir, "$G", "streams", logOf(4))
+	events := filepath.Join(dir, embedded.StoreDir, "$G", "streams", logOf(4))
 	inf, sum := filepath.Join(events, "meta.inf"), filepath.Join(events, "meta.sum")
 	oldInf, oldSum := must[[]byte](t)(os.ReadFile(inf)), must[[]byte](t)(os.ReadFile(sum))
 	change(t, os.WriteFile(inf, []byte(strings.Replace(string(oldInf), "{", `{"shards":7,`, 1)), 0o600))
-	change(t, os.Remove(filepath.Join(dir, descriptionsFile)))
+	change(t, os.Remove(filepath.Join(dir, embedded.DescriptionsFile)))
 	// The server logs which checksum the description would need.
 	var said bytes.Buffer
 	_, err := Open(t.Context(), Options{Dir: dir, Log: slog.New(slog.NewTextHandler(&said, nil))})

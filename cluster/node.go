@@ -125,7 +125,7 @@ func (n *Node) startNode(ctx context.Context) (err error) {
 		return err
 	}
 	if n.dir != nil {
-		n.watching, n.outages.dir = true, n.dir.path
+		n.watching, n.outages.dir = true, n.dir.Path
 		go n.outages.restartRegularly()
 	}
 	if n.tmp != "" {
@@ -416,7 +416,7 @@ func (n *Node) startRemote(ctx context.Context) (err error) {
 			n.name = n.dir.id.Node
 		}
 		if len(n.dir.id.Streams) > 0 {
-			n.log.Warn("the data directory has a store of its own, which is left as it is and not used", "directory", n.dir.path)
+			n.log.Warn("the data directory has a store of its own, which is left as it is and not used", "directory", n.dir.Path)
 		}
 	}
 	if n.name == "" {

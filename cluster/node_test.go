@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/troupe-run/troupe/cluster/internal/embedded"
 	"github.com/troupe-run/troupe/internal/bubble"
 	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/test/kit/when"
@@ -347,13 +348,13 @@ func TestReopen(t *testing.T) {
 	}
 	// Other users cannot read these files.
 	for _, name := range []string{lockFile, identityFile} {
-		st, err := os.Stat(n.dir.pathOf(name))
+		st, err := os.Stat(n.dir.PathOf(name))
 		if err != nil || st.Mode().Perm() != 0o600 {
 			t.Errorf("%s: mode %v, %v, want 0600", name, st.Mode(), err)
 		}
 	}
-	if st, err := os.Stat(n.dir.pathOf(storeDir)); err != nil || st.Mode() != 0o700|fs.ModeDir {
-		t.Errorf("%s: mode %v, %v, want 0700", storeDir, st.Mode(), err)
+	if st, err := os.Stat(n.dir.PathOf(embedded.StoreDir)); err != nil || st.Mode() != 0o700|fs.ModeDir {
+		t.Errorf("%s: mode %v, %v, want 0700", embedded.StoreDir, st.Mode(), err)
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nkeys"
 
+	"github.com/troupe-run/troupe/cluster/internal/embedded"
 	leases "github.com/troupe-run/troupe/internal/lease"
 	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/test/kit"
@@ -328,7 +329,7 @@ func TestRemoteDirectory(t *testing.T) {
 	if m := open(t, o); m.Name() != n.Name() {
 		t.Errorf("the next process is %s, and was %s", m.Name(), n.Name())
 	}
-	if _, err := os.Stat(filepath.Join(dir, storeDir)); !os.IsNotExist(err) {
+	if _, err := os.Stat(filepath.Join(dir, embedded.StoreDir)); !os.IsNotExist(err) {
 		t.Errorf("the directory has a store: %v", err)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/troupe-run/troupe/cluster/internal/embedded"
 	"github.com/troupe-run/troupe/cluster/internal/owner"
 	"github.com/troupe-run/troupe/internal/store"
 )
@@ -77,10 +78,10 @@ type Server struct {
 // change any of them, even to lower its limit.
 func (n *Server) startServer(dir string, reserved int64) (*server.Server, error) {
 	o := &n.opts
-	var before blocks
+	var before embedded.Blocks
 	if o.Dir != "" {
-		before = n.dir.listBlocks(n.dir.id.Streams)
-		if err := before.forgetIndexes(); err != nil {
+		before = n.dir.ListBlocks(n.dir.id.Streams)
+		if err := before.ForgetIndexes(); err != nil {
 			return nil, err
 		}
 	}
@@ -120,7 +121,7 @@ func (n *Server) startServer(dir string, reserved int64) (*server.Server, error)
 		case errors.Is(err, fs.ErrPermission):
 			return nil, fmt.Errorf("cluster: data directory %s: %w", o.Dir, err)
 		default:
-			return nil, n.dir.damagedStore(err.Error())
+			return nil, n.dir.DamagedStore(err.Error())
 		}
 		return nil, fmt.Errorf("cluster: embedded server: %w", err)
 	}
@@ -222,15 +223,15 @@ func (l serverLog) Errorf(format string, v ...any) {
 
 // messagesDir is where the server in this process keeps the files of a stream's messages.
 func (n *Server) messagesDir(stream string) string {
-	return filepath.Join(n.dir.streamDir(n.streamName(stream)), "msgs")
+	return filepath.Join(n.dir.StreamDir(n.streamName(stream)), "msgs")
 }
 
 // checkBlocks logs and counts what the server could not read of the files that were there before it started.
-func (n *Server) checkBlocks(before blocks) {
+func (n *Server) checkBlocks(before embedded.Blocks) {
 	for stream, files := range before {
 		if len(files) == 0 {
 			n.counters.unreadable.Add(1)
-			n.log.Error("a stream of the store has no file with messages: what it held is lost", "stream", stream, "lost", describeLoss(stream))
+			n.log.Error("a stream of the store has no file with messages: what it held is lost", "stream", stream, "lost", embedded.DescribeLoss(stream))
 		}
 		for path, was := range files {
 			if is, err := os.Stat(path); err == nil && os.SameFile(was, is) && is.Size() < was.Size() {
@@ -251,8 +252,8 @@ func (n *Server) openDirectory(shards int, names func(shards int) []string) (err
 	if n.dir, err = openDirectory(n.opts.Dir, shards, names); err != nil {
 		return err
 	}
-	if why, advice := owner.Above(n.dir.path); why != "" {
-		n.log.Warn("other users of this machine may replace the data directory", "directory", n.dir.path, "why", why, "advice", advice)
+	if why, advice := owner.Above(n.dir.Path); why != "" {
+		n.log.Warn("other users of this machine may replace the data directory", "directory", n.dir.Path, "why", why, "advice", advice)
 	}
 	return nil
 }
@@ -370,13 +371,13 @@ func (n *Server) ensureStreams(ctx context.Context, must []string) error {
 		switch {
 		case errors.Is(err, jetstream.ErrStreamNotFound):
 			if slices.Contains(must, want.Name) {
-				return n.dir.damagedStream(want.Name, "stream "+want.Name+" did not come up, the log says why")
+				return n.dir.DamagedStream(want.Name, "stream "+want.Name+" did not come up, the log says why")
 			}
 			if _, err := js.CreateStream(ctx, want); err != nil {
 				return fmt.Errorf("cluster: create stream %s: %w", want.Name, err)
 			}
 		case isOffline(err) && n.dir != nil:
-			return dirError(n.dir.path, store.ErrNewer, fmt.Sprintf("stream %s: %v", want.Name, err),
+			return embedded.DirError(n.dir.Path, store.ErrNewer, fmt.Sprintf("stream %s: %v", want.Name, err),
 				"run the newer release or choose another directory; nothing was changed in it")
 		case err != nil:
 			return fmt.Errorf("cluster: look up stream %s: %w", want.Name, err)

@@ -3,6 +3,7 @@ package cluster
 import (
 	"bytes"
 	"fmt"
+	"github.com/troupe-run/troupe/cluster/internal/embedded"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -33,7 +34,7 @@ func TestUnreadableBlocks(t *testing.T) {
 				must[uint64](t)(n.Create(t.Context(), fmt.Sprintf("session.t.s.id%02d", i), fmt.Appendf(nil, "session %02d", i), time.Hour))
 			}
 			change(t, n.Close(t.Context()))
-			msgs := filepath.Join(dir, storeDir, "$G", "streams", "sessions", "msgs")
+			msgs := filepath.Join(dir, embedded.StoreDir, "$G", "streams", "sessions", "msgs")
 			change(t, os.Remove(filepath.Join(msgs, "index.db"))) // A process that is killed leaves none.
 			path := filepath.Join(msgs, "1.blk")
 			if c.harm == nil {
@@ -74,7 +75,7 @@ func TestZerosBehindTheLastWrite(t *testing.T) {
 	killed := filepath.Join(t.TempDir(), "killed")
 	change(t, os.CopyFS(killed, os.DirFS(dir)))
 	change(t, n.Close(t.Context()))
-	msgs := filepath.Join(killed, storeDir, "$G", "streams", "sessions", "msgs")
+	msgs := filepath.Join(killed, embedded.StoreDir, "$G", "streams", "sessions", "msgs")
 	if _, err := os.Stat(filepath.Join(msgs, "index.db")); err != nil {
 		t.Fatal("there is no index, so that this shows nothing: ", err)
 	}

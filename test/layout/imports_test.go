@@ -70,6 +70,7 @@ var layers = []layer{
 	{"test/kit", []string{"mcp", "codec", "actors", "transport", "cluster", "internal"}, nil, "the root's own tests use it"},
 	{"actors", []string{"mcp", "codec", "internal"}, nil, "actors declare what they need of transport and cluster; the root joins them"},
 	{"transport", []string{"mcp", "codec", "internal/guard", "internal/limits", "internal/protocol", "internal/quota", "internal/refusal", "internal/telemetry"}, nil, "a transport carries bytes and holds no protocol state"},
+	{"cluster/internal", []string{"internal/store"}, nil, "what lies in a data directory is known without who opens it"},
 	{"cluster", []string{"mcp", "codec", "internal/inproc", "internal/lease", "internal/letter", "internal/limits", "cluster/internal/owner", "internal/program", "cluster/internal/remoteclock", "internal/store", "internal/telemetry"}, nil, "storage knows records and events, not who writes them"},
 	{"", []string{"auth", "mcp", "codec", "actors", "transport", "cluster", "internal"}, []string{"examples"}, "the public API is below its users"},
 	{"test/spec", []string{"", "auth", "mcp"}, []string{"codec", "internal/eventstream", "internal/limits", "internal/protocol", "internal/toolschema"}, "the specification is tested over the wire, from outside"},
