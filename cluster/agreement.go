@@ -105,7 +105,7 @@ func (n *agreement) reachStreams(ctx context.Context) error {
 			if err == nil {
 				break
 			}
-			if !sleepFor(ctx, 50*time.Millisecond) {
+			if !sleep(ctx, 50*time.Millisecond) {
 				return n.opts.Remote.wrapFault(err, "stream "+n.streamName(k.name)+" takes no writes: "+n.permissionAdvice())
 			}
 		}
@@ -155,7 +155,7 @@ func (n *agreement) agreeOn(ctx context.Context, js jetstream.JetStream, k *kind
 			return r.wrapFault(err, "a newer nats-server has written stream "+n.streamName(k.name)+": run that release on all servers")
 		case errors.Is(err, nats.ErrPermissionViolation):
 			return r.wrapFault(err, n.permissionAdvice())
-		case !sleepFor(ctx, 250*time.Millisecond) && nobody:
+		case !sleep(ctx, 250*time.Millisecond) && nobody:
 			return r.wrapFault(err, "nobody serves JetStream: "+enableJetStream)
 		case ctx.Err() != nil:
 			return r.wrapFault(err, "stream "+n.streamName(k.name)+" is not there")
@@ -230,7 +230,7 @@ func (n *agreement) fitIn(ctx context.Context) error {
 		if err == nil || errors.Is(err, ErrRemote) {
 			return err
 		}
-		if !sleepFor(ctx, 250*time.Millisecond) {
+		if !sleep(ctx, 250*time.Millisecond) {
 			return n.opts.Remote.wrapFault(err, "stream "+n.streamName("nodes")+" cannot be read")
 		}
 	}

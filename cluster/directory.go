@@ -258,9 +258,9 @@ func (d *directory) writePid(s string) error {
 	return nil
 }
 
-// closeDirectory releases the lock. The lock file stays: without it two processes could
+// close releases the lock. The lock file stays: without it two processes could
 // hold locks on two files of the same name.
-func (d *directory) closeDirectory() error {
+func (d *directory) close() error {
 	_ = d.writePid("")
 	unlockFile(d.lock)
 	if err := d.lock.Close(); err != nil {

@@ -45,7 +45,7 @@ const (
 // maxRelease bounds the release in a heart.
 const maxRelease = 64
 
-func (b beat) encodeBeat() []byte {
+func (b beat) encode() []byte {
 	out := binary.AppendUvarint(binary.AppendUvarint(nil, b.entry), b.serves)
 	out = binary.AppendUvarint(out, b.age)
 	var l Load

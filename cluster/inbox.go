@@ -225,9 +225,9 @@ func (b *inbox) drainCalls(ctx context.Context) bool {
 	}
 }
 
-// closeInbox ends all calls with ErrUnavailable, their outcome unknown, and refuses
+// close ends all calls with ErrUnavailable, their outcome unknown, and refuses
 // later ones with ErrClosed.
-func (b *inbox) closeInbox() { b.endCalls(true, "node closed before the answer") }
+func (b *inbox) close() { b.endCalls(true, "node closed before the answer") }
 
 // failCalls ends all calls in the same way, because their server is gone.
 func (b *inbox) failCalls() { b.endCalls(false, "the store was started again before the answer") }
@@ -288,8 +288,8 @@ func (b *inbox) askAndWait(ctx context.Context, m *nats.Msg) (*nats.Msg, error) 
 	}
 }
 
-// sleepFor waits for d. It returns false when ctx ends before.
-func sleepFor(ctx context.Context, d time.Duration) bool {
+// sleep waits for d. It returns false when ctx ends before.
+func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

@@ -110,7 +110,7 @@ func (l *lease) registerNode(ctx context.Context) error {
 			return nil
 		case conflicts < 5 && (errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrRetry)):
 			conflicts++
-		case l.node.opts.Remote.isSet() && errors.Is(err, store.ErrUnavailable) && sleepFor(ctx, 250*time.Millisecond): // The servers are electing.
+		case l.node.opts.Remote.isSet() && errors.Is(err, store.ErrUnavailable) && sleep(ctx, 250*time.Millisecond): // The servers are electing.
 		default:
 			return fmt.Errorf("cluster: register node %s: %w", l.node.name, err)
 		}
@@ -248,9 +248,9 @@ func (l *lease) timeSuspended() time.Duration {
 	return time.Duration(l.over.Load()) + max(0, l.renewalAge()-l.node.opts.Lease)
 }
 
-// endLease ends the loop and deletes the entry, if it is still this boot's. Without
+// release ends the loop and deletes the entry, if it is still this boot's. Without
 // remove the entry expires.
-func (l *lease) endLease(ctx context.Context, remove bool) error {
+func (l *lease) release(ctx context.Context, remove bool) error {
 	close(l.stop)
 	<-l.done
 	<-l.counted
@@ -264,7 +264,7 @@ func (l *lease) endLease(ctx context.Context, remove bool) error {
 		_ = l.node.markTaken(ctx, l.node.boot, hasLeft, leftFor)
 	}
 	err := l.node.buryMessage(ctx, l.entryStream(), l.entrySubject(), l.m.Rev)
-	for errors.Is(err, errNoResponders) && sleepFor(ctx, 250*time.Millisecond) { // The servers are electing.
+	for errors.Is(err, errNoResponders) && sleep(ctx, 250*time.Millisecond) { // The servers are electing.
 		err = l.node.buryMessage(ctx, l.entryStream(), l.entrySubject(), l.m.Rev)
 	}
 	if err != nil && !errors.Is(err, store.ErrConflict) {

@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// setOptions sets the options of the server. port is the one to take.
-func (l *Listen) setOptions(o *server.Options, port int) error {
+// applyTo sets the options of the server. port is the one to take.
+func (l *Listen) applyTo(o *server.Options, port int) error {
 	host, asked, err := net.SplitHostPort(l.Address)
 	if err != nil {
 		return err

@@ -36,8 +36,8 @@ func newLosses() losses {
 	return losses{configs: make(map[string]jetstream.StreamConfig), created: make(map[string]time.Time)}
 }
 
-// lookForLosses is called often, and looks every 5 s.
-func (l *losses) lookForLosses(ctx context.Context, n *Members, now time.Time) {
+// look is called often, and looks every 5 s.
+func (l *losses) look(ctx context.Context, n *Members, now time.Time) {
 	if now.Sub(l.looked) < lookLost || n.outages.now.Load() != nil {
 		return
 	}

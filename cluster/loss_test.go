@@ -123,11 +123,11 @@ func TestALossIsSaidThoughAnotherStreamIsSilent(t *testing.T) {
 		l := &n.losses
 		before := time.Now().Add(-time.Hour)
 		l.created = map[string]time.Time{"nodes": before, "keys": before, "sessions": before}
-		l.lookForLosses(t.Context(), n.Members, time.Now())
+		l.look(t.Context(), n.Members, time.Now())
 		if n.Lost() != 3 || !n.lease.again.Load() || strings.Count(log.String(), "were lost while this process ran") != 1 {
 			t.Errorf("%d streams are lost, the lease knows of it: %v, and the log says %q", n.Lost(), n.lease.again.Load(), log.String())
 		}
-		l.lookForLosses(t.Context(), n.Members, time.Now().Add(time.Minute))
+		l.look(t.Context(), n.Members, time.Now().Add(time.Minute))
 		if n.Lost() != 3 {
 			t.Errorf("later %d streams are lost", n.Lost())
 		}

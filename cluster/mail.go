@@ -314,7 +314,7 @@ func (m *Mail) sendHeart(f letter.Form) {
 		load := (*says)()
 		b.load = &load
 	}
-	msg, err := m.composeLetter("all", f, "", b.encodeBeat())
+	msg, err := m.composeLetter("all", f, "", b.encode())
 	if err == nil {
 		err = m.out.queueLetter(msg, f)
 	}
@@ -417,17 +417,17 @@ func (m *Mail) Stats() MailStats {
 	return MailStats{Sent: c.sent.Load(), Unsent: c.unsent.Load(), Received: c.received.Load(), Refused: c.refused.Load(), Forged: c.forged.Load(), Replayed: c.replayed.Load(), Gaps: c.gaps.Load(), Heard: len(m.Others())}
 }
 
-// closeMail says goodbye, ends what is waited for, and returns when no letter is being received any more.
-func (m *Mail) closeMail(running bool) {
+// close says goodbye, ends what is waited for, and returns when no letter is being received any more.
+func (m *Mail) close(running bool) {
 	if m.listening.Load() {
 		m.sendHeart(letter.Bye)
 	}
-	m.out.closeOutbox()
+	m.out.close()
 	if running {
 		close(m.stop)
 		<-m.done
 	}
-	m.asks.closeInbox()
+	m.asks.close()
 	m.conn.Close() // sends what is buffered
 	m.turn.Lock()
 	defer m.turn.Unlock()

@@ -572,7 +572,7 @@ func TestOutbox(t *testing.T) {
 		}
 		o.takeLetters()
 	}
-	o.closeOutbox()
+	o.close()
 	wantErr(t, "a letter after close", o.queueLetter(msg(letter.To, 0), letter.To), store.ErrClosed)
 }
 

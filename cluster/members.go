@@ -347,7 +347,7 @@ func (n *Members) sayStrange(ctx context.Context, p store.Address, e *entry, min
 		n.log.LogAttrs(ctx, slog.LevelWarn, "another process on the same NATS servers does not serve the same, or as another program, or with other tools", node)
 		return
 	}
-	if there, here := withoutThose(e.Servers, mine.IDs()), withoutThose(mine.IDs(), e.Servers); len(there)+len(here) > 0 {
+	if there, here := without(e.Servers, mine.IDs()), without(mine.IDs(), e.Servers); len(there)+len(here) > 0 {
 		n.log.LogAttrs(ctx, slog.LevelWarn, "another process on the same NATS servers does not serve the same: requests to some paths fail there or here",
 			node, slog.Any("only_there", there), slog.Any("only_here", here))
 	}
@@ -356,8 +356,8 @@ func (n *Members) sayStrange(ctx context.Context, p store.Address, e *entry, min
 	}
 }
 
-// withoutThose returns what is in a and not in b.
-func withoutThose(a, b []string) []string {
+// without returns what is in a and not in b.
+func without(a, b []string) []string {
 	return slices.DeleteFunc(slices.Clone(a), func(s string) bool { return slices.Contains(b, s) })
 }
 
@@ -373,8 +373,8 @@ type strange struct {
 // strangerAfter is how long nodes may serve something else than this one, as while they are started one by one.
 const strangerAfter = time.Minute
 
-// lookAtStrangers reads the entries of strangers, and logs those that have been so for long.
-func (s strangers) lookAtStrangers(ctx context.Context, n *Members) {
+// look reads the entries of strangers, and logs those that have been so for long.
+func (s strangers) look(ctx context.Context, n *Members) {
 	l := n.lease
 	l.mu.Lock()
 	self, mine := beat{serves: l.serves, programs: l.programs}, l.claims

@@ -32,12 +32,12 @@ func TestBeats(t *testing.T) {
 		data []byte
 		want beat
 	}{
-		"all":                {full.encodeBeat(), full},
-		"more than we know":  {append(full.encodeBeat(), 1, 2, 3), full},
+		"all":                {full.encode(), full},
+		"more than we know":  {append(full.encode(), 1, 2, 3), full},
 		"the first release":  {two, beat{entry: 300, serves: 9}},
-		"no load":            {beat{entry: 1, age: 2, programs: 3}.encodeBeat(), beat{entry: 1, age: 2, programs: 3}},
-		"a release before":   {full.encodeBeat()[:len(full.encodeBeat())-1], before},
-		"cut off":            {full.encodeBeat()[:len(full.encodeBeat())-2], beat{entry: full.entry, serves: full.serves, age: full.age}},
+		"no load":            {beat{entry: 1, age: 2, programs: 3}.encode(), beat{entry: 1, age: 2, programs: 3}},
+		"a release before":   {full.encode()[:len(full.encode())-1], before},
+		"cut off":            {full.encode()[:len(full.encode())-2], beat{entry: full.entry, serves: full.serves, age: full.age}},
 		"nothing":            {nil, beat{}},
 		"a length that lies": {append([]byte{1, 0, 0}, 1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1), beat{entry: 1}},
 		"a big number":       {append([]byte{0, 0, 0}, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 0, 0, 0), beat{load: &Load{Calls: 1<<31 - 1}}},
@@ -47,7 +47,7 @@ func TestBeats(t *testing.T) {
 		}
 	}
 	long := beat{load: &Load{Release: strings.Repeat("v", 1000)}}
-	if got := readBeat(long.encodeBeat()); got.load == nil || len(got.load.Release) != maxRelease {
+	if got := readBeat(long.encode()); got.load == nil || len(got.load.Release) != maxRelease {
 		t.Errorf("a long release: %+v", got.load)
 	}
 }

@@ -188,7 +188,7 @@ func (n *messages) sendDecided(ctx context.Context, conflict error, write func()
 			return 0, err
 		}
 		seq, err = parseAck(m.Data, conflict)
-		if !isUndecided(err) || time.Since(start) > callTimeout || !sleepFor(ctx, pause) {
+		if !isUndecided(err) || time.Since(start) > callTimeout || !sleep(ctx, pause) {
 			return seq, err
 		}
 		n.counters.undecided.Add(1)

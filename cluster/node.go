@@ -54,8 +54,8 @@ func Open(ctx context.Context, o Options) (*Node, error) {
 		return nil, err
 	}
 	n := newNode(o)
-	if err := n.startNode(ctx); err != nil {
-		n.stopNode(ctx)
+	if err := n.start(ctx); err != nil {
+		n.stop(ctx)
 		return nil, err
 	}
 	return n, nil
@@ -83,7 +83,7 @@ func joinParts(w *wire) *Node {
 	}
 }
 
-func (n *Node) startNode(ctx context.Context) (err error) {
+func (n *Node) start(ctx context.Context) (err error) {
 	if n.opts.Remote.isSet() {
 		return n.startRemote(ctx)
 	}
@@ -137,7 +137,7 @@ func (n *Node) startNode(ctx context.Context) (err error) {
 
 // joinServer connects the node to its server and registers it there.
 func (n *Node) joinServer(ctx context.Context) (err error) {
-	if n.conn, err = n.connectServer(ctx, n.name); err != nil {
+	if n.conn, err = n.connect(ctx, n.name); err != nil {
 		return err
 	}
 	if n.acks, err = newInbox(n.conn, nil); err != nil {
@@ -146,7 +146,7 @@ func (n *Node) joinServer(ctx context.Context) (err error) {
 	if n.reads, err = newInbox(n.conn, nil); err != nil {
 		return err
 	}
-	if n.logConn, err = n.connectServer(ctx, n.name+" log"); err != nil {
+	if n.logConn, err = n.connect(ctx, n.name+" log"); err != nil {
 		return err
 	}
 	if n.logReads, err = newInbox(n.logConn, nil); err != nil {
@@ -156,7 +156,7 @@ func (n *Node) joinServer(ctx context.Context) (err error) {
 		return err
 	}
 	if n.opts.isShared() {
-		if n.mail, err = newMail(ctx, n.Members, n.connectServer); err != nil {
+		if n.mail, err = newMail(ctx, n.Members, n.connect); err != nil {
 			return err
 		}
 		n.mailing = true
@@ -216,8 +216,8 @@ func (n *Node) watchStore(stop <-chan struct{}) {
 		}
 		n.measureBudgets(ctx)
 		if n.mail != nil {
-			n.losses.lookForLosses(ctx, n.Members, time.Now())
-			others.lookAtStrangers(ctx, n.Members)
+			n.losses.look(ctx, n.Members, time.Now())
+			others.look(ctx, n.Members)
 			wrong = n.sayAhead(wrong)
 		}
 	}
@@ -257,12 +257,12 @@ func (n *Node) settleStore(ctx context.Context) error {
 // still be stored, the node's entry is left to expire. Later calls return
 // ErrClosed; a second Close returns what the first did.
 func (n *Node) Close(ctx context.Context) error {
-	n.closing.Do(func() { n.closeErr = n.stopNode(ctx) })
+	n.closing.Do(func() { n.closeErr = n.stop(ctx) })
 	return n.closeErr
 }
 
-// stopNode ends all that start has begun.
-func (n *Node) stopNode(ctx context.Context) error {
+// stop ends all that start has begun.
+func (n *Node) stop(ctx context.Context) error {
 	var errs []error
 	n.leaving.Store(true)
 	if n.watching {
@@ -270,7 +270,7 @@ func (n *Node) stopNode(ctx context.Context) error {
 		<-n.outages.done
 	}
 	if n.mail != nil {
-		n.mail.closeMail(n.mailing)
+		n.mail.close(n.mailing)
 	}
 	if n.acks != nil && n.reads != nil && n.logReads != nil {
 		// The lease is renewed until the last write is decided: when the entry is
@@ -280,13 +280,13 @@ func (n *Node) stopNode(ctx context.Context) error {
 			decided = n.flusher.drainWaiters(ctx) && decided
 		}
 		if n.lease != nil {
-			if err := n.lease.endLease(ctx, decided); err != nil {
+			if err := n.lease.release(ctx, decided); err != nil {
 				errs = append(errs, err)
 			}
 		}
-		n.acks.closeInbox()
-		n.reads.closeInbox()
-		n.logReads.closeInbox()
+		n.acks.close()
+		n.reads.close()
+		n.logReads.close()
 	}
 	if n.mail != nil {
 		n.mail.aside.Wait()
@@ -308,7 +308,7 @@ func (n *Node) stopNode(ctx context.Context) error {
 		}
 	}
 	if n.dir != nil {
-		if err := n.dir.closeDirectory(); err != nil {
+		if err := n.dir.close(); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -352,7 +352,7 @@ func (n *Node) restartServer() error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	for !n.conn.IsConnected() || !n.logConn.IsConnected() || n.mail != nil && !n.mail.conn.IsConnected() {
-		if !n.outages.pauseFor(10*time.Millisecond) || ctx.Err() != nil {
+		if !n.outages.pause(10*time.Millisecond) || ctx.Err() != nil {
 			return fmt.Errorf("cluster: connect: %w", store.ErrUnavailable)
 		}
 	}

@@ -303,7 +303,7 @@ func TestInboxIsBounded(t *testing.T) {
 		}
 		_, err := b.askAndWait(t.Context(), &nats.Msg{Subject: "silent"})
 		wantErr(t, "one call too many", err, store.ErrRetry)
-		b.closeInbox()
+		b.close()
 		for range maxCalls {
 			wantErr(t, "call", <-ended, store.ErrUnavailable)
 		}

@@ -109,7 +109,7 @@ func (o *outages) restartRegularly() {
 			wait = 0
 		}
 		for o.now.Load() != nil {
-			if !o.pauseFor(max(wait, roomEvery)) {
+			if !o.pause(max(wait, roomEvery)) {
 				return
 			}
 			if hasRoom(o.dir) != nil {
@@ -127,8 +127,8 @@ func (o *outages) restartRegularly() {
 	}
 }
 
-// pauseFor waits for d. It returns false when the node is closing.
-func (o *outages) pauseFor(d time.Duration) bool {
+// pause waits for d. It returns false when the node is closing.
+func (o *outages) pause(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

@@ -93,8 +93,8 @@ func (o *outbox) takeLetters() []*nats.Msg {
 	return all
 }
 
-// closeOutbox refuses further letters.
-func (o *outbox) closeOutbox() {
+// close refuses further letters.
+func (o *outbox) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.closed = true

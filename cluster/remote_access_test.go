@@ -142,7 +142,7 @@ func TestRefusedForAWhile(t *testing.T) {
 		if err == nil {
 			return
 		}
-		if !errors.Is(err, store.ErrUnavailable) || !sleepFor(t.Context(), 10*time.Millisecond) {
+		if !errors.Is(err, store.ErrUnavailable) || !sleep(t.Context(), 10*time.Millisecond) {
 			t.Fatal(err)
 		}
 	}

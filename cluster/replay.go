@@ -98,7 +98,7 @@ func (n *logReader) fetchSlots(ctx context.Context, stream string, from, to uint
 	}
 	defer done()
 	found := make([]event, to-from+1)
-	err = n.getSlots(ctx, stream, upFrom(from, 1, to-from+1), getsOfRead, func(s event) bool {
+	err = n.directGetSlots(ctx, stream, upFrom(from, 1, to-from+1), getsOfRead, func(s event) bool {
 		if i := (s.Num + RingSize - from%RingSize) % RingSize; i < uint64(len(found)) {
 			found[i] = s
 		}
@@ -107,10 +107,10 @@ func (n *logReader) fetchSlots(ctx context.Context, stream string, from, to uint
 	return found, err
 }
 
-// getSlots reads the slots of the appends nums, of any replica, with a direct get of its explicit subject for each: what answers one request for
+// directGetSlots reads the slots of the appends nums, of any replica, with a direct get of its explicit subject for each: what answers one request for
 // all of them has headers. ahead of them are on their way at a time. It calls yield with whichever append is in a slot, until that
 // returns false.
-func (n *logReader) getSlots(ctx context.Context, stream string, nums []uint64, ahead int, yield func(event) bool) error {
+func (n *logReader) directGetSlots(ctx context.Context, stream string, nums []uint64, ahead int, yield func(event) bool) error {
 	var (
 		tokens = make([]uint64, 0, len(nums)) // of the gets
 		got    int                            // answers

@@ -134,8 +134,8 @@ func stopServer(s *server.Server) {
 	s.WaitForShutdown()
 }
 
-// connectServer opens a connection to the server, which is in this process or remote.
-func (n *Server) connectServer(ctx context.Context, name string, more ...nats.Option) (*nats.Conn, error) {
+// connect opens a connection to the server, which is in this process or remote.
+func (n *Server) connect(ctx context.Context, name string, more ...nats.Option) (*nats.Conn, error) {
 	more = append(n.connOptions(name), more...)
 	if n.opts.Remote.isSet() {
 		return n.dialRemote(ctx, more)
@@ -267,7 +267,7 @@ func (n *Server) setListenOptions(so *server.Options) error {
 		return err
 	}
 	so.SyncAlways = n.opts.Sync < 0 // The flusher would see the writes of this node alone.
-	return n.opts.Listen.setOptions(so, port)
+	return n.opts.Listen.applyTo(so, port)
 }
 
 // Listens returns the address on which the server of this process serves other nodes, or nil.
@@ -294,7 +294,7 @@ func (n *Server) dialRemote(ctx context.Context, more []nats.Option) (*nats.Conn
 		}
 		why := err.Error()
 		n.waits.Store(&why)
-		if !sleepFor(ctx, 250*time.Millisecond) {
+		if !sleep(ctx, 250*time.Millisecond) {
 			return nil, r.wrapFault(err, "no server answers: start it, or check the address")
 		}
 	}
@@ -338,7 +338,7 @@ func (n *Server) lookUp(ctx context.Context, js jetstream.JetStream, name string
 			return st, err
 		case errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 			return nil, r.wrapFault(err, enableJetStream)
-		case sleepFor(ctx, 250*time.Millisecond):
+		case sleep(ctx, 250*time.Millisecond):
 		case nobody:
 			return nil, r.wrapFault(err, "nobody serves JetStream: "+enableJetStream)
 		default:

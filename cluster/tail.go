@@ -163,7 +163,7 @@ func (n tailFinder) readHighest(ctx context.Context, stream string, nums []uint6
 	}
 	defer done()
 	size := 0
-	err = n.getSlots(ctx, stream, nums, getsOfTail, func(s event) bool {
+	err = n.directGetSlots(ctx, stream, nums, getsOfTail, func(s event) bool {
 		if size += len(s.Data); s.Num >= max(least, last.Num) {
 			last = s
 		}

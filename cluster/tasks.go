@@ -359,7 +359,7 @@ func (n *workStore) Retire(ctx context.Context, server string) error {
 			err = js.DeleteConsumer(ctx, n.streamName(work), server)
 			break
 		}
-		sleepFor(ctx, 100*time.Millisecond) // A queue of this node takes a moment to close.
+		sleep(ctx, 100*time.Millisecond) // A queue of this node takes a moment to close.
 	}
 	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return fmt.Errorf("cluster: retire the work of %s: %w: %w", server, store.ErrUnavailable, err)

@@ -131,12 +131,12 @@ func (d Files) readDescription(name string) (got Description, maxBytes int64, ok
 		return got, 0, false
 	}
 	got = Description{string(inf), string(sum)}
-	maxBytes, ok = got.checkInf(name)
+	maxBytes, ok = got.streamLimit(name)
 	return got, maxBytes, ok
 }
 
-// checkInf reports whether c can be the description of stream name, and its limit.
-func (c Description) checkInf(name string) (maxBytes int64, ok bool) {
+// streamLimit reports whether c can be the description of stream name, and its limit.
+func (c Description) streamLimit(name string) (maxBytes int64, ok bool) {
 	var inf struct {
 		Name     string `json:"name"`
 		MaxBytes int64  `json:"max_bytes"`
@@ -170,7 +170,7 @@ func (d Files) CheckStream(name string, kept map[string]Description, expendable 
 	}
 	got, maxBytes, ok := d.readDescription(name)
 	if copy := kept[name].orNil(name); copy != nil && *copy != got {
-		maxBytes, ok = copy.checkInf(name)
+		maxBytes, ok = copy.streamLimit(name)
 		fix = func() error { return copy.writeTo(dir) }
 	}
 	if ok && d.hasMessages(dir) {
@@ -244,7 +244,7 @@ func (d Files) KeepStreams(names []string) error {
 
 // orNil returns the Description if it is one of the stream, or else nil.
 func (c Description) orNil(name string) *Description {
-	if _, ok := c.checkInf(name); !ok {
+	if _, ok := c.streamLimit(name); !ok {
 		return nil
 	}
 	return &c
