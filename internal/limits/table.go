@@ -60,12 +60,12 @@ var (
 	Token = add[int](Row{Section: Request, Name: "id, and progress token, as JSON", Kind: Size, Default: 2 * kib, Shown: "2 KiB each",
 		Beyond: "-32600"})
 	ClientInfo = add[int](Row{Section: Request, Name: "what a session keeps of `clientInfo` and `capabilities`", Kind: Size, Default: 8 * kib, Shown: "8 KiB together",
-		Beyond: "the rest is not kept, see below; -32602 if name and version alone are larger"})
+		Beyond: "the rest is not kept; -32602 if name and version alone are larger"})
 	Grace = add[time.Duration](Row{Section: Request, Name: "time for which a call waits to answer as plain JSON", Option: "Limits.Grace", Kind: Time, Default: 250 * int64(time.Millisecond), Least: int64(time.Millisecond),
 		Beyond: "its answer becomes an event stream", named: "sse-grace",
 		Usage: "`time` that a call may take before its answer becomes an event stream"})
-	StatelessGrace = add[time.Duration](Row{Section: Request, Name: "the same for a stateless call, whose HTTP status depends on its handler", Option: "Limits.StatelessGrace", Kind: Time, Default: 10 * second, Least: int64(time.Millisecond),
-		Beyond: "its answer becomes an event stream; a call that may become a task by itself does",
+	StatelessGrace = add[time.Duration](Row{Section: Request, Name: "the same for a stateless call", Option: "Limits.StatelessGrace", Kind: Time, Default: 10 * second, Least: int64(time.Millisecond),
+		Beyond: "its answer becomes an event stream, or the call a task",
 		Usage:  "the same `time` for stateless calls (2026-07-28), whose HTTP status depends on the handler"})
 	MaxCall = add[time.Duration](Row{Section: Request, Name: "time of a call", Option: "Limits.MaxCall", Kind: Time, Default: hour, Least: int64(time.Millisecond),
 		Beyond: "its context ends with `ErrDeadline`", Counted: "call-time",
@@ -83,18 +83,18 @@ var (
 		Beyond: "the handler gets the error, and the client `tasks/cancel`"})
 	HostedID = add[int](Row{Section: Request, Name: "id of a task that a client hosts", Kind: Size, Default: kib,
 		Beyond: "the handler gets an error"})
-	LateTask = add[time.Duration](Row{Section: Request, Name: "time in which a task is taken that a client makes of a question after it was given up", Kind: Time, Default: 30 * second,
+	LateTask = add[time.Duration](Row{Section: Request, Name: "time in which a client may still make a task of a question that was given up", Kind: Time, Default: 30 * second,
 		Beyond: "it gets no `tasks/cancel`"})
 	Progress = add[int](Row{Section: Request, Name: "progress notifications with one token", Kind: Rate, Default: 100,
 		Beyond: "only the newest one is sent"})
 	Hops = add[int](Row{Section: Request, Name: "proxies of `TrustedProxies` on the way of a request", Default: 64,
 		Beyond: "the proxy beyond them counts as the client"})
 	Digits = add[int](Row{Section: Request, Name: "characters of a number in arguments", Default: 1000,
-		Beyond: "refused like arguments that do not fit the schema"})
+		Beyond: "as arguments that do not fit the schema"})
 	Exponent = add[int](Row{Section: Request, Name: "exponent of a number in arguments", Default: 999,
-		Beyond: "refused like arguments that do not fit the schema"})
+		Beyond: "as arguments that do not fit the schema"})
 	Steps = add[int](Row{Section: Request, Name: "steps of checking arguments", Default: 1 << 20, Shown: "see below",
-		Beyond: "refused like arguments that do not fit the schema"})
+		Beyond: "as arguments that do not fit the schema"})
 	Faults = add[int](Row{Section: Request, Name: "faults that an error names when arguments do not fit", Default: 20,
 		Beyond: `"and more"`})
 	FaultText = add[int](Row{Section: Request, Name: "the text of these faults", Kind: Size, Default: 4 * kib,
@@ -110,7 +110,7 @@ var (
 	CallBurst = add[int](Row{Section: Session, Name: "what they may cost at once after a pause", Option: "Limits.CallBurst", Shown: "twice the rate",
 		Usage: "`number` of such requests that may come at once (twice the rate)"})
 	LogRate = add[float64](Row{Section: Session, Name: "log messages per second, twice as many at once", Option: "Limits.LogRate", Kind: Rate, Default: 500, None: true,
-		Beyond:  "dropped; the client gets a warning that counts them as soon as there is room, or when the call ends",
+		Beyond:  "dropped; the client gets a warning that counts them",
 		Counted: "log-rate",
 		Usage:   "`number` of log messages per second"})
 	Updates = add[int](Row{Section: Session, Name: "updates of one resource", Kind: Rate, Default: 10,
@@ -172,7 +172,7 @@ var (
 		Beyond: "no new sessions (429) and streams (-32600, come back)", Counted: "principal-store", Of: "Store.MaxStore",
 		Status: 429, Text: "too much is stored for this client, and the store has little room"})
 	MemoryShare = add[int64](Row{Section: Principal, Name: "memory that it has the node hold", Kind: Size, Shown: "twice what is left beside it; see below",
-		Beyond: "429 before the body is read, or -32600, come back (counted in `troupe.refusals` then); an event stream is cut, and resumes", Counted: "memory-share", By: HTTP, Within: true, Of: "Shared.MaxMemory",
+		Beyond: "429 before the body is read, or -32600, come back (in `troupe.refusals` then); a stream is cut, and resumes", Counted: "memory-share", By: HTTP, Within: true, Of: "Shared.MaxMemory",
 		Status: 429, Text: "this client has its share of the node's memory: --max-memory"})
 	StreamsPerPrincipal = add[int](Row{Section: Principal, Name: "event streams with a connection", Option: "Shared.StreamsPerPrincipal", Default: 1024, None: true,
 		Beyond: "429 for a GET and for `subscriptions/listen`; calls are still answered", Counted: "principal-streams",
@@ -181,7 +181,7 @@ var (
 	PendingPerPrincipal = add[int](Row{Section: Principal, Name: "pending requests and parked calls", Option: "Shared.PendingPerPrincipal", Default: 1024, None: true,
 		Beyond: "`Ask` fails with `ErrTooManyPending`", Counted: "principal-pending",
 		Usage: "`number` of questions that wait for a client, in sessions and in parked calls"})
-	AuthFailures = add[float64](Row{Section: Principal, Name: "access tokens of an address that do not count, per second; ten times as many at once (`Options.Auth`)", Option: "Shared.AuthFailures", Kind: Rate, Default: 10, None: true,
+	AuthFailures = add[float64](Row{Section: Principal, Name: "access tokens of an address that do not count, per second; ten times as many at once", Option: "Shared.AuthFailures", Kind: Rate, Default: 10, None: true,
 		Beyond: "429 before a token is verified; one that was verified before still counts", Counted: "auth-failures", By: HTTP,
 		Status: 429, Text: "too many access tokens from this address do not count",
 		Usage: "`number` of access tokens of an address that may fail per second"})
@@ -198,7 +198,7 @@ var (
 	StateInput = add[int](Row{Section: Retried, Name: "answers in a `requestState`", Kind: Size, Default: 64 * kib,
 		Beyond: "`Ask` fails with `ErrTooMuchInput`", Counted: "ask-input"})
 	StateSteps = add[int](Row{Section: Retried, Name: "results of steps in a `requestState`", Kind: Size, Default: 64 * kib,
-		Beyond: "one that does not fit is not carried: if the node is lost, its step runs again", Counted: "call-steps"})
+		Beyond: "if the node is lost, the step runs again", Counted: "call-steps"})
 	Responses = add[int](Row{Section: Retried, Name: "members of `inputResponses`", Default: 128,
 		Beyond: "-32602; members that answer no question of the round are ignored"})
 	OutcomeAge = add[time.Duration](Row{Section: Retried, Name: "age of responses kept for clients that lost them", Kind: Time, Default: 10 * minute,
@@ -223,23 +223,23 @@ var (
 		Usage:  "longest `time` to keep a task after its creation"})
 	TaskAttempts = add[int](Row{Section: Task, Name: "times in a row that the process of a task is lost before a step is stored", Default: 5,
 		Beyond: "it fails, -32010"})
-	TaskSuspects = add[int](Row{Section: Task, Name: "tasks at a time, on a node, whose process was lost twice in a row, until each has stored a step or run for a second", Default: 8,
+	TaskSuspects = add[int](Row{Section: Task, Name: "tasks at a time whose process was lost twice in a row, until each has stored a step or run for a second", Default: 8,
 		Beyond: "others wait"})
-	StepTries = add[int](Row{Section: Task, Name: "times that a step of a task, or of any other call, is tried in a run", Default: 10,
+	StepTries = add[int](Row{Section: Task, Name: "times that a step is tried in a run", Default: 10,
 		Beyond: "the handler gets its error"})
 	TaskRequest = add[int](Row{Section: Task, Name: "request that becomes a task", Kind: Size, Default: 256 * kib, Shown: "256 KiB, unless the tool has `Rerun: troupe.Safe`",
-		Beyond: "no task: -32602 where the client or the tool demands one, and the result otherwise"})
-	TaskPatience = add[time.Duration](Row{Section: Task, Name: "time that a task of 2025-11-25 waits for a `tasks/result` that takes its questions", Kind: Time, Default: 3 * second,
-		Beyond: "they are put on the standalone stream of the session that made it"})
-	TaskMeta = add[int](Row{Section: Task, Name: "what it keeps of `_meta` for its handler, beside the progress token and the trace", Kind: Size, Default: 8 * kib,
+		Beyond: "no task: -32602 where one is demanded, else the result"})
+	TaskPatience = add[time.Duration](Row{Section: Task, Name: "time that a task waits for a `tasks/result` that takes its questions (2025-11-25)", Kind: Time, Default: 3 * second,
+		Beyond: "they go on its session's standalone stream"})
+	TaskMeta = add[int](Row{Section: Task, Name: "what it keeps of `_meta` beside the progress token and the trace", Kind: Size, Default: 8 * kib,
 		Beyond: "it keeps only these"})
 	TaskResult = add[int](Row{Section: Task, Name: "result of a task, or of a step", Kind: Size, Default: 16 * mib,
 		Beyond: "the task fails, -32603; the handler gets an error"})
 	TaskAsked = add[int](Row{Section: Task, Name: "questions of a task together, with their answers", Kind: Size, Default: 256 * kib,
 		Beyond: "`Ask` fails with `ErrTooMuchInput`; `tasks/update` is refused, -32602"})
-	TaskProgress = add[time.Duration](Row{Section: Task, Name: "least time between two values of a task's progress that the session that made it is told", Kind: Time, Default: 100 * int64(time.Millisecond),
+	TaskProgress = add[time.Duration](Row{Section: Task, Name: "least time between two values of a task's progress that its session is told", Kind: Time, Default: 100 * int64(time.Millisecond),
 		Beyond: "values that come sooner are left out"})
-	TaskProgressStored = add[time.Duration](Row{Section: Task, Name: "the same where another node tells it, and where it is the `statusMessage` of what a call became by itself", Kind: Time, Default: second,
+	TaskProgressStored = add[time.Duration](Row{Section: Task, Name: "the same from another node, and as the `statusMessage` of what a call became by itself", Kind: Time, Default: second,
 		Beyond: "values that come sooner are left out"})
 	OpenTasksPerPrincipal = add[int](Row{Section: Task, Name: "tasks of a principal that have not ended", Option: "Shared.OpenTasksPerPrincipal", Default: 10_000, None: true,
 		Beyond: "no new ones: -32600, come back", Counted: "principal-tasks",
@@ -250,7 +250,7 @@ var (
 		Status: 503, Text: "too many tasks of this node have not ended",
 		Usage: "`number` of tasks of all principals that have not ended; 0 is no limit"})
 	TasksInLine = add[int](Row{Section: Task, Name: "tasks that wait for a place in the memory of a node", Default: 4096, Shown: "4,096; 256 with an external store",
-		Beyond: "those of a principal with twice what is left stay in the store, and are looked at again after a second or more"})
+		Beyond: "those of a principal with twice what is left stay in the store for a second or more"})
 	TasksPerNode = add[int](Row{Section: Task, Name: "tasks of a node whose handlers run", Option: "Shared.TasksPerNode", Default: 1000, Least: 1, Most: 1 << 20,
 		Beyond: "others wait; the last eighth is for principals of which less than a 64th run",
 		Usage:  "`number` of tasks whose handlers run at a time; others wait"})
@@ -262,10 +262,10 @@ var (
 		Beyond: "400, -32011 for an older event", Counted: "replay", Usual: true,
 		Usage: "`time` for which a client can fetch events that it missed"})
 	ReplayEvents = add[int](Row{Section: Stream, Name: "appends that can be replayed", Option: "Store.ReplayEvents", Default: 1000, Least: 1, Most: 1000,
-		Beyond: "the oldest appends are deleted; 400, -32011 for an event before the rest", Counted: "replay", Usual: true,
+		Beyond: "the oldest are deleted; 400, -32011 for an event before the rest", Counted: "replay", Usual: true,
 		Usage: "`number` of appends that a stream keeps for clients that missed them, up to 1000"})
 	ReplayBytes = add[int64](Row{Section: Stream, Name: "bytes that can be replayed", Option: "Store.ReplayBytes", Kind: Size, Default: 4 * mib, Least: 1, Most: gib,
-		Beyond: "the oldest appends are deleted; 400, -32011 for an event before the rest", Counted: "replay", Usual: true,
+		Beyond: "the oldest are deleted; 400, -32011 for an event before the rest", Counted: "replay", Usual: true,
 		Usage: "most bytes that a stream keeps for clients that missed them, a `size`"})
 	EventID = add[int](Row{Section: Stream, Name: "`Last-Event-ID`", Kind: Size, Default: 256,
 		Beyond: "400, -32011", Counted: "event-id", By: HTTP})
@@ -277,12 +277,12 @@ var (
 	Recall = add[int](Row{Section: Stream, Name: "questions and answers kept for a second run of a call", Kind: Size, Default: 64 * kib, Shown: "64 KiB in the record of its stream",
 		Beyond: "the call may not run again: -32010 after a crash", Counted: "recall", Usual: true})
 	StoredHeader = add[int](Row{Section: Stream, Name: "headers that are stored with a call (`Options.HTTP.StoredHeaders`)", Kind: Size, Default: 8 * kib, Shown: "8 KiB together",
-		Beyond: "further headers are not stored: `TestOriginOverACrash`"})
-	CallSteps = add[int](Row{Section: Stream, Name: "steps of a call, or of a batch, whose results are kept for a second run", Default: 1000,
-		Beyond: "further ones run, and run again in a second run", Counted: "call-steps"})
+		Beyond: "further headers are not stored"})
+	CallSteps = add[int](Row{Section: Stream, Name: "steps of a call whose results are kept for a second run", Default: 1000,
+		Beyond: "the same", Counted: "call-steps"})
 	CallStepBytes = add[int](Row{Section: Stream, Name: "these results together", Kind: Size, Default: 256 * kib,
-		Beyond: "one that does not fit is not kept: its step runs again in a second run", Counted: "call-steps"})
-	RerunBody = add[int](Row{Section: Stream, Name: "message, or batch, that is stored so that its calls may run again", Kind: Size, Default: 256 * kib, Shown: "256 KiB, unless the tool or method has `Rerun: troupe.Safe`",
+		Beyond: "the step runs again in a second run", Counted: "call-steps"})
+	RerunBody = add[int](Row{Section: Stream, Name: "message that is stored so that its calls may run again", Kind: Size, Default: 256 * kib, Shown: "256 KiB, unless the tool or method has `Rerun: troupe.Safe`",
 		Beyond: "the call may not run again: -32010 after a crash", Counted: "recall", Usual: true})
 	KeptBody = add[int](Row{Section: Stream, Name: "body of a running call kept in memory, in case the store forgets it", Kind: Size, Default: 64 * kib,
 		Beyond: "the call may not run again: -32010 after a crash", Counted: "recall", Usual: true})
@@ -299,7 +299,7 @@ var (
 	Connections = add[int](Row{Section: Node, Name: "connections, in `Serve`", Option: "HTTP.Connections", Shown: "one for each 64 KiB of `MaxMemory`, or `ulimit -n` without a reserve",
 		Beyond: "see below", Counted: "connections", By: HTTP,
 		Usage: "`number` of connections of all clients (one for each 64 KiB of --max-memory, or what ulimit -n allows, but for a reserve)"})
-	SocketBuffer = add[int](Row{Section: Node, Name: "bytes that the system keeps of what has come on a connection, and of what its client has not taken, in `Serve`", Kind: Size, Default: 128 * kib, Shown: "128 KiB each; Linux counts twice that",
+	SocketBuffer = add[int](Row{Section: Node, Name: "bytes that the system keeps of what has come on a connection, or was not taken, in `Serve`", Kind: Size, Default: 128 * kib, Shown: "128 KiB each; Linux counts twice that",
 		Beyond: "TCP has the other side wait"})
 	HTTP2Streams = add[int](Row{Section: Node, Name: "requests at a time on a connection of HTTP/2, in `Serve`", Default: 64,
 		Beyond: "the protocol has the client wait"})
@@ -310,14 +310,14 @@ var (
 	ScrapeWait = add[time.Duration](Row{Section: Node, Name: "time that a request for `/metrics` waits for others", Kind: Time, Default: 10 * second,
 		Beyond: "503", Counted: "metrics", By: HTTP})
 	ScrapeEvery = add[time.Duration](Row{Section: Node, Name: "time between two readings of the metrics", Kind: Time, Default: 50 * int64(time.Millisecond),
-		Beyond: "further requests for `/metrics` wait, by turns of their addresses"})
+		Beyond: "further requests wait, by turns of their addresses"})
 	Turns = add[int](Row{Section: Node, Name: "large requests that are scanned, validated and decoded at once", Shown: "half as many as processors",
 		Beyond: "others wait for their turn, by principal; small requests never wait"})
 	TurnBytes  = add[int](Row{Section: Node, Name: "a large request: its body, or the arguments of a tool, has more than", Kind: Size, Default: 64 * kib})
 	TurnValues = add[int](Row{Section: Node, Name: "or its arguments are part of a message of more values than", Default: 1000})
-	OwedBytes  = add[int](Row{Section: Node, Name: "a body that has to wait until those of its client that were refused are paid for has more than", Kind: Size, Default: 4 * kib})
+	OwedBytes  = add[int](Row{Section: Node, Name: "a body that waits until refused ones of its client are paid for has more than", Kind: Size, Default: 4 * kib})
 	TurnWait   = add[time.Duration](Row{Section: Node, Name: "time that a large request waits for its turn", Kind: Time, Default: 5 * second,
-		Beyond: "503, come back, before it is scanned; -32603, come back, before it is validated (counted in `troupe.refusals` then)", Counted: "turn", By: HTTP, Within: true})
+		Beyond: "503, come back, before it is scanned; -32603, come back, before it is validated (in `troupe.refusals` then)", Counted: "turn", By: HTTP, Within: true})
 	CallsPerNode = add[int](Row{Section: Node, Name: "requests in flight", Option: "Shared.CallsPerNode", Default: 10_000, None: true,
 		Beyond: "-32603, come back", Counted: "node-calls",
 		Status: 503, Text: "too many requests in flight on this node",
@@ -326,41 +326,41 @@ var (
 		Beyond: "-32603, come back", Counted: "node-share", Of: "Shared.CallsPerNode",
 		Status: 503, Text: "this node is busy, and this client has its share of it"})
 	MaxMemory = add[int64](Row{Section: Node, Name: "memory of the process, a quarter of which is for what clients have it hold", Option: "Shared.MaxMemory", Kind: Size, Least: mib, Shown: "that of the cgroup, or of the machine",
-		Beyond: "503 before the body is read, or -32603, come back (counted in `troupe.refusals` then); an event stream is cut, and resumes", Counted: "memory", By: HTTP, Within: true,
+		Beyond: "503 before the body is read, or -32603, come back (in `troupe.refusals` then); a stream is cut, and resumes", Counted: "memory", By: HTTP, Within: true,
 		Status: 503, Text: "this node has no memory for the request: --max-memory",
 		Usage: "memory that the process may use, a `size`; a quarter of it may be held for clients (that of the cgroup, or of the machine)"})
 	MaxStore = add[int64](Row{Section: Node, Name: "bytes in the store", Option: "Store.MaxStore", Kind: Size, Least: mib, Shown: "8 GiB, in memory 1 GiB; less with less than 11 GiB of memory, see below",
-		Beyond:  "no new sessions (503) at nine tenths of their three sixteenths; no new streams (-32603, come back) at nine tenths of the three quarters for calls",
+		Beyond:  "no new sessions (503) at nine tenths of their three sixteenths, no new streams (-32603, come back) of the three quarters for calls",
 		Counted: "store-full",
 		Status:  503, Text: "temporarily unavailable: try again shortly",
 		Usage: "most bytes to store, a `size`; new sessions are refused beyond it (8GiB, in memory 1GiB, but at most 3/4 of --max-memory, in memory 3/16)"})
 	DiskRoom = add[int](Row{Section: Node, Name: "free room that a full disk needs before the store starts again", Kind: Size, Default: 8 * mib, Shown: "8 MiB",
 		Beyond: "see below; `troupe.store.failed` and `troupe.store.restarts` count"})
 	LogReads = add[int](Row{Section: Node, Name: "reads of the event log at a time", Default: 16, Shown: "16, with 128 appends on their way",
-		Beyond: "further reads wait, so that many resumes at once do not cut the node off from its store"})
-	ReplayCache = add[int64](Row{Section: Node, Name: "bytes of appends of the last 30 s that are kept in memory for clients that come back", Kind: Size, Default: 32 * mib, Shown: "32 MiB, or a 64th of the memory",
-		Beyond: "the oldest are read from the store when they are wanted", Of: "Shared.MaxMemory"})
+		Beyond: "further reads wait"})
+	ReplayCache = add[int64](Row{Section: Node, Name: "bytes of appends of the last 30 s kept in memory for clients that come back", Kind: Size, Default: 32 * mib, Shown: "32 MiB, or a 64th of the memory",
+		Beyond: "the oldest are read from the store", Of: "Shared.MaxMemory"})
 	LostLogs = add[int](Row{Section: Node, Name: "streams without a writer that resumes judge and take over at a time", Default: 4,
-		Beyond: "further ones wait, by turns of their principals: each read loads blocks of the store of 8 MiB"})
+		Beyond: "further ones wait, by turns of their principals"})
 	Attaches = add[int](Row{Section: Node, Name: "resumes that ask other nodes for their streams at a time", Default: 32,
 		Beyond: "further ones wait, by turns of their principals"})
 	LogPace = add[int64](Row{Section: Node, Name: "bytes appended to the event log within 10 s", Kind: Size, Shown: "a quarter of the memory",
-		Beyond: "appends wait, by turns of their principals, except those of principals with at most a 32nd of this: the store keeps for 10 s what it has written; `troupe.log.waiting` counts", Of: "Shared.MaxMemory"})
+		Beyond: "appends wait, by turns of their principals, except those of principals with at most a 32nd of this; `troupe.log.waiting` counts", Of: "Shared.MaxMemory"})
 	SessionReads = add[int](Row{Section: Node, Name: "reads of sessions at a time", Default: 64,
 		Beyond: "further reads wait"})
-	GuessReads = add[int](Row{Section: Node, Name: "reads of sessions at a time whose ids have not the right tag: ids that are made up, or of an earlier release", Default: 8,
+	GuessReads = add[int](Row{Section: Node, Name: "the same for ids that are made up, or of an earlier release", Default: 8,
 		Beyond: "further reads wait"})
 	ClockAhead = add[time.Duration](Row{Section: Node, Name: "difference between the clocks of the machine and of the NATS servers", Kind: Time, Default: 2 * second,
-		Beyond: "refused at the start; later `/readyz` is 503 and the log says so"})
+		Beyond: "refused at the start; later `/readyz` is 503"})
 	Revocations = add[int](Row{Section: Node, Name: "revocations in a store", Default: 10_000,
-		Beyond: "`troupe revoke` is refused; `troupe.revocations` says how many there are"})
+		Beyond: "`troupe revoke` is refused"})
 	Lease = add[time.Duration](Row{Section: Node, Name: "time for which a silent node counts as alive", Option: "Store.Lease", Kind: Time, Default: 5 * second, Least: second,
-		Beyond: "a node that cannot renew its lease answers 503 until it can; other nodes take its streams over",
+		Beyond: "it answers 503 until it can renew its lease; others take its streams over",
 		Usage:  "`time` for which a silent node counts as alive"})
 	DrainDelay = add[time.Duration](Row{Section: Node, Name: "time to serve on when the node must end, while `/readyz` says 503", Option: "DrainDelay", Kind: Time, Default: 3 * second, None: true,
 		Usage: "`time` to serve on after SIGTERM while /readyz says 503, for load balancers; 0s for none"})
-	DrainWait = add[time.Duration](Row{Section: Node, Name: "time to wait after that for calls that only this node can end: with the delay 25 s, as Kubernetes ends a process after 30", Option: "DrainWait", Kind: Time, Default: 22 * second, Least: int64(time.Millisecond),
-		Beyond: "new requests of 2026-07-28 get 503 all that time, and in its second half new calls that may not run again are refused. At its end calls that may not run again end with -32010, and the node hands the others over; calls of 2026-07-28 end two seconds before, or a tenth of it if that is less: safe ones with 503, or with an error that says to send them again",
+	DrainWait = add[time.Duration](Row{Section: Node, Name: "time to wait after that for calls that only this node can end", Option: "DrainWait", Kind: Time, Default: 22 * second, Least: int64(time.Millisecond),
+		Beyond: "[architecture.md](architecture.md#how-a-process-ends)",
 		Usage:  "`time` to wait after that for calls that only this process can end"})
 )
 

@@ -29,29 +29,39 @@ func TestDocument(t *testing.T) {
 
 func codes() string {
 	var b strings.Builder
-	b.WriteString("| code | name | text, if there is none more exact | status | since 2026-07-28 | retryable | what it means |\n|---|---|---|---|---|---|---|\n")
+	b.WriteString("| code | name | text, if there is none more exact | status | what it means |\n|---|---|---|---|---|\n")
 	for _, e := range protocol.ErrorInfos() {
-		fmt.Fprintf(&b, "| %d | `mcp.Code%s` | %s | %d | %d | %s | %s |\n", e.Code, e.Name, mcp.NewError(e.Code, "").Message, e.HTTPStatus, e.StatelessStatus, yes(e.Retryable), e.Doc)
+		status := strconv.Itoa(e.HTTPStatus)
+		if e.StatelessStatus != e.HTTPStatus {
+			status += fmt.Sprintf(", since 2026-07-28 %d", e.StatelessStatus)
+		}
+		if e.Retryable {
+			status += ", come back"
+		}
+		fmt.Fprintf(&b, "| %d | `mcp.Code%s` | %s | %s | %s |\n", e.Code, e.Name, mcp.NewError(e.Code, "").Message, status, e.Doc)
 	}
 	return b.String()
 }
 
 func rows() string {
 	var b strings.Builder
-	b.WriteString("| text | code | status | retryable | when |\n|---|---|---|---|---|\n")
+	b.WriteString("| text | code | status | when |\n|---|---|---|---|\n")
 	for _, f := range table {
 		status := strconv.Itoa(f.Status)
 		if f.HangUp {
-			status += ", connection closed"
+			status += ", closed"
 		}
-		fmt.Fprintf(&b, "| %s | %d | %s | %s | %s |\n", strings.TrimSuffix(f.Text, ", "), f.Code, status, yes(f.After > 0), f.When)
+		if f.After > 0 {
+			status += ", come back"
+		}
+		fmt.Fprintf(&b, "| %s | %d | %s | %s |\n", strings.TrimSuffix(f.Text, ", "), f.Code, status, f.When)
 	}
 	return b.String()
 }
 
 func refusals() string {
 	var b strings.Builder
-	b.WriteString("| text | code | status | retryable | limit |\n|---|---|---|---|---|\n")
+	b.WriteString("| text | code | status | limit |\n|---|---|---|---|\n")
 	for _, s := range limits.Sections() {
 		for r := range limits.All(s) {
 			no := Of(r)
@@ -62,17 +72,10 @@ func refusals() string {
 			if r.Option != "" {
 				name = "`" + r.Option + "`"
 			}
-			fmt.Fprintf(&b, "| %s | %d | %d | yes | %s |\n", no.Text, no.Code, no.Status, name)
+			fmt.Fprintf(&b, "| %s | %d | %d | %s |\n", no.Text, no.Code, no.Status, name)
 		}
 	}
 	return b.String()
-}
-
-func yes(is bool) string {
-	if is {
-		return "yes"
-	}
-	return "no"
 }
 
 // TestRows checks that each fault differs from every other, and has a code of the protocol.

@@ -21,6 +21,8 @@
 //     has.
 //   - diagrams_test.go: the diagrams of docs/architecture.md name functions, types and
 //     members that exist.
+//   - picture_test.go: the picture of the rooms in docs/architecture.md has the imports between
+//     them, and no others.
 //   - sleep_test.go: no test waits for time that really passes.
 //   - knots_test.go: few files of a package need each other in a circle, and no type
 //     has many methods.

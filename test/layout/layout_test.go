@@ -42,6 +42,7 @@ var layoutRules = map[string]layoutRule{
 	"each mutex is in the document of locks":        undocumentedLocks,
 	"one table has the features of revisions":       revisionsCompared,
 	"diagrams name what the code has":               namesInDiagrams,
+	"the picture of the rooms shows the imports":    pictureOf,
 	"links of documents lead somewhere":             brokenLinks,
 	"the index links each document":                 unlinkedDocuments,
 }
@@ -401,7 +402,7 @@ func TestLayoutRulesFind(t *testing.T) {
 		{"machine path quoted", machinePaths, map[string]string{"mcp/a.go": "package mcp\nconst dir = \"" + machine + "\"\n"}, "mcp/a.go:2"},
 		{"path of a URL", machinePaths, map[string]string{"docs/a.md": "https://troupe.run" + machine + " and .." + machine + "\n"}, ""},
 	}
-	for _, tt := range slices.Concat(cases, importCases, dependencyCases, apiCases, sleepCases, lockCases, revisionCases, diagramCases, linkCases) {
+	for _, tt := range slices.Concat(cases, importCases, dependencyCases, apiCases, sleepCases, lockCases, revisionCases, diagramCases, pictureCases, linkCases) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			files := fstest.MapFS{}
