@@ -28,11 +28,11 @@ type Attempt struct {
 	// Number is 1 for the first run, and more when the task runs again because its worker was lost.
 	Number int
 
+	fence
 	p            *Pool
 	s            *serving
-	actor        *taskActor
+	actor        *taskActor // is set in its turn
 	ctx          context.Context
-	cancel       context.CancelCauseFunc
 	method, name string
 	expires      time.Time
 	expiry       *time.Timer
@@ -45,20 +45,20 @@ type Attempt struct {
 	began        time.Time     // of a call that became a task
 
 	// Only the actor of the task uses the fields below.
-	known    known
 	work     *given
-	writes   []*write      // the first is under way
 	wake     chan struct{} // closed when a handler that waits goes on; nil if it does not wait
-	returned bool          // the handler has
+	returned atomic.Bool   // the handler has, which is said under the turn
 }
 
 // prepare makes the attempt whose beginning was sent to the store at began, in unix nanoseconds.
 func (p *Pool) prepare(s *serving, key Key, k known, w *given, req Request, began int64) *Attempt {
 	r := &k.rec
-	a := &Attempt{Key: key, Revision: r.Revision, Number: r.Attempt, Request: req, p: p, s: s, method: r.Method, name: r.Name, expires: r.Expires(), again: k.epoch > 1, clear: func() {}, asks: make(chan struct{}, 1), known: k, work: w}
+	a := &Attempt{Key: key, Revision: r.Revision, Number: r.Attempt, Request: req, p: p, s: s, method: r.Method, name: r.Name, expires: r.Expires(), again: k.epoch > 1, clear: func() {}, asks: make(chan struct{}, 1), work: w}
 	a.of = charge(key, r, 0)
 	a.sure.Store(began)
 	p.books.census.See(key, w.who, a.expires)
+	a.fence = fence{records: &p.records, key: key, turn: make(chan struct{}, 1)}
+	a.known.Store(&k)
 	a.ctx, a.cancel = context.WithCancelCause(s.ctx)
 	a.expiry = time.AfterFunc(r.Left(p.Store.Now()), func() { a.cancel(ErrExpired) })
 	return a
@@ -70,7 +70,7 @@ func (p *Pool) enter(w *given, a *Attempt) {
 	for range kernel.PanicLimit {
 		m := &opened{w: w, a: a}
 		m.Init()
-		a.actor = p.tell(a.Key, m)
+		p.tell(a.Key, m)
 		if m.Wait(); m.err == nil {
 			return
 		}
@@ -109,16 +109,12 @@ func (a *Attempt) run() {
 
 // conclude stores the outcome of a run that began at a time, and gives up its place.
 func (a *Attempt) conclude(began time.Time, res Result) {
-	var parked bool
-	var work *given
-	broken := a.write(&write{begin: func() bool {
-		a.returned = true // from here on it neither parks nor resumes
-		parked, work = a.parked(), a.work
-		return false
-	}})
+	m := &returning{a: a}
+	broken := a.takeTurn(func() error { return a.actor.ask(m) })
+	parked, work := m.parked, m.work
 	a.expiry.Stop()
-	defer a.leave()
-	if broken != nil { // the actor has panicked, and ended: the work comes again
+	defer func() { _ = a.actor.ask(&concluded{a: a}) }() // an error: the actor has forgotten it
+	if broken != nil {                                   // the actor has panicked, and ended: the work comes again
 		return
 	}
 	cause := context.Cause(a.ctx)
@@ -157,11 +153,6 @@ func (a *Attempt) conclude(began time.Time, res Result) {
 	}
 }
 
-// leave has the actor of the task forget the attempt, and give its place back.
-func (a *Attempt) leave() {
-	_ = a.actor.ask(&concluded{a: a}) // an error: it has done so
-}
-
 // dropRequest deletes the request of a task that has its outcome: nothing reads it again.
 func (a *Attempt) dropRequest(ctx context.Context) error {
 	return a.p.Store.DropPart(ctx, a.Key.path(), requestPart, a.stored)
@@ -193,22 +184,22 @@ func (a *Attempt) finish(res Result) error {
 	if len(o.Value) > maxOutcome {
 		o = task.Outcome{Kind: task.Failed, Value: []byte(`{"code":-32603,"message":"the result is larger than 16 MiB, which is what is stored of a task"}`)}
 	}
-	return a.storing(ctx, len(o.Value), ForResult, atExpiry, &write{do: func(k *known) error {
+	return a.storeCharged(ctx, len(o.Value), ForResult, atExpiry, func() error {
 		if len(o.Value) > inRecord {
-			if err := a.putPart(ctx, k, outcomePart, o.Value); err != nil {
+			if err := a.putPart(ctx, outcomePart, o.Value); err != nil {
 				return err
 			}
 			o.Value, o.Parts = nil, 1
 		}
-		err := a.changeKnown(ctx, k, func(r *task.Record) error { return r.Finish(k.epoch, o, a.p.Store.Now()) })
+		err := a.putRecord(ctx, func(r *task.Record, epoch uint64) error { return r.Finish(epoch, o, a.p.Store.Now()) })
 		if errors.Is(err, errTooBig) { // that is an outcome, and no other run has a better one
-			err = a.changeKnown(ctx, k, func(r *task.Record) error {
+			err = a.putRecord(ctx, func(r *task.Record, epoch uint64) error {
 				r.Message = ""
-				return r.Finish(k.epoch, task.Outcome{Kind: task.Failed, Value: noRoom}, a.p.Store.Now())
+				return r.Finish(epoch, task.Outcome{Kind: task.Failed, Value: noRoom}, a.p.Store.Now())
 			})
 		}
 		return err
-	}})
+	})
 }
 
 // errTooBig reports that a record is larger than what is stored of one. Nothing was stored.
@@ -221,7 +212,25 @@ var noRoom = []byte(`{"code":-32603,"message":"what the task has said and asked 
 func (a *Attempt) giveBack(work *given) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), 5*time.Second)
 	defer cancel()
-	if a.change(ctx, func(r *task.Record, epoch uint64) error { return r.Yield(epoch, a.p.Store.Now()) }) == nil {
+	if a.changeRecord(ctx, func(r *task.Record, epoch uint64) error { return r.Yield(epoch, a.p.Store.Now()) }) == nil {
 		_ = work.Later(0)
 	}
+}
+
+// storeCharged stores so many bytes of the task, which it charges before. A step waits for that
+// while the client has its share of the store.
+func (a *Attempt) storeCharged(ctx context.Context, bytes int, purpose Purpose, back giveBack, do func() error) error {
+	c := a.of
+	c.Bytes = bytes
+	for b, said := (backoff{}), false; a.p.Ledger.Charge(c, purpose) != nil; said = true {
+		if !said {
+			a.p.Log.Warn("a task waits until its principal has less in the store", "server", a.Key.Server, "tenant", a.Key.Tenant, "task", a.Key.Digest())
+		}
+		if !b.sleep(ctx) {
+			return context.Cause(ctx)
+		}
+	}
+	err := a.takeTurn(do)
+	a.p.books.settle(a.Key, c, err, back)
+	return err
 }

@@ -50,5 +50,5 @@ func (a *Attempt) release() {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), 5*time.Second)
 	defer cancel()
-	_ = a.change(ctx, func(r *task.Record, epoch uint64) error { return r.Release(epoch) })
+	_ = a.changeRecord(ctx, func(r *task.Record, epoch uint64) error { return r.Release(epoch) })
 }

@@ -9,34 +9,19 @@ import (
 type offer struct {
 	p    *Pool
 	key  Key
-	from string        // who made the task, among those who share its tenant
-	seq  uint64        // of the work; 0: it is not made
-	over chan struct{} // closed when the record is stored too, or never will be
+	from string // who made the task, among those who share its tenant
+	seq  uint64 // of the work; 0: it is not made
 }
 
 // offer begins to make work. Until it is settled, the workers of this process wait before they look
 // at the record.
 func (p *Pool) offer(key Key, from string) *offer {
-	o := &offer{p: p, key: key, from: token(from), over: make(chan struct{})}
+	o := &offer{p: p, key: key, from: token(from)}
 	p.tell(key, offering{o})
 	return o
 }
 
-func (o *offer) settled() {
-	o.p.tellHeld(o.key, offered{o})
-	close(o.over)
-}
-
-// await waits until the record of the work is stored.
-func (o *offer) await(ctx context.Context) {
-	t := time.NewTimer(recordWait)
-	defer t.Stop()
-	select {
-	case <-o.over:
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}
+func (o *offer) settled() { o.p.tellHeld(o.key, offered{o}) }
 
 // make stores the work, once.
 func (o *offer) make(ctx context.Context, left time.Duration) (err error) {

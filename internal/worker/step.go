@@ -71,10 +71,10 @@ func (a *Attempt) Keep(ctx context.Context, s Step, began time.Time) error {
 		return fmt.Errorf("worker: step %q: %w", s.Name, err)
 	}
 	var sent int64
-	if err = a.storing(ctx, len(data), ForStep, atCancellation, &write{do: func(k *known) error {
+	if err = a.storeCharged(ctx, len(data), ForStep, atCancellation, func() error {
 		sent = time.Now().UnixNano()
-		return a.putPart(ctx, k, stepPart(s.Name), data)
-	}}); err != nil {
+		return a.putPart(ctx, stepPart(s.Name), data)
+	}); err != nil {
 		return fmt.Errorf("worker: step %q: %w", s.Name, err)
 	}
 	a.clear()
@@ -86,37 +86,18 @@ func (a *Attempt) Keep(ctx context.Context, s Step, began time.Time) error {
 // assure returns nil if no other attempt had the task within the last sureFor. A process that stood still may have lost it, and a step
 // that another attempt has stored must not begin here. What stands still behind assure may still begin one.
 func (a *Attempt) assure(ctx context.Context) error {
-	for b := (backoff{}); ; {
-		now := time.Now().UnixNano() // by the wall clock: that of a machine that sleeps goes on
-		if since := now - a.sure.Load(); since >= 0 && since < int64(sureFor) {
-			return nil
-		}
-		r, _, err := a.p.records.read(ctx, a.Key)
-		if err == nil || errors.Is(err, store.ErrNotFound) {
-			return a.isStill(&r, err, now)
-		}
-		if !b.sleep(ctx) {
-			return context.Cause(ctx)
-		}
+	now := time.Now().UnixNano() // by the wall clock: that of a machine that sleeps goes on
+	if since := now - a.sure.Load(); since >= 0 && since < int64(sureFor) {
+		return nil
 	}
-}
-
-// isStill ends the attempt if the record that was read at a time is not its own any more.
-func (a *Attempt) isStill(r *task.Record, err error, now int64) error {
-	w := new(write)
-	w.begin = func() bool {
-		switch k := &a.known; {
-		case err != nil:
-			w.err = a.lost(err, &k.rec)
-		case k.behind(r):
-			k.rec = *r
-			w.err = a.lost(task.ErrEnded, r)
-		default:
+	return a.takeTurn(func() error {
+		now := time.Now().UnixNano()
+		err := a.checkEpoch(ctx)
+		if err == nil {
 			a.sure.Store(now)
 		}
-		return false
-	}
-	return a.write(w)
+		return err
+	})
 }
 
 // sureFor is for how long an attempt that had the task has it: nobody else is given its work within a second more.
@@ -124,5 +105,5 @@ const sureFor = 4 * keepEvery
 
 // Say sets the task's message for people.
 func (a *Attempt) Say(ctx context.Context, message string) error {
-	return a.change(ctx, func(r *task.Record, epoch uint64) error { return r.Say(epoch, message, a.p.Store.Now()) })
+	return a.changeRecord(ctx, func(r *task.Record, epoch uint64) error { return r.Say(epoch, message, a.p.Store.Now()) })
 }

@@ -48,10 +48,7 @@ func (w *given) work() {
 		w.free()
 		return
 	}
-	if m.offer != nil {
-		m.offer.await(w.s.ctx)
-	}
-	a, f, err := w.beginAttempt(t)
+	a, f, err := w.beginAttempt(m.here)
 	if err == nil && f == begins {
 		p.enter(w, a)
 		a.run()
@@ -98,17 +95,17 @@ func (w *given) putBack(f fate, err error) {
 
 // beginAttempt begins an attempt for work, unless there is none to begin. No other goroutine of the
 // process does so for the same task.
-func (w *given) beginAttempt(t *taskActor) (*Attempt, fate, error) {
+func (w *given) beginAttempt(here *Attempt) (*Attempt, fate, error) {
 	p, s, key := w.s.p, w.s, w.key
 	for {
 		r, rev, err := p.records.readBy(s.ctx, key, p.Store.Peek) // whoever makes the task may be about to store its record
 		if err != nil {
 			return nil, 0, err
 		}
-		met := &meeting{w: w, r: r}
-		_ = t.ask(met)
-		if met.fate != begins || met.err != nil {
-			return nil, met.fate, met.err
+		if here != nil {
+			if f, err := w.meetAttempt(here, &r); f != begins || err != nil {
+				return nil, f, err
+			}
 		}
 		if r.State != task.Ended && !s.Known(r.Method, r.Name) {
 			return nil, isUnknown, nil
@@ -181,6 +178,38 @@ func (w *given) beginAttempt(t *taskActor) (*Attempt, fate, error) {
 		}
 		return a, begins, nil
 	}
+}
+
+// meetAttempt says what the work is to an attempt that is here, by the record as it was read. A
+// handler that waited goes on if the answers are in the record.
+func (w *given) meetAttempt(a *Attempt, r *task.Record) (fate, error) {
+	m := &meeting{a: a, w: w, r: r}
+	if r.State != task.Queued {
+		err := a.actor.ask(m)
+		return m.fate, err
+	}
+	err := a.takeTurn(func() error {
+		if err := a.actor.ask(m); err != nil || m.fate == begins {
+			return err
+		}
+		// Where it has run meanwhile, the steps are stored that this handler does not know.
+		if err := a.checkEpoch(w.s.ctx); err != nil {
+			return err
+		}
+		err := a.putRecord(w.s.ctx, func(r *task.Record, _ uint64) error {
+			_, err := r.Begin(w.s.p.Node, w.s.p.Boot, w.s.p.Store.Now())
+			r.Work = w.Seq()
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		return a.actor.ask(&resumed{a: a, w: w})
+	})
+	if errors.Is(err, ErrTakenOver) || errors.Is(err, ErrCancelled) || errors.Is(err, task.ErrWaiting) {
+		return isOver, nil
+	}
+	return m.fate, err
 }
 
 // later has the store give work out again after a time.
