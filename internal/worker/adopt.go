@@ -13,16 +13,16 @@ import (
 // it ends or its process is gone. It takes a place, also if there is none left where the process is about to end, and otherwise fails with ErrNoPlace then. The other errors are those
 // of Create. Conclude must be called once, when the handler has returned.
 func (p *Pool) Adopt(ctx context.Context, n NewTask) (_ *Attempt, made Snapshot, err error) {
-	s, err := p.service(n.Server)
+	s, err := p.findService(n.Server)
 	if err != nil {
 		return nil, Snapshot{}, err
 	}
-	if !p.counts() {
+	if !p.holdEnd() {
 		return nil, Snapshot{}, ErrClosing
 	}
 	w := &given{Work: noWork{}, s: s, who: principal(n.Tenant, token(n.From))}
 	if !p.places.Take(w.who, n.Ending) {
-		p.tasks.Done()
+		p.running.Done()
 		return nil, Snapshot{}, ErrNoPlace
 	}
 	var a *Attempt
@@ -35,13 +35,13 @@ func (p *Pool) Adopt(ctx context.Context, n NewTask) (_ *Attempt, made Snapshot,
 		epoch, err = r.Adopt(p.Node, p.Boot, p.Store.Now())
 		return err
 	}, func(made Snapshot, size int) {
-		a = p.prepare(s, made.Key, known{made.Record, made.Rev, epoch}, w, n.Request, began.UnixNano())
+		a = newAttempt(s, made.Key, known{made.Record, made.Rev, epoch}, w, n.Request, began.UnixNano())
 		a.stored, a.began = size, began
-		p.enter(nil, a)
+		a.enter(nil)
 	})
 	if err != nil {
 		w.free()
-		p.tasks.Done()
+		p.running.Done()
 		return nil, Snapshot{}, err
 	}
 	p.changed(made.Key, made.Rev, &made.Record) // so that others open their queues, if it is the first task of the server
@@ -51,23 +51,12 @@ func (p *Pool) Adopt(ctx context.Context, n NewTask) (_ *Attempt, made Snapshot,
 // ErrNoPlace reports that the client of a call has as many handlers of tasks running as it may have now: the call goes on as one, and no task is stored.
 var ErrNoPlace = errors.New("worker: there is no place for one task more that runs")
 
-// counts counts one run more that Close waits for, unless the pool is closed.
-func (p *Pool) counts() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return false
-	}
-	p.tasks.Add(1)
-	return true
-}
-
 // Context ends with the attempt, for one of the causes of this package: nothing that its handler does counts any more then, or the node ends.
 func (a *Attempt) Context() context.Context { return a.ctx }
 
 // Conclude stores what the handler of an adopted call has returned.
 func (a *Attempt) Conclude(res Result) {
-	defer a.p.tasks.Done()
+	defer a.p.running.Done()
 	a.conclude(a.began, res)
 }
 

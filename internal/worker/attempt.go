@@ -50,9 +50,9 @@ type Attempt struct {
 	returned atomic.Bool   // the handler has, which is said under the turn
 }
 
-// prepare makes the attempt whose beginning was sent to the store at began, in unix nanoseconds.
-func (p *Pool) prepare(s *serving, key Key, k known, w *given, req Request, began int64) *Attempt {
-	r := &k.rec
+// newAttempt makes the attempt whose beginning was sent to the store at began, in unix nanoseconds.
+func newAttempt(s *serving, key Key, k known, w *given, req Request, began int64) *Attempt {
+	p, r := s.p, &k.rec
 	a := &Attempt{Key: key, Revision: r.Revision, Number: r.Attempt, Request: req, p: p, s: s, method: r.Method, name: r.Name, expires: r.Expires(), again: k.epoch > 1, clear: func() {}, asks: make(chan struct{}, 1), work: w}
 	a.of = charge(key, r, 0)
 	a.sure.Store(began)
@@ -66,11 +66,11 @@ func (p *Pool) prepare(s *serving, key Key, k known, w *given, req Request, bega
 
 // enter gives an attempt to the actor of its task. w is the work that is looked at no more, nil for
 // an adopted one.
-func (p *Pool) enter(w *given, a *Attempt) {
+func (a *Attempt) enter(w *given) {
 	for range kernel.PanicLimit {
 		m := &opened{w: w, a: a}
 		m.Init()
-		p.tell(a.Key, m)
+		a.p.actors.tell(a.Key, m)
 		if m.Wait(); m.err == nil {
 			return
 		}
@@ -137,7 +137,7 @@ func (a *Attempt) conclude(began time.Time, res Result) {
 	case errors.Is(cause, ErrTakenOver): // its work is another's
 	case parked: // it has none
 		if cause == nil {
-			a.p.tryOn(a.dropRequest, func(error) {})
+			a.p.keepTrying(a.dropRequest, func(error) {})
 		}
 	case cause == nil:
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), 2*keepEvery)

@@ -83,3 +83,24 @@ func openError(no quota.Refusal) error {
 	}
 	return ErrTooMany
 }
+
+// chargeAnswers charges what answers add to the record of a task, once, however often the record is tried. Small ones count, and are never refused.
+func (b *books) chargeAnswers(key Key, c *Charge, before, after *task.Record) error {
+	bytes := size(after.Questions) - size(before.Questions)
+	if bytes <= c.Bytes {
+		return nil
+	}
+	if c.Bytes > 0 {
+		b.ledger.Settle(*c, false)
+	}
+	*c = charge(key, after, bytes)
+	purpose := ForStep
+	if bytes <= smallAnswer {
+		purpose = ForResult
+	}
+	err := b.ledger.Charge(*c, purpose)
+	if err != nil {
+		*c = Charge{}
+	}
+	return err
+}

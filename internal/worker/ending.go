@@ -20,7 +20,7 @@ func (p *Pool) drop(ctx context.Context, key Key, how task.Kind) error {
 
 // dropEnded is drop for a task that has ended, and reports whether it has. One that goes on, or only seems to have expired, needs all that it has.
 func (p *Pool) dropEnded(ctx context.Context, key Key) (ended bool, err error) {
-	r, _, err := p.records.read(ctx, key)
+	r, _, err := p.read(ctx, key)
 	if errors.Is(err, store.ErrNotFound) {
 		p.books.taskEnded(key, 0)
 		return false, nil
@@ -32,27 +32,10 @@ func (p *Pool) dropEnded(ctx context.Context, key Key) (ended bool, err error) {
 	return false, err
 }
 
-// tryOn does something in the background, again and again for beginWait while it fails, and then calls end. A pool that closes leaves it.
-func (p *Pool) tryOn(f func(ctx context.Context) error, end func(err error)) {
-	if !p.start(func() {
-		ctx, cancel := context.WithTimeout(p.base, beginWait)
-		defer cancel()
-		for b := (backoff{}); ; {
-			err := f(ctx)
-			if err == nil || !b.sleep(ctx) {
-				end(err)
-				return
-			}
-		}
-	}) {
-		go end(ErrClosing)
-	}
-}
-
 // undo deletes all of a task that could not be created, whose id nobody has, with its work if it has any, and gives back what was charged for it, unless it has ended, which did.
 func (p *Pool) undo(key Key, c Charge, work uint64) {
 	ended := p.books.census.Remove(key).atEnd == 0
-	p.tryOn(func(ctx context.Context) error {
+	p.keepTrying(func(ctx context.Context) error {
 		// The record goes first: without it no attempt begins, and what begins without the request runs nothing.
 		if err := p.Store.Delete(ctx, key.record(), 0); err != nil {
 			return err

@@ -3,10 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -101,25 +98,17 @@ type Result struct {
 // Pool runs the tasks of a node. Make it with NewPool.
 type Pool struct {
 	Config
-	base   context.Context
-	stop   context.CancelCauseFunc
-	actors *kernel.Directory[Key, *taskActor]
-	parked atomic.Int64 // handlers that wait here for their clients
-	places *quota.Places[*given]
-	// suspects are the places of tasks that may be what ends processes.
-	suspects  chan struct{}
+	background
+	services
+	Reader
+	followers
+	actors    taskActors
 	books     books
-	records   records
-	comparing sync.Once      // starts compare, with the first service
-	tasks     sync.WaitGroup // the goroutines of attempts that run, and of queues
-	ended     chan struct{}  // closed when none of them runs, or nobody waits for them any more
-	again     atomic.Int64   // tasks of an earlier process of this node that were taken up at once
-
-	followers followers
-
-	mu       sync.Mutex // guards the fields below
-	services map[string]*serving
-	closed   bool
+	places    *quota.Places[*given]
+	suspects  suspects
+	comparing sync.Once    // starts the comparer, with the first service
+	parked    atomic.Int64 // handlers that wait here for their clients
+	reclaimed atomic.Int64 // tasks of an earlier process of this node that were taken up at once
 }
 
 // NewPool returns a Pool.
@@ -133,9 +122,18 @@ func NewPool(c Config) *Pool {
 	if c.Ledger == nil {
 		c.Ledger = freely{}
 	}
-	p := &Pool{Config: c, places: quota.NewPlaces[*given](c.Running, c.roomInLines()), books: books{c.Ledger, quota.NewCensus[Key, charged](c.PerPrincipal, c.PerNode)}, services: make(map[string]*serving), followers: followers{of: make(map[Key]map[*follower]bool)}, actors: kernel.NewDirectory[Key, *taskActor](), ended: make(chan struct{}), suspects: make(chan struct{}, mostSuspects)}
-	p.records = records{c.Store, c.Tag, p.changed}
+	p := &Pool{
+		Config:   c,
+		services: services{of: make(map[string]*serving)},
+		places:   quota.NewPlaces[*given](c.Running, c.roomInLines()),
+		books:    books{c.Ledger, quota.NewCensus[Key, charged](c.PerPrincipal, c.PerNode)},
+		suspects: make(suspects, mostSuspects),
+	}
+	p.ended = make(chan struct{})
 	p.base, p.stop = context.WithCancelCause(context.Background())
+	p.actors = taskActors{kernel.NewDirectory[Key, *taskActor](), p}
+	p.Reader = Reader{records{c.Store, c.Tag, p.changed}}
+	p.followers = followers{reader: &p.Reader, closing: p.base, of: make(map[Key]map[*follower]bool)}
 	go p.keep()
 	return p
 }
@@ -153,16 +151,14 @@ func (c *Config) roomInLines() int {
 func (p *Pool) Mount(svc Service) {
 	s := &serving{Service: svc, p: p, tried: make(chan struct{}), unseen: make(map[Key]time.Time)}
 	s.ctx, s.cancel = context.WithCancelCause(p.base)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return
-	}
 	p.Kernel.Start(&s.Actor, p.QueueKind, svc.ID, s)
 	context.AfterFunc(s.ctx, s.Stop)
-	p.services[svc.ID] = s
-	p.comparing.Do(func() { p.tasks.Go(p.compare) })
-	p.tasks.Go(func() {
+	if !p.addService(s) {
+		s.cancel(ErrClosing)
+		return
+	}
+	p.comparing.Do(func() { p.startGoroutine((&comparer{p}).run) })
+	p.startGoroutine(func() {
 		if p.Shared && (s.Makes == nil || s.Makes()) { // another process may make work at any time
 			s.open()
 		}
@@ -170,18 +166,14 @@ func (p *Pool) Mount(svc Service) {
 			s.open()
 			_ = s.Post(expected{Key{Server: s.ID}, time.Now()})
 		}
-		p.reclaim(s)
+		s.reclaim()
 	})
 }
 
 // Unmount ends the attempts of a service on this node. Its tasks go on elsewhere, or where it is
 // mounted next.
 func (p *Pool) Unmount(server string) {
-	p.mu.Lock()
-	s := p.services[server]
-	delete(p.services, server)
-	p.mu.Unlock()
-	if s != nil {
+	if s := p.removeService(server); s != nil {
 		s.cancel(ErrClosing)
 	}
 }
@@ -203,10 +195,7 @@ func (p *Pool) keep() {
 		if tick%recountEvery == 0 {
 			go p.recount()
 		}
-		p.mu.Lock()
-		serving := slices.Collect(maps.Values(p.services))
-		p.mu.Unlock()
-		for _, s := range serving {
+		for _, s := range p.allServices() {
 			_ = s.Post(askDue{})
 		}
 		p.actors.Each(func(t *taskActor) { _ = t.Post(keepWork{look: check}) })
@@ -251,13 +240,13 @@ func (p *Pool) recount() {
 	for dropped := quota.RecountedAtOnce; dropped > quota.RecountedAtOnce/2; {
 		dropped = 0
 		for _, key := range p.books.census.Sweep(p.Store.Now()) {
-			r, _, err := p.records.read(ctx, key)
+			r, _, err := p.read(ctx, key)
 			switch {
 			case err == nil && r.State == task.Ended:
 				p.books.taskEnded(key, r.How())
 				dropped++
 			case errors.Is(err, store.ErrNotFound):
-				if made, _ := p.view(key); !made {
+				if made, _ := p.actors.view(key); !made {
 					p.books.taskEnded(key, 0)
 					dropped++
 				}
@@ -270,38 +259,52 @@ func (p *Pool) recount() {
 	}
 }
 
-// start runs f on a goroutine that Close waits for, unless the pool is closed. It reports whether
-// it does.
-func (p *Pool) start(f func()) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.closed {
-		p.tasks.Go(f)
-	}
-	return !p.closed
-}
-
 // Close ends the attempts. Handlers see ErrClosing as the cause of their context; what they do not
 // finish within ctx goes on elsewhere.
 func (p *Pool) Close(ctx context.Context) error {
-	p.mu.Lock()
-	closed := p.closed
-	p.closed = true
-	p.mu.Unlock()
-	if closed {
-		return nil
+	p.removeServices()
+	return p.endAll(ctx)
+}
+
+// Reclaimed is how many tasks of an earlier process of this node were taken up at once.
+func (p *Pool) Reclaimed() int64 { return p.reclaimed.Load() }
+
+// changed tells those who follow a task that it has changed.
+func (p *Pool) changed(key Key, rev uint64, r *task.Record) {
+	p.wake(key)
+	if r.State == task.Ended {
+		p.books.taskEnded(key, r.How())
 	}
-	defer close(p.ended)
-	p.stop(ErrClosing)
-	done := make(chan struct{})
-	go func() {
-		p.tasks.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("worker: handlers of tasks still run: %w", context.Cause(ctx))
+	if p.Changed != nil {
+		p.Changed(key, rev, r)
 	}
+}
+
+// Heard says that another process has made or changed a task: those who follow it look at it now, and so does a run of it here. From the first task of a server on
+// its work is taken here, too. ended is how the task ended, 0 if it has not.
+func (p *Pool) Heard(key Key, ended task.Kind) {
+	if ended != 0 {
+		p.books.taskEnded(key, ended)
+	} else {
+		p.Serve(key.Server)
+	}
+	p.wake(key)
+	p.actors.tellHeld(key, heard{})
+}
+
+// LookAgain has those who follow tasks look at all of them: other processes may have changed some, or have made the first ones of a server.
+func (p *Pool) LookAgain() {
+	p.wakeAll()
+	if p.Shared {
+		p.startGoroutine(func() { _ = p.serveWorking() }) // an error: it is asked for again with the next comparison
+	}
+}
+
+// serveWorking starts the queues of mounted servers that have work, which another process may have made.
+func (p *Pool) serveWorking() error {
+	servers, err := p.Store.Working(p.base)
+	for _, server := range servers {
+		p.Serve(server)
+	}
+	return err
 }

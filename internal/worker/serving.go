@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/store"
+	"github.com/troupe-run/troupe/internal/task"
 )
 
 // serving is a mounted service, and the actor of its queue: it has the queue be asked for work that
@@ -114,7 +114,7 @@ func (s *serving) ask() {
 	if q == nil || s.asking {
 		return
 	}
-	s.asking = s.p.start(func() {
+	s.asking = s.p.startGoroutine(func() {
 		defer func() { _ = s.Post(askedAll{}) }()
 		for s.ctx.Err() == nil {
 			w, err := (*q).Poke()
@@ -139,14 +139,14 @@ func (s *serving) assign(w Work) {
 		return
 	}
 	p.books.census.See(key, g.who, time.Time{})
-	if _, adopted := p.view(key); adopted { // it runs, and has a place
+	if _, adopted := p.actors.view(key); adopted { // it runs, and has a place
 		p.places.Take(g.who, true)
-		p.tasks.Go(g.work)
+		p.running.Go(g.work)
 		return
 	}
 	switch runs, later := p.places.Admit(g.who, g, time.Now()); {
 	case runs:
-		p.tasks.Go(g.work)
+		p.running.Go(g.work)
 	case later > 0:
 		g.later(later)
 	case s.ctx.Err() != nil: // it may have come to its line behind releaseLines
@@ -170,7 +170,7 @@ func (s *serving) hasWork() bool {
 
 // open starts the queue of a service, unless it runs.
 func (s *serving) open() {
-	s.once.Do(func() { s.p.start(s.serve) })
+	s.once.Do(func() { s.p.startGoroutine(s.serve) })
 }
 
 // serve takes the work of a service.
@@ -226,46 +226,6 @@ func (s *serving) retire() {
 	}
 }
 
-// serves returns nil if tasks of a server run here, whose queue it opens.
-func (p *Pool) serves(ctx context.Context, server string) error {
-	s, err := p.service(server)
-	if err != nil {
-		return err
-	}
-	s.open()
-	select {
-	case <-s.tried:
-	case <-s.ctx.Done():
-		return context.Cause(s.ctx)
-	case <-ctx.Done():
-		return fmt.Errorf("worker: %w: %w", store.ErrUnavailable, context.Cause(ctx))
-	}
-	if fault := s.fault.Load(); fault != nil {
-		return fmt.Errorf("worker: tasks of server %s do not run: %w", server, *fault)
-	}
-	return nil
-}
-
-// Fault says why tasks of a mounted server do not run, where the store refuses to give out work;
-// nil: they do.
-func (p *Pool) Fault() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for id, s := range p.services {
-		if fault := s.fault.Load(); fault != nil {
-			return fmt.Errorf("tasks of server %s do not run: %w", id, *fault)
-		}
-	}
-	return nil
-}
-
-// Serve starts the queue of a server, if it is mounted by now: it may have tasks from now on.
-func (p *Pool) Serve(server string) {
-	if s, err := p.service(server); err == nil {
-		s.open()
-	}
-}
-
 // take gives each work to a worker of its own, as many at a time as there are places.
 func (s *serving) take(q Queue) error {
 	for {
@@ -277,12 +237,31 @@ func (s *serving) take(q Queue) error {
 	}
 }
 
-// service returns a mounted service.
-func (p *Pool) service(server string) (*serving, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if s := p.services[server]; s != nil && !p.closed {
-		return s, nil
+// queuedLately is for how long a task may have been in the queue that nobody has begun.
+const queuedLately = 10 * time.Second
+
+// reclaim has at once what an earlier process of this node ran when it died, where the store would wait for that process.
+func (s *serving) reclaim() {
+	p := s.p
+	if !p.Shared {
+		return
 	}
-	return nil, fmt.Errorf("worker: server %s is not mounted: %w", server, store.ErrUnavailable)
+	err := p.Store.Reclaim(s.ctx, s.ID, func(tenant, id string) time.Duration {
+		r, _, err := p.read(s.ctx, Key{tenant, s.ID, id})
+		now := p.Store.Now()
+		switch {
+		case err != nil:
+			return 0
+		case r.State == task.Running && r.Node == p.Node && r.Boot != p.Boot:
+		case r.State == task.Queued && now.UnixMilli()-r.Updated < queuedLately.Milliseconds():
+			// That process may have been given it, and have died before it began.
+		default:
+			return 0
+		}
+		p.reclaimed.Add(1)
+		return r.Left(now)
+	})
+	if err != nil && s.ctx.Err() == nil { // they come by themselves, only later
+		p.Log.Warn("the tasks of the process before are taken up late", "server", s.ID, "error", err)
+	}
 }

@@ -20,14 +20,17 @@ const (
 // mostSuspects is how many suspects run at a time.
 var mostSuspects = limits.TaskSuspects.Value()
 
-// suspect gives a task that is about to begin one of the places for suspects, if it is one. clear gives the place back, once; nil: there is none now.
-func (p *Pool) suspect(r *task.Record) (clear func()) {
+// suspects are the places of tasks that may be what ends processes.
+type suspects chan struct{}
+
+// admit gives a task that is about to begin one of the places for suspects, if it is one. clear gives the place back, once; nil: there is none now.
+func (s suspects) admit(r *task.Record) (clear func()) {
 	if r.State == task.Ended || r.Lost < suspectAfter {
 		return func() {}
 	}
 	select {
-	case p.suspects <- struct{}{}:
-		return sync.OnceFunc(func() { <-p.suspects })
+	case s <- struct{}{}:
+		return sync.OnceFunc(func() { <-s })
 	default:
 		return nil
 	}

@@ -124,24 +124,30 @@ func (m *answered) Refused(err error) {
 
 func (m *answered) refusal() error { return m.err }
 
+// taskActors are the actors of the tasks that this node holds.
+type taskActors struct {
+	*kernel.Directory[Key, *taskActor]
+	p *Pool
+}
+
 // tell posts m to the actor of a task, which it makes if there is none.
-func (p *Pool) tell(key Key, m any) *taskActor {
+func (ts taskActors) tell(key Key, m any) *taskActor {
 	for {
-		t, _ := p.actors.Obtain(key, func() (*taskActor, error) {
-			t := &taskActor{p: p, key: key}
-			p.Kernel.Start(&t.Actor, p.TaskKind, key.ID, t)
+		t, _ := ts.Obtain(key, func() (*taskActor, error) {
+			t := &taskActor{p: ts.p, key: key}
+			ts.p.Kernel.Start(&t.Actor, ts.p.TaskKind, key.ID, t)
 			return t, nil
 		})
 		if t.Post(m) == nil {
 			return t
 		}
-		p.actors.Drop(key, t) // it has just ended
+		ts.Drop(key, t) // it has just ended
 	}
 }
 
 // tellHeld posts m to the actor of a task that this node holds, and reports whether it does.
-func (p *Pool) tellHeld(key Key, m any) bool {
-	t, ok := p.actors.Get(key)
+func (ts taskActors) tellHeld(key Key, m any) bool {
+	t, ok := ts.Get(key)
 	return ok && t.Post(m) == nil
 }
 
@@ -160,9 +166,9 @@ func (t *taskActor) ask(m interface {
 }
 
 // view says what the actor of a task is about.
-func (p *Pool) view(key Key) (offered, adopted bool) {
+func (ts taskActors) view(key Key) (offered, adopted bool) {
 	m := new(viewing)
-	if t, ok := p.actors.Get(key); ok {
+	if t, ok := ts.Get(key); ok {
 		_ = t.ask(m)
 	}
 	return m.offered, m.adopted
@@ -340,7 +346,7 @@ func (t *taskActor) look(keeps bool) {
 	go func() {
 		ctx, cancel := context.WithTimeout(a.ctx, keepEvery)
 		defer cancel()
-		r, _, err := t.p.records.read(ctx, t.key)
+		r, _, err := t.p.read(ctx, t.key)
 		_ = t.Post(read{a, r, err})
 	}()
 }

@@ -46,7 +46,7 @@ func (p *Pool) Create(ctx context.Context, n NewTask) (Snapshot, error) {
 
 // create stores a task that begins as first makes it. stored gets it, and the size of its request, before anybody is given its work.
 func (p *Pool) create(ctx context.Context, n NewTask, first func(r *task.Record) error, stored func(s Snapshot, size int)) (_ Snapshot, err error) {
-	if err := p.serves(ctx, n.Server); err != nil {
+	if err := p.openQueue(ctx, n.Server); err != nil {
 		return Snapshot{}, err
 	}
 	key := newKey(n.Tenant, n.Server, p.Tag)
@@ -80,7 +80,7 @@ func (p *Pool) create(ctx context.Context, n NewTask, first func(r *task.Record)
 	if done > 0 {
 		p.books.note(key, charge(key, &r, done), atCancellation)
 	}
-	o := p.offer(key, n.From)
+	o := p.actors.offer(key, n.From)
 	defer o.settled()
 	defer func() {
 		if err != nil {
@@ -114,24 +114,10 @@ func (p *Pool) create(ctx context.Context, n NewTask, first func(r *task.Record)
 	return Snapshot{key, r, rev}, nil
 }
 
-// Get reads a task. ErrUnknown: there is none, or it has expired.
-func (p *Pool) Get(ctx context.Context, key Key) (Snapshot, error) {
-	r, rev, err := p.records.readAsked(ctx, key)
-	if err == nil && r.Outcome != nil && r.Outcome.Parts > 0 {
-		o := *r.Outcome
-		o.Value, err = p.Store.Part(ctx, key.path(), outcomePart)
-		r.Outcome = &o
-	}
-	if errors.Is(err, store.ErrNotFound) {
-		return Snapshot{}, ErrUnknown
-	}
-	return Snapshot{key, r, rev}, err
-}
-
 // edit changes the record of a task for its client.
 func (p *Pool) edit(ctx context.Context, key Key, f func(r *task.Record) error) (Snapshot, error) {
 	for {
-		r, rev, err := p.records.readAsked(ctx, key)
+		r, rev, err := p.readAsked(ctx, key)
 		if errors.Is(err, store.ErrNotFound) {
 			return Snapshot{}, ErrUnknown
 		}
@@ -141,7 +127,7 @@ func (p *Pool) edit(ctx context.Context, key Key, f func(r *task.Record) error) 
 		if err := f(&r); err != nil {
 			return Snapshot{key, r, rev}, err
 		}
-		next, err := p.records.put(ctx, key, &r, rev)
+		next, err := p.put(ctx, key, &r, rev)
 		switch {
 		case errors.Is(err, store.ErrConflict):
 		case errors.Is(err, store.ErrNotFound):
@@ -156,19 +142,19 @@ func (p *Pool) edit(ctx context.Context, key Key, f func(r *task.Record) error) 
 func (p *Pool) Cancel(ctx context.Context, key Key) (Snapshot, error) {
 	s, err := p.edit(ctx, key, func(r *task.Record) error { return r.Cancel(p.Store.Now()) })
 	if err == nil {
-		p.tellHeld(key, cancelled{})
+		p.actors.tellHeld(key, cancelled{})
 	}
 	if s.Record.How() != task.Cancelled {
 		return s, err
 	}
 	drop := func(ctx context.Context) error { return p.drop(ctx, key, task.Cancelled) }
 	if err != nil && !errors.Is(err, task.ErrEnded) { // it may go on, and then needs what it has
-		p.tryOn(func(ctx context.Context) error {
+		p.keepTrying(func(ctx context.Context) error {
 			_, err := p.dropEnded(ctx, key)
 			return err
 		}, func(error) {})
 	} else if drop(ctx) != nil { // now, or before: that may have left something
-		p.tryOn(drop, func(error) {})
+		p.keepTrying(drop, func(error) {})
 	}
 	return s, err
 }
@@ -176,7 +162,7 @@ func (p *Pool) Cancel(ctx context.Context, key Key) (Snapshot, error) {
 // Answer takes a client's answers. Keys that nobody has asked for are ignored, and so are answers to a task that
 // does not wait.
 func (p *Pool) Answer(ctx context.Context, key Key, answers map[string]task.Reply) (Snapshot, error) {
-	o := p.offer(key, "")
+	o := p.actors.offer(key, "")
 	defer o.settled()
 	var c Charge // of the answers
 	s, err := p.edit(ctx, key, func(r *task.Record) error {
@@ -187,7 +173,7 @@ func (p *Pool) Answer(ctx context.Context, key Key, answers map[string]task.Repl
 			return ErrTooMuch
 		}
 		if err == nil {
-			err = p.chargeAnswers(key, &c, &before, r)
+			err = p.books.chargeAnswers(key, &c, &before, r)
 		}
 		if err == nil && ready {
 			err = o.make(ctx, r.Left(p.Store.Now()))
@@ -210,45 +196,4 @@ func (p *Pool) Answer(ctx context.Context, key Key, answers map[string]task.Repl
 	return s, err
 }
 
-// chargeAnswers charges what answers add to the record of a task, once, however often the record is tried. Small ones count, and are never refused.
-func (p *Pool) chargeAnswers(key Key, c *Charge, before, after *task.Record) error {
-	bytes := size(after.Questions) - size(before.Questions)
-	if bytes <= c.Bytes {
-		return nil
-	}
-	if c.Bytes > 0 {
-		p.Ledger.Settle(*c, false)
-	}
-	*c = charge(key, after, bytes)
-	purpose := ForStep
-	if bytes <= smallAnswer {
-		purpose = ForResult
-	}
-	err := p.Ledger.Charge(*c, purpose)
-	if err != nil {
-		*c = Charge{}
-	}
-	return err
-}
-
 var errUnchanged = errors.New("worker: nothing was changed")
-
-// List returns at most limit tasks of a tenant, from a revision on, and the revision from which the next page goes on; 0 if there
-// is none.
-func (p *Pool) List(ctx context.Context, tenant, server string, from uint64, limit int) (all []Snapshot, next uint64, err error) {
-	stored, err := p.Store.ListTasks(ctx, tenant, server, from, limit+1)
-	if err != nil {
-		return nil, 0, err
-	}
-	for i, st := range stored {
-		if i == limit {
-			return all, st.Rev, nil
-		}
-		r, err := task.Decode(st.Data)
-		if err != nil || r.Left(p.Store.Now()) == 0 {
-			continue
-		}
-		all = append(all, Snapshot{Key{tenant, server, st.ID}, r, st.Rev})
-	}
-	return all, 0, nil
-}

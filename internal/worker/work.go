@@ -2,9 +2,7 @@ package worker
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -42,7 +40,7 @@ func (w *given) work() {
 	p := w.s.p
 	m := &opening{w: w}
 	m.Init()
-	t := p.tell(w.key, m)
+	t := p.actors.tell(w.key, m)
 	if m.Wait(); !m.granted { // another work of the same task is being looked at
 		w.later(time.Second)
 		w.free()
@@ -50,7 +48,7 @@ func (w *given) work() {
 	}
 	a, f, err := w.beginAttempt(m.here)
 	if err == nil && f == begins {
-		p.enter(w, a)
+		a.enter(w)
 		a.run()
 		return
 	}
@@ -98,7 +96,7 @@ func (w *given) putBack(f fate, err error) {
 func (w *given) beginAttempt(here *Attempt) (*Attempt, fate, error) {
 	p, s, key := w.s.p, w.s, w.key
 	for {
-		r, rev, err := p.records.readBy(s.ctx, key, p.Store.Peek) // whoever makes the task may be about to store its record
+		r, rev, err := p.readBy(s.ctx, key, p.Store.Peek) // whoever makes the task may be about to store its record
 		if err != nil {
 			return nil, 0, err
 		}
@@ -151,14 +149,14 @@ func (w *given) beginAttempt(here *Attempt) (*Attempt, fate, error) {
 			_ = r.Finish(epoch, task.Outcome{Kind: task.Lost}, p.Store.Now())
 			ended = true
 		}
-		clear := p.suspect(&r)
+		clear := p.suspects.admit(&r)
 		if clear == nil {
 			return nil, isSuspect, nil
 		}
 		// What has begun does not end with the mount: that would be an attempt without a run.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), beginWait)
 		began := time.Now().UnixNano()
-		next, err := p.records.put(ctx, key, &r, rev)
+		next, err := p.put(ctx, key, &r, rev)
 		cancel()
 		if err != nil || ended {
 			clear()
@@ -171,7 +169,7 @@ func (w *given) beginAttempt(here *Attempt) (*Attempt, fate, error) {
 		case ended:
 			return nil, isOver, nil
 		}
-		a := p.prepare(s, key, known{r, next, epoch}, w, req, began)
+		a := newAttempt(s, key, known{r, next, epoch}, w, req, began)
 		a.stored = size
 		if a.clear = clear; r.Lost >= suspectAfter {
 			time.AfterFunc(suspectFor, clear)
@@ -244,7 +242,7 @@ func (w *given) fresh() bool { return time.Now().UnixNano()-w.kept.Load() < int6
 // free gives the place of work back, to work that waits for one.
 func (w *given) free() {
 	if next, ok := w.s.p.places.Leave(w.who); ok {
-		w.s.p.tasks.Go(next.work)
+		w.s.p.running.Go(next.work)
 	}
 }
 
@@ -253,17 +251,3 @@ var errNoRequest = errors.New("worker: the request of a task cannot be read")
 
 // internalError is the error of a task that broke down.
 var internalError = []byte(`{"code":-32603,"message":"internal error"}`)
-
-// request reads the request of a task, and returns its size as it is stored.
-func (p *Pool) request(ctx context.Context, key Key, req *Request) (size int, err error) {
-	data, err := p.Store.Part(ctx, key.path(), requestPart)
-	if err == nil {
-		err = json.Unmarshal(data, req)
-	} else if !errors.Is(err, store.ErrNotFound) {
-		return 0, err
-	}
-	if err != nil {
-		return 0, fmt.Errorf("%w: %w", errNoRequest, err)
-	}
-	return len(data), nil
-}
