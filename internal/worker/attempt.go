@@ -14,9 +14,6 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// inRecord is the largest outcome that is stored in the record, in bytes.
-const inRecord = 64 << 10
-
 // maxOutcome is the largest outcome, in bytes.
 var maxOutcome = limits.TaskResult.Value()
 
@@ -37,11 +34,11 @@ type Attempt struct {
 	expires      time.Time
 	expiry       *time.Timer
 	asks         chan struct{} // has one place: one question after the other
-	again        bool          // there may be steps of earlier attempts
-	of           Charge        // without bytes
-	sure         atomic.Int64  // when it was certain that the attempt had the task, unix nanoseconds
-	clear        func()        // it is no suspect any more
-	stored       int           // bytes of the request as it is stored
+	mayHaveSteps bool          // there may be steps of earlier attempts
+	charge       Charge        // without bytes
+	epochSeen    atomic.Int64  // when it was certain that the attempt had the task, unix nanoseconds
+	endSuspicion func()        // it is no suspect any more
+	requestSize  int           // bytes of the request as it is stored
 	began        time.Time     // of a call that became a task
 
 	// Only the actor of the task uses the fields below.
@@ -53,9 +50,9 @@ type Attempt struct {
 // newAttempt makes the attempt whose beginning was sent to the store at began, in unix nanoseconds.
 func newAttempt(s *serving, key Key, k known, w *given, req Request, began int64) *Attempt {
 	p, r := s.p, &k.rec
-	a := &Attempt{Key: key, Revision: r.Revision, Number: r.Attempt, Request: req, p: p, s: s, method: r.Method, name: r.Name, expires: r.Expires(), again: k.epoch > 1, clear: func() {}, asks: make(chan struct{}, 1), work: w}
-	a.of = charge(key, r, 0)
-	a.sure.Store(began)
+	a := &Attempt{Key: key, Revision: r.Revision, Number: r.Attempt, Request: req, p: p, s: s, method: r.Method, name: r.Name, expires: r.Expires(), mayHaveSteps: k.epoch > 1, endSuspicion: func() {}, asks: make(chan struct{}, 1), work: w}
+	a.charge = chargeFor(key, r, 0)
+	a.epochSeen.Store(began)
 	p.books.census.See(key, w.who, a.expires)
 	a.fence = fence{records: &p.records, key: key, turn: make(chan struct{}, 1)}
 	a.known.Store(&k)
@@ -64,35 +61,35 @@ func newAttempt(s *serving, key Key, k known, w *given, req Request, began int64
 	return a
 }
 
-// enter gives an attempt to the actor of its task. w is the work that is looked at no more, nil for
+// enterActor gives an attempt to the actor of its task. w is the work that is looked at no more, nil for
 // an adopted one.
-func (a *Attempt) enter(w *given) {
+func (a *Attempt) enterActor(w *given) {
 	for range kernel.PanicLimit {
 		m := &opened{w: w, a: a}
 		m.Init()
-		a.p.actors.tell(a.Key, m)
+		a.p.actors.tellActor(a.Key, m)
 		if m.Wait(); m.err == nil {
 			return
 		}
 	}
 	a.cancel(ErrTakenOver) // no actor takes it
-	a.clear()
-	a.work.free()
+	a.endSuspicion()
+	a.work.freePlace()
 }
 
 // Again reports whether there may have been an earlier attempt, whether it was lost or given back.
-func (a *Attempt) Again() bool { return a.again }
+func (a *Attempt) Again() bool { return a.mayHaveSteps }
 
-// keep keeps the work of an attempt that runs.
-func (a *Attempt) keep() {
-	if a.parked() || errors.Is(context.Cause(a.ctx), ErrTakenOver) { // the work is nobody's, or another's
+// keepWork keeps the work of an attempt that runs.
+func (a *Attempt) keepWork() {
+	if a.isParked() || errors.Is(context.Cause(a.ctx), ErrTakenOver) { // the work is nobody's, or another's
 		return
 	}
-	a.work.keep()
+	a.work.keepWork()
 }
 
-// run runs the handler to its end. The attempt has a place.
-func (a *Attempt) run() {
+// runHandler runs the handler to its end. The attempt has a place.
+func (a *Attempt) runHandler() {
 	began := time.Now()
 	a.p.Log.Debug("a run of a task begins", "server", a.Key.Server, "task", a.Key.Digest(), "attempt", a.Number)
 	res, returned := Result{Err: mcp.NewError(mcp.CodeInternalError, "")}, false
@@ -101,27 +98,27 @@ func (a *Attempt) run() {
 			failure := guard.Caught(recover())
 			a.p.Log.Error("the handler of a task "+failure.Did(), append(failure.Attrs(), "server", a.Key.Server, "name", a.name)...)
 		}
-		a.conclude(began, res)
+		a.concludeRun(began, res)
 	}()
 	res = a.s.Run(a.ctx, a)
 	returned = true
 }
 
-// conclude stores the outcome of a run that began at a time, and gives up its place.
-func (a *Attempt) conclude(began time.Time, res Result) {
+// concludeRun stores the outcome of a run that began at a time, and gives up its place.
+func (a *Attempt) concludeRun(began time.Time, res Result) {
 	m := &returning{a: a}
-	broken := a.takeTurn(func() error { return a.actor.ask(m) })
+	broken := a.takeTurn(func() error { return a.actor.askActor(m) })
 	parked, work := m.parked, m.work
 	a.expiry.Stop()
-	defer func() { _ = a.actor.ask(&concluded{a: a}) }() // an error: the actor has forgotten it
-	if broken != nil {                                   // the actor has panicked, and ended: the work comes again
+	defer func() { _ = a.actor.askActor(&concluded{a: a}) }() // an error: the actor has forgotten it
+	if broken != nil {                                        // the actor has panicked, and ended: the work comes again
 		return
 	}
 	cause := context.Cause(a.ctx)
 	a.p.Log.Debug("a run of a task is over", "server", a.Key.Server, "task", a.Key.Digest(), "attempt", a.Number, "took", time.Since(began), "cause", cause)
 	closing := errors.Is(cause, ErrClosing)
 	if parked && closing {
-		a.release()
+		a.releaseTask()
 	}
 	if closing && (res.Err != nil || res.IsError) && a.s.Safe(a.method, a.name) {
 		if !parked {
@@ -130,7 +127,7 @@ func (a *Attempt) conclude(began time.Time, res Result) {
 		return
 	}
 	if cause == nil || closing && !parked {
-		cause = a.finish(res)
+		cause = a.storeOutcome(res)
 	}
 	a.cancel(nil)
 	switch {
@@ -155,16 +152,16 @@ func (a *Attempt) conclude(began time.Time, res Result) {
 
 // dropRequest deletes the request of a task that has its outcome: nothing reads it again.
 func (a *Attempt) dropRequest(ctx context.Context) error {
-	return a.p.Store.DropPart(ctx, a.Key.path(), requestPart, a.stored)
+	return a.p.Store.DropPart(ctx, a.Key.path(), requestPart, a.requestSize)
 }
 
 // finishWait is how long an outcome waits for the store once the task's server is unmounted, or the
 // pool closes.
 const finishWait = time.Minute
 
-// finish stores the outcome. It waits for the store for as long as the task is kept: nobody else
+// storeOutcome stores the outcome. It waits for the store for as long as the task is kept: nobody else
 // has the outcome, and a task that may not run again would be lost with it.
-func (a *Attempt) finish(res Result) error {
+func (a *Attempt) storeOutcome(res Result) error {
 	o := task.Outcome{Kind: task.Done, Value: res.Value}
 	switch {
 	case res.Err == nil && !codec.Valid(res.Value):
@@ -191,9 +188,9 @@ func (a *Attempt) finish(res Result) error {
 			}
 			o.Value, o.Parts = nil, 1
 		}
-		err := a.putRecord(ctx, func(r *task.Record, epoch uint64) error { return r.Finish(epoch, o, a.p.Store.Now()) })
+		err := a.changeInTurn(ctx, func(r *task.Record, epoch uint64) error { return r.Finish(epoch, o, a.p.Store.Now()) })
 		if errors.Is(err, errTooBig) { // that is an outcome, and no other run has a better one
-			err = a.putRecord(ctx, func(r *task.Record, epoch uint64) error {
+			err = a.changeInTurn(ctx, func(r *task.Record, epoch uint64) error {
 				r.Message = ""
 				return r.Finish(epoch, task.Outcome{Kind: task.Failed, Value: noRoom}, a.p.Store.Now())
 			})
@@ -201,9 +198,6 @@ func (a *Attempt) finish(res Result) error {
 		return err
 	})
 }
-
-// errTooBig reports that a record is larger than what is stored of one. Nothing was stored.
-var errTooBig = errors.New("worker: the record of a task is too large")
 
 // noRoom is the error of a task whose record has no room for its outcome.
 var noRoom = []byte(`{"code":-32603,"message":"what the task has said and asked leaves no room for its outcome"}`)
@@ -220,7 +214,7 @@ func (a *Attempt) giveBack(work *given) {
 // storeCharged stores so many bytes of the task, which it charges before. A step waits for that
 // while the client has its share of the store.
 func (a *Attempt) storeCharged(ctx context.Context, bytes int, purpose Purpose, back giveBack, do func() error) error {
-	c := a.of
+	c := a.charge
 	c.Bytes = bytes
 	for b, said := (backoff{}), false; a.p.Ledger.Charge(c, purpose) != nil; said = true {
 		if !said {
@@ -231,6 +225,26 @@ func (a *Attempt) storeCharged(ctx context.Context, bytes int, purpose Purpose, 
 		}
 	}
 	err := a.takeTurn(do)
-	a.p.books.settle(a.Key, c, err, back)
+	a.p.books.settleBytes(a.Key, c, err, back)
 	return err
+}
+
+// releaseTask has another process go on with a task once it has its answers: the handler that waited here has ended with the mount. Of a
+// process that ends, its lease says so.
+func (a *Attempt) releaseTask() {
+	if !a.p.Shared || a.p.base.Err() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), 5*time.Second)
+	defer cancel()
+	_ = a.changeRecord(ctx, func(r *task.Record, epoch uint64) error { return r.Release(epoch) })
+}
+
+// Context ends with the attempt, for one of the causes of this package: nothing that its handler does counts any more then, or the node ends.
+func (a *Attempt) Context() context.Context { return a.ctx }
+
+// Conclude stores what the handler of an adopted call has returned.
+func (a *Attempt) Conclude(res Result) {
+	defer a.p.running.Done()
+	a.concludeRun(a.began, res)
 }

@@ -48,18 +48,18 @@ func (f *fence) takeTurn(do func() error) error {
 // changeRecord changes the record of the task under the attempt's epoch. If another attempt has the
 // task, or the task has ended, the attempt is over.
 func (f *fence) changeRecord(ctx context.Context, edit func(r *task.Record, epoch uint64) error) error {
-	return f.takeTurn(func() error { return f.putRecord(ctx, edit) })
+	return f.takeTurn(func() error { return f.changeInTurn(ctx, edit) })
 }
 
-// putRecord is changeRecord for whoever has the turn.
-func (f *fence) putRecord(ctx context.Context, edit func(r *task.Record, epoch uint64) error) error {
+// changeInTurn is changeRecord for whoever has the turn.
+func (f *fence) changeInTurn(ctx context.Context, edit func(r *task.Record, epoch uint64) error) error {
 	for {
 		k := f.known.Load()
 		r := k.rec
 		if err := edit(&r, k.epoch); err != nil {
 			return f.endLost(err)
 		}
-		rev, err := f.records.put(ctx, f.key, &r, k.rev)
+		rev, err := f.records.putRecord(ctx, f.key, &r, k.rev)
 		if err == nil {
 			f.known.Store(&known{r, rev, r.Epoch})
 			return nil
@@ -76,7 +76,7 @@ func (f *fence) putRecord(ctx context.Context, edit func(r *task.Record, epoch u
 // rereadRecord reads the record again, which another may have changed.
 func (f *fence) rereadRecord(ctx context.Context) error {
 	for b := (backoff{}); ; {
-		r, rev, err := f.records.read(ctx, f.key)
+		r, rev, err := f.records.readRecord(ctx, f.key)
 		if err == nil {
 			f.known.Store(&known{r, rev, f.known.Load().epoch})
 			return nil

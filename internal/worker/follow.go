@@ -19,8 +19,8 @@ func (f *followers) Follow(ctx context.Context, key Key, each func(Snapshot) (mo
 // on again, with all of them as they are. Changes that come fast may be seen as one. ErrUnknown: none of the tasks is there, or they
 // are gone by now.
 func (f *followers) FollowAll(ctx context.Context, keys []Key, again <-chan struct{}, each func(Snapshot) (more bool)) error {
-	me := f.add(keys)
-	defer f.remove(me, keys)
+	me := f.addFollower(keys)
+	defer f.removeFollower(me, keys)
 	// Many are looked at less often, when no change was heard of.
 	every := lookEvery * time.Duration(1+len(keys)/10)
 	t := time.NewTimer(every)
@@ -81,8 +81,8 @@ type follower struct {
 	wake  chan struct{} // has one place
 }
 
-// add adds one who follows tasks, and has to look at all of them.
-func (f *followers) add(keys []Key) *follower {
+// addFollower adds one who follows tasks, and has to look at all of them.
+func (f *followers) addFollower(keys []Key) *follower {
 	one := &follower{dirty: make(map[Key]bool, len(keys)), wake: make(chan struct{}, 1)}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -96,7 +96,7 @@ func (f *followers) add(keys []Key) *follower {
 	return one
 }
 
-func (f *followers) remove(one *follower, keys []Key) {
+func (f *followers) removeFollower(one *follower, keys []Key) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, k := range keys {
@@ -123,8 +123,8 @@ func (f *followers) setDirty(one *follower, keys map[Key]uint64) {
 	}
 }
 
-// wake has those who follow a task look at it.
-func (f *followers) wake(key Key) {
+// wakeFollowers has those who follow a task look at it.
+func (f *followers) wakeFollowers(key Key) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for one := range f.of[key] {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,15 +35,13 @@ const (
 	maxLookWait = 47 * time.Second
 	// recordWait is how long after its work a record is stored as a rule.
 	recordWait = 2 * time.Second
-	// waitsElsewhereRetry is how soon work comes again that belongs to a handler in another
+	// remoteWaitRetry is how soon work comes again that belongs to a handler in another
 	// process: the store gives it to the processes in turn.
-	waitsElsewhereRetry = 30 * time.Millisecond
-	// runsElsewhereRetry is how soon work comes again whose task runs, by other work of it.
-	runsElsewhereRetry = 5 * time.Second
-	// unknownRetry is how soon work comes again whose tool the service does not have.
-	unknownRetry = 5 * time.Second
-	// beginWait is for how long the store may take to begin an attempt. Its work is kept meanwhile.
-	beginWait = time.Minute
+	remoteWaitRetry = 30 * time.Millisecond
+	// remoteRunRetry is how soon work comes again whose task runs, by other work of it.
+	remoteRunRetry = 5 * time.Second
+	// unknownToolRetry is how soon work comes again whose tool the service does not have.
+	unknownToolRetry = 5 * time.Second
 )
 
 // Config is the configuration of a Pool.
@@ -120,21 +119,21 @@ func NewPool(c Config) *Pool {
 		c.Kernel, c.TaskKind, c.QueueKind = kernel.New(kernel.Config{Log: c.Log, Kinds: []string{"task", "queue"}}), 0, 1
 	}
 	if c.Ledger == nil {
-		c.Ledger = freely{}
+		c.Ledger = noLedger{}
 	}
 	p := &Pool{
 		Config:   c,
 		services: services{of: make(map[string]*serving)},
 		places:   quota.NewPlaces[*given](c.Running, c.roomInLines()),
-		books:    books{c.Ledger, quota.NewCensus[Key, charged](c.PerPrincipal, c.PerNode)},
+		books:    books{c.Ledger, quota.NewCensus[Key, taskCharges](c.PerPrincipal, c.PerNode)},
 		suspects: make(suspects, mostSuspects),
 	}
 	p.ended = make(chan struct{})
 	p.base, p.stop = context.WithCancelCause(context.Background())
 	p.actors = taskActors{kernel.NewDirectory[Key, *taskActor](), p}
-	p.Reader = Reader{records{c.Store, c.Tag, p.changed}}
+	p.Reader = Reader{records{c.Store, c.Tag, p.announceChange}}
 	p.followers = followers{reader: &p.Reader, closing: p.base, of: make(map[Key]map[*follower]bool)}
-	go p.keep()
+	go p.keepWork()
 	return p
 }
 
@@ -157,16 +156,16 @@ func (p *Pool) Mount(svc Service) {
 		s.cancel(ErrClosing)
 		return
 	}
-	p.comparing.Do(func() { p.startGoroutine((&comparer{p}).run) })
+	p.comparing.Do(func() { p.startGoroutine((&comparer{p}).repeatComparison) })
 	p.startGoroutine(func() {
 		if p.Shared && (s.Makes == nil || s.Makes()) { // another process may make work at any time
-			s.open()
+			s.openQueue()
 		}
 		if s.hasWork() { // the store may overlook it as it may overlook what is new
-			s.open()
-			_ = s.Post(expected{Key{Server: s.ID}, time.Now()})
+			s.openQueue()
+			_ = s.Post(workExpected{Key{Server: s.ID}, time.Now()})
 		}
-		s.reclaim()
+		s.reclaimWork()
 	})
 }
 
@@ -178,8 +177,8 @@ func (p *Pool) Unmount(server string) {
 	}
 }
 
-// keep says every second that the node still has the work that it does.
-func (p *Pool) keep() {
+// keepWork says every second that the node still has the work that it does.
+func (p *Pool) keepWork() {
 	t := time.NewTicker(keepEvery)
 	defer t.Stop()
 	last := time.Now()
@@ -193,7 +192,7 @@ func (p *Pool) keep() {
 		check := time.Since(last) > 3*keepEvery || p.Shared && tick%verifyEvery == 0
 		last = time.Now()
 		if tick%recountEvery == 0 {
-			go p.recount()
+			go p.recountTasks()
 		}
 		for _, s := range p.allServices() {
 			_ = s.Post(askDue{})
@@ -203,8 +202,8 @@ func (p *Pool) keep() {
 			continue
 		}
 		for _, w := range p.places.Waiting() {
-			if w.fresh() { // otherwise another may have it
-				w.keep()
+			if w.isFresh() { // otherwise another may have it
+				w.keepWork()
 			}
 		}
 	}
@@ -230,28 +229,28 @@ func (p *Pool) Open() (all, most int) {
 // Room reports whether a principal may have one more task: ErrTooMany and ErrFull say that it may
 // not.
 func (p *Pool) Room(tenant, from string) error {
-	return openError(p.books.census.Room(principal(tenant, token(from))))
+	return openError(p.books.census.Room(principalOf(tenant, clientToken(from))))
 }
 
-// recount drops the tasks whose end this process has not seen, as long as there are many.
-func (p *Pool) recount() {
+// recountTasks drops the tasks whose end this process has not seen, as long as there are many.
+func (p *Pool) recountTasks() {
 	ctx, cancel := context.WithTimeout(p.base, recountEvery*keepEvery)
 	defer cancel()
 	for dropped := quota.RecountedAtOnce; dropped > quota.RecountedAtOnce/2; {
 		dropped = 0
 		for _, key := range p.books.census.Sweep(p.Store.Now()) {
-			r, _, err := p.read(ctx, key)
+			r, _, err := p.readRecord(ctx, key)
 			switch {
 			case err == nil && r.State == task.Ended:
 				p.books.taskEnded(key, r.How())
 				dropped++
 			case errors.Is(err, store.ErrNotFound):
-				if made, _ := p.actors.view(key); !made {
+				if made, _ := p.actors.viewTask(key); !made {
 					p.books.taskEnded(key, 0)
 					dropped++
 				}
 			case err == nil:
-				p.books.census.See(key, principal(key.Tenant, token(r.From)), r.Expires())
+				p.books.census.See(key, principalOf(key.Tenant, clientToken(r.From)), r.Expires())
 			default:
 				return
 			}
@@ -269,9 +268,9 @@ func (p *Pool) Close(ctx context.Context) error {
 // Reclaimed is how many tasks of an earlier process of this node were taken up at once.
 func (p *Pool) Reclaimed() int64 { return p.reclaimed.Load() }
 
-// changed tells those who follow a task that it has changed.
-func (p *Pool) changed(key Key, rev uint64, r *task.Record) {
-	p.wake(key)
+// announceChange tells those who follow a task that it has changed.
+func (p *Pool) announceChange(key Key, rev uint64, r *task.Record) {
+	p.wakeFollowers(key)
 	if r.State == task.Ended {
 		p.books.taskEnded(key, r.How())
 	}
@@ -288,8 +287,8 @@ func (p *Pool) Heard(key Key, ended task.Kind) {
 	} else {
 		p.Serve(key.Server)
 	}
-	p.wake(key)
-	p.actors.tellHeld(key, heard{})
+	p.wakeFollowers(key)
+	p.actors.tellIfHeld(key, changeHeard{})
 }
 
 // LookAgain has those who follow tasks look at all of them: other processes may have changed some, or have made the first ones of a server.
@@ -307,4 +306,27 @@ func (p *Pool) serveWorking() error {
 		p.Serve(server)
 	}
 	return err
+}
+
+// dropParts deletes what a task that has ended needs no more: its request, and all parts of one that was cancelled.
+func (p *Pool) dropParts(ctx context.Context, key Key, how task.Kind) error {
+	name := requestPart
+	if how == task.Cancelled {
+		name = ""
+	}
+	return p.Store.DropPart(ctx, key.path(), name, math.MaxInt)
+}
+
+// dropEnded is drop for a task that has ended, and reports whether it has. One that goes on, or only seems to have expired, needs all that it has.
+func (p *Pool) dropEnded(ctx context.Context, key Key) (ended bool, err error) {
+	r, _, err := p.readRecord(ctx, key)
+	if errors.Is(err, store.ErrNotFound) {
+		p.books.taskEnded(key, 0)
+		return false, nil
+	}
+	if err == nil && r.State == task.Ended {
+		p.books.taskEnded(key, r.How())
+		return true, p.dropParts(ctx, key, r.How())
+	}
+	return false, err
 }

@@ -14,21 +14,6 @@ import (
 // maxAsked bounds all questions of a task with their answers, in bytes: they are in its record.
 var maxAsked = limits.TaskAsked.Value()
 
-const (
-	// maxRecord is the most bytes of a record as it is stored.
-	maxRecord = 512 << 10
-	// reserved are those that what comes later may take: an outcome, the runs, who has the task,
-	// and what it says.
-	reserved = inRecord + 32<<10
-)
-
-// leavesRoom reports whether a record with its questions and answers leaves room for what comes
-// later.
-func leavesRoom(r *task.Record) bool {
-	data, err := r.Encode()
-	return err == nil && len(data) <= maxRecord-reserved
-}
-
 // Question is one that a handler asks its client.
 type Question struct {
 	Key     string          // unique in the task
@@ -48,7 +33,7 @@ func (a *Attempt) Ask(ctx context.Context, qs []Question) ([]task.Reply, error) 
 		return nil, context.Cause(a.ctx)
 	}
 	for m := (&asking{a: a, qs: qs}); ; {
-		err := a.actor.ask(m)
+		err := a.actor.askActor(m)
 		if err == nil && len(m.missing) > 0 {
 			err = a.putQuestions(ctx, m)
 		}
@@ -70,9 +55,9 @@ func (a *Attempt) Ask(ctx context.Context, qs []Question) ([]task.Reply, error) 
 	}
 }
 
-// answer finds the answers that are stored, and the questions that were never asked. If one has no
+// findAnswers finds the answers that are stored, and the questions that were never asked. If one has no
 // answer yet, the handler waits.
-func (a *Attempt) answer(m *asking) {
+func (a *Attempt) findAnswers(m *asking) {
 	stored := a.known.Load().rec.Questions
 	asked := make(map[string]task.Question, len(stored))
 	for _, q := range stored {
@@ -92,50 +77,50 @@ func (a *Attempt) answer(m *asking) {
 		}
 	}
 	if open && len(m.missing) == 0 {
-		if m.err = a.park(); m.err == nil {
+		if m.err = a.parkHandler(); m.err == nil {
 			m.wake = a.wake
 		}
 	}
 }
 
-// park gives the place of the handler back until wake is closed, as the task waits for its client.
-func (a *Attempt) park() error {
+// parkHandler gives the place of the handler back until wake is closed, as the task waits for its client.
+func (a *Attempt) parkHandler() error {
 	if a.returned.Load() {
 		return ErrTakenOver // of a goroutine that the handler left behind
 	}
 	if a.wake == nil {
 		a.wake = make(chan struct{})
 		a.p.parked.Add(1)
-		a.work.free()
+		a.work.freePlace()
 		_ = a.work.Done()
 	}
 	return nil
 }
 
-// resume has a handler go on that waited, by work that has a place.
-func (a *Attempt) resume(work *given) {
+// resumeHandler has a handler go on that waited, by work that has a place.
+func (a *Attempt) resumeHandler(work *given) {
 	a.work = work
 	close(a.wake)
 	a.wake = nil
 	a.p.parked.Add(-1)
 }
 
-// parked reports whether the handler waits for its client: the attempt has neither work nor a
+// isParked reports whether the handler waits for its client: the attempt has neither work nor a
 // place.
-func (a *Attempt) parked() bool { return a.wake != nil }
+func (a *Attempt) isParked() bool { return a.wake != nil }
 
 // putQuestions stores questions that were never asked, and has the handler wait for its client
 // before anybody can begin the task anew.
 func (a *Attempt) putQuestions(ctx context.Context, m *asking) error {
-	return a.storeCharged(ctx, size(m.missing), ForResult, atEnd, func() error {
+	return a.storeCharged(ctx, questionsSize(m.missing), ForResult, atEnd, func() error {
 		if a.returned.Load() {
 			return ErrTakenOver
 		}
-		err := a.putRecord(ctx, func(r *task.Record, epoch uint64) error {
+		err := a.changeInTurn(ctx, func(r *task.Record, epoch uint64) error {
 			if err := r.Ask(epoch, a.p.Store.Now(), m.missing...); err != nil {
 				return err
 			}
-			if size(r.Questions) > maxAsked || !leavesRoom(r) {
+			if questionsSize(r.Questions) > maxAsked || !leavesRoom(r) {
 				return actors.ErrTooMuchInput
 			}
 			return nil
@@ -143,14 +128,6 @@ func (a *Attempt) putQuestions(ctx context.Context, m *asking) error {
 		if err != nil {
 			return err
 		}
-		return a.actor.ask(m)
+		return a.actor.askActor(m)
 	})
-}
-
-// size is about how many bytes questions and their answers have.
-func size(qs []task.Question) (n int) {
-	for _, q := range qs {
-		n += len(q.Key) + len(q.Request) + len(q.Answer)
-	}
-	return n
 }

@@ -26,7 +26,7 @@ type StepLook struct {
 // Maker returns who has made a task, as the store has that, and nil once nothing can run the task again.
 func (rd *Reader) Maker(ctx context.Context, key Key) (json.RawMessage, error) {
 	var r Request
-	if _, err := rd.request(ctx, key, &r); err != nil && !errors.Is(err, errNoRequest) {
+	if _, err := rd.readRequest(ctx, key, &r); err != nil && !errors.Is(err, errNoRequest) {
 		return nil, err
 	}
 	return r.Principal, nil
@@ -122,7 +122,7 @@ func stepHead(head []byte) (s Step, err error) {
 
 // Get reads a task. ErrUnknown: there is none, or it has expired.
 func (rd *Reader) Get(ctx context.Context, key Key) (Snapshot, error) {
-	r, rev, err := rd.readAsked(ctx, key)
+	r, rev, err := rd.readForClient(ctx, key)
 	if err == nil && r.Outcome != nil && r.Outcome.Parts > 0 {
 		o := *r.Outcome
 		o.Value, err = rd.store.Part(ctx, key.path(), outcomePart)
@@ -163,8 +163,8 @@ func (rd *Reader) decodePage(stored []Stored, limit int, err error) (all []Snaps
 	return all, 0, err
 }
 
-// request reads the request of a task, and returns its size as it is stored.
-func (rd *Reader) request(ctx context.Context, key Key, req *Request) (size int, err error) {
+// readRequest reads the request of a task, and returns its size as it is stored.
+func (rd *Reader) readRequest(ctx context.Context, key Key, req *Request) (size int, err error) {
 	data, err := rd.store.Part(ctx, key.path(), requestPart)
 	if err == nil {
 		err = json.Unmarshal(data, req)
@@ -176,3 +176,6 @@ func (rd *Reader) request(ctx context.Context, key Key, req *Request) (size int,
 	}
 	return len(data), nil
 }
+
+// errNoRequest reports that the request of a task is not there, or cannot be read.
+var errNoRequest = errors.New("worker: the request of a task cannot be read")

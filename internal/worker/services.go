@@ -59,13 +59,13 @@ func (ss *services) findService(server string) (*serving, error) {
 	return nil, fmt.Errorf("worker: server %s is not mounted: %w", server, store.ErrUnavailable)
 }
 
-// openQueue opens the queue of a server. nil says that its tasks run here.
-func (ss *services) openQueue(ctx context.Context, server string) error {
+// awaitQueue opens the queue of a server. nil says that its tasks run here.
+func (ss *services) awaitQueue(ctx context.Context, server string) error {
 	s, err := ss.findService(server)
 	if err != nil {
 		return err
 	}
-	s.open()
+	s.openQueue()
 	select {
 	case <-s.tried:
 	case <-s.ctx.Done():
@@ -82,7 +82,7 @@ func (ss *services) openQueue(ctx context.Context, server string) error {
 // Serve starts the queue of a server, if it is mounted by now: it may have tasks from now on.
 func (ss *services) Serve(server string) {
 	if s, err := ss.findService(server); err == nil {
-		s.open()
+		s.openQueue()
 	}
 }
 

@@ -35,10 +35,10 @@ var errBroken = errors.New("worker: the actor of a task has panicked")
 
 // The messages of a task's actor.
 type (
-	// offering and offered say that work is being made, and that its record is stored too, or never
+	// offerBegun and offered say that work is being made, and that its record is stored too, or never
 	// will be.
-	offering struct{ o *offer }
-	offered  struct{ o *offer }
+	offerBegun   struct{ o *offer }
+	offerSettled struct{ o *offer }
 	// opening asks whether the work may be looked at, which is granted to one at a time, once the
 	// record of work that is being made is stored, too, or after recordWait.
 	opening struct {
@@ -91,12 +91,12 @@ type (
 		missing []task.Question // that were never asked
 		wake    chan struct{}   // closed once all that was asked has answers; nil: it has
 	}
-	// cancelled says that the client has cancelled the task.
-	cancelled struct{}
-	// heard says that another process may have changed the task.
-	heard struct{}
-	// read is the record as it was read for a look.
-	read struct {
+	// taskCancelled says that the client has cancelled the task.
+	taskCancelled struct{}
+	// changeHeard says that another process may have changed the task.
+	changeHeard struct{}
+	// recordRead is the record as it was read for a look.
+	recordRead struct {
 		a   *Attempt
 		r   task.Record
 		err error
@@ -124,35 +124,8 @@ func (m *answered) Refused(err error) {
 
 func (m *answered) refusal() error { return m.err }
 
-// taskActors are the actors of the tasks that this node holds.
-type taskActors struct {
-	*kernel.Directory[Key, *taskActor]
-	p *Pool
-}
-
-// tell posts m to the actor of a task, which it makes if there is none.
-func (ts taskActors) tell(key Key, m any) *taskActor {
-	for {
-		t, _ := ts.Obtain(key, func() (*taskActor, error) {
-			t := &taskActor{p: ts.p, key: key}
-			ts.p.Kernel.Start(&t.Actor, ts.p.TaskKind, key.ID, t)
-			return t, nil
-		})
-		if t.Post(m) == nil {
-			return t
-		}
-		ts.Drop(key, t) // it has just ended
-	}
-}
-
-// tellHeld posts m to the actor of a task that this node holds, and reports whether it does.
-func (ts taskActors) tellHeld(key Key, m any) bool {
-	t, ok := ts.Get(key)
-	return ok && t.Post(m) == nil
-}
-
-// ask posts m and waits for the answer. An error says that there is none.
-func (t *taskActor) ask(m interface {
+// askActor posts m and waits for the answer. An error says that there is none.
+func (t *taskActor) askActor(m interface {
 	Init()
 	Wait()
 	refusal() error
@@ -165,61 +138,52 @@ func (t *taskActor) ask(m interface {
 	return m.refusal()
 }
 
-// view says what the actor of a task is about.
-func (ts taskActors) view(key Key) (offered, adopted bool) {
-	m := new(viewing)
-	if t, ok := ts.Get(key); ok {
-		_ = t.ask(m)
-	}
-	return m.offered, m.adopted
-}
-
 func (t *taskActor) Receive(m any) {
 	switch m := m.(type) {
-	case offering:
+	case offerBegun:
 		t.offer = m.o
-	case offered:
+	case offerSettled:
 		if t.offer == m.o { // not one that came later
 			t.offer = nil
 			t.grantOpening()
 		}
 	case *opening:
-		t.open(m)
+		t.openWork(m)
 	case recordWaited:
 		if t.pending == m.m {
 			t.grantOpening()
 		}
 	case *meeting:
-		m.fate = t.meet(m)
+		m.fate = t.meetWork(m)
 		m.Done()
 	case *resumed:
-		m.a.resume(m.w)
+		m.a.resumeHandler(m.w)
 		m.Done()
 	case *returning:
 		m.a.returned.Store(true)
-		m.parked, m.work = m.a.parked(), m.a.work
+		m.parked, m.work = m.a.isParked(), m.a.work
 		m.Done()
 	case *opened:
 		t.endOpening(m)
 	case *asking:
-		m.a.answer(m)
+		m.a.findAnswers(m)
 		m.Done()
 	case *concluded:
 		t.removeAttempt(m.a)
 		m.Done()
-	case cancelled:
+	case taskCancelled:
 		t.revoked = t.opening != nil
-		if a := t.newest(); a != nil {
+		if a := t.newestAttempt(); a != nil {
 			a.cancel(ErrCancelled)
 		}
-	case heard:
-		t.look(false)
-	case read:
+	case changeHeard:
+		t.readAnew(false)
+	case recordRead:
 		t.compareRead(m)
 	case keepWork:
 		t.keepWork(m.look)
 	case *viewing:
-		a := t.newest()
+		a := t.newestAttempt()
 		m.offered, m.adopted = t.offer != nil, a != nil && a.work.Seq() == 0
 		m.Done()
 	}
@@ -249,16 +213,16 @@ func (t *taskActor) Failed(m any, last bool) {
 	}
 }
 
-// newest is the attempt that may have the task, nil if none has.
-func (t *taskActor) newest() *Attempt {
+// newestAttempt is the attempt that may have the task, nil if none has.
+func (t *taskActor) newestAttempt() *Attempt {
 	if len(t.attempts) == 0 {
 		return nil
 	}
 	return t.attempts[len(t.attempts)-1]
 }
 
-// open has work be looked at, or says at once that other work is.
-func (t *taskActor) open(m *opening) {
+// openWork has work be looked at, or says at once that other work is.
+func (t *taskActor) openWork(m *opening) {
 	if t.opening != nil {
 		m.Done()
 		return
@@ -274,29 +238,29 @@ func (t *taskActor) open(m *opening) {
 // grantOpening lets work be looked at that has waited for its record.
 func (t *taskActor) grantOpening() {
 	if m := t.pending; m != nil {
-		t.pending, m.granted, m.here = nil, true, t.newest()
+		t.pending, m.granted, m.here = nil, true, t.newestAttempt()
 		m.Done()
 	}
 }
 
-// meet says what work is to an attempt that is here: begins if it is not for it. Where it says goesOn of a task that is queued, the
+// meetWork says what work is to an attempt that is here: fateBegins if it is not for it. Where it says fateResumes of a task that is queued, the
 // attempt has to begin anew.
-func (t *taskActor) meet(m *meeting) fate {
+func (t *taskActor) meetWork(m *meeting) fate {
 	a, there := m.a, !m.a.returned.Load() && m.a.ctx.Err() == nil
 	switch {
 	case a.left.Load():
-		return begins
-	case m.r.State == task.Queued && there && a.parked():
-		return goesOn
+		return fateBegins
+	case m.r.State == task.Queued && there && a.isParked():
+		return fateResumes
 	case t.p.Shared && m.r.State == task.Running && m.r.Boot == t.p.Boot && m.r.Work != m.w.Seq():
-		return runsAlready
+		return fateRunsHere
 	case m.r.State == task.Running && there && a.known.Load().epoch == m.r.Epoch:
 		// It was given out again although it runs here.
 		a.work = m.w
-		m.w.free() // the attempt has its own place
-		return goesOn
+		m.w.freePlace() // the attempt has its own place
+		return fateResumes
 	}
-	return begins
+	return fateBegins
 }
 
 // endOpening ends the look at work, with the attempt that has begun.
@@ -324,17 +288,17 @@ func (t *taskActor) removeAttempt(a *Attempt) {
 	}
 	t.attempts = slices.Delete(t.attempts, i, i+1)
 	a.left.Store(true)
-	a.clear()
-	if a.parked() {
+	a.endSuspicion()
+	if a.isParked() {
 		t.p.parked.Add(-1)
 	} else {
-		a.work.free()
+		a.work.freePlace()
 	}
 }
 
-// look has the record be read, as another process may have changed it.
-func (t *taskActor) look(keeps bool) {
-	a := t.newest()
+// readAnew has the record be read, as another process may have changed it.
+func (t *taskActor) readAnew(keeps bool) {
+	a := t.newestAttempt()
 	if a == nil {
 		return
 	}
@@ -346,13 +310,13 @@ func (t *taskActor) look(keeps bool) {
 	go func() {
 		ctx, cancel := context.WithTimeout(a.ctx, keepEvery)
 		defer cancel()
-		r, _, err := t.p.read(ctx, t.key)
-		_ = t.Post(read{a, r, err})
+		r, _, err := t.p.readRecord(ctx, t.key)
+		_ = t.Post(recordRead{a, r, err})
 	}()
 }
 
 // compareRead ends the attempt if another one has the task by now, or if the task has ended.
-func (t *taskActor) compareRead(m read) {
+func (t *taskActor) compareRead(m recordRead) {
 	a := m.a
 	keeps, again := t.keepsNext, t.readAgain
 	t.reading, t.readAgain, t.keepsNext = false, false, false
@@ -363,11 +327,11 @@ func (t *taskActor) compareRead(m read) {
 	case m.err == nil && a.known.Load().isBehind(&m.r):
 		a.cancel(lostTo(&m.r))
 	}
-	if n := t.newest(); keeps && n != nil {
-		n.keep()
+	if n := t.newestAttempt(); keeps && n != nil {
+		n.keepWork()
 	}
 	if again {
-		t.look(false)
+		t.readAnew(false)
 	}
 }
 
@@ -375,13 +339,13 @@ func (t *taskActor) compareRead(m read) {
 // first, so that it is not fresh.
 func (t *taskActor) keepWork(look bool) {
 	if look {
-		t.look(true)
+		t.readAnew(true)
 		return
 	}
-	if t.opening != nil && t.opening.fresh() { // otherwise another may have it
-		t.opening.keep()
+	if t.opening != nil && t.opening.isFresh() { // otherwise another may have it
+		t.opening.keepWork()
 	}
-	if a := t.newest(); a != nil {
-		a.keep()
+	if a := t.newestAttempt(); a != nil {
+		a.keepWork()
 	}
 }

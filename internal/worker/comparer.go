@@ -25,9 +25,9 @@ const (
 // comparer compares tasks with their work.
 type comparer struct{ p *Pool }
 
-// run offers the work of tasks again that have lost it, at the first mount and every ten minutes. The record of a task and its work lie in two streams, and one may be
+// repeatComparison offers the work of tasks again that have lost it, at the first mount and every ten minutes. The record of a task and its work lie in two streams, and one may be
 // lost without the other: in a power cut, as each is flushed by its own timer, or with the stream of work, which somebody may remove.
-func (c *comparer) run() {
+func (c *comparer) repeatComparison() {
 	p := c.p
 	t := time.NewTimer(0)
 	defer t.Stop()
@@ -97,7 +97,7 @@ func (c *comparer) offerLost(ctx context.Context, st Stored) error {
 	if r.State == task.Running && !c.isGone(ctx, &r) { // it needs no work as long as its process lives
 		return nil
 	}
-	switch _, rev, err := p.read(ctx, key); {
+	switch _, rev, err := p.readRecord(ctx, key); {
 	case errors.Is(err, store.ErrNotFound):
 		return nil
 	case err != nil:
@@ -105,9 +105,9 @@ func (c *comparer) offerLost(ctx context.Context, st Stored) error {
 	case rev != st.Rev: // it goes on
 		return nil
 	}
-	o := p.actors.offer(key, r.From)
-	defer o.settled()
-	if err := o.make(ctx, r.Left(p.Store.Now())); err != nil {
+	o := p.actors.beginOffer(key, r.From)
+	defer o.settleOffer()
+	if err := o.makeWork(ctx, r.Left(p.Store.Now())); err != nil {
 		return err
 	}
 	// Now that the stream has taken a write, what is not there is not there for certain. A stream that is as it was earlier gives numbers twice.
@@ -117,7 +117,7 @@ func (c *comparer) offerLost(ctx context.Context, st Stored) error {
 	}
 	if err == nil && !there {
 		r.Work = o.seq
-		_, err = p.put(ctx, key, &r, st.Rev)
+		_, err = p.putRecord(ctx, key, &r, st.Rev)
 	}
 	if there || errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrNotFound) { // it goes on, or has its work
 		return p.Store.Withdraw(ctx, o.seq)
