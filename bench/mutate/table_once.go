@@ -162,7 +162,7 @@ var once = []mutation{
 	{
 		"an attempt that was taken over stores no step",
 		"internal/worker", "", "TestAnAttemptThatIsTakenOverInAStep",
-		`if $k.$rec.$State == $task.$Ended «|| $k.$rec.$Epoch != $k.$epoch» { return $a.$lost($task.$ErrFenced, &$k.$rec) }`,
+		`if $k := $f.$known.$Load(); $k.$rec.$State == $task.$Ended «|| $k.$rec.$Epoch != $k.$epoch» { return $f.$endLost($task.$ErrEnded) }`,
 		``,
 	},
 	{

@@ -14,9 +14,6 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// inRecord is the largest outcome that is stored in the record, in bytes.
-const inRecord = 64 << 10
-
 // maxOutcome is the largest outcome, in bytes.
 var maxOutcome = limits.TaskResult.Value()
 
@@ -28,71 +25,71 @@ type Attempt struct {
 	// Number is 1 for the first run, and more when the task runs again because its worker was lost.
 	Number int
 
+	fence
 	p            *Pool
 	s            *serving
-	actor        *taskActor
+	actor        *taskActor // is set in its turn
 	ctx          context.Context
-	cancel       context.CancelCauseFunc
 	method, name string
 	expires      time.Time
 	expiry       *time.Timer
 	asks         chan struct{} // has one place: one question after the other
-	again        bool          // there may be steps of earlier attempts
-	of           Charge        // without bytes
-	sure         atomic.Int64  // when it was certain that the attempt had the task, unix nanoseconds
-	clear        func()        // it is no suspect any more
-	stored       int           // bytes of the request as it is stored
+	mayHaveSteps bool          // there may be steps of earlier attempts
+	charge       Charge        // without bytes
+	epochSeen    atomic.Int64  // when it was certain that the attempt had the task, unix nanoseconds
+	endSuspicion func()        // it is no suspect any more
+	requestSize  int           // bytes of the request as it is stored
 	began        time.Time     // of a call that became a task
 
 	// Only the actor of the task uses the fields below.
-	known    known
 	work     *given
-	writes   []*write      // the first is under way
 	wake     chan struct{} // closed when a handler that waits goes on; nil if it does not wait
-	returned bool          // the handler has
+	returned atomic.Bool   // the handler has, which is said under the turn
 }
 
-// prepare makes the attempt whose beginning was sent to the store at began, in unix nanoseconds.
-func (p *Pool) prepare(s *serving, key Key, k known, w *given, req Request, began int64) *Attempt {
-	r := &k.rec
-	a := &Attempt{Key: key, Revision: r.Revision, Number: r.Attempt, Request: req, p: p, s: s, method: r.Method, name: r.Name, expires: r.Expires(), again: k.epoch > 1, clear: func() {}, asks: make(chan struct{}, 1), known: k, work: w}
-	a.of = charge(key, r, 0)
-	a.sure.Store(began)
+// newAttempt makes the attempt whose beginning was sent to the store at began, in unix nanoseconds.
+func newAttempt(s *serving, key Key, k known, w *given, req Request, began int64) *Attempt {
+	p, r := s.p, &k.rec
+	a := &Attempt{Key: key, Revision: r.Revision, Number: r.Attempt, Request: req, p: p, s: s, method: r.Method, name: r.Name, expires: r.Expires(), mayHaveSteps: k.epoch > 1, endSuspicion: func() {}, asks: make(chan struct{}, 1), work: w}
+	a.charge = chargeFor(key, r, 0)
+	a.epochSeen.Store(began)
 	p.books.census.See(key, w.who, a.expires)
+	a.fence = fence{records: &p.records, key: key, turn: make(chan struct{}, 1)}
+	a.known.Store(&k)
 	a.ctx, a.cancel = context.WithCancelCause(s.ctx)
 	a.expiry = time.AfterFunc(r.Left(p.Store.Now()), func() { a.cancel(ErrExpired) })
 	return a
 }
 
-// enter gives an attempt to the actor of its task. w is the work that is looked at no more, nil for
+// enterActor gives an attempt to the actor of its task. w is the work that is looked at no more, nil for
 // an adopted one.
-func (p *Pool) enter(w *given, a *Attempt) {
+func (a *Attempt) enterActor(w *given) {
 	for range kernel.PanicLimit {
 		m := &opened{w: w, a: a}
 		m.Init()
-		a.actor = p.tell(a.Key, m)
+		a.p.actors.tellActor(a.Key, m)
 		if m.Wait(); m.err == nil {
 			return
 		}
 	}
 	a.cancel(ErrTakenOver) // no actor takes it
-	a.clear()
-	a.work.free()
+	a.endSuspicion()
+	a.work.freePlace()
 }
 
 // Again reports whether there may have been an earlier attempt, whether it was lost or given back.
-func (a *Attempt) Again() bool { return a.again }
+func (a *Attempt) Again() bool { return a.mayHaveSteps }
 
-// keep keeps the work of an attempt that runs.
-func (a *Attempt) keep() {
-	if a.parked() || errors.Is(context.Cause(a.ctx), ErrTakenOver) { // the work is nobody's, or another's
+// keepWork keeps the work of an attempt that runs.
+func (a *Attempt) keepWork() {
+	if a.isParked() || errors.Is(context.Cause(a.ctx), ErrTakenOver) { // the work is nobody's, or another's
 		return
 	}
-	a.work.keep()
+	a.work.keepWork()
 }
 
-// run runs the handler to its end. The attempt has a place.
-func (a *Attempt) run() {
+// runHandler runs the handler to its end. The attempt has a place.
+func (a *Attempt) runHandler() {
 	began := time.Now()
 	a.p.Log.Debug("a run of a task begins", "server", a.Key.Server, "task", a.Key.Digest(), "attempt", a.Number)
 	res, returned := Result{Err: mcp.NewError(mcp.CodeInternalError, "")}, false
@@ -101,31 +98,27 @@ func (a *Attempt) run() {
 			failure := guard.Caught(recover())
 			a.p.Log.Error("the handler of a task "+failure.Did(), append(failure.Attrs(), "server", a.Key.Server, "name", a.name)...)
 		}
-		a.conclude(began, res)
+		a.concludeRun(began, res)
 	}()
 	res = a.s.Run(a.ctx, a)
 	returned = true
 }
 
-// conclude stores the outcome of a run that began at a time, and gives up its place.
-func (a *Attempt) conclude(began time.Time, res Result) {
-	var parked bool
-	var work *given
-	broken := a.write(&write{begin: func() bool {
-		a.returned = true // from here on it neither parks nor resumes
-		parked, work = a.parked(), a.work
-		return false
-	}})
+// concludeRun stores the outcome of a run that began at a time, and gives up its place.
+func (a *Attempt) concludeRun(began time.Time, res Result) {
+	m := &returning{a: a}
+	broken := a.takeTurn(func() error { return a.actor.askActor(m) })
+	parked, work := m.parked, m.work
 	a.expiry.Stop()
-	defer a.leave()
-	if broken != nil { // the actor has panicked, and ended: the work comes again
+	defer func() { _ = a.actor.askActor(&concluded{a: a}) }() // an error: the actor has forgotten it
+	if broken != nil {                                        // the actor has panicked, and ended: the work comes again
 		return
 	}
 	cause := context.Cause(a.ctx)
 	a.p.Log.Debug("a run of a task is over", "server", a.Key.Server, "task", a.Key.Digest(), "attempt", a.Number, "took", time.Since(began), "cause", cause)
 	closing := errors.Is(cause, ErrClosing)
 	if parked && closing {
-		a.release()
+		a.releaseTask()
 	}
 	if closing && (res.Err != nil || res.IsError) && a.s.Safe(a.method, a.name) {
 		if !parked {
@@ -134,14 +127,14 @@ func (a *Attempt) conclude(began time.Time, res Result) {
 		return
 	}
 	if cause == nil || closing && !parked {
-		cause = a.finish(res)
+		cause = a.storeOutcome(res)
 	}
 	a.cancel(nil)
 	switch {
 	case errors.Is(cause, ErrTakenOver): // its work is another's
 	case parked: // it has none
 		if cause == nil {
-			a.p.tryOn(a.dropRequest, func(error) {})
+			a.p.keepTrying(a.dropRequest, func(error) {})
 		}
 	case cause == nil:
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), 2*keepEvery)
@@ -157,23 +150,18 @@ func (a *Attempt) conclude(began time.Time, res Result) {
 	}
 }
 
-// leave has the actor of the task forget the attempt, and give its place back.
-func (a *Attempt) leave() {
-	_ = a.actor.ask(&concluded{a: a}) // an error: it has done so
-}
-
 // dropRequest deletes the request of a task that has its outcome: nothing reads it again.
 func (a *Attempt) dropRequest(ctx context.Context) error {
-	return a.p.Store.DropPart(ctx, a.Key.path(), requestPart, a.stored)
+	return a.p.Store.DropPart(ctx, a.Key.path(), requestPart, a.requestSize)
 }
 
 // finishWait is how long an outcome waits for the store once the task's server is unmounted, or the
 // pool closes.
 const finishWait = time.Minute
 
-// finish stores the outcome. It waits for the store for as long as the task is kept: nobody else
+// storeOutcome stores the outcome. It waits for the store for as long as the task is kept: nobody else
 // has the outcome, and a task that may not run again would be lost with it.
-func (a *Attempt) finish(res Result) error {
+func (a *Attempt) storeOutcome(res Result) error {
 	o := task.Outcome{Kind: task.Done, Value: res.Value}
 	switch {
 	case res.Err == nil && !codec.Valid(res.Value):
@@ -193,26 +181,23 @@ func (a *Attempt) finish(res Result) error {
 	if len(o.Value) > maxOutcome {
 		o = task.Outcome{Kind: task.Failed, Value: []byte(`{"code":-32603,"message":"the result is larger than 16 MiB, which is what is stored of a task"}`)}
 	}
-	return a.storing(ctx, len(o.Value), ForResult, atExpiry, &write{do: func(k *known) error {
+	return a.storeCharged(ctx, len(o.Value), ForResult, atExpiry, func() error {
 		if len(o.Value) > inRecord {
-			if err := a.putPart(ctx, k, outcomePart, o.Value); err != nil {
+			if err := a.putPart(ctx, outcomePart, o.Value); err != nil {
 				return err
 			}
 			o.Value, o.Parts = nil, 1
 		}
-		err := a.changeKnown(ctx, k, func(r *task.Record) error { return r.Finish(k.epoch, o, a.p.Store.Now()) })
+		err := a.changeInTurn(ctx, func(r *task.Record, epoch uint64) error { return r.Finish(epoch, o, a.p.Store.Now()) })
 		if errors.Is(err, errTooBig) { // that is an outcome, and no other run has a better one
-			err = a.changeKnown(ctx, k, func(r *task.Record) error {
+			err = a.changeInTurn(ctx, func(r *task.Record, epoch uint64) error {
 				r.Message = ""
-				return r.Finish(k.epoch, task.Outcome{Kind: task.Failed, Value: noRoom}, a.p.Store.Now())
+				return r.Finish(epoch, task.Outcome{Kind: task.Failed, Value: noRoom}, a.p.Store.Now())
 			})
 		}
 		return err
-	}})
+	})
 }
-
-// errTooBig reports that a record is larger than what is stored of one. Nothing was stored.
-var errTooBig = errors.New("worker: the record of a task is too large")
 
 // noRoom is the error of a task whose record has no room for its outcome.
 var noRoom = []byte(`{"code":-32603,"message":"what the task has said and asked leaves no room for its outcome"}`)
@@ -221,7 +206,45 @@ var noRoom = []byte(`{"code":-32603,"message":"what the task has said and asked 
 func (a *Attempt) giveBack(work *given) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), 5*time.Second)
 	defer cancel()
-	if a.change(ctx, func(r *task.Record, epoch uint64) error { return r.Yield(epoch, a.p.Store.Now()) }) == nil {
+	if a.changeRecord(ctx, func(r *task.Record, epoch uint64) error { return r.Yield(epoch, a.p.Store.Now()) }) == nil {
 		_ = work.Later(0)
 	}
+}
+
+// storeCharged stores so many bytes of the task, which it charges before. A step waits for that
+// while the client has its share of the store.
+func (a *Attempt) storeCharged(ctx context.Context, bytes int, purpose Purpose, back giveBack, do func() error) error {
+	c := a.charge
+	c.Bytes = bytes
+	for b, said := (backoff{}), false; a.p.Ledger.Charge(c, purpose) != nil; said = true {
+		if !said {
+			a.p.Log.Warn("a task waits until its principal has less in the store", "server", a.Key.Server, "tenant", a.Key.Tenant, "task", a.Key.Digest())
+		}
+		if !b.sleep(ctx) {
+			return context.Cause(ctx)
+		}
+	}
+	err := a.takeTurn(do)
+	a.p.books.settleBytes(a.Key, c, err, back)
+	return err
+}
+
+// releaseTask has another process go on with a task once it has its answers: the handler that waited here has ended with the mount. Of a
+// process that ends, its lease says so.
+func (a *Attempt) releaseTask() {
+	if !a.p.Shared || a.p.base.Err() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), 5*time.Second)
+	defer cancel()
+	_ = a.changeRecord(ctx, func(r *task.Record, epoch uint64) error { return r.Release(epoch) })
+}
+
+// Context ends with the attempt, for one of the causes of this package: nothing that its handler does counts any more then, or the node ends.
+func (a *Attempt) Context() context.Context { return a.ctx }
+
+// Conclude stores what the handler of an adopted call has returned.
+func (a *Attempt) Conclude(res Result) {
+	defer a.p.running.Done()
+	a.concludeRun(a.began, res)
 }

@@ -13,21 +13,21 @@ import (
 // them or been given them and has not seen them end, and what they store.
 type books struct {
 	ledger Ledger
-	census *quota.Census[Key, charged]
+	census *quota.Census[Key, taskCharges]
 }
 
-// charge is what a task stores, for as long as it is kept.
-func charge(key Key, r *task.Record, bytes int) Charge {
+// chargeFor is what a task stores, for as long as it is kept.
+func chargeFor(key Key, r *task.Record, bytes int) Charge {
 	return Charge{key.Tenant, r.From, bytes, time.UnixMilli(r.Created), time.Duration(r.TTL) * time.Millisecond}
 }
 
-// settle says what became of bytes of a task that were charged, and notes what is to be given back
+// settleBytes says what became of bytes of a task that were charged, and notes what is to be given back
 // when it ends.
-func (b *books) settle(key Key, c Charge, err error, back giveBack) {
+func (b *books) settleBytes(key Key, c Charge, err error, back giveBack) {
 	stored := err == nil || errors.Is(err, store.ErrUnavailable)
 	b.ledger.Settle(c, stored)
 	if stored {
-		b.note(key, c, back)
+		b.noteBytes(key, c, back)
 	}
 }
 
@@ -44,19 +44,19 @@ func (b *books) taskEnded(key Key, how task.Kind) {
 	}
 }
 
-// charged is what this process has charged for a task, and gives back early.
-type charged struct {
+// taskCharges is what this process has charged for a task, and gives back early.
+type taskCharges struct {
 	of                    Charge // the last
 	atEnd, atCancellation int    // bytes
 }
 
-// note notes bytes of a task that were charged. What the census has not has ended, or expired: its
+// noteBytes notes bytes of a task that were charged. What the census has not has ended, or expired: its
 // bytes are given back with time.
-func (b *books) note(key Key, c Charge, back giveBack) {
+func (b *books) noteBytes(key Key, c Charge, back giveBack) {
 	if back == atExpiry {
 		return
 	}
-	b.census.Note(key, func(n *charged) {
+	b.census.Note(key, func(n *taskCharges) {
 		if n.of = c; back == atEnd {
 			n.atEnd += c.Bytes
 		} else {
@@ -83,3 +83,71 @@ func openError(no quota.Refusal) error {
 	}
 	return ErrTooMany
 }
+
+// chargeAnswers charges what answers add to the record of a task, once, however often the record is tried. Small ones count, and are never refused.
+func (b *books) chargeAnswers(key Key, c *Charge, before, after *task.Record) error {
+	bytes := questionsSize(after.Questions) - questionsSize(before.Questions)
+	if bytes <= c.Bytes {
+		return nil
+	}
+	if c.Bytes > 0 {
+		b.ledger.Settle(*c, false)
+	}
+	*c = chargeFor(key, after, bytes)
+	purpose := ForStep
+	if bytes <= smallAnswer {
+		purpose = ForResult
+	}
+	err := b.ledger.Charge(*c, purpose)
+	if err != nil {
+		*c = Charge{}
+	}
+	return err
+}
+
+// Ledger counts what tasks store on the clients whose they are. Its methods do not wait, and are safe for concurrent use.
+type Ledger interface {
+	// Charge counts bytes that are about to be stored. An error says that there is no room for them, and that nothing was counted.
+	Charge(c Charge, p Purpose) error
+	// Settle says that bytes that were charged are stored, or that they certainly are not, which gives them back.
+	Settle(c Charge, stored bool)
+	// Return gives back bytes that are stored no more.
+	Return(c Charge)
+}
+
+// Charge is what is stored for a client, and for how long: that of its task, whenever it is stored.
+type Charge struct {
+	Tenant, Address string // Address is "" unless others share the tenant
+	Bytes           int
+	Made            time.Time // the task
+	Kept            time.Duration
+}
+
+// Purpose is what bytes are stored for.
+type Purpose uint8
+
+// The purposes.
+const (
+	ForTask   Purpose = iota // a new task, which a store that is nearly full refuses, too
+	ForStep                  // a step, or a large answer: refused only while the client has its share
+	ForResult                // what ends a task, or has it go on: never refused
+)
+
+// noLedger is the ledger of a pool that has none.
+type noLedger struct{}
+
+func (noLedger) Charge(Charge, Purpose) error { return nil }
+func (noLedger) Settle(Charge, bool)          {}
+func (noLedger) Return(Charge)                {}
+
+// smallAnswer is the size of answers, in bytes, that a task takes though its client has its share of the store.
+const smallAnswer = 4 << 10
+
+// giveBack says when bytes of a task are given back.
+type giveBack uint8
+
+const (
+	atExpiry       giveBack = iota // with all that is left of the task
+	atEnd                          // when it ends: requests, questions and answers
+	atCancellation                 // when it is cancelled: steps, which otherwise say how it went
+)

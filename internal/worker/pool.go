@@ -3,10 +3,8 @@ package worker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,15 +35,13 @@ const (
 	maxLookWait = 47 * time.Second
 	// recordWait is how long after its work a record is stored as a rule.
 	recordWait = 2 * time.Second
-	// waitsElsewhereRetry is how soon work comes again that belongs to a handler in another
+	// remoteWaitRetry is how soon work comes again that belongs to a handler in another
 	// process: the store gives it to the processes in turn.
-	waitsElsewhereRetry = 30 * time.Millisecond
-	// runsElsewhereRetry is how soon work comes again whose task runs, by other work of it.
-	runsElsewhereRetry = 5 * time.Second
-	// unknownRetry is how soon work comes again whose tool the service does not have.
-	unknownRetry = 5 * time.Second
-	// beginWait is for how long the store may take to begin an attempt. Its work is kept meanwhile.
-	beginWait = time.Minute
+	remoteWaitRetry = 30 * time.Millisecond
+	// remoteRunRetry is how soon work comes again whose task runs, by other work of it.
+	remoteRunRetry = 5 * time.Second
+	// unknownToolRetry is how soon work comes again whose tool the service does not have.
+	unknownToolRetry = 5 * time.Second
 )
 
 // Config is the configuration of a Pool.
@@ -101,25 +97,17 @@ type Result struct {
 // Pool runs the tasks of a node. Make it with NewPool.
 type Pool struct {
 	Config
-	base   context.Context
-	stop   context.CancelCauseFunc
-	actors *kernel.Directory[Key, *taskActor]
-	parked atomic.Int64 // handlers that wait here for their clients
-	places *quota.Places[*given]
-	// suspects are the places of tasks that may be what ends processes.
-	suspects  chan struct{}
+	background
+	services
+	Reader
+	followers
+	actors    taskActors
 	books     books
-	records   records
-	comparing sync.Once      // starts compare, with the first service
-	tasks     sync.WaitGroup // the goroutines of attempts that run, and of queues
-	ended     chan struct{}  // closed when none of them runs, or nobody waits for them any more
-	again     atomic.Int64   // tasks of an earlier process of this node that were taken up at once
-
-	followers followers
-
-	mu       sync.Mutex // guards the fields below
-	services map[string]*serving
-	closed   bool
+	places    *quota.Places[*given]
+	suspects  suspects
+	comparing sync.Once    // starts the comparer, with the first service
+	parked    atomic.Int64 // handlers that wait here for their clients
+	reclaimed atomic.Int64 // tasks of an earlier process of this node that were taken up at once
 }
 
 // NewPool returns a Pool.
@@ -131,12 +119,21 @@ func NewPool(c Config) *Pool {
 		c.Kernel, c.TaskKind, c.QueueKind = kernel.New(kernel.Config{Log: c.Log, Kinds: []string{"task", "queue"}}), 0, 1
 	}
 	if c.Ledger == nil {
-		c.Ledger = freely{}
+		c.Ledger = noLedger{}
 	}
-	p := &Pool{Config: c, places: quota.NewPlaces[*given](c.Running, c.roomInLines()), books: books{c.Ledger, quota.NewCensus[Key, charged](c.PerPrincipal, c.PerNode)}, services: make(map[string]*serving), followers: followers{of: make(map[Key]map[*follower]bool)}, actors: kernel.NewDirectory[Key, *taskActor](), ended: make(chan struct{}), suspects: make(chan struct{}, mostSuspects)}
-	p.records = records{c.Store, c.Tag, p.changed}
+	p := &Pool{
+		Config:   c,
+		services: services{of: make(map[string]*serving)},
+		places:   quota.NewPlaces[*given](c.Running, c.roomInLines()),
+		books:    books{c.Ledger, quota.NewCensus[Key, taskCharges](c.PerPrincipal, c.PerNode)},
+		suspects: make(suspects, mostSuspects),
+	}
+	p.ended = make(chan struct{})
 	p.base, p.stop = context.WithCancelCause(context.Background())
-	go p.keep()
+	p.actors = taskActors{kernel.NewDirectory[Key, *taskActor](), p}
+	p.Reader = Reader{records{c.Store, c.Tag, p.announceChange}}
+	p.followers = followers{reader: &p.Reader, closing: p.base, of: make(map[Key]map[*follower]bool)}
+	go p.keepWork()
 	return p
 }
 
@@ -153,41 +150,35 @@ func (c *Config) roomInLines() int {
 func (p *Pool) Mount(svc Service) {
 	s := &serving{Service: svc, p: p, tried: make(chan struct{}), unseen: make(map[Key]time.Time)}
 	s.ctx, s.cancel = context.WithCancelCause(p.base)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return
-	}
 	p.Kernel.Start(&s.Actor, p.QueueKind, svc.ID, s)
 	context.AfterFunc(s.ctx, s.Stop)
-	p.services[svc.ID] = s
-	p.comparing.Do(func() { p.tasks.Go(p.compare) })
-	p.tasks.Go(func() {
+	if !p.addService(s) {
+		s.cancel(ErrClosing)
+		return
+	}
+	p.comparing.Do(func() { p.startGoroutine((&comparer{p}).repeatComparison) })
+	p.startGoroutine(func() {
 		if p.Shared && (s.Makes == nil || s.Makes()) { // another process may make work at any time
-			s.open()
+			s.openQueue()
 		}
 		if s.hasWork() { // the store may overlook it as it may overlook what is new
-			s.open()
-			_ = s.Post(expected{Key{Server: s.ID}, time.Now()})
+			s.openQueue()
+			_ = s.Post(workExpected{Key{Server: s.ID}, time.Now()})
 		}
-		p.reclaim(s)
+		s.reclaimWork()
 	})
 }
 
 // Unmount ends the attempts of a service on this node. Its tasks go on elsewhere, or where it is
 // mounted next.
 func (p *Pool) Unmount(server string) {
-	p.mu.Lock()
-	s := p.services[server]
-	delete(p.services, server)
-	p.mu.Unlock()
-	if s != nil {
+	if s := p.removeService(server); s != nil {
 		s.cancel(ErrClosing)
 	}
 }
 
-// keep says every second that the node still has the work that it does.
-func (p *Pool) keep() {
+// keepWork says every second that the node still has the work that it does.
+func (p *Pool) keepWork() {
 	t := time.NewTicker(keepEvery)
 	defer t.Stop()
 	last := time.Now()
@@ -201,12 +192,9 @@ func (p *Pool) keep() {
 		check := time.Since(last) > 3*keepEvery || p.Shared && tick%verifyEvery == 0
 		last = time.Now()
 		if tick%recountEvery == 0 {
-			go p.recount()
+			go p.recountTasks()
 		}
-		p.mu.Lock()
-		serving := slices.Collect(maps.Values(p.services))
-		p.mu.Unlock()
-		for _, s := range serving {
+		for _, s := range p.allServices() {
 			_ = s.Post(askDue{})
 		}
 		p.actors.Each(func(t *taskActor) { _ = t.Post(keepWork{look: check}) })
@@ -214,8 +202,8 @@ func (p *Pool) keep() {
 			continue
 		}
 		for _, w := range p.places.Waiting() {
-			if w.fresh() { // otherwise another may have it
-				w.keep()
+			if w.isFresh() { // otherwise another may have it
+				w.keepWork()
 			}
 		}
 	}
@@ -241,28 +229,28 @@ func (p *Pool) Open() (all, most int) {
 // Room reports whether a principal may have one more task: ErrTooMany and ErrFull say that it may
 // not.
 func (p *Pool) Room(tenant, from string) error {
-	return openError(p.books.census.Room(principal(tenant, token(from))))
+	return openError(p.books.census.Room(principalOf(tenant, clientToken(from))))
 }
 
-// recount drops the tasks whose end this process has not seen, as long as there are many.
-func (p *Pool) recount() {
+// recountTasks drops the tasks whose end this process has not seen, as long as there are many.
+func (p *Pool) recountTasks() {
 	ctx, cancel := context.WithTimeout(p.base, recountEvery*keepEvery)
 	defer cancel()
 	for dropped := quota.RecountedAtOnce; dropped > quota.RecountedAtOnce/2; {
 		dropped = 0
 		for _, key := range p.books.census.Sweep(p.Store.Now()) {
-			r, _, err := p.records.read(ctx, key)
+			r, _, err := p.readRecord(ctx, key)
 			switch {
 			case err == nil && r.State == task.Ended:
 				p.books.taskEnded(key, r.How())
 				dropped++
 			case errors.Is(err, store.ErrNotFound):
-				if made, _ := p.view(key); !made {
+				if made, _ := p.actors.viewTask(key); !made {
 					p.books.taskEnded(key, 0)
 					dropped++
 				}
 			case err == nil:
-				p.books.census.See(key, principal(key.Tenant, token(r.From)), r.Expires())
+				p.books.census.See(key, principalOf(key.Tenant, clientToken(r.From)), r.Expires())
 			default:
 				return
 			}
@@ -270,38 +258,75 @@ func (p *Pool) recount() {
 	}
 }
 
-// start runs f on a goroutine that Close waits for, unless the pool is closed. It reports whether
-// it does.
-func (p *Pool) start(f func()) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.closed {
-		p.tasks.Go(f)
-	}
-	return !p.closed
-}
-
 // Close ends the attempts. Handlers see ErrClosing as the cause of their context; what they do not
 // finish within ctx goes on elsewhere.
 func (p *Pool) Close(ctx context.Context) error {
-	p.mu.Lock()
-	closed := p.closed
-	p.closed = true
-	p.mu.Unlock()
-	if closed {
-		return nil
+	p.removeServices()
+	return p.endAll(ctx)
+}
+
+// Reclaimed is how many tasks of an earlier process of this node were taken up at once.
+func (p *Pool) Reclaimed() int64 { return p.reclaimed.Load() }
+
+// announceChange tells those who follow a task that it has changed.
+func (p *Pool) announceChange(key Key, rev uint64, r *task.Record) {
+	p.wakeFollowers(key)
+	if r.State == task.Ended {
+		p.books.taskEnded(key, r.How())
 	}
-	defer close(p.ended)
-	p.stop(ErrClosing)
-	done := make(chan struct{})
-	go func() {
-		p.tasks.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("worker: handlers of tasks still run: %w", context.Cause(ctx))
+	if p.Changed != nil {
+		p.Changed(key, rev, r)
 	}
+}
+
+// Heard says that another process has made or changed a task: those who follow it look at it now, and so does a run of it here. From the first task of a server on
+// its work is taken here, too. ended is how the task ended, 0 if it has not.
+func (p *Pool) Heard(key Key, ended task.Kind) {
+	if ended != 0 {
+		p.books.taskEnded(key, ended)
+	} else {
+		p.Serve(key.Server)
+	}
+	p.wakeFollowers(key)
+	p.actors.tellIfHeld(key, changeHeard{})
+}
+
+// LookAgain has those who follow tasks look at all of them: other processes may have changed some, or have made the first ones of a server.
+func (p *Pool) LookAgain() {
+	p.wakeAll()
+	if p.Shared {
+		p.startGoroutine(func() { _ = p.serveWorking() }) // an error: it is asked for again with the next comparison
+	}
+}
+
+// serveWorking starts the queues of mounted servers that have work, which another process may have made.
+func (p *Pool) serveWorking() error {
+	servers, err := p.Store.Working(p.base)
+	for _, server := range servers {
+		p.Serve(server)
+	}
+	return err
+}
+
+// dropParts deletes what a task that has ended needs no more: its request, and all parts of one that was cancelled.
+func (p *Pool) dropParts(ctx context.Context, key Key, how task.Kind) error {
+	name := requestPart
+	if how == task.Cancelled {
+		name = ""
+	}
+	return p.Store.DropPart(ctx, key.path(), name, math.MaxInt)
+}
+
+// dropEnded is drop for a task that has ended, and reports whether it has. One that goes on, or only seems to have expired, needs all that it has.
+func (p *Pool) dropEnded(ctx context.Context, key Key) (ended bool, err error) {
+	r, _, err := p.readRecord(ctx, key)
+	if errors.Is(err, store.ErrNotFound) {
+		p.books.taskEnded(key, 0)
+		return false, nil
+	}
+	if err == nil && r.State == task.Ended {
+		p.books.taskEnded(key, r.How())
+		return true, p.dropParts(ctx, key, r.How())
+	}
+	return false, err
 }

@@ -3,29 +3,16 @@ package worker
 import (
 	"context"
 	"encoding/json"
+	"errors"
 
 	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/task"
 )
 
 // maxAsked bounds all questions of a task with their answers, in bytes: they are in its record.
 var maxAsked = limits.TaskAsked.Value()
-
-const (
-	// maxRecord is the most bytes of a record as it is stored.
-	maxRecord = 512 << 10
-	// reserved are those that what comes later may take: an outcome, the runs, who has the task,
-	// and what it says.
-	reserved = inRecord + 32<<10
-)
-
-// leavesRoom reports whether a record with its questions and answers leaves room for what comes
-// later.
-func leavesRoom(r *task.Record) bool {
-	data, err := r.Encode()
-	return err == nil && len(data) <= maxRecord-reserved
-}
 
 // Question is one that a handler asks its client.
 type Question struct {
@@ -45,19 +32,16 @@ func (a *Attempt) Ask(ctx context.Context, qs []Question) ([]task.Reply, error) 
 	case <-a.ctx.Done():
 		return nil, context.Cause(a.ctx)
 	}
-	for {
-		m := &asking{a: a, qs: qs}
-		if a.actor.ask(m) != nil {
-			return nil, ErrTakenOver
+	for m := (&asking{a: a, qs: qs}); ; {
+		err := a.actor.askActor(m)
+		if err == nil && len(m.missing) > 0 {
+			err = a.putQuestions(ctx, m)
 		}
 		switch {
-		case m.err != nil:
-			return nil, m.err
-		case len(m.missing) > 0:
-			if err := a.putQuestions(ctx, m.missing); err != nil {
-				return nil, err
-			}
-			continue
+		case errors.Is(err, kernel.ErrStopped):
+			return nil, ErrTakenOver
+		case err != nil:
+			return nil, err
 		case m.wake == nil:
 			return m.answers, nil
 		}
@@ -71,15 +55,16 @@ func (a *Attempt) Ask(ctx context.Context, qs []Question) ([]task.Reply, error) 
 	}
 }
 
-// answer finds the answers that are stored, and the questions that were never asked. If one has no
+// findAnswers finds the answers that are stored, and the questions that were never asked. If one has no
 // answer yet, the handler waits.
-func (a *Attempt) answer(m *asking) {
-	asked := make(map[string]task.Question, len(a.known.rec.Questions))
-	for _, q := range a.known.rec.Questions {
+func (a *Attempt) findAnswers(m *asking) {
+	stored := a.known.Load().rec.Questions
+	asked := make(map[string]task.Question, len(stored))
+	for _, q := range stored {
 		asked[q.Key] = q
 	}
 	open := false
-	m.answers = make([]task.Reply, len(m.qs))
+	m.answers, m.missing, m.wake = make([]task.Reply, len(m.qs)), nil, nil
 	for i, q := range m.qs {
 		old, ok := asked[q.Key]
 		switch {
@@ -92,62 +77,57 @@ func (a *Attempt) answer(m *asking) {
 		}
 	}
 	if open && len(m.missing) == 0 {
-		if m.err = a.park(); m.err == nil {
+		if m.err = a.parkHandler(); m.err == nil {
 			m.wake = a.wake
 		}
 	}
 }
 
-// park gives the place of the handler back until wake is closed, as the task waits for its client.
-func (a *Attempt) park() error {
-	if a.returned {
+// parkHandler gives the place of the handler back until wake is closed, as the task waits for its client.
+func (a *Attempt) parkHandler() error {
+	if a.returned.Load() {
 		return ErrTakenOver // of a goroutine that the handler left behind
 	}
 	if a.wake == nil {
 		a.wake = make(chan struct{})
 		a.p.parked.Add(1)
-		a.work.free()
+		a.work.freePlace()
 		_ = a.work.Done()
 	}
 	return nil
 }
 
-// parked reports whether the handler waits for its client: the attempt has neither work nor a
-// place.
-func (a *Attempt) parked() bool { return a.wake != nil }
+// resumeHandler has a handler go on that waited, by work that has a place.
+func (a *Attempt) resumeHandler(work *given) {
+	a.work = work
+	close(a.wake)
+	a.wake = nil
+	a.p.parked.Add(-1)
+}
 
-// putQuestions stores questions in the record, and has the task wait for its client.
-func (a *Attempt) putQuestions(ctx context.Context, more []task.Question) error {
-	w := new(write)
-	w.begin = func() bool {
-		if a.returned {
-			w.err = ErrTakenOver
+// isParked reports whether the handler waits for its client: the attempt has neither work nor a
+// place.
+func (a *Attempt) isParked() bool { return a.wake != nil }
+
+// putQuestions stores questions that were never asked, and has the handler wait for its client
+// before anybody can begin the task anew.
+func (a *Attempt) putQuestions(ctx context.Context, m *asking) error {
+	return a.storeCharged(ctx, questionsSize(m.missing), ForResult, atEnd, func() error {
+		if a.returned.Load() {
+			return ErrTakenOver
 		}
-		return !a.returned
-	}
-	w.do = func(k *known) error {
-		return a.changeKnown(ctx, k, func(r *task.Record) error {
-			if err := r.Ask(k.epoch, a.p.Store.Now(), more...); err != nil {
+		err := a.changeInTurn(ctx, func(r *task.Record, epoch uint64) error {
+			if err := r.Ask(epoch, a.p.Store.Now(), m.missing...); err != nil {
 				return err
 			}
-			if size(r.Questions) > maxAsked || !leavesRoom(r) {
+			if questionsSize(r.Questions) > maxAsked || !leavesRoom(r) {
 				return actors.ErrTooMuchInput
 			}
 			return nil
 		})
-	}
-	w.end = func(begun bool, err error) {
-		if begun && err == nil {
-			_ = a.park()
+		if err != nil {
+			return err
 		}
-	}
-	return a.storing(ctx, size(more), ForResult, atEnd, w)
-}
-
-// size is about how many bytes questions and their answers have.
-func size(qs []task.Question) (n int) {
-	for _, q := range qs {
-		n += len(q.Key) + len(q.Request) + len(q.Answer)
-	}
-	return n
+		return a.actor.askActor(m)
+	})
 }

@@ -42,21 +42,21 @@ func (b *backoff) sleep(ctx context.Context) bool {
 	}
 }
 
-// read reads a task's record. ErrNotFound is certain.
-func (rs *records) read(ctx context.Context, key Key) (r task.Record, rev uint64, err error) {
+// readRecord reads a task's record. ErrNotFound is certain.
+func (rs *records) readRecord(ctx context.Context, key Key) (r task.Record, rev uint64, err error) {
 	return rs.readBy(ctx, key, rs.store.Get)
 }
 
-// readAsked is read for a key that a client names, and may have made up.
-func (rs *records) readAsked(ctx context.Context, key Key) (r task.Record, rev uint64, err error) {
-	if key.tagged(rs.tag) {
-		return rs.read(ctx, key)
+// readForClient is read for a key that a client names, and may have made up.
+func (rs *records) readForClient(ctx context.Context, key Key) (r task.Record, rev uint64, err error) {
+	if key.hasTag(rs.tag) {
+		return rs.readRecord(ctx, key)
 	}
 	return rs.readBy(ctx, key, rs.store.Peek)
 }
 
 func (rs *records) readBy(ctx context.Context, key Key, get func(ctx context.Context, key string) ([]byte, uint64, error)) (r task.Record, rev uint64, err error) {
-	data, rev, err := get(ctx, key.record())
+	data, rev, err := get(ctx, key.recordKey())
 	if err != nil {
 		return r, 0, err
 	}
@@ -69,10 +69,10 @@ func (rs *records) readBy(ctx context.Context, key Key, get func(ctx context.Con
 	return r, rev, nil
 }
 
-// put stores a record for as long as the task is kept. It reports store.ErrConflict if the record
+// putRecord stores a record for as long as the task is kept. It reports store.ErrConflict if the record
 // has changed, and finds out what became of a write without an answer. While the store is full or
 // away it tries again until ctx ends.
-func (rs *records) put(ctx context.Context, key Key, r *task.Record, rev uint64) (uint64, error) {
+func (rs *records) putRecord(ctx context.Context, key Key, r *task.Record, rev uint64) (uint64, error) {
 	data, err := r.Encode()
 	if err != nil {
 		return 0, fmt.Errorf("worker: record of a task: %w", err)
@@ -86,9 +86,9 @@ func (rs *records) put(ctx context.Context, key Key, r *task.Record, rev uint64)
 		if left == 0 {
 			return 0, store.ErrNotFound
 		}
-		next, err := rs.store.Update(ctx, key.record(), data, rev, left)
+		next, err := rs.store.Update(ctx, key.recordKey(), data, rev, left)
 		if errors.Is(err, store.ErrConflict) && unknown {
-			stored, now, gone := rs.store.Get(ctx, key.record())
+			stored, now, gone := rs.store.Get(ctx, key.recordKey())
 			switch {
 			case gone == nil && bytes.Equal(stored, data):
 				next, err = now, nil // it was done after all
@@ -109,4 +109,33 @@ func (rs *records) put(ctx context.Context, key Key, r *task.Record, rev uint64)
 			return 0, fmt.Errorf("worker: %w: %w", context.Cause(ctx), err)
 		}
 	}
+}
+
+// errTooBig reports that a record is larger than what is stored of one. Nothing was stored.
+var errTooBig = errors.New("worker: the record of a task is too large")
+
+const (
+	// maxRecord is the most bytes of a record as it is stored.
+	maxRecord = 512 << 10
+	// reserved are those that what comes later may take: an outcome, the runs, who has the task,
+	// and what it says.
+	reserved = inRecord + 32<<10
+)
+
+// inRecord is the largest outcome that is stored in the record, in bytes.
+const inRecord = 64 << 10
+
+// leavesRoom reports whether a record with its questions and answers leaves room for what comes
+// later.
+func leavesRoom(r *task.Record) bool {
+	data, err := r.Encode()
+	return err == nil && len(data) <= maxRecord-reserved
+}
+
+// questionsSize is about how many bytes questions and their answers have.
+func questionsSize(qs []task.Question) (n int) {
+	for _, q := range qs {
+		n += len(q.Key) + len(q.Request) + len(q.Answer)
+	}
+	return n
 }

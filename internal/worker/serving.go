@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/store"
+	"github.com/troupe-run/troupe/internal/task"
 )
 
 // serving is a mounted service, and the actor of its queue: it has the queue be asked for work that
@@ -27,23 +27,23 @@ type serving struct {
 	queue  atomic.Pointer[Queue]
 
 	// Only the actor uses the fields below.
-	unseen map[Key]time.Time // work that was made here, and that no worker of this process has seen yet
-	poking bool              // a timer will look at unseen
-	due    time.Time         // when the last work comes again that was put off
-	asking bool              // the queue is being asked for work that was overlooked
+	unseen      map[Key]time.Time // work that was made here, and that no worker of this process has seen yet
+	poking      bool              // a timer will look at unseen
+	putOffUntil time.Time         // when the last work comes again that was put off
+	asking      bool              // the queue is being asked for work that was overlooked
 }
 
 // The messages of a queue's actor.
 type (
-	// expected says that work is being made here.
-	expected struct {
+	// workExpected says that work is being made here.
+	workExpected struct {
 		key Key
 		at  time.Time
 	}
-	// came says that the work of a task has come.
-	came struct{ key Key }
-	// putOff says when work comes again.
-	putOff struct{ until time.Time }
+	// workCame says that the work of a task has come.
+	workCame struct{ key Key }
+	// workPutOff says when work comes again.
+	workPutOff struct{ until time.Time }
 	// poke has the queue be asked for what was expected and has not come, and again after twice as
 	// long.
 	poke struct{ after time.Duration }
@@ -63,25 +63,25 @@ const (
 
 func (s *serving) Receive(m any) {
 	switch m := m.(type) {
-	case expected:
+	case workExpected:
 		if s.unseen[m.key] = m.at; !s.poking {
 			s.poking = true
 			s.pokeAfter(pokeAfter)
 		}
-	case came:
+	case workCame:
 		delete(s.unseen, m.key)
-	case putOff:
-		if m.until.After(s.due) {
-			s.due = m.until
+	case workPutOff:
+		if m.until.After(s.putOffUntil) {
+			s.putOffUntil = m.until
 		}
 	case poke:
 		s.askForUnseen(m.after)
 	case askDue: // work that comes again is overlooked like new work
-		if !s.due.IsZero() {
-			s.ask()
+		if !s.putOffUntil.IsZero() {
+			s.askQueue()
 		}
-		if time.Since(s.due) > 2*keepEvery {
-			s.due = time.Time{}
+		if time.Since(s.putOffUntil) > 2*keepEvery {
+			s.putOffUntil = time.Time{}
 		}
 	case askedAll:
 		s.asking = false
@@ -103,52 +103,52 @@ func (s *serving) askForUnseen(after time.Duration) {
 		}
 	}
 	if s.poking = len(s.unseen) > 0; s.poking {
-		s.ask()
+		s.askQueue()
 		s.pokeAfter(min(2*after, keepEvery))
 	}
 }
 
-// ask takes all work that the store has and has not given out. It does not wait for any.
-func (s *serving) ask() {
+// askQueue takes all work that the store has and has not given out. It does not wait for any.
+func (s *serving) askQueue() {
 	q := s.queue.Load()
 	if q == nil || s.asking {
 		return
 	}
-	s.asking = s.p.start(func() {
+	s.asking = s.p.startGoroutine(func() {
 		defer func() { _ = s.Post(askedAll{}) }()
 		for s.ctx.Err() == nil {
 			w, err := (*q).Poke()
 			if w == nil || err != nil {
 				return
 			}
-			s.assign(w)
+			s.assignWork(w)
 		}
 	})
 }
 
-// assign gives work to a worker, or has it wait for one.
-func (s *serving) assign(w Work) {
+// assignWork gives work to a worker, or has it wait for one.
+func (s *serving) assignWork(w Work) {
 	p := s.p
 	tenant, id, from := w.Of()
 	key := Key{tenant, s.ID, id}
-	g := &given{Work: w, s: s, key: key, who: principal(tenant, from)}
+	g := &given{Work: w, s: s, key: key, who: principalOf(tenant, from)}
 	g.kept.Store(time.Now().UnixNano())
-	_ = s.Post(came{key})
+	_ = s.Post(workCame{key})
 	if p.Shared && p.Store.Suspended() { // a newer process has this one's name, or the others take it for dead
-		g.later(time.Second)
+		g.deliverLater(time.Second)
 		return
 	}
 	p.books.census.See(key, g.who, time.Time{})
-	if _, adopted := p.view(key); adopted { // it runs, and has a place
+	if _, adopted := p.actors.viewTask(key); adopted { // it runs, and has a place
 		p.places.Take(g.who, true)
-		p.tasks.Go(g.work)
+		p.running.Go(g.doWork)
 		return
 	}
 	switch runs, later := p.places.Admit(g.who, g, time.Now()); {
 	case runs:
-		p.tasks.Go(g.work)
+		p.running.Go(g.doWork)
 	case later > 0:
-		g.later(later)
+		g.deliverLater(later)
 	case s.ctx.Err() != nil: // it may have come to its line behind releaseLines
 		s.releaseLines()
 	}
@@ -168,13 +168,13 @@ func (s *serving) hasWork() bool {
 	}
 }
 
-// open starts the queue of a service, unless it runs.
-func (s *serving) open() {
-	s.once.Do(func() { s.p.start(s.serve) })
+// openQueue starts the queue of a service, unless it runs.
+func (s *serving) openQueue() {
+	s.once.Do(func() { s.p.startGoroutine(s.runQueue) })
 }
 
-// serve takes the work of a service.
-func (s *serving) serve() {
+// runQueue takes the work of a service.
+func (s *serving) runQueue() {
 	tried := sync.OnceFunc(func() { close(s.tried) })
 	defer tried()
 	opened, said := false, time.Time{} // when an interruption was told last
@@ -186,7 +186,7 @@ func (s *serving) serve() {
 			s.fault.Store(nil)
 			s.queue.Store(&q)
 			tried()
-			err = s.take(q)
+			err = s.takeWork(q)
 			s.queue.Store(nil)
 			q.Close()
 		} else if !opened || errors.Is(err, store.ErrNoQueue) { // otherwise the store is away, which is no news
@@ -195,7 +195,7 @@ func (s *serving) serve() {
 		}
 		if s.ctx.Err() != nil {
 			s.releaseLines()
-			s.retire()
+			s.retireQueue()
 			return
 		}
 		if time.Since(said) >= time.Minute {
@@ -213,9 +213,9 @@ func (s *serving) releaseLines() {
 	}
 }
 
-// retire says that this process serves a server no more that was unmounted. What a process leaves
+// retireQueue says that this process serves a server no more that was unmounted. What a process leaves
 // behind that ends, the next one takes up.
-func (s *serving) retire() {
+func (s *serving) retireQueue() {
 	if s.p.base.Err() != nil {
 		return
 	}
@@ -226,63 +226,42 @@ func (s *serving) retire() {
 	}
 }
 
-// serves returns nil if tasks of a server run here, whose queue it opens.
-func (p *Pool) serves(ctx context.Context, server string) error {
-	s, err := p.service(server)
-	if err != nil {
-		return err
-	}
-	s.open()
-	select {
-	case <-s.tried:
-	case <-s.ctx.Done():
-		return context.Cause(s.ctx)
-	case <-ctx.Done():
-		return fmt.Errorf("worker: %w: %w", store.ErrUnavailable, context.Cause(ctx))
-	}
-	if fault := s.fault.Load(); fault != nil {
-		return fmt.Errorf("worker: tasks of server %s do not run: %w", server, *fault)
-	}
-	return nil
-}
-
-// Fault says why tasks of a mounted server do not run, where the store refuses to give out work;
-// nil: they do.
-func (p *Pool) Fault() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for id, s := range p.services {
-		if fault := s.fault.Load(); fault != nil {
-			return fmt.Errorf("tasks of server %s do not run: %w", id, *fault)
-		}
-	}
-	return nil
-}
-
-// Serve starts the queue of a server, if it is mounted by now: it may have tasks from now on.
-func (p *Pool) Serve(server string) {
-	if s, err := p.service(server); err == nil {
-		s.open()
-	}
-}
-
-// take gives each work to a worker of its own, as many at a time as there are places.
-func (s *serving) take(q Queue) error {
+// takeWork gives each work to a worker of its own, as many at a time as there are places.
+func (s *serving) takeWork(q Queue) error {
 	for {
 		w, err := q.Next(s.ctx)
 		if err != nil {
 			return err
 		}
-		s.assign(w)
+		s.assignWork(w)
 	}
 }
 
-// service returns a mounted service.
-func (p *Pool) service(server string) (*serving, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if s := p.services[server]; s != nil && !p.closed {
-		return s, nil
+// reclaimGrace is for how long a task may have been in the queue that nobody has begun.
+const reclaimGrace = 10 * time.Second
+
+// reclaimWork has at once what an earlier process of this node ran when it died, where the store would wait for that process.
+func (s *serving) reclaimWork() {
+	p := s.p
+	if !p.Shared {
+		return
 	}
-	return nil, fmt.Errorf("worker: server %s is not mounted: %w", server, store.ErrUnavailable)
+	err := p.Store.Reclaim(s.ctx, s.ID, func(tenant, id string) time.Duration {
+		r, _, err := p.readRecord(s.ctx, Key{tenant, s.ID, id})
+		now := p.Store.Now()
+		switch {
+		case err != nil:
+			return 0
+		case r.State == task.Running && r.Node == p.Node && r.Boot != p.Boot:
+		case r.State == task.Queued && now.UnixMilli()-r.Updated < reclaimGrace.Milliseconds():
+			// That process may have been given it, and have died before it began.
+		default:
+			return 0
+		}
+		p.reclaimed.Add(1)
+		return r.Left(now)
+	})
+	if err != nil && s.ctx.Err() == nil { // they come by themselves, only later
+		p.Log.Warn("the tasks of the process before are taken up late", "server", s.ID, "error", err)
+	}
 }

@@ -42,8 +42,8 @@ func (k Key) Digest() string {
 	return hex.EncodeToString(sum[:4])
 }
 
-func (k Key) path() string   { return k.Tenant + "." + k.Server + "." + k.ID }
-func (k Key) record() string { return "task." + k.path() }
+func (k Key) path() string      { return k.Tenant + "." + k.Server + "." + k.ID }
+func (k Key) recordKey() string { return "task." + k.path() }
 
 var idEncoding = base32.NewEncoding(idLetters).WithPadding(base32.NoPadding)
 
@@ -52,41 +52,41 @@ func newKey(tenant, server string, tag func([]byte) []byte) Key {
 	b := make([]byte, 17)
 	_, _ = rand.Read(b) // never fails
 	k := Key{tenant, server, idEncoding.EncodeToString(b)[:idLength]}
-	if t := k.tag(tag); t != "" {
+	if t := k.idTag(tag); t != "" {
 		k.ID = k.ID[:idLength/2] + t
 	}
 	return k
 }
 
-// tag is the second half of the id that follows from the rest of the key; "" if the node makes none.
-func (k Key) tag(tag func([]byte) []byte) string {
+// idTag is the second half of the id that follows from the rest of the key; "" if the node makes none.
+func (k Key) idTag(tag func([]byte) []byte) string {
 	if tag == nil {
 		return ""
 	}
 	half := k
 	half.ID = k.ID[:idLength/2]
-	return idEncoding.EncodeToString(tag([]byte(half.record())))
+	return idEncoding.EncodeToString(tag([]byte(half.recordKey())))
 }
 
-// tagged reports whether the id is one that a node of this store has made. One of an earlier release is not.
-func (k Key) tagged(tag func([]byte) []byte) bool {
+// hasTag reports whether the id is one that a node of this store has made. One of an earlier release is not.
+func (k Key) hasTag(tag func([]byte) []byte) bool {
 	if !k.Valid() {
 		return false
 	}
-	t := k.tag(tag)
+	t := k.idTag(tag)
 	return t != "" && subtle.ConstantTimeCompare([]byte(t), []byte(k.ID[idLength/2:])) == 1
 }
 
-// principal is whose task it is: that of the tenant, or of the client among those who share the tenant.
-func principal(tenant, from string) string {
+// principalOf is whose task it is: that of the tenant, or of the client among those who share the tenant.
+func principalOf(tenant, from string) string {
 	if from == "" {
 		return tenant
 	}
 	return tenant + "." + from
 }
 
-// token is a short name of a client in the messages of work, "" for none.
-func token(from string) string {
+// clientToken is a short name of a client in the messages of work, "" for none.
+func clientToken(from string) string {
 	if from == "" {
 		return ""
 	}
@@ -150,3 +150,22 @@ var (
 	// ErrTooMuch reports answers that leave the record of the task no room. None was taken.
 	ErrTooMuch = errors.New("worker: the answers are too large")
 )
+
+// Step is the result of a step as it is stored.
+type Step struct {
+	Name    string          `json:"name"`
+	Failed  string          `json:"failed,omitempty"` // the text of an error that no attempt tries again
+	Attempt int             `json:"attempt"`          // that ran it
+	Began   int64           `json:"began"`            // milliseconds since 1970
+	Took    int64           `json:"took"`             // milliseconds
+	Value   json.RawMessage `json:"value,omitempty"`  // last, so that the beginning of a stored step says all about it
+}
+
+// stepPrefix begins the names of parts that have steps.
+const stepPrefix = "s-"
+
+// stepPart is the name of the part that has a step.
+func stepPart(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return stepPrefix + idEncoding.EncodeToString(sum[:])[:26]
+}

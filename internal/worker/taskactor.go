@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/store"
@@ -20,9 +21,9 @@ type taskActor struct {
 
 	offer    *offer     // work that is being made here; nil: none is
 	opening  *given     // work that is looked at; nil: none is
+	pending  *opening   // what asks to look at it, and waits for the record; nil: nothing does
 	revoked  bool       // the client has cancelled the task while its work was looked at
 	attempts []*Attempt // that have not concluded: the newest, last, may have the task
-	writes   int        // of all attempts, under way or waiting for their turn
 
 	reading   bool // the record is being read, to see whether another process has changed it
 	readAgain bool // it may have been changed since
@@ -32,26 +33,42 @@ type taskActor struct {
 // errBroken reports that the actor of a task has panicked.
 var errBroken = errors.New("worker: the actor of a task has panicked")
 
-// The messages of a task's actor, beside *write, which changes what is stored.
+// The messages of a task's actor.
 type (
-	// offering and offered say that work is being made, and that its record is stored too, or never
+	// offerBegun and offered say that work is being made, and that its record is stored too, or never
 	// will be.
-	offering struct{ o *offer }
-	offered  struct{ o *offer }
-	// opening asks whether the work may be looked at, which is granted to one at a time.
+	offerBegun   struct{ o *offer }
+	offerSettled struct{ o *offer }
+	// opening asks whether the work may be looked at, which is granted to one at a time, once the
+	// record of work that is being made is stored, too, or after recordWait.
 	opening struct {
 		answered
 		w       *given
 		granted bool
-		offer   *offer // to wait for
+		here    *Attempt // the newest; nil: there is none
 	}
-	// meeting asks what work is to an attempt that is here, by the record as it was read: fate is
-	// begins if there is none for it.
+	// recordWaited says that work is looked at, whether or not its record is stored by now.
+	recordWaited struct{ m *opening }
+	// meeting asks what work is to an attempt that is here, by the record as it was read.
 	meeting struct {
 		answered
+		a    *Attempt
 		w    *given
-		r    task.Record
+		r    *task.Record
 		fate fate
+	}
+	// resumed says that the task of a handler that waits runs again, by work that has a place.
+	resumed struct {
+		answered
+		a *Attempt
+		w *given
+	}
+	// returning says that a handler has returned: from here on it neither parks nor resumes.
+	returning struct {
+		answered
+		a      *Attempt
+		parked bool
+		work   *given
 	}
 	// opened says what became of work: a is the attempt that has begun, nil if none has. w is nil
 	// for an adopted one.
@@ -74,14 +91,12 @@ type (
 		missing []task.Question // that were never asked
 		wake    chan struct{}   // closed once all that was asked has answers; nil: it has
 	}
-	// stored says that a write has come to its end.
-	stored struct{ w *write }
-	// cancelled says that the client has cancelled the task.
-	cancelled struct{}
-	// heard says that another process may have changed the task.
-	heard struct{}
-	// read is the record as it was read for a look.
-	read struct {
+	// taskCancelled says that the client has cancelled the task.
+	taskCancelled struct{}
+	// changeHeard says that another process may have changed the task.
+	changeHeard struct{}
+	// recordRead is the record as it was read for a look.
+	recordRead struct {
 		a   *Attempt
 		r   task.Record
 		err error
@@ -107,96 +122,72 @@ func (m *answered) Refused(err error) {
 	m.Done()
 }
 
-// tell posts m to the actor of a task, which it makes if there is none.
-func (p *Pool) tell(key Key, m any) *taskActor {
-	for {
-		t, _ := p.actors.Obtain(key, func() (*taskActor, error) {
-			t := &taskActor{p: p, key: key}
-			p.Kernel.Start(&t.Actor, p.TaskKind, key.ID, t)
-			return t, nil
-		})
-		if t.Post(m) == nil {
-			return t
-		}
-		p.actors.Drop(key, t) // it has just ended
-	}
-}
+func (m *answered) refusal() error { return m.err }
 
-// tellHeld posts m to the actor of a task that this node holds, and reports whether it does.
-func (p *Pool) tellHeld(key Key, m any) bool {
-	t, ok := p.actors.Get(key)
-	return ok && t.Post(m) == nil
-}
-
-// ask posts m and waits for the answer.
-func (t *taskActor) ask(m interface {
+// askActor posts m and waits for the answer. An error says that there is none.
+func (t *taskActor) askActor(m interface {
 	Init()
 	Wait()
+	refusal() error
 }) error {
 	m.Init()
-	err := t.Post(m)
-	if err == nil {
-		m.Wait()
+	if err := t.Post(m); err != nil {
+		return err
 	}
-	return err
+	m.Wait()
+	return m.refusal()
 }
-
-// view says what the actor of a task is about.
-func (p *Pool) view(key Key) (offered, adopted bool) {
-	m := new(viewing)
-	if t, ok := p.actors.Get(key); ok {
-		_ = t.ask(m)
-	}
-	return m.offered, m.adopted
-}
-
-// Refused ends the write, whose actor has ended.
-func (m stored) Refused(error) { m.w.unheard() }
 
 func (t *taskActor) Receive(m any) {
 	switch m := m.(type) {
-	case offering:
+	case offerBegun:
 		t.offer = m.o
-	case offered:
+	case offerSettled:
 		if t.offer == m.o { // not one that came later
 			t.offer = nil
+			t.grantOpening()
 		}
 	case *opening:
-		if m.granted = t.opening == nil; m.granted {
-			t.opening, m.offer = m.w, t.offer
+		t.openWork(m)
+	case recordWaited:
+		if t.pending == m.m {
+			t.grantOpening()
 		}
-		m.Done()
 	case *meeting:
-		t.meets(m)
+		m.fate = t.meetWork(m)
+		m.Done()
+	case *resumed:
+		m.a.resumeHandler(m.w)
+		m.Done()
+	case *returning:
+		m.a.returned.Store(true)
+		m.parked, m.work = m.a.isParked(), m.a.work
+		m.Done()
 	case *opened:
 		t.endOpening(m)
-	case *write:
-		t.addWrite(m)
-	case stored:
-		t.endWrite(m.w)
 	case *asking:
-		m.a.answer(m)
+		m.a.findAnswers(m)
 		m.Done()
 	case *concluded:
 		t.removeAttempt(m.a)
 		m.Done()
-	case cancelled:
+	case taskCancelled:
 		t.revoked = t.opening != nil
-		if a := t.newest(); a != nil {
+		if a := t.newestAttempt(); a != nil {
 			a.cancel(ErrCancelled)
 		}
-	case heard:
-		t.look(false)
-	case read:
+	case changeHeard:
+		t.readAnew(false)
+	case recordRead:
 		t.compareRead(m)
 	case keepWork:
 		t.keepWork(m.look)
 	case *viewing:
-		a := t.newest()
+		a := t.newestAttempt()
 		m.offered, m.adopted = t.offer != nil, a != nil && a.work.Seq() == 0
 		m.Done()
 	}
-	if t.offer == nil && t.opening == nil && len(t.attempts) == 0 && t.writes == 0 && t.StopIdle() {
+	if t.offer == nil && t.opening == nil && len(t.attempts) == 0 && t.StopIdle() {
 		t.p.actors.Drop(t.key, t)
 	}
 }
@@ -207,98 +198,69 @@ func (t *taskActor) Failed(m any, last bool) {
 	if m, ok := m.(kernel.Refusable); ok {
 		m.Refused(errBroken)
 	}
-	switch m := m.(type) {
-	case stored:
-		t.dropWrite(m.w)
-	case *write:
-		t.dropWrite(m)
-	}
 	if !last {
 		return
 	}
 	t.p.actors.Drop(t.key, t)
+	if t.pending != nil {
+		t.pending.Refused(errBroken)
+	}
 	for len(t.attempts) > 0 {
 		a := t.attempts[0]
+		a.left.Store(true)
 		a.cancel(ErrTakenOver)
-		for _, w := range a.writes {
-			if !w.started { // otherwise who does it finds that the actor has ended
-				w.Refused(errBroken)
-			}
-		}
-		a.writes = nil
 		t.Contain(func() { t.removeAttempt(a) })
 	}
 }
 
-// newest is the attempt that may have the task, nil if none has.
-func (t *taskActor) newest() *Attempt {
+// newestAttempt is the attempt that may have the task, nil if none has.
+func (t *taskActor) newestAttempt() *Attempt {
 	if len(t.attempts) == 0 {
 		return nil
 	}
 	return t.attempts[len(t.attempts)-1]
 }
 
-// meets says what work is to the attempt that is here.
-func (t *taskActor) meets(m *meeting) {
-	a := t.newest()
-	switch {
-	case a == nil:
-	case t.p.Shared && m.r.State == task.Running && m.r.Boot == t.p.Boot && m.r.Work != m.w.Seq():
-		m.fate = runsAlready
-	case m.r.State == task.Running && a.known.epoch == m.r.Epoch && !a.returned && a.ctx.Err() == nil:
-		// It was given out again although it runs here.
-		a.work, m.fate = m.w, goesOn
-		m.w.free() // the attempt has its own place
-	case m.r.State == task.Queued:
-		t.resume(a, m)
+// openWork has work be looked at, or says at once that other work is.
+func (t *taskActor) openWork(m *opening) {
+	if t.opening != nil {
+		m.Done()
 		return
 	}
-	m.Done()
+	t.opening, t.pending = m.w, m
+	if t.offer == nil {
+		t.grantOpening()
+		return
+	}
+	time.AfterFunc(recordWait, func() { _ = t.Post(recordWaited{m}) })
 }
 
-// resume has a handler go on that waited: the answers are in the record, and its new work has a
-// place. Without one, m gets no fate.
-func (t *taskActor) resume(a *Attempt, m *meeting) {
-	over := false
-	w := &write{a: a, asker: m, begin: func() bool { return a.parked() && !a.returned && a.ctx.Err() == nil }}
-	w.do = func(k *known) error {
-		ctx := m.w.s.ctx
-		if err := a.reread(ctx, k); err != nil {
-			return err
-		}
-		if over = k.rec.Epoch != k.epoch; over {
-			// It has run elsewhere meanwhile, and stored steps that this handler does not know.
-			a.cancel(ErrTakenOver)
-			return nil
-		}
-		var next uint64
-		err := a.changeKnown(ctx, k, func(r *task.Record) (err error) {
-			next, err = r.Begin(t.p.Node, t.p.Boot, t.p.Store.Now())
-			r.Work = m.w.Seq()
-			return err
-		})
-		if err == nil {
-			k.epoch = next
-		}
-		return err
-	}
-	w.end = func(begun bool, err error) {
-		switch {
-		case !begun, over:
-		case errors.Is(err, ErrTakenOver), errors.Is(err, ErrCancelled), errors.Is(err, task.ErrWaiting):
-			m.fate = isOver
-		case err != nil:
-			m.err = err
-		default:
-			m.fate, a.work = goesOn, m.w
-			close(a.wake)
-			a.wake = nil
-			t.p.parked.Add(-1)
-		}
+// grantOpening lets work be looked at that has waited for its record.
+func (t *taskActor) grantOpening() {
+	if m := t.pending; m != nil {
+		t.pending, m.granted, m.here = nil, true, t.newestAttempt()
 		m.Done()
 	}
-	w.Init()
-	t.addWrite(w)
+}
+
+// meetWork says what work is to an attempt that is here: fateBegins if it is not for it. Where it says fateResumes of a task that is queued, the
+// attempt has to begin anew.
+func (t *taskActor) meetWork(m *meeting) fate {
+	a, there := m.a, !m.a.returned.Load() && m.a.ctx.Err() == nil
+	switch {
+	case a.left.Load():
+		return fateBegins
+	case m.r.State == task.Queued && there && a.isParked():
+		return fateResumes
+	case t.p.Shared && m.r.State == task.Running && m.r.Boot == t.p.Boot && m.r.Work != m.w.Seq():
+		return fateRunsHere
+	case m.r.State == task.Running && there && a.known.Load().epoch == m.r.Epoch:
+		// It was given out again although it runs here.
+		a.work = m.w
+		m.w.freePlace() // the attempt has its own place
+		return fateResumes
+	}
+	return fateBegins
 }
 
 // endOpening ends the look at work, with the attempt that has begun.
@@ -306,6 +268,7 @@ func (t *taskActor) endOpening(m *opened) {
 	if m.a != nil {
 		if !slices.Contains(t.attempts, m.a) { // it comes again where an actor has ended beside it
 			t.attempts = append(t.attempts, m.a)
+			m.a.actor = t
 		}
 		if t.revoked { // its client was quicker
 			m.a.cancel(ErrCancelled)
@@ -324,17 +287,18 @@ func (t *taskActor) removeAttempt(a *Attempt) {
 		return
 	}
 	t.attempts = slices.Delete(t.attempts, i, i+1)
-	a.clear()
-	if a.parked() {
+	a.left.Store(true)
+	a.endSuspicion()
+	if a.isParked() {
 		t.p.parked.Add(-1)
 	} else {
-		a.work.free()
+		a.work.freePlace()
 	}
 }
 
-// look has the record be read, as another process may have changed it.
-func (t *taskActor) look(keeps bool) {
-	a := t.newest()
+// readAnew has the record be read, as another process may have changed it.
+func (t *taskActor) readAnew(keeps bool) {
+	a := t.newestAttempt()
 	if a == nil {
 		return
 	}
@@ -346,29 +310,28 @@ func (t *taskActor) look(keeps bool) {
 	go func() {
 		ctx, cancel := context.WithTimeout(a.ctx, keepEvery)
 		defer cancel()
-		r, _, err := t.p.records.read(ctx, t.key)
-		_ = t.Post(read{a, r, err})
+		r, _, err := t.p.readRecord(ctx, t.key)
+		_ = t.Post(recordRead{a, r, err})
 	}()
 }
 
 // compareRead ends the attempt if another one has the task by now, or if the task has ended.
-func (t *taskActor) compareRead(m read) {
+func (t *taskActor) compareRead(m recordRead) {
 	a := m.a
 	keeps, again := t.keepsNext, t.readAgain
 	t.reading, t.readAgain, t.keepsNext = false, false, false
 	switch {
-	case len(a.writes) > 0: // a write is under way, which finds out by itself
+	case len(a.turn) > 0: // a change is under way, which finds out by itself
 	case errors.Is(m.err, store.ErrNotFound):
-		_ = a.lost(m.err, &a.known.rec)
-	case m.err == nil && a.known.behind(&m.r):
-		a.known.rec = m.r
-		_ = a.lost(task.ErrEnded, &m.r)
+		a.cancel(ErrTakenOver)
+	case m.err == nil && a.known.Load().isBehind(&m.r):
+		a.cancel(lostTo(&m.r))
 	}
-	if n := t.newest(); keeps && n != nil {
-		n.keep()
+	if n := t.newestAttempt(); keeps && n != nil {
+		n.keepWork()
 	}
 	if again {
-		t.look(false)
+		t.readAnew(false)
 	}
 }
 
@@ -376,13 +339,13 @@ func (t *taskActor) compareRead(m read) {
 // first, so that it is not fresh.
 func (t *taskActor) keepWork(look bool) {
 	if look {
-		t.look(true)
+		t.readAnew(true)
 		return
 	}
-	if t.opening != nil && t.opening.fresh() { // otherwise another may have it
-		t.opening.keep()
+	if t.opening != nil && t.opening.isFresh() { // otherwise another may have it
+		t.opening.keepWork()
 	}
-	if a := t.newest(); a != nil {
-		a.keep()
+	if a := t.newestAttempt(); a != nil {
+		a.keepWork()
 	}
 }

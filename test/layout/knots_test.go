@@ -39,7 +39,6 @@ var tangled = map[string]struct{ knot, methods int }{
 	"actors/internal/relay":      {0, 27},  // Far
 	"test/sim":                   {0, 44},  // Link
 	"internal/task":              {0, 26},  // Record
-	"internal/worker":            {17, 53}, // Pool
 	"transport":                  {0, 44},  // Exchange
 }
 

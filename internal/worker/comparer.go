@@ -22,9 +22,13 @@ const (
 	compareRest = 3
 )
 
-// compare offers the work of tasks again that have lost it, at the first mount and every ten minutes. The record of a task and its work lie in two streams, and one may be
+// comparer compares tasks with their work.
+type comparer struct{ p *Pool }
+
+// repeatComparison offers the work of tasks again that have lost it, at the first mount and every ten minutes. The record of a task and its work lie in two streams, and one may be
 // lost without the other: in a power cut, as each is flushed by its own timer, or with the stream of work, which somebody may remove.
-func (p *Pool) compare() {
+func (c *comparer) repeatComparison() {
+	p := c.p
 	t := time.NewTimer(0)
 	defer t.Stop()
 	for mine := !p.Shared; ; {
@@ -38,7 +42,7 @@ func (p *Pool) compare() {
 			mine, err = p.Store.TakeTurn(p.base, compareTurn)
 		}
 		if err == nil && mine {
-			err = p.compareAll(p.base)
+			err = c.compareAll(p.base)
 		}
 		wait := compareEvery
 		switch {
@@ -54,25 +58,16 @@ func (p *Pool) compare() {
 	}
 }
 
-// serveWorking starts the queues of mounted servers that have work, which another process may have made.
-func (p *Pool) serveWorking() error {
-	servers, err := p.Store.Working(p.base)
-	for _, server := range servers {
-		p.Serve(server)
-	}
-	return err
-}
-
 // compareAll compares all tasks with their work.
-func (p *Pool) compareAll(ctx context.Context) error {
+func (c *comparer) compareAll(ctx context.Context) error {
 	for from := uint64(0); ; {
 		began := time.Now()
-		page, err := p.Store.AllTasks(ctx, from, comparePage)
+		page, err := c.p.Store.AllTasks(ctx, from, comparePage)
 		if err != nil || len(page) == 0 {
 			return err
 		}
 		for _, st := range page {
-			if err := p.offerLost(ctx, st); err != nil {
+			if err := c.offerLost(ctx, st); err != nil {
 				return err
 			}
 			from = st.Rev + 1
@@ -86,7 +81,8 @@ func (p *Pool) compareAll(ctx context.Context) error {
 }
 
 // offerLost offers the work of a task again if the task has something to run, and no work of the number that its record has. To offer it twice does no harm.
-func (p *Pool) offerLost(ctx context.Context, st Stored) error {
+func (c *comparer) offerLost(ctx context.Context, st Stored) error {
+	p := c.p
 	ctx, cancel := context.WithTimeout(ctx, beginWait)
 	defer cancel()
 	key := Key{st.Tenant, st.Server, st.ID}
@@ -98,10 +94,10 @@ func (p *Pool) offerLost(ctx context.Context, st Stored) error {
 	if there, err := has(); there || err != nil {
 		return err
 	}
-	if r.State == task.Running && !p.dead(ctx, &r) { // it needs no work as long as its process lives
+	if r.State == task.Running && !c.isGone(ctx, &r) { // it needs no work as long as its process lives
 		return nil
 	}
-	switch _, rev, err := p.records.read(ctx, key); {
+	switch _, rev, err := p.readRecord(ctx, key); {
 	case errors.Is(err, store.ErrNotFound):
 		return nil
 	case err != nil:
@@ -109,9 +105,9 @@ func (p *Pool) offerLost(ctx context.Context, st Stored) error {
 	case rev != st.Rev: // it goes on
 		return nil
 	}
-	o := p.offer(key, r.From)
-	defer o.settled()
-	if err := o.make(ctx, r.Left(p.Store.Now())); err != nil {
+	o := p.actors.beginOffer(key, r.From)
+	defer o.settleOffer()
+	if err := o.makeWork(ctx, r.Left(p.Store.Now())); err != nil {
 		return err
 	}
 	// Now that the stream has taken a write, what is not there is not there for certain. A stream that is as it was earlier gives numbers twice.
@@ -121,7 +117,7 @@ func (p *Pool) offerLost(ctx context.Context, st Stored) error {
 	}
 	if err == nil && !there {
 		r.Work = o.seq
-		_, err = p.records.put(ctx, key, &r, st.Rev)
+		_, err = p.putRecord(ctx, key, &r, st.Rev)
 	}
 	if there || errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrNotFound) { // it goes on, or has its work
 		return p.Store.Withdraw(ctx, o.seq)
@@ -134,8 +130,9 @@ func (p *Pool) offerLost(ctx context.Context, st Stored) error {
 	return nil
 }
 
-// dead reports whether the process is gone that runs a task.
-func (p *Pool) dead(ctx context.Context, r *task.Record) bool {
+// isGone reports whether the process is gone that runs a task.
+func (c *comparer) isGone(ctx context.Context, r *task.Record) bool {
+	p := c.p
 	if !p.Shared || r.Boot == p.Boot {
 		return r.Boot != p.Boot
 	}
