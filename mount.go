@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/troupe-run/troupe/actors"
-	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/bearer"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/program"
@@ -170,7 +169,9 @@ func (rt *mountTable) registerServer(srv *Server, path string) (*service, error)
 	s := &service{rt: rt.Runtime, srv: srv, id: id, path: path, speaks: srv.spokenRevisions(rt.opts.Revisions), limits: own, ops: rt.tel.Operations(id), spans: rt.tel.Tracing()}
 	s.bindParts()
 	s.lists.remoteLists.shared = rt.sharesStore()
-	s.svc = actors.NewService(id, s, rt.actorLimits(&own))
+	var bounds actors.Limits
+	limits.Fill(&bounds, rt.optionsOf(own))
+	s.svc = actors.NewService(id, s, bounds)
 	s.svc.ResultMeta = mcp.Raw(mcp.Meta(nil).WithServerInfo(srv.impl))
 	chain, err := s.methods.buildChain()
 	if err != nil {
@@ -219,15 +220,14 @@ func (rt *mountTable) serviceByID(id string) *service {
 
 // newHandler makes the HTTP side of a server.
 func (rt *mountTable) newHandler(s *service) *transport.Handler {
-	l := &s.limits
 	path, _ := publicPath(rt.opts.HTTP.PublicURL) // settle has looked at it
-	return transport.NewHandler(dispatcher{rt.node, s.svc}, transport.Options{
-		MaxBody: l.MaxBody, Limits: codec.Limits{MaxDepth: l.MaxDepth, MaxBatch: l.MaxBatch, MaxValues: l.MaxValues},
-		BodyTimeout: l.BodyTimeout, BodyRate: l.BodyRate, WriteTimeout: l.WriteTimeout, MaxQueued: l.MaxQueued,
+	o := transport.Options{
 		AllowOrigins: rt.opts.HTTP.AllowOrigins, AllowHosts: rt.opts.HTTP.AllowHosts,
 		PublicPath: path, Authenticate: rt.auth.authenticateRequest, Revisions: revisionNames(s.speaks.withSessions()), Stateless: revisionNames(s.speaks.withoutSessions()), Leaving: rt.drainer.leaving.Load, Log: rt.log, Observer: rt.observer(),
 		Accounts: rt.node.Accounts(), Account: rt.accountOf, Owe: actors.ChargeRefused, Debt: actors.RefusedFor,
-	})
+	}
+	limits.Fill(&o, rt.optionsOf(s.limits))
+	return transport.NewHandler(dispatcher{rt.node, s.svc}, o)
 }
 
 // Unmount takes the server away from path; it reports whether there was one. From
@@ -321,16 +321,11 @@ func (rt *mountTable) mountedServers() []*mount {
 	return all
 }
 
-// actorLimits returns the limits of a server as the actors have them.
-func (rt *mountTable) actorLimits(l *Limits) actors.Limits {
-	s := &rt.opts.Store
-	return actors.Limits{
-		Grace: l.Grace, StatelessGrace: l.StatelessGrace, MaxCall: l.MaxCall, MaxAsk: l.MaxAsk, PingEvery: l.PingEvery, Retry: l.Retry,
-		Rate: l.CallRate, Burst: l.CallBurst, LogRate: l.LogRate, PerSession: l.CallsPerSession, Pending: l.PendingPerSession,
-		Streams: l.StreamsPerSession, Subscriptions: l.SubscriptionsPerSession,
-		Session: actors.Lifetime{Idle: s.SessionIdle, Absolute: s.SessionMax, Fresh: s.SessionUnused}, ReplayAge: s.ReplayAge,
-		Stream: actors.StreamLimits{Appends: s.ReplayEvents, Bytes: int(s.ReplayBytes)}, Queue: l.MaxQueued, Depth: l.MaxDepth,
-	}
+// optionsOf returns the options that hold for a server with limits of its own.
+func (rt *mountTable) optionsOf(own Limits) *Options {
+	o := rt.opts
+	o.Limits = own
+	return &o
 }
 
 // heldPart is the part of the memory that is for what clients have the process hold. The rest is
@@ -338,17 +333,14 @@ func (rt *mountTable) actorLimits(l *Limits) actors.Limits {
 const heldPart = 4
 
 // nodeLimits returns the limits of all servers together, as the actors have them.
-func (rt *mountTable) nodeLimits() actors.NodeLimits {
-	l := &rt.opts.Shared
-	weights, _ := weightsOf(l.Weights) // settle has looked at them
-	failures := 0.
+func (rt *mountTable) nodeLimits() (l actors.NodeLimits) {
+	limits.Fill(&l, &rt.opts)
+	l.Weights, _ = weightsOf(rt.opts.Shared.Weights) // settle has looked at them
+	l.Bytes = rt.opts.Shared.MaxMemory / heldPart
 	if rt.opts.Auth != nil {
-		failures = l.AuthFailures
+		l.AuthFailures = rt.opts.Shared.AuthFailures
 	}
-	return actors.NodeLimits{Weights: weights, AuthFailures: failures, Calls: l.CallsPerNode, Bytes: l.MaxMemory / heldPart, Principal: actors.PrincipalLimits{
-		Rate: l.PrincipalRate, Burst: l.PrincipalBurst, Calls: l.CallsPerPrincipal, Streams: l.StreamsPerPrincipal,
-		Pending: l.PendingPerPrincipal, Sessions: l.SessionsPerPrincipal,
-	}}
+	return l
 }
 
 // metadataPaths are the paths of the metadata of a server.

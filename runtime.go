@@ -141,8 +141,9 @@ func New(o Options) (*Runtime, error) {
 		return nil, fmt.Errorf("troupe: gauges: %w", err)
 	}
 	rt.endpoints.scraping = quota.NewTurns[*quota.Account](1)
-	rt.guard = transport.NewGuard(transport.Options{AllowOrigins: o.HTTP.AllowOrigins, AllowHosts: o.HTTP.AllowHosts, Observer: rt.observer(),
-		BodyTimeout: o.Limits.BodyTimeout, BodyRate: o.Limits.BodyRate, WriteTimeout: o.Limits.WriteTimeout, Accounts: rt.node.Accounts(), Account: rt.accountOf})
+	guarded := transport.Options{AllowOrigins: o.HTTP.AllowOrigins, AllowHosts: o.HTTP.AllowHosts, Observer: rt.observer(), Accounts: rt.node.Accounts(), Account: rt.accountOf}
+	limits.Fill(&guarded, &o)
+	rt.guard = transport.NewGuard(guarded)
 	if authority != nil {
 		rt.auth.noteIssuers(o.Auth)
 		rt.operations.revoked.Start()

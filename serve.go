@@ -436,10 +436,9 @@ func (rt *Runtime) ServePipe(ctx context.Context, srv *Server, in io.Reader, out
 		return errors.Join(fmt.Errorf("troupe: %w", err), rt.Close(context.WithoutCancel(ctx)))
 	}
 	svc := known.svc
-	pipe := transport.NewPipe(in, out, transport.PipeOptions{
-		MaxBody: known.limits.MaxBody, Limits: codec.Limits{MaxDepth: known.limits.MaxDepth, MaxBatch: known.limits.MaxBatch, MaxValues: known.limits.MaxValues},
-		MaxQueued: known.limits.MaxQueued, Log: rt.log, Observer: rt.observer(),
-	})
+	o := transport.PipeOptions{Log: rt.log, Observer: rt.observer()}
+	limits.Fill(&o, rt.table.optionsOf(known.limits))
+	pipe := transport.NewPipe(in, out, o)
 	session := actors.Input{Tenant: anonymous, Conn: pipe, Patient: true}
 	known.access.identifyCaller(&session, principal)
 	rt.node.Connect(svc, &session)

@@ -200,45 +200,42 @@ type Lifetime = session.Lifetime
 // StreamLimits bound what the log keeps of a stream.
 type StreamLimits = stream.Limits
 
-// Limits bound what one service takes on. Zero fields get the defaults of internal/limits
-// from Defaults.
+// Limits bound what one service takes on. A field with the name of an option has its value: package
+// limits takes it along. Zero fields get their values from Defaults, negative ones are no limit where
+// docs/limits.md allows that.
 type Limits struct {
-	Grace          time.Duration // time until the response becomes a stream
-	StatelessGrace time.Duration // Grace of stateless requests, whose status waits for the handler
-	MaxCall        time.Duration // time that a call may run
-	PingEvery      time.Duration // interval of pings to clients; 0 for none
-	MaxAsk         time.Duration // time that a client may take to answer
+	Grace          time.Duration `option:"Limits.Grace"`          // time until the response becomes a stream
+	StatelessGrace time.Duration `option:"Limits.StatelessGrace"` // Grace of stateless requests, whose status waits for the handler
+	MaxCall        time.Duration `option:"Limits.MaxCall"`        // time that a call may run
+	PingEvery      time.Duration `option:"Limits.PingEvery"`      // interval of pings to clients; 0 for none
+	MaxAsk         time.Duration `option:"Limits.MaxAsk"`         // time that a client may take to answer
+	Retry          time.Duration `option:"Limits.Retry"`          // time that clients wait before they reconnect to a call; twice that for a standalone stream
 	Session        Lifetime
-	SessionDrop    time.Duration // time until an unused session leaves memory
-	ReplayAge      time.Duration // age up to which events can be replayed
+	ReplayAge      time.Duration `option:"Store.ReplayAge"` // age up to which events can be replayed
 	Stream         StreamLimits
-	Queue          int           // bytes per stream that may wait for the log
-	KeepAlive      time.Duration // silence after which a stream gets a comment
-	StoreWait      time.Duration // time that a POST waits for the store
-	ResumeWait     time.Duration // time that a resume is held open
-	PerSession     int           // calls in flight per session; negative: no limit
-	Rate           float64       // calls per second and session; negative: no limit
-	Burst          int           // calls at once after an idle time
-	LogRate        float64       // log messages per second and session, twice as many at once; negative: no limit
-	Streams        int           // streams with a connection per session; negative: no limit
-	Pending        int           // questions per session that wait for the client; negative: no limit
-	Depth          int           // depth of JSON in requests
-	// Subscriptions bounds the resources that a session may subscribe to; negative: no
-	// limit.
-	Subscriptions int
-	Retry         time.Duration // time that clients wait before they reconnect to a call; twice that for a standalone stream
+	Queue          int     `option:"Limits.MaxQueued"`               // bytes per stream that may wait for the log
+	Depth          int     `option:"Limits.MaxDepth"`                // depth of JSON in requests
+	PerSession     int     `option:"Limits.CallsPerSession"`         // calls in flight per session
+	Rate           float64 `option:"Limits.CallRate"`                // calls per second and session
+	Burst          int     `option:"Limits.CallBurst"`               // calls at once after an idle time
+	LogRate        float64 `option:"Limits.LogRate"`                 // log messages per second and session, twice as many at once
+	Streams        int     `option:"Limits.StreamsPerSession"`       // streams with a connection per session
+	Pending        int     `option:"Limits.PendingPerSession"`       // questions per session that wait for the client
+	Subscriptions  int     `option:"Limits.SubscriptionsPerSession"` // resources that a session may subscribe to
+
+	SessionDrop time.Duration // time until an unused session leaves memory
+	KeepAlive   time.Duration // silence after which a stream gets a comment
+	StoreWait   time.Duration // time that a POST waits for the store
+	ResumeWait  time.Duration // time that a resume is held open
 }
 
-// Defaults fills the zero fields of l.
+// Defaults fills the zero fields of l, but for Session.Fresh, which may be none.
 func (l Limits) Defaults() Limits {
-	l.Grace, l.StatelessGrace, l.MaxCall = limits.Grace.Or(l.Grace), limits.StatelessGrace.Or(l.StatelessGrace), limits.MaxCall.Or(l.MaxCall)
-	l.MaxAsk, l.ReplayAge, l.Retry = limits.MaxAsk.Or(l.MaxAsk), limits.ReplayAge.Or(l.ReplayAge), limits.Retry.Or(l.Retry)
-	l.Session.Idle, l.Session.Absolute = limits.SessionIdle.Or(l.Session.Idle), limits.SessionMax.Or(l.Session.Absolute)
+	fresh := l.Session.Fresh
+	limits.Default(&l)
+	l.Session.Fresh = fresh
 	l.SessionDrop, l.KeepAlive = cmp.Or(l.SessionDrop, time.Minute), cmp.Or(l.KeepAlive, 15*time.Second)
 	l.StoreWait, l.ResumeWait = cmp.Or(l.StoreWait, 5*time.Second), cmp.Or(l.ResumeWait, time.Minute)
-	l.Queue, l.PerSession, l.Streams = limits.MaxQueued.Or(l.Queue), limits.CallsPerSession.Or(l.PerSession), limits.StreamsPerSession.Or(l.Streams)
-	l.Pending, l.Subscriptions = limits.PendingPerSession.Or(l.Pending), limits.SubscriptionsPerSession.Or(l.Subscriptions)
-	l.Rate, l.LogRate = limits.CallRate.Or(l.Rate), limits.LogRate.Or(l.LogRate)
 	l.Burst = quota.Burst(l.Rate, l.Burst)
 	return l
 }
@@ -249,10 +246,10 @@ func (l *Limits) mostMemory(from, to uint64, all int) int {
 	return min(n*part, cmp.Or(all, kept+part)) + n*appendBytes
 }
 
-// NodeLimits bound what a node takes on for all its services together. Zero fields get
-// their values from Defaults; negative ones are no limit.
+// NodeLimits bound what a node takes on for all its services together. Fields are as those of
+// [Limits]; negative ones are no limit.
 type NodeLimits struct {
-	Calls     int   // requests in flight
+	Calls     int   `option:"Shared.CallsPerNode"` // requests in flight
 	Bytes     int64 // held in memory for clients; 0 means no limit
 	Principal PrincipalLimits
 	Accounts  int // principals with an account of their own
@@ -263,21 +260,19 @@ type NodeLimits struct {
 
 // PrincipalLimits bound one principal, or one address of anonymous clients, per node.
 type PrincipalLimits struct {
-	Rate     float64 // calls per second
-	Burst    int     // calls at once after an idle time
-	Calls    int     // requests in flight
-	Streams  int     // event streams with a connection
-	Pending  int     // questions that wait for the client
-	Sessions int     // new sessions at once, and within an hour
+	Rate     float64 `option:"Shared.PrincipalRate"`        // calls per second
+	Burst    int     `option:"Shared.PrincipalBurst"`       // calls at once after an idle time
+	Calls    int     `option:"Shared.CallsPerPrincipal"`    // requests in flight
+	Streams  int     `option:"Shared.StreamsPerPrincipal"`  // event streams with a connection
+	Pending  int     `option:"Shared.PendingPerPrincipal"`  // questions that wait for the client
+	Sessions int     `option:"Shared.SessionsPerPrincipal"` // new sessions at once, and within an hour
 }
 
 // Defaults fills the zero fields of l.
 func (l NodeLimits) Defaults() NodeLimits {
-	p := &l.Principal
-	l.Calls, l.Accounts, l.Bytes = limits.CallsPerNode.Or(l.Calls), cmp.Or(l.Accounts, limits.Accounts.Value()), cmp.Or(l.Bytes, -1)
-	p.Rate, p.Calls, p.Streams = limits.PrincipalRate.Or(p.Rate), limits.CallsPerPrincipal.Or(p.Calls), limits.StreamsPerPrincipal.Or(p.Streams)
-	p.Pending, p.Sessions = limits.PendingPerPrincipal.Or(p.Pending), limits.SessionsPerPrincipal.Or(p.Sessions)
-	p.Burst = quota.Burst(p.Rate, p.Burst)
+	limits.Default(&l)
+	l.Accounts, l.Bytes = cmp.Or(l.Accounts, limits.Accounts.Value()), cmp.Or(l.Bytes, -1)
+	l.Principal.Burst = quota.Burst(l.Principal.Rate, l.Principal.Burst)
 	return l
 }
 

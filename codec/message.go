@@ -75,14 +75,14 @@ type Message struct {
 type Limits struct {
 	// MaxDepth is how deep arrays and objects may nest, the envelope (and the array of a batch) included.
 	// 0 means the default of internal/limits; more than 1024 counts as 1024.
-	MaxDepth int
+	MaxDepth int `option:"Limits.MaxDepth"`
 
 	// MaxBatch is how many messages a batch may hold. 0 means the default.
-	MaxBatch int
+	MaxBatch int `option:"Limits.MaxBatch"`
 
 	// MaxValues is how many values a message may hold, see Message.Values; those of a batch count together. 0 means the
 	// default.
-	MaxValues int
+	MaxValues int `option:"Limits.MaxValues"`
 }
 
 // maxDepth is the largest MaxDepth.

@@ -53,7 +53,7 @@ type Observer interface {
 // Options configure a Handler. The zero value is useful.
 type Options struct {
 	// MaxBody is the largest body of a POST in bytes. 0 means 4 MiB.
-	MaxBody int64
+	MaxBody int64 `option:"Limits.MaxBody"`
 
 	// Limits bound nesting and batches, see codec.Limits.
 	Limits codec.Limits
@@ -78,19 +78,19 @@ type Options struct {
 	Authenticate func(*http.Request) (any, error)
 
 	// BodyTimeout is how long the body of a POST may take to arrive. 0 means 30 s.
-	BodyTimeout time.Duration
+	BodyTimeout time.Duration `option:"Limits.BodyTimeout"`
 
 	// BodyRate is how many bytes of a body must come per second, on average once it has taken 10 s. 0 means 1 KiB, a negative
 	// number no bound.
-	BodyRate float64
+	BodyRate float64 `option:"Limits.BodyRate"`
 
 	// WriteTimeout is how long one write may wait for a peer that does not read. 0 means 30 s.
-	WriteTimeout time.Duration
+	WriteTimeout time.Duration `option:"Limits.WriteTimeout"`
 
 	// MaxQueued is how many bytes may be queued for one connection. 0 means 1 MiB. An event that does not fit cuts the
 	// connection, unless less than half is queued: then it is taken, so that a large event can be sent at all. An event of
 	// more than half of MaxQueued counts only when WriteTimeout is over, unless four times MaxQueued is queued.
-	MaxQueued int
+	MaxQueued int `option:"Limits.MaxQueued"`
 
 	// Revisions are the supported revisions that have sessions, as values of MCP-Protocol-Version. A request that names a
 	// session may have any revision that has sessions, since the dispatcher knows in which one the session began. If there are
@@ -126,11 +126,7 @@ type Options struct {
 
 // withDefaults returns o with its defaults, and with host names and origins in lower case.
 func (o Options) withDefaults() Options {
-	o.MaxBody = limits.MaxBody.Or(o.MaxBody)
-	o.BodyTimeout = limits.BodyTimeout.Or(o.BodyTimeout)
-	o.BodyRate = limits.BodyRate.Or(o.BodyRate)
-	o.WriteTimeout = limits.WriteTimeout.Or(o.WriteTimeout)
-	o.MaxQueued = limits.MaxQueued.Or(o.MaxQueued)
+	limits.Default(&o)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}

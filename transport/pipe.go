@@ -19,14 +19,14 @@ import (
 // PipeOptions configure a Pipe. The zero value is useful.
 type PipeOptions struct {
 	// MaxBody is the length of the longest line that is read, in bytes, without its end. 0 means 4 MiB.
-	MaxBody int64
+	MaxBody int64 `option:"Limits.MaxBody"`
 
 	// Limits bound nesting and batches, see codec.Limits.
 	Limits codec.Limits
 
 	// MaxQueued is how many bytes may wait to be written. 0 means 1 MiB. A message that does not fit cuts the pipe,
 	// unless less than half is queued: then it is taken, so that a large message can be sent at all.
-	MaxQueued int
+	MaxQueued int `option:"Limits.MaxQueued"`
 
 	// Log gets what an operator should see. Nil discards it. It must not write to the Pipe's writer.
 	Log *slog.Logger
@@ -37,8 +37,7 @@ type PipeOptions struct {
 }
 
 func (o PipeOptions) withDefaults() PipeOptions {
-	o.MaxBody = limits.MaxBody.Or(o.MaxBody)
-	o.MaxQueued = limits.MaxQueued.Or(o.MaxQueued)
+	limits.Default(&o)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}

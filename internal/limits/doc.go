@@ -7,6 +7,11 @@
 //
 //	if len(uri) > o.MaxURI { return refusal.Of(limits.MaxURI.Row) }
 //
+// Below the root that place has the value in a field with the option's name as its tag, which [Fill]
+// sets:
+//
+//	MaxDepth int `option:"Limits.MaxDepth"`
+//
 // The tables of docs/limits.md are written by
 //
 //	go test ./internal/limits -update

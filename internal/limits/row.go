@@ -242,17 +242,13 @@ func Settle(group string, options any) error {
 		if !ok || name == "" || r.again {
 			continue
 		}
-		set := reflect.ValueOf(options).Elem()
-		for field := range strings.SplitSeq(name, ".") {
-			set = set.FieldByName(field)
-		}
-		faults = append(faults, r.settle(set))
+		faults = append(faults, r.settle(optionOf(reflect.ValueOf(options).Elem(), name)))
 	}
 	return errors.Join(faults...)
 }
 
 func (r *Row) settle(set reflect.Value) error {
-	v := set.Convert(reflect.TypeFor[float64]()).Float()
+	v := float(set)
 	switch {
 	case v == 0:
 		set.Set(reflect.ValueOf(r.Default).Convert(set.Type()))

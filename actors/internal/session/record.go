@@ -77,7 +77,11 @@ func Newer(data []byte) int {
 // Lifetime bounds a session: Idle after its last activity, Absolute after its creation, and
 // Fresh in place of Idle until its client sends something after initialize. A Fresh of 0, or of Idle
 // and more, is none.
-type Lifetime struct{ Idle, Absolute, Fresh time.Duration }
+type Lifetime struct {
+	Idle     time.Duration `option:"Store.SessionIdle"`
+	Absolute time.Duration `option:"Store.SessionMax"`
+	Fresh    time.Duration `option:"Store.SessionUnused"`
+}
 
 // unused is how long a session is kept without activity.
 func (l Lifetime) unused(r *Record) time.Duration {

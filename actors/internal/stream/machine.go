@@ -17,8 +17,8 @@ const told = 100
 
 // Limits bound one stream. Zero fields take the defaults.
 type Limits struct {
-	Appends int // appends kept for replay, at most Ring; 1,000
-	Bytes   int // bytes kept for replay; 4 MB
+	Appends int `option:"Store.ReplayEvents"` // appends kept for replay, at most Ring; 1,000
+	Bytes   int `option:"Store.ReplayBytes"`  // bytes kept for replay; 4 MB
 	Part    int // bytes of one append; 256 KiB
 	Batch   int // entries that share one append; 256
 }
