@@ -3,10 +3,8 @@
 //	soak world  harms one node, or several behind a load balancer, while clients of all kinds work with them
 //	soak mixed  has clients come, work in all ways and leave for --time, and judges whether what the process holds stays the same
 //	soak greed  has clients take all they can get of a process with 1 GiB, one way after the other and then in all ways at once, beside a quiet client
-//	soak costs  measures a fleet: streams read at another node (attach), an update to 9,000 listeners (listen), 100,000
-//	            sessions (sessions), events and tasks that are stored (writes; --sync has NATS flush each write), and --streams
-//	            streams of 3.9 MB resumed at once after a node died (large); and one node that is killed (behind), or of which a stream of
-//	            200 events is resumed (resume), --rounds times behind --events stored events
+//	soak costs  measures without harm: streams of a fleet that are resumed at their node and at another one (attach); and behind --events stored
+//	            events one node that is killed (behind) and a stream of 200 events that is resumed (resume), --rounds times each
 //
 // # World
 //
@@ -66,8 +64,7 @@
 // succeed, with a p99 of at most three times that of the seconds in which it was alone, or of 25 ms if that is more: a
 // goroutine runs for 10 ms before another has its turn, and two processors are shared by the server
 // and its clients. The lease must never be late, /readyz never 503, the process must never have more
-// than 1 GiB, and what it holds for clients must be what it was a minute after each attack. The memory is bounded by a
-// cgroup where soak may make one, otherwise by --max-memory alone, and measured. The server waits 10 s
+// than 1 GiB, and what it holds for clients must be what it was a minute after each attack. The memory is bounded by --max-memory, and measured. The server waits 10 s
 // for answers (max-ask); all other settings are the defaults.
 //
 // soak greed bad-tokens has a server of its own: one address sends 5,000 access tokens a second that do not count, and the quiet client has tokens that count,

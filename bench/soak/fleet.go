@@ -109,7 +109,7 @@ func newProxied(ctx context.Context, o options, address string) (f *fleet, err e
 	}
 	f.startProxy = func() (err error) { // once the nodes listen: a proxy looks for them now and then
 		for _, p := range f.nodes {
-			if !(&world{ctx: ctx}).until((&world{p: p}).ready) {
+			if !(&world{ctx: ctx}).until(p.isReady) {
 				return errors.New("a node is not ready: " + p.log.lines(20))
 			}
 		}
@@ -127,7 +127,7 @@ func startFleet(ctx context.Context, o options) (f *fleet, front string, err err
 	if f, err = newFleet(ctx, o, front); err != nil {
 		return nil, "", err
 	}
-	if err = f.start(); err == nil && !(&world{ctx: ctx}).until((&world{p: &process{addr: front}}).ready) {
+	if err = f.start(); err == nil && !(&world{ctx: ctx}).until((&process{addr: front}).isReady) {
 		err = errors.New("the nodes are not ready")
 	}
 	if err != nil {

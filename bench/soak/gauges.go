@@ -33,8 +33,8 @@ func mayRemain(series string) (more float64, judged bool) {
 	return 0, false
 }
 
-// remains says what of a process there is more of than before, of all series or of those that are wanted.
-func remains(before, now map[string]float64, wanted func(series string) bool) (more []string) {
+// whatRemains says what of a process there is more of than before, of all series or of those that are wanted.
+func whatRemains(before, now map[string]float64, wanted func(series string) bool) (more []string) {
 	for _, series := range slices.Sorted(maps.Keys(now)) {
 		if most, judged := mayRemain(series); judged && (wanted == nil || wanted(series)) && now[series] > before[series]+most {
 			more = append(more, fmt.Sprintf("%s is %.0f, and was %.0f before", series, now[series], before[series]))
@@ -43,8 +43,8 @@ func remains(before, now map[string]float64, wanted func(series string) bool) (m
 	return more
 }
 
-// shown are the gauges that a report shows.
-func shown(g map[string]float64) map[string]float64 {
+// gaugesShown are the gauges that a report shows.
+func gaugesShown(g map[string]float64) map[string]float64 {
 	all := make(map[string]float64)
 	for name, v := range g {
 		if _, judged := mayRemain(name); judged || name == "go_gc_heap_live_bytes" || name == "process_resident_memory_bytes" || name == "troupe_panics_total" {
@@ -52,27 +52,4 @@ func shown(g map[string]float64) map[string]float64 {
 		}
 	}
 	return all
-}
-
-// keptMiB is how much more memory a process may have than at its start once it holds nothing for clients: the store keeps
-// events for ten minutes, and an index of them in memory.
-const keptMiB = 256
-
-// beyond says what the process holds for clients more than at the start, "" if that is nothing. Sessions and memory, which go after a minute, count only
-// with everything.
-func (w *greedy) beyond(now map[string]float64, everything bool) string {
-	more := remains(w.report.Idle, now, func(series string) bool {
-		switch series {
-		case "troupe_calls_in_flight", "troupe_connections_open", "troupe_calls_parked":
-			return true
-		case `troupe_memory_held_bytes{kind="sessions"}`:
-			return everything
-		}
-		return strings.HasPrefix(series, "troupe_memory_held_bytes{")
-	})
-	const resident = "process_resident_memory_bytes"
-	if everything && now[resident] > w.report.Idle[resident]+keptMiB<<20 {
-		more = append(more, fmt.Sprintf("%.0f MiB of memory", now[resident]/(1<<20)))
-	}
-	return strings.Join(more, ", ")
 }

@@ -91,7 +91,7 @@ func (w *world) pause(rng *rand.Rand) error {
 		return err
 	}
 	went := time.Now()
-	if !w.until(w.ready) {
+	if !w.until(w.p.isReady) {
 		w.violated(nil, "not ready %v after it went on", patience)
 	}
 	w.answered = append(w.answered, time.Since(went))
@@ -183,7 +183,7 @@ func (w *world) roll() error {
 		if err := p.start(); err != nil {
 			return err
 		}
-		if !w.until((&world{p: p}).ready) {
+		if !w.until(p.isReady) {
 			return errors.New("a node is not ready after its restart: " + p.log.lines(20))
 		}
 		w.wait(time.Second)

@@ -52,6 +52,14 @@ func (m *message) answers(id string) bool {
 	return m.Method == "" && string(m.ID) == id && (m.Result != nil || m.Error != nil)
 }
 
+// text is the only content of a result, "" for any other.
+func (m *message) text() string {
+	if m.Result == nil || m.Result.IsError || len(m.Result.Content) != 1 {
+		return ""
+	}
+	return m.Result.Content[0].Text
+}
+
 // heard is how many messages of each kind came of a call.
 type heard struct{ progress, logs, questions, finals int }
 

@@ -53,8 +53,7 @@ type options struct {
 	crowd    int           // clients that come back within a second
 	away     time.Duration // how long an outage lasts
 
-	events  int // costs behind, resume: how many are stored first
-	streams int // costs large: how many
+	events int // costs behind, resume: how many are stored first
 
 	greedy   int           // greed: clients that take all they can get; world: calls that such a client has with each node at a time
 	duration time.Duration // of each attack
@@ -73,7 +72,7 @@ func (l *list) Set(text string) error {
 
 func run(args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == "attack" { // by greed, in a process of its own
-		return runAttack(args[1:], os.Stdin, stdout, stderr)
+		return runAttack(args[1:], stdout, stderr)
 	}
 	if len(args) == 0 || scenarios[args[0]] == nil {
 		fmt.Fprintln(stderr, "usage: soak world|mixed|greed|costs [FLAGS] [ATTACK...|PART...]; soak MODE --help shows the flags")
@@ -104,7 +103,6 @@ func run(args []string, stdout, stderr io.Writer) int {
 	f.IntVar(&o.greedy, "greedy", 1, "greed: clients that take all they can get, each from an address of its own; world: calls that such a client has with each node at a time, 0: none")
 	f.DurationVar(&o.duration, "duration", 4*time.Second, "greed: how long each attack lasts")
 	f.IntVar(&o.events, "events", 0, "costs behind, resume: how many events of others are stored first")
-	f.IntVar(&o.streams, "streams", 1000, "costs large: streams of 3.9 MB")
 	if err := f.Parse(args[1:]); err != nil {
 		return 2
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"maps"
 	"net/http"
@@ -32,6 +33,15 @@ func latencyOf(all []time.Duration) latency {
 	}
 	slices.Sort(all)
 	return latency{len(all), ms(all[len(all)/2]), ms(all[len(all)*99/100]), ms(all[len(all)-1])}
+}
+
+// latenciesOf sums up durations of several kinds.
+func latenciesOf(all map[string][]time.Duration) map[string]latency {
+	sums := make(map[string]latency)
+	for kind, took := range all {
+		sums[kind] = latencyOf(took)
+	}
+	return sums
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
@@ -127,6 +137,18 @@ func each(n, atOnce int, f func(i int) error) error {
 		return *err
 	}
 	return nil
+}
+
+// waitFor waits for d, or returns false when ctx has ended.
+func waitFor(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // isClosed reports whether a channel is.

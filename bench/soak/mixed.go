@@ -132,7 +132,7 @@ func runMixed(ctx context.Context, o options) (*mixedReport, error) {
 	for _, line := range w.p.log.raised() {
 		r.Broken = append(r.Broken, "the log says: "+line)
 	}
-	r.Idle, r.After = shown(r.Idle), shown(r.After)
+	r.Idle, r.After = gaugesShown(r.Idle), gaugesShown(r.After)
 	return r, nil
 }
 
@@ -356,7 +356,7 @@ func (m *mixed) rest(r *mixedReport) []string {
 			return []string{fmt.Sprintf("/metrics: %v", err)}
 		}
 		r.After, r.Back = now, time.Since(began).Seconds()
-		more := remains(r.Idle, now, nil)
+		more := whatRemains(r.Idle, now, nil)
 		if len(more) == 0 || time.Since(began) > 2*m.kept+inMemory+cleared || !m.w.wait(time.Second) {
 			return more
 		}

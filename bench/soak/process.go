@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -133,6 +134,29 @@ func (p *process) start() error {
 		p.bin, p.next = p.next, p.bin
 	}
 	return nil
+}
+
+// startReady starts the process and waits until it is ready.
+func (p *process) startReady(ctx context.Context) error {
+	if err := p.start(); err != nil {
+		return err
+	}
+	for end := time.Now().Add(patience); !p.isReady(); {
+		if time.Now().After(end) || !waitFor(ctx, 5*time.Millisecond) {
+			return errors.New("not ready: " + p.log.lines(20))
+		}
+	}
+	return nil
+}
+
+// isReady reports whether the process, or what is before several, is ready.
+func (p *process) isReady() bool {
+	r, err := http.Get("http://" + p.addr + "/readyz")
+	if err != nil {
+		return false
+	}
+	_ = r.Body.Close()
+	return r.StatusCode == http.StatusOK
 }
 
 // signal sends the process a signal.

@@ -178,7 +178,7 @@ func TestCallsInADeployGoElsewhere(t *testing.T) {
 				nodes, addresses = append(nodes, p), append(addresses, p.addr)
 			}
 			for _, p := range nodes {
-				if !(&world{ctx: t.Context()}).until((&world{p: p}).ready) {
+				if !(&world{ctx: t.Context()}).until(p.isReady) {
 					t.Fatal("a node is not ready: " + p.log.lines(20))
 				}
 			}
@@ -229,7 +229,7 @@ func TestCallsInADeployGoElsewhere(t *testing.T) {
 				if err := p.start(); err != nil {
 					t.Fatal(err)
 				}
-				if !(&world{ctx: t.Context()}).until((&world{p: p}).ready) {
+				if !(&world{ctx: t.Context()}).until(p.isReady) {
 					t.Fatal("a node is not ready: " + p.log.lines(20))
 				}
 			}

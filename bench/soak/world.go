@@ -126,28 +126,6 @@ func (w *world) logs() string {
 	return b.String()
 }
 
-// startWorld is newWorld with its process started.
-func startWorld(ctx context.Context, o options, more ...string) (*world, error) {
-	w, err := newWorld(ctx, o, more...)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := w.start(); err != nil {
-		w.end()
-		return nil, err
-	}
-	return w, nil
-}
-
-// session begins a session of the first server.
-func (w *world) session() (*client.Client, error) {
-	c := client.New(w.p.url(0), w.rt)
-	if err := c.Initialize(w.ctx, `{}`); err != nil {
-		return nil, err
-	}
-	return c, nil
-}
-
 // rng draws for one purpose of the current round.
 func (w *world) rng(purpose uint64) *rand.Rand {
 	return rand.New(rand.NewPCG(w.o.seed, uint64(w.round.Load())<<32|purpose))
@@ -189,7 +167,7 @@ func (w *world) start() (time.Duration, error) {
 
 func (w *world) answers() bool {
 	if len(w.drivers) == 0 {
-		return w.ready()
+		return w.p.isReady()
 	}
 	d := w.drivers[int(w.round.Load())%len(w.drivers)]
 	a, err := d.c.Call(w.ctx, d.newID(), "tools/call", `{"name":"echo","arguments":{"text":"first"}}`)
@@ -255,16 +233,7 @@ func (w *world) mayEnd(boot int64) bool {
 func (w *world) harmed() bool { return w.fleet != nil && w.fleet.harmed.Load() }
 
 // wait waits for d, or returns false when the run has ended.
-func (w *world) wait(d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-w.ctx.Done():
-		return false
-	}
-}
+func (w *world) wait(d time.Duration) bool { return waitFor(w.ctx, d) }
 
 // until waits for a condition for as long as patience allows, which does not begin while a fleet is harmed.
 func (w *world) until(condition func() bool) bool {
@@ -344,14 +313,4 @@ func (w *world) end() {
 	}
 	_ = w.p.kill()
 	w.rt.CloseIdleConnections()
-}
-
-// ready reports whether the process, or one of the fleet, is ready.
-func (w *world) ready() bool {
-	r, err := http.Get("http://" + w.p.addr + "/readyz")
-	if err != nil {
-		return false
-	}
-	_ = r.Body.Close()
-	return r.StatusCode == http.StatusOK
 }

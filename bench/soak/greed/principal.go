@@ -1,7 +1,6 @@
 package greed
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,21 +11,17 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/troupe-run/troupe/bench/client"
 )
 
-// Outcomes count how requests ended: the HTTP status and, if there was one, the code of the
-// JSON-RPC error behind it ("200 -32600"), "closed" for a connection that ended without a
-// response, "dial" where none was made, and "open" for one that was made and sent no request.
-type Outcomes map[string]int
-
-// Principal is one greedy client, which has an address of its own.
-type Principal struct {
+// principal is one greedy client, which has an address of its own.
+type principal struct {
 	ctx    context.Context
 	addr   string // of the server
 	dialer net.Dialer
 	http   *http.Client
-	// storing is held by the goroutine that stores a large stream: several at once are mostly refused, and a herd would
-	// never be complete.
+	// storing is held by the goroutine that stores a large stream: several at once are mostly refused, and a herd would never be complete.
 	storing sync.Mutex
 
 	mu       sync.Mutex // guards outcomes
@@ -37,17 +32,15 @@ type Principal struct {
 const patience = 20 * time.Second
 
 // newPrincipal returns the n-th client of the server at addr in a network; the first has n 0.
-func newPrincipal(ctx context.Context, addr string, network, n int) *Principal {
-	p := &Principal{ctx: ctx, addr: addr, outcomes: make(Outcomes)}
+func newPrincipal(ctx context.Context, addr string, network, n int) *principal {
+	p := &principal{ctx: ctx, addr: addr, outcomes: make(Outcomes)}
 	p.dialer = net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, byte(n/250), byte(network), byte(2+n%250))}, Timeout: 5 * time.Second}
 	p.http = &http.Client{Transport: &http.Transport{DialContext: p.dialer.DialContext, MaxIdleConnsPerHost: 1024, DisableCompression: true}}
 	return p
 }
 
-func (p *Principal) close() { p.http.CloseIdleConnections() }
-
-// note counts an outcome, unless the attack is over, which ends requests as well.
-func (p *Principal) note(outcome string) {
+// countOutcome counts an outcome, unless the attack is over, which ends requests as well.
+func (p *principal) countOutcome(outcome string) {
 	if p.ctx.Err() != nil {
 		return
 	}
@@ -56,91 +49,89 @@ func (p *Principal) note(outcome string) {
 	p.outcomes[outcome]++
 }
 
-// response is what a greedy client keeps of a response.
-type response struct {
-	status int
-	header http.Header
-	body   []byte // its beginning
+// sleepFor waits, unless the attack ends first.
+func (p *principal) sleepFor(d time.Duration) { sleepFor(p.ctx, d) }
+
+// beginRequest makes a request and leaves the answer to its caller; nil if there was none.
+func (p *principal) beginRequest(ctx context.Context, method, path string, h http.Header, body string) *client.Answer {
+	if h = h.Clone(); h == nil {
+		h = make(http.Header)
+	}
+	a, err := client.Do(ctx, p.http, method, "http://"+p.addr+path, body, h)
+	switch {
+	case err == nil:
+		return a
+	case errors.Is(err, context.DeadlineExceeded):
+		p.countOutcome("late")
+	case client.Failed(err) == client.Refused:
+		p.countOutcome("dial")
+	case client.Failed(err) == client.Broken:
+		p.countOutcome("broken")
+	default:
+		p.countOutcome("closed")
+	}
+	return nil
 }
 
-// kept is how many bytes of a response are kept; the rest is read and dropped.
-const kept = 64 << 10
-
-// send makes a request and reads the whole response. It returns nil if there was none.
-func (p *Principal) send(method, path string, header http.Header, body []byte) *response {
+// sendRequest makes a request and reads the whole answer. It returns nil if there was none.
+func (p *principal) sendRequest(method, path string, h http.Header, body string) *client.Answer {
 	ctx, cancel := context.WithTimeout(p.ctx, patience)
 	defer cancel()
-	resp := p.begin(ctx, method, path, header, body)
-	if resp == nil {
+	a := p.beginRequest(ctx, method, path, h, body)
+	if a == nil {
 		return nil
 	}
-	defer func() { _ = resp.Body.Close() }()
-	var start bytes.Buffer
-	_, err := io.CopyN(&start, resp.Body, kept)
-	if err == nil {
-		_, err = io.Copy(io.Discard, resp.Body)
+	defer a.Close()
+	for a.Events != nil {
+		e, err := a.Events.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			p.countOutcome("broken")
+			return nil
+		}
+		a.Body = []byte(e.Data)
 	}
-	if err != nil && !errors.Is(err, io.EOF) {
-		p.note("broken")
-		return nil
-	}
-	p.note(outcome(resp.StatusCode, start.Bytes()))
-	return &response{resp.StatusCode, resp.Header, start.Bytes()}
+	p.countOutcome(outcomeOf(a.Status, a.Body))
+	return a
 }
 
-// begin makes a request and leaves the response to its caller; nil if there was none.
-func (p *Principal) begin(ctx context.Context, method, path string, header http.Header, body []byte) *http.Response {
-	var from io.Reader
-	if body != nil {
-		from = bytes.NewReader(body)
-	}
-	r, err := http.NewRequestWithContext(ctx, method, "http://"+p.addr+path, from)
-	if err != nil {
-		p.note(err.Error())
-		return nil
-	}
-	for k, v := range header {
-		r.Header[k] = v
-	}
-	resp, err := p.http.Do(r)
-	if err != nil {
-		p.note(failure(err))
-		return nil
-	}
-	return resp
+// postMessage sends a message with a header that may be that of a session.
+func (p *principal) postMessage(h http.Header, body string) *client.Answer {
+	return p.sendRequest(http.MethodPost, "/mcp", h, body)
 }
 
-// failure is the outcome of a request without a response.
-func failure(err error) string {
-	switch e, ok := errors.AsType[*net.OpError](err); {
-	case errors.Is(err, context.DeadlineExceeded):
-		return "late"
-	case ok && e.Op == "dial":
-		return "dial"
+// beginSession begins a session and returns the header of its requests, nil if there is none.
+func (p *principal) beginSession(revision string) http.Header {
+	a := p.postMessage(nil, initialize(revision, ""))
+	if a == nil || a.Status != http.StatusOK || a.Header.Get("Mcp-Session-Id") == "" {
+		return nil
 	}
-	return "closed"
+	return headerOf("Mcp-Session-Id", a.Header.Get("Mcp-Session-Id"), "Mcp-Protocol-Version", revision)
 }
 
 var errorCode = regexp.MustCompile(`"error":\{"code":(-?\d+)`)
 
-// outcome is that of a response, of which body is the beginning.
-func outcome(status int, body []byte) string {
-	if m := errorCode.FindSubmatch(body); m != nil {
+// outcomeOf is the outcome of a response, of which body is the beginning.
+func outcomeOf(status int, body []byte) string {
+	if m := errorCode.FindSubmatch(body[:min(len(body), 64<<10)]); m != nil {
 		return fmt.Sprintf("%d %s", status, m[1])
 	}
 	return fmt.Sprint(status)
 }
 
-// raw opens a connection and writes what comes first on it. It returns nil if that failed.
-func (p *Principal) raw(first ...[]byte) *rawConn {
+// openConn opens a connection and writes what comes first on it. It returns nil if that failed.
+func (p *principal) openConn(first ...string) *rawConn {
 	conn, err := p.dialer.DialContext(p.ctx, "tcp", p.addr)
 	if err != nil {
-		p.note("dial")
+		p.countOutcome("dial")
+		p.sleepFor(10 * time.Millisecond)
 		return nil
 	}
 	stop := context.AfterFunc(p.ctx, func() { _ = conn.Close() })
-	for _, b := range first {
-		if _, err := conn.Write(b); err != nil {
+	for _, text := range first {
+		if _, err := io.WriteString(conn, text); err != nil {
 			break // the response says why
 		}
 	}
@@ -153,38 +144,40 @@ type rawConn struct {
 	stop func() bool
 }
 
+// Close closes the connection.
 func (c *rawConn) Close() error {
 	c.stop()
 	return c.Conn.Close()
 }
 
-// answered waits for the response on a connection and counts it. The server may have closed
-// the connection instead.
-func (p *Principal) answered(conn net.Conn) {
+// awaitResponse waits for the response on a connection and counts it. The server may have closed the connection instead.
+func (p *principal) awaitResponse(conn net.Conn) (status int) {
 	var b [512]byte
 	n, err := io.ReadAtLeast(conn, b[:], len("HTTP/1.1 200"))
-	text := string(b[:n])
-	if err != nil || !strings.HasPrefix(text, "HTTP/1.1 ") {
-		p.note("closed")
-		return
+	text, ok := strings.CutPrefix(string(b[:n]), "HTTP/1.1 ")
+	if err != nil || !ok {
+		p.countOutcome("closed")
+		return 0
 	}
 	_, body, _ := strings.Cut(text, "\r\n\r\n")
-	status := 0
-	_, _ = fmt.Sscan(text[len("HTTP/1.1 "):], &status)
-	p.note(outcome(status, []byte(body)))
+	_, _ = fmt.Sscan(text, &status)
+	p.countOutcome(outcomeOf(status, []byte(body)))
+	return status
 }
 
-// head is the header of a POST to /mcp with further lines, of which each ends with CRLF.
-func (p *Principal) head(lines string) []byte {
-	return []byte("POST /mcp HTTP/1.1\r\nHost: " + p.addr + "\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n" + lines + "\r\n")
-}
-
-// pause waits, unless the attack ends first.
-func (p *Principal) pause(d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-p.ctx.Done():
+// leaveUnfinished sends the beginning of a request, and waits for what the server makes of it.
+func (p *principal) leaveUnfinished(first ...string) {
+	if conn := p.openConn(first...); conn != nil {
+		p.countOutcome("open")
+		defer func() { _ = conn.Close() }()
+		p.awaitResponse(conn)
 	}
+}
+
+// postHead is the header of a POST to /mcp with those of h, and further lines, of which each ends with CRLF.
+func (p *principal) postHead(h http.Header, lines string) string {
+	for name, v := range h {
+		lines += name + ": " + v[0] + "\r\n"
+	}
+	return "POST /mcp HTTP/1.1\r\nHost: " + p.addr + "\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n" + lines + "\r\n"
 }

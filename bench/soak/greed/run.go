@@ -2,47 +2,65 @@ package greed
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 )
 
-// All are the attacks, in the order in which they are made.
-var All = []Attack{
-	bodies, chunked, garbage, largeHeaders, slowHeaders, connections,
-	resumes, largeCalls, values, inFlight, unread, shortStreams,
-	inputs, parked, states, questions, answers,
-	initializeLarge, initializeSmall, initializeDelete, unknownSessions,
-	batches, levels, subscriptions, notifications, requests, scrapes,
-	standalones, listens, bound,
+// Names of attacks that are no part of those at once.
+const (
+	AllAtOnce = "all"        // all attacks of Names at the same time, by the same clients
+	Herd      = "herd"       // needs a store that holds all of its streams
+	BadTokens = "bad-tokens" // needs a server that takes the tokens of TokenIssuer
+)
+
+// Outcomes count how requests ended: the HTTP status and, if there was one, the code of the JSON-RPC error behind it ("200 -32600"), "closed" for a
+// connection that ended without a response, "dial" where none was made, and "open" for one that was made and sent no request.
+type Outcomes map[string]int
+
+// Result is what became of an attack.
+type Result struct {
+	Outcomes Outcomes `json:"outcomes"`
+	// Limited reports whether the attack has met one of its limits, or has none that it must meet.
+	Limited bool `json:"limited"`
 }
 
-// Find returns the attack with a name, and the network of its principals.
-func Find(name string) (a Attack, network int, ok bool) {
-	all := append(slices.Clone(All), herd, badTokens)
-	n := slices.IndexFunc(all, func(a Attack) bool { return a.Name == name })
-	if n < 0 {
-		return Attack{}, 0, false
-	}
-	if all[n].Apart {
-		return all[n], 2 + n, true
-	}
-	return all[n], 1, true
-}
-
-// Run has so many greedy principals make the attacks, all at once, until ctx is done, and returns
-// what became of their requests, by attack. It calls ready when each of their goroutines has
-// begun, and done when each attack has come as far as enough says. share is the part of its usual goroutines that
-// each attack has, at least one. Principals of runs with different networks, 0 to 255, have different addresses.
-func Run(ctx context.Context, addr string, network, greedy int, share float64, enough func(Attack, Outcomes) bool, ready, done func(), attacks ...Attack) map[string]Outcomes {
-	var begun, ended sync.WaitGroup
-	start := make(chan struct{})
-	all := make(map[string][]*Principal)
+// Names returns the attacks in the order in which they are made.
+func Names() (names []string) {
 	for _, a := range attacks {
-		for n := range greedy {
+		names = append(names, a.name)
+	}
+	return names
+}
+
+// HerdSize is how many streams each client of a herd has.
+const HerdSize = 100
+
+// Run has so many greedy clients make an attack on the server at addr for a time, and on for at most patience until it has met a limit, or among all at
+// once has had an answer. It calls ready when each of their goroutines has begun.
+func Run(ctx context.Context, addr, name string, clients int, duration time.Duration, ready func()) (map[string]Result, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	made, network, share := attacks, 255, 8
+	if name != AllAtOnce {
+		all := append(slices.Clone(attacks), herd, badTokens)
+		n := slices.IndexFunc(all, func(a attack) bool { return a.name == name })
+		if n < 0 {
+			return nil, fmt.Errorf("no attack %q", name)
+		}
+		if made, network, share = all[n:n+1], 1, 1; all[n].apart {
+			network = 2 + n
+		}
+	}
+	var begun, ended sync.WaitGroup
+	start, principals := make(chan struct{}), make(map[string][]*principal)
+	for _, a := range made {
+		for n := range clients {
 			p := newPrincipal(ctx, addr, network, n)
-			all[a.Name] = append(all[a.Name], p)
-			for worker := range max(1, int(float64(a.workers)*share)) {
+			principals[a.name] = append(principals[a.name], p)
+			for worker := range max(1, a.workers/share) {
 				begun.Add(1)
 				ended.Go(func() { a.work(p, worker, begun.Done, start) })
 			}
@@ -51,35 +69,48 @@ func Run(ctx context.Context, addr string, network, greedy int, share float64, e
 	begun.Wait()
 	close(start)
 	ready()
-	ended.Go(func() {
-		each := time.NewTicker(20 * time.Millisecond)
-		defer each.Stop()
-		for slices.ContainsFunc(attacks, func(a Attack) bool { return !enough(a, sum(all[a.Name])) }) {
-			select {
-			case <-ctx.Done():
-				return
-			case <-each.C:
-			}
-		}
-		done()
-	})
+	sleepFor(ctx, duration)
+	enough := func(a attack) bool {
+		o := sumOutcomes(principals[a.name])
+		return name == Herd || name == AllAtOnce && len(o) > 0 || a.isLimited(o, clients)
+	}
+	for end := time.Now().Add(patience); time.Now().Before(end) && !allOf(made, enough) && sleepFor(ctx, 20*time.Millisecond); {
+	}
+	cancel()
 	ended.Wait()
-	outcomes := make(map[string]Outcomes)
-	for name, principals := range all {
-		outcomes[name] = sum(principals)
-		for _, p := range principals {
-			p.close()
+	results := make(map[string]Result)
+	for _, a := range made {
+		o := sumOutcomes(principals[a.name])
+		results[a.name] = Result{o, a.isLimited(o, clients)}
+		for _, p := range principals[a.name] {
+			p.http.CloseIdleConnections()
 		}
 	}
-	return outcomes
+	return results, nil
 }
 
-// sum adds up the outcomes of principals so far.
-func sum(principals []*Principal) Outcomes {
+func allOf(made []attack, f func(attack) bool) bool {
+	return !slices.ContainsFunc(made, func(a attack) bool { return !f(a) })
+}
+
+// sleepFor waits, and returns false if ctx ends first.
+func sleepFor(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// sumOutcomes adds up the outcomes of principals so far.
+func sumOutcomes(principals []*principal) Outcomes {
 	all := make(Outcomes)
 	for _, p := range principals {
 		p.mu.Lock()
-		for what, n := range p.outcomes {
+		for what, n := range maps.All(p.outcomes) {
 			all[what] += n
 		}
 		p.mu.Unlock()

@@ -1,99 +1,169 @@
 package greed
 
 import (
+	"context"
 	"fmt"
+	"io"
+	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 )
 
-var initialize256K = sync.OnceValue(func() []byte { return initialize(revision, `,"title":"`+long(255<<10)+`"`) })
-
-var initializeLarge = Attack{
-	Name: "initialize-large", What: "initialize with 256 KiB of clientInfo",
-	Apart: true, workers: 16,
-	begin: free(func(p *Principal, _ int) { p.post(header(), initialize256K()) }),
-}
-
-var initializeSmall = Attack{
-	Name: "initialize", What: "initialize in a loop",
-	Apart: true, workers: 16,
-	begin: free(func(p *Principal, _ int) { p.session(revision) }),
-}
-
-var initializeDelete = Attack{
-	Name: "initialize-delete", What: "initialize and delete the session, in a loop",
-	Apart: true, workers: 16,
-	begin: free(func(p *Principal, _ int) {
-		if h := p.session(revision); h != nil {
-			p.send(http.MethodDelete, "/mcp", h, nil)
+var inSessions = []attack{
+	{name: "initialize-large", about: "initialize with 256 KiB of clientInfo", apart: true, workers: 16,
+		begin: sending(func() (string, http.Header) { return initialize(revision, `,"title":"`+textOf(255<<10)+`"`), nil })},
+	{name: "initialize", about: "in a loop", apart: true, workers: 16, begin: repeat(func(p *principal, _ int) { p.beginSession(revision) })},
+	{name: "initialize-delete", about: "initialize and delete the session, in a loop", apart: true, workers: 16, begin: repeat(func(p *principal, _ int) {
+		if h := p.beginSession(revision); h != nil {
+			p.sendRequest(http.MethodDelete, "/mcp", h, "")
 		}
-	}),
+	})},
+	{name: "unknown-sessions", about: "name sessions that do not exist, in POST, GET and DELETE", limits: []string{"404 -32600"}, workers: 64,
+		begin: func(p *principal, worker int) func() {
+			return repeat(func(p *principal, n int) {
+				id := strings.Map(func(r rune) rune { return 'a' + (r - '0') }, fmt.Sprintf("%026d", worker*1_000_000+n))
+				if n%2 == 1 {
+					id += "abcdefghijklm" // as if it had a tag
+				}
+				method := []string{http.MethodPost, http.MethodGet, http.MethodDelete}[n%3]
+				p.sendRequest(method, "/mcp", headerOf("Mcp-Session-Id", id, "Mcp-Protocol-Version", revision), requestOf(n, "tools/list", "{}"))
+			})(p, worker)
+		}},
+	{name: "batches", about: "list a hundred times in one batch of 2025-03-26", limits: refused, rated: true, workers: 16,
+		begin: inSession("2025-03-26", func(p *principal, h http.Header, n int) { p.postMessage(h, hundredLists(n)) })},
+	{name: "levels", about: "logging/setLevel, each another level", limits: refused, rated: true, workers: 16, begin: posting(func(n int) string {
+		return requestOf(n, "logging/setLevel", `{"level":"`+[]string{"debug", "info", "error"}[n%3]+`"}`)
+	})},
+	{name: "subscriptions", about: "subscribe to resources with URIs of 4 KiB, and unsubscribe now and then", limits: refused, rated: true, workers: 16,
+		begin: posting(func(n int) string {
+			method := "resources/subscribe"
+			if n%100 == 99 {
+				method = "resources/unsubscribe"
+			}
+			return requestOf(n, method, fmt.Sprintf(`{"uri":"test://template/%d%s/data"}`, n-n%100%99, textOf(4000)))
+		})},
+	{name: "notifications", about: "cancel what does not run, with a reason of 60 KiB", workers: 16, begin: posting(always(func() string {
+		return `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"x","reason":"` + textOf(60<<10) + `"}}`
+	}))},
 }
 
-var unknownSessions = Attack{
-	Name: "unknown-sessions", What: "name sessions that do not exist, in POST, GET and DELETE",
-	Limits: []string{"404 -32600"}, workers: 64,
-	begin: func(p *Principal, worker int) func() {
-		n := 0
-		return func() {
-			id := fmt.Sprintf("%026d", worker*1_000_000+n)
-			id = strings.Map(func(r rune) rune { return 'a' + (r - '0') }, id)
-			if n%2 == 1 {
-				id += "abcdefghijklm" // as if it had a tag
-			}
-			h := header("Mcp-Session-Id", id, "Mcp-Protocol-Version", revision)
-			method := []string{http.MethodPost, http.MethodGet, http.MethodDelete}[n%3]
-			var body []byte
-			if method == http.MethodPost {
-				body = request(n, "tools/list", "{}")
-			}
-			p.send(method, "/mcp", h, body)
-			n++
-		}
-	},
-}
-
-var hundredLists = sync.OnceValue(func() []byte {
+var hundredLists = always(func() string {
 	var all []string
 	for i := range 100 {
-		all = append(all, string(request(i, []string{"tools/list", "resources/list", "prompts/list"}[i%3], "{}")))
+		all = append(all, requestOf(i, []string{"tools/list", "resources/list", "prompts/list"}[i%3], "{}"))
 	}
-	return []byte("[" + strings.Join(all, ",") + "]")
+	return "[" + strings.Join(all, ",") + "]"
 })
 
-var batches = Attack{
-	Name: "batches", What: "list a hundred times in one batch of 2025-03-26",
-	Limits: refused, Rated: true, workers: 16,
-	begin: stateful("2025-03-26", func(p *Principal, h map[string][]string, _ int) { p.post(h, hundredLists()) }),
-}
-
-var levels = Attack{
-	Name: "levels", What: "logging/setLevel, each another level",
-	Limits: refused, Rated: true, workers: 16,
-	begin: stateful(revision, func(p *Principal, h map[string][]string, n int) {
-		p.post(h, request(n, "logging/setLevel", `{"level":"`+[]string{"debug", "info", "error"}[n%3]+`"}`))
-	}),
-}
-
-var subscriptions = Attack{
-	Name: "subscriptions", What: "subscribe to resources with URIs of 4 KiB, and unsubscribe now and then",
-	Limits: refused, Rated: true, workers: 16,
-	begin: stateful(revision, func(p *Principal, h map[string][]string, n int) {
-		method := "resources/subscribe"
-		if n%100 == 99 {
-			method = "resources/unsubscribe"
+var inStreams = []attack{
+	{name: "resumes", about: "resume streams of 3.9 MB from their beginning, over and over", workers: 16, // a slow machine does not get to their rate
+		begin: resuming(func(p *principal, h http.Header) { p.readStream(h, 256<<10) })},
+	{name: "standalones", about: "open the standalone stream of a session over and over", limits: refused, rated: true, workers: 32,
+		begin: inSession(revision, func(p *principal, h http.Header, _ int) { p.readStream(h, 0) })},
+	{name: "listens", about: "hold subscriptions/listen with 1,000 URIs of 4 KiB", limits: refused, workers: 64, begin: repeat(func(p *principal, _ int) {
+		body, h := listenTo1000()
+		a := p.beginRequest(p.ctx, http.MethodPost, "/mcp", h, body)
+		if a == nil {
+			return
 		}
-		p.post(h, request(n, method, fmt.Sprintf(`{"uri":"test://template/%d%s/data"}`, n-n%100%99, long(4000))))
-	}),
+		defer a.Close()
+		if p.countOutcome(fmt.Sprint(a.Status)); a.Events != nil {
+			_, _ = io.Copy(io.Discard, a.Events)
+			p.countOutcome("closed")
+			p.sleepFor(10 * time.Millisecond)
+		}
+	})},
 }
 
-var cancels = sync.OnceValue(func() []byte {
-	return []byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"x","reason":"` + long(60<<10) + `"}}`)
+var listenTo1000 = sync.OnceValues(func() (string, http.Header) {
+	var all []string
+	for i := range 1000 {
+		all = append(all, fmt.Sprintf(`"test://template/%04d%s/data"`, i, textOf(4060)))
+	}
+	return statelessOf(1, "subscriptions/listen", "", `"notifications":{"resourceSubscriptions":[`+strings.Join(all, ",")+`]}`, "")
 })
 
-var notifications = Attack{
-	Name: "notifications", What: "cancel what does not run, with a reason of 60 KiB",
-	workers: 16,
-	begin:   stateful(revision, func(p *Principal, h map[string][]string, _ int) { p.post(h, cancels()) }),
+// herd resumes 100 streams of 3.9 MB at once, and again until each has come as a whole.
+var herd = attack{name: Herd, workers: HerdSize, together: true, begin: resuming(func(p *principal, h http.Header) {
+	p.sleepFor(rand.N(time.Second)) // all of them within a second
+	for p.ctx.Err() == nil && !p.readStream(h, almostMost) {
+		p.sleepFor(500*time.Millisecond + rand.N(time.Second))
+	}
+	p.countOutcome("whole")
+	<-p.ctx.Done()
+})}
+
+// resuming is the begin of an attack whose goroutines each have a session with a stream of 3.9 MB. step gets the header that resumes it.
+func resuming(step func(p *principal, h http.Header)) func(*principal, int) func() {
+	return func(p *principal, _ int) func() {
+		p.storing.Lock()
+		defer p.storing.Unlock()
+		h := p.beginSession(revision)
+		if h == nil {
+			return nil
+		}
+		id := p.storeStream(h)
+		if id == "" {
+			p.sleepFor(time.Second)
+			return nil
+		}
+		h.Set("Last-Event-Id", id)
+		return func() { step(p, h) }
+	}
+}
+
+// largeQuestion is one that makes a stream large.
+var largeQuestion = always(func() string { return callOf(1, "ask_once", `{"question":"`+textOf(almostMost)+`"}`) })
+
+// storeStream calls for a stream that holds 3.9 MB and returns the id of its first event, "" if it was refused. It reads the stream to the end of its
+// first large event, so that that is stored.
+func (p *principal) storeStream(h http.Header) (first string) {
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	defer cancel()
+	a := p.beginRequest(ctx, http.MethodPost, "/mcp", h, largeQuestion(0))
+	if a == nil {
+		return ""
+	}
+	defer a.Close()
+	if a.Events == nil {
+		p.countOutcome(outcomeOf(a.Status, a.Body))
+		return ""
+	}
+	for size := 0; size < almostMost; {
+		e, err := a.Events.Next()
+		if err != nil {
+			p.countOutcome("broken")
+			return ""
+		}
+		if size += len(e.Data); first == "" {
+			first = e.ID
+		}
+	}
+	p.countOutcome("stored")
+	// The call need not wait for an answer to its question, with its body in memory.
+	p.postMessage(h, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+	return first
+}
+
+// readStream opens a stream with a GET, reads so many bytes of it, and leaves. It reports whether all of them came.
+func (p *principal) readStream(h http.Header, bytes int64) bool {
+	ctx, cancel := context.WithTimeout(p.ctx, 3*patience)
+	defer cancel()
+	a := p.beginRequest(ctx, http.MethodGet, "/mcp", h, "")
+	if a == nil {
+		return false
+	}
+	defer a.Close()
+	if a.Events == nil {
+		p.countOutcome(outcomeOf(a.Status, a.Body))
+		return false
+	}
+	if _, err := io.CopyN(io.Discard, a.Events, bytes); err != nil {
+		p.countOutcome("cut")
+		return false
+	}
+	p.countOutcome(fmt.Sprint(a.Status))
+	return true
 }

@@ -17,23 +17,19 @@ const (
 	tokenWorkers = 32
 )
 
-// badTokens is no part of All: it needs a server that takes the tokens of TokenIssuer.
-var badTokens = Attack{
-	Name: "bad-tokens", What: "send 5,000 access tokens a second that do not count",
-	Limits: refused, workers: tokenWorkers,
-	begin: func(p *Principal, n int) func() {
-		due := time.Now()
-		return func() {
-			if late := time.Since(due); late > time.Second {
-				due = time.Now() // what is lost shows in the rate
-			}
-			due = due.Add(tokenWorkers * time.Second / TokenRate)
-			p.pause(time.Until(due))
-			p.post(header("Authorization", "Bearer "+badToken("http://"+p.addr+"/mcp", n)), []byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
-			n++
+// badTokens sends 5,000 access tokens a second that do not count.
+var badTokens = attack{name: BadTokens, limits: refused, workers: tokenWorkers, begin: func(p *principal, n int) func() {
+	due := time.Now()
+	return func() {
+		if late := time.Since(due); late > time.Second {
+			due = time.Now() // what is lost shows in the rate
 		}
-	},
-}
+		due = due.Add(tokenWorkers * time.Second / TokenRate)
+		p.sleepFor(time.Until(due))
+		p.postMessage(headerOf("Authorization", "Bearer "+badToken("http://"+p.addr+"/mcp", n)), requestOf(1, "ping", "{}"))
+		n++
+	}
+}}
 
 // badToken is the n-th token, of one of four kinds.
 func badToken(resource string, n int) string {
