@@ -29,7 +29,7 @@ const (
 	command    = "cmd/troupe."
 	examples   = "examples."
 	simulated  = "actors/recovery.TestHistories"
-	ofSDKs     = "interop.TestLongCallsOfSDKs" // clients of others, and three nodes
+	ofSDKs     = "test/interop.TestLongCallsOfSDKs" // clients of others, and three nodes
 )
 
 // Sentences that several cells have.
