@@ -14,8 +14,9 @@ import (
 // root is the repository, as the tests of this package see it.
 const root = "../.."
 
-// requirements is how many rows the tables of docs/conformance.md have, so that none goes unnoticed.
-const requirements = 240
+// requirements is how many rows the tables of docs/conformance.md have, so that none goes unnoticed. A row has the requirements
+// that one test shows.
+const requirements = 219
 
 // TestConformanceTable requires that each requirement has a row that names a test, or says why there is none.
 // TestDocsNameWhatExists checks that the tests exist.
