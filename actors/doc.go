@@ -8,58 +8,41 @@
 //	request       request in flight                          context, deadline, progress, its delivery
 //	stream        SSE stream this node writes                the writer's side of the event log, one live connection
 //	subscription  resource URI that sessions here subscribe  who wants its updates
+//	listener      open subscriptions/listen                  what its client hears
 //
-// The tasks that a node holds, and the queues of their work, are actors of the same kernel: package
-// worker has them.
-//
-// Each kind of actor has an owner, a type that holds the actors and what they need of a
-// node: sessions, boundSessions, requestPool, statelessCalls, parked (calls whose
-// request will be sent again), streams, attachments, questions, listeners, subscriptions,
-// accounts and draining. Node composes the owners.
+// The tasks of a node, and the queues of their work, are actors of package internal/worker.
+// What is decided without a clock and a store is in actors/internal, as machines that the
+// actors carry out. Node composes the owners of the actors.
 //
 // # The way of a request
 //
-// Node.Post finds the session's actor, from its record if need be. It takes a pooled
-// request actor, enters it in the session's table and runs the handler on the calling
-// goroutine. If the handler returns before it has emitted anything and within the grace,
-// its response is plain JSON and nothing is stored. Otherwise the request becomes
-// resumable: a stream actor stores the call record and only then sends headers. From there
-// it appends every frame to the log before it sends it.
-//
-// The call's delivery decides how that looks to the client: see delivery.go. The session's
-// home decides where its record is and how messages outside of calls reach the client: a
-// record in the store, or a connection. See session.go.
+// Node finds the session's actor, from its record if need be. The account of the caller
+// admits the request; a pooled request actor runs the handler on the calling goroutine. If
+// the handler returns before it has emitted anything and within the grace, its response is
+// plain JSON and nothing is stored. Otherwise a stream actor stores the call record before
+// it sends headers, and every event before it sends that.
 //
 //	request:  Plain ──▶ Answered                stream:  Opening ──▶ Open ──▶ Ended
 //	            └─────▶ Streaming ──▶ Answered                └───────┴─────▶ Lost
 //
+// The call's delivery decides how that looks to the client, the session's home where its
+// record is: in the store, or on a connection.
+//
 // # The way of a resume
 //
-// Node.Get finds the stream's writer. If the writer is gone, this node takes the stream
-// over: it sets the writer record to the next epoch by compare-and-set, then reads the tail
-// of the log. The new connection becomes the stream's only live one. It reads from the log
-// what it missed, or from memory if this node stored that a moment ago, and then gets what
-// the writer appends. A call whose node was lost runs again if it is declared safe; any
-// other ends with -32010.
-//
-// # Admission
-//
-// accounts.admitRequest takes a place for a request on the account of its principal, or of its
-// address, and a token from its session's bucket and from that account's. Package
-// internal/quota has the accounts and shares a node that is nearly full equally. File
-// admission.go says what an account counts and how a client learns of a refusal. A refusal
-// costs nothing and is counted by its limit. A call that runs again after a crash is never
-// refused.
+// Node finds the stream's writer: here, on another node, from which it attaches, or gone.
+// Then this node takes the stream over: it sets the writer record to the next epoch by
+// compare-and-set, and reads the tail of the log. A call whose node was lost runs again if
+// it is safe; any other ends with -32010.
 //
 // # Who may call what
 //
 // Any goroutine may use Node, Call and Peer. The arguments of a Handler are valid until it
 // returns, unless they say otherwise. Nothing here knows HTTP or NATS: this package
-// declares Conn and Store, and the root package implements them.
+// declares Conn, package internal/store what a store promises.
 //
 // # Not the public API
 //
-// This package is shared by Troupe's own packages. Programs use the root package, troupe,
-// and package mcp. Anything exported here may change in any release without a word in the
-// changelog.
+// Programs use the root package, troupe, and package mcp. Anything exported here may change
+// in any release without a word in the changelog.
 package actors

@@ -286,10 +286,10 @@ func TestOrderOfChecks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, table, _ := strings.Cut(string(text), "\n### What is checked\n")
+	_, table, _ := strings.Cut(string(text), "\n## What is checked\n")
 	table, _, _ = strings.Cut(table, "\n## ")
 	var order []string
-	for _, m := range regexp.MustCompile("(?m)\\| `(\\w+)`[^|]*\\|$").FindAllStringSubmatch(table, -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| [^|]+ \\| [^|]+ \\| `(\\w+)`").FindAllStringSubmatch(table, -1) {
 		if faults[m[1]] != nil && !slices.Contains(order, m[1]) {
 			order = append(order, m[1])
 		}

@@ -34,11 +34,11 @@ const (
 
 // Sentences that several cells have.
 const (
-	asFlushed = "As of the last flush (--sync, 1 s unless set; 0s flushes before each acknowledgement)."
-	cancels   = "Closing the connection cancels a call of this revision."
-	nothing   = "There is no response, and nothing in this revision to resume: the client sends the request again."
+	asFlushed = "As of the last flush."
+	cancels   = "Closing the connection cancels the call."
+	nothing   = "Nothing is there to resume."
 	anyNode   = "Any node serves the next request."
-	once      = "Once it is a task (after 10 s, or when a deploy begins) it is kept like any task."
+	once      = "Once it is a task it is kept like any task."
 )
 
 // Table is all that is promised.
@@ -79,13 +79,13 @@ var Table = []Kind{
 		{"resend", cancels + " " + once, []string{stateless + "TestClosingTheConnectionCancelsTheCallAndNotTheParking"}},
 		{"a task", "The client is given a task in place of the result, and the run goes on as that.", []string{task + "TestALongCallOutlivesItsProcess", ofSDKs}},
 		{"resend", nothing + " " + once, []string{command + "TestAnyProcessServesTheNextRequest", task + "TestALongCallOutlivesItsProcess", ofSDKs}},
-		{"resend", "As with kill -9, and for a task as below --sync.", []string{task + "TestTaskWhoseWorkIsLostRuns"}},
+		{"resend", "As with kill -9, and as of the last flush.", []string{task + "TestTaskWhoseWorkIsLostRuns"}},
 		{"runs on", anyNode, []string{command + "TestAnyProcessServesTheNextRequest"}},
 		{"runs on", "Where it runs; it becomes no task meanwhile.", []string{nodes + "TestNodeWithoutItsLeaseHoldsNobody"}},
 	}},
 	{"2026-07-28: safe, no tasks", [len(Breaks)]Cell{
 		{"resend", cancels, []string{stateless + "TestClosingTheConnectionCancelsTheCallAndNotTheParking"}},
-		{"ends first", "The process waits for them; what still runs two seconds before the end of its drain is told to send the request again.", []string{command + "TestCallsAtTheEndOfAProcess", ofSDKs}},
+		{"ends first", "The process waits for them; what still runs two seconds before the end is told to send again.", []string{command + "TestCallsAtTheEndOfAProcess", ofSDKs}},
 		{"resend", nothing, []string{command + "TestAnyProcessServesTheNextRequest", ofSDKs}},
 		{"resend", nothing, []string{command + "TestAnyProcessServesTheNextRequest"}},
 		{"runs on", anyNode, []string{command + "TestAnyProcessServesTheNextRequest"}},
@@ -94,7 +94,7 @@ var Table = []Kind{
 	{"2026-07-28: other call", [len(Breaks)]Cell{
 		{"cancelled", cancels, []string{stateless + "TestClosingTheConnectionCancelsTheCallAndNotTheParking"}},
 		{"ends first", "The process waits for them; what still runs at the end of its drain ends with -32010.", []string{command + "TestCallsAtTheEndOfAProcess"}},
-		{"unknown", "Its client gets no response and cannot know whether the call took effect: that is what tasks are for.", []string{command + "TestAnyProcessServesTheNextRequest"}},
+		{"unknown", "Its client cannot know whether the call took effect: that is what tasks are for.", []string{command + "TestAnyProcessServesTheNextRequest"}},
 		{"unknown", "As with kill -9.", []string{command + "TestAnyProcessServesTheNextRequest"}},
 		{"runs on", anyNode, []string{command + "TestAnyProcessServesTheNextRequest"}},
 		{"runs on", "Where it runs.", []string{nodes + "TestNodeWithoutItsLeaseHoldsNobody"}},

@@ -55,7 +55,7 @@ func stateless(method, name, params string) string {
 }
 
 // TestBytesHeld compares what is counted for what clients hold with what the heap and the stacks grow by: each within a
-// factor of two of the other. docs/limits.md has the figures.
+// factor of two of the other. docs/limits.md has what is counted.
 func TestBytesHeld(t *testing.T) {
 	when.Unraced(t, "virtual time that is long under the race detector")
 	when.Long(t, "it measures memory")
