@@ -30,7 +30,6 @@ const (
 var tangled = map[string]struct{ knot, methods int }{
 	"":              {32, 51}, // Call
 	"actors":        {32, 75}, // sessionActor
-	"auth":          {14, 0},
 	"bench/loadgen": {18, 0},
 	"bench/soak":    {40, 52}, // world
 	"test/sim":      {0, 44},  // Link
