@@ -35,7 +35,7 @@ var errBroken = errors.New("worker: the actor of a task has panicked")
 
 // The messages of a task's actor.
 type (
-	// offerBegun and offered say that work is being made, and that its record is stored too, or never
+	// offerBegun and offerSettled say that work is being made, and that its record is stored too, or never
 	// will be.
 	offerBegun   struct{ o *offer }
 	offerSettled struct{ o *offer }
