@@ -47,12 +47,12 @@ func NewAPIKey(random io.Reader) (string, error) {
 			}
 		}
 	}
-	sum := checksum(key)
+	sum := computeChecksum(key)
 	return string(append(key, sum[:]...)), nil
 }
 
-// checksum is that of an API key without its last characters.
-func checksum(key []byte) (sum [keyChecksum]byte) {
+// computeChecksum is that of an API key without its last characters.
+func computeChecksum(key []byte) (sum [keyChecksum]byte) {
 	rest := crc32.ChecksumIEEE(key)
 	for i := range sum {
 		sum[len(sum)-1-i] = base62[rest%uint32(len(base62))]
@@ -71,7 +71,7 @@ func DigestAPIKey(key string) (KeyDigest, bool) {
 			return KeyDigest{}, false
 		}
 	}
-	sum := checksum(bytesOf(key[:apiKeyLength-keyChecksum]))
+	sum := computeChecksum(bytesOf(key[:apiKeyLength-keyChecksum]))
 	if key[apiKeyLength-keyChecksum:] != string(sum[:]) {
 		return KeyDigest{}, false
 	}

@@ -436,7 +436,7 @@ func (f finder) Find(context.Context, KeyDigest) (*APIKey, error) { return f() }
 func TestWhenAPIKeysWereUsed(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		a, s, key := withKeys(t)
-		begins := day(time.Now()).Add(24 * time.Hour)
+		begins := utcDay(time.Now()).Add(24 * time.Hour)
 		time.Sleep(time.Until(begins) - 10*time.Second)
 		for range 300 {
 			expect(t, a, key, "200")
@@ -513,7 +513,7 @@ func FuzzAPIKey(f *testing.F) {
 			}
 			return
 		}
-		sum := checksum([]byte(s[:len(s)-keyChecksum]))
+		sum := computeChecksum([]byte(s[:len(s)-keyChecksum]))
 		if !regexp.MustCompile(`^trp_[0-9A-Za-z]{49}$`).MatchString(s) || !strings.HasSuffix(s, string(sum[:])) || d != sha256.Sum256([]byte(s)) || !isToken(s) {
 			t.Errorf("%q counts as a key", s)
 		}

@@ -64,8 +64,8 @@ type foundKey struct {
 	read    time.Time // when the look-up began
 }
 
-// fresh reports whether a verdict is the last one, and nothing must be asked.
-func (e *keyEntry) fresh(v *Verdict, now time.Time) bool {
+// isFresh reports whether a verdict is the last one, and nothing must be asked.
+func (e *keyEntry) isFresh(v *Verdict, now time.Time) bool {
 	f := e.found.Load()
 	return f != nil && f.verdict == v && now.Sub(f.read) < keyFresh
 }
@@ -78,8 +78,8 @@ func newAPIKeys(c *Config) *apiKeys {
 	return t
 }
 
-// close ends the look-ups under way, and waits for them.
-func (t *apiKeys) close() {
+// closeLookups ends the look-ups under way, and waits for them.
+func (t *apiKeys) closeLookups() {
 	t.mu.Lock()
 	t.closed = true
 	t.cancel(errClosed)
@@ -87,27 +87,27 @@ func (t *apiKeys) close() {
 	t.running.Wait()
 }
 
-// verify returns the verdict about an API key.
-func (t *apiKeys) verify(ctx context.Context, token string) (*Verdict, *Refusal) {
+// verifyKey returns the verdict about an API key.
+func (t *apiKeys) verifyKey(ctx context.Context, token string) (*Verdict, *Refusal) {
 	digest, ok := DigestAPIKey(token)
 	if !ok {
 		return nil, invalidToken(ReasonMalformed, slog.String("fault", "no API key has this form and checksum"), slog.Int("bytes", len(token)))
 	}
-	e, look := t.enter(digest, time.Now())
+	e, look := t.enterKey(digest, time.Now())
 	if look != nil {
 		select {
 		case <-look:
 		case <-ctx.Done():
-			return nil, unavailable(ReasonUnavailable, spacing, context.Cause(ctx))
+			return nil, refuseUnavailable(ReasonUnavailable, spacing, context.Cause(ctx))
 		}
 	}
 	if e == nil {
-		return nil, unavailable(ReasonUnavailable, spacing, errManyKeys)
+		return nil, refuseUnavailable(ReasonUnavailable, spacing, errManyKeys)
 	}
 	f := e.found.Load()
 	switch {
 	case f == nil:
-		return nil, unavailable(ReasonUnavailable, spacing, t.fault(e))
+		return nil, refuseUnavailable(ReasonUnavailable, spacing, t.lookupFault(e))
 	case f.verdict.refused != nil:
 		return nil, f.verdict.refused
 	case !time.Now().Before(f.verdict.ends):
@@ -116,14 +116,14 @@ func (t *apiKeys) verify(ctx context.Context, token string) (*Verdict, *Refusal)
 	return f.verdict, nil
 }
 
-// recall is verify for a key that counted when it came last, nil for another one. It waits for the store for a second at most.
-func (t *apiKeys) recall(token string) *Verdict {
+// recallKey is verifyKey for a key that counted when it came last, nil for another one. It waits for the store for a second at most.
+func (t *apiKeys) recallKey(token string) *Verdict {
 	digest, ok := DigestAPIKey(token)
 	if !ok {
 		return nil
 	}
 	t.mu.Lock()
-	e, ok := t.known.use(digest)
+	e, ok := t.known.useValue(digest)
 	t.mu.Unlock()
 	if !ok {
 		return nil
@@ -131,12 +131,12 @@ func (t *apiKeys) recall(token string) *Verdict {
 	if f := e.found.Load(); f == nil || f.verdict.refused != nil {
 		return nil
 	}
-	v, _ := t.verify(t.ctx, token)
+	v, _ := t.verifyKey(t.ctx, token)
 	return v
 }
 
-// fault is why nothing is known about a digest.
-func (t *apiKeys) fault(e *keyEntry) error {
+// lookupFault is why nothing is known about a digest.
+func (t *apiKeys) lookupFault(e *keyEntry) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return e.err
@@ -144,13 +144,13 @@ func (t *apiKeys) fault(e *keyEntry) error {
 
 var errManyKeys = errors.New("too many API keys are looked up that nobody knows here")
 
-// enter returns the entry of a digest, and what to wait for before it is used; without an entry there is no room for one.
-func (t *apiKeys) enter(digest KeyDigest, now time.Time) (e *keyEntry, look <-chan struct{}) {
+// enterKey returns the entry of a digest, and what to wait for before it is used; without an entry there is no room for one.
+func (t *apiKeys) enterKey(digest KeyDigest, now time.Time) (e *keyEntry, look <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	e, known := t.known.use(digest)
+	e, known := t.known.useValue(digest)
 	if !known {
-		if e, _ = t.unknown.use(digest); e == nil {
+		if e, _ = t.unknown.useValue(digest); e == nil {
 			e = &keyEntry{digest: digest}
 		}
 	}
@@ -161,7 +161,7 @@ func (t *apiKeys) enter(digest KeyDigest, now time.Time) (e *keyEntry, look <-ch
 	}
 	failing := !e.failed.IsZero() && now.Sub(e.failed) < keyStale // nobody waits again for a store that does not answer
 	if e.looking == nil && (f == nil || now.Sub(f.read) >= keyFresh) && now.Sub(e.failed) >= keyFresh {
-		if !t.begin(e, !known) {
+		if !t.beginLookup(e, !known) {
 			return nil, nil
 		}
 	}
@@ -171,15 +171,15 @@ func (t *apiKeys) enter(digest KeyDigest, now time.Time) (e *keyEntry, look <-ch
 	return e, e.looking
 }
 
-// begin begins a look-up. The caller holds mu. It is false if there is no room for it.
-func (t *apiKeys) begin(e *keyEntry, first bool) bool {
+// beginLookup begins a look-up. The caller holds mu. It is false if there is no room for it.
+func (t *apiKeys) beginLookup(e *keyEntry, first bool) bool {
 	places, longest := t.agains, keyAgain
 	if first {
 		if t.waiting == maxFirst {
 			return false
 		}
 		t.waiting++
-		t.unknown.put(e.digest, e)
+		t.unknown.putValue(e.digest, e)
 		places, longest = t.firsts, keyFirst
 	}
 	if t.closed {
@@ -189,31 +189,31 @@ func (t *apiKeys) begin(e *keyEntry, first bool) bool {
 	done := make(chan struct{})
 	e.looking = done
 	t.running.Go(func() {
-		key, began, err := t.find(e.digest, places, longest)
+		key, began, err := t.findKey(e.digest, places, longest)
 		t.mu.Lock()
 		if first {
 			t.waiting--
 		}
-		t.settle(e, key, began, err)
+		t.settleLookup(e, key, began, err)
 		e.looking = nil
-		note := t.uses != nil && err == nil && e.found.Load().verdict.refused == nil && key.Used.Before(day(began)) && e.noted.Before(day(began)) && began.Sub(e.tried) >= usedAgain
+		note := t.uses != nil && err == nil && e.found.Load().verdict.refused == nil && key.Used.Before(utcDay(began)) && e.noted.Before(utcDay(began)) && began.Sub(e.tried) >= usedAgain
 		if note {
 			e.tried = began
 		}
 		t.mu.Unlock()
 		close(done)
 		if note {
-			t.note(e, day(began))
+			t.noteUse(e, utcDay(began))
 		}
 	})
 	return true
 }
 
-// day is the day of a time in UTC.
-func day(at time.Time) time.Time { return at.UTC().Truncate(24 * time.Hour) }
+// utcDay is the day of a time in UTC.
+func utcDay(at time.Time) time.Time { return at.UTC().Truncate(24 * time.Hour) }
 
-// find asks the store once there is a place.
-func (t *apiKeys) find(digest KeyDigest, places chan struct{}, longest time.Duration) (key *APIKey, began time.Time, err error) {
+// findKey asks the store once there is a place.
+func (t *apiKeys) findKey(digest KeyDigest, places chan struct{}, longest time.Duration) (key *APIKey, began time.Time, err error) {
 	ctx, cancel := context.WithTimeoutCause(t.ctx, longest, errSlowKeys)
 	defer cancel()
 	select {
@@ -223,7 +223,7 @@ func (t *apiKeys) find(digest KeyDigest, places chan struct{}, longest time.Dura
 		return nil, began, context.Cause(ctx)
 	}
 	began = time.Now()
-	err = guarded(func() (err error) {
+	err = runGuarded(func() (err error) {
 		key, err = t.store.Find(ctx, digest)
 		return err
 	})
@@ -235,8 +235,8 @@ func (t *apiKeys) find(digest KeyDigest, places chan struct{}, longest time.Dura
 
 var errSlowKeys = errors.New("the store of API keys took too long")
 
-// settle notes what a look-up has found. The caller holds mu.
-func (t *apiKeys) settle(e *keyEntry, key *APIKey, began time.Time, err error) {
+// settleLookup notes what a look-up has found. The caller holds mu.
+func (t *apiKeys) settleLookup(e *keyEntry, key *APIKey, began time.Time, err error) {
 	last := e.found.Load()
 	unknown := errors.Is(err, ErrNoKey)
 	if err != nil && !unknown {
@@ -265,17 +265,17 @@ func (t *apiKeys) settle(e *keyEntry, key *APIKey, began time.Time, err error) {
 	case key == nil:
 		f.verdict = &Verdict{refused: invalidToken(ReasonKeyUnknown, slog.String("digest", fmt.Sprintf("%x", e.digest[:4])))}
 	default:
-		f.verdict = e.judge(key)
+		f.verdict = e.judgeKey(key)
 	}
 	e.found.Store(f)
 	if key != nil {
-		t.unknown.drop(e.digest)
-		t.known.put(e.digest, e)
+		t.unknown.dropValue(e.digest)
+		t.known.putValue(e.digest, e)
 	}
 }
 
-// judge is the verdict about a key that there is.
-func (e *keyEntry) judge(key *APIKey) *Verdict {
+// judgeKey is the verdict about a key that there is.
+func (e *keyEntry) judgeKey(key *APIKey) *Verdict {
 	if !key.Revoked.IsZero() {
 		return &Verdict{refused: invalidToken(ReasonRevoked, slog.String("key", key.ID), slog.Time("revoked", key.Revoked))}
 	}
@@ -295,11 +295,11 @@ func sameKey(a, b *APIKey) bool {
 	return a.ID == b.ID && a.Revoked.Equal(b.Revoked) && a.Expires.Equal(b.Expires) && a.Created.Equal(b.Created) && slices.Equal(a.Scopes, b.Scopes) && slices.Equal(a.Servers, b.Servers)
 }
 
-// note has the store note when a key was used.
-func (t *apiKeys) note(e *keyEntry, day time.Time) {
+// noteUse has the store note when a key was used.
+func (t *apiKeys) noteUse(e *keyEntry, day time.Time) {
 	ctx, cancel := context.WithTimeoutCause(t.ctx, usedTime, errSlowKeys)
 	defer cancel()
-	if err := guarded(func() error { return t.uses.Used(ctx, e.digest, day) }); err != nil {
+	if err := runGuarded(func() error { return t.uses.Used(ctx, e.digest, day) }); err != nil {
 		t.log.Warn("it was not noted when an API key was used", slog.Any("err", err))
 		return
 	}

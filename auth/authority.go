@@ -24,7 +24,7 @@ type Authority struct {
 
 // New returns an Authority. It does no I/O: keys are fetched when a token needs them. The error names every fault of the configuration.
 func New(c Config) (*Authority, error) {
-	if err := c.settle(); err != nil {
+	if err := c.checkConfig(); err != nil {
 		return nil, err
 	}
 	a := &Authority{config: c, by: make(map[string]*issuer), broader: newHierarchy(c.Implies), verdicts: newVerdicts(maxVerdicts)}
@@ -64,13 +64,13 @@ func newTransport() *http.Transport {
 // Close ends what runs in the background, and waits for it. Tokens of known keys are still verified afterwards.
 func (a *Authority) Close() {
 	for _, i := range a.issuers {
-		i.close()
+		i.closeIssuer()
 	}
 	if a.opaque != nil {
-		a.opaque.close()
+		a.opaque.closeQuestions()
 	}
 	if a.keys != nil {
-		a.keys.close()
+		a.keys.closeLookups()
 	}
 	if a.own != nil {
 		a.own.CloseIdleConnections()
@@ -104,23 +104,23 @@ func (a *Authority) Known(h http.Header, server *Resource, last *Last) *Verdict 
 	if r != nil || token == "" {
 		return nil
 	}
-	v := last.find(a, token, server.url)
+	v := last.findVerdict(a, token, server.url)
 	switch {
 	case v != nil:
 	case a.isKey(token):
-		v = a.keys.recall(token)
+		v = a.keys.recallKey(token)
 	default:
 		var again bool
-		if v, again = a.verdicts.find(verdictKey{sha256.Sum256(bytesOf(token)), server.url}, time.Now()); again {
+		if v, again = a.verdicts.findVerdict(verdictKey{sha256.Sum256(bytesOf(token)), server.url}, time.Now()); again {
 			ctx, cancel := context.WithTimeout(context.Background(), keyAgain)
 			defer cancel()
-			v, _ = a.verify(ctx, token, server.url)
+			v, _ = a.verifyToken(ctx, token, server.url)
 		}
 	}
 	if v == nil || v.refused != nil || !v.Serves(server.names...) {
 		return nil
 	}
-	last.keep(a, token, server.url, v)
+	last.keepVerdict(a, token, server.url, v)
 	return v
 }
 
@@ -134,23 +134,23 @@ func (a *Authority) Verify(ctx context.Context, token, resource string) (*Verdic
 	return (*Last)(nil).Verify(ctx, a, token, resource)
 }
 
-func (a *Authority) verify(ctx context.Context, token, resource string) (*Verdict, *Refusal) {
+func (a *Authority) verifyToken(ctx context.Context, token, resource string) (*Verdict, *Refusal) {
 	if !isToken(token) {
 		return nil, invalidToken(ReasonMalformed, slog.Int("bytes", len(token)))
 	}
 	if a.isKey(token) {
-		return a.keys.verify(ctx, token)
+		return a.keys.verifyKey(ctx, token)
 	}
 	k := verdictKey{sha256.Sum256(bytesOf(token)), resource}
-	v, again := a.verdicts.find(k, time.Now())
+	v, again := a.verdicts.findVerdict(k, time.Now())
 	var r *Refusal
 	switch {
 	case v != nil:
 	case a.opaque != nil && !isSigned(token):
-		v, r = a.opaque.ask(ctx, k, token, again, func(v *Verdict) { a.verdicts.add(k, v) })
+		v, r = a.opaque.askVerdict(ctx, k, token, again, func(v *Verdict) { a.verdicts.addVerdict(k, v) })
 	default:
 		if v, r = a.verifySigned(ctx, token, canonicalURL(resource)); r == nil {
-			a.verdicts.add(k, v)
+			a.verdicts.addVerdict(k, v)
 		}
 	}
 	if r == nil {
@@ -170,36 +170,36 @@ func (a *Authority) verifySigned(ctx context.Context, token, resource string) (*
 	if err != nil || i == nil {
 		return nil, invalidToken(ReasonIssuer, t.claims.shown("iss")...)
 	}
-	id, r := i.judge(t.claims, false, resource, time.Now())
+	id, r := i.judgeClaims(t.claims, false, resource, time.Now())
 	if r != nil {
 		return nil, r
 	}
-	by, r := i.signer(ctx, t, id.Issued)
+	by, r := i.findSigner(ctx, t, id.Issued)
 	if r != nil {
 		return nil, r
 	}
 	return &Verdict{Identity: *id, ends: id.Expires.Add(Leeway), key: by, goodUntil: &i.goodUntil}, nil
 }
 
-// signer returns the key of the issuer that has signed a token.
-func (i *issuer) signer(ctx context.Context, t *signedToken, issued time.Time) (*key, *Refusal) {
+// findSigner returns the key of the issuer that has signed a token.
+func (i *issuer) findSigner(ctx context.Context, t *signedToken, issued time.Time) (*key, *Refusal) {
 	detail := append(t.header.shown("kid", "alg"), t.claims.shown("iss")...)
 	var tried *keySet
 	for {
-		set, answer, retry, err := i.await(ctx, issued, func(s *keySet) bool { return s != tried && len(s.find(t.kid, t.alg)) > 0 })
+		set, answer, retry, err := i.awaitKeys(ctx, issued, func(s *keySet) bool { return s != tried && len(s.findKeys(t.kid, t.alg)) > 0 })
 		switch {
 		case answer == unknown && len(set.keys) > 0:
 			return nil, invalidToken(ReasonKey, detail...)
 		case answer == unknown:
-			return nil, unavailable(ReasonUnavailable, spacing, errNoKeys, detail...)
+			return nil, refuseUnavailable(ReasonUnavailable, spacing, errNoKeys, detail...)
 		case answer == unreachable:
 			why := ReasonUnavailable
 			if set != nil && err == nil && time.Now().UnixNano() < i.goodUntil.Load() { // those that it has serve
 				why = ReasonKey
 			}
-			return nil, unavailable(why, retry, err, detail...)
+			return nil, refuseUnavailable(why, retry, err, detail...)
 		}
-		if k := t.signedBy(set.find(t.kid, t.alg)); k != nil {
+		if k := t.signedBy(set.findKeys(t.kid, t.alg)); k != nil {
 			return k, nil
 		}
 		if t.kid != "" || tried != nil {
@@ -220,9 +220,9 @@ func (a *Authority) IssuerMetadata(ctx context.Context) ([]byte, error) {
 	if len(a.issuers) == 0 || a.issuers[0].Keys != "" {
 		return nil, ErrNoMetadata
 	}
-	set, answer, retry, err := a.issuers[0].await(ctx, time.Time{}, func(s *keySet) bool { return s.metadata != nil })
+	set, answer, retry, err := a.issuers[0].awaitKeys(ctx, time.Time{}, func(s *keySet) bool { return s.metadata != nil })
 	if answer != use {
-		return nil, unavailable(ReasonUnavailable, retry, err)
+		return nil, refuseUnavailable(ReasonUnavailable, retry, err)
 	}
 	return set.metadata, nil
 }

@@ -8,9 +8,6 @@ import (
 	"time"
 )
 
-// Leeway is how far the clocks of this machine and an issuer may differ: a token counts for so long after its exp, and before its nbf and iat.
-const Leeway = 30 * time.Second
-
 // maxName is the longest subject and client id, in bytes.
 const maxName = 1024
 
@@ -51,9 +48,9 @@ func (id *Identity) Serves(names ...string) bool {
 	return len(id.Servers) == 0 || slices.ContainsFunc(names, func(name string) bool { return slices.Contains(id.Servers, name) })
 }
 
-// judge holds claims to the rules, and returns whose they are. resource is the canonical public URL of the server that is called. opaque says that the claims are the answer to an
+// judgeClaims holds claims to the rules, and returns whose they are. resource is the canonical public URL of the server that is called. opaque says that the claims are the answer to an
 // introspection, which has fewer of them.
-func (i *issuer) judge(c object, opaque bool, resource string, now time.Time) (*Identity, *Refusal) {
+func (i *issuer) judgeClaims(c object, opaque bool, resource string, now time.Time) (*Identity, *Refusal) {
 	iss, ok, err := c.text("iss")
 	if err != nil || ok && iss != i.URL || !ok && !opaque {
 		return nil, invalidToken(ReasonIssuer, c.shown("iss")...)
@@ -70,7 +67,7 @@ func (i *issuer) judge(c object, opaque bool, resource string, now time.Time) (*
 	}
 	scopes, scoped, err := c.scopes()
 	if err != nil {
-		return nil, malformed(err)
+		return nil, refuseMalformed(err)
 	}
 	id.Scopes = scopes
 	if r := i.checkAudience(c, id, scoped, resource); r != nil {
@@ -80,7 +77,7 @@ func (i *issuer) judge(c object, opaque bool, resource string, now time.Time) (*
 	return id, nil
 }
 
-func malformed(err error) *Refusal {
+func refuseMalformed(err error) *Refusal {
 	return invalidToken(ReasonMalformed, slog.String("fault", err.Error()))
 }
 
@@ -112,18 +109,18 @@ func checkKind(c object) *Refusal {
 func (id *Identity) readTimes(c object, now time.Time) *Refusal {
 	exp, ok, err := c.time("exp")
 	if err != nil {
-		return malformed(err)
+		return refuseMalformed(err)
 	}
 	if !ok || !now.Before(exp.Add(Leeway)) {
 		return invalidToken(ReasonExpired, append(c.shown("exp"), slog.Time("clock", now))...)
 	}
 	nbf, _, err := c.time("nbf")
 	if err != nil {
-		return malformed(err)
+		return refuseMalformed(err)
 	}
 	iat, _, err := c.time("iat")
 	if err != nil {
-		return malformed(err)
+		return refuseMalformed(err)
 	}
 	if latest := now.Add(Leeway); nbf.After(latest) || iat.After(latest) {
 		return invalidToken(ReasonEarly, append(c.shown("nbf", "iat"), slog.Time("clock", now))...)
@@ -174,7 +171,7 @@ func (i *issuer) checkAudience(c object, id *Identity, scoped bool, resource str
 	}
 	values, _, err := c.list(name)
 	if err != nil && len(i.ClientIDs) == 0 {
-		return malformed(err)
+		return refuseMalformed(err)
 	}
 	id.Audience = values
 	if len(i.ClientIDs) > 0 {

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -76,8 +74,8 @@ func (i Introspection) String() string { return i.URL + " as " + i.ClientID }
 // GoString is String for %#v.
 func (i Introspection) GoString() string { return fmt.Sprintf("auth.Introspection(%q)", i.String()) }
 
-// settle copies what is kept, and reports every fault.
-func (c *Config) settle() error {
+// checkConfig copies what is kept, and reports every fault.
+func (c *Config) checkConfig() error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf("Auth."+format, args...)) }
 	c.Issuers, c.Scopes, c.Claims, c.Implies = slices.Clone(c.Issuers), slices.Clone(c.Scopes), slices.Clone(c.Claims), maps.Clone(c.Implies)
@@ -118,7 +116,7 @@ func (c *Config) settle() error {
 	for n := range c.Issuers {
 		i := &c.Issuers[n]
 		at := fmt.Sprintf("Issuers[%d].", n)
-		for _, err := range i.settle() {
+		for _, err := range i.checkIssuer() {
 			fault("%s%w", at, err)
 		}
 		if slices.ContainsFunc(c.Issuers[:n], func(o Issuer) bool { return o.URL == i.URL }) {
@@ -134,8 +132,8 @@ func (c *Config) settle() error {
 	return errors.Join(faults...)
 }
 
-// settle copies what is kept, and returns every fault.
-func (i *Issuer) settle() (faults []error) {
+// checkIssuer copies what is kept, and returns every fault.
+func (i *Issuer) checkIssuer() (faults []error) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	i.Audiences, i.ClientIDs = slices.Clone(i.Audiences), slices.Clone(i.ClientIDs)
 	if _, err := publicURL(i.URL); err != nil {
@@ -172,36 +170,4 @@ func publicURL(s string) (*url.URL, error) {
 		return nil, fmt.Errorf("%q must have neither a query nor a fragment", s)
 	}
 	return u, err
-}
-
-// secureURL reads a URL to which a token may go, or from which keys may come (OAuth 2.1, 1.5): https, or http on the loopback interface.
-func secureURL(s string) (*url.URL, error) {
-	u, err := url.Parse(s)
-	switch {
-	case err != nil || u.Hostname() == "" || hasControl(s) || strings.ContainsAny(s, " \"\\"):
-		return nil, fmt.Errorf("%q is no URL with a host", s)
-	case u.User != nil:
-		return nil, fmt.Errorf("the URL of %s must not have a user", u.Host)
-	case u.Scheme == "https", u.Scheme == "http" && isLoopback(u.Hostname()):
-		return u, nil
-	}
-	return nil, fmt.Errorf("%q must begin with https://, as its host is not on the loopback interface", s)
-}
-
-func isLoopback(host string) bool {
-	if a, err := netip.ParseAddr(host); err == nil {
-		return a.Unmap().IsLoopback()
-	}
-	return strings.EqualFold(host, "localhost")
-}
-
-// sameHost reports whether two URLs are of one origin.
-func sameHost(a, b *url.URL) bool {
-	port := func(u *url.URL) string {
-		if p := u.Port(); p != "" {
-			return p
-		}
-		return map[string]string{"http": "80", "https": "443"}[u.Scheme]
-	}
-	return a.Scheme == b.Scheme && net.JoinHostPort(strings.ToLower(a.Hostname()), port(a)) == net.JoinHostPort(strings.ToLower(b.Hostname()), port(b))
 }

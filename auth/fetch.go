@@ -34,17 +34,17 @@ func newClient(transport http.RoundTripper) *http.Client {
 	}}
 }
 
-// get returns the body of a response, and how long it may be kept.
-func get(ctx context.Context, client *http.Client, address string) ([]byte, time.Duration, error) {
+// getDocument returns the body of a response, and how long it may be kept.
+func getDocument(ctx context.Context, client *http.Client, address string) ([]byte, time.Duration, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return nil, 0, err
 	}
-	return exchange(client, r)
+	return exchangeBody(client, r)
 }
 
-// exchange sends a request, and returns the body of a 200.
-func exchange(client *http.Client, r *http.Request) ([]byte, time.Duration, error) {
+// exchangeBody sends a request, and returns the body of a 200.
+func exchangeBody(client *http.Client, r *http.Request) ([]byte, time.Duration, error) {
 	r.Header.Set("Accept", "application/json")
 	response, err := client.Do(r)
 	if err != nil {
@@ -89,15 +89,15 @@ type location struct {
 	until       time.Time // when the metadata is asked for again, which may name another URL for the keys
 }
 
-// locate returns where the keys of an issuer are, from the first of its metadata that fits.
-func locate(ctx context.Context, client *http.Client, issuer, first string, now time.Time) (*location, error) {
+// locateKeys returns where the keys of an issuer are, from the first of its metadata that fits.
+func locateKeys(ctx context.Context, client *http.Client, issuer, first string, now time.Time) (*location, error) {
 	var faults []error
 	places := metadataURLs(issuer)
 	if n := slices.Index(places, first); n > 0 {
 		places[0], places[n] = places[n], places[0]
 	}
 	for _, place := range places {
-		data, _, err := get(ctx, client, place)
+		data, _, err := getDocument(ctx, client, place)
 		if err != nil {
 			faults = append(faults, err)
 			continue

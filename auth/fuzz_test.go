@@ -84,7 +84,7 @@ func FuzzKeySet(f *testing.F) {
 			if p, ok := k.public.(*rsa.PublicKey); k.kind == "" || ok && p.N.BitLen() < minRSA {
 				t.Errorf("%+v", k)
 			}
-			if k.alg == "" && len((&keySet{keys: keys}).find(k.kid, map[keyKind]string{kindRSA: "RS256", kindP256: "ES256", kindP384: "ES384", kindP521: "ES512", kindEd25519: "EdDSA"}[k.kind])) == 0 {
+			if k.alg == "" && len((&keySet{keys: keys}).findKeys(k.kid, map[keyKind]string{kindRSA: "RS256", kindP256: "ES256", kindP384: "ES384", kindP521: "ES512", kindEd25519: "EdDSA"}[k.kind])) == 0 {
 				t.Errorf("%q is not found", k.kid)
 			}
 		}

@@ -42,13 +42,13 @@ func newIntrospector(of *issuer) *introspector {
 	return &introspector{of: of, firsts: make(chan struct{}, maxAsking), agains: make(chan struct{}, maxAsking), asking: make(map[verdictKey]*question)}
 }
 
-// ask returns the verdict about an opaque token, which may be a refusal. again says that it counted before. One question is put for all who wait.
-func (in *introspector) ask(ctx context.Context, k verdictKey, token string, again bool, found func(*Verdict)) (*Verdict, *Refusal) {
+// askVerdict returns the verdict about an opaque token, which may be a refusal. again says that it counted before. One question is put for all who wait.
+func (in *introspector) askVerdict(ctx context.Context, k verdictKey, token string, again bool, found func(*Verdict)) (*Verdict, *Refusal) {
 	in.mu.Lock()
 	q := in.asking[k]
 	if q == nil && in.closed {
 		in.mu.Unlock()
-		return nil, unavailable(ReasonUnavailable, askedAgain, errClosed)
+		return nil, refuseUnavailable(ReasonUnavailable, askedAgain, errClosed)
 	}
 	if q == nil {
 		asking, cancel := context.WithCancelCause(context.WithoutCancel(ctx)) // others may wait for it, too
@@ -58,7 +58,7 @@ func (in *introspector) ask(ctx context.Context, k verdictKey, token string, aga
 			asking, release := context.WithTimeoutCause(asking, fetchTime, errSlow)
 			defer release()
 			defer cancel(nil)
-			if q.verdict, q.refusal = in.put(asking, token, again, canonicalURL(k.resource)); q.refusal == nil {
+			if q.verdict, q.refusal = in.putQuestion(asking, token, again, canonicalURL(k.resource)); q.refusal == nil {
 				found(q.verdict)
 			}
 			in.mu.Lock()
@@ -72,12 +72,12 @@ func (in *introspector) ask(ctx context.Context, k verdictKey, token string, aga
 	case <-q.done:
 		return q.verdict, q.refusal
 	case <-ctx.Done():
-		return nil, unavailable(ReasonUnavailable, askedAgain, context.Cause(ctx))
+		return nil, refuseUnavailable(ReasonUnavailable, askedAgain, context.Cause(ctx))
 	}
 }
 
-// put asks the endpoint (RFC 7662, 2.1).
-func (in *introspector) put(ctx context.Context, token string, again bool, resource string) (*Verdict, *Refusal) {
+// putQuestion asks the endpoint (RFC 7662, 2.1).
+func (in *introspector) putQuestion(ctx context.Context, token string, again bool, resource string) (*Verdict, *Refusal) {
 	places := in.firsts
 	if again {
 		places = in.agains
@@ -86,16 +86,16 @@ func (in *introspector) put(ctx context.Context, token string, again bool, resou
 	case places <- struct{}{}:
 		defer func() { <-places }()
 	case <-ctx.Done():
-		return nil, unavailable(ReasonUnavailable, askedAgain, context.Cause(ctx))
+		return nil, refuseUnavailable(ReasonUnavailable, askedAgain, context.Cause(ctx))
 	}
-	data, err := in.post(ctx, token)
+	data, err := in.postToken(ctx, token)
 	var c object
 	if err == nil {
 		c, err = readObject(data)
 	}
 	if err != nil {
 		in.of.log.Warn("an issuer does not say whose a token is", slog.String("issuer", in.of.URL), slog.Any("err", err))
-		return nil, unavailable(ReasonUnavailable, askedAgain, err)
+		return nil, refuseUnavailable(ReasonUnavailable, askedAgain, err)
 	}
 	return in.of.judgeAnswer(c, resource, time.Now())
 }
@@ -108,12 +108,12 @@ func (i *issuer) judgeAnswer(c object, resource string, now time.Time) (*Verdict
 	case active == "false":
 		v.refused = invalidToken(ReasonInactive)
 	case active != "true":
-		return nil, unavailable(ReasonUnavailable, askedAgain, fmt.Errorf("introspection: active is %.20q", active))
+		return nil, refuseUnavailable(ReasonUnavailable, askedAgain, fmt.Errorf("introspection: active is %.20q", active))
 	case err != nil || typed && !strings.EqualFold(kind, "bearer"):
 		v.refused = invalidToken(ReasonBound, c.shown("token_type")...)
 	default:
 		var id *Identity
-		if id, v.refused = i.judge(c, true, resource, now); id != nil {
+		if id, v.refused = i.judgeClaims(c, true, resource, now); id != nil {
 			v.Identity = *id
 			if id.Expires.Before(v.ends) {
 				v.ends = id.Expires
@@ -123,7 +123,7 @@ func (i *issuer) judgeAnswer(c object, resource string, now time.Time) (*Verdict
 	return v, nil
 }
 
-func (in *introspector) post(ctx context.Context, token string) (data []byte, err error) {
+func (in *introspector) postToken(ctx context.Context, token string) (data []byte, err error) {
 	to := in.of.Introspection
 	form := url.Values{"token": {token}, "token_type_hint": {"access_token"}}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, to.URL, strings.NewReader(form.Encode()))
@@ -132,8 +132,8 @@ func (in *introspector) post(ctx context.Context, token string) (data []byte, er
 	}
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	r.SetBasicAuth(url.QueryEscape(to.ClientID), url.QueryEscape(to.ClientSecret)) // RFC 6749, 2.3.1
-	err = guarded(func() (err error) {
-		data, _, err = exchange(in.of.client, r)
+	err = runGuarded(func() (err error) {
+		data, _, err = exchangeBody(in.of.client, r)
 		return err
 	})
 	if urlError, ok := errors.AsType[*url.Error](err); ok {
@@ -142,8 +142,8 @@ func (in *introspector) post(ctx context.Context, token string) (data []byte, er
 	return data, err
 }
 
-// close ends the questions under way, and waits for them.
-func (in *introspector) close() {
+// closeQuestions ends the questions under way, and waits for them.
+func (in *introspector) closeQuestions() {
 	in.mu.Lock()
 	in.closed = true
 	for _, q := range in.asking {

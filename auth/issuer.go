@@ -38,17 +38,17 @@ type issuer struct {
 	location *location
 }
 
-// await returns what is known of the issuer, once it satisfies has. A token that was issued at a time asks for it, the zero time for none. The answer is unknown if the issuer has
+// awaitKeys returns what is known of the issuer, once it satisfies has. A token that was issued at a time asks for it, the zero time for none. The answer is unknown if the issuer has
 // nothing that satisfies, and unreachable if nobody knows.
-func (i *issuer) await(ctx context.Context, issued time.Time, has func(*keySet) bool) (*keySet, answer, time.Duration, error) {
+func (i *issuer) awaitKeys(ctx context.Context, issued time.Time, has func(*keySet) bool) (*keySet, answer, time.Duration, error) {
 	for came := time.Now(); ; {
 		now := time.Now()
 		i.mu.Lock()
 		set := i.set
-		answer, fetch, retry := i.ring.ask(now, came, issued, set != nil && has(set))
+		answer, fetch, retry := i.ring.askKeys(now, came, issued, set != nil && has(set))
 		switch {
 		case fetch && !i.closed:
-			i.begin(now)
+			i.beginFetch(now)
 		case answer == wait && i.closed:
 			i.mu.Unlock()
 			return nil, unreachable, spacing, errClosed
@@ -66,64 +66,64 @@ func (i *issuer) await(ctx context.Context, issued time.Time, has func(*keySet) 
 	}
 }
 
-// begin starts a fetch. The caller holds mu.
-func (i *issuer) begin(now time.Time) {
-	i.ring.begin(now)
+// beginFetch starts a fetch. The caller holds mu.
+func (i *issuer) beginFetch(now time.Time) {
+	i.ring.beginFetch(now)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	i.cancel = cancel
 	i.fetches.Go(func() {
 		ctx, release := context.WithTimeoutCause(ctx, fetchTime+2*cacheTime, errSlow)
 		defer release()
 		defer cancel(nil)
-		i.refresh(ctx)
+		i.refreshKeys(ctx)
 	})
 }
 
-// tick is what the timer does.
-func (i *issuer) tick() {
+// tickTimer is what the timer does.
+func (i *issuer) tickTimer() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if now := time.Now(); !i.closed && i.ring.due(now) {
-		i.begin(now)
+	if now := time.Now(); !i.closed && i.ring.isDue(now) {
+		i.beginFetch(now)
 	}
 }
 
-// publish wakes those who wait, and sets the timer. The caller holds mu.
-func (i *issuer) publish() {
+// publishState wakes those who wait, and sets the timer. The caller holds mu.
+func (i *issuer) publishState() {
 	if i.ring.known {
 		i.goodUntil.Store(i.ring.goodUntil().UnixNano())
 	}
 	close(i.news)
 	i.news = make(chan struct{})
-	next := i.ring.next()
+	next := i.ring.nextFetch()
 	if i.closed || next.IsZero() || i.ring.fetching {
 		return
 	}
 	if i.timer != nil {
 		i.timer.Stop()
 	}
-	i.timer = time.AfterFunc(time.Until(next), i.tick)
+	i.timer = time.AfterFunc(time.Until(next), i.tickTimer)
 }
 
-// refresh fetches the keys: those of another process the first time, and when the issuer cannot be reached.
-func (i *issuer) refresh(ctx context.Context) {
+// refreshKeys fetches the keys: those of another process the first time, and when the issuer cannot be reached.
+func (i *issuer) refreshKeys(ctx context.Context) {
 	if first := !i.loaded; first {
 		i.loaded = true
-		if i.adopt(ctx, true) {
+		if i.adoptKeys(ctx, true) {
 			return
 		}
 	}
-	set, r, err := i.fetch(ctx)
+	set, r, err := i.fetchKeys(ctx)
 	if err != nil {
-		i.adopt(ctx, false) // before those who wait are woken
-		i.failed(err)
+		i.adoptKeys(ctx, false) // before those who wait are woken
+		i.noteFailure(err)
 		return
 	}
 	now := time.Now()
 	i.mu.Lock()
 	failures := i.ring.failures
-	i.ring.end(now, r.Interval)
-	gone := i.install(set)
+	i.ring.endFetch(now, r.Interval)
+	gone := i.installKeys(set)
 	i.mu.Unlock()
 	if failures > 0 {
 		i.log.Info("the keys of an issuer are fetched again", slog.String("issuer", i.URL))
@@ -137,18 +137,18 @@ func (i *issuer) refresh(ctx context.Context) {
 	if err == nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cacheTime)
 		defer cancel()
-		err = guarded(func() error { return i.cache.Store(ctx, i.URL, data) })
+		err = runGuarded(func() error { return i.cache.Store(ctx, i.URL, data) })
 	}
 	if err != nil {
 		i.log.Warn("the keys of an issuer were not kept for other processes", slog.String("issuer", i.URL), slog.Any("err", err))
 	}
 }
 
-// install replaces the keys, and returns those that are gone. The caller holds mu.
-func (i *issuer) install(set *keySet) []*key {
-	gone := set.replace(i.set)
+// installKeys replaces the keys, and returns those that are gone. The caller holds mu.
+func (i *issuer) installKeys(set *keySet) []*key {
+	gone := set.replaceSet(i.set)
 	i.set = set
-	i.publish()
+	i.publishState()
 	return gone
 }
 
@@ -158,12 +158,12 @@ func (i *issuer) logGone(gone []*key) {
 	}
 }
 
-// failed notes that a fetch has failed.
-func (i *issuer) failed(err error) {
+// noteFailure notes that a fetch has failed.
+func (i *issuer) noteFailure(err error) {
 	i.mu.Lock()
-	i.ring.fail()
+	i.ring.failFetch()
 	known, until, closed := i.ring.known, i.ring.goodUntil(), i.closed
-	i.publish()
+	i.publishState()
 	i.mu.Unlock()
 	if closed {
 		return
@@ -175,15 +175,15 @@ func (i *issuer) failed(err error) {
 	i.log.Warn("the keys of an issuer cannot be fetched", attrs...)
 }
 
-// adopt takes the keys that another process has fetched, if they are newer. instead says that they can do in place of the fetch that has begun, and the result that they do.
-func (i *issuer) adopt(ctx context.Context, instead bool) bool {
+// adoptKeys takes the keys that another process has fetched, if they are newer. instead says that they can do in place of the fetch that has begun, and the result that they do.
+func (i *issuer) adoptKeys(ctx context.Context, instead bool) bool {
 	if i.cache == nil {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, cacheTime)
 	defer cancel()
 	var data []byte
-	err := guarded(func() (err error) {
+	err := runGuarded(func() (err error) {
 		data, err = i.cache.Load(ctx, i.URL)
 		return err
 	})
@@ -197,26 +197,26 @@ func (i *issuer) adopt(ctx context.Context, instead bool) bool {
 	}
 	now := time.Now()
 	i.mu.Lock()
-	if !i.ring.adopt(now, r.Fetched, r.Interval) {
+	if !i.ring.adoptKeys(now, r.Fetched, r.Interval) {
 		i.mu.Unlock()
 		return false
 	}
 	fresh := instead && now.Before(i.ring.fetched.Add(i.ring.interval))
 	if fresh {
-		i.ring.skip()
+		i.ring.skipFetch()
 	}
-	gone := i.install(&keySet{keys, r.Metadata})
+	gone := i.installKeys(&keySet{keys, r.Metadata})
 	i.mu.Unlock()
 	i.logGone(gone)
 	return fresh
 }
 
-// fetch gets the issuer's keys.
-func (i *issuer) fetch(ctx context.Context) (set *keySet, r record, err error) {
+// fetchKeys gets the issuer's keys.
+func (i *issuer) fetchKeys(ctx context.Context) (set *keySet, r record, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, fetchTime, errSlow)
 	defer cancel()
-	err = guarded(func() (err error) {
-		r.Keys, r.Interval, r.Metadata, err = i.documents(ctx)
+	err = runGuarded(func() (err error) {
+		r.Keys, r.Interval, r.Metadata, err = i.fetchDocuments(ctx)
 		return err
 	})
 	if err != nil {
@@ -232,8 +232,8 @@ func (i *issuer) fetch(ctx context.Context) (set *keySet, r record, err error) {
 	return &keySet{keys, r.Metadata}, r, nil
 }
 
-// documents returns the key set, how long the issuer wants it to be kept, and the metadata that names its place.
-func (i *issuer) documents(ctx context.Context) (keys []byte, asked time.Duration, metadata []byte, err error) {
+// fetchDocuments returns the key set, how long the issuer wants it to be kept, and the metadata that names its place.
+func (i *issuer) fetchDocuments(ctx context.Context) (keys []byte, asked time.Duration, metadata []byte, err error) {
 	switch {
 	case i.Keys == "":
 		if now := time.Now(); i.location == nil || !now.Before(i.location.until) {
@@ -241,24 +241,24 @@ func (i *issuer) documents(ctx context.Context) (keys []byte, asked time.Duratio
 			if i.location != nil {
 				first = i.location.metadataURL
 			}
-			l, err := locate(ctx, i.client, i.URL, first, now)
+			l, err := locateKeys(ctx, i.client, i.URL, first, now)
 			if err != nil {
 				return nil, 0, nil, err
 			}
 			i.location = l
 		}
-		keys, asked, err = get(ctx, i.client, i.location.keys)
+		keys, asked, err = getDocument(ctx, i.client, i.location.keys)
 		return keys, asked, i.location.metadata, err
 	case isFile(i.Keys):
 		keys, err = readFile(i.Keys)
 		return keys, 0, nil, err
 	}
-	keys, asked, err = get(ctx, i.client, i.Keys)
+	keys, asked, err = getDocument(ctx, i.client, i.Keys)
 	return keys, asked, nil, err
 }
 
-// guarded runs code of the program, which must not end the process: nobody who called it can have recovered.
-func guarded(f func() error) (err error) {
+// runGuarded runs code of the program, which must not end the process: nobody who called it can have recovered.
+func runGuarded(f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
@@ -267,8 +267,8 @@ func guarded(f func() error) (err error) {
 	return f()
 }
 
-// close ends the fetch under way, and waits for it.
-func (i *issuer) close() {
+// closeIssuer ends the fetch under way, and waits for it.
+func (i *issuer) closeIssuer() {
 	i.mu.Lock()
 	i.closed = true
 	if i.timer != nil {

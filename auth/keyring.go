@@ -43,15 +43,15 @@ const (
 	unreachable               // nobody knows: try again later
 )
 
-// ask returns the answer for a token that came at a time, and was issued at another, the zero time if it does not say when. found says that the keys have one that may have signed it. If fetch is
+// askKeys returns the answer for a token that came at a time, and was issued at another, the zero time if it does not say when. found says that the keys have one that may have signed it. If fetch is
 // set, a fetch begins now: begin. retry is when asking again makes sense.
-func (k *keyring) ask(now, came, issued time.Time, found bool) (a answer, fetch bool, retry time.Duration) {
-	good := k.good(now)
+func (k *keyring) askKeys(now, came, issued time.Time, found bool) (a answer, fetch bool, retry time.Duration) {
+	good := k.areGood(now)
 	since := now.Sub(k.began)
 	free := !k.fetching && (k.began.IsZero() || since >= spacing || since < 0)
 	switch {
 	case good && found:
-		return use, free && k.due(now), 0
+		return use, free && k.isDue(now), 0
 	case k.fetching:
 		return wait, false, 0
 	case free:
@@ -63,20 +63,20 @@ func (k *keyring) ask(now, came, issued time.Time, found bool) (a answer, fetch 
 	return unreachable, false, spacing - since
 }
 
-// good reports whether the keys may be used.
-func (k *keyring) good(now time.Time) bool { return k.known && now.Before(k.goodUntil()) }
+// areGood reports whether the keys may be used.
+func (k *keyring) areGood(now time.Time) bool { return k.known && now.Before(k.goodUntil()) }
 
 // goodUntil is when the keys must not be used any more, unless a fetch does not fail before that.
 func (k *keyring) goodUntil() time.Time { return k.fetched.Add(lastGood) }
 
-// due reports whether the time has come for a fetch in the background.
-func (k *keyring) due(now time.Time) bool {
-	next := k.next()
+// isDue reports whether the time has come for a fetch in the background.
+func (k *keyring) isDue(now time.Time) bool {
+	next := k.nextFetch()
 	return !k.fetching && !next.IsZero() && !now.Before(next)
 }
 
-// next is when a fetch in the background is due, the zero time for never: as long as there were no keys, a token must ask for them.
-func (k *keyring) next() time.Time {
+// nextFetch is when a fetch in the background is due, the zero time for never: as long as there were no keys, a token must ask for them.
+func (k *keyring) nextFetch() time.Time {
 	switch {
 	case !k.known:
 		return time.Time{}
@@ -86,23 +86,23 @@ func (k *keyring) next() time.Time {
 	return k.fetched.Add(k.interval)
 }
 
-// begin notes that a fetch has begun.
-func (k *keyring) begin(now time.Time) { k.fetching, k.began = true, now }
+// beginFetch notes that a fetch has begun.
+func (k *keyring) beginFetch(now time.Time) { k.fetching, k.began = true, now }
 
-// end notes that a fetch has brought keys, for which the issuer asks for an interval, 0 for none.
-func (k *keyring) end(now time.Time, asked time.Duration) {
+// endFetch notes that a fetch has brought keys, for which the issuer asks for an interval, 0 for none.
+func (k *keyring) endFetch(now time.Time, asked time.Duration) {
 	k.fetching, k.failures = false, 0
-	k.take(now, asked)
+	k.takeKeys(now, asked)
 }
 
-// fail notes that a fetch has failed.
-func (k *keyring) fail() {
+// failFetch notes that a fetch has failed.
+func (k *keyring) failFetch() {
 	k.fetching = false
 	k.failures++
 }
 
-// adopt takes keys that another process has fetched, and reports whether they are new. If they are fresh, nothing was asked of the issuer yet.
-func (k *keyring) adopt(now, fetched time.Time, asked time.Duration) bool {
+// adoptKeys takes keys that another process has fetched, and reports whether they are new. If they are fresh, nothing was asked of the issuer yet.
+func (k *keyring) adoptKeys(now, fetched time.Time, asked time.Duration) bool {
 	stamp := fetched
 	if !stamp.After(k.stamp) {
 		return false // or keys by a clock that is far ahead would be new each time
@@ -114,14 +114,14 @@ func (k *keyring) adopt(now, fetched time.Time, asked time.Duration) bool {
 		return false
 	}
 	k.stamp = stamp
-	k.take(fetched, asked)
+	k.takeKeys(fetched, asked)
 	return true
 }
 
-// skip notes that the fetch that has begun is not needed, since the keys that were adopted are fresh. It does not count as one.
-func (k *keyring) skip() { k.fetching, k.began, k.failures = false, time.Time{}, 0 }
+// skipFetch notes that the fetch that has begun is not needed, since the keys that were adopted are fresh. It does not count as one.
+func (k *keyring) skipFetch() { k.fetching, k.began, k.failures = false, time.Time{}, 0 }
 
-func (k *keyring) take(fetched time.Time, asked time.Duration) {
+func (k *keyring) takeKeys(fetched time.Time, asked time.Duration) {
 	k.known, k.fetched = true, fetched
 	k.interval = interval
 	if asked != noInterval {

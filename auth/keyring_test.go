@@ -12,8 +12,8 @@ func TestKeyring(t *testing.T) {
 	start := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 	at := start.Add
 	const s, m, h = time.Second, time.Minute, time.Hour
-	good := func(k *keyring) { k.begin(start); k.end(start, noInterval) }
-	failing := func(k *keyring) { good(k); k.begin(at(15 * m)); k.fail() }
+	good := func(k *keyring) { k.beginFetch(start); k.endFetch(start, noInterval) }
+	failing := func(k *keyring) { good(k); k.beginFetch(at(15 * m)); k.failFetch() }
 	for _, tt := range []struct {
 		name              string
 		before            func(*keyring)
@@ -24,11 +24,11 @@ func TestKeyring(t *testing.T) {
 		retry             time.Duration
 	}{
 		{"nothing is known", func(*keyring) {}, start, start, start, false, wait, true, 0},
-		{"a fetch is under way", func(k *keyring) { k.begin(start) }, at(s), at(s), start, false, wait, false, 0},
-		{"the first fetch has failed", func(k *keyring) { k.begin(start); k.fail() }, at(s), start, start, false, unreachable, false, 9 * s},
-		{"and is made again", func(k *keyring) { k.begin(start); k.fail() }, at(10 * s), at(10 * s), start, false, wait, true, 0},
+		{"a fetch is under way", func(k *keyring) { k.beginFetch(start) }, at(s), at(s), start, false, wait, false, 0},
+		{"the first fetch has failed", func(k *keyring) { k.beginFetch(start); k.failFetch() }, at(s), start, start, false, unreachable, false, 9 * s},
+		{"and is made again", func(k *keyring) { k.beginFetch(start); k.failFetch() }, at(10 * s), at(10 * s), start, false, wait, true, 0},
 		{"a known key", good, at(s), at(s), start, true, use, false, 0},
-		{"a known key, while a fetch is under way", func(k *keyring) { good(k); k.begin(at(m)) }, at(m), at(m), start, true, use, false, 0},
+		{"a known key, while a fetch is under way", func(k *keyring) { good(k); k.beginFetch(at(m)) }, at(m), at(m), start, true, use, false, 0},
 		{"a known key, when a fetch is due", good, at(15 * m), at(15 * m), start, true, use, true, 0},
 		{"an unknown key", good, at(10 * s), at(10 * s), at(10 * s), false, wait, true, 0},
 		{"an unknown key of a token that waited for the keys", good, at(s), start, at(s), false, unknown, false, 0},
@@ -39,12 +39,12 @@ func TestKeyring(t *testing.T) {
 		{"a known key while the issuer is down", failing, at(23 * h), at(23 * h), start, true, use, true, 0},
 		{"a known key for the last time", failing, at(24*h - 1), at(24*h - 1), start, true, use, true, 0},
 		{"a known key after 24 hours", failing, at(24 * h), at(24 * h), start, true, wait, true, 0},
-		{"a known key after 24 hours, when that fetch has failed", func(k *keyring) { failing(k); k.begin(at(24 * h)); k.fail() }, at(24*h + s), at(24 * h), start, true, unreachable, false, 9 * s},
+		{"a known key after 24 hours, when that fetch has failed", func(k *keyring) { failing(k); k.beginFetch(at(24 * h)); k.failFetch() }, at(24*h + s), at(24 * h), start, true, unreachable, false, 9 * s},
 		{"a clock that was set back", good, at(-h), at(-h), start, false, wait, true, 0},
 	} {
 		var k keyring
 		tt.before(&k)
-		if a, fetch, retry := k.ask(tt.now, tt.came, tt.issued, tt.found); a != tt.want || fetch != tt.fetch || retry != tt.retry {
+		if a, fetch, retry := k.askKeys(tt.now, tt.came, tt.issued, tt.found); a != tt.want || fetch != tt.fetch || retry != tt.retry {
 			t.Errorf("%s: answer %d, fetch %v, retry %v; want %d, %v, %v", tt.name, a, fetch, retry, tt.want, tt.fetch, tt.retry)
 		}
 	}
@@ -58,22 +58,22 @@ func TestIntervals(t *testing.T) {
 		noInterval: 15 * time.Minute, 0: 5 * time.Minute, time.Second: 5 * time.Minute, 20 * time.Minute: 20 * time.Minute, 1000 * time.Hour: time.Hour,
 	} {
 		var k keyring
-		k.begin(start)
-		if !k.next().IsZero() {
+		k.beginFetch(start)
+		if !k.nextFetch().IsZero() {
 			t.Error("it is due without a token")
 		}
-		k.end(start, asked)
-		if got := k.next().Sub(start); got != want || k.due(start.Add(want-1)) || !k.due(start.Add(want)) {
+		k.endFetch(start, asked)
+		if got := k.nextFetch().Sub(start); got != want || k.isDue(start.Add(want-1)) || !k.isDue(start.Add(want)) {
 			t.Errorf("asked for %v: next after %v, want %v", asked, got, want)
 		}
 		now := start.Add(want)
 		for _, backoff := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 160 * time.Second, 5 * time.Minute, 5 * time.Minute} {
-			k.begin(now)
-			k.fail()
-			if got := k.next().Sub(now); got != backoff {
+			k.beginFetch(now)
+			k.failFetch()
+			if got := k.nextFetch().Sub(now); got != backoff {
 				t.Errorf("after %d failures: next after %v, want %v", k.failures, got, backoff)
 			}
-			now = k.next()
+			now = k.nextFetch()
 		}
 	}
 }
@@ -83,16 +83,16 @@ func TestAdopt(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 	var k keyring
-	if k.adopt(start, start.Add(-lastGood), noInterval) {
+	if k.adoptKeys(start, start.Add(-lastGood), noInterval) {
 		t.Error("keys of yesterday were taken")
 	}
-	if !k.adopt(start, start.Add(-lastGood+1), noInterval) || !k.good(start) || k.good(start.Add(1)) {
+	if !k.adoptKeys(start, start.Add(-lastGood+1), noInterval) || !k.areGood(start) || k.areGood(start.Add(1)) {
 		t.Error("keys of a day ago do not serve for the rest of it")
 	}
-	if !k.adopt(start, start.Add(time.Hour), noInterval) || k.good(start.Add(lastGood)) {
+	if !k.adoptKeys(start, start.Add(time.Hour), noInterval) || k.areGood(start.Add(lastGood)) {
 		t.Error("keys of tomorrow count for more than a day")
 	}
-	if k.adopt(start, start.Add(-time.Second), noInterval) {
+	if k.adoptKeys(start, start.Add(-time.Second), noInterval) {
 		t.Error("older keys replace newer ones")
 	}
 }
@@ -109,7 +109,7 @@ func TestSpacing(t *testing.T) {
 		var last time.Time // when keys came
 		down := false
 		begin := func() {
-			k.begin(now)
+			k.beginFetch(now)
 			began = append(began, now)
 			if n := len(began); n > 6 && began[n-1].Sub(began[n-7]) < time.Minute {
 				t.Fatalf("seed %d: 7 fetches within %v", seed, began[n-1].Sub(began[n-7]))
@@ -128,19 +128,19 @@ func TestSpacing(t *testing.T) {
 					break
 				}
 				if down = r.IntN(2) == 0; down {
-					k.fail()
+					k.failFetch()
 				} else {
-					k.end(now, time.Duration(r.Int64N(int64(2*time.Hour)))-1)
+					k.endFetch(now, time.Duration(r.Int64N(int64(2*time.Hour)))-1)
 					last = now
 				}
 			case 5:
-				if k.due(now) {
+				if k.isDue(now) {
 					begin()
 				}
 			default:
 				found := r.IntN(2) == 0
 				came := now.Add(-time.Duration(r.Int64N(int64(5 * time.Second))))
-				a, fetch, retry := k.ask(now, came, came.Add(-time.Duration(r.Int64N(int64(time.Hour)))), found)
+				a, fetch, retry := k.askKeys(now, came, came.Add(-time.Duration(r.Int64N(int64(time.Hour)))), found)
 				if fetch {
 					begin()
 				}
@@ -168,13 +168,13 @@ func TestClockFarAhead(t *testing.T) {
 	stamp := start.AddDate(10, 0, 0)
 	var k keyring
 	for now := start; now.Before(start.Add(lastGood)); now = now.Add(maxBackoff) {
-		k.begin(now)
-		if adopted := k.adopt(now, stamp, noInterval); adopted != (now == start) {
+		k.beginFetch(now)
+		if adopted := k.adoptKeys(now, stamp, noInterval); adopted != (now == start) {
 			t.Fatalf("%v later: adopted is %v", now.Sub(start), adopted)
 		}
-		k.fail()
+		k.failFetch()
 	}
-	if k.good(start.Add(lastGood)) || !k.adopt(start.Add(lastGood), stamp.Add(time.Second), noInterval) {
+	if k.areGood(start.Add(lastGood)) || !k.adoptKeys(start.Add(lastGood), stamp.Add(time.Second), noInterval) {
 		t.Error("the keys serve for longer, or newer ones do not")
 	}
 }

@@ -45,8 +45,8 @@ type key struct {
 	gone atomic.Bool
 }
 
-// fits reports whether the key may have made a signature with the algorithm.
-func (k *key) fits(alg string) bool {
+// fitsAlgorithm reports whether the key may have made a signature with the algorithm.
+func (k *key) fitsAlgorithm(alg string) bool {
 	return k.kind == algorithms[alg] && (k.alg == "" || k.alg == alg || k.alg == "Ed25519" && alg == "EdDSA") // RFC 9864, 2.2
 }
 
@@ -56,21 +56,21 @@ type keySet struct {
 	metadata []byte // its metadata as it came; nil if the configuration says where its keys are
 }
 
-// find returns the keys that may have signed a token: those of its kid, or those of its algorithm if it has none.
-func (s *keySet) find(kid, alg string) (found []*key) {
+// findKeys returns the keys that may have signed a token: those of its kid, or those of its algorithm if it has none.
+func (s *keySet) findKeys(kid, alg string) (found []*key) {
 	if s == nil {
 		return nil
 	}
 	for _, k := range s.keys {
-		if k.fits(alg) && (kid == "" || k.kid == kid) && len(found) < maxAnyKey {
+		if k.fitsAlgorithm(alg) && (kid == "" || k.kid == kid) && len(found) < maxAnyKey {
 			found = append(found, k)
 		}
 	}
 	return found
 }
 
-// replace takes over the keys of the old set that the new one has, too, and returns those that it has not, which are gone.
-func (s *keySet) replace(old *keySet) (gone []*key) {
+// replaceSet takes over the keys of the old set that the new one has, too, and returns those that it has not, which are gone.
+func (s *keySet) replaceSet(old *keySet) (gone []*key) {
 	if old == nil {
 		return nil
 	}

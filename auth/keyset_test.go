@@ -47,10 +47,10 @@ func TestKeySet(t *testing.T) {
 			kid = tt.more[1]
 		}
 		s := &keySet{keys: set}
-		if got := len(s.find(kid, tt.alg)) == 1; got != tt.want {
+		if got := len(s.findKeys(kid, tt.alg)) == 1; got != tt.want {
 			t.Errorf("%s: found is %v, want %v", name, got, tt.want)
 		}
-		if len(s.find("b", "ES256")) != 1 {
+		if len(s.findKeys("b", "ES256")) != 1 {
 			t.Errorf("%s: the key beside it is lost", name)
 		}
 	}
@@ -90,7 +90,7 @@ func TestKeySetForm(t *testing.T) {
 	for i := range 100 {
 		s.keys = append(s.keys, &key{kid: fmt.Sprint(i), kind: kindP256})
 	}
-	if n := len(s.find("", "ES256")); n != maxAnyKey {
+	if n := len(s.findKeys("", "ES256")); n != maxAnyKey {
 		t.Errorf("%d keys are tried", n)
 	}
 }
@@ -107,22 +107,22 @@ func TestReplace(t *testing.T) {
 	}
 	first := read(keySetOf("a", "b"))
 	second := read(keySetOf("b", "c"))
-	gone := second.replace(first)
+	gone := second.replaceSet(first)
 	if len(gone) != 1 || gone[0] != first.keys[0] || !first.keys[0].gone.Load() || first.keys[1].gone.Load() || second.keys[0] != first.keys[1] {
 		t.Errorf("gone are %v", gone)
 	}
 	// A key whose rules change is another key.
 	third := read(encoded(map[string]any{"keys": []any{pairs()["b"].jwk("alg", "ES256")}}))
-	if gone := third.replace(second); len(gone) != 2 {
+	if gone := third.replaceSet(second); len(gone) != 2 {
 		t.Errorf("%d are gone, want 2", len(gone))
 	}
 	// So is one under the name of another.
 	fourth := read(encoded(map[string]any{"keys": []any{pairs()["c"].jwk("kid", "b", "alg", "ES256")}}))
-	if gone := fourth.replace(third); len(gone) != 1 {
+	if gone := fourth.replaceSet(third); len(gone) != 1 {
 		t.Errorf("%d are gone, want 1", len(gone))
 	}
 	again := read(keySetOf("a"))
-	if again.replace(fourth); again.keys[0].gone.Load() {
+	if again.replaceSet(fourth); again.keys[0].gone.Load() {
 		t.Error("a key that came back is gone")
 	}
 }

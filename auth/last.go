@@ -20,39 +20,39 @@ type lastToken struct {
 
 // Verify is that of the Authority. It allocates nothing if the token is the last one.
 func (l *Last) Verify(ctx context.Context, a *Authority, token, resource string) (*Verdict, error) {
-	if v := l.find(a, token, resource); v != nil {
+	if v := l.findVerdict(a, token, resource); v != nil {
 		return v, nil
 	}
-	v, r := a.verify(ctx, token, resource)
+	v, r := a.verifyToken(ctx, token, resource)
 	if r != nil {
 		return nil, r
 	}
-	l.keep(a, token, resource, v)
+	l.keepVerdict(a, token, resource, v)
 	return v, nil
 }
 
-// is reports whether t is of a token at a server.
-func (t *lastToken) is(a *Authority, token, resource string) bool {
+// isOf reports whether t is of a token at a server.
+func (t *lastToken) isOf(a *Authority, token, resource string) bool {
 	return t != nil && t.authority == a && t.resource == resource && equalTokens(t.token, token)
 }
 
-// find returns the verdict about the last token, nil if that is another one or the verdict does not hold.
-func (l *Last) find(a *Authority, token, resource string) *Verdict {
+// findVerdict returns the verdict about the last token, nil if that is another one or the verdict does not hold.
+func (l *Last) findVerdict(a *Authority, token, resource string) *Verdict {
 	if l == nil {
 		return nil
 	}
-	if t := l.p.Load(); t.is(a, token, resource) && t.verdict.Valid(time.Now()) {
+	if t := l.p.Load(); t.isOf(a, token, resource) && t.verdict.Valid(time.Now()) {
 		return t.verdict
 	}
 	return nil
 }
 
-// keep notes the verdict about a token, which is the last one.
-func (l *Last) keep(a *Authority, token, resource string, v *Verdict) {
+// keepVerdict notes the verdict about a token, which is the last one.
+func (l *Last) keepVerdict(a *Authority, token, resource string, v *Verdict) {
 	if l == nil {
 		return
 	}
-	if t := l.p.Load(); t == nil || t.verdict != v || !t.is(a, token, resource) {
+	if t := l.p.Load(); t == nil || t.verdict != v || !t.isOf(a, token, resource) {
 		l.p.Store(&lastToken{a, token, resource, v})
 	}
 }

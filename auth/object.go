@@ -171,13 +171,13 @@ const shownBytes = 256
 func (o object) shown(names ...string) (attrs []slog.Attr) {
 	for _, name := range names {
 		if raw, ok := o[name]; ok {
-			attrs = append(attrs, slog.String(name, shortened(string(raw))))
+			attrs = append(attrs, slog.String(name, shortenText(string(raw))))
 		}
 	}
 	return attrs
 }
 
-func shortened(s string) string {
+func shortenText(s string) string {
 	if len(s) <= shownBytes {
 		return s
 	}

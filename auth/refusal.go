@@ -118,6 +118,6 @@ func invalidToken(why Reason, detail ...slog.Attr) *Refusal {
 	return &Refusal{Status: http.StatusUnauthorized, Code: InvalidToken, Reason: why, Text: TextInvalid, Detail: detail}
 }
 
-func unavailable(why Reason, retry time.Duration, err error, detail ...slog.Attr) *Refusal {
+func refuseUnavailable(why Reason, retry time.Duration, err error, detail ...slog.Attr) *Refusal {
 	return &Refusal{Status: http.StatusServiceUnavailable, Reason: why, Text: TextUnavailable, RetryAfter: max(retry, time.Second), Err: err, Detail: detail}
 }

@@ -35,7 +35,7 @@ func TestReasons(t *testing.T) {
 func TestRefusalInALog(t *testing.T) {
 	t.Parallel()
 	o := object{"aud": []byte(`"` + strings.Repeat("é", 1000) + `"`), "iss": []byte(`"x\n"`)}
-	r := unavailable(ReasonKey, 0, errDown, o.shown("aud", "iss", "nbf")...)
+	r := refuseUnavailable(ReasonKey, 0, errDown, o.shown("aud", "iss", "nbf")...)
 	var b bytes.Buffer
 	slog.New(slog.NewTextHandler(&b, nil)).Info("refused", slog.Any("auth", r))
 	line := b.String()

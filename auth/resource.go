@@ -40,7 +40,7 @@ func (a *Authority) Resource(path, name string, scopes []string, names ...string
 		scopes = a.config.Scopes
 	}
 	scopes = toAskFor(scopes)
-	base, _ := url.Parse(a.config.PublicURL) // as settle has checked
+	base, _ := url.Parse(a.config.PublicURL) // as checkConfig has found
 	if path = strings.Trim(path, "/"); path != "" {
 		base.Path, base.RawPath = base.Path+"/"+path, "" // has no slash at its end
 	}
@@ -55,7 +55,7 @@ func (a *Authority) Resource(path, name string, scopes []string, names ...string
 	_ = e.Encode(document) // strings have no error
 	if s.where = realm; len(a.issuers) > 0 {
 		s.metadata = b.Bytes()
-		s.where = parameter("resource_metadata", base.Scheme+"://"+base.Host+wellKnown+base.EscapedPath())
+		s.where = quotedParameter("resource_metadata", base.Scheme+"://"+base.Host+wellKnown+base.EscapedPath())
 	}
 	s.scope = scopeParameter(scopes)
 	return s
@@ -78,7 +78,7 @@ func (s *Resource) Challenge(r *Refusal) string {
 	}
 	var all []string
 	if r.Code != "" {
-		all = append(all, parameter("error", r.Code), parameter("error_description", r.Text))
+		all = append(all, quotedParameter("error", r.Code), quotedParameter("error_description", r.Text))
 	}
 	all = append(all, s.where)
 	scope := s.scope
@@ -95,10 +95,10 @@ func scopeParameter(scopes []string) string {
 	if len(scopes) == 0 {
 		return ""
 	}
-	return parameter("scope", strings.Join(scopes, " "))
+	return quotedParameter("scope", strings.Join(scopes, " "))
 }
 
 var quoting = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
-// parameter is a parameter with a quoted string (RFC 9110, 11.2 and 5.6.4).
-func parameter(name, value string) string { return name + `="` + quoting.Replace(value) + `"` }
+// quotedParameter is a parameter with a quoted string (RFC 9110, 11.2 and 5.6.4).
+func quotedParameter(name, value string) string { return name + `="` + quoting.Replace(value) + `"` }

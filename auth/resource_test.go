@@ -75,16 +75,16 @@ func TestChallenge(t *testing.T) {
 		"a bad request":  {invalidRequest(), `Bearer error="invalid_request", error_description="the Authorization header must be one credential", ` + where + `, scope="files:read x"`},
 		"a bad token":    {invalidToken(ReasonExpired), `Bearer error="invalid_token", error_description="the access token is not valid for this server", ` + where + `, scope="files:read x"`},
 		"a scope":        {a.Require([]string{"a", "offline_access"}, []string{"b"}), `Bearer error="insufficient_scope", error_description="the access token lacks a scope", ` + where + `, scope="a b"`},
-		"an outage":      {unavailable(ReasonUnavailable, 0, nil), ""},
+		"an outage":      {refuseUnavailable(ReasonUnavailable, 0, nil), ""},
 	} {
 		if got := s.Challenge(tt.refusal); got != tt.want {
 			t.Errorf("%s: %s, want %s", name, got, tt.want)
 		}
 	}
-	if got, want := parameter("a", `b"c\d`), `a="b\"c\\d"`; got != want {
+	if got, want := quotedParameter("a", `b"c\d`), `a="b\"c\\d"`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if unavailable(ReasonUnavailable, 0, nil).RetryAfter.Seconds() != 1 || missingCredentials().Status != http.StatusUnauthorized {
+	if refuseUnavailable(ReasonUnavailable, 0, nil).RetryAfter.Seconds() != 1 || missingCredentials().Status != http.StatusUnauthorized {
 		t.Error("an outage is over at once, or a request without credentials is none")
 	}
 }

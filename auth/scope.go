@@ -19,8 +19,8 @@ func isScope(s string) bool {
 	return s != ""
 }
 
-// distinct returns those of the texts that are scopes, each once. A token may have thousands, and nobody has verified it yet.
-func distinct(texts []string) (all []string) {
+// distinctScopes returns those of the texts that are scopes, each once. A token may have thousands, and nobody has verified it yet.
+func distinctScopes(texts []string) (all []string) {
 	seen := make(map[string]struct{})
 	for _, s := range texts {
 		if _, twice := seen[s]; !twice && isScope(s) {
@@ -33,7 +33,7 @@ func distinct(texts []string) (all []string) {
 
 // toAskFor returns the scopes that a client should ask for of some texts, each once.
 func toAskFor(texts []string) []string {
-	return slices.DeleteFunc(distinct(texts), func(s string) bool { return s == offlineAccess })
+	return slices.DeleteFunc(distinctScopes(texts), func(s string) bool { return s == offlineAccess })
 }
 
 // scopes returns the scopes of a token: those of scope (RFC 9068, 2.2.3), or of scp, which Entra and Okta have. Both may be a string with spaces or an array. What
@@ -41,7 +41,7 @@ func toAskFor(texts []string) []string {
 func (o object) scopes() (all []string, ok bool, err error) {
 	for _, name := range []string{"scope", "scp"} {
 		if all, ok, err = o.list(name); ok || err != nil {
-			return distinct(strings.Split(strings.Join(all, " "), " ")), ok, err
+			return distinctScopes(strings.Split(strings.Join(all, " "), " ")), ok, err
 		}
 	}
 	return nil, false, nil
@@ -66,8 +66,8 @@ func newHierarchy(implies map[string][]string) hierarchy {
 	return h
 }
 
-// missing returns those of the needed scopes that the granted ones neither hold nor imply. It allocates nothing if none is missing.
-func (a *Authority) missing(granted, needed []string) (missing []string) {
+// missingScopes returns those of the needed scopes that the granted ones neither hold nor imply. It allocates nothing if none is missing.
+func (a *Authority) missingScopes(granted, needed []string) (missing []string) {
 	for _, n := range needed {
 		if slices.Contains(granted, n) {
 			continue
@@ -82,7 +82,7 @@ func (a *Authority) missing(granted, needed []string) (missing []string) {
 // Require returns nil if the granted scopes hold or imply the needed ones, and otherwise a 403. Its scopes are the granted and the needed ones together: a client that
 // asks for exactly those gets a token that does all that the old one did. offline_access is never among them. The zero Authority has no scope imply another.
 func (a *Authority) Require(granted, needed []string) *Refusal {
-	if len(a.missing(granted, needed)) == 0 {
+	if len(a.missingScopes(granted, needed)) == 0 {
 		return nil
 	}
 	return &Refusal{Status: http.StatusForbidden, Code: InsufficientScope, Reason: ReasonScope, Text: textScope, Scopes: toAskFor(slices.Concat(granted, needed))}

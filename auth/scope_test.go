@@ -45,7 +45,7 @@ func TestHierarchy(t *testing.T) {
 		{"", "", ""}, {"read", "", ""}, {"read", "read", ""}, {"", "read", "read"}, {"read", "write", "write"}, {"write", "read list", ""}, {"admin", "read write", ""},
 		{"admin", "admin read other", "other"}, {"x", "z", ""}, {"z", "y", ""}, {"y", "x y z", ""}, {"self", "self", ""}, {"", "x self", "x self"}, {"re", "read", "read"}, {"READ", "read", "read"},
 	} {
-		if got := strings.Join(a.missing(strings.Fields(tt.granted), strings.Fields(tt.needed)), " "); got != tt.missing {
+		if got := strings.Join(a.missingScopes(strings.Fields(tt.granted), strings.Fields(tt.needed)), " "); got != tt.missing {
 			t.Errorf("%q for %q: missing is %q, want %q", tt.granted, tt.needed, got, tt.missing)
 		}
 	}
@@ -69,10 +69,10 @@ func TestHierarchyOfAnyShape(t *testing.T) {
 			reached = append(reached, slices.DeleteFunc(slices.Clone(implies[reached[i]]), func(s string) bool { return slices.Contains(reached, s) })...)
 		}
 		want := slices.DeleteFunc(slices.Clone(needed), func(s string) bool { return slices.Contains(reached, s) })
-		if got := a.missing(granted, needed); !slices.Equal(got, want) {
+		if got := a.missingScopes(granted, needed); !slices.Equal(got, want) {
 			t.Fatalf("seed %d: %v, %v for %v: missing is %v, want %v", seed, implies, granted, needed, got, want)
 		}
-		if r := a.Require(granted, needed); (r == nil) != (len(want) == 0) || r != nil && len(a.missing(r.Scopes, slices.Concat(granted, needed))) > 0 {
+		if r := a.Require(granted, needed); (r == nil) != (len(want) == 0) || r != nil && len(a.missingScopes(r.Scopes, slices.Concat(granted, needed))) > 0 {
 			t.Fatalf("seed %d: %v asks for less than is needed", seed, r)
 		}
 	}

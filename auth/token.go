@@ -6,9 +6,13 @@ import (
 	"encoding/json"
 	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/go-jose/go-jose/v4"
 )
+
+// Leeway is how far the clocks of this machine and an issuer may differ: a token counts for so long after its exp, and before its nbf and iat.
+const Leeway = 30 * time.Second
 
 // maxKeyID is the longest kid that is looked for, in bytes.
 const maxKeyID = 256

@@ -27,7 +27,7 @@ type Verdict struct {
 // its last token, and the verdict about it, needs nothing else. The verdict about an API key, or an opaque token, holds for a short while, and then has to be asked for again, which may return the same.
 // Valid takes a few nanoseconds. A nil Verdict holds never.
 func (v *Verdict) Valid(now time.Time) bool {
-	return v != nil && now.Before(v.ends) && (v.key == nil || !v.key.gone.Load() && now.UnixNano() < v.goodUntil.Load()) && (v.found == nil || v.found.fresh(v, now))
+	return v != nil && now.Before(v.ends) && (v.key == nil || !v.key.gone.Load() && now.UnixNano() < v.goodUntil.Load()) && (v.found == nil || v.found.isFresh(v, now))
 }
 
 // verdictKey stands for a token at a server, by its SHA-256: tokens are not kept.
@@ -46,26 +46,26 @@ func newHalves[K comparable, V any](n int) halves[K, V] {
 	return halves[K, V]{half: max(n/2, 1), new: make(map[K]V)}
 }
 
-// use returns a value, which counts as used then.
-func (t *halves[K, V]) use(k K) (v V, ok bool) {
+// useValue returns a value, which counts as used then.
+func (t *halves[K, V]) useValue(k K) (v V, ok bool) {
 	if v, ok = t.new[k]; ok {
 		return v, true
 	}
 	if v, ok = t.old[k]; ok {
 		delete(t.old, k)
-		t.put(k, v)
+		t.putValue(k, v)
 	}
 	return v, ok
 }
 
-func (t *halves[K, V]) put(k K, v V) {
+func (t *halves[K, V]) putValue(k K, v V) {
 	if len(t.new) >= t.half {
 		t.old, t.new = t.new, make(map[K]V)
 	}
 	t.new[k] = v
 }
 
-func (t *halves[K, V]) drop(k K) {
+func (t *halves[K, V]) dropValue(k K) {
 	delete(t.new, k)
 	delete(t.old, k)
 }
@@ -78,22 +78,22 @@ type verdicts struct {
 
 func newVerdicts(n int) *verdicts { return &verdicts{all: newHalves[verdictKey, *Verdict](n)} }
 
-// find returns the verdict if it holds. again says that the issuer must be asked again about an opaque token, which counted when it was asked last, and has not ended.
-func (t *verdicts) find(k verdictKey, now time.Time) (v *Verdict, again bool) {
+// findVerdict returns the verdict if it holds. again says that the issuer must be asked again about an opaque token, which counted when it was asked last, and has not ended.
+func (t *verdicts) findVerdict(k verdictKey, now time.Time) (v *Verdict, again bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	v, ok := t.all.use(k)
+	v, ok := t.all.useValue(k)
 	if !ok || v.Valid(now) {
 		return v, false
 	}
 	if again = v.key == nil && v.refused == nil && now.Before(v.Ends()); !again {
-		t.all.drop(k)
+		t.all.dropValue(k)
 	}
 	return nil, again
 }
 
-func (t *verdicts) add(k verdictKey, v *Verdict) {
+func (t *verdicts) addVerdict(k verdictKey, v *Verdict) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.all.put(k, v)
+	t.all.putValue(k, v)
 }

@@ -18,7 +18,7 @@ func TestVerdictsAreBounded(t *testing.T) {
 	name := func(n int) verdictKey { return verdictKey{resource: fmt.Sprint(n)} }
 	v := &Verdict{ends: now.Add(time.Hour)}
 	for n := range 10_000 {
-		table.add(name(n), v)
+		table.addVerdict(name(n), v)
 		if l := table.len(); l > 100 {
 			t.Fatalf("%d verdicts are kept", l)
 		}
@@ -132,7 +132,7 @@ func TestManyAtOnce(t *testing.T) {
 }
 
 func found(t *verdicts, k verdictKey, now time.Time) *Verdict {
-	v, _ := t.find(k, now)
+	v, _ := t.findVerdict(k, now)
 	return v
 }
 
@@ -176,7 +176,7 @@ func TestKnown(t *testing.T) {
 			t.Errorf("the last token of the connection: %v", w)
 		}
 		nothing("a token that is forgotten", header(token("a", nil, nil)))
-		a.verdicts.add(verdictKey{sha256.Sum256([]byte(text)), at.URL()}, v)
+		a.verdicts.addVerdict(verdictKey{sha256.Sum256([]byte(text)), at.URL()}, v)
 		for _, l := range []*Last{&other, nil} {
 			if w := a.Known(header(text), at, l); w != v {
 				t.Errorf("a token of the table: %v", w)

@@ -70,7 +70,7 @@ func AppendCompact(dst, raw []byte) []byte {
 			i = skipString(raw, i)
 		case classSpace:
 			dst = append(dst, raw[start:i]...)
-			i = space(raw, i)
+			i = skipSpace(raw, i)
 			start = i
 		default:
 			i++

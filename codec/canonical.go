@@ -9,8 +9,8 @@ import (
 // of their names, strings with the fewest escapes. Numbers stay as they were written, and duplicate members are all
 // kept. raw must be valid JSON. It is read once, however deep it is. Use the result to compare and hash, not to send.
 func AppendCanonical(dst, raw []byte) []byte {
-	if i := space(raw, 0); i < len(raw) {
-		dst, _ = new(canonical).value(dst, raw, i)
+	if i := skipSpace(raw, 0); i < len(raw) {
+		dst, _ = new(canonical).appendValue(dst, raw, i)
 	}
 	return dst
 }
@@ -18,31 +18,31 @@ func AppendCanonical(dst, raw []byte) []byte {
 // canonical holds the memory in which objects are put in order, one after the other.
 type canonical struct{ old []byte }
 
-// value appends the value at i, and returns the offset after it.
-func (c *canonical) value(dst, b []byte, i int) ([]byte, int) {
+// appendValue appends the value at i, and returns the offset after it.
+func (c *canonical) appendValue(dst, b []byte, i int) ([]byte, int) {
 	switch b[i] {
 	case '{':
-		return c.object(dst, b, i)
+		return c.appendObject(dst, b, i)
 	case '[':
 		dst = append(dst, '[')
 		first := len(dst)
-		for i = between(b, i+1); i < len(b) && b[i] != ']'; i = between(b, i) {
+		for i = skipBetween(b, i+1); i < len(b) && b[i] != ']'; i = skipBetween(b, i) {
 			if len(dst) > first {
 				dst = append(dst, ',')
 			}
-			dst, i = c.value(dst, b, i)
+			dst, i = c.appendValue(dst, b, i)
 		}
 		return append(dst, ']'), i + 1
 	case '"':
 		end := skipString(b, i)
 		return appendCanonicalString(dst, b[i:end]), end
 	}
-	end := skip(b, i)
+	end := skipValue(b, i)
 	return append(dst, b[i:end]...), end
 }
 
-// between returns the offset after white space, commas and colons.
-func between(b []byte, i int) int {
+// skipBetween returns the offset after white space, commas and colons.
+func skipBetween(b []byte, i int) int {
 	for i < len(b) && (b[i] == ',' || b[i] == ':' || classes[b[i]] == classSpace) {
 		i++
 	}
@@ -61,12 +61,12 @@ func appendCanonicalString(dst, raw []byte) []byte {
 // canonicalMember is the place of a member in the output of its object: its key, with the quotes, and the whole.
 type canonicalMember struct{ key, keyEnd, end int }
 
-func (c *canonical) object(dst, b []byte, i int) ([]byte, int) {
+func (c *canonical) appendObject(dst, b []byte, i int) ([]byte, int) {
 	dst = append(dst, '{')
 	first := len(dst)
 	var members []canonicalMember
 	sorted := true
-	for i = between(b, i+1); i < len(b) && b[i] == '"'; i = between(b, i) {
+	for i = skipBetween(b, i+1); i < len(b) && b[i] == '"'; i = skipBetween(b, i) {
 		if len(members) > 0 {
 			dst = append(dst, ',')
 		}
@@ -75,8 +75,8 @@ func (c *canonical) object(dst, b []byte, i int) ([]byte, int) {
 		dst = appendCanonicalString(dst, b[i:end])
 		m.keyEnd = len(dst) - first
 		dst = append(dst, ':')
-		if i = between(b, end); i < len(b) {
-			dst, i = c.value(dst, b, i)
+		if i = skipBetween(b, end); i < len(b) {
+			dst, i = c.appendValue(dst, b, i)
 		}
 		m.end = len(dst) - first
 		if n := len(members); n > 0 && bytes.Compare(dst[first+members[n-1].key:first+members[n-1].keyEnd], dst[first+m.key:first+m.keyEnd]) > 0 {

@@ -10,11 +10,11 @@ func isNull(raw []byte) bool { return len(raw) > 0 && raw[0] == 'n' }
 
 // isInteger reports whether raw, which is valid JSON, is a number without fraction and exponent.
 func isInteger(raw []byte) bool {
-	if raw[0] != '-' && !digit(raw[0]) {
+	if raw[0] != '-' && !isDigit(raw[0]) {
 		return false
 	}
 	for _, c := range raw[1:] {
-		if !digit(c) {
+		if !isDigit(c) {
 			return false
 		}
 	}
@@ -52,17 +52,17 @@ const longestName = 6 * len(keyRevision)
 // keyRevision is the key of _meta that has the revision of a single request (2026-07-28).
 const keyRevision = "io.modelcontextprotocol/protocolVersion"
 
-// named finds the name of a raw key.
-func named(key []byte) name {
-	if len(key) <= longestName && escaped(key) {
+// findName finds the name of a raw key.
+func findName(key []byte) name {
+	if len(key) <= longestName && hasEscapes(key) {
 		var buf [longestName]byte
-		return exactly(appendUnescaped(buf[:0], key))
+		return findUnescaped(appendUnescaped(buf[:0], key))
 	}
-	return exactly(key)
+	return findUnescaped(key)
 }
 
-// exactly finds the name of an unescaped key.
-func exactly(key []byte) name {
+// findUnescaped finds the name of an unescaped key.
+func findUnescaped(key []byte) name {
 	switch string(key) {
 	case "jsonrpc":
 		return nameJSONRPC
@@ -104,10 +104,10 @@ func exactly(key []byte) name {
 	return nameOther
 }
 
-// envelope reads the message at i, whose object is the depth-th container, and classifies it.
-func (s *scanner) envelope(i, depth int) int {
+// readEnvelope reads the message at i, whose object is the depth-th container, and classifies it.
+func (s *scanner) readEnvelope(i, depth int) int {
 	start := i
-	if i = s.object(i, depth, inEnvelope); i < 0 {
+	if i = s.readObject(i, depth, inEnvelope); i < 0 {
 		return -1
 	}
 	m := s.m
@@ -116,11 +116,11 @@ func (s *scanner) envelope(i, depth int) int {
 	}
 	switch answer := m.Result != nil || m.Err != nil; {
 	case !s.version:
-		s.refuse(reasonNoVersion, start)
+		s.refuseMessage(reasonNoVersion, start)
 	case s.method && answer:
-		s.refuse(reasonMixed, start)
+		s.refuseMessage(reasonMixed, start)
 	case m.Result != nil && m.Err != nil:
-		s.refuse(reasonBoth, start)
+		s.refuseMessage(reasonBoth, start)
 	case s.method && m.ID != nil:
 		m.Kind = Request
 	case s.method:
@@ -130,89 +130,89 @@ func (s *scanner) envelope(i, depth int) int {
 	case m.Result != nil && m.ID != nil:
 		m.Kind = Result
 	case m.Result != nil:
-		s.refuse(reasonNoID, start)
+		s.refuseMessage(reasonNoID, start)
 	default:
-		s.refuse(reasonNeither, start)
+		s.refuseMessage(reasonNeither, start)
 	}
 	return i
 }
 
 func (s *scanner) envelopeMember(key []byte, at int) (end int) {
 	m := s.m
-	switch named(key) {
+	switch findName(key) {
 	case nameJSONRPC:
-		if end = s.value(at, 1); end < 0 {
+		if end = s.checkValue(at, 1); end < 0 {
 			return -1
 		}
 		if s.version {
-			s.refuse(reasonDuplicate, at)
+			s.refuseMessage(reasonDuplicate, at)
 		}
 		s.version = true
 		if raw := s.data[at:end]; string(raw) != `"2.0"` && !SameString(raw, "2.0") {
-			s.refuse(reasonVersion, at)
+			s.refuseMessage(reasonVersion, at)
 		}
 	case nameID:
-		if end = s.value(at, 1); end < 0 {
+		if end = s.checkValue(at, 1); end < 0 {
 			return -1
 		}
 		s.dupID = s.dupID || m.ID != nil
-		s.set(&m.ID, at, end, reasonDuplicate)
+		s.setMember(&m.ID, at, end, reasonDuplicate)
 		if raw := s.data[at:end]; !isString(raw) && !isInteger(raw) {
 			s.badID = true
-			s.refuse(reasonID, at)
+			s.refuseMessage(reasonID, at)
 		}
 	case nameMethod:
-		if end = s.value(at, 1); end < 0 {
+		if end = s.checkValue(at, 1); end < 0 {
 			return -1
 		}
 		if s.method {
-			s.refuse(reasonDuplicate, at)
+			s.refuseMessage(reasonDuplicate, at)
 			break
 		}
 		s.method = true
 		raw := s.data[at:end:end]
 		if !isString(raw) {
-			s.refuse(reasonMethod, at)
+			s.refuseMessage(reasonMethod, at)
 			break
 		}
 		m.Method = raw[1 : len(raw)-1 : len(raw)-1]
-		if escaped(m.Method) {
+		if hasEscapes(m.Method) {
 			m.Method = appendUnescaped(make([]byte, 0, len(m.Method)), m.Method)
 		}
 	case nameParams:
 		if s.data[at] == 'n' {
-			return s.value(at, 1)
+			return s.checkValue(at, 1)
 		}
 		if s.data[at] != '{' {
-			s.refuse(reasonParams, at)
-			end = s.value(at, 1)
+			s.refuseMessage(reasonParams, at)
+			end = s.checkValue(at, 1)
 		} else if m.Params != nil {
-			end = s.value(at, 1)
+			end = s.checkValue(at, 1)
 		} else {
-			end = s.object(at, 2, inParams)
+			end = s.readObject(at, 2, inParams)
 		}
 		if end >= 0 {
-			s.set(&m.Params, at, end, reasonDuplicate)
+			s.setMember(&m.Params, at, end, reasonDuplicate)
 		}
 	case nameResult:
-		if end = s.value(at, 1); end >= 0 {
-			s.set(&m.Result, at, end, reasonDuplicate)
+		if end = s.checkValue(at, 1); end >= 0 {
+			s.setMember(&m.Result, at, end, reasonDuplicate)
 		}
 	case nameError:
 		if s.data[at] == 'n' {
-			return s.value(at, 1)
+			return s.checkValue(at, 1)
 		}
 		if s.data[at] != '{' {
-			s.refuse(reasonError, at)
-			end = s.value(at, 1)
-		} else if end = s.object(at, 2, inError); end >= 0 && !(s.errorCode && s.errorString) {
-			s.refuse(reasonError, at)
+			s.refuseMessage(reasonError, at)
+			end = s.checkValue(at, 1)
+		} else if end = s.readObject(at, 2, inError); end >= 0 && !(s.errorCode && s.errorString) {
+			s.refuseMessage(reasonError, at)
 		}
 		if end >= 0 {
-			s.set(&m.Err, at, end, reasonDuplicate)
+			s.setMember(&m.Err, at, end, reasonDuplicate)
 		}
 	default:
-		end = s.value(at, 1)
+		end = s.checkValue(at, 1)
 	}
 	return end
 }
@@ -220,19 +220,19 @@ func (s *scanner) envelopeMember(key []byte, at int) (end int) {
 func (s *scanner) paramsMember(key []byte, at int) (end int) {
 	m := s.m
 	var span *[]byte
-	found := named(key)
+	found := findName(key)
 	if found != nameOther && s.data[at] == 'n' {
-		return s.value(at, 2)
+		return s.checkValue(at, 2)
 	}
 	switch found {
 	case nameMeta:
 		if s.data[at] == '{' && m.Meta == nil {
-			end = s.object(at, 3, inMeta)
+			end = s.readObject(at, 3, inMeta)
 		} else {
-			end = s.value(at, 2)
+			end = s.checkValue(at, 2)
 		}
 		if end >= 0 {
-			s.set(&m.Meta, at, end, reasonDupParam)
+			s.setMember(&m.Meta, at, end, reasonDupParam)
 		}
 		return end
 	case nameName:
@@ -242,7 +242,7 @@ func (s *scanner) paramsMember(key []byte, at int) (end int) {
 	case nameArguments:
 		span = &m.Arguments
 	case nameCursor:
-		if end = s.value(at, 2); end == at+2 && s.data[at] == '"' {
+		if end = s.checkValue(at, 2); end == at+2 && s.data[at] == '"' {
 			return end // empty, as a client writes it that has none
 		}
 		span = &m.Cursor
@@ -253,80 +253,80 @@ func (s *scanner) paramsMember(key []byte, at int) (end int) {
 	case nameResponses:
 		span = &m.Responses
 	}
-	if end = s.value(at, 2); end >= 0 && span != nil {
-		s.set(span, at, end, reasonDupParam)
+	if end = s.checkValue(at, 2); end >= 0 && span != nil {
+		s.setMember(span, at, end, reasonDupParam)
 	}
 	return end
 }
 
 func (s *scanner) metaMember(key []byte, at int) (end int) {
-	if end = s.value(at, 3); end < 0 {
+	if end = s.checkValue(at, 3); end < 0 {
 		return end
 	}
-	switch named(key) {
+	switch findName(key) {
 	case nameToken:
 		if s.data[at] == 'n' {
 			return end
 		}
 		if raw := s.data[at:end]; !isString(raw) && !isInteger(raw) {
-			s.refuse(reasonToken, at)
+			s.refuseMessage(reasonToken, at)
 		}
-		s.set(&s.m.ProgressToken, at, end, reasonDupToken)
+		s.setMember(&s.m.ProgressToken, at, end, reasonDupToken)
 	case nameRevision:
-		s.set(&s.m.ProtocolVersion, at, end, reasonDupMeta)
+		s.setMember(&s.m.ProtocolVersion, at, end, reasonDupMeta)
 	}
 	return end
 }
 
 func (s *scanner) errorMember(key []byte, at int) (end int) {
-	if end = s.value(at, 2); end < 0 {
+	if end = s.checkValue(at, 2); end < 0 {
 		return end
 	}
 	raw := s.data[at:end]
-	switch named(key) {
+	switch findName(key) {
 	case nameCode:
 		s.errorCode = true
 		if !isInteger(raw) {
-			s.refuse(reasonError, at)
+			s.refuseMessage(reasonError, at)
 		}
 	case nameMessage:
 		s.errorString = true
 		if !isString(raw) {
-			s.refuse(reasonError, at)
+			s.refuseMessage(reasonError, at)
 		}
 	}
 	return end
 }
 
-// batch validates the batch at i, which may hold up to limit messages.
-func (s *scanner) batch(i, limit int) int {
+// readBatch validates the batch at i, which may hold up to limit messages.
+func (s *scanner) readBatch(i, limit int) int {
 	b := s.data
 	start := i
-	if i = space(b, i+1); i < len(b) && b[i] == ']' {
-		s.refuse(reasonBatchEmpty, start)
+	if i = skipSpace(b, i+1); i < len(b) && b[i] == ']' {
+		s.refuseMessage(reasonBatchEmpty, start)
 		return i + 1
 	}
 	for n := 1; ; n++ {
 		if n > limit {
-			s.refuse(reasonBatchTooLong, i)
+			s.refuseMessage(reasonBatchTooLong, i)
 		}
 		if i < len(b) && b[i] == '[' {
-			s.refuse(reasonBatchNested, i)
+			s.refuseMessage(reasonBatchNested, i)
 		}
-		if i = s.value(i, 1); i < 0 {
+		if i = s.checkValue(i, 1); i < 0 {
 			return -1
 		}
-		if i = space(b, i); i >= len(b) {
-			return s.fail(reasonEnd, i)
+		if i = skipSpace(b, i); i >= len(b) {
+			return s.failAt(reasonEnd, i)
 		}
 		switch b[i] {
 		case ',':
-			i = space(b, i+1)
+			i = skipSpace(b, i+1)
 		case ']':
 			s.m.Kind, s.m.N = Batch, n
 			return i + 1
 		default:
-			return s.fail(reasonComma, i)
+			return s.failAt(reasonComma, i)
 		}
 	}
 }

@@ -31,7 +31,7 @@ func (e *DecodeError) maybeInteger() bool {
 func plainIntegers(data []byte, wide bool) (out []byte, ok bool) {
 	var room [maxInteger + 1]byte
 	plain, from, added := room[:0], 0, 0
-	numbers(data, func(i, end int) bool {
+	eachNumber(data, func(i, end int) bool {
 		var changed bool
 		if plain, changed = appendPlain(plain[:0], data[i:end], wide); !changed {
 			return true
@@ -53,7 +53,7 @@ func plainIntegers(data []byte, wide bool) (out []byte, ok bool) {
 func originOf(data []byte, at int, wide bool) int {
 	shift := 0 // how much shorter the result is up to here
 	var buf [maxInteger + 1]byte
-	numbers(data, func(i, end int) bool {
+	eachNumber(data, func(i, end int) bool {
 		if i-shift >= at {
 			return false
 		}
@@ -65,15 +65,15 @@ func originOf(data []byte, at int, wide bool) int {
 	return at + shift
 }
 
-// numbers calls f with the start and end of each number in data, until f returns false.
-func numbers(data []byte, f func(i, end int) bool) {
+// eachNumber calls f with the start and end of each number in data, until f returns false.
+func eachNumber(data []byte, f func(i, end int) bool) {
 	for i := 0; i < len(data); {
 		switch classes[data[i]] {
 		case classString:
 			i = skipString(data, i)
 		case classNumber:
 			end := i + 1
-			for end < len(data) && !ends(data[end]) {
+			for end < len(data) && !endsLiteral(data[end]) {
 				end++
 			}
 			if !f(i, end) {
@@ -110,7 +110,7 @@ func appendPlain(dst, raw []byte, wide bool) ([]byte, bool) {
 		down := exponent[0] == '-'
 		for _, c := range bytes.TrimLeft(exponent, "+-") {
 			if shift = shift*10 + int(c-'0'); shift > 1<<20 {
-				return zero(dst, whole, fraction)
+				return appendZero(dst, whole, fraction)
 			}
 		}
 		if down {
@@ -145,8 +145,8 @@ func appendPlain(dst, raw []byte, wide bool) ([]byte, bool) {
 	return dst, true
 }
 
-// zero is appendPlain for a number whose exponent is too large for any value but zero.
-func zero(dst, whole, fraction []byte) ([]byte, bool) {
+// appendZero is appendPlain for a number whose exponent is too large for any value but zero.
+func appendZero(dst, whole, fraction []byte) ([]byte, bool) {
 	if len(bytes.Trim(whole, "0"))+len(bytes.Trim(fraction, "0")) > 0 {
 		return dst, false
 	}

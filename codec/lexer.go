@@ -35,7 +35,7 @@ type lexer struct {
 	values int  // how many values value and container have met
 }
 
-func (l *lexer) fail(reason string, off int) int {
+func (l *lexer) failAt(reason string, off int) int {
 	l.reason = reason
 	l.off = min(off, len(l.data))
 	return -1
@@ -59,18 +59,18 @@ var classes = [256]uint8{
 	't': classLiteral, 'f': classLiteral, 'n': classLiteral,
 }
 
-// space returns the offset of the first byte at or after i that is not white space.
-func space(b []byte, i int) int {
+// skipSpace returns the offset of the first byte at or after i that is not white space.
+func skipSpace(b []byte, i int) int {
 	for i < len(b) && classes[b[i]] == classSpace {
 		i++
 	}
 	return i
 }
 
-// gap is space for places where white space is rare. It notes that there was some.
-func (l *lexer) gap(i int) int {
+// skipGap is skipSpace for places where white space is rare. It notes that there was some.
+func (l *lexer) skipGap(i int) int {
 	if i < len(l.data) && l.data[i] <= ' ' {
-		end := space(l.data, i)
+		end := skipSpace(l.data, i)
 		l.spaced = l.spaced || end > i
 		return end
 	}
@@ -82,17 +82,17 @@ const (
 	highs = 0x8080808080808080
 )
 
-// special marks, in the high bit of each byte of x, the bytes that end a run of plain string characters: the quote,
+// specialBytes marks, in the high bit of each byte of x, the bytes that end a run of plain string characters: the quote,
 // the backslash, control characters and everything beyond ASCII. Only the lowest mark is exact.
-func special(x uint64) uint64 {
+func specialBytes(x uint64) uint64 {
 	quote, backslash := x^'"'*ones, x^'\\'*ones
 	return ((quote - ones) | (backslash - ones) | (x - ' '*ones) | x) & highs
 }
 
-// plain returns the offset of the first byte at or after i that is special, or len(b).
-func plain(b []byte, i int) int {
+// endOfPlain returns the offset of the first byte at or after i that is special, or len(b).
+func endOfPlain(b []byte, i int) int {
 	for i+8 <= len(b) {
-		if m := special(binary.LittleEndian.Uint64(b[i:])); m != 0 {
+		if m := specialBytes(binary.LittleEndian.Uint64(b[i:])); m != 0 {
 			return i + bits.TrailingZeros64(m)>>3
 		}
 		i += 8
@@ -106,8 +106,8 @@ func plain(b []byte, i int) int {
 	return i
 }
 
-// ascii returns the offset of the first byte at or after i that is beyond ASCII, or len(b).
-func ascii(b []byte, i int) int {
+// endOfASCII returns the offset of the first byte at or after i that is beyond ASCII, or len(b).
+func endOfASCII(b []byte, i int) int {
 	for i+8 <= len(b) {
 		if m := binary.LittleEndian.Uint64(b[i:]) & highs; m != 0 {
 			return i + bits.TrailingZeros64(m)>>3
@@ -123,21 +123,21 @@ func ascii(b []byte, i int) int {
 // simple are the characters that make an escape with a backslash before them, without \u.
 var simple = [256]bool{'"': true, '\\': true, '/': true, 'b': true, 'f': true, 'n': true, 'r': true, 't': true}
 
-// str validates the string whose opening quote is at i. It looks at the words of the string itself, because most strings
+// checkString validates the string whose opening quote is at i. It looks at the words of the string itself, because most strings
 // are shorter than two, and text has an escape every few.
-func (l *lexer) str(i int) int {
+func (l *lexer) checkString(i int) int {
 	b := l.data
 	i++
 	for {
 		if i+8 <= len(b) {
-			m := special(binary.LittleEndian.Uint64(b[i:]))
+			m := specialBytes(binary.LittleEndian.Uint64(b[i:]))
 			if m == 0 {
 				i += 8
 				continue
 			}
 			i += bits.TrailingZeros64(m) >> 3
-		} else if i = plain(b, i); i >= len(b) {
-			return l.fail(reasonEnd, i)
+		} else if i = endOfPlain(b, i); i >= len(b) {
+			return l.failAt(reasonEnd, i)
 		}
 		c := b[i]
 		if c == '"' {
@@ -147,11 +147,11 @@ func (l *lexer) str(i int) int {
 		case c == '\\' && i+1 < len(b) && simple[b[i+1]]:
 			i += 2
 		case c == '\\':
-			i = l.escape(i)
+			i = l.checkEscape(i)
 		case c < ' ':
-			i = l.fail(reasonControl, i)
+			i = l.failAt(reasonControl, i)
 		default:
-			i = l.beyond(i)
+			i = l.checkBeyondASCII(i)
 		}
 		if i < 0 {
 			return -1
@@ -159,11 +159,11 @@ func (l *lexer) str(i int) int {
 	}
 }
 
-// escape validates the escape sequence at i, a whole surrogate pair if it is one.
-func (l *lexer) escape(i int) int {
+// checkEscape validates the escape sequence at i, a whole surrogate pair if it is one.
+func (l *lexer) checkEscape(i int) int {
 	b := l.data
 	if i+1 >= len(b) {
-		return l.fail(reasonEnd, i+1)
+		return l.failAt(reasonEnd, i+1)
 	}
 	switch b[i+1] {
 	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
@@ -171,7 +171,7 @@ func (l *lexer) escape(i int) int {
 	case 'u':
 		r := hex4(b, i+2)
 		if r < 0 {
-			return l.fail(reasonEscape, i)
+			return l.failAt(reasonEscape, i)
 		}
 		if r < 0xd800 || r > 0xdfff {
 			return i + 6
@@ -181,9 +181,9 @@ func (l *lexer) escape(i int) int {
 				return i + 12
 			}
 		}
-		return l.fail(reasonSurrogate, i)
+		return l.failAt(reasonSurrogate, i)
 	}
-	return l.fail(reasonEscape, i)
+	return l.failAt(reasonEscape, i)
 }
 
 // hex4 reads four hexadecimal digits at i, or returns -1.
@@ -208,9 +208,9 @@ func hex4(b []byte, i int) rune {
 	return r
 }
 
-// beyond validates the run of characters beyond ASCII that starts at i. Three-byte characters, the bulk of CJK text,
+// checkBeyondASCII validates the run of characters beyond ASCII that starts at i. Three-byte characters, the bulk of CJK text,
 // have a short cut for all but the leads E0 and ED, whose second byte is restricted.
-func (l *lexer) beyond(i int) int {
+func (l *lexer) checkBeyondASCII(i int) int {
 	b := l.data
 	for i < len(b) && b[i] >= utf8.RuneSelf {
 		if i+4 <= len(b) {
@@ -222,61 +222,61 @@ func (l *lexer) beyond(i int) int {
 		}
 		r, n := utf8.DecodeRune(b[i:])
 		if r == utf8.RuneError && n == 1 {
-			return l.fail(reasonUTF8, i)
+			return l.failAt(reasonUTF8, i)
 		}
 		i += n
 	}
 	return i
 }
 
-// number validates the number at i.
-func (l *lexer) number(i int) int {
+// checkNumber validates the number at i.
+func (l *lexer) checkNumber(i int) int {
 	b := l.data
 	if b[i] == '-' {
 		i++
 	}
 	switch {
 	case i >= len(b):
-		return l.fail(reasonNumber, i)
+		return l.failAt(reasonNumber, i)
 	case b[i] == '0':
 		i++
-		if i < len(b) && digit(b[i]) {
-			return l.fail(reasonNumber, i)
+		if i < len(b) && isDigit(b[i]) {
+			return l.failAt(reasonNumber, i)
 		}
-	case digit(b[i]):
-		i = digits(b, i)
+	case isDigit(b[i]):
+		i = skipDigits(b, i)
 	default:
-		return l.fail(reasonNumber, i)
+		return l.failAt(reasonNumber, i)
 	}
 	if i < len(b) && b[i] == '.' {
-		if i++; i >= len(b) || !digit(b[i]) {
-			return l.fail(reasonNumber, i)
+		if i++; i >= len(b) || !isDigit(b[i]) {
+			return l.failAt(reasonNumber, i)
 		}
-		i = digits(b, i)
+		i = skipDigits(b, i)
 	}
 	if i < len(b) && b[i]|0x20 == 'e' {
 		if i++; i < len(b) && (b[i] == '+' || b[i] == '-') {
 			i++
 		}
-		if i >= len(b) || !digit(b[i]) {
-			return l.fail(reasonNumber, i)
+		if i >= len(b) || !isDigit(b[i]) {
+			return l.failAt(reasonNumber, i)
 		}
-		i = digits(b, i)
+		i = skipDigits(b, i)
 	}
 	return i
 }
 
-func digit(c byte) bool { return c-'0' <= 9 }
+func isDigit(c byte) bool { return c-'0' <= 9 }
 
-func digits(b []byte, i int) int {
-	for i < len(b) && digit(b[i]) {
+func skipDigits(b []byte, i int) int {
+	for i < len(b) && isDigit(b[i]) {
 		i++
 	}
 	return i
 }
 
-// literal validates true, false or null at i.
-func (l *lexer) literal(i int) int {
+// checkLiteral validates true, false or null at i.
+func (l *lexer) checkLiteral(i int) int {
 	rest := l.data[i:]
 	switch {
 	case len(rest) >= 4 && (string(rest[:4]) == "true" || string(rest[:4]) == "null"):
@@ -284,30 +284,30 @@ func (l *lexer) literal(i int) int {
 	case len(rest) >= 5 && string(rest[:5]) == "false":
 		return i + 5
 	}
-	return l.fail(reasonLiteral, i)
+	return l.failAt(reasonLiteral, i)
 }
 
-// value validates the value at i, which lies inside depth containers.
-func (l *lexer) value(i, depth int) int {
+// checkValue validates the value at i, which lies inside depth containers.
+func (l *lexer) checkValue(i, depth int) int {
 	if i >= len(l.data) {
-		return l.fail(reasonEnd, i)
+		return l.failAt(reasonEnd, i)
 	}
 	l.values++
 	switch classes[l.data[i]] {
 	case classString:
-		return l.str(i)
+		return l.checkString(i)
 	case classNumber:
-		return l.number(i)
+		return l.checkNumber(i)
 	case classLiteral:
-		return l.literal(i)
+		return l.checkLiteral(i)
 	case classOpen:
-		return l.container(i, depth)
+		return l.checkContainer(i, depth)
 	}
-	return l.fail(reasonValue, i)
+	return l.failAt(reasonValue, i)
 }
 
-// container validates the object or array at i without recursion: a bit for each level says whether it is an object.
-func (l *lexer) container(i, depth int) int {
+// checkContainer validates the object or array at i without recursion: a bit for each level says whether it is an object.
+func (l *lexer) checkContainer(i, depth int) int {
 	var objects [maxDepth / 64]uint64
 	b := l.data
 	level := 0
@@ -316,7 +316,7 @@ func (l *lexer) container(i, depth int) int {
 
 open:
 	if depth+level >= l.max {
-		return l.fail(reasonDepth, i)
+		return l.failAt(reasonDepth, i)
 	}
 	if word := &objects[level>>6&(maxDepth/64-1)]; object {
 		*word |= 1 << (level & 63)
@@ -325,9 +325,9 @@ open:
 	}
 	level++
 	object = b[i] == '{'
-	i = l.gap(i + 1)
+	i = l.skipGap(i + 1)
 	if i >= len(b) {
-		return l.fail(reasonEnd, i)
+		return l.failAt(reasonEnd, i)
 	}
 	if object {
 		if b[i] == '}' {
@@ -342,50 +342,50 @@ open:
 
 key:
 	if i >= len(b) {
-		return l.fail(reasonEnd, i)
+		return l.failAt(reasonEnd, i)
 	}
 	if b[i] != '"' {
-		return l.fail(reasonKey, i)
+		return l.failAt(reasonKey, i)
 	}
-	if i = l.str(i); i < 0 {
+	if i = l.checkString(i); i < 0 {
 		return -1
 	}
-	if i = l.gap(i); i >= len(b) {
-		return l.fail(reasonEnd, i)
+	if i = l.skipGap(i); i >= len(b) {
+		return l.failAt(reasonEnd, i)
 	}
 	if b[i] != ':' {
-		return l.fail(reasonColon, i)
+		return l.failAt(reasonColon, i)
 	}
-	i = l.gap(i + 1)
+	i = l.skipGap(i + 1)
 
 value:
 	if i >= len(b) {
-		return l.fail(reasonEnd, i)
+		return l.failAt(reasonEnd, i)
 	}
 	values++
 	switch classes[b[i]] {
 	case classString:
-		i = l.str(i)
+		i = l.checkString(i)
 	case classNumber:
-		i = l.number(i)
+		i = l.checkNumber(i)
 	case classLiteral:
-		i = l.literal(i)
+		i = l.checkLiteral(i)
 	case classOpen:
 		goto open
 	default:
-		return l.fail(reasonValue, i)
+		return l.failAt(reasonValue, i)
 	}
 	if i < 0 {
 		return -1
 	}
 
 after:
-	if i = l.gap(i); i >= len(b) {
-		return l.fail(reasonEnd, i)
+	if i = l.skipGap(i); i >= len(b) {
+		return l.failAt(reasonEnd, i)
 	}
 	switch c := b[i]; {
 	case c == ',':
-		i = l.gap(i + 1)
+		i = l.skipGap(i + 1)
 		if object {
 			goto key
 		}
@@ -393,7 +393,7 @@ after:
 	case c == '}' && object, c == ']' && !object:
 		goto end
 	}
-	return l.fail(reasonComma, i)
+	return l.failAt(reasonComma, i)
 
 end:
 	i++
@@ -409,6 +409,6 @@ end:
 // escape that stands for half of a surrogate pair, at most 1024 containers deep. Duplicate keys are no fault.
 func Valid(data []byte) bool {
 	l := lexer{data: data, max: maxDepth}
-	i := l.value(space(data, 0), 0)
-	return i >= 0 && space(data, i) == len(data)
+	i := l.checkValue(skipSpace(data, 0), 0)
+	return i >= 0 && skipSpace(data, i) == len(data)
 }

@@ -31,7 +31,7 @@ func marshalOther(v any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return finish(out, 0, planOf(reflect.TypeOf(v))&holdsRaw != 0)
+	return finishUTF8(out, 0, planOf(reflect.TypeOf(v))&holdsRaw != 0)
 }
 
 // odd has members for which JSON packages have different rules.
@@ -185,7 +185,7 @@ func TestPathsDecodeAlike(t *testing.T) {
 		{`{"message":{}}`, func() any { return new(typed) }},
 	} {
 		err, wantErr := checkAlike(t, []byte(tt.in), tt.v)
-		if err != nil && wantErr.Type != nil && described(err.Type) != described(wantErr.Type) {
+		if err != nil && wantErr.Type != nil && describeType(err.Type) != describeType(wantErr.Type) {
 			t.Errorf("%s: json/v2 says %v, sonic %v", tt.in, err, wantErr)
 		}
 	}

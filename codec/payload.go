@@ -42,11 +42,11 @@ func (e *DecodeError) Error() string {
 	if e.Offset >= 0 {
 		at = " at offset " + strconv.Itoa(e.Offset)
 	}
-	return "codec: " + value + at + " does not fit " + described(e.Type)
+	return "codec: " + value + at + " does not fit " + describeType(e.Type)
 }
 
-// described names JSON values that fit type t; integers by their Go kind with its size, which tells their range.
-func described(t reflect.Type) string {
+// describeType names JSON values that fit type t; integers by their Go kind with its size, which tells their range.
+func describeType(t reflect.Type) string {
 	if t == nil {
 		return "its type"
 	}
@@ -61,7 +61,7 @@ func described(t reflect.Type) string {
 	case reflect.String, reflect.Bool:
 		return "a " + t.Kind().String()
 	case reflect.Pointer:
-		return described(t.Elem())
+		return describeType(t.Elem())
 	case reflect.Interface:
 		return "its type"
 	case reflect.Int, reflect.Uint: // of 64 bits wherever Troupe runs
@@ -103,7 +103,7 @@ func AppendMarshal(dst []byte, v any) ([]byte, error) {
 	*h = nil
 	holders.Put(h)
 	if err == nil {
-		out, err = finish(out, len(dst), p&holdsRaw != 0)
+		out, err = finishUTF8(out, len(dst), p&holdsRaw != 0)
 	}
 	if err != nil {
 		return dst, fmt.Errorf("codec: marshal %T: %w", v, err)
@@ -111,27 +111,27 @@ func AppendMarshal(dst []byte, v any) ([]byte, error) {
 	return out, nil
 }
 
-// finish makes valid UTF-8 of the bytes of out from start on. With raw it also validates and compacts them, because
+// finishUTF8 makes valid UTF-8 of the bytes of out from start on. With raw it also validates and compacts them, because
 // they may hold JSON that others wrote.
-func finish(out []byte, start int, raw bool) ([]byte, error) {
+func finishUTF8(out []byte, start int, raw bool) ([]byte, error) {
 	if !raw {
 		if !validUTF8(out[start:]) {
-			out = append(out[:start], repair(out[start:])...)
+			out = append(out[:start], repairUTF8(out[start:])...)
 		}
 		return out, nil
 	}
 	l := lexer{data: out[start:], max: maxDepth}
-	begin := space(l.data, 0)
-	end := l.value(begin, 0)
+	begin := skipSpace(l.data, 0)
+	end := l.checkValue(begin, 0)
 	if end < 0 && l.reason == reasonUTF8 {
-		out = append(out[:start], repair(out[start:])...)
+		out = append(out[:start], repairUTF8(out[start:])...)
 		l = lexer{data: out[start:], max: maxDepth}
-		end = l.value(begin, 0)
+		end = l.checkValue(begin, 0)
 	}
 	switch {
 	case end < 0:
 		return out, errors.New("raw JSON: " + l.reason)
-	case space(l.data, end) != len(l.data):
+	case skipSpace(l.data, end) != len(l.data):
 		return out, errors.New("raw JSON: " + reasonTrailing)
 	case l.spaced || begin > 0 || end < len(l.data):
 		// The result is never longer than its source, so it can be written over it.
@@ -145,16 +145,16 @@ func validUTF8(b []byte) bool {
 	l := lexer{data: b}
 	for i := 0; i < len(b); {
 		if b[i] < utf8.RuneSelf {
-			i = ascii(b, i)
-		} else if i = l.beyond(i); i < 0 {
+			i = endOfASCII(b, i)
+		} else if i = l.checkBeyondASCII(i); i < 0 {
 			return false
 		}
 	}
 	return true
 }
 
-// repair returns a copy of b with each byte that belongs to no character replaced by U+FFFD.
-func repair(b []byte) []byte {
+// repairUTF8 returns a copy of b with each byte that belongs to no character replaced by U+FFFD.
+func repairUTF8(b []byte) []byte {
 	out := make([]byte, 0, len(b)+16)
 	for len(b) > 0 {
 		r, n := utf8.DecodeRune(b)
@@ -225,7 +225,7 @@ func unmarshalTree(data []byte, v any) (done bool, err error) {
 		if v == nil || *v != nil {
 			return false, nil
 		}
-		if i := space(data, 0); i >= len(data) || data[i] != '{' {
+		if i := skipSpace(data, 0); i >= len(data) || data[i] != '{' {
 			return false, nil
 		}
 		tree, ok := decodeTree(data)

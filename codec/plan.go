@@ -45,7 +45,7 @@ func planOf(t reflect.Type) plan {
 	if p, ok := plans.Load(t); ok {
 		return p.(plan)
 	}
-	p := look(t, make(map[reflect.Type]bool))
+	p := lookInside(t, make(map[reflect.Type]bool))
 	plans.Store(t, p)
 	return p
 }
@@ -59,9 +59,9 @@ func Known() (types []reflect.Type) {
 	return types
 }
 
-// look walks the types inside t, each once. It skips types that decode themselves: encoding/json requires them to copy
+// lookInside walks the types inside t, each once. It skips types that decode themselves: encoding/json requires them to copy
 // the bytes that they keep.
-func look(t reflect.Type, seen map[reflect.Type]bool) plan {
+func lookInside(t reflect.Type, seen map[reflect.Type]bool) plan {
 	if seen[t] {
 		return 0
 	}
@@ -89,13 +89,13 @@ func look(t reflect.Type, seen map[reflect.Type]bool) plan {
 	case reflect.Interface:
 		p |= holdsAny | holdsRaw
 	case reflect.Map:
-		p |= look(t.Key(), seen) &^ holdsRaw
-		p |= look(t.Elem(), seen)
+		p |= lookInside(t.Key(), seen) &^ holdsRaw
+		p |= lookInside(t.Elem(), seen)
 	case reflect.Pointer, reflect.Slice, reflect.Array:
-		p |= look(t.Elem(), seen)
+		p |= lookInside(t.Elem(), seen)
 	case reflect.Struct:
 		for i := range t.NumField() {
-			p |= look(t.Field(i).Type, seen)
+			p |= lookInside(t.Field(i).Type, seen)
 		}
 	}
 	return p &^ mask

@@ -39,7 +39,7 @@ type scanner struct {
 	errorCode, errorString bool
 }
 
-func (s *scanner) refuse(reason string, off int) {
+func (s *scanner) refuseMessage(reason string, off int) {
 	if s.wrong == "" {
 		s.wrong, s.wrongAt = reason, off
 	}
@@ -66,26 +66,26 @@ func (s *scanner) refuse(reason string, off int) {
 func Scan(data []byte, m *Message, lim Limits) *ScanError {
 	*m = Message{}
 	s := scanner{lexer: lexer{data: data, max: lim.depth()}, m: m}
-	i := space(data, 0)
+	i := skipSpace(data, 0)
 	switch {
 	case i >= len(data):
-		i = s.fail(reasonEmpty, i)
+		i = s.failAt(reasonEmpty, i)
 	case data[i] == '{':
-		i = s.envelope(i, 1)
+		i = s.readEnvelope(i, 1)
 	case data[i] == '[':
-		i = s.batch(i, lim.batch())
+		i = s.readBatch(i, lim.batch())
 	default:
-		s.refuse(reasonTop, i)
-		i = s.value(i, 0)
+		s.refuseMessage(reasonTop, i)
+		i = s.checkValue(i, 0)
 	}
 	if i >= 0 {
-		if i = space(data, i); i < len(data) {
-			i = s.fail(reasonTrailing, i)
+		if i = skipSpace(data, i); i < len(data) {
+			i = s.failAt(reasonTrailing, i)
 		}
 	}
 	m.Values = s.values
 	if s.values > lim.values() {
-		s.refuse(reasonValues, 0)
+		s.refuseMessage(reasonValues, 0)
 	}
 	if i >= 0 && s.wrong == "" {
 		return nil
@@ -114,41 +114,41 @@ func (lim Limits) values() int {
 	return limits.MaxValues.Or(lim.MaxValues)
 }
 
-// member reads a key at i, which may be the end of the object if first is set. It returns the key without quotes and
+// readMember reads a key at i, which may be the end of the object if first is set. It returns the key without quotes and
 // the offset of its value, or a nil key and the offset after the object.
-func (s *scanner) member(i int, first bool) (key []byte, next int) {
+func (s *scanner) readMember(i int, first bool) (key []byte, next int) {
 	b := s.data
-	if i = space(b, i); i >= len(b) {
-		return nil, s.fail(reasonEnd, i)
+	if i = skipSpace(b, i); i >= len(b) {
+		return nil, s.failAt(reasonEnd, i)
 	}
 	if b[i] == '}' && first {
 		return nil, i + 1
 	}
 	if b[i] != '"' {
-		return nil, s.fail(reasonKey, i)
+		return nil, s.failAt(reasonKey, i)
 	}
 	start := i + 1
-	if i = s.str(i); i < 0 {
+	if i = s.checkString(i); i < 0 {
 		return nil, -1
 	}
 	key = b[start : i-1]
-	if i = space(b, i); i >= len(b) {
-		return nil, s.fail(reasonEnd, i)
+	if i = skipSpace(b, i); i >= len(b) {
+		return nil, s.failAt(reasonEnd, i)
 	}
 	if b[i] != ':' {
-		return nil, s.fail(reasonColon, i)
+		return nil, s.failAt(reasonColon, i)
 	}
-	if i = space(b, i+1); i >= len(b) {
-		return nil, s.fail(reasonEnd, i)
+	if i = skipSpace(b, i+1); i >= len(b) {
+		return nil, s.failAt(reasonEnd, i)
 	}
 	return key, i
 }
 
-// more reads what follows a member's value. At the end of the object more is false, and next is the offset after it.
-func (s *scanner) more(i int) (next int, more bool) {
+// readMore reads what follows a member's value. At the end of the object more is false, and next is the offset after it.
+func (s *scanner) readMore(i int) (next int, more bool) {
 	b := s.data
-	if i = space(b, i); i >= len(b) {
-		return s.fail(reasonEnd, i), false
+	if i = skipSpace(b, i); i >= len(b) {
+		return s.failAt(reasonEnd, i), false
 	}
 	switch b[i] {
 	case ',':
@@ -156,7 +156,7 @@ func (s *scanner) more(i int) (next int, more bool) {
 	case '}':
 		return i + 1, false
 	}
-	return s.fail(reasonComma, i), false
+	return s.failAt(reasonComma, i), false
 }
 
 // place is an object whose members Scan reads.
@@ -169,12 +169,12 @@ const (
 	inError
 )
 
-// object validates the object at i, which is the depth-th container, and reads its members.
-func (s *scanner) object(i, depth int, in place) int {
+// readObject validates the object at i, which is the depth-th container, and reads its members.
+func (s *scanner) readObject(i, depth int, in place) int {
 	if depth > s.max {
-		return s.fail(reasonDepth, i)
+		return s.failAt(reasonDepth, i)
 	}
-	key, i := s.member(i+1, true)
+	key, i := s.readMember(i+1, true)
 	for key != nil {
 		switch in {
 		case inEnvelope:
@@ -190,18 +190,18 @@ func (s *scanner) object(i, depth int, in place) int {
 			return -1
 		}
 		var more bool
-		if i, more = s.more(i); !more {
+		if i, more = s.readMore(i); !more {
 			return i
 		}
-		key, i = s.member(i, false)
+		key, i = s.readMember(i, false)
 	}
 	return i
 }
 
-// set keeps the first of duplicate members.
-func (s *scanner) set(span *[]byte, at, end int, duplicate string) {
+// setMember keeps the first of duplicate members.
+func (s *scanner) setMember(span *[]byte, at, end int, duplicate string) {
 	if *span != nil {
-		s.refuse(duplicate, at)
+		s.refuseMessage(duplicate, at)
 		return
 	}
 	*span = s.data[at:end:end]

@@ -6,8 +6,8 @@ import (
 	"unsafe"
 )
 
-// escaped reports whether the string body has escapes.
-func escaped(body []byte) bool { return bytes.IndexByte(body, '\\') >= 0 }
+// hasEscapes reports whether the string body has escapes.
+func hasEscapes(body []byte) bool { return bytes.IndexByte(body, '\\') >= 0 }
 
 // SameString reports whether raw, a span that [Scan] returned, is a JSON string equal to want. It allocates only if raw
 // is long and has escapes.
@@ -16,7 +16,7 @@ func SameString(raw []byte, want string) bool {
 		return false
 	}
 	body := raw[1 : len(raw)-1]
-	if !escaped(body) {
+	if !hasEscapes(body) {
 		return string(body) == want
 	}
 	var buf [64]byte
@@ -70,11 +70,11 @@ func Str(raw []byte) (string, bool) {
 		return "", false
 	}
 	l := lexer{data: raw}
-	if l.str(0) != len(raw) {
+	if l.checkString(0) != len(raw) {
 		return "", false
 	}
 	body := raw[1 : len(raw)-1]
-	if !escaped(body) {
+	if !hasEscapes(body) {
 		return string(body), true
 	}
 	var buf [256]byte
@@ -92,7 +92,7 @@ func AppendString(dst []byte, s string) []byte {
 	b := unsafe.Slice(unsafe.StringData(s), len(s)) // only read
 	dst = append(dst, '"')
 	for i := 0; i < len(b); {
-		end := plain(b, i)
+		end := endOfPlain(b, i)
 		dst = append(dst, b[i:end]...)
 		if i = end; i >= len(b) {
 			break

@@ -45,7 +45,7 @@ func decodeTree(data []byte) (v any, ok bool) {
 
 func (t *tree) decode(data []byte) (v any, ok bool) {
 	t.data, t.i = data, 0
-	v, ok = t.value(0)
+	v, ok = t.decodeValue(0)
 	t.data = nil
 	if ok && cap(t.stack) <= keptStack {
 		trees.Put(t)
@@ -83,23 +83,23 @@ func (e *RepeatedError) Error() string {
 	return "the member " + strconv.Quote(name) + " comes twice"
 }
 
-// next returns the next byte that is not white space, 0 at the end.
-func (t *tree) next() byte {
-	if t.i = space(t.data, t.i); t.i < len(t.data) {
+// nextByte returns the next byte that is not white space, 0 at the end.
+func (t *tree) nextByte() byte {
+	if t.i = skipSpace(t.data, t.i); t.i < len(t.data) {
 		return t.data[t.i]
 	}
 	return 0
 }
 
-// value decodes the next value, which lies inside depth containers.
-func (t *tree) value(depth int) (any, bool) {
-	switch c := t.next(); {
+// decodeValue decodes the next value, which lies inside depth containers.
+func (t *tree) decodeValue(depth int) (any, bool) {
+	switch c := t.nextByte(); {
 	case c == '"':
 		return t.str()
 	case c == '{' && depth < maxDepth:
-		return t.object(depth + 1)
+		return t.decodeObject(depth + 1)
 	case c == '[' && depth < maxDepth:
-		return t.array(depth + 1)
+		return t.decodeArray(depth + 1)
 	case c == 't':
 		t.i += len("true")
 		return true, t.i <= len(t.data)
@@ -110,26 +110,26 @@ func (t *tree) value(depth int) (any, bool) {
 		t.i += len("null")
 		return nil, t.i <= len(t.data)
 	case classes[c] == classNumber:
-		return t.number(), true
+		return t.readNumber(), true
 	}
 	return nil, false
 }
 
-func (t *tree) object(depth int) (any, bool) {
+func (t *tree) decodeObject(depth int) (any, bool) {
 	m := make(map[string]any)
 	members := 0
 	t.i++
-	if t.next() == '}' {
+	if t.nextByte() == '}' {
 		t.i++
 		return m, true
 	}
-	for t.next() == '"' {
-		key, ok := t.key()
-		if !ok || t.next() != ':' {
+	for t.nextByte() == '"' {
+		key, ok := t.internKey()
+		if !ok || t.nextByte() != ':' {
 			return nil, false
 		}
 		t.i++
-		v, ok := t.value(depth)
+		v, ok := t.decodeValue(depth)
 		if !ok {
 			return nil, false
 		}
@@ -138,7 +138,7 @@ func (t *tree) object(depth int) (any, bool) {
 			t.twice = " " + key // the name may be empty
 			return nil, false
 		}
-		switch t.next() {
+		switch t.nextByte() {
 		case ',':
 			t.i++
 		case '}':
@@ -151,21 +151,21 @@ func (t *tree) object(depth int) (any, bool) {
 	return nil, false
 }
 
-// array gathers its elements on the stack, so that they are copied once.
-func (t *tree) array(depth int) (any, bool) {
+// decodeArray gathers its elements on the stack, so that they are copied once.
+func (t *tree) decodeArray(depth int) (any, bool) {
 	t.i++
-	if t.next() == ']' {
+	if t.nextByte() == ']' {
 		t.i++
 		return []any{}, true
 	}
 	first := len(t.stack)
 	for {
-		v, ok := t.value(depth)
+		v, ok := t.decodeValue(depth)
 		if !ok {
 			return nil, false
 		}
 		t.stack = append(t.stack, v)
-		switch t.next() {
+		switch t.nextByte() {
 		case ',':
 			t.i++
 		case ']':
@@ -181,8 +181,8 @@ func (t *tree) array(depth int) (any, bool) {
 	}
 }
 
-// raw returns the next string with its quotes.
-func (t *tree) raw() (b []byte, ok bool) {
+// rawString returns the next string with its quotes.
+func (t *tree) rawString() (b []byte, ok bool) {
 	start := t.i
 	end := skipString(t.data, start)
 	if end < start+2 || end > len(t.data) || t.data[end-1] != '"' {
@@ -192,10 +192,10 @@ func (t *tree) raw() (b []byte, ok bool) {
 	return t.data[start:end:end], true
 }
 
-// text returns a copy of the text of a string.
-func (t *tree) text(raw []byte) (string, bool) {
+// copyText returns a copy of the text of a string.
+func (t *tree) copyText(raw []byte) (string, bool) {
 	body := raw[1 : len(raw)-1]
-	if !escaped(body) {
+	if !hasEscapes(body) {
 		return string(body), true
 	}
 	if len(body) > maxScratch {
@@ -212,37 +212,37 @@ func longText(raw []byte) (s string, ok bool) {
 }
 
 func (t *tree) str() (any, bool) {
-	raw, ok := t.raw()
+	raw, ok := t.rawString()
 	if !ok {
 		return nil, false
 	}
-	s, ok := t.text(raw)
+	s, ok := t.copyText(raw)
 	return s, ok
 }
 
-// key returns the key of a member. Keys that are the same share their memory, mostly.
-func (t *tree) key() (string, bool) {
-	raw, ok := t.raw()
+// internKey returns the key of a member. Keys that are the same share their memory, mostly.
+func (t *tree) internKey() (string, bool) {
+	raw, ok := t.rawString()
 	if !ok {
 		return "", false
 	}
 	body := raw[1 : len(raw)-1]
 	n := len(body)
 	if n == 0 || n > sharedKey {
-		return t.text(raw)
+		return t.copyText(raw)
 	}
 	known := &t.keys[(uint(body[0])*7+uint(body[n/2])*5+uint(body[n-1])*3+uint(n))%sharedKeys]
 	if *known != string(body) {
-		if escaped(body) {
-			return t.text(raw)
+		if hasEscapes(body) {
+			return t.copyText(raw)
 		}
 		*known = string(body)
 	}
 	return *known, true
 }
 
-// number returns the digits of a number.
-func (t *tree) number() json.Number {
+// readNumber returns the digits of a number.
+func (t *tree) readNumber() json.Number {
 	start := t.i
 	for t.i < len(t.data) && (classes[t.data[t.i]] == classNumber || t.data[t.i] == '.' || t.data[t.i]|0x20 == 'e' || t.data[t.i] == '+') {
 		t.i++

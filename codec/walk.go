@@ -42,8 +42,8 @@ func skipString(b []byte, i int) int {
 	}
 }
 
-// skip returns the offset after the value at i.
-func skip(b []byte, i int) int {
+// skipValue returns the offset after the value at i.
+func skipValue(b []byte, i int) int {
 	for depth := 0; i < len(b); {
 		switch c := b[i]; c {
 		case '"':
@@ -63,7 +63,7 @@ func skip(b []byte, i int) int {
 			if classes[c] == classSpace || c == ',' || c == ':' {
 				continue
 			}
-			for i < len(b) && !ends(b[i]) {
+			for i < len(b) && !endsLiteral(b[i]) {
 				i++
 			}
 		}
@@ -74,8 +74,8 @@ func skip(b []byte, i int) int {
 	return len(b)
 }
 
-// ends reports whether c ends a number or literal.
-func ends(c byte) bool {
+// endsLiteral reports whether c ends a number or literal.
+func endsLiteral(c byte) bool {
 	return c <= ' ' || c == ',' || c == ']' || c == '}' || c == ':'
 }
 
@@ -90,8 +90,8 @@ func Field(object []byte, name string) []byte {
 // FieldOnce is Field that also reports whether the member comes at most once.
 func FieldOnce(object []byte, name string) (value []byte, once bool) {
 	once = true
-	walk(object, '{', func(key, v []byte) bool {
-		if string(key) == name || escaped(key) && sameKey(key, name) {
+	walkContainer(object, '{', func(key, v []byte) bool {
+		if string(key) == name || hasEscapes(key) && sameKey(key, name) {
 			value, once = v, value == nil
 		}
 		return true
@@ -103,9 +103,9 @@ func FieldOnce(object []byte, name string) (value []byte, once bool) {
 // place, nil where there is none.
 func Fields(object []byte, names []string, values [][]byte) {
 	clear(values)
-	walk(object, '{', func(key, v []byte) bool {
+	walkContainer(object, '{', func(key, v []byte) bool {
 		for i, name := range names {
-			if string(key) == name || escaped(key) && sameKey(key, name) {
+			if string(key) == name || hasEscapes(key) && sameKey(key, name) {
 				values[i] = v
 			}
 		}
@@ -138,20 +138,20 @@ func sameKey(key []byte, name string) bool {
 // without its quotes, and the raw value. If keys may have escapes, add the quotes and use Str. object must be valid
 // JSON; any other value has no members. The spans alias object, and ranging over Members does not allocate.
 func Members(object []byte) iter.Seq2[[]byte, []byte] {
-	return func(yield func(key, value []byte) bool) { walk(object, '{', yield) }
+	return func(yield func(key, value []byte) bool) { walkContainer(object, '{', yield) }
 }
 
 // Elements iterates over the raw values of an array, such as the messages of a Batch that Scan accepted. The array must
 // be valid JSON; any other value has no elements. The spans alias it, and ranging does not allocate.
 func Elements(batch []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
-		walk(batch, '[', func(_, value []byte) bool { return yield(value) })
+		walkContainer(batch, '[', func(_, value []byte) bool { return yield(value) })
 	}
 }
 
-// walk calls yield for the members or elements of the container in b that opens with open.
-func walk(b []byte, open byte, yield func(key, value []byte) bool) {
-	i := space(b, 0)
+// walkContainer calls yield for the members or elements of the container in b that opens with open.
+func walkContainer(b []byte, open byte, yield func(key, value []byte) bool) {
+	i := skipSpace(b, 0)
 	if i >= len(b) || b[i] != open {
 		return
 	}
@@ -178,7 +178,7 @@ func walk(b []byte, open byte, yield func(key, value []byte) bool) {
 			}
 		}
 		start := i
-		if i = skip(b, i); i == start || !yield(key, b[start:i:i]) {
+		if i = skipValue(b, i); i == start || !yield(key, b[start:i:i]) {
 			return
 		}
 	}

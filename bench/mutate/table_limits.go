@@ -48,7 +48,7 @@ var limits = []mutation{
 	{
 		"a task that kills its processes is given up",
 		"internal/task", "", "",
-		`$r.$over($RunLost, $now) if $r.$Lost «>= $MaxAttempts» {`,
+		`$r.$Runs = $endRun($r.$Runs, $RunLost, $now) if $r.$Lost «>= $MaxAttempts» {`,
 		`< 0`,
 	},
 
@@ -118,7 +118,7 @@ var limits = []mutation{
 	{
 		"a share that another node has told of is given back when it is silent",
 		"internal/quota", "", "TestHeardInUse",
-		`for $from, $h := range $e.$all { if «$now.Sub($h.$at) >= $HeardFor» { $t.$release($h.$in)`,
+		`for $from, $h := range $e.$all { if «$now.Sub($h.$at) >= $HeardFor» { $e.$release($h.$in)`,
 		`false`,
 	},
 

@@ -37,8 +37,8 @@ type asked struct {
 	} `json:"requestedSchema"`
 }
 
-// question is a question of the server as a line of text.
-func question(params json.RawMessage) string {
+// questionText is a question of the server as a line of text.
+func questionText(params json.RawMessage) string {
 	var q asked
 	if json.Unmarshal(params, &q) != nil {
 		return "the server asks what cannot be read"
@@ -49,8 +49,8 @@ func question(params json.RawMessage) string {
 	return fmt.Sprintf("the server asks: %s (%s)", q.Message, strings.Join(slices.Sorted(maps.Keys(q.Schema.Properties)), ", "))
 }
 
-// answerer returns a function that gives the answers in turn. The questions after these are cancelled, and unanswered counts them.
-func answerer(answers []mcp.ElicitResult, unanswered *int) func(string, json.RawMessage) mcp.ElicitResult {
+// answerInTurn returns a function that gives the answers in turn. The questions after these are cancelled, and unanswered counts them.
+func answerInTurn(answers []mcp.ElicitResult, unanswered *int) func(string, json.RawMessage) mcp.ElicitResult {
 	return func(string, json.RawMessage) mcp.ElicitResult {
 		if len(answers) == 0 {
 			*unanswered++

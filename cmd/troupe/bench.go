@@ -43,7 +43,7 @@ func benchCommand(stdout, stderr io.Writer) *cobra.Command {
 			o.Others = args[1:]
 			o.URL, o.Progress = args[0], stderr
 			var err error
-			if o.Arguments, err = contents(o.Arguments); err != nil {
+			if o.Arguments, err = readContents(o.Arguments); err != nil {
 				return benchFailure(fmt.Errorf("arguments: %w", err))
 			}
 			if o.Header, err = parseHeaders(header); err != nil {
@@ -51,7 +51,7 @@ func benchCommand(stdout, stderr io.Writer) *cobra.Command {
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
 			defer stop()
-			return measure(ctx, o, out, stdout)
+			return measureScenario(ctx, o, out, stdout)
 		},
 	}
 	f := cmd.Flags()
@@ -94,8 +94,8 @@ func benchCommand(stdout, stderr io.Writer) *cobra.Command {
 	return cmd
 }
 
-// measure runs a scenario and prints its report. It fails if no operation succeeded.
-func measure(ctx context.Context, o loadgen.Options, out string, stdout io.Writer) error {
+// measureScenario runs a scenario and prints its report. It fails if no operation succeeded.
+func measureScenario(ctx context.Context, o loadgen.Options, out string, stdout io.Writer) error {
 	r, err := loadgen.Run(ctx, o)
 	if err != nil {
 		return benchFailure(err)

@@ -47,7 +47,7 @@ line, 3 if the tool says that it failed (isError); its text is on standard outpu
 			}
 			var arguments json.RawMessage
 			if len(args) == 3 {
-				text, err := contents(args[2])
+				text, err := readContents(args[2])
 				if err != nil {
 					return fmt.Errorf("arguments: %w", err)
 				}
@@ -63,9 +63,9 @@ line, 3 if the tool says that it failed (isError); its text is on standard outpu
 				}
 			}
 			unanswered := 0
-			o.Answer = answerer(given, &unanswered)
+			o.Answer = answerInTurn(given, &unanswered)
 			var result *client.Result
-			err = r.speak(cmd.Context(), o, stderr, args[1], func(ctx context.Context, c *client.Client) (err error) {
+			err = r.speakToServer(cmd.Context(), o, stderr, args[1], func(ctx context.Context, c *client.Client) (err error) {
 				result, err = c.CallTool(ctx, args[1], arguments)
 				return err
 			})

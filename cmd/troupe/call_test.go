@@ -261,7 +261,7 @@ func TestNarrate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var b strings.Builder
-		err := narrate(&b, "count", func(say func(string)) error {
+		err := runNarrated(&b, "count", func(say func(string)) error {
 			time.Sleep(5 * time.Second)
 			say("1 of 2")
 			time.Sleep(1500 * time.Millisecond)
@@ -286,7 +286,7 @@ func TestNotice(t *testing.T) {
 		{mcp.NotifyMessage, `{"level":"error","data":{"a":1}}`, "error: map[a:1]"},
 		{mcp.NotifyToolsListChanged, `{}`, ""},
 	} {
-		if got := notice(tt.method, json.RawMessage(tt.params)); got != tt.want {
+		if got := noticeText(tt.method, json.RawMessage(tt.params)); got != tt.want {
 			t.Errorf("%s %s is %q, want %q", tt.method, tt.params, got, tt.want)
 		}
 	}

@@ -54,7 +54,7 @@ func askStore(ctx context.Context, data string, served func(*admin.Client) error
 			return err
 		}
 	}
-	err := ask(data, served)
+	err := askServer(data, served)
 	if !errors.Is(err, admin.ErrNoServer) {
 		return err
 	}
@@ -218,7 +218,7 @@ func keysRevoke(stdout io.Writer, data *string) *cobra.Command {
 				case asJSON:
 					return printJSON(stdout, k)
 				}
-				_, err = fmt.Fprintf(stdout, "%s (%s) is revoked\n", plain(k.Name, 64), k.ID)
+				_, err = fmt.Fprintf(stdout, "%s (%s) is revoked\n", plainLine(k.Name, 64), k.ID)
 				return err
 			})
 		},
@@ -238,7 +238,7 @@ func printNewKey(w io.Writer, k admin.NewKey, err error, asJSON bool) error {
 	if k.Expires != nil {
 		ends = "it ends at " + k.Expires.Format(time.RFC3339)
 	}
-	_, err = fmt.Fprintf(w, "%s\n\nThis is the key %s (%s); %s. It is shown this once: only its digest is kept.\nClients send it as Authorization: Bearer KEY.\n", k.Secret, plain(k.Name, 64), k.ID, ends)
+	_, err = fmt.Fprintf(w, "%s\n\nThis is the key %s (%s); %s. It is shown this once: only its digest is kept.\nClients send it as Authorization: Bearer KEY.\n", k.Secret, plainLine(k.Name, 64), k.ID, ends)
 	return err
 }
 
@@ -257,12 +257,12 @@ func printKeys(w io.Writer, all []admin.Key, now time.Time) error {
 		case k.Expires != nil && !now.Before(*k.Expires):
 			left = "expired"
 		case k.Expires != nil:
-			left = rough(k.Expires.Sub(now))
+			left = roughTime(k.Expires.Sub(now))
 		}
 		if len(k.Servers) > 0 {
 			servers = strings.Join(k.Servers, ",")
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, plain(k.Name, 40), plain(servers, 40), dash(plain(strings.Join(k.Scopes, " "), 60)), rough(now.Sub(k.Created)), left, dash(k.Used))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, plainLine(k.Name, 40), plainLine(servers, 40), orDash(plainLine(strings.Join(k.Scopes, " "), 60)), roughTime(now.Sub(k.Created)), left, orDash(k.Used))
 	}
 	return t.Flush()
 }

@@ -29,7 +29,7 @@ func nodesCommand(stdout io.Writer) *cobra.Command {
   troupe nodes --json | jq '.[] | select(.lease != "held") | .name'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return ask(data, func(c *admin.Client) error {
+			return askServer(data, func(c *admin.Client) error {
 				all, err := c.Nodes(cmd.Context())
 				switch {
 				case err != nil:
@@ -56,14 +56,14 @@ func printNodes(w io.Writer, all []admin.Node) error {
 		case n.Self:
 			heard = "this one"
 		case n.HeardMS != nil:
-			heard = tenths(*n.HeardMS) + " ago"
+			heard = tenthsOfSecond(*n.HeardMS) + " ago"
 		}
 		if n.LeftMS != nil {
-			left = tenths(*n.LeftMS)
+			left = tenthsOfSecond(*n.LeftMS)
 		}
 		calls, streams, sessions, release := "-", "-", "-", "-"
 		if l := n.Load; l != nil {
-			calls, streams, sessions, release = strconv.Itoa(l.Calls), strconv.Itoa(l.Streams), strconv.Itoa(l.Sessions), dash(plain(l.Release, 40))
+			calls, streams, sessions, release = strconv.Itoa(l.Calls), strconv.Itoa(l.Streams), strconv.Itoa(l.Sessions), orDash(plainLine(l.Release, 40))
 			if l.Draining {
 				state = "drains"
 			}
@@ -78,13 +78,13 @@ func printNodes(w io.Writer, all []admin.Node) error {
 			}
 			servers += id
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", plain(n.Name, 40), plain(n.Boot, 20), heard, n.Lease, left, state, calls, streams, sessions, release, dash(plain(servers, 60)))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", plainLine(n.Name, 40), plainLine(n.Boot, 20), heard, n.Lease, left, state, calls, streams, sessions, release, orDash(plainLine(servers, 60)))
 	}
 	return t.Flush()
 }
 
-// tenths writes milliseconds in seconds.
-func tenths(ms int64) string {
+// tenthsOfSecond writes milliseconds in seconds.
+func tenthsOfSecond(ms int64) string {
 	return (time.Duration(ms) * time.Millisecond).Round(100 * time.Millisecond).String()
 }
 
@@ -102,7 +102,7 @@ func drainCommand(stdout io.Writer) *cobra.Command {
   troupe drain --data /var/lib/troupe --wait && systemctl start troupe`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return ask(data, func(c *admin.Client) error {
+			return askServer(data, func(c *admin.Client) error {
 				ctx := context.WithoutCancel(cmd.Context())
 				d, err := c.Drain(ctx)
 				if wait && errors.Is(err, admin.ErrDraining) {
@@ -162,6 +162,6 @@ func waitDrained(ctx context.Context, w io.Writer, c *admin.Client, last admin.D
 }
 
 func printDraining(w io.Writer, d admin.Draining) error {
-	_, err := fmt.Fprintf(w, "%s drains; calls in flight: %d, streams written here: %d, streams with a connection: %d\n", plain(d.Node, 40), d.Calls, d.Streams, d.Connections)
+	_, err := fmt.Fprintf(w, "%s drains; calls in flight: %d, streams written here: %d, streams with a connection: %d\n", plainLine(d.Node, 40), d.Calls, d.Streams, d.Connections)
 	return err
 }

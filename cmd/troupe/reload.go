@@ -38,8 +38,8 @@ func newReloader(s *settings, cmd *cobra.Command, rt *troupe.Runtime, log *slog.
 	return &reloader{s, cmd, rt, log, reloads}, err
 }
 
-// run reads the file again for each signal.
-func (r *reloader) run(ctx context.Context, hangups <-chan os.Signal) {
+// watchSignals reads the file again for each signal.
+func (r *reloader) watchSignals(ctx context.Context, hangups <-chan os.Signal) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -68,10 +68,10 @@ func (r *reloader) reload() error {
 	if err := cmd.ParseFlags(args); err != nil {
 		return err
 	}
-	if err := s.read(); err != nil {
+	if err := s.readSettings(); err != nil {
 		return err
 	}
-	later := unapplied(r.began.table, s.table)
+	later := laterSettings(r.began.table, s.table)
 	began := r.began
 	switch {
 	case began.authConfig() != nil:
@@ -96,8 +96,8 @@ func (r *reloader) reload() error {
 	return nil
 }
 
-// unapplied are the settings that differ between two tables and do not apply at once.
-func unapplied(a, b *pflag.FlagSet) (names []string) {
+// laterSettings are the settings that differ between two tables and do not apply at once.
+func laterSettings(a, b *pflag.FlagSet) (names []string) {
 	a.VisitAll(func(f *pflag.Flag) {
 		if !slices.Contains(atOnce, f.Name) && f.Value.String() != b.Lookup(f.Name).Value.String() {
 			names = append(names, f.Name)

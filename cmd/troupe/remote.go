@@ -79,7 +79,7 @@ func (r *remote) options(endpoint string) (client.Options, error) {
 	if o.Header, err = parseHeaders(r.header); err != nil {
 		return o, err
 	}
-	token, err := contents(r.token)
+	token, err := readContents(r.token)
 	if err != nil {
 		return o, fmt.Errorf("token: %w", err)
 	}
@@ -102,8 +102,8 @@ func parseHeaders(lines []string) (http.Header, error) {
 	return all, nil
 }
 
-// contents is text, or what the file has that it names after an @.
-func contents(text string) (string, error) {
+// readContents is text, or what the file has that it names after an @.
+func readContents(text string) (string, error) {
 	name, ok := strings.CutPrefix(text, "@")
 	if !ok {
 		return text, nil
@@ -115,8 +115,8 @@ func contents(text string) (string, error) {
 // errInterrupted is the cause of the end of a call that its user has ended.
 var errInterrupted = errors.New("interrupted: the call is cancelled")
 
-// speak connects to the server and runs work, while it writes on stderr what happens.
-func (r *remote) speak(ctx context.Context, o client.Options, stderr io.Writer, what string, work func(context.Context, *client.Client) error) error {
+// speakToServer connects to the server and runs work, while it writes on stderr what happens.
+func (r *remote) speakToServer(ctx context.Context, o client.Options, stderr io.Writer, what string, work func(context.Context, *client.Client) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if r.timeout > 0 {
@@ -136,17 +136,17 @@ func (r *remote) speak(ctx context.Context, o client.Options, stderr io.Writer, 
 	if r.quiet {
 		stderr = io.Discard
 	}
-	return narrate(stderr, what, func(say func(string)) error {
-		o.Status = func(text string) { say(plain(text, mostLine)) }
+	return runNarrated(stderr, what, func(say func(string)) error {
+		o.Status = func(text string) { say(plainLine(text, mostLine)) }
 		o.Notify = func(method string, params json.RawMessage) {
-			if text := notice(method, params); text != "" {
-				say(plain(text, mostLine))
+			if text := noticeText(method, params); text != "" {
+				say(plainLine(text, mostLine))
 			}
 		}
 		if o.Answer != nil {
 			answer := o.Answer
 			o.Answer = func(method string, params json.RawMessage) mcp.ElicitResult {
-				say(plain(question(params), mostLine))
+				say(plainLine(questionText(params), mostLine))
 				return answer(method, params)
 			}
 		}
@@ -165,8 +165,8 @@ const mostLine = 2000
 // silence is how long nothing may be heard of a call that runs.
 const silence = 2 * time.Second
 
-// narrate runs work and writes what it says, and after each silence that it still runs.
-func narrate(w io.Writer, what string, work func(say func(string)) error) error {
+// runNarrated runs work and writes what it says, and after each silence that it still runs.
+func runNarrated(w io.Writer, what string, work func(say func(string)) error) error {
 	lines, done := make(chan string), make(chan error, 1)
 	go func() { done <- work(func(text string) { lines <- text }) }()
 	began := time.Now()
@@ -185,8 +185,8 @@ func narrate(w io.Writer, what string, work func(say func(string)) error) error 
 	}
 }
 
-// notice is a notification as a line of text: progress, and log messages from warning up. Others are "".
-func notice(method string, params json.RawMessage) string {
+// noticeText is a notification as a line of text: progress, and log messages from warning up. Others are "".
+func noticeText(method string, params json.RawMessage) string {
 	switch method {
 	case mcp.NotifyProgress:
 		var p struct {
@@ -237,5 +237,5 @@ func explainRemote(err error, o client.Options) error {
 			text += ": call it there, if you trust it with the token"
 		}
 	}
-	return &failure{plain(text, mostLine), err}
+	return &failure{plainLine(text, mostLine), err}
 }

@@ -57,7 +57,7 @@ func revokeCommand(stdout io.Writer) *cobra.Command {
 				case want.Key != "":
 					_, err = fmt.Fprintf(stdout, "the API key %s is revoked\n", r.Subject)
 				default:
-					_, err = fmt.Fprintf(stdout, "%s %s is revoked: %s (%s)\n", kindOf(&r), plain(whoOf(&r), 100), untilOf(&r), r.ID)
+					_, err = fmt.Fprintf(stdout, "%s %s is revoked: %s (%s)\n", kindOf(&r), plainLine(whoOf(&r), 100), untilOf(&r), r.ID)
 				}
 				return err
 			})
@@ -174,12 +174,12 @@ func printRevocations(w io.Writer, all []admin.Revocation, now time.Time) error 
 	for _, r := range all {
 		left, issuer := "banned", "any"
 		if r.Expires != nil {
-			left = rough(r.Expires.Sub(now))
+			left = roughTime(r.Expires.Sub(now))
 		}
 		if r.Issuer != "" {
 			issuer = r.Issuer
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, kindOf(&r), plain(whoOf(&r), 60), plain(issuer, 60), rough(now.Sub(r.Created)), left)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, kindOf(&r), plainLine(whoOf(&r), 60), plainLine(issuer, 60), roughTime(now.Sub(r.Created)), left)
 	}
 	return t.Flush()
 }
@@ -202,7 +202,7 @@ func revokeRemove(stdout io.Writer, data *string) *cobra.Command {
 				case asJSON:
 					return printJSON(stdout, r)
 				}
-				_, err = fmt.Fprintf(stdout, "the revocation of %s %s is removed\n", kindOf(&r), plain(whoOf(&r), 100))
+				_, err = fmt.Fprintf(stdout, "the revocation of %s %s is removed\n", kindOf(&r), plainLine(whoOf(&r), 100))
 				return err
 			})
 		},

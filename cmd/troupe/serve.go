@@ -39,18 +39,18 @@ func serveCommand(stderr io.Writer) *cobra.Command {
 			if s.helpLimits {
 				return s.writeSettings(cmd)
 			}
-			if err := s.read(); err != nil {
+			if err := s.readSettings(); err != nil {
 				return err
 			}
-			return s.serve(cmd, stderr)
+			return s.serveDemo(cmd, stderr)
 		},
 	}
 	s.register(cmd, settingGroups, serveFlags...)
 	return cmd
 }
 
-// serve serves the demo until a signal, and then drains.
-func (s *settings) serve(cmd *cobra.Command, stderr io.Writer) error {
+// serveDemo serves the demo until a signal, and then drains.
+func (s *settings) serveDemo(cmd *cobra.Command, stderr io.Writer) error {
 	ctx := cmd.Context()
 	running, stop := context.WithCancel(context.WithoutCancel(ctx)) // also while it drains
 	defer stop()
@@ -99,7 +99,7 @@ func (s *settings) serve(cmd *cobra.Command, stderr io.Writer) error {
 	if err != nil {
 		return explain(errors.Join(err, rt.Close(context.WithoutCancel(ctx))), o)
 	}
-	go again.run(ctx, hangups)
+	go again.watchSignals(ctx, hangups)
 	if err := rt.ServeOn(ctx, ln); err != nil {
 		return explain(err, o)
 	}

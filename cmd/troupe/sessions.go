@@ -52,7 +52,7 @@ func sessionsList(stdout io.Writer, data *string) *cobra.Command {
 			if limit < 1 {
 				return fmt.Errorf("limit is %d: want at least 1", limit)
 			}
-			return ask(*data, func(c *admin.Client) error {
+			return askServer(*data, func(c *admin.Client) error {
 				page, err := c.Sessions(cmd.Context(), limit, from)
 				switch {
 				case err != nil:
@@ -83,7 +83,7 @@ func sessionsShow(stdout io.Writer, data *string) *cobra.Command {
   troupe sessions show 836b91aa8177 --json | jq .streams`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return ask(*data, func(c *admin.Client) error {
+			return askServer(*data, func(c *admin.Client) error {
 				s, err := c.Session(cmd.Context(), args[0])
 				switch {
 				case err != nil:
@@ -108,7 +108,7 @@ func sessionsEnd(stdout io.Writer, data *string) *cobra.Command {
 		Example: `  troupe sessions end '#836b91aa8177'`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return ask(*data, func(c *admin.Client) error {
+			return askServer(*data, func(c *admin.Client) error {
 				s, err := c.EndSession(context.WithoutCancel(cmd.Context()), args[0])
 				if err == nil {
 					_, err = fmt.Fprintf(stdout, "%s has ended\n", s.ID)
@@ -127,8 +127,8 @@ func printSessions(w io.Writer, page admin.SessionPage, now time.Time) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "ID\tSERVER\tPRINCIPAL\tPROTOCOL\tCLIENT\tAGE\tUSED\tLEFT\tSTREAMS\tNODES")
 	for _, s := range page.Sessions {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", s.ID, plain(s.Server, 30), s.Tenant, dash(plain(s.Revision, 20)), dash(plain(s.Client, 40)),
-			rough(now.Sub(s.Created)), rough(now.Sub(s.Used)), rough(s.Expires.Sub(now)), s.AllStreams, dash(plain(writers(s), 40)))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", s.ID, plainLine(s.Server, 30), s.Tenant, orDash(plainLine(s.Revision, 20)), orDash(plainLine(s.Client, 40)),
+			roughTime(now.Sub(s.Created)), roughTime(now.Sub(s.Used)), roughTime(s.Expires.Sub(now)), s.AllStreams, orDash(plainLine(writerNodes(s), 40)))
 	}
 	if page.Next != 0 {
 		fmt.Fprintf(t, "there are more: troupe sessions ls --after %d\n", page.Next)
@@ -136,8 +136,8 @@ func printSessions(w io.Writer, page admin.SessionPage, now time.Time) error {
 	return t.Flush()
 }
 
-// writers names the nodes that write the streams of a session, each once.
-func writers(s admin.Session) (names string) {
+// writerNodes names the nodes that write the streams of a session, each once.
+func writerNodes(s admin.Session) (names string) {
 	seen := make(map[string]bool)
 	for _, st := range s.Streams {
 		if seen[st.Node] || st.Node == "" {
@@ -155,13 +155,13 @@ func printSession(w io.Writer, s admin.Session, now time.Time) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	line := func(name, format string, a ...any) { fmt.Fprintf(t, name+"\t"+format+"\n", a...) }
 	line("id", "%s", s.ID)
-	line("server", "%s", plain(s.Server, 1000))
+	line("server", "%s", plainLine(s.Server, 1000))
 	line("principal", "%s", s.Tenant)
-	line("protocol", "%s", dash(plain(s.Revision, 1000)))
-	line("client", "%s", dash(plain(s.Client, 1000)))
-	line("created", "%s, %s ago", s.Created.Format(time.RFC3339), rough(now.Sub(s.Created)))
-	line("used", "%s, %s ago", s.Used.Format(time.RFC3339), rough(now.Sub(s.Used)))
-	line("expires", "%s, in %s", s.Expires.Format(time.RFC3339), rough(s.Expires.Sub(now)))
+	line("protocol", "%s", orDash(plainLine(s.Revision, 1000)))
+	line("client", "%s", orDash(plainLine(s.Client, 1000)))
+	line("created", "%s, %s ago", s.Created.Format(time.RFC3339), roughTime(now.Sub(s.Created)))
+	line("used", "%s, %s ago", s.Used.Format(time.RFC3339), roughTime(now.Sub(s.Used)))
+	line("expires", "%s, in %s", s.Expires.Format(time.RFC3339), roughTime(s.Expires.Sub(now)))
 	line("subscribed", "%d resources", s.Subscribed)
 	if len(s.Streams) > 0 {
 		fmt.Fprintf(t, "\nSTREAM\tNODE\tOF\n")
@@ -176,7 +176,7 @@ func printSession(w io.Writer, s admin.Session, now time.Time) error {
 					of += m
 				}
 			}
-			fmt.Fprintf(t, "%s\t%s\t%s\n", st.ID, dash(plain(st.Node, 40)), dash(plain(of, 100)))
+			fmt.Fprintf(t, "%s\t%s\t%s\n", st.ID, orDash(plainLine(st.Node, 40)), orDash(plainLine(of, 100)))
 		}
 		if n := s.AllStreams - len(s.Streams); n > 0 {
 			fmt.Fprintf(t, "and %d more\n", n)

@@ -125,8 +125,8 @@ func (s *settings) declare(f *pflag.FlagSet) {
 	s.limits.declare(f)
 }
 
-// read reads the file, if there is one, and checks all.
-func (s *settings) read() error {
+// readSettings reads the file, if there is one, and checks all.
+func (s *settings) readSettings() error {
 	if err := s.readFile(); err != nil {
 		return err
 	}

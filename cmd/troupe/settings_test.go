@@ -20,7 +20,7 @@ func parsed(t *testing.T, file string, args ...string) (*settings, error) {
 	t.Helper()
 	var s settings
 	cmd := &cobra.Command{Use: "serve", SilenceErrors: true, SilenceUsage: true, RunE: func(*cobra.Command, []string) error {
-		return s.read()
+		return s.readSettings()
 	}}
 	s.register(cmd, settingGroups, serveFlags...)
 	if file != "" {

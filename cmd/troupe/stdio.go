@@ -35,7 +35,7 @@ func stdioCommand(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 				return s.writeSettings(cmd)
 			}
 			s.memory = true
-			if err := s.read(); err != nil {
+			if err := s.readSettings(); err != nil {
 				return err
 			}
 			return s.serveStdio(cmd.Context(), stdin, stdout, stderr)

@@ -37,8 +37,8 @@ func tasksCommand(stdout io.Writer) *cobra.Command {
 	return cmd
 }
 
-// ask runs f with a client of the server that uses the data directory, and says what to do where that fails.
-func ask(data string, f func(c *admin.Client) error) error {
+// askServer runs f with a client of the server that uses the data directory, and says what to do where that fails.
+func askServer(data string, f func(c *admin.Client) error) error {
 	if data == "" {
 		var err error
 		if data, err = defaultData(); err != nil {
@@ -89,7 +89,7 @@ func tasksList(stdout io.Writer, data *string) *cobra.Command {
 			if q.Limit < 1 {
 				return fmt.Errorf("limit is %d: want at least 1", q.Limit)
 			}
-			return ask(*data, func(c *admin.Client) error {
+			return askServer(*data, func(c *admin.Client) error {
 				page, err := c.List(cmd.Context(), q)
 				switch {
 				case err != nil:
@@ -122,7 +122,7 @@ func tasksShow(stdout io.Writer, data *string) *cobra.Command {
   troupe tasks show ID --result --json | jq .result`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return ask(*data, func(c *admin.Client) error {
+			return askServer(*data, func(c *admin.Client) error {
 				d, err := c.Show(cmd.Context(), args[0], result)
 				switch {
 				case err != nil:
@@ -149,7 +149,7 @@ func tasksCancel(stdout io.Writer, data *string) *cobra.Command {
 		Example: `  troupe tasks cancel ptcx45ri5yyvsg3jkzqh2w7b4e`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return ask(*data, func(c *admin.Client) error {
+			return askServer(*data, func(c *admin.Client) error {
 				t, err := c.Cancel(context.WithoutCancel(cmd.Context()), args[0])
 				if err == nil {
 					_, err = fmt.Fprintf(stdout, "%s is %s\n", t.ID, t.State)
@@ -178,8 +178,8 @@ func printList(w io.Writer, page admin.Page, state string, now time.Time) error 
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "ID\tSTATE\tTOOL\tSERVER\tPRINCIPAL\tAGE\tLEFT\tATTEMPT\tNODE\tMESSAGE")
 	for _, x := range page.Tasks {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", x.ID, x.State, plain(x.Tool, 30), plain(x.Server, 30), plain(whose(x), 40),
-			rough(now.Sub(x.Created)), rough(x.Expires.Sub(now)), x.Attempt, dash(x.Node), plain(x.Message, 60))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", x.ID, x.State, plainLine(x.Tool, 30), plainLine(x.Server, 30), plainLine(principalName(x), 40),
+			roughTime(now.Sub(x.Created)), roughTime(x.Expires.Sub(now)), x.Attempt, orDash(x.Node), plainLine(x.Message, 60))
 	}
 	if page.Next != 0 {
 		fmt.Fprintf(t, "there are more: troupe tasks ls --after %d\n", page.Next)
@@ -192,15 +192,15 @@ func printTask(w io.Writer, d admin.Detail, now time.Time) error {
 	line := func(name, format string, a ...any) { fmt.Fprintf(t, name+"\t"+format+"\n", a...) }
 	line("id", "%s", d.ID)
 	line("state", "%s", d.State)
-	line("tool", "%s of %s", plain(d.Tool, 1000), plain(d.Server, 1000))
-	line("principal", "%s", plain(whose(d.Task), 1000))
+	line("tool", "%s of %s", plainLine(d.Tool, 1000), plainLine(d.Server, 1000))
+	line("principal", "%s", plainLine(principalName(d.Task), 1000))
 	line("tenant", "%s", d.Tenant)
-	line("created", "%s, %s ago", d.Created.Format(time.RFC3339), rough(now.Sub(d.Created)))
-	line("updated", "%s, %s ago", d.Updated.Format(time.RFC3339), rough(now.Sub(d.Updated)))
-	line("expires", "%s, in %s", d.Expires.Format(time.RFC3339), rough(d.Expires.Sub(now)))
+	line("created", "%s, %s ago", d.Created.Format(time.RFC3339), roughTime(now.Sub(d.Created)))
+	line("updated", "%s, %s ago", d.Updated.Format(time.RFC3339), roughTime(now.Sub(d.Updated)))
+	line("expires", "%s, in %s", d.Expires.Format(time.RFC3339), roughTime(d.Expires.Sub(now)))
 	line("attempt", "%d", d.Attempt)
-	line("node", "%s", dash(d.Node))
-	line("message", "%s", dash(plain(d.Message, 1000)))
+	line("node", "%s", orDash(d.Node))
+	line("message", "%s", orDash(plainLine(d.Message, 1000)))
 	if len(d.Runs) > 0 {
 		fmt.Fprintf(t, "\nRUN\tATTEMPT\tNODE\tBEGAN\tTOOK\tEND\n")
 		for _, r := range d.Runs {
@@ -221,7 +221,7 @@ func printTask(w io.Writer, d admin.Detail, now time.Time) error {
 			if s.Failed {
 				failed = "for good"
 			}
-			fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%d\t%s\n", plain(s.Name, 60), s.Attempt, s.Began.Format(time.RFC3339), time.Duration(s.TookMS)*time.Millisecond, s.Bytes, failed)
+			fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%d\t%s\n", plainLine(s.Name, 60), s.Attempt, s.Began.Format(time.RFC3339), time.Duration(s.TookMS)*time.Millisecond, s.Bytes, failed)
 		}
 		if n := d.AllSteps - len(d.Steps); n > 0 {
 			fmt.Fprintf(t, "and %d more\n", n)
@@ -230,18 +230,18 @@ func printTask(w io.Writer, d admin.Detail, now time.Time) error {
 	if len(d.Questions) > 0 {
 		fmt.Fprintf(t, "\nQUESTION\tMETHOD\tPARAMS\n")
 		for _, q := range d.Questions {
-			fmt.Fprintf(t, "%s\t%s\t%s\n", plain(q.Key, 60), plain(q.Method, 60), dash(plain(string(q.Params), 1000)))
+			fmt.Fprintf(t, "%s\t%s\t%s\n", plainLine(q.Key, 60), plainLine(q.Method, 60), orDash(plainLine(string(q.Params), 1000)))
 		}
 	}
 	if err := t.Flush(); err != nil || d.Result == nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\nresult\n%s\n", plain(string(d.Result), len(d.Result)))
+	_, err := fmt.Fprintf(w, "\nresult\n%s\n", plainLine(string(d.Result), len(d.Result)))
 	return err
 }
 
-// whose names the principal of a task as far as it is known.
-func whose(t admin.Task) string {
+// principalName names the principal of a task as far as it is known.
+func principalName(t admin.Task) string {
 	switch {
 	case t.Principal != "":
 		return t.Principal
@@ -259,8 +259,8 @@ func graphic(r rune) rune {
 	return unicode.ReplacementChar
 }
 
-// plain is text of a client or a handler on one line of a terminal: nothing in it moves the cursor.
-func plain(text string, most int) string {
+// plainLine is text of a client or a handler on one line of a terminal: nothing in it moves the cursor.
+func plainLine(text string, most int) string {
 	out := []rune(strings.Map(graphic, text))
 	if len(out) > most {
 		out = append(out[:most-1], '…')
@@ -268,15 +268,15 @@ func plain(text string, most int) string {
 	return string(out)
 }
 
-func dash(text string) string {
+func orDash(text string) string {
 	if text == "" {
 		return "-"
 	}
 	return text
 }
 
-// rough writes a time with its largest unit or two.
-func rough(d time.Duration) string {
+// roughTime writes a time with its largest unit or two.
+func roughTime(d time.Duration) string {
 	switch d = max(0, d); {
 	case d < time.Minute:
 		return d.Truncate(time.Second).String()

@@ -35,7 +35,7 @@ Exit codes: 0 with the list, 1 if the server cannot be reached or refuses, 2 for
 				return err
 			}
 			var all []client.Tool
-			err = r.speak(cmd.Context(), o, stderr, "the list of tools", func(ctx context.Context, c *client.Client) (err error) {
+			err = r.speakToServer(cmd.Context(), o, stderr, "the list of tools", func(ctx context.Context, c *client.Client) (err error) {
 				all, err = c.Tools(ctx)
 				return err
 			})
@@ -71,7 +71,7 @@ func printTools(w io.Writer, all []client.Tool, asJSON bool) error {
 	fmt.Fprint(t, "TOOL\tARGUMENTS\tDESCRIPTION\n")
 	for _, tool := range all {
 		about, _, _ := strings.Cut(tool.Description, "\n")
-		fmt.Fprintf(t, "%s\t%s\t%s\n", plain(tool.Name, 60), dash(plain(argumentNames(tool.InputSchema), 60)), plain(about, 120))
+		fmt.Fprintf(t, "%s\t%s\t%s\n", plainLine(tool.Name, 60), orDash(plainLine(argumentNames(tool.InputSchema), 60)), plainLine(about, 120))
 	}
 	return t.Flush()
 }

@@ -135,12 +135,12 @@ const (
 // finish follows a task to its end, and returns the result of its call. If ctx ends before, it cancels the task.
 func (c *Client) finish(ctx context.Context, t task) (json.RawMessage, error) {
 	id := t.ID
-	c.say("the call goes on as task " + id)
+	c.o.say("the call goes on as task " + id)
 	told, had := "", make(map[string]bool)
 	for {
 		if t.Message != "" && t.Message != told && !t.Status.Terminal() {
 			told = t.Message
-			c.say(told)
+			c.o.say(told)
 		}
 		switch t.Status {
 		case mcp.TaskCompleted:

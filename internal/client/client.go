@@ -105,24 +105,24 @@ func (c *Client) newID() string {
 
 func (c *Client) stateless() bool { return c.revision.Stateless() }
 
-// capabilities are those of the client.
-func (c *Client) capabilities() mcp.ClientCapabilities {
+// capabilities are those of the client in a revision.
+func (o *Options) capabilities(revision mcp.Revision) mcp.ClientCapabilities {
 	var all mcp.ClientCapabilities
-	if c.o.Answer != nil {
+	if o.Answer != nil {
 		all.Elicitation = &mcp.ElicitationCapability{Form: mcp.Declared(), URL: mcp.Declared()}
 	}
-	if c.stateless() {
+	if revision.Stateless() {
 		all.Extensions = map[string]mcp.Object{mcp.ExtensionTasks: {}}
 	}
 	return all
 }
 
-func (c *Client) info() mcp.Implementation {
-	return mcp.Implementation{Name: c.o.Name, Version: c.o.Version}
+func (o *Options) info() mcp.Implementation {
+	return mcp.Implementation{Name: o.Name, Version: o.Version}
 }
 
-func (c *Client) say(text string) {
-	if c.o.Status != nil {
-		c.o.Status(text)
+func (o *Options) say(text string) {
+	if o.Status != nil {
+		o.Status(text)
 	}
 }

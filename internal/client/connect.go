@@ -79,7 +79,7 @@ func isLegacy(err error) bool {
 
 // initialize begins a session.
 func (c *Client) initialize(ctx context.Context, revision mcp.Revision) error {
-	params := map[string]json.RawMessage{"protocolVersion": raw(revision.String()), "capabilities": raw(c.capabilities()), "clientInfo": raw(c.info())}
+	params := map[string]json.RawMessage{"protocolVersion": raw(revision.String()), "capabilities": raw(c.o.capabilities(c.revision)), "clientInfo": raw(c.o.info())}
 	result, err := c.do(ctx, request{method: mcp.MethodInitialize, params: params, reads: true})
 	if err != nil {
 		return err

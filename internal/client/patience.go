@@ -67,7 +67,7 @@ func (p *patience) wait(ctx context.Context, after time.Duration, why error) err
 	}
 	if text := why.Error(); text != p.told {
 		p.told = text
-		p.c.say(fmt.Sprintf("%s; trying again for %v", text, left.Round(time.Second)))
+		p.c.o.say(fmt.Sprintf("%s; trying again for %v", text, left.Round(time.Second)))
 	}
 	return sleep(ctx, pause)
 }
@@ -76,7 +76,7 @@ func (p *patience) wait(ctx context.Context, after time.Duration, why error) err
 func (p *patience) back() {
 	if !p.since.IsZero() {
 		p.since, p.told = time.Time{}, ""
-		p.c.say("the server answers again")
+		p.c.o.say("the server answers again")
 	}
 }
 

@@ -77,7 +77,7 @@ func (c *Client) withMeta(q request, id string) map[string]json.RawMessage {
 		meta[mcp.MetaProgressToken] = json.RawMessage(id)
 	}
 	if c.stateless() {
-		meta[mcp.MetaProtocolVersion], meta[mcp.MetaClientInfo], meta[mcp.MetaClientCapabilities] = c.revision.String(), c.info(), c.capabilities()
+		meta[mcp.MetaProtocolVersion], meta[mcp.MetaClientInfo], meta[mcp.MetaClientCapabilities] = c.revision.String(), c.o.info(), c.o.capabilities(c.revision)
 	}
 	if len(meta) == 0 {
 		return q.params

@@ -15,6 +15,7 @@ import (
 
 // stream is the event stream that a request is answered with, over all its connections.
 type stream struct {
+	c     *Client
 	id    string        // of the request
 	last  string        // the id of the last event that had one
 	pause time.Duration // before it is resumed
@@ -23,9 +24,9 @@ type stream struct {
 
 // follow reads the event stream of a request until its answer has come, and closes it. It resumes the stream where that ends before.
 func (c *Client) follow(ctx context.Context, id string, body io.ReadCloser) (json.RawMessage, error) {
-	s := stream{id: id}
+	s := stream{c: c, id: id}
 	for {
-		m, err := c.read(ctx, &s, body)
+		m, err := s.read(ctx, body)
 		switch {
 		case m != nil:
 			result, err := m.outcome()
@@ -38,16 +39,17 @@ func (c *Client) follow(ctx context.Context, id string, body io.ReadCloser) (jso
 			return nil, &brokenError{err}
 		}
 		if !errors.Is(err, io.EOF) {
-			c.say(fmt.Sprintf("the connection broke; the stream of the call is resumed after %v", s.pause))
+			c.o.say(fmt.Sprintf("the connection broke; the stream of the call is resumed after %v", s.pause))
 		}
-		if body, err = c.resume(ctx, &s); err != nil {
+		if body, err = s.resume(ctx); err != nil {
 			return nil, err
 		}
 	}
 }
 
 // read handles the messages of a connection until the answer has come, which it returns, or the connection ends. It closes the body.
-func (c *Client) read(ctx context.Context, s *stream, body io.ReadCloser) (*message, error) {
+func (s *stream) read(ctx context.Context, body io.ReadCloser) (*message, error) {
+	c := s.c
 	defer body.Close()
 	events := eventstream.NewReader(body, MostBytes)
 	for {
@@ -85,13 +87,13 @@ func (c *Client) read(ctx context.Context, s *stream, body io.ReadCloser) (*mess
 }
 
 // resume returns the next connection of a stream, which begins after its last event.
-func (c *Client) resume(ctx context.Context, s *stream) (io.ReadCloser, error) {
-	p := patience{c: c}
+func (s *stream) resume(ctx context.Context) (io.ReadCloser, error) {
+	p := patience{c: s.c}
 	for after := s.pause; ; {
 		if err := sleep(ctx, after); err != nil {
 			return nil, err
 		}
-		body, err := c.get(ctx, s.last)
+		body, err := s.c.get(ctx, s.last)
 		if err == nil {
 			p.back()
 			return body, nil

@@ -123,7 +123,7 @@ func (t *Accounts) Settle(now time.Time) {
 	clear(t.claimants[len(kept):])
 	t.claimants = kept
 	t.mu.Unlock()
-	t.silent(now)
+	t.elsewhere.dropSilent(now)
 	t.next = (t.next + 1) % directory.Shards
 	t.size.Add(-int64(t.table.Sweep(t.next, func(a *Account) bool { return a.drop(now) })))
 }

@@ -47,7 +47,7 @@ func (t *Accounts) Charge(a *Account, k Kind, n int64) (no Refusal, ok bool) {
 	}
 	load := t.bytes.Add(n)
 	if t.lim.Bytes >= 0 {
-		no = t.fairBytes(load, mine/a.weight)
+		no = fairBytes(load, t.kinds[Waiting].Load(), mine/a.weight, t.lim.Bytes)
 	}
 	if no != Admitted {
 		t.bytes.Add(-n)
@@ -61,13 +61,13 @@ func (t *Accounts) Charge(a *Account, k Kind, n int64) (no Refusal, ok bool) {
 // Crowded reports whether a has its share of the bytes, or nothing is left: what could wait should
 // wait then.
 func (t *Accounts) Crowded(a *Account) bool {
-	return t.lim.Bytes >= 0 && t.fairBytes(t.bytes.Load(), a.bytes.Load()/a.weight) != Admitted
+	return t.lim.Bytes >= 0 && fairBytes(t.bytes.Load(), t.kinds[Waiting].Load(), a.bytes.Load()/a.weight, t.lim.Bytes) != Admitted
 }
 
 // Spare reports whether a has half of its share left: what is held for a client's convenience only must not be what its next
 // request is refused for.
 func (t *Accounts) Spare(a *Account) bool {
-	return t.lim.Bytes < 0 || t.fairBytes(t.bytes.Load(), 2*a.bytes.Load()/a.weight) == Admitted
+	return t.lim.Bytes < 0 || fairBytes(t.bytes.Load(), t.kinds[Waiting].Load(), 2*a.bytes.Load()/a.weight, t.lim.Bytes) == Admitted
 }
 
 // ChargeAnyway is Charge for bytes that are held whether there is room or not.
@@ -87,10 +87,6 @@ func (t *Accounts) Refund(a *Account, k Kind, n int64) {
 	t.kinds[k].Add(-n)
 	t.bytes.Add(-n)
 	a.bytes.Add(-n)
-}
-
-func (t *Accounts) fairBytes(load, mine int64) Refusal {
-	return fairBytes(load, t.kinds[Waiting].Load(), mine, t.lim.Bytes)
 }
 
 // fairBytes decides on bytes that have been counted: load of limit bytes are held, of these waiting for the store, mine of them

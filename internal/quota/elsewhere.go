@@ -109,14 +109,14 @@ func (t *Accounts) Hear(now time.Time, from string, n uint64, shares []Share) {
 	before := h.in
 	h.n, h.at, h.in = n, now, nil
 	for i := range shares[:min(len(shares), mostShares)] {
-		h.in = append(h.in, t.owe(now, &shares[i]))
+		h.in = append(h.in, shares[i].owe(t, now))
 	}
-	t.release(before) // Afterwards: meanwhile an account is held to more, and not to less.
+	e.release(before) // Afterwards: meanwhile an account is held to more, and not to less.
 	e.busy.Add(int64(len(h.in)))
 }
 
 // owe counts on an account what it has in use elsewhere, and takes what it took there.
-func (t *Accounts) owe(now time.Time, s *Share) inUse {
+func (s *Share) owe(t *Accounts, now time.Time) inUse {
 	for {
 		a := t.Of(s.Tenant, s.Address)
 		u := inUse{a: a, inFlight: max(0, s.InFlight), held: s.Held}
@@ -145,21 +145,20 @@ func (u *inUse) giveBack() {
 	u.a.reports.Add(-1)
 }
 
-func (t *Accounts) release(all []inUse) {
+func (e *elsewhere) release(all []inUse) {
 	for i := range all {
 		all[i].giveBack()
 	}
-	t.elsewhere.busy.Add(-int64(len(all)))
+	e.busy.Add(-int64(len(all)))
 }
 
-// silent forgets the reports of processes that have been silent for HeardFor.
-func (t *Accounts) silent(now time.Time) {
-	e := &t.elsewhere
+// dropSilent forgets the reports of processes that have been silent for HeardFor.
+func (e *elsewhere) dropSilent(now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for from, h := range e.all {
 		if now.Sub(h.at) >= HeardFor {
-			t.release(h.in)
+			e.release(h.in)
 			delete(e.all, from)
 		}
 	}

@@ -43,7 +43,7 @@ func (r *Record) Begin(node, boot string, now time.Time) (epoch uint64, err erro
 		if r.Lost++; r.stored {
 			r.Lost = 0
 		}
-		r.over(RunLost, now)
+		r.Runs = endRun(r.Runs, RunLost, now)
 		if r.Lost >= MaxAttempts {
 			r.end(Outcome{Kind: Lost}, now)
 			return 0, ErrTooManyAttempts
@@ -54,7 +54,7 @@ func (r *Record) Begin(node, boot string, now time.Time) (epoch uint64, err erro
 	r.Attempt++
 	r.Node, r.Boot = node, boot
 	r.Holder, r.HolderBoot = "", ""
-	r.begun(now)
+	r.Runs = addRun(r.Runs, Run{Epoch: r.Epoch, Attempt: r.Attempt, Node: node, Began: now.UnixMilli()})
 	r.change(Running, now)
 	return r.Epoch, nil
 }
@@ -78,7 +78,7 @@ func (r *Record) Yield(epoch uint64, now time.Time) error {
 	}
 	r.Attempt--
 	r.Holder, r.HolderBoot = "", ""
-	r.over(RunYielded, now)
+	r.Runs = endRun(r.Runs, RunYielded, now)
 	r.change(Queued, now)
 	return nil
 }
@@ -103,7 +103,7 @@ func (r *Record) Ask(epoch uint64, now time.Time, questions ...Question) error {
 	r.Questions = all
 	if !waits {
 		r.Attempt-- // it did what it could
-		r.over(RunAsked, now)
+		r.Runs = endRun(r.Runs, RunAsked, now)
 		r.Holder, r.HolderBoot = r.Node, r.Boot
 	}
 	r.change(Waiting, now)
@@ -227,7 +227,7 @@ func (r *Record) end(o Outcome, now time.Time) {
 	if o.Kind == Cancelled {
 		how = RunCancelled
 	}
-	r.over(how, now)
+	r.Runs = endRun(r.Runs, how, now)
 	r.change(Ended, now)
 }
 

@@ -94,20 +94,21 @@ const (
 	RunLost      End = "lost"      // its node was lost, or fell silent
 )
 
-// begun notes that an attempt has begun.
-func (r *Record) begun(now time.Time) {
-	kept := r.Runs[max(0, len(r.Runs)+1-KeptRuns):]
-	r.Runs = append(slices.Clip(slices.Clone(kept)), Run{Epoch: r.Epoch, Attempt: r.Attempt, Node: r.Node, Began: now.UnixMilli()})
+// addRun returns the runs with one more, of which it keeps the newest.
+func addRun(runs []Run, one Run) []Run {
+	kept := runs[max(0, len(runs)+1-KeptRuns):]
+	return append(slices.Clip(slices.Clone(kept)), one)
 }
 
-// over notes how the newest attempt has ended, if it runs.
-func (r *Record) over(how End, now time.Time) {
-	i := len(r.Runs) - 1
-	if i < 0 || r.Runs[i].End != "" {
-		return
+// endRun returns the runs with the end of the newest, if that has none.
+func endRun(runs []Run, how End, now time.Time) []Run {
+	i := len(runs) - 1
+	if i < 0 || runs[i].End != "" {
+		return runs
 	}
-	r.Runs = slices.Clone(r.Runs)
-	r.Runs[i].End, r.Runs[i].Over = how, max(r.Runs[i].Began, now.UnixMilli())
+	runs = slices.Clone(runs)
+	runs[i].End, runs[i].Over = how, max(runs[i].Began, now.UnixMilli())
+	return runs
 }
 
 // State is what a task does. The zero State is Queued.

@@ -93,8 +93,8 @@ func parseDecimal[T string | []byte](s T) (d decimal, ok bool) {
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// safe reports whether every JSON parser keeps d: it is no integer beyond 2^53-1.
-func (d *decimal) safe() bool {
+// isSafe reports whether every JSON parser keeps d: it is no integer beyond 2^53-1.
+func (d *decimal) isSafe() bool {
 	const most = "9007199254740991" // 2^53-1
 	if d.exp < 0 || d.n+d.exp < len(most) {
 		return true

@@ -61,8 +61,8 @@ func FuzzDecimal(f *testing.F) {
 		if (x == y) != (p.Cmp(q) == 0) {
 			t.Errorf("%s and %s: got %+v, %+v", a, b, x, y)
 		}
-		if unsafe := p.IsInt() && p.Num().CmpAbs(big.NewInt(1<<53-1)) > 0; x.safe() == unsafe {
-			t.Errorf("%s: safe is %v", a, x.safe())
+		if unsafe := p.IsInt() && p.Num().CmpAbs(big.NewInt(1<<53-1)) > 0; x.isSafe() == unsafe {
+			t.Errorf("%s: safe is %v", a, x.isSafe())
 		}
 	})
 }

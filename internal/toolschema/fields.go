@@ -58,7 +58,7 @@ func structFields(t reflect.Type) []structField {
 	}
 	var out []structField
 	for _, fields := range byName {
-		if f, ok := dominant(fields); ok {
+		if f, ok := dominantField(fields); ok {
 			out = append(out, f)
 		}
 	}
@@ -97,22 +97,22 @@ func memberOf(e embedded, n int) (*structField, *embedded) {
 		case "omitempty", "omitzero":
 			member.optional, member.omitted = true, true
 		case "string":
-			member.quoted = quotable(inner.Kind())
+			member.quoted = isQuotable(inner.Kind())
 		}
 	}
 	return member, nil
 }
 
-// dominant returns the field that counts among those of one name and depth.
-func dominant(fields []structField) (structField, bool) {
+// dominantField returns the field that counts among those of one name and depth.
+func dominantField(fields []structField) (structField, bool) {
 	if tagged := slices.DeleteFunc(slices.Clone(fields), func(f structField) bool { return !f.tagged }); len(tagged) > 0 {
 		fields = tagged
 	}
 	return fields[0], len(fields) == 1
 }
 
-// quotable reports whether a json tag's option "string" applies to the kind.
-func quotable(k reflect.Kind) bool {
+// isQuotable reports whether a json tag's option "string" applies to the kind.
+func isQuotable(k reflect.Kind) bool {
 	return k == reflect.Bool || k == reflect.String || reflect.Int <= k && k <= reflect.Float64
 }
 

@@ -27,10 +27,10 @@ const (
 	headerPrefix     = "Mcp-Param-"
 )
 
-// add adds the annotation of a schema, if it has one, where path is the chain of properties
+// addHeader adds the annotation of a schema, if it has one, where path is the chain of properties
 // that leads to the schema. It fails if the annotation breaks the rules: clients must not
 // show such a tool to their users.
-func (hs *Headers) add(schema map[string]any, path []string) error {
+func (hs *Headers) addHeader(schema map[string]any, path []string) error {
 	annotation, ok := schema[headerAnnotation]
 	if !ok {
 		return nil
@@ -70,7 +70,7 @@ func isToken(s string) bool {
 	return s != ""
 }
 
-func (hs Headers) sort() {
+func (hs Headers) sortHeaders() {
 	slices.SortFunc(hs, func(a, b header) int { return cmp.Compare(a.key, b.key) })
 }
 
@@ -82,9 +82,9 @@ func (hs Headers) sort() {
 func (hs Headers) Check(sent map[string][]string, args []byte) error {
 	for i := range hs {
 		h := &hs[i]
-		argument, err := h.argument(args)
+		argument, err := h.findArgument(args)
 		if err == nil {
-			err = h.check(sent[h.key], argument)
+			err = h.checkArgument(sent[h.key], argument)
 		}
 		if err != nil {
 			return fmt.Errorf("the header %s %w: %s", h.key, err, strings.Join(h.path, "."))
@@ -104,10 +104,10 @@ var (
 	errHeaderUnsafe    = errors.New("cannot carry integers beyond 2^53-1, as in the argument")
 )
 
-// argument returns the raw value that the header repeats, or nil if there is none. A header
+// findArgument returns the raw value that the header repeats, or nil if there is none. A header
 // cannot carry objects and lists: the schema refuses them. A member on the way that comes twice
 // is refused, because a proxy may read the one and the handler the other.
-func (h *header) argument(args []byte) ([]byte, error) {
+func (h *header) findArgument(args []byte) ([]byte, error) {
 	value, once := args, true
 	for _, name := range h.path {
 		if value, once = codec.FieldOnce(value, name); !once {
@@ -120,7 +120,7 @@ func (h *header) argument(args []byte) ([]byte, error) {
 	return value, nil
 }
 
-func (h *header) check(sent []string, argument []byte) error {
+func (h *header) checkArgument(sent []string, argument []byte) error {
 	switch {
 	case argument == nil && len(sent) == 0:
 		return nil
@@ -146,7 +146,7 @@ func (h *header) check(sent []string, argument []byte) error {
 		}
 	default:
 		want, ok := parseDecimal(argument)
-		if ok && !want.safe() {
+		if ok && !want.isSafe() {
 			return errHeaderUnsafe
 		}
 		if got, valid := parseDecimal(text); !ok || !valid || got != want {

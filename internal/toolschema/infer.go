@@ -54,7 +54,7 @@ type Inferred struct {
 }
 
 // Arguments returns the schema by which arguments are checked, and those that clients repeat in headers.
-func (i *Inferred) Arguments() (*Schema, Headers, error) { return arguments(i.Checked, i.formats) }
+func (i *Inferred) Arguments() (*Schema, Headers, error) { return argumentSchema(i.Checked, i.formats) }
 
 // InferArguments returns the JSON schema of a tool's arguments of type t: of the JSON that codec.Unmarshal decodes into it.
 // The schema by which arguments are checked differs from the one that clients get in that null, too, stands for a pointer, a
@@ -63,14 +63,14 @@ func (i *Inferred) Arguments() (*Schema, Headers, error) { return arguments(i.Ch
 // tag names. t may be a pointer, which counts as the type it points to. InferArguments fails as [InferResult] does, for
 // types that are not JSON objects, and for form tags that are wrong.
 func InferArguments(t reflect.Type) (*Inferred, error) {
-	shown, err := infers(t, decoded, false)
+	shown, err := canInfer(t, decoded, false)
 	if err != nil {
 		return nil, err
 	}
 	if string(codec.Field(shown.text, "type")) != `"object"` {
-		return nil, fmt.Errorf("%v is no object, as arguments must be", pointee(t))
+		return nil, fmt.Errorf("%v is no object, as arguments must be", pointedType(t))
 	}
-	checked, err := infers(t, decoded, true)
+	checked, err := canInfer(t, decoded, true)
 	return &Inferred{shown.text, checked.text, shown.presets, checked.formats}, err
 }
 
@@ -80,26 +80,26 @@ func InferArguments(t reflect.Type) (*Inferred, error) {
 // for recursive ones, and for types with their own MarshalJSON method, whose form it cannot
 // know. Callers share the result and must not change it.
 func InferResult(t reflect.Type) (json.RawMessage, error) {
-	s, err := infers(t, encoded, true)
+	s, err := canInfer(t, encoded, true)
 	return s.text, err
 }
 
-// pointee returns the type that t leads to.
-func pointee(t reflect.Type) reflect.Type {
+// pointedType returns the type that t leads to.
+func pointedType(t reflect.Type) reflect.Type {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	return t
 }
 
-func infers(t reflect.Type, d direction, nulls bool) (inferredSchema, error) {
-	t = pointee(t)
+func canInfer(t reflect.Type, d direction, nulls bool) (inferredSchema, error) {
+	t = pointedType(t)
 	key := inferredKey{t, d, nulls}
 	if known, ok := inferred.Load(key); ok {
 		return known.(inferredSchema), nil
 	}
 	i := inference{direction: d, nulls: nulls, open: map[reflect.Type]bool{}}
-	s, err := i.of(t, true)
+	s, err := i.schemaOf(t, true)
 	if err != nil {
 		return inferredSchema{}, fmt.Errorf("no schema can be inferred: %w; give the tool a written one", err)
 	}
@@ -126,12 +126,12 @@ type inference struct {
 	open      map[reflect.Type]bool // the named types that lead here
 }
 
-// of returns the schema of t. addressable says whether the encoder calls the methods of a
+// schemaOf returns the schema of t. addressable says whether the encoder calls the methods of a
 // pointer to such a value: it does not for values of a map.
-func (i *inference) of(t reflect.Type, addressable bool) (*infer.Schema, error) {
+func (i *inference) schemaOf(t reflect.Type, addressable bool) (*infer.Schema, error) {
 	pointer := t.Kind() == reflect.Pointer
 	if pointer {
-		t, addressable = pointee(t), true
+		t, addressable = pointedType(t), true
 	}
 	if t.Name() != "" {
 		if i.open[t] {
@@ -163,9 +163,9 @@ func (i *inference) addNull(s *infer.Schema) {
 	}
 }
 
-// anything returns the schema of any value. In arguments it has a member: some models' interfaces take no
+// anyValue returns the schema of any value. In arguments it has a member: some models' interfaces take no
 // schema that is true.
-func (i *inference) anything() *infer.Schema {
+func (i *inference) anyValue() *infer.Schema {
 	if i.direction == decoded {
 		return &infer.Schema{Description: "any JSON value"}
 	}
@@ -191,13 +191,13 @@ var (
 // byMethod returns the schema of a type that is known or has methods for its form. It
 // returns nil for other types.
 func (i *inference) byMethod(t reflect.Type, addressable bool) (*infer.Schema, error) {
-	asJSON, asText := i.has(t, jsonMethods), i.has(t, textMethods)
+	asJSON, asText := i.hasMethods(t, jsonMethods), i.hasMethods(t, textMethods)
 	if i.direction == encoded && !addressable && (asJSON || asText) &&
 		!t.Implements(jsonMethods[encoded]) && !t.Implements(textMethods[encoded]) {
 		return nil, fmt.Errorf("%v encodes itself only by a pointer, and a map has no pointers to its values: use *%v", t, t)
 	}
 	if t == reflect.TypeFor[json.RawMessage]() {
-		return i.anything(), nil
+		return i.anyValue(), nil
 	}
 	if s, ok := known[t]; ok {
 		return &s, nil
@@ -211,12 +211,12 @@ func (i *inference) byMethod(t reflect.Type, addressable bool) (*infer.Schema, e
 	return nil, nil
 }
 
-// has reports whether t, or a pointer to it, has the methods.
-func (i *inference) has(t reflect.Type, methods [2]reflect.Type) bool {
-	return implements(t, methods[i.direction])
+// hasMethods reports whether t, or a pointer to it, has the methods.
+func (i *inference) hasMethods(t reflect.Type, methods [2]reflect.Type) bool {
+	return implementsInterface(t, methods[i.direction])
 }
 
-func implements(t, method reflect.Type) bool {
+func implementsInterface(t, method reflect.Type) bool {
 	return t.Kind() != reflect.Interface && (t.Implements(method) || reflect.PointerTo(t).Implements(method))
 }
 
@@ -233,13 +233,13 @@ func (i *inference) byKind(t reflect.Type, addressable bool) (*infer.Schema, err
 		if i.direction == decoded && t.NumMethod() > 0 {
 			return nil, fmt.Errorf("%v has methods, and nothing can be decoded into it", t)
 		}
-		return i.anything(), nil
+		return i.anyValue(), nil
 	case reflect.Map:
 		return i.ofMap(t)
 	case reflect.Slice:
 		return i.ofSlice(t)
 	case reflect.Array:
-		items, err := i.of(t.Elem(), addressable)
+		items, err := i.schemaOf(t.Elem(), addressable)
 		return &infer.Schema{Type: "array", Items: items, MinItems: infer.Ptr(t.Len()), MaxItems: infer.Ptr(t.Len())}, err
 	case reflect.Struct:
 		return i.ofStruct(t, addressable)
@@ -281,7 +281,7 @@ func (i *inference) ofMap(t reflect.Type) (*infer.Schema, error) {
 	if key := t.Key(); key.Kind() != reflect.String && !i.textKey(key) {
 		return nil, fmt.Errorf("%v has keys that are neither strings nor texts", t)
 	}
-	values, err := i.of(t.Elem(), false)
+	values, err := i.schemaOf(t.Elem(), false)
 	s := &infer.Schema{Type: "object", AdditionalProperties: values}
 	if i.direction == decoded {
 		s.Properties = map[string]*infer.Schema{} // see ofStruct
@@ -298,13 +298,13 @@ func (i *inference) textKey(t reflect.Type) bool {
 }
 
 func (i *inference) ofSlice(t reflect.Type) (*infer.Schema, error) {
-	if e := t.Elem(); e.Kind() == reflect.Uint8 && !i.has(e, jsonMethods) && !i.has(e, textMethods) {
+	if e := t.Elem(); e.Kind() == reflect.Uint8 && !i.hasMethods(e, jsonMethods) && !i.hasMethods(e, textMethods) {
 		if i.direction == decoded { // models' interfaces do not know contentEncoding
 			return &infer.Schema{Type: "string", Description: "in base64"}, nil
 		}
 		return &infer.Schema{Type: "string", ContentEncoding: "base64"}, nil
 	}
-	items, err := i.of(t.Elem(), true)
+	items, err := i.schemaOf(t.Elem(), true)
 	return &infer.Schema{Type: "array", Items: items}, err
 }
 
@@ -337,7 +337,7 @@ func (i *inference) ofField(f structField, addressable bool) (*infer.Schema, err
 	if of.Kind() == reflect.Pointer && f.omitted && i.direction == encoded {
 		of, addressable = of.Elem(), true // it is there only if it is not nil
 	}
-	s, err := i.of(of, addressable)
+	s, err := i.schemaOf(of, addressable)
 	if err != nil {
 		return nil, err
 	}
@@ -378,7 +378,7 @@ func (i *inference) boundField(f structField, s *infer.Schema) error {
 		return err
 	}
 	i.formats = i.formats || tag.Format != ""
-	if err = tag.bound(s, pointee(f.Type), f.optional || tag.Default != nil); err != nil {
+	if err = tag.bound(s, pointedType(f.Type), f.optional || tag.Default != nil); err != nil {
 		return fmt.Errorf("%w (form:%q)", err, f.Tag.Get("form"))
 	}
 	return nil

@@ -25,7 +25,7 @@ const (
 	keptNames = 1 << 10 // how many the pooled memory has room for at most
 )
 
-func (n *memberNames) add(name []byte) {
+func (n *memberNames) addName(name []byte) {
 	if n.pooled == nil {
 		n.pooled = pooledNames.Get().(*memberNames)
 		n.all, n.table = n.pooled.all, n.pooled.table
@@ -33,20 +33,20 @@ func (n *memberNames) add(name []byte) {
 	n.all = append(n.all, name)
 }
 
-// differ reports whether the names from first on, those of one object, differ from each other, and forgets them.
-func (n *memberNames) differ(first int) (ok bool) {
+// takeDistinct reports whether the names from first on, those of one object, differ from each other, and forgets them.
+func (n *memberNames) takeDistinct(first int) (ok bool) {
 	own := n.all[first:]
 	n.all = n.all[:first]
 	if len(own) > fewNames {
-		ok = n.hash(own)
+		ok = n.hashNames(own)
 	} else {
-		ok = compare(own)
+		ok = compareNames(own)
 	}
 	clear(own)
 	return ok
 }
 
-func compare(names [][]byte) bool {
+func compareNames(names [][]byte) bool {
 	for i, name := range names {
 		for _, other := range names[:i] {
 			if string(name) == string(other) {
@@ -57,7 +57,7 @@ func compare(names [][]byte) bool {
 	return true
 }
 
-func (n *memberNames) hash(names [][]byte) bool {
+func (n *memberNames) hashNames(names [][]byte) bool {
 	size := 2 << bits.Len(uint(len(names)))
 	n.table = slices.Grow(n.table[:0], size)[:size]
 	clear(n.table)
@@ -73,8 +73,8 @@ func (n *memberNames) hash(names [][]byte) bool {
 	return true
 }
 
-// free gives the memory back, without the names.
-func (n *memberNames) free() {
+// freeNames gives the memory back, without the names.
+func (n *memberNames) freeNames() {
 	if n.pooled == nil || cap(n.all) > keptNames {
 		return
 	}

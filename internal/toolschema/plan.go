@@ -99,11 +99,11 @@ func planOf(doc any) (*plan, bool) {
 			return nil, false
 		}
 	}
-	return p, p.members(schema)
+	return p, p.addMembers(schema)
 }
 
-// members adds what the schema says of the members of an object.
-func (p *plan) members(schema map[string]any) bool {
+// addMembers adds what the schema says of the members of an object.
+func (p *plan) addMembers(schema map[string]any) bool {
 	if v, has := schema["properties"]; has {
 		properties, ok := v.(map[string]any)
 		if !ok {
@@ -123,7 +123,7 @@ func (p *plan) members(schema map[string]any) bool {
 			return false
 		}
 		for _, name := range names {
-			i := p.field([]byte(name))
+			i := p.fieldIndex([]byte(name))
 			if i < 0 {
 				i = len(p.fields)
 				p.fields = append(p.fields, planField{name: name})
@@ -147,8 +147,8 @@ func (p *plan) members(schema map[string]any) bool {
 	return len(p.fields) <= maxFields
 }
 
-// field returns the index of a field, or -1.
-func (p *plan) field(name []byte) int {
+// fieldIndex returns the index of a field, or -1.
+func (p *plan) fieldIndex(name []byte) int {
 	for i := range p.fields {
 		if f := &p.fields[i]; len(f.name) == len(name) && f.name == string(name) {
 			return i
@@ -218,45 +218,45 @@ func sizeOf(v any) (int, bool) {
 	return int(*n), true
 }
 
-// fits reports whether raw, which must be valid JSON, fits for certain.
-func (p *plan) fits(raw []byte) bool {
+// fitsValue reports whether raw, which must be valid JSON, fits for certain.
+func (p *plan) fitsValue(raw []byte) bool {
 	var names memberNames
-	_, ok := p.value(&names, raw, blank(raw, 0))
-	names.free()
+	_, ok := p.checkValue(&names, raw, skipBlank(raw, 0))
+	names.freeNames()
 	return ok
 }
 
-// value checks the value that begins at i, and returns where it ends.
-func (p *plan) value(names *memberNames, b []byte, i int) (end int, ok bool) {
+// checkValue checks the value that begins at i, and returns where it ends.
+func (p *plan) checkValue(names *memberNames, b []byte, i int) (end int, ok bool) {
 	if i >= len(b) {
 		return i, false
 	}
 	switch c := b[i]; c {
 	case '{':
-		return p.object(names, b, i)
+		return p.checkObject(names, b, i)
 	case '[':
-		return p.array(names, b, i)
+		return p.checkArray(names, b, i)
 	case '"':
-		return p.text(b, i)
+		return p.checkText(b, i)
 	case 't':
-		return i + len("true"), p.takes(kindBoolean)
+		return i + len("true"), p.takesKind(kindBoolean)
 	case 'f':
-		return i + len("false"), p.takes(kindBoolean)
+		return i + len("false"), p.takesKind(kindBoolean)
 	case 'n':
-		return i + len("null"), p.takes(kindNull)
+		return i + len("null"), p.takesKind(kindNull)
 	}
-	return p.digits(b, i)
+	return p.skipDigits(b, i)
 }
 
-// takes reports whether a value of that kind, of which nothing else is to be checked, fits.
-func (p *plan) takes(k kinds) bool {
+// takesKind reports whether a value of that kind, of which nothing else is to be checked, fits.
+func (p *plan) takesKind(k kinds) bool {
 	return p == nil || p.kinds&k != 0 && (p.enum == nil || k == kindNull && p.orNull)
 }
 
 // plainDigits is how many characters of a number are looked at here: any such number is exact.
 const plainDigits = 15
 
-func (p *plan) digits(b []byte, i int) (end int, ok bool) {
+func (p *plan) skipDigits(b []byte, i int) (end int, ok bool) {
 	end, kind := i, kindInteger
 	for ; end < len(b); end++ {
 		switch c := b[end]; {
@@ -271,7 +271,7 @@ func (p *plan) digits(b []byte, i int) (end int, ok bool) {
 	if end < len(b) && (b[end] == 'e' || b[end] == 'E') {
 		return end, false
 	}
-	if end == i || end-i > plainDigits || !p.takes(kind) {
+	if end == i || end-i > plainDigits || !p.takesKind(kind) {
 		return end, false
 	}
 	if p == nil || p.atLeast == nil && p.atMost == nil {
@@ -284,8 +284,8 @@ func (p *plan) digits(b []byte, i int) (end int, ok bool) {
 	return end, err == nil && (p.atLeast == nil || n >= *p.atLeast) && (p.atMost == nil || n <= *p.atMost)
 }
 
-// quoted returns the end of a string, and whether it is without escapes.
-func quoted(b []byte, i int) (end int, plain bool) {
+// skipString returns the end of a string, and whether it is without escapes.
+func skipString(b []byte, i int) (end int, plain bool) {
 	plain = true
 	for i++; i < len(b); {
 		n := bytes.IndexByte(b[i:], '"')
@@ -302,8 +302,8 @@ func quoted(b []byte, i int) (end int, plain bool) {
 	return len(b), false
 }
 
-func (p *plan) text(b []byte, i int) (end int, ok bool) {
-	end, plain := quoted(b, i)
+func (p *plan) checkText(b []byte, i int) (end int, ok bool) {
+	end, plain := skipString(b, i)
 	if p == nil {
 		return end, true
 	}
@@ -334,42 +334,42 @@ func (p *plan) text(b []byte, i int) (end int, ok bool) {
 	return end, false
 }
 
-func (p *plan) array(names *memberNames, b []byte, i int) (end int, ok bool) {
+func (p *plan) checkArray(names *memberNames, b []byte, i int) (end int, ok bool) {
 	var items *plan
 	if p != nil {
-		if !p.takes(kindArray) {
+		if !p.takesKind(kindArray) {
 			return i, false
 		}
 		items = p.items
 	}
 	n := 0
-	for i = blank(b, i+1); i < len(b) && b[i] != ']'; n++ {
-		if i, ok = items.value(names, b, i); !ok {
+	for i = skipBlank(b, i+1); i < len(b) && b[i] != ']'; n++ {
+		if i, ok = items.checkValue(names, b, i); !ok {
 			return i, false
 		}
-		i = comma(b, i)
+		i = skipComma(b, i)
 	}
 	return i + 1, p == nil || n >= p.minItems && (p.maxItems < 0 || n <= p.maxItems)
 }
 
-func (p *plan) object(names *memberNames, b []byte, i int) (end int, ok bool) {
-	if !p.takes(kindObject) {
+func (p *plan) checkObject(names *memberNames, b []byte, i int) (end int, ok bool) {
+	if !p.takesKind(kindObject) {
 		return i, false
 	}
 	var found uint64
 	first := len(names.all)
-	for i = blank(b, i+1); i < len(b) && b[i] == '"'; i = comma(b, i) {
+	for i = skipBlank(b, i+1); i < len(b) && b[i] == '"'; i = skipComma(b, i) {
 		var of *plan
-		end, plain := quoted(b, i)
+		end, plain := skipString(b, i)
 		if !plain {
 			return end, false
 		}
 		f := -1
 		if p != nil {
-			f = p.field(b[i+1 : end-1])
+			f = p.fieldIndex(b[i+1 : end-1])
 		}
 		if f < 0 {
-			names.add(b[i+1 : end-1])
+			names.addName(b[i+1 : end-1])
 		} else {
 			bit := uint64(1) << f
 			if found&bit != 0 {
@@ -386,26 +386,26 @@ func (p *plan) object(names *memberNames, b []byte, i int) (end int, ok bool) {
 		default:
 			of = p.rest
 		}
-		i = blank(b, end)
-		if i, ok = of.value(names, b, blank(b, i+1)); !ok {
+		i = skipBlank(b, end)
+		if i, ok = of.checkValue(names, b, skipBlank(b, i+1)); !ok {
 			return i, false
 		}
 	}
-	return i + 1, names.differ(first) && (p == nil || found&p.required == p.required)
+	return i + 1, names.takeDistinct(first) && (p == nil || found&p.required == p.required)
 }
 
-// blank returns where the next character is that is no white space.
-func blank(b []byte, i int) int {
+// skipBlank returns where the next character is that is no white space.
+func skipBlank(b []byte, i int) int {
 	for i < len(b) && (b[i] == ' ' || b[i] == '\n' || b[i] == '\r' || b[i] == '\t') {
 		i++
 	}
 	return i
 }
 
-// comma returns where the next value begins, or the bracket that ends them.
-func comma(b []byte, i int) int {
-	if i = blank(b, i); i < len(b) && b[i] == ',' {
-		i = blank(b, i+1)
+// skipComma returns where the next value begins, or the bracket that ends them.
+func skipComma(b []byte, i int) int {
+	if i = skipBlank(b, i); i < len(b) && b[i] == ',' {
+		i = skipBlank(b, i+1)
 	}
 	return i
 }

@@ -57,10 +57,10 @@ func TestPlans(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := c.simple && c.plan.fits([]byte(tt.value)); got != tt.fits {
+		if got := c.simple && c.plan.fitsValue([]byte(tt.value)); got != tt.fits {
 			t.Errorf("%s under %s: got %t", tt.value, tt.schema, got)
 		}
-		if err := c.validate([]byte(tt.value)); tt.fits && err != nil {
+		if err := c.validateWith([]byte(tt.value)); tt.fits && err != nil {
 			t.Errorf("%s under %s: the validator says %v", tt.value, tt.schema, err)
 		}
 	}
@@ -77,7 +77,7 @@ func TestPlansAgainstTheValidator(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", schema, err)
 		}
-		err = c.validate([]byte(value))
+		err = c.validateWith([]byte(value))
 		if err == nil {
 			valid++
 		}
@@ -85,7 +85,7 @@ func TestPlansAgainstTheValidator(t *testing.T) {
 			continue
 		}
 		simple++
-		if !c.plan.fits([]byte(value)) {
+		if !c.plan.fitsValue([]byte(value)) {
 			continue
 		}
 		if fit++; err != nil {

@@ -48,12 +48,12 @@ func (p *Presets) Fill(args []byte) []byte {
 	if p == nil {
 		return args
 	}
-	return p.fill(make([]byte, 0, len(args)+len(args)/2), args)
+	return p.fillValue(make([]byte, 0, len(args)+len(args)/2), args)
 }
 
-// fill appends a value with its defaults to dst.
-func (p *Presets) fill(dst, value []byte) []byte {
-	value = value[blank(value, 0):]
+// fillValue appends a value with its defaults to dst.
+func (p *Presets) fillValue(dst, value []byte) []byte {
+	value = value[skipBlank(value, 0):]
 	switch {
 	case p == nil || len(value) == 0:
 		return append(dst, value...)
@@ -62,9 +62,9 @@ func (p *Presets) fill(dst, value []byte) []byte {
 	case value[0] == '[':
 		dst = append(dst, '[')
 		for element := range codec.Elements(value) {
-			dst = append(p.each.fill(dst, element), ',')
+			dst = append(p.each.fillValue(dst, element), ',')
 		}
-		return closed(dst, ']')
+		return closeContainer(dst, ']')
 	}
 	return append(dst, value...)
 }
@@ -74,14 +74,14 @@ func (p *Presets) fillObject(dst, object []byte) []byte {
 	filled := make([]bool, len(p.members))
 	for key, value := range codec.Members(object) {
 		of := p.each
-		if i := p.member(key); i >= 0 {
+		if i := p.memberIndex(key); i >= 0 {
 			if value[0] == 'n' && p.members[i].value != nil {
 				continue
 			}
 			filled[i], of = true, p.members[i].within
 		}
 		dst = append(append(append(dst, '"'), key...), '"', ':')
-		dst = append(of.fill(dst, value), ',')
+		dst = append(of.fillValue(dst, value), ',')
 	}
 	for i := range p.members {
 		m := &p.members[i]
@@ -91,11 +91,11 @@ func (p *Presets) fillObject(dst, object []byte) []byte {
 		dst = append(append(append(dst, quoteName(m.name)...), ':'), m.value...)
 		dst = append(dst, ',')
 	}
-	return closed(dst, '}')
+	return closeContainer(dst, '}')
 }
 
-// member returns the index of a member by its name as it came, or -1.
-func (p *Presets) member(key []byte) int {
+// memberIndex returns the index of a member by its name as it came, or -1.
+func (p *Presets) memberIndex(key []byte) int {
 	name := string(key)
 	if slices.Contains(key, '\\') {
 		name, _ = codec.Str(slices.Concat([]byte{'"'}, key, []byte{'"'}))
@@ -103,8 +103,8 @@ func (p *Presets) member(key []byte) int {
 	return slices.IndexFunc(p.members, func(m preset) bool { return m.name == name })
 }
 
-// closed ends a container, and takes away the comma behind its last value.
-func closed(dst []byte, bracket byte) []byte {
+// closeContainer ends a container, and takes away the comma behind its last value.
+func closeContainer(dst []byte, bracket byte) []byte {
 	if dst[len(dst)-1] == ',' {
 		dst = dst[:len(dst)-1]
 	}

@@ -51,20 +51,20 @@ type Schema struct {
 // Arguments returns the schema of a tool's arguments, and the arguments that clients repeat
 // in headers. It fails unless text is a schema of objects. The dialect is that of its
 // $schema member, by default 2020-12. The caller must not change text afterwards.
-func Arguments(text json.RawMessage) (*Schema, Headers, error) { return arguments(text, false) }
+func Arguments(text json.RawMessage) (*Schema, Headers, error) { return argumentSchema(text, false) }
 
-func arguments(text json.RawMessage, formats bool) (*Schema, Headers, error) {
+func argumentSchema(text json.RawMessage, formats bool) (*Schema, Headers, error) {
 	var headers Headers
-	err := register(text, formats, func(doc any) error {
+	err := registerSchema(text, formats, func(doc any) error {
 		if m, ok := doc.(map[string]any); !ok || m["type"] != "object" {
 			return errors.New(`its type must be "object"`)
 		}
 		return nil
-	}, headers.add)
+	}, headers.addHeader)
 	if err != nil {
 		return nil, nil, err
 	}
-	headers.sort()
+	headers.sortHeaders()
 	return &Schema{text: text, formats: formats}, headers, nil
 }
 
@@ -73,7 +73,7 @@ func arguments(text json.RawMessage, formats bool) (*Schema, Headers, error) {
 func Result(text json.RawMessage) (*Schema, error) { return ofAnything(text, false) }
 
 func ofAnything(text json.RawMessage, formats bool) (*Schema, error) {
-	err := register(text, formats, func(any) error { return nil }, func(map[string]any, []string) error { return nil })
+	err := registerSchema(text, formats, func(any) error { return nil }, func(map[string]any, []string) error { return nil })
 	if err != nil {
 		return nil, err
 	}
@@ -85,8 +85,8 @@ func ofAnything(text json.RawMessage, formats bool) (*Schema, error) {
 // schema. The caller must not change text afterwards.
 func Form(text json.RawMessage) (*Schema, error) { return ofAnything(text, true) }
 
-// register checks a schema before it is used.
-func register(text json.RawMessage, formats bool, root func(doc any) error, visit func(map[string]any, []string) error) error {
+// registerSchema checks a schema before it is used.
+func registerSchema(text json.RawMessage, formats bool, root func(doc any) error, visit func(map[string]any, []string) error) error {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
 		return notJSON(text, err)
@@ -97,10 +97,10 @@ func register(text json.RawMessage, formats bool, root func(doc any) error, visi
 	if err := checkNumbers(doc); err != nil {
 		return err
 	}
-	if err := (&schemaWalk{visit: visit}).walk(doc); err != nil {
+	if err := (&schemaWalk{visit: visit}).walkDocument(doc); err != nil {
 		return err
 	}
-	if _, err = compiled.get(text, formats); err != nil {
+	if _, err = compiled.getCompiled(text, formats); err != nil {
 		return errors.New(readable.Replace(err.Error()))
 	}
 	return nil
@@ -143,8 +143,8 @@ type compiledKey struct {
 	formats bool
 }
 
-// get returns the compiled form of a schema's text.
-func (c *compiledSchemas) get(text json.RawMessage, formats bool) (*checker, error) {
+// getCompiled returns the compiled form of a schema's text.
+func (c *compiledSchemas) getCompiled(text json.RawMessage, formats bool) (*checker, error) {
 	key := compiledKey{sha256.Sum256(text), formats}
 	c.mu.Lock()
 	s := c.all[key].Value()
@@ -156,7 +156,7 @@ func (c *compiledSchemas) get(text json.RawMessage, formats bool) (*checker, err
 	if err != nil {
 		return nil, err
 	}
-	runtime.AddCleanup(s, c.drop, key)
+	runtime.AddCleanup(s, c.dropCompiled, key)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.all == nil {
@@ -166,8 +166,8 @@ func (c *compiledSchemas) get(text json.RawMessage, formats bool) (*checker, err
 	return s, nil
 }
 
-// drop removes a compiled schema that is no longer in use.
-func (c *compiledSchemas) drop(key compiledKey) {
+// dropCompiled removes a compiled schema that is no longer in use.
+func (c *compiledSchemas) dropCompiled(key compiledKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.all[key].Value() == nil {
@@ -179,9 +179,9 @@ func (c *compiledSchemas) drop(key compiledKey) {
 // then stops at the first fault and names none, so that it takes less memory, and keeps none of it.
 type forms struct{ schema, whether *jsonschema.Schema }
 
-// compile returns the compiled forms of a schema's text. With formats, a string must have the
+// compileText returns the compiled forms of a schema's text. With formats, a string must have the
 // form that a "format" names; without, such members are remarks.
-func compile(text json.RawMessage, formats bool) (f forms, err error) {
+func compileText(text json.RawMessage, formats bool) (f forms, err error) {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
 		return f, err
@@ -214,19 +214,19 @@ func (s *Schema) Validate(raw []byte) error {
 	c := s.compiled.Load()
 	if c == nil {
 		var err error
-		if c, err = compiled.get(s.text, s.formats); err != nil {
+		if c, err = compiled.getCompiled(s.text, s.formats); err != nil {
 			return err // an error of compiling, which was tried before
 		}
 		s.compiled.Store(c)
 	}
-	if c.simple && c.plan.fits(raw) {
+	if c.simple && c.plan.fitsValue(raw) {
 		return nil
 	}
-	return c.validate(raw)
+	return c.validateWith(raw)
 }
 
-// validate checks raw with the validator.
-func (c *checker) validate(raw []byte) error {
+// validateWith checks raw with the validator.
+func (c *checker) validateWith(raw []byte) error {
 	v, err := codec.UniqueTree(raw)
 	if err != nil {
 		return err
@@ -239,7 +239,7 @@ func (c *checker) validate(raw []byte) error {
 	if !ok {
 		return err
 	}
-	return faults(fault)
+	return nameFaults(fault)
 }
 
 // Bounds of the text that says how arguments do not fit. Nobody reads more, and a schema
@@ -249,10 +249,10 @@ var (
 	maxFaultText = limits.FaultText.Value()
 )
 
-// faults names the faults of a value, each with its place.
-func faults(err *jsonschema.ValidationError) error {
+// nameFaults names the faults of a value, each with its place.
+func nameFaults(err *jsonschema.ValidationError) error {
 	left := maxFaults
-	prune(err, &left)
+	pruneFaults(err, &left)
 	// The first line names the schema, which tells a caller nothing; the others name each
 	// fault and its place.
 	_, text, ok := strings.Cut(err.Error(), "\n")
@@ -273,8 +273,8 @@ func faults(err *jsonschema.ValidationError) error {
 	return errors.New(text)
 }
 
-// prune keeps the first faults of a tree.
-func prune(err *jsonschema.ValidationError, left *int) {
+// pruneFaults keeps the first faults of a tree.
+func pruneFaults(err *jsonschema.ValidationError, left *int) {
 	if *left <= 0 {
 		return
 	}
@@ -283,7 +283,7 @@ func prune(err *jsonschema.ValidationError, left *int) {
 		return
 	}
 	for i, cause := range err.Causes {
-		if prune(cause, left); *left <= 0 {
+		if pruneFaults(cause, left); *left <= 0 {
 			err.Causes = err.Causes[:i+1]
 			return
 		}

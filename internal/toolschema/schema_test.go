@@ -192,7 +192,7 @@ func FuzzValidate(f *testing.F) {
 		if errors.Is(got, errMuchWork) || errors.Is(got, errBadNumber) {
 			return
 		}
-		plain, err := compile([]byte(schema), false)
+		plain, err := compileText([]byte(schema), false)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -88,7 +88,7 @@ func TestValuesFitTheirSchemas(t *testing.T) {
 			t.Fatal(err)
 		}
 		for n := range 200 {
-			v := reflect.New(pointee(of))
+			v := reflect.New(pointedType(of))
 			if n > 0 { // the first is the zero value
 				draw(r, v.Elem())
 			}

@@ -44,11 +44,11 @@ type schemaWalk struct {
 	visit func(schema map[string]any, path []string) error
 }
 
-// walk visits the schemas of a decoded document. It fails as visit does, and when a bound is
+// walkDocument visits the schemas of a decoded document. It fails as visit does, and when a bound is
 // exceeded.
-func (w *schemaWalk) walk(doc any) error { return w.schema(doc, []string{}, 1) }
+func (w *schemaWalk) walkDocument(doc any) error { return w.visitSchema(doc, []string{}, 1) }
 
-func (w *schemaWalk) schema(v any, path []string, depth int) error {
+func (w *schemaWalk) visitSchema(v any, path []string, depth int) error {
 	if depth > maxSchemaDepth {
 		return fmt.Errorf("schemas are nested more than %d deep", maxSchemaDepth)
 	}
@@ -71,11 +71,11 @@ func (w *schemaWalk) schema(v any, path []string, depth int) error {
 		switch keywords[keyword] {
 		case holdsData:
 		case holdsSchema, holdsUnknown:
-			err = w.each(value, depth+1)
+			err = w.visitEach(value, depth+1)
 		case holdsSchemas:
 			members, _ := value.(map[string]any)
 			for _, m := range members {
-				if err = w.each(m, depth+1); err != nil {
+				if err = w.visitEach(m, depth+1); err != nil {
 					break
 				}
 			}
@@ -86,7 +86,7 @@ func (w *schemaWalk) schema(v any, path []string, depth int) error {
 				if path != nil {
 					to = append(path[:len(path):len(path)], name)
 				}
-				if err = w.schema(m, to, depth+1); err != nil {
+				if err = w.visitSchema(m, to, depth+1); err != nil {
 					break
 				}
 			}
@@ -98,17 +98,17 @@ func (w *schemaWalk) schema(v any, path []string, depth int) error {
 	return nil
 }
 
-// each visits a schema, or a list of them, that no property leads to.
-func (w *schemaWalk) each(v any, depth int) error {
+// visitEach visits a schema, or a list of them, that no property leads to.
+func (w *schemaWalk) visitEach(v any, depth int) error {
 	list, ok := v.([]any)
 	if !ok {
-		return w.schema(v, nil, depth)
+		return w.visitSchema(v, nil, depth)
 	}
 	if depth > maxSchemaDepth {
 		return fmt.Errorf("schemas are nested more than %d deep", maxSchemaDepth)
 	}
 	for _, e := range list {
-		if err := w.each(e, depth+1); err != nil {
+		if err := w.visitEach(e, depth+1); err != nil {
 			return err
 		}
 	}

@@ -17,11 +17,11 @@ func TestSubschemasAreCounted(t *testing.T) {
 	}
 	doc["properties"] = properties
 	visit := func(map[string]any, []string) error { return nil }
-	if w := (schemaWalk{visit: visit}); w.walk(doc) != nil || w.count != maxSubschemas {
+	if w := (schemaWalk{visit: visit}); w.walkDocument(doc) != nil || w.count != maxSubschemas {
 		t.Errorf("got %d schemas, want %d", w.count, maxSubschemas)
 	}
 	properties["one"] = map[string]any{}
-	if (&schemaWalk{visit: visit}).walk(doc) == nil {
+	if (&schemaWalk{visit: visit}).walkDocument(doc) == nil {
 		t.Error("one more is accepted")
 	}
 }

@@ -42,7 +42,7 @@ func ReadTag(field reflect.StructField) (*Tag, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := pointee(field.Type)
+	t := pointedType(field.Type)
 	tag := new(Tag)
 	tag.Title, _ = properties.take("title")
 	switch tagsOf(t) {
@@ -78,11 +78,11 @@ const (
 )
 
 func tagsOf(t reflect.Type) tagged {
-	if _, itself := known[t]; itself || implements(t, jsonMethods[decoded]) {
+	if _, itself := known[t]; itself || implementsInterface(t, jsonMethods[decoded]) {
 		return tagsNothing
 	}
 	switch kind := t.Kind(); {
-	case implements(t, textMethods[decoded]), kind == reflect.String:
+	case implementsInterface(t, textMethods[decoded]), kind == reflect.String:
 		return tagsString
 	case kind == reflect.Bool:
 		return tagsBool

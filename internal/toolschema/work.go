@@ -52,7 +52,7 @@ type checker struct {
 }
 
 func newChecker(text json.RawMessage, formats bool) (*checker, error) {
-	f, err := compile(text, formats)
+	f, err := compileText(text, formats)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func (c *checker) copy() (*countedSchema, error) {
 	if s, ok := c.copies.Get().(*countedSchema); ok {
 		return s, nil
 	}
-	own, err := compile(c.text, c.formats)
+	own, err := compileText(c.text, c.formats)
 	if err != nil {
 		return nil, err
 	}

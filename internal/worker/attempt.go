@@ -8,7 +8,6 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/guard"
-	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/task"
 	"github.com/troupe-run/troupe/mcp"
@@ -64,17 +63,15 @@ func newAttempt(s *serving, key Key, k known, w *given, req Request, began int64
 // enterActor gives an attempt to the actor of its task. w is the work that is looked at no more, nil for
 // an adopted one.
 func (a *Attempt) enterActor(w *given) {
-	for range kernel.PanicLimit {
-		m := &opened{w: w, a: a}
-		m.Init()
-		a.p.actors.tellActor(a.Key, m)
-		if m.Wait(); m.err == nil {
-			return
-		}
+	m := &opened{w: w, a: a}
+	m.Init()
+	t := a.p.actors.tellActor(a.Key, m)
+	if m.Wait(); m.err != nil { // it has panicked, and the work comes again
+		a.actor = t
+		a.cancel(ErrTakenOver)
+		a.endSuspicion()
+		a.work.freePlace()
 	}
-	a.cancel(ErrTakenOver) // no actor takes it
-	a.endSuspicion()
-	a.work.freePlace()
 }
 
 // Again reports whether there may have been an earlier attempt, whether it was lost or given back.
@@ -106,23 +103,26 @@ func (a *Attempt) runHandler() {
 
 // concludeRun stores the outcome of a run that began at a time, and gives up its place.
 func (a *Attempt) concludeRun(began time.Time, res Result) {
+	// An error of the actor says that it has panicked, and ended: the work comes again.
 	m := &returning{a: a}
-	broken := a.takeTurn(func() error { return a.actor.askActor(m) })
-	parked, work := m.parked, m.work
+	err := a.takeTurn(func() error { return a.actor.askActor(m) })
 	a.expiry.Stop()
-	defer func() { _ = a.actor.askActor(&concluded{a: a}) }() // an error: the actor has forgotten it
-	if broken != nil {                                        // the actor has panicked, and ended: the work comes again
+	defer func() { _ = a.actor.askActor(&concluded{a: a}) }()
+	if err != nil {
 		return
 	}
+	parked, work := m.parked, m.work
 	cause := context.Cause(a.ctx)
 	a.p.Log.Debug("a run of a task is over", "server", a.Key.Server, "task", a.Key.Digest(), "attempt", a.Number, "took", time.Since(began), "cause", cause)
 	closing := errors.Is(cause, ErrClosing)
-	if parked && closing {
-		a.releaseTask()
+	if closing && parked && a.p.Shared && a.p.base.Err() == nil {
+		// Another process goes on with the task once it has its answers. Of a process that ends, its
+		// lease says so.
+		_ = a.changeAtEnd(func(r *task.Record, epoch uint64) error { return r.Release(epoch) })
 	}
 	if closing && (res.Err != nil || res.IsError) && a.s.Safe(a.method, a.name) {
-		if !parked {
-			a.giveBack(work)
+		if !parked && a.changeAtEnd(func(r *task.Record, epoch uint64) error { return r.Yield(epoch, a.p.Store.Now()) }) == nil {
+			_ = work.Later(0)
 		}
 		return
 	}
@@ -202,13 +202,11 @@ func (a *Attempt) storeOutcome(res Result) error {
 // noRoom is the error of a task whose record has no room for its outcome.
 var noRoom = []byte(`{"code":-32603,"message":"what the task has said and asked leaves no room for its outcome"}`)
 
-// giveBack gives the task back that the node does not go on with.
-func (a *Attempt) giveBack(work *given) {
+// changeAtEnd changes the record of a task that the node does not go on with.
+func (a *Attempt) changeAtEnd(edit func(r *task.Record, epoch uint64) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), 5*time.Second)
 	defer cancel()
-	if a.changeRecord(ctx, func(r *task.Record, epoch uint64) error { return r.Yield(epoch, a.p.Store.Now()) }) == nil {
-		_ = work.Later(0)
-	}
+	return a.changeRecord(ctx, edit)
 }
 
 // storeCharged stores so many bytes of the task, which it charges before. A step waits for that
@@ -227,17 +225,6 @@ func (a *Attempt) storeCharged(ctx context.Context, bytes int, purpose Purpose, 
 	err := a.takeTurn(do)
 	a.p.books.settleBytes(a.Key, c, err, back)
 	return err
-}
-
-// releaseTask has another process go on with a task once it has its answers: the handler that waited here has ended with the mount. Of a
-// process that ends, its lease says so.
-func (a *Attempt) releaseTask() {
-	if !a.p.Shared || a.p.base.Err() != nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), 5*time.Second)
-	defer cancel()
-	_ = a.changeRecord(ctx, func(r *task.Record, epoch uint64) error { return r.Release(epoch) })
 }
 
 // Context ends with the attempt, for one of the causes of this package: nothing that its handler does counts any more then, or the node ends.

@@ -84,23 +84,27 @@ func openError(no quota.Refusal) error {
 	return ErrTooMany
 }
 
-// chargeAnswers charges what answers add to the record of a task, once, however often the record is tried. Small ones count, and are never refused.
+// chargeAnswers charges what answers add to the record of a task, once, however often the record is
+// tried. Small ones count, and are never refused.
 func (b *books) chargeAnswers(key Key, c *Charge, before, after *task.Record) error {
 	bytes := questionsSize(after.Questions) - questionsSize(before.Questions)
-	if bytes <= c.Bytes {
+	if bytes == c.Bytes {
 		return nil
 	}
 	if c.Bytes > 0 {
 		b.ledger.Settle(*c, false)
 	}
-	*c = chargeFor(key, after, bytes)
-	purpose := ForStep
+	*c = Charge{}
+	if bytes <= 0 {
+		return nil
+	}
+	next, purpose := chargeFor(key, after, bytes), ForStep
 	if bytes <= smallAnswer {
 		purpose = ForResult
 	}
-	err := b.ledger.Charge(*c, purpose)
-	if err != nil {
-		*c = Charge{}
+	err := b.ledger.Charge(next, purpose)
+	if err == nil {
+		*c = next
 	}
 	return err
 }

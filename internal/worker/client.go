@@ -8,8 +8,8 @@ import (
 	"github.com/troupe-run/troupe/internal/task"
 )
 
-// editRecord changes the record of a task for its client.
-func (p *Pool) editRecord(ctx context.Context, key Key, f func(r *task.Record) error) (Snapshot, error) {
+// editRecord changes the record of a task for its client, if edit says that it has changed.
+func (p *Pool) editRecord(ctx context.Context, key Key, edit func(r *task.Record) (changed bool, err error)) (Snapshot, error) {
 	for {
 		r, rev, err := p.readForClient(ctx, key)
 		if errors.Is(err, store.ErrNotFound) {
@@ -18,7 +18,7 @@ func (p *Pool) editRecord(ctx context.Context, key Key, f func(r *task.Record) e
 		if err != nil {
 			return Snapshot{}, err
 		}
-		if err := f(&r); err != nil {
+		if changed, err := edit(&r); err != nil || !changed {
 			return Snapshot{key, r, rev}, err
 		}
 		next, err := p.putRecord(ctx, key, &r, rev)
@@ -34,7 +34,7 @@ func (p *Pool) editRecord(ctx context.Context, key Key, f func(r *task.Record) e
 
 // Cancel ends a task for its client. task.ErrEnded: it has ended before, as the snapshot says.
 func (p *Pool) Cancel(ctx context.Context, key Key) (Snapshot, error) {
-	s, err := p.editRecord(ctx, key, func(r *task.Record) error { return r.Cancel(p.Store.Now()) })
+	s, err := p.editRecord(ctx, key, func(r *task.Record) (bool, error) { return true, r.Cancel(p.Store.Now()) })
 	if err == nil {
 		p.actors.tellIfHeld(key, taskCancelled{})
 	}
@@ -59,12 +59,12 @@ func (p *Pool) Answer(ctx context.Context, key Key, answers map[string]task.Repl
 	o := p.actors.beginOffer(key, "")
 	defer o.settleOffer()
 	var c Charge // of the answers
-	s, err := p.editRecord(ctx, key, func(r *task.Record) error {
+	s, err := p.editRecord(ctx, key, func(r *task.Record) (changed bool, err error) {
 		o.from = clientToken(r.From)
 		before := *r
 		ready, err := r.Answer(answers, p.Store.Now())
 		if err == nil && (questionsSize(r.Questions) > maxAsked || !leavesRoom(r)) {
-			return ErrTooMuch
+			return false, ErrTooMuch
 		}
 		if err == nil {
 			err = p.books.chargeAnswers(key, &c, &before, r)
@@ -73,10 +73,7 @@ func (p *Pool) Answer(ctx context.Context, key Key, answers map[string]task.Repl
 			err = o.makeWork(ctx, r.Left(p.Store.Now()))
 			r.Work = o.seq
 		}
-		if err == nil && before.Updated == r.Updated && before.State == r.State && before.Unfit == r.Unfit && len(before.Open()) == len(r.Open()) {
-			return errUnchanged
-		}
-		return err
+		return before.Updated != r.Updated || before.State != r.State || before.Unfit != r.Unfit || len(before.Open()) != len(r.Open()), err
 	})
 	if c.Bytes > 0 {
 		p.books.settleBytes(key, c, err, atEnd)
@@ -84,10 +81,8 @@ func (p *Pool) Answer(ctx context.Context, key Key, answers map[string]task.Repl
 	if o.seq != 0 {
 		p.Serve(key.Server)
 	}
-	if errors.Is(err, errUnchanged) || errors.Is(err, task.ErrNotWaiting) || errors.Is(err, task.ErrEnded) {
+	if errors.Is(err, task.ErrNotWaiting) || errors.Is(err, task.ErrEnded) {
 		err = nil
 	}
 	return s, err
 }
-
-var errUnchanged = errors.New("worker: nothing was changed")

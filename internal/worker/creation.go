@@ -106,12 +106,11 @@ func (p *Pool) createTask(ctx context.Context, n NewTask, first func(r *task.Rec
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("worker: record of a task: %w", err)
 	}
-	if err := openError(p.books.census.Add(key, principalOf(n.Tenant, clientToken(n.From)), r.Expires())); err != nil {
-		return Snapshot{}, err
-	}
 	steps, done, err := n.encodeSteps()
 	if err != nil {
-		p.books.census.Remove(key)
+		return Snapshot{}, err
+	}
+	if err := openError(p.books.census.Add(key, principalOf(n.Tenant, clientToken(n.From)), r.Expires())); err != nil {
 		return Snapshot{}, err
 	}
 	c := chargeFor(key, &r, len(req)+len(rec)+done)

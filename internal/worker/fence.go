@@ -28,12 +28,6 @@ type known struct {
 	epoch uint64 // of the attempt
 }
 
-// isBehind reports whether a record that was read says that the attempt has lost the task. An older
-// one was read before the attempt went on under a newer epoch.
-func (k *known) isBehind(r *task.Record) bool {
-	return r.Epoch > k.epoch || r.Epoch == k.epoch && r.State == task.Ended
-}
-
 // takeTurn waits for the turn, and does something with it. An attempt that is over has lost the
 // task: this is a goroutine that its handler left behind.
 func (f *fence) takeTurn(do func() error) error {
@@ -131,21 +125,13 @@ func (f *fence) putPart(ctx context.Context, name string, data []byte) error {
 // endLost ends the attempt if err says that it has lost the task.
 func (f *fence) endLost(err error) error {
 	switch {
-	case errors.Is(err, task.ErrEnded):
-		err = lostTo(&f.known.Load().rec)
-	case errors.Is(err, task.ErrFenced), errors.Is(err, store.ErrNotFound):
+	case errors.Is(err, task.ErrEnded) && f.known.Load().rec.How() == task.Cancelled:
+		err = ErrCancelled
+	case errors.Is(err, task.ErrEnded), errors.Is(err, task.ErrFenced), errors.Is(err, store.ErrNotFound):
 		err = ErrTakenOver
 	default:
 		return err
 	}
 	f.cancel(err)
 	return err
-}
-
-// lostTo is the cause of an attempt's end whose task has ended without it, or has another attempt.
-func lostTo(r *task.Record) error {
-	if r.How() == task.Cancelled {
-		return ErrCancelled
-	}
-	return ErrTakenOver
 }

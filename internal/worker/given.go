@@ -125,7 +125,7 @@ func (w *given) beginAttempt(here *Attempt) (*Attempt, fate, error) {
 		// record has the request, which was stored before.
 		var req Request
 		size, bad := p.readRequest(s.ctx, key, &req)
-		if bad != nil && !errors.Is(bad, errNoRequest) {
+		if bad != nil && !errors.Is(bad, store.ErrNotFound) {
 			return nil, 0, bad
 		}
 		epoch, err := r.Begin(p.Node, p.Boot, p.Store.Now())

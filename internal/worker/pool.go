@@ -123,7 +123,7 @@ func NewPool(c Config) *Pool {
 	}
 	p := &Pool{
 		Config:   c,
-		services: services{of: make(map[string]*serving)},
+		services: services{kernel.NewDirectory[string, *serving]()},
 		places:   quota.NewPlaces[*given](c.Running, c.roomInLines()),
 		books:    books{c.Ledger, quota.NewCensus[Key, taskCharges](c.PerPrincipal, c.PerNode)},
 		suspects: make(suspects, mostSuspects),
@@ -152,10 +152,7 @@ func (p *Pool) Mount(svc Service) {
 	s.ctx, s.cancel = context.WithCancelCause(p.base)
 	p.Kernel.Start(&s.Actor, p.QueueKind, svc.ID, s)
 	context.AfterFunc(s.ctx, s.Stop)
-	if !p.addService(s) {
-		s.cancel(ErrClosing)
-		return
-	}
+	p.mounted.Put(s.ID, s)
 	p.comparing.Do(func() { p.startGoroutine((&comparer{p}).repeatComparison) })
 	p.startGoroutine(func() {
 		if p.Shared && (s.Makes == nil || s.Makes()) { // another process may make work at any time
@@ -172,7 +169,8 @@ func (p *Pool) Mount(svc Service) {
 // Unmount ends the attempts of a service on this node. Its tasks go on elsewhere, or where it is
 // mounted next.
 func (p *Pool) Unmount(server string) {
-	if s := p.removeService(server); s != nil {
+	if s, ok := p.mounted.Get(server); ok {
+		p.mounted.Drop(server, s)
 		s.cancel(ErrClosing)
 	}
 }
@@ -194,9 +192,7 @@ func (p *Pool) keepWork() {
 		if tick%recountEvery == 0 {
 			go p.recountTasks()
 		}
-		for _, s := range p.allServices() {
-			_ = s.Post(askDue{})
-		}
+		p.mounted.Each(func(s *serving) { _ = s.Post(askDue{}) })
 		p.actors.Each(func(t *taskActor) { _ = t.Post(keepWork{look: check}) })
 		if check { // work that has not begun is not kept, so that it is not fresh
 			continue
@@ -260,10 +256,7 @@ func (p *Pool) recountTasks() {
 
 // Close ends the attempts. Handlers see ErrClosing as the cause of their context; what they do not
 // finish within ctx goes on elsewhere.
-func (p *Pool) Close(ctx context.Context) error {
-	p.removeServices()
-	return p.endAll(ctx)
-}
+func (p *Pool) Close(ctx context.Context) error { return p.endAll(ctx) }
 
 // Reclaimed is how many tasks of an earlier process of this node were taken up at once.
 func (p *Pool) Reclaimed() int64 { return p.reclaimed.Load() }

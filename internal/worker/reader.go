@@ -26,7 +26,7 @@ type StepLook struct {
 // Maker returns who has made a task, as the store has that, and nil once nothing can run the task again.
 func (rd *Reader) Maker(ctx context.Context, key Key) (json.RawMessage, error) {
 	var r Request
-	if _, err := rd.readRequest(ctx, key, &r); err != nil && !errors.Is(err, errNoRequest) {
+	if _, err := rd.readRequest(ctx, key, &r); err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, err
 	}
 	return r.Principal, nil
@@ -84,40 +84,13 @@ func (rd *Reader) wholeStep(ctx context.Context, key Key, name string) (s Step, 
 
 // stepHead reads the members of a step before its value, which may be cut off.
 func stepHead(head []byte) (s Step, err error) {
-	d := json.NewDecoder(bytes.NewReader(head))
-	if _, err := d.Token(); err != nil {
-		return s, err
+	if i := bytes.Index(head, []byte(`,"value":`)); i >= 0 { // in a text it would have a backslash
+		head = append(head[:i:i], '}')
 	}
-	for d.More() {
-		name, err := d.Token()
-		if err != nil {
-			return s, err
-		}
-		var into any
-		switch name {
-		case "name":
-			into = &s.Name
-		case "failed":
-			into = &s.Failed
-		case "attempt":
-			into = &s.Attempt
-		case "began":
-			into = &s.Began
-		case "took":
-			into = &s.Took
-		case "value":
-			if s.Began == 0 {
-				return s, fmt.Errorf("worker: a step whose value comes first")
-			}
-			return s, nil
-		default:
-			into = new(json.RawMessage)
-		}
-		if err := d.Decode(into); err != nil {
-			return s, err
-		}
+	if err = json.Unmarshal(head, &s); err == nil && s.Began == 0 {
+		err = errors.New("worker: a step whose value comes first")
 	}
-	return s, nil
+	return s, err
 }
 
 // Get reads a task. ErrUnknown: there is none, or it has expired.
@@ -163,19 +136,14 @@ func (rd *Reader) decodePage(stored []Stored, limit int, err error) (all []Snaps
 	return all, 0, err
 }
 
-// readRequest reads the request of a task, and returns its size as it is stored.
+// readRequest reads the request of a task, and returns its size as it is stored. ErrNotFound: it is
+// not there, or cannot be read.
 func (rd *Reader) readRequest(ctx context.Context, key Key, req *Request) (size int, err error) {
 	data, err := rd.store.Part(ctx, key.path(), requestPart)
 	if err == nil {
-		err = json.Unmarshal(data, req)
-	} else if !errors.Is(err, store.ErrNotFound) {
-		return 0, err
+		if err = json.Unmarshal(data, req); err != nil {
+			err = fmt.Errorf("worker: request of a task: %w: %w", store.ErrNotFound, err)
+		}
 	}
-	if err != nil {
-		return 0, fmt.Errorf("%w: %w", errNoRequest, err)
-	}
-	return len(data), nil
+	return len(data), err
 }
-
-// errNoRequest reports that the request of a task is not there, or cannot be read.
-var errNoRequest = errors.New("worker: the request of a task cannot be read")

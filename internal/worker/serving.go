@@ -66,7 +66,7 @@ func (s *serving) Receive(m any) {
 	case workExpected:
 		if s.unseen[m.key] = m.at; !s.poking {
 			s.poking = true
-			s.pokeAfter(pokeAfter)
+			s.schedulePoke(pokeAfter)
 		}
 	case workCame:
 		delete(s.unseen, m.key)
@@ -91,7 +91,7 @@ func (s *serving) Receive(m any) {
 // Failed has the queue be asked again: what was overlooked comes all the same, only later.
 func (s *serving) Failed(any, bool) { s.poking, s.asking = false, false }
 
-func (s *serving) pokeAfter(d time.Duration) {
+func (s *serving) schedulePoke(d time.Duration) {
 	time.AfterFunc(d, func() { _ = s.Post(poke{d}) })
 }
 
@@ -104,7 +104,7 @@ func (s *serving) askForUnseen(after time.Duration) {
 	}
 	if s.poking = len(s.unseen) > 0; s.poking {
 		s.askQueue()
-		s.pokeAfter(min(2*after, keepEvery))
+		s.schedulePoke(min(2*after, keepEvery))
 	}
 }
 

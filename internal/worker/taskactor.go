@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/kernel"
-	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/task"
 )
 
@@ -25,9 +24,9 @@ type taskActor struct {
 	revoked  bool       // the client has cancelled the task while its work was looked at
 	attempts []*Attempt // that have not concluded: the newest, last, may have the task
 
-	reading   bool // the record is being read, to see whether another process has changed it
-	readAgain bool // it may have been changed since
-	keepsNext bool // the work is kept once it was read
+	checking   bool // the record is being read, to see whether another process has changed it
+	checkAgain bool // it may have been changed since
+	keepsNext  bool // the work is kept once it was read
 }
 
 // errBroken reports that the actor of a task has panicked.
@@ -35,7 +34,7 @@ var errBroken = errors.New("worker: the actor of a task has panicked")
 
 // The messages of a task's actor.
 type (
-	// offerBegun and offered say that work is being made, and that its record is stored too, or never
+	// offerBegun and offerSettled say that work is being made, and that its record is stored too, or never
 	// will be.
 	offerBegun   struct{ o *offer }
 	offerSettled struct{ o *offer }
@@ -95,12 +94,8 @@ type (
 	taskCancelled struct{}
 	// changeHeard says that another process may have changed the task.
 	changeHeard struct{}
-	// recordRead is the record as it was read for a look.
-	recordRead struct {
-		a   *Attempt
-		r   task.Record
-		err error
-	}
+	// recordChecked says that the record was read.
+	recordChecked struct{}
 	// keepWork has the work be kept: after a look at the record if look is set.
 	keepWork struct{ look bool }
 	// viewing asks what the actor is about.
@@ -177,9 +172,9 @@ func (t *taskActor) Receive(m any) {
 			a.cancel(ErrCancelled)
 		}
 	case changeHeard:
-		t.readAnew(false)
-	case recordRead:
-		t.compareRead(m)
+		t.checkRecord(false)
+	case recordChecked:
+		t.endCheck()
 	case keepWork:
 		t.keepWork(m.look)
 	case *viewing:
@@ -296,42 +291,37 @@ func (t *taskActor) removeAttempt(a *Attempt) {
 	}
 }
 
-// readAnew has the record be read, as another process may have changed it.
-func (t *taskActor) readAnew(keeps bool) {
+// checkRecord has the record be read, as another process may have changed it, and the work be kept
+// then. An attempt that has lost the task ends.
+func (t *taskActor) checkRecord(keeps bool) {
 	a := t.newestAttempt()
 	if a == nil {
 		return
 	}
 	t.keepsNext = t.keepsNext || keeps
-	if t.readAgain = t.reading; t.reading {
+	if t.checkAgain = t.checking; t.checking {
 		return
 	}
-	t.reading = true
+	t.checking = true
 	go func() {
-		ctx, cancel := context.WithTimeout(a.ctx, keepEvery)
-		defer cancel()
-		r, _, err := t.p.readRecord(ctx, t.key)
-		_ = t.Post(recordRead{a, r, err})
+		_ = a.takeTurn(func() error {
+			ctx, cancel := context.WithTimeout(a.ctx, keepEvery)
+			defer cancel()
+			return a.checkEpoch(ctx)
+		})
+		_ = t.Post(recordChecked{})
 	}()
 }
 
-// compareRead ends the attempt if another one has the task by now, or if the task has ended.
-func (t *taskActor) compareRead(m recordRead) {
-	a := m.a
-	keeps, again := t.keepsNext, t.readAgain
-	t.reading, t.readAgain, t.keepsNext = false, false, false
-	switch {
-	case len(a.turn) > 0: // a change is under way, which finds out by itself
-	case errors.Is(m.err, store.ErrNotFound):
-		a.cancel(ErrTakenOver)
-	case m.err == nil && a.known.Load().isBehind(&m.r):
-		a.cancel(lostTo(&m.r))
-	}
-	if n := t.newestAttempt(); keeps && n != nil {
-		n.keepWork()
+// endCheck keeps the work, and reads the record again if it may have changed since.
+func (t *taskActor) endCheck() {
+	keeps, again := t.keepsNext, t.checkAgain
+	t.checking, t.checkAgain, t.keepsNext = false, false, false
+	if a := t.newestAttempt(); keeps && a != nil {
+		a.keepWork()
 	}
 	if again {
-		t.readAnew(false)
+		t.checkRecord(false)
 	}
 }
 
@@ -339,7 +329,7 @@ func (t *taskActor) compareRead(m recordRead) {
 // first, so that it is not fresh.
 func (t *taskActor) keepWork(look bool) {
 	if look {
-		t.readAnew(true)
+		t.checkRecord(true)
 		return
 	}
 	if t.opening != nil && t.opening.isFresh() { // otherwise another may have it

@@ -68,18 +68,20 @@ type Config[K any] struct {
 	Behind func()
 }
 
+// Gone calls f once when the connection is gone.
+func (c *Config[K]) Gone(f func()) { c.Conn.Gone(f) }
+
 // Attachment is the reading side of a stream: one connection, and how far it has got. Until a
 // replay has caught up, the writer's frames wait; frames beyond maxPending are read from the
 // log. Any goroutine may use it; [New] makes one.
 type Attachment[K any] struct {
 	Config[K]
 
-	mu      sync.Mutex // guards the fields below; never held over I/O
-	next    uint64     // the append expected next
-	skip    int        // entries of append next that the client has
-	named   bool       // the connection has carried an event id to resume from
-	primed  bool       // the connection has carried the time to wait before that
-	live    bool       // frames go straight to the connection
+	mu   sync.Mutex // guards the fields below; never held over I/O
+	next uint64     // the append expected next
+	skip int        // entries of append next that the client has
+	primer
+	live    bool // frames go straight to the connection
 	pending []Frame
 	bytes   int
 	gap     bool // frames were dropped: the log has them
@@ -87,12 +89,42 @@ type Attachment[K any] struct {
 	spared  bool // Until has come, and the client could not come back
 	hushed  bool // no comments
 	wrote   time.Time
-	buf     []byte
+}
+
+// primer is what a connection has carried for its client to come back with.
+type primer struct {
+	named bool // an event id to resume from
+	timed bool // the time to wait before that
+	buf   []byte
+}
+
+// eventID is the id of an event as the client gets it.
+func (m *primer) eventID(p stream.Position) string {
+	m.buf = p.AppendTo(m.buf[:0])
+	return string(m.buf)
+}
+
+// takeRetry is the reconnection time that the next event carries, in milliseconds; 0 for none. Each
+// connection carries it once: a client may remember another time, see Poll.
+func (m *primer) takeRetry(wait time.Duration) int {
+	if m.timed {
+		return 0
+	}
+	m.timed = true
+	return int(wait / time.Millisecond)
 }
 
 // New makes the attachment of a connection that reads a stream from entry skip of append next
 // on. Its frames wait until CatchUp, unless it is live from the beginning.
 func New[K any](c Config[K], next uint64, skip int, live bool) *Attachment[K] {
+	switch {
+	case !c.Primes:
+		c.Retry = 0
+	case !c.Answers:
+		// Release 1.x of the Python SDK tries once after a standalone stream broke off, and
+		// twice after a call's stream did.
+		c.Retry *= 2
+	}
 	return &Attachment[K]{Config: c, next: next, skip: skip, live: live}
 }
 
@@ -118,24 +150,8 @@ func (a *Attachment[K]) Open(fresh bool) bool {
 func (a *Attachment[K]) prime() {
 	if a.Primes && !a.named {
 		a.named = true
-		a.Conn.Event(a.id(a.After), a.retry(), nil)
+		a.Conn.Event(a.eventID(a.After), a.takeRetry(a.Retry), nil)
 	}
-}
-
-// retry is the reconnection time that the next event carries, in milliseconds; 0 for none. Each
-// connection carries it once: a client may remember another time, see Poll.
-func (a *Attachment[K]) retry() int {
-	if !a.Primes || a.primed {
-		return 0
-	}
-	a.primed = true
-	wait := a.Retry
-	if !a.Answers {
-		// Release 1.x of the Python SDK tries once after a standalone stream broke off, and
-		// twice after a call's stream did.
-		wait *= 2
-	}
-	return int(wait / time.Millisecond)
 }
 
 // soon is how long a client waits at most that must come back at once.
@@ -152,7 +168,7 @@ func (a *Attachment[K]) Poll() {
 	if a.Primes {
 		id := ""
 		if !a.named {
-			id = a.id(a.After)
+			id = a.eventID(a.After)
 		}
 		a.Conn.Event(id, int(min(soon, a.Retry)/time.Millisecond), nil)
 	}
@@ -169,11 +185,6 @@ func (a *Attachment[K]) Watch() {
 		a.Among.drop(a)
 		a.Held.Add(-1)
 	})
-}
-
-func (a *Attachment[K]) id(p stream.Position) string {
-	a.buf = p.AppendTo(a.buf[:0])
-	return string(a.buf)
 }
 
 // Frame takes an append from the writer.
@@ -240,9 +251,6 @@ func (a *Attachment[K]) Hush(hushed bool) {
 	a.hushed = hushed
 }
 
-// Gone calls f once when the connection is gone.
-func (a *Attachment[K]) Gone(f func()) { a.Conn.Gone(f) }
-
 // write sends the visible entries of an append that the client does not have.
 func (a *Attachment[K]) write(p stream.Append) {
 	wrote := false
@@ -256,7 +264,7 @@ func (a *Attachment[K]) write(p stream.Append) {
 			}
 		}
 		a.named, wrote = true, true
-		a.Conn.Event(a.id(p.Position(a.Stream, i)), a.retry(), p.Entries[i].Data)
+		a.Conn.Event(a.eventID(p.Position(a.Stream, i)), a.takeRetry(a.Retry), p.Entries[i].Data)
 	}
 	a.next, a.skip = p.Num+1, 0
 	if wrote { // an append that clients do not see, as that of a step, leaves the connection silent

@@ -18,6 +18,7 @@ import (
 //	  ├──Answer, Reject────────────────────▲                   ▲
 //	  └──Cut, Close, Break─────────────────────────────────────┘   from each
 type Far struct {
+	sessionless
 	held *quota.Holding
 	most int                 // bytes that may wait for the window
 	send func(letter []byte) // does not wait
@@ -41,14 +42,18 @@ func NewFar(id ID, held *quota.Holding, most int, send func(letter []byte), over
 	return &Far{held: held, most: most, send: send, over: over, out: sender{id: id}, heard: time.Now()}
 }
 
-// SetSession does nothing: a request without a session gets none.
-func (x *Far) SetSession(string) {}
+// sessionless has what an exchange does for its session and its connection. A request without a session has none, the node that has
+// the connection keeps it open, and nothing is kept back.
+type sessionless struct{}
 
-// Comment does nothing: the node that has the connection keeps it open.
-func (x *Far) Comment() {}
+// SetSession does nothing.
+func (sessionless) SetSession(string) {}
 
-// Flush does nothing: nothing is kept back.
-func (x *Far) Flush() {}
+// Comment does nothing.
+func (sessionless) Comment() {}
+
+// Flush does nothing.
+func (sessionless) Flush() {}
 
 // Answer sends the whole response. The caller may reuse body after the return. It returns false, and does nothing, if anything was
 // sent before.
