@@ -60,7 +60,7 @@ func (c *Client) Initialize(ctx context.Context, capabilities string) error {
 
 // InitializeAs begins a session of a revision.
 func (c *Client) InitializeAs(ctx context.Context, revision, capabilities string) error {
-	a, err := c.post(ctx, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"`+revision+`","capabilities":`+capabilities+
+	a, err := c.Post(ctx, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"`+revision+`","capabilities":`+capabilities+
 		`,"clientInfo":{"name":"troupe-bench","version":"1"}}}`)
 	if err != nil {
 		return err
@@ -79,17 +79,17 @@ func (c *Client) InitializeAs(ctx context.Context, revision, capabilities string
 // Call sends a request. id is a raw JSON token and params a JSON object, or ""
 // for none.
 func (c *Client) Call(ctx context.Context, id, method, params string) (*Answer, error) {
-	return c.post(ctx, `{"jsonrpc":"2.0","id":`+id+`,"method":"`+method+`"`+withParams(params)+`}`)
+	return c.Post(ctx, `{"jsonrpc":"2.0","id":`+id+`,"method":"`+method+`"`+withParams(params)+`}`)
 }
 
-// Batch sends a JSON array of messages, which 2025-03-26 has.
-func (c *Client) Batch(ctx context.Context, messages string) (*Answer, error) {
-	return c.post(ctx, messages)
+// Post sends a message, or a JSON array of them, which 2025-03-26 has.
+func (c *Client) Post(ctx context.Context, messages string) (*Answer, error) {
+	return c.do(ctx, http.MethodPost, messages, "")
 }
 
 // Notify sends a notification. A status other than 202 is an error.
 func (c *Client) Notify(ctx context.Context, method, params string) error {
-	a, err := c.post(ctx, `{"jsonrpc":"2.0","method":"`+method+`"`+withParams(params)+`}`)
+	a, err := c.Post(ctx, `{"jsonrpc":"2.0","method":"`+method+`"`+withParams(params)+`}`)
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (c *Client) Notify(ctx context.Context, method, params string) error {
 // Answer posts the client's answer to a request of the server. id is the raw
 // token of that request.
 func (c *Client) Answer(ctx context.Context, id, result string) (*Answer, error) {
-	return c.post(ctx, `{"jsonrpc":"2.0","id":`+id+`,"result":`+result+`}`)
+	return c.Post(ctx, `{"jsonrpc":"2.0","id":`+id+`,"result":`+result+`}`)
 }
 
 func withParams(params string) string {
@@ -152,10 +152,6 @@ func (c *Client) Forget(stream string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.records, stream)
-}
-
-func (c *Client) post(ctx context.Context, body string) (*Answer, error) {
-	return c.do(ctx, http.MethodPost, body, "")
 }
 
 func (c *Client) do(ctx context.Context, method, body, lastEventID string) (*Answer, error) {

@@ -119,9 +119,11 @@ func (w *world) measureKills(c *client.Client) (*killCosts, error) {
 		if !w.until(answered) {
 			return nil, errors.New("no answer after the start: " + w.p.log.lines(20))
 		}
-		answer, cpu = append(answer, time.Since(began)), append(cpu, cpuOf(w.p.cmd.Process.Pid))
+		took, _ := w.p.used()
+		answer, cpu = append(answer, time.Since(began)), append(cpu, took)
 	}
-	return &killCosts{w.o.rounds, latencyOf(ready), latencyOf(answer), latencyOf(cpu), residentOf(w.p.cmd.Process.Pid)}, nil
+	_, resident := w.p.used()
+	return &killCosts{w.o.rounds, latencyOf(ready), latencyOf(answer), latencyOf(cpu), resident}, nil
 }
 
 // measureResumes resumes a stream, each of whose events has an append of its own: at once, so that it comes from the memory of the process, and once
@@ -148,7 +150,7 @@ func (w *world) measureResumes(c *client.Client, r *behindReport) error {
 // resumeOften resumes a stream --rounds times.
 func (w *world) resumeOften(c *client.Client, from string) (*resumeCost, error) {
 	var first, last []time.Duration
-	cpu := cpuOf(w.p.cmd.Process.Pid)
+	before, _ := w.p.used()
 	for range w.o.rounds {
 		began := time.Now()
 		took, n, err := resumeWhole(w.ctx, c, from)
@@ -160,6 +162,6 @@ func (w *world) resumeOften(c *client.Client, from string) (*resumeCost, error) 
 		}
 		first, last = append(first, took), append(last, time.Since(began))
 	}
-	spent := cpuOf(w.p.cmd.Process.Pid) - cpu
-	return &resumeCost{w.o.rounds, latencyOf(first), latencyOf(last), ms(spent) / float64(w.o.rounds)}, nil
+	cpu, _ := w.p.used()
+	return &resumeCost{w.o.rounds, latencyOf(first), latencyOf(last), ms(cpu-before) / float64(w.o.rounds)}, nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/bench/client"
+	"github.com/troupe-run/troupe/bench/loadgen"
 )
 
 // costsReport is what comebacks and restarts cost where nobody does any harm. Nothing of it is judged.
@@ -53,11 +54,21 @@ func runCosts(ctx context.Context, o options) (*costsReport, error) {
 		return r, nil
 	}
 	o.nodes = 3
-	f, _, err := startFleet(ctx, o)
+	front, err := freeAddress(o.seed + 7000)
+	if err != nil {
+		return r, err
+	}
+	f, err := newFleet(ctx, o, front)
 	if err != nil {
 		return r, err
 	}
 	defer f.end()
+	if err := f.start(); err != nil {
+		return r, err
+	}
+	if err := (&process{name: "the fleet", addr: front}).untilReady(ctx); err != nil {
+		return r, err
+	}
 	if r.Here, err = f.measureAttach(ctx, 0); err == nil {
 		r.Elsewhere, err = f.measureAttach(ctx, 1)
 	}
@@ -67,10 +78,12 @@ func runCosts(ctx context.Context, o options) (*costsReport, error) {
 // cpu is the processor time that the nodes and the NATS servers have taken.
 func (f *fleet) cpu() (nodes, nats time.Duration) {
 	for _, p := range f.nodes {
-		nodes += cpuOf(p.cmd.Process.Pid)
+		cpu, _ := p.used()
+		nodes += cpu
 	}
 	for _, s := range f.nats.all {
-		nats += cpuOf(s.cmd.Process.Pid)
+		cpu, _ := loadgen.Used(s.cmd.Process.Pid)
+		nats += cpu
 	}
 	return nodes, nats
 }

@@ -70,15 +70,13 @@ func (d *deployed) end() {
 	_ = d.cmd.Wait()
 }
 
-// repositoryFile finds a file of the repository from wherever in it this runs.
+// repositoryFile returns the path of a file of the repository from wherever in it this runs.
 func repositoryFile(name string) (string, error) {
 	dir, err := os.Getwd()
 	for ; err == nil && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		if path := filepath.Join(dir, name); fileExists(path) {
-			return path, nil
+		if _, err := os.Stat(filepath.Join(dir, "bench", "soak")); err == nil {
+			return filepath.Join(dir, name), nil
 		}
 	}
-	return "", fmt.Errorf("%s is not here: run this inside of the repository", name)
+	return "", errors.New("run this inside of the repository")
 }
-
-func fileExists(path string) bool { _, err := os.Stat(path); return err == nil }

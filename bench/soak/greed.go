@@ -363,8 +363,8 @@ func (w *greedRun) watchProcess() (stop func() (notReady int, rss int64)) {
 	go func() {
 		defer close(done)
 		for i := 0; ; i++ {
-			rss = max(rss, residentOf(w.p.cmd.Process.Pid))
-			if i%10 == 0 && !w.p.isReady() {
+			_, now := w.p.used()
+			if rss = max(rss, now); i%10 == 0 && !w.p.isReady() {
 				notReady++
 			}
 			if !waitFor(ctx, 10*time.Millisecond) {

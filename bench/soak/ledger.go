@@ -34,7 +34,6 @@ type ledger struct {
 	client *client.Stateless
 	file   string
 	steps  int // of each task
-	stepMS int
 
 	mu     sync.Mutex // guards the fields below
 	open   map[string]bool
@@ -60,14 +59,14 @@ type ledgerReport struct {
 	PickUps  map[string]latency `json:"loss_to_next_step_ms"` // by harm
 }
 
-func newLedger(ctx context.Context, o options, url string, steps, stepMS int) *ledger {
-	return &ledger{ctx: ctx, steps: steps, stepMS: stepMS, open: make(map[string]bool), ended: make(map[string]string),
+func newLedger(ctx context.Context, o options, url string) *ledger {
+	return &ledger{ctx: ctx, steps: taskSteps, open: make(map[string]bool), ended: make(map[string]string),
 		client: client.NewStateless(url, client.NewTransport(), `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`), file: filepath.Join(filepath.Dir(o.data), "ledger")}
 }
 
 // create makes n tasks, eight at a time.
 func (l *ledger) create(n int) {
-	args := fmt.Sprintf(`"name":"ledger","arguments":{"file":%q,"steps":%d,"ms":%d}`, l.file, l.steps, l.stepMS)
+	args := fmt.Sprintf(`"name":"ledger","arguments":{"file":%q,"steps":%d,"ms":%d}`, l.file, l.steps, taskStepMS)
 	_ = each(n, 8, func(int) error {
 		body, err := l.ask("tools/call", args)
 		var made struct{ Result struct{ TaskID string } }
@@ -131,8 +130,15 @@ func (l *ledger) get(id string) (state, body string, err error) {
 	return got.Result.Status, strings.TrimSpace(string(data)), nil
 }
 
-// finish waits until all tasks have completed, and looks at each once more.
-func (l *ledger) finish() error {
+// finish waits until all tasks have completed, looks at each once more, and judges what they have written down.
+func (l *ledger) finish() (ledgerReport, error) {
+	if err := l.awaitAll(); err != nil || len(l.ended) == 0 {
+		return ledgerReport{}, err
+	}
+	return l.judge()
+}
+
+func (l *ledger) awaitAll() error {
 	deadline := time.Now().Add(10 * time.Minute)
 	for id := range l.open {
 		for l.ended[id] == "" {

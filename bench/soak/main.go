@@ -47,7 +47,6 @@ type options struct {
 	hosted   bool   // the program is bench/lab
 	harms    list
 	visitors list
-	early    bool          // some answer a question before they have its stream again
 	old      string        // the commit of another release that takes turns; "" for none
 	oldBin   string        // its program
 	crowd    int           // clients that come back within a second
@@ -94,9 +93,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	f.IntVar(&o.nats, "nats", 1, "world, costs: number of NATS servers, 1 or 3")
 	f.BoolVar(&o.sync, "sync", false, "world, costs: NATS has each write on the disk before it is acknowledged")
 	f.IntVar(&o.servers, "servers", 1, "world: copies of the demo in the only node, over which the sessions are spread")
-	f.Var(&o.harms, "harms", "world: what is done to the nodes, in this order, with commas between; all that fit, in an order of the seed, if empty: "+strings.Join(allHarms, ", "))
+	f.Var(&o.harms, "harms", "world: what is done to the nodes, in this order, with commas between; all that fit, in an order of the seed, if empty: "+strings.Join(harmNames(), ", "))
 	f.Var(&o.visitors, "visitors", "world: who works with them; all that fit if empty: "+strings.Join(allVisitors, ", "))
-	f.BoolVar(&o.early, "early", false, "world: answer some questions after a start before resuming their stream")
 	f.StringVar(&o.old, "old", "", "world: a commit whose release takes turns with this one on the same data; one that has serve --set")
 	f.IntVar(&o.crowd, "crowd", 100, "world: clients that come back within a second when a node dies; 0: none")
 	f.DurationVar(&o.away, "away", 10*time.Second, "world: how long the NATS servers are away, once; 0: never")

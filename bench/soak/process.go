@@ -15,6 +15,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/troupe-run/troupe/bench/loadgen"
 )
 
 // build compiles troupe, or bench/lab, into dir.
@@ -36,22 +38,17 @@ func buildAt(ctx context.Context, dir, commit string) (string, error) {
 	if err := os.MkdirAll(from, 0o755); err != nil {
 		return "", err
 	}
+	root, err := repositoryFile("")
+	if err != nil {
+		return "", err
+	}
 	archive := filepath.Join(dir, "from.tar")
-	for _, args := range [][]string{{"git", "-C", rootOf(), "archive", "-o", archive, commit}, {"tar", "-C", from, "-xf", archive}, {"go", "-C", from, "build", "-o", bin, "./cmd/troupe"}} {
+	for _, args := range [][]string{{"git", "-C", root, "archive", "-o", archive, commit}, {"tar", "-C", from, "-xf", archive}, {"go", "-C", from, "build", "-o", bin, "./cmd/troupe"}} {
 		if out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); err != nil {
 			return "", fmt.Errorf("build the program as of %s: %s: %w\n%s", commit, args[0], err, out)
 		}
 	}
 	return bin, nil
-}
-
-// rootOf is the folder of the repository, or this one if that cannot be found.
-func rootOf() string {
-	file, err := repositoryFile("go.mod")
-	if err != nil {
-		return "."
-	}
-	return filepath.Dir(file)
 }
 
 // process is a troupe that is started over and over with the same command.
@@ -117,9 +114,6 @@ func (p *process) url(n int) string {
 	return fmt.Sprintf("http://%s/s/%d/mcp", p.addr, n)
 }
 
-// stream is where sessions over HTTP+SSE of the first server are opened.
-func (p *process) stream() string { return "http://" + p.addr + "/sse" }
-
 // start starts the process and does not wait for it to serve.
 func (p *process) start() error {
 	cmd := exec.Command(p.bin, p.args...)
@@ -141,9 +135,13 @@ func (p *process) startReady(ctx context.Context) error {
 	if err := p.start(); err != nil {
 		return err
 	}
+	return p.untilReady(ctx)
+}
+
+func (p *process) untilReady(ctx context.Context) error {
 	for end := time.Now().Add(patience); !p.isReady(); {
 		if time.Now().After(end) || !waitFor(ctx, 5*time.Millisecond) {
-			return errors.New("not ready: " + p.log.lines(20))
+			return fmt.Errorf("%s is not ready: %s", p.name, p.log.lines(20))
 		}
 	}
 	return nil
@@ -157,6 +155,14 @@ func (p *process) isReady() bool {
 	}
 	_ = r.Body.Close()
 	return r.StatusCode == http.StatusOK
+}
+
+// used is the processor time that the process has taken, and its resident memory in bytes.
+func (p *process) used() (cpu time.Duration, resident int64) {
+	if p.cmd == nil {
+		return 0, 0
+	}
+	return loadgen.Used(p.cmd.Process.Pid)
 }
 
 // signal sends the process a signal.
@@ -184,6 +190,20 @@ func (p *process) kill() error {
 	}
 	p.cmd = nil
 	return nil
+}
+
+// endInOrder has a process end in order.
+func (p *process) endInOrder() error {
+	if err := p.signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	select {
+	case err := <-p.exited:
+		p.cmd = nil
+		return err
+	case <-time.After(2 * time.Minute):
+		return errors.New("a node that was told to end is there after two minutes: " + p.log.lines(20))
+	}
 }
 
 // logTail keeps the end of what a process writes, and all lines with an alarm in them.
