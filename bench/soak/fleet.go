@@ -25,7 +25,7 @@ const drainWait = 3 * time.Second
 type fleet struct {
 	nodes   []*process
 	links   [][]*link // of each node to each NATS server
-	nats    *natsServers
+	nats    natsServers
 	front   func() error // starts what is before the nodes, at last
 	ends    []func()     // in reverse order
 	started bool
@@ -43,16 +43,18 @@ func newFleet(ctx context.Context, o options, address string) (f *fleet, err err
 			f.end()
 		}
 	}()
-	if f.nats, err = startNATS(ctx, o); err != nil {
+	if f.nats, err = newNATS(o); err == nil {
+		err = f.nats.start(ctx)
+	}
+	if err != nil {
 		return f, err
 	}
-	f.ends = append(f.ends, f.nats.end)
 	var urls []string
 	for i := range o.nodes {
 		var links []*link
 		var nats []string
-		for _, s := range f.nats.all {
-			l, err := newLink(s.address)
+		for _, s := range f.nats {
+			l, err := newLink(s.addr)
 			if err != nil {
 				return f, err
 			}
@@ -107,7 +109,7 @@ func newProxied(ctx context.Context, o options, address string) (f *fleet, err e
 		}
 		proxy, err := startDeployed(proxies[o.proxy], dir, address, f.nodes[0].addr, f.nodes[1].addr)
 		if err == nil {
-			f.ends = append(f.ends, proxy.end)
+			f.ends = append(f.ends, func() { _ = proxy.endInOrder() })
 		}
 		return err
 	}
@@ -143,6 +145,9 @@ func (f *fleet) end() {
 	}
 	for _, end := range slices.Backward(f.ends) {
 		end()
+	}
+	for _, p := range f.nats {
+		_ = p.kill()
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -244,7 +245,9 @@ func cutNode(f *fleet, i int) (string, func() error, error) {
 
 func endNATS(with syscall.Signal) func(f *fleet, i int) (string, func() error, error) {
 	return func(f *fleet, _ int) (string, func() error, error) {
-		return "NATS", f.nats.startAll, f.nats.endAll(with)
+
+		return "NATS", func() error { return f.nats.start(context.Background()) }, f.nats.endAll(with)
+
 	}
 }
 
@@ -273,11 +276,11 @@ func killLeader(f *fleet, _ int) (string, func() error, error) {
 		return "", nil, err
 	}
 	killed := make(chan error, 1)
-	time.AfterFunc(leaderGone, func() { killed <- leader.leave(syscall.SIGKILL) })
+	time.AfterFunc(leaderGone, func() { killed <- leader.kill() })
 	return leader.name, func() error {
 		if err := <-killed; err != nil {
 			return fmt.Errorf("kill %s: %w", leader.name, err)
 		}
-		return errors.Join(leader.start(), f.nats.ready())
-	}, leader.cmd.Process.Signal(sigStop)
+		return leader.startReady(context.Background())
+	}, leader.signal(sigStop)
 }

@@ -15,9 +15,6 @@ import (
 	"time"
 )
 
-// mixedPoints is how many samples a report has at most.
-const mixedPoints = 120
-
 // mixedReport is what a process held under a load that stayed the same, and after it.
 type mixedReport struct {
 	Scenario string             `json:"scenario"`
@@ -30,7 +27,7 @@ type mixedReport struct {
 	Counts   map[string]int64   `json:"counts"`
 	Judged   bool               `json:"trends_judged"` // false where the run was too short for that
 	Trends   []trend            `json:"trends"`
-	Points   []sample           `json:"samples"`
+	Samples  int                `json:"samples"`
 	Idle     map[string]float64 `json:"before"`
 	After    map[string]float64 `json:"after"`
 	Back     float64            `json:"back_after_seconds"` // from the last client to what there was before
@@ -196,7 +193,7 @@ func visitStateless(w *world, n, _ int, rng *rand.Rand) {
 
 // judgeTrends reports the trends of samples, and judges them.
 func (r *mixedReport) judgeTrends(all []sample, judged bool) {
-	r.Points = thinned(all, mixedPoints)
+	r.Samples = len(all)
 	if len(all) < 4 {
 		return
 	}

@@ -25,8 +25,8 @@ func TestMixed(t *testing.T) {
 			t.Errorf("the run had no %s: it proves less than it should", what)
 		}
 	}
-	if len(r.Points) < 4 || len(r.Trends) != len(mixedBounds) {
-		t.Errorf("the run has %d samples and %d trends", len(r.Points), len(r.Trends))
+	if r.Samples < 4 || len(r.Trends) != len(mixedBounds) {
+		t.Errorf("the run has %d samples and %d trends", r.Samples, len(r.Trends))
 	}
 	t.Logf("%d clients, %v", r.Visitors, r.Counts)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,20 +52,21 @@ func buildAt(ctx context.Context, dir, commit string) (string, error) {
 	return bin, nil
 }
 
-// process is a troupe that is started over and over with the same command.
+// process is a program that is started over and over with the same command.
 type process struct {
-	name string // in a fleet
-	bin  string
-	next string // if not "", another release, which is started the next time; then they take turns
-	args []string
-	addr string
-	log  logTail
+	name   string // in a fleet
+	health string // the URL that tells when it is ready, "" for that of troupe serve
+	bin    string
+	next   string // if not "", another release, which is started the next time; then they take turns
+	args   []string
+	addr   string
+	log    logTail
 
 	cmd    *exec.Cmd
 	exited chan error // receives the end of cmd
 }
 
-// newProcess chooses an address that stays the same over all starts.
+// newProcess makes a troupe that chooses an address that stays the same over all starts.
 func newProcess(bin, data string, seed uint64, more ...string) (*process, error) {
 	addr, err := freeAddress(seed)
 	if err != nil {
@@ -139,7 +141,7 @@ func (p *process) startReady(ctx context.Context) error {
 }
 
 func (p *process) untilReady(ctx context.Context) error {
-	for end := time.Now().Add(patience); !p.isReady(); {
+	for end := time.Now().Add(2 * patience); !p.isReady(); {
 		if time.Now().After(end) || !waitFor(ctx, 5*time.Millisecond) {
 			return fmt.Errorf("%s is not ready: %s", p.name, p.log.lines(20))
 		}
@@ -149,7 +151,7 @@ func (p *process) untilReady(ctx context.Context) error {
 
 // isReady reports whether the process, or what is before several, is ready.
 func (p *process) isReady() bool {
-	r, err := http.Get("http://" + p.addr + "/readyz")
+	r, err := http.Get(cmp.Or(p.health, "http://"+p.addr+"/readyz"))
 	if err != nil {
 		return false
 	}
@@ -168,41 +170,34 @@ func (p *process) used() (cpu time.Duration, resident int64) {
 // signal sends the process a signal.
 func (p *process) signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
 
-// kill ends the process at once, and returns when it is gone. It fails when the
-// process had ended by itself.
-func (p *process) kill() error {
+// kill ends the process at once.
+func (p *process) kill() error { return p.endWith(syscall.SIGKILL) }
+
+// endInOrder has the process end by itself.
+func (p *process) endInOrder() error { return p.endWith(syscall.SIGTERM) }
+
+// endWith ends the process with a signal, and returns when it is gone. It fails when the process had ended before.
+func (p *process) endWith(with syscall.Signal) error {
 	if p.cmd == nil {
 		return nil
 	}
 	select {
 	case err := <-p.exited:
 		p.cmd = nil
-		return fmt.Errorf("troupe ended by itself: %w", err)
+		return fmt.Errorf("%s ended by itself: %w", p.name, err)
 	default:
 	}
-	if err := p.signal(syscall.SIGKILL); err != nil {
-		return err
-	}
-	select {
-	case <-p.exited:
-	case <-time.After(10 * time.Second):
-		return errors.New("troupe does not die")
-	}
-	p.cmd = nil
-	return nil
-}
-
-// endInOrder has a process end in order.
-func (p *process) endInOrder() error {
-	if err := p.signal(syscall.SIGTERM); err != nil {
+	if err := p.signal(with); err != nil {
 		return err
 	}
 	select {
 	case err := <-p.exited:
-		p.cmd = nil
+		if p.cmd = nil; with == syscall.SIGKILL {
+			return nil
+		}
 		return err
 	case <-time.After(2 * time.Minute):
-		return errors.New("a node that was told to end is there after two minutes: " + p.log.lines(20))
+		return fmt.Errorf("%s is there two minutes after %s: %s", p.name, with, p.log.lines(20))
 	}
 }
 

@@ -73,7 +73,7 @@ func startProxy(t *testing.T, file string, nodes ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(d.end)
+	t.Cleanup(func() { _ = d.endInOrder() })
 	return "http://" + address + "/mcp"
 }
 

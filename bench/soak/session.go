@@ -364,6 +364,7 @@ func (v *session) cancelCall(id string) error {
 
 // leave ends the session, or leaves it behind: idle, in calls, or with questions that nobody answers.
 func (v *session) leave(conns *connSet) {
+	v.aside.Wait()
 	v.mu.Lock()
 	left := slices.Clone(v.open)
 	v.mu.Unlock()
@@ -390,7 +391,6 @@ func (v *session) leave(conns *connSet) {
 	for _, x := range left {
 		<-x.ended
 	}
-	v.aside.Wait()
 }
 
 // Each task has so many steps of so many milliseconds.

@@ -216,6 +216,11 @@ func (v *overSSE) callTogether(all ...*call) error {
 			return err
 		}
 	}
+	return v.awaitAnswers(all...)
+}
+
+// awaitAnswers collects what comes until calls are answered, and judges it.
+func (v *overSSE) awaitAnswers(all ...*call) error {
 	left := len(all)
 	events, err := v.collect(func(data string) bool {
 		if slices.ContainsFunc(all, func(k *call) bool { return isAnswer(k.id)(data) }) {
@@ -285,8 +290,7 @@ func (v *overSSE) begin(k *call) ([]client.Event, error) {
 }
 
 // cancelCall takes a call back. Nothing of the call is sent once the cancel has been taken, so that what comes after the
-// answer to a later request belongs to nothing, which the next action finds. The id is free once the handler has
-// returned: a silent call shows by that alone that its cancel was heeded.
+// answer to a later request belongs to nothing, which the next action finds.
 func (v *overSSE) cancelCall() error {
 	k := v.newEndless(v.rng)
 	events, err := v.begin(k)
@@ -296,25 +300,7 @@ func (v *overSSE) cancelCall() error {
 	if err == nil {
 		err = v.ping(k, events...)
 	}
-	if err != nil {
-		return err
-	}
-	again := v.newEcho(v.rng, 20)
-	again.id = k.id
-	inUse := `{"jsonrpc":"2.0","id":` + k.id + `,"error":{"code":-32600,"message":"the id is in use by a request in flight"}}`
-	isFree := func() bool {
-		var a *client.Answer
-		a, err = v.c.Post(v.w.ctx, again.request())
-		return err != nil || string(a.Body) != inUse
-	}
-	if !v.w.until(isFree) || err != nil {
-		return fmt.Errorf("the id of a cancelled call is in use: %w", err)
-	}
-	events, err = v.collect(isAnswer(again.id))
-	if err != nil {
-		return err
-	}
-	return judgeCalls([]*call{again}, events, false)
+	return err
 }
 
 // askAndAnswer makes a call that asks one of what a server of 2024-11-05 can ask, and answers at once or after another
@@ -344,14 +330,10 @@ func (v *overSSE) askAndAnswer(answers bool) (*call, error) {
 	if err == nil {
 		err = v.c.Answer(v.w.ctx, string(m.ID), q[4])
 	}
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = v.awaitAnswers(k)
 	}
-	events, err := v.collect(isAnswer(k.id))
-	if err != nil {
-		return nil, err
-	}
-	return k, judgeCalls([]*call{k}, events, false)
+	return k, err
 }
 
 // update has the client's resource updated, of which it is told once, before the call is answered or after that.

@@ -53,15 +53,3 @@ func (t *trend) rises() string {
 	}
 	return ""
 }
-
-// thinned is at most so many of the samples, at even distances, the last one among them.
-func thinned(all []sample, most int) []sample {
-	if len(all) <= most {
-		return all
-	}
-	points := make([]sample, most)
-	for i := range points {
-		points[i] = all[(i+1)*len(all)/most-1]
-	}
-	return points
-}
