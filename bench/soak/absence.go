@@ -13,14 +13,14 @@ import (
 // returns for how long there was none.
 func measureRefusals(w *world) (stop func() time.Duration, err error) {
 	c := client.New(w.p.url(0), &http.Transport{DisableKeepAlives: true})
-	if err := c.Initialize(w.ctx, `{}`); err != nil {
+	if err := c.BeginSession(w.ctx, `{}`); err != nil {
 		return nil, err
 	}
 	over, sum := make(chan struct{}), make(chan time.Duration, 1)
 	go func() {
 		var all time.Duration
 		for good, refused := time.Now(), false; w.wait(2 * time.Millisecond); {
-			if answeredWith("")(c.Call(w.ctx, "1", "ping", "")) != nil {
+			if answeredWith("")(c.SendRequest(w.ctx, "1", "ping", "")) != nil {
 				refused = true
 				continue
 			}
@@ -53,7 +53,7 @@ func measureLeft(w *world) (latency, error) {
 		defer cancel()
 		ended := make(chan error, 1)
 		go func() {
-			a, err := c.Call(ctx, `"x"`, "tools/call", call)
+			a, err := c.SendRequest(ctx, `"x"`, "tools/call", call)
 			for err == nil && a.Events != nil {
 				_, err = a.Events.Next()
 			}
@@ -89,5 +89,5 @@ func measureLeft(w *world) (latency, error) {
 	if err != nil || !w.until(isIdle) {
 		return latency{}, fmt.Errorf("many calls were left, and %s are in flight: %w", w.callsInFlight(), err)
 	}
-	return latencyOf(all), answeredWith(`"text":"free"`)(c.Call(w.ctx, "1", "tools/call", `"name":"echo","arguments":{"text":"free"}`))
+	return latencyOf(all), answeredWith(`"text":"free"`)(c.SendRequest(w.ctx, "1", "tools/call", `"name":"echo","arguments":{"text":"free"}`))
 }

@@ -106,11 +106,11 @@ func runCosts(ctx context.Context, o options) (r *costsReport, err error) {
 func measureAttach(ctx context.Context, f *fleet, to int) (*attachCost, error) {
 	cpu := func() (nodes, nats time.Duration) {
 		for _, p := range f.nodes {
-			took, _ := p.used()
+			took, _ := p.usedResources()
 			nodes += took
 		}
 		for _, p := range f.nats {
-			took, _ := p.used()
+			took, _ := p.usedResources()
 			nats += took
 		}
 		return nodes, nats
@@ -121,10 +121,10 @@ func measureAttach(ctx context.Context, f *fleet, to int) (*attachCost, error) {
 		rt := client.NewTransport()
 		defer rt.CloseIdleConnections()
 		c := client.New(f.nodes[0].url(0), rt)
-		if err := c.Initialize(ctx, `{}`); err != nil {
+		if err := c.BeginSession(ctx, `{}`); err != nil {
 			return err
 		}
-		a, err := c.Call(ctx, "1", "tools/call", fmt.Sprintf(`{"name":"count","arguments":{"to":%d,"delay_ms":10}}`, attachEvents))
+		a, err := c.SendRequest(ctx, "1", "tools/call", fmt.Sprintf(`{"name":"count","arguments":{"to":%d,"delay_ms":10}}`, attachEvents))
 		if err != nil || a.Events == nil {
 			return fmt.Errorf("a call: %w %+v", err, a)
 		}
@@ -132,7 +132,7 @@ func measureAttach(ctx context.Context, f *fleet, to int) (*attachCost, error) {
 		if a.Close(); err != nil {
 			return err
 		}
-		took, n, err := resumeWhole(ctx, c.At(f.nodes[to].url(0)), e.ID)
+		took, n, err := resumeWhole(ctx, c.AtURL(f.nodes[to].url(0)), e.ID)
 		if err == nil && n != attachEvents+1 {
 			err = fmt.Errorf("%d events after the first, want %d", n, attachEvents+1)
 		}
@@ -147,13 +147,13 @@ func measureAttach(ctx context.Context, f *fleet, to int) (*attachCost, error) {
 // resumeWhole resumes a stream and reads it to its end. It returns how long the first event took, and how many came.
 func resumeWhole(ctx context.Context, c *client.Client, from string) (first time.Duration, n int, err error) {
 	began := time.Now()
-	a, err := c.Resume(ctx, from)
+	a, err := c.ResumeStream(ctx, from)
 	if err != nil || a.Events == nil {
 		return 0, 0, fmt.Errorf("a resume: %w %+v", err, a)
 	}
 	defer a.Close()
 	p, err := client.ParseID(from)
-	defer c.Forget(p.Stream)
+	defer c.ForgetStream(p.Stream)
 	for m := (message{Method: "none yet"}); err == nil && m.Method != ""; {
 		var e client.Event
 		if e, err = a.Events.Next(); err == nil && e.Data != "" { // else it names the place of the stream
@@ -167,7 +167,7 @@ func resumeWhole(ctx context.Context, c *client.Client, from string) (first time
 func countTo(ctx context.Context, c *client.Client, n, to, delay int) (before string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	a, err := c.Call(ctx, strconv.Itoa(n), "tools/call", fmt.Sprintf(`{"name":"count","arguments":{"to":%d,"delay_ms":%d},"_meta":{"progressToken":%d}}`, to, delay, n))
+	a, err := c.SendRequest(ctx, strconv.Itoa(n), "tools/call", fmt.Sprintf(`{"name":"count","arguments":{"to":%d,"delay_ms":%d},"_meta":{"progressToken":%d}}`, to, delay, n))
 	if err != nil || a.Events == nil {
 		return "", fmt.Errorf("a call: %w %+v", err, a)
 	}
@@ -176,7 +176,7 @@ func countTo(ctx context.Context, c *client.Client, n, to, delay int) (before st
 		err = answeredWith(fmt.Sprintf("counted to %d", to))(a, nil)
 	}
 	p, err2 := client.ParseID(e.ID)
-	c.Forget(p.Stream)
+	c.ForgetStream(p.Stream)
 	return p.Stream + ".0.0", errors.Join(err, err2)
 }
 
@@ -198,7 +198,7 @@ func (r *costsReport) measureBehind(ctx context.Context, o options, kills, resum
 	var next atomic.Int64
 	err = each(fillClients, fillClients, func(int) error {
 		c := client.New(w.p.url(0), w.rt)
-		err := c.Initialize(w.ctx, `{}`)
+		err := c.BeginSession(w.ctx, `{}`)
 		for n := int(next.Add(1)); err == nil && n*(2*fillTo+1) < o.events; n = int(next.Add(1)) {
 			_, err = countTo(w.ctx, c, n, fillTo, 1)
 		}
@@ -214,10 +214,10 @@ func (r *costsReport) measureBehind(ctx context.Context, o options, kills, resum
 	r.Events, r.Bytes = o.events, m[`troupe_store_bytes{stream="events"}`]
 	fmt.Fprintf(o.log, "stored %d events, %.0f bytes\n", r.Events, r.Bytes)
 	c := client.New(w.p.url(0), w.rt)
-	if err := c.Initialize(w.ctx, `{}`); err != nil {
+	if err := c.BeginSession(w.ctx, `{}`); err != nil {
 		return err
 	}
-	if err := answeredWith("")(c.Call(w.ctx, "1", "logging/setLevel", `{"level":"error"}`)); err != nil {
+	if err := answeredWith("")(c.SendRequest(w.ctx, "1", "logging/setLevel", `{"level":"error"}`)); err != nil {
 		return err
 	}
 	if resumes {
@@ -242,7 +242,7 @@ func (r *costsReport) measureBehind(ctx context.Context, o options, kills, resum
 // measureResumes resumes a stream --rounds times.
 func measureResumes(w *world, c *client.Client, from string) (*resumeCost, error) {
 	var first, last []time.Duration
-	before, _ := w.p.used()
+	before, _ := w.p.usedResources()
 	for range w.o.rounds {
 		began := time.Now()
 		took, n, err := resumeWhole(w.ctx, c, from)
@@ -254,7 +254,7 @@ func measureResumes(w *world, c *client.Client, from string) (*resumeCost, error
 		}
 		first, last = append(first, took), append(last, time.Since(began))
 	}
-	cpu, _ := w.p.used()
+	cpu, _ := w.p.usedResources()
 	return &resumeCost{w.o.rounds, latencyOf(first), latencyOf(last), ms(cpu-before) / float64(w.o.rounds)}, nil
 }
 
@@ -272,14 +272,14 @@ func measureKills(w *world, c *client.Client) (*killCost, error) {
 		}
 		ready = append(ready, time.Since(began))
 		isAnswered := func() bool {
-			return answeredWith("first")(c.Call(w.ctx, "1", "tools/call", `{"name":"echo","arguments":{"text":"first"}}`)) == nil
+			return answeredWith("first")(c.SendRequest(w.ctx, "1", "tools/call", `{"name":"echo","arguments":{"text":"first"}}`)) == nil
 		}
 		if !w.until(isAnswered) {
-			return nil, errors.New("no answer after the start: " + w.p.log.lines(20))
+			return nil, errors.New("no answer after the start: " + w.p.log.lastLines(20))
 		}
-		took, _ := w.p.used()
+		took, _ := w.p.usedResources()
 		answer, cpu = append(answer, time.Since(began)), append(cpu, took)
 	}
-	_, resident := w.p.used()
+	_, resident := w.p.usedResources()
 	return &killCost{w.o.rounds, latencyOf(ready), latencyOf(answer), latencyOf(cpu), resident}, nil
 }

@@ -32,10 +32,10 @@ func newCrowd(w *world, size int) (*crowd, error) {
 	}
 	return h, each(size, 32, func(n int) error {
 		x := h.members[n]
-		if err := x.v.c.Initialize(w.ctx, `{}`); err != nil {
+		if err := x.v.c.BeginSession(w.ctx, `{}`); err != nil {
 			return fmt.Errorf("a client of the crowd: %w", err)
 		}
-		x.v.place(x)
+		x.v.placeCall(x)
 		select {
 		case <-x.f.begun:
 		case <-x.ended:
@@ -98,7 +98,7 @@ func callGreedily(w *world, c *client.Stateless, n int64) {
 	}
 	ctx, cancel := context.WithTimeout(w.ctx, patience)
 	defer cancel()
-	a, err := c.Call(ctx, strconv.FormatInt(n, 10), "tools/call", `"name":"echo","arguments":{"text":"`+text+`"}`)
+	a, err := c.SendRequest(ctx, strconv.FormatInt(n, 10), "tools/call", `"name":"echo","arguments":{"text":"`+text+`"}`)
 	if err != nil { // as while the node is down
 		w.tally.add("greedy_without_an_answer")
 		w.wait(greedyPause)

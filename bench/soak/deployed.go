@@ -54,7 +54,7 @@ func startDeployed(file, dir, address string, nodes ...string) (*process, error)
 		}
 	}
 	_ = p.endInOrder()
-	return nil, errors.New(name + " does not listen: " + p.log.lines(10))
+	return nil, errors.New(name + " does not listen: " + p.log.lastLines(10))
 }
 
 // repositoryFile returns the path of a file of the repository from wherever in it this runs.

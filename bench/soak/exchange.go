@@ -65,7 +65,7 @@ func (x *exchange) run() bool {
 	if x.cancelAfter > 0 {
 		x.v.aside.Go(x.cancel)
 	}
-	a, err := x.v.c.Post(w.ctx, body)
+	a, err := x.v.c.PostMessage(w.ctx, body)
 	switch {
 	case w.ctx.Err() != nil, x.f.replaced.Load():
 		return false
@@ -92,7 +92,7 @@ func (x *exchange) run() bool {
 		x.checkCancelled()
 		return false
 	}
-	x.verify()
+	x.judgeStream()
 	w.tally.add("answered")
 	if w.boot.Load() > x.boot && x.calls[0].safe && len(x.f.rec.Connections()) > 1 {
 		w.tally.add("safe_calls_over_a_restart")
@@ -137,9 +137,9 @@ func (x *exchange) onEvent(e client.Event) (last bool) {
 	return len(x.left) == 0
 }
 
-// verify judges the whole of the stream.
-func (x *exchange) verify() {
-	events, err := x.f.rec.Merge()
+// judgeStream judges the whole of the stream.
+func (x *exchange) judgeStream() {
+	events, err := x.f.rec.MergeEvents()
 	if err == nil {
 		err = judgeCalls(x.calls, events, false)
 	}
@@ -195,7 +195,7 @@ func (x *exchange) checkReplays(rng *rand.Rand, all bool) {
 			x.f.checkReplay(id)
 		}
 	}
-	x.verify()
+	x.judgeStream()
 }
 
 // noteQuestion gets the id of the question when it comes for the first time.
@@ -225,14 +225,14 @@ func (x *exchange) openQuestion() string {
 // connected to the server that runs now.
 func (x *exchange) answer(id string, boot int64) {
 	w := x.v.w
-	for x.v.await(x.when, boot, x.round, x.pause); w.ctx.Err() == nil; w.tally.add("answers_again") {
+	for x.v.awaitTime(x.when, boot, x.round, x.pause); w.ctx.Err() == nil; w.tally.add("answers_again") {
 		now := x.f.attached.Load()
 		for !w.isConnected(now) && w.wait(time.Millisecond) {
 			if now = x.f.attached.Load(); isClosed(x.ended) {
 				return
 			}
 		}
-		a, err := x.v.c.Answer(w.ctx, id, `{"action":"accept","content":{"answer":"`+x.calls[0].text+`"}}`)
+		a, err := x.v.c.SendAnswer(w.ctx, id, `{"action":"accept","content":{"answer":"`+x.calls[0].text+`"}}`)
 		switch {
 		case err != nil && !w.mayFail(now, false) && !w.mayBreak(now), err == nil && a.Status != http.StatusAccepted:
 			x.v.accuse(x.f.rec, "the answer to %s got %+v, and nobody was killed: %v", x, a, err)

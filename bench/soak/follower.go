@@ -88,7 +88,7 @@ func (f *follower) readEvents(events *client.Events) error {
 		f.v.w.tally.add("events")
 		if f.rec == nil {
 			p, _ := client.ParseID(e.ID) // Next has looked at it
-			f.rec = f.c.Record(p.Stream)
+			f.rec = f.c.StreamRecord(p.Stream)
 			close(f.begun)
 		}
 		if f.seen[e.ID] {
@@ -121,7 +121,7 @@ func (f *follower) resume() (*client.Events, int64) {
 			end = time.Now().Add(patience)
 		}
 		boot, starting := w.currentBoot()
-		a, err := f.c.Resume(w.ctx, from)
+		a, err := f.c.ResumeStream(w.ctx, from)
 		switch {
 		case w.ctx.Err() != nil, f.replaced.Load():
 			if err == nil {
@@ -156,7 +156,7 @@ func (f *follower) replayAfter(id string) (rest []client.Event, ok bool) {
 	w := f.v.w
 	w.tally.add("replays_of_answered")
 	boot, starting := w.currentBoot()
-	a, err := f.c.Resume(w.ctx, id)
+	a, err := f.c.ResumeStream(w.ctx, id)
 	switch {
 	case err != nil && (w.mayFail(boot, starting) || w.mayBreak(boot)):
 		return nil, false
@@ -207,7 +207,7 @@ func (f *follower) earlierID(rng *rand.Rand) string {
 
 // isRefused reports that an event id is refused as every bad one is, be it another's or one that nobody has ever had.
 func isRefused(w *world, c *client.Client, id string) bool {
-	a, err := c.Resume(w.ctx, id)
+	a, err := c.ResumeStream(w.ctx, id)
 	if err != nil {
 		return false
 	}

@@ -17,16 +17,6 @@ const (
 	leaderGone = 8 * time.Second
 )
 
-// The harms that are named elsewhere.
-const (
-	byKill    = "kill"
-	byCrowd   = "crowd"
-	byPause   = "pause"
-	byRestart = "restart"
-	byRoll    = "roll"
-	byOutage  = "outage"
-)
-
 // harm is what is done to the nodes in one round.
 type harm struct {
 	name string
@@ -38,8 +28,6 @@ type harm struct {
 	lasts  time.Duration // until it is healed; 0: up to three seconds
 	silent bool          // nobody answers until then
 }
-
-func onNATS(o *options) bool { return o.nodes > 1 && o.proxy == "" }
 
 // harms are all harms.
 var harms = []harm{
@@ -64,10 +52,6 @@ func harmNames() (names []string) {
 	}
 	return names
 }
-
-// restarts reports whether restarts are the only harm. Then no call is made that only the node can end and whose client
-// answers only after that, so that a node that waits for anything else does not end.
-func (o *options) restarts() bool { return slices.Equal(o.harms, []string{byRestart}) }
 
 // planHarms draws the harm of each round. Each one is there before one comes again, but an outage comes only once. Harms
 // that are named come in their order.
@@ -255,7 +239,7 @@ func endNATS(with syscall.Signal) func(f *fleet, i int) (string, func() error, e
 // third.
 func startTwin(f *fleet, i int) (string, func() error, error) {
 	node := f.nodes[i]
-	twin, err := node.twin()
+	twin, err := node.newTwin()
 	if err != nil {
 		return "", nil, err
 	}

@@ -37,7 +37,7 @@ func (l *listener) run() {
 	w := l.v.w
 	for w.ctx.Err() == nil && !l.leaves.Load() {
 		id, before := l.v.newID(), w.boot.Load()
-		a, boot := l.v.try(id, "subscriptions/listen", `"notifications":{"resourceSubscriptions":["`+l.v.resource()+`"]}`)
+		a, boot := l.v.tryRequest(id, "subscriptions/listen", `"notifications":{"resourceSubscriptions":["`+l.v.resource()+`"]}`)
 		if a != nil && a.Events == nil {
 			l.v.accuse(nil, "listen got %d %s", a.Status, a.Body)
 			return
@@ -97,13 +97,13 @@ func (l *listener) readUpdates(events *client.Events, id string, boot int64) err
 	}
 }
 
-// touch has the client's resource updated. The stream that was open before and is open afterwards has to tell.
-func (l *listener) touch() {
+// touchResource has the client's resource updated. The stream that was open before and is open afterwards has to tell.
+func (l *listener) touchResource() {
 	serial, boot, before := l.open.Load(), l.boot.Load(), l.updates.Load()
 	if serial == 0 {
 		return
 	}
-	a, at := l.v.try(l.v.newID(), "tools/call", `"name":"touch","arguments":{"uri":"`+l.v.resource()+`"}`)
+	a, at := l.v.tryRequest(l.v.newID(), "tools/call", `"name":"touch","arguments":{"uri":"`+l.v.resource()+`"}`)
 	if a == nil {
 		return
 	}

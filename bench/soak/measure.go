@@ -18,6 +18,9 @@ import (
 	"github.com/troupe-run/troupe/bench/client"
 )
 
+// patience is how long anything may take before it counts as lost.
+const patience = 30 * time.Second
+
 // latency sums up durations, in milliseconds.
 type latency struct {
 	N   int     `json:"n"`

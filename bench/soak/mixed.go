@@ -105,7 +105,7 @@ func runMixed(ctx context.Context, o options) (*mixedReport, error) {
 	if n := r.After["troupe_panics_total"]; n > 0 {
 		r.Broken = append(r.Broken, fmt.Sprintf("%.0f panics", n))
 	}
-	for _, line := range w.p.log.raised() {
+	for _, line := range w.p.log.raisedAlarms() {
 		r.Broken = append(r.Broken, "the log says: "+line)
 	}
 	r.Idle, r.After = gaugesShown(r.Idle), gaugesShown(r.After)
@@ -157,7 +157,7 @@ func visitWithSession(w *world, n, turn int, rng *rand.Rand) {
 	defer conns.breakAll()
 	v := newSession(w, n, []string{batching, middle, primed, primed}[turn%4], w.p.url(0), conns)
 	if rng.IntN(16) == 0 {
-		err := answeredWith(`"protocolVersion"`)(v.c.Call(w.ctx, "0", "initialize", `{"protocolVersion":"`+v.revision+`","capabilities":{},"clientInfo":{"name":"troupe-bench","version":"1"}}`))
+		err := answeredWith(`"protocolVersion"`)(v.c.SendRequest(w.ctx, "0", "initialize", `{"protocolVersion":"`+v.revision+`","capabilities":{},"clientInfo":{"name":"troupe-bench","version":"1"}}`))
 		if err != nil {
 			v.accuse(nil, "initialize: %v", err)
 		}
@@ -200,7 +200,7 @@ func (r *mixedReport) judgeTrends(all []sample, judged bool) {
 	for _, b := range mixedBounds {
 		t := trendOf(all, b)
 		r.Trends = append(r.Trends, t)
-		if what := t.rises(); what != "" && judged {
+		if what := t.tellRise(); what != "" && judged {
 			r.Broken = append(r.Broken, what)
 		}
 	}
@@ -236,7 +236,7 @@ func takeSample(w *world, began time.Time) (sample, error) {
 		return nil, err
 	}
 	data, err := sizeOf(w.o.data)
-	_, resident := w.p.used()
+	_, resident := w.p.usedResources()
 	const mib = 1 << 20
 	outcomes := g[`troupe_memory_held_bytes{kind="parked"}`]
 	return sample{

@@ -109,7 +109,7 @@ func (k *parked) takeState(at int, body []byte, boot int64) error {
 func (k *parked) run() {
 	w := k.v.w
 	for k.state == "" {
-		a, boot := k.v.try(k.v.newID(), "tools/call", k.call)
+		a, boot := k.v.tryRequest(k.v.newID(), "tools/call", k.call)
 		if w.ctx.Err() != nil {
 			return
 		}
@@ -127,10 +127,10 @@ func (k *parked) run() {
 		return
 	}
 	for over := false; !over; {
-		k.v.await(k.when, k.boot, k.round, time.Duration(k.rng.IntN(1000))*time.Millisecond)
+		k.v.awaitTime(k.when, k.boot, k.round, time.Duration(k.rng.IntN(1000))*time.Millisecond)
 		params := k.call + `,"requestState":"` + k.state + `","inputResponses":{` + k.steps[k.at].given + `}`
 		id, asked, frail := k.v.newID(), k.boot, k.frail
-		a, boot := k.send(id, params)
+		a, boot := k.sendUntilAnswered(id, params)
 		if a == nil {
 			return
 		}
@@ -140,26 +140,26 @@ func (k *parked) run() {
 			return
 		}
 		if w.fleet == nil || !frail && !w.mayBreak(asked) { // each node runs it once more whose client says so, when the one that asked is gone
-			k.repeat(id, params, a, boot)
+			k.repeatAnswered(id, params, a, boot)
 		}
 	}
 	w.tally.add("stateless_answered")
 }
 
-// send sends the call again until it is answered, now and then twice at once. It returns nil when the run has ended.
-func (k *parked) send(id, params string) (*client.Answer, int64) {
+// sendUntilAnswered sends the call again until it is answered, now and then twice at once. It returns nil when the run has ended.
+func (k *parked) sendUntilAnswered(id, params string) (*client.Answer, int64) {
 	w := k.v.w
 	for twice := k.rng.IntN(4) == 0; w.ctx.Err() == nil; twice = false {
 		var other *client.Answer
 		var otherBoot int64
 		var sending sync.WaitGroup
 		if twice {
-			sending.Go(func() { other, otherBoot = k.v.try(id, "tools/call", params) })
+			sending.Go(func() { other, otherBoot = k.v.tryRequest(id, "tools/call", params) })
 		}
-		a, boot := k.v.try(id, "tools/call", params)
+		a, boot := k.v.tryRequest(id, "tools/call", params)
 		sending.Wait()
 		if a != nil && other != nil && boot != 0 && boot == otherBoot {
-			k.compare("twice at once", a, other)
+			k.compareAnswers("twice at once", a, other)
 		}
 		if a != nil {
 			return a, boot
@@ -195,22 +195,22 @@ func (k *parked) judge(id string, a *client.Answer, boot int64) (over bool, err 
 	return true, nil
 }
 
-// repeat sends once more what was answered: the same start answers the same, and refuses other answers to what has been
+// repeatAnswered sends once more what was answered: the same start answers the same, and refuses other answers to what has been
 // answered.
-func (k *parked) repeat(id, params string, a *client.Answer, boot int64) {
+func (k *parked) repeatAnswered(id, params string, a *client.Answer, boot int64) {
 	w := k.v.w
 	if k.rng.IntN(3) == 0 {
 		return
 	}
-	b, at := k.v.try(id, "tools/call", params)
+	b, at := k.v.tryRequest(id, "tools/call", params)
 	if b == nil || boot == 0 || at != boot || w.mayForget(boot) {
 		return
 	}
-	k.compare("again", a, b)
+	k.compareAnswers("again", a, b)
 	if strings.Contains(string(a.Body), `"error"`) {
 		return
 	}
-	b, at = k.v.try(id, "tools/call", strings.Replace(params, `"inputResponses":{`, `"inputResponses":{"other":{},`, 1))
+	b, at = k.v.tryRequest(id, "tools/call", strings.Replace(params, `"inputResponses":{`, `"inputResponses":{"other":{},`, 1))
 	if b == nil || at != boot || w.mayForget(boot) {
 		return
 	}
@@ -220,8 +220,8 @@ func (k *parked) repeat(id, params string, a *client.Answer, boot int64) {
 	w.tally.add("stateless_other_answers_refused")
 }
 
-// compare checks that what was sent twice to one start had one outcome.
-func (k *parked) compare(what string, a, b *client.Answer) {
+// compareAnswers checks that what was sent twice to one start had one outcome.
+func (k *parked) compareAnswers(what string, a, b *client.Answer) {
 	if (a.Status != b.Status || string(a.Body) != string(b.Body)) && !k.v.w.mayForget(k.boot) {
 		k.v.accuse(nil, "%s, sent %s, got %d %s, and then %d %s", k, what, a.Status, a.Body, b.Status, b.Body)
 	}

@@ -90,8 +90,8 @@ func freeAddress(seed uint64) (string, error) {
 	return "", errors.New("no free port")
 }
 
-// twin is a process with the same settings at another address.
-func (p *process) twin() (*process, error) {
+// newTwin is a process with the same settings at another address.
+func (p *process) newTwin() (*process, error) {
 	addr, err := freeAddress(0) // all others are taken: their processes run
 	if err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ func (p *process) startReady(ctx context.Context) error {
 func (p *process) untilReady(ctx context.Context) error {
 	for end := time.Now().Add(2 * patience); !p.isReady(); {
 		if time.Now().After(end) || !waitFor(ctx, 5*time.Millisecond) {
-			return fmt.Errorf("%s is not ready: %s", p.name, p.log.lines(20))
+			return fmt.Errorf("%s is not ready: %s", p.name, p.log.lastLines(20))
 		}
 	}
 	return nil
@@ -159,8 +159,8 @@ func (p *process) isReady() bool {
 	return r.StatusCode == http.StatusOK
 }
 
-// used is the processor time that the process has taken, and its resident memory in bytes.
-func (p *process) used() (cpu time.Duration, resident int64) {
+// usedResources is the processor time that the process has taken, and its resident memory in bytes.
+func (p *process) usedResources() (cpu time.Duration, resident int64) {
 	if p.cmd == nil {
 		return 0, 0
 	}
@@ -197,7 +197,7 @@ func (p *process) endWith(with syscall.Signal) error {
 		}
 		return err
 	case <-time.After(2 * time.Minute):
-		return fmt.Errorf("%s is there two minutes after %s: %s", p.name, with, p.log.lines(20))
+		return fmt.Errorf("%s is there two minutes after %s: %s", p.name, with, p.log.lastLines(20))
 	}
 }
 
@@ -242,15 +242,15 @@ func (l *logTail) listen(b []byte) {
 	}
 }
 
-// raised returns the lines with an alarm.
-func (l *logTail) raised() []string {
+// raisedAlarms returns the lines with an alarm.
+func (l *logTail) raisedAlarms() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.said)
 }
 
-// lines returns the last n lines.
-func (l *logTail) lines(n int) string {
+// lastLines returns the last n lines.
+func (l *logTail) lastLines(n int) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	all := bytes.Split(bytes.TrimSpace(l.buf), []byte("\n"))

@@ -63,7 +63,7 @@ type roundVisitor interface {
 	checkServed()           // it is served after a harm
 	settleRound(all bool)   // it has the answers that are due, or all
 	checkKept(*rand.Rand)   // it still has what it got earlier
-	finish()                // it has everything
+	finishAll()             // it has everything
 	wants(kind string) bool // it takes part in a kind of use
 }
 
@@ -149,7 +149,7 @@ func runWorld(ctx context.Context, o options) (*worldReport, error) {
 	close(over)
 	sse.Wait()
 	for _, v := range r.visitors {
-		v.finish()
+		v.finishAll()
 	}
 	if !w.until(func() bool { return w.callsInFlight() == "0" }) {
 		w.violated(nil, "all is answered or cancelled, and %s calls are in flight", w.callsInFlight())
@@ -157,7 +157,7 @@ func runWorld(ctx context.Context, o options) (*worldReport, error) {
 	if err := w.cause(nil); err != nil {
 		return nil, err
 	}
-	if report.Tasks, err = r.tasks.finish(); err != nil {
+	if report.Tasks, err = r.tasks.finishAll(); err != nil {
 		return nil, w.cause(err)
 	}
 	if wants(ofStateless) && o.proxy == "" { // HAProxy tells nobody of a client that has left before the first byte
@@ -187,7 +187,7 @@ func (r *worldRun) begin() error {
 		}
 		if r.visitors = append(r.visitors, v); n == 0 {
 			w.answers = func() bool {
-				return answeredWith(`"text":"first"`)(v.c.Call(w.ctx, v.newID(), "tools/call", `{"name":"echo","arguments":{"text":"first"}}`)) == nil
+				return answeredWith(`"text":"first"`)(v.c.SendRequest(w.ctx, v.newID(), "tools/call", `{"name":"echo","arguments":{"text":"first"}}`)) == nil
 			}
 		}
 	}
@@ -212,7 +212,7 @@ func (r *worldRun) runRound(h *harm) (err error) {
 	}
 	createTasks := func() {
 		if r.visitors[0].wants(ofTasks) {
-			r.tasks.create(roundTasks / 2)
+			r.tasks.createTasks(roundTasks / 2)
 		}
 	}
 	createTasks() // these work when the harm comes, and the others may be being made

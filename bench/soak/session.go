@@ -49,20 +49,20 @@ func (v *session) begin() error {
 	if v.revision == batching {
 		capabilities = `{}`
 	}
-	if err := v.c.InitializeAs(v.w.ctx, v.revision, capabilities); err != nil || v.revision != primed || !v.wants(ofUpdates) {
+	if err := v.c.BeginSessionAs(v.w.ctx, v.revision, capabilities); err != nil || v.revision != primed || !v.wants(ofUpdates) {
 		return err
 	}
-	if err := answeredWith("")(v.c.Call(v.w.ctx, v.newID(), "resources/subscribe", `{"uri":"`+v.resource()+`"}`)); err != nil {
+	if err := answeredWith("")(v.c.SendRequest(v.w.ctx, v.newID(), "resources/subscribe", `{"uri":"`+v.resource()+`"}`)); err != nil {
 		return err
 	}
 	return v.openStandalone()
 }
 
-// try makes a request and returns its answer. It is not answered where it may have failed, as the nodes are harmed.
-func (v *session) try(method, params string) (body string, answered bool) {
+// tryRequest makes a request and returns its answer. It is not answered where it may have failed, as the nodes are harmed.
+func (v *session) tryRequest(method, params string) (body string, answered bool) {
 	boot, starting := v.w.currentBoot()
 	id := v.newID()
-	a, err := v.c.Call(v.w.ctx, id, method, params)
+	a, err := v.c.SendRequest(v.w.ctx, id, method, params)
 	if err == nil {
 		body, err = lastOf(a)
 	}
@@ -108,12 +108,12 @@ func (v *session) startRound(after, window time.Duration) {
 		}
 	}
 	for _, x := range plan {
-		v.doWithin(window, func() { v.place(x) })
+		v.doWithin(window, func() { v.placeCall(x) })
 	}
 	if s := v.own; s != nil {
-		v.doWithin(after/2+150*time.Millisecond, func() { s.tick(rand.New(rand.NewPCG(uint64(v.n), uint64(v.w.round.Load())))) })
+		v.doWithin(after/2+150*time.Millisecond, func() { s.placeTick(rand.New(rand.NewPCG(uint64(v.n), uint64(v.w.round.Load())))) })
 		for range 1 + rng.IntN(3) {
-			v.doWithin(window, s.touch)
+			v.doWithin(window, s.touchResource)
 		}
 	}
 	if v.isCalm() && v.revision == primed {
@@ -128,9 +128,9 @@ func (v *session) startRound(after, window time.Duration) {
 			case i%6 == 0:
 				v.readSome(loop)
 			case i%20 == 0 && v.w.rolling.Load() && v.wants(ofStreams):
-				v.place(v.newCounting(loop))
+				v.placeCall(v.newCounting(loop))
 			default:
-				v.echo(loop)
+				v.callEcho(loop)
 			}
 			if !v.w.wait(time.Duration(5+loop.IntN(40)) * time.Millisecond) {
 				return
@@ -181,12 +181,12 @@ func (v *session) newAsking(rng *rand.Rand) *exchange {
 func (v *session) openShort() {
 	boot, starting := v.w.currentBoot()
 	other := client.New(v.w.p.url(0), v.rt)
-	err := other.Initialize(v.w.ctx, `{}`)
+	err := other.BeginSession(v.w.ctx, `{}`)
 	if err == nil {
-		err = answeredWith("a short session")(other.Call(v.w.ctx, "1", "tools/call", `{"name":"echo","arguments":{"text":"a short session"}}`))
+		err = answeredWith("a short session")(other.SendRequest(v.w.ctx, "1", "tools/call", `{"name":"echo","arguments":{"text":"a short session"}}`))
 	}
 	if err == nil {
-		err = answeredWith("")(other.Delete(v.w.ctx))
+		err = answeredWith("")(other.EndSession(v.w.ctx))
 	}
 	if err != nil && !v.w.mayFail(boot, starting) {
 		v.accuse(nil, "a short session: %v", err)
@@ -205,16 +205,16 @@ var reads = [][3]string{
 
 func (v *session) readSome(rng *rand.Rand) {
 	r := reads[rng.IntN(len(reads))]
-	if body, answered := v.try(r[0], r[1]); answered && !strings.Contains(body, r[2]) {
+	if body, answered := v.tryRequest(r[0], r[1]); answered && !strings.Contains(body, r[2]) {
 		v.accuse(nil, "%s got %s", r[0], body)
 	}
 	v.w.tally.add("reads")
 }
 
-// echo makes one plain call; it reports whether it was answered.
-func (v *session) echo(rng *rand.Rand) bool {
+// callEcho makes one plain call; it reports whether it was answered.
+func (v *session) callEcho(rng *rand.Rand) bool {
 	text := longText(rng, drawSize(rng))
-	body, answered := v.try("tools/call", `{"name":"echo","arguments":{"text":"`+text+` \u00e4\""}}`)
+	body, answered := v.tryRequest("tools/call", `{"name":"echo","arguments":{"text":"`+text+` \u00e4\""}}`)
 	if answered && !strings.Contains(body, `"text":"`+text+` ä\""`) {
 		v.accuse(nil, "echo of %.100q got %.1000s", text, body)
 	}
@@ -224,8 +224,8 @@ func (v *session) echo(rng *rand.Rand) bool {
 	return answered
 }
 
-// place begins an exchange and follows it.
-func (v *session) place(x *exchange) {
+// placeCall begins an exchange and follows it.
+func (v *session) placeCall(x *exchange) {
 	v.mu.Lock()
 	v.open = append(v.open, x)
 	v.mu.Unlock()
@@ -256,11 +256,11 @@ func (v *session) firstOpen(match func(*exchange) bool) *exchange {
 
 // checkServed checks that the session is served after a harm.
 func (v *session) checkServed() {
-	if v.echo(v.rng) {
+	if v.callEcho(v.rng) {
 		v.w.tally.add("sessions_after_restart")
 		return
 	}
-	if v.w.fleet == nil || !v.w.until(func() bool { return v.echo(v.rng) }) {
+	if v.w.fleet == nil || !v.w.until(func() bool { return v.callEcho(v.rng) }) {
 		v.accuse(nil, "it does not work after the harm is over")
 	}
 }
@@ -282,7 +282,7 @@ func (v *session) settleRound(all bool) {
 	if !w.until(s.isComplete) {
 		v.accuse(s.f.rec, "updates or ticks did not come: %d of %d updates", s.updates.Load(), s.wanted.Load())
 	}
-	if _, err := s.f.rec.Merge(); err != nil {
+	if _, err := s.f.rec.MergeEvents(); err != nil {
 		v.accuse(s.f.rec, "standalone stream: %v", err)
 	}
 }
@@ -308,7 +308,7 @@ func (v *session) checkKept(rng *rand.Rand) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for ; len(v.done) > doneKept; v.done = v.done[1:] {
-		v.c.Forget(v.done[0].f.rec.Stream)
+		v.c.ForgetStream(v.done[0].f.rec.Stream)
 	}
 }
 
@@ -317,26 +317,26 @@ func (v *session) checkKept(rng *rand.Rand) {
 func (v *session) tryStranger(id string) {
 	boot, starting := v.w.currentBoot()
 	other := client.New(v.w.p.url(0), v.rt)
-	err := other.Initialize(v.w.ctx, `{}`)
+	err := other.BeginSession(v.w.ctx, `{}`)
 	if err == nil && !v.w.until(func() bool { return isRefused(v.w, other, id) }) {
 		v.accuse(nil, "another session can resume after %s, or is told apart from one that has made it up", id)
 	}
 	if x := v.firstOpen(func(x *exchange) bool { return x.openQuestion() != "" }); err == nil && x != nil {
 		var a *client.Answer
-		a, err = other.Answer(v.w.ctx, x.openQuestion(), `{"action":"accept","content":{"answer":"stolen"}}`)
+		a, err = other.SendAnswer(v.w.ctx, x.openQuestion(), `{"action":"accept","content":{"answer":"stolen"}}`)
 		if err == nil && a.Status != http.StatusAccepted {
 			err = fmt.Errorf("an answer of another session got %d %s", a.Status, a.Body)
 		}
 	}
-	if err = errors.Join(err, answeredWith("")(other.Delete(v.w.ctx))); err != nil && !v.w.mayFail(boot, starting) && !v.w.mayBreak(boot) {
+	if err = errors.Join(err, answeredWith("")(other.EndSession(v.w.ctx))); err != nil && !v.w.mayFail(boot, starting) && !v.w.mayBreak(boot) {
 		v.accuse(nil, "%v", err)
 	}
 	v.w.tally.add("foreign_ids_tried")
 }
 
-// finish waits for everything, and checks the unanswered questions: they are still open, and end without an answer when
+// finishAll waits for everything, and checks the unanswered questions: they are still open, and end without an answer when
 // they are cancelled.
-func (v *session) finish() {
+func (v *session) finishAll() {
 	v.settleRound(true)
 	for x := v.firstOpen(func(*exchange) bool { return true }); x != nil; x = v.firstOpen(func(*exchange) bool { return true }) {
 		isOpen := func() bool { return x.openQuestion() != "" && v.w.isConnected(x.f.attached.Load()) }
@@ -359,7 +359,7 @@ func (v *session) finish() {
 }
 
 func (v *session) cancelCall(id string) error {
-	return v.c.Notify(v.w.ctx, "notifications/cancelled", `{"requestId":`+id+`}`)
+	return v.c.SendNotification(v.w.ctx, "notifications/cancelled", `{"requestId":`+id+`}`)
 }
 
 // leave ends the session, or leaves it behind: idle, in calls, or with questions that nobody answers.
@@ -380,8 +380,8 @@ func (v *session) leave(conns *connSet) {
 		v.own.f.replaced.Store(true)
 	}
 	if v.rng.IntN(2) == 0 {
-		err := answeredWith("")(v.c.Delete(v.w.ctx))
-		a, err2 := v.c.Call(v.w.ctx, v.newID(), "ping", "")
+		err := answeredWith("")(v.c.EndSession(v.w.ctx))
+		a, err2 := v.c.SendRequest(v.w.ctx, v.newID(), "ping", "")
 		if err = errors.Join(err, err2); err != nil || a.Status != http.StatusNotFound {
 			v.accuse(nil, "a session that was deleted got %+v: %v", a, err)
 		}
@@ -398,13 +398,13 @@ const jobCall = `"name":"job","arguments":{"steps":3,"step_ms":5}`
 
 // runTask has a call become a task of 2025-11-25, and waits for its result.
 func (v *session) runTask() {
-	body, _ := v.try("tools/call", fmt.Sprintf(`{%s,"task":{"ttl":%d}}`, jobCall, v.w.kept.Milliseconds()))
+	body, _ := v.tryRequest("tools/call", fmt.Sprintf(`{%s,"task":{"ttl":%d}}`, jobCall, v.w.kept.Milliseconds()))
 	var made struct {
 		Result struct{ Task struct{ TaskID string } }
 	}
 	err := json.Unmarshal([]byte(body), &made)
 	if err == nil {
-		body, _ = v.try("tasks/result", `{"taskId":"`+made.Result.Task.TaskID+`"}`)
+		body, _ = v.tryRequest("tasks/result", `{"taskId":"`+made.Result.Task.TaskID+`"}`)
 	}
 	if err != nil || !strings.Contains(body, `{"n":3,`) {
 		v.accuse(nil, "a task: %v: %s", err, body)

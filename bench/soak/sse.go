@@ -81,23 +81,23 @@ var departures = []overSSEAction{
 		if err != nil {
 			return err
 		}
-		return v.ping(k, events...)
+		return v.pingBeside(k, events...)
 	}},
 	{"left_with_a_question", func(v *overSSE) error {
 		k, err := v.askAndAnswer(false)
 		if err != nil {
 			return err
 		}
-		return v.ping(k)
+		return v.pingBeside(k)
 	}},
 	{"left_in_a_batch", func(v *overSSE) error { // the other call is not answered either
 		k, other := v.newCall("sleep", forHours, ""), v.newEcho(v.rng, 20)
-		if err := v.c.Send(v.w.ctx, "["+k.request()+","+other.request()+"]"); err != nil {
+		if err := v.c.PostAccepted(v.w.ctx, "["+k.request()+","+other.request()+"]"); err != nil {
 			return err
 		}
-		return v.ping(k)
+		return v.pingBeside(k)
 	}},
-	{"left_idle", func(v *overSSE) error { return v.ping(nil) }},
+	{"left_idle", func(v *overSSE) error { return v.pingBeside(nil) }},
 }
 
 // do does something that must succeed unless the node is harmed.
@@ -123,8 +123,8 @@ func (v *overSSE) next() (string, error) {
 	return m, err
 }
 
-// collect returns the messages that come, up to the one that is the last.
-func (v *overSSE) collect(isLast func(string) bool) (all []client.Event, err error) {
+// collectUntil returns the messages that come, up to the one that is the last.
+func (v *overSSE) collectUntil(isLast func(string) bool) (all []client.Event, err error) {
 	for {
 		data, err := v.next()
 		if err != nil {
@@ -147,7 +147,7 @@ func isAnswer(id string) func(string) bool {
 // request makes a request whose answer must be the next message, and begin so behind the id.
 func (v *overSSE) request(method, params, want string) error {
 	id := v.newID()
-	if err := v.c.Call(v.w.ctx, id, method, params); err != nil {
+	if err := v.c.SendRequest(v.w.ctx, id, method, params); err != nil {
 		return err
 	}
 	got, err := v.next()
@@ -157,13 +157,13 @@ func (v *overSSE) request(method, params, want string) error {
 	return err
 }
 
-// ping makes a request. What came before and comes before its answer is of a call that must not be answered, or of none.
-func (v *overSSE) ping(k *call, before ...client.Event) error {
+// pingBeside makes a request. What came before and comes before its answer is of a call that must not be answered, or of none.
+func (v *overSSE) pingBeside(k *call, before ...client.Event) error {
 	id := v.newID()
-	if err := v.c.Call(v.w.ctx, id, "ping", ""); err != nil {
+	if err := v.c.SendRequest(v.w.ctx, id, "ping", ""); err != nil {
 		return err
 	}
-	events, err := v.collect(isAnswer(id))
+	events, err := v.collectUntil(isAnswer(id))
 	if err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ func (v *overSSE) initialize() error {
 	if err != nil {
 		return err
 	}
-	return v.c.Notify(v.w.ctx, "notifications/initialized", "")
+	return v.c.SendNotification(v.w.ctx, "notifications/initialized", "")
 }
 
 // useUninitialized uses a connection that is not initialized: it may ping, and nothing else.
@@ -195,7 +195,7 @@ func (v *overSSE) useUninitialized() error {
 func (v *overSSE) readSome() error {
 	r := reads[v.rng.IntN(len(reads))]
 	id := v.newID()
-	if err := v.c.Call(v.w.ctx, id, r[0], r[1]); err != nil {
+	if err := v.c.SendRequest(v.w.ctx, id, r[0], r[1]); err != nil {
 		return err
 	}
 	if got, err := v.next(); err != nil || !isAnswer(id)(got) || !strings.Contains(got, r[2]) {
@@ -209,7 +209,7 @@ func (v *overSSE) callTogether(all ...*call) error {
 	failed := make(chan error, len(all))
 	for _, k := range all {
 		k.boot = v.w.boot.Load()
-		go func() { failed <- v.c.Send(v.w.ctx, k.request()) }()
+		go func() { failed <- v.c.PostAccepted(v.w.ctx, k.request()) }()
 	}
 	for range all {
 		if err := <-failed; err != nil {
@@ -222,7 +222,7 @@ func (v *overSSE) callTogether(all ...*call) error {
 // awaitAnswers collects what comes until calls are answered, and judges it.
 func (v *overSSE) awaitAnswers(all ...*call) error {
 	left := len(all)
-	events, err := v.collect(func(data string) bool {
+	events, err := v.collectUntil(func(data string) bool {
 		if slices.ContainsFunc(all, func(k *call) bool { return isAnswer(k.id)(data) }) {
 			left--
 		}
@@ -244,14 +244,14 @@ func (v *overSSE) callBatch() error {
 		messages = append(messages, cancelled.request())
 	}
 	v.rng.Shuffle(len(messages), func(i, j int) { messages[i], messages[j] = messages[j], messages[i] })
-	err := v.c.Send(v.w.ctx, "["+strings.Join(messages, ",")+"]")
+	err := v.c.PostAccepted(v.w.ctx, "["+strings.Join(messages, ",")+"]")
 	if cancels && err == nil {
 		err = v.cancel(cancelled.id)
 	}
 	if err != nil {
 		return err
 	}
-	events, err := v.collect(func(data string) bool { return strings.HasPrefix(data, "[") })
+	events, err := v.collectUntil(func(data string) bool { return strings.HasPrefix(data, "[") })
 	if err != nil {
 		return err
 	}
@@ -273,12 +273,12 @@ func (v *overSSE) callBatch() error {
 }
 
 func (v *overSSE) cancel(id string) error {
-	return v.c.Notify(v.w.ctx, "notifications/cancelled", `{"requestId":`+id+`,"reason":"no longer needed"}`)
+	return v.c.SendNotification(v.w.ctx, "notifications/cancelled", `{"requestId":`+id+`,"reason":"no longer needed"}`)
 }
 
 // begin makes an endless call, waits until it is under way, and returns what came of it.
 func (v *overSSE) begin(k *call) ([]client.Event, error) {
-	if err := v.c.Send(v.w.ctx, k.request()); err != nil {
+	if err := v.c.PostAccepted(v.w.ctx, k.request()); err != nil {
 		return nil, err
 	}
 	if k.tool == "sleep" {
@@ -286,7 +286,7 @@ func (v *overSSE) begin(k *call) ([]client.Event, error) {
 		return nil, nil
 	}
 	upTo := 1 + v.rng.IntN(5)
-	return v.collect(func(data string) bool { return parse(data).Params.Progress == upTo })
+	return v.collectUntil(func(data string) bool { return parse(data).Params.Progress == upTo })
 }
 
 // cancelCall takes a call back. Nothing of the call is sent once the cancel has been taken, so that what comes after the
@@ -298,7 +298,7 @@ func (v *overSSE) cancelCall() error {
 		err = v.cancel(k.id)
 	}
 	if err == nil {
-		err = v.ping(k, events...)
+		err = v.pingBeside(k, events...)
 	}
 	return err
 }
@@ -313,7 +313,7 @@ func (v *overSSE) askAndAnswer(answers bool) (*call, error) {
 		{"test_sampling", `{"prompt":"say ` + word + `"}`, "LLM response: " + word, "sampling/createMessage", `{"role":"assistant","content":{"type":"text","text":"` + word + `"},"model":"m"}`},
 	}[v.rng.IntN(3)]
 	k := v.newCall(q[0], q[1], q[2])
-	if err := v.c.Send(v.w.ctx, k.request()); err != nil {
+	if err := v.c.PostAccepted(v.w.ctx, k.request()); err != nil {
 		return nil, err
 	}
 	data, err := v.next()
@@ -328,7 +328,7 @@ func (v *overSSE) askAndAnswer(answers bool) (*call, error) {
 		err = v.request("ping", "", `"result":{}}`)
 	}
 	if err == nil {
-		err = v.c.Answer(v.w.ctx, string(m.ID), q[4])
+		err = v.c.SendAnswer(v.w.ctx, string(m.ID), q[4])
 	}
 	if err == nil {
 		err = v.awaitAnswers(k)
@@ -345,11 +345,11 @@ func (v *overSSE) update() error {
 		v.subscribed = true
 	}
 	k := v.newCall("touch", `{"uri":"`+v.resource()+`"}`, "touched "+v.resource())
-	if err := v.c.Send(v.w.ctx, k.request()); err != nil {
+	if err := v.c.PostAccepted(v.w.ctx, k.request()); err != nil {
 		return err
 	}
 	n := 0
-	events, err := v.collect(func(string) bool { n++; return n == 2 })
+	events, err := v.collectUntil(func(string) bool { n++; return n == 2 })
 	if err != nil {
 		return err
 	}
@@ -375,10 +375,10 @@ func (v *overSSE) leave() error {
 		again = newConnSet()
 		defer again.breakAll()
 	}
-	c := v.c.Over(again)
+	c := v.c.OverConnections(again)
 	for end := time.Now().Add(goneWithin); time.Now().Before(end) && v.w.wait(2*time.Millisecond); {
 		id := v.newID()
-		a, err := c.Post(v.w.ctx, `{"jsonrpc":"2.0","id":`+id+`,"method":"ping"}`)
+		a, err := c.PostMessage(v.w.ctx, `{"jsonrpc":"2.0","id":`+id+`,"method":"ping"}`)
 		switch {
 		case err != nil:
 			return err

@@ -37,7 +37,7 @@ type ticking struct {
 // openStandalone opens the session's own stream and follows it.
 func (v *session) openStandalone() error {
 	boot := v.w.boot.Load()
-	a, err := v.c.Listen(v.w.ctx)
+	a, err := v.c.OpenStandalone(v.w.ctx)
 	if err != nil {
 		return err
 	}
@@ -100,11 +100,11 @@ func (s *standalone) isComplete() bool {
 	return s.updates.Load() >= s.wanted.Load() && !slices.ContainsFunc(s.ticks, lacks)
 }
 
-// touch has the session's resource updated, which the stream has to tell afterwards, whatever happens to the process in
+// touchResource has the session's resource updated, which the stream has to tell afterwards, whatever happens to the process in
 // between.
-func (s *standalone) touch() {
+func (s *standalone) touchResource() {
 	v, before := s.v, s.updates.Load()
-	if _, answered := v.try("tools/call", `{"name":"touch","arguments":{"uri":"`+v.resource()+`"}}`); !answered {
+	if _, answered := v.tryRequest("tools/call", `{"name":"touch","arguments":{"uri":"`+v.resource()+`"}}`); !answered {
 		return
 	}
 	v.w.tally.add("resources_touched")
@@ -112,9 +112,9 @@ func (s *standalone) touch() {
 	}
 }
 
-// tick begins a tick unless one runs, or its messages could be taken for those of one that has sent none so far, and
+// placeTick begins a tick unless one runs, or its messages could be taken for those of one that has sent none so far, and
 // perhaps never will.
-func (s *standalone) tick(rng *rand.Rand) {
+func (s *standalone) placeTick(rng *rand.Rand) {
 	n := 5 + rng.IntN(20)
 	k := s.v.newCall("tick", fmt.Sprintf(`{"n":%d,"every_ms":%d}`, n, 10+rng.IntN(60)), fmt.Sprintf("ticked %d times", n))
 	k.safe = false
@@ -127,7 +127,7 @@ func (s *standalone) tick(rng *rand.Rand) {
 	}
 	s.ticks = append(s.ticks, t)
 	s.mu.Unlock()
-	s.v.place(t.x)
+	s.v.placeCall(t.x)
 	go func() {
 		<-t.x.ended
 		s.mu.Lock()

@@ -44,12 +44,12 @@ func newStateless(w *world, n int, url string, rt http.RoundTripper) *stateless 
 	return v
 }
 
-// try makes a request. It returns nil where the process may not have been up, or was killed: nothing is known of the
+// tryRequest makes a request. It returns nil where the process may not have been up, or was killed: nothing is known of the
 // request then. boot is the start that has answered, 0 if that may have been one of two.
-func (v *stateless) try(id, method, params string) (a *client.Answer, boot int64) {
+func (v *stateless) tryRequest(id, method, params string) (a *client.Answer, boot int64) {
 	w := v.w
 	before, starting := w.currentBoot()
-	a, err := v.c.Call(w.ctx, id, method, params)
+	a, err := v.c.SendRequest(w.ctx, id, method, params)
 	if err == nil && a.Status < 500 {
 		if w.boot.Load() != before {
 			before = 0
@@ -72,7 +72,7 @@ func (v *stateless) startRound(after, window time.Duration) {
 	if v.wants(ofAsks) {
 		for range 3 + rng.IntN(3) {
 			k := v.newParked(rng)
-			v.doWithin(window, func() { v.place(k) })
+			v.doWithin(window, func() { v.placeCall(k) })
 		}
 	}
 	if v.wants(ofStreams) {
@@ -85,7 +85,7 @@ func (v *stateless) startRound(after, window time.Duration) {
 		touches := 1 + rng.IntN(3)
 		v.doWithin(window, func() {
 			for range touches {
-				v.hears.touch()
+				v.hears.touchResource()
 			}
 		})
 	}
@@ -103,7 +103,7 @@ func (v *stateless) startRound(after, window time.Duration) {
 	end, loop := time.Now().Add(after+300*time.Millisecond), rand.New(rand.NewPCG(rng.Uint64(), 0))
 	v.work.Go(func() {
 		for i := 1; (time.Now().Before(end) || v.w.rolling.Load()) && v.w.wait(20*time.Millisecond); i++ {
-			if v.echo(loop); i%4 == 0 && v.w.rolling.Load() && v.wants(ofStreams) {
+			if v.callEcho(loop); i%4 == 0 && v.w.rolling.Load() && v.wants(ofStreams) {
 				v.count(10, 50)
 			}
 		}
@@ -136,22 +136,22 @@ func (v *stateless) judge(k *call, a *client.Answer, boot int64) {
 	v.w.tally.add("stateless_" + k.tool)
 }
 
-// send makes a call. What of it is lost with the process is lost.
-func (v *stateless) send(k *call) {
+// sendCall makes a call. What of it is lost with the process is lost.
+func (v *stateless) sendCall(k *call) {
 	k.silent = true
 	k.boot = v.w.boot.Load()
-	if a, _ := v.try(k.id, "tools/call", `"name":"`+k.tool+`","arguments":`+k.args); a != nil {
+	if a, _ := v.tryRequest(k.id, "tools/call", `"name":"`+k.tool+`","arguments":`+k.args); a != nil {
 		v.judge(k, a, k.boot)
 	}
 }
 
-func (v *stateless) echo(rng *rand.Rand) { v.send(v.newEcho(rng, drawSize(rng))) }
+func (v *stateless) callEcho(rng *rand.Rand) { v.sendCall(v.newEcho(rng, drawSize(rng))) }
 
 // count makes a call that streams.
 func (v *stateless) count(to, delay int) {
 	k := v.newCount(to, delay, "")
 	k.token = k.id
-	v.send(k)
+	v.sendCall(k)
 }
 
 // leaveCall makes a call that goes on forever, and closes the connection: before the first byte of the response, or in
@@ -165,7 +165,7 @@ func (v *stateless) leaveCall(after time.Duration, streams bool) {
 	if streams {
 		call = `"name":"count","arguments":{"to":1000000,"delay_ms":20}`
 	}
-	a, err := v.c.Call(ctx, v.newID(), "tools/call", call)
+	a, err := v.c.SendRequest(ctx, v.newID(), "tools/call", call)
 	for err == nil && a.Events != nil {
 		_, err = a.Events.Next()
 	}
@@ -196,7 +196,7 @@ func (v *stateless) readPage(cursor string) (items, next string, boot int64) {
 	if cursor != "" {
 		params = `"cursor":"` + cursor + `"`
 	}
-	a, boot := v.try(v.newID(), "tools/list", params)
+	a, boot := v.tryRequest(v.newID(), "tools/list", params)
 	if a == nil {
 		return "", "", 0
 	}
@@ -214,8 +214,8 @@ func (v *stateless) readPage(cursor string) (items, next string, boot int64) {
 	return fmt.Sprintf("%s", list.Result.Tools), list.Result.NextCursor, boot
 }
 
-// place begins a call that asks and sees it through.
-func (v *stateless) place(k *parked) {
+// placeCall begins a call that asks and sees it through.
+func (v *stateless) placeCall(k *parked) {
 	v.mu.Lock()
 	v.open = append(v.open, k)
 	v.mu.Unlock()
@@ -227,7 +227,7 @@ func (v *stateless) place(k *parked) {
 	}()
 }
 
-func (v *stateless) checkServed() { v.echo(v.rng) }
+func (v *stateless) checkServed() { v.callEcho(v.rng) }
 
 // settleRound waits until the calls are answered whose time has come.
 func (v *stateless) settleRound(all bool) {
@@ -269,11 +269,11 @@ func (v *stateless) checkKept(rng *rand.Rand) {
 	}
 }
 
-func (v *stateless) finish() { v.settleRound(true) }
+func (v *stateless) finishAll() { v.settleRound(true) }
 
 // runTask has a call become a task, and asks until it has completed.
 func (v *stateless) runTask() {
-	a, err := v.tasker.Call(v.w.ctx, v.newID(), "tools/call", jobCall)
+	a, err := v.tasker.SendRequest(v.w.ctx, v.newID(), "tools/call", jobCall)
 	var t struct {
 		Result struct{ TaskID, Status string }
 	}
@@ -282,7 +282,7 @@ func (v *stateless) runTask() {
 			err = errors.New("it does not work")
 		}
 		if err == nil {
-			a, err = v.tasker.Call(v.w.ctx, v.newID(), "tasks/get", `"taskId":"`+t.Result.TaskID+`"`)
+			a, err = v.tasker.SendRequest(v.w.ctx, v.newID(), "tasks/get", `"taskId":"`+t.Result.TaskID+`"`)
 		}
 	}
 	if err != nil || !strings.Contains(string(a.Body), `{"n":3,`) {

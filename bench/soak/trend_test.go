@@ -34,7 +34,7 @@ func TestTrend(t *testing.T) {
 			all = append(all, sample{at: float64(i), "heap": c.at(i)})
 		}
 		tr := trendOf(all, b)
-		if got := tr.rises(); (got != "") != c.leak || c.leak && !strings.HasPrefix(got, "heap has risen from ") {
+		if got := tr.tellRise(); (got != "") != c.leak || c.leak && !strings.HasPrefix(got, "heap has risen from ") {
 			t.Errorf("%s: got %q of %+v, want a leak: %t", name, got, tr, c.leak)
 		}
 	}

@@ -12,36 +12,7 @@ import (
 	"github.com/troupe-run/troupe/bench/client"
 )
 
-// The kinds of use that clients make of the nodes.
-const (
-	ofCalls     = "calls"     // plain calls, slow ones, lists, and calls whose client goes away
-	ofStreams   = "streams"   // calls that stream, batches, cancels, and resumes of all of them
-	ofAsks      = "asks"      // calls that ask their client
-	ofUpdates   = "updates"   // of resources and of sessions, on standalone streams and to listeners
-	ofTasks     = "tasks"     // that work in steps, and write down which of them ran
-	ofStateless = "stateless" // clients of 2026-07-28, which make what of the above is chosen
-	ofSSE       = "sse"       // clients of HTTP+SSE
-	ofGreed     = "greedy"    // a client that takes all it can get
-)
-
-var allVisitors = []string{ofCalls, ofStreams, ofAsks, ofUpdates, ofTasks, ofStateless, ofSSE, ofGreed}
-
-// visitorFits reports whether a kind of visitor can come to the nodes of a run.
-func (o *options) visitorFits(kind string) bool {
-	switch kind {
-	case ofAsks, ofUpdates: // a state and a listener are of one node alone behind a proxy of deploy
-		return o.proxy == ""
-	case ofTasks: // need the tool ledger, which bench/lab has
-		return o.hosted
-	case ofSSE:
-		return o.nodes == 1
-	case ofGreed:
-		return onNATS(o) && o.greedy > 0
-	}
-	return slices.Contains(allVisitors, kind)
-}
-
-// visitors is what clients of all kinds have.
+// visitor is what clients of all kinds have.
 type visitor struct {
 	w    *world
 	kind string
@@ -112,8 +83,8 @@ func (v *visitor) drawTime(rng *rand.Rand) (when answerTime, round int64) {
 	return when, round
 }
 
-// await waits until it is time to answer a question that came in a start.
-func (v *visitor) await(when answerTime, boot, round int64, pause time.Duration) {
+// awaitTime waits until it is time to answer a question that came in a start.
+func (v *visitor) awaitTime(when answerTime, boot, round int64, pause time.Duration) {
 	w := v.w
 	isLate := func() bool { return w.round.Load() >= round }
 	switch when {

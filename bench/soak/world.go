@@ -15,9 +15,6 @@ import (
 	"github.com/troupe-run/troupe/bench/client"
 )
 
-// patience is how long anything may take before it counts as lost.
-const patience = 30 * time.Second
-
 // world is the nodes of a run and what was found. Whoever breaks a promise is reported to violated, which ends the run.
 type world struct {
 	history
@@ -90,7 +87,7 @@ func (w *world) nodes() []*process {
 func (w *world) logs() string {
 	var b strings.Builder
 	for _, p := range w.nodes() {
-		fmt.Fprintf(&b, "\nthe end of the log of %s:\n%s", p.name, p.log.lines(40/len(w.nodes())))
+		fmt.Fprintf(&b, "\nthe end of the log of %s:\n%s", p.name, p.log.lastLines(40/len(w.nodes())))
 	}
 	return b.String()
 }

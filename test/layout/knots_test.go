@@ -32,7 +32,6 @@ var tangled = map[string]struct{ knot, methods int }{
 	"actors":                     {32, 75}, // sessionActor
 	"auth":                       {14, 0},
 	"bench/loadgen":              {18, 0},
-	"bench/soak":                 {40, 52}, // world
 	"actors/internal/attachment": {0, 28},  // Attachment
 	"internal/client":            {0, 29},  // Client
 	"internal/quota":             {0, 29},  // Accounts
