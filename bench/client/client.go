@@ -28,39 +28,32 @@ func New(url string, rt http.RoundTripper) *Client {
 }
 
 // Session is the session's id, "" before Initialize.
-func (c *Client) Session() string {
-	id, _ := c.settled()
+func (c *Client) SessionID() string {
+	id, _ := c.currentSession()
 	return id
 }
 
-// WithSession returns a client of the same connections that uses another
-// session's id.
-func (c *Client) WithSession(id string) *Client {
-	_, revision := c.settled()
-	return &Client{url: c.url, http: c.http, session: id, revision: revision, records: make(map[string]*Record)}
-}
-
-// At returns a client of the same connections and session at another endpoint.
-func (c *Client) At(url string) *Client {
-	session, revision := c.settled()
+// AtURL returns a client of the same connections and session at another endpoint.
+func (c *Client) AtURL(url string) *Client {
+	session, revision := c.currentSession()
 	return &Client{url: url, http: c.http, session: session, revision: revision, records: make(map[string]*Record)}
 }
 
-// settled returns the session's id and the revision of the session.
-func (c *Client) settled() (session, revision string) {
+// currentSession returns the session's id and the revision of the session.
+func (c *Client) currentSession() (session, revision string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.session, c.revision
 }
 
-// Initialize begins a session. capabilities is the client's, a JSON object.
-func (c *Client) Initialize(ctx context.Context, capabilities string) error {
-	return c.InitializeAs(ctx, Revision, capabilities)
+// BeginSession begins a session. capabilities is the client's, a JSON object.
+func (c *Client) BeginSession(ctx context.Context, capabilities string) error {
+	return c.BeginSessionAs(ctx, Revision, capabilities)
 }
 
-// InitializeAs begins a session of a revision.
-func (c *Client) InitializeAs(ctx context.Context, revision, capabilities string) error {
-	a, err := c.post(ctx, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"`+revision+`","capabilities":`+capabilities+
+// BeginSessionAs begins a session of a revision.
+func (c *Client) BeginSessionAs(ctx context.Context, revision, capabilities string) error {
+	a, err := c.PostMessage(ctx, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"`+revision+`","capabilities":`+capabilities+
 		`,"clientInfo":{"name":"troupe-bench","version":"1"}}}`)
 	if err != nil {
 		return err
@@ -73,23 +66,23 @@ func (c *Client) InitializeAs(ctx context.Context, revision, capabilities string
 	c.mu.Lock()
 	c.session, c.revision = id, revision
 	c.mu.Unlock()
-	return c.Notify(ctx, "notifications/initialized", "")
+	return c.SendNotification(ctx, "notifications/initialized", "")
 }
 
-// Call sends a request. id is a raw JSON token and params a JSON object, or ""
+// SendRequest sends a request. id is a raw JSON token and params a JSON object, or ""
 // for none.
-func (c *Client) Call(ctx context.Context, id, method, params string) (*Answer, error) {
-	return c.post(ctx, `{"jsonrpc":"2.0","id":`+id+`,"method":"`+method+`"`+withParams(params)+`}`)
+func (c *Client) SendRequest(ctx context.Context, id, method, params string) (*Answer, error) {
+	return c.PostMessage(ctx, requestOf(id, method, params))
 }
 
-// Batch sends a JSON array of messages, which 2025-03-26 has.
-func (c *Client) Batch(ctx context.Context, messages string) (*Answer, error) {
-	return c.post(ctx, messages)
+// PostMessage sends a message, or a JSON array of them, which 2025-03-26 has.
+func (c *Client) PostMessage(ctx context.Context, messages string) (*Answer, error) {
+	return c.doRequest(ctx, http.MethodPost, messages, "")
 }
 
-// Notify sends a notification. A status other than 202 is an error.
-func (c *Client) Notify(ctx context.Context, method, params string) error {
-	a, err := c.post(ctx, `{"jsonrpc":"2.0","method":"`+method+`"`+withParams(params)+`}`)
+// SendNotification sends a notification. A status other than 202 is an error.
+func (c *Client) SendNotification(ctx context.Context, method, params string) error {
+	a, err := c.PostMessage(ctx, notificationOf(method, params))
 	if err != nil {
 		return err
 	}
@@ -102,34 +95,27 @@ func (c *Client) Notify(ctx context.Context, method, params string) error {
 
 // Answer posts the client's answer to a request of the server. id is the raw
 // token of that request.
-func (c *Client) Answer(ctx context.Context, id, result string) (*Answer, error) {
-	return c.post(ctx, `{"jsonrpc":"2.0","id":`+id+`,"result":`+result+`}`)
+func (c *Client) SendAnswer(ctx context.Context, id, result string) (*Answer, error) {
+	return c.PostMessage(ctx, answerOf(id, result))
 }
 
-func withParams(params string) string {
-	if params == "" {
-		return ""
-	}
-	return `,"params":` + params
+// OpenStandalone opens the session's standalone stream.
+func (c *Client) OpenStandalone(ctx context.Context) (*Answer, error) {
+	return c.doRequest(ctx, http.MethodGet, "", "")
 }
 
-// Listen opens the session's standalone stream.
-func (c *Client) Listen(ctx context.Context) (*Answer, error) {
-	return c.do(ctx, http.MethodGet, "", "")
+// ResumeStream resumes a stream after the event with the id.
+func (c *Client) ResumeStream(ctx context.Context, lastEventID string) (*Answer, error) {
+	return c.doRequest(ctx, http.MethodGet, "", lastEventID)
 }
 
-// Resume resumes a stream after the event with the id.
-func (c *Client) Resume(ctx context.Context, lastEventID string) (*Answer, error) {
-	return c.do(ctx, http.MethodGet, "", lastEventID)
+// EndSession ends the session.
+func (c *Client) EndSession(ctx context.Context) (*Answer, error) {
+	return c.doRequest(ctx, http.MethodDelete, "", "")
 }
 
-// Delete ends the session.
-func (c *Client) Delete(ctx context.Context) (*Answer, error) {
-	return c.do(ctx, http.MethodDelete, "", "")
-}
-
-// record returns the record of a stream, and makes it if there is none.
-func (c *Client) record(stream string) *Record {
+// StreamRecord returns the received events of a stream, which may be none.
+func (c *Client) StreamRecord(stream string) *Record {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.records[stream]
@@ -140,27 +126,16 @@ func (c *Client) record(stream string) *Record {
 	return r
 }
 
-// Record returns the received events of a stream, or nil if there are none.
-func (c *Client) Record(stream string) *Record {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.records[stream]
-}
-
-// Forget drops the record of a stream.
-func (c *Client) Forget(stream string) {
+// ForgetStream drops the record of a stream.
+func (c *Client) ForgetStream(stream string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.records, stream)
 }
 
-func (c *Client) post(ctx context.Context, body string) (*Answer, error) {
-	return c.do(ctx, http.MethodPost, body, "")
-}
-
-func (c *Client) do(ctx context.Context, method, body, lastEventID string) (*Answer, error) {
+func (c *Client) doRequest(ctx context.Context, method, body, lastEventID string) (*Answer, error) {
 	h := make(http.Header)
-	if id, revision := c.settled(); id != "" {
+	if id, revision := c.currentSession(); id != "" {
 		h.Set("Mcp-Session-Id", id)
 		h.Set("MCP-Protocol-Version", revision)
 	}
@@ -171,7 +146,7 @@ func (c *Client) do(ctx context.Context, method, body, lastEventID string) (*Ans
 	if err == nil && a.Events != nil {
 		a.Events.c, a.Events.from = c, lastEventID
 		if p, err := ParseID(lastEventID); err == nil {
-			a.Events.conn = c.record(p.Stream).connect(method, lastEventID)
+			a.Events.conn = c.StreamRecord(p.Stream).addConnection(method, lastEventID)
 		}
 	}
 	return a, err

@@ -26,7 +26,7 @@ func TestEvents(t *testing.T) {
 		end  Stage
 	}{{"", 0}, {"break", Broken}} {
 		c := New(srv.URL, nil)
-		a, err := c.Resume(t.Context(), tt.from)
+		a, err := c.ResumeStream(t.Context(), tt.from)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,7 +45,7 @@ func TestEvents(t *testing.T) {
 		if diff := cmp.Diff([]Event{{ID: "s.0.0", Retry: 1000}, {ID: "s.1.0", Data: "a\nb"}}, got); diff != "" {
 			t.Error(diff)
 		}
-		if r := c.Record("s"); r == nil || len(r.Connections()) != 1 || len(r.Connections()[0].Events) != 2 {
+		if r := c.StreamRecord("s"); r == nil || len(r.Connections()) != 1 || len(r.Connections()[0].Events) != 2 {
 			t.Errorf("recorded %v", r)
 		}
 	}
@@ -61,14 +61,14 @@ func TestStages(t *testing.T) {
 		_, _ = io.WriteString(w, "short")
 	}))
 	c := New(srv.URL, nil)
-	if _, err := c.Call(t.Context(), "1", "ping", ""); Failed(err) != Lost {
+	if _, err := c.SendRequest(t.Context(), "1", "ping", ""); Failed(err) != Lost {
 		t.Errorf("no answer: %v, want lost", err)
 	}
-	if _, err := c.Delete(t.Context()); Failed(err) != Broken {
+	if _, err := c.EndSession(t.Context()); Failed(err) != Broken {
 		t.Errorf("half an answer: %v, want broken", err)
 	}
 	srv.Close()
-	if _, err := c.Call(t.Context(), "1", "ping", ""); Failed(err) != Refused {
+	if _, err := c.SendRequest(t.Context(), "1", "ping", ""); Failed(err) != Refused {
 		t.Errorf("nobody there: %v, want refused", err)
 	}
 }

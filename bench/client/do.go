@@ -65,7 +65,7 @@ func Do(ctx context.Context, by *http.Client, method, url, body string, h http.H
 	r.Header = h
 	resp, err := by.Do(r)
 	if err != nil {
-		return nil, unanswered(method, err)
+		return nil, lossOf(method, err)
 	}
 	a := &Answer{Status: resp.StatusCode, Header: resp.Header}
 	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
@@ -122,11 +122,31 @@ func Failed(err error) Stage {
 	return 0
 }
 
-// unanswered is the error of a request that got no answer.
-func unanswered(op string, err error) error {
+// lossOf is the error of a request that got no answer.
+func lossOf(op string, err error) error {
 	stage := Lost
 	if e, ok := errors.AsType[*net.OpError](err); ok && e.Op == "dial" || errors.Is(err, syscall.ECONNREFUSED) {
 		stage = Refused
 	}
 	return &Error{op, stage, err}
+}
+
+// requestOf, notificationOf and answerOf are messages. params may be "".
+func requestOf(id, method, params string) string {
+	return `{"jsonrpc":"2.0","id":` + id + `,` + membersOf(method, params)
+}
+
+func notificationOf(method, params string) string {
+	return `{"jsonrpc":"2.0",` + membersOf(method, params)
+}
+
+func membersOf(method, params string) string {
+	if params != "" {
+		params = `,"params":` + params
+	}
+	return `"method":"` + method + `"` + params + `}`
+}
+
+func answerOf(id, result string) string {
+	return `{"jsonrpc":"2.0","id":` + id + `,"result":` + result + `}`
 }

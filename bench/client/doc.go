@@ -5,7 +5,7 @@
 // whose streams cannot be resumed and are not recorded. Do is one request of any of them.
 //
 // Guarantees: Next records every event of every stream before it returns the event,
-// so that Record.Merge can check afterwards whether the connections of a stream
+// so that Record.MergeEvents can check afterwards whether the connections of a stream
 // agree with each other. The *Error of a failed request says how far the request got.
 //
 // Any goroutine may use a Client, its Records and a Stateless, and send messages by an SSE. An

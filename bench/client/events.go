@@ -24,31 +24,31 @@ type Events struct {
 func (e *Events) Next() (Event, error) {
 	got, err := e.rd.Next()
 	if err != nil {
-		return Event{}, e.ended(err)
+		return Event{}, e.noteEnd(err)
 	}
 	ev := Event{got.Name, got.ID, int(got.Retry.Milliseconds()), string(got.Data)}
-	if err := e.record(ev); err != nil {
+	if err := e.recordEvent(ev); err != nil {
 		return Event{}, err
 	}
 	return ev, nil
 }
 
-// ended turns the end of the body into Next's error and records it.
-func (e *Events) ended(err error) error {
+// noteEnd turns the end of the body into Next's error and records it.
+func (e *Events) noteEnd(err error) error {
 	end := "ended"
 	if !errors.Is(err, io.EOF) { // a chunked body without its end is io.ErrUnexpectedEOF
 		err = &Error{e.op, Broken, err}
 		end = "broken"
 	}
 	if e.conn != nil {
-		e.conn.end(end)
+		e.conn.noteEnd(end)
 	}
 	_ = e.body.Close()
 	return err
 }
 
-// record adds ev to the record of its stream.
-func (e *Events) record(ev Event) error {
+// recordEvent adds ev to the record of its stream.
+func (e *Events) recordEvent(ev Event) error {
 	if e.noIDs && (ev.ID != "" || ev.Retry != 0) {
 		return fmt.Errorf("client: event %q of a stream that cannot be resumed", ev.ID)
 	}
@@ -60,9 +60,9 @@ func (e *Events) record(ev Event) error {
 		return fmt.Errorf("client: %w", err)
 	}
 	if e.conn == nil {
-		e.conn = e.c.record(pos.Stream).connect(e.op, e.from)
+		e.conn = e.c.StreamRecord(pos.Stream).addConnection(e.op, e.from)
 	}
-	e.conn.add(ev)
+	e.conn.addEvent(ev)
 	return nil
 }
 

@@ -60,7 +60,7 @@ type Connection struct {
 	r *Record
 }
 
-func (r *Record) connect(op, from string) *Connection {
+func (r *Record) addConnection(op, from string) *Connection {
 	c := &Connection{Op: op, From: from, r: r}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -68,13 +68,13 @@ func (r *Record) connect(op, from string) *Connection {
 	return c
 }
 
-func (c *Connection) add(e Event) {
+func (c *Connection) addEvent(e Event) {
 	c.r.mu.Lock()
 	defer c.r.mu.Unlock()
 	c.Events = append(c.Events, e)
 }
 
-func (c *Connection) end(how string) {
+func (c *Connection) noteEnd(how string) {
 	c.r.mu.Lock()
 	defer c.r.mu.Unlock()
 	c.End = how
@@ -92,10 +92,10 @@ func (r *Record) Connections() []Connection {
 	return all
 }
 
-// Merge joins the connections into the one sequence of events that each must be a
+// MergeEvents joins the connections into the one sequence of events that each must be a
 // part of. It fails on two payloads under one id, ids that do not rise, events of
 // another stream, or a connection without an event that another one got.
-func (r *Record) Merge() ([]Event, error) {
+func (r *Record) MergeEvents() ([]Event, error) {
 	conns := r.Connections()
 	for i := range conns {
 		// A resumed connection names its place: the id it came with, without data, and nothing
@@ -143,15 +143,15 @@ func (r *Record) Merge() ([]Event, error) {
 		return p.Compare(q)
 	})
 	for i, c := range conns {
-		if err := within(c, all); err != nil {
+		if err := checkGaps(c, all); err != nil {
 			return nil, fmt.Errorf("connection %d: %w", i+1, err)
 		}
 	}
 	return all, nil
 }
 
-// within checks that a connection got what follows its beginning, without a gap.
-func within(c Connection, all []Event) error {
+// checkGaps checks that a connection got what follows its beginning, without a gap.
+func checkGaps(c Connection, all []Event) error {
 	next := 0
 	if c.From != "" {
 		i := slices.IndexFunc(all, func(e Event) bool { return e.ID == c.From })

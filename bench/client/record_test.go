@@ -12,10 +12,10 @@ func recordOf(lines ...string) *Record {
 	r := &Record{Stream: "s"}
 	for _, l := range lines {
 		from, rest, _ := strings.Cut(l, ":")
-		c := r.connect("GET", from)
+		c := r.addConnection("GET", from)
 		for _, f := range strings.Fields(rest) {
 			id, data, _ := strings.Cut(f, "=")
-			c.add(Event{ID: id, Data: data})
+			c.addEvent(Event{ID: id, Data: data})
 		}
 	}
 	return r
@@ -44,7 +44,7 @@ func TestMerge(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			events, err := recordOf(tt.conns...).Merge()
+			events, err := recordOf(tt.conns...).MergeEvents()
 			if tt.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.err) {
 					t.Fatalf("got %v, %v; want an error with %q", events, err, tt.err)

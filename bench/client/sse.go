@@ -35,7 +35,7 @@ func OpenSSE(ctx context.Context, at string, rt http.RoundTripper) (*SSE, error)
 	a.Events.noIDs = true
 	first, err := a.Events.Next()
 	if err == nil {
-		err = s.settle(base, first)
+		err = s.takeEndpoint(base, first)
 	}
 	if err != nil {
 		a.Close()
@@ -44,9 +44,9 @@ func OpenSSE(ctx context.Context, at string, rt http.RoundTripper) (*SSE, error)
 	return s, nil
 }
 
-// settle takes the address of messages, which must be where the stream is: anything else would have the client send its
+// takeEndpoint takes the address of messages, which must be where the stream is: anything else would have the client send its
 // messages to strangers.
-func (s *SSE) settle(at *url.URL, e Event) error {
+func (s *SSE) takeEndpoint(at *url.URL, e Event) error {
 	if e.Name != "endpoint" {
 		return fmt.Errorf("client: the first event is %q, not the endpoint: %s", e.Name, e.Data)
 	}
@@ -74,8 +74,8 @@ func (s *SSE) Next() (string, error) {
 	return e.Data, nil
 }
 
-// Post sends a message, or a batch of them. The answer says whether it was taken; responses come on the stream.
-func (s *SSE) Post(ctx context.Context, body string) (*Answer, error) {
+// PostMessage sends a message, or a batch of them. The answer says whether it was taken; responses come on the stream.
+func (s *SSE) PostMessage(ctx context.Context, body string) (*Answer, error) {
 	a, err := Do(ctx, s.http, http.MethodPost, s.to, body, make(http.Header))
 	if err == nil && a.Events != nil {
 		a.Close()
@@ -84,46 +84,37 @@ func (s *SSE) Post(ctx context.Context, body string) (*Answer, error) {
 	return a, err
 }
 
-// Send is Post for what must be taken: any answer but 202 without a body is an error.
-func (s *SSE) Send(ctx context.Context, body string) error {
-	a, err := s.Post(ctx, body)
+// PostAccepted is Post for what must be taken: any answer but 202 without a body is an error.
+func (s *SSE) PostAccepted(ctx context.Context, body string) error {
+	a, err := s.PostMessage(ctx, body)
 	if err != nil {
 		return err
 	}
 	if a.Status != http.StatusAccepted || len(a.Body) > 0 {
-		return fmt.Errorf("client: a message got %d %s: %s", a.Status, a.Body, excerpt(body))
+		return fmt.Errorf("client: a message got %d %s: %.300s", a.Status, a.Body, body)
 	}
 	return nil
 }
 
-// Call sends a request. id is a raw JSON token and params a JSON object, or "" for none.
-func (s *SSE) Call(ctx context.Context, id, method, params string) error {
-	return s.Send(ctx, `{"jsonrpc":"2.0","id":`+id+`,"method":"`+method+`"`+withParams(params)+`}`)
+// SendRequest sends a request. id is a raw JSON token and params a JSON object, or "" for none.
+func (s *SSE) SendRequest(ctx context.Context, id, method, params string) error {
+	return s.PostAccepted(ctx, requestOf(id, method, params))
 }
 
-// Notify sends a notification.
-func (s *SSE) Notify(ctx context.Context, method, params string) error {
-	return s.Send(ctx, `{"jsonrpc":"2.0","method":"`+method+`"`+withParams(params)+`}`)
+// SendNotification sends a notification.
+func (s *SSE) SendNotification(ctx context.Context, method, params string) error {
+	return s.PostAccepted(ctx, notificationOf(method, params))
 }
 
 // Answer sends the client's answer to a request of the server. id is the raw token of that request.
-func (s *SSE) Answer(ctx context.Context, id, result string) error {
-	return s.Send(ctx, `{"jsonrpc":"2.0","id":`+id+`,"result":`+result+`}`)
+func (s *SSE) SendAnswer(ctx context.Context, id, result string) error {
+	return s.PostAccepted(ctx, answerOf(id, result))
 }
 
-// Over returns a client that sends messages to the same session over other connections. It has no stream.
-func (s *SSE) Over(rt http.RoundTripper) *SSE {
+// OverConnections returns a client that sends messages to the same session over other connections. It has no stream.
+func (s *SSE) OverConnections(rt http.RoundTripper) *SSE {
 	return &SSE{to: s.to, http: newHTTP(rt)}
 }
 
 // Close breaks the stream off, which ends the session.
 func (s *SSE) Close() { s.events.Close() }
-
-// excerpt is the beginning of a message, for errors.
-func excerpt(message string) string {
-	const most = 300
-	if len(message) <= most {
-		return message
-	}
-	return fmt.Sprintf("%s… (%d bytes)", message[:most], len(message))
-}

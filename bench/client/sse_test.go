@@ -40,13 +40,13 @@ func TestSSE(t *testing.T) {
 	if _, err := s.Next(); !errors.Is(err, io.EOF) {
 		t.Errorf("the stream ended with %v", err)
 	}
-	if err := s.Call(t.Context(), "7", "tools/call", `{"name":"t"}`); err != nil {
+	if err := s.SendRequest(t.Context(), "7", "tools/call", `{"name":"t"}`); err != nil {
 		t.Error(err)
 	}
-	if err := s.Over(NewTransport()).Answer(t.Context(), `"q"`, "{}"); err != nil {
+	if err := s.OverConnections(NewTransport()).SendAnswer(t.Context(), `"q"`, "{}"); err != nil {
 		t.Error(err)
 	}
-	if err := s.Notify(t.Context(), "refuse", ""); err == nil {
+	if err := s.SendNotification(t.Context(), "refuse", ""); err == nil {
 		t.Error("a message that was not taken is no error")
 	}
 	for _, want := range []string{

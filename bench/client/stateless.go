@@ -21,15 +21,15 @@ func NewStateless(url string, rt http.RoundTripper, capabilities string) *Statel
 	return &Stateless{url: url, http: newHTTP(rt), capabilities: capabilities}
 }
 
-// Call sends a request. id is a raw JSON token, which is the token of its progress as
+// SendRequest sends a request. id is a raw JSON token, which is the token of its progress as
 // well, and params the members of its params beside _meta, or "" for none.
-func (m *Stateless) Call(ctx context.Context, id, method, params string) (*Answer, error) {
+func (m *Stateless) SendRequest(ctx context.Context, id, method, params string) (*Answer, error) {
 	if params != "" {
 		params = "," + params
 	}
-	body := `{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
-		`"io.modelcontextprotocol/clientInfo":{"name":"troupe-bench","version":"1"},"io.modelcontextprotocol/clientCapabilities":` + m.capabilities +
-		`,"progressToken":` + id + `}` + params + `}}`
+	body := requestOf(id, method, `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",`+
+		`"io.modelcontextprotocol/clientInfo":{"name":"troupe-bench","version":"1"},"io.modelcontextprotocol/clientCapabilities":`+m.capabilities+
+		`,"progressToken":`+id+`}`+params+`}`)
 	var named struct {
 		Params struct{ Name, URI, TaskID string }
 	}

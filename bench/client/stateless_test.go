@@ -24,7 +24,7 @@ func TestStateless(t *testing.T) {
 	}))
 	t.Cleanup(srv.Close)
 	m := NewStateless(srv.URL, nil, `{"roots":{}}`)
-	a, err := m.Call(t.Context(), `"x"`, "tools/call", `"name":"t"`)
+	a, err := m.SendRequest(t.Context(), `"x"`, "tools/call", `"name":"t"`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func TestStateless(t *testing.T) {
 	if string(a.Body) != want {
 		t.Errorf("got  %s\nwant %s", a.Body, want)
 	}
-	if a, err = m.Call(t.Context(), "1", "subscriptions/listen", ""); err != nil {
+	if a, err = m.SendRequest(t.Context(), "1", "subscriptions/listen", ""); err != nil {
 		t.Fatal(err)
 	}
 	defer a.Close()

@@ -26,6 +26,12 @@ func Resident(pid int) (float64, error) {
 	return u.mib(), err
 }
 
+// Used returns the processor time that a process has taken, and its resident memory in bytes; zeros where Linux does not say.
+func Used(pid int) (cpu time.Duration, resident int64) {
+	u, _ := usageOf([]int{pid})
+	return u.cpu, u.resident
+}
+
 // usageOf sums up what processes have used.
 func usageOf(pids []int) (u usage, err error) {
 	for _, pid := range pids {

@@ -1,195 +1,247 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
-	"sync"
-	"time"
+	"strings"
 
 	"github.com/troupe-run/troupe/bench/client"
 )
 
-// call is one tools/call from its POST to its answer.
+const (
+	codeCallLost    = -32010 // of a call whose node was lost and that may not run again
+	codeUnavailable = -32603 // of a call that did not get what it needs of the store
+)
+
+// message is what of a JSON-RPC message is looked at.
+type message struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Params struct {
+		Token    json.RawMessage `json:"progressToken"`
+		Progress int             `json:"progress"`
+		Total    int             `json:"total"`
+		Logger   string          `json:"logger"`
+		Data     string          `json:"data"`
+		URI      string          `json:"uri"`
+	} `json:"params"`
+	Result *struct {
+		Content []struct {
+			Text string `json:"text"`
+		} `json:"content"`
+		IsError bool `json:"isError"`
+	} `json:"result"`
+	Error *struct {
+		Code int `json:"code"`
+	} `json:"error"`
+}
+
+// parse reads a message; what is none answers nothing and is no notification.
+func parse(data string) message {
+	var m message
+	if json.Unmarshal([]byte(data), &m) != nil {
+		return message{Method: "unreadable"}
+	}
+	return m
+}
+
+// answers reports that m is the answer to the request of that raw id.
+func (m *message) answers(id string) bool {
+	return m.Method == "" && string(m.ID) == id && (m.Result != nil || m.Error != nil)
+}
+
+// text is the only content of a result, "" for any other.
+func (m *message) text() string {
+	if m.Result == nil || m.Result.IsError || len(m.Result.Content) != 1 {
+		return ""
+	}
+	return m.Result.Content[0].Text
+}
+
+// call is one tools/call and what must come of it.
 type call struct {
-	d      *driver
+	v      *visitor
 	id     string
 	tool   string
-	params string
-	safe   bool
-	fails  bool // its result is an error of the tool
-	long   bool // may take longer than its round
-	rounds int  // the round from which on it must be answered, for what is long
-	f      follower
-	rng    *rand.Rand
-	ended  chan struct{}
-
-	// The content of a right response.
-	text  string
-	to    int
-	token string // raw, "" for no progress
-
-	boot int64 // the start that took it
-
-	cancelAfter time.Duration // 0: never
-	final       *message
-
-	// Of a question.
-	mu       sync.Mutex // guards question and given
-	question string     // raw id, "" before it was asked
-	given    bool       // the server has accepted the answer
-	when     answerTime
+	args   string
+	safe   bool   // may run again
+	fails  bool   // its result is an error of the tool
+	text   string // of a right answer
+	to     int    // how far it counts
+	token  string // of its progress, raw; "" for none
+	silent bool   // it sends no log messages
+	boot   int64  // the start that took it
+	final  *message
 }
 
-func (d *driver) newCall(rng *rand.Rand, tool, arguments string) *call {
-	k := &call{d: d, id: d.newID(), tool: tool, safe: true, rng: rand.New(rand.NewPCG(rng.Uint64(), 0)), ended: make(chan struct{})}
-	k.params = `{"name":"` + tool + `","arguments":` + arguments + `}`
-	k.f = follower{d: d, rng: k.rng, event: k.event, begun: make(chan struct{})}
+func (v *visitor) newCall(tool, args, text string) *call {
+	return &call{v: v, id: v.newID(), tool: tool, args: args, text: text, safe: true}
+}
+
+func (v *visitor) newEcho(rng *rand.Rand, size int) *call {
+	text := longText(rng, size)
+	return v.newCall("echo", `{"text":"`+text+`"}`, text)
+}
+
+func (v *visitor) newCount(to, delay int, token string) *call {
+	k := v.newCall("count", fmt.Sprintf(`{"to":%d,"delay_ms":%d}`, to, delay), fmt.Sprintf("counted to %d", to))
+	k.to, k.token = to, token
 	return k
 }
 
-func (d *driver) newCount(rng *rand.Rand) *call {
-	to, delay, long := 1+rng.IntN(15), 0, false
-	switch rng.IntN(5) {
-	case 0, 1, 2:
-		to, delay = 5+rng.IntN(20), 15+rng.IntN(25)
-	case 3:
-		to, delay, long = 30+rng.IntN(30), 40+rng.IntN(60), true
-	}
-	k := d.newCall(rng, "count", fmt.Sprintf(`{"to":%d,"delay_ms":%d}`, to, delay))
-	k.to, k.text, k.long, k.rounds = to, fmt.Sprintf("counted to %d", to), long, int(d.w.round.Load())+6
-	k.f.paced = true
-	if rng.IntN(5) > 0 {
-		k.token = `"t` + fmt.Sprint(rng.IntN(1000)) + `"`
-		k.params = k.params[:len(k.params)-1] + `,"_meta":{"progressToken":` + k.token + `}}`
-	}
-	return k
-}
-
-func (d *driver) newSleep(rng *rand.Rand) *call {
+func (v *visitor) newSleep(rng *rand.Rand) *call {
 	ms := 240 + rng.IntN(20) // about the grace period
 	if rng.IntN(2) == 0 {
 		ms = 300 + rng.IntN(900)
 	}
-	k := d.newCall(rng, "sleep", fmt.Sprintf(`{"ms":%d}`, ms))
-	k.text = fmt.Sprintf("slept %d ms", ms)
-	return k
+	return v.newCall("sleep", fmt.Sprintf(`{"ms":%d}`, ms), fmt.Sprintf("slept %d ms", ms))
 }
 
-// newFlood counts further than the log reaches back, so that what a re-run must
-// not repeat is no longer there to be read.
-func (d *driver) newFlood(rng *rand.Rand) *call {
-	to := 1500 + rng.IntN(1500)
-	k := d.newCall(rng, "count", fmt.Sprintf(`{"to":%d,"delay_ms":1}`, to))
-	k.to, k.text, k.long, k.rounds = to, fmt.Sprintf("counted to %d", to), true, int(d.w.round.Load())+6
-	return k
-}
+// forHours are the arguments of a sleep that ends only because its client does not want it any more.
+const forHours = `{"ms":3600000}`
 
-// newCancelled is a count that the client takes back.
-func (d *driver) newCancelled(rng *rand.Rand) *call {
-	k := d.newCount(rng)
-	k.cancelAfter = time.Duration(1+rng.IntN(800)) * time.Millisecond
-	return k
-}
-
-// cancel takes the call back when it is time. A cancel that a kill may have
-// swallowed is not repeated: the call is answered then.
-func (k *call) cancel() {
-	w := k.d.w
-	if !w.wait(k.cancelAfter) {
-		return
+// newEndless makes a call that goes on for hours: silent, or telling of its progress.
+func (v *visitor) newEndless(rng *rand.Rand) *call {
+	if rng.IntN(2) == 0 {
+		return v.newCall("sleep", forHours, "")
 	}
-	boot, starting := w.now()
-	k.f.cancelled.Store(true)
-	err := k.d.c.Notify(w.ctx, "notifications/cancelled", `{"requestId":`+k.id+`}`)
-	if err != nil && w.ctx.Err() == nil && !w.mayFail(boot, starting) {
-		w.violated(k.f.rec, "%s: cancel of %s: %v", k.d, k, err)
-	}
+	return v.newCount(1000000, 20, `"endless"`)
 }
 
-// run sends the call and follows it to its answer. It returns false when there
-// is nothing of it to resume later.
-func (k *call) run() bool {
-	w := k.d.w
-	k.boot = w.boot.Load()
-	if k.cancelAfter > 0 {
-		k.d.aside.Go(k.cancel)
+// newSome makes calls that may be sent together. Counts differ in how far they go, which tells their log messages apart.
+func (v *visitor) newSome(rng *rand.Rand, n int) (all []*call) {
+	for i := range n {
+		switch rng.IntN(4) {
+		case 0:
+			all = append(all, v.newSleep(rng))
+		case 1:
+			all = append(all, v.newEcho(rng, 20))
+		default:
+			all = append(all, v.newCount(5+10*i+rng.IntN(10), 5+rng.IntN(25), fmt.Sprintf(`"b%d"`, i)))
+		}
 	}
-	a, err := k.d.c.Call(w.ctx, k.id, "tools/call", k.params)
+	if rng.IntN(3) == 0 { // makes no noise where nobody subscribes, and may not run again
+		k := v.newCall("test_error_handling", `{}`, "")
+		k.safe, k.fails = false, true
+		all = append(all, k)
+	}
+	return all
+}
+
+func (k *call) String() string {
+	return fmt.Sprintf("%s %s %.200s", k.tool, k.id, k.args)
+}
+
+// params are those of a client with a session.
+func (k *call) params() string {
+	meta := ""
+	if k.token != "" {
+		meta = `,"_meta":{"progressToken":` + k.token + `}`
+	}
+	return `{"name":"` + k.tool + `","arguments":` + k.args + meta + `}`
+}
+
+// request is the message of a client with a session.
+func (k *call) request() string {
+	return `{"jsonrpc":"2.0","id":` + k.id + `,"method":"tools/call","params":` + k.params() + `}`
+}
+
+func requestsOf(all []*call) (requests []string) {
+	for _, k := range all {
+		requests = append(requests, k.request())
+	}
+	return requests
+}
+
+// judgeCalls gives each event to the call it belongs to, and judges each call by its own. endless calls must not have
+// been answered.
+func judgeCalls(all []*call, events []client.Event, endless bool) error {
+	of := make(map[*call][]client.Event)
+	for _, e := range events {
+		k := ownerOf(all, parse(e.Data))
+		if k == nil {
+			return fmt.Errorf("event %s belongs to no call: %s", e.ID, e.Data)
+		}
+		of[k] = append(of[k], e)
+	}
+	for _, k := range all {
+		if err := k.judgeEvents(of[k], endless); err != nil {
+			return fmt.Errorf("%s: %w", k, err)
+		}
+	}
+	return nil
+}
+
+// ownerOf returns the call to which a message belongs: where there is but one, it judges that itself.
+func ownerOf(all []*call, m message) *call {
+	for _, k := range all {
+		if len(all) == 1 || m.answers(k.id) || m.Method == "notifications/progress" && string(m.Params.Token) == k.token ||
+			m.Method == "notifications/message" && strings.HasSuffix(m.Params.Data, fmt.Sprintf(" of %d", k.to)) {
+			return k
+		}
+	}
+	return nil
+}
+
+// judgeEvents says what is wrong with the events of a call: each belongs to it and comes once and in order, and the
+// answer comes last.
+func (k *call) judgeEvents(events []client.Event, endless bool) error {
+	var progress, logs, questions, finals int
+	for i, e := range events {
+		m := parse(e.Data)
+		switch {
+		case e.Data == "" && i == 0: // it primes the stream
+		case m.answers(k.id):
+			if finals++; endless || i != len(events)-1 {
+				return fmt.Errorf("the answer %s is not the last and only one, or not due", e.ID)
+			}
+			if err := k.judgeAnswer(m); err != nil {
+				return err
+			}
+		case k.tool == "count" && m.Method == "notifications/progress":
+			if progress++; m.Params.Progress != progress || m.Params.Total != k.to || string(m.Params.Token) != k.token {
+				return fmt.Errorf("event %s is %s: want progress %d of %d under %s", e.ID, e.Data, progress, k.to, k.token)
+			}
+		case k.tool == "count" && m.Method == "notifications/message":
+			if logs++; m.Params.Data != fmt.Sprintf("%d of %d", logs, k.to) || m.Params.Logger != "count" {
+				return fmt.Errorf("event %s is %s: want log message %d of %d", e.ID, e.Data, logs, k.to)
+			}
+		case m.Method == "elicitation/create" && k.tool == "ask":
+			if questions++; questions > 1 {
+				return fmt.Errorf("event %s asks again", e.ID)
+			}
+		default:
+			return fmt.Errorf("event %s does not belong here: %s", e.ID, e.Data)
+		}
+	}
+	wantLogs, wantProgress := k.to, k.to
+	if k.silent || k.tool != "count" {
+		wantLogs = 0
+	}
+	if k.token == "" || k.tool != "count" {
+		wantProgress = 0
+	}
+	if !endless && (finals != 1 || logs != wantLogs || progress != wantProgress) {
+		return fmt.Errorf("%d answers, %d log messages of %d, %d notifications of progress of %d", finals, logs, wantLogs, progress, wantProgress)
+	}
+	return nil
+}
+
+func (k *call) judgeAnswer(m message) error {
+	w := k.v.w
 	switch {
-	case w.ctx.Err() != nil:
-		return false
-	case err != nil:
-		if !w.mayFail(k.boot, false) {
-			w.violated(nil, "%s: %s failed and nobody was killed: %v", k.d, k, err)
+	case m.Error != nil && m.Error.Code == codeCallLost && !k.safe:
+		if w.dying.Load() < k.boot {
+			return fmt.Errorf("the call was given up and nobody was killed")
 		}
-		w.tally.add("lost_before_acceptance")
-		return false
-	case a.Status >= 500:
-		w.tally.add("unavailable")
-		if !w.mayFail(k.boot, false) {
-			w.violated(nil, "%s: %s got %d %s and nobody was killed", k.d, k, a.Status, a.Body)
-		}
-		return false
-	case a.Status != http.StatusOK:
-		w.violated(nil, "%s: %s got %d %s", k.d, k, a.Status, a.Body)
-		return false
-	case a.Events == nil:
-		m := parse(string(a.Body))
-		k.final = &m
-		if err := k.judge([]client.Event{{Data: string(a.Body)}}); err != nil {
-			w.violated(nil, "%s: %s: %v: %s", k.d, k, err, a.Body)
-		}
-		w.tally.add("answered")
-		return false
+	case k.tool == "tick" && w.mayForget(k.boot) && (m.Error != nil && m.Error.Code == codeUnavailable || m.Result != nil && m.Result.IsError):
+		// The store was away when it sent a message, or nobody knows whether that was stored.
+	case m.Error != nil:
+		return fmt.Errorf("answered with error %d", m.Error.Code)
+	case k.fails && m.Result.IsError:
+	case m.text() != k.text:
+		return fmt.Errorf("the answer is %.200q and not %.200q", m.text(), k.text)
 	}
-	if !k.f.run(a.Events, k.boot) {
-		w.tally.add("lost_without_an_event")
-		return false
-	}
-	if w.ctx.Err() != nil || k.f.replaced.Load() {
-		return false
-	}
-	if k.f.cancelled.Load() && !k.f.over {
-		w.tally.add("cancelled")
-		if k.f.rec != nil {
-			k.afterCancel(k.f.ids[len(k.f.ids)-1])
-		}
-		return false
-	}
-	k.verify()
-	w.tally.add("answered")
-	if w.boot.Load() > k.boot && k.safe && len(k.f.rec.Connections()) > 1 {
-		w.tally.add("safe_calls_over_a_restart")
-	}
-	return true
-}
-
-func (k *call) String() string { return k.tool + " " + k.id }
-
-// event takes the next event of the call's stream.
-func (k *call) event(e client.Event) bool {
-	if e.Data == "" {
-		return false
-	}
-	m := parse(e.Data)
-	switch {
-	case m.answers(k.id):
-		k.final = &m
-		return true
-	case m.Method == "elicitation/create":
-		k.asked(string(m.ID))
-	}
-	return false
-}
-
-// verify judges the whole of a call's stream.
-func (k *call) verify() {
-	events, err := k.f.rec.Merge()
-	if err == nil {
-		err = k.judge(events)
-	}
-	if err != nil {
-		k.d.w.violated(k.f.rec, "%s: %s %s: %v", k.d, k, k.params, err)
-	}
+	return nil
 }

@@ -8,18 +8,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 )
 
-// deployed is nginx or HAProxy with a file of deploy.
-type deployed struct {
-	cmd  *exec.Cmd
-	said logTail
-}
-
-// startDeployed starts nginx or HAProxy with a file of deploy, at an address in place of :8080, in front of nodes in place of :8081 and following.
-func startDeployed(file, dir, address string, nodes ...string) (*deployed, error) {
+// startDeployed starts nginx or HAProxy with a file of deploy, at an address in place of :8080, in front of nodes in place of
+// :8081 and following.
+func startDeployed(file, dir, address string, nodes ...string) (*process, error) {
 	from, err := repositoryFile(filepath.Join("deploy", file))
 	if err != nil {
 		return nil, err
@@ -47,38 +41,29 @@ func startDeployed(file, dir, address string, nodes ...string) (*deployed, error
 			return nil, fmt.Errorf("%s is not installed: apt-get install %s", name, name)
 		}
 	}
-	d := &deployed{cmd: exec.Command(bin, "-db", "-f", config)}
+	p := &process{name: name, bin: bin, addr: address, args: []string{"-db", "-f", config}}
 	if name == "nginx" {
-		d.cmd = exec.Command(bin, "-e", "stderr", "-p", dir, "-c", config, "-g", "daemon off;")
+		p.args = []string{"-e", "stderr", "-p", dir, "-c", config, "-g", "daemon off;"}
 	}
-	d.cmd.Stderr, d.cmd.Stdout = &d.said, &d.said
-	if err := d.cmd.Start(); err != nil {
+	if err := p.start(); err != nil {
 		return nil, err
 	}
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if c, err := net.Dial("tcp", address); err == nil {
-			return d, c.Close()
+			return p, c.Close()
 		}
 	}
-	d.end()
-	return nil, errors.New(name + " does not listen: " + d.said.lines(10))
+	_ = p.endInOrder()
+	return nil, errors.New(name + " does not listen: " + p.log.lastLines(10))
 }
 
-// end ends nginx and its workers, or HAProxy.
-func (d *deployed) end() {
-	_ = d.cmd.Process.Signal(syscall.SIGTERM)
-	_ = d.cmd.Wait()
-}
-
-// repositoryFile finds a file of the repository from wherever in it this runs.
+// repositoryFile returns the path of a file of the repository from wherever in it this runs.
 func repositoryFile(name string) (string, error) {
 	dir, err := os.Getwd()
 	for ; err == nil && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		if path := filepath.Join(dir, name); fileExists(path) {
-			return path, nil
+		if _, err := os.Stat(filepath.Join(dir, "bench", "soak")); err == nil {
+			return filepath.Join(dir, name), nil
 		}
 	}
-	return "", fmt.Errorf("%s is not here: run this inside of the repository", name)
+	return "", errors.New("run this inside of the repository")
 }
-
-func fileExists(path string) bool { _, err := os.Stat(path); return err == nil }

@@ -11,8 +11,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/troupe-run/troupe/bench/lab/roundrobin"
@@ -23,58 +23,52 @@ const drainWait = 3 * time.Second
 
 // fleet is the nodes of a run behind a load balancer: on NATS servers that they share, or each with data of its own.
 type fleet struct {
-	nodes      []*process
-	links      [][]*link // of each node to each NATS server
-	nats       *natsServers
-	balancer   *http.Server
-	proxy      *deployed    // in place of balancer, where each node has data of its own
-	startProxy func() error // nil without one
-	stop       context.CancelFunc
-	started    bool
+	nodes   []*process
+	links   [][]*link // of each node to each NATS server
+	nats    natsServers
+	front   func() error // starts what is before the nodes, at last
+	ends    []func()     // in reverse order
+	started bool
 
-	away   time.Duration
 	victim string       // of the harm
-	twin   *process     // another one with the name of a node, nil without one
 	heal   func() error // ends the harm
-	harmed atomic.Bool  // a harm is under way
-	healed atomic.Int64 // when it was over, unix nanoseconds
-
-	rolling atomic.Bool  // the nodes are restarted in turn
-	rolled  atomic.Int64 // when that was over, unix nanoseconds
+	twin   *process     // another one with the name of a node, nil without one
 }
 
 // newFleet starts NATS servers and a load balancer at an address. The nodes start with the first start of the world.
 func newFleet(ctx context.Context, o options, address string) (f *fleet, err error) {
-	f = &fleet{away: o.away}
+	f = &fleet{}
 	defer func() {
 		if err != nil {
 			f.end()
 		}
 	}()
-	if f.nats, err = startNATS(ctx, o); err != nil {
+	if f.nats, err = newNATS(o); err == nil {
+		err = f.nats.start(ctx)
+	}
+	if err != nil {
 		return f, err
 	}
 	var urls []string
 	for i := range o.nodes {
 		var links []*link
 		var nats []string
-		for _, s := range f.nats.all {
-			l, err := newLink(s.address)
+		for _, s := range f.nats {
+			l, err := newLink(s.addr)
 			if err != nil {
 				return f, err
 			}
-			links, nats = append(links, l), append(nats, "nats://"+l.address())
+			f.ends = append(f.ends, l.end)
+			links, nats = append(links, l), append(nats, "nats://"+l.listener.Addr().String())
 		}
 		name := fmt.Sprintf("node-%d", i+1)
-		args := []string{"--servers", "1", "--drain-wait", drainWait.String(), "--nats", strings.Join(nats, ","), "--node", name}
-		p, err := newProcess(o.bin, filepath.Join(o.data, name), o.seed+uint64(i+1)*1000, append(args, o.flags...)...)
-		if err != nil {
+		if err := f.addNode(o, name, "--servers", "1", "--drain-wait", drainWait.String(), "--nats", strings.Join(nats, ","), "--node", name); err != nil {
 			return f, err
 		}
-		p.name = name
-		f.nodes, f.links, urls = append(f.nodes, p), append(f.links, links), append(urls, "http://"+p.addr)
+		f.links, urls = append(f.links, links), append(urls, "http://"+f.nodes[i].addr)
 	}
-	ctx, f.stop = context.WithCancel(ctx)
+	ctx, stop := context.WithCancel(ctx)
+	f.ends = append(f.ends, stop)
 	balancer, err := roundrobin.New(ctx, urls)
 	if err != nil {
 		return f, err
@@ -83,59 +77,47 @@ func newFleet(ctx context.Context, o options, address string) (f *fleet, err err
 	if err != nil {
 		return f, err
 	}
-	f.balancer = &http.Server{Handler: balancer}
-	go func() { _ = f.balancer.Serve(l) }()
+	server := &http.Server{Handler: balancer}
+	f.ends = append(f.ends, func() { _ = server.Close() })
+	go func() { _ = server.Serve(l) }()
 	return f, nil
+}
+
+// addNode adds a node with a data directory of its own.
+func (f *fleet) addNode(o options, name string, flags ...string) error {
+	p, err := newProcess(o.bin, filepath.Join(o.data, name), o.seed+uint64(len(f.nodes)+1)*1000, append(flags, o.flags...)...)
+	if err == nil {
+		p.name = name
+		f.nodes = append(f.nodes, p)
+	}
+	return err
 }
 
 // newProxied makes two nodes with data of their own behind nginx or HAProxy, in the configuration that deploy has. The nodes keep the default
 // --drain-delay, which that relies on: the proxies close idle connections before that.
 func newProxied(ctx context.Context, o options, address string) (f *fleet, err error) {
 	f = &fleet{}
-	var addresses []string
-	for i := range 2 {
-		name := fmt.Sprintf("node-%d", i+1)
-		p, err := newProcess(o.bin, filepath.Join(o.data, name), o.seed+uint64(i+1)*1000, append([]string{"--trusted-proxy", "127.0.0.0/8"}, o.flags...)...)
-		if err != nil {
-			return f, err
-		}
-		p.name = name
-		f.nodes, addresses = append(f.nodes, p), append(addresses, p.addr)
-	}
-	file := map[string]string{"nginx": "nginx.conf", "haproxy": "haproxy.cfg"}[o.proxy]
-	dir := filepath.Join(o.data, o.proxy)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := errors.Join(f.addNode(o, "node-1", "--trusted-proxy", "127.0.0.0/8"), f.addNode(o, "node-2", "--trusted-proxy", "127.0.0.0/8")); err != nil {
 		return f, err
 	}
-	f.startProxy = func() (err error) { // once the nodes listen: a proxy looks for them now and then
+	dir := filepath.Join(o.data, o.proxy)
+	f.front = func() error { // once the nodes listen: a proxy looks for them now and then
 		for _, p := range f.nodes {
-			if !(&world{ctx: ctx}).until(p.isReady) {
-				return errors.New("a node is not ready: " + p.log.lines(20))
+			if err := p.untilReady(ctx); err != nil {
+				return err
 			}
 		}
-		f.proxy, err = startDeployed(file, dir, address, addresses...)
+		proxy, err := startDeployed(proxies[o.proxy], dir, address, f.nodes[0].addr, f.nodes[1].addr)
+		if err == nil {
+			f.ends = append(f.ends, func() { _ = proxy.endInOrder() })
+		}
 		return err
 	}
-	return f, nil
+	return f, os.MkdirAll(dir, 0o755)
 }
 
-// startFleet starts a fleet and waits until its balancer, at front, has heard that all nodes are ready.
-func startFleet(ctx context.Context, o options) (f *fleet, front string, err error) {
-	if front, err = freeAddress(o.seed + 7000); err != nil {
-		return nil, "", err
-	}
-	if f, err = newFleet(ctx, o, front); err != nil {
-		return nil, "", err
-	}
-	if err = f.start(); err == nil && !(&world{ctx: ctx}).until((&process{addr: front}).isReady) {
-		err = errors.New("the nodes are not ready")
-	}
-	if err != nil {
-		f.end()
-		return nil, "", err
-	}
-	return f, front, nil
-}
+// proxies are the files of deploy for --proxy.
+var proxies = map[string]string{"nginx": "nginx.conf", "haproxy": "haproxy.cfg"}
 
 // start starts all nodes, or ends what was done to them.
 func (f *fleet) start() error {
@@ -148,38 +130,24 @@ func (f *fleet) start() error {
 			return err
 		}
 	}
-	if f.startProxy != nil {
-		return f.startProxy()
+	if f.front != nil {
+		return f.front()
 	}
 	return nil
 }
 
 func (f *fleet) end() {
-	if f.stop != nil {
-		f.stop()
-	}
-	if f.balancer != nil {
-		_ = f.balancer.Close()
-	}
-	if f.proxy != nil {
-		f.proxy.end()
-	}
-	for _, p := range f.nodes {
-		if p.cmd != nil {
+	for _, p := range append(f.nodes, f.twin) {
+		if p != nil && p.cmd != nil {
 			_ = p.signal(sigCont)
+			_ = p.kill()
 		}
+	}
+	for _, end := range slices.Backward(f.ends) {
+		end()
+	}
+	for _, p := range f.nats {
 		_ = p.kill()
-	}
-	if f.twin != nil {
-		_ = f.twin.kill()
-	}
-	for _, links := range f.links {
-		for _, l := range links {
-			l.end()
-		}
-	}
-	if f.nats != nil {
-		f.nats.end()
 	}
 }
 

@@ -192,7 +192,7 @@ func (w *greedRun) attackAll(names []string) error {
 		r.addOver("the process had %.0f MiB", r.Peak)
 	}
 	if err := w.p.kill(); err != nil {
-		r.addBroken("%v: %s", err, w.p.log.lines(20))
+		r.addBroken("%v: %s", err, w.p.log.lastLines(20))
 	}
 	return context.Cause(w.ctx)
 }
@@ -224,7 +224,7 @@ func (w *greedRun) makeAttack(name string) error {
 	})
 	notReady, rss := stop()
 	if err != nil {
-		return fmt.Errorf("%s: %w: %s", name, err, w.p.log.lines(20))
+		return fmt.Errorf("%s: %w: %s", name, err, w.p.log.lastLines(20))
 	}
 	r.RSS = float64(rss) / (1 << 20)
 	report.Peak = max(report.Peak, r.RSS)
@@ -259,12 +259,12 @@ func (w *greedRun) makeAttack(name string) error {
 	for what, all := range r.Results {
 		fmt.Fprintf(w.o.log, "  %s %v\n", what, all)
 	}
-	for ; w.alarms < len(w.p.log.raised()); w.alarms++ {
-		report.addOver("%s: the log says: %s", name, w.p.log.raised()[w.alarms])
+	for ; w.alarms < len(w.p.log.raisedAlarms()); w.alarms++ {
+		report.addOver("%s: the log says: %s", name, w.p.log.raisedAlarms()[w.alarms])
 	}
 	select {
 	case err := <-w.p.exited:
-		report.addBroken("%s: the process ended: %v: %s", name, err, w.p.log.lines(40))
+		report.addBroken("%s: the process ended: %v: %s", name, err, w.p.log.lastLines(40))
 		return report.verdict()
 	default:
 		return context.Cause(w.ctx)
@@ -363,8 +363,8 @@ func (w *greedRun) watchProcess() (stop func() (notReady int, rss int64)) {
 	go func() {
 		defer close(done)
 		for i := 0; ; i++ {
-			rss = max(rss, residentOf(w.p.cmd.Process.Pid))
-			if i%10 == 0 && !w.p.isReady() {
+			_, now := w.p.usedResources()
+			if rss = max(rss, now); i%10 == 0 && !w.p.isReady() {
 				notReady++
 			}
 			if !waitFor(ctx, 10*time.Millisecond) {

@@ -34,7 +34,6 @@ type ledger struct {
 	client *client.Stateless
 	file   string
 	steps  int // of each task
-	stepMS int
 
 	mu     sync.Mutex // guards the fields below
 	open   map[string]bool
@@ -60,16 +59,16 @@ type ledgerReport struct {
 	PickUps  map[string]latency `json:"loss_to_next_step_ms"` // by harm
 }
 
-func newLedger(ctx context.Context, o options, url string, steps, stepMS int) *ledger {
-	return &ledger{ctx: ctx, steps: steps, stepMS: stepMS, open: make(map[string]bool), ended: make(map[string]string),
+func newLedger(ctx context.Context, o options, url string) *ledger {
+	return &ledger{ctx: ctx, steps: taskSteps, open: make(map[string]bool), ended: make(map[string]string),
 		client: client.NewStateless(url, client.NewTransport(), `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`), file: filepath.Join(filepath.Dir(o.data), "ledger")}
 }
 
-// create makes n tasks, eight at a time.
-func (l *ledger) create(n int) {
-	args := fmt.Sprintf(`"name":"ledger","arguments":{"file":%q,"steps":%d,"ms":%d}`, l.file, l.steps, l.stepMS)
+// createTasks makes n tasks, eight at a time.
+func (l *ledger) createTasks(n int) {
+	args := fmt.Sprintf(`"name":"ledger","arguments":{"file":%q,"steps":%d,"ms":%d}`, l.file, l.steps, taskStepMS)
 	_ = each(n, 8, func(int) error {
-		body, err := l.ask("tools/call", args)
+		body, err := l.askServer("tools/call", args)
 		var made struct{ Result struct{ TaskID string } }
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -82,11 +81,11 @@ func (l *ledger) create(n int) {
 	})
 }
 
-// ask makes a request, which must be answered within 20 s.
-func (l *ledger) ask(method, params string) ([]byte, error) {
+// askServer makes a request, which must be answered within 20 s.
+func (l *ledger) askServer(method, params string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(l.ctx, 20*time.Second)
 	defer cancel()
-	a, err := l.client.Call(ctx, "1", method, params)
+	a, err := l.client.SendRequest(ctx, "1", method, params)
 	if err != nil {
 		return nil, err
 	}
@@ -97,11 +96,11 @@ func (l *ledger) ask(method, params string) ([]byte, error) {
 	return a.Body, nil
 }
 
-// get reads a task, and checks the result of one that has completed. Nodes that were harmed a moment ago may refuse for a while.
-func (l *ledger) get(id string) (state, body string, err error) {
+// readTask reads a task, and checks the result of one that has completed. Nodes that were harmed a moment ago may refuse for a while.
+func (l *ledger) readTask(id string) (state, body string, err error) {
 	var data []byte
 	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
-		if data, err = l.ask("tasks/get", `"taskId":"`+id+`"`); err == nil || time.Now().After(end) || l.ctx.Err() != nil {
+		if data, err = l.askServer("tasks/get", `"taskId":"`+id+`"`); err == nil || time.Now().After(end) || l.ctx.Err() != nil {
 			break
 		}
 	}
@@ -131,12 +130,19 @@ func (l *ledger) get(id string) (state, body string, err error) {
 	return got.Result.Status, strings.TrimSpace(string(data)), nil
 }
 
-// finish waits until all tasks have completed, and looks at each once more.
-func (l *ledger) finish() error {
+// finishAll waits until all tasks have completed, looks at each once more, and judges what they have written down.
+func (l *ledger) finishAll() (ledgerReport, error) {
+	if err := l.awaitAll(); err != nil || len(l.ended) == 0 {
+		return ledgerReport{}, err
+	}
+	return l.judge()
+}
+
+func (l *ledger) awaitAll() error {
 	deadline := time.Now().Add(10 * time.Minute)
 	for id := range l.open {
 		for l.ended[id] == "" {
-			state, body, err := l.get(id)
+			state, body, err := l.readTask(id)
 			switch {
 			case err != nil:
 				return err
@@ -149,7 +155,7 @@ func (l *ledger) finish() error {
 		}
 	}
 	for id, body := range l.ended {
-		if _, again, err := l.get(id); err != nil || again != body {
+		if _, again, err := l.readTask(id); err != nil || again != body {
 			return fmt.Errorf("task %s has changed after its end, from %s to %s: %w", id, body, again, err)
 		}
 	}
@@ -165,8 +171,8 @@ type entry struct {
 
 func (e entry) key() string { return fmt.Sprintf("%s %d", e.task, e.step) }
 
-// entries reads the whole lines of the ledger.
-func (l *ledger) entries() (all []entry, err error) {
+// readEntries reads the whole lines of the ledger.
+func (l *ledger) readEntries() (all []entry, err error) {
 	data, err := os.ReadFile(l.file)
 	for text := range strings.Lines(string(data)) {
 		var e entry
@@ -180,7 +186,7 @@ func (l *ledger) entries() (all []entry, err error) {
 // judge checks what the tasks have written down. A step may begin again if its node was lost before it was stored, and never afterwards, but
 // for a node that does not know yet that it has lost the task; what such a node does must not be stored once a later attempt has begun the step.
 func (l *ledger) judge() (r ledgerReport, err error) {
-	all, err := l.entries()
+	all, err := l.readEntries()
 	if err != nil {
 		return r, err
 	}

@@ -28,7 +28,8 @@ func TestLedgerIsJudged(t *testing.T) {
 		"half a line does not count": {[]string{"begin t 1 1 n1 900", "stored t 1 1 n1 950", "begin t 2 1 n1 960", "stored t 2 1 n1 990", "begin t 2"}, "", 0, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLedger(t.Context(), options{data: filepath.Join(t.TempDir(), "data")}, "", 2, 0)
+			l := newLedger(t.Context(), options{data: filepath.Join(t.TempDir(), "data")}, "")
+			l.steps = 2
 			l.ended["t"] = "completed"
 			l.losses = []loss{{byKill, "n1", time.UnixMilli(1000)}}
 			if err := os.WriteFile(l.file, []byte(strings.Join(c.lines, "\n")), 0o600); err != nil {
@@ -59,7 +60,7 @@ func TestHarmsAreDrawn(t *testing.T) {
 		}
 		n := make(map[string]int)
 		for _, harm := range plan {
-			n[harm]++
+			n[harm.name]++
 		}
 		return n
 	}
@@ -67,7 +68,7 @@ func TestHarmsAreDrawn(t *testing.T) {
 		t.Errorf("one node: %v", n)
 	}
 	n := draw(options{nodes: 3, nats: 3, crowd: 1, away: 1, rounds: 19})
-	for _, harm := range allHarms {
+	for _, harm := range harmNames() {
 		want := 2
 		if harm == byOutage {
 			want = 1
@@ -79,7 +80,7 @@ func TestHarmsAreDrawn(t *testing.T) {
 	if n := draw(options{nodes: 2, proxy: "nginx", rounds: 2}); n[byRoll] != 2 {
 		t.Errorf("behind a proxy: %v", n)
 	}
-	for _, harm := range []string{byLeader, byRestart, "fire"} {
+	for _, harm := range []string{"leader", byRestart, "fire"} {
 		if _, err := (&options{nodes: 3, nats: 1, rounds: 1, harms: list{harm}}).planHarms(rand.New(rand.NewPCG(1, 3))); err == nil {
 			t.Errorf("%s fits three nodes on one NATS server", harm)
 		}

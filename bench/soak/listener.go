@@ -11,40 +11,50 @@ import (
 	"github.com/troupe-run/troupe/bench/client"
 )
 
-// listener keeps a subscriptions/listen stream open for a stateless client, and opens another
-// when it breaks.
+// listener keeps a subscriptions/listen stream open for a stateless client, and opens another when it breaks.
 type listener struct {
-	v       *statelessClient
+	v       *stateless
 	rng     *rand.Rand
 	serial  int64        // of the stream that is, or was last, open
 	open    atomic.Int64 // the serial of the stream that is acknowledged and open, 0 if none is
 	boot    atomic.Int64 // the start that has it
 	updates atomic.Int64
+
+	leaves  atomic.Bool // it goes away for good
+	current atomic.Pointer[client.Answer]
 }
 
-// resource returns the URI of which only this stateless client wants updates.
-func (l *listener) resource() string { return fmt.Sprintf("test://template/v%d/data", l.v.n) }
+// leave has the client go away for good.
+func (l *listener) leave() {
+	l.leaves.Store(true)
+	if a := l.current.Load(); a != nil {
+		a.Close()
+	}
+}
 
-// run listens until the run ends.
+// run listens until the run ends or the client leaves.
 func (l *listener) run() {
 	w := l.v.w
-	for w.ctx.Err() == nil {
+	for w.ctx.Err() == nil && !l.leaves.Load() {
 		id, before := l.v.newID(), w.boot.Load()
-		a, boot := l.v.try(id, "subscriptions/listen", `"notifications":{"resourceSubscriptions":["`+l.resource()+`"]}`)
+		a, boot := l.v.tryRequest(id, "subscriptions/listen", `"notifications":{"resourceSubscriptions":["`+l.v.resource()+`"]}`)
 		if a != nil && a.Events == nil {
-			w.violated(nil, "%s: listen got %d %s", l.v, a.Status, a.Body)
+			l.v.accuse(nil, "listen got %d %s", a.Status, a.Body)
 			return
 		}
 		if a != nil {
-			err := l.read(a.Events, id, boot)
+			if l.current.Store(a); l.leaves.Load() {
+				a.Close()
+			}
+			err := l.readUpdates(a.Events, id, boot)
 			a.Close()
 			l.open.Store(0)
 			switch {
-			case w.ctx.Err() != nil, errors.Is(err, errDropped):
+			case errors.Is(err, errDropped), l.leaves.Load():
 			case client.Failed(err) == client.Broken && w.mayBreak(before):
 			case errors.Is(err, errToldToLeave) && w.mayEnd(before): // the node ends in order, or others live without it
 			default:
-				w.violated(nil, "%s: a listener ended and nobody was killed: %v", l.v, err)
+				l.v.accuse(nil, "a listener ended and nobody was killed: %v", err)
 			}
 		}
 		w.wait(time.Duration(1+l.rng.IntN(20)) * time.Millisecond)
@@ -54,24 +64,21 @@ func (l *listener) run() {
 // errToldToLeave reports that the server has ended a listener because it ends itself, or cannot know of updates.
 var errToldToLeave = errors.New("the server has sent the client away")
 
-// read reads the messages of a listener. The client goes away now and then.
-func (l *listener) read(events *client.Events, id string, boot int64) error {
-	meta := `"params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + id + `},`
+// readUpdates reads the messages of a listener. The client goes away now and then.
+func (l *listener) readUpdates(events *client.Events, id string, boot int64) error {
+	meta, uri := `"params":{"_meta":{"io.modelcontextprotocol/subscriptionId":`+id+`},`, l.v.resource()
+	want := `{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged",` + meta + `"notifications":{"resourceSubscriptions":["` + uri + `"]}}}`
 	for n := 0; ; n++ {
 		e, err := events.Next()
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
-		}
-		want := `{"jsonrpc":"2.0","method":"notifications/resources/updated",` + meta + `"uri":"` + l.resource() + `"}}`
-		if n == 0 {
-			want = `{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged",` + meta + `"notifications":{"resourceSubscriptions":["` + l.resource() + `"]}}}`
-		}
-		if strings.Contains(e.Data, `"reason":"the server is shutting down"`) || strings.Contains(e.Data, `"reason":"this node has lost its store: listen again"`) {
+		case strings.Contains(e.Data, `"reason":"the server is shutting down"`), strings.Contains(e.Data, `"reason":"this node has lost its store: listen again"`):
 			return errToldToLeave
-		}
-		if e.Data != want {
+		case e.Data != want:
 			return fmt.Errorf("message %d is %s, want %s", n, e.Data, want)
 		}
+		want = `{"jsonrpc":"2.0","method":"notifications/resources/updated",` + meta + `"uri":"` + uri + `"}}`
 		if n > 0 {
 			l.updates.Add(1)
 			l.v.w.tally.add("stateless_updates")
@@ -80,9 +87,7 @@ func (l *listener) read(events *client.Events, id string, boot int64) error {
 			}
 			continue
 		}
-		l.serial++
-		l.v.w.tally.add("stateless_listeners")
-		if l.serial > 1 {
+		if l.serial++; l.serial > 1 {
 			l.v.w.tally.add("stateless_listeners_again")
 		}
 		if boot != 0 {
@@ -92,25 +97,22 @@ func (l *listener) read(events *client.Events, id string, boot int64) error {
 	}
 }
 
-// touch has the stateless client's resource updated. The stream that was open before and is
-// open afterwards has to tell.
-func (l *listener) touch() {
-	w := l.v.w
+// touchResource has the client's resource updated. The stream that was open before and is open afterwards has to tell.
+func (l *listener) touchResource() {
 	serial, boot, before := l.open.Load(), l.boot.Load(), l.updates.Load()
 	if serial == 0 {
 		return
 	}
-	id := l.v.newID()
-	a, at := l.v.try(id, "tools/call", `"name":"touch","arguments":{"uri":"`+l.resource()+`"}`)
+	a, at := l.v.tryRequest(l.v.newID(), "tools/call", `"name":"touch","arguments":{"uri":"`+l.v.resource()+`"}`)
 	if a == nil {
 		return
 	}
 	defer a.Close()
 	if !strings.Contains(string(a.Body), `"text":"touched `) {
-		w.violated(nil, "%s: touch got %d %s", l.v, a.Status, a.Body)
+		l.v.accuse(nil, "touch got %d %s", a.Status, a.Body)
 	}
-	told := func() bool { return l.updates.Load() > before || l.open.Load() != serial }
-	if at == boot && !w.until(told) && w.ctx.Err() == nil {
-		w.violated(nil, "%s: %s was touched and no update came", l.v, l.resource())
+	isTold := func() bool { return l.updates.Load() > before || l.open.Load() != serial }
+	if at == boot && !l.v.w.until(isTold) {
+		l.v.accuse(nil, "%s was touched and no update came", l.v.resource())
 	}
 }

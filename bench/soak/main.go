@@ -26,50 +26,6 @@ var scenarios = map[string]func(context.Context, options) (judged, error){
 	"costs": func(ctx context.Context, o options) (judged, error) { return runCosts(ctx, o) },
 }
 
-// options are the settings of a run.
-type options struct {
-	rounds  int
-	clients int
-	seed    uint64
-	time    time.Duration
-	bin     string   // the program; "" builds it
-	data    string   // the data directory; "" takes a temporary one
-	out     string   // where the report goes as JSON, "" nowhere
-	counts  bool     // only what is judged by counting matters, and nothing waits for what is kept for a time to be gone
-	flags   []string // further ones for the program
-	log     io.Writer
-
-	nodes    int
-	proxy    string // of deploy, in front of nodes with data of their own; "": one node, or several on NATS servers
-	nats     int    // NATS servers
-	sync     bool   // NATS flushes each write
-	servers  int    // copies of the demo in the only node
-	hosted   bool   // the program is bench/lab
-	harms    list
-	visitors list
-	early    bool          // some answer a question before they have its stream again
-	old      string        // the commit of another release that takes turns; "" for none
-	oldBin   string        // its program
-	crowd    int           // clients that come back within a second
-	away     time.Duration // how long an outage lasts
-
-	events int // costs behind, resume: how many are stored first
-
-	greedy   int           // greed: clients that take all they can get; world: calls that such a client has with each node at a time
-	duration time.Duration // of each attack
-	parts    []string      // attacks of greed, or parts of costs; nil is all of them
-}
-
-// list is a flag of words with commas between them.
-type list []string
-
-func (l *list) String() string { return strings.Join(*l, ",") }
-
-func (l *list) Set(text string) error {
-	*l = strings.FieldsFunc(text, func(r rune) bool { return r == ',' })
-	return nil
-}
-
 func run(args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == "attack" { // by greed, in a process of its own
 		return runAttack(args[1:], stdout, stderr)
@@ -94,9 +50,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	f.IntVar(&o.nats, "nats", 1, "world, costs: number of NATS servers, 1 or 3")
 	f.BoolVar(&o.sync, "sync", false, "world, costs: NATS has each write on the disk before it is acknowledged")
 	f.IntVar(&o.servers, "servers", 1, "world: copies of the demo in the only node, over which the sessions are spread")
-	f.Var(&o.harms, "harms", "world: what is done to the nodes, in this order, with commas between; all that fit, in an order of the seed, if empty: "+strings.Join(allHarms, ", "))
+	f.Var(&o.harms, "harms", "world: what is done to the nodes, in this order, with commas between; all that fit, in an order of the seed, if empty: "+strings.Join(harmNames(), ", "))
 	f.Var(&o.visitors, "visitors", "world: who works with them; all that fit if empty: "+strings.Join(allVisitors, ", "))
-	f.BoolVar(&o.early, "early", false, "world: answer some questions after a start before resuming their stream")
 	f.StringVar(&o.old, "old", "", "world: a commit whose release takes turns with this one on the same data; one that has serve --set")
 	f.IntVar(&o.crowd, "crowd", 100, "world: clients that come back within a second when a node dies; 0: none")
 	f.DurationVar(&o.away, "away", 10*time.Second, "world: how long the NATS servers are away, once; 0: never")

@@ -3,10 +3,11 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +17,9 @@ import (
 
 	"github.com/troupe-run/troupe/bench/client"
 )
+
+// patience is how long anything may take before it counts as lost.
+const patience = 30 * time.Second
 
 // latency sums up durations, in milliseconds.
 type latency struct {
@@ -52,19 +56,29 @@ func answeredWith(text string) func(*client.Answer, error) error {
 		if err != nil {
 			return err
 		}
-		defer a.Close()
-		body := string(a.Body)
-		for a.Events != nil && !strings.Contains(body, text) {
-			e, err := a.Events.Next()
-			if err != nil {
-				return fmt.Errorf("the stream ended with %q: %w", body, err)
-			}
-			body = e.Data
+		body, err := lastOf(a)
+		if err == nil && (a.Status >= 300 || !strings.Contains(body, text)) {
+			err = fmt.Errorf("got %d %s", a.Status, body)
 		}
-		if a.Status >= 300 || !strings.Contains(body, text) {
-			return fmt.Errorf("got %d %s", a.Status, body)
+		return err
+	}
+}
+
+// lastOf is what answers a request: the body, or the last event of a stream where that took longer.
+func lastOf(a *client.Answer) (body string, err error) {
+	defer a.Close()
+	if a.Events == nil {
+		return string(a.Body), nil
+	}
+	for {
+		e, err := a.Events.Next()
+		if errors.Is(err, io.EOF) {
+			return body, nil
 		}
-		return nil
+		if err != nil {
+			return "", err
+		}
+		body = e.Data
 	}
 }
 
@@ -84,34 +98,6 @@ func metricsOf(addr string) (map[string]float64, error) {
 		}
 	}
 	return m, lines.Err()
-}
-
-// residentOf is the resident memory of a process in bytes, 0 where the system does not say.
-func residentOf(pid int) int64 {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0
-	}
-	_, rest, _ := strings.Cut(string(b), "\nVmRSS:")
-	var kb int64
-	_, _ = fmt.Sscan(rest, &kb)
-	return kb << 10
-}
-
-// cpuOf is the processor time of a process, by the clock ticks of /proc.
-func cpuOf(pid int) time.Duration {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0
-	}
-	_, rest, _ := strings.Cut(string(data), ") ")
-	fields := strings.Fields(rest)
-	if len(fields) < 13 {
-		return 0
-	}
-	user, _ := strconv.Atoi(fields[11])
-	system, _ := strconv.Atoi(fields[12])
-	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
 // each runs f for 0 to n-1, so many at once, and returns the first error.
@@ -182,4 +168,19 @@ func (t *tally) counts() map[string]int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return maps.Clone(t.all)
+}
+
+// durations are how long things took, by kinds.
+type durations struct {
+	mu  sync.Mutex // guards all
+	all map[string][]time.Duration
+}
+
+func (d *durations) add(kind string, took time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.all == nil {
+		d.all = make(map[string][]time.Duration)
+	}
+	d.all[kind] = append(d.all[kind], took)
 }

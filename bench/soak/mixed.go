@@ -15,35 +15,24 @@ import (
 	"time"
 )
 
-// mixedPoints is how many samples a report has at most.
-const mixedPoints = 120
-
 // mixedReport is what a process held under a load that stayed the same, and after it.
 type mixedReport struct {
-	Scenario   string               `json:"scenario"`
-	Seed       uint64               `json:"seed"`
-	Clients    int                  `json:"clients_at_a_time"` // of each kind: with sessions over Streamable HTTP, without sessions, and over HTTP+SSE
-	Visitors   int64                `json:"clients_in_all"`
-	Seconds    float64              `json:"seconds"`
-	Kept       float64              `json:"kept_seconds"`          // for which the process keeps events, tasks and sessions that nobody uses
-	Requests   float64              `json:"operations_per_second"` // an operation is one request or several
-	Cores      float64              `json:"server_cores"`
-	Operations map[string]operation `json:"operations"`
-	Counts     map[string]int64     `json:"counts"`
-	Judged     bool                 `json:"trends_judged"` // false where the run was too short for that
-	Trends     []trend              `json:"trends"`
-	Points     []sample             `json:"samples"`
-	Idle       map[string]float64   `json:"before"`
-	After      map[string]float64   `json:"after"`
-	Back       float64              `json:"back_after_seconds"` // from the last client to what there was before
-	Refusals   map[string]float64   `json:"refusals"`
-	Broken     []string             `json:"broken,omitempty"`
-}
-
-// operation is how often something was done, and how long that took beyond what its handler had to, in milliseconds.
-type operation struct {
-	latency
-	Rate float64 `json:"per_second"`
+	Scenario string             `json:"scenario"`
+	Seed     uint64             `json:"seed"`
+	Clients  int                `json:"clients_at_a_time"` // of each kind: with sessions over Streamable HTTP, without sessions, and over HTTP+SSE
+	Visitors int64              `json:"clients_in_all"`
+	Seconds  float64            `json:"seconds"`
+	Kept     float64            `json:"kept_seconds"` // for which the process keeps events, tasks and sessions that nobody uses
+	Cores    float64            `json:"server_cores"`
+	Counts   map[string]int64   `json:"counts"`
+	Judged   bool               `json:"trends_judged"` // false where the run was too short for that
+	Trends   []trend            `json:"trends"`
+	Samples  int                `json:"samples"`
+	Idle     map[string]float64 `json:"before"`
+	After    map[string]float64 `json:"after"`
+	Back     float64            `json:"back_after_seconds"` // from the last client to what there was before
+	Refusals map[string]float64 `json:"refusals"`
+	Broken   []string           `json:"broken,omitempty"`
 }
 
 func (r *mixedReport) verdict() error {
@@ -51,20 +40,6 @@ func (r *mixedReport) verdict() error {
 		return fmt.Errorf("%d promises were not kept:\n%s", len(r.Broken), strings.Join(r.Broken, "\n"))
 	}
 	return nil
-}
-
-// mixed is clients that come, work for a while and leave.
-type mixed struct {
-	w     *world
-	kept  time.Duration
-	began time.Time
-	lasts time.Duration // 0: until over
-	over  atomic.Bool   // nobody comes any more
-
-	came atomic.Int64 // who have come so far
-
-	mu    sync.Mutex // guards the rest
-	times map[string][]time.Duration
 }
 
 // What is kept for a time accumulates: the load has to last for several such times before a process holds what it will go on holding.
@@ -85,192 +60,149 @@ const cleared = time.Minute
 // mixedMemory is for --max-memory, which sets how much garbage there may be: so the figures do not depend on the machine.
 const mixedMemory = "1GiB"
 
-// runMixed has clients of both eras, and of the oldest transport, come, work in all ways and leave for o.time, and judges whether what the process holds stays the same.
+// runMixed has clients of both eras, and of the oldest transport, come, work in all ways and leave for o.time, and judges
+// whether what the process holds stays the same.
 func runMixed(ctx context.Context, o options) (*mixedReport, error) {
 	o.time = cmp.Or(o.time, time.Minute)
-	m := newLoad(nil)
-	m.lasts, m.kept = o.time, min(max(o.time/keptShare, leastKept), mostKept)
-	kept := m.kept.String()
-	w, err := newWorld(ctx, o, "--set", "replay-age="+kept, "--set", "session-idle="+kept, "--set", "session-unused="+(m.kept/2).String(), "--set", "task-max="+kept, "--set", "max-ask="+kept,
+	keep := min(max(o.time/keptShare, leastKept), mostKept)
+	kept := keep.String()
+	w, err := newWorld(ctx, o, "--set", "replay-age="+kept, "--set", "session-idle="+kept, "--set", "session-unused="+(keep/2).String(), "--set", "task-max="+kept, "--set", "max-ask="+kept,
 		"--set", "sessions-per-principal=0", "--max-memory", mixedMemory)
 	if err != nil {
 		return nil, err
 	}
-	m.w = w
 	defer w.end()
-	w.p.log.alarms = []string{"level=ERROR", "panic"}
+	w.kept, w.p.log.alarms = keep, []string{"level=ERROR", "panic"}
 	if _, err := w.start(); err != nil {
 		return nil, err
 	}
-	r := &mixedReport{Scenario: "mixed", Seed: o.seed, Clients: o.clients, Kept: m.kept.Seconds(), Judged: o.time >= keptShare*mostKept}
+	r := &mixedReport{Scenario: "mixed", Seed: o.seed, Clients: o.clients, Kept: keep.Seconds(), Judged: o.time >= keptShare*mostKept}
 	if r.Idle, err = metricsOf(w.p.addr); err != nil {
 		return nil, err
 	}
-	samples, failed := m.load()
-	r.Visitors, r.Seconds = m.came.Load(), time.Since(m.began).Seconds()
-	m.sumUp(r)
+	samples, failed := r.load(w)
 	if r.After, err = metricsOf(w.p.addr); err != nil {
 		return nil, errors.Join(failed, err)
 	}
-	r.Cores = (r.After["process_cpu_seconds_total"] - r.Idle["process_cpu_seconds_total"]) / r.Seconds
-	r.flat(samples, r.Judged && failed == nil)
+	r.Counts, r.Cores = w.tally.counts(), (r.After["process_cpu_seconds_total"]-r.Idle["process_cpu_seconds_total"])/r.Seconds
+	r.judgeTrends(samples, r.Judged && failed == nil)
 	switch {
 	case failed != nil:
 		r.Broken = append(r.Broken, failed.Error())
 	case !o.counts:
-		r.Broken = append(r.Broken, m.rest(r)...)
+		r.Broken = append(r.Broken, r.awaitRest(w)...)
 	}
-	r.Refusals = refusals(r.After)
-	for reason, n := range r.Refusals {
-		if !slices.Contains(meantRefusals, reason) {
+	r.Refusals = make(map[string]float64)
+	for name, n := range r.After {
+		reason, ok := strings.CutPrefix(name, `troupe_refusals_total{reason="`)
+		if reason = strings.TrimSuffix(reason, `"}`); !ok || n == 0 {
+			continue
+		}
+		if r.Refusals[reason] = n; !slices.Contains(meantRefusals, reason) {
 			r.Broken = append(r.Broken, fmt.Sprintf("%.0f refusals: %s", n, reason))
 		}
 	}
 	if n := r.After["troupe_panics_total"]; n > 0 {
 		r.Broken = append(r.Broken, fmt.Sprintf("%.0f panics", n))
 	}
-	for _, line := range w.p.log.raised() {
+	for _, line := range w.p.log.raisedAlarms() {
 		r.Broken = append(r.Broken, "the log says: "+line)
 	}
 	r.Idle, r.After = gaugesShown(r.Idle), gaugesShown(r.After)
 	return r, nil
 }
 
-func newLoad(w *world) *mixed {
-	return &mixed{w: w, times: make(map[string][]time.Duration)}
-}
+// meantRefusals are the reasons of refusals that clients provoke: questions that nobody answers, and ids of a stream that
+// are another's, or have gone.
+var meantRefusals = []string{"ask-time", "replay"}
 
-// startSSE has n clients of HTTP+SSE at a time come and go, if the run has such visitors, until end is called.
-func (m *mixed) startSSE(n int) (end func()) {
+// load runs the clients, and takes samples.
+func (r *mixedReport) load(w *world) (all []sample, err error) {
 	var clients sync.WaitGroup
-	m.came.Store(20_000) // resources of others have smaller numbers
-	m.began = time.Now()
-	if m.w.visited(ofSSE) {
-		for n := range max(1, n) {
-			u := &sseUser{m: m, rng: rand.New(rand.NewPCG(m.w.o.seed, 300+uint64(n))), turn: n}
-			clients.Go(func() { m.comeAndGo(u.rng, u.visit) })
+	var came atomic.Int64
+	began := time.Now()
+	goesOn := func() bool { return time.Since(began) < w.o.time && w.ctx.Err() == nil }
+	for i := range 3 * w.o.clients {
+		rng := rand.New(rand.NewPCG(w.o.seed, uint64(i)))
+		visit := []func(*world, int, int, *rand.Rand){visitWithSession, visitStateless, visitOverSSE}[i%3]
+		clients.Go(func() {
+			for turn := i / 3; goesOn(); turn++ {
+				visit(w, int(came.Add(1)), turn, rng)
+				w.wait(time.Duration(rng.IntN(300)) * time.Millisecond)
+			}
+		})
+	}
+	told := time.Now()
+	for every := min(max(w.o.time/400, time.Second/2), 5*time.Second); w.wait(every) && goesOn(); {
+		s, err := takeSample(w, began)
+		if err != nil {
+			w.violated(nil, "/metrics: %v", err)
+			break
+		}
+		all = append(all, s)
+		if time.Since(told) > 10*time.Second {
+			told = time.Now()
+			fmt.Fprintf(w.o.log, "%4.0f s: %d clients so far; %.0f MiB, %.1f live, %.0f goroutines, %.0f files, %.0f sessions, %.0f events, %.0f tasks, %.0f MiB of data\n", s[at], came.Load(),
+				s["rss_mib"], s["heap_live_mib"], s["goroutines"], s["files"], s["sessions_stored"], s["events_stored"], s["tasks_stored"], s["data_mib"])
 		}
 	}
-	return func() {
-		m.over.Store(true)
-		clients.Wait()
-	}
+	clients.Wait()
+	r.Visitors, r.Seconds = came.Load(), time.Since(began).Seconds()
+	return all, w.cause(nil)
 }
 
-// flat reports the trends of samples, and judges them.
-func (r *mixedReport) flat(all []sample, judged bool) {
-	r.Points = thinned(all, mixedPoints)
+// visitWithSession is one client with a session from its first connection to its last.
+func visitWithSession(w *world, n, turn int, rng *rand.Rand) {
+	conns := newConnSet()
+	defer conns.breakAll()
+	v := newSession(w, n, []string{batching, middle, primed, primed}[turn%4], w.p.url(0), conns)
+	if rng.IntN(16) == 0 {
+		err := answeredWith(`"protocolVersion"`)(v.c.SendRequest(w.ctx, "0", "initialize", `{"protocolVersion":"`+v.revision+`","capabilities":{},"clientInfo":{"name":"troupe-bench","version":"1"}}`))
+		if err != nil {
+			v.accuse(nil, "initialize: %v", err)
+		}
+		w.tally.add("initialize_and_no_more")
+		return
+	}
+	if err := v.begin(); err != nil {
+		v.accuse(nil, "its begin: %v", err)
+		return
+	}
+	v.startRound(visitTakes, visitTakes)
+	v.settleRound(rng.IntN(2) == 0)
+	v.checkKept(rng)
+	v.leave(conns)
+}
+
+// visitTakes is how long a client begins something, before it waits for what has not ended.
+const visitTakes = 1500 * time.Millisecond
+
+// visitStateless is one client of 2026-07-28 from its first connection to its last.
+func visitStateless(w *world, n, _ int, rng *rand.Rand) {
+	conns := newConnSet()
+	defer conns.breakAll()
+	v := newStateless(w, n, w.p.url(0), conns)
+	var listening sync.WaitGroup
+	listening.Go(v.hears.run)
+	v.startRound(visitTakes, visitTakes)
+	v.settleRound(true)
+	v.checkKept(rng)
+	v.hears.leave()
+	listening.Wait()
+}
+
+// judgeTrends reports the trends of samples, and judges them.
+func (r *mixedReport) judgeTrends(all []sample, judged bool) {
+	r.Samples = len(all)
 	if len(all) < 4 {
 		return
 	}
 	for _, b := range mixedBounds {
 		t := trendOf(all, b)
 		r.Trends = append(r.Trends, t)
-		if what := t.rises(); what != "" && judged {
+		if what := t.tellRise(); what != "" && judged {
 			r.Broken = append(r.Broken, what)
 		}
-	}
-}
-
-// load runs the clients, and takes samples.
-func (m *mixed) load() (all []sample, err error) {
-	m.began = time.Now()
-	var clients sync.WaitGroup
-	for n := range uint64(m.w.o.clients) {
-		rng := func(kind uint64) *rand.Rand { return rand.New(rand.NewPCG(m.w.o.seed, 6*n+kind)) }
-		clients.Go(func() { m.comeAndGo(rng(3), (&sessionUser{m: m, rng: rng(0)}).visit) })
-		clients.Go(func() { m.comeAndGo(rng(4), (&statelessUser{m: m, rng: rng(1)}).visit) })
-		clients.Go(func() { m.comeAndGo(rng(5), (&sseUser{m: m, rng: rng(2), turn: int(n)}).visit) })
-	}
-	told := time.Now()
-	for every := min(max(m.w.o.time/400, time.Second/2), 5*time.Second); m.w.wait(every) && m.goesOn(); {
-		s, err := m.sample()
-		if err != nil {
-			m.w.violated(nil, "/metrics: %v", err)
-			break
-		}
-		all = append(all, s)
-		if time.Since(told) > 10*time.Second {
-			told = time.Now()
-			fmt.Fprintf(m.w.o.log, "%4.0f s: %d clients so far, %d operations; %.0f MiB, %.1f live, %.0f goroutines, %.0f files, %.0f sessions, %.0f events, %.0f tasks, %.0f MiB of data\n", s[at], m.came.Load(), m.operations(),
-				s["rss_mib"], s["heap_live_mib"], s["goroutines"], s["files"], s["sessions_stored"], s["events_stored"], s["tasks_stored"], s["data_mib"])
-		}
-	}
-	clients.Wait()
-	return all, m.w.cause(nil)
-}
-
-// comeAndGo has one client after the other visit while the load lasts.
-func (m *mixed) comeAndGo(rng *rand.Rand, visit func()) {
-	for m.goesOn() {
-		visit()
-		m.w.wait(time.Duration(rng.IntN(300)) * time.Millisecond)
-	}
-}
-
-// goesOn reports that the load goes on.
-func (m *mixed) goesOn() bool {
-	return !m.over.Load() && (m.lasts == 0 || time.Since(m.began) < m.lasts) && m.w.ctx.Err() == nil
-}
-
-// pause is how long a client thinks before it does the next thing.
-func (m *mixed) pause(rng *rand.Rand) time.Duration {
-	return time.Duration(5+rng.IntN(35)) * time.Millisecond
-}
-
-// errExcused ends what a client does whose node is harmed.
-var errExcused = errors.New("the node is harmed")
-
-// op does something that must succeed unless the node is harmed, and notes how long that took beyond what it has to. It reports whether it succeeded.
-func (m *mixed) op(kind string, least time.Duration, f func() error) bool {
-	if m.w.ctx.Err() != nil {
-		return false
-	}
-	began := time.Now()
-	err := f()
-	took := time.Since(began) - least
-	if m.w.ctx.Err() != nil || errors.Is(err, errExcused) {
-		return false
-	}
-	if err != nil {
-		m.w.violated(nil, "%s: %v", kind, err)
-		return false
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.times[kind] = append(m.times[kind], took)
-	return true
-}
-
-// done is how often each operation has succeeded.
-func (m *mixed) done() map[string]int64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	all := make(map[string]int64)
-	for kind, took := range m.times {
-		all[kind] += int64(len(took))
-	}
-	return all
-}
-
-// operations is how many operations have succeeded.
-func (m *mixed) operations() (n int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, all := range m.times {
-		n += len(all)
-	}
-	return n
-}
-
-// sumUp reports what was done.
-func (m *mixed) sumUp(r *mixedReport) {
-	r.Requests = float64(m.operations()) / r.Seconds
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	r.Operations, r.Counts = make(map[string]operation), m.w.tally.counts()
-	for kind, all := range m.times {
-		r.Operations[kind] = operation{latencyOf(all), float64(len(all)) / r.Seconds}
 	}
 }
 
@@ -297,25 +229,23 @@ var mixedBounds = []bound{
 	{"outcomes_mib", 0.1, 4}, // kept for ten minutes in any case
 }
 
-// sample reads what the process holds.
-func (m *mixed) sample() (sample, error) {
-	g, err := metricsOf(m.w.p.addr)
+// takeSample reads what the process holds.
+func takeSample(w *world, began time.Time) (sample, error) {
+	g, err := metricsOf(w.p.addr)
 	if err != nil {
 		return nil, err
 	}
-	data, err := sizeOf(m.w.o.data)
-	if err != nil {
-		return nil, err
-	}
+	data, err := sizeOf(w.o.data)
+	_, resident := w.p.usedResources()
 	const mib = 1 << 20
 	outcomes := g[`troupe_memory_held_bytes{kind="parked"}`]
 	return sample{
-		at: time.Since(m.began).Seconds(), "rss_mib": float64(residentOf(m.w.p.cmd.Process.Pid)) / mib, "heap_live_mib": g["go_gc_heap_live_bytes"] / mib,
+		at: time.Since(began).Seconds(), "rss_mib": float64(resident) / mib, "heap_live_mib": g["go_gc_heap_live_bytes"] / mib,
 		"goroutines": g["go_goroutines"], "files": g["process_open_fds"], "data_mib": float64(data) / mib, "store_mib": sumOf(g, "troupe_store_bytes{") / mib,
 		"sessions_stored": g[`troupe_store_messages{stream="sessions"}`], "sessions_active": g["troupe_sessions_active"], "events_stored": g[`troupe_store_messages{stream="events"}`],
 		"tasks_stored": g[`troupe_store_messages{stream="tasks"}`], "streams_open": g["troupe_streams_open"], "connections_open": g["troupe_connections_open"],
 		"actors": sumOf(g, "troupe_actors{"), "held_mib": (sumOf(g, "troupe_memory_held_bytes{") - outcomes) / mib, "outcomes_mib": outcomes / mib,
-	}, nil
+	}, err
 }
 
 // sumOf adds up the series whose names begin so.
@@ -347,32 +277,18 @@ func sizeOf(dir string) (n int64, err error) {
 	})
 }
 
-// rest waits until what is kept for a time is over, and says what remains.
-func (m *mixed) rest(r *mixedReport) []string {
-	m.w.rt.CloseIdleConnections()
+// awaitRest waits until what is kept for a time is over, and says what remains.
+func (r *mixedReport) awaitRest(w *world) []string {
+	w.rt.CloseIdleConnections()
 	for began := time.Now(); ; {
-		now, err := metricsOf(m.w.p.addr)
+		now, err := metricsOf(w.p.addr)
 		if err != nil {
 			return []string{fmt.Sprintf("/metrics: %v", err)}
 		}
 		r.After, r.Back = now, time.Since(began).Seconds()
 		more := whatRemains(r.Idle, now, nil)
-		if len(more) == 0 || time.Since(began) > 2*m.kept+inMemory+cleared || !m.w.wait(time.Second) {
+		if len(more) == 0 || time.Since(began) > 2*w.kept+inMemory+cleared || !w.wait(time.Second) {
 			return more
 		}
 	}
-}
-
-// meantRefusals are the reasons of refusals that clients provoke: questions that nobody answers, and ids of a stream that another has replaced.
-var meantRefusals = []string{"ask-time", "replay"}
-
-// refusals are those of a process that were any, by their reasons.
-func refusals(g map[string]float64) map[string]float64 {
-	all := make(map[string]float64)
-	for name, v := range g {
-		if reason, ok := strings.CutPrefix(name, `troupe_refusals_total{reason="`); ok && v > 0 {
-			all[strings.TrimSuffix(reason, `"}`)] = v
-		}
-	}
-	return all
 }

@@ -16,57 +16,46 @@ import (
 
 // parked is a call that waits for its stateless client's input once or several times.
 type parked struct {
-	v      *statelessClient
-	tool   string
-	call   string // the members of its params, without state and answers
-	safe   bool
-	rounds int // the round from which on it must be answered
-	when   answerTime
-	rng    *rand.Rand
-	text   string // what it says in the end
-	steps  []step
+	v     *stateless
+	call  string // the members of its params, without state and answers
+	safe  bool
+	when  answerTime
+	round int64 // from which on it must be answered
+	rng   *rand.Rand
+	text  string // what it says in the end
+	steps []step
 
-	mu    sync.Mutex // guards the rest
-	at    int        // the step that it waits for
-	state string     // "" before it was asked
-	boot  int64      // the start that gave the state
-	frail bool       // a node of the fleet was ending or coming back then: who gave it may be gone though it was not before that start
+	at    int    // the step that it waits for
+	state string // "" before it was asked
+	boot  int64  // the start that gave the state
+	frail bool   // a node of the fleet was ending or coming back then: who gave it may be gone though it was not before that start
 }
 
-// step is one time that a call asks: for what, and what it is given, which need not be
-// all of it.
+// step is one time that a call asks: for what, and what it is given, which need not be all of it.
 type step struct {
 	asks  []string
 	given string
 }
 
-func (k *parked) String() string {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return fmt.Sprintf("%s, step %d", k.call, k.at+1)
-}
+func (k *parked) String() string { return k.call }
 
 func formAnswer(key, field, value string) string {
 	return fmt.Sprintf(`%q:{"action":"accept","content":{%q:%q}}`, key, field, value)
 }
 
 // newParked draws a call and its answers, which are like no other call's.
-func (v *statelessClient) newParked(rng *rand.Rand) *parked {
-	k := &parked{v: v, safe: true, rng: rand.New(rand.NewPCG(rng.Uint64(), 1)), when: answerTime(rng.IntN(int(early)))}
-	k.rounds = int(v.w.round.Load()) + 1
-	if k.when == inRounds {
-		k.rounds += rng.IntN(3)
-	}
+func (v *stateless) newParked(rng *rand.Rand) *parked {
+	k := &parked{v: v, safe: true, rng: rand.New(rand.NewPCG(rng.Uint64(), 1))}
+	k.when, k.round = v.drawTime(rng)
 	word := func() string { return fmt.Sprintf("ä%d of %s", rng.Int64(), v) }
-	k.tool = []string{"ask", "ask", "ask_once", "ask_once", "test_input_required_result_multi_round", "test_input_required_result_multiple_inputs"}[rng.IntN(6)]
-	k.call = fmt.Sprintf(`"name":%q,"arguments":{}`, k.tool)
-	switch k.tool {
+	tool := []string{"ask", "ask", "ask_once", "ask_once", "test_input_required_result_multi_round", "test_input_required_result_multiple_inputs"}[rng.IntN(6)]
+	k.call = fmt.Sprintf(`"name":%q,"arguments":{}`, tool)
+	switch tool {
 	case "ask", "ask_once":
-		k.safe = k.tool == "ask"
-		if !k.safe && v.w.o.restarts() {
+		if k.safe = tool == "ask"; !k.safe && v.w.o.restarts() && k.when != never {
 			k.when = atOnce
 		}
-		k.call = fmt.Sprintf(`"name":%q,"arguments":{"question":"q%d"}`, k.tool, rng.IntN(1000))
+		k.call = fmt.Sprintf(`"name":%q,"arguments":{"question":"q%d"}`, tool, rng.IntN(1000))
 		k.text = word()
 		k.steps = []step{{[]string{"elicit"}, formAnswer("elicit", "answer", k.text)}}
 	case "test_input_required_result_multi_round":
@@ -97,134 +86,80 @@ func (v *statelessClient) newParked(rng *rand.Rand) *parked {
 	return k
 }
 
-// place begins a call and sees it through.
-func (v *statelessClient) place(k *parked) {
-	v.mu.Lock()
-	v.open = append(v.open, k)
-	v.mu.Unlock()
-	go func() {
-		k.run()
-		v.mu.Lock()
-		defer v.mu.Unlock()
-		v.open = slices.DeleteFunc(v.open, func(o *parked) bool { return o == k })
-	}()
-}
-
-// current is the state that the call has last.
-func (k *parked) current() string {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.state
-}
-
-// again are the params with which the call is sent again, "" before it was asked.
-func (k *parked) again() string {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.state == "" {
-		return ""
+// takeState takes the state of a response that asks for what the step does.
+func (k *parked) takeState(at int, body []byte, boot int64) error {
+	var a struct {
+		Result struct {
+			ResultType    string
+			InputRequests map[string]json.RawMessage
+			RequestState  string
+		}
 	}
-	return k.with(k.steps[k.at].given)
-}
-
-// with are the params with these answers.
-func (k *parked) with(given string) string {
-	return k.call + `,"requestState":"` + k.state + `","inputResponses":{` + given + `}`
-}
-
-// asksFor is what of a response the stateless client looks at beside a message's.
-type asksFor struct {
-	Result struct {
-		ResultType    string
-		InputRequests map[string]json.RawMessage
-		RequestState  string
-	}
-}
-
-// asked takes the state of a response that asks for what the step does.
-func (k *parked) asked(at int, body []byte, boot int64) error {
-	var a asksFor
 	if err := json.Unmarshal(body, &a); err != nil {
 		return err
 	}
 	if keys := slices.Sorted(maps.Keys(a.Result.InputRequests)); a.Result.ResultType != "input_required" || !slices.Equal(keys, k.steps[at].asks) || a.Result.RequestState == "" {
 		return fmt.Errorf("it should ask for %v", k.steps[at].asks)
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.at, k.state, k.boot, k.frail = at, a.Result.RequestState, boot, k.v.w.fleet != nil && k.v.w.mayBreak(boot)
-	k.v.w.tally.add("stateless_asked")
+	k.at, k.state, k.boot, k.frail = at, a.Result.RequestState, boot, k.v.w.mayForget(boot)
 	return nil
 }
 
 // run makes the call, and sends it again with answers until it is over.
 func (k *parked) run() {
 	w := k.v.w
-	for k.current() == "" {
-		id := k.v.newID()
-		a, boot := k.v.try(id, "tools/call", k.call)
-		switch {
-		case w.ctx.Err() != nil:
+	for k.state == "" {
+		a, boot := k.v.tryRequest(k.v.newID(), "tools/call", k.call)
+		if w.ctx.Err() != nil {
 			return
-		case a == nil || boot == 0: // there will be another process
+		}
+		if a == nil || boot == 0 { // there will be another process
 			w.wait(5 * time.Millisecond)
 			continue
 		}
-		if err := k.asked(0, a.Body, boot); err != nil {
-			w.violated(nil, "%s: %s got %d %s: %v", k.v, k, a.Status, a.Body, err)
+		if err := k.takeState(0, a.Body, boot); err != nil {
+			k.v.accuse(nil, "%s got %d %s: %v", k, a.Status, a.Body, err)
 			return
 		}
 	}
+	if k.when == never {
+		w.tally.add("stateless_left_with_a_question")
+		return
+	}
 	for over := false; !over; {
-		k.pause()
-		id, params, asked, frail := k.v.newID(), k.again(), k.boot, k.frail
-		a, boot := k.send(id, params)
+		k.v.awaitTime(k.when, k.boot, k.round, time.Duration(k.rng.IntN(1000))*time.Millisecond)
+		params := k.call + `,"requestState":"` + k.state + `","inputResponses":{` + k.steps[k.at].given + `}`
+		id, asked, frail := k.v.newID(), k.boot, k.frail
+		a, boot := k.sendUntilAnswered(id, params)
 		if a == nil {
 			return
 		}
 		var err error
 		if over, err = k.judge(id, a, boot); err != nil {
-			w.violated(nil, "%s: %s, asked by start %d, sent again to start %d as %s got %d %s: %v", k.v, k, k.boot, boot, params, a.Status, a.Body, err)
+			k.v.accuse(nil, "%s, asked by start %d, sent again to start %d as %s got %d %s: %v", k, k.boot, boot, params, a.Status, a.Body, err)
 			return
 		}
 		if w.fleet == nil || !frail && !w.mayBreak(asked) { // each node runs it once more whose client says so, when the one that asked is gone
-			k.repeat(id, params, a, boot)
+			k.repeatAnswered(id, params, a, boot)
 		}
 	}
 	w.tally.add("stateless_answered")
 }
 
-// pause waits until it is time to answer.
-func (k *parked) pause() {
-	w := k.v.w
-	late := func() bool { return w.round.Load() >= int64(k.rounds) }
-	switch k.when {
-	case soon:
-		w.wait(time.Duration(k.rng.IntN(1000)) * time.Millisecond)
-	case afterKill:
-		for k.boot == w.boot.Load() && !late() && w.wait(time.Millisecond) {
-		}
-	case inRounds:
-		for !late() && w.wait(5*time.Millisecond) {
-		}
-	}
-}
-
-// send sends the call again until it is answered, now and then twice at once. It
-// returns nil when the run has ended.
-func (k *parked) send(id, params string) (*client.Answer, int64) {
+// sendUntilAnswered sends the call again until it is answered, now and then twice at once. It returns nil when the run has ended.
+func (k *parked) sendUntilAnswered(id, params string) (*client.Answer, int64) {
 	w := k.v.w
 	for twice := k.rng.IntN(4) == 0; w.ctx.Err() == nil; twice = false {
 		var other *client.Answer
 		var otherBoot int64
-		var wg sync.WaitGroup
+		var sending sync.WaitGroup
 		if twice {
-			wg.Go(func() { other, otherBoot = k.v.try(id, "tools/call", params) })
+			sending.Go(func() { other, otherBoot = k.v.tryRequest(id, "tools/call", params) })
 		}
-		a, boot := k.v.try(id, "tools/call", params)
-		wg.Wait()
+		a, boot := k.v.tryRequest(id, "tools/call", params)
+		sending.Wait()
 		if a != nil && other != nil && boot != 0 && boot == otherBoot {
-			k.equal("twice at once", a, other)
+			k.compareAnswers("twice at once", a, other)
 		}
 		if a != nil {
 			return a, boot
@@ -234,12 +169,10 @@ func (k *parked) send(id, params string) (*client.Answer, int64) {
 	return nil, 0
 }
 
-// judge says what is wrong with the answer to the call that was sent again to a start,
-// 0 if it is not known to which.
+// judge says what is wrong with the answer to the call that was sent again to a start, 0 if it is not known to which.
 func (k *parked) judge(id string, a *client.Answer, boot int64) (over bool, err error) {
 	w := k.v.w
-	harmed := w.fleet != nil && w.mayBreak(k.boot) // perhaps its node was
-	elsewhere := boot > k.boot || boot == 0 || harmed
+	elsewhere := boot > k.boot || boot == 0 || w.mayForget(k.boot) // perhaps its node was harmed
 	m := parse(string(a.Body))
 	switch {
 	case a.Status != http.StatusOK || !m.answers(id):
@@ -252,8 +185,8 @@ func (k *parked) judge(id string, a *client.Answer, boot int64) (over bool, err 
 	case !k.safe && boot > k.boot && w.fleet == nil: // other nodes live on
 		return false, fmt.Errorf("it has run again, and must not")
 	case k.at+1 < len(k.steps):
-		return false, k.asked(k.at+1, a.Body, max(boot, k.boot))
-	case m.Result.IsError || len(m.Result.Content) != 1 || m.Result.Content[0].Text != k.text:
+		return false, k.takeState(k.at+1, a.Body, max(boot, k.boot))
+	case m.text() != k.text:
 		return false, fmt.Errorf("it should say %q", k.text)
 	}
 	if boot > k.boot {
@@ -262,35 +195,35 @@ func (k *parked) judge(id string, a *client.Answer, boot int64) (over bool, err 
 	return true, nil
 }
 
-// repeat sends once more what was answered: the same start answers the same, and
-// refuses other answers to what has been answered.
-func (k *parked) repeat(id, params string, a *client.Answer, boot int64) {
+// repeatAnswered sends once more what was answered: the same start answers the same, and refuses other answers to what has been
+// answered.
+func (k *parked) repeatAnswered(id, params string, a *client.Answer, boot int64) {
 	w := k.v.w
 	if k.rng.IntN(3) == 0 {
 		return
 	}
-	b, at := k.v.try(id, "tools/call", params)
-	if b == nil || boot == 0 || at != boot || w.fleet != nil && w.mayBreak(boot) {
+	b, at := k.v.tryRequest(id, "tools/call", params)
+	if b == nil || boot == 0 || at != boot || w.mayForget(boot) {
 		return
 	}
-	k.equal("again", a, b)
+	k.compareAnswers("again", a, b)
 	if strings.Contains(string(a.Body), `"error"`) {
 		return
 	}
-	b, at = k.v.try(id, "tools/call", strings.Replace(params, `"inputResponses":{`, `"inputResponses":{"other":{},`, 1))
-	if b == nil || at != boot || w.fleet != nil && w.mayBreak(boot) {
+	b, at = k.v.tryRequest(id, "tools/call", strings.Replace(params, `"inputResponses":{`, `"inputResponses":{"other":{},`, 1))
+	if b == nil || at != boot || w.mayForget(boot) {
 		return
 	}
-	if string(b.Body) != badState(id) {
-		w.violated(nil, "%s: %s sent again with other answers got %d %s", k.v, k, b.Status, b.Body)
+	if string(b.Body) != `{"jsonrpc":"2.0","id":`+id+`,"error":{"code":-32602,"message":"the requestState is not valid for this request"}}` {
+		k.v.accuse(nil, "%s sent again with other answers got %d %s", k, b.Status, b.Body)
 	}
 	w.tally.add("stateless_other_answers_refused")
 }
 
-// equal checks that what was sent twice to one start had one outcome.
-func (k *parked) equal(what string, a, b *client.Answer) {
-	if w := k.v.w; (a.Status != b.Status || string(a.Body) != string(b.Body)) && (w.fleet == nil || !w.mayBreak(k.boot)) {
-		w.violated(nil, "%s: %s, sent %s, got %d %s, and then %d %s", k.v, k, what, a.Status, a.Body, b.Status, b.Body)
+// compareAnswers checks that what was sent twice to one start had one outcome.
+func (k *parked) compareAnswers(what string, a, b *client.Answer) {
+	if (a.Status != b.Status || string(a.Body) != string(b.Body)) && !k.v.w.mayForget(k.boot) {
+		k.v.accuse(nil, "%s, sent %s, got %d %s, and then %d %s", k, what, a.Status, a.Body, b.Status, b.Body)
 	}
 	k.v.w.tally.add("stateless_same_answers_again")
 }

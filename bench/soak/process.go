@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/troupe-run/troupe/bench/loadgen"
 )
 
 // build compiles troupe, or bench/lab, into dir.
@@ -36,8 +39,12 @@ func buildAt(ctx context.Context, dir, commit string) (string, error) {
 	if err := os.MkdirAll(from, 0o755); err != nil {
 		return "", err
 	}
+	root, err := repositoryFile("")
+	if err != nil {
+		return "", err
+	}
 	archive := filepath.Join(dir, "from.tar")
-	for _, args := range [][]string{{"git", "-C", rootOf(), "archive", "-o", archive, commit}, {"tar", "-C", from, "-xf", archive}, {"go", "-C", from, "build", "-o", bin, "./cmd/troupe"}} {
+	for _, args := range [][]string{{"git", "-C", root, "archive", "-o", archive, commit}, {"tar", "-C", from, "-xf", archive}, {"go", "-C", from, "build", "-o", bin, "./cmd/troupe"}} {
 		if out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); err != nil {
 			return "", fmt.Errorf("build the program as of %s: %s: %w\n%s", commit, args[0], err, out)
 		}
@@ -45,29 +52,21 @@ func buildAt(ctx context.Context, dir, commit string) (string, error) {
 	return bin, nil
 }
 
-// rootOf is the folder of the repository, or this one if that cannot be found.
-func rootOf() string {
-	file, err := repositoryFile("go.mod")
-	if err != nil {
-		return "."
-	}
-	return filepath.Dir(file)
-}
-
-// process is a troupe that is started over and over with the same command.
+// process is a program that is started over and over with the same command.
 type process struct {
-	name string // in a fleet
-	bin  string
-	next string // if not "", another release, which is started the next time; then they take turns
-	args []string
-	addr string
-	log  logTail
+	name   string // in a fleet
+	health string // the URL that tells when it is ready, "" for that of troupe serve
+	bin    string
+	next   string // if not "", another release, which is started the next time; then they take turns
+	args   []string
+	addr   string
+	log    logTail
 
 	cmd    *exec.Cmd
 	exited chan error // receives the end of cmd
 }
 
-// newProcess chooses an address that stays the same over all starts.
+// newProcess makes a troupe that chooses an address that stays the same over all starts.
 func newProcess(bin, data string, seed uint64, more ...string) (*process, error) {
 	addr, err := freeAddress(seed)
 	if err != nil {
@@ -91,8 +90,8 @@ func freeAddress(seed uint64) (string, error) {
 	return "", errors.New("no free port")
 }
 
-// twin is a process with the same settings at another address.
-func (p *process) twin() (*process, error) {
+// newTwin is a process with the same settings at another address.
+func (p *process) newTwin() (*process, error) {
 	addr, err := freeAddress(0) // all others are taken: their processes run
 	if err != nil {
 		return nil, err
@@ -117,9 +116,6 @@ func (p *process) url(n int) string {
 	return fmt.Sprintf("http://%s/s/%d/mcp", p.addr, n)
 }
 
-// stream is where sessions over HTTP+SSE of the first server are opened.
-func (p *process) stream() string { return "http://" + p.addr + "/sse" }
-
 // start starts the process and does not wait for it to serve.
 func (p *process) start() error {
 	cmd := exec.Command(p.bin, p.args...)
@@ -141,9 +137,13 @@ func (p *process) startReady(ctx context.Context) error {
 	if err := p.start(); err != nil {
 		return err
 	}
-	for end := time.Now().Add(patience); !p.isReady(); {
+	return p.untilReady(ctx)
+}
+
+func (p *process) untilReady(ctx context.Context) error {
+	for end := time.Now().Add(2 * patience); !p.isReady(); {
 		if time.Now().After(end) || !waitFor(ctx, 5*time.Millisecond) {
-			return errors.New("not ready: " + p.log.lines(20))
+			return fmt.Errorf("%s is not ready: %s", p.name, p.log.lastLines(20))
 		}
 	}
 	return nil
@@ -151,7 +151,7 @@ func (p *process) startReady(ctx context.Context) error {
 
 // isReady reports whether the process, or what is before several, is ready.
 func (p *process) isReady() bool {
-	r, err := http.Get("http://" + p.addr + "/readyz")
+	r, err := http.Get(cmp.Or(p.health, "http://"+p.addr+"/readyz"))
 	if err != nil {
 		return false
 	}
@@ -159,31 +159,46 @@ func (p *process) isReady() bool {
 	return r.StatusCode == http.StatusOK
 }
 
+// usedResources is the processor time that the process has taken, and its resident memory in bytes.
+func (p *process) usedResources() (cpu time.Duration, resident int64) {
+	if p.cmd == nil {
+		return 0, 0
+	}
+	return loadgen.Used(p.cmd.Process.Pid)
+}
+
 // signal sends the process a signal.
 func (p *process) signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
 
-// kill ends the process at once, and returns when it is gone. It fails when the
-// process had ended by itself.
-func (p *process) kill() error {
+// kill ends the process at once.
+func (p *process) kill() error { return p.endWith(syscall.SIGKILL) }
+
+// endInOrder has the process end by itself.
+func (p *process) endInOrder() error { return p.endWith(syscall.SIGTERM) }
+
+// endWith ends the process with a signal, and returns when it is gone. It fails when the process had ended before.
+func (p *process) endWith(with syscall.Signal) error {
 	if p.cmd == nil {
 		return nil
 	}
 	select {
 	case err := <-p.exited:
 		p.cmd = nil
-		return fmt.Errorf("troupe ended by itself: %w", err)
+		return fmt.Errorf("%s ended by itself: %w", p.name, err)
 	default:
 	}
-	if err := p.signal(syscall.SIGKILL); err != nil {
+	if err := p.signal(with); err != nil {
 		return err
 	}
 	select {
-	case <-p.exited:
-	case <-time.After(10 * time.Second):
-		return errors.New("troupe does not die")
+	case err := <-p.exited:
+		if p.cmd = nil; with == syscall.SIGKILL {
+			return nil
+		}
+		return err
+	case <-time.After(2 * time.Minute):
+		return fmt.Errorf("%s is there two minutes after %s: %s", p.name, with, p.log.lastLines(20))
 	}
-	p.cmd = nil
-	return nil
 }
 
 // logTail keeps the end of what a process writes, and all lines with an alarm in them.
@@ -227,15 +242,15 @@ func (l *logTail) listen(b []byte) {
 	}
 }
 
-// raised returns the lines with an alarm.
-func (l *logTail) raised() []string {
+// raisedAlarms returns the lines with an alarm.
+func (l *logTail) raisedAlarms() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.said)
 }
 
-// lines returns the last n lines.
-func (l *logTail) lines(n int) string {
+// lastLines returns the last n lines.
+func (l *logTail) lastLines(n int) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	all := bytes.Split(bytes.TrimSpace(l.buf), []byte("\n"))

@@ -67,28 +67,28 @@ func (q *quiet) workDuring(ctx context.Context, f func()) (quietReport, map[stri
 	}
 	begin := func() *client.Client {
 		c := client.New(q.url, rt)
-		q.measure(ctx, quietBegins, 0, func(ctx context.Context) error { return c.Initialize(ctx, `{}`) })
+		q.measure(ctx, quietBegins, 0, func(ctx context.Context) error { return c.BeginSession(ctx, `{}`) })
 		return c
 	}
 	c, m := begin(), client.NewStateless(q.url, rt, `{}`)
 	const echo = `"name":"echo","arguments":{"text":"quiet"}`
 	loop(20*time.Millisecond, quietCalls, 0, func(ctx context.Context) error {
-		return answeredWith("quiet")(c.Call(ctx, "1", "tools/call", "{"+echo+"}"))
+		return answeredWith("quiet")(c.SendRequest(ctx, "1", "tools/call", "{"+echo+"}"))
 	})
 	loop(20*time.Millisecond, quietCalls, 0, func(ctx context.Context) error {
-		return answeredWith("quiet")(m.Call(ctx, "1", "tools/call", echo))
+		return answeredWith("quiet")(m.SendRequest(ctx, "1", "tools/call", echo))
 	})
 	loop(50*time.Millisecond, quietBegins, 0, func(ctx context.Context) error {
 		fresh := client.New(q.url, single)
-		if err := fresh.Initialize(ctx, `{}`); err != nil {
+		if err := fresh.BeginSession(ctx, `{}`); err != nil {
 			return err
 		}
-		return answeredWith("")(fresh.Delete(ctx))
+		return answeredWith("")(fresh.EndSession(ctx))
 	})
 	for range 4 {
 		s := begin()
 		loop(10*time.Millisecond, quietStreams, 300*time.Millisecond, func(ctx context.Context) error {
-			return answeredWith("slept 300 ms")(s.Call(ctx, "1", "tools/call", `{"name":"sleep","arguments":{"ms":300}}`))
+			return answeredWith("slept 300 ms")(s.SendRequest(ctx, "1", "tools/call", `{"name":"sleep","arguments":{"ms":300}}`))
 		})
 	}
 	f()

@@ -73,7 +73,7 @@ func startProxy(t *testing.T, file string, nodes ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(d.end)
+	t.Cleanup(func() { _ = d.endInOrder() })
 	return "http://" + address + "/mcp"
 }
 
@@ -179,12 +179,12 @@ func TestCallsInADeployGoElsewhere(t *testing.T) {
 			}
 			for _, p := range nodes {
 				if !(&world{ctx: t.Context()}).until(p.isReady) {
-					t.Fatal("a node is not ready: " + p.log.lines(20))
+					t.Fatal("a node is not ready: " + p.log.lastLines(20))
 				}
 			}
 			through := client.NewStateless(startProxy(t, file, addresses...), client.NewTransport(), `{}`)
 			echo := func(c *client.Stateless) (int, string) {
-				a, err := c.Call(t.Context(), "1", "tools/call", `"name":"echo","arguments":{"text":"here"}`)
+				a, err := c.SendRequest(t.Context(), "1", "tools/call", `"name":"echo","arguments":{"text":"here"}`)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -193,7 +193,7 @@ func TestCallsInADeployGoElsewhere(t *testing.T) {
 			}
 			for _, p := range nodes {
 				direct := client.NewStateless("http://"+p.addr+"/mcp", client.NewTransport(), `{}`)
-				long, err := direct.Call(t.Context(), "1", "tools/call", `"name":"count","arguments":{"to":100000,"delay_ms":20}`)
+				long, err := direct.SendRequest(t.Context(), "1", "tools/call", `"name":"count","arguments":{"to":100000,"delay_ms":20}`)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -219,7 +219,7 @@ func TestCallsInADeployGoElsewhere(t *testing.T) {
 				}
 				long.Close() // and the node may end
 				if err := <-p.exited; err != nil {
-					t.Fatalf("the node ended with %v: %s", err, p.log.lines(20))
+					t.Fatalf("the node ended with %v: %s", err, p.log.lastLines(20))
 				}
 				for range 30 {
 					if status, said := echo(through); status != 200 {
@@ -230,7 +230,7 @@ func TestCallsInADeployGoElsewhere(t *testing.T) {
 					t.Fatal(err)
 				}
 				if !(&world{ctx: t.Context()}).until(p.isReady) {
-					t.Fatal("a node is not ready: " + p.log.lines(20))
+					t.Fatal("a node is not ready: " + p.log.lastLines(20))
 				}
 			}
 		})

@@ -10,76 +10,54 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/troupe-run/troupe/bench/client"
 )
 
-// stateless client is one client of 2026-07-28. It has no session: what lives across rounds is
-// what it keeps itself, states of calls that wait for it and cursors.
-type statelessClient struct {
-	w   *world
-	n   int
-	url string
-	c   *client.Stateless
-	ids atomic.Int64
-
-	hears *listener
+// stateless is a client of 2026-07-28. It has no session: what lives across rounds is what it keeps itself, states of
+// calls that wait for it and cursors.
+type stateless struct {
+	visitor
+	c      *client.Stateless
+	tasker *client.Stateless // takes tasks in place of results
+	hears  *listener         // nil: nothing
 
 	mu    sync.Mutex // guards the rest
 	open  []*parked
 	pages []page
-
-	tasks sync.WaitGroup // what the current round has started
 }
 
 // page is what one page of a list held, and the cursor that led to it.
 type page struct {
-	method, cursor, items string
-	boot                  int64 // the start that gave the cursor
+	cursor, items string
+	boot          int64 // the start that gave the cursor
 }
 
-// admit begins a stateless client.
-func (w *world) admit(n int, url string) {
-	v := &statelessClient{w: w, n: n, url: url, c: client.NewStateless(url, w.connectionsOf(100+n), `{"elicitation":{"form":{}},"sampling":{},"roots":{}}`)}
-	v.hears = &listener{v: v, rng: rand.New(rand.NewPCG(w.o.seed, uint64(n)<<8|1))}
-	w.statelessClients = append(w.statelessClients, v)
-	if w.visited(ofUpdates) {
-		go v.hears.run()
+func newStateless(w *world, n int, url string, rt http.RoundTripper) *stateless {
+	v := &stateless{visitor: visitor{w: w, kind: "stateless client", n: n, rng: w.rngFor(uint64(n+1)<<16 | 1)}}
+	v.c = client.NewStateless(url, rt, `{"elicitation":{"form":{}},"sampling":{},"roots":{}}`)
+	v.tasker = client.NewStateless(url, rt, `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`)
+	if v.wants(ofUpdates) {
+		v.hears = &listener{v: v, rng: rand.New(rand.NewPCG(w.o.seed, uint64(n)<<8|1))}
 	}
+	return v
 }
 
-func (v *statelessClient) String() string { return fmt.Sprintf("stateless client %d", v.n) }
-
-// newID is the raw id of the next request; every third is a number.
-func (v *statelessClient) newID() string {
-	n := v.ids.Add(1)
-	if n%3 == 0 {
-		return fmt.Sprint(n)
-	}
-	return fmt.Sprintf(`"v%d-%d"`, v.n, n)
-}
-
-// try makes a request. It returns nil where the process may not have been up, or was
-// killed: nothing is known of the request then. boot is the start that has answered,
-// 0 if that may have been one of two.
-func (v *statelessClient) try(id, method, params string) (a *client.Answer, boot int64) {
+// tryRequest makes a request. It returns nil where the process may not have been up, or was killed: nothing is known of the
+// request then. boot is the start that has answered, 0 if that may have been one of two.
+func (v *stateless) tryRequest(id, method, params string) (a *client.Answer, boot int64) {
 	w := v.w
-	before, starting := w.now()
-	a, err := v.c.Call(w.ctx, id, method, params)
-	switch {
-	case w.ctx.Err() != nil:
-	case err == nil && a.Status < 500:
+	before, starting := w.currentBoot()
+	a, err := v.c.SendRequest(w.ctx, id, method, params)
+	if err == nil && a.Status < 500 {
 		if w.boot.Load() != before {
 			before = 0
 		}
 		return a, before
-	case w.mayFail(before, starting):
-	case err != nil:
-		w.violated(nil, "%s: %s %s failed and nobody was killed: %v", v, method, params, err)
-	default:
-		w.violated(nil, "%s: %s %s got %d %s and nobody was killed", v, method, params, a.Status, a.Body)
+	}
+	if !w.mayFail(before, starting) {
+		v.accuse(nil, "%s %s got %+v and nobody was killed: %v", method, params, a, err)
 	}
 	if err == nil {
 		a.Close()
@@ -87,155 +65,138 @@ func (v *statelessClient) try(id, method, params string) (a *client.Answer, boot
 	return nil, 0
 }
 
-// load starts what the stateless client does in the round whose harm comes after a time, as a driver's load does.
-func (v *statelessClient) load(after, window time.Duration) {
-	rng := v.w.rng(uint64(v.n+1)<<16 | 1)
-	later := func(f func()) {
-		after := time.Duration(rng.Int64N(int64(window)))
-		v.tasks.Go(func() {
-			if v.w.wait(after) {
-				f()
-			}
-		})
-	}
-	if v.w.visited(ofAsks) {
+// startRound starts what the client does in a round, as that of a session does.
+func (v *stateless) startRound(after, window time.Duration) {
+	v.rng = v.w.rngFor(uint64(v.n+1)<<16 | 1)
+	rng := v.rng
+	if v.wants(ofAsks) {
 		for range 3 + rng.IntN(3) {
 			k := v.newParked(rng)
-			later(func() { v.place(k) })
+			v.doWithin(window, func() { v.placeCall(k) })
 		}
 	}
-	if v.w.visited(ofStreams) {
+	if v.wants(ofStreams) {
 		for range 1 + rng.IntN(2) {
 			to, delay := 5+rng.IntN(20), 10+rng.IntN(30)
-			later(func() { v.count(to, delay) })
+			v.doWithin(window, func() { v.count(to, delay) })
 		}
 	}
-	if v.w.visited(ofUpdates) {
+	if v.hears != nil {
 		touches := 1 + rng.IntN(3)
-		later(func() {
+		v.doWithin(window, func() {
 			for range touches {
-				v.hears.touch()
+				v.hears.touchResource()
 			}
 		})
 	}
-	if !v.w.visited(ofCalls) {
+	if v.isCalm() {
+		v.doWithin(window, v.runTask)
+	}
+	if !v.wants(ofCalls) {
 		return
 	}
 	if v.w.o.proxy == "" { // else a cursor is of one node alone
-		later(v.walk)
+		v.doWithin(window, v.walkPages)
 	}
-	left, stream := time.Duration(1+rng.IntN(300))*time.Millisecond, rng.IntN(2) == 0
-	later(func() { v.leave(left, stream) })
-	end := time.Now().Add(after + 300*time.Millisecond)
-	v.tasks.Go(func() {
-		for i := 0; (time.Now().Before(end) || v.w.rolling()) && v.echo(i); i++ {
-			if i%4 == 3 && v.w.rolling() && v.w.visited(ofStreams) {
+	left, streams := time.Duration(1+rng.IntN(300))*time.Millisecond, rng.IntN(2) == 0
+	v.doWithin(window, func() { v.leaveCall(left, streams) })
+	end, loop := time.Now().Add(after+300*time.Millisecond), rand.New(rand.NewPCG(rng.Uint64(), 0))
+	v.work.Go(func() {
+		for i := 1; (time.Now().Before(end) || v.w.rolling.Load()) && v.w.wait(20*time.Millisecond); i++ {
+			if v.callEcho(loop); i%4 == 0 && v.w.rolling.Load() && v.wants(ofStreams) {
 				v.count(10, 50)
 			}
-			v.w.wait(20 * time.Millisecond)
 		}
 	})
 }
 
-// echo makes one plain call. It returns false when the run has ended.
-func (v *statelessClient) echo(i int) bool {
-	id, text := v.newID(), fmt.Sprintf("%s %d.%d", v, v.w.round.Load(), i)
-	a, _ := v.try(id, "tools/call", `"name":"echo","arguments":{"text":"`+text+`"}`)
-	if a == nil {
-		return v.w.ctx.Err() == nil
-	}
+// judge reads the answer to a call to its end and judges all that came.
+func (v *stateless) judge(k *call, a *client.Answer, boot int64) {
 	defer a.Close()
-	if a.Status != http.StatusOK || !strings.HasPrefix(string(a.Body), `{"jsonrpc":"2.0","id":`+id+`,`) || !strings.Contains(string(a.Body), `"text":"`+text+`"`) {
-		v.w.violated(nil, "%s: echo %s of %q got %d %s", v, id, text, a.Status, a.Body)
+	events := []client.Event{{Data: string(a.Body)}}
+	if a.Events != nil {
+		events = nil
 	}
-	v.w.tally.add("stateless_calls")
-	return true
-}
-
-// count makes a call that streams. What of it is lost with the process is lost.
-func (v *statelessClient) count(to, delay int) {
-	w, id := v.w, v.newID()
-	boot := w.boot.Load()
-	a, _ := v.try(id, "tools/call", fmt.Sprintf(`"name":"count","arguments":{"to":%d,"delay_ms":%d}`, to, delay))
-	if a == nil {
-		return
-	}
-	defer a.Close()
-	if a.Events == nil {
-		w.violated(nil, "%s: count got %d %s", v, a.Status, a.Body)
-		return
-	}
-	for n := 1; ; n++ {
+	for a.Events != nil {
 		e, err := a.Events.Next()
-		switch m := parse(e.Data); {
-		case w.ctx.Err() != nil:
-		case err != nil && client.Failed(err) == client.Broken && w.excused(boot):
-		case err != nil:
-			w.violated(nil, "%s: count to %d: after %d messages: %v", v, to, n-1, err)
-		case m.answers(id):
-			if n != to+1 || m.Result == nil || len(m.Result.Content) != 1 || m.Result.Content[0].Text != fmt.Sprintf("counted to %d", to) {
-				w.violated(nil, "%s: count to %d is answered after %d messages with %s", v, to, n-1, e.Data)
+		if err != nil {
+			if client.Failed(err) != client.Broken || !v.w.isExcused(boot) {
+				v.accuse(nil, "%s ended after %d messages: %v", k, len(events), err)
 			}
-			w.tally.add("stateless_streams")
-		case m.Method == "notifications/progress" && m.Params.Progress == n && m.Params.Total == to && string(m.Params.Token) == id:
-			continue
-		default:
-			w.violated(nil, "%s: count to %d: message %d is %s", v, to, n, e.Data)
+			return
 		}
-		return
+		events = append(events, e)
+		if m := parse(e.Data); m.answers(k.id) {
+			break
+		}
+	}
+	if err := judgeCalls([]*call{k}, events, false); err != nil {
+		v.accuse(nil, "got %d: %v", a.Status, err)
+	}
+	v.w.tally.add("stateless_" + k.tool)
+}
+
+// sendCall makes a call. What of it is lost with the process is lost.
+func (v *stateless) sendCall(k *call) {
+	k.silent = true
+	k.boot = v.w.boot.Load()
+	if a, _ := v.tryRequest(k.id, "tools/call", `"name":"`+k.tool+`","arguments":`+k.args); a != nil {
+		v.judge(k, a, k.boot)
 	}
 }
 
-// leave makes a call that goes on forever, and closes the connection: before the first
-// byte of the response, or in mid-stream.
-func (v *statelessClient) leave(after time.Duration, stream bool) {
+func (v *stateless) callEcho(rng *rand.Rand) { v.sendCall(v.newEcho(rng, drawSize(rng))) }
+
+// count makes a call that streams.
+func (v *stateless) count(to, delay int) {
+	k := v.newCount(to, delay, "")
+	k.token = k.id
+	v.sendCall(k)
+}
+
+// leaveCall makes a call that goes on forever, and closes the connection: before the first byte of the response, or in
+// mid-stream.
+func (v *stateless) leaveCall(after time.Duration, streams bool) {
 	w := v.w
-	boot := w.boot.Load()
-	_, starting := w.now()
+	boot, starting := w.currentBoot()
 	ctx, cancel := context.WithTimeout(w.ctx, after)
 	defer cancel()
-	call := `"name":"sleep","arguments":{"ms":3600000}`
-	if stream {
+	call := `"name":"sleep","arguments":` + forHours
+	if streams {
 		call = `"name":"count","arguments":{"to":1000000,"delay_ms":20}`
 	}
-	a, err := v.c.Call(ctx, v.newID(), "tools/call", call)
+	a, err := v.c.SendRequest(ctx, v.newID(), "tools/call", call)
 	for err == nil && a.Events != nil {
 		_, err = a.Events.Next()
 	}
-	switch {
-	case w.ctx.Err() != nil:
-	case errors.Is(err, context.DeadlineExceeded):
+	if errors.Is(err, context.DeadlineExceeded) {
 		w.tally.add("stateless_left")
-	case !w.mayFail(boot, starting):
-		w.violated(nil, "%s: %s got %+v and %v", v, call, a, err)
+	} else if !w.mayFail(boot, starting) {
+		v.accuse(nil, "%s got %+v and %v", call, a, err)
 	}
 }
 
-// walk reads a list page by page, for as long as the process lives.
-func (v *statelessClient) walk() {
-	for cursor, boot := "", int64(0); ; {
-		p, next, at := v.page("tools/list", cursor)
-		if p == "" {
-			return
-		}
-		if cursor != "" && boot != 0 {
+// walkPages reads a list page by page, for as long as the process lives.
+func (v *stateless) walkPages() {
+	items, cursor, boot := v.readPage("")
+	for items != "" && cursor != "" {
+		p := page{cursor: cursor, boot: boot}
+		if items, cursor, boot = v.readPage(cursor); items != "" && p.boot != 0 {
+			p.items = items
 			v.mu.Lock()
-			v.pages = append(v.pages, page{"tools/list", cursor, p, boot})
+			v.pages = append(v.pages, p)
 			v.mu.Unlock()
 		}
-		if cursor, boot = next, at; cursor == "" {
-			return
-		}
 	}
 }
 
-// page reads a page: its items, and the cursor of the next.
-func (v *statelessClient) page(method, cursor string) (items, next string, boot int64) {
+// readPage reads a page: its items, and the cursor of the next.
+func (v *stateless) readPage(cursor string) (items, next string, boot int64) {
 	params := ""
 	if cursor != "" {
 		params = `"cursor":"` + cursor + `"`
 	}
-	a, boot := v.try(v.newID(), method, params)
+	a, boot := v.tryRequest(v.newID(), "tools/list", params)
 	if a == nil {
 		return "", "", 0
 	}
@@ -247,71 +208,85 @@ func (v *statelessClient) page(method, cursor string) (items, next string, boot 
 		}
 	}
 	if err := json.Unmarshal(a.Body, &list); err != nil || a.Status != http.StatusOK || len(list.Result.Tools) == 0 {
-		v.w.violated(nil, "%s: %s with cursor %q got %d %s (%v)", v, method, cursor, a.Status, a.Body, err)
+		v.accuse(nil, "tools/list with cursor %q got %d %s (%v)", cursor, a.Status, a.Body, err)
 		return "", "", 0
 	}
-	v.w.tally.add("stateless_pages")
 	return fmt.Sprintf("%s", list.Result.Tools), list.Result.NextCursor, boot
 }
 
-// pageAgain reads pages once more by cursors that earlier processes gave.
-func (v *statelessClient) pageAgain(rng *rand.Rand) {
+// placeCall begins a call that asks and sees it through.
+func (v *stateless) placeCall(k *parked) {
 	v.mu.Lock()
-	var old []page
-	for range min(3, len(v.pages)) {
-		old = append(old, v.pages[rng.IntN(len(v.pages))])
-	}
+	v.open = append(v.open, k)
 	v.mu.Unlock()
-	for _, p := range old {
-		items, _, boot := v.page(p.method, p.cursor)
-		switch {
-		case items == "":
-		case items != p.items:
-			v.w.violated(nil, "%s: cursor %q leads to %s, and led to %s", v, p.cursor, items, p.items)
-		case boot > p.boot:
-			v.w.tally.add("stateless_pages_over_a_restart")
-		}
-	}
+	go func() {
+		k.run()
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.open = slices.DeleteFunc(v.open, func(o *parked) bool { return o == k })
+	}()
 }
 
-// settle waits until the calls are answered whose time has come.
-func (v *statelessClient) settle() {
-	v.tasks.Wait()
+func (v *stateless) checkServed() { v.callEcho(v.rng) }
+
+// settleRound waits until the calls are answered whose time has come.
+func (v *stateless) settleRound(all bool) {
+	v.work.Wait()
 	due := func() *parked {
 		v.mu.Lock()
 		defer v.mu.Unlock()
-		i := slices.IndexFunc(v.open, func(k *parked) bool { return v.w.round.Load() > int64(k.rounds) })
-		if i < 0 {
-			return nil
+		for _, k := range v.open {
+			if all || v.w.round.Load() > k.round {
+				return k
+			}
 		}
-		return v.open[i]
+		return nil
 	}
-	if !v.w.until(func() bool { return due() == nil }) && v.w.ctx.Err() == nil {
-		v.w.violated(nil, "%s: %s was not answered in %v", v, due(), patience)
+	if !v.w.until(func() bool { return due() == nil }) {
+		v.accuse(nil, "%s was not answered in %v", due(), patience)
 	}
 }
 
-// swap has another server refuse a state of this one, as it refuses an invented one.
-func (v *statelessClient) swap(other *statelessClient, rng *rand.Rand) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	for _, k := range v.open {
-		again := k.again()
-		if again == "" || other.url == v.url {
-			continue
-		}
-		stray := strings.Replace(again, k.current(), randomID(rng)+randomID(rng), 1)
-		id := v.newID()
-		ask := func(params string) func(x *probe) {
-			return func(x *probe) { x.keep(other.c.Call(v.w.ctx, id, "tools/call", params)) }
-		}
-		v.w.same("a state", ask(again), ask(stray), http.StatusOK, badState(id))
-		v.w.tally.add("stateless_foreign_states_refused")
+// checkKept reads a page once more by a cursor that an earlier process gave, and leaves a call: finish looks whether that
+// is noticed.
+func (v *stateless) checkKept(rng *rand.Rand) {
+	if v.w.fleet != nil {
 		return
 	}
+	v.leaveCall(25*time.Millisecond, rng.IntN(2) == 0)
+	v.mu.Lock()
+	pages := slices.Clone(v.pages)
+	v.mu.Unlock()
+	if len(pages) == 0 {
+		return
+	}
+	p := pages[rng.IntN(len(pages))]
+	switch items, _, boot := v.readPage(p.cursor); {
+	case items != "" && items != p.items:
+		v.accuse(nil, "cursor %q leads to %s, and led to %s", p.cursor, items, p.items)
+	case boot > p.boot:
+		v.w.tally.add("stateless_pages_over_a_restart")
+	}
 }
 
-// badState is the answer to a state that is not good.
-func badState(id string) string {
-	return `{"jsonrpc":"2.0","id":` + id + `,"error":{"code":-32602,"message":"the requestState is not valid for this request"}}`
+func (v *stateless) finishAll() { v.settleRound(true) }
+
+// runTask has a call become a task, and asks until it has completed.
+func (v *stateless) runTask() {
+	a, err := v.tasker.SendRequest(v.w.ctx, v.newID(), "tools/call", jobCall)
+	var t struct {
+		Result struct{ TaskID, Status string }
+	}
+	for completed := false; err == nil && !completed && v.w.wait(10*time.Millisecond); completed = t.Result.Status == "completed" {
+		if err = json.Unmarshal(a.Body, &t); err == nil && (t.Result.TaskID == "" || t.Result.Status != "working" && t.Result.Status != "completed") {
+			err = errors.New("it does not work")
+		}
+		if err == nil {
+			a, err = v.tasker.SendRequest(v.w.ctx, v.newID(), "tasks/get", `"taskId":"`+t.Result.TaskID+`"`)
+		}
+	}
+	if err != nil || !strings.Contains(string(a.Body), `{"n":3,`) {
+		v.accuse(nil, "a task got %+v: %v", a, err)
+	}
+	v.w.tally.add("stateless_tasks")
 }

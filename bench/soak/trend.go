@@ -45,23 +45,11 @@ func trendOf(all []sample, b bound) trend {
 	return t
 }
 
-// rises says by how much a series has risen, "" if it has stayed flat. The first quarter does not count: what is kept for a time
+// tellRise says by how much a series has risen, "" if it has stayed flat. The first quarter does not count: what is kept for a time
 // accumulates in it. Medians, because a peak is no leak, and a leak is in every sample that follows it.
-func (t *trend) rises() string {
+func (t *trend) tellRise() string {
 	if last := t.Quarters[3].Median; last > t.Most {
 		return fmt.Sprintf("%s has risen from %.1f in the second quarter to %.1f in the last, and may be %.1f", t.Series, t.Quarters[1].Median, last, t.Most)
 	}
 	return ""
-}
-
-// thinned is at most so many of the samples, at even distances, the last one among them.
-func thinned(all []sample, most int) []sample {
-	if len(all) <= most {
-		return all
-	}
-	points := make([]sample, most)
-	for i := range points {
-		points[i] = all[(i+1)*len(all)/most-1]
-	}
-	return points
 }

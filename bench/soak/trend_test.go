@@ -34,27 +34,8 @@ func TestTrend(t *testing.T) {
 			all = append(all, sample{at: float64(i), "heap": c.at(i)})
 		}
 		tr := trendOf(all, b)
-		if got := tr.rises(); (got != "") != c.leak || c.leak && !strings.HasPrefix(got, "heap has risen from ") {
+		if got := tr.tellRise(); (got != "") != c.leak || c.leak && !strings.HasPrefix(got, "heap has risen from ") {
 			t.Errorf("%s: got %q of %+v, want a leak: %t", name, got, tr, c.leak)
-		}
-	}
-}
-
-func TestThinned(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct{ of, want int }{{0, 0}, {1, 1}, {119, 119}, {120, 120}, {121, 120}, {449, 120}} {
-		var all []sample
-		for i := range c.of {
-			all = append(all, sample{at: float64(i)})
-		}
-		got := thinned(all, 120)
-		if len(got) != c.want {
-			t.Errorf("%d samples are thinned to %d, want %d", c.of, len(got), c.want)
-		}
-		for i := range got {
-			if i > 0 && got[i][at] <= got[i-1][at] || i == len(got)-1 && got[i][at] != float64(c.of-1) {
-				t.Errorf("of %d samples point %d is that at %v", c.of, i, got[i][at])
-			}
 		}
 	}
 }

@@ -31,7 +31,6 @@ var tangled = map[string]struct{ knot, methods int }{
 	"":              {32, 51}, // Call
 	"actors":        {32, 75}, // sessionActor
 	"bench/loadgen": {18, 0},
-	"bench/soak":    {40, 52}, // world
 	"test/sim":      {0, 44},  // Link
 	"transport":     {0, 44},  // Exchange
 }

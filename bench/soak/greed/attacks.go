@@ -1,14 +1,10 @@
 package greed
 
 import (
-	"bufio"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -74,41 +70,6 @@ var onConnections = []attack{
 		begin: repeat(func(p *principal, _ int) { p.useSSE() })},
 }
 
-// useSSE opens a session over HTTP+SSE and calls in it until a call is refused. It does not read what comes.
-func (p *principal) useSSE() {
-	conn := p.openConn("GET /sse HTTP/1.1\r\nHost: " + p.addr + "\r\nAccept: text/event-stream\r\n\r\n")
-	if conn == nil {
-		p.sleepFor(100 * time.Millisecond)
-		return
-	}
-	defer func() { _ = conn.Close() }()
-	lines, path, first := bufio.NewReader(conn), "", true
-	for path == "" {
-		line, err := lines.ReadString('\n')
-		if first && err != nil {
-			p.countOutcome("closed")
-		} else if first {
-			p.countOutcome(strings.TrimPrefix(line, "HTTP/1.1 ")[:3])
-		}
-		if err != nil {
-			p.sleepFor(time.Second)
-			return
-		}
-		v, _ := strings.CutPrefix(line, "data: ")
-		if first = false; v != line {
-			path = strings.TrimSpace(v)
-		}
-	}
-	p.sendRequest(http.MethodPost, path, nil, initialize("2024-11-05", ""))
-	p.sendRequest(http.MethodPost, path, nil, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-	for i := 0; p.ctx.Err() == nil; i++ {
-		if a := p.sendRequest(http.MethodPost, path, nil, callOf(i, "echo", `{"text":"x"}`)); a == nil || a.Status != http.StatusAccepted {
-			return
-		}
-		p.sleepFor(time.Second)
-	}
-}
-
 // echoOf calls for almost as much as a call may have.
 var echoOf = sync.OnceValues(func() (string, http.Header) {
 	return statelessOf(1, "tools/call", "echo", `"name":"echo","arguments":{"text":"`+textOf(almostMost)+`"}`, "")
@@ -157,29 +118,6 @@ var inCalls = []attack{
 			}[n%10]
 			return requestOf(n, one.method, one.params)
 		})},
-}
-
-// readNothing calls for a large answer, reads nothing of it for a time, and then finds out whether the server has given the connection up.
-func (p *principal) readNothing() {
-	conn := p.openConn()
-	if conn == nil {
-		return
-	}
-	defer func() { _ = conn.Close() }()
-	if tcp, ok := conn.Conn.(*net.TCPConn); ok {
-		_ = tcp.SetReadBuffer(4096)
-	}
-	body, h := echoOf()
-	_, _ = io.WriteString(conn, p.postHead(h, fmt.Sprintf("Content-Length: %d\r\n", len(body))))
-	_, _ = io.WriteString(conn, body) // if that fails, the response says why
-	if p.awaitResponse(conn) != http.StatusOK {
-		return
-	}
-	p.sleepFor(patience)
-	_ = conn.SetReadDeadline(time.Now().Add(time.Second))
-	if _, err := io.Copy(io.Discard, conn); err == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
-		p.countOutcome("closed")
-	}
 }
 
 // manyAnswers are inputResponses of n members, and of about 3.9 MB.

@@ -1,12 +1,14 @@
 package greed
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"regexp"
 	"strings"
 	"sync"
@@ -180,4 +182,113 @@ func (p *principal) postHead(h http.Header, lines string) string {
 		lines += name + ": " + v[0] + "\r\n"
 	}
 	return "POST /mcp HTTP/1.1\r\nHost: " + p.addr + "\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n" + lines + "\r\n"
+}
+
+// useSSE opens a session over HTTP+SSE and calls in it until a call is refused. It does not read what comes.
+func (p *principal) useSSE() {
+	conn := p.openConn("GET /sse HTTP/1.1\r\nHost: " + p.addr + "\r\nAccept: text/event-stream\r\n\r\n")
+	if conn == nil {
+		p.sleepFor(100 * time.Millisecond)
+		return
+	}
+	defer func() { _ = conn.Close() }()
+	lines, path, first := bufio.NewReader(conn), "", true
+	for path == "" {
+		line, err := lines.ReadString('\n')
+		if first && err != nil {
+			p.countOutcome("closed")
+		} else if first {
+			p.countOutcome(strings.TrimPrefix(line, "HTTP/1.1 ")[:3])
+		}
+		if err != nil {
+			p.sleepFor(time.Second)
+			return
+		}
+		v, _ := strings.CutPrefix(line, "data: ")
+		if first = false; v != line {
+			path = strings.TrimSpace(v)
+		}
+	}
+	p.sendRequest(http.MethodPost, path, nil, initialize("2024-11-05", ""))
+	p.sendRequest(http.MethodPost, path, nil, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	for i := 0; p.ctx.Err() == nil; i++ {
+		if a := p.sendRequest(http.MethodPost, path, nil, callOf(i, "echo", `{"text":"x"}`)); a == nil || a.Status != http.StatusAccepted {
+			return
+		}
+		p.sleepFor(time.Second)
+	}
+}
+
+// readNothing calls for a large answer, reads nothing of it for a time, and then finds out whether the server has given the connection up.
+func (p *principal) readNothing() {
+	conn := p.openConn()
+	if conn == nil {
+		return
+	}
+	defer func() { _ = conn.Close() }()
+	if tcp, ok := conn.Conn.(*net.TCPConn); ok {
+		_ = tcp.SetReadBuffer(4096)
+	}
+	body, h := echoOf()
+	_, _ = io.WriteString(conn, p.postHead(h, fmt.Sprintf("Content-Length: %d\r\n", len(body))))
+	_, _ = io.WriteString(conn, body) // if that fails, the response says why
+	if p.awaitResponse(conn) != http.StatusOK {
+		return
+	}
+	p.sleepFor(patience)
+	_ = conn.SetReadDeadline(time.Now().Add(time.Second))
+	if _, err := io.Copy(io.Discard, conn); err == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
+		p.countOutcome("closed")
+	}
+}
+
+// storeStream calls for a stream that holds 3.9 MB and returns the id of its first event, "" if it was refused. It reads the stream to the end of its
+// first large event, so that that is stored.
+func (p *principal) storeStream(h http.Header) (first string) {
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	defer cancel()
+	a := p.beginRequest(ctx, http.MethodPost, "/mcp", h, largeQuestion(0))
+	if a == nil {
+		return ""
+	}
+	defer a.Close()
+	if a.Events == nil {
+		p.countOutcome(outcomeOf(a.Status, a.Body))
+		return ""
+	}
+	for size := 0; size < almostMost; {
+		e, err := a.Events.Next()
+		if err != nil {
+			p.countOutcome("broken")
+			return ""
+		}
+		if size += len(e.Data); first == "" {
+			first = e.ID
+		}
+	}
+	p.countOutcome("stored")
+	// The call need not wait for an answer to its question, with its body in memory.
+	p.postMessage(h, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+	return first
+}
+
+// readStream opens a stream with a GET, reads so many bytes of it, and leaves. It reports whether all of them came.
+func (p *principal) readStream(h http.Header, bytes int64) bool {
+	ctx, cancel := context.WithTimeout(p.ctx, 3*patience)
+	defer cancel()
+	a := p.beginRequest(ctx, http.MethodGet, "/mcp", h, "")
+	if a == nil {
+		return false
+	}
+	defer a.Close()
+	if a.Events == nil {
+		p.countOutcome(outcomeOf(a.Status, a.Body))
+		return false
+	}
+	if _, err := io.CopyN(io.Discard, a.Events, bytes); err != nil {
+		p.countOutcome("cut")
+		return false
+	}
+	p.countOutcome(fmt.Sprint(a.Status))
+	return true
 }

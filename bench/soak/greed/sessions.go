@@ -1,7 +1,6 @@
 package greed
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -116,54 +115,3 @@ func resuming(step func(p *principal, h http.Header)) func(*principal, int) func
 
 // largeQuestion is one that makes a stream large.
 var largeQuestion = always(func() string { return callOf(1, "ask_once", `{"question":"`+textOf(almostMost)+`"}`) })
-
-// storeStream calls for a stream that holds 3.9 MB and returns the id of its first event, "" if it was refused. It reads the stream to the end of its
-// first large event, so that that is stored.
-func (p *principal) storeStream(h http.Header) (first string) {
-	ctx, cancel := context.WithTimeout(p.ctx, patience)
-	defer cancel()
-	a := p.beginRequest(ctx, http.MethodPost, "/mcp", h, largeQuestion(0))
-	if a == nil {
-		return ""
-	}
-	defer a.Close()
-	if a.Events == nil {
-		p.countOutcome(outcomeOf(a.Status, a.Body))
-		return ""
-	}
-	for size := 0; size < almostMost; {
-		e, err := a.Events.Next()
-		if err != nil {
-			p.countOutcome("broken")
-			return ""
-		}
-		if size += len(e.Data); first == "" {
-			first = e.ID
-		}
-	}
-	p.countOutcome("stored")
-	// The call need not wait for an answer to its question, with its body in memory.
-	p.postMessage(h, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
-	return first
-}
-
-// readStream opens a stream with a GET, reads so many bytes of it, and leaves. It reports whether all of them came.
-func (p *principal) readStream(h http.Header, bytes int64) bool {
-	ctx, cancel := context.WithTimeout(p.ctx, 3*patience)
-	defer cancel()
-	a := p.beginRequest(ctx, http.MethodGet, "/mcp", h, "")
-	if a == nil {
-		return false
-	}
-	defer a.Close()
-	if a.Events == nil {
-		p.countOutcome(outcomeOf(a.Status, a.Body))
-		return false
-	}
-	if _, err := io.CopyN(io.Discard, a.Events, bytes); err != nil {
-		p.countOutcome("cut")
-		return false
-	}
-	p.countOutcome(fmt.Sprint(a.Status))
-	return true
-}
