@@ -519,3 +519,31 @@ func checkPingable(r mcp.Revision) error {
 	}
 	return fmt.Errorf("troupe: ping a client of %s: %w", r, mcp.ErrInexpressible)
 }
+
+// callContext is the context of a handler. [CallFrom] finds the call in it without cost, and
+// the values of the HTTP request's context come after its own. The end of the request's
+// context does not end it: a call outlives its request.
+type callContext struct {
+	context.Context
+	call   *Call
+	values context.Context // nil without an HTTP request
+}
+
+type callKey struct{}
+
+func (c *callContext) Value(key any) any {
+	if key == (callKey{}) {
+		return c.call
+	}
+	if v := c.Context.Value(key); v != nil || c.values == nil { // first, for the keys of package context itself
+		return v
+	}
+	return c.values.Value(key)
+}
+
+// CallFrom returns the call whose handler got ctx, or a context made from that, and false
+// for any other context.
+func CallFrom(ctx context.Context) (*Call, bool) {
+	c, ok := ctx.Value(callKey{}).(*Call)
+	return c, ok
+}

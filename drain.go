@@ -52,7 +52,6 @@ func (rt *Runtime) Drain(ctx context.Context) error { return rt.drainer.drainCal
 // drainer ends a Runtime without losing calls.
 type drainer struct {
 	*Runtime
-	leaving    atomic.Bool   // it drains: clients must take other connections
 	under      atomic.Int64  // requests that came since leaving, and are being served
 	drained    chan struct{} // closed when the drain is over
 	drainError error         // what it returned, once drained is closed

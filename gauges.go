@@ -69,7 +69,7 @@ func (rt *runtimeGauges) newGauges() []telemetry.Gauge {
 			_, limit := rt.cluster.Use(b)
 			return limit
 		})},
-		{Name: "troupe.revocations", Unit: "{revocation}", Doc: "Revocations that this process knows: of access tokens, by their subject or client.", Read: one(func() int64 { return int64(rt.operations.revoked.Count()) })},
+		{Name: "troupe.revocations", Unit: "{revocation}", Doc: "Revocations that this process knows: of access tokens, by their subject or client.", Read: one(func() int64 { return int64(rt.revoked.Count()) })},
 		{Name: "troupe.lease.suspended", Unit: "1", Doc: "1 while the node's lease is not certain.", Read: one(func() int64 {
 			if rt.cluster.Suspended() {
 				return 1

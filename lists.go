@@ -144,9 +144,7 @@ func (s *serviceLists) tellLists(here, again which) {
 		}
 	}
 	s.rt.node.TellLists(s.svc, changed)
-	s.rt.mu.Lock()
-	defer s.rt.mu.Unlock()
-	s.rt.table.publishServed()
+	s.served()
 }
 
 // announceLists tells a session which lists differ from those announced to it, if it listens
@@ -205,7 +203,7 @@ func (s *serviceLists) appendListPage(call *Call, m *codec.Message, cache *Cache
 // listCache returns the Cache of the lists and of server/discover.
 func (s *serviceLists) listCache() *Cache {
 	c := s.srv.opts.ListCache
-	if c.Scope == "" && !s.rt.opts.hasAuth() && s.srv.opts.Visible == nil {
+	if c.Scope == "" && !s.rt.knowsCallers && s.srv.opts.Visible == nil {
 		c.Scope = mcp.CachePublic
 	}
 	return &c
@@ -233,7 +231,7 @@ func (s *serviceLists) listDigests(v *view) string {
 // notification, has changed for v since it last reported so. It returns nil where every change
 // is one for v.
 func (s *serviceLists) changesFor(v *view) func(method string) bool {
-	if v == nil && !s.rt.sharesStore() {
+	if v == nil && !s.rt.sharesStore {
 		return nil
 	}
 	before := strings.Split(s.listDigests(v), " ")

@@ -226,11 +226,11 @@ func noneOf(option string, all []MethodMiddleware) error {
 	return nil
 }
 
-// buildChain returns the middleware of a server around s.answerMethod: the Runtime's first, and of
+// buildChain returns the middleware of a server around s.answerMethod: around, the Runtime's, first, and of
 // each the first one outermost. It returns nil if there is none. A middleware that returns
 // nil is an error: to skip it would skip the middleware inside it, too, which may guard the
 // server.
-func (s *serviceMethods) buildChain() (h MethodHandler, _ error) {
+func (s *serviceMethods) buildChain(around []MethodMiddleware) (h MethodHandler, _ error) {
 	wrap := func(of string, all []MethodMiddleware) error {
 		for i := len(all) - 1; i >= 0; i-- {
 			if h == nil {
@@ -246,7 +246,7 @@ func (s *serviceMethods) buildChain() (h MethodHandler, _ error) {
 	if err := wrap("ServerOptions", s.srv.opts.MethodMiddleware); err != nil {
 		return nil, err
 	}
-	if err := wrap("Options", s.rt.opts.MethodMiddleware); err != nil {
+	if err := wrap("Options", around); err != nil {
 		return nil, err
 	}
 	return h, nil

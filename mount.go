@@ -16,6 +16,7 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/program"
 	"github.com/troupe-run/troupe/internal/protocol"
+	"github.com/troupe-run/troupe/internal/spoken"
 	"github.com/troupe-run/troupe/internal/worker"
 	"github.com/troupe-run/troupe/mcp"
 	"github.com/troupe-run/troupe/transport"
@@ -54,9 +55,9 @@ func (rt *Runtime) TryMount(path string, srv *Server) error {
 	m := &mount{paths: []string{path}}
 	if sse, messages := legacyPaths(path); !rt.opts.HTTP.NoSSE {
 		switch {
-		case srv.spokenRevisions(rt.opts.Revisions).hasFeature(protocol.FeatureHTTPSSE):
+		case srv.spokenRevisions(rt.opts.Revisions).HasFeature(protocol.FeatureHTTPSSE):
 			m.paths = append(m.paths, messages, sse)
-		case rt.sharesStore(): // no session begins here, but another node may have one that began while the revision was spoken
+		case rt.sharesStore: // no session begins here, but another node may have one that began while the revision was spoken
 			m.paths = append(m.paths, messages)
 		}
 	}
@@ -65,13 +66,13 @@ func (rt *Runtime) TryMount(path string, srv *Server) error {
 			return fmt.Errorf("troupe: mount %s: there is a server at %s already", path, p)
 		}
 	}
-	if rt.auth.bearer != nil {
+	if rt.bearer != nil {
 		sse, messages := legacyPaths(path)
 		if len(m.paths) == 1 {
 			messages = ""
 		}
 		m.resources = &bearer.Resources{ID: cmp.Or(srv.opts.ID, defaultID(path)), Name: cmp.Or(srv.impl.Title, srv.impl.Name), Scopes: srv.opts.Scopes, Path: path, SSE: sse, Messages: messages, HasSSE: len(m.paths) > 2}
-		if other := rt.auth.bearer.Taken(m.resources); other != "" {
+		if other := rt.bearer.Taken(m.resources); other != "" {
 			return fmt.Errorf("troupe: mount %s: an access token for it would count at %s, too: their paths differ in slashes alone", path, other)
 		}
 	}
@@ -84,8 +85,8 @@ func (rt *Runtime) TryMount(path string, srv *Server) error {
 	}
 	m.service = svc
 	m.handler = rt.table.newHandler(m.service)
-	if rt.auth.bearer != nil {
-		rt.auth.bearer.Mount(m.resources)
+	if rt.bearer != nil {
+		rt.bearer.Mount(m.resources)
 	}
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
@@ -163,17 +164,17 @@ func (rt *mountTable) registerServer(srv *Server, path string) (*service, error)
 		return nil, fmt.Errorf("troupe: mount %s: there is a server with id %q already, at %s: set ServerOptions.ID of one of them", path, id, other.path)
 	}
 	own := srv.opts.Limits.completedFrom(rt.opts.Limits)
-	if err := errors.Join(limits.Settle("Limits.", &own), checkRevisions("ServerOptions.Revisions", srv.opts.Revisions)); err != nil {
+	if err := errors.Join(limits.Settle("Limits.", &own), spoken.Check("ServerOptions.Revisions", srv.opts.Revisions)); err != nil {
 		return nil, fmt.Errorf("troupe: the server %q: %w", id, err)
 	}
-	s := &service{rt: rt.Runtime, srv: srv, id: id, path: path, speaks: srv.spokenRevisions(rt.opts.Revisions), limits: own, ops: rt.tel.Operations(id), spans: rt.tel.Tracing()}
+	s := &service{rt: &rt.host, served: rt.publishNow, srv: srv, id: id, path: path, speaks: srv.spokenRevisions(rt.opts.Revisions), limits: own, ops: rt.tel.Operations(id), spans: rt.tel.Tracing()}
 	s.bindParts()
-	s.lists.remoteLists.shared = rt.sharesStore()
+	s.lists.remoteLists.shared = rt.sharesStore
 	var bounds actors.Limits
 	limits.Fill(&bounds, rt.optionsOf(own))
 	s.svc = actors.NewService(id, s, bounds)
 	s.svc.ResultMeta = mcp.Raw(mcp.Meta(nil).WithServerInfo(srv.impl))
-	chain, err := s.methods.buildChain()
+	chain, err := s.methods.buildChain(rt.opts.MethodMiddleware)
 	if err != nil {
 		return nil, err
 	}
@@ -223,7 +224,7 @@ func (rt *mountTable) newHandler(s *service) *transport.Handler {
 	path, _ := publicPath(rt.opts.HTTP.PublicURL) // settle has looked at it
 	o := transport.Options{
 		AllowOrigins: rt.opts.HTTP.AllowOrigins, AllowHosts: rt.opts.HTTP.AllowHosts,
-		PublicPath: path, Authenticate: rt.auth.authenticateRequest, Revisions: revisionNames(s.speaks.withSessions()), Stateless: revisionNames(s.speaks.withoutSessions()), Leaving: rt.drainer.leaving.Load, Log: rt.log, Observer: rt.observer(),
+		PublicPath: path, Authenticate: rt.auth.authenticateRequest, Revisions: spoken.Names(s.speaks.WithSessions()), Stateless: spoken.Names(s.speaks.WithoutSessions()), Leaving: rt.leaving.Load, Log: rt.log, Observer: rt.observer(),
 		Accounts: rt.node.Accounts(), Account: rt.accountOf, Owe: actors.ChargeRefused, Debt: actors.RefusedFor,
 	}
 	limits.Fill(&o, rt.optionsOf(s.limits))
@@ -253,8 +254,8 @@ func (rt *Runtime) Unmount(path string) bool {
 	}
 	rt.routes.Store(nil)
 	rt.mu.Unlock()
-	if rt.auth.bearer != nil {
-		rt.auth.bearer.Unmount(m.resources)
+	if rt.bearer != nil {
+		rt.bearer.Unmount(m.resources)
 	}
 	id := m.service.id
 	rt.tasks.Unmount(id)
@@ -345,10 +346,10 @@ func (rt *mountTable) nodeLimits() (l actors.NodeLimits) {
 
 // metadataPaths are the paths of the metadata of a server.
 func (rt *mountTable) metadataPaths(rs *bearer.Resources) []string {
-	if rt.auth.bearer == nil {
+	if rt.bearer == nil {
 		return nil
 	}
-	return rt.auth.bearer.Documents(rs)
+	return rt.bearer.Documents(rs)
 }
 
 // checkMounts is checkHandler for the servers that are mounted now.
@@ -381,9 +382,16 @@ func (rt *mountTable) serveBeside(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
+// publishNow is publishServed for those who do not hold rt.mu.
+func (rt *mountTable) publishNow() {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	rt.publishServed()
+}
+
 // publishServed has the other nodes know what is served here. rt.mu is held.
 func (rt *mountTable) publishServed() {
-	if !rt.sharesStore() {
+	if !rt.sharesStore {
 		return
 	}
 	all := make(map[string]program.Program, len(rt.services))
@@ -409,7 +417,7 @@ func (rt *mountTable) serviceOf(srv *Server) (*service, error) {
 	if srv == nil {
 		return nil, fmt.Errorf("troupe: serve: %w", errNoServer)
 	}
-	if s := srv.mount.mountedService(); s != nil && s.rt == rt.Runtime {
+	if s := srv.mount.mountedService(); s != nil && s.rt == &rt.host {
 		return s, nil
 	}
 	rt.mounting.Lock()

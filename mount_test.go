@@ -8,16 +8,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/quota"
-	"github.com/troupe-run/troupe/internal/worker"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -79,7 +76,8 @@ func TestNewsOfTasksComeInOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rt.opts.Store.NATS.URL = "nats://others.test" // after the store was opened: it has no others
+	rt.sharesStore = true // after the store was opened: it has no others
+	rt.taskNews.Start(rt.node, true)
 	defer func() {
 		if err := rt.Close(context.Background()); err != nil {
 			t.Error(err)
@@ -124,12 +122,6 @@ func TestNewsOfTasksComeInOrder(t *testing.T) {
 	if all := strings.Join(got, " "); all != "a5 a6 b1" {
 		t.Errorf("told of %s", all)
 	}
-	for i := range 2 * toldTasks {
-		tell(fmt.Sprint(i), 1)
-	}
-	if n := len(rt.news.told); n > toldTasks || n == 0 {
-		t.Errorf("the states of %d tasks are remembered, want at most %d", n, toldTasks)
-	}
 }
 
 // TestNewsOfTasksComeBeforeAnyServer: from the moment at which others are heard, what they tell of a task's questions meets a whole Runtime.
@@ -138,59 +130,9 @@ func TestNewsOfTasksComeBeforeAnyServer(t *testing.T) {
 	rt := &Runtime{}
 	rt.bindParts()
 	rt.news.startWith(rt)
-	for _, asks := range []uint8{pleaseAsk, callAsks, streamAsks, nobodyAsks} {
+	for _, asks := range []uint8{1, 2, 3, 4} {
 		rt.news.Task(&actors.TaskChange{Tenant: "anon", Server: "main", ID: "x", Session: "y", Asks: asks})
 	}
-}
-
-// TestAReminderEndsNoLaterOne: one that finds its task running, or gone, leaves what has begun since then.
-func TestAReminderEndsNoLaterOne(t *testing.T) {
-	t.Parallel()
-	rt, err := New(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := rt.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	}()
-	key, rs := worker.Key{Tenant: "anon", Server: "main", ID: "gone"}, &rt.reminders
-	first, second := &reminder{asked: 1}, &reminder{asked: 2}
-	rs.due = map[worker.Key]*reminder{key: second}
-	if rs.remindSession(key, first, taskPatience); rs.due[key] != second {
-		t.Error("the reminder of the second question has ended with that of the first")
-	}
-	if rs.remindSession(key, second, taskPatience); rs.due[key] != nil {
-		t.Error("the reminder of a task that is gone goes on")
-	}
-}
-
-// TestAskersElsewhereAreForgotten: of a node that tells no more who asks nothing is left when its question can have no answer any more, asked for or not.
-func TestAskersElsewhereAreForgotten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var rs reminders
-		for i := range 100 {
-			rs.setAsked(worker.Key{ID: strconv.Itoa(i)}, time.Minute)
-		}
-		time.Sleep(30 * time.Second)
-		again, over := worker.Key{ID: "1"}, worker.Key{ID: "2"}
-		rs.setAsked(again, time.Minute)
-		rs.setAsked(over, 0)
-		if !rs.isAsked(again) || rs.isAsked(over) {
-			t.Error("what was told last does not count")
-		}
-		time.Sleep(31 * time.Second)
-		synctest.Wait()
-		if len(rs.elsewhere) != 1 || !rs.isAsked(again) {
-			t.Errorf("after a minute others ask for %d tasks, want that of which they told again", len(rs.elsewhere))
-		}
-		rs.closeAll()
-		rs.setAsked(again, time.Minute)
-		if len(rs.elsewhere) != 0 {
-			t.Error("it goes on after the end")
-		}
-	})
 }
 
 // TestNewsOfListsAreJudged has another node tell of lists what makes no sense: nothing is announced.

@@ -3,6 +3,7 @@ package troupe
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -29,8 +30,6 @@ import (
 // operations are what an operator does to a Runtime: looks at it, and ends what revoked principals hold.
 type operations struct {
 	*Runtime
-	recent  recentTasks
-	revoked *revocation.List
 }
 
 // openAdmin serves the socket of the data directory, if there is one, by which the command troupe looks at this process. The returned
@@ -72,7 +71,7 @@ var release = sync.OnceValue(func() string {
 // nodeLoad is what this node tells the others of itself.
 func (rt *operations) nodeLoad() cluster.Load {
 	s := rt.node.Stats()
-	return cluster.Load{Draining: rt.drainer.leaving.Load(), Calls: s.InFlight, Streams: s.Streams, Sessions: s.Sessions, Release: release()}
+	return cluster.Load{Draining: rt.leaving.Load(), Calls: s.InFlight, Streams: s.Streams, Sessions: s.Sessions, Release: release()}
 }
 
 // adminFleet is this node, and the others that share its store, for the operator.
@@ -113,7 +112,7 @@ func (a adminFleet) Nodes(ctx context.Context) ([]admin.Node, error) {
 
 func (a adminFleet) Drain(ctx context.Context) (admin.Draining, error) {
 	first := false
-	if !a.rt.drainer.leaving.Load() {
+	if !a.rt.leaving.Load() {
 		a.rt.drainer.dismiss.Do(func() { first = true })
 	}
 	if !first {
@@ -128,14 +127,14 @@ func (a adminFleet) Drain(ctx context.Context) (admin.Draining, error) {
 
 func (a adminFleet) Draining(context.Context) (admin.Draining, error) {
 	s := a.rt.node.Stats()
-	return admin.Draining{Node: a.rt.Node(), Boot: a.rt.cluster.Boot(), Draining: a.rt.drainer.leaving.Load(), Calls: s.InFlight, Streams: s.Streams, Connections: s.Connections}, nil
+	return admin.Draining{Node: a.rt.Node(), Boot: a.rt.cluster.Boot(), Draining: a.rt.leaving.Load(), Calls: s.InFlight, Streams: s.Streams, Connections: s.Connections}, nil
 }
 
 // apiKeys are the keys in the store: what auth.StoredKeys stands for.
 func (rt *operations) apiKeys() *apikey.Store { return apikey.New(nodestore.NewAPIKeys(rt.cluster)) }
 
 // APIKeys returns the API keys in the store, for programs that make them for their users. The command troupe keys does so through the socket of the data directory.
-func (rt *Runtime) APIKeys() APIKeys { return APIKeys{rt.operations.apiKeys(), rt.operations.revoked} }
+func (rt *Runtime) APIKeys() APIKeys { return APIKeys{rt.operations.apiKeys(), rt.revoked} }
 
 // APIKeys are the API keys in a store. Its methods may be called from any goroutine.
 type APIKeys struct {
@@ -168,7 +167,7 @@ func (k APIKeys) Revoke(ctx context.Context, key string) (auth.APIKey, error) {
 
 // newRevocations returns the revocations in the store, of which nothing was read.
 func (rt *operations) newRevocations() *revocation.List {
-	return revocation.New(revocation.Config{Records: nodestore.NewRevocations(rt.cluster), Keys: rt.apiKeys(), Shared: rt.sharesStore(), Log: rt.log, End: rt.endRevoked, EndStored: rt.endStored})
+	return revocation.New(revocation.Config{Records: nodestore.NewRevocations(rt.cluster), Keys: rt.apiKeys(), Shared: rt.sharesStore, Log: rt.log, End: rt.endRevoked, EndStored: rt.endStored})
 }
 
 // tenantsOf are the tenants of a revocation: a subject is a user and a machine at each issuer, and a client is a machine. Nothing in a tenant says by which client its user came.
@@ -208,13 +207,13 @@ func (rt *operations) endRevoked(ctx context.Context, m revocation.Match) {
 		p := principalOf(holder)
 		return m.Is(p.Issuer, p.Subject, p.Client)
 	})
-	rt.endTasks(ctx, rt.recent.allTasks()...)
+	rt.endTasks(ctx)
 	repeatEnding(ctx, func() {
 		end(func(string) bool { return false }, func(holder any) bool { // nothing of a token that was issued since
 			c, ok := holder.(*caller)
 			return ok && c.token != nil && rt.revoked.Refusal(c.token) != nil
 		})
-		rt.endTasks(ctx, rt.recent.allTasks()...)
+		rt.endTasks(ctx)
 	})
 }
 
@@ -248,7 +247,7 @@ func (rt *operations) endReason(ctx context.Context, server string, holder any) 
 	if !ok || c.token == nil {
 		return ""
 	}
-	refused := rt.auth.bearer.Still(ctx, c.r)
+	refused := rt.bearer.Still(ctx, c.r)
 	if s := rt.table.serviceByID(server); refused == nil && s != nil {
 		refused, _ = s.access.requireScopes(c, s.srv.opts.Scopes)
 	}
@@ -302,7 +301,7 @@ func (rt *operations) endStored(ctx context.Context, r *revocation.Revocation) e
 }
 
 // Revocations returns the revocations in the store, for programs that end the access of their users by themselves. The command troupe revoke does so through the socket of the data directory.
-func (rt *Runtime) Revocations() Revocations { return Revocations{rt.operations.revoked} }
+func (rt *Runtime) Revocations() Revocations { return Revocations{rt.revoked} }
 
 // Revocations say whose access tokens are refused by every process with Options.Auth that shares the store, though they are good. Its methods may be called from any goroutine.
 type Revocations struct{ l *revocation.List }
@@ -434,27 +433,10 @@ func (rt *operations) endSession(ctx context.Context, s *cluster.StoredSession) 
 	return rt.node.EndSession(ctx, svc, actors.SessionKey{Tenant: s.Tenant, Server: s.Server, ID: s.ID})
 }
 
-// noteTask notes that the call has made a task. If its caller was revoked meanwhile, the task ends.
-func (rt *operations) noteTask(ctx context.Context, call *Call, key worker.Key) {
-	c, ok := call.c.Principal().(*caller)
-	if !ok || c.token == nil {
-		return
-	}
-	now := time.Now()
-	made := recentTask{key, c.token, now}
-	rt.recent.addTask(made, now.Add(-recent))
-	rt.endTasks(context.WithoutCancel(ctx), made) // the call may have ended with what its caller held
-}
-
-// endTasks ends those of some tasks whose makers' tokens are refused.
-func (rt *operations) endTasks(ctx context.Context, all ...recentTask) {
-	for _, t := range all {
-		if rt.revoked.Refusal(t.token) == nil {
-			continue
-		}
-		if _, err := rt.tasks.Cancel(ctx, t.key); err != nil && !errors.Is(err, worker.ErrUnknown) && !errors.Is(err, task.ErrEnded) {
-			rt.log.Warn("the task of a revoked principal has not ended", "task", t.key.Digest(), "error", err)
-		}
+// endTasks ends those of the tasks that were made a moment ago whose makers' tokens are refused.
+func (rt *operations) endTasks(ctx context.Context) {
+	for _, key := range rt.recent.Refused(rt.revoked) {
+		rt.endTask(ctx, key)
 	}
 }
 
@@ -506,3 +488,116 @@ func clientName(info []byte) string {
 	}
 	return strings.TrimSpace(c.Name + " " + c.Version)
 }
+
+// adminTasks are the tasks of all principals, for the operator.
+type adminTasks struct{ rt *Runtime }
+
+const (
+	// adminLooks is how many tasks are looked at for a page.
+	adminLooks = 2000
+	// adminSteps is how many steps of a task are told of.
+	adminSteps = 500
+)
+
+func (a adminTasks) List(ctx context.Context, q admin.Query) (page admin.Page, err error) {
+	page.Tasks, page.Next = []admin.Task{}, q.From
+	for looked := 0; looked < adminLooks && len(page.Tasks) < q.Limit; {
+		n := q.Limit - len(page.Tasks)
+		all, next, err := a.rt.tasks.All(ctx, page.Next, n)
+		if err != nil {
+			return admin.Page{}, err
+		}
+		for _, t := range all {
+			if told := a.describeTask(t); admin.Matches(told.State, q.State) {
+				page.Tasks = append(page.Tasks, told)
+			}
+		}
+		looked += n
+		if page.Next = next; next == 0 {
+			break
+		}
+	}
+	return page, nil
+}
+
+// describeTask is what is told of a task.
+func (a adminTasks) describeTask(t worker.Snapshot) admin.Task {
+	r := &t.Record
+	out := admin.Task{
+		ID: t.Key.ID, State: r.State.String(), Tool: r.Name, Server: t.Key.Server, Tenant: t.Key.Tenant, Principal: r.Who, Address: r.From,
+		Node: r.Node, Attempt: r.Attempt, Message: r.Message, Created: time.UnixMilli(r.Created), Updated: time.UnixMilli(r.Updated), Expires: r.Expires(),
+	}
+	if r.State == task.Ended && r.Outcome != nil {
+		out.State = r.Outcome.Kind.String()
+	}
+	if here := a.rt.table.serviceByID(t.Key.Server); here != nil {
+		out.Server = here.path
+	}
+	return out
+}
+
+// findTask reads a task by its id.
+func (a adminTasks) findTask(ctx context.Context, id string) (t worker.Snapshot, err error) {
+	key, err := a.rt.tasks.Find(ctx, id)
+	if err == nil {
+		t, err = a.rt.tasks.Get(ctx, key)
+	}
+	if errors.Is(err, worker.ErrUnknown) {
+		err = admin.ErrUnknown
+	}
+	return t, err
+}
+
+func (a adminTasks) Show(ctx context.Context, id string, result bool) (admin.Detail, error) {
+	t, err := a.findTask(ctx, id)
+	if err != nil {
+		return admin.Detail{}, err
+	}
+	r := &t.Record
+	d := admin.Detail{Task: a.describeTask(t), Lost: r.Lost, AllRuns: int(r.Epoch), Asked: len(r.Questions), Runs: []admin.Run{}, Steps: []admin.Step{}, Questions: []admin.Question{}}
+	for _, run := range r.Runs {
+		told := admin.Run{Number: run.Epoch, Attempt: run.Attempt, Node: run.Node, Began: time.UnixMilli(run.Began), How: string(run.End)}
+		if run.End != "" {
+			told.Ended = time.UnixMilli(run.Over)
+		}
+		d.Runs = append(d.Runs, told)
+	}
+	for _, q := range r.Open() {
+		var asked mcp.InputRequest
+		_ = codec.Unmarshal(q.Request, &asked) // the rest of the task may be read all the same
+		told := admin.Question{Key: q.Key, Method: asked.Method}
+		if result {
+			told.Params = json.RawMessage(asked.Params)
+		}
+		d.Questions = append(d.Questions, told)
+	}
+	if result && r.Outcome != nil {
+		d.Result = r.Outcome.Value
+	}
+	steps, all, err := a.rt.tasks.Steps(ctx, t.Key, adminSteps)
+	d.AllSteps = all
+	for _, s := range steps {
+		d.Steps = append(d.Steps, admin.Step{Name: s.Name, Attempt: s.Attempt, Began: time.UnixMilli(s.Began), TookMS: s.Took, Bytes: s.Size, Failed: s.Failed != ""})
+	}
+	return d, err
+}
+
+func (a adminTasks) Cancel(ctx context.Context, id string) (admin.Task, error) {
+	key, err := a.rt.tasks.Find(ctx, id)
+	var t worker.Snapshot
+	if err == nil {
+		t, err = a.rt.tasks.Cancel(ctx, key)
+	}
+	switch {
+	case errors.Is(err, worker.ErrUnknown):
+		return admin.Task{}, admin.ErrUnknown
+	case errors.Is(err, task.ErrEnded):
+		return admin.Task{}, fmt.Errorf("%w: it is %s", admin.ErrEnded, a.describeTask(t).State)
+	case err != nil:
+		return admin.Task{}, err
+	}
+	a.rt.log.Info("an operator has cancelled a task", "server", key.Server, "task", telemetry.Hash(id))
+	return a.describeTask(t), nil
+}
+
+var _ admin.Tasks = adminTasks{}

@@ -1,14 +1,11 @@
 package troupe
 
 import (
-	"cmp"
-	"context"
 	"crypto/sha256"
 	"encoding"
 	"encoding/base32"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -20,17 +17,9 @@ import (
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/auth"
-	"github.com/troupe-run/troupe/cluster"
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/apikey"
-	"github.com/troupe-run/troupe/internal/bearer"
-	"github.com/troupe-run/troupe/internal/guard"
 	"github.com/troupe-run/troupe/internal/limits"
-	"github.com/troupe-run/troupe/internal/nodestore"
-	"github.com/troupe-run/troupe/internal/origin"
 	"github.com/troupe-run/troupe/internal/quota"
-	"github.com/troupe-run/troupe/internal/refusal"
-	"github.com/troupe-run/troupe/mcp"
 	"github.com/troupe-run/troupe/transport"
 )
 
@@ -122,9 +111,6 @@ func (p Principal) withoutToken() Principal {
 	p.Token = Secret{}
 	return p
 }
-
-// errNoSubject refuses a request whose principal is every user of an issuer. They would share their sessions.
-var errNoSubject = errors.New("troupe: the principal has an issuer and no subject")
 
 // anonymous is the tenant of all anonymous clients.
 const anonymous = "anon"
@@ -263,167 +249,6 @@ var _ transport.Nameless = (*anybody)(nil)
 // MarshalJSON returns null: the store keeps nothing of an anonymous client.
 func (*anybody) MarshalJSON() ([]byte, error) { return []byte("null"), nil }
 
-// identity is who an access token is of, with the tenant of that. It is made once for each verdict.
-type identity struct {
-	Principal
-	key string
-}
-
-func identityOf(v *auth.Verdict) *identity {
-	if i, ok := v.Memo.Load().(*identity); ok {
-		return i
-	}
-	i := &identity{Principal: Principal{Issuer: v.Issuer, Subject: v.Subject, Claims: v.Claims, Client: v.Client, Scopes: slices.Clip(v.Scopes), Machine: v.Machine, Expires: v.Expires}}
-	i.key = i.tenantHash()
-	v.Memo.Store(i)
-	return i
-}
-
-// newAuthority returns what verifies access tokens and API keys, nil without Options.Auth, and what gives it the store of a node before it is used.
-func (o *Options) newAuthority() (*auth.Authority, func(*cluster.Node), error) {
-	issuers, keys := new(nodestore.Issuers), new(nodestore.APIKeys)
-	if o.Auth == nil {
-		return nil, func(*cluster.Node) {}, nil
-	}
-	c := *o.Auth
-	if c.Cache == nil {
-		c.Cache = issuers
-	}
-	if c.APIKeys == auth.StoredKeys {
-		c.APIKeys = apikey.New(keys)
-	}
-	if c.Log == nil {
-		c.Log = o.Log
-	}
-	c.PublicURL = cmp.Or(c.PublicURL, o.HTTP.PublicURL)
-	o.Auth = &c
-	a, err := auth.New(c)
-	return a, func(n *cluster.Node) { issuers.Use(n); keys.Use(n) }, err
-}
-
-// SetAuth replaces the settings of Options.Auth in this process: issuers, scopes, claims, and whether API keys count. Sessions and calls go on; their next requests are verified
-// anew, with the keys that the store has of an issuer. Event streams and listeners end if a request with their tokens would be refused: docs/auth.md. An error names what is wrong,
-// and nothing has changed then. A program that began without Options.Auth cannot begin with it here, and PublicURL and AllowAnonymous stay as they are. SetAuth may be called from any
-// goroutine.
-func (rt *Runtime) SetAuth(c *auth.Config) error {
-	switch was := rt.opts.Auth; {
-	case was == nil:
-		return errors.New("troupe: SetAuth: the program has begun without Options.Auth, and must begin anew")
-	case c == nil:
-		return errors.New("troupe: SetAuth needs a configuration")
-	case c.AllowAnonymous != was.AllowAnonymous:
-		return errors.New("troupe: SetAuth: AllowAnonymous cannot change while the program runs")
-	case strings.TrimSuffix(cmp.Or(c.PublicURL, rt.opts.HTTP.PublicURL), "/") != strings.TrimSuffix(was.PublicURL, "/"):
-		return errors.New("troupe: SetAuth: PublicURL cannot change while the program runs")
-	}
-	o := rt.opts
-	o.Auth = c
-	authority, use, err := o.newAuthority()
-	if err != nil {
-		return fmt.Errorf("troupe: SetAuth: %w", err)
-	}
-	use(rt.cluster)
-	rt.auth.noteIssuers(o.Auth)
-	rt.auth.bearer.Replace(authority)
-	return nil
-}
-
-// authentication finds out who makes a request to a Runtime.
-type authentication struct {
-	*Runtime
-	bearer *bearer.Checker // nil without Options.Auth
-}
-
-// noteIssuers keeps the issuers of a configuration: what principals of an earlier one hold can be revoked, too.
-func (rt *authentication) noteIssuers(c *auth.Config) {
-	rt.mu.Lock()
-	defer rt.mu.Unlock()
-	for _, i := range c.Issuers {
-		if !slices.Contains(rt.issuers, i.URL) {
-			rt.issuers = append(rt.issuers, i.URL)
-		}
-	}
-}
-
-// authenticateRequest is Options.Auth and Options.Authenticate as the transport calls them.
-func (rt *authentication) authenticateRequest(r *http.Request) (any, error) {
-	o := &rt.opts
-	if rt.bearer != nil {
-		v, err := rt.bearer.Authenticate(r)
-		if err != nil {
-			return nil, err
-		}
-		if v != nil {
-			i := identityOf(v)
-			return &caller{Principal: i.Principal, key: i.key, r: r, stored: o.HTTP.StoredHeaders, token: &v.Identity}, nil
-		}
-	}
-	if o.Authenticate == nil && len(o.HTTP.StoredHeaders) == 0 {
-		return (*anybody)(r), nil
-	}
-	c := &caller{r: r, stored: o.HTTP.StoredHeaders}
-	if o.Authenticate != nil {
-		p, err := rt.askProgram(r)
-		if refused, ok := errors.AsType[*AuthError](err); ok && refused != nil {
-			return nil, refusal.Denied(refused.Status, refused.Challenge, err)
-		}
-		if err != nil {
-			return nil, err
-		}
-		if p.Issuer != "" && p.Subject == "" {
-			rt.hits.Rarely(slog.LevelError, "Authenticate returned a principal with an issuer and no subject, who is nobody", slog.String("issuer", p.Issuer))
-			return nil, refusal.Denied(http.StatusInternalServerError, "", errNoSubject)
-		}
-		c.Principal = p
-	}
-	c.key = c.tenantHash()
-	return c, nil
-}
-
-// revokedMeanwhile refuses the message of a caller who was revoked since it was let in. It reports whether it did.
-func (rt *authentication) revokedMeanwhile(x *transport.Exchange) bool {
-	c, ok := x.Principal.(*caller)
-	if !ok || c.token == nil {
-		return false
-	}
-	refused := rt.bearer.Again(c.r, c.token)
-	if refused == nil {
-		return false
-	}
-	var id []byte
-	if x.Msg.Kind == codec.Request {
-		id = x.Msg.ID
-	}
-	refused = refused.For(id)
-	refused.Code = mcp.CodeInvalidRequest
-	x.Reject(refused)
-	return true
-}
-
-// askProgram calls Options.Authenticate on a goroutine of its own, which it may end: the response to r must not end with it.
-func (rt *authentication) askProgram(r *http.Request) (p Principal, err error) {
-	failure := guard.Apart(func() { p, err = rt.opts.Authenticate(r) })
-	switch {
-	case failure == nil:
-		return p, err
-	case failure.Value == http.ErrAbortHandler: //nolint:errorlint // as net/http compares it
-		panic(http.ErrAbortHandler)
-	}
-	rt.node.Kernel().CountPanic()
-	rt.log.Error("Authenticate "+failure.Did(), failure.Attrs()...)
-	return Principal{}, &AuthError{Status: http.StatusInternalServerError, Err: errors.New("internal error")}
-}
-
-// pipePrincipal returns the principal of a pipe: local except for package troupetest, which brings a
-// request.
-func (rt *authentication) pipePrincipal(ctx context.Context) (any, error) {
-	r := origin.From(ctx)
-	if r == nil {
-		return local{}, nil
-	}
-	return rt.authenticateRequest(r)
-}
-
 func principalOf(v any) Principal {
 	switch v := v.(type) {
 	case *caller:
@@ -456,34 +281,6 @@ func requestOf(v any) *http.Request {
 	return nil
 }
 
-// callContext is the context of a handler. [CallFrom] finds the call in it without cost, and
-// the values of the HTTP request's context come after its own. The end of the request's
-// context does not end it: a call outlives its request.
-type callContext struct {
-	context.Context
-	call   *Call
-	values context.Context // nil without an HTTP request
-}
-
-type callKey struct{}
-
-func (c *callContext) Value(key any) any {
-	if key == (callKey{}) {
-		return c.call
-	}
-	if v := c.Context.Value(key); v != nil || c.values == nil { // first, for the keys of package context itself
-		return v
-	}
-	return c.values.Value(key)
-}
-
-// CallFrom returns the call whose handler got ctx, or a context made from that, and false
-// for any other context.
-func CallFrom(ctx context.Context) (*Call, bool) {
-	c, ok := ctx.Value(callKey{}).(*Call)
-	return c, ok
-}
-
 // secretHeaders are never stored.
 var secretHeaders = []string{"Authorization", "Cookie", "Mcp-Session-Id", "Proxy-Authorization", "Set-Cookie"}
 
@@ -501,36 +298,6 @@ func storedHeaders(names []string) ([]string, error) {
 		}
 	}
 	return all, nil
-}
-
-// AuthError is an error of Options.Authenticate that sets the response to the request,
-// such as a 403 that asks for more scopes:
-//
-//	return troupe.Principal{}, &troupe.AuthError{Status: 403,
-//		Challenge: `Bearer error="insufficient_scope", scope="files:write"`}
-type AuthError struct {
-	// Status is the HTTP status, 400 to 599. 0, and any other, means 401.
-	Status int
-	// Challenge is the value of WWW-Authenticate. Empty means "Bearer" with 401, and
-	// leaves the header out with any other status. Clients read it.
-	Challenge string
-	// Err goes to the log, and not to the client. It may be nil.
-	Err error
-}
-
-func (e *AuthError) Error() string {
-	if e == nil || e.Err == nil {
-		return "troupe: authentication refused the request"
-	}
-	return e.Err.Error()
-}
-
-// Unwrap returns Err.
-func (e *AuthError) Unwrap() error {
-	if e == nil {
-		return nil
-	}
-	return e.Err
 }
 
 // weightsOf are weights by account. An error names the first that cannot be.

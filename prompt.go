@@ -65,7 +65,7 @@ func (s *servicePrompts) getPrompt(ctx context.Context, call *Call, m *codec.Mes
 	}
 	p, ok := call.visiblePrompt(params.Name)
 	if !ok {
-		return nil, mcp.Errorf(mcp.CodeInvalidParams, "Unknown prompt: %s", shownName(params.Name))
+		return nil, mcp.Errorf(mcp.CodeInvalidParams, "Unknown prompt: %s", protocol.Shown(params.Name))
 	}
 	if err := call.requireScopes(p.needs); err != nil {
 		return nil, err
@@ -128,12 +128,12 @@ func (s *servicePrompts) completeArgument(ctx context.Context, call *Call, m *co
 		return nil, mcp.NewError(mcp.CodeInvalidParams, "completion needs the name of an argument")
 	case p.Ref.Type == mcp.RefPrompt:
 		if _, ok := call.visiblePrompt(p.Ref.Name); !ok {
-			return nil, mcp.Errorf(mcp.CodeInvalidParams, "Unknown prompt: %s", shownName(p.Ref.Name))
+			return nil, mcp.Errorf(mcp.CodeInvalidParams, "Unknown prompt: %s", protocol.Shown(p.Ref.Name))
 		}
 	case p.Ref.Type == mcp.RefResource:
 		if t, ok := s.srv.templates.getItem(p.Ref.URI); !ok || !call.callerView().seesItem(t.item()) {
 			if _, ok := s.srv.findReader(call.callerView(), p.Ref.URI); !ok {
-				return nil, mcp.Errorf(mcp.CodeInvalidParams, "Unknown resource: %s", shownName(p.Ref.URI))
+				return nil, mcp.Errorf(mcp.CodeInvalidParams, "Unknown resource: %s", protocol.Shown(p.Ref.URI))
 			}
 		}
 	default:

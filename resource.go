@@ -200,7 +200,7 @@ func (s *serviceResources) skillsMethod(call *Call, m *codec.Message, dst []byte
 	if string(m.Method) == mcp.MethodSkillsGet {
 		k, ok := s.srv.skillAt(uri)
 		if !ok || !call.callerView().seesItem(k.item()) {
-			return nil, mcp.Errorf(mcp.CodeInvalidParams, "no skill is served at %s", shownName(uri))
+			return nil, mcp.Errorf(mcp.CodeInvalidParams, "no skill is served at %s", protocol.Shown(uri))
 		}
 		return s.encodeResult(dst, call, m, s.lists.listCache(), struct {
 			Skill mcp.Skill `json:"skill"`
@@ -208,7 +208,7 @@ func (s *serviceResources) skillsMethod(call *Call, m *codec.Message, dst []byte
 	}
 	d := directory{now: s.srv.resources.now.Load(), view: call.callerView().forList(), revision: call.revision(), prefix: uri + "/"}
 	if _, ok := d.nextFile(d.firstFile()); !ok || !strings.HasPrefix(uri, skillScheme) {
-		return nil, mcp.Errorf(mcp.CodeInvalidParams, "%s is not a directory resource", shownName(uri))
+		return nil, mcp.Errorf(mcp.CodeInvalidParams, "%s is not a directory resource", protocol.Shown(uri))
 	}
 	s.lists.remoteLists.noteListAsked(listResources)
 	return s.lists.appendListPage(call, m, nil, d.appendPage, dst)

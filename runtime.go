@@ -3,7 +3,6 @@ package troupe
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -50,20 +49,12 @@ var (
 // Runtime serves mounted servers from one store. It is an http.Handler for all
 // of their endpoints. Its methods may be called from any goroutine.
 type Runtime struct {
+	host
 	opts    Options
-	log     *slog.Logger
-	cluster *cluster.Node
-	tasks   *worker.Pool
-	keys    store.Keys
-	node    *actors.Node
 	news    news // of other nodes
-	// reminders put the questions of tasks to clients that do not ask for them.
-	reminders reminders
-	tel       *telemetry.Instruments
-	unwatch   func() error
-	root      http.Handler
-	guard     *transport.Guard // of the paths that have no server
-	hits      *limits.Log
+	unwatch func() error
+	root    http.Handler
+	guard   *transport.Guard // of the paths that have no server
 
 	mounting sync.Mutex // held while a server is mounted, which may ask the store
 	mu       sync.Mutex // guards mounts, paths, services and issuers, and changes of routes
@@ -84,7 +75,6 @@ type Runtime struct {
 	table      mountTable
 	operations operations
 	auth       authentication
-	taskNews   taskNews
 	gauges     runtimeGauges
 }
 
@@ -93,11 +83,8 @@ var _ http.Handler = (*Runtime)(nil)
 // bindParts gives the parts of rt the Runtime that they are parts of.
 func (rt *Runtime) bindParts() {
 	rt.endpoints.Runtime, rt.drainer.Runtime, rt.table.Runtime, rt.operations.Runtime = rt, rt, rt, rt
-	rt.auth.Runtime, rt.taskNews.Runtime, rt.gauges.Runtime = rt, rt, rt
+	rt.auth.Runtime, rt.gauges.Runtime = rt, rt
 }
-
-// storePart is the part of the process's memory that a full store may need for its index.
-const storePart = 4
 
 // New opens the store and returns a Runtime with no servers. It fails with
 // ErrLocked, ErrNewer, ErrDamaged or ErrForeign when the data directory cannot
@@ -125,13 +112,17 @@ func New(o Options) (*Runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("troupe: %w", err)
 	}
-	rt := &Runtime{opts: o, log: o.Log, hits: limits.NewLog(o.Log), cluster: node, tel: tel, mounts: make(map[string]*mount), paths: make(map[string]http.Handler), services: make(map[string]*service)}
+	rt := &Runtime{host: host{
+		log: o.Log, hits: limits.NewLog(o.Log), cluster: node, tel: tel, keys: node.Keys(),
+		sharesStore: o.Store.NATS.mayBeShared(), storesInMemory: o.Dir == "" && o.Store.NATS.URL == "",
+		knowsCallers: o.hasAuth(), takesAnybody: !o.hasAuth() || o.Auth != nil && o.Auth.AllowAnonymous, taskMax: o.Store.TaskMax, redact: o.Redact,
+	}, opts: o, mounts: make(map[string]*mount), paths: make(map[string]http.Handler), services: make(map[string]*service)}
 	rt.bindParts()
 	rt.drainer.drained, rt.drainer.dismissed = make(chan struct{}), make(chan struct{})
 	use(node)
-	rt.keys, rt.operations.revoked = node.Keys(), rt.operations.newRevocations()
-	rt.node = actors.NewNode(actors.Config{Name: node.Name(), Boot: node.Boot(), Store: node, Mail: mailOf(node), Lease: o.Store.Lease, News: &rt.news, Limits: rt.table.nodeLimits(), Keys: rt.keys, Log: o.Log, Hits: rt.hits, Alone: rt.storesInMemory(), Replayed: tel.Replayed})
-	rt.tasks = worker.NewPool(worker.Config{Store: nodestore.NewTasks(node), Node: node.Name(), Boot: node.Boot(), Running: o.Shared.TasksPerNode, PerPrincipal: o.Shared.OpenTasksPerPrincipal, PerNode: o.Shared.OpenTasksPerNode, Shared: rt.sharesStore(), Tag: rt.keys.Tag, Ledger: taskLedger{rt}, Changed: rt.taskNews.taskChanged, Log: o.Log, Kernel: rt.node.Kernel(), TaskKind: actors.KindTask, QueueKind: actors.KindQueue})
+	rt.revoked = rt.operations.newRevocations()
+	rt.node = actors.NewNode(actors.Config{Name: node.Name(), Boot: node.Boot(), Store: node, Mail: mailOf(node), Lease: o.Store.Lease, News: &rt.news, Limits: rt.table.nodeLimits(), Keys: rt.keys, Log: o.Log, Hits: rt.hits, Alone: rt.storesInMemory, Replayed: tel.Replayed})
+	rt.tasks = worker.NewPool(worker.Config{Store: nodestore.NewTasks(node), Node: node.Name(), Boot: node.Boot(), Running: o.Shared.TasksPerNode, PerPrincipal: o.Shared.OpenTasksPerPrincipal, PerNode: o.Shared.OpenTasksPerNode, Shared: rt.sharesStore, Tag: rt.keys.Tag, Ledger: taskLedger{rt.node}, Changed: rt.news.taskChanged, Log: o.Log, Kernel: rt.node.Kernel(), TaskKind: actors.KindTask, QueueKind: actors.KindQueue})
 	rt.news.startWith(rt)
 	if m := node.Mail(); m != nil {
 		m.Says(rt.operations.nodeLoad)
@@ -146,8 +137,8 @@ func New(o Options) (*Runtime, error) {
 	rt.guard = transport.NewGuard(guarded)
 	if authority != nil {
 		rt.auth.noteIssuers(o.Auth)
-		rt.operations.revoked.Start()
-		rt.auth.bearer = bearer.New(bearer.Config{Authority: authority, Guard: rt.guard, Hits: rt.hits, Observer: rt.observer(), Revoked: rt.operations.revoked.Refusal, Replaced: rt.operations.endNotCovered, Failures: func(address string) (quota.Bucket, *quota.Account) {
+		rt.revoked.Start()
+		rt.bearer = bearer.New(bearer.Config{Authority: authority, Guard: rt.guard, Hits: rt.hits, Observer: rt.observer(), Revoked: rt.revoked.Refusal, Replaced: rt.operations.endNotCovered, Failures: func(address string) (quota.Bucket, *quota.Account) {
 			a := rt.accountOf(nil, address)
 			return actors.Failures(a), a
 		}})
@@ -174,12 +165,6 @@ var fleetTypes = sync.OnceFunc(func() {
 	)
 })
 
-// sharesStore reports whether other processes may have the same store.
-func (rt *Runtime) sharesStore() bool { return rt.opts.Store.NATS.mayBeShared() }
-
-// storesInMemory reports whether the store is in this process's memory, and so ends with it.
-func (rt *Runtime) storesInMemory() bool { return rt.opts.Dir == "" && rt.opts.Store.NATS.URL == "" }
-
 // mailOf returns what carries letters to the other nodes, nil if there can be none.
 func mailOf(n *cluster.Node) store.Mail {
 	if n.Mail() == nil {
@@ -188,17 +173,10 @@ func mailOf(n *cluster.Node) store.Mail {
 	return n.Mail()
 }
 
-// eventAge returns how long events are stored: longer than the record of their stream
-// can outlive its last renewal. A record without its last event would look like the
-// record of a call that got no response.
-func eventAge(replay time.Duration) time.Duration {
-	return actors.RecordTTL(replay) + 5*time.Second
-}
-
 // ServeHTTP serves the mounted servers: their paths, and those of HTTP+SSE beside them (/sse and /messages beside /mcp).
 // Route all of these to it, and with Options.Auth those below /.well-known/ that [Runtime.WellKnown] serves. /healthz, /readyz and /metrics are Serve's alone; see [Runtime.Ready].
 func (rt *Runtime) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if rt.drainer.leaving.Load() {
+	if rt.leaving.Load() {
 		defer rt.drainer.countWhileDraining(w)()
 	}
 	if r = rt.endpoints.withClientAddress(r); !rt.endpoints.serveWellKnown(w, r) {
@@ -221,11 +199,11 @@ func (rt *Runtime) Close(ctx context.Context) error {
 	rt.closing.Do(func() {
 		rt.ready.Store(false)
 		rt.closed.Store(true)
-		if rt.operations.revoked != nil {
-			rt.operations.revoked.Close()
+		if rt.revoked != nil {
+			rt.revoked.Close()
 		}
 		var errs []error
-		rt.reminders.closeAll()
+		rt.reminders.Close()
 		if rt.tasks != nil {
 			give, cancel := halfTime(ctx)
 			errs = append(errs, rt.tasks.Close(give))
@@ -243,8 +221,8 @@ func (rt *Runtime) Close(ctx context.Context) error {
 		if rt.unwatch != nil {
 			errs = append(errs, rt.unwatch())
 		}
-		if rt.auth.bearer != nil {
-			rt.auth.bearer.Close()
+		if rt.bearer != nil {
+			rt.bearer.Close()
 		}
 		errs = append(errs, rt.cluster.Close(ctx))
 		rt.fault = errors.Join(errs...)
@@ -259,23 +237,6 @@ func halfTime(ctx context.Context) (context.Context, context.CancelFunc) {
 		return context.WithCancel(ctx)
 	}
 	return context.WithTimeout(ctx, time.Until(end)/2)
-}
-
-// sealText makes an opaque string of plain. openSealed turns it back into plain for the same aad,
-// on any node. When openSealed fails with store.ErrUnavailable, the string may still be good.
-func (rt *Runtime) sealText(plain string, aad []byte) (string, error) {
-	b, err := rt.keys.Seal([]byte(plain), aad)
-	return base64.RawURLEncoding.EncodeToString(b), err
-}
-
-func (rt *Runtime) openSealed(sealed string, aad []byte) (string, error) {
-	// The decoder would skip line breaks.
-	b, err := base64.RawURLEncoding.Strict().DecodeString(sealed)
-	if err != nil || strings.ContainsAny(sealed, "\r\n") {
-		return "", store.ErrSealed
-	}
-	plain, err := rt.keys.Open(b, aad)
-	return string(plain), err
 }
 
 // dispatcher hands a server's requests from the transport to the actors.
@@ -378,7 +339,7 @@ func (d dispatcher) Delete(x *transport.Exchange) {
 // refuseForbidden refuses the request of an exchange whose caller lacks a scope, or was revoked. It reports whether it did.
 func (d dispatcher) refuseForbidden(x *transport.Exchange, in *actors.Input) bool {
 	s := d.svc.Handler.(*service)
-	if s.rt.auth.revokedMeanwhile(x) {
+	if s.rt.revokedMeanwhile(x) {
 		return true
 	}
 	refused := s.access.forbidMessage(in, x.Principal, &x.Msg, x.Body)
@@ -391,28 +352,6 @@ func (d dispatcher) refuseForbidden(x *transport.Exchange, in *actors.Input) boo
 	}
 	refused.Tell(x, id)
 	return true
-}
-
-// observer counts what the transport refuses and cuts, and logs the limits that were hit.
-type observer struct {
-	tel  *telemetry.Instruments
-	hits *limits.Log
-}
-
-var _ transport.Observer = observer{}
-
-func (rt *Runtime) observer() observer { return observer{rt.tel, rt.hits} }
-
-// Rejected counts a request that did not reach the dispatcher.
-func (o observer) Rejected(status int, reason string) {
-	o.tel.Rejected(status, reason)
-	o.hits.Hit(limits.Hit(limits.HTTP, reason))
-}
-
-// Cut counts a stream that did not end by itself.
-func (o observer) Cut(reason string) {
-	o.tel.Cut(reason)
-	o.hits.Hit(cmp.Or(limits.Hit(limits.Cuts, reason), limits.Hit(limits.HTTP, reason))) // memory refuses and cuts
 }
 
 // Codec names what payloads, such as arguments, results and schemas, go through in this program: "sonic native", or

@@ -163,7 +163,7 @@ func (rt *endpoints) turnedAway(limit *limits.Row, from netip.Addr) {
 
 // serveAll serves the mounted servers, and the other paths of Serve.
 func (rt *endpoints) serveAll(w http.ResponseWriter, r *http.Request) {
-	if rt.drainer.leaving.Load() {
+	if rt.leaving.Load() {
 		defer rt.drainer.countWhileDraining(w)()
 	}
 	r = rt.withClientAddress(r)
@@ -405,7 +405,7 @@ func (rt *endpoints) withClientAddress(r *http.Request) *http.Request {
 
 // serveWellKnown serves a request for metadata, and reports whether it is one.
 func (rt *endpoints) serveWellKnown(w http.ResponseWriter, r *http.Request) bool {
-	return rt.auth.bearer != nil && rt.auth.bearer.Serve(w, r)
+	return rt.bearer != nil && rt.bearer.Serve(w, r)
 }
 
 // ServeStdio serves srv to the one client on standard input and output, as hosts
@@ -447,7 +447,7 @@ func (rt *Runtime) ServePipe(ctx context.Context, srv *Server, in io.Reader, out
 	err = pipe.Serve(ctx, func(m *codec.Message, line []byte) {
 		in := session // Message changes it
 		var refused *mcp.Error
-		if in.Stateless, refused = known.speaks.judgeMessage(m); refused != nil {
+		if in.Stateless, refused = known.speaks.JudgeMessage(m); refused != nil {
 			_ = pipe.Room(ctx)
 			pipe.Answer(200, codec.AppendError(nil, m.ID, refused.Code, refused.Message, refused.Data))
 			return

@@ -20,6 +20,7 @@ import (
 	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/scope"
 	"github.com/troupe-run/troupe/internal/skill"
+	"github.com/troupe-run/troupe/internal/spoken"
 	"github.com/troupe-run/troupe/internal/template"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -148,7 +149,7 @@ func TryNewServer(impl mcp.Implementation, opts *ServerOptions) (*Server, error)
 	if opts != nil {
 		s.opts = *opts
 	}
-	s.opts.MethodMiddleware, s.opts.Revisions = slices.Clone(s.opts.MethodMiddleware), oldestFirst(s.opts.Revisions)
+	s.opts.MethodMiddleware, s.opts.Revisions = slices.Clone(s.opts.MethodMiddleware), spoken.OldestFirst(s.opts.Revisions)
 	s.opts.Scopes = slices.Clone(s.opts.Scopes)
 	s.opts.Experimental, s.opts.Extensions = maps.Clone(s.opts.Experimental), maps.Clone(s.opts.Extensions)
 	if s.opts.ID != "" && !serverID.MatchString(s.opts.ID) {
@@ -238,7 +239,7 @@ func (s *Server) Revisions() []mcp.Revision {
 }
 
 // spokenRevisions returns the revisions of the server in a Runtime whose options name others.
-func (s *Server) spokenRevisions(others []mcp.Revision) spoken {
+func (s *Server) spokenRevisions(others []mcp.Revision) spoken.Revisions {
 	switch {
 	case s.opts.Revisions != nil:
 		return s.opts.Revisions
@@ -251,7 +252,7 @@ func (s *Server) spokenRevisions(others []mcp.Revision) spoken {
 // adviseReplaced tells of an item that another one of the same name has replaced. While the server is mounted, that is how a
 // program changes an item, and may do so often.
 func (s *Server) adviseReplaced(kind, name string) {
-	attrs := []slog.Attr{slog.String("kind", kind), slog.String("name", shownName(name))}
+	attrs := []slog.Attr{slog.String("kind", kind), slog.String("name", protocol.Shown(name))}
 	if here := s.mount.mountedService(); here != nil {
 		here.rt.hits.Rarely(slog.LevelInfo, "an item of a server was replaced by another of the same name", append(attrs, slog.String("server", here.id))...)
 		return
@@ -270,7 +271,7 @@ func (s *Server) adviseName(tool string) {
 		seen[c] = true
 		odd = append(odd, fmt.Sprintf("%q", c))
 	}
-	name := slog.String("name", shownName(tool))
+	name := slog.String("name", protocol.Shown(tool))
 	if odd != nil {
 		s.mount.logAdvice(advice{"the name of a tool has characters that some clients do not take: the specification advises A-Z, a-z, 0-9, _, - and .",
 			[]slog.Attr{name, slog.String("characters", strings.Join(odd, " "))}})
@@ -723,26 +724,7 @@ func checkName(kind, name string) error {
 	case !utf8.ValidString(name):
 		return fmt.Errorf("troupe: the name %q of a %s is not UTF-8", name, kind)
 	case len(name) > most:
-		return fmt.Errorf("troupe: the name %q of a %s has %d bytes: at most %d fit a header of every client", shownName(name), kind, len(name), most)
+		return fmt.Errorf("troupe: the name %q of a %s has %d bytes: at most %d fit a header of every client", protocol.Shown(name), kind, len(name), most)
 	}
 	return nil
-}
-
-// SessionEnd says how a session has ended.
-type SessionEnd uint8
-
-// The ways in which a session ends.
-const (
-	// SessionDeleted: the client sent a DELETE.
-	SessionDeleted SessionEnd = iota
-	// SessionExpired: SessionIdle or SessionMax was over.
-	SessionExpired
-	// SessionDisconnected: the connection that the session is bound to ended (HTTP+SSE,
-	// stdio).
-	SessionDisconnected
-)
-
-// String names the end for logs.
-func (e SessionEnd) String() string {
-	return [...]string{"deleted", "expired", "disconnected"}[min(e, SessionDisconnected)]
 }

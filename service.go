@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
@@ -16,6 +17,7 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/refusal"
+	"github.com/troupe-run/troupe/internal/spoken"
 	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/mcp"
@@ -27,13 +29,14 @@ var ErrNotFound = errors.New("troupe: not found")
 
 // service is a mounted server: the actors call it to answer requests.
 type service struct {
-	rt     *Runtime
+	rt     *host
 	srv    *Server
 	svc    *actors.Service
 	id     string // of the server in the store
 	path   string // where it is mounted, or would be
 	limits Limits // those of ServerOptions, completed from Options
-	speaks spoken
+	speaks spoken.Revisions
+	served func() // has the other nodes know what is served here
 	ops    *telemetry.Operations
 	spans  bool
 
@@ -83,22 +86,6 @@ func mismatchText(err error) string {
 		return ": a member comes twice"
 	}
 	return ""
-}
-
-// maxShown is how many bytes of an unknown name are sent back.
-const maxShown = 128
-
-// shownName returns name as messages quote it.
-func shownName(name string) string {
-	return shortenText(name, maxShown)
-}
-
-// shortenText is text, or its first bytes, of which none is half a character.
-func shortenText(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
 // internalError logs an error that the client must not see, and returns the one for the client: an
@@ -179,7 +166,7 @@ func must(err error) {
 }
 
 func methodNotFound(m *codec.Message) *mcp.Error {
-	return mcp.Errorf(mcp.CodeMethodNotFound, "method not found: %s", shownName(string(m.Method)))
+	return mcp.Errorf(mcp.CodeMethodNotFound, "method not found: %s", protocol.Shown(string(m.Method)))
 }
 
 // containPanic runs f, a function of the program, on a goroutine of its own, which f may end. A panic of f is logged and counted,
@@ -205,8 +192,8 @@ func (s *service) Opened(p *actors.Peer, gap bool) {
 // server does not speak it offers the newest one with sessions that it does.
 func (s *service) Initialize(ctx context.Context, params []byte) (actors.Settled, []byte, *mcp.Error) {
 	version, ok := codec.Str(codec.Field(params, "protocolVersion"))
-	if len(s.speaks.withSessions()) == 0 {
-		return actors.Settled{}, nil, s.speaks.refuseInitialize(version)
+	if len(s.speaks.WithSessions()) == 0 {
+		return actors.Settled{}, nil, s.speaks.RefuseInitialize(version)
 	}
 	info, caps := codec.Field(params, "clientInfo"), codec.Field(params, "capabilities")
 	if !ok || version == "" || !isObject(info) || !isObject(caps) {
@@ -371,8 +358,8 @@ func (s *service) routeMethod(ctx context.Context, call *Call, m *codec.Message,
 		if h, ok := s.srv.findMethod(m.Method); ok {
 			return s.methods.callMethod(ctx, call, h, dst)
 		}
-		if string(m.Method) == mcp.MethodInitialize && len(s.speaks.withSessions()) == 0 {
-			return nil, s.speaks.refuseInitialize(r.String())
+		if string(m.Method) == mcp.MethodInitialize && len(s.speaks.WithSessions()) == 0 {
+			return nil, s.speaks.RefuseInitialize(r.String())
 		}
 		return nil, methodNotFound(m)
 	}
@@ -417,7 +404,7 @@ func (s *service) routeMethod(ctx context.Context, call *Call, m *codec.Message,
 
 // logParams encodes a message, unless Options.Redact drops it.
 func (s *service) logParams(level mcp.LoggingLevel, logger string, data any) (params []byte, send bool, err error) {
-	if redact := s.rt.opts.Redact; redact != nil {
+	if redact := s.rt.redact; redact != nil {
 		m := LogMessage{Server: s.id, Level: level, Logger: logger, Data: data}
 		if !redact(&m) {
 			return nil, false, nil
@@ -623,4 +610,49 @@ func (s *service) Listening(ctx context.Context, c *actors.Call) (actors.Listeni
 		l.Uncovered = func() string { return s.resources.listenerEndReason(later, principal, uris) }
 	}
 	return l, nil
+}
+
+// discovery holds the results of server/discover by revision: each is the same for all
+// requests, and encoded for the first.
+type discovery [mcp.Latest + 1][16]atomic.Pointer[[]byte]
+
+// serviceDiscovery answers server/discover.
+type serviceDiscovery struct {
+	*service
+	discovered discovery
+}
+
+// appendDiscovery appends the result of server/discover for clients of the revision. It lists
+// all versions, with sessions and without, newest first: a client takes the first one that
+// it knows.
+func (s *serviceDiscovery) appendDiscovery(dst []byte, r mcp.Revision) ([]byte, *mcp.Error) {
+	declared := 0 // what of it may change
+	for bit, has := range [...]*atomic.Bool{&s.srv.hasTasks, &s.srv.longTasks, &s.srv.hasSkills, &s.srv.hasPages} {
+		if has.Load() {
+			declared |= 1 << bit
+		}
+	}
+	known := &s.discovered[min(r, mcp.Latest)][declared]
+	if result := known.Load(); result != nil {
+		return append(dst, *result...), nil
+	}
+	out, err := s.srv.head.appendResult(nil, nil, s.lists.listCache(), struct {
+		SupportedVersions []string               `json:"supportedVersions"`
+		Capabilities      mcp.ServerCapabilities `json:"capabilities"`
+		Instructions      string                 `json:"instructions,omitempty"`
+	}{s.speaks.NewestFirst(), protocol.ServerCapabilitiesFor(s.shownCapabilities(), r), s.srv.opts.Instructions})
+	if err != nil {
+		return nil, s.internalError(mcp.MethodServerDiscover, err)
+	}
+	known.Store(&out)
+	return append(dst, out...), nil
+}
+
+// shownCapabilities are those of the server. The tasks of anonymous clients are not listed: they would see those of all others.
+func (s *serviceDiscovery) shownCapabilities() mcp.ServerCapabilities {
+	c := s.srv.declaredCapabilities()
+	if c.Tasks != nil && s.rt.takesAnybody {
+		c.Tasks.List = nil
+	}
+	return c
 }

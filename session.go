@@ -154,3 +154,22 @@ func UpdateValue[T any](ctx context.Context, s SessionValues, key string, change
 	}
 	return now, nil
 }
+
+// SessionEnd says how a session has ended.
+type SessionEnd uint8
+
+// The ways in which a session ends.
+const (
+	// SessionDeleted: the client sent a DELETE.
+	SessionDeleted SessionEnd = iota
+	// SessionExpired: SessionIdle or SessionMax was over.
+	SessionExpired
+	// SessionDisconnected: the connection that the session is bound to ended (HTTP+SSE,
+	// stdio).
+	SessionDisconnected
+)
+
+// String names the end for logs.
+func (e SessionEnd) String() string {
+	return [...]string{"deleted", "expired", "disconnected"}[min(e, SessionDisconnected)]
+}

@@ -3,11 +3,7 @@ package troupe
 import (
 	"errors"
 
-	"github.com/troupe-run/troupe/actors"
-	"github.com/troupe-run/troupe/internal/limits"
-	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/store"
-	"github.com/troupe-run/troupe/internal/worker"
 )
 
 // ErrUnavailable reports that the store cannot be asked, did not answer, or is full: what was to be stored may or may not be. A handler that
@@ -63,28 +59,3 @@ func ofStore(err error) bool {
 	}
 	return false
 }
-
-// taskLedger counts what tasks store on the accounts of the node.
-type taskLedger struct{ rt *Runtime }
-
-var _ worker.Ledger = taskLedger{}
-
-// Charge implements worker.Ledger; the error is a *refusal.Refusal. In a store that is nearly full the steps of tasks go on, as long as there is room at all.
-func (l taskLedger) Charge(c worker.Charge, p worker.Purpose) error {
-	full := actors.TasksOf(l.rt.node).Charge(actors.TaskCharge(c), p == worker.ForResult)
-	if p == worker.ForStep && full == limits.MaxStore.Row {
-		full = actors.TasksOf(l.rt.node).Charge(actors.TaskCharge(c), true)
-	}
-	if full != nil {
-		return refusal.Of(full)
-	}
-	return nil
-}
-
-// Settle implements worker.Ledger.
-func (l taskLedger) Settle(c worker.Charge, stored bool) {
-	actors.TasksOf(l.rt.node).Settle(actors.TaskCharge(c), stored)
-}
-
-// Return implements worker.Ledger.
-func (l taskLedger) Return(c worker.Charge) { actors.TasksOf(l.rt.node).Return(actors.TaskCharge(c)) }

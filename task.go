@@ -10,11 +10,9 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
-	"github.com/troupe-run/troupe/auth"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/protocol"
@@ -202,19 +200,19 @@ func (c *Call) becomesTask(t *tool) (yes bool, refusal *mcp.Error) {
 		return can && (len(c.msg.Params) <= maxTaskRequest || t.Rerun == Safe), nil
 	case protocol.Has(r, protocol.FeatureCoreTasks) && c.msg.Task != nil && c.svc.srv.hasTasks.Load():
 		if !t.Task.beforeRun() {
-			return false, mcp.Errorf(mcp.CodeMethodNotFound, "calls of tool %s cannot become tasks", shownName(t.Name))
+			return false, mcp.Errorf(mcp.CodeMethodNotFound, "calls of tool %s cannot become tasks", protocol.Shown(t.Name))
 		}
 		return true, nil
 	}
 	if t.Task == TaskRequired && protocol.Has(c.revision(), protocol.FeatureCoreTasks) {
-		return false, mcp.Errorf(mcp.CodeMethodNotFound, "calls of tool %s must become tasks: send params.task", shownName(t.Name))
+		return false, mcp.Errorf(mcp.CodeMethodNotFound, "calls of tool %s must become tasks: send params.task", protocol.Shown(t.Name))
 	}
 	return false, nil // a client of an older revision cannot ask for a task: it has the result
 }
 
 // taskTTL is how long a task is kept.
 func (c *Call) taskTTL(t *tool) (time.Duration, *mcp.Error) {
-	most := c.svc.rt.opts.Store.TaskMax
+	most := c.svc.rt.taskMax
 	ttl := cmp.Or(t.TaskTTL, limits.TaskTTL.Value())
 	if c.msg.Task != nil && protocol.Has(c.revision(), protocol.FeatureCoreTasks) {
 		var asked struct {
@@ -266,40 +264,6 @@ func immediateMeta(notice string) mcp.Meta {
 		return nil
 	}
 	return mcp.Meta{protocol.MetaModelImmediateResponse: mcp.Raw(notice)}
-}
-
-// recentTasks are the tasks that this node has made a moment ago, by access tokens and API keys: who makes a revocation elsewhere looks into the store for tasks, and those that
-// are made here before this node hears of it may come after that. The zero value is empty.
-type recentTasks struct {
-	mu  sync.Mutex // guards all
-	all []recentTask
-}
-
-type recentTask struct {
-	key   worker.Key
-	token *auth.Identity
-	made  time.Time
-}
-
-// recent is for how long a task is one of them: longer than it takes until every node has heard of a revocation.
-const recent = 10 * time.Second
-
-// addTask adds a task, and forgets those that were made before a time.
-func (r *recentTasks) addTask(t recentTask, before time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	old := 0
-	for old < len(r.all) && r.all[old].made.Before(before) {
-		old++
-	}
-	r.all = append(r.all[old:], t)
-}
-
-// allTasks returns them.
-func (r *recentTasks) allTasks() []recentTask {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.all)
 }
 
 // maxTaskRequest is the largest request that is stored with a task, in bytes, unless its tool says more: see Tool.Task.

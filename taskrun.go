@@ -126,7 +126,7 @@ func (r *taskRun) Tell(ctx context.Context, method string, params []byte) error 
 	p["_meta"] = mcp.Raw(relatedTask(nil, r.Key.ID))
 	raw, err := codec.Marshal(p)
 	if err == nil {
-		here := r.s.rt.taskNews.tellSession(r.Key, r.Request.Session, 0, 0, method, raw)
+		here := r.s.rt.taskNews.Tell(r.Key, r.Request.Session, 0, 0, method, raw)
 		r.mu.Lock()
 		r.far = !here
 		r.mu.Unlock()
@@ -155,7 +155,7 @@ func (r *taskRun) sayProgress(ctx context.Context, params []byte) error {
 	if p.Message != "" {
 		text += ": " + p.Message
 	}
-	return forHandler(r.Say(ctx, shortenText(text, maxProgressText))) // a record has less room than an event
+	return forHandler(r.Say(ctx, protocol.Shorten(text, maxProgressText))) // a record has less room than an event
 }
 
 // mayTellProgress reports whether progress may be told: it is more than before, and the last was told a while ago.

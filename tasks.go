@@ -6,25 +6,22 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"math"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/admin"
 	"github.com/troupe-run/troupe/internal/hosted"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/task"
-	"github.com/troupe-run/troupe/internal/telemetry"
+	"github.com/troupe-run/troupe/internal/tasknews"
 	"github.com/troupe-run/troupe/internal/worker"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -37,7 +34,6 @@ func errNoTask() *mcp.Error {
 // serviceTasks is what a service does with the tasks of its clients: it makes them of calls, and answers their methods.
 type serviceTasks struct {
 	*service
-	asking sync.Map // *asker that puts a task's questions to its client, by the task's id
 }
 
 // tasksMethod answers the methods of tasks.
@@ -71,7 +67,7 @@ func (s *serviceTasks) tasksMethod(ctx context.Context, call *Call, m *codec.Mes
 			return nil, refused
 		}
 	}
-	s.rt.taskNews.logTask("a task was asked for", key, "method", string(m.Method))
+	s.rt.logTask("a task was asked for", key, "method", string(m.Method))
 	switch string(m.Method) {
 	case mcp.MethodTasksGet:
 		return s.getTask(ctx, call, m, key, dst)
@@ -119,7 +115,7 @@ func (s *serviceTasks) getTask(ctx context.Context, call *Call, m *codec.Message
 	}
 	r := call.revision()
 	if !protocol.Has(r, protocol.FeatureTasksExtension) {
-		s.rt.reminders.watchTask(key, &t.Record) // the process that ran it may be gone
+		s.rt.reminders.Watch(key, &t.Record) // the process that ran it may be gone
 		return s.encodeResult(dst, call, m, nil, mcp.GetTaskResult{Task: t.Record.Core(key.ID, r)})
 	}
 	d, err := detailedTask(t, r)
@@ -236,11 +232,7 @@ func needsOf(q mcp.InputRequest) mcp.Capability {
 func (s *serviceTasks) askForTask(ctx context.Context, call *Call, key worker.Key, open []task.Question) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	me := &asker{cancel, callAsks}
-	if before, ok := s.asking.Swap(key.ID, me); ok { // its client may be gone: the newest call asks
-		before.(*asker).cancel(errAnswered)
-	}
-	defer s.tellAsks(key, me)()
+	defer s.rt.reminders.AskByCall(key, cancel)()
 	return s.putForTask(ctx, cancel, key, open, call.putQuestions)
 }
 
@@ -248,7 +240,7 @@ func (s *serviceTasks) askForTask(ctx context.Context, call *Call, key worker.Ke
 func (s *serviceTasks) putForTask(ctx context.Context, cancel context.CancelCauseFunc, key worker.Key, open []task.Question, put func(context.Context, []hosted.Question) ([]hosted.Outcome, error)) error {
 	go func() { // the task may end, or be answered by others
 		err := s.rt.tasks.Follow(ctx, key, func(now worker.Snapshot) bool { return now.Record.State == task.Waiting })
-		cancel(cmp.Or(err, errAnswered))
+		cancel(cmp.Or(err, tasknews.ErrAnswered))
 	}()
 	qs := make([]hosted.Question, len(open))
 	for i, q := range open {
@@ -269,7 +261,7 @@ func (s *serviceTasks) putForTask(ctx context.Context, cancel context.CancelCaus
 	}
 	answers, err := put(ctx, qs)
 	switch cause := context.Cause(ctx); {
-	case errors.Is(cause, errAnswered):
+	case errors.Is(cause, tasknews.ErrAnswered):
 		return nil
 	case errors.Is(err, ErrNoAnswer):
 		return nil // another call may ask again: the task waits as long as it lasts
@@ -289,15 +281,6 @@ func (s *serviceTasks) putForTask(ctx context.Context, cancel context.CancelCaus
 	}
 	_, err = s.rt.tasks.Answer(context.WithoutCancel(ctx), key, replies)
 	return err
-}
-
-// errAnswered reports that a call has no question of a task to put any more: the task waits no more, or another call asks.
-var errAnswered = errors.New("troupe: the questions of the task are not this call's")
-
-// asker is who puts a task's questions to its client.
-type asker struct {
-	cancel context.CancelCauseFunc
-	how    uint8 // callAsks or streamAsks
 }
 
 // listTasks lists the tasks of a principal. The cursor is the revision from which the next page goes on, sealed.
@@ -334,20 +317,6 @@ func (s *serviceTasks) listTasks(ctx context.Context, call *Call, m *codec.Messa
 		}
 	}
 	return s.encodeResult(dst, call, m, nil, out)
-}
-
-// tellAsks tells the other nodes that an asker of this one puts the questions of a task to the client, until over is called. An asker that has
-// given way to another one here ends without a word: that one goes on.
-func (s *serviceTasks) tellAsks(key worker.Key, me *asker) (over func()) {
-	rs := &s.rt.reminders
-	if rs.rt.sharesStore() {
-		rs.tellAsked(key, me.how, "")
-	}
-	return func() {
-		if s.asking.CompareAndDelete(key.ID, me) && rs.rt.sharesStore() {
-			rs.tellAsked(key, nobodyAsks, "")
-		}
-	}
 }
 
 // followableTasks returns the tasks that a listener follows: those of its filter that there are. The filter keeps their ids.
@@ -443,12 +412,12 @@ func (s *serviceTasks) createTask(ctx context.Context, call *Call, t *tool, args
 		return nil, 0, refusal
 	}
 	if errors.Is(err, errTaskTooLarge) {
-		return nil, 0, mcp.Errorf(mcp.CodeInvalidParams, "a request that becomes a task of tool %s may have %d bytes", shownName(t.Name), maxTaskRequest)
+		return nil, 0, mcp.Errorf(mcp.CodeInvalidParams, "a request that becomes a task of tool %s may have %d bytes", protocol.Shown(t.Name), maxTaskRequest)
 	}
 	if err != nil {
 		return nil, 0, s.handlerError(call, "tools/call "+t.Name, err)
 	}
-	s.rt.taskNews.logTask("a task was created", made.Key, "tool", t.Name)
+	s.rt.logTask("a task was created", made.Key, "tool", t.Name)
 	if t.TaskAfter > 0 && protocol.Has(call.revision(), protocol.FeatureTasksExtension) { // who asked for a task gets one
 		if made, err = s.awaitTask(ctx, made, t.TaskAfter); err == nil && made.Record.State == task.Ended {
 			return s.appendOutcome(call, made, false, dst)
@@ -495,7 +464,7 @@ func (s *serviceTasks) newTask(call *Call, t *tool, args []byte, ttl time.Durati
 		return worker.NewTask{}, errTaskTooLarge
 	}
 	return worker.NewTask{
-		Tenant: p.Key().Tenant, From: call.c.From(), Who: shownName(call.Principal().String()), Scopes: call.c.Needs(), Server: s.id, Revision: p.Revision().String(), Method: mcp.MethodToolsCall, Name: t.Name, TTL: ttl,
+		Tenant: p.Key().Tenant, From: call.c.From(), Who: protocol.Shown(call.Principal().String()), Scopes: call.c.Needs(), Server: s.id, Revision: p.Revision().String(), Method: mcp.MethodToolsCall, Name: t.Name, TTL: ttl,
 		Request: request,
 	}, nil
 }
@@ -508,7 +477,7 @@ func (s *serviceTasks) storeTask(ctx context.Context, call *Call, t *tool, args 
 	}
 	made, err := s.rt.tasks.Create(ctx, n)
 	if err == nil {
-		s.rt.operations.noteTask(ctx, call, made.Key)
+		s.rt.noteTask(ctx, call.c.Principal(), made.Key)
 	}
 	return made, err
 }
@@ -572,7 +541,7 @@ func (s *serviceTasks) concludeLong(call *Call, out, dst []byte, err *mcp.Error)
 // adoptTask stores a task of a call that runs, and tells its client, if the call can become one. It reports whether it may become one once there is room.
 func (s *serviceTasks) adoptTask(call *Call, ending bool) (later bool) {
 	t := call.tool
-	if s.rt.storesInMemory() && (ending || s.rt.drainer.leaving.Load()) { // the task would end with the process, and the call may yet end before it
+	if s.rt.storesInMemory && (ending || s.rt.leaving.Load()) { // the task would end with the process, and the call may yet end before it
 		return false
 	}
 	if caps := call.peer.Capabilities(); !caps.Has(mcp.CapClientTasksExtension) {
@@ -612,7 +581,7 @@ func (s *serviceTasks) adoptTask(call *Call, ending bool) (later bool) {
 		s.rt.log.Debug("a call that takes long becomes no task", "server", s.id, "tool", t.Name, "error", err)
 		return errors.Is(err, worker.ErrNoPlace) || errors.Is(err, worker.ErrTooMany) || errors.Is(err, worker.ErrFull)
 	}
-	s.rt.operations.noteTask(ctx, call, made.Key)
+	s.rt.noteTask(ctx, call.c.Principal(), made.Key)
 	answer, err := codec.AppendMarshal([]byte(`,"result":`), s.createdResult(made, call.revision()))
 	if err == nil {
 		run := &taskRun{Attempt: a, s: s.service, long: true}
@@ -621,7 +590,7 @@ func (s *serviceTasks) adoptTask(call *Call, ending bool) (later bool) {
 		}
 		if end, told := call.c.Detach(append(answer, '}'), run); told {
 			context.AfterFunc(a.Context(), func() { end(context.Cause(a.Context())) })
-			s.rt.taskNews.logTask("a call that takes long became a task", made.Key, "tool", t.Name)
+			s.rt.logTask("a call that takes long became a task", made.Key, "tool", t.Name)
 			return false
 		}
 	}
@@ -630,115 +599,38 @@ func (s *serviceTasks) adoptTask(call *Call, ending bool) (later bool) {
 	return false
 }
 
-// adminTasks are the tasks of all principals, for the operator.
-type adminTasks struct{ rt *Runtime }
+// MaxAsk implements tasknews.Server.
+func (s *serviceTasks) MaxAsk() time.Duration { return s.limits.MaxAsk }
 
-var _ admin.Tasks = adminTasks{}
-
-const (
-	// adminLooks is how many tasks are looked at for a page.
-	adminLooks = 2000
-	// adminSteps is how many steps of a task are told of.
-	adminSteps = 500
-)
-
-func (a adminTasks) List(ctx context.Context, q admin.Query) (page admin.Page, err error) {
-	page.Tasks, page.Next = []admin.Task{}, q.From
-	for looked := 0; looked < adminLooks && len(page.Tasks) < q.Limit; {
-		n := q.Limit - len(page.Tasks)
-		all, next, err := a.rt.tasks.All(ctx, page.Next, n)
-		if err != nil {
-			return admin.Page{}, err
+// AskOnStream implements tasknews.Server.
+func (s *serviceTasks) AskOnStream(ctx context.Context, cancel context.CancelCauseFunc, key worker.Key, p *actors.Peer, begins func() (over func())) error {
+	t, err := s.rt.tasks.Get(ctx, key)
+	if err != nil {
+		return err
+	}
+	open := openFor(&Peer{p}, t, make(map[string]bool))
+	if open == nil {
+		return nil
+	}
+	defer begins()()
+	return s.putForTask(ctx, cancel, key, open, func(ctx context.Context, qs []hosted.Question) ([]hosted.Outcome, error) {
+		var err error
+		outcomes, ends := make([]hosted.Outcome, len(qs)), make(chan error, len(qs))
+		for i := range qs {
+			go func() {
+				a, err := p.Ask(ctx, qs[i].Question)
+				outcomes[i].Answer = a
+				if err != nil {
+					cancel(err)
+				}
+				ends <- err
+			}()
 		}
-		for _, t := range all {
-			if told := a.describeTask(t); admin.Matches(told.State, q.State) {
-				page.Tasks = append(page.Tasks, told)
+		for range qs {
+			if e := <-ends; err == nil {
+				err = e
 			}
 		}
-		looked += n
-		if page.Next = next; next == 0 {
-			break
-		}
-	}
-	return page, nil
-}
-
-// describeTask is what is told of a task.
-func (a adminTasks) describeTask(t worker.Snapshot) admin.Task {
-	r := &t.Record
-	out := admin.Task{
-		ID: t.Key.ID, State: r.State.String(), Tool: r.Name, Server: t.Key.Server, Tenant: t.Key.Tenant, Principal: r.Who, Address: r.From,
-		Node: r.Node, Attempt: r.Attempt, Message: r.Message, Created: time.UnixMilli(r.Created), Updated: time.UnixMilli(r.Updated), Expires: r.Expires(),
-	}
-	if r.State == task.Ended && r.Outcome != nil {
-		out.State = r.Outcome.Kind.String()
-	}
-	if here := a.rt.table.serviceByID(t.Key.Server); here != nil {
-		out.Server = here.path
-	}
-	return out
-}
-
-// findTask reads a task by its id.
-func (a adminTasks) findTask(ctx context.Context, id string) (t worker.Snapshot, err error) {
-	key, err := a.rt.tasks.Find(ctx, id)
-	if err == nil {
-		t, err = a.rt.tasks.Get(ctx, key)
-	}
-	if errors.Is(err, worker.ErrUnknown) {
-		err = admin.ErrUnknown
-	}
-	return t, err
-}
-
-func (a adminTasks) Show(ctx context.Context, id string, result bool) (admin.Detail, error) {
-	t, err := a.findTask(ctx, id)
-	if err != nil {
-		return admin.Detail{}, err
-	}
-	r := &t.Record
-	d := admin.Detail{Task: a.describeTask(t), Lost: r.Lost, AllRuns: int(r.Epoch), Asked: len(r.Questions), Runs: []admin.Run{}, Steps: []admin.Step{}, Questions: []admin.Question{}}
-	for _, run := range r.Runs {
-		told := admin.Run{Number: run.Epoch, Attempt: run.Attempt, Node: run.Node, Began: time.UnixMilli(run.Began), How: string(run.End)}
-		if run.End != "" {
-			told.Ended = time.UnixMilli(run.Over)
-		}
-		d.Runs = append(d.Runs, told)
-	}
-	for _, q := range r.Open() {
-		var asked mcp.InputRequest
-		_ = codec.Unmarshal(q.Request, &asked) // the rest of the task may be read all the same
-		told := admin.Question{Key: q.Key, Method: asked.Method}
-		if result {
-			told.Params = json.RawMessage(asked.Params)
-		}
-		d.Questions = append(d.Questions, told)
-	}
-	if result && r.Outcome != nil {
-		d.Result = r.Outcome.Value
-	}
-	steps, all, err := a.rt.tasks.Steps(ctx, t.Key, adminSteps)
-	d.AllSteps = all
-	for _, s := range steps {
-		d.Steps = append(d.Steps, admin.Step{Name: s.Name, Attempt: s.Attempt, Began: time.UnixMilli(s.Began), TookMS: s.Took, Bytes: s.Size, Failed: s.Failed != ""})
-	}
-	return d, err
-}
-
-func (a adminTasks) Cancel(ctx context.Context, id string) (admin.Task, error) {
-	key, err := a.rt.tasks.Find(ctx, id)
-	var t worker.Snapshot
-	if err == nil {
-		t, err = a.rt.tasks.Cancel(ctx, key)
-	}
-	switch {
-	case errors.Is(err, worker.ErrUnknown):
-		return admin.Task{}, admin.ErrUnknown
-	case errors.Is(err, task.ErrEnded):
-		return admin.Task{}, fmt.Errorf("%w: it is %s", admin.ErrEnded, a.describeTask(t).State)
-	case err != nil:
-		return admin.Task{}, err
-	}
-	a.rt.log.Info("an operator has cancelled a task", "server", key.Server, "task", telemetry.Hash(id))
-	return a.describeTask(t), nil
+		return outcomes, err
+	})
 }

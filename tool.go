@@ -532,7 +532,7 @@ func callArguments(call *Call, t *tool) ([]byte, *mcp.Error) {
 		if !ok {
 			return nil, mcp.NewError(mcp.CodeInvalidParams, "tools/call needs the name of a tool")
 		}
-		return nil, mcp.Errorf(mcp.CodeInvalidParams, "Unknown tool: %s", shownName(name))
+		return nil, mcp.Errorf(mcp.CodeInvalidParams, "Unknown tool: %s", protocol.Shown(name))
 	}
 	if err := call.requireScopes(t.needs); err != nil {
 		return nil, err

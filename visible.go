@@ -341,7 +341,7 @@ func (s *serviceAccess) requireScopes(principal any, needed []string) (refused *
 	if all {
 		return nil, ""
 	}
-	if s.rt.auth.bearer == nil {
+	if s.rt.bearer == nil {
 		if refused = withoutAuth.Require(has, needed); refused != nil {
 			challenge = scope.Challenge(refused.Scopes, refused.Text)
 		}
@@ -351,7 +351,7 @@ func (s *serviceAccess) requireScopes(principal any, needed []string) (refused *
 	if r := requestOf(principal); r != nil {
 		path = r.URL.Path
 	}
-	return s.rt.auth.bearer.Require(path, isAnonymous(principal), has, needed)
+	return s.rt.bearer.Require(path, isAnonymous(principal), has, needed)
 }
 
 // refuseLackingScopes returns why a caller may not have what needs some scopes, nil if it may.

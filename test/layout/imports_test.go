@@ -52,6 +52,8 @@ var layers = []layer{
 	{"internal/revocation", []string{"auth", "internal/admin", "internal/limits", "internal/unknown", "internal/store"}, nil, "whose tokens are refused is known without the store that says so, and whoever comes with them"},
 	{"internal/nodestore", []string{"cluster", "internal/apikey", "internal/revocation", "internal/store", "internal/worker"}, []string{"auth"}, "it joins cluster to who keeps something there, and nothing else"},
 	{"internal/worker", []string{"codec", "mcp", "actors", "internal/guard", "internal/kernel", "internal/limits", "internal/quota", "internal/store", "internal/task"}, []string{"cluster", "internal/nodestore", "test/kit"}, "whoever runs tasks declares what it needs of the store"},
+	{"internal/tasknews", []string{"mcp", "actors", "internal/limits", "internal/protocol", "internal/task", "internal/worker"}, nil, "what is told of tasks is known without who answers for them"},
+	{"internal/spoken", []string{"mcp", "codec", "internal/protocol", "internal/refusal"}, nil, "what a server speaks is known without the server"},
 	{"internal/procs", nil, nil, "how long goroutines wait for a processor depends on the process alone"},
 	{"internal/quota", []string{"internal/directory"}, nil, "counting clients knows nothing of what they do"},
 	{"actors/internal/relay", []string{"codec", "internal/quota", "internal/refusal"}, nil, "an exchange between two nodes knows neither of them, nor the call"},

@@ -28,7 +28,7 @@ const (
 
 // tangled are the packages that are beyond that, with the figures that they may not exceed.
 var tangled = map[string]struct{ knot, methods int }{
-	"":              {32, 51}, // Call
+	"":              {20, 51}, // Call
 	"actors":        {32, 75}, // sessionActor
 	"bench/loadgen": {18, 0},
 	"test/sim":      {0, 44},  // Link

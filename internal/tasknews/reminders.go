@@ -1,23 +1,19 @@
-package troupe
+package tasknews
 
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
-	"github.com/troupe-run/troupe/internal/hosted"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/task"
 	"github.com/troupe-run/troupe/internal/worker"
 	"github.com/troupe-run/troupe/mcp"
 )
-
-// In 2025-11-25 a client takes the questions of a task from tasks/result. Clients that call it only after the end, and poll tasks/get until then,
-// would never have them, so the node that runs the task, and any that is asked how it is, reminds the session that made it: the node that
-// writes the session's standalone stream puts the questions there. Whoever puts questions tells all nodes, so that nobody else does.
 
 // What nodes tell each other of the questions of a task.
 const (
@@ -33,9 +29,31 @@ var taskPatience = limits.TaskPatience.Value()
 
 const mostPatience = time.Minute
 
-// reminders are the tasks that wait for their clients. The zero value has no runtime yet.
-type reminders struct {
-	rt *Runtime
+// Config says whom Reminders serve.
+type Config struct {
+	Node  *actors.Node
+	Tasks interface {
+		Get(ctx context.Context, key worker.Key) (worker.Snapshot, error)
+	}
+	Log    *slog.Logger
+	Shared bool // other processes have the same store
+	// Server returns a server that is served here, nil if it is not.
+	Server func(id string) Server
+}
+
+// Server puts the questions of its tasks to their clients.
+type Server interface {
+	// AskOnStream puts the open questions of a task on the standalone stream of the session that made it, all at once, and takes the
+	// answers. It calls begins before the first, and over when it is done; cancel ends it.
+	AskOnStream(ctx context.Context, cancel context.CancelCauseFunc, key worker.Key, p *actors.Peer, begins func() (over func())) error
+	// MaxAsk is how long a question may wait.
+	MaxAsk() time.Duration
+}
+
+// Reminders are the tasks that wait for their clients. Their methods may be called from any goroutine, after Start.
+type Reminders struct {
+	c      Config
+	asking sync.Map // *asker that puts a task's questions to its client here, by the task's worker.Key
 
 	mu        sync.Mutex // guards the fields below
 	closed    bool
@@ -49,9 +67,12 @@ type reminder struct {
 	timer *time.Timer
 }
 
-// watchTask watches a task of a session of 2025-11-25 that waits for its client, unless it is watched already. A task that has asked another question
+// Start says whom they serve.
+func (rs *Reminders) Start(c Config) { rs.c = c }
+
+// Watch watches a task of a session of 2025-11-25 that waits for its client, unless it is watched already. A task that has asked another question
 // since then begins to wait anew.
-func (rs *reminders) watchTask(key worker.Key, r *task.Record) {
+func (rs *Reminders) Watch(key worker.Key, r *task.Record) {
 	revision, _ := mcp.ParseRevision(r.Revision)
 	if r.State != task.Waiting || r.Session == "" || !protocol.Has(revision, protocol.FeatureCoreTasks) {
 		return
@@ -72,8 +93,8 @@ func (rs *reminders) watchTask(key worker.Key, r *task.Record) {
 	me.timer = time.AfterFunc(taskPatience, func() { rs.remindSession(key, me, taskPatience) })
 }
 
-// closeAll ends all reminders.
-func (rs *reminders) closeAll() {
+// Close ends all reminders.
+func (rs *Reminders) Close() {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	rs.closed = true
@@ -87,9 +108,9 @@ func (rs *reminders) closeAll() {
 }
 
 // remindSession has the session asked that made a task, if the task still waits and nobody asks, and looks again later.
-func (rs *reminders) remindSession(key worker.Key, me *reminder, waited time.Duration) {
+func (rs *Reminders) remindSession(key worker.Key, me *reminder, waited time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), taskPatience)
-	t, err := rs.rt.tasks.Get(ctx, key)
+	t, err := rs.c.Tasks.Get(ctx, key)
 	cancel()
 	over := err == nil && t.Record.State != task.Waiting || errors.Is(err, worker.ErrUnknown)
 	rs.mu.Lock()
@@ -106,20 +127,20 @@ func (rs *reminders) remindSession(key worker.Key, me *reminder, waited time.Dur
 	if over || err != nil || rs.isAsked(key) {
 		return
 	}
-	if !rs.askHere(key, t.Record.Session) && rs.rt.sharesStore() {
+	if !rs.askHere(key, t.Record.Session) && rs.c.Shared {
 		rs.tellAsked(key, pleaseAsk, t.Record.Session)
 	}
 }
 
 // isAsked reports whether another node puts the questions of a task to the client.
-func (rs *reminders) isAsked(key worker.Key) bool {
+func (rs *Reminders) isAsked(key worker.Key) bool {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	return rs.elsewhere[key] != nil
 }
 
 // setAsked notes that another node puts the questions of a task to the client for so long at most, or, with 0, that none does.
-func (rs *reminders) setAsked(key worker.Key, most time.Duration) {
+func (rs *Reminders) setAsked(key worker.Key, most time.Duration) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	if old := rs.elsewhere[key]; old != nil {
@@ -144,13 +165,13 @@ func (rs *reminders) setAsked(key worker.Key, most time.Duration) {
 }
 
 // tellAsked tells the other nodes who asks.
-func (rs *reminders) tellAsked(key worker.Key, asks uint8, session string) {
-	rs.rt.node.TellTask(&actors.TaskChange{Tenant: key.Tenant, Server: key.Server, ID: key.ID, Asks: asks, Session: session})
+func (rs *Reminders) tellAsked(key worker.Key, asks uint8, session string) {
+	rs.c.Node.TellTask(&actors.TaskChange{Tenant: key.Tenant, Server: key.Server, ID: key.ID, Asks: asks, Session: session})
 }
 
-// noteTold takes what another node tells.
-func (rs *reminders) noteTold(key worker.Key, t *actors.TaskChange) {
-	s := rs.rt.table.serviceByID(key.Server)
+// Told takes what another node tells.
+func (rs *Reminders) Told(key worker.Key, t *actors.TaskChange) {
+	s := rs.c.Server(key.Server)
 	if s == nil {
 		return
 	}
@@ -161,73 +182,72 @@ func (rs *reminders) noteTold(key worker.Key, t *actors.TaskChange) {
 	if t.Asks == nobodyAsks {
 		rs.setAsked(key, 0)
 	} else {
-		rs.setAsked(key, s.limits.MaxAsk)
+		rs.setAsked(key, s.MaxAsk())
 	}
-	if here, ok := s.tasks.asking.Load(key.ID); ok {
+	if here, ok := rs.asking.Load(key); ok {
 		switch me := here.(*asker); {
 		case t.Asks == callAsks:
-			me.cancel(errAnswered)
+			me.cancel(ErrAnswered)
 		case me.how == callAsks: // that node has not heard of it, or those who have heard that node do not know of it any more
 			rs.tellAsked(key, callAsks, "")
 		}
 	}
 }
 
+// ErrAnswered ends an asker that has no question of a task to put any more: the task waits no more, or another asks.
+var ErrAnswered = errors.New("troupe: the questions of the task are not this call's")
+
+// asker is who puts a task's questions to its client.
+type asker struct {
+	cancel context.CancelCauseFunc
+	how    uint8 // callAsks or streamAsks
+}
+
+// AskByCall notes that a tasks/result puts the questions of a task to its client, until over is called. Another asker here is ended: its
+// client may be gone, so the newest call asks.
+func (rs *Reminders) AskByCall(key worker.Key, cancel context.CancelCauseFunc) (over func()) {
+	me := &asker{cancel, callAsks}
+	if before, ok := rs.asking.Swap(key, me); ok {
+		before.(*asker).cancel(ErrAnswered)
+	}
+	return rs.tellAsks(key, me)
+}
+
+// tellAsks tells the other nodes that an asker of this one puts the questions of a task to the client, until over is called. An asker that has
+// given way to another one here ends without a word: that one goes on.
+func (rs *Reminders) tellAsks(key worker.Key, me *asker) (over func()) {
+	if rs.c.Shared {
+		rs.tellAsked(key, me.how, "")
+	}
+	return func() {
+		if rs.asking.CompareAndDelete(key, me) && rs.c.Shared {
+			rs.tellAsked(key, nobodyAsks, "")
+		}
+	}
+}
+
 // askHere begins to put the open questions of a task to its session, and reports whether this node writes the session's stream. It does not wait.
-func (rs *reminders) askHere(key worker.Key, session string) bool {
-	s := rs.rt.table.serviceByID(key.Server)
-	p := rs.rt.node.Writer(actors.SessionKey{Tenant: key.Tenant, Server: key.Server, ID: session})
+func (rs *Reminders) askHere(key worker.Key, session string) bool {
+	s := rs.c.Server(key.Server)
+	p := rs.c.Node.Writer(actors.SessionKey{Tenant: key.Tenant, Server: key.Server, ID: session})
 	if s == nil || p == nil {
 		return false
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	me := &asker{cancel, streamAsks}
-	if _, asked := s.tasks.asking.LoadOrStore(key.ID, me); asked {
+	if _, asked := rs.asking.LoadOrStore(key, me); asked {
 		cancel(nil)
 		return true
 	}
 	go func() {
 		defer cancel(nil)
-		defer s.tasks.asking.CompareAndDelete(key.ID, me)
+		defer rs.asking.CompareAndDelete(key, me)
 		if rs.isAsked(key) { // after it is known that this one asks, so that one of two gives way
 			return
 		}
-		if err := s.askOnStream(ctx, me, key, &Peer{p}); err != nil {
-			s.rt.log.Debug("the questions of a task are not on the stream of its session", "server", s.id, "task", key.Digest(), "error", err)
+		if err := s.AskOnStream(ctx, cancel, key, p, func() func() { return rs.tellAsks(key, me) }); err != nil {
+			rs.c.Log.Debug("the questions of a task are not on the stream of its session", "server", key.Server, "task", key.Digest(), "error", err)
 		}
 	}()
 	return true
-}
-
-// askOnStream puts the open questions of a task on the standalone stream of the session that made it, all at once, and takes the answers.
-func (s *service) askOnStream(ctx context.Context, me *asker, key worker.Key, p *Peer) error {
-	t, err := s.rt.tasks.Get(ctx, key)
-	if err != nil {
-		return err
-	}
-	open := openFor(p, t, make(map[string]bool))
-	if open == nil {
-		return nil
-	}
-	defer s.tasks.tellAsks(key, me)()
-	return s.tasks.putForTask(ctx, me.cancel, key, open, func(ctx context.Context, qs []hosted.Question) ([]hosted.Outcome, error) {
-		var err error
-		outcomes, ends := make([]hosted.Outcome, len(qs)), make(chan error, len(qs))
-		for i := range qs {
-			go func() {
-				a, err := p.p.Ask(ctx, qs[i].Question)
-				outcomes[i].Answer = a
-				if err != nil {
-					me.cancel(err)
-				}
-				ends <- err
-			}()
-		}
-		for range qs {
-			if e := <-ends; err == nil {
-				err = e
-			}
-		}
-		return outcomes, err
-	})
 }
