@@ -32,7 +32,7 @@ func tableOf(s Section) string {
 	b.WriteString("| limit | default | option | setting | beyond it | counted as |\n|---|---|---|---|---|---|\n")
 	for r := range All(s) {
 		cells := []string{r.Name, shown(r), "", "", r.Beyond, ""}
-		if r.Most != 0 && r.Kind == Count {
+		if r.Most != 0 && r.Most < 1<<20 && r.Kind == Count { // a larger one is nobody's limit
 			cells[1] += ", at most " + grouped(r.Most)
 		}
 		if r.Option != "" {

@@ -144,7 +144,8 @@ func promises(passed func(test string) bool) string {
 			}
 			var tests []string
 			for _, test := range c.Tests {
-				tests = append(tests, "`"+strings.TrimPrefix(test, "test/spec/")+"`")
+				_, name := split(test)
+				tests = append(tests, "`"+name+"`")
 			}
 			fmt.Fprintf(&b, "| %s | **%s**: %s | %s |\n", Breaks[i], c.Word, c.Says, strings.Join(tests, ", "))
 		}
