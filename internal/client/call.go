@@ -49,13 +49,13 @@ type task struct {
 // [ErrLost] says that whether the call took effect is unknown. If ctx ends, CallTool cancels the call, as far as the server can be told, and returns
 // the cause.
 func (c *Client) CallTool(ctx context.Context, name string, arguments json.RawMessage) (*Result, error) {
-	params := map[string]json.RawMessage{"name": raw(name)}
+	params := map[string]json.RawMessage{"name": encodeRaw(name)}
 	if arguments != nil {
 		params["arguments"] = arguments
 	}
 	q := request{method: mcp.MethodToolsCall, params: params, about: name}
 	for range mostRounds {
-		result, err := c.do(ctx, q)
+		result, err := c.sendRepeated(ctx, q)
 		if errors.Is(err, mcp.NewError(mcp.CodeHeaderMismatch, "")) && q.header == nil {
 			if q.header, err = c.headersOf(ctx, name, arguments, err); err == nil {
 				continue
@@ -70,17 +70,17 @@ func (c *Client) CallTool(ctx context.Context, name string, arguments json.RawMe
 		}
 		switch {
 		case s.Kind == mcp.ResultInputRequired:
-			responses, err := c.answers(s.Questions, nil)
+			responses, err := c.answerQuestions(s.Questions, nil)
 			if err != nil {
 				return nil, err
 			}
-			params["inputResponses"] = raw(responses)
+			params["inputResponses"] = encodeRaw(responses)
 			if delete(params, "requestState"); len(s.State) > 0 {
 				params["requestState"] = s.State
 			}
 			continue
 		case s.Kind == mcp.ResultTask:
-			if result, err = c.finish(ctx, s.task); err != nil {
+			if result, err = c.finishTask(ctx, s.task); err != nil {
 				return nil, err
 			}
 		}
@@ -109,9 +109,9 @@ func (c *Client) headersOf(ctx context.Context, name string, arguments json.RawM
 	return nil, refused
 }
 
-// answers answers the questions of a result or of a task, by their keys, but for those that have an answer. It fails for a question that
+// answerQuestions answers the questions of a result or of a task, by their keys, but for those that have an answer. It fails for a question that
 // nobody answers here, as the call would wait for that.
-func (c *Client) answers(questions map[string]mcp.InputRequest, had map[string]bool) (map[string]json.RawMessage, error) {
+func (c *Client) answerQuestions(questions map[string]mcp.InputRequest, had map[string]bool) (map[string]json.RawMessage, error) {
 	all := make(map[string]json.RawMessage)
 	for _, key := range slices.Sorted(maps.Keys(questions)) {
 		q := questions[key]
@@ -121,7 +121,7 @@ func (c *Client) answers(questions map[string]mcp.InputRequest, had map[string]b
 		if q.Method != mcp.MethodElicitationCreate || c.o.Answer == nil {
 			return nil, fmt.Errorf("the server asks for %.60q, which this client does not answer", q.Method)
 		}
-		all[key] = raw(c.o.Answer(q.Method, q.Params))
+		all[key] = encodeRaw(c.o.Answer(q.Method, q.Params))
 	}
 	return all, nil
 }
@@ -132,15 +132,15 @@ const (
 	mostPoll  = time.Minute
 )
 
-// finish follows a task to its end, and returns the result of its call. If ctx ends before, it cancels the task.
-func (c *Client) finish(ctx context.Context, t task) (json.RawMessage, error) {
+// finishTask follows a task to its end, and returns the result of its call. If ctx ends before, it cancels the task.
+func (c *Client) finishTask(ctx context.Context, t task) (json.RawMessage, error) {
 	id := t.ID
-	c.o.say("the call goes on as task " + id)
+	c.o.sayStatus("the call goes on as task " + id)
 	told, had := "", make(map[string]bool)
 	for {
 		if t.Message != "" && t.Message != told && !t.Status.Terminal() {
 			told = t.Message
-			c.o.say(told)
+			c.o.sayStatus(told)
 		}
 		switch t.Status {
 		case mcp.TaskCompleted:
@@ -157,13 +157,13 @@ func (c *Client) finish(ctx context.Context, t task) (json.RawMessage, error) {
 		if poll <= 0 {
 			poll = usualPoll
 		}
-		err := sleep(ctx, min(poll, mostPoll))
+		err := sleepFor(ctx, min(poll, mostPoll))
 		var result json.RawMessage
 		if err == nil {
-			result, err = c.do(ctx, taskRequest(mcp.MethodTasksGet, id, nil))
+			result, err = c.sendRepeated(ctx, taskRequest(mcp.MethodTasksGet, id, nil))
 		}
 		if ctx.Err() != nil {
-			c.abandon(id)
+			c.abandonTask(id)
 			return nil, context.Cause(ctx)
 		}
 		if err != nil {
@@ -174,13 +174,13 @@ func (c *Client) finish(ctx context.Context, t task) (json.RawMessage, error) {
 			return nil, fmt.Errorf("task %s: %w", id, err)
 		}
 		t = s.task
-		responses, err := c.answers(s.Questions, had)
+		responses, err := c.answerQuestions(s.Questions, had)
 		if err != nil {
-			c.abandon(id)
+			c.abandonTask(id)
 			return nil, err
 		}
 		if len(responses) > 0 {
-			if _, err := c.do(ctx, taskRequest(mcp.MethodTasksUpdate, id, map[string]json.RawMessage{"inputResponses": raw(responses)})); err != nil {
+			if _, err := c.sendRepeated(ctx, taskRequest(mcp.MethodTasksUpdate, id, map[string]json.RawMessage{"inputResponses": encodeRaw(responses)})); err != nil {
 				return nil, fmt.Errorf("task %s: %w", id, err)
 			}
 			for key := range responses {
@@ -195,13 +195,13 @@ func taskRequest(method, id string, params map[string]json.RawMessage) request {
 	if params == nil {
 		params = map[string]json.RawMessage{}
 	}
-	params["taskId"] = raw(id)
+	params["taskId"] = encodeRaw(id)
 	return request{method: method, params: params, about: id, reads: true}
 }
 
-// abandon cancels a task that nobody waits for any more.
-func (c *Client) abandon(id string) {
+// abandonTask cancels a task that nobody waits for any more.
+func (c *Client) abandonTask(id string) {
 	ctx, cancel := context.WithTimeout(context.Background(), farewell)
 	defer cancel()
-	_, _ = c.once(ctx, taskRequest(mcp.MethodTasksCancel, id, nil)) // the task ends by itself, too
+	_, _ = c.sendOnce(ctx, taskRequest(mcp.MethodTasksCancel, id, nil)) // the task ends by itself, too
 }

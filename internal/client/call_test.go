@@ -515,17 +515,17 @@ func FuzzParse(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		all, err := parse(data)
+		all, err := parseMessages(data)
 		if err != nil {
 			return
 		}
 		for _, m := range all {
-			if m.answers("1") {
-				if result, err := m.outcome(); result == nil && err == nil {
+			if m.isAnswerTo("1") {
+				if result, err := m.resultOrError(); result == nil && err == nil {
 					t.Errorf("%s has neither a result nor an error", data)
 				}
 			}
-			m.answers("")
+			m.isAnswerTo("")
 		}
 	})
 }

@@ -103,10 +103,10 @@ func (c *Client) newID() string {
 	return strconv.FormatInt(c.last, 10)
 }
 
-func (c *Client) stateless() bool { return c.revision.Stateless() }
+func (c *Client) isStateless() bool { return c.revision.Stateless() }
 
-// capabilities are those of the client in a revision.
-func (o *Options) capabilities(revision mcp.Revision) mcp.ClientCapabilities {
+// clientCapabilities are those of the client in a revision.
+func (o *Options) clientCapabilities(revision mcp.Revision) mcp.ClientCapabilities {
 	var all mcp.ClientCapabilities
 	if o.Answer != nil {
 		all.Elicitation = &mcp.ElicitationCapability{Form: mcp.Declared(), URL: mcp.Declared()}
@@ -117,11 +117,11 @@ func (o *Options) capabilities(revision mcp.Revision) mcp.ClientCapabilities {
 	return all
 }
 
-func (o *Options) info() mcp.Implementation {
+func (o *Options) clientInfo() mcp.Implementation {
 	return mcp.Implementation{Name: o.Name, Version: o.Version}
 }
 
-func (o *Options) say(text string) {
+func (o *Options) sayStatus(text string) {
 	if o.Status != nil {
 		o.Status(text)
 	}

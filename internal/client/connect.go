@@ -21,22 +21,22 @@ func Connect(ctx context.Context, o Options) (*Client, error) {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 	if o.Revision.Valid() && !o.Revision.Stateless() {
-		return c, c.initialize(ctx, o.Revision)
+		return c, c.initializeSession(ctx, o.Revision)
 	}
-	legacy, err := c.discover(ctx)
+	legacy, err := c.discoverServer(ctx)
 	switch {
 	case err == nil:
 		return c, nil
 	case o.Revision.Stateless() || !legacy:
 		return nil, err
 	}
-	return c, c.initialize(ctx, mcp.LatestLegacy)
+	return c, c.initializeSession(ctx, mcp.LatestLegacy)
 }
 
-// discover asks what the server speaks. Where it fails, legacy says that the server may be one of the time before.
-func (c *Client) discover(ctx context.Context) (legacy bool, err error) {
+// discoverServer asks what the server speaks. Where it fails, legacy says that the server may be one of the time before.
+func (c *Client) discoverServer(ctx context.Context) (legacy bool, err error) {
 	c.revision = mcp.Latest
-	result, err := c.do(ctx, request{method: mcp.MethodServerDiscover, reads: true})
+	result, err := c.sendRepeated(ctx, request{method: mcp.MethodServerDiscover, reads: true})
 	if err != nil {
 		c.revision = 0
 		return isLegacy(err), err
@@ -50,7 +50,7 @@ func (c *Client) discover(ctx context.Context) (legacy bool, err error) {
 	if err := json.Unmarshal(result, &d); err != nil {
 		return false, fmt.Errorf("the result of %s: %w", mcp.MethodServerDiscover, err)
 	}
-	c.named(d.Meta.Server)
+	c.noteServer(d.Meta.Server)
 	if slices.Contains(d.Supported, mcp.Latest.String()) {
 		return false, nil
 	}
@@ -77,10 +77,10 @@ func isLegacy(err error) bool {
 	return false
 }
 
-// initialize begins a session.
-func (c *Client) initialize(ctx context.Context, revision mcp.Revision) error {
-	params := map[string]json.RawMessage{"protocolVersion": raw(revision.String()), "capabilities": raw(c.o.capabilities(c.revision)), "clientInfo": raw(c.o.info())}
-	result, err := c.do(ctx, request{method: mcp.MethodInitialize, params: params, reads: true})
+// initializeSession begins a session.
+func (c *Client) initializeSession(ctx context.Context, revision mcp.Revision) error {
+	params := map[string]json.RawMessage{"protocolVersion": encodeRaw(revision.String()), "capabilities": encodeRaw(c.o.clientCapabilities(c.revision)), "clientInfo": encodeRaw(c.o.clientInfo())}
+	result, err := c.sendRepeated(ctx, request{method: mcp.MethodInitialize, params: params, reads: true})
 	if err != nil {
 		return err
 	}
@@ -91,20 +91,20 @@ func (c *Client) initialize(ctx context.Context, revision mcp.Revision) error {
 	if err := json.Unmarshal(result, &settled); err != nil {
 		return fmt.Errorf("the result of %s: %w", mcp.MethodInitialize, err)
 	}
-	c.named(settled.Server)
+	c.noteServer(settled.Server)
 	spoken, known := mcp.ParseRevision(settled.Version)
 	if !known || c.o.Revision != 0 && spoken != c.o.Revision || spoken.Stateless() {
 		c.Close()
 		return fmt.Errorf("the server speaks %.40q, and not %v", settled.Version, revision)
 	}
 	c.revision = spoken
-	body, err := encode("", mcp.NotifyInitialized, nil)
+	body, err := encodeMessage("", mcp.NotifyInitialized, nil)
 	if err != nil {
 		return err
 	}
-	return c.send(ctx, body, mcp.NotifyInitialized)
+	return c.sendMessage(ctx, body, mcp.NotifyInitialized)
 }
 
-func (c *Client) named(server mcp.Implementation) {
+func (c *Client) noteServer(server mcp.Implementation) {
 	c.server = strings.TrimSpace(server.Name + " " + server.Version)
 }

@@ -64,17 +64,19 @@ func (e *laterError) Unwrap() error { return e.err }
 // goneError is a connection that could not be made: the server has seen nothing of the request.
 type goneError struct{ err error }
 
-func (e *goneError) Error() string { return "the server cannot be reached (" + cut(e.err) + ")" }
+func (e *goneError) Error() string {
+	return "the server cannot be reached (" + innermostText(e.err) + ")"
+}
 func (e *goneError) Unwrap() error { return e.err }
 
 // brokenError is a connection that ended before the answer began.
 type brokenError struct{ err error }
 
-func (e *brokenError) Error() string { return "the connection broke (" + cut(e.err) + ")" }
+func (e *brokenError) Error() string { return "the connection broke (" + innermostText(e.err) + ")" }
 func (e *brokenError) Unwrap() error { return e.err }
 
-// cut is the innermost text of an error of the network, which is what a person can use.
-func cut(err error) string {
+// innermostText is the innermost text of an error of the network, which is what a person can use.
+func innermostText(err error) string {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return "the server closed it"
 	}
@@ -94,8 +96,8 @@ func innermost(err error) error {
 	}
 }
 
-// unanswered is the error of a request that got no response.
-func unanswered(ctx context.Context, err error) error {
+// noResponse is the error of a request that got no response.
+func noResponse(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -116,9 +118,9 @@ func unanswered(ctx context.Context, err error) error {
 	return fmt.Errorf("no answer: %w", innermost(err))
 }
 
-// later makes a laterError of the error in a response by which the server asks to come again; it returns any other as it is.
+// askedLater makes a laterError of the error in a response by which the server asks to come again; it returns any other as it is.
 // res is nil for a response within an event stream.
-func later(res *http.Response, err error) error {
+func askedLater(res *http.Response, err error) error {
 	after, asked := retryAfter(res)
 	if e, ok := errors.AsType[*mcp.Error](err); ok {
 		var data struct {

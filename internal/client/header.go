@@ -34,7 +34,7 @@ func paramHeaders(inputSchema, arguments json.RawMessage) http.Header {
 		return nil
 	}
 	var all http.Header
-	s.collect(arguments, func(name, value string) {
+	s.collectHeaders(arguments, func(name, value string) {
 		if all == nil {
 			all = make(http.Header)
 		}
@@ -43,8 +43,8 @@ func paramHeaders(inputSchema, arguments json.RawMessage) http.Header {
 	return all
 }
 
-// collect calls add for each argument below value that has a header.
-func (s schema) collect(value json.RawMessage, add func(name, value string)) {
+// collectHeaders calls add for each argument below value that has a header.
+func (s schema) collectHeaders(value json.RawMessage, add func(name, value string)) {
 	if s.Header != "" && isToken(s.Header) {
 		switch value = bytes.TrimSpace(value); {
 		case len(value) == 0 || strings.IndexByte("n{[", value[0]) >= 0: // null, or nothing that a header can carry
@@ -66,7 +66,7 @@ func (s schema) collect(value json.RawMessage, add func(name, value string)) {
 	}
 	for name, property := range s.Properties {
 		if value, ok := members[name]; ok {
-			property.collect(value, add)
+			property.collectHeaders(value, add)
 		}
 	}
 }

@@ -26,7 +26,7 @@ func (c *Client) Tools(ctx context.Context) ([]Tool, error) {
 	var all []Tool
 	params := map[string]json.RawMessage{}
 	for range mostPages {
-		result, err := c.do(ctx, request{method: mcp.MethodToolsList, params: params, reads: true})
+		result, err := c.sendRepeated(ctx, request{method: mcp.MethodToolsList, params: params, reads: true})
 		if err != nil {
 			return nil, err
 		}
@@ -47,7 +47,7 @@ func (c *Client) Tools(ctx context.Context) ([]Tool, error) {
 		if page.Next == "" {
 			return all, nil
 		}
-		params["cursor"] = raw(page.Next)
+		params["cursor"] = encodeRaw(page.Next)
 	}
 	return nil, fmt.Errorf("the list of tools has more than %d pages", mostPages)
 }

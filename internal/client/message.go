@@ -17,8 +17,8 @@ type message struct {
 	Error  *mcp.Error      `json:"error"`
 }
 
-// parse returns the messages of a text, which is one or, in 2025-03-26, a batch. It fails for anything else.
-func parse(data []byte) ([]message, error) {
+// parseMessages returns the messages of a text, which is one or, in 2025-03-26, a batch. It fails for anything else.
+func parseMessages(data []byte) ([]message, error) {
 	data = bytes.TrimSpace(data)
 	var all []message
 	var err error
@@ -39,24 +39,24 @@ func parse(data []byte) ([]message, error) {
 	return all, nil
 }
 
-// answers reports whether m is the response to the request with the id. An error may lack its id, as far as the server could not read that.
-func (m *message) answers(id string) bool {
+// isAnswerTo reports whether m is the response to the request with the id. An error may lack its id, as far as the server could not read that.
+func (m *message) isAnswerTo(id string) bool {
 	if m.Method != "" {
 		return false
 	}
 	return string(m.ID) == id || m.Error != nil && (len(m.ID) == 0 || string(m.ID) == "null")
 }
 
-// outcome is the result of a response, or its error.
-func (m *message) outcome() (json.RawMessage, error) {
+// resultOrError is the result of a response, or its error.
+func (m *message) resultOrError() (json.RawMessage, error) {
 	if m.Error != nil {
 		return nil, m.Error
 	}
 	return m.Result, nil
 }
 
-// request encodes a request, or a notification for an id of "".
-func encode(id, method string, params map[string]json.RawMessage) ([]byte, error) {
+// encodeMessage encodes a request, or a notification for an id of "".
+func encodeMessage(id, method string, params map[string]json.RawMessage) ([]byte, error) {
 	m := struct {
 		JSONRPC string                     `json:"jsonrpc"`
 		ID      json.RawMessage            `json:"id,omitempty"`
@@ -66,8 +66,8 @@ func encode(id, method string, params map[string]json.RawMessage) ([]byte, error
 	return json.Marshal(m)
 }
 
-// raw encodes what always encodes: strings, numbers, and structs of them.
-func raw(v any) json.RawMessage {
+// encodeRaw encodes what always encodes: strings, numbers, and structs of them.
+func encodeRaw(v any) json.RawMessage {
 	data, err := json.Marshal(v)
 	if err != nil {
 		panic("client: " + err.Error())

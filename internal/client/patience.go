@@ -22,9 +22,9 @@ type patience struct {
 	told  string
 }
 
-// again reports whether a request that failed may be sent again, and when. A request that only reads may be sent again after anything that
+// mayRepeat reports whether a request that failed may be sent again, and when. A request that only reads may be sent again after anything that
 // may pass.
-func again(err error, reads bool) (after time.Duration, ok bool) {
+func mayRepeat(err error, reads bool) (after time.Duration, ok bool) {
 	if errors.Is(err, ErrLost) { // it has been tried again
 		return 0, false
 	}
@@ -47,8 +47,8 @@ func again(err error, reads bool) (after time.Duration, ok bool) {
 	return 0, false
 }
 
-// wait waits before the next try, at least for as long as the server said. It returns why the last one failed if that would take too long.
-func (p *patience) wait(ctx context.Context, after time.Duration, why error) error {
+// waitForServer waits before the next try, at least for as long as the server said. It returns why the last one failed if that would take too long.
+func (p *patience) waitForServer(ctx context.Context, after time.Duration, why error) error {
 	now := time.Now()
 	if p.since.IsZero() {
 		p.since, p.pause = now, shortest
@@ -67,21 +67,21 @@ func (p *patience) wait(ctx context.Context, after time.Duration, why error) err
 	}
 	if text := why.Error(); text != p.told {
 		p.told = text
-		p.c.o.say(fmt.Sprintf("%s; trying again for %v", text, left.Round(time.Second)))
+		p.c.o.sayStatus(fmt.Sprintf("%s; trying again for %v", text, left.Round(time.Second)))
 	}
-	return sleep(ctx, pause)
+	return sleepFor(ctx, pause)
 }
 
-// back says that the server answers.
-func (p *patience) back() {
+// serverIsBack says that the server answers.
+func (p *patience) serverIsBack() {
 	if !p.since.IsZero() {
 		p.since, p.told = time.Time{}, ""
-		p.c.o.say("the server answers again")
+		p.c.o.sayStatus("the server answers again")
 	}
 }
 
-// sleep waits, or returns the cause of the end of ctx.
-func sleep(ctx context.Context, d time.Duration) error {
+// sleepFor waits, or returns the cause of the end of ctx.
+func sleepFor(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

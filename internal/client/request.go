@@ -23,41 +23,41 @@ type request struct {
 	reads  bool        // it may be carried out twice
 }
 
-// do sends a request, again where that may help, and returns the result of the one that was answered. The error is an *[mcp.Error] if the
+// sendRepeated sends a request, again where that may help, and returns the result of the one that was answered. The error is an *[mcp.Error] if the
 // server answered with one.
-func (c *Client) do(ctx context.Context, q request) (json.RawMessage, error) {
+func (c *Client) sendRepeated(ctx context.Context, q request) (json.RawMessage, error) {
 	p := patience{c: c}
 	for {
-		result, err := c.once(ctx, q)
-		after, may := again(err, q.reads)
+		result, err := c.sendOnce(ctx, q)
+		after, may := mayRepeat(err, q.reads)
 		if !may {
 			if e, ok := errors.AsType[*brokenError](err); ok {
-				err = fmt.Errorf("%w (%s)", ErrLost, cut(e.err))
+				err = fmt.Errorf("%w (%s)", ErrLost, innermostText(e.err))
 			}
 			if _, ok := errors.AsType[*goneError](err); !ok && ctx.Err() == nil {
-				p.back()
+				p.serverIsBack()
 			}
 			return result, err
 		}
-		if err := p.wait(ctx, after, err); err != nil {
+		if err := p.waitForServer(ctx, after, err); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// once sends a request and reads its answer.
-func (c *Client) once(ctx context.Context, q request) (json.RawMessage, error) {
+// sendOnce sends a request and reads its answer.
+func (c *Client) sendOnce(ctx context.Context, q request) (json.RawMessage, error) {
 	id := c.newID()
-	body, err := encode(id, q.method, c.withMeta(q, id))
+	body, err := encodeMessage(id, q.method, c.withMeta(q, id))
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
-		if ctx.Err() != nil && !c.stateless() && q.method == mcp.MethodToolsCall {
-			c.cancel(id) // without a session, the end of the connection says it
+		if ctx.Err() != nil && !c.isStateless() && q.method == mcp.MethodToolsCall {
+			c.cancelRequest(id) // without a session, the end of the connection says it
 		}
 	}()
-	res, err := c.post(ctx, body, q)
+	res, err := c.postMessage(ctx, body, q)
 	if err != nil {
 		return nil, err
 	}
@@ -65,9 +65,9 @@ func (c *Client) once(ctx context.Context, q request) (json.RawMessage, error) {
 		c.session = res.Header.Get("Mcp-Session-Id")
 	}
 	if isStream(res) {
-		return c.follow(ctx, id, res.Body)
+		return c.followStream(ctx, id, res.Body)
 	}
-	return answer(ctx, res, id)
+	return readAnswer(ctx, res, id)
 }
 
 // withMeta returns the params of a request with the `_meta` that the client adds.
@@ -76,24 +76,24 @@ func (c *Client) withMeta(q request, id string) map[string]json.RawMessage {
 	if q.method == mcp.MethodToolsCall {
 		meta[mcp.MetaProgressToken] = json.RawMessage(id)
 	}
-	if c.stateless() {
-		meta[mcp.MetaProtocolVersion], meta[mcp.MetaClientInfo], meta[mcp.MetaClientCapabilities] = c.revision.String(), c.o.info(), c.o.capabilities(c.revision)
+	if c.isStateless() {
+		meta[mcp.MetaProtocolVersion], meta[mcp.MetaClientInfo], meta[mcp.MetaClientCapabilities] = c.revision.String(), c.o.clientInfo(), c.o.clientCapabilities(c.revision)
 	}
 	if len(meta) == 0 {
 		return q.params
 	}
-	params := map[string]json.RawMessage{"_meta": raw(meta)}
+	params := map[string]json.RawMessage{"_meta": encodeRaw(meta)}
 	maps.Copy(params, q.params)
 	return params
 }
 
-// post sends a message.
-func (c *Client) post(ctx context.Context, body []byte, q request) (*http.Response, error) {
+// postMessage sends a message.
+func (c *Client) postMessage(ctx context.Context, body []byte, q request) (*http.Response, error) {
 	r, err := c.newRequest(ctx, http.MethodPost, body)
 	if err != nil {
 		return nil, err
 	}
-	if c.stateless() {
+	if c.isStateless() {
 		r.Header.Set("Mcp-Method", q.method)
 		if q.about != "" {
 			r.Header.Set("Mcp-Name", headerValue(q.about))
@@ -102,43 +102,43 @@ func (c *Client) post(ctx context.Context, body []byte, q request) (*http.Respon
 	maps.Copy(r.Header, q.header)
 	res, err := c.http.Do(r)
 	if err != nil {
-		return nil, unanswered(ctx, err)
+		return nil, noResponse(ctx, err)
 	}
 	return res, nil
 }
 
-// send sends a message that has no answer: a notification, or the answer to a question of the server.
-func (c *Client) send(ctx context.Context, body []byte, method string) error {
+// sendMessage sends a message that has no answer: a notification, or the answer to a question of the server.
+func (c *Client) sendMessage(ctx context.Context, body []byte, method string) error {
 	p := patience{c: c}
 	for {
-		res, err := c.post(ctx, body, request{method: method})
+		res, err := c.postMessage(ctx, body, request{method: method})
 		if err == nil {
 			if res.StatusCode/100 == 2 {
 				_ = res.Body.Close()
-				p.back()
+				p.serverIsBack()
 				return nil
 			}
-			_, err = answer(ctx, res, "")
+			_, err = readAnswer(ctx, res, "")
 		}
-		after, may := again(err, true)
+		after, may := mayRepeat(err, true)
 		if !may {
 			return err
 		}
-		if err := p.wait(ctx, after, err); err != nil {
+		if err := p.waitForServer(ctx, after, err); err != nil {
 			return err
 		}
 	}
 }
 
-// cancel says that nobody waits for the answer to a request any more.
-func (c *Client) cancel(id string) {
+// cancelRequest says that nobody waits for the answer to a request any more.
+func (c *Client) cancelRequest(id string) {
 	ctx, cancel := context.WithTimeout(context.Background(), farewell)
 	defer cancel()
-	body, err := encode("", mcp.NotifyCancelled, map[string]json.RawMessage{"requestId": json.RawMessage(id)})
+	body, err := encodeMessage("", mcp.NotifyCancelled, map[string]json.RawMessage{"requestId": json.RawMessage(id)})
 	if err != nil {
 		return
 	}
-	if res, err := c.post(ctx, body, request{method: mcp.NotifyCancelled}); err == nil {
+	if res, err := c.postMessage(ctx, body, request{method: mcp.NotifyCancelled}); err == nil {
 		_ = res.Body.Close()
 	}
 }
@@ -159,8 +159,8 @@ const (
 	mostStray = 64 << 10
 )
 
-// answer reads a response that is one message, and closes its body.
-func answer(ctx context.Context, res *http.Response, id string) (json.RawMessage, error) {
+// readAnswer reads a response that is one message, and closes its body.
+func readAnswer(ctx context.Context, res *http.Response, id string) (json.RawMessage, error) {
 	defer res.Body.Close()
 	most := mostStray
 	if kindOf(res) == "application/json" {
@@ -168,25 +168,25 @@ func answer(ctx context.Context, res *http.Response, id string) (json.RawMessage
 	}
 	body, err := io.ReadAll(io.LimitReader(res.Body, int64(most)+1))
 	if err != nil {
-		return nil, unanswered(ctx, err)
+		return nil, noResponse(ctx, err)
 	}
-	strange := &StatusError{Status: res.StatusCode, Header: res.Header, Body: excerpt(body)}
+	strange := &StatusError{Status: res.StatusCode, Header: res.Header, Body: excerptOf(body)}
 	if len(body) > most {
 		strange.Why = fmt.Sprintf("more than %d bytes", most)
-		return nil, later(res, strange)
+		return nil, askedLater(res, strange)
 	}
-	all, err := parse(body)
+	all, err := parseMessages(body)
 	if err != nil {
 		if res.StatusCode/100 == 2 && most == MostBytes {
 			strange.Why = err.Error()
 		}
-		return nil, later(res, strange)
+		return nil, askedLater(res, strange)
 	}
 	for _, m := range all {
-		if !m.answers(id) {
+		if !m.isAnswerTo(id) {
 			continue
 		}
-		result, err := m.outcome()
+		result, err := m.resultOrError()
 		if err == nil && res.StatusCode != http.StatusOK {
 			return nil, strange
 		}
@@ -194,14 +194,14 @@ func answer(ctx context.Context, res *http.Response, id string) (json.RawMessage
 		if res.StatusCode == http.StatusUnauthorized {
 			return nil, strange
 		}
-		return result, later(res, err)
+		return result, askedLater(res, err)
 	}
 	strange.Why = "an answer to another request"
 	return nil, strange
 }
 
-// excerpt is the beginning of a body on one line.
-func excerpt(body []byte) string {
+// excerptOf is the beginning of a body on one line.
+func excerptOf(body []byte) string {
 	text := string(body[:min(len(body), mostExcerpt)])
 	if len(body) > mostExcerpt {
 		text += "..."

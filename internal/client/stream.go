@@ -22,33 +22,33 @@ type stream struct {
 	fault error         // no further connection helps
 }
 
-// follow reads the event stream of a request until its answer has come, and closes it. It resumes the stream where that ends before.
-func (c *Client) follow(ctx context.Context, id string, body io.ReadCloser) (json.RawMessage, error) {
+// followStream reads the event stream of a request until its answer has come, and closes it. It resumes the stream where that ends before.
+func (c *Client) followStream(ctx context.Context, id string, body io.ReadCloser) (json.RawMessage, error) {
 	s := stream{c: c, id: id}
 	for {
-		m, err := s.read(ctx, body)
+		m, err := s.readConnection(ctx, body)
 		switch {
 		case m != nil:
-			result, err := m.outcome()
-			return result, later(nil, err)
+			result, err := m.resultOrError()
+			return result, askedLater(nil, err)
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case s.fault != nil:
 			return nil, s.fault
-		case s.last == "" || c.stateless():
+		case s.last == "" || c.isStateless():
 			return nil, &brokenError{err}
 		}
 		if !errors.Is(err, io.EOF) {
-			c.o.say(fmt.Sprintf("the connection broke; the stream of the call is resumed after %v", s.pause))
+			c.o.sayStatus(fmt.Sprintf("the connection broke; the stream of the call is resumed after %v", s.pause))
 		}
-		if body, err = s.resume(ctx); err != nil {
+		if body, err = s.resumeStream(ctx); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// read handles the messages of a connection until the answer has come, which it returns, or the connection ends. It closes the body.
-func (s *stream) read(ctx context.Context, body io.ReadCloser) (*message, error) {
+// readConnection handles the messages of a connection until the answer has come, which it returns, or the connection ends. It closes the body.
+func (s *stream) readConnection(ctx context.Context, body io.ReadCloser) (*message, error) {
 	c := s.c
 	defer body.Close()
 	events := eventstream.NewReader(body, MostBytes)
@@ -66,17 +66,17 @@ func (s *stream) read(ctx context.Context, body io.ReadCloser) (*message, error)
 		if len(e.Data) == 0 {
 			continue
 		}
-		all, err := parse(e.Data)
+		all, err := parseMessages(e.Data)
 		if err != nil {
-			s.fault = fmt.Errorf("an event is %w: %s", err, excerpt(e.Data))
+			s.fault = fmt.Errorf("an event is %w: %s", err, excerptOf(e.Data))
 			return nil, s.fault
 		}
 		for _, m := range all {
 			switch {
-			case m.answers(s.id):
+			case m.isAnswerTo(s.id):
 				return &m, nil
 			case m.Method != "" && len(m.ID) > 0:
-				if s.fault = c.reply(ctx, m); s.fault != nil {
+				if s.fault = c.replyToServer(ctx, m); s.fault != nil {
 					return nil, s.fault
 				}
 			case m.Method != "" && c.o.Notify != nil:
@@ -86,23 +86,23 @@ func (s *stream) read(ctx context.Context, body io.ReadCloser) (*message, error)
 	}
 }
 
-// resume returns the next connection of a stream, which begins after its last event.
-func (s *stream) resume(ctx context.Context) (io.ReadCloser, error) {
+// resumeStream returns the next connection of a stream, which begins after its last event.
+func (s *stream) resumeStream(ctx context.Context) (io.ReadCloser, error) {
 	p := patience{c: s.c}
 	for after := s.pause; ; {
-		if err := sleep(ctx, after); err != nil {
+		if err := sleepFor(ctx, after); err != nil {
 			return nil, err
 		}
-		body, err := s.c.get(ctx, s.last)
+		body, err := s.c.getStream(ctx, s.last)
 		if err == nil {
-			p.back()
+			p.serverIsBack()
 			return body, nil
 		}
 		var may bool
-		if after, may = again(err, true); !may && !errors.Is(err, errStillOpen) {
+		if after, may = mayRepeat(err, true); !may && !errors.Is(err, errStillOpen) {
 			return nil, fmt.Errorf("%w: its stream cannot be resumed: %w", ErrLost, err)
 		}
-		if err := p.wait(ctx, after, err); err != nil {
+		if err := p.waitForServer(ctx, after, err); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrLost, err)
 		}
 		after = 0
@@ -112,8 +112,8 @@ func (s *stream) resume(ctx context.Context) (io.ReadCloser, error) {
 // errStillOpen reports that a server refuses to resume a stream, because it has not seen yet that the last connection broke.
 var errStillOpen = errors.New("the server still has the broken connection")
 
-// get asks for what follows an event.
-func (c *Client) get(ctx context.Context, last string) (io.ReadCloser, error) {
+// getStream asks for what follows an event.
+func (c *Client) getStream(ctx context.Context, last string) (io.ReadCloser, error) {
 	r, err := c.newRequest(ctx, http.MethodGet, nil)
 	if err != nil {
 		return nil, err
@@ -121,7 +121,7 @@ func (c *Client) get(ctx context.Context, last string) (io.ReadCloser, error) {
 	r.Header.Set("Last-Event-ID", last)
 	res, err := c.http.Do(r)
 	if err != nil {
-		return nil, unanswered(ctx, err)
+		return nil, noResponse(ctx, err)
 	}
 	if isStream(res) {
 		return res.Body, nil
@@ -130,12 +130,12 @@ func (c *Client) get(ctx context.Context, last string) (io.ReadCloser, error) {
 		_ = res.Body.Close()
 		return nil, errStillOpen
 	}
-	_, err = answer(ctx, res, "")
+	_, err = readAnswer(ctx, res, "")
 	return nil, err
 }
 
-// reply answers a request of the server.
-func (c *Client) reply(ctx context.Context, m message) error {
+// replyToServer answers a request of the server.
+func (c *Client) replyToServer(ctx context.Context, m message) error {
 	response := struct {
 		JSONRPC string          `json:"jsonrpc"`
 		ID      json.RawMessage `json:"id"`
@@ -146,7 +146,7 @@ func (c *Client) reply(ctx context.Context, m message) error {
 	case m.Method == mcp.MethodPing:
 		response.Result = json.RawMessage(`{}`)
 	case m.Method == mcp.MethodElicitationCreate && c.o.Answer != nil:
-		response.Result = raw(c.o.Answer(m.Method, m.Params))
+		response.Result = encodeRaw(c.o.Answer(m.Method, m.Params))
 	default:
 		response.Error = mcp.NewError(mcp.CodeMethodNotFound, "this client answers no "+m.Method)
 	}
@@ -154,5 +154,5 @@ func (c *Client) reply(ctx context.Context, m message) error {
 	if err != nil {
 		return err
 	}
-	return c.send(ctx, body, "")
+	return c.sendMessage(ctx, body, "")
 }

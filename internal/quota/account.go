@@ -12,9 +12,9 @@ type key struct {
 	from   netip.Addr // zero if the tenant is one client
 }
 
-// network is [Network] of a text. Texts that are not addresses give the zero Addr, and share
+// networkOf is [Network] of a text. Texts that are not addresses give the zero Addr, and share
 // an account.
-func network(address string) netip.Addr {
+func networkOf(address string) netip.Addr {
 	a, _ := netip.ParseAddr(address)
 	return Network(a)
 }
@@ -106,8 +106,8 @@ func (a *Account) From() string {
 	return a.key.from.String()
 }
 
-// idle reports whether the account equals a new one.
-func (a *Account) idle(now time.Time) bool {
+// isIdle reports whether the account equals a new one.
+func (a *Account) isIdle(now time.Time) bool {
 	if a.load.Load() != 0 || a.bytes.Load() != 0 || a.reports.Load() != 0 {
 		return false
 	}
@@ -129,13 +129,13 @@ func (a *Account) idle(now time.Time) bool {
 	return a.Lasting.Amount(now) <= trifle
 }
 
-// drop ends an account that is idle; it reports whether it was.
-func (a *Account) drop(now time.Time) bool {
-	if !a.idle(now) {
+// dropIdle ends an account that is idle; it reports whether it was.
+func (a *Account) dropIdle(now time.Time) bool {
+	if !a.isIdle(now) {
 		return false
 	}
 	a.dropped.Store(true)
-	if !a.idle(now) { // another goroutine has just used it
+	if !a.isIdle(now) { // another goroutine has just used it
 		a.dropped.Store(false)
 		return false
 	}

@@ -20,7 +20,7 @@ func TestNetwork(t *testing.T) {
 		{"300.0.0.1", "invalid IP"},
 		{"localhost", "invalid IP"},
 	} {
-		if got := network(tt.address).String(); got != tt.want {
+		if got := networkOf(tt.address).String(); got != tt.want {
 			t.Errorf("%q counts as %s, want %s", tt.address, got, tt.want)
 		}
 	}

@@ -50,15 +50,15 @@ type Accounts struct {
 // New returns a table without accounts.
 func New(lim Limits) *Accounts {
 	t := &Accounts{Turns: NewTurns[*Account](min(runtime.GOMAXPROCS(0), runtime.NumCPU()) / 2), lim: lim, table: directory.New[key, *Account]()}
-	t.overflow = t.open(key{}, "")
+	t.overflow = t.openAccount(key{}, "")
 	return t
 }
 
-func (t *Accounts) open(k key, address string) *Account {
-	a := &Account{key: k, address: address, weight: t.lim.Weights.of(k)}
+func (t *Accounts) openAccount(k key, address string) *Account {
+	a := &Account{key: k, address: address, weight: t.lim.Weights.weightOf(k)}
 	for i, r := range t.lim.Rates {
 		if r != (Rate{}) {
-			a.Buckets[i] = NewBucket(r).counted()
+			a.Buckets[i] = NewBucket(r).countTaken()
 		}
 	}
 	return a
@@ -70,7 +70,7 @@ func (t *Accounts) open(k key, address string) *Account {
 func (t *Accounts) Of(tenant, address string) *Account {
 	k := key{tenant: tenant}
 	if address != "" {
-		k.from = network(address)
+		k.from = networkOf(address)
 	}
 	if a, ok := t.table.Get(k); ok {
 		return a
@@ -83,7 +83,7 @@ func (t *Accounts) Of(tenant, address string) *Account {
 	made := false
 	a, _ := t.table.Obtain(k, func() (*Account, error) {
 		made = true
-		return t.open(k, address), nil
+		return t.openAccount(k, address), nil
 	})
 	if !made {
 		t.size.Add(-1)
@@ -118,14 +118,14 @@ func (t *Accounts) Settle(now time.Time) {
 			kept = append(kept, a)
 			continue
 		}
-		t.add(a, -claim)
+		t.addLoad(a, -claim)
 	}
 	clear(t.claimants[len(kept):])
 	t.claimants = kept
 	t.mu.Unlock()
 	t.elsewhere.dropSilent(now)
 	t.next = (t.next + 1) % directory.Shards
-	t.size.Add(-int64(t.table.Sweep(t.next, func(a *Account) bool { return a.drop(now) })))
+	t.size.Add(-int64(t.table.Sweep(t.next, func(a *Account) bool { return a.dropIdle(now) })))
 }
 
 // Memo caches an account for a frequent user, such as a session. The zero value is empty.

@@ -90,7 +90,7 @@ func TestAccountsStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAccounts(100_000)
 		for name, use := range map[string]struct{ begin, end func(x *Account) }{
-			"a call":     {func(x *Account) { a.enter(x) }, func(x *Account) { a.add(x, -1) }},
+			"a call":     {func(x *Account) { a.enterRequest(x) }, func(x *Account) { a.addLoad(x, -1) }},
 			"a stream":   {func(x *Account) { x.Held[streams].Add(1) }, func(x *Account) { x.Held[streams].Add(-1) }},
 			"a GET":      {func(x *Account) { x.Held[gets].Add(1) }, func(x *Account) { x.Held[gets].Add(-1) }},
 			"a question": {func(x *Account) { x.Held[parked].Add(1) }, func(x *Account) { x.Held[parked].Add(-1) }},
@@ -107,7 +107,7 @@ func TestAccountsStay(t *testing.T) {
 			if a.Of(name, "") == x || !x.dropped.Load() {
 				t.Errorf("%s kept the account beyond its end", name)
 			}
-			if _, ok := a.enter(x); ok {
+			if _, ok := a.enterRequest(x); ok {
 				t.Error("a dropped account takes calls")
 			}
 			for what := range x.Held {
@@ -126,29 +126,29 @@ func TestClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAccounts(100_000)
 		x, y := a.Of("x", ""), a.Of("y", "")
-		a.enter(x)
+		a.enterRequest(x)
 		for range 3 {
-			a.claim(x, time.Now())
-			a.claim(y, time.Now())
+			a.claimPlace(x, time.Now())
+			a.claimPlace(y, time.Now())
 		}
 		if n := a.active.Load(); n != 2 {
 			t.Fatalf("%d contend, want who runs and who waits", n)
 		}
-		if mine, _ := a.enter(y); mine != 1 {
+		if mine, _ := a.enterRequest(y); mine != 1 {
 			t.Errorf("%d in flight, want 1: a claim is none", mine)
 		}
-		a.add(y, -1)
+		a.addLoad(y, -1)
 		if n := a.active.Load(); n != 2 {
 			t.Errorf("%d contend between two calls of one, want 2", n)
 		}
 		time.Sleep(claimFor - time.Millisecond)
-		a.claim(x, time.Now())
+		a.claimPlace(x, time.Now())
 		time.Sleep(time.Millisecond)
 		a.sweepAll()
 		if n := a.active.Load(); n != 1 || len(a.claimants) != 1 || !y.dropped.Load() {
 			t.Errorf("after a claim %d contend, %d claim, want one of each", n, len(a.claimants))
 		}
-		a.add(x, -1)
+		a.addLoad(x, -1)
 		if n := a.active.Load(); n != 1 {
 			t.Errorf("%d contend, want who has asked lately", n)
 		}

@@ -16,20 +16,20 @@ const (
 // Over reports whether n exceeds the limit; a negative limit means no limit.
 func Over(n int64, limit int) bool { return limit >= 0 && n > int64(limit) }
 
-// busy reports whether few places are left when load of limit are in use: from there on
+// isBusy reports whether few places are left when load of limit are in use: from there on
 // clients share the places.
-func busy(load int64, limit int) bool {
+func isBusy(load int64, limit int) bool {
 	return limit >= 0 && load > int64(limit)/4*3+int64(limit)%4*3/4
 }
 
-// fair decides on a request that was counted while few places are left: load of limit
+// fairPlaces decides on a request that was counted while few places are left: load of limit
 // places are in use, mine of them by the same account of some weight, and those that contend, whose weights add up to sum, share all
 // places. No account gets more than its share, so that there is room for late ones.
-func fair(load, mine int64, limit int, weight, sum int64) Refusal {
+func fairPlaces(load, mine int64, limit int, weight, sum int64) Refusal {
 	switch {
 	case load > int64(limit):
 		return Full
-	case mine > max(1, part(int64(limit), weight, sum)):
+	case mine > max(1, partOf(int64(limit), weight, sum)):
 		return OverShare
 	}
 	return Admitted
@@ -39,13 +39,13 @@ func fair(load, mine int64, limit int, weight, sum int64) Refusal {
 // is false) on a dropped account: the caller finds the account anew. The caller gives a
 // place back with [Accounts.Leave].
 func (t *Accounts) Admit(a *Account) (no Refusal, ok bool) {
-	mine, ok := t.enter(a)
+	mine, ok := t.enterRequest(a)
 	if !ok {
 		return 0, false
 	}
-	if load := t.inFlight.Add(1); busy(load, t.lim.Places) {
-		t.claim(a, time.Now())
-		no = fair(load, mine, t.lim.Places, a.weight, t.active.Load())
+	if load := t.inFlight.Add(1); isBusy(load, t.lim.Places) {
+		t.claimPlace(a, time.Now())
+		no = fairPlaces(load, mine, t.lim.Places, a.weight, t.active.Load())
 	}
 	if no == Admitted && Over(mine+a.elsewhere.Load(), t.lim.Each) {
 		no = OverLimit
@@ -59,7 +59,7 @@ func (t *Accounts) Admit(a *Account) (no Refusal, ok bool) {
 // Enter takes a place even if none is left, for a request that was admitted before. It
 // fails on a dropped account like Admit.
 func (t *Accounts) Enter(a *Account) (ok bool) {
-	if _, ok = t.enter(a); ok {
+	if _, ok = t.enterRequest(a); ok {
 		t.inFlight.Add(1)
 	}
 	return ok
@@ -68,24 +68,24 @@ func (t *Accounts) Enter(a *Account) (ok bool) {
 // Leave gives a place back.
 func (t *Accounts) Leave(a *Account) {
 	t.inFlight.Add(-1)
-	t.add(a, -1)
+	t.addLoad(a, -1)
 }
 
 // InFlight is the number of places in use.
 func (t *Accounts) InFlight() int64 { return t.inFlight.Load() }
 
-// enter counts a request on a, and returns how many a has now.
-func (t *Accounts) enter(a *Account) (mine int64, ok bool) {
-	load := t.add(a, 1)
+// enterRequest counts a request on a, and returns how many a has now.
+func (t *Accounts) enterRequest(a *Account) (mine int64, ok bool) {
+	load := t.addLoad(a, 1)
 	if a.dropped.Load() {
-		t.add(a, -1)
+		t.addLoad(a, -1)
 		return 0, false
 	}
 	return load % claim, true
 }
 
-// add changes the load of an account, and the sum of the weights of those that have any.
-func (t *Accounts) add(a *Account, by int64) int64 {
+// addLoad changes the load of an account, and the sum of the weights of those that have any.
+func (t *Accounts) addLoad(a *Account, by int64) int64 {
 	load := a.load.Add(by)
 	switch load {
 	case by:
@@ -100,14 +100,14 @@ func (t *Accounts) add(a *Account, by int64) int64 {
 // few were left: long enough for a client that heeds a Retry-After of a second.
 const claimFor = 2 * time.Second
 
-// claim notes that a asks for a place while few are left. Others then get a smaller share
+// claimPlace notes that a asks for a place while few are left. Others then get a smaller share
 // even while a has nothing in flight. Without that the client that has filled the places
 // would take each one that becomes free.
-func (t *Accounts) claim(a *Account, now time.Time) {
+func (t *Accounts) claimPlace(a *Account, now time.Time) {
 	if a.claimed.Swap(now.UnixNano()) != 0 {
 		return
 	}
-	t.add(a, claim)
+	t.addLoad(a, claim)
 	t.mu.Lock()
 	t.claimants = append(t.claimants, a)
 	t.mu.Unlock()

@@ -34,8 +34,8 @@ func TestFair(t *testing.T) {
 		{"a huge limit", math.MaxInt64/4*3 - 1, 7, math.MaxInt64, 2, Admitted},
 	} {
 		got := Admitted
-		if busy(tt.load, tt.limit) {
-			got = fair(tt.load, tt.mine, tt.limit, 1, int64(tt.contenders))
+		if isBusy(tt.load, tt.limit) {
+			got = fairPlaces(tt.load, tt.mine, tt.limit, 1, int64(tt.contenders))
 		}
 		if got != tt.want {
 			t.Errorf("%s: got reason %d, want %d", tt.name, got, tt.want)
@@ -59,9 +59,9 @@ func TestFairStarvesNobody(t *testing.T) {
 		return n
 	}
 	ask := func(i int) {
-		if busy(load+1, limit) {
+		if isBusy(load+1, limit) {
 			claims[i] = true
-			if fair(load+1, has[i]+1, limit, 1, int64(contenders(i))) != Admitted {
+			if fairPlaces(load+1, has[i]+1, limit, 1, int64(contenders(i))) != Admitted {
 				return
 			}
 		}

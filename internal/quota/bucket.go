@@ -87,8 +87,8 @@ func (b Bucket) GiveBackN(now time.Time, n int) {
 	}
 }
 
-// counted is the bucket with a count of what is taken from it.
-func (b Bucket) counted() Bucket {
+// countTaken is the bucket with a count of what is taken from it.
+func (b Bucket) countTaken() Bucket {
 	if b.l != nil {
 		b.taken = new(atomic.Int64)
 	}

@@ -37,11 +37,11 @@ func NewCensus[K comparable, N any](each, all int) *Census[K, N] {
 func (c *Census[K, N]) Room(client string) Refusal {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.room(client)
+	return c.roomLocked(client)
 }
 
-// room is Room. mu is held.
-func (c *Census[K, N]) room(client string) Refusal {
+// roomLocked is Room. mu is held.
+func (c *Census[K, N]) roomLocked(client string) Refusal {
 	switch {
 	case c.each > 0 && c.clients[client] >= c.each:
 		return OverLimit
@@ -55,10 +55,10 @@ func (c *Census[K, N]) room(client string) Refusal {
 func (c *Census[K, N]) Add(key K, client string, expires time.Time) Refusal {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	no := c.room(client)
+	no := c.roomLocked(client)
 	if no == Admitted {
-		c.drop(key)
-		c.put(key, &entry[N]{client: client, expires: expires.UnixMilli()})
+		c.dropEntry(key)
+		c.putEntry(key, &entry[N]{client: client, expires: expires.UnixMilli()})
 	}
 	return no
 }
@@ -75,22 +75,22 @@ func (c *Census[K, N]) See(key K, client string, expires time.Time) {
 	old := c.entries[key]
 	switch {
 	case old == nil:
-		c.put(key, &entry[N]{client: client, expires: at})
+		c.putEntry(key, &entry[N]{client: client, expires: at})
 	case old.expires == 0:
-		c.drop(key)
+		c.dropEntry(key)
 		old.client, old.expires = client, at
-		c.put(key, old)
+		c.putEntry(key, old)
 	}
 }
 
-// put counts an entry that is not counted. mu is held.
-func (c *Census[K, N]) put(key K, e *entry[N]) {
+// putEntry counts an entry that is not counted. mu is held.
+func (c *Census[K, N]) putEntry(key K, e *entry[N]) {
 	c.entries[key] = e
 	c.clients[e.client]++
 }
 
-// drop counts an entry no more, if it is counted. mu is held.
-func (c *Census[K, N]) drop(key K) (note N) {
+// dropEntry counts an entry no more, if it is counted. mu is held.
+func (c *Census[K, N]) dropEntry(key K) (note N) {
 	e := c.entries[key]
 	if e == nil {
 		return note
@@ -115,7 +115,7 @@ func (c *Census[K, N]) Note(key K, change func(note *N)) {
 func (c *Census[K, N]) Remove(key K) (note N) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.drop(key)
+	return c.dropEntry(key)
 }
 
 // Sweep drops what has expired. It returns at most [RecountedAtOnce] of the entries that another
@@ -127,7 +127,7 @@ func (c *Census[K, N]) Sweep(now time.Time) (doubtful []K) {
 	for key, e := range c.entries {
 		switch {
 		case e.expires != 0 && e.expires <= now.UnixMilli():
-			c.drop(key)
+			c.dropEntry(key)
 		case len(doubtful) < RecountedAtOnce && (e.expires == 0 || c.each > 0 && c.clients[e.client] > c.each/2 || c.all > 0 && len(c.entries) > c.all/2):
 			doubtful = append(doubtful, key)
 		}

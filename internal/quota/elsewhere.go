@@ -109,14 +109,14 @@ func (t *Accounts) Hear(now time.Time, from string, n uint64, shares []Share) {
 	before := h.in
 	h.n, h.at, h.in = n, now, nil
 	for i := range shares[:min(len(shares), mostShares)] {
-		h.in = append(h.in, shares[i].owe(t, now))
+		h.in = append(h.in, shares[i].countShare(t, now))
 	}
-	e.release(before) // Afterwards: meanwhile an account is held to more, and not to less.
+	e.releaseShares(before) // Afterwards: meanwhile an account is held to more, and not to less.
 	e.busy.Add(int64(len(h.in)))
 }
 
-// owe counts on an account what it has in use elsewhere, and takes what it took there.
-func (s *Share) owe(t *Accounts, now time.Time) inUse {
+// countShare counts on an account what it has in use elsewhere, and takes what it took there.
+func (s *Share) countShare(t *Accounts, now time.Time) inUse {
 	for {
 		a := t.Of(s.Tenant, s.Address)
 		u := inUse{a: a, inFlight: max(0, s.InFlight), held: s.Held}
@@ -145,7 +145,7 @@ func (u *inUse) giveBack() {
 	u.a.reports.Add(-1)
 }
 
-func (e *elsewhere) release(all []inUse) {
+func (e *elsewhere) releaseShares(all []inUse) {
 	for i := range all {
 		all[i].giveBack()
 	}
@@ -158,7 +158,7 @@ func (e *elsewhere) dropSilent(now time.Time) {
 	defer e.mu.Unlock()
 	for from, h := range e.all {
 		if now.Sub(h.at) >= HeardFor {
-			e.release(h.in)
+			e.releaseShares(h.in)
 			delete(e.all, from)
 		}
 	}

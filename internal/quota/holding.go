@@ -61,12 +61,12 @@ func (h *Holding) Extend(n int64) Refusal {
 
 // Set changes the number of bytes that h holds, whether there is room or not. A holding that
 // was not charged, or has been freed, stays as it is.
-func (h *Holding) Set(n int64) { h.change(func(int64) int64 { return n }) }
+func (h *Holding) Set(n int64) { h.changeHeld(func(int64) int64 { return n }) }
 
 // Grow is Set for n bytes more.
-func (h *Holding) Grow(n int64) { h.change(func(old int64) int64 { return old + n }) }
+func (h *Holding) Grow(n int64) { h.changeHeld(func(old int64) int64 { return old + n }) }
 
-func (h *Holding) change(f func(old int64) int64) {
+func (h *Holding) changeHeld(f func(old int64) int64) {
 	if h.t == nil {
 		return
 	}

@@ -19,22 +19,22 @@ const (
 	leastOne = time.Minute
 )
 
-// class is the first class that lasts for life, or the last.
-func class(life time.Duration) (index int, lasts time.Duration) {
+// classOf is the first class that lasts for life, or the last.
+func classOf(life time.Duration) (index int, lasts time.Duration) {
 	index = min(bits.Len64(uint64(max(0, life-1)/leastOne)), lives-1)
 	return index, leastOne << index
 }
 
 // Add counts n more, which come back after life; a negative n returns that many at once.
 func (l *Lasting) Add(at time.Time, n int64, life time.Duration) {
-	index, lasts := class(life)
-	l.all()[index].Add(at, n, lasts)
+	index, lasts := classOf(life)
+	l.allClasses()[index].Add(at, n, lasts)
 }
 
 // TakeBack returns n early that were taken at since, for life.
 func (l *Lasting) TakeBack(at, since time.Time, n int64, life time.Duration) {
-	index, _ := class(life)
-	l.all()[index].takeBack(at, since, n)
+	index, _ := classOf(life)
+	l.allClasses()[index].takeBack(at, since, n)
 }
 
 // Amount is about how much has not come back yet.
@@ -49,7 +49,7 @@ func (l *Lasting) Amount(at time.Time) (n int64) {
 	return n
 }
 
-func (l *Lasting) all() *[lives]Usage {
+func (l *Lasting) allClasses() *[lives]Usage {
 	if all := l.of.Load(); all != nil {
 		return all
 	}

@@ -21,7 +21,7 @@ func TestLasting(t *testing.T) {
 			}
 		}
 	}
-	if index, _ := class(1 << 62); index != lives-1 {
+	if index, _ := classOf(1 << 62); index != lives-1 {
 		t.Errorf("the longest class is %d", index)
 	}
 }

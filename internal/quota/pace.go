@@ -31,7 +31,7 @@ func (p *Pace[K]) Take(now time.Time, own *Usage, n int64) bool {
 	if p.amount > 0 && p.all.Amount(now)+n > p.amount && own.Amount(now)+n > p.amount/paceLeast {
 		return false
 	}
-	p.count(now, own, n)
+	p.countTaken(now, own, n)
 	return true
 }
 
@@ -44,7 +44,7 @@ func (p *Pace[K]) TakeInTurn(ctx context.Context, k K, own *Usage, n int64) bool
 	if turn {
 		defer p.turns.Leave()
 	}
-	p.count(time.Now(), own, n)
+	p.countTaken(time.Now(), own, n)
 	if !turn {
 		return false
 	}
@@ -64,7 +64,7 @@ func (p *Pace[K]) Taken(now time.Time) int64 { return p.all.Amount(now) }
 // Waiting is how many wait for their turn, or in it.
 func (p *Pace[K]) Waiting() int { return int(p.wait.Load()) }
 
-func (p *Pace[K]) count(now time.Time, own *Usage, n int64) {
+func (p *Pace[K]) countTaken(now time.Time, own *Usage, n int64) {
 	p.all.Add(now, n, p.life)
 	own.Add(now, n, p.life)
 }

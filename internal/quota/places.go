@@ -47,7 +47,7 @@ func (p *Places[W]) Admit(client string, work W, now time.Time) (runs bool, late
 	line := p.lines[client]
 	switch {
 	case line == nil && p.mayTake(client):
-		p.take(client)
+		p.takePlace(client)
 		return true, 0
 	case len(line) >= 2*(p.room-p.waiting): // a client alone has two thirds, and leaves room for one more
 		return false, p.nextSecond(now)
@@ -64,8 +64,8 @@ func (p *Places[W]) mayTake(client string) bool {
 	return p.taken < p.most-p.most/lastPlaces || p.taken < p.most && p.running[client] < max(1, p.most/fewPlaces)
 }
 
-// take takes a place. mu is held.
-func (p *Places[W]) take(client string) {
+// takePlace takes a place. mu is held.
+func (p *Places[W]) takePlace(client string) {
 	p.taken++
 	p.running[client]++
 }
@@ -78,7 +78,7 @@ func (p *Places[W]) Take(client string, anyway bool) bool {
 	if !anyway && !p.mayTake(client) {
 		return false
 	}
-	p.take(client)
+	p.takePlace(client)
 	return true
 }
 
@@ -131,7 +131,7 @@ func (p *Places[W]) Leave(client string) (next W, ok bool) {
 	} else {
 		p.turn = append(p.turn, client)
 	}
-	p.take(client)
+	p.takePlace(client)
 	return next, true
 }
 

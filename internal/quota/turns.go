@@ -43,7 +43,7 @@ func (t *Turns[K]) Take(ctx context.Context, k K) bool {
 	case <-called:
 		return true
 	case <-ctx.Done():
-		return !t.quit(k, called)
+		return !t.quitLine(k, called)
 	}
 }
 
@@ -51,11 +51,11 @@ func (t *Turns[K]) Take(ctx context.Context, k K) bool {
 func (t *Turns[K]) Leave() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.pass()
+	t.passTurn()
 }
 
-// pass gives a place to whose turn it is, if anybody waits. mu is held.
-func (t *Turns[K]) pass() {
+// passTurn gives a place to whose turn it is, if anybody waits. mu is held.
+func (t *Turns[K]) passTurn() {
 	if len(t.next) == 0 {
 		t.taken--
 		return
@@ -80,9 +80,9 @@ func (t *Turns[K]) Waiting() (n int) {
 	return n
 }
 
-// quit takes one that waits out of its line. It reports whether it was still there; otherwise it has
+// quitLine takes one that waits out of its line. It reports whether it was still there; otherwise it has
 // just got a place.
-func (t *Turns[K]) quit(k K, called chan struct{}) bool {
+func (t *Turns[K]) quitLine(k K, called chan struct{}) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	i := slices.Index(t.lines[k], called)

@@ -123,7 +123,7 @@ func TestTurnsEndWithAPlace(t *testing.T) {
 		synctest.Wait()
 		turns.mu.Lock()
 		cancel() // from here on it waits for mu alone
-		turns.pass()
+		turns.passTurn()
 		turns.mu.Unlock()
 		if !<-got {
 			t.Error("the place is lost")

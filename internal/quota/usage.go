@@ -28,7 +28,7 @@ func (u *Usage) Add(at time.Time, n int64, life time.Duration) {
 	if u.life == 0 {
 		u.life = life
 	}
-	u.roll(at)
+	u.rollWindow(at)
 	if u.now += n; u.now < 0 {
 		u.before = max(0, u.before+u.now)
 		u.now = 0
@@ -43,7 +43,7 @@ func (u *Usage) Amount(at time.Time) int64 {
 	if u.life <= 0 {
 		return 0
 	}
-	u.roll(at)
+	u.rollWindow(at)
 	passed := float64(at.UnixNano()%int64(u.life)) / float64(u.life)
 	return u.now + int64(float64(u.before)*(1-passed))
 }
@@ -55,7 +55,7 @@ func (u *Usage) takeBack(at, since time.Time, n int64) {
 	if u.life == 0 {
 		return
 	}
-	u.roll(at)
+	u.rollWindow(at)
 	switch since.UnixNano() / int64(u.life) {
 	case u.window:
 		u.now = max(0, u.now-n)
@@ -64,8 +64,8 @@ func (u *Usage) takeBack(at, since time.Time, n int64) {
 	}
 }
 
-// roll moves on to the window of at. A time before the current window counts as within it.
-func (u *Usage) roll(at time.Time) {
+// rollWindow moves on to the window of at. A time before the current window counts as within it.
+func (u *Usage) rollWindow(at time.Time) {
 	window := at.UnixNano() / int64(u.life)
 	switch {
 	case window <= u.window:

@@ -55,10 +55,10 @@ func TestUsageKeepsAnAccount(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var a Account
 			a.Used[0].Add(now, tt.bytes, time.Hour)
-			if got := a.drop(now); got != tt.dropped {
+			if got := a.dropIdle(now); got != tt.dropped {
 				t.Errorf("dropped %v", got)
 			}
-			if !a.Dropped() && !a.drop(now.Add(3*time.Hour)) {
+			if !a.Dropped() && !a.dropIdle(now.Add(3*time.Hour)) {
 				t.Error("kept when all has come back")
 			}
 		})

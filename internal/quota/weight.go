@@ -12,8 +12,8 @@ type Client struct{ Tenant, Address string }
 // get. They are from 1 to [MostWeight].
 type Weights map[Client]int
 
-// of is the weight of an account.
-func (w Weights) of(k key) int64 {
+// weightOf is the weight of an account.
+func (w Weights) weightOf(k key) int64 {
 	if len(w) == 0 {
 		return 1
 	}
@@ -24,8 +24,8 @@ func (w Weights) of(k key) int64 {
 	return int64(min(max(w[c], 1), MostWeight))
 }
 
-// part is what of limit a client of some weight gets where the weights of all add up to sum.
-func part(limit, weight, sum int64) int64 {
+// partOf is what of limit a client of some weight gets where the weights of all add up to sum.
+func partOf(limit, weight, sum int64) int64 {
 	if weight >= sum {
 		return limit
 	}

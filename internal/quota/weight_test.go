@@ -41,7 +41,7 @@ func TestWeights(t *testing.T) {
 		{100, 1, 4, 25}, {100, 3, 4, 75}, {100, 4, 4, 100}, {100, 7, 4, 100}, {100, 1, 0, 100}, {100, 1, 1000, 0},
 		{math.MaxInt64, 1, 2, math.MaxInt64 / 2}, {math.MaxInt64, MostWeight, 2 * MostWeight, math.MaxInt64 / (2 * MostWeight) * MostWeight},
 	} {
-		if got := part(c.limit, c.weight, c.sum); got != c.want {
+		if got := partOf(c.limit, c.weight, c.sum); got != c.want {
 			t.Errorf("%d of %d of %d is %d, want %d", c.weight, c.sum, c.limit, got, c.want)
 		}
 	}

@@ -45,7 +45,7 @@ func (r *Record) Begin(node, boot string, now time.Time) (epoch uint64, err erro
 		}
 		r.Runs = endRun(r.Runs, RunLost, now)
 		if r.Lost >= MaxAttempts {
-			r.end(Outcome{Kind: Lost}, now)
+			r.endTask(Outcome{Kind: Lost}, now)
 			return 0, ErrTooManyAttempts
 		}
 	}
@@ -55,7 +55,7 @@ func (r *Record) Begin(node, boot string, now time.Time) (epoch uint64, err erro
 	r.Node, r.Boot = node, boot
 	r.Holder, r.HolderBoot = "", ""
 	r.Runs = addRun(r.Runs, Run{Epoch: r.Epoch, Attempt: r.Attempt, Node: node, Began: now.UnixMilli()})
-	r.change(Running, now)
+	r.changeState(Running, now)
 	return r.Epoch, nil
 }
 
@@ -73,13 +73,13 @@ func (r *Record) Progressed() { r.stored = true }
 
 // Yield gives a task back that its attempt does not go on with, to be queued again: its node ends.
 func (r *Record) Yield(epoch uint64, now time.Time) error {
-	if err := r.held(epoch); err != nil {
+	if err := r.checkEpoch(epoch); err != nil {
 		return err
 	}
 	r.Attempt--
 	r.Holder, r.HolderBoot = "", ""
 	r.Runs = endRun(r.Runs, RunYielded, now)
-	r.change(Queued, now)
+	r.changeState(Queued, now)
 	return nil
 }
 
@@ -87,7 +87,7 @@ func (r *Record) Yield(epoch uint64, now time.Time) error {
 // are there, and gets them by their keys. With no question, or one whose key was used before, nothing changes.
 func (r *Record) Ask(epoch uint64, now time.Time, questions ...Question) error {
 	waits := r.State == Waiting && r.Epoch == epoch
-	if err := r.held(epoch); err != nil && !waits {
+	if err := r.checkEpoch(epoch); err != nil && !waits {
 		return err
 	}
 	if len(questions) == 0 {
@@ -106,7 +106,7 @@ func (r *Record) Ask(epoch uint64, now time.Time, questions ...Question) error {
 		r.Runs = endRun(r.Runs, RunAsked, now)
 		r.Holder, r.HolderBoot = r.Node, r.Boot
 	}
-	r.change(Waiting, now)
+	r.changeState(Waiting, now)
 	return nil
 }
 
@@ -143,7 +143,7 @@ func (r *Record) Answer(answers map[string]Reply, now time.Time) (ready bool, er
 	questions := slices.Clone(r.Questions)
 	for i := range questions {
 		q := &questions[i]
-		if !q.open() {
+		if !q.isOpen() {
 			continue
 		}
 		switch a, ok := answers[q.Key]; {
@@ -164,23 +164,23 @@ func (r *Record) Answer(answers map[string]Reply, now time.Time) (ready bool, er
 	}
 	r.Questions, r.Unfit = questions, unfit
 	if open > 0 {
-		r.change(Waiting, now)
+		r.changeState(Waiting, now)
 		return false, nil
 	}
-	r.change(Queued, now)
+	r.changeState(Queued, now)
 	return true, nil
 }
 
 // Finish ends the task with the outcome of its attempt, also while it waits: its handler has not waited for the answers.
 func (r *Record) Finish(epoch uint64, o Outcome, now time.Time) error {
 	if r.State == Waiting && r.Epoch == epoch {
-		r.end(o, now)
+		r.endTask(o, now)
 		return nil
 	}
-	if err := r.held(epoch); err != nil {
+	if err := r.checkEpoch(epoch); err != nil {
 		return err
 	}
-	r.end(o, now)
+	r.endTask(o, now)
 	return nil
 }
 
@@ -189,22 +189,22 @@ func (r *Record) Cancel(now time.Time) error {
 	if r.State == Ended {
 		return ErrEnded
 	}
-	r.end(Outcome{Kind: Cancelled}, now)
+	r.endTask(Outcome{Kind: Cancelled}, now)
 	return nil
 }
 
 // Say sets the message for people. An attempt may do so while it runs, and while it waits.
 func (r *Record) Say(epoch uint64, message string, now time.Time) error {
-	if err := r.held(epoch); err != nil && (r.State != Waiting || r.Epoch != epoch) {
+	if err := r.checkEpoch(epoch); err != nil && (r.State != Waiting || r.Epoch != epoch) {
 		return err
 	}
 	r.Message = message
-	r.change(r.State, now)
+	r.changeState(r.State, now)
 	return nil
 }
 
-// held reports whether the attempt with an epoch has the task.
-func (r *Record) held(epoch uint64) error {
+// checkEpoch reports whether the attempt with an epoch has the task.
+func (r *Record) checkEpoch(epoch uint64) error {
 	switch {
 	case r.State == Ended:
 		return ErrEnded
@@ -214,8 +214,8 @@ func (r *Record) held(epoch uint64) error {
 	return nil
 }
 
-// end ends the task. Of its questions the keys stay, for operators: nobody reads the rest again.
-func (r *Record) end(o Outcome, now time.Time) {
+// endTask ends the task. Of its questions the keys stay, for operators: nobody reads the rest again.
+func (r *Record) endTask(o Outcome, now time.Time) {
 	r.Outcome = &o
 	var asked []Question
 	for _, q := range r.Questions {
@@ -228,11 +228,11 @@ func (r *Record) end(o Outcome, now time.Time) {
 		how = RunCancelled
 	}
 	r.Runs = endRun(r.Runs, how, now)
-	r.change(Ended, now)
+	r.changeState(Ended, now)
 }
 
-// change moves to a state. Time does not go back, though the clocks of nodes differ.
-func (r *Record) change(to State, now time.Time) {
+// changeState moves to a state. Time does not go back, though the clocks of nodes differ.
+func (r *Record) changeState(to State, now time.Time) {
 	if r.State = to; to != Running {
 		r.Node, r.Boot = "", ""
 	}

@@ -131,8 +131,8 @@ type Question struct {
 	Refused bool            `json:"refused,omitempty"` // Answer is an error
 }
 
-// open reports whether the question has no answer.
-func (q *Question) open() bool { return q.Answer == nil }
+// isOpen reports whether the question has no answer.
+func (q *Question) isOpen() bool { return q.Answer == nil }
 
 // Open returns the questions that have no answer; a task that has ended waits for none.
 func (r *Record) Open() (open []Question) {
@@ -140,7 +140,7 @@ func (r *Record) Open() (open []Question) {
 		return nil
 	}
 	for _, q := range r.Questions {
-		if q.open() {
+		if q.isOpen() {
 			open = append(open, q)
 		}
 	}

@@ -12,19 +12,19 @@ import (
 // PollInterval is how often a client is asked to look at a task.
 const PollInterval = time.Second
 
-// stamp is a time as tasks have it: ISO 8601, in UTC, with milliseconds.
-func stamp(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z") }
+// timeStamp is a time as tasks have it: ISO 8601, in UTC, with milliseconds.
+func timeStamp(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z") }
 
 // Core is the task as a reader of 2025-11-25 sees it.
 func (r *Record) Core(id string, reader mcp.Revision) mcp.Task {
 	ttl, poll := r.TTL, PollInterval.Milliseconds()
-	return mcp.Task{TaskID: id, Status: r.Status(reader), StatusMessage: r.message(), CreatedAt: stamp(r.Created), LastUpdatedAt: stamp(r.Updated), TTL: &ttl, PollInterval: &poll}
+	return mcp.Task{TaskID: id, Status: r.Status(reader), StatusMessage: r.statusMessage(), CreatedAt: timeStamp(r.Created), LastUpdatedAt: timeStamp(r.Updated), TTL: &ttl, PollInterval: &poll}
 }
 
 // Handle is the task as a reader of the tasks extension sees it when it is created.
 func (r *Record) Handle(id string, reader mcp.Revision) protocol.TaskHandle {
 	ttl, poll := r.TTL, PollInterval.Milliseconds()
-	return protocol.TaskHandle{TaskID: id, Status: r.Status(reader), StatusMessage: r.message(), CreatedAt: stamp(r.Created), LastUpdatedAt: stamp(r.Updated), TTLMs: &ttl, PollIntervalMs: &poll}
+	return protocol.TaskHandle{TaskID: id, Status: r.Status(reader), StatusMessage: r.statusMessage(), CreatedAt: timeStamp(r.Created), LastUpdatedAt: timeStamp(r.Updated), TTLMs: &ttl, PollIntervalMs: &poll}
 }
 
 // Detailed is the task as a reader of the extension sees it later: with its open questions, its error, or the result, which the
@@ -62,8 +62,8 @@ func (r *Record) Failure() json.RawMessage {
 	return r.Outcome.Value
 }
 
-// message is the message for people. What a client has to know of its answer comes before what the handler says.
-func (r *Record) message() string {
+// statusMessage is the message for people. What a client has to know of its answer comes before what the handler says.
+func (r *Record) statusMessage() string {
 	if r.State == Waiting && r.Unfit != "" {
 		return "the answer to " + strconv.Quote(r.Unfit) + " is no JSON object and was not taken"
 	}

@@ -60,8 +60,8 @@ func newAttempt(s *serving, key Key, k known, w *given, req Request, began int64
 	return a
 }
 
-// enterActor gives an attempt to the actor of its task. w is the work that is looked at no more, nil for
-// an adopted one.
+// enterActor gives an attempt to the actor of its task. w is the work that is looked at no more,
+// nil for an adopted one.
 func (a *Attempt) enterActor(w *given) {
 	m := &opened{w: w, a: a}
 	m.Init()
@@ -116,8 +116,8 @@ func (a *Attempt) concludeRun(began time.Time, res Result) {
 	a.p.Log.Debug("a run of a task is over", "server", a.Key.Server, "task", a.Key.Digest(), "attempt", a.Number, "took", time.Since(began), "cause", cause)
 	closing := errors.Is(cause, ErrClosing)
 	if closing && parked && a.p.Shared && a.p.base.Err() == nil {
-		// Another process goes on with the task once it has its answers. Of a process that ends, its
-		// lease says so.
+		// Another process goes on with the task once it has its answers. Of a process that ends,
+		// its lease says so.
 		_ = a.changeAtEnd(func(r *task.Record, epoch uint64) error { return r.Release(epoch) })
 	}
 	if closing && (res.Err != nil || res.IsError) && a.s.Safe(a.method, a.name) {
@@ -159,8 +159,8 @@ func (a *Attempt) dropRequest(ctx context.Context) error {
 // pool closes.
 const finishWait = time.Minute
 
-// storeOutcome stores the outcome. It waits for the store for as long as the task is kept: nobody else
-// has the outcome, and a task that may not run again would be lost with it.
+// storeOutcome stores the outcome. It waits for the store for as long as the task is kept: nobody
+// else has the outcome, and a task that may not run again would be lost with it.
 func (a *Attempt) storeOutcome(res Result) error {
 	o := task.Outcome{Kind: task.Done, Value: res.Value}
 	switch {
@@ -227,7 +227,8 @@ func (a *Attempt) storeCharged(ctx context.Context, bytes int, purpose Purpose, 
 	return err
 }
 
-// Context ends with the attempt, for one of the causes of this package: nothing that its handler does counts any more then, or the node ends.
+// Context ends with the attempt, for one of the causes of this package: nothing that its handler
+// does counts any more then, or the node ends.
 func (a *Attempt) Context() context.Context { return a.ctx }
 
 // Conclude stores what the handler of an adopted call has returned.

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// beginWait is for how long the store may take to begin an attempt, whose work is kept meanwhile, or
-// to do what is tried in the background.
+// beginWait is for how long the store may take to begin an attempt, whose work is kept meanwhile,
+// or to do what is tried in the background.
 const beginWait = time.Minute
 
 // background has the goroutines of a pool that its end waits for.

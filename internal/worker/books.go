@@ -21,8 +21,8 @@ func chargeFor(key Key, r *task.Record, bytes int) Charge {
 	return Charge{key.Tenant, r.From, bytes, time.UnixMilli(r.Created), time.Duration(r.TTL) * time.Millisecond}
 }
 
-// settleBytes says what became of bytes of a task that were charged, and notes what is to be given back
-// when it ends.
+// settleBytes says what became of bytes of a task that were charged, and notes what is to be given
+// back when it ends.
 func (b *books) settleBytes(key Key, c Charge, err error, back giveBack) {
 	stored := err == nil || errors.Is(err, store.ErrUnavailable)
 	b.ledger.Settle(c, stored)
@@ -50,8 +50,8 @@ type taskCharges struct {
 	atEnd, atCancellation int    // bytes
 }
 
-// noteBytes notes bytes of a task that were charged. What the census has not has ended, or expired: its
-// bytes are given back with time.
+// noteBytes notes bytes of a task that were charged. What the census has not has ended, or expired:
+// its bytes are given back with time.
 func (b *books) noteBytes(key Key, c Charge, back giveBack) {
 	if back == atExpiry {
 		return
@@ -109,11 +109,14 @@ func (b *books) chargeAnswers(key Key, c *Charge, before, after *task.Record) er
 	return err
 }
 
-// Ledger counts what tasks store on the clients whose they are. Its methods do not wait, and are safe for concurrent use.
+// Ledger counts what tasks store on the clients whose they are. Its methods do not wait, and are
+// safe for concurrent use.
 type Ledger interface {
-	// Charge counts bytes that are about to be stored. An error says that there is no room for them, and that nothing was counted.
+	// Charge counts bytes that are about to be stored. An error says that there is no room for
+	// them, and that nothing was counted.
 	Charge(c Charge, p Purpose) error
-	// Settle says that bytes that were charged are stored, or that they certainly are not, which gives them back.
+	// Settle says that bytes that were charged are stored, or that they certainly are not, which
+	// gives them back.
 	Settle(c Charge, stored bool)
 	// Return gives back bytes that are stored no more.
 	Return(c Charge)
@@ -144,7 +147,8 @@ func (noLedger) Charge(Charge, Purpose) error { return nil }
 func (noLedger) Settle(Charge, bool)          {}
 func (noLedger) Return(Charge)                {}
 
-// smallAnswer is the size of answers, in bytes, that a task takes though its client has its share of the store.
+// smallAnswer is the size of answers, in bytes, that a task takes though its client has its share
+// of the store.
 const smallAnswer = 4 << 10
 
 // giveBack says when bytes of a task are given back.

@@ -53,8 +53,8 @@ func (p *Pool) Cancel(ctx context.Context, key Key) (Snapshot, error) {
 	return s, err
 }
 
-// Answer takes a client's answers. Keys that nobody has asked for are ignored, and so are answers to a task that
-// does not wait.
+// Answer takes a client's answers. Keys that nobody has asked for are ignored, and so are answers
+// to a task that does not wait.
 func (p *Pool) Answer(ctx context.Context, key Key, answers map[string]task.Reply) (Snapshot, error) {
 	o := p.actors.beginOffer(key, "")
 	defer o.settleOffer()

@@ -10,14 +10,17 @@ import (
 )
 
 const (
-	// compareEvery is how often tasks are compared with their work, by one of the processes that share a store.
+	// compareEvery is how often tasks are compared with their work, by one of the processes that
+	// share a store.
 	compareEvery = 10 * time.Minute
-	// compareTurn is for how long nobody else does so: shorter, so that who did it last does it next.
+	// compareTurn is for how long nobody else does so: shorter, so that who did it last does it
+	// next.
 	compareTurn = compareEvery - 30*time.Second
 	// compareRetry is how soon a comparison begins anew that the store has not let end.
 	compareRetry = 30 * time.Second
-	// comparePage is how many records are read at a time, and compareRest for how much longer than that took nothing is read then: a store may have hundreds
-	// of thousands of records, and reading five thousand is a second of work.
+	// comparePage is how many records are read at a time, and compareRest for how much longer than
+	// that took nothing is read then: a store may have hundreds of thousands of records, and
+	// reading five thousand is a second of work.
 	comparePage = 100
 	compareRest = 3
 )
@@ -25,8 +28,10 @@ const (
 // comparer compares tasks with their work.
 type comparer struct{ p *Pool }
 
-// repeatComparison offers the work of tasks again that have lost it, at the first mount and every ten minutes. The record of a task and its work lie in two streams, and one may be
-// lost without the other: in a power cut, as each is flushed by its own timer, or with the stream of work, which somebody may remove.
+// repeatComparison offers the work of tasks again that have lost it, at the first mount and every
+// ten minutes. The record of a task and its work lie in two streams, and one may be lost without
+// the other: in a power cut, as each is flushed by its own timer, or with the stream of work, which
+// somebody may remove.
 func (c *comparer) repeatComparison() {
 	p := c.p
 	t := time.NewTimer(0)
@@ -80,7 +85,8 @@ func (c *comparer) compareAll(ctx context.Context) error {
 	}
 }
 
-// offerLost offers the work of a task again if the task has something to run, and no work of the number that its record has. To offer it twice does no harm.
+// offerLost offers the work of a task again if the task has something to run, and no work of the
+// number that its record has. To offer it twice does no harm.
 func (c *comparer) offerLost(ctx context.Context, st Stored) error {
 	p := c.p
 	ctx, cancel := context.WithTimeout(ctx, beginWait)
@@ -110,7 +116,8 @@ func (c *comparer) offerLost(ctx context.Context, st Stored) error {
 	if err := o.makeWork(ctx, r.Left(p.Store.Now())); err != nil {
 		return err
 	}
-	// Now that the stream has taken a write, what is not there is not there for certain. A stream that is as it was earlier gives numbers twice.
+	// Now that the stream has taken a write, what is not there is not there for certain. A stream
+	// that is as it was earlier gives numbers twice.
 	there, err := false, error(nil)
 	if o.seq != r.Work {
 		there, err = has()

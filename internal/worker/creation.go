@@ -12,9 +12,11 @@ import (
 	"github.com/troupe-run/troupe/internal/task"
 )
 
-// Adopt stores a task of a call whose handler runs already. That run is the task's first attempt: no other begins beside it, wherever its work is given out, until
-// it ends or its process is gone. It takes a place, also if there is none left where the process is about to end, and otherwise fails with ErrNoPlace then. The other errors are those
-// of Create. Conclude must be called once, when the handler has returned.
+// Adopt stores a task of a call whose handler runs already. That run is the task's first attempt:
+// no other begins beside it, wherever its work is given out, until it ends or its process is gone.
+// It takes a place, also if there is none left where the process is about to end, and otherwise
+// fails with ErrNoPlace then. The other errors are those of Create. Conclude must be called once,
+// when the handler has returned.
 func (p *Pool) Adopt(ctx context.Context, n NewTask) (_ *Attempt, made Snapshot, err error) {
 	s, err := p.findService(n.Server)
 	if err != nil {
@@ -51,7 +53,8 @@ func (p *Pool) Adopt(ctx context.Context, n NewTask) (_ *Attempt, made Snapshot,
 	return a, made, nil
 }
 
-// ErrNoPlace reports that the client of a call has as many handlers of tasks running as it may have now: the call goes on as one, and no task is stored.
+// ErrNoPlace reports that the client of a call has as many handlers of tasks running as it may have
+// now: the call goes on as one, and no task is stored.
 var ErrNoPlace = errors.New("worker: there is no place for one task more that runs")
 
 // NewTask is a task that is to be created.
@@ -81,13 +84,15 @@ func (n *NewTask) encodeSteps() (steps [][]byte, size int, err error) {
 	return steps, size, nil
 }
 
-// Create stores a task and has it run, unless there are too many: ErrTooMany, ErrFull. After an error other than store.ErrUnavailable there is none; after that one it is
-// unknown, and nobody has its id.
+// Create stores a task and has it run, unless there are too many: ErrTooMany, ErrFull. After an
+// error other than store.ErrUnavailable there is none; after that one it is unknown, and nobody has
+// its id.
 func (p *Pool) Create(ctx context.Context, n NewTask) (Snapshot, error) {
 	return p.createTask(ctx, n, func(*task.Record) error { return nil }, func(Snapshot, int) {})
 }
 
-// createTask stores a task that begins as first makes it. stored gets it, and the size of its request, before anybody is given its work.
+// createTask stores a task that begins as first makes it. stored gets it, and the size of its
+// request, before anybody is given its work.
 func (p *Pool) createTask(ctx context.Context, n NewTask, first func(r *task.Record) error, stored func(s Snapshot, size int)) (_ Snapshot, err error) {
 	if err := p.awaitQueue(ctx, n.Server); err != nil {
 		return Snapshot{}, err
@@ -139,7 +144,8 @@ func (p *Pool) createTask(ctx context.Context, n NewTask, first func(r *task.Rec
 			return Snapshot{}, err
 		}
 	}
-	// The work comes first, and the record says which it is: so there is none that nobody ever runs.
+	// The work comes first, and the record says which it is: so there is none that nobody ever
+	// runs.
 	if err := o.makeWork(ctx, n.TTL); err != nil {
 		return Snapshot{}, err
 	}
@@ -156,11 +162,13 @@ func (p *Pool) createTask(ctx context.Context, n NewTask, first func(r *task.Rec
 	return Snapshot{key, r, rev}, nil
 }
 
-// undoCreate deletes all of a task that could not be created, whose id nobody has, with its work if it has any, and gives back what was charged for it, unless it has ended, which did.
+// undoCreate deletes all of a task that could not be created, whose id nobody has, with its work if
+// it has any, and gives back what was charged for it, unless it has ended, which did.
 func (p *Pool) undoCreate(key Key, c Charge, work uint64) {
 	ended := p.books.census.Remove(key).atEnd == 0
 	p.keepTrying(func(ctx context.Context) error {
-		// The record goes first: without it no attempt begins, and what begins without the request runs nothing.
+		// The record goes first: without it no attempt begins, and what begins without the request
+		// runs nothing.
 		if err := p.Store.Delete(ctx, key.recordKey(), 0); err != nil {
 			return err
 		}

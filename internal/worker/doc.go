@@ -4,14 +4,16 @@
 //
 // # Guarantees
 //
-//   - [Pool.Create] returns once the task is stored: whatever happens to the process, it runs or expires. Its work is offered again where the
-//     store has lost it, and is removed only once the task has ended.
-//   - An attempt changes a task only while no other attempt has taken it over. The store checks each write of an attempt,
-//     its steps included, against the revision of the task's record.
-//   - What ended never changes. A step that was stored does not run again, and a question that was answered is not asked again.
+//   - [Pool.Create] returns once the task is stored: whatever happens to the process, it runs or
+//     expires. Its work is offered again where the store has lost it, and is removed only once the
+//     task has ended.
+//   - An attempt changes a task only while no other attempt has taken it over. The store checks
+//     each write of an attempt, its steps included, against the revision of the task's record.
+//   - What ended never changes. A step that was stored does not run again, and a question that was
+//     answered is not asked again.
 //   - A task that waits for its client holds no place among those that run.
-//   - Principals get places in turn: nobody waits behind all that another has queued. Work for which a process has no room stays in
-//     the store, and comes again.
+//   - Principals get places in turn: nobody waits behind all that another has queued. Work for
+//     which a process has no room stays in the store, and comes again.
 //
 // # The way of a task
 //
@@ -19,8 +21,10 @@
 //	queue  ──▶ Begin ──▶ handler ──▶ Finish ──▶ work is done
 //	                      │  └─ Step: stored before the handler goes on
 //	                      └─ Ask: work is done, the handler waits in memory
-//	Answer ──▶ work message ──▶ record ──▶ the handler goes on, or runs again where its process is gone
-//	Adopt  ──▶ work message ──▶ record of a run under way ──▶ Conclude; the work goes to the process that has the run, as long as it is there
+//	Answer ──▶ work message ──▶ record ──▶ the handler goes on, or runs again if its process is gone
+//	Adopt  ──▶ work message ──▶ record of a run under way ──▶ Conclude
+//
+// The work of an adopted run goes to the process that has the run, as long as that is there.
 //
 // A worker keeps the work messages of all that it runs once a second. Whoever says nothing for five
 // seconds has lost them.
@@ -31,8 +35,8 @@
 //
 // Each task that this node holds has an actor (package kernel): while its work is made or looked at
 // here, and while its handler runs here or waits here for the client. The actor alone decides what
-// becomes of the task here, and never blocks. Whoever reads or writes the store does so on a
-// goroutine of its own, and posts what came of it:
+// becomes of the task here, and never blocks. Whoever reads or writes the store does so on another
+// goroutine, and tells the actor what came of it:
 //
 //	its work is made ──▶ its work is looked at ──▶ its handler runs ◀──▶ its handler waits
 //
@@ -40,6 +44,7 @@
 //
 // A mounted server has one, too, which asks its queue for work that the store may have overlooked.
 //
-// An attempt has one write under way at a time. Work that is in line for a place has no actor yet:
-// package quota has the lines, and the count of the tasks that have not ended.
+// What is stored of a task is changed by whoever has the turn of its attempt (see fence), one
+// goroutine at a time. Work that is in line for a place has no actor yet: package quota has the
+// lines, and the count of the tasks that have not ended.
 package worker

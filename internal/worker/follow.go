@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// lookEvery is how often a task that somebody waits for is read again, in case another process has changed it.
+// lookEvery is how often a task that somebody waits for is read again, in case another process has
+// changed it.
 const lookEvery = 2 * time.Second
 
 // Follow is FollowAll of one task. ErrUnknown: there is no such task, or it is gone by now.
@@ -15,9 +16,9 @@ func (f *followers) Follow(ctx context.Context, key Key, each func(Snapshot) (mo
 	return f.FollowAll(ctx, []Key{key}, nil, each)
 }
 
-// FollowAll calls f with each task as it is and after each of its changes, until f returns false or ctx ends; and, after something came
-// on again, with all of them as they are. Changes that come fast may be seen as one. ErrUnknown: none of the tasks is there, or they
-// are gone by now.
+// FollowAll calls f with each task as it is and after each of its changes, until f returns false or
+// ctx ends; and, after something came on again, with all of them as they are. Changes that come
+// fast may be seen as one. ErrUnknown: none of the tasks is there, or they are gone by now.
 func (f *followers) FollowAll(ctx context.Context, keys []Key, again <-chan struct{}, each func(Snapshot) (more bool)) error {
 	me := f.addFollower(keys)
 	defer f.removeFollower(me, keys)

@@ -251,14 +251,17 @@ func (w *given) freePlace() {
 // internalError is the error of a task that broke down.
 var internalError = []byte(`{"code":-32603,"message":"internal error"}`)
 
-// holderWait is for how long a task that may run again is left to the process whose handler waits for the answers.
+// holderWait is for how long a task that may run again is left to the process whose handler waits
+// for the answers.
 const holderWait = 10 * time.Second
 
-// remoteFate says fateBegins, fateWaitsRemote if the answers of a task are for a handler that waits in another process, or the task runs in one that has not been given
-// its work, as it ran before there was a task, and fateRunsRemote if the task runs in
-// another process that is not gone and was given other work of it. A task that may not run again has nowhere else to go on: it is left to
-// its process until that is gone. One that may is left to it while nobody can tell, as after an outage in which the process could not say that it
-// has the work: it says so again before the work comes once more.
+// remoteFate says fateBegins, fateWaitsRemote if the answers of a task are for a handler that waits
+// in another process, or the task runs in one that has not been given its work, as it ran before
+// there was a task, and fateRunsRemote if the task runs in another process that is not gone and was
+// given other work of it. A task that may not run again has nowhere else to go on: it is left to
+// its process until that is gone. One that may is left to it while nobody can tell, as after an
+// outage in which the process could not say that it has the work: it says so again before the work
+// comes once more.
 func (w *given) remoteFate(r *task.Record) fate {
 	p, s := w.s.p, w.s
 	safe := s.Safe(r.Method, r.Name)
@@ -286,12 +289,14 @@ func (w *given) remoteFate(r *task.Record) fate {
 	return fateBegins
 }
 
-// A process that is lost takes down all that it runs, and one of these tasks may be why. Each of them counts as lost, so that five such
-// losses would end all; while few of them run at a time, most have not begun when the process is lost once more, and do not count.
+// A process that is lost takes down all that it runs, and one of these tasks may be why. Each of
+// them counts as lost, so that five such losses would end all; while few of them run at a time,
+// most have not begun when the process is lost once more, and do not count.
 const (
 	// suspectAfter is after how many losses in a row a task is a suspect.
 	suspectAfter = 2
-	// suspectTime is for how long a suspect runs before it is none any more, unless it stores a step or ends before.
+	// suspectTime is for how long a suspect runs before it is none any more, unless it stores a
+	// step or ends before.
 	suspectTime = time.Second
 )
 
@@ -301,7 +306,8 @@ var mostSuspects = limits.TaskSuspects.Value()
 // suspects are the places of tasks that may be what ends processes.
 type suspects chan struct{}
 
-// admitSuspect gives a task that is about to begin one of the places for suspects, if it is one. clear gives the place back, once; nil: there is none now.
+// admitSuspect gives a task that is about to begin one of the places for suspects, if it is one.
+// clear gives the place back, once; nil: there is none now.
 func (s suspects) admitSuspect(r *task.Record) (clear func()) {
 	if r.State == task.Ended || r.Lost < suspectAfter {
 		return func() {}

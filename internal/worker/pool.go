@@ -272,8 +272,9 @@ func (p *Pool) announceChange(key Key, rev uint64, r *task.Record) {
 	}
 }
 
-// Heard says that another process has made or changed a task: those who follow it look at it now, and so does a run of it here. From the first task of a server on
-// its work is taken here, too. ended is how the task ended, 0 if it has not.
+// Heard says that another process has made or changed a task: those who follow it look at it now,
+// and so does a run of it here. From the first task of a server on its work is taken here, too.
+// ended is how the task ended, 0 if it has not.
 func (p *Pool) Heard(key Key, ended task.Kind) {
 	if ended != 0 {
 		p.books.taskEnded(key, ended)
@@ -284,7 +285,8 @@ func (p *Pool) Heard(key Key, ended task.Kind) {
 	p.actors.tellIfHeld(key, changeHeard{})
 }
 
-// LookAgain has those who follow tasks look at all of them: other processes may have changed some, or have made the first ones of a server.
+// LookAgain has those who follow tasks look at all of them: other processes may have changed some,
+// or have made the first ones of a server.
 func (p *Pool) LookAgain() {
 	p.wakeAll()
 	if p.Shared {
@@ -292,7 +294,8 @@ func (p *Pool) LookAgain() {
 	}
 }
 
-// serveWorking starts the queues of mounted servers that have work, which another process may have made.
+// serveWorking starts the queues of mounted servers that have work, which another process may have
+// made.
 func (p *Pool) serveWorking() error {
 	servers, err := p.Store.Working(p.base)
 	for _, server := range servers {
@@ -301,7 +304,8 @@ func (p *Pool) serveWorking() error {
 	return err
 }
 
-// dropParts deletes what a task that has ended needs no more: its request, and all parts of one that was cancelled.
+// dropParts deletes what a task that has ended needs no more: its request, and all parts of one
+// that was cancelled.
 func (p *Pool) dropParts(ctx context.Context, key Key, how task.Kind) error {
 	name := requestPart
 	if how == task.Cancelled {
@@ -310,7 +314,8 @@ func (p *Pool) dropParts(ctx context.Context, key Key, how task.Kind) error {
 	return p.Store.DropPart(ctx, key.path(), name, math.MaxInt)
 }
 
-// dropEnded is drop for a task that has ended, and reports whether it has. One that goes on, or only seems to have expired, needs all that it has.
+// dropEnded is drop for a task that has ended, and reports whether it has. One that goes on, or
+// only seems to have expired, needs all that it has.
 func (p *Pool) dropEnded(ctx context.Context, key Key) (ended bool, err error) {
 	r, _, err := p.readRecord(ctx, key)
 	if errors.Is(err, store.ErrNotFound) {

@@ -55,8 +55,8 @@ func (a *Attempt) Ask(ctx context.Context, qs []Question) ([]task.Reply, error) 
 	}
 }
 
-// findAnswers finds the answers that are stored, and the questions that were never asked. If one has no
-// answer yet, the handler waits.
+// findAnswers finds the answers that are stored, and the questions that were never asked. If one
+// has no answer yet, the handler waits.
 func (a *Attempt) findAnswers(m *asking) {
 	stored := a.known.Load().rec.Questions
 	asked := make(map[string]task.Question, len(stored))
@@ -83,7 +83,8 @@ func (a *Attempt) findAnswers(m *asking) {
 	}
 }
 
-// parkHandler gives the place of the handler back until wake is closed, as the task waits for its client.
+// parkHandler gives the place of the handler back until wake is closed, as the task waits for its
+// client.
 func (a *Attempt) parkHandler() error {
 	if a.returned.Load() {
 		return ErrTakenOver // of a goroutine that the handler left behind

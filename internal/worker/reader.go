@@ -23,7 +23,8 @@ type StepLook struct {
 	Size int // bytes that are stored of it
 }
 
-// Maker returns who has made a task, as the store has that, and nil once nothing can run the task again.
+// Maker returns who has made a task, as the store has that, and nil once nothing can run the task
+// again.
 func (rd *Reader) Maker(ctx context.Context, key Key) (json.RawMessage, error) {
 	var r Request
 	if _, err := rd.readRequest(ctx, key, &r); err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -45,7 +46,8 @@ func (rd *Reader) Find(ctx context.Context, id string) (Key, error) {
 	return Key{tenant, server, id}, err
 }
 
-// Steps returns what is known of a task's stored steps, in the order in which they began, and how many there are. It reads at most limit.
+// Steps returns what is known of a task's stored steps, in the order in which they began, and how
+// many there are. It reads at most limit.
 func (rd *Reader) Steps(ctx context.Context, key Key, limit int) (steps []StepLook, all int, err error) {
 	names, err := rd.store.Parts(ctx, key.path())
 	if err != nil {

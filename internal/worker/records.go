@@ -69,9 +69,9 @@ func (rs *records) readBy(ctx context.Context, key Key, get func(ctx context.Con
 	return r, rev, nil
 }
 
-// putRecord stores a record for as long as the task is kept. It reports store.ErrConflict if the record
-// has changed, and finds out what became of a write without an answer. While the store is full or
-// away it tries again until ctx ends.
+// putRecord stores a record for as long as the task is kept. It reports store.ErrConflict if the
+// record has changed, and finds out what became of a write without an answer. While the store is
+// full or away it tries again until ctx ends.
 func (rs *records) putRecord(ctx context.Context, key Key, r *task.Record, rev uint64) (uint64, error) {
 	data, err := r.Encode()
 	if err != nil {

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -213,8 +214,8 @@ func (s *serving) releaseLines() {
 	}
 }
 
-// retireQueue says that this process serves a server no more that was unmounted. What a process leaves
-// behind that ends, the next one takes up.
+// retireQueue says that this process serves a server no more that was unmounted. What a process
+// leaves behind that ends, the next one takes up.
 func (s *serving) retireQueue() {
 	if s.p.base.Err() != nil {
 		return
@@ -240,7 +241,8 @@ func (s *serving) takeWork(q Queue) error {
 // reclaimGrace is for how long a task may have been in the queue that nobody has begun.
 const reclaimGrace = 10 * time.Second
 
-// reclaimWork has at once what an earlier process of this node ran when it died, where the store would wait for that process.
+// reclaimWork has at once what an earlier process of this node ran when it died, where the store
+// would wait for that process.
 func (s *serving) reclaimWork() {
 	p := s.p
 	if !p.Shared {
@@ -264,4 +266,55 @@ func (s *serving) reclaimWork() {
 	if err != nil && s.ctx.Err() == nil { // they come by themselves, only later
 		p.Log.Warn("the tasks of the process before are taken up late", "server", s.ID, "error", err)
 	}
+}
+
+// services are those that are mounted, by their ids.
+type services struct {
+	mounted *kernel.Directory[string, *serving]
+}
+
+// findService returns a mounted service.
+func (ss services) findService(server string) (*serving, error) {
+	if s, ok := ss.mounted.Get(server); ok && s.ctx.Err() == nil {
+		return s, nil
+	}
+	return nil, fmt.Errorf("worker: server %s is not mounted: %w", server, store.ErrUnavailable)
+}
+
+// awaitQueue opens the queue of a server. nil says that its tasks run here.
+func (ss services) awaitQueue(ctx context.Context, server string) error {
+	s, err := ss.findService(server)
+	if err != nil {
+		return err
+	}
+	s.openQueue()
+	select {
+	case <-s.tried:
+	case <-s.ctx.Done():
+		return context.Cause(s.ctx)
+	case <-ctx.Done():
+		return fmt.Errorf("worker: %w: %w", store.ErrUnavailable, context.Cause(ctx))
+	}
+	if fault := s.fault.Load(); fault != nil {
+		return fmt.Errorf("worker: tasks of server %s do not run: %w", server, *fault)
+	}
+	return nil
+}
+
+// Serve starts the queue of a server, if it is mounted by now: it may have tasks from now on.
+func (ss services) Serve(server string) {
+	if s, err := ss.findService(server); err == nil {
+		s.openQueue()
+	}
+}
+
+// Fault says why tasks of a mounted server do not run, where the store refuses to give out work;
+// nil: they do.
+func (ss services) Fault() (err error) {
+	ss.mounted.Each(func(s *serving) {
+		if fault := s.fault.Load(); fault != nil {
+			err = fmt.Errorf("tasks of server %s do not run: %w", s.ID, *fault)
+		}
+	})
+	return err
 }

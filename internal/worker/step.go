@@ -43,7 +43,8 @@ func (a *Attempt) Find(ctx context.Context, name string) (*Step, error) {
 	}
 }
 
-// Keep stores the result of a step of this attempt. After an error the attempt must not go on: the step may run again in a later one.
+// Keep stores the result of a step of this attempt. After an error the attempt must not go on: the
+// step may run again in a later one.
 func (a *Attempt) Keep(ctx context.Context, s Step, began time.Time) error {
 	s.Attempt, s.Began, s.Took = a.Number, began.UnixMilli(), time.Since(began).Milliseconds()
 	data, err := codec.Marshal(&s)
@@ -63,8 +64,9 @@ func (a *Attempt) Keep(ctx context.Context, s Step, began time.Time) error {
 	return nil
 }
 
-// assureEpoch returns nil if no other attempt had the task within the last epochTime. A process that stood still may have lost it, and a step
-// that another attempt has stored must not begin here. What stands still behind assure may still begin one.
+// assureEpoch returns nil if no other attempt had the task within the last epochTime. A process
+// that stood still may have lost it, and a step that another attempt has stored must not begin
+// here. What stands still behind assureEpoch may still begin one.
 func (a *Attempt) assureEpoch(ctx context.Context) error {
 	now := time.Now().UnixNano() // by the wall clock: that of a machine that sleeps goes on
 	if since := now - a.epochSeen.Load(); since >= 0 && since < int64(epochTime) {
@@ -80,7 +82,8 @@ func (a *Attempt) assureEpoch(ctx context.Context) error {
 	})
 }
 
-// epochTime is for how long an attempt that had the task has it: nobody else is given its work within a second more.
+// epochTime is for how long an attempt that had the task has it: nobody else is given its work
+// within a second more.
 const epochTime = 4 * keepEvery
 
 // Say sets the task's message for people.

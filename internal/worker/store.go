@@ -19,7 +19,8 @@ import (
 
 const idLetters = "abcdefghijklmnopqrstuvwxyz234567"
 
-// idLength is the length of a task's id: 130 random bits, or 65 and a tag of 64 that only the nodes of the store can make.
+// idLength is the length of a task's id: 130 random bits, or 65 and a tag of 64 that only the nodes
+// of the store can make.
 const idLength = 26
 
 // The names of a task's parts, beside those of its steps.
@@ -58,7 +59,8 @@ func newKey(tenant, server string, tag func([]byte) []byte) Key {
 	return k
 }
 
-// idTag is the second half of the id that follows from the rest of the key; "" if the node makes none.
+// idTag is the second half of the id that follows from the rest of the key; "" if the node makes
+// none.
 func (k Key) idTag(tag func([]byte) []byte) string {
 	if tag == nil {
 		return ""
@@ -68,7 +70,8 @@ func (k Key) idTag(tag func([]byte) []byte) string {
 	return idEncoding.EncodeToString(tag([]byte(half.recordKey())))
 }
 
-// hasTag reports whether the id is one that a node of this store has made. One of an earlier release is not.
+// hasTag reports whether the id is one that a node of this store has made. One of an earlier
+// release is not.
 func (k Key) hasTag(tag func([]byte) []byte) bool {
 	if !k.Valid() {
 		return false
@@ -77,7 +80,8 @@ func (k Key) hasTag(tag func([]byte) []byte) bool {
 	return t != "" && subtle.ConstantTimeCompare([]byte(t), []byte(k.ID[idLength/2:])) == 1
 }
 
-// principalOf is whose task it is: that of the tenant, or of the client among those who share the tenant.
+// principalOf is whose task it is: that of the tenant, or of the client among those who share the
+// tenant.
 func principalOf(tenant, from string) string {
 	if from == "" {
 		return tenant
@@ -100,8 +104,9 @@ type Store interface {
 	store.Tasks
 	// Suspended reports whether this process does not have the lease of its node for certain.
 	Suspended() bool
-	// Gone reports whether a process is dead, so that its tasks may go on elsewhere. An error leaves that open, or whether one that is there still has
-	// its work: after an outage of them all it may not yet have said so.
+	// Gone reports whether a process is dead, so that its tasks may go on elsewhere. An error
+	// leaves that open, or whether one that is there still has its work: after an outage of them
+	// all it may not yet have said so.
 	Gone(ctx context.Context, node, boot string) (bool, error)
 	// Now is the clock by which the store counts lifetimes.
 	Now() time.Time
@@ -136,8 +141,8 @@ var (
 	ErrCancelled = actors.ErrCancelled
 	// ErrExpired is the cause when the task's lifetime is over.
 	ErrExpired = errors.New("the task has expired")
-	// ErrTakenOver is the cause when another attempt has the task, or when the task is gone. Nothing that this attempt
-	// does counts any more.
+	// ErrTakenOver is the cause when another attempt has the task, or when the task is gone.
+	// Nothing that this attempt does counts any more.
 	ErrTakenOver = errors.New("the task was taken over")
 	// ErrClosing is the cause when the node ends. The task goes on on another one.
 	ErrClosing = actors.ErrClosing

@@ -137,17 +137,17 @@ func (a *Attachment[K]) Open(fresh bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if fresh {
-		a.prime()
+		a.primeClient()
 	}
 	a.Conn.Flush()
 	a.Watch()
 	return true
 }
 
-// prime tells the client its position if no event has. A client that has resumed may need that
+// primeClient tells the client its position if no event has. A client that has resumed may need that
 // as much as a new one: popular clients remember only what their newest connection has carried.
 // The id is then the one that the client came with.
-func (a *Attachment[K]) prime() {
+func (a *Attachment[K]) primeClient() {
 	if a.Primes && !a.named {
 		a.named = true
 		a.Conn.Event(a.eventID(a.After), a.takeRetry(a.Retry), nil)
@@ -179,10 +179,10 @@ func (a *Attachment[K]) Poll() {
 // connections that it opens.
 func (a *Attachment[K]) Watch() {
 	a.wrote = time.Now()
-	a.Among.add(a)
+	a.Among.addAttachment(a)
 	a.Held.Add(1)
 	a.Conn.Gone(func() {
-		a.Among.drop(a)
+		a.Among.dropAttachment(a)
 		a.Held.Add(-1)
 	})
 }
@@ -192,7 +192,7 @@ func (a *Attachment[K]) Frame(f Frame) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
-	case a.done || f.Num < a.next || a.lapsed():
+	case a.done || f.Num < a.next || a.endIfLapsed():
 	case a.live && f.From <= a.next:
 		a.writeNew(f.Append)
 		a.Conn.Flush()
@@ -251,8 +251,8 @@ func (a *Attachment[K]) Hush(hushed bool) {
 	a.hushed = hushed
 }
 
-// write sends the visible entries of an append that the client does not have.
-func (a *Attachment[K]) write(p stream.Append) {
+// writeEntries sends the visible entries of an append that the client does not have.
+func (a *Attachment[K]) writeEntries(p stream.Append) {
 	wrote := false
 	for i := range p.Entries {
 		if (p.Num == a.next && i < a.skip) || !p.Entries[i].Kind.Visible() {
@@ -287,15 +287,15 @@ func (a *Attachment[K]) writeNew(p stream.Append) {
 			}
 		}
 	}
-	a.write(p)
+	a.writeEntries(p)
 }
 
 // Replayed writes an append that was read from the log.
 func (a *Attachment[K]) Replayed(p stream.Append) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.done && p.Num >= a.next && !a.lapsed() {
-		a.write(p)
+	if !a.done && p.Num >= a.next && !a.endIfLapsed() {
+		a.writeEntries(p)
 	}
 }
 
@@ -310,7 +310,7 @@ func (a *Attachment[K]) CatchUp() (again bool) {
 		return !a.done
 	}
 	for _, f := range a.pending {
-		if f.Num < a.next || a.done || a.lapsed() {
+		if f.Num < a.next || a.done || a.endIfLapsed() {
 			continue
 		}
 		if f.From > a.next {
@@ -321,7 +321,7 @@ func (a *Attachment[K]) CatchUp() (again bool) {
 	a.pending, a.bytes = nil, 0
 	a.live = true
 	if !a.done {
-		a.prime()
+		a.primeClient()
 	}
 	a.Conn.Flush()
 	return false
@@ -353,7 +353,7 @@ func (a *Attachment[K]) Reconnect() {
 func (a *Attachment[K]) Release() {
 	a.mu.Lock()
 	if a.Primes && !a.done {
-		a.prime()
+		a.primeClient()
 	}
 	named := a.named
 	a.mu.Unlock()
@@ -367,7 +367,7 @@ func (a *Attachment[K]) Lapse() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.done {
-		a.lapsed()
+		a.endIfLapsed()
 	}
 }
 
@@ -376,12 +376,12 @@ func (a *Attachment[K]) Expire() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.Until = time.Now()
-	return !a.done && a.lapsed()
+	return !a.done && a.endIfLapsed()
 }
 
-// lapsed ends the connection if Until has come, as Reconnect does, and reports whether it did. A call whose client has no event id keeps its connection, and one that has none
+// endIfLapsed ends the connection if Until has come, as Reconnect does, and reports whether it did. A call whose client has no event id keeps its connection, and one that has none
 // at that moment may have it to the end. The caller holds mu.
-func (a *Attachment[K]) lapsed() bool {
+func (a *Attachment[K]) endIfLapsed() bool {
 	switch {
 	case a.Until.IsZero() || a.spared || time.Now().Before(a.Until):
 		return false
@@ -399,7 +399,7 @@ func (a *Attachment[K]) sendBack() {
 		a.Conn.Cut()
 		return
 	}
-	a.prime()
+	a.primeClient()
 	a.Conn.Finish()
 }
 
@@ -422,7 +422,7 @@ func (a *Attachment[K]) Position() uint64 {
 func (a *Attachment[K]) Ask(data []byte, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.done && a.live && !a.lapsed() {
+	if !a.done && a.live && !a.endIfLapsed() {
 		a.Conn.Event("", 0, data)
 		a.Conn.Flush()
 		a.wrote = now
@@ -436,7 +436,7 @@ func (a *Attachment[K]) Comment(now time.Time) {
 	if !a.done && !a.hushed && now.Sub(a.wrote) >= a.KeepAlive {
 		a.wrote = now
 		if a.Primes && !a.named {
-			a.prime()
+			a.primeClient()
 		} else {
 			a.Conn.Comment()
 		}

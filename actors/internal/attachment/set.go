@@ -12,7 +12,7 @@ type Set[K any] struct {
 	all map[*Attachment[K]]struct{}
 }
 
-func (s *Set[K]) add(a *Attachment[K]) {
+func (s *Set[K]) addAttachment(a *Attachment[K]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.all == nil {
@@ -21,7 +21,7 @@ func (s *Set[K]) add(a *Attachment[K]) {
 	s.all[a] = struct{}{}
 }
 
-func (s *Set[K]) drop(a *Attachment[K]) {
+func (s *Set[K]) dropAttachment(a *Attachment[K]) {
 	s.mu.Lock()
 	delete(s.all, a)
 	s.mu.Unlock()

@@ -67,7 +67,7 @@ func (l *link) carry(t *testing.T) {
 		var onWay uint64
 		for _, b := range l.toNear {
 			f, _ := ReadFrame(b)
-			onWay += f.weight()
+			onWay += f.windowWeight()
 		}
 		l.deepest = max(l.deepest, onWay)
 		for len(l.toNear) > 0 {
@@ -210,7 +210,7 @@ func TestWindow(t *testing.T) {
 	var onWay uint64
 	for _, b := range l.toNear {
 		f, _ := ReadFrame(b)
-		onWay += f.weight()
+		onWay += f.windowWeight()
 	}
 	if onWay > Window || onWay < Window-MaxPart {
 		t.Errorf("%d bytes are on their way", onWay)

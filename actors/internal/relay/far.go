@@ -57,7 +57,7 @@ func (sessionless) Flush() {}
 
 // Answer sends the whole response. The caller may reuse body after the return. It returns false, and does nothing, if anything was
 // sent before.
-func (x *Far) Answer(status int, body []byte) bool { return x.respond(Answer, status, body) }
+func (x *Far) Answer(status int, body []byte) bool { return x.sendWhole(Answer, status, body) }
 
 // AnswerLast is Answer.
 func (x *Far) AnswerLast(status int, body []byte) bool { return x.Answer(status, body) }
@@ -72,10 +72,10 @@ func (x *Far) Reject(no *refusal.Refusal) {
 		x.Cut()
 		return
 	}
-	x.respond(Reject, 0, said)
+	x.sendWhole(Reject, 0, said)
 }
 
-func (x *Far) respond(k Kind, status int, data []byte) bool {
+func (x *Far) sendWhole(k Kind, status int, data []byte) bool {
 	x.mu.Lock()
 	if x.phase != fresh {
 		x.mu.Unlock()
@@ -128,23 +128,23 @@ func (x *Far) Cut() {
 
 // putAndUnlock sends a message, or as much of it as the window has room for. mu is held, and released.
 func (x *Far) putAndUnlock(k Kind, status int, data []byte) {
-	if !extend(x.held, len(data)) {
+	if !extendHolding(x.held, len(data)) {
 		x.cutAndUnlock()
 		return
 	}
-	x.phase = x.phase.after(k)
-	x.out.put(k, status, data)
-	x.pump()
+	x.phase = x.phase.phaseAfter(k)
+	x.out.putMessage(k, status, data)
+	x.pumpWindow()
 	if n := len(x.out.queue); n > 0 { // the caller may reuse data
 		x.out.queue[n-1].Data = bytes.Clone(x.out.queue[n-1].Data)
 	}
 	x.settleAndUnlock()
 }
 
-// pump sends what the window has room for. mu is held.
-func (x *Far) pump() {
+// pumpWindow sends what the window has room for. mu is held.
+func (x *Far) pumpWindow() {
 	for {
-		letter, n, ok := x.out.next()
+		letter, n, ok := x.out.nextLetter()
 		if !ok {
 			return
 		}
@@ -172,10 +172,10 @@ func (x *Far) cutAndUnlock() {
 		x.mu.Unlock()
 		return
 	}
-	x.held.Grow(-int64(x.out.drop()))
+	x.held.Grow(-int64(x.out.dropQueue()))
 	x.phase = ended
-	x.out.put(Cut, 0, nil)
-	x.pump()
+	x.out.putMessage(Cut, 0, nil)
+	x.pumpWindow()
 	x.endAndUnlock()
 }
 
@@ -186,7 +186,7 @@ func (x *Far) endAndUnlock() {
 		return
 	}
 	x.gone, x.phase = true, ended
-	x.held.Grow(-int64(x.out.drop()))
+	x.held.Grow(-int64(x.out.dropQueue()))
 	if x.room != nil {
 		close(x.room)
 		x.room = nil
@@ -297,8 +297,8 @@ func (x *Far) Context() context.Context {
 func (x *Far) Hear(credit uint64) {
 	x.mu.Lock()
 	x.heard = time.Now()
-	x.out.taken(credit)
-	x.pump()
+	x.out.noteTaken(credit)
+	x.pumpWindow()
 	x.settleAndUnlock()
 }
 

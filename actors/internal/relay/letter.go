@@ -78,10 +78,10 @@ func (f *Frame) Append(b []byte) []byte {
 // ReadFrame decodes a letter, whose bytes the frame keeps.
 func ReadFrame(b []byte) (f Frame, err error) {
 	r := reader{b: b}
-	r.id(&f.ID)
-	f.Num = r.uint()
-	f.Kind = Kind(r.byte())
-	f.Status, f.Rest = r.length(), r.length()
+	r.readID(&f.ID)
+	f.Num = r.readUint()
+	f.Kind = Kind(r.readByte())
+	f.Status, f.Rest = r.readLength(), r.readLength()
 	if r.bad || f.Num == 0 || f.Kind == 0 || f.Kind >= kinds || len(r.b) > MaxPart {
 		return Frame{}, ErrMalformed
 	}
@@ -89,8 +89,8 @@ func ReadFrame(b []byte) (f Frame, err error) {
 	return f, nil
 }
 
-// weight is what a frame counts toward the window.
-func (f *Frame) weight() uint64 { return around + uint64(len(f.Data)) }
+// windowWeight is what a frame counts toward the window.
+func (f *Frame) windowWeight() uint64 { return around + uint64(len(f.Data)) }
 
 // Begin is the first letter of a request.
 type Begin struct {
@@ -111,9 +111,9 @@ func (l *Begin) Append(b []byte) []byte {
 // ReadBegin decodes a letter, whose bytes l keeps.
 func ReadBegin(b []byte) (l Begin, err error) {
 	r := reader{b: b}
-	r.id(&l.ID)
-	l.Size = r.length()
-	head := r.length()
+	r.readID(&l.ID)
+	l.Size = r.readLength()
+	head := r.readLength()
 	if r.bad || head > MaxHead || head > len(r.b) || len(r.b)-head > min(l.Size, MaxUpload) {
 		return Begin{}, ErrMalformed
 	}
@@ -138,8 +138,8 @@ func (l *Part) Append(b []byte) []byte {
 // ReadPart decodes a letter, whose bytes l keeps.
 func ReadPart(b []byte) (l Part, err error) {
 	r := reader{b: b}
-	r.id(&l.ID)
-	l.Offset = r.length()
+	r.readID(&l.ID)
+	l.Offset = r.readLength()
 	if r.bad || len(r.b) == 0 || len(r.b) > MaxUpload {
 		return Part{}, ErrMalformed
 	}
@@ -164,8 +164,8 @@ func (l *Alive) Append(b []byte) []byte {
 // ReadAlive decodes what a letter says of one exchange, and returns what follows.
 func ReadAlive(b []byte) (l Alive, rest []byte, err error) {
 	r := reader{b: b}
-	r.id(&l.ID)
-	l.Num, l.Credit = r.uint(), r.uint()
+	r.readID(&l.ID)
+	l.Num, l.Credit = r.readUint(), r.readUint()
 	if r.bad {
 		return Alive{}, nil, ErrMalformed
 	}
@@ -191,8 +191,8 @@ func (l *Gone) Append(b []byte) []byte {
 // ReadGone decodes a letter.
 func ReadGone(b []byte) (l Gone, err error) {
 	r := reader{b: b}
-	r.id(&l.ID)
-	why := r.byte()
+	r.readID(&l.ID)
+	why := r.readByte()
 	if r.bad || why > 1 || len(r.b) > 0 {
 		return Gone{}, ErrMalformed
 	}
@@ -206,7 +206,7 @@ type reader struct {
 	bad bool
 }
 
-func (r *reader) id(id *ID) {
+func (r *reader) readID(id *ID) {
 	if copy(id[:], r.b) < len(id) {
 		r.bad, r.b = true, nil
 		return
@@ -214,7 +214,7 @@ func (r *reader) id(id *ID) {
 	r.b = r.b[len(id):]
 }
 
-func (r *reader) byte() byte {
+func (r *reader) readByte() byte {
 	if len(r.b) == 0 {
 		r.bad = true
 		return 0
@@ -224,7 +224,7 @@ func (r *reader) byte() byte {
 	return c
 }
 
-func (r *reader) uint() uint64 {
+func (r *reader) readUint() uint64 {
 	v, n := binary.Uvarint(r.b)
 	if n <= 0 {
 		r.bad, r.b = true, nil
@@ -234,8 +234,8 @@ func (r *reader) uint() uint64 {
 	return v
 }
 
-func (r *reader) length() int {
-	v := r.uint()
+func (r *reader) readLength() int {
+	v := r.readUint()
 	if v > maxMessage {
 		r.bad = true
 		return 0

@@ -50,26 +50,26 @@ func (x *Near) Take(f *Frame) {
 		return
 	}
 	x.heard = time.Now()
-	m, grows, ok, err := x.in.take(f)
-	if err == nil && !extend(x.held, grows) {
+	m, grows, ok, err := x.in.takeFrame(f)
+	if err == nil && !extendHolding(x.held, grows) {
 		err = ErrMemory
 	}
 	switch {
 	case err != nil:
-		x.fail(err)
+		x.failExchange(err)
 	case ok:
 		if m.Kind == Cut {
-			x.discard()
+			x.discardUnread()
 			x.over()
 		}
 		x.inbox = append(x.inbox, m)
-		x.notify()
+		x.notifyReader()
 	}
-	x.credit()
+	x.sendCredit()
 }
 
-// extend counts n bytes more, if there is room for them.
-func extend(h *quota.Holding, n int) bool {
+// extendHolding counts n bytes more, if there is room for them.
+func extendHolding(h *quota.Holding, n int) bool {
 	if n <= 0 {
 		h.Grow(int64(n))
 		return true
@@ -77,30 +77,30 @@ func extend(h *quota.Holding, n int) bool {
 	return h.Extend(int64(n)) == quota.Admitted
 }
 
-// credit tells the other side what was taken, each time that a quarter of the window was. The caller holds mu.
-func (x *Near) credit() {
+// sendCredit tells the other side what was taken, each time that a quarter of the window was. The caller holds mu.
+func (x *Near) sendCredit() {
 	if x.in.taken-x.told >= Window/4 && (x.in.phase != ended || x.in.rest > 0) {
 		x.told = x.in.taken
 		x.tell((&Alive{ID: x.id, Credit: x.told}).Append(nil))
 	}
 }
 
-// discard forgets what was not read. The caller holds mu.
-func (x *Near) discard() {
+// discardUnread forgets what was not read. The caller holds mu.
+func (x *Near) discardUnread() {
 	for i := range x.inbox {
 		x.held.Grow(-int64(len(x.inbox[i].Data)))
 	}
 	x.inbox = nil
 }
 
-// fail says that nothing more comes. The caller holds mu.
-func (x *Near) fail(err error) {
+// failExchange says that nothing more comes. The caller holds mu.
+func (x *Near) failExchange(err error) {
 	x.fault = err
 	x.over()
-	x.notify()
+	x.notifyReader()
 }
 
-func (x *Near) notify() {
+func (x *Near) notifyReader() {
 	select {
 	case x.wake <- struct{}{}:
 	default:
@@ -111,7 +111,7 @@ func (x *Near) notify() {
 // returned before an error: the cause of ctx, or why nothing more comes.
 func (x *Near) Next(ctx context.Context) (m Message, err error) {
 	for {
-		if m, ok, err := x.first(); ok || err != nil {
+		if m, ok, err := x.firstMessage(); ok || err != nil {
 			return m, err
 		}
 		select {
@@ -122,7 +122,7 @@ func (x *Near) Next(ctx context.Context) (m Message, err error) {
 	}
 }
 
-func (x *Near) first() (m Message, ok bool, err error) {
+func (x *Near) firstMessage() (m Message, ok bool, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if len(x.inbox) == 0 {
@@ -138,8 +138,8 @@ func (x *Near) Done(m *Message) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.held.Grow(-int64(len(m.Data)))
-	x.in.done(m)
-	x.credit()
+	x.in.messageDone(m)
+	x.sendCredit()
 }
 
 // Hear notes that the other side is there, and that num is its last frame.
@@ -148,7 +148,7 @@ func (x *Near) Hear(num uint64) {
 	defer x.mu.Unlock()
 	x.heard = time.Now()
 	if num > x.in.num && x.fault == nil {
-		x.fail(fmt.Errorf("%w: %d was the last one, not %d", ErrGap, num, x.in.num))
+		x.failExchange(fmt.Errorf("%w: %d was the last one, not %d", ErrGap, num, x.in.num))
 	}
 }
 
@@ -164,7 +164,7 @@ func (x *Near) Check(now time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.fault == nil && !x.heard.IsZero() && now.Sub(x.heard) > Patience {
-		x.fail(ErrSilent)
+		x.failExchange(ErrSilent)
 	}
 }
 
@@ -173,6 +173,6 @@ func (x *Near) Break(err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.fault == nil {
-		x.fail(err)
+		x.failExchange(err)
 	}
 }

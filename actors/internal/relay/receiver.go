@@ -39,9 +39,9 @@ type receiver struct {
 	rest  int // bytes that are missing of part; 0 if there is none
 }
 
-// take takes a frame. If that completes a message, ok is set. grows is how many bytes of the data of messages it adds: all that
+// takeFrame takes a frame. If that completes a message, ok is set. grows is how many bytes of the data of messages it adds: all that
 // the first part announces, or less if the message is broken off. A frame that came before is ignored.
-func (r *receiver) take(f *Frame) (m Message, grows int, ok bool, err error) {
+func (r *receiver) takeFrame(f *Frame) (m Message, grows int, ok bool, err error) {
 	switch {
 	case f.Num <= r.num:
 		return m, 0, false, nil
@@ -49,28 +49,28 @@ func (r *receiver) take(f *Frame) (m Message, grows int, ok bool, err error) {
 		return m, 0, false, fmt.Errorf("%w: %d after %d", ErrGap, f.Num, r.num)
 	}
 	r.num++
-	r.got += f.weight()
+	r.got += f.windowWeight()
 	if r.got-r.taken > Window+around { // a Cut may come beyond the window
 		return m, 0, false, ErrFlood
 	}
 	if f.Kind == Cut && r.phase != ended {
 		grows = -len(r.part.Data) - r.rest
 		r.part, r.rest, r.phase = Message{}, 0, ended
-		return Message{Kind: Cut, weight: f.weight()}, grows, true, nil
+		return Message{Kind: Cut, weight: f.windowWeight()}, grows, true, nil
 	}
 	if r.rest > 0 {
 		return r.goOn(f)
 	}
-	if !r.phase.allows(f.Kind) || f.Rest > maxMessage-len(f.Data) {
+	if !r.phase.allowsKind(f.Kind) || f.Rest > maxMessage-len(f.Data) {
 		return m, 0, false, ErrOrder
 	}
-	r.phase = r.phase.after(f.Kind)
-	m = Message{Kind: f.Kind, Status: f.Status, Data: f.Data, weight: f.weight()}
+	r.phase = r.phase.phaseAfter(f.Kind)
+	m = Message{Kind: f.Kind, Status: f.Status, Data: f.Data, weight: f.windowWeight()}
 	if f.Rest == 0 {
 		return m, len(f.Data), true, nil
 	}
 	m.weight = 0
-	r.taken += f.weight()
+	r.taken += f.windowWeight()
 	r.part, r.rest = m, f.Rest
 	return Message{}, len(f.Data) + f.Rest, false, nil
 }
@@ -82,18 +82,18 @@ func (r *receiver) goOn(f *Frame) (m Message, grows int, ok bool, err error) {
 	}
 	r.part.Data = append(r.part.Data, f.Data...)
 	if r.rest = f.Rest; r.rest > 0 {
-		r.taken += f.weight()
+		r.taken += f.windowWeight()
 		return m, 0, false, nil
 	}
 	m, r.part = r.part, Message{}
-	m.weight = f.weight()
+	m.weight = f.windowWeight()
 	return m, 0, true, nil
 }
 
-// done says that a message needs no room any more.
-func (r *receiver) done(m *Message) { r.taken += m.weight }
+// messageDone says that a message needs no room any more.
+func (r *receiver) messageDone(m *Message) { r.taken += m.weight }
 
-func (p phase) allows(k Kind) bool {
+func (p phase) allowsKind(k Kind) bool {
 	switch k {
 	case Open, Answer, Reject:
 		return p == fresh
@@ -103,7 +103,7 @@ func (p phase) allows(k Kind) bool {
 	return false
 }
 
-func (p phase) after(k Kind) phase {
+func (p phase) phaseAfter(k Kind) phase {
 	switch k {
 	case Open, Event:
 		return streaming
