@@ -72,7 +72,7 @@ func (c *Client) BeginSessionAs(ctx context.Context, revision, capabilities stri
 // SendRequest sends a request. id is a raw JSON token and params a JSON object, or ""
 // for none.
 func (c *Client) SendRequest(ctx context.Context, id, method, params string) (*Answer, error) {
-	return c.PostMessage(ctx, requestOf(id, method, params))
+	return c.PostMessage(ctx, Request(id, method, params))
 }
 
 // PostMessage sends a message, or a JSON array of them, which 2025-03-26 has.

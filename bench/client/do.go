@@ -131,8 +131,8 @@ func lossOf(op string, err error) error {
 	return &Error{op, stage, err}
 }
 
-// requestOf, notificationOf and answerOf are messages. params may be "".
-func requestOf(id, method, params string) string {
+// Request returns a request. id is a raw JSON token and params a JSON object, or "" for none.
+func Request(id, method, params string) string {
 	return `{"jsonrpc":"2.0","id":` + id + `,` + membersOf(method, params)
 }
 

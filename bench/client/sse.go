@@ -98,7 +98,7 @@ func (s *SSE) PostAccepted(ctx context.Context, body string) error {
 
 // SendRequest sends a request. id is a raw JSON token and params a JSON object, or "" for none.
 func (s *SSE) SendRequest(ctx context.Context, id, method, params string) error {
-	return s.PostAccepted(ctx, requestOf(id, method, params))
+	return s.PostAccepted(ctx, Request(id, method, params))
 }
 
 // SendNotification sends a notification.

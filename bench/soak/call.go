@@ -144,7 +144,7 @@ func (k *call) params() string {
 
 // request is the message of a client with a session.
 func (k *call) request() string {
-	return `{"jsonrpc":"2.0","id":` + k.id + `,"method":"tools/call","params":` + k.params() + `}`
+	return client.Request(k.id, "tools/call", k.params())
 }
 
 func requestsOf(all []*call) (requests []string) {

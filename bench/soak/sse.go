@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -41,7 +40,7 @@ func visitOverSSE(w *world, n, turn int, rng *rand.Rand) {
 	})
 	way := departures[turn%len(departures)]
 	if way.name == "left_uninitialized" {
-		v.do("connect_and_no_more", v.useUninitialized)
+		v.do("connect_and_no_more", func() error { return v.request("ping", "", `"result":{}}`) })
 	} else {
 		v.do("initialize", v.initialize)
 		for range 10 + rng.IntN(20) {
@@ -65,7 +64,6 @@ var overSSEActions = []overSSEAction{
 	{"read", (*overSSE).readSome},
 	{"streamed_call", func(v *overSSE) error { return v.callTogether(v.newCount(5+v.rng.IntN(20), v.rng.IntN(40), `"t"`)) }},
 	{"calls_at_once", func(v *overSSE) error { return v.callTogether(v.newSome(v.rng, 2+v.rng.IntN(3))...) }},
-	{"batch", (*overSSE).callBatch},
 	{"cancelled_call", (*overSSE).cancelCall},
 	{"question", func(v *overSSE) error { _, err := v.askAndAnswer(true); return err }},
 	{"update", (*overSSE).update},
@@ -86,13 +84,6 @@ var departures = []overSSEAction{
 	{"left_with_a_question", func(v *overSSE) error {
 		k, err := v.askAndAnswer(false)
 		if err != nil {
-			return err
-		}
-		return v.pingBeside(k)
-	}},
-	{"left_in_a_batch", func(v *overSSE) error { // the other call is not answered either
-		k, other := v.newCall("sleep", forHours, ""), v.newEcho(v.rng, 20)
-		if err := v.c.PostAccepted(v.w.ctx, "["+k.request()+","+other.request()+"]"); err != nil {
 			return err
 		}
 		return v.pingBeside(k)
@@ -184,14 +175,6 @@ func (v *overSSE) initialize() error {
 	return v.c.SendNotification(v.w.ctx, "notifications/initialized", "")
 }
 
-// useUninitialized uses a connection that is not initialized: it may ping, and nothing else.
-func (v *overSSE) useUninitialized() error {
-	if err := v.request("ping", "", `"result":{}}`); err != nil {
-		return err
-	}
-	return v.request("tools/list", "", `"error":{"code":-32600,"message":"initialize first"}}`)
-}
-
 func (v *overSSE) readSome() error {
 	r := reads[v.rng.IntN(len(reads))]
 	id := v.newID()
@@ -230,44 +213,6 @@ func (v *overSSE) awaitAnswers(all ...*call) error {
 	})
 	if err != nil {
 		return err
-	}
-	return judgeCalls(all, events, false)
-}
-
-// callBatch sends several calls as one message, with a notification and sometimes a call that is cancelled, which has no
-// answer. The others are answered by one message, an array, after all that they send.
-func (v *overSSE) callBatch() error {
-	all, cancelled := v.newSome(v.rng, 1+v.rng.IntN(4)), v.newCall("sleep", forHours, "")
-	messages := append(requestsOf(all), `{"jsonrpc":"2.0","method":"notifications/of_a_batch"}`)
-	cancels := v.rng.IntN(3) == 0
-	if cancels {
-		messages = append(messages, cancelled.request())
-	}
-	v.rng.Shuffle(len(messages), func(i, j int) { messages[i], messages[j] = messages[j], messages[i] })
-	err := v.c.PostAccepted(v.w.ctx, "["+strings.Join(messages, ",")+"]")
-	if cancels && err == nil {
-		err = v.cancel(cancelled.id)
-	}
-	if err != nil {
-		return err
-	}
-	events, err := v.collectUntil(func(data string) bool { return strings.HasPrefix(data, "[") })
-	if err != nil {
-		return err
-	}
-	if i := slices.IndexFunc(events[:len(events)-1], func(e client.Event) bool { return parse(e.Data).Method == "" }); i >= 0 {
-		return fmt.Errorf("an answer to a call of a batch came by itself: %s", events[i].Data)
-	}
-	var answers []json.RawMessage
-	if err := json.Unmarshal([]byte(events[len(events)-1].Data), &answers); err != nil {
-		return err
-	}
-	events = events[:len(events)-1]
-	for _, a := range answers {
-		if m := parse(string(a)); m.Method != "" {
-			return fmt.Errorf("a message came among the answers to a batch: %s", a)
-		}
-		events = append(events, client.Event{Data: string(a)})
 	}
 	return judgeCalls(all, events, false)
 }

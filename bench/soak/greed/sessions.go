@@ -81,7 +81,7 @@ var listenTo1000 = sync.OnceValues(func() (string, http.Header) {
 	for i := range 1000 {
 		all = append(all, fmt.Sprintf(`"test://template/%04d%s/data"`, i, textOf(4060)))
 	}
-	return statelessOf(1, "subscriptions/listen", "", `"notifications":{"resourceSubscriptions":[`+strings.Join(all, ",")+`]}`, "")
+	return statelessOf(1, "subscriptions/listen", `"notifications":{"resourceSubscriptions":[`+strings.Join(all, ",")+`]}`)
 })
 
 // herd resumes 100 streams of 3.9 MB at once, and again until each has come as a whole.
