@@ -27,12 +27,6 @@ func New(url string, rt http.RoundTripper) *Client {
 	return &Client{url: url, http: newHTTP(rt), revision: Revision, records: make(map[string]*Record)}
 }
 
-// Session is the session's id, "" before Initialize.
-func (c *Client) SessionID() string {
-	id, _ := c.currentSession()
-	return id
-}
-
 // AtURL returns a client of the same connections and session at another endpoint.
 func (c *Client) AtURL(url string) *Client {
 	session, revision := c.currentSession()

@@ -50,7 +50,8 @@ func (a *Answer) Close() {
 	}
 }
 
-// Do sends a request with the headers that all of them need and those in h, which it may keep. Events are not recorded.
+// Do sends a request with the headers that all of them need and those in h, which it may keep.
+// Events are not recorded.
 func Do(ctx context.Context, by *http.Client, method, url, body string, h http.Header) (*Answer, error) {
 	var content io.Reader
 	if method == http.MethodPost {

@@ -34,7 +34,8 @@ func (m *Stateless) SendRequest(ctx context.Context, id, method, params string) 
 // named finds what a request is about, whose member comes first.
 var named = regexp.MustCompile(`^"(?:name|uri|taskId)":"([^"]*)"`)
 
-// StatelessRequest returns the body and the headers of a request. What it is about is the first of params.
+// StatelessRequest returns the body and the headers of a request. What it is about is the first of
+// params.
 func StatelessRequest(id, method, params, capabilities string) (body string, h http.Header) {
 	h = http.Header{"Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {method}}
 	if m := named.FindStringSubmatch(params[:min(len(params), 200)]); m != nil {

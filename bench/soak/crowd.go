@@ -9,15 +9,16 @@ import (
 	"github.com/troupe-run/troupe/bench/loadgen"
 )
 
-// crowd is many clients that lose their connections when a node dies, and come back within a second.
+// crowd is many clients that lose their connections when a node dies, and come back within a
+// second.
 type crowd struct {
 	w       *world
 	members []*exchange
 	conns   []*connSet
 }
 
-// newCrowd begins a session and a call for each member, and returns when each call's stream has begun. The calls send an
-// event twice a second for 14 seconds.
+// newCrowd begins a session and a call for each member, and returns when each call's stream has
+// begun. The calls send an event twice a second for 14 seconds.
 func newCrowd(w *world, size int) (*crowd, error) {
 	h := &crowd{w: w, members: make([]*exchange, size), conns: make([]*connSet, size)}
 	rng := w.rngFor(2)
@@ -50,7 +51,8 @@ func (h *crowd) scatter() {
 	}
 }
 
-// awaitWhole waits until each member has its stream to the end. What it has is judged where it comes.
+// awaitWhole waits until each member has its stream to the end. What it has is judged where it
+// comes.
 func (h *crowd) awaitWhole() {
 	for n, x := range h.members {
 		if !h.w.until(func() bool { return isClosed(x.ended) }) {
@@ -60,8 +62,9 @@ func (h *crowd) awaitWhole() {
 	}
 }
 
-// startGreedy begins to call each node of a fleet with --greedy callers at a time, with 64 KiB each, from an address of their own. Each sends
-// the next call as soon as it has the answer to the last. stop ends that, and judges that all answers were right.
+// startGreedy begins to call each node of a fleet with --greedy callers at a time, with 64 KiB
+// each, from an address of their own. Each sends the next call as soon as it has the answer to the
+// last. stop ends that, and judges that all answers were right.
 func startGreedy(w *world) (stop func()) {
 	ctx, cancel := context.WithCancel(w.ctx)
 	var calling sync.WaitGroup

@@ -79,8 +79,8 @@ type worldRun struct {
 	refused  []time.Duration // for which another client was refused, by restarts
 }
 
-// runWorld has clients work with one node or several, which are harmed in one way after the other, and judges that
-// nothing that was acknowledged is lost, doubled, out of order or foreign.
+// runWorld has clients work with one node or several, which are harmed in one way after the other,
+// and judges that nothing that was acknowledged is lost, doubled, out of order or foreign.
 func runWorld(ctx context.Context, o options) (*worldReport, error) {
 	for _, kind := range o.visitors {
 		if !o.visitorFits(kind) {

@@ -13,8 +13,9 @@ import (
 	"github.com/troupe-run/troupe/bench/client"
 )
 
-// overSSE is a client of 2024-11-05 over HTTP+SSE, whose session is its connection. All that it gets comes on one stream,
-// between the messages of other calls, once and in order. It comes, works for a while and leaves.
+// overSSE is a client of 2024-11-05 over HTTP+SSE, whose session is its connection. All that it
+// gets comes on one stream, between the messages of other calls, once and in order. It comes, works
+// for a while and leaves.
 type overSSE struct {
 	visitor
 	c          *client.SSE
@@ -26,7 +27,8 @@ type overSSE struct {
 	lost       bool  // its connection, as the node was harmed
 }
 
-// visitOverSSE is one client from its first connection to its last. It leaves in the way whose turn it is.
+// visitOverSSE is one client from its first connection to its last. It leaves in the way whose turn
+// it is.
 func visitOverSSE(w *world, n, turn int, rng *rand.Rand) {
 	v := &overSSE{visitor: visitor{w: w, kind: "SSE client", n: n, rng: rng}, conns: newConnSet(), boot: w.boot.Load(), pauses: w.pauses.Load()}
 	defer v.conns.breakAll()
@@ -69,8 +71,8 @@ var overSSEActions = []overSSEAction{
 	{"update", (*overSSE).update},
 }
 
-// departures are ways in which a client leaves: what it leaves behind ends with its connection. They are taken in turn,
-// so that a short run has each of them.
+// departures are ways in which a client leaves: what it leaves behind ends with its connection.
+// They are taken in turn, so that a short run has each of them.
 var departures = []overSSEAction{
 	{"left_uninitialized", func(*overSSE) error { return nil }},
 	{"left_in_a_call", func(v *overSSE) error {
@@ -148,7 +150,8 @@ func (v *overSSE) request(method, params, want string) error {
 	return err
 }
 
-// pingBeside makes a request. What came before and comes before its answer is of a call that must not be answered, or of none.
+// pingBeside makes a request. What came before and comes before its answer is of a call that must
+// not be answered, or of none.
 func (v *overSSE) pingBeside(k *call, before ...client.Event) error {
 	id := v.newID()
 	if err := v.c.SendRequest(v.w.ctx, id, "ping", ""); err != nil {
@@ -187,7 +190,8 @@ func (v *overSSE) readSome() error {
 	return nil
 }
 
-// callTogether makes calls, whose answers come in any order and whose messages come between those of the others.
+// callTogether makes calls, whose answers come in any order and whose messages come between those
+// of the others.
 func (v *overSSE) callTogether(all ...*call) error {
 	failed := make(chan error, len(all))
 	for _, k := range all {
@@ -234,8 +238,8 @@ func (v *overSSE) begin(k *call) ([]client.Event, error) {
 	return v.collectUntil(func(data string) bool { return parse(data).Params.Progress == upTo })
 }
 
-// cancelCall takes a call back. Nothing of the call is sent once the cancel has been taken, so that what comes after the
-// answer to a later request belongs to nothing, which the next action finds.
+// cancelCall takes a call back. Nothing of the call is sent once the cancel has been taken, so that
+// what comes after the answer to a later request belongs to nothing, which the next action finds.
 func (v *overSSE) cancelCall() error {
 	k := v.newEndless(v.rng)
 	events, err := v.begin(k)
@@ -248,8 +252,8 @@ func (v *overSSE) cancelCall() error {
 	return err
 }
 
-// askAndAnswer makes a call that asks one of what a server of 2024-11-05 can ask, and answers at once or after another
-// request, or not at all.
+// askAndAnswer makes a call that asks one of what a server of 2024-11-05 can ask, and answers at
+// once or after another request, or not at all.
 func (v *overSSE) askAndAnswer(answers bool) (*call, error) {
 	word := fmt.Sprint(v.rng.Int64())
 	q := [][5]string{ // the tool, its arguments, its result, what it asks, the answer
@@ -281,7 +285,8 @@ func (v *overSSE) askAndAnswer(answers bool) (*call, error) {
 	return k, err
 }
 
-// update has the client's resource updated, of which it is told once, before the call is answered or after that.
+// update has the client's resource updated, of which it is told once, before the call is answered
+// or after that.
 func (v *overSSE) update() error {
 	if !v.subscribed {
 		if err := v.request("resources/subscribe", `{"uri":"`+v.resource()+`"}`, `"result":{}}`); err != nil {
@@ -309,8 +314,9 @@ func (v *overSSE) update() error {
 // goneWithin is less than the time between two keep-alives, by which the server would notice, too.
 const goneWithin = 5 * time.Second
 
-// leave closes the stream, or breaks all connections of the client. Its session is unknown soon afterwards, even to
-// messages over other connections; the first may come before the end of the connection does.
+// leave closes the stream, or breaks all connections of the client. Its session is unknown soon
+// afterwards, even to messages over other connections; the first may come before the end of the
+// connection does.
 func (v *overSSE) leave() error {
 	again := v.conns
 	if v.rng.IntN(2) == 0 {

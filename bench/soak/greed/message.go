@@ -50,7 +50,8 @@ func headerOf(all ...string) http.Header {
 	return h
 }
 
-// initialize is the request that begins a session of a revision. more are further members of clientInfo.
+// initialize is the request that begins a session of a revision. more are further members of
+// clientInfo.
 func initialize(revision, more string) string {
 	return requestOf(0, "initialize", `{"protocolVersion":"`+revision+`","capabilities":{"elicitation":{}},"clientInfo":{"name":"greedy","version":"1"`+more+`}}`)
 }

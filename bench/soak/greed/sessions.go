@@ -94,7 +94,8 @@ var herd = attack{name: Herd, workers: HerdSize, together: true, begin: resuming
 	<-p.ctx.Done()
 })}
 
-// resuming is the begin of an attack whose goroutines each have a session with a stream of 3.9 MB. step gets the header that resumes it.
+// resuming is the begin of an attack whose goroutines each have a session with a stream of 3.9 MB.
+// step gets the header that resumes it.
 func resuming(step func(p *principal, h http.Header)) func(*principal, int) func() {
 	return func(p *principal, _ int) func() {
 		p.storing.Lock()
