@@ -27,12 +27,6 @@ func New(url string, rt http.RoundTripper) *Client {
 	return &Client{url: url, http: newHTTP(rt), revision: Revision, records: make(map[string]*Record)}
 }
 
-// Session is the session's id, "" before Initialize.
-func (c *Client) SessionID() string {
-	id, _ := c.currentSession()
-	return id
-}
-
 // AtURL returns a client of the same connections and session at another endpoint.
 func (c *Client) AtURL(url string) *Client {
 	session, revision := c.currentSession()
@@ -72,7 +66,7 @@ func (c *Client) BeginSessionAs(ctx context.Context, revision, capabilities stri
 // SendRequest sends a request. id is a raw JSON token and params a JSON object, or ""
 // for none.
 func (c *Client) SendRequest(ctx context.Context, id, method, params string) (*Answer, error) {
-	return c.PostMessage(ctx, requestOf(id, method, params))
+	return c.PostMessage(ctx, Request(id, method, params))
 }
 
 // PostMessage sends a message, or a JSON array of them, which 2025-03-26 has.

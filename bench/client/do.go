@@ -50,7 +50,8 @@ func (a *Answer) Close() {
 	}
 }
 
-// Do sends a request with the headers that all of them need and those in h, which it may keep. Events are not recorded.
+// Do sends a request with the headers that all of them need and those in h, which it may keep.
+// Events are not recorded.
 func Do(ctx context.Context, by *http.Client, method, url, body string, h http.Header) (*Answer, error) {
 	var content io.Reader
 	if method == http.MethodPost {
@@ -131,8 +132,8 @@ func lossOf(op string, err error) error {
 	return &Error{op, stage, err}
 }
 
-// requestOf, notificationOf and answerOf are messages. params may be "".
-func requestOf(id, method, params string) string {
+// Request returns a request. id is a raw JSON token and params a JSON object, or "" for none.
+func Request(id, method, params string) string {
 	return `{"jsonrpc":"2.0","id":` + id + `,` + membersOf(method, params)
 }
 

@@ -8,16 +8,17 @@ import (
 	"net/url"
 )
 
-// SSE speaks the HTTP+SSE transport of 2024-11-05: the session is one event stream, whose first event gives the address
-// of the client's messages. Make one with OpenSSE. It does not initialize the session.
+// SSE speaks the HTTP+SSE transport of 2024-11-05: the session is one event stream, whose first
+// event gives the address of the client's messages. Make one with OpenSSE. It does not initialize
+// the session.
 type SSE struct {
 	to     string // the address of messages
 	http   *http.Client
 	events *Events
 }
 
-// OpenSSE opens a session at the URL of its stream, which lasts for as long as ctx does. If rt is nil, the client has its
-// own connections.
+// OpenSSE opens a session at the URL of its stream, which lasts for as long as ctx does. If rt is
+// nil, the client has its own connections.
 func OpenSSE(ctx context.Context, at string, rt http.RoundTripper) (*SSE, error) {
 	s := &SSE{http: newHTTP(rt)}
 	base, err := url.Parse(at)
@@ -44,8 +45,8 @@ func OpenSSE(ctx context.Context, at string, rt http.RoundTripper) (*SSE, error)
 	return s, nil
 }
 
-// takeEndpoint takes the address of messages, which must be where the stream is: anything else would have the client send its
-// messages to strangers.
+// takeEndpoint takes the address of messages, which must be where the stream is: anything else
+// would have the client send its messages to strangers.
 func (s *SSE) takeEndpoint(at *url.URL, e Event) error {
 	if e.Name != "endpoint" {
 		return fmt.Errorf("client: the first event is %q, not the endpoint: %s", e.Name, e.Data)
@@ -61,8 +62,8 @@ func (s *SSE) takeEndpoint(at *url.URL, e Event) error {
 	return nil
 }
 
-// Next returns the next message of the server. Its errors are those of Events.Next, and one for an event that is no
-// message.
+// Next returns the next message of the server. Its errors are those of Events.Next, and one for an
+// event that is no message.
 func (s *SSE) Next() (string, error) {
 	e, err := s.events.Next()
 	switch {
@@ -74,7 +75,8 @@ func (s *SSE) Next() (string, error) {
 	return e.Data, nil
 }
 
-// PostMessage sends a message, or a batch of them. The answer says whether it was taken; responses come on the stream.
+// PostMessage sends a message, or a batch of them. The answer says whether it was taken; responses
+// come on the stream.
 func (s *SSE) PostMessage(ctx context.Context, body string) (*Answer, error) {
 	a, err := Do(ctx, s.http, http.MethodPost, s.to, body, make(http.Header))
 	if err == nil && a.Events != nil {
@@ -98,7 +100,7 @@ func (s *SSE) PostAccepted(ctx context.Context, body string) error {
 
 // SendRequest sends a request. id is a raw JSON token and params a JSON object, or "" for none.
 func (s *SSE) SendRequest(ctx context.Context, id, method, params string) error {
-	return s.PostAccepted(ctx, requestOf(id, method, params))
+	return s.PostAccepted(ctx, Request(id, method, params))
 }
 
 // SendNotification sends a notification.
@@ -111,7 +113,8 @@ func (s *SSE) SendAnswer(ctx context.Context, id, result string) error {
 	return s.PostAccepted(ctx, answerOf(id, result))
 }
 
-// OverConnections returns a client that sends messages to the same session over other connections. It has no stream.
+// OverConnections returns a client that sends messages to the same session over other connections.
+// It has no stream.
 func (s *SSE) OverConnections(rt http.RoundTripper) *SSE {
 	return &SSE{to: s.to, http: newHTTP(rt)}
 }

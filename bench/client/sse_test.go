@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// TestSSE checks where messages go, what they say, and that a message which is not taken is an error.
+// TestSSE checks where messages go, what they say, and that a message which is not taken is an
+// error.
 func TestSSE(t *testing.T) {
 	t.Parallel()
 	posted := make(chan string, 3)
@@ -60,7 +61,8 @@ func TestSSE(t *testing.T) {
 	}
 }
 
-// TestSSERefusesOtherStreams checks that a stream must begin with an address of its own server, and has only messages.
+// TestSSERefusesOtherStreams checks that a stream must begin with an address of its own server, and
+// has only messages.
 func TestSSERefusesOtherStreams(t *testing.T) {
 	t.Parallel()
 	const endpoint = "event: endpoint\ndata: /messages\n\n"

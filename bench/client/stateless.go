@@ -2,9 +2,8 @@ package client
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"net/http"
+	"regexp"
 )
 
 // Stateless speaks 2026-07-28 to one endpoint. There is no session: the caller keeps
@@ -24,30 +23,28 @@ func NewStateless(url string, rt http.RoundTripper, capabilities string) *Statel
 // SendRequest sends a request. id is a raw JSON token, which is the token of its progress as
 // well, and params the members of its params beside _meta, or "" for none.
 func (m *Stateless) SendRequest(ctx context.Context, id, method, params string) (*Answer, error) {
-	if params != "" {
-		params = "," + params
-	}
-	body := requestOf(id, method, `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",`+
-		`"io.modelcontextprotocol/clientInfo":{"name":"troupe-bench","version":"1"},"io.modelcontextprotocol/clientCapabilities":`+m.capabilities+
-		`,"progressToken":`+id+`}`+params+`}`)
-	var named struct {
-		Params struct{ Name, URI, TaskID string }
-	}
-	if err := json.Unmarshal([]byte(body), &named); err != nil {
-		return nil, fmt.Errorf("client: %s: %w", method, err)
-	}
-	h := http.Header{"Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {method}}
-	switch method {
-	case "tools/call", "prompts/get":
-		h.Set("Mcp-Name", named.Params.Name)
-	case "resources/read":
-		h.Set("Mcp-Name", named.Params.URI)
-	case "tasks/get", "tasks/update", "tasks/cancel":
-		h.Set("Mcp-Name", named.Params.TaskID)
-	}
+	body, h := StatelessRequest(id, method, params, m.capabilities)
 	a, err := Do(ctx, m.http, http.MethodPost, m.url, body, h)
 	if err == nil && a.Events != nil {
 		a.Events.noIDs = true
 	}
 	return a, err
+}
+
+// named finds what a request is about, whose member comes first.
+var named = regexp.MustCompile(`^"(?:name|uri|taskId)":"([^"]*)"`)
+
+// StatelessRequest returns the body and the headers of a request. What it is about is the first of
+// params.
+func StatelessRequest(id, method, params, capabilities string) (body string, h http.Header) {
+	h = http.Header{"Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {method}}
+	if m := named.FindStringSubmatch(params[:min(len(params), 200)]); m != nil {
+		h.Set("Mcp-Name", m[1])
+	}
+	if params != "" {
+		params = "," + params
+	}
+	return Request(id, method, `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",`+
+		`"io.modelcontextprotocol/clientInfo":{"name":"troupe-bench","version":"1"},"io.modelcontextprotocol/clientCapabilities":`+capabilities+
+		`,"progressToken":`+id+`}`+params+`}`), h
 }

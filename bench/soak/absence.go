@@ -9,8 +9,8 @@ import (
 	"github.com/troupe-run/troupe/bench/client"
 )
 
-// measureRefusals has another client ping the node, over a new connection each time. stop waits for an answer, and
-// returns for how long there was none.
+// measureRefusals has another client ping the node, over a new connection each time. stop waits for
+// an answer, and returns for how long there was none.
 func measureRefusals(w *world) (stop func() time.Duration, err error) {
 	c := client.New(w.p.url(0), &http.Transport{DisableKeepAlives: true})
 	if err := c.BeginSession(w.ctx, `{}`); err != nil {
@@ -39,13 +39,14 @@ func measureRefusals(w *world) (stop func() time.Duration, err error) {
 const (
 	// leftCalls are how many calls are left to measure.
 	leftCalls = 20
-	// principalCalls are how many calls a principal may have in flight: more than these are left afterwards, and each has
-	// to give its place back.
+	// principalCalls are how many calls a principal may have in flight: more than these are left
+	// afterwards, and each has to give its place back.
 	principalCalls = 1024
 )
 
-// measureLeft closes the connections of calls that would go on for hours, before the first byte of the answer and in
-// mid-stream, when nothing else is in flight, and returns how long it takes until their handlers have ended.
+// measureLeft closes the connections of calls that would go on for hours, before the first byte of
+// the answer and in mid-stream, when nothing else is in flight, and returns how long it takes until
+// their handlers have ended.
 func measureLeft(w *world) (latency, error) {
 	c := client.NewStateless(w.p.url(0), w.connectionsOf(99), `{}`)
 	leave := func(call string, seen func() bool) error {

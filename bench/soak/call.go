@@ -98,7 +98,8 @@ func (v *visitor) newSleep(rng *rand.Rand) *call {
 	return v.newCall("sleep", fmt.Sprintf(`{"ms":%d}`, ms), fmt.Sprintf("slept %d ms", ms))
 }
 
-// forHours are the arguments of a sleep that ends only because its client does not want it any more.
+// forHours are the arguments of a sleep that ends only because its client does not want it any
+// more.
 const forHours = `{"ms":3600000}`
 
 // newEndless makes a call that goes on for hours: silent, or telling of its progress.
@@ -109,7 +110,8 @@ func (v *visitor) newEndless(rng *rand.Rand) *call {
 	return v.newCount(1000000, 20, `"endless"`)
 }
 
-// newSome makes calls that may be sent together. Counts differ in how far they go, which tells their log messages apart.
+// newSome makes calls that may be sent together. Counts differ in how far they go, which tells
+// their log messages apart.
 func (v *visitor) newSome(rng *rand.Rand, n int) (all []*call) {
 	for i := range n {
 		switch rng.IntN(4) {
@@ -144,7 +146,7 @@ func (k *call) params() string {
 
 // request is the message of a client with a session.
 func (k *call) request() string {
-	return `{"jsonrpc":"2.0","id":` + k.id + `,"method":"tools/call","params":` + k.params() + `}`
+	return client.Request(k.id, "tools/call", k.params())
 }
 
 func requestsOf(all []*call) (requests []string) {
@@ -154,8 +156,8 @@ func requestsOf(all []*call) (requests []string) {
 	return requests
 }
 
-// judgeCalls gives each event to the call it belongs to, and judges each call by its own. endless calls must not have
-// been answered.
+// judgeCalls gives each event to the call it belongs to, and judges each call by its own. endless
+// calls must not have been answered.
 func judgeCalls(all []*call, events []client.Event, endless bool) error {
 	of := make(map[*call][]client.Event)
 	for _, e := range events {
@@ -173,7 +175,8 @@ func judgeCalls(all []*call, events []client.Event, endless bool) error {
 	return nil
 }
 
-// ownerOf returns the call to which a message belongs: where there is but one, it judges that itself.
+// ownerOf returns the call to which a message belongs: where there is but one, it judges that
+// itself.
 func ownerOf(all []*call, m message) *call {
 	for _, k := range all {
 		if len(all) == 1 || m.answers(k.id) || m.Method == "notifications/progress" && string(m.Params.Token) == k.token ||
@@ -184,8 +187,8 @@ func ownerOf(all []*call, m message) *call {
 	return nil
 }
 
-// judgeEvents says what is wrong with the events of a call: each belongs to it and comes once and in order, and the
-// answer comes last.
+// judgeEvents says what is wrong with the events of a call: each belongs to it and comes once and
+// in order, and the answer comes last.
 func (k *call) judgeEvents(events []client.Event, endless bool) error {
 	var progress, logs, questions, finals int
 	for i, e := range events {

@@ -14,7 +14,8 @@ import (
 	"github.com/troupe-run/troupe/bench/client"
 )
 
-// costsReport is what comebacks and restarts cost where nobody does any harm. Nothing of it is judged.
+// costsReport is what comebacks and restarts cost where nobody does any harm. Nothing of it is
+// judged.
 type costsReport struct {
 	Scenario  string      `json:"scenario"`
 	Servers   int         `json:"nats_servers"`
@@ -65,7 +66,8 @@ const (
 	fromTheLog = 35 * time.Second
 )
 
-// runCosts measures the parts that are named, or all of them; those behind stored events only if there are to be any.
+// runCosts measures the parts that are named, or all of them; those behind stored events only if
+// there are to be any.
 func runCosts(ctx context.Context, o options) (r *costsReport, err error) {
 	wants := func(part string) bool {
 		return slices.Contains(o.parts, part) || len(o.parts) == 0 && (o.events > 0 || part == "attach")
@@ -101,8 +103,8 @@ func runCosts(ctx context.Context, o options) (r *costsReport, err error) {
 	return r, err
 }
 
-// measureAttach has calls on the first node, whose clients lose their connections after the first event and come back to a
-// node.
+// measureAttach has calls on the first node, whose clients lose their connections after the first
+// event and come back to a node.
 func measureAttach(ctx context.Context, f *fleet, to int) (*attachCost, error) {
 	cpu := func() (nodes, nats time.Duration) {
 		for _, p := range f.nodes {
@@ -144,7 +146,8 @@ func measureAttach(ctx context.Context, f *fleet, to int) (*attachCost, error) {
 	return &attachCost{attachStreams, attachStreams * attachEvents, latencyOf(first.all[""]), micros(nodes2 - nodes), micros(nats2 - nats)}, err
 }
 
-// resumeWhole resumes a stream and reads it to its end. It returns how long the first event took, and how many came.
+// resumeWhole resumes a stream and reads it to its end. It returns how long the first event took,
+// and how many came.
 func resumeWhole(ctx context.Context, c *client.Client, from string) (first time.Duration, n int, err error) {
 	began := time.Now()
 	a, err := c.ResumeStream(ctx, from)
@@ -163,7 +166,8 @@ func resumeWhole(ctx context.Context, c *client.Client, from string) (first time
 	return first, n, err
 }
 
-// countTo makes a call that counts, reads its stream to the end, and returns the id before its first event.
+// countTo makes a call that counts, reads its stream to the end, and returns the id before its
+// first event.
 func countTo(ctx context.Context, c *client.Client, n, to, delay int) (before string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -180,8 +184,8 @@ func countTo(ctx context.Context, c *client.Client, n, to, delay int) (before st
 	return p.Stream + ".0.0", errors.Join(err, err2)
 }
 
-// measureBehind stores --events events in one node, with settings that keep all of them for as long as a run takes, and
-// then resumes streams and kills the node behind them.
+// measureBehind stores --events events in one node, with settings that keep all of them for as long
+// as a run takes, and then resumes streams and kills the node behind them.
 func (r *costsReport) measureBehind(ctx context.Context, o options, kills, resumes bool) (err error) {
 	o.hosted = false // bench/lab has no such settings
 	if o.bin, err = build(ctx, filepath.Dir(o.data), false); err != nil {

@@ -3,25 +3,22 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
-	"net/http"
-	"strconv"
-	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
-	"github.com/troupe-run/troupe/bench/client"
+	"github.com/troupe-run/troupe/bench/loadgen"
 )
 
-// crowd is many clients that lose their connections when a node dies, and come back within a second.
+// crowd is many clients that lose their connections when a node dies, and come back within a
+// second.
 type crowd struct {
 	w       *world
 	members []*exchange
 	conns   []*connSet
 }
 
-// newCrowd begins a session and a call for each member, and returns when each call's stream has begun. The calls send an
-// event twice a second for 14 seconds.
+// newCrowd begins a session and a call for each member, and returns when each call's stream has
+// begun. The calls send an event twice a second for 14 seconds.
 func newCrowd(w *world, size int) (*crowd, error) {
 	h := &crowd{w: w, members: make([]*exchange, size), conns: make([]*connSet, size)}
 	rng := w.rngFor(2)
@@ -54,7 +51,8 @@ func (h *crowd) scatter() {
 	}
 }
 
-// awaitWhole waits until each member has its stream to the end. What it has is judged where it comes.
+// awaitWhole waits until each member has its stream to the end. What it has is judged where it
+// comes.
 func (h *crowd) awaitWhole() {
 	for n, x := range h.members {
 		if !h.w.until(func() bool { return isClosed(x.ended) }) {
@@ -64,55 +62,29 @@ func (h *crowd) awaitWhole() {
 	}
 }
 
-const (
-	// greedyBytes is the size of every greedyLarge-th argument of a greedy client.
-	greedyBytes = 256 << 10
-	greedyLarge = 16
-	// greedyPause is how long it waits after a refusal, which asks for more.
-	greedyPause = 10 * time.Millisecond
-)
-
-// startGreedy begins to call each node of a fleet with --greedy callers at a time, from an address of their own, until the
-// run is over. Each sends the next call as soon as it has the answer to the last, whatever the nodes ask for.
-func startGreedy(w *world) {
-	rt, calls := client.NewTransport(), new(atomic.Int64)
-	rt.DialContext = (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 9, 1)}, Timeout: 2 * time.Second}).DialContext
-	context.AfterFunc(w.ctx, rt.CloseIdleConnections)
+// startGreedy begins to call each node of a fleet with --greedy callers at a time, with 64 KiB
+// each, from an address of their own. Each sends the next call as soon as it has the answer to the
+// last. stop ends that, and judges that all answers were right.
+func startGreedy(w *world) (stop func()) {
+	ctx, cancel := context.WithCancel(w.ctx)
+	var calling sync.WaitGroup
 	for _, p := range w.fleet.nodes {
-		c := client.NewStateless(p.url(0), rt, `{}`)
-		for range w.o.greedy {
-			go func() {
-				for w.ctx.Err() == nil {
-					callGreedily(w, c, calls.Add(1))
+		calling.Go(func() {
+			r, err := loadgen.Run(ctx, loadgen.Options{URL: p.url(0), Revision: loadgen.Stateless, Clients: w.o.greedy, Size: 64 << 10, From: "127.0.9.1", Duration: 24 * time.Hour, WarmUp: -1})
+			if err != nil {
+				w.violated(nil, "the greedy client: %v", err)
+				return
+			}
+			w.tally.addMany("greedy_served", r.Operations)
+			for kind, n := range r.Errors {
+				if w.tally.addMany("greedy_"+kind, n); kind == "wrong answer" {
+					w.violated(nil, "the greedy client got %d wrong answers: %s", n, r.Examples[kind])
 				}
-			}()
-		}
+			}
+		})
 	}
-}
-
-// callGreedily makes a call, and breaks the run if what comes back is neither its answer nor a refusal.
-func callGreedily(w *world, c *client.Stateless, n int64) {
-	text := "greedy " + strconv.FormatInt(n, 10)
-	if n%greedyLarge == 0 {
-		text += strings.Repeat(".", greedyBytes)
-	}
-	ctx, cancel := context.WithTimeout(w.ctx, patience)
-	defer cancel()
-	a, err := c.SendRequest(ctx, strconv.FormatInt(n, 10), "tools/call", `"name":"echo","arguments":{"text":"`+text+`"}`)
-	if err != nil { // as while the node is down
-		w.tally.add("greedy_without_an_answer")
-		w.wait(greedyPause)
-		return
-	}
-	defer a.Close()
-	m := parse(string(a.Body))
-	switch {
-	case m.text() == text:
-		w.tally.add("greedy_served")
-	case a.Status == http.StatusTooManyRequests || a.Status == http.StatusServiceUnavailable || m.Error != nil:
-		w.tally.add("greedy_refused")
-		w.wait(greedyPause)
-	default:
-		w.violated(nil, "call %d of the greedy client got %d %.200s", n, a.Status, a.Body)
+	return func() {
+		cancel()
+		calling.Wait()
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// startDeployed starts nginx or HAProxy with a file of deploy, at an address in place of :8080, in front of nodes in place of
-// :8081 and following.
+// startDeployed starts nginx or HAProxy with a file of deploy, at an address in place of :8080, in
+// front of nodes in place of :8081 and following.
 func startDeployed(file, dir, address string, nodes ...string) (*process, error) {
 	from, err := repositoryFile(filepath.Join("deploy", file))
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/troupe-run/troupe/bench/client"
 )
 
-// exchange is one POST of a session, of a call or a batch of them, from there to the last of their answers.
+// exchange is one POST of a session, of a call or a batch of them, from there to the last of their
+// answers.
 type exchange struct {
 	v       *session
 	calls   []*call
@@ -52,7 +53,8 @@ func (x *exchange) String() string {
 	return x.calls[0].String()
 }
 
-// run sends the calls and follows them to their answers. It returns false when there is nothing to resume later.
+// run sends the calls and follows them to their answers. It returns false when there is nothing to
+// resume later.
 func (x *exchange) run() bool {
 	w, body := x.v.w, x.calls[0].request()
 	if x.isBatch {
@@ -148,8 +150,8 @@ func (x *exchange) judgeStream() {
 	}
 }
 
-// cancel takes the call back when it is time. A cancel that a kill may have swallowed is not repeated: the call is
-// answered then.
+// cancel takes the call back when it is time. A cancel that a kill may have swallowed is not
+// repeated: the call is answered then.
 func (x *exchange) cancel() {
 	w := x.v.w
 	if !w.wait(x.cancelAfter) {
@@ -162,8 +164,8 @@ func (x *exchange) cancel() {
 	}
 }
 
-// checkCancelled resumes a cancelled call after the last of its events: what the log was just taking when the cancel came
-// may be there, but nothing that came later, and no answer.
+// checkCancelled resumes a cancelled call after the last of its events: what the log was just
+// taking when the cancel came may be there, but nothing that came later, and no answer.
 func (x *exchange) checkCancelled() {
 	if x.f.rec == nil {
 		return
@@ -221,8 +223,8 @@ func (x *exchange) openQuestion() string {
 	return x.question
 }
 
-// answer answers when it is time, until the server has accepted it. It answers only while the question's stream is
-// connected to the server that runs now.
+// answer answers when it is time, until the server has accepted it. It answers only while the
+// question's stream is connected to the server that runs now.
 func (x *exchange) answer(id string, boot int64) {
 	w := x.v.w
 	for x.v.awaitTime(x.when, boot, x.round, x.pause); w.ctx.Err() == nil; w.tally.add("answers_again") {

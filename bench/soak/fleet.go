@@ -21,7 +21,8 @@ import (
 // drainWait is for how long a node that ends waits for calls that may not run again.
 const drainWait = 3 * time.Second
 
-// fleet is the nodes of a run behind a load balancer: on NATS servers that they share, or each with data of its own.
+// fleet is the nodes of a run behind a load balancer: on NATS servers that they share, or each with
+// data of its own.
 type fleet struct {
 	nodes   []*process
 	links   [][]*link // of each node to each NATS server
@@ -35,7 +36,8 @@ type fleet struct {
 	twin   *process     // another one with the name of a node, nil without one
 }
 
-// newFleet starts NATS servers and a load balancer at an address. The nodes start with the first start of the world.
+// newFleet starts NATS servers and a load balancer at an address. The nodes start with the first
+// start of the world.
 func newFleet(ctx context.Context, o options, address string) (f *fleet, err error) {
 	f = &fleet{}
 	defer func() {
@@ -93,8 +95,9 @@ func (f *fleet) addNode(o options, name string, flags ...string) error {
 	return err
 }
 
-// newProxied makes two nodes with data of their own behind nginx or HAProxy, in the configuration that deploy has. The nodes keep the default
-// --drain-delay, which that relies on: the proxies close idle connections before that.
+// newProxied makes two nodes with data of their own behind nginx or HAProxy, in the configuration
+// that deploy has. The nodes keep the default --drain-delay, which that relies on: the proxies
+// close idle connections before that.
 func newProxied(ctx context.Context, o options, address string) (f *fleet, err error) {
 	f = &fleet{}
 	if err := errors.Join(f.addNode(o, "node-1", "--trusted-proxy", "127.0.0.0/8"), f.addNode(o, "node-2", "--trusted-proxy", "127.0.0.0/8")); err != nil {
@@ -157,8 +160,9 @@ var errUnavailable = errors.New("no node takes the request now")
 // refusal is what a node says in a session that takes no request now; elsewhere the status is 503.
 const refusal = `"message":"temporarily unavailable: try again shortly"`
 
-// balancedTransport is the connections to a fleet. A request that is refused for a moment is like one whose connection was not made: the client
-// tries again. Only a fleet that is harmed may refuse one.
+// balancedTransport is the connections to a fleet. A request that is refused for a moment is like
+// one whose connection was not made: the client tries again. Only a fleet that is harmed may refuse
+// one.
 type balancedTransport struct{ *http.Transport }
 
 func (t balancedTransport) RoundTrip(r *http.Request) (*http.Response, error) {

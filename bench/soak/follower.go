@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// earlierShare is how often a stream is resumed from an earlier event than the last one, which then comes again.
+	// earlierShare is how often a stream is resumed from an earlier event than the last one, which
+	// then comes again.
 	earlierShare = 0.3
 	// dropShare is how often a client breaks a connection off after an event.
 	dropShare = 0.005
@@ -46,8 +47,8 @@ func newFollower(v *visitor, c *client.Client, rng *rand.Rand, onEvent func(clie
 	return &follower{v: v, c: c, rng: rand.New(rand.NewPCG(rng.Uint64(), 0)), begun: make(chan struct{}), seen: make(map[string]bool), onEvent: onEvent}
 }
 
-// follow reads the stream until its last event came or the run has ended. It returns false when the first connection
-// broke before there was anything to resume from.
+// follow reads the stream until its last event came or the run has ended. It returns false when the
+// first connection broke before there was anything to resume from.
 func (f *follower) follow(events *client.Events, boot int64) bool {
 	w := f.v.w
 	for {
@@ -109,7 +110,8 @@ func (f *follower) readEvents(events *client.Events) error {
 	}
 }
 
-// resume connects again, and goes on trying until the server is back. It returns nil when nothing more is to come.
+// resume connects again, and goes on trying until the server is back. It returns nil when nothing
+// more is to come.
 func (f *follower) resume() (*client.Events, int64) {
 	w, from := f.v.w, f.lastID()
 	if f.rng.Float64() < earlierShare {
@@ -150,8 +152,8 @@ func (f *follower) resume() (*client.Events, int64) {
 	return nil, 0
 }
 
-// replayAfter resumes a stream that has ended after one of its events: the rest comes, and the response ends. ok is
-// false if that was not as it should be, or nobody knows.
+// replayAfter resumes a stream that has ended after one of its events: the rest comes, and the
+// response ends. ok is false if that was not as it should be, or nobody knows.
 func (f *follower) replayAfter(id string) (rest []client.Event, ok bool) {
 	w := f.v.w
 	w.tally.add("replays_of_answered")
@@ -205,7 +207,8 @@ func (f *follower) earlierID(rng *rand.Rand) string {
 	return f.ids[len(f.ids)-1-rng.IntN(min(len(f.ids), recent))]
 }
 
-// isRefused reports that an event id is refused as every bad one is, be it another's or one that nobody has ever had.
+// isRefused reports that an event id is refused as every bad one is, be it another's or one that
+// nobody has ever had.
 func isRefused(w *world, c *client.Client, id string) bool {
 	a, err := c.ResumeStream(w.ctx, id)
 	if err != nil {

@@ -7,12 +7,13 @@ import (
 	"strings"
 )
 
-// keptOutcomes is how much a process may hold of the outcomes of parked calls, for ten minutes: 16 MiB, and what is
-// counted for each beside.
+// keptOutcomes is how much a process may hold of the outcomes of parked calls, for ten minutes: 16
+// MiB, and what is counted for each beside.
 const keptOutcomes = 22 << 20
 
-// mayRemain is how much more there may be, when all clients have gone and what is kept for a time is over, than before they came. Of all other
-// gauges of a process there must be no more than before.
+// mayRemain is how much more there may be, when all clients have gone and what is kept for a time
+// is over, than before they came. Of all other gauges of a process there must be no more than
+// before.
 func mayRemain(series string) (more float64, judged bool) {
 	switch {
 	case series == "go_goroutines":
@@ -33,7 +34,8 @@ func mayRemain(series string) (more float64, judged bool) {
 	return 0, false
 }
 
-// whatRemains says what of a process there is more of than before, of all series or of those that are wanted.
+// whatRemains says what of a process there is more of than before, of all series or of those that
+// are wanted.
 func whatRemains(before, now map[string]float64, wanted func(series string) bool) (more []string) {
 	for _, series := range slices.Sorted(maps.Keys(now)) {
 		if most, judged := mayRemain(series); judged && (wanted == nil || wanted(series)) && now[series] > before[series]+most {

@@ -52,8 +52,8 @@ type attackReport struct {
 }
 
 const (
-	// p99Floor is the p99 below which nobody is late: two processors are shared by the server and all of its
-	// clients, and a goroutine runs for 10 ms before another one has its turn.
+	// p99Floor is the p99 below which nobody is late: two processors are shared by the server and
+	// all of its clients, and a goroutine runs for 10 ms before another one has its turn.
 	p99Floor = 25 * time.Millisecond
 	// greedAsk is how long the server waits for answers: what waits for one is held until then.
 	greedAsk = 10 * time.Second
@@ -61,8 +61,8 @@ const (
 	herdPause = time.Second
 	// heldFor is within what time what is held for clients must be gone.
 	heldFor = 65 * time.Second
-	// keptMiB is how much more memory a process may have than at its start once it holds nothing for clients: the store keeps
-	// events for ten minutes, and an index of them in memory.
+	// keptMiB is how much more memory a process may have than at its start once it holds nothing
+	// for clients: the store keeps events for ten minutes, and an index of them in memory.
 	keptMiB = 256
 )
 
@@ -197,7 +197,8 @@ func (w *greedRun) attackAll(names []string) error {
 	return context.Cause(w.ctx)
 }
 
-// makeAttack has the greedy clients attack for a time, and until they met a limit, beside the quiet one.
+// makeAttack has the greedy clients attack for a time, and until they met a limit, beside the quiet
+// one.
 func (w *greedRun) makeAttack(name string) error {
 	report := w.report
 	alone, _, took := w.workBeside(func() { waitFor(w.ctx, w.o.duration/2) })
@@ -288,8 +289,8 @@ func (w *greedRun) judgeTokens(answers greed.Outcomes, took time.Duration) {
 	}
 }
 
-// judgeTimes compares what the quiet client had to wait for with what it waits for alone, or with what
-// the attackers take from the whole machine, if that is more.
+// judgeTimes compares what the quiet client had to wait for with what it waits for alone, or with
+// what the attackers take from the whole machine, if that is more.
 func (w *greedRun) judgeTimes() {
 	w.report.Alone = latenciesOf(w.alone)
 	for _, r := range w.report.Attacks {
@@ -313,8 +314,9 @@ func (w *greedRun) judgeQuiet(beside string, q quietReport) {
 	}
 }
 
-// awaitIdle waits until the process holds no more than before, at most a minute, and returns how many seconds that took, and what
-// was held last. Sessions stay in memory for a minute; only everything includes them.
+// awaitIdle waits until the process holds no more than before, at most a minute, and returns how
+// many seconds that took, and what was held last. Sessions stay in memory for a minute; only
+// everything includes them.
 func (w *greedRun) awaitIdle(name string, everything bool) (took float64, last string) {
 	for began := time.Now(); ; {
 		now, err := metricsOf(w.p.addr)
@@ -335,8 +337,8 @@ func (w *greedRun) awaitIdle(name string, everything bool) (took float64, last s
 	}
 }
 
-// heldBeyond says what the process holds for clients more than at the start, "" if that is nothing. Sessions and memory, which go after a minute, count
-// only with everything.
+// heldBeyond says what the process holds for clients more than at the start, "" if that is nothing.
+// Sessions and memory, which go after a minute, count only with everything.
 func (w *greedRun) heldBeyond(now map[string]float64, everything bool) string {
 	more := whatRemains(w.report.Idle, now, func(series string) bool {
 		switch series {
@@ -354,7 +356,8 @@ func (w *greedRun) heldBeyond(now map[string]float64, everything bool) string {
 	return strings.Join(more, ", ")
 }
 
-// watchProcess samples the process until stop is called, which returns how often it was not ready and the most memory that it had.
+// watchProcess samples the process until stop is called, which returns how often it was not ready
+// and the most memory that it had.
 func (w *greedRun) watchProcess() (stop func() (notReady int, rss int64)) {
 	ctx, cancel := context.WithCancel(w.ctx)
 	done := make(chan struct{})
@@ -379,8 +382,9 @@ func (w *greedRun) watchProcess() (stop func() (notReady int, rss int64)) {
 	}
 }
 
-// startAttackers starts greedy clients in a process of the lowest priority: elsewhere they would have processors of their own, and what they take away
-// from others here must be what the server lets them take. It returns what that says: a line when all have begun, and their results.
+// startAttackers starts greedy clients in a process of the lowest priority: elsewhere they would
+// have processors of their own, and what they take away from others here must be what the server
+// lets them take. It returns what that says: a line when all have begun, and their results.
 func (w *greedRun) startAttackers(name string) (*bufio.Reader, error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -11,9 +11,11 @@ import (
 )
 
 const (
-	// standstill is for how long a node is paused, or cut off: longer than its lease of five seconds.
+	// standstill is for how long a node is paused, or cut off: longer than its lease of five
+	// seconds.
 	standstill = 7 * time.Second
-	// leaderGone is for how long the leader of a stream is paused before it is killed: longer than an election.
+	// leaderGone is for how long the leader of a stream is paused before it is killed: longer than
+	// an election.
 	leaderGone = 8 * time.Second
 )
 
@@ -23,7 +25,8 @@ type harm struct {
 	fits func(o *options) bool
 	// alone harms the only node, or restarts all, and returns once a session is served again.
 	alone func(r *worldRun, rng *rand.Rand) error
-	// strike harms the i-th of several nodes, or all NATS servers, and returns who is the victim and what heals it.
+	// strike harms the i-th of several nodes, or all NATS servers, and returns who is the victim
+	// and what heals it.
 	strike func(f *fleet, i int) (victim string, heal func() error, err error)
 	lasts  time.Duration // until it is healed; 0: up to three seconds
 	silent bool          // nobody answers until then
@@ -53,8 +56,8 @@ func harmNames() (names []string) {
 	return names
 }
 
-// planHarms draws the harm of each round. Each one is there before one comes again, but an outage comes only once. Harms
-// that are named come in their order.
+// planHarms draws the harm of each round. Each one is there before one comes again, but an outage
+// comes only once. Harms that are named come in their order.
 func (o *options) planHarms(rng *rand.Rand) (all []*harm, err error) {
 	var deck []*harm
 	for _, name := range o.harms {
@@ -106,8 +109,9 @@ func killAlone(r *worldRun, rng *rand.Rand) error {
 	return err
 }
 
-// pauseAlone has the only node stand still for longer than its lease. Nobody can take over what it does, since it holds
-// the data directory: it has to find its lease gone, wait with its writes, and go on with what it had.
+// pauseAlone has the only node stand still for longer than its lease. Nobody can take over what it
+// does, since it holds the data directory: it has to find its lease gone, wait with its writes, and
+// go on with what it had.
 func pauseAlone(r *worldRun, rng *rand.Rand) error {
 	w := r.world
 	w.pauses.Add(1)
@@ -129,8 +133,8 @@ func pauseAlone(r *worldRun, rng *rand.Rand) error {
 	return nil
 }
 
-// restartAlone has the only node end in order, while calls that may run again wait for answers that nobody gives, and
-// starts it at once. The node must not wait for those calls.
+// restartAlone has the only node end in order, while calls that may run again wait for answers that
+// nobody gives, and starts it at once. The node must not wait for those calls.
 func restartAlone(r *worldRun, _ *rand.Rand) error {
 	w := r.world
 	w.dying.Store(w.boot.Load())
@@ -151,8 +155,8 @@ func restartAlone(r *worldRun, _ *rand.Rand) error {
 	return err
 }
 
-// rollNodes has the nodes end in order, start again and become ready, one after the other, as a deploy does. No request
-// may fail meanwhile.
+// rollNodes has the nodes end in order, start again and become ready, one after the other, as a
+// deploy does. No request may fail meanwhile.
 func rollNodes(r *worldRun, _ *rand.Rand) error {
 	w := r.world
 	w.rolling.Store(true)
@@ -235,8 +239,8 @@ func endNATS(with syscall.Signal) func(f *fleet, i int) (string, func() error, e
 	}
 }
 
-// startTwin starts a second process with the name of a node, which no client reaches, and later ends both in favour of a
-// third.
+// startTwin starts a second process with the name of a node, which no client reaches, and later
+// ends both in favour of a third.
 func startTwin(f *fleet, i int) (string, func() error, error) {
 	node := f.nodes[i]
 	twin, err := node.newTwin()
@@ -253,7 +257,8 @@ func startTwin(f *fleet, i int) (string, func() error, error) {
 	}, twin.start()
 }
 
-// killLeader pauses the server that leads the stream of events, or a shard of it, and kills it later.
+// killLeader pauses the server that leads the stream of events, or a shard of it, and kills it
+// later.
 func killLeader(f *fleet, _ int) (string, func() error, error) {
 	leader, err := f.nats.leader("events")
 	if err != nil {

@@ -6,9 +6,11 @@ import (
 )
 
 const (
-	// grace is for how long after a harm to a fleet is over, or after a roll, clients may still notice it.
+	// grace is for how long after a harm to a fleet is over, or after a roll, clients may still
+	// notice it.
 	grace = 10 * time.Second
-	// pauseGrace is the same for the only node, which may answer only then what it refused while it had no lease.
+	// pauseGrace is the same for the only node, which may answer only then what it refused while it
+	// had no lease.
 	pauseGrace = 2 * time.Second
 )
 
@@ -31,15 +33,15 @@ type history struct {
 	ending    atomic.Bool  // it does so now
 }
 
-// currentBoot is the newest start, and whether it still goes on. It is asked before a request: by the time that one
-// has failed, the process may have come up.
+// currentBoot is the newest start, and whether it still goes on. It is asked before a request: by
+// the time that one has failed, the process may have come up.
 func (h *history) currentBoot() (boot int64, starting bool) {
 	boot = h.boot.Load()
 	return boot, h.up.Load() < boot || h.paused.Load()
 }
 
-// isConnected reports whether a stream whose connection was made during a start has it to whoever serves it now.
-// Nodes of a fleet keep theirs while others are killed.
+// isConnected reports whether a stream whose connection was made during a start has it to whoever
+// serves it now. Nodes of a fleet keep theirs while others are killed.
 func (h *history) isConnected(boot int64) bool {
 	return boot != 0 && (h.several || boot == h.boot.Load())
 }
@@ -48,7 +50,8 @@ func isWithin(unixNano *atomic.Int64, d time.Duration) bool {
 	return time.Since(time.Unix(0, unixNano.Load())) < d
 }
 
-// isExcused reports that a connection made during a start may have failed because of a harm or of a start.
+// isExcused reports that a connection made during a start may have failed because of a harm or of a
+// start.
 func (h *history) isExcused(boot int64) bool {
 	return h.dying.Load() >= boot || h.up.Load() < boot || h.several && isWithin(&h.healed, grace)
 }
@@ -58,14 +61,16 @@ func (h *history) mayFail(boot int64, starting bool) bool {
 	return starting || h.isExcused(boot) || h.paused.Load() || isWithin(&h.continued, pauseGrace)
 }
 
-// mayBreak reports that a stream may have broken, or what a node keeps for a call may be gone: in a roll nodes end in
-// order too, and no request may fail.
+// mayBreak reports that a stream may have broken, or what a node keeps for a call may be gone: in a
+// roll nodes end in order too, and no request may fail.
 func (h *history) mayBreak(boot int64) bool {
 	return h.isExcused(boot) || h.rolling.Load() || h.several && isWithin(&h.rolled, grace)
 }
 
-// mayForget is mayBreak for a fleet, of which the node that has begun a call may be gone while others live on.
+// mayForget is mayBreak for a fleet, of which the node that has begun a call may be gone while
+// others live on.
 func (h *history) mayForget(boot int64) bool { return h.several && h.mayBreak(boot) }
 
-// mayEnd reports that a node may end a stream: as it ends itself in order, it has clients come back.
+// mayEnd reports that a node may end a stream: as it ends itself in order, it has clients come
+// back.
 func (h *history) mayEnd(boot int64) bool { return (h.several || h.orderly.Load()) && h.mayBreak(boot) }

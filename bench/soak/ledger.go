@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// The tasks that are made in each round, and how they work: for two seconds, so that those of a node that is lost are under way.
+// The tasks that are made in each round, and how they work: for two seconds, so that those of a
+// node that is lost are under way.
 const (
 	roundTasks = 32
 	taskSteps  = 40
@@ -24,11 +25,13 @@ const (
 // Bounds of the p99 of the time from when a node is lost to the next step of what it ran.
 const (
 	pickUpKilled = 10 * time.Second
-	// pickUpPaused is more: work may be given once more to a node that stands still, while it asks for some.
+	// pickUpPaused is more: work may be given once more to a node that stands still, while it asks
+	// for some.
 	pickUpPaused = 2 * pickUpKilled
 )
 
-// ledger is tasks that write down, in a file outside of the store, when each of their steps begins and when it is stored.
+// ledger is tasks that write down, in a file outside of the store, when each of their steps begins
+// and when it is stored.
 type ledger struct {
 	ctx    context.Context
 	client *client.Stateless
@@ -96,7 +99,8 @@ func (l *ledger) askServer(method, params string) ([]byte, error) {
 	return a.Body, nil
 }
 
-// readTask reads a task, and checks the result of one that has completed. Nodes that were harmed a moment ago may refuse for a while.
+// readTask reads a task, and checks the result of one that has completed. Nodes that were harmed a
+// moment ago may refuse for a while.
 func (l *ledger) readTask(id string) (state, body string, err error) {
 	var data []byte
 	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
@@ -130,7 +134,8 @@ func (l *ledger) readTask(id string) (state, body string, err error) {
 	return got.Result.Status, strings.TrimSpace(string(data)), nil
 }
 
-// finishAll waits until all tasks have completed, looks at each once more, and judges what they have written down.
+// finishAll waits until all tasks have completed, looks at each once more, and judges what they
+// have written down.
 func (l *ledger) finishAll() (ledgerReport, error) {
 	if err := l.awaitAll(); err != nil || len(l.ended) == 0 {
 		return ledgerReport{}, err
@@ -183,8 +188,9 @@ func (l *ledger) readEntries() (all []entry, err error) {
 	return all, err
 }
 
-// judge checks what the tasks have written down. A step may begin again if its node was lost before it was stored, and never afterwards, but
-// for a node that does not know yet that it has lost the task; what such a node does must not be stored once a later attempt has begun the step.
+// judge checks what the tasks have written down. A step may begin again if its node was lost before
+// it was stored, and never afterwards, but for a node that does not know yet that it has lost the
+// task; what such a node does must not be stored once a later attempt has begun the step.
 func (l *ledger) judge() (r ledgerReport, err error) {
 	all, err := l.readEntries()
 	if err != nil {
@@ -228,7 +234,8 @@ func (l *ledger) judge() (r ledgerReport, err error) {
 	return r, nil
 }
 
-// pickUps returns, for each task that a node had under way when it was lost, after how long its next attempt takes a step.
+// pickUps returns, for each task that a node had under way when it was lost, after how long its
+// next attempt takes a step.
 func (l *ledger) pickUps(all []entry, lost loss) (took []time.Duration) {
 	at, under, attempts := lost.at.UnixMilli(), make(map[string]bool), make(map[string]int)
 	for _, e := range all {
@@ -246,8 +253,8 @@ func (l *ledger) pickUps(all []entry, lost loss) (took []time.Duration) {
 	return took
 }
 
-// verdict says what of the tasks does not keep what is promised. A node that stood still, or is cut off, may begin the step that was next when
-// another node has its task.
+// verdict says what of the tasks does not keep what is promised. A node that stood still, or is cut
+// off, may begin the step that was next when another node has its task.
 func (r *ledgerReport) verdict(fleet, times bool) error {
 	most := 0
 	if fleet {

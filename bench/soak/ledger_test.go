@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// TestLedgerIsJudged judges what tasks could have written down: who does not keep a promise is found.
+// TestLedgerIsJudged judges what tasks could have written down: who does not keep a promise is
+// found.
 func TestLedgerIsJudged(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -49,7 +50,8 @@ func TestLedgerIsJudged(t *testing.T) {
 	}
 }
 
-// TestHarmsAreDrawn checks that each harm that fits comes before one comes again, an outage once, and that one that does not fit is refused.
+// TestHarmsAreDrawn checks that each harm that fits comes before one comes again, an outage once,
+// and that one that does not fit is refused.
 func TestHarmsAreDrawn(t *testing.T) {
 	t.Parallel()
 	draw := func(o options) map[string]int {

@@ -11,7 +11,8 @@ import (
 	"github.com/troupe-run/troupe/bench/client"
 )
 
-// listener keeps a subscriptions/listen stream open for a stateless client, and opens another when it breaks.
+// listener keeps a subscriptions/listen stream open for a stateless client, and opens another when
+// it breaks.
 type listener struct {
 	v       *stateless
 	rng     *rand.Rand
@@ -61,7 +62,8 @@ func (l *listener) run() {
 	}
 }
 
-// errToldToLeave reports that the server has ended a listener because it ends itself, or cannot know of updates.
+// errToldToLeave reports that the server has ended a listener because it ends itself, or cannot
+// know of updates.
 var errToldToLeave = errors.New("the server has sent the client away")
 
 // readUpdates reads the messages of a listener. The client goes away now and then.
@@ -97,7 +99,8 @@ func (l *listener) readUpdates(events *client.Events, id string, boot int64) err
 	}
 }
 
-// touchResource has the client's resource updated. The stream that was open before and is open afterwards has to tell.
+// touchResource has the client's resource updated. The stream that was open before and is open
+// afterwards has to tell.
 func (l *listener) touchResource() {
 	serial, boot, before := l.open.Load(), l.boot.Load(), l.updates.Load()
 	if serial == 0 {

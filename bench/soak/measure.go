@@ -153,13 +153,15 @@ type tally struct {
 	all map[string]int64
 }
 
-func (t *tally) add(what string) {
+func (t *tally) add(what string) { t.addMany(what, 1) }
+
+func (t *tally) addMany(what string, n int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.all == nil {
 		t.all = make(map[string]int64)
 	}
-	t.all[what]++
+	t.all[what] += n
 }
 
 func (t *tally) of(what string) int64 { return t.counts()[what] }

@@ -42,26 +42,28 @@ func (r *mixedReport) verdict() error {
 	return nil
 }
 
-// What is kept for a time accumulates: the load has to last for several such times before a process holds what it will go on holding.
-// A quarter of a run is three of them. Below leastKept the events of a call could be gone while it runs.
+// What is kept for a time accumulates: the load has to last for several such times before a process
+// holds what it will go on holding. A quarter of a run is three of them. Below leastKept the events
+// of a call could be gone while it runs.
 const (
 	keptShare = 12
 	leastKept = 10 * time.Second
 	mostKept  = time.Minute
 )
 
-// inMemory is how long a session stays in memory that nobody uses, whatever else is kept. So the trends of runs that keep for less than mostKept are
-// not judged.
+// inMemory is how long a session stays in memory that nobody uses, whatever else is kept. So the
+// trends of runs that keep for less than mostKept are not judged.
 const inMemory = time.Minute
 
 // cleared is how long after its time the store may take to drop what has expired.
 const cleared = time.Minute
 
-// mixedMemory is for --max-memory, which sets how much garbage there may be: so the figures do not depend on the machine.
+// mixedMemory is for --max-memory, which sets how much garbage there may be: so the figures do not
+// depend on the machine.
 const mixedMemory = "1GiB"
 
-// runMixed has clients of both eras, and of the oldest transport, come, work in all ways and leave for o.time, and judges
-// whether what the process holds stays the same.
+// runMixed has clients of both eras, and of the oldest transport, come, work in all ways and leave
+// for o.time, and judges whether what the process holds stays the same.
 func runMixed(ctx context.Context, o options) (*mixedReport, error) {
 	o.time = cmp.Or(o.time, time.Minute)
 	keep := min(max(o.time/keptShare, leastKept), mostKept)
@@ -112,8 +114,8 @@ func runMixed(ctx context.Context, o options) (*mixedReport, error) {
 	return r, nil
 }
 
-// meantRefusals are the reasons of refusals that clients provoke: questions that nobody answers, and ids of a stream that
-// are another's, or have gone.
+// meantRefusals are the reasons of refusals that clients provoke: questions that nobody answers,
+// and ids of a stream that are another's, or have gone.
 var meantRefusals = []string{"ask-time", "replay"}
 
 // load runs the clients, and takes samples.
@@ -206,11 +208,14 @@ func (r *mixedReport) judgeTrends(all []sample, judged bool) {
 	}
 }
 
-// mixedBounds are what may rise, and by how much. Sizes and pauses are drawn at random, and the medians of two quarters differ by a few per cent where
-// nothing leaks. Beside that share memory may rise by what little changes make of it: the garbage before a collection is up to a sixteenth of mixedMemory, twice
-// what live heap is here, and the store takes and drops blocks of some MiB. What follows from how fast the clients are, which differs when a machine has other
-// work too, has a larger share. A KiB that leaks with each operation is still twenty times what live heap may rise by in half an hour, and a goroutine, file or
-// session that leaks with each twentieth client is several times what there may be more of.
+// mixedBounds are what may rise, and by how much. Sizes and pauses are drawn at random, and the
+// medians of two quarters differ by a few per cent where nothing leaks. Beside that share memory
+// may rise by what little changes make of it: the garbage before a collection is up to a sixteenth
+// of mixedMemory, twice what live heap is here, and the store takes and drops blocks of some MiB.
+// What follows from how fast the clients are, which differs when a machine has other work too, has
+// a larger share. A KiB that leaks with each operation is still twenty times what live heap may
+// rise by in half an hour, and a goroutine, file or session that leaks with each twentieth client
+// is several times what there may be more of.
 var mixedBounds = []bound{
 	{"rss_mib", 0.05, 16},
 	{"heap_live_mib", 0.05, 4},

@@ -9,7 +9,8 @@ import (
 	"syscall"
 )
 
-// natsServers are NATS servers, a process of bench/lab each, which keep their ports and their data over all starts.
+// natsServers are NATS servers, a process of bench/lab each, which keep their ports and their data
+// over all starts.
 type natsServers []*process
 
 // newNATS makes NATS servers.

@@ -63,8 +63,9 @@ const (
 // onNATS reports whether the nodes share NATS servers.
 func onNATS(o *options) bool { return o.nodes > 1 && o.proxy == "" }
 
-// restarts reports whether restarts are the only harm. Then no call is made that only the node can end and whose client
-// answers only after that, so that a node that waits for anything else does not end.
+// restarts reports whether restarts are the only harm. Then no call is made that only the node can
+// end and whose client answers only after that, so that a node that waits for anything else does
+// not end.
 func (o *options) restarts() bool { return slices.Equal(o.harms, []string{byRestart}) }
 
 // The kinds of use that clients make of the nodes.

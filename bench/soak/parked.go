@@ -146,7 +146,8 @@ func (k *parked) run() {
 	w.tally.add("stateless_answered")
 }
 
-// sendUntilAnswered sends the call again until it is answered, now and then twice at once. It returns nil when the run has ended.
+// sendUntilAnswered sends the call again until it is answered, now and then twice at once. It
+// returns nil when the run has ended.
 func (k *parked) sendUntilAnswered(id, params string) (*client.Answer, int64) {
 	w := k.v.w
 	for twice := k.rng.IntN(4) == 0; w.ctx.Err() == nil; twice = false {
@@ -169,7 +170,8 @@ func (k *parked) sendUntilAnswered(id, params string) (*client.Answer, int64) {
 	return nil, 0
 }
 
-// judge says what is wrong with the answer to the call that was sent again to a start, 0 if it is not known to which.
+// judge says what is wrong with the answer to the call that was sent again to a start, 0 if it is
+// not known to which.
 func (k *parked) judge(id string, a *client.Answer, boot int64) (over bool, err error) {
 	w := k.v.w
 	elsewhere := boot > k.boot || boot == 0 || w.mayForget(k.boot) // perhaps its node was harmed
@@ -195,8 +197,8 @@ func (k *parked) judge(id string, a *client.Answer, boot int64) (over bool, err 
 	return true, nil
 }
 
-// repeatAnswered sends once more what was answered: the same start answers the same, and refuses other answers to what has been
-// answered.
+// repeatAnswered sends once more what was answered: the same start answers the same, and refuses
+// other answers to what has been answered.
 func (k *parked) repeatAnswered(id, params string, a *client.Answer, boot int64) {
 	w := k.v.w
 	if k.rng.IntN(3) == 0 {

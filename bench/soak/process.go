@@ -176,7 +176,8 @@ func (p *process) kill() error { return p.endWith(syscall.SIGKILL) }
 // endInOrder has the process end by itself.
 func (p *process) endInOrder() error { return p.endWith(syscall.SIGTERM) }
 
-// endWith ends the process with a signal, and returns when it is gone. It fails when the process had ended before.
+// endWith ends the process with a signal, and returns when it is gone. It fails when the process
+// had ended before.
 func (p *process) endWith(with syscall.Signal) error {
 	if p.cmd == nil {
 		return nil

@@ -56,7 +56,8 @@ func breaks(w http.ResponseWriter, r *http.Request) {
 	panic(http.ErrAbortHandler)
 }
 
-// startProxy starts a proxy with a file of deploy in front of nodes. It returns where its MCP endpoint is.
+// startProxy starts a proxy with a file of deploy in front of nodes. It returns where its MCP
+// endpoint is.
 func startProxy(t *testing.T, file string, nodes ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -77,8 +78,9 @@ func startProxy(t *testing.T, file string, nodes ...string) string {
 	return "http://" + address + "/mcp"
 }
 
-// TestProxiesSendWhatWasRefused has nodes refuse requests behind each file of deploy: another node gets what was answered with 503, with its whole body,
-// and nobody gets twice what a node may have begun.
+// TestProxiesSendWhatWasRefused has nodes refuse requests behind each file of deploy: another node
+// gets what was answered with 503, with its whole body, and nobody gets twice what a node may have
+// begun.
 func TestProxiesSendWhatWasRefused(t *testing.T) {
 	for _, file := range []string{"nginx-fleet.conf", "haproxy-fleet.cfg", "nginx.conf", "haproxy.cfg"} {
 		t.Run(file, func(t *testing.T) {
@@ -159,8 +161,10 @@ func TestProxiesSendWhatWasRefused(t *testing.T) {
 	}
 }
 
-// TestCallsInADeployGoElsewhere restarts the three nodes of a fleet in turn behind each proxy, as a deploy does, while a call of 2026-07-28 holds up the end of
-// the node: no other client of that revision notices, though the node answers with 503, and the proxy may not know yet that it is not ready.
+// TestCallsInADeployGoElsewhere restarts the three nodes of a fleet in turn behind each proxy, as a
+// deploy does, while a call of 2026-07-28 holds up the end of the node: no other client of that
+// revision notices, though the node answers with 503, and the proxy may not know yet that it is not
+// ready.
 func TestCallsInADeployGoElsewhere(t *testing.T) {
 	for _, file := range []string{"nginx-fleet.conf", "haproxy-fleet.cfg"} {
 		t.Run(file, func(t *testing.T) {

@@ -79,8 +79,8 @@ type worldRun struct {
 	refused  []time.Duration // for which another client was refused, by restarts
 }
 
-// runWorld has clients work with one node or several, which are harmed in one way after the other, and judges that
-// nothing that was acknowledged is lost, doubled, out of order or foreign.
+// runWorld has clients work with one node or several, which are harmed in one way after the other,
+// and judges that nothing that was acknowledged is lost, doubled, out of order or foreign.
 func runWorld(ctx context.Context, o options) (*worldReport, error) {
 	for _, kind := range o.visitors {
 		if !o.visitorFits(kind) {
@@ -118,8 +118,9 @@ func runWorld(ctx context.Context, o options) (*worldReport, error) {
 		report.NATS = o.nats
 	}
 	wants := r.visitors[0].wants
+	stopGreedy := func() {}
 	if report.greedy = wants(ofGreed); report.greedy {
-		startGreedy(w)
+		stopGreedy = startGreedy(w)
 	}
 	over, sse := make(chan struct{}), new(sync.WaitGroup)
 	for i := range max(1, o.clients/4) {
@@ -148,6 +149,7 @@ func runWorld(ctx context.Context, o options) (*worldReport, error) {
 	w.round.Store(int64(o.rounds) + 10) // nothing may take longer now
 	close(over)
 	sse.Wait()
+	stopGreedy()
 	for _, v := range r.visitors {
 		v.finishAll()
 	}

@@ -14,7 +14,8 @@ import (
 	"github.com/troupe-run/troupe/bench/client"
 )
 
-// Revisions with sessions. Only the newest has priming events, for which openStandalone waits, and tasks.
+// Revisions with sessions. Only the newest has priming events, for which openStandalone waits, and
+// tasks.
 const (
 	batching = "2025-03-26" // has no questions
 	middle   = "2025-06-18"
@@ -58,7 +59,8 @@ func (v *session) begin() error {
 	return v.openStandalone()
 }
 
-// tryRequest makes a request and returns its answer. It is not answered where it may have failed, as the nodes are harmed.
+// tryRequest makes a request and returns its answer. It is not answered where it may have failed,
+// as the nodes are harmed.
 func (v *session) tryRequest(method, params string) (body string, answered bool) {
 	boot, starting := v.w.currentBoot()
 	id := v.newID()
@@ -75,8 +77,9 @@ func (v *session) tryRequest(method, params string) (body string, answered bool)
 	return body, err == nil
 }
 
-// startRound starts what the session does in a round whose harm comes after a time. All of it has been started when
-// window is over, but that plain calls, and short sessions and streams beside them, go on while nodes are restarted in turn.
+// startRound starts what the session does in a round whose harm comes after a time. All of it has
+// been started when window is over, but that plain calls, and short sessions and streams beside
+// them, go on while nodes are restarted in turn.
 func (v *session) startRound(after, window time.Duration) {
 	v.rng = v.w.rngFor(uint64(v.n+1) << 16)
 	rng, harm := v.rng, v.w.harm.Load().(string)
@@ -194,7 +197,8 @@ func (v *session) openShort() {
 	v.w.tally.add("short_sessions")
 }
 
-// reads are the plain requests that need no handler, or hardly one, and what their results have in them.
+// reads are the plain requests that need no handler, or hardly one, and what their results have in
+// them.
 var reads = [][3]string{
 	{"tools/list", "", `"tools":[{`},
 	{"resources/read", `{"uri":"test://static-text"}`, `"text":"This is the content of the static text resource."`},
@@ -265,7 +269,8 @@ func (v *session) checkServed() {
 	}
 }
 
-// settleRound waits until what is due is answered, or all of it, and what was to come on the standalone stream came.
+// settleRound waits until what is due is answered, or all of it, and what was to come on the
+// standalone stream came.
 func (v *session) settleRound(all bool) {
 	w := v.w
 	v.work.Wait() // for what has not begun yet
@@ -290,7 +295,8 @@ func (v *session) settleRound(all bool) {
 // doneKept is how many answered exchanges a session goes on resuming.
 const doneKept = 24
 
-// checkKept resumes what was answered, all of one and a bit of the others, and tries what it has in another's session.
+// checkKept resumes what was answered, all of one and a bit of the others, and tries what it has in
+// another's session.
 func (v *session) checkKept(rng *rand.Rand) {
 	v.mu.Lock()
 	done := slices.Clone(v.done)
@@ -312,8 +318,9 @@ func (v *session) checkKept(rng *rand.Rand) {
 	}
 }
 
-// tryStranger has another session come with an event id of this one and answer its question. What it says of the id is
-// what it says of any bad one, and the question stays open, which shows in its answer.
+// tryStranger has another session come with an event id of this one and answer its question. What
+// it says of the id is what it says of any bad one, and the question stays open, which shows in its
+// answer.
 func (v *session) tryStranger(id string) {
 	boot, starting := v.w.currentBoot()
 	other := client.New(v.w.p.url(0), v.rt)
@@ -334,8 +341,8 @@ func (v *session) tryStranger(id string) {
 	v.w.tally.add("foreign_ids_tried")
 }
 
-// finishAll waits for everything, and checks the unanswered questions: they are still open, and end without an answer when
-// they are cancelled.
+// finishAll waits for everything, and checks the unanswered questions: they are still open, and end
+// without an answer when they are cancelled.
 func (v *session) finishAll() {
 	v.settleRound(true)
 	for x := v.firstOpen(func(*exchange) bool { return true }); x != nil; x = v.firstOpen(func(*exchange) bool { return true }) {
@@ -362,7 +369,8 @@ func (v *session) cancelCall(id string) error {
 	return v.c.SendNotification(v.w.ctx, "notifications/cancelled", `{"requestId":`+id+`}`)
 }
 
-// leave ends the session, or leaves it behind: idle, in calls, or with questions that nobody answers.
+// leave ends the session, or leaves it behind: idle, in calls, or with questions that nobody
+// answers.
 func (v *session) leave(conns *connSet) {
 	v.aside.Wait()
 	v.mu.Lock()

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -14,8 +13,9 @@ import (
 	"github.com/troupe-run/troupe/bench/client"
 )
 
-// overSSE is a client of 2024-11-05 over HTTP+SSE, whose session is its connection. All that it gets comes on one stream,
-// between the messages of other calls, once and in order. It comes, works for a while and leaves.
+// overSSE is a client of 2024-11-05 over HTTP+SSE, whose session is its connection. All that it
+// gets comes on one stream, between the messages of other calls, once and in order. It comes, works
+// for a while and leaves.
 type overSSE struct {
 	visitor
 	c          *client.SSE
@@ -27,7 +27,8 @@ type overSSE struct {
 	lost       bool  // its connection, as the node was harmed
 }
 
-// visitOverSSE is one client from its first connection to its last. It leaves in the way whose turn it is.
+// visitOverSSE is one client from its first connection to its last. It leaves in the way whose turn
+// it is.
 func visitOverSSE(w *world, n, turn int, rng *rand.Rand) {
 	v := &overSSE{visitor: visitor{w: w, kind: "SSE client", n: n, rng: rng}, conns: newConnSet(), boot: w.boot.Load(), pauses: w.pauses.Load()}
 	defer v.conns.breakAll()
@@ -41,7 +42,7 @@ func visitOverSSE(w *world, n, turn int, rng *rand.Rand) {
 	})
 	way := departures[turn%len(departures)]
 	if way.name == "left_uninitialized" {
-		v.do("connect_and_no_more", v.useUninitialized)
+		v.do("connect_and_no_more", func() error { return v.request("ping", "", `"result":{}}`) })
 	} else {
 		v.do("initialize", v.initialize)
 		for range 10 + rng.IntN(20) {
@@ -65,14 +66,13 @@ var overSSEActions = []overSSEAction{
 	{"read", (*overSSE).readSome},
 	{"streamed_call", func(v *overSSE) error { return v.callTogether(v.newCount(5+v.rng.IntN(20), v.rng.IntN(40), `"t"`)) }},
 	{"calls_at_once", func(v *overSSE) error { return v.callTogether(v.newSome(v.rng, 2+v.rng.IntN(3))...) }},
-	{"batch", (*overSSE).callBatch},
 	{"cancelled_call", (*overSSE).cancelCall},
 	{"question", func(v *overSSE) error { _, err := v.askAndAnswer(true); return err }},
 	{"update", (*overSSE).update},
 }
 
-// departures are ways in which a client leaves: what it leaves behind ends with its connection. They are taken in turn,
-// so that a short run has each of them.
+// departures are ways in which a client leaves: what it leaves behind ends with its connection.
+// They are taken in turn, so that a short run has each of them.
 var departures = []overSSEAction{
 	{"left_uninitialized", func(*overSSE) error { return nil }},
 	{"left_in_a_call", func(v *overSSE) error {
@@ -86,13 +86,6 @@ var departures = []overSSEAction{
 	{"left_with_a_question", func(v *overSSE) error {
 		k, err := v.askAndAnswer(false)
 		if err != nil {
-			return err
-		}
-		return v.pingBeside(k)
-	}},
-	{"left_in_a_batch", func(v *overSSE) error { // the other call is not answered either
-		k, other := v.newCall("sleep", forHours, ""), v.newEcho(v.rng, 20)
-		if err := v.c.PostAccepted(v.w.ctx, "["+k.request()+","+other.request()+"]"); err != nil {
 			return err
 		}
 		return v.pingBeside(k)
@@ -157,7 +150,8 @@ func (v *overSSE) request(method, params, want string) error {
 	return err
 }
 
-// pingBeside makes a request. What came before and comes before its answer is of a call that must not be answered, or of none.
+// pingBeside makes a request. What came before and comes before its answer is of a call that must
+// not be answered, or of none.
 func (v *overSSE) pingBeside(k *call, before ...client.Event) error {
 	id := v.newID()
 	if err := v.c.SendRequest(v.w.ctx, id, "ping", ""); err != nil {
@@ -184,14 +178,6 @@ func (v *overSSE) initialize() error {
 	return v.c.SendNotification(v.w.ctx, "notifications/initialized", "")
 }
 
-// useUninitialized uses a connection that is not initialized: it may ping, and nothing else.
-func (v *overSSE) useUninitialized() error {
-	if err := v.request("ping", "", `"result":{}}`); err != nil {
-		return err
-	}
-	return v.request("tools/list", "", `"error":{"code":-32600,"message":"initialize first"}}`)
-}
-
 func (v *overSSE) readSome() error {
 	r := reads[v.rng.IntN(len(reads))]
 	id := v.newID()
@@ -204,7 +190,8 @@ func (v *overSSE) readSome() error {
 	return nil
 }
 
-// callTogether makes calls, whose answers come in any order and whose messages come between those of the others.
+// callTogether makes calls, whose answers come in any order and whose messages come between those
+// of the others.
 func (v *overSSE) callTogether(all ...*call) error {
 	failed := make(chan error, len(all))
 	for _, k := range all {
@@ -234,44 +221,6 @@ func (v *overSSE) awaitAnswers(all ...*call) error {
 	return judgeCalls(all, events, false)
 }
 
-// callBatch sends several calls as one message, with a notification and sometimes a call that is cancelled, which has no
-// answer. The others are answered by one message, an array, after all that they send.
-func (v *overSSE) callBatch() error {
-	all, cancelled := v.newSome(v.rng, 1+v.rng.IntN(4)), v.newCall("sleep", forHours, "")
-	messages := append(requestsOf(all), `{"jsonrpc":"2.0","method":"notifications/of_a_batch"}`)
-	cancels := v.rng.IntN(3) == 0
-	if cancels {
-		messages = append(messages, cancelled.request())
-	}
-	v.rng.Shuffle(len(messages), func(i, j int) { messages[i], messages[j] = messages[j], messages[i] })
-	err := v.c.PostAccepted(v.w.ctx, "["+strings.Join(messages, ",")+"]")
-	if cancels && err == nil {
-		err = v.cancel(cancelled.id)
-	}
-	if err != nil {
-		return err
-	}
-	events, err := v.collectUntil(func(data string) bool { return strings.HasPrefix(data, "[") })
-	if err != nil {
-		return err
-	}
-	if i := slices.IndexFunc(events[:len(events)-1], func(e client.Event) bool { return parse(e.Data).Method == "" }); i >= 0 {
-		return fmt.Errorf("an answer to a call of a batch came by itself: %s", events[i].Data)
-	}
-	var answers []json.RawMessage
-	if err := json.Unmarshal([]byte(events[len(events)-1].Data), &answers); err != nil {
-		return err
-	}
-	events = events[:len(events)-1]
-	for _, a := range answers {
-		if m := parse(string(a)); m.Method != "" {
-			return fmt.Errorf("a message came among the answers to a batch: %s", a)
-		}
-		events = append(events, client.Event{Data: string(a)})
-	}
-	return judgeCalls(all, events, false)
-}
-
 func (v *overSSE) cancel(id string) error {
 	return v.c.SendNotification(v.w.ctx, "notifications/cancelled", `{"requestId":`+id+`,"reason":"no longer needed"}`)
 }
@@ -289,8 +238,8 @@ func (v *overSSE) begin(k *call) ([]client.Event, error) {
 	return v.collectUntil(func(data string) bool { return parse(data).Params.Progress == upTo })
 }
 
-// cancelCall takes a call back. Nothing of the call is sent once the cancel has been taken, so that what comes after the
-// answer to a later request belongs to nothing, which the next action finds.
+// cancelCall takes a call back. Nothing of the call is sent once the cancel has been taken, so that
+// what comes after the answer to a later request belongs to nothing, which the next action finds.
 func (v *overSSE) cancelCall() error {
 	k := v.newEndless(v.rng)
 	events, err := v.begin(k)
@@ -303,8 +252,8 @@ func (v *overSSE) cancelCall() error {
 	return err
 }
 
-// askAndAnswer makes a call that asks one of what a server of 2024-11-05 can ask, and answers at once or after another
-// request, or not at all.
+// askAndAnswer makes a call that asks one of what a server of 2024-11-05 can ask, and answers at
+// once or after another request, or not at all.
 func (v *overSSE) askAndAnswer(answers bool) (*call, error) {
 	word := fmt.Sprint(v.rng.Int64())
 	q := [][5]string{ // the tool, its arguments, its result, what it asks, the answer
@@ -336,7 +285,8 @@ func (v *overSSE) askAndAnswer(answers bool) (*call, error) {
 	return k, err
 }
 
-// update has the client's resource updated, of which it is told once, before the call is answered or after that.
+// update has the client's resource updated, of which it is told once, before the call is answered
+// or after that.
 func (v *overSSE) update() error {
 	if !v.subscribed {
 		if err := v.request("resources/subscribe", `{"uri":"`+v.resource()+`"}`, `"result":{}}`); err != nil {
@@ -364,8 +314,9 @@ func (v *overSSE) update() error {
 // goneWithin is less than the time between two keep-alives, by which the server would notice, too.
 const goneWithin = 5 * time.Second
 
-// leave closes the stream, or breaks all connections of the client. Its session is unknown soon afterwards, even to
-// messages over other connections; the first may come before the end of the connection does.
+// leave closes the stream, or breaks all connections of the client. Its session is unknown soon
+// afterwards, even to messages over other connections; the first may come before the end of the
+// connection does.
 func (v *overSSE) leave() error {
 	again := v.conns
 	if v.rng.IntN(2) == 0 {

@@ -61,7 +61,8 @@ func (v *session) openStandalone() error {
 	}
 }
 
-// onEvent takes the next message: ticks come one call after the other, each counted from 1 without a gap.
+// onEvent takes the next message: ticks come one call after the other, each counted from 1 without
+// a gap.
 func (s *standalone) onEvent(e client.Event) bool {
 	m := parse(e.Data)
 	switch {
@@ -92,7 +93,8 @@ func (s *standalone) onEvent(e client.Event) bool {
 	return false
 }
 
-// isComplete reports that all updates came, that every tick is over, and that all of those answered came.
+// isComplete reports that all updates came, that every tick is over, and that all of those answered
+// came.
 func (s *standalone) isComplete() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,8 +102,8 @@ func (s *standalone) isComplete() bool {
 	return s.updates.Load() >= s.wanted.Load() && !slices.ContainsFunc(s.ticks, lacks)
 }
 
-// touchResource has the session's resource updated, which the stream has to tell afterwards, whatever happens to the process in
-// between.
+// touchResource has the session's resource updated, which the stream has to tell afterwards,
+// whatever happens to the process in between.
 func (s *standalone) touchResource() {
 	v, before := s.v, s.updates.Load()
 	if _, answered := v.tryRequest("tools/call", `{"name":"touch","arguments":{"uri":"`+v.resource()+`"}}`); !answered {
@@ -112,8 +114,8 @@ func (s *standalone) touchResource() {
 	}
 }
 
-// placeTick begins a tick unless one runs, or its messages could be taken for those of one that has sent none so far, and
-// perhaps never will.
+// placeTick begins a tick unless one runs, or its messages could be taken for those of one that has
+// sent none so far, and perhaps never will.
 func (s *standalone) placeTick(rng *rand.Rand) {
 	n := 5 + rng.IntN(20)
 	k := s.v.newCall("tick", fmt.Sprintf(`{"n":%d,"every_ms":%d}`, n, 10+rng.IntN(60)), fmt.Sprintf("ticked %d times", n))

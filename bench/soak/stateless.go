@@ -15,8 +15,8 @@ import (
 	"github.com/troupe-run/troupe/bench/client"
 )
 
-// stateless is a client of 2026-07-28. It has no session: what lives across rounds is what it keeps itself, states of
-// calls that wait for it and cursors.
+// stateless is a client of 2026-07-28. It has no session: what lives across rounds is what it keeps
+// itself, states of calls that wait for it and cursors.
 type stateless struct {
 	visitor
 	c      *client.Stateless
@@ -44,8 +44,9 @@ func newStateless(w *world, n int, url string, rt http.RoundTripper) *stateless 
 	return v
 }
 
-// tryRequest makes a request. It returns nil where the process may not have been up, or was killed: nothing is known of the
-// request then. boot is the start that has answered, 0 if that may have been one of two.
+// tryRequest makes a request. It returns nil where the process may not have been up, or was killed:
+// nothing is known of the request then. boot is the start that has answered, 0 if that may have
+// been one of two.
 func (v *stateless) tryRequest(id, method, params string) (a *client.Answer, boot int64) {
 	w := v.w
 	before, starting := w.currentBoot()
@@ -154,8 +155,8 @@ func (v *stateless) count(to, delay int) {
 	v.sendCall(k)
 }
 
-// leaveCall makes a call that goes on forever, and closes the connection: before the first byte of the response, or in
-// mid-stream.
+// leaveCall makes a call that goes on forever, and closes the connection: before the first byte of
+// the response, or in mid-stream.
 func (v *stateless) leaveCall(after time.Duration, streams bool) {
 	w := v.w
 	boot, starting := w.currentBoot()
@@ -247,8 +248,8 @@ func (v *stateless) settleRound(all bool) {
 	}
 }
 
-// checkKept reads a page once more by a cursor that an earlier process gave, and leaves a call: finish looks whether that
-// is noticed.
+// checkKept reads a page once more by a cursor that an earlier process gave, and leaves a call:
+// finish looks whether that is noticed.
 func (v *stateless) checkKept(rng *rand.Rand) {
 	if v.w.fleet != nil {
 		return

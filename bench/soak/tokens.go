@@ -38,7 +38,8 @@ func (k *tokenKey) configure(dir string) (config string, err error) {
 	return config, errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(keys, []byte(set), 0o600), os.WriteFile(config, []byte(section), 0o600))
 }
 
-// freshEvery is how often a request has a token that the server has not seen, which it has to verify.
+// freshEvery is how often a request has a token that the server has not seen, which it has to
+// verify.
 const freshEvery = 20
 
 // token returns the token of the next request.

@@ -45,8 +45,9 @@ func trendOf(all []sample, b bound) trend {
 	return t
 }
 
-// tellRise says by how much a series has risen, "" if it has stayed flat. The first quarter does not count: what is kept for a time
-// accumulates in it. Medians, because a peak is no leak, and a leak is in every sample that follows it.
+// tellRise says by how much a series has risen, "" if it has stayed flat. The first quarter does
+// not count: what is kept for a time accumulates in it. Medians, because a peak is no leak, and a
+// leak is in every sample that follows it.
 func (t *trend) tellRise() string {
 	if last := t.Quarters[3].Median; last > t.Most {
 		return fmt.Sprintf("%s has risen from %.1f in the second quarter to %.1f in the last, and may be %.1f", t.Series, t.Quarters[1].Median, last, t.Most)

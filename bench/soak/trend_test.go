@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestTrend judges series as a process could give them: only those that go on rising after their first quarter are leaks.
+// TestTrend judges series as a process could give them: only those that go on rising after their
+// first quarter are leaks.
 func TestTrend(t *testing.T) {
 	t.Parallel()
 	const n = 400

@@ -15,7 +15,8 @@ import (
 	"github.com/troupe-run/troupe/bench/client"
 )
 
-// world is the nodes of a run and what was found. Whoever breaks a promise is reported to violated, which ends the run.
+// world is the nodes of a run and what was found. Whoever breaks a promise is reported to violated,
+// which ends the run.
 type world struct {
 	history
 	o     options
@@ -60,7 +61,8 @@ func newWorld(ctx context.Context, o options, more ...string) (*world, error) {
 	return w, nil
 }
 
-// violated ends the run: a promise was broken, as rec shows, which may be nil. It does nothing once the run has ended.
+// violated ends the run: a promise was broken, as rec shows, which may be nil. It does nothing once
+// the run has ended.
 func (w *world) violated(rec *client.Record, format string, args ...any) {
 	if w.ctx.Err() != nil {
 		return
@@ -105,7 +107,8 @@ func (w *world) rngFor(purpose uint64) *rand.Rand {
 	return rand.New(rand.NewPCG(w.o.seed, uint64(w.round.Load())<<32|purpose))
 }
 
-// start starts the process, or has the fleet start or heal, and waits until it answers. It returns how long that took.
+// start starts the process, or has the fleet start or heal, and waits until it answers. It returns
+// how long that took.
 func (w *world) start() (time.Duration, error) {
 	boot, began, start := w.boot.Add(1), time.Now(), w.p.start
 	if w.fleet != nil {
@@ -137,8 +140,8 @@ func (w *world) start() (time.Duration, error) {
 // wait waits for d, or returns false when the run has ended.
 func (w *world) wait(d time.Duration) bool { return waitFor(w.ctx, d) }
 
-// until waits for a condition for as long as patience allows, which does not begin while a fleet is harmed. It is true
-// when the run has ended, which is known why.
+// until waits for a condition for as long as patience allows, which does not begin while a fleet is
+// harmed. It is true when the run has ended, which is known why.
 func (w *world) until(condition func() bool) bool {
 	for end := time.Now().Add(patience); !condition(); {
 		if w.harmed.Load() {
@@ -154,7 +157,8 @@ func (w *world) until(condition func() bool) bool {
 	return true
 }
 
-// connectionsOf are those of one client. The proxies of deploy tell clients apart by their addresses.
+// connectionsOf are those of one client. The proxies of deploy tell clients apart by their
+// addresses.
 func (w *world) connectionsOf(n int) connections {
 	if w.o.proxy == "" {
 		return w.rt
@@ -165,7 +169,8 @@ func (w *world) connectionsOf(n int) connections {
 	return balancedTransport{rt}
 }
 
-// callsInFlight is how many calls the first node that has any says there are, and "0" if there are none.
+// callsInFlight is how many calls the first node that has any says there are, and "0" if there are
+// none.
 func (w *world) callsInFlight() string {
 	for _, p := range w.nodes() {
 		m, err := metricsOf(p.addr)

@@ -31,7 +31,8 @@ func worldTest(t *testing.T, o options, seen ...string) *worldReport {
 	return r
 }
 
-// TestOneNode kills, pauses and restarts one node while clients of all kinds work with it. go run ./bench/soak world has more rounds and other seeds.
+// TestOneNode kills, pauses and restarts one node while clients of all kinds work with it. go run
+// ./bench/soak world has more rounds and other seeds.
 func TestOneNode(t *testing.T) {
 	r := worldTest(t, options{rounds: 5, clients: 8, seed: 1, harms: list{byKill, byPause, byKill, byRestart, byKill}},
 		"stateless_echo", "stateless_count", "stateless_left", "stateless_pages_over_a_restart", "stateless_answered_over_a_restart", "stateless_lost_-32010",

@@ -13,8 +13,8 @@ type attack struct {
 	// about says more where the name does not tell it.
 	about string
 
-	// limits are outcomes by which a limit shows. At least one of them must occur, unless there are none: then only turns and the processor bound the
-	// attack.
+	// limits are outcomes by which a limit shows. At least one of them must occur, unless there are
+	// none: then only turns and the processor bound the attack.
 	limits []string
 
 	apart    bool // it uses up what its principals need for others, so that it needs principals of its own
@@ -22,19 +22,22 @@ type attack struct {
 	together bool // none begins before all are ready
 	workers  int  // goroutines of each principal
 
-	// begin makes ready what one goroutine needs and returns what it repeats until the end, or nil if it was refused and must begin again.
+	// begin makes ready what one goroutine needs and returns what it repeats until the end, or nil
+	// if it was refused and must begin again.
 	begin func(p *principal, worker int) (step func())
 }
 
 // refused are the outcomes of requests that a limit refuses.
 var refused = []string{"429", "503", "429 -32600", "503 -32603", "200 -32600", "200 -32603"}
 
-// isLimited reports whether the attack of so many principals has met a limit, or has none that they must meet.
+// isLimited reports whether the attack of so many principals has met a limit, or has none that they
+// must meet.
 func (a *attack) isLimited(o Outcomes, clients int) bool {
 	return len(a.limits) == 0 || a.rated && clients > 1 || slices.ContainsFunc(a.limits, func(limit string) bool { return o[limit] > 0 })
 }
 
-// work is one goroutine of an attack. It calls begun when it is ready, or was refused for the first time, and waits for start if all have to be ready.
+// work is one goroutine of an attack. It calls begun when it is ready, or was refused for the first
+// time, and waits for start if all have to be ready.
 func (a *attack) work(p *principal, worker int, begun func(), start <-chan struct{}) {
 	step := a.begin(p, worker)
 	for a.together && step == nil && p.ctx.Err() == nil {
@@ -62,7 +65,8 @@ func repeat(step func(p *principal, n int)) func(*principal, int) func() {
 	}
 }
 
-// inSession is the begin of an attack whose goroutines each have a session. step gets the header of its requests, and how often it was called.
+// inSession is the begin of an attack whose goroutines each have a session. step gets the header of
+// its requests, and how often it was called.
 func inSession(revision string, step func(p *principal, h http.Header, n int)) func(*principal, int) func() {
 	return func(p *principal, worker int) func() {
 		h := p.beginSession(revision)
@@ -84,7 +88,8 @@ func always(message func() string) func(int) string {
 	return func(int) string { return once() }
 }
 
-// sending is the begin of an attack that sends the same request of 2026-07-28 over and over, which is made once.
+// sending is the begin of an attack that sends the same request of 2026-07-28 over and over, which
+// is made once.
 func sending(request func() (string, http.Header)) func(*principal, int) func() {
 	once := sync.OnceValues(request)
 	return repeat(func(p *principal, _ int) {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/troupe-run/troupe/bench/client"
 )
 
 // attacks are in the order in which they are made.
@@ -72,7 +74,7 @@ var onConnections = []attack{
 
 // echoOf calls for almost as much as a call may have.
 var echoOf = sync.OnceValues(func() (string, http.Header) {
-	return statelessOf(1, "tools/call", "echo", `"name":"echo","arguments":{"text":"`+textOf(almostMost)+`"}`, "")
+	return statelessOf(1, "tools/call", `"name":"echo","arguments":{"text":"`+textOf(almostMost)+`"}`)
 })
 
 var (
@@ -82,7 +84,7 @@ var (
 
 var (
 	heldStateless = sending(func() (string, http.Header) {
-		return statelessOf(1, "tools/call", "sleep", `"name":"sleep","arguments":{"ms":60000}`, `,"x":"`+textOf(almostMost)+`"`)
+		return client.StatelessRequest("1", "tools/call", `"name":"sleep","arguments":{"ms":60000}`, capabilities+`,"x":"`+textOf(almostMost)+`"`)
 	})
 	heldInSession = posting(always(func() string {
 		return requestOf(1, "tools/call", `{"name":"sleep","arguments":{"ms":5000},"_meta":{"x":"`+textOf(almostMost)+`"}}`)
@@ -144,7 +146,7 @@ const askQ = `"name":"ask","arguments":{"question":"q"}`
 var inInputs = []attack{
 	{name: "inputs", about: "let a call ask, and send it again with 3.9 MB of inputResponses in 120 members, or 129", limits: append([]string{"400 -32602", "200 -32602"}, refused...),
 		rated: true, workers: 16, begin: repeat(func(p *principal, n int) {
-			body, h := statelessOf(2*n, "tools/call", "ask", askQ, "")
+			body, h := statelessOf(2*n, "tools/call", askQ)
 			a := p.postMessage(h, body)
 			var asked struct{ Result struct{ RequestState string } }
 			if a == nil || json.Unmarshal(a.Body, &asked) != nil || asked.Result.RequestState == "" {
@@ -154,12 +156,12 @@ var inInputs = []attack{
 			if n%2 == 1 {
 				given = answers129
 			}
-			body, h = statelessOf(2*n+1, "tools/call", "ask", askQ+`,"requestState":"`+asked.Result.RequestState+`","inputResponses":`+given(), "")
+			body, h = statelessOf(2*n+1, "tools/call", askQ+`,"requestState":"`+asked.Result.RequestState+`","inputResponses":`+given())
 			p.postMessage(h, body)
 		})},
 	{name: "parked", about: "let calls with a question of 1 MiB park, and never answer", limits: refused, workers: 16,
 		begin: sending(func() (string, http.Header) {
-			return statelessOf(1, "tools/call", "ask_once", `"name":"ask_once","arguments":{"question":"`+textOf(mebibyte)+`"}`, "")
+			return statelessOf(1, "tools/call", `"name":"ask_once","arguments":{"question":"`+textOf(mebibyte)+`"}`)
 		})},
 	{name: "unknown-states", about: "send calls again with made-up states", limits: append([]string{"400 -32602", "200 -32602"}, refused...), rated: true, workers: 16,
 		begin: repeat(func(p *principal, n int) {
@@ -167,7 +169,7 @@ var inInputs = []attack{
 			if n%2 == 1 {
 				state = textOf(8000)
 			}
-			body, h := statelessOf(n, "tools/call", "ask", askQ+`,"requestState":"`+state+`","inputResponses":{}`, "")
+			body, h := statelessOf(n, "tools/call", askQ+`,"requestState":"`+state+`","inputResponses":{}`)
 			p.postMessage(h, body)
 		})},
 	{name: "questions", about: "let calls of sessions ask 1 MiB, and neither read nor answer it", limits: append([]string{"closed"}, refused...), workers: 32,

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/troupe-run/troupe/bench/client"
 )
 
 const (
@@ -23,7 +25,7 @@ func emptyObjects(n int) string { return "[" + strings.TrimSuffix(strings.Repeat
 
 // requestOf is a JSON-RPC request; params is a JSON object.
 func requestOf(id int, method, params string) string {
-	return `{"jsonrpc":"2.0","id":` + strconv.Itoa(id) + `,"method":"` + method + `","params":` + params + `}`
+	return client.Request(strconv.Itoa(id), method, params)
 }
 
 // callOf is a call of a tool; arguments is a JSON object.
@@ -31,14 +33,12 @@ func callOf(id int, name, arguments string) string {
 	return requestOf(id, "tools/call", `{"name":"`+name+`","arguments":`+arguments+`}`)
 }
 
-// statelessOf is a request of 2026-07-28 with its headers; params are the members beside _meta, and meta further members of that.
-func statelessOf(id int, method, name, params, meta string) (string, http.Header) {
-	h := headerOf("Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", method)
-	if name != "" {
-		h.Set("Mcp-Name", name)
-	}
-	return requestOf(id, method, `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"greedy","version":"1"},`+
-		`"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}},"sampling":{},"roots":{}}`+meta+`},`+params+`}`), h
+// capabilities are those of clients of 2026-07-28.
+const capabilities = `{"elicitation":{"form":{}},"sampling":{},"roots":{}}`
+
+// statelessOf is a request of 2026-07-28 with its headers; params are the members beside _meta.
+func statelessOf(id int, method, params string) (string, http.Header) {
+	return client.StatelessRequest(strconv.Itoa(id), method, params, capabilities)
 }
 
 // headerOf has names and values.
@@ -50,7 +50,8 @@ func headerOf(all ...string) http.Header {
 	return h
 }
 
-// initialize is the request that begins a session of a revision. more are further members of clientInfo.
+// initialize is the request that begins a session of a revision. more are further members of
+// clientInfo.
 func initialize(revision, more string) string {
 	return requestOf(0, "initialize", `{"protocolVersion":"`+revision+`","capabilities":{"elicitation":{}},"clientInfo":{"name":"greedy","version":"1"`+more+`}}`)
 }

@@ -23,7 +23,8 @@ type principal struct {
 	addr   string // of the server
 	dialer net.Dialer
 	http   *http.Client
-	// storing is held by the goroutine that stores a large stream: several at once are mostly refused, and a herd would never be complete.
+	// storing is held by the goroutine that stores a large stream: several at once are mostly
+	// refused, and a herd would never be complete.
 	storing sync.Mutex
 
 	mu       sync.Mutex // guards outcomes
@@ -152,7 +153,8 @@ func (c *rawConn) Close() error {
 	return c.Conn.Close()
 }
 
-// awaitResponse waits for the response on a connection and counts it. The server may have closed the connection instead.
+// awaitResponse waits for the response on a connection and counts it. The server may have closed
+// the connection instead.
 func (p *principal) awaitResponse(conn net.Conn) (status int) {
 	var b [512]byte
 	n, err := io.ReadAtLeast(conn, b[:], len("HTTP/1.1 200"))
@@ -176,7 +178,8 @@ func (p *principal) leaveUnfinished(first ...string) {
 	}
 }
 
-// postHead is the header of a POST to /mcp with those of h, and further lines, of which each ends with CRLF.
+// postHead is the header of a POST to /mcp with those of h, and further lines, of which each ends
+// with CRLF.
 func (p *principal) postHead(h http.Header, lines string) string {
 	for name, v := range h {
 		lines += name + ": " + v[0] + "\r\n"
@@ -184,7 +187,8 @@ func (p *principal) postHead(h http.Header, lines string) string {
 	return "POST /mcp HTTP/1.1\r\nHost: " + p.addr + "\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n" + lines + "\r\n"
 }
 
-// useSSE opens a session over HTTP+SSE and calls in it until a call is refused. It does not read what comes.
+// useSSE opens a session over HTTP+SSE and calls in it until a call is refused. It does not read
+// what comes.
 func (p *principal) useSSE() {
 	conn := p.openConn("GET /sse HTTP/1.1\r\nHost: " + p.addr + "\r\nAccept: text/event-stream\r\n\r\n")
 	if conn == nil {
@@ -219,7 +223,8 @@ func (p *principal) useSSE() {
 	}
 }
 
-// readNothing calls for a large answer, reads nothing of it for a time, and then finds out whether the server has given the connection up.
+// readNothing calls for a large answer, reads nothing of it for a time, and then finds out whether
+// the server has given the connection up.
 func (p *principal) readNothing() {
 	conn := p.openConn()
 	if conn == nil {
@@ -242,8 +247,8 @@ func (p *principal) readNothing() {
 	}
 }
 
-// storeStream calls for a stream that holds 3.9 MB and returns the id of its first event, "" if it was refused. It reads the stream to the end of its
-// first large event, so that that is stored.
+// storeStream calls for a stream that holds 3.9 MB and returns the id of its first event, "" if it
+// was refused. It reads the stream to the end of its first large event, so that that is stored.
 func (p *principal) storeStream(h http.Header) (first string) {
 	ctx, cancel := context.WithTimeout(p.ctx, patience)
 	defer cancel()
@@ -272,7 +277,8 @@ func (p *principal) storeStream(h http.Header) (first string) {
 	return first
 }
 
-// readStream opens a stream with a GET, reads so many bytes of it, and leaves. It reports whether all of them came.
+// readStream opens a stream with a GET, reads so many bytes of it, and leaves. It reports whether
+// all of them came.
 func (p *principal) readStream(h http.Header, bytes int64) bool {
 	ctx, cancel := context.WithTimeout(p.ctx, 3*patience)
 	defer cancel()

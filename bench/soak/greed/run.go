@@ -16,8 +16,9 @@ const (
 	BadTokens = "bad-tokens" // needs a server that takes the tokens of TokenIssuer
 )
 
-// Outcomes count how requests ended: the HTTP status and, if there was one, the code of the JSON-RPC error behind it ("200 -32600"), "closed" for a
-// connection that ended without a response, "dial" where none was made, and "open" for one that was made and sent no request.
+// Outcomes count how requests ended: the HTTP status and, if there was one, the code of the
+// JSON-RPC error behind it ("200 -32600"), "closed" for a connection that ended without a response,
+// "dial" where none was made, and "open" for one that was made and sent no request.
 type Outcomes map[string]int
 
 // Result is what became of an attack.
@@ -38,8 +39,9 @@ func Names() (names []string) {
 // HerdSize is how many streams each client of a herd has.
 const HerdSize = 100
 
-// Run has so many greedy clients make an attack on the server at addr for a time, and on for at most patience until it has met a limit, or among all at
-// once has had an answer. It calls ready when each of their goroutines has begun.
+// Run has so many greedy clients make an attack on the server at addr for a time, and on for at
+// most patience until it has met a limit, or among all at once has had an answer. It calls ready
+// when each of their goroutines has begun.
 func Run(ctx context.Context, addr, name string, clients int, duration time.Duration, ready func()) (map[string]Result, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -81,7 +81,7 @@ var listenTo1000 = sync.OnceValues(func() (string, http.Header) {
 	for i := range 1000 {
 		all = append(all, fmt.Sprintf(`"test://template/%04d%s/data"`, i, textOf(4060)))
 	}
-	return statelessOf(1, "subscriptions/listen", "", `"notifications":{"resourceSubscriptions":[`+strings.Join(all, ",")+`]}`, "")
+	return statelessOf(1, "subscriptions/listen", `"notifications":{"resourceSubscriptions":[`+strings.Join(all, ",")+`]}`)
 })
 
 // herd resumes 100 streams of 3.9 MB at once, and again until each has come as a whole.
@@ -94,7 +94,8 @@ var herd = attack{name: Herd, workers: HerdSize, together: true, begin: resuming
 	<-p.ctx.Done()
 })}
 
-// resuming is the begin of an attack whose goroutines each have a session with a stream of 3.9 MB. step gets the header that resumes it.
+// resuming is the begin of an attack whose goroutines each have a session with a stream of 3.9 MB.
+// step gets the header that resumes it.
 func resuming(step func(p *principal, h http.Header)) func(*principal, int) func() {
 	return func(p *principal, _ int) func() {
 		p.storing.Lock()
