@@ -3,9 +3,7 @@ package actors
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,20 +15,6 @@ import (
 	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/mcp"
-)
-
-// The counts of an account besides its requests in flight.
-const (
-	heldStreams = iota // event streams with a connection
-	heldGets           // GETs that are being handled
-	heldPending        // questions that wait for the client
-)
-
-// The token buckets of an account.
-const (
-	rateOfCalls = iota
-	rateOfSessions
-	rateOfMessages // that are no calls
 )
 
 // accounts has the accounts of a node's clients and decides on admission.
@@ -140,14 +124,6 @@ const (
 	// replayPerToken is for a resume: bytes that may be read for it before its client has read any.
 	replayPerToken = 256 << 10
 	maxPrepaid     = 1 << 20
-)
-
-const (
-	// perSession is how many tokens of rateOfSessions a session takes when it begins. It returns all but
-	// one when its client deletes it: then nothing stays of it, but it was stored.
-	perSession = 10
-	// perCall is how many tokens of rateOfMessages stand for one of rateOfCalls.
-	perCall = 10
 )
 
 // callCost is how many tokens a request with a body of size bytes takes of the buckets of its session
@@ -567,85 +543,6 @@ func storedFor(a *quota.Account, b store.Budget) int64 {
 // nearlyAll reports whether nine tenths of a budget are in use; a limit of 0 means unknown.
 func nearlyAll(used, limit int64) bool { return limit > 0 && used > limit/10*9 }
 
-// appendBytes is what an append takes in memory beside its bytes.
-const appendBytes = 512
-
-// readCharge is what a client pays for what is read of the log for it: memory for as long as that is held, and tokens. Nobody
-// knows how much a read returns. So it pays memory for the most before it, and gets the rest back; tokens are due once it is known.
-type readCharge struct {
-	n      *Node
-	from   *sessionActor // its account pays
-	held   quota.Holding
-	paid   int  // bytes that may be read before tokens are due; below 0 some are
-	noWait bool // it does not wait for memory: others wait for the place in which it reads
-}
-
-// chargeMemory counts memory for a read of at most bytes, in place of that of the read before, if there is room.
-func (f *readCharge) chargeMemory(bytes int) (ok bool) {
-	f.held.Reset()
-	for {
-		if no, ok := f.held.Charge(f.n.accounts.Accounts, f.from.billedAccount(), quota.Queues, int64(bytes)); ok {
-			return no == quota.Admitted
-		}
-	}
-}
-
-const (
-	// roomEvery is how often, about, a read looks for room in memory: others hold theirs for milliseconds.
-	roomEvery = 20 * time.Millisecond
-	// roomWait is how long it looks.
-	roomWait = 2 * time.Second
-)
-
-// awaitMemory is chargeMemory that waits for room. ErrUnavailable reports that there was none in time.
-func (f *readCharge) awaitMemory(ctx context.Context, bytes int) error {
-	for until := time.Now().Add(roomWait); !f.chargeMemory(bytes); {
-		if f.noWait || pause(ctx, roomEvery/2+rand.N(roomEvery)) != nil || time.Now().After(until) {
-			return fmt.Errorf("actors: no room for what is read of the log: %w", store.ErrUnavailable)
-		}
-	}
-	return nil
-}
-
-// affordAppends is awaitMemory for appends from..to of a log with all bytes. If there is little room, it returns a smaller to.
-func (f *readCharge) affordAppends(ctx context.Context, from, to uint64, all int) (uint64, error) {
-	l := &f.from.svc.Limits
-	for to > from && !f.chargeMemory(l.mostMemory(from, to, all)) {
-		to = from + (to-from)/2
-	}
-	if to > from {
-		return to, nil
-	}
-	return to, f.awaitMemory(ctx, l.mostMemory(from, to, all))
-}
-
-// takeTokens takes the tokens for what has been read, or says how long to wait for them.
-func (f *readCharge) takeTokens() (wait time.Duration) {
-	if f.paid >= 0 {
-		return 0
-	}
-	tokens := (replayPerToken - 1 - f.paid) / replayPerToken
-	if wait = f.from.billedAccount().Buckets[rateOfCalls].TakeN(time.Now(), tokens); wait == 0 {
-		f.paid += tokens * replayPerToken
-	}
-	return wait
-}
-
-// noteRead notes that a read has returned some bytes, which are held from now on.
-func (f *readCharge) noteRead(bytes, appends int) {
-	f.held.Set(int64(bytes + appends*appendBytes))
-	f.paid -= bytes
-}
-
-// settleTokens gives the memory back, and takes as many of the tokens that are still due as there are: the client may have left
-// without them.
-func (f *readCharge) settleTokens() {
-	f.held.Reset()
-	for f.takeTokens() > 0 {
-		f.paid /= 2
-	}
-}
-
 // logLimiter limits the log messages of a session or of a stateless request. Messages above the
 // rate are dropped, and the client learns how many.
 type logLimiter struct {
@@ -655,10 +552,10 @@ type logLimiter struct {
 }
 
 // admitMessage takes a token for one message. If there is none, wait is the time until there is.
-func (l *logLimiter) admitMessage(n *Node) (wait time.Duration) {
+func (l *logLimiter) admitMessage(rs refusals) (wait time.Duration) {
 	if wait = l.rate.Take(time.Now()); wait > 0 {
 		l.missed.Add(1)
-		n.refusals.Refused(limits.LogRate.Row)
+		rs.Refused(limits.LogRate.Row)
 	}
 	return wait
 }

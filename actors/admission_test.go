@@ -18,7 +18,7 @@ func TestAdmissionAllocatesNothing(t *testing.T) {
 	m := codec.Message{Method: []byte("tools/call")}
 	const size = 100
 	for _, address := range []string{"", "192.0.2.1", "2001:db8::1"} {
-		s := &sessionActor{svc: &Service{Limits: Limits{Rate: 1e9}.Defaults()}}
+		s := &sessionActor{svc: &Service{Terms: Terms{Limits: Limits{Rate: 1e9}.Defaults()}}}
 		in := Input{Tenant: "anon", Address: address}
 		for _, found := range []bool{true, false} {
 			run := func() {
@@ -188,7 +188,7 @@ func TestStreamsOnTheirWayCount(t *testing.T) {
 func BenchmarkAdmit(b *testing.B) {
 	n := &Node{}
 	n.accounts = newAccounts(NodeLimits{Principal: PrincipalLimits{Rate: 1e9}}, n.refusals, nil)
-	s := &sessionActor{svc: &Service{Limits: Limits{Rate: 1e9}.Defaults()}}
+	s := &sessionActor{svc: &Service{Terms: Terms{Limits: Limits{Rate: 1e9}.Defaults()}}}
 	in := Input{Tenant: "anon", Address: "192.0.2.1"}
 	m := codec.Message{Method: []byte("tools/call")}
 	b.ReportAllocs()

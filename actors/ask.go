@@ -1,151 +1,204 @@
 package actors
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
-	"fmt"
-	"strconv"
+	"strings"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/actors/internal/stream"
+	"github.com/troupe-run/troupe/actors/internal/takeover"
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/refusal"
+	"github.com/troupe-run/troupe/internal/store"
 )
 
-// ErrNoAnswer reports that the client did not answer in time.
-var ErrNoAnswer = errors.New("the client did not answer in time")
-
-// askClient puts the questions of a call of the session.
-func (s *sessionActor) askClient(ctx context.Context, c *Call, qs []Question) ([]Answer, error) {
-	answers, uses := make([]Answer, len(qs)), make([]int, len(qs))
-	var own, common []int
-	for i, q := range qs {
-		uses[i] = c.usedSoFar().questions.nextUse(q.Key)
-		if q.Keep == nil || c.journal.hasQuestion(q.Key, uses[i]) {
-			own = append(own, i)
-		} else {
-			common = append(common, i)
+// takeAnswer takes a client's answer. An error means that the answer was not taken and may be sent again.
+func (q *answers) takeOfSession(s *sessionActor, m *codec.Message) error {
+	for end := time.Now().Add(s.svc.Limits.StoreWait); ; {
+		err := q.offerAnswer(s, m)
+		if !errors.Is(err, kernel.ErrStopped) || time.Now().After(end) {
+			return err
 		}
+		// The stream that would store the answer has stopped: its call was cancelled, and is about to withdraw the question.
+		time.Sleep(withdrawalWait)
 	}
-	if len(common) == 0 {
-		return answers, s.askOwn(ctx, c, qs, uses, own, answers)
-	}
-	if len(common) == 1 && len(own) == 0 {
-		a, err := s.askCommon(ctx, c, qs, uses, 0)
-		answers[0] = a
-		return answers, err
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	ends := make(chan error, len(common))
-	for _, i := range common {
-		go func() {
-			a, err := s.askCommon(ctx, c, qs, uses, i)
-			answers[i] = a
-			if err != nil {
-				cancel(err)
-			}
-			ends <- err
-		}()
-	}
-	err := s.askOwn(ctx, c, qs, uses, own, answers)
-	if err != nil {
-		cancel(err)
-	}
-	for range common {
-		if e := <-ends; err == nil {
-			err = e
-		}
-	}
-	if err != nil {
-		return nil, context.Cause(ctx) // the first error, which ended the other questions
-	}
-	return answers, nil
 }
 
-// askCommon asks one question whose answer may be kept.
-func (s *sessionActor) askCommon(ctx context.Context, c *Call, qs []Question, uses []int, i int) (Answer, error) {
-	return s.sharedAnswer().askShared(ctx, c.ctx, qs[i].Keep, func() (Answer, error) {
-		answers := make([]Answer, len(qs))
-		err := s.askOwn(ctx, c, qs, uses, []int{i}, answers)
-		return answers[i], err
+// offerAnswer tries to take a client's answer, once.
+func (q *answers) offerAnswer(s *sessionActor, m *codec.Message) error {
+	if open, err := q.pending.giveAnswer(s.key, m); open {
+		return err
+	}
+	// A stream that cannot be read is no reason to drop the answer, unless the stream does not exist.
+	forwarded, err := q.routeAnswer(s.svc, s, m)
+	if forwarded || err != nil && !errors.Is(err, errBadEvent) && !errors.Is(err, ErrSessionEnded) {
+		return err
+	}
+	_, err = q.pending.giveAnswer(s.key, m)
+	return err
+}
+
+// receiveAnswer takes a client's answer that came to another node.
+func (q *answers) receiveAnswer(l *store.Letter) {
+	var a answerLetter
+	if !q.fleet.readLetter(l, &a) {
+		return
+	}
+	m := &codec.Message{Kind: codec.Result, ID: a.ID, Result: a.Result, Err: a.Err}
+	if len(a.Err) > 0 {
+		m.Kind = codec.ErrorResponse
+	}
+	q.fleet.runAside(l, func() {
+		there := a.Stream.ID == ""
+		w, here := q.streams.Current(a.Stream) // a takeover enters the questions before its stream is found
+		open, err := q.pending.giveAnswer(a.Stream.Session, m)
+		if err == nil && !open && here && !w.Stopped() {
+			ctx, cancel := context.WithTimeout(q.base, w.svc.Limits.StoreWait)
+			there, err = q.streams.stillWrites(ctx, w)
+			cancel()
+		}
+		switch {
+		case err != nil:
+			replyTo(l, tryAgain, nil)
+		case !open && !there:
+			replyTo(l, notHere, nil)
+		default: // taken, or nobody needs it any more
+			replyTo(l, done, nil)
+		}
 	})
 }
 
-// askOwn puts to the client the questions of qs whose indexes which lists, and fills in the answers. uses has
-// the numbers of all questions: see type uses.
-func (s *sessionActor) askOwn(ctx context.Context, c *Call, qs []Question, uses, which []int, answers []Answer) (err error) {
-	n := c.peer.node
-	var on *streamActor // carries the questions
-	begun := false      // on is settled
-	waiting := make([]*pendingRequest, len(qs))
-	defer func() {
-		for i, x := range waiting {
-			switch {
-			case x == nil:
-			case qs[i].Late != nil && c.abandonsQuestion(err):
-				n.pending.keepOpen(x, qs[i].Late)
-			default:
-				n.pending.closeQuestion(x)
-			}
-		}
-	}()
-	for _, i := range which {
-		q := qs[i]
-		past := c.journal.takeQuestion(q.Key, uses[i])
-		if past != nil && past.Answer != nil {
-			answers[i] = past.clientAnswer()
-			continue
-		}
-		if past != nil { // the client has the question
-			waiting[i] = past.open
-			continue
-		}
-		if !begun {
-			on, begun = c.becomeStream(), true
-		}
-		x, err := n.pending.openQuestion(s, on, &q)
-		if err != nil {
-			c.withdrawQuestions(qs, waiting, "no longer needed")
-			return err
-		}
-		waiting[i] = x
-		if err := c.sendQuestion(ctx, x, q, uses[i]); err != nil {
-			return err
-		}
-	}
-	timer := time.NewTimer(c.peer.svc.Limits.MaxAsk)
-	defer timer.Stop()
-	for i, x := range waiting {
-		if x == nil {
-			continue
-		}
-		select {
-		case answers[i] = <-x.ch:
-			waiting[i] = nil
-		case <-timer.C:
-			c.withdrawQuestions(qs, waiting, "timed out")
-			n.refusals.Refused(limits.MaxAsk.Row)
-			return ErrNoAnswer
-		case <-c.ctx.Done():
-			return context.Cause(c.ctx)
-		case <-s.inputEnded:
-			return ErrSessionEnded
-		case <-ctx.Done():
-			c.withdrawQuestions(qs, waiting, withdrawalReason(ctx))
-			return context.Cause(ctx)
-		}
-	}
-	return nil
+// answers takes clients' answers to where their questions are.
+type answers struct {
+	*site
+	pending   *pendingRequests
+	sessions  *sessions
+	streams   *streams
+	takeovers *takeovers
 }
 
-// withdrawalReason says why a question whose context has ended needs no answer.
-func withdrawalReason(ctx context.Context) string {
-	if errors.Is(context.Cause(ctx), ErrNoAnswer) {
-		return "timed out"
-	}
-	return "no longer needed"
+// letterAnswer brings a client's answer.
+const letterAnswer = "answer"
+
+// answerLetter is a client's answer on its way to what asked.
+type answerLetter struct {
+	Stream StreamKey // ID is "" for a question that does not outlive its process
+	ID     json.RawMessage
+	Result json.RawMessage `json:",omitempty"`
+	Err    json.RawMessage `json:",omitempty"`
 }
 
-// cancelParams is the params of the notification that cancels x.
-func cancelParams(x *pendingRequest, why string) []byte {
-	return fmt.Appendf(nil, `{"requestId":%s,"reason":%s}`, x.id, strconv.Quote(why))
+// withdrawalWait is the pause before an answer is tried again whose call has just ended.
+const withdrawalWait = 5 * time.Millisecond
+
+// routeAnswer takes an answer to where its question is. It takes over the stream that carried the question, if no process writes it, so that
+// the call runs again and can get its answer. forwarded says that another node has taken the answer, or could not.
+func (q *answers) routeAnswer(svc *Service, s *sessionActor, m *codec.Message) (forwarded bool, err error) {
+	ctx, cancel := context.WithTimeout(q.base, svc.Limits.StoreWait)
+	defer cancel()
+	key := StreamKey{s.key, askedOn(m.ID)}
+	if key.ID == "" {
+		return q.forwardAnswer(ctx, s, key, askedBy(m.ID), m)
+	}
+	if w, here := q.streams.Get(key); here && !w.Stopped() { // nobody asks any more, unless another node has the stream
+		ours, err := q.streams.stillWrites(ctx, w)
+		if !ours {
+			err = cmp.Or(err, store.ErrUnavailable)
+		}
+		return !ours, err
+	}
+	for given := (takeover.Writer{}); ; {
+		_, _, err := q.takeovers.findWriter(ctx, svc, s, key, given)
+		remote, ok := errors.AsType[errRemoteWriter](err)
+		if !ok {
+			return q.routeToAsker(ctx, s, key, m, err)
+		}
+		if forwarded, err = q.forwardAnswer(ctx, s, key, remote.nodeAddress(), m); forwarded {
+			return true, err
+		}
+		given = remote.Writer
+	}
+}
+
+// routeToAsker is routeAnswer for an answer whose stream the store does not have, which err says. Who asked may have been cut off for longer than
+// records live, and be about to store it again: then it gets the answer. If it is gone, that is noted, so that its calls end if it comes back after
+// all, and nobody needs the answer. Otherwise the client must send it again. Of a node that was never heard there is nothing to wait for.
+func (q *answers) routeToAsker(ctx context.Context, s *sessionActor, key StreamKey, m *codec.Message, err error) (forwarded bool, _ error) {
+	if !errors.Is(err, errBadEvent) {
+		return false, err
+	}
+	f, asker := &q.fleet, askedBy(m.ID)
+	forwarded, asked := q.forwardAnswer(ctx, s, key, asker, m)
+	if forwarded && asked != nil {
+		if !f.mail.Heard(asker) { // as in forwardAnswer, which takes no client's word for a writer
+			return false, err
+		}
+		gone, failed := f.mail.Gone(ctx, asker)
+		if gone && failed == nil {
+			failed = f.marks.markGone(ctx, q.store, asker.Boot, s.svc.callLifetime())
+		}
+		forwarded = !gone || failed != nil
+	}
+	if forwarded {
+		return true, asked
+	}
+	return false, err
+}
+
+// forwardAnswer has another node take an answer. forwarded is false if that node does not have what asked.
+func (q *answers) forwardAnswer(ctx context.Context, s *sessionActor, key StreamKey, to store.Address, m *codec.Message) (forwarded bool, err error) {
+	f := &q.fleet
+	if f.mail == nil || to.Node == "" || to.Boot == q.boot {
+		return false, nil
+	}
+	err = f.deliverLetter(ctx, s.key, s, to, letterAnswer, answerLetter{key, m.ID, m.Result, m.Err})
+	switch {
+	case errors.Is(err, errNotHere):
+		return false, nil
+	case errors.Is(err, store.ErrNobody) && key.ID == "":
+		if !f.mail.Heard(to) { // a client may name anybody, and learns nothing by it
+			return false, nil
+		}
+		if gone, err := f.mail.Gone(ctx, to); gone && err == nil {
+			return false, nil // and so is what asked
+		}
+	}
+	return true, err
+}
+
+// takeAnswer takes an answer that a client POSTs. If no question waits for it, or the question has
+// an answer, it is accepted and dropped.
+func (q *answers) takeAnswer(svc *Service, in *Input, m *codec.Message) {
+	s := q.sessions.findSession(svc, in, nil)
+	if s == nil {
+		return
+	}
+	if err := q.takeOfSession(s, m); err != nil {
+		q.log.Warn("answer not taken", "session", s.key.ID, "error", err)
+		refusal.Unavailable.Tell(in.Conn, nil)
+		return
+	}
+	s.acceptMessage(in.Conn)
+}
+
+// askedOn is the stream that the raw id of a question names, "" if none.
+func askedOn(id []byte) string {
+	_, tail, _ := strings.Cut(strings.Trim(string(id), `"`), "-")
+	for ; tail != "" && !stream.ValidID(tail); _, tail, _ = strings.Cut(tail, "-") {
+	}
+	return tail
+}
+
+// askedBy is the node that the raw id of a question names.
+func askedBy(id []byte) (a store.Address) {
+	rest := strings.Trim(string(id), `"`)
+	if node, rest, ok := strings.Cut(rest, "."); ok {
+		a.Node = node
+		a.Boot, _, _ = strings.Cut(rest, ".")
+	}
+	return a
 }

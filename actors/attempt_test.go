@@ -55,9 +55,9 @@ func (a *attempt) begin(h *held, s *sessionActor, body string) *requestActor {
 	if err := codec.Scan([]byte(body), &m, codec.Limits{}); err != nil {
 		h.t.Fatal(err)
 	}
-	r := h.calls.takeActor(s.countRerun())
-	w := way{delivery: a, grace: time.Second, table: s, client: a, pace: noPacer{}, returns: true}
-	s.beginRequest(r, w, &m, []byte(body), &Call{attempt: 1})
+	r := h.calls.takeActor(h.takeovers.countRerun(s.key.Tenant))
+	w := way{delivery: a, grace: time.Second, table: sessionTable{s}, client: a, pace: noPacer{}, returns: true}
+	sessionCalls{s}.beginRequest(r, w, &m, []byte(body), newCall(nil, &Input{}))
 	if err := r.enterTable(0); err != nil {
 		h.t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestAttempt(t *testing.T) {
 		"a node that stops": {func(ctx context.Context, _ *Call) error {
 			<-ctx.Done()
 			return context.Cause(ctx)
-		}, func(h *held, _ string) { h.drain.giveUp(context.Background()) }, "lost", 0},
+		}, func(h *held, _ string) { drainer{h.Node}.giveUp(context.Background()) }, "lost", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
@@ -140,7 +140,7 @@ func TestWays(t *testing.T) {
 		<-ctx.Done()
 		return nil, &mcp.Error{Code: mcp.CodeInternalError, Message: "too late"}
 	}
-	giveUp := func(h *held) { h.drain.giveUp(context.Background()) }
+	giveUp := func(h *held) { drainer{h.Node}.giveUp(context.Background()) }
 	wait := func(*held) { time.Sleep(time.Hour) }
 	for name, tt := range map[string]struct {
 		handler               func(context.Context, *Call) ([]byte, *mcp.Error)

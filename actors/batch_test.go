@@ -86,7 +86,7 @@ func TestBatchIsHandedOverWhileSomeOfItMayRunAgain(t *testing.T) {
 					close(end)
 					synctest.Wait()
 				}
-				h.drain.giveUp(context.Background())
+				drainer{h.Node}.giveUp(context.Background())
 				synctest.Wait()
 				lost := 0
 				for _, e := range c.events() {

@@ -24,14 +24,15 @@ import (
 // connection.
 type boundConn struct {
 	sess       *sessionActor
+	among      *Node
 	conn       Conn
-	ready      atomic.Bool   // the client has sent notifications/initialized
 	inputEnded chan struct{} // closed by endInput when the session ends, or its client can answer no more questions
 	endInput   func()
 	calls      sync.WaitGroup
 	// slots bounds the calls of a client that waits for a slot instead of being refused; nil for a client that is
 	// refused.
 	slots     chan struct{}
+	ready     atomic.Bool   // the client has sent notifications/initialized
 	resyncing atomic.Bool   // resync runs
 	said      atomic.Int64  // when the last keep-alive was sent, unix nanoseconds
 	sending   chan struct{} // held by a goroutine that waits for room and then sends
@@ -109,171 +110,8 @@ func (d *boundSessions) findBound(svc *Service, in *Input) (*boundConn, bool) {
 	return l, ok && l.sess.svc == svc
 }
 
-// countsAsCall reports whether a message is a request that is admitted as a call.
-func (l *boundConn) countsAsCall(in *Input, m *codec.Message) bool {
-	s := l.sess
-	return m.Kind == codec.Request && (in.Stateless || s.view.Load().rec.Revision != "" && (string(m.Method) != mcp.MethodPing || s.svc.AnswersPing))
-}
-
 func unknownConnection(c answerer, id []byte) {
 	refusal.UnknownConnection.Tell(c, id)
-}
-
-// takeMessage takes one message of the session. It reports whether it did; otherwise it has refused the message on
-// came. A request that was taken gets its response on reply, also if a limit refuses it.
-func (l *boundConn) takeMessage(in *Input, came answerer, reply replier, principal any, m *codec.Message, raw []byte, until time.Time) bool {
-	if in.Stateless && m.Kind == codec.Request {
-		l.takeStateless(in, principal, m, raw)
-		return true
-	}
-	switch m.Kind {
-	case codec.Request:
-		return l.takeRequest(in, came, reply, principal, m, raw)
-	case codec.Notification:
-		l.takeNotification(m, until)
-	default:
-		if x, journal, ok := l.sess.node.pending.findQuestion(l.sess.key, string(m.ID)); ok {
-			_, _ = l.sess.node.pending.receiveAnswer(x, journal, m) // cannot fail, as nothing of a bound session is stored
-		}
-	}
-	return true
-}
-
-// takeNotification takes a notification of the client: see sessionActor.takeNotification.
-func (l *boundConn) takeNotification(m *codec.Message, until time.Time) {
-	s := l.sess
-	s.takeNotification(m, until)
-	switch string(m.Method) {
-	case mcp.NotifyCancelled:
-		if id := codec.Optional(m.Params, "requestId"); len(id) > 0 {
-			s.node.listeners.endListeners("", func(a *listenActor) bool { return a.sess == s && string(a.id) == string(id) })
-			s.node.relays.cancelRequests(s, id)
-		}
-	case mcp.NotifyInitialized:
-		if s.view.Load().rec.Revision != "" && !l.ready.Swap(true) {
-			s.svc.Handler.Opened(s.peer, false)
-		}
-	}
-}
-
-func (l *boundConn) takeRequest(in *Input, came answerer, reply replier, principal any, m *codec.Message, raw []byte) bool {
-	s, n := l.sess, l.sess.node
-	fresh := s.view.Load().rec.Revision == ""
-	switch {
-	case string(m.Method) == mcp.MethodPing && (fresh || !s.svc.AnswersPing): // legal before initialize, and never waits
-		reply.Answer(200, pingResponse(m.ID))
-		return true
-	case string(m.Method) == mcp.MethodInitialize && fresh:
-		l.answerInitialize(m)
-		return true
-	case fresh:
-		refusal.NotInitialized.Tell(reply, m.ID)
-		return true
-	case n.drain.refusesRequest(s.svc, principal, m, 0):
-		n.refusals.refuseInSession(reply, refusal.Unavailable, m.ID)
-		return true
-	}
-	return l.startCall(in, came, reply, principal, raw)
-}
-
-// takeStateless takes a stateless request on a connection that carries others (2026-07-28,
-// basic/transports/stdio).
-func (l *boundConn) takeStateless(in *Input, principal any, m *codec.Message, raw []byte) {
-	s := l.sess
-	a := &statelessRequest{n: s.node, svc: s.svc, in: *in, principal: principal, m: m, body: raw, to: l, on: overBound{l}, sess: s, charged: &s.sessionAccount}
-	switch {
-	case string(m.Method) == mcp.MethodSubscriptionsListen:
-		a.beginListener()
-	case !l.takeSlot(s.svc.Limits.StoreWait):
-		s.node.refusals.refuseRequest(l, refusal.Of(limits.CallsPerSession.Row), m.ID)
-	case !a.acceptRequest():
-		l.freeSlot()
-	}
-}
-
-// answerInitialize answers initialize.
-func (l *boundConn) answerInitialize(m *codec.Message) {
-	s := l.sess
-	ctx, cancel := context.WithTimeout(s.node.base, s.svc.Limits.StoreWait)
-	defer cancel()
-	set, result, rerr := s.svc.Handler.Initialize(withOwner(ctx, s.peer.Owner()), m.Params)
-	if rerr != nil {
-		l.sendData(codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, rerr.Data))
-		return
-	}
-	id := bytes.Clone(m.ID)
-	settled := false
-	err := l.changeRecord(ctx, func(r *session.Record) bool {
-		if settled = r.Revision != ""; !settled { // settled by another initialize at the same time
-			r.Revision, r.Client, r.Capabilities, r.Announced = set.Revision, set.Client, set.Capabilities, set.Announced
-		}
-		return !settled
-	})
-	switch {
-	case err != nil: // the connection is gone
-	case settled:
-		l.sendData(codec.AppendError(nil, id, refusal.Initialized.Code, refusal.Initialized.Text, nil))
-	case s.callBegan(ctx):
-		l.sendData(codec.AppendResult(nil, id, result))
-	}
-}
-
-// startCall runs a request on a goroutine of its own: the goroutine that read it may have to read
-// the answer to its question.
-func (l *boundConn) startCall(in *Input, came answerer, reply replier, principal any, raw []byte) bool {
-	s, n := l.sess, l.sess.node
-	var m codec.Message
-	body := bytes.Clone(raw)
-	if codec.Scan(body, &m, codec.Limits{MaxDepth: s.svc.Limits.Depth}) != nil {
-		return true // cannot happen: it was scanned before
-	}
-	wait := s.svc.Limits.StoreWait
-	ping := string(m.Method) == mcp.MethodPing
-	if ping {
-		wait = 0 // what comes after it may be the answer that a call needs to end
-	}
-	if !l.takeSlot(wait) {
-		if ping {
-			reply.Answer(200, pingResponse(m.ID))
-			return true
-		}
-		n.refusals.refuseInSession(reply, refusal.Of(limits.CallsPerSession.Row), m.ID)
-		return true
-	}
-	var held quota.Holding
-	if no := n.accounts.reserveMemory(&held, &s.sessionAccount, in, quota.Parked, callMemory(&m, body)); no != nil && !s.isAlone() {
-		l.freeSlot()
-		n.refusals.refuseInSession(reply, no, m.ID)
-		return true
-	}
-	r, err := s.admitRequest(in, &m, len(body))
-	if err != nil {
-		held.Free()
-	}
-	if err == nil {
-		r.memory.Move(&held)
-		s.beginRequest(r, r.boundWay(l, reply), &m, body, (&Call{principal: principal, trace: in.Trace, attempt: 1}).withNeeds(in.Needs))
-		err = s.enterAdmitted(r)
-	}
-	if err != nil {
-		l.freeSlot()
-		switch {
-		case errors.Is(err, kernel.ErrStopped): // the session has just ended
-			unknownConnection(came, m.ID)
-			return false
-		case errors.Is(err, session.ErrDuplicate): // the client would take an error with this id for the response to the first request
-			n.refusals.refuseRequest(came, err, m.ID)
-			return false
-		}
-		n.refusals.refuseInSession(reply, err, m.ID)
-		return true
-	}
-	l.calls.Go(func() {
-		defer l.freeSlot()
-		defer reply.skipResponse() // without a response, too, the batch must not wait for it
-		r.serveRequest()
-	})
-	return true
 }
 
 // takeSlot waits, if a patient client has its limit of calls, for one of them to end. It reports whether it took a
@@ -303,15 +141,6 @@ func (l *boundConn) freeSlot() {
 		<-l.slots
 	}
 }
-
-// edit changes the record of a bound session, which is not stored.
-type edit struct {
-	kernel.Reply
-	f   func(*session.Record) bool
-	err error
-}
-
-func (e *edit) Refused(error) { e.err = ErrSessionEnded; e.Done() }
 
 // changeRecord changes the record in the turn of the session's actor.
 func (l *boundConn) changeRecord(_ context.Context, f func(*session.Record) bool) error {
@@ -346,7 +175,7 @@ func (l *boundConn) resyncClient() {
 	s := l.sess
 	for again := true; again; again = s.missed.Load() && l.resyncing.CompareAndSwap(false, true) {
 		for s.missed.Load() {
-			if l.conn.Room(s.node.base) != nil {
+			if l.conn.Room(s.sessions.base) != nil {
 				return
 			}
 			s.missed.Store(false)
@@ -363,7 +192,7 @@ func (l *boundConn) repeatNews(news News) {
 	}
 	go func() {
 		defer l.resyncing.Store(false)
-		if l.conn.Room(l.sess.node.base) == nil {
+		if l.conn.Room(l.sess.sessions.base) == nil {
 			news.Repeat(l.sess.peer)
 		}
 	}()
@@ -371,7 +200,7 @@ func (l *boundConn) repeatNews(news News) {
 
 // pushUpdate waits until the client has read enough.
 func (l *boundConn) pushUpdate(data []byte) {
-	_ = l.deliverMessage(l.sess.node.base, stream.Entry{Kind: stream.Message, Data: data})
+	_ = l.deliverMessage(l.sess.sessions.base, stream.Entry{Kind: stream.Message, Data: data})
 }
 
 // keepAlive does nothing: the connection is there.
@@ -388,8 +217,8 @@ func (l *boundConn) currentActor(context.Context) (*sessionActor, error) {
 // endForGood ends the calls. The session has no streams, and no other actor.
 func (l *boundConn) endForGood(bool) (first bool) {
 	s := l.sess
-	if first = s.endCalls(); first {
-		s.reportEnd(Disconnected)
+	if first = (sessionEnd{s}).endCalls(); first {
+		sessionEnd{s}.reportEnd(Disconnected)
 	}
 	return first
 }
@@ -397,7 +226,7 @@ func (l *boundConn) endForGood(bool) (first bool) {
 // leaveMemory ends the connection.
 func (l *boundConn) leaveMemory(broken bool) {
 	s := l.sess
-	s.node.bound.Drop(s.key, l)
+	l.among.bound.Drop(s.key, l)
 	s.Stop()
 	l.endInput()
 	if broken {
@@ -405,8 +234,8 @@ func (l *boundConn) leaveMemory(broken bool) {
 	}
 	l.conn.Finish()
 	// After the session has stopped, so that a listener that begins meanwhile sees it.
-	s.node.listeners.endListeners("", func(a *listenActor) bool { return a.sess == s })
-	s.node.relays.cancelRequests(s, nil)
+	l.among.listeners.endListeners("", func(a *listenActor) bool { return a.sess == s })
+	l.among.relays.cancelRequests(s, nil)
 }
 
 // boundSessions are the bound sessions of this node.
@@ -432,12 +261,12 @@ var _ carrier = overBound{}
 func (overBound) runsInline() bool { return false }
 
 func (c overBound) roundTrip(Exchange) roundTrip {
-	return &boundRoundTrip{bound: bound{conn: c.l, to: c.l}}
+	return &boundRoundTrip{bound: bound{conn: c.l, to: boundReplier{c.l}}}
 }
 
 func (c overBound) completeWay(s *stateless, w way) way {
 	s.inputEnded, s.logged = c.l.inputEnded, &c.l.sess.logged
-	w.table, w.pace = c.l.sess, c.l
+	w.table, w.pace = sessionTable{c.l.sess}, c.l
 	return w
 }
 
@@ -497,20 +326,10 @@ func (x *boundRoundTrip) releaseExchange() {
 	}
 }
 
-var _ replier = (*boundConn)(nil)
-
-// Answer sends a response on the connection.
-func (l *boundConn) Answer(_ int, body []byte) bool {
-	l.sendData(body)
-	return true
-}
-
-// Reject sends an error on the connection.
-func (l *boundConn) Reject(no *refusal.Refusal) {
-	l.sendData(codec.AppendError(nil, no.ID, no.Code, no.Text, no.Data))
-}
-
-func (l *boundConn) skipResponse() {}
+var (
+	_ replier = boundReplier{}
+	_ replier = (*batchMember)(nil)
+)
 
 // boundExchange is the exchange of a stateless request on a connection that carries others.
 type boundExchange struct {
@@ -538,16 +357,313 @@ func (x boundExchange) Event(_ string, _ int, data []byte) {
 	_ = x.l.deliverMessage(x.Context(), stream.Entry{Data: data}) // an error means that the node ends
 }
 
-func (x boundExchange) Answer(status int, body []byte) bool { return x.l.Answer(status, body) }
+func (x boundExchange) Answer(status int, body []byte) bool {
+	return boundReplier{x.l}.Answer(status, body)
+}
 
-func (x boundExchange) AnswerLast(status int, body []byte) bool { return x.l.Answer(status, body) }
+func (x boundExchange) AnswerLast(status int, body []byte) bool {
+	return boundReplier{x.l}.Answer(status, body)
+}
 
-func (x boundExchange) Reject(no *refusal.Refusal) { x.l.Reject(no) }
+func (x boundExchange) Reject(no *refusal.Refusal) { boundReplier{x.l}.Reject(no) }
 
-func (x boundExchange) Cut() { refusal.Unavailable.Tell(x.l, x.a.m.ID) }
+func (x boundExchange) Cut() { refusal.Unavailable.Tell(boundReplier{x.l}, x.a.m.ID) }
 
 func (x boundExchange) Room(context.Context) error { return nil }
 
 func (x boundExchange) Context() context.Context { return x.a.n.base }
 
 func (boundExchange) WhenGone(func()) (stop func() bool) { return func() bool { return true } }
+
+// bound delivers a request on a connection that carries others: the connection is a session, or carries stateless
+// requests. Messages of the handler go out at once. A response that could not be delivered is lost.
+type bound struct {
+	r    *requestActor
+	conn *boundConn
+	to   replier // gets the response
+}
+
+var _ delivery = (*bound)(nil)
+
+func (d *bound) openStream() {}
+
+func (d *bound) sendEntry(e stream.Entry) {
+	d.conn.sendData(e.Data)
+	e.Drop(nil)
+}
+
+func (d *bound) answerRequest(a response) { d.to.Answer(200, a.data) }
+
+func (d *bound) endDelivery(why ending, id []byte) {
+	switch why {
+	case cancelled: // a batch does not wait for a handler that ignores the cancel
+		d.to.skipResponse()
+	case givenUp:
+		if d.r.stateless != nil {
+			d.to.Answer(200, d.r.givenUpResponse(id))
+			return
+		}
+		d.to.Answer(200, lostCall(id))
+	case broken:
+		d.r.Contain(func() { d.to.Answer(200, internalError(id)) })
+	}
+}
+
+// boundWay is the way of a request of a bound session.
+func (r *requestActor) boundWay(l *boundConn, to replier) way {
+	s := l.sess
+	return way{delivery: &bound{r: r, conn: l, to: to}, grace: s.svc.Limits.Grace, table: sessionTable{s}, client: sessionClient{s}, pace: l}
+}
+
+// boundBatch gathers the responses to a batch of a bound session. The last of its requests to end sends them as one
+// message, an array (JSON-RPC 2.0, section 6). Cancelled requests have no element; if all were cancelled, nothing is
+// sent. Other messages of the requests go out at once.
+type boundBatch struct {
+	conn *boundConn // of the session
+
+	mu   sync.Mutex // guards open and out
+	open int        // requests that have not ended
+	out  []byte     // "[" and the responses so far, separated by commas
+}
+
+// newMember returns where one request of the batch gets its response.
+func (b *boundBatch) newMember() *batchMember { return &batchMember{batch: b} }
+
+// endMember takes the response to one request, nil if it has none.
+func (b *boundBatch) endMember(answer []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if answer != nil {
+		lead := byte(',')
+		if b.out == nil {
+			lead = '['
+		}
+		b.out = append(append(b.out, lead), answer...)
+	}
+	if b.open--; b.open == 0 && b.out != nil {
+		b.conn.sendData(append(b.out, ']'))
+		b.out = nil
+	}
+}
+
+// batchMember takes the response to one request of a boundBatch. Only the first call of Answer, Reject and skipResponse counts.
+type batchMember struct {
+	batch *boundBatch
+	once  sync.Once
+}
+
+// Answer adds a response to those of the batch. It reports whether it was the first call.
+func (m *batchMember) Answer(_ int, body []byte) bool {
+	first := false
+	m.once.Do(func() {
+		first = true
+		m.batch.endMember(body)
+	})
+	return first
+}
+
+// Reject adds an error to the responses of the batch.
+func (m *batchMember) Reject(no *refusal.Refusal) {
+	m.Answer(200, codec.AppendError(nil, no.ID, no.Code, no.Text, no.Data))
+}
+
+func (m *batchMember) skipResponse() { m.once.Do(func() { m.batch.endMember(nil) }) }
+
+// boundInput is a connection as it takes messages.
+type boundInput struct{ *boundConn }
+
+// countsAsCall reports whether a message is a request that is admitted as a call.
+func (l boundInput) countsAsCall(in *Input, m *codec.Message) bool {
+	s := l.sess
+	return m.Kind == codec.Request && (in.Stateless || s.view.Load().rec.Revision != "" && (string(m.Method) != mcp.MethodPing || s.svc.AnswersPing))
+}
+
+// takeMessage takes one message of the session. It reports whether it did; otherwise it has refused the message on
+// came. A request that was taken gets its response on reply, also if a limit refuses it.
+func (l boundInput) takeMessage(in *Input, came answerer, reply replier, principal any, m *codec.Message, raw []byte, until time.Time) bool {
+	if in.Stateless && m.Kind == codec.Request {
+		l.takeStateless(in, principal, m, raw)
+		return true
+	}
+	switch m.Kind {
+	case codec.Request:
+		return l.takeRequest(in, came, reply, principal, m, raw)
+	case codec.Notification:
+		l.takeNotification(m, until)
+	default:
+		if x, journal, ok := l.sess.sessions.pending.findQuestion(l.sess.key, string(m.ID)); ok {
+			_, _ = l.sess.sessions.pending.receiveAnswer(x, journal, m) // cannot fail, as nothing of a bound session is stored
+		}
+	}
+	return true
+}
+
+// takeNotification takes a notification of the client: see sessionActor.takeNotification.
+func (l boundInput) takeNotification(m *codec.Message, until time.Time) {
+	s := l.sess
+	s.takeNotification(m, until)
+	switch string(m.Method) {
+	case mcp.NotifyCancelled:
+		if id := codec.Optional(m.Params, "requestId"); len(id) > 0 {
+			l.among.listeners.endListeners("", func(a *listenActor) bool { return a.sess == s && string(a.id) == string(id) })
+			l.among.relays.cancelRequests(s, id)
+		}
+	case mcp.NotifyInitialized:
+		if s.view.Load().rec.Revision != "" && !l.ready.Swap(true) {
+			s.svc.Handler.Opened(s.peer, false)
+		}
+	}
+}
+
+func (l boundInput) takeRequest(in *Input, came answerer, reply replier, principal any, m *codec.Message, raw []byte) bool {
+	s, d := l.sess, l.sess.sessions
+	fresh := s.view.Load().rec.Revision == ""
+	switch {
+	case string(m.Method) == mcp.MethodPing && (fresh || !s.svc.AnswersPing): // legal before initialize, and never waits
+		reply.Answer(200, pingResponse(m.ID))
+		return true
+	case string(m.Method) == mcp.MethodInitialize && fresh:
+		l.answerInitialize(m)
+		return true
+	case fresh:
+		refusal.NotInitialized.Tell(reply, m.ID)
+		return true
+	case s.svc.refusedBy(&d.drain, principal, m, 0):
+		d.refusals.refuseInSession(reply, refusal.Unavailable, m.ID)
+		return true
+	}
+	return l.startCall(in, came, reply, principal, raw)
+}
+
+// takeStateless takes a stateless request on a connection that carries others (2026-07-28,
+// basic/transports/stdio).
+func (l boundInput) takeStateless(in *Input, principal any, m *codec.Message, raw []byte) {
+	s := l.sess
+	a := &statelessRequest{n: l.among, svc: s.svc, in: *in, principal: principal, m: m, body: raw, to: boundReplier{l.boundConn}, on: overBound{l.boundConn}, sess: s, charged: &s.sessionAccount}
+	switch {
+	case string(m.Method) == mcp.MethodSubscriptionsListen:
+		a.beginListener()
+	case !l.takeSlot(s.svc.Limits.StoreWait):
+		s.sessions.refusals.refuseRequest(boundReplier{l.boundConn}, refusal.Of(limits.CallsPerSession.Row), m.ID)
+	case !a.acceptRequest():
+		l.freeSlot()
+	}
+}
+
+// answerInitialize answers initialize.
+func (l boundInput) answerInitialize(m *codec.Message) {
+	s := l.sess
+	ctx, cancel := context.WithTimeout(s.sessions.base, s.svc.Limits.StoreWait)
+	defer cancel()
+	set, result, rerr := s.svc.Handler.Initialize(withOwner(ctx, s.peer.Owner()), m.Params)
+	if rerr != nil {
+		l.sendData(codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, rerr.Data))
+		return
+	}
+	id := bytes.Clone(m.ID)
+	settled := false
+	err := l.changeRecord(ctx, func(r *session.Record) bool {
+		if settled = r.Revision != ""; !settled { // settled by another initialize at the same time
+			r.Revision, r.Client, r.Capabilities, r.Announced = set.Revision, set.Client, set.Capabilities, set.Announced
+		}
+		return !settled
+	})
+	switch {
+	case err != nil: // the connection is gone
+	case settled:
+		l.sendData(codec.AppendError(nil, id, refusal.Initialized.Code, refusal.Initialized.Text, nil))
+	case sessionEnd{s}.callBegan(ctx):
+		l.sendData(codec.AppendResult(nil, id, result))
+	}
+}
+
+// startCall runs a request on a goroutine of its own: the goroutine that read it may have to read
+// the answer to its question.
+func (l boundInput) startCall(in *Input, came answerer, reply replier, principal any, raw []byte) bool {
+	s, d := l.sess, l.sess.sessions
+	var m codec.Message
+	body := bytes.Clone(raw)
+	if codec.Scan(body, &m, codec.Limits{MaxDepth: s.svc.Limits.Depth}) != nil {
+		return true // cannot happen: it was scanned before
+	}
+	wait := s.svc.Limits.StoreWait
+	ping := string(m.Method) == mcp.MethodPing
+	if ping {
+		wait = 0 // what comes after it may be the answer that a call needs to end
+	}
+	if !l.takeSlot(wait) {
+		if ping {
+			reply.Answer(200, pingResponse(m.ID))
+			return true
+		}
+		d.refusals.refuseInSession(reply, refusal.Of(limits.CallsPerSession.Row), m.ID)
+		return true
+	}
+	var held quota.Holding
+	if no := d.accounts.reserveMemory(&held, &s.sessionAccount, in, quota.Parked, callMemory(&m, body)); no != nil && !s.isAlone() {
+		l.freeSlot()
+		d.refusals.refuseInSession(reply, no, m.ID)
+		return true
+	}
+	r, err := sessionCalls{s}.admitRequest(in, &m, len(body))
+	if err != nil {
+		held.Free()
+	}
+	if err == nil {
+		r.memory.Move(&held)
+		sessionCalls{s}.beginRequest(r, r.boundWay(l.boundConn, reply), &m, body, newCall(principal, in))
+		err = sessionCalls{s}.enterAdmitted(r)
+	}
+	if err != nil {
+		l.freeSlot()
+		switch {
+		case errors.Is(err, kernel.ErrStopped): // the session has just ended
+			unknownConnection(came, m.ID)
+			return false
+		case errors.Is(err, session.ErrDuplicate): // the client would take an error with this id for the response to the first request
+			d.refusals.refuseRequest(came, err, m.ID)
+			return false
+		}
+		d.refusals.refuseInSession(reply, err, m.ID)
+		return true
+	}
+	l.calls.Go(func() {
+		defer l.freeSlot()
+		defer reply.skipResponse() // without a response, too, the batch must not wait for it
+		r.serveRequest()
+	})
+	return true
+}
+
+// boundReplier sends responses on the connection.
+type boundReplier struct{ *boundConn }
+
+// Answer sends a response on the connection.
+func (l boundReplier) Answer(_ int, body []byte) bool {
+	l.sendData(body)
+	return true
+}
+
+// Reject sends an error on the connection.
+func (l boundReplier) Reject(no *refusal.Refusal) {
+	l.sendData(codec.AppendError(nil, no.ID, no.Code, no.Text, no.Data))
+}
+
+func (l boundReplier) skipResponse() {}
+
+// boundAudience is the audience of a request on a connection that carries others.
+type boundAudience struct{ *boundConn }
+
+func (boundAudience) beginResponse(*listenActor) bool { return true }
+
+func (a boundAudience) awaitRoom(ctx context.Context) error { return a.conn.Room(ctx) }
+
+func (boundAudience) finishResponse() {}
+
+func (boundAudience) cutConnection() {}
+
+func (a boundAudience) bindListener(l *listenActor) {
+	if a.sess.Stopped() { // the session ended before it could find l
+		_ = l.Post(endListen{})
+	}
+}

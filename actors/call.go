@@ -28,18 +28,11 @@ type Call struct {
 	r          *requestActor // serves other requests later, see generation; nil for a listener's call
 	generation uint64
 	ctx        context.Context
-	peer       *Peer
-	msg        *codec.Message
-	own        []byte                 // the progress token of the first request, nil if none; a copy
-	token      atomic.Pointer[[]byte] // the token of the request that is answered now
-	principal  any
-	needs      atomic.Pointer[[]string]        // scopes, as far as is known; nil for none
-	denied     atomic.Pointer[refusal.Refusal] // why the handler has refused it
-	trace      Trace
-	attempt    int
-	member     int // place in a batch
-	journal    *journal
-	has        atomic.Pointer[used] // nil until the handler asks or has a step
+	callFacts
+	own     []byte // the progress token of the first request, nil if none; a copy
+	member  int    // place in a batch
+	journal *journal
+	has     atomic.Pointer[used] // nil until the handler asks or has a step
 
 	// client and pace are those of the call's way; nil for a listener's call.
 	client client
@@ -47,12 +40,31 @@ type Call struct {
 
 	detached atomic.Pointer[Detached]      // of a call that answers no request, or no more, otherwise nil
 	long     atomic.Value                  // a Long: see WhenLong
-	from     *quota.Account                // the call is counted on it; nil for a listener's call
 	turn     func(work func() error) error // Turn of a listener's call, otherwise nil
 	refunded atomic.Bool
 
 	// unstored counts the bytes that are not in the log yet.
 	unstored atomic.Int64
+}
+
+// callFacts are what is known of a call from its beginning, and what its handler says of it.
+type callFacts struct {
+	peer      *Peer
+	msg       *codec.Message
+	token     atomic.Pointer[[]byte] // the progress token of the request that is answered now
+	principal any
+	needs     atomic.Pointer[[]string]        // scopes, as far as is known; nil for none
+	denied    atomic.Pointer[refusal.Refusal] // why the handler has refused it
+	trace     Trace
+	attempt   int
+	from      *quota.Account // the call is counted on it; nil for a listener's call
+}
+
+// newCall returns the first run of a call of principal that in has brought.
+func newCall(principal any, in *Input) *Call {
+	c := &Call{callFacts: callFacts{principal: principal, trace: in.Trace, attempt: 1}}
+	c.needs.Store(in.Needs)
+	return c
 }
 
 // Detached is what a call has that answers no request, because its request has been answered: that of a task.
@@ -89,14 +101,14 @@ func (a *ofApart) clientRevision() mcp.Revision         { return a.Revision }
 func (*ofApart) currentSession() (*sessionActor, error) { return nil, ErrNoStream }
 
 // Message is the scanned request. It must not be changed or kept.
-func (c *Call) Message() *codec.Message { return c.msg }
+func (c *callFacts) Message() *codec.Message { return c.msg }
 
 // Peer is the session the call belongs to.
-func (c *Call) Peer() *Peer { return c.peer }
+func (c *callFacts) Peer() *Peer { return c.peer }
 
 // ProgressToken is the raw token under which the client wants progress, nil if it wants
 // none.
-func (c *Call) ProgressToken() []byte {
+func (c *callFacts) ProgressToken() []byte {
 	if token := c.token.Load(); token != nil {
 		return *token
 	}
@@ -105,10 +117,10 @@ func (c *Call) ProgressToken() []byte {
 
 // Principal is the value that the transport's authentication returned. When the call runs
 // again after its node was lost, it is that value as raw JSON.
-func (c *Call) Principal() any { return c.principal }
+func (c *callFacts) Principal() any { return c.principal }
 
 // Needs are the scopes that the call needs, as far as is known: who resumes its stream, sends it again or reads its task needs them.
-func (c *Call) Needs() []string {
+func (c *callFacts) Needs() []string {
 	if all := c.needs.Load(); all != nil {
 		return *all
 	}
@@ -116,7 +128,7 @@ func (c *Call) Needs() []string {
 }
 
 // Need adds scopes to those that the call needs. What is stored of the call already does not have them.
-func (c *Call) Need(scopes []string) {
+func (c *callFacts) Need(scopes []string) {
 	for {
 		before, all := c.needs.Load(), c.Needs()
 		more := scope.Union(all, scopes)
@@ -130,17 +142,11 @@ func (c *Call) Need(scopes []string) {
 	}
 }
 
-// withNeeds returns c with what is known of its needs from the beginning.
-func (c *Call) withNeeds(scopes *[]string) *Call {
-	c.needs.Store(scopes)
-	return c
-}
-
 // Deny has the response be the refusal, if nothing was sent yet and it is the error no.Err.
-func (c *Call) Deny(no *refusal.Refusal) { c.denied.Store(no) }
+func (c *callFacts) Deny(no *refusal.Refusal) { c.denied.Store(no) }
 
 // deniedAs is why the handler has refused the call with err, nil if that is another error.
-func (c *Call) deniedAs(err *mcp.Error) *refusal.Refusal {
+func (c *callFacts) deniedAs(err *mcp.Error) *refusal.Refusal {
 	if no := c.denied.Load(); no != nil && no.Err == error(err) {
 		return no
 	}
@@ -148,12 +154,12 @@ func (c *Call) deniedAs(err *mcp.Error) *refusal.Refusal {
 }
 
 // Refuse counts a refusal of the call because of a limit, and returns the client's error.
-func (c *Call) Refuse(no *refusal.Refusal) *mcp.Error {
-	return c.peer.node.refusals.refusalFor(no).MCP()
+func (c *callFacts) Refuse(no *refusal.Refusal) *mcp.Error {
+	return c.peer.sessions.refusals.refusalFor(no).MCP()
 }
 
 // From is the address of the call's client, or the network of an IPv6 address, where its tenant is that of many; "" otherwise.
-func (c *Call) From() string { return c.from.From() }
+func (c *callFacts) From() string { return c.from.From() }
 
 // Detached is what the call has in place of a request, nil for the call of a request.
 func (c *Call) Detached() Detached {
@@ -232,10 +238,10 @@ type detachment struct {
 func (m *detachment) Refused(error) { m.Done() }
 
 // Trace is the trace context of the HTTP request.
-func (c *Call) Trace() Trace { return c.trace }
+func (c *callFacts) Trace() Trace { return c.trace }
 
 // Attempt is 1 for the first run of a call and more when it runs again.
-func (c *Call) Attempt() int { return c.attempt }
+func (c *callFacts) Attempt() int { return c.attempt }
 
 // Turn runs work that takes the processor for long, for a large request. Such work of all calls
 // has few places, which principals get in turn. Turn fails with [Unavailable] if there is none in
@@ -244,7 +250,7 @@ func (c *Call) Turn(ctx context.Context, work func() error) (err error) {
 	if c.turn != nil {
 		return c.turn(work)
 	}
-	if c.r.node.accounts.runInTurn(ctx, c.from, c.isAlone(), func() { err = work() }) {
+	if c.r.pool.accounts.runInTurn(ctx, c.from, c.isAlone(), func() { err = work() }) {
 		return err
 	}
 	if ctx.Err() != nil {
@@ -260,16 +266,11 @@ func (c *Call) refundCall() {
 		return
 	}
 	switch r := c.r; who := c.client.(type) {
-	case *sessionActor:
-		who.refundCall(r)
+	case sessionClient:
+		sessionCalls{who.sessionActor}.refundCall(r)
 	case *stateless:
-		r.node.accounts.refundTokens(who.charged, &r.svc.Limits, c.from, who.charged.callCost(c.msg, len(r.body)))
+		r.pool.accounts.refundTokens(who.charged, &r.svc.Limits, c.from, who.charged.callCost(c.msg, len(r.body)))
 	}
-}
-
-// refundCall returns the tokens of a call that did not run.
-func (s *sessionActor) refundCall(r *requestActor) {
-	s.node.accounts.refundTokens(&s.sessionAccount, &s.svc.Limits, r.from, s.callCost(r.call.msg, len(r.body)))
 }
 
 // isAlone reports whether the client has the process for itself.
@@ -288,26 +289,11 @@ func (c *Call) Notify(ctx context.Context, method string, params []byte) error {
 	if d := c.Detached(); d != nil {
 		return d.Tell(ctx, method, params)
 	}
-	c.countMessage(ctx)
+	callSteps{c}.countMessage(ctx)
 	if c.journal != nil && c.journal.skipMessage() {
 		return nil
 	}
-	return c.orTell(ctx, method, params, c.sendNotification(ctx, method, params, true))
-}
-
-// orTell returns err, the error of a notification that was sent on the stream of the request. If that was answered meanwhile, and the call goes on, it sends the
-// notification where the call has it now.
-func (c *Call) orTell(ctx context.Context, method string, params []byte, err error) error {
-	if d := c.Detached(); err != nil && d != nil {
-		return d.Tell(ctx, method, params)
-	}
-	return err
-}
-
-func (c *Call) sendNotification(ctx context.Context, method string, params []byte, numbered bool) error {
-	data := codec.AppendNotification(nil, method, params)
-	m := &emitted{entry: stream.Entry{Kind: stream.Message, Data: data}, numbered: numbered}
-	return c.sendMessage(ctx, m, &m.entry.Acked, len(data))
+	return callMessages{c}.orTell(ctx, method, params, callMessages{c}.sendNotification(ctx, method, params, true))
 }
 
 // Progress reports progress under the request's token; params are the whole params of the
@@ -322,7 +308,7 @@ func (c *Call) Progress(ctx context.Context, value float64, params []byte) error
 	}
 	meta := record.AppendMember(binary.BigEndian.AppendUint64(nil, math.Float64bits(value)), c.member)
 	p := &progressed{value: value, meta: meta, data: codec.AppendNotification(nil, "notifications/progress", params)}
-	return c.orTell(ctx, mcp.NotifyProgress, params, c.sendMessage(ctx, p, &p.acked, len(p.data)))
+	return callMessages{c}.orTell(ctx, mcp.NotifyProgress, params, callMessages{c}.sendMessage(ctx, p, &p.acked, len(p.data)))
 }
 
 // CloseConnection closes the connection of the call's stream while the call runs on, and
@@ -354,54 +340,11 @@ func (c *Call) postMessage(m any) error {
 	return c.r.Post(called{c.generation, m})
 }
 
-// sendMessage posts a message about an entry of the given size. When too many bytes wait for the
-// log, or the client has its share of the memory, the handler waits until its own entry is stored. acked is the field of the message
-// that learns of the outcome.
-func (c *Call) sendMessage(ctx context.Context, m any, acked *func(error), size int) error {
-	if c.r == nil { // a listener's call cannot send
-		return errReturned
-	}
-	if cause := context.Cause(c.ctx); cause != nil {
-		return cause
-	}
-	if err := c.pace.lockSending(ctx); err != nil {
-		return err
-	}
-	defer c.pace.unlockSending()
-	var stored chan error
-	if n := c.unstored.Add(int64(size)); n > int64(c.peer.svc.Limits.Queue) || n > waitingStep && c.r.node.accounts.Crowded(c.from) {
-		stored = make(chan error, 1)
-	}
-	*acked = func(err error) {
-		c.unstored.Add(-int64(size))
-		if stored != nil {
-			stored <- err // has room: acked is called once
-		}
-	}
-	if err := c.postMessage(m); err != nil {
-		c.unstored.Add(-int64(size))
-		return err
-	}
-	if stored == nil {
-		return nil
-	}
-	select {
-	case err := <-stored:
-		return err
-	case <-c.ctx.Done():
-		return context.Cause(c.ctx)
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
 // Tell is Notify for a message that the handler did not send: a run after a crash does not
 // count it as one of the handler's messages.
 func (c *Call) Tell(ctx context.Context, method string, params []byte) error {
-	return c.sendNotification(ctx, method, params, false)
+	return callMessages{c}.sendNotification(ctx, method, params, false)
 }
-
-func (s *sessionActor) logLimiter() *atomic.Pointer[logLimiter] { return &s.logged }
 
 // Missed returns how many log messages were dropped for their rate since the last call. The
 // caller must tell the client.
@@ -428,11 +371,11 @@ func (c *Call) AdmitLog(ctx context.Context, wanted bool) (send, dropped bool, e
 		return false, false, cause
 	}
 	if c.journal != nil && c.journal.skipMessage() {
-		c.countMessage(ctx)
+		callSteps{c}.countMessage(ctx)
 		return false, false, nil
 	}
 	if wanted {
-		if logLimiterIn(c.client.logLimiter(), c.peer.svc.Limits.LogRate).admitMessage(c.peer.node) == 0 {
+		if logLimiterIn(c.client.logLimiter(), c.peer.svc.Limits.LogRate).admitMessage(c.peer.sessions.refusals) == 0 {
 			return true, false, nil
 		}
 		dropped = true
@@ -443,7 +386,7 @@ func (c *Call) AdmitLog(ctx context.Context, wanted bool) (send, dropped bool, e
 
 // Pass counts a message that is not sent: see AdmitLog.
 func (c *Call) Pass(ctx context.Context) {
-	c.countMessage(ctx)
+	callSteps{c}.countMessage(ctx)
 	_ = c.postMessage(passed{})
 }
 
@@ -457,41 +400,6 @@ func (c *Call) becomeStream() *streamActor {
 	}
 	m.Wait()
 	return m.stream
-}
-
-// abandonsQuestion reports whether a question that failed with err is given up for good. It is not where another process may
-// go on with the call, which then has the answer.
-func (c *Call) abandonsQuestion(err error) bool {
-	for _, resumable := range []error{ErrStreamLost, ErrClosing, ErrSessionEnded, ErrUnmounted, errInternal} {
-		if errors.Is(err, resumable) || errors.Is(context.Cause(c.ctx), resumable) {
-			return false
-		}
-	}
-	return true
-}
-
-// sendQuestion sends one question, the use-th with its key.
-func (c *Call) sendQuestion(ctx context.Context, x *pendingRequest, q Question, use int) error {
-	asking := &emitted{entry: stream.Entry{
-		Kind: stream.Request,
-		Meta: record.AppendAsked(record.Question{ID: x.id, Key: q.Key, Use: use, Member: c.member}),
-		Data: codec.AppendRequest(nil, []byte(x.id), q.Method, q.Params),
-	}}
-	if q.Passing {
-		asking.entry.Kind, asking.entry.Meta = stream.Message, nil
-	}
-	return c.sendMessage(ctx, asking, &asking.entry.Acked, len(asking.entry.Data))
-}
-
-// withdrawQuestions tells the client that the questions of qs that are open need no answer.
-func (c *Call) withdrawQuestions(qs []Question, open []*pendingRequest, why string) {
-	for i, x := range open {
-		if x == nil || qs[i].Late != nil || !c.peer.node.pending.closeQuestion(x) {
-			continue
-		}
-		data := codec.AppendNotification(nil, "notifications/cancelled", cancelParams(x, why))
-		_ = c.postMessage(&emitted{entry: stream.Entry{Kind: stream.Message, Data: data}})
-	}
 }
 
 // Ask puts questions to the client and waits for all answers. They travel on the call's stream or connection;
@@ -514,23 +422,23 @@ func (c *Call) Ask(ctx context.Context, qs []Question) ([]Answer, error) {
 
 // Over reports whether what the call has asked for is given up for good after err, an error of Ask. It is not where
 // another process may go on with the call.
-func (c *Call) Over(err error) bool { return c.abandonsQuestion(err) }
+func (c *Call) Over(err error) bool { return callQuestions{c}.abandonsQuestion(err) }
 
 // Place takes a place among the questions that wait for the client, for one of several requests: see Question.Part.
 // The caller must give it back. It fails with ErrTooManyPending, except in a second run of the call.
 func (c *Call) Place() (giveBack func(), err error) {
-	s, ok := c.client.(*sessionActor)
+	s, ok := c.client.(sessionClient)
 	if !ok {
 		return nil, ErrNoStream
 	}
-	return c.peer.node.pending.takePlace(s, c.attempt > 1)
+	return c.peer.sessions.pending.takePlace(s, c.attempt > 1)
 }
 
 // Wait waits for a time, or until hint has a value; hint may be nil. It fails as Ask does when the client can answer no
 // question of the call any more.
 func (c *Call) Wait(ctx context.Context, d time.Duration, hint <-chan struct{}) error {
 	var inputEnded <-chan struct{}
-	if s, ok := c.client.(*sessionActor); ok {
+	if s, ok := c.client.(sessionClient); ok {
 		inputEnded = s.inputEnded
 	}
 	timer := time.NewTimer(d)
@@ -555,12 +463,12 @@ func (c *Call) Recorded(key string) bool { return c.journal.hasQuestion(key, 1) 
 // Order sends a request whose answer nobody needs: on the call's stream or, if the call can send nothing any more, on
 // the session's standalone stream. It never waits, and is lost where there is neither.
 func (c *Call) Order(method string, params []byte) {
-	n := c.peer.node
+	n := c.peer.sessions
 	entry := stream.Entry{Kind: stream.Message, Data: codec.AppendRequest(nil, []byte(n.pending.orderID()), method, params)}
 	instead := func() {
 		ctx, cancel := context.WithTimeout(n.base, c.peer.svc.Limits.StoreWait)
 		defer cancel()
-		_ = c.peer.sendMessage(ctx, entry) // fails where there is no stream
+		_ = clientSession{c.peer}.sendMessage(ctx, entry) // fails where there is no stream
 	}
 	m := &emitted{entry: entry}
 	m.entry.Acked = func(err error) {
@@ -575,3 +483,100 @@ func (c *Call) Order(method string, params []byte) {
 
 // passed numbers a message that is not sent.
 type passed struct{}
+
+// callMessages is a call as it sends messages.
+type callMessages struct{ *Call }
+
+// orTell returns err, the error of a notification that was sent on the stream of the request. If that was answered meanwhile, and the call goes on, it sends the
+// notification where the call has it now.
+func (c callMessages) orTell(ctx context.Context, method string, params []byte, err error) error {
+	if d := c.Detached(); err != nil && d != nil {
+		return d.Tell(ctx, method, params)
+	}
+	return err
+}
+
+func (c callMessages) sendNotification(ctx context.Context, method string, params []byte, numbered bool) error {
+	data := codec.AppendNotification(nil, method, params)
+	m := &emitted{entry: stream.Entry{Kind: stream.Message, Data: data}, numbered: numbered}
+	return c.sendMessage(ctx, m, &m.entry.Acked, len(data))
+}
+
+// sendMessage posts a message about an entry of the given size. When too many bytes wait for the
+// log, or the client has its share of the memory, the handler waits until its own entry is stored. acked is the field of the message
+// that learns of the outcome.
+func (c callMessages) sendMessage(ctx context.Context, m any, acked *func(error), size int) error {
+	if c.r == nil { // a listener's call cannot send
+		return errReturned
+	}
+	if cause := context.Cause(c.ctx); cause != nil {
+		return cause
+	}
+	if err := c.pace.lockSending(ctx); err != nil {
+		return err
+	}
+	defer c.pace.unlockSending()
+	var stored chan error
+	if n := c.unstored.Add(int64(size)); n > int64(c.peer.svc.Limits.Queue) || n > waitingStep && c.r.pool.accounts.Crowded(c.from) {
+		stored = make(chan error, 1)
+	}
+	*acked = func(err error) {
+		c.unstored.Add(-int64(size))
+		if stored != nil {
+			stored <- err // has room: acked is called once
+		}
+	}
+	if err := c.postMessage(m); err != nil {
+		c.unstored.Add(-int64(size))
+		return err
+	}
+	if stored == nil {
+		return nil
+	}
+	select {
+	case err := <-stored:
+		return err
+	case <-c.ctx.Done():
+		return context.Cause(c.ctx)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// callQuestions is a call as it asks the client of a session.
+type callQuestions struct{ *Call }
+
+// abandonsQuestion reports whether a question that failed with err is given up for good. It is not where another process may
+// go on with the call, which then has the answer.
+func (c callQuestions) abandonsQuestion(err error) bool {
+	for _, resumable := range []error{ErrStreamLost, ErrClosing, ErrSessionEnded, ErrUnmounted, errInternal} {
+		if errors.Is(err, resumable) || errors.Is(context.Cause(c.ctx), resumable) {
+			return false
+		}
+	}
+	return true
+}
+
+// sendQuestion sends one question, the use-th with its key.
+func (c callQuestions) sendQuestion(ctx context.Context, x *pendingRequest, q Question, use int) error {
+	asking := &emitted{entry: stream.Entry{
+		Kind: stream.Request,
+		Meta: record.AppendAsked(record.Question{ID: x.id, Key: q.Key, Use: use, Member: c.member}),
+		Data: codec.AppendRequest(nil, []byte(x.id), q.Method, q.Params),
+	}}
+	if q.Passing {
+		asking.entry.Kind, asking.entry.Meta = stream.Message, nil
+	}
+	return callMessages{c.Call}.sendMessage(ctx, asking, &asking.entry.Acked, len(asking.entry.Data))
+}
+
+// withdrawQuestions tells the client that the questions of qs that are open need no answer.
+func (c callQuestions) withdrawQuestions(qs []Question, open []*pendingRequest, why string) {
+	for i, x := range open {
+		if x == nil || qs[i].Late != nil || !c.peer.sessions.pending.closeQuestion(x) {
+			continue
+		}
+		data := codec.AppendNotification(nil, "notifications/cancelled", cancelParams(x, why))
+		_ = c.postMessage(&emitted{entry: stream.Entry{Kind: stream.Message, Data: data}})
+	}
+}

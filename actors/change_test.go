@@ -37,7 +37,7 @@ func TestOlderChangeIsReportedLast(t *testing.T) {
 			}
 			return nil
 		}
-		if err := a.s.peer.changeRecord(t.Context(), func(r *session.Record) bool { r.Announced = "x"; return true }); err != nil {
+		if err := (clientSession{a.s.peer}).changeRecord(t.Context(), func(r *session.Record) bool { r.Announced = "x"; return true }); err != nil {
 			t.Fatal(err)
 		}
 		if p := a.s.peer; p.Level() != "error" || p.Announced() != "x" {

@@ -51,10 +51,10 @@ func TestCallThatEntersWhileTheNodeCloses(t *testing.T) {
 		if err := codec.Scan([]byte(aCall), &m, codec.Limits{}); err != nil {
 			t.Fatal(err)
 		}
-		r, err := s.admitRequest(in, &m, len(aCall))
+		r, err := sessionCalls{s}.admitRequest(in, &m, len(aCall))
 		if err == nil {
-			s.beginRequest(r, r.loggedWay(s, c), &m, []byte(aCall), &Call{attempt: 1})
-			err = s.enterAdmitted(r)
+			sessionCalls{s}.beginRequest(r, r.loggedWay(s, c), &m, []byte(aCall), newCall(nil, &Input{}))
+			err = sessionCalls{s}.enterAdmitted(r)
 		}
 		if err != nil {
 			t.Fatal(err)

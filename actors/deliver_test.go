@@ -72,8 +72,8 @@ func largest() map[string]short {
 func TestLargestLetters(t *testing.T) {
 	inBand(t, 1, Limits{}, func(t *testing.T, c *band) {
 		f, all := &c.all[0].fleet, largest()
-		for kind := range receivers {
-			if _, bounded := all[kind]; bounded == (largeLetters[kind] != nil) {
+		for kind := range f.receivers {
+			if _, bounded := all[kind]; bounded == (f.large[kind] != nil) {
 				t.Errorf("letters %s: have a bound: %t, are delivered in parts: %t", kind, bounded, !bounded)
 			}
 		}
@@ -255,7 +255,7 @@ func TestLettersToTheReleaseBefore(t *testing.T) {
 				t.Fatal(err)
 			}
 			got = nil
-			err = a.fleet.deliverLetter(t.Context(), s, store.Address{Node: "n9", Boot: "b"}, letterPush, m)
+			err = a.fleet.deliverLetter(t.Context(), s.key, s, store.Address{Node: "n9", Boot: "b"}, letterPush, m)
 			switch fits := len(want) <= letter.MaxData; {
 			case fits && (err != nil || len(got) != 1 || !bytes.Equal(got[0], want)):
 				t.Errorf("of a letter of %d bytes came %d: %v", len(want), len(got), err)
@@ -277,7 +277,7 @@ func TestLettersOfTheReleaseBefore(t *testing.T) {
 		s, _ := a.sessions.Get(SessionKey{"anon", "s", session})
 		id := codec.Field([]byte(answer), "id")
 		for kind, v := range map[string]any{
-			letterPush:   pushLetter{Stream: StreamKey{s.key, s.view.Load().rec.Standalone}, Kind: stream.Message, Meta: b.fleet.pushes.nameMessage(b.Node, nil), Data: []byte(`{"n":1}`)},
+			letterPush:   pushLetter{Stream: StreamKey{s.key, s.view.Load().rec.Standalone}, Kind: stream.Message, Meta: b.pushes.nameMessage(b.boot, nil), Data: []byte(`{"n":1}`)},
 			letterAnswer: answerLetter{StreamKey{s.key, askedOn(id)}, id, []byte(`{"said":"yes"}`), nil},
 		} {
 			data, err := codec.Marshal(v)

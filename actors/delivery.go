@@ -83,7 +83,7 @@ type client interface {
 }
 
 var (
-	_ client = (*sessionActor)(nil)
+	_ client = sessionClient{}
 	_ client = (*stateless)(nil)
 )
 
@@ -101,7 +101,7 @@ type table interface {
 }
 
 var (
-	_ table = (*sessionActor)(nil)
+	_ table = sessionTable{}
 	_ table = noTable{}
 )
 
@@ -156,7 +156,7 @@ var _ delivery = (*logged)(nil)
 func (r *requestActor) loggedWay(s *sessionActor, conn Conn) way {
 	r.logged = logged{r: r, sess: s, conn: conn}
 	return way{
-		delivery: &r.logged, grace: s.svc.Limits.Grace, table: s, client: s, pace: noPacer{},
+		delivery: &r.logged, grace: s.svc.Limits.Grace, table: sessionTable{s}, client: sessionClient{s}, pace: noPacer{},
 		returns: protocol.Has(s.settledRevision(), protocol.FeatureStreamPriming),
 	}
 }
@@ -165,7 +165,7 @@ func (r *requestActor) loggedWay(s *sessionActor, conn Conn) way {
 // actor has left memory.
 func (r *requestActor) moveToSession(s *sessionActor) {
 	r.logged.sess = s
-	r.way.table, r.way.client, r.call.client = s, s, s
+	r.way.table, r.way.client, r.call.client = sessionTable{s}, sessionClient{s}, sessionClient{s}
 }
 
 // openStream makes the call resumable: its stream stores the call record and only then sends
@@ -177,7 +177,7 @@ func (d *logged) openStream() {
 
 // beginStream begins the call's stream.
 func (d *logged) beginStream() *streamActor {
-	r, n := d.r, d.r.node
+	r, n := d.r, d.r.pool
 	rec := record.Stream{
 		Version: record.Version, Node: n.name, Boot: n.boot, Epoch: 1, Attempt: 1, Revision: d.sess.view.Load().rec.Revision,
 		Calls: []record.Call{{ID: bytes.Clone(r.id), Method: record.Method(r.call.msg.Method), Token: bytes.Clone(r.call.msg.ProgressToken)}},
@@ -192,12 +192,12 @@ func (d *logged) beginStream() *streamActor {
 		body = bytes.Clone(r.body)
 		rec.Principal, _ = codec.Marshal(r.call.principal)
 	}
-	s := n.streams.buildStream(r.svc, d.sess, newID(), rec, d.conn)
-	s.reqs = []*requestActor{r}
-	s.keepBody(body)
-	data, stored, err := s.newRecord(body)
+	s := n.streams.buildStream(&r.svc.Terms, d.sess, d.sess.key, d.sess.view.Load().rec.Subscribed, newID(), rec, d.conn)
+	s.calls = []*kernel.Actor{&r.Actor}
+	writerRecord{s}.keepBody(body)
+	data, stored, err := writerRecord{s}.newRecord(body)
 	s.startActor() // from here on the end of the session may come in a turn of the stream
-	s.storeRecord(data, body, stored, err)
+	writerRecord{s}.storeRecord(data, body, stored, err)
 	return s
 }
 
@@ -250,10 +250,10 @@ func (d *logged) endDelivery(why ending, id []byte) {
 			mark.Refused(err)
 		}
 	case why == givenUp && d.stream == nil:
-		r.node.refusals.refuseInSession(d.conn, refusal.Unavailable, id)
+		r.pool.refusals.refuseInSession(d.conn, refusal.Unavailable, id)
 	case why == givenUp:
 		r.handedOver = true
-		r.node.drain.handedOver.Add(1)
+		r.pool.drain.handedOver.Add(1)
 		_ = d.stream.Post(handOver{})
 	case d.stream == nil:
 		r.Contain(func() { sendInternalError(d.conn, id, 200) })
@@ -261,46 +261,6 @@ func (d *logged) endDelivery(why ending, id []byte) {
 	default:
 		entry := stream.Entry{Kind: stream.Final, Meta: bytes.Clone(id), Data: internalError(id)}
 		_ = d.stream.Post(&pushEntries{entries: []stream.Entry{entry}, last: true})
-	}
-}
-
-// bound delivers a request on a connection that carries others: the connection is a session, or carries stateless
-// requests. Messages of the handler go out at once. A response that could not be delivered is lost.
-type bound struct {
-	r    *requestActor
-	conn *boundConn
-	to   replier // gets the response
-}
-
-var _ delivery = (*bound)(nil)
-
-// boundWay is the way of a request of a bound session.
-func (r *requestActor) boundWay(l *boundConn, to replier) way {
-	s := l.sess
-	return way{delivery: &bound{r: r, conn: l, to: to}, grace: s.svc.Limits.Grace, table: s, client: s, pace: l}
-}
-
-func (d *bound) openStream() {}
-
-func (d *bound) sendEntry(e stream.Entry) {
-	d.conn.sendData(e.Data)
-	e.Drop(nil)
-}
-
-func (d *bound) answerRequest(a response) { d.to.Answer(200, a.data) }
-
-func (d *bound) endDelivery(why ending, id []byte) {
-	switch why {
-	case cancelled: // a batch does not wait for a handler that ignores the cancel
-		d.to.skipResponse()
-	case givenUp:
-		if d.r.stateless != nil {
-			d.to.Answer(200, d.r.givenUpResponse(id))
-			return
-		}
-		d.to.Answer(200, lostCall(id))
-	case broken:
-		d.r.Contain(func() { d.to.Answer(200, internalError(id)) })
 	}
 }
 
@@ -316,19 +276,6 @@ func endedContext(x Exchange) error {
 		return near.Expired()
 	}
 	return nil
-}
-
-// sendInternalError sends the error for a request that a contained panic left without a response. A
-// request of a session has status 200: see refuseInSession.
-func sendInternalError(c answerer, id []byte, status int) {
-	f := *refusal.Internal
-	f.Status = status
-	f.Tell(c, id)
-}
-
-// internalError is the response to the request id when a panic cut its own short.
-func internalError(id []byte) []byte {
-	return codec.AppendError(nil, id, refusal.Internal.Code, refusal.Internal.Text, nil)
 }
 
 // compactData makes the error data of a handler fit for a frame: on one line, or nil if it is
@@ -355,3 +302,159 @@ func withID(id, rest []byte) []byte {
 	b = append(b, id...)
 	return append(b, rest...)
 }
+
+// sessionClient is a session as its calls see their client.
+type sessionClient struct{ *sessionActor }
+
+// askClient puts the questions of a call of the session.
+func (s sessionClient) askClient(ctx context.Context, c *Call, qs []Question) ([]Answer, error) {
+	answers, uses := make([]Answer, len(qs)), make([]int, len(qs))
+	var own, common []int
+	for i, q := range qs {
+		uses[i] = callSteps{c}.usedSoFar().questions.nextUse(q.Key)
+		if q.Keep == nil || c.journal.hasQuestion(q.Key, uses[i]) {
+			own = append(own, i)
+		} else {
+			common = append(common, i)
+		}
+	}
+	if len(common) == 0 {
+		return answers, s.askOwn(ctx, c, qs, uses, own, answers)
+	}
+	if len(common) == 1 && len(own) == 0 {
+		a, err := s.askCommon(ctx, c, qs, uses, 0)
+		answers[0] = a
+		return answers, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	ends := make(chan error, len(common))
+	for _, i := range common {
+		go func() {
+			a, err := s.askCommon(ctx, c, qs, uses, i)
+			answers[i] = a
+			if err != nil {
+				cancel(err)
+			}
+			ends <- err
+		}()
+	}
+	err := s.askOwn(ctx, c, qs, uses, own, answers)
+	if err != nil {
+		cancel(err)
+	}
+	for range common {
+		if e := <-ends; err == nil {
+			err = e
+		}
+	}
+	if err != nil {
+		return nil, context.Cause(ctx) // the first error, which ended the other questions
+	}
+	return answers, nil
+}
+
+// askCommon asks one question whose answer may be kept.
+func (s sessionClient) askCommon(ctx context.Context, c *Call, qs []Question, uses []int, i int) (Answer, error) {
+	return s.sharedAnswer().askShared(ctx, c.ctx, qs[i].Keep, func() (Answer, error) {
+		answers := make([]Answer, len(qs))
+		err := s.askOwn(ctx, c, qs, uses, []int{i}, answers)
+		return answers[i], err
+	})
+}
+
+// askOwn puts to the client the questions of qs whose indexes which lists, and fills in the answers. uses has
+// the numbers of all questions: see type uses.
+func (s sessionClient) askOwn(ctx context.Context, c *Call, qs []Question, uses, which []int, answers []Answer) (err error) {
+	n := c.peer.sessions
+	var on *streamActor // carries the questions
+	begun := false      // on is settled
+	waiting := make([]*pendingRequest, len(qs))
+	defer func() {
+		for i, x := range waiting {
+			switch {
+			case x == nil:
+			case qs[i].Late != nil && callQuestions{c}.abandonsQuestion(err):
+				n.pending.keepOpen(x, qs[i].Late)
+			default:
+				n.pending.closeQuestion(x)
+			}
+		}
+	}()
+	for _, i := range which {
+		q := qs[i]
+		past := c.journal.takeQuestion(q.Key, uses[i])
+		if past != nil && past.Answer != nil {
+			answers[i] = past.clientAnswer()
+			continue
+		}
+		if past != nil { // the client has the question
+			waiting[i] = past.open
+			continue
+		}
+		if !begun {
+			on, begun = c.becomeStream(), true
+		}
+		x, err := n.pending.openQuestion(s, on, &q)
+		if err != nil {
+			callQuestions{c}.withdrawQuestions(qs, waiting, "no longer needed")
+			return err
+		}
+		waiting[i] = x
+		if err := (callQuestions{c}).sendQuestion(ctx, x, q, uses[i]); err != nil {
+			return err
+		}
+	}
+	timer := time.NewTimer(c.peer.svc.Limits.MaxAsk)
+	defer timer.Stop()
+	for i, x := range waiting {
+		if x == nil {
+			continue
+		}
+		select {
+		case answers[i] = <-x.ch:
+			waiting[i] = nil
+		case <-timer.C:
+			callQuestions{c}.withdrawQuestions(qs, waiting, "timed out")
+			n.refusals.Refused(limits.MaxAsk.Row)
+			return ErrNoAnswer
+		case <-c.ctx.Done():
+			return context.Cause(c.ctx)
+		case <-s.inputEnded:
+			return ErrSessionEnded
+		case <-ctx.Done():
+			callQuestions{c}.withdrawQuestions(qs, waiting, withdrawalReason(ctx))
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+func (s sessionClient) logLimiter() *atomic.Pointer[logLimiter] { return &s.logged }
+
+// sessionTable is a session as the table of its requests.
+type sessionTable struct{ *sessionActor }
+
+// enterRequest enters a request in the session's table.
+func (s sessionTable) enterRequest(r *requestActor, limit int) error {
+	r.begin.Init()
+	r.begin.req, r.begin.limit = r, limit
+	if err := s.Post(&r.begin); err != nil {
+		return err
+	}
+	r.begin.Wait()
+	return r.begin.err
+}
+
+// removeRequest removes a request from the session's table.
+func (s sessionTable) removeRequest(r *requestActor) {
+	r.end.Init()
+	r.end.req = r
+	if s.Post(&r.end) == nil {
+		r.end.Wait()
+	}
+}
+
+func (s sessionTable) parkRequest(r *requestActor, id string) { _ = s.Post(&endCall{req: r, id: id}) }
+
+func (s sessionTable) reenterRequest(r *requestActor) { _ = s.Post(&beginCall{req: r}) }

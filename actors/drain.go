@@ -5,10 +5,6 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
-
-	"github.com/troupe-run/troupe/actors/internal/request"
-	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/kernel"
 )
 
 // How a node ends:
@@ -36,6 +32,7 @@ const (
 // calls of stateless clients end, as Close would have them end, and beside, which is for work that the node does not know, is asked no more: what
 // it waits for may have no end, and HandOver needs time. A nil beside counts as false.
 func (n *Node) Finish(ctx context.Context, beside func() bool) {
+	d := drainer{n}
 	n.drain.sending.Store(true)
 	var late atomic.Bool
 	if end, ok := ctx.Deadline(); ok {
@@ -48,8 +45,8 @@ func (n *Node) Finish(ctx context.Context, beside func() bool) {
 	}
 	for {
 		began := time.Now()
-		n.drain.warnCalls(began.Add(-quickCall))
-		if !n.drain.ownCalls(began.Add(-quickCall)) && (beside == nil || late.Load() || !beside()) {
+		d.warnCalls(began.Add(-quickCall))
+		if !d.ownCalls(began.Add(-quickCall)) && (beside == nil || late.Load() || !beside()) {
 			return
 		}
 		select {
@@ -68,11 +65,12 @@ func (n *Node) Finish(ctx context.Context, beside func() bool) {
 // HandOver returns when nothing is left and idle returns true; a nil idle counts as true. From then on the
 // node refuses everything.
 func (n *Node) HandOver(ctx context.Context, idle func() bool) {
+	d := drainer{n}
 	n.drain.handingOver.Store(true)
 	for {
-		n.drain.closeIdle()
-		n.drain.passOn()
-		if !n.drain.isBusy() && (n.drain.over.Load() || idle == nil || idle()) {
+		d.closeIdle()
+		d.passOn()
+		if !d.isBusy() && (n.drain.over.Load() || idle == nil || idle()) {
 			if n.drain.over.Swap(true) {
 				return
 			}
@@ -81,7 +79,7 @@ func (n *Node) HandOver(ctx context.Context, idle func() bool) {
 		select {
 		case <-ctx.Done():
 			n.drain.over.Store(true)
-			n.drain.giveUp(ctx)
+			d.giveUp(ctx)
 			return
 		case <-time.After(lookEvery):
 		}
@@ -92,34 +90,37 @@ func (n *Node) HandOver(ctx context.Context, idle func() bool) {
 // requests uses it, so that HandOver ends.
 func (n *Node) Refuse() { n.drain.over.Store(true) }
 
+// drainer ends what a node has.
+type drainer struct{ *Node }
+
 // closeIdle ends the connections that no response is due on, except the streams of sessions: Close ends those
 // as late as possible. From that end on older clients count how long no process serves, and they try no more
 // than twice.
-func (d *draining) closeIdle() {
-	d.node.bound.Each(func(l *boundConn) { _ = l.sess.Post(endIdle{}) })
-	d.node.listeners.endListeners("the server is shutting down", func(*listenActor) bool { return true })
+func (d drainer) closeIdle() {
+	d.bound.Each(func(l *boundConn) { _ = l.sess.Post(endIdle{}) })
+	d.listeners.endListeners("the server is shutting down", func(*listenActor) bool { return true })
 }
 
 // passOn hands over the calls that another process can go on with.
-func (d *draining) passOn() {
-	if d.node.accounts.InFlight() == 0 {
+func (d drainer) passOn() {
+	if d.accounts.InFlight() == 0 {
 		return
 	}
 	begun := time.Now().Add(-quickCall)
 	d.warnCalls(begun)
-	d.node.sessions.eachSession(func(s *sessionActor) { _ = s.Post(hastenCalls{begun}) })
-	d.node.streams.Each(func(s *streamActor) { _ = s.Post(passOn{}) })
+	eachSession(d.Node, func(s *sessionActor) { _ = s.Post(hastenCalls{begun}) })
+	d.streams.Each(func(s *streamActor) { _ = s.Post(passOn{}) })
 }
 
 // warnCalls tells the stateless calls that began at begun or before that the node ends.
-func (d *draining) warnCalls(begun time.Time) {
-	for _, x := range d.node.statelessCalls.requestsOf(nil) {
+func (d drainer) warnCalls(begun time.Time) {
+	for _, x := range d.statelessCalls.requestsOf(nil) {
 		_ = x.r.Post(called{x.generation, leaving{begun}})
 	}
 }
 
 // ownCalls reports whether a call that only this node can end, and that began at begun or before, still runs.
-func (d *draining) ownCalls(begun time.Time) bool {
+func (d drainer) ownCalls(begun time.Time) bool {
 	m := &tally{begun: begun}
 	ask := func(post func(any) error) {
 		m.Init()
@@ -127,37 +128,37 @@ func (d *draining) ownCalls(begun time.Time) bool {
 			m.Wait()
 		}
 	}
-	for _, r := range d.node.statelessCalls.requestsOf(nil) {
+	for _, r := range d.statelessCalls.requestsOf(nil) {
 		ask(func(t any) error { return r.r.Post(called{r.generation, t}) })
 	}
-	if d.node.accounts.InFlight() > 0 {
-		d.node.sessions.eachSession(func(s *sessionActor) { ask(s.Post) })
+	if d.accounts.InFlight() > 0 {
+		eachSession(d.Node, func(s *sessionActor) { ask(s.Post) })
 	}
 	return m.own > 0
 }
 
 // giveUp ends the calls that still run: see HandOver.
-func (d *draining) giveUp(ctx context.Context) {
-	d.node.sessions.eachSession(func(s *sessionActor) { _ = s.Post(giveUpCalls{}) })
-	d.node.statelessCalls.giveUp(nil, ErrClosing)
-	d.node.relays.giveUpProxies()
+func (d drainer) giveUp(ctx context.Context) {
+	eachSession(d.Node, func(s *sessionActor) { _ = s.Post(giveUpCalls{}) })
+	d.statelessCalls.giveUp(nil, ErrClosing)
+	d.relays.giveUpProxies()
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	d.awaitQuiet(last)
 }
 
 // callsRunning reports whether a call runs here that was not handed over.
-func (d *draining) callsRunning() bool { return d.node.accounts.InFlight() > d.handedOver.Load() }
+func (d drainer) callsRunning() bool { return d.accounts.InFlight() > d.drain.handedOver.Load() }
 
 // isBusy reports whether a call runs, or a response is not yet stored and handed to its connection.
-func (d *draining) isBusy() bool {
-	busy := d.callsRunning() || d.node.relays.exchanges.Len() > 0
-	d.node.streams.Each(func(s *streamActor) { busy = busy || len(s.rec.Calls) > 0 })
+func (d drainer) isBusy() bool {
+	busy := d.callsRunning() || d.relays.exchanges.Len() > 0
+	d.streams.Each(func(s *streamActor) { busy = busy || len(s.rec.Calls) > 0 })
 	return busy
 }
 
 // awaitQuiet waits until the node is not busy. It returns false if ctx ends first.
-func (d *draining) awaitQuiet(ctx context.Context) bool {
+func (d drainer) awaitQuiet(ctx context.Context) bool {
 	for d.isBusy() {
 		select {
 		case <-ctx.Done():
@@ -172,6 +173,7 @@ func (d *draining) awaitQuiet(ctx context.Context) bool {
 // handlers that ignore their context until ctx ends, but not for those whose calls were handed over. A second
 // Close returns nil at once.
 func (n *Node) Close(ctx context.Context) error {
+	d := drainer{n}
 	if n.drain.closing.Swap(true) {
 		return nil
 	}
@@ -181,13 +183,13 @@ func (n *Node) Close(ctx context.Context) error {
 		n.fleet.pulse.Stop()
 	}
 	if n.accounts.InFlight() > 0 {
-		n.drain.giveUp(ctx)
+		d.giveUp(ctx)
 	}
 	n.statelessCalls.giveUp(nil, ErrClosing) // parked calls, too
 	n.stopAll(ErrClosing)
 	var err error
 	for began := time.Now(); (n.accounts.InFlight() > 0 || !n.statelessCalls.isEmpty()) && err == nil; {
-		if n.drain.handingOver.Load() && !n.drain.callsRunning() && n.statelessCalls.isEmpty() && time.Since(began) > quickCall {
+		if n.drain.handingOver.Load() && !d.callsRunning() && n.statelessCalls.isEmpty() && time.Since(began) > quickCall {
 			break
 		}
 		select {
@@ -196,7 +198,7 @@ func (n *Node) Close(ctx context.Context) error {
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
-	for _, a := range n.attachments.Snapshot() {
+	for _, a := range n.streams.attachments.Snapshot() {
 		a.Reconnect()
 	}
 	n.listeners.endListeners("the server is shutting down", func(*listenActor) bool { return true })
@@ -207,7 +209,7 @@ func (n *Node) Close(ctx context.Context) error {
 		n.sessions.Drop(s.key, s) // otherwise a request that finds it would look for another one forever
 		s.Actor.Stop()
 	})
-	n.fleet.readers.removeAll()
+	n.readers.removeAll()
 	n.relays.closeExchanges()
 	n.calls.closeIdle()
 	n.heart.Stop()
@@ -222,14 +224,14 @@ func (n *Node) Unmount(svc *Service) {
 		return
 	}
 	close(svc.life.done)
-	n.sessions.eachSession(func(s *sessionActor) {
+	eachSession(n, func(s *sessionActor) {
 		if s.svc == svc {
 			_ = s.Post(unmountSession{})
 		}
 	})
 	n.streams.Each(func(st *streamActor) {
-		if st.svc == svc {
-			st.unmountStream()
+		if st.svc == &svc.Terms {
+			streamEnd{st}.unmountStream()
 		}
 	})
 	n.statelessCalls.giveUp(svc, ErrUnmounted)
@@ -245,24 +247,24 @@ func EndHeld(ctx context.Context, n *Node, tenant func(string) bool, holder func
 	n.statelessCalls.giveUpOf(ErrRevoked, func(r *requestActor) bool { return tenant(r.stateless.peer.key.Tenant) || holder(r.call.principal) })
 	n.bound.Each(func(l *boundConn) {
 		if tenant(l.sess.key.Tenant) || holder(l.holder) {
-			l.sess.endSession()
+			sessionEnd{l.sess}.endSession()
 		}
 	})
 	theirs := make(map[SessionKey]bool)
-	for _, a := range n.attachments.Snapshot() {
+	for _, a := range n.streams.attachments.Snapshot() {
 		if tenant(a.Key.Session.Tenant) || holder(a.Holder) {
 			theirs[a.Key.Session] = true
 			a.Cut()
 		}
 	}
 	var all []*sessionActor
-	n.sessions.eachSession(func(s *sessionActor) { all = append(all, s) })
+	eachSession(n, func(s *sessionActor) { all = append(all, s) })
 	var failed error
 	for _, s := range all {
 		if theirs[s.key] || tenant(s.key.Tenant) || s.runsFor(holder) {
 			if _, err := n.sessions.removeSession(ctx, s); err != nil {
 				failed = cmp.Or(failed, err)
-				s.endSession()
+				sessionEnd{s}.endSession()
 			}
 		}
 	}
@@ -285,10 +287,10 @@ func EndUncovered(n *Node, why func(server string, holder any) (reason string)) 
 	n.bound.Each(func(l *boundConn) {
 		if why(l.sess.key.Server, l.holder) != "" {
 			ended++
-			l.sess.endSession()
+			sessionEnd{l.sess}.endSession()
 		}
 	})
-	for _, a := range n.attachments.Snapshot() {
+	for _, a := range n.streams.attachments.Snapshot() {
 		if why(a.Key.Session.Server, a.Holder) != "" && a.Expire() {
 			ended++
 		}
@@ -329,67 +331,8 @@ func (n *Node) Disconnect(ctx context.Context, svc *Service, in *Input) {
 		}
 	}
 	n.listeners.endListeners("the server is shutting down", func(a *listenActor) bool { return a.sess == s })
-	s.endSession()
-}
-
-// draining is the progress of a node's end.
-type draining struct {
-	node        *Node
-	alone       bool // no other process can go on with anything
-	closing     atomic.Bool
-	over        atomic.Bool  // the node takes nothing any more
-	handingOver atomic.Bool  // the node hands over what it has
-	sending     atomic.Bool  // new requests of stateless clients are sent to other nodes
-	sparing     atomic.Bool  // the node takes no calls that only it can end
-	handedOver  atomic.Int64 // requests in flight that were handed over: see requestActor.handedOver
-}
-
-// endsStore reports whether nothing will go on with what still runs: the node ends, and its store with it.
-func (d *draining) endsStore() bool { return d.alone && d.over.Load() }
-
-// refusesRequest reports whether the end of the node refuses a request. stored is the size of the message if
-// another process would need it to run the request again.
-func (d *draining) refusesRequest(svc *Service, principal any, m *codec.Message, stored int) bool {
-	return d.over.Load() || d.sparing.Load() && (d.alone || !svc.mayRerun(m, stored)) && (svc.Known == nil || svc.Known(principal, m.Method, m.Name))
-}
-
-// redirectsRequest reports whether a request of a stateless client is one for another node, as this one is about to end. A request that brings answers
-// goes on where its call is. The client of a connection that carries others has no other node.
-func (d *draining) redirectsRequest(a *statelessRequest) bool {
-	return d.sending.Load() && a.sess == nil && !(a.m.State != nil && Asks(a.m.Method))
+	sessionEnd{s}.endSession()
 }
 
 // lastWait bounds the wait for handlers after their contexts have ended.
 const lastWait = time.Second
-
-// tally counts the calls that began at begun or before and that only this node can end.
-type tally struct {
-	kernel.Reply
-	begun time.Time
-	own   int
-}
-
-func (m *tally) Refused(error) { m.Done() }
-
-// countOfSession counts a request of a session's table. countStateless counts stateless requests.
-func (m *tally) countOfSession(r *requestActor) {
-	if r.stateless == nil && !r.started.After(m.begun) && r.endsOnlyHere() {
-		m.own++
-	}
-}
-
-// countStateless counts a stateless request. A parked call that is safe does not count: another process can go on with it, or else its
-// client begins anew.
-func (m *tally) countStateless(r *requestActor) {
-	if r.started.After(m.begun) {
-		return
-	}
-	switch msg := r.call.msg; r.phase {
-	case request.Plain, request.Streaming:
-		m.own++
-	case request.Parked:
-		if !r.svc.Handler.Safe(msg.Method, msg.Name) {
-			m.own++
-		}
-	}
-}

@@ -80,7 +80,7 @@ func TestDeleteDuringATakeover(t *testing.T) {
 				go h.Get(h.svc, h.input(session, "192.0.2.1", first), nil)
 				synctest.Wait()
 				var id string
-				h.streams.Each(func(st *streamActor) { id = st.key.ID; st.unmountStream() }) // as if its node were lost
+				h.streams.Each(func(st *streamActor) { id = st.key.ID; streamEnd{st}.unmountStream() }) // as if its node were lost
 				synctest.Wait()
 				release := h.hold("Rewrite")
 				c := h.back(session, id+".0.0")

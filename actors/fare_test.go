@@ -243,11 +243,11 @@ func TestNobodyWaitsInAPlace(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{Bytes: 512 << 10}, func(t *testing.T, h *held) {
 		var full quota.Holding
 		session := h.begin("2025-11-25")
-		f := &readCharge{n: h.Node, from: h.peerOf(session).last.Load()}
+		f := &readCharge{accounts: &h.accounts, from: h.peerOf(session).last.Load()}
 		if !full.ChargeAnyway(h.accounts.Accounts, f.from.billedAccount(), quota.Parked, 300<<10) {
 			t.Fatal("not counted")
 		}
-		leave, err := h.streams.awaitLogTurn(t.Context(), f.from, f)
+		leave, err := h.takeovers.awaitLogTurn(t.Context(), f.from, f)
 		if err != nil {
 			t.Fatal(err)
 		}

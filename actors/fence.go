@@ -6,11 +6,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/troupe-run/troupe/actors/internal/stream"
 	"github.com/troupe-run/troupe/actors/internal/takeover"
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/store"
 )
 
@@ -45,21 +45,38 @@ func mayRetry(err error) bool {
 // errTaken reports that another writer has the stream.
 var errTaken = fmt.Errorf("%w: the writer record is another's", store.ErrFenced)
 
+// errMaybeTaken reports that a writer record is gone, and that another writer may have had the stream meanwhile.
+var errMaybeTaken = fmt.Errorf("%w: other nodes have taken streams of this one over", store.ErrNotFound)
+
+// bodyRetryPart is the part of a record's lifetime between attempts to renew the body beside
+// it: each attempt delays the stream's appends.
+const bodyRetryPart = 16
+
+// takenOver begins a stream that another writer has left.
+type takenOver struct {
+	rev uint64
+	log *takeover.Log
+}
+
+// maxKeptBody is the largest body of calls that a stream keeps in memory, so that the calls
+// may run again even if the store has lost the body.
+var maxKeptBody = limits.KeptBody.Value()
+
+// writerRecord is a stream as far as its writer record goes: who may write, and what outlives the log.
+type writerRecord struct{ *streamActor }
+
 // checkWriter finds out whose the writer record is, after a write was refused for its guard.
-func (s *streamActor) checkWriter() {
+func (s writerRecord) checkWriter() {
 	epoch := s.m.Epoch()
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
 		defer cancel()
-		rev, err := s.node.streams.ownRevision(ctx, s.key, epoch, len(s.rec.Calls) == 0)
+		rev, err := s.streams.ownRevision(ctx, s.key, epoch, len(s.rec.Calls) == 0)
 		_ = s.Post(writerChecked{rev, err})
 	}()
 }
 
-// errMaybeTaken reports that a writer record is gone, and that another writer may have had the stream meanwhile.
-var errMaybeTaken = fmt.Errorf("%w: other nodes have taken streams of this one over", store.ErrNotFound)
-
-func (s *streamActor) onWriterChecked(m writerChecked) {
+func (s writerRecord) onWriterChecked(m writerChecked) {
 	switch {
 	case m.err == nil:
 		s.noteWritten()
@@ -72,7 +89,7 @@ func (s *streamActor) onWriterChecked(m writerChecked) {
 		if errors.Is(m.err, errMaybeTaken) {
 			s.endCalls(&e)
 		}
-		s.node.log.Info("the store forgot a stream that is written here: it is stored again", "stream", s.key.ID, "ends", e.Last)
+		s.streams.log.Info("the store forgot a stream that is written here: it is stored again", "stream", s.key.ID, "ends", e.Last)
 		s.applyEvent(e)
 	case errors.Is(m.err, store.ErrUnavailable), errors.Is(m.err, store.ErrRetry):
 		s.applyEvent(stream.Event{Op: stream.Again})
@@ -83,7 +100,7 @@ func (s *streamActor) onWriterChecked(m writerChecked) {
 
 // endCalls has a stream that is stored again end the calls that have no response yet: their clients may have been told that the outcome is
 // unknown, and whoever was not learns it now.
-func (s *streamActor) endCalls(e *stream.Event) {
+func (s writerRecord) endCalls(e *stream.Event) {
 	if s.silent { // its client has cancelled, and nothing more is sent
 		return
 	}
@@ -96,18 +113,18 @@ func (s *streamActor) endCalls(e *stream.Event) {
 	}
 	e.Last, e.Err = true, errTaken
 	s.live.Safe, s.body = false, nil // none of them runs again
-	for _, r := range s.reqs {
+	for _, r := range s.calls {
 		_ = r.Post(streamGone{errTaken})
 	}
 }
 
 // createRecord stores the writer record again, which covers all up to append tail. Without their
 // body the calls may not run again.
-func (s *streamActor) createRecord(tail uint64) {
+func (s writerRecord) createRecord(tail uint64) {
 	body := s.body
 	if body == nil && s.live.Safe {
 		s.live.Safe = false
-		s.node.refusals.Refused(limits.Recall.Row)
+		s.streams.refusals.Refused(limits.Recall.Row)
 	}
 	s.renew = true // until record and body are certainly stored
 	s.noteWriting()
@@ -118,7 +135,7 @@ func (s *streamActor) createRecord(tail uint64) {
 	}()
 }
 
-func (s *streamActor) onRecordCreated(m recordCreated) {
+func (s writerRecord) onRecordCreated(m recordCreated) {
 	switch {
 	case m.err == nil:
 		s.noteWritten()
@@ -129,14 +146,14 @@ func (s *streamActor) onRecordCreated(m recordCreated) {
 	case mayRetry(m.err):
 		s.applyEvent(stream.Event{Op: stream.Again})
 	default:
-		s.node.log.Error("writer record refused", "stream", s.key.ID, "error", m.err)
+		s.streams.log.Error("writer record refused", "stream", s.key.ID, "error", m.err)
 		s.applyEvent(stream.Event{Op: stream.Fenced, Err: m.err})
 	}
 }
 
 // rewriteRecord renews the writer record, which outlives the events that it guards and covers all
 // up to append tail.
-func (s *streamActor) rewriteRecord(tail uint64) {
+func (s writerRecord) rewriteRecord(tail uint64) {
 	// The body beside it is renewed when that is due, and not with each rewrite for the
 	// log.
 	rev, renews, ttl := s.m.Rev(), s.renew, s.svc.recordTTL()
@@ -148,27 +165,23 @@ func (s *streamActor) rewriteRecord(tail uint64) {
 		defer cancel()
 		var next uint64
 		if err == nil {
-			next, err = s.node.store.Rewrite(ctx, s.path, data, rev, ttl)
+			next, err = s.streams.store.Rewrite(ctx, s.path, data, rev, ttl)
 		}
 		if err == nil && keeps {
-			renews = s.node.streams.renewBody(ctx, s.key, body, next, ttl)
+			renews = s.streams.renewBody(ctx, s.key, body, next, ttl)
 		}
 		_ = s.Post(recordRefreshed{next, err, renews})
 	}()
 }
 
-// bodyRetryPart is the part of a record's lifetime between attempts to renew the body beside
-// it: each attempt delays the stream's appends.
-const bodyRetryPart = 16
-
-func (s *streamActor) onRecordRefreshed(m recordRefreshed) {
+func (s writerRecord) onRecordRefreshed(m recordRefreshed) {
 	switch {
 	case m.err == nil:
 		s.noteWritten()
 		if m.renewed {
 			s.noteRenewed()
 		} else if s.renew {
-			s.due.Store(s.node.clock.dueIn(s.svc.recordTTL() / bodyRetryPart))
+			s.due.Store(s.streams.clock.dueIn(s.svc.recordTTL() / bodyRetryPart))
 		}
 		s.applyEvent(stream.Event{Op: stream.Refreshed, Rev: m.rev})
 	case errors.Is(m.err, store.ErrConflict), errors.Is(m.err, store.ErrNotFound):
@@ -176,17 +189,109 @@ func (s *streamActor) onRecordRefreshed(m recordRefreshed) {
 	case mayRetry(m.err):
 		s.applyEvent(stream.Event{Op: stream.Again})
 	default:
-		s.node.log.Error("writer record refused", "stream", s.key.ID, "error", m.err)
+		s.streams.log.Error("writer record refused", "stream", s.key.ID, "error", m.err)
 		s.applyEvent(stream.Event{Op: stream.Fenced, Err: m.err})
 	}
 }
 
-// takenOver begins a stream that another writer has left.
-type takenOver struct {
-	rev uint64
-	log *takeover.Log
+// onRecordStored begins the stream: headers and priming may go out.
+func (s writerRecord) onRecordStored(m recordStored) {
+	if m.err != nil {
+		switch {
+		case s.att == nil:
+			s.streams.refusals.refusalFor(m.err) // counts the refusal
+		case errors.Is(m.err, store.ErrNotFound): // the session's record
+			unknownSession(s.conn, s.callID())
+		default:
+			streamEnd{s.streamActor}.refuseStart(m.err)
+		}
+		s.att = nil
+		s.unstored.Store(true)
+		s.markReady()
+		s.applyEvent(stream.Event{Op: stream.OpenFailed, Err: m.err})
+		return
+	}
+	s.life.Stored(s.streams.clock.aheadBy())
+	s.due.Store(s.streams.clock.dueIn(s.svc.recordTTL() / 4))
+	if s.att != nil {
+		if att := s.att.(*attached); att.Open(true) { // a new stream's connection is here
+			s.att = nil
+			s.attachReader(att)
+			if s.closeEarly != nil {
+				s.closeEarly.closeReader(att)
+				s.att = nil
+			}
+		} else {
+			s.att = nil
+		}
+	}
+	s.connected.Store(s.att != nil)
+	s.markReady()
+	s.applyEvent(stream.Event{Op: stream.Opened, Rev: m.rev, Epoch: s.rec.Epoch})
 }
 
-// RecordTTL is the lifetime of the record of a stream whose events can be replayed for
-// replayAge. Stores must keep events longer than that.
-func RecordTTL(replayAge time.Duration) time.Duration { return replayAge * 4 / 3 }
+// storeRecord stores the record of a new stream that newRecord has made and, beside it, the body of calls
+// that may run again. A refusal, err, comes as a message, too: the caller has not finished with the stream.
+func (s writerRecord) storeRecord(data, body []byte, stored storeCharge, err error) {
+	go func() {
+		rev, failed := s.openRecord(data, body, err)
+		if err == nil {
+			s.streams.accounts.settleCharge(stored, failed)
+		}
+		_ = s.Post(recordStored{rev, failed})
+	}()
+}
+
+// openRecord stores a record where there is none, and beside it the body, unless err says why the
+// record could not be made. It blocks: goroutines beside the actor's turn call it.
+func (s writerRecord) openRecord(data, body []byte, err error) (rev uint64, _ error) {
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
+	defer cancel()
+	return s.streams.store.OpenStream(ctx, s.path, data, body, s.svc.recordTTL())
+}
+
+// newRecord returns the record of a new stream as it is stored, and what is charged for it and its body, if there is
+// room for both. Otherwise the error is a refusal.
+func (s writerRecord) newRecord(body []byte) (data []byte, c storeCharge, err error) {
+	if data, err = s.live.Encode(); err != nil {
+		return nil, c, err
+	}
+	c = storeCharge{of: s.sess.billedAccount(), usage: int(store.EventBudget), in: store.EventBudget, bytes: int64(len(data) + len(body)), life: s.svc.recordTTL()}
+	if no := s.streams.accounts.chargeStore(c); no != nil {
+		return nil, c, refusal.Of(no)
+	}
+	return data, c, nil
+}
+
+// nextRecord makes the next record to store.
+func (s writerRecord) nextRecord(tail uint64) ([]byte, error) {
+	s.live.Epoch = s.m.Epoch()
+	s.live.Low, s.live.Bytes = s.m.Kept()
+	s.countRecalls(s.live.Tell(tail, &s.past))
+	return s.live.Encode()
+}
+
+// outlivesRecord reports whether the stored writer record would outlive an append that is stored
+// now.
+func (s writerRecord) outlivesRecord() bool { return s.life.Outlives(s.streams.clock.aheadBy()) }
+
+// noteWriting notes that the record is about to be stored.
+func (s writerRecord) noteWriting() { s.life.Writing(s.streams.clock.aheadBy()) }
+
+// noteWritten notes that the record is stored.
+func (s writerRecord) noteWritten() { s.life.Wrote(s.streams.clock.aheadBy()) }
+
+// noteRenewed notes that record and body have their full lifetime again.
+func (s writerRecord) noteRenewed() {
+	s.renew = false
+	s.due.Store(s.streams.clock.dueIn(s.svc.recordTTL() / 4))
+}
+
+func (s writerRecord) keepBody(body []byte) {
+	if len(body) <= maxKeptBody {
+		s.body = body
+	}
+}

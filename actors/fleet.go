@@ -1,146 +1,72 @@
 package actors
 
 import (
+	"bytes"
 	"context"
-	"encoding/binary"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/troupe-run/troupe/actors/internal/attachment"
 	"github.com/troupe-run/troupe/actors/internal/mrtr"
+	"github.com/troupe-run/troupe/actors/internal/record"
 	"github.com/troupe-run/troupe/actors/internal/relay"
 	"github.com/troupe-run/troupe/actors/internal/session"
-	"github.com/troupe-run/troupe/actors/internal/stream"
 	"github.com/troupe-run/troupe/actors/internal/takeover"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/letter"
 	"github.com/troupe-run/troupe/internal/pulse"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/store"
+	"github.com/troupe-run/troupe/mcp"
 )
 
 // fleet is this node among the others that share its store. Without mail the node is alone: then every other boot that is
 // named in a record is dead.
 type fleet struct {
-	node              *Node
-	mail              store.Mail    // nil: alone
-	sureFor           time.Duration // for how long a stream that was written here is certainly this node's, while the lease is
-	readers           remoteReaders // connections of other nodes, of streams that are written here
-	marks             marks         // boots that are gone
-	readings          readings      // connections here, of streams that other nodes write
-	beaten            time.Time     // when the heart last beat; this and away belong to its turn
-	away              bool          // the lease was over, or the process stood still
-	lapsed            bool          // the lease has been over for so long that clients were let go
-	pushes            pushes        // messages of other nodes to the sessions of this one
-	forwardedMessages pushes        // messages of clients that other nodes have forwarded to this one
-	working           atomic.Int64  // letters that are worked on beside the goroutines that receive
-	unknown           atomic.Int64  // letters that this release does not know, or cannot read
+	mail     store.Mail    // nil: alone
+	self     store.Address // the node's own
+	accounts *accounts     // count letters of any size
+	sureFor  time.Duration // for how long a stream that was written here is certainly this node's, while the lease is
+	marks    marks         // boots that are gone
+
+	// receivers are what the node does with the letters of each kind, and large with those of any size. They are filled before
+	// the first letter comes. They run on the goroutine that receives, and must not block: runAside is for what waits. Those
+	// in large reply to each letter, and hold what it says no longer than until then.
+	receivers, large map[string]func(*store.Letter)
+
+	working   atomic.Int64 // letters that are worked on beside the goroutines that receive
+	unknown   atomic.Int64 // letters that this release does not know, or cannot read
+	forwarded atomic.Int64 // requests that were forwarded to other nodes
 
 	looking     chan struct{} // one for each session whose record is read without a request: maxLooks
 	lettersLost atomic.Int64  // when messages were lost last, by clock.sinceStart: what was read of a record before may have changed since
 	pulse       *pulse.Pulse  // the process stood still, which is as if messages were lost; nil: alone
-
-	news        News // nil: nobody wants it
-	sentUpdates sentUpdates
-	repetition  repetition
-
-	usages uint64 // letters of usage so far; this and used belong to the heart's turn
-	used   bool   // the last one said something
 }
 
 // maxLooks bounds the records that are read without a request.
 const maxLooks = 16
 
 // selfAddress is the node's own address.
-func (f *fleet) selfAddress() store.Address {
-	return store.Address{Node: f.node.name, Boot: f.node.boot}
-}
-
-// receivers are what a node does with the letters of each kind. They run on the goroutine that receives, and must not block;
-// aside is for what waits.
-var receivers = map[string]func(*fleet, *store.Letter){}
+func (f *fleet) selfAddress() store.Address { return f.self }
 
 // receiveLetter handles a letter.
 func (f *fleet) receiveLetter(l *store.Letter) {
-	do, known := receivers[l.Kind]
+	do, known := f.receivers[l.Kind]
 	if !known {
 		f.unknown.Add(1)
 		replyTo(l, notKnown, nil)
 		return
 	}
-	do(f, l)
-}
-
-// maxBeatDelay is how much later than planned a beat of the heart may come before the process counts as one that stood still.
-const maxBeatDelay = 2 * time.Second
-
-// cameBack reports whether the node is back after a time in which others may have taken over what it writes: its lease was over, or
-// the process stood still. Its streams must look then whether they are still its own: an idle one would not find out. It belongs to
-// the heart's turn.
-func (f *fleet) cameBack(now time.Time) bool {
-	if f.mail == nil {
-		return false
-	}
-	suspended := f.node.store.Suspended()
-	f.away = f.away || suspended || !f.beaten.IsZero() && now.Sub(f.beaten) > time.Second+maxBeatDelay
-	f.beaten = now
-	if !f.away || suspended {
-		return false
-	}
-	f.away = false
-	f.expireViews()
-	return true
-}
-
-// noteLapse reports that the lease has been over for as long as it lasts, once in each outage. It belongs to the heart's turn.
-func (f *fleet) noteLapse() bool {
-	was := f.lapsed
-	f.lapsed = f.mail != nil && f.node.store.Lapsed()
-	return f.lapsed && !was
-}
-
-// onBeat is called every second. It belongs to the heart's turn.
-func (f *fleet) onBeat(now time.Time) {
-	if f.mail != nil {
-		f.readers.pruneSilent(now)
-		f.readings.askWriters(f, now)
-		f.broadcastUsage()
-	}
-}
-
-// letterUsage says, each second, what clients use of a node: what they may have of the others is as much less.
-const letterUsage = "usage"
-
-func init() { receivers[letterUsage] = (*fleet).receiveUsage }
-
-type usageLetter struct {
-	Num uint64 // rises
-	All []quota.Share
-}
-
-// broadcastUsage tells the other nodes what clients use of this one, if it is worth mention, and once when it is no more. It belongs to the heart's turn.
-func (f *fleet) broadcastUsage() {
-	all := f.node.accounts.Report()
-	if len(all) == 0 && !f.used || len(f.mail.Others()) == 0 {
-		return
-	}
-	f.usages++
-	f.used = len(all) > 0
-	f.broadcastLetter(letterUsage, usageLetter{f.usages, all})
-}
-
-func (f *fleet) receiveUsage(l *store.Letter) {
-	var u usageLetter
-	if readLetter(l, f.node, &u) {
-		f.node.accounts.Hear(time.Now(), l.From.Node+"/"+l.From.Boot, u.Num, u.All)
-	}
+	do(l)
 }
 
 // The first byte of each reply.
@@ -160,9 +86,9 @@ func replyTo(l *store.Letter, status byte, data []byte) {
 }
 
 // readLetter decodes what a letter says. If that is not possible, the letter is answered and counted, and read reports false.
-func readLetter(l *store.Letter, n *Node, v any) bool {
+func (f *fleet) readLetter(l *store.Letter, v any) bool {
 	if err := codec.Unmarshal(l.Data, v); err != nil {
-		n.fleet.unknown.Add(1)
+		f.unknown.Add(1)
 		replyTo(l, notKnown, nil)
 		return false
 	}
@@ -182,8 +108,7 @@ type short interface{ short() }
 // packet is a short letter in a form of its own: of at most relay.MaxHead and relay.MaxUpload bytes, or a frame of a stream.
 type packet []byte
 
-func (packet) short()      {}
-func (usageLetter) short() {}
+func (packet) short() {}
 
 // letterOf is what a letter says.
 func letterOf(v short) ([]byte, error) {
@@ -224,19 +149,19 @@ func (f *fleet) askNode(ctx context.Context, to store.Address, kind string, v sh
 
 // deliverLetter sends a letter of any size on behalf of a session: in parts, which are counted for its principal here and there. The errors are
 // those of askNode.
-func (f *fleet) deliverLetter(ctx context.Context, s *sessionActor, to store.Address, kind string, v any) error {
+func (f *fleet) deliverLetter(ctx context.Context, key SessionKey, by payer, to store.Address, kind string, v any) error {
 	data, err := encodeLetter(v)
 	if err != nil {
 		return err
 	}
-	from := s.billedAccount()
+	from := by.billedAccount()
 	var held quota.Holding
-	for !held.ChargeAnyway(f.node.accounts.Accounts, from, quota.Bodies, int64(len(data))) {
-		from = s.billedAccount()
+	for !held.ChargeAnyway(f.accounts.Accounts, from, quota.Bodies, int64(len(data))) {
+		from = by.billedAccount()
 	}
 	defer held.Free()
-	head := &forwardHead{Tenant: s.key.Tenant, Address: from.From(), Server: s.key.Server, Kind: kind}
-	reply, err := f.node.relays.forwardRequest(ctx, to, exchangeLetter, relay.NewID(), head, data)
+	head := &forwardHead{Tenant: key.Tenant, Address: from.From(), Server: key.Server, Kind: kind}
+	reply, err := f.forwardRequest(ctx, to, exchangeLetter, relay.NewID(), head, data)
 	switch {
 	case errors.Is(err, errNotKnown) && len(data) <= letter.MaxData: // the release before takes it as one message
 		_, err = f.askNode(ctx, to, kind, packet(data))
@@ -312,267 +237,6 @@ func (k *marks) markGone(ctx context.Context, of store.Lease, boot string, longe
 	return nil
 }
 
-// receiveFrame takes what has happened to a stream that a client reads here.
-func (f *fleet) receiveFrame(l *store.Letter) {
-	var id, from, num uint64
-	data := l.Data
-	if len(data) == 0 {
-		f.unknown.Add(1)
-		return
-	}
-	what := data[0]
-	data = data[1:]
-	for _, p := range [...]*uint64{&id, &from, &num} {
-		v, k := binary.Uvarint(data)
-		if k <= 0 {
-			f.unknown.Add(1)
-			return
-		}
-		*p, data = v, data[k:]
-	}
-	x := f.readings.get(id)
-	if x == nil || x.at != l.From {
-		return
-	}
-	att := x.r.att
-	switch what {
-	case framed:
-		var reader stream.Reader
-		a, ok, err := reader.Add(num, data)
-		if err != nil || !ok {
-			f.unknown.Add(1)
-			att.Tail(num) // the log has it
-			return
-		}
-		x.noteHeard()
-		att.Frame(attachment.Frame{From: from, Append: a})
-		x.sendCredit(f, attachment.Size(&a))
-		if a.Last {
-			f.readings.dropReading(x)
-		}
-	case tailed:
-		x.noteHeard()
-		att.Tail(num)
-	case finished:
-		f.readings.dropReading(x)
-		att.Finish()
-	case polled:
-		f.readings.dropReading(x)
-		att.Poll()
-	case cutLoose:
-		f.readings.dropReading(x)
-		att.Cut()
-	case passedOn:
-		f.readings.dropReading(x)
-		x.r.followAgain()
-	default: // of a newer release: the writer says the same when it is asked
-		f.unknown.Add(1)
-	}
-}
-
-// askWriter asks one node for the streams of readers.
-func (f *fleet) askWriter(at store.Address, all []*reading) {
-	ctx, cancel := context.WithTimeout(f.node.base, 2*askEvery)
-	defer cancel()
-	data := make([]byte, 0, 4*len(all))
-	for _, x := range all {
-		data = binary.AppendUvarint(data, x.id)
-	}
-	reply, err := f.askNode(ctx, at, letterAlive, packet(data))
-	if err != nil {
-		f.handleSilentWriter(at, all)
-		return
-	}
-	for _, x := range all {
-		tail, k := binary.Uvarint(reply)
-		if k <= 0 {
-			f.unknown.Add(1)
-			return
-		}
-		reply = reply[k:]
-		if f.readings.get(x.id) != x {
-			continue
-		}
-		if tail == 0 { // the writer does not know the reader
-			f.readings.dropReading(x)
-			x.r.followAgain()
-			continue
-		}
-		x.noteHeard()
-		x.r.att.Tail(tail - 1)
-	}
-}
-
-// handleSilentWriter deals with readers whose writer does not answer: their clients get no more comments, and if its node is gone, they
-// read on from whoever has the stream then.
-func (f *fleet) handleSilentWriter(at store.Address, all []*reading) {
-	ctx, cancel := context.WithTimeout(f.node.base, 2*askEvery) // the question to a silent node has used up its own time
-	defer cancel()
-	gone, err := f.mail.Gone(ctx, at)
-	now := time.Now()
-	for _, x := range all {
-		switch {
-		case err == nil && gone:
-			f.readings.dropReading(x)
-			x.r.followAgain()
-		default:
-			x.mu.Lock()
-			hush := now.Sub(x.lastHeard) > hushAfter
-			x.mu.Unlock()
-			if hush {
-				x.r.att.Hush(true)
-			}
-		}
-	}
-	if err == nil && !gone {
-		f.readings.askSoon()
-	}
-}
-
-// receiveAnswer takes a client's answer that came to another node.
-func (f *fleet) receiveAnswer(l *store.Letter) {
-	n := f.node
-	var a answerLetter
-	if !readLetter(l, n, &a) {
-		return
-	}
-	m := &codec.Message{Kind: codec.Result, ID: a.ID, Result: a.Result, Err: a.Err}
-	if len(a.Err) > 0 {
-		m.Kind = codec.ErrorResponse
-	}
-	f.runAside(l, func() {
-		there := a.Stream.ID == ""
-		w, here := n.streams.Current(a.Stream) // a takeover enters the questions before its stream is found
-		open, err := n.pending.giveAnswer(a.Stream.Session, m)
-		if err == nil && !open && here && !w.Stopped() {
-			ctx, cancel := context.WithTimeout(n.base, w.svc.Limits.StoreWait)
-			there, err = n.streams.stillWrites(ctx, w)
-			cancel()
-		}
-		switch {
-		case err != nil:
-			replyTo(l, tryAgain, nil)
-		case !open && !there:
-			replyTo(l, notHere, nil)
-		default: // taken, or nobody needs it any more
-			replyTo(l, done, nil)
-		}
-	})
-}
-
-// addReader makes a reader of another node.
-func (f *fleet) addReader(at readerKey, key StreamKey) *remoteReader {
-	r := &remoteReader{at: at, fleet: f, stream: key, lastHeard: time.Now()}
-	f.readers.mu.Lock()
-	defer f.readers.mu.Unlock()
-	if f.readers.all == nil {
-		f.readers.all = make(map[readerKey]*remoteReader)
-	}
-	f.readers.all[at] = r
-	return r
-}
-
-// receiveLook tells another node how far a stream has got that is written here, and for stream.attach makes a connection there its live one.
-func (f *fleet) receiveLook(l *store.Letter) {
-	n := f.node
-	var m streamLetter
-	if !readLetter(l, n, &m) {
-		return
-	}
-	f.runAside(l, func() {
-		at, err := f.attachReader(l, m)
-		switch {
-		case errors.Is(err, errNotHere):
-			replyTo(l, notHere, nil)
-		case err != nil:
-			n.log.Debug("stream not attached", "stream", m.Stream.ID, "node", l.From.Node, "error", err)
-			replyTo(l, tryAgain, nil)
-		default:
-			data, _ := letterOf(extentLetter{at.tail, at.bytes, at.watermarks})
-			replyTo(l, done, data)
-		}
-	})
-}
-
-// attachReader carries out a letter stream.look or stream.attach.
-func (f *fleet) attachReader(l *store.Letter, m streamLetter) (extent, error) {
-	n := f.node
-	w, here := n.streams.Current(m.Stream)
-	if !here {
-		return extent{}, errNotHere
-	}
-	if <-w.ready; w.Stopped() {
-		return extent{}, errNotHere
-	}
-	ask := &attach{}
-	if l.Kind == letterAttach {
-		ctx, cancel := context.WithTimeout(n.base, w.svc.Limits.StoreWait)
-		defer cancel()
-		s, err := n.sessions.loadSession(ctx, w.svc, m.Stream.Session, nil) // it hears of what the client subscribes to
-		if errors.Is(err, store.ErrNotFound) || errors.Is(err, ErrUnmounted) {
-			return extent{}, errNotHere
-		}
-		if err != nil {
-			return extent{}, err
-		}
-		ask.att, ask.sess = f.addReader(readerKey{l.From, m.Reader}, m.Stream), s
-	}
-	at, err := ask.askStream(w)
-	if err != nil {
-		if r, ok := ask.att.(*remoteReader); ok {
-			r.removeReader()
-		}
-		return at, errNotHere
-	}
-	if s := ask.sess; s != nil && s.isCurrent(m.Stream.ID) && s.missed.Swap(false) {
-		go w.svc.Handler.Opened(s.peer, true)
-	}
-	return at, nil
-}
-
-// receiveCredit takes the credit of a reader on another node.
-func (f *fleet) receiveCredit(l *store.Letter) {
-	id, k := binary.Uvarint(l.Data)
-	if k <= 0 {
-		f.unknown.Add(1)
-		return
-	}
-	bytes, j := binary.Uvarint(l.Data[k:])
-	if j <= 0 || len(l.Data) != k+j+1 || bytes > attachment.MaxFrame*2 {
-		f.unknown.Add(1)
-		return
-	}
-	r := f.readers.get(readerKey{l.From, id})
-	switch {
-	case r == nil:
-	case l.Data[k+j] == 1:
-		r.removeReader()
-	default:
-		r.takeCredit(int(bytes))
-	}
-}
-
-// receiveAlive tells another node how far the streams of its readers are: for each reader the last append and one, 0 if it is not known here.
-func (f *fleet) receiveAlive(l *store.Letter) {
-	now := time.Now()
-	var reply []byte
-	for data := l.Data; len(data) > 0; {
-		id, k := binary.Uvarint(data)
-		if k <= 0 {
-			f.unknown.Add(1)
-			replyTo(l, notKnown, nil)
-			return
-		}
-		data = data[k:]
-		if r := f.readers.get(readerKey{l.From, id}); r != nil {
-			reply = binary.AppendUvarint(reply, r.noteAsked(now)+1)
-		} else {
-			reply = append(reply, 0)
-		}
-	}
-	replyTo(l, done, reply)
-}
-
 // isNodeLost reports whether what a boot has is lost with it, after a letter to it failed with err: it has said so, or it is gone. False means
 // that it may still have it.
 func (f *fleet) isNodeLost(ctx context.Context, at store.Address, err error) bool {
@@ -604,12 +268,6 @@ const (
 	letterSessionEnded   = "session.ended"
 	letterCancel         = "cancel"
 )
-
-func init() {
-	receivers[letterSessionChanged] = (*fleet).receiveChanged
-	receivers[letterSessionEnded] = (*fleet).receiveEnded
-	receivers[letterCancel] = (*fleet).receiveCancel
-}
 
 // sessionLetter is what a letter says of a session.
 type sessionLetter struct {
@@ -668,62 +326,6 @@ func (f *fleet) broadcastForget(ctx context.Context, key SessionKey) {
 	f.askOthers(ctx, letterSessionChanged, m)
 }
 
-// endReplaced has the node that writes a standalone stream end it: another one is the session's now. It must be called before
-// the stream's record is removed, which says which node that is.
-func (f *fleet) endReplaced(key StreamKey) {
-	if f.mail == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(f.node.base, knownWait)
-	defer cancel()
-	rec, _, err := f.node.streams.readWriter(ctx, key)
-	if writer := (store.Address{Node: rec.Node, Boot: rec.Boot}); err == nil && writer != f.selfAddress() {
-		f.sendLetter(writer, letterSessionChanged, sessionLetter{Session: key.Session, Old: key.ID})
-	}
-}
-
-// receiveChanged takes the news that a session has changed. Who asks waits until it holds here.
-func (f *fleet) receiveChanged(l *store.Letter) {
-	n := f.node
-	var m sessionLetter
-	if !readLetter(l, n, &m) {
-		return
-	}
-	key := m.Session
-	if st, ok := n.streams.Get(StreamKey{key, m.Old}); ok && len(st.rec.Calls) == 0 {
-		_ = st.Post(endStream{})
-	}
-	begins := n.sessions.Begins(key) // first: what begins later reads the new record
-	s, here := n.sessions.Get(key)
-	if here && m.Forget {
-		s.sharedAnswer().forgetAnswer(m.Change)
-	}
-	// An update of a resource may come next, which the client has subscribed to by then: who writes its stream must have read that.
-	reads := here && l.Reply != nil && s.view.Load().rev < m.Rev && s.writesStandalone()
-	if !begins && !reads {
-		if here {
-			s.noteRevision(m.Rev)
-		}
-		replyTo(l, done, nil)
-		return
-	}
-	f.runAside(l, func() {
-		s, ok := n.sessions.Current(key)
-		switch {
-		case !ok:
-		case !reads:
-			s.noteRevision(m.Rev)
-		default:
-			if err := s.catchUpTo(m.Rev); err != nil && !errors.Is(err, store.ErrNotFound) {
-				s.noteRevision(m.Rev)
-				replyTo(l, tryAgain, nil)
-				return
-			}
-		}
-		replyTo(l, done, nil)
-	})
-}
-
 // broadcastEnd tells the other nodes that a session has ended, which had the record. They know it when it returns, as askOthers says, unless it
 // has expired: each finds that out by itself.
 func (f *fleet) broadcastEnd(ctx context.Context, key SessionKey, rec *session.Record, expired bool) {
@@ -731,38 +333,6 @@ func (f *fleet) broadcastEnd(ctx context.Context, key SessionKey, rec *session.R
 	if f.broadcastLetter(letterSessionEnded, m); !expired {
 		f.askOthers(ctx, letterSessionEnded, m)
 	}
-}
-
-// receiveEnded takes the news that a session has ended. Clocks differ: a node judges by itself whether a session has
-// expired.
-func (f *fleet) receiveEnded(l *store.Letter) {
-	n := f.node
-	var m sessionLetter
-	if !readLetter(l, n, &m) {
-		return
-	}
-	key := m.Session
-	if st, ok := n.streams.Get(StreamKey{key, m.Old}); ok && !m.Expired { // its session may not be in memory
-		st.endStream()
-	}
-	begins := n.sessions.Begins(key) // first, as in receiveChanged
-	s, here := n.sessions.Get(key)
-	if !here && !begins {
-		replyTo(l, done, nil)
-		return
-	}
-	if here {
-		s.asOf.Store(doubted) // should there be no place to end it now
-	}
-	f.runAside(l, func() { // it goes through all streams
-		switch s, ok := n.sessions.Current(key); {
-		case ok && m.Expired:
-			_ = s.Post(idleTick{})
-		case ok:
-			s.endWithoutRecord()
-		}
-		replyTo(l, done, nil)
-	})
 }
 
 // broadcastCancel tells the other nodes that a client has cancelled a call.
@@ -776,13 +346,191 @@ func (f *fleet) broadcastCancel(key SessionKey, id, reason string) {
 	f.broadcastLetter(letterCancel, cancelLetter{key, id, reason})
 }
 
-// receiveCancel cancels a call that runs here.
-func (f *fleet) receiveCancel(l *store.Letter) {
-	var m cancelLetter
-	if !readLetter(l, f.node, &m) {
-		return
+// forwardHead is what a letter says of a request beside its body.
+type forwardHead struct {
+	ID      []byte `json:",omitempty"` // raw JSON
+	Kind    string `json:",omitempty"` // of the letter that is the body
+	Tenant  string
+	Address string `json:",omitempty"`
+	Server  string
+
+	// The rest is said of a message of a session.
+	Session   string `json:",omitempty"`
+	Version   string `json:",omitempty"`
+	Stateless bool   `json:",omitempty"`
+	Trace     Trace  `json:",omitzero"`
+	Principal []byte `json:",omitempty"` // sealed
+}
+
+// additionalData binds a principal to the message that it came with.
+func (h *forwardHead) additionalData() []byte {
+	return []byte("message\x00" + h.Tenant + "\x00" + h.Server + "\x00" + h.Session)
+}
+
+// The first byte of the reply to a letter of a request.
+const (
+	sendMore  byte = iota // the next part may come
+	isTaken               // the call was found, and frames follow
+	isSettled             // a refusal.Refusal follows, or an acceptance
+)
+
+// The letters about requests that belong to another node; docs/design/015-fleet.md says what repairs the loss of each.
+const (
+	exchangeRetry   = "exchange.retry"   // a request that is sent again, for the node where its call is parked
+	exchangeMessage = "exchange.message" // a message of a session, for the node that has its connection
+	exchangeLetter  = "exchange.letter"  // a letter of any size, of the kind that its head names
+	exchangePart    = "exchange.part"    // more of the body of one of these
+	exchangeFrame   = "exchange.frame"   // what the call does with its exchange
+	exchangeAlive   = "exchange.alive"   // both ways: one side is there, and how far it is
+	exchangeGone    = "exchange.gone"    // both ways: one side has given the exchange up
+)
+
+// forwardRequest sends a request to the node that it belongs to, and returns the reply to its last letter. The errors are those of
+// fleet.askNode.
+func (f *fleet) forwardRequest(ctx context.Context, to store.Address, kind string, id relay.ID, head *forwardHead, body []byte) ([]byte, error) {
+	said, err := codec.Marshal(head)
+	if err != nil || len(said) > relay.MaxHead {
+		return nil, fmt.Errorf("actors: a request of %d bytes beside its body does not fit a letter: %w", len(said), store.ErrUnavailable)
 	}
-	if s, ok := f.node.sessions.Get(m.Session); ok {
-		_ = s.Post(&cancelCall{id: m.Request, reason: m.Reason, acked: func(error) {}})
+	f.forwarded.Add(1)
+	at := min(len(body), relay.MaxUpload)
+	reply, err := f.askNode(ctx, to, kind, packet((&relay.Begin{ID: id, Size: len(body), Head: said, Data: body[:at]}).Append(nil)))
+	for err == nil && at < len(body) && len(reply) == 1 && reply[0] == sendMore {
+		end := min(len(body), at+relay.MaxUpload)
+		reply, err = f.askNode(ctx, to, exchangePart, packet((&relay.Part{ID: id, Offset: at, Data: body[at:end]}).Append(nil)))
+		at = end
 	}
+	if err == nil && (len(reply) == 0 || reply[0] == sendMore) {
+		err = fmt.Errorf("actors: node %s: unreadable reply: %w", to.Node, store.ErrUnavailable)
+	}
+	return reply, err
+}
+
+// maxPushed is how many messages a node remembers that others have sent to its sessions.
+const maxPushed = 4096
+
+// pushes are the messages that other nodes have sent lately to the sessions of this node, by sender and name, or that they have forwarded
+// from the clients of these, by session and content.
+type pushes struct {
+	life time.Duration // after which a message is another one though its name is the same; 0: never
+
+	mu    sync.Mutex // guards the rest
+	all   map[string]*pushed
+	order []string
+	n     uint64 // messages that this node has named
+}
+
+// nameMessage returns the meta of a message that goes to another node: its own, or one that names it.
+func (d *pushes) nameMessage(boot string, meta []byte) []byte {
+	if len(meta) > 0 { // a question has an id
+		return meta
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.n++
+	return record.AppendPush(nil, boot+"."+strconv.FormatUint(d.n, 36))
+}
+
+// beginPush enters a message. first is false if it has come before.
+func (d *pushes) beginPush(key string) (x *pushed, first bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if x := d.findPush(key); x != nil {
+		return x, false
+	}
+	if d.all == nil {
+		d.all = make(map[string]*pushed)
+	}
+	if len(d.order) == maxPushed {
+		delete(d.all, d.order[0])
+		d.order = d.order[1:]
+	}
+	x = &pushed{over: make(chan struct{}), since: time.Now()}
+	d.all[key] = x
+	d.order = append(d.order, key)
+	return x, true
+}
+
+// findPush returns a message that has come before, nil if it has not. The lock is held.
+func (d *pushes) findPush(key string) *pushed {
+	if x := d.all[key]; x != nil && (d.life == 0 || time.Since(x.since) < d.life) {
+		return x
+	}
+	return nil
+}
+
+// endPush notes what became of a message. One that is not stored may come again.
+func (d *pushes) endPush(key string, x *pushed, status byte) {
+	d.mu.Lock()
+	if status != done && d.all[key] == x {
+		delete(d.all, key)
+	}
+	d.mu.Unlock()
+	x.status = status
+	close(x.over)
+}
+
+// findEarlier returns a message of a client that was forwarded a moment ago, nil if there is none.
+func (d *pushes) findEarlier(key SessionKey, m *codec.Message, body []byte) *pushed {
+	d.mu.Lock()
+	none := len(d.all) == 0
+	d.mu.Unlock()
+	if none { // and nothing to compare with
+		return nil
+	}
+	name, ok := dedupKey(key, m, body)
+	if !ok {
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.findPush(name)
+}
+
+// pushed is one of them.
+type pushed struct {
+	over   chan struct{} // closed when the outcome is known
+	status byte
+	since  time.Time
+}
+
+// awaitOutcome returns what became of a message: tryAgain if that is not known soon.
+func (x *pushed) awaitOutcome() (status byte) {
+	patience := time.NewTimer(pushWait)
+	defer patience.Stop()
+	select {
+	case <-x.over:
+		return x.status
+	case <-patience.C:
+		return tryAgain
+	}
+}
+
+// pushWait is how long a message may take to be stored before its sender is told to ask again.
+const pushWait = 4 * time.Second
+
+// repeatedFor is how long a client may send a message again that another node has forwarded to the one with its connection: it does so
+// where it was not told that the message was taken. After that it has another one with the same content.
+const repeatedFor = 30 * time.Second
+
+// dedupKey reports whether a message of a client must not be taken twice, and how it is known then.
+func dedupKey(key SessionKey, m *codec.Message, body []byte) (name string, ok bool) {
+	if m.Kind != codec.Batch && (m.Kind != codec.Request || string(m.Method) == mcp.MethodPing) {
+		return "", false
+	}
+	sum := sha256.Sum256(body)
+	return key.recordKey() + " " + string(sum[:]), true
+}
+
+// knownWait is how long a client waits at most until the other nodes know of a change of its session.
+const knownWait = time.Second
+
+// mostReason bounds the reason of a cancel that other nodes are told.
+const mostReason = 1 << 10
+
+// needsBroadcast reports whether a change of a record is of interest elsewhere. A confirmed digest is not: whoever begins the next
+// standalone stream has the newest record then.
+func needsBroadcast(was, now *session.Record) bool {
+	return was.Level != now.Level || was.Standalone != now.Standalone || !slices.Equal(was.Subscribed, now.Subscribed) ||
+		!maps.EqualFunc(was.Values, now.Values, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) })
 }

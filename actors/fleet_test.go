@@ -108,7 +108,7 @@ func inFleet(t *testing.T, n int, fate func(kind string) sim.Fate, f func(t *tes
 		}
 		time.Sleep(2 * time.Minute)
 		for _, m := range all {
-			if r, w := m.fleet.readings.len(), m.fleet.readers.len(); r != 0 || w != 0 {
+			if r, w := m.readings.len(), m.readers.len(); r != 0 || w != 0 {
 				t.Errorf("node %s still has %d connections of streams elsewhere, and %d readers elsewhere", m.name, r, w)
 			}
 		}

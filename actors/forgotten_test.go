@@ -229,8 +229,8 @@ func TestNoMoreIsRecalledThanFits(t *testing.T) {
 		}
 		synctest.Wait()
 		h.streams.Each(func(s *streamActor) {
-			if size := s.past.Digest.Size(); size > record.MaxDigest || s.runsAgain() {
-				t.Errorf("%d bytes are kept, and the call may run again: %v", size, s.runsAgain())
+			if size := s.past.Digest.Size(); size > record.MaxDigest || (streamEnd{s}).runsAgain() {
+				t.Errorf("%d bytes are kept, and the call may run again: %v", size, streamEnd{s}.runsAgain())
 			}
 		})
 		if n := h.refused(limits.Recall.Row); n != 1 {
@@ -304,7 +304,7 @@ func TestRerunOfASessionThatHasJustLeftMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = s.Post(closeSession{}) // the session has no calls here
-		if _, _, err := n.streams.takeOver(t.Context(), svc, s, StreamKey{key, id}, takeover.Writer{}); err != nil {
+		if _, _, err := n.takeovers.takeOver(t.Context(), svc, s, StreamKey{key, id}, takeover.Writer{}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()

@@ -5,6 +5,8 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -15,6 +17,8 @@ type heart struct {
 	node    *Node
 	pingers map[pinged]*pinger
 	ticks   uint64
+	lease   leaseWatch
+	usage   usageReports
 	rolled  time.Time // when the kernel last forgot how deep mailboxes were
 }
 
@@ -29,7 +33,7 @@ func (h *heart) Receive(m any) {
 		return
 	}
 	now := time.Now()
-	streams := n.attachments.Snapshot()
+	streams := n.streams.attachments.Snapshot()
 	var links []*boundConn
 	n.bound.Each(func(l *boundConn) { links = append(links, l) })
 	h.pingAll(streams, links, now)
@@ -40,7 +44,7 @@ func (h *heart) Receive(m any) {
 	}
 	for _, l := range links {
 		if momentPassed(l.until, now) {
-			h.Contain(func() { l.sess.endSession() })
+			h.Contain(func() { sessionEnd{l.sess}.endSession() })
 			continue
 		}
 		h.Contain(func() { l.commentIfSilent(now, l.sess.svc.Limits.KeepAlive) })
@@ -53,7 +57,7 @@ func (h *heart) Receive(m any) {
 	n.accounts.Settle(now)
 	n.cache.Expire(now)
 	jumped, running := n.clock.hasJumped(), int64(n.clock.sinceStart())
-	jumped = n.fleet.cameBack(now) || jumped
+	jumped = h.lease.cameBack(&n.site, now) || jumped
 	n.streams.Each(func(s *streamActor) {
 		if d := s.due.Load(); d != 0 && (jumped || running > d) {
 			_ = s.Post(refresh{})
@@ -63,10 +67,14 @@ func (h *heart) Receive(m any) {
 		h.rolled = now
 		n.k.Roll()
 	}
-	if n.fleet.noteLapse() {
+	if h.lease.noteLapse(&n.site) {
 		h.letGo(streams)
 	}
-	n.fleet.onBeat(now)
+	if n.fleet.mail != nil {
+		n.readers.pruneSilent(now)
+		n.readings.askWriters(now)
+		h.usage.broadcastUsage()
+	}
 	n.relays.onBeat(now)
 	n.timer.Reset(time.Second)
 }
@@ -212,3 +220,74 @@ func (p boundPing) Ask(data []byte, _ time.Time) {
 }
 
 func (p boundPing) Finish() { p.l.endForGood(false) }
+
+// maxBeatDelay is how much later than planned a beat of the heart may come before the process counts as one that stood still.
+const maxBeatDelay = 2 * time.Second
+
+// leaseWatch is what the heart knows of the node's lease.
+type leaseWatch struct {
+	beaten time.Time // when the heart last beat
+	away   bool      // the lease was over, or the process stood still
+	lapsed bool      // the lease has been over for so long that clients were let go
+}
+
+// cameBack reports whether the node is back after a time in which others may have taken over what it writes: its lease was over, or
+// the process stood still. Its streams must look then whether they are still its own: an idle one would not find out. It belongs to
+// the heart's turn.
+func (w *leaseWatch) cameBack(n *site, now time.Time) bool {
+	if n.fleet.mail == nil {
+		return false
+	}
+	suspended := n.store.Suspended()
+	w.away = w.away || suspended || !w.beaten.IsZero() && now.Sub(w.beaten) > time.Second+maxBeatDelay
+	w.beaten = now
+	if !w.away || suspended {
+		return false
+	}
+	w.away = false
+	n.expireViews()
+	return true
+}
+
+// noteLapse reports that the lease has been over for as long as it lasts, once in each outage. It belongs to the heart's turn.
+func (w *leaseWatch) noteLapse(n *site) bool {
+	was := w.lapsed
+	w.lapsed = n.fleet.mail != nil && n.store.Lapsed()
+	return w.lapsed && !was
+}
+
+// usageReports are the letters of usage that the heart sends.
+type usageReports struct {
+	*site
+	sent uint64 // letters so far
+	used bool   // the last one said something
+}
+
+// broadcastUsage tells the other nodes what clients use of this one, if it is worth mention, and once when it is no more. It belongs to the heart's turn.
+func (u *usageReports) broadcastUsage() {
+	all := u.accounts.Report()
+	if len(all) == 0 && !u.used || len(u.fleet.mail.Others()) == 0 {
+		return
+	}
+	u.sent++
+	u.used = len(all) > 0
+	u.fleet.broadcastLetter(letterUsage, usageLetter{u.sent, all})
+}
+
+// receiveUsage takes what clients use of another node.
+func (u *usageReports) receiveUsage(l *store.Letter) {
+	var m usageLetter
+	if u.fleet.readLetter(l, &m) {
+		u.accounts.Hear(time.Now(), l.From.Node+"/"+l.From.Boot, m.Num, m.All)
+	}
+}
+
+// letterUsage says, each second, what clients use of a node: what they may have of the others is as much less.
+const letterUsage = "usage"
+
+type usageLetter struct {
+	Num uint64 // rises
+	All []quota.Share
+}
+
+func (usageLetter) short() {}

@@ -251,7 +251,7 @@ func TestNamingThatComesLate(t *testing.T) {
 		s := a.peerOf(name).last.Load()
 		newest := b.peerOf(name).last.Load().view.Load().rec.Standalone
 		late := &streamActor{key: StreamKey{s.key, newID()}} // of the order 0
-		of := s.nameStandalone(t.Context(), late)
+		of := standalone{s}.nameStandalone(t.Context(), late)
 		rec, _, err := a.sessions.readRecord(t.Context(), s.key)
 		if err != nil || !of.replaced || of.old != "" || rec.Standalone != newest {
 			t.Errorf("replaced %v, in place of %q; the record names %q, want %q: %v", of.replaced, of.old, rec.Standalone, newest, err)

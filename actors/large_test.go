@@ -75,8 +75,8 @@ func TestLargeCallsAreEndedByTheirNode(t *testing.T) {
 		m := &codec.Message{Method: []byte(mcp.MethodToolsCall), Name: []byte(`"x"`)}
 		h.drain.sparing.Store(true)
 		for size, own := range map[int]bool{0: false, maxRerunBody: false, maxRerunBody + 1: true} {
-			r := &requestActor{node: h.Node, size: size, call: &Call{msg: m}, svc: h.svc, way: way{returns: true}}
-			if got, refused := r.endsOnlyHere(), h.drain.refusesRequest(h.svc, nil, m, size); got != own || refused != own {
+			r := &requestActor{pool: &h.calls, size: size, call: &Call{callFacts: callFacts{msg: m}}, svc: h.svc, way: way{returns: true}}
+			if got, refused := (lastingCall{r}).endsOnlyHere(), h.svc.refusedBy(&h.drain, nil, m, size); got != own || refused != own {
 				t.Errorf("a call of %d bytes is this node's alone: %t, and refused late: %t, want %t", size, got, refused, own)
 			}
 		}

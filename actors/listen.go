@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/troupe-run/troupe/actors/internal/subscription"
@@ -19,7 +17,7 @@ import (
 // ends with its connection, and its notifications are not stored.
 type listenActor struct {
 	kernel.Actor
-	node         *Node
+	listeners    *listeners
 	svc          *Service
 	sess         *sessionActor // whose connection it shares; nil over HTTP
 	key          SessionKey    // by which the resources' subscriptions know it
@@ -70,7 +68,9 @@ type (
 // listeners are the listeners of a node, by keys like those of sessions.
 type listeners struct {
 	*kernel.Directory[SessionKey, *listenActor]
-	node *Node
+	*site
+	subs    *subscription.Table
+	talking *liveStreams
 }
 
 // listenPrefix begins the ids of listeners; no session's id begins with it.
@@ -101,7 +101,7 @@ func (a *httpAudience) beginResponse(l *listenActor) bool {
 	if !a.conn.Open() {
 		return false
 	}
-	a.stream = l.node.talking.addStream(a.conn, l.svc.Limits.KeepAlive)
+	a.stream = l.listeners.talking.addStream(a.conn, l.svc.Limits.KeepAlive)
 	return true
 }
 
@@ -117,20 +117,6 @@ func (*httpAudience) isFull() bool                    { return false }
 func (*httpAudience) awaitRoom(context.Context) error { return nil }
 func (a *httpAudience) finishResponse()               { a.conn.Finish() }
 func (a *httpAudience) cutConnection()                { a.conn.Cut() }
-
-// boundAudience is the audience of a request on a connection that carries others.
-type boundAudience struct{ *boundConn }
-
-func (boundAudience) beginResponse(*listenActor) bool       { return true }
-func (a boundAudience) awaitRoom(ctx context.Context) error { return a.conn.Room(ctx) }
-func (boundAudience) finishResponse()                       {}
-func (boundAudience) cutConnection()                        {}
-
-func (a boundAudience) bindListener(l *listenActor) {
-	if a.sess.Stopped() { // the session ended before it could find l
-		_ = l.Post(endListen{})
-	}
-}
 
 var _ subscription.Subscriber = (*listenActor)(nil)
 
@@ -157,7 +143,7 @@ func (l *listenActor) Receive(m any) {
 		l.early = nil
 		if l.filter.Others != nil {
 			var ctx context.Context
-			ctx, l.others = context.WithCancel(l.node.base)
+			ctx, l.others = context.WithCancel(l.listeners.base)
 			l.repeatOthers = l.filter.Others(ctx, func(method string, params []byte) { _ = l.Post(hear{codec.AppendNotification(nil, method, params)}) })
 		}
 	case hear:
@@ -225,7 +211,7 @@ func (l *listenActor) sendNotification(data []byte) {
 		if !l.missed {
 			l.missed = true
 			go func() {
-				if l.to.awaitRoom(l.node.base) == nil {
+				if l.to.awaitRoom(l.listeners.base) == nil {
 					_ = l.Post(caughtUp{})
 				}
 			}()
@@ -267,7 +253,7 @@ func (l *listenActor) resyncClient() {
 
 // endListener ends the listener. A reason is the server's, and the client gets it before the response.
 func (l *listenActor) endListener(reason string) {
-	l.node.listeners.Drop(l.key, l)
+	l.listeners.Drop(l.key, l)
 	l.Stop()
 	l.held.Free()
 	l.from.Held[heldStreams].Add(-1)
@@ -275,7 +261,7 @@ func (l *listenActor) endListener(reason string) {
 		l.others()
 	}
 	for _, uri := range l.filter.URIs {
-		l.node.subs.Follow(l, uri)
+		l.listeners.subs.Follow(l, uri)
 	}
 	if reason != "" {
 		rest := append([]byte(`"requestId":`), l.id...)
@@ -289,16 +275,6 @@ func (l *listenActor) endListener(reason string) {
 		l.to.sendData(codec.AppendResult(nil, l.id, append(done, '}')))
 	}
 	l.to.finishResponse()
-}
-
-// ReviewListeners ends the listeners of a service here that have nothing left to hear, as the resources that they follow are hidden from their clients, or need scopes that these
-// lack. It does not wait for the listeners.
-func ReviewListeners(n *Node, svc *Service) {
-	n.listeners.Each(func(l *listenActor) {
-		if l.svc == svc {
-			l.reviewFilter()
-		}
-	})
 }
 
 func (l *listenActor) reviewFilter() {
@@ -317,66 +293,29 @@ func (d *listeners) endListeners(reason string, which func(*listenActor) bool) {
 }
 
 // hasListener reports whether a session has a listener whose request had the id.
-func (s *sessionActor) hasListener(id []byte) (found bool) {
-	s.node.listeners.Each(func(l *listenActor) { found = found || l.sess == s && bytes.Equal(l.id, id) })
+func (d *listeners) hasListener(s *sessionActor, id []byte) (found bool) {
+	d.Each(func(l *listenActor) { found = found || l.sess == s && bytes.Equal(l.id, id) })
 	return found
 }
 
-// liveStream is an open event stream that cannot be resumed.
-type liveStream struct {
-	conn  Conn
-	every time.Duration
-	wrote atomic.Int64 // unix nanoseconds
-}
-
-func (s *liveStream) noteWritten() {
-	if s != nil {
-		s.wrote.Store(time.Now().UnixNano())
+// memorySize is what a listener with this filter holds in memory.
+func (l *Listening) memorySize() int64 {
+	n := int64(listenerBytes + len(l.Accepted))
+	for _, uri := range l.URIs {
+		n += uriBytes + int64(len(uri))
 	}
+	return n
 }
 
-// liveStreams has comments sent on streams that are silent for long, so that they stay
-// open.
-type liveStreams struct {
-	mu  sync.Mutex // guards all
-	all map[*liveStream]struct{}
-}
-
-func (l *liveStreams) addStream(conn Conn, every time.Duration) *liveStream {
-	s := &liveStream{conn: conn, every: every}
-	s.noteWritten()
-	l.mu.Lock()
-	l.all[s] = struct{}{}
-	l.mu.Unlock()
-	conn.Gone(func() {
-		l.mu.Lock()
-		delete(l.all, s)
-		l.mu.Unlock()
-	})
-	return s
-}
-
-// silentStreams returns the streams that are due for a comment.
-func (l *liveStreams) silentStreams(now time.Time) []*liveStream {
-	l.mu.Lock()
-	var silent []*liveStream
-	for s := range l.all {
-		if now.UnixNano()-s.wrote.Load() >= int64(s.every) {
-			silent = append(silent, s)
-		}
+// wantsMethod reports whether the client has asked for the notification.
+func (l *Listening) wantsMethod(method string) bool {
+	switch method {
+	case mcp.NotifyToolsListChanged:
+		return l.Tools
+	case mcp.NotifyPromptsListChanged:
+		return l.Prompts
+	case mcp.NotifyResourcesListChanged:
+		return l.Resources
 	}
-	l.mu.Unlock()
-	return silent
-}
-
-func (s *liveStream) sendComment() {
-	s.noteWritten()
-	s.conn.Comment()
-	s.conn.Flush()
-}
-
-func (l *liveStreams) len() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.all)
+	return true
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -36,21 +37,20 @@ type parking struct {
 // parkedCalls finds calls that have asked their clients, by the park key in their states.
 type parkedCalls struct {
 	*kernel.Directory[string, *requestActor]
-	node     *Node
-	keys     store.Keys
+	*site
 	outcomes mrtr.Outcomes
 	waiting  atomic.Int64 // the calls that wait for their request to be sent again
 }
 
 // sealState makes the requestState of the call's next round.
 func (p *parkedCalls) sealState(c *Call, in *input, a *asking, expires time.Time) (string, error) {
-	st := mrtr.State{Method: string(c.msg.Method), Request: mrtr.RequestDigest(c.msg), Expires: expires.UnixMilli(), Park: in.park, Node: p.node.name, Boot: p.node.boot, Round: in.Round + 1, Scopes: c.Needs(), Steps: c.carriedSteps()}
+	st := mrtr.State{Method: string(c.msg.Method), Request: mrtr.RequestDigest(c.msg), Expires: expires.UnixMilli(), Park: in.park, Node: p.name, Boot: p.boot, Round: in.Round + 1, Scopes: c.Needs(), Steps: callSteps{c}.carriedSteps()}
 	for _, i := range a.missing {
 		st.Asked = append(st.Asked, a.keys[i])
 	}
 	size := 0
 	if st.Given, size = in.Answered(); size > maxInput {
-		p.node.refusals.Refused(limits.StateInput.Row)
+		p.refusals.Refused(limits.StateInput.Row)
 		return "", ErrTooMuchInput
 	}
 	return st.Seal(c.peer.key.Tenant, c.peer.key.Server, p.keys.Seal)
@@ -85,103 +85,6 @@ type needInput struct {
 
 func (m *needInput) Refused(err error) { m.err = err; m.Done() }
 
-// parkForInput parks the request.
-func (r *requestActor) parkForInput(m *needInput) {
-	if r.phase != request.Plain && r.phase != request.Streaming {
-		m.err = errReturned
-		if cause := context.Cause(r.ctx); cause != nil {
-			m.err = cause
-		}
-		m.Done()
-		return
-	}
-	p := r.parking
-	if p == nil {
-		p = &parking{}
-		r.parking = p
-	}
-	r.used = true
-	id := string(r.id)
-	r.applyEvent(request.Ask, response{data: withID(r.id, m.answer), goesOn: true}, nil)
-	r.serveNobody()
-	r.way.table.parkRequest(r, id)
-	r.settleOutcome(m.answer)
-	wait := r.svc.retryTime()
-	p.asked, p.until, p.wake = m.round, time.Now().Add(wait), m.wake
-	r.timer.Reset(wait)
-	if r.from != nil {
-		r.node.accounts.Leave(r.from) // it is not in flight while it waits
-		r.from = nil
-	}
-	m.Done()
-}
-
-// wakeHandler resumes the handler, if it waits.
-func (r *requestActor) wakeHandler(m wakeup) {
-	if p := r.parking; p != nil && p.wake != nil {
-		p.wake <- m // which has room for one
-		p.wake = nil
-	}
-}
-
-// endWait ends the handler's wait when its client has not come back in time.
-func (r *requestActor) endWait() {
-	p := r.parking
-	if p.wake == nil || time.Now().Before(p.until) { // the timer fired for an earlier deadline
-		return
-	}
-	r.node.refusals.Refused(limits.MaxAsk.Row)
-	r.wakeHandler(wakeup{err: ErrNoAnswer})
-}
-
-// abandonSupersededRun ends a run that was left behind: the process was taken for gone, and another node, which has run the call again, has asked its client
-// for more than this run has. Nobody finds it any more.
-func (r *requestActor) abandonSupersededRun() {
-	r.parking.givenUp = true
-	if r.phase == request.Parked {
-		r.wakeHandler(wakeup{err: ErrNoAnswer})
-	}
-}
-
-// settleOutcome sends an outcome to all exchanges that wait for it, and keeps it for later ones.
-func (r *requestActor) settleOutcome(rest []byte) {
-	p := r.parking
-	r.memory.Grow(-int64(len(p.outcome)))
-	for _, x := range p.others {
-		x.answerRequest(response{data: withID(x.id, rest)})
-	}
-	p.others, p.outcome = nil, nil
-	if p.taken > 0 && len(rest) <= maxOutcome {
-		p.outcome = bytes.Clone(rest)
-		r.memory.Grow(int64(len(rest)))
-	}
-}
-
-// openStreams makes the response of the call a stream, and with it those of the exchanges that wait for the same outcome: they get what keeps a
-// silent response open, and nothing of what the handler sends.
-func (r *requestActor) openStreams() {
-	r.way.openStream()
-	if p := r.parking; p != nil {
-		for _, x := range p.others {
-			x.openStream()
-		}
-	}
-}
-
-// endOthers ends the exchanges that wait for the same outcome as the call's own.
-func (r *requestActor) endOthers(why ending) {
-	p := r.parking
-	if p == nil {
-		return
-	}
-	p.givenUp = true
-	for _, x := range p.others {
-		x.endDelivery(why, x.id)
-		x.releaseExchange() // no handler of its own will release it
-	}
-	p.others = nil
-}
-
 // retriedRequest is a request that was sent again, with its exchange.
 type retriedRequest struct {
 	roundTrip
@@ -214,61 +117,6 @@ type retryCall struct {
 }
 
 func (m *retryCall) Refused(error) { m.verdict = retryUnknown; m.Done() }
-
-func (r *requestActor) takeRetry(m *retryCall) {
-	p := r.parking
-	m.x.attachCall(r)
-	switch {
-	case r.phase == request.Cancelled || r.phase == request.Dropped || p == nil:
-		m.verdict = retryUnknown
-	case r.phase == request.Parked && m.round == p.asked && p.wake != nil:
-		m.verdict = retryTaken
-		r.memory.Grow(-int64(len(p.outcome)))
-		p.taken, p.digest, p.outcome = m.round, m.digest, nil
-		r.applyEvent(request.Resume, response{}, nil)
-		for key, raw := range m.given {
-			r.memory.Grow(int64(len(key) + len(raw)))
-		}
-		r.answerTo(m.x)
-		r.graced, r.toldLong, r.toldEnding = false, false, false
-		r.timer.Reset(r.way.grace)
-		r.wakeHandler(wakeup{given: m.given})
-	case m.round > max(p.asked, p.taken):
-		m.verdict = retryUnknown
-		r.abandonSupersededRun()
-	case m.round != p.taken || m.digest != p.digest:
-		m.verdict = retryRefused
-	case p.outcome != nil:
-		m.verdict, m.outcome = retrySettled, p.outcome
-	case (r.phase == request.Plain || r.phase == request.Streaming) && r.attachRetry(m.x):
-		m.verdict = retryTaken
-	case r.phase == request.Plain || r.phase == request.Streaming:
-		m.verdict = retryJoined
-		p.others = append(p.others, m.x)
-		if r.phase == request.Streaming {
-			m.x.openStream()
-		}
-	default:
-		m.verdict = retryUnknown
-	}
-	m.Done()
-}
-
-// answerTo makes x the exchange that the call answers. From here on the handler sees its
-// client as this request describes it.
-func (r *requestActor) answerTo(x retriedRequest) {
-	r.stateless.served = x.roundTrip
-	r.way.delivery, r.id = x.roundTrip, bytes.Clone(x.id) // cloned because the session's table may still have the old id
-	if r.from == nil {
-		r.from = x.from
-	}
-	// Copied into the call, as they outlive the exchange.
-	said := &struct{ token, meta []byte }{x.token, x.meta}
-	r.call.token.Store(&said.token)
-	r.stateless.meta.now.Store(&said.meta)
-	x.watchConn()
-	r.way.table.reenterRequest(r)
-}
 
 // badResponses refuses invalid inputResponses.
 func badResponses(to answerer, id []byte, err error) {
@@ -306,36 +154,6 @@ func (p *parkedCalls) retryCall(st *mrtr.State, x retriedRequest, sum mrtr.Diges
 		}
 	}
 	return retryUnknown, nil
-}
-
-// concludeCall sends the call's outcome to the exchanges that wait for it, and keeps it for
-// later ones. rest is the response from the id on.
-func (r *requestActor) concludeCall(rest []byte) {
-	r.wakeHandler(wakeup{err: errReturned}) // for a goroutine that the handler left behind
-	p := r.parking
-	switch {
-	case p == nil || p.givenUp:
-		return
-	case r.phase == request.Cancelled: // a panic kept the cancel from ending them
-		r.endOthers(cancelled)
-		return
-	}
-	r.settleOutcome(rest)
-	if p.outcome == nil {
-		return
-	}
-	st, held := r.stateless, new(quota.Holding)
-	if !st.alone {
-		in := &Input{Tenant: st.peer.key.Tenant, Address: st.address}
-		if no := r.node.accounts.reserveMemory(held, nil, in, quota.Parked, outcomeBytes+int64(len(p.outcome))); no != nil {
-			return // as if there were too many
-		}
-		if !held.Spare() { // The client's next request needs the room more.
-			held.Free()
-			return
-		}
-	}
-	r.node.mrtr.outcomes.Put(st.park, mrtr.Outcome{Round: p.taken, Digest: p.digest, Rest: p.outcome, Until: time.Now().Add(limits.OutcomeAge.Value()), Free: held.Free})
 }
 
 // Errors of a question to a stateless client.
@@ -390,7 +208,7 @@ func (s *stateless) askClient(ctx context.Context, c *Call, qs []Question) ([]An
 		if err != nil {
 			return nil, err
 		}
-		waiting := &c.peer.node.mrtr.waiting
+		waiting := &c.r.pool.mrtr.waiting
 		waiting.Add(1)
 		m := s.awaitAnswers(ctx, c, wake)
 		waiting.Add(-1)
@@ -450,13 +268,10 @@ func (s *stateless) awaitAnswersOr(ctx context.Context, wake <-chan wakeup) wake
 	}
 }
 
-// maxStateAge bounds the time that a client may take to send a request again.
-var maxStateAge = limits.RetryWait.Value()
-
 // putQuestions sends the missing questions to the client. The answers come on the channel.
 // Until they do, an account counts the call among those that wait.
 func (s *stateless) putQuestions(c *Call, a *asking) (wake <-chan wakeup, err error) {
-	n, in := c.peer.node, &s.input
+	n, in := c.r.pool, &s.input
 	if cause := context.Cause(c.ctx); cause != nil {
 		return nil, cause
 	}
@@ -532,4 +347,293 @@ func inputRequired(a *asking, state string, meta []byte) []byte {
 		b = append(b, meta...)
 	}
 	return append(b, '}', '}')
+}
+
+// parkedRequest is a request as far as its client sends it again: it asks its client, waits, and goes on with another exchange.
+type parkedRequest struct{ *requestActor }
+
+// parkForInput parks the request.
+func (r parkedRequest) parkForInput(m *needInput) {
+	if r.phase != request.Plain && r.phase != request.Streaming {
+		m.err = errReturned
+		if cause := context.Cause(r.ctx); cause != nil {
+			m.err = cause
+		}
+		m.Done()
+		return
+	}
+	p := r.parking
+	if p == nil {
+		p = &parking{}
+		r.parking = p
+	}
+	r.used = true
+	id := string(r.id)
+	r.applyEvent(request.Ask, response{data: withID(r.id, m.answer), goesOn: true}, nil)
+	r.serveNobody()
+	r.way.table.parkRequest(r.requestActor, id)
+	r.settleOutcome(m.answer)
+	wait := r.svc.retryTime()
+	p.asked, p.until, p.wake = m.round, time.Now().Add(wait), m.wake
+	r.timer.Reset(wait)
+	if r.from != nil {
+		r.pool.accounts.Leave(r.from) // it is not in flight while it waits
+		r.from = nil
+	}
+	m.Done()
+}
+
+// wakeHandler resumes the handler, if it waits.
+func (r parkedRequest) wakeHandler(m wakeup) {
+	if p := r.parking; p != nil && p.wake != nil {
+		p.wake <- m // which has room for one
+		p.wake = nil
+	}
+}
+
+// endWait ends the handler's wait when its client has not come back in time.
+func (r parkedRequest) endWait() {
+	p := r.parking
+	if p.wake == nil || time.Now().Before(p.until) { // the timer fired for an earlier deadline
+		return
+	}
+	r.pool.refusals.Refused(limits.MaxAsk.Row)
+	r.wakeHandler(wakeup{err: ErrNoAnswer})
+}
+
+// abandonSupersededRun ends a run that was left behind: the process was taken for gone, and another node, which has run the call again, has asked its client
+// for more than this run has. Nobody finds it any more.
+func (r parkedRequest) abandonSupersededRun() {
+	r.parking.givenUp = true
+	if r.phase == request.Parked {
+		r.wakeHandler(wakeup{err: ErrNoAnswer})
+	}
+}
+
+// settleOutcome sends an outcome to all exchanges that wait for it, and keeps it for later ones.
+func (r parkedRequest) settleOutcome(rest []byte) {
+	p := r.parking
+	r.memory.Grow(-int64(len(p.outcome)))
+	for _, x := range p.others {
+		x.answerRequest(response{data: withID(x.id, rest)})
+	}
+	p.others, p.outcome = nil, nil
+	if p.taken > 0 && len(rest) <= maxOutcome {
+		p.outcome = bytes.Clone(rest)
+		r.memory.Grow(int64(len(rest)))
+	}
+}
+
+// openStreams makes the response of the call a stream, and with it those of the exchanges that wait for the same outcome: they get what keeps a
+// silent response open, and nothing of what the handler sends.
+func (r parkedRequest) openStreams() {
+	r.way.openStream()
+	if p := r.parking; p != nil {
+		for _, x := range p.others {
+			x.openStream()
+		}
+	}
+}
+
+// endOthers ends the exchanges that wait for the same outcome as the call's own.
+func (r parkedRequest) endOthers(why ending) {
+	p := r.parking
+	if p == nil {
+		return
+	}
+	p.givenUp = true
+	for _, x := range p.others {
+		x.endDelivery(why, x.id)
+		x.releaseExchange() // no handler of its own will release it
+	}
+	p.others = nil
+}
+
+func (r parkedRequest) takeRetry(m *retryCall) {
+	p := r.parking
+	m.x.attachCall(r.requestActor)
+	switch {
+	case r.phase == request.Cancelled || r.phase == request.Dropped || p == nil:
+		m.verdict = retryUnknown
+	case r.phase == request.Parked && m.round == p.asked && p.wake != nil:
+		m.verdict = retryTaken
+		r.memory.Grow(-int64(len(p.outcome)))
+		p.taken, p.digest, p.outcome = m.round, m.digest, nil
+		r.applyEvent(request.Resume, response{}, nil)
+		for key, raw := range m.given {
+			r.memory.Grow(int64(len(key) + len(raw)))
+		}
+		r.answerTo(m.x)
+		r.graced, r.toldLong, r.toldEnding = false, false, false
+		r.timer.Reset(r.way.grace)
+		r.wakeHandler(wakeup{given: m.given})
+	case m.round > max(p.asked, p.taken):
+		m.verdict = retryUnknown
+		r.abandonSupersededRun()
+	case m.round != p.taken || m.digest != p.digest:
+		m.verdict = retryRefused
+	case p.outcome != nil:
+		m.verdict, m.outcome = retrySettled, p.outcome
+	case (r.phase == request.Plain || r.phase == request.Streaming) && r.attachRetry(m.x):
+		m.verdict = retryTaken
+	case r.phase == request.Plain || r.phase == request.Streaming:
+		m.verdict = retryJoined
+		p.others = append(p.others, m.x)
+		if r.phase == request.Streaming {
+			m.x.openStream()
+		}
+	default:
+		m.verdict = retryUnknown
+	}
+	m.Done()
+}
+
+// answerTo makes x the exchange that the call answers. From here on the handler sees its
+// client as this request describes it.
+func (r parkedRequest) answerTo(x retriedRequest) {
+	r.stateless.served = x.roundTrip
+	r.way.delivery, r.id = x.roundTrip, bytes.Clone(x.id) // cloned because the session's table may still have the old id
+	if r.from == nil {
+		r.from = x.from
+	}
+	// Copied into the call, as they outlive the exchange.
+	said := &struct{ token, meta []byte }{x.token, x.meta}
+	r.call.token.Store(&said.token)
+	r.stateless.meta.now.Store(&said.meta)
+	x.watchConn()
+	r.way.table.reenterRequest(r.requestActor)
+}
+
+// concludeCall sends the call's outcome to the exchanges that wait for it, and keeps it for
+// later ones. rest is the response from the id on.
+func (r parkedRequest) concludeCall(rest []byte) {
+	r.wakeHandler(wakeup{err: errReturned}) // for a goroutine that the handler left behind
+	p := r.parking
+	switch {
+	case p == nil || p.givenUp:
+		return
+	case r.phase == request.Cancelled: // a panic kept the cancel from ending them
+		r.endOthers(cancelled)
+		return
+	}
+	r.settleOutcome(rest)
+	if p.outcome == nil {
+		return
+	}
+	st, held := r.stateless, new(quota.Holding)
+	if !st.alone {
+		in := &Input{Tenant: st.peer.key.Tenant, Address: st.address}
+		if no := r.pool.accounts.reserveMemory(held, nil, in, quota.Parked, outcomeBytes+int64(len(p.outcome))); no != nil {
+			return // as if there were too many
+		}
+		if !held.Spare() { // The client's next request needs the room more.
+			held.Free()
+			return
+		}
+	}
+	r.pool.mrtr.outcomes.Put(st.park, mrtr.Outcome{Round: p.taken, Digest: p.digest, Rest: p.outcome, Until: time.Now().Add(limits.OutcomeAge.Value()), Free: held.Free})
+}
+
+// attachRetry gives a call without an exchange another one. It reports whether the call had none.
+func (r parkedRequest) attachRetry(x retriedRequest) bool {
+	if _, alone := r.way.delivery.(retryDelivery); !alone {
+		return false
+	}
+	if r.from != nil {
+		r.pool.accounts.Leave(r.from) // it is counted with the exchange
+		r.from = nil
+	}
+	r.answerTo(x)
+	if r.phase == request.Streaming {
+		r.way.openStream()
+	}
+	return true
+}
+
+// passToNext gives the call to another exchange that waits for the same response, because the
+// client of the present one is gone or cancelled its request. It reports whether there is
+// such an exchange.
+func (r parkedRequest) passToNext() bool {
+	p := r.parking
+	if p == nil || len(p.others) == 0 {
+		return false
+	}
+	r.way.endDelivery(cancelled, r.id)
+	r.stateless.served.releaseExchange() // the handler goes on on the account of the next exchange
+	r.way.table.parkRequest(r.requestActor, string(r.id))
+	x := p.others[0]
+	p.others[0] = retriedRequest{}
+	p.others = p.others[1:]
+	r.answerTo(x)
+	if r.phase == request.Streaming { // so that what the handler sends is not lost
+		r.way.openStream()
+	}
+	return true
+}
+
+// serveNobody detaches the call from its exchange.
+func (r parkedRequest) serveNobody() {
+	r.stateless.direct = direct{} // holds nothing and is released with no effect
+	r.way.delivery, r.stateless.served = noDelivery{}, &r.stateless.direct
+}
+
+// awaitRetry leaves a running call without an exchange until its request is sent again.
+func (r parkedRequest) awaitRetry() {
+	r.way.endDelivery(cancelled, r.id)
+	r.stateless.served.releaseExchange()
+	r.serveNobody()
+	r.way.delivery = retryDelivery{}
+}
+
+// hideFromRetries hides the call from requests that are sent again.
+func (r parkedRequest) hideFromRetries() {
+	if park := r.stateless.park; park != "" {
+		r.pool.mrtr.Drop(park, r.requestActor)
+	}
+}
+
+// connectionGone hands the call on to the next exchange that waits for it, if any;
+// otherwise it cancels the call, unless the client may come back for it.
+func (r parkedRequest) connectionGone(m connGone) {
+	switch {
+	case r.way.delivery != delivery(m.x): // the exchange was answered or replaced
+	case m.ended != nil: // the handler's response still reaches the client
+		r.applyEvent(request.Deadline, response{}, fmt.Errorf("%w: %w", ErrRequestEnded, m.ended))
+	case r.passToNext():
+	case m.broken:
+		r.awaitRetry()
+	default:
+		r.applyEvent(request.Cancel, response{}, fmt.Errorf("%w: the connection was closed", ErrCancelled))
+	}
+}
+
+// detachCall answers the request, whose handler goes on.
+func (r parkedRequest) detachCall(m *detachment) {
+	defer m.Done()
+	if r.phase != request.Plain && r.phase != request.Streaming {
+		return
+	}
+	r.used = true
+	lastingCall{r.requestActor}.sendHeldProgress()
+	id := string(r.id)
+	r.call.detached.Store(&m.to)
+	r.applyEvent(request.Result, response{data: withID(r.id, m.answer), goesOn: true}, nil)
+	r.concludeCall(m.answer)
+	r.serveNobody()
+	r.way.table.parkRequest(r.requestActor, id)
+	r.pool.statelessCalls.dropRequest(r.requestActor)
+	if r.from != nil {
+		r.pool.accounts.Leave(r.from)
+		r.from = nil
+	}
+	m.end = r.cancel
+}
+
+// forgetExchange takes x back as the exchange that the call is answered on. The goroutine that
+// brought x ends it.
+func (r parkedRequest) forgetExchange(x retriedRequest) {
+	r.serveNobody()
+	if r.from == x.from {
+		r.from = nil
+	}
 }

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"encoding/json"
+	"errors"
 	"math/rand/v2"
 	"reflect"
 	"sync"
@@ -25,12 +26,6 @@ const (
 	letterLists   = "lists"
 	letterTask    = "task"
 )
-
-func init() {
-	receivers[letterUpdated] = (*fleet).receiveUpdated
-	receivers[letterLists] = (*fleet).receiveLists
-	receivers[letterTask] = (*fleet).receiveTask
-}
 
 // News is what is above the actors, as far as other nodes have something to tell it. Its methods must not block.
 type News interface {
@@ -102,14 +97,22 @@ type sentUpdate struct {
 	until    time.Time
 }
 
+// nodeNews is what other nodes tell this one of what clients see, and what this one tells them.
+type nodeNews struct {
+	node        *Node
+	above       News // nil: nobody wants it
+	sentUpdates sentUpdates
+	repetition  repetition
+}
+
 // broadcastUpdate tells the other nodes that a resource has changed.
-func (f *fleet) broadcastUpdate(server, uri string, below bool) {
-	if f.mail == nil {
+func (f *nodeNews) broadcastUpdate(server, uri string, below bool) {
+	if f.node.fleet.mail == nil {
 		return
 	}
 	u := updatedLetter{server, uri, below}
 	if f.sentUpdates.addUpdate(&u, f.broadcastRepeated) {
-		f.broadcastLetter(letterUpdated, u)
+		f.node.fleet.broadcastLetter(letterUpdated, u)
 	}
 }
 
@@ -167,19 +170,19 @@ func (d *sentUpdates) dueUpdates(later func()) (all []updatedLetter) {
 }
 
 // broadcastRepeated tells the other nodes of updates that have come again meanwhile.
-func (f *fleet) broadcastRepeated() {
+func (f *nodeNews) broadcastRepeated() {
 	if f.node.base.Err() != nil {
 		return
 	}
 	for _, u := range f.sentUpdates.dueUpdates(f.broadcastRepeated) {
-		f.broadcastLetter(letterUpdated, u)
+		f.node.fleet.broadcastLetter(letterUpdated, u)
 	}
 }
 
-func (f *fleet) receiveUpdated(l *store.Letter) {
+func (f *nodeNews) receiveUpdated(l *store.Letter) {
 	var u updatedLetter
 	switch {
-	case !readLetter(l, f.node, &u) || u.Server == "":
+	case !f.node.fleet.readLetter(l, &u) || u.Server == "":
 	case u.URI == "":
 		f.scheduleRepeat(u.Server)
 	default:
@@ -194,17 +197,17 @@ type listsLetter struct {
 
 func (listsLetter) short() {}
 
-func (f *fleet) receiveLists(l *store.Letter) {
+func (f *nodeNews) receiveLists(l *store.Letter) {
 	var m listsLetter
-	if readLetter(l, f.node, &m) && f.news != nil {
-		f.news.Lists(m.Server, m.Lists[:min(len(m.Lists), mostLists)])
+	if f.node.fleet.readLetter(l, &m) && f.above != nil {
+		f.above.Lists(m.Server, m.Lists[:min(len(m.Lists), mostLists)])
 	}
 }
 
-func (f *fleet) receiveTask(l *store.Letter) {
+func (f *nodeNews) receiveTask(l *store.Letter) {
 	var t TaskChange
-	if readLetter(l, f.node, &t) && f.news != nil {
-		f.news.Task(&t)
+	if f.node.fleet.readLetter(l, &t) && f.above != nil {
+		f.above.Task(&t)
 	}
 }
 
@@ -227,17 +230,14 @@ type repetition struct {
 }
 
 // onLettersMissed is called when messages to all nodes were lost: whatever they said is made good. Nobody knows what that was.
-func (f *fleet) onLettersMissed(store.Address) {
-	f.expireViews()
+func (f *nodeNews) onLettersMissed(store.Address) {
+	f.node.expireViews()
 	f.scheduleRepeat("")
 }
 
-// expireViews has sessions read their records again before they are served: others may have changed them.
-func (f *fleet) expireViews() { f.lettersLost.Store(int64(f.node.clock.sinceStart())) }
-
 // scheduleRepeat has what clients may have missed repeated: all of it, or the resources of one server. If that happens often, it is done
 // once a second.
-func (f *fleet) scheduleRepeat(server string) {
+func (f *nodeNews) scheduleRepeat(server string) {
 	d := &f.repetition
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -256,7 +256,7 @@ func (f *fleet) scheduleRepeat(server string) {
 }
 
 // runRepeats repeats until nothing is left.
-func (f *fleet) runRepeats() {
+func (f *nodeNews) runRepeats() {
 	n, d := f.node, &f.repetition
 	for pause(n.base, rand.N(repeatSpread)) == nil {
 		d.mu.Lock()
@@ -282,7 +282,7 @@ func (f *fleet) runRepeats() {
 }
 
 // newPauser returns a function that is called for each of many, and pauses now and then.
-func (f *fleet) newPauser() func() {
+func (f *nodeNews) newPauser() func() {
 	done := 0
 	return func() {
 		if done++; done%repeatBatch == 0 {
@@ -292,7 +292,7 @@ func (f *fleet) newPauser() func() {
 }
 
 // repeatUpdates tells the subscribers of all resources of some servers that these have changed.
-func (f *fleet) repeatUpdates(servers map[string]bool) {
+func (f *nodeNews) repeatUpdates(servers map[string]bool) {
 	rest := f.newPauser()
 	f.node.subs.Each(func(server, uri string) {
 		if servers[server] {
@@ -303,18 +303,18 @@ func (f *fleet) repeatUpdates(servers map[string]bool) {
 }
 
 // repeatAll looks at all sessions here, and tells all clients that listen here what they may have missed.
-func (f *fleet) repeatAll() {
+func (f *nodeNews) repeatAll() {
 	n, rest := f.node, f.newPauser()
 	n.sessions.Each(func(s *sessionActor) {
 		_ = s.Post(idleTick{}) // its record is outdated
-		if f.news != nil && s.writesStandalone() {
-			f.news.Repeat(s.peer)
+		if f.above != nil && (standalone{s}).writesStandalone() {
+			f.above.Repeat(s.peer)
 		}
 		rest()
 	})
 	n.bound.Each(func(l *boundConn) {
-		if f.news != nil && l.ready.Load() {
-			l.repeatNews(f.news)
+		if f.above != nil && l.ready.Load() {
+			l.repeatNews(f.above)
 		}
 		rest()
 	})
@@ -322,8 +322,93 @@ func (f *fleet) repeatAll() {
 		_ = l.Post(repeatMissed{})
 		rest()
 	})
-	if f.news != nil {
-		f.news.Missed()
+	if f.above != nil {
+		f.above.Missed()
+	}
+}
+
+// receiveChanged takes the news that a session has changed. Who asks waits until it holds here.
+func (f *nodeNews) receiveChanged(l *store.Letter) {
+	n := f.node
+	var m sessionLetter
+	if !n.fleet.readLetter(l, &m) {
+		return
+	}
+	key := m.Session
+	if st, ok := n.streams.Get(StreamKey{key, m.Old}); ok && len(st.rec.Calls) == 0 {
+		_ = st.Post(endStream{})
+	}
+	begins := n.sessions.Begins(key) // first: what begins later reads the new record
+	s, here := n.sessions.Get(key)
+	if here && m.Forget {
+		s.sharedAnswer().forgetAnswer(m.Change)
+	}
+	// An update of a resource may come next, which the client has subscribed to by then: who writes its stream must have read that.
+	reads := here && l.Reply != nil && s.view.Load().rev < m.Rev && standalone{s}.writesStandalone()
+	if !begins && !reads {
+		if here {
+			sessionView{s}.noteRevision(m.Rev)
+		}
+		replyTo(l, done, nil)
+		return
+	}
+	f.node.fleet.runAside(l, func() {
+		s, ok := n.sessions.Current(key)
+		switch {
+		case !ok:
+		case !reads:
+			sessionView{s}.noteRevision(m.Rev)
+		default:
+			if err := (sessionView{s}).catchUpTo(m.Rev); err != nil && !errors.Is(err, store.ErrNotFound) {
+				sessionView{s}.noteRevision(m.Rev)
+				replyTo(l, tryAgain, nil)
+				return
+			}
+		}
+		replyTo(l, done, nil)
+	})
+}
+
+// receiveEnded takes the news that a session has ended. Clocks differ: a node judges by itself whether a session has
+// expired.
+func (f *nodeNews) receiveEnded(l *store.Letter) {
+	n := f.node
+	var m sessionLetter
+	if !n.fleet.readLetter(l, &m) {
+		return
+	}
+	key := m.Session
+	if st, ok := n.streams.Get(StreamKey{key, m.Old}); ok && !m.Expired { // its session may not be in memory
+		st.endStream()
+	}
+	begins := n.sessions.Begins(key) // first, as in receiveChanged
+	s, here := n.sessions.Get(key)
+	if !here && !begins {
+		replyTo(l, done, nil)
+		return
+	}
+	if here {
+		s.asOf.Store(doubted) // should there be no place to end it now
+	}
+	f.node.fleet.runAside(l, func() { // it goes through all streams
+		switch s, ok := n.sessions.Current(key); {
+		case ok && m.Expired:
+			_ = s.Post(idleTick{})
+		case ok:
+			sessionEnd{s}.endWithoutRecord()
+		}
+		replyTo(l, done, nil)
+	})
+}
+
+// receiveCancel cancels a call that runs here.
+func (f *nodeNews) receiveCancel(l *store.Letter) {
+	var m cancelLetter
+	if !f.node.fleet.readLetter(l, &m) {
+		return
+	}
+	if s, ok := f.node.sessions.Get(m.Session); ok {
+		_ = s.Post(&cancelCall{id: m.Request, reason: m.Reason, acked: func(error) {}})
 	}
 }
 

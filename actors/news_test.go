@@ -137,7 +137,7 @@ func TestUpdatesAreGathered(t *testing.T) {
 		}
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
-		if n := len(a.fleet.sentUpdates.all); n != 0 {
+		if n := len(a.nodeNews.sentUpdates.all); n != 0 {
 			t.Errorf("%d updates are remembered", n)
 		}
 	})
@@ -204,7 +204,7 @@ func TestMissedNewsAreRepeatedOnceASecond(t *testing.T) {
 		name := a.begin("2025-11-25")
 		b.listen(name)
 		for range 500 {
-			b.fleet.onLettersMissed(store.Address{Node: a.name, Boot: a.boot})
+			b.nodeNews.onLettersMissed(store.Address{Node: a.name, Boot: a.boot})
 			a.box.Tell(letterUpdated, []byte(`{"Server":"s"}`))
 			time.Sleep(20 * time.Millisecond)
 		}

@@ -3,9 +3,6 @@ package actors
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/base32"
-	"errors"
 	"io"
 	"log/slog"
 	"math"
@@ -13,11 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/troupe-run/troupe/actors/internal/attachment"
 	replaying "github.com/troupe-run/troupe/actors/internal/replay"
 	"github.com/troupe-run/troupe/actors/internal/session"
 	"github.com/troupe-run/troupe/actors/internal/subscription"
-	"github.com/troupe-run/troupe/actors/internal/takeover"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/limits"
@@ -49,67 +44,35 @@ type Config struct {
 // Node serves sessions in one process. Make one with NewNode; its methods are safe for
 // concurrent use.
 type Node struct {
-	k     *kernel.Kernel
-	heart heart
-	log   *slog.Logger
-	name  string
-	boot  string
-	store store.Store
-	clock clock
+	site
+	heart   heart
+	stopAll context.CancelCauseFunc // ends site.base
 
-	base    context.Context // parent of the contexts of the node's own work
-	stopAll context.CancelCauseFunc
+	sessions  sessions
+	bound     boundSessions
+	calls     requestPool
+	streams   streams
+	takeovers takeovers
+	resumes   resumes
+	pending   pendingRequests
+	answers   answers
 
-	sessions       sessions
-	streams        streams
-	pending        pendingRequests
-	attachments    attachment.Set[StreamKey]
-	bound          boundSessions
 	statelessCalls statelessCalls
+	mrtr           parkedCalls
 	listeners      listeners
 	talking        liveStreams
-	mrtr           parkedCalls
-	accounts       accounts
-	fleet          fleet
-	relays         relays
-	refusals       refusals
-	calls          requestPool
 	subs           *subscription.Table
-	drain          draining
 
-	cache *replaying.Cache // of what this node has stored lately
+	readings          readings      // connections here, of streams that other nodes write
+	readers           remoteReaders // connections of other nodes, of streams that are written here
+	pushes            pushes        // messages of other nodes to the sessions of this one
+	forwardedMessages pushes        // messages of clients that other nodes have forwarded to this one
+	relays            relays
+	nodeNews          nodeNews
 
 	lostPings atomic.Int64
-	appends   atomic.Int64
-	resumes   atomic.Int64
-	listened  atomic.Uint64 // standalone streams begun
-	takeover  atomic.Int64
-	takings   atomic.Int64 // nanoseconds that takeovers took
-	attaches  atomic.Int64 // clients that came here for streams that other nodes write
-	replaying atomic.Int64 // clients that wait for what is stored
-	replayed  func(writer string, took time.Duration)
 	timer     *time.Timer
 }
-
-// The kinds of actors of a node.
-const (
-	KindNode kernel.Kind = iota
-	KindSession
-	KindRequest
-	KindStream
-	KindSubscription
-	KindTask  // of package worker
-	KindQueue // of package worker
-)
-
-// kinds are the names of the kinds in metrics and logs.
-var kinds = []string{KindNode: "node", KindSession: "session", KindRequest: "request", KindStream: "stream", KindSubscription: "subscription", KindTask: "task", KindQueue: "queue"}
-
-// ErrClosing is the cause that ends handlers when the node stops.
-var ErrClosing = errors.New("the node is shutting down")
-
-// ErrRevoked is the cause that ends handlers whose principals may not come any more.
-var ErrRevoked = errors.New("the access of the caller was revoked")
 
 // NewNode starts a node. Close ends it.
 func NewNode(c Config) *Node {
@@ -122,35 +85,65 @@ func NewNode(c Config) *Node {
 	if c.Hits == nil {
 		c.Hits = limits.NewLog(slog.New(slog.DiscardHandler))
 	}
-	n := &Node{k: kernel.New(kernel.Config{Log: c.Log, Kinds: kinds}), log: c.Log, name: c.Name, boot: c.Boot, store: c.Store, clock: newClock(c.Store.Now), replayed: c.Replayed}
-	n.sessions = sessions{kernel.NewDirectory[SessionKey, *sessionActor](), n, make(chan struct{}, maxLookups(c.Limits.Defaults().Calls)), make(chan struct{}, limits.GuessReads.Value())}
-	n.streams = streams{kernel.NewDirectory[StreamKey, *streamActor](), n}
+	n := &Node{site: site{k: kernel.New(kernel.Config{Log: c.Log, Kinds: kinds}), log: c.Log, name: c.Name, boot: c.Boot, store: c.Store, keys: c.Keys, clock: newClock(c.Store.Now)}}
 	n.base, n.stopAll = context.WithCancelCause(context.Background())
-	n.bound = boundSessions{kernel.NewDirectory[SessionKey, *boundConn](), n}
-	n.talking.all = make(map[*liveStream]struct{})
-	n.listeners = listeners{kernel.NewDirectory[SessionKey, *listenActor](), n}
-	n.mrtr = parkedCalls{Directory: kernel.NewDirectory[string, *requestActor](), keys: c.Keys}
-	n.pending.node, n.drain.node, n.calls.node, n.mrtr.node = n, n, n, n
-	n.drain.alone = c.Alone
-	n.fleet.forwardedMessages.life = repeatedFor
-	n.fleet.node, n.fleet.mail, n.fleet.news, n.fleet.looking = n, c.Mail, c.News, make(chan struct{}, maxLooks)
-	n.fleet.sureFor = cmp.Or(c.Lease, limits.Lease.Value()) * 4 / 5 // it is renewed each fifth
-	n.fleet.marks = marks{make(chan struct{}, 1), make(map[string]time.Time)}
-	n.relays.initRelays(n)
-	n.pending.open = make(map[string]*pendingRequest)
-	n.subs = subscription.NewTable(n.k, KindSubscription)
 	n.refusals = refusals{c.Hits}
 	n.accounts = newAccounts(c.Limits, n.refusals, c.Store)
 	n.cache = replaying.NewCache(replayCache(c.Limits.Bytes))
-	n.heart.node = n
+	n.drain.alone = c.Alone
+	n.fleet = fleet{mail: c.Mail, self: store.Address{Node: c.Name, Boot: c.Boot}, accounts: &n.accounts, looking: make(chan struct{}, maxLooks),
+		sureFor: cmp.Or(c.Lease, limits.Lease.Value()) * 4 / 5, // it is renewed each fifth
+		marks:   marks{make(chan struct{}, 1), make(map[string]time.Time)}}
+	composeOwners(n, maxLookups(c.Limits.Defaults().Calls))
+	n.nodeNews.above, n.resumes.replayed = c.News, c.Replayed
+	n.heart.node, n.heart.usage.site = n, &n.site
 	n.k.Start(&n.heart.Actor, KindNode, "heart", &n.heart)
 	n.timer = time.AfterFunc(time.Hour, func() { _ = n.heart.Post(tick{}) })
 	n.timer.Reset(time.Second) // after the assignment, since the tick uses the field
 	if n.fleet.mail != nil {
-		n.fleet.pulse = pulse.New(n.fleet.expireViews)
-		n.fleet.mail.Listen(n.fleet.receiveLetter, n.fleet.onLettersMissed)
+		n.fleet.pulse = pulse.New(n.expireViews)
+		receiveLetters(n)
+		n.fleet.mail.Listen(n.fleet.receiveLetter, n.nodeNews.onLettersMissed)
 	}
 	return n
+}
+
+// composeOwners gives each owner what it uses. lookups is how many requests may read their sessions from the store at once.
+func composeOwners(n *Node, lookups int) {
+	at := &n.site
+	n.subs = subscription.NewTable(n.k, KindSubscription)
+	n.talking.all = make(map[*liveStream]struct{})
+	n.sessions = sessions{Directory: kernel.NewDirectory[SessionKey, *sessionActor](), site: at, streams: &n.streams, calls: &n.calls, pending: &n.pending, subs: n.subs, writers: &n.takeovers,
+		lookups: make(chan struct{}, lookups), guesses: make(chan struct{}, limits.GuessReads.Value())}
+	n.bound = boundSessions{kernel.NewDirectory[SessionKey, *boundConn](), n}
+	n.calls.site, n.calls.streams, n.calls.mrtr, n.calls.statelessCalls, n.calls.talking = at, &n.streams, &n.mrtr, &n.statelessCalls, &n.talking
+	n.streams.Directory, n.streams.site, n.streams.sessions = kernel.NewDirectory[StreamKey, *streamActor](), at, &n.sessions
+	n.pending.site, n.pending.open = at, make(map[string]*pendingRequest)
+	n.mrtr.Directory, n.mrtr.site = kernel.NewDirectory[string, *requestActor](), at
+	n.listeners = listeners{kernel.NewDirectory[SessionKey, *listenActor](), at, n.subs, &n.talking}
+	n.readings.site = at
+	n.readers.site, n.readers.streams, n.readers.sessions, n.readers.pushes = at, &n.streams, &n.sessions, &n.pushes
+	n.forwardedMessages.life = repeatedFor
+	t := &n.takeovers
+	t.site, t.streams, t.sessions, t.calls, t.pending, t.readings, t.pushes = at, &n.streams, &n.sessions, &n.calls, &n.pending, &n.readings, &n.pushes
+	n.answers = answers{at, &n.pending, &n.sessions, &n.streams, t}
+	r := &n.resumes
+	r.site, r.sessions, r.streams, r.takeovers, r.readings = at, &n.sessions, &n.streams, t, &n.readings
+	n.relays.initRelays(n)
+	n.nodeNews.node = n
+}
+
+// receiveLetters says what the node does with the letters of each kind.
+func receiveLetters(n *Node) {
+	n.fleet.receivers = map[string]func(*store.Letter){
+		letterLook: n.readers.receiveLook, letterAttach: n.readers.receiveLook, letterCredit: n.readers.receiveCredit, letterAlive: n.readers.receiveAlive,
+		letterFrame: n.readings.receiveFrame, letterAnswer: n.answers.receiveAnswer, letterPush: n.readers.receivePush, letterUsage: n.heart.usage.receiveUsage,
+		letterSessionChanged: n.nodeNews.receiveChanged, letterSessionEnded: n.nodeNews.receiveEnded, letterCancel: n.nodeNews.receiveCancel,
+		letterUpdated: n.nodeNews.receiveUpdated, letterLists: n.nodeNews.receiveLists, letterTask: n.nodeNews.receiveTask,
+		exchangeRetry: n.relays.receiveForward, exchangeMessage: n.relays.receiveForward, exchangeLetter: n.relays.receiveForward, exchangePart: n.relays.receiveForwardPart,
+		exchangeFrame: n.relays.receiveExchangeFrame, exchangeAlive: n.relays.receiveExchangeAlive, exchangeGone: n.relays.receiveExchangeGone,
+	}
+	n.fleet.large = map[string]func(*store.Letter){letterAnswer: n.answers.receiveAnswer, letterPush: n.readers.receivePush}
 }
 
 // Kernel is the node's actor system.
@@ -181,58 +174,31 @@ type Stats struct {
 // Stats returns the node's counts.
 func (n *Node) Stats() Stats {
 	kept, cached := n.cache.Use()
-	return Stats{InFlight: int(n.accounts.InFlight()), Streams: n.streams.Len(), Sessions: n.sessions.Len() + n.bound.Len(), Connections: n.attachments.Len() + n.bound.Len() + n.talking.len(),
-		Pending: n.pending.len(), Parked: int(n.mrtr.waiting.Load()), Accounts: n.accounts.Len(), Appends: n.appends.Load(), Resumes: n.resumes.Load(),
-		Takeovers: n.takeover.Load(), Overflowed: n.accounts.Overflowed(), LostPings: n.lostPings.Load(),
-		TakeoverTime: time.Duration(n.takings.Load()), Attaches: n.attaches.Load(), Readings: n.fleet.readings.len(), Replaying: n.replaying.Load(),
-		Forwarded: n.relays.forwarded.Load(), Broken: n.relays.broken.Load(),
+	return Stats{InFlight: int(n.accounts.InFlight()), Streams: n.streams.Len(), Sessions: n.sessions.Len() + n.bound.Len(), Connections: n.streams.attachments.Len() + n.bound.Len() + n.talking.len(),
+		Pending: n.pending.len(), Parked: int(n.mrtr.waiting.Load()), Accounts: n.accounts.Len(), Appends: n.streams.appends.Load(), Resumes: n.resumes.begun.Load(),
+		Takeovers: n.takeovers.taken.Load(), Overflowed: n.accounts.Overflowed(), LostPings: n.lostPings.Load(),
+		TakeoverTime: time.Duration(n.takeovers.nanos.Load()), Attaches: n.readings.attaches.Load(), Readings: n.readings.len(), Replaying: n.resumes.replaying.Load(),
+		Forwarded: n.fleet.forwarded.Load(), Broken: n.relays.broken.Load(),
 		Recent: n.accounts.pace.Taken(time.Now()), Pacing: int64(n.accounts.pace.Waiting()), Cached: cached, Cache: kept}
 }
-
-var idEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
-
-// newID returns an id of a session or stream: 16 random bytes.
-func newID() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the process instead
-	return idEncoding.EncodeToString(b[:])
-}
-
-// awaitLease waits while the lease is uncertain. It reports whether the lease is certain
-// again.
-func (n *Node) awaitLease(wait time.Duration) bool {
-	for end := time.Now().Add(wait); n.store.Suspended(); {
-		if time.Now().After(end) || n.drain.over.Load() {
-			return false
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	return true
-}
-
-// maxToken bounds a request's id and its progress token, in bytes as they were sent: all
-// requests of a batch must fit one record.
-var maxToken = limits.Token.Value()
-
-func tooLong(m *codec.Message) bool { return len(m.ID) > maxToken || len(m.ProgressToken) > maxToken }
 
 // ResourceUpdated sends an update to every session, on any node, that subscribed to the
 // resource or, with below, to a resource above it.
 func (n *Node) ResourceUpdated(svc *Service, uri string, below bool) {
 	n.subs.Updated(svc.ID, uri, below)
-	n.fleet.broadcastUpdate(svc.ID, uri, below)
+	n.nodeNews.broadcastUpdate(svc.ID, uri, below)
 }
 
 // Post takes one POST. It returns when the handler has returned and the request's bytes are no
 // longer needed; the response may still be an open stream then.
 func (n *Node) Post(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
 	if in.Stateless {
-		n.takeStateless(svc, in, principal, m, body)
+		acceptor{n}.takeStateless(svc, in, principal, m, body)
 		return
 	}
 	switch m.Kind {
 	case codec.Request:
-		if n.drain.refusesRequest(svc, principal, m, len(body)) || n.store.Suspended() && !n.awaitLease(svc.Limits.StoreWait) {
+		if svc.refusedBy(&n.drain, principal, m, len(body)) || n.store.Suspended() && !n.awaitLease(svc.Limits.StoreWait) {
 			if in.Session != "" && string(m.Method) != mcp.MethodInitialize {
 				n.refusals.refuseInSession(in.Conn, refusal.Unavailable, m.ID)
 			} else {
@@ -250,59 +216,19 @@ func (n *Node) Post(svc *Service, in *Input, principal any, m *codec.Message, bo
 			}
 			return
 		}
-		n.takeRequest(svc, in, principal, m, body)
+		acceptor{n}.takeRequest(svc, in, principal, m, body)
 	case codec.Notification, codec.Result, codec.ErrorResponse:
 		if !n.accounts.admitMessage(nil, in, m, len(body)) {
 			return
 		}
 		if m.Kind != codec.Notification {
-			n.pending.takeAnswer(svc, in, m)
+			n.answers.takeAnswer(svc, in, m)
 		} else if s := n.sessions.findSession(svc, in, nil); s != nil {
 			s.takeNotification(m, time.Now().Add(svc.Limits.StoreWait))
 			s.acceptMessage(in.Conn)
 		}
 	default:
-		n.sessions.takeBatch(svc, in, principal, m, body)
-	}
-}
-
-// takeRequest runs one request of a session.
-func (n *Node) takeRequest(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
-	for {
-		s := n.sessions.findSession(svc, in, m.ID)
-		if s == nil {
-			return
-		}
-		r, err := s.admitRequest(in, m, len(body))
-		if err == nil {
-			s.beginRequest(r, r.loggedWay(s, in.Conn), m, body, (&Call{principal: principal, trace: in.Trace, attempt: 1}).withNeeds(in.Needs))
-			err = s.enterAdmitted(r)
-		}
-		switch {
-		case err == nil:
-			r.serveRequest()
-		case errors.Is(err, kernel.ErrStopped):
-			continue // the session has just left memory: activate it anew
-		default:
-			n.refusals.refuseInSession(in.Conn, err, m.ID)
-		}
-		return
-	}
-}
-
-// takeStateless takes a stateless request over HTTP. It returns when the handler has returned
-// or, if the call may ask for input, when the exchange has its response.
-func (n *Node) takeStateless(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
-	switch m.Kind {
-	case codec.Request:
-		a := &statelessRequest{n: n, svc: svc, in: *in, principal: principal, m: m, body: body, to: in.Exchange, on: overHTTP{}}
-		a.acceptRequest()
-	case codec.Notification:
-		if n.accounts.admitMessage(nil, in, m, len(body)) {
-			in.Conn.Accepted() // no notification means anything here
-		}
-	default:
-		refusal.OneMessage.Tell(in.Conn, m.ID)
+		acceptor{n}.takeBatch(svc, in, principal, m, body)
 	}
 }
 
@@ -316,7 +242,7 @@ func (n *Node) Get(svc *Service, in *Input, principal any) {
 		return
 	}
 	if in.LastEventID != "" {
-		n.sessions.takeResume(svc, in, principal)
+		n.resumes.takeResume(svc, in, principal)
 		return
 	}
 	s := n.sessions.findToStay(in, func(in *Input) *sessionActor { return n.sessions.findSession(svc, in, nil) })
@@ -326,7 +252,7 @@ func (n *Node) Get(svc *Service, in *Input, principal any) {
 	defer s.endStay()
 	if done, ok := n.accounts.admitStream(&s.sessionAccount, &svc.Limits, in); ok {
 		defer done()
-		s.openStandalone(svc, in)
+		standalone{s}.openStandalone(svc, in)
 	}
 }
 
@@ -385,7 +311,7 @@ func (n *Node) Connect(svc *Service, in *Input) {
 	if !ok {
 		return
 	}
-	l := &boundConn{conn: in.Conn, inputEnded: make(chan struct{}), sending: make(chan struct{}, 1)}
+	l := &boundConn{among: n, conn: in.Conn, inputEnded: make(chan struct{}), sending: make(chan struct{}, 1)}
 	l.holder, l.until = heldBy(in.Conn)
 	l.endInput = sync.OnceFunc(func() { close(l.inputEnded) })
 	if in.Patient {
@@ -408,16 +334,16 @@ func (n *Node) Connect(svc *Service, in *Input) {
 	in.Session = nameSessionAt(n.fleet.selfAddress(), key.ID)
 	in.Conn.SetSession(in.Session)
 	if !in.Conn.Open() {
-		s.endSession()
+		sessionEnd{s}.endSession()
 		a.Held[heldStreams].Add(-1)
 		return
 	}
 	in.Conn.Gone(func() {
-		s.endSession()
+		sessionEnd{s}.endSession()
 		a.Held[heldStreams].Add(-1)
 	})
 	if svc.life.over.Load() || s.ended.Load() { // it ended before its connection was open
-		s.endSession()
+		sessionEnd{s}.endSession()
 		in.Conn.Finish()
 	}
 }
@@ -432,7 +358,7 @@ func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message,
 	}
 	s := l.sess
 	if _, handed := in.Conn.(*letterConn); !handed && in.Conn != l.conn {
-		if x := n.fleet.forwardedMessages.findEarlier(s.key, m, body); x != nil && x.awaitOutcome() == done {
+		if x := n.forwardedMessages.findEarlier(s.key, m, body); x != nil && x.awaitOutcome() == done {
 			in.Conn.Accepted() // it was taken when it came by another node, which does not know
 			return
 		}
@@ -444,15 +370,15 @@ func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message,
 	}
 	until := time.Now().Add(svc.Limits.StoreWait)
 	if m.Kind != codec.Batch {
-		if !l.countsAsCall(in, m) && !n.accounts.admitMessage(&s.sessionAccount, in, m, len(body)) {
+		if !(boundInput{l}).countsAsCall(in, m) && !n.accounts.admitMessage(&s.sessionAccount, in, m, len(body)) {
 			return
 		}
-		if l.takeMessage(in, in.Conn, l, principal, m, body, until) {
+		if (boundInput{l}).takeMessage(in, in.Conn, boundReplier{l}, principal, m, body, until) {
 			in.Conn.Accepted()
 		}
 		return
 	}
-	all, fault := readBatch(s, m, body)
+	all, fault := readBatch(&s.svc.Terms, s.view.Load().rec.Revision, m, body)
 	if fault != "" {
 		if in.Conn == l.conn { // a refusal here is a message of its own, and has no id
 			l.sendData(codec.AppendError(nil, nil, mcp.CodeInvalidRequest, fault, nil))
@@ -463,7 +389,7 @@ func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message,
 	}
 	requests, others := splitBatch(all)
 	for _, e := range requests {
-		if !l.countsAsCall(in, &e.m) {
+		if !(boundInput{l}).countsAsCall(in, &e.m) {
 			others.addMessage(&e.m, len(e.raw))
 		}
 	}
@@ -474,14 +400,14 @@ func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message,
 	gathered := &boundBatch{conn: l, open: len(requests)}
 	for i := range all {
 		reply := gathered.newMember() // each request of a batch is refused by itself
-		l.takeMessage(in, reply, reply, principal, &all[i].m, all[i].raw, until)
+		boundInput{l}.takeMessage(in, reply, reply, principal, &all[i].m, all[i].raw, until)
 	}
 	in.Conn.Accepted()
 }
 
 // Writer returns a session whose standalone stream, or connection, this node writes; nil if it writes none.
 func (n *Node) Writer(key SessionKey) *Peer {
-	if s, ok := n.sessions.Get(key); ok && (!s.shared || s.writesStandalone()) {
+	if s, ok := n.sessions.Get(key); ok && (!s.shared || (standalone{s}).writesStandalone()) {
 		return s.peer
 	}
 	if l, ok := n.bound.Get(key); ok {
@@ -493,7 +419,7 @@ func (n *Node) Writer(key SessionKey) *Peer {
 // PushTo is Peer.Push to a session that is named by its key. It does nothing, and reports false, if the session is not in this node's
 // memory, or if another node writes its standalone stream.
 func (n *Node) PushTo(key SessionKey, method string, params []byte) (here bool) {
-	if s, ok := n.sessions.Get(key); ok && (!s.shared || s.writesStandalone()) {
+	if s, ok := n.sessions.Get(key); ok && (!s.shared || (standalone{s}).writesStandalone()) {
 		s.home.pushNotification(codec.AppendNotification(nil, method, params))
 		return true
 	}
@@ -506,11 +432,17 @@ func (n *Node) PushTo(key SessionKey, method string, params []byte) (here bool) 
 
 // Sessions calls f for every session of the service that is on this node.
 func (n *Node) Sessions(svc *Service, f func(*Peer)) {
-	n.sessions.eachSession(func(s *sessionActor) {
+	eachSession(n, func(s *sessionActor) {
 		if s.svc == svc {
 			f(s.peer)
 		}
 	})
+}
+
+// eachSession calls f for every session on this node, with the bound ones.
+func eachSession(n *Node, f func(*sessionActor)) {
+	n.sessions.Each(f)
+	n.bound.Each(func(l *boundConn) { f(l.sess) })
 }
 
 // ListChanged tells all listeners of a service here that a list has changed: method is that of
@@ -539,8 +471,8 @@ func (n *Node) TellTask(t *TaskChange) {
 // NewCall returns a call of a service that answers no request. ctx is the handler's; m stays valid as long as that runs.
 func (n *Node) NewCall(ctx context.Context, svc *Service, m *codec.Message, a Apart, d Detached) *Call {
 	from := n.accounts.Of(a.Tenant, "")
-	c := &Call{ctx: ctx, msg: m, principal: a.Principal, attempt: a.Attempt, from: from,
-		peer: &Peer{node: n, svc: svc, key: SessionKey{Tenant: a.Tenant, Server: svc.ID, ID: a.Session}, who: &ofApart{a}}}
+	c := &Call{ctx: ctx, callFacts: callFacts{msg: m, principal: a.Principal, attempt: a.Attempt, from: from,
+		peer: &Peer{sessions: &n.sessions, svc: svc, key: SessionKey{Tenant: a.Tenant, Server: svc.ID, ID: a.Session}, who: &ofApart{a}}}}
 	c.detached.Store(&d)
 	if m.ProgressToken != nil {
 		token := m.ProgressToken
@@ -554,40 +486,6 @@ func (n *Node) NewCall(ctx context.Context, svc *Service, m *codec.Message, a Ap
 	}
 	return c
 }
-
-// selfWriter is this boot as the writer in a record, without an epoch.
-func (n *Node) selfWriter() takeover.Writer { return takeover.Writer{Node: n.name, Boot: n.boot} }
-
-// clock compares the store's clock, which is a machine's and may jump, with a monotonic
-// one.
-type clock struct {
-	now         func() time.Time // the store's
-	store, here time.Time        // both clocks when this was made
-	seen        time.Duration    // aheadBy at the last look for a jump; belongs to the heart's turn
-}
-
-func newClock(now func() time.Time) clock { return clock{now: now, store: now(), here: time.Now()} }
-
-// aheadBy is how much further the store's clock has gone than the monotonic one.
-func (c *clock) aheadBy() time.Duration { return c.now().Sub(c.store) - time.Since(c.here) }
-
-// sinceStart is the time since the clock was made, whatever jumped meanwhile.
-func (c *clock) sinceStart() time.Duration { return time.Since(c.here) }
-
-// dueIn is the time d from now, by sinceStart.
-func (c *clock) dueIn(d time.Duration) int64 { return int64(c.sinceStart() + d) }
-
-// hasJumped reports whether the store's clock has jumped forward since the last call: what
-// must be renewed in time may be about to expire. It belongs to the heart's turn.
-func (c *clock) hasJumped() bool {
-	before := c.seen
-	c.seen = c.aheadBy()
-	return c.seen-before > maxBack
-}
-
-// maxBack is how far the store's clock may have gone back since the writer record was
-// stored. It is less than the time that events outlive records (RecordTTL).
-const maxBack = time.Second
 
 // TaskAccounts charges clients of a node for what their tasks store. Make it with TasksOf.
 type TaskAccounts struct{ a *accounts }
@@ -631,4 +529,14 @@ func (t TaskAccounts) Settle(of TaskCharge, stored bool) {
 // Return gives back the charge for what is stored no more.
 func (t TaskAccounts) Return(of TaskCharge) {
 	t.a.Of(of.Tenant, of.Address).Lasting.TakeBack(time.Now(), of.Made, int64(of.Bytes), of.Kept)
+}
+
+// ReviewListeners ends the listeners of a service here that have nothing left to hear, as the resources that they follow are hidden from their clients, or need scopes that these
+// lack. It does not wait for the listeners.
+func ReviewListeners(n *Node, svc *Service) {
+	n.listeners.Each(func(l *listenActor) {
+		if l.svc == svc {
+			l.reviewFilter()
+		}
+	})
 }

@@ -26,12 +26,12 @@ var ErrNoStream = errors.New("the client listens to no stream")
 // Peer is the client of a session, or of a stateless request. Any goroutine may use it,
 // also after the call that gave it.
 type Peer struct {
-	node *Node
-	svc  *Service
-	key  SessionKey
-	name string // id of the session as its client has it; "" is that of key
-	who  identity
-	last atomic.Pointer[sessionActor] // the session's latest known actor; nil for a stateless request
+	sessions *sessions
+	svc      *Service
+	key      SessionKey
+	name     string // id of the session as its client has it; "" is that of key
+	who      identity
+	last     atomic.Pointer[sessionActor] // the session's latest known actor; nil for a stateless request
 
 	owner atomic.Value // Input.Principal of a session's newest request
 }
@@ -51,22 +51,6 @@ type identity interface {
 
 var _ identity = ofSession{}
 
-// ofSession is the identity of a session's client.
-type ofSession struct{ *Peer }
-
-func (p ofSession) currentSession() (*sessionActor, error) { return p.last.Load(), nil }
-func (p ofSession) clientRevision() mcp.Revision           { return p.last.Load().settledRevision() }
-
-// clientRecord is the session's record as this node knows it, read again if the session has left
-// memory. If that fails it is the last known record.
-func (p ofSession) clientRecord() session.Record {
-	s, err := p.currentActor(p.node.base)
-	if err != nil {
-		s = p.last.Load()
-	}
-	return s.view.Load().rec
-}
-
 // currentActor is the session's actor, which may have left memory and come back since the peer was
 // made.
 func (p *Peer) currentActor(ctx context.Context) (*sessionActor, error) {
@@ -78,27 +62,10 @@ func (p *Peer) currentActor(ctx context.Context) (*sessionActor, error) {
 		return s, nil
 	}
 	if s, err = s.home.currentActor(ctx); err != nil {
-		return nil, p.endedError(err)
+		return nil, clientSession{p}.endedError(err)
 	}
 	p.last.Store(s)
 	return s, nil
-}
-
-// endedError replaces ErrNotFound of a record by the reason why the session has ended.
-func (p *Peer) endedError(err error) error {
-	if errors.Is(err, store.ErrNotFound) {
-		err = fmt.Errorf("%w: %w", p.svc.endedError(), err)
-	}
-	return err
-}
-
-// changeRecord rewrites the session's record.
-func (p *Peer) changeRecord(ctx context.Context, edit func(*session.Record) bool) error {
-	s, err := p.currentActor(ctx)
-	if err != nil {
-		return err
-	}
-	return p.endedError(s.home.changeRecord(ctx, edit))
 }
 
 // Handler is the handler of the session's service.
@@ -128,7 +95,7 @@ func (p *Peer) Level() string { return p.who.clientRecord().Level }
 
 // SetLevel stores the client's log level.
 func (p *Peer) SetLevel(ctx context.Context, level string) error {
-	return p.changeRecord(ctx, func(r *session.Record) bool {
+	return clientSession{p}.changeRecord(ctx, func(r *session.Record) bool {
 		changed := r.Level != level
 		r.Level = level
 		return changed
@@ -151,7 +118,7 @@ var ErrTooManySubscriptions = errors.New("actors: too many subscriptions")
 // ErrTooManySubscriptions at the limit.
 func (p *Peer) Subscribe(ctx context.Context, uri string) error {
 	var full *limits.Row
-	err := p.changeRecord(ctx, func(r *session.Record) bool {
+	err := clientSession{p}.changeRecord(ctx, func(r *session.Record) bool {
 		full = nil
 		changed := r.Subscribe(uri)
 		switch {
@@ -164,11 +131,11 @@ func (p *Peer) Subscribe(ctx context.Context, uri string) error {
 		return changed && full == nil
 	})
 	if err == nil && full != nil {
-		p.node.refusals.Refused(full)
+		p.sessions.refusals.Refused(full)
 		return ErrTooManySubscriptions
 	}
 	if err == nil {
-		p.node.subs.Follow(p.last.Load(), uri) // another change of the record may have stored the subscription without this step yet
+		p.sessions.subs.Follow(subscriber{p.last.Load()}, uri) // another change of the record may have stored the subscription without this step yet
 	}
 	return err
 }
@@ -188,7 +155,7 @@ func bytesOf(all []string) (n int) {
 
 // Unsubscribe stores that the client no longer wants updates of a resource.
 func (p *Peer) Unsubscribe(ctx context.Context, uri string) error {
-	return p.changeRecord(ctx, func(r *session.Record) bool { return r.Unsubscribe(uri) })
+	return clientSession{p}.changeRecord(ctx, func(r *session.Record) bool { return r.Unsubscribe(uri) })
 }
 
 // Notify sends a notification on the session's standalone stream and waits until it is
@@ -196,16 +163,7 @@ func (p *Peer) Unsubscribe(ctx context.Context, uri string) error {
 // connection keeps the message until its client resumes.
 func (p *Peer) Notify(ctx context.Context, method string, params []byte) error {
 	entry := stream.Entry{Kind: stream.Message, Data: codec.AppendNotification(nil, method, params)}
-	return p.sendMessage(ctx, entry)
-}
-
-// sendMessage sends a message outside of a call: see home.deliverMessage.
-func (p *Peer) sendMessage(ctx context.Context, e stream.Entry) error {
-	s, err := p.currentActor(ctx)
-	if err != nil {
-		return err
-	}
-	return s.home.deliverMessage(ctx, e)
+	return clientSession{p}.sendMessage(ctx, entry)
 }
 
 // Push sends a notification on the session's standalone stream. It never waits. If this
@@ -250,7 +208,7 @@ func (p *Peer) Announce(methods []string, digest string) {
 		now.since = before.since
 	}
 	if s.view.Load().rec.Standalone == id && s.announced.CompareAndSwap(before, now) && id != "" { // a bound session has no record to confirm it in
-		time.AfterFunc(3*s.svc.Limits.KeepAlive, func() { p.confirmAnnounced(s, now) })
+		time.AfterFunc(3*s.svc.Limits.KeepAlive, func() { clientSession{p}.confirmAnnounced(s, now) })
 	}
 }
 
@@ -288,9 +246,9 @@ func (p *Peer) Value(ctx context.Context, key string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := s.newestView()
+	v, err := sessionView{s}.newestView()
 	if err != nil {
-		return nil, p.endedError(err)
+		return nil, clientSession{p}.endedError(err)
 	}
 	if s.ended.Load() {
 		return nil, s.svc.endedError()
@@ -305,7 +263,7 @@ func (p *Peer) Value(ctx context.Context, key string) ([]byte, error) {
 func (p *Peer) UpdateValue(ctx context.Context, key string, edit func(old []byte) ([]byte, error)) error {
 	room := session.Room{Values: limits.Values.Value(), Bytes: limits.ValueBytes.Value()}
 	var full, failed error
-	err := p.changeRecord(ctx, func(r *session.Record) (changed bool) {
+	err := clientSession{p}.changeRecord(ctx, func(r *session.Record) (changed bool) {
 		var value []byte
 		full = nil
 		if value, failed = edit(r.Values[key]); failed == nil {
@@ -328,53 +286,13 @@ func (p *Peer) UpdateValue(ctx context.Context, key string, edit func(old []byte
 // those of Call.Ask, ErrNoStream, ErrUnmounted or that of a session that has ended.
 func (p *Peer) Ask(ctx context.Context, q Question) (Answer, error) {
 	if q.Keep == nil {
-		return p.askClient(ctx, q)
+		return clientSession{p}.askClient(ctx, q)
 	}
 	s, err := p.currentActor(ctx)
 	if err != nil {
 		return Answer{}, err
 	}
-	return s.sharedAnswer().askShared(ctx, p.node.base, q.Keep, func() (Answer, error) { return p.askClient(ctx, q) })
-}
-
-func (p *Peer) askClient(ctx context.Context, q Question) (Answer, error) {
-	if _, err := p.who.currentSession(); err != nil {
-		return Answer{}, err
-	}
-	n := p.node
-	x, err := n.pending.openQuestion(p.last.Load(), nil, &q)
-	if err != nil {
-		return Answer{}, err
-	}
-	defer n.pending.closeQuestion(x)
-	entry := stream.Entry{Kind: stream.Request, Meta: record.AppendAsked(record.Question{ID: x.id, Key: q.Key}), Data: codec.AppendRequest(nil, []byte(x.id), q.Method, q.Params)}
-	if err := p.sendMessage(ctx, entry); err != nil {
-		return Answer{}, err
-	}
-	timer := time.NewTimer(p.svc.Limits.MaxAsk)
-	defer timer.Stop()
-	select {
-	case a := <-x.ch:
-		return a, nil
-	case <-p.svc.life.done:
-		return Answer{}, ErrUnmounted
-	case <-p.last.Load().inputEnded:
-		return Answer{}, p.svc.endedError()
-	case <-timer.C:
-		p.withdrawQuestion(x, "timed out")
-		n.refusals.Refused(limits.MaxAsk.Row)
-		return Answer{}, ErrNoAnswer
-	case <-ctx.Done():
-		p.withdrawQuestion(x, withdrawalReason(ctx))
-		return Answer{}, context.Cause(ctx)
-	}
-}
-
-// withdrawQuestion tells the client, if it listens here, that x needs no answer.
-func (p *Peer) withdrawQuestion(x *pendingRequest, why string) {
-	if p.node.pending.closeQuestion(x) {
-		p.Push("notifications/cancelled", cancelParams(x, why))
-	}
+	return s.sharedAnswer().askShared(ctx, p.sessions.base, q.Keep, func() (Answer, error) { return clientSession{p}.askClient(ctx, q) })
 }
 
 // Missed is Call.Missed for messages that belong to no call.
@@ -394,7 +312,7 @@ func (p *Peer) AdmitLog(later func()) bool {
 		return true // the send itself fails: there is no stream
 	}
 	l := logLimiterIn(&s.logged, p.svc.Limits.LogRate)
-	wait := l.admitMessage(p.node)
+	wait := l.admitMessage(p.sessions.refusals)
 	if wait > 0 && l.reporting.CompareAndSwap(false, true) {
 		time.AfterFunc(wait, func() {
 			l.reporting.Store(false)
@@ -402,26 +320,6 @@ func (p *Peer) AdmitLog(later func()) bool {
 		})
 	}
 	return wait == 0
-}
-
-// confirmAnnounced stores the announced state in the record, if the client still listens.
-func (p *Peer) confirmAnnounced(s *sessionActor, t *announcement) {
-	n := p.node
-	st, ok := n.streams.Get(StreamKey{s.key, t.stream})
-	if !ok || !st.connected.Load() || s.announced.Load() != t || s.view.Load().rec.Standalone != t.stream {
-		return
-	}
-	ctx, cancel := context.WithTimeout(n.base, s.svc.Limits.StoreWait)
-	defer cancel()
-	err := p.changeRecord(ctx, func(r *session.Record) bool {
-		changed := r.Announced != t.digest
-		r.Announced = t.digest
-		return changed
-	})
-	// After a failure the next stream announces the state again, which is legal.
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		n.log.Debug("catalogue digest not stored", "error", err)
-	}
 }
 
 // Forget drops the kept answer, on all nodes: the next question with Keep is sent to the client.
@@ -432,6 +330,112 @@ func (p *Peer) Forget() {
 	}
 	s.forgetAnswer()
 	if s.shared {
-		p.node.fleet.broadcastForget(p.node.base, p.key)
+		p.sessions.fleet.broadcastForget(p.sessions.base, p.key)
+	}
+}
+
+// ofSession is the identity of a session's client.
+type ofSession struct{ *Peer }
+
+func (p ofSession) currentSession() (*sessionActor, error) { return p.last.Load(), nil }
+
+func (p ofSession) clientRevision() mcp.Revision { return p.last.Load().settledRevision() }
+
+// clientRecord is the session's record as this node knows it, read again if the session has left
+// memory. If that fails it is the last known record.
+func (p ofSession) clientRecord() session.Record {
+	s, err := p.currentActor(p.sessions.base)
+	if err != nil {
+		s = p.last.Load()
+	}
+	return s.view.Load().rec
+}
+
+// clientSession is a peer that has a session.
+type clientSession struct{ *Peer }
+
+// endedError replaces ErrNotFound of a record by the reason why the session has ended.
+func (p clientSession) endedError(err error) error {
+	if errors.Is(err, store.ErrNotFound) {
+		err = fmt.Errorf("%w: %w", p.svc.endedError(), err)
+	}
+	return err
+}
+
+// changeRecord rewrites the session's record.
+func (p clientSession) changeRecord(ctx context.Context, edit func(*session.Record) bool) error {
+	s, err := p.currentActor(ctx)
+	if err != nil {
+		return err
+	}
+	return p.endedError(s.home.changeRecord(ctx, edit))
+}
+
+// sendMessage sends a message outside of a call: see home.deliverMessage.
+func (p clientSession) sendMessage(ctx context.Context, e stream.Entry) error {
+	s, err := p.currentActor(ctx)
+	if err != nil {
+		return err
+	}
+	return s.home.deliverMessage(ctx, e)
+}
+
+func (p clientSession) askClient(ctx context.Context, q Question) (Answer, error) {
+	if _, err := p.who.currentSession(); err != nil {
+		return Answer{}, err
+	}
+	d := p.sessions
+	x, err := d.pending.openQuestion(p.last.Load(), nil, &q)
+	if err != nil {
+		return Answer{}, err
+	}
+	defer d.pending.closeQuestion(x)
+	entry := stream.Entry{Kind: stream.Request, Meta: record.AppendAsked(record.Question{ID: x.id, Key: q.Key}), Data: codec.AppendRequest(nil, []byte(x.id), q.Method, q.Params)}
+	if err := p.sendMessage(ctx, entry); err != nil {
+		return Answer{}, err
+	}
+	timer := time.NewTimer(p.svc.Limits.MaxAsk)
+	defer timer.Stop()
+	select {
+	case a := <-x.ch:
+		return a, nil
+	case <-p.svc.life.done:
+		return Answer{}, ErrUnmounted
+	case <-p.last.Load().inputEnded:
+		return Answer{}, p.svc.endedError()
+	case <-timer.C:
+		p.withdrawQuestion(x, "timed out")
+		d.refusals.Refused(limits.MaxAsk.Row)
+		return Answer{}, ErrNoAnswer
+	case <-ctx.Done():
+		p.withdrawQuestion(x, withdrawalReason(ctx))
+		return Answer{}, context.Cause(ctx)
+	}
+}
+
+// withdrawQuestion tells the client, if it listens here, that x needs no answer.
+func (p clientSession) withdrawQuestion(x *pendingRequest, why string) {
+	if p.sessions.pending.closeQuestion(x) {
+		p.Push("notifications/cancelled", cancelParams(x, why))
+	}
+}
+
+// confirmAnnounced stores the announced state in the record, if the client still listens.
+func (p clientSession) confirmAnnounced(s *sessionActor, t *announcement) {
+	d := p.sessions
+	st, ok := d.streams.Get(StreamKey{s.key, t.stream})
+	if !ok || !st.connected.Load() || s.announced.Load() != t || s.view.Load().rec.Standalone != t.stream {
+		return
+	}
+	ctx, cancel := context.WithTimeout(d.base, s.svc.Limits.StoreWait)
+	defer cancel()
+	err := p.changeRecord(ctx, func(r *session.Record) bool {
+		changed := r.Announced != t.digest
+		r.Announced = t.digest
+		return changed
+	})
+	// After a failure the next stream announces the state again, which is legal.
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		d.log.Debug("catalogue digest not stored", "error", err)
 	}
 }

@@ -2,22 +2,20 @@ package actors
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/troupe-run/troupe/actors/internal/record"
 	"github.com/troupe-run/troupe/actors/internal/stream"
-	"github.com/troupe-run/troupe/actors/internal/takeover"
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
-	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -36,7 +34,7 @@ type pendingRequest struct {
 
 // pendingRequests are the open questions of this node, by raw id.
 type pendingRequests struct {
-	node   *Node
+	*site
 	mu     sync.Mutex // guards the rest
 	open   map[string]*pendingRequest
 	counts map[SessionKey]int
@@ -46,11 +44,20 @@ type pendingRequests struct {
 
 func appendUint(b []byte, i uint64) []byte { return strconv.AppendUint(b, i, 10) }
 
+// asker is a session as its questions see it.
+type asker interface {
+	payer
+	// named is the key of the session.
+	named() SessionKey
+	// mostPending is how many questions to its client may be open; negative: no limit.
+	mostPending() int
+}
+
 // openQuestion enters a new question to the client of s. The id names the stream that carries the question, so that an
 // answer finds the call even if the stream was not resumed since the node started; on is nil for a question
 // that does not outlive the process. If the call may run again, its answer is stored on the stream before the
 // handler sees it.
-func (q *pendingRequests) openQuestion(s *sessionActor, on *streamActor, asked *Question) (*pendingRequest, error) {
+func (q *pendingRequests) openQuestion(s asker, on *streamActor, asked *Question) (*pendingRequest, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	a, err := s.billedAccount(), error(nil)
@@ -60,7 +67,7 @@ func (q *pendingRequests) openQuestion(s *sessionActor, on *streamActor, asked *
 		}
 	}
 	q.n++
-	x := &pendingRequest{session: s.key, from: a, part: asked.Part, ch: make(chan Answer, 1)}
+	x := &pendingRequest{session: s.named(), from: a, part: asked.Part, ch: make(chan Answer, 1)}
 	if on == nil {
 		x.id = q.questionID(q.n, "")
 	} else {
@@ -74,10 +81,14 @@ func (q *pendingRequests) openQuestion(s *sessionActor, on *streamActor, asked *
 }
 
 // admitQuestion returns the account on which one more question to the client of s is to be counted. The caller holds mu.
-func (q *pendingRequests) admitQuestion(s *sessionActor) (*quota.Account, error) {
+func (q *pendingRequests) admitQuestion(s asker) (*quota.Account, error) {
 	a := s.billedAccount()
-	if no := s.admitPending(a, q.counts[s.key]); no != nil {
-		q.node.refusals.Refused(no)
+	switch {
+	case quota.Over(int64(q.counts[s.named()])+1, s.mostPending()):
+		q.refusals.Refused(limits.PendingPerSession.Row)
+		return nil, ErrTooManyPending
+	case quota.Over(a.Held[heldPending].Load()+a.Elsewhere(heldPending)+1, q.accounts.limits.Principal.Pending):
+		q.refusals.Refused(limits.PendingPerPrincipal.Row)
 		return nil, ErrTooManyPending
 	}
 	return a, nil
@@ -85,10 +96,10 @@ func (q *pendingRequests) admitQuestion(s *sessionActor) (*quota.Account, error)
 
 // takePlace counts a question of several requests, until it is given back. A call that runs again has a place in any case: its
 // client may have the question.
-func (q *pendingRequests) takePlace(s *sessionActor, again bool) (giveBack func(), err error) {
+func (q *pendingRequests) takePlace(s asker, again bool) (giveBack func(), err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	x := &pendingRequest{session: s.key, from: s.billedAccount()}
+	x := &pendingRequest{session: s.named(), from: s.billedAccount()}
 	if !again {
 		if x.from, err = q.admitQuestion(s); err != nil {
 			return nil, err
@@ -141,7 +152,7 @@ func (q *pendingRequests) keepOpen(x *pendingRequest, late func(Answer)) {
 			late(a)
 			return
 		case <-patience.C:
-		case <-q.node.base.Done():
+		case <-q.base.Done():
 		}
 		if !q.closeQuestion(x) {
 			select {
@@ -224,36 +235,6 @@ func (q *pendingRequests) len() int {
 	return len(q.open) - q.pings
 }
 
-// takeAnswer takes a client's answer. An error means that the answer was not taken and may be sent again.
-func (s *sessionActor) takeAnswer(m *codec.Message) error {
-	for end := time.Now().Add(s.svc.Limits.StoreWait); ; {
-		err := s.offerAnswer(m)
-		if !errors.Is(err, kernel.ErrStopped) || time.Now().After(end) {
-			return err
-		}
-		// The stream that would store the answer has stopped: its call was cancelled, and is about to withdraw the question.
-		time.Sleep(withdrawalWait)
-	}
-}
-
-// withdrawalWait is the pause before an answer is tried again whose call has just ended.
-const withdrawalWait = 5 * time.Millisecond
-
-// offerAnswer tries to take a client's answer, once.
-func (s *sessionActor) offerAnswer(m *codec.Message) error {
-	n := s.node
-	if open, err := n.pending.giveAnswer(s.key, m); open {
-		return err
-	}
-	// A stream that cannot be read is no reason to drop the answer, unless the stream does not exist.
-	forwarded, err := n.pending.routeAnswer(s.svc, s, m)
-	if forwarded || err != nil && !errors.Is(err, errBadEvent) && !errors.Is(err, ErrSessionEnded) {
-		return err
-	}
-	_, err = n.pending.giveAnswer(s.key, m)
-	return err
-}
-
 // giveAnswer gives an answer to its question; open is false if the question is not open here, or not any more: its call may have gone on
 // elsewhere.
 func (q *pendingRequests) giveAnswer(s SessionKey, m *codec.Message) (open bool, err error) {
@@ -262,100 +243,6 @@ func (q *pendingRequests) giveAnswer(s SessionKey, m *codec.Message) (open bool,
 		return false, nil
 	}
 	return q.receiveAnswer(x, journal, m)
-}
-
-// routeAnswer takes an answer to where its question is. It takes over the stream that carried the question, if no process writes it, so that
-// the call runs again and can get its answer. forwarded says that another node has taken the answer, or could not.
-func (q *pendingRequests) routeAnswer(svc *Service, s *sessionActor, m *codec.Message) (forwarded bool, err error) {
-	n := q.node
-	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
-	defer cancel()
-	key := StreamKey{s.key, askedOn(m.ID)}
-	if key.ID == "" {
-		return q.forwardAnswer(ctx, s, key, askedBy(m.ID), m)
-	}
-	if w, here := n.streams.Get(key); here && !w.Stopped() { // nobody asks any more, unless another node has the stream
-		ours, err := n.streams.stillWrites(ctx, w)
-		if !ours {
-			err = cmp.Or(err, store.ErrUnavailable)
-		}
-		return !ours, err
-	}
-	for given := (takeover.Writer{}); ; {
-		_, _, err := n.streams.findWriter(ctx, svc, s, key, given)
-		remote, ok := errors.AsType[errRemoteWriter](err)
-		if !ok {
-			return q.routeToAsker(ctx, s, key, m, err)
-		}
-		if forwarded, err = q.forwardAnswer(ctx, s, key, remote.nodeAddress(), m); forwarded {
-			return true, err
-		}
-		given = remote.Writer
-	}
-}
-
-// routeToAsker is routeAnswer for an answer whose stream the store does not have, which err says. Who asked may have been cut off for longer than
-// records live, and be about to store it again: then it gets the answer. If it is gone, that is noted, so that its calls end if it comes back after
-// all, and nobody needs the answer. Otherwise the client must send it again. Of a node that was never heard there is nothing to wait for.
-func (q *pendingRequests) routeToAsker(ctx context.Context, s *sessionActor, key StreamKey, m *codec.Message, err error) (forwarded bool, _ error) {
-	if !errors.Is(err, errBadEvent) {
-		return false, err
-	}
-	f, asker := &q.node.fleet, askedBy(m.ID)
-	forwarded, asked := q.forwardAnswer(ctx, s, key, asker, m)
-	if forwarded && asked != nil {
-		if !f.mail.Heard(asker) { // as in forwardAnswer, which takes no client's word for a writer
-			return false, err
-		}
-		gone, failed := f.mail.Gone(ctx, asker)
-		if gone && failed == nil {
-			failed = f.marks.markGone(ctx, q.node.store, asker.Boot, s.svc.callLifetime())
-		}
-		forwarded = !gone || failed != nil
-	}
-	if forwarded {
-		return true, asked
-	}
-	return false, err
-}
-
-// forwardAnswer has another node take an answer. forwarded is false if that node does not have what asked.
-func (q *pendingRequests) forwardAnswer(ctx context.Context, s *sessionActor, key StreamKey, to store.Address, m *codec.Message) (forwarded bool, err error) {
-	f := &q.node.fleet
-	if f.mail == nil || to.Node == "" || to.Boot == q.node.boot {
-		return false, nil
-	}
-	err = f.deliverLetter(ctx, s, to, letterAnswer, answerLetter{key, m.ID, m.Result, m.Err})
-	switch {
-	case errors.Is(err, errNotHere):
-		return false, nil
-	case errors.Is(err, store.ErrNobody) && key.ID == "":
-		if !f.mail.Heard(to) { // a client may name anybody, and learns nothing by it
-			return false, nil
-		}
-		if gone, err := f.mail.Gone(ctx, to); gone && err == nil {
-			return false, nil // and so is what asked
-		}
-	}
-	return true, err
-}
-
-// askedOn is the stream that the raw id of a question names, "" if none.
-func askedOn(id []byte) string {
-	_, tail, _ := strings.Cut(strings.Trim(string(id), `"`), "-")
-	for ; tail != "" && !stream.ValidID(tail); _, tail, _ = strings.Cut(tail, "-") {
-	}
-	return tail
-}
-
-// askedBy is the node that the raw id of a question names.
-func askedBy(id []byte) (a store.Address) {
-	rest := strings.Trim(string(id), `"`)
-	if node, rest, ok := strings.Cut(rest, "."); ok {
-		a.Node = node
-		a.Boot, _, _ = strings.Cut(rest, ".")
-	}
-	return a
 }
 
 func wireError(raw []byte) *mcp.Error {
@@ -369,9 +256,9 @@ func wireError(raw []byte) *mcp.Error {
 func (q *pendingRequests) questionID(i uint64, stream string) string {
 	var b strings.Builder
 	b.WriteByte('"')
-	b.WriteString(q.node.name)
+	b.WriteString(q.name)
 	b.WriteByte('.')
-	b.WriteString(q.node.boot)
+	b.WriteString(q.boot)
 	b.WriteByte('.')
 	b.Write(appendUint(nil, i))
 	if stream != "" {
@@ -415,7 +302,7 @@ func (q *pendingRequests) receiveAnswer(x *pendingRequest, journal *streamActor,
 			return false, nil
 		}
 		if mine {
-			journal.journalAnswer(x, t, m)
+			q.journalAnswer(journal, x, t, m)
 		}
 		select {
 		case <-t.over:
@@ -448,6 +335,22 @@ func (q *pendingRequests) claimRecording(x *pendingRequest, a Answer) (t *record
 	return x.recording, true
 }
 
+// journalAnswer stores the answer in the log of its call, which is that of stream w, and settles t when the outcome is known, however
+// long that takes.
+func (q *pendingRequests) journalAnswer(w *streamActor, x *pendingRequest, t *recording, m *codec.Message) {
+	data := append([]byte{'r'}, m.Result...)
+	if m.Kind == codec.ErrorResponse {
+		data = append([]byte{'e'}, m.Err...)
+	}
+	push := &pushEntries{entries: []stream.Entry{{
+		Kind: stream.Answer, Meta: []byte(x.id), Data: data,
+		Acked: func(err error) { q.settleRecording(x, t, err) },
+	}}}
+	if err := w.Post(push); err != nil {
+		push.Refused(err)
+	}
+}
+
 // settleRecording ends t. A stored answer goes to the handler; after a failure another answer may be taken. Where the call has ended
 // there is no second run that would need it stored: it goes to whoever is about to give the question up.
 func (q *pendingRequests) settleRecording(x *pendingRequest, t *recording, err error) {
@@ -476,34 +379,6 @@ func (q *pendingRequests) openPing(s SessionKey) *pendingRequest {
 	q.open[x.id] = x
 	q.pings++
 	return x
-}
-
-// takeAnswer takes an answer that a client POSTs. If no question waits for it, or the question has
-// an answer, it is accepted and dropped.
-func (q *pendingRequests) takeAnswer(svc *Service, in *Input, m *codec.Message) {
-	n := q.node
-	s := n.sessions.findSession(svc, in, nil)
-	if s == nil {
-		return
-	}
-	if err := s.takeAnswer(m); err != nil {
-		n.log.Warn("answer not taken", "session", s.key.ID, "error", err)
-		refusal.Unavailable.Tell(in.Conn, nil)
-		return
-	}
-	s.acceptMessage(in.Conn)
-}
-
-// admitPending decides on one more question to the client of a session that has parked open questions
-// already: it returns the limit that leaves no room, nil if there is room.
-func (s *sessionActor) admitPending(a *quota.Account, parked int) *limits.Row {
-	switch {
-	case quota.Over(int64(parked)+1, s.svc.Limits.Pending):
-		return limits.PendingPerSession.Row
-	case quota.Over(a.Held[heldPending].Load()+a.Elsewhere(heldPending)+1, s.node.accounts.limits.Principal.Pending):
-		return limits.PendingPerPrincipal.Row
-	}
-	return nil
 }
 
 const (
@@ -602,11 +477,131 @@ func (k *sharedAnswer) askShared(ctx, over context.Context, keep func([]byte) bo
 	}
 }
 
-// sharedAnswer is the session's kept answer.
-func (s *sessionActor) sharedAnswer() *sharedAnswer {
-	if k := s.keeps.Load(); k != nil {
-		return k
+// ErrNoAnswer reports that the client did not answer in time.
+var ErrNoAnswer = errors.New("the client did not answer in time")
+
+// withdrawalReason says why a question whose context has ended needs no answer.
+func withdrawalReason(ctx context.Context) string {
+	if errors.Is(context.Cause(ctx), ErrNoAnswer) {
+		return "timed out"
 	}
-	s.keeps.CompareAndSwap(nil, new(sharedAnswer))
-	return s.keeps.Load()
+	return "no longer needed"
+}
+
+// cancelParams is the params of the notification that cancels x.
+func cancelParams(x *pendingRequest, why string) []byte {
+	return fmt.Appendf(nil, `{"requestId":%s,"reason":%s}`, x.id, strconv.Quote(why))
+}
+
+// journal has what the earlier runs of a call sent and asked. It is nil for a first run.
+type journal struct {
+	sent   record.Sent             // never changes
+	steps  map[string]*record.Step // neither do they
+	member int                     // index of the call in its batch
+
+	mu      sync.Mutex // guards the rest: handlers may ask from several goroutines
+	skipped int        // messages of this run that an earlier run has sent
+	asked   []*askedBefore
+}
+
+// skipMessage reports whether an earlier run has sent this message.
+func (j *journal) skipMessage() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.skipped == j.sent.Messages {
+		return false
+	}
+	j.skipped++
+	return true
+}
+
+// storedStep returns the result of a step that an earlier run has stored, nil if none has. The messages of that step count as sent by this run.
+func (j *journal) storedStep(name string) *record.Step {
+	if j == nil || j.steps[name] == nil {
+		return nil
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.skipped = min(j.skipped+j.steps[name].Messages, j.sent.Messages)
+	return j.steps[name]
+}
+
+// hasQuestion reports whether an earlier run asked this use of a key, and this run has not.
+func (j *journal) hasQuestion(key string, use int) bool {
+	if j == nil {
+		return false
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.ContainsFunc(j.asked, func(q *askedBefore) bool { return q.Key == key && q.Use == use && !q.used })
+}
+
+// takeQuestion returns the question that an earlier run asked as this use of a key, nil if it
+// asked none.
+func (j *journal) takeQuestion(key string, use int) *askedBefore {
+	if j == nil {
+		return nil
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, q := range j.asked {
+		if q.Key == key && q.Use == use && !q.used {
+			q.used = true
+			return q
+		}
+	}
+	return nil
+}
+
+// askedBefore is a question of an earlier run.
+type askedBefore struct {
+	record.Question
+	used bool
+	open *pendingRequest // waits for the answer, nil if the answer is here
+}
+
+// clientAnswer is the client's answer.
+func (q *askedBefore) clientAnswer() Answer {
+	if q.Failed {
+		return Answer{Err: wireError(q.Answer)}
+	}
+	return Answer{Result: bytes.Clone(q.Answer)}
+}
+
+func newJournal(p *record.Past, member int) *journal {
+	j := &journal{sent: p.Sents.Of(member), steps: p.Steps.Of(member), member: member}
+	for _, q := range p.Digest.Questions {
+		if q.Member == member {
+			j.asked = append(j.asked, &askedBefore{Question: q})
+		}
+	}
+	return j
+}
+
+// Question is a request to the client.
+type Question struct {
+	Key    string // names the question within its call, so that a re-run finds its answer
+	Method string
+	Params []byte
+	// Keep, if not nil, says that all calls of the session share this question. Its answer
+	// is kept if Keep returns true for it, until Peer.Forget. If nil, each call asks for
+	// itself.
+	Keep func(result []byte) bool
+	// Valid reports whether raw, any JSON, answers the question; nil accepts everything. It
+	// is used for answers that come with a request that is sent again.
+	Valid func(raw []byte) bool
+	// Part says that the request is a part of a question that has a place of its own: see
+	// Call.Place. It counts toward no limit.
+	Part bool
+	// Passing says that a second run has no use for the answer, which is not stored.
+	Passing bool
+	// Late, if not nil, gets an answer that comes within lateWait after Ask has failed. The
+	// client is not told then that the question needs no answer.
+	Late func(Answer)
+}
+
+// Answer is the client's answer: either Result or Err is set. Both are copies.
+type Answer struct {
+	Result []byte
+	Err    *mcp.Error
 }

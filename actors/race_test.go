@@ -224,7 +224,7 @@ func TestUpdateWhileASessionIsActivated(t *testing.T) {
 			rec := session.New(time.Now(), h.svc.Limits.Session)
 			rec.Subscribed = []string{"x:1"}
 			s := h.sessions.activateSession(h.svc, key, rec, 1, new(quota.Holding))
-			h.subs.Follow(s, "x:1")
+			h.subs.Follow(subscriber{s}, "x:1")
 			h.ResourceUpdated(h.svc, "x:1", false)
 			return s, nil
 		})
@@ -234,7 +234,7 @@ func TestUpdateWhileASessionIsActivated(t *testing.T) {
 		if n := h.k.Live(KindSubscription); n != 1 {
 			t.Errorf("%d subscriptions", n)
 		}
-		s.endSession()
+		sessionEnd{s}.endSession()
 		if n := h.k.Live(KindSubscription); n != 0 {
 			t.Errorf("%d subscriptions are left", n)
 		}
@@ -456,9 +456,9 @@ func TestBatchWhoseStreamEndsAtOnce(t *testing.T) {
 					t.Fatal(err)
 				}
 				requests := []*element{{m: m, raw: []byte(message("1", "x"))}}
-				st := s.newBatchStream(&Input{Conn: &heldConn{}}, nil, requests, nil)
+				st := batchSession{s}.newBatchStream(&Input{Conn: &heldConn{}}, nil, requests, nil)
 				r := h.calls.takeActor(nil)
-				s.beginRequest(r, r.loggedWay(s, nil), &m, requests[0].raw, &Call{attempt: 1})
+				sessionCalls{s}.beginRequest(r, r.loggedWay(s, nil), &m, requests[0].raw, newCall(nil, &Input{}))
 				if early {
 					_ = st.Post(endStream{})
 				}

@@ -5,12 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/troupe-run/troupe/actors/internal/mrtr"
 	"github.com/troupe-run/troupe/actors/internal/relay"
+	"github.com/troupe-run/troupe/actors/internal/stream"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/limits"
@@ -19,27 +20,6 @@ import (
 	"github.com/troupe-run/troupe/internal/store"
 )
 
-// The letters about requests that belong to another node; docs/design/015-fleet.md says what repairs the loss of each.
-const (
-	exchangeRetry   = "exchange.retry"   // a request that is sent again, for the node where its call is parked
-	exchangeMessage = "exchange.message" // a message of a session, for the node that has its connection
-	exchangeLetter  = "exchange.letter"  // a letter of any size, of the kind that its head names
-	exchangePart    = "exchange.part"    // more of the body of one of these
-	exchangeFrame   = "exchange.frame"   // what the call does with its exchange
-	exchangeAlive   = "exchange.alive"   // both ways: one side is there, and how far it is
-	exchangeGone    = "exchange.gone"    // both ways: one side has given the exchange up
-)
-
-func init() {
-	receivers[exchangeRetry] = receiveForward
-	receivers[exchangeMessage] = receiveForward
-	receivers[exchangeLetter] = receiveForward
-	receivers[exchangePart] = receiveForwardPart
-	receivers[exchangeFrame] = receiveExchangeFrame
-	receivers[exchangeAlive] = receiveExchangeAlive
-	receivers[exchangeGone] = receiveExchangeGone
-}
-
 // relays are the exchanges between this node and others: requests that came here and belong there, and the other way
 // round. Package actors/internal/relay has the two ends of one.
 type relays struct {
@@ -47,7 +27,6 @@ type relays struct {
 	proxies   *kernel.Directory[relay.ID, *proxy]
 	exchanges *kernel.Directory[relayKey, *forwardedExchange]
 	inbound   *kernel.Directory[relayKey, *inboundForward]
-	forwarded atomic.Int64 // requests that were forwarded to other nodes
 	broken    atomic.Int64 // exchanges with other nodes that were given up
 	next      time.Time    // when the others hear next that this side is there; belongs to the heart's turn
 }
@@ -64,53 +43,9 @@ func (d *relays) initRelays(n *Node) {
 	d.inbound = kernel.NewDirectory[relayKey, *inboundForward]()
 }
 
-// forwardHead is what a letter says of a request beside its body.
-type forwardHead struct {
-	ID      []byte `json:",omitempty"` // raw JSON
-	Kind    string `json:",omitempty"` // of the letter that is the body
-	Tenant  string
-	Address string `json:",omitempty"`
-	Server  string
-
-	// The rest is said of a message of a session.
-	Session   string `json:",omitempty"`
-	Version   string `json:",omitempty"`
-	Stateless bool   `json:",omitempty"`
-	Trace     Trace  `json:",omitzero"`
-	Principal []byte `json:",omitempty"` // sealed
-}
-
-// The first byte of the reply to a letter of a request.
-const (
-	sendMore  byte = iota // the next part may come
-	isTaken               // the call was found, and frames follow
-	isSettled             // a refusal.Refusal follows, or an acceptance
-)
-
-// forwardRequest sends a request to the node that it belongs to, and returns the reply to its last letter. The errors are those of
-// fleet.askNode.
-func (d *relays) forwardRequest(ctx context.Context, to store.Address, kind string, id relay.ID, head *forwardHead, body []byte) ([]byte, error) {
-	said, err := codec.Marshal(head)
-	if err != nil || len(said) > relay.MaxHead {
-		return nil, fmt.Errorf("actors: a request of %d bytes beside its body does not fit a letter: %w", len(said), store.ErrUnavailable)
-	}
-	d.forwarded.Add(1)
-	at := min(len(body), relay.MaxUpload)
-	reply, err := d.node.fleet.askNode(ctx, to, kind, packet((&relay.Begin{ID: id, Size: len(body), Head: said, Data: body[:at]}).Append(nil)))
-	for err == nil && at < len(body) && len(reply) == 1 && reply[0] == sendMore {
-		end := min(len(body), at+relay.MaxUpload)
-		reply, err = d.node.fleet.askNode(ctx, to, exchangePart, packet((&relay.Part{ID: id, Offset: at, Data: body[at:end]}).Append(nil)))
-		at = end
-	}
-	if err == nil && (len(reply) == 0 || reply[0] == sendMore) {
-		err = fmt.Errorf("actors: node %s: unreadable reply: %w", to.Node, store.ErrUnavailable)
-	}
-	return reply, err
-}
-
 // noteUnreadable answers and counts a letter that this release cannot read.
-func noteUnreadable(l *store.Letter, n *Node) {
-	n.fleet.unknown.Add(1)
+func (d *relays) noteUnreadable(l *store.Letter) {
+	d.node.fleet.unknown.Add(1)
 	replyTo(l, notKnown, nil)
 }
 
@@ -129,16 +64,16 @@ type inboundForward struct {
 }
 
 // receiveForward takes the first letter of a request.
-func receiveForward(f *fleet, l *store.Letter) {
-	n := f.node
+func (d *relays) receiveForward(l *store.Letter) {
+	n := d.node
 	if l.Kind != exchangeLetter && n.drain.closing.Load() { // what it had is gone
 		replyTo(l, notHere, nil)
 		return
 	}
 	b, err := relay.ReadBegin(l.Data)
 	c := &inboundForward{node: n, kind: l.Kind, key: relayKey{l.From, b.ID}}
-	if err != nil || codec.Unmarshal(b.Head, &c.head) != nil || l.Kind == exchangeLetter && largeLetters[c.head.Kind] == nil {
-		noteUnreadable(l, n)
+	if err != nil || codec.Unmarshal(b.Head, &c.head) != nil || l.Kind == exchangeLetter && n.fleet.large[c.head.Kind] == nil {
+		d.noteUnreadable(l)
 		return
 	}
 	_, twice := n.relays.inbound.Get(c.key)
@@ -190,11 +125,11 @@ func (c *inboundForward) refusalTarget(l *store.Letter) answerer {
 }
 
 // receiveForwardPart takes a later letter of a request.
-func receiveForwardPart(f *fleet, l *store.Letter) {
-	n := f.node
+func (d *relays) receiveForwardPart(l *store.Letter) {
+	n := d.node
 	p, err := relay.ReadPart(l.Data)
 	if err != nil {
-		noteUnreadable(l, n)
+		d.noteUnreadable(l)
 		return
 	}
 	c, ok := n.relays.inbound.Get(relayKey{l.From, p.ID})
@@ -250,7 +185,7 @@ func (c *inboundForward) dispatchForward(l *store.Letter) {
 	switch {
 	case bad:
 		c.releaseAdmission()
-		noteUnreadable(l, c.node)
+		c.node.relays.noteUnreadable(l)
 	case c.kind == exchangeMessage:
 		c.takeMessage(l, &m, body)
 	case c.kind == exchangeRetry:
@@ -258,15 +193,9 @@ func (c *inboundForward) dispatchForward(l *store.Letter) {
 	}
 }
 
-// largeLetters are what a node does with letters of any size. They reply to each one, and hold what it says no longer than until then.
-var largeLetters = map[string]func(*fleet, *store.Letter){
-	letterAnswer: (*fleet).receiveAnswer,
-	letterPush:   (*fleet).receivePush,
-}
-
 // dispatchLetter takes a letter whose parts are all here. l is the last of them: its reply is that to the letter.
 func (c *inboundForward) dispatchLetter(l *store.Letter, data []byte) {
-	largeLetters[c.head.Kind](&c.node.fleet, &store.Letter{From: l.From, Kind: c.head.Kind, Data: data, Reply: func(reply []byte) {
+	c.node.fleet.large[c.head.Kind](&store.Letter{From: l.From, Kind: c.head.Kind, Data: data, Reply: func(reply []byte) {
 		c.releaseAdmission()
 		status, said := reply[0], reply[1:]
 		if status == done {
@@ -287,7 +216,7 @@ func (c *inboundForward) takeRetry(l *store.Letter, m *codec.Message) {
 		}
 	}()
 	if m.Kind != codec.Request || m.State == nil || !Asks(m.Method) {
-		noteUnreadable(l, n)
+		n.relays.noteUnreadable(l)
 		return
 	}
 	st, err := n.mrtr.openState(c.head.Server, c.head.Tenant, m, time.Now())
@@ -348,7 +277,7 @@ func (c *inboundForward) takeMessage(l *store.Letter, m *codec.Message, body []b
 		replyTo(l, notHere, nil)
 		return
 	}
-	plain, err := n.mrtr.keys.Open(c.head.Principal, c.head.additionalData())
+	plain, err := n.keys.Open(c.head.Principal, c.head.additionalData())
 	if err != nil {
 		if !errors.Is(err, store.ErrUnavailable) {
 			n.fleet.unknown.Add(1)
@@ -361,7 +290,7 @@ func (c *inboundForward) takeMessage(l *store.Letter, m *codec.Message, body []b
 	from := &letterConn{l: l, status: tryAgain}
 	in.Conn = from
 	if name, ok := dedupKey(s.sess.key, m, body); ok {
-		x, first := n.fleet.forwardedMessages.beginPush(name)
+		x, first := n.forwardedMessages.beginPush(name)
 		if !first {
 			if x.awaitOutcome() == done {
 				from.Accepted()
@@ -369,7 +298,7 @@ func (c *inboundForward) takeMessage(l *store.Letter, m *codec.Message, body []b
 			replyTo(l, tryAgain, nil) // unless it was answered
 			return
 		}
-		defer func() { n.fleet.forwardedMessages.endPush(name, x, from.status) }()
+		defer func() { n.forwardedMessages.endPush(name, x, from.status) }()
 	}
 	svc := s.sess.svc
 	var principal any = json.RawMessage(plain)
@@ -403,18 +332,18 @@ func (d *relays) openExchange(key relayKey, in *Input, most int) *forwardedExcha
 }
 
 // receiveExchangeFrame takes what a call of another node does with its exchange.
-func receiveExchangeFrame(f *fleet, l *store.Letter) {
-	n := f.node
+func (d *relays) receiveExchangeFrame(l *store.Letter) {
+	n := d.node
 	part, err := relay.ReadFrame(l.Data)
 	if err != nil {
-		f.unknown.Add(1)
+		n.fleet.unknown.Add(1)
 		return
 	}
 	switch x, ok := n.relays.proxies.Get(part.ID); {
 	case !ok: // it was given up
 		n.relays.sendGone(l.From, part.ID, true)
 	case x.to != l.From:
-		f.unknown.Add(1)
+		n.fleet.unknown.Add(1)
 	default:
 		x.Take(&part)
 	}
@@ -426,8 +355,8 @@ func (d *relays) sendGone(to store.Address, id relay.ID, broken bool) {
 }
 
 // receiveExchangeGone takes the end of an exchange on its other side.
-func receiveExchangeGone(f *fleet, l *store.Letter) {
-	n := f.node
+func (d *relays) receiveExchangeGone(l *store.Letter) {
+	n := d.node
 	g, err := relay.ReadGone(l.Data)
 	if err != nil {
 		n.fleet.unknown.Add(1)
@@ -445,8 +374,8 @@ func receiveExchangeGone(f *fleet, l *store.Letter) {
 }
 
 // receiveExchangeAlive takes how far the other sides of exchanges are.
-func receiveExchangeAlive(f *fleet, l *store.Letter) {
-	n := f.node
+func (d *relays) receiveExchangeAlive(l *store.Letter) {
+	n := d.node
 	for rest := l.Data; len(rest) > 0; {
 		a, more, err := relay.ReadAlive(rest)
 		if err != nil {
@@ -534,7 +463,7 @@ func (d *relays) sealPrincipal(principal any, head *forwardHead) (sealed []byte,
 	if err != nil {
 		return nil, err
 	}
-	return d.node.mrtr.keys.Seal(plain, head.additionalData())
+	return d.node.keys.Seal(plain, head.additionalData())
 }
 
 // forwardMessage forwards a message to the node that has its session's connection, and answers it as that does.
@@ -566,7 +495,7 @@ func (d *relays) forwardMessage(svc *Service, in *Input, principal any, m *codec
 	defer cancel()
 	ask, stop := context.WithTimeout(ctx, wait/5*4)
 	defer stop()
-	reply, err := d.forwardRequest(ask, at, exchangeMessage, relay.NewID(), head, body)
+	reply, err := n.fleet.forwardRequest(ask, at, exchangeMessage, relay.NewID(), head, body)
 	if err != nil {
 		d.refuseLost(ctx, in, m, at, err)
 		return
@@ -600,4 +529,157 @@ func (d *relays) refuseLost(ctx context.Context, in *Input, m *codec.Message, at
 		return
 	}
 	refusal.Unavailable.Tell(in.Conn, m.ID)
+}
+
+// proxy is a request that this node has taken and whose call waits on another one. Its goroutine does with the
+// client's exchange what the call there does with its own.
+type proxy struct {
+	*relay.Near
+	to     store.Address
+	id     relay.ID
+	held   quota.Holding
+	conn   Exchange
+	sess   *sessionActor // on whose connection it came; nil over HTTP
+	name   []byte        // the request's id, raw
+	cancel context.CancelCauseFunc
+	going  context.Context // done when the client need not be waited for any more
+	stream *liveStream     // nil until the response is a stream
+}
+
+// proxyCall does what the call does, until the exchange is over.
+func (x *proxy) proxyCall(ctx context.Context, a *statelessRequest) {
+	d := &a.n.relays
+	for {
+		m, err := x.Next(ctx)
+		switch {
+		case ctx.Err() != nil:
+			d.sendGone(x.to, x.id, false)
+			return
+		case err != nil:
+			d.broken.Add(1)
+			d.sendGone(x.to, x.id, true)
+			x.breakOff(a)
+			return
+		case x.applyMessage(a, &m):
+			return
+		}
+		x.Done(&m)
+	}
+}
+
+// breakOff ends the client's exchange, so that it sends the request again.
+func (x *proxy) breakOff(a *statelessRequest) {
+	if x.stream != nil {
+		x.conn.Cut()
+		return
+	}
+	refusal.Unavailable.Tell(x.conn, a.m.ID)
+}
+
+// applyMessage does one thing to the client's exchange. It reports whether that ends it.
+func (x *proxy) applyMessage(a *statelessRequest, m *relay.Message) (over bool) {
+	switch m.Kind {
+	case relay.Open:
+		if x.conn.Open() && x.sess == nil { // a connection that carries others is kept open as such
+			x.stream = a.n.talking.addStream(x.conn, a.svc.Limits.KeepAlive)
+		}
+	case relay.Event:
+		x.conn.Event("", 0, m.Data)
+		x.conn.Flush()
+		x.stream.noteWritten()
+		_ = x.conn.Room(x.going) // an error means that the client is gone, or that it reads too slowly
+	case relay.Finish:
+		x.conn.Finish()
+		return true
+	case relay.Answer:
+		x.conn.Answer(m.Status, m.Data)
+		return true
+	case relay.Reject:
+		var no refusal.Refusal
+		if codec.Unmarshal(m.Data, &no) != nil {
+			x.breakOff(a)
+			return true
+		}
+		x.conn.Reject(&no)
+		return true
+	case relay.Cut:
+		x.breakOff(a)
+		return true
+	}
+	return false
+}
+
+// forwardOutcome is what became of a request that was forwarded to another node.
+type forwardOutcome uint8
+
+const (
+	forwardServed  forwardOutcome = iota // it has its response, or its client is gone
+	forwardMissing                       // that node does not have its call, and never will
+	forwardSilent                        // that node may have it
+)
+
+// Carried is a principal that has a form for the node to which a message of its session is forwarded. Other principals go there
+// as JSON. Nothing of it is stored, and nobody outside of the fleet can read it.
+type Carried interface{ Carry() ([]byte, error) }
+
+// letterConn is the exchange of a message that another node has taken: its response is the reply to the letter.
+type letterConn struct {
+	l      *store.Letter
+	status byte // for pushes
+}
+
+func (p *letterConn) Reject(no *refusal.Refusal) {
+	data, err := codec.Marshal(no)
+	if err != nil { // never: it is plain data
+		replyTo(p.l, tryAgain, nil)
+		return
+	}
+	replyTo(p.l, done, append([]byte{isSettled}, data...))
+}
+
+func (p *letterConn) Accepted() {
+	p.status = done
+	p.Reject(&refusal.Refusal{Status: 202}) // without a code it is none
+}
+
+func (*letterConn) SetSession(string) {}
+
+func (*letterConn) Answer(int, []byte) bool { return false }
+
+func (*letterConn) Open() bool { return false }
+
+func (*letterConn) Event(string, int, []byte) {}
+
+func (*letterConn) Comment() {}
+
+func (*letterConn) Flush() {}
+
+func (*letterConn) Finish() {}
+
+func (*letterConn) Cut() {}
+
+func (*letterConn) Room(context.Context) error { return nil }
+
+func (*letterConn) Gone(func()) {}
+
+// nameSessionAt names the session of a connection of a node.
+func nameSessionAt(a store.Address, id string) string { return a.Node + "." + a.Boot + "." + id }
+
+// sessionAt returns the node and the id that the name of a session consists of. ok is false for what cannot be a name.
+func sessionAt(name string) (at store.Address, id string, ok bool) {
+	parts := strings.Split(name, ".")
+	if len(parts) != 3 || !isName(parts[0]) || !isName(parts[1]) || !stream.ValidID(parts[2]) {
+		return at, "", false
+	}
+	return store.Address{Node: parts[0], Boot: parts[1]}, parts[2], true
+}
+
+// isName reports whether s can be the name of a node, or of a boot.
+func isName(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
+			return false
+		}
+	}
+	return len(s) > 0 && len(s) <= 32
 }

@@ -221,7 +221,7 @@ func TestPrincipalOfAForwardedMessage(t *testing.T) {
 		// A principal that was sealed with another message.
 		got, head.Session = "nobody", conn.name[len("n0.b."):]
 		head.Principal = sealed
-		if reply, err := s.all[1].relays.forwardRequest(t.Context(), s.all[0].fleet.selfAddress(), exchangeMessage, [16]byte{1}, &head, []byte(message("1", "x"))); err == nil || got != "nobody" {
+		if reply, err := s.all[1].fleet.forwardRequest(t.Context(), s.all[0].fleet.selfAddress(), exchangeMessage, [16]byte{1}, &head, []byte(message("1", "x"))); err == nil || got != "nobody" {
 			t.Errorf("%d, %v, and the handler served %v", reply, err, got)
 		}
 		conn.Cut()

@@ -589,7 +589,7 @@ func TestForwardsOfOthers(t *testing.T) {
 			l := &proxy{to: s.all[0].fleet.selfAddress(), id: x, conn: c}
 			l.Near = relay.NewNear(x, &l.held, func([]byte) {}, func() {})
 			s.all[1].relays.proxies.Put(x, l)
-			if _, err := s.all[1].relays.forwardRequest(t.Context(), l.to, exchangeRetry, x, head, []byte(body)); err != nil {
+			if _, err := s.all[1].fleet.forwardRequest(t.Context(), l.to, exchangeRetry, x, head, []byte(body)); err != nil {
 				t.Fatal(err)
 			}
 			m, err := l.Next(t.Context())
@@ -702,7 +702,7 @@ func TestFramesOfOthers(t *testing.T) {
 		body := []byte(toolCall("1", answersTo(&asked.heldConn, `{"a":{}}`)))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := s.all[1].relays.forwardRequest(ctx, s.all[0].fleet.selfAddress(), exchangeRetry, x.id, &forwardHead{Tenant: "anon", Address: "192.0.2.1", Server: "s"}, body); err == nil {
+		if _, err := s.all[1].fleet.forwardRequest(ctx, s.all[0].fleet.selfAddress(), exchangeRetry, x.id, &forwardHead{Tenant: "anon", Address: "192.0.2.1", Server: "s"}, body); err == nil {
 			t.Error("the second letter has a reply")
 		}
 		close(goOn)

@@ -9,16 +9,14 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/troupe-run/troupe/actors/internal/attachment"
 	"github.com/troupe-run/troupe/actors/internal/record"
 	"github.com/troupe-run/troupe/actors/internal/stream"
-	"github.com/troupe-run/troupe/actors/internal/subscription"
 	"github.com/troupe-run/troupe/actors/internal/takeover"
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/limits"
-	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/store"
 )
 
@@ -30,15 +28,6 @@ const (
 	letterCredit = "stream.credit"
 	letterAlive  = "stream.alive"
 )
-
-func init() {
-	receivers[letterLook] = (*fleet).receiveLook
-	receivers[letterAttach] = (*fleet).receiveLook
-	receivers[letterFrame] = (*fleet).receiveFrame
-	receivers[letterCredit] = (*fleet).receiveCredit
-	receivers[letterAlive] = (*fleet).receiveAlive
-	receivers[letterAnswer] = (*fleet).receiveAnswer
-}
 
 // streamWriter is who writes a stream: an actor of this node, or another node.
 type streamWriter interface {
@@ -71,8 +60,8 @@ func (w localWriter) attachReplay(_ context.Context, r *replay) (extent, error) 
 
 // remoteWriter is another node that writes a stream.
 type remoteWriter struct {
-	fleet *fleet
-	key   StreamKey
+	readings *readings
+	key      StreamKey
 	takeover.Writer
 }
 
@@ -106,10 +95,10 @@ func (w *remoteWriter) attachReplay(ctx context.Context, r *replay) (extent, err
 	} else {
 		return extent{}, fmt.Errorf("actors: too many streams of other nodes are asked for: %w", store.ErrUnavailable)
 	}
-	x := w.fleet.readings.addReading(w, r) // first, as frames may come before the reply
+	x := w.readings.addReading(w, r) // first, as frames may come before the reply
 	at, err := w.askExtent(ctx, letterAttach, streamLetter{w.key, x.id})
 	if err != nil {
-		w.fleet.readings.dropReading(x)
+		w.readings.dropReading(x)
 		return at, err
 	}
 	x.noteHeard()
@@ -130,7 +119,7 @@ func (w *remoteWriter) askExtent(ctx context.Context, kind string, l streamLette
 
 // askNode is fleet.askNode. A node that nobody hears is not gone before its entry is.
 func (w *remoteWriter) askNode(ctx context.Context, kind string, v short) ([]byte, error) {
-	reply, err := w.fleet.askNode(ctx, w.nodeAddress(), kind, v)
+	reply, err := w.readings.fleet.askNode(ctx, w.nodeAddress(), kind, v)
 	if errors.Is(err, store.ErrNobody) {
 		err = fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 	}
@@ -138,8 +127,8 @@ func (w *remoteWriter) askNode(ctx context.Context, kind string, v short) ([]byt
 }
 
 // pushEntry has the writer store an entry. After ErrUnavailable it may be stored; the same entry may be pushed again.
-func (w *remoteWriter) pushEntry(ctx context.Context, s *sessionActor, e *stream.Entry) error {
-	return w.fleet.deliverLetter(ctx, s, w.nodeAddress(), letterPush, pushLetter{w.key, e.Kind, e.Meta, e.Data})
+func (w *remoteWriter) pushEntry(ctx context.Context, s payer, e *stream.Entry) error {
+	return w.readings.fleet.deliverLetter(ctx, w.key.Session, s, w.nodeAddress(), letterPush, pushLetter{w.key, e.Kind, e.Meta, e.Data})
 }
 
 // reading is a connection here whose stream another node writes.
@@ -154,6 +143,9 @@ type reading struct {
 
 // readings are the connections of this node whose streams others write.
 type readings struct {
+	*site
+	attaches atomic.Int64 // clients that came here for streams that other nodes write
+
 	mu   sync.Mutex // guards the rest
 	all  map[uint64]*reading
 	last uint64
@@ -168,7 +160,7 @@ func (d *readings) addReading(w *remoteWriter, r *replay) *reading {
 		d.all, d.busy = make(map[uint64]*reading), make(map[store.Address]bool)
 	}
 	d.last++
-	r.n.attaches.Add(1)
+	d.attaches.Add(1)
 	x := &reading{id: d.last, at: w.nodeAddress(), r: r, lastHeard: time.Now()}
 	d.all[x.id] = x
 	if old := r.reading.Swap(x); old != nil {
@@ -242,7 +234,7 @@ const (
 )
 
 // askWriters asks the writers of all streams that are read through this node whether they are there, and how far. It belongs to the heart's turn.
-func (d *readings) askWriters(f *fleet, now time.Time) {
+func (d *readings) askWriters(now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if now.Before(d.next) {
@@ -258,7 +250,7 @@ func (d *readings) askWriters(f *fleet, now time.Time) {
 	for at, all := range of {
 		d.busy[at] = true
 		go func() {
-			f.askWriter(at, all)
+			d.askWriter(at, all)
 			d.mu.Lock()
 			delete(d.busy, at)
 			d.mu.Unlock()
@@ -273,17 +265,6 @@ func (d *readings) askSoon() {
 	d.mu.Unlock()
 }
 
-// letterAnswer brings a client's answer.
-const letterAnswer = "answer"
-
-// answerLetter is a client's answer on its way to what asked.
-type answerLetter struct {
-	Stream StreamKey // ID is "" for a question that does not outlive its process
-	ID     json.RawMessage
-	Result json.RawMessage `json:",omitempty"`
-	Err    json.RawMessage `json:",omitempty"`
-}
-
 // errRemoteWriter reports that another node writes a stream.
 type errRemoteWriter struct {
 	*remoteWriter
@@ -292,75 +273,10 @@ type errRemoteWriter struct {
 
 func (e errRemoteWriter) Error() string { return "actors: node " + e.Node + " writes the stream" }
 
-// reader is the one live connection of a stream. There are two:
-//
-//	attached      a connection here
-//	remoteReader  a connection of another node, which gets what is stored as letters
-//
-// Its methods do not block.
-type reader interface {
-	// Frame takes an append that is stored.
-	Frame(f attachment.Frame)
-	// Poll ends the connection of a call that goes on here, and has the client come back soon.
-	Poll()
-	// Finish ends the response.
-	Finish()
-	// Reconnect ends the connection of a stream that goes on, here or elsewhere.
-	Reconnect()
-	// Cut closes the connection: another one has replaced it, or the stream is lost.
-	Cut()
-	// Gone calls f once when the connection is gone.
-	Gone(f func())
-}
-
 var (
 	_ reader = (*attached)(nil)
 	_ reader = (*remoteReader)(nil)
 )
-
-// attached is one connection of a stream.
-type attached = attachment.Attachment[StreamKey]
-
-// extent is how far a stream has got, and what the writer knows of it without the log.
-type extent struct {
-	tail       uint64 // last append
-	bytes      int    // that the log holds; 0 if that is not known
-	watermarks []record.Watermark
-}
-
-// newAttachment makes the reading side of a connection that has read up to the event after, and
-// goes on with entry skip of append next.
-func (s *sessionActor) newAttachment(svc *Service, key StreamKey, rec *record.Stream, conn Conn, after stream.Position, next uint64, skip int, live bool, behind func()) *attached {
-	holder, until := heldBy(conn)
-	var withholds func([]byte) (bool, bool)
-	if len(rec.Calls) == 0 && svc.Withholds != nil {
-		withholds = withholdsFrom(svc, holder, s.view.Load().rec.Subscribed)
-	}
-	return attachment.New(attachment.Config[StreamKey]{
-		Holder: holder, Until: until, Withholds: withholds,
-		Among: &s.node.attachments, Key: key, Held: &s.billedAccount().Held[heldStreams], Conn: conn, Stream: key.ID, After: after,
-		Primes: hasFeature(rec.Revision, protocol.FeatureStreamPriming), Answers: len(rec.Calls) > 0, Retry: svc.Limits.Retry, KeepAlive: svc.Limits.KeepAlive,
-		Behind: behind,
-	}, next, skip, live)
-}
-
-// withholdsFrom is the Withholds of a connection of a standalone stream, whose session subscribed to some resources when the client came. A client that subscribes to another one
-// with a wider token comes back with that, for an update that its connection may not have. So it comes back once at most for each resource, whatever it brings.
-func withholdsFrom(svc *Service, holder any, subscribed []string) func([]byte) (withheld, later bool) {
-	return func(message []byte) (withheld, later bool) {
-		uri, withheld := svc.Withholds(holder, message)
-		return withheld, withheld && !slices.ContainsFunc(subscribed, func(to string) bool { return subscription.Covers(to, uri) })
-	}
-}
-
-// closeReader ends the connection of a call that goes on. A client that is connected to another node may come back soon.
-func (m closeConn) closeReader(a reader) {
-	if near, ok := a.(*attached); ok && m.leaving {
-		near.Reconnect()
-	} else {
-		a.Poll()
-	}
-}
 
 // What a letter of kind stream.frame has happened to a reader.
 const (
@@ -378,7 +294,7 @@ const frameHead = 1 + 3*binary.MaxVarintLen64
 // remoteReader is a connection on another node. What it gets are letters without a reply: what is lost of them, it finds in the log.
 type remoteReader struct {
 	at     readerKey
-	fleet  *fleet
+	among  *remoteReaders
 	stream StreamKey
 
 	mu        sync.Mutex // guards the rest
@@ -395,7 +311,7 @@ func (r *remoteReader) sendFrame(what byte, from, num uint64, data []byte) {
 	for _, n := range [...]uint64{r.at.id, from, num} {
 		b = binary.AppendUvarint(b, n)
 	}
-	r.fleet.sendLetter(r.at.node, letterFrame, packet(append(b, data...)))
+	r.among.fleet.sendLetter(r.at.node, letterFrame, packet(append(b, data...)))
 }
 
 func (r *remoteReader) Frame(f attachment.Frame) {
@@ -447,7 +363,7 @@ func (r *remoteReader) endReader(how byte) {
 
 // removeReader ends the reader: its connection is gone, or gets nothing more from here.
 func (r *remoteReader) removeReader() {
-	r.fleet.readers.dropReader(r)
+	r.among.dropReader(r)
 	r.mu.Lock()
 	r.over = true
 	gone := r.onGone
@@ -496,6 +412,11 @@ const readerSilence = 20 * time.Second
 
 // remoteReaders are the readers of other nodes whose streams this node writes.
 type remoteReaders struct {
+	*site
+	streams  *streams
+	sessions *sessions
+	pushes   *pushes
+
 	mu  sync.Mutex // guards all
 	all map[readerKey]*remoteReader
 }
@@ -545,14 +466,284 @@ func (d *remoteReaders) len() int {
 	return len(d.all)
 }
 
-// keptInMemory is how long an append is kept in memory for clients that come back at once.
-const keptInMemory = 30 * time.Second
-
-// replayCache is how many bytes of appends are kept by a node that may hold so many bytes for its clients, 0 for any number.
-func replayCache(held int64) int64 {
-	most := limits.ReplayCache.Value()
-	if held > 0 {
-		most = min(most, held/16)
+// receiveFrame takes what has happened to a stream that a client reads here.
+func (d *readings) receiveFrame(l *store.Letter) {
+	var id, from, num uint64
+	data := l.Data
+	if len(data) == 0 {
+		d.fleet.unknown.Add(1)
+		return
 	}
-	return most
+	what := data[0]
+	data = data[1:]
+	for _, p := range [...]*uint64{&id, &from, &num} {
+		v, k := binary.Uvarint(data)
+		if k <= 0 {
+			d.fleet.unknown.Add(1)
+			return
+		}
+		*p, data = v, data[k:]
+	}
+	x := d.get(id)
+	if x == nil || x.at != l.From {
+		return
+	}
+	att := x.r.att
+	switch what {
+	case framed:
+		var reader stream.Reader
+		a, ok, err := reader.Add(num, data)
+		if err != nil || !ok {
+			d.fleet.unknown.Add(1)
+			att.Tail(num) // the log has it
+			return
+		}
+		x.noteHeard()
+		att.Frame(attachment.Frame{From: from, Append: a})
+		x.sendCredit(&d.fleet, attachment.Size(&a))
+		if a.Last {
+			d.dropReading(x)
+		}
+	case tailed:
+		x.noteHeard()
+		att.Tail(num)
+	case finished:
+		d.dropReading(x)
+		att.Finish()
+	case polled:
+		d.dropReading(x)
+		att.Poll()
+	case cutLoose:
+		d.dropReading(x)
+		att.Cut()
+	case passedOn:
+		d.dropReading(x)
+		x.r.followAgain()
+	default: // of a newer release: the writer says the same when it is asked
+		d.fleet.unknown.Add(1)
+	}
+}
+
+// askWriter asks one node for the streams of readers.
+func (d *readings) askWriter(at store.Address, all []*reading) {
+	ctx, cancel := context.WithTimeout(d.base, 2*askEvery)
+	defer cancel()
+	data := make([]byte, 0, 4*len(all))
+	for _, x := range all {
+		data = binary.AppendUvarint(data, x.id)
+	}
+	reply, err := d.fleet.askNode(ctx, at, letterAlive, packet(data))
+	if err != nil {
+		d.handleSilentWriter(at, all)
+		return
+	}
+	for _, x := range all {
+		tail, k := binary.Uvarint(reply)
+		if k <= 0 {
+			d.fleet.unknown.Add(1)
+			return
+		}
+		reply = reply[k:]
+		if d.get(x.id) != x {
+			continue
+		}
+		if tail == 0 { // the writer does not know the reader
+			d.dropReading(x)
+			x.r.followAgain()
+			continue
+		}
+		x.noteHeard()
+		x.r.att.Tail(tail - 1)
+	}
+}
+
+// handleSilentWriter deals with readers whose writer does not answer: their clients get no more comments, and if its node is gone, they
+// read on from whoever has the stream then.
+func (d *readings) handleSilentWriter(at store.Address, all []*reading) {
+	ctx, cancel := context.WithTimeout(d.base, 2*askEvery) // the question to a silent node has used up its own time
+	defer cancel()
+	gone, err := d.fleet.mail.Gone(ctx, at)
+	now := time.Now()
+	for _, x := range all {
+		switch {
+		case err == nil && gone:
+			d.dropReading(x)
+			x.r.followAgain()
+		default:
+			x.mu.Lock()
+			hush := now.Sub(x.lastHeard) > hushAfter
+			x.mu.Unlock()
+			if hush {
+				x.r.att.Hush(true)
+			}
+		}
+	}
+	if err == nil && !gone {
+		d.askSoon()
+	}
+}
+
+// addReader makes a reader of another node.
+func (d *remoteReaders) addReader(at readerKey, key StreamKey) *remoteReader {
+	r := &remoteReader{at: at, among: d, stream: key, lastHeard: time.Now()}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.all == nil {
+		d.all = make(map[readerKey]*remoteReader)
+	}
+	d.all[at] = r
+	return r
+}
+
+// receiveLook tells another node how far a stream has got that is written here, and for stream.attach makes a connection there its live one.
+func (d *remoteReaders) receiveLook(l *store.Letter) {
+	var m streamLetter
+	if !d.fleet.readLetter(l, &m) {
+		return
+	}
+	d.fleet.runAside(l, func() {
+		at, err := d.attachReader(l, m)
+		switch {
+		case errors.Is(err, errNotHere):
+			replyTo(l, notHere, nil)
+		case err != nil:
+			d.log.Debug("stream not attached", "stream", m.Stream.ID, "node", l.From.Node, "error", err)
+			replyTo(l, tryAgain, nil)
+		default:
+			data, _ := letterOf(extentLetter{at.tail, at.bytes, at.watermarks})
+			replyTo(l, done, data)
+		}
+	})
+}
+
+// attachReader carries out a letter stream.look or stream.attach.
+func (d *remoteReaders) attachReader(l *store.Letter, m streamLetter) (extent, error) {
+	w, here := d.streams.Current(m.Stream)
+	if !here {
+		return extent{}, errNotHere
+	}
+	if <-w.ready; w.Stopped() {
+		return extent{}, errNotHere
+	}
+	ask, s := &attach{}, (*sessionActor)(nil) // s gets the connection
+	if l.Kind == letterAttach {
+		ctx, cancel := context.WithTimeout(d.base, w.svc.Limits.StoreWait)
+		defer cancel()
+		var err error
+		s, err = d.sessions.loadSession(ctx, serviceOf(w.svc), m.Stream.Session, nil) // it hears of what the client subscribes to
+		if errors.Is(err, store.ErrNotFound) || errors.Is(err, ErrUnmounted) {
+			return extent{}, errNotHere
+		}
+		if err != nil {
+			return extent{}, err
+		}
+		ask.att, ask.sess = d.addReader(readerKey{l.From, m.Reader}, m.Stream), s
+	}
+	at, err := ask.askStream(w)
+	if err != nil {
+		if r, ok := ask.att.(*remoteReader); ok {
+			r.removeReader()
+		}
+		return at, errNotHere
+	}
+	if s != nil && (standalone{s}).isCurrent(m.Stream.ID) && s.missed.Swap(false) {
+		go serviceOf(w.svc).Handler.Opened(s.peer, true)
+	}
+	return at, nil
+}
+
+// receiveCredit takes the credit of a reader on another node.
+func (d *remoteReaders) receiveCredit(l *store.Letter) {
+	id, k := binary.Uvarint(l.Data)
+	if k <= 0 {
+		d.fleet.unknown.Add(1)
+		return
+	}
+	bytes, j := binary.Uvarint(l.Data[k:])
+	if j <= 0 || len(l.Data) != k+j+1 || bytes > attachment.MaxFrame*2 {
+		d.fleet.unknown.Add(1)
+		return
+	}
+	r := d.get(readerKey{l.From, id})
+	switch {
+	case r == nil:
+	case l.Data[k+j] == 1:
+		r.removeReader()
+	default:
+		r.takeCredit(int(bytes))
+	}
+}
+
+// receiveAlive tells another node how far the streams of its readers are: for each reader the last append and one, 0 if it is not known here.
+func (d *remoteReaders) receiveAlive(l *store.Letter) {
+	now := time.Now()
+	var reply []byte
+	for data := l.Data; len(data) > 0; {
+		id, k := binary.Uvarint(data)
+		if k <= 0 {
+			d.fleet.unknown.Add(1)
+			replyTo(l, notKnown, nil)
+			return
+		}
+		data = data[k:]
+		if r := d.get(readerKey{l.From, id}); r != nil {
+			reply = binary.AppendUvarint(reply, r.noteAsked(now)+1)
+		} else {
+			reply = append(reply, 0)
+		}
+	}
+	replyTo(l, done, reply)
+}
+
+// receivePush stores an entry of another node on a stream that is written here.
+func (d *remoteReaders) receivePush(l *store.Letter) {
+	var m pushLetter
+	if !d.fleet.readLetter(l, &m) {
+		return
+	}
+	key := l.From.Boot + " " + m.Stream.streamPath() + " " + string(m.Meta)
+	d.fleet.runAside(l, func() {
+		x, first := d.pushes.beginPush(key)
+		if first {
+			d.storePush(&m, func(status byte) { d.pushes.endPush(key, x, status) })
+		}
+		replyTo(l, x.awaitOutcome(), nil)
+	})
+}
+
+// storePush stores an entry of another node, and tells once what became of it.
+func (d *remoteReaders) storePush(m *pushLetter, tell func(status byte)) {
+	w, here := d.streams.Current(m.Stream)
+	switch {
+	case !here || w.Stopped():
+		tell(notHere)
+		return
+	case w.pushed[string(m.Meta)]:
+		tell(done)
+		return
+	}
+	push := &pushEntries{entries: []stream.Entry{{Kind: m.Kind, Meta: m.Meta, Data: m.Data, Acked: func(err error) {
+		switch {
+		case err == nil:
+			tell(done)
+		case w.Stopped():
+			tell(notHere)
+		default:
+			tell(tryAgain)
+		}
+	}}}, ofSession: true}
+	if err := w.Post(push); err != nil {
+		push.Refused(err)
+	}
+}
+
+// letterPush stores an entry on a stream.
+const letterPush = "stream.push"
+
+// pushLetter is an entry for a session's standalone stream.
+type pushLetter struct {
+	Stream StreamKey
+	Kind   stream.Kind
+	Meta   []byte // its name
+	Data   json.RawMessage
 }

@@ -150,7 +150,7 @@ func TestStreamIsReplacedDuringItsTakeover(t *testing.T) {
 				before := a.get()
 				synctest.Wait()
 				old := a.standaloneOf()
-				a.n.streams.Each(func(st *streamActor) { st.unmountStream() }) // as if its node were lost
+				a.n.streams.Each(func(st *streamActor) { streamEnd{st}.unmountStream() }) // as if its node were lost
 				synctest.Wait()
 				first := true
 				a.store.before = func(o, key string) error {

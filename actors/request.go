@@ -33,15 +33,15 @@ var (
 	ErrRequestEnded = errors.New("the request's context ended")
 	// ErrStreamLost is the cause when the call can no longer be answered.
 	ErrStreamLost = errors.New("the call's stream was lost")
-	errInternal   = errors.New("actors: internal error")
-	errReturned   = errors.New("the handler has returned")
+
+	errReturned = errors.New("the handler has returned")
 )
 
 // requestActor is one request in flight. Its handler runs on the goroutine that read the
 // request, never in the actor's turn; others reach the request by messages.
 type requestActor struct {
 	kernel.Actor
-	node   *Node
+	pool   *requestPool
 	svc    *Service
 	way    way
 	from   *quota.Account // the request is counted on it
@@ -103,12 +103,8 @@ type (
 		reason string
 		acked  func(error)
 	}
-	abandon    struct{ cause error }
-	giveUp     struct{ cause error }
-	streamGone struct{ err error }
-	// closeConn asks to close the connection so that the client comes back: soon or, if
-	// this process is leaving, when the next one is there.
-	closeConn struct{ leaving bool }
+	abandon struct{ cause error }
+
 	// progressed is progress that the handler offers.
 	progressed struct {
 		value float64
@@ -146,7 +142,7 @@ func (r *requestActor) Receive(m any) {
 		r.generation++
 		m.Done()
 	case *callResult:
-		r.sendHeldProgress()
+		lastingCall{r}.sendHeldProgress()
 		rest := m.data[m.idEnd:]
 		if r.call.Detached() != nil { // it has its response
 			m.Done()
@@ -156,27 +152,27 @@ func (r *requestActor) Receive(m any) {
 			m.data = withID(r.id, rest)
 		}
 		r.applyEvent(request.Result, m.response, nil)
-		r.concludeCall(rest)
+		parkedRequest{r}.concludeCall(rest)
 		m.Done()
 	case *tally:
 		m.countStateless(r)
 		m.Done()
 	case *needInput:
-		r.parkForInput(m)
+		parkedRequest{r}.parkForInput(m)
 	case *detachment:
-		r.detachCall(m)
+		parkedRequest{r}.detachCall(m)
 	case longNow:
 		if r.phase == request.Plain || r.phase == request.Streaming {
-			r.takesLong(false)
+			lastingCall{r}.takesLong(false)
 		}
 	case stillLeaving:
 		r.toldEnding = false
 	case leaving:
-		r.noteLeaving(m)
+		lastingCall{r}.noteLeaving(m)
 	case *retryCall:
-		r.takeRetry(m)
+		parkedRequest{r}.takeRetry(m)
 	case connGone:
-		r.connectionGone(m)
+		parkedRequest{r}.connectionGone(m)
 	case *emitted:
 		if m.numbered {
 			r.notified++
@@ -186,22 +182,22 @@ func (r *requestActor) Receive(m any) {
 	case passed:
 		r.notified++
 	case *progressed:
-		r.offerProgress(m)
+		lastingCall{r}.offerProgress(m)
 	case *upgradeNow:
 		r.applyEvent(request.Grace, response{}, nil)
 		m.stream = r.logged.stream
 		m.Done()
 	case adoptStream:
 		r.phase, r.logged.stream = request.Streaming, m.w
-		if err := m.w.Post(serveCall{r}); err != nil { // the stream ended before it knew of the call
+		if err := m.w.Post(serveCall{&r.Actor}); err != nil { // the stream ended before it knew of the call
 			r.applyEvent(request.Lost, response{}, fmt.Errorf("%w: %w", ErrStreamLost, err))
 		}
 	case flushHeld:
-		r.sendHeldProgress()
+		lastingCall{r}.sendHeldProgress()
 	case graceOver:
-		r.handleTimer()
+		lastingCall{r}.handleTimer()
 	case *cancelRequest:
-		if m.id != r.idKey() || r.passToNext() {
+		if m.id != r.idKey() || (parkedRequest{r}).passToNext() {
 			m.acked(nil)
 			return
 		}
@@ -225,37 +221,11 @@ func (r *requestActor) Receive(m any) {
 	}
 }
 
-// handleTimer handles the timer: the end of the grace, later the deadline.
-func (r *requestActor) handleTimer() {
-	if r.phase == request.Parked {
-		r.endWait()
-		return
-	}
-	if r.phase > request.Streaming {
-		return
-	}
-	if r.graced && string(r.call.msg.Method) == mcp.MethodTasksResult { // which waits for as long as its task does
-		return
-	}
-	if r.graced {
-		r.node.refusals.Refused(limits.MaxCall.Row)
-		r.applyEvent(request.Deadline, response{}, ErrDeadline)
-		return
-	}
-	if r.late.Load() == nil && r.takesLong(false) {
-		r.timer.Reset(min(r.way.grace, plainGrace))
-		return
-	}
-	r.graced = true
-	r.timer.Reset(r.svc.Limits.MaxCall)
-	r.applyEvent(request.Grace, response{}, nil)
-}
-
 func (r *requestActor) emitEntry(e stream.Entry) {
 	phase, act := request.Step(r.phase, request.Emit)
 	r.phase = phase
 	if act&request.Open != 0 {
-		r.openStreams()
+		parkedRequest{r}.openStreams()
 	}
 	if act&request.Send == 0 {
 		e.Drop(stream.ErrEnded)
@@ -264,56 +234,28 @@ func (r *requestActor) emitEntry(e stream.Entry) {
 	r.way.sendEntry(e)
 }
 
-func (r *requestActor) progressGate() *request.Gate {
-	if r.gate == nil {
-		r.gate = new(request.Gate)
-	}
-	return r.gate
-}
-
-func (r *requestActor) offerProgress(p *progressed) {
-	now := time.Now()
-	verdict := r.progressGate().Offer(p.value, now)
-	if r.held != nil && !(p.value > r.held.value) {
-		verdict = request.Stale // the held value was offered first, though not sent
-	}
-	switch verdict {
-	case request.Pass:
-		r.held = nil
-		r.emitEntry(stream.Entry{Kind: stream.Progress, Meta: p.meta, Data: p.data, Acked: p.acked})
-		return
-	case request.Hold:
-		if r.held == nil {
-			time.AfterFunc(r.gate.Wait(now), func() { _ = r.Post(flushHeld{}) })
-			r.used = true
-		}
-		r.held = p
-	}
-	p.dropProgress(nil)
-}
-
 // applyEvent applies event e to the request and carries out the actions that follow. a is the
 // response if e brings one.
 func (r *requestActor) applyEvent(e request.Event, a response, cause error) {
 	phase, act := request.Step(r.phase, e)
 	r.phase = phase
 	if act&request.Open != 0 {
-		r.openStreams()
+		parkedRequest{r}.openStreams()
 	}
 	if act&request.Answer != 0 {
 		r.way.answerRequest(a)
 	}
 	if act&request.StopCall != 0 {
 		r.cancel(cause)
-		r.wakeHandler(wakeup{err: cause})
+		parkedRequest{r}.wakeHandler(wakeup{err: cause})
 	}
 	if act&request.Withdraw != 0 {
 		r.way.endDelivery(cancelled, r.id)
-		r.endOthers(cancelled)
+		parkedRequest{r}.endOthers(cancelled)
 	}
 	if act&request.Abandon != 0 {
 		r.way.endDelivery(givenUp, r.id)
-		r.endOthers(givenUp)
+		parkedRequest{r}.endOthers(givenUp)
 	}
 }
 
@@ -387,7 +329,7 @@ func (r *requestActor) deliverResponse(id, head, out []byte, err *mcp.Error) {
 	r.result.Init()
 	r.result.data = out
 	pace := r.way.pace
-	paced := pace.lockSending(r.node.base) == nil
+	paced := pace.lockSending(r.pool.base) == nil
 	if r.Post(&r.result) == nil {
 		r.result.Wait()
 	}
@@ -423,8 +365,8 @@ func (r *requestActor) runHandler(head []byte) (out []byte, err *mcp.Error) {
 			return
 		}
 		failure := guard.Caught(recover())
-		r.node.k.CountPanic()
-		r.node.log.Error("handler "+failure.Did(), append(failure.Attrs(), "method", string(r.call.msg.Method))...)
+		r.pool.k.CountPanic()
+		r.pool.log.Error("handler "+failure.Did(), append(failure.Attrs(), "method", string(r.call.msg.Method))...)
 		out, err = nil, errBroken
 	}()
 	out, err = r.svc.Handler.Serve(r.ctx, r.call, head)
@@ -435,7 +377,12 @@ func (r *requestActor) runHandler(head []byte) (out []byte, err *mcp.Error) {
 // requestPool makes the actors of requests and keeps them for the next
 // requests.
 type requestPool struct {
-	node *Node
+	*site
+	streams        *streams
+	mrtr           *parkedCalls
+	statelessCalls *statelessCalls
+	talking        *liveStreams
+
 	mu   sync.Mutex // guards free
 	free []*requestActor
 }
@@ -445,7 +392,7 @@ const pooledActors = 512
 
 // takeActor returns the actor for a request that is counted on account a.
 func (p *requestPool) takeActor(a *quota.Account) *requestActor {
-	n := p.node
+	n := p.site
 	p.mu.Lock()
 	var r *requestActor
 	if k := len(p.free); k > 0 {
@@ -453,7 +400,7 @@ func (p *requestPool) takeActor(a *quota.Account) *requestActor {
 	}
 	p.mu.Unlock()
 	if r == nil {
-		r = &requestActor{node: n}
+		r = &requestActor{pool: p}
 		n.k.Start(&r.Actor, KindRequest, "", r)
 		r.timer = time.AfterFunc(time.Hour, func() { _ = r.Post(graceOver{}) })
 		r.timer.Stop()
@@ -482,14 +429,14 @@ func (r *requestActor) beginRequest(svc *Service, w way, m *codec.Message, body 
 // releaseActor returns the actor to the pool, or ends it if it was used. Nothing can find the
 // request any more.
 func (r *requestActor) releaseActor() {
-	n := r.node
+	p := r.pool
 	if r.from != nil {
-		n.accounts.Leave(r.from)
+		p.accounts.Leave(r.from)
 	}
 	r.memory.Reset()
 	r.out.Free()
 	if r.handedOver {
-		n.drain.handedOver.Add(-1)
+		p.drain.handedOver.Add(-1)
 	}
 	if r.used {
 		r.Actor.Stop()
@@ -500,9 +447,8 @@ func (r *requestActor) releaseActor() {
 	r.phase, r.gate, r.notified, r.graced = request.Plain, nil, 0, false
 	r.toldLong, r.toldEnding = false, false
 	r.Rest()
-	p := &n.calls
 	p.mu.Lock()
-	keep := len(p.free) < pooledActors && !n.drain.closing.Load()
+	keep := len(p.free) < pooledActors && !p.drain.closing.Load()
 	if keep {
 		p.free = append(p.free, r)
 	}
@@ -540,7 +486,7 @@ func (r *requestActor) Failed(m any, last bool) {
 	case *retryCall:
 		if m.verdict == retryTaken { // only half done
 			r.stopHandler()
-			r.forgetExchange(m.x)
+			parkedRequest{r}.forgetExchange(m.x)
 		}
 	case abandon, giveUp, streamGone, graceOver, connGone, closeConn:
 		r.stopHandler()
@@ -558,16 +504,7 @@ func (r *requestActor) stopHandler() {
 	if r.cancel != nil {
 		r.cancel(errInternal)
 	}
-	r.wakeHandler(wakeup{err: errInternal})
-}
-
-// forgetExchange takes x back as the exchange that the call is answered on. The goroutine that
-// brought x ends it.
-func (r *requestActor) forgetExchange(x retriedRequest) {
-	r.serveNobody()
-	if r.from == x.from {
-		r.from = nil
-	}
+	parkedRequest{r}.wakeHandler(wakeup{err: errInternal})
 }
 
 // breakExchange ends the exchange of a request whose response was cut short.
@@ -575,30 +512,7 @@ func (r *requestActor) breakExchange() {
 	r.phase = request.Dropped
 	r.way.endDelivery(broken, r.id)
 	r.way.delivery = noDelivery{}
-	r.Contain(func() { r.endOthers(givenUp) })
-}
-
-// hastenCall makes the call a stream if it has run since begun or before and another process
-// can go on with it: otherwise its response may stay plain for longer.
-func (r *requestActor) hastenCall(begun time.Time) {
-	if !r.started.After(begun) && !r.endsOnlyHere() {
-		_ = r.Post(closeConn{leaving: true})
-	}
-}
-
-// endsOnlyHere reports whether only this node can end the call of a session: the call may not run
-// again, its client does not come back for it, or there is no store for another process. It may be used in the session's turn
-// only, while the call is in its table.
-func (r *requestActor) endsOnlyHere() bool {
-	m := r.call.msg
-	return r.node.drain.alone || !r.way.returns || !r.svc.mayRerun(m, r.size)
-}
-
-// hideFromRetries hides the call from requests that are sent again.
-func (r *requestActor) hideFromRetries() {
-	if park := r.stateless.park; park != "" {
-		r.node.mrtr.Drop(park, r)
-	}
+	r.Contain(func() { parkedRequest{r}.endOthers(givenUp) })
 }
 
 // serveStateless is serveRequest for a stateless request.
@@ -607,8 +521,8 @@ func (r *requestActor) serveStateless() { r.serveThen((*requestActor).leaveState
 // leaveStateless lets go of the exchange of a request that has its response, and releases the actor.
 func (r *requestActor) leaveStateless() {
 	r.stateless.served.releaseExchange()
-	r.hideFromRetries()
-	r.node.statelessCalls.dropRequest(r)
+	parkedRequest{r}.hideFromRetries()
+	r.pool.statelessCalls.dropRequest(r)
 	r.releaseActor()
 }
 
@@ -621,134 +535,6 @@ func (r *requestActor) givenUpResponse(id []byte) []byte {
 		return lostCall(id)
 	}
 	return codec.AppendError(nil, id, Unavailable.Code, Unavailable.Message, Unavailable.Data)
-}
-
-// connectionGone hands the call on to the next exchange that waits for it, if any;
-// otherwise it cancels the call, unless the client may come back for it.
-func (r *requestActor) connectionGone(m connGone) {
-	switch {
-	case r.way.delivery != delivery(m.x): // the exchange was answered or replaced
-	case m.ended != nil: // the handler's response still reaches the client
-		r.applyEvent(request.Deadline, response{}, fmt.Errorf("%w: %w", ErrRequestEnded, m.ended))
-	case r.passToNext():
-	case m.broken:
-		r.awaitRetry()
-	default:
-		r.applyEvent(request.Cancel, response{}, fmt.Errorf("%w: the connection was closed", ErrCancelled))
-	}
-}
-
-// awaitRetry leaves a running call without an exchange until its request is sent again.
-func (r *requestActor) awaitRetry() {
-	r.way.endDelivery(cancelled, r.id)
-	r.stateless.served.releaseExchange()
-	r.serveNobody()
-	r.way.delivery = retryDelivery{}
-}
-
-// detachCall answers the request, whose handler goes on.
-func (r *requestActor) detachCall(m *detachment) {
-	defer m.Done()
-	if r.phase != request.Plain && r.phase != request.Streaming {
-		return
-	}
-	r.used = true
-	r.sendHeldProgress()
-	id := string(r.id)
-	r.call.detached.Store(&m.to)
-	r.applyEvent(request.Result, response{data: withID(r.id, m.answer), goesOn: true}, nil)
-	r.concludeCall(m.answer)
-	r.serveNobody()
-	r.way.table.parkRequest(r, id)
-	r.node.statelessCalls.dropRequest(r)
-	if r.from != nil {
-		r.node.accounts.Leave(r.from)
-		r.from = nil
-	}
-	m.end = r.cancel
-}
-
-// attachRetry gives a call without an exchange another one. It reports whether the call had none.
-func (r *requestActor) attachRetry(x retriedRequest) bool {
-	if _, alone := r.way.delivery.(retryDelivery); !alone {
-		return false
-	}
-	if r.from != nil {
-		r.node.accounts.Leave(r.from) // it is counted with the exchange
-		r.from = nil
-	}
-	r.answerTo(x)
-	if r.phase == request.Streaming {
-		r.way.openStream()
-	}
-	return true
-}
-
-// passToNext gives the call to another exchange that waits for the same response, because the
-// client of the present one is gone or cancelled its request. It reports whether there is
-// such an exchange.
-func (r *requestActor) passToNext() bool {
-	p := r.parking
-	if p == nil || len(p.others) == 0 {
-		return false
-	}
-	r.way.endDelivery(cancelled, r.id)
-	r.stateless.served.releaseExchange() // the handler goes on on the account of the next exchange
-	r.way.table.parkRequest(r, string(r.id))
-	x := p.others[0]
-	p.others[0] = retriedRequest{}
-	p.others = p.others[1:]
-	r.answerTo(x)
-	if r.phase == request.Streaming { // so that what the handler sends is not lost
-		r.way.openStream()
-	}
-	return true
-}
-
-// serveNobody detaches the call from its exchange.
-func (r *requestActor) serveNobody() {
-	r.stateless.direct = direct{} // holds nothing and is released with no effect
-	r.way.delivery, r.stateless.served = noDelivery{}, &r.stateless.direct
-}
-
-func (r *requestActor) noteLeaving(m leaving) {
-	if !r.started.After(m.begun) && (r.phase == request.Plain || r.phase == request.Streaming) {
-		r.takesLong(true)
-	}
-}
-
-// takesLong has the call know that it takes long, or that its node ends. It reports whether that is news to it.
-func (r *requestActor) takesLong(ending bool) bool {
-	l, _ := r.call.long.Load().(Long)
-	told := &r.toldLong
-	if ending {
-		told = &r.toldEnding
-	}
-	if l == nil || *told {
-		return false
-	}
-	*told = true
-	n, c := r.node, r.call
-	go func() {
-		again := false
-		if failure := guard.Apart(func() { again = l.TakesLong(ending) }); failure != nil {
-			n.k.CountPanic()
-			n.log.Error("what is done about a call that takes long "+failure.Did(), failure.Attrs()...)
-		}
-		if ending && again {
-			time.AfterFunc(leaveRetry, func() { _ = c.postMessage(stillLeaving{}) }) // the next look of the drain is heeded then
-		}
-	}()
-	return true
-}
-
-// sendHeldProgress sends the newest progress of a second that had too much.
-func (r *requestActor) sendHeldProgress() {
-	if h := r.held; h != nil {
-		r.held = nil
-		r.progressGate().Raise(h.value)
-		r.emitEntry(stream.Entry{Kind: stream.Progress, Meta: h.meta, Data: h.data})
-	}
 }
 
 // joinBatch makes the request answer on the stream of its batch.
@@ -766,5 +552,150 @@ type stillLeaving struct{}
 // leaveRetry is the time after which a call is told that once more.
 const leaveRetry = 500 * time.Millisecond
 
+// tally counts the calls that began at begun or before and that only this node can end.
+type tally struct {
+	kernel.Reply
+	begun time.Time
+	own   int
+}
+
+func (m *tally) Refused(error) { m.Done() }
+
+// countOfSession counts a request of a session's table. countStateless counts stateless requests.
+func (m *tally) countOfSession(r *requestActor) {
+	if r.stateless == nil && !r.started.After(m.begun) && (lastingCall{r}).endsOnlyHere() {
+		m.own++
+	}
+}
+
+// countStateless counts a stateless request. A parked call that is safe does not count: another process can go on with it, or else its
+// client begins anew.
+func (m *tally) countStateless(r *requestActor) {
+	if r.started.After(m.begun) {
+		return
+	}
+	switch msg := r.call.msg; r.phase {
+	case request.Plain, request.Streaming:
+		m.own++
+	case request.Parked:
+		if !r.svc.Handler.Safe(msg.Method, msg.Name) {
+			m.own++
+		}
+	}
+}
+
 // adoptStream gives a call that runs again its stream.
 type adoptStream struct{ w *streamActor }
+
+// lastingCall is a request as it goes on for long: its progress, and what it does about it when its node ends.
+type lastingCall struct{ *requestActor }
+
+// handleTimer handles the timer: the end of the grace, later the deadline.
+func (r lastingCall) handleTimer() {
+	if r.phase == request.Parked {
+		parkedRequest{r.requestActor}.endWait()
+		return
+	}
+	if r.phase > request.Streaming {
+		return
+	}
+	if r.graced && string(r.call.msg.Method) == mcp.MethodTasksResult { // which waits for as long as its task does
+		return
+	}
+	if r.graced {
+		r.pool.refusals.Refused(limits.MaxCall.Row)
+		r.applyEvent(request.Deadline, response{}, ErrDeadline)
+		return
+	}
+	if r.late.Load() == nil && r.takesLong(false) {
+		r.timer.Reset(min(r.way.grace, plainGrace))
+		return
+	}
+	r.graced = true
+	r.timer.Reset(r.svc.Limits.MaxCall)
+	r.applyEvent(request.Grace, response{}, nil)
+}
+
+func (r lastingCall) progressGate() *request.Gate {
+	if r.gate == nil {
+		r.gate = new(request.Gate)
+	}
+	return r.gate
+}
+
+func (r lastingCall) offerProgress(p *progressed) {
+	now := time.Now()
+	verdict := r.progressGate().Offer(p.value, now)
+	if r.held != nil && !(p.value > r.held.value) {
+		verdict = request.Stale // the held value was offered first, though not sent
+	}
+	switch verdict {
+	case request.Pass:
+		r.held = nil
+		r.emitEntry(stream.Entry{Kind: stream.Progress, Meta: p.meta, Data: p.data, Acked: p.acked})
+		return
+	case request.Hold:
+		if r.held == nil {
+			time.AfterFunc(r.gate.Wait(now), func() { _ = r.Post(flushHeld{}) })
+			r.used = true
+		}
+		r.held = p
+	}
+	p.dropProgress(nil)
+}
+
+// hastenCall makes the call a stream if it has run since begun or before and another process
+// can go on with it: otherwise its response may stay plain for longer.
+func (r lastingCall) hastenCall(begun time.Time) {
+	if !r.started.After(begun) && !r.endsOnlyHere() {
+		_ = r.Post(closeConn{leaving: true})
+	}
+}
+
+// endsOnlyHere reports whether only this node can end the call of a session: the call may not run
+// again, its client does not come back for it, or there is no store for another process. It may be used in the session's turn
+// only, while the call is in its table.
+func (r lastingCall) endsOnlyHere() bool {
+	m := r.call.msg
+	return r.pool.drain.alone || !r.way.returns || !r.svc.mayRerun(m, r.size)
+}
+
+func (r lastingCall) noteLeaving(m leaving) {
+	if !r.started.After(m.begun) && (r.phase == request.Plain || r.phase == request.Streaming) {
+		r.takesLong(true)
+	}
+}
+
+// takesLong has the call know that it takes long, or that its node ends. It reports whether that is news to it.
+func (r lastingCall) takesLong(ending bool) bool {
+	l, _ := r.call.long.Load().(Long)
+	told := &r.toldLong
+	if ending {
+		told = &r.toldEnding
+	}
+	if l == nil || *told {
+		return false
+	}
+	*told = true
+	n, c := r.pool, r.call
+	go func() {
+		again := false
+		if failure := guard.Apart(func() { again = l.TakesLong(ending) }); failure != nil {
+			n.k.CountPanic()
+			n.log.Error("what is done about a call that takes long "+failure.Did(), failure.Attrs()...)
+		}
+		if ending && again {
+			time.AfterFunc(leaveRetry, func() { _ = c.postMessage(stillLeaving{}) }) // the next look of the drain is heeded then
+		}
+	}()
+	return true
+}
+
+// sendHeldProgress sends the newest progress of a second that had too much.
+func (r lastingCall) sendHeldProgress() {
+	if h := r.held; h != nil {
+		r.held = nil
+		r.progressGate().Raise(h.value)
+		r.emitEntry(stream.Entry{Kind: stream.Progress, Meta: h.meta, Data: h.data})
+	}
+}

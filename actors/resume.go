@@ -15,6 +15,7 @@ import (
 	"github.com/troupe-run/troupe/actors/internal/stream"
 	"github.com/troupe-run/troupe/actors/internal/takeover"
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/store"
@@ -29,10 +30,22 @@ const (
 	WriterNone      = "none" // the stream has ended
 )
 
+// resumes brings clients that come back to where their streams are live.
+type resumes struct {
+	*site
+	sessions  *sessions
+	streams   *streams
+	takeovers *takeovers
+	readings  *readings
+	begun     atomic.Int64
+	replaying atomic.Int64 // clients that wait for what is stored
+	replayed  func(writer string, took time.Duration)
+}
+
 // resumeStream continues a stream after pos: first from the log, then live.
-func (s *sessionActor) resumeStream(h *heldResume, pos stream.Position) {
-	f := &readCharge{n: s.node, from: s, paid: min(h.svc.Limits.Stream.Bytes, maxPrepaid)} // which admitGet took
-	r := &replay{n: s.node, svc: h.svc, s: s, key: StreamKey{s.key, pos.Stream}, pos: pos, cursor: replaying.Cursor{Pos: pos}, conn: h.Conn, hold: h, charge: f}
+func (d *resumes) resumeStream(s *sessionActor, h *heldResume, pos stream.Position) {
+	f := &readCharge{accounts: &d.accounts, from: s, paid: min(h.svc.Limits.Stream.Bytes, maxPrepaid)} // which admitGet took
+	r := &replay{n: d, svc: h.svc, s: s, key: StreamKey{s.key, pos.Stream}, pos: pos, cursor: replaying.Cursor{Pos: pos}, conn: h.Conn, hold: h, charge: f}
 	r.busy.Store(true)
 	r.followStream()
 	r.endFollow()
@@ -127,7 +140,7 @@ func (r *replay) followStream() {
 
 // replay brings one connection from a position to the live tail.
 type replay struct {
-	n        *Node
+	n        *resumes
 	svc      *Service
 	s        *sessionActor
 	key      StreamKey
@@ -229,15 +242,15 @@ func (r *replay) findExtent(ctx context.Context) (w streamWriter, rec record.Str
 		if w, rec, err = r.findWriter(ctx); err != nil || w == nil {
 			return w, rec, at, err
 		}
-		if len(rec.Calls) == 0 && !r.s.isCurrent(r.key.ID) {
+		if len(rec.Calls) == 0 && !(standalone{r.s}).isCurrent(r.key.ID) {
 			if r.n.fleet.mail != nil { // what is known of the session here may be old
-				if err := r.s.mustName(ctx, r.key.ID); err == nil {
+				if err := (standalone{r.s}).mustName(ctx, r.key.ID); err == nil {
 					continue
 				} else if !errors.Is(err, errBadEvent) {
 					return nil, rec, at, err
 				}
 			}
-			r.s.endStandalone(r.key.ID) // another standalone stream has replaced it meanwhile
+			standalone{r.s}.endStandalone(r.key.ID) // another standalone stream has replaced it meanwhile
 			return nil, rec, at, errBadEvent
 		}
 		at, err = w.readExtent(ctx)
@@ -329,7 +342,7 @@ func (r *replay) checkEventID(ctx context.Context, at extent, ahead uint64) ([]s
 
 // newAttachment makes the connection's reading side, which begins where checkEventID said.
 func (r *replay) newAttachment(rec record.Stream) *attached {
-	return r.s.newAttachment(r.svc, r.key, &rec, r.conn, r.pos, r.cursor.Next, r.cursor.Skip, false, r.behindFunc())
+	return r.n.streams.newAttachment(&r.svc.Terms, r.s, r.s.view.Load().rec.Subscribed, r.key, &rec, r.conn, r.pos, r.cursor.Next, r.cursor.Skip, false, r.behindFunc())
 }
 
 // behindFunc is what the connection calls when it is no longer live; nil where the writer is certainly in this process.
@@ -521,7 +534,7 @@ func (r *replay) replayEnded(ctx context.Context, rec record.Stream) error {
 
 // findWriter returns the writer of the stream.
 func (r *replay) findWriter(ctx context.Context) (streamWriter, record.Stream, error) {
-	d := &r.n.streams
+	d := r.n.streams
 	if !d.writesHere(r.key) {
 		end, over := r.n.cache.End(r.key.streamPath(), time.Now())
 		if r.n.fleet.mail != nil || over {
@@ -533,14 +546,14 @@ func (r *replay) findWriter(ctx context.Context) (streamWriter, record.Stream, e
 				rec.End = end
 				return nil, rec, nil
 			}
-			if remote, err := d.findRemoteWriter(ctx, r.key, &rec, r.given); err != nil {
+			if remote, err := r.n.takeovers.findRemoteWriter(ctx, r.key, &rec, r.given); err != nil {
 				return nil, rec, err
 			} else if remote != nil {
 				return remote, rec, nil
 			}
 		}
 		var rec record.Stream
-		leave, err := d.awaitLogTurn(ctx, r.s, r.charge)
+		leave, err := r.n.takeovers.awaitLogTurn(ctx, r.s, r.charge)
 		if err == nil {
 			defer leave()
 			if r.att == nil {
@@ -551,7 +564,7 @@ func (r *replay) findWriter(ctx context.Context) (streamWriter, record.Stream, e
 			return nil, rec, err
 		}
 	}
-	w, rec, err := d.findWriter(ctx, r.svc, r.s, r.key, r.given)
+	w, rec, err := r.n.takeovers.findWriter(ctx, r.svc, r.s, r.key, r.given)
 	if e, ok := errors.AsType[errRemoteWriter](err); ok {
 		return e.remoteWriter, rec, nil
 	}
@@ -579,7 +592,7 @@ func (r *replay) pinSession() {
 	r.conn.Gone(func() {
 		r.unpinSession()
 		if x := r.reading.Swap(nil); x != nil {
-			r.n.fleet.readings.dropReading(x)
+			r.n.readings.dropReading(x)
 			r.n.fleet.sendLetter(x.at, letterCredit, packet(appendCredit(nil, x.id, 0, true)))
 		}
 	})
@@ -588,7 +601,7 @@ func (r *replay) pinSession() {
 // unpinSession ends what pinSession began, for the session; the connection may be counted otherwise now.
 func (r *replay) unpinSession() {
 	if x := r.reading.Swap(nil); x != nil {
-		r.n.fleet.readings.dropReading(x)
+		r.n.readings.dropReading(x)
 	}
 	if r.pinned.Load() && !r.unpinned.Swap(true) {
 		_ = r.s.Post(pinSession{-1})
@@ -605,7 +618,7 @@ const holdEvery = time.Second
 // the client comes back and then learns the reason.
 type heldResume struct {
 	Conn
-	n      *Node
+	n      *resumes
 	svc    *Service
 	since  time.Time // when the client came, or was left behind
 	until  time.Time
@@ -711,6 +724,41 @@ func (h *heldResume) refuseEventID() {
 	refusal.EventID.Tell(h, nil)
 }
 
-func newHeldResume(n *Node, svc *Service, conn Conn) *heldResume {
+func newHeldResume(n *resumes, svc *Service, conn Conn) *heldResume {
 	return &heldResume{Conn: conn, n: n, svc: svc, since: time.Now(), until: time.Now().Add(svc.Limits.ResumeWait), gone: make(chan struct{})}
+}
+
+// takeResume takes a GET that resumes a stream.
+func (d *resumes) takeResume(svc *Service, in *Input, principal any) {
+	h := newHeldResume(d, svc, in.Conn)
+	h.caller = principal
+	own := *in
+	own.Conn = h
+	pos, good := stream.ParsePosition(in.LastEventID)
+	find := h.findSession
+	if !good { // a malformed id is not worth a wait for the store
+		find = func(in *Input) *sessionActor { return d.sessions.findSession(svc, in, nil) }
+	} else {
+		if hasFeature(in.Version, protocol.FeatureStreamPriming) {
+			h.at = in.LastEventID
+		}
+		d.replaying.Add(1)
+		defer d.replaying.Add(-1)
+	}
+	s := d.sessions.findToStay(&own, find)
+	if s == nil {
+		return
+	}
+	defer s.endStay()
+	done, ok := d.accounts.admitStream(&s.sessionAccount, &svc.Limits, &own)
+	if !ok {
+		return
+	}
+	defer done()
+	if !good {
+		h.refuseEventID()
+		return
+	}
+	d.begun.Add(1)
+	d.resumeStream(s, h, pos)
 }

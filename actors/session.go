@@ -3,8 +3,6 @@ package actors
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -15,7 +13,6 @@ import (
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/refusal"
-	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -23,10 +20,10 @@ import (
 // record, and holds the table of calls that run here.
 type sessionActor struct {
 	kernel.Actor
-	node *Node
-	svc  *Service
-	key  SessionKey
-	peer *Peer
+	sessions *sessions
+	svc      *Service
+	key      SessionKey
+	peer     *Peer
 
 	home       home            // never changes
 	inputEnded <-chan struct{} // closed when the client can answer no more questions; nil: never
@@ -119,8 +116,7 @@ type (
 		reason string
 		acked  func(error)
 	}
-	// pinSession counts connections that keep the session in memory.
-	pinSession struct{ by int }
+
 	// beginStay keeps the session in memory until endStay arrives.
 	beginStay struct {
 		kernel.Reply
@@ -149,29 +145,6 @@ func (m *beginStay) Refused(err error) { m.err = err; m.Done() }
 func (m *runsFor) Refused(error)       { m.Done() }
 func (c *cancelCall) Refused(error)    { c.acked(errNotHere) }
 func (e *endCall) Refused(error)       { e.Done() }
-
-// enterRequest enters a request in the session's table.
-func (s *sessionActor) enterRequest(r *requestActor, limit int) error {
-	r.begin.Init()
-	r.begin.req, r.begin.limit = r, limit
-	if err := s.Post(&r.begin); err != nil {
-		return err
-	}
-	r.begin.Wait()
-	return r.begin.err
-}
-
-// removeRequest removes a request from the session's table.
-func (s *sessionActor) removeRequest(r *requestActor) {
-	r.end.Init()
-	r.end.req = r
-	if s.Post(&r.end) == nil {
-		r.end.Wait()
-	}
-}
-
-func (s *sessionActor) parkRequest(r *requestActor, id string) { _ = s.Post(&endCall{req: r, id: id}) }
-func (s *sessionActor) reenterRequest(r *requestActor)         { _ = s.Post(&beginCall{req: r}) }
 
 func (s *sessionActor) Receive(m any) {
 	switch m := m.(type) {
@@ -206,7 +179,7 @@ func (s *sessionActor) Receive(m any) {
 		if rec := v.rec; m.f(&rec) {
 			s.view.Store(&view{rec: rec, rev: v.rev + 1})
 			s.memory.Set(recordMemory(&rec))
-			s.followSubscribed(v.rec.Subscribed, rec.Subscribed)
+			sessionView{s}.followSubscribed(v.rec.Subscribed, rec.Subscribed)
 		}
 		m.Done()
 	case pinSession:
@@ -239,7 +212,7 @@ func (s *sessionActor) Receive(m any) {
 		s.calls.Each(func(r *requestActor) { m.found = m.found || m.which(r.call.principal) })
 		m.Done()
 	case hastenCalls:
-		s.calls.Each(func(r *requestActor) { r.hastenCall(m.begun) })
+		s.calls.Each(func(r *requestActor) { lastingCall{r}.hastenCall(m.begun) })
 	case giveUpCalls:
 		s.givenUp = true
 		s.calls.Each(func(r *requestActor) { _ = r.Post(giveUp{ErrClosing}) })
@@ -273,7 +246,7 @@ func (s *sessionActor) checkIdle() {
 	now, lives := time.Now(), s.home.timeLeft(s.view.Load().rec.Expires)
 	if lives <= 0 {
 		if s.shared { // another node may have kept it alive
-			s.rereadBeside()
+			sessionView{s}.rereadBeside()
 			s.timer.Reset(lookPause)
 			return
 		}
@@ -291,7 +264,7 @@ func (s *sessionActor) checkIdle() {
 		left = s.svc.Limits.SessionDrop // a session that comes back would have a full bucket
 	}
 	if left = min(left, lives); left > 0 {
-		s.timer.Reset(s.untilLook(active, left))
+		s.timer.Reset(sessionView{s}.untilLook(active, left))
 		return
 	}
 	s.closing = true
@@ -304,7 +277,7 @@ func (s *sessionActor) unloadSession(broken bool) {
 	s.memory.Free()
 	s.home.leaveMemory(broken)
 	for _, uri := range s.view.Load().rec.Subscribed {
-		s.node.subs.Follow(s, uri)
+		s.sessions.subs.Follow(subscriber{s}, uri)
 	}
 }
 
@@ -319,65 +292,14 @@ func (s *sessionActor) settledRevision() mcp.Revision {
 }
 
 func (s *sessionActor) startSession() {
-	s.node.k.Start(&s.Actor, KindSession, s.key.keyPath(), s)
+	s.sessions.k.Start(&s.Actor, KindSession, s.key.keyPath(), s)
 	s.timer = time.AfterFunc(time.Hour, func() { _ = s.Post(idleTick{}) })
-	s.timer.Reset(s.untilLook(false, s.svc.Limits.SessionDrop)) // only now, since the tick uses the field
+	s.timer.Reset(sessionView{s}.untilLook(false, s.svc.Limits.SessionDrop)) // only now, since the tick uses the field
 }
-
-// adoptView makes the session serve from v unless it has a newer record. It does not wait for the actor's turn: a response
-// to the client holds from then on.
-func (s *sessionActor) adoptView(v *view) {
-	for old := s.view.Load(); v.rev > old.rev; old = s.view.Load() {
-		if s.view.CompareAndSwap(old, v) {
-			s.memory.Set(recordMemory(&v.rec))
-			s.followSubscribed(old.rec.Subscribed, v.rec.Subscribed)
-			return
-		}
-	}
-}
-
-// newestView returns the record as it is in the store.
-func (s *sessionActor) newestView() (*view, error) {
-	if s.shared {
-		if err := s.rereadRecord(s.node.sessions.lookups, true, true); err != nil {
-			return nil, err
-		}
-	}
-	return s.view.Load(), nil
-}
-
-// followSubscribed updates the subscriptions after the record's list of resources changed.
-func (s *sessionActor) followSubscribed(old, now []string) {
-	for len(old) > 0 && len(now) > 0 && old[0] == now[0] {
-		old, now = old[1:], now[1:]
-	}
-	for len(old) > 0 && len(now) > 0 && old[len(old)-1] == now[len(now)-1] {
-		old, now = old[:len(old)-1], now[:len(now)-1]
-	}
-	for _, uri := range old { // for those that are also in now, nothing changes
-		s.node.subs.Follow(s, uri)
-	}
-	for _, uri := range now {
-		s.node.subs.Follow(s, uri)
-	}
-}
-
-func (s *sessionActor) Server() string { return s.key.Server }
-
-// Push sends an update to the actor that serves the session now.
-func (s *sessionActor) Push(data []byte) bool { return s.home.pushNotification(data) }
-
-// Wants reports whether the newest record known here subscribes to uri.
-func (s *sessionActor) Wants(uri string) bool {
-	_, found := slices.BinarySearch(s.view.Load().rec.Subscribed, uri)
-	return found && !s.Stopped()
-}
-
-func (s *sessionActor) Hears(uri string) bool { return s.svc.Hears == nil || s.svc.Hears(s.peer, uri) }
 
 // billedAccount is the account of the session's last request. It also pays for the session's streams and questions.
 func (s *sessionActor) billedAccount() *quota.Account {
-	return s.account.Last(s.node.accounts.Accounts, s.key.Tenant)
+	return s.account.Last(s.sessions.accounts.Accounts, s.key.Tenant)
 }
 
 func (s *sessionActor) unmountHere() {
@@ -411,75 +333,11 @@ func (s *sessionActor) beginStay() error {
 // endStay ends what beginStay began.
 func (s *sessionActor) endStay() { _ = s.Post(endStay{}) }
 
-// endSession ends the session on this node: see home.endForGood.
-func (s *sessionActor) endSession() (first bool) { return s.home.endForGood(false) }
+func (s *sessionActor) named() SessionKey { return s.key }
 
-// endCalls ends the calls of the session's actor; it reports whether this is the actor's first end.
-func (s *sessionActor) endCalls() (first bool) {
-	first = !s.ended.Swap(true)
-	_ = s.Post(closeSession{cause: ErrSessionEnded})
-	return first
-}
+func (s *sessionActor) mostPending() int { return s.svc.Limits.Pending }
 
-// callBegan calls Service.Began, if there is one, and Ended if the session ends meanwhile. It reports false if the
-// session has ended before.
-func (s *sessionActor) callBegan(ctx context.Context) bool {
-	if !s.beginning.startBegan() {
-		return false
-	}
-	if s.svc.Began != nil {
-		s.svc.Began(ctx, s.peer)
-	}
-	if how, ended := s.beginning.beganReturned(); ended {
-		s.callEnded(how)
-	}
-	return true
-}
-
-// reportEnd calls Service.Ended after the session's first end, unless Began has to return before.
-func (s *sessionActor) reportEnd(how Ending) {
-	if s.beginning.noteEnd(how) {
-		s.callEnded(how)
-	}
-}
-
-// callEnded calls Service.Ended, if there is one.
-func (s *sessionActor) callEnded(how Ending) {
-	if s.svc.Ended != nil {
-		go s.svc.Ended(s.peer, how)
-	}
-}
-
-// admitRequest returns the actor of a request of size bytes that may run now; refuseInSession sends the error.
-func (s *sessionActor) admitRequest(in *Input, m *codec.Message, size int) (*requestActor, error) {
-	if tooLong(m) {
-		return nil, refusal.LongToken
-	}
-	a, no := s.node.accounts.admitRequest(&s.sessionAccount, &s.svc.Limits, in, s.callCost(m, size))
-	if a == nil {
-		return nil, no
-	}
-	return s.node.calls.takeActor(a), nil
-}
-
-// beginRequest makes r serve a request of the session, which is delivered in the way w.
-func (s *sessionActor) beginRequest(r *requestActor, w way, m *codec.Message, body []byte, c *Call) {
-	c.peer = s.peer
-	r.beginRequest(s.svc, w, m, body, c)
-}
-
-// enterAdmitted enters an admitted request in the session. On an error it frees the actor; the caller passes the error to
-// refuseInSession.
-func (s *sessionActor) enterAdmitted(r *requestActor) error {
-	s.home.keepAlive()
-	err := r.enterTable(s.svc.Limits.PerSession)
-	if err != nil {
-		r.cancel(err)
-		s.refundCall(r)
-		r.releaseActor()
-	}
-	return err
-}
+func (s *sessionActor) hasEnded() bool { return s.ended.Load() }
 
 // takeNotification takes a notification of the client. It waits for the store until until at most.
 func (s *sessionActor) takeNotification(m *codec.Message, until time.Time) {
@@ -509,7 +367,7 @@ func (s *sessionActor) cancelCall(id, reason string, until time.Time) {
 	select {
 	case err := <-done:
 		if errors.Is(err, errNotHere) && s.shared {
-			s.node.fleet.broadcastCancel(s.key, id, reason)
+			s.sessions.fleet.broadcastCancel(s.key, id, reason)
 		}
 	case <-timer.C:
 	}
@@ -521,7 +379,7 @@ func (s *sessionActor) cancelCall(id, reason string, until time.Time) {
 func (s *sessionActor) checkMounted(svc *Service) (_ *sessionActor, stale bool, err error) {
 	if s.svc.life.over.Load() {
 		_ = s.Post(unmountSession{})
-		s.node.sessions.Drop(s.key, s)
+		s.sessions.Drop(s.key, s)
 		stale = s.svc != svc
 	}
 	if svc.life.over.Load() {
@@ -539,172 +397,144 @@ func (s *sessionActor) acceptMessage(c Conn) {
 	c.Accepted()
 }
 
-// viewOutdated reports whether the record must be read again before the session is served from it.
-func (s *sessionActor) viewOutdated() bool {
-	if !s.shared {
+// forgetAnswer drops the kept answer, if there is one.
+func (s *sessionActor) forgetAnswer() {
+	if k := s.keeps.Load(); k != nil {
+		k.forgetAnswer(0)
+	}
+}
+
+// sharedAnswer is the session's kept answer.
+func (s *sessionActor) sharedAnswer() *sharedAnswer {
+	if k := s.keeps.Load(); k != nil {
+		return k
+	}
+	s.keeps.CompareAndSwap(nil, new(sharedAnswer))
+	return s.keeps.Load()
+}
+
+// edit changes the record of a bound session, which is not stored.
+type edit struct {
+	kernel.Reply
+	f   func(*session.Record) bool
+	err error
+}
+
+func (e *edit) Refused(error) { e.err = ErrSessionEnded; e.Done() }
+
+// A beginning is how far the begin of a session has come. The session may end at any time:
+// Ended is called after Began has returned, and only if Began was called. The zero value is a
+// session that has not begun.
+type beginning struct {
+	at  atomic.Uint32
+	how Ending // of endedEarly
+}
+
+// markBegun says that Began has run before, when the session was not in memory.
+func (b *beginning) markBegun() { b.at.Store(hasBegun) }
+
+// startBegan reports whether Began is to be called: the session has not ended before.
+func (b *beginning) startBegan() bool { return b.at.CompareAndSwap(notBegun, begins) }
+
+// beganReturned says that Began has returned. It reports whether the session has ended meanwhile, and
+// how, so that Ended is to be called.
+func (b *beginning) beganReturned() (how Ending, ended bool) {
+	if b.at.CompareAndSwap(begins, hasBegun) {
+		return 0, false
+	}
+	return b.how, true
+}
+
+// noteEnd says that the session has ended. It reports whether Ended is to be called now; if not,
+// beganReturned reports it, or Began is not called. Only the first end of a session may be reported.
+func (b *beginning) noteEnd(how Ending) (now bool) {
+	b.how = how
+	return !b.at.CompareAndSwap(notBegun, endedFirst) && !b.at.CompareAndSwap(begins, endedEarly)
+}
+
+const (
+	notBegun   uint32 = iota
+	begins            // Began runs
+	hasBegun          // Began has returned, perhaps in another process
+	endedFirst        // the session has ended before Began was called, which it is not any more
+	endedEarly        // the session has ended while Began runs
+)
+
+// unmountSession ends a session's calls like the end of a drain, and removes the session
+// from memory; its record stays.
+type unmountSession struct{}
+
+// announcement is the state of the catalogues that a session last learned on its standalone
+// stream. The record takes it over once the connection has lived three keep-alives longer:
+// a connection that was already broken would have been noticed by then, which takes up to
+// two comments. Until then the next stream announces it again.
+type announcement struct {
+	stream string
+	digest string
+	since  string // the state announced before the stream began
+}
+
+// subscriber is a session as the resources see it that it has subscribed to.
+type subscriber struct{ *sessionActor }
+
+func (s subscriber) Server() string { return s.key.Server }
+
+// Push sends an update to the actor that serves the session now.
+func (s subscriber) Push(data []byte) bool { return s.home.pushNotification(data) }
+
+// Wants reports whether the newest record known here subscribes to uri.
+func (s subscriber) Wants(uri string) bool {
+	_, found := slices.BinarySearch(s.view.Load().rec.Subscribed, uri)
+	return found && !s.Stopped()
+}
+
+func (s subscriber) Hears(uri string) bool { return s.svc.Hears == nil || s.svc.Hears(s.peer, uri) }
+
+// sessionEnd is a session as it ends, and as its service hears of that.
+type sessionEnd struct{ *sessionActor }
+
+// endSession ends the session on this node: see home.endForGood.
+func (s sessionEnd) endSession() (first bool) { return s.home.endForGood(false) }
+
+// endCalls ends the calls of the session's actor; it reports whether this is the actor's first end.
+func (s sessionEnd) endCalls() (first bool) {
+	first = !s.ended.Swap(true)
+	_ = s.Post(closeSession{cause: ErrSessionEnded})
+	return first
+}
+
+// callBegan calls Service.Began, if there is one, and Ended if the session ends meanwhile. It reports false if the
+// session has ended before.
+func (s sessionEnd) callBegan(ctx context.Context) bool {
+	if !s.beginning.startBegan() {
 		return false
 	}
-	n := s.node
-	n.fleet.pulse.Feel()
-	at := s.asOf.Load()
-	return at < n.fleet.lettersLost.Load() || int64(n.clock.sinceStart())-at > int64(recordAge) || s.view.Load().rev < s.behind.Load()
-}
-
-// refreshView reads the record again if it is outdated, or has expired as far as is known: another node may have kept the
-// session alive. It reports whether the session has expired, as far as this node can decide that; ErrNotFound: it has ended.
-// slots bounds the reads, nil for a caller that has a place.
-func (s *sessionActor) refreshView(slots chan struct{}) (expired bool, err error) {
-	expired = s.view.Load().rec.Expired(s.node.store.Now())
-	if !s.shared || !expired && !s.viewOutdated() {
-		return expired, nil
+	if s.svc.Began != nil {
+		s.svc.Began(ctx, s.peer)
 	}
-	if err = s.rereadRecord(slots, true, false); err == nil && s.viewOutdated() { // by what has come since that read began
-		err = s.rereadRecord(slots, true, true)
+	if how, ended := s.beginning.beganReturned(); ended {
+		s.callEnded(how)
 	}
-	return false, err // it was not just now
-}
-
-// rereadRecord reads the record again. Those who want it at once share one read. late says that the session's client may have
-// been told of what is found; anew, that the read must not have begun before the call.
-func (s *sessionActor) rereadRecord(slots chan struct{}, late, anew bool) error {
-	r := &recordRead{done: make(chan struct{}), err: errInternal}
-	for !s.reading.CompareAndSwap(nil, r) {
-		if other := s.reading.Load(); other != nil {
-			if <-other.done; !anew {
-				return other.err
-			}
-			anew = false // whatever begins after that one does
-		}
-	}
-	defer func() {
-		s.reading.Store(nil)
-		close(r.done)
-	}()
-	r.err = s.readRecord(slots, late)
-	return r.err
-}
-
-func (s *sessionActor) readRecord(slots chan struct{}, late bool) error {
-	n := s.node
-	ctx, cancel := context.WithTimeout(n.base, s.svc.Limits.StoreWait)
-	defer cancel()
-	if slots != nil {
-		select {
-		case slots <- struct{}{}:
-			defer func() { <-slots }()
-		case <-ctx.Done():
-			return fmt.Errorf("actors: read session: too many requests read theirs: %w", store.ErrUnavailable)
-		}
-	}
-	at := n.clock.sinceStart()
-	rec, rev, err := n.sessions.readRecord(ctx, s.key)
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		if rev != 0 && n.store.Delete(ctx, s.key.recordKey(), rev) == nil { // of all nodes one does it
-			n.fleet.broadcastEnd(ctx, s.key, &rec, true)
-			s.endSession()
-		}
-		s.endWithoutRecord()
-		return err
-	case err != nil:
-		return err
-	}
-	if v := (&view{rec: rec, rev: rev}); late {
-		s.adoptFound(v)
-	} else {
-		n.sessions.adoptView(s, v)
-	}
-	if s.asOf.Swap(int64(at)) < n.fleet.lettersLost.Load() { // that they are not right any more may have been lost, too
-		s.forgetAnswer()
-	}
-	return nil
-}
-
-// rereadBeside reads the record again without a request, beside the actor's turn. It reports false if too many do so.
-func (s *sessionActor) rereadBeside() bool {
-	places := s.node.fleet.looking
-	select {
-	case places <- struct{}{}:
-	default:
-		return false
-	}
-	go func() {
-		defer func() { <-places }()
-		if err := s.rereadRecord(nil, true, false); err != nil && !errors.Is(err, store.ErrNotFound) {
-			s.node.log.Debug("session not looked at", "session", s.key.ID, "error", err)
-		}
-	}()
 	return true
 }
 
-// untilLook is how long the session's timer may run that would run for left. The record of a session with calls or
-// connections is read again when that is due: nobody else does it if no requests come. It belongs to the actor's turn.
-func (s *sessionActor) untilLook(active bool, left time.Duration) time.Duration {
-	if !s.shared {
-		return left
-	}
-	age := s.node.clock.sinceStart() - time.Duration(s.asOf.Load())
-	switch early := recordAge - lookSpread; {
-	case age < early && !s.viewOutdated():
-		return min(left, early-age+rand.N(lookSpread))
-	case active:
-		s.rereadBeside()
-		return min(left, lookPause/2+rand.N(lookPause))
-	}
-	return min(left, recordAge)
-}
-
-// adoptFound makes the session serve from a record that was found changed, perhaps long after the client was told of the
-// change. Updates of the resources that it subscribes to since then may not have reached it.
-func (s *sessionActor) adoptFound(v *view) {
-	before := s.view.Load()
-	s.node.sessions.adoptView(s, v)
-	if !s.shared || v.rev <= before.rev || !s.writesStandalone() {
-		return
-	}
-	for _, uri := range v.rec.Subscribed {
-		if _, old := slices.BinarySearch(before.rec.Subscribed, uri); !old && s.Hears(uri) {
-			s.peer.PushUpdate(uri)
-		}
+// reportEnd calls Service.Ended after the session's first end, unless Began has to return before.
+func (s sessionEnd) reportEnd(how Ending) {
+	if s.beginning.noteEnd(how) {
+		s.callEnded(how)
 	}
 }
 
-// noteRevision notes that the record has had a revision. A session with calls or connections here reads it now, any other one
-// before its next request.
-func (s *sessionActor) noteRevision(rev uint64) {
-	for {
-		old := s.behind.Load()
-		if rev <= max(old, s.view.Load().rev) {
-			return
-		}
-		if s.behind.CompareAndSwap(old, rev) {
-			_ = s.Post(idleTick{})
-			return
-		}
+// callEnded calls Service.Ended, if there is one.
+func (s sessionEnd) callEnded(how Ending) {
+	if s.svc.Ended != nil {
+		go s.svc.Ended(s.peer, how)
 	}
-}
-
-// catchUpTo reads the record again until it has at least a revision that was written before.
-func (s *sessionActor) catchUpTo(rev uint64) error {
-	for anew := false; s.view.Load().rev < rev; anew = true {
-		if err := s.rereadRecord(nil, false, anew); err != nil {
-			return err
-		}
-		if anew && s.view.Load().rev < rev {
-			return store.ErrUnavailable
-		}
-	}
-	return nil
-}
-
-// writesStandalone reports whether this node writes the session's standalone stream.
-func (s *sessionActor) writesStandalone() bool {
-	return s.node.streams.writesHere(StreamKey{s.key, s.view.Load().rec.Standalone})
 }
 
 // endWithoutRecord ends the session on this node, whose record is no more. Only the node that has ended a session of a fleet tells
 // the program.
-func (s *sessionActor) endWithoutRecord() {
+func (s sessionEnd) endWithoutRecord() {
 	if h, ok := s.home.(storedHome); ok && s.shared {
 		h.endQuietly(false)
 		return
@@ -712,9 +542,41 @@ func (s *sessionActor) endWithoutRecord() {
 	s.endSession()
 }
 
-// forgetAnswer drops the kept answer, if there is one.
-func (s *sessionActor) forgetAnswer() {
-	if k := s.keeps.Load(); k != nil {
-		k.forgetAnswer(0)
+// sessionCalls is a session as it takes requests.
+type sessionCalls struct{ *sessionActor }
+
+// admitRequest returns the actor of a request of size bytes that may run now; refuseInSession sends the error.
+func (s sessionCalls) admitRequest(in *Input, m *codec.Message, size int) (*requestActor, error) {
+	if tooLong(m) {
+		return nil, refusal.LongToken
 	}
+	a, no := s.sessions.accounts.admitRequest(&s.sessionAccount, &s.svc.Limits, in, s.callCost(m, size))
+	if a == nil {
+		return nil, no
+	}
+	return s.sessions.calls.takeActor(a), nil
+}
+
+// beginRequest makes r serve a request of the session, which is delivered in the way w.
+func (s sessionCalls) beginRequest(r *requestActor, w way, m *codec.Message, body []byte, c *Call) {
+	c.peer = s.peer
+	r.beginRequest(s.svc, w, m, body, c)
+}
+
+// enterAdmitted enters an admitted request in the session. On an error it frees the actor; the caller passes the error to
+// refuseInSession.
+func (s sessionCalls) enterAdmitted(r *requestActor) error {
+	s.home.keepAlive()
+	err := r.enterTable(s.svc.Limits.PerSession)
+	if err != nil {
+		r.cancel(err)
+		s.refundCall(r)
+		r.releaseActor()
+	}
+	return err
+}
+
+// refundCall returns the tokens of a call that did not run.
+func (s sessionCalls) refundCall(r *requestActor) {
+	s.sessions.accounts.refundTokens(&s.sessionAccount, &s.svc.Limits, r.from, s.callCost(r.call.msg, len(r.body)))
 }

@@ -1,15 +1,14 @@
 package actors
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/troupe-run/troupe/actors/internal/session"
 	"github.com/troupe-run/troupe/actors/internal/stream"
+	"github.com/troupe-run/troupe/actors/internal/subscription"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/limits"
@@ -17,16 +16,28 @@ import (
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/store"
-	"github.com/troupe-run/troupe/mcp"
 )
 
 // sessions finds the sessions that a node serves now, by key, and loads others from their
 // records. Bound sessions are not among them: only their connections find them.
 type sessions struct {
 	*kernel.Directory[SessionKey, *sessionActor]
-	node    *Node
+	*site
+	streams *streams
+	calls   *requestPool
+	pending *pendingRequests
+	subs    *subscription.Table
+	writers entryWriter
 	lookups chan struct{} // one for each request that reads its session from the store
 	guesses chan struct{} // the same for ids without the right tag
+}
+
+// entryWriter has the writer of a stream, wherever that is, store an entry.
+type entryWriter interface {
+	// sendOn pushes an entry to the stream id of s and waits until it is stored. After an error the
+	// entry was not stored, unless the error is the cause of ctx or ErrUnavailable: then the outcome is unknown.
+	// It fails with ErrNoStream if the stream does not exist or has ended.
+	sendOn(ctx context.Context, s *sessionActor, id string, e stream.Entry) error
 }
 
 // sessionReads bounds the requests that read their session from the store at the same time;
@@ -45,7 +56,7 @@ func maxLookups(calls int) int {
 // request, else nil.
 func (d *sessions) findSession(svc *Service, in *Input, id []byte) *sessionActor {
 	s, err := d.lookUp(svc, in)
-	if s = d.checkFound(in, id, s, err); s != nil && s.view.Load().rec.Fresh && !s.noteFirstMessage(in) {
+	if s = d.checkFound(in, id, s, err); s != nil && s.view.Load().rec.Fresh && !(storedHome{s}).noteFirstMessage(in) {
 		unknownSession(in.Conn, id)
 		return nil
 	}
@@ -54,7 +65,6 @@ func (d *sessions) findSession(svc *Service, in *Input, id []byte) *sessionActor
 
 // checkFound returns the session that lookUp found, or refuses the request.
 func (d *sessions) checkFound(in *Input, id []byte, s *sessionActor, err error) *sessionActor {
-	n := d.node
 	switch {
 	case err == nil:
 	case errors.Is(err, errNoSession):
@@ -68,15 +78,15 @@ func (d *sessions) checkFound(in *Input, id []byte, s *sessionActor, err error) 
 		return nil
 	case errors.As(err, new(*refusal.Refusal)):
 		if id != nil {
-			n.refusals.refuseInSession(in.Conn, err, id)
+			d.refusals.refuseInSession(in.Conn, err, id)
 		} else {
-			n.refusals.refuseRequest(in.Conn, err, nil)
+			d.refusals.refuseRequest(in.Conn, err, nil)
 		}
 		return nil
 	default:
-		n.log.Warn("session not readable", "session", in.Session, "error", err)
+		d.log.Warn("session not readable", "session", in.Session, "error", err)
 		if id != nil {
-			n.refusals.refuseInSession(in.Conn, refusal.Unavailable, id)
+			d.refusals.refuseInSession(in.Conn, refusal.Unavailable, id)
 		} else {
 			refusal.Unavailable.Tell(in.Conn, nil)
 		}
@@ -98,11 +108,10 @@ var errNoSession = errors.New("actors: no session id")
 // lookUp is loadSession for the session that a request names. It waits while too many others read the
 // store.
 func (d *sessions) lookUp(svc *Service, in *Input) (*sessionActor, error) {
-	n := d.node
 	switch {
 	case in.Session == "":
 		return nil, errNoSession
-	case n.drain.closing.Load():
+	case d.drain.closing.Load():
 		return nil, ErrClosing // the sessions in memory stop, and no others may begin
 	}
 	key, ok := sessionKey(in.Tenant, svc.ID, in.Session)
@@ -110,7 +119,7 @@ func (d *sessions) lookUp(svc *Service, in *Input) (*sessionActor, error) {
 		return nil, store.ErrNotFound
 	}
 	if s, ok := d.Get(key); ok && s.svc == svc {
-		switch expired, err := s.refreshView(d.lookups); {
+		switch expired, err := (sessionView{s}).refreshView(d.lookups); {
 		case err != nil:
 			return nil, err
 		case !expired:
@@ -118,10 +127,10 @@ func (d *sessions) lookUp(svc *Service, in *Input) (*sessionActor, error) {
 		}
 	}
 	lookups := d.lookups
-	if !key.hasTag(in.Session, n.mrtr.keys) { // it may be a guess, and must not hold up the others
+	if !key.hasTag(in.Session, d.keys) { // it may be a guess, and must not hold up the others
 		lookups = d.guesses
 	}
-	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
+	ctx, cancel := context.WithTimeout(d.base, svc.Limits.StoreWait)
 	defer cancel()
 	select {
 	case lookups <- struct{}{}:
@@ -135,15 +144,14 @@ func (d *sessions) lookUp(svc *Service, in *Input) (*sessionActor, error) {
 // loadSession finds the actor of a session in memory, or makes it from the session's record. in is the
 // request that pays for the memory; nil is none, and then the session's tenant pays.
 func (d *sessions) loadSession(ctx context.Context, svc *Service, key SessionKey, in *Input) (*sessionActor, error) {
-	n := d.node
 	for {
-		if n.drain.closing.Load() { // the node's sessions stop, and no others may begin
+		if d.drain.closing.Load() { // the node's sessions stop, and no others may begin
 			return nil, ErrClosing
 		}
 		s, err := d.Obtain(key, func() (*sessionActor, error) {
-			get := n.store.Get
-			if in != nil && !key.hasTag(in.Session, n.mrtr.keys) { // it may be a guess, on which no write is spent
-				get = n.store.Peek
+			get := d.store.Get
+			if in != nil && !key.hasTag(in.Session, d.keys) { // it may be a guess, on which no write is spent
+				get = d.store.Peek
 			}
 			rec, rev, err := d.readRecordBy(ctx, key, get)
 			if err != nil {
@@ -157,7 +165,7 @@ func (d *sessions) loadSession(ctx context.Context, svc *Service, key SessionKey
 			s.beginning.markBegun()
 			s.missed.Store(true)
 			for _, uri := range rec.Subscribed {
-				n.subs.Follow(s, uri)
+				d.subs.Follow(subscriber{s}, uri)
 			}
 			return s, nil
 		})
@@ -171,9 +179,9 @@ func (d *sessions) loadSession(ctx context.Context, svc *Service, key SessionKey
 		case stale:
 			continue
 		}
-		expired, err := s.refreshView(nil)
+		expired, err := sessionView{s}.refreshView(nil)
 		if expired {
-			s.endSession()
+			sessionEnd{s}.endSession()
 			err = store.ErrNotFound
 		}
 		if err != nil {
@@ -187,21 +195,15 @@ func (d *sessions) loadSession(ctx context.Context, svc *Service, key SessionKey
 func (d *sessions) reserveMemory(rec *session.Record, key SessionKey, in *Input) (*quota.Holding, *refusal.Refusal) {
 	held := new(quota.Holding)
 	if in == nil {
-		d.node.accounts.reserveAnyway(held, nil, &Input{Tenant: key.Tenant}, quota.Sessions, recordMemory(rec))
+		d.accounts.reserveAnyway(held, nil, &Input{Tenant: key.Tenant}, quota.Sessions, recordMemory(rec))
 		return held, nil
 	}
-	return held, d.node.accounts.reserveMemory(held, nil, in, quota.Sessions, recordMemory(rec))
+	return held, d.accounts.reserveMemory(held, nil, in, quota.Sessions, recordMemory(rec))
 }
 
 // recordMemory is what a session with this record holds in memory.
 func recordMemory(rec *session.Record) int64 {
 	return sessionBytes + rec.Size() + uriBytes*int64(len(rec.Subscribed))
-}
-
-// eachSession calls f for every session on this node, with the bound ones.
-func (d *sessions) eachSession(f func(*sessionActor)) {
-	d.Each(f)
-	d.node.bound.Each(func(l *boundConn) { f(l.sess) })
 }
 
 // errNewer reports a record of a newer release. That release may be about to take this
@@ -210,9 +212,8 @@ var errNewer = fmt.Errorf("written by a newer release: %w", store.ErrUnavailable
 
 // createSession stores a new session and serves it here.
 func (d *sessions) createSession(ctx context.Context, svc *Service, in *Input, set Settled) (*sessionActor, error) {
-	n := d.node
 	key := SessionKey{Tenant: in.Tenant, Server: svc.ID, ID: newID()}
-	rec := session.New(n.store.Now(), svc.Limits.Session)
+	rec := session.New(d.store.Now(), svc.Limits.Session)
 	rec.Revision, rec.Client, rec.Capabilities, rec.Announced = set.Revision, set.Client, set.Capabilities, set.Announced
 	data, err := rec.Encode()
 	if err != nil {
@@ -222,13 +223,13 @@ func (d *sessions) createSession(ctx context.Context, svc *Service, in *Input, s
 	if no != nil {
 		return nil, no
 	}
-	stored := n.accounts.sessionCharge(in, &rec, &svc.Limits.Session, len(data))
-	if no := n.accounts.chargeStore(stored); no != nil {
+	stored := d.accounts.sessionCharge(in, &rec, &svc.Limits.Session, len(data))
+	if no := d.accounts.chargeStore(stored); no != nil {
 		held.Free()
 		return nil, refusal.Of(no)
 	}
-	rev, err := n.store.Create(ctx, key.recordKey(), data, rec.Expires.Sub(n.store.Now()))
-	n.accounts.settleCharge(stored, err)
+	rev, err := d.store.Create(ctx, key.recordKey(), data, rec.Expires.Sub(d.store.Now()))
+	d.accounts.settleCharge(stored, err)
 	if err != nil {
 		held.Free()
 		return nil, fmt.Errorf("actors: create session: %w", err)
@@ -243,20 +244,19 @@ func (d *sessions) createSession(ctx context.Context, svc *Service, in *Input, s
 func (d *sessions) activateSession(svc *Service, key SessionKey, rec session.Record, rev uint64, held *quota.Holding) *sessionActor {
 	s := d.buildActor(svc, key, rec, rev)
 	s.memory.Move(held)
-	s.peer.name = key.taggedID(d.node.mrtr.keys)
+	s.peer.name = key.taggedID(d.keys)
 	s.home = storedHome{s}
-	s.shared = d.node.fleet.mail != nil
+	s.shared = d.fleet.mail != nil
 	s.startSession()
 	return s
 }
 
 // buildActor makes the actor of a session without its home; startSession starts it.
 func (d *sessions) buildActor(svc *Service, key SessionKey, rec session.Record, rev uint64) *sessionActor {
-	n := d.node
-	s := &sessionActor{node: n, svc: svc, key: key, last: time.Now()}
+	s := &sessionActor{sessions: d, svc: svc, key: key, last: time.Now()}
 	s.view.Store(&view{rec: rec, rev: rev})
-	s.asOf.Store(int64(n.clock.sinceStart()))
-	s.peer = &Peer{node: n, svc: svc, key: key}
+	s.asOf.Store(int64(d.clock.sinceStart()))
+	s.peer = &Peer{sessions: d, svc: svc, key: key}
 	s.peer.who = ofSession{s.peer}
 	s.peer.last.Store(s)
 	return s
@@ -266,57 +266,53 @@ func (d *sessions) buildActor(svc *Service, key SessionKey, rec session.Record, 
 // that was written. An actor that begins later reads the record itself.
 func (d *sessions) adoptView(s *sessionActor, v *view) {
 	before := s.view.Load().rec.Standalone
-	defer s.endReplacedStandalone(before)
-	s.adoptView(v)
+	defer standalone{s}.endReplacedStandalone(before)
+	sessionView{s}.adoptView(v)
 	if now, ok := d.Current(s.key); ok && now != s {
-		now.adoptView(v)
+		sessionView{now}.adoptView(v)
 	}
 }
 
 // removeSession ends a session on all nodes; it reports whether that was its first end here.
 func (d *sessions) removeSession(ctx context.Context, s *sessionActor) (first bool, err error) {
-	if err := d.node.store.Delete(ctx, s.key.recordKey(), 0); err != nil && !errors.Is(err, store.ErrNotFound) {
+	if err := d.store.Delete(ctx, s.key.recordKey(), 0); err != nil && !errors.Is(err, store.ErrNotFound) {
 		return false, err
 	}
-	first = s.endSession()
-	d.node.fleet.broadcastEnd(ctx, s.key, &s.view.Load().rec, false)
+	first = sessionEnd{s}.endSession()
+	d.fleet.broadcastEnd(ctx, s.key, &s.view.Load().rec, false)
 	return first, nil
 }
 
-// pingResponse is the response to a ping.
-func pingResponse(id []byte) []byte { return codec.AppendResult(nil, id, []byte("{}")) }
-
 // initializeSession begins a session, or refuses to.
 func (d *sessions) initializeSession(svc *Service, in *Input, m *codec.Message, size int) {
-	n := d.node
 	if in.Session != "" {
 		refusal.SessionAgain.Tell(in.Conn, m.ID)
 		return
 	}
-	if !n.accounts.admitSession(in, m.ID) {
+	if !d.accounts.admitSession(in, m.ID) {
 		return
 	}
-	if !n.accounts.admitMessage(nil, in, m, size) {
-		n.accounts.refundSession(in, perSession)
+	if !d.accounts.admitMessage(nil, in, m, size) {
+		d.accounts.refundSession(in, perSession)
 		return
 	}
-	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
+	ctx, cancel := context.WithTimeout(d.base, svc.Limits.StoreWait)
 	defer cancel()
 	set, result, rerr := svc.Handler.Initialize(withOwner(ctx, in.Principal), m.Params)
 	if rerr != nil {
-		n.accounts.refundSession(in, perSession)
+		d.accounts.refundSession(in, perSession)
 		in.Conn.Answer(protocol.HTTPStatus(rerr, 0), codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, rerr.Data))
 		return
 	}
-	s, err := n.sessions.createSession(ctx, svc, in, set)
+	s, err := d.createSession(ctx, svc, in, set)
 	if no, limited := errors.AsType[*refusal.Refusal](err); limited {
-		n.accounts.refundSession(in, perSession)
-		n.refusals.refuseRequest(in.Conn, no, m.ID)
+		d.accounts.refundSession(in, perSession)
+		d.refusals.refuseRequest(in.Conn, no, m.ID)
 		return
 	}
 	if err != nil {
-		n.accounts.refundSession(in, perSession)
-		n.log.Warn("session not created", "error", err)
+		d.accounts.refundSession(in, perSession)
+		d.log.Warn("session not created", "error", err)
 		refusal.Unavailable.Tell(in.Conn, m.ID)
 		return
 	}
@@ -324,45 +320,9 @@ func (d *sessions) initializeSession(svc *Service, in *Input, m *codec.Message, 
 	if s.beginStay() == nil {
 		defer s.endStay()
 	}
-	s.callBegan(ctx)
+	sessionEnd{s}.callBegan(ctx)
 	in.Conn.SetSession(s.peer.Session())
 	in.Conn.Answer(200, codec.AppendResult(nil, m.ID, result))
-}
-
-// takeResume takes a GET that resumes a stream.
-func (d *sessions) takeResume(svc *Service, in *Input, principal any) {
-	n := d.node
-	h := newHeldResume(n, svc, in.Conn)
-	h.caller = principal
-	own := *in
-	own.Conn = h
-	pos, good := stream.ParsePosition(in.LastEventID)
-	find := h.findSession
-	if !good { // a malformed id is not worth a wait for the store
-		find = func(in *Input) *sessionActor { return n.sessions.findSession(svc, in, nil) }
-	} else {
-		if hasFeature(in.Version, protocol.FeatureStreamPriming) {
-			h.at = in.LastEventID
-		}
-		n.replaying.Add(1)
-		defer n.replaying.Add(-1)
-	}
-	s := n.sessions.findToStay(&own, find)
-	if s == nil {
-		return
-	}
-	defer s.endStay()
-	done, ok := n.accounts.admitStream(&s.sessionAccount, &svc.Limits, &own)
-	if !ok {
-		return
-	}
-	defer done()
-	if !good {
-		h.refuseEventID()
-		return
-	}
-	n.resumes.Add(1)
-	s.resumeStream(h, pos)
 }
 
 // findToStay returns the session that find finds, or nil if find has refused the request. It stays in memory until
@@ -383,59 +343,9 @@ func (d *sessions) findToStay(in *Input, find func(*Input) *sessionActor) *sessi
 	}
 }
 
-// takeBatch takes a batch that was POSTed (2025-03-26, basic/transports). The batch has one
-// exchange and one stream: its response is a JSON array if all its requests end within the
-// grace and send nothing else; otherwise it is a stream with one event per response.
-func (d *sessions) takeBatch(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
-	n := d.node
-	s := n.sessions.findSession(svc, in, nil)
-	if s == nil {
-		return
-	}
-	body = bytes.Clone(body) // the requests run on goroutines of their own
-	all, fault := readBatch(s, m, body)
-	if fault != "" {
-		in.Conn.Reject(refusal.New(400, mcp.CodeInvalidRequest, fault))
-		return
-	}
-	requests, others := splitBatch(all)
-	if no := n.accounts.chargeMessages(&s.sessionAccount, in, others); no != nil {
-		if len(requests) > 0 {
-			n.refusals.refuseBatch(in.Conn, no, idsOf(requests))
-		} else {
-			n.refusals.refuseRequest(in.Conn, no, nil)
-		}
-		return
-	}
-	until := time.Now().Add(svc.Limits.StoreWait)
-	for i := range all {
-		switch e := &all[i]; e.m.Kind {
-		case codec.Request:
-		case codec.Notification:
-			s.takeNotification(&e.m, until)
-		default:
-			if err := s.takeAnswer(&e.m); err != nil {
-				n.log.Warn("answer not taken", "session", s.key.ID, "error", err)
-				refusal.Unavailable.Tell(in.Conn, nil)
-				return
-			}
-		}
-	}
-	switch {
-	case len(requests) == 0:
-		s.acceptMessage(in.Conn)
-	case slices.ContainsFunc(requests, func(e *element) bool { return n.drain.refusesRequest(svc, principal, &e.m, len(body)) }) || n.store.Suspended() && !n.awaitLease(svc.Limits.StoreWait):
-		n.refusals.refuseBatch(in.Conn, refusal.Unavailable, idsOf(requests))
-	default:
-		for s != nil && !s.runBatch(in, principal, requests, body) {
-			s = n.sessions.findSession(svc, in, nil) // the session has just left memory: activate it anew
-		}
-	}
-}
-
 // readRecord reads the record of a session. With ErrNotFound and a revision, the record has expired and is still stored.
 func (d *sessions) readRecord(ctx context.Context, key SessionKey) (session.Record, uint64, error) {
-	return d.readRecordBy(ctx, key, d.node.store.Get)
+	return d.readRecordBy(ctx, key, d.store.Get)
 }
 
 func (d *sessions) readRecordBy(ctx context.Context, key SessionKey, get func(ctx context.Context, key string) ([]byte, uint64, error)) (session.Record, uint64, error) {
@@ -450,7 +360,7 @@ func (d *sessions) readRecordBy(ctx context.Context, key SessionKey, get func(ct
 	if rec, err = session.Decode(data); err != nil {
 		return rec, 0, fmt.Errorf("actors: read session: %w", err)
 	}
-	if rec.Expired(d.node.store.Now()) {
+	if rec.Expired(d.store.Now()) {
 		return rec, rev, store.ErrNotFound
 	}
 	return rec, rev, nil

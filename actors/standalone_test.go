@@ -175,7 +175,7 @@ func TestMessageToAStreamThatIsReplaced(t *testing.T) {
 				before := a.get()
 				synctest.Wait()
 				if op == "Writer" { // asked for a stream that this node does not write
-					a.n.streams.Each(func(s *streamActor) { s.unmountStream() })
+					a.n.streams.Each(func(s *streamActor) { streamEnd{s}.unmountStream() })
 				}
 				first := true
 				a.store.before = func(o, _ string) error {

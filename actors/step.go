@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,12 +22,6 @@ type Step = record.Step
 // ErrStepUsed reports that a run of a call uses the name of a step a second time. The step did not run again.
 var ErrStepUsed = errors.New("the name of the step was used before")
 
-var (
-	maxSteps      = int64(limits.CallSteps.Value())
-	maxStepBytes  = int64(limits.CallStepBytes.Value())
-	maxStateSteps = limits.StateSteps.Value()
-)
-
 // used is what a run of a call has used so far, of names and numbers, and what it keeps in memory for a later run. Most calls have none.
 type used struct {
 	questions uses
@@ -40,16 +33,6 @@ type used struct {
 	kept    []Step     // of a stateless call, those of earlier runs included
 	bytes   int64      // of kept
 	running []*StepRun // in the order in which they began
-}
-
-// usedSoFar returns what the run of the call has used, and may change it.
-func (c *Call) usedSoFar() *used {
-	u := c.has.Load()
-	for u == nil {
-		c.has.CompareAndSwap(nil, new(used))
-		u = c.has.Load()
-	}
-	return u
 }
 
 // StepRun is a step that runs now. A goroutine at a time may use it.
@@ -79,51 +62,22 @@ func (c *Call) BeginStep(ctx context.Context, name string) (found *Step, run *St
 	if cause := context.Cause(c.ctx); cause != nil {
 		return nil, nil, cause
 	}
-	u := c.usedSoFar()
+	u := callSteps{c}.usedSoFar()
 	if u.steps.nextUse(name) > 1 {
 		return nil, nil, fmt.Errorf("%w: %q", ErrStepUsed, name)
 	}
 	run = &StepRun{c: c, name: name}
-	if found, err = c.findStep(ctx, run); found != nil || err != nil {
+	if found, err = (callSteps{c}).findStep(ctx, run); found != nil || err != nil {
 		return found, nil, err
 	}
 	run.began = time.Now()
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if run.parent = c.stepOf(ctx); !slices.Contains(u.running, run.parent) {
+	if run.parent = (callSteps{c}).stepOf(ctx); !slices.Contains(u.running, run.parent) {
 		run.parent = nil
 	}
 	u.running = append(u.running, run)
 	return nil, run, nil
-}
-
-// stepOf returns the step of the call that a context belongs to, nil if it belongs to none.
-func (c *Call) stepOf(ctx context.Context) *StepRun {
-	if run, _ := ctx.Value(stepRunKey{}).(*StepRun); run != nil && run.c == c {
-		return run
-	}
-	return nil
-}
-
-// findStep returns the result of a step of an earlier run, and else says where that of run will be kept.
-func (c *Call) findStep(ctx context.Context, run *StepRun) (*Step, error) {
-	if d := c.Detached(); d != nil {
-		run.keeps = true
-		return d.FindStep(ctx, run.name)
-	}
-	if !c.peer.svc.Handler.Safe(c.msg.Method, c.msg.Name) { // there is no later run
-		return nil, nil
-	}
-	switch who := c.client.(type) {
-	case *stateless:
-		run.keeps = true
-		return c.usedSoFar().findStep(run.name), nil
-	case *sessionActor:
-		if _, stored := who.home.(storedHome); stored {
-			return c.findStored(ctx, run)
-		}
-	}
-	return nil, nil
 }
 
 // findStep returns the result of a step that an earlier run of a stateless call has kept.
@@ -136,8 +90,130 @@ func (u *used) findStep(name string) *Step {
 	return nil
 }
 
+// assureEvery is how often a call asks whether it still has its stream, while the store says neither.
+const assureEvery = time.Second
+
+// Keeps reports whether a later run of the call, if there is one, has a use for the result.
+func (run *StepRun) Keeps() bool { return run.keeps }
+
+// Keep stores the result of the step: value, or the text of an error that no run tries again. Beyond the limits it is not stored, and the step
+// runs again in a later run. After an error it is unknown whether it was, and the call cannot go on.
+func (run *StepRun) Keep(ctx context.Context, value json.RawMessage, failed string) error {
+	c := run.c
+	s := Step{Name: run.name, Failed: failed, Began: run.began.UnixMilli(), Took: time.Since(run.began).Milliseconds(), Value: value}
+	switch d := c.Detached(); {
+	case !run.keeps:
+		return nil
+	case run.on != nil:
+		return callSteps{c}.storeStep(ctx, run, s)
+	case d != nil:
+		return d.KeepStep(ctx, s)
+	}
+	return callSteps{c}.keepStep(ctx, s)
+}
+
+// End says that the step has run. Only the first call does anything.
+func (run *StepRun) End() {
+	u := callSteps{run.c}.usedSoFar()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if i := slices.Index(u.running, run); i >= 0 {
+		u.running = slices.Delete(u.running, i, i+1)
+		if run.parent != nil {
+			run.parent.messages += run.messages
+		}
+	}
+}
+
+// keepStep keeps a step in memory, or returns the limit that leaves no room.
+func (u *used) keepStep(s Step) *limits.Row {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	bytes := int64(len(s.Name) + len(s.Failed) + len(s.Value))
+	switch {
+	case int64(len(u.kept)) >= maxSteps:
+		return limits.CallSteps.Row
+	case u.bytes+bytes > maxStepBytes:
+		return limits.CallStepBytes.Row
+	}
+	u.kept, u.bytes = append(u.kept, s), u.bytes+bytes
+	return nil
+}
+
+// MoveSteps returns the results of steps that a stateless call has kept, for a task that is being made of it. Results that come now wait until moved is called: if the
+// call has a task by then, that stores them.
+func (c *Call) MoveSteps(ctx context.Context) (kept []Step, moved func(), err error) {
+	u := callSteps{c}.usedSoFar()
+	if err := u.moving.Lock(ctx, c.ctx); err != nil {
+		return nil, nil, err
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return slices.Clone(u.kept), u.moving.Unlock, nil
+}
+
+// uses counts how often a call has asked with each key. The zero value is ready to use.
+type uses struct {
+	mu sync.Mutex // guards n
+	n  map[string]int
+}
+
+// nextUse numbers a question when it is asked. A second run that asks in the same order gets
+// the same numbers, whatever part of the first run is still in the log.
+func (u *uses) nextUse(key string) int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.n == nil {
+		u.n = make(map[string]int)
+	}
+	u.n[key]++
+	return u.n[key]
+}
+
+// callSteps is a call as far as its steps go.
+type callSteps struct{ *Call }
+
+// usedSoFar returns what the run of the call has used, and may change it.
+func (c callSteps) usedSoFar() *used {
+	u := c.has.Load()
+	for u == nil {
+		c.has.CompareAndSwap(nil, new(used))
+		u = c.has.Load()
+	}
+	return u
+}
+
+// stepOf returns the step of the call that a context belongs to, nil if it belongs to none.
+func (c callSteps) stepOf(ctx context.Context) *StepRun {
+	if run, _ := ctx.Value(stepRunKey{}).(*StepRun); run != nil && run.c == c.Call {
+		return run
+	}
+	return nil
+}
+
+// findStep returns the result of a step of an earlier run, and else says where that of run will be kept.
+func (c callSteps) findStep(ctx context.Context, run *StepRun) (*Step, error) {
+	if d := c.Detached(); d != nil {
+		run.keeps = true
+		return d.FindStep(ctx, run.name)
+	}
+	if !c.peer.svc.Handler.Safe(c.msg.Method, c.msg.Name) { // there is no later run
+		return nil, nil
+	}
+	switch who := c.client.(type) {
+	case *stateless:
+		run.keeps = true
+		return c.usedSoFar().findStep(run.name), nil
+	case sessionClient:
+		if _, stored := who.home.(storedHome); stored {
+			return c.findStored(ctx, run)
+		}
+	}
+	return nil, nil
+}
+
 // findStored is findStep for a call whose stream stores the results.
-func (c *Call) findStored(ctx context.Context, run *StepRun) (*Step, error) {
+func (c callSteps) findStored(ctx context.Context, run *StepRun) (*Step, error) {
 	asked := time.Now().UnixNano()
 	on := c.becomeStream()
 	if on == nil {
@@ -174,13 +250,10 @@ func (c *Call) findStored(ctx context.Context, run *StepRun) (*Step, error) {
 	return nil, c.assureStream(ctx, on)
 }
 
-// assureEvery is how often a call asks whether it still has its stream, while the store says neither.
-const assureEvery = time.Second
-
 // assureStream returns nil if no other node has the call's stream, as far as is known: it was this node's a moment ago. A process that stood still may have lost it, and a
 // step that another run has stored must not begin here. What stands still behind assureStream may still begin one, and cannot store it.
-func (c *Call) assureStream(ctx context.Context, on *streamActor) error {
-	n, sure := c.peer.node, &c.usedSoFar().sure
+func (c callSteps) assureStream(ctx context.Context, on *streamActor) error {
+	n, sure := c.peer.sessions, &c.usedSoFar().sure
 	for n.fleet.mail != nil {
 		now := time.Now().UnixNano() // by the wall clock: that of a machine that sleeps goes on
 		if since := now - sure.Load(); since >= 0 && since < int64(n.fleet.sureFor) && !n.store.Suspended() {
@@ -204,48 +277,16 @@ func (c *Call) assureStream(ctx context.Context, on *streamActor) error {
 }
 
 // endCause is why the call has ended, or else err.
-func (c *Call) endCause(err error) error {
+func (c callSteps) endCause(err error) error {
 	if cause := context.Cause(c.ctx); cause != nil {
 		return cause
 	}
 	return err
 }
 
-// Keeps reports whether a later run of the call, if there is one, has a use for the result.
-func (run *StepRun) Keeps() bool { return run.keeps }
-
-// Keep stores the result of the step: value, or the text of an error that no run tries again. Beyond the limits it is not stored, and the step
-// runs again in a later run. After an error it is unknown whether it was, and the call cannot go on.
-func (run *StepRun) Keep(ctx context.Context, value json.RawMessage, failed string) error {
-	c := run.c
-	s := Step{Name: run.name, Failed: failed, Began: run.began.UnixMilli(), Took: time.Since(run.began).Milliseconds(), Value: value}
-	switch d := c.Detached(); {
-	case !run.keeps:
-		return nil
-	case run.on != nil:
-		return c.storeStep(ctx, run, s)
-	case d != nil:
-		return d.KeepStep(ctx, s)
-	}
-	return c.keepStep(ctx, s)
-}
-
-// End says that the step has run. Only the first call does anything.
-func (run *StepRun) End() {
-	u := run.c.usedSoFar()
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if i := slices.Index(u.running, run); i >= 0 {
-		u.running = slices.Delete(u.running, i, i+1)
-		if run.parent != nil {
-			run.parent.messages += run.messages
-		}
-	}
-}
-
 // countMessage counts a message of the handler, sent with ctx or passed over, for the step in which it is: a run that finds the result of that step does
 // not send it, and must not take another message for it.
-func (c *Call) countMessage(ctx context.Context) {
+func (c callSteps) countMessage(ctx context.Context) {
 	u := c.has.Load()
 	if u == nil {
 		return
@@ -262,7 +303,7 @@ func (c *Call) countMessage(ctx context.Context) {
 }
 
 // storeStep has the stream of the call store the result of a step, and waits until it is.
-func (c *Call) storeStep(ctx context.Context, run *StepRun, s Step) error {
+func (c callSteps) storeStep(ctx context.Context, run *StepRun, s Step) error {
 	u := c.usedSoFar()
 	u.mu.Lock()
 	s.Member, s.Messages = c.member, run.messages
@@ -272,7 +313,7 @@ func (c *Call) storeStep(ctx context.Context, run *StepRun, s Step) error {
 		return err
 	}
 	if full := run.on.takeStepRoom(len(e.Data)); full != nil {
-		c.peer.node.refusals.Refused(full)
+		c.peer.sessions.refusals.Refused(full)
 		return nil
 	}
 	sent, stored := time.Now().UnixNano(), make(chan error, 1)
@@ -295,7 +336,7 @@ func (c *Call) storeStep(ctx context.Context, run *StepRun, s Step) error {
 }
 
 // keepStep keeps the result of a step of a stateless call in memory, unless the call becomes a task meanwhile, which stores it.
-func (c *Call) keepStep(ctx context.Context, s Step) error {
+func (c callSteps) keepStep(ctx context.Context, s Step) error {
 	u := c.usedSoFar()
 	if err := u.moving.Lock(ctx, c.ctx); err != nil {
 		return err
@@ -305,40 +346,13 @@ func (c *Call) keepStep(ctx context.Context, s Step) error {
 		return d.KeepStep(ctx, s)
 	}
 	if full := u.keepStep(s); full != nil {
-		c.peer.node.refusals.Refused(full)
+		c.peer.sessions.refusals.Refused(full)
 	}
 	return nil
-}
-
-// keepStep keeps a step in memory, or returns the limit that leaves no room.
-func (u *used) keepStep(s Step) *limits.Row {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	bytes := int64(len(s.Name) + len(s.Failed) + len(s.Value))
-	switch {
-	case int64(len(u.kept)) >= maxSteps:
-		return limits.CallSteps.Row
-	case u.bytes+bytes > maxStepBytes:
-		return limits.CallStepBytes.Row
-	}
-	u.kept, u.bytes = append(u.kept, s), u.bytes+bytes
-	return nil
-}
-
-// MoveSteps returns the results of steps that a stateless call has kept, for a task that is being made of it. Results that come now wait until moved is called: if the
-// call has a task by then, that stores them.
-func (c *Call) MoveSteps(ctx context.Context) (kept []Step, moved func(), err error) {
-	u := c.usedSoFar()
-	if err := u.moving.Lock(ctx, c.ctx); err != nil {
-		return nil, nil, err
-	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return slices.Clone(u.kept), u.moving.Unlock, nil
 }
 
 // carriedSteps are the results of steps that a requestState has for a run on another node: those that fit, the oldest first.
-func (c *Call) carriedSteps() (all []json.RawMessage) {
+func (c callSteps) carriedSteps() (all []json.RawMessage) {
 	u := c.has.Load()
 	if u == nil {
 		return nil
@@ -349,7 +363,7 @@ func (c *Call) carriedSteps() (all []json.RawMessage) {
 	for i := range u.kept {
 		raw, err := codec.Marshal(&u.kept[i])
 		if err != nil || len(raw) > room {
-			c.peer.node.refusals.Refused(limits.StateSteps.Row)
+			c.peer.sessions.refusals.Refused(limits.StateSteps.Row)
 			continue
 		}
 		all, room = append(all, raw), room-len(raw)
@@ -358,114 +372,11 @@ func (c *Call) carriedSteps() (all []json.RawMessage) {
 }
 
 // takeCarried gives a call the results that a requestState has brought. The call has not begun.
-func (c *Call) takeCarried(all []json.RawMessage) {
+func (c callSteps) takeCarried(all []json.RawMessage) {
 	for _, raw := range all {
 		var s Step
 		if codec.Unmarshal(raw, &s) == nil {
 			_ = c.usedSoFar().keepStep(s) // no more than another node has kept
 		}
 	}
-}
-
-// journal has what the earlier runs of a call sent and asked. It is nil for a first run.
-type journal struct {
-	sent   record.Sent             // never changes
-	steps  map[string]*record.Step // neither do they
-	member int                     // index of the call in its batch
-
-	mu      sync.Mutex // guards the rest: handlers may ask from several goroutines
-	skipped int        // messages of this run that an earlier run has sent
-	asked   []*askedBefore
-}
-
-// askedBefore is a question of an earlier run.
-type askedBefore struct {
-	record.Question
-	used bool
-	open *pendingRequest // waits for the answer, nil if the answer is here
-}
-
-// clientAnswer is the client's answer.
-func (q *askedBefore) clientAnswer() Answer {
-	if q.Failed {
-		return Answer{Err: wireError(q.Answer)}
-	}
-	return Answer{Result: bytes.Clone(q.Answer)}
-}
-
-func newJournal(p *record.Past, member int) *journal {
-	j := &journal{sent: p.Sents.Of(member), steps: p.Steps.Of(member), member: member}
-	for _, q := range p.Digest.Questions {
-		if q.Member == member {
-			j.asked = append(j.asked, &askedBefore{Question: q})
-		}
-	}
-	return j
-}
-
-// skipMessage reports whether an earlier run has sent this message.
-func (j *journal) skipMessage() bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.skipped == j.sent.Messages {
-		return false
-	}
-	j.skipped++
-	return true
-}
-
-// storedStep returns the result of a step that an earlier run has stored, nil if none has. The messages of that step count as sent by this run.
-func (j *journal) storedStep(name string) *record.Step {
-	if j == nil || j.steps[name] == nil {
-		return nil
-	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.skipped = min(j.skipped+j.steps[name].Messages, j.sent.Messages)
-	return j.steps[name]
-}
-
-// hasQuestion reports whether an earlier run asked this use of a key, and this run has not.
-func (j *journal) hasQuestion(key string, use int) bool {
-	if j == nil {
-		return false
-	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return slices.ContainsFunc(j.asked, func(q *askedBefore) bool { return q.Key == key && q.Use == use && !q.used })
-}
-
-// takeQuestion returns the question that an earlier run asked as this use of a key, nil if it
-// asked none.
-func (j *journal) takeQuestion(key string, use int) *askedBefore {
-	if j == nil {
-		return nil
-	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for _, q := range j.asked {
-		if q.Key == key && q.Use == use && !q.used {
-			q.used = true
-			return q
-		}
-	}
-	return nil
-}
-
-// uses counts how often a call has asked with each key. The zero value is ready to use.
-type uses struct {
-	mu sync.Mutex // guards n
-	n  map[string]int
-}
-
-// nextUse numbers a question when it is asked. A second run that asks in the same order gets
-// the same numbers, whatever part of the first run is still in the log.
-func (u *uses) nextUse(key string) int {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.n == nil {
-		u.n = make(map[string]int)
-	}
-	u.n[key]++
-	return u.n[key]
 }

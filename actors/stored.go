@@ -9,36 +9,42 @@ import (
 	"github.com/troupe-run/troupe/actors/internal/record"
 	"github.com/troupe-run/troupe/actors/internal/session"
 	"github.com/troupe-run/troupe/actors/internal/stream"
-	"github.com/troupe-run/troupe/actors/internal/takeover"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/store"
 )
 
+var _ home = storedHome{}
+
+// naming is the outcome of making a stream the session's standalone stream.
+type naming struct {
+	old      string // the former standalone stream; its successor ends it, so that each is ended once
+	replaced bool   // a later GET was quicker: the stream ends before it begins
+	err      error
+}
+
 // storedHome is the home of a session with a record in the store. Connections come and go, and any node can serve the
 // session from its record. Messages outside of calls go out on the standalone stream that the record names.
 type storedHome struct{ *sessionActor }
 
-var _ home = storedHome{}
-
 // changeRecord rewrites the record by compare-and-set. That edit has nothing to change is only believed of a record that was read
 // since: another node may have changed what this one knows.
 func (h storedHome) changeRecord(ctx context.Context, edit func(*session.Record) bool) error {
-	s, n := h.sessionActor, h.node
+	s, d := h.sessionActor, h.sessions
 	v := s.view.Load()
 	rec, rev := v.rec, v.rev
 	for read := !s.shared; ; read = true {
 		was := rec
 		if edit(&rec) {
-			rec = rec.Touched(n.store.Now(), s.svc.Limits.Session)
+			rec = rec.Touched(d.store.Now(), s.svc.Limits.Session)
 			data, err := rec.Encode()
 			if err != nil {
 				return fmt.Errorf("actors: change session: %w", err)
 			}
-			next, err := n.store.Update(ctx, s.key.recordKey(), data, rev, h.timeLeft(rec.Expires))
+			next, err := d.store.Update(ctx, s.key.recordKey(), data, rev, h.timeLeft(rec.Expires))
 			if err == nil {
-				n.sessions.adoptView(s, &view{rec: rec, rev: next})
-				n.fleet.broadcastChange(ctx, s.key, &was, &rec, next)
+				d.adoptView(s, &view{rec: rec, rev: next})
+				d.fleet.broadcastChange(ctx, s.key, &was, &rec, next)
 				return nil
 			}
 			if !errors.Is(err, store.ErrConflict) {
@@ -46,16 +52,16 @@ func (h storedHome) changeRecord(ctx context.Context, edit func(*session.Record)
 			}
 		} else if read {
 			if rev != v.rev { // it may be this node's own change, of which nobody was told
-				n.fleet.broadcastChange(ctx, s.key, &v.rec, &was, rev)
+				d.fleet.broadcastChange(ctx, s.key, &v.rec, &was, rev)
 			}
 			return nil
 		}
 		var err error
-		if rec, rev, err = n.sessions.readRecord(ctx, s.key); err != nil {
+		if rec, rev, err = d.readRecord(ctx, s.key); err != nil {
 			return err
 		}
 		// The record may already be as edit wants it, after a write with an unknown outcome.
-		s.adoptFound(&view{rec: rec, rev: rev})
+		sessionView{s}.adoptFound(&view{rec: rec, rev: rev})
 	}
 }
 
@@ -63,8 +69,8 @@ func (h storedHome) changeRecord(ctx context.Context, edit func(*session.Record)
 // for the store, once in the life of a session, so that a client that has got a response finds its session after a
 // crash. For most clients that is the response to notifications/initialized, for which no handler waits. If the store
 // does not answer, the request goes on, and the next one tries again. It reports false if the session is gone.
-func (s *sessionActor) noteFirstMessage(in *Input) (there bool) {
-	ctx, cancel := context.WithTimeout(s.node.base, s.svc.Limits.StoreWait)
+func (s storedHome) noteFirstMessage(in *Input) (there bool) {
+	ctx, cancel := context.WithTimeout(s.sessions.base, s.svc.Limits.StoreWait)
 	defer cancel()
 	before, first := s.view.Load().rec, false
 	err := s.home.changeRecord(ctx, func(r *session.Record) bool {
@@ -73,17 +79,17 @@ func (s *sessionActor) noteFirstMessage(in *Input) (there bool) {
 	})
 	switch {
 	case err == nil && first:
-		n, now := s.node, s.view.Load().rec
+		n, now := s.sessions, s.view.Load().rec
 		n.accounts.returnSession(in, &before, &s.svc.Limits.Session)
 		if data, err := now.Encode(); err == nil {
 			c := n.accounts.sessionCharge(in, &now, &s.svc.Limits.Session, len(data))
 			c.addBytes(c.bytes)
 		}
 	case errors.Is(err, store.ErrNotFound): // deleted elsewhere
-		s.endWithoutRecord()
+		sessionEnd{s.sessionActor}.endWithoutRecord()
 		return false
 	case err != nil:
-		s.node.log.Warn("session not kept beyond its first minutes", "error", err)
+		s.sessions.log.Warn("session not kept beyond its first minutes", "error", err)
 	}
 	return true
 }
@@ -91,7 +97,7 @@ func (s *sessionActor) noteFirstMessage(in *Input) (there bool) {
 // keepAlive rewrites the record when that is due, so that it does not expire.
 func (h storedHome) keepAlive() {
 	s := h.sessionActor
-	if v := s.view.Load(); !v.rec.Due(s.node.store.Now(), s.svc.Limits.Session) || !s.touching.CompareAndSwap(false, true) {
+	if v := s.view.Load(); !v.rec.Due(s.sessions.store.Now(), s.svc.Limits.Session) || !s.touching.CompareAndSwap(false, true) {
 		return
 	}
 	go func() {
@@ -102,23 +108,25 @@ func (h storedHome) keepAlive() {
 		switch {
 		case err == nil:
 		case errors.Is(err, store.ErrNotFound): // deleted elsewhere
-			s.endWithoutRecord()
+			sessionEnd{s}.endWithoutRecord()
 		default:
-			s.node.log.Warn("session not kept alive", "session", s.key.ID, "error", err)
+			s.sessions.log.Warn("session not kept alive", "session", s.key.ID, "error", err)
 		}
 	}()
 }
 
-func (h storedHome) timeLeft(expires time.Time) time.Duration { return expires.Sub(h.node.store.Now()) }
+func (h storedHome) timeLeft(expires time.Time) time.Duration {
+	return expires.Sub(h.sessions.store.Now())
+}
 
 // currentActor loads the session from its record, unless another actor already serves it.
 func (h storedHome) currentActor(ctx context.Context) (*sessionActor, error) {
-	if h.node.drain.closing.Load() {
+	if h.sessions.drain.closing.Load() {
 		return nil, ErrClosing
 	}
 	ctx, cancel := context.WithTimeout(ctx, h.svc.Limits.StoreWait)
 	defer cancel()
-	return h.node.sessions.loadSession(ctx, h.svc, h.key, nil)
+	return h.sessions.loadSession(ctx, h.svc, h.key, nil)
 }
 
 // endForGood ends the calls and streams on this node of a session whose record is gone.
@@ -126,10 +134,10 @@ func (h storedHome) endForGood(expired bool) (first bool) {
 	s := h.sessionActor
 	if first = h.endQuietly(expired); first {
 		how := Deleted
-		if s.view.Load().rec.Expired(s.node.store.Now()) {
+		if s.view.Load().rec.Expired(s.sessions.store.Now()) {
 			how = Expired
 		}
-		s.reportEnd(how)
+		sessionEnd{s}.reportEnd(how)
 	}
 	return first
 }
@@ -137,21 +145,21 @@ func (h storedHome) endForGood(expired bool) (first bool) {
 // endQuietly is endForGood without a word to the program. The actor may have left memory meanwhile, and another may have begun from
 // the record before that went.
 func (h storedHome) endQuietly(expired bool) (first bool) {
-	s, n := h.sessionActor, h.node
-	first = s.endCalls()
+	s, d := h.sessionActor, h.sessions
+	first = sessionEnd{s}.endCalls()
 	if !expired { // no other actor can begin from an expired record
-		if now, ok := n.sessions.Current(s.key); ok && now != s {
-			first = now.endCalls() && first
+		if now, ok := d.Current(s.key); ok && now != s {
+			first = sessionEnd{now}.endCalls() && first
 		}
 	}
-	n.streams.endSessionStreams(s.key)
+	d.streams.endSessionStreams(s.key)
 	return first
 }
 
 // leaveMemory takes the session out of the directory and stops it. Messages that still wait are refused, and their senders
 // activate the session anew.
 func (h storedHome) leaveMemory(bool) {
-	h.node.sessions.Drop(h.key, h.sessionActor)
+	h.sessions.Drop(h.key, h.sessionActor)
 	h.Stop()
 }
 
@@ -160,16 +168,16 @@ func (h storedHome) leaveMemory(bool) {
 func (h storedHome) deliverMessage(ctx context.Context, e stream.Entry) error {
 	for s := h.sessionActor; ; {
 		id := s.view.Load().rec.Standalone
-		if id == "" && s.node.fleet.mail != nil { // the client may have opened one by way of another node
-			if err := s.mustName(ctx, ""); err != nil && !errors.Is(err, errBadEvent) {
-				return s.peer.endedError(err)
+		if id == "" && s.sessions.fleet.mail != nil { // the client may have opened one by way of another node
+			if err := (standalone{s}).mustName(ctx, ""); err != nil && !errors.Is(err, errBadEvent) {
+				return clientSession{s.peer}.endedError(err)
 			}
 			id = s.view.Load().rec.Standalone
 		}
 		if id == "" {
 			return ErrNoStream
 		}
-		err := s.sendOn(ctx, id, e)
+		err := s.sessions.writers.sendOn(ctx, s, id, e)
 		if err == nil || ctx.Err() != nil || !errors.Is(err, kernel.ErrStopped) && s.view.Load().rec.Standalone == id {
 			return err
 		}
@@ -179,62 +187,15 @@ func (h storedHome) deliverMessage(ctx context.Context, e stream.Entry) error {
 	}
 }
 
-// sendOn pushes an entry to the stream id and waits until it is stored. After an error the
-// entry was not stored, unless the error is the cause of ctx or ErrUnavailable: then the outcome is unknown.
-// It fails with ErrNoStream if the stream does not exist or has ended.
-func (s *sessionActor) sendOn(ctx context.Context, id string, e stream.Entry) error {
-	var given takeover.Writer
-	var asked time.Time // another node, for the first time
-	for {
-		st, _, err := s.node.streams.findWriter(ctx, s.svc, s, StreamKey{s.key, id}, given)
-		switch remote, ok := errors.AsType[errRemoteWriter](err); {
-		case ok:
-			if asked.IsZero() {
-				asked, e.Meta = time.Now(), s.node.fleet.pushes.nameMessage(s.node, e.Meta)
-			}
-			err = remote.pushEntry(ctx, s, &e)
-			switch {
-			case errors.Is(err, errNotHere):
-				given = remote.Writer
-				continue
-			case err != nil && time.Since(asked) < s.svc.Limits.ResumeWait && pause(ctx, silentPause) == nil: // its node may be about to be gone
-				continue
-			}
-			return err
-		case errors.Is(err, errBadEvent) || err == nil && st == nil:
-			return ErrNoStream
-		case err != nil:
-			return err
-		}
-		if !asked.IsZero() && st.pushed[string(e.Meta)] {
-			return nil // the writer before this one has stored it
-		}
-		stored := make(chan error, 1)
-		e.Acked = func(err error) { stored <- err }
-		if err := st.Post(&pushEntries{entries: []stream.Entry{e}, ofSession: true}); err != nil {
-			return err
-		}
-		select {
-		case err := <-stored:
-			return err
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// silentPause is the pause before a node that nobody hears is asked again, or its stream is taken over.
-const silentPause = 250 * time.Millisecond
-
 // pushNotification sends data on the standalone stream if this node writes that. It goes to the actor that serves the session now.
 // If the stream is replaced later, the new stream does not have the data.
 func (h storedHome) pushNotification(data []byte) (taken bool) {
-	s, ok := h.node.sessions.Get(h.key)
+	s, ok := h.sessions.Get(h.key)
 	if !ok {
 		return false
 	}
-	st, ok := s.node.streams.Get(StreamKey{s.key, s.view.Load().rec.Standalone})
-	if !ok || st.queued.Load() > int64(s.svc.Limits.Queue) || st.queued.Load() > waitingStep && s.node.accounts.Crowded(s.billedAccount()) ||
+	st, ok := s.sessions.streams.Get(StreamKey{s.key, s.view.Load().rec.Standalone})
+	if !ok || st.queued.Load() > int64(s.svc.Limits.Queue) || st.queued.Load() > waitingStep && s.sessions.accounts.Crowded(s.billedAccount()) ||
 		st.Post(&pushEntries{entries: []stream.Entry{{Kind: stream.Message, Data: data}}, ofSession: true}) != nil {
 		s.missed.Store(true) // the session's next stream, or resume, makes this good
 		return false
@@ -245,22 +206,25 @@ func (h storedHome) pushNotification(data []byte) (taken bool) {
 // pushUpdate is pushNotification: a stream that cannot take the update now makes it good later.
 func (h storedHome) pushUpdate(data []byte) { h.pushNotification(data) }
 
+// standalone is a session as far as its standalone stream goes.
+type standalone struct{ *sessionActor }
+
 // openStandalone begins a new standalone stream, which replaces the old one.
-func (s *sessionActor) openStandalone(svc *Service, in *Input) {
-	n := s.node
-	if n.store.Suspended() {
+func (s standalone) openStandalone(svc *Service, in *Input) {
+	d := s.sessions
+	if d.store.Suspended() {
 		refusal.Unavailable.Tell(in.Conn, nil)
 		return
 	}
 	// What the client subscribes to from here on is told by this stream, or noted as missed, unless another node is told of it.
 	subscribed := len(s.view.Load().rec.Subscribed) > 0
-	rec := record.Stream{Version: record.Version, Node: n.name, Boot: n.boot, Epoch: 1, Revision: s.view.Load().rec.Revision}
-	st := n.streams.buildStream(svc, s, newID(), rec, in.Conn)
-	st.order = n.listened.Add(1)
+	rec := record.Stream{Version: record.Version, Node: d.name, Boot: d.boot, Epoch: 1, Revision: s.view.Load().rec.Revision}
+	st := d.streams.buildStream(&svc.Terms, s, s.key, s.view.Load().rec.Subscribed, newID(), rec, in.Conn)
+	st.order = d.streams.listened.Add(1)
 	// The actor starts before the record names it, so that every reader of the record finds it:
 	// a message for it waits, and the next stream ends it.
 	st.startActor()
-	data, stored, err := st.newRecord(nil)
+	data, stored, err := writerRecord{st}.newRecord(nil)
 	named := make(chan naming, 1)
 	go func() { named <- s.storeStandalone(st, data, stored, err) }()
 	if <-st.ready; st.unstored.Load() {
@@ -269,7 +233,7 @@ func (s *sessionActor) openStandalone(svc *Service, in *Input) {
 	of := <-named
 	s.noteReplaced(st.key.ID, of.old, s.endStandalone(of.old))
 	if svc.life.over.Load() {
-		st.unmountStream()
+		streamEnd{st}.unmountStream()
 		return
 	}
 	subscribed = subscribed || s.shared && len(s.view.Load().rec.Subscribed) > 0
@@ -277,25 +241,18 @@ func (s *sessionActor) openStandalone(svc *Service, in *Input) {
 	svc.Handler.Opened(s.peer, gap)
 }
 
-// naming is the outcome of making a stream the session's standalone stream.
-type naming struct {
-	old      string // the former standalone stream; its successor ends it, so that each is ended once
-	replaced bool   // a later GET was quicker: the stream ends before it begins
-	err      error
-}
-
 // storeStandalone stores a new standalone stream and then has the session's record name it.
 // data is the stream's record, unless err says why the stream may not begin. If the process is
 // lost in between, the old stream is still the session's; the new one is unknown and expires.
 // The client learns of the stream last: any event id that it has is of a stream that was named.
-func (s *sessionActor) storeStandalone(st *streamActor, data []byte, stored storeCharge, err error) (of naming) {
-	n := s.node
+func (s standalone) storeStandalone(st *streamActor, data []byte, stored storeCharge, err error) (of naming) {
+	d := s.sessions
 	ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
 	defer cancel()
 	var rev uint64
 	if err == nil {
-		rev, err = n.store.OpenStream(ctx, st.path, data, nil, s.svc.recordTTL())
-		n.accounts.settleCharge(stored, err)
+		rev, err = d.store.OpenStream(ctx, st.path, data, nil, s.svc.recordTTL())
+		d.accounts.settleCharge(stored, err)
 	}
 	if err == nil && !st.Stopped() {
 		of = s.nameStandalone(ctx, st)
@@ -308,31 +265,31 @@ func (s *sessionActor) storeStandalone(st *streamActor, data []byte, stored stor
 	case of.replaced:
 		st.endStream()
 	case st.Post(recordStored{rev: rev}) != nil: // the stream has ended meanwhile
-		go n.streams.forgetRecord(st.path)
+		go d.streams.forgetRecord(st.path)
 		s.endReplacedStandalone(of.old)
 	}
 	return of
 }
 
 // refuseStandalone refuses a stream that could not be stored or named. The old stream goes on.
-func (s *sessionActor) refuseStandalone(st *streamActor, err error) {
-	n := s.node
+func (s standalone) refuseStandalone(st *streamActor, err error) {
+	d := s.sessions
 	if !errors.Is(err, store.ErrNotFound) { // ErrNotFound: the session has just been deleted
-		n.log.Warn("stream not opened", "session", s.key.ID, "error", err)
+		d.log.Warn("stream not opened", "session", s.key.ID, "error", err)
 	}
 	_ = st.Post(recordStored{err: err})
 	// If the outcome is unknown, the record may name the stream, and messages sent to it are
 	// lost. No client listens to it, and the next read of the record ends the old stream.
 	s.missed.Store(true)
-	go n.streams.forgetRecord(st.path)
+	go d.streams.forgetRecord(st.path)
 }
 
 // nameStandalone makes the session's record name the stream as its standalone stream, unless
 // the record already names one with a later GET.
-func (s *sessionActor) nameStandalone(ctx context.Context, st *streamActor) (of naming) {
+func (s standalone) nameStandalone(ctx context.Context, st *streamActor) (of naming) {
 	of.err = s.home.changeRecord(ctx, func(r *session.Record) bool {
 		of.old = ""
-		now, here := s.node.streams.Get(StreamKey{s.key, r.Standalone})
+		now, here := s.sessions.streams.Get(StreamKey{s.key, r.Standalone})
 		if of.replaced = of.replaced || here && now.order > st.order; of.replaced { // by what this node knew, or by the record
 			return false
 		}
@@ -349,21 +306,21 @@ func (s *sessionActor) nameStandalone(ctx context.Context, st *streamActor) (of 
 
 // endStandalone ends a standalone stream, if there is one, for good. It reports whether the
 // stream seemed to have a connection.
-func (s *sessionActor) endStandalone(id string) (live bool) {
-	n := s.node
+func (s standalone) endStandalone(id string) (live bool) {
+	d := s.sessions
 	if id == "" {
 		return false
 	}
 	key := StreamKey{s.key, id}
-	if st, ok := n.streams.Get(key); ok {
+	if st, ok := d.streams.Get(key); ok {
 		live = st.connected.Load()
 		_ = st.Post(endStream{})
 	} else {
-		n.fleet.endReplaced(key)
+		d.streams.endReplaced(key)
 	}
 	// A client that comes back after this does not find the stream again, since the session's
 	// record names another.
-	n.streams.forgetRecord(key.streamPath())
+	d.streams.forgetRecord(key.streamPath())
 	return live
 }
 
@@ -371,16 +328,16 @@ func (s *sessionActor) endStandalone(id string) (live bool) {
 // so if the record now names a stream that is not here: one of another node, or one that could
 // not begin though it was named. Otherwise the client would listen to a stream without a
 // writer. A new stream that is here ends the old one itself.
-func (s *sessionActor) endReplacedStandalone(before string) {
-	n := s.node
+func (s standalone) endReplacedStandalone(before string) {
+	d := s.sessions
 	now := s.view.Load().rec.Standalone
 	if before == "" || before == now {
 		return
 	}
-	if _, here := n.streams.Get(StreamKey{s.key, now}); here {
+	if _, here := d.streams.Get(StreamKey{s.key, now}); here {
 		return
 	}
-	if _, here := n.streams.Get(StreamKey{s.key, before}); here {
+	if _, here := d.streams.Get(StreamKey{s.key, before}); here {
 		s.missed.Store(true)
 		go s.endStandalone(before)
 	}
@@ -388,42 +345,37 @@ func (s *sessionActor) endReplacedStandalone(before string) {
 
 // isCurrent reports whether the session's standalone stream is id, as far as this node knows.
 // No other standalone stream has a writer: a client that resumed it would wait forever.
-func (s *sessionActor) isCurrent(id string) bool { return s.view.Load().rec.Standalone == id }
+func (s standalone) isCurrent(id string) bool { return s.view.Load().rec.Standalone == id }
 
 // mustName reads the session's record. It fails with errBadEvent unless the record names id as
 // the standalone stream.
-func (s *sessionActor) mustName(ctx context.Context, id string) error {
-	n := s.node
-	rec, rev, err := n.sessions.readRecord(ctx, s.key)
+func (s standalone) mustName(ctx context.Context, id string) error {
+	d := s.sessions
+	rec, rev, err := d.readRecord(ctx, s.key)
 	if errors.Is(err, store.ErrNotFound) {
 		return ErrSessionEnded
 	}
 	if err != nil {
 		return err
 	}
-	n.sessions.adoptView(s, &view{rec: rec, rev: rev})
+	d.adoptView(s.sessionActor, &view{rec: rec, rev: rev})
 	if !s.isCurrent(id) {
 		return errBadEvent
 	}
 	return nil
 }
 
-// announcement is the state of the catalogues that a session last learned on its standalone
-// stream. The record takes it over once the connection has lived three keep-alives longer:
-// a connection that was already broken would have been noticed by then, which takes up to
-// two comments. Until then the next stream announces it again.
-type announcement struct {
-	stream string
-	digest string
-	since  string // the state announced before the stream began
-}
-
 // noteReplaced notes that stream id replaces stream old. If old seemed to have a connection, its
 // announcements are made again: the client has given that connection up.
-func (s *sessionActor) noteReplaced(id, old string, live bool) {
+func (s standalone) noteReplaced(id, old string, live bool) {
 	base := s.view.Load().rec.Announced
 	if t := s.announced.Load(); live && t != nil && t.stream == old {
 		base = t.since
 	}
 	s.announced.Store(&announcement{stream: id, digest: base, since: base})
+}
+
+// writesStandalone reports whether this node writes the session's standalone stream.
+func (s standalone) writesStandalone() bool {
+	return s.sessions.streams.writesHere(StreamKey{s.key, s.view.Load().rec.Standalone})
 }

@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"context"
 	"errors"
 	"sync/atomic"
 	"time"
@@ -23,27 +22,26 @@ import (
 // appends to the one live connection.
 type streamActor struct {
 	kernel.Actor
-	node *Node
-	svc  *Service
-	sess *sessionActor
-	key  StreamKey
-	path string
-	rec  record.Stream // as the stream began here; never changed
-	live record.Stream // the next record to store
-	past record.Past   // what later readers can no longer find in the log
-	m    *stream.Machine
+	streams *streams
+	svc     *Terms
+	sess    streamSession
+	key     StreamKey
+	path    string
+	rec     record.Stream // as the stream began here; never changed
+	live    record.Stream // the next record to store
+	past    record.Past   // what later readers can no longer find in the log
+	m       *stream.Machine
 
 	pushed map[string]bool // messages to the session that an earlier writer stored, by their meta; never changed
 
 	fx        []stream.Effect
 	att       reader
 	conn      Conn            // of a new stream, until its response has begun
-	reqs      []*requestActor // none for a standalone stream
+	calls     []*kernel.Actor // none for a standalone stream
 	order     uint64          // of a standalone stream that begins here: later streams have a higher order
 	gather    *gathering      // a batch with nothing sent or stored, else nil
 	answered  map[string]bool // calls of a batch that need no response any more, by id
 	muted     map[int]bool    // calls of a batch that were cancelled, by index
-	silent    bool            // the stream was cancelled: deliver nothing more
 	delivered uint64          // last append delivered
 	due       atomic.Int64    // when the writer record must be rewritten, by clock.sinceStart; 0 not yet
 	left      atomic.Int64    // when the last connection left, unix nanoseconds
@@ -54,19 +52,16 @@ type streamActor struct {
 	steps     atomic.Int64      // whose results are stored, or about to be
 	stepBytes atomic.Int64      // of these
 	unstored  atomic.Bool       // the stream could not begin, and its client knows
-	renew     bool              // the next rewrite renews the lifetime of record and body
 	life      takeover.Lifetime // of the record: see outlivesRecord
-	turn      bool              // the append under way has waited for its turn
 	body      []byte            // of calls that may run again, if it is small: see createRecord
 	ready     chan struct{}     // closed once the connection is committed or refused
+	silent    bool              // the stream was cancelled: deliver nothing more
+	renew     bool              // the next rewrite renews the lifetime of record and body
+	turn      bool              // the append under way has waited for its turn
 	opened    bool
 	// closeEarly says to close the connection as soon as it is open.
 	closeEarly *closeConn
 }
-
-// maxKeptBody is the largest body of calls that a stream keeps in memory, so that the calls
-// may run again even if the store has lost the body.
-var maxKeptBody = limits.KeptBody.Value()
 
 // askStream posts m to a stream and returns how far its writer has got.
 func (m *attach) askStream(w *streamActor) (extent, error) {
@@ -102,7 +97,7 @@ type (
 	attach struct {
 		kernel.Reply
 		att  reader        // nil: only return the tail
-		sess *sessionActor // the actor that the connection belongs to now
+		sess streamSession // the actor that the connection belongs to now
 		at   extent
 		err  error
 	}
@@ -119,10 +114,10 @@ type (
 	// quitStream ends a stream's actor with its node.
 	quitStream struct{}
 	// serveCall names the request whose response ends the stream.
-	serveCall struct{ req *requestActor }
+	serveCall struct{ call *kernel.Actor }
 )
 
-func (m serveCall) Refused(err error) { _ = m.req.Post(streamGone{err}) }
+func (m serveCall) Refused(err error) { _ = m.call.Post(streamGone{err}) }
 func (a *attach) Refused(err error)   { a.err = err; a.Done() }
 func (p *pushEntries) Refused(err error) {
 	for i := range p.entries {
@@ -138,24 +133,24 @@ func (s *streamActor) Receive(m any) {
 	switch m := m.(type) {
 	case *pushEntries:
 		if s.gather != nil {
-			s.gatherEntries(m)
+			batchStream{s}.gatherEntries(m)
 		} else {
 			s.pushToLog(m)
 		}
 	case beginNow:
-		s.beginBatch()
+		batchStream{s}.beginBatch()
 	case discardBatch:
-		s.discardBatch()
+		batchStream{s}.discardBatch()
 	case appended:
 		s.onAppended(m.err)
 	case recordStored:
-		s.onRecordStored(m)
+		writerRecord{s}.onRecordStored(m)
 	case recordRefreshed:
-		s.onRecordRefreshed(m)
+		writerRecord{s}.onRecordRefreshed(m)
 	case writerChecked:
-		s.onWriterChecked(m)
+		writerRecord{s}.onWriterChecked(m)
 	case recordCreated:
-		s.onRecordCreated(m)
+		writerRecord{s}.onRecordCreated(m)
 	case outlived:
 		s.applyEvent(stream.Event{Op: stream.Outlived})
 	case resend:
@@ -171,7 +166,7 @@ func (s *streamActor) Receive(m any) {
 			return
 		}
 		s.renew = true
-		s.due.Store(int64(s.node.clock.sinceStart() + s.svc.Limits.StoreWait)) // or sooner, once this rewrite is done
+		s.due.Store(int64(s.streams.clock.sinceStart() + s.svc.Limits.StoreWait)) // or sooner, once this rewrite is done
 		s.applyEvent(stream.Event{Op: stream.Refresh})
 	case *attach:
 		_, bytes := s.m.Kept()
@@ -188,7 +183,7 @@ func (s *streamActor) Receive(m any) {
 			s.left.Store(time.Now().UnixNano())
 		}
 	case closeConn:
-		s.beginBatch()
+		batchStream{s}.beginBatch()
 		if !s.opened {
 			s.closeEarly = &m
 		} else if s.att != nil {
@@ -198,17 +193,17 @@ func (s *streamActor) Receive(m any) {
 	case alreadyAnswered:
 		s.answered = m
 	case adoptBody:
-		s.keepBody(m)
+		writerRecord{s}.keepBody(m)
 	case takenOver:
 		s.applyEvent(stream.Event{Op: stream.Opened, Rev: m.rev, Epoch: s.rec.Epoch, Tail: m.log.Tail, Covered: s.rec.Tail, Sizes: m.log.Sizes})
 	case handOver:
-		s.handOver()
+		streamEnd{s}.handOver()
 	case passOn:
-		s.passOn()
+		streamEnd{s}.passOn()
 	case quitStream:
-		s.quitActor()
+		streamEnd{s}.quitActor()
 	case serveCall:
-		s.reqs = append(s.reqs, m.req)
+		s.calls = append(s.calls, m.call)
 	case endStream:
 		s.applyEvent(stream.Event{Op: stream.Fenced, Err: ErrSessionEnded})
 	}
@@ -223,7 +218,7 @@ func (s *streamActor) pushToLog(m *pushEntries) {
 	e := stream.Event{Op: stream.Push, Entries: m.entries, Last: m.last}
 	switch {
 	case len(s.rec.Calls) > 1:
-		e.Last = s.noteEnds(m)
+		e.Last = batchStream{s}.noteEnds(m)
 	case m.silent:
 		s.muteDelivery()
 		e.Op = stream.Cancel
@@ -242,7 +237,7 @@ func (s *streamActor) performEffects() {
 	for i := range s.fx {
 		switch e := &s.fx[i]; e.Do {
 		case stream.DoAppend:
-			if s.outlivesRecord() {
+			if (writerRecord{s}).outlivesRecord() {
 				_ = s.Post(outlived{})
 				break
 			}
@@ -250,11 +245,11 @@ func (s *streamActor) performEffects() {
 		case stream.DoDeliver:
 			s.deliverAppend(e)
 		case stream.DoRefresh:
-			s.rewriteRecord(e.Num)
+			writerRecord{s}.rewriteRecord(e.Num)
 		case stream.DoLook:
-			s.checkWriter()
+			writerRecord{s}.checkWriter()
 		case stream.DoCreate:
-			s.createRecord(e.Num)
+			writerRecord{s}.createRecord(e.Num)
 		case stream.DoRetry:
 			time.AfterFunc(e.After, func() { _ = s.Post(resend{}) })
 		case stream.DoDrop:
@@ -262,7 +257,7 @@ func (s *streamActor) performEffects() {
 				e.Entries[i].Drop(e.Err)
 			}
 		case stream.DoLost:
-			s.endLost(e.Err)
+			streamEnd{s}.endLost(e.Err)
 		}
 		s.fx[i] = stream.Effect{}
 	}
@@ -273,7 +268,7 @@ func (s *streamActor) performEffects() {
 // as long as the calls' own limits let them run.
 func (s *streamActor) onAppended(err error) {
 	switch {
-	case err == nil && s.outlivesRecord(): // the clock went back meanwhile
+	case err == nil && writerRecord{s}.outlivesRecord(): // the clock went back meanwhile
 		s.applyEvent(stream.Event{Op: stream.Outlived})
 	case err == nil:
 		s.applyEvent(stream.Event{Op: stream.Stored})
@@ -284,7 +279,7 @@ func (s *streamActor) onAppended(err error) {
 		// so it may be written again.
 		s.applyEvent(stream.Event{Op: stream.Again})
 	default:
-		s.node.log.Error("append refused", "stream", s.key.ID, "error", err)
+		s.streams.log.Error("append refused", "stream", s.key.ID, "error", err)
 		s.applyEvent(stream.Event{Op: stream.Fenced, Err: err})
 	}
 }
@@ -299,7 +294,7 @@ func (s *streamActor) deliverAppend(e *stream.Effect) {
 	}
 	s.cacheAppend(from, e)
 	if s.att != nil && !s.silent {
-		s.att.Frame(attachment.Frame{From: from, Append: stream.Append{Num: e.Num, Epoch: e.Epoch, Entries: s.withoutMuted(e.Entries), Last: e.Last}})
+		s.att.Frame(attachment.Frame{From: from, Append: stream.Append{Num: e.Num, Epoch: e.Epoch, Entries: batchStream{s}.withoutMuted(e.Entries), Last: e.Last}})
 	}
 	if e.Last {
 		if s.att != nil && s.silent {
@@ -312,54 +307,7 @@ func (s *streamActor) deliverAppend(e *stream.Effect) {
 // countRecalls counts calls that may no longer run again because their digest is full.
 func (s *streamActor) countRecalls(calls int) {
 	for range calls {
-		s.node.refusals.Refused(limits.Recall.Row)
-	}
-}
-
-func (s *streamActor) handOver() {
-	if s.gather != nil {
-		s.giveUpGathering()
-		return
-	}
-	if len(s.rec.Calls) > 0 && (s.node.drain.endsStore() || !s.runsAgain()) {
-		s.applyEvent(stream.Event{Op: stream.Push, Entries: lostCalls(s.rec.Calls, s.answered), Last: true})
-		return
-	}
-	s.quitActor()
-}
-
-// runsAgain reports whether a call of the stream that needs an answer may run again.
-func (s *streamActor) runsAgain() bool {
-	for i := range s.live.Calls {
-		if s.live.May(i) && !s.answered[string(s.live.Calls[i].ID)] {
-			return true
-		}
-	}
-	return false
-}
-
-// quitActor ends the actor: the stream stays as it is stored, and entries that are not stored are
-// dropped.
-func (s *streamActor) quitActor() {
-	switch {
-	case s.att == nil:
-	case s.opened:
-		s.att.Reconnect()
-	default: // the client has no event id of the stream yet
-		s.refuseStart(refusal.Unavailable)
-		s.unstored.Store(true)
-	}
-	s.att = nil
-	s.markReady()
-	s.removeStream()
-	cause := ErrClosing
-	if s.svc.life.over.Load() {
-		cause = ErrUnmounted
-	}
-	for _, e := range s.m.Step(stream.Event{Op: stream.Fenced, Err: cause}, nil) {
-		for i := range e.Entries {
-			e.Entries[i].Drop(e.Err)
-		}
+		s.streams.refusals.Refused(limits.Recall.Row)
 	}
 }
 
@@ -367,7 +315,7 @@ func (s *streamActor) quitActor() {
 // stream, and no connection has listened for the replay age. The stream's record is not renewed
 // then, and expires.
 func (s *streamActor) isAbandoned(now time.Time) bool {
-	return len(s.reqs) == 0 && s.att == nil && now.UnixNano()-s.left.Load() > int64(s.svc.Limits.ReplayAge)
+	return len(s.calls) == 0 && s.att == nil && now.UnixNano()-s.left.Load() > int64(s.svc.Limits.ReplayAge)
 }
 
 // muteDelivery ends delivery. Entries that are in flight when a cancel is processed may be stored, but are
@@ -397,27 +345,6 @@ func (s *streamActor) callID() []byte {
 	return s.rec.Calls[0].ID
 }
 
-// refuseStart refuses the requests of a stream that cannot begin because of err.
-func (s *streamActor) refuseStart(err error) {
-	if _, limited := errors.AsType[*refusal.Refusal](err); !limited {
-		err = refusal.Unavailable
-	}
-	switch calls := s.rec.Calls; len(calls) {
-	case 0:
-		s.node.refusals.refuseRequest(s.conn, err, nil)
-	case 1:
-		s.node.refusals.refuseInSession(s.conn, err, calls[0].ID)
-	default:
-		s.node.refusals.refuseBatch(s.conn, err, func(yield func([]byte) bool) {
-			for i := range calls {
-				if !yield(calls[i].ID) {
-					return
-				}
-			}
-		})
-	}
-}
-
 func (s *streamActor) markReady() {
 	if !s.opened {
 		s.opened, s.conn = true, nil
@@ -425,45 +352,12 @@ func (s *streamActor) markReady() {
 	}
 }
 
-// endLost ends a stream that another writer has taken over, or that cannot be stored.
-func (s *streamActor) endLost(err error) {
-	if s.att != nil {
-		if !s.opened {
-			s.refuseEnded()
-		} else if errors.Is(err, ErrSessionEnded) {
-			s.att.Finish()
-		} else {
-			s.att.Cut()
-		}
-		s.att = nil
-	}
-	if !s.opened {
-		s.unstored.Store(true)
-	}
-	s.markReady() // last, because a waiter that sees no response takes it for a fault
-	for _, r := range s.reqs {
-		_ = r.Post(streamGone{err})
-	}
-	s.removeStream()
-}
-
-// refuseEnded answers a request whose stream ends before it has begun: the session of a call is gone; a
-// standalone stream may only have been replaced.
-func (s *streamActor) refuseEnded() {
-	if len(s.rec.Calls) == 0 && !s.sess.ended.Load() {
-		s.conn.Open()
-		s.conn.Finish()
-		return
-	}
-	refusal.SessionEnded.Tell(s.conn, s.callID())
-}
-
 // removeStream takes the stream out of the directory and stops it. An ended stream is resumed from the
 // log.
 func (s *streamActor) removeStream() {
-	s.node.streams.Drop(s.key, s)
+	s.streams.Drop(s.key, s)
 	if s.m.Phase() != stream.Ended { // another writer may go on
-		s.node.cache.Drop(s.path)
+		s.streams.cache.Drop(s.path)
 	}
 	s.waits.Reset()
 	s.waiting = 0
@@ -472,15 +366,15 @@ func (s *streamActor) removeStream() {
 
 // startActor starts the actor of a new stream that is not stored yet.
 func (s *streamActor) startActor() {
-	n := s.node
+	n := s.streams
 	n.k.Start(&s.Actor, KindStream, s.path, s)
-	n.streams.Put(s.key, s)
+	n.Put(s.key, s)
 }
 
 // endStream ends the stream for good.
 func (s *streamActor) endStream() {
 	_ = s.Post(endStream{})
-	go s.node.streams.forgetRecord(s.path)
+	go s.streams.forgetRecord(s.path)
 }
 
 // Failed ends the stream after a panic that may have left a step half done: the next append may
@@ -508,54 +402,7 @@ func (s *streamActor) Failed(m any, last bool) {
 			m.Refused(errInternal)
 		}
 	}
-	s.cutShort()
-}
-
-// cutShort carries out the rest of a step as far as others wait for it, and ends the stream as
-// lost. Each part may panic for the same reason as the step.
-func (s *streamActor) cutShort() {
-	left := s.fx // effects that were carried out are zero
-	s.fx = nil
-	s.Contain(func() { left = s.m.Step(stream.Event{Op: stream.Fenced, Err: errInternal}, left) })
-	for i := range left {
-		for k := range left[i].Entries {
-			e := &left[i].Entries[k]
-			s.Contain(func() { e.Drop(left[i].Err) }) // nil for stored entries
-		}
-	}
-	if att := s.att; att != nil {
-		s.att = nil
-		if !s.opened {
-			status := 200
-			if len(s.rec.Calls) == 0 {
-				status = 500
-			}
-			s.Contain(func() { sendInternalError(s.conn, s.callID(), status) })
-		}
-		s.Contain(att.Cut)
-	}
-	s.endLost(errInternal)
-}
-
-func (s *streamActor) passOn() {
-	if s.node.drain.alone || !s.opened || !s.rec.Safe || !hasFeature(s.rec.Revision, protocol.FeatureStreamPriming) {
-		return
-	}
-	for _, c := range s.rec.Calls {
-		if c.Never && !s.answered[string(c.ID)] {
-			return
-		}
-	}
-	for _, r := range s.reqs {
-		_ = r.Post(giveUp{ErrClosing})
-	}
-}
-
-// unmountStream ends a standalone stream here. A call's stream ends with its call.
-func (s *streamActor) unmountStream() {
-	if len(s.rec.Calls) == 0 {
-		_ = s.Post(handOver{})
-	}
+	streamEnd{s}.cutShort()
 }
 
 // chargeEntries charges the client for entries, before they are stored: streams that begin meanwhile must know of them.
@@ -572,7 +419,7 @@ func (s *streamActor) chargeEntries(entries []stream.Entry) {
 // writeAppend writes an append of the stream: at once, or in its client's turn if the store has taken much from it lately. Until
 // then it is in flight like any other.
 func (s *streamActor) writeAppend(num uint64, data []byte) {
-	n, a := s.node, s.sess.billedAccount()
+	n, a := s.streams, s.sess.billedAccount()
 	pace, own := n.accounts.pace, &a.Used[usedLog]
 	if !s.turn && !pace.Take(time.Now(), own, int64(len(data))) {
 		go func() {
@@ -601,38 +448,22 @@ func (s *streamActor) countWaiting() {
 	case s.waiting > 0:
 		s.waits.Set(held)
 	default:
-		for !s.waits.ChargeAnyway(s.node.accounts.Accounts, s.sess.billedAccount(), quota.Waiting, held) {
+		for !s.waits.ChargeAnyway(s.streams.accounts.Accounts, s.sess.billedAccount(), quota.Waiting, held) {
 		}
 	}
 	s.waiting = held
-}
-
-// journalAnswer stores the answer in the log of its call, and settles t when the outcome is known, however
-// long that takes.
-func (s *streamActor) journalAnswer(x *pendingRequest, t *recording, m *codec.Message) {
-	data := append([]byte{'r'}, m.Result...)
-	if m.Kind == codec.ErrorResponse {
-		data = append([]byte{'e'}, m.Err...)
-	}
-	push := &pushEntries{entries: []stream.Entry{{
-		Kind: stream.Answer, Meta: []byte(x.id), Data: data,
-		Acked: func(err error) { s.node.pending.settleRecording(x, t, err) },
-	}}}
-	if err := s.Post(push); err != nil {
-		push.Refused(err)
-	}
 }
 
 // cacheAppend keeps an append that was just stored; from is the number of its first part. One of several parts is read from the log
 // when it is wanted, and what came before it, too: the numbers between are those of its parts.
 func (s *streamActor) cacheAppend(from uint64, e *stream.Effect) {
 	if e.Num != from {
-		s.node.cache.Drop(s.path)
+		s.streams.cache.Drop(s.path)
 		return
 	}
 	low, _ := s.m.Kept()
 	until := time.Now().Add(min(keptInMemory, s.svc.Limits.ReplayAge))
-	s.node.cache.Keep(s.path, stream.Append{Num: e.Num, Epoch: e.Epoch, Entries: e.Entries, Last: e.Last}, low, until)
+	s.streams.cache.Keep(s.path, stream.Append{Num: e.Num, Epoch: e.Epoch, Entries: e.Entries, Last: e.Last}, low, until)
 }
 
 // takeStepRoom takes room for the result of a step in the stream's record, or returns the limit that leaves none.
@@ -648,108 +479,6 @@ func (s *streamActor) takeStepRoom(bytes int) *limits.Row {
 	return nil
 }
 
-// onRecordStored begins the stream: headers and priming may go out.
-func (s *streamActor) onRecordStored(m recordStored) {
-	if m.err != nil {
-		switch {
-		case s.att == nil:
-			s.node.refusals.refusalFor(m.err) // counts the refusal
-		case errors.Is(m.err, store.ErrNotFound): // the session's record
-			unknownSession(s.conn, s.callID())
-		default:
-			s.refuseStart(m.err)
-		}
-		s.att = nil
-		s.unstored.Store(true)
-		s.markReady()
-		s.applyEvent(stream.Event{Op: stream.OpenFailed, Err: m.err})
-		return
-	}
-	s.life.Stored(s.node.clock.aheadBy())
-	s.due.Store(s.node.clock.dueIn(s.svc.recordTTL() / 4))
-	if s.att != nil {
-		if att := s.att.(*attached); att.Open(true) { // a new stream's connection is here
-			s.att = nil
-			s.attachReader(att)
-			if s.closeEarly != nil {
-				s.closeEarly.closeReader(att)
-				s.att = nil
-			}
-		} else {
-			s.att = nil
-		}
-	}
-	s.connected.Store(s.att != nil)
-	s.markReady()
-	s.applyEvent(stream.Event{Op: stream.Opened, Rev: m.rev, Epoch: s.rec.Epoch})
-}
-
-// storeRecord stores the record of a new stream that newRecord has made and, beside it, the body of calls
-// that may run again. A refusal, err, comes as a message, too: the caller has not finished with the stream.
-func (s *streamActor) storeRecord(data, body []byte, stored storeCharge, err error) {
-	go func() {
-		rev, failed := s.openRecord(data, body, err)
-		if err == nil {
-			s.node.accounts.settleCharge(stored, failed)
-		}
-		_ = s.Post(recordStored{rev, failed})
-	}()
-}
-
-// openRecord stores a record where there is none, and beside it the body, unless err says why the
-// record could not be made. It blocks: goroutines beside the actor's turn call it.
-func (s *streamActor) openRecord(data, body []byte, err error) (rev uint64, _ error) {
-	if err != nil {
-		return 0, err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
-	defer cancel()
-	return s.node.store.OpenStream(ctx, s.path, data, body, s.svc.recordTTL())
-}
-
-// newRecord returns the record of a new stream as it is stored, and what is charged for it and its body, if there is
-// room for both. Otherwise the error is a refusal.
-func (s *streamActor) newRecord(body []byte) (data []byte, c storeCharge, err error) {
-	if data, err = s.live.Encode(); err != nil {
-		return nil, c, err
-	}
-	c = storeCharge{of: s.sess.billedAccount(), usage: int(store.EventBudget), in: store.EventBudget, bytes: int64(len(data) + len(body)), life: s.svc.recordTTL()}
-	if no := s.node.accounts.chargeStore(c); no != nil {
-		return nil, c, refusal.Of(no)
-	}
-	return data, c, nil
-}
-
-// nextRecord makes the next record to store.
-func (s *streamActor) nextRecord(tail uint64) ([]byte, error) {
-	s.live.Epoch = s.m.Epoch()
-	s.live.Low, s.live.Bytes = s.m.Kept()
-	s.countRecalls(s.live.Tell(tail, &s.past))
-	return s.live.Encode()
-}
-
-// outlivesRecord reports whether the stored writer record would outlive an append that is stored
-// now.
-func (s *streamActor) outlivesRecord() bool { return s.life.Outlives(s.node.clock.aheadBy()) }
-
-// noteWriting notes that the record is about to be stored.
-func (s *streamActor) noteWriting() { s.life.Writing(s.node.clock.aheadBy()) }
-
-// noteWritten notes that the record is stored.
-func (s *streamActor) noteWritten() { s.life.Wrote(s.node.clock.aheadBy()) }
-
-// noteRenewed notes that record and body have their full lifetime again.
-func (s *streamActor) noteRenewed() {
-	s.renew = false
-	s.due.Store(s.node.clock.dueIn(s.svc.recordTTL() / 4))
-}
-
-func (s *streamActor) keepBody(body []byte) {
-	if len(body) <= maxKeptBody {
-		s.body = body
-	}
-}
-
 // lostCalls are the error responses to calls with an unknown outcome.
 func lostCalls(calls []record.Call, answered map[string]bool) []stream.Entry {
 	var finals []stream.Entry
@@ -763,3 +492,171 @@ func lostCalls(calls []record.Call, answered map[string]bool) []stream.Entry {
 
 // lostCall is the same response for one request.
 func lostCall(id []byte) []byte { return lostCalls([]record.Call{{ID: id}}, nil)[0].Data }
+
+var (
+	maxSteps      = int64(limits.CallSteps.Value())
+	maxStepBytes  = int64(limits.CallStepBytes.Value())
+	maxStateSteps = limits.StateSteps.Value()
+)
+
+// closeConn asks to close the connection so that the client comes back: soon or, if
+// this process is leaving, when the next one is there.
+type closeConn struct{ leaving bool }
+
+type streamGone struct{ err error }
+
+type giveUp struct{ cause error }
+
+// pinSession counts connections that keep the session in memory.
+type pinSession struct{ by int }
+
+// streamEnd is a stream as it ends: with its calls, with its node, or by another writer.
+type streamEnd struct{ *streamActor }
+
+func (s streamEnd) handOver() {
+	if s.gather != nil {
+		batchStream{s.streamActor}.giveUpGathering()
+		return
+	}
+	if len(s.rec.Calls) > 0 && (s.streams.drain.endsStore() || !s.runsAgain()) {
+		s.applyEvent(stream.Event{Op: stream.Push, Entries: lostCalls(s.rec.Calls, s.answered), Last: true})
+		return
+	}
+	s.quitActor()
+}
+
+// runsAgain reports whether a call of the stream that needs an answer may run again.
+func (s streamEnd) runsAgain() bool {
+	for i := range s.live.Calls {
+		if s.live.May(i) && !s.answered[string(s.live.Calls[i].ID)] {
+			return true
+		}
+	}
+	return false
+}
+
+// quitActor ends the actor: the stream stays as it is stored, and entries that are not stored are
+// dropped.
+func (s streamEnd) quitActor() {
+	switch {
+	case s.att == nil:
+	case s.opened:
+		s.att.Reconnect()
+	default: // the client has no event id of the stream yet
+		s.refuseStart(refusal.Unavailable)
+		s.unstored.Store(true)
+	}
+	s.att = nil
+	s.markReady()
+	s.removeStream()
+	cause := ErrClosing
+	if s.svc.life.over.Load() {
+		cause = ErrUnmounted
+	}
+	for _, e := range s.m.Step(stream.Event{Op: stream.Fenced, Err: cause}, nil) {
+		for i := range e.Entries {
+			e.Entries[i].Drop(e.Err)
+		}
+	}
+}
+
+// refuseStart refuses the requests of a stream that cannot begin because of err.
+func (s streamEnd) refuseStart(err error) {
+	if _, limited := errors.AsType[*refusal.Refusal](err); !limited {
+		err = refusal.Unavailable
+	}
+	switch calls := s.rec.Calls; len(calls) {
+	case 0:
+		s.streams.refusals.refuseRequest(s.conn, err, nil)
+	case 1:
+		s.streams.refusals.refuseInSession(s.conn, err, calls[0].ID)
+	default:
+		s.streams.refusals.refuseBatch(s.conn, err, func(yield func([]byte) bool) {
+			for i := range calls {
+				if !yield(calls[i].ID) {
+					return
+				}
+			}
+		})
+	}
+}
+
+// endLost ends a stream that another writer has taken over, or that cannot be stored.
+func (s streamEnd) endLost(err error) {
+	if s.att != nil {
+		if !s.opened {
+			s.refuseEnded()
+		} else if errors.Is(err, ErrSessionEnded) {
+			s.att.Finish()
+		} else {
+			s.att.Cut()
+		}
+		s.att = nil
+	}
+	if !s.opened {
+		s.unstored.Store(true)
+	}
+	s.markReady() // last, because a waiter that sees no response takes it for a fault
+	for _, r := range s.calls {
+		_ = r.Post(streamGone{err})
+	}
+	s.removeStream()
+}
+
+// refuseEnded answers a request whose stream ends before it has begun: the session of a call is gone; a
+// standalone stream may only have been replaced.
+func (s streamEnd) refuseEnded() {
+	if len(s.rec.Calls) == 0 && !s.sess.hasEnded() {
+		s.conn.Open()
+		s.conn.Finish()
+		return
+	}
+	refusal.SessionEnded.Tell(s.conn, s.callID())
+}
+
+// cutShort carries out the rest of a step as far as others wait for it, and ends the stream as
+// lost. Each part may panic for the same reason as the step.
+func (s streamEnd) cutShort() {
+	left := s.fx // effects that were carried out are zero
+	s.fx = nil
+	s.Contain(func() { left = s.m.Step(stream.Event{Op: stream.Fenced, Err: errInternal}, left) })
+	for i := range left {
+		for k := range left[i].Entries {
+			e := &left[i].Entries[k]
+			s.Contain(func() { e.Drop(left[i].Err) }) // nil for stored entries
+		}
+	}
+	if att := s.att; att != nil {
+		s.att = nil
+		if !s.opened {
+			status := 200
+			if len(s.rec.Calls) == 0 {
+				status = 500
+			}
+			s.Contain(func() { sendInternalError(s.conn, s.callID(), status) })
+		}
+		s.Contain(att.Cut)
+	}
+	s.endLost(errInternal)
+}
+
+func (s streamEnd) passOn() {
+	if s.streams.drain.alone || !s.opened || !s.rec.Safe || !hasFeature(s.rec.Revision, protocol.FeatureStreamPriming) {
+		return
+	}
+	for _, c := range s.rec.Calls {
+		if c.Never && !s.answered[string(c.ID)] {
+			return
+		}
+	}
+	for _, r := range s.calls {
+		_ = r.Post(giveUp{ErrClosing})
+	}
+}
+
+// unmountStream ends a standalone stream here. A call's stream ends with its call.
+func (s streamEnd) unmountStream() {
+	if len(s.rec.Calls) == 0 {
+		_ = s.Post(handOver{})
+	}
+}

@@ -4,28 +4,52 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync/atomic"
 	"time"
 
+	"github.com/troupe-run/troupe/actors/internal/attachment"
 	"github.com/troupe-run/troupe/actors/internal/record"
+	"github.com/troupe-run/troupe/actors/internal/session"
 	"github.com/troupe-run/troupe/actors/internal/stream"
+	"github.com/troupe-run/troupe/actors/internal/subscription"
 	"github.com/troupe-run/troupe/actors/internal/takeover"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/store"
 )
 
 // streams finds the streams that this node writes, by key, and reads the records of others.
 type streams struct {
 	*kernel.Directory[StreamKey, *streamActor]
-	node *Node
+	*site
+	sessions    sessionRecords
+	attachments attachment.Set[StreamKey]
+	appends     atomic.Int64  // to the log
+	listened    atomic.Uint64 // standalone streams begun
+}
+
+// sessionRecords reads the records of sessions.
+type sessionRecords interface {
+	readRecord(ctx context.Context, key SessionKey) (session.Record, uint64, error)
+}
+
+// streamSession is a session as its streams see it.
+type streamSession interface {
+	payer
+	// hasEnded reports whether the session's record is gone.
+	hasEnded() bool
+	// Post takes [pinSession].
+	Post(m any) error
 }
 
 // buildStream makes the actor of a stream; startActor starts it. conn is its live connection, nil for none.
-func (d *streams) buildStream(svc *Service, sess *sessionActor, id string, rec record.Stream, conn Conn) *streamActor {
-	n := d.node
-	s := &streamActor{node: n, svc: svc, sess: sess, key: StreamKey{sess.key, id}, rec: rec, live: rec, m: stream.New(svc.Limits.Stream), life: takeover.Began(n.clock.aheadBy()), ready: make(chan struct{})}
+func (d *streams) buildStream(svc *Terms, sess streamSession, of SessionKey, subscribed []string, id string, rec record.Stream, conn Conn) *streamActor {
+	s := &streamActor{streams: d, svc: svc, sess: sess, key: StreamKey{of, id}, rec: rec, live: rec, m: stream.New(svc.Limits.Stream), life: takeover.Began(d.clock.aheadBy()), ready: make(chan struct{})}
 	s.path = s.key.streamPath()
 	if conn != nil {
-		s.att = sess.newAttachment(svc, s.key, &rec, conn, stream.Position{Stream: id}, 1, 0, true, nil)
+		s.att = d.newAttachment(svc, sess, subscribed, s.key, &rec, conn, stream.Position{Stream: id}, 1, 0, true, nil)
 		s.conn = conn
 	}
 	return s
@@ -35,7 +59,6 @@ func (d *streams) buildStream(svc *Service, sess *sessionActor, id string, rec r
 // epoch. ErrNotFound reports that it is gone: it may be stored again. It is errMaybeTaken if what answered the stream's calls may have been
 // another node. ErrFenced reports another writer's record, ErrSessionEnded that the session does not want the stream any more.
 func (d *streams) ownRevision(ctx context.Context, key StreamKey, epoch uint64, standalone bool) (rev uint64, err error) {
-	n := d.node
 	rec, rev, err := d.readWriter(ctx, key)
 	stored := &rec
 	if errors.Is(err, errBadEvent) {
@@ -43,7 +66,7 @@ func (d *streams) ownRevision(ctx context.Context, key StreamKey, epoch uint64, 
 	} else if err != nil {
 		return 0, err
 	}
-	switch takeover.Whose(stored, n.boot, epoch, !n.store.Suspended()) {
+	switch takeover.Whose(stored, d.boot, epoch, !d.store.Suspended()) {
 	case takeover.Own:
 		return rev, nil
 	case takeover.Taken:
@@ -53,16 +76,16 @@ func (d *streams) ownRevision(ctx context.Context, key StreamKey, epoch uint64, 
 	}
 	// A stream that was ended has no record either: then its session is gone, or has
 	// another standalone stream.
-	sess, _, err := n.sessions.readRecord(ctx, key.Session)
+	sess, _, err := d.sessions.readRecord(ctx, key.Session)
 	switch {
 	case errors.Is(err, store.ErrNotFound), err == nil && standalone && sess.Standalone != key.ID:
 		return 0, ErrSessionEnded
 	case err != nil:
 		return 0, err
-	case n.fleet.mail == nil:
+	case d.fleet.mail == nil:
 		return 0, store.ErrNotFound
 	}
-	switch taken, err := n.store.Taken(ctx); {
+	switch taken, err := d.store.Taken(ctx); {
 	case err != nil:
 		return 0, err
 	case taken:
@@ -74,7 +97,7 @@ func (d *streams) ownRevision(ctx context.Context, key StreamKey, epoch uint64, 
 // stillWrites reports whether the stream of w, which seems to be written here, is. A node that stood still or was cut off
 // learns only with its next write that another one has taken a stream over: then that write is now.
 func (d *streams) stillWrites(ctx context.Context, w *streamActor) (bool, error) {
-	if d.node.fleet.mail == nil {
+	if d.fleet.mail == nil {
 		return true, nil
 	}
 	for refused := uint64(0); ; {
@@ -84,11 +107,11 @@ func (d *streams) stillWrites(ctx context.Context, w *streamActor) (bool, error)
 			return true, nil
 		case err != nil:
 			return false, err
-		case rec.Boot != d.node.boot || rev == refused: // or a leader that was replaced still says that it is this node's
+		case rec.Boot != d.boot || rev == refused: // or a leader that was replaced still says that it is this node's
 			_ = w.Post(refresh{})
 			return false, nil
 		}
-		if err = d.node.store.Holds(ctx, w.path, rev); !errors.Is(err, store.ErrFenced) {
+		if err = d.store.Holds(ctx, w.path, rev); !errors.Is(err, store.ErrFenced) {
 			return err == nil, err
 		}
 		refused = rev // or the stream itself has just written its record again
@@ -98,10 +121,10 @@ func (d *streams) stillWrites(ctx context.Context, w *streamActor) (bool, error)
 // confirmBadEvent returns err, by which the log of a stream refuses an event id, if its record certainly has revision rev: then the log was not that of a
 // leader that was replaced. Otherwise it returns ErrUnavailable.
 func (d *streams) confirmBadEvent(ctx context.Context, key StreamKey, rev uint64, err error) error {
-	if d.node.fleet.mail == nil || !errors.Is(err, errBadEvent) {
+	if d.fleet.mail == nil || !errors.Is(err, errBadEvent) {
 		return err
 	}
-	if failed := d.node.store.Holds(ctx, key.streamPath(), rev); failed != nil {
+	if failed := d.store.Holds(ctx, key.streamPath(), rev); failed != nil {
 		return fmt.Errorf("actors: resume: what was read is old: %w: %w", store.ErrUnavailable, failed)
 	}
 	return err
@@ -110,10 +133,9 @@ func (d *streams) confirmBadEvent(ctx context.Context, key StreamKey, rev uint64
 // renewBody gives the body of a stream's calls the lifetime of its record. It reports
 // whether nothing is left to do: a body that is gone does not come back.
 func (d *streams) renewBody(ctx context.Context, key StreamKey, body []byte, rev uint64, ttl time.Duration) bool {
-	n := d.node
-	err := n.store.KeepBody(ctx, key.streamPath(), body, rev, ttl)
+	err := d.store.KeepBody(ctx, key.streamPath(), body, rev, ttl)
 	if err != nil {
-		n.log.Warn("body of calls not renewed", "stream", key.ID, "error", err)
+		d.log.Warn("body of calls not renewed", "stream", key.ID, "error", err)
 	}
 	return !mayRetry(err)
 }
@@ -121,7 +143,7 @@ func (d *streams) renewBody(ctx context.Context, key StreamKey, body []byte, rev
 // readWriter reads the writer record of a stream, with its revision. It fails with errBadEvent if
 // there is none.
 func (d *streams) readWriter(ctx context.Context, key StreamKey) (rec record.Stream, rev uint64, err error) {
-	data, rev, err := d.node.store.Writer(ctx, key.streamPath())
+	data, rev, err := d.store.Writer(ctx, key.streamPath())
 	if errors.Is(err, store.ErrNotFound) {
 		return rec, 0, errBadEvent
 	}
@@ -137,21 +159,6 @@ func (d *streams) readWriter(ctx context.Context, key StreamKey) (rec record.Str
 	return rec, rev, nil
 }
 
-// endIfSessionEnded ends the stream w, which has just been entered in the directory, if its session
-// ended before: a takeover takes a while. s is the session's actor as the caller knows it.
-// ErrSessionEnded reports that the stream is gone.
-func (d *streams) endIfSessionEnded(ctx context.Context, s *sessionActor, w *streamActor) error {
-	var err error
-	if s.Stopped() && !s.ended.Load() { // it has left memory: the actor in its place knows of the end
-		s, err = d.node.sessions.loadSession(ctx, s.svc, s.key, nil)
-	}
-	if errors.Is(err, store.ErrNotFound) || err == nil && s.ended.Load() {
-		w.endStream()
-		return ErrSessionEnded
-	}
-	return err
-}
-
 // endSessionStreams ends the streams that this node writes for a session that is gone.
 func (d *streams) endSessionStreams(key SessionKey) {
 	d.Each(func(st *streamActor) {
@@ -163,105 +170,11 @@ func (d *streams) endSessionStreams(key SessionKey) {
 
 // forgetRecord removes a stream's record from the store; its events expire.
 func (d *streams) forgetRecord(path string) {
-	n := d.node
-	ctx, cancel := context.WithTimeout(n.base, 30*time.Second)
+	ctx, cancel := context.WithTimeout(d.base, 30*time.Second)
 	defer cancel()
-	if err := n.store.EndStream(ctx, path); err != nil && !errors.Is(err, store.ErrNotFound) {
-		n.log.Debug("events left to expire", "stream", path, "error", err)
+	if err := d.store.EndStream(ctx, path); err != nil && !errors.Is(err, store.ErrNotFound) {
+		d.log.Debug("events left to expire", "stream", path, "error", err)
 	}
-}
-
-// takeOver makes this node the writer of a stream whose writer is gone: it sets the writer
-// record to the next epoch by compare-and-set, then reads the tail. From then on the store
-// accepts no append of the old writer. A stream that has ended is not taken over: the
-// returned record says where it ended.
-func (d *streams) takeOver(ctx context.Context, svc *Service, s *sessionActor, key StreamKey, given takeover.Writer) (*streamActor, record.Stream, error) {
-	n := d.node
-	m := takeover.New(n.selfWriter(), given, n.fleet.mail == nil, randomStep())
-	var life takeover.Lifetime
-	kept, began := true, time.Now()
-	for {
-		switch m.Next() {
-		case takeover.ReadRecord:
-			rec, rev, err := d.readWriter(ctx, key)
-			if err == nil && len(rec.Calls) == 0 {
-				err = s.mustName(ctx, key.ID)
-			}
-			m.Record(rec, rev, false, err)
-		case takeover.AskGone:
-			m.Gone(n.fleet.writerGone(ctx, m.Writer))
-		case takeover.ReadLog:
-			m.Read(d.readLogOn(ctx, s, key, m.Log))
-		case takeover.CheckLease:
-			m.Certain(!n.store.Suspended())
-		case takeover.MarkTaken:
-			m.Marked(n.fleet.marks.markGone(ctx, n.store, m.Writer.Boot, svc.callLifetime()))
-		case takeover.ReadBody:
-			body, err := n.store.Body(ctx, key.streamPath())
-			passes := errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrRetry)
-			if err != nil && !passes {
-				n.log.Warn("calls cannot run again", "stream", key.ID, "error", err)
-			}
-			m.BodyRead(body, passes, err)
-		case takeover.Replace:
-			life = takeover.Began(n.clock.aheadBy())
-			rev, err := d.replaceRecord(ctx, key.streamPath(), &m.Rec, m.Rev, svc.recordTTL())
-			m.Replaced(rev, errors.Is(err, store.ErrConflict), err)
-			life.Stored(n.clock.aheadBy())
-		case takeover.Reread:
-			rec, rev, err := d.readWriter(ctx, key)
-			m.Record(rec, rev, errors.Is(err, errBadEvent), err)
-			life.Stored(n.clock.aheadBy())
-		case takeover.KeepBody:
-			kept = d.renewBody(ctx, key, m.Body, m.Rev, svc.recordTTL())
-			m.Kept()
-		case takeover.Elsewhere:
-			return nil, m.Rec, errRemoteWriter{&remoteWriter{&n.fleet, key, m.Writer}, m.Rec}
-		case takeover.Ended:
-			m.Rec.End = m.Log.Tail
-			return nil, m.Rec, nil
-		case takeover.Failed:
-			return nil, m.Rec, takeoverFailed(m.Err)
-		case takeover.Done:
-			n.takings.Add(int64(time.Since(began)))
-			return d.startTakenOver(svc, s, key, m, life, kept), m.Rec, nil
-		}
-	}
-}
-
-// takeoverFailed is why a stream was not taken over. What is a reason only for now is ErrUnavailable, too.
-func takeoverFailed(err error) error {
-	switch {
-	case errors.Is(err, takeover.ErrUncertain):
-		return fmt.Errorf("actors: take over: %w: %w", store.ErrUnavailable, err)
-	case errors.Is(err, takeover.ErrTaken):
-		return fmt.Errorf("actors: take over: %w: %w", store.ErrUnavailable, store.ErrFenced)
-	}
-	return err
-}
-
-// startTakenOver starts the actor of a stream that was taken over. kept says that nothing is left to do about the body of its calls.
-func (d *streams) startTakenOver(svc *Service, s *sessionActor, key StreamKey, m *takeover.Machine, life takeover.Lifetime, kept bool) *streamActor {
-	n, log := d.node, m.Log
-	n.takeover.Add(1)
-	w := &streamActor{node: n, svc: svc, sess: s, key: key, path: key.streamPath(), rec: m.Rec, live: m.Rec, m: stream.New(svc.Limits.Stream), life: life, ready: make(chan struct{})}
-	w.delivered, w.past, w.pushed = log.Tail, log.Past.Clone(), log.Pushed
-	w.steps.Store(int64(len(log.Steps)))
-	w.stepBytes.Store(int64(log.Steps.Size()))
-	w.left.Store(time.Now().UnixNano())
-	n.cache.Drop(w.path) // of an earlier time as its writer
-	n.k.Start(&w.Actor, KindStream, w.path, w)
-	part := time.Duration(4)
-	if !kept {
-		part = bodyRetryPart
-	}
-	w.due.Store(n.clock.dueIn(svc.recordTTL() / part))
-	w.markReady()
-	_ = w.Post(takenOver{rev: m.Rev, log: log})
-	if len(w.rec.Calls) > 0 {
-		s.finishCalls(w, log, m.Body)
-	}
-	return w
 }
 
 // writesHere reports whether the writer of a stream is here.
@@ -270,121 +183,93 @@ func (d *streams) writesHere(key StreamKey) bool {
 	return here && !w.Stopped()
 }
 
-// awaitLogTurn waits until a resume may judge a stream without a writer, and take it over; leave ends that. Few do so at a time, by
-// turns of their principals: for each part of a log the store loads blocks of many times its size, which it still has for the
-// next part if no thousand others come in between.
-func (d *streams) awaitLogTurn(ctx context.Context, s *sessionActor, f *readCharge) (leave func(), err error) {
-	turns := d.node.accounts.lostLogs
-	wait, cancel := context.WithTimeout(ctx, lostLogWait)
+// reader is the one live connection of a stream. There are two:
+//
+//	attached      a connection here
+//	remoteReader  a connection of another node, which gets what is stored as letters
+//
+// Its methods do not block.
+type reader interface {
+	// Frame takes an append that is stored.
+	Frame(f attachment.Frame)
+	// Poll ends the connection of a call that goes on here, and has the client come back soon.
+	Poll()
+	// Finish ends the response.
+	Finish()
+	// Reconnect ends the connection of a stream that goes on, here or elsewhere.
+	Reconnect()
+	// Cut closes the connection: another one has replaced it, or the stream is lost.
+	Cut()
+	// Gone calls f once when the connection is gone.
+	Gone(f func())
+}
+
+// extent is how far a stream has got, and what the writer knows of it without the log.
+type extent struct {
+	tail       uint64 // last append
+	bytes      int    // that the log holds; 0 if that is not known
+	watermarks []record.Watermark
+}
+
+// newAttachment makes the reading side of a connection that has read up to the event after, and
+// goes on with entry skip of append next.
+func (d *streams) newAttachment(svc *Terms, of streamSession, subscribed []string, key StreamKey, rec *record.Stream, conn Conn, after stream.Position, next uint64, skip int, live bool, behind func()) *attached {
+	holder, until := heldBy(conn)
+	var withholds func([]byte) (bool, bool)
+	if len(rec.Calls) == 0 && svc.Withholds != nil {
+		withholds = withholdsFrom(svc, holder, subscribed)
+	}
+	return attachment.New(attachment.Config[StreamKey]{
+		Holder: holder, Until: until, Withholds: withholds,
+		Among: &d.attachments, Key: key, Held: &of.billedAccount().Held[heldStreams], Conn: conn, Stream: key.ID, After: after,
+		Primes: hasFeature(rec.Revision, protocol.FeatureStreamPriming), Answers: len(rec.Calls) > 0, Retry: svc.Limits.Retry, KeepAlive: svc.Limits.KeepAlive,
+		Behind: behind,
+	}, next, skip, live)
+}
+
+// endReplaced has the node that writes a standalone stream end it: another one is the session's now. It must be called before
+// the stream's record is removed, which says which node that is.
+func (d *streams) endReplaced(key StreamKey) {
+	if d.fleet.mail == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(d.base, knownWait)
 	defer cancel()
-	if !turns.Take(wait, s.billedAccount()) {
-		return nil, fmt.Errorf("actors: too many logs are read: %w", store.ErrUnavailable)
+	rec, _, err := d.readWriter(ctx, key)
+	if writer := (store.Address{Node: rec.Node, Boot: rec.Boot}); err == nil && writer != d.fleet.selfAddress() {
+		d.fleet.sendLetter(writer, letterSessionChanged, sessionLetter{Session: key.Session, Old: key.ID})
 	}
-	f.noWait = true
-	return func() { f.noWait = false; turns.Leave() }, nil
 }
 
-// readLogOn reads the appends of a stream since the last read.
-func (d *streams) readLogOn(ctx context.Context, s *sessionActor, key StreamKey, log *takeover.Log) error {
-	n := d.node
-	tail, err := n.store.Tail(ctx, key.streamPath(), log.Tail)
-	if err != nil {
-		return fmt.Errorf("actors: find tail: %w", err)
+// withholdsFrom is the Withholds of a connection of a standalone stream, whose session subscribed to some resources when the client came. A client that subscribes to another one
+// with a wider token comes back with that, for an update that its connection may not have. So it comes back once at most for each resource, whatever it brings.
+func withholdsFrom(svc *Terms, holder any, subscribed []string) func([]byte) (withheld, later bool) {
+	return func(message []byte) (withheld, later bool) {
+		uri, withheld := svc.Withholds(holder, message)
+		return withheld, withheld && !slices.ContainsFunc(subscribed, func(to string) bool { return subscription.Covers(to, uri) })
 	}
-	from := log.From(tail)
-	if tail < from {
-		return nil
-	}
-	f := &readCharge{n: n, from: s, noWait: true}
-	defer f.held.Free()
-	for to := tail; from <= tail && err == nil; from, to = to+1, tail {
-		if to, err = f.affordAppends(ctx, from, to, 0); err == nil {
-			err = n.store.Read(ctx, key.streamPath(), from, to, log.Add)
-		}
-	}
-	if err == nil {
-		err = log.Read(tail)
-	}
-	if err != nil {
-		return fmt.Errorf("actors: read log: %w", err)
-	}
-	return nil
 }
 
-// replaceRecord replaces the writer record of a stream that is taken over.
-func (d *streams) replaceRecord(ctx context.Context, path string, rec *record.Stream, rev uint64, ttl time.Duration) (uint64, error) {
-	data, err := rec.Encode()
-	if err != nil {
-		return 0, fmt.Errorf("actors: writer record: %w", err)
+// closeReader ends the connection of a call that goes on. A client that is connected to another node may come back soon.
+func (m closeConn) closeReader(a reader) {
+	if near, ok := a.(*attached); ok && m.leaving {
+		near.Reconnect()
+	} else {
+		a.Poll()
 	}
-	next, err := d.node.store.Rewrite(ctx, path, data, rev, ttl)
-	if err != nil {
-		err = fmt.Errorf("actors: take over: %w: %w", store.ErrUnavailable, err)
-	}
-	return next, err
 }
 
-// findWriter returns the writer of a stream, and takes the stream over if its writer is gone, or is the one that has given it up. A
-// stream that has ended has no writer: w is nil then. errRemoteWriter reports that another node writes the stream.
-func (d *streams) findWriter(ctx context.Context, svc *Service, s *sessionActor, key StreamKey, given takeover.Writer) (w *streamActor, rec record.Stream, err error) {
-	if w, ok := d.Get(key); ok {
-		if <-w.ready; !w.Stopped() {
-			return w, w.rec, nil
-		}
-		d.Drop(key, w)
+// keptInMemory is how long an append is kept in memory for clients that come back at once.
+const keptInMemory = 30 * time.Second
+
+// replayCache is how many bytes of appends are kept by a node that may hold so many bytes for its clients, 0 for any number.
+func replayCache(held int64) int64 {
+	most := limits.ReplayCache.Value()
+	if held > 0 {
+		most = min(most, held/16)
 	}
-	w, err = d.Obtain(key, func() (*streamActor, error) {
-		w, r, err := d.takeOver(ctx, svc, s, key, given)
-		rec = r
-		if err == nil && w == nil {
-			err = errEnded
-		}
-		return w, err
-	})
-	if errors.Is(err, errEnded) {
-		if rec.Version == 0 { // another resume found that the stream has ended
-			if rec, _, err = d.readWriter(ctx, key); err != nil {
-				return nil, rec, err
-			}
-		}
-		return nil, rec, nil
-	}
-	if e, ok := errors.AsType[errRemoteWriter](err); ok { // another resume may have found it
-		return nil, e.rec, err
-	}
-	if err != nil {
-		return nil, rec, err
-	}
-	if w.svc.life.over.Load() {
-		w.unmountStream()
-	}
-	if svc.life.over.Load() {
-		return nil, rec, ErrUnmounted
-	}
-	if err := d.endIfSessionEnded(ctx, s, w); err != nil {
-		return nil, rec, err
-	}
-	if w.Stopped() { // the stream ended before the directory had it
-		d.Drop(key, w)
-		return nil, w.rec, nil
-	}
-	return w, w.rec, nil
+	return most
 }
 
-// errEnded stands for a stream whose last append is in the log.
-var errEnded = errors.New("actors: the stream has ended")
-
-// findRemoteWriter returns the node that writes a stream, nil if it may be taken over: its writer is this boot, or is gone, or has given it up.
-func (d *streams) findRemoteWriter(ctx context.Context, key StreamKey, rec *record.Stream, given takeover.Writer) (*remoteWriter, error) {
-	f, by := &d.node.fleet, takeover.WriterOf(rec)
-	if f.mail == nil || !by.MustBeGone(d.node.boot, given) {
-		return nil, nil
-	}
-	if gone, err := f.writerGone(ctx, by); err != nil || gone {
-		return nil, err
-	}
-	return &remoteWriter{f, key, by}, nil
-}
-
-// lostLogWait is how long a resume waits for its turn to read a log, before it lets others ahead and comes back.
-const lostLogWait = 15 * time.Second
+// attached is one connection of a stream.
+type attached = attachment.Attachment[StreamKey]

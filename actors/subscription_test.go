@@ -79,7 +79,7 @@ func TestSubscribeToOneThatIsEnding(t *testing.T) {
 		// the resource changes.
 		go h.ResourceUpdated(h.svc, uri, false)
 		synctest.Wait()
-		h.peerOf(first.name).last.Load().endSession()
+		sessionEnd{h.peerOf(first.name).last.Load()}.endSession()
 		if err := h.peerOf(second.name).Subscribe(t.Context(), uri); err != nil {
 			t.Fatal(err)
 		}
@@ -94,7 +94,7 @@ func TestSubscribeToOneThatIsEnding(t *testing.T) {
 		if n := updates(second.read()); n != 1 {
 			t.Errorf("told %d times of the next change, want once", n)
 		}
-		h.peerOf(second.name).last.Load().endSession()
+		sessionEnd{h.peerOf(second.name).last.Load()}.endSession()
 		h.noSubscriptions()
 	})
 }
@@ -222,7 +222,7 @@ func TestSubscriptionThatPanics(t *testing.T) {
 		if n := updates(c.read()); n != 1 {
 			t.Errorf("told %d times, want once", n)
 		}
-		peer.last.Load().endSession()
+		sessionEnd{peer.last.Load()}.endSession()
 		h.noSubscriptions()
 	})
 }
@@ -238,7 +238,7 @@ func (h *held) listenTo(s *sessionActor, c Exchange) {
 	a.in.Exchange = c
 	if s != nil {
 		l := s.home.(*boundConn)
-		a.to, a.on, a.sess, a.charged = l, overBound{l}, s, &s.sessionAccount
+		a.to, a.on, a.sess, a.charged = boundReplier{l}, overBound{l}, s, &s.sessionAccount
 	}
 	a.beginListener()
 }
@@ -264,7 +264,7 @@ func TestListenerThatEndsAtOnce(t *testing.T) {
 		},
 		"session": func(h *held) {
 			s := h.peerOf(h.connect("192.0.2.1", "2024-11-05").name).last.Load()
-			h.handler.listening = func() Listening { s.endSession(); synctest.Wait(); return said }
+			h.handler.listening = func() Listening { sessionEnd{s}.endSession(); synctest.Wait(); return said }
 			h.listenTo(s, nil)
 		},
 	} {

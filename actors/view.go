@@ -1,15 +1,17 @@
 package actors
 
 import (
-	"bytes"
-	"encoding/json"
-	"maps"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/troupe-run/troupe/actors/internal/record"
 	"github.com/troupe-run/troupe/actors/internal/session"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -28,10 +30,6 @@ const (
 	lookSpread = 10 * time.Second
 	// lookPause is how long a look that failed, or that found no place, waits before the next.
 	lookPause = 2 * time.Second
-	// knownWait is how long a client waits at most until the other nodes know of a change of its session.
-	knownWait = time.Second
-	// mostReason bounds the reason of a cancel that other nodes are told.
-	mostReason = 1 << 10
 )
 
 // KeepClient returns what a session keeps of its client's clientInfo and capabilities, in most bytes together. It
@@ -75,9 +73,201 @@ type recordRead struct {
 // doubted is asOf of a view that must be read again whatever its age.
 const doubted = -1 << 62
 
-// needsBroadcast reports whether a change of a record is of interest elsewhere. A confirmed digest is not: whoever begins the next
-// standalone stream has the newest record then.
-func needsBroadcast(was, now *session.Record) bool {
-	return was.Level != now.Level || was.Standalone != now.Standalone || !slices.Equal(was.Subscribed, now.Subscribed) ||
-		!maps.EqualFunc(was.Values, now.Values, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) })
+// sessionView is a session as far as it knows its record.
+type sessionView struct{ *sessionActor }
+
+// adoptView makes the session serve from v unless it has a newer record. It does not wait for the actor's turn: a response
+// to the client holds from then on.
+func (s sessionView) adoptView(v *view) {
+	for old := s.view.Load(); v.rev > old.rev; old = s.view.Load() {
+		if s.view.CompareAndSwap(old, v) {
+			s.memory.Set(recordMemory(&v.rec))
+			s.followSubscribed(old.rec.Subscribed, v.rec.Subscribed)
+			return
+		}
+	}
+}
+
+// newestView returns the record as it is in the store.
+func (s sessionView) newestView() (*view, error) {
+	if s.shared {
+		if err := s.rereadRecord(s.sessions.lookups, true, true); err != nil {
+			return nil, err
+		}
+	}
+	return s.view.Load(), nil
+}
+
+// followSubscribed updates the subscriptions after the record's list of resources changed.
+func (s sessionView) followSubscribed(old, now []string) {
+	for len(old) > 0 && len(now) > 0 && old[0] == now[0] {
+		old, now = old[1:], now[1:]
+	}
+	for len(old) > 0 && len(now) > 0 && old[len(old)-1] == now[len(now)-1] {
+		old, now = old[:len(old)-1], now[:len(now)-1]
+	}
+	for _, uri := range old { // for those that are also in now, nothing changes
+		s.sessions.subs.Follow(subscriber{s.sessionActor}, uri)
+	}
+	for _, uri := range now {
+		s.sessions.subs.Follow(subscriber{s.sessionActor}, uri)
+	}
+}
+
+// viewOutdated reports whether the record must be read again before the session is served from it.
+func (s sessionView) viewOutdated() bool {
+	if !s.shared {
+		return false
+	}
+	d := s.sessions
+	d.fleet.pulse.Feel()
+	at := s.asOf.Load()
+	return at < d.fleet.lettersLost.Load() || int64(d.clock.sinceStart())-at > int64(recordAge) || s.view.Load().rev < s.behind.Load()
+}
+
+// refreshView reads the record again if it is outdated, or has expired as far as is known: another node may have kept the
+// session alive. It reports whether the session has expired, as far as this node can decide that; ErrNotFound: it has ended.
+// slots bounds the reads, nil for a caller that has a place.
+func (s sessionView) refreshView(slots chan struct{}) (expired bool, err error) {
+	expired = s.view.Load().rec.Expired(s.sessions.store.Now())
+	if !s.shared || !expired && !s.viewOutdated() {
+		return expired, nil
+	}
+	if err = s.rereadRecord(slots, true, false); err == nil && s.viewOutdated() { // by what has come since that read began
+		err = s.rereadRecord(slots, true, true)
+	}
+	return false, err // it was not just now
+}
+
+// rereadRecord reads the record again. Those who want it at once share one read. late says that the session's client may have
+// been told of what is found; anew, that the read must not have begun before the call.
+func (s sessionView) rereadRecord(slots chan struct{}, late, anew bool) error {
+	r := &recordRead{done: make(chan struct{}), err: errInternal}
+	for !s.reading.CompareAndSwap(nil, r) {
+		if other := s.reading.Load(); other != nil {
+			if <-other.done; !anew {
+				return other.err
+			}
+			anew = false // whatever begins after that one does
+		}
+	}
+	defer func() {
+		s.reading.Store(nil)
+		close(r.done)
+	}()
+	r.err = s.readRecord(slots, late)
+	return r.err
+}
+
+func (s sessionView) readRecord(slots chan struct{}, late bool) error {
+	d := s.sessions
+	ctx, cancel := context.WithTimeout(d.base, s.svc.Limits.StoreWait)
+	defer cancel()
+	if slots != nil {
+		select {
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
+		case <-ctx.Done():
+			return fmt.Errorf("actors: read session: too many requests read theirs: %w", store.ErrUnavailable)
+		}
+	}
+	at := d.clock.sinceStart()
+	rec, rev, err := d.readRecord(ctx, s.key)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		if rev != 0 && d.store.Delete(ctx, s.key.recordKey(), rev) == nil { // of all nodes one does it
+			d.fleet.broadcastEnd(ctx, s.key, &rec, true)
+			sessionEnd{s.sessionActor}.endSession()
+		}
+		sessionEnd{s.sessionActor}.endWithoutRecord()
+		return err
+	case err != nil:
+		return err
+	}
+	if v := (&view{rec: rec, rev: rev}); late {
+		s.adoptFound(v)
+	} else {
+		d.adoptView(s.sessionActor, v)
+	}
+	if s.asOf.Swap(int64(at)) < d.fleet.lettersLost.Load() { // that they are not right any more may have been lost, too
+		s.forgetAnswer()
+	}
+	return nil
+}
+
+// rereadBeside reads the record again without a request, beside the actor's turn. It reports false if too many do so.
+func (s sessionView) rereadBeside() bool {
+	places := s.sessions.fleet.looking
+	select {
+	case places <- struct{}{}:
+	default:
+		return false
+	}
+	go func() {
+		defer func() { <-places }()
+		if err := s.rereadRecord(nil, true, false); err != nil && !errors.Is(err, store.ErrNotFound) {
+			s.sessions.log.Debug("session not looked at", "session", s.key.ID, "error", err)
+		}
+	}()
+	return true
+}
+
+// untilLook is how long the session's timer may run that would run for left. The record of a session with calls or
+// connections is read again when that is due: nobody else does it if no requests come. It belongs to the actor's turn.
+func (s sessionView) untilLook(active bool, left time.Duration) time.Duration {
+	if !s.shared {
+		return left
+	}
+	age := s.sessions.clock.sinceStart() - time.Duration(s.asOf.Load())
+	switch early := recordAge - lookSpread; {
+	case age < early && !s.viewOutdated():
+		return min(left, early-age+rand.N(lookSpread))
+	case active:
+		s.rereadBeside()
+		return min(left, lookPause/2+rand.N(lookPause))
+	}
+	return min(left, recordAge)
+}
+
+// adoptFound makes the session serve from a record that was found changed, perhaps long after the client was told of the
+// change. Updates of the resources that it subscribes to since then may not have reached it.
+func (s sessionView) adoptFound(v *view) {
+	before := s.view.Load()
+	s.sessions.adoptView(s.sessionActor, v)
+	if !s.shared || v.rev <= before.rev || !(standalone{s.sessionActor}).writesStandalone() {
+		return
+	}
+	for _, uri := range v.rec.Subscribed {
+		if _, old := slices.BinarySearch(before.rec.Subscribed, uri); !old && (subscriber{s.sessionActor}).Hears(uri) {
+			s.peer.PushUpdate(uri)
+		}
+	}
+}
+
+// noteRevision notes that the record has had a revision. A session with calls or connections here reads it now, any other one
+// before its next request.
+func (s sessionView) noteRevision(rev uint64) {
+	for {
+		old := s.behind.Load()
+		if rev <= max(old, s.view.Load().rev) {
+			return
+		}
+		if s.behind.CompareAndSwap(old, rev) {
+			_ = s.Post(idleTick{})
+			return
+		}
+	}
+}
+
+// catchUpTo reads the record again until it has at least a revision that was written before.
+func (s sessionView) catchUpTo(rev uint64) error {
+	for anew := false; s.view.Load().rev < rev; anew = true {
+		if err := s.rereadRecord(nil, false, anew); err != nil {
+			return err
+		}
+		if anew && s.view.Load().rev < rev {
+			return store.ErrUnavailable
+		}
+	}
+	return nil
 }

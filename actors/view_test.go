@@ -281,7 +281,7 @@ func TestChangeIsKnownToTheWriter(t *testing.T) {
 				if tt.within < 0 {
 					return
 				}
-				knows := func() bool { return b.peerOf(name).last.Load().Wants(uri) }
+				knows := func() bool { return subscriber{b.peerOf(name).last.Load()}.Wants(uri) }
 				if tt.within == 0 && !knows() {
 					t.Error("the writer does not know when the client has its response")
 				}

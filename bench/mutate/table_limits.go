@@ -152,7 +152,7 @@ var limits = []mutation{
 	{
 		"who guesses ids of sessions does not hold up the others",
 		"actors", "", "Guesses",
-		`$lookups := $d.$all if !$key.$tagged($in.$Session, $n.$mrtr.$keys) { $lookups = $d.«$guesses» }`,
+		`$lookups := $d.$all if !$key.$tagged($in.$Session, $n.$keys) { $lookups = $d.«$guesses» }`,
 		`$all`,
 	},
 }

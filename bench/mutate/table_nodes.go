@@ -38,13 +38,13 @@ var nodes = []mutation{
 	{
 		"no event id is refused on the word of a leader that was replaced",
 		"actors", "", "TestResumeByAnOldLog",
-		`if $failed := $d.$node.$store.$Holds($ctx, $key.$path(), $rev); $failed != nil «»{`,
+		`if $failed := $d.$store.$Holds($ctx, $key.$path(), $rev); $failed != nil «»{`,
 		`&& false `,
 	},
 	{
 		"no writer gives way on the word of a leader that was replaced",
 		"actors", "actors/recovery", "TestKept",
-		`if $err = «$d.$node.$store.$Holds($ctx, $w.$path, $rev)»; !errors.Is($err, $store.$ErrFenced) {`,
+		`if $err = «$d.$store.$Holds($ctx, $w.$path, $rev)»; !errors.Is($err, $store.$ErrFenced) {`,
 		`nil`,
 	},
 	{
@@ -125,7 +125,7 @@ var nodes = []mutation{
 	{
 		"a node that has lost its lease sends its clients to others",
 		"actors", "test/spec/nodes", "TestNodeWithoutItsLeaseHoldsNobody",
-		`$f.$lapsed = $f.$mail != nil && $f.$node.$store.$Lapsed() return «$f.$lapsed» && !$was`,
+		`$w.$lapsed = $n.$fleet.$mail != nil && $n.$store.$Lapsed() return «$w.$lapsed» && !$was`,
 		`false`,
 	},
 	{

@@ -112,8 +112,8 @@ var once = []mutation{
 	{
 		"a second run does not repeat progress",
 		"actors", "test/spec/recovery", "TestRestartUnderASafeCall",
-		`if $j.$sent.$Progressed { «$r.$progressGate().$Raise($j.$sent.$Progress)» }`,
-		`_ = $r.$progressGate()`,
+		`if $j.$sent.$Progressed { «$lasting{$r}.$progressGate().$Raise($j.$sent.$Progress)» }`,
+		`_ = $lasting{$r}.$progressGate()`,
 	},
 	{
 		"a step of a call whose result is stored does not run again",
@@ -148,7 +148,7 @@ var once = []mutation{
 	{
 		"a batch whose session ends has a response",
 		"actors", "", "TestRequestsBesideDelete",
-		`case len($answers) == 0 && «$s.$sess.$ended.Load()»: $faults.$SessionEnded.$Tell($conn, nil)`,
+		`case len($answers) == 0 && «$s.$sess.$ended()»: $faults.$SessionEnded.$Tell($conn, nil)`,
 		`$conn == nil`,
 	},
 

@@ -17,7 +17,7 @@ var sessions = []mutation{
 	{
 		"a session outlives the process once a request of it has its response",
 		"actors", "", "TestFresh",
-		`if $s = $d.$found($in, $id, $s, $err); $s != nil && $s.$view.Load().$rec.$Fresh && «»!$s.$heard($in) {`,
+		`if $s = $d.$found($in, $id, $s, $err); $s != nil && $s.$view.Load().$rec.$Fresh && «»!($home{$s}).$heard($in) {`,
 		`$id == nil && `,
 	},
 	{
@@ -41,7 +41,7 @@ var sessions = []mutation{
 	{
 		"a change of a session is made to what others have made of it",
 		"actors", "", "TestOlderChangeIsReportedLast",
-		`if «$rec», $rev, $err = $n.$sessions.$read($ctx, $s.$key); $err != nil { return $err }`,
+		`if «$rec», $rev, $err = $n.$read($ctx, $s.$key); $err != nil { return $err }`,
 		`_`,
 	},
 	{
