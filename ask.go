@@ -2,7 +2,6 @@ package troupe
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -178,173 +177,6 @@ func (q *Question) keepsAnswer(caps *mcp.ClientCapabilities) func([]byte) bool {
 	}
 }
 
-// Ask sends all questions to the client at once and waits for all the answers. A
-// person may need minutes to answer; meanwhile the call costs memory, but no connection.
-//
-// Ask fails with ErrUndeclared, ErrNoAnswer, ErrTooManyPending, ErrUnavailable, or the cause of ctx or of
-// the call. From a stateless client (2026-07-28) it also fails with ErrTooManyRounds or
-// ErrTooMuchInput. It fails with mcp.ErrInexpressible where the client's revision cannot
-// express a question, such as a choice of several values in a form before 2025-11-25.
-// Stateless clients can be asked only by tools, prompts and the handlers of resources: it is
-// mcp.ErrInexpressible elsewhere. Two questions with one key are an error, and none is asked.
-//
-// If the client answers a question with an error, Ask succeeds, and the method of Answers
-// that reads the answer returns that error.
-func (c *Call) Ask(ctx context.Context, questions ...Question) (Answers, error) {
-	qs, err := c.hostedQuestions(questions)
-	if err != nil {
-		return Answers{}, err
-	}
-	outcomes, err := c.putQuestions(ctx, qs)
-	if err != nil {
-		return Answers{}, forHandler(err)
-	}
-	c.asked.Store(true)
-	a := Answers{make(map[string]hosted.Outcome, len(qs))}
-	for i := range qs {
-		a.byKey[qs[i].Key] = outcomes[i]
-	}
-	return a, nil
-}
-
-// hostedQuestions returns the questions as the client's revision has them.
-func (c *Call) hostedQuestions(questions []Question) ([]hosted.Question, error) {
-	if err := c.checkAskable(); err != nil {
-		return nil, err
-	}
-	caps := c.peer.Capabilities()
-	qs := make([]hosted.Question, len(questions))
-	for i, q := range questions {
-		if slices.ContainsFunc(questions[:i], func(before Question) bool { return before.key == q.key }) {
-			return nil, fmt.Errorf("troupe: two questions have the key %q", q.key)
-		}
-		if lacking := lackingOf(q.needs, &caps); lacking != 0 {
-			return nil, &undeclaredError{q.key, lacking, c.revision()}
-		}
-		params, err := q.paramsFor(c.revision())
-		if err != nil {
-			return nil, fmt.Errorf("troupe: question %q: %w", q.key, err)
-		}
-		qs[i] = hosted.Question{Question: actors.Question{Key: q.key, Valid: q.answerCheck(), Method: q.method, Keep: q.keepsAnswer(&caps)}, TTL: q.ttl}
-		if url, ok := q.params.(mcp.ElicitURL); ok {
-			qs[i].Hosted = func(task string) { c.noteHostedTask(url.ElicitationID, task) }
-		}
-		if params != nil {
-			data, err := codec.Marshal(params)
-			if err != nil {
-				return nil, fmt.Errorf("troupe: question %q: %w", q.key, err)
-			}
-			qs[i].Params = data
-		}
-	}
-	return qs, nil
-}
-
-// putQuestions puts questions to the client. It has those hosted that ask for it, as far as the client can.
-func (c *Call) putQuestions(ctx context.Context, qs []hosted.Question) ([]hosted.Outcome, error) {
-	outcomes := make([]hosted.Outcome, len(qs))
-	host := c.taskHost()
-	var plain, tasks []int
-	for i := range qs {
-		if host != nil && qs[i].TTL > 0 && host.takesMethod(qs[i].Method) {
-			tasks = append(tasks, i)
-		} else {
-			plain = append(plain, i)
-		}
-	}
-	if tasks == nil {
-		return outcomes, c.putPlain(ctx, host, qs, plain, outcomes)
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	ends := make(chan error, len(tasks))
-	for _, i := range tasks {
-		go func() {
-			out, err := host.Ask(ctx, qs[i])
-			outcomes[i] = out
-			if err != nil {
-				cancel(err)
-			}
-			ends <- err
-		}()
-	}
-	var err error
-	if plain != nil {
-		if err = c.putPlain(ctx, host, qs, plain, outcomes); err != nil {
-			cancel(err)
-		}
-	}
-	for range tasks {
-		if e := <-ends; err == nil {
-			err = e
-		}
-	}
-	if err != nil {
-		return nil, context.Cause(ctx) // the first error, which ended the other questions
-	}
-	return outcomes, nil
-}
-
-// putPlain asks the questions of qs whose indexes which lists. A client may take some only as tasks (tasks, task support and
-// handling): it gets those again.
-func (c *Call) putPlain(ctx context.Context, host *hosting, qs []hosted.Question, which []int, outcomes []hosted.Outcome) error {
-	asked := make([]actors.Question, len(which))
-	for i, at := range which {
-		asked[i] = qs[at].Question
-	}
-	answers, err := c.c.Ask(ctx, asked)
-	if err != nil {
-		return err
-	}
-	for i, at := range which {
-		outcomes[at].Answer = answers[i]
-		if refused := answers[i].Err; refused == nil || refused.Code != mcp.CodeInvalidRequest || host == nil || !host.takesMethod(asked[i].Method) {
-			continue
-		}
-		again := qs[at]
-		again.TTL = c.svc.limits.MaxAsk
-		if outcomes[at], err = host.Ask(ctx, again); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// hosting is a client that hosts tasks.
-type hosting struct {
-	hosted.Host
-	caps mcp.ClientCapabilities
-}
-
-// taskHost returns the client of a call if it hosts tasks for the server, otherwise nil.
-func (c *Call) taskHost() *hosting {
-	p := c.c.Peer()
-	if !protocol.Has(p.Revision(), protocol.FeatureCoreTasks) || c.c.Detached() != nil {
-		return nil
-	}
-	caps := c.peer.Capabilities()
-	if !caps.Has(mcp.CapClientTasks) {
-		return nil
-	}
-	return &hosting{hosted.Host{Call: c.c, Session: p.Key(), Cancels: caps.Has(mcp.CapClientTasksCancel), Watch: &c.svc.watch, Log: c.svc.rt.log}, caps}
-}
-
-// takesMethod reports whether the client takes questions of a method as tasks.
-func (h *hosting) takesMethod(method string) bool {
-	m, ok := protocol.LookupMethod(method)
-	return ok && m.Task != 0 && h.caps.Has(m.Task)
-}
-
-// checkAskable says why the client of a call cannot be asked: since 2026-07-28 only some
-// methods may ask for input (basic/patterns/mrtr).
-func (c *Call) checkAskable() error {
-	method := c.msg.Method
-	if !c.revision().Stateless() || actors.Asks(method) {
-		return nil
-	}
-	return fmt.Errorf("troupe: ask the client of a %s: %w", method, mcp.ErrInexpressible)
-}
-
 // paramsFor returns the params as a client of the revision may see them.
 func (q *Question) paramsFor(r mcp.Revision) (any, error) {
 	switch p := q.params.(type) {
@@ -358,49 +190,6 @@ func (q *Question) paramsFor(r mcp.Revision) (any, error) {
 		return protocol.SamplingFor(p, r)
 	}
 	return q.params, nil
-}
-
-// elicitKey is the key of the question that [Call.Elicit] asks.
-const elicitKey = "elicit"
-
-// Elicit asks the user to fill in one form: see Ask. The content of the result decodes into
-// a struct with json tags. [ElicitAs] makes the form from such a struct.
-func (c *Call) Elicit(ctx context.Context, message string, form mcp.FormSchema) (mcp.ElicitResult, error) {
-	a, err := c.Ask(ctx, Elicit(elicitKey, message, form))
-	if err != nil {
-		return mcp.ElicitResult{}, err
-	}
-	return a.Elicited(elicitKey)
-}
-
-// ElicitURL asks the user to open one URL: see Ask and the function ElicitURL.
-func (c *Call) ElicitURL(ctx context.Context, message, id, url string) (mcp.ElicitResult, error) {
-	const key = "elicit-url"
-	a, err := c.Ask(ctx, ElicitURL(key, message, id, url))
-	if err != nil {
-		return mcp.ElicitResult{}, err
-	}
-	return a.Elicited(key)
-}
-
-// Sample asks the client's model for one message: see Ask.
-func (c *Call) Sample(ctx context.Context, p mcp.CreateMessageParams) (mcp.CreateMessageResult, error) {
-	const key = "sample"
-	a, err := c.Ask(ctx, Sample(key, p))
-	if err != nil {
-		return mcp.CreateMessageResult{}, err
-	}
-	return a.Sampled(key)
-}
-
-// Roots asks for the client's roots: see Ask and the function Roots.
-func (c *Call) Roots(ctx context.Context) ([]mcp.Root, error) {
-	const key = "roots"
-	a, err := c.Ask(ctx, Roots(key))
-	if err != nil {
-		return nil, err
-	}
-	return a.Roots(key)
 }
 
 // URLRequired returns the error that makes a client open URLs before it sends
@@ -493,19 +282,6 @@ func needsText(needs mcp.Capability, r mcp.Revision) string {
 	return fmt.Sprintf("%s (revision %s has no %s)", text, r, strings.Join(never, ", "))
 }
 
-// refuseLacking refuses a client that lacks a capability which a handler needs.
-func refuseLacking(needs mcp.Capability, p *Peer) *mcp.Error {
-	if needs == 0 {
-		return nil
-	}
-	caps := p.Capabilities()
-	lacking := lackingOf(needs, &caps)
-	if lacking == 0 {
-		return nil
-	}
-	return lackingError(lacking, p.p.Revision())
-}
-
 // lackingError is the error for a client of the revision that has not declared needs.
 func lackingError(needs mcp.Capability, r mcp.Revision) *mcp.Error {
 	code := mcp.CodeInvalidRequest
@@ -567,3 +343,23 @@ func needsObject(needs mcp.Capability) json.RawMessage {
 	data, _ := codec.Marshal(c) // a value of our own making
 	return data
 }
+
+// The errors of questions. No answer came.
+var (
+	// ErrNoAnswer reports that the client did not answer in time.
+	ErrNoAnswer = actors.ErrNoAnswer
+	// ErrTooManyPending reports that as many questions wait for the client, of the session
+	// or of the principal, as its limit allows.
+	ErrTooManyPending = actors.ErrTooManyPending
+	// ErrTooManyRounds reports that a call has asked its stateless client (2026-07-28)
+	// one hundred times; each time the client sent the request again.
+	ErrTooManyRounds = actors.ErrTooManyRounds
+	// ErrTooMuchInput reports that the answers so far, which a stateless client
+	// (2026-07-28) carries from one request to the next, are more than 64 KiB.
+	ErrTooMuchInput = actors.ErrTooMuchInput
+	// ErrNoStream reports that the client listens to no standalone stream.
+	ErrNoStream = actors.ErrNoStream
+	// ErrUndeclared reports a question that was not asked, because the client does not
+	// declare its capability. Put the capability into Needs to refuse such clients.
+	ErrUndeclared = errors.New("troupe: the client does not declare this capability")
+)

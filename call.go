@@ -1,15 +1,18 @@
 package troupe
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
@@ -17,6 +20,7 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/scope"
+	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -163,137 +167,6 @@ func (c *Call) noteHostedTask(elicitationID, task string) {
 // before 2025-11-25 would not come back: for them Disconnect does nothing.
 func (c *Call) Disconnect() { c.c.CloseConnection() }
 
-// Peer is the client of a session or of a stateless request. It may be used from any
-// goroutine, and kept after the call.
-type Peer struct{ p *actors.Peer }
-
-// Session returns the session's id. Ids are secrets of their clients: do not log
-// them where others read.
-func (p *Peer) Session() string { return p.p.Session() }
-
-// Revision returns the protocol revision that the client and the server use.
-func (p *Peer) Revision() string { return p.p.Revision().String() }
-
-// Client returns the client's name, version and title, as the client gave them. A session
-// does not keep the rest of its clientInfo, nor a title for which 8 KiB leave no room. For a
-// stateless client it is all that the request says.
-func (p *Peer) Client() mcp.Implementation {
-	var i mcp.Implementation
-	_ = codec.Unmarshal(p.p.Client(), &i) // initialize has decoded it once
-	return i
-}
-
-// Capabilities returns the capabilities that the client declared, as far as its revision
-// has them. A session keeps those that a revision defines, and Experimental, Extensions and
-// Extra as far as 8 KiB have room for them.
-func (p *Peer) Capabilities() mcp.ClientCapabilities {
-	var c mcp.ClientCapabilities
-	_ = codec.Unmarshal(p.p.Capabilities(), &c) // initialize has decoded it once
-	return protocol.ClientCapabilitiesFor(c, p.p.Revision())
-}
-
-// Ping asks the client, on its standalone stream, whether it is there. It fails with
-// ErrNoAnswer if the client does not answer within 30 s, or within Options.Limits.MaxAsk
-// if that is less. It fails with mcp.ErrInexpressible for a stateless client (2026-07-28).
-func (p *Peer) Ping(ctx context.Context) error {
-	if err := checkPingable(p.p.Revision()); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, pingWait, ErrNoAnswer)
-	defer cancel()
-	a, err := p.p.Ask(ctx, actors.Question{Key: "ping", Method: mcp.MethodPing})
-	if err != nil {
-		return forHandler(err)
-	}
-	if a.Err != nil {
-		return a.Err
-	}
-	return nil
-}
-
-// Roots asks for the client's roots outside of a call: see the function Roots. Unless
-// the session has kept them, it sends the question on the standalone stream. It fails
-// with ErrNoStream when there is no such stream, and as Call.Ask does.
-func (p *Peer) Roots(ctx context.Context) ([]mcp.Root, error) {
-	const key = "roots"
-	q, caps := Roots(key), p.Capabilities()
-	if lackingOf(q.needs, &caps) != 0 {
-		return nil, fmt.Errorf("troupe: question %q: %w: %s", key, ErrUndeclared, q.needs)
-	}
-	a, err := p.p.Ask(ctx, actors.Question{Key: key, Method: q.method, Keep: q.keepsAnswer(&caps)})
-	if err != nil {
-		return nil, forHandler(err)
-	}
-	return Answers{map[string]hosted.Outcome{key: {Answer: a}}}.Roots(key)
-}
-
-// Log sends a log message that belongs to no call, on the session's standalone
-// stream. It fails with ErrNoStream when the client has never opened one, and for a
-// stateless client (2026-07-28), whose messages belong to its calls. While the client's
-// connection is away, the message waits for its return. Log returns nil for a message
-// that the client's level leaves out. The rest is as for Call.Log.
-func (p *Peer) Log(ctx context.Context, level mcp.LoggingLevel, logger string, data any) error {
-	if p.p.Revision().Stateless() {
-		return ErrNoStream
-	}
-	if !wantsLevel(p.p, level) || !p.p.AdmitLog(p.pushMissed) {
-		return nil
-	}
-	if n := p.p.Missed(); n > 0 && wantsLevel(p.p, mcp.LevelWarning) {
-		if err := p.p.Notify(ctx, mcp.NotifyMessage, missedParams(n)); err != nil {
-			return forHandler(err)
-		}
-	}
-	params, send, err := p.p.Handler().(*service).logParams(level, logger, data)
-	if !send {
-		return err
-	}
-	return forHandler(p.p.Notify(ctx, mcp.NotifyMessage, params))
-}
-
-// pushMissed sends the client the number of dropped messages once there is room again, if
-// no other message has done so.
-func (p *Peer) pushMissed() {
-	if n := p.p.Missed(); n > 0 && wantsLevel(p.p, mcp.LevelWarning) {
-		p.p.Push(mcp.NotifyMessage, missedParams(n))
-	}
-}
-
-// Notify is Call.Notify outside of a call, on the session's standalone stream. It fails
-// with ErrNoStream when the client has never opened one, and for a stateless client
-// (2026-07-28). While the client's connection is away, the notification waits for its
-// return.
-func (p *Peer) Notify(ctx context.Context, method string, params any) error {
-	raw, err := ownParams(method, params)
-	if err != nil {
-		return err
-	}
-	return forHandler(p.p.Notify(ctx, method, raw))
-}
-
-// Values returns the values of the session. Each call returns other SessionValues, which have read nothing yet: see Set.
-func (p *Peer) Values() SessionValues { return SessionValues{p.p, new(seenValues)} }
-
-// The errors of questions. No answer came.
-var (
-	// ErrNoAnswer reports that the client did not answer in time.
-	ErrNoAnswer = actors.ErrNoAnswer
-	// ErrTooManyPending reports that as many questions wait for the client, of the session
-	// or of the principal, as its limit allows.
-	ErrTooManyPending = actors.ErrTooManyPending
-	// ErrTooManyRounds reports that a call has asked its stateless client (2026-07-28)
-	// one hundred times; each time the client sent the request again.
-	ErrTooManyRounds = actors.ErrTooManyRounds
-	// ErrTooMuchInput reports that the answers so far, which a stateless client
-	// (2026-07-28) carries from one request to the next, are more than 64 KiB.
-	ErrTooMuchInput = actors.ErrTooMuchInput
-	// ErrNoStream reports that the client listens to no standalone stream.
-	ErrNoStream = actors.ErrNoStream
-	// ErrUndeclared reports a question that was not asked, because the client does not
-	// declare its capability. Put the capability into Needs to refuse such clients.
-	ErrUndeclared = errors.New("troupe: the client does not declare this capability")
-)
-
 // The causes that a handler's context ends with, for context.Cause.
 var (
 	ErrCancelled    = actors.ErrCancelled    // by the client
@@ -304,9 +177,6 @@ var (
 	ErrClosing      = actors.ErrClosing      // the node is stopping
 	ErrUnmounted    = actors.ErrUnmounted    // the server was taken off the Runtime
 )
-
-// pingWait is how long a client has to answer a ping; no person has to answer it.
-var pingWait = limits.Ping.Value()
 
 // Ping asks the client, on the call's stream, whether it is there. It fails with
 // ErrNoAnswer if the client does not answer within 30 s, or within Options.Limits.MaxAsk
@@ -417,7 +287,7 @@ func (c *Call) Session() SessionValues { return SessionValues{c.peer.p, &c.value
 
 // Task returns the id of the task that the call runs for, "" if it is none, or none yet: see [TaskAutomatic].
 func (c *Call) Task() string {
-	if a := c.taskAttempt(); a != nil {
+	if a := taskAttempt(c.c); a != nil {
 		return a.Key.ID
 	}
 	return ""
@@ -425,7 +295,7 @@ func (c *Call) Task() string {
 
 // TaskMessage sets the message for people that clients see with the task. It does nothing in a call that is no task.
 func (c *Call) TaskMessage(ctx context.Context, message string) error {
-	if a := c.taskAttempt(); a != nil {
+	if a := taskAttempt(c.c); a != nil {
 		return forHandler(a.Say(ctx, message))
 	}
 	return nil
@@ -453,7 +323,7 @@ func (c *Call) visibleTool(t *tool) *tool {
 
 // visiblePrompt finds a prompt that the caller may see.
 func (c *Call) visiblePrompt(name string) (*prompt, bool) {
-	p, ok := c.svc.srv.prompts.getItem(name)
+	p, ok := c.svc.srv.prompts.Get(name)
 	return p, ok && c.callerView().seesItem(p.item())
 }
 
@@ -512,14 +382,6 @@ func (c *Call) Require(scopes ...string) error {
 	return nil
 }
 
-// checkPingable says why a client cannot be pinged.
-func checkPingable(r mcp.Revision) error {
-	if ping, _ := protocol.LookupMethod(mcp.MethodPing); ping.Allowed(protocol.ToClient, r) {
-		return nil
-	}
-	return fmt.Errorf("troupe: ping a client of %s: %w", r, mcp.ErrInexpressible)
-}
-
 // callContext is the context of a handler. [CallFrom] finds the call in it without cost, and
 // the values of the HTTP request's context come after its own. The end of the request's
 // context does not end it: a call outlives its request.
@@ -546,4 +408,314 @@ func (c *callContext) Value(key any) any {
 func CallFrom(ctx context.Context) (*Call, bool) {
 	c, ok := ctx.Value(callKey{}).(*Call)
 	return c, ok
+}
+
+// Ask sends all questions to the client at once and waits for all the answers. A
+// person may need minutes to answer; meanwhile the call costs memory, but no connection.
+//
+// Ask fails with ErrUndeclared, ErrNoAnswer, ErrTooManyPending, ErrUnavailable, or the cause of ctx or of
+// the call. From a stateless client (2026-07-28) it also fails with ErrTooManyRounds or
+// ErrTooMuchInput. It fails with mcp.ErrInexpressible where the client's revision cannot
+// express a question, such as a choice of several values in a form before 2025-11-25.
+// Stateless clients can be asked only by tools, prompts and the handlers of resources: it is
+// mcp.ErrInexpressible elsewhere. Two questions with one key are an error, and none is asked.
+//
+// If the client answers a question with an error, Ask succeeds, and the method of Answers
+// that reads the answer returns that error.
+func (c *Call) Ask(ctx context.Context, questions ...Question) (Answers, error) {
+	qs, err := c.hostedQuestions(questions)
+	if err != nil {
+		return Answers{}, err
+	}
+	outcomes, err := c.putQuestions(ctx, qs)
+	if err != nil {
+		return Answers{}, forHandler(err)
+	}
+	c.asked.Store(true)
+	a := Answers{make(map[string]hosted.Outcome, len(qs))}
+	for i := range qs {
+		a.byKey[qs[i].Key] = outcomes[i]
+	}
+	return a, nil
+}
+
+// hostedQuestions returns the questions as the client's revision has them.
+func (c *Call) hostedQuestions(questions []Question) ([]hosted.Question, error) {
+	if err := c.checkAskable(); err != nil {
+		return nil, err
+	}
+	caps := c.peer.Capabilities()
+	qs := make([]hosted.Question, len(questions))
+	for i, q := range questions {
+		if slices.ContainsFunc(questions[:i], func(before Question) bool { return before.key == q.key }) {
+			return nil, fmt.Errorf("troupe: two questions have the key %q", q.key)
+		}
+		if lacking := lackingOf(q.needs, &caps); lacking != 0 {
+			return nil, &undeclaredError{q.key, lacking, c.revision()}
+		}
+		params, err := q.paramsFor(c.revision())
+		if err != nil {
+			return nil, fmt.Errorf("troupe: question %q: %w", q.key, err)
+		}
+		qs[i] = hosted.Question{Question: actors.Question{Key: q.key, Valid: q.answerCheck(), Method: q.method, Keep: q.keepsAnswer(&caps)}, TTL: q.ttl}
+		if url, ok := q.params.(mcp.ElicitURL); ok {
+			qs[i].Hosted = func(task string) { c.noteHostedTask(url.ElicitationID, task) }
+		}
+		if params != nil {
+			data, err := codec.Marshal(params)
+			if err != nil {
+				return nil, fmt.Errorf("troupe: question %q: %w", q.key, err)
+			}
+			qs[i].Params = data
+		}
+	}
+	return qs, nil
+}
+
+// putQuestions puts questions to the client. It has those hosted that ask for it, as far as the client can.
+func (c *Call) putQuestions(ctx context.Context, qs []hosted.Question) ([]hosted.Outcome, error) {
+	outcomes := make([]hosted.Outcome, len(qs))
+	host := c.taskHost()
+	var plain, tasks []int
+	for i := range qs {
+		if host != nil && qs[i].TTL > 0 && host.takesMethod(qs[i].Method) {
+			tasks = append(tasks, i)
+		} else {
+			plain = append(plain, i)
+		}
+	}
+	if tasks == nil {
+		return outcomes, c.putPlain(ctx, host, qs, plain, outcomes)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	ends := make(chan error, len(tasks))
+	for _, i := range tasks {
+		go func() {
+			out, err := host.Ask(ctx, qs[i])
+			outcomes[i] = out
+			if err != nil {
+				cancel(err)
+			}
+			ends <- err
+		}()
+	}
+	var err error
+	if plain != nil {
+		if err = c.putPlain(ctx, host, qs, plain, outcomes); err != nil {
+			cancel(err)
+		}
+	}
+	for range tasks {
+		if e := <-ends; err == nil {
+			err = e
+		}
+	}
+	if err != nil {
+		return nil, context.Cause(ctx) // the first error, which ended the other questions
+	}
+	return outcomes, nil
+}
+
+// putPlain asks the questions of qs whose indexes which lists. A client may take some only as tasks (tasks, task support and
+// handling): it gets those again.
+func (c *Call) putPlain(ctx context.Context, host *hosting, qs []hosted.Question, which []int, outcomes []hosted.Outcome) error {
+	asked := make([]actors.Question, len(which))
+	for i, at := range which {
+		asked[i] = qs[at].Question
+	}
+	answers, err := c.c.Ask(ctx, asked)
+	if err != nil {
+		return err
+	}
+	for i, at := range which {
+		outcomes[at].Answer = answers[i]
+		if refused := answers[i].Err; refused == nil || refused.Code != mcp.CodeInvalidRequest || host == nil || !host.takesMethod(asked[i].Method) {
+			continue
+		}
+		again := qs[at]
+		again.TTL = c.svc.limits.MaxAsk
+		if outcomes[at], err = host.Ask(ctx, again); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hosting is a client that hosts tasks.
+type hosting struct {
+	hosted.Host
+	caps mcp.ClientCapabilities
+}
+
+// taskHost returns the client of a call if it hosts tasks for the server, otherwise nil.
+func (c *Call) taskHost() *hosting {
+	p := c.c.Peer()
+	if !protocol.Has(p.Revision(), protocol.FeatureCoreTasks) || c.c.Detached() != nil {
+		return nil
+	}
+	caps := c.peer.Capabilities()
+	if !caps.Has(mcp.CapClientTasks) {
+		return nil
+	}
+	return &hosting{hosted.Host{Call: c.c, Session: p.Key(), Cancels: caps.Has(mcp.CapClientTasksCancel), Watch: &c.svc.watch, Log: c.svc.rt.log}, caps}
+}
+
+// takesMethod reports whether the client takes questions of a method as tasks.
+func (h *hosting) takesMethod(method string) bool {
+	m, ok := protocol.LookupMethod(method)
+	return ok && m.Task != 0 && h.caps.Has(m.Task)
+}
+
+// checkAskable says why the client of a call cannot be asked: since 2026-07-28 only some
+// methods may ask for input (basic/patterns/mrtr).
+func (c *Call) checkAskable() error {
+	method := c.msg.Method
+	if !c.revision().Stateless() || actors.Asks(method) {
+		return nil
+	}
+	return fmt.Errorf("troupe: ask the client of a %s: %w", method, mcp.ErrInexpressible)
+}
+
+// elicitKey is the key of the question that [Call.Elicit] asks.
+const elicitKey = "elicit"
+
+// Elicit asks the user to fill in one form: see Ask. The content of the result decodes into
+// a struct with json tags. [ElicitAs] makes the form from such a struct.
+func (c *Call) Elicit(ctx context.Context, message string, form mcp.FormSchema) (mcp.ElicitResult, error) {
+	a, err := c.Ask(ctx, Elicit(elicitKey, message, form))
+	if err != nil {
+		return mcp.ElicitResult{}, err
+	}
+	return a.Elicited(elicitKey)
+}
+
+// ElicitURL asks the user to open one URL: see Ask and the function ElicitURL.
+func (c *Call) ElicitURL(ctx context.Context, message, id, url string) (mcp.ElicitResult, error) {
+	const key = "elicit-url"
+	a, err := c.Ask(ctx, ElicitURL(key, message, id, url))
+	if err != nil {
+		return mcp.ElicitResult{}, err
+	}
+	return a.Elicited(key)
+}
+
+// Sample asks the client's model for one message: see Ask.
+func (c *Call) Sample(ctx context.Context, p mcp.CreateMessageParams) (mcp.CreateMessageResult, error) {
+	const key = "sample"
+	a, err := c.Ask(ctx, Sample(key, p))
+	if err != nil {
+		return mcp.CreateMessageResult{}, err
+	}
+	return a.Sampled(key)
+}
+
+// Roots asks for the client's roots: see Ask and the function Roots.
+func (c *Call) Roots(ctx context.Context) ([]mcp.Root, error) {
+	const key = "roots"
+	a, err := c.Ask(ctx, Roots(key))
+	if err != nil {
+		return nil, err
+	}
+	return a.Roots(key)
+}
+
+// ErrStepUsed reports that a run of a handler uses the name of a step a second time. The step did not run again.
+var ErrStepUsed = actors.ErrStepUsed
+
+// permanentError is an error of a step that no run tries again.
+type permanentError struct{ error }
+
+func (e permanentError) Unwrap() error { return e.error }
+
+// Permanent marks an error of a step as one that would come again: it is stored like a result, and every run of
+// the call gets it. It returns nil for nil.
+func Permanent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return permanentError{err}
+}
+
+var stepTries = limits.StepTries.Value()
+
+// Step runs fn once in the life of a call: its result is stored before Step returns it, and a run after a crash or a deploy gets the
+// stored one, without running fn. A handler uses each name once: a second use is [ErrStepUsed]. Steps may run at once, and in each other.
+//
+// Where the result is stored depends on the call:
+//
+//   - In a task it is stored with the task, with at most 16 MiB.
+//   - In a session over Streamable HTTP, up to 2025-11-25, it is stored in the log of the call's stream, if the call is safe to run again (Tool.Rerun).
+//     The first step has the response become a stream. A call stores at most 1,000 results of together 256 KiB; a result beyond that is returned and not
+//     stored. What is stored goes with the call.
+//   - In a stateless call (2026-07-28) that is safe to run again it stays in memory, within the same limits. When the call becomes a
+//     task, the task has it. When the call asks its client, the requestState carries results of together 64 KiB, and a run on another node finds them.
+//   - In any other call, that of HTTP+SSE, of stdio or of a tool that may not run twice, nothing is stored: such a call has no second run.
+//
+// fn runs again, after 100 ms, 200 ms and so on up to 10 s, while it fails, ten times in all; then the handler gets the error, and a later
+// run tries again. An error of [Permanent] is stored and returned at once. T must encode as JSON where the result may be needed again.
+//
+// If fn took effect and the process is lost before the result is stored, the step runs again: let fn find out whether it has
+// run, for example by a key that it derives from the arguments of the call and the name of the step. A question that fn asks ([Call.Ask]) needs a key that
+// the handler uses in no other place, as a run that finds the result does not ask it.
+//
+// After an error that is not fn's own the handler must end: the call has ended, or another process runs it, and whether the result is stored is unknown. The
+// errors are those of the context, [ErrCancelled], [ErrTaskTakenOver] and the like, [ErrStreamLost], or say that the result does not encode.
+func Step[T any](ctx context.Context, call *Call, name string, fn func(ctx context.Context) (T, error)) (T, error) {
+	var out T
+	found, run, err := call.c.BeginStep(ctx, name)
+	switch {
+	case err != nil:
+		return out, forHandler(err)
+	case found != nil:
+		telemetry.Step(ctx, name, time.Duration(found.Took)*time.Millisecond, true)
+		if found.Failed != "" {
+			return out, Permanent(errors.New(found.Failed))
+		}
+		if err := codec.Unmarshal(found.Value, &out); err != nil {
+			return out, fmt.Errorf("troupe: the stored result of step %q does not fit: %w", name, err)
+		}
+		return out, nil
+	}
+	defer run.End()
+	began := time.Now()
+	out, failed := tryStep(run.Context(ctx), fn)
+	if !run.Keeps() {
+		return out, failed
+	}
+	var value []byte
+	text := ""
+	if failed != nil {
+		permanent, ok := errors.AsType[permanentError](failed)
+		if !ok {
+			return out, failed
+		}
+		text = cmp.Or(permanent.Error(), "failed")
+	} else if value, err = codec.Marshal(&out); err != nil {
+		return out, fmt.Errorf("troupe: step %q: %w", name, err)
+	}
+	if err := run.Keep(ctx, value, text); err != nil {
+		return out, forHandler(err)
+	}
+	telemetry.Step(ctx, name, time.Since(began), false)
+	return out, failed
+}
+
+// tryStep runs fn until it succeeds, fails for good or has failed often.
+func tryStep[T any](ctx context.Context, fn func(ctx context.Context) (T, error)) (out T, err error) {
+	wait := 100 * time.Millisecond
+	for n := 1; ; n++ {
+		out, err = fn(ctx)
+		if _, permanent := errors.AsType[permanentError](err); err == nil || permanent || n == stepTries || ctx.Err() != nil {
+			return out, err
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return out, err
+		}
+		wait = min(2*wait, 10*time.Second)
+	}
 }

@@ -2,14 +2,17 @@ package troupe
 
 import (
 	"fmt"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/catalogue"
 	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -246,3 +249,142 @@ func (s *serviceLists) changesFor(v *view) func(method string) bool {
 		return false
 	}
 }
+
+// mountPoint is a server's link to the runtime that mounted it.
+type mountPoint struct {
+	mu    sync.Mutex // guards the rest
+	s     *service
+	timer *time.Timer
+	here  which // lists that have changed here since the timer was set
+	there which // lists that have changed on other nodes
+	again which // of both, those of which everybody must be told
+
+	advice []advice // for the log, once there is one
+}
+
+func (m *mountPoint) mountedService() *service {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.s
+}
+
+// setService ties the server to s; it reports whether the server was free.
+func (m *mountPoint) setService(s *service) bool {
+	m.mu.Lock()
+	if m.s != nil {
+		m.mu.Unlock()
+		return false
+	}
+	m.s = s
+	s.lists.remoteLists.noteOwnLists(s.srv)
+	waiting := m.advice
+	m.advice = nil
+	m.mu.Unlock()
+	for _, a := range waiting {
+		s.logAdvice(a)
+	}
+	return true
+}
+
+// clearService cuts the link: changes are announced to nobody from then on.
+func (m *mountPoint) clearService() {
+	m.mu.Lock()
+	m.s = nil
+	m.mu.Unlock()
+}
+
+// listChanged announces a change of a list, by its index in announced, after changeDelay, so
+// that further changes join it. A session gets the lists that differ from those announced
+// to it. A listener gets every change, as nothing is stored of it; in a fleet it gets those that differ, too.
+func (m *mountPoint) listChanged(list int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.s == nil {
+		return
+	}
+	m.here[list] = true
+	m.again[list] = m.s.lists.remoteLists.noteOwnChange(list, m.s.srv) || m.again[list]
+	m.announceLater()
+}
+
+// remoteListChanged announces a change of a list on another node.
+func (m *mountPoint) remoteListChanged(list int, digest string, again bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.s == nil || !m.s.lists.remoteLists.noteRemoteChange(list, digest, m.s.srv) && !again {
+		return
+	}
+	m.there[list] = true
+	m.again[list] = again || m.again[list]
+	m.announceLater()
+}
+
+// announceLater announces the changes after changeDelay. mu is held.
+func (m *mountPoint) announceLater() {
+	if m.timer != nil {
+		return
+	}
+	m.timer = time.AfterFunc(changeDelay, func() {
+		m.mu.Lock()
+		s, here, there, again := m.s, m.here, m.there, m.again
+		m.timer, m.here, m.there, m.again = nil, which{}, which{}, which{}
+		m.mu.Unlock()
+		if s == nil {
+			return
+		}
+		s.lists.tellLists(here, again)
+		s.rt.node.Sessions(s.svc, func(p *actors.Peer) { s.lists.announceLists(p, again) })
+		for list, method := range announced {
+			if here[list] || there[list] {
+				s.rt.node.ListChanged(s.svc, method, again[list])
+			}
+		}
+		if here[listResources] || there[listResources] {
+			actors.ReviewListeners(s.rt.node, s.svc)
+		}
+	})
+}
+
+// reviewListeners ends listeners that have nothing left to hear, where a resource or a template was replaced: by one that needs other scopes, perhaps, which no list shows.
+func (m *mountPoint) reviewListeners() {
+	if s := m.mountedService(); s != nil {
+		actors.ReviewListeners(s.rt.node, s.svc)
+	}
+}
+
+func (m *mountPoint) resourceUpdated(uri string) {
+	if s := m.mountedService(); s != nil {
+		s.rt.node.ResourceUpdated(s.svc, uri, s.srv.opts.SubResources)
+	}
+}
+
+// logAdvice logs advice about the server at once, or when a Runtime mounts it: until then there is no log.
+func (m *mountPoint) logAdvice(a advice) {
+	m.mu.Lock()
+	s := m.s
+	if s == nil && len(m.advice) < mostAdvice {
+		m.advice = append(m.advice, a)
+	}
+	m.mu.Unlock()
+	if s != nil {
+		s.logAdvice(a)
+	}
+}
+
+// pager reads a list page by page.
+type pager func(dst []byte, after string, size int) (out []byte, last string)
+
+func pagerOf[T offer](s *catalogue.Snapshot[T], v *view, r mcp.Revision, member string) pager {
+	return func(dst []byte, after string, size int) ([]byte, string) {
+		return s.AppendPage(dst, seenBy[T](v), r, member, after, size)
+	}
+}
+
+// advice is a word of the log about what a program has registered: it works, but probably not as it was meant.
+type advice struct {
+	text  string
+	attrs []slog.Attr
+}
+
+// mostAdvice is how much advice waits until the server is mounted.
+const mostAdvice = 100

@@ -5,44 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 
-	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/mcp"
 )
-
-// LogMessage is a log message on its way to a client.
-type LogMessage struct {
-	Server string // the server's id, see ServerOptions.ID
-	Level  mcp.LoggingLevel
-	Logger string
-	Data   any // the data of Log
-}
-
-// defaultLevel is the level of a session whose client has not set one.
-const defaultLevel = mcp.LevelInfo
-
-// ownLogger is the logger of messages that the Runtime itself sends.
-const ownLogger = "troupe"
-
-// wantsLevel reports whether the client wants messages of a level.
-func wantsLevel(p *actors.Peer, level mcp.LoggingLevel) bool {
-	least := mcp.LoggingLevel(p.Level())
-	if least == "" {
-		if p.Revision().Stateless() { // it asks for log messages with each request
-			return false
-		}
-		least = defaultLevel
-	}
-	return level.Severity() >= least.Severity()
-}
-
-func missedParams(n int64) []byte {
-	return fmt.Appendf(nil, `{"level":"warning","logger":"`+ownLogger+`","data":"%d log messages were dropped: there were too many"}`, n)
-}
 
 // NewLogHandler returns a handler for package slog. It takes the call from a record's context
 // and sends the record to the call's client, as [Call.Log] does: within the client's level,
@@ -172,20 +140,3 @@ func logLevel(level slog.Level) mcp.LoggingLevel {
 }
 
 var _ slog.Handler = (*logHandler)(nil)
-
-// advice is a word of the log about what a program has registered: it works, but probably not as it was meant.
-type advice struct {
-	text  string
-	attrs []slog.Attr
-}
-
-// mostAdvice is how much advice waits until the server is mounted.
-const mostAdvice = 100
-
-// errTaken refuses an item whose name another one has.
-func errTaken(name string) error {
-	return fmt.Errorf("%q: there is one of this name already: only the Add functions without Try replace it", name)
-}
-
-// mostOfToolName is how long the specification advises names of tools to be (2025-11-25, server/tools, "Tool Names").
-const mostOfToolName = 128

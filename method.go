@@ -7,11 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"strings"
 	"sync/atomic"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -107,14 +105,6 @@ func addNotification[In any](s *Server, name string, handler func(p *Peer, in In
 	})
 }
 
-// checkOwnName says why a program may not use the name for a method of its own.
-func checkOwnName(name string) error {
-	if _, taken := protocol.LookupMethod(name); taken || name == "" || strings.HasPrefix(name, "rpc.") {
-		return fmt.Errorf("method %q: the name is empty, begins with rpc., or is one of the specification", name)
-	}
-	return nil
-}
-
 // serviceMethods runs the middleware of a service, and the methods that the program has added.
 type serviceMethods struct {
 	*service
@@ -133,20 +123,6 @@ func (s *serviceMethods) callMethod(ctx context.Context, call *Call, h *method, 
 		return nil, s.handlerError(call, string(m.Method), err)
 	}
 	return dst, nil
-}
-
-func ownParams(method string, params any) ([]byte, error) {
-	if err := checkOwnName(method); err != nil {
-		return nil, fmt.Errorf("troupe: notify: %w", err)
-	}
-	raw, err := codec.Marshal(params)
-	if err != nil {
-		return nil, fmt.Errorf("troupe: notify %s: %w", method, err)
-	}
-	if !isObject(raw) {
-		return nil, fmt.Errorf("troupe: notify %s: params are no object", method)
-	}
-	return raw, nil
 }
 
 // MethodHandler answers a request of a client. params are its raw params, nil if it has

@@ -192,10 +192,10 @@ func (rt *mountTable) registerServer(srv *Server, path string) (*service, error)
 		return nil, fmt.Errorf("troupe: mount %s: %w", path, err)
 	}
 	rt.tasks.Mount(worker.Service{ID: id, Run: s.tasks.runTask, Known: func(_, name string) bool {
-		_, ok := s.srv.tools.getItem(name)
+		_, ok := s.srv.tools.Get(name)
 		return ok
 	}, Safe: func(method, name string) bool {
-		t, ok := s.srv.tools.getItem(name)
+		t, ok := s.srv.tools.Get(name)
 		return ok && t.safe
 	}, Makes: srv.hasTasks.Load})
 	s.tools.logMissingPages()

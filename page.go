@@ -2,29 +2,16 @@ package troupe
 
 import (
 	"cmp"
-	"encoding/json"
+	"context"
 	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
 
-	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/limits"
-	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/mcp"
 )
-
-// UI ties a tool to a page that shows its results (the extension MCP Apps, SEP-1865). The
-// zero value does nothing. Hosts without the extension show the result's content: a tool
-// with a page should still return one that says all.
-type UI struct {
-	// Page is the URI of the page, ui:// and what follows: see [AddPage].
-	Page string
-	// For says who may call the tool: models, pages of the same server, or both. Empty is
-	// both. Hosts without the extension have models call it in any case.
-	For []mcp.UIAudience
-}
 
 // Page is an HTML document that hosts with the extension MCP Apps show in a frame, for
 // [AddPage]. URI, Name and HTML are required.
@@ -61,10 +48,10 @@ type Page struct {
 // AddPage panics when the page lacks its URI, name or HTML, when the URI does not begin with
 // ui://, when the HTML has more than 16 MiB, when an origin is none, and when the page
 // cannot be encoded.
-func AddPage(s *Server, p Page) { must(s.addPage(p, true)) }
+func AddPage(s *Server, p Page) { must(addPage(s, p, true)) }
 
 // TryAddPage is AddPage with an error in place of a panic, as [TryAddTool] is [AddTool].
-func TryAddPage(s *Server, p Page) error { return s.addPage(p, false) }
+func TryAddPage(s *Server, p Page) error { return addPage(s, p, false) }
 
 // checkPage returns what the `_meta` of the page says of it, nil if that is nothing.
 func (p *Page) checkPage() (any, error) {
@@ -96,11 +83,6 @@ func (p *Page) checkPage() (any, error) {
 	return meta, nil
 }
 
-// pageURI reports whether uri may be that of a page.
-func pageURI(uri string) bool {
-	return len(uri) > len("ui://") && strings.HasPrefix(uri, "ui://") && !strings.ContainsFunc(uri, func(c rune) bool { return c <= ' ' || c == 0x7f })
-}
-
 // cspOrigin is a scheme, a host, whose first label may be a star where two follow, and a port.
 var cspOrigin = regexp.MustCompile(`^(?:https?|wss?)://(?:\*\.[a-zA-Z0-9-]+\.)?[a-zA-Z0-9-]+(?:\.[a-zA-Z0-9-]+)*(?::([0-9]{1,5}))?$`)
 
@@ -115,36 +97,26 @@ func cspSource(s string) bool {
 	return err == nil
 }
 
-// withUI returns a `_meta` with the member "ui", unless value is nil.
-func withUI(meta mcp.Meta, value any) (mcp.Meta, error) {
-	if err := protocol.CheckMeta(meta); err != nil {
-		return nil, err
+func addPage(s *Server, p Page, replace bool) error {
+	if s == nil {
+		return fmt.Errorf("troupe: page %q: %w", p.URI, errNoServer)
 	}
-	if value == nil {
-		return meta.Clone(), nil
-	}
-	if _, ok := meta[protocol.MetaUI]; ok {
-		return nil, errors.New(`its Meta has a member "ui" already`)
-	}
-	raw, err := codec.Marshal(value)
+	meta, err := p.checkPage()
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("troupe: page %q: %w", p.URI, err)
 	}
-	return meta.Clone().With(protocol.MetaUI, json.RawMessage(raw)), nil
-}
-
-// tieMeta returns the `_meta` of a tool that is tied to a page.
-func (u *UI) tieMeta(meta mcp.Meta) (mcp.Meta, error) {
-	if u.Page == "" && len(u.For) == 0 {
-		return meta.Clone(), nil
+	contents := mcp.TextResource(p.URI, mcp.MIMEApp, p.HTML)
+	contents.Meta, _ = withUI(nil, meta) // encoded before
+	r := mcp.Resource{URI: p.URI, Name: p.Name, Title: p.Title, Description: p.Description, MIMEType: mcp.MIMEApp,
+		Size: new(int64(len(p.HTML))), Icons: p.Icons}
+	if r.Meta, err = withUI(p.Meta, meta); err != nil {
+		return fmt.Errorf("troupe: page %q: %w", p.URI, err)
 	}
-	if u.Page != "" && !pageURI(u.Page) {
-		return nil, fmt.Errorf("UI.Page: %q does not begin with ui://", u.Page)
+	err = s.addResource(r, func(context.Context, *Call, string, map[string]string) ([]mcp.ResourceContents, error) {
+		return []mcp.ResourceContents{contents}, nil
+	}, replace)
+	if err == nil {
+		s.hasPages.Store(true)
 	}
-	for _, who := range u.For {
-		if who != mcp.UIModel && who != mcp.UIApp {
-			return nil, fmt.Errorf("UI.For: %q is neither model nor app", who)
-		}
-	}
-	return withUI(meta, protocol.UITool{ResourceURI: u.Page, Visibility: u.For})
+	return err
 }

@@ -91,7 +91,7 @@ func (s *servicePrompts) getPrompt(ctx context.Context, call *Call, m *codec.Mes
 	if err != nil {
 		return s.respondHandlerError(dst, call, "prompts/get "+p.Name, err)
 	}
-	out, err := call.appendPrompt(dst, result.Typed())
+	out, err := s.appendPrompt(dst, call, result.Typed())
 	if err != nil {
 		return nil, s.internalError(string(m.Method), err)
 	}
@@ -131,7 +131,7 @@ func (s *servicePrompts) completeArgument(ctx context.Context, call *Call, m *co
 			return nil, mcp.Errorf(mcp.CodeInvalidParams, "Unknown prompt: %s", protocol.Shown(p.Ref.Name))
 		}
 	case p.Ref.Type == mcp.RefResource:
-		if t, ok := s.srv.templates.getItem(p.Ref.URI); !ok || !call.callerView().seesItem(t.item()) {
+		if t, ok := s.srv.templates.Get(p.Ref.URI); !ok || !call.callerView().seesItem(t.item()) {
 			if _, ok := s.srv.findReader(call.callerView(), p.Ref.URI); !ok {
 				return nil, mcp.Errorf(mcp.CodeInvalidParams, "Unknown resource: %s", protocol.Shown(p.Ref.URI))
 			}
@@ -155,4 +155,19 @@ func (s *servicePrompts) completeArgument(ctx context.Context, call *Call, m *co
 		got.Values, got.HasMore = got.Values[:mcp.MaxCompletionValues], &more
 	}
 	return s.encodeResult(dst, call, m, nil, protocol.CompleteResult{Completion: got})
+}
+
+// appendPrompt appends a prompt, as the client of the call may see it.
+func (s *servicePrompts) appendPrompt(dst []byte, c *Call, x *mcp.GetPromptResult) ([]byte, error) {
+	r := c.revision()
+	if x = protocol.PromptResultFor(x, r); !r.Stateless() {
+		return codec.AppendMarshal(dst, x)
+	}
+	own, err := rawMeta(x.Meta)
+	if err != nil {
+		return nil, err
+	}
+	bare := *x
+	bare.Meta, bare.ResultType = nil, ""
+	return s.srv.head.appendResult(dst, own, nil, &bare)
 }

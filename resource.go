@@ -8,6 +8,7 @@ import (
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/catalogue"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/scope"
@@ -191,7 +192,7 @@ func (s *serviceResources) skillsMethod(call *Call, m *codec.Message, dst []byte
 	}
 	if string(m.Method) == mcp.MethodSkillsList {
 		s.lists.remoteLists.noteListAsked(listResources)
-		return s.lists.appendListPage(call, m, s.lists.listCache(), s.srv.skills.now.Load().pagerFor(call.callerView(), call.revision(), "skills"), dst)
+		return s.lists.appendListPage(call, m, s.lists.listCache(), pagerOf(s.srv.skills.Now(), call.callerView(), call.revision(), "skills"), dst)
 	}
 	uri, bad := s.resourceURI(m)
 	if bad != nil {
@@ -206,7 +207,7 @@ func (s *serviceResources) skillsMethod(call *Call, m *codec.Message, dst []byte
 			Skill mcp.Skill `json:"skill"`
 		}{k.entry})
 	}
-	d := directory{now: s.srv.resources.now.Load(), view: call.callerView().forList(), revision: call.revision(), prefix: uri + "/"}
+	d := directory{now: s.srv.resources.Now(), view: call.callerView().forList(), revision: call.revision(), prefix: uri + "/"}
 	if _, ok := d.nextFile(d.firstFile()); !ok || !strings.HasPrefix(uri, skillScheme) {
 		return nil, mcp.Errorf(mcp.CodeInvalidParams, "%s is not a directory resource", protocol.Shown(uri))
 	}
@@ -312,10 +313,10 @@ type found struct {
 
 // hidesVars reports whether v hides a resource that the template reads with some of the variables: with others, which select a
 // form of the resource, its handler would read the same one.
-func hidesVars(v *view, now *snapshot[*resource], t *resourceTemplate, vars map[string]string) bool {
-	for _, name := range now.names {
+func hidesVars(v *view, now *catalogue.Snapshot[*resource], t *resourceTemplate, vars map[string]string) bool {
+	for _, name := range now.Names {
 		of, ok := t.parsed.Match(template.Normal(name))
-		if ok && isSubset(of, vars) && !v.seesItem(now.byName[name].item()) {
+		if ok && isSubset(of, vars) && !v.seesItem(now.ByName[name].item()) {
 			return true
 		}
 	}

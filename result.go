@@ -184,52 +184,30 @@ func (h *resultHead) inputRequired(dst []byte, questions mcp.InputRequests, stat
 	return codec.AppendMarshal(dst, result)
 }
 
-// appendToolResult appends what a tool returned, as the client of the call may see it.
-func (c *Call) appendToolResult(dst []byte, x *mcp.CallToolResult) ([]byte, error) {
-	r := c.revision()
-	if c.taskAttempt() != nil { // each reader of the task gets what its revision has
-		return codec.AppendMarshal(dst, x)
+func isObject(raw []byte) bool { return len(raw) > 0 && raw[0] == '{' }
+
+func orEmpty(params []byte) []byte {
+	if params == nil {
+		return []byte("{}")
 	}
-	if x = protocol.CallResultFor(x, r); !r.Stateless() {
-		return codec.AppendMarshal(dst, x)
-	}
-	own, err := rawMeta(x.Meta)
-	if err != nil {
-		return nil, err
-	}
-	if x.Meta != nil || x.ResultType != "" {
-		bare := *x
-		bare.Meta, bare.ResultType = nil, ""
-		x = &bare
-	}
-	return c.svc.srv.head.appendResult(dst, own, nil, x)
+	return params
 }
 
-// appendPrompt is appendToolResult for a prompt.
-func (c *Call) appendPrompt(dst []byte, x *mcp.GetPromptResult) ([]byte, error) {
-	r := c.revision()
-	if x = protocol.PromptResultFor(x, r); !r.Stateless() {
-		return codec.AppendMarshal(dst, x)
-	}
-	own, err := rawMeta(x.Meta)
-	if err != nil {
-		return nil, err
-	}
-	bare := *x
-	bare.Meta, bare.ResultType = nil, ""
-	return c.svc.srv.head.appendResult(dst, own, nil, &bare)
+// decodeText decodes a raw JSON string; anything else is "".
+func decodeText(raw []byte) string {
+	s, _ := codec.Str(raw)
+	return s
 }
 
-// wireError returns a handler's error as its client may get it: an error that makes the user
-// open URLs means nothing to a client that has not declared URL elicitation.
-func wireError(call *Call, e *mcp.Error) *mcp.Error {
-	if e.Code != mcp.CodeURLElicitationRequired {
-		return e
+// plainString returns the inside of a raw JSON string that has no escapes.
+func plainString(raw []byte) ([]byte, bool) {
+	if len(raw) < 2 || raw[0] != '"' {
+		return nil, false
 	}
-	lacking := refuseLacking(mcp.CapClientElicitationURL, &call.peer)
-	if lacking == nil {
-		return e
+	for _, c := range raw {
+		if c == '\\' {
+			return nil, false
+		}
 	}
-	lacking.Message = e.Message + ", but " + lacking.Message
-	return lacking
+	return raw[1 : len(raw)-1], true
 }

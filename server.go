@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/catalogue"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/scope"
@@ -115,11 +116,11 @@ type Server struct {
 	impl      mcp.Implementation
 	opts      ServerOptions
 	head      resultHead
-	tools     *catalogue[*tool]
-	prompts   *catalogue[*prompt]
-	resources *catalogue[*resource]
-	templates *catalogue[*resourceTemplate]
-	skills    *catalogue[*skillEntry]
+	tools     *catalogue.Catalogue[*tool]
+	prompts   *catalogue.Catalogue[*prompt]
+	resources *catalogue.Catalogue[*resource]
+	templates *catalogue.Catalogue[*resourceTemplate]
+	skills    *catalogue.Catalogue[*skillEntry]
 	// The program's own methods and notifications, by name: *method, and
 	// func(*Peer, []byte).
 	methods, notifications sync.Map
@@ -172,15 +173,15 @@ func TryNewServer(impl mcp.Implementation, opts *ServerOptions) (*Server, error)
 	if _, err := codec.Marshal(s.declaredCapabilities()); err != nil {
 		return nil, fmt.Errorf("troupe: server %q: capabilities: %w", impl.Name, err)
 	}
-	s.tools = newCatalogue(func(t *tool) any { return t.wire() }, func(t *tool, r mcp.Revision) any { return protocol.ToolFor(t.wire(), r) })
-	s.prompts = newCatalogue(func(p *prompt) any { return p.wire() }, func(p *prompt, r mcp.Revision) any { return protocol.PromptFor(p.wire(), r) })
-	s.resources = newCatalogue(func(x *resource) any { return x.Resource }, func(x *resource, r mcp.Revision) any { return protocol.ResourceFor(x.Resource, r) })
-	s.templates = newCatalogue(func(t *resourceTemplate) any { return t.ResourceTemplate }, func(t *resourceTemplate, r mcp.Revision) any { return protocol.TemplateFor(t.ResourceTemplate, r) })
-	s.tools.changed = func() { s.mount.listChanged(0) }
-	s.prompts.changed = func() { s.mount.listChanged(1) }
-	s.skills = newCatalogue(func(k *skillEntry) any { return k.entry }, func(k *skillEntry, _ mcp.Revision) any { return k.entry })
+	s.tools = catalogue.New(func(t *tool) any { return t.wire() }, func(t *tool, r mcp.Revision) any { return protocol.ToolFor(t.wire(), r) })
+	s.prompts = catalogue.New(func(p *prompt) any { return p.wire() }, func(p *prompt, r mcp.Revision) any { return protocol.PromptFor(p.wire(), r) })
+	s.resources = catalogue.New(func(x *resource) any { return x.Resource }, func(x *resource, r mcp.Revision) any { return protocol.ResourceFor(x.Resource, r) })
+	s.templates = catalogue.New(func(t *resourceTemplate) any { return t.ResourceTemplate }, func(t *resourceTemplate, r mcp.Revision) any { return protocol.TemplateFor(t.ResourceTemplate, r) })
+	s.tools.Changed = func() { s.mount.listChanged(0) }
+	s.prompts.Changed = func() { s.mount.listChanged(1) }
+	s.skills = catalogue.New(func(k *skillEntry) any { return k.entry }, func(k *skillEntry, _ mcp.Revision) any { return k.entry })
 	resources := func() { s.mount.listChanged(2) }
-	s.resources.changed, s.templates.changed, s.skills.changed = resources, resources, resources
+	s.resources.Changed, s.templates.Changed, s.skills.Changed = resources, resources, resources
 	if _, ok := s.opts.Extensions[mcp.ExtensionSkills]; ok {
 		s.hasSkills.Store(true)
 	}
@@ -286,7 +287,7 @@ func (s *Server) adviseName(tool string) {
 func (s *Server) registerHandler(to *sync.Map, kind, name string, replace bool, v any) error {
 	if !replace {
 		if _, taken := to.LoadOrStore(name, v); taken {
-			return fmt.Errorf("troupe: %s %w", kind, errTaken(name))
+			return fmt.Errorf("troupe: %s %w", kind, catalogue.ErrTaken(name))
 		}
 		return nil
 	}
@@ -305,32 +306,8 @@ func (s *Server) findMethod(name []byte) (*method, bool) {
 	return m.(*method), true
 }
 
-func (s *Server) addPage(p Page, replace bool) error {
-	if s == nil {
-		return fmt.Errorf("troupe: page %q: %w", p.URI, errNoServer)
-	}
-	meta, err := p.checkPage()
-	if err != nil {
-		return fmt.Errorf("troupe: page %q: %w", p.URI, err)
-	}
-	contents := mcp.TextResource(p.URI, mcp.MIMEApp, p.HTML)
-	contents.Meta, _ = withUI(nil, meta) // encoded before
-	r := mcp.Resource{URI: p.URI, Name: p.Name, Title: p.Title, Description: p.Description, MIMEType: mcp.MIMEApp,
-		Size: new(int64(len(p.HTML))), Icons: p.Icons}
-	if r.Meta, err = withUI(p.Meta, meta); err != nil {
-		return fmt.Errorf("troupe: page %q: %w", p.URI, err)
-	}
-	err = s.addResource(r, func(context.Context, *Call, string, map[string]string) ([]mcp.ResourceContents, error) {
-		return []mcp.ResourceContents{contents}, nil
-	}, replace)
-	if err == nil {
-		s.hasPages.Store(true)
-	}
-	return err
-}
-
 // RemovePrompts removes prompts. It ignores names that the server does not have.
-func (s *Server) RemovePrompts(names ...string) { s.prompts.removeItems(names...) }
+func (s *Server) RemovePrompts(names ...string) { s.prompts.Remove(names...) }
 
 func (s *Server) addPrompt(p Prompt, handler PromptHandler, replace bool) error {
 	if s == nil {
@@ -350,7 +327,7 @@ func (s *Server) addPrompt(p Prompt, handler PromptHandler, replace bool) error 
 		return fmt.Errorf("troupe: prompt %q: %w", p.Name, err)
 	}
 	p.Arguments, p.Icons, p.Meta, p.Scopes = slices.Clone(p.Arguments), slices.Clone(p.Icons), p.Meta.Clone(), slices.Clone(p.Scopes)
-	replaced, err := s.prompts.putItem(p.Name, &prompt{Prompt: p, handler: handler, needs: needs}, replace)
+	replaced, err := s.prompts.Put(p.Name, &prompt{Prompt: p, handler: handler, needs: needs}, replace)
 	if err != nil {
 		return fmt.Errorf("troupe: prompt %w", err)
 	}
@@ -363,7 +340,7 @@ func (s *Server) addPrompt(p Prompt, handler PromptHandler, replace bool) error 
 // RemoveResources removes resources. It ignores URIs that the server does not have, and those
 // of the files of skills: see [Server.RemoveSkills].
 func (s *Server) RemoveResources(uris ...string) {
-	s.resources.editItems(func(all map[string]*resource) bool {
+	s.resources.Edit(func(all map[string]*resource) bool {
 		before := len(all)
 		for _, uri := range uris {
 			if r, ok := all[uri]; ok && r.file == nil {
@@ -375,7 +352,7 @@ func (s *Server) RemoveResources(uris ...string) {
 }
 
 // RemoveResourceTemplates removes templates. It ignores those that the server does not have.
-func (s *Server) RemoveResourceTemplates(templates ...string) { s.templates.removeItems(templates...) }
+func (s *Server) RemoveResourceTemplates(templates ...string) { s.templates.Remove(templates...) }
 
 // ResourceUpdated tells every session and listener that subscribed to uri that the
 // resource has changed, on all processes that share the store; see also ServerOptions.SubResources. Of several updates of a resource within
@@ -402,13 +379,13 @@ func (s *Server) addResource(r mcp.Resource, handler ResourceHandler, replace bo
 		return fmt.Errorf("troupe: resource %q: %w", r.URI, err)
 	}
 	replaced, fault := false, error(nil)
-	s.resources.editItems(func(all map[string]*resource) bool {
+	s.resources.Edit(func(all map[string]*resource) bool {
 		var old *resource
 		switch old, replaced = all[r.URI]; {
 		case replaced && old.file != nil:
 			fault = fmt.Errorf("troupe: resource %q: it is a file of a skill, whose digest would no longer be right", r.URI)
 		case replaced && !replace:
-			fault = fmt.Errorf("troupe: resource %w", errTaken(r.URI))
+			fault = fmt.Errorf("troupe: resource %w", catalogue.ErrTaken(r.URI))
 		default:
 			all[r.URI] = &resource{Resource: r, handler: handler, needs: needs}
 		}
@@ -443,7 +420,7 @@ func (s *Server) addTemplate(t mcp.ResourceTemplate, handler ResourceHandler, re
 		return fmt.Errorf("troupe: resource template %q: %w", t.URITemplate, err)
 	}
 	t.Icons, t.Meta, t.Scopes = slices.Clone(t.Icons), t.Meta.Clone(), slices.Clone(t.Scopes)
-	replaced, err := s.templates.putItem(t.URITemplate, &resourceTemplate{ResourceTemplate: t, parsed: parsed, handler: handler, needs: needs}, replace)
+	replaced, err := s.templates.Put(t.URITemplate, &resourceTemplate{ResourceTemplate: t, parsed: parsed, handler: handler, needs: needs}, replace)
 	if err != nil {
 		return fmt.Errorf("troupe: resource template %w", err)
 	}
@@ -456,28 +433,28 @@ func (s *Server) addTemplate(t mcp.ResourceTemplate, handler ResourceHandler, re
 
 // findReader finds who reads uri for a caller with view v.
 func (s *Server) findReader(v *view, uri string) (found, bool) {
-	if r, ok := s.resources.getItem(uri); ok { // if v hides it, a template that matches must not show it
+	if r, ok := s.resources.Get(uri); ok { // if v hides it, a template that matches must not show it
 		return found{handler: r.handler, uri: uri, needs: r.needs}, v.seesItem(r.item())
 	}
-	now := s.resources.now.Load()
-	like := now.spelledLike(uri)
+	now := s.resources.Now()
+	like := now.SpelledLike(uri)
 	for _, name := range like { // a template's handler gets its variables without escapes, and cannot tell the spellings apart
-		if !v.seesItem(now.byName[name].item()) {
+		if !v.seesItem(now.ByName[name].item()) {
 			return found{}, false
 		}
 	}
 	for _, name := range like {
 		if template.Same(name, uri) {
-			return found{handler: now.byName[name].handler, uri: name, needs: now.byName[name].needs}, true
+			return found{handler: now.ByName[name].handler, uri: name, needs: now.ByName[name].needs}, true
 		}
 	}
-	templates := s.templates.now.Load()
-	if len(templates.names) == 0 {
+	templates := s.templates.Now()
+	if len(templates.Names) == 0 {
 		return found{}, false
 	}
 	normal := template.Normal(uri)
-	for _, name := range templates.names {
-		t := templates.byName[name]
+	for _, name := range templates.Names {
+		t := templates.ByName[name]
 		vars, ok := t.parsed.Match(normal)
 		if !ok || !v.seesItem(t.item()) {
 			continue
@@ -523,7 +500,7 @@ func (s *Server) addSkill(k Skill, replace bool) error {
 // ignores paths that [AddSkill] was not given.
 func (s *Server) RemoveSkills(paths ...string) {
 	for _, p := range paths {
-		s.skills.editItems(func(all map[string]*skillEntry) bool {
+		s.skills.Edit(func(all map[string]*skillEntry) bool {
 			i, ok := all[skillURI(p, skill.Main)]
 			if !ok || i.tree.path != p {
 				return false
@@ -538,7 +515,7 @@ func (s *Server) RemoveSkills(paths ...string) {
 // putSkills puts the skills of t in the place of those that have its path, or refuses to unless replace is set.
 func (s *Server) putSkills(t *skillTree, replace bool) (replaced bool, err error) {
 	var changed []string
-	s.skills.editItems(func(all map[string]*skillEntry) bool {
+	s.skills.Edit(func(all map[string]*skillEntry) bool {
 		var before *skillTree
 		for _, k := range all {
 			switch {
@@ -550,7 +527,7 @@ func (s *Server) putSkills(t *skillTree, replace bool) (replaced bool, err error
 			}
 		}
 		if replaced = before != nil; replaced && !replace {
-			err = errTaken(t.path)
+			err = catalogue.ErrTaken(t.path)
 			return false
 		}
 		if changed, err = s.replaceFiles(before, t); err != nil {
@@ -572,7 +549,7 @@ func (s *Server) putSkills(t *skillTree, replace bool) (replaced bool, err error
 // replaceFiles makes resources of the files of t in place of those of before; either may be nil. It returns the URIs of files that
 // were there with other bytes.
 func (s *Server) replaceFiles(before, t *skillTree) (changed []string, err error) {
-	s.resources.editItems(func(all map[string]*resource) bool {
+	s.resources.Edit(func(all map[string]*resource) bool {
 		if t != nil {
 			for uri := range t.files {
 				if old, ok := all[uri]; ok && (old.file == nil || old.file.tree != before) {
@@ -601,13 +578,13 @@ func (s *Server) replaceFiles(before, t *skillTree) (changed []string, err error
 
 // skillAt finds a skill by the URI of its SKILL.md, in any spelling.
 func (s *Server) skillAt(uri string) (*skillEntry, bool) {
-	now := s.skills.now.Load()
-	if k, ok := now.byName[uri]; ok {
+	now := s.skills.Now()
+	if k, ok := now.ByName[uri]; ok {
 		return k, true
 	}
-	for _, name := range now.spelledLike(uri) {
+	for _, name := range now.SpelledLike(uri) {
 		if template.Same(name, uri) {
-			return now.byName[name], true
+			return now.ByName[name], true
 		}
 	}
 	return nil, false
@@ -622,7 +599,7 @@ func (s *Server) addTool(t *tool, replace bool) error {
 		return fmt.Errorf("troupe: tool %q: %w", t.Name, err)
 	}
 	t.needs = needs
-	replaced, err := s.tools.putItem(t.Name, t, replace)
+	replaced, err := s.tools.Put(t.Name, t, replace)
 	if err != nil {
 		return fmt.Errorf("troupe: tool %w", err)
 	}
@@ -648,16 +625,16 @@ func (s *Server) addTool(t *tool, replace bool) error {
 // Tools returns the server's tools, in the order of their names, each as it was registered
 // and with its inferred schemas. They are copies: the caller may change them.
 func (s *Server) Tools() []Tool {
-	now := s.tools.now.Load()
-	all := make([]Tool, len(now.names))
-	for i, name := range now.names {
-		all[i] = now.byName[name].Tool.cloneTool()
+	now := s.tools.Now()
+	all := make([]Tool, len(now.Names))
+	for i, name := range now.Names {
+		all[i] = now.ByName[name].Tool.cloneTool()
 	}
 	return all
 }
 
 // RemoveTools removes tools. It ignores names that the server does not have.
-func (s *Server) RemoveTools(names ...string) { s.tools.removeItems(names...) }
+func (s *Server) RemoveTools(names ...string) { s.tools.Remove(names...) }
 
 // FilterChanged makes the server call ServerOptions.Visible again: clients whose lists differ
 // from those announced last get a notification. Call it when the items that callers may see
@@ -672,13 +649,13 @@ func (s *Server) FilterChanged() {
 func (s *Server) listDigest(list int, v *view) string {
 	switch list {
 	case listTools:
-		return s.tools.now.Load().digestFor(v)
+		return s.tools.Now().DigestFor(seenBy[*tool](v))
 	case listPrompts:
-		return s.prompts.now.Load().digestFor(v)
+		return s.prompts.Now().DigestFor(seenBy[*prompt](v))
 	}
-	digest := s.resources.now.Load().digestFor(v) + s.templates.now.Load().digestFor(v)
-	if skills := s.skills.now.Load(); len(skills.names) > 0 { // they change with their files, which may keep their sizes
-		digest += skills.digestFor(v)
+	digest := s.resources.Now().DigestFor(seenBy[*resource](v)) + s.templates.Now().DigestFor(seenBy[*resourceTemplate](v))
+	if skills := s.skills.Now(); len(skills.Names) > 0 { // they change with their files, which may keep their sizes
+		digest += skills.DigestFor(seenBy[*skillEntry](v))
 	}
 	return digest
 }
@@ -696,13 +673,13 @@ func (s *Server) guardScopes(scopes []string) ([]string, error) {
 
 // templateNeeds are the scopes that a template needs to read a resource with these variables. Where that is one of AddResource, which the template reads in
 // another form, it has the scopes of that, too: see hidesVars.
-func (s *Server) templateNeeds(now *snapshot[*resource], t *resourceTemplate, vars map[string]string) []string {
+func (s *Server) templateNeeds(now *catalogue.Snapshot[*resource], t *resourceTemplate, vars map[string]string) []string {
 	needs := t.needs
 	if !s.scoped.Load() {
 		return needs
 	}
-	for _, name := range now.names {
-		if r := now.byName[name]; len(r.Scopes) > 0 {
+	for _, name := range now.Names {
+		if r := now.ByName[name]; len(r.Scopes) > 0 {
 			if of, ok := t.parsed.Match(template.Normal(name)); ok && isSubset(of, vars) {
 				needs = scope.Union(needs, r.needs)
 			}
@@ -728,3 +705,6 @@ func checkName(kind, name string) error {
 	}
 	return nil
 }
+
+// mostOfToolName is how long the specification advises names of tools to be (2025-11-25, server/tools, "Tool Names").
+const mostOfToolName = 128

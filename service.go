@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -52,7 +51,10 @@ type service struct {
 	discovery serviceDiscovery
 }
 
-var _ actors.Handler = (*service)(nil)
+var (
+	_ actors.Handler = (*service)(nil)
+	_ logEncoder     = (*service)(nil)
+)
 
 // bindParts gives the parts of s the service that they are parts of.
 func (s *service) bindParts() {
@@ -62,31 +64,6 @@ func (s *service) bindParts() {
 
 // maxClient bounds, in bytes, what a session keeps of its client.
 var maxClient = limits.ClientInfo.Value()
-
-func isObject(raw []byte) bool { return len(raw) > 0 && raw[0] == '{' }
-
-func orEmpty(params []byte) []byte {
-	if params == nil {
-		return []byte("{}")
-	}
-	return params
-}
-
-func invalidParams(err error) *mcp.Error {
-	return mcp.NewError(mcp.CodeInvalidParams, "invalid params"+mismatchText(err))
-}
-
-// mismatchText says which part of a client's JSON does not fit, in JSON's terms. It leaves out
-// faults that have a text only in terms of Go.
-func mismatchText(err error) string {
-	if wrong, ok := errors.AsType[*codec.DecodeError](err); ok {
-		return ": " + strings.TrimPrefix(wrong.Error(), "codec: ")
-	}
-	if errors.Is(err, codec.ErrDuplicate) {
-		return ": a member comes twice"
-	}
-	return ""
-}
 
 // internalError logs an error that the client must not see, and returns the one for the client: an
 // internal error, or one that says to send the request again if the store could not be read
@@ -110,25 +87,6 @@ func (s *service) internalError(what string, err error) *mcp.Error {
 	}
 	s.rt.log.Log(context.Background(), level, "request failed", attrs...)
 	return shown
-}
-
-// decodeText decodes a raw JSON string; anything else is "".
-func decodeText(raw []byte) string {
-	s, _ := codec.Str(raw)
-	return s
-}
-
-// plainString returns the inside of a raw JSON string that has no escapes.
-func plainString(raw []byte) ([]byte, bool) {
-	if len(raw) < 2 || raw[0] != '"' {
-		return nil, false
-	}
-	for _, c := range raw {
-		if c == '\\' {
-			return nil, false
-		}
-	}
-	return raw[1 : len(raw)-1], true
 }
 
 // observed holds what telemetry records of a request.
@@ -157,13 +115,6 @@ func checkLevel(m *codec.Message) *mcp.Error {
 
 // levels are the log levels, for messages.
 const levels = "debug, info, notice, warning, error, critical, alert, emergency"
-
-// must panics with err, a mistake in the program.
-func must(err error) {
-	if err != nil {
-		panic(err.Error())
-	}
-}
 
 func methodNotFound(m *codec.Message) *mcp.Error {
 	return mcp.Errorf(mcp.CodeMethodNotFound, "method not found: %s", protocol.Shown(string(m.Method)))
@@ -272,7 +223,7 @@ func (s *service) beginObserving(ctx context.Context, call *Call, o *observed) (
 	if o.op != nil && s.spans {
 		trace := telemetry.Trace(call.c.Trace())
 		ctx, o.end = o.op.Start(ctx, s.traceOf(m, trace), string(m.ID), call.peer.Session(), call.peer.Revision())
-		if a := call.taskAttempt(); a != nil {
+		if a := taskAttempt(call.c); a != nil {
 			telemetry.Task(ctx, a.Key.ID, a.Number)
 		}
 	}
@@ -323,7 +274,7 @@ func (s *service) operationOf(m *codec.Message) (*telemetry.Operation, *tool) {
 		}
 		return s.ops.Operation(mcp.MethodToolsCall, ""), nil
 	case mcp.MethodPromptsGet:
-		if p, ok := s.srv.prompts.getItem(decodeText(m.Name)); ok {
+		if p, ok := s.srv.prompts.Get(decodeText(m.Name)); ok {
 			return s.ops.Operation(mcp.MethodPromptsGet, p.Name), nil
 		}
 	}
@@ -370,16 +321,16 @@ func (s *service) routeMethod(ctx context.Context, call *Call, m *codec.Message,
 		out, err = s.discovery.appendDiscovery(dst, r)
 	case mcp.MethodToolsList:
 		s.lists.remoteLists.noteListAsked(listTools)
-		out, err = s.lists.appendListPage(call, m, s.lists.listCache(), s.srv.tools.now.Load().pagerFor(call.callerView(), r, "tools"), dst)
+		out, err = s.lists.appendListPage(call, m, s.lists.listCache(), pagerOf(s.srv.tools.Now(), call.callerView(), r, "tools"), dst)
 	case mcp.MethodPromptsList:
 		s.lists.remoteLists.noteListAsked(listPrompts)
-		out, err = s.lists.appendListPage(call, m, s.lists.listCache(), s.srv.prompts.now.Load().pagerFor(call.callerView(), r, "prompts"), dst)
+		out, err = s.lists.appendListPage(call, m, s.lists.listCache(), pagerOf(s.srv.prompts.Now(), call.callerView(), r, "prompts"), dst)
 	case mcp.MethodResourcesList:
 		s.lists.remoteLists.noteListAsked(listResources)
-		out, err = s.lists.appendListPage(call, m, s.lists.listCache(), s.srv.resources.now.Load().pagerFor(call.callerView(), r, "resources"), dst)
+		out, err = s.lists.appendListPage(call, m, s.lists.listCache(), pagerOf(s.srv.resources.Now(), call.callerView(), r, "resources"), dst)
 	case mcp.MethodResourcesTemplatesList:
 		s.lists.remoteLists.noteListAsked(listResources)
-		out, err = s.lists.appendListPage(call, m, s.lists.listCache(), s.srv.templates.now.Load().pagerFor(call.callerView(), r, "resourceTemplates"), dst)
+		out, err = s.lists.appendListPage(call, m, s.lists.listCache(), pagerOf(s.srv.templates.Now(), call.callerView(), r, "resourceTemplates"), dst)
 	case mcp.MethodSkillsList, mcp.MethodSkillsGet, mcp.MethodResourcesDirectoryRead:
 		out, err = s.resources.skillsMethod(call, m, dst)
 	case mcp.MethodPromptsGet:
@@ -655,4 +606,18 @@ func (s *serviceDiscovery) shownCapabilities() mcp.ServerCapabilities {
 		c.Tasks.List = nil
 	}
 	return c
+}
+
+// wireError returns a handler's error as its client may get it: an error that makes the user
+// open URLs means nothing to a client that has not declared URL elicitation.
+func wireError(call *Call, e *mcp.Error) *mcp.Error {
+	if e.Code != mcp.CodeURLElicitationRequired {
+		return e
+	}
+	lacking := refuseLacking(mcp.CapClientElicitationURL, &call.peer)
+	if lacking == nil {
+		return e
+	}
+	lacking.Message = e.Message + ", but " + lacking.Message
+	return lacking
 }

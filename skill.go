@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/catalogue"
 	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/skill"
 	"github.com/troupe-run/troupe/mcp"
@@ -193,7 +194,7 @@ func (t *skillTree) fileOf(f skill.File) *resource {
 
 // directory is a directory of files of skills, as one caller sees it.
 type directory struct {
-	now      *snapshot[*resource]
+	now      *catalogue.Snapshot[*resource]
 	view     *view
 	revision mcp.Revision
 	prefix   string // its URI, and a slash
@@ -201,14 +202,14 @@ type directory struct {
 
 // firstFile returns the place of its first file among all resources. What lies in it follows from there.
 func (d *directory) firstFile() int {
-	at, _ := slices.BinarySearch(d.now.names, d.prefix)
+	at, _ := slices.BinarySearch(d.now.Names, d.prefix)
 	return at
 }
 
 // nextFile returns the place of the first file from a place on that is there and that the caller sees.
 func (d *directory) nextFile(at int) (int, bool) {
-	for ; at < len(d.now.names) && strings.HasPrefix(d.now.names[at], d.prefix); at++ {
-		if r := d.now.byName[d.now.names[at]]; r.file != nil && d.view.seesItem(r.item()) {
+	for ; at < len(d.now.Names) && strings.HasPrefix(d.now.Names[at], d.prefix); at++ {
+		if r := d.now.ByName[d.now.Names[at]]; r.file != nil && d.view.seesItem(r.item()) {
 			return at, true
 		}
 	}
@@ -220,13 +221,13 @@ func (d *directory) nextFile(at int) (int, bool) {
 func (d *directory) appendPage(dst []byte, after string, size int) ([]byte, string) {
 	at := d.firstFile()
 	if after > d.prefix { // a cursor may be from another directory
-		from, _ := slices.BinarySearch(d.now.names, after)
+		from, _ := slices.BinarySearch(d.now.Names, after)
 		at = max(at, from)
 	}
 	dst = append(dst, `"resources":[`...)
 	last := ""
 	for shown := 0; ; shown++ {
-		for at < len(d.now.names) && after != "" && (d.now.names[at] == after || strings.HasSuffix(after, "/") && strings.HasPrefix(d.now.names[at], after)) {
+		for at < len(d.now.Names) && after != "" && (d.now.Names[at] == after || strings.HasSuffix(after, "/") && strings.HasPrefix(d.now.Names[at], after)) {
 			at++ // the rest of the child before
 		}
 		var ok bool
@@ -241,12 +242,12 @@ func (d *directory) appendPage(dst []byte, after string, size int) ([]byte, stri
 		if shown > 0 {
 			dst = append(dst, ',')
 		}
-		after = d.now.names[at]
+		after = d.now.Names[at]
 		if name, _, below := strings.Cut(after[len(d.prefix):], "/"); below {
 			after = d.prefix + name + "/"
 			dst = appendDirectory(dst, d.prefix+name, name)
 		} else {
-			dst = append(dst, d.now.itemsFor(d.revision)[at]...)
+			dst = append(dst, d.now.ItemsFor(d.revision)[at]...)
 		}
 	}
 	return append(dst, ']'), last

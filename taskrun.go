@@ -196,9 +196,9 @@ type becoming struct {
 	attempt *worker.Attempt // nil: it became none
 }
 
-// mayBecome reports whether the client may be one that handles tasks which it has not asked for. It does not decode what the client declares.
-func (c *Call) mayBecome() bool {
-	return protocol.Has(c.revision(), protocol.FeatureTasksExtension) && c.taskAttempt() == nil && codec.Optional(c.peer.p.Capabilities(), "extensions") != nil
+// mayBecome reports whether the client of a call may be one that handles tasks which it has not asked for. It does not decode what the client declares.
+func mayBecome(c *Call) bool {
+	return protocol.Has(c.revision(), protocol.FeatureTasksExtension) && taskAttempt(c.c) == nil && codec.Optional(c.peer.p.Capabilities(), "extensions") != nil
 }
 
 // longCall is a call whose handler runs, as its node sees it.
@@ -223,7 +223,7 @@ func (c *Call) becomeTask(ending bool) (again bool) {
 		}
 	}
 	defer func() { // it may panic
-		if b.attempt = c.taskAttempt(); b.attempt == nil {
+		if b.attempt = taskAttempt(c.c); b.attempt == nil {
 			c.fate.Store(promised)
 		}
 		close(b.done)
@@ -253,4 +253,12 @@ func (c *Call) concludeTask(result func() worker.Result) {
 			}
 		}
 	}
+}
+
+// taskAttempt is the run of a call's task, nil if it has none.
+func taskAttempt(c *actors.Call) *worker.Attempt {
+	if d, ok := c.Detached().(*taskRun); ok {
+		return d.Attempt
+	}
+	return nil
 }

@@ -58,7 +58,7 @@ func (s *serviceTasks) tasksMethod(ctx context.Context, call *Call, m *codec.Mes
 	if p.TaskID == "" {
 		return nil, mcp.Errorf(mcp.CodeInvalidParams, "%s needs taskId", m.Method)
 	}
-	key := call.taskKey(p.TaskID)
+	key := s.keyOf(call, p.TaskID)
 	if !key.Valid() {
 		return nil, errNoTask()
 	}
@@ -171,7 +171,7 @@ func (s *serviceTasks) taskResult(ctx context.Context, call *Call, key worker.Ke
 	for {
 		var ask []task.Question
 		err := s.rt.tasks.Follow(ctx, key, func(now worker.Snapshot) bool {
-			t, ask = now, call.openQuestions(now, asked)
+			t, ask = now, openFor(&call.peer, now, asked)
 			return now.Record.State != task.Ended && ask == nil
 		})
 		if err == nil && ask != nil {
@@ -189,11 +189,6 @@ func (s *serviceTasks) taskResult(ctx context.Context, call *Call, key worker.Ke
 	}
 	dst, _, failed := s.appendOutcome(call, t, true, dst)
 	return dst, failed
-}
-
-// openQuestions returns the open questions of a task that its client can answer, and that the call has not asked.
-func (c *Call) openQuestions(t worker.Snapshot, asked map[string]bool) []task.Question {
-	return openFor(&c.peer, t, asked)
 }
 
 // openFor returns the open questions of a task that a client can answer, and that asked does not have, which has them then.
@@ -331,7 +326,7 @@ func (s *serviceTasks) followableTasks(ctx context.Context, call *Call, f *mcp.S
 	asked := f.TaskIDs
 	f.TaskIDs = nil
 	for _, id := range asked {
-		key := call.taskKey(id)
+		key := s.keyOf(call, id)
 		if !key.Valid() || slices.Contains(keys, key) || limit >= 0 && len(keys) >= limit {
 			continue
 		}
@@ -391,9 +386,9 @@ func (s *serviceTasks) runTask(ctx context.Context, a *worker.Attempt) worker.Re
 func (s *serviceTasks) createTask(ctx context.Context, call *Call, t *tool, args, dst []byte) ([]byte, int, *mcp.Error) {
 	// Before anything is asked, charged or stored for it.
 	if err := s.rt.tasks.Room(call.c.Peer().Key().Tenant, call.c.From()); err != nil {
-		return nil, 0, call.tooManyTasks(err)
+		return nil, 0, tooManyTasks(call.c, err)
 	}
-	ttl, refusal := call.taskTTL(t)
+	ttl, refusal := s.taskTTL(call, t)
 	if refusal != nil {
 		return nil, 0, refusal
 	}
@@ -408,7 +403,7 @@ func (s *serviceTasks) createTask(ctx context.Context, call *Call, t *tool, args
 		args = changed
 	}
 	made, err := s.storeTask(ctx, call, t, args, ttl)
-	if refusal := call.tooManyTasks(err); refusal != nil {
+	if refusal := tooManyTasks(call.c, err); refusal != nil {
 		return nil, 0, refusal
 	}
 	if errors.Is(err, errTaskTooLarge) {
@@ -506,7 +501,7 @@ func (s *serviceTasks) appendOutcome(call *Call, t worker.Snapshot, related bool
 			x.Meta = relatedTask(x.Meta, t.Key.ID)
 		}
 		if err == nil {
-			dst, err = call.appendToolResult(dst, &x)
+			dst, err = call.svc.tools.appendToolResult(dst, call, &x)
 		}
 		if err != nil {
 			return nil, 0, s.internalError("the result of a task", err)
@@ -548,7 +543,7 @@ func (s *serviceTasks) adoptTask(call *Call, ending bool) (later bool) {
 		return false
 	}
 	args, refusal := callArguments(call, t)
-	ttl, wrong := call.taskTTL(t)
+	ttl, wrong := s.taskTTL(call, t)
 	if refusal != nil || wrong != nil {
 		return false
 	}
@@ -633,4 +628,84 @@ func (s *serviceTasks) AskOnStream(ctx context.Context, cancel context.CancelCau
 		}
 		return outcomes, err
 	})
+}
+
+// keyOf names a task of a call's client.
+func (s *serviceTasks) keyOf(call *Call, id string) worker.Key {
+	return worker.Key{Tenant: call.c.Peer().Key().Tenant, Server: s.id, ID: id}
+}
+
+// becomesTask reports whether a call becomes a task, or why its client cannot call the tool.
+func (s *serviceTasks) becomesTask(c *Call, t *tool) (yes bool, refusal *mcp.Error) {
+	if taskAttempt(c.c) != nil {
+		return false, nil
+	}
+	switch r := c.revision(); {
+	case protocol.Has(r, protocol.FeatureTasksExtension):
+		if !t.Task.beforeRun() {
+			return false, nil
+		}
+		caps := c.peer.Capabilities()
+		can := caps.Has(mcp.CapClientTasksExtension)
+		if t.Task == TaskRequired {
+			if !can {
+				return false, lackingError(mcp.CapClientTasksExtension, r)
+			}
+			return true, nil
+		}
+		// The server decides: a request that is too large for a task has its result, as it has from other clients.
+		return can && (len(c.msg.Params) <= maxTaskRequest || t.Rerun == Safe), nil
+	case protocol.Has(r, protocol.FeatureCoreTasks) && c.msg.Task != nil && s.srv.hasTasks.Load():
+		if !t.Task.beforeRun() {
+			return false, mcp.Errorf(mcp.CodeMethodNotFound, "calls of tool %s cannot become tasks", protocol.Shown(t.Name))
+		}
+		return true, nil
+	}
+	if t.Task == TaskRequired && protocol.Has(c.revision(), protocol.FeatureCoreTasks) {
+		return false, mcp.Errorf(mcp.CodeMethodNotFound, "calls of tool %s must become tasks: send params.task", protocol.Shown(t.Name))
+	}
+	return false, nil // a client of an older revision cannot ask for a task: it has the result
+}
+
+// taskTTL is how long a task is kept.
+func (s *serviceTasks) taskTTL(c *Call, t *tool) (time.Duration, *mcp.Error) {
+	most := s.rt.taskMax
+	ttl := cmp.Or(t.TaskTTL, limits.TaskTTL.Value())
+	if c.msg.Task != nil && protocol.Has(c.revision(), protocol.FeatureCoreTasks) {
+		var asked struct {
+			TTL json.RawMessage `json:"ttl"`
+		}
+		if codec.UnmarshalValid(c.msg.Task, &asked) != nil {
+			return 0, mcp.NewError(mcp.CodeInvalidParams, "task must be an object")
+		}
+		switch {
+		case asked.TTL == nil:
+		case string(asked.TTL) == "null":
+			ttl = most
+		default:
+			ms, err := strconv.ParseFloat(string(asked.TTL), 64)
+			if err != nil || ms < 0 || ms != math.Trunc(ms) {
+				return 0, mcp.NewError(mcp.CodeInvalidParams, "task.ttl must be a whole number of milliseconds, 0 or more")
+			}
+			ttl = most
+			if ms < float64(most.Milliseconds()) {
+				ttl = time.Duration(ms) * time.Millisecond
+			}
+		}
+	}
+	return min(max(ttl, time.Second), most), nil
+}
+
+// tooManyTasks is the client's error for an error of the tasks that says that there are too many, or that they store too much; nil for any other.
+func tooManyTasks(c *actors.Call, err error) *mcp.Error {
+	if full, ok := errors.AsType[*refusal.Refusal](err); ok {
+		return c.Refuse(full)
+	}
+	switch {
+	case errors.Is(err, worker.ErrTooMany):
+		return c.Refuse(refusal.Of(limits.OpenTasksPerPrincipal.Row))
+	case errors.Is(err, worker.ErrFull):
+		return c.Refuse(refusal.Of(limits.OpenTasksPerNode.Row))
+	}
+	return nil
 }

@@ -402,13 +402,6 @@ func resultWriter[Out any]() (f func(t *tool, c *Call, dst []byte, out Out) ([]b
 	}, true
 }
 
-// errNoResult reports a handler that returned neither a result nor an error.
-var errNoResult = errors.New("the handler returned no result")
-
-// errBadResult reports a result that breaks the tool's own declaration: a
-// mistake of the server that no client can correct.
-var errBadResult = errors.New("the handler's result does not fit")
-
 // appendResult appends a result for the client of the call. Structured content is checked
 // against the output schema, and mirrored as text where the handler gave no content.
 func (t *tool) appendResult(call *Call, dst []byte, r *mcp.CallToolResult) ([]byte, error) {
@@ -434,7 +427,7 @@ func (t *tool) appendResult(call *Call, dst []byte, r *mcp.CallToolResult) ([]by
 		c.Content = typed
 		r = &c
 	}
-	out, err := call.appendToolResult(dst, r)
+	out, err := call.svc.tools.appendToolResult(dst, call, r)
 	if err != nil {
 		return nil, fmt.Errorf("troupe: tool %s: %w: %w", t.Name, errBadResult, err)
 	}
@@ -491,7 +484,7 @@ func (s *serviceTools) findTool(name []byte) (*tool, bool) {
 	if !ok {
 		inside = []byte(decodeText(name))
 	}
-	return s.srv.tools.findItem(inside)
+	return s.srv.tools.Find(inside)
 }
 
 func (s *serviceTools) callTool(ctx context.Context, call *Call, t *tool, dst []byte) ([]byte, int, *mcp.Error) {
@@ -500,7 +493,7 @@ func (s *serviceTools) callTool(ctx context.Context, call *Call, t *tool, dst []
 		return nil, 0, refusal
 	}
 	if t.Task.beforeRun() || call.msg.Task != nil {
-		task, refusal := call.becomesTask(t)
+		task, refusal := s.tasks.becomesTask(call, t)
 		if refusal != nil {
 			return nil, 0, refusal
 		}
@@ -510,7 +503,7 @@ func (s *serviceTools) callTool(ctx context.Context, call *Call, t *tool, dst []
 	}
 	var out []byte
 	var err error
-	if t.runsLong() && call.mayBecome() {
+	if t.runsLong() && mayBecome(call) {
 		out, err = t.runLong(ctx, call, args, dst)
 	} else {
 		out, err = t.run(ctx, call, args, dst)
@@ -568,7 +561,7 @@ func (s *serviceTools) failedTool(call *Call, t *tool, dst []byte, err error) ([
 		return nil, 0, s.internalError("tools/call "+t.Name, err)
 	}
 	result := &mcp.CallToolResult{Content: mcp.Contents{mcp.Text(err.Error())}, IsError: true}
-	out, err := call.appendToolResult(dst, result)
+	out, err := call.svc.tools.appendToolResult(dst, call, result)
 	if err != nil {
 		return nil, 0, s.internalError("tools/call "+t.Name, err)
 	}
@@ -577,9 +570,9 @@ func (s *serviceTools) failedTool(call *Call, t *tool, dst []byte, err error) ([
 
 // logMissingPages logs the tools whose page the server does not have: a host would show nothing.
 func (s *serviceTools) logMissingPages() {
-	now := s.srv.tools.now.Load()
-	for _, name := range now.names {
-		page := now.byName[name].UI.Page
+	now := s.srv.tools.Now()
+	for _, name := range now.Names {
+		page := now.ByName[name].UI.Page
 		if page == "" {
 			continue
 		}
@@ -587,4 +580,75 @@ func (s *serviceTools) logMissingPages() {
 			s.rt.log.Warn("a tool names a page that its server does not have", "server", s.id, "tool", name, "page", page)
 		}
 	}
+}
+
+// appendToolResult appends what a tool returned, as the client of the call may see it.
+func (s *serviceTools) appendToolResult(dst []byte, c *Call, x *mcp.CallToolResult) ([]byte, error) {
+	r := c.revision()
+	if taskAttempt(c.c) != nil { // each reader of the task gets what its revision has
+		return codec.AppendMarshal(dst, x)
+	}
+	if x = protocol.CallResultFor(x, r); !r.Stateless() {
+		return codec.AppendMarshal(dst, x)
+	}
+	own, err := rawMeta(x.Meta)
+	if err != nil {
+		return nil, err
+	}
+	if x.Meta != nil || x.ResultType != "" {
+		bare := *x
+		bare.Meta, bare.ResultType = nil, ""
+		x = &bare
+	}
+	return s.srv.head.appendResult(dst, own, nil, x)
+}
+
+// UI ties a tool to a page that shows its results (the extension MCP Apps, SEP-1865). The
+// zero value does nothing. Hosts without the extension show the result's content: a tool
+// with a page should still return one that says all.
+type UI struct {
+	// Page is the URI of the page, ui:// and what follows: see [AddPage].
+	Page string
+	// For says who may call the tool: models, pages of the same server, or both. Empty is
+	// both. Hosts without the extension have models call it in any case.
+	For []mcp.UIAudience
+}
+
+// pageURI reports whether uri may be that of a page.
+func pageURI(uri string) bool {
+	return len(uri) > len("ui://") && strings.HasPrefix(uri, "ui://") && !strings.ContainsFunc(uri, func(c rune) bool { return c <= ' ' || c == 0x7f })
+}
+
+// withUI returns a `_meta` with the member "ui", unless value is nil.
+func withUI(meta mcp.Meta, value any) (mcp.Meta, error) {
+	if err := protocol.CheckMeta(meta); err != nil {
+		return nil, err
+	}
+	if value == nil {
+		return meta.Clone(), nil
+	}
+	if _, ok := meta[protocol.MetaUI]; ok {
+		return nil, errors.New(`its Meta has a member "ui" already`)
+	}
+	raw, err := codec.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	return meta.Clone().With(protocol.MetaUI, json.RawMessage(raw)), nil
+}
+
+// tieMeta returns the `_meta` of a tool that is tied to a page.
+func (u *UI) tieMeta(meta mcp.Meta) (mcp.Meta, error) {
+	if u.Page == "" && len(u.For) == 0 {
+		return meta.Clone(), nil
+	}
+	if u.Page != "" && !pageURI(u.Page) {
+		return nil, fmt.Errorf("UI.Page: %q does not begin with ui://", u.Page)
+	}
+	for _, who := range u.For {
+		if who != mcp.UIModel && who != mcp.UIApp {
+			return nil, fmt.Errorf("UI.For: %q is neither model nor app", who)
+		}
+	}
+	return withUI(meta, protocol.UITool{ResourceURI: u.Page, Visibility: u.For})
 }

@@ -63,6 +63,21 @@ func (v *view) forList() *view {
 	return &w
 }
 
+// offer is an item of one kind.
+type offer interface {
+	comparable
+	item() Item
+}
+
+// seenBy returns what v sees of a list, for one pass over it; nil sees all.
+func seenBy[T offer](v *view) func(T) bool {
+	if v == nil {
+		return nil
+	}
+	v = v.forList()
+	return func(i T) bool { return v.seesItem(i.item()) }
+}
+
 // rememberedSkill returns whether a skill's item is visible, if Visible has been asked what is needed to say so.
 func (v *view) rememberedSkill(i Item) (seen, ok bool) {
 	seen, ok = v.skills[i.Name]
@@ -236,11 +251,11 @@ func (s *serviceAccess) uriNeeds(v *view, uri string) []string {
 func (s *serviceAccess) completionNeeds(v *view, kind, name, uri string) []string {
 	switch kind {
 	case mcp.RefPrompt:
-		if p, ok := s.srv.prompts.getItem(name); ok && v.seesItem(p.item()) {
+		if p, ok := s.srv.prompts.Get(name); ok && v.seesItem(p.item()) {
 			return p.needs
 		}
 	case mcp.RefResource:
-		if t, ok := s.srv.templates.getItem(uri); ok && v.seesItem(t.item()) {
+		if t, ok := s.srv.templates.Get(uri); ok && v.seesItem(t.item()) {
 			return t.needs
 		}
 		return s.uriNeeds(v, uri)

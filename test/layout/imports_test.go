@@ -54,6 +54,7 @@ var layers = []layer{
 	{"internal/worker", []string{"codec", "mcp", "actors", "internal/guard", "internal/kernel", "internal/limits", "internal/quota", "internal/store", "internal/task"}, []string{"cluster", "internal/nodestore", "test/kit"}, "whoever runs tasks declares what it needs of the store"},
 	{"internal/tasknews", []string{"mcp", "actors", "internal/limits", "internal/protocol", "internal/task", "internal/worker"}, nil, "what is told of tasks is known without who answers for them"},
 	{"internal/spoken", []string{"mcp", "codec", "internal/protocol", "internal/refusal"}, nil, "what a server speaks is known without the server"},
+	{"internal/catalogue", []string{"mcp", "codec", "internal/template"}, nil, "what is offered is listed without knowing what it does"},
 	{"internal/procs", nil, nil, "how long goroutines wait for a processor depends on the process alone"},
 	{"internal/quota", []string{"internal/directory"}, nil, "counting clients knows nothing of what they do"},
 	{"actors/internal/relay", []string{"codec", "internal/quota", "internal/refusal"}, nil, "an exchange between two nodes knows neither of them, nor the call"},

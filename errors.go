@@ -2,8 +2,11 @@ package troupe
 
 import (
 	"errors"
+	"strings"
 
+	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/store"
+	"github.com/troupe-run/troupe/mcp"
 )
 
 // ErrUnavailable reports that the store cannot be asked, did not answer, or is full: what was to be stored may or may not be. A handler that
@@ -59,3 +62,33 @@ func ofStore(err error) bool {
 	}
 	return false
 }
+
+func invalidParams(err error) *mcp.Error {
+	return mcp.NewError(mcp.CodeInvalidParams, "invalid params"+mismatchText(err))
+}
+
+// mismatchText says which part of a client's JSON does not fit, in JSON's terms. It leaves out
+// faults that have a text only in terms of Go.
+func mismatchText(err error) string {
+	if wrong, ok := errors.AsType[*codec.DecodeError](err); ok {
+		return ": " + strings.TrimPrefix(wrong.Error(), "codec: ")
+	}
+	if errors.Is(err, codec.ErrDuplicate) {
+		return ": a member comes twice"
+	}
+	return ""
+}
+
+// must panics with err, a mistake in the program.
+func must(err error) {
+	if err != nil {
+		panic(err.Error())
+	}
+}
+
+// errNoResult reports a handler that returned neither a result nor an error.
+var errNoResult = errors.New("the handler returned no result")
+
+// errBadResult reports a result that breaks the tool's own declaration: a
+// mistake of the server that no client can correct.
+var errBadResult = errors.New("the handler's result does not fit")
