@@ -93,7 +93,7 @@ func (t *apiKeys) verifyKey(ctx context.Context, token string) (*Verdict, *Refus
 	if !ok {
 		return nil, invalidToken(ReasonMalformed, slog.String("fault", "no API key has this form and checksum"), slog.Int("bytes", len(token)))
 	}
-	e, look := t.enterKey(digest, time.Now())
+	e, look := t.findOrAddEntry(digest, time.Now())
 	if look != nil {
 		select {
 		case <-look:
@@ -144,8 +144,8 @@ func (t *apiKeys) lookupFault(e *keyEntry) error {
 
 var errManyKeys = errors.New("too many API keys are looked up that nobody knows here")
 
-// enterKey returns the entry of a digest, and what to wait for before it is used; without an entry there is no room for one.
-func (t *apiKeys) enterKey(digest KeyDigest, now time.Time) (e *keyEntry, look <-chan struct{}) {
+// findOrAddEntry returns the entry of a digest, and what to wait for before it is used; without an entry there is no room for one.
+func (t *apiKeys) findOrAddEntry(digest KeyDigest, now time.Time) (e *keyEntry, look <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e, known := t.known.useValue(digest)

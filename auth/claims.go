@@ -67,7 +67,7 @@ func (i *issuer) judgeClaims(c object, opaque bool, resource string, now time.Ti
 	}
 	scopes, scoped, err := c.scopes()
 	if err != nil {
-		return nil, refuseMalformed(err)
+		return nil, malformedToken(err)
 	}
 	id.Scopes = scopes
 	if r := i.checkAudience(c, id, scoped, resource); r != nil {
@@ -77,7 +77,7 @@ func (i *issuer) judgeClaims(c object, opaque bool, resource string, now time.Ti
 	return id, nil
 }
 
-func refuseMalformed(err error) *Refusal {
+func malformedToken(err error) *Refusal {
 	return invalidToken(ReasonMalformed, slog.String("fault", err.Error()))
 }
 
@@ -109,18 +109,18 @@ func checkKind(c object) *Refusal {
 func (id *Identity) readTimes(c object, now time.Time) *Refusal {
 	exp, ok, err := c.time("exp")
 	if err != nil {
-		return refuseMalformed(err)
+		return malformedToken(err)
 	}
 	if !ok || !now.Before(exp.Add(Leeway)) {
 		return invalidToken(ReasonExpired, append(c.shown("exp"), slog.Time("clock", now))...)
 	}
 	nbf, _, err := c.time("nbf")
 	if err != nil {
-		return refuseMalformed(err)
+		return malformedToken(err)
 	}
 	iat, _, err := c.time("iat")
 	if err != nil {
-		return refuseMalformed(err)
+		return malformedToken(err)
 	}
 	if latest := now.Add(Leeway); nbf.After(latest) || iat.After(latest) {
 		return invalidToken(ReasonEarly, append(c.shown("nbf", "iat"), slog.Time("clock", now))...)
@@ -171,7 +171,7 @@ func (i *issuer) checkAudience(c object, id *Identity, scoped bool, resource str
 	}
 	values, _, err := c.list(name)
 	if err != nil && len(i.ClientIDs) == 0 {
-		return refuseMalformed(err)
+		return malformedToken(err)
 	}
 	id.Audience = values
 	if len(i.ClientIDs) > 0 {

@@ -45,7 +45,7 @@ func (i *issuer) awaitKeys(ctx context.Context, issued time.Time, has func(*keyS
 		now := time.Now()
 		i.mu.Lock()
 		set := i.set
-		answer, fetch, retry := i.ring.askKeys(now, came, issued, set != nil && has(set))
+		answer, fetch, retry := i.ring.answerFor(now, came, issued, set != nil && has(set))
 		switch {
 		case fetch && !i.closed:
 			i.beginFetch(now)
@@ -79,8 +79,8 @@ func (i *issuer) beginFetch(now time.Time) {
 	})
 }
 
-// tickTimer is what the timer does.
-func (i *issuer) tickTimer() {
+// onTimer is what the timer does.
+func (i *issuer) onTimer() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if now := time.Now(); !i.closed && i.ring.isDue(now) {
@@ -102,7 +102,7 @@ func (i *issuer) publishState() {
 	if i.timer != nil {
 		i.timer.Stop()
 	}
-	i.timer = time.AfterFunc(time.Until(next), i.tickTimer)
+	i.timer = time.AfterFunc(time.Until(next), i.onTimer)
 }
 
 // refreshKeys fetches the keys: those of another process the first time, and when the issuer cannot be reached.
@@ -146,7 +146,7 @@ func (i *issuer) refreshKeys(ctx context.Context) {
 
 // installKeys replaces the keys, and returns those that are gone. The caller holds mu.
 func (i *issuer) installKeys(set *keySet) []*key {
-	gone := set.replaceSet(i.set)
+	gone := set.replaceKeys(i.set)
 	i.set = set
 	i.publishState()
 	return gone

@@ -43,10 +43,10 @@ const (
 	unreachable               // nobody knows: try again later
 )
 
-// askKeys returns the answer for a token that came at a time, and was issued at another, the zero time if it does not say when. found says that the keys have one that may have signed it. If fetch is
+// answerFor returns the answer for a token that came at a time, and was issued at another, the zero time if it does not say when. found says that the keys have one that may have signed it. If fetch is
 // set, a fetch begins now: begin. retry is when asking again makes sense.
-func (k *keyring) askKeys(now, came, issued time.Time, found bool) (a answer, fetch bool, retry time.Duration) {
-	good := k.areGood(now)
+func (k *keyring) answerFor(now, came, issued time.Time, found bool) (a answer, fetch bool, retry time.Duration) {
+	good := k.isUsable(now)
 	since := now.Sub(k.began)
 	free := !k.fetching && (k.began.IsZero() || since >= spacing || since < 0)
 	switch {
@@ -63,8 +63,8 @@ func (k *keyring) askKeys(now, came, issued time.Time, found bool) (a answer, fe
 	return unreachable, false, spacing - since
 }
 
-// areGood reports whether the keys may be used.
-func (k *keyring) areGood(now time.Time) bool { return k.known && now.Before(k.goodUntil()) }
+// isUsable reports whether the keys may be used.
+func (k *keyring) isUsable(now time.Time) bool { return k.known && now.Before(k.goodUntil()) }
 
 // goodUntil is when the keys must not be used any more, unless a fetch does not fail before that.
 func (k *keyring) goodUntil() time.Time { return k.fetched.Add(lastGood) }

@@ -44,7 +44,7 @@ func TestKeyring(t *testing.T) {
 	} {
 		var k keyring
 		tt.before(&k)
-		if a, fetch, retry := k.askKeys(tt.now, tt.came, tt.issued, tt.found); a != tt.want || fetch != tt.fetch || retry != tt.retry {
+		if a, fetch, retry := k.answerFor(tt.now, tt.came, tt.issued, tt.found); a != tt.want || fetch != tt.fetch || retry != tt.retry {
 			t.Errorf("%s: answer %d, fetch %v, retry %v; want %d, %v, %v", tt.name, a, fetch, retry, tt.want, tt.fetch, tt.retry)
 		}
 	}
@@ -86,10 +86,10 @@ func TestAdopt(t *testing.T) {
 	if k.adoptKeys(start, start.Add(-lastGood), noInterval) {
 		t.Error("keys of yesterday were taken")
 	}
-	if !k.adoptKeys(start, start.Add(-lastGood+1), noInterval) || !k.areGood(start) || k.areGood(start.Add(1)) {
+	if !k.adoptKeys(start, start.Add(-lastGood+1), noInterval) || !k.isUsable(start) || k.isUsable(start.Add(1)) {
 		t.Error("keys of a day ago do not serve for the rest of it")
 	}
-	if !k.adoptKeys(start, start.Add(time.Hour), noInterval) || k.areGood(start.Add(lastGood)) {
+	if !k.adoptKeys(start, start.Add(time.Hour), noInterval) || k.isUsable(start.Add(lastGood)) {
 		t.Error("keys of tomorrow count for more than a day")
 	}
 	if k.adoptKeys(start, start.Add(-time.Second), noInterval) {
@@ -140,7 +140,7 @@ func TestSpacing(t *testing.T) {
 			default:
 				found := r.IntN(2) == 0
 				came := now.Add(-time.Duration(r.Int64N(int64(5 * time.Second))))
-				a, fetch, retry := k.askKeys(now, came, came.Add(-time.Duration(r.Int64N(int64(time.Hour)))), found)
+				a, fetch, retry := k.answerFor(now, came, came.Add(-time.Duration(r.Int64N(int64(time.Hour)))), found)
 				if fetch {
 					begin()
 				}
@@ -174,7 +174,7 @@ func TestClockFarAhead(t *testing.T) {
 		}
 		k.failFetch()
 	}
-	if k.areGood(start.Add(lastGood)) || !k.adoptKeys(start.Add(lastGood), stamp.Add(time.Second), noInterval) {
+	if k.isUsable(start.Add(lastGood)) || !k.adoptKeys(start.Add(lastGood), stamp.Add(time.Second), noInterval) {
 		t.Error("the keys serve for longer, or newer ones do not")
 	}
 }

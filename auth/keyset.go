@@ -69,8 +69,8 @@ func (s *keySet) findKeys(kid, alg string) (found []*key) {
 	return found
 }
 
-// replaceSet takes over the keys of the old set that the new one has, too, and returns those that it has not, which are gone.
-func (s *keySet) replaceSet(old *keySet) (gone []*key) {
+// replaceKeys takes over the keys of the old set that the new one has, too, and returns those that it has not, which are gone.
+func (s *keySet) replaceKeys(old *keySet) (gone []*key) {
 	if old == nil {
 		return nil
 	}

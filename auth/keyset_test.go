@@ -107,22 +107,22 @@ func TestReplace(t *testing.T) {
 	}
 	first := read(keySetOf("a", "b"))
 	second := read(keySetOf("b", "c"))
-	gone := second.replaceSet(first)
+	gone := second.replaceKeys(first)
 	if len(gone) != 1 || gone[0] != first.keys[0] || !first.keys[0].gone.Load() || first.keys[1].gone.Load() || second.keys[0] != first.keys[1] {
 		t.Errorf("gone are %v", gone)
 	}
 	// A key whose rules change is another key.
 	third := read(encoded(map[string]any{"keys": []any{pairs()["b"].jwk("alg", "ES256")}}))
-	if gone := third.replaceSet(second); len(gone) != 2 {
+	if gone := third.replaceKeys(second); len(gone) != 2 {
 		t.Errorf("%d are gone, want 2", len(gone))
 	}
 	// So is one under the name of another.
 	fourth := read(encoded(map[string]any{"keys": []any{pairs()["c"].jwk("kid", "b", "alg", "ES256")}}))
-	if gone := fourth.replaceSet(third); len(gone) != 1 {
+	if gone := fourth.replaceKeys(third); len(gone) != 1 {
 		t.Errorf("%d are gone, want 1", len(gone))
 	}
 	again := read(keySetOf("a"))
-	if again.replaceSet(fourth); again.keys[0].gone.Load() {
+	if again.replaceKeys(fourth); again.keys[0].gone.Load() {
 		t.Error("a key that came back is gone")
 	}
 }

@@ -211,7 +211,7 @@ func (a *Attempt) changeAtEnd(edit func(r *task.Record, epoch uint64) error) err
 
 // storeCharged stores so many bytes of the task, which it charges before. A step waits for that
 // while the client has its share of the store.
-func (a *Attempt) storeCharged(ctx context.Context, bytes int, purpose Purpose, back giveBack, do func() error) error {
+func (a *Attempt) storeCharged(ctx context.Context, bytes int, purpose Purpose, back refundAt, do func() error) error {
 	c := a.charge
 	c.Bytes = bytes
 	for b, said := (backoff{}), false; a.p.Ledger.Charge(c, purpose) != nil; said = true {

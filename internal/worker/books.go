@@ -23,7 +23,7 @@ func chargeFor(key Key, r *task.Record, bytes int) Charge {
 
 // settleBytes says what became of bytes of a task that were charged, and notes what is to be given
 // back when it ends.
-func (b *books) settleBytes(key Key, c Charge, err error, back giveBack) {
+func (b *books) settleBytes(key Key, c Charge, err error, back refundAt) {
 	stored := err == nil || errors.Is(err, store.ErrUnavailable)
 	b.ledger.Settle(c, stored)
 	if stored {
@@ -52,7 +52,7 @@ type taskCharges struct {
 
 // noteBytes notes bytes of a task that were charged. What the census has not has ended, or expired:
 // its bytes are given back with time.
-func (b *books) noteBytes(key Key, c Charge, back giveBack) {
+func (b *books) noteBytes(key Key, c Charge, back refundAt) {
 	if back == atExpiry {
 		return
 	}
@@ -151,11 +151,11 @@ func (noLedger) Return(Charge)                {}
 // of the store.
 const smallAnswer = 4 << 10
 
-// giveBack says when bytes of a task are given back.
-type giveBack uint8
+// refundAt says when bytes of a task are given back.
+type refundAt uint8
 
 const (
-	atExpiry       giveBack = iota // with all that is left of the task
+	atExpiry       refundAt = iota // with all that is left of the task
 	atEnd                          // when it ends: requests, questions and answers
 	atCancellation                 // when it is cancelled: steps, which otherwise say how it went
 )

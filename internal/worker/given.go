@@ -103,7 +103,7 @@ func (w *given) beginAttempt(here *Attempt) (*Attempt, fate, error) {
 			return nil, 0, err
 		}
 		if here != nil {
-			if f, err := w.meetAttempt(here, &r); f != fateBegins || err != nil {
+			if f, err := w.matchAttempt(here, &r); f != fateBegins || err != nil {
 				return nil, f, err
 			}
 		}
@@ -180,10 +180,10 @@ func (w *given) beginAttempt(here *Attempt) (*Attempt, fate, error) {
 	}
 }
 
-// meetAttempt says what the work is to an attempt that is here, by the record as it was read. A
+// matchAttempt says what the work is to an attempt that is here, by the record as it was read. A
 // handler that waited goes on if the answers are in the record.
-func (w *given) meetAttempt(a *Attempt, r *task.Record) (fate, error) {
-	m := &meeting{a: a, w: w, r: r}
+func (w *given) matchAttempt(a *Attempt, r *task.Record) (fate, error) {
+	m := &matching{a: a, w: w, r: r}
 	if r.State != task.Queued {
 		err := a.actor.askActor(m)
 		return m.fate, err

@@ -48,8 +48,8 @@ type (
 	}
 	// recordWaited says that work is looked at, whether or not its record is stored by now.
 	recordWaited struct{ m *opening }
-	// meeting asks what work is to an attempt that is here, by the record as it was read.
-	meeting struct {
+	// matching asks what work is to an attempt that is here, by the record as it was read.
+	matching struct {
 		answered
 		a    *Attempt
 		w    *given
@@ -148,8 +148,8 @@ func (t *taskActor) Receive(m any) {
 		if t.pending == m.m {
 			t.grantOpening()
 		}
-	case *meeting:
-		m.fate = t.meetWork(m)
+	case *matching:
+		m.fate = t.matchWork(m)
 		m.Done()
 	case *resumed:
 		m.a.resumeHandler(m.w)
@@ -238,9 +238,9 @@ func (t *taskActor) grantOpening() {
 	}
 }
 
-// meetWork says what work is to an attempt that is here: fateBegins if it is not for it. Where it
+// matchWork says what work is to an attempt that is here: fateBegins if it is not for it. Where it
 // says fateResumes of a task that is queued, the attempt has to begin anew.
-func (t *taskActor) meetWork(m *meeting) fate {
+func (t *taskActor) matchWork(m *matching) fate {
 	a, there := m.a, !m.a.returned.Load() && m.a.ctx.Err() == nil
 	switch {
 	case a.left.Load():
