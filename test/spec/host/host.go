@@ -67,7 +67,8 @@ func New(t *testing.T, o troupe.Options, so *troupe.ServerOptions) *Host {
 func NewLoopback(t *testing.T, o troupe.Options, so *troupe.ServerOptions, wrap func(net.Listener) net.Listener) *Host {
 	t.Helper()
 	o.DrainDelay, o.DrainWait = -1, time.Second
-	o.Limits.Grace = cmp.Or(o.Limits.Grace, time.Minute) // a busy machine makes no streams of short calls
+	// A busy machine makes no streams of short calls.
+	o.Limits.Grace, o.Limits.StatelessGrace = cmp.Or(o.Limits.Grace, time.Hour), cmp.Or(o.Limits.StatelessGrace, time.Hour)
 	m := metered(&o)
 	rt, err := troupe.New(o)
 	if err != nil {
