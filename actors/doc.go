@@ -12,10 +12,26 @@
 // The tasks that a node holds, and the queues of their work, are actors of the same kernel: package
 // worker has them.
 //
-// Each kind of actor has an owner, a type that holds the actors and what they need of a
-// node: sessions, boundSessions, requestPool, statelessCalls, parked (calls whose
-// request will be sent again), streams, attachments, questions, listeners, subscriptions,
-// accounts and draining. Node composes the owners.
+// Each kind of actor has an owner, a type that holds the actors and names the other owners that
+// they use: sessions, boundSessions, requestPool, statelessCalls, parkedCalls, streams, takeovers,
+// resumes, pendingRequests, answers, listeners. What all of them share is in site, which knows none
+// of them. Node composes the owners.
+//
+// A type that has nothing but a pointer to an actor is that actor in one respect, and costs nothing:
+// writerRecord is a stream as far as its record goes, and sessionView a session as far as it knows
+// its own. The fields that only those methods use stand beside them.
+//
+// # The files
+//
+// A file uses those of its own line and of the lines below, and none above:
+//
+//	node heart drain news  accept bound relay  ask resume takeover remote   what comes, and from where
+//	listen                                                                  subscriptions/listen
+//	session sessions view stored  request delivery mrtr stateless
+//	call step peer service                                                  who calls, and what runs
+//	pending                                                                 questions to clients
+//	stream streams fence batch                                              the writer's side of the log
+//	site terms admission fleet                                              what all of them share
 //
 // # The way of a request
 //
