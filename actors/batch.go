@@ -117,6 +117,13 @@ type beginNow struct{}
 // discardBatch ends a batch that was not begun; the caller answers it.
 type discardBatch struct{}
 
+// batchState is what the stream of a batch knows of its calls.
+type batchState struct {
+	gather   *gathering      // a batch with nothing sent or stored, else nil; it is set before the actor starts
+	answered map[string]bool // calls that need no response any more, by id
+	muted    map[int]bool    // calls that were cancelled, by index: what they sent is delivered no more
+}
+
 // batchStream is the stream of a batch, as far as it gathers responses before anything is sent, and drops those of cancelled requests.
 type batchStream struct{ *streamActor }
 

@@ -14,6 +14,15 @@
 // What is decided without a clock and a store is in actors/internal, as machines that the
 // actors carry out. Node composes the owners of the actors.
 //
+// Each kind of actor has an owner, a type that holds the actors and names the other owners that
+// they use: sessions, boundSessions, requestPool, statelessCalls, parkedCalls, streams, takeovers,
+// resumes, pendingRequests, answers, listeners. What all of them share is in site, which knows none
+// of them.
+//
+// A type that has nothing but a pointer to an actor is that actor in one respect, and costs nothing:
+// writerRecord is a stream as far as its record goes, and sessionView a session as far as it knows
+// its own. The fields that only those methods use stand beside them.
+//
 // # The way of a request
 //
 // Node finds the session's actor, from its record if need be. The account of the caller

@@ -6,7 +6,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
+	"github.com/troupe-run/troupe/actors/internal/record"
 	"github.com/troupe-run/troupe/actors/internal/stream"
 	"github.com/troupe-run/troupe/actors/internal/takeover"
 	"github.com/troupe-run/troupe/internal/limits"
@@ -61,6 +63,25 @@ type takenOver struct {
 // maxKeptBody is the largest body of calls that a stream keeps in memory, so that the calls
 // may run again even if the store has lost the body.
 var maxKeptBody = limits.KeptBody.Value()
+
+// recordState is the writer record of a stream.
+type recordState struct {
+	path string        // of the record and the log; never changes
+	rec  record.Stream // as the stream began here; never changed
+	live record.Stream // the next record to store
+	past record.Past   // what later readers can no longer find in the log
+
+	// due is when the record must be rewritten, by clock.sinceStart; 0 before it is stored. life is for how long it is
+	// certainly there: no append is written that could outlive it.
+	due  atomic.Int64
+	life takeover.Lifetime
+
+	// body is that of calls that may run again, if it is small: the store may lose it with the record, see createRecord.
+	body []byte
+
+	// renew says that the next rewrite renews the lifetime of record and body. It is set until both are certainly stored.
+	renew bool
+}
 
 // writerRecord is a stream as far as its writer record goes: who may write, and what outlives the log.
 type writerRecord struct{ *streamActor }

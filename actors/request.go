@@ -38,44 +38,52 @@ var (
 )
 
 // requestActor is one request in flight. Its handler runs on the goroutine that read the
-// request, never in the actor's turn; others reach the request by messages.
+// request, never in the actor's turn; others reach the request by messages. When the request is over, the actor
+// rests, and serves another one later, unless used is set.
 type requestActor struct {
 	kernel.Actor
 	pool   *requestPool
 	svc    *Service
-	way    way
-	from   *quota.Account // the request is counted on it
+	way    way            // its delivery changes in the actor's turn alone
+	from   *quota.Account // the request is counted on it; nil while it waits for its client
 	memory quota.Holding  // what it holds beside the memory of its exchange
 
 	logged    logged     // the delivery of most requests, to which way points
 	stateless *stateless // of a stateless request, nil for others
 	parking   *parking   // nil until the call first asks its client to send the request again, or is such a request
 
-	started    time.Time
-	id         []byte // raw token, the actor's own copy
-	call       *Call
-	generation uint64 // counts the requests that the actor has served
-	ctx        context.Context
-	cancel     context.CancelCauseFunc
-	timer      *time.Timer
-	graced     bool
-	out        *codec.Buffer
+	started time.Time
+	id      []byte // raw token, the actor's own copy; it changes when the client sends the request again
+	call    *Call
 
-	body     []byte // the request as it came, until the handler returns
-	size     int    // of the message, or the batch, that it came in
-	phase    request.Phase
-	onMark   func(error)   // gets the outcome of storing the end mark
-	gate     *request.Gate // nil before there is progress
-	notified int           // messages emitted or passed over, those of earlier runs included
-	held     *progressed   // newest progress that waits for the current second to end
+	// generation counts the requests that the actor has served: a message with a lower one is for a request that is over.
+	generation uint64
+
+	ctx    context.Context // the handler's; it ends when the request does
+	cancel context.CancelCauseFunc
+
+	// timer runs until the end of the grace and then, once graced is set, until the deadline.
+	timer  *time.Timer
+	graced bool
+
+	out   *codec.Buffer // gets the response; it is freed as soon as that is handed on
+	body  []byte        // the request as it came, until the handler returns
+	size  int           // of the message, or the batch, that it came in
+	phase request.Phase
+
+	// onMark gets the outcome of storing the end mark of a cancelled call, and is nil otherwise.
+	onMark func(error)
+
+	// notified counts the messages that were emitted or passed over, those of earlier runs included: it is the number of the
+	// last one.
+	notified int
 
 	begin  beginCall
 	end    endCall
 	result callResult
 	retire retire
 
-	toldLong, toldEnding bool                       // see Call.WhenLong
-	late                 atomic.Pointer[time.Timer] // for a call that takes long before or after its grace, otherwise nil
+	lastingState
 
 	handedOver bool // handed over to a resume of its stream; only the handler is still here
 	// used is set once anything outside may still refer to the actor. Such an actor does
@@ -586,6 +594,17 @@ func (m *tally) countStateless(r *requestActor) {
 
 // adoptStream gives a call that runs again its stream.
 type adoptStream struct{ w *streamActor }
+
+// lastingState is the progress of a request, and what it has done about it that it takes long.
+type lastingState struct {
+	gate *request.Gate // nil before there is progress
+	held *progressed   // newest progress that waits for the current second to end
+
+	// toldLong and toldEnding say that the call knows that it takes long, and that its node ends: see Call.WhenLong.
+	toldLong, toldEnding bool
+
+	late atomic.Pointer[time.Timer] // for a call that takes long before or after its grace, otherwise nil
+}
 
 // lastingCall is a request as it goes on for long: its progress, and what it does about it when its node ends.
 type lastingCall struct{ *requestActor }

@@ -25,46 +25,44 @@ type sessionActor struct {
 	key      SessionKey
 	peer     *Peer
 
-	home       home            // never changes
+	// home and inputEnded are set before the actor starts, and never change.
+	home       home
 	inputEnded <-chan struct{} // closed when the client can answer no more questions; nil: never
 	beginning  beginning
 
-	// view is the cached record; newer ones replace it, none is changed.
-	view atomic.Pointer[view]
-
-	// spoken is the revision of the record, 0 until it is first read.
-	spoken atomic.Uint32
-
 	sessionAccount
-
-	// touching is set while the record is being rewritten for activity.
-	touching atomic.Bool
-
-	// missed is set when the session comes to this node from its record: its client may have missed notifications. It
-	// is cleared when the client listens.
-	missed atomic.Bool
+	viewState
+	standaloneState
 
 	// logged counts log messages against their limit, nil before the first one.
 	logged atomic.Pointer[logLimiter]
 
-	// announced is what was announced on the standalone stream, nil if there is none yet.
-	announced atomic.Pointer[announcement]
-
-	memory quota.Holding // what the session holds
-
-	viewAge // how old the view is, if other nodes may change the record
-
 	// keeps has the client's answers that all calls share, nil before the first such question.
 	keeps atomic.Pointer[sharedAnswer]
 
-	calls   session.Calls[*requestActor]
-	ended   atomic.Bool // the record is gone
-	held    int         // live connections; sessionAccount.streams is the copy for other goroutines
-	opening int         // what keeps the session in memory for now: see beginStay
-	last    time.Time
-	timer   *time.Timer
-	closing bool
-	givenUp bool // its calls were told to end, and so are those that enter it
+	// memory is what the session holds. It is freed when the session leaves memory.
+	memory quota.Holding
+
+	// ended is set once, when the record is gone, before the calls are told. A session that has ended here is not served
+	// any more, though its actor may still run.
+	ended atomic.Bool
+
+	// The rest belongs to the actor's turn.
+
+	calls session.Calls[*requestActor]
+
+	// held counts live connections; sessionAccount.streams is the copy for other goroutines. opening counts what keeps
+	// the session in memory besides: see beginStay. While calls, held or opening is not 0, the session stays in memory,
+	// and its record is kept alive.
+	held, opening int
+
+	// last is when the session was used last. It leaves memory once that is SessionDrop ago and nothing keeps it.
+	last  time.Time
+	timer *time.Timer // of the next look whether it may leave
+
+	// closing is set when the actor is about to stop: it takes no more calls. givenUp is set when its calls were told
+	// to end, and so are those that enter it later.
+	closing, givenUp bool
 }
 
 // home is where a session lives. It is chosen when the session's actor is made. There are two:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/troupe-run/troupe/actors/internal/record"
@@ -205,6 +206,16 @@ func (h storedHome) pushNotification(data []byte) (taken bool) {
 
 // pushUpdate is pushNotification: a stream that cannot take the update now makes it good later.
 func (h storedHome) pushUpdate(data []byte) { h.pushNotification(data) }
+
+// standaloneState is what a session knows of its standalone stream beside the record, which names it.
+type standaloneState struct {
+	// announced is what was announced on the standalone stream, nil if there is none yet.
+	announced atomic.Pointer[announcement]
+
+	// missed says that the client may have missed notifications: it is set when one could not be sent, and when the session
+	// comes to this node from its record. Whoever makes that good, for a client that listens, clears it first.
+	missed atomic.Bool
+}
 
 // standalone is a session as far as its standalone stream goes.
 type standalone struct{ *sessionActor }

@@ -8,7 +8,6 @@ import (
 	"github.com/troupe-run/troupe/actors/internal/attachment"
 	"github.com/troupe-run/troupe/actors/internal/record"
 	"github.com/troupe-run/troupe/actors/internal/stream"
-	"github.com/troupe-run/troupe/actors/internal/takeover"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/limits"
@@ -24,43 +23,65 @@ type streamActor struct {
 	kernel.Actor
 	streams *streams
 	svc     *Terms
-	sess    streamSession
 	key     StreamKey
-	path    string
-	rec     record.Stream // as the stream began here; never changed
-	live    record.Stream // the next record to store
-	past    record.Past   // what later readers can no longer find in the log
-	m       *stream.Machine
 
-	pushed map[string]bool // messages to the session that an earlier writer stored, by their meta; never changed
+	// ready is closed once, when the connection that began the stream is committed or refused; unstored says then that
+	// the stream could not begin, and that its client knows. A stream that was taken over is ready from the start.
+	ready    chan struct{}
+	unstored atomic.Bool
 
-	fx        []stream.Effect
-	att       reader
-	conn      Conn            // of a new stream, until its response has begun
-	calls     []*kernel.Actor // none for a standalone stream
-	order     uint64          // of a standalone stream that begins here: later streams have a higher order
-	gather    *gathering      // a batch with nothing sent or stored, else nil
-	answered  map[string]bool // calls of a batch that need no response any more, by id
-	muted     map[int]bool    // calls of a batch that were cancelled, by index
-	delivered uint64          // last append delivered
-	due       atomic.Int64    // when the writer record must be rewritten, by clock.sinceStart; 0 not yet
-	left      atomic.Int64    // when the last connection left, unix nanoseconds
-	queued    atomic.Int64
-	waits     quota.Holding     // for what waits for the log, in steps
-	waiting   int64             // that waits holds
-	connected atomic.Bool       // there is a live connection
-	steps     atomic.Int64      // whose results are stored, or about to be
-	stepBytes atomic.Int64      // of these
-	unstored  atomic.Bool       // the stream could not begin, and its client knows
-	life      takeover.Lifetime // of the record: see outlivesRecord
-	body      []byte            // of calls that may run again, if it is small: see createRecord
-	ready     chan struct{}     // closed once the connection is committed or refused
-	silent    bool              // the stream was cancelled: deliver nothing more
-	renew     bool              // the next rewrite renews the lifetime of record and body
-	turn      bool              // the append under way has waited for its turn
-	opened    bool
-	// closeEarly says to close the connection as soon as it is open.
+	// connected and left are the copies of att for other goroutines: there is a live connection, and when the last one left,
+	// in unix nanoseconds.
+	connected atomic.Bool
+	left      atomic.Int64
+
+	recordState
+	batchState
+	waitState
+
+	// order is that of a standalone stream that began here: later ones have a higher order. It never changes.
+	order uint64
+
+	// pushed are the messages to the session that an earlier writer stored, by their meta. It never changes.
+	pushed map[string]bool
+
+	// The rest belongs to the actor's turn.
+
+	m    *stream.Machine
+	fx   []stream.Effect // of the step under way; those that were carried out are zero
+	sess streamSession   // pays for the stream: the actor that the last connection belonged to
+
+	// calls are the requests that the stream answers; none for a standalone stream, nor for those of a lost node that have
+	// not begun again.
+	calls []*kernel.Actor
+
+	// att is the one live connection, nil for none. A new stream has conn, too, until opened is set: then the response has
+	// begun, or was refused. closeEarly says to close the connection as soon as it is open.
+	att        reader
+	conn       Conn
 	closeEarly *closeConn
+
+	// delivered is the last append that is stored and was handed on: connections get appends in order, without a gap.
+	delivered uint64
+
+	// silent is set when the stream was cancelled: what is stored from then on is delivered to nobody.
+	opened, silent bool
+}
+
+// waitState is what of a stream waits for the log.
+type waitState struct {
+	// queued are the bytes that wait, for other goroutines.
+	queued atomic.Int64
+
+	// waits counts what waits on the account of the session, in steps of waitingStep: waiting is what it holds.
+	waits   quota.Holding
+	waiting int64
+
+	// steps are those of calls whose results are stored, or about to be, and stepBytes their size.
+	steps, stepBytes atomic.Int64
+
+	// turn says that the append under way has waited for its client's turn.
+	turn bool
 }
 
 // askStream posts m to a stream and returns how far its writer has got.

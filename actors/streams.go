@@ -46,7 +46,8 @@ type streamSession interface {
 
 // buildStream makes the actor of a stream; startActor starts it. conn is its live connection, nil for none.
 func (d *streams) buildStream(svc *Terms, sess streamSession, of SessionKey, subscribed []string, id string, rec record.Stream, conn Conn) *streamActor {
-	s := &streamActor{streams: d, svc: svc, sess: sess, key: StreamKey{of, id}, rec: rec, live: rec, m: stream.New(svc.Limits.Stream), life: takeover.Began(d.clock.aheadBy()), ready: make(chan struct{})}
+	s := &streamActor{streams: d, svc: svc, sess: sess, key: StreamKey{of, id}, m: stream.New(svc.Limits.Stream), ready: make(chan struct{}),
+		recordState: recordState{rec: rec, live: rec, life: takeover.Began(d.clock.aheadBy())}}
 	s.path = s.key.streamPath()
 	if conn != nil {
 		s.att = d.newAttachment(svc, sess, subscribed, s.key, &rec, conn, stream.Position{Stream: id}, 1, 0, true, nil)

@@ -259,7 +259,8 @@ func (d *takeovers) takeOver(ctx context.Context, svc *Service, s *sessionActor,
 func (d *takeovers) startTakenOver(svc *Service, s *sessionActor, key StreamKey, m *takeover.Machine, life takeover.Lifetime, kept bool) *streamActor {
 	log := m.Log
 	d.taken.Add(1)
-	w := &streamActor{streams: d.streams, svc: &svc.Terms, sess: s, key: key, path: key.streamPath(), rec: m.Rec, live: m.Rec, m: stream.New(svc.Limits.Stream), life: life, ready: make(chan struct{})}
+	w := &streamActor{streams: d.streams, svc: &svc.Terms, sess: s, key: key, m: stream.New(svc.Limits.Stream), ready: make(chan struct{}),
+		recordState: recordState{path: key.streamPath(), rec: m.Rec, live: m.Rec, life: life}}
 	w.delivered, w.past, w.pushed = log.Tail, log.Past.Clone(), log.Pushed
 	w.steps.Store(int64(len(log.Steps)))
 	w.stepBytes.Store(int64(log.Steps.Size()))

@@ -56,12 +56,29 @@ type view struct {
 	rev uint64
 }
 
-// viewAge is how old what a node knows of a record is. The zero value is that of a session whose record is nobody else's.
-type viewAge struct {
-	shared  bool                       // other nodes may change the record; never changes
-	asOf    atomic.Int64               // the view was right then, by clock.sinceStart
-	behind  atomic.Uint64              // the record has had this revision
-	reading atomic.Pointer[recordRead] // nil if nobody reads it
+// viewState is what a session knows of its record.
+type viewState struct {
+	// view is the cached record. A newer one replaces it, and none is changed: its revision only rises. The first is set
+	// before the actor starts.
+	view atomic.Pointer[view]
+
+	// touching is set while the record is being rewritten because the session is in use.
+	touching atomic.Bool
+
+	// spoken is the revision of the protocol, 0 until it is first read from the record, which settles it once.
+	spoken atomic.Uint32
+
+	// shared says that other nodes may change the record; it never changes. The fields below mean nothing without it.
+	shared bool
+
+	// asOf is when the view was right, by clock.sinceStart: a read that began then has found it. behind is a revision that
+	// the record has had. The view must be read again once it is older than recordAge, has a lower revision than behind,
+	// or is older than the last loss of letters.
+	asOf   atomic.Int64
+	behind atomic.Uint64
+
+	// reading is the read that is under way, nil for none: there is one at a time.
+	reading atomic.Pointer[recordRead]
 }
 
 // recordRead is a read of a record under way, for all that wait for it.
