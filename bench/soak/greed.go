@@ -24,20 +24,13 @@ const greedMemory = 1 << 30
 
 // greedReport is what greedy clients did to a process and to a quiet client.
 type greedReport struct {
-	Scenario string             `json:"scenario"`
-	Seed     uint64             `json:"seed"`
-	Greedy   int                `json:"greedy_clients"`
-	Seconds  float64            `json:"seconds"`
-	Peak     float64            `json:"peak_rss_mib"`
-	Idle     map[string]float64 `json:"idle_before"`
-	After    map[string]float64 `json:"idle_a_minute_after"`
-	Alone    map[string]latency `json:"quiet_alone_ms"` // a second before each attack
-	Attacks  []attackReport     `json:"attacks"`
-
-	Broken []string `json:"broken_promises"` // by count
-	Over   []string `json:"over_bounds"`     // in time or memory, which need a machine that does nothing else
-
-	times bool // Over counts
+	report
+	Greedy  int                `json:"greedy_clients"`
+	Peak    float64            `json:"peak_rss_mib"`
+	Idle    map[string]float64 `json:"idle_before"`
+	After   map[string]float64 `json:"idle_a_minute_after"`
+	Alone   map[string]latency `json:"quiet_alone_ms"` // a second before each attack
+	Attacks []attackReport     `json:"attacks"`
 }
 
 // attackReport is one attack, or all at once.
@@ -72,7 +65,7 @@ func runGreed(ctx context.Context, o options) (*greedReport, error) {
 	if len(names) == 0 {
 		names = append(greed.Names(), greed.AllAtOnce)
 	}
-	w := &greedRun{o: o, quiet: new(quiet), report: &greedReport{Scenario: "greed", Seed: o.seed, Greedy: o.greedy, times: !o.counts}}
+	w := &greedRun{o: o, quiet: new(quiet), report: &greedReport{report: newReport("greed", o), Greedy: o.greedy}}
 	flags := []string{"--max-memory", strconv.Itoa(greedMemory), "--set", "max-ask=" + greedAsk.String()}
 	if slices.Equal(names, []string{greed.Herd}) {
 		flags = append(flags, "--max-store", "16GiB") // half of its three quarters for events holds 1,000 streams of 4 MB, and those that were not read in time
@@ -124,26 +117,6 @@ func runGreed(ctx context.Context, o options) (*greedReport, error) {
 func plainProcess(bin string, seed uint64, flags ...string) (*process, error) {
 	addr, err := freeAddress(seed)
 	return &process{bin: bin, addr: addr, args: append([]string{"serve", "--listen", addr, "--set", "conformance=true"}, flags...)}, err
-}
-
-// verdict is the error of a report with a promise that was not kept.
-func (r *greedReport) verdict() error {
-	all := r.Broken
-	if r.times {
-		all = slices.Concat(r.Broken, r.Over)
-	}
-	if len(all) > 0 {
-		return errors.New(strings.Join(all, "\n"))
-	}
-	return nil
-}
-
-func (r *greedReport) addBroken(format string, args ...any) {
-	r.Broken = append(r.Broken, fmt.Sprintf(format, args...))
-}
-
-func (r *greedReport) addOver(format string, args ...any) {
-	r.Over = append(r.Over, fmt.Sprintf(format, args...))
 }
 
 // greedRun is one run.
