@@ -41,7 +41,6 @@ type attackReport struct {
 	Beside  quietReport             `json:"quiet_beside"` // of a process that nobody attacks, at the same time
 	RSS     float64                 `json:"rss_mib"`      // at most
 	Back    float64                 `json:"seconds_until_idle"`
-	Last    string                  `json:"held_last,omitempty"` // until then
 }
 
 const (
@@ -226,10 +225,10 @@ func (w *greedRun) makeAttack(name string) error {
 		report.addOver("%s: /readyz was not 200 %d times", name, notReady)
 	}
 	if !w.o.counts {
-		r.Back, r.Last = w.awaitIdle(name, false)
+		r.Back = w.awaitIdle(name, false)
 	}
 	report.Attacks = append(report.Attacks, r)
-	fmt.Fprintf(w.o.log, "%-18s %s; alone %s; beside %s; %.0f MiB; idle after %.1f s %s\n", name, r.Quiet, alone, r.Beside, r.RSS, r.Back, r.Last)
+	fmt.Fprintf(w.o.log, "%-18s %s; alone %s; beside %s; %.0f MiB; idle after %.1f s\n", name, r.Quiet, alone, r.Beside, r.RSS, r.Back)
 	for what, all := range r.Results {
 		fmt.Fprintf(w.o.log, "  %s %v\n", what, all)
 	}
@@ -288,31 +287,19 @@ func (w *greedRun) judgeQuiet(beside string, q quietReport) {
 }
 
 // awaitIdle waits until the process holds no more than before, at most a minute, and returns how
-// many seconds that took, and what was held last. Sessions stay in memory for a minute; only
-// everything includes them.
-func (w *greedRun) awaitIdle(name string, everything bool) (took float64, last string) {
-	for began := time.Now(); ; {
-		now, err := metricsOf(w.p.addr)
-		what := w.heldBeyond(now, everything)
-		if err != nil {
-			what = err.Error()
-		}
-		if took = time.Since(began).Seconds(); what == "" {
-			return took, last
-		}
-		if last = what; took > heldFor.Seconds() {
-			w.report.addOver("a minute after %s: %s", name, what)
-			return took, last
-		}
-		if !waitFor(w.ctx, 200*time.Millisecond) {
-			return took, last
-		}
+// many seconds that took. Sessions stay in memory for a minute; only everything includes them.
+func (w *greedRun) awaitIdle(name string, everything bool) float64 {
+	began := time.Now()
+	_, rest := awaitRest(w.ctx, w.p.addr, heldFor, func(now map[string]float64) []string { return w.heldBeyond(now, everything) })
+	if len(rest) > 0 {
+		w.report.addOver("a minute after %s: %s", name, strings.Join(rest, ", "))
 	}
+	return time.Since(began).Seconds()
 }
 
-// heldBeyond says what the process holds for clients more than at the start, "" if that is nothing.
+// heldBeyond says what the process holds for clients more than at the start.
 // Sessions and memory, which go after a minute, count only with everything.
-func (w *greedRun) heldBeyond(now map[string]float64, everything bool) string {
+func (w *greedRun) heldBeyond(now map[string]float64, everything bool) []string {
 	more := whatRemains(w.report.Idle, now, func(series string) bool {
 		switch series {
 		case "troupe_calls_in_flight", "troupe_connections_open", "troupe_calls_parked":
@@ -326,7 +313,7 @@ func (w *greedRun) heldBeyond(now map[string]float64, everything bool) string {
 	if everything && now[resident] > w.report.Idle[resident]+keptMiB<<20 {
 		more = append(more, fmt.Sprintf("%.0f MiB of memory", now[resident]/(1<<20)))
 	}
-	return strings.Join(more, ", ")
+	return more
 }
 
 // watchProcess samples the process until stop is called, which returns how often it was not ready

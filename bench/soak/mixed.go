@@ -82,7 +82,10 @@ func runMixed(ctx context.Context, o options) (*mixedReport, error) {
 	case failed != nil:
 		r.addBroken("%v", failed)
 	case !o.counts:
-		r.Broken = append(r.Broken, r.awaitRest(w)...)
+		w.rt.CloseIdleConnections()
+		began := time.Now()
+		now, rest := awaitRest(w.ctx, w.p.addr, 2*w.kept+inMemory+cleared, func(now map[string]float64) []string { return whatRemains(r.Idle, now, nil) })
+		r.After, r.Back, r.Broken = now, time.Since(began).Seconds(), append(r.Broken, rest...)
 	}
 	r.Refusals = make(map[string]float64)
 	for name, n := range r.After {
@@ -270,20 +273,4 @@ func sizeOf(dir string) (n int64, err error) {
 		}
 		return err
 	})
-}
-
-// awaitRest waits until what is kept for a time is over, and says what remains.
-func (r *mixedReport) awaitRest(w *world) []string {
-	w.rt.CloseIdleConnections()
-	for began := time.Now(); ; {
-		now, err := metricsOf(w.p.addr)
-		if err != nil {
-			return []string{fmt.Sprintf("/metrics: %v", err)}
-		}
-		r.After, r.Back = now, time.Since(began).Seconds()
-		more := whatRemains(r.Idle, now, nil)
-		if len(more) == 0 || time.Since(began) > 2*w.kept+inMemory+cleared || !w.wait(time.Second) {
-			return more
-		}
-	}
 }
