@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -48,47 +49,24 @@ const (
 // the answer and in mid-stream, when nothing else is in flight, and returns how long it takes until
 // their handlers have ended.
 func measureLeft(w *world) (latency, error) {
-	c := client.NewStateless(w.p.url(0), w.connectionsOf(99), `{}`)
-	leave := func(call string, seen func() bool) error {
-		ctx, cancel := context.WithCancel(w.ctx)
-		defer cancel()
-		ended := make(chan error, 1)
-		go func() {
-			a, err := c.SendRequest(ctx, `"x"`, "tools/call", call)
-			for err == nil && a.Events != nil {
-				_, err = a.Events.Next()
-			}
-			ended <- err
-		}()
-		if !w.until(seen) {
-			return fmt.Errorf("%s did not begin", call)
-		}
-		cancel()
-		if err := <-ended; err == nil {
-			return fmt.Errorf("%s was answered", call)
-		}
-		return nil
-	}
+	v := newStateless(w, 99, w.p.url(0), w.connectionsOf(99))
 	isIdle := func() bool { return w.callsInFlight() == "0" }
-	sleep := `"name":"sleep","arguments":` + forHours
 	var all []time.Duration
 	for i := range leftCalls {
-		call := sleep
-		if i%2 == 1 {
-			call = `"name":"count","arguments":{"to":1000000,"delay_ms":1000}`
-		}
-		err := leave(call, func() bool { return !isIdle() })
+		call := []string{endlessSleep, endlessStream}[i%2]
+		err := v.leaveWhen(call, func() bool { return !isIdle() })
 		left := time.Now()
-		if err != nil || !w.until(isIdle) {
+		if !errors.Is(err, context.Canceled) || !w.until(isIdle) {
 			return latency{}, fmt.Errorf("%s was left, and %s calls are in flight: %w\n%s", call, w.callsInFlight(), err, w.logs())
 		}
 		all = append(all, time.Since(left))
 	}
-	err := each(principalCalls+100, 50, func(int) error {
-		return leave(sleep, func() bool { w.wait(50 * time.Millisecond); return true })
+	_ = each(principalCalls+100, 50, func(int) error {
+		v.leaveCall(50*time.Millisecond, false)
+		return nil
 	})
-	if err != nil || !w.until(isIdle) {
-		return latency{}, fmt.Errorf("many calls were left, and %s are in flight: %w", w.callsInFlight(), err)
+	if !w.until(isIdle) {
+		return latency{}, fmt.Errorf("many calls were left, and %s are in flight", w.callsInFlight())
 	}
-	return latencyOf(all), answeredWith(`"text":"free"`)(c.SendRequest(w.ctx, "1", "tools/call", `"name":"echo","arguments":{"text":"free"}`))
+	return latencyOf(all), answeredWith(`"text":"free"`)(v.c.SendRequest(w.ctx, "1", "tools/call", `"name":"echo","arguments":{"text":"free"}`))
 }

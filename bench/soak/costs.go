@@ -17,7 +17,7 @@ import (
 // costsReport is what comebacks and restarts cost where nobody does any harm. Nothing of it is
 // judged.
 type costsReport struct {
-	Scenario  string      `json:"scenario"`
+	report
 	Servers   int         `json:"nats_servers"`
 	Here      *attachCost `json:"streams_read_at_their_writer,omitempty"`
 	Elsewhere *attachCost `json:"streams_read_at_another_node,omitempty"`
@@ -28,8 +28,6 @@ type costsReport struct {
 	Memory  *resumeCost `json:"resume_just_after_the_events_were_sent,omitempty"`
 	Log     *resumeCost `json:"resume_later,omitempty"`
 }
-
-func (*costsReport) verdict() error { return nil }
 
 // attachCost is what streams cost that clients come back to.
 type attachCost struct {
@@ -72,7 +70,7 @@ func runCosts(ctx context.Context, o options) (r *costsReport, err error) {
 	wants := func(part string) bool {
 		return slices.Contains(o.parts, part) || len(o.parts) == 0 && (o.events > 0 || part == "attach")
 	}
-	r = &costsReport{Scenario: "costs", Servers: o.nats}
+	r = &costsReport{report: newReport("costs", o), Servers: o.nats}
 	if wants("behind") || wants("resume") {
 		if err := r.measureBehind(ctx, o, wants("behind"), wants("resume")); err != nil {
 			return r, err

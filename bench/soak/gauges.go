@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 )
 
 // keptOutcomes is how much a process may hold of the outcomes of parked calls, for ten minutes: 16
@@ -54,4 +56,18 @@ func gaugesShown(g map[string]float64) map[string]float64 {
 		}
 	}
 	return all
+}
+
+// awaitRest waits until a process holds no more than before, and returns what it holds then and, if
+// the time is over, what is more.
+func awaitRest(ctx context.Context, addr string, within time.Duration, more func(now map[string]float64) []string) (now map[string]float64, rest []string) {
+	for end := time.Now().Add(within); ; {
+		now, err := metricsOf(addr)
+		if err != nil {
+			return now, []string{err.Error()}
+		}
+		if rest = more(now); len(rest) == 0 || time.Now().After(end) || !waitFor(ctx, 200*time.Millisecond) {
+			return now, rest
+		}
+	}
 }

@@ -24,20 +24,13 @@ const greedMemory = 1 << 30
 
 // greedReport is what greedy clients did to a process and to a quiet client.
 type greedReport struct {
-	Scenario string             `json:"scenario"`
-	Seed     uint64             `json:"seed"`
-	Greedy   int                `json:"greedy_clients"`
-	Seconds  float64            `json:"seconds"`
-	Peak     float64            `json:"peak_rss_mib"`
-	Idle     map[string]float64 `json:"idle_before"`
-	After    map[string]float64 `json:"idle_a_minute_after"`
-	Alone    map[string]latency `json:"quiet_alone_ms"` // a second before each attack
-	Attacks  []attackReport     `json:"attacks"`
-
-	Broken []string `json:"broken_promises"` // by count
-	Over   []string `json:"over_bounds"`     // in time or memory, which need a machine that does nothing else
-
-	times bool // Over counts
+	report
+	Greedy  int                `json:"greedy_clients"`
+	Peak    float64            `json:"peak_rss_mib"`
+	Idle    map[string]float64 `json:"idle_before"`
+	After   map[string]float64 `json:"idle_a_minute_after"`
+	Alone   map[string]latency `json:"quiet_alone_ms"` // a second before each attack
+	Attacks []attackReport     `json:"attacks"`
 }
 
 // attackReport is one attack, or all at once.
@@ -48,7 +41,6 @@ type attackReport struct {
 	Beside  quietReport             `json:"quiet_beside"` // of a process that nobody attacks, at the same time
 	RSS     float64                 `json:"rss_mib"`      // at most
 	Back    float64                 `json:"seconds_until_idle"`
-	Last    string                  `json:"held_last,omitempty"` // until then
 }
 
 const (
@@ -72,7 +64,7 @@ func runGreed(ctx context.Context, o options) (*greedReport, error) {
 	if len(names) == 0 {
 		names = append(greed.Names(), greed.AllAtOnce)
 	}
-	w := &greedRun{o: o, quiet: new(quiet), report: &greedReport{Scenario: "greed", Seed: o.seed, Greedy: o.greedy, times: !o.counts}}
+	w := &greedRun{o: o, quiet: new(quiet), report: &greedReport{report: newReport("greed", o), Greedy: o.greedy}}
 	flags := []string{"--max-memory", strconv.Itoa(greedMemory), "--set", "max-ask=" + greedAsk.String()}
 	if slices.Equal(names, []string{greed.Herd}) {
 		flags = append(flags, "--max-store", "16GiB") // half of its three quarters for events holds 1,000 streams of 4 MB, and those that were not read in time
@@ -124,26 +116,6 @@ func runGreed(ctx context.Context, o options) (*greedReport, error) {
 func plainProcess(bin string, seed uint64, flags ...string) (*process, error) {
 	addr, err := freeAddress(seed)
 	return &process{bin: bin, addr: addr, args: append([]string{"serve", "--listen", addr, "--set", "conformance=true"}, flags...)}, err
-}
-
-// verdict is the error of a report with a promise that was not kept.
-func (r *greedReport) verdict() error {
-	all := r.Broken
-	if r.times {
-		all = slices.Concat(r.Broken, r.Over)
-	}
-	if len(all) > 0 {
-		return errors.New(strings.Join(all, "\n"))
-	}
-	return nil
-}
-
-func (r *greedReport) addBroken(format string, args ...any) {
-	r.Broken = append(r.Broken, fmt.Sprintf(format, args...))
-}
-
-func (r *greedReport) addOver(format string, args ...any) {
-	r.Over = append(r.Over, fmt.Sprintf(format, args...))
 }
 
 // greedRun is one run.
@@ -253,10 +225,10 @@ func (w *greedRun) makeAttack(name string) error {
 		report.addOver("%s: /readyz was not 200 %d times", name, notReady)
 	}
 	if !w.o.counts {
-		r.Back, r.Last = w.awaitIdle(name, false)
+		r.Back = w.awaitIdle(name, false)
 	}
 	report.Attacks = append(report.Attacks, r)
-	fmt.Fprintf(w.o.log, "%-18s %s; alone %s; beside %s; %.0f MiB; idle after %.1f s %s\n", name, r.Quiet, alone, r.Beside, r.RSS, r.Back, r.Last)
+	fmt.Fprintf(w.o.log, "%-18s %s; alone %s; beside %s; %.0f MiB; idle after %.1f s\n", name, r.Quiet, alone, r.Beside, r.RSS, r.Back)
 	for what, all := range r.Results {
 		fmt.Fprintf(w.o.log, "  %s %v\n", what, all)
 	}
@@ -315,31 +287,19 @@ func (w *greedRun) judgeQuiet(beside string, q quietReport) {
 }
 
 // awaitIdle waits until the process holds no more than before, at most a minute, and returns how
-// many seconds that took, and what was held last. Sessions stay in memory for a minute; only
-// everything includes them.
-func (w *greedRun) awaitIdle(name string, everything bool) (took float64, last string) {
-	for began := time.Now(); ; {
-		now, err := metricsOf(w.p.addr)
-		what := w.heldBeyond(now, everything)
-		if err != nil {
-			what = err.Error()
-		}
-		if took = time.Since(began).Seconds(); what == "" {
-			return took, last
-		}
-		if last = what; took > heldFor.Seconds() {
-			w.report.addOver("a minute after %s: %s", name, what)
-			return took, last
-		}
-		if !waitFor(w.ctx, 200*time.Millisecond) {
-			return took, last
-		}
+// many seconds that took. Sessions stay in memory for a minute; only everything includes them.
+func (w *greedRun) awaitIdle(name string, everything bool) float64 {
+	began := time.Now()
+	_, rest := awaitRest(w.ctx, w.p.addr, heldFor, func(now map[string]float64) []string { return w.heldBeyond(now, everything) })
+	if len(rest) > 0 {
+		w.report.addOver("a minute after %s: %s", name, strings.Join(rest, ", "))
 	}
+	return time.Since(began).Seconds()
 }
 
-// heldBeyond says what the process holds for clients more than at the start, "" if that is nothing.
+// heldBeyond says what the process holds for clients more than at the start.
 // Sessions and memory, which go after a minute, count only with everything.
-func (w *greedRun) heldBeyond(now map[string]float64, everything bool) string {
+func (w *greedRun) heldBeyond(now map[string]float64, everything bool) []string {
 	more := whatRemains(w.report.Idle, now, func(series string) bool {
 		switch series {
 		case "troupe_calls_in_flight", "troupe_connections_open", "troupe_calls_parked":
@@ -353,7 +313,7 @@ func (w *greedRun) heldBeyond(now map[string]float64, everything bool) string {
 	if everything && now[resident] > w.report.Idle[resident]+keptMiB<<20 {
 		more = append(more, fmt.Sprintf("%.0f MiB of memory", now[resident]/(1<<20)))
 	}
-	return strings.Join(more, ", ")
+	return more
 }
 
 // watchProcess samples the process until stop is called, which returns how often it was not ready

@@ -253,20 +253,19 @@ func (l *ledger) pickUps(all []entry, lost loss) (took []time.Duration) {
 	return took
 }
 
-// verdict says what of the tasks does not keep what is promised. A node that stood still, or is cut
+// judge adds what of the tasks does not keep what is promised. A node that stood still, or is cut
 // off, may begin the step that was next when another node has its task.
-func (r *ledgerReport) verdict(fleet, times bool) error {
+func (r *ledgerReport) judge(to *report, fleet bool) {
 	most := 0
 	if fleet {
 		most = 1 + r.Tasks/50
 	}
 	if r.Late > most {
-		return fmt.Errorf("%d steps were begun by a node that had lost the task, at most %d may", r.Late, most)
+		to.addBroken("%d steps were begun by a node that had lost the task, at most %d may", r.Late, most)
 	}
 	for harm, limit := range map[string]time.Duration{byKill: pickUpKilled, byPause: pickUpPaused} {
-		if got := r.PickUps[harm].P99; times && got > ms(limit) {
-			return fmt.Errorf("after a %s a task goes on after %.0f ms (p99), and %.0f are allowed", harm, got, ms(limit))
+		if got := r.PickUps[harm].P99; got > ms(limit) {
+			to.addOver("after a %s a task goes on after %.0f ms (p99), and %.0f are allowed", harm, got, ms(limit))
 		}
 	}
-	return nil
 }

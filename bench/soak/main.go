@@ -41,7 +41,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	f.IntVar(&o.clients, "clients", 8, "sessions that live across all rounds; mixed: clients of each kind at a time")
 	f.Uint64Var(&o.seed, "seed", uint64(time.Now().Unix()), "seed of all random choices")
 	f.DurationVar(&o.time, "time", 0, "how long the run may take, 0: all rounds; mixed: how long the load lasts")
-	f.StringVar(&o.bin, "bin", "", "the program; built if empty")
+	f.StringVar(&o.bin, "bin", "", "the program, which for world and costs is bench/lab; built if empty")
 	f.StringVar(&o.data, "data", "", "data directory; a temporary one if empty")
 	f.StringVar(&o.out, "out", "", "file for the report as JSON")
 	f.BoolVar(&o.counts, "counts", false, "judge no times, which need a machine that does nothing else")

@@ -17,11 +17,9 @@ import (
 
 // mixedReport is what a process held under a load that stayed the same, and after it.
 type mixedReport struct {
-	Scenario string             `json:"scenario"`
-	Seed     uint64             `json:"seed"`
+	report
 	Clients  int                `json:"clients_at_a_time"` // of each kind: with sessions over Streamable HTTP, without sessions, and over HTTP+SSE
 	Visitors int64              `json:"clients_in_all"`
-	Seconds  float64            `json:"seconds"`
 	Kept     float64            `json:"kept_seconds"` // for which the process keeps events, tasks and sessions that nobody uses
 	Cores    float64            `json:"server_cores"`
 	Counts   map[string]int64   `json:"counts"`
@@ -32,14 +30,6 @@ type mixedReport struct {
 	After    map[string]float64 `json:"after"`
 	Back     float64            `json:"back_after_seconds"` // from the last client to what there was before
 	Refusals map[string]float64 `json:"refusals"`
-	Broken   []string           `json:"broken,omitempty"`
-}
-
-func (r *mixedReport) verdict() error {
-	if len(r.Broken) > 0 {
-		return fmt.Errorf("%d promises were not kept:\n%s", len(r.Broken), strings.Join(r.Broken, "\n"))
-	}
-	return nil
 }
 
 // What is kept for a time accumulates: the load has to last for several such times before a process
@@ -78,7 +68,7 @@ func runMixed(ctx context.Context, o options) (*mixedReport, error) {
 	if _, err := w.start(); err != nil {
 		return nil, err
 	}
-	r := &mixedReport{Scenario: "mixed", Seed: o.seed, Clients: o.clients, Kept: keep.Seconds(), Judged: o.time >= keptShare*mostKept}
+	r := &mixedReport{report: newReport("mixed", o), Clients: o.clients, Kept: keep.Seconds(), Judged: o.time >= keptShare*mostKept}
 	if r.Idle, err = metricsOf(w.p.addr); err != nil {
 		return nil, err
 	}
@@ -90,9 +80,12 @@ func runMixed(ctx context.Context, o options) (*mixedReport, error) {
 	r.judgeTrends(samples, r.Judged && failed == nil)
 	switch {
 	case failed != nil:
-		r.Broken = append(r.Broken, failed.Error())
+		r.addBroken("%v", failed)
 	case !o.counts:
-		r.Broken = append(r.Broken, r.awaitRest(w)...)
+		w.rt.CloseIdleConnections()
+		began := time.Now()
+		now, rest := awaitRest(w.ctx, w.p.addr, 2*w.kept+inMemory+cleared, func(now map[string]float64) []string { return whatRemains(r.Idle, now, nil) })
+		r.After, r.Back, r.Broken = now, time.Since(began).Seconds(), append(r.Broken, rest...)
 	}
 	r.Refusals = make(map[string]float64)
 	for name, n := range r.After {
@@ -101,14 +94,14 @@ func runMixed(ctx context.Context, o options) (*mixedReport, error) {
 			continue
 		}
 		if r.Refusals[reason] = n; !slices.Contains(meantRefusals, reason) {
-			r.Broken = append(r.Broken, fmt.Sprintf("%.0f refusals: %s", n, reason))
+			r.addBroken("%.0f refusals: %s", n, reason)
 		}
 	}
 	if n := r.After["troupe_panics_total"]; n > 0 {
-		r.Broken = append(r.Broken, fmt.Sprintf("%.0f panics", n))
+		r.addBroken("%.0f panics", n)
 	}
 	for _, line := range w.p.log.raisedAlarms() {
-		r.Broken = append(r.Broken, "the log says: "+line)
+		r.addBroken("the log says: %s", line)
 	}
 	r.Idle, r.After = gaugesShown(r.Idle), gaugesShown(r.After)
 	return r, nil
@@ -203,7 +196,7 @@ func (r *mixedReport) judgeTrends(all []sample, judged bool) {
 		t := trendOf(all, b)
 		r.Trends = append(r.Trends, t)
 		if what := t.tellRise(); what != "" && judged {
-			r.Broken = append(r.Broken, what)
+			r.addBroken("%s", what)
 		}
 	}
 }
@@ -280,20 +273,4 @@ func sizeOf(dir string) (n int64, err error) {
 		}
 		return err
 	})
-}
-
-// awaitRest waits until what is kept for a time is over, and says what remains.
-func (r *mixedReport) awaitRest(w *world) []string {
-	w.rt.CloseIdleConnections()
-	for began := time.Now(); ; {
-		now, err := metricsOf(w.p.addr)
-		if err != nil {
-			return []string{fmt.Sprintf("/metrics: %v", err)}
-		}
-		r.After, r.Back = now, time.Since(began).Seconds()
-		more := whatRemains(r.Idle, now, nil)
-		if len(more) == 0 || time.Since(began) > 2*w.kept+inMemory+cleared || !w.wait(time.Second) {
-			return more
-		}
-	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -13,16 +12,14 @@ import (
 
 // worldReport is what a run of harms found.
 type worldReport struct {
-	Scenario string             `json:"scenario"`
+	report
 	Nodes    int                `json:"nodes"`
 	Proxy    string             `json:"proxy,omitempty"`
 	Servers  int                `json:"servers"`
 	NATS     int                `json:"nats_servers,omitempty"`
 	Old      string             `json:"takes_turns_with,omitempty"`
-	Seed     uint64             `json:"seed"`
 	Rounds   int                `json:"rounds"`
 	Clients  int                `json:"clients"`
-	Seconds  float64            `json:"seconds"`
 	Harms    map[string]int     `json:"harms"`
 	Answered latency            `json:"harm_to_next_plain_call_ms"` // of the only node: from when it starts or goes on
 	Ends     latency            `json:"signal_to_exit_ms"`
@@ -31,9 +28,6 @@ type worldReport struct {
 	Gaps     map[string]latency `json:"broken_stream_to_next_event_ms"`
 	Counts   map[string]int64   `json:"counts"`
 	Tasks    ledgerReport       `json:"tasks"`
-
-	o      options
-	greedy bool // a greedy client was to be there
 }
 
 // Bounds of times, which need a machine that does nothing else.
@@ -42,19 +36,18 @@ const (
 	mostLeft    = 100 * time.Millisecond // until a handler has ended whose client has gone away
 )
 
-// verdict holds the report against what is promised.
-func (r *worldReport) verdict() error {
-	err := r.Tasks.verdict(r.Nodes > 1, !r.o.counts)
-	if r.Counts["greedy_served"] == 0 && r.greedy { // others beside nobody prove nothing
-		err = errors.Join(err, errors.New("the greedy client was served nothing"))
+// judge holds the report against what is promised.
+func (r *worldReport) judge(o *options, greedy bool) {
+	r.Tasks.judge(&r.report, r.Nodes > 1)
+	if greedy && r.Counts["greedy_served"] == 0 { // others beside nobody prove nothing
+		r.addBroken("the greedy client was served nothing")
 	}
-	if !r.o.counts && r.o.restarts() && r.Refused.Max > ms(mostRefused) {
-		err = errors.Join(err, fmt.Errorf("another client is refused for %.0f ms in a restart", r.Refused.Max))
+	if o.restarts() && r.Refused.Max > ms(mostRefused) {
+		r.addOver("another client is refused for %.0f ms in a restart", r.Refused.Max)
 	}
-	if !r.o.counts && r.Nodes == 1 && r.Left.Max > ms(mostLeft) {
-		err = errors.Join(err, fmt.Errorf("a handler ended %.0f ms after its client had closed the connection", r.Left.Max))
+	if r.Nodes == 1 && r.Left.Max > ms(mostLeft) {
+		r.addOver("a handler ended %.0f ms after its client had closed the connection", r.Left.Max)
 	}
-	return err
 }
 
 // roundVisitor is a client that works in each round.
@@ -113,13 +106,13 @@ func runWorld(ctx context.Context, o options) (*worldReport, error) {
 	if err := r.begin(); err != nil {
 		return nil, w.cause(err)
 	}
-	report := &worldReport{Scenario: "world", Nodes: o.nodes, Proxy: o.proxy, Servers: o.servers, Old: o.old, Seed: o.seed, Clients: o.clients, Harms: make(map[string]int), o: o}
+	report := &worldReport{report: newReport("world", o), Nodes: o.nodes, Proxy: o.proxy, Servers: o.servers, Old: o.old, Clients: o.clients, Harms: make(map[string]int)}
 	if onNATS(&o) {
 		report.NATS = o.nats
 	}
 	wants := r.visitors[0].wants
 	stopGreedy := func() {}
-	if report.greedy = wants(ofGreed); report.greedy {
+	if wants(ofGreed) {
 		stopGreedy = startGreedy(w)
 	}
 	over, sse := make(chan struct{}), new(sync.WaitGroup)
@@ -169,6 +162,7 @@ func runWorld(ctx context.Context, o options) (*worldReport, error) {
 	}
 	report.Counts, report.Seconds = w.tally.counts(), time.Since(began).Seconds()
 	report.Answered, report.Ends, report.Refused, report.Gaps = latencyOf(r.answered), latencyOf(r.ends), latencyOf(r.refused), latenciesOf(w.gaps.all)
+	report.judge(&o, wants(ofGreed))
 	return report, nil
 }
 

@@ -401,7 +401,7 @@ func (v *session) leave(conns *connSet) {
 	}
 }
 
-// Each task has so many steps of so many milliseconds.
+// jobCall calls for a task of three steps of five milliseconds.
 const jobCall = `"name":"job","arguments":{"steps":3,"step_ms":5}`
 
 // runTask has a call become a task of 2025-11-25, and waits for its result.

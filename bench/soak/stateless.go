@@ -155,26 +155,49 @@ func (v *stateless) count(to, delay int) {
 	v.sendCall(k)
 }
 
-// leaveCall makes a call that goes on forever, and closes the connection: before the first byte of
-// the response, or in mid-stream.
+// Calls that go on for hours, before the first byte of whose response, or in mid-stream, the client
+// leaves.
+const (
+	endlessSleep  = `"name":"sleep","arguments":` + forHours
+	endlessStream = `"name":"count","arguments":{"to":1000000,"delay_ms":20}`
+)
+
+// leaveCall makes a call and closes the connection after a time.
 func (v *stateless) leaveCall(after time.Duration, streams bool) {
-	w := v.w
-	boot, starting := w.currentBoot()
-	ctx, cancel := context.WithTimeout(w.ctx, after)
-	defer cancel()
-	call := `"name":"sleep","arguments":` + forHours
+	boot, starting := v.w.currentBoot()
+	call := endlessSleep
 	if streams {
-		call = `"name":"count","arguments":{"to":1000000,"delay_ms":20}`
+		call = endlessStream
 	}
-	a, err := v.c.SendRequest(ctx, v.newID(), "tools/call", call)
-	for err == nil && a.Events != nil {
-		_, err = a.Events.Next()
+	err := v.leaveWhen(call, func() bool { v.w.wait(after); return true })
+	if errors.Is(err, context.Canceled) {
+		v.w.tally.add("stateless_left")
+	} else if !v.w.mayFail(boot, starting) {
+		v.accuse(nil, "%s got %v", call, err)
 	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		w.tally.add("stateless_left")
-	} else if !w.mayFail(boot, starting) {
-		v.accuse(nil, "%s got %+v and %v", call, a, err)
+}
+
+// leaveWhen makes a call and closes the connection once it is time, which must be while it is patient.
+// It returns how the call ended.
+func (v *stateless) leaveWhen(call string, isTime func() bool) error {
+	ctx, cancel := context.WithCancel(v.w.ctx)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		a, err := v.c.SendRequest(ctx, v.newID(), "tools/call", call)
+		if err == nil && a.Events == nil {
+			err = fmt.Errorf("it is answered with %d %s", a.Status, a.Body)
+		}
+		for err == nil {
+			_, err = a.Events.Next()
+		}
+		ended <- err
+	}()
+	if !v.w.until(isTime) {
+		return errors.New("it did not begin")
 	}
+	cancel()
+	return <-ended
 }
 
 // walkPages reads a list page by page, for as long as the process lives.

@@ -141,7 +141,7 @@ func (w *world) start() (time.Duration, error) {
 func (w *world) wait(d time.Duration) bool { return waitFor(w.ctx, d) }
 
 // until waits for a condition for as long as patience allows, which does not begin while a fleet is
-// harmed. It is true when the run has ended, which is known why.
+// harmed. It is true when the run has ended.
 func (w *world) until(condition func() bool) bool {
 	for end := time.Now().Add(patience); !condition(); {
 		if w.harmed.Load() {

@@ -1,7 +1,6 @@
 package greed
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -190,29 +189,22 @@ func (p *principal) postHead(h http.Header, lines string) string {
 // useSSE opens a session over HTTP+SSE and calls in it until a call is refused. It does not read
 // what comes.
 func (p *principal) useSSE() {
-	conn := p.openConn("GET /sse HTTP/1.1\r\nHost: " + p.addr + "\r\nAccept: text/event-stream\r\n\r\n")
-	if conn == nil {
-		p.sleepFor(100 * time.Millisecond)
+	a := p.beginRequest(p.ctx, http.MethodGet, "/sse", nil, "")
+	if a == nil {
+		p.sleepFor(time.Second)
 		return
 	}
-	defer func() { _ = conn.Close() }()
-	lines, path, first := bufio.NewReader(conn), "", true
-	for path == "" {
-		line, err := lines.ReadString('\n')
-		if first && err != nil {
-			p.countOutcome("closed")
-		} else if first {
-			p.countOutcome(strings.TrimPrefix(line, "HTTP/1.1 ")[:3])
-		}
-		if err != nil {
-			p.sleepFor(time.Second)
-			return
-		}
-		v, _ := strings.CutPrefix(line, "data: ")
-		if first = false; v != line {
-			path = strings.TrimSpace(v)
-		}
+	defer a.Close()
+	if p.countOutcome(outcomeOf(a.Status, a.Body)); a.Events == nil {
+		p.sleepFor(time.Second)
+		return
 	}
+	endpoint, err := a.Events.Next()
+	if err != nil {
+		p.countOutcome("closed")
+		return
+	}
+	path := endpoint.Data
 	p.sendRequest(http.MethodPost, path, nil, initialize("2024-11-05", ""))
 	p.sendRequest(http.MethodPost, path, nil, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	for i := 0; p.ctx.Err() == nil; i++ {
