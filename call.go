@@ -27,21 +27,31 @@ import (
 // Call is one request as its handler sees it. It may be used from any goroutine
 // until the handler returns.
 type Call struct {
-	c    *actors.Call
-	msg  *codec.Message // the request, as a middleware passed it on
-	svc  *service
-	peer Peer
+	request
 	// dropped is set when a log message of the call was.
 	dropped atomic.Bool
-	cache   atomic.Pointer[Cache]    // set by SetCache
-	passing *passing                 // through the middleware, nil if there is none
-	asked   atomic.Bool              // set when the client has answered a question of the call
-	ctx     callContext              // the handler's context
-	urls    atomic.Pointer[sync.Map] // ids of the client's tasks that open a URL, by the ids of their elicitations; nil without
+	cache   atomic.Pointer[Cache] // set by SetCache
+	passing *passing              // through the middleware, nil if there is none
+	asked   atomic.Bool           // set when the client has answered a question of the call
+	ctx     callContext           // the handler's context
+	urls    urlTasks
 	values  seenValues               // of the session, that the call has read
 	fate    atomic.Pointer[becoming] // of a call that may become a task by itself, otherwise nil; that of the call as it came counts
 	tool    *tool                    // of such a call
 	denied  atomic.Pointer[denial]   // what Require has refused; that of the call as it came counts
+}
+
+// request is what a call is of.
+type request struct {
+	c    *actors.Call
+	msg  *codec.Message // the request, as a middleware passed it on
+	svc  *service
+	peer Peer
+}
+
+// newRequest returns the request of a call, as it came to svc.
+func newRequest(c *actors.Call, svc *service) request {
+	return request{c: c, msg: c.Message(), svc: svc, peer: Peer{c.Peer()}}
 }
 
 // asItCame returns the call as it came, before a middleware changed its params.
@@ -66,12 +76,12 @@ func (c *Call) Principal() Principal { return principalOf(c.c.Principal()) }
 
 // isLarge reports whether to read raw, all or a part of the request, takes the processor for so long that it must be done in
 // turn.
-func (c *Call) isLarge(raw []byte) bool {
+func (c *request) isLarge(raw []byte) bool {
 	return len(raw) > limits.TurnBytes.Value() || c.msg.Values > limits.TurnValues.Value()
 }
 
 // decodeParams decodes the params of a request other than tools/call into in: in turn, if they are large.
-func (c *Call) decodeParams(ctx context.Context, params []byte, in any) *mcp.Error {
+func (c *request) decodeParams(ctx context.Context, params []byte, in any) *mcp.Error {
 	params = orEmpty(params)
 	var bad error
 	if c.isLarge(params) {
@@ -80,7 +90,7 @@ func (c *Call) decodeParams(ctx context.Context, params []byte, in any) *mcp.Err
 			return nil
 		})
 		if err != nil {
-			return c.svc.handlerError(c, string(c.msg.Method), err)
+			return c.svc.handlerError(&c.peer, string(c.msg.Method), err)
 		}
 	} else {
 		bad = codec.UnmarshalValid(params, in)
@@ -91,7 +101,7 @@ func (c *Call) decodeParams(ctx context.Context, params []byte, in any) *mcp.Err
 	return nil
 }
 
-func (c *Call) revision() mcp.Revision { return c.peer.p.Revision() }
+func (c *request) revision() mcp.Revision { return c.peer.p.Revision() }
 
 // Peer returns the client of the call.
 func (c *Call) Peer() *Peer { return &c.peer }
@@ -143,7 +153,7 @@ func (c *Call) ElicitationComplete(ctx context.Context, elicitationID string) er
 		return nil
 	}
 	p := protocol.ElicitCompleteParams{ElicitationID: elicitationID}
-	if tasks := c.urls.Load(); tasks != nil {
+	if tasks := c.urls.all.Load(); tasks != nil {
 		if task, ok := tasks.Load(elicitationID); ok {
 			p.Meta = relatedTask(p.Meta, task.(string))
 		}
@@ -155,10 +165,13 @@ func (c *Call) ElicitationComplete(ctx context.Context, elicitationID string) er
 	return forHandler(c.c.Notify(ctx, mcp.NotifyElicitationComplete, params))
 }
 
-// noteHostedTask notes the task that the client has made of an elicitation of a URL.
-func (c *Call) noteHostedTask(elicitationID, task string) {
-	c.urls.CompareAndSwap(nil, new(sync.Map))
-	c.urls.Load().Store(elicitationID, task)
+// urlTasks are the ids of the client's tasks that open a URL, by the ids of their elicitations.
+type urlTasks struct{ all atomic.Pointer[sync.Map] } // nil without any
+
+// noteTask notes the task that the client has made of an elicitation of a URL.
+func (u *urlTasks) noteTask(elicitationID, task string) {
+	u.all.CompareAndSwap(nil, new(sync.Map))
+	u.all.Load().Store(elicitationID, task)
 }
 
 // Disconnect closes the connection of the call's event stream while the call
@@ -243,12 +256,6 @@ func (c *Call) Notify(ctx context.Context, method string, params any) error {
 	return forHandler(c.c.Notify(ctx, method, raw))
 }
 
-// withMessage returns a copy of the call with other params. It is a copy because a middleware may
-// call next several times at once.
-func (c *Call) withMessage(m *codec.Message) *Call {
-	return &Call{c: c.c, msg: m, svc: c.svc, peer: Peer{c.peer.p}, passing: c.passing}
-}
-
 // Header returns a copy of the header of the HTTP request that the call came with, nil over
 // stdio. Each call of Header makes another copy, which is the caller's own. When the call runs again in another process, or came by
 // HTTP+SSE to another process than its session's, it holds only the headers that
@@ -266,16 +273,6 @@ func (c *Call) Header() http.Header {
 		return v.Header.Clone()
 	}
 	return nil
-}
-
-// handlerContext returns ctx as the context of the call's handler, with the values that
-// middleware has put into the context of the HTTP request, if there was one.
-func (c *Call) handlerContext(ctx context.Context) context.Context {
-	c.ctx = callContext{Context: ctx, call: c}
-	if r := requestOf(c.c.Principal()); r != nil {
-		c.ctx.values = r.Context()
-	}
-	return &c.ctx
 }
 
 // SetCache sets how long the contents that this call reads may be kept, in place of
@@ -305,8 +302,8 @@ func (c *Call) TaskMessage(ctx context.Context, message string) error {
 func (c *Call) Node() string { return c.svc.rt.cluster.Name() }
 
 // callerView returns the server as the caller of c sees it, for use by the goroutine that handles c.
-func (c *Call) callerView() *view {
-	v := c.svc.access.viewOf(c.Principal)
+func (c *request) callerView() *view {
+	v := c.svc.access.viewOf(func() Principal { return principalOf(c.c.Principal()) })
 	if v != nil {
 		v.within = true
 	}
@@ -314,7 +311,7 @@ func (c *Call) callerView() *view {
 }
 
 // visibleTool returns t if the caller may see it.
-func (c *Call) visibleTool(t *tool) *tool {
+func (c *request) visibleTool(t *tool) *tool {
 	if t != nil && c.svc.srv.opts.Visible != nil && !c.callerView().seesItem(t.item()) {
 		return nil
 	}
@@ -322,7 +319,7 @@ func (c *Call) visibleTool(t *tool) *tool {
 }
 
 // visiblePrompt finds a prompt that the caller may see.
-func (c *Call) visiblePrompt(name string) (*prompt, bool) {
+func (c *request) visiblePrompt(name string) (*prompt, bool) {
 	p, ok := c.svc.srv.prompts.Get(name)
 	return p, ok && c.callerView().seesItem(p.item())
 }
@@ -342,16 +339,6 @@ func (c *Call) requireScopes(needs []string) *mcp.Error {
 		d := &denial{refused, refused.Err.(*mcp.Error), of.Load()}
 		if of.CompareAndSwap(d.before, d) {
 			return d.err
-		}
-	}
-}
-
-// askForScopes has the response to the call be one that asks for scopes, if err is that of requireScopes.
-func (c *Call) askForScopes(err *mcp.Error) {
-	for d := c.denied.Load(); d != nil && err != nil; d = d.before {
-		if d.err == err {
-			c.c.Deny(d.no)
-			return
 		}
 	}
 }
@@ -391,6 +378,16 @@ type callContext struct {
 	values context.Context // nil without an HTTP request
 }
 
+// beginContext returns ctx as the context of a call's handler, with the values that
+// middleware has put into the context of the HTTP request, if there was one.
+func beginContext(ctx context.Context, c *Call) context.Context {
+	c.ctx = callContext{Context: ctx, call: c}
+	if r := requestOf(c.c.Principal()); r != nil {
+		c.ctx.values = r.Context()
+	}
+	return &c.ctx
+}
+
 type callKey struct{}
 
 func (c *callContext) Value(key any) any {
@@ -423,11 +420,11 @@ func CallFrom(ctx context.Context) (*Call, bool) {
 // If the client answers a question with an error, Ask succeeds, and the method of Answers
 // that reads the answer returns that error.
 func (c *Call) Ask(ctx context.Context, questions ...Question) (Answers, error) {
-	qs, err := c.hostedQuestions(questions)
+	qs, err := hostedQuestions(c, questions)
 	if err != nil {
 		return Answers{}, err
 	}
-	outcomes, err := c.putQuestions(ctx, qs)
+	outcomes, err := hosted.Put(ctx, c.c, hostOf(c), qs)
 	if err != nil {
 		return Answers{}, forHandler(err)
 	}
@@ -439,10 +436,10 @@ func (c *Call) Ask(ctx context.Context, questions ...Question) (Answers, error) 
 	return a, nil
 }
 
-// hostedQuestions returns the questions as the client's revision has them.
-func (c *Call) hostedQuestions(questions []Question) ([]hosted.Question, error) {
-	if err := c.checkAskable(); err != nil {
-		return nil, err
+// hostedQuestions returns questions as the client of a call gets them.
+func hostedQuestions(c *Call, questions []Question) ([]hosted.Question, error) {
+	if method := c.msg.Method; c.revision().Stateless() && !actors.Asks(method) { // basic/patterns/mrtr
+		return nil, fmt.Errorf("troupe: ask the client of a %s: %w", method, mcp.ErrInexpressible)
 	}
 	caps := c.peer.Capabilities()
 	qs := make([]hosted.Question, len(questions))
@@ -459,7 +456,7 @@ func (c *Call) hostedQuestions(questions []Question) ([]hosted.Question, error) 
 		}
 		qs[i] = hosted.Question{Question: actors.Question{Key: q.key, Valid: q.answerCheck(), Method: q.method, Keep: q.keepsAnswer(&caps)}, TTL: q.ttl}
 		if url, ok := q.params.(mcp.ElicitURL); ok {
-			qs[i].Hosted = func(task string) { c.noteHostedTask(url.ElicitationID, task) }
+			qs[i].Hosted = func(task string) { c.urls.noteTask(url.ElicitationID, task) }
 		}
 		if params != nil {
 			data, err := codec.Marshal(params)
@@ -472,84 +469,8 @@ func (c *Call) hostedQuestions(questions []Question) ([]hosted.Question, error) 
 	return qs, nil
 }
 
-// putQuestions puts questions to the client. It has those hosted that ask for it, as far as the client can.
-func (c *Call) putQuestions(ctx context.Context, qs []hosted.Question) ([]hosted.Outcome, error) {
-	outcomes := make([]hosted.Outcome, len(qs))
-	host := c.taskHost()
-	var plain, tasks []int
-	for i := range qs {
-		if host != nil && qs[i].TTL > 0 && host.takesMethod(qs[i].Method) {
-			tasks = append(tasks, i)
-		} else {
-			plain = append(plain, i)
-		}
-	}
-	if tasks == nil {
-		return outcomes, c.putPlain(ctx, host, qs, plain, outcomes)
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	ends := make(chan error, len(tasks))
-	for _, i := range tasks {
-		go func() {
-			out, err := host.Ask(ctx, qs[i])
-			outcomes[i] = out
-			if err != nil {
-				cancel(err)
-			}
-			ends <- err
-		}()
-	}
-	var err error
-	if plain != nil {
-		if err = c.putPlain(ctx, host, qs, plain, outcomes); err != nil {
-			cancel(err)
-		}
-	}
-	for range tasks {
-		if e := <-ends; err == nil {
-			err = e
-		}
-	}
-	if err != nil {
-		return nil, context.Cause(ctx) // the first error, which ended the other questions
-	}
-	return outcomes, nil
-}
-
-// putPlain asks the questions of qs whose indexes which lists. A client may take some only as tasks (tasks, task support and
-// handling): it gets those again.
-func (c *Call) putPlain(ctx context.Context, host *hosting, qs []hosted.Question, which []int, outcomes []hosted.Outcome) error {
-	asked := make([]actors.Question, len(which))
-	for i, at := range which {
-		asked[i] = qs[at].Question
-	}
-	answers, err := c.c.Ask(ctx, asked)
-	if err != nil {
-		return err
-	}
-	for i, at := range which {
-		outcomes[at].Answer = answers[i]
-		if refused := answers[i].Err; refused == nil || refused.Code != mcp.CodeInvalidRequest || host == nil || !host.takesMethod(asked[i].Method) {
-			continue
-		}
-		again := qs[at]
-		again.TTL = c.svc.limits.MaxAsk
-		if outcomes[at], err = host.Ask(ctx, again); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// hosting is a client that hosts tasks.
-type hosting struct {
-	hosted.Host
-	caps mcp.ClientCapabilities
-}
-
-// taskHost returns the client of a call if it hosts tasks for the server, otherwise nil.
-func (c *Call) taskHost() *hosting {
+// hostOf returns the client of a call if it hosts tasks for the server, otherwise nil.
+func hostOf(c *Call) *hosted.Host {
 	p := c.c.Peer()
 	if !protocol.Has(p.Revision(), protocol.FeatureCoreTasks) || c.c.Detached() != nil {
 		return nil
@@ -558,23 +479,7 @@ func (c *Call) taskHost() *hosting {
 	if !caps.Has(mcp.CapClientTasks) {
 		return nil
 	}
-	return &hosting{hosted.Host{Call: c.c, Session: p.Key(), Cancels: caps.Has(mcp.CapClientTasksCancel), Watch: &c.svc.watch, Log: c.svc.rt.log}, caps}
-}
-
-// takesMethod reports whether the client takes questions of a method as tasks.
-func (h *hosting) takesMethod(method string) bool {
-	m, ok := protocol.LookupMethod(method)
-	return ok && m.Task != 0 && h.caps.Has(m.Task)
-}
-
-// checkAskable says why the client of a call cannot be asked: since 2026-07-28 only some
-// methods may ask for input (basic/patterns/mrtr).
-func (c *Call) checkAskable() error {
-	method := c.msg.Method
-	if !c.revision().Stateless() || actors.Asks(method) {
-		return nil
-	}
-	return fmt.Errorf("troupe: ask the client of a %s: %w", method, mcp.ErrInexpressible)
+	return &hosted.Host{Call: c.c, Session: p.Key(), Caps: caps, Cancels: caps.Has(mcp.CapClientTasksCancel), MaxAsk: c.svc.limits.MaxAsk, Watch: &c.svc.watch, Log: c.svc.rt.log}
 }
 
 // elicitKey is the key of the question that [Call.Elicit] asks.

@@ -59,6 +59,18 @@ type drainer struct {
 	dismissed  chan struct{} // closed when an operator has Serve end
 }
 
+// dismissServe has Serve end, for an operator. It reports false if it ends already.
+func (rt *drainer) dismissServe() (first bool) {
+	if !rt.leaving.Load() {
+		rt.dismiss.Do(func() { first = true })
+	}
+	if first {
+		rt.log.Info("an operator drains this process")
+		close(rt.dismissed)
+	}
+	return first
+}
+
 // drainCalls is Drain. door is the listener of Serve, and is shut when no new client may come in;
 // it is nil where the program has an http.Server of its own.
 func (rt *drainer) drainCalls(ctx context.Context, door *server.Listener) error {

@@ -13,6 +13,7 @@ import (
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/catalogue"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -368,6 +369,39 @@ func (m *mountPoint) logAdvice(a advice) {
 	m.mu.Unlock()
 	if s != nil {
 		s.logAdvice(a)
+	}
+}
+
+// adviseReplaced tells of an item that another one of the same name has replaced. While the server is mounted, that is how a
+// program changes an item, and may do so often.
+func (m *mountPoint) adviseReplaced(kind, name string) {
+	attrs := []slog.Attr{slog.String("kind", kind), slog.String("name", protocol.Shown(name))}
+	if here := m.mountedService(); here != nil {
+		here.rt.hits.Rarely(slog.LevelInfo, "an item of a server was replaced by another of the same name", append(attrs, slog.String("server", here.id))...)
+		return
+	}
+	m.logAdvice(advice{"two items of a server have the same name: the later one has replaced the other", attrs})
+}
+
+// adviseName tells of a name that the specification advises against: some clients refuse it.
+func (m *mountPoint) adviseName(tool string) {
+	var odd []string
+	seen := map[rune]bool{}
+	for _, c := range tool {
+		if strings.ContainsRune("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.", c) || seen[c] {
+			continue
+		}
+		seen[c] = true
+		odd = append(odd, fmt.Sprintf("%q", c))
+	}
+	name := slog.String("name", protocol.Shown(tool))
+	if odd != nil {
+		m.logAdvice(advice{"the name of a tool has characters that some clients do not take: the specification advises A-Z, a-z, 0-9, _, - and .",
+			[]slog.Attr{name, slog.String("characters", strings.Join(odd, " "))}})
+	}
+	if len(tool) > mostOfToolName {
+		m.logAdvice(advice{"the name of a tool is longer than some clients take: the specification advises 128 characters at most",
+			[]slog.Attr{name, slog.Int("characters", len(tool))}})
 	}
 }
 

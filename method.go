@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"sync"
 	"sync/atomic"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/catalogue"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -58,7 +60,7 @@ func addMethod[In, Out any](s *Server, m Method, handler func(ctx context.Contex
 		return fmt.Errorf("troupe: method %q: %w", m.Name, errNoServer)
 	}
 	precompileTypes(reflect.TypeFor[In](), reflect.TypeFor[Out]())
-	return s.registerHandler(&s.methods, "method", m.Name, replace, &method{safe: m.Rerun == Safe, run: func(ctx context.Context, call *Call, params []byte) (json.RawMessage, error) {
+	return registerHandler(s, &s.methods, "method", m.Name, replace, &method{safe: m.Rerun == Safe, run: func(ctx context.Context, call *Call, params []byte) (json.RawMessage, error) {
 		var in In
 		if err := call.decodeParams(ctx, params, &in); err != nil {
 			return nil, err
@@ -97,12 +99,26 @@ func addNotification[In any](s *Server, name string, handler func(p *Peer, in In
 	if s == nil {
 		return fmt.Errorf("troupe: notification %q: %w", name, errNoServer)
 	}
-	return s.registerHandler(&s.notifications, "notification", name, replace, func(p *Peer, params []byte) {
+	return registerHandler(s, &s.notifications, "notification", name, replace, func(p *Peer, params []byte) {
 		var in In
 		if codec.Unmarshal(orEmpty(params), &in) == nil {
 			handler(p, in)
 		}
 	})
+}
+
+// registerHandler adds a method or the handler of a notification. One of the same name is replaced, or refused unless replace is set.
+func registerHandler(s *Server, to *sync.Map, kind, name string, replace bool, v any) error {
+	if !replace {
+		if _, taken := to.LoadOrStore(name, v); taken {
+			return fmt.Errorf("troupe: %s %w", kind, catalogue.ErrTaken(name))
+		}
+		return nil
+	}
+	if _, replaced := to.Swap(name, v); replaced {
+		s.mount.adviseReplaced(kind, name)
+	}
+	return nil
 }
 
 // serviceMethods runs the middleware of a service, and the methods that the program has added.
@@ -120,7 +136,7 @@ func (s *serviceMethods) callMethod(ctx context.Context, call *Call, h *method, 
 		dst, err = s.appendResult(dst, call, result)
 	}
 	if err != nil {
-		return nil, s.handlerError(call, string(m.Method), err)
+		return nil, s.handlerError(&call.peer, string(m.Method), err)
 	}
 	return dst, nil
 }
@@ -237,7 +253,7 @@ func (s *serviceMethods) serveChained(ctx context.Context, call *Call, dst []byt
 		out, err = s.appendResult(dst, call, result)
 	}
 	if err != nil {
-		return nil, 0, s.handlerError(call, method, err)
+		return nil, 0, s.handlerError(&call.peer, method, err)
 	}
 	if method == mcp.MethodToolsCall && string(codec.Optional(result, "isError")) == "true" {
 		code = 1
@@ -252,7 +268,7 @@ func (s *serviceMethods) passOn(ctx context.Context, call *Call, method string, 
 	defer func() {
 		call.passing.over.Store(true)
 		if !returned { // it may panic, or end the goroutine, after the handler has returned
-			call.concludeTask(brokenResult)
+			concludeTask(call, brokenResult)
 		}
 	}()
 	result, err = s.chain(ctx, call, method, params)
@@ -284,8 +300,9 @@ func (s *serviceMethods) answerMethod(ctx context.Context, call *Call, method st
 			return nil, errChanged
 		}
 		outer := call
-		call = outer.withMessage(changed)
-		ctx = call.handlerContext(ctx)
+		call = &Call{request: outer.request, passing: outer.passing} // a middleware may call next several times at once
+		call.msg = changed
+		ctx = beginContext(ctx, call)
 		defer func() {
 			if call.dropped.Load() {
 				outer.dropped.Store(true)

@@ -3,33 +3,37 @@ package troupe
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/auth"
-	"github.com/troupe-run/troupe/cluster"
-	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/admin"
 	"github.com/troupe-run/troupe/internal/apikey"
 	"github.com/troupe-run/troupe/internal/nodestore"
+	"github.com/troupe-run/troupe/internal/operator"
 	"github.com/troupe-run/troupe/internal/revocation"
 	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/task"
-	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/internal/worker"
-	"github.com/troupe-run/troupe/mcp"
 )
 
 // operations are what an operator does to a Runtime: looks at it, and ends what revoked principals hold.
 type operations struct {
 	*Runtime
+	process operator.Process
+}
+
+// startProcess says what an operator looks at. The node, the store and the tasks are there.
+func (rt *operations) startProcess() {
+	rt.process = operator.Process{Store: rt.cluster, Node: rt.node, Tasks: rt.tasks, Log: rt.log, Leaving: rt.leaving.Load, Dismiss: rt.drainer.dismissServe, Served: func(id string) (*actors.Service, string) {
+		if here := rt.table.serviceByID(id); here != nil {
+			return here.svc, here.path
+		}
+		return nil, ""
+	}}
 }
 
 // openAdmin serves the socket of the data directory, if there is one, by which the command troupe looks at this process. The returned
@@ -38,7 +42,9 @@ func (rt *operations) openAdmin() (shut func()) {
 	if rt.opts.Dir == "" || rt.opts.Store.NoSocket {
 		return func() {}
 	}
-	srv, err := admin.Listen(rt.opts.Dir, admin.Operated{Tasks: adminTasks{rt.Runtime}, Sessions: adminSessions{rt.Runtime}, Fleet: adminFleet{rt.Runtime}, Keys: apikey.NewOperated(rt.APIKeys(), accessError), Revoked: revocation.NewOperated(rt.revoked, accessError)})
+	operated := rt.process.Operated()
+	operated.Keys, operated.Revoked = apikey.NewOperated(rt.APIKeys(), accessError), revocation.NewOperated(rt.revoked, accessError)
+	srv, err := admin.Listen(rt.opts.Dir, operated)
 	if err != nil {
 		rt.log.Warn("troupe tasks, sessions, keys, revoke, nodes and drain cannot reach this process", "error", err)
 		return func() {}
@@ -48,86 +54,6 @@ func (rt *operations) openAdmin() (shut func()) {
 			rt.log.Warn("the socket of operators was not removed", "error", err)
 		}
 	}
-}
-
-// release is the version of this module in the program, as other nodes are told.
-var release = sync.OnceValue(func() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return ""
-	}
-	const module = "github.com/troupe-run/troupe"
-	if info.Main.Path == module {
-		return info.Main.Version
-	}
-	for _, d := range info.Deps {
-		if d.Path == module {
-			return d.Version
-		}
-	}
-	return ""
-})
-
-// nodeLoad is what this node tells the others of itself.
-func (rt *operations) nodeLoad() cluster.Load {
-	s := rt.node.Stats()
-	return cluster.Load{Draining: rt.leaving.Load(), Calls: s.InFlight, Streams: s.Streams, Sessions: s.Sessions, Release: release()}
-}
-
-// adminFleet is this node, and the others that share its store, for the operator.
-type adminFleet struct{ rt *Runtime }
-
-var _ admin.Fleet = adminFleet{}
-
-func (a adminFleet) Nodes(ctx context.Context) ([]admin.Node, error) {
-	members, err := a.rt.cluster.ListMembers(ctx)
-	if err != nil {
-		return nil, err
-	}
-	all := make([]admin.Node, 0, len(members))
-	for _, m := range members {
-		n := admin.Node{Name: m.Node, Boot: m.Boot, Self: m.Self, Lease: admin.LeaseGone, Servers: m.Servers}
-		if m.Self {
-			own := a.rt.operations.nodeLoad()
-			m.Load = &own
-		}
-		if m.Heard >= 0 {
-			n.HeardMS = new(m.Heard.Milliseconds())
-		}
-		if m.Held {
-			n.Lease, n.Since = admin.LeaseHeld, &m.Since
-		}
-		if m.Held && m.Heard >= 0 {
-			if n.LeftMS = new(m.Left.Milliseconds()); m.Left <= 0 {
-				n.Lease = admin.LeaseLate
-			}
-		}
-		if l := m.Load; l != nil {
-			n.Load = &admin.Load{Release: l.Release, Draining: l.Draining, Calls: l.Calls, Streams: l.Streams, Sessions: l.Sessions}
-		}
-		all = append(all, n)
-	}
-	return all, nil
-}
-
-func (a adminFleet) Drain(ctx context.Context) (admin.Draining, error) {
-	first := false
-	if !a.rt.leaving.Load() {
-		a.rt.drainer.dismiss.Do(func() { first = true })
-	}
-	if !first {
-		return admin.Draining{}, admin.ErrDraining
-	}
-	a.rt.log.Info("an operator drains this process")
-	close(a.rt.drainer.dismissed)
-	d, err := a.Draining(ctx)
-	d.Draining = true
-	return d, err
-}
-
-func (a adminFleet) Draining(context.Context) (admin.Draining, error) {
-	s := a.rt.node.Stats()
-	return admin.Draining{Node: a.rt.Node(), Boot: a.rt.cluster.Boot(), Draining: a.rt.leaving.Load(), Calls: s.InFlight, Streams: s.Streams, Connections: s.Connections}, nil
 }
 
 // apiKeys are the keys in the store: what auth.StoredKeys stands for.
@@ -271,13 +197,13 @@ func (rt *operations) endStored(ctx context.Context, r *revocation.Revocation) e
 		found, err := rt.cluster.SessionsOf(ctx, tenant)
 		errs = append(errs, err)
 		for _, s := range found {
-			if err := rt.endSession(ctx, &s); !errors.Is(err, store.ErrNotFound) {
+			if err := rt.process.EndSession(ctx, &s); !errors.Is(err, store.ErrNotFound) {
 				errs = append(errs, err)
 			}
 		}
 	}
 	for from, more := uint64(0), true; more; more = from != 0 {
-		all, next, err := rt.tasks.All(ctx, from, adminLooks)
+		all, next, err := rt.tasks.All(ctx, from, operator.Looks)
 		errs, from = append(errs, err), next
 		for _, t := range all {
 			if t.Record.State == task.Ended {
@@ -354,6 +280,13 @@ func (v Revocations) Remove(ctx context.Context, id string) (Revocation, error) 
 	return Revocation(r), err
 }
 
+// endTasks ends those of the tasks that were made a moment ago whose makers' tokens are refused.
+func (rt *operations) endTasks(ctx context.Context) {
+	for _, key := range rt.recent.Refused(rt.revoked) {
+		rt.endTask(ctx, key)
+	}
+}
+
 // accessError is an error about a revocation or an API key as an operator is told of it.
 func accessError(err error) error {
 	switch {
@@ -371,233 +304,3 @@ func accessError(err error) error {
 	}
 	return err
 }
-
-// adminSessions are the sessions of all principals, for the operator.
-type adminSessions struct{ rt *Runtime }
-
-var _ admin.Sessions = adminSessions{}
-
-// adminStreams is how many streams of a session are told of.
-const adminStreams = 100
-
-func (a adminSessions) Sessions(ctx context.Context, limit int, from uint64) (page admin.SessionPage, err error) {
-	found, err := a.rt.cluster.Sessions(ctx, from, limit)
-	if err != nil {
-		return admin.SessionPage{}, err
-	}
-	page.Sessions = make([]admin.Session, len(found))
-	for i, s := range found {
-		if page.Sessions[i], err = a.describeSession(ctx, &s); err != nil {
-			return admin.SessionPage{}, err
-		}
-	}
-	if len(found) == limit {
-		page.Next = found[limit-1].Rev + 1
-	}
-	return page, nil
-}
-
-func (a adminSessions) Session(ctx context.Context, id string) (admin.Session, error) {
-	s, err := a.findSession(ctx, id)
-	if err != nil {
-		return admin.Session{}, err
-	}
-	return a.describeSession(ctx, &s)
-}
-
-func (a adminSessions) EndSession(ctx context.Context, id string) (admin.Session, error) {
-	s, err := a.findSession(ctx, id)
-	if err != nil {
-		return admin.Session{}, err
-	}
-	told, err := a.describeSession(ctx, &s)
-	if err != nil {
-		return admin.Session{}, err
-	}
-	switch err = a.rt.operations.endSession(ctx, &s); {
-	case errors.Is(err, store.ErrNotFound):
-		return admin.Session{}, admin.ErrNoSession
-	case err != nil:
-		return admin.Session{}, err
-	}
-	a.rt.log.Info("an operator has ended a session", "server", s.Server, "session", s.ID)
-	return told, nil
-}
-
-// endSession ends a session in the store. store.ErrNotFound: it has ended.
-func (rt *operations) endSession(ctx context.Context, s *cluster.StoredSession) error {
-	var svc *actors.Service
-	if here := rt.table.serviceByID(s.Server); here != nil {
-		svc = here.svc
-	}
-	return rt.node.EndSession(ctx, svc, actors.SessionKey{Tenant: s.Tenant, Server: s.Server, ID: s.ID})
-}
-
-// endTasks ends those of the tasks that were made a moment ago whose makers' tokens are refused.
-func (rt *operations) endTasks(ctx context.Context) {
-	for _, key := range rt.recent.Refused(rt.revoked) {
-		rt.endTask(ctx, key)
-	}
-}
-
-// findSession reads a session by its id, or by the tag of it that logs and lists have.
-func (a adminSessions) findSession(ctx context.Context, id string) (cluster.StoredSession, error) {
-	tag := "#" + strings.TrimPrefix(id, "#")
-	if masked := telemetry.Masked(id); masked != id {
-		tag = masked
-	}
-	s, err := a.rt.cluster.FindSession(ctx, func(id string) bool { return telemetry.Hash(id) == tag })
-	if errors.Is(err, store.ErrNotFound) {
-		err = admin.ErrNoSession
-	}
-	return s, err
-}
-
-// describeSession is what is told of a session. A record that this release cannot read has no more than its key.
-func (a adminSessions) describeSession(ctx context.Context, s *cluster.StoredSession) (admin.Session, error) {
-	out := admin.Session{ID: telemetry.Hash(s.ID), Server: s.Server, Tenant: s.Tenant, Streams: []admin.Stream{}}
-	if here := a.rt.table.serviceByID(s.Server); here != nil {
-		out.Server = here.path
-	}
-	rec, ok := actors.DecodeSession(s.Data)
-	if ok {
-		out.Revision, out.Client, out.Subscribed = rec.Revision, clientName(rec.Client), len(rec.Subscribed)
-		out.Created, out.Used, out.Expires = rec.Created.Round(time.Millisecond), rec.Written.Round(time.Millisecond), rec.Expires.Round(time.Millisecond)
-	}
-	streams, all, err := a.rt.cluster.Streams(ctx, s.Tenant+"."+s.Server+"."+s.ID, adminStreams)
-	if err != nil {
-		return out, err
-	}
-	out.AllStreams = all
-	for _, st := range streams {
-		w := actors.DecodeStream(st.Data) // of another release: its tag is told all the same
-		told := admin.Stream{ID: telemetry.Hash(st.ID), Node: w.Node, Boot: w.Boot, Methods: []string{}, Standalone: st.ID == rec.Standalone}
-		for _, c := range w.Calls {
-			told.Methods = append(told.Methods, c.Method)
-		}
-		out.Streams = append(out.Streams, told)
-	}
-	return out, nil
-}
-
-// clientName is what a client calls itself.
-func clientName(info []byte) string {
-	var c mcp.Implementation
-	if len(info) == 0 || codec.Unmarshal(info, &c) != nil {
-		return ""
-	}
-	return strings.TrimSpace(c.Name + " " + c.Version)
-}
-
-// adminTasks are the tasks of all principals, for the operator.
-type adminTasks struct{ rt *Runtime }
-
-const (
-	// adminLooks is how many tasks are looked at for a page.
-	adminLooks = 2000
-	// adminSteps is how many steps of a task are told of.
-	adminSteps = 500
-)
-
-func (a adminTasks) List(ctx context.Context, q admin.Query) (page admin.Page, err error) {
-	page.Tasks, page.Next = []admin.Task{}, q.From
-	for looked := 0; looked < adminLooks && len(page.Tasks) < q.Limit; {
-		n := q.Limit - len(page.Tasks)
-		all, next, err := a.rt.tasks.All(ctx, page.Next, n)
-		if err != nil {
-			return admin.Page{}, err
-		}
-		for _, t := range all {
-			if told := a.describeTask(t); admin.Matches(told.State, q.State) {
-				page.Tasks = append(page.Tasks, told)
-			}
-		}
-		looked += n
-		if page.Next = next; next == 0 {
-			break
-		}
-	}
-	return page, nil
-}
-
-// describeTask is what is told of a task.
-func (a adminTasks) describeTask(t worker.Snapshot) admin.Task {
-	r := &t.Record
-	out := admin.Task{
-		ID: t.Key.ID, State: r.State.String(), Tool: r.Name, Server: t.Key.Server, Tenant: t.Key.Tenant, Principal: r.Who, Address: r.From,
-		Node: r.Node, Attempt: r.Attempt, Message: r.Message, Created: time.UnixMilli(r.Created), Updated: time.UnixMilli(r.Updated), Expires: r.Expires(),
-	}
-	if r.State == task.Ended && r.Outcome != nil {
-		out.State = r.Outcome.Kind.String()
-	}
-	if here := a.rt.table.serviceByID(t.Key.Server); here != nil {
-		out.Server = here.path
-	}
-	return out
-}
-
-// findTask reads a task by its id.
-func (a adminTasks) findTask(ctx context.Context, id string) (t worker.Snapshot, err error) {
-	key, err := a.rt.tasks.Find(ctx, id)
-	if err == nil {
-		t, err = a.rt.tasks.Get(ctx, key)
-	}
-	if errors.Is(err, worker.ErrUnknown) {
-		err = admin.ErrUnknown
-	}
-	return t, err
-}
-
-func (a adminTasks) Show(ctx context.Context, id string, result bool) (admin.Detail, error) {
-	t, err := a.findTask(ctx, id)
-	if err != nil {
-		return admin.Detail{}, err
-	}
-	r := &t.Record
-	d := admin.Detail{Task: a.describeTask(t), Lost: r.Lost, AllRuns: int(r.Epoch), Asked: len(r.Questions), Runs: []admin.Run{}, Steps: []admin.Step{}, Questions: []admin.Question{}}
-	for _, run := range r.Runs {
-		told := admin.Run{Number: run.Epoch, Attempt: run.Attempt, Node: run.Node, Began: time.UnixMilli(run.Began), How: string(run.End)}
-		if run.End != "" {
-			told.Ended = time.UnixMilli(run.Over)
-		}
-		d.Runs = append(d.Runs, told)
-	}
-	for _, q := range r.Open() {
-		var asked mcp.InputRequest
-		_ = codec.Unmarshal(q.Request, &asked) // the rest of the task may be read all the same
-		told := admin.Question{Key: q.Key, Method: asked.Method}
-		if result {
-			told.Params = json.RawMessage(asked.Params)
-		}
-		d.Questions = append(d.Questions, told)
-	}
-	if result && r.Outcome != nil {
-		d.Result = r.Outcome.Value
-	}
-	steps, all, err := a.rt.tasks.Steps(ctx, t.Key, adminSteps)
-	d.AllSteps = all
-	for _, s := range steps {
-		d.Steps = append(d.Steps, admin.Step{Name: s.Name, Attempt: s.Attempt, Began: time.UnixMilli(s.Began), TookMS: s.Took, Bytes: s.Size, Failed: s.Failed != ""})
-	}
-	return d, err
-}
-
-func (a adminTasks) Cancel(ctx context.Context, id string) (admin.Task, error) {
-	key, err := a.rt.tasks.Find(ctx, id)
-	var t worker.Snapshot
-	if err == nil {
-		t, err = a.rt.tasks.Cancel(ctx, key)
-	}
-	switch {
-	case errors.Is(err, worker.ErrUnknown):
-		return admin.Task{}, admin.ErrUnknown
-	case errors.Is(err, task.ErrEnded):
-		return admin.Task{}, fmt.Errorf("%w: it is %s", admin.ErrEnded, a.describeTask(t).State)
-	case err != nil:
-		return admin.Task{}, err
-	}
-	a.rt.log.Info("an operator has cancelled a task", "server", key.Server, "task", telemetry.Hash(id))
-	return a.describeTask(t), nil
-}
-
-var _ admin.Tasks = adminTasks{}

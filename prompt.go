@@ -144,7 +144,7 @@ func (s *servicePrompts) completeArgument(ctx context.Context, call *Call, m *co
 	}
 	got, err := s.srv.opts.Complete(ctx, call, p)
 	if err != nil {
-		return nil, s.handlerError(call, "completion/complete", err)
+		return nil, s.handlerError(&call.peer, "completion/complete", err)
 	}
 	if len(got.Values) > mcp.MaxCompletionValues {
 		more := true

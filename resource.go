@@ -145,7 +145,7 @@ func (s *serviceResources) changeSubscription(ctx context.Context, call *Call, m
 		}
 		if s.srv.opts.Subscribe != nil {
 			if err := s.srv.opts.Subscribe(ctx, call, uri); err != nil {
-				return nil, s.handlerError(call, "resources/subscribe", err)
+				return nil, s.handlerError(&call.peer, "resources/subscribe", err)
 			}
 		}
 		if err = call.peer.p.Subscribe(ctx, uri); errors.Is(err, actors.ErrTooManySubscriptions) {

@@ -18,6 +18,7 @@ import (
 	"github.com/troupe-run/troupe/cluster"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/bearer"
+	"github.com/troupe-run/troupe/internal/gauges"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/memory"
 	"github.com/troupe-run/troupe/internal/nodestore"
@@ -75,7 +76,6 @@ type Runtime struct {
 	table      mountTable
 	operations operations
 	auth       authentication
-	gauges     runtimeGauges
 }
 
 var _ http.Handler = (*Runtime)(nil)
@@ -83,7 +83,7 @@ var _ http.Handler = (*Runtime)(nil)
 // bindParts gives the parts of rt the Runtime that they are parts of.
 func (rt *Runtime) bindParts() {
 	rt.endpoints.Runtime, rt.drainer.Runtime, rt.table.Runtime, rt.operations.Runtime = rt, rt, rt, rt
-	rt.auth.Runtime, rt.gauges.Runtime = rt, rt
+	rt.auth.Runtime = rt
 }
 
 // New opens the store and returns a Runtime with no servers. It fails with
@@ -123,11 +123,13 @@ func New(o Options) (*Runtime, error) {
 	rt.revoked = rt.operations.newRevocations()
 	rt.node = actors.NewNode(actors.Config{Name: node.Name(), Boot: node.Boot(), Store: node, Mail: mailOf(node), Lease: o.Store.Lease, News: &rt.news, Limits: rt.table.nodeLimits(), Keys: rt.keys, Log: o.Log, Hits: rt.hits, Alone: rt.storesInMemory, Replayed: tel.Replayed})
 	rt.tasks = worker.NewPool(worker.Config{Store: nodestore.NewTasks(node), Node: node.Name(), Boot: node.Boot(), Running: o.Shared.TasksPerNode, PerPrincipal: o.Shared.OpenTasksPerPrincipal, PerNode: o.Shared.OpenTasksPerNode, Shared: rt.sharesStore, Tag: rt.keys.Tag, Ledger: taskLedger{rt.node}, Changed: rt.news.taskChanged, Log: o.Log, Kernel: rt.node.Kernel(), TaskKind: actors.KindTask, QueueKind: actors.KindQueue})
+	rt.operations.startProcess()
 	rt.news.startWith(rt)
 	if m := node.Mail(); m != nil {
-		m.Says(rt.operations.nodeLoad)
+		m.Says(rt.operations.process.Load)
 	}
-	if rt.unwatch, err = telemetry.Observe(o.Telemetry.MeterProvider, rt.gauges.newGauges()); err != nil {
+	read := gauges.Process{Node: rt.node, Store: node, Tasks: rt.tasks, Hits: rt.hits, Revoked: rt.revoked, Held: o.Shared.MaxMemory / heldPart}
+	if rt.unwatch, err = telemetry.Observe(o.Telemetry.MeterProvider, read.All()); err != nil {
 		_ = rt.Close(context.Background())
 		return nil, fmt.Errorf("troupe: gauges: %w", err)
 	}

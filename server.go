@@ -250,53 +250,6 @@ func (s *Server) spokenRevisions(others []mcp.Revision) spoken.Revisions {
 	return mcp.Revisions()
 }
 
-// adviseReplaced tells of an item that another one of the same name has replaced. While the server is mounted, that is how a
-// program changes an item, and may do so often.
-func (s *Server) adviseReplaced(kind, name string) {
-	attrs := []slog.Attr{slog.String("kind", kind), slog.String("name", protocol.Shown(name))}
-	if here := s.mount.mountedService(); here != nil {
-		here.rt.hits.Rarely(slog.LevelInfo, "an item of a server was replaced by another of the same name", append(attrs, slog.String("server", here.id))...)
-		return
-	}
-	s.mount.logAdvice(advice{"two items of a server have the same name: the later one has replaced the other", attrs})
-}
-
-// adviseName tells of a name that the specification advises against: some clients refuse it.
-func (s *Server) adviseName(tool string) {
-	var odd []string
-	seen := map[rune]bool{}
-	for _, c := range tool {
-		if strings.ContainsRune("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.", c) || seen[c] {
-			continue
-		}
-		seen[c] = true
-		odd = append(odd, fmt.Sprintf("%q", c))
-	}
-	name := slog.String("name", protocol.Shown(tool))
-	if odd != nil {
-		s.mount.logAdvice(advice{"the name of a tool has characters that some clients do not take: the specification advises A-Z, a-z, 0-9, _, - and .",
-			[]slog.Attr{name, slog.String("characters", strings.Join(odd, " "))}})
-	}
-	if len(tool) > mostOfToolName {
-		s.mount.logAdvice(advice{"the name of a tool is longer than some clients take: the specification advises 128 characters at most",
-			[]slog.Attr{name, slog.Int("characters", len(tool))}})
-	}
-}
-
-// registerHandler adds a method or the handler of a notification. One of the same name is replaced, or refused unless replace is set.
-func (s *Server) registerHandler(to *sync.Map, kind, name string, replace bool, v any) error {
-	if !replace {
-		if _, taken := to.LoadOrStore(name, v); taken {
-			return fmt.Errorf("troupe: %s %w", kind, catalogue.ErrTaken(name))
-		}
-		return nil
-	}
-	if _, replaced := to.Swap(name, v); replaced {
-		s.adviseReplaced(kind, name)
-	}
-	return nil
-}
-
 // findMethod finds a method that AddMethod has registered.
 func (s *Server) findMethod(name []byte) (*method, bool) {
 	m, ok := s.methods.Load(string(name))
@@ -332,7 +285,7 @@ func (s *Server) addPrompt(p Prompt, handler PromptHandler, replace bool) error 
 		return fmt.Errorf("troupe: prompt %w", err)
 	}
 	if replaced {
-		s.adviseReplaced("prompt", p.Name)
+		s.mount.adviseReplaced("prompt", p.Name)
 	}
 	return nil
 }
@@ -395,7 +348,7 @@ func (s *Server) addResource(r mcp.Resource, handler ResourceHandler, replace bo
 		return fault
 	}
 	if replaced {
-		s.adviseReplaced("resource", r.URI)
+		s.mount.adviseReplaced("resource", r.URI)
 		s.mount.reviewListeners()
 	}
 	return nil
@@ -425,7 +378,7 @@ func (s *Server) addTemplate(t mcp.ResourceTemplate, handler ResourceHandler, re
 		return fmt.Errorf("troupe: resource template %w", err)
 	}
 	if replaced {
-		s.adviseReplaced("resource template", t.URITemplate)
+		s.mount.adviseReplaced("resource template", t.URITemplate)
 		s.mount.reviewListeners()
 	}
 	return nil
@@ -488,7 +441,7 @@ func (s *Server) addSkill(k Skill, replace bool) error {
 		return fail(err)
 	}
 	if replaced {
-		s.adviseReplaced("skill", t.path)
+		s.mount.adviseReplaced("skill", t.path)
 	}
 	for _, why := range t.odd {
 		s.mount.logAdvice(advice{"a SKILL.md within a skill makes no skill, and is served as a file alone", []slog.Attr{slog.String("skill", t.path), slog.String("why", why.Error())}})
@@ -615,9 +568,9 @@ func (s *Server) addTool(t *tool, replace bool) error {
 		s.hasPages.Store(true)
 	}
 	if replaced {
-		s.adviseReplaced("tool", t.Name)
+		s.mount.adviseReplaced("tool", t.Name)
 	} else {
-		s.adviseName(t.Name)
+		s.mount.adviseName(t.Name)
 	}
 	return nil
 }

@@ -97,9 +97,9 @@ type observed struct {
 }
 
 // handlerError returns the client's error for a handler's error.
-func (s *service) handlerError(call *Call, what string, err error) *mcp.Error {
+func (s *service) handlerError(p *Peer, what string, err error) *mcp.Error {
 	if wire, ok := errors.AsType[*mcp.Error](err); ok && wire != nil {
-		return wireError(call, wire)
+		return wireError(p, wire)
 	}
 	return s.internalError(what, err)
 }
@@ -199,7 +199,7 @@ func (s *service) insistsOnSafe(method, name []byte) bool {
 // for a long time, so the frames down to them are kept small: see actors.Call.
 func (s *service) Serve(ctx context.Context, c *actors.Call, dst []byte) ([]byte, *mcp.Error) {
 	o := observed{start: time.Now()}
-	call := &Call{c: c, msg: c.Message(), svc: s, peer: Peer{c.Peer()}}
+	call := &Call{request: newRequest(c, s)}
 	ctx, t := s.beginObserving(ctx, call, &o)
 	var out []byte
 	var code int
@@ -227,7 +227,7 @@ func (s *service) beginObserving(ctx context.Context, call *Call, o *observed) (
 			telemetry.Task(ctx, a.Key.ID, a.Number)
 		}
 	}
-	return call.handlerContext(ctx), t
+	return beginContext(ctx, call), t
 }
 
 // endObserving records the outcome of a call, and returns the error as its client may get it.
@@ -240,7 +240,7 @@ func (s *service) endObserving(ctx context.Context, call *Call, o *observed, cod
 	if call.dropped.Load() {
 		_ = call.tellMissed(ctx) // it fails when nobody waits for the response either
 	}
-	call.askForScopes(err)
+	s.access.askForScopes(call, err)
 	if o.op != nil {
 		o.op.End(ctx, o.start, code)
 	}
@@ -402,7 +402,7 @@ func (s *service) respondHandlerError(dst []byte, call *Call, what string, err e
 // it sends the request again afterwards.
 func (s *service) respondWireError(dst []byte, call *Call, e *mcp.Error) ([]byte, *mcp.Error) {
 	r := call.revision()
-	e = wireError(call, e)
+	e = wireError(&call.peer, e)
 	if !r.Stateless() || e.Code != mcp.CodeURLElicitationRequired {
 		return nil, e
 	}
@@ -508,7 +508,7 @@ func (s *service) Listening(ctx context.Context, c *actors.Call) (actors.Listeni
 	var in struct {
 		Notifications *mcp.SubscriptionFilter `json:"notifications"`
 	}
-	call := &Call{c: c, msg: c.Message(), svc: s, peer: Peer{c.Peer()}}
+	call := &Call{request: newRequest(c, s)}
 	if err := call.decodeParams(ctx, c.Message().Params, &in); err != nil {
 		return actors.Listening{}, err
 	}
@@ -517,12 +517,12 @@ func (s *service) Listening(ctx context.Context, c *actors.Call) (actors.Listeni
 	}
 	caps := s.srv.declaredCapabilities()
 	f := protocol.FilterWithin(*in.Notifications, &caps)
-	ctx = call.handlerContext(ctx)
+	ctx = beginContext(ctx, call)
 	view := s.access.viewOf(call.Principal)
 	limit := s.svc.Limits.Subscriptions
 	followed, refusal := s.tasks.followableTasks(ctx, call, &f, limit)
 	if refusal != nil {
-		call.askForScopes(refusal)
+		s.access.askForScopes(call, refusal)
 		return actors.Listening{}, refusal
 	}
 	seen := make(map[string]bool)
@@ -540,7 +540,7 @@ func (s *service) Listening(ctx context.Context, c *actors.Call) (actors.Listeni
 		}
 	}
 	if denied != nil {
-		call.askForScopes(denied)
+		s.access.askForScopes(call, denied)
 		return actors.Listening{}, denied
 	}
 	f.ResourceSubscriptions = uris
@@ -610,11 +610,11 @@ func (s *serviceDiscovery) shownCapabilities() mcp.ServerCapabilities {
 
 // wireError returns a handler's error as its client may get it: an error that makes the user
 // open URLs means nothing to a client that has not declared URL elicitation.
-func wireError(call *Call, e *mcp.Error) *mcp.Error {
+func wireError(p *Peer, e *mcp.Error) *mcp.Error {
 	if e.Code != mcp.CodeURLElicitationRequired {
 		return e
 	}
-	lacking := refuseLacking(mcp.CapClientElicitationURL, &call.peer)
+	lacking := refuseLacking(mcp.CapClientElicitationURL, p)
 	if lacking == nil {
 		return e
 	}

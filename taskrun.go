@@ -204,11 +204,10 @@ func mayBecome(c *Call) bool {
 // longCall is a call whose handler runs, as its node sees it.
 type longCall Call
 
-func (c *longCall) TakesLong(ending bool) (again bool) { return (*Call)(c).becomeTask(ending) }
-
-// becomeTask makes a task of the call, unless its handler has returned, its client handles none, or there are too many. If the node ends, it waits for a task that is just
+// TakesLong makes a task of the call, unless its handler has returned, its client handles none, or there are too many. If the node ends, it waits for a task that is just
 // being made: there may be none, where this one gets its place anyway. It reports whether there may be one once there is room.
-func (c *Call) becomeTask(ending bool) (again bool) {
+func (long *longCall) TakesLong(ending bool) (again bool) {
+	c := (*Call)(long)
 	b := &becoming{done: make(chan struct{})}
 	for !c.fate.CompareAndSwap(promised, b) {
 		other := c.fate.Load()
@@ -237,7 +236,7 @@ func brokenResult() worker.Result {
 }
 
 // concludeTask ends the promise, or has none be made any more, and gives the result to the task, if there is one: only then it asks for it.
-func (c *Call) concludeTask(result func() worker.Result) {
+func concludeTask(c *Call, result func() worker.Result) {
 	for {
 		switch b := c.fate.Load(); {
 		case b == over:

@@ -228,7 +228,9 @@ func (s *serviceTasks) askForTask(ctx context.Context, call *Call, key worker.Ke
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer s.rt.reminders.AskByCall(key, cancel)()
-	return s.putForTask(ctx, cancel, key, open, call.putQuestions)
+	return s.putForTask(ctx, cancel, key, open, func(ctx context.Context, qs []hosted.Question) ([]hosted.Outcome, error) {
+		return hosted.Put(ctx, call.c, hostOf(call), qs)
+	})
 }
 
 // putForTask puts questions of a task to a client with put, and takes its answers.
@@ -388,7 +390,7 @@ func (s *serviceTasks) createTask(ctx context.Context, call *Call, t *tool, args
 	if err := s.rt.tasks.Room(call.c.Peer().Key().Tenant, call.c.From()); err != nil {
 		return nil, 0, tooManyTasks(call.c, err)
 	}
-	ttl, refusal := s.taskTTL(call, t)
+	ttl, refusal := taskTTL(call, t)
 	if refusal != nil {
 		return nil, 0, refusal
 	}
@@ -410,7 +412,7 @@ func (s *serviceTasks) createTask(ctx context.Context, call *Call, t *tool, args
 		return nil, 0, mcp.Errorf(mcp.CodeInvalidParams, "a request that becomes a task of tool %s may have %d bytes", protocol.Shown(t.Name), maxTaskRequest)
 	}
 	if err != nil {
-		return nil, 0, s.handlerError(call, "tools/call "+t.Name, err)
+		return nil, 0, s.handlerError(&call.peer, "tools/call "+t.Name, err)
 	}
 	s.rt.logTask("a task was created", made.Key, "tool", t.Name)
 	if t.TaskAfter > 0 && protocol.Has(call.revision(), protocol.FeatureTasksExtension) { // who asked for a task gets one
@@ -523,7 +525,7 @@ func (s *serviceTasks) appendOutcome(call *Call, t worker.Snapshot, related bool
 
 // concludeLong is concludeTask with the response of the call, which was appended to dst.
 func (s *serviceTasks) concludeLong(call *Call, out, dst []byte, err *mcp.Error) {
-	call.concludeTask(func() worker.Result { // the response is a copy: the task may store it once its bytes are another call's
+	concludeTask(call, func() worker.Result { // the response is a copy: the task may store it once its bytes are another call's
 		res := worker.Result{Err: err}
 		if err == nil {
 			res.Value = bytes.Clone(out[len(dst):])
@@ -543,7 +545,7 @@ func (s *serviceTasks) adoptTask(call *Call, ending bool) (later bool) {
 		return false
 	}
 	args, refusal := callArguments(call, t)
-	ttl, wrong := s.taskTTL(call, t)
+	ttl, wrong := taskTTL(call, t)
 	if refusal != nil || wrong != nil {
 		return false
 	}
@@ -668,8 +670,8 @@ func (s *serviceTasks) becomesTask(c *Call, t *tool) (yes bool, refusal *mcp.Err
 }
 
 // taskTTL is how long a task is kept.
-func (s *serviceTasks) taskTTL(c *Call, t *tool) (time.Duration, *mcp.Error) {
-	most := s.rt.taskMax
+func taskTTL(c *Call, t *tool) (time.Duration, *mcp.Error) {
+	most := c.svc.rt.taskMax
 	ttl := cmp.Or(t.TaskTTL, limits.TaskTTL.Value())
 	if c.msg.Task != nil && protocol.Has(c.revision(), protocol.FeatureCoreTasks) {
 		var asked struct {

@@ -449,7 +449,7 @@ func (t *tool) runLong(ctx context.Context, call *Call, args, dst []byte) (out [
 	returned := false
 	defer func() { // the handler may panic, or end the goroutine; a middleware may go on then
 		if !returned && call.passing == nil {
-			call.concludeTask(brokenResult)
+			concludeTask(call, brokenResult)
 		}
 	}()
 	out, err = t.run(ctx, call, args, dst)

@@ -393,6 +393,16 @@ type denial struct {
 	before *denial    // an earlier one of the same call
 }
 
+// askForScopes has the response to a call be one that asks for scopes, if err is that of requireScopes.
+func (s *serviceAccess) askForScopes(c *Call, err *mcp.Error) {
+	for d := c.denied.Load(); d != nil && err != nil; d = d.before {
+		if d.err == err {
+			c.c.Deny(d.no)
+			return
+		}
+	}
+}
+
 // refusesTo reports whether a listener lacks a scope that a resource needs. denied is set to the error then.
 func (s *serviceAccess) refusesTo(call *Call, v *view, uri string, denied **mcp.Error) bool {
 	if !s.srv.scoped.Load() {

@@ -29,8 +29,10 @@ var _ Call = (*actors.Call)(nil)
 type Host struct {
 	Call    Call
 	Session actors.SessionKey
-	Cancels bool   // the client takes tasks/cancel
-	Watch   *Watch // of all calls of the process
+	Caps    mcp.ClientCapabilities
+	Cancels bool          // the client takes tasks/cancel
+	MaxAsk  time.Duration // for how long a question is hosted that the client takes only as a task
+	Watch   *Watch        // of all calls of the process
 	Log     *slog.Logger
 }
 

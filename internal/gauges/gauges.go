@@ -1,39 +1,50 @@
-package troupe
+// Package gauges has the metrics of a process that are read when they are collected.
+package gauges
 
 import (
+	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/cluster"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/revocation"
 	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/telemetry"
+	"github.com/troupe-run/troupe/internal/worker"
 )
 
-// runtimeGauges are the metrics that are read from a Runtime when they are collected.
-type runtimeGauges struct {
-	*Runtime
+// Process is what the metrics are read from.
+type Process struct {
+	Node    *actors.Node
+	Store   *cluster.Node
+	Tasks   *worker.Pool
+	Hits    *limits.Log
+	Revoked *revocation.List
+	Held    int64 // bytes that may be held in memory for clients
 }
 
-// newGauges returns the metrics that are read from the Runtime when they are collected.
-func (rt *runtimeGauges) newGauges() []telemetry.Gauge {
+// All returns all metrics of p, whose fields do not change any more.
+func (p *Process) All() []telemetry.Gauge {
 	one := func(f func() int64) func(func(string, int64)) {
 		return func(observe func(string, int64)) { observe("", f()) }
 	}
-	st := rt.node.Stats
+	st := p.Node.Stats
 	return []telemetry.Gauge{
 		{Name: "troupe.actors", Unit: "{actor}", Doc: "Live actors by kind.", Label: "kind", Read: func(observe func(string, int64)) {
-			rt.node.Kernel().Kinds(observe)
+			p.Node.Kernel().Kinds(observe)
 		}},
-		{Name: "troupe.actors.mailbox.deepest", Unit: "{message}", Doc: "Most messages that waited in the mailbox of one actor within the last 10 to 20 seconds.", Read: one(rt.node.Kernel().Deepest)},
-		{Name: "troupe.panics", Unit: "{panic}", Doc: "Panics contained so far.", Counter: true, Read: one(rt.node.Kernel().Panics)},
+		{Name: "troupe.actors.mailbox.deepest", Unit: "{message}", Doc: "Most messages that waited in the mailbox of one actor within the last 10 to 20 seconds.", Read: one(p.Node.Kernel().Deepest)},
+		{Name: "troupe.panics", Unit: "{panic}", Doc: "Panics contained so far.", Counter: true, Read: one(p.Node.Kernel().Panics)},
 		{Name: "troupe.calls.in_flight", Unit: "{call}", Doc: "Calls in flight on this node.", Read: one(func() int64 { return int64(st().InFlight) })},
 		{Name: "troupe.sessions.active", Unit: "{session}", Doc: "Sessions in this node's memory.", Read: one(func() int64 { return int64(st().Sessions) })},
 		{Name: "troupe.streams.open", Unit: "{stream}", Doc: "Event streams that this node writes.", Read: one(func() int64 { return int64(st().Streams) })},
 		{Name: "troupe.connections.open", Unit: "{connection}", Doc: "Open event streams with a connection.", Read: one(func() int64 { return int64(st().Connections) })},
 		{Name: "troupe.calls.parked", Unit: "{call}", Doc: "Stateless calls that asked for input and wait for their request to be sent again.", Read: one(func() int64 { return int64(st().Parked) })},
-		{Name: "troupe.tasks.running", Unit: "{task}", Doc: "Tasks whose handlers run on this node.", Read: one(func() int64 { n, _ := rt.tasks.Counts(); return int64(n) })},
-		{Name: "troupe.tasks.waiting", Unit: "{task}", Doc: "Tasks whose handlers wait on this node for their clients.", Read: one(func() int64 { _, n := rt.tasks.Counts(); return int64(n) })},
-		{Name: "troupe.tasks.queued", Unit: "{task}", Doc: "Tasks that wait in this node's memory for a place.", Read: one(func() int64 { return int64(rt.tasks.Queued()) })},
-		{Name: "troupe.tasks.open", Unit: "{task}", Doc: "Tasks that this node has made or been given, and that have not ended.", Read: one(func() int64 { n, _ := rt.tasks.Open(); return int64(n) })},
-		{Name: "troupe.tasks.open.most", Unit: "{task}", Doc: "Those of the principal with most.", Read: one(func() int64 { _, n := rt.tasks.Open(); return int64(n) })},
-		{Name: "troupe.tasks.reclaimed", Unit: "{task}", Doc: "Tasks of this node's process before that were taken up at once; with NATS servers only.", Counter: true, Read: one(rt.tasks.Reclaimed)},
+		{Name: "troupe.tasks.running", Unit: "{task}", Doc: "Tasks whose handlers run on this node.", Read: one(func() int64 { n, _ := p.Tasks.Counts(); return int64(n) })},
+		{Name: "troupe.tasks.waiting", Unit: "{task}", Doc: "Tasks whose handlers wait on this node for their clients.", Read: one(func() int64 { _, n := p.Tasks.Counts(); return int64(n) })},
+		{Name: "troupe.tasks.queued", Unit: "{task}", Doc: "Tasks that wait in this node's memory for a place.", Read: one(func() int64 { return int64(p.Tasks.Queued()) })},
+		{Name: "troupe.tasks.open", Unit: "{task}", Doc: "Tasks that this node has made or been given, and that have not ended.", Read: one(func() int64 { n, _ := p.Tasks.Open(); return int64(n) })},
+		{Name: "troupe.tasks.open.most", Unit: "{task}", Doc: "Those of the principal with most.", Read: one(func() int64 { _, n := p.Tasks.Open(); return int64(n) })},
+		{Name: "troupe.tasks.reclaimed", Unit: "{task}", Doc: "Tasks of this node's process before that were taken up at once; with NATS servers only.", Counter: true, Read: one(p.Tasks.Reclaimed)},
 		{Name: "troupe.requests.pending", Unit: "{request}", Doc: "Requests to the clients of sessions that have no response yet.", Read: one(func() int64 { return int64(st().Pending) })},
 		{Name: "troupe.requests.forwarded", Unit: "{request}", Doc: "Requests that belong to another process of the store and were handed to it.", Counter: true, Read: one(func() int64 { return st().Forwarded })},
 		{Name: "troupe.requests.forwarded.broken", Unit: "{request}", Doc: "Requests between processes that were given up because messages were lost or a process was silent.", Counter: true, Read: one(func() int64 { return st().Broken })},
@@ -49,79 +60,79 @@ func (rt *runtimeGauges) newGauges() []telemetry.Gauge {
 		{Name: "troupe.streams.read_elsewhere", Unit: "{stream}", Doc: "Streams that clients read here and another process of the store writes.", Read: one(func() int64 { return int64(st().Readings) })},
 		{Name: "troupe.streams.replaying", Unit: "{stream}", Doc: "Streams whose clients came back, or were left behind, and were not sent yet all that is stored.", Read: one(func() int64 { return st().Replaying })},
 		{Name: "troupe.pings.lost", Unit: "{connection}", Doc: "Connections closed because their clients left pings unanswered.", Counter: true, Read: one(func() int64 { return st().LostPings })},
-		{Name: "troupe.refusals", Unit: "{refusal}", Doc: "What was refused because of a limit, by reason.", Counter: true, Label: "reason", Read: rt.hits.Refusals},
+		{Name: "troupe.refusals", Unit: "{refusal}", Doc: "What was refused because of a limit, by reason.", Counter: true, Label: "reason", Read: p.Hits.Refusals},
 		{Name: "troupe.accounts", Unit: "{account}", Doc: "Principals that this node tells apart at the moment.", Read: one(func() int64 { return int64(st().Accounts) })},
-		{Name: "troupe.accounts.elsewhere", Unit: "{account}", Doc: "Principals that are held here to what they use of other nodes, once for each of those nodes.", Read: one(rt.node.Accounts().Heard)},
+		{Name: "troupe.accounts.elsewhere", Unit: "{account}", Doc: "Principals that are held here to what they use of other nodes, once for each of those nodes.", Read: one(p.Node.Accounts().Heard)},
 		{Name: "troupe.accounts.overflowed", Unit: "{request}", Doc: "Requests charged to a shared account, because there were too many principals to tell apart.", Counter: true, Read: one(func() int64 { return st().Overflowed })},
 		{Name: "troupe.memory.held", Unit: "By", Doc: "Bytes held in memory for clients, by what they are held for.", Label: "kind", Read: func(observe func(string, int64)) {
 			for k := range quota.Kinds {
-				observe(k.String(), rt.node.Accounts().BytesOf(k))
+				observe(k.String(), p.Node.Accounts().BytesOf(k))
 			}
 		}},
-		{Name: "troupe.memory.held.most", Unit: "By", Doc: "Bytes held in memory for the principal that holds most.", Read: one(func() int64 { return rt.node.Accounts().MostBytes() })},
-		{Name: "troupe.memory.budget", Unit: "By", Doc: "Bytes that may be held in memory for all clients together.", Read: one(func() int64 { return rt.opts.Shared.MaxMemory / heldPart })},
-		{Name: "troupe.store.used", Unit: "By", Doc: "Bytes in use of what is for sessions and for calls in the store.", Label: "budget", Read: rt.eachBudget(func(b store.Budget) int64 {
-			used, _ := rt.cluster.Use(b)
+		{Name: "troupe.memory.held.most", Unit: "By", Doc: "Bytes held in memory for the principal that holds most.", Read: one(func() int64 { return p.Node.Accounts().MostBytes() })},
+		{Name: "troupe.memory.budget", Unit: "By", Doc: "Bytes that may be held in memory for all clients together.", Read: one(func() int64 { return p.Held })},
+		{Name: "troupe.store.used", Unit: "By", Doc: "Bytes in use of what is for sessions and for calls in the store.", Label: "budget", Read: p.eachBudget(func(b store.Budget) int64 {
+			used, _ := p.Store.Use(b)
 			return used
 		})},
-		{Name: "troupe.store.used.most", Unit: "By", Doc: "Bytes that the principal with most in the store has stored lately.", Label: "budget", Read: rt.eachBudget(rt.node.StoredMost)},
-		{Name: "troupe.store.budget", Unit: "By", Doc: "Bytes that the store may have for sessions and for calls.", Label: "budget", Read: rt.eachBudget(func(b store.Budget) int64 {
-			_, limit := rt.cluster.Use(b)
+		{Name: "troupe.store.used.most", Unit: "By", Doc: "Bytes that the principal with most in the store has stored lately.", Label: "budget", Read: p.eachBudget(p.Node.StoredMost)},
+		{Name: "troupe.store.budget", Unit: "By", Doc: "Bytes that the store may have for sessions and for calls.", Label: "budget", Read: p.eachBudget(func(b store.Budget) int64 {
+			_, limit := p.Store.Use(b)
 			return limit
 		})},
-		{Name: "troupe.revocations", Unit: "{revocation}", Doc: "Revocations that this process knows: of access tokens, by their subject or client.", Read: one(func() int64 { return int64(rt.revoked.Count()) })},
+		{Name: "troupe.revocations", Unit: "{revocation}", Doc: "Revocations that this process knows: of access tokens, by their subject or client.", Read: one(func() int64 { return int64(p.Revoked.Count()) })},
 		{Name: "troupe.lease.suspended", Unit: "1", Doc: "1 while the node's lease is not certain.", Read: one(func() int64 {
-			if rt.cluster.Suspended() {
+			if p.Store.Suspended() {
 				return 1
 			}
 			return 0
 		})},
-		{Name: "troupe.lease.suspended.time", Unit: "ms", Doc: "Time for which the node's lease was not certain.", Counter: true, Read: one(func() int64 { return rt.cluster.SuspendedFor().Milliseconds() })},
-		{Name: "troupe.store.clock.ahead", Unit: "ms", Doc: "By how much the clock of this machine is ahead of that of the NATS servers.", Read: one(func() int64 { return rt.cluster.Ahead().Milliseconds() })},
+		{Name: "troupe.lease.suspended.time", Unit: "ms", Doc: "Time for which the node's lease was not certain.", Counter: true, Read: one(func() int64 { return p.Store.SuspendedFor().Milliseconds() })},
+		{Name: "troupe.store.clock.ahead", Unit: "ms", Doc: "By how much the clock of this machine is ahead of that of the NATS servers.", Read: one(func() int64 { return p.Store.Ahead().Milliseconds() })},
 		{Name: "troupe.leases", Unit: "{process}", Doc: "Processes of the store by their lease: those that have it, and those whose lease was not renewed in time.", Label: "state", Read: func(observe func(string, int64)) {
-			held, late := rt.cluster.Leases()
+			held, late := p.Store.Leases()
 			observe("held", int64(held))
 			observe("late", int64(late))
 		}},
 		{Name: "troupe.store.failed", Unit: "1", Doc: "1 while the store cannot write, as when its disk is full.", Read: one(func() int64 {
-			if rt.cluster.Outage() != nil {
+			if p.Store.Outage() != nil {
 				return 1
 			}
 			return 0
 		})},
 		{Name: "troupe.store.restarts", Unit: "{restart}", Doc: "Restarts of the store within the process, after writes that failed.", Counter: true, Read: one(func() int64 {
-			return int64(rt.cluster.Restarts())
+			return int64(p.Store.Restarts())
 		})},
 		{Name: "troupe.store.reconnects", Unit: "{reconnect}", Doc: "Connections to the store that were lost and made again.", Counter: true, Read: one(func() int64 {
-			return int64(rt.cluster.Reconnects())
+			return int64(p.Store.Reconnects())
 		})},
 		{Name: "troupe.store.undecided", Unit: "{write}", Doc: "Writes to a replicated store that were sent again, because an earlier one was not decided.", Counter: true, Read: one(func() int64 {
-			return int64(rt.cluster.Undecided())
+			return int64(p.Store.Undecided())
 		})},
 		{Name: "troupe.store.concluded", Unit: "{write}", Doc: "Writes to a replicated store that show that something is not there, which a read does not.", Counter: true, Read: one(func() int64 {
-			return int64(rt.cluster.Concluded())
+			return int64(p.Store.Concluded())
 		})},
 		{Name: "troupe.store.lost", Unit: "{stream}", Doc: "Streams of the store that were lost while the process ran.", Counter: true, Read: one(func() int64 {
-			return int64(rt.cluster.Lost())
+			return int64(p.Store.Lost())
 		})},
 		{Name: "troupe.store.unreadable", Unit: "{file}", Doc: "Files of the process's store that were missing or could not be read to their end when it was opened.", Counter: true, Read: one(func() int64 {
-			return int64(rt.cluster.Unreadable())
+			return int64(p.Store.Unreadable())
 		})},
 		{Name: "troupe.mail.messages", Unit: "{message}", Doc: "Messages to and from other processes of the store, by what became of them.", Counter: true, Label: "outcome", Read: func(observe func(string, int64)) {
-			s := rt.cluster.Mail().Stats()
+			s := p.Store.Mail().Stats()
 			for outcome, n := range map[string]uint64{"sent": s.Sent, "unsent": s.Unsent, "received": s.Received, "refused": s.Refused, "forged": s.Forged, "replayed": s.Replayed, "missed": s.Gaps} {
 				observe(outcome, int64(n))
 			}
 		}},
-		{Name: "troupe.nodes.heard", Unit: "{process}", Doc: "Other processes of the store that were heard within the lease.", Read: one(func() int64 { return int64(rt.cluster.Mail().Stats().Heard) })},
-		{Name: "troupe.store.bytes", Unit: "By", Doc: "Bytes in the store.", Label: "stream", Read: rt.storeBytes},
-		{Name: "troupe.store.replicas.missing", Unit: "{replica}", Doc: "Replicas that are away or behind.", Label: "stream", Read: rt.storeReplicas},
-		{Name: "troupe.store.messages", Unit: "{message}", Doc: "Messages in the store: a session is one of the stream sessions.", Label: "stream", Read: rt.storeMessages},
+		{Name: "troupe.nodes.heard", Unit: "{process}", Doc: "Other processes of the store that were heard within the lease.", Read: one(func() int64 { return int64(p.Store.Mail().Stats().Heard) })},
+		{Name: "troupe.store.bytes", Unit: "By", Doc: "Bytes in the store.", Label: "stream", Read: p.storeBytes},
+		{Name: "troupe.store.replicas.missing", Unit: "{replica}", Doc: "Replicas that are away or behind.", Label: "stream", Read: p.storeReplicas},
+		{Name: "troupe.store.messages", Unit: "{message}", Doc: "Messages in the store: a session is one of the stream sessions.", Label: "stream", Read: p.storeMessages},
 	}
 }
 
 // eachBudget returns the reader of a gauge that has a value for each budget of the store.
-func (rt *runtimeGauges) eachBudget(value func(store.Budget) int64) func(func(string, int64)) {
+func (p *Process) eachBudget(value func(store.Budget) int64) func(func(string, int64)) {
 	return func(observe func(string, int64)) {
 		observe("sessions", value(store.SessionBudget))
 		observe("calls", value(store.EventBudget))
@@ -129,20 +140,20 @@ func (rt *runtimeGauges) eachBudget(value func(store.Budget) int64) func(func(st
 	}
 }
 
-func (rt *runtimeGauges) storeBytes(observe func(string, int64)) {
-	for name, s := range rt.cluster.Stats().Streams {
+func (p *Process) storeBytes(observe func(string, int64)) {
+	for name, s := range p.Store.Stats().Streams {
 		observe(name, int64(s.Bytes))
 	}
 }
 
-func (rt *runtimeGauges) storeReplicas(observe func(string, int64)) {
-	for name, s := range rt.cluster.Stats().Streams {
+func (p *Process) storeReplicas(observe func(string, int64)) {
+	for name, s := range p.Store.Stats().Streams {
 		observe(name, int64(s.Missing))
 	}
 }
 
-func (rt *runtimeGauges) storeMessages(observe func(string, int64)) {
-	for name, s := range rt.cluster.Stats().Streams {
+func (p *Process) storeMessages(observe func(string, int64)) {
+	for name, s := range p.Store.Stats().Streams {
 		observe(name, int64(s.Messages))
 	}
 }
