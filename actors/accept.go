@@ -431,12 +431,9 @@ func (overHTTP) roundTrip(x Exchange) roundTrip {
 	return &direct{conn: x, over: make(chan struct{})}
 }
 
-func (overHTTP) completeWay(_ *stateless, w way) way { return w }
-
-func (overHTTP) runBeside(f func()) { go f() }
-
-func (overHTTP) audienceOf(x Exchange) audience { return &httpAudience{conn: x} }
-
+func (overHTTP) completeWay(_ *stateless, w way) way     { return w }
+func (overHTTP) runBeside(f func())                      { go f() }
+func (overHTTP) audienceOf(x Exchange) audience          { return &httpAudience{conn: x} }
 func (overHTTP) exchangeOf(a *statelessRequest) Exchange { return a.in.Exchange }
 
 func (overHTTP) runForward(a *statelessRequest, f func(*statelessRequest) bool) (begun bool) {

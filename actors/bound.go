@@ -272,9 +272,8 @@ func (c overBound) completeWay(s *stateless, w way) way {
 	return w
 }
 
-func (c overBound) runBeside(f func())           { c.l.calls.Go(f) }
-func (c overBound) audienceOf(Exchange) audience { return boundAudience{c.l} }
-
+func (c overBound) runBeside(f func())                      { c.l.calls.Go(f) }
+func (c overBound) audienceOf(Exchange) audience            { return boundAudience{c.l} }
 func (c overBound) exchangeOf(a *statelessRequest) Exchange { return boundExchange{c.l, a} }
 
 // runForward gives f a goroutine, and bytes of its own: the goroutine that read the request may
@@ -343,18 +342,12 @@ type boundExchange struct {
 var _ Exchange = boundExchange{}
 
 func (boundExchange) SetSession(string) {}
-
-func (boundExchange) Open() bool { return true }
-
-func (boundExchange) Comment() {}
-
-func (boundExchange) Flush() {}
-
-func (boundExchange) Finish() {}
-
-func (boundExchange) Accepted() {}
-
-func (boundExchange) Gone(func()) {}
+func (boundExchange) Open() bool        { return true }
+func (boundExchange) Comment()          {}
+func (boundExchange) Flush()            {}
+func (boundExchange) Finish()           {}
+func (boundExchange) Accepted()         {}
+func (boundExchange) Gone(func())       {}
 
 func (x boundExchange) Event(_ string, _ int, data []byte) {
 	_ = x.l.deliverMessage(x.Context(), stream.Entry{Data: data}) // an error means that the node ends
@@ -368,14 +361,10 @@ func (x boundExchange) AnswerLast(status int, body []byte) bool {
 	return boundReplier{x.l}.Answer(status, body)
 }
 
-func (x boundExchange) Reject(no *refusal.Refusal) { boundReplier{x.l}.Reject(no) }
-
-func (x boundExchange) Cut() { refusal.Unavailable.Tell(boundReplier{x.l}, x.a.m.ID) }
-
-func (x boundExchange) Room(context.Context) error { return nil }
-
-func (x boundExchange) Context() context.Context { return x.a.n.base }
-
+func (x boundExchange) Reject(no *refusal.Refusal)       { boundReplier{x.l}.Reject(no) }
+func (x boundExchange) Cut()                             { refusal.Unavailable.Tell(boundReplier{x.l}, x.a.m.ID) }
+func (x boundExchange) Room(context.Context) error       { return nil }
+func (x boundExchange) Context() context.Context         { return x.a.n.base }
 func (boundExchange) WhenGone(func()) (stop func() bool) { return func() bool { return true } }
 
 // bound delivers a request on a connection that carries others: the connection is a session, or
@@ -660,13 +649,10 @@ func (l boundReplier) skipResponse() {}
 // boundAudience is the audience of a request on a connection that carries others.
 type boundAudience struct{ *boundConn }
 
-func (boundAudience) beginResponse(*listenActor) bool { return true }
-
+func (boundAudience) beginResponse(*listenActor) bool       { return true }
 func (a boundAudience) awaitRoom(ctx context.Context) error { return a.conn.Room(ctx) }
-
-func (boundAudience) finishResponse() {}
-
-func (boundAudience) cutConnection() {}
+func (boundAudience) finishResponse()                       {}
+func (boundAudience) cutConnection()                        {}
 
 func (a boundAudience) bindListener(l *listenActor) {
 	if a.sess.Stopped() { // the session ended before it could find l

@@ -456,5 +456,4 @@ func (s sessionTable) removeRequest(r *requestActor) {
 }
 
 func (s sessionTable) parkRequest(r *requestActor, id string) { _ = s.Post(&endCall{req: r, id: id}) }
-
-func (s sessionTable) reenterRequest(r *requestActor) { _ = s.Post(&beginCall{req: r}) }
+func (s sessionTable) reenterRequest(r *requestActor)         { _ = s.Post(&beginCall{req: r}) }

@@ -428,7 +428,10 @@ func (f *fleet) forwardRequest(ctx context.Context, to store.Address, kind strin
 const maxPushed = 4096
 
 // pushes are the messages that other nodes have sent lately to the sessions of this node, by sender
-// and name, or that they have forwarded from the clients of these, by session and content.
+// and name, or that they have forwarded from the clients of these, by session and content. A message
+// to a session goes to the node that writes its standalone stream. Its sender asks again until that
+// node has stored it, or is gone and has been replaced: so each message has a name, by which its
+// writer, and the next one, know it.
 type pushes struct {
 	life time.Duration // after which a message is another one though its name is the same; 0: never
 

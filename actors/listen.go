@@ -123,8 +123,7 @@ func (a *httpAudience) cutConnection()                { a.conn.Cut() }
 var _ subscription.Subscriber = (*listenActor)(nil)
 
 // Server is the id of the listener's service.
-func (l *listenActor) Server() string { return l.key.Server }
-
+func (l *listenActor) Server() string        { return l.key.Server }
 func (l *listenActor) Push(data []byte) bool { return l.Post(hear{data}) == nil }
 
 func (l *listenActor) Wants(uri string) bool {

@@ -341,8 +341,7 @@ func (p *Peer) Forget() {
 type ofSession struct{ *Peer }
 
 func (p ofSession) currentSession() (*sessionActor, error) { return p.last.Load(), nil }
-
-func (p ofSession) clientRevision() mcp.Revision { return p.last.Load().settledRevision() }
+func (p ofSession) clientRevision() mcp.Revision           { return p.last.Load().settledRevision() }
 
 // clientRecord is the session's record as this node knows it, read again if the session has left
 // memory. If that fails it is the last known record.

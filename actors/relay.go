@@ -630,11 +630,13 @@ const (
 type Carried interface{ Carry() ([]byte, error) }
 
 // letterConn is the exchange of a message that another node has taken: its response is the reply to
-// the letter.
+// the letter. Only Reject and Accepted are used: responses go out on the session's connection.
 type letterConn struct {
 	l      *store.Letter
 	status byte // for pushes
 }
+
+var _ Conn = (*letterConn)(nil)
 
 func (p *letterConn) Reject(no *refusal.Refusal) {
 	data, err := codec.Marshal(no)
@@ -650,25 +652,16 @@ func (p *letterConn) Accepted() {
 	p.Reject(&refusal.Refusal{Status: 202}) // without a code it is none
 }
 
-func (*letterConn) SetSession(string) {}
-
-func (*letterConn) Answer(int, []byte) bool { return false }
-
-func (*letterConn) Open() bool { return false }
-
-func (*letterConn) Event(string, int, []byte) {}
-
-func (*letterConn) Comment() {}
-
-func (*letterConn) Flush() {}
-
-func (*letterConn) Finish() {}
-
-func (*letterConn) Cut() {}
-
+func (*letterConn) SetSession(string)          {}
+func (*letterConn) Answer(int, []byte) bool    { return false }
+func (*letterConn) Open() bool                 { return false }
+func (*letterConn) Event(string, int, []byte)  {}
+func (*letterConn) Comment()                   {}
+func (*letterConn) Flush()                     {}
+func (*letterConn) Finish()                    {}
+func (*letterConn) Cut()                       {}
 func (*letterConn) Room(context.Context) error { return nil }
-
-func (*letterConn) Gone(func()) {}
+func (*letterConn) Gone(func())                {}
 
 // nameSessionAt names the session of a connection of a node.
 func nameSessionAt(a store.Address, id string) string { return a.Node + "." + a.Boot + "." + id }

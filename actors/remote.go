@@ -345,13 +345,10 @@ func (r *remoteReader) takeCredit(bytes int) {
 	}
 }
 
-func (r *remoteReader) Poll() { r.endReader(polled) }
-
-func (r *remoteReader) Finish() { r.endReader(finished) }
-
+func (r *remoteReader) Poll()      { r.endReader(polled) }
+func (r *remoteReader) Finish()    { r.endReader(finished) }
 func (r *remoteReader) Reconnect() { r.endReader(passedOn) }
-
-func (r *remoteReader) Cut() { r.endReader(cutLoose) }
+func (r *remoteReader) Cut()       { r.endReader(cutLoose) }
 
 // endReader sends the reader its last letter.
 func (r *remoteReader) endReader(how byte) {

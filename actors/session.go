@@ -337,13 +337,10 @@ func (s *sessionActor) beginStay() error {
 }
 
 // endStay ends what beginStay began.
-func (s *sessionActor) endStay() { _ = s.Post(endStay{}) }
-
+func (s *sessionActor) endStay()          { _ = s.Post(endStay{}) }
 func (s *sessionActor) named() SessionKey { return s.key }
-
-func (s *sessionActor) mostPending() int { return s.svc.Limits.Pending }
-
-func (s *sessionActor) hasEnded() bool { return s.ended.Load() }
+func (s *sessionActor) mostPending() int  { return s.svc.Limits.Pending }
+func (s *sessionActor) hasEnded() bool    { return s.ended.Load() }
 
 // takeNotification takes a notification of the client. It waits for the store until until at most.
 func (s *sessionActor) takeNotification(m *codec.Message, until time.Time) {

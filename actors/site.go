@@ -213,8 +213,7 @@ var errBadEvent = errors.New("actors: bad event id")
 type SessionKey struct{ Tenant, Server, ID string }
 
 func (k SessionKey) recordKey() string { return "session." + k.keyPath() }
-
-func (k SessionKey) keyPath() string { return k.Tenant + "." + k.Server + "." + k.ID }
+func (k SessionKey) keyPath() string   { return k.Tenant + "." + k.Server + "." + k.ID }
 
 // taggedID is the id of the session as its client gets it: with a tag, if the node has a key for
 // tags. The tag shows without a look into the store that the id is no guess.
