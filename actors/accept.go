@@ -304,8 +304,8 @@ func (a *statelessRequest) rerunCall(from *quota.Account, st *mrtr.State, sum mr
 	return true
 }
 
-// resumeCall brings the answers to the call that a state names, on this node or on another one, or begins it again. It reports whether
-// a call here has the exchange.
+// resumeCall brings the answers to the call that a state names, on this node or on another one, or
+// begins it again. It reports whether a call here has the exchange.
 func (a *statelessRequest) resumeCall(from *quota.Account, st *mrtr.State, x retriedRequest, sum mrtr.Digest, given map[string][]byte) (begun bool) {
 	n, m := a.n, a.m
 	for {
@@ -346,7 +346,8 @@ func (a *statelessRequest) resumeCall(from *quota.Account, st *mrtr.State, x ret
 	}
 }
 
-// forwardTo forwards the request to the node where its call waits, and answers it as the call there does.
+// forwardTo forwards the request to the node where its call waits, and answers it as the call there
+// does.
 func (a *statelessRequest) forwardTo(to store.Address) forwardOutcome {
 	n, wait := a.n, a.svc.Limits.StoreWait
 	x := &proxy{to: to, id: relay.NewID(), conn: a.on.exchangeOf(a), sess: a.sess, name: a.m.ID}
@@ -402,7 +403,8 @@ type carrier interface {
 	runBeside(f func())
 	// audienceOf returns where a listener sends its messages.
 	audienceOf(x Exchange) audience
-	// runForward runs f, which may wait for another node. It returns what f does or, if f runs beside it, that a call has begun.
+	// runForward runs f, which may wait for another node. It returns what f does or, if f runs
+	// beside it, that a call has begun.
 	runForward(a *statelessRequest, f func(*statelessRequest) bool) (begun bool)
 	// exchangeOf is where the call of another node sends its messages.
 	exchangeOf(a *statelessRequest) Exchange
@@ -429,20 +431,18 @@ func (overHTTP) roundTrip(x Exchange) roundTrip {
 	return &direct{conn: x, over: make(chan struct{})}
 }
 
-func (overHTTP) completeWay(_ *stateless, w way) way { return w }
-
-func (overHTTP) runBeside(f func()) { go f() }
-
-func (overHTTP) audienceOf(x Exchange) audience { return &httpAudience{conn: x} }
-
+func (overHTTP) completeWay(_ *stateless, w way) way     { return w }
+func (overHTTP) runBeside(f func())                      { go f() }
+func (overHTTP) audienceOf(x Exchange) audience          { return &httpAudience{conn: x} }
 func (overHTTP) exchangeOf(a *statelessRequest) Exchange { return a.in.Exchange }
 
 func (overHTTP) runForward(a *statelessRequest, f func(*statelessRequest) bool) (begun bool) {
 	return f(a)
 }
 
-// isRedirected reports whether a request of a stateless client is one for another node, as this one is about to end. A request that brings answers
-// goes on where its call is. The client of a connection that carries others has no other node.
+// isRedirected reports whether a request of a stateless client is one for another node, as this one
+// is about to end. A request that brings answers goes on where its call is. The client of a
+// connection that carries others has no other node.
 func (a *statelessRequest) isRedirected() bool {
 	return a.n.drain.sending.Load() && a.sess == nil && !(a.m.State != nil && Asks(a.m.Method))
 }

@@ -30,7 +30,8 @@ type accounts struct {
 	deciding [store.Budgets]sync.Mutex    // held while it is decided whether bytes more may be stored
 }
 
-// sessionAccount has a session's own counts and bucket, besides the account of its principal. It is nil for requests without a session.
+// sessionAccount has a session's own counts and bucket, besides the account of its principal. It is
+// nil for requests without a session.
 type sessionAccount struct {
 	account quota.Memo                   // the account of the session's last request
 	calling atomic.Pointer[quota.Bucket] // for requests; made by the first
@@ -90,8 +91,8 @@ func newAccounts(l NodeLimits, rs refusals, store store.Store) accounts {
 // noPlace is the limit that leaves no place for a request.
 var noPlace = [...]*limits.Row{quota.Full: limits.CallsPerNode.Row, quota.OverShare: limits.NodeShare.Row, quota.OverLimit: limits.CallsPerPrincipal.Row}
 
-// admitRequest counts a request that costs tokens, or says why it may not run now. The caller calls Leave
-// for an admitted request, and refundTokens too if it does not run after all.
+// admitRequest counts a request that costs tokens, or says why it may not run now. The caller calls
+// Leave for an admitted request, and refundTokens too if it does not run after all.
 func (d *accounts) admitRequest(s *sessionAccount, l *Limits, in *Input, cost int) (*quota.Account, *refusal.Refusal) {
 	a, no := d.enterRequest(s, in)
 	if a != nil {
@@ -103,7 +104,8 @@ func (d *accounts) admitRequest(s *sessionAccount, l *Limits, in *Input, cost in
 	return a, no
 }
 
-// enterRequest counts a request, or says why there are too many. The caller calls Leave for one that was counted.
+// enterRequest counts a request, or says why there are too many. The caller calls Leave for one
+// that was counted.
 func (d *accounts) enterRequest(s *sessionAccount, in *Input) (*quota.Account, *refusal.Refusal) {
 	a := s.accountOf(d, in)
 	place, ok := d.Admit(a)
@@ -126,9 +128,9 @@ const (
 	maxPrepaid     = 1 << 20
 )
 
-// callCost is how many tokens a request with a body of size bytes takes of the buckets of its session
-// and of its principal. A ping pays for its size alone; initialize has a bucket of its own and does
-// not come here. A patient client, which has the process for itself, is not slowed down.
+// callCost is how many tokens a request with a body of size bytes takes of the buckets of its
+// session and of its principal. A ping pays for its size alone; initialize has a bucket of its own
+// and does not come here. A patient client, which has the process for itself, is not slowed down.
 func (s *sessionAccount) callCost(m *codec.Message, size int) int {
 	if s.isAlone() {
 		return 0
@@ -140,7 +142,8 @@ func (s *sessionAccount) callCost(m *codec.Message, size int) int {
 	return n
 }
 
-// spendTokens takes the cost of a request from the session and from the account, or nothing from either.
+// spendTokens takes the cost of a request from the session and from the account, or nothing from
+// either.
 func (d *accounts) spendTokens(s *sessionAccount, l *Limits, a *quota.Account, cost int) *refusal.Refusal {
 	if cost == 0 {
 		return nil
@@ -180,8 +183,9 @@ func (d *accounts) admitGet(l *Limits, in *Input) bool {
 	return no == nil
 }
 
-// messages are what a client sends beside its calls: notifications, answers, initialize, DELETE, and
-// pings before a session. They have a bucket of the principal to themselves: one who has spent its calls may still answer, and cancel.
+// messages are what a client sends beside its calls: notifications, answers, initialize, DELETE,
+// and pings before a session. They have a bucket of the principal to themselves: one who has spent
+// its calls may still answer, and cancel.
 type messages struct{ n, size, values int }
 
 // addMessage adds a message with a body of size bytes. A ping pays for its size alone.
@@ -236,8 +240,9 @@ func (d *accounts) chargeTokens(s *sessionAccount, in *Input, rate, cost int) *r
 	return nil
 }
 
-// ChargeRefused charges a for a body whose message was refused before anybody knew what it is: as a message that is no call, but also for
-// a part of a token. What it has not got, it owes: see [RefusedFor].
+// ChargeRefused charges a for a body whose message was refused before anybody knew what it is: as a
+// message that is no call, but also for a part of a token. What it has not got, it owes: see
+// [RefusedFor].
 func ChargeRefused(a *quota.Account, size, values int) {
 	a.Buckets[rateOfMessages].Owe(time.Now(), int64(1+perCall*size/bytesPerToken+perCall*values/valuesPerToken))
 }
@@ -323,8 +328,9 @@ const (
 	outcomeBytes  = 512     // a response that is kept
 	decodedFilter = 3       // times the length of a filter, which is decoded, and encoded as it is acknowledged
 	uriBytes      = 1 << 10 // each resource that is followed, which has an actor
-	// waitingStep is how much may wait for the log of a stream, or of a call, before it is counted: the
-	// request, or the connection, is counted with as much. Beyond, it is counted in steps of this size.
+	// waitingStep is how much may wait for the log of a stream, or of a call, before it is counted:
+	// the request, or the connection, is counted with as much. Beyond, it is counted in steps of
+	// this size.
 	waitingStep = 16 << 10
 )
 
@@ -349,8 +355,8 @@ func (d *accounts) reserveAnyway(h *quota.Holding, s *sessionAccount, in *Input,
 	}
 }
 
-// runInTurn runs work when it is the turn of from. It reports false if there was no place in time, or ctx was done before;
-// a client that is alone waits for as long as it takes.
+// runInTurn runs work when it is the turn of from. It reports false if there was no place in time,
+// or ctx was done before; a client that is alone waits for as long as it takes.
 func (d *accounts) runInTurn(ctx context.Context, from *quota.Account, alone bool, work func()) bool {
 	wait, cancel := ctx, func() {}
 	if !alone {
@@ -390,10 +396,12 @@ func (d *accounts) admitPending(tenant, address string) (*quota.Account, error) 
 	}
 }
 
-// chargeStore charges bytes that are about to be stored, or returns the limit that leaves no room for them. A store that is nearly full takes
-// nothing new, so that existing sessions and streams can go on. The caller calls settleCharge.
+// chargeStore charges bytes that are about to be stored, or returns the limit that leaves no room
+// for them. A store that is nearly full takes nothing new, so that existing sessions and streams
+// can go on. The caller calls settleCharge.
 func (d *accounts) chargeStore(c storeCharge) (no *limits.Row) {
-	// One after the other: no two of them take the same room, and what is refused is never counted, which might have others refused.
+	// One after the other: no two of them take the same room, and what is refused is never counted,
+	// which might have others refused.
 	d.deciding[c.in].Lock()
 	defer d.deciding[c.in].Unlock()
 	no = d.decideCharge(c, d.storing[c.in].Load(), storedFor(c.of, c.in))
@@ -404,7 +412,8 @@ func (d *accounts) chargeStore(c storeCharge) (no *limits.Row) {
 	return no
 }
 
-// decideCharge decides on a charge beside the bytes on their way and those that the client has in the budget.
+// decideCharge decides on a charge beside the bytes on their way and those that the client has in
+// the budget.
 func (d *accounts) decideCharge(c storeCharge, way, mine int64) *limits.Row {
 	used, limit := d.store.Use(c.in)
 	if c.in == store.EventBudget {
@@ -416,7 +425,8 @@ func (d *accounts) decideCharge(c storeCharge, way, mine int64) *limits.Row {
 // noRoom is the limit beyond which nothing more is stored.
 var noRoom = [...]*limits.Row{quota.Admitted: nil, quota.Full: limits.MaxStore.Row, quota.OverShare: limits.StoreShare.Row}
 
-// settleCharge says what became of bytes that were charged: they are stored, or err says why not. What is certainly not stored is given back.
+// settleCharge says what became of bytes that were charged: they are stored, or err says why not.
+// What is certainly not stored is given back.
 func (d *accounts) settleCharge(c storeCharge, err error) {
 	d.storing[c.in].Add(-c.bytes)
 	if err != nil && !errors.Is(err, store.ErrUnavailable) {
@@ -433,7 +443,8 @@ func (d *accounts) sessionCharge(in *Input, rec *session.Record, l *session.Life
 	return c
 }
 
-// returnSession returns the charge for a session that is no longer stored, or no longer as rec has it.
+// returnSession returns the charge for a session that is no longer stored, or no longer as rec has
+// it.
 func (d *accounts) returnSession(in *Input, rec *session.Record, l *session.Lifetime) {
 	if data, err := codec.Marshal(rec); err == nil {
 		c := d.sessionCharge(in, rec, l, len(data))
@@ -470,16 +481,18 @@ func (rs refusals) refusalFor(err error) *refusal.Refusal {
 // refuseRequest refuses a request without a session, or one that was not begun.
 func (rs refusals) refuseRequest(c answerer, err error, id []byte) { rs.refusalFor(err).Tell(c, id) }
 
-// refuseInSession refuses a request of a session that was not begun, or was given up before anything was sent. The JSON-RPC error says
-// why and when to come back. The HTTP status is 200, because release 1.x of the Python SDK takes any status but 2xx and 404 for the
-// end of the connection, with all its calls.
+// refuseInSession refuses a request of a session that was not begun, or was given up before
+// anything was sent. The JSON-RPC error says why and when to come back. The HTTP status is 200,
+// because release 1.x of the Python SDK takes any status but 2xx and 404 for the end of the
+// connection, with all its calls.
 func (rs refusals) refuseInSession(c answerer, err error, id []byte) {
 	no := *rs.refusalFor(err)
 	no.Status = 200
 	no.Tell(c, id)
 }
 
-// refuseBatch is refuseInSession for the requests of a batch: each has its error, in an array. If coming back would change nothing, the batch has one error with a status, like a single request.
+// refuseBatch is refuseInSession for the requests of a batch: each has its error, in an array. If
+// coming back would change nothing, the batch has one error with a status, like a single request.
 func (rs refusals) refuseBatch(c answerer, err error, ids iter.Seq[[]byte]) {
 	no := rs.refusalFor(err)
 	if no.After == 0 {
@@ -498,8 +511,9 @@ func (rs refusals) refuseBatch(c answerer, err error, ids iter.Seq[[]byte]) {
 	c.Answer(200, append(b.B, ']'))
 }
 
-// A storeCharge is bytes that are stored for a client for as long as life. They count as on their way from chargeStore until settleCharge: the
-// store does not know of them yet, and others that come meanwhile must not count on the same room.
+// A storeCharge is bytes that are stored for a client for as long as life. They count as on their
+// way from chargeStore until settleCharge: the store does not know of them yet, and others that
+// come meanwhile must not count on the same room.
 type storeCharge struct {
 	of    *quota.Account
 	usage int // of the account: a budget, or usedFresh
@@ -517,14 +531,15 @@ func (c storeCharge) addBytes(bytes int64) {
 	c.of.Used[c.usage].Add(time.Now(), bytes, max(c.life, time.Second))
 }
 
-// usedFresh is the usage of sessions whose client has sent nothing since initialize. They last for minutes, others for
-// days, and a usage has one time.
+// usedFresh is the usage of sessions whose client has sent nothing since initialize. They last for
+// minutes, others for days, and a usage has one time.
 const usedFresh = int(store.Budgets)
 
 // usedLog is the usage of what was appended to the event log lately: see accounts.pace.
 const usedLog = usedFresh + 1
 
-// storeKeeps is for how long the embedded store keeps in memory what it has written, a file of 8 MiB at a time.
+// storeKeeps is for how long the embedded store keeps in memory what it has written, a file of 8
+// MiB at a time.
 const storeKeeps = 10 * time.Second
 
 // storedFor is how much of a budget a client has.

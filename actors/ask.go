@@ -16,14 +16,16 @@ import (
 	"github.com/troupe-run/troupe/internal/store"
 )
 
-// takeAnswer takes a client's answer. An error means that the answer was not taken and may be sent again.
+// takeAnswer takes a client's answer. An error means that the answer was not taken and may be sent
+// again.
 func (q *answers) takeOfSession(s *sessionActor, m *codec.Message) error {
 	for end := time.Now().Add(s.svc.Limits.StoreWait); ; {
 		err := q.offerAnswer(s, m)
 		if !errors.Is(err, kernel.ErrStopped) || time.Now().After(end) {
 			return err
 		}
-		// The stream that would store the answer has stopped: its call was cancelled, and is about to withdraw the question.
+		// The stream that would store the answer has stopped: its call was cancelled, and is about
+		// to withdraw the question.
 		time.Sleep(withdrawalWait)
 	}
 }
@@ -33,7 +35,8 @@ func (q *answers) offerAnswer(s *sessionActor, m *codec.Message) error {
 	if open, err := q.pending.giveAnswer(s.key, m); open {
 		return err
 	}
-	// A stream that cannot be read is no reason to drop the answer, unless the stream does not exist.
+	// A stream that cannot be read is no reason to drop the answer, unless the stream does not
+	// exist.
 	forwarded, err := q.routeAnswer(s.svc, s, m)
 	if forwarded || err != nil && !errors.Is(err, errBadEvent) && !errors.Is(err, ErrSessionEnded) {
 		return err
@@ -95,8 +98,9 @@ type answerLetter struct {
 // withdrawalWait is the pause before an answer is tried again whose call has just ended.
 const withdrawalWait = 5 * time.Millisecond
 
-// routeAnswer takes an answer to where its question is. It takes over the stream that carried the question, if no process writes it, so that
-// the call runs again and can get its answer. forwarded says that another node has taken the answer, or could not.
+// routeAnswer takes an answer to where its question is. It takes over the stream that carried the
+// question, if no process writes it, so that the call runs again and can get its answer. forwarded
+// says that another node has taken the answer, or could not.
 func (q *answers) routeAnswer(svc *Service, s *sessionActor, m *codec.Message) (forwarded bool, err error) {
 	ctx, cancel := context.WithTimeout(q.base, svc.Limits.StoreWait)
 	defer cancel()
@@ -124,9 +128,11 @@ func (q *answers) routeAnswer(svc *Service, s *sessionActor, m *codec.Message) (
 	}
 }
 
-// routeToAsker is routeAnswer for an answer whose stream the store does not have, which err says. Who asked may have been cut off for longer than
-// records live, and be about to store it again: then it gets the answer. If it is gone, that is noted, so that its calls end if it comes back after
-// all, and nobody needs the answer. Otherwise the client must send it again. Of a node that was never heard there is nothing to wait for.
+// routeToAsker is routeAnswer for an answer whose stream the store does not have, which err says.
+// Who asked may have been cut off for longer than records live, and be about to store it again:
+// then it gets the answer. If it is gone, that is noted, so that its calls end if it comes back
+// after all, and nobody needs the answer. Otherwise the client must send it again. Of a node that
+// was never heard there is nothing to wait for.
 func (q *answers) routeToAsker(ctx context.Context, s *sessionActor, key StreamKey, m *codec.Message, err error) (forwarded bool, _ error) {
 	if !errors.Is(err, errBadEvent) {
 		return false, err
@@ -149,7 +155,8 @@ func (q *answers) routeToAsker(ctx context.Context, s *sessionActor, key StreamK
 	return false, err
 }
 
-// forwardAnswer has another node take an answer. forwarded is false if that node does not have what asked.
+// forwardAnswer has another node take an answer. forwarded is false if that node does not have what
+// asked.
 func (q *answers) forwardAnswer(ctx context.Context, s *sessionActor, key StreamKey, to store.Address, m *codec.Message) (forwarded bool, err error) {
 	f := &q.fleet
 	if f.mail == nil || to.Node == "" || to.Boot == q.boot {

@@ -39,8 +39,8 @@ type element struct {
 	raw []byte
 }
 
-// readBatch returns the messages of a batch of a session of revision rev, or what is wrong with it. A faulty batch has no
-// effect at all.
+// readBatch returns the messages of a batch of a session of revision rev, or what is wrong with it.
+// A faulty batch has no effect at all.
 func readBatch(svc *Terms, rev string, m *codec.Message, body []byte) (all []element, fault string) {
 	switch {
 	case rev == "":
@@ -75,7 +75,8 @@ func readBatch(svc *Terms, rev string, m *codec.Message, body []byte) (all []ele
 	return all, ""
 }
 
-// splitBatch returns the requests of a batch, which are admitted one by one, and counts its other messages.
+// splitBatch returns the requests of a batch, which are admitted one by one, and counts its other
+// messages.
 func splitBatch(all []element) (requests []*element, others messages) {
 	for i := range all {
 		if e := &all[i]; e.m.Kind == codec.Request {
@@ -124,7 +125,8 @@ type batchState struct {
 	muted    map[int]bool    // calls that were cancelled, by index: what they sent is delivered no more
 }
 
-// batchStream is the stream of a batch, as far as it gathers responses before anything is sent, and drops those of cancelled requests.
+// batchStream is the stream of a batch, as far as it gathers responses before anything is sent, and
+// drops those of cancelled requests.
 type batchStream struct{ *streamActor }
 
 // gatherEntries takes entries of the batch's requests while nothing has been sent.
@@ -196,8 +198,8 @@ func (s batchStream) answerPlain() {
 	s.removeStream()
 }
 
-// beginBatch makes a batch's response a stream: its record is stored, and then headers and responses
-// go out.
+// beginBatch makes a batch's response a stream: its record is stored, and then headers and
+// responses go out.
 func (s batchStream) beginBatch() {
 	g := s.gather
 	if g == nil {

@@ -19,9 +19,9 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// boundConn is the only connection of a session of HTTP+SSE (2024-11-05, basic/transports) or stdio. It carries all
-// messages to the client. It is the session's home: nothing of such a session is stored, and it ends with its
-// connection.
+// boundConn is the only connection of a session of HTTP+SSE (2024-11-05, basic/transports) or
+// stdio. It carries all messages to the client. It is the session's home: nothing of such a session
+// is stored, and it ends with its connection.
 type boundConn struct {
 	sess       *sessionActor
 	among      *Node
@@ -29,8 +29,8 @@ type boundConn struct {
 	inputEnded chan struct{} // closed by endInput when the session ends, or its client can answer no more questions
 	endInput   func()
 	calls      sync.WaitGroup
-	// slots bounds the calls of a client that waits for a slot instead of being refused; nil for a client that is
-	// refused.
+	// slots bounds the calls of a client that waits for a slot instead of being refused; nil for a
+	// client that is refused.
 	slots     chan struct{}
 	ready     atomic.Bool   // the client has sent notifications/initialized
 	resyncing atomic.Bool   // resync runs
@@ -42,7 +42,8 @@ type boundConn struct {
 
 var _ home = (*boundConn)(nil)
 
-// sendData writes one message and never waits. A client with too much unread loses the connection, and one whose token has ended gets nothing.
+// sendData writes one message and never waits. A client with too much unread loses the connection,
+// and one whose token has ended gets nothing.
 func (l *boundConn) sendData(data []byte) {
 	if momentPassed(l.until, time.Now()) {
 		return // the heart ends the session
@@ -51,9 +52,9 @@ func (l *boundConn) sendData(data []byte) {
 	l.conn.Flush()
 }
 
-// lockSending waits until the client has read enough that one message more may wait for it. It keeps others from adding
-// messages until unlockSending. Calls that answer a slow reader wait here instead of costing it the connection. An error is the
-// cause of ctx.
+// lockSending waits until the client has read enough that one message more may wait for it. It
+// keeps others from adding messages until unlockSending. Calls that answer a slow reader wait here
+// instead of costing it the connection. An error is the cause of ctx.
 func (l *boundConn) lockSending(ctx context.Context) error {
 	select {
 	case l.sending <- struct{}{}:
@@ -114,8 +115,8 @@ func unknownConnection(c answerer, id []byte) {
 	refusal.UnknownConnection.Tell(c, id)
 }
 
-// takeSlot waits, if a patient client has its limit of calls, for one of them to end. It reports whether it took a
-// slot.
+// takeSlot waits, if a patient client has its limit of calls, for one of them to end. It reports
+// whether it took a slot.
 func (l *boundConn) takeSlot(wait time.Duration) bool {
 	select {
 	case l.slots <- struct{}{}:
@@ -153,7 +154,8 @@ func (l *boundConn) changeRecord(_ context.Context, f func(*session.Record) bool
 	return m.err
 }
 
-// pushNotification sends a notification if the session has begun and its client reads. A later resync makes a missed one good.
+// pushNotification sends a notification if the session has begun and its client reads. A later
+// resync makes a missed one good.
 func (l *boundConn) pushNotification(data []byte) (taken bool) {
 	s := l.sess
 	switch {
@@ -270,12 +272,12 @@ func (c overBound) completeWay(s *stateless, w way) way {
 	return w
 }
 
-func (c overBound) runBeside(f func())           { c.l.calls.Go(f) }
-func (c overBound) audienceOf(Exchange) audience { return boundAudience{c.l} }
-
+func (c overBound) runBeside(f func())                      { c.l.calls.Go(f) }
+func (c overBound) audienceOf(Exchange) audience            { return boundAudience{c.l} }
 func (c overBound) exchangeOf(a *statelessRequest) Exchange { return boundExchange{c.l, a} }
 
-// runForward gives f a goroutine, and bytes of its own: the goroutine that read the request may have to read that it is cancelled.
+// runForward gives f a goroutine, and bytes of its own: the goroutine that read the request may
+// have to read that it is cancelled.
 func (c overBound) runForward(a *statelessRequest, f func(*statelessRequest) bool) (begun bool) {
 	own, m := *a, new(codec.Message)
 	own.body = bytes.Clone(a.body)
@@ -294,8 +296,8 @@ func (c overBound) runForward(a *statelessRequest, f func(*statelessRequest) boo
 	return true
 }
 
-// boundRoundTrip is one stateless request on a connection. It holds a slot, if its client waits for slots, until it has
-// its response.
+// boundRoundTrip is one stateless request on a connection. It holds a slot, if its client waits for
+// slots, until it has its response.
 type boundRoundTrip struct {
 	bound
 	left bool // the slot is free
@@ -340,18 +342,12 @@ type boundExchange struct {
 var _ Exchange = boundExchange{}
 
 func (boundExchange) SetSession(string) {}
-
-func (boundExchange) Open() bool { return true }
-
-func (boundExchange) Comment() {}
-
-func (boundExchange) Flush() {}
-
-func (boundExchange) Finish() {}
-
-func (boundExchange) Accepted() {}
-
-func (boundExchange) Gone(func()) {}
+func (boundExchange) Open() bool        { return true }
+func (boundExchange) Comment()          {}
+func (boundExchange) Flush()            {}
+func (boundExchange) Finish()           {}
+func (boundExchange) Accepted()         {}
+func (boundExchange) Gone(func())       {}
 
 func (x boundExchange) Event(_ string, _ int, data []byte) {
 	_ = x.l.deliverMessage(x.Context(), stream.Entry{Data: data}) // an error means that the node ends
@@ -365,18 +361,15 @@ func (x boundExchange) AnswerLast(status int, body []byte) bool {
 	return boundReplier{x.l}.Answer(status, body)
 }
 
-func (x boundExchange) Reject(no *refusal.Refusal) { boundReplier{x.l}.Reject(no) }
-
-func (x boundExchange) Cut() { refusal.Unavailable.Tell(boundReplier{x.l}, x.a.m.ID) }
-
-func (x boundExchange) Room(context.Context) error { return nil }
-
-func (x boundExchange) Context() context.Context { return x.a.n.base }
-
+func (x boundExchange) Reject(no *refusal.Refusal)       { boundReplier{x.l}.Reject(no) }
+func (x boundExchange) Cut()                             { refusal.Unavailable.Tell(boundReplier{x.l}, x.a.m.ID) }
+func (x boundExchange) Room(context.Context) error       { return nil }
+func (x boundExchange) Context() context.Context         { return x.a.n.base }
 func (boundExchange) WhenGone(func()) (stop func() bool) { return func() bool { return true } }
 
-// bound delivers a request on a connection that carries others: the connection is a session, or carries stateless
-// requests. Messages of the handler go out at once. A response that could not be delivered is lost.
+// bound delivers a request on a connection that carries others: the connection is a session, or
+// carries stateless requests. Messages of the handler go out at once. A response that could not be
+// delivered is lost.
 type bound struct {
 	r    *requestActor
 	conn *boundConn
@@ -415,9 +408,9 @@ func (r *requestActor) boundWay(l *boundConn, to replier) way {
 	return way{delivery: &bound{r: r, conn: l, to: to}, grace: s.svc.Limits.Grace, table: sessionTable{s}, client: sessionClient{s}, pace: l}
 }
 
-// boundBatch gathers the responses to a batch of a bound session. The last of its requests to end sends them as one
-// message, an array (JSON-RPC 2.0, section 6). Cancelled requests have no element; if all were cancelled, nothing is
-// sent. Other messages of the requests go out at once.
+// boundBatch gathers the responses to a batch of a bound session. The last of its requests to end
+// sends them as one message, an array (JSON-RPC 2.0, section 6). Cancelled requests have no
+// element; if all were cancelled, nothing is sent. Other messages of the requests go out at once.
 type boundBatch struct {
 	conn *boundConn // of the session
 
@@ -446,7 +439,8 @@ func (b *boundBatch) endMember(answer []byte) {
 	}
 }
 
-// batchMember takes the response to one request of a boundBatch. Only the first call of Answer, Reject and skipResponse counts.
+// batchMember takes the response to one request of a boundBatch. Only the first call of Answer,
+// Reject and skipResponse counts.
 type batchMember struct {
 	batch *boundBatch
 	once  sync.Once
@@ -478,8 +472,9 @@ func (l boundInput) countsAsCall(in *Input, m *codec.Message) bool {
 	return m.Kind == codec.Request && (in.Stateless || s.view.Load().rec.Revision != "" && (string(m.Method) != mcp.MethodPing || s.svc.AnswersPing))
 }
 
-// takeMessage takes one message of the session. It reports whether it did; otherwise it has refused the message on
-// came. A request that was taken gets its response on reply, also if a limit refuses it.
+// takeMessage takes one message of the session. It reports whether it did; otherwise it has refused
+// the message on came. A request that was taken gets its response on reply, also if a limit refuses
+// it.
 func (l boundInput) takeMessage(in *Input, came answerer, reply replier, principal any, m *codec.Message, raw []byte, until time.Time) bool {
 	if in.Stateless && m.Kind == codec.Request {
 		l.takeStateless(in, principal, m, raw)
@@ -654,13 +649,10 @@ func (l boundReplier) skipResponse() {}
 // boundAudience is the audience of a request on a connection that carries others.
 type boundAudience struct{ *boundConn }
 
-func (boundAudience) beginResponse(*listenActor) bool { return true }
-
+func (boundAudience) beginResponse(*listenActor) bool       { return true }
 func (a boundAudience) awaitRoom(ctx context.Context) error { return a.conn.Room(ctx) }
-
-func (boundAudience) finishResponse() {}
-
-func (boundAudience) cutConnection() {}
+func (boundAudience) finishResponse()                       {}
+func (boundAudience) cutConnection()                        {}
 
 func (a boundAudience) bindListener(l *listenActor) {
 	if a.sess.Stopped() { // the session ended before it could find l

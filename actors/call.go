@@ -67,13 +67,15 @@ func newCall(principal any, in *Input) *Call {
 	return c
 }
 
-// Detached is what a call has that answers no request, because its request has been answered: that of a task.
+// Detached is what a call has that answers no request, because its request has been answered: that
+// of a task.
 type Detached interface {
 	// Ask puts questions to the client and returns all answers.
 	Ask(ctx context.Context, qs []Question) ([]Answer, error)
 	// Tell sends a notification to whoever listens for the client. Nobody may.
 	Tell(ctx context.Context, method string, params []byte) error
-	// FindStep returns the stored result of a step, nil if the step has to run. KeepStep stores one.
+	// FindStep returns the stored result of a step, nil if the step has to run. KeepStep stores
+	// one.
 	FindStep(ctx context.Context, name string) (*Step, error)
 	KeepStep(ctx context.Context, s Step) error
 }
@@ -119,7 +121,8 @@ func (c *callFacts) ProgressToken() []byte {
 // again after its node was lost, it is that value as raw JSON.
 func (c *callFacts) Principal() any { return c.principal }
 
-// Needs are the scopes that the call needs, as far as is known: who resumes its stream, sends it again or reads its task needs them.
+// Needs are the scopes that the call needs, as far as is known: who resumes its stream, sends it
+// again or reads its task needs them.
 func (c *callFacts) Needs() []string {
 	if all := c.needs.Load(); all != nil {
 		return *all
@@ -127,7 +130,8 @@ func (c *callFacts) Needs() []string {
 	return nil
 }
 
-// Need adds scopes to those that the call needs. What is stored of the call already does not have them.
+// Need adds scopes to those that the call needs. What is stored of the call already does not have
+// them.
 func (c *callFacts) Need(scopes []string) {
 	for {
 		before, all := c.needs.Load(), c.Needs()
@@ -158,7 +162,8 @@ func (c *callFacts) Refuse(no *refusal.Refusal) *mcp.Error {
 	return c.peer.sessions.refusals.refusalFor(no).MCP()
 }
 
-// From is the address of the call's client, or the network of an IPv6 address, where its tenant is that of many; "" otherwise.
+// From is the address of the call's client, or the network of an IPv6 address, where its tenant is
+// that of many; "" otherwise.
 func (c *callFacts) From() string { return c.from.From() }
 
 // Detached is what the call has in place of a request, nil for the call of a request.
@@ -171,12 +176,14 @@ func (c *Call) Detached() Detached {
 
 // Long is a call that does something about it when it takes long.
 type Long interface {
-	// TakesLong is called on a goroutine of its own, perhaps after the handler has returned: once when the call takes long, unless it waits for its client then, and
-	// when the node ends: once, and again after a while as long as it reports that what hindered it may pass. It may panic.
+	// TakesLong is called on a goroutine of its own, perhaps after the handler has returned: once
+	// when the call takes long, unless it waits for its client then, and when the node ends: once,
+	// and again after a while as long as it reports that what hindered it may pass. It may panic.
 	TakesLong(ending bool) (again bool)
 }
 
-// WhenLong has l know when the call of a stateless client takes long: after a time, which is its grace if it is 0. All calls have one type of l.
+// WhenLong has l know when the call of a stateless client takes long: after a time, which is its
+// grace if it is 0. All calls have one type of l.
 func (c *Call) WhenLong(l Long, after time.Duration) {
 	if after > 0 && after != c.peer.svc.Limits.StatelessGrace {
 		c.r.late.Store(time.AfterFunc(after, func() { _ = c.postMessage(longNow{}) }))
@@ -187,7 +194,8 @@ func (c *Call) WhenLong(l Long, after time.Duration) {
 // longNow tells a request that it takes long, if that is not when its grace is over.
 type longNow struct{}
 
-// plainGrace is for how long a call that takes long may become something else before its response becomes a stream.
+// plainGrace is for how long a call that takes long may become something else before its response
+// becomes a stream.
 const plainGrace = time.Second
 
 // Asked is what a call has asked its client so far.
@@ -196,8 +204,8 @@ type Asked struct {
 	Answers map[string][]byte // by key, raw, and what its client has brought for questions to come
 }
 
-// Still returns what the call of a stateless client has asked so far, and has further questions wait until goOn is called. It reports false if a question
-// waits for its answer.
+// Still returns what the call of a stateless client has asked so far, and has further questions
+// wait until goOn is called. It reports false if a question waits for its answer.
 func (c *Call) Still() (asked Asked, goOn func(), ok bool) {
 	in := &c.client.(*stateless).input
 	soon, cancel := context.WithTimeout(c.ctx, stillWait)
@@ -215,9 +223,10 @@ func (c *Call) Still() (asked Asked, goOn func(), ok bool) {
 // stillWait is how long a question takes at most that is only being put, or has its answer.
 const stillWait = 100 * time.Millisecond
 
-// Detach answers the request of a stateless client with answer, which has all from the id on, while the handler goes on: it has d in place of the request, and counts as
-// no request any more. end ends the handler's context. Detach reports false, and does nothing, if the request has or needs no response, or if the call has asked its client
-// and waits.
+// Detach answers the request of a stateless client with answer, which has all from the id on, while
+// the handler goes on: it has d in place of the request, and counts as no request any more. end
+// ends the handler's context. Detach reports false, and does nothing, if the request has or needs
+// no response, or if the call has asked its client and waits.
 func (c *Call) Detach(answer []byte, d Detached) (end context.CancelCauseFunc, ok bool) {
 	m := &detachment{answer: answer, to: d}
 	m.Init()
@@ -390,8 +399,8 @@ func (c *Call) Pass(ctx context.Context) {
 	_ = c.postMessage(passed{})
 }
 
-// becomeStream makes the call's response a stream and returns the stream that logs it. It returns nil if the
-// call has no log, or can send nothing any more.
+// becomeStream makes the call's response a stream and returns the stream that logs it. It returns
+// nil if the call has no log, or can send nothing any more.
 func (c *Call) becomeStream() *streamActor {
 	m := &upgradeNow{}
 	m.Init()
@@ -402,10 +411,11 @@ func (c *Call) becomeStream() *streamActor {
 	return m.stream
 }
 
-// Ask puts questions to the client and waits for all answers. They travel on the call's stream or connection;
-// a stateless client gets them with input_required and sends the request again. Ask fails with the cause of
-// ctx or of the call, ErrNoAnswer or ErrTooManyPending, and for a stateless client also with ErrTooMuchInput
-// or ErrTooManyRounds. An error that the client answers is an Answer.
+// Ask puts questions to the client and waits for all answers. They travel on the call's stream or
+// connection; a stateless client gets them with input_required and sends the request again. Ask
+// fails with the cause of ctx or of the call, ErrNoAnswer or ErrTooManyPending, and for a stateless
+// client also with ErrTooMuchInput or ErrTooManyRounds. An error that the client answers is an
+// Answer.
 func (c *Call) Ask(ctx context.Context, qs []Question) ([]Answer, error) {
 	switch {
 	case c.Detached() != nil:
@@ -420,12 +430,13 @@ func (c *Call) Ask(ctx context.Context, qs []Question) ([]Answer, error) {
 	return answers, err
 }
 
-// Over reports whether what the call has asked for is given up for good after err, an error of Ask. It is not where
-// another process may go on with the call.
+// Over reports whether what the call has asked for is given up for good after err, an error of Ask.
+// It is not where another process may go on with the call.
 func (c *Call) Over(err error) bool { return callQuestions{c}.abandonsQuestion(err) }
 
-// Place takes a place among the questions that wait for the client, for one of several requests: see Question.Part.
-// The caller must give it back. It fails with ErrTooManyPending, except in a second run of the call.
+// Place takes a place among the questions that wait for the client, for one of several requests:
+// see Question.Part. The caller must give it back. It fails with ErrTooManyPending, except in a
+// second run of the call.
 func (c *Call) Place() (giveBack func(), err error) {
 	s, ok := c.client.(sessionClient)
 	if !ok {
@@ -434,8 +445,8 @@ func (c *Call) Place() (giveBack func(), err error) {
 	return c.peer.sessions.pending.takePlace(s, c.attempt > 1)
 }
 
-// Wait waits for a time, or until hint has a value; hint may be nil. It fails as Ask does when the client can answer no
-// question of the call any more.
+// Wait waits for a time, or until hint has a value; hint may be nil. It fails as Ask does when the
+// client can answer no question of the call any more.
 func (c *Call) Wait(ctx context.Context, d time.Duration, hint <-chan struct{}) error {
 	var inputEnded <-chan struct{}
 	if s, ok := c.client.(sessionClient); ok {
@@ -457,11 +468,13 @@ func (c *Call) Wait(ctx context.Context, d time.Duration, hint <-chan struct{}) 
 	}
 }
 
-// Recorded reports whether an earlier run of the call asked its first question with a key, which this run has not.
+// Recorded reports whether an earlier run of the call asked its first question with a key, which
+// this run has not.
 func (c *Call) Recorded(key string) bool { return c.journal.hasQuestion(key, 1) }
 
-// Order sends a request whose answer nobody needs: on the call's stream or, if the call can send nothing any more, on
-// the session's standalone stream. It never waits, and is lost where there is neither.
+// Order sends a request whose answer nobody needs: on the call's stream or, if the call can send
+// nothing any more, on the session's standalone stream. It never waits, and is lost where there is
+// neither.
 func (c *Call) Order(method string, params []byte) {
 	n := c.peer.sessions
 	entry := stream.Entry{Kind: stream.Message, Data: codec.AppendRequest(nil, []byte(n.pending.orderID()), method, params)}
@@ -487,8 +500,9 @@ type passed struct{}
 // callMessages is a call as it sends messages.
 type callMessages struct{ *Call }
 
-// orTell returns err, the error of a notification that was sent on the stream of the request. If that was answered meanwhile, and the call goes on, it sends the
-// notification where the call has it now.
+// orTell returns err, the error of a notification that was sent on the stream of the request. If
+// that was answered meanwhile, and the call goes on, it sends the notification where the call has
+// it now.
 func (c callMessages) orTell(ctx context.Context, method string, params []byte, err error) error {
 	if d := c.Detached(); err != nil && d != nil {
 		return d.Tell(ctx, method, params)
@@ -503,8 +517,8 @@ func (c callMessages) sendNotification(ctx context.Context, method string, param
 }
 
 // sendMessage posts a message about an entry of the given size. When too many bytes wait for the
-// log, or the client has its share of the memory, the handler waits until its own entry is stored. acked is the field of the message
-// that learns of the outcome.
+// log, or the client has its share of the memory, the handler waits until its own entry is stored.
+// acked is the field of the message that learns of the outcome.
 func (c callMessages) sendMessage(ctx context.Context, m any, acked *func(error), size int) error {
 	if c.r == nil { // a listener's call cannot send
 		return errReturned
@@ -546,8 +560,8 @@ func (c callMessages) sendMessage(ctx context.Context, m any, acked *func(error)
 // callQuestions is a call as it asks the client of a session.
 type callQuestions struct{ *Call }
 
-// abandonsQuestion reports whether a question that failed with err is given up for good. It is not where another process may
-// go on with the call, which then has the answer.
+// abandonsQuestion reports whether a question that failed with err is given up for good. It is not
+// where another process may go on with the call, which then has the answer.
 func (c callQuestions) abandonsQuestion(err error) bool {
 	for _, resumable := range []error{ErrStreamLost, ErrClosing, ErrSessionEnded, ErrUnmounted, errInternal} {
 		if errors.Is(err, resumable) || errors.Is(context.Cause(c.ctx), resumable) {

@@ -94,8 +94,8 @@ type table interface {
 	enterRequest(r *requestActor, limit int) error
 	// removeRequest removes the request, so that the id may be used again.
 	removeRequest(r *requestActor)
-	// parkRequest removes a request that had the id and now waits to be sent again; reenterRequest adds
-	// it again under its new id.
+	// parkRequest removes a request that had the id and now waits to be sent again; reenterRequest
+	// adds it again under its new id.
 	parkRequest(r *requestActor, id string)
 	reenterRequest(r *requestActor)
 }
@@ -115,8 +115,8 @@ func (noTable) reenterRequest(*requestActor)          {}
 
 // pacer makes messages wait until the client has read enough.
 type pacer interface {
-	// lockSending waits, and keeps others from sending until unlockSending is called. An error is the
-	// cause of the context; then unlockSending must not be called.
+	// lockSending waits, and keeps others from sending until unlockSending is called. An error is
+	// the cause of the context; then unlockSending must not be called.
 	lockSending(ctx context.Context) error
 	unlockSending()
 }
@@ -363,8 +363,8 @@ func (s sessionClient) askCommon(ctx context.Context, c *Call, qs []Question, us
 	})
 }
 
-// askOwn puts to the client the questions of qs whose indexes which lists, and fills in the answers. uses has
-// the numbers of all questions: see type uses.
+// askOwn puts to the client the questions of qs whose indexes which lists, and fills in the
+// answers. uses has the numbers of all questions: see type uses.
 func (s sessionClient) askOwn(ctx context.Context, c *Call, qs []Question, uses, which []int, answers []Answer) (err error) {
 	n := c.peer.sessions
 	var on *streamActor // carries the questions
@@ -456,5 +456,4 @@ func (s sessionTable) removeRequest(r *requestActor) {
 }
 
 func (s sessionTable) parkRequest(r *requestActor, id string) { _ = s.Post(&endCall{req: r, id: id}) }
-
-func (s sessionTable) reenterRequest(r *requestActor) { _ = s.Post(&beginCall{req: r}) }
+func (s sessionTable) reenterRequest(r *requestActor)         { _ = s.Post(&beginCall{req: r}) }

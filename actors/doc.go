@@ -19,9 +19,9 @@
 // resumes, pendingRequests, answers, listeners. What all of them share is in site, which knows none
 // of them.
 //
-// A type that has nothing but a pointer to an actor is that actor in one respect, and costs nothing:
-// writerRecord is a stream as far as its record goes, and sessionView a session as far as it knows
-// its own. The fields that only those methods use stand beside them.
+// A type that has nothing but a pointer to an actor is that actor in one respect, and costs
+// nothing: writerRecord is a stream as far as its record goes, and sessionView a session as far as
+// it knows its own. The fields that only those methods use stand beside them.
 //
 // # The way of a request
 //

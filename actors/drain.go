@@ -11,25 +11,28 @@ import (
 //
 //	serving ──Finish──▶ serves on ──HandOver──▶ hands over ──▶ takes nothing ──Close──▶ stopped
 //
-// A call is the node's own if no other process can end it: it may not run again, or its client could not come
-// back for it. Finish waits for those calls while the node serves all requests but new ones of stateless clients, which belong to
-// no node. HandOver leaves the others to the process that resumes them.
+// A call is the node's own if no other process can end it: it may not run again, or its client
+// could not come back for it. Finish waits for those calls while the node serves all requests but
+// new ones of stateless clients, which belong to no node. HandOver leaves the others to the process
+// that resumes them.
 
 const (
-	// quickCall is how long a call may have run before Finish waits for it: calls that take less are always under
-	// way.
+	// quickCall is how long a call may have run before Finish waits for it: calls that take less
+	// are always under way.
 	quickCall = 250 * time.Millisecond
 	// lookEvery is how often a node that ends looks for calls and streams that are left.
 	lookEvery = 10 * time.Millisecond
-	// lastAnswers is how long before the end of a drain the calls of stateless clients end, so that their clients hear of it. It is a
-	// tenth of a drain that takes less than ten times as long.
+	// lastAnswers is how long before the end of a drain the calls of stateless clients end, so that
+	// their clients hear of it. It is a tenth of a drain that takes less than ten times as long.
 	lastAnswers = 2 * time.Second
 )
 
-// Finish waits until no call runs that only this node can end and beside returns false, or until ctx ends. The node serves the
-// requests of sessions meanwhile; new ones of stateless clients get 503, as any other node can serve them. In the second half of the time
-// until ctx's deadline, though, it refuses calls that may not run again: they might not end in time. Two seconds before that deadline, or a tenth of a shorter time, the
-// calls of stateless clients end, as Close would have them end, and beside, which is for work that the node does not know, is asked no more: what
+// Finish waits until no call runs that only this node can end and beside returns false, or until
+// ctx ends. The node serves the requests of sessions meanwhile; new ones of stateless clients get
+// 503, as any other node can serve them. In the second half of the time until ctx's deadline,
+// though, it refuses calls that may not run again: they might not end in time. Two seconds before
+// that deadline, or a tenth of a shorter time, the calls of stateless clients end, as Close would
+// have them end, and beside, which is for work that the node does not know, is asked no more: what
 // it waits for may have no end, and HandOver needs time. A nil beside counts as false.
 func (n *Node) Finish(ctx context.Context, beside func() bool) {
 	d := drainer{n}
@@ -57,13 +60,14 @@ func (n *Node) Finish(ctx context.Context, beside func() bool) {
 	}
 }
 
-// HandOver ends what is left on the node, once no new clients come. It closes idle connections, so that their
-// clients come back elsewhere, and leaves the streams of calls that may run again to the process that resumes them.
-// Then it waits until every other call has its response, or until ctx ends. Requests that come meanwhile are
-// served and treated alike. When ctx ends, running calls that may run again are left to a resume, too; the others end with -32010.
+// HandOver ends what is left on the node, once no new clients come. It closes idle connections, so
+// that their clients come back elsewhere, and leaves the streams of calls that may run again to the
+// process that resumes them. Then it waits until every other call has its response, or until ctx
+// ends. Requests that come meanwhile are served and treated alike. When ctx ends, running calls
+// that may run again are left to a resume, too; the others end with -32010.
 //
-// HandOver returns when nothing is left and idle returns true; a nil idle counts as true. From then on the
-// node refuses everything.
+// HandOver returns when nothing is left and idle returns true; a nil idle counts as true. From then
+// on the node refuses everything.
 func (n *Node) HandOver(ctx context.Context, idle func() bool) {
 	d := drainer{n}
 	n.drain.handingOver.Store(true)
@@ -86,16 +90,16 @@ func (n *Node) HandOver(ctx context.Context, idle func() bool) {
 	}
 }
 
-// Refuse makes the node refuse everything from now on, as after HandOver. A drain that cannot stop new
-// requests uses it, so that HandOver ends.
+// Refuse makes the node refuse everything from now on, as after HandOver. A drain that cannot stop
+// new requests uses it, so that HandOver ends.
 func (n *Node) Refuse() { n.drain.over.Store(true) }
 
 // drainer ends what a node has.
 type drainer struct{ *Node }
 
-// closeIdle ends the connections that no response is due on, except the streams of sessions: Close ends those
-// as late as possible. From that end on older clients count how long no process serves, and they try no more
-// than twice.
+// closeIdle ends the connections that no response is due on, except the streams of sessions: Close
+// ends those as late as possible. From that end on older clients count how long no process serves,
+// and they try no more than twice.
 func (d drainer) closeIdle() {
 	d.bound.Each(func(l *boundConn) { _ = l.sess.Post(endIdle{}) })
 	d.listeners.endListeners("the server is shutting down", func(*listenActor) bool { return true })
@@ -119,7 +123,8 @@ func (d drainer) warnCalls(begun time.Time) {
 	}
 }
 
-// ownCalls reports whether a call that only this node can end, and that began at begun or before, still runs.
+// ownCalls reports whether a call that only this node can end, and that began at begun or before,
+// still runs.
 func (d drainer) ownCalls(begun time.Time) bool {
 	m := &tally{begun: begun}
 	ask := func(post func(any) error) {
@@ -169,9 +174,9 @@ func (d drainer) awaitQuiet(ctx context.Context) bool {
 	return true
 }
 
-// Close ends every call as HandOver does when its ctx ends, and stops the node's actors. It waits for
-// handlers that ignore their context until ctx ends, but not for those whose calls were handed over. A second
-// Close returns nil at once.
+// Close ends every call as HandOver does when its ctx ends, and stops the node's actors. It waits
+// for handlers that ignore their context until ctx ends, but not for those whose calls were handed
+// over. A second Close returns nil at once.
 func (n *Node) Close(ctx context.Context) error {
 	d := drainer{n}
 	if n.drain.closing.Swap(true) {
@@ -216,9 +221,9 @@ func (n *Node) Close(ctx context.Context) error {
 	return err
 }
 
-// Unmount takes a service off this node. Its calls end like those that a drain no longer waits for, with
-// ErrUnmounted as the cause. Its sessions and streams leave memory and stay in the store. A request for the
-// service that is on its way finds no session. Unmount does not wait for handlers.
+// Unmount takes a service off this node. Its calls end like those that a drain no longer waits for,
+// with ErrUnmounted as the cause. Its sessions and streams leave memory and stay in the store. A
+// request for the service that is on its way finds no session. Unmount does not wait for handlers.
 func (n *Node) Unmount(svc *Service) {
 	if svc.life.over.Swap(true) {
 		return
@@ -238,10 +243,13 @@ func (n *Node) Unmount(svc *Service) {
 	n.listeners.endListeners("the server has been taken away", func(l *listenActor) bool { return l.svc == svc })
 }
 
-// EndHeld ends on this node what principals hold that may not come any more: their sessions, with their calls and streams, for all nodes; their listeners, which are told
-// that their token was revoked; and their other calls, with ErrRevoked as the cause. tenant and holder say whose they are: tenant is the Input.Tenant of a session, and holder
-// the principal of a request or of an open connection. Where only holder tells, a session ends that has a call or a connection of theirs. EndHeld waits for the store, and
-// returns its first error; what was held on this node has ended nevertheless.
+// EndHeld ends on this node what principals hold that may not come any more: their sessions, with
+// their calls and streams, for all nodes; their listeners, which are told that their token was
+// revoked; and their other calls, with ErrRevoked as the cause. tenant and holder say whose they
+// are: tenant is the Input.Tenant of a session, and holder the principal of a request or of an open
+// connection. Where only holder tells, a session ends that has a call or a connection of theirs.
+// EndHeld waits for the store, and returns its first error; what was held on this node has ended
+// nevertheless.
 func EndHeld(ctx context.Context, n *Node, tenant func(string) bool, holder func(any) bool) error {
 	n.listeners.endListeners(TokenRevoked, func(l *listenActor) bool { return tenant(l.key.Tenant) || holder(l.holder) })
 	n.statelessCalls.giveUpOf(ErrRevoked, func(r *requestActor) bool { return tenant(r.stateless.peer.key.Tenant) || holder(r.call.principal) })
@@ -271,9 +279,12 @@ func EndHeld(ctx context.Context, n *Node, tenant func(string) bool, holder func
 	return failed
 }
 
-// EndUncovered ends on this node what was opened with tokens that do not cover it any more, as at the end of a token: event streams whose clients can come back, sessions of
-// HTTP+SSE, and listeners, which are told why. why returns the reason for what a principal has opened with a server, and "" for what goes on; it may wait. Listeners that go on are
-// reviewed as by ReviewListeners. Calls and sessions over HTTP do not end. EndUncovered returns how many connections it has ended.
+// EndUncovered ends on this node what was opened with tokens that do not cover it any more, as at
+// the end of a token: event streams whose clients can come back, sessions of HTTP+SSE, and
+// listeners, which are told why. why returns the reason for what a principal has opened with a
+// server, and "" for what goes on; it may wait. Listeners that go on are reviewed as by
+// ReviewListeners. Calls and sessions over HTTP do not end. EndUncovered returns how many
+// connections it has ended.
 func EndUncovered(n *Node, why func(server string, holder any) (reason string)) (ended int) {
 	n.listeners.Each(func(l *listenActor) {
 		reason := why(l.key.Server, l.holder)
@@ -298,17 +309,17 @@ func EndUncovered(n *Node, why func(server string, holder any) (reason string)) 
 	return ended
 }
 
-// EndInput reports that the client of a session that Connect began will send no more: questions to it fail from now on,
-// and no request waits for a slot. Disconnect must follow.
+// EndInput reports that the client of a session that Connect began will send no more: questions to
+// it fail from now on, and no request waits for a slot. Disconnect must follow.
 func (n *Node) EndInput(svc *Service, in *Input) {
 	if l, ok := n.bound.findBound(svc, in); ok {
 		l.endInput()
 	}
 }
 
-// Disconnect ends a session that Connect began, after its client has sent its last message. Questions to the client
-// fail. Its calls go on until ctx ends; those that run then end with -32010. Disconnect returns when all messages are
-// queued.
+// Disconnect ends a session that Connect began, after its client has sent its last message.
+// Questions to the client fail. Its calls go on until ctx ends; those that run then end with
+// -32010. Disconnect returns when all messages are queued.
 func (n *Node) Disconnect(ctx context.Context, svc *Service, in *Input) {
 	l, ok := n.bound.findBound(svc, in)
 	if !ok {

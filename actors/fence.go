@@ -47,7 +47,8 @@ func mayRetry(err error) bool {
 // errTaken reports that another writer has the stream.
 var errTaken = fmt.Errorf("%w: the writer record is another's", store.ErrFenced)
 
-// errMaybeTaken reports that a writer record is gone, and that another writer may have had the stream meanwhile.
+// errMaybeTaken reports that a writer record is gone, and that another writer may have had the
+// stream meanwhile.
 var errMaybeTaken = fmt.Errorf("%w: other nodes have taken streams of this one over", store.ErrNotFound)
 
 // bodyRetryPart is the part of a record's lifetime between attempts to renew the body beside
@@ -71,19 +72,22 @@ type recordState struct {
 	live record.Stream // the next record to store
 	past record.Past   // what later readers can no longer find in the log
 
-	// due is when the record must be rewritten, by clock.sinceStart; 0 before it is stored. life is for how long it is
-	// certainly there: no append is written that could outlive it.
+	// due is when the record must be rewritten, by clock.sinceStart; 0 before it is stored. life is
+	// for how long it is certainly there: no append is written that could outlive it.
 	due  atomic.Int64
 	life takeover.Lifetime
 
-	// body is that of calls that may run again, if it is small: the store may lose it with the record, see createRecord.
+	// body is that of calls that may run again, if it is small: the store may lose it with the
+	// record, see createRecord.
 	body []byte
 
-	// renew says that the next rewrite renews the lifetime of record and body. It is set until both are certainly stored.
+	// renew says that the next rewrite renews the lifetime of record and body. It is set until both
+	// are certainly stored.
 	renew bool
 }
 
-// writerRecord is a stream as far as its writer record goes: who may write, and what outlives the log.
+// writerRecord is a stream as far as its writer record goes: who may write, and what outlives the
+// log.
 type writerRecord struct{ *streamActor }
 
 // checkWriter finds out whose the writer record is, after a write was refused for its guard.
@@ -119,8 +123,8 @@ func (s writerRecord) onWriterChecked(m writerChecked) {
 	}
 }
 
-// endCalls has a stream that is stored again end the calls that have no response yet: their clients may have been told that the outcome is
-// unknown, and whoever was not learns it now.
+// endCalls has a stream that is stored again end the calls that have no response yet: their clients
+// may have been told that the outcome is unknown, and whoever was not learns it now.
 func (s writerRecord) endCalls(e *stream.Event) {
 	if s.silent { // its client has cancelled, and nothing more is sent
 		return
@@ -251,8 +255,9 @@ func (s writerRecord) onRecordStored(m recordStored) {
 	s.applyEvent(stream.Event{Op: stream.Opened, Rev: m.rev, Epoch: s.rec.Epoch})
 }
 
-// storeRecord stores the record of a new stream that newRecord has made and, beside it, the body of calls
-// that may run again. A refusal, err, comes as a message, too: the caller has not finished with the stream.
+// storeRecord stores the record of a new stream that newRecord has made and, beside it, the body of
+// calls that may run again. A refusal, err, comes as a message, too: the caller has not finished
+// with the stream.
 func (s writerRecord) storeRecord(data, body []byte, stored storeCharge, err error) {
 	go func() {
 		rev, failed := s.openRecord(data, body, err)
@@ -274,8 +279,8 @@ func (s writerRecord) openRecord(data, body []byte, err error) (rev uint64, _ er
 	return s.streams.store.OpenStream(ctx, s.path, data, body, s.svc.recordTTL())
 }
 
-// newRecord returns the record of a new stream as it is stored, and what is charged for it and its body, if there is
-// room for both. Otherwise the error is a refusal.
+// newRecord returns the record of a new stream as it is stored, and what is charged for it and its
+// body, if there is room for both. Otherwise the error is a refusal.
 func (s writerRecord) newRecord(body []byte) (data []byte, c storeCharge, err error) {
 	if data, err = s.live.Encode(); err != nil {
 		return nil, c, err

@@ -29,8 +29,8 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// fleet is this node among the others that share its store. Without mail the node is alone: then every other boot that is
-// named in a record is dead.
+// fleet is this node among the others that share its store. Without mail the node is alone: then
+// every other boot that is named in a record is dead.
 type fleet struct {
 	mail     store.Mail    // nil: alone
 	self     store.Address // the node's own
@@ -38,9 +38,10 @@ type fleet struct {
 	sureFor  time.Duration // for how long a stream that was written here is certainly this node's, while the lease is
 	marks    marks         // boots that are gone
 
-	// receivers are what the node does with the letters of each kind, and large with those of any size. They are filled before
-	// the first letter comes. They run on the goroutine that receives, and must not block: runAside is for what waits. Those
-	// in large reply to each letter, and hold what it says no longer than until then.
+	// receivers are what the node does with the letters of each kind, and large with those of any
+	// size. They are filled before the first letter comes. They run on the goroutine that receives,
+	// and must not block: runAside is for what waits. Those in large reply to each letter, and hold
+	// what it says no longer than until then.
 	receivers, large map[string]func(*store.Letter)
 
 	working   atomic.Int64 // letters that are worked on beside the goroutines that receive
@@ -85,7 +86,8 @@ func replyTo(l *store.Letter, status byte, data []byte) {
 	}
 }
 
-// readLetter decodes what a letter says. If that is not possible, the letter is answered and counted, and read reports false.
+// readLetter decodes what a letter says. If that is not possible, the letter is answered and
+// counted, and read reports false.
 func (f *fleet) readLetter(l *store.Letter, v any) bool {
 	if err := codec.Unmarshal(l.Data, v); err != nil {
 		f.unknown.Add(1)
@@ -95,17 +97,21 @@ func (f *fleet) readLetter(l *store.Letter, v any) bool {
 	return true
 }
 
-// errNotHere reports that a node does not have what it was asked for, and will not have it without taking it over.
+// errNotHere reports that a node does not have what it was asked for, and will not have it without
+// taking it over.
 var errNotHere = errors.New("actors: not on that node")
 
-// errNotKnown reports that a node's release does not know letters of a kind, or cannot read this one.
+// errNotKnown reports that a node's release does not know letters of a kind, or cannot read this
+// one.
 var errNotKnown = fmt.Errorf("actors: its release does not know such letters: %w", store.ErrUnavailable)
 
-// short is a letter that one message of the mail has room for, whatever it says: each of its parts has a bound. What a client or a
-// handler has said has none, and goes by deliverLetter. TestLargestLetters sends the largest of each kind.
+// short is a letter that one message of the mail has room for, whatever it says: each of its parts
+// has a bound. What a client or a handler has said has none, and goes by deliverLetter.
+// TestLargestLetters sends the largest of each kind.
 type short interface{ short() }
 
-// packet is a short letter in a form of its own: of at most relay.MaxHead and relay.MaxUpload bytes, or a frame of a stream.
+// packet is a short letter in a form of its own: of at most relay.MaxHead and relay.MaxUpload
+// bytes, or a frame of a stream.
 type packet []byte
 
 func (packet) short() {}
@@ -126,8 +132,8 @@ func encodeLetter(v any) ([]byte, error) {
 	return data, nil
 }
 
-// askNode sends a letter and returns the reply. The errors are errNotHere, ErrNobody and ErrUnavailable, wrapped; the last one also
-// means that the outcome is unknown.
+// askNode sends a letter and returns the reply. The errors are errNotHere, ErrNobody and
+// ErrUnavailable, wrapped; the last one also means that the outcome is unknown.
 func (f *fleet) askNode(ctx context.Context, to store.Address, kind string, v short) ([]byte, error) {
 	data, err := letterOf(v)
 	if err != nil {
@@ -147,8 +153,8 @@ func (f *fleet) askNode(ctx context.Context, to store.Address, kind string, v sh
 	return reply[1:], nil
 }
 
-// deliverLetter sends a letter of any size on behalf of a session: in parts, which are counted for its principal here and there. The errors are
-// those of askNode.
+// deliverLetter sends a letter of any size on behalf of a session: in parts, which are counted for
+// its principal here and there. The errors are those of askNode.
 func (f *fleet) deliverLetter(ctx context.Context, key SessionKey, by payer, to store.Address, kind string, v any) error {
 	data, err := encodeLetter(v)
 	if err != nil {
@@ -188,10 +194,12 @@ func (f *fleet) broadcastLetter(kind string, v short) {
 	}
 }
 
-// maxAside bounds what letters have a node do at the same time beside the goroutine that receives them.
+// maxAside bounds what letters have a node do at the same time beside the goroutine that receives
+// them.
 const maxAside = 256
 
-// runAside runs what waits for something on behalf of a letter. If too much of that runs, the letter is answered with tryAgain.
+// runAside runs what waits for something on behalf of a letter. If too much of that runs, the
+// letter is answered with tryAgain.
 func (f *fleet) runAside(l *store.Letter, do func()) {
 	if f.working.Add(1) > maxAside {
 		f.working.Add(-1)
@@ -204,20 +212,24 @@ func (f *fleet) runAside(l *store.Letter, do func()) {
 	}()
 }
 
-// marks are the boots of which this node has noted that they are gone, so that a thousand takeovers note it once.
+// marks are the boots of which this node has noted that they are gone, so that a thousand takeovers
+// note it once.
 type marks struct {
 	turn chan struct{}        // one at a time
 	at   map[string]time.Time // by boot
 }
 
 const (
-	// takenFor is for how long at least it is noted that a boot is gone: for longer than its calls may run and their records live.
+	// takenFor is for how long at least it is noted that a boot is gone: for longer than its calls
+	// may run and their records live.
 	takenFor = 24 * time.Hour
-	// remarkAfter is after what time it is noted anew: the boot may have been back meanwhile, and have begun other calls.
+	// remarkAfter is after what time it is noted anew: the boot may have been back meanwhile, and
+	// have begun other calls.
 	remarkAfter = time.Minute
 )
 
-// markGone notes that a boot is gone, unless that was noted a moment ago. longest is how long calls may run, and their records live.
+// markGone notes that a boot is gone, unless that was noted a moment ago. longest is how long calls
+// may run, and their records live.
 func (k *marks) markGone(ctx context.Context, of store.Lease, boot string, longest time.Duration) error {
 	select {
 	case k.turn <- struct{}{}:
@@ -237,8 +249,8 @@ func (k *marks) markGone(ctx context.Context, of store.Lease, boot string, longe
 	return nil
 }
 
-// isNodeLost reports whether what a boot has is lost with it, after a letter to it failed with err: it has said so, or it is gone. False means
-// that it may still have it.
+// isNodeLost reports whether what a boot has is lost with it, after a letter to it failed with err:
+// it has said so, or it is gone. False means that it may still have it.
 func (f *fleet) isNodeLost(ctx context.Context, at store.Address, err error) bool {
 	if errors.Is(err, errNotHere) {
 		return true
@@ -256,7 +268,8 @@ func (f *fleet) writerGone(ctx context.Context, w takeover.Writer) (bool, error)
 	return gone, err
 }
 
-// parkedAt returns where the call waits that a state names, and whether that is another boot than this one.
+// parkedAt returns where the call waits that a state names, and whether that is another boot than
+// this one.
 func (f *fleet) parkedAt(st *mrtr.State) (at store.Address, other bool) {
 	at = store.Address{Node: st.Node, Boot: st.Boot}
 	return at, f.mail != nil && at.Boot != "" && at != f.selfAddress()
@@ -290,9 +303,11 @@ type cancelLetter struct {
 
 func (cancelLetter) short() {}
 
-// askOthers tells all other nodes what they must know of a session before its client hears of it, and returns when each has
-// said that it does, or after knownWait. Who has not heard of it by then stands still, and notices that when it goes on (internal/pulse); or letters to it
-// are lost, and the number of one to all shows it: there must be one beside these, after them where what they make known is to be known first.
+// askOthers tells all other nodes what they must know of a session before its client hears of it,
+// and returns when each has said that it does, or after knownWait. Who has not heard of it by then
+// stands still, and notices that when it goes on (internal/pulse); or letters to it are lost, and
+// the number of one to all shows it: there must be one beside these, after them where what they
+// make known is to be known first.
 func (f *fleet) askOthers(ctx context.Context, kind string, m *sessionLetter) {
 	if f.mail == nil {
 		return
@@ -306,8 +321,9 @@ func (f *fleet) askOthers(ctx context.Context, kind string, m *sessionLetter) {
 	all.Wait()
 }
 
-// broadcastChange makes a change of a session's record known. A change of its level or its subscriptions holds at all nodes when it
-// returns, as askOthers says: who writes the standalone stream has read it then. Values are asked for where they are wanted.
+// broadcastChange makes a change of a session's record known. A change of its level or its
+// subscriptions holds at all nodes when it returns, as askOthers says: who writes the standalone
+// stream has read it then. Values are asked for where they are wanted.
 func (f *fleet) broadcastChange(ctx context.Context, key SessionKey, was, now *session.Record, rev uint64) {
 	if f.mail == nil || !needsBroadcast(was, now) {
 		return
@@ -319,15 +335,16 @@ func (f *fleet) broadcastChange(ctx context.Context, key SessionKey, was, now *s
 	f.broadcastLetter(letterSessionChanged, m)
 }
 
-// broadcastForget has the other nodes forget what the calls of a session share. The two letters may come in any order.
+// broadcastForget has the other nodes forget what the calls of a session share. The two letters may
+// come in any order.
 func (f *fleet) broadcastForget(ctx context.Context, key SessionKey) {
 	m := &sessionLetter{Session: key, Forget: true, Change: rand.Uint64()}
 	f.broadcastLetter(letterSessionChanged, m)
 	f.askOthers(ctx, letterSessionChanged, m)
 }
 
-// broadcastEnd tells the other nodes that a session has ended, which had the record. They know it when it returns, as askOthers says, unless it
-// has expired: each finds that out by itself.
+// broadcastEnd tells the other nodes that a session has ended, which had the record. They know it
+// when it returns, as askOthers says, unless it has expired: each finds that out by itself.
 func (f *fleet) broadcastEnd(ctx context.Context, key SessionKey, rec *session.Record, expired bool) {
 	m := &sessionLetter{Session: key, Old: rec.Standalone, Expired: expired}
 	if f.broadcastLetter(letterSessionEnded, m); !expired {
@@ -374,7 +391,8 @@ const (
 	isSettled             // a refusal.Refusal follows, or an acceptance
 )
 
-// The letters about requests that belong to another node; docs/design/015-fleet.md says what repairs the loss of each.
+// The letters about requests that belong to another node; docs/design/015-fleet.md says what
+// repairs the loss of each.
 const (
 	exchangeRetry   = "exchange.retry"   // a request that is sent again, for the node where its call is parked
 	exchangeMessage = "exchange.message" // a message of a session, for the node that has its connection
@@ -385,8 +403,8 @@ const (
 	exchangeGone    = "exchange.gone"    // both ways: one side has given the exchange up
 )
 
-// forwardRequest sends a request to the node that it belongs to, and returns the reply to its last letter. The errors are those of
-// fleet.askNode.
+// forwardRequest sends a request to the node that it belongs to, and returns the reply to its last
+// letter. The errors are those of fleet.askNode.
 func (f *fleet) forwardRequest(ctx context.Context, to store.Address, kind string, id relay.ID, head *forwardHead, body []byte) ([]byte, error) {
 	said, err := codec.Marshal(head)
 	if err != nil || len(said) > relay.MaxHead {
@@ -409,8 +427,11 @@ func (f *fleet) forwardRequest(ctx context.Context, to store.Address, kind strin
 // maxPushed is how many messages a node remembers that others have sent to its sessions.
 const maxPushed = 4096
 
-// pushes are the messages that other nodes have sent lately to the sessions of this node, by sender and name, or that they have forwarded
-// from the clients of these, by session and content.
+// pushes are the messages that other nodes have sent lately to the sessions of this node, by sender
+// and name, or that they have forwarded from the clients of these, by session and content. A message
+// to a session goes to the node that writes its standalone stream. Its sender asks again until that
+// node has stored it, or is gone and has been replaced: so each message has a name, by which its
+// writer, and the next one, know it.
 type pushes struct {
 	life time.Duration // after which a message is another one though its name is the same; 0: never
 
@@ -420,7 +441,8 @@ type pushes struct {
 	n     uint64 // messages that this node has named
 }
 
-// nameMessage returns the meta of a message that goes to another node: its own, or one that names it.
+// nameMessage returns the meta of a message that goes to another node: its own, or one that names
+// it.
 func (d *pushes) nameMessage(boot string, meta []byte) []byte {
 	if len(meta) > 0 { // a question has an id
 		return meta
@@ -509,8 +531,9 @@ func (x *pushed) awaitOutcome() (status byte) {
 // pushWait is how long a message may take to be stored before its sender is told to ask again.
 const pushWait = 4 * time.Second
 
-// repeatedFor is how long a client may send a message again that another node has forwarded to the one with its connection: it does so
-// where it was not told that the message was taken. After that it has another one with the same content.
+// repeatedFor is how long a client may send a message again that another node has forwarded to the
+// one with its connection: it does so where it was not told that the message was taken. After that
+// it has another one with the same content.
 const repeatedFor = 30 * time.Second
 
 // dedupKey reports whether a message of a client must not be taken twice, and how it is known then.
@@ -522,14 +545,15 @@ func dedupKey(key SessionKey, m *codec.Message, body []byte) (name string, ok bo
 	return key.recordKey() + " " + string(sum[:]), true
 }
 
-// knownWait is how long a client waits at most until the other nodes know of a change of its session.
+// knownWait is how long a client waits at most until the other nodes know of a change of its
+// session.
 const knownWait = time.Second
 
 // mostReason bounds the reason of a cancel that other nodes are told.
 const mostReason = 1 << 10
 
-// needsBroadcast reports whether a change of a record is of interest elsewhere. A confirmed digest is not: whoever begins the next
-// standalone stream has the newest record then.
+// needsBroadcast reports whether a change of a record is of interest elsewhere. A confirmed digest
+// is not: whoever begins the next standalone stream has the newest record then.
 func needsBroadcast(was, now *session.Record) bool {
 	return was.Level != now.Level || was.Standalone != now.Standalone || !slices.Equal(was.Subscribed, now.Subscribed) ||
 		!maps.EqualFunc(was.Values, now.Values, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) })

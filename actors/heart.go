@@ -79,9 +79,10 @@ func (h *heart) Receive(m any) {
 	n.timer.Reset(time.Second)
 }
 
-// letGo ends connections of clients that can go on elsewhere, where the node's lease has been over for long: another node may have what they
-// wait for, and this one hears nothing of it. A call that its client could not come back for keeps its connection: closing it would be a cancel, or
-// lose the response.
+// letGo ends connections of clients that can go on elsewhere, where the node's lease has been over
+// for long: another node may have what they wait for, and this one hears nothing of it. A call that
+// its client could not come back for keeps its connection: closing it would be a cancel, or lose
+// the response.
 func (h *heart) letGo(streams []*attached) {
 	n := h.node
 	n.log.Warn("this node has no lease: clients that can come back are sent to other nodes", "streams", len(streams), "listeners", n.listeners.Len())
@@ -221,7 +222,8 @@ func (p boundPing) Ask(data []byte, _ time.Time) {
 
 func (p boundPing) Finish() { p.l.endForGood(false) }
 
-// maxBeatDelay is how much later than planned a beat of the heart may come before the process counts as one that stood still.
+// maxBeatDelay is how much later than planned a beat of the heart may come before the process
+// counts as one that stood still.
 const maxBeatDelay = 2 * time.Second
 
 // leaseWatch is what the heart knows of the node's lease.
@@ -231,9 +233,9 @@ type leaseWatch struct {
 	lapsed bool      // the lease has been over for so long that clients were let go
 }
 
-// cameBack reports whether the node is back after a time in which others may have taken over what it writes: its lease was over, or
-// the process stood still. Its streams must look then whether they are still its own: an idle one would not find out. It belongs to
-// the heart's turn.
+// cameBack reports whether the node is back after a time in which others may have taken over what
+// it writes: its lease was over, or the process stood still. Its streams must look then whether
+// they are still its own: an idle one would not find out. It belongs to the heart's turn.
 func (w *leaseWatch) cameBack(n *site, now time.Time) bool {
 	if n.fleet.mail == nil {
 		return false
@@ -249,7 +251,8 @@ func (w *leaseWatch) cameBack(n *site, now time.Time) bool {
 	return true
 }
 
-// noteLapse reports that the lease has been over for as long as it lasts, once in each outage. It belongs to the heart's turn.
+// noteLapse reports that the lease has been over for as long as it lasts, once in each outage. It
+// belongs to the heart's turn.
 func (w *leaseWatch) noteLapse(n *site) bool {
 	was := w.lapsed
 	w.lapsed = n.fleet.mail != nil && n.store.Lapsed()
@@ -263,7 +266,8 @@ type usageReports struct {
 	used bool   // the last one said something
 }
 
-// broadcastUsage tells the other nodes what clients use of this one, if it is worth mention, and once when it is no more. It belongs to the heart's turn.
+// broadcastUsage tells the other nodes what clients use of this one, if it is worth mention, and
+// once when it is no more. It belongs to the heart's turn.
 func (u *usageReports) broadcastUsage() {
 	all := u.accounts.Report()
 	if len(all) == 0 && !u.used || len(u.fleet.mail.Others()) == 0 {
@@ -282,7 +286,8 @@ func (u *usageReports) receiveUsage(l *store.Letter) {
 	}
 }
 
-// letterUsage says, each second, what clients use of a node: what they may have of the others is as much less.
+// letterUsage says, each second, what clients use of a node: what they may have of the others is as
+// much less.
 const letterUsage = "usage"
 
 type usageLetter struct {

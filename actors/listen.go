@@ -35,12 +35,14 @@ type listenActor struct {
 	until        time.Time // when it may not be served any more
 }
 
-// What a listener is told that ends because its client may not listen any more, by the draft of authorization lifetimes for subscription streams.
+// What a listener is told that ends because its client may not listen any more, by the draft of
+// authorization lifetimes for subscription streams.
 const (
 	tokenExpired = "token_expiry"
 	// TokenRevoked says that another token of the same kind would not help.
 	TokenRevoked = "revoked"
-	// TokenInsufficient says that more is needed than the token has. A request with it is told what.
+	// TokenInsufficient says that more is needed than the token has. A request with it is told
+	// what.
 	TokenInsufficient = "insufficient_authorization"
 )
 
@@ -78,8 +80,8 @@ const listenPrefix = "~"
 
 // audience is where a listener sends its messages.
 type audience interface {
-	// beginResponse begins the response to l's request; false reports that the client is gone. bindListener
-	// makes the end of the connection end l, once l can be found.
+	// beginResponse begins the response to l's request; false reports that the client is gone.
+	// bindListener makes the end of the connection end l, once l can be found.
 	beginResponse(l *listenActor) bool
 	bindListener(l *listenActor)
 	sendData(data []byte)
@@ -121,8 +123,7 @@ func (a *httpAudience) cutConnection()                { a.conn.Cut() }
 var _ subscription.Subscriber = (*listenActor)(nil)
 
 // Server is the id of the listener's service.
-func (l *listenActor) Server() string { return l.key.Server }
-
+func (l *listenActor) Server() string        { return l.key.Server }
 func (l *listenActor) Push(data []byte) bool { return l.Post(hear{data}) == nil }
 
 func (l *listenActor) Wants(uri string) bool {
@@ -187,8 +188,8 @@ func (l *listenActor) Failed(m any, _ bool) {
 	}
 }
 
-// newNotification makes a notification whose params are the subscription's id and rest, which ends the
-// object.
+// newNotification makes a notification whose params are the subscription's id and rest, which ends
+// the object.
 func (l *listenActor) newNotification(method string, rest []byte) []byte {
 	params := append([]byte(nil), `{"_meta":`...)
 	params = l.appendMeta(params)
@@ -237,7 +238,8 @@ func (l *listenActor) sendNotification(data []byte) {
 	l.to.sendData(b)
 }
 
-// resyncClient repeats every notification that the client may have missed, which is legal, but for what Others sends.
+// resyncClient repeats every notification that the client may have missed, which is legal, but for
+// what Others sends.
 func (l *listenActor) resyncClient() {
 	for _, method := range []string{mcp.NotifyToolsListChanged, mcp.NotifyPromptsListChanged, mcp.NotifyResourcesListChanged} {
 		if l.filter.wantsMethod(method) {
@@ -251,7 +253,8 @@ func (l *listenActor) resyncClient() {
 	}
 }
 
-// endListener ends the listener. A reason is the server's, and the client gets it before the response.
+// endListener ends the listener. A reason is the server's, and the client gets it before the
+// response.
 func (l *listenActor) endListener(reason string) {
 	l.listeners.Drop(l.key, l)
 	l.Stop()

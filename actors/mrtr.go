@@ -68,7 +68,8 @@ func (p *parkedCalls) openState(server, tenant string, m *codec.Message, now tim
 	})
 }
 
-// wakeup resumes a parked call: with the answers of a request that was sent again, or with the reason why none came.
+// wakeup resumes a parked call: with the answers of a request that was sent again, or with the
+// reason why none came.
 type wakeup struct {
 	given map[string][]byte
 	err   error
@@ -308,8 +309,8 @@ func (s *stateless) putQuestions(c *Call, a *asking) (wake <-chan wakeup, err er
 	return answers, nil
 }
 
-// takeAnswers ends a wait and keeps the answers. They are to open questions: other members of inputResponses were dropped when
-// they came.
+// takeAnswers ends a wait and keeps the answers. They are to open questions: other members of
+// inputResponses were dropped when they came.
 func (in *input) takeAnswers(got wakeup) error {
 	in.place.Held[heldPending].Add(-1)
 	if got.err != nil {
@@ -349,7 +350,8 @@ func inputRequired(a *asking, state string, meta []byte) []byte {
 	return append(b, '}', '}')
 }
 
-// parkedRequest is a request as far as its client sends it again: it asks its client, waits, and goes on with another exchange.
+// parkedRequest is a request as far as its client sends it again: it asks its client, waits, and
+// goes on with another exchange.
 type parkedRequest struct{ *requestActor }
 
 // parkForInput parks the request.
@@ -401,8 +403,9 @@ func (r parkedRequest) endWait() {
 	r.wakeHandler(wakeup{err: ErrNoAnswer})
 }
 
-// abandonSupersededRun ends a run that was left behind: the process was taken for gone, and another node, which has run the call again, has asked its client
-// for more than this run has. Nobody finds it any more.
+// abandonSupersededRun ends a run that was left behind: the process was taken for gone, and another
+// node, which has run the call again, has asked its client for more than this run has. Nobody finds
+// it any more.
 func (r parkedRequest) abandonSupersededRun() {
 	r.parking.givenUp = true
 	if r.phase == request.Parked {
@@ -424,8 +427,9 @@ func (r parkedRequest) settleOutcome(rest []byte) {
 	}
 }
 
-// openStreams makes the response of the call a stream, and with it those of the exchanges that wait for the same outcome: they get what keeps a
-// silent response open, and nothing of what the handler sends.
+// openStreams makes the response of the call a stream, and with it those of the exchanges that wait
+// for the same outcome: they get what keeps a silent response open, and nothing of what the handler
+// sends.
 func (r parkedRequest) openStreams() {
 	r.way.openStream()
 	if p := r.parking; p != nil {

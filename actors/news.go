@@ -16,9 +16,9 @@ import (
 	"github.com/troupe-run/troupe/internal/store"
 )
 
-// What sessions and listeners listen to may happen on any node: a resource changes there, a list, or a task. That node tells all
-// others, which tell their own clients. Whoever misses such a letter learns of that by a later one, and then repeats to its clients
-// whatever they may have missed.
+// What sessions and listeners listen to may happen on any node: a resource changes there, a list,
+// or a task. That node tells all others, which tell their own clients. Whoever misses such a letter
+// learns of that by a later one, and then repeats to its clients whatever they may have missed.
 
 // The letters of what clients listen to.
 const (
@@ -27,16 +27,18 @@ const (
 	letterTask    = "task"
 )
 
-// News is what is above the actors, as far as other nodes have something to tell it. Its methods must not block.
+// News is what is above the actors, as far as other nodes have something to tell it. Its methods
+// must not block.
 type News interface {
-	// Lists says that lists of a server have changed on another node. The server may be unknown here.
+	// Lists says that lists of a server have changed on another node. The server may be unknown
+	// here.
 	Lists(server string, changed []ListChange)
 	// Task says that another node has changed a task.
 	Task(t *TaskChange)
 	// Missed says that some of that may have been lost. It is called at most once a second.
 	Missed()
-	// Repeat sends a session's client all that it may have missed: that each list has changed, and an update of each resource that it
-	// has subscribed to.
+	// Repeat sends a session's client all that it may have missed: that each list has changed, and
+	// an update of each resource that it has subscribed to.
 	Repeat(p *Peer)
 }
 
@@ -44,12 +46,13 @@ type News interface {
 type ListChange struct {
 	List   string
 	Digest string // of what the list has now
-	// Again says that clients who know of the digest must be told again: they may have the list from the node as it was before.
+	// Again says that clients who know of the digest must be told again: they may have the list
+	// from the node as it was before.
 	Again bool `json:",omitempty"`
 }
 
-// TaskChange is a change of a task. Session, Method and Params are a notification for the session that made the task; Session
-// is "" if there is none.
+// TaskChange is a change of a task. Session, Method and Params are a notification for the session
+// that made the task; Session is "" if there is none.
 type TaskChange struct {
 	Tenant, Server, ID string
 	Rev                uint64          `json:",omitempty"` // of its record
@@ -63,8 +66,8 @@ type TaskChange struct {
 func (*TaskChange) short() {}
 
 const (
-	// mostUpdates is how many resources other nodes are told of within tellPause. When more change, they are told that all of the
-	// server's resources have changed.
+	// mostUpdates is how many resources other nodes are told of within tellPause. When more change,
+	// they are told that all of the server's resources have changed.
 	mostUpdates = 1000
 	// allPause is how long another letter of that kind waits.
 	allPause = time.Second
@@ -75,11 +78,12 @@ const (
 	mostLists = 16
 )
 
-// tellPause is how long an update of a resource waits after one was told: updates that come meanwhile are told as one. A
-// subscription gathers them for as long.
+// tellPause is how long an update of a resource waits after one was told: updates that come
+// meanwhile are told as one. A subscription gathers them for as long.
 var tellPause = time.Second / time.Duration(limits.Updates.Value())
 
-// updatedLetter says that a resource has changed, and with Below perhaps those above it. Without a URI it is all resources.
+// updatedLetter says that a resource has changed, and with Below perhaps those above it. Without a
+// URI it is all resources.
 type updatedLetter struct {
 	Server string
 	URI    string `json:",omitempty"`
@@ -116,8 +120,8 @@ func (f *nodeNews) broadcastUpdate(server, uri string, below bool) {
 	}
 }
 
-// addUpdate notes an update, which may become one of all resources. It reports whether the others are to be told now; otherwise
-// they are told when later runs.
+// addUpdate notes an update, which may become one of all resources. It reports whether the others
+// are to be told now; otherwise they are told when later runs.
 func (d *sentUpdates) addUpdate(u *updatedLetter, later func()) (now bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -148,7 +152,8 @@ func (u *updatedLetter) repeatPause() time.Duration {
 
 func (updatedLetter) short() {}
 
-// dueUpdates returns the updates that have come again and are to be told now, and forgets those that have not.
+// dueUpdates returns the updates that have come again and are to be told now, and forgets those
+// that have not.
 func (d *sentUpdates) dueUpdates(later func()) (all []updatedLetter) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -216,7 +221,8 @@ const (
 	repeatPause = time.Second
 	// repeatSpread is by how much nodes that miss something at the same time are spread.
 	repeatSpread = 500 * time.Millisecond
-	// repeatBatch is how many sessions, listeners or resources are gone through at once; then there is a pause.
+	// repeatBatch is how many sessions, listeners or resources are gone through at once; then there
+	// is a pause.
 	repeatBatch = 256
 	repeatRest  = 5 * time.Millisecond
 )
@@ -229,14 +235,15 @@ type repetition struct {
 	runs    bool
 }
 
-// onLettersMissed is called when messages to all nodes were lost: whatever they said is made good. Nobody knows what that was.
+// onLettersMissed is called when messages to all nodes were lost: whatever they said is made good.
+// Nobody knows what that was.
 func (f *nodeNews) onLettersMissed(store.Address) {
 	f.node.expireViews()
 	f.scheduleRepeat("")
 }
 
-// scheduleRepeat has what clients may have missed repeated: all of it, or the resources of one server. If that happens often, it is done
-// once a second.
+// scheduleRepeat has what clients may have missed repeated: all of it, or the resources of one
+// server. If that happens often, it is done once a second.
 func (f *nodeNews) scheduleRepeat(server string) {
 	d := &f.repetition
 	d.mu.Lock()
@@ -302,7 +309,8 @@ func (f *nodeNews) repeatUpdates(servers map[string]bool) {
 	})
 }
 
-// repeatAll looks at all sessions here, and tells all clients that listen here what they may have missed.
+// repeatAll looks at all sessions here, and tells all clients that listen here what they may have
+// missed.
 func (f *nodeNews) repeatAll() {
 	n, rest := f.node, f.newPauser()
 	n.sessions.Each(func(s *sessionActor) {
@@ -343,7 +351,8 @@ func (f *nodeNews) receiveChanged(l *store.Letter) {
 	if here && m.Forget {
 		s.sharedAnswer().forgetAnswer(m.Change)
 	}
-	// An update of a resource may come next, which the client has subscribed to by then: who writes its stream must have read that.
+	// An update of a resource may come next, which the client has subscribed to by then: who writes
+	// its stream must have read that.
 	reads := here && l.Reply != nil && s.view.Load().rev < m.Rev && standalone{s}.writesStandalone()
 	if !begins && !reads {
 		if here {
@@ -369,8 +378,8 @@ func (f *nodeNews) receiveChanged(l *store.Letter) {
 	})
 }
 
-// receiveEnded takes the news that a session has ended. Clocks differ: a node judges by itself whether a session has
-// expired.
+// receiveEnded takes the news that a session has ended. Clocks differ: a node judges by itself
+// whether a session has expired.
 func (f *nodeNews) receiveEnded(l *store.Letter) {
 	n := f.node
 	var m sessionLetter
@@ -412,9 +421,9 @@ func (f *nodeNews) receiveCancel(l *store.Letter) {
 	}
 }
 
-// Types lists what nodes encode and decode as JSON: the records of sessions and streams, the states of stateless calls, and the
-// letters between nodes. A node of a fleet
-// has their codecs compiled before its first request.
+// Types lists what nodes encode and decode as JSON: the records of sessions and streams, the states
+// of stateless calls, and the letters between nodes. A node of a fleet has their codecs compiled
+// before its first request.
 func Types() []reflect.Type {
 	return []reflect.Type{
 		reflect.TypeFor[session.Record](), reflect.TypeFor[record.Stream](), reflect.TypeFor[mrtr.State](),

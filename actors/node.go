@@ -36,8 +36,8 @@ type Config struct {
 	Log    *slog.Logger  // nil discards
 	Hits   *limits.Log   // gets the limits that are hit; nil logs nothing
 	Alone  bool          // the store ends with the process: nothing that runs here goes on in another one
-	// Replayed gets how long a client waited until it was sent all that was stored of a stream, and one of the Writer constants; nil
-	// drops it. It must not block.
+	// Replayed gets how long a client waited until it was sent all that was stored of a stream, and
+	// one of the Writer constants; nil drops it. It must not block.
 	Replayed func(writer string, took time.Duration)
 }
 
@@ -108,7 +108,8 @@ func NewNode(c Config) *Node {
 	return n
 }
 
-// composeOwners gives each owner what it uses. lookups is how many requests may read their sessions from the store at once.
+// composeOwners gives each owner what it uses. lookups is how many requests may read their sessions
+// from the store at once.
 func composeOwners(n *Node, lookups int) {
 	at := &n.site
 	n.subs = subscription.NewTable(n.k, KindSubscription)
@@ -152,8 +153,8 @@ func (n *Node) Kernel() *kernel.Kernel { return n.k }
 // Accounts has what the node's clients have in use.
 func (n *Node) Accounts() *quota.Accounts { return n.accounts.Accounts }
 
-// StoredMost is how many bytes of a budget the principal has stored lately that has stored most. It looks
-// at all principals.
+// StoredMost is how many bytes of a budget the principal has stored lately that has stored most. It
+// looks at all principals.
 func (n *Node) StoredMost(b store.Budget) int64 {
 	return n.accounts.Most(func(a *quota.Account) int64 { return storedFor(a, b) })
 }
@@ -232,7 +233,8 @@ func (n *Node) Post(svc *Service, in *Input, principal any, m *codec.Message, bo
 	}
 }
 
-// Get takes a GET: it opens the session's standalone stream, or resumes any of its streams, if the principal may have what their calls need.
+// Get takes a GET: it opens the session's standalone stream, or resumes any of its streams, if the
+// principal may have what their calls need.
 func (n *Node) Get(svc *Service, in *Input, principal any) {
 	if n.drain.over.Load() {
 		refusal.Unavailable.Tell(in.Conn, nil)
@@ -280,8 +282,9 @@ func (n *Node) Delete(svc *Service, in *Input) {
 	in.Conn.Answer(200, nil)
 }
 
-// EndSession ends a session as its client's DELETE does, for an operator. svc is nil if its server is not mounted here. What the session
-// has stored counts for its principal until that is forgotten. ErrNotFound: there is no such session.
+// EndSession ends a session as its client's DELETE does, for an operator. svc is nil if its server
+// is not mounted here. What the session has stored counts for its principal until that is
+// forgotten. ErrNotFound: there is no such session.
 func (n *Node) EndSession(ctx context.Context, svc *Service, key SessionKey) error {
 	if svc != nil {
 		s, err := n.sessions.loadSession(ctx, svc, key, nil)
@@ -300,8 +303,9 @@ func (n *Node) EndSession(ctx context.Context, svc *Service, key SessionKey) err
 	return err
 }
 
-// Connect begins a session on in.Conn, which stays its only connection. It calls SetSession with the session's id and
-// opens the connection, or it calls Reject. The session ends with the connection.
+// Connect begins a session on in.Conn, which stays its only connection. It calls SetSession with
+// the session's id and opens the connection, or it calls Reject. The session ends with the
+// connection.
 func (n *Node) Connect(svc *Service, in *Input) {
 	if n.drain.over.Load() || n.drain.handingOver.Load() { // the session would end at once
 		refusal.Unavailable.Tell(in.Conn, nil)
@@ -348,8 +352,9 @@ func (n *Node) Connect(svc *Service, in *Input) {
 	}
 }
 
-// Message takes one message, or a batch, of a session that Connect began; one of another node is forwarded to that. It
-// returns when it no longer needs the bytes. Responses go out on the session's connection; in.Conn learns whether the message was taken.
+// Message takes one message, or a batch, of a session that Connect began; one of another node is
+// forwarded to that. It returns when it no longer needs the bytes. Responses go out on the
+// session's connection; in.Conn learns whether the message was taken.
 func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
 	l, ok := n.bound.findBound(svc, in)
 	if !ok {
@@ -405,7 +410,8 @@ func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message,
 	in.Conn.Accepted()
 }
 
-// Writer returns a session whose standalone stream, or connection, this node writes; nil if it writes none.
+// Writer returns a session whose standalone stream, or connection, this node writes; nil if it
+// writes none.
 func (n *Node) Writer(key SessionKey) *Peer {
 	if s, ok := n.sessions.Get(key); ok && (!s.shared || (standalone{s}).writesStandalone()) {
 		return s.peer
@@ -416,8 +422,8 @@ func (n *Node) Writer(key SessionKey) *Peer {
 	return nil
 }
 
-// PushTo is Peer.Push to a session that is named by its key. It does nothing, and reports false, if the session is not in this node's
-// memory, or if another node writes its standalone stream.
+// PushTo is Peer.Push to a session that is named by its key. It does nothing, and reports false, if
+// the session is not in this node's memory, or if another node writes its standalone stream.
 func (n *Node) PushTo(key SessionKey, method string, params []byte) (here bool) {
 	if s, ok := n.sessions.Get(key); ok && (!s.shared || (standalone{s}).writesStandalone()) {
 		s.home.pushNotification(codec.AppendNotification(nil, method, params))
@@ -445,8 +451,9 @@ func eachSession(n *Node, f func(*sessionActor)) {
 	n.bound.Each(func(l *boundConn) { f(l.sess) })
 }
 
-// ListChanged tells all listeners of a service here that a list has changed: method is that of
-// the notification. With again it tells also those that have heard of it. It does not wait for the listeners.
+// ListChanged tells all listeners of a service here that a list has changed: method is that of the
+// notification. With again it tells also those that have heard of it. It does not wait for the
+// listeners.
 func (n *Node) ListChanged(svc *Service, method string, again bool) {
 	n.listeners.Each(func(l *listenActor) {
 		if l.svc == svc && l.filter.wantsMethod(method) {
@@ -468,7 +475,8 @@ func (n *Node) TellTask(t *TaskChange) {
 	n.fleet.broadcastLetter(letterTask, t)
 }
 
-// NewCall returns a call of a service that answers no request. ctx is the handler's; m stays valid as long as that runs.
+// NewCall returns a call of a service that answers no request. ctx is the handler's; m stays valid
+// as long as that runs.
 func (n *Node) NewCall(ctx context.Context, svc *Service, m *codec.Message, a Apart, d Detached) *Call {
 	from := n.accounts.Of(a.Tenant, "")
 	c := &Call{ctx: ctx, callFacts: callFacts{msg: m, principal: a.Principal, attempt: a.Attempt, from: from,
@@ -505,8 +513,8 @@ func (t TaskAccounts) chargeOf(c TaskCharge) storeCharge {
 	return storeCharge{of: t.a.Of(c.Tenant, c.Address), in: store.TaskBudget, bytes: int64(c.Bytes), life: c.Kept}
 }
 
-// Charge charges a client for what a task of it is about to store. It returns the limit that leaves no room, and charges nothing then; with
-// must it charges it all the same. The caller calls Settle.
+// Charge charges a client for what a task of it is about to store. It returns the limit that leaves
+// no room, and charges nothing then; with must it charges it all the same. The caller calls Settle.
 func (t TaskAccounts) Charge(of TaskCharge, must bool) (no *limits.Row) {
 	c := t.chargeOf(of)
 	if !must {
@@ -531,8 +539,9 @@ func (t TaskAccounts) Return(of TaskCharge) {
 	t.a.Of(of.Tenant, of.Address).Lasting.TakeBack(time.Now(), of.Made, int64(of.Bytes), of.Kept)
 }
 
-// ReviewListeners ends the listeners of a service here that have nothing left to hear, as the resources that they follow are hidden from their clients, or need scopes that these
-// lack. It does not wait for the listeners.
+// ReviewListeners ends the listeners of a service here that have nothing left to hear, as the
+// resources that they follow are hidden from their clients, or need scopes that these lack. It does
+// not wait for the listeners.
 func ReviewListeners(n *Node, svc *Service) {
 	n.listeners.Each(func(l *listenActor) {
 		if l.svc == svc {

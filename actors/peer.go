@@ -239,8 +239,9 @@ func withOwner(ctx context.Context, owner any) context.Context {
 // The new value was not stored.
 var ErrSessionFull = errors.New("the session keeps as many values as it may")
 
-// Value is the value that was stored under a key last, on any node, nil if there is none. The caller must not change it. Where other
-// nodes share the store that costs a question to it. An error is the store's, or says that the session has ended.
+// Value is the value that was stored under a key last, on any node, nil if there is none. The
+// caller must not change it. Where other nodes share the store that costs a question to it. An
+// error is the store's, or says that the session has ended.
 func (p *Peer) Value(ctx context.Context, key string) ([]byte, error) {
 	s, err := p.currentActor(ctx)
 	if err != nil {
@@ -256,10 +257,12 @@ func (p *Peer) Value(ctx context.Context, key string) ([]byte, error) {
 	return v.rec.Values[key], nil
 }
 
-// UpdateValue stores with the session's record, under a key, what edit makes of the value there; nil is none. It is called again
-// where the record was changed meanwhile, or it has refused or changed nothing by what this node knew. Values are JSON; edit must not change the one it gets, and that which it returns belongs to the node. An error of
-// edit is returned, and nothing is stored then. When UpdateValue returns nil, the value survives a crash, except in a bound session, and
-// whoever asks finds it, on any node.
+// UpdateValue stores with the session's record, under a key, what edit makes of the value there;
+// nil is none. It is called again where the record was changed meanwhile, or it has refused or
+// changed nothing by what this node knew. Values are JSON; edit must not change the one it gets,
+// and that which it returns belongs to the node. An error of edit is returned, and nothing is
+// stored then. When UpdateValue returns nil, the value survives a crash, except in a bound session,
+// and whoever asks finds it, on any node.
 func (p *Peer) UpdateValue(ctx context.Context, key string, edit func(old []byte) ([]byte, error)) error {
 	room := session.Room{Values: limits.Values.Value(), Bytes: limits.ValueBytes.Value()}
 	var full, failed error
@@ -282,8 +285,8 @@ func (p *Peer) UpdateValue(ctx context.Context, key string, edit func(old []byte
 	return nil
 }
 
-// Ask puts a question to the client on the session's standalone stream and waits for the answer. Errors are
-// those of Call.Ask, ErrNoStream, ErrUnmounted or that of a session that has ended.
+// Ask puts a question to the client on the session's standalone stream and waits for the answer.
+// Errors are those of Call.Ask, ErrNoStream, ErrUnmounted or that of a session that has ended.
 func (p *Peer) Ask(ctx context.Context, q Question) (Answer, error) {
 	if q.Keep == nil {
 		return clientSession{p}.askClient(ctx, q)
@@ -338,8 +341,7 @@ func (p *Peer) Forget() {
 type ofSession struct{ *Peer }
 
 func (p ofSession) currentSession() (*sessionActor, error) { return p.last.Load(), nil }
-
-func (p ofSession) clientRevision() mcp.Revision { return p.last.Load().settledRevision() }
+func (p ofSession) clientRevision() mcp.Revision           { return p.last.Load().settledRevision() }
 
 // clientRecord is the session's record as this node knows it, read again if the session has left
 // memory. If that fails it is the last known record.

@@ -53,10 +53,10 @@ type asker interface {
 	mostPending() int
 }
 
-// openQuestion enters a new question to the client of s. The id names the stream that carries the question, so that an
-// answer finds the call even if the stream was not resumed since the node started; on is nil for a question
-// that does not outlive the process. If the call may run again, its answer is stored on the stream before the
-// handler sees it.
+// openQuestion enters a new question to the client of s. The id names the stream that carries the
+// question, so that an answer finds the call even if the stream was not resumed since the node
+// started; on is nil for a question that does not outlive the process. If the call may run again,
+// its answer is stored on the stream before the handler sees it.
 func (q *pendingRequests) openQuestion(s asker, on *streamActor, asked *Question) (*pendingRequest, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -80,7 +80,8 @@ func (q *pendingRequests) openQuestion(s asker, on *streamActor, asked *Question
 	return x, nil
 }
 
-// admitQuestion returns the account on which one more question to the client of s is to be counted. The caller holds mu.
+// admitQuestion returns the account on which one more question to the client of s is to be counted.
+// The caller holds mu.
 func (q *pendingRequests) admitQuestion(s asker) (*quota.Account, error) {
 	a := s.billedAccount()
 	switch {
@@ -94,8 +95,8 @@ func (q *pendingRequests) admitQuestion(s asker) (*quota.Account, error) {
 	return a, nil
 }
 
-// takePlace counts a question of several requests, until it is given back. A call that runs again has a place in any case: its
-// client may have the question.
+// takePlace counts a question of several requests, until it is given back. A call that runs again
+// has a place in any case: its client may have the question.
 func (q *pendingRequests) takePlace(s asker, again bool) (giveBack func(), err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -135,7 +136,8 @@ func (q *pendingRequests) orderID() string {
 // lateWait is for how long an answer is taken that nobody waits for: see Question.Late.
 var lateWait = limits.LateTask.Value()
 
-// keepOpen leaves x open for a while after its question was given up. Meanwhile it counts, as the client may work on it.
+// keepOpen leaves x open for a while after its question was given up. Meanwhile it counts, as the
+// client may work on it.
 func (q *pendingRequests) keepOpen(x *pendingRequest, late func(Answer)) {
 	q.mu.Lock()
 	x.lingers, x.journal = true, nil // the log of its call may have ended
@@ -175,8 +177,9 @@ func (q *pendingRequests) enterQuestion(x *pendingRequest) {
 	}
 }
 
-// reopenQuestions enters the questions of an earlier run of the call on stream w that have no answer. It runs before a
-// client can resume the stream: such a client may answer at once, and the handler may take long to ask again.
+// reopenQuestions enters the questions of an earlier run of the call on stream w that have no
+// answer. It runs before a client can resume the stream: such a client may answer at once, and the
+// handler may take long to ask again.
 func (q *pendingRequests) reopenQuestions(w *streamActor, from *quota.Account, j *journal) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -188,7 +191,8 @@ func (q *pendingRequests) reopenQuestions(w *streamActor, from *quota.Account, j
 	}
 }
 
-// closeReopened closes the questions that reopenQuestions entered and that the ended run did not ask.
+// closeReopened closes the questions that reopenQuestions entered and that the ended run did not
+// ask.
 func (q *pendingRequests) closeReopened(j *journal) {
 	for _, past := range j.asked {
 		if x := past.open; x != nil {
@@ -235,8 +239,8 @@ func (q *pendingRequests) len() int {
 	return len(q.open) - q.pings
 }
 
-// giveAnswer gives an answer to its question; open is false if the question is not open here, or not any more: its call may have gone on
-// elsewhere.
+// giveAnswer gives an answer to its question; open is false if the question is not open here, or
+// not any more: its call may have gone on elsewhere.
 func (q *pendingRequests) giveAnswer(s SessionKey, m *codec.Message) (open bool, err error) {
 	x, journal, ok := q.findQuestion(s, string(m.ID))
 	if !ok {
@@ -277,12 +281,12 @@ type recording struct {
 	over   chan struct{} // closed when the outcome is known
 }
 
-// receiveAnswer takes m as the answer to x. If the call may run again, the answer is stored before the handler sees
-// it, so that a second run finds it in the log. Only one answer is stored at a time; the handler gets the
-// first one that is stored. An answer that comes meanwhile waits for that outcome: it is dropped once the
-// other is stored, and is taken itself if the other could not be stored. open is false if the question was closed
-// meanwhile. An error means that the answer was not taken, except ErrUnavailable, which also means that the outcome is
-// unknown.
+// receiveAnswer takes m as the answer to x. If the call may run again, the answer is stored before
+// the handler sees it, so that a second run finds it in the log. Only one answer is stored at a
+// time; the handler gets the first one that is stored. An answer that comes meanwhile waits for
+// that outcome: it is dropped once the other is stored, and is taken itself if the other could not
+// be stored. open is false if the question was closed meanwhile. An error means that the answer was
+// not taken, except ErrUnavailable, which also means that the outcome is unknown.
 func (q *pendingRequests) receiveAnswer(x *pendingRequest, journal *streamActor, m *codec.Message) (open bool, err error) {
 	a := Answer{Result: bytes.Clone(m.Result)}
 	if m.Kind == codec.ErrorResponse {
@@ -307,8 +311,8 @@ func (q *pendingRequests) receiveAnswer(x *pendingRequest, journal *streamActor,
 		select {
 		case <-t.over:
 		case <-patience.C:
-			// The answer may still be stored. Then the handler gets it, and a client that sends it again
-			// learns that it was taken.
+			// The answer may still be stored. Then the handler gets it, and a client that sends it
+			// again learns that it was taken.
 			return true, store.ErrUnavailable
 		}
 		switch {
@@ -320,8 +324,8 @@ func (q *pendingRequests) receiveAnswer(x *pendingRequest, journal *streamActor,
 	}
 }
 
-// claimRecording makes a the answer that is being stored for x. If another one is, it returns that, and mine is false.
-// It returns nil if x needs no answer any more.
+// claimRecording makes a the answer that is being stored for x. If another one is, it returns that,
+// and mine is false. It returns nil if x needs no answer any more.
 func (q *pendingRequests) claimRecording(x *pendingRequest, a Answer) (t *recording, mine bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -335,8 +339,8 @@ func (q *pendingRequests) claimRecording(x *pendingRequest, a Answer) (t *record
 	return x.recording, true
 }
 
-// journalAnswer stores the answer in the log of its call, which is that of stream w, and settles t when the outcome is known, however
-// long that takes.
+// journalAnswer stores the answer in the log of its call, which is that of stream w, and settles t
+// when the outcome is known, however long that takes.
 func (q *pendingRequests) journalAnswer(w *streamActor, x *pendingRequest, t *recording, m *codec.Message) {
 	data := append([]byte{'r'}, m.Result...)
 	if m.Kind == codec.ErrorResponse {
@@ -351,8 +355,9 @@ func (q *pendingRequests) journalAnswer(w *streamActor, x *pendingRequest, t *re
 	}
 }
 
-// settleRecording ends t. A stored answer goes to the handler; after a failure another answer may be taken. Where the call has ended
-// there is no second run that would need it stored: it goes to whoever is about to give the question up.
+// settleRecording ends t. A stored answer goes to the handler; after a failure another answer may
+// be taken. Where the call has ended there is no second run that would need it stored: it goes to
+// whoever is about to give the question up.
 func (q *pendingRequests) settleRecording(x *pendingRequest, t *recording, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -384,13 +389,13 @@ func (q *pendingRequests) openPing(s SessionKey) *pendingRequest {
 const (
 	// maxShared is the largest answer that a session keeps, in bytes.
 	maxShared = 64 << 10
-	// shareWait bounds a call's wait for the answer to another call's question, whose connection may be away.
-	// After that the call asks itself.
+	// shareWait bounds a call's wait for the answer to another call's question, whose connection
+	// may be away. After that the call asks itself.
 	shareWait = 10 * time.Second
 )
 
-// sharedAnswer is the client's answer to a question that all calls of a session share. It is asked once, and again
-// when the client says that the answer has changed.
+// sharedAnswer is the client's answer to a question that all calls of a session share. It is asked
+// once, and again when the client says that the answer has changed.
 type sharedAnswer struct {
 	mu      sync.Mutex      // guards the rest
 	answer  []byte          // nil if there is none
@@ -405,8 +410,9 @@ type sharedQuestion struct {
 	ok     bool
 }
 
-// beginAsk returns the answer if it is known. Otherwise the caller must wait for x or, if lead is set, ask the
-// client and then end x with endAsk. ask makes the caller lead even if another call asks already.
+// beginAsk returns the answer if it is known. Otherwise the caller must wait for x or, if lead is
+// set, ask the client and then end x with endAsk. ask makes the caller lead even if another call
+// asks already.
 func (k *sharedAnswer) beginAsk(ask bool) (answer []byte, x *sharedQuestion, lead bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -420,8 +426,8 @@ func (k *sharedAnswer) beginAsk(ask bool) (answer []byte, x *sharedQuestion, lea
 	return nil, k.asking, true
 }
 
-// endAsk gives the outcome to the calls that wait for x. It keeps the answer if keep allows it and no change
-// came since x was asked.
+// endAsk gives the outcome to the calls that wait for x. It keeps the answer if keep allows it and
+// no change came since x was asked.
 func (k *sharedAnswer) endAsk(x *sharedQuestion, a Answer, err error, keep func([]byte) bool) {
 	k.mu.Lock()
 	if k.asking == x {
@@ -435,8 +441,8 @@ func (k *sharedAnswer) endAsk(x *sharedQuestion, a Answer, err error, keep func(
 	close(x.done)
 }
 
-// forgetAnswer makes the next call ask again. Calls that wait for an answer still get it. Of a change that it is told of twice the answer may
-// know by then; 0 is one that nobody tells of twice.
+// forgetAnswer makes the next call ask again. Calls that wait for an answer still get it. Of a
+// change that it is told of twice the answer may know by then; 0 is one that nobody tells of twice.
 func (k *sharedAnswer) forgetAnswer(change uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -449,8 +455,8 @@ func (k *sharedAnswer) forgetAnswer(change uint64) {
 	k.answer, k.asking = nil, nil
 }
 
-// askShared returns the kept answer, the answer that another call waits for, or the answer that ask gets. The end
-// of over or of ctx ends the wait for another call.
+// askShared returns the kept answer, the answer that another call waits for, or the answer that ask
+// gets. The end of over or of ctx ends the wait for another call.
 func (k *sharedAnswer) askShared(ctx, over context.Context, keep func([]byte) bool, ask func() (Answer, error)) (Answer, error) {
 	for insist := false; ; {
 		answer, x, lead := k.beginAsk(insist)
@@ -515,7 +521,8 @@ func (j *journal) skipMessage() bool {
 	return true
 }
 
-// storedStep returns the result of a step that an earlier run has stored, nil if none has. The messages of that step count as sent by this run.
+// storedStep returns the result of a step that an earlier run has stored, nil if none has. The
+// messages of that step count as sent by this run.
 func (j *journal) storedStep(name string) *record.Step {
 	if j == nil || j.steps[name] == nil {
 		return nil

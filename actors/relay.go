@@ -20,8 +20,8 @@ import (
 	"github.com/troupe-run/troupe/internal/store"
 )
 
-// relays are the exchanges between this node and others: requests that came here and belong there, and the other way
-// round. Package actors/internal/relay has the two ends of one.
+// relays are the exchanges between this node and others: requests that came here and belong there,
+// and the other way round. Package actors/internal/relay has the two ends of one.
 type relays struct {
 	node      *Node
 	proxies   *kernel.Directory[relay.ID, *proxy]
@@ -49,7 +49,8 @@ func (d *relays) noteUnreadable(l *store.Letter) {
 	replyTo(l, notKnown, nil)
 }
 
-// inboundForward is a request of another node, or a letter of any size, whose parts come one after the other.
+// inboundForward is a request of another node, or a letter of any size, whose parts come one after
+// the other.
 type inboundForward struct {
 	node       *Node
 	key        relayKey
@@ -98,7 +99,8 @@ func (d *relays) receiveForward(l *store.Letter) {
 	}
 }
 
-// admitForward counts the request on the account of its principal, or refuses it. Of a letter the bytes are counted.
+// admitForward counts the request on the account of its principal, or refuses it. Of a letter the
+// bytes are counted.
 func (c *inboundForward) admitForward(l *store.Letter, size int) bool {
 	a := &c.node.accounts
 	var no *refusal.Refusal
@@ -193,7 +195,8 @@ func (c *inboundForward) dispatchForward(l *store.Letter) {
 	}
 }
 
-// dispatchLetter takes a letter whose parts are all here. l is the last of them: its reply is that to the letter.
+// dispatchLetter takes a letter whose parts are all here. l is the last of them: its reply is that
+// to the letter.
 func (c *inboundForward) dispatchLetter(l *store.Letter, data []byte) {
 	c.node.fleet.large[c.head.Kind](&store.Letter{From: l.From, Kind: c.head.Kind, Data: data, Reply: func(reply []byte) {
 		c.releaseAdmission()
@@ -391,8 +394,8 @@ func (d *relays) receiveExchangeAlive(l *store.Letter) {
 	}
 }
 
-// onBeat gives up the exchanges whose other side is not heard, and tells the others that this side is there. It is called every
-// second, in the heart's turn.
+// onBeat gives up the exchanges whose other side is not heard, and tells the others that this side
+// is there. It is called every second, in the heart's turn.
 func (d *relays) onBeat(now time.Time) {
 	if d.node.fleet.mail == nil {
 		return
@@ -443,7 +446,8 @@ func (d *relays) closeExchanges() {
 	d.inbound.Each((*inboundForward).expireForward)
 }
 
-// cancelRequests ends the requests that came on the connection of s and are on other nodes: that with an id, or all if id is nil.
+// cancelRequests ends the requests that came on the connection of s and are on other nodes: that
+// with an id, or all if id is nil.
 func (d *relays) cancelRequests(s *sessionActor, id []byte) {
 	d.proxies.Each(func(x *proxy) {
 		if x.sess == s && (id == nil || bytes.Equal(x.name, id)) {
@@ -466,7 +470,8 @@ func (d *relays) sealPrincipal(principal any, head *forwardHead) (sealed []byte,
 	return d.node.keys.Seal(plain, head.additionalData())
 }
 
-// forwardMessage forwards a message to the node that has its session's connection, and answers it as that does.
+// forwardMessage forwards a message to the node that has its session's connection, and answers it
+// as that does.
 func (d *relays) forwardMessage(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
 	n := d.node
 	at, id, ok := sessionAt(in.Session)
@@ -512,7 +517,8 @@ func (d *relays) forwardMessage(svc *Service, in *Input, principal any, m *codec
 	in.Conn.Reject(&said)
 }
 
-// refuseLost refuses a message that could not be forwarded to the node with its session: the session is gone, or may be.
+// refuseLost refuses a message that could not be forwarded to the node with its session: the
+// session is gone, or may be.
 func (d *relays) refuseLost(ctx context.Context, in *Input, m *codec.Message, at store.Address, err error) {
 	n := d.node
 	lost := errors.Is(err, errNotHere)
@@ -531,8 +537,8 @@ func (d *relays) refuseLost(ctx context.Context, in *Input, m *codec.Message, at
 	refusal.Unavailable.Tell(in.Conn, m.ID)
 }
 
-// proxy is a request that this node has taken and whose call waits on another one. Its goroutine does with the
-// client's exchange what the call there does with its own.
+// proxy is a request that this node has taken and whose call waits on another one. Its goroutine
+// does with the client's exchange what the call there does with its own.
 type proxy struct {
 	*relay.Near
 	to     store.Address
@@ -618,15 +624,19 @@ const (
 	forwardSilent                        // that node may have it
 )
 
-// Carried is a principal that has a form for the node to which a message of its session is forwarded. Other principals go there
-// as JSON. Nothing of it is stored, and nobody outside of the fleet can read it.
+// Carried is a principal that has a form for the node to which a message of its session is
+// forwarded. Other principals go there as JSON. Nothing of it is stored, and nobody outside of the
+// fleet can read it.
 type Carried interface{ Carry() ([]byte, error) }
 
-// letterConn is the exchange of a message that another node has taken: its response is the reply to the letter.
+// letterConn is the exchange of a message that another node has taken: its response is the reply to
+// the letter. Only Reject and Accepted are used: responses go out on the session's connection.
 type letterConn struct {
 	l      *store.Letter
 	status byte // for pushes
 }
+
+var _ Conn = (*letterConn)(nil)
 
 func (p *letterConn) Reject(no *refusal.Refusal) {
 	data, err := codec.Marshal(no)
@@ -642,30 +652,22 @@ func (p *letterConn) Accepted() {
 	p.Reject(&refusal.Refusal{Status: 202}) // without a code it is none
 }
 
-func (*letterConn) SetSession(string) {}
-
-func (*letterConn) Answer(int, []byte) bool { return false }
-
-func (*letterConn) Open() bool { return false }
-
-func (*letterConn) Event(string, int, []byte) {}
-
-func (*letterConn) Comment() {}
-
-func (*letterConn) Flush() {}
-
-func (*letterConn) Finish() {}
-
-func (*letterConn) Cut() {}
-
+func (*letterConn) SetSession(string)          {}
+func (*letterConn) Answer(int, []byte) bool    { return false }
+func (*letterConn) Open() bool                 { return false }
+func (*letterConn) Event(string, int, []byte)  {}
+func (*letterConn) Comment()                   {}
+func (*letterConn) Flush()                     {}
+func (*letterConn) Finish()                    {}
+func (*letterConn) Cut()                       {}
 func (*letterConn) Room(context.Context) error { return nil }
-
-func (*letterConn) Gone(func()) {}
+func (*letterConn) Gone(func())                {}
 
 // nameSessionAt names the session of a connection of a node.
 func nameSessionAt(a store.Address, id string) string { return a.Node + "." + a.Boot + "." + id }
 
-// sessionAt returns the node and the id that the name of a session consists of. ok is false for what cannot be a name.
+// sessionAt returns the node and the id that the name of a session consists of. ok is false for
+// what cannot be a name.
 func sessionAt(name string) (at store.Address, id string, ok bool) {
 	parts := strings.Split(name, ".")
 	if len(parts) != 3 || !isName(parts[0]) || !isName(parts[1]) || !stream.ValidID(parts[2]) {

@@ -126,7 +126,8 @@ func (w *remoteWriter) askNode(ctx context.Context, kind string, v short) ([]byt
 	return reply, err
 }
 
-// pushEntry has the writer store an entry. After ErrUnavailable it may be stored; the same entry may be pushed again.
+// pushEntry has the writer store an entry. After ErrUnavailable it may be stored; the same entry
+// may be pushed again.
 func (w *remoteWriter) pushEntry(ctx context.Context, s payer, e *stream.Entry) error {
 	return w.readings.fleet.deliverLetter(ctx, w.key.Session, s, w.nodeAddress(), letterPush, pushLetter{w.key, e.Kind, e.Meta, e.Data})
 }
@@ -214,7 +215,8 @@ func (x *reading) sendCredit(f *fleet, bytes int) {
 	}
 }
 
-// appendCredit appends a letter stream.credit: bytes of frames have arrived at a reader, or its connection is gone.
+// appendCredit appends a letter stream.credit: bytes of frames have arrived at a reader, or its
+// connection is gone.
 func appendCredit(b []byte, id uint64, bytes int, gone bool) []byte {
 	b = binary.AppendUvarint(b, id)
 	b = binary.AppendUvarint(b, uint64(bytes))
@@ -233,7 +235,8 @@ const (
 	maxAlive = 8192
 )
 
-// askWriters asks the writers of all streams that are read through this node whether they are there, and how far. It belongs to the heart's turn.
+// askWriters asks the writers of all streams that are read through this node whether they are
+// there, and how far. It belongs to the heart's turn.
 func (d *readings) askWriters(now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -291,7 +294,8 @@ const (
 // frameHead is the largest head of such a letter.
 const frameHead = 1 + 3*binary.MaxVarintLen64
 
-// remoteReader is a connection on another node. What it gets are letters without a reply: what is lost of them, it finds in the log.
+// remoteReader is a connection on another node. What it gets are letters without a reply: what is
+// lost of them, it finds in the log.
 type remoteReader struct {
 	at     readerKey
 	among  *remoteReaders
@@ -341,13 +345,10 @@ func (r *remoteReader) takeCredit(bytes int) {
 	}
 }
 
-func (r *remoteReader) Poll() { r.endReader(polled) }
-
-func (r *remoteReader) Finish() { r.endReader(finished) }
-
+func (r *remoteReader) Poll()      { r.endReader(polled) }
+func (r *remoteReader) Finish()    { r.endReader(finished) }
 func (r *remoteReader) Reconnect() { r.endReader(passedOn) }
-
-func (r *remoteReader) Cut() { r.endReader(cutLoose) }
+func (r *remoteReader) Cut()       { r.endReader(cutLoose) }
 
 // endReader sends the reader its last letter.
 func (r *remoteReader) endReader(how byte) {
@@ -385,7 +386,8 @@ func (r *remoteReader) Gone(f func()) {
 	f()
 }
 
-// noteAsked notes that the reader's node has asked for it, and returns the last append that there was for it.
+// noteAsked notes that the reader's node has asked for it, and returns the last append that there
+// was for it.
 func (r *remoteReader) noteAsked(now time.Time) (tail uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -406,8 +408,8 @@ type readerKey struct {
 	id   uint64
 }
 
-// readerSilence is after what time a reader is given up that its node does not speak of: it asks after its readers every
-// [askEvery].
+// readerSilence is after what time a reader is given up that its node does not speak of: it asks
+// after its readers every [askEvery].
 const readerSilence = 20 * time.Second
 
 // remoteReaders are the readers of other nodes whose streams this node writes.
@@ -557,8 +559,8 @@ func (d *readings) askWriter(at store.Address, all []*reading) {
 	}
 }
 
-// handleSilentWriter deals with readers whose writer does not answer: their clients get no more comments, and if its node is gone, they
-// read on from whoever has the stream then.
+// handleSilentWriter deals with readers whose writer does not answer: their clients get no more
+// comments, and if its node is gone, they read on from whoever has the stream then.
 func (d *readings) handleSilentWriter(at store.Address, all []*reading) {
 	ctx, cancel := context.WithTimeout(d.base, 2*askEvery) // the question to a silent node has used up its own time
 	defer cancel()
@@ -595,7 +597,8 @@ func (d *remoteReaders) addReader(at readerKey, key StreamKey) *remoteReader {
 	return r
 }
 
-// receiveLook tells another node how far a stream has got that is written here, and for stream.attach makes a connection there its live one.
+// receiveLook tells another node how far a stream has got that is written here, and for
+// stream.attach makes a connection there its live one.
 func (d *remoteReaders) receiveLook(l *store.Letter) {
 	var m streamLetter
 	if !d.fleet.readLetter(l, &m) {
@@ -674,7 +677,8 @@ func (d *remoteReaders) receiveCredit(l *store.Letter) {
 	}
 }
 
-// receiveAlive tells another node how far the streams of its readers are: for each reader the last append and one, 0 if it is not known here.
+// receiveAlive tells another node how far the streams of its readers are: for each reader the last
+// append and one, 0 if it is not known here.
 func (d *remoteReaders) receiveAlive(l *store.Letter) {
 	now := time.Now()
 	var reply []byte

@@ -28,8 +28,8 @@ var (
 	ErrCancelled = errors.New("cancelled by the client")
 	// ErrDeadline is the cause when a call has run for as long as the limit MaxCall allows.
 	ErrDeadline = errors.New("the call ran for too long")
-	// ErrRequestEnded is the cause when a middleware has ended the context of a stateless request, such as one that gives
-	// requests a deadline. What has ended it is wrapped, too.
+	// ErrRequestEnded is the cause when a middleware has ended the context of a stateless request,
+	// such as one that gives requests a deadline. What has ended it is wrapped, too.
 	ErrRequestEnded = errors.New("the request's context ended")
 	// ErrStreamLost is the cause when the call can no longer be answered.
 	ErrStreamLost = errors.New("the call's stream was lost")
@@ -37,9 +37,9 @@ var (
 	errReturned = errors.New("the handler has returned")
 )
 
-// requestActor is one request in flight. Its handler runs on the goroutine that read the
-// request, never in the actor's turn; others reach the request by messages. When the request is over, the actor
-// rests, and serves another one later, unless used is set.
+// requestActor is one request in flight. Its handler runs on the goroutine that read the request,
+// never in the actor's turn; others reach the request by messages. When the request is over, the
+// actor rests, and serves another one later, unless used is set.
 type requestActor struct {
 	kernel.Actor
 	pool   *requestPool
@@ -56,7 +56,8 @@ type requestActor struct {
 	id      []byte // raw token, the actor's own copy; it changes when the client sends the request again
 	call    *Call
 
-	// generation counts the requests that the actor has served: a message with a lower one is for a request that is over.
+	// generation counts the requests that the actor has served: a message with a lower one is for a
+	// request that is over.
 	generation uint64
 
 	ctx    context.Context // the handler's; it ends when the request does
@@ -74,8 +75,8 @@ type requestActor struct {
 	// onMark gets the outcome of storing the end mark of a cancelled call, and is nil otherwise.
 	onMark func(error)
 
-	// notified counts the messages that were emitted or passed over, those of earlier runs included: it is the number of the
-	// last one.
+	// notified counts the messages that were emitted or passed over, those of earlier runs
+	// included: it is the number of the last one.
 	notified int
 
 	begin  beginCall
@@ -295,11 +296,12 @@ func (r *requestActor) enterTable(limit int) error {
 	return nil
 }
 
-// serveRequest runs the handler, hands over its response and releases the actor. It does all that also if the handler ends the
-// goroutine; then it does not return.
+// serveRequest runs the handler, hands over its response and releases the actor. It does all that
+// also if the handler ends the goroutine; then it does not return.
 func (r *requestActor) serveRequest() { r.serveThen((*requestActor).releaseActor) }
 
-// serveThen runs the handler, hands over its response, and calls then. Nothing finds the request any more when it does.
+// serveThen runs the handler, hands over its response, and calls then. Nothing finds the request
+// any more when it does.
 func (r *requestActor) serveThen(then func(*requestActor)) {
 	id := r.id // r.id changes when the client sends the request again
 	head := append(r.out.B[:0], `{"jsonrpc":"2.0","id":`...)
@@ -320,7 +322,8 @@ var (
 	errExited = &mcp.Error{Code: mcp.CodeInternalError, Message: "internal error"}
 )
 
-// deliverResponse hands over the response: out or, if there is an error, that. head is the beginning of the response.
+// deliverResponse hands over the response: out or, if there is an error, that. head is the
+// beginning of the response.
 func (r *requestActor) deliverResponse(id, head, out []byte, err *mcp.Error) {
 	r.result.response = response{exited: err == errExited}
 	if err != nil {
@@ -341,8 +344,8 @@ func (r *requestActor) deliverResponse(id, head, out []byte, err *mcp.Error) {
 	if r.Post(&r.result) == nil {
 		r.result.Wait()
 	}
-	// The response is with its client or, copied, in a stream. It may be large, and the actor goes on: until its record is
-	// stored, and after that among the idle ones.
+	// The response is with its client or, copied, in a stream. It may be large, and the actor goes
+	// on: until its record is stored, and after that among the idle ones.
 	r.result.data = nil
 	r.out.Free()
 	r.out = nil
@@ -365,7 +368,8 @@ func (r *requestActor) deliverResponse(id, head, out []byte, err *mcp.Error) {
 	}
 }
 
-// runHandler runs the handler and contains its panic to this request. If the handler ends the goroutine, runHandler does not return.
+// runHandler runs the handler and contains its panic to this request. If the handler ends the
+// goroutine, runHandler does not return.
 func (r *requestActor) runHandler(head []byte) (out []byte, err *mcp.Error) {
 	returned := false
 	defer func() {
@@ -526,7 +530,8 @@ func (r *requestActor) breakExchange() {
 // serveStateless is serveRequest for a stateless request.
 func (r *requestActor) serveStateless() { r.serveThen((*requestActor).leaveStateless) }
 
-// leaveStateless lets go of the exchange of a request that has its response, and releases the actor.
+// leaveStateless lets go of the exchange of a request that has its response, and releases the
+// actor.
 func (r *requestActor) leaveStateless() {
 	r.stateless.served.releaseExchange()
 	parkedRequest{r}.hideFromRetries()
@@ -537,7 +542,8 @@ func (r *requestActor) leaveStateless() {
 // isSafe reports whether the request may be sent again though it has run.
 func (r *requestActor) isSafe() bool { return r.svc.Handler.Safe(r.call.msg.Method, r.call.msg.Name) }
 
-// givenUpResponse is the response to a request that the node no longer waits for: it says to send a safe one again.
+// givenUpResponse is the response to a request that the node no longer waits for: it says to send a
+// safe one again.
 func (r *requestActor) givenUpResponse(id []byte) []byte {
 	if !r.isSafe() {
 		return lostCall(id)
@@ -576,8 +582,8 @@ func (m *tally) countOfSession(r *requestActor) {
 	}
 }
 
-// countStateless counts a stateless request. A parked call that is safe does not count: another process can go on with it, or else its
-// client begins anew.
+// countStateless counts a stateless request. A parked call that is safe does not count: another
+// process can go on with it, or else its client begins anew.
 func (m *tally) countStateless(r *requestActor) {
 	if r.started.After(m.begun) {
 		return
@@ -600,13 +606,15 @@ type lastingState struct {
 	gate *request.Gate // nil before there is progress
 	held *progressed   // newest progress that waits for the current second to end
 
-	// toldLong and toldEnding say that the call knows that it takes long, and that its node ends: see Call.WhenLong.
+	// toldLong and toldEnding say that the call knows that it takes long, and that its node ends:
+	// see Call.WhenLong.
 	toldLong, toldEnding bool
 
 	late atomic.Pointer[time.Timer] // for a call that takes long before or after its grace, otherwise nil
 }
 
-// lastingCall is a request as it goes on for long: its progress, and what it does about it when its node ends.
+// lastingCall is a request as it goes on for long: its progress, and what it does about it when its
+// node ends.
 type lastingCall struct{ *requestActor }
 
 // handleTimer handles the timer: the end of the grace, later the deadline.
@@ -672,8 +680,8 @@ func (r lastingCall) hastenCall(begun time.Time) {
 }
 
 // endsOnlyHere reports whether only this node can end the call of a session: the call may not run
-// again, its client does not come back for it, or there is no store for another process. It may be used in the session's turn
-// only, while the call is in its table.
+// again, its client does not come back for it, or there is no store for another process. It may be
+// used in the session's turn only, while the call is in its table.
 func (r lastingCall) endsOnlyHere() bool {
 	m := r.call.msg
 	return r.pool.drain.alone || !r.way.returns || !r.svc.mayRerun(m, r.size)
@@ -685,7 +693,8 @@ func (r lastingCall) noteLeaving(m leaving) {
 	}
 }
 
-// takesLong has the call know that it takes long, or that its node ends. It reports whether that is news to it.
+// takesLong has the call know that it takes long, or that its node ends. It reports whether that is
+// news to it.
 func (r lastingCall) takesLong(ending bool) bool {
 	l, _ := r.call.long.Load().(Long)
 	told := &r.toldLong

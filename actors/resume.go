@@ -51,7 +51,8 @@ func (d *resumes) resumeStream(s *sessionActor, h *heldResume, pos stream.Positi
 	r.endFollow()
 }
 
-// followAgain reads on, beside its caller, where the connection is no longer live: frames were lost, or the writer was.
+// followAgain reads on, beside its caller, where the connection is no longer live: frames were
+// lost, or the writer was.
 func (r *replay) followAgain() {
 	r.more.Store(true)
 	r.beginFollow()
@@ -235,8 +236,8 @@ func (r *replay) runReplay(ctx context.Context) error {
 	}
 }
 
-// findExtent judges the event id and returns the writer of the stream, and how far that is. It takes the stream over if its writer is gone.
-// A stream that has ended has no writer.
+// findExtent judges the event id and returns the writer of the stream, and how far that is. It
+// takes the stream over if its writer is gone. A stream that has ended has no writer.
 func (r *replay) findExtent(ctx context.Context) (w streamWriter, rec record.Stream, at extent, err error) {
 	for {
 		if w, rec, err = r.findWriter(ctx); err != nil || w == nil {
@@ -265,8 +266,8 @@ func (r *replay) findExtent(ctx context.Context) (w streamWriter, rec record.Str
 	}
 }
 
-// explainRefusal returns why checkEventID has refused the event id: ErrUnavailable if the stream is not written here any more, so that the
-// resume tries again.
+// explainRefusal returns why checkEventID has refused the event id: ErrUnavailable if the stream is
+// not written here any more, so that the resume tries again.
 func (r *replay) explainRefusal(ctx context.Context, w streamWriter, err error) error {
 	near, ok := w.(localWriter)
 	if !ok || !errors.Is(err, errBadEvent) {
@@ -281,8 +282,9 @@ func (r *replay) explainRefusal(ctx context.Context, w streamWriter, err error) 
 	return err
 }
 
-// judgeEventID refuses an event id that cannot be resumed from, before a takeover runs its calls again or ends them. Of the stream of a call that
-// has ended, and that nobody has to take over, it returns the record, with its end.
+// judgeEventID refuses an event id that cannot be resumed from, before a takeover runs its calls
+// again or ends them. Of the stream of a call that has ended, and that nobody has to take over, it
+// returns the record, with its end.
 func (r *replay) judgeEventID(ctx context.Context) (rec record.Stream, err error) {
 	if r.n.streams.writesHere(r.key) { // another resume has just taken it over
 		return rec, nil
@@ -314,7 +316,8 @@ func (r *replay) judgeEventID(ctx context.Context) (rec record.Stream, err error
 	return rec, r.n.streams.confirmBadEvent(ctx, r.key, rev, err)
 }
 
-// checkScopes refuses who lacks a scope that the calls of the stream need, before it gets anything of them. The error is a *refusal.Refusal.
+// checkScopes refuses who lacks a scope that the calls of the stream need, before it gets anything
+// of them. The error is a *refusal.Refusal.
 func (r *replay) checkScopes(rec *record.Stream) error {
 	if r.att != nil { // it has the stream, and comes back to it
 		return nil
@@ -325,8 +328,8 @@ func (r *replay) checkScopes(rec *record.Stream) error {
 	return nil
 }
 
-// checkEventID judges the event id and reads the beginning of the replay: at most ahead appends after
-// the client's own.
+// checkEventID judges the event id and reads the beginning of the replay: at most ahead appends
+// after the client's own.
 func (r *replay) checkEventID(ctx context.Context, at extent, ahead uint64) ([]stream.Append, error) {
 	c := &r.cursor
 	r.bytes = at.bytes
@@ -345,7 +348,8 @@ func (r *replay) newAttachment(rec record.Stream) *attached {
 	return r.n.streams.newAttachment(&r.svc.Terms, r.s, r.s.view.Load().rec.Subscribed, r.key, &rec, r.conn, r.pos, r.cursor.Next, r.cursor.Skip, false, r.behindFunc())
 }
 
-// behindFunc is what the connection calls when it is no longer live; nil where the writer is certainly in this process.
+// behindFunc is what the connection calls when it is no longer live; nil where the writer is
+// certainly in this process.
 func (r *replay) behindFunc() func() {
 	if r.n.fleet.mail == nil {
 		return nil
@@ -353,7 +357,8 @@ func (r *replay) behindFunc() func() {
 	return r.followAgain
 }
 
-// affordAppends waits until there is room for appends from..to. If there is little, it returns a smaller to.
+// affordAppends waits until there is room for appends from..to. If there is little, it returns a
+// smaller to.
 func (r *replay) affordAppends(ctx context.Context, from, to uint64) (uint64, error) {
 	to, err := r.charge.affordAppends(ctx, from, to, r.bytes)
 	for err != nil && r.att != nil && ctx.Err() == nil { // the response has begun, and goes on as soon as there is room
@@ -374,7 +379,8 @@ func (r *replay) payTokens(ctx context.Context) error {
 	return nil
 }
 
-// readAppends returns the appends from..to, or the first of them, up to end; it fails with errBadEvent if one is missing.
+// readAppends returns the appends from..to, or the first of them, up to end; it fails with
+// errBadEvent if one is missing.
 func (r *replay) readAppends(ctx context.Context, from, to uint64) (all []stream.Append, end uint64, err error) {
 	if from > to {
 		return nil, to, nil
@@ -401,7 +407,8 @@ func (r *replay) readAppends(ctx context.Context, from, to uint64) (all []stream
 	return all, to, err
 }
 
-// readCached returns the appends from..to if this node has kept them, and nobody else can have written the stream since.
+// readCached returns the appends from..to if this node has kept them, and nobody else can have
+// written the stream since.
 func (r *replay) readCached(from, to uint64) ([]stream.Append, bool) {
 	if !r.ours {
 		return nil, false
@@ -435,8 +442,8 @@ var errGone = errors.New("actors: the connection is gone")
 // replayBurst is how many bytes a replay writes before it waits for the reader.
 const replayBurst = 128 << 10
 
-// writeAppends sends appends no faster than the client reads them. It returns when there is room for
-// more.
+// writeAppends sends appends no faster than the client reads them. It returns when there is room
+// for more.
 func (r *replay) writeAppends(ctx context.Context, appends []stream.Append) error {
 	if err := r.payTokens(ctx); err != nil {
 		return err
@@ -574,7 +581,8 @@ func (r *replay) findWriter(ctx context.Context) (streamWriter, record.Stream, e
 	return localWriter{w}, rec, nil
 }
 
-// lostWriter returns why another node is not the stream's writer for now: ErrUnavailable, so that the resume tries again.
+// lostWriter returns why another node is not the stream's writer for now: ErrUnavailable, so that
+// the resume tries again.
 func (r *replay) lostWriter(w streamWriter, err error) error {
 	if errors.Is(err, errNotHere) {
 		r.given = w.(*remoteWriter).Writer
@@ -583,7 +591,8 @@ func (r *replay) lostWriter(w streamWriter, err error) error {
 	return err
 }
 
-// pinSession keeps the session in memory while its client reads a stream from here that another node writes.
+// pinSession keeps the session in memory while its client reads a stream from here that another
+// node writes.
 func (r *replay) pinSession() {
 	if r.pinned.Swap(true) {
 		return
@@ -598,7 +607,8 @@ func (r *replay) pinSession() {
 	})
 }
 
-// unpinSession ends what pinSession began, for the session; the connection may be counted otherwise now.
+// unpinSession ends what pinSession began, for the session; the connection may be counted otherwise
+// now.
 func (r *replay) unpinSession() {
 	if x := r.reading.Swap(nil); x != nil {
 		r.n.readings.dropReading(x)
@@ -643,8 +653,8 @@ func (h *heldResume) markOpen() {
 	h.until = time.Now().Add(h.svc.Limits.ResumeWait)
 }
 
-// waitForRetry waits for holdEvery and reports whether to try again. If not, the connection is gone or
-// has been cut.
+// waitForRetry waits for holdEvery and reports whether to try again. If not, the connection is gone
+// or has been cut.
 func (h *heldResume) waitForRetry() bool {
 	if !h.open {
 		if h.open = h.Conn.Open(); !h.open { // The transport is about to end, or the client is gone.
@@ -674,8 +684,8 @@ func (h *heldResume) waitForRetry() bool {
 	return false
 }
 
-// findSession returns the session of the resume in, whose connection is h, or refuses the resume. It
-// holds the resume while the session is not in memory and the store cannot be read.
+// findSession returns the session of the resume in, whose connection is h, or refuses the resume.
+// It holds the resume while the session is not in memory and the store cannot be read.
 func (h *heldResume) findSession(in *Input) *sessionActor {
 	defer h.releaseCharge()
 	for {
@@ -689,7 +699,8 @@ func (h *heldResume) findSession(in *Input) *sessionActor {
 	}
 }
 
-// chargeResume counts a resume whose session is not known on its principal's account, or refuses it.
+// chargeResume counts a resume whose session is not known on its principal's account, or refuses
+// it.
 func (h *heldResume) chargeResume(in *Input) bool {
 	for h.from == nil || h.from.Dropped() {
 		h.releaseCharge()

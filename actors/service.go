@@ -86,19 +86,20 @@ type Listening struct {
 	// for each update. Other actors call it in their turns, several at once: it must be
 	// quick and not panic. If nil, the listener learns of URIs and of resources below them.
 	Hears func(uri string) bool
-	// Uncovered returns why nothing of the filter is for the client any more, one of TokenRevoked and TokenInsufficient, and "" if something is. It is called in the listener's
-	// turn, like Hears, when that may have changed. If nil, there is always something.
+	// Uncovered returns why nothing of the filter is for the client any more, one of TokenRevoked
+	// and TokenInsufficient, and "" if something is. It is called in the listener's turn, like
+	// Hears, when that may have changed. If nil, there is always something.
 	Uncovered func() (reason string)
-	// Others begins to send what else the client asked for, with send, which does not wait, until ctx ends. If nil, there is nothing else.
-	// again is called when some of it was lost on the way.
+	// Others begins to send what else the client asked for, with send, which does not wait, until
+	// ctx ends. If nil, there is nothing else. again is called when some of it was lost on the way.
 	Others func(ctx context.Context, send func(method string, params []byte)) (again func())
 }
 
 // pingResponse is the response to a ping.
 func pingResponse(id []byte) []byte { return codec.AppendResult(nil, id, []byte("{}")) }
 
-// refusedBy reports whether the end of the node refuses a request. stored is the size of the message if
-// another process would need it to run the request again.
+// refusedBy reports whether the end of the node refuses a request. stored is the size of the
+// message if another process would need it to run the request again.
 func (svc *Service) refusedBy(d *draining, principal any, m *codec.Message, stored int) bool {
 	return d.over.Load() || d.sparing.Load() && (d.alone || !svc.mayRerun(m, stored)) && (svc.Known == nil || svc.Known(principal, m.Method, m.Name))
 }

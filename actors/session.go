@@ -43,25 +43,26 @@ type sessionActor struct {
 	// memory is what the session holds. It is freed when the session leaves memory.
 	memory quota.Holding
 
-	// ended is set once, when the record is gone, before the calls are told. A session that has ended here is not served
-	// any more, though its actor may still run.
+	// ended is set once, when the record is gone, before the calls are told. A session that has
+	// ended here is not served any more, though its actor may still run.
 	ended atomic.Bool
 
 	// The rest belongs to the actor's turn.
 
 	calls session.Calls[*requestActor]
 
-	// held counts live connections; sessionAccount.streams is the copy for other goroutines. opening counts what keeps
-	// the session in memory besides: see beginStay. While calls, held or opening is not 0, the session stays in memory,
-	// and its record is kept alive.
+	// held counts live connections; sessionAccount.streams is the copy for other goroutines.
+	// opening counts what keeps the session in memory besides: see beginStay. While calls, held or
+	// opening is not 0, the session stays in memory, and its record is kept alive.
 	held, opening int
 
-	// last is when the session was used last. It leaves memory once that is SessionDrop ago and nothing keeps it.
+	// last is when the session was used last. It leaves memory once that is SessionDrop ago and
+	// nothing keeps it.
 	last  time.Time
 	timer *time.Timer // of the next look whether it may leave
 
-	// closing is set when the actor is about to stop: it takes no more calls. givenUp is set when its calls were told
-	// to end, and so are those that enter it later.
+	// closing is set when the actor is about to stop: it takes no more calls. givenUp is set when
+	// its calls were told to end, and so are those that enter it later.
 	closing, givenUp bool
 }
 
@@ -72,25 +73,28 @@ type sessionActor struct {
 type home interface {
 	// changeRecord makes edit change the session's record; edit returns false if nothing changes.
 	changeRecord(ctx context.Context, edit func(*session.Record) bool) error
-	// keepAlive notes that the session is in use, so that its record does not expire. It does not wait.
+	// keepAlive notes that the session is in use, so that its record does not expire. It does not
+	// wait.
 	keepAlive()
 	// timeLeft is how long it is until expires, by the clock that the session lives by.
 	timeLeft(expires time.Time) time.Duration
-	// deliverMessage sends a message that belongs to no call, and waits until the client cannot miss it: ErrNoStream reports that
-	// there is no way to the client.
+	// deliverMessage sends a message that belongs to no call, and waits until the client cannot
+	// miss it: ErrNoStream reports that there is no way to the client.
 	deliverMessage(ctx context.Context, e stream.Entry) error
-	// pushNotification sends a notification that the client may miss, and does not wait. It reports whether the message is on its
-	// way; a message that is not is made good by Handler.Opened.
+	// pushNotification sends a notification that the client may miss, and does not wait. It reports
+	// whether the message is on its way; a message that is not is made good by Handler.Opened.
 	pushNotification(data []byte) (taken bool)
-	// pushUpdate is pushNotification of an update of a resource, but may wait until the client has read enough.
+	// pushUpdate is pushNotification of an update of a resource, but may wait until the client has
+	// read enough.
 	pushUpdate(data []byte)
 	// currentActor returns the actor that serves the session after this one has stopped.
 	currentActor(ctx context.Context) (*sessionActor, error)
-	// endForGood ends the session on this node, for good. It reports whether this is the session's first end. expired says that
-	// the time of the record is over. Otherwise the session's actor must not call it in its turn, since it may wait for
-	// an activation under way.
+	// endForGood ends the session on this node, for good. It reports whether this is the session's
+	// first end. expired says that the time of the record is over. Otherwise the session's actor
+	// must not call it in its turn, since it may wait for an activation under way.
 	endForGood(expired bool) (first bool)
-	// leaveMemory stops the actor, and takes it out of memory. broken says that a panic has ended it.
+	// leaveMemory stops the actor, and takes it out of memory. broken says that a panic has ended
+	// it.
 	leaveMemory(broken bool)
 }
 
@@ -102,13 +106,15 @@ type (
 		limit int // of calls in flight; 0 means no limit
 		err   error
 	}
-	// endCall removes the request from the table: no cancel reaches it afterwards, and its id may be used again.
+	// endCall removes the request from the table: no cancel reaches it afterwards, and its id may
+	// be used again.
 	endCall struct {
 		kernel.Reply
 		req *requestActor
 		id  string // "" for the request's own
 	}
-	// cancelCall is a client's notifications/cancelled. acked gets errNotHere if the call does not run on this node.
+	// cancelCall is a client's notifications/cancelled. acked gets errNotHere if the call does not
+	// run on this node.
 	cancelCall struct {
 		id     string
 		reason string
@@ -126,7 +132,8 @@ type (
 	idleTick     struct{}
 	// giveUpCalls ends every call: the node stops.
 	giveUpCalls struct{}
-	// hastenCalls makes streams of the calls that began at begun or before and can go on in another process.
+	// hastenCalls makes streams of the calls that began at begun or before and can go on in another
+	// process.
 	hastenCalls struct{ begun time.Time }
 	// runsFor asks whether a call of one of some principals runs.
 	runsFor struct {
@@ -235,8 +242,8 @@ func (s *sessionActor) Failed(m any, last bool) {
 	}
 }
 
-// checkIdle removes the session from memory when nothing has kept it here for a while. The timer is armed anew only when it
-// fires, not with each message.
+// checkIdle removes the session from memory when nothing has kept it here for a while. The timer is
+// armed anew only when it fires, not with each message.
 func (s *sessionActor) checkIdle() {
 	if s.closing {
 		return
@@ -295,7 +302,8 @@ func (s *sessionActor) startSession() {
 	s.timer.Reset(sessionView{s}.untilLook(false, s.svc.Limits.SessionDrop)) // only now, since the tick uses the field
 }
 
-// billedAccount is the account of the session's last request. It also pays for the session's streams and questions.
+// billedAccount is the account of the session's last request. It also pays for the session's
+// streams and questions.
 func (s *sessionActor) billedAccount() *quota.Account {
 	return s.account.Last(s.sessions.accounts.Accounts, s.key.Tenant)
 }
@@ -316,8 +324,8 @@ func (s *sessionActor) runsFor(which func(principal any) bool) bool {
 	return m.found
 }
 
-// beginStay keeps the session in memory until endStay is called: while a GET is handled that may become a stream, and while the
-// session begins.
+// beginStay keeps the session in memory until endStay is called: while a GET is handled that may
+// become a stream, and while the session begins.
 func (s *sessionActor) beginStay() error {
 	m := &beginStay{}
 	m.Init()
@@ -329,13 +337,10 @@ func (s *sessionActor) beginStay() error {
 }
 
 // endStay ends what beginStay began.
-func (s *sessionActor) endStay() { _ = s.Post(endStay{}) }
-
+func (s *sessionActor) endStay()          { _ = s.Post(endStay{}) }
 func (s *sessionActor) named() SessionKey { return s.key }
-
-func (s *sessionActor) mostPending() int { return s.svc.Limits.Pending }
-
-func (s *sessionActor) hasEnded() bool { return s.ended.Load() }
+func (s *sessionActor) mostPending() int  { return s.svc.Limits.Pending }
+func (s *sessionActor) hasEnded() bool    { return s.ended.Load() }
 
 // takeNotification takes a notification of the client. It waits for the store until until at most.
 func (s *sessionActor) takeNotification(m *codec.Message, until time.Time) {
@@ -352,8 +357,9 @@ func (s *sessionActor) takeNotification(m *codec.Message, until time.Time) {
 	}
 }
 
-// cancelCall hands a client's cancel to the call, and waits until the call's stream has the end mark: a cancelled call
-// must not run again after a crash. If the call does not run here, the other nodes are told.
+// cancelCall hands a client's cancel to the call, and waits until the call's stream has the end
+// mark: a cancelled call must not run again after a crash. If the call does not run here, the other
+// nodes are told.
 func (s *sessionActor) cancelCall(id, reason string, until time.Time) {
 	done := make(chan error, 1)
 	m := &cancelCall{id: id, reason: reason, acked: func(err error) { done <- err }}
@@ -386,7 +392,8 @@ func (s *sessionActor) checkMounted(svc *Service) (_ *sessionActor, stale bool, 
 	return s, stale, nil
 }
 
-// acceptMessage accepts a message that needs no response, unless the session ended while it was handled.
+// acceptMessage accepts a message that needs no response, unless the session ended while it was
+// handled.
 func (s *sessionActor) acceptMessage(c Conn) {
 	if s.ended.Load() {
 		unknownSession(c, nil)
@@ -434,8 +441,8 @@ func (b *beginning) markBegun() { b.at.Store(hasBegun) }
 // startBegan reports whether Began is to be called: the session has not ended before.
 func (b *beginning) startBegan() bool { return b.at.CompareAndSwap(notBegun, begins) }
 
-// beganReturned says that Began has returned. It reports whether the session has ended meanwhile, and
-// how, so that Ended is to be called.
+// beganReturned says that Began has returned. It reports whether the session has ended meanwhile,
+// and how, so that Ended is to be called.
 func (b *beginning) beganReturned() (how Ending, ended bool) {
 	if b.at.CompareAndSwap(begins, hasBegun) {
 		return 0, false
@@ -444,7 +451,8 @@ func (b *beginning) beganReturned() (how Ending, ended bool) {
 }
 
 // noteEnd says that the session has ended. It reports whether Ended is to be called now; if not,
-// beganReturned reports it, or Began is not called. Only the first end of a session may be reported.
+// beganReturned reports it, or Began is not called. Only the first end of a session may be
+// reported.
 func (b *beginning) noteEnd(how Ending) (now bool) {
 	b.how = how
 	return !b.at.CompareAndSwap(notBegun, endedFirst) && !b.at.CompareAndSwap(begins, endedEarly)
@@ -501,8 +509,8 @@ func (s sessionEnd) endCalls() (first bool) {
 	return first
 }
 
-// callBegan calls Service.Began, if there is one, and Ended if the session ends meanwhile. It reports false if the
-// session has ended before.
+// callBegan calls Service.Began, if there is one, and Ended if the session ends meanwhile. It
+// reports false if the session has ended before.
 func (s sessionEnd) callBegan(ctx context.Context) bool {
 	if !s.beginning.startBegan() {
 		return false
@@ -530,8 +538,8 @@ func (s sessionEnd) callEnded(how Ending) {
 	}
 }
 
-// endWithoutRecord ends the session on this node, whose record is no more. Only the node that has ended a session of a fleet tells
-// the program.
+// endWithoutRecord ends the session on this node, whose record is no more. Only the node that has
+// ended a session of a fleet tells the program.
 func (s sessionEnd) endWithoutRecord() {
 	if h, ok := s.home.(storedHome); ok && s.shared {
 		h.endQuietly(false)
@@ -543,7 +551,8 @@ func (s sessionEnd) endWithoutRecord() {
 // sessionCalls is a session as it takes requests.
 type sessionCalls struct{ *sessionActor }
 
-// admitRequest returns the actor of a request of size bytes that may run now; refuseInSession sends the error.
+// admitRequest returns the actor of a request of size bytes that may run now; refuseInSession sends
+// the error.
 func (s sessionCalls) admitRequest(in *Input, m *codec.Message, size int) (*requestActor, error) {
 	if tooLong(m) {
 		return nil, refusal.LongToken
@@ -561,8 +570,8 @@ func (s sessionCalls) beginRequest(r *requestActor, w way, m *codec.Message, bod
 	r.beginRequest(s.svc, w, m, body, c)
 }
 
-// enterAdmitted enters an admitted request in the session. On an error it frees the actor; the caller passes the error to
-// refuseInSession.
+// enterAdmitted enters an admitted request in the session. On an error it frees the actor; the
+// caller passes the error to refuseInSession.
 func (s sessionCalls) enterAdmitted(r *requestActor) error {
 	s.home.keepAlive()
 	err := r.enterTable(s.svc.Limits.PerSession)

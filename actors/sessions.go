@@ -35,8 +35,8 @@ type sessions struct {
 // entryWriter has the writer of a stream, wherever that is, store an entry.
 type entryWriter interface {
 	// sendOn pushes an entry to the stream id of s and waits until it is stored. After an error the
-	// entry was not stored, unless the error is the cause of ctx or ErrUnavailable: then the outcome is unknown.
-	// It fails with ErrNoStream if the stream does not exist or has ended.
+	// entry was not stored, unless the error is the cause of ctx or ErrUnavailable: then the
+	// outcome is unknown. It fails with ErrNoStream if the stream does not exist or has ended.
 	sendOn(ctx context.Context, s *sessionActor, id string, e stream.Entry) error
 }
 
@@ -105,8 +105,8 @@ func (d *sessions) checkFound(in *Input, id []byte, s *sessionActor, err error) 
 // errNoSession stands for a request that names no session.
 var errNoSession = errors.New("actors: no session id")
 
-// lookUp is loadSession for the session that a request names. It waits while too many others read the
-// store.
+// lookUp is loadSession for the session that a request names. It waits while too many others read
+// the store.
 func (d *sessions) lookUp(svc *Service, in *Input) (*sessionActor, error) {
 	switch {
 	case in.Session == "":
@@ -141,8 +141,8 @@ func (d *sessions) lookUp(svc *Service, in *Input) (*sessionActor, error) {
 	return d.loadSession(ctx, svc, key, in)
 }
 
-// loadSession finds the actor of a session in memory, or makes it from the session's record. in is the
-// request that pays for the memory; nil is none, and then the session's tenant pays.
+// loadSession finds the actor of a session in memory, or makes it from the session's record. in is
+// the request that pays for the memory; nil is none, and then the session's tenant pays.
 func (d *sessions) loadSession(ctx context.Context, svc *Service, key SessionKey, in *Input) (*sessionActor, error) {
 	for {
 		if d.drain.closing.Load() { // the node's sessions stop, and no others may begin
@@ -325,8 +325,9 @@ func (d *sessions) initializeSession(svc *Service, in *Input, m *codec.Message, 
 	in.Conn.Answer(200, codec.AppendResult(nil, m.ID, result))
 }
 
-// findToStay returns the session that find finds, or nil if find has refused the request. It stays in memory until
-// endStay is called: if it left before its stream is open, it would miss notifications.
+// findToStay returns the session that find finds, or nil if find has refused the request. It stays
+// in memory until endStay is called: if it left before its stream is open, it would miss
+// notifications.
 func (d *sessions) findToStay(in *Input, find func(*Input) *sessionActor) *sessionActor {
 	for {
 		s := find(in)
@@ -343,7 +344,8 @@ func (d *sessions) findToStay(in *Input, find func(*Input) *sessionActor) *sessi
 	}
 }
 
-// readRecord reads the record of a session. With ErrNotFound and a revision, the record has expired and is still stored.
+// readRecord reads the record of a session. With ErrNotFound and a revision, the record has expired
+// and is still stored.
 func (d *sessions) readRecord(ctx context.Context, key SessionKey) (session.Record, uint64, error) {
 	return d.readRecordBy(ctx, key, d.store.Get)
 }

@@ -19,7 +19,8 @@ import (
 	"github.com/troupe-run/troupe/internal/store"
 )
 
-// site is what the owners and the actors of a node have in common. It knows none of them, and a node has one.
+// site is what the owners and the actors of a node have in common. It knows none of them, and a
+// node has one.
 type site struct {
 	k     *kernel.Kernel
 	log   *slog.Logger
@@ -37,7 +38,8 @@ type site struct {
 	fleet    fleet
 }
 
-// expireViews has sessions read their records again before they are served: others may have changed them.
+// expireViews has sessions read their records again before they are served: others may have changed
+// them.
 func (n *site) expireViews() { n.fleet.lettersLost.Store(int64(n.clock.sinceStart())) }
 
 // The kinds of actors of a node.
@@ -114,7 +116,8 @@ type draining struct {
 	handedOver  atomic.Int64 // requests in flight that were handed over: see requestActor.handedOver
 }
 
-// endsStore reports whether nothing will go on with what still runs: the node ends, and its store with it.
+// endsStore reports whether nothing will go on with what still runs: the node ends, and its store
+// with it.
 func (d *draining) endsStore() bool { return d.alone && d.over.Load() }
 
 // awaitLease waits while the lease is uncertain. It reports whether the lease is certain
@@ -151,8 +154,9 @@ type Conn interface {
 	Gone(f func())
 }
 
-// heldBy returns who has a connection, nil for nobody that is known, and the first moment at which it may not be served any more, the zero time if there is none. The
-// principal says so, if it has a method Until.
+// heldBy returns who has a connection, nil for nobody that is known, and the first moment at which
+// it may not be served any more, the zero time if there is none. The principal says so, if it has a
+// method Until.
 func heldBy(conn any) (holder any, until time.Time) {
 	if c, ok := conn.(interface{ Holder() any }); ok {
 		holder = c.Holder()
@@ -184,8 +188,8 @@ type Exchange interface {
 // request then gets status 503. It must not be changed.
 var Unavailable = refusal.Unavailable.MCP()
 
-// SessionGone is the error of a request whose session ended meanwhile. A Handler returns this very pointer.
-// A request of a session over HTTP then gets status 404. It must not be changed.
+// SessionGone is the error of a request whose session ended meanwhile. A Handler returns this very
+// pointer. A request of a session over HTTP then gets status 404. It must not be changed.
 var SessionGone = refusal.SessionEnded.MCP()
 
 // answerer takes the response or the refusal of a request.
@@ -209,8 +213,7 @@ var errBadEvent = errors.New("actors: bad event id")
 type SessionKey struct{ Tenant, Server, ID string }
 
 func (k SessionKey) recordKey() string { return "session." + k.keyPath() }
-
-func (k SessionKey) keyPath() string { return k.Tenant + "." + k.Server + "." + k.ID }
+func (k SessionKey) keyPath() string   { return k.Tenant + "." + k.Server + "." + k.ID }
 
 // taggedID is the id of the session as its client gets it: with a tag, if the node has a key for
 // tags. The tag shows without a look into the store that the id is no guess.
@@ -226,7 +229,8 @@ func (k SessionKey) taggedID(keys store.Keys) string {
 }
 
 // hasTag reports whether id is the key's with its tag, if the node makes tags. An id of an earlier
-// release has none, and when the store has lost its keys, no tag is right: so a wrong tag proves nothing.
+// release has none, and when the store has lost its keys, no tag is right: so a wrong tag proves
+// nothing.
 func (k SessionKey) hasTag(id string, keys store.Keys) bool {
 	named := k.taggedID(keys)
 	return named == k.ID || subtle.ConstantTimeCompare([]byte(id), []byte(named)) == 1
@@ -235,8 +239,8 @@ func (k SessionKey) hasTag(id string, keys store.Keys) bool {
 // tagLength is the number of characters that the tag of a session id has.
 const tagLength = 13
 
-// sessionKey is the key of the session that a client names by id, with a tag or without. ok is false
-// for what cannot be an id.
+// sessionKey is the key of the session that a client names by id, with a tag or without. ok is
+// false for what cannot be an id.
 func sessionKey(tenant, server, id string) (k SessionKey, ok bool) {
 	k = SessionKey{Tenant: tenant, Server: server, ID: id[:min(len(id), stream.IDLength)]}
 	return k, stream.ValidID(k.ID) && (len(id) == stream.IDLength || len(id) == stream.IDLength+tagLength)

@@ -193,8 +193,9 @@ func (d *direct) releaseExchange() {
 	}
 }
 
-// connGone reports to a request that the client of x is gone or, if broken is set, that the node is not heard that has its
-// connection. If ended is set, the client is there, and a middleware has ended its request's context.
+// connGone reports to a request that the client of x is gone or, if broken is set, that the node is
+// not heard that has its connection. If ended is set, the client is there, and a middleware has
+// ended its request's context.
 type connGone struct {
 	x      roundTrip
 	broken bool

@@ -16,13 +16,16 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 )
 
-// Step is the result of a step of a call: a part of its handler that does not run again once its result is stored.
+// Step is the result of a step of a call: a part of its handler that does not run again once its
+// result is stored.
 type Step = record.Step
 
-// ErrStepUsed reports that a run of a call uses the name of a step a second time. The step did not run again.
+// ErrStepUsed reports that a run of a call uses the name of a step a second time. The step did not
+// run again.
 var ErrStepUsed = errors.New("the name of the step was used before")
 
-// used is what a run of a call has used so far, of names and numbers, and what it keeps in memory for a later run. Most calls have none.
+// used is what a run of a call has used so far, of names and numbers, and what it keeps in memory
+// for a later run. Most calls have none.
 type used struct {
 	questions uses
 	steps     uses         // of names
@@ -55,9 +58,10 @@ func (run *StepRun) Context(ctx context.Context) context.Context {
 	return context.WithValue(ctx, stepRunKey{}, run)
 }
 
-// BeginStep begins a step, or returns the result that an earlier run of the call has stored. End must be called when it has run. A call of a
-// session becomes a stream, as its record has to be stored. After an error the step must not run, and the call cannot go on: it
-// was cancelled or lost its stream. ErrStepUsed leaves the call as it is.
+// BeginStep begins a step, or returns the result that an earlier run of the call has stored. End
+// must be called when it has run. A call of a session becomes a stream, as its record has to be
+// stored. After an error the step must not run, and the call cannot go on: it was cancelled or lost
+// its stream. ErrStepUsed leaves the call as it is.
 func (c *Call) BeginStep(ctx context.Context, name string) (found *Step, run *StepRun, err error) {
 	if cause := context.Cause(c.ctx); cause != nil {
 		return nil, nil, cause
@@ -90,14 +94,16 @@ func (u *used) findStep(name string) *Step {
 	return nil
 }
 
-// assureEvery is how often a call asks whether it still has its stream, while the store says neither.
+// assureEvery is how often a call asks whether it still has its stream, while the store says
+// neither.
 const assureEvery = time.Second
 
 // Keeps reports whether a later run of the call, if there is one, has a use for the result.
 func (run *StepRun) Keeps() bool { return run.keeps }
 
-// Keep stores the result of the step: value, or the text of an error that no run tries again. Beyond the limits it is not stored, and the step
-// runs again in a later run. After an error it is unknown whether it was, and the call cannot go on.
+// Keep stores the result of the step: value, or the text of an error that no run tries again.
+// Beyond the limits it is not stored, and the step runs again in a later run. After an error it is
+// unknown whether it was, and the call cannot go on.
 func (run *StepRun) Keep(ctx context.Context, value json.RawMessage, failed string) error {
 	c := run.c
 	s := Step{Name: run.name, Failed: failed, Began: run.began.UnixMilli(), Took: time.Since(run.began).Milliseconds(), Value: value}
@@ -140,8 +146,9 @@ func (u *used) keepStep(s Step) *limits.Row {
 	return nil
 }
 
-// MoveSteps returns the results of steps that a stateless call has kept, for a task that is being made of it. Results that come now wait until moved is called: if the
-// call has a task by then, that stores them.
+// MoveSteps returns the results of steps that a stateless call has kept, for a task that is being
+// made of it. Results that come now wait until moved is called: if the call has a task by then,
+// that stores them.
 func (c *Call) MoveSteps(ctx context.Context) (kept []Step, moved func(), err error) {
 	u := callSteps{c}.usedSoFar()
 	if err := u.moving.Lock(ctx, c.ctx); err != nil {
@@ -191,7 +198,8 @@ func (c callSteps) stepOf(ctx context.Context) *StepRun {
 	return nil
 }
 
-// findStep returns the result of a step of an earlier run, and else says where that of run will be kept.
+// findStep returns the result of a step of an earlier run, and else says where that of run will be
+// kept.
 func (c callSteps) findStep(ctx context.Context, run *StepRun) (*Step, error) {
 	if d := c.Detached(); d != nil {
 		run.keeps = true
@@ -250,8 +258,10 @@ func (c callSteps) findStored(ctx context.Context, run *StepRun) (*Step, error) 
 	return nil, c.assureStream(ctx, on)
 }
 
-// assureStream returns nil if no other node has the call's stream, as far as is known: it was this node's a moment ago. A process that stood still may have lost it, and a
-// step that another run has stored must not begin here. What stands still behind assureStream may still begin one, and cannot store it.
+// assureStream returns nil if no other node has the call's stream, as far as is known: it was this
+// node's a moment ago. A process that stood still may have lost it, and a step that another run has
+// stored must not begin here. What stands still behind assureStream may still begin one, and cannot
+// store it.
 func (c callSteps) assureStream(ctx context.Context, on *streamActor) error {
 	n, sure := c.peer.sessions, &c.usedSoFar().sure
 	for n.fleet.mail != nil {
@@ -284,8 +294,9 @@ func (c callSteps) endCause(err error) error {
 	return err
 }
 
-// countMessage counts a message of the handler, sent with ctx or passed over, for the step in which it is: a run that finds the result of that step does
-// not send it, and must not take another message for it.
+// countMessage counts a message of the handler, sent with ctx or passed over, for the step in which
+// it is: a run that finds the result of that step does not send it, and must not take another
+// message for it.
 func (c callSteps) countMessage(ctx context.Context) {
 	u := c.has.Load()
 	if u == nil {
@@ -335,7 +346,8 @@ func (c callSteps) storeStep(ctx context.Context, run *StepRun, s Step) error {
 	return nil
 }
 
-// keepStep keeps the result of a step of a stateless call in memory, unless the call becomes a task meanwhile, which stores it.
+// keepStep keeps the result of a step of a stateless call in memory, unless the call becomes a task
+// meanwhile, which stores it.
 func (c callSteps) keepStep(ctx context.Context, s Step) error {
 	u := c.usedSoFar()
 	if err := u.moving.Lock(ctx, c.ctx); err != nil {
@@ -351,7 +363,8 @@ func (c callSteps) keepStep(ctx context.Context, s Step) error {
 	return nil
 }
 
-// carriedSteps are the results of steps that a requestState has for a run on another node: those that fit, the oldest first.
+// carriedSteps are the results of steps that a requestState has for a run on another node: those
+// that fit, the oldest first.
 func (c callSteps) carriedSteps() (all []json.RawMessage) {
 	u := c.has.Load()
 	if u == nil {

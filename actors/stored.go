@@ -24,12 +24,13 @@ type naming struct {
 	err      error
 }
 
-// storedHome is the home of a session with a record in the store. Connections come and go, and any node can serve the
-// session from its record. Messages outside of calls go out on the standalone stream that the record names.
+// storedHome is the home of a session with a record in the store. Connections come and go, and any
+// node can serve the session from its record. Messages outside of calls go out on the standalone
+// stream that the record names.
 type storedHome struct{ *sessionActor }
 
-// changeRecord rewrites the record by compare-and-set. That edit has nothing to change is only believed of a record that was read
-// since: another node may have changed what this one knows.
+// changeRecord rewrites the record by compare-and-set. That edit has nothing to change is only
+// believed of a record that was read since: another node may have changed what this one knows.
 func (h storedHome) changeRecord(ctx context.Context, edit func(*session.Record) bool) error {
 	s, d := h.sessionActor, h.sessions
 	v := s.view.Load()
@@ -66,10 +67,11 @@ func (h storedHome) changeRecord(ctx context.Context, edit func(*session.Record)
 	}
 }
 
-// noteFirstMessage notes that the client has sent something since initialize: the session has its full time from now on. It waits
-// for the store, once in the life of a session, so that a client that has got a response finds its session after a
-// crash. For most clients that is the response to notifications/initialized, for which no handler waits. If the store
-// does not answer, the request goes on, and the next one tries again. It reports false if the session is gone.
+// noteFirstMessage notes that the client has sent something since initialize: the session has its
+// full time from now on. It waits for the store, once in the life of a session, so that a client
+// that has got a response finds its session after a crash. For most clients that is the response to
+// notifications/initialized, for which no handler waits. If the store does not answer, the request
+// goes on, and the next one tries again. It reports false if the session is gone.
 func (s storedHome) noteFirstMessage(in *Input) (there bool) {
 	ctx, cancel := context.WithTimeout(s.sessions.base, s.svc.Limits.StoreWait)
 	defer cancel()
@@ -143,8 +145,8 @@ func (h storedHome) endForGood(expired bool) (first bool) {
 	return first
 }
 
-// endQuietly is endForGood without a word to the program. The actor may have left memory meanwhile, and another may have begun from
-// the record before that went.
+// endQuietly is endForGood without a word to the program. The actor may have left memory meanwhile,
+// and another may have begun from the record before that went.
 func (h storedHome) endQuietly(expired bool) (first bool) {
 	s, d := h.sessionActor, h.sessions
 	first = sessionEnd{s}.endCalls()
@@ -157,15 +159,15 @@ func (h storedHome) endQuietly(expired bool) (first bool) {
 	return first
 }
 
-// leaveMemory takes the session out of the directory and stops it. Messages that still wait are refused, and their senders
-// activate the session anew.
+// leaveMemory takes the session out of the directory and stops it. Messages that still wait are
+// refused, and their senders activate the session anew.
 func (h storedHome) leaveMemory(bool) {
 	h.sessions.Drop(h.key, h.sessionActor)
 	h.Stop()
 }
 
-// deliverMessage sends a message on the standalone stream and waits until it is stored. If another stream replaces that one
-// meanwhile, the message goes to the new stream.
+// deliverMessage sends a message on the standalone stream and waits until it is stored. If another
+// stream replaces that one meanwhile, the message goes to the new stream.
 func (h storedHome) deliverMessage(ctx context.Context, e stream.Entry) error {
 	for s := h.sessionActor; ; {
 		id := s.view.Load().rec.Standalone
@@ -188,8 +190,9 @@ func (h storedHome) deliverMessage(ctx context.Context, e stream.Entry) error {
 	}
 }
 
-// pushNotification sends data on the standalone stream if this node writes that. It goes to the actor that serves the session now.
-// If the stream is replaced later, the new stream does not have the data.
+// pushNotification sends data on the standalone stream if this node writes that. It goes to the
+// actor that serves the session now. If the stream is replaced later, the new stream does not have
+// the data.
 func (h storedHome) pushNotification(data []byte) (taken bool) {
 	s, ok := h.sessions.Get(h.key)
 	if !ok {
@@ -207,13 +210,15 @@ func (h storedHome) pushNotification(data []byte) (taken bool) {
 // pushUpdate is pushNotification: a stream that cannot take the update now makes it good later.
 func (h storedHome) pushUpdate(data []byte) { h.pushNotification(data) }
 
-// standaloneState is what a session knows of its standalone stream beside the record, which names it.
+// standaloneState is what a session knows of its standalone stream beside the record, which names
+// it.
 type standaloneState struct {
 	// announced is what was announced on the standalone stream, nil if there is none yet.
 	announced atomic.Pointer[announcement]
 
-	// missed says that the client may have missed notifications: it is set when one could not be sent, and when the session
-	// comes to this node from its record. Whoever makes that good, for a client that listens, clears it first.
+	// missed says that the client may have missed notifications: it is set when one could not be
+	// sent, and when the session comes to this node from its record. Whoever makes that good, for a
+	// client that listens, clears it first.
 	missed atomic.Bool
 }
 
@@ -227,7 +232,8 @@ func (s standalone) openStandalone(svc *Service, in *Input) {
 		refusal.Unavailable.Tell(in.Conn, nil)
 		return
 	}
-	// What the client subscribes to from here on is told by this stream, or noted as missed, unless another node is told of it.
+	// What the client subscribes to from here on is told by this stream, or noted as missed, unless
+	// another node is told of it.
 	subscribed := len(s.view.Load().rec.Subscribed) > 0
 	rec := record.Stream{Version: record.Version, Node: d.name, Boot: d.boot, Epoch: 1, Revision: s.view.Load().rec.Revision}
 	st := d.streams.buildStream(&svc.Terms, s, s.key, s.view.Load().rec.Subscribed, newID(), rec, in.Conn)
@@ -335,10 +341,10 @@ func (s standalone) endStandalone(id string) (live bool) {
 	return live
 }
 
-// endReplacedStandalone ends the standalone stream before, which the session's record named earlier. It does
-// so if the record now names a stream that is not here: one of another node, or one that could
-// not begin though it was named. Otherwise the client would listen to a stream without a
-// writer. A new stream that is here ends the old one itself.
+// endReplacedStandalone ends the standalone stream before, which the session's record named
+// earlier. It does so if the record now names a stream that is not here: one of another node, or
+// one that could not begin though it was named. Otherwise the client would listen to a stream
+// without a writer. A new stream that is here ends the old one itself.
 func (s standalone) endReplacedStandalone(before string) {
 	d := s.sessions
 	now := s.view.Load().rec.Standalone

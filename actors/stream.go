@@ -25,13 +25,14 @@ type streamActor struct {
 	svc     *Terms
 	key     StreamKey
 
-	// ready is closed once, when the connection that began the stream is committed or refused; unstored says then that
-	// the stream could not begin, and that its client knows. A stream that was taken over is ready from the start.
+	// ready is closed once, when the connection that began the stream is committed or refused;
+	// unstored says then that the stream could not begin, and that its client knows. A stream that
+	// was taken over is ready from the start.
 	ready    chan struct{}
 	unstored atomic.Bool
 
-	// connected and left are the copies of att for other goroutines: there is a live connection, and when the last one left,
-	// in unix nanoseconds.
+	// connected and left are the copies of att for other goroutines: there is a live connection,
+	// and when the last one left, in unix nanoseconds.
 	connected atomic.Bool
 	left      atomic.Int64
 
@@ -39,10 +40,12 @@ type streamActor struct {
 	batchState
 	waitState
 
-	// order is that of a standalone stream that began here: later ones have a higher order. It never changes.
+	// order is that of a standalone stream that began here: later ones have a higher order. It
+	// never changes.
 	order uint64
 
-	// pushed are the messages to the session that an earlier writer stored, by their meta. It never changes.
+	// pushed are the messages to the session that an earlier writer stored, by their meta. It never
+	// changes.
 	pushed map[string]bool
 
 	// The rest belongs to the actor's turn.
@@ -51,20 +54,23 @@ type streamActor struct {
 	fx   []stream.Effect // of the step under way; those that were carried out are zero
 	sess streamSession   // pays for the stream: the actor that the last connection belonged to
 
-	// calls are the requests that the stream answers; none for a standalone stream, nor for those of a lost node that have
-	// not begun again.
+	// calls are the requests that the stream answers; none for a standalone stream, nor for those
+	// of a lost node that have not begun again.
 	calls []*kernel.Actor
 
-	// att is the one live connection, nil for none. A new stream has conn, too, until opened is set: then the response has
-	// begun, or was refused. closeEarly says to close the connection as soon as it is open.
+	// att is the one live connection, nil for none. A new stream has conn, too, until opened is
+	// set: then the response has begun, or was refused. closeEarly says to close the connection as
+	// soon as it is open.
 	att        reader
 	conn       Conn
 	closeEarly *closeConn
 
-	// delivered is the last append that is stored and was handed on: connections get appends in order, without a gap.
+	// delivered is the last append that is stored and was handed on: connections get appends in
+	// order, without a gap.
 	delivered uint64
 
-	// silent is set when the stream was cancelled: what is stored from then on is delivered to nobody.
+	// silent is set when the stream was cancelled: what is stored from then on is delivered to
+	// nobody.
 	opened, silent bool
 }
 
@@ -73,7 +79,8 @@ type waitState struct {
 	// queued are the bytes that wait, for other goroutines.
 	queued atomic.Int64
 
-	// waits counts what waits on the account of the session, in steps of waitingStep: waiting is what it holds.
+	// waits counts what waits on the account of the session, in steps of waitingStep: waiting is
+	// what it holds.
 	waits   quota.Holding
 	waiting int64
 
@@ -285,8 +292,8 @@ func (s *streamActor) performEffects() {
 	s.fx = s.fx[:0]
 }
 
-// onAppended takes the outcome of the append in flight. It counts no tries: the store may be away for
-// as long as the calls' own limits let them run.
+// onAppended takes the outcome of the append in flight. It counts no tries: the store may be away
+// for as long as the calls' own limits let them run.
 func (s *streamActor) onAppended(err error) {
 	switch {
 	case err == nil && writerRecord{s}.outlivesRecord(): // the clock went back meanwhile
@@ -339,8 +346,8 @@ func (s *streamActor) isAbandoned(now time.Time) bool {
 	return len(s.calls) == 0 && s.att == nil && now.UnixNano()-s.left.Load() > int64(s.svc.Limits.ReplayAge)
 }
 
-// muteDelivery ends delivery. Entries that are in flight when a cancel is processed may be stored, but are
-// not sent.
+// muteDelivery ends delivery. Entries that are in flight when a cancel is processed may be stored,
+// but are not sent.
 func (s *streamActor) muteDelivery() { s.silent = true }
 
 // attachReader makes att the one live connection and cuts the old one.
@@ -373,8 +380,8 @@ func (s *streamActor) markReady() {
 	}
 }
 
-// removeStream takes the stream out of the directory and stops it. An ended stream is resumed from the
-// log.
+// removeStream takes the stream out of the directory and stops it. An ended stream is resumed from
+// the log.
 func (s *streamActor) removeStream() {
 	s.streams.Drop(s.key, s)
 	if s.m.Phase() != stream.Ended { // another writer may go on
@@ -426,7 +433,8 @@ func (s *streamActor) Failed(m any, last bool) {
 	streamEnd{s}.cutShort()
 }
 
-// chargeEntries charges the client for entries, before they are stored: streams that begin meanwhile must know of them.
+// chargeEntries charges the client for entries, before they are stored: streams that begin
+// meanwhile must know of them.
 func (s *streamActor) chargeEntries(entries []stream.Entry) {
 	bytes := 0
 	for i := range entries {
@@ -437,8 +445,8 @@ func (s *streamActor) chargeEntries(entries []stream.Entry) {
 	}
 }
 
-// writeAppend writes an append of the stream: at once, or in its client's turn if the store has taken much from it lately. Until
-// then it is in flight like any other.
+// writeAppend writes an append of the stream: at once, or in its client's turn if the store has
+// taken much from it lately. Until then it is in flight like any other.
 func (s *streamActor) writeAppend(num uint64, data []byte) {
 	n, a := s.streams, s.sess.billedAccount()
 	pace, own := n.accounts.pace, &a.Used[usedLog]
@@ -453,8 +461,8 @@ func (s *streamActor) writeAppend(num uint64, data []byte) {
 	n.store.Append(s.path, s.m.Rev(), num, data, func(err error) { _ = s.Post(appended{err}) })
 }
 
-// countWaiting counts what waits for the log on the account of the session. It does not refuse: who sends waits while
-// the account has its share (Call.sendMessage).
+// countWaiting counts what waits for the log on the account of the session. It does not refuse: who
+// sends waits while the account has its share (Call.sendMessage).
 func (s *streamActor) countWaiting() {
 	n := s.m.Holds() + len(s.body) + int(s.stepBytes.Load())
 	if s.gather != nil {
@@ -475,8 +483,9 @@ func (s *streamActor) countWaiting() {
 	s.waiting = held
 }
 
-// cacheAppend keeps an append that was just stored; from is the number of its first part. One of several parts is read from the log
-// when it is wanted, and what came before it, too: the numbers between are those of its parts.
+// cacheAppend keeps an append that was just stored; from is the number of its first part. One of
+// several parts is read from the log when it is wanted, and what came before it, too: the numbers
+// between are those of its parts.
 func (s *streamActor) cacheAppend(from uint64, e *stream.Effect) {
 	if e.Num != from {
 		s.streams.cache.Drop(s.path)
@@ -487,7 +496,8 @@ func (s *streamActor) cacheAppend(from uint64, e *stream.Effect) {
 	s.streams.cache.Keep(s.path, stream.Append{Num: e.Num, Epoch: e.Epoch, Entries: e.Entries, Last: e.Last}, low, until)
 }
 
-// takeStepRoom takes room for the result of a step in the stream's record, or returns the limit that leaves none.
+// takeStepRoom takes room for the result of a step in the stream's record, or returns the limit
+// that leaves none.
 func (s *streamActor) takeStepRoom(bytes int) *limits.Row {
 	if s.steps.Add(1) > maxSteps {
 		return limits.CallSteps.Row
@@ -624,8 +634,8 @@ func (s streamEnd) endLost(err error) {
 	s.removeStream()
 }
 
-// refuseEnded answers a request whose stream ends before it has begun: the session of a call is gone; a
-// standalone stream may only have been replaced.
+// refuseEnded answers a request whose stream ends before it has begun: the session of a call is
+// gone; a standalone stream may only have been replaced.
 func (s streamEnd) refuseEnded() {
 	if len(s.rec.Calls) == 0 && !s.sess.hasEnded() {
 		s.conn.Open()

@@ -44,7 +44,8 @@ type streamSession interface {
 	Post(m any) error
 }
 
-// buildStream makes the actor of a stream; startActor starts it. conn is its live connection, nil for none.
+// buildStream makes the actor of a stream; startActor starts it. conn is its live connection, nil
+// for none.
 func (d *streams) buildStream(svc *Terms, sess streamSession, of SessionKey, subscribed []string, id string, rec record.Stream, conn Conn) *streamActor {
 	s := &streamActor{streams: d, svc: svc, sess: sess, key: StreamKey{of, id}, m: stream.New(svc.Limits.Stream), ready: make(chan struct{}),
 		recordState: recordState{rec: rec, live: rec, life: takeover.Began(d.clock.aheadBy())}}
@@ -57,8 +58,9 @@ func (d *streams) buildStream(svc *Terms, sess streamSession, of SessionKey, sub
 }
 
 // ownRevision returns the revision of a stream's writer record if it is that of this boot and
-// epoch. ErrNotFound reports that it is gone: it may be stored again. It is errMaybeTaken if what answered the stream's calls may have been
-// another node. ErrFenced reports another writer's record, ErrSessionEnded that the session does not want the stream any more.
+// epoch. ErrNotFound reports that it is gone: it may be stored again. It is errMaybeTaken if what
+// answered the stream's calls may have been another node. ErrFenced reports another writer's
+// record, ErrSessionEnded that the session does not want the stream any more.
 func (d *streams) ownRevision(ctx context.Context, key StreamKey, epoch uint64, standalone bool) (rev uint64, err error) {
 	rec, rev, err := d.readWriter(ctx, key)
 	stored := &rec
@@ -95,8 +97,9 @@ func (d *streams) ownRevision(ctx context.Context, key StreamKey, epoch uint64, 
 	return 0, store.ErrNotFound
 }
 
-// stillWrites reports whether the stream of w, which seems to be written here, is. A node that stood still or was cut off
-// learns only with its next write that another one has taken a stream over: then that write is now.
+// stillWrites reports whether the stream of w, which seems to be written here, is. A node that
+// stood still or was cut off learns only with its next write that another one has taken a stream
+// over: then that write is now.
 func (d *streams) stillWrites(ctx context.Context, w *streamActor) (bool, error) {
 	if d.fleet.mail == nil {
 		return true, nil
@@ -119,8 +122,9 @@ func (d *streams) stillWrites(ctx context.Context, w *streamActor) (bool, error)
 	}
 }
 
-// confirmBadEvent returns err, by which the log of a stream refuses an event id, if its record certainly has revision rev: then the log was not that of a
-// leader that was replaced. Otherwise it returns ErrUnavailable.
+// confirmBadEvent returns err, by which the log of a stream refuses an event id, if its record
+// certainly has revision rev: then the log was not that of a leader that was replaced. Otherwise it
+// returns ErrUnavailable.
 func (d *streams) confirmBadEvent(ctx context.Context, key StreamKey, rev uint64, err error) error {
 	if d.fleet.mail == nil || !errors.Is(err, errBadEvent) {
 		return err
@@ -228,8 +232,8 @@ func (d *streams) newAttachment(svc *Terms, of streamSession, subscribed []strin
 	}, next, skip, live)
 }
 
-// endReplaced has the node that writes a standalone stream end it: another one is the session's now. It must be called before
-// the stream's record is removed, which says which node that is.
+// endReplaced has the node that writes a standalone stream end it: another one is the session's
+// now. It must be called before the stream's record is removed, which says which node that is.
 func (d *streams) endReplaced(key StreamKey) {
 	if d.fleet.mail == nil {
 		return
@@ -242,8 +246,10 @@ func (d *streams) endReplaced(key StreamKey) {
 	}
 }
 
-// withholdsFrom is the Withholds of a connection of a standalone stream, whose session subscribed to some resources when the client came. A client that subscribes to another one
-// with a wider token comes back with that, for an update that its connection may not have. So it comes back once at most for each resource, whatever it brings.
+// withholdsFrom is the Withholds of a connection of a standalone stream, whose session subscribed
+// to some resources when the client came. A client that subscribes to another one with a wider
+// token comes back with that, for an update that its connection may not have. So it comes back once
+// at most for each resource, whatever it brings.
 func withholdsFrom(svc *Terms, holder any, subscribed []string) func([]byte) (withheld, later bool) {
 	return func(message []byte) (withheld, later bool) {
 		uri, withheld := svc.Withholds(holder, message)
@@ -251,7 +257,8 @@ func withholdsFrom(svc *Terms, holder any, subscribed []string) func([]byte) (wi
 	}
 }
 
-// closeReader ends the connection of a call that goes on. A client that is connected to another node may come back soon.
+// closeReader ends the connection of a call that goes on. A client that is connected to another
+// node may come back soon.
 func (m closeConn) closeReader(a reader) {
 	if near, ok := a.(*attached); ok && m.leaving {
 		near.Reconnect()
@@ -263,7 +270,8 @@ func (m closeConn) closeReader(a reader) {
 // keptInMemory is how long an append is kept in memory for clients that come back at once.
 const keptInMemory = 30 * time.Second
 
-// replayCache is how many bytes of appends are kept by a node that may hold so many bytes for its clients, 0 for any number.
+// replayCache is how many bytes of appends are kept by a node that may hold so many bytes for its
+// clients, 0 for any number.
 func replayCache(held int64) int64 {
 	most := limits.ReplayCache.Value()
 	if held > 0 {

@@ -18,7 +18,8 @@ import (
 	"github.com/troupe-run/troupe/internal/store"
 )
 
-// takeovers makes this node the writer of streams whose writers are gone, and has their calls run again.
+// takeovers makes this node the writer of streams whose writers are gone, and has their calls run
+// again.
 type takeovers struct {
 	*site
 	streams  *streams
@@ -139,9 +140,9 @@ func (d *takeovers) countRerun(tenant string) *quota.Account {
 	}
 }
 
-// sendOn pushes an entry to the stream id and waits until it is stored. After an error the
-// entry was not stored, unless the error is the cause of ctx or ErrUnavailable: then the outcome is unknown.
-// It fails with ErrNoStream if the stream does not exist or has ended.
+// sendOn pushes an entry to the stream id and waits until it is stored. After an error the entry
+// was not stored, unless the error is the cause of ctx or ErrUnavailable: then the outcome is
+// unknown. It fails with ErrNoStream if the stream does not exist or has ended.
 func (d *takeovers) sendOn(ctx context.Context, s *sessionActor, id string, e stream.Entry) error {
 	var given takeover.Writer
 	var asked time.Time // another node, for the first time
@@ -255,7 +256,8 @@ func (d *takeovers) takeOver(ctx context.Context, svc *Service, s *sessionActor,
 	}
 }
 
-// startTakenOver starts the actor of a stream that was taken over. kept says that nothing is left to do about the body of its calls.
+// startTakenOver starts the actor of a stream that was taken over. kept says that nothing is left
+// to do about the body of its calls.
 func (d *takeovers) startTakenOver(svc *Service, s *sessionActor, key StreamKey, m *takeover.Machine, life takeover.Lifetime, kept bool) *streamActor {
 	log := m.Log
 	d.taken.Add(1)
@@ -280,9 +282,10 @@ func (d *takeovers) startTakenOver(svc *Service, s *sessionActor, key StreamKey,
 	return w
 }
 
-// awaitLogTurn waits until a resume may judge a stream without a writer, and take it over; leave ends that. Few do so at a time, by
-// turns of their principals: for each part of a log the store loads blocks of many times its size, which it still has for the
-// next part if no thousand others come in between.
+// awaitLogTurn waits until a resume may judge a stream without a writer, and take it over; leave
+// ends that. Few do so at a time, by turns of their principals: for each part of a log the store
+// loads blocks of many times its size, which it still has for the next part if no thousand others
+// come in between.
 func (d *takeovers) awaitLogTurn(ctx context.Context, s *sessionActor, f *readCharge) (leave func(), err error) {
 	turns := d.accounts.lostLogs
 	wait, cancel := context.WithTimeout(ctx, lostLogWait)
@@ -333,8 +336,9 @@ func (d *takeovers) replaceRecord(ctx context.Context, path string, rec *record.
 	return next, err
 }
 
-// findWriter returns the writer of a stream, and takes the stream over if its writer is gone, or is the one that has given it up. A
-// stream that has ended has no writer: w is nil then. errRemoteWriter reports that another node writes the stream.
+// findWriter returns the writer of a stream, and takes the stream over if its writer is gone, or is
+// the one that has given it up. A stream that has ended has no writer: w is nil then.
+// errRemoteWriter reports that another node writes the stream.
 func (d *takeovers) findWriter(ctx context.Context, svc *Service, s *sessionActor, key StreamKey, given takeover.Writer) (w *streamActor, rec record.Stream, err error) {
 	if w, ok := d.streams.Get(key); ok {
 		if <-w.ready; !w.Stopped() {
@@ -380,7 +384,8 @@ func (d *takeovers) findWriter(ctx context.Context, svc *Service, s *sessionActo
 	return w, w.rec, nil
 }
 
-// findRemoteWriter returns the node that writes a stream, nil if it may be taken over: its writer is this boot, or is gone, or has given it up.
+// findRemoteWriter returns the node that writes a stream, nil if it may be taken over: its writer
+// is this boot, or is gone, or has given it up.
 func (d *takeovers) findRemoteWriter(ctx context.Context, key StreamKey, rec *record.Stream, given takeover.Writer) (*remoteWriter, error) {
 	f, by := &d.fleet, takeover.WriterOf(rec)
 	if f.mail == nil || !by.MustBeGone(d.boot, given) {
@@ -392,7 +397,8 @@ func (d *takeovers) findRemoteWriter(ctx context.Context, key StreamKey, rec *re
 	return &remoteWriter{d.readings, key, by}, nil
 }
 
-// takeoverFailed is why a stream was not taken over. What is a reason only for now is ErrUnavailable, too.
+// takeoverFailed is why a stream was not taken over. What is a reason only for now is
+// ErrUnavailable, too.
 func takeoverFailed(err error) error {
 	switch {
 	case errors.Is(err, takeover.ErrUncertain):
@@ -406,11 +412,13 @@ func takeoverFailed(err error) error {
 // errEnded stands for a stream whose last append is in the log.
 var errEnded = errors.New("actors: the stream has ended")
 
-// lostLogWait is how long a resume waits for its turn to read a log, before it lets others ahead and comes back.
+// lostLogWait is how long a resume waits for its turn to read a log, before it lets others ahead
+// and comes back.
 const lostLogWait = 15 * time.Second
 
-// readCharge is what a client pays for what is read of the log for it: memory for as long as that is held, and tokens. Nobody
-// knows how much a read returns. So it pays memory for the most before it, and gets the rest back; tokens are due once it is known.
+// readCharge is what a client pays for what is read of the log for it: memory for as long as that
+// is held, and tokens. Nobody knows how much a read returns. So it pays memory for the most before
+// it, and gets the rest back; tokens are due once it is known.
 type readCharge struct {
 	accounts *accounts
 	from     *sessionActor // its account pays
@@ -419,7 +427,8 @@ type readCharge struct {
 	noWait   bool // it does not wait for memory: others wait for the place in which it reads
 }
 
-// chargeMemory counts memory for a read of at most bytes, in place of that of the read before, if there is room.
+// chargeMemory counts memory for a read of at most bytes, in place of that of the read before, if
+// there is room.
 func (f *readCharge) chargeMemory(bytes int) (ok bool) {
 	f.held.Reset()
 	for {
@@ -429,7 +438,8 @@ func (f *readCharge) chargeMemory(bytes int) (ok bool) {
 	}
 }
 
-// awaitMemory is chargeMemory that waits for room. ErrUnavailable reports that there was none in time.
+// awaitMemory is chargeMemory that waits for room. ErrUnavailable reports that there was none in
+// time.
 func (f *readCharge) awaitMemory(ctx context.Context, bytes int) error {
 	for until := time.Now().Add(roomWait); !f.chargeMemory(bytes); {
 		if f.noWait || pause(ctx, roomEvery/2+rand.N(roomEvery)) != nil || time.Now().After(until) {
@@ -439,7 +449,8 @@ func (f *readCharge) awaitMemory(ctx context.Context, bytes int) error {
 	return nil
 }
 
-// affordAppends is awaitMemory for appends from..to of a log with all bytes. If there is little room, it returns a smaller to.
+// affordAppends is awaitMemory for appends from..to of a log with all bytes. If there is little
+// room, it returns a smaller to.
 func (f *readCharge) affordAppends(ctx context.Context, from, to uint64, all int) (uint64, error) {
 	l := &f.from.svc.Limits
 	for to > from && !f.chargeMemory(l.mostMemory(from, to, all)) {
@@ -469,8 +480,8 @@ func (f *readCharge) noteRead(bytes, appends int) {
 	f.paid -= bytes
 }
 
-// settleTokens gives the memory back, and takes as many of the tokens that are still due as there are: the client may have left
-// without them.
+// settleTokens gives the memory back, and takes as many of the tokens that are still due as there
+// are: the client may have left without them.
 func (f *readCharge) settleTokens() {
 	f.held.Reset()
 	for f.takeTokens() > 0 {
@@ -479,11 +490,13 @@ func (f *readCharge) settleTokens() {
 }
 
 const (
-	// roomEvery is how often, about, a read looks for room in memory: others hold theirs for milliseconds.
+	// roomEvery is how often, about, a read looks for room in memory: others hold theirs for
+	// milliseconds.
 	roomEvery = 20 * time.Millisecond
 	// roomWait is how long it looks.
 	roomWait = 2 * time.Second
 )
 
-// silentPause is the pause before a node that nobody hears is asked again, or its stream is taken over.
+// silentPause is the pause before a node that nobody hears is asked again, or its stream is taken
+// over.
 const silentPause = 250 * time.Millisecond

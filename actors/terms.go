@@ -17,21 +17,23 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// Terms are what a mounted server says of itself, and grants its clients, without a word of what it does.
+// Terms are what a mounted server says of itself, and grants its clients, without a word of what it
+// does.
 type Terms struct {
 	ID     string
 	Limits Limits
 	// ResultMeta is the raw `_meta` of the results that the actors make, since 2026-07-28;
 	// nil for none.
 	ResultMeta []byte
-	// Withholds reports whether a message of a session's standalone stream is not for holder, who has the stream's connection: it is an update of the resource at uri,
-	// which needs a scope that holder lacks. It must be quick and not panic. If nil, nothing is withheld.
+	// Withholds reports whether a message of a session's standalone stream is not for holder, who
+	// has the stream's connection: it is an update of the resource at uri, which needs a scope that
+	// holder lacks. It must be quick and not panic. If nil, nothing is withheld.
 	Withholds func(holder any, message []byte) (uri string, withheld bool)
 	// Insists reports whether the program itself says that a call may run again. Only then a
 	// message of more than limits.RerunBody is stored for that. If nil, it is not.
 	Insists func(method, name []byte) bool
-	// Lacks returns why a principal may not have what needs some scopes, nil if it may. If nil, every principal may have everything. It is called only
-	// with scopes.
+	// Lacks returns why a principal may not have what needs some scopes, nil if it may. If nil,
+	// every principal may have everything. It is called only with scopes.
 	Lacks func(principal any, needs []string) *refusal.Refusal
 	// AnswersPing says that the handler answers ping in bound sessions, too, where it is a
 	// request like any other then. If not, the node answers it at once. Before initialize it
@@ -41,8 +43,9 @@ type Terms struct {
 	// other calls: they fail at once, and a refusal does not reveal a hidden item. If
 	// nil, everything is known.
 	Known func(principal any, method, name []byte) bool
-	// Carried returns the principal of a message that another node has taken, from the form that it has on the way, and the
-	// Input.Principal; see the type Carried. If nil, the principal is that form, and Peer.Owner stays as it is.
+	// Carried returns the principal of a message that another node has taken, from the form that it
+	// has on the way, and the Input.Principal; see the type Carried. If nil, the principal is that
+	// form, and Peer.Owner stays as it is.
 	Carried func(form []byte) (principal, owner any)
 	life    lifetime
 	service any // the Service that has these terms: what does not handle requests knows no more of it
@@ -73,7 +76,8 @@ func (svc *Terms) endedError() error {
 // that never less than ReplayAge remains.
 func (svc *Terms) recordTTL() time.Duration { return RecordTTL(svc.Limits.ReplayAge) }
 
-// callLifetime is for how long a process may have something to say of a call: it runs, and then its record lives.
+// callLifetime is for how long a process may have something to say of a call: it runs, and then its
+// record lives.
 func (svc *Terms) callLifetime() time.Duration { return svc.Limits.MaxCall + svc.recordTTL() }
 
 // retryTime is how long a client has to send a request again.
@@ -149,7 +153,8 @@ func (l Limits) Defaults() Limits {
 	return l
 }
 
-// mostMemory is the most that appends from..to take in memory, of a log that holds about all bytes; 0 means unknown.
+// mostMemory is the most that appends from..to take in memory, of a log that holds about all bytes;
+// 0 means unknown.
 func (l *Limits) mostMemory(from, to uint64, all int) int {
 	n, kept, part := int(to-from)+1, cmp.Or(l.Stream.Bytes, int(limits.ReplayBytes.Value())), cmp.Or(l.Stream.Part, 256<<10)
 	return min(n*part, cmp.Or(all, kept+part)) + n*appendBytes
@@ -186,7 +191,8 @@ func (l NodeLimits) quotaLimits() quota.Limits {
 	}}
 }
 
-// failureRate is the rate of access tokens that are looked at in vain: ten seconds' worth may come at once. Without one no account has a bucket.
+// failureRate is the rate of access tokens that are looked at in vain: ten seconds' worth may come
+// at once. Without one no account has a bucket.
 func (l NodeLimits) failureRate() quota.Rate {
 	if l.AuthFailures <= 0 {
 		return quota.Rate{}
@@ -268,8 +274,8 @@ const (
 )
 
 const (
-	// perSession is how many tokens of rateOfSessions a session takes when it begins. It returns all but
-	// one when its client deletes it: then nothing stays of it, but it was stored.
+	// perSession is how many tokens of rateOfSessions a session takes when it begins. It returns
+	// all but one when its client deletes it: then nothing stays of it, but it was stored.
 	perSession = 10
 	// perCall is how many tokens of rateOfMessages stand for one of rateOfCalls.
 	perCall = 10

@@ -15,36 +15,41 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// A session's record is what all nodes share of it, and each node that serves the session caches it. Whoever changes the
-// record tells the others. What repairs the loss of that is the age of what is cached:
+// A session's record is what all nodes share of it, and each node that serves the session caches
+// it. Whoever changes the record tells the others. What repairs the loss of that is the age of what
+// is cached:
 //
 //	known ──recordAge old, or a word that it has changed──▶ outdated ──read again──▶ known
 //	                                                            └──gone──▶ the session ends here
 //
-// What a client's next request must find, wherever it goes, all nodes say that they know before the client hears of it.
+// What a client's next request must find, wherever it goes, all nodes say that they know before the
+// client hears of it.
 
 const (
 	// recordAge is for how long a session is served from what was read of its record.
 	recordAge = 30 * time.Second
-	// lookSpread is by how much the looks of sessions are spread that have calls or connections, but no requests.
+	// lookSpread is by how much the looks of sessions are spread that have calls or connections,
+	// but no requests.
 	lookSpread = 10 * time.Second
 	// lookPause is how long a look that failed, or that found no place, waits before the next.
 	lookPause = 2 * time.Second
 )
 
-// KeepClient returns what a session keeps of its client's clientInfo and capabilities, in most bytes together. It
-// reports false if name and version alone do not fit.
+// KeepClient returns what a session keeps of its client's clientInfo and capabilities, in most
+// bytes together. It reports false if name and version alone do not fit.
 func KeepClient(p *mcp.InitializeParams, most int) (info, caps []byte, ok bool) {
 	return session.Keep(p, most)
 }
 
-// DecodeSession reads a stored session for an operator. It reports false for a record that this release cannot read.
+// DecodeSession reads a stored session for an operator. It reports false for a record that this
+// release cannot read.
 func DecodeSession(data []byte) (r session.Record, ok bool) {
 	r, err := session.Decode(data)
 	return r, err == nil && session.Newer(data) == 0
 }
 
-// DecodeStream reads a stored writer record for an operator. Of one of another release it has what this one knows.
+// DecodeStream reads a stored writer record for an operator. Of one of another release it has what
+// this one knows.
 func DecodeStream(data []byte) record.Stream {
 	r, _ := record.Decode(data)
 	return r
@@ -58,22 +63,24 @@ type view struct {
 
 // viewState is what a session knows of its record.
 type viewState struct {
-	// view is the cached record. A newer one replaces it, and none is changed: its revision only rises. The first is set
-	// before the actor starts.
+	// view is the cached record. A newer one replaces it, and none is changed: its revision only
+	// rises. The first is set before the actor starts.
 	view atomic.Pointer[view]
 
 	// touching is set while the record is being rewritten because the session is in use.
 	touching atomic.Bool
 
-	// spoken is the revision of the protocol, 0 until it is first read from the record, which settles it once.
+	// spoken is the revision of the protocol, 0 until it is first read from the record, which
+	// settles it once.
 	spoken atomic.Uint32
 
-	// shared says that other nodes may change the record; it never changes. The fields below mean nothing without it.
+	// shared says that other nodes may change the record; it never changes. The fields below mean
+	// nothing without it.
 	shared bool
 
-	// asOf is when the view was right, by clock.sinceStart: a read that began then has found it. behind is a revision that
-	// the record has had. The view must be read again once it is older than recordAge, has a lower revision than behind,
-	// or is older than the last loss of letters.
+	// asOf is when the view was right, by clock.sinceStart: a read that began then has found it.
+	// behind is a revision that the record has had. The view must be read again once it is older
+	// than recordAge, has a lower revision than behind, or is older than the last loss of letters.
 	asOf   atomic.Int64
 	behind atomic.Uint64
 
@@ -93,8 +100,8 @@ const doubted = -1 << 62
 // sessionView is a session as far as it knows its record.
 type sessionView struct{ *sessionActor }
 
-// adoptView makes the session serve from v unless it has a newer record. It does not wait for the actor's turn: a response
-// to the client holds from then on.
+// adoptView makes the session serve from v unless it has a newer record. It does not wait for the
+// actor's turn: a response to the client holds from then on.
 func (s sessionView) adoptView(v *view) {
 	for old := s.view.Load(); v.rev > old.rev; old = s.view.Load() {
 		if s.view.CompareAndSwap(old, v) {
@@ -142,9 +149,10 @@ func (s sessionView) viewOutdated() bool {
 	return at < d.fleet.lettersLost.Load() || int64(d.clock.sinceStart())-at > int64(recordAge) || s.view.Load().rev < s.behind.Load()
 }
 
-// refreshView reads the record again if it is outdated, or has expired as far as is known: another node may have kept the
-// session alive. It reports whether the session has expired, as far as this node can decide that; ErrNotFound: it has ended.
-// slots bounds the reads, nil for a caller that has a place.
+// refreshView reads the record again if it is outdated, or has expired as far as is known: another
+// node may have kept the session alive. It reports whether the session has expired, as far as this
+// node can decide that; ErrNotFound: it has ended. slots bounds the reads, nil for a caller that
+// has a place.
 func (s sessionView) refreshView(slots chan struct{}) (expired bool, err error) {
 	expired = s.view.Load().rec.Expired(s.sessions.store.Now())
 	if !s.shared || !expired && !s.viewOutdated() {
@@ -156,8 +164,9 @@ func (s sessionView) refreshView(slots chan struct{}) (expired bool, err error) 
 	return false, err // it was not just now
 }
 
-// rereadRecord reads the record again. Those who want it at once share one read. late says that the session's client may have
-// been told of what is found; anew, that the read must not have begun before the call.
+// rereadRecord reads the record again. Those who want it at once share one read. late says that the
+// session's client may have been told of what is found; anew, that the read must not have begun
+// before the call.
 func (s sessionView) rereadRecord(slots chan struct{}, late, anew bool) error {
 	r := &recordRead{done: make(chan struct{}), err: errInternal}
 	for !s.reading.CompareAndSwap(nil, r) {
@@ -212,7 +221,8 @@ func (s sessionView) readRecord(slots chan struct{}, late bool) error {
 	return nil
 }
 
-// rereadBeside reads the record again without a request, beside the actor's turn. It reports false if too many do so.
+// rereadBeside reads the record again without a request, beside the actor's turn. It reports false
+// if too many do so.
 func (s sessionView) rereadBeside() bool {
 	places := s.sessions.fleet.looking
 	select {
@@ -229,8 +239,9 @@ func (s sessionView) rereadBeside() bool {
 	return true
 }
 
-// untilLook is how long the session's timer may run that would run for left. The record of a session with calls or
-// connections is read again when that is due: nobody else does it if no requests come. It belongs to the actor's turn.
+// untilLook is how long the session's timer may run that would run for left. The record of a
+// session with calls or connections is read again when that is due: nobody else does it if no
+// requests come. It belongs to the actor's turn.
 func (s sessionView) untilLook(active bool, left time.Duration) time.Duration {
 	if !s.shared {
 		return left
@@ -246,8 +257,9 @@ func (s sessionView) untilLook(active bool, left time.Duration) time.Duration {
 	return min(left, recordAge)
 }
 
-// adoptFound makes the session serve from a record that was found changed, perhaps long after the client was told of the
-// change. Updates of the resources that it subscribes to since then may not have reached it.
+// adoptFound makes the session serve from a record that was found changed, perhaps long after the
+// client was told of the change. Updates of the resources that it subscribes to since then may not
+// have reached it.
 func (s sessionView) adoptFound(v *view) {
 	before := s.view.Load()
 	s.sessions.adoptView(s.sessionActor, v)
@@ -261,8 +273,8 @@ func (s sessionView) adoptFound(v *view) {
 	}
 }
 
-// noteRevision notes that the record has had a revision. A session with calls or connections here reads it now, any other one
-// before its next request.
+// noteRevision notes that the record has had a revision. A session with calls or connections here
+// reads it now, any other one before its next request.
 func (s sessionView) noteRevision(rev uint64) {
 	for {
 		old := s.behind.Load()
