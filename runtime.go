@@ -122,7 +122,9 @@ func New(o Options) (*Runtime, error) {
 	use(node)
 	rt.revoked = rt.operations.newRevocations()
 	rt.node = actors.NewNode(actors.Config{Name: node.Name(), Boot: node.Boot(), Store: node, Mail: mailOf(node), Lease: o.Store.Lease, News: &rt.news, Limits: rt.table.nodeLimits(), Keys: rt.keys, Log: o.Log, Hits: rt.hits, Alone: rt.storesInMemory, Replayed: tel.Replayed})
-	rt.tasks = worker.NewPool(worker.Config{Store: nodestore.NewTasks(node), Node: node.Name(), Boot: node.Boot(), Running: o.Shared.TasksPerNode, PerPrincipal: o.Shared.OpenTasksPerPrincipal, PerNode: o.Shared.OpenTasksPerNode, Shared: rt.sharesStore, Tag: rt.keys.Tag, Ledger: taskLedger{rt.node}, Changed: rt.news.taskChanged, Log: o.Log, Kernel: rt.node.Kernel(), TaskKind: actors.KindTask, QueueKind: actors.KindQueue})
+	work := worker.Config{Store: nodestore.NewTasks(node), Node: node.Name(), Boot: node.Boot(), Shared: rt.sharesStore, Tag: rt.keys.Tag, Ledger: taskLedger{rt.node}, Changed: rt.news.taskChanged, Log: o.Log, Kernel: rt.node.Kernel(), TaskKind: actors.KindTask, QueueKind: actors.KindQueue}
+	limits.Fill(&work, &o)
+	rt.tasks = worker.NewPool(work)
 	rt.operations.startProcess()
 	rt.news.startWith(rt)
 	if m := node.Mail(); m != nil {
