@@ -149,7 +149,7 @@ func New(o Options) (*Runtime, error) {
 	}
 	rt.root = http.HandlerFunc(rt.table.serveMount)
 	if o.Middleware != nil {
-		rt.root = rt.table.logEndedGoroutines(o.Middleware(rt.root))
+		rt.root = rt.table.withEndLog(o.Middleware(rt.root))
 	}
 	rt.ready.Store(true)
 	return rt, nil
@@ -346,7 +346,7 @@ func (d dispatcher) refuseForbidden(x *transport.Exchange, in *actors.Input) boo
 	if s.rt.revokedMeanwhile(x) {
 		return true
 	}
-	refused := s.access.forbidMessage(in, x.Principal, &x.Msg, x.Body)
+	refused := s.access.checkMessageScopes(in, x.Principal, &x.Msg, x.Body)
 	if refused == nil {
 		return false
 	}
