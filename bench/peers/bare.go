@@ -18,7 +18,8 @@ type exchange struct {
 
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}
 
-// bare reads the body of a request and writes a constant. A GET gets an event stream on which nothing happens.
+// bare reads the body of a request and writes a constant. A GET gets an event stream on which
+// nothing happens.
 func bare(c *constant) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet {

@@ -1,6 +1,7 @@
-// Command peers serves two tools, echo and count, with one of several libraries, so that troupe can be measured beside them. It
-// prints its URL on the first line, and serves until it is stopped. It is a separate module, so that Troupe's has none of
-// its dependencies; bench/run builds and measures it, and docs/bench.md says what each kind is.
+// Command peers serves two tools, echo and count, with one of several libraries, so that troupe can
+// be measured beside them. It prints its URL on the first line, and serves until it is stopped. It
+// is a separate module, so that Troupe's has none of its dependencies; bench/run builds and
+// measures it, and docs/bench.md says what each kind is.
 //
 //	go -C bench/peers run . --kind gosdk [--listen 127.0.0.1:0] [--size 105] [--data DIR] [--streams]
 package main

@@ -1,9 +1,10 @@
-// Package repair takes a flaw out of the official Go SDK for the time of a build. Its internal function json.Unmarshal, of
-// release 1.8.0, makes a decoder for each of several parses of a request, and each decoder a buffer of 32 KiB; that is most of what
-// the SDK spends on a small request. A comparison without the repair would show this one mistake and little else.
+// Package repair takes a flaw out of the official Go SDK for the time of a build. Its internal
+// function json.Unmarshal, of release 1.8.0, makes a decoder for each of several parses of a
+// request, and each decoder a buffer of 32 KiB; that is most of what the SDK spends on a small
+// request. A comparison without the repair would show this one mistake and little else.
 //
-// The build uses a copy of the SDK, from the module cache, in which one statement is changed. Nothing of it is kept here, and no
-// go.mod of the repository replaces it.
+// The build uses a copy of the SDK, from the module cache, in which one statement is changed.
+// Nothing of it is kept here, and no go.mod of the repository replaces it.
 package repair
 
 import (
@@ -23,16 +24,18 @@ const (
 	flawed = "internal/json/json.go"
 )
 
-// edits are what changes in the SDK's file, each at the only place where its text stands. Parse ignores
-// what follows the value, as a decoder does, and gets the flag that the SDK sets on its decoders.
+// edits are what changes in the SDK's file, each at the only place where its text stands. Parse
+// ignores what follows the value, as a decoder does, and gets the flag that the SDK sets on its
+// decoders.
 var edits = []struct{ old, new string }{
 	{"\t\"bytes\"\n", ""},
 	{"\treturn NewDecoder(bytes.NewReader(data)).Decode(v)\n", "\t_, err := json.Parse(data, v, json.DontMatchCaseInsensitiveStructFields)\n\treturn err\n"},
 }
 
-// Modfile writes a repaired copy of the SDK into dir, which must be empty, and beside it a go.mod that uses the copy. It returns
-// what to pass to go build -modfile in module, the directory of a module that requires the SDK. It fails if
-// the SDK's code is not what it expects: then the flaw may be gone.
+// Modfile writes a repaired copy of the SDK into dir, which must be empty, and beside it a go.mod
+// that uses the copy. It returns what to pass to go build -modfile in module, the directory of a
+// module that requires the SDK. It fails if the SDK's code is not what it expects: then the flaw
+// may be gone.
 func Modfile(ctx context.Context, module, dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

@@ -1,5 +1,6 @@
-// Package roundrobin is a load balancer without any memory of its clients: each request goes to the next node that is ready. Tests put
-// it before several nodes to show that none of them needs to see the same client twice.
+// Package roundrobin is a load balancer without any memory of its clients: each request goes to the
+// next node that is ready. Tests put it before several nodes to show that none of them needs to see
+// the same client twice.
 package roundrobin
 
 import (
@@ -36,8 +37,8 @@ type node struct {
 	took  atomic.Int64
 }
 
-// New returns a proxy for the nodes at these URLs. It asks each for /readyz until ctx ends, and gives requests to those that
-// answer with 200.
+// New returns a proxy for the nodes at these URLs. It asks each for /readyz until ctx ends, and
+// gives requests to those that answer with 200.
 func New(ctx context.Context, urls []string) (*Proxy, error) {
 	p := &Proxy{client: &http.Client{Timeout: 2 * time.Second}}
 	for _, text := range urls {
@@ -95,7 +96,8 @@ func (p *Proxy) Took() (all []int64) {
 	return all
 }
 
-// ServeHTTP gives a request to the next node that is ready. /readyz is the proxy's own: it is 200 while all nodes are ready.
+// ServeHTTP gives a request to the next node that is ready. /readyz is the proxy's own: it is 200
+// while all nodes are ready.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/readyz" {
 		if p.Ready() < len(p.nodes) {
@@ -108,8 +110,8 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
 	}
-	// The body is read first: net/http takes it away from a request whose response begins, which may be before the node's connection
-	// has seen its end.
+	// The body is read first: net/http takes it away from a request whose response begins, which
+	// may be before the node's connection has seen its end.
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
 		w.WriteHeader(http.StatusRequestEntityTooLarge)
@@ -134,8 +136,9 @@ func with(r *http.Request, body []byte, left int) *http.Request {
 	return r
 }
 
-// failed deals with a request that got no response. One that no node has seen goes to the next node; of another it is unknown what
-// has become of it, and its client sees a broken connection, as without a proxy.
+// failed deals with a request that got no response. One that no node has seen goes to the next
+// node; of another it is unknown what has become of it, and its client sees a broken connection, as
+// without a proxy.
 func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	var op *net.OpError
 	if t := r.Context().Value(tryKey{}).(try); errors.As(err, &op) && op.Op == "dial" && t.left > 0 {
