@@ -19,7 +19,7 @@ import (
 )
 
 func main() {
-	ok, err := run()
+	ok, err := runTable()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
 	}
@@ -28,8 +28,8 @@ func main() {
 	}
 }
 
-// run reports whether all mutations that were asked for were caught.
-func run() (ok bool, err error) {
+// runTable reports whether all mutations that were asked for were caught.
+func runTable() (ok bool, err error) {
 	which := flag.String("run", "", "make only the mutations whose `promise`, group or folder matches")
 	list := flag.Bool("list", false, "print the mutations and make none")
 	timeout := flag.Duration("timeout", 2*time.Minute, "how long the tests of one mutation may take; then it is caught, too")
@@ -39,11 +39,11 @@ func run() (ok bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	all := slices.DeleteFunc(table(), func(r row) bool {
+	all := slices.DeleteFunc(allRows(), func(r row) bool {
 		return !pattern.MatchString(r.promise) && !pattern.MatchString(r.group) && !pattern.MatchString(r.in)
 	})
 	if *list {
-		return true, show(all)
+		return true, listRows(all)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -62,29 +62,29 @@ func run() (ok bool, err error) {
 		if ctx.Err() != nil {
 			return false, ctx.Err()
 		}
-		res := r.make(ctx, &all[i])
+		res := r.makeMutation(ctx, &all[i])
 		results = append(results, res)
 		fmt.Printf("%3d/%d  %-8s  %5.1f s  %s: %s  %s\n", i+1, len(all), res.Outcome, res.Seconds, res.Tests, res.Promise, res.By)
 	}
-	ok, err = report(results)
+	ok, err = printReport(results)
 	if *file != "" && err == nil {
 		err = record.Of("./bench/mutate", results).Write(*file)
 	}
 	return ok, err
 }
 
-// show prints mutations.
-func show(all []row) error {
+// listRows prints mutations.
+func listRows(all []row) error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	for _, r := range all {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.group, r.promise, r.in, strings.TrimSpace(r.by()+" "+r.run))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.group, r.promise, r.in, strings.TrimSpace(r.testFolder()+" "+r.run))
 	}
 	return w.Flush()
 }
 
-// report prints how many mutations of each group were caught, and those that were not. It
+// printReport prints how many mutations of each group were caught, and those that were not. It
 // reports whether there are none.
-func report(results []result) (ok bool, err error) {
+func printReport(results []result) (ok bool, err error) {
 	counts := map[string]map[outcome]int{}
 	total := map[outcome]int{}
 	for _, res := range results {
@@ -132,8 +132,8 @@ type row struct {
 	group string
 }
 
-// table is all mutations.
-func table() (all []row) {
+// allRows is all mutations.
+func allRows() (all []row) {
 	for _, g := range groups {
 		for _, m := range g.rows {
 			all = append(all, row{m, g.name})

@@ -15,8 +15,9 @@ type word struct {
 	from, to int         // where it is in the text
 }
 
-// words returns the tokens of a text. Comments are none, and neither are the semicolons that ends of lines stand for.
-func words(text []byte) (all []word) {
+// wordsOf returns the tokens of a text. Comments are none, and neither are the semicolons that ends
+// of lines stand for.
+func wordsOf(text []byte) (all []word) {
 	file := token.NewFileSet().AddFile("", -1, len(text))
 	var s scanner.Scanner
 	s.Init(file, text, nil, 0)
@@ -35,8 +36,8 @@ func words(text []byte) (all []word) {
 	}
 }
 
-// pattern stands for a place in source text. It is Go whose tokens have to be those of the place, however they are laid
-// out, but that
+// pattern stands for a place in source text. It is Go whose tokens have to be those of the place,
+// however they are laid out, but that
 //
 //	$name    stands for any identifier, the same wherever the name comes again
 //	…        stands for any tokens, as few as possible
@@ -53,11 +54,11 @@ type part struct {
 	skip bool // it stands for any words
 }
 
-// parse reads a pattern.
-func parse(text string) (*pattern, error) {
+// parsePattern reads a pattern.
+func parsePattern(text string) (*pattern, error) {
 	p := &pattern{first: -1, last: -1}
 	name := false // the word before is $
-	for _, w := range words([]byte(text)) {
+	for _, w := range wordsOf([]byte(text)) {
 		switch {
 		case name && w.kind != token.IDENT:
 			return nil, fmt.Errorf("no name follows a $: %s", text)
@@ -83,14 +84,15 @@ func parse(text string) (*pattern, error) {
 	return p, nil
 }
 
-// match reports whether words begin with those of a pattern: where each of them is, and what its names stand for.
-func match(want []part, have []word, names map[string]string) (at []word, ok bool) {
+// matchWords reports whether words begin with those of a pattern: where each of them is, and what
+// its names stand for.
+func matchWords(want []part, have []word, names map[string]string) (at []word, ok bool) {
 	for i, w := range want {
 		switch {
 		case w.skip:
 			for j := i; j < len(have); j++ {
 				all := maps.Clone(names)
-				if rest, ok := match(want[i+1:], have[j:], all); ok {
+				if rest, ok := matchWords(want[i+1:], have[j:], all); ok {
 					maps.Copy(names, all)
 					return append(append(at, word{}), rest...), true
 				}
@@ -118,11 +120,11 @@ type place struct {
 	names    map[string]string
 }
 
-// find returns the places of a pattern among the words of a file.
-func (p *pattern) find(all []word) (places []place) {
+// findPlaces returns the places of a pattern among the words of a file.
+func (p *pattern) findPlaces(all []word) (places []place) {
 	for i := range all {
 		names := map[string]string{}
-		at, ok := match(p.words, all[i:], names)
+		at, ok := matchWords(p.words, all[i:], names)
 		switch {
 		case !ok:
 		case p.first < p.last:

@@ -54,7 +54,7 @@ func TestPatterns(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			file, text, err := packageOf(t, map[string]string{"door.go": code}).apply(&mutation{in: "p", old: c.old, new: c.new})
+			file, text, err := packageOf(t, map[string]string{"door.go": code}).applyMutation(&mutation{in: "p", old: c.old, new: c.new})
 			if want, bad := strings.CutPrefix(c.want, "error: "); bad {
 				if err == nil || !strings.Contains(err.Error(), want) {
 					t.Errorf("the error is %v, want %q; %s has\n%s", err, want, file, text)
@@ -71,7 +71,7 @@ func TestRenamed(t *testing.T) {
 	t.Parallel()
 	m := &mutation{in: "p", old: `if $d.$open[$who] && $now < $d.$until { $d.$count($who) return «true» }`, new: `$now == 0`}
 	renamed := strings.NewReplacer("who", "caller", "open", "guests", "until", "closes", "now", "at", "count", "note", "door", "gate", "(d ", "(g ", " d.", " g.", "\td.", "\tg.", "(d.", "(g.").Replace(code)
-	file, text, err := packageOf(t, map[string]string{"door.go": "package p\n", "gate.go": renamed, "door_test.go": code}).apply(m)
+	file, text, err := packageOf(t, map[string]string{"door.go": "package p\n", "gate.go": renamed, "door_test.go": code}).applyMutation(m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestRenamed(t *testing.T) {
 // TestTwoFiles checks that a pattern is looked for in all files of a package.
 func TestTwoFiles(t *testing.T) {
 	t.Parallel()
-	_, _, err := packageOf(t, map[string]string{"a.go": code, "b.go": code}).apply(&mutation{in: "p", old: `$who == ""`})
+	_, _, err := packageOf(t, map[string]string{"a.go": code, "b.go": code}).applyMutation(&mutation{in: "p", old: `$who == ""`})
 	if err == nil || !strings.Contains(err.Error(), "2 times, want once: p/a.go p/b.go") {
 		t.Errorf("the error is %v", err)
 	}

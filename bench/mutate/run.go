@@ -42,65 +42,66 @@ type runner struct {
 	sound   map[string]error
 }
 
-// make makes a mutation and runs its tests.
-func (r *runner) make(ctx context.Context, m *row) result {
+// makeMutation makes a mutation and runs its tests.
+func (r *runner) makeMutation(ctx context.Context, m *row) result {
 	start := time.Now()
-	res := result{Promise: m.promise, Group: m.group, In: m.in, Tests: m.by()}
-	file, text, err := r.tree.apply(&m.mutation)
+	res := result{Promise: m.promise, Group: m.group, In: m.in, Tests: m.testFolder()}
+	file, text, err := r.tree.applyMutation(&m.mutation)
 	if res.File = file; err != nil {
 		res.Outcome, res.By = void, err.Error()
 	} else {
-		res.Outcome, res.By = r.judge(ctx, &m.mutation, file, text)
+		res.Outcome, res.By = r.judgeMutation(ctx, &m.mutation, file, text)
 	}
 	res.Seconds = float64(time.Since(start).Round(100*time.Millisecond)) / float64(time.Second)
 	return res
 }
 
-// judge runs the tests of a mutation with a text in the place of a file's.
-func (r *runner) judge(ctx context.Context, m *mutation, file string, text []byte) (outcome, string) {
-	overlay, err := r.overlay(file, text)
+// judgeMutation runs the tests of a mutation with a text in the place of a file's.
+func (r *runner) judgeMutation(ctx context.Context, m *mutation, file string, text []byte) (outcome, string) {
+	overlay, err := r.writeOverlay(file, text)
 	if err != nil {
 		return void, err.Error()
 	}
 	for _, length := range lengths {
-		if err := r.passes(ctx, m, length); err != nil {
+		if err := r.passesWithout(ctx, m, length); err != nil {
 			return void, "without it: " + err.Error()
 		}
-		switch out, err := r.test(ctx, m, length, "-overlay", overlay); {
+		switch out, err := r.runTests(ctx, m, length, "-overlay", overlay); {
 		case err == nil:
 		case ctx.Err() != nil:
 			return void, "interrupted"
 		case notBuilt.MatchString(out):
-			return void, "it does not compile: " + head(out)
+			return void, "it does not compile: " + firstLine(out)
 		default:
-			return caught, failed(out)
+			return caught, failedTests(out)
 		}
 	}
 	return survived, ""
 }
 
-// lengths are the runs of tests that a mutation has to survive: what -short leaves out runs only if that finds nothing.
+// lengths are the runs of tests that a mutation has to survive: what -short leaves out runs only if
+// that finds nothing.
 var lengths = []string{"-short=true", "-short=false"}
 
-// passes reports whether the tests of a mutation pass without it, which go test knows for
+// passesWithout reports whether the tests of a mutation pass without it, which go test knows for
 // most of them from the time before.
-func (r *runner) passes(ctx context.Context, m *mutation, length string) error {
-	key := length + " " + m.by() + " " + m.run
+func (r *runner) passesWithout(ctx context.Context, m *mutation, length string) error {
+	key := length + " " + m.testFolder() + " " + m.run
 	err, known := r.sound[key]
 	if !known {
 		var out string
-		if out, err = r.test(ctx, m, length); err != nil {
-			err = fmt.Errorf("%w: %s", err, failed(out))
+		if out, err = r.runTests(ctx, m, length); err != nil {
+			err = fmt.Errorf("%w: %s", err, failedTests(out))
 		} else if noTests.MatchString(out) {
-			err = fmt.Errorf("no tests in %s match %q", m.by(), m.run)
+			err = fmt.Errorf("no tests in %s match %q", m.testFolder(), m.run)
 		}
 		r.sound[key] = err
 	}
 	return err
 }
 
-// overlay writes the mutated file, and the file that tells go of it.
-func (r *runner) overlay(file string, text []byte) (name string, err error) {
+// writeOverlay writes the mutated file, and the file that tells go of it.
+func (r *runner) writeOverlay(file string, text []byte) (name string, err error) {
 	changed := filepath.Join(r.tmp, filepath.Base(file))
 	if err := os.WriteFile(changed, text, 0o600); err != nil {
 		return "", err
@@ -114,13 +115,13 @@ func (r *runner) overlay(file string, text []byte) (name string, err error) {
 	return name, os.WriteFile(name, data, 0o600)
 }
 
-// test runs the tests of a mutation and returns what they printed.
-func (r *runner) test(ctx context.Context, m *mutation, length string, flags ...string) (out string, err error) {
+// runTests runs the tests of a mutation and returns what they printed.
+func (r *runner) runTests(ctx context.Context, m *mutation, length string, flags ...string) (out string, err error) {
 	args := append([]string{"test", length, "-failfast", "-vet=off", "-timeout", r.timeout.String()}, flags...)
 	if m.run != "" {
 		args = append(args, "-run", m.run)
 	}
-	cmd := exec.CommandContext(ctx, "go", append(args, "./"+m.by())...)
+	cmd := exec.CommandContext(ctx, "go", append(args, "./"+m.testFolder())...)
 	cmd.Dir = r.tree.root
 	// The command is interrupted so that it ends the test, too.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
@@ -137,8 +138,8 @@ var (
 	hanging  = regexp.MustCompile(`(?m)^\t+(Test\w+) \(`)
 )
 
-// failed names the tests that failed, by what go test printed.
-func failed(out string) string {
+// failedTests names the tests that failed, by what go test printed.
+func failedTests(out string) string {
 	named := failure
 	if timedOut.MatchString(out) {
 		named = hanging
@@ -153,13 +154,13 @@ func failed(out string) string {
 	case timedOut.MatchString(out):
 		return "timeout of " + strings.Join(names, " ")
 	case names == nil:
-		return head(out)
+		return firstLine(out)
 	}
 	return strings.Join(names, " ")
 }
 
-// head is the first line of what was printed that is no package's name.
-func head(out string) string {
+// firstLine is the first line of what was printed that is no package's name.
+func firstLine(out string) string {
 	for line := range strings.Lines(out) {
 		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
 			return line

@@ -8,25 +8,26 @@ import (
 	"testing"
 )
 
-// mostRows is how many mutations there may be: all of them are made in a night, and read in an hour. Another one takes the
-// place of the one that tells least.
+// mostRows is how many mutations there may be: all of them are made in a night, and read in an
+// hour. Another one takes the place of the one that tells least.
 const mostRows = 120
 
-// TestTable checks that each mutation still has one place in the code, and tests. It makes no mutation.
+// TestTable checks that each mutation still has one place in the code, and tests. It makes no
+// mutation.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	repository := &tree{root: "../.."}
 	promises := map[string]bool{}
-	for _, r := range table() {
+	for _, r := range allRows() {
 		if promises[r.promise] {
 			t.Errorf("%s: two mutations break it", r.promise)
 		}
 		promises[r.promise] = true
-		if _, _, err := repository.apply(&r.mutation); err != nil {
+		if _, _, err := repository.applyMutation(&r.mutation); err != nil {
 			t.Errorf("%s: %v", r.promise, err)
 		}
-		if !hasTest(t, filepath.Join("../..", filepath.FromSlash(r.by())), r.run) {
-			t.Errorf("%s: %s has no test %q", r.promise, r.by(), r.run)
+		if !hasTest(t, filepath.Join("../..", filepath.FromSlash(r.testFolder())), r.run) {
+			t.Errorf("%s: %s has no test %q", r.promise, r.testFolder(), r.run)
 		}
 	}
 	if len(promises) > mostRows {
