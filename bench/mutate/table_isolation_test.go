@@ -1,4 +1,4 @@
-package main
+package mutate
 
 // isolation: nobody may do what is not theirs, and nobody reads what is another's.
 var isolation = []mutation{

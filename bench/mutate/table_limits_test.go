@@ -1,4 +1,4 @@
-package main
+package mutate
 
 // limits: nothing grows without bound, and bad input is refused and hurts nobody else.
 var limits = []mutation{

@@ -1,4 +1,4 @@
-package main
+package mutate
 
 import (
 	"context"
@@ -10,73 +10,45 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 )
 
-// outcome is what became of a mutation.
-type outcome string
-
-const (
-	caught   outcome = "caught"
-	survived outcome = "survived"
-	void     outcome = "void"
-)
-
-// result is a mutation with its outcome, as it is printed and recorded.
-type result struct {
-	Promise string  `json:"promise"`
-	Group   string  `json:"group"`
-	In      string  `json:"in"`             // the folder of what is changed
-	File    string  `json:"file,omitempty"` // the file; "" if the mutation has no place
-	Tests   string  `json:"tests"`          // the folder of the package
-	Outcome outcome `json:"outcome"`
-	By      string  `json:"by,omitempty"` // tests that failed, or why the mutation is void
-	Seconds float64 `json:"seconds"`
-}
-
 // runner makes mutations.
 type runner struct {
-	tree    tree
-	tmp     string
-	timeout time.Duration // of the tests of one mutation
-	sound   map[string]error
+	tree  tree
+	tmp   string
+	sound map[string]error // by tests: what they came to without a mutation
 }
 
-// makeMutation makes a mutation and runs its tests.
-func (r *runner) makeMutation(ctx context.Context, m *row) result {
-	start := time.Now()
-	res := result{Promise: m.promise, Group: m.group, In: m.in, Tests: m.testFolder()}
-	file, text, err := r.tree.applyMutation(&m.mutation)
-	if res.File = file; err != nil {
-		res.Outcome, res.By = void, err.Error()
-	} else {
-		res.Outcome, res.By = r.judgeMutation(ctx, &m.mutation, file, text)
+// testsWithin bounds the tests of one mutation; one that makes them take longer is caught, too.
+const testsWithin = 2 * time.Minute
+
+// makeMutation makes a mutation and runs its tests. It fails if they all pass, and if the mutation
+// shows nothing: its place is not there once, it does not compile, or the tests fail without it.
+func (r *runner) makeMutation(t *testing.T, m *mutation) {
+	file, text, err := r.tree.applyMutation(m)
+	if err != nil {
+		t.Fatal(err)
 	}
-	res.Seconds = float64(time.Since(start).Round(100*time.Millisecond)) / float64(time.Second)
-	return res
-}
-
-// judgeMutation runs the tests of a mutation with a text in the place of a file's.
-func (r *runner) judgeMutation(ctx context.Context, m *mutation, file string, text []byte) (outcome, string) {
 	overlay, err := r.writeOverlay(file, text)
 	if err != nil {
-		return void, err.Error()
+		t.Fatal(err)
 	}
 	for _, length := range lengths {
-		if err := r.passesWithout(ctx, m, length); err != nil {
-			return void, "without it: " + err.Error()
+		if err := r.passesWithout(t.Context(), m, length); err != nil {
+			t.Fatalf("void: without it: %v", err)
 		}
-		switch out, err := r.runTests(ctx, m, length, "-overlay", overlay); {
+		switch out, err := r.runTests(t.Context(), m, length, "-overlay", overlay); {
 		case err == nil:
-		case ctx.Err() != nil:
-			return void, "interrupted"
 		case notBuilt.MatchString(out):
-			return void, "it does not compile: " + firstLine(out)
+			t.Fatalf("void: %s does not compile: %s", file, firstLine(out))
 		default:
-			return caught, failedTests(out)
+			t.Log("caught: " + failedTests(out))
+			return
 		}
 	}
-	return survived, ""
+	t.Errorf("survived: %s is changed, and no test of %s fails", file, m.testFolder())
 }
 
 // lengths are the runs of tests that a mutation has to survive: what -short leaves out runs only if
@@ -117,15 +89,12 @@ func (r *runner) writeOverlay(file string, text []byte) (name string, err error)
 
 // runTests runs the tests of a mutation and returns what they printed.
 func (r *runner) runTests(ctx context.Context, m *mutation, length string, flags ...string) (out string, err error) {
-	args := append([]string{"test", length, "-failfast", "-vet=off", "-timeout", r.timeout.String()}, flags...)
+	args := append([]string{"test", length, "-failfast", "-vet=off", "-timeout", testsWithin.String()}, flags...)
 	if m.run != "" {
 		args = append(args, "-run", m.run)
 	}
 	cmd := exec.CommandContext(ctx, "go", append(args, "./"+m.testFolder())...)
 	cmd.Dir = r.tree.root
-	// The command is interrupted so that it ends the test, too.
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = 10 * time.Second
 	text, err := cmd.CombinedOutput()
 	return string(text), err
 }

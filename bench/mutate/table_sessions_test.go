@@ -1,4 +1,4 @@
-package main
+package mutate
 
 // sessions: a client keeps its session, in whatever revision, through deploys and crashes.
 var sessions = []mutation{

@@ -1,4 +1,4 @@
-package main
+package mutate
 
 // once: no event, answer or task is lost or doubled, and a request has exactly one response.
 var once = []mutation{

@@ -1,4 +1,4 @@
-package main
+package mutate
 
 // nodes: any node serves any client, and no node concludes more than it can know.
 var nodes = []mutation{
