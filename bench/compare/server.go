@@ -128,7 +128,7 @@ func buildBinaries(ctx context.Context, dir string, chosen []scenario) (binaries
 	if err := os.Mkdir(sdk, 0o755); err != nil {
 		return b, err
 	}
-	modfile, err := repair.Modfile(ctx, peersModule, sdk)
+	modfile, err := repair.WriteModfile(ctx, peersModule, sdk)
 	if err != nil {
 		return b, err
 	}

@@ -28,11 +28,11 @@ type options struct {
 type kind func(ln net.Listener, o options) error
 
 var kinds = map[string]kind{
-	"bare":            func(ln net.Listener, o options) error { return serve(ln, bare(newConstant(o.size))) },
+	"bare":            func(ln net.Listener, o options) error { return serveHandler(ln, bareHandler(newConstant(o.size))) },
 	"bare-fasthttp":   bareFast,
-	"gosdk":           func(ln net.Listener, o options) error { return serve(ln, gosdk(false, o.streams)) },
-	"gosdk-stateless": func(ln net.Listener, o options) error { return serve(ln, gosdk(true, o.streams)) },
-	"mcp-go":          func(ln net.Listener, _ options) error { return serve(ln, mcpgo()) },
+	"gosdk":           func(ln net.Listener, o options) error { return serveHandler(ln, gosdkHandler(false, o.streams)) },
+	"gosdk-stateless": func(ln net.Listener, o options) error { return serveHandler(ln, gosdkHandler(true, o.streams)) },
+	"mcp-go":          func(ln net.Listener, _ options) error { return serveHandler(ln, mcpgoHandler()) },
 	"troupe-handler":  troupeHandler,
 }
 
@@ -67,8 +67,8 @@ func main() {
 	log.Fatal(k(ln, o))
 }
 
-// serve serves a handler as a program does that sets nothing.
-func serve(ln net.Listener, h http.Handler) error {
+// serveHandler serves a handler as a program does that sets nothing.
+func serveHandler(ln net.Listener, h http.Handler) error {
 	mux := http.NewServeMux()
 	mux.Handle(path, h)
 	return http.Serve(ln, mux)

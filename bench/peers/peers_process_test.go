@@ -136,7 +136,7 @@ func TestStreams(t *testing.T) {
 
 // TestFixed builds the program with the SDK's decoder replaced.
 func TestFixed(t *testing.T) {
-	file, err := repair.Modfile(t.Context(), ".", t.TempDir())
+	file, err := repair.WriteModfile(t.Context(), ".", t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

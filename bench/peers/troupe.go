@@ -32,5 +32,5 @@ func troupeHandler(ln net.Listener, o options) error {
 		return err
 	}
 	rt.Mount(path, srv)
-	return serve(ln, rt)
+	return serveHandler(ln, rt)
 }

@@ -32,11 +32,11 @@ var edits = []struct{ old, new string }{
 	{"\treturn NewDecoder(bytes.NewReader(data)).Decode(v)\n", "\t_, err := json.Parse(data, v, json.DontMatchCaseInsensitiveStructFields)\n\treturn err\n"},
 }
 
-// Modfile writes a repaired copy of the SDK into dir, which must be empty, and beside it a go.mod
-// that uses the copy. It returns what to pass to go build -modfile in module, the directory of a
-// module that requires the SDK. It fails if the SDK's code is not what it expects: then the flaw
-// may be gone.
-func Modfile(ctx context.Context, module, dir string) (string, error) {
+// WriteModfile writes a repaired copy of the SDK into dir, which must be empty, and beside it a
+// go.mod that uses the copy. It returns what to pass to go build -modfile in module, the directory
+// of a module that requires the SDK. It fails if the SDK's code is not what it expects: then the
+// flaw may be gone.
+func WriteModfile(ctx context.Context, module, dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return "", fmt.Errorf("repair: %w", err)
@@ -55,7 +55,7 @@ func Modfile(ctx context.Context, module, dir string) (string, error) {
 	if err := os.CopyFS(to, os.DirFS(origin)); err != nil {
 		return "", fmt.Errorf("repair: %w", err)
 	}
-	if err := edit(filepath.Join(to, filepath.FromSlash(flawed))); err != nil {
+	if err := editFile(filepath.Join(to, filepath.FromSlash(flawed))); err != nil {
 		return "", err
 	}
 	modfile := filepath.Join(dir, "go.mod")
@@ -74,8 +74,8 @@ func Modfile(ctx context.Context, module, dir string) (string, error) {
 	return modfile, nil
 }
 
-// edit repairs a copy of the flawed file.
-func edit(file string) error {
+// editFile repairs a copy of the flawed file.
+func editFile(file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return fmt.Errorf("repair: %w", err)

@@ -54,17 +54,17 @@ func New(ctx context.Context, urls []string) (*Proxy, error) {
 			Transport:     &http.Transport{MaxIdleConnsPerHost: 256},
 			FlushInterval: -1,
 			ErrorLog:      log.New(io.Discard, "", 0),
-			ErrorHandler:  p.failed,
+			ErrorHandler:  p.handleFailure,
 		}})
 	}
 	for _, n := range p.nodes {
-		go p.watch(ctx, n)
+		go p.watchNode(ctx, n)
 	}
 	return p, nil
 }
 
-// watch asks a node whether it is ready.
-func (p *Proxy) watch(ctx context.Context, n *node) {
+// watchNode asks a node whether it is ready.
+func (p *Proxy) watchNode(ctx context.Context, n *node) {
 	for ctx.Err() == nil {
 		resp, err := p.client.Get(n.url.JoinPath("readyz").String())
 		if err == nil {
@@ -105,7 +105,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		return
 	}
-	n := p.next()
+	n := p.nextReady()
 	if n == nil {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
@@ -118,7 +118,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	n.took.Add(1)
-	n.to.ServeHTTP(w, with(r, body, len(p.nodes)))
+	n.to.ServeHTTP(w, withBody(r, body, len(p.nodes)))
 }
 
 // try is what is left of a request: its body, and how many more nodes may get it.
@@ -129,29 +129,29 @@ type try struct {
 
 type tryKey struct{}
 
-// with returns a request with its body to be read from the start.
-func with(r *http.Request, body []byte, left int) *http.Request {
+// withBody returns a request with its body to be read from the start.
+func withBody(r *http.Request, body []byte, left int) *http.Request {
 	r = r.WithContext(context.WithValue(r.Context(), tryKey{}, try{body, left - 1}))
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	return r
 }
 
-// failed deals with a request that got no response. One that no node has seen goes to the next
-// node; of another it is unknown what has become of it, and its client sees a broken connection, as
-// without a proxy.
-func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
+// handleFailure deals with a request that got no response. One that no node has seen goes to the
+// next node; of another it is unknown what has become of it, and its client sees a broken
+// connection, as without a proxy.
+func (p *Proxy) handleFailure(w http.ResponseWriter, r *http.Request, err error) {
 	var op *net.OpError
 	if t := r.Context().Value(tryKey{}).(try); errors.As(err, &op) && op.Op == "dial" && t.left > 0 {
-		if n := p.next(); n != nil {
-			n.to.ServeHTTP(w, with(r, t.body, t.left))
+		if n := p.nextReady(); n != nil {
+			n.to.ServeHTTP(w, withBody(r, t.body, t.left))
 			return
 		}
 	}
 	panic(http.ErrAbortHandler)
 }
 
-// next returns the node whose turn it is, nil if none is ready.
-func (p *Proxy) next() *node {
+// nextReady returns the node whose turn it is, nil if none is ready.
+func (p *Proxy) nextReady() *node {
 	turn := int(p.turn.Add(1))
 	for k := range p.nodes {
 		if n := p.nodes[(turn+k)%len(p.nodes)]; n.ready.Load() {
