@@ -69,7 +69,7 @@ func (r *loop) beginClients(ctx context.Context) error {
 	return <-failed
 }
 
-// runOnce runs the loop.
+// runOnce has the clients repeat the operation for the time of the run, and fills in the report.
 func (r *loop) runOnce(ctx context.Context) error {
 	r.began = time.Now()
 	r.from = r.began.Add(r.o.WarmUp)
