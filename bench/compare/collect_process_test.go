@@ -28,7 +28,8 @@ func main() {
 }
 `
 
-// TestCollect: a program to which the file is added gives back its memory when it is asked to, and as often as it is.
+// TestCollect: a program to which the file is added gives back its memory when it is asked to, and
+// as often as it is.
 func TestCollect(t *testing.T) {
 	when.Full(t, "builds a program, and measures it")
 	t.Parallel()
@@ -42,7 +43,7 @@ func TestCollect(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "go", "-C", dir, "build", "-o", bin, ".").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
-	p, err := start(t.Context(), []string{bin}, endpoint)
+	p, err := startProcess(t.Context(), []string{bin}, endpoint)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,30 +32,30 @@ func TestSpreadOf(t *testing.T) {
 func twoRounds() []result {
 	first := []result{{Scenario: "echo-32", Server: "mcp-go", Round: 1, CPU: 40, P99: 2}, {Scenario: "echo-32", Server: base, Round: 1, CPU: 10, P99: 1}}
 	second := []result{{Scenario: "echo-32", Server: base, Round: 2, CPU: 20, P99: 3}, {Scenario: "echo-32", Server: "mcp-go", Round: 2, CPU: 100, P99: 4, Failed: 7}}
-	relate(first)
-	relate(second)
+	setRatios(first)
+	setRatios(second)
 	other := []result{{Scenario: "echo-256", Server: "mcp-go", Round: 1, CPU: 1}}
-	relate(other) // without bare
+	setRatios(other) // without bare
 	return append(append(first, second...), other...)
 }
 
 func TestSummarize(t *testing.T) {
 	t.Parallel()
-	rows := summarize(twoRounds(), "echo-32")
+	rows := rowsOf(twoRounds(), "echo-32")
 	if len(rows) != 2 || rows[0].server != base || rows[1].server != "mcp-go" {
 		t.Fatalf("rows are %+v, want bare and mcp-go", rows)
 	}
 	if got, want := rows[1].spread(ratio), (spread{4.5, 4, 5}); got != want {
 		t.Errorf("mcp-go costs %v times bare, want %v", got, want)
 	}
-	if n := rows[1].failed(); n != 7 {
+	if n := rows[1].failures(); n != 7 {
 		t.Errorf("%d failed, want 7", n)
 	}
-	if rows := summarize(twoRounds(), "echo-256"); len(rows) != 1 || rows[0].spread(ratio) != (spread{}) {
+	if rows := rowsOf(twoRounds(), "echo-256"); len(rows) != 1 || rows[0].spread(ratio) != (spread{}) {
 		t.Errorf("rows without bare are %+v, want one without a ratio", rows)
 	}
 	var b bytes.Buffer
-	if err := table(&b, scenarios[0], rows); err != nil || !strings.Contains(b.String(), "4.50 (4.00..5.00)") {
+	if err := writeTable(&b, scenarios[0], rows); err != nil || !strings.Contains(b.String(), "4.50 (4.00..5.00)") {
 		t.Errorf("the table lacks the ratio: %v\n%s", err, b.String())
 	}
 }
@@ -63,7 +63,7 @@ func TestSummarize(t *testing.T) {
 func TestDrawBars(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := drawBars(dir, scenarios[0], summarize(twoRounds(), "echo-32")); err != nil {
+	if err := drawBars(dir, scenarios[0], rowsOf(twoRounds(), "echo-32")); err != nil {
 		t.Fatal(err)
 	}
 	has(t, filepath.Join(dir, "peers-echo-32-cpu.svg"), "70.0 µs, 4.50 × bare")
@@ -106,7 +106,7 @@ func TestChoose(t *testing.T) {
 		{"", "dance", 0, `no scenario is called "dance"`},
 	} {
 		c := comparison{rounds: 1, length: 1, servers: servers}
-		err := c.choose(tt.servers, tt.scenarios)
+		err := c.chooseLoad(tt.servers, tt.scenarios)
 		if tt.wantErr != "" {
 			if err == nil || err.Error() != tt.wantErr {
 				t.Errorf("choose(%q, %q): %v, want %s", tt.servers, tt.scenarios, err, tt.wantErr)

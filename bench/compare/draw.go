@@ -48,12 +48,13 @@ func (d *drawing) addPath(attributes, format string, at ...any) {
 	fmt.Fprintf(d, "<path d=\"%s\" %s/>\n", fmt.Sprintf(format, at...), attributes)
 }
 
-func (d *drawing) write(file string) error {
+func (d *drawing) writeFile(file string) error {
 	d.WriteString("</svg>\n")
 	return os.WriteFile(file, []byte(d.String()), 0o644)
 }
 
-// drawBars draws the processor time of a scenario: a bar for each server, with a whisker from the least to the most.
+// drawBars draws the processor time of a scenario: a bar for each server, with a whisker from the
+// least to the most.
 func drawBars(dir string, s scenario, rows []row) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -77,7 +78,7 @@ func drawBars(dir string, s scenario, rows []row) error {
 		d.addText(most+8, top+barHeight-4, "", fmt.Sprintf("%.1f µs, %.2f × bare", f.median, r.spread(ratio).median))
 	}
 	d.addPath(`stroke="#222"`, "M%d 40V%d", barLeft, bottom)
-	return d.write(filepath.Join(dir, "peers-"+s.name+"-cpu.svg"))
+	return d.writeFile(filepath.Join(dir, "peers-"+s.name+"-cpu.svg"))
 }
 
 // A chart shows a figure of a group, with a line for each server.
@@ -99,9 +100,6 @@ var charts = []chart{
 	{nodes, "nodes-cpu", "Processor time of all nodes and NATS for a call, µs", "nodes", false, scenario.held, cpu},
 }
 
-func (s scenario) bytes() float64 { return float64(s.size) }
-func (s scenario) held() float64  { return float64(s.count) }
-
 // drawCharts draws the charts for which there are lines into files of a directory.
 func drawCharts(dir string, results []result) (failed error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -110,14 +108,14 @@ func drawCharts(dir string, results []result) (failed error) {
 	for _, c := range charts {
 		lines := make(map[string][]point)
 		for _, s := range scenarios {
-			for _, r := range summarize(results, s.name) {
+			for _, r := range rowsOf(results, s.name) {
 				if f := r.spread(c.figure); s.group == c.group && f.median > 0 {
 					lines[r.server] = append(lines[r.server], point{c.of(s), f})
 				}
 			}
 		}
-		if d := c.draw(lines); d != nil {
-			failed = errors.Join(failed, d.write(filepath.Join(dir, c.name+".svg")))
+		if d := c.drawLines(lines); d != nil {
+			failed = errors.Join(failed, d.writeFile(filepath.Join(dir, c.name+".svg")))
 		}
 	}
 	return failed
@@ -129,8 +127,8 @@ type point struct {
 	spread
 }
 
-// draw draws lines by server, those of two points and more. It returns nil if there are none.
-func (c chart) draw(lines map[string][]point) *drawing {
+// drawLines draws lines by server, those of two points and more. It returns nil if there are none.
+func (c chart) drawLines(lines map[string][]point) *drawing {
 	var xs, ys []float64
 	var names []string
 	for _, v := range servers {
@@ -156,16 +154,16 @@ func (c chart) draw(lines map[string][]point) *drawing {
 	d := newDrawing(linesHeight, c.title)
 	for _, y := range ticks {
 		d.addPath(`stroke="#ddd"`, "M%d %dH%d", linesLeft, up.at(y), linesRight)
-		d.addText(linesLeft-8, up.at(y)+4, `text-anchor="end"`, shorten(y))
+		d.addText(linesLeft-8, up.at(y)+4, `text-anchor="end"`, shortFigure(y))
 	}
 	for _, x := range xs {
 		d.addPath(`stroke="#ddd"`, "M%d %dV%d", across.at(x), linesTop, linesBottom)
-		d.addText(across.at(x), linesBottom+18, `text-anchor="middle"`, shorten(x))
+		d.addText(across.at(x), linesBottom+18, `text-anchor="middle"`, shortFigure(x))
 	}
 	d.addText((linesLeft+linesRight)/2, linesBottom+42, `text-anchor="middle"`, title)
 	var ends []int
 	for _, name := range names {
-		colour, path := colours[place(name)], ""
+		colour, path := colours[placeOf(name)], ""
 		for i, p := range lines[name] {
 			x, y := across.at(p.x), up.at(p.median)
 			path += fmt.Sprintf("%c%d %d", "ML"[min(1, i)], x, y)
@@ -177,7 +175,7 @@ func (c chart) draw(lines map[string][]point) *drawing {
 	}
 	spreadNames(ends)
 	for i, name := range names {
-		d.addText(linesRight+12, ends[i]+4, `fill="`+colours[place(name)]+`"`, name)
+		d.addText(linesRight+12, ends[i]+4, `fill="`+colours[placeOf(name)]+`"`, name)
 	}
 	d.addPath(`stroke="#222" fill="none"`, "M%d %dV%dH%d", linesLeft, linesTop, linesBottom, linesRight)
 	return d
@@ -201,7 +199,8 @@ func (s scale) at(v float64) int {
 	return s.start + int(math.Round((v-from)/(to-from)*float64(s.end-s.start)))
 }
 
-// acrossScale is the scale of the values x, which are in order. On a logarithmic one 0 lies a decade before the least above it.
+// acrossScale is the scale of the values x, which are in order. On a logarithmic one 0 lies a
+// decade before the least above it.
 func acrossScale(xs []float64, logarithmic bool) scale {
 	from := xs[0]
 	if logarithmic && from == 0 {
@@ -210,7 +209,8 @@ func acrossScale(xs []float64, logarithmic bool) scale {
 	return scale{from, xs[len(xs)-1], logarithmic, linesLeft, linesRight}
 }
 
-// upScale is the scale of y, and the values that have a line across: powers of ten if it is logarithmic, and else about five from 0 on.
+// upScale is the scale of y, and the values that have a line across: powers of ten if it is
+// logarithmic, and else about five from 0 on.
 func upScale(least, most float64, logarithmic bool) (s scale, ticks []float64) {
 	s = scale{start: linesBottom, end: linesTop, logarithmic: logarithmic}
 	if logarithmic {
@@ -232,7 +232,8 @@ func upScale(least, most float64, logarithmic bool) (s scale, ticks []float64) {
 	return s, ticks
 }
 
-// spreadNames moves the places of names apart that are close to each other, and none below the field.
+// spreadNames moves the places of names apart that are close to each other, and none below the
+// field.
 func spreadNames(at []int) {
 	order := make([]*int, len(at))
 	for i := range at {
@@ -247,8 +248,8 @@ func spreadNames(at []int) {
 	}
 }
 
-// shorten writes a figure in few letters.
-func shorten(f float64) string {
+// shortFigure writes a figure in few letters.
+func shortFigure(f float64) string {
 	switch {
 	case f >= 1e6:
 		return fmt.Sprintf("%gM", f/1e6)

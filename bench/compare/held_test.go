@@ -41,7 +41,7 @@ func TestTables(t *testing.T) {
 	} {
 		s := scenarios[slices.IndexFunc(scenarios, func(s scenario) bool { return s.name == name })]
 		var b bytes.Buffer
-		if err := table(&b, s, summarize(all, name)); err != nil {
+		if err := writeTable(&b, s, rowsOf(all, name)); err != nil {
 			t.Fatal(err)
 		}
 		if got := strings.Join(strings.Fields(b.String()), " "); !strings.Contains(got, want) {
@@ -54,12 +54,12 @@ func TestTables(t *testing.T) {
 func TestFail(t *testing.T) {
 	t.Parallel()
 	var r result
-	r.fail(&loadgen.Report{})
+	r.addFailures(&loadgen.Report{})
 	if r.Errors != nil {
 		t.Errorf("nothing failed, and there is %v", r.Errors)
 	}
-	r.fail(&loadgen.Report{Errors: map[string]int64{"timeout": 2, "status 503": 1}, Examples: map[string]string{"timeout": "late", "status 503": "busy"}})
-	r.fail(&loadgen.Report{Errors: map[string]int64{"timeout": 3}, Examples: map[string]string{"timeout": "later"}})
+	r.addFailures(&loadgen.Report{Errors: map[string]int64{"timeout": 2, "status 503": 1}, Examples: map[string]string{"timeout": "late", "status 503": "busy"}})
+	r.addFailures(&loadgen.Report{Errors: map[string]int64{"timeout": 3}, Examples: map[string]string{"timeout": "later"}})
 	if r.Failed != 6 || r.Errors["timeout"] != "later" || r.Errors["status 503"] != "busy" {
 		t.Errorf("failed are %d, %v", r.Failed, r.Errors)
 	}
@@ -82,11 +82,11 @@ func TestDrawCharts(t *testing.T) {
 func TestChart(t *testing.T) {
 	t.Parallel()
 	flat := func(x, y float64) point { return point{x, spread{y, y, y}} }
-	d := chart{}.draw(map[string][]point{base: {flat(0, 10), {100, spread{100, 50, 200}}, flat(10_000, 1000)}, "gosdk": {flat(0, 10)}})
+	d := chart{}.drawLines(map[string][]point{base: {flat(0, 10), {100, spread{100, 50, 200}}, flat(10_000, 1000)}, "gosdk": {flat(0, 10)}})
 	if d == nil || strings.Count(d.String(), "<circle") != 3 || strings.Contains(d.String(), "gosdk") {
 		t.Fatalf("want a line of three points: %v", d)
 	}
-	if d := (chart{}).draw(map[string][]point{"gosdk": {flat(0, 10)}}); d != nil {
+	if d := (chart{}).drawLines(map[string][]point{"gosdk": {flat(0, 10)}}); d != nil {
 		t.Errorf("a drawing without lines: %v", d)
 	}
 }
@@ -135,7 +135,7 @@ func TestSpreadNames(t *testing.T) {
 func TestRested(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		looks := 0
-		settle := rested(func(context.Context) error { looks++; return nil })
+		settle := afterRest(func(context.Context) error { looks++; return nil })
 		began := time.Now()
 		if err := settle(t.Context()); err != nil || time.Since(began) != 0 {
 			t.Errorf("the first look is after %v: %v", time.Since(began), err)
@@ -162,7 +162,7 @@ func TestNamed(t *testing.T) {
 		"nodes":             "nodes-1 nodes-2 nodes-3",
 		"sessions,sessions": "sessions-0 sessions-1k sessions-10k sessions-50k",
 	} {
-		chosen, err := named(names)
+		chosen, err := scenariosNamed(names)
 		var got []string
 		for _, s := range chosen {
 			got = append(got, s.name)
@@ -199,7 +199,7 @@ func TestFlags(t *testing.T) {
 
 func TestOverlay(t *testing.T) {
 	t.Parallel()
-	file, err := overlay(t.TempDir())
+	file, err := writeOverlay(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,12 +32,12 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	c := comparison{rounds: *rounds, length: time.Duration(*seconds * float64(time.Second)), servers: servers}
-	err := c.choose(*only, *loads)
+	err := c.chooseLoad(*only, *loads)
 	if err == nil {
-		err = c.run(ctx)
+		err = c.runRounds(ctx)
 	}
 	if len(c.results) > 0 {
-		err = errors.Join(err, c.write(filepath.Join(*results, *name), *plots))
+		err = errors.Join(err, c.writeResults(filepath.Join(*results, *name), *plots))
 	}
 	if err != nil {
 		log.Fatal(err)
@@ -53,8 +53,8 @@ type comparison struct {
 	results   []result
 }
 
-// choose leaves the servers that are named, or all, and has the scenarios that are named.
-func (c *comparison) choose(names, loads string) error {
+// chooseLoad leaves the servers that are named, or all, and has the scenarios that are named.
+func (c *comparison) chooseLoad(names, loads string) error {
 	if c.rounds < 1 || c.length <= 0 {
 		return errors.New("rounds and seconds must be positive")
 	}
@@ -68,20 +68,20 @@ func (c *comparison) choose(names, loads string) error {
 		}
 	}
 	var err error
-	c.scenarios, err = named(loads)
+	c.scenarios, err = scenariosNamed(loads)
 	return err
 }
 
-// run builds everything and runs the rounds. A server that fails in a scenario has no figures there, and does not end the rest; neither do
-// operations that fail. The error tells of both.
-func (c *comparison) run(ctx context.Context) error {
+// runRounds builds everything and runs the rounds. A server that fails in a scenario has no figures
+// there, and does not end the rest; neither do operations that fail. The error tells of both.
+func (c *comparison) runRounds(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "troupe-compare")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
 	fmt.Fprintln(os.Stderr, "building")
-	bins, err := build(ctx, dir, c.scenarios)
+	bins, err := buildBinaries(ctx, dir, c.scenarios)
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (c *comparison) run(ctx context.Context) error {
 				if !v.speaks(s) {
 					continue
 				}
-				r, err := measure(ctx, bins, v, s, c.length)
+				r, err := measureServer(ctx, bins, v, s, c.length)
 				if ctx.Err() != nil {
 					return errors.Join(failed, context.Cause(ctx))
 				}
@@ -123,14 +123,15 @@ func (c *comparison) run(ctx context.Context) error {
 				fmt.Fprintf(os.Stderr, "%d of %d, %v left: round %d %-12s %-22s %7.1f µs  p99 %7.2f ms  %6.0f/s\n",
 					done, total, left.Round(time.Second), round, s.name, v.name, r.CPU, r.P99, r.PerSecond)
 			}
-			relate(c.results[from:])
+			setRatios(c.results[from:])
 		}
 	}
 	return failed
 }
 
-// write writes the results as JSON and as text, and draws them. path is the name of the files without what follows the dot.
-func (c *comparison) write(path, plots string) error {
+// writeResults writes the results as JSON and as text, and draws them. path is the name of the
+// files without what follows the dot.
+func (c *comparison) writeResults(path, plots string) error {
 	rec := record.Of("./bench/compare", c.results)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
@@ -145,8 +146,8 @@ func (c *comparison) write(path, plots string) error {
 	out := io.MultiWriter(os.Stdout, f)
 	fmt.Fprintf(out, "%s at commit %s, %s, %d CPUs; %d rounds of %v\n", rec.Command, rec.Commit, runtime.Version(), rec.CPUs, c.rounds, c.length)
 	for _, s := range c.scenarios {
-		rows := summarize(c.results, s.name)
-		err = errors.Join(err, table(out, s, rows))
+		rows := rowsOf(c.results, s.name)
+		err = errors.Join(err, writeTable(out, s, rows))
 		if plots != "" && len(rows) > 0 && s.group == calls {
 			err = errors.Join(err, drawBars(plots, s, rows))
 		}

@@ -9,12 +9,14 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
 )
 
-// collected begins the line that a server prints when it has collected its garbage and given back the memory.
+// collected begins the line that a server prints when it has collected its garbage and given back
+// the memory.
 const collected = "collected"
 
 // process is a server that runs.
@@ -35,8 +37,9 @@ var (
 	natsURL  = regexp.MustCompile(`nats://\S+`)
 )
 
-// start starts a server, and returns once it has printed its URL, which is of the form that is given.
-func start(ctx context.Context, args []string, form *regexp.Regexp) (*process, error) {
+// startProcess starts a server, and returns once it has printed its URL, which is of the form that
+// is given.
+func startProcess(ctx context.Context, args []string, form *regexp.Regexp) (*process, error) {
 	p := &process{cmd: exec.CommandContext(ctx, args[0], args[1:]...), exited: make(chan struct{}), collected: make(chan string, 1)}
 	out, w, err := os.Pipe()
 	if err != nil {
@@ -64,7 +67,7 @@ func start(ctx context.Context, args []string, form *regexp.Regexp) (*process, e
 			before += line
 			if url := form.FindString(line); url != "" {
 				found <- url
-				p.listen(lines)
+				p.readCollected(lines)
 				return
 			}
 			if err != nil {
@@ -87,8 +90,8 @@ func start(ctx context.Context, args []string, form *regexp.Regexp) (*process, e
 	}
 }
 
-// listen reads what the server prints until it ends.
-func (p *process) listen(lines *bufio.Reader) {
+// readCollected reads what the server prints until it ends.
+func (p *process) readCollected(lines *bufio.Reader) {
 	for {
 		line, err := lines.ReadString('\n')
 		if err != nil {
@@ -112,4 +115,33 @@ func (p *process) stop() {
 		_ = p.cmd.Process.Kill()
 		<-p.exited
 	}
+}
+
+// collectWithin bounds the time that a server may take to collect.
+const collectWithin = time.Minute
+
+// collect has the server collect its garbage and give back the memory, and returns what is live
+// when it has, in bytes.
+func (p *process) collect(ctx context.Context) (int64, error) {
+	if _, err := p.in.Write([]byte("\n")); err != nil {
+		return 0, fmt.Errorf("ask the server to collect: %w", err)
+	}
+	late := time.NewTimer(collectWithin)
+	defer late.Stop()
+	select {
+	case text := <-p.collected:
+		return strconv.ParseInt(text, 10, 64)
+	case <-p.exited:
+		return 0, errors.New("the server has ended")
+	case <-late.C:
+		return 0, fmt.Errorf("the server does not collect within %v", collectWithin)
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+}
+
+// settle is collect for what does not look at what is live.
+func (p *process) settle(ctx context.Context) error {
+	_, err := p.collect(ctx)
+	return err
 }

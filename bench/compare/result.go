@@ -27,7 +27,8 @@ type result struct {
 	Beside *loadgen.Beside `json:"beside,omitempty"` // then the figures above are of calls beside who disturbs them
 }
 
-// kept is the memory of a server after a collection, without and with sessions or streams, and what it took to begin them.
+// kept is the memory of a server after a collection, without and with sessions or streams, and what
+// it took to begin them.
 type kept struct {
 	Count     int     `json:"count"`
 	Before    float64 `json:"before_mib"`
@@ -40,8 +41,8 @@ type kept struct {
 	Left float64 `json:"left_bytes_each,omitempty"` // the same once all of it has ended
 }
 
-// fail adds what failed by a report.
-func (r *result) fail(p *loadgen.Report) {
+// addFailures adds what failed by a report.
+func (r *result) addFailures(p *loadgen.Report) {
 	for kind, n := range p.Errors {
 		if r.Errors == nil {
 			r.Errors = make(map[string]string)
@@ -51,13 +52,13 @@ func (r *result) fail(p *loadgen.Report) {
 	}
 }
 
-// failBudget notes that one bound was passed.
-func (r *result) failBudget(format string, args ...any) {
-	r.fail(&loadgen.Report{Errors: map[string]int64{"over": 1}, Examples: map[string]string{"over": fmt.Sprintf(format, args...)}})
+// addOverrun notes that one bound was passed.
+func (r *result) addOverrun(format string, args ...any) {
+	r.addFailures(&loadgen.Report{Errors: map[string]int64{"over": 1}, Examples: map[string]string{"over": fmt.Sprintf(format, args...)}})
 }
 
-// relate sets the ratios in the results of one scenario and round.
-func relate(results []result) {
+// setRatios sets the ratios in the results of one scenario and round.
+func setRatios(results []result) {
 	i := slices.IndexFunc(results, func(r result) bool { return r.Server == base })
 	if i < 0 || results[i].CPU == 0 {
 		return
@@ -71,7 +72,8 @@ func relate(results []result) {
 // A spread has the median, the least and the most of a figure.
 type spread struct{ median, least, most float64 }
 
-// spreadOf returns the spread of figures that are not 0. Of two in the middle, the median is their mean.
+// spreadOf returns the spread of figures that are not 0. Of two in the middle, the median is their
+// mean.
 func spreadOf(figures []float64) spread {
 	known := slices.DeleteFunc(slices.Clone(figures), func(f float64) bool { return f == 0 })
 	n := len(known)
@@ -97,8 +99,8 @@ func (r row) spread(of func(result) float64) spread {
 	return spreadOf(figures)
 }
 
-// failed is how much has failed in all runs.
-func (r row) failed() (n int64) {
+// failures is how much has failed in all runs.
+func (r row) failures() (n int64) {
 	for _, run := range r.runs {
 		n += run.Failed
 	}
@@ -123,8 +125,8 @@ func aloneP99(r result) float64    { return cmp.Or(r.Beside, new(loadgen.Beside)
 func timesAlone(r result) float64  { return cmp.Or(r.Beside, new(loadgen.Beside)).P99 }
 func noiseServed(r result) float64 { return cmp.Or(r.Beside, new(loadgen.Beside)).Served }
 
-// summarize returns the rows of a scenario, in the order of [servers].
-func summarize(results []result, scenario string) (rows []row) {
+// rowsOf returns the rows of a scenario, in the order of [servers].
+func rowsOf(results []result, scenario string) (rows []row) {
 	for _, v := range servers {
 		r := row{server: v.name}
 		for _, run := range results {
@@ -139,7 +141,7 @@ func summarize(results []result, scenario string) (rows []row) {
 	return rows
 }
 
-// place returns the place of a server in [servers], -1 if it has none.
-func place(name string) int {
+// placeOf returns the place of a server in [servers], -1 if it has none.
+func placeOf(name string) int {
 	return slices.IndexFunc(servers, func(s server) bool { return s.name == name })
 }

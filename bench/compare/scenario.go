@@ -26,10 +26,12 @@ const (
 // memory names the groups sessions and streams.
 const memory = "memory"
 
-// noise is how many calls a second the noisy client begins: ten times what troupe serve lets an address have.
+// noise is how many calls a second the noisy client begins: ten times what troupe serve lets an
+// address have.
 const noise = 10_000
 
-// restFor is how long sessions rest in [rest]: longer than the minute for which troupe keeps what it may need for the next request.
+// restFor is how long sessions rest in [rest]: longer than the minute for which troupe keeps what
+// it may need for the next request.
 const restFor = 75 * time.Second
 
 // A scenario is a load.
@@ -57,15 +59,15 @@ var scenarios = []scenario{
 	{name: "size-100k", group: sizes, revision: loadgen.DefaultRevision, clients: 8, size: 100_000},
 	{name: "size-1m", group: sizes, revision: loadgen.DefaultRevision, clients: 8, size: 1_000_000},
 
-	holding(sessions, "sessions-0", "hold", 0),
-	holding(sessions, "sessions-1k", "hold", 1000),
-	holding(sessions, "sessions-10k", "hold", 10_000),
-	holding(sessions, "sessions-50k", "hold", 50_000),
-	holding(rest, "sessions-10k-rest", "hold", 10_000),
-	holding(streams, "streams-0", "streams", 0),
-	holding(streams, "streams-1k", "streams", 1000),
-	holding(streams, "streams-5k", "streams", 5000),
-	holding(streams, "streams-9500", "streams", 9500), // with ulimit -n 20000
+	holdScenario(sessions, "sessions-0", "hold", 0),
+	holdScenario(sessions, "sessions-1k", "hold", 1000),
+	holdScenario(sessions, "sessions-10k", "hold", 10_000),
+	holdScenario(sessions, "sessions-50k", "hold", 50_000),
+	holdScenario(rest, "sessions-10k-rest", "hold", 10_000),
+	holdScenario(streams, "streams-0", "streams", 0),
+	holdScenario(streams, "streams-1k", "streams", 1000),
+	holdScenario(streams, "streams-5k", "streams", 5000),
+	holdScenario(streams, "streams-9500", "streams", 9500), // with ulimit -n 20000
 
 	{name: "parked-2k", group: waiting, bench: "parked", revision: loadgen.Stateless, clients: 32, size: 105, count: 2000, budget: 12 << 10},
 	{name: "listen-5k", group: waiting, bench: "streams", revision: loadgen.Stateless, clients: 32, size: 105, count: 5000, budget: 5 << 10},
@@ -78,7 +80,7 @@ var scenarios = []scenario{
 	{name: "nodes-3", group: nodes, revision: loadgen.DefaultRevision, clients: 32, size: 105, count: 3},
 }
 
-func holding(g group, name, bench string, count int) scenario {
+func holdScenario(g group, name, bench string, count int) scenario {
 	return scenario{name: name, group: g, bench: bench, revision: loadgen.DefaultRevision, clients: 32, size: 105, count: count}
 }
 
@@ -106,8 +108,9 @@ func (s scenario) String() string {
 	return load
 }
 
-// named returns the scenarios that names are of: each the name of a scenario or a group, with commas between. None are those of [calls].
-func named(names string) (chosen []scenario, err error) {
+// scenariosNamed returns the scenarios that names are of: each the name of a scenario or a group,
+// with commas between. None are those of [calls].
+func scenariosNamed(names string) (chosen []scenario, err error) {
 	if names == "" {
 		names = string(calls)
 	}
@@ -132,3 +135,7 @@ func named(names string) (chosen []scenario, err error) {
 	}
 	return chosen, nil
 }
+
+func (s scenario) bytes() float64 { return float64(s.size) }
+
+func (s scenario) held() float64 { return float64(s.count) }

@@ -26,19 +26,19 @@ type server struct {
 const base = "bare"
 
 var servers = []server{
-	{name: base, bare: true, args: bare(base)},
-	{name: "bare-fasthttp", bare: true, args: bare("bare-fasthttp")},
-	{name: "troupe-handler", holds: true, args: peer("troupe-handler")},
+	{name: base, bare: true, args: bareArgs(base)},
+	{name: "bare-fasthttp", bare: true, args: bareArgs("bare-fasthttp")},
+	{name: "troupe-handler", holds: true, args: peerArgs("troupe-handler")},
 	{name: "troupe-serve", holds: true, args: troupeServe},
-	{name: "mcp-go", holds: true, args: peer("mcp-go")},
-	{name: "gosdk", sessionsOnly: true, holds: true, args: peer("gosdk")},
-	{name: "gosdk-fixed", sessionsOnly: true, holds: true, args: repaired("gosdk")},
-	{name: "gosdk-stateless", args: peer("gosdk-stateless")},
-	{name: "gosdk-stateless-fixed", args: repaired("gosdk-stateless")},
+	{name: "mcp-go", holds: true, args: peerArgs("mcp-go")},
+	{name: "gosdk", sessionsOnly: true, holds: true, args: peerArgs("gosdk")},
+	{name: "gosdk-fixed", sessionsOnly: true, holds: true, args: repairedArgs("gosdk")},
+	{name: "gosdk-stateless", args: peerArgs("gosdk-stateless")},
+	{name: "gosdk-stateless-fixed", args: repairedArgs("gosdk-stateless")},
 }
 
-// The configurations of troupe serve: without limits on rates, and without any for what one address may keep. Calls that wait for the user wait
-// no longer than it takes to look at them.
+// The configurations of troupe serve: without limits on rates, and without any for what one address
+// may keep. Calls that wait for the user wait no longer than it takes to look at them.
 var configurations = map[string]string{
 	"rates.yaml": "call-rate: 0\nprincipal-rate: 0\n",
 	"unlimited.yaml": "call-rate: 0\nprincipal-rate: 0\nsessions-per-principal: 0\nstreams-per-principal: 0\nconnections-per-address: 0\n" +
@@ -60,21 +60,22 @@ func troupeServe(b binaries, s scenario, dir string) []string {
 	return append(args, "--data", dir, "--config", config("unlimited.yaml"))
 }
 
-// peer is a kind of bench/peers.
-func peer(kind string) func(binaries, scenario, string) []string {
+// peerArgs is a kind of bench/peers.
+func peerArgs(kind string) func(binaries, scenario, string) []string {
 	return func(b binaries, s scenario, dir string) []string {
 		return append([]string{b.peers, "--kind", kind}, peerFlags(s, dir)...)
 	}
 }
 
-// repaired is a kind of bench/peers, built with the SDK that package repair makes.
-func repaired(kind string) func(binaries, scenario, string) []string {
+// repairedArgs is a kind of bench/peers, built with the SDK that package repair makes.
+func repairedArgs(kind string) func(binaries, scenario, string) []string {
 	return func(b binaries, s scenario, dir string) []string {
 		return append([]string{b.repaired, "--kind", kind}, peerFlags(s, dir)...)
 	}
 }
 
-// peerFlags have a server store what is kept, if it can, and answer on event streams where somebody reads one.
+// peerFlags have a server store what is kept, if it can, and answer on event streams where somebody
+// reads one.
 func peerFlags(s scenario, dir string) (flags []string) {
 	if s.group != calls && s.group != sizes {
 		flags = append(flags, "--data", dir)
@@ -85,8 +86,8 @@ func peerFlags(s scenario, dir string) (flags []string) {
 	return flags
 }
 
-// bare is a kind that answers with as many bytes as an echo would have.
-func bare(kind string) func(binaries, scenario, string) []string {
+// bareArgs is a kind that answers with as many bytes as an echo would have.
+func bareArgs(kind string) func(binaries, scenario, string) []string {
 	return func(b binaries, s scenario, _ string) []string {
 		return []string{b.peers, "--kind", kind, "--size", strconv.Itoa(s.size)}
 	}
@@ -114,8 +115,9 @@ type binaries struct {
 	lab                     string // if there are nodes
 }
 
-// build builds what the scenarios need into dir. Where memory is looked at, servers collect when they are asked to.
-func build(ctx context.Context, dir string, chosen []scenario) (binaries, error) {
+// buildBinaries builds what the scenarios need into dir. Where memory is looked at, servers collect
+// when they are asked to.
+func buildBinaries(ctx context.Context, dir string, chosen []scenario) (binaries, error) {
 	b := binaries{dir: dir, troupe: filepath.Join(dir, "troupe"), peers: filepath.Join(dir, "peers"), repaired: filepath.Join(dir, "peers-repaired")}
 	for name, text := range configurations {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
@@ -126,13 +128,13 @@ func build(ctx context.Context, dir string, chosen []scenario) (binaries, error)
 	if err := os.Mkdir(sdk, 0o755); err != nil {
 		return b, err
 	}
-	modfile, err := repair.Modfile(ctx, peersModule, sdk)
+	modfile, err := repair.WriteModfile(ctx, peersModule, sdk)
 	if err != nil {
 		return b, err
 	}
 	var added []string
 	if slices.ContainsFunc(chosen, scenario.holds) {
-		file, err := overlay(dir)
+		file, err := writeOverlay(dir)
 		if err != nil {
 			return b, err
 		}

@@ -6,7 +6,8 @@ import (
 	"text/tabwriter"
 )
 
-// A column of a table shows a figure in a form: the median over the rounds, with the least and the most in parentheses unless it stands alone.
+// A column of a table shows a figure in a form: the median over the rounds, with the least and the
+// most in parentheses unless it stands alone.
 type column struct {
 	title, form string
 	of          func(result) float64
@@ -22,8 +23,8 @@ var (
 	mibColumn  = column{"MiB", "%.0f", resident, true}
 )
 
-// columns are those of the table of a group.
-func columns(g group) []column {
+// columnsOf are those of the table of a group.
+func columnsOf(g group) []column {
 	switch g {
 	case sessions, rest, streams:
 		return []column{{"bytes each", "%.0f", heldEach, false}, {"MiB", "%.1f", heldAfter, false}, {"CPU µs to begin one", "%.0f", heldCPU, false},
@@ -39,20 +40,20 @@ func columns(g group) []column {
 	return []column{cpuColumn, {"× bare", "%.2f", ratio, false}, p50Column, p99Column, rateColumn, mibColumn}
 }
 
-// table writes the rows of a scenario.
-func table(w io.Writer, s scenario, rows []row) error {
+// writeTable writes the rows of a scenario.
+func writeTable(w io.Writer, s scenario, rows []row) error {
 	if _, err := fmt.Fprintf(w, "\n== %s: %v\n", s.name, s); err != nil {
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprint(t, "server\t")
-	for _, c := range columns(s.group) {
+	for _, c := range columnsOf(s.group) {
 		fmt.Fprint(t, c.title, "\t")
 	}
 	fmt.Fprintln(t, "failed")
 	for _, r := range rows {
 		fmt.Fprint(t, r.server, "\t")
-		for _, c := range columns(s.group) {
+		for _, c := range columnsOf(s.group) {
 			f := r.spread(c.of)
 			fmt.Fprintf(t, c.form, f.median)
 			if !c.alone {
@@ -60,7 +61,7 @@ func table(w io.Writer, s scenario, rows []row) error {
 			}
 			fmt.Fprint(t, "\t")
 		}
-		fmt.Fprintln(t, r.failed())
+		fmt.Fprintln(t, r.failures())
 	}
 	return t.Flush()
 }

@@ -21,9 +21,10 @@ import (
 // nodeEndsWithin bounds the time that a node may take to end in order.
 const nodeEndsWithin = 50 * time.Second
 
-// serveFleet runs nodes of a program on a NATS server of their own, behind a load balancer that gives each request to the next
-// node. args are how many there are, the program and its arguments, --listen and --data among them, so that whatever drives
-// one process can drive a fleet. A node that fails at its end is an error.
+// serveFleet runs nodes of a program on a NATS server of their own, behind a load balancer that
+// gives each request to the next node. args are how many there are, the program and its arguments,
+// --listen and --data among them, so that whatever drives one process can drive a fleet. A node
+// that fails at its end is an error.
 func serveFleet(ctx context.Context, args []string) (failed error) {
 	if len(args) < 2 {
 		return errors.New("want a number of nodes, and a program with its arguments")

@@ -15,10 +15,11 @@ import (
 	"github.com/troupe-run/troupe/examples/everything"
 )
 
-// serveGuarded serves the demo to callers that have an access token with the scope demo:read, which this process makes: what listens is
-// a proxy that adds a valid one to each request that has none. It takes the arguments of `troupe serve` that it needs, so that whatever
-// drives that can drive a guarded server. The first line of its output is the address of the MCP endpoint, and the second one is that of
-// the server behind the proxy.
+// serveGuarded serves the demo to callers that have an access token with the scope demo:read, which
+// this process makes: what listens is a proxy that adds a valid one to each request that has none.
+// It takes the arguments of `troupe serve` that it needs, so that whatever drives that can drive a
+// guarded server. The first line of its output is the address of the MCP endpoint, and the second
+// one is that of the server behind the proxy.
 func serveGuarded(ctx context.Context, args []string) error {
 	if len(args) > 0 && args[0] == "serve" {
 		args = args[1:]

@@ -23,7 +23,8 @@ type ledgerOutput struct {
 // ledgers are the open files of addLedger, by their names.
 var ledgers sync.Map
 
-// write appends a line to a file with one system call: a killed process leaves whole lines, or none.
+// write appends a line to a file with one system call: a killed process leaves whole lines, or
+// none.
 func write(file, line string) error {
 	f, ok := ledgers.Load(file)
 	if !ok {
@@ -44,8 +45,9 @@ func line(what string, call *troupe.Call, step int) string {
 	return fmt.Sprintf("%s %s %d %d %s %d", what, call.Task(), step, call.Attempt(), call.Node(), time.Now().UnixMilli())
 }
 
-// addLedger adds a tool whose calls become tasks that write down, outside of the store, when each of their steps begins and when it
-// is stored. So it shows afterwards whether one ran that was stored before.
+// addLedger adds a tool whose calls become tasks that write down, outside of the store, when each
+// of their steps begins and when it is stored. So it shows afterwards whether one ran that was
+// stored before.
 func addLedger(s *troupe.Server) {
 	troupe.AddTool(s, troupe.Tool{Name: "ledger", Description: "Works in steps and writes them down.", Task: troupe.TaskRequired, Rerun: troupe.Safe},
 		func(ctx context.Context, call *troupe.Call, in ledgerInput) (ledgerOutput, error) {

@@ -1,5 +1,5 @@
-// Command lab runs the servers that the programs of bench, the conformance suite and the tests of interop need beside
-// `troupe serve`. Each ends in order on SIGTERM.
+// Command lab runs the servers that the programs of bench, the conformance suite and the tests of
+// interop need beside `troupe serve`. Each ends in order on SIGTERM.
 //
 //	lab nats --data DIR [--port 4222]            a NATS server with JetStream
 //	lab serve --listen ADDRESS --servers 100     many copies of the demo, and the tool ledger

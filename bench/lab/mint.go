@@ -65,8 +65,8 @@ func (m *mint) token(resource string) string {
 	return text + "." + encode(ed25519.Sign(m.private, []byte(text)))
 }
 
-// proxy passes requests on to an address. Those that have no credentials get a token for the resource, a new one each time, as
-// identity does not depend on a token's bytes.
+// proxy passes requests on to an address. Those that have no credentials get a token for the
+// resource, a new one each time, as identity does not depend on a token's bytes.
 func (m *mint) proxy(to, resource string) http.Handler {
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {

@@ -14,8 +14,8 @@ import (
 // natsWithin bounds the time until a NATS server takes connections.
 const natsWithin = 30 * time.Second
 
-// runNATS runs a NATS server on 127.0.0.1 until ctx ends. It prints its URL once it takes connections. With --cluster it is
-// one of several, which are processes of their own:
+// runNATS runs a NATS server on 127.0.0.1 until ctx ends. It prints its URL once it takes
+// connections. With --cluster it is one of several, which are processes of their own:
 //
 //	lab nats --data DIR --name nats-1 --port 4222 --monitor 8222 --cluster 6222 --routes nats://127.0.0.1:6222,nats://127.0.0.1:6223,...
 func runNATS(ctx context.Context, args []string) error {

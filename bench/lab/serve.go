@@ -18,9 +18,9 @@ import (
 	"github.com/troupe-run/troupe/examples/everything"
 )
 
-// serveCopies serves many copies of the demo from one Runtime: the first at /mcp, the others at /s/1/mcp, /s/2/mcp and so on. Scenarios
-// run against it that need more servers than the command troupe has, or the tool ledger of the first of them. It takes flags of
-// `troupe serve`.
+// serveCopies serves many copies of the demo from one Runtime: the first at /mcp, the others at
+// /s/1/mcp, /s/2/mcp and so on. Scenarios run against it that need more servers than the command
+// troupe has, or the tool ledger of the first of them. It takes flags of `troupe serve`.
 func serveCopies(ctx context.Context, args []string) error {
 	o := troupe.Options{Log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
 	f := flag.NewFlagSet("serve", flag.ContinueOnError)
@@ -68,7 +68,8 @@ func serveCopies(ctx context.Context, args []string) error {
 	return rt.Serve(ctx)
 }
 
-// takeSettings has f take --set NAME=VALUE for each of its flags, as `troupe serve` does for its settings.
+// takeSettings has f take --set NAME=VALUE for each of its flags, as `troupe serve` does for its
+// settings.
 func takeSettings(f *flag.FlagSet) {
 	f.Func("set", "a setting, as NAME=VALUE", func(setting string) error {
 		name, value, ok := strings.Cut(setting, "=")

@@ -9,29 +9,30 @@ import (
 type disturber interface {
 	prepare(ctx context.Context) error
 	disturb(ctx context.Context, ready func()) error // until ctx ends; it calls ready when it has begun
-	tell(*Beside)                                    // what it came to
+	addResult(*Beside)                               // what it came to
 	end(ctx context.Context)
 }
 
-// beside has clients echo twice, alone and beside who disturbs them. The report is that of the second time, with the errors of both.
-func beside(ctx context.Context, o *Options, l *ledger, d disturber) error {
+// runBeside has clients echo twice, alone and beside who disturbs them. The report is that of the
+// second time, with the errors of both.
+func runBeside(ctx context.Context, o *Options, l *ledger, d disturber) error {
 	quiet := newLedger(o)
-	r := newRun(o, scenarios["echo"], quiet)
-	defer r.clients.close()
-	if err := r.prepare(ctx); err != nil {
+	r := newLoop(o, &echoing, quiet)
+	defer r.clients.closeConnections()
+	if err := r.beginClients(ctx); err != nil {
 		return err
 	}
-	defer r.clients.end(ctx)
+	defer r.clients.endSessions(ctx)
 	if err := d.prepare(ctx); err != nil {
 		return err
 	}
 	defer d.end(ctx)
-	o.tell("alone")
-	if err := r.work(ctx); err != nil {
+	o.printProgress("alone")
+	if err := r.runOnce(ctx); err != nil {
 		return err
 	}
-	o.tell("disturbed")
-	r.again(l)
+	o.printProgress("disturbed")
+	r.resetFor(l)
 	loud, stop := context.WithCancel(ctx)
 	defer stop()
 	var group sync.WaitGroup
@@ -43,7 +44,7 @@ func beside(ctx context.Context, o *Options, l *ledger, d disturber) error {
 		problem = d.disturb(loud, ready)
 	})
 	<-began
-	err := r.work(ctx)
+	err := r.runOnce(ctx)
 	stop()
 	group.Wait()
 	if err == nil {
@@ -59,6 +60,6 @@ func beside(ctx context.Context, o *Options, l *ledger, d disturber) error {
 		}
 	}
 	p.Beside = p.BesideOf(alone)
-	d.tell(p.Beside)
+	d.addResult(p.Beside)
 	return nil
 }

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// TestNoisy: a server that takes five times as long for all while one client is noisy is found out, whatever the noisy one gets.
+// TestNoisy: a server that takes five times as long for all while one client is noisy is found out,
+// whatever the noisy one gets.
 func TestNoisy(t *testing.T) {
 	for _, revision := range []string{DefaultRevision, Stateless} {
 		t.Run(revision, func(t *testing.T) {
@@ -36,7 +37,8 @@ func TestNoisy(t *testing.T) {
 	}
 }
 
-// TestSlow: a server that takes three times as long for all while somebody reads slowly is found out.
+// TestSlow: a server that takes three times as long for all while somebody reads slowly is found
+// out.
 func TestSlow(t *testing.T) {
 	for _, revision := range []string{DefaultRevision, Stateless} {
 		t.Run(revision, func(t *testing.T) {

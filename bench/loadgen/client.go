@@ -51,19 +51,7 @@ func newClient(o *Options) *client {
 	return c
 }
 
-func (c *client) close() { c.http.CloseIdleConnections() }
-
-// message is what of a JSON-RPC message is looked at.
-type message struct {
-	ID     json.RawMessage `json:"id"`
-	Method string          `json:"method"`
-	Params json.RawMessage `json:"params"`
-	Result json.RawMessage `json:"result"`
-	Error  *struct {
-		Code    int    `json:"code"`
-		Message string `json:"message"`
-	} `json:"error"`
-}
+func (c *client) closeConnections() { c.http.CloseIdleConnections() }
 
 // newID is the id of the next request.
 func (c *client) newID() string {
@@ -71,38 +59,38 @@ func (c *client) newID() string {
 	return strconv.FormatInt(c.ids, 10)
 }
 
-// request encodes a request. params are the members of its params, "" for none.
-func (c *client) request(id, method, params string) string {
+// encodeRequest encodes a request. params are the members of its params, "" for none.
+func (c *client) encodeRequest(id, method, params string) string {
 	if c.o.stateless() {
 		if params != "" {
 			params += ","
 		}
 		params += `"_meta":{"io.modelcontextprotocol/protocolVersion":"` + Stateless + `","io.modelcontextprotocol/clientInfo":{"name":"troupe-bench","version":"1"},` +
-			`"io.modelcontextprotocol/clientCapabilities":{"elicitation":{}` + c.extensions() + `}` + c.token(method, id) + `}`
-	} else if t := c.token(method, id); t != "" {
+			`"io.modelcontextprotocol/clientCapabilities":{"elicitation":{}` + c.declaredExtensions() + `}` + c.progressToken(method, id) + `}`
+	} else if t := c.progressToken(method, id); t != "" {
 		params += `,"_meta":{` + t[1:] + `}`
 	}
 	return `{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `","params":{` + params + `}}`
 }
 
-// extensions are what a client of tasks declares. Others would get tasks for answers.
-func (c *client) extensions() string {
+// declaredExtensions are what a client of tasks declares. Others would get tasks for answers.
+func (c *client) declaredExtensions() string {
 	if c.o.Scenario != "tasks" {
 		return ""
 	}
 	return `,"extensions":{"io.modelcontextprotocol/tasks":{}}`
 }
 
-// token asks for progress of a call.
-func (c *client) token(method, id string) string {
+// progressToken asks for progress of a call.
+func (c *client) progressToken(method, id string) string {
 	if method != "tools/call" || !c.reports {
 		return ""
 	}
 	return `,"progressToken":` + id
 }
 
-// header is what all requests of the client have.
-func (c *client) header() http.Header {
+// requestHeader is what all requests of the client have.
+func (c *client) requestHeader() http.Header {
 	h := make(http.Header, len(c.o.Header)+6)
 	for k, v := range c.o.Header {
 		h[k] = v
@@ -114,9 +102,9 @@ func (c *client) header() http.Header {
 	return h
 }
 
-// post sends a body. name is what the request of a stateless client is about.
-func (c *client) post(ctx context.Context, body, method, name string) (*wire.Answer, error) {
-	h := c.header()
+// postBody sends a body. name is what the request of a stateless client is about.
+func (c *client) postBody(ctx context.Context, body, method, name string) (*wire.Answer, error) {
+	h := c.requestHeader()
 	switch {
 	case c.o.stateless():
 		h["Mcp-Method"] = []string{method}
@@ -126,22 +114,23 @@ func (c *client) post(ctx context.Context, body, method, name string) (*wire.Ans
 	case method == "initialize":
 		delete(h, "Mcp-Protocol-Version")
 	}
-	return c.do(ctx, http.MethodPost, body, h)
+	return c.sendRequest(ctx, http.MethodPost, body, h)
 }
 
-// do sends a request to the endpoint whose turn it is.
-func (c *client) do(ctx context.Context, method, body string, h http.Header) (*wire.Answer, error) {
+// sendRequest sends a request to the endpoint whose turn it is.
+func (c *client) sendRequest(ctx context.Context, method, body string, h http.Header) (*wire.Answer, error) {
 	c.next++
 	a, err := wire.Do(ctx, c.http, method, c.all[(c.next-1)%len(c.all)], body, h)
 	if err != nil {
-		return nil, cause(ctx, err)
+		return nil, causeOf(ctx, err)
 	}
 	return a, nil
 }
 
-// call sends a request and returns its answer. seen gets what comes before that on an event stream; it may be nil.
-func (c *client) call(ctx context.Context, id, method, name, params string, seen func(context.Context, *message) error) (*message, error) {
-	a, err := c.post(ctx, c.request(id, method, params), method, name)
+// callMethod sends a request and returns its answer. seen gets what comes before that on an event
+// stream; it may be nil.
+func (c *client) callMethod(ctx context.Context, id, method, name, params string, seen func(context.Context, *message) error) (*message, error) {
+	a, err := c.postBody(ctx, c.encodeRequest(id, method, params), method, name)
 	if err != nil {
 		return nil, err
 	}
@@ -151,17 +140,33 @@ func (c *client) call(ctx context.Context, id, method, name, params string, seen
 	}
 	m, err := answerTo(ctx, a, id, seen)
 	if err != nil {
-		return nil, cause(ctx, err)
+		return nil, causeOf(ctx, err)
 	}
 	if m.Error != nil {
-		return nil, m.failure()
+		return nil, m.asFailure()
 	}
 	return m, nil
 }
 
-// failure is the error that a message brings.
-func (m *message) failure() error {
-	return &Failure{fmt.Sprintf("error %d", m.Error.Code), m.Error.Message}
+// callTool calls a tool and returns its result.
+func (c *client) callTool(ctx context.Context, tool, arguments, more string, seen func(context.Context, *message) error) (*toolResult, error) {
+	return c.callAs(ctx, c.newID(), tool, arguments, more, seen)
+}
+
+func (c *client) callAs(ctx context.Context, id, tool, arguments, more string, seen func(context.Context, *message) error) (*toolResult, error) {
+	m, err := c.callMethod(ctx, id, "tools/call", tool, `"name":`+quoteJSON(tool)+`,"arguments":`+arguments+more, seen)
+	if err != nil {
+		return nil, err
+	}
+	return resultOf(m)
+}
+
+// toolOr is the tool that the user has named, or the scenario's own.
+func (c *client) toolOr(own string) string {
+	if c.o.Tool != "" {
+		return c.o.Tool
+	}
+	return own
 }
 
 // statusFailure is the failure of an answer with a status that says so.
@@ -169,8 +174,8 @@ func statusFailure(a *wire.Answer, what string) error {
 	return &Failure{fmt.Sprintf("status %d", a.Status), fmt.Sprintf("%s%.200s", what, a.Body)}
 }
 
-// cause makes a time-out of what a time-out has led to.
-func cause(ctx context.Context, err error) error {
+// causeOf makes a time-out of what a time-out has led to.
+func causeOf(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -187,22 +192,22 @@ func answerTo(ctx context.Context, a *wire.Answer, id string, seen func(context.
 		if e.Data == "" {
 			continue
 		}
-		m, err := parse([]byte(e.Data))
+		m, err := parseMessage([]byte(e.Data))
 		switch {
 		case err != nil:
 			return nil, err
 		case m.Method == "" && string(m.ID) == id:
-			drain(a.Events)
+			drainEvents(a.Events)
 			return m, nil
 		case m.Method == "":
-			return nil, wrong("an answer to %s, and %s was asked", m.ID, id)
+			return nil, wrongAnswer("an answer to %s, and %s was asked", m.ID, id)
 		case seen != nil:
 			if err := seen(ctx, m); err != nil {
 				return nil, err
 			}
 		}
 	}
-	m, err := parse(a.Body)
+	m, err := parseMessage(a.Body)
 	switch {
 	case err == nil && m.Error != nil:
 		return m, nil
@@ -211,32 +216,25 @@ func answerTo(ctx context.Context, a *wire.Answer, id string, seen func(context.
 	case err != nil:
 		return nil, err
 	case string(m.ID) != id:
-		return nil, wrong("an answer to %s, and %s was asked", m.ID, id)
+		return nil, wrongAnswer("an answer to %s, and %s was asked", m.ID, id)
 	}
 	return m, nil
 }
 
-// drainFor is how long a server may leave an event stream open after the answer. Beyond that its connection is not used again.
+// drainFor is how long a server may leave an event stream open after the answer. Beyond that its
+// connection is not used again.
 const drainFor = 100 * time.Millisecond
 
-// drain reads the rest of a stream, so that its connection can be used again.
-func drain(events *wire.Events) {
+// drainEvents reads the rest of a stream, so that its connection can be used again.
+func drainEvents(events *wire.Events) {
 	late := time.AfterFunc(drainFor, events.Close)
 	defer late.Stop()
 	_, _ = io.Copy(io.Discard, events)
 }
 
-func parse(data []byte) (*message, error) {
-	m := new(message)
-	if err := json.Unmarshal(data, m); err != nil {
-		return nil, wrong("%v: %.200s", err, data)
-	}
-	return m, nil
-}
-
-// send sends a notification or an answer, which gets no body back.
-func (c *client) send(ctx context.Context, body, method string) error {
-	a, err := c.post(ctx, body, method, "")
+// sendMessage sends a notification or an answer, which gets no body back.
+func (c *client) sendMessage(ctx context.Context, body, method string) error {
+	a, err := c.postBody(ctx, body, method, "")
 	if err != nil {
 		return err
 	}
@@ -252,7 +250,7 @@ func (c *client) initialize(ctx context.Context) error {
 	if c.o.stateless() {
 		return nil
 	}
-	m, err := c.call(ctx, c.newID(), "initialize", "", `"protocolVersion":"`+c.o.Revision+`","capabilities":{"elicitation":{}},"clientInfo":{"name":"troupe-bench","version":"1"}`, nil)
+	m, err := c.callMethod(ctx, c.newID(), "initialize", "", `"protocolVersion":"`+c.o.Revision+`","capabilities":{"elicitation":{}},"clientInfo":{"name":"troupe-bench","version":"1"}`, nil)
 	if err != nil {
 		return fmt.Errorf("initialize: %w", err)
 	}
@@ -260,28 +258,28 @@ func (c *client) initialize(ctx context.Context) error {
 		Revision string `json:"protocolVersion"`
 	}
 	if err := json.Unmarshal(m.Result, &settled); err != nil {
-		return wrong("initialize: %v", err)
+		return wrongAnswer("initialize: %v", err)
 	}
 	if settled.Revision != c.o.Revision {
 		return fmt.Errorf("the server speaks %q and not %q: pass that as the revision", settled.Revision, c.o.Revision)
 	}
-	return c.send(ctx, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, "notifications/initialized")
+	return c.sendMessage(ctx, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, "notifications/initialized")
 }
 
 // ping asks whether the session is there.
 func (c *client) ping(ctx context.Context) error {
-	_, err := c.call(ctx, c.newID(), "ping", "", "", nil)
+	_, err := c.callMethod(ctx, c.newID(), "ping", "", "", nil)
 	return err
 }
 
-// end ends the session of the client, if the server has one.
-func (c *client) end(ctx context.Context) error {
+// endSession ends the session of the client, if the server has one.
+func (c *client) endSession(ctx context.Context) error {
 	if c.session == "" {
 		return nil
 	}
-	h := c.header()
+	h := c.requestHeader()
 	c.session = ""
-	a, err := c.do(ctx, http.MethodDelete, "", h)
+	a, err := c.sendRequest(ctx, http.MethodDelete, "", h)
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,8 @@ import (
 	"text/tabwriter"
 )
 
-// Compare writes how two reports differ: the settings, and each figure of b as so many times that of a.
+// Compare writes how two reports differ: the settings, and each figure of b as so many times that
+// of a.
 func Compare(w io.Writer, a, b *Report) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, s := range []struct{ what, a, b string }{

@@ -26,8 +26,8 @@ func newCrowd(o *Options, n int) crowd {
 	return all
 }
 
-// each calls do for each client, most of them at a time, and returns when all have returned.
-func (all crowd) each(most int, do func(i int, c *client)) {
+// forEach calls do for each client, most of them at a time, and returns when all have returned.
+func (all crowd) forEach(most int, do func(i int, c *client)) {
 	var group sync.WaitGroup
 	places := make(chan struct{}, most)
 	for i, c := range all {
@@ -40,9 +40,10 @@ func (all crowd) each(most int, do func(i int, c *client)) {
 	group.Wait()
 }
 
-// begin has all clients begin their sessions, the first one alone. The error is that of the first, without which there is nothing to measure;
-// those of others are counted. It returns the clients that are ready.
-func (all crowd) begin(ctx context.Context, l *ledger) (crowd, error) {
+// beginSessions has all clients begin their sessions, the first one alone. The error is that of the
+// first, without which there is nothing to measure; those of others are counted. It returns the
+// clients that are ready.
+func (all crowd) beginSessions(ctx context.Context, l *ledger) (crowd, error) {
 	good := make([]bool, len(all))
 	var first error
 	one := func(i int, c *client) {
@@ -59,7 +60,7 @@ func (all crowd) begin(ctx context.Context, l *ledger) (crowd, error) {
 	if one(0, all[0]); first != nil {
 		return nil, first
 	}
-	all[1:].each(prepareAtOnce, func(i int, c *client) { one(i+1, c) })
+	all[1:].forEach(prepareAtOnce, func(i int, c *client) { one(i+1, c) })
 	var ready crowd
 	for i, c := range all {
 		if good[i] {
@@ -69,18 +70,18 @@ func (all crowd) begin(ctx context.Context, l *ledger) (crowd, error) {
 	return ready, ctx.Err()
 }
 
-// end ends the sessions, as far as that takes no longer than an operation may.
-func (all crowd) end(ctx context.Context) {
+// endSessions ends the sessions, as far as that takes no longer than an operation may.
+func (all crowd) endSessions(ctx context.Context) {
 	if len(all) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(all[0].o.Timeout, partFor))
 	defer cancel()
-	all.each(prepareAtOnce, func(_ int, c *client) { _ = c.end(ctx) }) // Sessions that are left expire.
+	all.forEach(prepareAtOnce, func(_ int, c *client) { _ = c.endSession(ctx) }) // Sessions that are left expire.
 }
 
-func (all crowd) close() {
+func (all crowd) closeConnections() {
 	for _, c := range all {
-		c.close()
+		c.closeConnections()
 	}
 }

@@ -15,8 +15,8 @@ type Failure struct {
 
 func (f *Failure) Error() string { return f.Kind + ": " + f.Text }
 
-// wrong is a failure of a server that answers something else than it was asked.
-func wrong(format string, args ...any) error {
+// wrongAnswer is a failure of a server that answers something else than it was asked.
+func wrongAnswer(format string, args ...any) error {
 	return &Failure{"wrong answer", fmt.Sprintf(format, args...)}
 }
 

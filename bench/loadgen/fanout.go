@@ -11,24 +11,26 @@ import (
 const (
 	// watched is the resource whose updates streams listen for.
 	watched = "test://template/bench/data"
-	// settleFor is how long streams are read before the first update and after the last, for events that come twice.
+	// settleFor is how long streams are read before the first update and after the last, for events
+	// that come twice.
 	settleFor = 200 * time.Millisecond
 )
 
-// fanout updates a resource again and again and waits each time until all streams that listen for it have heard.
-func fanout(ctx context.Context, o *Options, l *ledger) error {
+// runFanout updates a resource again and again and waits each time until all streams that listen
+// for it have heard.
+func runFanout(ctx context.Context, o *Options, l *ledger) error {
 	all := newCrowd(o, o.Count+1) // the first one updates
-	defer all.close()
-	ready, err := all.begin(ctx, l)
+	defer all.closeConnections()
+	ready, err := all.beginSessions(ctx, l)
 	if err != nil {
 		return err
 	}
-	defer ready.end(ctx)
+	defer ready.endSessions(ctx)
 	open, cut := context.WithCancel(ctx)
 	defer cut()
 	a := &audience{o: o, l: l, speaker: ready[0], streams: make([]*stream, len(ready)-1), heard: make(chan hearing, len(ready))}
-	ready[1:].each(prepareAtOnce, func(i int, c *client) {
-		s, err := c.listen(open, watched)
+	ready[1:].forEach(prepareAtOnce, func(i int, c *client) {
+		s, err := openListener(open, c, watched)
 		if a.streams[i] = s; err != nil && ctx.Err() == nil {
 			l.addError(err)
 		}
@@ -39,23 +41,23 @@ func fanout(ctx context.Context, o *Options, l *ledger) error {
 	for i, s := range a.streams {
 		if s != nil {
 			a.live++
-			readers.Go(func() { a.read(open, i, s) })
+			readers.Go(func() { a.readStream(open, i, s) })
 		}
 	}
 	if a.live == 0 {
-		return errors.New("no stream was opened: " + l.example())
+		return errors.New("no stream was opened: " + l.anyExample())
 	}
 	a.has, a.gone = make([]bool, len(a.streams)), make([]bool, len(a.streams))
-	o.tell("%d streams listen", a.live)
-	a.settle(ctx, false) // A stream may begin with an update of what it listens for: its client cannot know what it has missed.
-	switch n, err := a.round(ctx, false); {
+	o.printProgress("%d streams listen", a.live)
+	a.awaitStrays(ctx, false) // A stream may begin with an update of what it listens for: its client cannot know what it has missed.
+	switch n, err := a.updateOnce(ctx, false); {
 	case err != nil:
 		return fmt.Errorf("the first update failed: %w", err)
 	case n == 0 && ctx.Err() == nil:
 		return fmt.Errorf("no stream of %d heard of the first update", a.live)
 	}
-	a.settle(ctx, false)
-	return l.timed(o, func() (time.Duration, error) { return a.repeat(ctx), nil })
+	a.awaitStrays(ctx, false)
+	return l.timeRun(o, func() (time.Duration, error) { return a.repeatUpdates(ctx), nil })
 }
 
 // hearing says that a stream has got an event, or that it has ended.
@@ -77,15 +79,15 @@ type audience struct {
 	gone    []bool // by stream: it has ended
 }
 
-// read reads a stream to its end.
-func (a *audience) read(ctx context.Context, i int, s *stream) {
+// readStream reads a stream to its end.
+func (a *audience) readStream(ctx context.Context, i int, s *stream) {
 	defer s.close()
 	for {
-		m, err := s.next(ctx)
+		m, err := s.nextMessage(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
-		case err == nil && m.updated() != watched:
+		case err == nil && m.updatedURI() != watched:
 			continue
 		}
 		select {
@@ -99,11 +101,12 @@ func (a *audience) read(ctx context.Context, i int, s *stream) {
 	}
 }
 
-// repeat updates the resource for the time of the run, at its rate if it has one, and returns how long that took.
-func (a *audience) repeat(ctx context.Context) time.Duration {
+// repeatUpdates updates the resource for the time of the run, at its rate if it has one, and
+// returns how long that took.
+func (a *audience) repeatUpdates(ctx context.Context) time.Duration {
 	began := time.Now()
 	until := began.Add(a.o.Duration)
-	stop := a.o.ticker(func() string { return fmt.Sprintf("%.0f s left", max(0, time.Until(until).Seconds())) })
+	stop := a.o.keepPrinting(func() string { return fmt.Sprintf("%.0f s left", max(0, time.Until(until).Seconds())) })
 	defer stop()
 	for n := 0; ctx.Err() == nil; n++ {
 		due := time.Now()
@@ -113,35 +116,36 @@ func (a *audience) repeat(ctx context.Context) time.Duration {
 		if !due.Before(until) || !time.Now().Before(until) {
 			break
 		}
-		wait(ctx, due)
-		if _, err := a.round(ctx, true); err != nil && ctx.Err() == nil {
+		waitUntil(ctx, due)
+		if _, err := a.updateOnce(ctx, true); err != nil && ctx.Err() == nil {
 			a.l.addError(err)
-			wait(ctx, time.Now().Add(backOff))
+			waitUntil(ctx, time.Now().Add(backOff))
 		}
 	}
 	took := time.Since(began)
-	a.settle(ctx, true)
+	a.awaitStrays(ctx, true)
 	return took
 }
 
-// round updates the resource once, and returns how many streams heard of it. What comes before the update is one that came twice.
-func (a *audience) round(ctx context.Context, counts bool) (n int, err error) {
+// updateOnce updates the resource once, and returns how many streams heard of it. What comes before
+// the update is one that came twice.
+func (a *audience) updateOnce(ctx context.Context, counts bool) (n int, err error) {
 	for len(a.heard) > 0 {
-		a.note(<-a.heard, time.Time{}, counts)
+		a.noteHearing(<-a.heard, time.Time{}, counts)
 	}
 	clear(a.has)
 	ctx, cancel := context.WithTimeout(ctx, a.o.Timeout)
 	defer cancel()
 	began, answered := time.Now(), make(chan error, 1)
 	go func() {
-		_, err := a.speaker.callTool(ctx, a.speaker.toolOr("touch"), `{"uri":`+quoted(watched)+`}`, "", nil)
+		_, err := a.speaker.callTool(ctx, a.speaker.toolOr("touch"), `{"uri":`+quoteJSON(watched)+`}`, "", nil)
 		answered <- err
 	}()
 	done := false
 	for !done || n < a.live {
 		select {
 		case h := <-a.heard:
-			if a.note(h, began, counts) {
+			if a.noteHearing(h, began, counts) {
 				n++
 			}
 			if h.err != nil && a.has[h.stream] {
@@ -169,8 +173,9 @@ func (a *audience) round(ctx context.Context, counts bool) (n int, err error) {
 	return n, nil
 }
 
-// note counts what was heard, and reports whether it is the event of this round. began is when the update was sent, zero if it was not yet.
-func (a *audience) note(h hearing, began time.Time, counts bool) bool {
+// noteHearing counts what was heard, and reports whether it is the event of this round. began is
+// when the update was sent, zero if it was not yet.
+func (a *audience) noteHearing(h hearing, began time.Time, counts bool) bool {
 	switch {
 	case h.err != nil:
 		a.live--
@@ -184,21 +189,21 @@ func (a *audience) note(h hearing, began time.Time, counts bool) bool {
 	default:
 		a.has[h.stream] = true
 		if counts {
-			a.l.add(h.at.Sub(began), 1, nil)
+			a.l.addOperation(h.at.Sub(began), 1, nil)
 		}
 		return true
 	}
 	return false
 }
 
-// settle waits for events that come beside those of the updates.
-func (a *audience) settle(ctx context.Context, counts bool) {
+// awaitStrays waits for events that come beside those of the updates.
+func (a *audience) awaitStrays(ctx context.Context, counts bool) {
 	late := time.NewTimer(settleFor)
 	defer late.Stop()
 	for {
 		select {
 		case h := <-a.heard:
-			a.note(h, time.Time{}, counts)
+			a.noteHearing(h, time.Time{}, counts)
 		case <-late.C:
 			return
 		case <-ctx.Done():

@@ -29,7 +29,8 @@ func watch(o *Options) *looks {
 	return l
 }
 
-// check checks that the server could settle before each look at its memory, and that there was time between the two.
+// check checks that the server could settle before each look at its memory, and that there was time
+// between the two.
 func (l *looks) check(t *testing.T) {
 	t.Helper()
 	if len(l.settled) != 2 || l.settled[1].Sub(l.settled[0]) < restFor || l.meanwhile.Before(l.settled[1]) {
@@ -37,7 +38,8 @@ func (l *looks) check(t *testing.T) {
 	}
 }
 
-// TestHeldFails: a server that does not settle has no figures, and neither has one whose other work failed.
+// TestHeldFails: a server that does not settle has no figures, and neither has one whose other work
+// failed.
 func TestHeldFails(t *testing.T) {
 	broken := errors.New("broken")
 	for _, scenario := range []string{"hold", "streams"} {
@@ -151,7 +153,8 @@ func TestResume(t *testing.T) {
 	})
 }
 
-// TestFanout: what a stream does not hear of, or hears of twice, is counted; an update at the beginning of a stream is not.
+// TestFanout: what a stream does not hear of, or hears of twice, is counted; an update at the
+// beginning of a stream is not.
 func TestFanout(t *testing.T) {
 	for _, revision := range []string{DefaultRevision, Stateless} {
 		t.Run(revision, func(t *testing.T) {
@@ -176,7 +179,8 @@ func TestFanout(t *testing.T) {
 	}
 }
 
-// TestParked: calls that ask are left as they are, and one that is answered at once is none of them.
+// TestParked: calls that ask are left as they are, and one that is answered at once is none of
+// them.
 func TestParked(t *testing.T) {
 	against(t, func(n int64, w http.ResponseWriter, id, text string) {
 		if n%100 == 7 {

@@ -24,7 +24,7 @@ func newLedger(o *Options) *ledger {
 	l := &ledger{took: newHistogram(), first: newHistogram()}
 	l.report = &Report{URL: o.URL, Others: o.Others, Scenario: o.Scenario, Revision: o.Revision, Clients: o.Clients, Rate: o.Rate, Count: o.Count, Tool: o.Tool,
 		Errors: make(map[string]int64), Examples: make(map[string]string)}
-	if o.sized() {
+	if o.sendsText() {
 		l.report.Size = o.Size
 	}
 	return l
@@ -34,28 +34,28 @@ func newHistogram() *hdrhistogram.Histogram {
 	return hdrhistogram.New(1, longest.Microseconds(), 3)
 }
 
-// add notes an operation that has ended, and the events that it got.
-func (l *ledger) add(took time.Duration, events int64, err error) {
+// addOperation notes an operation that has ended, and the events that it got.
+func (l *ledger) addOperation(took time.Duration, events int64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.report.Events += events
 	if err != nil {
-		l.fail(err)
+		l.countError(err)
 		return
 	}
 	l.report.Operations++
-	record(l.took, took)
+	recordLatency(l.took, took)
 }
 
 // addFirst notes when the first event of an operation came.
 func (l *ledger) addFirst(took time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	record(l.first, took)
+	recordLatency(l.first, took)
 }
 
-// late notes an operation that began late.
-func (l *ledger) late() {
+// addLate notes an operation that began late.
+func (l *ledger) addLate() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.report.Late++
@@ -65,7 +65,7 @@ func (l *ledger) late() {
 func (l *ledger) addError(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.fail(err)
+	l.countError(err)
 }
 
 // addEvent notes an event beside the operations.
@@ -75,8 +75,8 @@ func (l *ledger) addEvent() {
 	l.report.Events++
 }
 
-// example is an error that occurred.
-func (l *ledger) example() string {
+// anyExample is an error that occurred.
+func (l *ledger) anyExample() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, text := range l.report.Examples {
@@ -85,32 +85,34 @@ func (l *ledger) example() string {
 	return "no error"
 }
 
-// keep notes what the server keeps for n that have stayed for a time, of which there was nothing before.
-func (l *ledger) keep(ctx context.Context, o *Options, before usage, n int, stayed time.Duration) error {
+// noteHeld notes what the server keeps for n that have stayed for a time, of which there was
+// nothing before.
+func (l *ledger) noteHeld(ctx context.Context, o *Options, before usage, n int, stayed time.Duration) error {
 	now, err := o.atRest(ctx)
 	if err != nil {
 		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.report.Held = &Held{Count: n, Seconds: rounded(stayed), Before: before.mib(), After: now.mib(), Each: float64(now.resident-before.resident) / 1024 / float64(max(1, n))}
+	l.report.Held = &Held{Count: n, Seconds: inSeconds(stayed), Before: before.mib(), After: now.mib(), Each: float64(now.resident-before.resident) / 1024 / float64(max(1, n))}
 	return nil
 }
 
-// fail counts an error by its kind. The caller holds mu.
-func (l *ledger) fail(err error) {
+// countError counts an error by its kind. The caller holds mu.
+func (l *ledger) countError(err error) {
 	kind := kindOf(err)
 	if l.report.Errors[kind]++; l.report.Errors[kind] == 1 {
 		l.report.Examples[kind] = err.Error()
 	}
 }
 
-func record(h *hdrhistogram.Histogram, took time.Duration) {
+func recordLatency(h *hdrhistogram.Histogram, took time.Duration) {
 	_ = h.RecordValue(min(max(1, took.Microseconds()), longest.Microseconds())) // in its bounds
 }
 
-// timed runs do, and fills in the report what it took: time, latencies and processor time. do returns the time that counts.
-func (l *ledger) timed(o *Options, do func() (time.Duration, error)) error {
+// timeRun runs do, and fills in the report what it took: time, latencies and processor time. do
+// returns the time that counts.
+func (l *ledger) timeRun(o *Options, do func() (time.Duration, error)) error {
 	before, err := usageOf(o.PIDs)
 	if err != nil {
 		return err
@@ -120,16 +122,16 @@ func (l *ledger) timed(o *Options, do func() (time.Duration, error)) error {
 	if problem = errors.Join(problem, err); problem != nil {
 		return problem
 	}
-	l.settle(max(time.Millisecond, elapsed), before, after)
+	l.fillReport(max(time.Millisecond, elapsed), before, after)
 	return nil
 }
 
-// settle fills in the report what operations took, and what the server has used for them.
-func (l *ledger) settle(elapsed time.Duration, before, after usage) {
+// fillReport fills in the report what operations took, and what the server has used for them.
+func (l *ledger) fillReport(elapsed time.Duration, before, after usage) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := l.report
-	p.Seconds, p.Latency = rounded(elapsed), latencyOf(l.took)
+	p.Seconds, p.Latency = inSeconds(elapsed), latencyOf(l.took)
 	p.PerSecond = float64(p.Operations) / elapsed.Seconds()
 	if l.first.TotalCount() > 0 {
 		p.First = new(latencyOf(l.first))

@@ -52,8 +52,8 @@ type caller struct {
 
 func (c caller) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(c.from)} }
 
-// against runs f in virtual time with options for a server whose calls are answered by call. n counts calls, the first of which only shows
-// that the tool is there.
+// against runs f in virtual time with options for a server whose calls are answered by call. n
+// counts calls, the first of which only shows that the tool is there.
 func against(t *testing.T, call func(n int64, w http.ResponseWriter, id, text string), f func(t *testing.T, o Options)) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pipes{conns: make(chan net.Conn), over: make(chan struct{})}
@@ -90,8 +90,8 @@ func answer(w http.ResponseWriter, id, text string) {
 	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":%q}]}}`, id, text)
 }
 
-// TestStandstill: a server that stands still for a second while operations are due at a rate is late for all of them, and not only for
-// those that had begun; a closed loop does not see that.
+// TestStandstill: a server that stands still for a second while operations are due at a rate is
+// late for all of them, and not only for those that had begun; a closed loop does not see that.
 func TestStandstill(t *testing.T) {
 	for name, row := range map[string]struct {
 		rate        float64

@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// manyServer is a server of sessions and streams in virtual time. Its fields are set before the run, and say what it does wrong.
+// manyServer is a server of sessions and streams in virtual time. Its fields are set before the
+// run, and say what it does wrong.
 type manyServer struct {
 	sameID  bool                                            // all sessions have one id
 	gone    func(session int) bool                          // a session that does not answer pings

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -35,34 +34,39 @@ const MostCount = 100_000
 // Options say what to do to which server. The zero value of a field is its default.
 type Options struct {
 	URL string // of the endpoint, http or https
-	// Others are further endpoints of the same server, such as those of other nodes: each client sends each request to the next of all.
+	// Others are further endpoints of the same server, such as those of other nodes: each client
+	// sends each request to the next of all.
 	Others   []string
 	Scenario string // "echo" by default; see [Scenarios]
 	Revision string // [DefaultRevision] by default; a client has a session with it, unless it is [Stateless]
 
-	// Clients is how many there are, each with a connection of its own and one operation at a time: 32 by default. With a Rate it bounds the
-	// operations that are under way.
+	// Clients is how many there are, each with a connection of its own and one operation at a time:
+	// 32 by default. With a Rate it bounds the operations that are under way.
 	Clients int
-	// Rate is how many operations begin per second, whether those before have ended or not (an open loop). Latencies count from
-	// when an operation was to begin: what waits because the server is slow counts. 0 is a closed loop: each client begins the next operation
-	// when it has the answer to the last.
+	// Rate is how many operations begin per second, whether those before have ended or not (an open
+	// loop). Latencies count from when an operation was to begin: what waits because the server is
+	// slow counts. 0 is a closed loop: each client begins the next operation when it has the answer
+	// to the last.
 	Rate float64
-	// Duration is how long operations count, 10 s by default, and WarmUp how long they run before that and do not, 1 s by default. A negative
-	// WarmUp is none.
+	// Duration is how long operations count, 10 s by default, and WarmUp how long they run before
+	// that and do not, 1 s by default. A negative WarmUp is none.
 	Duration, WarmUp time.Duration
 	// Timeout bounds an operation: 30 s by default.
 	Timeout time.Duration
 
-	// Count is how many sessions, calls or streams there are in the scenarios that keep many: 10,000 sessions in hold, 1,000 in parked, streams,
-	// resume and fanout by default. These scenarios have no use for Clients, but for hold and parked, which have so many connections.
+	// Count is how many sessions, calls or streams there are in the scenarios that keep many:
+	// 10,000 sessions in hold, 1,000 in parked, streams, resume and fanout by default. These
+	// scenarios have no use for Clients, but for hold and parked, which have so many connections.
 	Count int
 	// Keep leaves the sessions of hold to the server, which keeps them as long as it likes.
 	Keep bool
-	// Noise is how many operations begin per second for the noisy client of the scenario noisy, which has the address NoiseFrom: 10,000 by
-	// default, ten times what troupe serve lets an address have, from 127.0.0.2.
+	// Noise is how many operations begin per second for the noisy client of the scenario noisy,
+	// which has the address NoiseFrom: 10,000 by default, ten times what troupe serve lets an
+	// address have, from 127.0.0.2.
 	Noise     float64
 	NoiseFrom string
-	// From is the local address of the clients; "" is any. Servers tell anonymous clients apart by it.
+	// From is the local address of the clients; "" is any. Servers tell anonymous clients apart by
+	// it.
 	From string
 
 	Tool      string // that the scenario calls, if the server has it under another name
@@ -70,11 +74,14 @@ type Options struct {
 	Size      int    // bytes of the text that echo sends; 64 by default
 	Header    http.Header
 
-	// PIDs are processes of the server on this machine, whose processor time and memory are in the report.
+	// PIDs are processes of the server on this machine, whose processor time and memory are in the
+	// report.
 	PIDs []int
-	// Settle is called before hold, parked and streams look at the memory of the server, so that it can collect its garbage first; nil leaves it alone.
+	// Settle is called before hold, parked and streams look at the memory of the server, so that it
+	// can collect its garbage first; nil leaves it alone.
 	Settle func(context.Context) error
-	// Meanwhile is called while the sessions of hold, the calls of parked, or all streams of streams, are there, once the memory has been looked at; nil does nothing.
+	// Meanwhile is called while the sessions of hold, the calls of parked, or all streams of
+	// streams, are there, once the memory has been looked at; nil does nothing.
 	Meanwhile func(context.Context) error
 
 	// Progress gets a line every two seconds; nil is nobody.
@@ -83,42 +90,27 @@ type Options struct {
 	Dial func(from, address string) (net.Conn, error)
 }
 
-// settle fills in the defaults, and says what is wrong.
-func (o *Options) settle() error {
+// fillDefaults fills in the defaults that all scenarios share.
+func (o *Options) fillDefaults() {
 	o.Scenario, o.Revision = cmp.Or(o.Scenario, "echo"), cmp.Or(o.Revision, DefaultRevision)
 	o.Clients, o.Size = cmp.Or(o.Clients, 32), cmp.Or(o.Size, 64)
 	o.Duration, o.Timeout, o.WarmUp = cmp.Or(o.Duration, 10*time.Second), cmp.Or(o.Timeout, 30*time.Second), max(0, cmp.Or(o.WarmUp, time.Second))
-	s := scenarios[o.Scenario]
-	if s != nil {
-		o.Count = cmp.Or(o.Count, s.count)
-	}
-	if o.Scenario == "fanout" {
-		o.Rate = cmp.Or(o.Rate, 4)
-	}
-	if o.Scenario == "noisy" {
-		o.Rate, o.Noise, o.NoiseFrom = cmp.Or(o.Rate, 100), cmp.Or(o.Noise, 10_000), cmp.Or(o.NoiseFrom, "127.0.0.2")
-	}
+	o.Noise, o.NoiseFrom = cmp.Or(o.Noise, 10_000), cmp.Or(o.NoiseFrom, "127.0.0.2")
+}
+
+// check says what is wrong with options whatever the scenario.
+func (o *Options) check() error {
 	for _, text := range o.endpoints() {
 		if u, err := url.Parse(text); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 			return fmt.Errorf("%q is no URL of an endpoint: want something like http://127.0.0.1:8080/mcp", text)
 		}
 	}
 	switch {
-	case s == nil:
-		return fmt.Errorf("no scenario is called %q: there are %s", o.Scenario, strings.Join(slices.Sorted(maps.Keys(scenarios)), ", "))
 	case !slices.Contains(revisions, o.Revision):
 		return fmt.Errorf("revision is %q: want one of %s", o.Revision, strings.Join(revisions, ", "))
-	case s.legacy && o.stateless():
-		return fmt.Errorf("%s has no sessions, which %s is about: choose another revision", Stateless, o.Scenario)
-	case s.modern && !o.stateless():
-		return fmt.Errorf("%s is about calls of %s: choose that revision", o.Scenario, Stateless)
-	case s.count > 0 && (o.Count < 1 || o.Count > MostCount):
-		return fmt.Errorf("count is %d: want 1 to %d", o.Count, MostCount)
-	case s.count == 0 && o.Count != 0:
-		return fmt.Errorf("%s has no count, only clients", o.Scenario)
 	case !(o.Noise >= 0 && o.Noise <= 1e6):
 		return fmt.Errorf("noise is %v: want 1 to 1,000,000 operations a second", o.Noise)
-	case o.From != "" && net.ParseIP(o.From) == nil, o.NoiseFrom != "" && net.ParseIP(o.NoiseFrom) == nil:
+	case o.From != "" && net.ParseIP(o.From) == nil, net.ParseIP(o.NoiseFrom) == nil:
 		return fmt.Errorf("%q or %q is no address of this machine", o.From, o.NoiseFrom)
 	case o.Clients < 1 || o.Clients > MostClients:
 		return fmt.Errorf("clients are %d: want 1 to %d", o.Clients, MostClients)
@@ -147,28 +139,28 @@ func (o *Options) atRest(ctx context.Context) (usage, error) {
 	return usageOf(o.PIDs)
 }
 
-// meanwhile does what is to be done while everything is there.
-func (o *Options) meanwhile(ctx context.Context) error {
+// callMeanwhile does what is to be done while everything is there.
+func (o *Options) callMeanwhile(ctx context.Context) error {
 	if o.Meanwhile == nil {
 		return nil
 	}
 	return o.Meanwhile(ctx)
 }
 
-// sized reports whether the clients send texts of the size that was chosen.
-func (o *Options) sized() bool {
+// sendsText reports whether the clients send texts of the size that was chosen.
+func (o *Options) sendsText() bool {
 	return slices.Contains([]string{"echo", "mixed", "slow", "noisy"}, o.Scenario)
 }
 
-// tell tells how far a run is.
-func (o *Options) tell(format string, args ...any) {
+// printProgress tells how far a run is.
+func (o *Options) printProgress(format string, args ...any) {
 	if o.Progress != nil {
 		fmt.Fprintf(o.Progress, o.Scenario+": "+format+"\n", args...)
 	}
 }
 
-// ticker tells every now and then how far a run is, until stop is called.
-func (o *Options) ticker(how func() string) (stop func()) {
+// keepPrinting tells every now and then how far a run is, until stop is called.
+func (o *Options) keepPrinting(how func() string) (stop func()) {
 	over, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -179,7 +171,7 @@ func (o *Options) ticker(how func() string) (stop func()) {
 			case <-over:
 				return
 			case <-every.C:
-				o.tell("%s", how())
+				o.printProgress("%s", how())
 			}
 		}
 	}()

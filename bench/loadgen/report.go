@@ -44,7 +44,8 @@ type Report struct {
 	Resident float64 `json:"server_rss_mib,omitempty"`
 }
 
-// Held is the memory that a server keeps for sessions or streams that stay. Without PIDs nothing is known of it.
+// Held is the memory that a server keeps for sessions or streams that stay. Without PIDs nothing is
+// known of it.
 type Held struct {
 	Count   int     `json:"count"` // that were there
 	Seconds float64 `json:"seconds"`
@@ -67,7 +68,8 @@ type Beside struct {
 	Refused map[string]int64 `json:"noise_errors,omitempty"` // by kind, of operations of the noisy client
 }
 
-// Latency is how long operations took that succeeded, in milliseconds. Those of an open loop count from when they were due.
+// Latency is how long operations took that succeeded, in milliseconds. Those of an open loop count
+// from when they were due.
 type Latency struct {
 	Mean float64 `json:"mean"`
 	P50  float64 `json:"p50"`
@@ -98,11 +100,11 @@ func (r *Report) Failed() (n int64) {
 
 // BesideOf says how the run compares with one in which nobody disturbed it.
 func (r *Report) BesideOf(alone *Report) *Beside {
-	return &Beside{Alone: alone.Latency, AlonePerSecond: alone.PerSecond, P50: ratio(r.Latency.P50, alone.Latency.P50), P99: ratio(r.Latency.P99, alone.Latency.P99)}
+	return &Beside{Alone: alone.Latency, AlonePerSecond: alone.PerSecond, P50: ratioOf(r.Latency.P50, alone.Latency.P50), P99: ratioOf(r.Latency.P99, alone.Latency.P99)}
 }
 
-// ratio is a as so many times b, 0 if that cannot be said.
-func ratio(a, b float64) float64 {
+// ratioOf is a as so many times b, 0 if that cannot be said.
+func ratioOf(a, b float64) float64 {
 	if b == 0 {
 		return 0
 	}
@@ -179,5 +181,5 @@ func Read(file string) (*Report, error) {
 	return r, nil
 }
 
-// rounded is a duration as seconds.
-func rounded(d time.Duration) float64 { return float64(d.Milliseconds()) / 1000 }
+// inSeconds is a duration as seconds.
+func inSeconds(d time.Duration) float64 { return float64(d.Milliseconds()) / 1000 }

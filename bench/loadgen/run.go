@@ -2,51 +2,61 @@ package loadgen
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
-	"time"
+	"maps"
+	"slices"
+	"strings"
 )
 
-const (
-	// lateAfter is how much later than due an operation of an open loop may begin, and not count as late.
-	lateAfter = 10 * time.Millisecond
-	// tellEvery is how often progress is told.
-	tellEvery = 2 * time.Second
-	// backOff is how long a client waits after a failure: one that is refused at once would do nothing else.
-	backOff = 10 * time.Millisecond
-)
+// scenarios by name.
+var scenarios = map[string]*scenario{
+	"echo":     &echoing,
+	"list":     {what: "list the tools", do: listTools},
+	"progress": {what: "call a tool that reports progress 20 times, and read its event stream", tool: "count", needs: `takes {"to":20} and reports progress`, do: callCount},
+	"sessions": {what: "begin a session and end it", do: cycleSession, bare: true, legacy: true},
+	"ask":      {what: "call a tool that asks the user, and answer", tool: "ask", needs: `takes {"question":"?"}, asks for {"answer":"..."} and returns that`, do: callAsk},
+	"tasks":    {what: "begin a task of one step, and wait for its result", tool: "job", needs: `takes {"steps":1,"step_ms":0} and becomes a task`, do: runTask},
+	"mixed":    {what: "of 50 operations 40 are echo, 5 list, 4 progress and 1 ask", tool: "echo", needs: "as echo, with the tools of progress and ask beside it", do: doMixed},
 
-// run is one run.
-type run struct {
-	o       *Options
-	s       *scenario
-	clients crowd
-	l       *ledger
-
-	began, from, to time.Time // of the loop, and of the operations that count
-	next            atomic.Int64
-	done, failed    atomic.Int64 // all so far, for progress
+	"hold":    {what: "begin sessions that stay, and look at the memory of the server", whole: runHold, legacy: true, count: 10_000},
+	"parked":  {what: "leave calls that ask the user without an answer, and look at the memory of the server", tool: "ask", needs: `takes {"question":"?"} and asks for {"answer":"..."}`, whole: runHold, modern: true, count: 1000},
+	"streams": {what: "keep idle event streams open, and look at the memory of the server", whole: runStreams, count: 1000},
+	"resume":  {what: "cut event streams midway and resume all of them at once", tool: "count", needs: countNeeds, whole: runResume, legacy: true, count: 1000},
+	"fanout":  {what: "update a resource, and wait until all who listen have heard of it", tool: "touch", needs: `takes {"uri": ...} and tells of an update of that resource`, whole: runFanout, count: 1000, rate: 4},
+	"slow":    {what: "echo, alone and then beside a client that hardly reads a long event stream", tool: "echo", needs: "as echo, with the tool count beside it", whole: runSlow},
+	"noisy":   {what: "echo at a rate, alone and then beside a client of another address that calls far too often", tool: "echo", needs: "as echo", whole: runNoisy, rate: 100},
 }
 
-// newRun makes the clients of a run of a scenario of the kind that they repeat.
-func newRun(o *Options, s *scenario, l *ledger) *run {
-	return &run{o: o, s: s, l: l, clients: newCrowd(o, o.Clients)}
+// Scenarios tells what there is, by name.
+func Scenarios() map[string]string {
+	all := make(map[string]string)
+	for name, s := range scenarios {
+		all[name] = s.what
+	}
+	return all
 }
 
-// Run runs a scenario and reports what came of it. An error means that there is no report: the options are wrong, or the server cannot do it.
-// Operations that fail are in the report. When ctx ends, the run ends early, with a report.
+// Run runs a scenario and reports what came of it. An error means that there is no report: the
+// options are wrong, or the server cannot do it. Operations that fail are in the report. When ctx
+// ends, the run ends early, with a report.
 func Run(ctx context.Context, o Options) (*Report, error) {
-	if err := o.settle(); err != nil {
+	o.fillDefaults()
+	s := scenarios[o.Scenario]
+	if s == nil {
+		return nil, fmt.Errorf("no scenario is called %q: there are %s", o.Scenario, strings.Join(slices.Sorted(maps.Keys(scenarios)), ", "))
+	}
+	if err := s.fillOptions(&o); err != nil {
+		return nil, err
+	}
+	if err := o.check(); err != nil {
 		return nil, err
 	}
 	if _, err := usageOf(o.PIDs); err != nil {
 		return nil, err
 	}
-	s, l := scenarios[o.Scenario], newLedger(&o)
+	l := newLedger(&o)
 	if s.whole != nil {
-		if err := s.probe(ctx, &o); err != nil {
+		if err := s.probeServer(ctx, &o); err != nil {
 			return nil, err
 		}
 		if err := s.whole(ctx, &o, l); err != nil {
@@ -54,161 +64,14 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		}
 		return l.report, nil
 	}
-	r := newRun(&o, s, l)
-	defer r.clients.close()
-	if err := r.prepare(ctx); err != nil {
+	r := newLoop(&o, s, l)
+	defer r.clients.closeConnections()
+	if err := r.beginClients(ctx); err != nil {
 		return nil, err
 	}
-	if err := r.work(ctx); err != nil {
+	if err := r.runOnce(ctx); err != nil {
 		return nil, err
 	}
-	r.clients.end(ctx)
+	r.clients.endSessions(ctx)
 	return l.report, nil
-}
-
-// prepare begins the clients, and looks whether the server can do the scenario.
-func (r *run) prepare(ctx context.Context) error {
-	ready := func(c *client) error {
-		ctx, cancel := context.WithTimeout(ctx, r.o.Timeout)
-		defer cancel()
-		if r.s.bare {
-			return nil
-		}
-		return c.initialize(ctx)
-	}
-	first := r.clients[0]
-	if err := ready(first); err != nil {
-		return err
-	}
-	once, cancel := context.WithTimeout(ctx, r.o.Timeout)
-	defer cancel()
-	if err := r.s.check(once, first); err != nil {
-		return err
-	}
-	if _, err := r.s.do(once, first); err != nil {
-		return fmt.Errorf("the first operation failed: %w", err)
-	}
-	failed := make(chan error, len(r.clients))
-	r.clients[1:].each(prepareAtOnce, func(_ int, c *client) {
-		if err := ready(c); err != nil {
-			failed <- err
-		}
-	})
-	close(failed)
-	return <-failed
-}
-
-// work runs the loop.
-func (r *run) work(ctx context.Context) error {
-	r.began = time.Now()
-	r.from = r.began.Add(r.o.WarmUp)
-	r.to = r.from.Add(r.o.Duration)
-	loop, stop := context.WithDeadline(ctx, r.to)
-	defer stop()
-	var before, after usage
-	var problem error
-	var watched sync.WaitGroup
-	watched.Go(func() {
-		wait(loop, r.from)
-		before, problem = usageOf(r.o.PIDs)
-		<-loop.Done()
-		var err error
-		after, err = usageOf(r.o.PIDs)
-		problem = errors.Join(problem, err)
-	})
-	defer r.o.ticker(r.progress())()
-	var working sync.WaitGroup
-	for _, c := range r.clients {
-		working.Go(func() { r.repeat(ctx, loop, c) })
-	}
-	working.Wait()
-	watched.Wait()
-	elapsed := r.o.Duration
-	if ctx.Err() != nil {
-		elapsed = max(time.Millisecond, min(elapsed, time.Since(r.from)))
-	}
-	if problem != nil || ctx.Err() != nil {
-		after = usage{} // Half of a run says nothing of it.
-	}
-	r.l.settle(elapsed, before, after)
-	return problem
-}
-
-// wait waits until a time, or until ctx ends.
-func wait(ctx context.Context, until time.Time) {
-	t := time.NewTimer(time.Until(until))
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}
-
-// repeat has a client do one operation after the other until the loop is over. What is under way then ends within its own time.
-func (r *run) repeat(ctx, loop context.Context, c *client) {
-	for {
-		due, free := time.Now(), false
-		if r.o.Rate > 0 {
-			n := r.next.Add(1) - 1
-			due = r.began.Add(time.Duration(float64(n) / r.o.Rate * float64(time.Second)))
-			if !due.Before(r.to) {
-				return
-			}
-			free = time.Now().Before(due)
-			wait(loop, due)
-		}
-		switch {
-		case ctx.Err() != nil, loop.Err() != nil && r.o.Rate == 0:
-			return
-		case loop.Err() != nil && !free: // It was due, and nobody was free until the end: to leave it out would hide the worst.
-			r.count(due, time.Now(), 0, &Failure{"not begun", "all clients were busy until the end"})
-			continue
-		}
-		begins := time.Now()
-		one, cancel := context.WithTimeout(ctx, r.o.Timeout)
-		events, err := r.s.do(one, c)
-		cancel()
-		if ctx.Err() != nil {
-			return // it was broken off
-		}
-		r.count(due, begins, events, err)
-		if err != nil {
-			wait(loop, time.Now().Add(backOff))
-		}
-	}
-}
-
-// count notes an operation that was due at a time.
-func (r *run) count(due, begins time.Time, events int64, err error) {
-	took := time.Since(due)
-	r.done.Add(1)
-	if err != nil {
-		r.failed.Add(1)
-	}
-	if due.Before(r.from) || !due.Before(r.to) {
-		return
-	}
-	r.l.add(took, events, err)
-	if r.o.Rate > 0 && begins.Sub(due) > lateAfter {
-		r.l.late()
-	}
-}
-
-// again makes the run ready to work once more, for another ledger.
-func (r *run) again(l *ledger) {
-	r.l = l
-	r.next.Store(0)
-	r.done.Store(0)
-	r.failed.Store(0)
-}
-
-// progress returns what tells how far the run is.
-func (r *run) progress() func() string {
-	last := int64(0)
-	return func() string {
-		n := r.done.Load()
-		rate := float64(n-last) / tellEvery.Seconds()
-		last = n
-		return fmt.Sprintf("%.0f/s, %d failed, %.0f s left", rate, r.failed.Load(), max(0, time.Until(r.to).Seconds()))
-	}
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	wire "github.com/troupe-run/troupe/bench/client"
 )
 
 const (
@@ -16,11 +14,11 @@ const (
 	muchCounting = 1_000_000
 )
 
-// slow measures the others beside a client that hardly reads a long event stream.
-func slow(ctx context.Context, o *Options, l *ledger) error {
+// runSlow measures the others beside a client that hardly reads a long event stream.
+func runSlow(ctx context.Context, o *Options, l *ledger) error {
 	own := *o
 	own.Tool, own.Arguments = "", "" // They are those of the others.
-	return beside(ctx, o, l, &slowReader{o: &own, c: newClient(&own)})
+	return runBeside(ctx, o, l, &slowReader{o: &own, c: newClient(&own)})
 }
 
 // slowReader is a client that calls a tool with much to tell, and hardly reads.
@@ -38,27 +36,26 @@ func (s *slowReader) prepare(ctx context.Context) error {
 		return err
 	}
 	s.c.narrow = true
-	s.c.close() // The next connection is a narrow one.
-	return scenarios["resume"].check(ctx, s.c)
+	s.c.closeConnections() // The next connection is a narrow one.
+	return (&scenario{tool: "count", needs: countNeeds}).checkTool(ctx, s.c)
 }
 
-// disturb calls the tool again when the server has ended its stream. The others wait for the first one.
+// disturb calls the tool again when the server has ended its stream. The others wait for the first
+// one.
 func (s *slowReader) disturb(ctx context.Context, ready func()) error {
 	s.c.reports = true
 	for ctx.Err() == nil {
-		id := s.c.newID()
-		body := s.c.request(id, "tools/call", fmt.Sprintf(`"name":"count","arguments":{"to":%d}`, muchCounting))
-		stream, err := s.c.open(ctx, s.c.posting(body, "tools/call"))
+		stream, err := openCall(ctx, s.c, s.c.newID(), "count", fmt.Sprintf(`{"to":%d}`, muchCounting))
 		switch {
 		case err != nil && s.streams == 0:
 			return fmt.Errorf("the slow reader got no event stream: %w", err)
 		case err != nil:
-			wait(ctx, time.Now().Add(sipEvery))
+			waitUntil(ctx, time.Now().Add(sipEvery))
 			continue
 		}
 		s.streams++
 		ready()
-		for buf := make([]byte, sip); err == nil && ctx.Err() == nil; wait(ctx, time.Now().Add(sipEvery)) {
+		for buf := make([]byte, sip); err == nil && ctx.Err() == nil; waitUntil(ctx, time.Now().Add(sipEvery)) {
 			var n int
 			n, err = stream.events.Read(buf)
 			s.bytes += int64(n)
@@ -68,11 +65,6 @@ func (s *slowReader) disturb(ctx context.Context, ready func()) error {
 	return nil
 }
 
-func (s *slowReader) tell(b *Beside) { b.Streams, b.Bytes = s.streams, s.bytes }
+func (s *slowReader) addResult(b *Beside) { b.Streams, b.Bytes = s.streams, s.bytes }
 
-func (s *slowReader) end(ctx context.Context) { crowd{s.c}.end(ctx); s.c.close() }
-
-// posting sends a call of a tool, whose name its body has.
-func (c *client) posting(body, method string) func(context.Context) (*wire.Answer, error) {
-	return func(ctx context.Context) (*wire.Answer, error) { return c.post(ctx, body, method, c.toolOr("count")) }
-}
+func (s *slowReader) end(ctx context.Context) { crowd{s.c}.endSessions(ctx); s.c.closeConnections() }

@@ -2,7 +2,6 @@ package loadgen
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"strings"
 	"time"
@@ -10,15 +9,17 @@ import (
 	wire "github.com/troupe-run/troupe/bench/client"
 )
 
-// stream is an event stream that a client keeps open: the standalone one of its session, a resumed one, or subscriptions/listen.
+// stream is an event stream that a client keeps open: the standalone one of its session, a resumed
+// one, or subscriptions/listen.
 type stream struct {
 	c      *client
 	events *wire.Events
 	last   string // the id of the last event that had one
 }
 
-// open sends a request whose answer is an event stream, and returns that. The stream lasts until ctx ends.
-func (c *client) open(ctx context.Context, send func(context.Context) (*wire.Answer, error)) (*stream, error) {
+// openStream sends a request whose answer is an event stream, and returns that. The stream lasts
+// until ctx ends.
+func openStream(ctx context.Context, c *client, send func(context.Context) (*wire.Answer, error)) (*stream, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	late := time.AfterFunc(c.o.Timeout, func() { cancel(context.DeadlineExceeded) })
 	a, err := send(ctx)
@@ -31,57 +32,58 @@ func (c *client) open(ctx context.Context, send func(context.Context) (*wire.Ans
 		return nil, err
 	}
 	defer a.Close()
-	if m, err := parse(a.Body); err == nil && m.Error != nil {
-		return nil, m.failure()
+	if m, err := parseMessage(a.Body); err == nil && m.Error != nil {
+		return nil, m.asFailure()
 	}
 	return nil, statusFailure(a, "no event stream but ")
 }
 
-// get asks for a stream of the session: the standalone one, or the one behind the event last.
-func (c *client) get(ctx context.Context, last string) (*stream, error) {
-	h := c.header()
+// getStream asks for a stream of the session: the standalone one, or the one behind the event last.
+func getStream(ctx context.Context, c *client, last string) (*stream, error) {
+	h := c.requestHeader()
 	if last != "" {
 		h["Last-Event-Id"] = []string{last}
 	}
-	s, err := c.open(ctx, func(ctx context.Context) (*wire.Answer, error) { return c.do(ctx, http.MethodGet, "", h) })
+	s, err := openStream(ctx, c, func(ctx context.Context) (*wire.Answer, error) { return c.sendRequest(ctx, http.MethodGet, "", h) })
 	if err == nil {
 		s.last = last
 	}
 	return s, err
 }
 
-// listen opens a stream for what happens to the server. uri is a resource whose updates it has to tell, "" for none.
-func (c *client) listen(ctx context.Context, uri string) (*stream, error) {
+// openListener opens a stream for what happens to the server. uri is a resource whose updates it
+// has to tell, "" for none.
+func openListener(ctx context.Context, c *client, uri string) (*stream, error) {
 	if !c.o.stateless() {
 		if uri != "" {
 			one, cancel := context.WithTimeout(ctx, c.o.Timeout)
 			defer cancel()
-			if _, err := c.call(one, c.newID(), "resources/subscribe", "", `"uri":`+quoted(uri), nil); err != nil {
+			if _, err := c.callMethod(one, c.newID(), "resources/subscribe", "", `"uri":`+quoteJSON(uri), nil); err != nil {
 				return nil, err
 			}
 		}
-		return c.get(ctx, "")
+		return getStream(ctx, c, "")
 	}
 	const method = "subscriptions/listen"
 	filter := `"toolsListChanged":true`
 	if uri != "" {
-		filter = `"resourceSubscriptions":[` + quoted(uri) + `]`
+		filter = `"resourceSubscriptions":[` + quoteJSON(uri) + `]`
 	}
-	s, err := c.open(ctx, func(ctx context.Context) (*wire.Answer, error) {
-		return c.post(ctx, c.request(c.newID(), method, `"notifications":{`+filter+`}`), method, "")
+	s, err := openStream(ctx, c, func(ctx context.Context) (*wire.Answer, error) {
+		return c.postBody(ctx, c.encodeRequest(c.newID(), method, `"notifications":{`+filter+`}`), method, "")
 	})
 	if err != nil {
 		return nil, err
 	}
 	late := time.AfterFunc(c.o.Timeout, s.close)
-	m, err := s.next(ctx)
+	m, err := s.nextMessage(ctx)
 	late.Stop()
 	switch {
 	case err != nil:
 	case m.Method != "notifications/subscriptions/acknowledged":
-		err = wrong("the first message of a listener is %q %.100s", m.Method, m.Result)
+		err = wrongAnswer("the first message of a listener is %q %.100s", m.Method, m.Result)
 	case !strings.Contains(string(m.Params), uri):
-		err = wrong("the acknowledgement lacks %s: %.200s", uri, m.Params)
+		err = wrongAnswer("the acknowledgement lacks %s: %.200s", uri, m.Params)
 	}
 	if err != nil {
 		s.close()
@@ -90,8 +92,9 @@ func (c *client) listen(ctx context.Context, uri string) (*stream, error) {
 	return s, nil
 }
 
-// next returns the next message of the stream. Comments are none, and neither are events without data, nor pings, which are answered.
-func (s *stream) next(ctx context.Context) (*message, error) {
+// nextMessage returns the next message of the stream. Comments are none, and neither are events
+// without data, nor pings, which are answered.
+func (s *stream) nextMessage(ctx context.Context) (*message, error) {
 	for {
 		e, err := s.events.Next()
 		if err != nil {
@@ -103,14 +106,14 @@ func (s *stream) next(ctx context.Context) (*message, error) {
 		if e.Data == "" {
 			continue
 		}
-		m, err := parse([]byte(e.Data))
+		m, err := parseMessage([]byte(e.Data))
 		if err != nil {
 			return nil, err
 		}
 		if m.Method != "ping" || len(m.ID) == 0 {
 			return m, nil
 		}
-		if err := s.c.send(ctx, `{"jsonrpc":"2.0","id":`+string(m.ID)+`,"result":{}}`, ""); err != nil {
+		if err := s.c.sendMessage(ctx, `{"jsonrpc":"2.0","id":`+string(m.ID)+`,"result":{}}`, ""); err != nil {
 			return nil, err
 		}
 	}
@@ -119,13 +122,8 @@ func (s *stream) next(ctx context.Context) (*message, error) {
 // close cuts the connection of the stream.
 func (s *stream) close() { s.events.Close() }
 
-// updated returns the resource that a message tells an update of, "" if it tells none.
-func (m *message) updated() string {
-	var p struct {
-		URI string `json:"uri"`
-	}
-	if m.Method != "notifications/resources/updated" || json.Unmarshal(m.Params, &p) != nil {
-		return ""
-	}
-	return p.URI
+// openCall calls a tool in a way that leaves the event stream of its answer to the caller.
+func openCall(ctx context.Context, c *client, id, tool, arguments string) (*stream, error) {
+	body := c.encodeRequest(id, "tools/call", `"name":`+quoteJSON(tool)+`,"arguments":`+arguments)
+	return openStream(ctx, c, func(ctx context.Context) (*wire.Answer, error) { return c.postBody(ctx, body, "tools/call", tool) })
 }

@@ -17,7 +17,8 @@ type usage struct {
 // mib is the memory in MiB.
 func (u usage) mib() float64 { return float64(u.resident) / (1 << 20) }
 
-// tick is the unit of processor time in /proc, which Linux has fixed for programs at a hundredth of a second.
+// tick is the unit of processor time in /proc, which Linux has fixed for programs at a hundredth of
+// a second.
 const tick = 10 * time.Millisecond
 
 // Resident returns the resident memory of a process in MiB.
@@ -26,7 +27,8 @@ func Resident(pid int) (float64, error) {
 	return u.mib(), err
 }
 
-// Used returns the processor time that a process has taken, and its resident memory in bytes; zeros where Linux does not say.
+// Used returns the processor time that a process has taken, and its resident memory in bytes; zeros
+// where Linux does not say.
 func Used(pid int) (cpu time.Duration, resident int64) {
 	u, _ := usageOf([]int{pid})
 	return u.cpu, u.resident

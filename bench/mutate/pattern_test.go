@@ -1,114 +1,137 @@
-package main
+package mutate
 
 import (
-	"os"
-	"path/filepath"
-	"strings"
-	"testing"
+	"errors"
+	"fmt"
+	"go/scanner"
+	"go/token"
+	"maps"
 )
 
-const code = `package p
-
-// admit says who may.
-func (d *door) admit(who string, now int) bool {
-	if who == "" { // nobody
-		return false
-	}
-	if d.open[who] && now < d.until {
-		d.count(who)
-		return true
-	}
-	return len(d.open) > 0 && now > d.until
+// word is a token of Go source text.
+type word struct {
+	text     string
+	kind     token.Token // IDENT, or ILLEGAL for what is no Go; others do not matter
+	from, to int         // where it is in the text
 }
-`
 
-func TestPatterns(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		name, old, new string
-		want           string // a line of the result, or what an error says
-	}{
-		{"any names", `$who == ""`, `$who == "-"`, `if who == "-" { // nobody`},
-		{"what is marked", `$d.$m[$x] «&& $now < $d.$end» {`, ``, `if d.open[who]  {`},
-		{"layout and comments do not count", "if $who == \"\"\n\n{ return «false» }", `true`, `return true`},
-		{"put in behind a word", `$who == ""«» {`, `|| $who == "x"`, `if who == "" || who == "x" { // nobody`},
-		{"put in behind a keyword", `if «»$d.$open[$who]`, `$who != "x" && `, `if who != "x" &&  d.open[who] && now < d.until {`},
-		{"words that do not matter", `func ($d *$T) $f(… $d.$open[$w] … $d.$n($w) return «true»`, `$d == nil`, `return d == nil`},
-		{"as few words as possible", `$w == "" … return «$x»`, `$w != ""`, `return who != ""`},
-		{"a name stands for one identifier", `$d.$open[$who] && $who < $d.$until`, ``, `error: 0 times`},
-		{"two names may stand for the same one", `($a string, $b int) bool { if $c == "" { return «false» }`, `$c == $a`, `return who == who`},
-		{"a name stands for no literal", `$who == $x {`, ``, `error: 0 times`},
-		{"a keyword is no name", `$return false`, ``, `error: no name follows a $`},
-		{"a name stands for no keyword", `{ $ends false }`, ``, `error: 0 times`},
-		{"a word without $ stands for itself", `$d.closed[$who]`, ``, `error: 0 times`},
-		{"found twice", `return $x`, ``, `error: 3 times`},
-		{"a literal is compared as it is", `len($m) > 1`, ``, `error: 0 times`},
-		{"a name that is not in the pattern", `$who == ""`, `$me == ""`, `error: the pattern has no $me`},
-		{"half a mark", `$who «== ""`, ``, `error: half a pattern`},
-		{"a mark too many", `«$who» «== ""»`, ``, `error: « means nothing there`},
-		{"put in before all", `«»$who == ""`, ``, `error: half a pattern`},
-		{"$ without a name", `$ == ""`, ``, `error: no name follows a $`},
-		{"$ at the end", `$who == $`, ``, `error: half a pattern`},
-		{"no pattern", ` `, ``, `error: half a pattern`},
-		{"no Go", `$who # ""`, ``, `error: # means nothing there`},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			file, text, err := packageOf(t, map[string]string{"door.go": code}).apply(&mutation{in: "p", old: c.old, new: c.new})
-			if want, bad := strings.CutPrefix(c.want, "error: "); bad {
-				if err == nil || !strings.Contains(err.Error(), want) {
-					t.Errorf("the error is %v, want %q; %s has\n%s", err, want, file, text)
+// wordsOf returns the tokens of a text. Comments are none, and neither are the semicolons that ends
+// of lines stand for.
+func wordsOf(text []byte) (all []word) {
+	file := token.NewFileSet().AddFile("", -1, len(text))
+	var s scanner.Scanner
+	s.Init(file, text, nil, 0)
+	for {
+		pos, kind, lit := s.Scan()
+		switch {
+		case kind == token.EOF:
+			return all
+		case kind == token.SEMICOLON && lit == "\n":
+			continue
+		case lit == "":
+			lit = kind.String()
+		}
+		from := file.Offset(pos)
+		all = append(all, word{lit, kind, from, from + len(lit)})
+	}
+}
+
+// pattern stands for a place in source text. It is Go whose tokens have to be those of the place,
+// however they are laid out, but that
+//
+//	$name    stands for any identifier, the same wherever the name comes again
+//	…        stands for any tokens, as few as possible
+//	«...»    is around what is replaced, if that is not all; around nothing, text is put in there
+type pattern struct {
+	words       []part
+	first, last int // the words from first to before last are replaced
+}
+
+// part is a word of a pattern.
+type part struct {
+	text string
+	name bool // it stands for an identifier
+	skip bool // it stands for any words
+}
+
+// parsePattern reads a pattern.
+func parsePattern(text string) (*pattern, error) {
+	p := &pattern{first: -1, last: -1}
+	name := false // the word before is $
+	for _, w := range wordsOf([]byte(text)) {
+		switch {
+		case name && w.kind != token.IDENT:
+			return nil, fmt.Errorf("no name follows a $: %s", text)
+		case w.kind != token.ILLEGAL:
+			p.words = append(p.words, part{text: w.text, name: name})
+		case w.text == "…":
+			p.words = append(p.words, part{skip: true})
+		case w.text == "«" && p.first < 0:
+			p.first = len(p.words)
+		case w.text == "»" && p.first >= 0 && p.last < 0:
+			p.last = len(p.words)
+		case w.text != "$":
+			return nil, fmt.Errorf("%s means nothing there: %s", w.text, text)
+		}
+		name = w.text == "$"
+	}
+	if p.first < 0 {
+		p.first, p.last = 0, len(p.words)
+	}
+	if name || p.last < p.first || len(p.words) == 0 || p.first == 0 && p.last == 0 {
+		return nil, errors.New("half a pattern: " + text)
+	}
+	return p, nil
+}
+
+// matchWords reports whether words begin with those of a pattern: where each of them is, and what
+// its names stand for.
+func matchWords(want []part, have []word, names map[string]string) (at []word, ok bool) {
+	for i, w := range want {
+		switch {
+		case w.skip:
+			for j := i; j < len(have); j++ {
+				all := maps.Clone(names)
+				if rest, ok := matchWords(want[i+1:], have[j:], all); ok {
+					maps.Copy(names, all)
+					return append(append(at, word{}), rest...), true
 				}
-			} else if err != nil || !hasLine(text, want) {
-				t.Errorf("no line %q, %v, in\n%s", want, err, text)
 			}
-		})
+			return nil, false
+		case i == len(have):
+			return nil, false
+		case w.name:
+			known, named := names[w.text]
+			if have[i].kind != token.IDENT || named && known != have[i].text {
+				return nil, false
+			}
+			names[w.text] = have[i].text
+		case w.text != have[i].text:
+			return nil, false
+		}
+		at = append(at, have[i])
 	}
+	return at, true
 }
 
-// TestRenamed checks that a mutation follows the code into another file, with other names.
-func TestRenamed(t *testing.T) {
-	t.Parallel()
-	m := &mutation{in: "p", old: `if $d.$open[$who] && $now < $d.$until { $d.$count($who) return «true» }`, new: `$now == 0`}
-	renamed := strings.NewReplacer("who", "caller", "open", "guests", "until", "closes", "now", "at", "count", "note", "door", "gate", "(d ", "(g ", " d.", " g.", "\td.", "\tg.", "(d.", "(g.").Replace(code)
-	file, text, err := packageOf(t, map[string]string{"door.go": "package p\n", "gate.go": renamed, "door_test.go": code}).apply(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if file != "p/gate.go" || !hasLine(text, "return at == 0") {
-		t.Errorf("%s has\n%s", file, text)
-	}
+// place is where a pattern was found.
+type place struct {
+	from, to int // what is replaced
+	names    map[string]string
 }
 
-// TestTwoFiles checks that a pattern is looked for in all files of a package.
-func TestTwoFiles(t *testing.T) {
-	t.Parallel()
-	_, _, err := packageOf(t, map[string]string{"a.go": code, "b.go": code}).apply(&mutation{in: "p", old: `$who == ""`})
-	if err == nil || !strings.Contains(err.Error(), "2 times, want once: p/a.go p/b.go") {
-		t.Errorf("the error is %v", err)
-	}
-}
-
-// packageOf is a repository with a package p.
-func packageOf(t *testing.T, files map[string]string) *tree {
-	t.Helper()
-	root := t.TempDir()
-	if err := os.Mkdir(filepath.Join(root, "p"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(root, "p", name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
+// findPlaces returns the places of a pattern among the words of a file.
+func (p *pattern) findPlaces(all []word) (places []place) {
+	for i := range all {
+		names := map[string]string{}
+		at, ok := matchWords(p.words, all[i:], names)
+		switch {
+		case !ok:
+		case p.first < p.last:
+			places = append(places, place{at[p.first].from, at[p.last-1].to, names})
+		case p.first > 0:
+			places = append(places, place{at[p.first-1].to, at[p.first-1].to, names})
 		}
 	}
-	return &tree{root: root}
-}
-
-func hasLine(text []byte, want string) bool {
-	for line := range strings.Lines(string(text)) {
-		if strings.TrimSpace(line) == want {
-			return true
-		}
-	}
-	return false
+	return places
 }

@@ -18,8 +18,9 @@ type exchange struct {
 
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}
 
-// bare reads the body of a request and writes a constant. A GET gets an event stream on which nothing happens.
-func bare(c *constant) http.Handler {
+// bareHandler reads the body of a request and writes a constant. A GET gets an event stream on
+// which nothing happens.
+func bareHandler(c *constant) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet {
 			w.Header()["Content-Type"] = []string{"text/event-stream"}
@@ -34,7 +35,7 @@ func bare(c *constant) http.Handler {
 			w.WriteHeader(http.StatusBadRequest)
 			return
 		}
-		x.answer = c.answer(x.answer[:0], x.body.Bytes())
+		x.answer = c.appendAnswer(x.answer[:0], x.body.Bytes())
 		if len(x.answer) == 0 {
 			w.WriteHeader(http.StatusAccepted)
 			return

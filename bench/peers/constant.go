@@ -8,7 +8,8 @@ import (
 // opening is how every answer begins; the id follows.
 const opening = `{"jsonrpc":"2.0","id":`
 
-// A constant has the answers of a bare kind, from what follows the id on. They are the same for all requests of a method.
+// A constant has the answers of a bare kind, from what follows the id on. They are the same for all
+// requests of a method.
 type constant struct {
 	call, initialize, list []byte
 }
@@ -29,9 +30,10 @@ var (
 	initMember = []byte(`,"method":"initialize"`)
 )
 
-// answer appends the answer to a request, and nothing for a notification. It finds the id and the method where a request
-// that was written without spaces has them, one after the other, and reads nothing else.
-func (c *constant) answer(dst, body []byte) []byte {
+// appendAnswer appends the answer to a request, and nothing for a notification. It finds the id and
+// the method where a request that was written without spaces has them, one after the other, and
+// reads nothing else.
+func (c *constant) appendAnswer(dst, body []byte) []byte {
 	at := bytes.Index(body, idMember)
 	if at < 0 {
 		return dst

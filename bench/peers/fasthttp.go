@@ -9,7 +9,7 @@ import (
 // largest is the largest body that fasthttp takes, in bytes. Its default is 4 MiB.
 const largest = 64 << 20
 
-// bareFast does what [bare] does, on the server of fasthttp.
+// bareFast does what [bareHandler] does, on the server of fasthttp.
 func bareFast(ln net.Listener, o options) error {
 	c := newConstant(o.size)
 	s := fasthttp.Server{
@@ -17,7 +17,7 @@ func bareFast(ln net.Listener, o options) error {
 		Handler: func(ctx *fasthttp.RequestCtx) {
 			x := exchanges.Get().(*exchange)
 			defer exchanges.Put(x)
-			x.answer = c.answer(x.answer[:0], ctx.PostBody())
+			x.answer = c.appendAnswer(x.answer[:0], ctx.PostBody())
 			if len(x.answer) == 0 {
 				ctx.SetStatusCode(fasthttp.StatusAccepted)
 				return

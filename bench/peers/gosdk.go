@@ -7,9 +7,10 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// gosdk serves with the official Go SDK, which always checks arguments against the schema. It answers in JSON as the others do, and not on
-// event streams, which is its default, unless streams is set: in JSON it cannot report progress. Stateless, it also serves 2026-07-28.
-func gosdk(stateless, streams bool) http.Handler {
+// gosdkHandler serves with the official Go SDK, which always checks arguments against the schema.
+// It answers in JSON as the others do, and not on event streams, which is its default, unless
+// streams is set: in JSON it cannot report progress. Stateless, it also serves 2026-07-28.
+func gosdkHandler(stateless, streams bool) http.Handler {
 	srv := mcp.NewServer(&mcp.Implementation{Name: name, Version: version}, nil)
 	mcp.AddTool(srv, &mcp.Tool{Name: "echo", Description: aboutEcho},
 		func(_ context.Context, _ *mcp.CallToolRequest, in text) (*mcp.CallToolResult, any, error) {

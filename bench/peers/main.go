@@ -1,6 +1,7 @@
-// Command peers serves two tools, echo and count, with one of several libraries, so that troupe can be measured beside them. It
-// prints its URL on the first line, and serves until it is stopped. It is a separate module, so that Troupe's has none of
-// its dependencies; bench/run builds and measures it, and docs/bench.md says what each kind is.
+// Command peers serves two tools, echo and count, with one of several libraries, so that troupe can
+// be measured beside them. It prints its URL on the first line, and serves until it is stopped. It
+// is a separate module, so that Troupe's has none of its dependencies; bench/run builds and
+// measures it, and docs/bench.md says what each kind is.
 //
 //	go -C bench/peers run . --kind gosdk [--listen 127.0.0.1:0] [--size 105] [--data DIR] [--streams]
 package main
@@ -27,11 +28,11 @@ type options struct {
 type kind func(ln net.Listener, o options) error
 
 var kinds = map[string]kind{
-	"bare":            func(ln net.Listener, o options) error { return serve(ln, bare(newConstant(o.size))) },
+	"bare":            func(ln net.Listener, o options) error { return serveHandler(ln, bareHandler(newConstant(o.size))) },
 	"bare-fasthttp":   bareFast,
-	"gosdk":           func(ln net.Listener, o options) error { return serve(ln, gosdk(false, o.streams)) },
-	"gosdk-stateless": func(ln net.Listener, o options) error { return serve(ln, gosdk(true, o.streams)) },
-	"mcp-go":          func(ln net.Listener, _ options) error { return serve(ln, mcpgo()) },
+	"gosdk":           func(ln net.Listener, o options) error { return serveHandler(ln, gosdkHandler(false, o.streams)) },
+	"gosdk-stateless": func(ln net.Listener, o options) error { return serveHandler(ln, gosdkHandler(true, o.streams)) },
+	"mcp-go":          func(ln net.Listener, _ options) error { return serveHandler(ln, mcpgoHandler()) },
 	"troupe-handler":  troupeHandler,
 }
 
@@ -66,8 +67,8 @@ func main() {
 	log.Fatal(k(ln, o))
 }
 
-// serve serves a handler as a program does that sets nothing.
-func serve(ln net.Listener, h http.Handler) error {
+// serveHandler serves a handler as a program does that sets nothing.
+func serveHandler(ln net.Listener, h http.Handler) error {
 	mux := http.NewServeMux()
 	mux.Handle(path, h)
 	return http.Serve(ln, mux)

@@ -8,8 +8,8 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 )
 
-// mcpgo serves with mcp-go, with sessions, and checks arguments against the schema.
-func mcpgo() http.Handler {
+// mcpgoHandler serves with mcp-go, with sessions, and checks arguments against the schema.
+func mcpgoHandler() http.Handler {
 	srv := server.NewMCPServer(name, version, server.WithToolCapabilities(false), server.WithInputSchemaValidation())
 	srv.AddTool(mcp.NewTool("echo", mcp.WithDescription(aboutEcho), mcp.WithString("text", mcp.Required(), mcp.Description("what to return"))),
 		mcp.NewTypedToolHandler(func(_ context.Context, _ mcp.CallToolRequest, in text) (*mcp.CallToolResult, error) {

@@ -63,7 +63,8 @@ var eras = map[string][]string{
 	"troupe-handler":  {sessions, stateless},
 }
 
-// echoes checks that a server echoes, in each era of its kind, and that it checks arguments unless it is bare.
+// echoes checks that a server echoes, in each era of its kind, and that it checks arguments unless
+// it is bare.
 func echoes(t *testing.T, url, kind string) {
 	t.Helper()
 	bare := strings.HasPrefix(kind, "bare")
@@ -105,7 +106,8 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestStreams: what has sessions, and bare, keeps event streams open; with sessions, slow readers get long ones.
+// TestStreams: what has sessions, and bare, keeps event streams open; with sessions, slow readers
+// get long ones.
 func TestStreams(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -134,7 +136,7 @@ func TestStreams(t *testing.T) {
 
 // TestFixed builds the program with the SDK's decoder replaced.
 func TestFixed(t *testing.T) {
-	file, err := repair.Modfile(t.Context(), ".", t.TempDir())
+	file, err := repair.WriteModfile(t.Context(), ".", t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

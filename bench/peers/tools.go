@@ -1,6 +1,7 @@
 package main
 
-// The descriptions of the tools. echo returns a text, and count reports progress for each number as fast as its client takes it.
+// The descriptions of the tools. echo returns a text, and count reports progress for each number as
+// fast as its client takes it.
 const (
 	aboutEcho  = "Returns the text as it is."
 	aboutCount = "Counts from 1, with a progress notification for each number."

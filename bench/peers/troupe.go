@@ -11,7 +11,8 @@ import (
 // unlimited is no limit, for those that would refuse load from one client.
 const unlimited = -1
 
-// troupeHandler serves a Runtime as a handler of the server that the others have. No limit keeps one client from being the whole load.
+// troupeHandler serves a Runtime as a handler of the server that the others have. No limit keeps
+// one client from being the whole load.
 func troupeHandler(ln net.Listener, o options) error {
 	srv := troupe.NewServer(mcp.Implementation{Name: name, Version: version}, nil)
 	troupe.AddTool(srv, troupe.Tool{Name: "echo", Description: aboutEcho}, func(_ context.Context, _ *troupe.Call, in text) (string, error) {
@@ -31,5 +32,5 @@ func troupeHandler(ln net.Listener, o options) error {
 		return err
 	}
 	rt.Mount(path, srv)
-	return serve(ln, rt)
+	return serveHandler(ln, rt)
 }

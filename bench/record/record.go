@@ -1,4 +1,5 @@
-// Package record keeps the figures of a measurement together with what one needs to take them again.
+// Package record keeps the figures of a measurement together with what one needs to take them
+// again.
 package record
 
 import (
@@ -19,14 +20,15 @@ type Record struct {
 	Results any    `json:"results"`
 }
 
-// Of returns the record of what this process measured. program is how go run names it; its arguments are the process's.
+// Of returns the record of what this process measured. program is how go run names it; its
+// arguments are the process's.
 func Of(program string, results any) Record {
 	command := strings.Join(append([]string{"go", "run", program}, os.Args[1:]...), " ")
 	return Record{command, Commit(), runtime.Version(), runtime.NumCPU(), results}
 }
 
-// Commit is the revision that the program was built from, or, with go run, that is checked out. "+" follows it when
-// files differ from it, and it is "unknown" when neither is known.
+// Commit is the revision that the program was built from, or, with go run, that is checked out. "+"
+// follows it when files differ from it, and it is "unknown" when neither is known.
 func Commit() string {
 	if rev, err := exec.Command("git", "describe", "--always", "--exclude=*", "--dirty=+").Output(); err == nil {
 		return strings.TrimSpace(string(rev))

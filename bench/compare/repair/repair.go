@@ -1,9 +1,10 @@
-// Package repair takes a flaw out of the official Go SDK for the time of a build. Its internal function json.Unmarshal, of
-// release 1.8.0, makes a decoder for each of several parses of a request, and each decoder a buffer of 32 KiB; that is most of what
-// the SDK spends on a small request. A comparison without the repair would show this one mistake and little else.
+// Package repair takes a flaw out of the official Go SDK for the time of a build. Its internal
+// function json.Unmarshal, of release 1.8.0, makes a decoder for each of several parses of a
+// request, and each decoder a buffer of 32 KiB; that is most of what the SDK spends on a small
+// request. A comparison without the repair would show this one mistake and little else.
 //
-// The build uses a copy of the SDK, from the module cache, in which one statement is changed. Nothing of it is kept here, and no
-// go.mod of the repository replaces it.
+// The build uses a copy of the SDK, from the module cache, in which one statement is changed.
+// Nothing of it is kept here, and no go.mod of the repository replaces it.
 package repair
 
 import (
@@ -23,17 +24,19 @@ const (
 	flawed = "internal/json/json.go"
 )
 
-// edits are what changes in the SDK's file, each at the only place where its text stands. Parse ignores
-// what follows the value, as a decoder does, and gets the flag that the SDK sets on its decoders.
+// edits are what changes in the SDK's file, each at the only place where its text stands. Parse
+// ignores what follows the value, as a decoder does, and gets the flag that the SDK sets on its
+// decoders.
 var edits = []struct{ old, new string }{
 	{"\t\"bytes\"\n", ""},
 	{"\treturn NewDecoder(bytes.NewReader(data)).Decode(v)\n", "\t_, err := json.Parse(data, v, json.DontMatchCaseInsensitiveStructFields)\n\treturn err\n"},
 }
 
-// Modfile writes a repaired copy of the SDK into dir, which must be empty, and beside it a go.mod that uses the copy. It returns
-// what to pass to go build -modfile in module, the directory of a module that requires the SDK. It fails if
-// the SDK's code is not what it expects: then the flaw may be gone.
-func Modfile(ctx context.Context, module, dir string) (string, error) {
+// WriteModfile writes a repaired copy of the SDK into dir, which must be empty, and beside it a
+// go.mod that uses the copy. It returns what to pass to go build -modfile in module, the directory
+// of a module that requires the SDK. It fails if the SDK's code is not what it expects: then the
+// flaw may be gone.
+func WriteModfile(ctx context.Context, module, dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return "", fmt.Errorf("repair: %w", err)
@@ -52,7 +55,7 @@ func Modfile(ctx context.Context, module, dir string) (string, error) {
 	if err := os.CopyFS(to, os.DirFS(origin)); err != nil {
 		return "", fmt.Errorf("repair: %w", err)
 	}
-	if err := edit(filepath.Join(to, filepath.FromSlash(flawed))); err != nil {
+	if err := editFile(filepath.Join(to, filepath.FromSlash(flawed))); err != nil {
 		return "", err
 	}
 	modfile := filepath.Join(dir, "go.mod")
@@ -71,8 +74,8 @@ func Modfile(ctx context.Context, module, dir string) (string, error) {
 	return modfile, nil
 }
 
-// edit repairs a copy of the flawed file.
-func edit(file string) error {
+// editFile repairs a copy of the flawed file.
+func editFile(file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return fmt.Errorf("repair: %w", err)

@@ -20,7 +20,7 @@ func TestEdit(t *testing.T) {
 			if err := os.WriteFile(file, []byte(tt.text), 0o444); err != nil { // as in the module cache
 				t.Fatal(err)
 			}
-			err := edit(file)
+			err := editFile(file)
 			if tt.wantErr != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.wantErr) {
 					t.Errorf("edit: %v, want %q", err, tt.wantErr)

@@ -1,5 +1,6 @@
-// Package roundrobin is a load balancer without any memory of its clients: each request goes to the next node that is ready. Tests put
-// it before several nodes to show that none of them needs to see the same client twice.
+// Package roundrobin is a load balancer without any memory of its clients: each request goes to the
+// next node that is ready. Tests put it before several nodes to show that none of them needs to see
+// the same client twice.
 package roundrobin
 
 import (
@@ -36,8 +37,8 @@ type node struct {
 	took  atomic.Int64
 }
 
-// New returns a proxy for the nodes at these URLs. It asks each for /readyz until ctx ends, and gives requests to those that
-// answer with 200.
+// New returns a proxy for the nodes at these URLs. It asks each for /readyz until ctx ends, and
+// gives requests to those that answer with 200.
 func New(ctx context.Context, urls []string) (*Proxy, error) {
 	p := &Proxy{client: &http.Client{Timeout: 2 * time.Second}}
 	for _, text := range urls {
@@ -53,17 +54,17 @@ func New(ctx context.Context, urls []string) (*Proxy, error) {
 			Transport:     &http.Transport{MaxIdleConnsPerHost: 256},
 			FlushInterval: -1,
 			ErrorLog:      log.New(io.Discard, "", 0),
-			ErrorHandler:  p.failed,
+			ErrorHandler:  p.handleFailure,
 		}})
 	}
 	for _, n := range p.nodes {
-		go p.watch(ctx, n)
+		go p.watchNode(ctx, n)
 	}
 	return p, nil
 }
 
-// watch asks a node whether it is ready.
-func (p *Proxy) watch(ctx context.Context, n *node) {
+// watchNode asks a node whether it is ready.
+func (p *Proxy) watchNode(ctx context.Context, n *node) {
 	for ctx.Err() == nil {
 		resp, err := p.client.Get(n.url.JoinPath("readyz").String())
 		if err == nil {
@@ -95,7 +96,8 @@ func (p *Proxy) Took() (all []int64) {
 	return all
 }
 
-// ServeHTTP gives a request to the next node that is ready. /readyz is the proxy's own: it is 200 while all nodes are ready.
+// ServeHTTP gives a request to the next node that is ready. /readyz is the proxy's own: it is 200
+// while all nodes are ready.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/readyz" {
 		if p.Ready() < len(p.nodes) {
@@ -103,20 +105,20 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		return
 	}
-	n := p.next()
+	n := p.nextReady()
 	if n == nil {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
 	}
-	// The body is read first: net/http takes it away from a request whose response begins, which may be before the node's connection
-	// has seen its end.
+	// The body is read first: net/http takes it away from a request whose response begins, which
+	// may be before the node's connection has seen its end.
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
 		w.WriteHeader(http.StatusRequestEntityTooLarge)
 		return
 	}
 	n.took.Add(1)
-	n.to.ServeHTTP(w, with(r, body, len(p.nodes)))
+	n.to.ServeHTTP(w, withBody(r, body, len(p.nodes)))
 }
 
 // try is what is left of a request: its body, and how many more nodes may get it.
@@ -127,28 +129,29 @@ type try struct {
 
 type tryKey struct{}
 
-// with returns a request with its body to be read from the start.
-func with(r *http.Request, body []byte, left int) *http.Request {
+// withBody returns a request with its body to be read from the start.
+func withBody(r *http.Request, body []byte, left int) *http.Request {
 	r = r.WithContext(context.WithValue(r.Context(), tryKey{}, try{body, left - 1}))
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	return r
 }
 
-// failed deals with a request that got no response. One that no node has seen goes to the next node; of another it is unknown what
-// has become of it, and its client sees a broken connection, as without a proxy.
-func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
+// handleFailure deals with a request that got no response. One that no node has seen goes to the
+// next node; of another it is unknown what has become of it, and its client sees a broken
+// connection, as without a proxy.
+func (p *Proxy) handleFailure(w http.ResponseWriter, r *http.Request, err error) {
 	var op *net.OpError
 	if t := r.Context().Value(tryKey{}).(try); errors.As(err, &op) && op.Op == "dial" && t.left > 0 {
-		if n := p.next(); n != nil {
-			n.to.ServeHTTP(w, with(r, t.body, t.left))
+		if n := p.nextReady(); n != nil {
+			n.to.ServeHTTP(w, withBody(r, t.body, t.left))
 			return
 		}
 	}
 	panic(http.ErrAbortHandler)
 }
 
-// next returns the node whose turn it is, nil if none is ready.
-func (p *Proxy) next() *node {
+// nextReady returns the node whose turn it is, nil if none is ready.
+func (p *Proxy) nextReady() *node {
 	turn := int(p.turn.Add(1))
 	for k := range p.nodes {
 		if n := p.nodes[(turn+k)%len(p.nodes)]; n.ready.Load() {

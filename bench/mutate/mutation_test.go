@@ -1,4 +1,4 @@
-package main
+package mutate
 
 import (
 	"fmt"
@@ -17,8 +17,8 @@ type mutation struct {
 	old, new string // the pattern of the place, which the package has once, and what comes there instead, with the names of the pattern
 }
 
-// by is the folder of the tests that have to catch the mutation.
-func (m *mutation) by() string {
+// testFolder is the folder of the tests that have to catch the mutation.
+func (m *mutation) testFolder() string {
 	if m.tests != "" {
 		return m.tests
 	}
@@ -38,8 +38,8 @@ type source struct {
 	words []word
 }
 
-// read returns the files of a package without its tests.
-func (t *tree) read(folder string) ([]source, error) {
+// readPackage returns the files of a package without its tests.
+func (t *tree) readPackage(folder string) ([]source, error) {
 	all, known := t.packages[folder]
 	if known {
 		return all, nil
@@ -59,7 +59,7 @@ func (t *tree) read(folder string) ([]source, error) {
 		if name, err = filepath.Rel(t.root, name); err != nil {
 			return nil, err
 		}
-		all = append(all, source{filepath.ToSlash(name), text, words(text)})
+		all = append(all, source{filepath.ToSlash(name), text, wordsOf(text)})
 	}
 	if t.packages == nil {
 		t.packages = map[string][]source{}
@@ -68,21 +68,21 @@ func (t *tree) read(folder string) ([]source, error) {
 	return all, nil
 }
 
-// apply returns the file that a mutation changes, and its text with the change.
-func (t *tree) apply(m *mutation) (file string, text []byte, err error) {
-	p, err := parse(m.old)
+// applyMutation returns the file that a mutation changes, and its text with the change.
+func (t *tree) applyMutation(m *mutation) (file string, text []byte, err error) {
+	p, err := parsePattern(m.old)
 	if err != nil {
 		return "", nil, err
 	}
-	sources, err := t.read(m.in)
+	sources, err := t.readPackage(m.in)
 	if err != nil {
 		return "", nil, err
 	}
 	var found []string
 	for _, s := range sources {
-		for _, at := range p.find(s.words) {
+		for _, at := range p.findPlaces(s.words) {
 			found = append(found, s.name)
-			instead, err := fill(m.new, at.names)
+			instead, err := fillNames(m.new, at.names)
 			if err != nil {
 				return "", nil, err
 			}
@@ -101,8 +101,8 @@ func (t *tree) apply(m *mutation) (file string, text []byte, err error) {
 // hole is a name in the text that comes in the place of what a pattern has found.
 var hole = regexp.MustCompile(`\$\w+`)
 
-// fill puts what names stand for into a text.
-func fill(text string, names map[string]string) (string, error) {
+// fillNames puts what names stand for into a text.
+func fillNames(text string, names map[string]string) (string, error) {
 	var unknown []string
 	text = hole.ReplaceAllStringFunc(text, func(name string) string {
 		if _, ok := names[name[1:]]; !ok {
