@@ -549,15 +549,15 @@ func (s batchSession) runBatch(in *Input, principal any, requests []*element, bo
 	st := s.newBatchStream(in, principal, requests, body)
 	members := make([]*requestActor, 0, len(requests))
 	for i, e := range requests {
-		r, err := sessionCalls{s.sessionActor}.admitRequest(in, &e.m, len(e.raw))
+		r, err := sessionCalls(s).admitRequest(in, &e.m, len(e.raw))
 		if err == nil {
 			d.accounts.reserveAnyway(&r.memory, &s.sessionAccount, in, quota.Parked, callMemory(&e.m, e.raw))
 			call := newCall(principal, in)
 			call.member = i
-			sessionCalls{s.sessionActor}.beginRequest(r, r.loggedWay(s.sessionActor, nil), &e.m, e.raw, call)
+			sessionCalls(s).beginRequest(r, r.loggedWay(s.sessionActor, nil), &e.m, e.raw, call)
 			r.size = len(body)
 			r.joinBatch(st)
-			err = sessionCalls{s.sessionActor}.enterAdmitted(r)
+			err = sessionCalls(s).enterAdmitted(r)
 		}
 		if err != nil {
 			for _, r := range members {
@@ -582,10 +582,10 @@ func (s batchSession) runBatch(in *Input, principal any, requests []*element, bo
 
 // withdrawRequest ends a request that was entered and must not run.
 func (s batchSession) withdrawRequest(r *requestActor, cause error) {
-	sessionTable{s.sessionActor}.removeRequest(r)
+	sessionTable(s).removeRequest(r)
 	r.timer.Stop()
 	r.cancel(cause)
-	sessionCalls{s.sessionActor}.refundCall(r)
+	sessionCalls(s).refundCall(r)
 	r.releaseActor()
 }
 

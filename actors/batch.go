@@ -216,9 +216,9 @@ func (s batchStream) beginBatch() {
 			s.live.Digest.MarkDone(s.live.Calls, e.Meta)
 		}
 	}
-	writerRecord{s.streamActor}.keepBody(body)
-	data, stored, err := writerRecord{s.streamActor}.newRecord(body)
-	writerRecord{s.streamActor}.storeRecord(data, body, stored, err)
+	writerRecord(s).keepBody(body)
+	data, stored, err := writerRecord(s).newRecord(body)
+	writerRecord(s).storeRecord(data, body, stored, err)
 	if len(g.ends) > 0 {
 		s.applyEvent(stream.Event{Op: stream.Push, Entries: g.ends})
 	}

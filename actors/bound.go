@@ -534,12 +534,12 @@ func (l boundInput) takeRequest(in *Input, came answerer, reply replier, princip
 // basic/transports/stdio).
 func (l boundInput) takeStateless(in *Input, principal any, m *codec.Message, raw []byte) {
 	s := l.sess
-	a := &statelessRequest{n: l.among, svc: s.svc, in: *in, principal: principal, m: m, body: raw, to: boundReplier{l.boundConn}, on: overBound{l.boundConn}, sess: s, charged: &s.sessionAccount}
+	a := &statelessRequest{n: l.among, svc: s.svc, in: *in, principal: principal, m: m, body: raw, to: boundReplier(l), on: overBound{l.boundConn}, sess: s, charged: &s.sessionAccount}
 	switch {
 	case string(m.Method) == mcp.MethodSubscriptionsListen:
 		a.beginListener()
 	case !l.takeSlot(s.svc.Limits.StoreWait):
-		s.sessions.refusals.refuseRequest(boundReplier{l.boundConn}, refusal.Of(limits.CallsPerSession.Row), m.ID)
+		s.sessions.refusals.refuseRequest(boundReplier(l), refusal.Of(limits.CallsPerSession.Row), m.ID)
 	case !a.acceptRequest():
 		l.freeSlot()
 	}

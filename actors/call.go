@@ -276,7 +276,7 @@ func (c *Call) refundCall() {
 	}
 	switch r := c.r; who := c.client.(type) {
 	case sessionClient:
-		sessionCalls{who.sessionActor}.refundCall(r)
+		sessionCalls(who).refundCall(r)
 	case *stateless:
 		r.pool.accounts.refundTokens(who.charged, &r.svc.Limits, c.from, who.charged.callCost(c.msg, len(r.body)))
 	}
@@ -581,7 +581,7 @@ func (c callQuestions) sendQuestion(ctx context.Context, x *pendingRequest, q Qu
 	if q.Passing {
 		asking.entry.Kind, asking.entry.Meta = stream.Message, nil
 	}
-	return callMessages{c.Call}.sendMessage(ctx, asking, &asking.entry.Acked, len(asking.entry.Data))
+	return callMessages(c).sendMessage(ctx, asking, &asking.entry.Acked, len(asking.entry.Data))
 }
 
 // withdrawQuestions tells the client that the questions of qs that are open need no answer.

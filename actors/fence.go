@@ -228,7 +228,7 @@ func (s writerRecord) onRecordStored(m recordStored) {
 		case errors.Is(m.err, store.ErrNotFound): // the session's record
 			unknownSession(s.conn, s.callID())
 		default:
-			streamEnd{s.streamActor}.refuseStart(m.err)
+			streamEnd(s).refuseStart(m.err)
 		}
 		s.att = nil
 		s.unstored.Store(true)

@@ -618,7 +618,7 @@ func (r parkedRequest) detachCall(m *detachment) {
 		return
 	}
 	r.used = true
-	lastingCall{r.requestActor}.sendHeldProgress()
+	lastingCall(r).sendHeldProgress()
 	id := string(r.id)
 	r.call.detached.Store(&m.to)
 	r.applyEvent(request.Result, response{data: withID(r.id, m.answer), goesOn: true}, nil)

@@ -620,7 +620,7 @@ type lastingCall struct{ *requestActor }
 // handleTimer handles the timer: the end of the grace, later the deadline.
 func (r lastingCall) handleTimer() {
 	if r.phase == request.Parked {
-		parkedRequest{r.requestActor}.endWait()
+		parkedRequest(r).endWait()
 		return
 	}
 	if r.phase > request.Streaming {

@@ -89,7 +89,7 @@ func (s storedHome) noteFirstMessage(in *Input) (there bool) {
 			c.addBytes(c.bytes)
 		}
 	case errors.Is(err, store.ErrNotFound): // deleted elsewhere
-		sessionEnd{s.sessionActor}.endWithoutRecord()
+		sessionEnd(s).endWithoutRecord()
 		return false
 	case err != nil:
 		s.sessions.log.Warn("session not kept beyond its first minutes", "error", err)

@@ -546,7 +546,7 @@ type streamEnd struct{ *streamActor }
 
 func (s streamEnd) handOver() {
 	if s.gather != nil {
-		batchStream{s.streamActor}.giveUpGathering()
+		batchStream(s).giveUpGathering()
 		return
 	}
 	if len(s.rec.Calls) > 0 && (s.streams.drain.endsStore() || !s.runsAgain()) {

@@ -131,10 +131,10 @@ func (s sessionView) followSubscribed(old, now []string) {
 		old, now = old[:len(old)-1], now[:len(now)-1]
 	}
 	for _, uri := range old { // for those that are also in now, nothing changes
-		s.sessions.subs.Follow(subscriber{s.sessionActor}, uri)
+		s.sessions.subs.Follow(subscriber(s), uri)
 	}
 	for _, uri := range now {
-		s.sessions.subs.Follow(subscriber{s.sessionActor}, uri)
+		s.sessions.subs.Follow(subscriber(s), uri)
 	}
 }
 
@@ -203,9 +203,9 @@ func (s sessionView) readRecord(slots chan struct{}, late bool) error {
 	case errors.Is(err, store.ErrNotFound):
 		if rev != 0 && d.store.Delete(ctx, s.key.recordKey(), rev) == nil { // of all nodes one does it
 			d.fleet.broadcastEnd(ctx, s.key, &rec, true)
-			sessionEnd{s.sessionActor}.endSession()
+			sessionEnd(s).endSession()
 		}
-		sessionEnd{s.sessionActor}.endWithoutRecord()
+		sessionEnd(s).endWithoutRecord()
 		return err
 	case err != nil:
 		return err
@@ -263,11 +263,11 @@ func (s sessionView) untilLook(active bool, left time.Duration) time.Duration {
 func (s sessionView) adoptFound(v *view) {
 	before := s.view.Load()
 	s.sessions.adoptView(s.sessionActor, v)
-	if !s.shared || v.rev <= before.rev || !(standalone{s.sessionActor}).writesStandalone() {
+	if !s.shared || v.rev <= before.rev || !standalone(s).writesStandalone() {
 		return
 	}
 	for _, uri := range v.rec.Subscribed {
-		if _, old := slices.BinarySearch(before.rec.Subscribed, uri); !old && (subscriber{s.sessionActor}).Hears(uri) {
+		if _, old := slices.BinarySearch(before.rec.Subscribed, uri); !old && subscriber(s).Hears(uri) {
 			s.peer.PushUpdate(uri)
 		}
 	}

@@ -193,6 +193,7 @@ type server struct {
 	name   string
 	dir    string
 	origin string        // such as http://127.0.0.1:40000
+	early  []string      // what it had logged when it said that it serves: a call or a task of an earlier process may go on before
 	log    chan string   // what it has logged since
 	read   chan struct{} // closed once all that it logs has been read
 	cmd    *exec.Cmd
@@ -228,7 +229,13 @@ func (s *server) start() {
 			log <- lines.Text()
 		}
 	}()
-	_, address, _ := strings.Cut(s.logged("serving http://"), "http://")
+	var early []string
+	line := ""
+	for s.early = nil; !strings.Contains(line, "serving http://"); early = append(early, line) {
+		line = s.logged("")
+	}
+	s.early = early
+	_, address, _ := strings.Cut(line, "http://")
 	address, _, _ = strings.Cut(address, "/")
 	s.origin = "http://" + address
 }
@@ -243,11 +250,18 @@ func (s *server) kill() {
 // logged waits for a line with the text in the program's log.
 func (s *server) logged(text string) string {
 	s.t.Helper()
-	var all []string
+	all := s.early
+	s.early = nil
+	for i, line := range all {
+		if strings.Contains(line, text) {
+			s.early = all[i+1:]
+			return line
+		}
+	}
 	for late := time.After(10 * time.Minute); ; { // that is, it hangs
 		select {
 		case line, ok := <-s.log:
-			if strings.Contains(line, text) {
+			if ok && strings.Contains(line, text) {
 				return line
 			}
 			if all = append(all, line); ok {
