@@ -385,7 +385,7 @@ func (o *Options) clusterOptions() cluster.Options {
 		remote, listen = cluster.Remote{}, cluster.Listen{Address: x.Listen, Token: x.Token, CA: x.CAFile, Cert: x.CertFile, Key: x.KeyFile}
 	}
 	return cluster.Options{
-		Dir: o.Dir, Node: o.Store.Node, MaxStore: o.Store.MaxStore, Shards: o.Store.Shards, Sync: o.Store.Sync, Lease: o.Store.Lease, ReplayAge: eventAge(o.Store.ReplayAge), Log: o.Log,
+		Dir: o.Dir, Node: o.Store.Node, MaxStore: o.Store.MaxStore, Shards: o.Store.Shards, Sync: o.Store.Sync, Lease: o.Store.Lease, EventAge: eventAge(o.Store.ReplayAge), Log: o.Log,
 		Remote: remote, Listen: listen, Prefix: x.Prefix, Alike: []cluster.Setting{{Name: "replay-age", Value: o.Store.ReplayAge.String()}},
 	}
 }

@@ -194,9 +194,9 @@ func (c *Call) WhenLong(l Long, after time.Duration) {
 // longNow tells a request that it takes long, if that is not when its grace is over.
 type longNow struct{}
 
-// plainGrace is for how long a call that takes long may become something else before its response
+// lateGrace is for how long a call that takes long may become something else before its response
 // becomes a stream.
-const plainGrace = time.Second
+const lateGrace = time.Second
 
 // Asked is what a call has asked its client so far.
 type Asked struct {

@@ -635,7 +635,7 @@ func (r lastingCall) handleTimer() {
 		return
 	}
 	if r.late.Load() == nil && r.takesLong(false) {
-		r.timer.Reset(min(r.way.grace, plainGrace))
+		r.timer.Reset(min(r.way.grace, lateGrace))
 		return
 	}
 	r.graced = true

@@ -165,8 +165,8 @@ type uses struct {
 	n  map[string]int
 }
 
-// nextUse numbers a question when it is asked. A second run that asks in the same order gets
-// the same numbers, whatever part of the first run is still in the log.
+// nextUse counts a use of a key: a question's, or a step's name. A second run that asks in the same
+// order gets the same numbers, whatever part of the first run is still in the log.
 func (u *uses) nextUse(key string) int {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -113,7 +113,7 @@ type Lifetime = session.Lifetime
 // StreamLimits bound what the log keeps of a stream.
 type StreamLimits = stream.Limits
 
-// Limits bound what one service takes on. A field with the name of an option has its value: package
+// Limits bound what one service takes on. A field with an option's name as its tag has its value: package
 // limits takes it along. Zero fields get their values from Defaults, negative ones are no limit where
 // docs/limits.md allows that.
 type Limits struct {

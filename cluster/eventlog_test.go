@@ -125,7 +125,7 @@ func TestRing(t *testing.T) {
 func TestAppendsExpire(t *testing.T) {
 	when.Unraced(t, "virtual time that is long under the race detector")
 	stores(t, func(t *testing.T, o Options) {
-		o.ReplayAge = 10 * time.Second
+		o.EventAge = 10 * time.Second
 		o.Lease = time.Minute // renewals are not the subject
 		bubble.Test(t, func(t *testing.T) {
 			n := open(t, o)

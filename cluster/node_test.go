@@ -21,7 +21,7 @@ import (
 
 func TestOptions(t *testing.T) {
 	t.Parallel()
-	for _, o := range []Options{{MaxStore: 1000}, {MaxStore: -1}, {Lease: -1}, {ReplayAge: -1}, {KeyRotate: -1}, {Node: "A"}, {Node: "a.b"},
+	for _, o := range []Options{{MaxStore: 1000}, {MaxStore: -1}, {Lease: -1}, {EventAge: -1}, {KeyRotate: -1}, {Node: "A"}, {Node: "a.b"},
 		{Node: strings.Repeat("x", 33)}, {Prefix: "a.b"}, {Prefix: "a_"}, {Prefix: "*"}} {
 		if n, err := Open(t.Context(), o); err == nil {
 			t.Errorf("options %+v were accepted", o)

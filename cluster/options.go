@@ -44,8 +44,8 @@ type Options struct {
 	// Prefix goes in front of subjects and stream names: [a-z0-9-]{1,32}. "" is none, and
 	// with Remote "troupe", or none if the servers are a node that listens.
 	Prefix string
-	// ReplayAge is the lifetime of an append. 0 means 10 min; rounded up to seconds.
-	ReplayAge time.Duration
+	// EventAge is the lifetime of an append. 0 means 10 min; rounded up to seconds.
+	EventAge time.Duration
 	// Alike are further settings that all nodes on the same servers must have alike; MaxStore, Shards and Remote.Replicas are among
 	// them where they are set. A node that starts with others than one that is there is refused with ErrRemote. It has an effect with Remote alone.
 	Alike []Setting
@@ -62,7 +62,7 @@ type Options struct {
 
 const (
 	minStore         = 1 << 20
-	defaultReplayAge = 10 * time.Minute
+	defaultEventAge = 10 * time.Minute
 	defaultSync      = time.Second
 	defaultKeyRotate = 24 * time.Hour
 
@@ -116,7 +116,7 @@ func (o *Options) fillDefaults() error {
 		what  string
 		value *time.Duration
 		zero  time.Duration
-	}{{"lease", &o.Lease, limits.Lease.Value()}, {"replay age", &o.ReplayAge, defaultReplayAge}, {"key rotation", &o.KeyRotate, defaultKeyRotate}} {
+	}{{"lease", &o.Lease, limits.Lease.Value()}, {"event age", &o.EventAge, defaultEventAge}, {"key rotation", &o.KeyRotate, defaultKeyRotate}} {
 		if *d.value == 0 {
 			*d.value = d.zero
 		}

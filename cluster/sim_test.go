@@ -31,7 +31,7 @@ func TestModel(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				t.Cleanup(func() { time.Sleep(time.Minute) }) // the server's last goroutines
 				const age = 25 * time.Second
-				m := &modelled{t: t, r: rand.New(rand.NewPCG(seed, 1)), node: open(t, Options{ReplayAge: age, Shards: int(seed%2)*3 + 1}), revs: map[uint64]uint64{}}
+				m := &modelled{t: t, r: rand.New(rand.NewPCG(seed, 1)), node: open(t, Options{EventAge: age, Shards: int(seed%2)*3 + 1}), revs: map[uint64]uint64{}}
 				m.link = sim.NewLink(sim.New(age), 5*time.Second, func(string) sim.Fate { return sim.Fate{} })
 				for range steps {
 					if m.step(); t.Failed() {

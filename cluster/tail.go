@@ -56,7 +56,7 @@ func (n tailFinder) appendLasts(ctx context.Context, stream string, num uint64) 
 	if errors.Is(err, store.ErrNotFound) {
 		return false, nil
 	}
-	return err == nil && s.Num == num && time.Since(at) < n.opts.ReplayAge-min(expiryDoubt, n.opts.ReplayAge/2), err
+	return err == nil && s.Num == num && time.Since(at) < n.opts.EventAge-min(expiryDoubt, n.opts.EventAge/2), err
 }
 
 // findNewest returns the highest append number that a few reads find, from append from on. It is not enough if there is none, because

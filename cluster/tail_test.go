@@ -85,7 +85,7 @@ func TestTailWhileTheLogExpires(t *testing.T) {
 	when.Long(t, "many logs")
 	kit.BubbleNATS(t, nil, func(t *testing.T, v *kit.VirtualNATS) {
 		age := time.Hour
-		n := open(t, Options{Node: "a", ReplayAge: age, Remote: Remote{URL: v.Line("a").URL()}})
+		n := open(t, Options{Node: "a", EventAge: age, Remote: Remote{URL: v.Line("a").URL()}})
 		kinds := []struct {
 			hint, first, early, last uint64 // what is up to early expires
 			large                    uint64 // from which on appends are too large to be read for their numbers
@@ -152,7 +152,7 @@ func TestTailWhileABatchExpires(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			const logs, early, last = 60, 605, 620
-			n := open(t, Options{ReplayAge: 6 * time.Second, Dir: dir})
+			n := open(t, Options{EventAge: 6 * time.Second, Dir: dir})
 			name := func(i int) string { return fmt.Sprintf("anon.demo.s.tail%d", i%logs) }
 			fill := func(from, to uint64) {
 				for i := range logs {
@@ -171,14 +171,14 @@ func TestTailWhileABatchExpires(t *testing.T) {
 			filled := time.Now()
 			<-time.After(time.Until(filled.Add(3 * time.Second))) // the store's time is the real one: in a bubble a batch expires in no time
 			fill(early+1, last)
-			<-time.After(time.Until(began.Add(n.opts.ReplayAge)))
+			<-time.After(time.Until(began.Add(n.opts.EventAge)))
 			var all sync.WaitGroup
 			for w := range 4 {
 				all.Go(func() {
-					for i := w; time.Since(filled) < n.opts.ReplayAge+500*time.Millisecond; i++ {
+					for i := w; time.Since(filled) < n.opts.EventAge+500*time.Millisecond; i++ {
 						for _, hint := range []uint64{0, 500} {
 							tail, err := n.Tail(t.Context(), name(i), hint)
-							if time.Since(filled) > n.opts.ReplayAge+2*time.Second { // the end may have expired
+							if time.Since(filled) > n.opts.EventAge+2*time.Second { // the end may have expired
 								return
 							}
 							if err != nil || tail != last {

@@ -54,7 +54,7 @@ func newWire(o Options) *wire {
 	if o.now == nil {
 		o.now = time.Now
 	}
-	n := &wire{opts: o, name: o.Node, boot: randomName(8), log: o.Log, replayTTL: formatTTL(o.ReplayAge), readSlots: make(slots, readsAtOnce), gets: make(slots, getsAtOnce), tailSlots: make(slots, readsAtOnce)}
+	n := &wire{opts: o, name: o.Node, boot: randomName(8), log: o.Log, replayTTL: formatTTL(o.EventAge), readSlots: make(slots, readsAtOnce), gets: make(slots, getsAtOnce), tailSlots: make(slots, readsAtOnce)}
 	if o.Prefix != "" {
 		n.prefix = o.Prefix + "."
 	}

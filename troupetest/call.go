@@ -12,7 +12,7 @@ import (
 )
 
 // The store's clock is one goroutine of the process. If it started within a bubble, time
-// would not pass there.
+// would stand still in the store.
 func init() { ats.Register() }
 
 // Test runs f in virtual time, in a bubble of testing/synctest. Clients that f connects end

@@ -5,7 +5,11 @@
 // A new limit is a row in table.go, the field of troupe.Options that the row names, and the place
 // that enforces it:
 //
-//	if len(uri) > o.MaxURI { return refusal.Of(limits.MaxURI.Row) }
+//	if !bucket.Take(1) { return refusal.Of(limits.CallRate.Row) }
+//
+// or, where a request fails in a way of its own,
+//
+//	if len(uri) > most { hits.Refused(limits.MaxURI.Row); return mcp.Errorf(mcp.CodeInvalidParams, "...") }
 //
 // Below the root that place has the value in a field with the option's name as its tag, which [Fill]
 // sets:

@@ -127,7 +127,7 @@ func Has(r mcp.Revision, f Feature) bool {
 // and otherwise the newest supported one. An unknown version is not an error: the client
 // disconnects if it cannot speak the revision in the response. Only revisions that have initialize
 // count. Zero means that none of them is supported; then answer the request with
-// [mcp.CodeInvalidParams] (lifecycle, version negotiation).
+// [mcp.CodeUnsupportedVersion] (lifecycle, version negotiation).
 func Negotiate(requested string, supported []mcp.Revision) mcp.Revision {
 	r, ok := mcp.ParseRevision(requested)
 	if ok && !r.Stateless() && slices.Contains(supported, r) {
