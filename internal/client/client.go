@@ -253,7 +253,8 @@ func (c *Client) sendOnce(ctx context.Context, q request) (json.RawMessage, erro
 		c.session = res.Header.Get("Mcp-Session-Id")
 	}
 	if isStream(res) {
-		return c.followStream(ctx, id, res.Body)
+		s := stream{c: c, id: id}
+		return s.readAnswer(ctx, res.Body)
 	}
 	return readAnswer(ctx, res, id)
 }

@@ -20,9 +20,8 @@ type stream struct {
 	fault error         // no further connection helps
 }
 
-// followStream reads the event stream of a request until its answer has come, and closes it. It resumes the stream where that ends before.
-func (c *Client) followStream(ctx context.Context, id string, body io.ReadCloser) (json.RawMessage, error) {
-	s := stream{c: c, id: id}
+// readAnswer reads the event stream of a request until its answer has come, and closes it. It resumes the stream where that ends before.
+func (s *stream) readAnswer(ctx context.Context, body io.ReadCloser) (json.RawMessage, error) {
 	for {
 		m, err := s.readConnection(ctx, body)
 		switch {
@@ -33,11 +32,11 @@ func (c *Client) followStream(ctx context.Context, id string, body io.ReadCloser
 			return nil, context.Cause(ctx)
 		case s.fault != nil:
 			return nil, s.fault
-		case s.last == "" || c.isStateless():
+		case s.last == "" || s.c.isStateless():
 			return nil, &brokenError{err}
 		}
 		if !errors.Is(err, io.EOF) {
-			c.o.sayStatus(fmt.Sprintf("the connection broke; the stream of the call is resumed after %v", s.pause))
+			s.c.o.sayStatus(fmt.Sprintf("the connection broke; the stream of the call is resumed after %v", s.pause))
 		}
 		if body, err = s.resumeStream(ctx); err != nil {
 			return nil, err
