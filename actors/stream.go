@@ -385,7 +385,7 @@ func (s *streamActor) markReady() {
 func (s *streamActor) removeStream() {
 	s.streams.Drop(s.key, s)
 	if s.m.Phase() != stream.Ended { // another writer may go on
-		s.streams.cache.Drop(s.path)
+		s.streams.cache.DropStream(s.path)
 	}
 	s.waits.Reset()
 	s.waiting = 0
@@ -488,7 +488,7 @@ func (s *streamActor) countWaiting() {
 // between are those of its parts.
 func (s *streamActor) cacheAppend(from uint64, e *stream.Effect) {
 	if e.Num != from {
-		s.streams.cache.Drop(s.path)
+		s.streams.cache.DropStream(s.path)
 		return
 	}
 	low, _ := s.m.Kept()

@@ -267,7 +267,7 @@ func (d *takeovers) startTakenOver(svc *Service, s *sessionActor, key StreamKey,
 	w.steps.Store(int64(len(log.Steps)))
 	w.stepBytes.Store(int64(log.Steps.Size()))
 	w.left.Store(time.Now().UnixNano())
-	d.cache.Drop(w.path) // of an earlier time as its writer
+	d.cache.DropStream(w.path) // of an earlier time as its writer
 	d.k.Start(&w.Actor, KindStream, w.path, w)
 	part := time.Duration(4)
 	if !kept {
