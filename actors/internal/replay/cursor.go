@@ -64,7 +64,7 @@ func (c *Cursor) AddAppend(num uint64, data []byte) {
 		c.fault = ErrBadEvent
 	}
 	c.due = num + 1
-	if num == c.Pos.Append && stream.Rest(data) {
+	if num == c.Pos.Append && stream.IsLastPart(data) {
 		c.lastPart = data
 	}
 	a, ok, err := c.reader.Add(num, data)
