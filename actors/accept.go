@@ -600,7 +600,7 @@ func (s batchSession) newBatchStream(in *Input, principal any, requests []*eleme
 			forgone++
 		}
 		rec.Safe = rec.Safe || safe
-		rec.Calls = append(rec.Calls, record.Call{ID: bytes.Clone(e.m.ID), Method: record.Method(e.m.Method), Token: bytes.Clone(e.m.ProgressToken), Never: !safe})
+		rec.Calls = append(rec.Calls, record.Call{ID: bytes.Clone(e.m.ID), Method: record.ClipMethod(e.m.Method), Token: bytes.Clone(e.m.ProgressToken), Never: !safe})
 	}
 	if rec.Safe {
 		rec.Principal, _ = codec.Marshal(principal)

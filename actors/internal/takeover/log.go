@@ -67,7 +67,7 @@ func (l *Log) AddAppend(num uint64, data []byte) {
 		l.fault = err
 	}
 	if ok {
-		_ = l.Note(l.rec, a.Num, a.Epoch, a.Entries)
+		_ = l.NoteAppend(l.rec, a.Num, a.Epoch, a.Entries)
 		l.keepNames(a.Entries)
 		l.Last = a.Last
 	}

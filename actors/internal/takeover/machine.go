@@ -152,7 +152,7 @@ func (m *Machine) BodyRead(body []byte, passes bool, err error) {
 }
 
 func (m *Machine) replaceRecord() {
-	_ = m.Rec.Tell(m.Log.Whole, &m.Log.Past) // fits: the record had these questions, except the last few
+	_ = m.Rec.TakePast(m.Log.Whole, &m.Log.Past) // fits: the record had these questions, except the last few
 	m.do = Replace
 }
 
