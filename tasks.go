@@ -583,7 +583,7 @@ func (s *serviceTasks) adoptTask(call *Call, ending bool) (later bool) {
 	if err == nil {
 		run := &taskRun{Attempt: a, s: s.service, long: true}
 		for _, key := range asked.Keys {
-			run.asked.Key(key)
+			run.asked.UniqueKey(key)
 		}
 		if end, told := call.c.Detach(append(answer, '}'), run); told {
 			context.AfterFunc(a.Context(), func() { end(context.Cause(a.Context())) })

@@ -57,7 +57,7 @@ func (a *statelessRequest) acceptRequest() (begun bool) {
 		n.refusals.refuseRequest(a.to, no, m.ID)
 		return false
 	}
-	given, err := mrtr.Responses(m, nil)
+	given, err := mrtr.ParseResponses(m, nil)
 	if err != nil {
 		badResponses(a.to, m.ID, err)
 		n.accounts.Leave(from)
@@ -255,7 +255,7 @@ func (a *statelessRequest) retryCall() (begun bool) {
 	var denied *refusal.Refusal
 	if err == nil {
 		denied = a.svc.scopeRefusal(a.principal, st.Scopes)
-		given, bad = mrtr.Responses(m, st.Asked)
+		given, bad = mrtr.ParseResponses(m, st.Asked)
 	}
 	switch {
 	case errors.Is(err, store.ErrUnavailable):

@@ -241,7 +241,7 @@ func (c *inboundForward) takeRetry(l *store.Letter, m *codec.Message) {
 	var given map[string][]byte
 	var bad error
 	if err == nil {
-		given, bad = mrtr.Responses(m, st.Asked)
+		given, bad = mrtr.ParseResponses(m, st.Asked)
 	}
 	switch {
 	case err != nil:
