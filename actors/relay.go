@@ -135,7 +135,7 @@ func (d *relays) receiveForwardPart(l *store.Letter) {
 		return
 	}
 	c, ok := n.relays.inbound.Get(relayKey{l.From, p.ID})
-	if !ok || !c.body.Add(&p) {
+	if !ok || !c.body.AddPart(&p) {
 		n.fleet.unknown.Add(1)
 		replyTo(l, tryAgain, nil)
 		return
@@ -348,7 +348,7 @@ func (d *relays) receiveExchangeFrame(l *store.Letter) {
 	case x.to != l.From:
 		n.fleet.unknown.Add(1)
 	default:
-		x.Take(&part)
+		x.TakeFrame(&part)
 	}
 }
 
@@ -400,7 +400,7 @@ func (d *relays) onBeat(now time.Time) {
 	if d.node.fleet.mail == nil {
 		return
 	}
-	d.proxies.Each(func(x *proxy) { x.Check(now) })
+	d.proxies.Each(func(x *proxy) { x.BreakIfSilent(now) })
 	d.exchanges.Each(func(v *forwardedExchange) {
 		if v.Silent(now) {
 			d.broken.Add(1)
@@ -556,7 +556,7 @@ type proxy struct {
 func (x *proxy) proxyCall(ctx context.Context, a *statelessRequest) {
 	d := &a.n.relays
 	for {
-		m, err := x.Next(ctx)
+		m, err := x.NextMessage(ctx)
 		switch {
 		case ctx.Err() != nil:
 			d.sendGone(x.to, x.id, false)
@@ -569,7 +569,7 @@ func (x *proxy) proxyCall(ctx context.Context, a *statelessRequest) {
 		case x.applyMessage(a, &m):
 			return
 		}
-		x.Done(&m)
+		x.FreeMessage(&m)
 	}
 }
 

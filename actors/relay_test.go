@@ -592,7 +592,7 @@ func TestForwardsOfOthers(t *testing.T) {
 			if _, err := s.all[1].fleet.forwardRequest(t.Context(), l.to, exchangeRetry, x, head, []byte(body)); err != nil {
 				t.Fatal(err)
 			}
-			m, err := l.Next(t.Context())
+			m, err := l.NextMessage(t.Context())
 			if err != nil || m.Kind != relay.Reject || !strings.Contains(string(m.Data), "requestState") {
 				t.Errorf("a letter for another %s: %d %s, %v", what, m.Kind, m.Data, err)
 			}
