@@ -64,7 +64,7 @@ func (r *replay) beginFollow() {
 		go func() {
 			defer r.endFollow()
 			r.more.Store(false)
-			if r.att == nil || r.att.Over() {
+			if r.att == nil || r.att.IsOver() {
 				return
 			}
 			if r.s.beginStay() != nil { // The session has ended, and the writer, which would have ended the connection, was lost.
@@ -108,7 +108,7 @@ func (r *replay) followStream() {
 				h.svc.Handler.Opened(s.peer, true)
 			}
 			return
-		case r.att != nil && r.att.Over(): // the client is gone, or has all
+		case r.att != nil && r.att.IsOver(): // the client is gone, or has all
 			return
 		case errors.Is(err, errBadEvent) && r.opened == held && r.att == nil:
 			h.refuseEventID()
@@ -417,7 +417,7 @@ func (r *replay) readCached(from, to uint64) ([]stream.Append, bool) {
 	if ok {
 		size := 0
 		for i := range all {
-			size += attachment.Size(&all[i])
+			size += attachment.AppendSize(&all[i])
 		}
 		r.charge.noteRead(size, len(all))
 	}
@@ -450,13 +450,13 @@ func (r *replay) writeAppends(ctx context.Context, appends []stream.Append) erro
 	}
 	burst := 0
 	for _, a := range appends {
-		if burst += attachment.Size(&a); burst > replayBurst {
+		if burst += attachment.AppendSize(&a); burst > replayBurst {
 			if err := r.awaitRoom(ctx); err != nil {
 				return err
 			}
-			burst = attachment.Size(&a)
+			burst = attachment.AppendSize(&a)
 		}
-		r.att.Replayed(a)
+		r.att.WriteReplayed(a)
 		if a.Last {
 			return nil // the response has ended
 		}
