@@ -48,13 +48,13 @@ type Record struct {
 
 	Runs      []Run      `json:"runs,omitempty"`      // the newest attempts, oldest first, at most KeptRuns
 	Questions []Question `json:"questions,omitempty"` // all that it has asked, oldest first
-	Unfit     string     `json:"unfit,omitempty"`     // key of an open question whose last answer was none: see Answer
+	Unfit     string     `json:"unfit,omitempty"`     // key of an open question whose last answer was none: see TakeAnswers
 	Outcome   *Outcome   `json:"outcome,omitempty"`   // once it has ended
 
 	// Unknown is what a newer release has stored beside that.
 	Unknown unknown.Members `json:"-"`
 
-	stored bool // the newest attempt has stored something: see Progressed
+	stored bool // the newest attempt has stored something: see NoteProgress
 }
 
 // State is what a task does. The zero State is Queued.
@@ -124,14 +124,14 @@ func (r *Record) Encode() ([]byte, error) {
 // Expires returns when the task goes, whatever it does then.
 func (r *Record) Expires() time.Time { return time.UnixMilli(r.Created + r.TTL) }
 
-// Left returns how long the task is still kept: the lifetime of each rewrite, of its work and of its
+// TimeLeft returns how long the task is still kept: the lifetime of each rewrite, of its work and of its
 // steps, so that none outlives it. It is 0 for a task that has expired.
-func (r *Record) Left(now time.Time) time.Duration { return max(0, r.Expires().Sub(now)) }
+func (r *Record) TimeLeft(now time.Time) time.Duration { return max(0, r.Expires().Sub(now)) }
 
-// Begin begins an attempt on a node and returns its epoch, under which the attempt changes the task. An
+// BeginAttempt begins an attempt on a node and returns its epoch, under which the attempt changes the task. An
 // attempt that still runs has lost the task from then on. If too many were lost, the task ends with [Lost], and the error is
 // ErrTooManyAttempts.
-func (r *Record) Begin(node, boot string, now time.Time) (epoch uint64, err error) {
+func (r *Record) BeginAttempt(node, boot string, now time.Time) (epoch uint64, err error) {
 	switch {
 	case r.State == Ended:
 		return 0, ErrEnded
@@ -158,20 +158,20 @@ func (r *Record) Begin(node, boot string, now time.Time) (epoch uint64, err erro
 	return r.Epoch, nil
 }
 
-// Adopt begins the first attempt of a task whose handler runs already, on a node that is its holder until it ends: the attempt keeps the task though it
+// AdoptAttempt begins the first attempt of a task whose handler runs already, on a node that is its holder until it ends: the attempt keeps the task though it
 // was given no work of it yet.
-func (r *Record) Adopt(node, boot string, now time.Time) (epoch uint64, err error) {
-	if epoch, err = r.Begin(node, boot, now); err == nil {
+func (r *Record) AdoptAttempt(node, boot string, now time.Time) (epoch uint64, err error) {
+	if epoch, err = r.BeginAttempt(node, boot, now); err == nil {
 		r.Holder, r.HolderBoot = node, boot
 	}
 	return epoch, err
 }
 
-// Progressed notes, before Begin, that the attempt that was lost has stored a step.
-func (r *Record) Progressed() { r.stored = true }
+// NoteProgress notes, before BeginAttempt, that the attempt that was lost has stored a step.
+func (r *Record) NoteProgress() { r.stored = true }
 
-// Yield gives a task back that its attempt does not go on with, to be queued again: its node ends.
-func (r *Record) Yield(epoch uint64, now time.Time) error {
+// YieldAttempt gives a task back that its attempt does not go on with, to be queued again: its node ends.
+func (r *Record) YieldAttempt(epoch uint64, now time.Time) error {
 	if err := r.checkEpoch(epoch); err != nil {
 		return err
 	}
@@ -182,9 +182,9 @@ func (r *Record) Yield(epoch uint64, now time.Time) error {
 	return nil
 }
 
-// Ask has the task wait for answers, or for more of them if it waits already. The attempt has ended; another one begins when all
+// AskQuestions has the task wait for answers, or for more of them if it waits already. The attempt has ended; another one begins when all
 // are there, and gets them by their keys. With no question, or one whose key was used before, nothing changes.
-func (r *Record) Ask(epoch uint64, now time.Time, questions ...Question) error {
+func (r *Record) AskQuestions(epoch uint64, now time.Time, questions ...Question) error {
 	waits := r.State == Waiting && r.Epoch == epoch
 	if err := r.checkEpoch(epoch); err != nil && !waits {
 		return err
@@ -209,8 +209,8 @@ func (r *Record) Ask(epoch uint64, now time.Time, questions ...Question) error {
 	return nil
 }
 
-// Release notes that the handler of an attempt waits no more, though the task does, or is queued with its answers.
-func (r *Record) Release(epoch uint64) error {
+// ReleaseHolder notes that the handler of an attempt waits no more, though the task does, or is queued with its answers.
+func (r *Record) ReleaseHolder(epoch uint64) error {
 	switch {
 	case r.State == Ended:
 		return ErrEnded
@@ -221,10 +221,10 @@ func (r *Record) Release(epoch uint64) error {
 	return nil
 }
 
-// Answer takes the answers to open questions, by key. Keys that nobody asked for are ignored, and so are answers to
+// TakeAnswers takes the answers to open questions, by key. Keys that nobody asked for are ignored, and so are answers to
 // questions that have one: the first one counts. An answer without a value does not fit its question, which stays open; the task says so
 // while it waits. ready reports that all questions have answers: the task is queued again.
-func (r *Record) Answer(answers map[string]Reply, now time.Time) (ready bool, err error) {
+func (r *Record) TakeAnswers(answers map[string]Reply, now time.Time) (ready bool, err error) {
 	switch r.State {
 	case Ended:
 		return false, ErrEnded
@@ -286,8 +286,8 @@ func (r *Record) Cancel(now time.Time) error {
 	return nil
 }
 
-// Say sets the message for people. An attempt may do so while it runs, and while it waits.
-func (r *Record) Say(epoch uint64, message string, now time.Time) error {
+// SetMessage sets the message for people. An attempt may do so while it runs, and while it waits.
+func (r *Record) SetMessage(epoch uint64, message string, now time.Time) error {
 	if err := r.checkEpoch(epoch); err != nil && (r.State != Waiting || r.Epoch != epoch) {
 		return err
 	}
@@ -332,8 +332,8 @@ func (r *Record) changeState(to State, now time.Time) {
 	r.Updated = max(r.Updated, now.UnixMilli())
 }
 
-// Open returns the questions that have no answer; a task that has ended waits for none.
-func (r *Record) Open() (open []Question) {
+// OpenQuestions returns the questions that have no answer; a task that has ended waits for none.
+func (r *Record) OpenQuestions() (open []Question) {
 	if r.State == Ended {
 		return nil
 	}
@@ -345,8 +345,8 @@ func (r *Record) Open() (open []Question) {
 	return open
 }
 
-// How is how the task ended, 0 if it has not.
-func (r *Record) How() Kind {
+// OutcomeKind is how the task ended, 0 if it has not.
+func (r *Record) OutcomeKind() Kind {
 	if r.State != Ended || r.Outcome == nil {
 		return 0
 	}
@@ -375,26 +375,26 @@ const PollInterval = time.Second
 // timeStamp is a time as tasks have it: ISO 8601, in UTC, with milliseconds.
 func timeStamp(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// Core is the task as a reader of 2025-11-25 sees it.
-func (r *Record) Core(id string, reader mcp.Revision) mcp.Task {
+// CoreTask is the task as a reader of 2025-11-25 sees it.
+func (r *Record) CoreTask(id string, reader mcp.Revision) mcp.Task {
 	ttl, poll := r.TTL, PollInterval.Milliseconds()
 	return mcp.Task{TaskID: id, Status: r.Status(reader), StatusMessage: r.statusMessage(), CreatedAt: timeStamp(r.Created), LastUpdatedAt: timeStamp(r.Updated), TTL: &ttl, PollInterval: &poll}
 }
 
-// Handle is the task as a reader of the tasks extension sees it when it is created.
-func (r *Record) Handle(id string, reader mcp.Revision) protocol.TaskHandle {
+// TaskHandle is the task as a reader of the tasks extension sees it when it is created.
+func (r *Record) TaskHandle(id string, reader mcp.Revision) protocol.TaskHandle {
 	ttl, poll := r.TTL, PollInterval.Milliseconds()
 	return protocol.TaskHandle{TaskID: id, Status: r.Status(reader), StatusMessage: r.statusMessage(), CreatedAt: timeStamp(r.Created), LastUpdatedAt: timeStamp(r.Updated), TTLMs: &ttl, PollIntervalMs: &poll}
 }
 
-// Detailed is the task as a reader of the extension sees it later: with its open questions, its error, or the result, which the
+// DetailedTask is the task as a reader of the extension sees it later: with its open questions, its error, or the result, which the
 // caller has projected for the reader.
-func (r *Record) Detailed(id string, reader mcp.Revision, result json.RawMessage) protocol.DetailedTask {
-	d := protocol.DetailedTask{TaskHandle: r.Handle(id, reader)}
+func (r *Record) DetailedTask(id string, reader mcp.Revision, result json.RawMessage) protocol.DetailedTask {
+	d := protocol.DetailedTask{TaskHandle: r.TaskHandle(id, reader)}
 	switch d.Status {
 	case mcp.TaskInputRequired:
 		d.InputRequests = make(mcp.InputRequests)
-		for _, q := range r.Open() {
+		for _, q := range r.OpenQuestions() {
 			var asked mcp.InputRequest
 			if json.Unmarshal(q.Request, &asked) == nil {
 				d.InputRequests[q.Key] = asked

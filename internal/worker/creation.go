@@ -37,7 +37,7 @@ func (p *Pool) Adopt(ctx context.Context, n NewTask) (_ *Attempt, made Snapshot,
 		if r.Questions = n.Answered; questionsSize(r.Questions) > maxAsked || !leavesRoom(r) {
 			return actors.ErrTooMuchInput
 		}
-		epoch, err = r.Adopt(p.Node, p.Boot, p.Store.Now())
+		epoch, err = r.AdoptAttempt(p.Node, p.Boot, p.Store.Now())
 		return err
 	}, func(made Snapshot, size int) {
 		a = newAttempt(s, made.Key, known{made.Record, made.Rev, epoch}, w, n.Request, began.UnixNano())

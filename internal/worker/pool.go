@@ -238,7 +238,7 @@ func (p *Pool) recountTasks() {
 			r, _, err := p.readRecord(ctx, key)
 			switch {
 			case err == nil && r.State == task.Ended:
-				p.books.taskEnded(key, r.How())
+				p.books.taskEnded(key, r.OutcomeKind())
 				dropped++
 			case errors.Is(err, store.ErrNotFound):
 				if made, _ := p.actors.viewTask(key); !made {
@@ -265,7 +265,7 @@ func (p *Pool) Reclaimed() int64 { return p.reclaimed.Load() }
 func (p *Pool) announceChange(key Key, rev uint64, r *task.Record) {
 	p.wakeFollowers(key)
 	if r.State == task.Ended {
-		p.books.taskEnded(key, r.How())
+		p.books.taskEnded(key, r.OutcomeKind())
 	}
 	if p.Changed != nil {
 		p.Changed(key, rev, r)
@@ -323,8 +323,8 @@ func (p *Pool) dropEnded(ctx context.Context, key Key) (ended bool, err error) {
 		return false, nil
 	}
 	if err == nil && r.State == task.Ended {
-		p.books.taskEnded(key, r.How())
-		return true, p.dropParts(ctx, key, r.How())
+		p.books.taskEnded(key, r.OutcomeKind())
+		return true, p.dropParts(ctx, key, r.OutcomeKind())
 	}
 	return false, err
 }

@@ -261,7 +261,7 @@ func (s *serving) reclaimWork() {
 			return 0
 		}
 		p.reclaimed.Add(1)
-		return r.Left(now)
+		return r.TimeLeft(now)
 	})
 	if err != nil && s.ctx.Err() == nil { // they come by themselves, only later
 		p.Log.Warn("the tasks of the process before are taken up late", "server", s.ID, "error", err)
