@@ -269,7 +269,7 @@ type usageReports struct {
 // broadcastUsage tells the other nodes what clients use of this one, if it is worth mention, and
 // once when it is no more. It belongs to the heart's turn.
 func (u *usageReports) broadcastUsage() {
-	all := u.accounts.Report()
+	all := u.accounts.ReportShares()
 	if len(all) == 0 && !u.used || len(u.fleet.mail.Others()) == 0 {
 		return
 	}
@@ -282,7 +282,7 @@ func (u *usageReports) broadcastUsage() {
 func (u *usageReports) receiveUsage(l *store.Letter) {
 	var m usageLetter
 	if u.fleet.readLetter(l, &m) {
-		u.accounts.Hear(time.Now(), l.From.Node+"/"+l.From.Boot, m.Num, m.All)
+		u.accounts.HearShares(time.Now(), l.From.Node+"/"+l.From.Boot, m.Num, m.All)
 	}
 }
 

@@ -379,7 +379,7 @@ func (r parkedRequest) parkForInput(m *needInput) {
 	p.asked, p.until, p.wake = m.round, time.Now().Add(wait), m.wake
 	r.timer.Reset(wait)
 	if r.from != nil {
-		r.pool.accounts.Leave(r.from) // it is not in flight while it waits
+		r.pool.accounts.LeavePlace(r.from) // it is not in flight while it waits
 		r.from = nil
 	}
 	m.Done()
@@ -544,7 +544,7 @@ func (r parkedRequest) attachRetry(x retriedRequest) bool {
 		return false
 	}
 	if r.from != nil {
-		r.pool.accounts.Leave(r.from) // it is counted with the exchange
+		r.pool.accounts.LeavePlace(r.from) // it is counted with the exchange
 		r.from = nil
 	}
 	r.answerTo(x)
@@ -627,7 +627,7 @@ func (r parkedRequest) detachCall(m *detachment) {
 	r.way.table.parkRequest(r.requestActor, id)
 	r.pool.statelessCalls.dropRequest(r.requestActor)
 	if r.from != nil {
-		r.pool.accounts.Leave(r.from)
+		r.pool.accounts.LeavePlace(r.from)
 		r.from = nil
 	}
 	m.end = r.cancel

@@ -163,7 +163,7 @@ func (c *inboundForward) expireForward() {
 
 func (c *inboundForward) releaseAdmission() {
 	if c.from != nil {
-		c.node.accounts.Leave(c.from)
+		c.node.accounts.LeavePlace(c.from)
 	}
 	c.held.Free()
 }
@@ -215,7 +215,7 @@ func (c *inboundForward) takeRetry(l *store.Letter, m *codec.Message) {
 	moved := false
 	defer func() {
 		if !moved {
-			n.accounts.Leave(c.from)
+			n.accounts.LeavePlace(c.from)
 		}
 	}()
 	if m.Kind != codec.Request || m.State == nil || !Asks(m.Method) {
@@ -256,7 +256,7 @@ func (c *inboundForward) takeRetry(l *store.Letter, m *codec.Message) {
 			moved = true
 		case retryJoined:
 			moved = true
-			v.Gone(func() { n.accounts.Leave(c.from) })
+			v.Gone(func() { n.accounts.LeavePlace(c.from) })
 		case retrySettled:
 			v.Answer(200, withID(m.ID, outcome))
 		case retryRefused:
@@ -274,7 +274,7 @@ func (c *inboundForward) takeRetry(l *store.Letter, m *codec.Message) {
 func (c *inboundForward) takeMessage(l *store.Letter, m *codec.Message, body []byte) {
 	n := c.node
 	defer c.held.Free()
-	n.accounts.Leave(c.from) // a call is counted by itself
+	n.accounts.LeavePlace(c.from) // a call is counted by itself
 	s, ok := n.bound.Get(SessionKey{c.head.Tenant, c.head.Server, c.head.Session})
 	if !ok {
 		replyTo(l, notHere, nil)
@@ -487,7 +487,7 @@ func (d *relays) forwardMessage(svc *Service, in *Input, principal any, m *codec
 		n.refusals.refuseRequest(in.Conn, no, m.ID)
 		return
 	}
-	defer n.accounts.Leave(from)
+	defer n.accounts.LeavePlace(from)
 	head := &forwardHead{Tenant: in.Tenant, Address: in.Address, Server: svc.ID, Session: id, Version: in.Version, Stateless: in.Stateless, Trace: in.Trace}
 	var err error
 	if head.Principal, err = d.sealPrincipal(principal, head); err != nil {

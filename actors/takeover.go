@@ -134,7 +134,7 @@ func (d *takeovers) rerunCall(s *sessionActor, w *streamActor, c record.Call, bo
 // call was admitted before.
 func (d *takeovers) countRerun(tenant string) *quota.Account {
 	for {
-		if a := d.accounts.Of(tenant, ""); d.accounts.Enter(a) {
+		if a := d.accounts.Of(tenant, ""); d.accounts.EnterRequest(a) {
 			return a
 		}
 	}

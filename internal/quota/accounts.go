@@ -18,7 +18,7 @@ type Limits struct {
 	Each     int         // requests in flight of one account
 	Accounts int         // clients that have an account of their own
 	Bytes    int64       // that are held for all accounts together
-	Held     [Counts]int // what the owner bounds each of an account's counts by; only [Accounts.Report] looks at it
+	Held     [Counts]int // what the owner bounds each of an account's counts by; only [Accounts.ReportShares] looks at it
 	Rates    [Rates]Rate // of each account's buckets
 	Weights  Weights
 }
@@ -109,11 +109,11 @@ func (t *Accounts) Len() int { return int(t.size.Load()) }
 // Overflowed is how often an account was not found because there were too many.
 func (t *Accounts) Overflowed() int64 { return t.spilled.Load() }
 
-// Admit takes a place for a request of account a, or says why there is none. It fails (ok
+// AdmitRequest takes a place for a request of account a, or says why there is none. It fails (ok
 // is false) on a dropped account: the caller finds the account anew. The caller gives a
-// place back with [Accounts.Leave].
-func (t *Accounts) Admit(a *Account) (no Refusal, ok bool) {
-	mine, ok := t.enterRequest(a)
+// place back with [Accounts.LeavePlace].
+func (t *Accounts) AdmitRequest(a *Account) (no Refusal, ok bool) {
+	mine, ok := t.countRequest(a)
 	if !ok {
 		return 0, false
 	}
@@ -125,22 +125,22 @@ func (t *Accounts) Admit(a *Account) (no Refusal, ok bool) {
 		no = OverLimit
 	}
 	if no != Admitted {
-		t.Leave(a)
+		t.LeavePlace(a)
 	}
 	return no, true
 }
 
-// Enter takes a place even if none is left, for a request that was admitted before. It
-// fails on a dropped account like Admit.
-func (t *Accounts) Enter(a *Account) (ok bool) {
-	if _, ok = t.enterRequest(a); ok {
+// EnterRequest takes a place even if none is left, for a request that was admitted before. It
+// fails on a dropped account like AdmitRequest.
+func (t *Accounts) EnterRequest(a *Account) (ok bool) {
+	if _, ok = t.countRequest(a); ok {
 		t.inFlight.Add(1)
 	}
 	return ok
 }
 
-// Leave gives a place back.
-func (t *Accounts) Leave(a *Account) {
+// LeavePlace gives a place back.
+func (t *Accounts) LeavePlace(a *Account) {
 	t.inFlight.Add(-1)
 	t.addLoad(a, -1)
 }
@@ -148,8 +148,8 @@ func (t *Accounts) Leave(a *Account) {
 // InFlight is the number of places in use.
 func (t *Accounts) InFlight() int64 { return t.inFlight.Load() }
 
-// enterRequest counts a request on a, and returns how many a has now.
-func (t *Accounts) enterRequest(a *Account) (mine int64, ok bool) {
+// countRequest counts a request on a, and returns how many a has now.
+func (t *Accounts) countRequest(a *Account) (mine int64, ok bool) {
 	load := t.addLoad(a, 1)
 	if a.dropped.Load() {
 		t.addLoad(a, -1)
@@ -250,9 +250,9 @@ func (t *Accounts) BytesOf(k Kind) int64 { return t.kinds[k].Load() }
 // MostBytes is the number of bytes of the account that holds most. It looks at all accounts.
 func (t *Accounts) MostBytes() int64 { return t.Most((*Account).Bytes) }
 
-// Report is what the clients that use most of this process use of it, most first: at most 256 of them, each with more than a 32nd of a
+// ReportShares is what the clients that use most of this process use of it, most first: at most 256 of them, each with more than a 32nd of a
 // limit. It begins anew to count what is taken from buckets, and so belongs to one caller.
-func (t *Accounts) Report() []Share {
+func (t *Accounts) ReportShares() []Share {
 	type part struct {
 		Share
 		most float64
@@ -289,9 +289,9 @@ func (t *Accounts) Report() []Share {
 	return shares
 }
 
-// Hear takes report n of another process: what its clients took there they have less of here, and what they have in use there counts
+// HearShares takes report n of another process: what its clients took there they have less of here, and what they have in use there counts
 // here until the next report, or for [HeardFor]. It drops a report that is not newer than the last one.
-func (t *Accounts) Hear(now time.Time, from string, n uint64, shares []Share) {
+func (t *Accounts) HearShares(now time.Time, from string, n uint64, shares []Share) {
 	e := &t.elsewhere
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -317,8 +317,8 @@ func (t *Accounts) Hear(now time.Time, from string, n uint64, shares []Share) {
 	e.busy.Add(int64(len(h.in)))
 }
 
-// Heard is how many shares of other processes count here now.
-func (t *Accounts) Heard() int64 { return t.elsewhere.busy.Load() }
+// SharesHeard is how many shares of other processes count here now.
+func (t *Accounts) SharesHeard() int64 { return t.elsewhere.busy.Load() }
 
 // Settle drops old claims to a place, what silent processes have reported, and the idle accounts in one of [directory.Shards] parts
 // of the table: the next part with each call. The owner calls it about once a second, from

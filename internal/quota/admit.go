@@ -3,7 +3,7 @@ package quota
 // Refusal says why a request got no place.
 type Refusal uint8
 
-// The decisions of [Accounts.Admit].
+// The decisions of [Accounts.AdmitRequest].
 const (
 	Admitted  Refusal = iota
 	Full              // Limits.Places are in use

@@ -52,7 +52,7 @@ func newAttempt(s *serving, key Key, k known, w *given, req Request, began int64
 	a := &Attempt{Key: key, Revision: r.Revision, Number: r.Attempt, Request: req, p: p, s: s, method: r.Method, name: r.Name, expires: r.Expires(), mayHaveSteps: k.epoch > 1, endSuspicion: func() {}, asks: make(chan struct{}, 1), work: w}
 	a.charge = chargeFor(key, r, 0)
 	a.epochSeen.Store(began)
-	p.books.census.See(key, w.who, a.expires)
+	p.books.census.AddAnyway(key, w.who, a.expires)
 	a.fence = fence{records: &p.records, key: key, turn: make(chan struct{}, 1)}
 	a.known.Store(&k)
 	a.ctx, a.cancel = context.WithCancelCause(s.ctx)

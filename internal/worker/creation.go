@@ -26,7 +26,7 @@ func (p *Pool) Adopt(ctx context.Context, n NewTask) (_ *Attempt, made Snapshot,
 		return nil, Snapshot{}, ErrClosing
 	}
 	w := &given{Work: noWork{}, s: s, who: principalOf(n.Tenant, clientToken(n.From))}
-	if !p.places.Take(w.who, n.Ending) {
+	if !p.places.TakePlace(w.who, n.Ending) {
 		p.running.Done()
 		return nil, Snapshot{}, ErrNoPlace
 	}

@@ -243,7 +243,7 @@ func (w *given) isFresh() bool { return time.Now().UnixNano()-w.kept.Load() < in
 
 // freePlace gives the place of work back, to work that waits for one.
 func (w *given) freePlace() {
-	if next, ok := w.s.p.places.Leave(w.who); ok {
+	if next, ok := w.s.p.places.LeavePlace(w.who); ok {
 		w.s.p.running.Go(next.doWork)
 	}
 }

@@ -225,7 +225,7 @@ func (p *Pool) Open() (all, most int) {
 // Room reports whether a principal may have one more task: ErrTooMany and ErrFull say that it may
 // not.
 func (p *Pool) Room(tenant, from string) error {
-	return openError(p.books.census.Room(principalOf(tenant, clientToken(from))))
+	return openError(p.books.census.RoomFor(principalOf(tenant, clientToken(from))))
 }
 
 // recountTasks drops the tasks whose end this process has not seen, as long as there are many.
@@ -246,7 +246,7 @@ func (p *Pool) recountTasks() {
 					dropped++
 				}
 			case err == nil:
-				p.books.census.See(key, principalOf(key.Tenant, clientToken(r.From)), r.Expires())
+				p.books.census.AddAnyway(key, principalOf(key.Tenant, clientToken(r.From)), r.Expires())
 			default:
 				return
 			}

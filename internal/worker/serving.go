@@ -139,9 +139,9 @@ func (s *serving) assignWork(w Work) {
 		g.deliverLater(time.Second)
 		return
 	}
-	p.books.census.See(key, g.who, time.Time{})
+	p.books.census.AddAnyway(key, g.who, time.Time{})
 	if _, adopted := p.actors.viewTask(key); adopted { // it runs, and has a place
-		p.places.Take(g.who, true)
+		p.places.TakePlace(g.who, true)
 		p.running.Go(g.doWork)
 		return
 	}
