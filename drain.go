@@ -106,7 +106,7 @@ func (rt *drainer) finishCalls(ctx context.Context, door *server.Listener) error
 		defer refuse.Stop()
 	}
 	running := rt.node.Stats().InFlight > 0
-	idle := !running && rt.openConnections(door) == 0
+	idle := !running && rt.countConnections(door) == 0
 	rt.node.HandOver(patience, rt.silenceCheck(door))
 	switch {
 	case patience.Err() == nil || idle:
@@ -151,16 +151,16 @@ func (rt *drainer) endServing(ctx context.Context, door *server.Listener, front 
 // and no client has ever asked whether the Runtime is ready or healthy.
 func (rt *drainer) delayDrain(ctx context.Context, door *server.Listener) {
 	for end := time.Now().Add(rt.opts.DrainDelay); time.Now().Before(end) && ctx.Err() == nil && !rt.closed.Load(); {
-		if !rt.endpoints.watched.Load() && rt.openConnections(door) == 0 {
+		if !rt.endpoints.watched.Load() && rt.countConnections(door) == 0 {
 			return
 		}
 		time.Sleep(min(drainLook, time.Until(end)))
 	}
 }
 
-// openConnections counts the open connections, event streams included. Without a door it counts
+// countConnections counts the open connections, event streams included. Without a door it counts
 // only the streams.
-func (rt *drainer) openConnections(door *server.Listener) (n int) {
+func (rt *drainer) countConnections(door *server.Listener) (n int) {
 	if door != nil {
 		n = door.Open()
 	}

@@ -62,7 +62,7 @@ func (rt *Runtime) TryMount(path string, srv *Server) error {
 		}
 	}
 	for _, p := range m.paths {
-		if _, taken := rt.table.routePath(p); taken {
+		if _, taken := rt.table.handlerAt(p); taken {
 			return fmt.Errorf("troupe: mount %s: there is a server at %s already", path, p)
 		}
 	}
@@ -179,7 +179,7 @@ func (rt *mountTable) registerServer(srv *Server, path string) (*service, error)
 		return nil, err
 	}
 	s.methods.chain, s.svc.AnswersPing = chain, chain != nil
-	s.svc.Insists, s.svc.Lacks = s.insistsOnSafe, s.access.refuseLackingScopes
+	s.svc.Insists, s.svc.Lacks = s.insistsOnSafe, s.access.checkScopes
 	s.svc.Carried = s.access.readCarried
 	s.hookSessions()
 	if !srv.mount.setService(s) {
@@ -265,10 +265,10 @@ func (rt *Runtime) Unmount(path string) bool {
 	return true
 }
 
-// routePath finds the endpoint at a path. Servers are mounted rarely and looked up for
+// handlerAt finds the endpoint at a path. Servers are mounted rarely and looked up for
 // each request: requests read routes, which is a copy of paths that is made after a
 // change.
-func (rt *mountTable) routePath(path string) (http.Handler, bool) {
+func (rt *mountTable) handlerAt(path string) (http.Handler, bool) {
 	table := rt.routes.Load()
 	if table == nil {
 		rt.mu.Lock()
@@ -281,9 +281,9 @@ func (rt *mountTable) routePath(path string) (http.Handler, bool) {
 	return h, ok
 }
 
-// logEndedGoroutines logs that Options.Middleware, or a handler within it, has ended the goroutine of its request. The connection, or the
+// withEndLog logs that Options.Middleware, or a handler within it, has ended the goroutine of its request. The connection, or the
 // stream of HTTP/2, ends then, as it does after a panic, which net/http logs.
-func (rt *mountTable) logEndedGoroutines(h http.Handler) http.Handler {
+func (rt *mountTable) withEndLog(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		returned := false
 		defer func() {
@@ -304,7 +304,7 @@ func (rt *mountTable) logEndedGoroutines(h http.Handler) http.Handler {
 // serveMount hands a request to the server at its path. The lookup is exact: a
 // mount is one endpoint, not a tree.
 func (rt *mountTable) serveMount(w http.ResponseWriter, r *http.Request) {
-	if h, ok := rt.routePath(r.URL.Path); ok {
+	if h, ok := rt.handlerAt(r.URL.Path); ok {
 		h.ServeHTTP(w, r)
 		return
 	}
@@ -368,7 +368,7 @@ func (rt *mountTable) serveBeside(w http.ResponseWriter, r *http.Request) bool {
 	if h == nil || rt.opts.isProbe(r.URL.Path) {
 		return false
 	}
-	if _, mounted := rt.routePath(r.URL.Path); mounted {
+	if _, mounted := rt.handlerAt(r.URL.Path); mounted {
 		return false
 	}
 	rt.guard.Serve(w, r, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -404,7 +404,7 @@ func (rt *mountTable) publishServed() {
 // serveMounts serves the mounted servers. Their Handlers bound and count what goes straight to them.
 func (rt *mountTable) serveMounts(w http.ResponseWriter, r *http.Request) {
 	if rt.opts.Middleware == nil {
-		if h, ok := rt.routePath(r.URL.Path); ok {
+		if h, ok := rt.handlerAt(r.URL.Path); ok {
 			h.ServeHTTP(w, r)
 			return
 		}

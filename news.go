@@ -86,6 +86,9 @@ func (n *news) Repeat(p *actors.Peer) {
 // (2025-11-25).
 func (n *news) taskChanged(key worker.Key, rev uint64, r *task.Record) {
 	rt := n.rt.Load()
+	if rt == nil {
+		return
+	}
 	if r.State == task.Ended {
 		rt.logTask("a task has ended", key, "status", string(r.Status(mcp.Latest)))
 	}

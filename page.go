@@ -53,8 +53,8 @@ func AddPage(s *Server, p Page) { must(addPage(s, p, true)) }
 // TryAddPage is AddPage with an error in place of a panic, as [TryAddTool] is [AddTool].
 func TryAddPage(s *Server, p Page) error { return addPage(s, p, false) }
 
-// checkPage returns what the `_meta` of the page says of it, nil if that is nothing.
-func (p *Page) checkPage() (any, error) {
+// meta returns what the `_meta` of the page says of it, nil if that is nothing.
+func (p *Page) meta() (any, error) {
 	switch most := limits.PageHTML.Value(); {
 	case !pageURI(p.URI):
 		return nil, errors.New("its URI must begin with ui://, and go on, without blanks")
@@ -101,7 +101,7 @@ func addPage(s *Server, p Page, replace bool) error {
 	if s == nil {
 		return fmt.Errorf("troupe: page %q: %w", p.URI, errNoServer)
 	}
-	meta, err := p.checkPage()
+	meta, err := p.meta()
 	if err != nil {
 		return fmt.Errorf("troupe: page %q: %w", p.URI, err)
 	}

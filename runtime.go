@@ -122,7 +122,9 @@ func New(o Options) (*Runtime, error) {
 	use(node)
 	rt.revoked = rt.operations.newRevocations()
 	rt.node = actors.NewNode(actors.Config{Name: node.Name(), Boot: node.Boot(), Store: node, Mail: mailOf(node), Lease: o.Store.Lease, News: &rt.news, Limits: rt.table.nodeLimits(), Keys: rt.keys, Log: o.Log, Hits: rt.hits, Alone: rt.storesInMemory, Replayed: tel.Replayed})
-	rt.tasks = worker.NewPool(worker.Config{Store: nodestore.NewTasks(node), Node: node.Name(), Boot: node.Boot(), Running: o.Shared.TasksPerNode, PerPrincipal: o.Shared.OpenTasksPerPrincipal, PerNode: o.Shared.OpenTasksPerNode, Shared: rt.sharesStore, Tag: rt.keys.Tag, Ledger: taskLedger{rt.node}, Changed: rt.news.taskChanged, Log: o.Log, Kernel: rt.node.Kernel(), TaskKind: actors.KindTask, QueueKind: actors.KindQueue})
+	work := worker.Config{Store: nodestore.NewTasks(node), Node: node.Name(), Boot: node.Boot(), Shared: rt.sharesStore, Tag: rt.keys.Tag, Ledger: taskLedger{rt.node}, Changed: rt.news.taskChanged, Log: o.Log, Kernel: rt.node.Kernel(), TaskKind: actors.KindTask, QueueKind: actors.KindQueue}
+	limits.Fill(&work, &o)
+	rt.tasks = worker.NewPool(work)
 	rt.operations.startProcess()
 	rt.news.startWith(rt)
 	if m := node.Mail(); m != nil {
@@ -147,7 +149,7 @@ func New(o Options) (*Runtime, error) {
 	}
 	rt.root = http.HandlerFunc(rt.table.serveMount)
 	if o.Middleware != nil {
-		rt.root = rt.table.logEndedGoroutines(o.Middleware(rt.root))
+		rt.root = rt.table.withEndLog(o.Middleware(rt.root))
 	}
 	rt.ready.Store(true)
 	return rt, nil
@@ -344,7 +346,7 @@ func (d dispatcher) refuseForbidden(x *transport.Exchange, in *actors.Input) boo
 	if s.rt.revokedMeanwhile(x) {
 		return true
 	}
-	refused := s.access.forbidMessage(in, x.Principal, &x.Msg, x.Body)
+	refused := s.access.checkMessageScopes(in, x.Principal, &x.Msg, x.Body)
 	if refused == nil {
 		return false
 	}

@@ -177,7 +177,7 @@ func (rt *endpoints) serveAll(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.URL.Path == "/" && (r.Method == http.MethodGet || r.Method == http.MethodHead) && !rt.opts.hasAuth() {
-		if _, mounted := rt.table.routePath("/"); !mounted {
+		if _, mounted := rt.table.handlerAt("/"); !mounted {
 			rt.guard.Serve(w, r, http.HandlerFunc(rt.serveIndex), false)
 			return
 		}
@@ -452,7 +452,7 @@ func (rt *Runtime) ServePipe(ctx context.Context, srv *Server, in io.Reader, out
 			pipe.Answer(200, codec.AppendError(nil, m.ID, refused.Code, refused.Message, refused.Data))
 			return
 		}
-		if refused := known.access.forbidMessage(&in, principal, m, line); refused != nil { // nobody but package troupetest
+		if refused := known.access.checkMessageScopes(&in, principal, m, line); refused != nil { // nobody but package troupetest
 			_ = pipe.Room(ctx)
 			pipe.Answer(200, codec.AppendError(nil, m.ID, refused.Code, refused.Text, refused.Data))
 			return

@@ -559,7 +559,7 @@ func (s *Server) addTool(t *tool, replace bool) error {
 	if t.runsLong() {
 		s.longTasks.Store(true)
 	}
-	if t.Task.beforeRun() && !s.hasTasks.Swap(true) {
+	if t.Task.startsAsTask() && !s.hasTasks.Swap(true) {
 		if here := s.mount.mountedService(); here != nil {
 			here.rt.tasks.Serve(here.id)
 		}
@@ -581,7 +581,7 @@ func (s *Server) Tools() []Tool {
 	now := s.tools.Now()
 	all := make([]Tool, len(now.Names))
 	for i, name := range now.Names {
-		all[i] = now.ByName[name].Tool.cloneTool()
+		all[i] = now.ByName[name].Tool.clone()
 	}
 	return all
 }

@@ -243,7 +243,7 @@ type seenValues struct {
 	all map[string][]byte
 }
 
-func (v *seenValues) seenValue(key string) (raw []byte, seen bool) {
+func (v *seenValues) valueOf(key string) (raw []byte, seen bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	raw, seen = v.all[key]
@@ -296,7 +296,7 @@ func (s SessionValues) Delete(ctx context.Context, key string) error {
 
 // storeValue stores a value as JSON, or nil.
 func (s SessionValues) storeValue(ctx context.Context, key string, raw []byte) error {
-	seen, read := s.seen.seenValue(key)
+	seen, read := s.seen.valueOf(key)
 	return s.editValue(ctx, key, func(old []byte) ([]byte, error) {
 		if read && !bytes.Equal(old, seen) {
 			return nil, ErrValueChanged

@@ -45,8 +45,8 @@ func (t TaskSupport) wire() *mcp.ToolExecution {
 	return nil
 }
 
-// beforeRun reports whether calls become tasks before they run, where their clients ask for that or can handle it.
-func (t TaskSupport) beforeRun() bool { return t == TaskOptional || t == TaskRequired }
+// startsAsTask reports whether calls become tasks before they run, where their clients ask for that or can handle it.
+func (t TaskSupport) startsAsTask() bool { return t == TaskOptional || t == TaskRequired }
 
 // The causes that the context of a task's handler ends with, beside [ErrCancelled] and [ErrClosing].
 var (

@@ -644,7 +644,7 @@ func (s *serviceTasks) becomesTask(c *Call, t *tool) (yes bool, refusal *mcp.Err
 	}
 	switch r := c.revision(); {
 	case protocol.Has(r, protocol.FeatureTasksExtension):
-		if !t.Task.beforeRun() {
+		if !t.Task.startsAsTask() {
 			return false, nil
 		}
 		caps := c.peer.Capabilities()
@@ -658,7 +658,7 @@ func (s *serviceTasks) becomesTask(c *Call, t *tool) (yes bool, refusal *mcp.Err
 		// The server decides: a request that is too large for a task has its result, as it has from other clients.
 		return can && (len(c.msg.Params) <= maxTaskRequest || t.Rerun == Safe), nil
 	case protocol.Has(r, protocol.FeatureCoreTasks) && c.msg.Task != nil && s.srv.hasTasks.Load():
-		if !t.Task.beforeRun() {
+		if !t.Task.startsAsTask() {
 			return false, mcp.Errorf(mcp.CodeMethodNotFound, "calls of tool %s cannot become tasks", protocol.Shown(t.Name))
 		}
 		return true, nil

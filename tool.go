@@ -262,8 +262,8 @@ func newTool(t Tool, inferred *toolschema.Inferred) (*tool, error) {
 	if err := checkNeeds(t.Needs); err != nil {
 		return nil, fmt.Errorf("troupe: tool %q: %w", t.Name, err)
 	}
-	e := &tool{Tool: t.cloneTool()}
-	if e.meta, err = t.UI.tieMeta(t.Meta); err != nil {
+	e := &tool{Tool: t.clone()}
+	if e.meta, err = t.UI.toolMeta(t.Meta); err != nil {
 		return nil, fmt.Errorf("troupe: tool %q: %w", t.Name, err)
 	}
 	if inferred != nil {
@@ -285,8 +285,8 @@ func newTool(t Tool, inferred *toolschema.Inferred) (*tool, error) {
 	return e, nil
 }
 
-// cloneTool returns a copy that shares no memory with t that the program may write to.
-func (t Tool) cloneTool() Tool {
+// clone returns a copy that shares no memory with t that the program may write to.
+func (t Tool) clone() Tool {
 	t.InputSchema, t.OutputSchema = slices.Clone(t.InputSchema), slices.Clone(t.OutputSchema)
 	t.Icons, t.Meta = slices.Clone(t.Icons), t.Meta.Clone()
 	t.UI.For, t.Scopes = slices.Clone(t.UI.For), slices.Clone(t.Scopes)
@@ -492,7 +492,7 @@ func (s *serviceTools) callTool(ctx context.Context, call *Call, t *tool, dst []
 	if refusal != nil {
 		return nil, 0, refusal
 	}
-	if t.Task.beforeRun() || call.msg.Task != nil {
+	if t.Task.startsAsTask() || call.msg.Task != nil {
 		task, refusal := s.tasks.becomesTask(call, t)
 		if refusal != nil {
 			return nil, 0, refusal
@@ -637,8 +637,8 @@ func withUI(meta mcp.Meta, value any) (mcp.Meta, error) {
 	return meta.Clone().With(protocol.MetaUI, json.RawMessage(raw)), nil
 }
 
-// tieMeta returns the `_meta` of a tool that is tied to a page.
-func (u *UI) tieMeta(meta mcp.Meta) (mcp.Meta, error) {
+// toolMeta returns the `_meta` of a tool that is tied to a page.
+func (u *UI) toolMeta(meta mcp.Meta) (mcp.Meta, error) {
 	if u.Page == "" && len(u.For) == 0 {
 		return meta.Clone(), nil
 	}

@@ -87,8 +87,8 @@ func (v *view) rememberedSkill(i Item) (seen, ok bool) {
 	return seen, ok
 }
 
-// callVisible calls Visible.
-func (v *view) callVisible(i Item) bool {
+// isVisible calls Visible.
+func (v *view) isVisible(i Item) bool {
 	if i.Kind != ItemSkill || v.skills == nil {
 		return v.s.srv.opts.Visible(v.caller, i)
 	}
@@ -113,15 +113,15 @@ func (v *view) seesItem(i Item) bool {
 		}
 	}
 	if v.within {
-		return v.askVisible(i)
+		return v.isVisibleSafely(i)
 	}
 	seen := false
-	guard.Apart(func() { seen = v.askVisible(i) })
+	guard.Apart(func() { seen = v.isVisibleSafely(i) })
 	return seen
 }
 
-// askVisible calls Visible. If that ends the goroutine, askVisible does not return.
-func (v *view) askVisible(i Item) (seen bool) {
+// isVisibleSafely calls Visible. If that ends the goroutine, isVisibleSafely does not return.
+func (v *view) isVisibleSafely(i Item) (seen bool) {
 	returned := false
 	defer func() {
 		if !returned {
@@ -131,9 +131,9 @@ func (v *view) askVisible(i Item) (seen bool) {
 	}()
 	others := i.others
 	i.others = nil
-	seen = v.callVisible(i)
+	seen = v.isVisible(i)
 	for at := 0; !seen && at < len(others); at++ {
-		seen = v.callVisible(others[at])
+		seen = v.isVisible(others[at])
 	}
 	returned = true
 	return seen
@@ -304,8 +304,8 @@ func (s *serviceAccess) methodNeeds(m *codec.Message, principal any) []string {
 	return s.uriNeeds(v, uri)
 }
 
-// forbidMessage refuses a message whose caller lacks a scope, and otherwise puts into in what it needs. A batch needs what all of its requests need.
-func (s *serviceAccess) forbidMessage(in *actors.Input, principal any, m *codec.Message, body []byte) *refusal.Refusal {
+// checkMessageScopes refuses a message whose caller lacks a scope, and otherwise puts into in what it needs. A batch needs what all of its requests need.
+func (s *serviceAccess) checkMessageScopes(in *actors.Input, principal any, m *codec.Message, body []byte) *refusal.Refusal {
 	if !s.srv.scoped.Load() {
 		return nil
 	}
@@ -315,7 +315,7 @@ func (s *serviceAccess) forbidMessage(in *actors.Input, principal any, m *codec.
 	if len(*in.Needs) == 0 {
 		return nil
 	}
-	return s.refuseLackingScopes(principal, *in.Needs)
+	return s.checkScopes(principal, *in.Needs)
 }
 
 // batchNeeds are the scopes that a batch needs.
@@ -369,8 +369,8 @@ func (s *serviceAccess) requireScopes(principal any, needed []string) (refused *
 	return s.rt.bearer.Require(path, isAnonymous(principal), has, needed)
 }
 
-// refuseLackingScopes returns why a caller may not have what needs some scopes, nil if it may.
-func (s *serviceAccess) refuseLackingScopes(principal any, needs []string) *refusal.Refusal {
+// checkScopes returns why a caller may not have what needs some scopes, nil if it may.
+func (s *serviceAccess) checkScopes(principal any, needs []string) *refusal.Refusal {
 	refused, challenge := s.requireScopes(principal, needs)
 	if refused == nil {
 		return nil

@@ -607,6 +607,6 @@ func (s batchSession) newBatchStream(in *Input, principal any, requests []*eleme
 	}
 	st := d.streams.buildStream(&s.svc.Terms, s, s.key, s.view.Load().rec.Subscribed, newID(), rec, in.Conn)
 	st.gather = &gathering{body: body, forgone: forgone}
-	st.startActor()
+	st.start()
 	return st
 }

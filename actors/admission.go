@@ -269,8 +269,8 @@ func (d *accounts) admitSession(in *Input, id []byte) bool {
 	}
 }
 
-// refundSession returns tokens of a session that could not be made or has been deleted.
-func (d *accounts) refundSession(in *Input, tokens int) {
+// refundSessionTokens returns tokens of a session that could not be made or has been deleted.
+func (d *accounts) refundSessionTokens(in *Input, tokens int) {
 	d.Of(in.Tenant, in.Address).Buckets[rateOfSessions].GiveBackN(time.Now(), tokens)
 }
 
@@ -443,9 +443,9 @@ func (d *accounts) sessionCharge(in *Input, rec *session.Record, l *session.Life
 	return c
 }
 
-// returnSession returns the charge for a session that is no longer stored, or no longer as rec has
+// refundSessionBytes returns the charge for a session that is no longer stored, or no longer as rec has
 // it.
-func (d *accounts) returnSession(in *Input, rec *session.Record, l *session.Lifetime) {
+func (d *accounts) refundSessionBytes(in *Input, rec *session.Record, l *session.Lifetime) {
 	if data, err := codec.Marshal(rec); err == nil {
 		c := d.sessionCharge(in, rec, l, len(data))
 		c.addBytes(-c.bytes)

@@ -567,7 +567,7 @@ func (l boundInput) answerInitialize(m *codec.Message) {
 	case err != nil: // the connection is gone
 	case settled:
 		l.sendData(codec.AppendError(nil, id, refusal.Initialized.Code, refusal.Initialized.Text, nil))
-	case sessionEnd{s}.callBegan(ctx):
+	case sessionEnd{s}.tellBegan(ctx):
 		l.sendData(codec.AppendResult(nil, id, result))
 	}
 }

@@ -477,7 +477,7 @@ func (c *Call) Recorded(key string) bool { return c.journal.hasQuestion(key, 1) 
 // neither.
 func (c *Call) Order(method string, params []byte) {
 	n := c.peer.sessions
-	entry := stream.Entry{Kind: stream.Message, Data: codec.AppendRequest(nil, []byte(n.pending.orderID()), method, params)}
+	entry := stream.Entry{Kind: stream.Message, Data: codec.AppendRequest(nil, []byte(n.pending.unansweredID()), method, params)}
 	instead := func() {
 		ctx, cancel := context.WithTimeout(n.base, c.peer.svc.Limits.StoreWait)
 		defer cancel()

@@ -196,7 +196,7 @@ func (d *logged) beginStream() *streamActor {
 	s.calls = []*kernel.Actor{&r.Actor}
 	writerRecord{s}.keepBody(body)
 	data, stored, err := writerRecord{s}.newRecord(body)
-	s.startActor() // from here on the end of the session may come in a turn of the stream
+	s.start() // from here on the end of the session may come in a turn of the stream
 	writerRecord{s}.storeRecord(data, body, stored, err)
 	return s
 }

@@ -169,10 +169,10 @@ func (l *listenActor) Receive(m any) {
 		}
 	case review:
 		if reason := l.filter.Uncovered(); reason != "" {
-			l.endListener(reason)
+			l.end(reason)
 		}
 	case endListen:
-		l.endListener(m.reason)
+		l.end(m.reason)
 	}
 }
 
@@ -181,7 +181,7 @@ func (l *listenActor) Receive(m any) {
 func (l *listenActor) Failed(m any, _ bool) {
 	ended := false
 	if _, ends := m.(endListen); !ends {
-		l.Contain(func() { l.endListener("internal error"); ended = true })
+		l.Contain(func() { l.end("internal error"); ended = true })
 	}
 	if !ended {
 		l.Contain(l.to.cutConnection)
@@ -253,9 +253,9 @@ func (l *listenActor) resyncClient() {
 	}
 }
 
-// endListener ends the listener. A reason is the server's, and the client gets it before the
+// end ends the listener. A reason is the server's, and the client gets it before the
 // response.
-func (l *listenActor) endListener(reason string) {
+func (l *listenActor) end(reason string) {
 	l.listeners.Drop(l.key, l)
 	l.Stop()
 	l.held.Free()

@@ -130,7 +130,7 @@ func composeOwners(n *Node, lookups int) {
 	n.answers = answers{at, &n.pending, &n.sessions, &n.streams, t}
 	r := &n.resumes
 	r.site, r.sessions, r.streams, r.takeovers, r.readings = at, &n.sessions, &n.streams, t, &n.readings
-	n.relays.initRelays(n)
+	n.relays.init(n)
 	n.nodeNews.node = n
 }
 
@@ -276,8 +276,8 @@ func (n *Node) Delete(svc *Service, in *Input) {
 		return
 	}
 	if first { // false if another DELETE was quicker
-		n.accounts.refundSession(in, perSession-1)
-		n.accounts.returnSession(in, &s.view.Load().rec, &svc.Limits.Session)
+		n.accounts.refundSessionTokens(in, perSession-1)
+		n.accounts.refundSessionBytes(in, &s.view.Load().rec, &svc.Limits.Session)
 	}
 	in.Conn.Answer(200, nil)
 }

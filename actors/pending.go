@@ -125,8 +125,8 @@ func (q *pendingRequests) countQuestion(x *pendingRequest, by int) {
 	}
 }
 
-// orderID returns the id of a request whose answer nobody needs.
-func (q *pendingRequests) orderID() string {
+// unansweredID returns the id of a request whose answer nobody needs.
+func (q *pendingRequests) unansweredID() string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.n++

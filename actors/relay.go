@@ -37,8 +37,8 @@ type relayKey struct {
 	id   relay.ID
 }
 
-// initRelays makes the relays of a node.
-func (d *relays) initRelays(n *Node) {
+// init makes the relays of a node.
+func (d *relays) init(n *Node) {
 	d.node, d.proxies, d.exchanges = n, kernel.NewDirectory[relay.ID, *proxy](), kernel.NewDirectory[relayKey, *forwardedExchange]()
 	d.inbound = kernel.NewDirectory[relayKey, *inboundForward]()
 }

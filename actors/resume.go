@@ -97,10 +97,10 @@ func (r *replay) followStream() {
 		r.patience = time.AfterFunc(h.svc.Limits.ResumeWait, cancel)
 		r.opened = r.opened || h.open
 		held := h.open
-		err := r.runReplay(ctx)
+		err := r.run(ctx)
 		r.patience.Stop()
 		cancel()
-		r.charge.settleTokens()
+		r.charge.settle()
 		switch {
 		case err == nil:
 			n.replayed(r.writer, time.Since(h.since))
@@ -164,7 +164,7 @@ type replay struct {
 	pinned, unpinned atomic.Bool // see pinSession
 }
 
-func (r *replay) runReplay(ctx context.Context) error {
+func (r *replay) run(ctx context.Context) error {
 	if r.s.ended.Load() { // while the resume was held
 		return ErrSessionEnded
 	}
@@ -190,9 +190,9 @@ func (r *replay) runReplay(ctx context.Context) error {
 	var first []stream.Append
 	switch {
 	case w == nil && r.att == nil:
-		return r.replayEnded(ctx, rec)
+		return r.replayEndedStream(ctx, rec)
 	case w == nil:
-		return r.replayRest(ctx, r.att.Position(), toEnd)
+		return r.replayRange(ctx, r.att.Position(), toEnd)
 	case r.att == nil:
 		if first, err = r.checkEventID(ctx, at, readAhead); err != nil {
 			return r.explainRefusal(ctx, w, err)
@@ -211,13 +211,13 @@ func (r *replay) runReplay(ctx context.Context) error {
 		if err := r.writeAppends(ctx, first); err != nil {
 			return err
 		}
-		return r.replayRest(ctx, r.att.Position(), toEnd)
+		return r.replayRange(ctx, r.att.Position(), toEnd)
 	}
 	if err := r.writeAppends(ctx, first); err != nil {
 		return err
 	}
 	for upTo := now.tail; ; {
-		if err := r.replayRest(ctx, r.att.Position(), upTo); err != nil {
+		if err := r.replayRange(ctx, r.att.Position(), upTo); err != nil {
 			return err
 		}
 		if !r.att.CatchUp() {
@@ -305,7 +305,7 @@ func (r *replay) judgeEventID(ctx context.Context) (rec record.Stream, err error
 	if at.tail > 0 && len(rec.Calls) > 0 {
 		last, _, err := probe.readAppends(ctx, at.tail, at.tail)
 		if err == nil && len(last) == 1 && last[0].Last {
-			rec.End = at.tail // replayEnded judges the event id
+			rec.End = at.tail // replayEndedStream judges the event id
 			return rec, nil
 		}
 		if err != nil && !errors.Is(err, errBadEvent) { // the takeover will judge that
@@ -345,12 +345,12 @@ func (r *replay) checkEventID(ctx context.Context, at extent, ahead uint64) ([]s
 
 // newAttachment makes the connection's reading side, which begins where checkEventID said.
 func (r *replay) newAttachment(rec record.Stream) *attached {
-	return r.n.streams.newAttachment(&r.svc.Terms, r.s, r.s.view.Load().rec.Subscribed, r.key, &rec, r.conn, r.pos, r.cursor.Next, r.cursor.Skip, false, r.behindFunc())
+	return r.n.streams.newAttachment(&r.svc.Terms, r.s, r.s.view.Load().rec.Subscribed, r.key, &rec, r.conn, r.pos, r.cursor.Next, r.cursor.Skip, false, r.onBehind())
 }
 
-// behindFunc is what the connection calls when it is no longer live; nil where the writer is
+// onBehind is what the connection calls when it is no longer live; nil where the writer is
 // certainly in this process.
-func (r *replay) behindFunc() func() {
+func (r *replay) onBehind() func() {
 	if r.n.fleet.mail == nil {
 		return nil
 	}
@@ -476,8 +476,8 @@ func (r *replay) awaitRoom(ctx context.Context) error {
 // toEnd stands for the last append of a stream that has ended.
 const toEnd = math.MaxUint64
 
-// replayRest replays the appends from..to.
-func (r *replay) replayRest(ctx context.Context, from, to uint64) error {
+// replayRange replays the appends from..to.
+func (r *replay) replayRange(ctx context.Context, from, to uint64) error {
 	for from <= to {
 		end := from + readAhead - 1
 		if to != toEnd {
@@ -503,8 +503,8 @@ func (r *replay) replayRest(ctx context.Context, from, to uint64) error {
 	return nil
 }
 
-// replayEnded replays a stream that has no writer any more.
-func (r *replay) replayEnded(ctx context.Context, rec record.Stream) error {
+// replayEndedStream replays a stream that has no writer any more.
+func (r *replay) replayEndedStream(ctx context.Context, rec record.Stream) error {
 	at := extent{tail: rec.End, watermarks: rec.Watermarks()}
 	if at.tail == 0 {
 		var err error
@@ -531,7 +531,7 @@ func (r *replay) replayEnded(ctx context.Context, rec record.Stream) error {
 		return err
 	}
 	if next := r.att.Position(); next <= at.tail {
-		if err := r.replayRest(ctx, next, at.tail); err != nil {
+		if err := r.replayRange(ctx, next, at.tail); err != nil {
 			return err
 		}
 	}

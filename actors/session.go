@@ -438,12 +438,12 @@ type beginning struct {
 // markBegun says that Began has run before, when the session was not in memory.
 func (b *beginning) markBegun() { b.at.Store(hasBegun) }
 
-// startBegan reports whether Began is to be called: the session has not ended before.
-func (b *beginning) startBegan() bool { return b.at.CompareAndSwap(notBegun, begins) }
+// start reports whether Began is to be called: the session has not ended before.
+func (b *beginning) start() bool { return b.at.CompareAndSwap(notBegun, begins) }
 
-// beganReturned says that Began has returned. It reports whether the session has ended meanwhile,
+// returned says that Began has returned. It reports whether the session has ended meanwhile,
 // and how, so that Ended is to be called.
-func (b *beginning) beganReturned() (how Ending, ended bool) {
+func (b *beginning) returned() (how Ending, ended bool) {
 	if b.at.CompareAndSwap(begins, hasBegun) {
 		return 0, false
 	}
@@ -451,7 +451,7 @@ func (b *beginning) beganReturned() (how Ending, ended bool) {
 }
 
 // noteEnd says that the session has ended. It reports whether Ended is to be called now; if not,
-// beganReturned reports it, or Began is not called. Only the first end of a session may be
+// returned reports it, or Began is not called. Only the first end of a session may be
 // reported.
 func (b *beginning) noteEnd(how Ending) (now bool) {
 	b.how = how
@@ -509,17 +509,17 @@ func (s sessionEnd) endCalls() (first bool) {
 	return first
 }
 
-// callBegan calls Service.Began, if there is one, and Ended if the session ends meanwhile. It
+// tellBegan calls Service.Began, if there is one, and Ended if the session ends meanwhile. It
 // reports false if the session has ended before.
-func (s sessionEnd) callBegan(ctx context.Context) bool {
-	if !s.beginning.startBegan() {
+func (s sessionEnd) tellBegan(ctx context.Context) bool {
+	if !s.beginning.start() {
 		return false
 	}
 	if s.svc.Began != nil {
 		s.svc.Began(ctx, s.peer)
 	}
-	if how, ended := s.beginning.beganReturned(); ended {
-		s.callEnded(how)
+	if how, ended := s.beginning.returned(); ended {
+		s.tellEnded(how)
 	}
 	return true
 }
@@ -527,12 +527,12 @@ func (s sessionEnd) callBegan(ctx context.Context) bool {
 // reportEnd calls Service.Ended after the session's first end, unless Began has to return before.
 func (s sessionEnd) reportEnd(how Ending) {
 	if s.beginning.noteEnd(how) {
-		s.callEnded(how)
+		s.tellEnded(how)
 	}
 }
 
-// callEnded calls Service.Ended, if there is one.
-func (s sessionEnd) callEnded(how Ending) {
+// tellEnded calls Service.Ended, if there is one.
+func (s sessionEnd) tellEnded(how Ending) {
 	if s.svc.Ended != nil {
 		go s.svc.Ended(s.peer, how)
 	}

@@ -293,25 +293,25 @@ func (d *sessions) initializeSession(svc *Service, in *Input, m *codec.Message, 
 		return
 	}
 	if !d.accounts.admitMessage(nil, in, m, size) {
-		d.accounts.refundSession(in, perSession)
+		d.accounts.refundSessionTokens(in, perSession)
 		return
 	}
 	ctx, cancel := context.WithTimeout(d.base, svc.Limits.StoreWait)
 	defer cancel()
 	set, result, rerr := svc.Handler.Initialize(withOwner(ctx, in.Principal), m.Params)
 	if rerr != nil {
-		d.accounts.refundSession(in, perSession)
+		d.accounts.refundSessionTokens(in, perSession)
 		in.Conn.Answer(protocol.HTTPStatus(rerr, 0), codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, rerr.Data))
 		return
 	}
 	s, err := d.createSession(ctx, svc, in, set)
 	if no, limited := errors.AsType[*refusal.Refusal](err); limited {
-		d.accounts.refundSession(in, perSession)
+		d.accounts.refundSessionTokens(in, perSession)
 		d.refusals.refuseRequest(in.Conn, no, m.ID)
 		return
 	}
 	if err != nil {
-		d.accounts.refundSession(in, perSession)
+		d.accounts.refundSessionTokens(in, perSession)
 		d.log.Warn("session not created", "error", err)
 		refusal.Unavailable.Tell(in.Conn, m.ID)
 		return
@@ -320,7 +320,7 @@ func (d *sessions) initializeSession(svc *Service, in *Input, m *codec.Message, 
 	if s.beginStay() == nil {
 		defer s.endStay()
 	}
-	sessionEnd{s}.callBegan(ctx)
+	sessionEnd{s}.tellBegan(ctx)
 	in.Conn.SetSession(s.peer.Session())
 	in.Conn.Answer(200, codec.AppendResult(nil, m.ID, result))
 }

@@ -83,7 +83,7 @@ func (s storedHome) noteFirstMessage(in *Input) (there bool) {
 	switch {
 	case err == nil && first:
 		n, now := s.sessions, s.view.Load().rec
-		n.accounts.returnSession(in, &before, &s.svc.Limits.Session)
+		n.accounts.refundSessionBytes(in, &before, &s.svc.Limits.Session)
 		if data, err := now.Encode(); err == nil {
 			c := n.accounts.sessionCharge(in, &now, &s.svc.Limits.Session, len(data))
 			c.addBytes(c.bytes)
@@ -240,7 +240,7 @@ func (s standalone) openStandalone(svc *Service, in *Input) {
 	st.order = d.streams.listened.Add(1)
 	// The actor starts before the record names it, so that every reader of the record finds it:
 	// a message for it waits, and the next stream ends it.
-	st.startActor()
+	st.start()
 	data, stored, err := writerRecord{st}.newRecord(nil)
 	named := make(chan naming, 1)
 	go func() { named <- s.storeStandalone(st, data, stored, err) }()

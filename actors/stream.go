@@ -229,7 +229,7 @@ func (s *streamActor) Receive(m any) {
 	case passOn:
 		streamEnd{s}.passOn()
 	case quitStream:
-		streamEnd{s}.quitActor()
+		streamEnd{s}.quit()
 	case serveCall:
 		s.calls = append(s.calls, m.call)
 	case endStream:
@@ -392,8 +392,8 @@ func (s *streamActor) removeStream() {
 	s.Actor.Stop()
 }
 
-// startActor starts the actor of a new stream that is not stored yet.
-func (s *streamActor) startActor() {
+// start starts the actor of a new stream that is not stored yet.
+func (s *streamActor) start() {
 	n := s.streams
 	n.k.Start(&s.Actor, KindStream, s.path, s)
 	n.Put(s.key, s)
@@ -553,7 +553,7 @@ func (s streamEnd) handOver() {
 		s.applyEvent(stream.Event{Op: stream.Push, Entries: lostCalls(s.rec.Calls, s.answered), Last: true})
 		return
 	}
-	s.quitActor()
+	s.quit()
 }
 
 // runsAgain reports whether a call of the stream that needs an answer may run again.
@@ -566,9 +566,9 @@ func (s streamEnd) runsAgain() bool {
 	return false
 }
 
-// quitActor ends the actor: the stream stays as it is stored, and entries that are not stored are
+// quit ends the actor: the stream stays as it is stored, and entries that are not stored are
 // dropped.
-func (s streamEnd) quitActor() {
+func (s streamEnd) quit() {
 	switch {
 	case s.att == nil:
 	case s.opened:

@@ -44,7 +44,7 @@ type streamSession interface {
 	Post(m any) error
 }
 
-// buildStream makes the actor of a stream; startActor starts it. conn is its live connection, nil
+// buildStream makes the actor of a stream; start starts it. conn is its live connection, nil
 // for none.
 func (d *streams) buildStream(svc *Terms, sess streamSession, of SessionKey, subscribed []string, id string, rec record.Stream, conn Conn) *streamActor {
 	s := &streamActor{streams: d, svc: svc, sess: sess, key: StreamKey{of, id}, m: stream.New(svc.Limits.Stream), ready: make(chan struct{}),

@@ -480,9 +480,9 @@ func (f *readCharge) noteRead(bytes, appends int) {
 	f.paid -= bytes
 }
 
-// settleTokens gives the memory back, and takes as many of the tokens that are still due as there
+// settle gives the memory back, and takes as many of the tokens that are still due as there
 // are: the client may have left without them.
-func (f *readCharge) settleTokens() {
+func (f *readCharge) settle() {
 	f.held.Reset()
 	for f.takeTokens() > 0 {
 		f.paid /= 2

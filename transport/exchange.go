@@ -282,9 +282,9 @@ func (x *Exchange) endByClient() {
 	}
 }
 
-// hasLeft reports whether the client of a stateless request has closed the connection: then nothing may be written. It
+// statelessClientLeft reports whether the client of a stateless request has closed the connection: then nothing may be written. It
 // only knows that of connections that were not taken over.
-func (x *Exchange) hasLeft() bool { return x.Stateless && x.clientLeft() }
+func (x *Exchange) statelessClientLeft() bool { return x.Stateless && x.clientLeft() }
 
 // clientLeft reports whether the client has ended the request's context.
 func (x *Exchange) clientLeft() bool { return x.base.Err() != nil && x.Expired() == nil }
@@ -365,7 +365,7 @@ func (x *Exchange) sendAnswer(status int, body []byte, retryAfter time.Duration,
 		x.mu.Unlock()
 		return false
 	}
-	if x.hasLeft() {
+	if x.statelessClientLeft() {
 		x.mu.Unlock()
 		x.endByClient()
 		return false

@@ -59,7 +59,7 @@ func (h *Handler) Close(ctx context.Context) error {
 	}
 	idle := h.idle
 	h.mu.Unlock()
-	for _, x := range h.openStreams() {
+	for _, x := range h.listStreams() {
 		x.Finish()
 	}
 	if idle == nil {
@@ -70,13 +70,13 @@ func (h *Handler) Close(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
-	for _, x := range h.openStreams() {
+	for _, x := range h.listStreams() {
 		x.writer().cutStream(cutClosing)
 	}
 	return context.Cause(ctx)
 }
 
-func (h *Handler) openStreams() []*Exchange {
+func (h *Handler) listStreams() []*Exchange {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	out := make([]*Exchange, 0, h.open)
@@ -162,12 +162,12 @@ func (h *Handler) serveExchange(x *Exchange, w http.ResponseWriter, r *http.Requ
 			x.handlerReturned()
 		}
 	}()
-	h.dispatchMethod(x, r.Method)
+	h.dispatchExchange(x, r.Method)
 	returned = true
 	x.handlerReturned()
 }
 
-func (h *Handler) dispatchMethod(x *Exchange, method string) {
+func (h *Handler) dispatchExchange(x *Exchange, method string) {
 	defer x.dispatcherReturned()
 	switch {
 	case x.endpoint == sseEndpoint:
@@ -197,7 +197,7 @@ func (h *Handler) serveInline(x *Exchange, w http.ResponseWriter, method string)
 	returned := make(chan struct{})
 	go func() {
 		defer close(returned)
-		h.dispatchMethod(x, method)
+		h.dispatchExchange(x, method)
 	}()
 	woken, done := false, x.base.Done()
 	for x.isFresh() {

@@ -100,7 +100,7 @@ func (p *hangups) openEpoll() bool {
 		p.closeEpoll()
 		return false
 	}
-	go p.endReported(raw)
+	go p.pollHangups(raw)
 	return true
 }
 
@@ -110,9 +110,9 @@ func (p *hangups) closeEpoll() {
 	p.epoll, p.watched = nil, nil
 }
 
-// endReported closes the exchanges whose connections are reported. It returns when there has been nothing to watch for a
+// pollHangups closes the exchanges whose connections are reported. It returns when there has been nothing to watch for a
 // moment.
-func (p *hangups) endReported(epoll syscall.RawConn) {
+func (p *hangups) pollHangups(epoll syscall.RawConn) {
 	var events [64]syscall.EpollEvent
 	var gone [len(events)]*Exchange
 	for {

@@ -136,7 +136,7 @@ func (p *Pipe) takeLine(ctx context.Context, line []byte, m *codec.Message, take
 		if !returned {
 			failure := guard.Caught(recover())
 			p.o.Log.ErrorContext(ctx, "transport: message handler "+failure.Did(), failure.Attrs()...)
-			p.cutPipe(cutPanic)
+			p.cut(cutPanic)
 		}
 	}()
 	take(m, line)
@@ -359,9 +359,9 @@ func (p *Pipe) goneError() error {
 
 // Cut closes the pipe now; what is queued is lost. A Write that is under way is interrupted if the writer has
 // SetWriteDeadline, and is left behind otherwise.
-func (p *Pipe) Cut() { p.cutPipe(cutAsked) }
+func (p *Pipe) Cut() { p.cut(cutAsked) }
 
-func (p *Pipe) cutPipe(reason string) {
+func (p *Pipe) cut(reason string) {
 	p.mu.Lock()
 	p.endAndUnlock(reason, ErrGone)
 }

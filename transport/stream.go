@@ -465,7 +465,7 @@ func (x exchangeWriter) pumpStream(w http.ResponseWriter) {
 func (x exchangeWriter) writeBatch(w http.ResponseWriter, rc *http.ResponseController, batch []byte) error {
 	for {
 		x.mu.Lock()
-		if x.state == gone || x.hasLeft() {
+		if x.state == gone || x.statelessClientLeft() {
 			x.mu.Unlock()
 			return ErrGone
 		}

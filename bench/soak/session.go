@@ -180,20 +180,27 @@ func (v *session) newAsking(rng *rand.Rand) *exchange {
 	return x
 }
 
-// openShort begins another session, makes a call in it, and ends it.
-func (v *session) openShort() {
+// useOther begins another session, does something in it, and ends it.
+func (v *session) useOther(f func(other *client.Client) error) {
 	boot, starting := v.w.currentBoot()
 	other := client.New(v.w.p.url(0), v.rt)
 	err := other.BeginSession(v.w.ctx, `{}`)
 	if err == nil {
-		err = answeredWith("a short session")(other.SendRequest(v.w.ctx, "1", "tools/call", `{"name":"echo","arguments":{"text":"a short session"}}`))
+		err = f(other)
 	}
 	if err == nil {
 		err = answeredWith("")(other.EndSession(v.w.ctx))
 	}
 	if err != nil && !v.w.mayFail(boot, starting) {
-		v.accuse(nil, "a short session: %v", err)
+		v.accuse(nil, "another session: %v", err)
 	}
+}
+
+// openShort makes a call in a session of its own.
+func (v *session) openShort() {
+	v.useOther(func(other *client.Client) error {
+		return answeredWith("a short session")(other.SendRequest(v.w.ctx, "1", "tools/call", `{"name":"echo","arguments":{"text":"a short session"}}`))
+	})
 	v.w.tally.add("short_sessions")
 }
 
@@ -322,22 +329,21 @@ func (v *session) checkKept(rng *rand.Rand) {
 // it says of the id is what it says of any bad one, and the question stays open, which shows in its
 // answer.
 func (v *session) tryStranger(id string) {
-	boot, starting := v.w.currentBoot()
-	other := client.New(v.w.p.url(0), v.rt)
-	err := other.BeginSession(v.w.ctx, `{}`)
-	if err == nil && !v.w.until(func() bool { return isRefused(v.w, other, id) }) {
-		v.accuse(nil, "another session can resume after %s, or is told apart from one that has made it up", id)
-	}
-	if x := v.firstOpen(func(x *exchange) bool { return x.openQuestion() != "" }); err == nil && x != nil {
-		var a *client.Answer
-		a, err = other.SendAnswer(v.w.ctx, x.openQuestion(), `{"action":"accept","content":{"answer":"stolen"}}`)
-		if err == nil && a.Status != http.StatusAccepted {
-			err = fmt.Errorf("an answer of another session got %d %s", a.Status, a.Body)
+	v.useOther(func(other *client.Client) error {
+		if !v.w.until(func() bool { return isRefused(v.w, other, id) }) {
+			return fmt.Errorf("it can resume after %s, or is told apart from one that has made it up", id)
 		}
-	}
-	if err = errors.Join(err, answeredWith("")(other.EndSession(v.w.ctx))); err != nil && !v.w.mayFail(boot, starting) && !v.w.mayBreak(boot) {
-		v.accuse(nil, "%v", err)
-	}
+		question := ""
+		v.firstOpen(func(x *exchange) bool { question = x.openQuestion(); return question != "" })
+		if question == "" {
+			return nil
+		}
+		a, err := other.SendAnswer(v.w.ctx, question, `{"action":"accept","content":{"answer":"stolen"}}`)
+		if err == nil && a.Status != http.StatusAccepted {
+			err = fmt.Errorf("its answer to %s got %d %s", question, a.Status, a.Body)
+		}
+		return err
+	})
 	v.w.tally.add("foreign_ids_tried")
 }
 

@@ -49,10 +49,11 @@ type Config struct {
 	Store      Store
 	Node, Boot string
 	// Running is how many attempts run at a time.
-	Running int
+	Running int `option:"Shared.TasksPerNode"`
 	// PerPrincipal and PerNode are how many tasks of a principal, and of all, may not have ended; 0
 	// or less is no limit.
-	PerPrincipal, PerNode int
+	PerPrincipal int `option:"Shared.OpenTasksPerPrincipal"`
+	PerNode      int `option:"Shared.OpenTasksPerNode"`
 	// Tag makes the second half of an id, which shows without a look into the store that it is no
 	// guess: 8 bytes that only the nodes of the store can make, or none. nil makes none.
 	Tag func(data []byte) []byte
