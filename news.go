@@ -94,7 +94,7 @@ func (n *news) taskChanged(key worker.Key, rev uint64, r *task.Record) {
 	}
 	session, params := "", []byte(nil)
 	if revision, ok := mcp.ParseRevision(r.Revision); ok && r.Session != "" && protocol.Has(revision, protocol.FeatureCoreTasks) {
-		told := r.Core(key.ID, revision)
+		told := r.CoreTask(key.ID, revision)
 		if len(r.Scopes) > 0 && n.needsMore(key.Server, r.Scopes) {
 			told.StatusMessage = "" // may have what the call has said, and the stream may be that of a narrower token
 		}
@@ -107,7 +107,7 @@ func (n *news) taskChanged(key worker.Key, rev uint64, r *task.Record) {
 		rt.reminders.Watch(key, r)
 	}
 	if session != "" || rt.sharesStore {
-		rt.taskNews.Tell(key, session, rev, r.How(), mcp.NotifyTasksStatus, params)
+		rt.taskNews.Tell(key, session, rev, r.OutcomeKind(), mcp.NotifyTasksStatus, params)
 	}
 }
 

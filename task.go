@@ -123,5 +123,5 @@ func detailedTask(t worker.Snapshot, r mcp.Revision) (protocol.DetailedTask, err
 			return protocol.DetailedTask{}, err
 		}
 	}
-	return t.Record.Detailed(t.Key.ID, r, result), nil
+	return t.Record.DetailedTask(t.Key.ID, r, result), nil
 }

@@ -36,7 +36,7 @@ func (r *taskRun) questionKey(key string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.long {
-		return r.asked.Key(key)
+		return r.asked.UniqueKey(key)
 	}
 	if r.uses == nil {
 		r.uses = make(map[string]int)

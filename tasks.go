@@ -116,7 +116,7 @@ func (s *serviceTasks) getTask(ctx context.Context, call *Call, m *codec.Message
 	r := call.revision()
 	if !protocol.Has(r, protocol.FeatureTasksExtension) {
 		s.rt.reminders.Watch(key, &t.Record) // the process that ran it may be gone
-		return s.encodeResult(dst, call, m, nil, mcp.GetTaskResult{Task: t.Record.Core(key.ID, r)})
+		return s.encodeResult(dst, call, m, nil, mcp.GetTaskResult{Task: t.Record.CoreTask(key.ID, r)})
 	}
 	d, err := detailedTask(t, r)
 	if err != nil {
@@ -140,7 +140,7 @@ func (s *serviceTasks) cancelTask(ctx context.Context, call *Call, m *codec.Mess
 	if err != nil {
 		return nil, s.failedTask(call, err)
 	}
-	return s.encodeResult(dst, call, m, nil, protocol.CancelTaskResult{Task: t.Record.Core(key.ID, r)})
+	return s.encodeResult(dst, call, m, nil, protocol.CancelTaskResult{Task: t.Record.CoreTask(key.ID, r)})
 }
 
 func (s *serviceTasks) updateTask(ctx context.Context, call *Call, m *codec.Message, key worker.Key, given mcp.InputResponses, dst []byte) ([]byte, *mcp.Error) {
@@ -197,7 +197,7 @@ func openFor(p *Peer, t worker.Snapshot, asked map[string]bool) (qs []task.Quest
 		return nil
 	}
 	caps := p.Capabilities()
-	for _, q := range t.Record.Open() {
+	for _, q := range t.Record.OpenQuestions() {
 		var request mcp.InputRequest
 		if asked[q.Key] || codec.Unmarshal(q.Request, &request) != nil || lackingOf(needsOf(request), &caps) != 0 {
 			continue
@@ -303,7 +303,7 @@ func (s *serviceTasks) listTasks(ctx context.Context, call *Call, m *codec.Messa
 	}
 	out := protocol.ListTasksResult{Tasks: make([]mcp.Task, len(all))}
 	for i, t := range all {
-		out.Tasks[i] = t.Record.Core(t.Key.ID, call.revision())
+		out.Tasks[i] = t.Record.CoreTask(t.Key.ID, call.revision())
 		if refused, _ := s.access.requireScopes(call.c.Principal(), t.Record.Scopes); refused != nil {
 			out.Tasks[i].StatusMessage = "" // may have what the call has said
 		}
@@ -421,7 +421,7 @@ func (s *serviceTasks) createTask(ctx context.Context, call *Call, t *tool, args
 		}
 	}
 	r := call.revision()
-	var out any = protocol.CreateTaskResult{Task: made.Record.Core(made.Key.ID, r), Meta: immediateMeta(t.TaskNotice)}
+	var out any = protocol.CreateTaskResult{Task: made.Record.CoreTask(made.Key.ID, r), Meta: immediateMeta(t.TaskNotice)}
 	if protocol.Has(r, protocol.FeatureTasksExtension) {
 		out = s.createdResult(made, r)
 	}
@@ -433,7 +433,7 @@ func (s *serviceTasks) createTask(ctx context.Context, call *Call, t *tool, args
 
 // createdResult is the result that says which task a call has become (2026-07-28).
 func (s *serviceTasks) createdResult(made worker.Snapshot, r mcp.Revision) protocol.CreatedTask {
-	return protocol.CreatedTask{ResultType: mcp.ResultTask, TaskHandle: made.Record.Handle(made.Key.ID, r), Meta: mcp.Meta(nil).WithServerInfo(s.srv.impl)}
+	return protocol.CreatedTask{ResultType: mcp.ResultTask, TaskHandle: made.Record.TaskHandle(made.Key.ID, r), Meta: mcp.Meta(nil).WithServerInfo(s.srv.impl)}
 }
 
 // newTask is the task of a call, which is to be stored.
@@ -583,7 +583,7 @@ func (s *serviceTasks) adoptTask(call *Call, ending bool) (later bool) {
 	if err == nil {
 		run := &taskRun{Attempt: a, s: s.service, long: true}
 		for _, key := range asked.Keys {
-			run.asked.Key(key)
+			run.asked.UniqueKey(key)
 		}
 		if end, told := call.c.Detach(append(answer, '}'), run); told {
 			context.AfterFunc(a.Context(), func() { end(context.Cause(a.Context())) })

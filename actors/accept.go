@@ -57,10 +57,10 @@ func (a *statelessRequest) acceptRequest() (begun bool) {
 		n.refusals.refuseRequest(a.to, no, m.ID)
 		return false
 	}
-	given, err := mrtr.Responses(m, nil)
+	given, err := mrtr.ParseResponses(m, nil)
 	if err != nil {
 		badResponses(a.to, m.ID, err)
-		n.accounts.Leave(from)
+		n.accounts.LeavePlace(from)
 		return false
 	}
 	apart := !a.on.runsInline() || a.svc.Handler.MayAsk(m.Method, m.Name)
@@ -68,7 +68,7 @@ func (a *statelessRequest) acceptRequest() (begun bool) {
 	if apart && !a.charged.isAlone() {
 		if no := n.accounts.reserveMemory(&held, a.charged, &a.in, quota.Parked, callMemory(m, a.body)); no != nil {
 			n.accounts.refundTokens(a.charged, &a.svc.Limits, from, cost)
-			n.accounts.Leave(from)
+			n.accounts.LeavePlace(from)
 			n.refusals.refuseRequest(a.to, no, m.ID)
 			return false
 		}
@@ -255,7 +255,7 @@ func (a *statelessRequest) retryCall() (begun bool) {
 	var denied *refusal.Refusal
 	if err == nil {
 		denied = a.svc.scopeRefusal(a.principal, st.Scopes)
-		given, bad = mrtr.Responses(m, st.Asked)
+		given, bad = mrtr.ParseResponses(m, st.Asked)
 	}
 	switch {
 	case errors.Is(err, store.ErrUnavailable):
@@ -270,7 +270,7 @@ func (a *statelessRequest) retryCall() (begun bool) {
 		badResponses(a.to, m.ID, bad)
 	}
 	if err != nil || bad != nil || denied != nil {
-		n.accounts.Leave(from)
+		n.accounts.LeavePlace(from)
 		return false
 	}
 	sum := mrtr.AnswersDigest(m)
@@ -341,7 +341,7 @@ func (a *statelessRequest) resumeCall(from *quota.Account, st *mrtr.State, x ret
 				continue // another request has begun the call: find it
 			}
 		}
-		n.accounts.Leave(from)
+		n.accounts.LeavePlace(from)
 		return begun
 	}
 }
@@ -600,7 +600,7 @@ func (s batchSession) newBatchStream(in *Input, principal any, requests []*eleme
 			forgone++
 		}
 		rec.Safe = rec.Safe || safe
-		rec.Calls = append(rec.Calls, record.Call{ID: bytes.Clone(e.m.ID), Method: record.Method(e.m.Method), Token: bytes.Clone(e.m.ProgressToken), Never: !safe})
+		rec.Calls = append(rec.Calls, record.Call{ID: bytes.Clone(e.m.ID), Method: record.ClipMethod(e.m.Method), Token: bytes.Clone(e.m.ProgressToken), Never: !safe})
 	}
 	if rec.Safe {
 		rec.Principal, _ = codec.Marshal(principal)

@@ -97,7 +97,7 @@ func (d *accounts) admitRequest(s *sessionAccount, l *Limits, in *Input, cost in
 	a, no := d.enterRequest(s, in)
 	if a != nil {
 		if no = d.spendTokens(s, l, a, cost); no != nil {
-			d.Leave(a)
+			d.LeavePlace(a)
 			return nil, no
 		}
 	}
@@ -108,10 +108,10 @@ func (d *accounts) admitRequest(s *sessionAccount, l *Limits, in *Input, cost in
 // that was counted.
 func (d *accounts) enterRequest(s *sessionAccount, in *Input) (*quota.Account, *refusal.Refusal) {
 	a := s.accountOf(d, in)
-	place, ok := d.Admit(a)
+	place, ok := d.AdmitRequest(a)
 	for !ok {
 		a = s.accountOf(d, in)
-		place, ok = d.Admit(a)
+		place, ok = d.AdmitRequest(a)
 	}
 	if place != quota.Admitted {
 		return nil, refusal.Of(noPlace[place])

@@ -29,7 +29,7 @@ func TestAdmissionAllocatesNothing(t *testing.T) {
 				if a == nil {
 					t.Fatal(no)
 				}
-				n.accounts.Leave(a)
+				n.accounts.LeavePlace(a)
 			}
 			if got := testing.AllocsPerRun(100, run); got != 0 {
 				t.Errorf("from %q, account found on the session: %v: %v allocations", address, found, got)
@@ -55,7 +55,7 @@ func TestRefusedCallsCostNothing(t *testing.T) {
 				t.Errorf("got %v, want %v", no, want)
 			}
 			if a != nil {
-				n.accounts.Leave(a)
+				n.accounts.LeavePlace(a)
 			}
 			return a
 		}
@@ -197,6 +197,6 @@ func BenchmarkAdmit(b *testing.B) {
 		if a == nil {
 			b.Fatal(no)
 		}
-		n.accounts.Leave(a)
+		n.accounts.LeavePlace(a)
 	}
 }

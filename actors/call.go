@@ -213,7 +213,7 @@ func (c *Call) Still() (asked Asked, goOn func(), ok bool) {
 	if in.mu.Lock(soon, c.ctx) != nil {
 		return Asked{}, nil, false
 	}
-	asked = Asked{Keys: in.Asked(), Answers: make(map[string][]byte, len(in.Given))}
+	asked = Asked{Keys: in.AskedKeys(), Answers: make(map[string][]byte, len(in.Given))}
 	for key, answer := range in.Given {
 		asked.Answers[key] = bytes.Clone(answer)
 	}

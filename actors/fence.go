@@ -296,7 +296,7 @@ func (s writerRecord) newRecord(body []byte) (data []byte, c storeCharge, err er
 func (s writerRecord) nextRecord(tail uint64) ([]byte, error) {
 	s.live.Epoch = s.m.Epoch()
 	s.live.Low, s.live.Bytes = s.m.Kept()
-	s.countRecalls(s.live.Tell(tail, &s.past))
+	s.countRecalls(s.live.TakePast(tail, &s.past))
 	return s.live.Encode()
 }
 

@@ -143,8 +143,8 @@ type pinger struct {
 
 // pinged is a connection whose client can be pinged.
 type pinged interface {
-	// Ask sends a message that is not stored, if there is room.
-	Ask(data []byte, now time.Time)
+	// SendUnstored sends a message that is not stored, if there is room.
+	SendUnstored(data []byte, now time.Time)
 	// Finish closes the connection.
 	Finish()
 }
@@ -173,7 +173,7 @@ func (h *heart) pingClient(c pinged, s *sessionActor, now time.Time) {
 	case pingNow:
 		h.forgetPing(p)
 		p.asked = n.pending.openPing(s.key)
-		c.Ask(codec.AppendRequest(nil, []byte(p.asked.id), mcp.MethodPing, nil), now)
+		c.SendUnstored(codec.AppendRequest(nil, []byte(p.asked.id), mcp.MethodPing, nil), now)
 	case pingGone:
 		n.lostPings.Add(1)
 		n.log.Info("client does not answer pings", "session", s.key.ID)
@@ -214,7 +214,7 @@ func (h *heart) pingAll(streams []*attached, links []*boundConn, now time.Time) 
 // boundPing is the connection of a bound session.
 type boundPing struct{ l *boundConn }
 
-func (p boundPing) Ask(data []byte, _ time.Time) {
+func (p boundPing) SendUnstored(data []byte, _ time.Time) {
 	if !p.l.isFull() {
 		p.l.sendData(data)
 	}
@@ -269,7 +269,7 @@ type usageReports struct {
 // broadcastUsage tells the other nodes what clients use of this one, if it is worth mention, and
 // once when it is no more. It belongs to the heart's turn.
 func (u *usageReports) broadcastUsage() {
-	all := u.accounts.Report()
+	all := u.accounts.ReportShares()
 	if len(all) == 0 && !u.used || len(u.fleet.mail.Others()) == 0 {
 		return
 	}
@@ -282,7 +282,7 @@ func (u *usageReports) broadcastUsage() {
 func (u *usageReports) receiveUsage(l *store.Letter) {
 	var m usageLetter
 	if u.fleet.readLetter(l, &m) {
-		u.accounts.Hear(time.Now(), l.From.Node+"/"+l.From.Boot, m.Num, m.All)
+		u.accounts.HearShares(time.Now(), l.From.Node+"/"+l.From.Boot, m.Num, m.All)
 	}
 }
 

@@ -248,7 +248,7 @@ func (l *listenActor) resyncClient() {
 	}
 	for _, uri := range l.filter.URIs {
 		if l.Hears(uri) {
-			l.sendNotification(subscription.Update(uri))
+			l.sendNotification(subscription.EncodeUpdate(uri))
 		}
 	}
 }

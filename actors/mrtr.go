@@ -49,7 +49,7 @@ func (p *parkedCalls) sealState(c *Call, in *input, a *asking, expires time.Time
 		st.Asked = append(st.Asked, a.keys[i])
 	}
 	size := 0
-	if st.Given, size = in.Answered(); size > maxInput {
+	if st.Given, size = in.UsedAnswers(); size > maxInput {
 		p.refusals.Refused(limits.StateInput.Row)
 		return "", ErrTooMuchInput
 	}
@@ -59,7 +59,7 @@ func (p *parkedCalls) sealState(c *Call, in *input, a *asking, expires time.Time
 // openState opens the state that a request brings. mrtr.ErrBadState reports that the state does
 // not fit this request of this client now, ErrUnavailable that its key cannot be read now.
 func (p *parkedCalls) openState(server, tenant string, m *codec.Message, now time.Time) (*mrtr.State, error) {
-	return mrtr.Open(m, tenant, server, now, func(sealed, aad []byte) ([]byte, error) {
+	return mrtr.OpenState(m, tenant, server, now, func(sealed, aad []byte) ([]byte, error) {
 		plain, err := p.keys.Open(sealed, aad)
 		if err != nil && !errors.Is(err, store.ErrUnavailable) {
 			err = mrtr.ErrBadState
@@ -224,7 +224,7 @@ func (s *stateless) askClient(ctx context.Context, c *Call, qs []Question) ([]An
 func (in *input) assignKeys(qs []Question) *asking {
 	a := &asking{qs: qs, keys: make([]string, len(qs))}
 	for i := range qs {
-		a.keys[i] = in.Key(qs[i].Key)
+		a.keys[i] = in.UniqueKey(qs[i].Key)
 	}
 	return a
 }
@@ -234,7 +234,7 @@ func (in *input) assignKeys(qs []Question) *asking {
 func (in *input) findMissing(a *asking) bool {
 	a.missing = a.missing[:0]
 	for i := range a.qs {
-		if !in.Has(a.keys[i], a.qs[i].Valid) {
+		if !in.HasAnswer(a.keys[i], a.qs[i].Valid) {
 			a.missing = append(a.missing, i)
 		}
 	}
@@ -317,7 +317,7 @@ func (in *input) takeAnswers(got wakeup) error {
 		return got.err
 	}
 	for key, raw := range got.given {
-		in.Take(key, raw)
+		in.TakeAnswer(key, raw)
 	}
 	return nil
 }
@@ -379,7 +379,7 @@ func (r parkedRequest) parkForInput(m *needInput) {
 	p.asked, p.until, p.wake = m.round, time.Now().Add(wait), m.wake
 	r.timer.Reset(wait)
 	if r.from != nil {
-		r.pool.accounts.Leave(r.from) // it is not in flight while it waits
+		r.pool.accounts.LeavePlace(r.from) // it is not in flight while it waits
 		r.from = nil
 	}
 	m.Done()
@@ -544,7 +544,7 @@ func (r parkedRequest) attachRetry(x retriedRequest) bool {
 		return false
 	}
 	if r.from != nil {
-		r.pool.accounts.Leave(r.from) // it is counted with the exchange
+		r.pool.accounts.LeavePlace(r.from) // it is counted with the exchange
 		r.from = nil
 	}
 	r.answerTo(x)
@@ -627,7 +627,7 @@ func (r parkedRequest) detachCall(m *detachment) {
 	r.way.table.parkRequest(r.requestActor, id)
 	r.pool.statelessCalls.dropRequest(r.requestActor)
 	if r.from != nil {
-		r.pool.accounts.Leave(r.from)
+		r.pool.accounts.LeavePlace(r.from)
 		r.from = nil
 	}
 	m.end = r.cancel

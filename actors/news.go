@@ -191,7 +191,7 @@ func (f *nodeNews) receiveUpdated(l *store.Letter) {
 	case u.URI == "":
 		f.scheduleRepeat(u.Server)
 	default:
-		f.node.subs.Updated(u.Server, u.URI, u.Below)
+		f.node.subs.SendUpdate(u.Server, u.URI, u.Below)
 	}
 }
 
@@ -301,9 +301,9 @@ func (f *nodeNews) newPauser() func() {
 // repeatUpdates tells the subscribers of all resources of some servers that these have changed.
 func (f *nodeNews) repeatUpdates(servers map[string]bool) {
 	rest := f.newPauser()
-	f.node.subs.Each(func(server, uri string) {
+	f.node.subs.EachResource(func(server, uri string) {
 		if servers[server] {
-			f.node.subs.Updated(server, uri, false)
+			f.node.subs.SendUpdate(server, uri, false)
 			rest()
 		}
 	})

@@ -186,7 +186,7 @@ func (n *Node) Stats() Stats {
 // ResourceUpdated sends an update to every session, on any node, that subscribed to the
 // resource or, with below, to a resource above it.
 func (n *Node) ResourceUpdated(svc *Service, uri string, below bool) {
-	n.subs.Updated(svc.ID, uri, below)
+	n.subs.SendUpdate(svc.ID, uri, below)
 	n.nodeNews.broadcastUpdate(svc.ID, uri, below)
 }
 

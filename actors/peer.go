@@ -178,7 +178,7 @@ func (p *Peer) Push(method string, params []byte) {
 // client has read enough.
 func (p *Peer) PushUpdate(uri string) {
 	if s, err := p.who.currentSession(); err == nil {
-		s.home.pushUpdate(subscription.Update(uri))
+		s.home.pushUpdate(subscription.EncodeUpdate(uri))
 	}
 }
 

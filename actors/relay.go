@@ -135,7 +135,7 @@ func (d *relays) receiveForwardPart(l *store.Letter) {
 		return
 	}
 	c, ok := n.relays.inbound.Get(relayKey{l.From, p.ID})
-	if !ok || !c.body.Add(&p) {
+	if !ok || !c.body.AddPart(&p) {
 		n.fleet.unknown.Add(1)
 		replyTo(l, tryAgain, nil)
 		return
@@ -163,7 +163,7 @@ func (c *inboundForward) expireForward() {
 
 func (c *inboundForward) releaseAdmission() {
 	if c.from != nil {
-		c.node.accounts.Leave(c.from)
+		c.node.accounts.LeavePlace(c.from)
 	}
 	c.held.Free()
 }
@@ -215,7 +215,7 @@ func (c *inboundForward) takeRetry(l *store.Letter, m *codec.Message) {
 	moved := false
 	defer func() {
 		if !moved {
-			n.accounts.Leave(c.from)
+			n.accounts.LeavePlace(c.from)
 		}
 	}()
 	if m.Kind != codec.Request || m.State == nil || !Asks(m.Method) {
@@ -241,7 +241,7 @@ func (c *inboundForward) takeRetry(l *store.Letter, m *codec.Message) {
 	var given map[string][]byte
 	var bad error
 	if err == nil {
-		given, bad = mrtr.Responses(m, st.Asked)
+		given, bad = mrtr.ParseResponses(m, st.Asked)
 	}
 	switch {
 	case err != nil:
@@ -256,7 +256,7 @@ func (c *inboundForward) takeRetry(l *store.Letter, m *codec.Message) {
 			moved = true
 		case retryJoined:
 			moved = true
-			v.Gone(func() { n.accounts.Leave(c.from) })
+			v.Gone(func() { n.accounts.LeavePlace(c.from) })
 		case retrySettled:
 			v.Answer(200, withID(m.ID, outcome))
 		case retryRefused:
@@ -274,7 +274,7 @@ func (c *inboundForward) takeRetry(l *store.Letter, m *codec.Message) {
 func (c *inboundForward) takeMessage(l *store.Letter, m *codec.Message, body []byte) {
 	n := c.node
 	defer c.held.Free()
-	n.accounts.Leave(c.from) // a call is counted by itself
+	n.accounts.LeavePlace(c.from) // a call is counted by itself
 	s, ok := n.bound.Get(SessionKey{c.head.Tenant, c.head.Server, c.head.Session})
 	if !ok {
 		replyTo(l, notHere, nil)
@@ -348,7 +348,7 @@ func (d *relays) receiveExchangeFrame(l *store.Letter) {
 	case x.to != l.From:
 		n.fleet.unknown.Add(1)
 	default:
-		x.Take(&part)
+		x.TakeFrame(&part)
 	}
 }
 
@@ -400,7 +400,7 @@ func (d *relays) onBeat(now time.Time) {
 	if d.node.fleet.mail == nil {
 		return
 	}
-	d.proxies.Each(func(x *proxy) { x.Check(now) })
+	d.proxies.Each(func(x *proxy) { x.BreakIfSilent(now) })
 	d.exchanges.Each(func(v *forwardedExchange) {
 		if v.Silent(now) {
 			d.broken.Add(1)
@@ -487,7 +487,7 @@ func (d *relays) forwardMessage(svc *Service, in *Input, principal any, m *codec
 		n.refusals.refuseRequest(in.Conn, no, m.ID)
 		return
 	}
-	defer n.accounts.Leave(from)
+	defer n.accounts.LeavePlace(from)
 	head := &forwardHead{Tenant: in.Tenant, Address: in.Address, Server: svc.ID, Session: id, Version: in.Version, Stateless: in.Stateless, Trace: in.Trace}
 	var err error
 	if head.Principal, err = d.sealPrincipal(principal, head); err != nil {
@@ -556,7 +556,7 @@ type proxy struct {
 func (x *proxy) proxyCall(ctx context.Context, a *statelessRequest) {
 	d := &a.n.relays
 	for {
-		m, err := x.Next(ctx)
+		m, err := x.NextMessage(ctx)
 		switch {
 		case ctx.Err() != nil:
 			d.sendGone(x.to, x.id, false)
@@ -569,7 +569,7 @@ func (x *proxy) proxyCall(ctx context.Context, a *statelessRequest) {
 		case x.applyMessage(a, &m):
 			return
 		}
-		x.Done(&m)
+		x.FreeMessage(&m)
 	}
 }
 

@@ -260,13 +260,13 @@ func TestForwardedMessagesAreCounted(t *testing.T) {
 			time.Sleep(time.Minute)
 			a = m.accounts.Of("anon", "192.0.2.1")
 			for range m.accounts.limits.Principal.Calls {
-				if no, ok := m.accounts.Admit(a); no != quota.Admitted || !ok {
+				if no, ok := m.accounts.AdmitRequest(a); no != quota.Admitted || !ok {
 					t.Fatal("not admitted")
 				}
 			}
 			isStatus(t, "with no place on node "+m.name, s.all[1].says("anon", conn.name, `{"jsonrpc":"2.0","method":"x"}`, nil), 429)
 			for range m.accounts.limits.Principal.Calls {
-				m.accounts.Leave(a)
+				m.accounts.LeavePlace(a)
 			}
 			time.Sleep(2 * time.Second) // The other node may have heard of them, and hears that they are over.
 			isStatus(t, "with all of it", s.all[1].says("anon", conn.name, `{"jsonrpc":"2.0","method":"x"}`, nil), 202)

@@ -551,7 +551,7 @@ func TestForwardsAreCounted(t *testing.T) {
 		retry := answersTo(&asked.heldConn, `{"a":{}}`)
 		a := s.all[0].accounts.Of("anon", "192.0.2.1")
 		for range s.all[0].accounts.limits.Principal.Calls {
-			if no, ok := s.all[0].accounts.Admit(a); no != quota.Admitted || !ok {
+			if no, ok := s.all[0].accounts.AdmitRequest(a); no != quota.Admitted || !ok {
 				t.Fatal("not admitted")
 			}
 		}
@@ -559,7 +559,7 @@ func TestForwardsAreCounted(t *testing.T) {
 			t.Errorf("with all calls in use there: %d %q", status, body)
 		}
 		for range s.all[0].accounts.limits.Principal.Calls {
-			s.all[0].accounts.Leave(a)
+			s.all[0].accounts.LeavePlace(a)
 		}
 		isAnswer(t, "with a place", s.all[1].calls("x", retry), `{}`)
 	})
@@ -592,7 +592,7 @@ func TestForwardsOfOthers(t *testing.T) {
 			if _, err := s.all[1].fleet.forwardRequest(t.Context(), l.to, exchangeRetry, x, head, []byte(body)); err != nil {
 				t.Fatal(err)
 			}
-			m, err := l.Next(t.Context())
+			m, err := l.NextMessage(t.Context())
 			if err != nil || m.Kind != relay.Reject || !strings.Contains(string(m.Data), "requestState") {
 				t.Errorf("a letter for another %s: %d %s, %v", what, m.Kind, m.Data, err)
 			}

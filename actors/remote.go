@@ -52,8 +52,8 @@ func (w localWriter) readExtent(context.Context) (extent, error) {
 func (w localWriter) attachReplay(_ context.Context, r *replay) (extent, error) {
 	at, err := (&attach{att: r.att, sess: r.s}).askStream(w.streamActor)
 	if err == nil {
-		r.unpinSession()  // the stream counts the connection now
-		r.att.Hush(false) // the writer before may not have been heard
+		r.unpinSession()          // the stream counts the connection now
+		r.att.HushComments(false) // the writer before may not have been heard
 	}
 	return at, err
 }
@@ -195,7 +195,7 @@ func (x *reading) noteHeard() {
 	x.mu.Lock()
 	x.lastHeard = time.Now()
 	x.mu.Unlock()
-	x.r.att.Hush(false)
+	x.r.att.HushComments(false)
 }
 
 // creditEvery is after how many bytes of frames the writer is told that they have arrived.
@@ -321,7 +321,7 @@ func (r *remoteReader) sendFrame(what byte, from, num uint64, data []byte) {
 func (r *remoteReader) Frame(f attachment.Frame) {
 	r.mu.Lock()
 	if !r.over {
-		switch r.flow.Frame(f.Num, attachment.Size(&f.Append)) {
+		switch r.flow.AddAppend(f.Num, attachment.AppendSize(&f.Append)) {
 		case attachment.AsFrame:
 			r.sendFrame(framed, f.From, f.Num, f.Append.Encode())
 		case attachment.AsTail:
@@ -497,18 +497,18 @@ func (d *readings) receiveFrame(l *store.Letter) {
 		a, ok, err := reader.Add(num, data)
 		if err != nil || !ok {
 			d.fleet.unknown.Add(1)
-			att.Tail(num) // the log has it
+			att.NoteTail(num) // the log has it
 			return
 		}
 		x.noteHeard()
 		att.Frame(attachment.Frame{From: from, Append: a})
-		x.sendCredit(&d.fleet, attachment.Size(&a))
+		x.sendCredit(&d.fleet, attachment.AppendSize(&a))
 		if a.Last {
 			d.dropReading(x)
 		}
 	case tailed:
 		x.noteHeard()
-		att.Tail(num)
+		att.NoteTail(num)
 	case finished:
 		d.dropReading(x)
 		att.Finish()
@@ -555,7 +555,7 @@ func (d *readings) askWriter(at store.Address, all []*reading) {
 			continue
 		}
 		x.noteHeard()
-		x.r.att.Tail(tail - 1)
+		x.r.att.NoteTail(tail - 1)
 	}
 }
 
@@ -576,7 +576,7 @@ func (d *readings) handleSilentWriter(at store.Address, all []*reading) {
 			hush := now.Sub(x.lastHeard) > hushAfter
 			x.mu.Unlock()
 			if hush {
-				x.r.att.Hush(true)
+				x.r.att.HushComments(true)
 			}
 		}
 	}

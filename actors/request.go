@@ -443,7 +443,7 @@ func (r *requestActor) beginRequest(svc *Service, w way, m *codec.Message, body 
 func (r *requestActor) releaseActor() {
 	p := r.pool
 	if r.from != nil {
-		p.accounts.Leave(r.from)
+		p.accounts.LeavePlace(r.from)
 	}
 	r.memory.Reset()
 	r.out.Free()

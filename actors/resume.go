@@ -64,7 +64,7 @@ func (r *replay) beginFollow() {
 		go func() {
 			defer r.endFollow()
 			r.more.Store(false)
-			if r.att == nil || r.att.Over() {
+			if r.att == nil || r.att.IsOver() {
 				return
 			}
 			if r.s.beginStay() != nil { // The session has ended, and the writer, which would have ended the connection, was lost.
@@ -108,7 +108,7 @@ func (r *replay) followStream() {
 				h.svc.Handler.Opened(s.peer, true)
 			}
 			return
-		case r.att != nil && r.att.Over(): // the client is gone, or has all
+		case r.att != nil && r.att.IsOver(): // the client is gone, or has all
 			return
 		case errors.Is(err, errBadEvent) && r.opened == held && r.att == nil:
 			h.refuseEventID()
@@ -333,11 +333,11 @@ func (r *replay) checkScopes(rec *record.Stream) error {
 func (r *replay) checkEventID(ctx context.Context, at extent, ahead uint64) ([]stream.Append, error) {
 	c := &r.cursor
 	r.bytes = at.bytes
-	if err := c.Begin(at.tail, at.watermarks); err != nil {
+	if err := c.FindPlace(at.tail, at.watermarks); err != nil {
 		return nil, errBadEvent
 	}
 	first, _, err := r.readAppends(ctx, c.Next, min(at.tail, c.Next+ahead))
-	if err == nil && c.Judge(first) != nil {
+	if err == nil && c.JudgeEvent(first) != nil {
 		return nil, errBadEvent
 	}
 	return first, err
@@ -392,16 +392,16 @@ func (r *replay) readAppends(ctx context.Context, from, to uint64) (all []stream
 	if all, ok := r.readCached(from, to); ok {
 		return all, to, nil
 	}
-	r.cursor.From(from)
+	r.cursor.BeginReading(from)
 	err = r.n.store.Read(ctx, r.key.streamPath(), from, to, func(num uint64, data []byte) {
 		size += len(data)
-		r.cursor.Add(num, data)
+		r.cursor.AddAppend(num, data)
 	})
 	r.charge.noteRead(size, int(to-from)+1)
 	if err != nil {
 		return nil, 0, fmt.Errorf("actors: replay: %w", err)
 	}
-	if all, err = r.cursor.End(to); errors.Is(err, replaying.ErrBadEvent) {
+	if all, err = r.cursor.EndReading(to); errors.Is(err, replaying.ErrBadEvent) {
 		err = errBadEvent
 	}
 	return all, to, err
@@ -417,7 +417,7 @@ func (r *replay) readCached(from, to uint64) ([]stream.Append, bool) {
 	if ok {
 		size := 0
 		for i := range all {
-			size += attachment.Size(&all[i])
+			size += attachment.AppendSize(&all[i])
 		}
 		r.charge.noteRead(size, len(all))
 	}
@@ -450,13 +450,13 @@ func (r *replay) writeAppends(ctx context.Context, appends []stream.Append) erro
 	}
 	burst := 0
 	for _, a := range appends {
-		if burst += attachment.Size(&a); burst > replayBurst {
+		if burst += attachment.AppendSize(&a); burst > replayBurst {
 			if err := r.awaitRoom(ctx); err != nil {
 				return err
 			}
-			burst = attachment.Size(&a)
+			burst = attachment.AppendSize(&a)
 		}
-		r.att.Replayed(a)
+		r.att.WriteReplayed(a)
 		if a.Last {
 			return nil // the response has ended
 		}
@@ -517,7 +517,7 @@ func (r *replay) replayEndedStream(ctx context.Context, rec record.Stream) error
 		return err
 	}
 	r.att = r.newAttachment(rec)
-	if !r.opened && r.cursor.Over(first, at.tail) {
+	if !r.opened && r.cursor.HasAll(first, at.tail) {
 		// Status 204 tells an EventSource not to come back. After an empty stream a popular
 		// client would open another one without an event id, which would replace its own
 		// standalone stream.
@@ -543,7 +543,7 @@ func (r *replay) replayEndedStream(ctx context.Context, rec record.Stream) error
 func (r *replay) findWriter(ctx context.Context) (streamWriter, record.Stream, error) {
 	d := r.n.streams
 	if !d.writesHere(r.key) {
-		end, over := r.n.cache.End(r.key.streamPath(), time.Now())
+		end, over := r.n.cache.EndOf(r.key.streamPath(), time.Now())
 		if r.n.fleet.mail != nil || over {
 			rec, _, err := d.readWriter(ctx, r.key)
 			if err != nil {

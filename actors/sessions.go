@@ -356,7 +356,7 @@ func (d *sessions) readRecordBy(ctx context.Context, key SessionKey, get func(ct
 	if err != nil {
 		return rec, 0, fmt.Errorf("actors: read session: %w", err)
 	}
-	if v := session.Newer(data); v != 0 {
+	if v := session.NewerVersion(data); v != 0 {
 		return rec, 0, fmt.Errorf("actors: session record of version %d, this release reads %d: %w", v, session.RecordVersion, errNewer)
 	}
 	if rec, err = session.Decode(data); err != nil {

@@ -248,7 +248,7 @@ func (c callSteps) findStored(ctx context.Context, run *StepRun) (*Step, error) 
 	if cause := context.Cause(c.ctx); cause != nil {
 		return nil, cause
 	}
-	if !on.rec.May(c.member) { // its body is too large to be stored
+	if !on.rec.MayRerun(c.member) { // its body is too large to be stored
 		return nil, nil
 	}
 	run.keeps, run.on = true, on

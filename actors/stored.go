@@ -77,7 +77,7 @@ func (s storedHome) noteFirstMessage(in *Input) (there bool) {
 	defer cancel()
 	before, first := s.view.Load().rec, false
 	err := s.home.changeRecord(ctx, func(r *session.Record) bool {
-		first = r.Heard() // false if another request was quicker
+		first = r.NoteHeard() // false if another request was quicker
 		return first
 	})
 	switch {
@@ -100,7 +100,7 @@ func (s storedHome) noteFirstMessage(in *Input) (there bool) {
 // keepAlive rewrites the record when that is due, so that it does not expire.
 func (h storedHome) keepAlive() {
 	s := h.sessionActor
-	if v := s.view.Load(); !v.rec.Due(s.sessions.store.Now(), s.svc.Limits.Session) || !s.touching.CompareAndSwap(false, true) {
+	if v := s.view.Load(); !v.rec.RewriteDue(s.sessions.store.Now(), s.svc.Limits.Session) || !s.touching.CompareAndSwap(false, true) {
 		return
 	}
 	go func() {

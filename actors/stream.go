@@ -316,7 +316,7 @@ func (s *streamActor) onAppended(err error) {
 func (s *streamActor) deliverAppend(e *stream.Effect) {
 	from := s.delivered + 1
 	s.delivered = e.Num
-	s.countRecalls(s.past.Note(&s.live, e.Num, e.Epoch, e.Entries))
+	s.countRecalls(s.past.NoteAppend(&s.live, e.Num, e.Epoch, e.Entries))
 	for i := range e.Entries {
 		e.Entries[i].Drop(nil)
 	}
@@ -385,7 +385,7 @@ func (s *streamActor) markReady() {
 func (s *streamActor) removeStream() {
 	s.streams.Drop(s.key, s)
 	if s.m.Phase() != stream.Ended { // another writer may go on
-		s.streams.cache.Drop(s.path)
+		s.streams.cache.DropStream(s.path)
 	}
 	s.waits.Reset()
 	s.waiting = 0
@@ -488,7 +488,7 @@ func (s *streamActor) countWaiting() {
 // between are those of its parts.
 func (s *streamActor) cacheAppend(from uint64, e *stream.Effect) {
 	if e.Num != from {
-		s.streams.cache.Drop(s.path)
+		s.streams.cache.DropStream(s.path)
 		return
 	}
 	low, _ := s.m.Kept()
@@ -559,7 +559,7 @@ func (s streamEnd) handOver() {
 // runsAgain reports whether a call of the stream that needs an answer may run again.
 func (s streamEnd) runsAgain() bool {
 	for i := range s.live.Calls {
-		if s.live.May(i) && !s.answered[string(s.live.Calls[i].ID)] {
+		if s.live.MayRerun(i) && !s.answered[string(s.live.Calls[i].ID)] {
 			return true
 		}
 	}

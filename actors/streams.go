@@ -48,7 +48,7 @@ type streamSession interface {
 // for none.
 func (d *streams) buildStream(svc *Terms, sess streamSession, of SessionKey, subscribed []string, id string, rec record.Stream, conn Conn) *streamActor {
 	s := &streamActor{streams: d, svc: svc, sess: sess, key: StreamKey{of, id}, m: stream.New(svc.Limits.Stream), ready: make(chan struct{}),
-		recordState: recordState{rec: rec, live: rec, life: takeover.Began(d.clock.aheadBy())}}
+		recordState: recordState{rec: rec, live: rec, life: takeover.NewLifetime(d.clock.aheadBy())}}
 	s.path = s.key.streamPath()
 	if conn != nil {
 		s.att = d.newAttachment(svc, sess, subscribed, s.key, &rec, conn, stream.Position{Stream: id}, 1, 0, true, nil)
@@ -69,7 +69,7 @@ func (d *streams) ownRevision(ctx context.Context, key StreamKey, epoch uint64, 
 	} else if err != nil {
 		return 0, err
 	}
-	switch takeover.Whose(stored, d.boot, epoch, !d.store.Suspended()) {
+	switch takeover.ClaimOf(stored, d.boot, epoch, !d.store.Suspended()) {
 	case takeover.Own:
 		return rev, nil
 	case takeover.Taken:

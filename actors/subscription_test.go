@@ -338,7 +338,7 @@ func TestSubscriptionsOfAnotherNode(t *testing.T) {
 			t.Fatal(err)
 		}
 		var live []string
-		h.subs.Each(func(_, uri string) { live = append(live, uri) })
+		h.subs.EachResource(func(_, uri string) { live = append(live, uri) })
 		if !slices.Equal(live, []string{"x:2"}) {
 			t.Errorf("live: %q", live)
 		}

@@ -134,7 +134,7 @@ func (d *takeovers) rerunCall(s *sessionActor, w *streamActor, c record.Call, bo
 // call was admitted before.
 func (d *takeovers) countRerun(tenant string) *quota.Account {
 	for {
-		if a := d.accounts.Of(tenant, ""); d.accounts.Enter(a) {
+		if a := d.accounts.Of(tenant, ""); d.accounts.EnterRequest(a) {
 			return a
 		}
 	}
@@ -214,15 +214,15 @@ func (d *takeovers) takeOver(ctx context.Context, svc *Service, s *sessionActor,
 			if err == nil && len(rec.Calls) == 0 {
 				err = standalone{s}.mustName(ctx, key.ID)
 			}
-			m.Record(rec, rev, false, err)
+			m.RecordRead(rec, rev, false, err)
 		case takeover.AskGone:
-			m.Gone(d.fleet.writerGone(ctx, m.Writer))
+			m.WriterGone(d.fleet.writerGone(ctx, m.Writer))
 		case takeover.ReadLog:
-			m.Read(d.readLogOn(ctx, s, key, m.Log))
+			m.LogRead(d.readLogOn(ctx, s, key, m.Log))
 		case takeover.CheckLease:
-			m.Certain(!d.store.Suspended())
+			m.LeaseChecked(!d.store.Suspended())
 		case takeover.MarkTaken:
-			m.Marked(d.fleet.marks.markGone(ctx, d.store, m.Writer.Boot, svc.callLifetime()))
+			m.WriterMarked(d.fleet.marks.markGone(ctx, d.store, m.Writer.Boot, svc.callLifetime()))
 		case takeover.ReadBody:
 			body, err := d.store.Body(ctx, key.streamPath())
 			passes := errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrRetry)
@@ -231,17 +231,17 @@ func (d *takeovers) takeOver(ctx context.Context, svc *Service, s *sessionActor,
 			}
 			m.BodyRead(body, passes, err)
 		case takeover.Replace:
-			life = takeover.Began(d.clock.aheadBy())
+			life = takeover.NewLifetime(d.clock.aheadBy())
 			rev, err := d.replaceRecord(ctx, key.streamPath(), &m.Rec, m.Rev, svc.recordTTL())
-			m.Replaced(rev, errors.Is(err, store.ErrConflict), err)
+			m.RecordReplaced(rev, errors.Is(err, store.ErrConflict), err)
 			life.Stored(d.clock.aheadBy())
 		case takeover.Reread:
 			rec, rev, err := d.streams.readWriter(ctx, key)
-			m.Record(rec, rev, errors.Is(err, errBadEvent), err)
+			m.RecordRead(rec, rev, errors.Is(err, errBadEvent), err)
 			life.Stored(d.clock.aheadBy())
 		case takeover.KeepBody:
 			kept = d.streams.renewBody(ctx, key, m.Body, m.Rev, svc.recordTTL())
-			m.Kept()
+			m.BodyKept()
 		case takeover.Elsewhere:
 			return nil, m.Rec, errRemoteWriter{&remoteWriter{d.readings, key, m.Writer}, m.Rec}
 		case takeover.Ended:
@@ -267,7 +267,7 @@ func (d *takeovers) startTakenOver(svc *Service, s *sessionActor, key StreamKey,
 	w.steps.Store(int64(len(log.Steps)))
 	w.stepBytes.Store(int64(log.Steps.Size()))
 	w.left.Store(time.Now().UnixNano())
-	d.cache.Drop(w.path) // of an earlier time as its writer
+	d.cache.DropStream(w.path) // of an earlier time as its writer
 	d.k.Start(&w.Actor, KindStream, w.path, w)
 	part := time.Duration(4)
 	if !kept {
@@ -303,7 +303,7 @@ func (d *takeovers) readLogOn(ctx context.Context, s *sessionActor, key StreamKe
 	if err != nil {
 		return fmt.Errorf("actors: find tail: %w", err)
 	}
-	from := log.From(tail)
+	from := log.FirstUnread(tail)
 	if tail < from {
 		return nil
 	}
@@ -311,11 +311,11 @@ func (d *takeovers) readLogOn(ctx context.Context, s *sessionActor, key StreamKe
 	defer f.held.Free()
 	for to := tail; from <= tail && err == nil; from, to = to+1, tail {
 		if to, err = f.affordAppends(ctx, from, to, 0); err == nil {
-			err = d.store.Read(ctx, key.streamPath(), from, to, log.Add)
+			err = d.store.Read(ctx, key.streamPath(), from, to, log.AddAppend)
 		}
 	}
 	if err == nil {
-		err = log.Read(tail)
+		err = log.EndReading(tail)
 	}
 	if err != nil {
 		return fmt.Errorf("actors: read log: %w", err)

@@ -104,7 +104,7 @@ func TestLogWithAHole(t *testing.T) {
 				h.mem.mu.Lock()
 				for path, log := range h.mem.appends {
 					delete(log, uint64(len(log))-1) // the last but one
-					h.cache.Drop(path)
+					h.cache.DropStream(path)
 				}
 				h.mem.mu.Unlock()
 				n, svc, again := h.Node, h.svc, false

@@ -24,13 +24,13 @@ func TestUsageElsewhere(t *testing.T) {
 						break
 					}
 					passed++
-					m.accounts.Leave(a)
+					m.accounts.LeavePlace(a)
 				}
 				a, no := m.accounts.admitRequest(nil, &l, modest, 1)
 				if no != nil {
 					t.Fatalf("another client is refused: %v", no)
 				}
-				m.accounts.Leave(a)
+				m.accounts.LeavePlace(a)
 			}
 		}
 		// Each node has a burst, and hears of the other after a second.
@@ -48,7 +48,7 @@ func TestUsageElsewhere(t *testing.T) {
 		}
 		leave := func(m *member, n int) {
 			for range n {
-				m.accounts.Leave(m.accounts.Of(greedy.Tenant, greedy.Address))
+				m.accounts.LeavePlace(m.accounts.Of(greedy.Tenant, greedy.Address))
 			}
 		}
 		here := places(all[0])
@@ -84,23 +84,23 @@ func TestUsageIsToldOnceMore(t *testing.T) {
 		}
 		a := all[0].accounts.Of("anon", "192.0.2.1")
 		for range 100 {
-			all[0].accounts.Enter(a)
+			all[0].accounts.EnterRequest(a)
 		}
 		time.Sleep(5 * time.Second)
 		if n := told(); n < 4 || n > 6 {
 			t.Errorf("%d letters in 5 s", n)
 		}
 		for range 100 {
-			all[0].accounts.Leave(a)
+			all[0].accounts.LeavePlace(a)
 		}
 		time.Sleep(1500 * time.Millisecond)
-		if n := all[1].accounts.Heard(); n != 0 {
+		if n := all[1].accounts.SharesHeard(); n != 0 {
 			t.Errorf("%d shares count after the client has ended its requests", n)
 		}
 		before := told()
 		time.Sleep(10 * time.Second)
-		if told() != before || all[1].accounts.Heard() != 0 {
-			t.Errorf("%d letters after the last one; %d shares count", told()-before, all[1].accounts.Heard())
+		if told() != before || all[1].accounts.SharesHeard() != 0 {
+			t.Errorf("%d letters after the last one; %d shares count", told()-before, all[1].accounts.SharesHeard())
 		}
 	})
 }

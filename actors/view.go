@@ -38,14 +38,14 @@ const (
 // KeepClient returns what a session keeps of its client's clientInfo and capabilities, in most
 // bytes together. It reports false if name and version alone do not fit.
 func KeepClient(p *mcp.InitializeParams, most int) (info, caps []byte, ok bool) {
-	return session.Keep(p, most)
+	return session.KeepClient(p, most)
 }
 
 // DecodeSession reads a stored session for an operator. It reports false for a record that this
 // release cannot read.
 func DecodeSession(data []byte) (r session.Record, ok bool) {
 	r, err := session.Decode(data)
-	return r, err == nil && session.Newer(data) == 0
+	return r, err == nil && session.NewerVersion(data) == 0
 }
 
 // DecodeStream reads a stored writer record for an operator. Of one of another release it has what

@@ -338,7 +338,7 @@ func TestStandaloneStreamMoves(t *testing.T) {
 				last := streams[len(streams)-1]
 				last.read()
 				for _, m := range c.all {
-					m.subs.Updated("s", "x:1", false)
+					m.subs.SendUpdate("s", "x:1", false)
 				}
 				time.Sleep(time.Second)
 				for i, s := range streams {

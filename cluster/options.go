@@ -62,7 +62,7 @@ type Options struct {
 
 const (
 	minStore         = 1 << 20
-	defaultEventAge = 10 * time.Minute
+	defaultEventAge  = 10 * time.Minute
 	defaultSync      = time.Second
 	defaultKeyRotate = 24 * time.Hour
 

@@ -1,9 +1,6 @@
 package codec
 
-import (
-	"bytes"
-	"reflect"
-)
+import "bytes"
 
 // maxInteger is the number of digits of the largest integer that a Go type of fixed size holds, and maxWide that of the largest
 // that other programs write with an exponent, because they have it as a float64. maxAdded is how many bytes more than those of the data
@@ -13,18 +10,6 @@ const (
 	maxWide    = 309
 	maxAdded   = 64 << 10
 )
-
-// maybeInteger reports whether the value that does not fit may be an integer with a fraction or an exponent.
-func (e *DecodeError) maybeInteger() bool {
-	if e.Offset < 0 || e.Type == nil {
-		return true
-	}
-	t := e.Type
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	return reflect.Int <= t.Kind() && t.Kind() <= reflect.Uintptr
-}
 
 // plainIntegers returns data, which is valid JSON, with integers written plainly that had a fraction or an exponent. ok
 // is false if there are none, or if they would be too long together. wide says whether a big.Int may take them, which holds more digits.

@@ -1,6 +1,10 @@
 package codec
 
-import "strconv"
+import (
+	"strconv"
+
+	"github.com/troupe-run/troupe/internal/limits"
+)
 
 // Kind says what a scanned message is.
 type Kind uint8
@@ -83,6 +87,18 @@ type Limits struct {
 	// MaxValues is how many values a message may hold, see Message.Values; those of a batch count together. 0 means the
 	// default.
 	MaxValues int `option:"Limits.MaxValues"`
+}
+
+func (lim Limits) depth() int {
+	return min(limits.MaxDepth.Or(lim.MaxDepth), maxDepth)
+}
+
+func (lim Limits) batch() int {
+	return limits.MaxBatch.Or(lim.MaxBatch)
+}
+
+func (lim Limits) values() int {
+	return limits.MaxValues.Or(lim.MaxValues)
 }
 
 // maxDepth is the largest MaxDepth.

@@ -45,6 +45,18 @@ func (e *DecodeError) Error() string {
 	return "codec: " + value + at + " does not fit " + describeType(e.Type)
 }
 
+// maybeInteger reports whether the value that does not fit may be an integer with a fraction or an exponent.
+func (e *DecodeError) maybeInteger() bool {
+	if e.Offset < 0 || e.Type == nil {
+		return true
+	}
+	t := e.Type
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return reflect.Int <= t.Kind() && t.Kind() <= reflect.Uintptr
+}
+
 // describeType names JSON values that fit type t; integers by their Go kind with its size, which tells their range.
 func describeType(t reflect.Type) string {
 	if t == nil {

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -20,50 +21,6 @@ import (
 	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/mcp"
 )
-
-// Options are what a client declares and how it answers. The zero value is a client of the
-// newest revision that declares nothing, so no handler can ask it.
-type Options struct {
-	// Revision is the revision that the client speaks, which must be one of the server's. 0 means the newest of those.
-	Revision mcp.Revision
-	// Runtime are the options of the runtime that serves, for its limits. A DrainWait of 0
-	// means 5 seconds here, and a Store.Lease of 0 a minute. A nil Log is the output of the
-	// test, which go test shows if the test fails, or with -v.
-	Runtime troupe.Options
-	// Capabilities are declared in addition to those of the functions below.
-	Capabilities mcp.ClientCapabilities
-
-	// Header is what Call.Header returns, and what Runtime.Authenticate gets, as the header
-	// of the HTTP request of every message. nil is an empty one.
-	Header http.Header
-	// Principal is what Call.Principal returns, unless Runtime.Authenticate is set, which
-	// decides then. The zero Principal is anonymous.
-	Principal troupe.Principal
-
-	// Elicit answers elicitation/create, by form and by URL. nil declares no elicitation.
-	Elicit func(ctx context.Context, p mcp.ElicitParams) (mcp.ElicitResult, error)
-	// Sample answers sampling/createMessage. nil declares no sampling.
-	Sample func(ctx context.Context, p mcp.CreateMessageParams) (mcp.CreateMessageResult, error)
-	// Roots answers roots/list. nil declares no roots.
-	Roots func(ctx context.Context) ([]mcp.Root, error)
-
-	// HostTasks has the client host what Elicit and Sample answer as tasks of its own where the server asks for that
-	// (troupe.Question.AsTask, 2025-11-25). The context of a function then ends when the server cancels the task. It does
-	// nothing in other revisions.
-	HostTasks bool
-
-	// Answer answers the questions that no function above answers, with a raw result. It
-	// declares nothing: see Capabilities. nil answers with an error.
-	Answer func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
-
-	// Progress gets the progress of calls; it makes the client ask for progress.
-	Progress func(p mcp.ProgressParams)
-	// Log gets log messages from LogLevel up. A LogLevel of "" is info.
-	Log      func(p mcp.LogParams)
-	LogLevel mcp.LoggingLevel
-	// Notify gets every other notification.
-	Notify func(method string, params json.RawMessage)
-}
 
 // ErrClosed is the error of a request that the server ended without a response, or that was
 // sent after [Client.Close]. Whether it took effect is unknown.
@@ -88,28 +45,6 @@ type Client struct {
 	last    int64      // the id of the last request
 	waiting map[string]request
 	hosted  map[string]*hostedTask // by their ids
-}
-
-// request is a request that waits for its response.
-type request struct {
-	answered     chan<- answer
-	acknowledged chan<- struct{} // for subscriptions/listen alone
-}
-
-// answer is the response to a request.
-type answer struct {
-	result json.RawMessage
-	err    *mcp.Error
-}
-
-// message is any JSON-RPC message.
-type message struct {
-	JSONRPC string          `json:"jsonrpc"`
-	ID      json.RawMessage `json:"id,omitempty"`
-	Method  string          `json:"method,omitempty"`
-	Params  json.RawMessage `json:"params,omitempty"`
-	Result  json.RawMessage `json:"result,omitempty"`
-	Error   *mcp.Error      `json:"error,omitempty"`
 }
 
 // Connect serves srv, kept in memory, to a new client until the test ends. It fails the test
@@ -280,19 +215,6 @@ func (c *Client) Do(ctx context.Context, method string, params, result any) erro
 	}
 }
 
-// object returns the members of a value that encodes to a JSON object.
-func object(params any) (map[string]json.RawMessage, error) {
-	members := map[string]json.RawMessage{}
-	if params == nil {
-		return members, nil
-	}
-	data, err := json.Marshal(params)
-	if err == nil {
-		err = json.Unmarshal(data, &members)
-	}
-	return members, err
-}
-
 // ask sends one request and waits for the response. acknowledged, which must have room, gets
 // a value when the server acknowledges a subscription; it is nil for other requests.
 func (c *Client) ask(ctx context.Context, method string, members map[string]json.RawMessage, acknowledged chan<- struct{}) (json.RawMessage, error) {
@@ -376,6 +298,84 @@ func (c *Client) Send(method string, params any) error {
 	return c.send(m)
 }
 
+// CallTool calls a tool. arguments may be any value that encodes to a JSON object, or nil
+// for none. A tool that fails is a result with IsError; the errors are those of [Client.Do].
+func (c *Client) CallTool(ctx context.Context, name string, arguments any) (*mcp.CallToolResult, error) {
+	p := map[string]any{"name": name}
+	if arguments != nil {
+		p["arguments"] = arguments
+	}
+	r := new(mcp.CallToolResult)
+	if err := c.Do(ctx, mcp.MethodToolsCall, p, r); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Text returns the text blocks of a result, a line each. It is empty for nil.
+func Text(r *mcp.CallToolResult) string {
+	if r == nil {
+		return ""
+	}
+	var texts []string
+	for _, block := range r.Content {
+		if text, ok := block.(*mcp.TextContent); ok {
+			texts = append(texts, text.Text)
+		}
+	}
+	return strings.Join(texts, "\n")
+}
+
+// Tools lists all tools that the client sees, page by page.
+func (c *Client) Tools(ctx context.Context) ([]mcp.Tool, error) {
+	var all []mcp.Tool
+	var params struct {
+		Cursor string `json:"cursor,omitempty"`
+	}
+	for {
+		var page mcp.ListToolsResult
+		if err := c.Do(ctx, mcp.MethodToolsList, params, &page); err != nil {
+			return nil, err
+		}
+		all = append(all, page.Tools...)
+		if params.Cursor = page.NextCursor; params.Cursor == "" {
+			return all, nil
+		}
+	}
+}
+
+// Subscribe asks for notifications of changes: of the resources with these URIs and, where
+// the revision requires it (2026-07-28), of all lists. It returns when the server has
+// accepted that. Options.Notify gets them. ctx bounds the wait; without sessions, it also
+// ends the subscription.
+func (c *Client) Subscribe(ctx context.Context, uris ...string) error {
+	if c.stateful {
+		for _, uri := range uris {
+			if err := c.Do(ctx, mcp.MethodResourcesSubscribe, map[string]string{"uri": uri}, nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	filter := mcp.SubscriptionFilter{ToolsListChanged: true, PromptsListChanged: true, ResourcesListChanged: true, ResourceSubscriptions: uris}
+	ended := make(chan error, 1)
+	acknowledged := make(chan struct{}, 1)
+	params, err := object(map[string]any{"notifications": filter})
+	if err != nil {
+		return err // never: a filter is only strings and booleans
+	}
+	go func() {
+		_, err := c.ask(ctx, mcp.MethodSubscriptionsListen, params, acknowledged)
+		ended <- err
+	}()
+	select {
+	case <-acknowledged:
+		return nil
+	case err := <-ended:
+		return err
+	}
+}
+
 // send gives a message to the goroutine that writes.
 func (c *Client) send(m message) error {
 	m.JSONRPC = "2.0"
@@ -433,5 +433,107 @@ func (c *Client) read(out io.Reader) {
 				waiting.answered <- answer{m.Result, m.Error}
 			}
 		}
+	}
+}
+
+// reply answers a request of the server.
+func (c *Client) reply(m message) {
+	r := message{ID: m.ID}
+	result, ok, err := c.host(m)
+	if !ok {
+		r.Result, err = c.respond(c.ctx, m.Method, m.Params)
+	} else if err == nil {
+		r.Result, err = json.Marshal(result)
+	}
+	if err != nil {
+		r.Result, r.Error = nil, asError(err)
+	}
+	_ = c.send(r) // a server that is gone needs no answer
+}
+
+// answers returns the answers to the questions of a result. If the client fails to answer,
+// it sends nothing, and the call returns the error.
+func (c *Client) answers(ctx context.Context, questions mcp.InputRequests) (json.RawMessage, error) {
+	given := mcp.InputResponses{}
+	for key, q := range questions {
+		result, err := c.respond(ctx, q.Method, q.Params)
+		if err != nil {
+			return nil, err
+		}
+		given[key] = result
+	}
+	return json.Marshal(given)
+}
+
+// respond lets the function of the options answer a question, one at a time.
+func (c *Client) respond(ctx context.Context, method string, params json.RawMessage) (result json.RawMessage, err error) {
+	select {
+	case c.order <- struct{}{}:
+		defer func() { <-c.order }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if failed := apart(func() { result, err = c.answer(ctx, method, params) }); failed != nil {
+		return nil, failed
+	}
+	return result, err
+}
+
+// answer calls the function that answers a question.
+func (c *Client) answer(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	switch {
+	case method == mcp.MethodPing:
+		return json.RawMessage(`{}`), nil
+	case method == mcp.MethodElicitationCreate && c.o.Elicit != nil:
+		return respond(ctx, params, c.o.Elicit)
+	case method == mcp.MethodSamplingCreateMessage && c.o.Sample != nil:
+		return respond(ctx, params, c.o.Sample)
+	case method == mcp.MethodRootsList && c.o.Roots != nil:
+		roots, err := c.o.Roots(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if roots == nil {
+			roots = []mcp.Root{}
+		}
+		return json.Marshal(mcp.ListRootsResult{Roots: roots})
+	case c.o.Answer != nil:
+		return c.o.Answer(ctx, method, params)
+	}
+	return nil, mcp.NewError(mcp.CodeMethodNotFound, "troupetest: nothing answers "+method)
+}
+
+// notice passes a notification to the function that sees its kind.
+func (c *Client) notice(m message) {
+	if m.Method == mcp.NotifySubscriptionsAcknowledged {
+		pass(m.Params, c.acknowledge)
+	}
+	_ = apart(func() { c.tell(m) }) // the test has failed, and goes on
+}
+
+// tell calls the function that sees a notification.
+func (c *Client) tell(m message) {
+	switch {
+	case m.Method == mcp.NotifyProgress && c.o.Progress != nil:
+		pass(m.Params, c.o.Progress)
+	case m.Method == mcp.NotifyMessage && c.o.Log != nil:
+		pass(m.Params, c.o.Log)
+	case c.o.Notify != nil:
+		c.o.Notify(m.Method, m.Params)
+	}
+}
+
+// acknowledge wakes the Subscribe whose request the server has accepted.
+func (c *Client) acknowledge(p protocol.AcknowledgedParams) {
+	id, ok := p.Meta.SubscriptionID()
+	if !ok {
+		return // never: the server tags all it sends
+	}
+	c.mu.Lock()
+	acknowledged := c.waiting[id.String()].acknowledged
+	c.mu.Unlock()
+	select {
+	case acknowledged <- struct{}{}:
+	default: // it is acknowledged already, or nobody waits
 	}
 }

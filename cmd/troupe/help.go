@@ -24,22 +24,6 @@ func groupedHelp(cmd *cobra.Command, groups []flagGroup) {
 	})
 }
 
-// writeSettings writes the settings that are no flags of cmd.
-func (s *settings) writeSettings(cmd *cobra.Command) error {
-	w := cmd.OutOrStdout()
-	fmt.Fprintf(w, `The settings of troupe %s that are no flags: write each as a line NAME: VALUE of the YAML file of --config, such as
-max-body: 64MiB, or as --set NAME=VALUE, which wins over the file. One that has no value here is true or false, and
-one that may be repeated is a list in the file, such as [A, B].
-`, cmd.Name())
-	writeGroups(w, settingGroups, "", func(name string) *pflag.Flag {
-		if cmd.Flags().Lookup(name) != nil {
-			return nil
-		}
-		return s.table.Lookup(name)
-	})
-	return nil
-}
-
 // helpWidth is how wide the lines of flags and settings are, unless a word is wider.
 const helpWidth = 110
 

@@ -53,51 +53,6 @@ type Checker struct {
 	closed bool
 }
 
-// table has an authority, and the resources that are there as it describes them. It does not change.
-type table struct {
-	authority *auth.Authority
-	before    *auth.Authority // that of the table before Replace, which is closed; nil if there was none
-	servers   map[*Resources]struct{}
-	paths     map[string]*auth.Resource // by the paths of requests
-	documents map[string]*auth.Resource // by the paths of metadata
-}
-
-// Resources are those of a server.
-type Resources struct {
-	// ID and Path are the names by which an API key may be for the server, and Name is for people.
-	ID, Name string
-	// Scopes are the least that its clients need, nil those of the configuration.
-	Scopes []string
-	// SSE and Messages are its paths of HTTP+SSE beside Path. HasSSE says that a session can begin there, and Messages is empty if none can be there.
-	Path, SSE, Messages string
-	HasSSE              bool
-}
-
-// of returns the resource of the server, and that of HTTP+SSE.
-func (rs *Resources) of(a *auth.Authority) (own, older *auth.Resource) {
-	return a.Resource(rs.Path, rs.Name, rs.Scopes, rs.ID, rs.Path), a.Resource(rs.SSE, rs.Name, rs.Scopes, rs.ID, rs.Path)
-}
-
-// resources are those of the paths that there are.
-func (rs *Resources) resources(a *auth.Authority) []*auth.Resource {
-	own, older := rs.of(a)
-	if rs.Messages == "" {
-		return []*auth.Resource{own}
-	}
-	return []*auth.Resource{own, older}
-}
-
-// documents are the resources whose metadata is served: none if there is no issuer that a client could ask.
-func (rs *Resources) documents(own, older *auth.Resource) []*auth.Resource {
-	switch {
-	case own.Metadata() == nil:
-		return nil
-	case rs.HasSSE:
-		return []*auth.Resource{own, older}
-	}
-	return []*auth.Resource{own}
-}
-
 // New returns a Checker without servers.
 func New(c Config) *Checker {
 	k := &Checker{guard: c.Guard, observer: c.Observer, hits: c.Hits, revoked: c.Revoked, failures: c.Failures, replaced: c.Replaced}
@@ -172,35 +127,6 @@ func (c *Checker) change(f func(map[*Resources]struct{})) {
 	}
 	f(servers)
 	c.table.Store(newTable(before.authority, before.before, servers))
-}
-
-func newTable(a, before *auth.Authority, servers map[*Resources]struct{}) *table {
-	t := &table{authority: a, before: before, servers: servers, paths: make(map[string]*auth.Resource), documents: make(map[string]*auth.Resource)}
-	for rs := range servers {
-		own, older := rs.of(a)
-		t.paths[rs.Path] = own
-		if rs.Messages != "" {
-			t.paths[rs.Messages] = older
-		}
-		if rs.HasSSE {
-			t.paths[rs.SSE] = older
-		}
-		for _, r := range rs.documents(own, older) {
-			t.documents[r.WellKnown()] = r
-		}
-		if _, taken := t.documents[ResourcePath]; len(servers) == 1 && !taken && own.Metadata() != nil {
-			t.documents[ResourcePath] = own
-		}
-	}
-	return t
-}
-
-// at returns the resource of a path of requests. One that is not mounted any more, or behind a pipe, is its own.
-func (t *table) at(path string) *auth.Resource {
-	if server := t.paths[path]; server != nil {
-		return server
-	}
-	return t.authority.Resource(path, "", nil)
 }
 
 // Authenticate returns the verdict about the token of a request, nil for an anonymous one. The error is a [*refusal.Refusal], which is logged.
@@ -332,4 +258,84 @@ func (c *Checker) Require(path string, anonymous bool, granted, needed []string)
 		no = &auth.Refusal{Status: http.StatusUnauthorized, Reason: auth.ReasonMissing, Text: auth.TextMissing, Scopes: no.Scopes}
 	}
 	return no, t.at(path).Challenge(no)
+}
+
+// The paths of metadata.
+const (
+	// ResourcePath is where that of a server is looked for, before the server's path (RFC 9728, 3.1), and alone by clients that know no more than a host.
+	ResourcePath = "/.well-known/oauth-protected-resource"
+	// IssuerPath is where clients of 2025-03-26 look for that of the authorization server (RFC 8414, 3).
+	IssuerPath = "/.well-known/oauth-authorization-server"
+)
+
+const (
+	wellKnown   = "/.well-known/"
+	metadataAge = 5 * time.Minute // for caches
+	methods     = "GET, HEAD, OPTIONS"
+	// headers are those that a page may send: a wildcard covers all but one (Fetch, 3.3.3).
+	headers = "*, Authorization"
+)
+
+// Serve serves a request for metadata. It reports whether the path is one of metadata.
+func (c *Checker) Serve(w http.ResponseWriter, r *http.Request) bool {
+	if !strings.HasPrefix(r.URL.Path, wellKnown) {
+		return false
+	}
+	t := c.table.Load()
+	server := t.documents[r.URL.Path]
+	if server == nil && r.URL.Path != IssuerPath {
+		return false
+	}
+	c.guard.Serve(w, r, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.respond(w, r, t.authority, server) }), false)
+	return true
+}
+
+// respond answers with the metadata of a server, or if that is nil with that of the first issuer.
+func (c *Checker) respond(w http.ResponseWriter, r *http.Request, a *auth.Authority, server *auth.Resource) {
+	if c.guard.RefuseHost(w, r) {
+		return
+	}
+	header := w.Header()
+	header.Set("Access-Control-Allow-Origin", "*")
+	header.Set("Access-Control-Expose-Headers", "Retry-After")
+	header.Set("X-Content-Type-Options", "nosniff")
+	switch r.Method {
+	case http.MethodGet, http.MethodHead:
+	case http.MethodOptions:
+		header.Set("Allow", methods)
+		header.Set("Access-Control-Allow-Methods", methods)
+		header.Set("Access-Control-Allow-Headers", headers)
+		header.Set("Access-Control-Max-Age", "600")
+		c.guard.Respond(w, r, http.StatusNoContent, nil)
+		return
+	default:
+		header.Set("Allow", methods)
+		c.reject(w, r, http.StatusMethodNotAllowed, "method", "Method not allowed\n")
+		return
+	}
+	if server != nil {
+		c.document(w, r, server.Metadata())
+		return
+	}
+	data, err := a.IssuerMetadata(r.Context())
+	switch {
+	case err == nil:
+		c.document(w, r, data)
+	case errors.Is(err, auth.ErrNoMetadata):
+		c.reject(w, r, http.StatusNotFound, "path", "404 page not found\n")
+	default:
+		header.Set("Retry-After", "10") // as often as an issuer is asked
+		c.reject(w, r, http.StatusServiceUnavailable, Label(auth.ReasonUnavailable), "the authorization server cannot be reached at the moment\n")
+	}
+}
+
+func (c *Checker) document(w http.ResponseWriter, r *http.Request, data []byte) {
+	w.Header().Set("Content-Type", "application/json")
+	c.guard.RespondPublic(w, r, http.StatusOK, data, metadataAge)
+}
+
+func (c *Checker) reject(w http.ResponseWriter, r *http.Request, status int, reason, text string) {
+	c.observer.Rejected(status, reason)
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	c.guard.Respond(w, r, status, []byte(text))
 }

@@ -190,15 +190,6 @@ func (c *Client) finishTask(ctx context.Context, t task) (json.RawMessage, error
 	}
 }
 
-// taskRequest is a request about a task. Each of them may come twice.
-func taskRequest(method, id string, params map[string]json.RawMessage) request {
-	if params == nil {
-		params = map[string]json.RawMessage{}
-	}
-	params["taskId"] = encodeRaw(id)
-	return request{method: method, params: params, about: id, reads: true}
-}
-
 // abandonTask cancels a task that nobody waits for any more.
 func (c *Client) abandonTask(id string) {
 	ctx, cancel := context.WithTimeout(context.Background(), farewell)

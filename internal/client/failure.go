@@ -52,6 +52,25 @@ func (e *StatusError) Error() string {
 	return text
 }
 
+// isLegacy reports whether a server that answers a request of the newest revision with an error may be one of the time before: it is one
+// unless the error is of that revision, or is about something else.
+func isLegacy(err error) bool {
+	if e, ok := errors.AsType[*mcp.Error](err); ok {
+		switch e.Code {
+		case mcp.CodeHeaderMismatch, mcp.CodeMissingCapability:
+			return false
+		}
+		return true // CodeUnsupportedVersion too: what the server speaks may have sessions
+	}
+	if e, ok := errors.AsType[*StatusError](err); ok {
+		switch e.Status {
+		case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
+			return true
+		}
+	}
+	return false
+}
+
 // laterError is the answer of a server that has not carried out a request and asks to come again.
 type laterError struct {
 	after time.Duration // at least; 0 if the server does not say

@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"time"
 
 	"github.com/troupe-run/troupe/internal/eventstream"
-	"github.com/troupe-run/troupe/mcp"
 )
 
 // stream is the event stream that a request is answered with, over all its connections.
@@ -22,9 +20,8 @@ type stream struct {
 	fault error         // no further connection helps
 }
 
-// followStream reads the event stream of a request until its answer has come, and closes it. It resumes the stream where that ends before.
-func (c *Client) followStream(ctx context.Context, id string, body io.ReadCloser) (json.RawMessage, error) {
-	s := stream{c: c, id: id}
+// readAnswer reads the event stream of a request until its answer has come, and closes it. It resumes the stream where that ends before.
+func (s *stream) readAnswer(ctx context.Context, body io.ReadCloser) (json.RawMessage, error) {
 	for {
 		m, err := s.readConnection(ctx, body)
 		switch {
@@ -35,11 +32,11 @@ func (c *Client) followStream(ctx context.Context, id string, body io.ReadCloser
 			return nil, context.Cause(ctx)
 		case s.fault != nil:
 			return nil, s.fault
-		case s.last == "" || c.isStateless():
+		case s.last == "" || s.c.isStateless():
 			return nil, &brokenError{err}
 		}
 		if !errors.Is(err, io.EOF) {
-			c.o.sayStatus(fmt.Sprintf("the connection broke; the stream of the call is resumed after %v", s.pause))
+			s.c.o.sayStatus(fmt.Sprintf("the connection broke; the stream of the call is resumed after %v", s.pause))
 		}
 		if body, err = s.resumeStream(ctx); err != nil {
 			return nil, err
@@ -111,48 +108,3 @@ func (s *stream) resumeStream(ctx context.Context) (io.ReadCloser, error) {
 
 // errStillOpen reports that a server refuses to resume a stream, because it has not seen yet that the last connection broke.
 var errStillOpen = errors.New("the server still has the broken connection")
-
-// getStream asks for what follows an event.
-func (c *Client) getStream(ctx context.Context, last string) (io.ReadCloser, error) {
-	r, err := c.newRequest(ctx, http.MethodGet, nil)
-	if err != nil {
-		return nil, err
-	}
-	r.Header.Set("Last-Event-ID", last)
-	res, err := c.http.Do(r)
-	if err != nil {
-		return nil, noResponse(ctx, err)
-	}
-	if isStream(res) {
-		return res.Body, nil
-	}
-	if res.StatusCode == http.StatusConflict {
-		_ = res.Body.Close()
-		return nil, errStillOpen
-	}
-	_, err = readAnswer(ctx, res, "")
-	return nil, err
-}
-
-// replyToServer answers a request of the server.
-func (c *Client) replyToServer(ctx context.Context, m message) error {
-	response := struct {
-		JSONRPC string          `json:"jsonrpc"`
-		ID      json.RawMessage `json:"id"`
-		Result  json.RawMessage `json:"result,omitempty"`
-		Error   *mcp.Error      `json:"error,omitempty"`
-	}{JSONRPC: "2.0", ID: m.ID}
-	switch {
-	case m.Method == mcp.MethodPing:
-		response.Result = json.RawMessage(`{}`)
-	case m.Method == mcp.MethodElicitationCreate && c.o.Answer != nil:
-		response.Result = encodeRaw(c.o.Answer(m.Method, m.Params))
-	default:
-		response.Error = mcp.NewError(mcp.CodeMethodNotFound, "this client answers no "+m.Method)
-	}
-	body, err := json.Marshal(response)
-	if err != nil {
-		return err
-	}
-	return c.sendMessage(ctx, body, "")
-}

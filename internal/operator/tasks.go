@@ -87,7 +87,7 @@ func (a tasks) Show(ctx context.Context, id string, result bool) (admin.Detail, 
 		}
 		d.Runs = append(d.Runs, told)
 	}
-	for _, q := range r.Open() {
+	for _, q := range r.OpenQuestions() {
 		var asked mcp.InputRequest
 		_ = codec.Unmarshal(q.Request, &asked) // the rest of the task may be read all the same
 		told := admin.Question{Key: q.Key, Method: asked.Method}

@@ -106,6 +106,12 @@ func (a *Account) From() string {
 	return a.key.from.String()
 }
 
+// Bytes is the number of bytes that are held for the client.
+func (a *Account) Bytes() int64 { return a.bytes.Load() }
+
+// Elsewhere is how much of Held[what] the client has in use of other processes.
+func (a *Account) Elsewhere(what int) int64 { return a.heldElsewhere[what].Load() }
+
 // isIdle reports whether the account equals a new one.
 func (a *Account) isIdle(now time.Time) bool {
 	if a.load.Load() != 0 || a.bytes.Load() != 0 || a.reports.Load() != 0 {

@@ -90,7 +90,7 @@ func TestAccountsStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAccounts(100_000)
 		for name, use := range map[string]struct{ begin, end func(x *Account) }{
-			"a call":     {func(x *Account) { a.enterRequest(x) }, func(x *Account) { a.addLoad(x, -1) }},
+			"a call":     {func(x *Account) { a.countRequest(x) }, func(x *Account) { a.addLoad(x, -1) }},
 			"a stream":   {func(x *Account) { x.Held[streams].Add(1) }, func(x *Account) { x.Held[streams].Add(-1) }},
 			"a GET":      {func(x *Account) { x.Held[gets].Add(1) }, func(x *Account) { x.Held[gets].Add(-1) }},
 			"a question": {func(x *Account) { x.Held[parked].Add(1) }, func(x *Account) { x.Held[parked].Add(-1) }},
@@ -107,7 +107,7 @@ func TestAccountsStay(t *testing.T) {
 			if a.Of(name, "") == x || !x.dropped.Load() {
 				t.Errorf("%s kept the account beyond its end", name)
 			}
-			if _, ok := a.enterRequest(x); ok {
+			if _, ok := a.countRequest(x); ok {
 				t.Error("a dropped account takes calls")
 			}
 			for what := range x.Held {
@@ -126,7 +126,7 @@ func TestClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAccounts(100_000)
 		x, y := a.Of("x", ""), a.Of("y", "")
-		a.enterRequest(x)
+		a.countRequest(x)
 		for range 3 {
 			a.claimPlace(x, time.Now())
 			a.claimPlace(y, time.Now())
@@ -134,7 +134,7 @@ func TestClaims(t *testing.T) {
 		if n := a.active.Load(); n != 2 {
 			t.Fatalf("%d contend, want who runs and who waits", n)
 		}
-		if mine, _ := a.enterRequest(y); mine != 1 {
+		if mine, _ := a.countRequest(y); mine != 1 {
 			t.Errorf("%d in flight, want 1: a claim is none", mine)
 		}
 		a.addLoad(y, -1)
@@ -183,11 +183,11 @@ func TestAccountsAtOnce(t *testing.T) {
 			for i := range 2000 {
 				name := fmt.Sprint((g + i) % 7)
 				x := a.Of(name, "")
-				if a.Enter(x) {
+				if a.EnterRequest(x) {
 					if y := a.Of(name, ""); y != x && x != a.overflow && y != a.overflow {
 						t.Errorf("an account in use was forgotten")
 					}
-					a.Leave(x)
+					a.LeavePlace(x)
 				}
 			}
 		})
@@ -222,8 +222,8 @@ func BenchmarkAccount(b *testing.B) {
 					m.p.Store(nil)
 				}
 				a := m.Of(t, bm.tenant, bm.address)
-				t.Enter(a)
-				t.Leave(a)
+				t.EnterRequest(a)
+				t.LeavePlace(a)
 			}
 		})
 	}

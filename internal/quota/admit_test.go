@@ -114,16 +114,16 @@ func TestRefusalsTakeNoPlace(t *testing.T) {
 		a := New(row.lim)
 		me, other := a.Of("me", ""), a.Of("other", "")
 		for range row.other {
-			a.Enter(other)
+			a.EnterRequest(other)
 		}
 		for range 2 { // the second time with the returned places
 			for n := range row.mine {
-				if no, ok := a.Admit(me); no != Admitted || !ok {
+				if no, ok := a.AdmitRequest(me); no != Admitted || !ok {
 					t.Fatalf("%s: number %d: got reason %d", name, n+1, no)
 				}
 			}
 			for range 3 {
-				if no, ok := a.Admit(me); no != row.want || !ok {
+				if no, ok := a.AdmitRequest(me); no != row.want || !ok {
 					t.Errorf("%s: got reason %d, want %d", name, no, row.want)
 				}
 			}
@@ -131,7 +131,7 @@ func TestRefusalsTakeNoPlace(t *testing.T) {
 				t.Errorf("%s: %d places in use, want %d", name, got, row.mine+row.other)
 			}
 			for range row.mine {
-				a.Leave(me)
+				a.LeavePlace(me)
 			}
 		}
 	}

@@ -29,7 +29,7 @@ func Burst(perSecond float64, n int) int {
 type Bucket struct {
 	l     *rate.Limiter
 	size  int
-	taken *atomic.Int64 // what was taken and not given back, for [Accounts.Report]; nil if nobody asks
+	taken *atomic.Int64 // what was taken and not given back, for [Accounts.ReportShares]; nil if nobody asks
 }
 
 // NewBucket returns a full bucket.

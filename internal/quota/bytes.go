@@ -35,60 +35,6 @@ const (
 	leastBytes = 64 << 10
 )
 
-// Charge counts n bytes more that are held for the client of a, or says why there is no room
-// for them and counts nothing. It fails (ok is false) on a dropped account: the caller finds
-// the account anew. An account that holds bytes is never dropped. The caller gives them back
-// with [Accounts.Refund].
-func (t *Accounts) Charge(a *Account, k Kind, n int64) (no Refusal, ok bool) {
-	mine := a.bytes.Add(n)
-	if a.dropped.Load() {
-		a.bytes.Add(-n)
-		return 0, false
-	}
-	load := t.bytes.Add(n)
-	if t.lim.Bytes >= 0 {
-		no = fairBytes(load, t.kinds[Waiting].Load(), mine/a.weight, t.lim.Bytes)
-	}
-	if no != Admitted {
-		t.bytes.Add(-n)
-		a.bytes.Add(-n)
-		return no, true
-	}
-	t.kinds[k].Add(n)
-	return Admitted, true
-}
-
-// Crowded reports whether a has its share of the bytes, or nothing is left: what could wait should
-// wait then.
-func (t *Accounts) Crowded(a *Account) bool {
-	return t.lim.Bytes >= 0 && fairBytes(t.bytes.Load(), t.kinds[Waiting].Load(), a.bytes.Load()/a.weight, t.lim.Bytes) != Admitted
-}
-
-// Spare reports whether a has half of its share left: what is held for a client's convenience only must not be what its next
-// request is refused for.
-func (t *Accounts) Spare(a *Account) bool {
-	return t.lim.Bytes < 0 || fairBytes(t.bytes.Load(), t.kinds[Waiting].Load(), 2*a.bytes.Load()/a.weight, t.lim.Bytes) == Admitted
-}
-
-// ChargeAnyway is Charge for bytes that are held whether there is room or not.
-func (t *Accounts) ChargeAnyway(a *Account, k Kind, n int64) (ok bool) {
-	a.bytes.Add(n)
-	if a.dropped.Load() {
-		a.bytes.Add(-n)
-		return false
-	}
-	t.bytes.Add(n)
-	t.kinds[k].Add(n)
-	return true
-}
-
-// Refund gives back bytes of a kind.
-func (t *Accounts) Refund(a *Account, k Kind, n int64) {
-	t.kinds[k].Add(-n)
-	t.bytes.Add(-n)
-	a.bytes.Add(-n)
-}
-
 // fairBytes decides on bytes that have been counted: load of limit bytes are held, of these waiting for the store, mine of them
 // for the same account. An account may hold twice what is left beside it: alone two thirds, of
 // n that want all they can get each 2/(2n+1). So some is always left for one more, and whoever
@@ -128,15 +74,3 @@ func FairStore(used, mine, n, limit, share int64) Refusal {
 	}
 	return Admitted
 }
-
-// Bytes is the number of bytes that are held for all clients.
-func (t *Accounts) Bytes() int64 { return t.bytes.Load() }
-
-// BytesOf is the number of bytes of a kind.
-func (t *Accounts) BytesOf(k Kind) int64 { return t.kinds[k].Load() }
-
-// MostBytes is the number of bytes of the account that holds most. It looks at all accounts.
-func (t *Accounts) MostBytes() int64 { return t.Most((*Account).Bytes) }
-
-// Bytes is the number of bytes that are held for the client.
-func (a *Account) Bytes() int64 { return a.bytes.Load() }

@@ -32,15 +32,15 @@ func NewCensus[K comparable, N any](each, all int) *Census[K, N] {
 	return &Census[K, N]{each: each, all: all, clients: make(map[string]int), entries: make(map[K]*entry[N])}
 }
 
-// Room reports whether a client may have one more: if not, the answer is OverLimit or, where there
+// RoomFor reports whether a client may have one more: if not, the answer is OverLimit or, where there
 // are too many of all clients, Full.
-func (c *Census[K, N]) Room(client string) Refusal {
+func (c *Census[K, N]) RoomFor(client string) Refusal {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.roomLocked(client)
 }
 
-// roomLocked is Room. mu is held.
+// roomLocked is RoomFor. mu is held.
 func (c *Census[K, N]) roomLocked(client string) Refusal {
 	switch {
 	case c.each > 0 && c.clients[client] >= c.each:
@@ -51,7 +51,7 @@ func (c *Census[K, N]) roomLocked(client string) Refusal {
 	return Admitted
 }
 
-// Add counts a new entry, or says why there may be none, as Room does.
+// Add counts a new entry, or says why there may be none, as RoomFor does.
 func (c *Census[K, N]) Add(key K, client string, expires time.Time) Refusal {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -63,9 +63,9 @@ func (c *Census[K, N]) Add(key K, client string, expires time.Time) Refusal {
 	return no
 }
 
-// See counts an entry that there is, whether there may be one more or not. The zero time is one
+// AddAnyway counts an entry that there is, whether there may be one more or not. The zero time is one
 // that is not known yet.
-func (c *Census[K, N]) See(key K, client string, expires time.Time) {
+func (c *Census[K, N]) AddAnyway(key K, client string, expires time.Time) {
 	var at int64
 	if !expires.IsZero() {
 		at = expires.UnixMilli()
@@ -102,8 +102,8 @@ func (c *Census[K, N]) dropEntry(key K) (note N) {
 	return e.note
 }
 
-// Note has the owner change the note of an entry that is counted. change must not block or use c.
-func (c *Census[K, N]) Note(key K, change func(note *N)) {
+// ChangeNote has the owner change the note of an entry that is counted. change must not block or use c.
+func (c *Census[K, N]) ChangeNote(key K, change func(note *N)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e := c.entries[key]; e != nil {

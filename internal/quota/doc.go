@@ -14,7 +14,7 @@
 //   - a pace for bytes that come back by themselves ([Pace]);
 //   - usages ([Account.Used], [Usage], [Lasting]) of things that come back with time, such as room in a store.
 //
-// [Accounts.Admit] also gives out [Limits.Places], which all requests in flight share.
+// [Accounts.AdmitRequest] also gives out [Limits.Places], which all requests in flight share.
 // When more than three quarters are in use, an account gets no more than an equal
 // share: Limits.Places divided by the accounts that have a request in flight or have
 // asked for a place within two seconds. An account with a weight counts as so many ([Weights]).
@@ -22,7 +22,7 @@
 // [Accounts.Charge] shares [Limits.Bytes] in the same way. An account may hold twice what is left
 // beside it, and the last eighth is for accounts that hold little.
 //
-// [Accounts.Report] says what clients use of this process, and [Accounts.Hear] takes what they use
+// [Accounts.ReportShares] says what clients use of this process, and [Accounts.HearShares] takes what they use
 // of others: with a report a second a client has about the limits of one process however many it
 // uses.
 //
@@ -35,11 +35,11 @@
 // An account with nothing in use and full buckets is as good as a new one.
 // [Accounts.Settle] drops it. A caller that counts something on an account must therefore
 // ask afterwards whether it was dropped meanwhile ([Account.Dropped]), and if so count on
-// the account that it finds now. Admit, Enter and Hold fail in that case:
+// the account that it finds now. AdmitRequest, EnterRequest and Hold fail in that case:
 //
 //	for {
 //		a := accounts.Of(tenant, address)
-//		if no, ok := accounts.Admit(a); ok {
+//		if no, ok := accounts.AdmitRequest(a); ok {
 //			return a, no
 //		}
 //	}

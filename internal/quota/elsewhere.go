@@ -1,8 +1,6 @@
 package quota
 
 import (
-	"cmp"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,73 +44,6 @@ type inUse struct {
 	a        *Account
 	inFlight int64
 	held     [Counts]int64
-}
-
-// Report is what the clients that use most of this process use of it, most first: at most 256 of them, each with more than a 32nd of a
-// limit. It begins anew to count what is taken from buckets, and so belongs to one caller.
-func (t *Accounts) Report() []Share {
-	type part struct {
-		Share
-		most float64
-	}
-	var all []part
-	look := func(a *Account) int64 {
-		p := part{Share: Share{Tenant: a.key.tenant, Address: a.From(), InFlight: a.load.Load() % claim}}
-		if t.lim.Each > 0 {
-			p.most = float64(p.InFlight) / float64(t.lim.Each)
-		}
-		for i := range a.Held {
-			p.Held[i] = max(0, a.Held[i].Load())
-			if t.lim.Held[i] > 0 {
-				p.most = max(p.most, float64(p.Held[i])/float64(t.lim.Held[i]))
-			}
-		}
-		for i, b := range a.Buckets {
-			if b.taken != nil {
-				p.Taken[i] = max(0, b.taken.Swap(0)) // Tokens of the second before may be given back in this one.
-				p.most = max(p.most, float64(p.Taken[i])/max(1, t.lim.Rates[i].PerSecond))
-			}
-		}
-		if p.most > 1./noticeable {
-			all = append(all, p)
-		}
-		return 0
-	}
-	t.table.Each(func(a *Account) { look(a) })
-	slices.SortFunc(all, func(x, y part) int { return cmp.Compare(y.most, x.most) })
-	shares := make([]Share, 0, min(len(all), mostShares))
-	for _, p := range all[:min(len(all), mostShares)] {
-		shares = append(shares, p.Share)
-	}
-	return shares
-}
-
-// Hear takes report n of another process: what its clients took there they have less of here, and what they have in use there counts
-// here until the next report, or for [HeardFor]. It drops a report that is not newer than the last one.
-func (t *Accounts) Hear(now time.Time, from string, n uint64, shares []Share) {
-	e := &t.elsewhere
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	h := e.all[from]
-	switch {
-	case h == nil && len(shares) == 0:
-		return
-	case h == nil:
-		h = new(heard)
-		if e.all == nil {
-			e.all = make(map[string]*heard)
-		}
-		e.all[from] = h
-	case n <= h.n:
-		return
-	}
-	before := h.in
-	h.n, h.at, h.in = n, now, nil
-	for i := range shares[:min(len(shares), mostShares)] {
-		h.in = append(h.in, shares[i].countShare(t, now))
-	}
-	e.releaseShares(before) // Afterwards: meanwhile an account is held to more, and not to less.
-	e.busy.Add(int64(len(h.in)))
 }
 
 // countShare counts on an account what it has in use elsewhere, and takes what it took there.
@@ -163,9 +94,3 @@ func (e *elsewhere) dropSilent(now time.Time) {
 		}
 	}
 }
-
-// Heard is how many shares of other processes count here now.
-func (t *Accounts) Heard() int64 { return t.elsewhere.busy.Load() }
-
-// Elsewhere is how much of Held[what] the client has in use of other processes.
-func (a *Account) Elsewhere(what int) int64 { return a.heldElsewhere[what].Load() }

@@ -44,7 +44,7 @@ func TestHear(t *testing.T) {
 		me.Buckets[0].GiveBackN(now, 1)
 		for _, r := range tt.reports {
 			now = now.Add(r.after)
-			acc.Hear(now, r.from, r.n, []Share{{Tenant: "me", Taken: [Rates]int64{r.taken}}, {Tenant: "other", Taken: [Rates]int64{7}}})
+			acc.HearShares(now, r.from, r.n, []Share{{Tenant: "me", Taken: [Rates]int64{r.taken}}, {Tenant: "other", Taken: [Rates]int64{7}}})
 		}
 		if got := left(me, now); got != tt.left {
 			t.Errorf("%s: %d tokens are left, want %d", name, got, tt.left)
@@ -66,13 +66,13 @@ func TestHeardInUse(t *testing.T) {
 	admits := func() (n int) {
 		a := acc.Of("anon", "192.0.2.1")
 		for {
-			if no, _ := acc.Admit(a); no != Admitted {
+			if no, _ := acc.AdmitRequest(a); no != Admitted {
 				break
 			}
 			n++
 		}
 		for range n {
-			acc.Leave(a)
+			acc.LeavePlace(a)
 		}
 		return n
 	}
@@ -84,19 +84,19 @@ func TestHeardInUse(t *testing.T) {
 		if got := acc.Of("anon", "192.0.2.1").Elsewhere(0); got != held {
 			t.Errorf("%s: %d are held elsewhere, want %d", what, got, held)
 		}
-		if got := acc.Heard(); got != shares {
+		if got := acc.SharesHeard(); got != shares {
 			t.Errorf("%s: %d shares count, want %d", what, got, shares)
 		}
 	}
 	want("at first", 64, 0, 0)
-	acc.Hear(now, "b", 1, use(60, 5))
+	acc.HearShares(now, "b", 1, use(60, 5))
 	want("60 elsewhere", 4, 5, 1)
-	acc.Hear(now, "c", 1, use(10, 1))
+	acc.HearShares(now, "c", 1, use(10, 1))
 	want("70 elsewhere", 0, 6, 2)
-	acc.Hear(now, "b", 2, use(20, 2))
+	acc.HearShares(now, "b", 2, use(20, 2))
 	want("30 elsewhere", 34, 3, 2)
 	now = now.Add(HeardFor / 2)
-	acc.Hear(now, "b", 3, nil)
+	acc.HearShares(now, "b", 3, nil)
 	want("only the 10 of c", 54, 1, 1)
 	for range 2 * 256 {
 		acc.Settle(now)
@@ -105,7 +105,7 @@ func TestHeardInUse(t *testing.T) {
 	now = now.Add(HeardFor / 2)
 	acc.Settle(now)
 	want("c is silent", 64, 0, 0)
-	acc.Hear(now, "b", 2, use(60, 5))
+	acc.HearShares(now, "b", 2, use(60, 5))
 	want("an old report of b", 64, 0, 0)
 	now = now.Add(time.Hour)
 	for range 2 * 256 {
@@ -124,7 +124,7 @@ func TestReport(t *testing.T) {
 	t.Parallel()
 	acc, now := shared(), time.Unix(1000, 0)
 	for range 5 {
-		acc.Enter(acc.Of("calls", ""))
+		acc.EnterRequest(acc.Of("calls", ""))
 	}
 	acc.Of("takes", "").Buckets[0].TakeN(now, 60)
 	acc.Of("takes", "").Buckets[0].GiveBackN(now, 10)
@@ -133,8 +133,8 @@ func TestReport(t *testing.T) {
 		acc.Of("anon", "2001:db8::1").Hold(0)
 	}
 	acc.Of("little", "").Buckets[0].TakeN(now, 3)
-	acc.Enter(acc.Of("little", ""))
-	got := acc.Report()
+	acc.EnterRequest(acc.Of("little", ""))
+	got := acc.ReportShares()
 	want := []Share{
 		{Tenant: "anon", Address: "2001:db8::", Held: [Counts]int64{41}},
 		{Tenant: "takes", Taken: [Rates]int64{50}},
@@ -148,15 +148,15 @@ func TestReport(t *testing.T) {
 			t.Errorf("share %d is %+v, want %+v", i, got[i], want[i])
 		}
 	}
-	if again := acc.Report(); len(again) != 2 || again[0].Tenant != "anon" || again[1].Tenant != "calls" {
+	if again := acc.ReportShares(); len(again) != 2 || again[0].Tenant != "anon" || again[1].Tenant != "calls" {
 		t.Errorf("a second later there is %+v", again)
 	}
 	many := New(Limits{Places: 1000, Each: 1, Accounts: 1000, Bytes: -1})
 	for i := range 2 * mostShares {
-		many.Enter(many.Of("t", "192.0."+string(rune('1'+i/200))+"."+string([]rune{rune('1' + i%2)})))
-		many.Enter(many.Of(string(rune('a'+i)), ""))
+		many.EnterRequest(many.Of("t", "192.0."+string(rune('1'+i/200))+"."+string([]rune{rune('1' + i%2)})))
+		many.EnterRequest(many.Of(string(rune('a'+i)), ""))
 	}
-	if n := len(many.Report()); n != mostShares {
+	if n := len(many.ReportShares()); n != mostShares {
 		t.Errorf("%d accounts are in a report", n)
 	}
 }

@@ -70,9 +70,9 @@ func (p *Places[W]) takePlace(client string) {
 	p.running[client]++
 }
 
-// Take takes a place for work that runs already, and reports whether it did: where none is left,
+// TakePlace takes a place for work that runs already, and reports whether it did: where none is left,
 // only if anyway is set.
-func (p *Places[W]) Take(client string, anyway bool) bool {
+func (p *Places[W]) TakePlace(client string, anyway bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !anyway && !p.mayTake(client) {
@@ -103,8 +103,8 @@ func (p *Places[W]) nextSecond(now time.Time) time.Duration {
 	return p.second.Sub(now)
 }
 
-// Leave gives a place of a client back, and returns the work that has it from now on, if any waits.
-func (p *Places[W]) Leave(client string) (next W, ok bool) {
+// LeavePlace gives a place of a client back, and returns the work that has it from now on, if any waits.
+func (p *Places[W]) LeavePlace(client string) (next W, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.taken--

@@ -12,7 +12,7 @@ func TestWeights(t *testing.T) {
 	heavy, light, addressed := acc.Of("heavy", ""), acc.Of("light", ""), acc.Of("anon", "2001:db8::7")
 	all, has := []*Account{heavy, light, addressed}, [3]int{}
 	ask := func(i int) {
-		if no, _ := acc.Admit(all[i]); no == Admitted {
+		if no, _ := acc.AdmitRequest(all[i]); no == Admitted {
 			has[i]++
 		}
 	}
@@ -23,7 +23,7 @@ func TestWeights(t *testing.T) {
 		for i, a := range all { // a call of each ends, and each asks for more than it can have
 			if has[i] > 0 {
 				has[i]--
-				acc.Leave(a)
+				acc.LeavePlace(a)
 			}
 			for k := range all {
 				ask(k)

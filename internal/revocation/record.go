@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net/http"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -156,6 +158,20 @@ func isID(s string) bool {
 
 // ended reports whether the revocation refuses nothing more.
 func (r *Revocation) ended(now time.Time) bool { return !r.Ban && !now.Before(r.Expires) }
+
+// refuses reports whether a token of r's subject, or of its client, is refused. One that does not say when it was issued counts as issued before.
+func (r *Revocation) refuses(id *auth.Identity, now time.Time) bool {
+	return (r.Issuer == "" || r.Issuer == id.Issuer) && (r.Ban || id.Issued.IsZero() || id.Issued.Before(r.Created)) && !r.ended(now)
+}
+
+// refusal is what the client of a revoked token is told.
+func (r *Revocation) refusal(id *auth.Identity) *auth.Refusal {
+	detail := []slog.Attr{slog.String("revocation", r.ID), slog.String("iss", id.Issuer), slog.String("sub", id.Subject), slog.String("client", id.Client), slog.Time("revoked", r.Created)}
+	if !id.Issued.IsZero() {
+		detail = append(detail, slog.Time("iat", id.Issued))
+	}
+	return &auth.Refusal{Status: http.StatusUnauthorized, Code: auth.InvalidToken, Reason: auth.ReasonRevoked, Text: auth.TextInvalid, Detail: detail}
+}
 
 // check refuses what names nobody.
 func (r *Revocation) check() error {

@@ -2,7 +2,6 @@ package revocation
 
 import (
 	"errors"
-	"log/slog"
 	"net/http"
 	"slices"
 	"time"
@@ -54,11 +53,6 @@ func (t *table) find(id *auth.Identity, now time.Time) *Revocation {
 	return nil
 }
 
-// refuses reports whether a token of r's subject, or of its client, is refused. One that does not say when it was issued counts as issued before.
-func (r *Revocation) refuses(id *auth.Identity, now time.Time) bool {
-	return (r.Issuer == "" || r.Issuer == id.Issuer) && (r.Ban || id.Issued.IsZero() || id.Issued.Before(r.Created)) && !r.ended(now)
-}
-
 // Match are revocations, for finding those whom they are about.
 type Match []Revocation
 
@@ -67,15 +61,6 @@ func (m Match) Is(issuer, subject, client string) bool {
 	return slices.ContainsFunc(m, func(r Revocation) bool {
 		return (r.Issuer == "" || r.Issuer == issuer) && (r.Subject == "" || r.Subject == subject) && (r.Client == "" || r.Client == client)
 	})
-}
-
-// refusal is what the client of a revoked token is told.
-func (r *Revocation) refusal(id *auth.Identity) *auth.Refusal {
-	detail := []slog.Attr{slog.String("revocation", r.ID), slog.String("iss", id.Issuer), slog.String("sub", id.Subject), slog.String("client", id.Client), slog.Time("revoked", r.Created)}
-	if !id.Issued.IsZero() {
-		detail = append(detail, slog.Time("iat", id.Issued))
-	}
-	return &auth.Refusal{Status: http.StatusUnauthorized, Code: auth.InvalidToken, Reason: auth.ReasonRevoked, Text: auth.TextInvalid, Detail: detail}
 }
 
 // errUnread is the error of a node that has not read the revocations yet.

@@ -2,14 +2,14 @@
 // changes. A task is a request that outlives its connection, its session and the process
 // that took it.
 //
-//	               Begin                  Finish
-//	New ──▶ queued ─────▶ running ─────────────────▶ ended
-//	          ▲  ▲          │  │ Ask                  ▲ ▲
-//	          │  └──────────┘  ▼                      │ │
-//	          │      Yield  waiting ──────────────────┘ │
-//	          │   Answer       │          Cancel        │
-//	          └────────────────┘  Finish                │
-//	               (from any state that is not ended) ──┘
+//	            BeginAttempt               Finish
+//	New ──▶ queued ─────▶ running ──────────────────────────▶ ended
+//	          ▲  ▲          │  │ AskQuestions                  ▲ ▲
+//	          │  └──────────┘  ▼                               │ │
+//	          │  YieldAttempt waiting ─────────────────────────┘ │
+//	          │                │  Finish                         │
+//	          └────────────────┘                           Cancel│
+//	              TakeAnswers     (from any state but ended) ────┘
 //
 // A queued task has a work message and no worker; a running one has one worker, named by
 // its attempt's epoch and boot; a waiting one has neither, however long its client takes to

@@ -13,12 +13,12 @@ func TestHolder(t *testing.T) {
 	waiting := func() (Record, uint64) {
 		t.Helper()
 		r := New(now, time.Hour)
-		epoch, err := r.Begin("a", "1", now)
+		epoch, err := r.BeginAttempt("a", "1", now)
 		if err == nil {
-			err = r.Ask(epoch, now, Question{Key: "q"})
+			err = r.AskQuestions(epoch, now, Question{Key: "q"})
 		}
 		if err == nil {
-			err = r.Ask(epoch, now, Question{Key: "p"})
+			err = r.AskQuestions(epoch, now, Question{Key: "p"})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -31,20 +31,20 @@ func TestHolder(t *testing.T) {
 	}{
 		"it waits": {func(*Record, uint64) error { return nil }, "a 1"},
 		"it has its answers": {func(r *Record, _ uint64) error {
-			_, err := r.Answer(map[string]Reply{"q": {Value: []byte("1")}, "p": {Value: []byte("1")}}, now)
+			_, err := r.TakeAnswers(map[string]Reply{"q": {Value: []byte("1")}, "p": {Value: []byte("1")}}, now)
 			return err
 		}, "a 1"},
 		"it runs again": {func(r *Record, _ uint64) error {
-			if _, err := r.Answer(map[string]Reply{"q": {Value: []byte("1")}, "p": {Value: []byte("1")}}, now); err != nil {
+			if _, err := r.TakeAnswers(map[string]Reply{"q": {Value: []byte("1")}, "p": {Value: []byte("1")}}, now); err != nil {
 				return err
 			}
-			_, err := r.Begin("b", "2", now)
+			_, err := r.BeginAttempt("b", "2", now)
 			return err
 		}, " "},
 		"it ends":             {func(r *Record, _ uint64) error { return r.Cancel(now) }, " "},
-		"the handler is gone": {func(r *Record, epoch uint64) error { return r.Release(epoch) }, " "},
+		"the handler is gone": {func(r *Record, epoch uint64) error { return r.ReleaseHolder(epoch) }, " "},
 		"another's is": {func(r *Record, epoch uint64) error {
-			if err := r.Release(epoch + 1); !errors.Is(err, ErrFenced) {
+			if err := r.ReleaseHolder(epoch + 1); !errors.Is(err, ErrFenced) {
 				t.Errorf("released under another epoch: %v", err)
 			}
 			return nil

@@ -3,7 +3,6 @@ package task
 import (
 	"encoding/json"
 
-	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -37,40 +36,6 @@ var statuses = [...][2]mcp.TaskStatus{
 	Cancelled: {mcp.TaskCancelled, mcp.TaskCancelled},
 	Lost:      {mcp.TaskFailed, mcp.TaskFailed},
 }
-
-// How is how the task ended, 0 if it has not.
-func (r *Record) How() Kind {
-	if r.State != Ended || r.Outcome == nil {
-		return 0
-	}
-	return r.Outcome.Kind
-}
-
-// Status is what a reader of a revision sees of the task. An outcome of a kind that this release does not know is a
-// failure.
-func (r *Record) Status(reader mcp.Revision) mcp.TaskStatus {
-	switch {
-	case r.State == Waiting:
-		return mcp.TaskInputRequired
-	case r.State != Ended:
-		return mcp.TaskWorking
-	case r.Outcome == nil || r.Outcome.Kind == 0 || int(r.Outcome.Kind) >= len(statuses):
-		return mcp.TaskFailed
-	case protocol.Has(reader, protocol.FeatureTasksExtension):
-		return statuses[r.Outcome.Kind][1]
-	}
-	return statuses[r.Outcome.Kind][0]
-}
-
-// String is the state as operators see it.
-func (s State) String() string {
-	if int(s) >= len(states) {
-		return "unknown"
-	}
-	return states[s]
-}
-
-var states = [...]string{Queued: "queued", Running: "running", Waiting: "waiting", Ended: "ended"}
 
 // String is the kind as operators see it.
 func (k Kind) String() string {

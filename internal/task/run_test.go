@@ -19,8 +19,8 @@ func TestRuns(t *testing.T) {
 	}
 	begin := func() uint64 {
 		t.Helper()
-		r.Progressed()
-		epoch, err := r.Begin("a", "1", now)
+		r.NoteProgress()
+		epoch, err := r.BeginAttempt("a", "1", now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -33,20 +33,20 @@ func TestRuns(t *testing.T) {
 	if before.Runs != nil {
 		t.Error("an earlier copy has the run, too")
 	}
-	if err := r.Yield(epoch, now); err != nil {
+	if err := r.YieldAttempt(epoch, now); err != nil {
 		t.Fatal(err)
 	}
 	last(RunYielded)
 	epoch = begin()
 	before = r
-	if err := r.Ask(epoch, now, Question{Key: "q"}); err != nil {
+	if err := r.AskQuestions(epoch, now, Question{Key: "q"}); err != nil {
 		t.Fatal(err)
 	}
 	last(RunAsked)
 	if before.Runs[1].End != "" {
 		t.Error("an earlier copy has the end, too")
 	}
-	if _, err := r.Answer(map[string]Reply{"q": {Value: []byte(`1`)}}, now); err != nil {
+	if _, err := r.TakeAnswers(map[string]Reply{"q": {Value: []byte(`1`)}}, now); err != nil {
 		t.Fatal(err)
 	}
 	begin()
@@ -69,7 +69,7 @@ func TestRuns(t *testing.T) {
 	if err := json.Unmarshal([]byte(`{"v":1,"created":1,"updated":1,"ttl":3600000,"state":1,"epoch":1,"attempt":1,"node":"a","boot":"1"}`), &old); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := old.Begin("b", "2", now); err != nil || len(old.Runs) != 1 || old.Runs[0].Epoch != 2 {
+	if _, err := old.BeginAttempt("b", "2", now); err != nil || len(old.Runs) != 1 || old.Runs[0].Epoch != 2 {
 		t.Errorf("a record without runs: %+v, %v", old.Runs, err)
 	}
 }

@@ -46,18 +46,18 @@ func answers(keys ...string) map[string]Reply {
 func in(t *testing.T, s State) (r Record, epoch uint64) {
 	t.Helper()
 	r = New(start, time.Hour)
-	epoch = must[uint64](t)(r.Begin("n", "b", start))
-	if err := r.Ask(epoch, start, asked("old")...); err != nil {
+	epoch = must[uint64](t)(r.BeginAttempt("n", "b", start))
+	if err := r.AskQuestions(epoch, start, asked("old")...); err != nil {
 		t.Fatal(err)
 	}
-	must[bool](t)(r.Answer(answers("old"), start))
+	must[bool](t)(r.TakeAnswers(answers("old"), start))
 	if s == Queued {
 		return r, epoch
 	}
-	epoch = must[uint64](t)(r.Begin("n", "b", start))
+	epoch = must[uint64](t)(r.BeginAttempt("n", "b", start))
 	switch s {
 	case Waiting:
-		if err := r.Ask(epoch, start, asked("a", "b")...); err != nil {
+		if err := r.AskQuestions(epoch, start, asked("a", "b")...); err != nil {
 			t.Fatal(err)
 		}
 	case Ended:
@@ -81,39 +81,39 @@ func TestChanges(t *testing.T) {
 		want   [4]to // by the state before: queued, running, waiting, ended
 	}{
 		"an attempt begins": {
-			func(r *Record, _ uint64) error { _, err := r.Begin("m", "c", later); return err },
+			func(r *Record, _ uint64) error { _, err := r.BeginAttempt("m", "c", later); return err },
 			[4]to{{Running, nil}, {Running, nil}, {Waiting, ErrWaiting}, {Ended, ErrEnded}},
 		},
 		"it is given back": {
-			func(r *Record, epoch uint64) error { return r.Yield(epoch, later) },
+			func(r *Record, epoch uint64) error { return r.YieldAttempt(epoch, later) },
 			[4]to{{Queued, ErrFenced}, {Queued, nil}, {Waiting, ErrFenced}, {Ended, ErrEnded}},
 		},
 		"it asks": {
-			func(r *Record, epoch uint64) error { return r.Ask(epoch, later, asked("c")...) },
+			func(r *Record, epoch uint64) error { return r.AskQuestions(epoch, later, asked("c")...) },
 			[4]to{{Queued, ErrFenced}, {Waiting, nil}, {Waiting, nil}, {Ended, ErrEnded}},
 		},
 		"it asks nothing": {
-			func(r *Record, epoch uint64) error { return r.Ask(epoch, later) },
+			func(r *Record, epoch uint64) error { return r.AskQuestions(epoch, later) },
 			[4]to{{Queued, ErrFenced}, {Running, ErrNotWaiting}, {Waiting, ErrNotWaiting}, {Ended, ErrEnded}},
 		},
 		"it asks with a key of an earlier attempt": {
-			func(r *Record, epoch uint64) error { return r.Ask(epoch, later, asked("c", "old")...) },
+			func(r *Record, epoch uint64) error { return r.AskQuestions(epoch, later, asked("c", "old")...) },
 			[4]to{{Queued, ErrFenced}, {Running, ErrKeyUsed}, {Waiting, ErrKeyUsed}, {Ended, ErrEnded}},
 		},
 		"it asks twice with a key": {
-			func(r *Record, epoch uint64) error { return r.Ask(epoch, later, asked("c", "c")...) },
+			func(r *Record, epoch uint64) error { return r.AskQuestions(epoch, later, asked("c", "c")...) },
 			[4]to{{Queued, ErrFenced}, {Running, ErrKeyUsed}, {Waiting, ErrKeyUsed}, {Ended, ErrEnded}},
 		},
 		"some answers": {
-			func(r *Record, _ uint64) error { _, err := r.Answer(answers("a", "unknown"), later); return err },
+			func(r *Record, _ uint64) error { _, err := r.TakeAnswers(answers("a", "unknown"), later); return err },
 			[4]to{{Queued, ErrNotWaiting}, {Running, ErrNotWaiting}, {Waiting, nil}, {Ended, ErrEnded}},
 		},
 		"all answers": {
-			func(r *Record, _ uint64) error { _, err := r.Answer(answers("a", "b"), later); return err },
+			func(r *Record, _ uint64) error { _, err := r.TakeAnswers(answers("a", "b"), later); return err },
 			[4]to{{Queued, ErrNotWaiting}, {Running, ErrNotWaiting}, {Queued, nil}, {Ended, ErrEnded}},
 		},
 		"it says something": {
-			func(r *Record, epoch uint64) error { return r.Say(epoch, "half", later) },
+			func(r *Record, epoch uint64) error { return r.SetMessage(epoch, "half", later) },
 			[4]to{{Queued, ErrFenced}, {Running, nil}, {Waiting, nil}, {Ended, ErrEnded}},
 		},
 		"it finishes": {
@@ -156,9 +156,9 @@ func TestAnswers(t *testing.T) {
 	r, _ := in(t, Waiting)
 	step := func(ready bool, open []string, given map[string]Reply) {
 		t.Helper()
-		got := must[bool](t)(r.Answer(given, start))
+		got := must[bool](t)(r.TakeAnswers(given, start))
 		var keys []string
-		for _, q := range r.Open() {
+		for _, q := range r.OpenQuestions() {
 			keys = append(keys, q.Key)
 		}
 		if got != ready || !slices.Equal(keys, open) {
@@ -185,12 +185,12 @@ func TestAttempts(t *testing.T) {
 	t.Parallel()
 	r := New(start, time.Hour)
 	for i := range 20 {
-		epoch := must[uint64](t)(r.Begin("n", "b", start))
+		epoch := must[uint64](t)(r.BeginAttempt("n", "b", start))
 		var err error
 		if i%2 == 0 {
-			err = r.Yield(epoch, start)
-		} else if err = r.Ask(epoch, start, asked(fmt.Sprint(i))...); err == nil {
-			must[bool](t)(r.Answer(answers(fmt.Sprint(i)), start))
+			err = r.YieldAttempt(epoch, start)
+		} else if err = r.AskQuestions(epoch, start, asked(fmt.Sprint(i))...); err == nil {
+			must[bool](t)(r.TakeAnswers(answers(fmt.Sprint(i)), start))
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -201,27 +201,27 @@ func TestAttempts(t *testing.T) {
 	}
 	last := r.Epoch
 	for range MaxAttempts {
-		if epoch := must[uint64](t)(r.Begin("n", "b", start)); epoch <= last {
+		if epoch := must[uint64](t)(r.BeginAttempt("n", "b", start)); epoch <= last {
 			t.Fatalf("epoch %d after %d", epoch, last)
 		}
 		last = r.Epoch
 	}
-	if _, err := r.Begin("n", "b", start); !errors.Is(err, ErrTooManyAttempts) || r.State != Ended || r.Outcome.Kind != Lost {
+	if _, err := r.BeginAttempt("n", "b", start); !errors.Is(err, ErrTooManyAttempts) || r.State != Ended || r.Outcome.Kind != Lost {
 		t.Errorf("got %v in state %d", err, r.State)
 	}
 	r = New(start, time.Hour)
 	for range 10 * MaxAttempts { // each has stored a step before it was lost
-		must[uint64](t)(r.Begin("n", "b", start))
-		r.Progressed()
+		must[uint64](t)(r.BeginAttempt("n", "b", start))
+		r.NoteProgress()
 	}
 	if r.Attempt != 10*MaxAttempts {
 		t.Errorf("attempt %d", r.Attempt)
 	}
-	r.Progressed()
+	r.NoteProgress()
 	for range MaxAttempts {
-		must[uint64](t)(r.Begin("n", "b", start))
+		must[uint64](t)(r.BeginAttempt("n", "b", start))
 	}
-	if _, err := r.Begin("n", "b", start); !errors.Is(err, ErrTooManyAttempts) {
+	if _, err := r.BeginAttempt("n", "b", start); !errors.Is(err, ErrTooManyAttempts) {
 		t.Errorf("lost %d times in a row: %v", MaxAttempts, err)
 	}
 }
@@ -231,17 +231,17 @@ func TestAttempts(t *testing.T) {
 func TestLifetime(t *testing.T) {
 	t.Parallel()
 	r, epoch := in(t, Running)
-	if err := r.Say(epoch, "x", start.Add(20*time.Minute)); err != nil {
+	if err := r.SetMessage(epoch, "x", start.Add(20*time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Say(epoch, "y", start.Add(-time.Hour)); err != nil {
+	if err := r.SetMessage(epoch, "y", start.Add(-time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	if got := time.UnixMilli(r.Updated); !got.Equal(start.Add(20 * time.Minute)) {
 		t.Errorf("updated at %v", got)
 	}
 	for after, want := range map[time.Duration]time.Duration{0: time.Hour, 20 * time.Minute: 40 * time.Minute, time.Hour: 0, 9 * time.Hour: 0} {
-		if got := r.Left(start.Add(after)); got != want {
+		if got := r.TimeLeft(start.Add(after)); got != want {
 			t.Errorf("after %v %v are left, want %v", after, got, want)
 		}
 	}
@@ -296,23 +296,23 @@ func TestEndedIsFinal(t *testing.T) {
 			switch rnd.IntN(9) {
 			case 0, 1:
 				var e uint64
-				if e, err = r.Begin("n", fmt.Sprint(i), now); err == nil && epochs[e] {
+				if e, err = r.BeginAttempt("n", fmt.Sprint(i), now); err == nil && epochs[e] {
 					t.Fatalf("seed %d: epoch %d is given twice", seed, e)
 				}
 				epochs[e], attempts = true, false
 			case 2:
-				err = r.Yield(epoch, now)
+				err = r.YieldAttempt(epoch, now)
 			case 3:
-				err = r.Ask(epoch, now, asked(fmt.Sprint(rnd.IntN(40)))...)
+				err = r.AskQuestions(epoch, now, asked(fmt.Sprint(rnd.IntN(40)))...)
 			case 4:
 				var open []string
-				for _, q := range r.Open() {
+				for _, q := range r.OpenQuestions() {
 					open = append(open, q.Key)
 				}
-				_, err = r.Answer(answers(open...), now)
+				_, err = r.TakeAnswers(answers(open...), now)
 				attempts = false
 			case 5:
-				err = r.Say(epoch, fmt.Sprint(i), now)
+				err = r.SetMessage(epoch, fmt.Sprint(i), now)
 			case 6:
 				if rnd.IntN(8) == 0 {
 					err, attempts = r.Cancel(now), false
@@ -335,7 +335,7 @@ func TestEndedIsFinal(t *testing.T) {
 				final = stored
 			}
 			var back Record
-			if json.Unmarshal(stored, &back) != nil || !reflect.DeepEqual(back.Open(), r.Open()) || back.State != r.State || back.Epoch != r.Epoch {
+			if json.Unmarshal(stored, &back) != nil || !reflect.DeepEqual(back.OpenQuestions(), r.OpenQuestions()) || back.State != r.State || back.Epoch != r.Epoch {
 				t.Fatalf("seed %d: %s is read as %+v", seed, stored, back)
 			}
 		}

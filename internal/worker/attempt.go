@@ -52,11 +52,11 @@ func newAttempt(s *serving, key Key, k known, w *given, req Request, began int64
 	a := &Attempt{Key: key, Revision: r.Revision, Number: r.Attempt, Request: req, p: p, s: s, method: r.Method, name: r.Name, expires: r.Expires(), mayHaveSteps: k.epoch > 1, endSuspicion: func() {}, asks: make(chan struct{}, 1), work: w}
 	a.charge = chargeFor(key, r, 0)
 	a.epochSeen.Store(began)
-	p.books.census.See(key, w.who, a.expires)
+	p.books.census.AddAnyway(key, w.who, a.expires)
 	a.fence = fence{records: &p.records, key: key, turn: make(chan struct{}, 1)}
 	a.known.Store(&k)
 	a.ctx, a.cancel = context.WithCancelCause(s.ctx)
-	a.expiry = time.AfterFunc(r.Left(p.Store.Now()), func() { a.cancel(ErrExpired) })
+	a.expiry = time.AfterFunc(r.TimeLeft(p.Store.Now()), func() { a.cancel(ErrExpired) })
 	return a
 }
 
@@ -118,10 +118,10 @@ func (a *Attempt) concludeRun(began time.Time, res Result) {
 	if closing && parked && a.p.Shared && a.p.base.Err() == nil {
 		// Another process goes on with the task once it has its answers. Of a process that ends,
 		// its lease says so.
-		_ = a.changeAtEnd(func(r *task.Record, epoch uint64) error { return r.Release(epoch) })
+		_ = a.changeAtEnd(func(r *task.Record, epoch uint64) error { return r.ReleaseHolder(epoch) })
 	}
 	if closing && (res.Err != nil || res.IsError) && a.s.Safe(a.method, a.name) {
-		if !parked && a.changeAtEnd(func(r *task.Record, epoch uint64) error { return r.Yield(epoch, a.p.Store.Now()) }) == nil {
+		if !parked && a.changeAtEnd(func(r *task.Record, epoch uint64) error { return r.YieldAttempt(epoch, a.p.Store.Now()) }) == nil {
 			_ = work.Later(0)
 		}
 		return

@@ -64,7 +64,7 @@ func TestAnAttemptThatIsTakenOverInAStep(t *testing.T) {
 			key := <-made
 			_, err := step(ctx, a, "s", func() string {
 				r := h.get(key)
-				if _, err := r.Begin("m", "other", time.Now()); err != nil {
+				if _, err := r.BeginAttempt("m", "other", time.Now()); err != nil {
 					t.Error(err)
 				}
 				data, _ := json.Marshal(&r)

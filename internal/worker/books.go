@@ -56,7 +56,7 @@ func (b *books) noteBytes(key Key, c Charge, back refundAt) {
 	if back == atExpiry {
 		return
 	}
-	b.census.Note(key, func(n *taskCharges) {
+	b.census.ChangeNote(key, func(n *taskCharges) {
 		if n.of = c; back == atEnd {
 			n.atEnd += c.Bytes
 		} else {

@@ -38,7 +38,7 @@ func (p *Pool) Cancel(ctx context.Context, key Key) (Snapshot, error) {
 	if err == nil {
 		p.actors.tellIfHeld(key, taskCancelled{})
 	}
-	if s.Record.How() != task.Cancelled {
+	if s.Record.OutcomeKind() != task.Cancelled {
 		return s, err
 	}
 	drop := func(ctx context.Context) error { return p.dropParts(ctx, key, task.Cancelled) }
@@ -62,7 +62,7 @@ func (p *Pool) Answer(ctx context.Context, key Key, answers map[string]task.Repl
 	s, err := p.editRecord(ctx, key, func(r *task.Record) (changed bool, err error) {
 		o.from = clientToken(r.From)
 		before := *r
-		ready, err := r.Answer(answers, p.Store.Now())
+		ready, err := r.TakeAnswers(answers, p.Store.Now())
 		if err == nil && (questionsSize(r.Questions) > maxAsked || !leavesRoom(r)) {
 			return false, ErrTooMuch
 		}
@@ -70,10 +70,10 @@ func (p *Pool) Answer(ctx context.Context, key Key, answers map[string]task.Repl
 			err = p.books.chargeAnswers(key, &c, &before, r)
 		}
 		if err == nil && ready {
-			err = o.makeWork(ctx, r.Left(p.Store.Now()))
+			err = o.makeWork(ctx, r.TimeLeft(p.Store.Now()))
 			r.Work = o.seq
 		}
-		return before.Updated != r.Updated || before.State != r.State || before.Unfit != r.Unfit || len(before.Open()) != len(r.Open()), err
+		return before.Updated != r.Updated || before.State != r.State || before.Unfit != r.Unfit || len(before.OpenQuestions()) != len(r.OpenQuestions()), err
 	})
 	if c.Bytes > 0 {
 		p.books.settleBytes(key, c, err, atEnd)

@@ -258,7 +258,7 @@ func TestAClockThatIsAheadRemovesNoWork(t *testing.T) {
 			quick.Store(true)
 			h.Pool = h.join(f, "again")
 			time.Sleep(15 * time.Minute)
-			if got, err := h.Get(t.Context(), key); err != nil || got.Record.How() != task.Done {
+			if got, err := h.Get(t.Context(), key); err != nil || got.Record.OutcomeKind() != task.Done {
 				t.Errorf("%v ahead: the task is in state %d, %v %+v", ahead, got.Record.State, err, got.Record.Runs)
 			}
 			for _, p := range []*worker.Pool{other, h.Pool} {

@@ -93,7 +93,7 @@ func (c *comparer) offerLost(ctx context.Context, st Stored) error {
 	defer cancel()
 	key := Key{st.Tenant, st.Server, st.ID}
 	r, err := task.Decode(st.Data)
-	if err != nil || r.State == task.Ended || r.State == task.Waiting || r.Left(p.Store.Now()) == 0 {
+	if err != nil || r.State == task.Ended || r.State == task.Waiting || r.TimeLeft(p.Store.Now()) == 0 {
 		return nil
 	}
 	has := func() (bool, error) { return p.Store.HasWork(ctx, key.Tenant, key.Server, key.ID, r.Work) }
@@ -113,7 +113,7 @@ func (c *comparer) offerLost(ctx context.Context, st Stored) error {
 	}
 	o := p.actors.beginOffer(key, r.From)
 	defer o.settleOffer()
-	if err := o.makeWork(ctx, r.Left(p.Store.Now())); err != nil {
+	if err := o.makeWork(ctx, r.TimeLeft(p.Store.Now())); err != nil {
 		return err
 	}
 	// Now that the stream has taken a write, what is not there is not there for certain. A stream

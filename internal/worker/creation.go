@@ -26,7 +26,7 @@ func (p *Pool) Adopt(ctx context.Context, n NewTask) (_ *Attempt, made Snapshot,
 		return nil, Snapshot{}, ErrClosing
 	}
 	w := &given{Work: noWork{}, s: s, who: principalOf(n.Tenant, clientToken(n.From))}
-	if !p.places.Take(w.who, n.Ending) {
+	if !p.places.TakePlace(w.who, n.Ending) {
 		p.running.Done()
 		return nil, Snapshot{}, ErrNoPlace
 	}
@@ -37,7 +37,7 @@ func (p *Pool) Adopt(ctx context.Context, n NewTask) (_ *Attempt, made Snapshot,
 		if r.Questions = n.Answered; questionsSize(r.Questions) > maxAsked || !leavesRoom(r) {
 			return actors.ErrTooMuchInput
 		}
-		epoch, err = r.Adopt(p.Node, p.Boot, p.Store.Now())
+		epoch, err = r.AdoptAttempt(p.Node, p.Boot, p.Store.Now())
 		return err
 	}, func(made Snapshot, size int) {
 		a = newAttempt(s, made.Key, known{made.Record, made.Rev, epoch}, w, n.Request, began.UnixNano())

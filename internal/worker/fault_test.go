@@ -228,8 +228,8 @@ func TestAskAgainAfterGivingUp(t *testing.T) {
 		})
 		key := h.create(`{}`)
 		time.Sleep(time.Minute)
-		if r := h.get(key); len(r.Open()) != 2 || r.Message != "still waiting" {
-			t.Errorf("open: %v, message %q", r.Open(), r.Message)
+		if r := h.get(key); len(r.OpenQuestions()) != 2 || r.Message != "still waiting" {
+			t.Errorf("open: %v, message %q", r.OpenQuestions(), r.Message)
 		}
 		if _, err := h.Answer(t.Context(), key, replies("q", "1", "r", "2")); err != nil {
 			t.Fatal(err)
@@ -409,7 +409,7 @@ func TestAnAnswerThatWaited(t *testing.T) {
 				t.Error(err)
 			}
 			r := snap.Record
-			if _, err := r.Begin("m", "other", time.Now()); err != nil {
+			if _, err := r.BeginAttempt("m", "other", time.Now()); err != nil {
 				t.Error(err)
 			}
 			data, _ := json.Marshal(&r)

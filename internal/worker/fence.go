@@ -99,7 +99,7 @@ func (f *fence) checkEpoch(ctx context.Context) error {
 func (f *fence) putPart(ctx context.Context, name string, data []byte) error {
 	for b := (backoff{}); ; {
 		k := f.known.Load()
-		left := k.rec.Left(f.records.store.Now())
+		left := k.rec.TimeLeft(f.records.store.Now())
 		if left == 0 {
 			return f.endLost(store.ErrNotFound)
 		}
@@ -125,7 +125,7 @@ func (f *fence) putPart(ctx context.Context, name string, data []byte) error {
 // endLost ends the attempt if err says that it has lost the task.
 func (f *fence) endLost(err error) error {
 	switch {
-	case errors.Is(err, task.ErrEnded) && f.known.Load().rec.How() == task.Cancelled:
+	case errors.Is(err, task.ErrEnded) && f.known.Load().rec.OutcomeKind() == task.Cancelled:
 		err = ErrCancelled
 	case errors.Is(err, task.ErrEnded), errors.Is(err, task.ErrFenced), errors.Is(err, store.ErrNotFound):
 		err = ErrTakenOver

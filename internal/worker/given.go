@@ -118,7 +118,7 @@ func (w *given) beginAttempt(here *Attempt) (*Attempt, fate, error) {
 			case err != nil:
 				return nil, 0, err
 			case stored:
-				r.Progressed()
+				r.NoteProgress()
 			}
 		}
 		// Everything is read before the attempt begins: one that has begun runs. Whoever has the
@@ -128,7 +128,7 @@ func (w *given) beginAttempt(here *Attempt) (*Attempt, fate, error) {
 		if bad != nil && !errors.Is(bad, store.ErrNotFound) {
 			return nil, 0, bad
 		}
-		epoch, err := r.Begin(p.Node, p.Boot, p.Store.Now())
+		epoch, err := r.BeginAttempt(p.Node, p.Boot, p.Store.Now())
 		r.Work = w.Seq()
 		switch {
 		case errors.Is(err, task.ErrEnded):
@@ -197,7 +197,7 @@ func (w *given) matchAttempt(a *Attempt, r *task.Record) (fate, error) {
 			return err
 		}
 		err := a.changeInTurn(w.s.ctx, func(r *task.Record, _ uint64) error {
-			_, err := r.Begin(w.s.p.Node, w.s.p.Boot, w.s.p.Store.Now())
+			_, err := r.BeginAttempt(w.s.p.Node, w.s.p.Boot, w.s.p.Store.Now())
 			r.Work = w.Seq()
 			return err
 		})
@@ -243,7 +243,7 @@ func (w *given) isFresh() bool { return time.Now().UnixNano()-w.kept.Load() < in
 
 // freePlace gives the place of work back, to work that waits for one.
 func (w *given) freePlace() {
-	if next, ok := w.s.p.places.Leave(w.who); ok {
+	if next, ok := w.s.p.places.LeavePlace(w.who); ok {
 		w.s.p.running.Go(next.doWork)
 	}
 }

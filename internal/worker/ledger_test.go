@@ -235,7 +235,7 @@ func TestWhatAnEndedTaskKeeps(t *testing.T) {
 				if n, parts := h.stored(key); n != 1 || len(parts) != tt.parts {
 					t.Errorf("%d records and the parts %v are left", n, parts)
 				}
-				if r := h.get(key); len(r.Open()) != 0 || tt.ask && (len(r.Questions) != 1 || r.Questions[0].Answer != nil || r.Questions[0].Request != nil) {
+				if r := h.get(key); len(r.OpenQuestions()) != 0 || tt.ask && (len(r.Questions) != 1 || r.Questions[0].Answer != nil || r.Questions[0].Request != nil) {
 					t.Errorf("of its questions it keeps %+v", r.Questions)
 				}
 				l.has(t, "after the end", tt.least, tt.most)
@@ -282,8 +282,8 @@ func TestWorkOfAnEndedTask(t *testing.T) {
 		if _, parts := h.stored(key); len(parts) != 0 {
 			t.Errorf("the parts %v are left", parts)
 		}
-		if r := h.get(key); r.How() != task.Done || h.runs.Load() != 1 {
-			t.Errorf("it ended with kind %d after %d runs", r.How(), h.runs.Load())
+		if r := h.get(key); r.OutcomeKind() != task.Done || h.runs.Load() != 1 {
+			t.Errorf("it ended with kind %d after %d runs", r.OutcomeKind(), h.runs.Load())
 		}
 	})
 }
@@ -335,8 +335,8 @@ func TestACancellationThatIsNotStored(t *testing.T) {
 					t.Fatal(err)
 				}
 				h.ended(key)
-				if r := h.get(key); r.How() != task.Done {
-					t.Errorf("it ended with kind %d", r.How())
+				if r := h.get(key); r.OutcomeKind() != task.Done {
+					t.Errorf("it ended with kind %d", r.OutcomeKind())
 				}
 			})
 		})

@@ -95,8 +95,8 @@ func TestTasksWaitForDays(t *testing.T) {
 					}
 					time.Sleep(3 * day / 2)
 					r := h.get(key)
-					if r.State != task.Waiting || len(r.Open()) != 1 || r.Open()[0].Key != fmt.Sprint("q", i) {
-						t.Fatalf("after %d days: state %d, open %+v", 3*(i+1), r.State, r.Open())
+					if r.State != task.Waiting || len(r.OpenQuestions()) != 1 || r.OpenQuestions()[0].Key != fmt.Sprint("q", i) {
+						t.Fatalf("after %d days: state %d, open %+v", 3*(i+1), r.State, r.OpenQuestions())
 					}
 					if _, err := h.Answer(t.Context(), key, replies(fmt.Sprint("q", i), fmt.Sprint(i))); err != nil {
 						t.Fatal(err)

@@ -226,7 +226,7 @@ func (p *Pool) Open() (all, most int) {
 // Room reports whether a principal may have one more task: ErrTooMany and ErrFull say that it may
 // not.
 func (p *Pool) Room(tenant, from string) error {
-	return openError(p.books.census.Room(principalOf(tenant, clientToken(from))))
+	return openError(p.books.census.RoomFor(principalOf(tenant, clientToken(from))))
 }
 
 // recountTasks drops the tasks whose end this process has not seen, as long as there are many.
@@ -239,7 +239,7 @@ func (p *Pool) recountTasks() {
 			r, _, err := p.readRecord(ctx, key)
 			switch {
 			case err == nil && r.State == task.Ended:
-				p.books.taskEnded(key, r.How())
+				p.books.taskEnded(key, r.OutcomeKind())
 				dropped++
 			case errors.Is(err, store.ErrNotFound):
 				if made, _ := p.actors.viewTask(key); !made {
@@ -247,7 +247,7 @@ func (p *Pool) recountTasks() {
 					dropped++
 				}
 			case err == nil:
-				p.books.census.See(key, principalOf(key.Tenant, clientToken(r.From)), r.Expires())
+				p.books.census.AddAnyway(key, principalOf(key.Tenant, clientToken(r.From)), r.Expires())
 			default:
 				return
 			}
@@ -266,7 +266,7 @@ func (p *Pool) Reclaimed() int64 { return p.reclaimed.Load() }
 func (p *Pool) announceChange(key Key, rev uint64, r *task.Record) {
 	p.wakeFollowers(key)
 	if r.State == task.Ended {
-		p.books.taskEnded(key, r.How())
+		p.books.taskEnded(key, r.OutcomeKind())
 	}
 	if p.Changed != nil {
 		p.Changed(key, rev, r)
@@ -324,8 +324,8 @@ func (p *Pool) dropEnded(ctx context.Context, key Key) (ended bool, err error) {
 		return false, nil
 	}
 	if err == nil && r.State == task.Ended {
-		p.books.taskEnded(key, r.How())
-		return true, p.dropParts(ctx, key, r.How())
+		p.books.taskEnded(key, r.OutcomeKind())
+		return true, p.dropParts(ctx, key, r.OutcomeKind())
 	}
 	return false, err
 }

@@ -118,7 +118,7 @@ func (a *Attempt) putQuestions(ctx context.Context, m *asking) error {
 			return ErrTakenOver
 		}
 		err := a.changeInTurn(ctx, func(r *task.Record, epoch uint64) error {
-			if err := r.Ask(epoch, a.p.Store.Now(), m.missing...); err != nil {
+			if err := r.AskQuestions(epoch, a.p.Store.Now(), m.missing...); err != nil {
 				return err
 			}
 			if questionsSize(r.Questions) > maxAsked || !leavesRoom(r) {

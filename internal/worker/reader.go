@@ -131,7 +131,7 @@ func (rd *Reader) decodePage(stored []Stored, limit int, err error) (all []Snaps
 		if i == limit {
 			return all, st.Rev, err
 		}
-		if r, err := task.Decode(st.Data); err == nil && r.Left(rd.store.Now()) > 0 {
+		if r, err := task.Decode(st.Data); err == nil && r.TimeLeft(rd.store.Now()) > 0 {
 			all = append(all, Snapshot{Key{st.Tenant, st.Server, st.ID}, r, st.Rev})
 		}
 	}

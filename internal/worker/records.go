@@ -63,7 +63,7 @@ func (rs *records) readBy(ctx context.Context, key Key, get func(ctx context.Con
 	if r, err = task.Decode(data); err != nil {
 		return r, 0, fmt.Errorf("worker: record of a task: %w", err)
 	}
-	if r.Left(rs.store.Now()) == 0 {
+	if r.TimeLeft(rs.store.Now()) == 0 {
 		return r, 0, store.ErrNotFound
 	}
 	return r, rev, nil
@@ -82,7 +82,7 @@ func (rs *records) putRecord(ctx context.Context, key Key, r *task.Record, rev u
 	}
 	unknown := false
 	for b := (backoff{}); ; {
-		left := r.Left(rs.store.Now())
+		left := r.TimeLeft(rs.store.Now())
 		if left == 0 {
 			return 0, store.ErrNotFound
 		}

@@ -139,9 +139,9 @@ func (s *serving) assignWork(w Work) {
 		g.deliverLater(time.Second)
 		return
 	}
-	p.books.census.See(key, g.who, time.Time{})
+	p.books.census.AddAnyway(key, g.who, time.Time{})
 	if _, adopted := p.actors.viewTask(key); adopted { // it runs, and has a place
-		p.places.Take(g.who, true)
+		p.places.TakePlace(g.who, true)
 		p.running.Go(g.doWork)
 		return
 	}
@@ -261,7 +261,7 @@ func (s *serving) reclaimWork() {
 			return 0
 		}
 		p.reclaimed.Add(1)
-		return r.Left(now)
+		return r.TimeLeft(now)
 	})
 	if err != nil && s.ctx.Err() == nil { // they come by themselves, only later
 		p.Log.Warn("the tasks of the process before are taken up late", "server", s.ID, "error", err)

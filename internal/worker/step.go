@@ -88,5 +88,5 @@ const epochTime = 4 * keepEvery
 
 // Say sets the task's message for people.
 func (a *Attempt) Say(ctx context.Context, message string) error {
-	return a.changeRecord(ctx, func(r *task.Record, epoch uint64) error { return r.Say(epoch, message, a.p.Store.Now()) })
+	return a.changeRecord(ctx, func(r *task.Record, epoch uint64) error { return r.SetMessage(epoch, message, a.p.Store.Now()) })
 }

@@ -107,7 +107,7 @@ func lostTask(t *testing.T, h *house, id string, lost int) worker.Key {
 	t.Helper()
 	r := task.New(time.Now(), ttl)
 	for range lost {
-		if _, err := r.Begin("dead", "dead", time.Now()); err != nil {
+		if _, err := r.BeginAttempt("dead", "dead", time.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -299,7 +299,7 @@ func TestAnAttemptThatWakesLate(t *testing.T) {
 		a := <-late
 		// Another process takes the work, as it would when this one has said nothing for five seconds.
 		r := h.get(key)
-		if _, err := r.Begin("m", "other", time.Now()); err != nil {
+		if _, err := r.BeginAttempt("m", "other", time.Now()); err != nil {
 			t.Fatal(err)
 		}
 		data, _ := json.Marshal(&r)
@@ -333,7 +333,7 @@ func TestNeverRunsOnce(t *testing.T) {
 		h.safe.Store(false)
 		h.handle(func(ctx context.Context, a *worker.Attempt) worker.Result { t.Error("it ran"); return done(`{}`) })
 		r := task.New(time.Now(), ttl)
-		if _, err := r.Begin("dead", "dead", time.Now()); err != nil { // a process took it, and died
+		if _, err := r.BeginAttempt("dead", "dead", time.Now()); err != nil { // a process took it, and died
 			t.Fatal(err)
 		}
 		data, _ := json.Marshal(&r)
@@ -444,14 +444,14 @@ func TestWaitingHoldsNoPlace(t *testing.T) {
 		}
 		time.Sleep(30 * time.Minute)
 		for i, k := range keys {
-			if r := h.get(k); r.State != task.Waiting || len(r.Open()) != 2 {
-				t.Fatalf("task %d is in state %d with %d questions", i, r.State, len(r.Open()))
+			if r := h.get(k); r.State != task.Waiting || len(r.OpenQuestions()) != 2 {
+				t.Fatalf("task %d is in state %d with %d questions", i, r.State, len(r.OpenQuestions()))
 			}
 			if _, err := h.Answer(t.Context(), k, replies("name", `"a"`, "nobody", `1`)); err != nil {
 				t.Fatal(err)
 			}
-			if r := h.get(k); r.State != task.Waiting || len(r.Open()) != 1 || r.Open()[0].Key != "age" {
-				t.Errorf("after one answer: state %d, %+v", r.State, r.Open())
+			if r := h.get(k); r.State != task.Waiting || len(r.OpenQuestions()) != 1 || r.OpenQuestions()[0].Key != "age" {
+				t.Errorf("after one answer: state %d, %+v", r.State, r.OpenQuestions())
 			}
 			if _, err := h.Answer(t.Context(), k, replies("name", `"b"`, "age", fmt.Sprint(i))); err != nil {
 				t.Fatal(err)
@@ -490,8 +490,8 @@ func TestAnswersOverARestart(t *testing.T) {
 			h.open(2, fmt.Sprint("boot", i+2))
 			time.Sleep(time.Minute)
 			r := h.get(key)
-			if r.State != task.Waiting || len(r.Open()) != 1 || r.Open()[0].Key != k {
-				t.Fatalf("state %d, open %+v", r.State, r.Open())
+			if r.State != task.Waiting || len(r.OpenQuestions()) != 1 || r.OpenQuestions()[0].Key != k {
+				t.Fatalf("state %d, open %+v", r.State, r.OpenQuestions())
 			}
 			if _, err := h.Answer(t.Context(), key, replies(k, fmt.Sprint(i))); err != nil {
 				t.Fatal(err)

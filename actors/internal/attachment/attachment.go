@@ -19,8 +19,8 @@ type Frame struct {
 	stream.Append
 }
 
-// Size is the bytes of the append's entries.
-func Size(p *stream.Append) int {
+// AppendSize is the bytes of the append's entries.
+func AppendSize(p *stream.Append) int {
 	n := 0
 	for i := range p.Entries {
 		n += len(p.Entries[i].Data)
@@ -198,11 +198,11 @@ func (a *Attachment[K]) Frame(f Frame) {
 		a.Conn.Flush()
 	case a.live:
 		a.fallBack()
-	case a.gap || a.bytes+Size(&f.Append) > maxPending:
+	case a.gap || a.bytes+AppendSize(&f.Append) > maxPending:
 		a.gap, a.pending, a.bytes = true, nil, 0
 	default:
 		a.pending = append(a.pending, f)
-		a.bytes += Size(&f.Append)
+		a.bytes += AppendSize(&f.Append)
 	}
 }
 
@@ -217,8 +217,8 @@ func (a *Attachment[K]) fallBack() {
 	a.Behind()
 }
 
-// Tail says that the writer has stored appends up to tail, whose frames may not come.
-func (a *Attachment[K]) Tail(tail uint64) {
+// NoteTail says that the writer has stored appends up to tail, whose frames may not come.
+func (a *Attachment[K]) NoteTail(tail uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
@@ -237,15 +237,15 @@ func (a *Attachment[K]) Detach() {
 	a.live, a.gap, a.pending, a.bytes = false, false, nil, 0
 }
 
-// Over reports whether nothing more can be written to the connection.
-func (a *Attachment[K]) Over() bool {
+// IsOver reports whether nothing more can be written to the connection.
+func (a *Attachment[K]) IsOver() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.done
 }
 
-// Hush stops the comments, or lets them go on: a connection whose writer is not heard must not seem alive.
-func (a *Attachment[K]) Hush(hushed bool) {
+// HushComments stops the comments, or lets them go on: a connection whose writer is not heard must not seem alive.
+func (a *Attachment[K]) HushComments(hushed bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.hushed = hushed
@@ -290,8 +290,8 @@ func (a *Attachment[K]) writeNew(p stream.Append) {
 	a.writeEntries(p)
 }
 
-// Replayed writes an append that was read from the log.
-func (a *Attachment[K]) Replayed(p stream.Append) {
+// WriteReplayed writes an append that was read from the log.
+func (a *Attachment[K]) WriteReplayed(p stream.Append) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.done && p.Num >= a.next && !a.endIfLapsed() {
@@ -371,8 +371,8 @@ func (a *Attachment[K]) Lapse() {
 	}
 }
 
-// Expire ends the connection as if Until had come at this moment, and reports whether it did: see Lapse.
-func (a *Attachment[K]) Expire() bool {
+// LapseNow ends the connection as if Until had come at this moment, and reports whether it did: see Lapse.
+func (a *Attachment[K]) LapseNow() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.Until = time.Now()
@@ -418,8 +418,8 @@ func (a *Attachment[K]) Position() uint64 {
 	return a.next
 }
 
-// Ask sends a message that is not stored, unless a replay has not caught up.
-func (a *Attachment[K]) Ask(data []byte, now time.Time) {
+// SendUnstored sends a message that is not stored, unless a replay has not caught up.
+func (a *Attachment[K]) SendUnstored(data []byte, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.done && a.live && !a.endIfLapsed() {

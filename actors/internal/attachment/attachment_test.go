@@ -78,7 +78,7 @@ func TestEachAppendOnce(t *testing.T) {
 				ack()
 			case 2:
 				for n := int(a.Position()); !live && n <= logged; n++ {
-					a.Replayed(stream.Append{Num: uint64(n), Entries: entries(n), Last: n == all})
+					a.WriteReplayed(stream.Append{Num: uint64(n), Entries: entries(n), Last: n == all})
 				}
 			case 3:
 				// The connection is live once it has everything that the writer had
@@ -88,7 +88,7 @@ func TestEachAppendOnce(t *testing.T) {
 		}
 		if !live { // the replay goes on to the end
 			for n := int(a.Position()); n <= all; n++ {
-				a.Replayed(stream.Append{Num: uint64(n), Entries: entries(n), Last: n == all})
+				a.WriteReplayed(stream.Append{Num: uint64(n), Entries: entries(n), Last: n == all})
 			}
 		}
 		var want []string
@@ -122,7 +122,7 @@ func TestRelease(t *testing.T) {
 		if tt.event {
 			a.Frame(attachment.Frame{From: 1, Append: stream.Append{Num: 1, Entries: []stream.Entry{{Kind: stream.Message, Data: []byte(said(1))}}}})
 		}
-		if a.Release(); c.over != tt.over || a.Over() != tt.over {
+		if a.Release(); c.over != tt.over || a.IsOver() != tt.over {
 			t.Errorf("a client that %s: its connection is over: %t, want %t", name, c.over, tt.over)
 		}
 		if tt.over && (among.Len() != 0 || held.Load() != 0) {
@@ -158,7 +158,7 @@ func TestResumedConnectionsArePrimed(t *testing.T) {
 			a := attachment.New(attachment.Config[string]{Among: &among, Held: &held, Conn: c, Stream: "s", After: after, Primes: tt.primes}, 4, 0, false)
 			a.Open(false)
 			if tt.event {
-				a.Replayed(stream.Append{Num: 4, Entries: []stream.Entry{{Kind: stream.Message, Data: []byte(said(4))}}})
+				a.WriteReplayed(stream.Append{Num: 4, Entries: []stream.Entry{{Kind: stream.Message, Data: []byte(said(4))}}})
 			}
 			if tt.end(a); !slices.Equal(c.primed, tt.primed) || !c.over {
 				t.Errorf("it is primed with %q, want %q; it is over: %t", c.primed, tt.primed, c.over)

@@ -7,9 +7,9 @@
 // A resumed connection is attached to the writer first, so that it misses nothing, and then
 // reads the log:
 //
-//	Open ──▶ Replayed ... ──▶ CatchUp ──▶ live: each Frame goes to the connection
-//	              ▲              │ again: frames were dropped meanwhile
-//	              └──────────────┘
+//	Open ──▶ WriteReplayed ... ──▶ CatchUp ──▶ live: each Frame goes to the connection
+//	              ▲                   │ again: frames were dropped meanwhile
+//	              └───────────────────┘
 //
 // A connection of a new stream is live from the beginning. [Flow] is what the writer knows of a reader on another node.
 package attachment

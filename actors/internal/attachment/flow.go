@@ -26,8 +26,8 @@ type Flow struct {
 	unread int // bytes of frames on the way
 }
 
-// Frame takes an append of size bytes that is stored.
-func (f *Flow) Frame(num uint64, size int) Send {
+// AddAppend takes an append of size bytes that is stored.
+func (f *Flow) AddAppend(num uint64, size int) Send {
 	f.Tail = num
 	switch {
 	case f.Behind:

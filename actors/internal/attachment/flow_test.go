@@ -14,7 +14,7 @@ func TestFlow(t *testing.T) {
 		if num == 0 {
 			size = 101
 		}
-		if got := f.Frame(uint64(num+1), size); got != want {
+		if got := f.AddAppend(uint64(num+1), size); got != want {
 			t.Errorf("append %d: %d, want %d", num+1, got, want)
 		}
 	}
@@ -24,7 +24,7 @@ func TestFlow(t *testing.T) {
 	if !f.Credit(50) || f.Tail != 5 {
 		t.Errorf("it does not learn of append %d", f.Tail)
 	}
-	if f.Frame(6, 1) != attachment.AsFrame {
+	if f.AddAppend(6, 1) != attachment.AsFrame {
 		t.Error("it gets no frames any more")
 	}
 }

@@ -31,9 +31,9 @@ func TestNothingComesAfterUntil(t *testing.T) {
 		"a frame":                        {primes: true, live: true, bring: func(a *connection, n int) { a.Frame(frame(n)) }},
 		"a frame, of an older client":    {live: true, bring: func(a *connection, n int) { a.Frame(frame(n)) }},
 		"a frame of a call":              {primes: true, answers: true, live: true, bring: func(a *connection, n int) { a.Frame(frame(n)) }},
-		"the log":                        {primes: true, bring: func(a *connection, n int) { a.Replayed(appendOf(n)) }},
-		"a question":                     {primes: true, live: true, bring: func(a *connection, n int) { a.Ask([]byte(said(n)), time.Now()) }},
-		"a call that nobody can resume":  {answers: true, live: true, bring: func(a *connection, n int) { a.Ask([]byte(said(n)), time.Now()) }, spared: true},
+		"the log":                        {primes: true, bring: func(a *connection, n int) { a.WriteReplayed(appendOf(n)) }},
+		"a question":                     {primes: true, live: true, bring: func(a *connection, n int) { a.SendUnstored([]byte(said(n)), time.Now()) }},
+		"a call that nobody can resume":  {answers: true, live: true, bring: func(a *connection, n int) { a.SendUnstored([]byte(said(n)), time.Now()) }, spared: true},
 		"a call that has had an event":   {answers: true, live: true, bring: func(a *connection, n int) { a.Frame(frame(n)) }},
 		"nothing comes but the moment":   {primes: true, live: true, bring: func(a *connection, n int) { a.Lapse() }},
 		"a frame behind a log that lags": {primes: true, bring: func(a *connection, n int) { a.Frame(frame(n)) }},
@@ -47,7 +47,7 @@ func TestNothingComesAfterUntil(t *testing.T) {
 				a := attachment.New(attachment.Config[string]{Among: &among, Held: &held, Conn: c, Stream: "s", Until: until, Primes: tt.primes, Answers: tt.answers}, 1, 0, tt.live)
 				a.Open(true)
 				time.Sleep(time.Minute - 1)
-				if tt.bring(a, 1); a.Over() {
+				if tt.bring(a, 1); a.IsOver() {
 					t.Fatal("it is over before its end")
 				}
 				if strings.HasPrefix(name, "a frame behind") {
@@ -67,7 +67,7 @@ func TestNothingComesAfterUntil(t *testing.T) {
 				case strings.HasPrefix(name, "nothing"), strings.HasPrefix(name, "a frame behind"):
 					want = nil
 				}
-				if !slices.Equal(c.events, want) || c.over == tt.spared || a.Over() == tt.spared {
+				if !slices.Equal(c.events, want) || c.over == tt.spared || a.IsOver() == tt.spared {
 					t.Errorf("the events %q came, want %q; over: %v", c.events, want, c.over)
 				}
 				if tt.primes && len(c.primed) != 1 {
@@ -108,7 +108,7 @@ func TestWithheld(t *testing.T) {
 		again := attachment.New(a.Config, 2, 0, false)
 		c.events, c.over = nil, false
 		for n := 2; n <= 3; n++ {
-			again.Replayed(appendOf(n))
+			again.WriteReplayed(appendOf(n))
 		}
 		again.CatchUp()
 		if !slices.Equal(c.events, []string{said(3)}) || c.over {

@@ -22,12 +22,12 @@ type usedKey struct {
 	n   int
 }
 
-// Key makes the key of a question unique within the call: the second question with the same
+// UniqueKey makes the key of a question unique within the call: the second question with the same
 // key gets "key-2", unless that is in use too. Every run of the call gets the same keys.
-func (in *Input) Key(key string) string {
+func (in *Input) UniqueKey(key string) string {
 	unique := key
-	if i := in.uses(key); i >= 0 {
-		for in.uses(unique) >= 0 {
+	if i := in.usedIndex(key); i >= 0 {
+		for in.usedIndex(unique) >= 0 {
 			in.used[i].n++
 			unique = key + "-" + strconv.Itoa(in.used[i].n)
 		}
@@ -36,22 +36,22 @@ func (in *Input) Key(key string) string {
 	return unique
 }
 
-// Asked returns the keys of the questions so far. An Input that is given them, in this order, makes the same keys from then on.
-func (in *Input) Asked() (keys []string) {
+// AskedKeys returns the keys of the questions so far. An Input that is given them, in this order, makes the same keys from then on.
+func (in *Input) AskedKeys() (keys []string) {
 	for _, u := range in.used {
 		keys = append(keys, u.key)
 	}
 	return keys
 }
 
-// uses returns the place of a key in used, -1 for none.
-func (in *Input) uses(key string) int {
+// usedIndex returns the place of a key in used, -1 for none.
+func (in *Input) usedIndex(key string) int {
 	return slices.IndexFunc(in.used, func(u usedKey) bool { return u.key == key })
 }
 
-// Has reports whether the question with a unique key has its answer. It drops an invalid
+// HasAnswer reports whether the question with a unique key has its answer. It drops an invalid
 // answer, so that the question is asked again; a nil valid accepts everything.
-func (in *Input) Has(key string, valid func(raw []byte) bool) bool {
+func (in *Input) HasAnswer(key string, valid func(raw []byte) bool) bool {
 	raw, ok := in.Given[key]
 	if ok && (valid == nil || valid(raw)) {
 		if !slices.Contains(in.taken, key) {
@@ -63,17 +63,17 @@ func (in *Input) Has(key string, valid func(raw []byte) bool) bool {
 	return false
 }
 
-// Take keeps what a request brought under a key.
-func (in *Input) Take(key string, raw []byte) {
+// TakeAnswer keeps what a request brought under a key.
+func (in *Input) TakeAnswer(key string, raw []byte) {
 	if in.Given == nil {
 		in.Given = make(map[string][]byte)
 	}
 	in.Given[key] = raw
 }
 
-// Answered returns the answers that answered a question so far, for the next State, and
+// UsedAnswers returns the answers that answered a question so far, for the next State, and
 // their size in bytes. Other values are not worth carrying.
-func (in *Input) Answered() (given map[string]json.RawMessage, size int) {
+func (in *Input) UsedAnswers() (given map[string]json.RawMessage, size int) {
 	if len(in.taken) > 0 {
 		given = make(map[string]json.RawMessage, len(in.taken))
 		for _, k := range in.taken {

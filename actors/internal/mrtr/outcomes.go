@@ -36,7 +36,7 @@ type Outcomes struct {
 func (o *Outcomes) Put(park string, x Outcome) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.drop(park)
+	o.dropOutcome(park)
 	if o.all == nil {
 		o.all = make(map[string]Outcome)
 	}
@@ -44,12 +44,12 @@ func (o *Outcomes) Put(park string, x Outcome) {
 	o.order = append(o.order, park)
 	o.bytes += len(x.Rest)
 	for len(o.order) > maxOutcomes || o.bytes > maxOutcomeBytes {
-		o.drop(o.order[0])
+		o.dropOutcome(o.order[0])
 	}
 }
 
-// drop forgets an outcome. The caller holds mu.
-func (o *Outcomes) drop(park string) {
+// dropOutcome forgets an outcome. The caller holds mu.
+func (o *Outcomes) dropOutcome(park string) {
 	x, ok := o.all[park]
 	if !ok {
 		return
@@ -77,6 +77,6 @@ func (o *Outcomes) Expire(now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for len(o.order) > 0 && now.After(o.all[o.order[0]].Until) {
-		o.drop(o.order[0])
+		o.dropOutcome(o.order[0])
 	}
 }

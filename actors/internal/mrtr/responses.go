@@ -15,10 +15,10 @@ var (
 	ErrManyResponses = errors.New("mrtr: inputResponses has too many members")
 )
 
-// Responses returns the answers that a request brings to the questions with the keys in asked,
+// ParseResponses returns the answers that a request brings to the questions with the keys in asked,
 // or all that it brings if asked is nil. They are copies. Of a member that occurs twice the last
 // one counts. It returns nil if the request brings none, and one of the errors above.
-func Responses(m *codec.Message, asked []string) (given map[string][]byte, err error) {
+func ParseResponses(m *codec.Message, asked []string) (given map[string][]byte, err error) {
 	if m.Responses == nil {
 		return nil, nil
 	}

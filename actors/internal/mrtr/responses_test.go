@@ -41,13 +41,13 @@ func TestResponses(t *testing.T) {
 		if tt.responses != "" {
 			m.Responses = []byte(tt.responses)
 		}
-		given, err := Responses(&m, tt.asked)
+		given, err := ParseResponses(&m, tt.asked)
 		if got := slices.Sorted(maps.Keys(given)); !errors.Is(err, tt.err) || !slices.Equal(got, tt.want) {
 			t.Errorf("%s: got %v and %v, want %v and %v", tt.name, got, err, tt.want, tt.err)
 		}
 	}
 	m := codec.Message{Responses: []byte(`{"a":1,"a":2}`)}
-	given, _ := Responses(&m, nil)
+	given, _ := ParseResponses(&m, nil)
 	m.Responses[9+2] = '9'
 	if string(given["a"]) != "2" {
 		t.Errorf("of two members: %s, want a copy of the last", given["a"])

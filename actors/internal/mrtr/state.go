@@ -56,8 +56,8 @@ func RequestDigest(m *codec.Message) string {
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
 }
 
-// aad binds a state to the principal and the server that it was sealed for.
-func aad(tenant, server string) []byte {
+// additionalData binds a state to the principal and the server that it was sealed for.
+func additionalData(tenant, server string) []byte {
 	return []byte("requestState\x00" + tenant + "\x00" + server)
 }
 
@@ -68,7 +68,7 @@ func (s *State) Seal(tenant, server string, seal func(plain, aad []byte) ([]byte
 	if err != nil {
 		return "", err
 	}
-	sealed, err := seal(plain, aad(tenant, server))
+	sealed, err := seal(plain, additionalData(tenant, server))
 	if err != nil {
 		return "", err
 	}
@@ -78,10 +78,10 @@ func (s *State) Seal(tenant, server string, seal func(plain, aad []byte) ([]byte
 // ErrBadState stands for any fault of a state: its client learns no more.
 var ErrBadState = errors.New("mrtr: bad requestState")
 
-// Open opens the state that m brings from a client of a server. ErrBadState reports that
-// the state is not good for this request of this client now. open reverses seal; Open
+// OpenState opens the state that m brings from a client of a server. ErrBadState reports that
+// the state is not good for this request of this client now. open reverses seal; OpenState
 // returns its errors as they are.
-func Open(m *codec.Message, tenant, server string, now time.Time, open func(sealed, aad []byte) ([]byte, error)) (*State, error) {
+func OpenState(m *codec.Message, tenant, server string, now time.Time, open func(sealed, aad []byte) ([]byte, error)) (*State, error) {
 	text, ok := codec.Str(m.State)
 	if !ok || strings.ContainsAny(text, "\r\n") { // the decoder would skip line breaks
 		return nil, ErrBadState
@@ -90,7 +90,7 @@ func Open(m *codec.Message, tenant, server string, now time.Time, open func(seal
 	if err != nil {
 		return nil, ErrBadState
 	}
-	plain, err := open(sealed, aad(tenant, server))
+	plain, err := open(sealed, additionalData(tenant, server))
 	if err != nil {
 		return nil, err
 	}

@@ -67,7 +67,7 @@ func TestStateIsForOneRequest(t *testing.T) {
 		"tenant and server run over": {"tools/call", same, "tenantserver", "", -time.Hour, false},
 	} {
 		m := scanned(t, row.method, `{`+row.params+`,"requestState":"`+text+`"}`)
-		got, err := Open(m, row.tenant, row.server, expires.Add(row.at), openPlain)
+		got, err := OpenState(m, row.tenant, row.server, expires.Add(row.at), openPlain)
 		switch {
 		case row.good && err != nil:
 			t.Errorf("%s: %v", name, err)
@@ -93,7 +93,7 @@ func TestStateHasOneSpelling(t *testing.T) {
 			t.Fatal(err)
 		}
 		open := func(text string) error {
-			_, err := Open(scanned(t, "tools/call", `{"name":"x","requestState":`+strconv.Quote(text)+`}`), "t", "s", now, openPlain)
+			_, err := OpenState(scanned(t, "tools/call", `{"name":"x","requestState":`+strconv.Quote(text)+`}`), "t", "s", now, openPlain)
 			return err
 		}
 		if err := open(text); err != nil {
@@ -121,7 +121,7 @@ func TestStateWhoseKeyIsAway(t *testing.T) {
 	t.Parallel()
 	away := errors.New("away")
 	m := scanned(t, "tools/call", `{"name":"x","requestState":"AAAA"}`)
-	if _, err := Open(m, "t", "s", time.Now(), func([]byte, []byte) ([]byte, error) { return nil, away }); !errors.Is(err, away) {
+	if _, err := OpenState(m, "t", "s", time.Now(), func([]byte, []byte) ([]byte, error) { return nil, away }); !errors.Is(err, away) {
 		t.Errorf("open: got %v, want %v", err, away)
 	}
 	if _, err := new(State).Seal("t", "s", func([]byte, []byte) ([]byte, error) { return nil, away }); !errors.Is(err, away) {

@@ -57,10 +57,10 @@ func (d *Digest) MarkDone(calls []Call, id []byte) {
 	}
 }
 
-// asked adds a question, and returns by how much the digest has grown.
-func (d *Digest) asked(rec *Stream, meta []byte) int {
+// addQuestion adds a question, and returns by how much the digest has grown.
+func (d *Digest) addQuestion(rec *Stream, meta []byte) int {
 	q := AskedMeta(meta)
-	if q.Member >= len(rec.Calls) || !rec.May(q.Member) {
+	if q.Member >= len(rec.Calls) || !rec.MayRerun(q.Member) {
 		return 0
 	}
 	if q.Use == 0 { // from a release that did not number questions
@@ -75,8 +75,8 @@ func (d *Digest) asked(rec *Stream, meta []byte) int {
 	return q.Size()
 }
 
-// answered adds an answer, and returns by how much the digest has grown.
-func (d *Digest) answered(e *stream.Entry) int {
+// addAnswer adds an answer, and returns by how much the digest has grown.
+func (d *Digest) addAnswer(e *stream.Entry) int {
 	for i := range d.Questions {
 		if q := &d.Questions[i]; q.Answer == nil && q.ID == string(e.Meta) && len(e.Data) > 1 {
 			q.Answer, q.Failed = bytes.Clone(e.Data[1:]), e.Data[0] == 'e'
@@ -94,9 +94,9 @@ func (d *Digest) Size() (n int) {
 	return n
 }
 
-// fit cuts the digest to at most limit bytes, and returns the indexes of the calls that it
+// cutTo cuts the digest to at most limit bytes, and returns the indexes of the calls that it
 // drops questions of: the largest ones.
-func (d *Digest) fit(limit int) (dropped []int) {
+func (d *Digest) cutTo(limit int) (dropped []int) {
 	for {
 		total, largest := 0, 0
 		of := make(map[int]int)

@@ -37,7 +37,7 @@ func TestDigestOfALog(t *testing.T) {
 		{final(`"b"`), {Kind: stream.End, Meta: []byte(`3`)}},
 		{final(`"b"`), {Kind: stream.End, Meta: []byte(`7`)}, answer(`"q1"`, `e{}`)},
 	} {
-		if n := past.Note(rec, uint64(i+1), 9, entries); n != 0 {
+		if n := past.NoteAppend(rec, uint64(i+1), 9, entries); n != 0 {
 			t.Errorf("append %d takes the right to run again from %d calls", i+1, n)
 		}
 	}
@@ -60,7 +60,7 @@ func TestDigestOfACall(t *testing.T) {
 	t.Parallel()
 	rec := &Stream{Version: Version, Safe: true, Calls: []Call{{ID: json.RawMessage(`1`)}}}
 	past := rec.Past()
-	past.Note(rec, 1, 1, []stream.Entry{{Kind: stream.Progress, Meta: make([]byte, 8)}, answer(`"q"`, `r1`), final(`1`)})
+	past.NoteAppend(rec, 1, 1, []stream.Entry{{Kind: stream.Progress, Meta: make([]byte, 8)}, answer(`"q"`, `r1`), final(`1`)})
 	if diff := cmp.Diff(Digest{Seen: Seen{1, 1, 2}}, past.Digest); diff != "" {
 		t.Errorf("digest (-want +got):\n%s", diff)
 	}
@@ -76,7 +76,7 @@ func TestTooMuchForARecord(t *testing.T) {
 	past := rec.Past()
 	note := func(member int, id string, size int) int {
 		q := asked(Question{ID: id, Key: "k", Use: 1, Member: member})
-		return past.Note(rec, 1, 1, []stream.Entry{q, answer(id, "r"+strings.Repeat("1", size))})
+		return past.NoteAppend(rec, 1, 1, []stream.Entry{q, answer(id, "r"+strings.Repeat("1", size))})
 	}
 	third := int(MaxDigest) / 3
 	if n := note(0, `"a"`, third) + note(1, `"b"`, third) + note(1, `"c"`, third/2); n != 0 {
@@ -85,10 +85,10 @@ func TestTooMuchForARecord(t *testing.T) {
 	if n := note(1, `"d"`, third); n != 1 {
 		t.Errorf("%d calls may not run again, want one", n)
 	}
-	if got, want := []bool{rec.May(0), rec.May(1), rec.May(2)}, []bool{true, false, false}; !cmp.Equal(got, want) {
+	if got, want := []bool{rec.MayRerun(0), rec.MayRerun(1), rec.MayRerun(2)}, []bool{true, false, false}; !cmp.Equal(got, want) {
 		t.Errorf("may run again: %v, want %v", got, want)
 	}
-	if !before.May(1) {
+	if !before.MayRerun(1) {
 		t.Error("a copy of the record has lost the right, too")
 	}
 	if n := len(past.Digest.Questions); n != 1 || past.Digest.Questions[0].Member != 0 {
@@ -106,7 +106,7 @@ func TestTellFits(t *testing.T) {
 	rec := batch()
 	past := Past{Digest: Digest{Questions: []Question{
 		{ID: `"a"`, Key: "k", Answer: make([]byte, MaxDigest/2)}, {ID: `"b"`, Key: "k", Member: 1, Answer: make([]byte, MaxDigest)}}}}
-	if n := rec.Tell(7, &past); n != 1 || rec.May(1) || !rec.May(0) || rec.Tail != 7 {
+	if n := rec.TakePast(7, &past); n != 1 || rec.MayRerun(1) || !rec.MayRerun(0) || rec.Tail != 7 {
 		t.Errorf("%d calls may not run again, tail %d: %+v", n, rec.Tail, rec.Calls)
 	}
 	if len(rec.Digest.Questions) != 1 || rec.Digest.Size() > int(MaxDigest) {
@@ -121,7 +121,7 @@ func TestQuestionsWithoutNumbers(t *testing.T) {
 	rec := batch()
 	past := rec.Past()
 	for _, meta := range []string{"\"1\"\x00k", "\"2\"\x00k\x001", "\"3\"\x00k", "\"4\"\x00other", "\"5\"\x00k"} {
-		past.Note(rec, 1, 1, []stream.Entry{{Kind: stream.Request, Meta: []byte(meta)}})
+		past.NoteAppend(rec, 1, 1, []stream.Entry{{Kind: stream.Request, Meta: []byte(meta)}})
 	}
 	want := []Question{{ID: `"1"`, Key: "k", Use: 1}, {ID: `"2"`, Key: "k", Use: 1, Member: 1}, {ID: `"3"`, Key: "k", Use: 2}, {ID: `"4"`, Key: "other", Use: 1}, {ID: `"5"`, Key: "k", Use: 3}}
 	if diff := cmp.Diff(want, past.Digest.Questions, cmpopts.EquateEmpty()); diff != "" {

@@ -28,15 +28,15 @@ func (s Sents) Of(member int) Sent {
 	return Sent{}
 }
 
-// Note adds stored entries.
-func (s *Sents) Note(entries []stream.Entry) {
+// NoteEntries adds stored entries.
+func (s *Sents) NoteEntries(entries []stream.Entry) {
 	for i := range entries {
 		e := &entries[i]
 		if member, ok := MemberOf(e); ok {
 			for len(*s) <= member {
 				*s = append(*s, Sent{})
 			}
-			(*s)[member].Note(e)
+			(*s)[member].NoteEntry(e)
 		}
 	}
 }
@@ -48,7 +48,7 @@ func AppendPush(b []byte, name string) []byte {
 	return append(b, name...)
 }
 
-func (s *Sent) Note(e *stream.Entry) {
+func (s *Sent) NoteEntry(e *stream.Entry) {
 	if e.Kind == stream.Message {
 		n, _ := binary.Uvarint(e.Meta)
 		s.Messages = max(s.Messages, int(n))

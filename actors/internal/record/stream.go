@@ -91,8 +91,8 @@ func (r *Stream) Watermarks() []Watermark {
 	return append(slices.Clone(r.Earlier), r.Watermark())
 }
 
-// Method is a method as records store it: cut to 128 bytes, as an unknown one may be long.
-func Method(method []byte) string { return string(method[:min(len(method), 128)]) }
+// ClipMethod is a method as records store it: cut to 128 bytes, as an unknown one may be long.
+func ClipMethod(method []byte) string { return string(method[:min(len(method), 128)]) }
 
 // Sents is how far each call of the stream had got when the record was written.
 func (r *Stream) Sents() Sents { return append(Sents{r.Sent}, r.More...) }
@@ -112,12 +112,12 @@ func (r *Stream) Runs() int {
 	return r.Attempt
 }
 
-// May reports whether the call at an index may run again.
-func (r *Stream) May(place int) bool { return r.Safe && !r.Calls[place].Never }
+// MayRerun reports whether the call at an index may run again.
+func (r *Stream) MayRerun(place int) bool { return r.Safe && !r.Calls[place].Never }
 
-// Forbid marks the calls at these indexes as ones that may not run again. Copies of the
+// ForbidRerun marks the calls at these indexes as ones that may not run again. Copies of the
 // record do not change.
-func (r *Stream) Forbid(places []int) {
+func (r *Stream) ForbidRerun(places []int) {
 	if len(places) == 0 {
 		return
 	}

@@ -24,8 +24,8 @@ func progress(v float64, member int) stream.Entry {
 func TestSentsOnlyGrow(t *testing.T) {
 	t.Parallel()
 	var s Sents
-	s.Note([]stream.Entry{message(1, 0), message(3, 2), message(2, 2), progress(-1, 0), progress(0.5, 2)})
-	s.Note([]stream.Entry{message(2, 0), progress(0.25, 2), progress(-2, 0), message(1, 2)})
+	s.NoteEntries([]stream.Entry{message(1, 0), message(3, 2), message(2, 2), progress(-1, 0), progress(0.5, 2)})
+	s.NoteEntries([]stream.Entry{message(2, 0), progress(0.25, 2), progress(-2, 0), message(1, 2)})
 	want := Sents{{Messages: 2, Progressed: true, Progress: -1}, {}, {Messages: 3, Progressed: true, Progress: 0.5}}
 	if diff := cmp.Diff(want, s); diff != "" {
 		t.Errorf("sent (-want +got):\n%s", diff)
@@ -68,10 +68,10 @@ func TestWatermarks(t *testing.T) {
 	rec := &Stream{Version: Version}
 	past := rec.Past()
 	for num := uint64(1); num <= 100; num++ {
-		past.Note(rec, num, 1, []stream.Entry{message(num, 0)})
+		past.NoteAppend(rec, num, 1, []stream.Entry{message(num, 0)})
 		before := *rec
-		rec.Tell(num, &past)
-		rec.Tell(num+1, &past) // no event that clients see has come since
+		rec.TakePast(num, &past)
+		rec.TakePast(num+1, &past) // no event that clients see has come since
 		if len(before.Earlier) > 0 && len(rec.Earlier) > 1 && &before.Earlier[0] == &rec.Earlier[0] {
 			t.Fatal("two records share their marks")
 		}
@@ -119,13 +119,13 @@ func TestPastIsCloned(t *testing.T) {
 	t.Parallel()
 	rec := batch()
 	first := rec.Past()
-	first.Note(rec, 1, 1, []stream.Entry{message(1, 1), asked(Question{ID: `"q"`, Key: "k", Use: 1}), final(`1`)})
+	first.NoteAppend(rec, 1, 1, []stream.Entry{message(1, 1), asked(Question{ID: `"q"`, Key: "k", Use: 1}), final(`1`)})
 	first.Digest.Questions = append(make([]Question, 0, 8), first.Digest.Questions...) // to have room for changes in place
 	first.Digest.Done = append(make([]int, 0, 8), first.Digest.Done...)
 	second := first.Clone()
 	want := second.Clone()
-	first.Note(rec, 2, 1, []stream.Entry{message(9, 1), answer(`"q"`, `r1`), asked(Question{ID: `"p"`, Key: "l", Use: 1}), final(`3`)})
-	second.Note(rec, 2, 1, []stream.Entry{asked(Question{ID: `"o"`, Key: "m", Use: 1}), final(`"b"`)})
+	first.NoteAppend(rec, 2, 1, []stream.Entry{message(9, 1), answer(`"q"`, `r1`), asked(Question{ID: `"p"`, Key: "l", Use: 1}), final(`3`)})
+	second.NoteAppend(rec, 2, 1, []stream.Entry{asked(Question{ID: `"o"`, Key: "m", Use: 1}), final(`"b"`)})
 	if diff := cmp.Diff(want.Sents, second.Sents); diff != "" {
 		t.Errorf("sent (-want +got):\n%s", diff)
 	}

@@ -72,7 +72,7 @@ func (l *link) carry(t *testing.T) {
 		l.deepest = max(l.deepest, onWay)
 		for len(l.toNear) > 0 {
 			f := l.frame(t)
-			l.near.Take(&f)
+			l.near.TakeFrame(&f)
 		}
 		for len(l.toFar) > 0 {
 			a, _, err := ReadAlive(l.toFar[0])
@@ -88,7 +88,7 @@ func (l *link) carry(t *testing.T) {
 // come returns the messages that have come, and takes them.
 func (l *link) come() (all []Message, err error) {
 	for {
-		m, err := l.near.Next(done())
+		m, err := l.near.NextMessage(done())
 		if err != nil {
 			if errors.Is(err, context.Canceled) {
 				err = nil
@@ -96,7 +96,7 @@ func (l *link) come() (all []Message, err error) {
 			return all, err
 		}
 		all = append(all, m)
-		l.near.Done(&m)
+		l.near.FreeMessage(&m)
 	}
 }
 
@@ -217,7 +217,7 @@ func TestWindow(t *testing.T) {
 	}
 	for len(l.toNear) > 0 { // they come, and nobody reads them
 		f := l.frame(t)
-		l.near.Take(&f)
+		l.near.TakeFrame(&f)
 	}
 	if len(l.toFar) > 0 || l.far.Room(done()) == nil && l.far.out.queued > l.most/2 {
 		t.Errorf("%d letters give credit for what was not read", len(l.toFar))
@@ -296,7 +296,7 @@ func TestFaults(t *testing.T) {
 			t.Parallel()
 			l := linked(t, 0)
 			for i := range tt.frames {
-				l.near.Take(&tt.frames[i])
+				l.near.TakeFrame(&tt.frames[i])
 			}
 			all, err := l.come()
 			if errors.Is(tt.err, ErrFlood) {
@@ -337,7 +337,7 @@ func TestNoMemory(t *testing.T) {
 		t.Errorf("got %s, %v", said(all), err)
 	}
 	l = linked(t, 200_000)
-	l.near.Take(&Frame{ID: id, Num: 1, Kind: Answer, Rest: 1 << 20, Data: []byte("a")})
+	l.near.TakeFrame(&Frame{ID: id, Num: 1, Kind: Answer, Rest: 1 << 20, Data: []byte("a")})
 	if all, err := l.come(); len(all) > 0 || !errors.Is(err, ErrMemory) {
 		t.Errorf("got %s, %v", said(all), err)
 	}
@@ -352,7 +352,7 @@ func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := linked(t, 0)
 		time.Sleep(2 * Patience)
-		if l.near.Check(time.Now()); l.near.fault != nil {
+		if l.near.BreakIfSilent(time.Now()); l.near.fault != nil {
 			t.Error("the node is missed before it has said that it has the request")
 		}
 		l.near.Hear(0)
@@ -363,18 +363,18 @@ func TestSilence(t *testing.T) {
 			l.far.Hear(a.Credit)
 			a = l.far.Alive()
 			l.near.Hear(a.Num)
-			if l.near.Check(time.Now()); l.near.fault != nil || l.far.Silent(time.Now()) {
+			if l.near.BreakIfSilent(time.Now()); l.near.fault != nil || l.far.Silent(time.Now()) {
 				t.Fatal("a side is missed that was heard")
 			}
 		}
 		time.Sleep(Patience + time.Second)
-		l.near.Check(time.Now())
-		if _, err := l.near.Next(t.Context()); !errors.Is(err, ErrSilent) || !l.far.Silent(time.Now()) {
+		l.near.BreakIfSilent(time.Now())
+		if _, err := l.near.NextMessage(t.Context()); !errors.Is(err, ErrSilent) || !l.far.Silent(time.Now()) {
 			t.Errorf("%v after the other side was silent", err)
 		}
 		l.near = NewNear(id, &l.atNear, func([]byte) {}, func() {})
 		l.near.Hear(1)
-		if _, err := l.near.Next(t.Context()); !errors.Is(err, ErrGap) {
+		if _, err := l.near.NextMessage(t.Context()); !errors.Is(err, ErrGap) {
 			t.Errorf("%v though a frame was sent that never came", err)
 		}
 	})
@@ -485,7 +485,7 @@ func TestUpload(t *testing.T) {
 		at, to int
 		ok     bool
 	}{{3, 6, false}, {5, 6, false}, {4, 6, true}, {4, 6, false}, {6, 10, true}, {10, 10, true}} {
-		if u.Add(&Part{Offset: tt.at, Data: body[tt.at:tt.to]}) != tt.ok {
+		if u.AddPart(&Part{Offset: tt.at, Data: body[tt.at:tt.to]}) != tt.ok {
 			t.Errorf("part %d", i)
 		}
 	}
@@ -493,7 +493,7 @@ func TestUpload(t *testing.T) {
 		t.Errorf("got %s, whole: %v", got, whole)
 	}
 	u = NewUpload(&Begin{Size: 5, Data: body[:4]})
-	if u.Add(&Part{Offset: 4, Data: body[4:6]}) {
+	if u.AddPart(&Part{Offset: 4, Data: body[4:6]}) {
 		t.Error("more than was announced")
 	}
 	if _, whole := u.Body(); whole {

@@ -42,8 +42,8 @@ func NewNear(id ID, held *quota.Holding, tell func(letter []byte), over func()) 
 	return &Near{id: id, held: held, tell: tell, over: over, wake: make(chan struct{}, 1)}
 }
 
-// Take takes a frame.
-func (x *Near) Take(f *Frame) {
+// TakeFrame takes a frame.
+func (x *Near) TakeFrame(f *Frame) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.fault != nil {
@@ -107,9 +107,9 @@ func (x *Near) notifyReader() {
 	}
 }
 
-// Next returns the next message, once there is one. The reader calls Done when it has carried it out. Messages that have come are
+// NextMessage returns the next message, once there is one. The reader calls FreeMessage when it has carried it out. Messages that have come are
 // returned before an error: the cause of ctx, or why nothing more comes.
-func (x *Near) Next(ctx context.Context) (m Message, err error) {
+func (x *Near) NextMessage(ctx context.Context) (m Message, err error) {
 	for {
 		if m, ok, err := x.firstMessage(); ok || err != nil {
 			return m, err
@@ -133,8 +133,8 @@ func (x *Near) firstMessage() (m Message, ok bool, err error) {
 	return m, true, nil
 }
 
-// Done says that a message needs no room any more.
-func (x *Near) Done(m *Message) {
+// FreeMessage says that a message needs no room any more.
+func (x *Near) FreeMessage(m *Message) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.held.Grow(-int64(len(m.Data)))
@@ -159,8 +159,8 @@ func (x *Near) Alive() Alive {
 	return Alive{ID: x.id, Credit: x.in.taken}
 }
 
-// Check breaks the exchange if the other side was not heard for too long.
-func (x *Near) Check(now time.Time) {
+// BreakIfSilent breaks the exchange if the other side was not heard for too long.
+func (x *Near) BreakIfSilent(now time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.fault == nil && !x.heard.IsZero() && now.Sub(x.heard) > Patience {

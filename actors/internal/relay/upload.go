@@ -11,8 +11,8 @@ type Upload struct {
 // NewUpload begins with the first letter.
 func NewUpload(b *Begin) *Upload { return &Upload{b.Size, bytes.Clone(b.Data)} }
 
-// Add adds a letter. It reports false if that is not the next one.
-func (u *Upload) Add(p *Part) bool {
+// AddPart adds a letter. It reports false if that is not the next one.
+func (u *Upload) AddPart(p *Part) bool {
 	if p.Offset != len(u.body) || len(p.Data) > u.size-len(u.body) {
 		return false
 	}

@@ -56,13 +56,13 @@ func NewCache(most int64) *Cache { return &Cache{most: most, runs: make(map[stri
 func (c *Cache) Keep(path string, a stream.Append, low uint64, until time.Time) {
 	size := sizeOf(&a)
 	if size <= c.most {
-		a.Entries = fitted(a.Entries)
+		a.Entries = clipEntries(a.Entries)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.runs[path]
 	if r != nil && a.Num != r.last()+1 {
-		c.drop(r)
+		c.dropRun(r)
 		r = nil
 	}
 	if size > c.most {
@@ -75,10 +75,10 @@ func (c *Cache) Keep(path string, a stream.Append, low uint64, until time.Time) 
 	r.appends = append(r.appends, fresh{a, until})
 	c.order = append(c.order, place{r, a.Num})
 	for c.bytes += size; len(r.appends) > 0 && r.first() < low; {
-		c.shift(r)
+		c.dropFirst(r)
 	}
 	for c.bytes > c.most {
-		c.evict()
+		c.evictOldest()
 	}
 }
 
@@ -101,8 +101,8 @@ func (c *Cache) Read(path string, from, to uint64, now time.Time) ([]stream.Appe
 	return found, true
 }
 
-// End returns the number of a stream's last append if it has that, and the stream has ended with it.
-func (c *Cache) End(path string, now time.Time) (num uint64, ok bool) {
+// EndOf returns the number of a stream's last append if it has that, and the stream has ended with it.
+func (c *Cache) EndOf(path string, now time.Time) (num uint64, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.runs[path]
@@ -113,12 +113,12 @@ func (c *Cache) End(path string, now time.Time) (num uint64, ok bool) {
 	return last.Num, last.Last && last.until.After(now)
 }
 
-// Drop forgets a stream.
-func (c *Cache) Drop(path string) {
+// DropStream forgets a stream.
+func (c *Cache) DropStream(path string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r := c.runs[path]; r != nil {
-		c.drop(r)
+		c.dropRun(r)
 	}
 }
 
@@ -130,7 +130,7 @@ func (c *Cache) Expire(now time.Time) {
 		if p := c.order[c.head]; p.there() && p.run.appends[0].until.After(now) {
 			return
 		}
-		c.evict()
+		c.evictOldest()
 	}
 }
 
@@ -141,10 +141,10 @@ func (c *Cache) Use() (bytes, read int64) {
 	return c.bytes, c.reads
 }
 
-// evict takes the first place of the order, and what is left of it. The lock is held, as in what follows.
-func (c *Cache) evict() {
+// evictOldest takes the first place of the order, and what is left of it. The lock is held, as in what follows.
+func (c *Cache) evictOldest() {
 	if p := c.order[c.head]; p.there() {
-		c.shift(p.run)
+		c.dropFirst(p.run)
 	}
 	c.order[c.head] = place{}
 	if c.head++; c.head > len(c.order)/2 {
@@ -157,16 +157,16 @@ func (c *Cache) evict() {
 	}
 }
 
-// shift takes the oldest append of a run.
-func (c *Cache) shift(r *run) {
+// dropFirst takes the oldest append of a run.
+func (c *Cache) dropFirst(r *run) {
 	c.bytes -= sizeOf(&r.appends[0].Append)
 	r.appends[0] = fresh{}
 	if r.appends = r.appends[1:]; len(r.appends) == 0 {
-		c.drop(r)
+		c.dropRun(r)
 	}
 }
 
-func (c *Cache) drop(r *run) {
+func (c *Cache) dropRun(r *run) {
 	for i := range r.appends {
 		c.bytes -= sizeOf(&r.appends[i].Append)
 	}
@@ -180,8 +180,8 @@ func (p place) there() bool { return len(p.run.appends) > 0 && p.run.first() == 
 func (r *run) first() uint64 { return r.appends[0].Num }
 func (r *run) last() uint64  { return r.appends[len(r.appends)-1].Num }
 
-// fitted returns entries that keep no more memory than they have bytes: what is encoded piece by piece has room for as much again.
-func fitted(entries []stream.Entry) []stream.Entry {
+// clipEntries returns entries that keep no more memory than they have bytes: what is encoded piece by piece has room for as much again.
+func clipEntries(entries []stream.Entry) []stream.Entry {
 	own := slices.Clone(entries)
 	for i := range own {
 		if d := own[i].Data; cap(d)-len(d) > len(d)/8 {

@@ -50,7 +50,7 @@ func TestCache(t *testing.T) {
 				}
 				tails[path] = tail
 			case 0:
-				c.Drop(path)
+				c.DropStream(path)
 				all[path] = nil
 			case 1:
 				now = now.Add(time.Duration(r.IntN(3)) * time.Second)
@@ -69,7 +69,7 @@ func TestCache(t *testing.T) {
 					}
 				}
 			case 4:
-				if num, ok := c.End(path, now); ok && (num != tail || !all[path][tail].Last) {
+				if num, ok := c.EndOf(path, now); ok && (num != tail || !all[path][tail].Last) {
 					t.Fatalf("seed %d: stream %s seems to have ended with append %d, has %v", seed, path, num, all[path][tail])
 				}
 			}
@@ -105,7 +105,7 @@ func TestCacheHasWhatWasJustKept(t *testing.T) {
 	if got, ok := c.Read("a", 3, 200, now); !ok || len(got) != 198 || got[0].Num != 3 || got[197].Num != 200 {
 		t.Errorf("got %d appends, %t", len(got), ok)
 	}
-	if num, ok := c.End("a", now); num != 200 || !ok {
+	if num, ok := c.EndOf("a", now); num != 200 || !ok {
 		t.Errorf("the stream ends with %d, %t", num, ok)
 	}
 	for _, at := range [][2]uint64{{2, 200}, {3, 201}, {9, 8}} {

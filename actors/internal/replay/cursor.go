@@ -23,11 +23,11 @@ type Cursor struct {
 	fault    error
 }
 
-// Begin finds where the client reads on in a log whose last append is tail. It fails with ErrBadEvent if there is no such
+// FindPlace finds where the client reads on in a log whose last append is tail. It fails with ErrBadEvent if there is no such
 // event.
-func (c *Cursor) Begin(tail uint64, marks []record.Watermark) error {
+func (c *Cursor) FindPlace(tail uint64, marks []record.Watermark) error {
 	c.Next, c.Skip = c.Pos.Append, c.Pos.Entry+1
-	next, marked := after(marks, c.Pos)
+	next, marked := appendAfter(marks, c.Pos)
 	switch {
 	case c.Pos.Append > tail:
 		return ErrBadEvent
@@ -39,9 +39,9 @@ func (c *Cursor) Begin(tail uint64, marks []record.Watermark) error {
 	return nil
 }
 
-// after returns the append that follows an event and the invisible appends behind it; ok is
+// appendAfter returns the append that follows an event and the invisible appends behind it; ok is
 // false if that is not known.
-func after(marks []record.Watermark, p stream.Position) (num uint64, ok bool) {
+func appendAfter(marks []record.Watermark, p stream.Position) (num uint64, ok bool) {
 	for _, m := range marks {
 		if m.Seen.Is(p) {
 			num, ok = max(num, m.Upto+1), true
@@ -50,21 +50,21 @@ func after(marks []record.Watermark, p stream.Position) (num uint64, ok bool) {
 	return num, ok
 }
 
-// From says that the appends from num on are read now: Add takes them.
-func (c *Cursor) From(num uint64) {
+// BeginReading says that the appends from num on are read now: AddAppend takes them.
+func (c *Cursor) BeginReading(num uint64) {
 	if num != c.due { // what was read before is no beginning of these
 		c.reader = stream.Reader{}
 	}
 	c.due, c.read, c.fault = num, nil, nil
 }
 
-// Add takes an append that was read.
-func (c *Cursor) Add(num uint64, data []byte) {
+// AddAppend takes an append that was read.
+func (c *Cursor) AddAppend(num uint64, data []byte) {
 	if num != c.due || len(data) == 0 {
 		c.fault = ErrBadEvent
 	}
 	c.due = num + 1
-	if num == c.Pos.Append && stream.Rest(data) {
+	if num == c.Pos.Append && stream.IsLastPart(data) {
 		c.lastPart = data
 	}
 	a, ok, err := c.reader.Add(num, data)
@@ -76,8 +76,8 @@ func (c *Cursor) Add(num uint64, data []byte) {
 	}
 }
 
-// End returns what was read up to append to. It fails with ErrBadEvent if an append is missing.
-func (c *Cursor) End(to uint64) ([]stream.Append, error) {
+// EndReading returns what was read up to append to. It fails with ErrBadEvent if an append is missing.
+func (c *Cursor) EndReading(to uint64) ([]stream.Append, error) {
 	all := c.read
 	switch c.read = nil; {
 	case c.fault != nil:
@@ -88,9 +88,9 @@ func (c *Cursor) End(to uint64) ([]stream.Append, error) {
 	return all, nil
 }
 
-// Judge judges the event id by first, the log from Next on. If the stored append has another epoch than the id, the id is
+// JudgeEvent judges the event id by first, the log from Next on. If the stored append has another epoch than the id, the id is
 // that of an event which is gone. The client's event itself may be gone if the record has a watermark of it.
-func (c *Cursor) Judge(first []stream.Append) error {
+func (c *Cursor) JudgeEvent(first []stream.Append) error {
 	if c.Next != c.Pos.Append {
 		return nil
 	}
@@ -107,9 +107,9 @@ func (c *Cursor) Judge(first []stream.Append) error {
 	return nil
 }
 
-// Over reports whether the client has all of a stream that ended with append tail; first is the
+// HasAll reports whether the client has all of a stream that ended with append tail; first is the
 // log from the client's event on.
-func (c *Cursor) Over(first []stream.Append, tail uint64) bool {
+func (c *Cursor) HasAll(first []stream.Append, tail uint64) bool {
 	switch {
 	case c.Next > tail:
 		return true

@@ -30,11 +30,11 @@ func TestCursorReadsApart(t *testing.T) {
 	c := Cursor{Pos: stream.Position{Append: 2, Epoch: 7}}
 	read := func(from, to uint64) []stream.Append {
 		t.Helper()
-		c.From(from)
+		c.BeginReading(from)
 		for num := from; num <= to; num++ {
-			c.Add(num, log[num-1])
+			c.AddAppend(num, log[num-1])
 		}
-		all, err := c.End(to)
+		all, err := c.EndReading(to)
 		if err != nil {
 			t.Fatalf("appends %d to %d: %v", from, to, err)
 		}
@@ -44,11 +44,11 @@ func TestCursorReadsApart(t *testing.T) {
 		t.Errorf("an event in two parts: %+v", all)
 	}
 	read(3, 3)
-	if err := c.Begin(3, nil); err != nil {
+	if err := c.FindPlace(3, nil); err != nil {
 		t.Fatal(err)
 	}
 	first := read(c.Next, 3)
-	if err := c.Judge(first); err != nil || c.Next != 3 {
+	if err := c.JudgeEvent(first); err != nil || c.Next != 3 {
 		t.Errorf("the id of the first event: %v, next is %d", err, c.Next)
 	}
 	read(1, 1) // what follows at once is put together

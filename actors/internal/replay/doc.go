@@ -2,7 +2,7 @@
 // that has got. It says which appends must be read, refuses an id whose event the log and the writer record know nothing of,
 // and a log that has a gap.
 //
-//	Begin ──▶ Add ... ──▶ End ──▶ Judge ──▶ Add ... ──▶ End ...
+//	FindPlace ──▶ AddAppend ... ──▶ EndReading ──▶ JudgeEvent ──▶ AddAppend ... ──▶ EndReading ...
 //
 // A [Cache] has what was stored a moment ago, for clients that come back at once.
 //

@@ -17,10 +17,10 @@ type keptClient struct {
 	room int
 }
 
-// Keep returns what a session keeps of the clientInfo and the capabilities of p, in most bytes
+// KeepClient returns what a session keeps of the clientInfo and the capabilities of p, in most bytes
 // together. docs/limits.md says what it leaves out first. It reports false if name and version alone
 // do not fit.
-func Keep(p *mcp.InitializeParams, most int) (info, caps []byte, ok bool) {
+func KeepClient(p *mcp.InitializeParams, most int) (info, caps []byte, ok bool) {
 	given := &p.Capabilities
 	k := keptClient{room: most,
 		info: mcp.Implementation{Name: p.ClientInfo.Name, Version: p.ClientInfo.Version},

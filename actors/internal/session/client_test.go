@@ -86,7 +86,7 @@ func kept(t *testing.T, clientInfo, capabilities string) (info, caps []byte, ok 
 	if err := json.Unmarshal([]byte(`{"protocolVersion":"2025-11-25","capabilities":`+capabilities+`,"clientInfo":`+clientInfo+`}`), &p); err != nil {
 		t.Fatal(err)
 	}
-	return Keep(&p, maxClient)
+	return KeepClient(&p, maxClient)
 }
 
 func sameJSON(t *testing.T, got []byte, want string) bool {

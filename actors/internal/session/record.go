@@ -62,9 +62,9 @@ func (r *Record) Size() int64 {
 	return int64(n)
 }
 
-// Newer returns the version of a stored record if a newer release wrote it, and 0
+// NewerVersion returns the version of a stored record if a newer release wrote it, and 0
 // otherwise. It reads nothing else, as the form of the rest may have changed.
-func Newer(data []byte) int {
+func NewerVersion(data []byte) int {
 	var v struct {
 		Version int `json:"v"`
 	}
@@ -106,9 +106,9 @@ func (r *Record) touch(now time.Time, l Lifetime) {
 	}
 }
 
-// Heard notes that the client has sent something since initialize; it reports whether that is new.
+// NoteHeard notes that the client has sent something since initialize; it reports whether that is new.
 // The record must be touched then.
-func (r *Record) Heard() (first bool) {
+func (r *Record) NoteHeard() (first bool) {
 	first, r.Fresh = r.Fresh, false
 	return first
 }
@@ -120,9 +120,9 @@ func (r Record) Touched(now time.Time, l Lifetime) Record {
 	return r
 }
 
-// Due reports whether activity now is worth a rewrite: at most one per quarter
+// RewriteDue reports whether activity now is worth a rewrite: at most one per quarter
 // of the time without activity, so that an active session never expires.
-func (r *Record) Due(now time.Time, l Lifetime) bool {
+func (r *Record) RewriteDue(now time.Time, l Lifetime) bool {
 	return now.Sub(r.Written) > l.unused(r)/4 && r.Expires.Before(r.Created.Add(l.Absolute))
 }
 

@@ -19,7 +19,7 @@ func TestAnActiveSessionLivesUntilItsAbsoluteEnd(t *testing.T) {
 		if r.Expired(now) {
 			t.Fatalf("expired at %v although it was active", now)
 		}
-		if r.Due(now, life) {
+		if r.RewriteDue(now, life) {
 			r = r.Touched(now, life)
 			writes++
 		}
@@ -52,7 +52,7 @@ func TestWhenActivityIsWritten(t *testing.T) {
 	} {
 		r := New(begin, life)
 		r = r.Touched(begin.Add(row.written), life)
-		if got := r.Due(begin.Add(row.now), life); got != row.due {
+		if got := r.RewriteDue(begin.Add(row.now), life); got != row.due {
 			t.Errorf("%s: due %t, want %t", name, got, row.due)
 		}
 	}
@@ -76,19 +76,19 @@ func TestAFreshSessionExpires(t *testing.T) {
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	at := func(d time.Duration) time.Time { return begin.Add(d) }
 	for _, fresh := range []time.Duration{0, life.Idle, 2 * life.Idle} {
-		if r := New(begin, Lifetime{Idle: life.Idle, Absolute: life.Absolute, Fresh: fresh}); r.Fresh || r.Expired(at(life.Idle-1)) || r.Heard() {
+		if r := New(begin, Lifetime{Idle: life.Idle, Absolute: life.Absolute, Fresh: fresh}); r.Fresh || r.Expired(at(life.Idle-1)) || r.NoteHeard() {
 			t.Errorf("with %v for fresh ones it expires at %v", fresh, r.Expires)
 		}
 	}
 	l := Lifetime{Idle: life.Idle, Absolute: life.Absolute, Fresh: 10 * time.Minute}
 	r := New(begin, l)
-	if r.Expired(at(l.Fresh-1)) || !r.Expired(at(l.Fresh)) || r.Due(at(l.Fresh/4), l) || !r.Due(at(l.Fresh/4+1), l) {
+	if r.Expired(at(l.Fresh-1)) || !r.Expired(at(l.Fresh)) || r.RewriteDue(at(l.Fresh/4), l) || !r.RewriteDue(at(l.Fresh/4+1), l) {
 		t.Errorf("a fresh session expires at %v", r.Expires)
 	}
 	if r = r.Touched(at(time.Minute), l); !r.Fresh || !r.Expires.Equal(at(l.Fresh+time.Minute)) {
 		t.Errorf("a fresh session that is stored again expires at %v", r.Expires)
 	}
-	if first, again := r.Heard(), r.Heard(); !first || again {
+	if first, again := r.NoteHeard(), r.NoteHeard(); !first || again {
 		t.Errorf("what a client sends is its first: %t, and what it sends then: %t", first, again)
 	}
 	if r = r.Touched(at(2*time.Minute), l); !r.Expires.Equal(at(l.Idle + 2*time.Minute)) {
@@ -167,7 +167,7 @@ func TestNewer(t *testing.T) {
 		`{"revision":"2025-11-25"}`:                               0,
 		`garbage`:                                                 0,
 	} {
-		if got := Newer([]byte(data)); got != want {
+		if got := NewerVersion([]byte(data)); got != want {
 			t.Errorf("%s: got %d, want %d", data, got, want)
 		}
 	}

@@ -79,9 +79,9 @@ func EpochOf(data []byte) uint64 {
 	return binary.BigEndian.Uint64(data[2:head])
 }
 
-// encode lays entries out as one or more appends of at most part bytes each. The caller
+// encodeEntries lays entries out as one or more appends of at most part bytes each. The caller
 // sets their epoch.
-func encode(entries []Entry, last bool, part int) [][]byte {
+func encodeEntries(entries []Entry, last bool, part int) [][]byte {
 	n := head + binary.MaxVarintLen64
 	for i := range entries {
 		n += entries[i].size() + 16
@@ -142,7 +142,7 @@ func (a *Append) Encode() []byte {
 			seen[i].Data = e.Data
 		}
 	}
-	b := encode(seen, a.Last, math.MaxInt)[0]
+	b := encodeEntries(seen, a.Last, math.MaxInt)[0]
 	setEpoch(b, a.Epoch)
 	return b
 }
@@ -152,16 +152,16 @@ func (a *Append) Position(stream string, entry int) Position {
 	return Position{Stream: stream, Append: a.Num, Epoch: a.Epoch, Entry: entry}
 }
 
-// readable reports whether this release can read a stored append; a blank is not readable.
-func readable(data []byte) bool {
+// isReadable reports whether this release can read a stored append; a blank is not readable.
+func isReadable(data []byte) bool {
 	return len(data) >= head && data[0] == appendVersion || len(data) >= headV1 && data[0] == 1
 }
 
-// Last reports whether a stored append is the last of its stream.
-func Last(data []byte) bool { return readable(data) && data[1]&flagLast != 0 }
+// IsLast reports whether a stored append is the last of its stream.
+func IsLast(data []byte) bool { return isReadable(data) && data[1]&flagLast != 0 }
 
-// Rest reports whether a stored append is the last part of one that began before.
-func Rest(data []byte) bool { return readable(data) && data[1]&(flagCont|flagMore) == flagCont }
+// IsLastPart reports whether a stored append is the last part of one that began before.
+func IsLastPart(data []byte) bool { return isReadable(data) && data[1]&(flagCont|flagMore) == flagCont }
 
 // Reader puts stored appends together again. Feed it consecutive appends in
 // order; the zero value starts anywhere.
@@ -183,7 +183,7 @@ func (r *Reader) Add(num uint64, data []byte) (a Append, ok bool, err error) {
 	switch {
 	case data[0] > appendVersion:
 		return Append{}, false, fmt.Errorf("%w: append %d has version %d, this release reads %d", ErrNewer, num, data[0], appendVersion)
-	case !readable(data):
+	case !isReadable(data):
 		return Append{}, false, fmt.Errorf("%w: append %d has version %d and %d bytes", ErrFormat, num, data[0], len(data))
 	}
 	flags, body := data[1], data[headV1:]
@@ -204,13 +204,13 @@ func (r *Reader) Add(num uint64, data []byte) (a Append, ok bool, err error) {
 	}
 	r.parts = nil
 	a = Append{Num: num, Epoch: EpochOf(data), Last: flags&flagLast != 0}
-	if a.Entries, err = decode(body); err != nil {
+	if a.Entries, err = decodeEntries(body); err != nil {
 		return Append{}, false, fmt.Errorf("append %d: %w", num, err)
 	}
 	return a, true, nil
 }
 
-func decode(b []byte) ([]Entry, error) {
+func decodeEntries(b []byte) ([]Entry, error) {
 	n, k := binary.Uvarint(b)
 	if k <= 0 || n > uint64(len(b)) {
 		return nil, ErrFormat

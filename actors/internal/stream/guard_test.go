@@ -128,7 +128,7 @@ func TestEndInPlaceOfWhatWaits(t *testing.T) {
 			w.step(Event{Op: Created, Rev: 2})
 			for w.ack() {
 			}
-			if diff := cmp.Diff([]string{"1.0 a", "2.0 end", "3.0 " + rest}, w.delivered); diff != "" || !w.ended || !Last(w.log[3]) || EpochOf(w.log[3]) != 7 {
+			if diff := cmp.Diff([]string{"1.0 a", "2.0 end", "3.0 " + rest}, w.delivered); diff != "" || !w.ended || !IsLast(w.log[3]) || EpochOf(w.log[3]) != 7 {
 				t.Errorf("delivered (-want +got):\n%s, ended %t", diff, w.ended)
 			}
 			want := fates{large: {taken}, "late": {ErrEnded}}

@@ -54,16 +54,16 @@ func ParsePosition(s string) (p Position, ok bool) {
 	if !found {
 		return p, false
 	}
-	num, ok1 := number(a)
-	last, ok2 := number(k)
+	num, ok1 := parseNumber(a)
+	last, ok2 := parseNumber(k)
 	if !ok1 || !ok2 || last >= maxEpoch*maxEntries || (num == 0 && last != 0) {
 		return p, false
 	}
 	return Position{Stream: id, Append: num, Epoch: last / maxEntries, Entry: int(last % maxEntries)}, true
 }
 
-// number reads a canonical decimal, so that each position has one spelling.
-func number(s string) (uint64, bool) {
+// parseNumber reads a canonical decimal, so that each position has one spelling.
+func parseNumber(s string) (uint64, bool) {
 	n, err := strconv.ParseUint(s, 10, 63)
 	return n, err == nil && strconv.FormatUint(n, 10) == s
 }

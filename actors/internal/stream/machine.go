@@ -23,7 +23,7 @@ type Limits struct {
 	Batch   int // entries that share one append; 256
 }
 
-func (l *Limits) fill() {
+func (l *Limits) fillDefaults() {
 	def := func(p *int, v int) {
 		if *p <= 0 {
 			*p = v
@@ -163,7 +163,7 @@ const (
 
 // New returns the machine of a stream whose record is being stored.
 func New(l Limits) *Machine {
-	l.fill()
+	l.fillDefaults()
 	return &Machine{lim: l, low: 1}
 }
 
@@ -208,9 +208,9 @@ func (m *Machine) Step(e Event, out []Effect) []Effect {
 		for _, n := range m.sizes {
 			m.bytes += n
 		}
-		return m.next(out)
+		return m.startWrite(out)
 	case OpenFailed:
-		return m.lose(e.Err, out)
+		return m.loseStream(e.Err, out)
 	case Push:
 		if m.phase > Open || m.last {
 			return append(out, Effect{Do: DoDrop, Entries: e.Entries, Err: ErrEnded})
@@ -220,7 +220,7 @@ func (m *Machine) Step(e Event, out []Effect) []Effect {
 		}
 		m.queue = append(m.queue, e.Entries...)
 		m.last = m.last || e.Last
-		return m.next(out)
+		return m.startWrite(out)
 	case Cancel:
 		if m.phase > Open || m.last {
 			return append(out, Effect{Do: DoDrop, Entries: e.Entries, Err: ErrEnded})
@@ -229,11 +229,11 @@ func (m *Machine) Step(e Event, out []Effect) []Effect {
 			out = append(out, Effect{Do: DoDrop, Entries: m.queue, Err: ErrEnded})
 		}
 		m.endWith(e.Entries)
-		return m.next(out)
+		return m.startWrite(out)
 	case Withdraw:
-		return m.withdraw(e.Of, out)
+		return m.withdrawEntries(e.Of, out)
 	case Stored:
-		return m.stored(out)
+		return m.flightStored(out)
 	case Again:
 		if m.phase != Open || !m.flight.busy {
 			return out
@@ -241,16 +241,16 @@ func (m *Machine) Step(e Event, out []Effect) []Effect {
 		m.tries++
 		return append(out, Effect{Do: DoRetry, After: backoff(m.tries)})
 	case Guarded, Ours, Absent, Created:
-		return m.guard(e, out)
+		return m.followRefusal(e, out)
 	case Fenced:
-		return m.lose(e.Err, out)
+		return m.loseStream(e.Err, out)
 	case Refresh:
 		m.refresh = m.phase == Open
-		return m.next(out)
+		return m.startWrite(out)
 	case Refreshed:
-		return m.refreshed(e.Rev, out)
+		return m.recordRefreshed(e.Rev, out)
 	case Outlived:
-		return m.outlived(out)
+		return m.holdForRecord(out)
 	}
 	return out
 }
@@ -260,12 +260,12 @@ func (m *Machine) Resend(out []Effect) []Effect {
 	if m.phase != Open || !m.flight.busy {
 		return out
 	}
-	return m.send(out)
+	return m.sendFlight(out)
 }
 
-// guard follows a write that was refused for its guard. A record that is gone is stored again, and this writer goes on, or ends
+// followRefusal follows a write that was refused for its guard. A record that is gone is stored again, and this writer goes on, or ends
 // the stream.
-func (m *Machine) guard(e Event, out []Effect) []Effect {
+func (m *Machine) followRefusal(e Event, out []Effect) []Effect {
 	f := &m.flight
 	if m.phase != Open || !f.busy {
 		return out
@@ -277,28 +277,28 @@ func (m *Machine) guard(e Event, out []Effect) []Effect {
 		m.tries, m.rev, f.doubt = 0, e.Rev, certain
 	case Absent:
 		m.tries, m.epoch = 0, e.Epoch
-		m.rewind(f)
+		m.rewindFlight(f)
 		if e.Last {
-			out = m.replace(&e, out)
+			out = m.replaceWaiting(&e, out)
 		}
 		f.doubt = creating
 	case Created:
 		if f.doubt = certain; f.record {
-			return m.refreshed(e.Rev, out)
+			return m.recordRefreshed(e.Rev, out)
 		}
 		m.tries, m.rev, m.covered = 0, e.Rev, m.whole
 	}
-	return m.send(out)
+	return m.sendFlight(out)
 }
 
-// replace drops all that waits, the write in flight included, for the entries that end the stream.
-func (m *Machine) replace(e *Event, out []Effect) []Effect {
-	if left := m.waiting(); len(left) > 0 {
+// replaceWaiting drops all that waits, the write in flight included, for the entries that end the stream.
+func (m *Machine) replaceWaiting(e *Event, out []Effect) []Effect {
+	if left := m.unstoredEntries(); len(left) > 0 {
 		out = append(out, Effect{Do: DoDrop, Entries: left, Err: e.Err})
 	}
 	m.held = nil
 	m.endWith(e.Entries)
-	m.flight = m.gather()
+	m.flight = m.gatherAppend()
 	return out
 }
 
@@ -310,8 +310,8 @@ func (m *Machine) endWith(entries []Entry) {
 	}
 }
 
-// waiting lists the entries that are not stored.
-func (m *Machine) waiting() []Entry {
+// unstoredEntries lists the entries that are not stored.
+func (m *Machine) unstoredEntries() []Entry {
 	left := slices.Clone(m.flight.entries)
 	if m.held != nil {
 		left = append(left, m.held.entries...)
@@ -319,9 +319,9 @@ func (m *Machine) waiting() []Entry {
 	return append(left, m.queue...)
 }
 
-// rewind makes all parts of an append be stored again: the next record does not cover the
+// rewindFlight makes all parts of an append be stored again: the next record does not cover the
 // stored ones, and they may expire before it does.
-func (m *Machine) rewind(f *flight) {
+func (m *Machine) rewindFlight(f *flight) {
 	kept := max(0, len(m.sizes)-f.sent)
 	for _, n := range m.sizes[kept:] {
 		m.bytes -= n
@@ -330,29 +330,29 @@ func (m *Machine) rewind(f *flight) {
 	m.tail, f.num, f.sent = m.tail-uint64(f.sent), f.num-uint64(f.sent), 0
 }
 
-// refreshed goes on once the record covers all that is stored.
-func (m *Machine) refreshed(rev uint64, out []Effect) []Effect {
+// recordRefreshed goes on once the record covers all that is stored.
+func (m *Machine) recordRefreshed(rev uint64, out []Effect) []Effect {
 	if m.phase != Open || !m.flight.record {
 		return out
 	}
 	m.tries, m.rev, m.covered = 0, rev, m.whole
 	m.flight = flight{}
-	return m.next(out)
+	return m.startWrite(out)
 }
 
-// outlived holds the write in flight, done or not, until the record has been rewritten.
+// holdForRecord holds the write in flight, done or not, until the record has been rewritten.
 // Then all of it is written, again if need be. A record that outlives later appends would
 // describe a log that has lost them.
-func (m *Machine) outlived(out []Effect) []Effect {
+func (m *Machine) holdForRecord(out []Effect) []Effect {
 	if f := m.flight; m.phase == Open && f.busy && !f.record && f.doubt == certain {
-		m.rewind(&f)
+		m.rewindFlight(&f)
 		m.flight, m.held = flight{busy: true, record: true}, &f
-		return m.send(out)
+		return m.sendFlight(out)
 	}
 	return out
 }
 
-func (m *Machine) withdraw(of func(*Entry) bool, out []Effect) []Effect {
+func (m *Machine) withdrawEntries(of func(*Entry) bool, out []Effect) []Effect {
 	var kept, dropped []Entry
 	for i := range m.queue {
 		if e := &m.queue[i]; of(e) {
@@ -373,10 +373,10 @@ func backoff(tries int) time.Duration {
 	return min(10*time.Millisecond<<min(tries, 7), time.Second)
 }
 
-// next starts a write when none is in flight: first the record, whose revision the others
+// startWrite starts a write when none is in flight: first the record, whose revision the others
 // need, then a blank for an append beyond a limit, then the queue. The record must cover an
 // append before the log forgets it.
-func (m *Machine) next(out []Effect) []Effect {
+func (m *Machine) startWrite(out []Effect) []Effect {
 	if m.phase != Open || m.flight.busy {
 		return out
 	}
@@ -394,18 +394,18 @@ func (m *Machine) next(out []Effect) []Effect {
 			m.flight = flight{busy: true, blank: true, num: m.low}
 		}
 	case len(m.queue) > 0 || m.last:
-		f := m.gather()
+		f := m.gatherAppend()
 		if m.flight = f; m.tail+uint64(len(f.parts)) > m.covered+Ring {
 			m.flight, m.held = rewrite, &f
 		}
 	default:
 		return out
 	}
-	return m.send(out)
+	return m.sendFlight(out)
 }
 
-// gather takes as much of the queue as shares one append.
-func (m *Machine) gather() flight {
+// gatherAppend takes as much of the queue as shares one append.
+func (m *Machine) gatherAppend() flight {
 	n := min(len(m.queue), m.lim.Batch)
 	batch, size := m.queue[:n:n], 0
 	for i := range batch {
@@ -421,10 +421,10 @@ func (m *Machine) gather() flight {
 	if len(m.queue) == 0 {
 		m.queue = nil
 	}
-	return flight{busy: true, num: m.tail + 1, parts: encode(batch, last, m.lim.Part), entries: batch, size: size, last: last}
+	return flight{busy: true, num: m.tail + 1, parts: encodeEntries(batch, last, m.lim.Part), entries: batch, size: size, last: last}
 }
 
-func (m *Machine) send(out []Effect) []Effect {
+func (m *Machine) sendFlight(out []Effect) []Effect {
 	f := &m.flight
 	switch {
 	case f.doubt == looking:
@@ -441,7 +441,7 @@ func (m *Machine) send(out []Effect) []Effect {
 	return append(out, Effect{Do: DoAppend, Num: f.num, Data: part})
 }
 
-func (m *Machine) stored(out []Effect) []Effect {
+func (m *Machine) flightStored(out []Effect) []Effect {
 	f := &m.flight
 	if m.phase != Open || !f.busy || f.record || f.doubt != certain {
 		return out
@@ -451,13 +451,13 @@ func (m *Machine) stored(out []Effect) []Effect {
 		m.bytes -= m.sizes[0]
 		m.sizes, m.low = m.sizes[1:], m.low+1
 		m.flight = flight{}
-		return m.next(out)
+		return m.startWrite(out)
 	}
 	m.tail = f.num
-	m.keep(len(f.parts[f.sent]))
+	m.countAppend(len(f.parts[f.sent]))
 	if f.sent++; f.sent < len(f.parts) {
 		f.num++
-		return m.send(out)
+		return m.sendFlight(out)
 	}
 	done := *f
 	m.whole, m.flight = m.tail, flight{}
@@ -465,11 +465,11 @@ func (m *Machine) stored(out []Effect) []Effect {
 		m.phase = Ended
 	}
 	out = append(out, Effect{Do: DoDeliver, Num: done.num, Epoch: m.epoch, Entries: done.entries, Last: done.last})
-	return m.next(out)
+	return m.startWrite(out)
 }
 
-// keep counts an append that is now retained; the ring forgets the oldest.
-func (m *Machine) keep(size int) {
+// countAppend counts an append that is now retained; the ring forgets the oldest.
+func (m *Machine) countAppend(size int) {
 	m.sizes = append(m.sizes, size)
 	m.bytes += size
 	if len(m.sizes) > Ring {
@@ -478,12 +478,12 @@ func (m *Machine) keep(size int) {
 	}
 }
 
-func (m *Machine) lose(err error, out []Effect) []Effect {
+func (m *Machine) loseStream(err error, out []Effect) []Effect {
 	if m.phase > Open {
 		return out
 	}
 	m.phase = Lost
-	left := m.waiting()
+	left := m.unstoredEntries()
 	m.queue, m.queued, m.flight, m.held = nil, 0, flight{}, nil
 	if len(left) > 0 {
 		out = append(out, Effect{Do: DoDrop, Entries: left, Err: err})

@@ -154,8 +154,8 @@ func TestCancelDropsWhatQueuesAndEndsTheStream(t *testing.T) {
 	if diff := cmp.Diff([]string{"1.0 in flight", "2.0 end"}, w.delivered); diff != "" || !w.ended || w.m.Phase() != Ended {
 		t.Errorf("delivered (-want +got):\n%s ended=%v", diff, w.ended)
 	}
-	if Last(w.log[1]) || !Last(w.log[2]) {
-		t.Errorf("last: append 1 %v, append 2 %v", Last(w.log[1]), Last(w.log[2]))
+	if IsLast(w.log[1]) || !IsLast(w.log[2]) {
+		t.Errorf("last: append 1 %v, append 2 %v", IsLast(w.log[1]), IsLast(w.log[2]))
 	}
 	cancel("after the end")
 	told.check(t, fates{
@@ -226,17 +226,17 @@ func TestPartsSayWhatTheyAre(t *testing.T) {
 		parts [][]byte
 		want  []verdict
 	}{
-		"one of many":       {encode([]Entry{small, small}, false, 300), []verdict{{}}},
-		"the last":          {encode([]Entry{small}, true, 300), []verdict{{Last: true}}},
-		"in parts":          {encode([]Entry{big}, false, 300), []verdict{{}, {Rest: true}}},
-		"the last in parts": {encode([]Entry{big, big}, true, 400), []verdict{{}, {}, {Rest: true, Last: true}}},
+		"one of many":       {encodeEntries([]Entry{small, small}, false, 300), []verdict{{}}},
+		"the last":          {encodeEntries([]Entry{small}, true, 300), []verdict{{Last: true}}},
+		"in parts":          {encodeEntries([]Entry{big}, false, 300), []verdict{{}, {Rest: true}}},
+		"the last in parts": {encodeEntries([]Entry{big, big}, true, 400), []verdict{{}, {}, {Rest: true, Last: true}}},
 		"blanked":           {[][]byte{nil, {}}, []verdict{{}, {}}},
 		"too short":         {[][]byte{{appendVersion, flagLast}}, []verdict{{}}},
 		"another version":   {[][]byte{{appendVersion + 1, flagLast | flagCont}}, []verdict{{}}},
 	} {
 		var got []verdict
 		for _, p := range tt.parts {
-			got = append(got, verdict{Rest(p), Last(p)})
+			got = append(got, verdict{IsLastPart(p), IsLast(p)})
 		}
 		if diff := cmp.Diff(tt.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -247,8 +247,8 @@ func TestPartsSayWhatTheyAre(t *testing.T) {
 // TestReaderNeedsTheFirstPart checks that nothing of an append is read when its first part
 // is gone, and that the next append is.
 func TestReaderNeedsTheFirstPart(t *testing.T) {
-	parts := encode([]Entry{msg(fmt.Sprintf("%0500d", 1))}, false, 200)
-	next := encode([]Entry{msg("next")}, true, 200)[0]
+	parts := encodeEntries([]Entry{msg(fmt.Sprintf("%0500d", 1))}, false, 200)
+	next := encodeEntries([]Entry{msg("next")}, true, 200)[0]
 	if len(parts) < 3 {
 		t.Fatalf("%d parts", len(parts))
 	}
@@ -463,7 +463,7 @@ func TestParsePosition(t *testing.T) {
 }
 
 func FuzzReader(f *testing.F) {
-	for _, p := range encode([]Entry{msg("abc"), {Kind: Answer, Meta: []byte("x"), Data: []byte("{}")}}, true, 1<<10) {
+	for _, p := range encodeEntries([]Entry{msg("abc"), {Kind: Answer, Meta: []byte("x"), Data: []byte("{}")}}, true, 1<<10) {
 		f.Add(p)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -472,7 +472,7 @@ func FuzzReader(f *testing.F) {
 		if err != nil || !ok {
 			return
 		}
-		again := encode(a.Entries, a.Last, 1<<30)
+		again := encodeEntries(a.Entries, a.Last, 1<<30)
 		setEpoch(again[0], a.Epoch)
 		var r2 Reader
 		b, ok, err := r2.Add(1, again[0])

@@ -55,7 +55,7 @@ func TestStoredAppendsLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	written := encode(stored.Entries, true, 1<<20)[0]
+	written := encodeEntries(stored.Entries, true, 1<<20)[0]
 	setEpoch(written, 3)
 	if now := hex.EncodeToString(written); now != strings.Join(strings.Fields(string(newest)), "") {
 		t.Errorf("this release writes another layout: add it under testdata/stored\n%s", now)

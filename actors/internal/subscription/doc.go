@@ -3,6 +3,6 @@
 // that come soon after one another, and ends with its last subscriber. Package actors says what
 // a subscriber is, and how an update gets to its client.
 //
-//	Table ──Follow──▶ subscription ──Wants──▶ Subscriber
-//	      ──Updated─▶              ──Push───▶
+//	Table ──Follow─────▶ subscription ──Wants──▶ Subscriber
+//	      ──SendUpdate─▶              ──Push───▶
 package subscription

@@ -82,8 +82,8 @@ type (
 	paused struct{ uri string }
 )
 
-func (m wanting) Refused(error) { m.table.send(m.key, m, true) }
-func (m updated) Refused(error) { m.table.send(m.key, m, false) }
+func (m wanting) Refused(error) { m.table.postTo(m.key, m, true) }
+func (m updated) Refused(error) { m.table.postTo(m.key, m, false) }
 
 func (a *subscription) Receive(m any) {
 	switch m := m.(type) {
@@ -94,7 +94,7 @@ func (a *subscription) Receive(m any) {
 			delete(a.want, m.u)
 		}
 	case updated:
-		a.updated(m.uri)
+		a.sendUpdate(m.uri)
 	case telling:
 		for _, u := range m.gone {
 			delete(a.want, u)
@@ -103,11 +103,11 @@ func (a *subscription) Receive(m any) {
 	case paused:
 		again := a.told[m.uri]
 		if delete(a.told, m.uri); again {
-			a.updated(m.uri)
+			a.sendUpdate(m.uri)
 		}
 	}
 	if len(a.want) == 0 && a.StopIdle() {
-		a.table.forget(a)
+		a.table.dropSubscription(a)
 	}
 }
 
@@ -116,17 +116,17 @@ func (a *subscription) Receive(m any) {
 func (a *subscription) Failed(_ any, last bool) {
 	a.told = nil
 	if last {
-		a.table.forget(a)
+		a.table.dropSubscription(a)
 		for u := range a.want {
 			a.table.Follow(u, a.key.uri)
 		}
 	}
 }
 
-// updated sends an update to the subscribers, now or with the updates of the next updatePause.
+// sendUpdate sends an update to the subscribers, now or with the updates of the next updatePause.
 // When very many resources below the subscribed one change at once, it sends an update of the
 // subscribed one instead.
-func (a *subscription) updated(uri string) {
+func (a *subscription) sendUpdate(uri string) {
 	if _, busy := a.told[uri]; !busy && len(a.told) >= maxBursts {
 		uri = a.key.uri
 	}
@@ -139,17 +139,17 @@ func (a *subscription) updated(uri string) {
 	}
 	a.told[uri] = false
 	if len(a.want) <= tellHere {
-		a.Receive(a.tell(uri, maps.Keys(a.want)))
+		a.Receive(a.tellSubscribers(uri, maps.Keys(a.want)))
 		return
 	}
 	all := slices.Collect(maps.Keys(a.want))
-	go func() { _ = a.Post(a.tell(uri, slices.Values(all))) }()
+	go func() { _ = a.Post(a.tellSubscribers(uri, slices.Values(all))) }()
 }
 
-// tell sends subscribers an update. It waits for none of them.
-func (a *subscription) tell(uri string, all iter.Seq[Subscriber]) telling {
+// tellSubscribers sends subscribers an update. It waits for none of them.
+func (a *subscription) tellSubscribers(uri string, all iter.Seq[Subscriber]) telling {
 	m := telling{uri: uri}
-	data := Update(uri)
+	data := EncodeUpdate(uri)
 	for u := range all {
 		switch {
 		case u.Stopped():
@@ -161,16 +161,16 @@ func (a *subscription) tell(uri string, all iter.Seq[Subscriber]) telling {
 	return m
 }
 
-// Update is the notification that a resource has changed.
-func Update(uri string) []byte {
+// EncodeUpdate is the notification that a resource has changed.
+func EncodeUpdate(uri string) []byte {
 	params := append([]byte(nil), `{"uri":`...)
 	params = append(codec.AppendString(params, uri), '}')
 	return codec.AppendNotification(nil, mcp.NotifyResourcesUpdated, params)
 }
 
-// above yields the URIs of the resources that uri may lie below: uri without its fragment,
+// parentsOf yields the URIs of the resources that uri may lie below: uri without its fragment,
 // without its query, and without each of its last segments.
-func above(uri string) iter.Seq[string] {
+func parentsOf(uri string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		root := strings.IndexByte(uri, ':') + 1
 		if strings.HasPrefix(uri[root:], "//") {
@@ -192,7 +192,7 @@ func above(uri string) iter.Seq[string] {
 
 // Covers reports whether who subscribes to a resource may get updates of another one: it is the same, or lies below.
 func Covers(subscribed, uri string) bool {
-	for parent := range above(uri) {
+	for parent := range parentsOf(uri) {
 		if parent == subscribed {
 			return true
 		}
@@ -218,12 +218,12 @@ func NewTable(k *kernel.Kernel, kind kernel.Kind) *Table {
 // u wants must call it afterwards, and so must the end of u.
 func (s *Table) Follow(u Subscriber, uri string) {
 	of := key{u.Server(), uri}
-	s.send(of, wanting{s, of, u}, u.Wants(uri))
+	s.postTo(of, wanting{s, of, u}, u.Wants(uri))
 }
 
-// send hands m to the actor of a resource. If there is none and create is set, it makes one. An
+// postTo hands m to the actor of a resource. If there is none and create is set, it makes one. An
 // actor that is ending takes nothing any more: its successor gets m.
-func (s *Table) send(of key, m any, create bool) {
+func (s *Table) postTo(of key, m any, create bool) {
 	for {
 		s.mu.Lock()
 		a, ok := s.all[of]
@@ -236,11 +236,11 @@ func (s *Table) send(of key, m any, create bool) {
 		if !ok && !create || a.Post(m) == nil {
 			return
 		}
-		s.forget(a)
+		s.dropSubscription(a)
 	}
 }
 
-func (s *Table) forget(a *subscription) {
+func (s *Table) dropSubscription(a *subscription) {
 	s.mu.Lock()
 	if s.all[a.key] == a {
 		delete(s.all, a.key)
@@ -248,23 +248,23 @@ func (s *Table) forget(a *subscription) {
 	s.mu.Unlock()
 }
 
-// Updated sends an update to the subscribers here of a resource of a server or, with below,
+// SendUpdate sends an update to the subscribers here of a resource of a server or, with below,
 // also of the resources above it.
-func (s *Table) Updated(server, uri string, below bool) {
+func (s *Table) SendUpdate(server, uri string, below bool) {
 	tell := func(subscribed string) {
 		of := key{server, subscribed}
-		s.send(of, updated{s, of, uri}, false)
+		s.postTo(of, updated{s, of, uri}, false)
 	}
 	tell(uri)
 	if below {
-		for parent := range above(uri) {
+		for parent := range parentsOf(uri) {
 			tell(parent)
 		}
 	}
 }
 
-// Each calls f for every resource with a subscriber, and its server.
-func (s *Table) Each(f func(server, uri string)) {
+// EachResource calls f for every resource with a subscriber, and its server.
+func (s *Table) EachResource(f func(server, uri string)) {
 	s.mu.Lock()
 	all := slices.Collect(maps.Keys(s.all))
 	s.mu.Unlock()

@@ -66,7 +66,7 @@ func TestPanicsLoseNobody(t *testing.T) {
 		if !first.Stopped() {
 			t.Fatal("it goes on")
 		}
-		table.Updated("s", "x:1", false)
+		table.SendUpdate("s", "x:1", false)
 		synctest.Wait()
 		if good.told() != 1 {
 			t.Errorf("told %d times, want once", good.told())
@@ -82,7 +82,7 @@ func TestUpdatesBelow(t *testing.T) {
 		table.Follow(above, "x://a/b")
 		table.Follow(other, "x://b")
 		for range 3 {
-			table.Updated("s", "x://a/b/c", true)
+			table.SendUpdate("s", "x://a/b/c", true)
 		}
 		time.Sleep(updatePause / 2)
 		synctest.Wait()
@@ -95,7 +95,7 @@ func TestUpdatesBelow(t *testing.T) {
 			t.Errorf("after the pause: told %d times, another %d", above.told(), other.told())
 		}
 		var live []string
-		table.Each(func(server, uri string) { live = append(live, server+" "+uri) })
+		table.EachResource(func(server, uri string) { live = append(live, server+" "+uri) })
 		if len(live) != 2 {
 			t.Errorf("live: %q", live)
 		}
@@ -110,7 +110,7 @@ func TestVeryManyUpdatesBelow(t *testing.T) {
 		table, above := newTable(), &one{}
 		table.Follow(above, "x://a")
 		for i := range 5 * maxBursts {
-			table.Updated("s", fmt.Sprintf("x://a/%d", i), true)
+			table.SendUpdate("s", fmt.Sprintf("x://a/%d", i), true)
 		}
 		if n := above.told(); n != maxBursts+1 {
 			t.Errorf("told of %d resources at once, want %d", n, maxBursts+1)
@@ -121,7 +121,7 @@ func TestVeryManyUpdatesBelow(t *testing.T) {
 		}
 		table.Follow(above, "x://a") // so that the actor's next step comes after that look at it
 		above.mu.Lock()
-		if last := above.got[maxBursts]; last != string(Update("x://a")) {
+		if last := above.got[maxBursts]; last != string(EncodeUpdate("x://a")) {
 			t.Errorf("the last is %s", last)
 		}
 		above.mu.Unlock()
@@ -147,8 +147,8 @@ func TestEndOfASubscriptionThatWasReplaced(t *testing.T) {
 			t.Fatalf("it goes on: %v", table.all)
 		}
 		table.Follow(second, "x:1")
-		table.forget(old) // as a caller does that could not post to it
-		table.Updated("s", "x:1", false)
+		table.dropSubscription(old) // as a caller does that could not post to it
+		table.SendUpdate("s", "x:1", false)
 		synctest.Wait()
 		if second.told() != 1 {
 			t.Errorf("told %d times, want once", second.told())

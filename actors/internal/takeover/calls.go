@@ -21,7 +21,7 @@ func Fates(rec *record.Stream, log *Log, bodies int) (fates []Fate, all bool) {
 	for i, c := range rec.Calls {
 		switch {
 		case answered[string(c.ID)]:
-		case all || !rec.May(i) || i >= bodies:
+		case all || !rec.MayRerun(i) || i >= bodies:
 			fates[i] = Over
 		default:
 			fates[i] = Again

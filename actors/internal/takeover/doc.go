@@ -12,7 +12,7 @@
 // forget. It is the writer once it has replaced the record by one of the next epoch, which no append of the old writer
 // passes; what that one has stored meanwhile is read then.
 //
-// [Log] is what record and log say together. [Whose] says what a writer may do whose guard was refused, and [Lifetime]
+// [Log] is what record and log say together. [ClaimOf] says what a writer may do whose guard was refused, and [Lifetime]
 // when its record would outlive the log.
 //
 // Nothing here reads a clock, does I/O or starts a goroutine. Values are not safe for concurrent use.

@@ -14,8 +14,8 @@ type Lifetime struct {
 	trying  bool
 }
 
-// Began is the lifetime of a record that is stored while the clock is ahead.
-func Began(ahead time.Duration) Lifetime { return Lifetime{written: ahead} }
+// NewLifetime is the lifetime of a record that is stored while the clock is ahead.
+func NewLifetime(ahead time.Duration) Lifetime { return Lifetime{written: ahead} }
 
 // Writing notes that the record is about to be stored. While it is unknown which attempt
 // succeeds, the one with the longest lifetime counts.

@@ -45,9 +45,9 @@ func NewLog(rec *record.Stream) *Log {
 	return log
 }
 
-// From returns the first append that must be read of a log whose last append is tail. If that is after tail, there is nothing
+// FirstUnread returns the first append that must be read of a log whose last append is tail. If that is after tail, there is nothing
 // to read.
-func (l *Log) From(tail uint64) (from uint64) {
+func (l *Log) FirstUnread(tail uint64) (from uint64) {
 	l.next = l.Tail + 1
 	if from = l.next; tail >= from && tail-from >= stream.Ring {
 		from = tail - stream.Ring + 1
@@ -55,10 +55,10 @@ func (l *Log) From(tail uint64) (from uint64) {
 	return from
 }
 
-// Add takes an append that was read. Those that are missing have been overwritten, or have expired.
-func (l *Log) Add(num uint64, data []byte) {
+// AddAppend takes an append that was read. Those that are missing have been overwritten, or have expired.
+func (l *Log) AddAppend(num uint64, data []byte) {
 	if num != l.next || len(data) == 0 { // older appends are gone
-		l.lacks(num)
+		l.noteGap(num)
 	}
 	l.next = num + 1
 	l.Sizes = append(l.Sizes, len(data))
@@ -67,8 +67,8 @@ func (l *Log) Add(num uint64, data []byte) {
 		l.fault = err
 	}
 	if ok {
-		_ = l.Note(l.rec, a.Num, a.Epoch, a.Entries)
-		l.names(a.Entries)
+		_ = l.NoteAppend(l.rec, a.Num, a.Epoch, a.Entries)
+		l.keepNames(a.Entries)
 		l.Last = a.Last
 	}
 	if !l.reader.Open() {
@@ -76,14 +76,14 @@ func (l *Log) Add(num uint64, data []byte) {
 	}
 }
 
-// Read ends a reading up to append tail. It fails if an append was unreadable.
-func (l *Log) Read(tail uint64) error {
+// EndReading ends a reading up to append tail. It fails if an append was unreadable.
+func (l *Log) EndReading(tail uint64) error {
 	if err := l.fault; err != nil {
 		l.fault = nil
 		return err
 	}
 	if l.next <= tail {
-		l.lacks(tail)
+		l.noteGap(tail)
 	}
 	l.Tail = tail
 	// The record may list as many appends as the log holds, and as many may have come
@@ -100,14 +100,14 @@ func (l *Log) Kept() (low uint64, bytes int) {
 	return l.Tail - uint64(len(l.Sizes)) + 1, bytes
 }
 
-// lacks notes that an append before num is missing. What clients saw in it is unknown.
-func (l *Log) lacks(num uint64) {
+// noteGap notes that an append before num is missing. What clients saw in it is unknown.
+func (l *Log) noteGap(num uint64) {
 	l.Unknown, l.Sizes, l.reader = true, nil, stream.Reader{}
 	l.Digest.Seen = record.Unseen(num)
 }
 
-// names keeps the names of messages that another writer has stored.
-func (l *Log) names(entries []stream.Entry) {
+// keepNames keeps the names of messages that another writer has stored.
+func (l *Log) keepNames(entries []stream.Entry) {
 	if len(l.rec.Calls) > 0 {
 		return
 	}

@@ -11,15 +11,15 @@ type Do uint8
 
 // The steps of a takeover. The last four end it.
 const (
-	ReadRecord Do = iota // read the writer record: Record
-	AskGone              // find out whether Writer is gone: Gone
-	ReadLog              // read Log on up to its last append: Read
-	CheckLease           // find out whether this node is certain of its lease: Certain
-	MarkTaken            // note that Writer is gone: Marked
+	ReadRecord Do = iota // read the writer record: RecordRead
+	AskGone              // find out whether Writer is gone: WriterGone
+	ReadLog              // read Log on up to its last append: LogRead
+	CheckLease           // find out whether this node is certain of its lease: LeaseChecked
+	MarkTaken            // note that Writer is gone: WriterMarked
 	ReadBody             // read the body of the calls: BodyRead
-	Replace              // replace the record of revision Rev by Rec: Replaced
-	Reread               // read the writer record, to see whether an attempt with an unknown outcome has stored it: Record
-	KeepBody             // give the body the lifetime of the record: Kept
+	Replace              // replace the record of revision Rev by Rec: RecordReplaced
+	Reread               // read the writer record, to see whether an attempt with an unknown outcome has stored it: RecordRead
+	KeepBody             // give the body the lifetime of the record: BodyKept
 	Done                 // this node is the writer
 	Elsewhere            // Writer writes the stream
 	Ended                // the stream has ended with append Log.Tail
@@ -63,8 +63,8 @@ func (m *Machine) fail(err error) {
 	m.do, m.Err = Failed, err
 }
 
-// Record takes the writer record. missing says that err stands for one that is not there.
-func (m *Machine) Record(rec record.Stream, rev uint64, missing bool, err error) {
+// RecordRead takes the writer record. missing says that err stands for one that is not there.
+func (m *Machine) RecordRead(rec record.Stream, rev uint64, missing bool, err error) {
 	again := m.do == Reread
 	switch {
 	case again && (missing || err == nil && !Same(&rec, &m.Rec)):
@@ -72,31 +72,31 @@ func (m *Machine) Record(rec record.Stream, rev uint64, missing bool, err error)
 	case err != nil:
 		m.fail(err)
 	case again:
-		m.replaced(rev)
+		m.ownRecord(rev)
 	default:
 		m.Rec, m.Rev, m.Writer = rec, rev, WriterOf(&rec)
 		if m.do = AskGone; m.alone || !m.Writer.MustBeGone(m.self.Boot, m.given) {
-			m.read()
+			m.readLog()
 		}
 	}
 }
 
-// Gone takes whether the writer is gone.
-func (m *Machine) Gone(gone bool, err error) {
+// WriterGone takes whether the writer is gone.
+func (m *Machine) WriterGone(gone bool, err error) {
 	switch {
 	case err != nil:
 		m.fail(err)
 	case gone:
-		m.read()
+		m.readLog()
 	default:
 		m.do = Elsewhere
 	}
 }
 
-func (m *Machine) read() { m.do, m.Log = ReadLog, NewLog(&m.Rec) }
+func (m *Machine) readLog() { m.do, m.Log = ReadLog, NewLog(&m.Rec) }
 
-// Read takes that Log was read on.
-func (m *Machine) Read(err error) {
+// LogRead takes that Log was read on.
+func (m *Machine) LogRead(err error) {
 	switch {
 	case err != nil:
 		m.fail(err)
@@ -110,8 +110,8 @@ func (m *Machine) Read(err error) {
 	}
 }
 
-// Certain takes whether this node is certain of its lease: if it is not, it may itself be taken for dead.
-func (m *Machine) Certain(certain bool) {
+// LeaseChecked takes whether this node is certain of its lease: if it is not, it may itself be taken for dead.
+func (m *Machine) LeaseChecked(certain bool) {
 	if !certain {
 		m.fail(ErrUncertain)
 		return
@@ -120,20 +120,20 @@ func (m *Machine) Certain(certain bool) {
 	m.Rec.Low, m.Rec.Bytes = m.Log.Kept()
 	m.Rec.Safe = m.Rec.Safe && !m.Log.Unknown
 	if m.do = MarkTaken; m.alone || !m.Writer.MustBeGone(m.self.Boot, m.given) {
-		m.Marked(nil)
+		m.WriterMarked(nil)
 	}
 }
 
-// Marked takes whether it is noted that the writer's boot is gone. That comes before the record changes: a writer that finds its record
+// WriterMarked takes whether it is noted that the writer's boot is gone. That comes before the record changes: a writer that finds its record
 // expired, and no such note, knows that nobody has taken its stream.
-func (m *Machine) Marked(err error) {
+func (m *Machine) WriterMarked(err error) {
 	switch {
 	case err != nil:
 		m.fail(err)
 	case m.Rec.Safe:
 		m.do = ReadBody
 	default:
-		m.replace()
+		m.replaceRecord()
 	}
 }
 
@@ -148,33 +148,33 @@ func (m *Machine) BodyRead(body []byte, passes bool, err error) {
 	if err != nil {
 		m.Body, m.Rec.Safe = nil, false
 	}
-	m.replace()
+	m.replaceRecord()
 }
 
-func (m *Machine) replace() {
-	_ = m.Rec.Tell(m.Log.Whole, &m.Log.Past) // fits: the record had these questions, except the last few
+func (m *Machine) replaceRecord() {
+	_ = m.Rec.TakePast(m.Log.Whole, &m.Log.Past) // fits: the record had these questions, except the last few
 	m.do = Replace
 }
 
-// Replaced takes whether the record was replaced. conflict says that err stands for a record of another revision.
-func (m *Machine) Replaced(rev uint64, conflict bool, err error) {
+// RecordReplaced takes whether the record was replaced. conflict says that err stands for a record of another revision.
+func (m *Machine) RecordReplaced(rev uint64, conflict bool, err error) {
 	switch {
 	case conflict:
 		m.do = Reread
 	case err != nil:
 		m.fail(err)
 	default:
-		m.replaced(rev)
+		m.ownRecord(rev)
 	}
 }
 
-func (m *Machine) replaced(rev uint64) {
+func (m *Machine) ownRecord(rev uint64) {
 	m.Rev, m.ours = rev, true
 	if m.do = KeepBody; m.Body == nil {
-		m.Kept()
+		m.BodyKept()
 	}
 }
 
-// Kept takes that the body was renewed, or could not be. The old writer may have stored appends before the record changed, so
+// BodyKept takes that the body was renewed, or could not be. The old writer may have stored appends before the record changed, so
 // the log is read on.
-func (m *Machine) Kept() { m.do = ReadLog }
+func (m *Machine) BodyKept() { m.do = ReadLog }

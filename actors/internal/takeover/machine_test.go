@@ -35,22 +35,22 @@ func upTo(t *testing.T, m *Machine, do Do) {
 		}
 		switch m.Next() {
 		case ReadRecord:
-			m.Record(dead, 7, false, nil)
+			m.RecordRead(dead, 7, false, nil)
 		case AskGone:
-			m.Gone(true, nil)
+			m.WriterGone(true, nil)
 		case ReadLog:
-			m.Log.From(0)
-			m.Read(m.Log.Read(0))
+			m.Log.FirstUnread(0)
+			m.LogRead(m.Log.EndReading(0))
 		case CheckLease:
-			m.Certain(true)
+			m.LeaseChecked(true)
 		case MarkTaken:
-			m.Marked(nil)
+			m.WriterMarked(nil)
 		case ReadBody:
 			m.BodyRead([]byte("body"), false, nil)
 		case Replace:
-			m.Replaced(8, false, nil)
+			m.RecordReplaced(8, false, nil)
 		case KeepBody:
-			m.Kept()
+			m.BodyKept()
 		default:
 			t.Fatalf("it ends with %d, %v", m.Next(), m.Err)
 		}
@@ -63,19 +63,19 @@ func upTo(t *testing.T, m *Machine, do Do) {
 func TestTakeoverIsNotedFirst(t *testing.T) {
 	m := New(me, Writer{}, false, 41)
 	upTo(t, m, MarkTaken)
-	if m.Marked(errors.New("away")); m.Next() != Failed {
+	if m.WriterMarked(errors.New("away")); m.Next() != Failed {
 		t.Errorf("next is %d though it is not noted", m.Next())
 	}
 	for name, m := range map[string]*Machine{"given up": New(me, Writer{"m", "a", 3}, false, 41), "alone": New(me, Writer{}, true, 41), "its own": New(Writer{Node: "m", Boot: "a"}, Writer{}, false, 41)} {
 		for range 4 { // the steps up to the lease
 			switch m.Next() {
 			case ReadRecord:
-				m.Record(dead, 7, false, nil)
+				m.RecordRead(dead, 7, false, nil)
 			case ReadLog:
-				m.Log.From(0)
-				m.Read(m.Log.Read(0))
+				m.Log.FirstUnread(0)
+				m.LogRead(m.Log.EndReading(0))
 			case CheckLease:
-				m.Certain(true)
+				m.LeaseChecked(true)
 			}
 		}
 		if m.Next() != ReadBody {
@@ -114,14 +114,14 @@ func TestWhoIsTakenFrom(t *testing.T) {
 		rec := dead
 		rec.Node, rec.Boot, rec.Epoch = row.by.Node, row.by.Boot, row.by.Epoch
 		m := New(me, row.given, row.alone, 0)
-		m.Record(rec, 7, false, nil)
+		m.RecordRead(rec, 7, false, nil)
 		if m.Next() != row.want {
 			t.Errorf("%s: next is %d, want %d", name, m.Next(), row.want)
 		}
 	}
 	m := New(me, Writer{}, false, 0)
 	upTo(t, m, AskGone)
-	if m.Gone(false, nil); m.Next() != Elsewhere {
+	if m.WriterGone(false, nil); m.Next() != Elsewhere {
 		t.Errorf("the writer is there: next is %d", m.Next())
 	}
 }
@@ -130,7 +130,7 @@ func TestWhoIsTakenFrom(t *testing.T) {
 func TestWithoutTheLease(t *testing.T) {
 	m := New(me, Writer{}, false, 0)
 	upTo(t, m, CheckLease)
-	if m.Certain(false); m.Next() != Failed || !errors.Is(m.Err, ErrUncertain) {
+	if m.LeaseChecked(false); m.Next() != Failed || !errors.Is(m.Err, ErrUncertain) {
 		t.Errorf("next is %d, %v", m.Next(), m.Err)
 	}
 }
@@ -152,7 +152,7 @@ func TestRewriteThatFindsAnother(t *testing.T) {
 	} {
 		m := New(me, Writer{}, false, 41)
 		upTo(t, m, Replace)
-		m.Replaced(0, true, errors.New("conflict"))
+		m.RecordReplaced(0, true, errors.New("conflict"))
 		if m.Next() != Reread {
 			t.Fatalf("%s: next is %d", name, m.Next())
 		}
@@ -160,7 +160,7 @@ func TestRewriteThatFindsAnother(t *testing.T) {
 		if row.gone {
 			err = errors.New("none")
 		}
-		m.Record(row.there, 9, row.gone, err)
+		m.RecordRead(row.there, 9, row.gone, err)
 		if m.Next() != row.want || row.want == KeepBody && m.Rev != 9 || row.want == Failed && !errors.Is(m.Err, ErrTaken) {
 			t.Errorf("%s: next is %d, %v, revision %d", name, m.Next(), m.Err, m.Rev)
 		}
@@ -204,7 +204,7 @@ func TestFates(t *testing.T) {
 // TestLifetimes checks that a record outlives what is stored after the clock has gone back by more than events outlive records,
 // and that of several attempts the longest lifetime counts.
 func TestLifetimes(t *testing.T) {
-	l := Began(0)
+	l := NewLifetime(0)
 	if l.Outlives(-time.Second) || !l.Outlives(-time.Second-1) {
 		t.Error("the bound is not a second")
 	}
@@ -231,7 +231,7 @@ func TestWhose(t *testing.T) {
 		"expired":                        {nil, true, Lost},
 		"expired, and the lease is over": {nil, false, Doubt},
 	} {
-		if got := Whose(row.rec, "b", 3, row.certain); got != row.want {
+		if got := ClaimOf(row.rec, "b", 3, row.certain); got != row.want {
 			t.Errorf("%s: got %d, want %d", name, got, row.want)
 		}
 	}

@@ -33,13 +33,13 @@ type Claim uint8
 const (
 	Own   Claim = iota // the record is its own: it goes on
 	Taken              // another writer has the stream
-	Lost               // the record is gone. It may be stored again: by what Machine.Marked notes the writer learns whether the stream was another's
+	Lost               // the record is gone. It may be stored again: by what Machine.WriterMarked notes the writer learns whether the stream was another's
 	Doubt              // the record is gone, and another writer may be about to have the stream
 )
 
-// Whose says what a writer of a boot and an epoch may do. rec is the writer record, nil if there is none. certain says that
+// ClaimOf says what a writer of a boot and an epoch may do. rec is the writer record, nil if there is none. certain says that
 // the node is certain of its lease.
-func Whose(rec *record.Stream, boot string, epoch uint64, certain bool) Claim {
+func ClaimOf(rec *record.Stream, boot string, epoch uint64, certain bool) Claim {
 	switch {
 	case rec != nil && rec.Boot == boot && rec.Epoch == epoch:
 		return Own
