@@ -33,7 +33,7 @@ func (h *Handler) admitRequest(x *Exchange, w http.ResponseWriter, r *http.Reque
 		h.answerPreflight(x, w, r, x.endpoint.allowHeader())
 		return preflight
 	}
-	if h.isClosing() {
+	if h.streams.isClosing() {
 		return refusal.Closing
 	}
 	if h.o.Authenticate != nil {
@@ -226,14 +226,4 @@ func refuseUnread(err error) *refusal.Refusal {
 		return refusal.TooLarge
 	}
 	return refusal.Body
-}
-
-// isVisibleASCII reports whether s is a valid session id: one or more characters of 0x21 to 0x7E.
-func isVisibleASCII(s string) bool {
-	for i := 0; i < len(s); i++ {
-		if s[i] < 0x21 || s[i] > 0x7e {
-			return false
-		}
-	}
-	return s != ""
 }

@@ -94,7 +94,7 @@ type Exchange struct {
 	stopWatching func() bool // stops watching base, nil if nothing watches
 	onGone       []func()
 
-	prev, next *Exchange // list of open streams, guarded by h.mu
+	prev, next *Exchange // links of openStreams, guarded by its mu
 
 	charges exchangeCharges
 }
@@ -554,7 +554,7 @@ func (x *Exchange) Open() bool {
 	// Over HTTP/1 the client may only have closed its sending side; if it is gone, the first write notices. Where all ends
 	// with the connection, that is the end.
 	over := (x.endsWithConnection() || x.inline) && x.clientLeft()
-	if x.state != fresh || x.w == nil || over || !x.h.addStream(x) {
+	if x.state != fresh || x.w == nil || over || !x.h.streams.addStream(x) {
 		return false
 	}
 	header := x.w.Header()

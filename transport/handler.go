@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
@@ -25,11 +24,7 @@ type Handler struct {
 
 	hangups hangups // of connections that were taken over for stateless requests
 
-	mu      sync.Mutex // guards the fields below
-	streams *Exchange  // list of the open streams
-	open    int
-	closing bool
-	idle    chan struct{} // closed when the last stream ends; made by Close
+	streams openStreams
 }
 
 var _ http.Handler = (*Handler)(nil)
@@ -44,22 +39,16 @@ func NewHandler(d Dispatcher, o Options) *Handler {
 
 // Streams returns the number of open streams.
 func (h *Handler) Streams() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.open
+	h.streams.mu.Lock()
+	defer h.streams.mu.Unlock()
+	return h.streams.open
 }
 
 // Close refuses new requests with 503 and ends the open streams once their queues are written. If ctx is done first, it
 // cuts them and returns the cause. Requests that are being handled go on and may still be answered.
 func (h *Handler) Close(ctx context.Context) error {
-	h.mu.Lock()
-	h.closing = true
-	if h.open > 0 && h.idle == nil {
-		h.idle = make(chan struct{})
-	}
-	idle := h.idle
-	h.mu.Unlock()
-	for _, x := range h.listStreams() {
+	idle := h.streams.refuseStreams()
+	for _, x := range h.streams.listStreams() {
 		x.Finish()
 	}
 	if idle == nil {
@@ -70,61 +59,10 @@ func (h *Handler) Close(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
-	for _, x := range h.listStreams() {
+	for _, x := range h.streams.listStreams() {
 		x.writer().cutStream(cutClosing)
 	}
 	return context.Cause(ctx)
-}
-
-func (h *Handler) listStreams() []*Exchange {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	out := make([]*Exchange, 0, h.open)
-	for x := h.streams; x != nil; x = x.next {
-		out = append(out, x)
-	}
-	return out
-}
-
-// addStream adds x to the list of open streams. It returns false if the handler is being closed.
-func (h *Handler) addStream(x *Exchange) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.closing {
-		return false
-	}
-	x.next = h.streams
-	if x.next != nil {
-		x.next.prev = x
-	}
-	h.streams = x
-	h.open++
-	return true
-}
-
-func (h *Handler) removeStream(x *Exchange) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if x.prev != nil {
-		x.prev.next = x.next
-	} else {
-		h.streams = x.next
-	}
-	if x.next != nil {
-		x.next.prev = x.prev
-	}
-	x.prev, x.next = nil, nil
-	h.open--
-	if h.open == 0 && h.idle != nil {
-		close(h.idle)
-		h.idle = nil
-	}
-}
-
-func (h *Handler) isClosing() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.closing
 }
 
 // ServeHTTP checks the request and passes it to the dispatcher.

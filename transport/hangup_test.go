@@ -261,7 +261,7 @@ func TestCloseAtTheEnd(t *testing.T) {
 	for ended, want := range map[bool]state{true: finishing, false: gone} {
 		x := &Exchange{h: h, Stateless: true, s: &stream{ended: ended}, state: streaming}
 		x.charges.Exchange = x
-		h.addStream(x)
+		h.streams.addStream(x)
 		x.state = finishing
 		x.endByClient()
 		if x.state != want {

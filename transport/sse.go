@@ -67,6 +67,16 @@ func sessionOf(r *http.Request) (string, bool) {
 	return ids[0], true
 }
 
+// isVisibleASCII reports whether s is a valid session id: one or more characters of 0x21 to 0x7E.
+func isVisibleASCII(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if s[i] < 0x21 || s[i] > 0x7e {
+			return false
+		}
+	}
+	return s != ""
+}
+
 // appendEndpoint appends the first event of a session's stream.
 func appendEndpoint(dst []byte, messages, session string) []byte {
 	dst = append(dst, "event: endpoint\ndata: "...)

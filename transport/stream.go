@@ -334,7 +334,7 @@ func (x exchangeWriter) endAndUnlock(reason string) {
 	if !s.cut && conn != nil && (s.reuse == nil || !s.reuse.keepConn(conn)) {
 		closeLingering(conn)
 	}
-	x.h.removeStream(x.Exchange)
+	x.h.streams.removeStream(x.Exchange)
 	x.wakeWriter()
 	if s.cut && x.h.o.Observer != nil {
 		x.h.o.Observer.Cut(reason)
