@@ -1,12 +1,10 @@
 package transport
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"runtime/debug"
 	"strconv"
@@ -81,18 +79,14 @@ type Exchange struct {
 	// It is taken while mu is held.
 	writing sync.Mutex
 
-	mu           sync.Mutex // guards the fields below
-	w            http.ResponseWriter
-	state        state
-	aborted      bool // Cut before anything was sent, or the writing of the response has panicked
-	last         bool // AnswerLast
-	session      string
-	s            *stream // nil unless opened
-	ctx          context.Context
-	cancel       context.CancelCauseFunc
-	goneHook     func()      // of WhenGone
-	stopWatching func() bool // stops watching base, nil if nothing watches
-	onGone       []func()
+	mu      sync.Mutex // guards the fields below
+	w       http.ResponseWriter
+	state   state
+	aborted bool // Cut before anything was sent, or the writing of the response has panicked
+	last    bool // AnswerLast
+	session string
+	s       *stream // nil unless opened
+	end     clientEnd
 
 	prev, next *Exchange // links of openStreams, guarded by its mu
 
@@ -119,8 +113,13 @@ func (x *Exchange) beginRequest(h *Handler, w http.ResponseWriter, r *http.Reque
 	}
 }
 
-// writer returns the part of x that writes its event stream. It is no field, for which an Exchange would need a larger piece of memory.
+// writer returns the part of x that writes its event stream. It is no field, for which an Exchange
+// would need a larger piece of memory.
 func (x *Exchange) writer() exchangeWriter { return exchangeWriter{x} }
+
+// client returns the part of x that notices when its client is gone. It is no field for the same
+// reason.
+func (x *Exchange) client() exchangeClient { return exchangeClient{x} }
 
 // canHijack looks for a Hijacker as http.ResponseController does.
 func canHijack(w http.ResponseWriter) bool {
@@ -152,10 +151,10 @@ func (x *Exchange) handlerReturned() {
 	if s == nil {
 		x.w = nil
 	}
-	cancel, unwatch := x.cancel, x.stopWatching
+	cancel, unwatch := x.end.cancel, x.end.stopWatching
 	var hook func()
 	if s == nil && !last {
-		hook = x.takeHook()
+		hook = x.end.takeHook()
 	}
 	x.mu.Unlock()
 	x.awaitWriter()
@@ -170,7 +169,7 @@ func (x *Exchange) handlerReturned() {
 		unwatch()
 	}
 	if !last {
-		tellGone(cancel, hook)
+		tellGone(cancel, hook, nil)
 	}
 	x.mu.Lock()
 	aborted := x.aborted
@@ -194,16 +193,16 @@ func (x *Exchange) awaitWriter() {
 func (x *Exchange) Context() context.Context {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.ctx != nil {
-		return x.ctx
+	if x.end.ctx != nil {
+		return x.end.ctx
 	}
-	x.ctx, x.cancel = context.WithCancelCause(context.WithoutCancel(x.base))
-	if x.hasEnded() {
-		x.cancel(ErrGone)
+	x.end.ctx, x.end.cancel = context.WithCancelCause(context.WithoutCancel(x.base))
+	if x.client().hasEnded() {
+		x.end.cancel(ErrGone)
 	} else {
-		x.watchBase()
+		x.client().watchBase()
 	}
-	return x.ctx
+	return x.end.ctx
 }
 
 // WhenGone calls f once, on a goroutine of its own, when Context would be done, and costs less than Context. An
@@ -211,83 +210,18 @@ func (x *Exchange) Context() context.Context {
 func (x *Exchange) WhenGone(f func()) (stop func() bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.hasEnded() {
+	if x.client().hasEnded() {
 		go f()
 		return func() bool { return false }
 	}
-	x.goneHook = f
-	x.watchBase()
+	x.end.hook = f
+	x.client().watchBase()
 	return func() bool {
 		x.mu.Lock()
 		defer x.mu.Unlock()
-		return x.takeHook() != nil
+		return x.end.takeHook() != nil
 	}
 }
-
-// hasEnded reports whether the end has come, so that nothing watches for it any more. mu is held.
-func (x *Exchange) hasEnded() bool { return x.state == gone || x.s == nil && x.w == nil && !x.last }
-
-// watchBase watches the request's context, unless the connection was taken over. mu is held.
-func (x *Exchange) watchBase() {
-	switch {
-	case x.s != nil && x.s.conn != nil:
-	case x.stopWatching == nil:
-		x.stopWatching = context.AfterFunc(x.base, x.baseDone)
-	case x.base.Err() != nil: // baseDone ran before
-		go x.baseDone()
-	}
-}
-
-// takeHook returns the function that WhenGone got, if it was not taken before. mu is held.
-func (x *Exchange) takeHook() func() {
-	f := x.goneHook
-	x.goneHook = nil
-	return f
-}
-
-func tellGone(cancel context.CancelCauseFunc, hook func()) {
-	if cancel != nil {
-		cancel(ErrGone)
-	}
-	if hook != nil {
-		go hook()
-	}
-}
-
-// baseDone runs when the request's context is done. If the connection was taken over, this only means that ServeHTTP
-// has returned.
-func (x *Exchange) baseDone() {
-	cause := cmp.Or(x.Expired(), ErrGone)
-	x.mu.Lock()
-	var cancel context.CancelCauseFunc
-	var hook func()
-	if !x.last && (x.s == nil || x.s.conn == nil) {
-		cancel, hook = x.cancel, x.takeHook()
-	}
-	x.mu.Unlock()
-	if cancel != nil {
-		cancel(cause)
-	}
-	tellGone(nil, hook)
-}
-
-// endByClient ends an exchange that ends with its connection, which the client has closed, unless the end of its response is
-// being written.
-func (x *Exchange) endByClient() {
-	x.mu.Lock()
-	ended := x.s != nil && x.s.ended
-	x.mu.Unlock()
-	if !ended {
-		x.writer().cutStream(cutClosed)
-	}
-}
-
-// statelessClientLeft reports whether the client of a stateless request has closed the connection: then nothing may be written. It
-// only knows that of connections that were not taken over.
-func (x *Exchange) statelessClientLeft() bool { return x.Stateless && x.clientLeft() }
-
-// clientLeft reports whether the client has ended the request's context.
-func (x *Exchange) clientLeft() bool { return x.base.Err() != nil && x.Expired() == nil }
 
 // Expired returns what has ended the request's context if that was not the client: a middleware that gave it a deadline, or
 // a cause of its own. The response can still be written then, but nothing notices any more that the client goes. Nil means
@@ -365,9 +299,9 @@ func (x *Exchange) sendAnswer(status int, body []byte, retryAfter time.Duration,
 		x.mu.Unlock()
 		return false
 	}
-	if x.statelessClientLeft() {
+	if x.client().hasCancelled() {
 		x.mu.Unlock()
-		x.endByClient()
+		x.client().endByClient()
 		return false
 	}
 	held := int64(len(body))
@@ -429,7 +363,7 @@ func (x *Exchange) Gone(f func()) {
 		go f()
 		return
 	}
-	x.onGone = append(x.onGone, f)
+	x.end.onGone = append(x.end.onGone, f)
 }
 
 // wakeWriter wakes the goroutine of ServeHTTP if that one writes.
@@ -513,31 +447,6 @@ func (x *Exchange) dispatcherReturned() {
 	x.releaseBody()
 }
 
-// endsWithConnection reports whether what the client has begun ends with its connection.
-func (x *Exchange) endsWithConnection() bool { return x.Stateless || x.endpoint == sseEndpoint }
-
-// watchConnection makes sure that x is closed when the client closes conn. mu is held.
-func (x *Exchange) watchConnection(conn net.Conn) {
-	conn = belowTLS(conn)
-	if x.s.watch = x.h.hangups.watchConn(x, conn); x.s.watch == 0 {
-		x.s.reuse = nil // awaitHangup may take the start of the next request
-		go x.awaitHangup(conn)
-	}
-}
-
-// clientGone ends an exchange whose client is gone before anything was sent.
-func (x *Exchange) clientGone() {
-	if x.Stateless {
-		x.endByClient()
-		return
-	}
-	x.mu.Lock()
-	if x.state == fresh {
-		x.state = gone
-	}
-	x.mu.Unlock()
-}
-
 // isFresh reports whether nothing has been sent yet.
 func (x *Exchange) isFresh() bool {
 	x.mu.Lock()
@@ -553,7 +462,7 @@ func (x *Exchange) Open() bool {
 	defer x.mu.Unlock()
 	// Over HTTP/1 the client may only have closed its sending side; if it is gone, the first write notices. Where all ends
 	// with the connection, that is the end.
-	over := (x.endsWithConnection() || x.inline) && x.clientLeft()
+	over := (x.client().endsWithConnection() || x.inline) && x.client().hasLeft()
 	if x.state != fresh || x.w == nil || over || !x.h.streams.addStream(x) {
 		return false
 	}
@@ -583,13 +492,13 @@ func (x *Exchange) Open() bool {
 		x.writer().pumpBeside(header)
 		return true
 	}
-	if x.stopWatching != nil {
-		x.stopWatching()
+	if x.end.stopWatching != nil {
+		x.end.stopWatching()
 	}
 	x.w = nil
 	x.s.conn, x.s.reuse = conn, x.writer().reuseOf(rw.Reader.Buffered())
-	if x.endsWithConnection() {
-		x.watchConnection(conn)
+	if x.client().endsWithConnection() {
+		x.client().watchConnection(conn)
 	}
 	x.s.head = x.writer().appendHead(header)
 	x.writer().startWriter()

@@ -146,8 +146,8 @@ func (h *Handler) serveInline(x *Exchange, w http.ResponseWriter, method string)
 			// Something was sent by now; the state says what.
 			returned = nil
 		case <-done:
-			if done = nil; x.clientLeft() {
-				x.clientGone()
+			if done = nil; x.client().hasLeft() {
+				x.client().noteGone()
 			}
 		}
 	}

@@ -263,7 +263,7 @@ func TestCloseAtTheEnd(t *testing.T) {
 		x.charges.Exchange = x
 		h.streams.addStream(x)
 		x.state = finishing
-		x.endByClient()
+		x.client().endByClient()
 		if x.state != want {
 			t.Errorf("end written %v: got state %d, want %d", ended, x.state, want)
 		}

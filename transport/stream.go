@@ -205,13 +205,9 @@ func (x exchangeWriter) cutStream(reason string) {
 	switch x.state {
 	case fresh:
 		x.state, x.aborted = gone, true
-		cancel, hook, after := x.cancel, x.takeHook(), x.onGone
-		x.onGone = nil
+		cancel, hook, after := x.end.takeAll()
 		x.mu.Unlock()
-		tellGone(cancel, hook)
-		for _, f := range after {
-			go f()
-		}
+		tellGone(cancel, hook, after)
 		x.wakeWriter()
 	case streaming, finishing:
 		x.endAndUnlock(reason)
@@ -292,7 +288,7 @@ func (x exchangeWriter) writeFault(err error) string {
 
 // goneReason returns the reason of a cut when the client is gone.
 func (x exchangeWriter) goneReason() string {
-	if x.endsWithConnection() {
+	if x.client().endsWithConnection() {
 		return cutClosed
 	}
 	return cutWrite
@@ -316,8 +312,8 @@ func (x exchangeWriter) endAndUnlock(reason string) {
 		close(s.room)
 		s.room = nil
 	}
-	conn, w, cancel, hook, after := s.conn, x.w, x.cancel, x.takeHook(), x.onGone
-	x.onGone = nil
+	conn, w := s.conn, x.w
+	cancel, hook, after := x.end.takeAll()
 	if conn == nil && s.cut && w != nil {
 		// A write that is under way must not hold up ServeHTTP.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now())
@@ -326,10 +322,7 @@ func (x exchangeWriter) endAndUnlock(reason string) {
 	if s.cut && conn != nil {
 		abortConn(conn, reason)
 	}
-	tellGone(cancel, hook)
-	for _, f := range after {
-		go f()
-	}
+	tellGone(cancel, hook, after)
 	x.h.hangups.stopWatching(s.watch)
 	if !s.cut && conn != nil && (s.reuse == nil || !s.reuse.keepConn(conn)) {
 		closeLingering(conn)
@@ -426,7 +419,7 @@ func (x exchangeWriter) pumpStream(w http.ResponseWriter) {
 			select {
 			case <-x.wake:
 			case <-done:
-				if done = nil; x.clientLeft() {
+				if done = nil; x.client().hasLeft() {
 					x.cutStream(x.goneReason())
 				}
 			}
@@ -465,7 +458,7 @@ func (x exchangeWriter) pumpStream(w http.ResponseWriter) {
 func (x exchangeWriter) writeBatch(w http.ResponseWriter, rc *http.ResponseController, batch []byte) error {
 	for {
 		x.mu.Lock()
-		if x.state == gone || x.statelessClientLeft() {
+		if x.state == gone || x.client().hasCancelled() {
 			x.mu.Unlock()
 			return ErrGone
 		}
