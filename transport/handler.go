@@ -71,14 +71,15 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *Handler) serveExchange(x *Exchange, w http.ResponseWriter, r *http.Request) {
-	x.beginRequest(h, w, r)
+	request := exchangeRequest{x}
+	request.beginRequest(h, w, r)
 	refused := x.charges.chargeRequest(r)
 	x.conn.BeginHandler()
 	defer x.conn.EndHandler()
 	passed := false
 	defer func() {
 		if !passed { // it is refused, or Authenticate, the body or the response, which the program may have wrapped, has panicked
-			x.releaseBody()
+			request.releaseBody()
 		}
 	}()
 	if refused == nil {
@@ -91,34 +92,18 @@ func (h *Handler) serveExchange(x *Exchange, w http.ResponseWriter, r *http.Requ
 		return
 	}
 	if passed = true; x.inline { // dispatcherReturned releases it
-		h.serveInline(x, w, r.Method)
+		request.serveInline(w, r.Method)
 		return
 	}
 	returned := false
 	defer func() {
 		if !returned { // the goroutine ends
-			x.handlerReturned()
+			request.handlerReturned()
 		}
 	}()
-	h.dispatchExchange(x, r.Method)
+	request.dispatchRequest(r.Method)
 	returned = true
-	x.handlerReturned()
-}
-
-func (h *Handler) dispatchExchange(x *Exchange, method string) {
-	defer x.dispatcherReturned()
-	switch {
-	case x.endpoint == sseEndpoint:
-		h.d.(Connector).Connect(x)
-	case x.endpoint == messagesEndpoint:
-		h.d.(Connector).Message(x)
-	case method == http.MethodPost:
-		h.d.Post(x)
-	case method == http.MethodGet:
-		h.d.Get(x)
-	default:
-		h.d.Delete(x)
-	}
+	request.handlerReturned()
 }
 
 // isLeaving reports whether connections must be closed after their responses.
@@ -127,42 +112,6 @@ func (h *Handler) isLeaving() bool { return h.o.Leaving != nil && h.o.Leaving() 
 // bothEras reports whether stateless requests may come to the endpoint.
 func (h *Handler) bothEras(x *Exchange) bool {
 	return x.endpoint == streamable && len(h.o.Stateless) > 0
-}
-
-// serveInline serves an exchange whose connection cannot be taken over. The response ends when ServeHTTP returns, while
-// a call may go on. So the dispatcher gets a goroutine of its own, and this one writes.
-func (h *Handler) serveInline(x *Exchange, w http.ResponseWriter, method string) {
-	returned := make(chan struct{})
-	go func() {
-		defer close(returned)
-		h.dispatchExchange(x, method)
-	}()
-	woken, done := false, x.base.Done()
-	for x.isFresh() {
-		select {
-		case <-x.wake:
-			woken = true
-		case <-returned:
-			// Something was sent by now; the state says what.
-			returned = nil
-		case <-done:
-			if done = nil; x.client().hasLeft() {
-				x.client().noteGone()
-			}
-		}
-	}
-	x.mu.Lock()
-	s, writes := x.s, x.state == answered
-	x.mu.Unlock()
-	if s != nil {
-		x.writer().pumpStream(w)
-		x.abortIf(s)
-		return
-	}
-	if writes && !woken {
-		<-x.wake // The response is being written. handlerReturned would wait for the lock, and virtual time stands still there.
-	}
-	x.handlerReturned()
 }
 
 // respondUncached writes a whole response, with the media type that its header names if body is not empty. No cache may keep it, which would give

@@ -216,6 +216,17 @@ func (x exchangeWriter) cutStream(reason string) {
 	}
 }
 
+// wakeWriter wakes the goroutine of ServeHTTP if that one writes.
+func (x exchangeWriter) wakeWriter() {
+	if x.wake == nil {
+		return
+	}
+	select {
+	case x.wake <- struct{}{}:
+	default:
+	}
+}
+
 // startWriter makes sure that a writer runs. mu is held.
 func (x exchangeWriter) startWriter() {
 	if x.s.conn == nil {

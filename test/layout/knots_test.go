@@ -30,7 +30,6 @@ const (
 var tangled = map[string]struct{ knot, methods int }{
 	"bench/loadgen": {18, 0},
 	"test/sim":      {0, 44}, // Link
-	"transport":     {0, 44}, // Exchange
 }
 
 // TestKnotsAndTypesAreSmall measures the largest knot of each package and its type with most methods, as go/types sees them.
