@@ -9,7 +9,8 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// admitRequest makes all checks that come before the dispatcher. It returns nil if the request may go on.
+// admitRequest makes all checks that come before the dispatcher. It returns nil if the request may
+// go on.
 func (h *Handler) admitRequest(x *Exchange, w http.ResponseWriter, r *http.Request) *refusal.Refusal {
 	if refused := h.o.admitNames(r); refused != nil {
 		return refused
@@ -107,7 +108,8 @@ func (h *Handler) admitPost(x *Exchange, w http.ResponseWriter, r *http.Request)
 	if v := r.Header["Content-Encoding"]; len(v) > 1 || len(v) == 1 && !strings.EqualFold(v[0], "identity") {
 		return refusal.Encoding
 	}
-	// Requests to the messages endpoint are answered on the session's stream, so they need no Accept.
+	// Requests to the messages endpoint are answered on the session's stream, so they need no
+	// Accept.
 	if x.endpoint == streamable {
 		if json, sse := acceptedMedia(r.Header["Accept"]); !json || !sse {
 			return refusal.AcceptPost

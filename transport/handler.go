@@ -14,8 +14,9 @@ import (
 	"github.com/troupe-run/troupe/internal/refusal"
 )
 
-// Handler is the http.Handler of one MCP endpoint. Make it with NewHandler. SSE and Messages are two more endpoints of
-// the same server, for the older transport; options, checks, Streams and Close apply to all three.
+// Handler is the http.Handler of one MCP endpoint. Make it with NewHandler. SSE and Messages are
+// two more endpoints of the same server, for the older transport; options, checks, Streams and
+// Close apply to all three.
 type Handler struct {
 	d      Dispatcher
 	o      Options
@@ -44,8 +45,9 @@ func (h *Handler) Streams() int {
 	return h.streams.open
 }
 
-// Close refuses new requests with 503 and ends the open streams once their queues are written. If ctx is done first, it
-// cuts them and returns the cause. Requests that are being handled go on and may still be answered.
+// Close refuses new requests with 503 and ends the open streams once their queues are written. If
+// ctx is done first, it cuts them and returns the cause. Requests that are being handled go on and
+// may still be answered.
 func (h *Handler) Close(ctx context.Context) error {
 	idle := h.streams.refuseStreams()
 	for _, x := range h.streams.listStreams() {
@@ -114,9 +116,10 @@ func (h *Handler) bothEras(x *Exchange) bool {
 	return x.endpoint == streamable && len(h.o.Stateless) > 0
 }
 
-// respondUncached writes a whole response, with the media type that its header names if body is not empty. No cache may keep it, which would give
-// it to other clients (RFC 9110, 15.1). No slow reader can hold it up for more than WriteTimeout, and no body that does not come for more
-// than half of that. It ignores errors, because the peer is then gone.
+// respondUncached writes a whole response, with the media type that its header names if body is not
+// empty. No cache may keep it, which would give it to other clients (RFC 9110, 15.1). No slow
+// reader can hold it up for more than WriteTimeout, and no body that does not come for more than
+// half of that. It ignores errors, because the peer is then gone.
 func (h *Handler) respondUncached(w http.ResponseWriter, status int, body []byte, p *plain) {
 	w.Header()["Cache-Control"] = noStore
 	h.writeResponse(w, status, body, p)
@@ -142,7 +145,8 @@ func (h *Handler) writeResponse(w http.ResponseWriter, status int, body []byte, 
 	if len(body) > 0 {
 		_, _ = w.Write(body)
 	}
-	// The watchdog does not cover the server's own flush: the bytes must be out before the watch ends.
+	// The watchdog does not cover the server's own flush: the bytes must be out before the watch
+	// ends.
 	_ = http.NewResponseController(w).Flush()
 }
 
@@ -154,14 +158,16 @@ func (h *Handler) respondJSON(w http.ResponseWriter, status int, body []byte, p 
 	h.respondUncached(w, status, body, p)
 }
 
-// endBody bounds the time for the rest of a body that no handler reads. The server reads a small one to its end before it sends the
-// header of the response, so that this read must end before the time to write is over.
+// endBody bounds the time for the rest of a body that no handler reads. The server reads a small
+// one to its end before it sends the header of the response, so that this read must end before the
+// time to write is over.
 func (h *Handler) endBody(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(min(h.o.BodyTimeout, h.o.WriteTimeout) / 2))
 }
 
-// answerPreflight answers the request by which a browser asks what a page may send. Access-Control-Allow-Headers has no
-// wildcard for a prefix, nor one for requests with credentials, so it repeats the Mcp-Param-* that were asked for.
+// answerPreflight answers the request by which a browser asks what a page may send.
+// Access-Control-Allow-Headers has no wildcard for a prefix, nor one for requests with credentials,
+// so it repeats the Mcp-Param-* that were asked for.
 func (h *Handler) answerPreflight(x *Exchange, w http.ResponseWriter, r *http.Request, methods string) {
 	header := w.Header()
 	header.Set("Allow", methods)
@@ -176,7 +182,8 @@ func (h *Handler) answerPreflight(x *Exchange, w http.ResponseWriter, r *http.Re
 	h.respondUncached(w, http.StatusNoContent, nil, &x.plain)
 }
 
-// refuseRevision refuses a version that is not supported, with the id of its message if that was read.
+// refuseRevision refuses a version that is not supported, with the id of its message if that was
+// read.
 func (h *Handler) refuseRevision(x *Exchange, requested string) *refusal.Refusal {
 	if len(requested) > maxEchoed {
 		requested = requested[:maxEchoed]
@@ -230,11 +237,12 @@ func (h *Handler) refuseRequest(w http.ResponseWriter, e endpoint, refused *refu
 	h.respondJSON(w, refused.Status, b.B, p)
 }
 
-// SSE returns the handler of the GET that opens a session of the HTTP+SSE transport (2024-11-05). The session lives as
-// long as its connection. Its first event gives the address of the session's messages: the path of the request as the
-// client wrote it, with messages as its last segment, and the id of the session. So the address is right below any
-// prefix that a mux strips; what a proxy cuts off comes before it, see Options.PublicPath. A POST is answered with 405,
-// which tells a client that tries the newer transport first to fall back.
+// SSE returns the handler of the GET that opens a session of the HTTP+SSE transport (2024-11-05).
+// The session lives as long as its connection. Its first event gives the address of the session's
+// messages: the path of the request as the client wrote it, with messages as its last segment, and
+// the id of the session. So the address is right below any prefix that a mux strips; what a proxy
+// cuts off comes before it, see Options.PublicPath. A POST is answered with 405, which tells a
+// client that tries the newer transport first to fall back.
 //
 // If the dispatcher is no [Connector], every request is answered with 404.
 func (h *Handler) SSE(messages string) http.Handler {
@@ -246,8 +254,9 @@ func (h *Handler) SSE(messages string) http.Handler {
 	})
 }
 
-// Messages returns the handler of the POSTs of the HTTP+SSE transport, each of one message for the session that the
-// query parameter sessionId names. If the dispatcher is no [Connector], every request is answered with 404.
+// Messages returns the handler of the POSTs of the HTTP+SSE transport, each of one message for the
+// session that the query parameter sessionId names. If the dispatcher is no [Connector], every
+// request is answered with 404.
 func (h *Handler) Messages() http.Handler {
 	if _, ok := h.d.(Connector); !ok {
 		return http.HandlerFunc(h.serveNothing)
@@ -267,8 +276,8 @@ func (h *Handler) serveNothing(w http.ResponseWriter, r *http.Request) {
 	}), false)
 }
 
-// onlyStateless reports whether a request is of a revision with sessions, of which the server speaks none, and of no session
-// that began when it did.
+// onlyStateless reports whether a request is of a revision with sessions, of which the server
+// speaks none, and of no session that began when it did.
 func (h *Handler) onlyStateless(x *Exchange) bool {
 	return len(h.o.Revisions) == 0 && h.bothEras(x) && x.SessionID == ""
 }

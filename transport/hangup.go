@@ -9,8 +9,8 @@ import (
 // The client of a stateless stream cancels it by closing the connection, and that of HTTP+SSE ends
 // its session. Nobody reads from a connection that was taken over, so something must look for its
 // end. On Linux one goroutine looks for all connections of a Handler (hangup_linux.go), so that a
-// stream costs nothing beside its connection. Elsewhere each connection has a goroutine, awaitHangup
-// below, whose stack is larger than all the rest of a stream.
+// stream costs nothing beside its connection. Elsewhere each connection has a goroutine,
+// awaitHangup below, whose stack is larger than all the rest of a stream.
 
 // readMost is how many bytes read takes from a client that has nothing to send, and throws away. If
 // a client sends more, the next write notices its end.
