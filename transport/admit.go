@@ -2,20 +2,15 @@ package transport
 
 import (
 	"bytes"
-	"errors"
-	"io"
 	"net/http"
-	"os"
-	"runtime"
-	"slices"
 	"strings"
 
-	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// admitRequest makes all checks that come before the dispatcher. It returns nil if the request may go on.
+// admitRequest makes all checks that come before the dispatcher. It returns nil if the request may
+// go on.
 func (h *Handler) admitRequest(x *Exchange, w http.ResponseWriter, r *http.Request) *refusal.Refusal {
 	if refused := h.o.admitNames(r); refused != nil {
 		return refused
@@ -33,7 +28,7 @@ func (h *Handler) admitRequest(x *Exchange, w http.ResponseWriter, r *http.Reque
 		h.answerPreflight(x, w, r, x.endpoint.allowHeader())
 		return preflight
 	}
-	if h.isClosing() {
+	if h.streams.isClosing() {
 		return refusal.Closing
 	}
 	if h.o.Authenticate != nil {
@@ -113,7 +108,8 @@ func (h *Handler) admitPost(x *Exchange, w http.ResponseWriter, r *http.Request)
 	if v := r.Header["Content-Encoding"]; len(v) > 1 || len(v) == 1 && !strings.EqualFold(v[0], "identity") {
 		return refusal.Encoding
 	}
-	// Requests to the messages endpoint are answered on the session's stream, so they need no Accept.
+	// Requests to the messages endpoint are answered on the session's stream, so they need no
+	// Accept.
 	if x.endpoint == streamable {
 		if json, sse := acceptedMedia(r.Header["Accept"]); !json || !sse {
 			return refusal.AcceptPost
@@ -122,7 +118,7 @@ func (h *Handler) admitPost(x *Exchange, w http.ResponseWriter, r *http.Request)
 	if r.ContentLength > h.o.MaxBody {
 		return refusal.TooLarge
 	}
-	if refused := h.readBody(x, w, r); refused != nil {
+	if refused := (exchangeRequest{x}).readBody(w, r); refused != nil {
 		return refused
 	}
 	refused := h.admitMessage(x, r)
@@ -138,7 +134,7 @@ func (h *Handler) admitPost(x *Exchange, w http.ResponseWriter, r *http.Request)
 
 // admitMessage checks the message in the body of a POST.
 func (h *Handler) admitMessage(x *Exchange, r *http.Request) *refusal.Refusal {
-	if refused := x.scanBody(r.Context()); refused != nil {
+	if refused := (exchangeRequest{x}).scanBody(r.Context()); refused != nil {
 		return refused
 	}
 	if refused := x.charges.chargeValues(); refused != nil {
@@ -148,92 +144,4 @@ func (h *Handler) admitMessage(x *Exchange, r *http.Request) *refusal.Refusal {
 		return h.admitStateless(x, r.Header)
 	}
 	return nil
-}
-
-// maxAhead bounds the memory, in bytes, that is allocated for an announced Content-Length before the body has come.
-const maxAhead = 64 << 10
-
-// readBody reads the body into x.Body, at most MaxBody+1 bytes of it.
-func (h *Handler) readBody(x *Exchange, w http.ResponseWriter, r *http.Request) *refusal.Refusal {
-	if r.ContentLength == 0 {
-		return refusal.Empty
-	}
-	if refused := x.charges.chargeBody(max(r.ContentLength, 0)); refused != nil { // before a byte of it is read
-		return refused
-	}
-	x.body = codec.GetBuffer()
-	b := x.body.B[:0]
-	// One byte more than announced, so that the last read also finds the end.
-	b = slices.Grow(b, int(min(max(r.ContentLength, 0)+1, maxAhead)))
-	x.conn.EndHandler() // it is up to the client
-	defer x.conn.BeginHandler()
-	h.reads.beginWatch(&x.watch, w)
-	defer h.reads.endWatch(&x.watch)
-	for others := readStep; ; {
-		if len(b) >= others { // who sends faster than we read never blocks, and would keep the processor for 10 ms at a time
-			others = len(b) + readStep
-			runtime.Gosched()
-		}
-		if len(b) == cap(b) {
-			more := len(b)
-			if left := r.ContentLength + 1 - int64(len(b)); left > 0 {
-				more = min(more, int(left))
-			}
-			if r.ContentLength < 0 {
-				if refused := x.charges.chargeBody(int64(len(b) + more)); refused != nil {
-					return refused
-				}
-			}
-			b = slices.Grow(b, more)
-		}
-		room := min(int64(cap(b)), h.o.MaxBody+1, int64(len(b)+readStep))
-		n, err := r.Body.Read(b[len(b):room])
-		b = b[:len(b)+n]
-		x.body.B = b
-		x.watch.got.Store(int64(len(b)))
-		if int64(len(b)) > h.o.MaxBody {
-			return refusal.TooLarge
-		}
-		if err == nil {
-			continue
-		}
-		if err != io.EOF {
-			x.unread = !errors.Is(err, os.ErrDeadlineExceeded) // or its time is over
-			if x.watch.trickled.Load() {
-				return refusal.Trickle
-			}
-			return refuseUnread(err)
-		}
-		break
-	}
-	x.unread = false
-	if len(b) == 0 {
-		return refusal.Empty
-	}
-	x.Body = b
-	return nil
-}
-
-// readStep is how much of a body is read before others have their turn, in bytes.
-const readStep = 64 << 10
-
-func refuseUnread(err error) *refusal.Refusal {
-	var tooLarge *http.MaxBytesError // set by a middleware with a lower limit
-	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return refusal.SlowBody
-	case errors.As(err, &tooLarge):
-		return refusal.TooLarge
-	}
-	return refusal.Body
-}
-
-// isVisibleASCII reports whether s is a valid session id: one or more characters of 0x21 to 0x7E.
-func isVisibleASCII(s string) bool {
-	for i := 0; i < len(s); i++ {
-		if s[i] < 0x21 || s[i] > 0x7e {
-			return false
-		}
-	}
-	return s != ""
 }

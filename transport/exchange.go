@@ -1,27 +1,22 @@
 package transport
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
-	"runtime/debug"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/refusal"
-	"github.com/troupe-run/troupe/transport/server"
 )
 
-// ErrGone says that the connection of an exchange is closed, or that its response is complete. Queued data that was not
-// yet written is lost.
+// ErrGone says that the connection of an exchange is closed, or that its response is complete.
+// Queued data that was not yet written is lost.
 var ErrGone = errors.New("transport: the connection is gone")
 
 type state uint8
@@ -34,18 +29,20 @@ const (
 	gone                   // the stream ended, or the client went before anything was sent
 )
 
-// Exchange is one HTTP request and its response. Its methods may be called from any goroutine. Except Room, none waits
-// for the peer; Answer and Reject write on the caller's goroutine. An Exchange is not reused: a late event on a reused
-// one would reach another client, while one that is kept too long does no harm.
+// Exchange is one HTTP request and its response. Its methods may be called from any goroutine.
+// Except Room, none waits for the peer; Answer and Reject write on the caller's goroutine. An
+// Exchange is not reused: a late event on a reused one would reach another client, while one that
+// is kept too long does no harm.
 type Exchange struct {
-	// Msg is what codec.Scan found in Body, which is the whole body of a POST. Both are valid until the dispatcher
-	// returns.
+	// Msg is what codec.Scan found in Body, which is the whole body of a POST. Both are valid until
+	// the dispatcher returns.
 	Msg  codec.Message
 	Body []byte
 
-	// SessionID and Version are Mcp-Session-Id and MCP-Protocol-Version, "" if absent. Version is one of
-	// Options.Revisions. For Connector.Message SessionID comes from the query; for Connector.Connect it is "". For a
-	// stateless request Version is one of Options.Stateless, and SessionID is "", whatever the header holds.
+	// SessionID and Version are Mcp-Session-Id and MCP-Protocol-Version, "" if absent. Version is
+	// one of Options.Revisions. For Connector.Message SessionID comes from the query; for
+	// Connector.Connect it is "". For a stateless request Version is one of Options.Stateless, and
+	// SessionID is "", whatever the header holds.
 	SessionID, Version string
 
 	// LastEventID is the Last-Event-ID of a GET, unchanged and at most 256 bytes long.
@@ -54,11 +51,12 @@ type Exchange struct {
 	// Principal is what Options.Authenticate returned.
 	Principal any
 
-	// Header is the request's header. Do not write to it, and do not use it after the dispatcher has returned.
+	// Header is the request's header. Do not write to it, and do not use it after the dispatcher
+	// has returned.
 	Header http.Header
 
-	// Stateless says that the request is of 2026-07-28: it has no session, its headers match its _meta and method, and
-	// its client cancels it by closing the connection, see Context.
+	// Stateless says that the request is of 2026-07-28: it has no session, its headers match its
+	// _meta and method, and its client cancels it by closing the connection, see Context.
 	Stateless bool
 
 	endpoint endpoint
@@ -77,221 +75,75 @@ type Exchange struct {
 
 	wake chan struct{} // inline: wakes ServeHTTP
 
-	// writing is held while another goroutine than that of ServeHTTP writes to w; ServeHTTP takes it before it returns.
-	// It is taken while mu is held.
+	// writing is held while another goroutine than that of ServeHTTP writes to w; ServeHTTP takes
+	// it before it returns. It is taken while mu is held.
 	writing sync.Mutex
 
-	mu           sync.Mutex // guards the fields below
-	w            http.ResponseWriter
-	state        state
-	aborted      bool // Cut before anything was sent, or the writing of the response has panicked
-	last         bool // AnswerLast
-	session      string
-	s            *stream // nil unless opened
-	ctx          context.Context
-	cancel       context.CancelCauseFunc
-	goneHook     func()      // of WhenGone
-	stopWatching func() bool // stops watching base, nil if nothing watches
-	onGone       []func()
+	mu      sync.Mutex // guards the fields below
+	w       http.ResponseWriter
+	state   state
+	aborted bool // Cut before anything was sent, or the writing of the response has panicked
+	last    bool // AnswerLast
+	session string
+	s       *stream // nil unless opened
+	end     clientEnd
 
-	prev, next *Exchange // list of open streams, guarded by h.mu
+	prev, next *Exchange // links of openStreams, guarded by its mu
 
 	charges exchangeCharges
 }
 
-func (x *Exchange) beginRequest(h *Handler, w http.ResponseWriter, r *http.Request) {
-	x.charges.Exchange = x
-	x.h, x.w, x.base, x.remote, x.Header = h, w, r.Context(), r.RemoteAddr, r.Header
-	x.chunks = r.ProtoAtLeast(1, 1)
-	x.http1 = r.ProtoMajor == 1
-	x.plain.noteRequest(r)
-	x.closes = r.Close || r.Method != http.MethodPost && r.ContentLength != 0
-	if x.http1 && len(r.TransferEncoding) > 0 && !server.Framed(r) {
-		x.closes = true
-		w.Header().Set("Connection", "close")
-	}
-	if x.timed {
-		writeBy(w, 0)
-	}
-	x.inline = !x.http1 || !canHijack(w)
-	if x.inline {
-		x.wake = make(chan struct{}, 1)
-	}
-}
-
-// writer returns the part of x that writes its event stream. It is no field, for which an Exchange would need a larger piece of memory.
+// writer returns the part of x that writes its event stream. It is no field, for which an Exchange
+// would need a larger piece of memory.
 func (x *Exchange) writer() exchangeWriter { return exchangeWriter{x} }
 
-// canHijack looks for a Hijacker as http.ResponseController does.
-func canHijack(w http.ResponseWriter) bool {
-	for {
-		switch t := w.(type) {
-		case http.Hijacker:
-			return true
-		case interface{ Unwrap() http.ResponseWriter }:
-			w = t.Unwrap()
-		default:
-			return false
-		}
-	}
-}
+// client returns the part of x that notices when its client is gone. It is no field for the same
+// reason.
+func (x *Exchange) client() exchangeClient { return exchangeClient{x} }
 
-// releaseBody returns the memory of the request's bytes.
-func (x *Exchange) releaseBody() {
-	x.Body, x.Msg, x.Header = nil, codec.Message{}, nil
-	x.body.Free()
-	x.body = nil
-	x.charges.refundRequest()
-}
-
-// handlerReturned ends the exchange for the goroutine of ServeHTTP, which returns next. From here on nobody may write,
-// unless the connection was taken over.
-func (x *Exchange) handlerReturned() {
-	x.mu.Lock()
-	s, last := x.s, x.last
-	if s == nil {
-		x.w = nil
-	}
-	cancel, unwatch := x.cancel, x.stopWatching
-	var hook func()
-	if s == nil && !last {
-		hook = x.takeHook()
-	}
-	x.mu.Unlock()
-	x.awaitWriter()
-	if s != nil {
-		if s.pumped != nil {
-			<-s.pumped
-			x.abortIf(s)
-		}
-		return
-	}
-	if unwatch != nil {
-		unwatch()
-	}
-	if !last {
-		tellGone(cancel, hook)
-	}
-	x.mu.Lock()
-	aborted := x.aborted
-	x.mu.Unlock()
-	if aborted {
-		panic(http.ErrAbortHandler)
-	}
-}
-
-// awaitWriter waits for a response that another goroutine is writing.
-func (x *Exchange) awaitWriter() {
-	x.writing.Lock()
-	defer x.writing.Unlock()
-}
-
-// Context returns a context that is done when the client is gone or, once the exchange is a stream, when the connection
-// was closed. It keeps the values of the request's context. The client of a stateless request cancels it by closing the
-// connection: its context is done at once, also before anything was sent, and nothing is written after that. Closing
-// the connection after AnswerLast cancels nothing. If a middleware has ended the request's context, that is the cause; see
-// Expired.
+// Context returns a context that is done when the client is gone or, once the exchange is a stream,
+// when the connection was closed. It keeps the values of the request's context. The client of a
+// stateless request cancels it by closing the connection: its context is done at once, also before
+// anything was sent, and nothing is written after that. Closing the connection after AnswerLast
+// cancels nothing. If a middleware has ended the request's context, that is the cause; see Expired.
 func (x *Exchange) Context() context.Context {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.ctx != nil {
-		return x.ctx
+	if x.end.ctx != nil {
+		return x.end.ctx
 	}
-	x.ctx, x.cancel = context.WithCancelCause(context.WithoutCancel(x.base))
-	if x.hasEnded() {
-		x.cancel(ErrGone)
+	x.end.ctx, x.end.cancel = context.WithCancelCause(context.WithoutCancel(x.base))
+	if x.client().hasEnded() {
+		x.end.cancel(ErrGone)
 	} else {
-		x.watchBase()
+		x.client().watchBase()
 	}
-	return x.ctx
+	return x.end.ctx
 }
 
-// WhenGone calls f once, on a goroutine of its own, when Context would be done, and costs less than Context. An
-// exchange has one f at a time. stop takes f back; it reports whether f will not be called.
+// WhenGone calls f once, on a goroutine of its own, when Context would be done, and costs less than
+// Context. An exchange has one f at a time. stop takes f back; it reports whether f will not be
+// called.
 func (x *Exchange) WhenGone(f func()) (stop func() bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.hasEnded() {
+	if x.client().hasEnded() {
 		go f()
 		return func() bool { return false }
 	}
-	x.goneHook = f
-	x.watchBase()
+	x.end.hook = f
+	x.client().watchBase()
 	return func() bool {
 		x.mu.Lock()
 		defer x.mu.Unlock()
-		return x.takeHook() != nil
+		return x.end.takeHook() != nil
 	}
 }
 
-// hasEnded reports whether the end has come, so that nothing watches for it any more. mu is held.
-func (x *Exchange) hasEnded() bool { return x.state == gone || x.s == nil && x.w == nil && !x.last }
-
-// watchBase watches the request's context, unless the connection was taken over. mu is held.
-func (x *Exchange) watchBase() {
-	switch {
-	case x.s != nil && x.s.conn != nil:
-	case x.stopWatching == nil:
-		x.stopWatching = context.AfterFunc(x.base, x.baseDone)
-	case x.base.Err() != nil: // baseDone ran before
-		go x.baseDone()
-	}
-}
-
-// takeHook returns the function that WhenGone got, if it was not taken before. mu is held.
-func (x *Exchange) takeHook() func() {
-	f := x.goneHook
-	x.goneHook = nil
-	return f
-}
-
-func tellGone(cancel context.CancelCauseFunc, hook func()) {
-	if cancel != nil {
-		cancel(ErrGone)
-	}
-	if hook != nil {
-		go hook()
-	}
-}
-
-// baseDone runs when the request's context is done. If the connection was taken over, this only means that ServeHTTP
-// has returned.
-func (x *Exchange) baseDone() {
-	cause := cmp.Or(x.Expired(), ErrGone)
-	x.mu.Lock()
-	var cancel context.CancelCauseFunc
-	var hook func()
-	if !x.last && (x.s == nil || x.s.conn == nil) {
-		cancel, hook = x.cancel, x.takeHook()
-	}
-	x.mu.Unlock()
-	if cancel != nil {
-		cancel(cause)
-	}
-	tellGone(nil, hook)
-}
-
-// endByClient ends an exchange that ends with its connection, which the client has closed, unless the end of its response is
-// being written.
-func (x *Exchange) endByClient() {
-	x.mu.Lock()
-	ended := x.s != nil && x.s.ended
-	x.mu.Unlock()
-	if !ended {
-		x.writer().cutStream(cutClosed)
-	}
-}
-
-// statelessClientLeft reports whether the client of a stateless request has closed the connection: then nothing may be written. It
-// only knows that of connections that were not taken over.
-func (x *Exchange) statelessClientLeft() bool { return x.Stateless && x.clientLeft() }
-
-// clientLeft reports whether the client has ended the request's context.
-func (x *Exchange) clientLeft() bool { return x.base.Err() != nil && x.Expired() == nil }
-
-// Expired returns what has ended the request's context if that was not the client: a middleware that gave it a deadline, or
-// a cause of its own. The response can still be written then, but nothing notices any more that the client goes. Nil means
-// that the context has not ended, or that the client is gone.
+// Expired returns what has ended the request's context if that was not the client: a middleware
+// that gave it a deadline, or a cause of its own. The response can still be written then, but
+// nothing notices any more that the client goes. Nil means that the context has not ended, or that
+// the client is gone.
 func (x *Exchange) Expired() error {
 	cause := context.Cause(x.base)
 	if errors.Is(cause, context.Canceled) {
@@ -300,30 +152,30 @@ func (x *Exchange) Expired() error {
 	return cause
 }
 
-// Account returns the account on which the bytes of the request are counted, nil if there is none. As long as the
-// request's bytes are valid, the account is not dropped.
+// Account returns the account on which the bytes of the request are counted, nil if there is none.
+// As long as the request's bytes are valid, the account is not dropped.
 func (x *Exchange) Account() *quota.Account { return x.charges.account }
 
 // RemoteAddr returns the client's address as net/http has it, "host:port".
 func (x *Exchange) RemoteAddr() string { return x.remote }
 
-// SetSession puts Mcp-Session-Id on the response or, at the SSE endpoint, the id into the first event. It has no
-// effect once something was sent.
+// SetSession puts Mcp-Session-Id on the response or, at the SSE endpoint, the id into the first
+// event. It has no effect once something was sent.
 func (x *Exchange) SetSession(id string) {
 	x.mu.Lock()
 	x.session = id
 	x.mu.Unlock()
 }
 
-// Answer sends the whole response, as application/json if body is not empty. The caller may reuse body after the
-// return. Answer returns false, and does nothing, if anything was sent before.
+// Answer sends the whole response, as application/json if body is not empty. The caller may reuse
+// body after the return. Answer returns false, and does nothing, if anything was sent before.
 func (x *Exchange) Answer(status int, body []byte) bool {
 	return x.sendAnswer(status, body, 0, false)
 }
 
-// AnswerLast is Answer for a dispatcher that goes on after it. Its goroutine may be that of the connection, so over
-// HTTP/1 the response tells the client to send its next request on another one. After AnswerLast, neither the end of
-// the connection nor that of the dispatcher ends Context.
+// AnswerLast is Answer for a dispatcher that goes on after it. Its goroutine may be that of the
+// connection, so over HTTP/1 the response tells the client to send its next request on another one.
+// After AnswerLast, neither the end of the connection nor that of the dispatcher ends Context.
 func (x *Exchange) AnswerLast(status int, body []byte) bool {
 	return x.sendAnswer(status, body, 0, true)
 }
@@ -333,10 +185,10 @@ func (x *Exchange) Accepted() {
 	x.sendAnswer(http.StatusAccepted, nil, 0, false)
 }
 
-// Reject sends a JSON-RPC error as the whole response. After becomes Retry-After in whole seconds, rounded up. It does
-// nothing if anything was sent before.
+// Reject sends a JSON-RPC error as the whole response. After becomes Retry-After in whole seconds,
+// rounded up. It does nothing if anything was sent before.
 func (x *Exchange) Reject(refused *refusal.Refusal) {
-	if x.isSent() {
+	if !x.isFresh() {
 		return
 	}
 	if refused.Challenge != "" {
@@ -352,22 +204,15 @@ func (x *Exchange) Reject(refused *refusal.Refusal) {
 	x.sendAnswer(refused.Status, b.B, refused.After, false)
 }
 
-// isSent reports whether anything of the response was sent.
-func (x *Exchange) isSent() bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.state != fresh
-}
-
 func (x *Exchange) sendAnswer(status int, body []byte, retryAfter time.Duration, last bool) bool {
 	x.mu.Lock()
 	if x.state != fresh || x.w == nil {
 		x.mu.Unlock()
 		return false
 	}
-	if x.statelessClientLeft() {
+	if x.client().hasCancelled() {
 		x.mu.Unlock()
-		x.endByClient()
+		x.client().endByClient()
 		return false
 	}
 	held := int64(len(body))
@@ -378,7 +223,8 @@ func (x *Exchange) sendAnswer(status int, body []byte, retryAfter time.Duration,
 	}
 	x.state, x.last = answered, last
 	w := x.w
-	// This never waits: only the step out of fresh takes it, and ServeHTTP, which has cleared w by then.
+	// This never waits: only the step out of fresh takes it, and ServeHTTP, which has cleared w by
+	// then.
 	x.writing.Lock()
 	x.setHeaders(w.Header())
 	if last {
@@ -402,7 +248,7 @@ func (x *Exchange) sendAnswer(status int, body []byte, retryAfter time.Duration,
 			x.charges.refundBytes(quota.Queues, held)
 		}
 		x.writing.Unlock()
-		x.wakeWriter()
+		x.writer().wakeWriter()
 	}()
 	x.h.respondJSON(w, status, body, &x.plain)
 	whole = true
@@ -419,9 +265,9 @@ func (x *Exchange) setHeaders(header http.Header) {
 // Holder is who has the connection: Principal.
 func (x *Exchange) Holder() any { return x.Principal }
 
-// Gone calls f once, on a goroutine of its own, when the connection of an open stream is gone: a write failed because
-// the peer closed it, or it was cut or finished. If it is gone already, Gone does so at once. It never calls f if the
-// exchange does not become a stream.
+// Gone calls f once, on a goroutine of its own, when the connection of an open stream is gone: a
+// write failed because the peer closed it, or it was cut or finished. If it is gone already, Gone
+// does so at once. It never calls f if the exchange does not become a stream.
 func (x *Exchange) Gone(f func()) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -429,18 +275,7 @@ func (x *Exchange) Gone(f func()) {
 		go f()
 		return
 	}
-	x.onGone = append(x.onGone, f)
-}
-
-// wakeWriter wakes the goroutine of ServeHTTP if that one writes.
-func (x *Exchange) wakeWriter() {
-	if x.wake == nil {
-		return
-	}
-	select {
-	case x.wake <- struct{}{}:
-	default:
-	}
+	x.end.onGone = append(x.end.onGone, f)
 }
 
 func panicAttrs(v any, stack []byte) []slog.Attr {
@@ -452,92 +287,6 @@ func wholeSeconds(d time.Duration) string {
 	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
 }
 
-// abortIf aborts ServeHTTP if the stream was cut, so that the client sees a broken response.
-func (x *Exchange) abortIf(s *stream) {
-	x.mu.Lock()
-	cut := s.cut
-	x.mu.Unlock()
-	if cut {
-		panic(http.ErrAbortHandler)
-	}
-}
-
-// isLarge reports whether the body costs so much that it is scanned in turn.
-func (x *Exchange) isLarge() bool {
-	return len(x.Body) > limits.TurnBytes.Value() && x.charges.account != nil
-}
-
-// scanBody scans the body. Large ones are scanned in turn, and none but the smallest while the client owes for others: to look at one of those
-// costs no more than to refuse it.
-func (x *Exchange) scanBody(ctx context.Context) *refusal.Refusal {
-	if len(x.Body) > limits.OwedBytes.Value() && x.charges.account != nil && x.h.o.Debt != nil {
-		if wait := x.h.o.Debt(x.charges.account); wait > 0 {
-			return refusal.Of(limits.PrincipalRate.Row).In(wait)
-		}
-	}
-	if x.isLarge() {
-		ctx, cancel := context.WithTimeout(ctx, limits.TurnWait.Value())
-		defer cancel()
-		turns := x.h.o.Accounts.Turns
-		if !turns.Take(ctx, x.charges.account) {
-			return refusal.Turn
-		}
-		defer turns.Leave()
-	}
-	if err := codec.Scan(x.Body, &x.Msg, x.h.o.Limits); err != nil {
-		return refuseMessage(err)
-	}
-	return nil
-}
-
-// dispatcherReturned runs when the dispatcher has returned or panicked, or ends its goroutine.
-func (x *Exchange) dispatcherReturned() {
-	if v := recover(); v != nil {
-		if v != http.ErrAbortHandler {
-			x.h.o.Log.LogAttrs(x.base, slog.LevelError, "transport: dispatcher panicked", panicAttrs(v, debug.Stack())...)
-		}
-		x.mu.Lock()
-		streaming := x.s != nil
-		x.mu.Unlock()
-		if streaming || v == http.ErrAbortHandler {
-			x.writer().cutStream(cutPanic)
-		}
-	}
-	if !x.isSent() { // asked first, because each request comes here and a refusal is an allocation
-		id := x.Msg.ID
-		if x.Msg.Kind != codec.Request {
-			id = nil
-		}
-		refusal.Internal.Tell(x, id)
-	}
-	x.releaseBody()
-}
-
-// endsWithConnection reports whether what the client has begun ends with its connection.
-func (x *Exchange) endsWithConnection() bool { return x.Stateless || x.endpoint == sseEndpoint }
-
-// watchConnection makes sure that x is closed when the client closes conn. mu is held.
-func (x *Exchange) watchConnection(conn net.Conn) {
-	conn = belowTLS(conn)
-	if x.s.watch = x.h.hangups.watchConn(x, conn); x.s.watch == 0 {
-		x.s.reuse = nil // awaitHangup may take the start of the next request
-		go x.awaitHangup(conn)
-	}
-}
-
-// clientGone ends an exchange whose client is gone before anything was sent.
-func (x *Exchange) clientGone() {
-	if x.Stateless {
-		x.endByClient()
-		return
-	}
-	x.mu.Lock()
-	if x.state == fresh {
-		x.state = gone
-	}
-	x.mu.Unlock()
-}
-
 // isFresh reports whether nothing has been sent yet.
 func (x *Exchange) isFresh() bool {
 	x.mu.Lock()
@@ -545,16 +294,16 @@ func (x *Exchange) isFresh() bool {
 	return x.state == fresh
 }
 
-// Open commits the response to text/event-stream and sends its header. At the SSE endpoint it also sends the event that
-// gives the address of the session's messages. It returns false if the client is gone, something was sent before, or
-// the handler is being closed.
+// Open commits the response to text/event-stream and sends its header. At the SSE endpoint it also
+// sends the event that gives the address of the session's messages. It returns false if the client
+// is gone, something was sent before, or the handler is being closed.
 func (x *Exchange) Open() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	// Over HTTP/1 the client may only have closed its sending side; if it is gone, the first write notices. Where all ends
-	// with the connection, that is the end.
-	over := (x.endsWithConnection() || x.inline) && x.clientLeft()
-	if x.state != fresh || x.w == nil || over || !x.h.addStream(x) {
+	// Over HTTP/1 the client may only have closed its sending side; if it is gone, the first write
+	// notices. Where all ends with the connection, that is the end.
+	over := (x.client().endsWithConnection() || x.inline) && x.client().hasLeft()
+	if x.state != fresh || x.w == nil || over || !x.h.streams.addStream(x) {
 		return false
 	}
 	header := x.w.Header()
@@ -575,7 +324,7 @@ func (x *Exchange) Open() bool {
 		if x.writer().closesAfterStream() {
 			header.Set("Connection", "close")
 		}
-		x.wakeWriter()
+		x.writer().wakeWriter()
 		return true
 	}
 	conn, rw, err := http.NewResponseController(x.w).Hijack()
@@ -583,23 +332,24 @@ func (x *Exchange) Open() bool {
 		x.writer().pumpBeside(header)
 		return true
 	}
-	if x.stopWatching != nil {
-		x.stopWatching()
+	if x.end.stopWatching != nil {
+		x.end.stopWatching()
 	}
 	x.w = nil
 	x.s.conn, x.s.reuse = conn, x.writer().reuseOf(rw.Reader.Buffered())
-	if x.endsWithConnection() {
-		x.watchConnection(conn)
+	if x.client().endsWithConnection() {
+		x.client().watchConnection(conn)
 	}
 	x.s.head = x.writer().appendHead(header)
 	x.writer().startWriter()
 	return true
 }
 
-// Event queues one server-sent event: an id unless it is "", a retry in milliseconds if it is over 0, and always data,
-// which is copied and may be empty. It cuts the connection if the event does not fit, see Options.MaxQueued. Without an
-// open stream it does nothing. At the SSE endpoint, whose clients know no ids, an event is one message on one line:
-// data, which must be JSON. Empty data sends nothing there.
+// Event queues one server-sent event: an id unless it is "", a retry in milliseconds if it is over
+// 0, and always data, which is copied and may be empty. It cuts the connection if the event does
+// not fit, see Options.MaxQueued. Without an open stream it does nothing. At the SSE endpoint,
+// whose clients know no ids, an event is one message on one line: data, which must be JSON. Empty
+// data sends nothing there.
 func (x *Exchange) Event(id string, retryMS int, data []byte) {
 	const around = 48 // bytes of an event beside its id and data
 	if x.endpoint == sseEndpoint && isBlank(data) {
@@ -629,8 +379,8 @@ func (x *Exchange) Event(id string, retryMS int, data []byte) {
 	x.mu.Unlock()
 }
 
-// Comment queues a comment, which keeps the connection alive and finds out whether the peer is. If anything is queued
-// already, that serves as well, and Comment adds nothing.
+// Comment queues a comment, which keeps the connection alive and finds out whether the peer is. If
+// anything is queued already, that serves as well, and Comment adds nothing.
 func (x *Exchange) Comment() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -651,8 +401,8 @@ func (x *Exchange) Flush() {
 	x.writer().startWriter()
 }
 
-// Finish ends the stream once everything queued is written, flushed or not. It closes the connection, unless Reuse
-// keeps it. Later events are ignored.
+// Finish ends the stream once everything queued is written, flushed or not. It closes the
+// connection, unless Reuse keeps it. Later events are ignored.
 func (x *Exchange) Finish() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -664,12 +414,13 @@ func (x *Exchange) Finish() {
 	x.writer().startWriter()
 }
 
-// Cut closes the connection now; what is queued is lost. Before anything was sent, it breaks off the request without a
-// response.
+// Cut closes the connection now; what is queued is lost. Before anything was sent, it breaks off
+// the request without a response.
 func (x *Exchange) Cut() { x.writer().cutStream(cutAsked) }
 
-// Room waits until less than half of MaxQueued is queued: then any event fits. Events that were not flushed count, so
-// call Flush first. It returns ErrGone when the connection is gone, or the cause of ctx.
+// Room waits until less than half of MaxQueued is queued: then any event fits. Events that were not
+// flushed count, so call Flush first. It returns ErrGone when the connection is gone, or the cause
+// of ctx.
 func (x *Exchange) Room(ctx context.Context) error {
 	for {
 		x.mu.Lock()

@@ -8,15 +8,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/refusal"
 )
 
-// Handler is the http.Handler of one MCP endpoint. Make it with NewHandler. SSE and Messages are two more endpoints of
-// the same server, for the older transport; options, checks, Streams and Close apply to all three.
+// Handler is the http.Handler of one MCP endpoint. Make it with NewHandler. SSE and Messages are
+// two more endpoints of the same server, for the older transport; options, checks, Streams and
+// Close apply to all three.
 type Handler struct {
 	d      Dispatcher
 	o      Options
@@ -25,11 +25,7 @@ type Handler struct {
 
 	hangups hangups // of connections that were taken over for stateless requests
 
-	mu      sync.Mutex // guards the fields below
-	streams *Exchange  // list of the open streams
-	open    int
-	closing bool
-	idle    chan struct{} // closed when the last stream ends; made by Close
+	streams openStreams
 }
 
 var _ http.Handler = (*Handler)(nil)
@@ -44,22 +40,17 @@ func NewHandler(d Dispatcher, o Options) *Handler {
 
 // Streams returns the number of open streams.
 func (h *Handler) Streams() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.open
+	h.streams.mu.Lock()
+	defer h.streams.mu.Unlock()
+	return h.streams.open
 }
 
-// Close refuses new requests with 503 and ends the open streams once their queues are written. If ctx is done first, it
-// cuts them and returns the cause. Requests that are being handled go on and may still be answered.
+// Close refuses new requests with 503 and ends the open streams once their queues are written. If
+// ctx is done first, it cuts them and returns the cause. Requests that are being handled go on and
+// may still be answered.
 func (h *Handler) Close(ctx context.Context) error {
-	h.mu.Lock()
-	h.closing = true
-	if h.open > 0 && h.idle == nil {
-		h.idle = make(chan struct{})
-	}
-	idle := h.idle
-	h.mu.Unlock()
-	for _, x := range h.listStreams() {
+	idle := h.streams.refuseStreams()
+	for _, x := range h.streams.listStreams() {
 		x.Finish()
 	}
 	if idle == nil {
@@ -70,61 +61,10 @@ func (h *Handler) Close(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
-	for _, x := range h.listStreams() {
+	for _, x := range h.streams.listStreams() {
 		x.writer().cutStream(cutClosing)
 	}
 	return context.Cause(ctx)
-}
-
-func (h *Handler) listStreams() []*Exchange {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	out := make([]*Exchange, 0, h.open)
-	for x := h.streams; x != nil; x = x.next {
-		out = append(out, x)
-	}
-	return out
-}
-
-// addStream adds x to the list of open streams. It returns false if the handler is being closed.
-func (h *Handler) addStream(x *Exchange) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.closing {
-		return false
-	}
-	x.next = h.streams
-	if x.next != nil {
-		x.next.prev = x
-	}
-	h.streams = x
-	h.open++
-	return true
-}
-
-func (h *Handler) removeStream(x *Exchange) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if x.prev != nil {
-		x.prev.next = x.next
-	} else {
-		h.streams = x.next
-	}
-	if x.next != nil {
-		x.next.prev = x.prev
-	}
-	x.prev, x.next = nil, nil
-	h.open--
-	if h.open == 0 && h.idle != nil {
-		close(h.idle)
-		h.idle = nil
-	}
-}
-
-func (h *Handler) isClosing() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.closing
 }
 
 // ServeHTTP checks the request and passes it to the dispatcher.
@@ -133,14 +73,15 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *Handler) serveExchange(x *Exchange, w http.ResponseWriter, r *http.Request) {
-	x.beginRequest(h, w, r)
+	request := exchangeRequest{x}
+	request.beginRequest(h, w, r)
 	refused := x.charges.chargeRequest(r)
 	x.conn.BeginHandler()
 	defer x.conn.EndHandler()
 	passed := false
 	defer func() {
 		if !passed { // it is refused, or Authenticate, the body or the response, which the program may have wrapped, has panicked
-			x.releaseBody()
+			request.releaseBody()
 		}
 	}()
 	if refused == nil {
@@ -153,34 +94,18 @@ func (h *Handler) serveExchange(x *Exchange, w http.ResponseWriter, r *http.Requ
 		return
 	}
 	if passed = true; x.inline { // dispatcherReturned releases it
-		h.serveInline(x, w, r.Method)
+		request.serveInline(w, r.Method)
 		return
 	}
 	returned := false
 	defer func() {
 		if !returned { // the goroutine ends
-			x.handlerReturned()
+			request.handlerReturned()
 		}
 	}()
-	h.dispatchExchange(x, r.Method)
+	request.dispatchRequest(r.Method)
 	returned = true
-	x.handlerReturned()
-}
-
-func (h *Handler) dispatchExchange(x *Exchange, method string) {
-	defer x.dispatcherReturned()
-	switch {
-	case x.endpoint == sseEndpoint:
-		h.d.(Connector).Connect(x)
-	case x.endpoint == messagesEndpoint:
-		h.d.(Connector).Message(x)
-	case method == http.MethodPost:
-		h.d.Post(x)
-	case method == http.MethodGet:
-		h.d.Get(x)
-	default:
-		h.d.Delete(x)
-	}
+	request.handlerReturned()
 }
 
 // isLeaving reports whether connections must be closed after their responses.
@@ -191,45 +116,10 @@ func (h *Handler) bothEras(x *Exchange) bool {
 	return x.endpoint == streamable && len(h.o.Stateless) > 0
 }
 
-// serveInline serves an exchange whose connection cannot be taken over. The response ends when ServeHTTP returns, while
-// a call may go on. So the dispatcher gets a goroutine of its own, and this one writes.
-func (h *Handler) serveInline(x *Exchange, w http.ResponseWriter, method string) {
-	returned := make(chan struct{})
-	go func() {
-		defer close(returned)
-		h.dispatchExchange(x, method)
-	}()
-	woken, done := false, x.base.Done()
-	for x.isFresh() {
-		select {
-		case <-x.wake:
-			woken = true
-		case <-returned:
-			// Something was sent by now; the state says what.
-			returned = nil
-		case <-done:
-			if done = nil; x.clientLeft() {
-				x.clientGone()
-			}
-		}
-	}
-	x.mu.Lock()
-	s, writes := x.s, x.state == answered
-	x.mu.Unlock()
-	if s != nil {
-		x.writer().pumpStream(w)
-		x.abortIf(s)
-		return
-	}
-	if writes && !woken {
-		<-x.wake // The response is being written. handlerReturned would wait for the lock, and virtual time stands still there.
-	}
-	x.handlerReturned()
-}
-
-// respondUncached writes a whole response, with the media type that its header names if body is not empty. No cache may keep it, which would give
-// it to other clients (RFC 9110, 15.1). No slow reader can hold it up for more than WriteTimeout, and no body that does not come for more
-// than half of that. It ignores errors, because the peer is then gone.
+// respondUncached writes a whole response, with the media type that its header names if body is not
+// empty. No cache may keep it, which would give it to other clients (RFC 9110, 15.1). No slow
+// reader can hold it up for more than WriteTimeout, and no body that does not come for more than
+// half of that. It ignores errors, because the peer is then gone.
 func (h *Handler) respondUncached(w http.ResponseWriter, status int, body []byte, p *plain) {
 	w.Header()["Cache-Control"] = noStore
 	h.writeResponse(w, status, body, p)
@@ -255,7 +145,8 @@ func (h *Handler) writeResponse(w http.ResponseWriter, status int, body []byte, 
 	if len(body) > 0 {
 		_, _ = w.Write(body)
 	}
-	// The watchdog does not cover the server's own flush: the bytes must be out before the watch ends.
+	// The watchdog does not cover the server's own flush: the bytes must be out before the watch
+	// ends.
 	_ = http.NewResponseController(w).Flush()
 }
 
@@ -267,14 +158,16 @@ func (h *Handler) respondJSON(w http.ResponseWriter, status int, body []byte, p 
 	h.respondUncached(w, status, body, p)
 }
 
-// endBody bounds the time for the rest of a body that no handler reads. The server reads a small one to its end before it sends the
-// header of the response, so that this read must end before the time to write is over.
+// endBody bounds the time for the rest of a body that no handler reads. The server reads a small
+// one to its end before it sends the header of the response, so that this read must end before the
+// time to write is over.
 func (h *Handler) endBody(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(min(h.o.BodyTimeout, h.o.WriteTimeout) / 2))
 }
 
-// answerPreflight answers the request by which a browser asks what a page may send. Access-Control-Allow-Headers has no
-// wildcard for a prefix, nor one for requests with credentials, so it repeats the Mcp-Param-* that were asked for.
+// answerPreflight answers the request by which a browser asks what a page may send.
+// Access-Control-Allow-Headers has no wildcard for a prefix, nor one for requests with credentials,
+// so it repeats the Mcp-Param-* that were asked for.
 func (h *Handler) answerPreflight(x *Exchange, w http.ResponseWriter, r *http.Request, methods string) {
 	header := w.Header()
 	header.Set("Allow", methods)
@@ -289,7 +182,8 @@ func (h *Handler) answerPreflight(x *Exchange, w http.ResponseWriter, r *http.Re
 	h.respondUncached(w, http.StatusNoContent, nil, &x.plain)
 }
 
-// refuseRevision refuses a version that is not supported, with the id of its message if that was read.
+// refuseRevision refuses a version that is not supported, with the id of its message if that was
+// read.
 func (h *Handler) refuseRevision(x *Exchange, requested string) *refusal.Refusal {
 	if len(requested) > maxEchoed {
 		requested = requested[:maxEchoed]
@@ -343,11 +237,12 @@ func (h *Handler) refuseRequest(w http.ResponseWriter, e endpoint, refused *refu
 	h.respondJSON(w, refused.Status, b.B, p)
 }
 
-// SSE returns the handler of the GET that opens a session of the HTTP+SSE transport (2024-11-05). The session lives as
-// long as its connection. Its first event gives the address of the session's messages: the path of the request as the
-// client wrote it, with messages as its last segment, and the id of the session. So the address is right below any
-// prefix that a mux strips; what a proxy cuts off comes before it, see Options.PublicPath. A POST is answered with 405,
-// which tells a client that tries the newer transport first to fall back.
+// SSE returns the handler of the GET that opens a session of the HTTP+SSE transport (2024-11-05).
+// The session lives as long as its connection. Its first event gives the address of the session's
+// messages: the path of the request as the client wrote it, with messages as its last segment, and
+// the id of the session. So the address is right below any prefix that a mux strips; what a proxy
+// cuts off comes before it, see Options.PublicPath. A POST is answered with 405, which tells a
+// client that tries the newer transport first to fall back.
 //
 // If the dispatcher is no [Connector], every request is answered with 404.
 func (h *Handler) SSE(messages string) http.Handler {
@@ -359,8 +254,9 @@ func (h *Handler) SSE(messages string) http.Handler {
 	})
 }
 
-// Messages returns the handler of the POSTs of the HTTP+SSE transport, each of one message for the session that the
-// query parameter sessionId names. If the dispatcher is no [Connector], every request is answered with 404.
+// Messages returns the handler of the POSTs of the HTTP+SSE transport, each of one message for the
+// session that the query parameter sessionId names. If the dispatcher is no [Connector], every
+// request is answered with 404.
 func (h *Handler) Messages() http.Handler {
 	if _, ok := h.d.(Connector); !ok {
 		return http.HandlerFunc(h.serveNothing)
@@ -380,8 +276,8 @@ func (h *Handler) serveNothing(w http.ResponseWriter, r *http.Request) {
 	}), false)
 }
 
-// onlyStateless reports whether a request is of a revision with sessions, of which the server speaks none, and of no session
-// that began when it did.
+// onlyStateless reports whether a request is of a revision with sessions, of which the server
+// speaks none, and of no session that began when it did.
 func (h *Handler) onlyStateless(x *Exchange) bool {
 	return len(h.o.Revisions) == 0 && h.bothEras(x) && x.SessionID == ""
 }

@@ -139,7 +139,7 @@ func (p *hangups) pollHangups(epoll syscall.RawConn) {
 		p.mu.Unlock()
 		for i, x := range gone[:n] {
 			if gone[i] = nil; x != nil {
-				x.endByClient()
+				x.client().endByClient()
 			}
 		}
 	}

@@ -261,9 +261,9 @@ func TestCloseAtTheEnd(t *testing.T) {
 	for ended, want := range map[bool]state{true: finishing, false: gone} {
 		x := &Exchange{h: h, Stateless: true, s: &stream{ended: ended}, state: streaming}
 		x.charges.Exchange = x
-		h.addStream(x)
+		h.streams.addStream(x)
 		x.state = finishing
-		x.endByClient()
+		x.client().endByClient()
 		if x.state != want {
 			t.Errorf("end written %v: got state %d, want %d", ended, x.state, want)
 		}

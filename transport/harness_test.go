@@ -123,7 +123,7 @@ func serveHandler(t testing.TB, h *Handler, handler http.Handler) string {
 	s.Listener = front(s.Listener, s.Config)
 	s.Start()
 	t.Cleanup(func() {
-		for _, x := range h.listStreams() {
+		for _, x := range h.streams.listStreams() {
 			x.Cut()
 		}
 		s.Close()

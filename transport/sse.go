@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// endpoint is one of a Handler's endpoints. They differ in their methods and in their bytes on the wire; all other code
-// is the same.
+// endpoint is one of a Handler's endpoints. They differ in their methods and in their bytes on the
+// wire; all other code is the same.
 type endpoint uint8
 
 const (
@@ -45,8 +45,8 @@ func (e endpoint) allowHeader() string {
 // sessionParam is the query parameter that names the session of a message.
 const sessionParam = "sessionId"
 
-// siblingPath returns the escaped path of r with its last segment replaced. It reads the request line, since a mux may have
-// cut off the start of r.URL.
+// siblingPath returns the escaped path of r with its last segment replaced. It reads the request
+// line, since a mux may have cut off the start of r.URL.
 func siblingPath(r *http.Request, last string) string {
 	u, err := url.ParseRequestURI(r.RequestURI)
 	if err != nil { // r did not come over a wire
@@ -57,7 +57,8 @@ func siblingPath(r *http.Request, last string) string {
 	return "/" + strings.TrimLeft(path[:strings.LastIndexByte(path, '/')+1], "/") + last
 }
 
-// sessionOf returns the session id of a message. It returns false unless there is exactly one, and it is valid.
+// sessionOf returns the session id of a message. It returns false unless there is exactly one, and
+// it is valid.
 func sessionOf(r *http.Request) (string, bool) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	ids := q[sessionParam]
@@ -65,6 +66,16 @@ func sessionOf(r *http.Request) (string, bool) {
 		return "", false
 	}
 	return ids[0], true
+}
+
+// isVisibleASCII reports whether s is a valid session id: one or more characters of 0x21 to 0x7E.
+func isVisibleASCII(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if s[i] < 0x21 || s[i] > 0x7e {
+			return false
+		}
+	}
+	return s != ""
 }
 
 // appendEndpoint appends the first event of a session's stream.

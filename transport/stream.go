@@ -31,21 +31,22 @@ const (
 )
 
 const (
-	// chunkRoom is kept free at the start of a buffer for the size line of its chunk: 8 digits, CR, LF.
+	// chunkRoom is kept free at the start of a buffer for the size line of its chunk: 8 digits, CR,
+	// LF.
 	chunkRoom = 10
 
 	lastChunk = "0\r\n\r\n"
 
-	// firstChunk goes out with a header that no event follows at once. Proxies such as nginx keep the header of a response
-	// over HTTP/2 until its first byte has come.
+	// firstChunk goes out with a header that no event follows at once. Proxies such as nginx keep
+	// the header of a response over HTTP/2 until its first byte has come.
 	firstChunk = "3\r\n" + comment + "\r\n"
 
-	// maxWrite is how many bytes one write may hold, so that a reader that is slow but makes progress is not cut for a
-	// large event.
+	// maxWrite is how many bytes one write may hold, so that a reader that is slow but makes
+	// progress is not cut for a large event.
 	maxWrite = 256 << 10
 
-	// lingerTime is how long a finished connection is still read from. Otherwise bytes that the peer sent meanwhile
-	// would reset the connection before the peer has read the end.
+	// lingerTime is how long a finished connection is still read from. Otherwise bytes that the
+	// peer sent meanwhile would reset the connection before the peer has read the end.
 	lingerTime = 500 * time.Millisecond
 )
 
@@ -142,7 +143,8 @@ type exchangeWriter struct {
 	*Exchange
 }
 
-// pumpBeside starts a goroutine that writes. ServeHTTP waits for it when the dispatcher has returned. mu is held.
+// pumpBeside starts a goroutine that writes. ServeHTTP waits for it when the dispatcher has
+// returned. mu is held.
 func (x exchangeWriter) pumpBeside(header http.Header) {
 	x.wake = make(chan struct{}, 1)
 	x.closeAfter(header)
@@ -163,8 +165,8 @@ var (
 		"Keep-Alive": true, "Trailer": true, "Upgrade": true, "Date": true}
 )
 
-// closeAfter announces that the connection is closed after the stream, because its write deadline stays set. HTTP/2 has
-// a deadline for each stream.
+// closeAfter announces that the connection is closed after the stream, because its write deadline
+// stays set. HTTP/2 has a deadline for each stream.
 func (x exchangeWriter) closeAfter(header http.Header) {
 	if x.http1 {
 		header.Set("Connection", "close")
@@ -205,18 +207,25 @@ func (x exchangeWriter) cutStream(reason string) {
 	switch x.state {
 	case fresh:
 		x.state, x.aborted = gone, true
-		cancel, hook, after := x.cancel, x.takeHook(), x.onGone
-		x.onGone = nil
+		cancel, hook, after := x.end.takeAll()
 		x.mu.Unlock()
-		tellGone(cancel, hook)
-		for _, f := range after {
-			go f()
-		}
+		tellGone(cancel, hook, after)
 		x.wakeWriter()
 	case streaming, finishing:
 		x.endAndUnlock(reason)
 	default:
 		x.mu.Unlock()
+	}
+}
+
+// wakeWriter wakes the goroutine of ServeHTTP if that one writes.
+func (x exchangeWriter) wakeWriter() {
+	if x.wake == nil {
+		return
+	}
+	select {
+	case x.wake <- struct{}{}:
+	default:
 	}
 }
 
@@ -292,13 +301,14 @@ func (x exchangeWriter) writeFault(err error) string {
 
 // goneReason returns the reason of a cut when the client is gone.
 func (x exchangeWriter) goneReason() string {
-	if x.endsWithConnection() {
+	if x.client().endsWithConnection() {
 		return cutClosed
 	}
 	return cutWrite
 }
 
-// endAndUnlock makes a stream gone. reason says why it is cut; "" means that it ended well. mu is held, and released.
+// endAndUnlock makes a stream gone. reason says why it is cut; "" means that it ended well. mu is
+// held, and released.
 func (x exchangeWriter) endAndUnlock(reason string) {
 	if x.state == gone {
 		x.mu.Unlock()
@@ -316,8 +326,8 @@ func (x exchangeWriter) endAndUnlock(reason string) {
 		close(s.room)
 		s.room = nil
 	}
-	conn, w, cancel, hook, after := s.conn, x.w, x.cancel, x.takeHook(), x.onGone
-	x.onGone = nil
+	conn, w := s.conn, x.w
+	cancel, hook, after := x.end.takeAll()
 	if conn == nil && s.cut && w != nil {
 		// A write that is under way must not hold up ServeHTTP.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now())
@@ -326,15 +336,12 @@ func (x exchangeWriter) endAndUnlock(reason string) {
 	if s.cut && conn != nil {
 		abortConn(conn, reason)
 	}
-	tellGone(cancel, hook)
-	for _, f := range after {
-		go f()
-	}
+	tellGone(cancel, hook, after)
 	x.h.hangups.stopWatching(s.watch)
 	if !s.cut && conn != nil && (s.reuse == nil || !s.reuse.keepConn(conn)) {
 		closeLingering(conn)
 	}
-	x.h.removeStream(x.Exchange)
+	x.h.streams.removeStream(x.Exchange)
 	x.wakeWriter()
 	if s.cut && x.h.o.Observer != nil {
 		x.h.o.Observer.Cut(reason)
@@ -396,8 +403,9 @@ func (x exchangeWriter) refundQueue() {
 	}
 }
 
-// pumpStream writes an event stream through w until the stream ends. Nothing else uses w meanwhile. If w, which the program may have wrapped,
-// panics, the stream is cut: its caller aborts the request then.
+// pumpStream writes an event stream through w until the stream ends. Nothing else uses w meanwhile.
+// If w, which the program may have wrapped, panics, the stream is cut: its caller aborts the
+// request then.
 func (x exchangeWriter) pumpStream(w http.ResponseWriter) {
 	defer func() {
 		if v := recover(); v != nil && v != http.ErrAbortHandler {
@@ -426,7 +434,7 @@ func (x exchangeWriter) pumpStream(w http.ResponseWriter) {
 			select {
 			case <-x.wake:
 			case <-done:
-				if done = nil; x.clientLeft() {
+				if done = nil; x.client().hasLeft() {
 					x.cutStream(x.goneReason())
 				}
 			}
@@ -465,7 +473,7 @@ func (x exchangeWriter) pumpStream(w http.ResponseWriter) {
 func (x exchangeWriter) writeBatch(w http.ResponseWriter, rc *http.ResponseController, batch []byte) error {
 	for {
 		x.mu.Lock()
-		if x.state == gone || x.statelessClientLeft() {
+		if x.state == gone || x.client().hasCancelled() {
 			x.mu.Unlock()
 			return ErrGone
 		}
@@ -488,9 +496,9 @@ func (x exchangeWriter) writeBatch(w http.ResponseWriter, rc *http.ResponseContr
 	}
 }
 
-// closesAfterStream reports whether the connection of a stream that begins will be closed after it, because the server ends.
-// Clients of revisions without priming come back when a stream breaks, but not when a response has ended well. So the
-// end must not be announced to them: see Reuse.
+// closesAfterStream reports whether the connection of a stream that begins will be closed after it,
+// because the server ends. Clients of revisions without priming come back when a stream breaks, but
+// not when a response has ended well. So the end must not be announced to them: see Reuse.
 func (x exchangeWriter) closesAfterStream() bool {
 	if !x.h.isLeaving() || x.Stateless {
 		return x.h.isLeaving()
@@ -499,8 +507,9 @@ func (x exchangeWriter) closesAfterStream() bool {
 	return protocol.Has(r, protocol.FeatureStreamPriming)
 }
 
-// reuseOf returns where to put the connection of x after its stream, or nil if the connection must be closed. It must
-// be if ahead, the number of bytes already read from it, is not 0: nobody can give them back.
+// reuseOf returns where to put the connection of x after its stream, or nil if the connection must
+// be closed. It must be if ahead, the number of bytes already read from it, is not 0: nobody can
+// give them back.
 func (x exchangeWriter) reuseOf(ahead int) *reuse {
 	if !x.chunks || x.closes || ahead > 0 || x.closesAfterStream() {
 		return nil

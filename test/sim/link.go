@@ -3,7 +3,6 @@ package sim
 import (
 	"context"
 	"errors"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,175 +26,23 @@ type Fate struct {
 // Link is a process's connection to a store. Make one with NewLink. Its methods return the
 // errors of this package.
 type Link struct {
-	store *Store
+	process
 	fate  func(op string) Fate
-	lease time.Duration
 	ahead atomic.Int64 // of the store's clock, in nanoseconds
-
-	mu      sync.Mutex // guards the rest
-	phase   phase
-	ice     chan struct{} // closed when the process goes on that stands still; nil: it runs
-	since   time.Time     // since when the lease is renewed, or is not
-	long    bool          // before that it was not renewed for longer than it lasts
-	steady  time.Time     // from when on it knows of others, if it is renewed until then
-	later   bool          // another boot of the node has begun, and has the lease
-	old     *Store        // what the server had that the process reads, when both were cut off
-	notices time.Time     // when that server finds out that others have gone on
-	left    bool          // the process has given its entry back
-	changed chan struct{} // closed with the next change of the phase
 }
-
-type phase uint8
-
-const (
-	up phase = iota
-	behind
-	down
-	dead
-)
 
 // NewLink returns a link that is up. It calls fate once for each operation. lease is how
 // long the link may be down before Suspended returns true.
 func NewLink(s *Store, lease time.Duration, fate func(op string) Fate) *Link {
-	return &Link{store: s, fate: fate, lease: lease, since: time.Now(), steady: time.Now().Add(lease + leases.Reconnect), changed: make(chan struct{})}
+	now := time.Now()
+	return &Link{fate: fate, process: process{
+		store: s, lease: lease, since: now, steady: now.Add(lease + leases.Reconnect), changed: make(chan struct{}),
+	}}
 }
 
-// Down cuts the process off from the store until Up.
-func (l *Link) Down() { l.become(func() { l.phase = down }) }
-
-// Behind is Down together with a server that led and does not know yet that others have gone on without it: for a while, reads find what
-// it had.
-func (l *Link) Behind() {
-	old := l.store.fork()
-	l.become(func() {
-		if l.phase != behind {
-			l.phase, l.old, l.notices = behind, old, time.Now().Add(noticesAfter)
-		}
-	})
-}
-
-// noticesAfter is after what time, at most, a leader that is alone stops answering.
-const noticesAfter = 20 * time.Second
-
-// Up ends an outage.
-func (l *Link) Up() { l.become(func() { l.phase = up }) }
-
-// Kill ends the link: the process is dead. Whatever of it a test leaves running fails with
-// ErrUnavailable from then on; an append fails with ErrFenced, so that it ends.
-func (l *Link) Kill() {
-	l.become(func() { l.phase = dead })
-	l.Thaw()
-}
-
-// Freeze has the process stand still until Thaw: it neither begins an operation nor learns the
-// outcome of one, and does not renew its lease. What is on its way to the store arrives.
-func (l *Link) Freeze() {
-	l.become(func() {
-		if l.ice == nil && l.phase != dead {
-			l.ice = make(chan struct{})
-		}
-	})
-}
-
-// Thaw has the process go on.
-func (l *Link) Thaw() {
-	l.become(func() {
-		if l.ice != nil {
-			close(l.ice)
-			l.ice = nil
-		}
-	})
-}
-
-// Leave gives the process's entry back, as one does that ends by itself.
-func (l *Link) Leave() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.left = true
-}
-
-// renews reports whether the process renews its lease. The caller holds mu.
-func (l *Link) renews() bool { return l.phase == up && l.ice == nil }
-
-// become carries out a change, unless the process is dead and would live.
-func (l *Link) become(change func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	renewed, was := l.renews(), l.phase
-	if change(); was == dead {
-		l.phase = dead
-	}
-	if now := l.renews(); now != renewed {
-		gap := time.Since(l.since)
-		l.long = now && gap > l.lease
-		if now && gap > leases.Late(l.lease) {
-			l.steady = time.Now().Add(l.lease + leases.Reconnect)
-		}
-		l.since = time.Now()
-	}
-	if l.phase != was {
-		close(l.changed)
-		l.changed = make(chan struct{})
-	}
-}
-
-func (l *Link) now() (phase, <-chan struct{}) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.phase, l.changed
-}
-
-// stands returns what is closed when the process goes on; nil if it runs.
-func (l *Link) stands() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.ice
-}
-
-// runs waits until the process does not stand still. It returns false if ctx ends first.
-func (l *Link) runs(ctx context.Context) bool {
-	for ice := l.stands(); ice != nil; ice = l.stands() {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-ice:
-		}
-	}
-	return true
-}
-
-// Suspended reports that the process cannot be certain of its lease.
-func (l *Link) Suspended() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.renews() && !l.later {
-		return l.long && time.Since(l.since) < renewal
-	}
-	return l.later || time.Since(l.since) > l.lease
-}
-
-// Lapsed reports that the process has not been certain of its lease for as long as that lasts, or that another one has its name.
-func (l *Link) Lapsed() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.later || !l.renews() && time.Since(l.since) > 2*l.lease
-}
-
-// renewal is after what time a process whose lease is over has another one, once it reaches
-// the store again.
-const renewal = time.Second
-
-// entered reports whether the store has an entry of the process.
-func (l *Link) entered() bool {
-	l.mu.Lock()
-	left := l.left
-	l.mu.Unlock()
-	return !left && !l.Suspended()
-}
-
-// Gone reports whether the other process is dead: another boot has its node's name, or it has given its entry back, or the store has no entry
-// of it and this one has held its own for a while. This one has renewed its own after that was seen. If it cannot tell, the error is
-// ErrUnavailable.
+// Gone reports whether the other process is dead: another boot has its node's name, or it has given
+// its entry back, or the store has no entry of it and this one has held its own for a while. This
+// one has renewed its own after that was seen. If it cannot tell, the error is ErrUnavailable.
 func (l *Link) Gone(ctx context.Context, other *Link) (gone bool, err error) {
 	certain := false
 	err = l.do(ctx, "Gone", func(bool) error { gone, certain = !other.entered(), other.over(); return nil })
@@ -208,48 +55,17 @@ func (l *Link) Gone(ctx context.Context, other *Link) (gone bool, err error) {
 	return gone, nil
 }
 
-// over reports whether the process has ended for certain.
-func (l *Link) over() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.left || l.later
-}
-
-// knows reports whether an entry that is not there says to the process that another one is dead.
-func (l *Link) knows() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.renews() && !time.Now().Before(l.steady)
-}
-
-// Supersede tells the link that another boot of its node has begun. That boot has the lease
-// from now on, and this process is suspended for good.
-func (l *Link) Supersede() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.later = true
-}
-
 // do carries out one operation. f runs while the store is locked; half tells it to store
 // only the first of its messages.
 func (l *Link) do(ctx context.Context, op string, f func(half bool) error) error {
 	return l.carry(ctx, op, l.store, f)
 }
 
-// read carries out an operation that only reads, which finds what an old leader has while the process is behind.
+// read carries out an operation that only reads, which finds what an old leader has while the
+// process is behind.
 func (l *Link) read(ctx context.Context, op string, f func(s *Store) error) error {
 	s := l.source()
 	return l.carry(ctx, op, s, func(bool) error { return f(s) })
-}
-
-// source is what reads find now.
-func (l *Link) source() *Store {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.phase == behind && time.Now().Before(l.notices) {
-		return l.old
-	}
-	return l.store
 }
 
 func (l *Link) carry(ctx context.Context, op string, s *Store, f func(half bool) error) error {

@@ -25,8 +25,8 @@ const (
 type Store struct {
 	eventTTL time.Duration
 
-	mu       sync.Mutex // guards the rest
-	skew     time.Duration
+	mu sync.Mutex // guards the rest
+	clock
 	now      state
 	full     bool
 	observed func(path string, before, after []byte)
@@ -67,10 +67,8 @@ func New(eventTTL time.Duration) *Store {
 func (s *Store) Now() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.clock()
+	return s.skewed()
 }
-
-func (s *Store) clock() time.Time { return time.Now().Add(s.skew) }
 
 // Jump moves the store's clock by d, which may be negative.
 func (s *Store) Jump(d time.Duration) {
@@ -153,7 +151,7 @@ func (s *Store) Restore(snap Snapshot) {
 func (s *Store) fork() *Store {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &Store{eventTTL: s.eventTTL, skew: s.skew, now: s.now.clone()}
+	return &Store{eventTTL: s.eventTTL, clock: s.clock, now: s.now.clone()}
 }
 
 func (st state) clone() state {
@@ -189,26 +187,6 @@ func count(b bool) int {
 		return 1
 	}
 	return 0
-}
-
-func (s *Store) lives(expires time.Time) bool { return expires.IsZero() || s.clock().Before(expires) }
-
-func (s *Store) after(ttl time.Duration) time.Time {
-	if ttl <= 0 {
-		return time.Time{}
-	}
-	if rest := ttl % time.Second; rest > 0 {
-		ttl += time.Second - rest
-	}
-	return s.clock().Add(ttl)
-}
-
-// alive returns m, or nothing if it has expired.
-func (s *Store) alive(m message) message {
-	if m.seq == 0 || !s.lives(m.expires) {
-		return message{}
-	}
-	return m
 }
 
 // put returns a message of data.
