@@ -3,6 +3,8 @@ package actors
 import (
 	"context"
 	"errors"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -103,6 +105,45 @@ func TestFinishLeavesTimeToHandOver(t *testing.T) {
 				t.Errorf("work of %v: it has waited for %v, want %v", takes, d, want)
 			}
 			cancel()
+		}
+	})
+}
+
+// TestResumeBesideAHandedOverRun resumes the stream of a call at the node that has handed it over, while
+// the handler has not returned. The call must be left to the next process, and not be taken for lost.
+func TestResumeBesideAHandedOverRun(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		returns := make(chan struct{})
+		h.handler.f = func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
+			_ = c.Notify(ctx, "n", nil)
+			<-returns
+			return nil, mcp.NewError(mcp.CodeInternalError, "ended")
+		}
+		h.svc.Handler = safeHandler{h.handler}
+		c, session := &heldConn{}, h.begin("2025-11-25")
+		go h.postOn(c, session, aCall)
+		time.Sleep(time.Second)
+		event := c.lastID()
+		var idle atomic.Bool
+		go h.HandOver(t.Context(), idle.Load)
+		time.Sleep(time.Second)
+		if !c.over {
+			t.Fatal("the call was not handed over")
+		}
+		back := h.resume(h.Node, h.svc, session, event)
+		time.Sleep(time.Second)
+		if got := back.events(); len(got) > 0 || !back.over {
+			t.Errorf("while the handler has not returned: %q, over %v", got, back.over)
+		}
+		close(returns)
+		idle.Store(true)
+		time.Sleep(time.Second)
+		n, svc, end := h.heir(safeHandler{&heldHandler{f: func(context.Context, *Call) ([]byte, *mcp.Error) { return []byte(`"done"`), nil }}}, Limits{})
+		defer end()
+		next := h.resume(n, svc, session, event)
+		time.Sleep(time.Second)
+		if got := strings.Join(next.events(), ""); !strings.Contains(got, `"done"`) {
+			t.Errorf("in the next process: %s", got)
 		}
 	})
 }

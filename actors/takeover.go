@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/actors/internal/record"
+	"github.com/troupe-run/troupe/actors/internal/session"
 	"github.com/troupe-run/troupe/actors/internal/stream"
 	"github.com/troupe-run/troupe/actors/internal/takeover"
 	"github.com/troupe-run/troupe/codec"
@@ -116,7 +117,9 @@ func (d *takeovers) rerunCall(s *sessionActor, w *streamActor, c record.Call, bo
 	if err != nil {
 		r.cancel(err)
 	}
-	if errors.Is(err, ErrUnmounted) || errors.Is(err, ErrClosing) {
+	// The run that this process has handed over may not have returned yet: the call runs again in the next one.
+	unfinished := errors.Is(err, session.ErrDuplicate) && d.drain.handingOver.Load()
+	if unfinished || errors.Is(err, ErrUnmounted) || errors.Is(err, ErrClosing) {
 		_ = w.Post(handOver{})
 		r.releaseActor()
 		return
