@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -151,6 +152,27 @@ func TestAdoptedRunsAreLost(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAdoptedRunWhoseRecordIsLate: the work of an adopted call is looked at before its record is stored, and read once it is. No other run
+// begins beside it.
+func TestAdoptedRunWhoseRecordIsLate(t *testing.T) {
+	withFaults(t, func(t *testing.T, h *house, s *faulty) {
+		looked, adopted := make(chan struct{}), make(chan struct{})
+		s.create = func() { <-looked }
+		s.peek = sync.OnceFunc(func() {
+			close(looked)
+			<-adopted
+		})
+		h.handle(func(context.Context, *worker.Attempt) worker.Result { return done(`"second"`) })
+		a := h.adopt(h.Pool)
+		close(adopted)
+		time.Sleep(time.Minute)
+		a.Conclude(returned)
+		if r := h.ended(a.Key); r.Outcome.Kind != task.Done || len(r.Runs) != 1 || h.runs.Load() != 0 {
+			t.Errorf("it ended with kind %d after %+v, and %d runs beside it", r.Outcome.Kind, r.Runs, h.runs.Load())
+		}
+	})
 }
 
 // TestAdoptedRunIsCancelled cancels the task of an adopted call.

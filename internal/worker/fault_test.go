@@ -26,6 +26,9 @@ type faulty struct {
 	worker.Store
 	part   func() error
 	offer  func() error
+	create func()
+	peek   func()
+	get    func(ctx context.Context, key string) ([]byte, uint64, error)
 	update func(ctx context.Context, key string, data []byte, rev uint64, ttl time.Duration) (uint64, error)
 }
 
@@ -45,6 +48,27 @@ func (f *faulty) Offer(ctx context.Context, tenant, server, task, from string, t
 		}
 	}
 	return f.Store.Offer(ctx, tenant, server, task, from, ttl)
+}
+
+func (f *faulty) Create(ctx context.Context, key string, data []byte, ttl time.Duration) (uint64, error) {
+	if f.create != nil {
+		f.create()
+	}
+	return f.Store.Create(ctx, key, data, ttl)
+}
+
+func (f *faulty) Peek(ctx context.Context, key string) ([]byte, uint64, error) {
+	if f.peek != nil {
+		f.peek()
+	}
+	return f.Store.Peek(ctx, key)
+}
+
+func (f *faulty) Get(ctx context.Context, key string) ([]byte, uint64, error) {
+	if f.get != nil {
+		return f.get(ctx, key)
+	}
+	return f.Store.Get(ctx, key)
 }
 
 func (f *faulty) Update(ctx context.Context, key string, data []byte, rev uint64, ttl time.Duration) (uint64, error) {

@@ -47,7 +47,7 @@ func (f *fence) changeRecord(ctx context.Context, edit func(r *task.Record, epoc
 
 // changeInTurn is changeRecord for whoever has the turn.
 func (f *fence) changeInTurn(ctx context.Context, edit func(r *task.Record, epoch uint64) error) error {
-	for {
+	for b := (backoff{}); ; {
 		k := f.known.Load()
 		r := k.rec
 		if err := edit(&r, k.epoch); err != nil {
@@ -64,15 +64,21 @@ func (f *fence) changeInTurn(ctx context.Context, edit func(r *task.Record, epoc
 		if err != nil {
 			return f.endLost(err)
 		}
+		if f.known.Load() == k && !b.sleep(ctx) { // the store does not say yet what has changed
+			return context.Cause(ctx)
+		}
 	}
 }
 
-// rereadRecord reads the record again, which another may have changed.
+// rereadRecord reads the record again, which another may have changed. The store may answer with
+// one that is older than what is known, which stays then.
 func (f *fence) rereadRecord(ctx context.Context) error {
 	for b := (backoff{}); ; {
 		r, rev, err := f.records.readRecord(ctx, f.key)
 		if err == nil {
-			f.known.Store(&known{r, rev, f.known.Load().epoch})
+			if k := f.known.Load(); rev > k.rev {
+				f.known.Store(&known{r, rev, k.epoch})
+			}
 			return nil
 		}
 		if errors.Is(err, store.ErrNotFound) {
@@ -111,6 +117,9 @@ func (f *fence) putPart(ctx context.Context, name string, data []byte) error {
 			// A client may have changed the record, which leaves the attempt the task.
 			if err := f.checkEpoch(ctx); err != nil {
 				return err
+			}
+			if f.known.Load() == k && !b.sleep(ctx) {
+				return context.Cause(ctx)
 			}
 		case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrRetry), errors.Is(err, store.ErrFull):
 			if !b.sleep(ctx) {

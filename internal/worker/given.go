@@ -48,7 +48,7 @@ func (w *given) doWork() {
 		w.freePlace()
 		return
 	}
-	a, f, err := w.beginAttempt(m.here)
+	a, f, err := w.beginAttempt(t)
 	if err == nil && f == fateBegins {
 		a.enterActor(w)
 		a.runHandler()
@@ -95,17 +95,16 @@ func (w *given) putBack(f fate, err error) {
 
 // beginAttempt begins an attempt for work, unless there is none to begin. No other goroutine of the
 // process does so for the same task.
-func (w *given) beginAttempt(here *Attempt) (*Attempt, fate, error) {
+func (w *given) beginAttempt(t *taskActor) (*Attempt, fate, error) {
 	p, s, key := w.s.p, w.s, w.key
 	for {
 		r, rev, err := p.readBy(s.ctx, key, p.Store.Peek) // whoever makes the task may be about to store its record
 		if err != nil {
 			return nil, 0, err
 		}
-		if here != nil {
-			if f, err := w.matchAttempt(here, &r); f != fateBegins || err != nil {
-				return nil, f, err
-			}
+		// The record may be that of an attempt which has come here meanwhile.
+		if f, err := w.matchAttempt(t, &r); f != fateBegins || err != nil {
+			return nil, f, err
 		}
 		if r.State != task.Ended && !s.Known(r.Method, r.Name) {
 			return nil, fateUnknownTool, nil
@@ -182,14 +181,14 @@ func (w *given) beginAttempt(here *Attempt) (*Attempt, fate, error) {
 
 // matchAttempt says what the work is to an attempt that is here, by the record as it was read. A
 // handler that waited goes on if the answers are in the record.
-func (w *given) matchAttempt(a *Attempt, r *task.Record) (fate, error) {
-	m := &matching{a: a, w: w, r: r}
-	if r.State != task.Queued {
-		err := a.actor.askActor(m)
+func (w *given) matchAttempt(t *taskActor, r *task.Record) (fate, error) {
+	m := &matching{w: w, r: r}
+	if err := t.askActor(m); err != nil || m.a == nil || r.State != task.Queued {
 		return m.fate, err
 	}
-	err := a.takeTurn(func() error {
-		if err := a.actor.askActor(m); err != nil || m.fate == fateBegins {
+	a := m.a
+	err := a.takeTurn(func() error { // it may have been about to wait
+		if err := t.askActor(m); err != nil || m.fate == fateBegins {
 			return err
 		}
 		// Where it has run meanwhile, the steps are stored that this handler does not know.
@@ -204,7 +203,7 @@ func (w *given) matchAttempt(a *Attempt, r *task.Record) (fate, error) {
 		if err != nil {
 			return err
 		}
-		return a.actor.askActor(&resumed{a: a, w: w})
+		return t.askActor(&resumed{a: a, w: w})
 	})
 	if errors.Is(err, ErrTakenOver) || errors.Is(err, ErrCancelled) || errors.Is(err, task.ErrWaiting) {
 		return fateOver, nil

@@ -44,14 +44,13 @@ type (
 		answered
 		w       *given
 		granted bool
-		here    *Attempt // the newest; nil: there is none
 	}
 	// recordWaited says that work is looked at, whether or not its record is stored by now.
 	recordWaited struct{ m *opening }
 	// matching asks what work is to an attempt that is here, by the record as it was read.
 	matching struct {
 		answered
-		a    *Attempt
+		a    *Attempt // nil: the newest, if there is one
 		w    *given
 		r    *task.Record
 		fate fate
@@ -233,7 +232,7 @@ func (t *taskActor) openWork(m *opening) {
 // grantOpening lets work be looked at that has waited for its record.
 func (t *taskActor) grantOpening() {
 	if m := t.pending; m != nil {
-		t.pending, m.granted, m.here = nil, true, t.newestAttempt()
+		t.pending, m.granted = nil, true
 		m.Done()
 	}
 }
@@ -241,7 +240,14 @@ func (t *taskActor) grantOpening() {
 // matchWork says what work is to an attempt that is here: fateBegins if it is not for it. Where it
 // says fateResumes of a task that is queued, the attempt has to begin anew.
 func (t *taskActor) matchWork(m *matching) fate {
-	a, there := m.a, !m.a.returned.Load() && m.a.ctx.Err() == nil
+	if m.a == nil {
+		m.a = t.newestAttempt()
+	}
+	a := m.a
+	if a == nil {
+		return fateBegins
+	}
+	there := !a.returned.Load() && a.ctx.Err() == nil
 	switch {
 	case a.left.Load():
 		return fateBegins

@@ -1,0 +1,72 @@
+package worker_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/troupe-run/troupe/internal/worker"
+)
+
+// TestALateReadTakesNoTask: for a while the store reads records as they were before the attempt began. The attempt goes on, and what it
+// stores waits until the store says what a client has changed.
+func TestALateReadTakesNoTask(t *testing.T) {
+	for name, stores := range map[string]func(ctx context.Context, a *worker.Attempt) error{
+		"nothing":   func(context.Context, *worker.Attempt) error { return nil },
+		"a message": func(ctx context.Context, a *worker.Attempt) error { return a.Say(ctx, "on") },
+		"a step": func(ctx context.Context, a *worker.Attempt) error {
+			return a.Keep(ctx, worker.Step{Name: "s", Value: []byte("1")}, time.Now())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withFaults(t, func(t *testing.T, h *house, s *faulty) {
+				var created []byte
+				var first uint64
+				s.update = func(ctx context.Context, key string, data []byte, rev uint64, ttl time.Duration) (uint64, error) {
+					if created == nil {
+						var err error
+						if created, first, err = s.Store.Get(ctx, key); err != nil {
+							t.Error(err)
+						}
+					}
+					return s.Store.Update(ctx, key, data, rev, ttl)
+				}
+				changed := make(chan struct{})
+				h.handle(func(ctx context.Context, a *worker.Attempt) worker.Result {
+					<-changed
+					if err := stores(ctx, a); err != nil {
+						t.Errorf("store: %v", err)
+					}
+					return done(`{}`)
+				})
+				key := h.create(`{}`)
+				time.Sleep(time.Second)
+				synctest.Wait()
+				var reads atomic.Int32
+				until := time.Now().Add(20 * time.Second)
+				s.get = func(ctx context.Context, key string) ([]byte, uint64, error) {
+					if reads.Add(1) < 100 && time.Now().Before(until) {
+						return created, first, nil
+					}
+					return s.Store.Get(ctx, key)
+				}
+				data, rev, err := s.Peek(t.Context(), "task.anon.demo."+key.ID)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := h.node.Update(t.Context(), "task.anon.demo."+key.ID, data, rev, ttl); err != nil {
+					t.Fatal(err)
+				}
+				h.Heard(key, 0)
+				time.Sleep(time.Second)
+				close(changed)
+				h.good(key, 1)
+				if n := reads.Load(); n == 0 || n >= 100 {
+					t.Errorf("the record was read %d times", n)
+				}
+			})
+		})
+	}
+}
