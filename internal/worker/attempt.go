@@ -27,7 +27,6 @@ type Attempt struct {
 	fence
 	p            *Pool
 	s            *serving
-	actor        *taskActor // is set in its turn
 	ctx          context.Context
 	method, name string
 	expires      time.Time

@@ -15,6 +15,7 @@ import (
 type fence struct {
 	records *records
 	key     Key
+	actor   *taskActor              // is set in its turn
 	cancel  context.CancelCauseFunc // ends the attempt
 	turn    chan struct{}           // has one place
 	known   atomic.Pointer[known]   // stored by whoever has the turn
@@ -29,14 +30,17 @@ type known struct {
 }
 
 // takeTurn waits for the turn, and does something with it. An attempt that is over has lost the
-// task: this is a goroutine that its handler left behind.
+// task: this is a goroutine that its handler left behind. A panic is one of the actor, whose
+// goroutine this is not.
 func (f *fence) takeTurn(do func() error) error {
 	f.turn <- struct{}{}
 	defer func() { <-f.turn }()
 	if f.left.Load() {
 		return ErrTakenOver
 	}
-	return do()
+	err := errBroken
+	f.actor.Contain(func() { err = do() })
+	return err
 }
 
 // changeRecord changes the record of the task under the attempt's epoch. If another attempt has the

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/troupe-run/troupe/internal/task"
 	"github.com/troupe-run/troupe/internal/worker"
 )
 
@@ -69,4 +70,46 @@ func TestALateReadTakesNoTask(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAHandlerThatIsOutdated: a task has run elsewhere, and was given back, while its handler waits here. Its next work begins a new attempt at once.
+func TestAHandlerThatIsOutdated(t *testing.T) {
+	withFaults(t, func(t *testing.T, h *house, s *faulty) {
+		h.safe.Store(true)
+		var again time.Time
+		h.handle(func(ctx context.Context, a *worker.Attempt) worker.Result {
+			again = time.Now()
+			return asks(ctx, a)
+		})
+		key := h.create(`{}`)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		s.update = func(ctx context.Context, key string, data []byte, rev uint64, ttl time.Duration) (uint64, error) {
+			s.update = nil
+			next, err := s.Store.Update(ctx, key, data, rev, ttl)
+			if err != nil {
+				return 0, err
+			}
+			r, err := task.Decode(data)
+			if err != nil {
+				return 0, err
+			}
+			epoch, err := r.Begin("m", "other", time.Now())
+			if err == nil {
+				err = r.Yield(epoch, time.Now())
+			}
+			if data, _ = r.Encode(); err == nil {
+				_, err = s.Store.Update(ctx, key, data, next, ttl)
+			}
+			return next, err
+		}
+		answered := time.Now()
+		if _, err := h.Answer(t.Context(), key, replies("q", "1")); err != nil {
+			t.Fatal(err)
+		}
+		h.good(key, 2)
+		if took := again.Sub(answered); took >= 50*time.Millisecond {
+			t.Errorf("the next attempt began after %v", took)
+		}
+	})
 }

@@ -205,7 +205,10 @@ func (w *given) matchAttempt(t *taskActor, r *task.Record) (fate, error) {
 		}
 		return t.askActor(&resumed{a: a, w: w})
 	})
-	if errors.Is(err, ErrTakenOver) || errors.Is(err, ErrCancelled) || errors.Is(err, task.ErrWaiting) {
+	switch {
+	case errors.Is(err, ErrTakenOver) && a.known.Load().rec.State != task.Ended:
+		return fateBegins, nil // in place of the handler that was here
+	case errors.Is(err, ErrTakenOver), errors.Is(err, ErrCancelled), errors.Is(err, task.ErrWaiting):
 		return fateOver, nil
 	}
 	return m.fate, err

@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -12,10 +13,17 @@ import (
 	"github.com/troupe-run/troupe/internal/worker"
 )
 
-// brittle is a store whose work panics, which it does in a turn of the task's actor.
+// brittle is a store whose work panics, which it does in a turn of the task's actor, and whose outcomes do, which are stored for it.
 type brittle struct {
 	worker.Store
-	keeps, dones atomic.Int32 // how many of these calls will panic
+	keeps, dones, outcomes atomic.Int32 // how many of these calls will panic
+}
+
+func (b *brittle) PutPart(ctx context.Context, path, name string, data []byte, rev uint64, ttl time.Duration) error {
+	if name == "out" && b.outcomes.Add(-1) >= 0 {
+		panic("outcome")
+	}
+	return b.Store.PutPart(ctx, path, name, data, rev, ttl)
 }
 
 func (b *brittle) Work(ctx context.Context, server string) (worker.Queue, error) {
@@ -110,4 +118,40 @@ func TestAnActorThatPanics(t *testing.T) {
 			}
 		})
 	})
+}
+
+// TestAPanicOfTheStore: what panics beside the actor of a task, as its outcome is stored, is counted and ends that run, not the process.
+func TestAPanicOfTheStore(t *testing.T) {
+	large := `"` + strings.Repeat("x", 1<<20) + `"`
+	for name, broken := range map[string]func(b *brittle, change *atomic.Bool){
+		"an outcome":            func(b *brittle, _ *atomic.Bool) { b.outcomes.Store(1) },
+		"who hears of a change": func(_ *brittle, change *atomic.Bool) { change.Store(true) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 4, func(t *testing.T, h *house) {
+				h.close()
+				b := &brittle{Store: h.Store}
+				var change atomic.Bool
+				h.Pool = worker.NewPool(worker.Config{Store: b, Node: "n", Boot: "boot2", Running: 4, Changed: func(worker.Key, uint64, *task.Record) {
+					if change.CompareAndSwap(true, false) {
+						panic("changed")
+					}
+				}})
+				h.Mount(h.service())
+				h.handle(func(_ context.Context, a *worker.Attempt) worker.Result {
+					if a.Number == 1 {
+						broken(b, &change)
+					}
+					return done(large)
+				})
+				if r := h.ended(h.create(`{}`)); r.Outcome.Kind != task.Done {
+					t.Errorf("after %d runs it ended as %s", h.runs.Load(), r.Outcome.Kind)
+				}
+				synctest.Wait()
+				if n := h.Kernel.Panics(); n != 1 {
+					t.Errorf("%d panics are counted, want 1", n)
+				}
+			})
+		})
+	}
 }
