@@ -192,13 +192,19 @@ func (t *taskActor) Failed(m any, last bool) {
 	if m, ok := m.(kernel.Refusable); ok {
 		m.Refused(errBroken)
 	}
+	switch m := m.(type) {
+	case *opened:
+		if m.w == t.opening {
+			t.opening, t.revoked = nil, false
+		}
+	case offerSettled, recordWaited:
+		t.refuseOpening()
+	}
 	if !last {
 		return
 	}
 	t.p.actors.Drop(t.key, t)
-	if t.pending != nil {
-		t.pending.Refused(errBroken)
-	}
+	t.refuseOpening()
 	for len(t.attempts) > 0 {
 		a := t.attempts[0]
 		a.left.Store(true)
@@ -234,6 +240,14 @@ func (t *taskActor) grantOpening() {
 	if m := t.pending; m != nil {
 		t.pending, m.granted = nil, true
 		m.Done()
+	}
+}
+
+// refuseOpening has work come again that waits for its record, after a panic.
+func (t *taskActor) refuseOpening() {
+	if m := t.pending; m != nil {
+		t.pending, t.opening, t.revoked = nil, nil, false
+		m.Refused(errBroken)
 	}
 }
 
