@@ -303,6 +303,25 @@ func TestCreateAcrossARemount(t *testing.T) {
 	})
 }
 
+// TestAPoolEndsBesideALateRecord: work that waits for its record does not hold up the end of its pool.
+func TestAPoolEndsBesideALateRecord(t *testing.T) {
+	withFaults(t, func(t *testing.T, h *house, s *faulty) {
+		s.create = func() { time.Sleep(10 * time.Second) }
+		h.handle(func(context.Context, *worker.Attempt) worker.Result { return done(`{}`) })
+		var created sync.WaitGroup
+		created.Go(func() { h.create(`{}`) })
+		time.Sleep(time.Second)
+		began := time.Now()
+		if err := h.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took > 0 {
+			t.Errorf("it took %v to close", took)
+		}
+		created.Wait()
+	})
+}
+
 // TestAnAnswerThatTakesAMinuteToStore: the work of a task that is queued again comes before its record, and is there for as long as that takes.
 func TestAnAnswerThatTakesAMinuteToStore(t *testing.T) {
 	withFaults(t, func(t *testing.T, h *house, s *faulty) {

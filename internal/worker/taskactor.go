@@ -39,11 +39,13 @@ type (
 	offerBegun   struct{ o *offer }
 	offerSettled struct{ o *offer }
 	// opening asks whether the work may be looked at, which is granted to one at a time, once the
-	// record of work that is being made is stored, too, or after recordWait.
+	// record of work that is being made is stored, too, or after recordWait, or with the end of the
+	// mount.
 	opening struct {
 		answered
-		w       *given
-		granted bool
+		w         *given
+		granted   bool
+		stopTimer func() // nil: it does not wait
 	}
 	// recordWaited says that work is looked at, whether or not its record is stored by now.
 	recordWaited struct{ m *opening }
@@ -232,13 +234,21 @@ func (t *taskActor) openWork(m *opening) {
 		t.grantOpening()
 		return
 	}
-	time.AfterFunc(recordWait, func() { _ = t.Post(recordWaited{m}) })
+	waited := func() { _ = t.Post(recordWaited{m}) }
+	timer, unmount := time.AfterFunc(recordWait, waited), context.AfterFunc(m.w.s.ctx, waited)
+	m.stopTimer = func() {
+		timer.Stop()
+		unmount()
+	}
 }
 
 // grantOpening lets work be looked at that has waited for its record.
 func (t *taskActor) grantOpening() {
 	if m := t.pending; m != nil {
 		t.pending, m.granted = nil, true
+		if m.stopTimer != nil {
+			m.stopTimer()
+		}
 		m.Done()
 	}
 }
