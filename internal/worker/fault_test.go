@@ -262,6 +262,39 @@ func TestAskAgainAfterGivingUp(t *testing.T) {
 	})
 }
 
+// TestAHandlerGoesOnWithAPlace: one that waits for two answers has one of them, and asks for that alone. It goes on once it has a place again.
+func TestAHandlerGoesOnWithAPlace(t *testing.T) {
+	withFaults(t, func(t *testing.T, h *house, _ *faulty) {
+		h.handle(func(ctx context.Context, a *worker.Attempt) worker.Result {
+			short, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			_, _ = a.Ask(short, questions("q", "r"))
+			time.Sleep(10 * time.Second)
+			if err := a.Say(ctx, "on"); err != nil { // it reads the answer
+				t.Error(err)
+			}
+			got, err := a.Ask(ctx, questions("q"))
+			if err != nil || string(got[0].Value) != "1" {
+				t.Errorf("got %v, %v", got, err)
+			}
+			if running, waiting := h.Counts(); waiting != 0 {
+				t.Errorf("%d run and %d wait, as the handler goes on", running, waiting)
+			}
+			return done(`{}`)
+		})
+		key := h.create(`{}`)
+		time.Sleep(5 * time.Second)
+		if _, err := h.Answer(t.Context(), key, replies("q", "1")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(15 * time.Second)
+		if _, err := h.Answer(t.Context(), key, replies("r", "2")); err != nil {
+			t.Fatal(err)
+		}
+		h.good(key, 1)
+	})
+}
+
 // TestAHandlerThatGivesUpWaiting ends its task, which nobody has to answer any more.
 func TestAHandlerThatGivesUpWaiting(t *testing.T) {
 	withFaults(t, func(t *testing.T, h *house, _ *faulty) {
@@ -300,6 +333,25 @@ func TestCreateAcrossARemount(t *testing.T) {
 			return nil
 		}
 		h.good(h.create(`{}`), 1)
+	})
+}
+
+// TestAPoolEndsBesideALateRecord: work that waits for its record does not hold up the end of its pool.
+func TestAPoolEndsBesideALateRecord(t *testing.T) {
+	withFaults(t, func(t *testing.T, h *house, s *faulty) {
+		s.create = func() { time.Sleep(10 * time.Second) }
+		h.handle(func(context.Context, *worker.Attempt) worker.Result { return done(`{}`) })
+		var created sync.WaitGroup
+		created.Go(func() { h.create(`{}`) })
+		time.Sleep(time.Second)
+		began := time.Now()
+		if err := h.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took > 0 {
+			t.Errorf("it took %v to close", took)
+		}
+		created.Wait()
 	})
 }
 

@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -110,6 +111,35 @@ func TestAHandlerThatIsOutdated(t *testing.T) {
 		h.good(key, 2)
 		if took := again.Sub(answered); took >= 50*time.Millisecond {
 			t.Errorf("the next attempt began after %v", took)
+		}
+	})
+}
+
+// TestStepsAtOnceLookOnce: steps that begin at once after a while read the record once.
+func TestStepsAtOnceLookOnce(t *testing.T) {
+	withFaults(t, func(t *testing.T, h *house, s *faulty) {
+		var reads atomic.Int32
+		s.get = func(ctx context.Context, key string) ([]byte, uint64, error) {
+			reads.Add(1)
+			time.Sleep(10 * time.Millisecond)
+			return s.Store.Get(ctx, key)
+		}
+		h.handle(func(ctx context.Context, a *worker.Attempt) worker.Result {
+			time.Sleep(10 * time.Second)
+			var steps sync.WaitGroup
+			for range 8 {
+				steps.Go(func() {
+					if _, err := a.Find(ctx, "s"); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			steps.Wait()
+			return done(`{}`)
+		})
+		h.good(h.create(`{}`), 1)
+		if n := reads.Load(); n != 1 {
+			t.Errorf("the record was read %d times, want 1", n)
 		}
 	})
 }

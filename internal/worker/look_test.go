@@ -70,20 +70,27 @@ func TestLook(t *testing.T) {
 		if err := h.Store.PutPart(t.Context(), key.Tenant+"."+key.Server+"."+key.ID, "s-old", old, s.Rev, ttl); err != nil {
 			t.Fatal(err)
 		}
+		first := []byte(`{"value":1,"name":"first","attempt":3,"began":2,"took":5}`)
+		if err := h.Store.PutPart(t.Context(), key.Tenant+"."+key.Server+"."+key.ID, "s-first", first, s.Rev, ttl); err != nil {
+			t.Fatal(err)
+		}
 		steps, all, err := h.Steps(t.Context(), key, 100)
-		if err != nil || all != 3 || len(steps) != 3 {
+		if err != nil || all != 4 || len(steps) != 4 {
 			t.Fatalf("%d steps of %d, %v", len(steps), all, err)
 		}
 		if x := steps[0]; x.Name != "old" || x.Attempt != 3 || x.Took != 5 || x.Size != len(old) || x.Value != nil {
 			t.Errorf("the old step is %+v", x)
 		}
-		if x := steps[1]; x.Name != "small" || x.Attempt != 1 || x.Took != 2000 {
+		if x := steps[1]; x.Name != "first" || x.Attempt != 3 || x.Took != 5 || x.Size != len(first) || x.Value != nil {
+			t.Errorf("the first step is %+v", x)
+		}
+		if x := steps[2]; x.Name != "small" || x.Attempt != 1 || x.Took != 2000 {
 			t.Errorf("the small step is %+v", x)
 		}
-		if x := steps[2]; x.Name != "large" || x.Took != 2000 || x.Size < 2<<20 || x.Value != nil {
+		if x := steps[3]; x.Name != "large" || x.Took != 2000 || x.Size < 2<<20 || x.Value != nil {
 			t.Errorf("the large step is %s, %d ms, %d bytes", x.Name, x.Took, x.Size)
 		}
-		if steps, all, err := h.Steps(t.Context(), key, 2); err != nil || all != 3 || len(steps) != 2 {
+		if steps, all, err := h.Steps(t.Context(), key, 2); err != nil || all != 4 || len(steps) != 2 {
 			t.Errorf("two steps: %d of %d, %v", len(steps), all, err)
 		}
 		other, err := h.createFor("anon", "192.0.2.1")

@@ -76,7 +76,7 @@ func (a *Attempt) findAnswers(m *asking) {
 			m.answers[i] = task.Reply{Value: old.Answer, Refused: old.Refused}
 		}
 	}
-	if open && len(m.missing) == 0 {
+	if (open || a.isParked()) && len(m.missing) == 0 { // it goes on once it has a place
 		if m.err = a.parkHandler(); m.err == nil {
 			m.wake = a.wake
 		}

@@ -92,6 +92,7 @@ func stepHead(head []byte) (s Step, err error) {
 	if err = json.Unmarshal(head, &s); err == nil && s.Began == 0 {
 		err = errors.New("worker: a step whose value comes first")
 	}
+	s.Value = nil // of one that is whole
 	return s, err
 }
 

@@ -68,11 +68,13 @@ func (a *Attempt) Keep(ctx context.Context, s Step, began time.Time) error {
 // that stood still may have lost it, and a step that another attempt has stored must not begin
 // here. What stands still behind assureEpoch may still begin one.
 func (a *Attempt) assureEpoch(ctx context.Context) error {
-	now := time.Now().UnixNano() // by the wall clock: that of a machine that sleeps goes on
-	if since := now - a.epochSeen.Load(); since >= 0 && since < int64(epochTime) {
+	if a.sawEpoch() {
 		return nil
 	}
 	return a.takeTurn(func() error {
+		if a.sawEpoch() { // another step has looked meanwhile
+			return nil
+		}
 		now := time.Now().UnixNano()
 		err := a.checkEpoch(ctx)
 		if err == nil {
@@ -80,6 +82,13 @@ func (a *Attempt) assureEpoch(ctx context.Context) error {
 		}
 		return err
 	})
+}
+
+// sawEpoch reports whether it was certain within the last epochTime that the attempt has the task.
+func (a *Attempt) sawEpoch() bool {
+	now := time.Now().UnixNano() // by the wall clock: that of a machine that sleeps goes on
+	since := now - a.epochSeen.Load()
+	return since >= 0 && since < int64(epochTime)
 }
 
 // epochTime is for how long an attempt that had the task has it: nobody else is given its work

@@ -39,11 +39,13 @@ type (
 	offerBegun   struct{ o *offer }
 	offerSettled struct{ o *offer }
 	// opening asks whether the work may be looked at, which is granted to one at a time, once the
-	// record of work that is being made is stored, too, or after recordWait.
+	// record of work that is being made is stored, too, or after recordWait, or with the end of the
+	// mount.
 	opening struct {
 		answered
-		w       *given
-		granted bool
+		w         *given
+		granted   bool
+		stopTimer func() // nil: it does not wait
 	}
 	// recordWaited says that work is looked at, whether or not its record is stored by now.
 	recordWaited struct{ m *opening }
@@ -192,13 +194,19 @@ func (t *taskActor) Failed(m any, last bool) {
 	if m, ok := m.(kernel.Refusable); ok {
 		m.Refused(errBroken)
 	}
+	switch m := m.(type) {
+	case *opened:
+		if m.w == t.opening {
+			t.opening, t.revoked = nil, false
+		}
+	case offerSettled, recordWaited:
+		t.refuseOpening()
+	}
 	if !last {
 		return
 	}
 	t.p.actors.Drop(t.key, t)
-	if t.pending != nil {
-		t.pending.Refused(errBroken)
-	}
+	t.refuseOpening()
 	for len(t.attempts) > 0 {
 		a := t.attempts[0]
 		a.left.Store(true)
@@ -226,14 +234,30 @@ func (t *taskActor) openWork(m *opening) {
 		t.grantOpening()
 		return
 	}
-	time.AfterFunc(recordWait, func() { _ = t.Post(recordWaited{m}) })
+	waited := func() { _ = t.Post(recordWaited{m}) }
+	timer, unmount := time.AfterFunc(recordWait, waited), context.AfterFunc(m.w.s.ctx, waited)
+	m.stopTimer = func() {
+		timer.Stop()
+		unmount()
+	}
 }
 
 // grantOpening lets work be looked at that has waited for its record.
 func (t *taskActor) grantOpening() {
 	if m := t.pending; m != nil {
 		t.pending, m.granted = nil, true
+		if m.stopTimer != nil {
+			m.stopTimer()
+		}
 		m.Done()
+	}
+}
+
+// refuseOpening has work come again that waits for its record, after a panic.
+func (t *taskActor) refuseOpening() {
+	if m := t.pending; m != nil {
+		t.pending, t.opening, t.revoked = nil, nil, false
+		m.Refused(errBroken)
 	}
 }
 
