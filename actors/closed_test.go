@@ -127,13 +127,13 @@ func TestResumeBesideAHandedOverRun(t *testing.T) {
 		var idle atomic.Bool
 		go h.HandOver(t.Context(), idle.Load)
 		time.Sleep(time.Second)
-		if !c.over {
+		if !c.isOver() {
 			t.Fatal("the call was not handed over")
 		}
 		back := h.resume(h.Node, h.svc, session, event)
 		time.Sleep(time.Second)
-		if got := back.events(); len(got) > 0 || !back.over {
-			t.Errorf("while the handler has not returned: %q, over %v", got, back.over)
+		if got := back.events(); len(got) > 0 || !back.isOver() {
+			t.Errorf("while the handler has not returned: %q, over %v", got, back.isOver())
 		}
 		close(returns)
 		idle.Store(true)

@@ -184,6 +184,13 @@ func (c *heldConn) read() (got []string) {
 	return got
 }
 
+// isOver reports whether the connection has ended.
+func (c *heldConn) isOver() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.over
+}
+
 // begun reports whether the answer has begun.
 func (c *heldConn) begun() bool {
 	c.mu.Lock()

@@ -95,9 +95,9 @@ func TestAHandlerThatIsOutdated(t *testing.T) {
 			if err != nil {
 				return 0, err
 			}
-			epoch, err := r.Begin("m", "other", time.Now())
+			epoch, err := r.BeginAttempt("m", "other", time.Now())
 			if err == nil {
-				err = r.Yield(epoch, time.Now())
+				err = r.YieldAttempt(epoch, time.Now())
 			}
 			if data, _ = r.Encode(); err == nil {
 				_, err = s.Store.Update(ctx, key, data, next, ttl)
