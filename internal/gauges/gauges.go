@@ -81,12 +81,7 @@ func (p *Process) All() []telemetry.Gauge {
 			return limit
 		})},
 		{Name: "troupe.revocations", Unit: "{revocation}", Doc: "Revocations that this process knows: of access tokens, by their subject or client.", Read: one(func() int64 { return int64(p.Revoked.Count()) })},
-		{Name: "troupe.lease.suspended", Unit: "1", Doc: "1 while the node's lease is not certain.", Read: one(func() int64 {
-			if p.Store.Suspended() {
-				return 1
-			}
-			return 0
-		})},
+		{Name: "troupe.lease.suspended", Unit: "1", Doc: "1 while the node's lease is not certain.", Read: one(func() int64 { return oneIf(p.Store.Suspended()) })},
 		{Name: "troupe.lease.suspended.time", Unit: "ms", Doc: "Time for which the node's lease was not certain.", Counter: true, Read: one(func() int64 { return p.Store.SuspendedFor().Milliseconds() })},
 		{Name: "troupe.store.clock.ahead", Unit: "ms", Doc: "By how much the clock of this machine is ahead of that of the NATS servers.", Read: one(func() int64 { return p.Store.Ahead().Milliseconds() })},
 		{Name: "troupe.leases", Unit: "{process}", Doc: "Processes of the store by their lease: those that have it, and those whose lease was not renewed in time.", Label: "state", Read: func(observe func(string, int64)) {
@@ -94,12 +89,7 @@ func (p *Process) All() []telemetry.Gauge {
 			observe("held", int64(held))
 			observe("late", int64(late))
 		}},
-		{Name: "troupe.store.failed", Unit: "1", Doc: "1 while the store cannot write, as when its disk is full.", Read: one(func() int64 {
-			if p.Store.Outage() != nil {
-				return 1
-			}
-			return 0
-		})},
+		{Name: "troupe.store.failed", Unit: "1", Doc: "1 while the store cannot write, as when its disk is full.", Read: one(func() int64 { return oneIf(p.Store.Outage() != nil) })},
 		{Name: "troupe.store.restarts", Unit: "{restart}", Doc: "Restarts of the store within the process, after writes that failed.", Counter: true, Read: one(func() int64 {
 			return int64(p.Store.Restarts())
 		})},
@@ -125,9 +115,9 @@ func (p *Process) All() []telemetry.Gauge {
 			}
 		}},
 		{Name: "troupe.nodes.heard", Unit: "{process}", Doc: "Other processes of the store that were heard within the lease.", Read: one(func() int64 { return int64(p.Store.Mail().Stats().Heard) })},
-		{Name: "troupe.store.bytes", Unit: "By", Doc: "Bytes in the store.", Label: "stream", Read: p.storeBytes},
-		{Name: "troupe.store.replicas.missing", Unit: "{replica}", Doc: "Replicas that are away or behind.", Label: "stream", Read: p.storeReplicas},
-		{Name: "troupe.store.messages", Unit: "{message}", Doc: "Messages in the store: a session is one of the stream sessions.", Label: "stream", Read: p.storeMessages},
+		{Name: "troupe.store.bytes", Unit: "By", Doc: "Bytes in the store.", Label: "stream", Read: p.eachStream(func(s cluster.StreamStats) int64 { return int64(s.Bytes) })},
+		{Name: "troupe.store.replicas.missing", Unit: "{replica}", Doc: "Replicas that are away or behind.", Label: "stream", Read: p.eachStream(func(s cluster.StreamStats) int64 { return int64(s.Missing) })},
+		{Name: "troupe.store.messages", Unit: "{message}", Doc: "Messages in the store: a session is one of the stream sessions.", Label: "stream", Read: p.eachStream(func(s cluster.StreamStats) int64 { return int64(s.Messages) })},
 	}
 }
 
@@ -140,20 +130,19 @@ func (p *Process) eachBudget(value func(store.Budget) int64) func(func(string, i
 	}
 }
 
-func (p *Process) storeBytes(observe func(string, int64)) {
-	for name, s := range p.Store.Stats().Streams {
-		observe(name, int64(s.Bytes))
+// eachStream returns the reader of a gauge that has a value for each stream of the store.
+func (p *Process) eachStream(value func(cluster.StreamStats) int64) func(func(string, int64)) {
+	return func(observe func(string, int64)) {
+		for name, s := range p.Store.Stats().Streams {
+			observe(name, value(s))
+		}
 	}
 }
 
-func (p *Process) storeReplicas(observe func(string, int64)) {
-	for name, s := range p.Store.Stats().Streams {
-		observe(name, int64(s.Missing))
+// oneIf is 1 if something is so, and else 0.
+func oneIf(is bool) int64 {
+	if is {
+		return 1
 	}
-}
-
-func (p *Process) storeMessages(observe func(string, int64)) {
-	for name, s := range p.Store.Stats().Streams {
-		observe(name, int64(s.Messages))
-	}
+	return 0
 }
