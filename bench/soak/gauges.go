@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/troupe-run/troupe/bench/client"
 )
 
 // keptOutcomes is how much a process may hold of the outcomes of parked calls, for ten minutes: 16
@@ -66,7 +68,7 @@ func awaitRest(ctx context.Context, addr string, within time.Duration, more func
 		if err != nil {
 			return now, []string{err.Error()}
 		}
-		if rest = more(now); len(rest) == 0 || time.Now().After(end) || !waitFor(ctx, 200*time.Millisecond) {
+		if rest = more(now); len(rest) == 0 || time.Now().After(end) || !client.Sleep(ctx, 200*time.Millisecond) {
 			return now, rest
 		}
 	}

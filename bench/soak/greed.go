@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/troupe-run/troupe/bench/client"
 	"github.com/troupe-run/troupe/bench/soak/greed"
 )
 
@@ -173,7 +174,7 @@ func (w *greedRun) attackAll(names []string) error {
 // one.
 func (w *greedRun) makeAttack(name string) error {
 	report := w.report
-	alone, _, took := w.workBeside(func() { waitFor(w.ctx, w.o.duration/2) })
+	alone, _, took := w.workBeside(func() { client.Sleep(w.ctx, w.o.duration/2) })
 	for kind, all := range took {
 		w.alone[kind] = append(w.alone[kind], all...)
 	}
@@ -330,7 +331,7 @@ func (w *greedRun) watchProcess() (stop func() (notReady int, rss int64)) {
 			if rss = max(rss, now); i%10 == 0 && !w.p.isReady() {
 				notReady++
 			}
-			if !waitFor(ctx, 10*time.Millisecond) {
+			if !client.Sleep(ctx, 10*time.Millisecond) {
 				return
 			}
 		}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -123,18 +122,6 @@ func each(n, atOnce int, f func(i int) error) error {
 		return *err
 	}
 	return nil
-}
-
-// waitFor waits for d, or returns false when ctx has ended.
-func waitFor(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // isClosed reports whether a channel is.

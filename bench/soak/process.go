@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/troupe-run/troupe/bench/client"
 	"github.com/troupe-run/troupe/bench/loadgen"
 )
 
@@ -142,7 +143,7 @@ func (p *process) startReady(ctx context.Context) error {
 
 func (p *process) untilReady(ctx context.Context) error {
 	for end := time.Now().Add(2 * patience); !p.isReady(); {
-		if time.Now().After(end) || !waitFor(ctx, 5*time.Millisecond) {
+		if time.Now().After(end) || !client.Sleep(ctx, 5*time.Millisecond) {
 			return fmt.Errorf("%s is not ready: %s", p.name, p.log.lastLines(20))
 		}
 	}

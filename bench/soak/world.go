@@ -138,7 +138,7 @@ func (w *world) start() (time.Duration, error) {
 }
 
 // wait waits for d, or returns false when the run has ended.
-func (w *world) wait(d time.Duration) bool { return waitFor(w.ctx, d) }
+func (w *world) wait(d time.Duration) bool { return client.Sleep(w.ctx, d) }
 
 // until waits for a condition for as long as patience allows, which does not begin while a fleet is
 // harmed. It is true when the run has ended.

@@ -52,7 +52,7 @@ func (p *principal) countOutcome(outcome string) {
 }
 
 // sleepFor waits, unless the attack ends first.
-func (p *principal) sleepFor(d time.Duration) { sleepFor(p.ctx, d) }
+func (p *principal) sleepFor(d time.Duration) { client.Sleep(p.ctx, d) }
 
 // beginRequest makes a request and leaves the answer to its caller; nil if there was none.
 func (p *principal) beginRequest(ctx context.Context, method, path string, h http.Header, body string) *client.Answer {

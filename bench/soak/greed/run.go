@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/troupe-run/troupe/bench/client"
 )
 
 // Names of attacks that are no part of those at once.
@@ -71,12 +73,12 @@ func Run(ctx context.Context, addr, name string, clients int, duration time.Dura
 	begun.Wait()
 	close(start)
 	ready()
-	sleepFor(ctx, duration)
+	client.Sleep(ctx, duration)
 	enough := func(a attack) bool {
 		o := sumOutcomes(principals[a.name])
 		return name == Herd || name == AllAtOnce && len(o) > 0 || a.isLimited(o, clients)
 	}
-	for end := time.Now().Add(patience); time.Now().Before(end) && !allOf(made, enough) && sleepFor(ctx, 20*time.Millisecond); {
+	for end := time.Now().Add(patience); time.Now().Before(end) && !allOf(made, enough) && client.Sleep(ctx, 20*time.Millisecond); {
 	}
 	cancel()
 	ended.Wait()
@@ -93,18 +95,6 @@ func Run(ctx context.Context, addr, name string, clients int, duration time.Dura
 
 func allOf(made []attack, f func(attack) bool) bool {
 	return !slices.ContainsFunc(made, func(a attack) bool { return !f(a) })
-}
-
-// sleepFor waits, and returns false if ctx ends first.
-func sleepFor(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // sumOutcomes adds up the outcomes of principals so far.
