@@ -10,9 +10,6 @@ import (
 // table has all rows in the order of their declaration.
 var table []*Refusal
 
-// All returns the rows in their order. The slice is the caller's.
-func All() []*Refusal { return append([]*Refusal(nil), table...) }
-
 func add(r Refusal) *Refusal {
 	table = append(table, &r)
 	return &r
