@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	wire "github.com/troupe-run/troupe/bench/client"
 )
 
 const (
@@ -107,12 +109,7 @@ func (r *loop) runOnce(ctx context.Context) error {
 
 // waitUntil waits until a time, or until ctx ends.
 func waitUntil(ctx context.Context, until time.Time) {
-	t := time.NewTimer(time.Until(until))
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
+	wire.Sleep(ctx, time.Until(until))
 }
 
 // repeatOperation has a client do one operation after the other until the window ends. What is
